@@ -1,0 +1,207 @@
+package stageplan
+
+import (
+	"math"
+	"slices"
+)
+
+// FinishedBefore tells whether stage b can only open after stage a has finished, that is, after every ReplicatedJob of a has
+// succeeded. The conditions on the way to b count together: if b waits for a part of a, and another stage that b waits for waited
+// for the rest, then a has finished. A condition Ready finishes nothing, nor does Succeeded of a part.
+//
+// It is a strict partial order. Each call looks at the whole plan.
+func (p *Plan) FinishedBefore(a, b int) bool {
+	return p.finishedBefore()[a][b]
+}
+
+// finishedBefore is FinishedBefore of all pairs.
+func (p *Plan) finishedBefore() [][]bool {
+	succeeded := p.succeeded()
+	before := make([][]bool, len(p.Stages))
+	for a := range p.Stages {
+		before[a] = make([]bool, len(p.Stages))
+		jobs := len(p.Stages[a].ReplicatedJobs)
+		for b := range p.Stages {
+			before[a][b] = jobs > 0 && succeeded[b][a] == 1<<jobs-1
+		}
+	}
+	return before
+}
+
+// succeeded tells, for each stage b and then each stage a, which ReplicatedJobs of a have succeeded whenever b is open: bit i for
+// the i-th of them. MaxReplicatedJobs is less than 64.
+func (p *Plan) succeeded() [][]uint64 {
+	rows := make([][]uint64, len(p.Stages))
+	for b := range p.Stages {
+		row := make([]uint64, len(p.Stages))
+		for _, c := range p.Stages[b].After {
+			// Either status implies that the stage of the condition has opened, and so all that this implies in turn.
+			for a, bits := range rows[c.Stage] {
+				row[a] |= bits
+			}
+			if c.Status == Succeeded {
+				row[c.Stage] |= p.Stages[c.Stage].bits(c.Targets)
+			}
+		}
+		rows[b] = row
+	}
+	return rows
+}
+
+func (s *Stage) bits(targets []string) uint64 {
+	var bits uint64
+	for i, job := range s.ReplicatedJobs {
+		if slices.Contains(targets, job) {
+			bits |= 1 << i
+		}
+	}
+	return bits
+}
+
+// HoldSegments cuts the stages into runs between which the JobSet holds nothing: when a stage of one run opens, all stages of the
+// runs before it have finished. No run could be cut further, so each is what policy Reserve must reserve for at once, namely its
+// PeakOf.
+//
+// `a -Ready-> b -Succeeded-> c` is one run, not two: nobody waits for the end of a, so that it may go on beside c.
+//
+// In a plan of any shape, join two stages when neither finishes before the other. Of two stages that are not connected by such
+// joins, one finishes before the other, and so does everything connected with it; hence the connected parts lie one after the
+// other, and since a stage comes after those that finish before it, each is a run of neighbours in Stages.
+func (p *Plan) HoldSegments() [][]int {
+	before := p.finishedBefore()
+	var segments [][]int
+	var segment []int
+	for s := range p.Stages {
+		if s > 0 && cutAt(before, s) {
+			segments = append(segments, segment)
+			segment = nil
+		}
+		segment = append(segment, s)
+	}
+	if segment != nil {
+		segments = append(segments, segment)
+	}
+	return segments
+}
+
+// cutAt tells whether every stage below s finishes before every other.
+func cutAt(before [][]bool, s int) bool {
+	for a := range s {
+		if slices.Contains(before[a][s:], false) {
+			return false
+		}
+	}
+	return true
+}
+
+// MostHeld returns the most that the stages may hold at once when each holds the given amount while it is open and unfinished.
+// Amounts below zero count as zero. If the sum of all does not fit, it returns the largest int64.
+//
+// Stages that are open and unfinished at the same time are an antichain of FinishedBefore: none finishes before another. So the
+// heaviest antichain is an upper bound. It is exact except where two stages, each waiting for another part of the same stage,
+// finish that stage only together.
+//
+// By Dilworth's theorem the heaviest antichain weighs as much as the fewest chains that cover each stage as often as its weight
+// says; those are all the copies less the most that can be matched, each to a copy of a later stage (D. R. Fulkerson, Note on
+// Dilworth's decomposition theorem for partially ordered sets, Proc. Amer. Math. Soc. 7, 1956). Copies are counted, not listed:
+// the matching is a maximum flow.
+func (p *Plan) MostHeld(amounts []int64) int64 {
+	weights := make([]int64, len(p.Stages))
+	for s := range p.Stages {
+		weights[s] = max(amounts[s], 0)
+	}
+	sum := total(weights)
+	if sum == math.MaxInt64 {
+		return sum
+	}
+	m := newMatching(p.finishedBefore(), weights)
+	for found := m.augment(); found > 0; found = m.augment() {
+		sum -= found
+	}
+	return sum
+}
+
+// A matching assigns copies of stages to copies of later stages. It grows along shortest augmenting paths (J. Edmonds and
+// R. M. Karp, Theoretical improvements in algorithmic efficiency for network flow problems, J. ACM 19, 1972), so that the number
+// of paths does not depend on the weights.
+type matching struct {
+	before [][]bool
+	// earlier and later count the copies of each stage that are not assigned yet to a later, or from an earlier one.
+	earlier, later []int64
+	// assigned counts copies from the first stage to the second.
+	assigned [][]int64
+}
+
+func newMatching(before [][]bool, weights []int64) *matching {
+	m := &matching{before: before, earlier: slices.Clone(weights), later: slices.Clone(weights)}
+	for range weights {
+		m.assigned = append(m.assigned, make([]int64, len(weights)))
+	}
+	return m
+}
+
+// augment assigns more copies along one shortest path, and returns how many: zero if there are as many as can be.
+func (m *matching) augment() int64 {
+	n := len(m.earlier)
+	// Nodes below n are stages as the earlier of a pair, the others as the later. A parent of itself is where a path begins.
+	parent := make([]int, 2*n)
+	var queue []int
+	for s := range parent {
+		parent[s] = -1
+		if s < n && m.earlier[s] > 0 {
+			parent[s] = s
+			queue = append(queue, s)
+		}
+	}
+	for len(queue) > 0 {
+		node := queue[0]
+		queue = queue[1:]
+		if node >= n && m.later[node-n] > 0 {
+			return m.assign(parent, node)
+		}
+		for next := range parent {
+			if parent[next] < 0 && m.leads(node, next) {
+				parent[next] = node
+				queue = append(queue, next)
+			}
+		}
+	}
+	return 0
+}
+
+// leads tells whether a path may go on from one node to another: forwards to any later stage, backwards where copies are assigned
+// that can be taken back.
+func (m *matching) leads(from, to int) bool {
+	n := len(m.earlier)
+	switch {
+	case from < n && to >= n:
+		return m.before[from][to-n]
+	case from >= n && to < n:
+		return m.assigned[to][from-n] > 0
+	default:
+		return false
+	}
+}
+
+// assign assigns as many copies as the path that ends at a node has room for.
+func (m *matching) assign(parent []int, end int) int64 {
+	n := len(m.earlier)
+	room := m.later[end-n]
+	node := end
+	for ; parent[node] != node; node = parent[node] {
+		if node < n {
+			room = min(room, m.assigned[node][parent[node]-n])
+		}
+	}
+	room = min(room, m.earlier[node])
+	m.earlier[node] -= room
+	m.later[end-n] -= room
+	for node = end; parent[node] != node; node = parent[node] {
+		if node < n {
+			m.assigned[node][parent[node]-n] -= room
+		} else {
+			m.assigned[parent[node]][node-n] += room
+		}
+	}
+	return room
+}

@@ -1,0 +1,107 @@
+package stageplan
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcehelper "k8s.io/component-helpers/resource"
+
+	jobsetv1alpha2 "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+)
+
+// podSetsOf makes the PodSets of all ReplicatedJobs, in the order of the spec.
+func podSetsOf(spec *jobsetv1alpha2.JobSetSpec) ([]PodSet, Problems) {
+	var problems Problems
+	podSets := make([]PodSet, 0, len(spec.ReplicatedJobs))
+	for i := range spec.ReplicatedJobs {
+		job := &spec.ReplicatedJobs[i]
+		template := &job.Template.Spec.Template
+		count, wrong := podCount(job, jobField(i))
+		problems = append(problems, wrong...)
+		podSet := PodSet{Name: job.Name, Count: count, Requests: PodRequests(&template.Spec), Template: template}
+		problems = append(problems, podSet.checkAmounts(jobField(i)+".template.spec.template.spec")...)
+		podSets = append(podSets, podSet)
+	}
+	return podSets, problems
+}
+
+// podCount returns how many pods of a ReplicatedJob can exist at once: a Job runs no more pods than there are completions left.
+func podCount(job *jobsetv1alpha2.ReplicatedJob, field string) (int32, Problems) {
+	var problems Problems
+	perJob := int32(1)
+	if p := job.Template.Spec.Parallelism; p != nil {
+		problems = append(problems, checkCount(*p, field+".template.spec.parallelism")...)
+		perJob = *p
+	}
+	if c := job.Template.Spec.Completions; c != nil {
+		problems = append(problems, checkCount(*c, field+".template.spec.completions")...)
+		perJob = min(perJob, *c)
+	}
+	problems = append(problems, checkCount(job.Replicas, field+".replicas")...)
+	if len(problems) > 0 {
+		return 0, problems
+	}
+	if perJob > 0 && job.Replicas > math.MaxInt32/perJob {
+		problems = problems.addf(field+".replicas", "%d Jobs of %d pods each are more than %d pods", job.Replicas, perJob, math.MaxInt32)
+		return 0, problems
+	}
+	return job.Replicas * perJob, nil
+}
+
+func checkCount(n int32, field string) Problems {
+	var problems Problems
+	if n < 0 {
+		problems = problems.addf(field, "%d must not be negative", n)
+	}
+	return problems
+}
+
+// PodRequests returns what a pod of this spec asks for, as the scheduler counts it: with init containers, sidecars and overhead,
+// and after the API server has set its defaults, limits where requests are missing. Defaults are set on pods only, not on the pod
+// templates of a JobSet, so it is done here on a copy.
+func PodRequests(spec *corev1.PodSpec) corev1.ResourceList {
+	pod := corev1.Pod{Spec: *spec}
+	pod.Spec.Containers = withDefaultRequests(spec.Containers)
+	pod.Spec.InitContainers = withDefaultRequests(spec.InitContainers)
+	if spec.Resources != nil {
+		pod.Spec.Resources = spec.Resources.DeepCopy()
+		defaultPodLevelRequests(&pod)
+	}
+	return resourcehelper.PodRequests(&pod, resourcehelper.PodResourcesOptions{})
+}
+
+// withDefaultRequests returns the containers with requests added for what has only a limit.
+func withDefaultRequests(containers []corev1.Container) []corev1.Container {
+	containers = slices.Clone(containers)
+	for i := range containers {
+		r := &containers[i].Resources
+		requests := maps.Clone(r.Limits)
+		if requests == nil {
+			continue
+		}
+		maps.Copy(requests, r.Requests)
+		r.Requests = requests
+	}
+	return containers
+}
+
+// defaultPodLevelRequests adds requests of the whole pod for what has only a limit of the whole pod. Where containers ask for the
+// same resource their sum goes first, except for huge pages, of which requests must equal limits.
+func defaultPodLevelRequests(pod *corev1.Pod) {
+	r := pod.Spec.Resources
+	byContainers := resourcehelper.AggregateContainerRequests(pod, resourcehelper.PodResourcesOptions{})
+	for name, limit := range r.Limits {
+		_, requested := r.Requests[name]
+		_, summed := byContainers[name]
+		if requested || summed && !strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) {
+			continue
+		}
+		if r.Requests == nil {
+			r.Requests = corev1.ResourceList{}
+		}
+		r.Requests[name] = limit
+	}
+}

@@ -1,0 +1,242 @@
+package v1alpha1_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tranche-dev/tranche/apis/config/v1alpha1"
+)
+
+const header = "apiVersion: config.tranche.dev/v1alpha1\nkind: Configuration\n"
+
+// The sample names every field with its default value, so it is also the proof of what the defaults are.
+func TestDefaultsAreTheSample(t *testing.T) {
+	sample, err := os.ReadFile(filepath.Join("testdata", "full.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want, got map[string]any
+	if err := yaml.UnmarshalStrict(sample, &want); err != nil {
+		t.Fatal(err)
+	}
+	for name, path := range map[string]string{"no path": "", "the sample": filepath.Join("testdata", "full.yaml")} {
+		t.Run(name, func(t *testing.T) {
+			c, err := v1alpha1.Load(path)
+			if err != nil {
+				t.Fatalf("Load(%q): %v", path, err)
+			}
+			rendered, err := yaml.Marshal(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = nil
+			if err := yaml.Unmarshal(rendered, &got); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("Load(%q): -sample +loaded\n%s", path, diff)
+			}
+		})
+	}
+}
+
+func TestSetDefaultsKeepsWhatIsSet(t *testing.T) {
+	c, err := v1alpha1.Decode([]byte(header + `
+clientConnection: {qps: 1.5}
+concurrency: {workers: {job: 3}, writers: 1}
+leaderElection: {leaderElect: false, retryPeriod: 1s}
+metrics: {bindAddress: "0"}
+managedNamespaceSelector: {}
+manageJobSetsWithoutQueueName: true
+stageAdmission: Greedy
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rendered, err := yaml.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := c.DeepCopy()
+	again.SetDefaults()
+	if diff := cmp.Diff(c, again); diff != "" {
+		t.Errorf("SetDefaults changes a defaulted Configuration: -once +twice\n%s", diff)
+	}
+	for _, want := range []string{
+		"qps: 1.5\n", "burst: 400\n", "job: 3\n", "jobSet: 8\n", "writers: 1\n", "leaderElect: false\n", "retryPeriod: 1s\n",
+		"bindAddress: \"0\"\n", "managedNamespaceSelector: {}\n", "manageJobSetsWithoutQueueName: true\n", "stageAdmission: Greedy\n",
+	} {
+		if !strings.Contains(string(rendered), want) {
+			t.Errorf("want %q in\n%s", want, rendered)
+		}
+	}
+}
+
+func TestDecode(t *testing.T) {
+	tests := map[string]struct {
+		content string
+		wantErr string
+	}{
+		"empty":                      {content: ""},
+		"only comments":              {content: "# nothing\n---\n# still nothing\n"},
+		"header only":                {content: header},
+		"leading separator":          {content: "---\n" + header},
+		"JSON":                       {content: `{"apiVersion": "config.tranche.dev/v1alpha1", "kind": "Configuration"}`},
+		"no apiVersion":              {content: "kind: Configuration\n", wantErr: `apiVersion: Unsupported value: ""`},
+		"other version":              {content: strings.Replace(header, "v1alpha1", "v1", 1), wantErr: `apiVersion: Unsupported value: "config.tranche.dev/v1"`},
+		"other kind":                 {content: strings.Replace(header, "kind: C", "kind: c", 1), wantErr: `kind: Unsupported value: "configuration"`},
+		"other program's file":       {content: "apiVersion: v1\nkind: Pod\nspec: {}\n", wantErr: `kind: Unsupported value: "Pod"`},
+		"unknown field":              {content: header + "stageAdmision: Safe\n", wantErr: `unknown field "stageAdmision"`},
+		"unknown nested field":       {content: header + "concurrency: {workers: {pod: 1}}\n", wantErr: `unknown field "concurrency.workers.pod"`},
+		"field in the wrong case":    {content: header + "StageAdmission: Safe\n", wantErr: `unknown field "StageAdmission"`},
+		"duplicate field":            {content: header + "metrics: {}\nmetrics: {}\n", wantErr: `key "metrics" already set`},
+		"duplicate nested field":     {content: header + "metrics: {bindAddress: a, bindAddress: b}\n", wantErr: `key "bindAddress" already set`},
+		"wrong type":                 {content: header + "concurrency: {writers: many}\n", wantErr: "field Concurrency.concurrency.writers"},
+		"fraction":                   {content: header + "concurrency: {writers: 1.5}\n", wantErr: "field Concurrency.concurrency.writers"},
+		"number too large":           {content: header + "concurrency: {writers: 99999999999}\n", wantErr: "field Concurrency.concurrency.writers"},
+		"bad duration":               {content: header + "leaderElection: {leaseDuration: 15}\n", wantErr: "cannot unmarshal number"},
+		"list":                       {content: "- a\n", wantErr: "apiVersion and kind"},
+		"two documents":              {content: header + "---\n" + header, wantErr: "more than one YAML document"},
+		"not YAML":                   {content: header + "a: [", wantErr: "decoding YAML"},
+		"validation runs on loading": {content: header + "stageAdmission: Bold\n", wantErr: `stageAdmission: Unsupported value: "Bold"`},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			c, err := v1alpha1.Decode([]byte(tt.content))
+			if tt.wantErr == "" {
+				if err != nil {
+					t.Fatalf("Decode: %v", err)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), tt.wantErr) {
+				t.Errorf("Decode: %v, want an error with %q", err, tt.wantErr)
+			}
+			if c != nil {
+				t.Errorf("Decode: a Configuration beside the error")
+			}
+		})
+	}
+}
+
+func TestLoadNamesTheFile(t *testing.T) {
+	dir := t.TempDir()
+	bad := filepath.Join(dir, "bad.yaml")
+	if err := os.WriteFile(bad, []byte(header+"nonsense: 1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{bad: `unknown field "nonsense"`, filepath.Join(dir, "none.yaml"): "no such file"} {
+		_, err := v1alpha1.Load(path)
+		if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), want) {
+			t.Errorf("Load(%q): %v, want an error with the path and %q", path, err, want)
+		}
+	}
+}
+
+func TestValidate(t *testing.T) {
+	tests := map[string]struct {
+		content string
+		want    []string
+	}{
+		"sane values": {content: `
+clientConnection: {qps: 0.5, burst: 1}
+concurrency: {writers: 1000, releases: 1, workers: {jobSet: 1000}}
+metrics: {bindAddress: "127.0.0.1:0"}
+health: {healthProbeBindAddress: "[::1]:65535"}
+logging: {verbosity: 10, format: text}
+stageAdmission: Reserve
+`},
+		"qps zero":            {"clientConnection: {qps: 0}", []string{"clientConnection.qps"}},
+		"qps negative":        {"clientConnection: {qps: -1}", []string{"clientConnection.qps"}},
+		"burst":               {"clientConnection: {burst: 0}", []string{"clientConnection.burst"}},
+		"jobSet workers":      {"concurrency: {workers: {jobSet: 0}}", []string{"concurrency.workers.jobSet"}},
+		"job workers":         {"concurrency: {workers: {job: 0}}", []string{"concurrency.workers.job"}},
+		"workload workers":    {"concurrency: {workers: {workload: -1}}", []string{"concurrency.workers.workload"}},
+		"clusterQueue":        {"concurrency: {workers: {clusterQueue: 1001}}", []string{"concurrency.workers.clusterQueue"}},
+		"localQueue":          {"concurrency: {workers: {localQueue: 0}}", []string{"concurrency.workers.localQueue"}},
+		"cohort":              {"concurrency: {workers: {cohort: 0}}", []string{"concurrency.workers.cohort"}},
+		"resourceFlavor":      {"concurrency: {workers: {resourceFlavor: 0}}", []string{"concurrency.workers.resourceFlavor"}},
+		"admissionCheck":      {"concurrency: {workers: {admissionCheck: 0}}", []string{"concurrency.workers.admissionCheck"}},
+		"writers":             {"concurrency: {writers: 0}", []string{"concurrency.writers"}},
+		"releases":            {"concurrency: {releases: 1001}", []string{"concurrency.releases"}},
+		"lease not positive":  {"leaderElection: {leaseDuration: 0s}", []string{"leaderElection.leaseDuration"}},
+		"renew not positive":  {"leaderElection: {renewDeadline: -1s}", []string{"leaderElection.renewDeadline"}},
+		"retry not positive":  {"leaderElection: {retryPeriod: 0s}", []string{"leaderElection.retryPeriod"}},
+		"renew equals lease":  {"leaderElection: {renewDeadline: 15s}", []string{"leaderElection.renewDeadline"}},
+		"retry equals renew":  {"leaderElection: {retryPeriod: 10s}", []string{"leaderElection.retryPeriod"}},
+		"times when off":      {"leaderElection: {leaderElect: false, retryPeriod: 1h}", []string{"leaderElection.retryPeriod"}},
+		"resourceLock":        {"leaderElection: {resourceLock: endpoints}", []string{"leaderElection.resourceLock"}},
+		"resourceName":        {"leaderElection: {resourceName: A_b}", []string{"leaderElection.resourceName"}},
+		"resourceNamespace":   {"leaderElection: {resourceNamespace: a.b}", []string{"leaderElection.resourceNamespace"}},
+		"no port":             {"metrics: {bindAddress: localhost}", []string{"metrics.bindAddress"}},
+		"port not a number":   {"metrics: {bindAddress: \":http\"}", []string{"metrics.bindAddress"}},
+		"port too large":      {"health: {healthProbeBindAddress: \":65536\"}", []string{"health.healthProbeBindAddress"}},
+		"verbosity low":       {"logging: {verbosity: -1}", []string{"logging.verbosity"}},
+		"verbosity high":      {"logging: {verbosity: 11}", []string{"logging.verbosity"}},
+		"log format":          {"logging: {format: xml}", []string{"logging.format"}},
+		"stageAdmission":      {"stageAdmission: safe", []string{"stageAdmission"}},
+		"selector operator":   {"managedNamespaceSelector: {matchExpressions: [{key: a, operator: Like}]}", []string{"managedNamespaceSelector.matchExpressions[0].operator"}},
+		"selector values":     {"managedNamespaceSelector: {matchExpressions: [{key: a, operator: In}]}", []string{"managedNamespaceSelector.matchExpressions[0].values"}},
+		"selector label":      {"managedNamespaceSelector: {matchLabels: {a/b/c: d}}", []string{"managedNamespaceSelector.matchLabels"}},
+		"all errors are told": {"stageAdmission: x\nlogging: {format: y}", []string{"logging.format", "stageAdmission"}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := &v1alpha1.Configuration{}
+			if err := yaml.UnmarshalStrict([]byte(tt.content), c); err != nil {
+				t.Fatal(err)
+			}
+			c.SetDefaults()
+			if diff := cmp.Diff(tt.want, fields(c.Validate())); diff != "" {
+				t.Errorf("Validate: fields, -want +got\n%s", diff)
+			}
+		})
+	}
+}
+
+func fields(errs field.ErrorList) []string {
+	var paths []string
+	for _, err := range errs {
+		paths = append(paths, err.Field)
+	}
+	return paths
+}
+
+func FuzzDecode(f *testing.F) {
+	sample, err := os.ReadFile(filepath.Join("testdata", "full.yaml"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(sample)
+	f.Add([]byte(""))
+	f.Add([]byte("---\n---"))
+	f.Add([]byte(header + "leaderElection: {leaseDuration: 1h1h}"))
+	f.Add([]byte(header + "clientConnection: {qps: .nan}"))
+	f.Add([]byte("a: &a [*a]"))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		c, err := v1alpha1.Decode(content)
+		if (c == nil) == (err == nil) {
+			t.Fatalf("Decode(%q) = %v, %v: want either a Configuration or an error", content, c, err)
+		}
+		if err != nil {
+			return
+		}
+		rendered, err := yaml.Marshal(c)
+		if err != nil {
+			t.Fatalf("marshalling what Decode(%q) gave: %v", content, err)
+		}
+		again, err := v1alpha1.Decode(rendered)
+		if err != nil {
+			t.Fatalf("Decode of its own result: %v\n%s", err, rendered)
+		}
+		if diff := cmp.Diff(c, again); diff != "" {
+			t.Errorf("decoded twice: -first +second\n%s", diff)
+		}
+	})
+}

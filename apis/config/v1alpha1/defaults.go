@@ -1,0 +1,69 @@
+package v1alpha1
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tranche-dev/tranche/apis"
+)
+
+// SetDefaults fills in every field that is not set. Afterwards no pointer in c is nil.
+func (c *Configuration) SetDefaults() {
+	setString(&c.APIVersion, APIVersion)
+	setString(&c.Kind, Kind)
+	set(&c.ClientConnection.QPS, 200)
+	set(&c.ClientConnection.Burst, 400)
+	c.Concurrency.setDefaults()
+	c.LeaderElection.setDefaults()
+	setString(&c.Metrics.BindAddress, ":8080")
+	setString(&c.Health.HealthProbeBindAddress, ":8081")
+	set(&c.Logging.Verbosity, 0)
+	setString(&c.Logging.Format, LogJSON)
+	setString(&c.StageAdmission, StageAdmissionSafe)
+	set(&c.ManagedNamespaceSelector, metav1.LabelSelector{
+		MatchExpressions: []metav1.LabelSelectorRequirement{{
+			Key:      corev1.LabelMetadataName,
+			Operator: metav1.LabelSelectorOpNotIn,
+			Values:   []string{metav1.NamespaceSystem, apis.SystemNamespace},
+		}},
+	})
+	set(&c.ManageJobSetsWithoutQueueName, false)
+}
+
+func (c *Concurrency) setDefaults() {
+	set(&c.Workers.JobSet, 8)
+	set(&c.Workers.Job, 8)
+	set(&c.Workers.Workload, 8)
+	set(&c.Workers.ClusterQueue, 2)
+	set(&c.Workers.LocalQueue, 2)
+	set(&c.Workers.Cohort, 2)
+	set(&c.Workers.ResourceFlavor, 1)
+	set(&c.Workers.AdmissionCheck, 1)
+	set(&c.Writers, 16)
+	set(&c.Releases, 8)
+}
+
+func (l *LeaderElection) setDefaults() {
+	set(&l.LeaderElect, true)
+	set(&l.LeaseDuration, metav1.Duration{Duration: 15 * time.Second})
+	set(&l.RenewDeadline, metav1.Duration{Duration: 10 * time.Second})
+	set(&l.RetryPeriod, metav1.Duration{Duration: 2 * time.Second})
+	setString(&l.ResourceLock, resourceLock)
+	setString(&l.ResourceName, apis.ManagerServiceAccount)
+	setString(&l.ResourceNamespace, apis.SystemNamespace)
+}
+
+// set is for fields whose zero value is a value in its own right.
+func set[T any](field **T, value T) {
+	if *field == nil {
+		*field = &value
+	}
+}
+
+func setString[T ~string](field *T, value T) {
+	if *field == "" {
+		*field = value
+	}
+}

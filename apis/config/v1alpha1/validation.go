@@ -1,0 +1,137 @@
+package v1alpha1
+
+import (
+	"fmt"
+	"math"
+	"net"
+	"slices"
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+const (
+	// resourceLock is the only lock that client-go still offers.
+	resourceLock = "leases"
+
+	// noListener turns a listener off, as in controller-runtime.
+	noListener = "0"
+
+	// maxConcurrency is far above what helps; it catches a number that ended up in the wrong field.
+	maxConcurrency = 1000
+
+	maxVerbosity = 10
+)
+
+// Validate lists what is wrong with c, each with the path of its field. It expects the defaults to be set.
+func (c *Configuration) Validate() field.ErrorList {
+	var errs field.ErrorList
+	errs = append(errs, oneOf(field.NewPath("apiVersion"), c.APIVersion, APIVersion)...)
+	errs = append(errs, oneOf(field.NewPath("kind"), c.Kind, Kind)...)
+	errs = append(errs, c.ClientConnection.validate(field.NewPath("clientConnection"))...)
+	errs = append(errs, c.Concurrency.validate(field.NewPath("concurrency"))...)
+	errs = append(errs, c.LeaderElection.validate(field.NewPath("leaderElection"))...)
+	errs = append(errs, bindAddress(field.NewPath("metrics", "bindAddress"), c.Metrics.BindAddress)...)
+	errs = append(errs, bindAddress(field.NewPath("health", "healthProbeBindAddress"), c.Health.HealthProbeBindAddress)...)
+	errs = append(errs, c.Logging.validate(field.NewPath("logging"))...)
+	errs = append(errs, oneOf(field.NewPath("stageAdmission"), c.StageAdmission,
+		StageAdmissionSafe, StageAdmissionReserve, StageAdmissionGreedy)...)
+	errs = append(errs, metav1validation.ValidateLabelSelector(c.ManagedNamespaceSelector,
+		metav1validation.LabelSelectorValidationOptions{}, field.NewPath("managedNamespaceSelector"))...)
+	return errs
+}
+
+func (c *ClientConnection) validate(path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if c.QPS != nil && (*c.QPS <= 0 || math.IsInf(float64(*c.QPS), 0) || math.IsNaN(float64(*c.QPS))) {
+		errs = append(errs, field.Invalid(path.Child("qps"), *c.QPS, "must be greater than 0"))
+	}
+	if c.Burst != nil && *c.Burst < 1 {
+		errs = append(errs, field.Invalid(path.Child("burst"), *c.Burst, "must be at least 1"))
+	}
+	return errs
+}
+
+func (c *Concurrency) validate(path *field.Path) field.ErrorList {
+	workers := path.Child("workers")
+	var errs field.ErrorList
+	errs = append(errs, between(workers.Child("jobSet"), c.Workers.JobSet, 1, maxConcurrency)...)
+	errs = append(errs, between(workers.Child("job"), c.Workers.Job, 1, maxConcurrency)...)
+	errs = append(errs, between(workers.Child("workload"), c.Workers.Workload, 1, maxConcurrency)...)
+	errs = append(errs, between(workers.Child("clusterQueue"), c.Workers.ClusterQueue, 1, maxConcurrency)...)
+	errs = append(errs, between(workers.Child("localQueue"), c.Workers.LocalQueue, 1, maxConcurrency)...)
+	errs = append(errs, between(workers.Child("cohort"), c.Workers.Cohort, 1, maxConcurrency)...)
+	errs = append(errs, between(workers.Child("resourceFlavor"), c.Workers.ResourceFlavor, 1, maxConcurrency)...)
+	errs = append(errs, between(workers.Child("admissionCheck"), c.Workers.AdmissionCheck, 1, maxConcurrency)...)
+	errs = append(errs, between(path.Child("writers"), c.Writers, 1, maxConcurrency)...)
+	errs = append(errs, between(path.Child("releases"), c.Releases, 1, maxConcurrency)...)
+	return errs
+}
+
+// validate checks the times even if leader election is off, so that turning it on brings no surprise.
+func (l *LeaderElection) validate(path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, d := range []struct {
+		name  string
+		value *metav1.Duration
+	}{{"leaseDuration", l.LeaseDuration}, {"renewDeadline", l.RenewDeadline}, {"retryPeriod", l.RetryPeriod}} {
+		if d.value != nil && d.value.Duration <= 0 {
+			errs = append(errs, field.Invalid(path.Child(d.name), d.value.Duration.String(), "must be greater than 0"))
+		}
+	}
+	errs = append(errs, shorter(path, "renewDeadline", l.RenewDeadline, "leaseDuration", l.LeaseDuration)...)
+	errs = append(errs, shorter(path, "retryPeriod", l.RetryPeriod, "renewDeadline", l.RenewDeadline)...)
+	errs = append(errs, oneOf(path.Child("resourceLock"), l.ResourceLock, resourceLock)...)
+	for _, msg := range validation.IsDNS1123Subdomain(l.ResourceName) {
+		errs = append(errs, field.Invalid(path.Child("resourceName"), l.ResourceName, msg))
+	}
+	for _, msg := range validation.IsDNS1123Label(l.ResourceNamespace) {
+		errs = append(errs, field.Invalid(path.Child("resourceNamespace"), l.ResourceNamespace, msg))
+	}
+	return errs
+}
+
+func (l *Logging) validate(path *field.Path) field.ErrorList {
+	return append(between(path.Child("verbosity"), l.Verbosity, 0, maxVerbosity),
+		oneOf(path.Child("format"), l.Format, LogJSON, LogText)...)
+}
+
+func oneOf[T ~string](path *field.Path, value T, allowed ...T) field.ErrorList {
+	if slices.Contains(allowed, value) {
+		return nil
+	}
+	return field.ErrorList{field.NotSupported(path, value, allowed)}
+}
+
+func between(path *field.Path, value *int32, low, high int32) field.ErrorList {
+	if value == nil || low <= *value && *value <= high {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path, *value, fmt.Sprintf("must be between %d and %d", low, high))}
+}
+
+// shorter says nothing about a limit that is invalid itself.
+func shorter(path *field.Path, name string, value *metav1.Duration, limitName string, limit *metav1.Duration) field.ErrorList {
+	if value == nil || limit == nil || limit.Duration <= 0 || value.Duration < limit.Duration {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path.Child(name), value.Duration.String(),
+		fmt.Sprintf("must be less than %s, which is %s", limitName, limit.Duration))}
+}
+
+func bindAddress(path *field.Path, value string) field.ErrorList {
+	if value == noListener {
+		return nil
+	}
+	_, port, err := net.SplitHostPort(value)
+	if err != nil {
+		return field.ErrorList{field.Invalid(path, value, "must be HOST:PORT, :PORT, or 0 for none")}
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return field.ErrorList{field.Invalid(path, value, "the port must be a number from 0 to 65535")}
+	}
+	return nil
+}

@@ -1,0 +1,110 @@
+package v1alpha2
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+)
+
+// A JobSet is the upstream JobSet with an extended spec.
+//
+// +kubebuilder:object:root=true
+type JobSet struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec is what the user asks for.
+	Spec JobSetSpec `json:"spec,omitempty"`
+	// Status is written by the JobSet controller, but for the conditions that Tranche adds.
+	Status jobset.JobSetStatus `json:"status,omitempty"`
+}
+
+// A JobSetList is a list of JobSets.
+//
+// +kubebuilder:object:root=true
+type JobSetList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []JobSet `json:"items"`
+}
+
+// A JobSetSpec is the upstream spec and more.
+type JobSetSpec struct {
+	jobset.JobSetSpec `json:",inline"`
+
+	// ReplicatedJobs shadows the upstream field: each may be a gang.
+	ReplicatedJobs []ReplicatedJob `json:"replicatedJobs,omitempty"`
+
+	// StartupPolicy shadows the upstream field: it may have rules.
+	StartupPolicy *StartupPolicy `json:"startupPolicy,omitempty"`
+
+	// GangConfig makes the whole JobSet one gang (KEP-1068).
+	GangConfig *GangConfig `json:"gangConfig,omitempty"`
+
+	// GroupSchedulingConfig keeps main containers from starting before all pods of the group have started (KEP-498).
+	GroupSchedulingConfig *GroupSchedulingConfig `json:"groupSchedulingConfig,omitempty"`
+}
+
+// A ReplicatedJob is the upstream ReplicatedJob and more.
+type ReplicatedJob struct {
+	jobset.ReplicatedJob `json:",inline"`
+
+	// GangConfig makes the pods of the ReplicatedJob, or of each of its Jobs, a gang (KEP-1068).
+	GangConfig *GangConfig `json:"gangConfig,omitempty"`
+}
+
+// A StartupPolicy says in which order ReplicatedJobs start.
+type StartupPolicy struct {
+	// StartupPolicyOrder is AnyOrder or InOrder.
+	StartupPolicyOrder jobset.StartupPolicyOptions `json:"startupPolicyOrder"`
+
+	// Rules say, with InOrder, which status ReplicatedJobs must reach before the next ones start (KEP-672). Each ReplicatedJob but
+	// the last stands in exactly one rule, in the order of spec.replicatedJobs. Without rules each waits for the one before to be
+	// Ready.
+	Rules []StartupPolicyRule `json:"rules,omitempty"`
+}
+
+// A StartupPolicyRule names ReplicatedJobs that start together, and what those after them wait for.
+type StartupPolicyRule struct {
+	// TargetReplicatedJobs are the names of the ReplicatedJobs that the rule is about.
+	TargetReplicatedJobs []string `json:"targetReplicatedJobs"`
+
+	// WaitForReplicatedJobsStatus is what all targets must reach before the ReplicatedJobs after them start. It defaults to Ready.
+	WaitForReplicatedJobsStatus ReplicatedJobsStatus `json:"waitForReplicatedJobsStatus,omitempty"`
+}
+
+// A ReplicatedJobsStatus is what a rule waits for.
+type ReplicatedJobsStatus string
+
+const (
+	// ReadyStatus is reached when all Jobs of the targets are ready or have succeeded.
+	ReadyStatus ReplicatedJobsStatus = "Ready"
+	// SucceededStatus is reached when all Jobs of the targets have succeeded.
+	SucceededStatus ReplicatedJobsStatus = "Succeeded"
+)
+
+// A GangConfig says which pods are scheduled all together or not at all.
+type GangConfig struct {
+	// GangMode is Off or Gang; for a ReplicatedJob it may also be ReplicatedGang.
+	GangMode GangMode `json:"gangMode"`
+}
+
+// A GangMode is the extent of a gang.
+type GangMode string
+
+const (
+	// GangModeOff makes no gang.
+	GangModeOff GangMode = "Off"
+	// GangModeGang makes one gang of all pods of the JobSet, or of the ReplicatedJob.
+	GangModeGang GangMode = "Gang"
+	// GangModeReplicatedGang makes a gang of the pods of each Job of a ReplicatedJob.
+	GangModeReplicatedGang GangMode = "ReplicatedGang"
+)
+
+// A GroupSchedulingConfig says which pods must all have started before their main containers run.
+type GroupSchedulingConfig struct {
+	// TimeoutAfterSeconds is how long a pod waits for the others before it fails.
+	TimeoutAfterSeconds *int32 `json:"timeoutAfterSeconds"`
+
+	// TargetReplicatedJobs are the names of the ReplicatedJobs in the group. Empty means all.
+	TargetReplicatedJobs []string `json:"targetReplicatedJobs,omitempty"`
+}

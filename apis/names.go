@@ -1,0 +1,89 @@
+// Package apis holds the names that Tranche adds to Kubernetes objects, and those of Kueue that it relies on but that Kueue's
+// API packages do not export. It has no logic: the types of the JobSet superset and of the configuration file are in its
+// sub-packages.
+package apis
+
+// Labels and annotations of the group tranche.dev. Only the manager and Tranche's admission policies may write those on JobSets
+// and Jobs, unless the comment says otherwise.
+const (
+	// HoldLabel marks a Job that may not start before the manager releases it. The admission policies put it on
+	// spec.replicatedJobs[*].template.metadata of every queued JobSet, and the JobSet controller hands it down to the child Jobs.
+	HoldLabel = "tranche.dev/hold"
+
+	// HoldValue is the only value that HoldLabel takes.
+	HoldValue = "true"
+
+	// JobSetLabel names, on a quota Workload, the JobSet that it belongs to.
+	JobSetLabel = "tranche.dev/jobset"
+
+	// StageLabel names, on a quota Workload, the stage of the JobSet that it stands for.
+	StageLabel = "tranche.dev/stage"
+
+	// StageIndexLabel gives, on a quota Workload, the position of its stage in the stage plan, counted from 0.
+	StageIndexLabel = "tranche.dev/stage-index"
+
+	// StartedAnnotation is set on a JobSet by the write that first resumes it. Once it is there, spec.suspend=true is the wish of
+	// the user; before, it only says that no stage has been admitted yet.
+	StartedAnnotation = "tranche.dev/started"
+
+	// AttemptAnnotation gives, on a quota Workload, the value of status.restarts of its JobSet that the Workload counts for.
+	AttemptAnnotation = "tranche.dev/attempt"
+
+	// StageAdmissionAnnotation overrides the stage-admission policy. Users may set it on ClusterQueues and JobSets.
+	StageAdmissionAnnotation = "tranche.dev/stage-admission"
+
+	// RequireQueueLabel, with value "true" on a Namespace, makes a JobSet without a queue name an error there.
+	RequireQueueLabel = "tranche.dev/require-queue"
+
+	// FlavorNodeLabelsAnnotation lists, on a released Job, the keys of the node labels that came from ResourceFlavors, so that
+	// another admission can take them back.
+	FlavorNodeLabelsAnnotation = "tranche.dev/flavor-node-labels"
+)
+
+// Admission gates: values in the annotation AdmissionGatedByAnnotation of quota Workloads.
+const (
+	// StageGate closes a stage whose rule has not been reached yet.
+	StageGate = "tranche.dev/stage"
+
+	// SuspendedGate closes the stages of a JobSet that its user has suspended.
+	SuspendedGate = "tranche.dev/suspended"
+)
+
+// Names of Kueue that its API packages do not export.
+const (
+	// QueueLabel names, on a JobSet, the LocalQueue that it is submitted to.
+	QueueLabel = "kueue.x-k8s.io/queue-name"
+
+	// PriorityClassLabel names, on a JobSet, the WorkloadPriorityClass of its quota Workloads.
+	PriorityClassLabel = "kueue.x-k8s.io/priority-class"
+
+	// JobUIDLabel gives, on a quota Workload, the UID of its owner.
+	JobUIDLabel = "kueue.x-k8s.io/job-uid"
+
+	// MaxExecTimeLabel bounds, on a JobSet and in seconds, how long each of its quota Workloads may be admitted.
+	MaxExecTimeLabel = "kueue.x-k8s.io/max-exec-time-seconds"
+
+	// AdmissionGatedByAnnotation lists, on a quota Workload and separated by commas, what must be removed before it is admitted.
+	AdmissionGatedByAnnotation = "kueue.x-k8s.io/admission-gated-by"
+)
+
+// Field managers of server-side apply. The first is Kueue's name, so that tools which clear an admission under that name still do.
+const (
+	// AdmissionFieldManager owns status.admission and the conditions about admission of quota Workloads.
+	AdmissionFieldManager = "kueue-admission"
+
+	// FieldManager owns everything else that the manager writes.
+	FieldManager = "tranche"
+)
+
+// The identity and the place of the manager that the manifests in config install.
+const (
+	// SystemNamespace is where the manager and the parameters of the guards live.
+	SystemNamespace = "tranche-system"
+
+	// ManagerServiceAccount is the name of the manager's ServiceAccount in SystemNamespace.
+	ManagerServiceAccount = "tranche-manager"
+
+	// GuardsConfigMap is the ConfigMap in SystemNamespace with the parameters of the admission policies.
+	GuardsConfigMap = "tranche-guards"
+)

@@ -1,0 +1,161 @@
+// Package tranche_test holds only the rules of this repository, as tests.
+package tranche_test
+
+import (
+	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/tranche-dev/tranche/"
+
+// layers lists, for each directory, the directories of this module that it may import besides its own.
+// The longest matching row counts. A trailing /* stands for the children of a directory.
+var layers = map[string][]string{
+	"apis":                {},
+	"queue":               {"apis"},
+	"admission/quota":     {"apis"},
+	"admission/stageplan": {"apis"},
+	"admission/flavor":    {"apis", "admission/quota"},
+	"admission/fairshare": {"apis", "admission/quota"},
+	"admission/preempt":   {"apis", "admission/quota", "admission/stageplan", "admission/flavor", "admission/fairshare"},
+	"admission/safety":    {"apis", "admission/quota", "admission/stageplan", "admission/flavor", "admission/fairshare"},
+	"admission":           {"apis", "queue", "admission/*"},
+	"simulator":           {"apis", "queue", "admission", "admission/*", "simulator/*"},
+	"controllers":         {"apis", "queue", "admission", "admission/*", "controllers/engine", "controllers/events", "controllers/conditions", "controllers/metrics"},
+	"cmd":                 {"apis", "queue", "admission", "admission/*", "simulator", "simulator/*", "controllers/*"},
+	"test":                {"apis", "queue", "admission", "admission/*", "simulator", "simulator/*", "test/*"},
+}
+
+// pure packages may import these, the layers above, and no more.
+var pureImports = []string{
+	"cmp", "container/heap", "errors", "fmt", "hash/fnv", "iter", "maps", "math", "math/bits", "slices", "strconv", "strings", "time",
+	"k8s.io/api/core/v1", "k8s.io/apimachinery/pkg/api/resource", "k8s.io/apimachinery/pkg/types",
+	// Selectors, tolerations and pod requests mean what Kubernetes says they mean, so its own code computes them. None of these
+	// reaches a client.
+	"k8s.io/apimachinery/pkg/apis/meta/v1", "k8s.io/apimachinery/pkg/labels",
+	"k8s.io/component-helpers/resource", "k8s.io/component-helpers/scheduling/corev1", "k8s.io/component-helpers/scheduling/corev1/nodeaffinity",
+	"sigs.k8s.io/kueue/apis/kueue/v1beta2", "sigs.k8s.io/jobset/api/jobset/v1alpha2",
+}
+
+type pkg struct {
+	ImportPath, Dir, Name, Doc string
+	Imports, Deps, GoFiles     []string
+}
+
+func packages(t *testing.T) []pkg {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-json=ImportPath,Dir,Name,Doc,Imports,Deps,GoFiles", "./...").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var all []pkg
+	for dec := json.NewDecoder(strings.NewReader(string(out))); dec.More(); {
+		var p pkg
+		if err := dec.Decode(&p); err != nil {
+			t.Fatal(err)
+		}
+		if len(p.GoFiles) > 0 {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// row returns the row of layers for a directory of this module.
+func row(dir string) (allowed []string, ok bool) {
+	for d := dir; d != "."; d = path.Dir(d) {
+		if allowed, ok = layers[d]; ok {
+			return allowed, true
+		}
+	}
+	return nil, false
+}
+
+// covers tells whether an entry of a row names dir or holds it.
+func covers(entry, dir string) bool {
+	if parent, ok := strings.CutSuffix(entry, "/*"); ok {
+		return strings.HasPrefix(dir, parent+"/")
+	}
+	return dir == entry || entry == "apis" && strings.HasPrefix(dir, "apis/")
+}
+
+func (p pkg) dir() string { return strings.TrimPrefix(p.ImportPath, module) }
+
+// ships tells packages that end up in a binary for users from those that only test it.
+func (p pkg) ships() bool { return p.dir() != "test" && !strings.HasPrefix(p.dir(), "test/") }
+
+func (p pkg) pure() bool {
+	top, _, _ := strings.Cut(p.dir(), "/")
+	return top == "queue" || top == "admission"
+}
+
+func TestLayers(t *testing.T) {
+	for _, p := range packages(t) {
+		allowed, ok := row(p.dir())
+		if !ok {
+			t.Errorf("%s: in no layer; give its directory a row in layers", p.ImportPath)
+		}
+		for _, imp := range p.Imports {
+			dir, ours := strings.CutPrefix(imp, module)
+			switch {
+			case ours && !slices.ContainsFunc(allowed, func(e string) bool { return covers(e, dir) }):
+				t.Errorf("%s imports %s: dependencies point down only", p.ImportPath, imp)
+			case !ours && p.pure() && !slices.Contains(pureImports, imp):
+				t.Errorf("%s imports %s: a pure package decides, it does not act", p.ImportPath, imp)
+			}
+		}
+	}
+}
+
+// TestReach looks at everything that a package links, not only at what it names.
+func TestReach(t *testing.T) {
+	for _, p := range packages(t) {
+		for _, dep := range p.Deps {
+			if p.pure() && (strings.HasPrefix(dep, "sigs.k8s.io/controller-runtime") || strings.HasPrefix(dep, "k8s.io/client-go")) {
+				t.Errorf("%s reaches %s: no client below controllers", p.ImportPath, dep)
+			}
+			if dep == "testing" && p.ships() {
+				t.Errorf("%s reaches testing: test code must not ship", p.ImportPath)
+			}
+		}
+	}
+}
+
+func TestPackageComments(t *testing.T) {
+	for _, p := range packages(t) {
+		if p.Name != "main" && !strings.HasPrefix(p.Doc, "Package "+p.Name+" ") {
+			t.Errorf("%s: no comment that begins %q", p.ImportPath, "Package "+p.Name)
+		}
+	}
+}
+
+// TestPureSyntax bans goroutines and channels where decisions are made.
+func TestPureSyntax(t *testing.T) {
+	for _, p := range packages(t) {
+		if !p.pure() {
+			continue
+		}
+		for _, name := range p.GoFiles {
+			fset := token.NewFileSet()
+			f, err := parser.ParseFile(fset, filepath.Join(p.Dir, name), nil, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ast.Inspect(f, func(n ast.Node) bool {
+				switch n.(type) {
+				case *ast.GoStmt, *ast.SelectStmt, *ast.SendStmt, *ast.ChanType:
+					t.Errorf("%s: a pure package has no goroutine and no channel", fset.Position(n.Pos()))
+				}
+				return true
+			})
+		}
+	}
+}
