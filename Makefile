@@ -1,0 +1,43 @@
+# `make` alone prints this help.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -s -w -X main.version=$(VERSION)
+GO_TEST := go test -tags invariants
+
+.PHONY: help
+help: ## Print this help.
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-18s %s\n", $$1, $$2}'
+
+.PHONY: build
+build: ## Build bin/tranche.
+	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/tranche ./cmd/tranche
+
+.PHONY: cluster
+cluster: ## Build the control plane that tests and the demo run on (about 7 minutes, once).
+	@cd test/cluster && go run ./build
+
+.PHONY: demo
+demo: build cluster ## Run sample JobSets on a real control plane with fake GPU nodes. KEEP=1 leaves it running.
+	@go run ./test/demo $(if $(KEEP),--keep)
+
+.PHONY: test
+test: cluster test-unit test-integration test-e2e ## Run every test.
+
+.PHONY: test-unit
+test-unit: ## Run the tests that need no control plane.
+	$(GO_TEST) $$(go list ./... | grep -v -e /test/integration -e /test/e2e -e /test/controlplane -e /test/bench)
+
+.PHONY: test-integration
+test-integration: cluster build ## Run the tests of guards and controllers on a real control plane.
+	$(GO_TEST) -count=1 -timeout 20m ./test/controlplane/... ./test/integration/...
+
+.PHONY: test-e2e
+test-e2e: cluster build ## Run whole JobSets through the real binary on a real control plane.
+	$(GO_TEST) -count=1 -timeout 30m ./test/e2e/...
+
+.PHONY: bench
+bench: ## Measure the engine and check the bounds in test/bench/bounds.yaml.
+	go test -run '^$$' -bench . -benchmem ./test/bench/...

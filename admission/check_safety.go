@@ -1,0 +1,189 @@
+package admission
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/quota"
+	"github.com/tranche-dev/tranche/admission/safety"
+)
+
+// peakFitsLimits refuses a JobSet at its first stage if some later stage can never be admitted beside what must then be held.
+func peakFitsLimits(e *Engine, l *look) *Refusal {
+	if !l.hasPlan() || l.policy == Greedy || l.j.continues() {
+		return nil
+	}
+	c := e.course(l.j, l.q)
+	for s := range l.j.plan.Stages {
+		if _, lack := e.items(&l.j.options[s], l.q, l.j.podSets[s]); lack != nil && c.Items[s] == nil {
+			refusal := lackRefusal(l.q, lack)
+			refusal.Message = fmt.Sprintf("stage %s could never be admitted: %s", l.j.plan.Stages[s].Name, refusal.Message)
+			return refusal
+		}
+	}
+	peaks := c.PeaksToTheEnd()
+	for _, peak := range peaks {
+		if len(e.aboveLimit(l.q, peak)) == 0 {
+			return nil
+		}
+	}
+	message := "its stages hold more at once than there is"
+	if len(peaks) > 0 {
+		message = strings.Join(e.aboveLimit(l.q, peaks[0]), " and ")
+	}
+	return &Refusal{
+		Check: "PeakWithinLimits", Reason: kueue.WorkloadQuotaReservedReasonExceedsMaxQuota,
+		Message: fmt.Sprintf("the JobSet could never run to its end in ClusterQueue %s: stages that hold quota at the same time need up to %s", l.q.name, message),
+	}
+}
+
+func (e *Engine) aboveLimit(q *clusterQueue, peak quota.Usage) []string {
+	var above []string
+	for fr, a := range peak.Sorted() {
+		if limit := e.tree.Limit(q.name, fr); a > limit {
+			above = append(above, fmt.Sprintf("%s %s of flavor %s, of which the quota is %s",
+				a.Format(fr.Resource), fr.Resource, fr.Flavor, limit.Format(fr.Resource)))
+		}
+	}
+	return above
+}
+
+// stateStaysSafe takes the first choice that fits and that the stage-admission policy lets through.
+func stateStaysSafe(e *Engine, l *look) *Refusal {
+	var refusal *Refusal
+	for _, choice := range l.fitting {
+		usage := choice.Usage(l.items)
+		no := e.unsafe(l, usage)
+		if no == nil {
+			l.choice, l.usage = choice, usage
+			return nil
+		}
+		if refusal == nil {
+			refusal = no
+		}
+	}
+	l.effect = holdsUpOthers
+	l.topics = append(l.topics, anyClaim())
+	return refusal
+}
+
+// unsafe asks the policy about one choice.
+func (e *Engine) unsafe(l *look, usage quota.Usage) *Refusal {
+	if !l.hasPlan() || l.policy == Greedy {
+		return nil
+	}
+	before := e.course(l.j, l.q)
+	after := before.With(l.s.index, usage)
+	if len(after.Ahead()) == 0 {
+		// Nothing is left to ask for: it gives back what it holds, and nobody else is worse off.
+		return nil
+	}
+	if l.policy == Reserve {
+		return e.unreserved(l, before, after)
+	}
+	claim := &safety.Claim{JobSet: l.j.key.String(), Held: after.HeldNow(), Peaks: after.Peaks()}
+	claims := []*safety.Claim{claim}
+	var others []*safety.Claim
+	for _, uid := range slices.Sorted(maps.Keys(l.q.claimants)) {
+		if uid != l.j.uid {
+			others = append(others, l.q.claimants[uid].claim)
+		}
+	}
+	claims = append(claims, others...)
+	limit := func(fr quota.FlavorResource) quota.Amount { return e.tree.Limit(l.q.name, fr) }
+	blocked := safety.Blocked(limit, claims)
+	if len(blocked) == 0 {
+		return nil
+	}
+	// The state may be unsafe already, as after a quota cut. Then nobody may be blocked who was not.
+	if l.j.claim != nil && l.j.home == l.q {
+		others = append(others, l.j.claim)
+	}
+	blockedBefore := safety.Blocked(limit, others)
+	for _, c := range blocked {
+		if c == claim || !slices.Contains(blockedBefore, c) {
+			return e.deadlock(l, blocked, usage)
+		}
+	}
+	return nil
+}
+
+// unreserved asks whether all that the JobSet may come to hold in this hold segment is free now.
+func (e *Engine) unreserved(l *look, before, after *safety.Course) *Refusal {
+	held := before.HeldNow()
+	peaks := after.Peaks()
+	fits := false
+	var lacks []string
+	e.asIfNothingWereKept(l, func() {
+		for _, peak := range peaks {
+			more := peak.Without(held)
+			if e.tree.Fits(l.q.name, more) {
+				fits = true
+				return
+			}
+			for fr, a := range more.Sorted() {
+				if free := e.tree.Available(l.q.name, fr); a > free {
+					l.topics = append(l.topics, fr)
+					if len(lacks) == 0 {
+						lacks = append(lacks, fmt.Sprintf("%s %s of flavor %s: %s of %s free", a.Format(fr.Resource), fr.Resource, fr.Flavor,
+							max(free, 0).Format(fr.Resource), e.tree.Limit(l.q.name, fr).Format(fr.Resource)))
+					}
+				}
+			}
+		}
+	})
+	if fits {
+		return nil
+	}
+	if len(lacks) == 0 {
+		lacks = append(lacks, "a flavor that takes each of the stages to come")
+	}
+	return &Refusal{
+		Check: "PeakFits", Reason: kueue.WorkloadQuotaReservedReasonWaitingForQuota,
+		Message: fmt.Sprintf("waits for quota in ClusterQueue %s: this stage and those that may hold quota beside it are admitted together (policy Reserve) and need %s",
+			l.q.name, strings.Join(lacks, "")),
+	}
+}
+
+// deadlock names who would wait for whom.
+func (e *Engine) deadlock(l *look, blocked []*safety.Claim, usage quota.Usage) *Refusal {
+	const most = 3
+	var others []string
+	for _, c := range blocked {
+		if c.JobSet != l.j.key.String() {
+			others = append(others, c.JobSet)
+		}
+	}
+	slices.Sort(others)
+	with := ""
+	if len(others) > most {
+		others = append(others[:most], fmt.Sprintf("%d more", len(others)-most))
+	}
+	if len(others) > 0 {
+		with = " and " + strings.Join(others, ", ")
+	}
+	return &Refusal{
+		Check: "StageUnsafe", Reason: kueue.WorkloadQuotaReservedReasonWaitingForQuota,
+		Message: fmt.Sprintf("fits ClusterQueue %s now, but then this JobSet%s could wait for ever for quota of later stages: %s",
+			l.q.name, with, e.leftFor(l, blocked, usage)),
+	}
+}
+
+// leftFor says what would stay free of what a blocked JobSet needs most.
+func (e *Engine) leftFor(l *look, blocked []*safety.Claim, usage quota.Usage) string {
+	for _, c := range blocked {
+		for _, peak := range c.Peaks {
+			for fr, more := range peak.Without(c.Held).Sorted() {
+				if left := e.tree.Available(l.q.name, fr).Minus(usage[fr]); more > left {
+					return fmt.Sprintf("%s of %s %s of flavor %s would stay free, and up to %s more may be needed at once",
+						max(left, 0).Format(fr.Resource), e.tree.Limit(l.q.name, fr).Format(fr.Resource), fr.Resource, fr.Flavor, more.Format(fr.Resource))
+				}
+			}
+		}
+	}
+	return "the flavors of a later stage are short"
+}

@@ -1,0 +1,50 @@
+package admission
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Stage-admission policies.
+const (
+	// Safe admits a stage only if all JobSets that hold quota can still come to their end.
+	Safe = "Safe"
+	// Reserve keeps the peak of a hold segment free from its first stage on.
+	Reserve = "Reserve"
+	// Greedy only asks whether the stage itself fits. JobSets can wait for each other for ever.
+	Greedy = "Greedy"
+)
+
+// A Config says how an Engine decides where objects do not say otherwise. Its zero value is sound.
+type Config struct {
+	// StageAdmission is Safe, Reserve or Greedy. Empty means Safe.
+	StageAdmission string
+}
+
+func (c *Config) validate() error {
+	if c.StageAdmission == "" {
+		c.StageAdmission = Safe
+	}
+	if strictness(c.StageAdmission) < 0 {
+		return fmt.Errorf("admission.Config: StageAdmission is %q, must be one of %v", c.StageAdmission, policies())
+	}
+	return nil
+}
+
+// policies from the most lenient to the strictest.
+func policies() []string { return []string{Greedy, Safe, Reserve} }
+
+// strictness is negative for what is no policy.
+func strictness(policy string) int { return slices.Index(policies(), policy) }
+
+// policy is that of the ClusterQueue, unless the JobSet asks for a stricter one.
+func (e *Engine) policy(q *clusterQueue, j *jobSet) string {
+	policy := e.config.StageAdmission
+	if strictness(q.policy) >= 0 {
+		policy = q.policy
+	}
+	if j != nil && strictness(j.policy) > strictness(policy) {
+		policy = j.policy
+	}
+	return policy
+}

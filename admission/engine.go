@@ -1,0 +1,203 @@
+package admission
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/flavor"
+	"github.com/tranche-dev/tranche/admission/quota"
+)
+
+// An Engine owns all queues and quota. It is not safe for concurrent use.
+type Engine struct {
+	config Config
+	tree   *quota.Tree
+
+	flavors       map[kueue.ResourceFlavorReference]*observed[*flavor.Flavor]
+	clusterQueues map[string]*clusterQueue
+	localQueues   map[types.NamespacedName]*localQueue
+	namespaces    map[string]map[string]string
+	jobSets       map[types.UID]*jobSet
+	stages        map[StageKey]*stage
+
+	lastDecision DecisionID
+	inFlight     map[DecisionID]StageKey
+	graves       graves
+	// dirty has the ClusterQueues in whose line somebody may be awake.
+	dirty map[string]struct{}
+
+	changedClusterQueues map[string]struct{}
+	changedLocalQueues   map[types.NamespacedName]struct{}
+}
+
+// An observed fact, and which version of its object it comes from.
+type observed[T any] struct {
+	fact    T
+	version version
+}
+
+// New returns an Engine that has observed nothing.
+func New(config Config) (*Engine, error) {
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	return &Engine{
+		config:               config,
+		tree:                 quota.NewTree(),
+		flavors:              map[kueue.ResourceFlavorReference]*observed[*flavor.Flavor]{},
+		clusterQueues:        map[string]*clusterQueue{},
+		localQueues:          map[types.NamespacedName]*localQueue{},
+		namespaces:           map[string]map[string]string{},
+		jobSets:              map[types.UID]*jobSet{},
+		stages:               map[StageKey]*stage{},
+		inFlight:             map[DecisionID]StageKey{},
+		graves:               graves{buried: map[types.UID]struct{}{}},
+		dirty:                map[string]struct{}{},
+		changedClusterQueues: map[string]struct{}{},
+		changedLocalQueues:   map[types.NamespacedName]struct{}{},
+	}, nil
+}
+
+// Apply folds in one observed fact.
+func (e *Engine) Apply(event Event) {
+	switch ev := event.(type) {
+	case FlavorObserved:
+		e.observeFlavor(ev.Flavor)
+	case FlavorGone:
+		e.loseFlavor(kueue.ResourceFlavorReference(ev.Name))
+	case ClusterQueueObserved:
+		e.observeClusterQueue(ev.ClusterQueue)
+	case ClusterQueueGone:
+		e.loseClusterQueue(ev.Name)
+	case LocalQueueObserved:
+		e.observeLocalQueue(ev.LocalQueue)
+	case LocalQueueGone:
+		e.loseLocalQueue(ev.Key)
+	case NamespaceObserved:
+		labels := maps.Clone(ev.Labels)
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		e.observeNamespace(ev.Name, labels)
+	case NamespaceGone:
+		e.observeNamespace(ev.Name, nil)
+	case PlanObserved:
+		e.observePlan(ev)
+	case PlanGone:
+		e.losePlan(ev.UID)
+	case WorkloadObserved:
+		e.observeStage(ev.Workload)
+	case WorkloadGone:
+		e.loseStage(ev.Key)
+	}
+	e.verify()
+}
+
+// Decide returns what has been decided since, in the order in which to write it. Each decision counts as done at once. The same
+// events and decisions before, and the same time, give the same result. No rule depends on the time yet.
+func (e *Engine) Decide(_ time.Time) []Decision {
+	var decisions []Decision
+	for len(e.dirty) > 0 {
+		for _, name := range slices.Sorted(maps.Keys(e.dirty)) {
+			delete(e.dirty, name)
+			decisions = append(decisions, e.pass(e.clusterQueues[name])...)
+		}
+	}
+	e.verify()
+	return decisions
+}
+
+// Settle ends a decision, whether it was written, and the answer applied, or could not be. From then on what has been observed
+// counts: a stage whose reservation has not been seen is released and waits again. It is a no-op if its stage has gone.
+func (e *Engine) Settle(id DecisionID, _ error) {
+	key, ok := e.inFlight[id]
+	if !ok {
+		return
+	}
+	delete(e.inFlight, id)
+	if s := e.stages[key]; s != nil && s.assumed != nil && s.assumed.decision == id {
+		s.assumed = nil
+		e.account(s)
+	}
+	e.verify()
+}
+
+// Charged tells whether a stage is charged: its admission has been decided or observed, and has not been taken back. It is false for
+// another object of the same name.
+func (e *Engine) Charged(key StageKey, uid types.UID) bool {
+	s := e.stages[key]
+	return s != nil && s.uid == uid && s.entry.isCharged()
+}
+
+// Holding returns what the stages of a JobSet are charged together.
+func (e *Engine) Holding(jobSet types.UID) quota.Usage {
+	held := quota.Usage{}
+	if j := e.jobSets[jobSet]; j != nil {
+		for _, s := range j.members {
+			held.AddAll(s.entry.usage)
+		}
+	}
+	return held
+}
+
+// Changed returns the queues whose views may differ from what they were at the last call.
+func (e *Engine) Changed() (clusterQueues []string, localQueues []types.NamespacedName) {
+	clusterQueues = slices.Sorted(maps.Keys(e.changedClusterQueues))
+	localQueues = slices.SortedFunc(maps.Keys(e.changedLocalQueues), compareKeys)
+	clear(e.changedClusterQueues)
+	clear(e.changedLocalQueues)
+	return clusterQueues, localQueues
+}
+
+// A version tells observations of one object apart. Versions of different objects cannot be compared.
+type version struct {
+	uid      types.UID
+	resource uint64
+}
+
+func versionOf(uid types.UID, resourceVersion string) version {
+	n, err := strconv.ParseUint(resourceVersion, 10, 64)
+	if err != nil {
+		n = 0
+	}
+	return version{uid, n}
+}
+
+// isOlderThan tells whether an observation adds nothing to one that is known.
+func (v version) isOlderThan(known version) bool {
+	return v.uid == known.uid && v.resource != 0 && v.resource < known.resource
+}
+
+// maxGraves bounds how many objects are remembered as gone. The answer to a write can come that many deletions late.
+const maxGraves = 4096
+
+// graves remember the quota Workloads that have gone, so that a late answer to a write does not bring one back.
+type graves struct {
+	buried map[types.UID]struct{}
+	order  []types.UID
+	next   int
+}
+
+func (g *graves) bury(uid types.UID) {
+	if _, known := g.buried[uid]; known || uid == "" {
+		return
+	}
+	g.buried[uid] = struct{}{}
+	if len(g.order) < maxGraves {
+		g.order = append(g.order, uid)
+		return
+	}
+	delete(g.buried, g.order[g.next])
+	g.order[g.next] = uid
+	g.next = (g.next + 1) % maxGraves
+}
+
+func (g *graves) has(uid types.UID) bool {
+	_, ok := g.buried[uid]
+	return ok
+}

@@ -1,0 +1,97 @@
+package admission
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/stageplan"
+)
+
+// An Event is one fact about the world, as last observed. Events carry API objects as they were read: the Engine converts what it
+// needs once and keeps no reference to them. An observation that is older than what the Engine already knows of the same object
+// (by UID and resource version) is dropped, so that the answer to a write and the watch may arrive in either order.
+//
+//sumtype:decl
+type Event interface {
+	fmt.Stringer
+	event()
+}
+
+// FlavorObserved says that a ResourceFlavor exists with this content.
+type FlavorObserved struct{ Flavor *kueue.ResourceFlavor }
+
+// FlavorGone says that a ResourceFlavor does not exist any more.
+type FlavorGone struct{ Name string }
+
+// ClusterQueueObserved says that a ClusterQueue exists with this content.
+type ClusterQueueObserved struct{ ClusterQueue *kueue.ClusterQueue }
+
+// ClusterQueueGone says that a ClusterQueue does not exist any more.
+type ClusterQueueGone struct{ Name string }
+
+// LocalQueueObserved says that a LocalQueue exists with this content.
+type LocalQueueObserved struct{ LocalQueue *kueue.LocalQueue }
+
+// LocalQueueGone says that a LocalQueue does not exist any more.
+type LocalQueueGone struct{ Key types.NamespacedName }
+
+// NamespaceObserved says that a Namespace exists with these labels.
+type NamespaceObserved struct {
+	Name   string
+	Labels map[string]string
+}
+
+// NamespaceGone says that a Namespace does not exist any more.
+type NamespaceGone struct{ Name string }
+
+// PlanObserved says which plan a JobSet follows. A stage of a JobSet is not admitted before its plan is known.
+type PlanObserved struct {
+	JobSet    types.NamespacedName
+	UID       types.UID
+	Submitted time.Time
+	// StageAdmission is the policy that the JobSet asks for, or empty.
+	StageAdmission string
+	Plan           *stageplan.Plan
+}
+
+// PlanGone says that a JobSet does not exist any more.
+type PlanGone struct{ UID types.UID }
+
+// WorkloadObserved says that a quota Workload exists with this content.
+type WorkloadObserved struct{ Workload *kueue.Workload }
+
+// WorkloadGone says that a quota Workload does not exist any more.
+type WorkloadGone struct{ Key StageKey }
+
+func (FlavorObserved) event()       {}
+func (FlavorGone) event()           {}
+func (ClusterQueueObserved) event() {}
+func (ClusterQueueGone) event()     {}
+func (LocalQueueObserved) event()   {}
+func (LocalQueueGone) event()       {}
+func (NamespaceObserved) event()    {}
+func (NamespaceGone) event()        {}
+func (PlanObserved) event()         {}
+func (PlanGone) event()             {}
+func (WorkloadObserved) event()     {}
+func (WorkloadGone) event()         {}
+
+func (e FlavorObserved) String() string       { return "flavor " + e.Flavor.Name }
+func (e FlavorGone) String() string           { return "flavor " + e.Name + " gone" }
+func (e ClusterQueueObserved) String() string { return "clusterqueue " + e.ClusterQueue.Name }
+func (e ClusterQueueGone) String() string     { return "clusterqueue " + e.Name + " gone" }
+func (e LocalQueueObserved) String() string {
+	return "localqueue " + e.LocalQueue.Namespace + "/" + e.LocalQueue.Name
+}
+func (e LocalQueueGone) String() string    { return "localqueue " + e.Key.String() + " gone" }
+func (e NamespaceObserved) String() string { return "namespace " + e.Name }
+func (e NamespaceGone) String() string     { return "namespace " + e.Name + " gone" }
+func (e PlanObserved) String() string      { return "plan of jobset " + e.JobSet.String() }
+func (e PlanGone) String() string          { return "plan " + string(e.UID) + " gone" }
+func (e WorkloadObserved) String() string {
+	return "workload " + e.Workload.Namespace + "/" + e.Workload.Name
+}
+func (e WorkloadGone) String() string { return "workload " + e.Key.String() + " gone" }

@@ -1,0 +1,54 @@
+package flavor
+
+import (
+	"iter"
+
+	"github.com/tranche-dev/tranche/admission/quota"
+)
+
+// MaxChoices bounds how many combinations of flavors are looked at for one stage, or for what is left of one plan.
+const MaxChoices = 256
+
+// A Choice has the index of an option for each item.
+type Choice []int
+
+// Choices yields combinations of options, those of the first options first: the last item changes fastest.
+//
+// If there are more combinations than the limit, the items in front keep their options and those behind are left with the first.
+// So a combination that was among them stays among them when one of the items is decided as it says.
+func Choices(items []Item, limit int) iter.Seq[Choice] {
+	width := make([]int, len(items))
+	for i := range items {
+		width[i] = 1
+		if n := len(items[i].Options); n <= limit {
+			width[i] = n
+			limit /= n
+		}
+	}
+	return func(yield func(Choice) bool) {
+		choice := make(Choice, len(items))
+		for yield(choice) {
+			i := len(items) - 1
+			for ; i >= 0; i-- {
+				if choice[i]++; choice[i] < width[i] {
+					break
+				}
+				choice[i] = 0
+			}
+			if i < 0 {
+				return
+			}
+		}
+	}
+}
+
+// Usage is what the items use under this choice.
+func (c Choice) Usage(items []Item) quota.Usage {
+	usage := quota.Usage{}
+	for i := range items {
+		for name, amount := range items[i].Request {
+			usage.Add(quota.FlavorResource{Flavor: items[i].Options[c[i]], Resource: name}, amount)
+		}
+	}
+	return usage
+}

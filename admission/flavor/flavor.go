@@ -1,0 +1,130 @@
+package flavor
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+// A Flavor is what counts of a ResourceFlavor.
+type Flavor struct {
+	Name        kueue.ResourceFlavorReference
+	nodeLabels  map[string]string
+	taints      []corev1.Taint
+	tolerations []corev1.Toleration
+}
+
+// New converts a ResourceFlavor, of which it keeps nothing.
+func New(f *kueue.ResourceFlavor) *Flavor {
+	return &Flavor{
+		Name:        kueue.ResourceFlavorReference(f.Name),
+		nodeLabels:  maps.Clone(f.Spec.NodeLabels),
+		taints:      slices.Clone(f.Spec.NodeTaints),
+		tolerations: slices.Clone(f.Spec.Tolerations),
+	}
+}
+
+// Same tells whether two flavors admit the same pods.
+func (f *Flavor) Same(other *Flavor) bool { return fmt.Sprintf("%+v", f) == fmt.Sprintf("%+v", other) }
+
+// A Pod is what of a pod template decides which flavors its pods may use.
+type Pod struct {
+	selector    map[string]string
+	terms       []corev1.NodeSelectorTerm
+	tolerations []corev1.Toleration
+}
+
+// NewPod converts the spec of a pod template, of which it keeps nothing.
+func NewPod(spec *corev1.PodSpec) Pod {
+	pod := Pod{selector: maps.Clone(spec.NodeSelector)}
+	for _, t := range spec.Tolerations {
+		if t.TolerationSeconds != nil {
+			t.TolerationSeconds = nil
+		}
+		pod.tolerations = append(pod.tolerations, t)
+	}
+	if a := spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+		for i := range a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+			pod.terms = append(pod.terms, *a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[i].DeepCopy())
+		}
+	}
+	return pod
+}
+
+// Signature is the same only for pods that may use the same flavors.
+func (p *Pod) Signature() string {
+	return fmt.Sprintf("%v %+v %+v", p.selector, p.terms, p.tolerations)
+}
+
+// Objection says why pods may not use the flavor, or nothing if they may. Of their node selector and affinity only the keys count
+// that some flavor of the group has as a node label; the rest is for the scheduler.
+func (f *Flavor) Objection(pod *Pod, keys map[string]struct{}) string {
+	for i := range f.taints {
+		taint := &f.taints[i]
+		if taint.Effect != corev1.TaintEffectNoSchedule && taint.Effect != corev1.TaintEffectNoExecute {
+			continue
+		}
+		if !tolerated(taint, pod.tolerations) && !tolerated(taint, f.tolerations) {
+			return fmt.Sprintf("flavor %s has taint %s, which the pods do not tolerate", f.Name, taint.ToString())
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(pod.selector)) {
+		if _, counts := keys[key]; counts && f.nodeLabels[key] != pod.selector[key] {
+			return fmt.Sprintf("flavor %s does not have node label %s=%s, which the pods select", f.Name, key, pod.selector[key])
+		}
+	}
+	return f.objectionByAffinity(pod, keys)
+}
+
+// objectionByAffinity looks at the required node affinity, whose terms are alternatives. A term of which nothing counts is one
+// that every flavor satisfies.
+func (f *Flavor) objectionByAffinity(pod *Pod, keys map[string]struct{}) string {
+	var terms []corev1.NodeSelectorTerm
+	var wanted []string
+	for i := range pod.terms {
+		var term corev1.NodeSelectorTerm
+		for _, r := range pod.terms[i].MatchExpressions {
+			if _, counts := keys[r.Key]; counts {
+				term.MatchExpressions = append(term.MatchExpressions, r)
+				wanted = append(wanted, fmt.Sprintf("%s %s %s", r.Key, r.Operator, strings.Join(r.Values, ",")))
+			}
+		}
+		if len(term.MatchExpressions) == 0 {
+			return ""
+		}
+		terms = append(terms, term)
+	}
+	if len(terms) == 0 {
+		return ""
+	}
+	node := &corev1.Node{}
+	node.Labels = f.nodeLabels
+	matches, err := nodeaffinity.NewLazyErrorNodeSelector(&corev1.NodeSelector{NodeSelectorTerms: terms}).Match(node)
+	switch {
+	case err != nil:
+		return fmt.Sprintf("the node affinity of the pods is malformed: %v", err)
+	case !matches:
+		return fmt.Sprintf("the node labels of flavor %s do not satisfy the node affinity of the pods: %s", f.Name, strings.Join(wanted, "; "))
+	}
+	return ""
+}
+
+func tolerated(taint *corev1.Taint, tolerations []corev1.Toleration) bool {
+	return slices.ContainsFunc(tolerations, func(t corev1.Toleration) bool { return tolerates(&t, taint) })
+}
+
+// tolerates follows the API: no effect means any, an empty key with Exists means any taint, and no operator means Equal.
+func tolerates(t *corev1.Toleration, taint *corev1.Taint) bool {
+	if t.Effect != "" && t.Effect != taint.Effect {
+		return false
+	}
+	if t.Operator == corev1.TolerationOpExists {
+		return t.Key == "" || t.Key == taint.Key
+	}
+	return (t.Operator == "" || t.Operator == corev1.TolerationOpEqual) && t.Key != "" && t.Key == taint.Key && t.Value == taint.Value
+}

@@ -1,0 +1,227 @@
+package admission_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/admission/stageplan"
+)
+
+// TestEverythingFinishes runs random JobSets on random quota, with the least helpful Jobs: none succeeds before all stages that may
+// run beside it do run. Under Safe and Reserve, every JobSet that is not refused for good comes to its end (I3).
+func TestEverythingFinishes(t *testing.T) {
+	for _, policy := range []string{admission.Safe, admission.Reserve} {
+		t.Run(policy, func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) {
+				w := drawWorld(t, policy)
+				w.runToTheEnd(t)
+				for name, js := range w.jobSets {
+					if !js.hasSucceeded() && !w.isRefusedForGood(js) {
+						t.Fatalf("%s (%s) hangs at %v; used %s; refusals %v", name, js.plan, js.states, w.used("q"), w.refusals)
+					}
+				}
+				for key, wl := range w.workloads {
+					if len(wl.OwnerReferences) == 0 && !isFinished(wl) && w.refusals[key].Reason == kueue.WorkloadQuotaReservedReasonWaitingForQuota {
+						t.Fatalf("%s waits for ever: %v", key, w.refusals[key])
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestGreedyDeadlocks makes sure that the test above can find a deadlock: without a policy, some of the same worlds hang.
+func TestGreedyDeadlocks(t *testing.T) {
+	hung := 0
+	worlds := rapid.Custom(func(t *rapid.T) bool {
+		w := drawWorld(t, admission.Greedy)
+		w.runToTheEnd(t)
+		for _, js := range w.jobSets {
+			for i := range js.plan.Stages {
+				if !js.hasSucceeded() && len(w.engine.Holding(js.uid)) > 0 && w.refusals[keyOf(js.workload(i))].Check == "QuotaFits" {
+					return true
+				}
+			}
+		}
+		return false
+	})
+	for seed := range 200 {
+		if worlds.Example(seed) {
+			hung++
+		}
+	}
+	if hung == 0 {
+		t.Error("no deadlock in 200 worlds under Greedy")
+	}
+}
+
+func drawWorld(t *rapid.T, policy string) *world {
+	w := newWorld(t, admission.Config{StageAdmission: policy})
+	amount := rapid.IntRange(0, 9)
+	quotas := fmt.Sprintf("a: cpu=%d gpu=%d; b: cpu=%d gpu=%d", amount.Draw(t, "cpu"), amount.Draw(t, "gpu"), amount.Draw(t, "cpu"), amount.Draw(t, "gpu"))
+	w.queue("q", quotas, func(q *kueue.ClusterQueue) {
+		q.Spec.QueueingStrategy = rapid.SampledFrom([]kueue.QueueingStrategy{kueue.BestEffortFIFO, kueue.StrictFIFO}).Draw(t, "strategy")
+	})
+	return w
+}
+
+func drawJobs(t *rapid.T) []job {
+	n := rapid.IntRange(1, 4).Draw(t, "jobs")
+	jobs := make([]job, n)
+	for i := range jobs {
+		jobs[i] = job{name: fmt.Sprintf("j%d", i), requests: fmt.Sprintf("cpu=%d gpu=%d", rapid.IntRange(0, 3).Draw(t, "cpu"), rapid.IntRange(0, 5).Draw(t, "gpu"))}
+		if only := rapid.SampledFrom([]string{"", "", "a", "b"}).Draw(t, "flavor"); only != "" {
+			jobs[i].change = func(spec *corev1.PodSpec) { spec.NodeSelector = map[string]string{"flavor": only} }
+		}
+		for k := range i {
+			if rapid.IntRange(0, 2).Draw(t, "waits") > 0 {
+				jobs[i].after = append(jobs[i].after, fmt.Sprintf("j%d %s", k, rapid.SampledFrom([]string{"Ready", "Ready", "Complete"}).Draw(t, "for")))
+			}
+		}
+	}
+	return jobs
+}
+
+// runToTheEnd submits JobSets now and then, and goes on until nothing moves any more.
+func (w *world) runToTheEnd(t *rapid.T) {
+	left := rapid.IntRange(1, 6).Draw(t, "jobsets")
+	for range 2000 {
+		w.decideWithFailures(t)
+		moves := w.moves()
+		if left > 0 {
+			moves = append(moves, func() {
+				left--
+				name := fmt.Sprintf("js%d", left)
+				if rapid.IntRange(0, 3).Draw(t, "kind") == 0 {
+					w.lone("q", name, fmt.Sprintf("gpu=%d", rapid.IntRange(0, 5).Draw(t, "gpu")))
+					return
+				}
+				w.submit("q", name, drawJobs(t)...)
+			})
+		}
+		if len(moves) == 0 {
+			return
+		}
+		moves[rapid.IntRange(0, len(moves)-1).Draw(t, "move")]()
+	}
+	t.Fatalf("still moving after 2000 steps")
+}
+
+// decideWithFailures is decide with writes that fail, and checks that quota is never exceeded.
+func (w *world) decideWithFailures(t *rapid.T) {
+	for {
+		decisions := w.engine.Decide(w.now())
+		w.checkQuota(t)
+		failed := false
+		for _, d := range decisions {
+			switch d := d.(type) {
+			case admission.Refuse:
+				w.refusals[d.Stage] = d.Refusal
+			case admission.Admit:
+				if rapid.IntRange(0, 9).Draw(t, "fails") == 0 {
+					w.engine.Settle(d.ID, errors.New("conflict"))
+					failed = true
+					continue
+				}
+				w.change(d.Stage.Name, func(wl *kueue.Workload) { reserve(wl, &d.Admission) })
+				w.engine.Settle(d.ID, nil)
+				delete(w.refusals, d.Stage)
+			}
+		}
+		if !failed {
+			return
+		}
+	}
+}
+
+func (w *world) checkQuota(t *rapid.T) {
+	view, _ := w.engine.ClusterQueue("q")
+	for _, f := range view.FlavorsReservation {
+		for _, r := range f.Resources {
+			if limit := w.quotas[f.Name][r.Name]; r.Total.Cmp(limit) > 0 {
+				t.Fatalf("%s of %s %s reserved, limit %s", r.Total.String(), f.Name, r.Name, limit.String())
+			}
+		}
+	}
+	if v := w.engine.Violations(); len(v) > 0 {
+		t.Fatalf("%v", v)
+	}
+}
+
+// moves are all that can happen next without another decision, in a fixed order.
+func (w *world) moves() []func() {
+	var moves []func()
+	for _, key := range slices.SortedFunc(maps.Keys(w.workloads), compareNames) {
+		wl := w.workloads[key]
+		if len(wl.OwnerReferences) == 0 && wl.Status.Admission != nil && !isFinished(wl) {
+			moves = append(moves, func() { w.change(key.Name, finish) })
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.jobSets)) {
+		moves = append(moves, w.movesOf(w.jobSets[name])...)
+	}
+	return moves
+}
+
+// movesOf lets what runs become ready, and succeed only when there is nothing that it could wait for beside it.
+func (w *world) movesOf(js *fakeJobSet) []func() {
+	var ready, succeed []func()
+	complete := true
+	for i := range js.plan.Stages {
+		wl := w.workloads[keyOf(js.workload(i))]
+		if js.isOpen(i) && wl.Status.Admission == nil {
+			complete = false
+		}
+		for _, name := range js.plan.Stages[i].ReplicatedJobs {
+			switch {
+			case wl.Status.Admission == nil || js.states[name] == stageplan.Succeeded:
+			case js.states[name] == "":
+				ready = append(ready, func() { w.reach(js.name, name, stageplan.Ready) })
+			default:
+				succeed = append(succeed, func() { w.reach(js.name, name, stageplan.Succeeded) })
+			}
+		}
+	}
+	if len(ready) > 0 || !complete {
+		return ready
+	}
+	return succeed
+}
+
+func (js *fakeJobSet) hasSucceeded() bool {
+	for i := range js.plan.Stages {
+		for _, name := range js.plan.Stages[i].ReplicatedJobs {
+			if js.states[name] != stageplan.Succeeded {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// isRefusedForGood tells whether a JobSet was told at its first stages that it can never run, and holds nothing.
+func (w *world) isRefusedForGood(js *fakeJobSet) bool {
+	good := false
+	for i := range js.plan.Stages {
+		key := keyOf(js.workload(i))
+		if w.workloads[key].Status.Admission != nil {
+			return false
+		}
+		reason := w.refusals[key].Reason
+		good = good || reason == kueue.WorkloadQuotaReservedReasonExceedsMaxQuota || reason == kueue.WorkloadQuotaReservedReasonNoMatchingFlavor
+	}
+	return good
+}
+
+func isFinished(wl *kueue.Workload) bool {
+	return slices.ContainsFunc(wl.Status.Conditions, func(c metav1.Condition) bool { return c.Type == kueue.WorkloadFinished })
+}

@@ -1,0 +1,107 @@
+package quota
+
+import (
+	"math"
+	"math/bits"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// An Amount is a quantity of one resource: thousandths of a CPU, whole units of all else. Arithmetic on it stops at its limits
+// and never wraps.
+type Amount int64
+
+// MaxAmount stands for more than any quota.
+const MaxAmount Amount = math.MaxInt64
+
+// Of converts a quantity, rounded up. A quantity below zero becomes zero, and one that is too large MaxAmount; in both cases the
+// result is not exact and ok is false.
+func Of(name corev1.ResourceName, q resource.Quantity) (amount Amount, ok bool) {
+	if q.Sign() < 0 {
+		return 0, false
+	}
+	if name == corev1.ResourceCPU {
+		if q.Cmp(*resource.NewMilliQuantity(math.MaxInt64, resource.DecimalSI)) >= 0 {
+			return MaxAmount, false
+		}
+		return Amount(q.MilliValue()), true
+	}
+	if q.Cmp(*resource.NewQuantity(math.MaxInt64, resource.DecimalSI)) >= 0 {
+		return MaxAmount, false
+	}
+	return Amount(q.Value()), true
+}
+
+// Plus adds, and stops at the limits.
+func (a Amount) Plus(b Amount) Amount {
+	switch {
+	case b > 0 && a > MaxAmount-b:
+		return MaxAmount
+	case b < 0 && a < math.MinInt64-b:
+		return math.MinInt64
+	}
+	return a + b
+}
+
+// Minus subtracts, and stops at the limits.
+func (a Amount) Minus(b Amount) Amount {
+	if b == math.MinInt64 {
+		return a.Plus(MaxAmount).Plus(1)
+	}
+	return a.Plus(-b)
+}
+
+// Times multiplies two amounts that are not negative, and stops at MaxAmount.
+func (a Amount) Times(n int32) Amount {
+	if n > 0 && a > MaxAmount/Amount(n) {
+		return MaxAmount
+	}
+	return a * Amount(n)
+}
+
+// Quantity converts an amount back to the form that people write for this resource.
+func (a Amount) Quantity(name corev1.ResourceName) resource.Quantity {
+	switch {
+	case name == corev1.ResourceCPU:
+		return *resource.NewMilliQuantity(int64(a), resource.DecimalSI)
+	case name == corev1.ResourceMemory, name == corev1.ResourceEphemeralStorage,
+		strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix):
+		return *resource.NewQuantity(int64(a), resource.BinarySI)
+	default:
+		return *resource.NewQuantity(int64(a), resource.DecimalSI)
+	}
+}
+
+// Format writes an amount as people read it for this resource.
+func (a Amount) Format(name corev1.ResourceName) string {
+	if name == corev1.ResourceCPU || name == corev1.ResourceMemory {
+		q := a.Quantity(name)
+		return q.String()
+	}
+	return strconv.FormatInt(int64(a), 10)
+}
+
+// A total is a sum of amounts that are not negative. It is exact for any number of them that fits in a machine, so that what was
+// added can always be taken away again.
+type total struct{ high, low uint64 }
+
+func (t total) plus(a Amount) total {
+	low, carry := bits.Add64(t.low, uint64(max(a, 0)), 0)
+	return total{t.high + carry, low}
+}
+
+func (t total) minus(a Amount) total {
+	low, borrow := bits.Sub64(t.low, uint64(max(a, 0)), 0)
+	return total{t.high - borrow, low}
+}
+
+// amount is the total, or MaxAmount if it is larger.
+func (t total) amount() Amount {
+	if t.high > 0 || t.low > math.MaxInt64 {
+		return MaxAmount
+	}
+	return Amount(t.low)
+}

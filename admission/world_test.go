@@ -1,0 +1,334 @@
+package admission_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/admission/stageplan"
+	"github.com/tranche-dev/tranche/apis"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+)
+
+const gpu corev1.ResourceName = "nvidia.com/gpu"
+
+func start() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
+
+// A world plays the API server and everybody else around an Engine. Its objects change only through its methods, and each change is
+// observed at once.
+type world struct {
+	t         tester
+	engine    *admission.Engine
+	clock     int
+	version   int
+	workloads map[admission.StageKey]*kueue.Workload
+	jobSets   map[string]*fakeJobSet
+	refusals  map[admission.StageKey]admission.Refusal
+	// quotas are as given.
+	quotas map[kueue.ResourceFlavorReference]corev1.ResourceList
+}
+
+type tester interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+// A fakeJobSet is a JobSet whose Jobs do what the test says.
+type fakeJobSet struct {
+	name   string
+	uid    types.UID
+	plan   *stageplan.Plan
+	states map[string]stageplan.Status
+}
+
+func newWorld(t tester, config admission.Config) *world {
+	t.Helper()
+	engine, err := admission.New(config)
+	if err != nil {
+		t.Fatalf("New: %v", err)
+	}
+	w := &world{
+		t: t, engine: engine, workloads: map[admission.StageKey]*kueue.Workload{}, jobSets: map[string]*fakeJobSet{},
+		refusals: map[admission.StageKey]admission.Refusal{},
+		quotas:   map[kueue.ResourceFlavorReference]corev1.ResourceList{},
+	}
+	engine.Apply(admission.NamespaceObserved{Name: "ns", Labels: map[string]string{"team": "a"}})
+	return w
+}
+
+// quotas are written like "a100: gpu=8 cpu=4; h100: gpu=2 cpu=0": one resource group.
+func (w *world) queue(name, quotas string, change ...func(*kueue.ClusterQueue)) {
+	w.t.Helper()
+	group := kueue.ResourceGroup{}
+	for i, part := range strings.Split(quotas, ";") {
+		flavorName, list, _ := strings.Cut(strings.TrimSpace(part), ":")
+		f := kueue.FlavorQuotas{Name: kueue.ResourceFlavorReference(flavorName)}
+		requests := amounts(list)
+		w.quotas[f.Name] = requests
+		for _, r := range slices.Sorted(maps.Keys(requests)) {
+			f.Resources = append(f.Resources, kueue.ResourceQuota{Name: r, NominalQuota: requests[r]})
+			if i == 0 {
+				group.CoveredResources = append(group.CoveredResources, r)
+			}
+		}
+		group.Flavors = append(group.Flavors, f)
+		w.engine.Apply(admission.FlavorObserved{Flavor: newFlavor(flavorName)})
+	}
+	q := &kueue.ClusterQueue{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("cq-" + name)},
+		Spec:       kueue.ClusterQueueSpec{ResourceGroups: []kueue.ResourceGroup{group}, NamespaceSelector: &metav1.LabelSelector{}},
+	}
+	for _, f := range change {
+		f(q)
+	}
+	w.engine.Apply(admission.ClusterQueueObserved{ClusterQueue: q})
+	w.engine.Apply(admission.LocalQueueObserved{LocalQueue: &kueue.LocalQueue{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("lq-" + name)},
+		Spec:       kueue.LocalQueueSpec{ClusterQueue: kueue.ClusterQueueReference(name)},
+	}})
+}
+
+func newFlavor(name string) *kueue.ResourceFlavor {
+	return &kueue.ResourceFlavor{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("flavor-" + name)},
+		Spec:       kueue.ResourceFlavorSpec{NodeLabels: map[string]string{"flavor": name}},
+	}
+}
+
+// amounts reads "gpu=8 cpu=500m".
+func amounts(list string) corev1.ResourceList {
+	requests := corev1.ResourceList{}
+	for _, field := range strings.Fields(list) {
+		name, amount, _ := strings.Cut(field, "=")
+		if name == "gpu" {
+			name = string(gpu)
+		}
+		requests[corev1.ResourceName(name)] = resource.MustParse(amount)
+	}
+	return requests
+}
+
+func template(requests string, change ...func(*corev1.PodSpec)) corev1.PodTemplateSpec {
+	spec := corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Resources: corev1.ResourceRequirements{Requests: amounts(requests)}}}}
+	for _, f := range change {
+		f(&spec)
+	}
+	return corev1.PodTemplateSpec{Spec: spec}
+}
+
+// A job is a ReplicatedJob: its name, what it asks for, and what it waits for, as in "ps Ready".
+type job struct {
+	name, requests string
+	after          []string
+	change         func(*corev1.PodSpec)
+}
+
+// submit creates a JobSet and the quota Workloads of its stages.
+func (w *world) submit(queue, name string, jobs ...job) {
+	w.t.Helper()
+	spec := &jobsetapi.JobSetSpec{}
+	for _, j := range jobs {
+		r := jobsetapi.ReplicatedJob{}
+		r.Name, r.Replicas = j.name, 1
+		pod := template(j.requests)
+		if j.change != nil {
+			j.change(&pod.Spec)
+		}
+		r.Template = batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: pod}}
+		for _, after := range j.after {
+			on, status, _ := strings.Cut(after, " ")
+			r.DependsOn = append(r.DependsOn, jobset.DependsOn{Name: on, Status: jobset.DependsOnStatus(status)})
+		}
+		spec.ReplicatedJobs = append(spec.ReplicatedJobs, r)
+	}
+	plan, err := stageplan.New(spec)
+	if err != nil {
+		w.t.Fatalf("plan of %s: %v", name, err)
+	}
+	w.clock++
+	js := &fakeJobSet{name: name, uid: types.UID("js-" + name), plan: plan, states: map[string]stageplan.Status{}}
+	w.jobSets[name] = js
+	w.engine.Apply(admission.PlanObserved{
+		JobSet: types.NamespacedName{Namespace: "ns", Name: name}, UID: js.uid, Submitted: w.now(), Plan: plan,
+	})
+	for i := range plan.Stages {
+		w.createStage(queue, js, i)
+	}
+	w.open(js)
+}
+
+func (w *world) now() time.Time { return start().Add(time.Duration(w.clock) * time.Second) }
+
+func (w *world) createStage(queue string, js *fakeJobSet, index int) {
+	yes := true
+	stage := &js.plan.Stages[index]
+	wl := newWorkload(js.name+"-"+stage.Name, queue)
+	wl.Labels = map[string]string{apis.StageIndexLabel: strconv.Itoa(index)}
+	wl.Annotations = map[string]string{apis.AdmissionGatedByAnnotation: apis.StageGate}
+	wl.OwnerReferences = []metav1.OwnerReference{{Kind: "JobSet", Name: js.name, UID: js.uid, Controller: &yes}}
+	wl.CreationTimestamp = metav1.NewTime(w.now())
+	for i := range stage.PodSets {
+		wl.Spec.PodSets = append(wl.Spec.PodSets, kueue.PodSet{
+			Name: kueue.PodSetReference(stage.PodSets[i].Name), Count: stage.PodSets[i].Count, Template: *stage.PodSets[i].Template,
+		})
+	}
+	w.put(wl)
+}
+
+func newWorkload(name, queue string) *kueue.Workload {
+	return &kueue.Workload{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("wl-" + name)},
+		Spec:       kueue.WorkloadSpec{QueueName: kueue.LocalQueueName(queue)},
+	}
+}
+
+// lone creates a quota Workload that belongs to no JobSet.
+func (w *world) lone(queue, name, requests string, change ...func(*kueue.Workload)) {
+	w.clock++
+	wl := newWorkload(name, queue)
+	wl.CreationTimestamp = metav1.NewTime(w.now())
+	wl.Spec.PodSets = []kueue.PodSet{{Name: "main", Count: 1, Template: template(requests)}}
+	for _, f := range change {
+		f(wl)
+	}
+	w.put(wl)
+}
+
+func (w *world) put(wl *kueue.Workload) {
+	w.version++
+	wl.ResourceVersion = strconv.Itoa(w.version)
+	w.workloads[keyOf(wl.Name)] = wl
+	w.engine.Apply(admission.WorkloadObserved{Workload: wl.DeepCopy()})
+}
+
+func (w *world) remove(name string) {
+	delete(w.workloads, keyOf(name))
+	w.engine.Apply(admission.WorkloadGone{Key: keyOf(name)})
+}
+
+func keyOf(name string) admission.StageKey {
+	return admission.StageKey{Namespace: "ns", Name: name}
+}
+
+// change edits a quota Workload.
+func (w *world) change(name string, f func(*kueue.Workload)) {
+	w.t.Helper()
+	wl := w.workloads[keyOf(name)]
+	if wl == nil {
+		w.t.Fatalf("no quota Workload %s", name)
+	}
+	f(wl)
+	w.put(wl)
+}
+
+func setCondition(wl *kueue.Workload, conditionType string, status metav1.ConditionStatus) {
+	wl.Status.Conditions = slices.DeleteFunc(wl.Status.Conditions, func(c metav1.Condition) bool { return c.Type == conditionType })
+	wl.Status.Conditions = append(wl.Status.Conditions, metav1.Condition{Type: conditionType, Status: status})
+}
+
+func reserve(wl *kueue.Workload, a *kueue.Admission) {
+	wl.Status.Admission = a
+	setCondition(wl, kueue.WorkloadQuotaReserved, metav1.ConditionTrue)
+	setCondition(wl, kueue.WorkloadAdmitted, metav1.ConditionTrue)
+}
+
+func finish(wl *kueue.Workload) { setCondition(wl, kueue.WorkloadFinished, metav1.ConditionTrue) }
+
+// decide lets the engine decide, writes what it says, and returns the names of the stages that it has admitted now.
+func (w *world) decide() []string {
+	w.t.Helper()
+	admitted := []string{}
+	for _, d := range w.engine.Decide(w.now()) {
+		switch d := d.(type) {
+		case admission.Admit:
+			w.change(d.Stage.Name, func(wl *kueue.Workload) { reserve(wl, &d.Admission) })
+			w.engine.Settle(d.ID, nil)
+			admitted = append(admitted, d.Stage.Name)
+			delete(w.refusals, d.Stage)
+		case admission.Refuse:
+			w.refusals[d.Stage] = d.Refusal
+		}
+	}
+	return admitted
+}
+
+// reach lets a ReplicatedJob become ready or succeed.
+func (w *world) reach(jobSet, name string, status stageplan.Status) {
+	js := w.jobSets[jobSet]
+	js.states[name] = status
+	w.open(js)
+	for i := range js.plan.Stages {
+		stage := &js.plan.Stages[i]
+		done := !slices.ContainsFunc(stage.ReplicatedJobs, func(job string) bool { return js.states[job] != stageplan.Succeeded })
+		if done && slices.Contains(stage.ReplicatedJobs, name) {
+			w.change(js.workload(i), finish)
+		}
+	}
+}
+
+func (js *fakeJobSet) workload(i int) string { return js.name + "-" + js.plan.Stages[i].Name }
+
+// open takes the gates off the stages whose conditions have been reached.
+func (w *world) open(js *fakeJobSet) {
+	for i := range js.plan.Stages {
+		wl := w.workloads[keyOf(js.workload(i))]
+		if wl.Annotations[apis.AdmissionGatedByAnnotation] != "" && js.isOpen(i) {
+			w.change(wl.Name, func(wl *kueue.Workload) { delete(wl.Annotations, apis.AdmissionGatedByAnnotation) })
+		}
+	}
+}
+
+func (js *fakeJobSet) isOpen(i int) bool {
+	for _, c := range js.plan.Stages[i].After {
+		for _, target := range c.Targets {
+			state := js.states[target]
+			if state == "" || c.Status == stageplan.Succeeded && state != stageplan.Succeeded {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (w *world) used(queue string) string {
+	view, ok := w.engine.ClusterQueue(queue)
+	if !ok {
+		return "no such queue"
+	}
+	var parts []string
+	for _, f := range view.FlavorsReservation {
+		for _, r := range f.Resources {
+			parts = append(parts, fmt.Sprintf("%s/%s=%s", f.Name, r.Name, r.Total.String()))
+		}
+	}
+	return strings.Join(parts, " ")
+}
+
+func (w *world) wantAdmitted(want ...string) {
+	w.t.Helper()
+	if got := w.decide(); !slices.Equal(got, want) {
+		w.t.Fatalf("admitted %v, want %v; refusals: %v", got, want, w.refusals)
+	}
+}
+
+func (w *world) wantRefusal(name, check, reason, part string) {
+	w.t.Helper()
+	r := w.refusals[keyOf(name)]
+	if r.Check != check || r.Reason != reason || !strings.Contains(r.Message, part) {
+		w.t.Fatalf("%s is refused by %q with reason %q: %q; want %q, %q, %q", name, r.Check, r.Reason, r.Message, check, reason, part)
+	}
+}
+
+func compareNames(a, b admission.StageKey) int { return strings.Compare(a.Name, b.Name) }

@@ -1,0 +1,30 @@
+// Package main is the one binary of Tranche: the manager and the command-line verbs.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+func main() {
+	if err := newCommand().ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
+		fmt.Fprintln(os.Stderr, "tranche:", err)
+		os.Exit(1)
+	}
+}
+
+// newCommand returns the command with all its verbs.
+func newCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "tranche",
+		Short:         "Admission and quota for staged JobSets",
+		Long:          "Tranche admits staged JobSets against GPU and TPU quota, one stage at a time.",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.AddCommand(newManagerCommand(), newVersionCommand())
+	return root
+}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+
+	"github.com/tranche-dev/tranche/admission"
+	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
+	"github.com/tranche-dev/tranche/controllers/clusterqueue"
+	"github.com/tranche-dev/tranche/controllers/engine"
+	"github.com/tranche-dev/tranche/controllers/jobset"
+	"github.com/tranche-dev/tranche/controllers/localqueue"
+	"github.com/tranche-dev/tranche/controllers/metrics"
+	"github.com/tranche-dev/tranche/controllers/namespace"
+	"github.com/tranche-dev/tranche/controllers/quotaworkload"
+	"github.com/tranche-dev/tranche/controllers/resourceflavor"
+)
+
+const readyTimeout = 5 * time.Second
+
+// managerFlags are those of `tranche manager`.
+type managerFlags struct {
+	config, kubeconfig string
+}
+
+func newManagerCommand() *cobra.Command {
+	var flags managerFlags
+	cmd := &cobra.Command{
+		Use:   "manager",
+		Short: "Run the manager",
+		Long: "Run the manager: it plans the stages of queued JobSets, admits them when their quota fits, and releases their Jobs.\n" +
+			"Its own rights and name must be those that config/rbac and the guards in config/policies give it.",
+		Example: "  tranche manager --config /etc/tranche/config.yaml\n  tranche manager --config config.yaml --kubeconfig ~/.kube/config",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runManager(cmd.Context(), flags)
+		},
+	}
+	cmd.Flags().StringVar(&flags.config, "config", "", "configuration file of kind Configuration (config.tranche.dev/v1alpha1); without it, all defaults")
+	cmd.Flags().StringVar(&flags.kubeconfig, "kubeconfig", "", "kubeconfig file; without it, $KUBECONFIG, then the ServiceAccount of the pod")
+	return cmd
+}
+
+func runManager(ctx context.Context, flags managerFlags) error {
+	config, err := configapi.Load(flags.config)
+	if err != nil {
+		return err
+	}
+	log := newLogger(config)
+	ctrl.SetLogger(log)
+	klog.SetLogger(log)
+	restConfig, err := clientConfig(flags.kubeconfig, config)
+	if err != nil {
+		return err
+	}
+	if err := checkGuards(ctx, restConfig, config); err != nil {
+		return err
+	}
+	mgr, err := newManager(restConfig, config)
+	if err != nil {
+		return fmt.Errorf("set up the manager: %w", err)
+	}
+	if err := addControllers(ctx, mgr, config); err != nil {
+		return fmt.Errorf("set up the controllers: %w", err)
+	}
+	ctrl.Log.WithName("tranche").Info("Starting", "version", versionText())
+	return mgr.Start(ctx)
+}
+
+func clientConfig(kubeconfig string, config *configapi.Configuration) (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = kubeconfig
+	restConfig, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("read kubeconfig %q: %w", kubeconfig, err)
+	}
+	restConfig.UserAgent = "tranche/" + versionText()
+	restConfig.QPS, restConfig.Burst = *config.ClientConnection.QPS, int(*config.ClientConnection.Burst)
+	return restConfig, nil
+}
+
+// addControllers connects everything with the one engine.
+func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Configuration) error {
+	namespaces, err := metav1.LabelSelectorAsSelector(config.ManagedNamespaceSelector)
+	if err != nil {
+		return fmt.Errorf("managedNamespaceSelector: %w", err)
+	}
+	if err := metrics.Register(); err != nil {
+		return err
+	}
+	core, err := admission.New(admission.Config{StageAdmission: string(config.StageAdmission)})
+	if err != nil {
+		return err
+	}
+	recorder := mgr.GetEventRecorder("tranche")
+	runner, err := engine.NewRunner(engine.Config{
+		Engine: core, Client: mgr.GetClient(), Recorder: recorder, Elected: mgr.Elected(), Writers: int(*config.Concurrency.Writers),
+	})
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		mgr.Add(runner),
+		namespace.SetupWithManager(ctx, mgr, runner),
+		resourceflavor.SetupWithManager(ctx, mgr, runner),
+		clusterqueue.SetupWithManager(ctx, mgr, runner),
+		localqueue.SetupWithManager(ctx, mgr, runner),
+		quotaworkload.SetupWithManager(ctx, mgr, runner),
+		jobset.SetupWithManager(ctx, mgr, jobset.Config{
+			Runner: runner, Client: mgr.GetClient(), Recorder: recorder, Namespaces: namespaces,
+			WithoutQueueName: *config.ManageJobSetsWithoutQueueName,
+			Workers:          int(*config.Concurrency.Workers.JobSet),
+			Releases:         int(*config.Concurrency.Releases),
+		}),
+		mgr.AddHealthzCheck("ping", healthz.Ping),
+		mgr.AddReadyzCheck("engine", func(r *http.Request) error {
+			ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
+			defer cancel()
+			return runner.View(ctx, func(*admission.Engine) {})
+		}),
+	)
+}

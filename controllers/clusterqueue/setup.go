@@ -1,0 +1,112 @@
+// Package clusterqueue feeds ClusterQueues to the engine, writes their status, and keeps those that hold quota from disappearing.
+package clusterqueue
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/controllers/conditions"
+	"github.com/tranche-dev/tranche/controllers/engine"
+)
+
+// A Reconciler writes what the engine knows of ClusterQueues.
+type Reconciler struct {
+	client client.Client
+	runner *engine.Runner
+}
+
+// SetupWithManager starts to watch ClusterQueues and to write their status.
+func SetupWithManager(ctx context.Context, mgr ctrl.Manager, runner *engine.Runner) error {
+	err := engine.Watch(ctx, mgr, runner, &kueue.ClusterQueue{}, engine.Source[*kueue.ClusterQueue]{
+		Observed: func(queue *kueue.ClusterQueue) admission.Event {
+			return admission.ClusterQueueObserved{ClusterQueue: queue}
+		},
+		Gone: func(queue *kueue.ClusterQueue) admission.Event { return admission.ClusterQueueGone{Name: queue.Name} },
+	})
+	if err != nil {
+		return err
+	}
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("clusterqueue").
+		For(&kueue.ClusterQueue{}).
+		WatchesRawSource(engine.Changes(runner.OnClusterQueueChange, func(name string) reconcile.Request {
+			return reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
+		})).
+		Complete(&Reconciler{client: mgr.GetClient(), runner: runner})
+}
+
+// Reconcile brings the status and the finalizer of one ClusterQueue up to date.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	var queue kueue.ClusterQueue
+	if err := r.client.Get(ctx, req.NamespacedName, &queue); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	var view admission.ClusterQueueView
+	var known bool
+	if err := r.runner.View(ctx, func(e *admission.Engine) { view, known = e.ClusterQueue(queue.Name) }); err != nil || !known {
+		return ctrl.Result{}, err
+	}
+	if err := r.writeStatus(ctx, &queue, &view); err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{}, r.writeFinalizer(ctx, &queue, view.Reserving > 0)
+}
+
+func (r *Reconciler) writeStatus(ctx context.Context, queue *kueue.ClusterQueue, view *admission.ClusterQueueView) error {
+	status := desired(queue, view)
+	if equality.Semantic.DeepEqual(status, queue.Status) {
+		return nil
+	}
+	patch, err := conditions.QueuePatch(queue, "ClusterQueue", &status)
+	if err != nil {
+		return err
+	}
+	err = r.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(patch), client.FieldOwner(apis.FieldManager), client.ForceOwnership)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("write status of ClusterQueue %s: %w", queue.Name, err)
+	}
+	return nil
+}
+
+// desired is the status of a ClusterQueue as the engine sees it.
+func desired(queue *kueue.ClusterQueue, view *admission.ClusterQueueView) kueue.ClusterQueueStatus {
+	return kueue.ClusterQueueStatus{
+		Conditions:         []metav1.Condition{conditions.Active(queue.Status.Conditions, queue.Generation, view.Active)},
+		PendingWorkloads:   view.Pending,
+		ReservingWorkloads: view.Reserving,
+		AdmittedWorkloads:  view.Admitted,
+		FlavorsReservation: view.FlavorsReservation,
+		FlavorsUsage:       view.FlavorsUsage,
+	}
+}
+
+// writeFinalizer keeps a ClusterQueue as long as it holds quota, so that the numbers of its stages have a home.
+func (r *Reconciler) writeFinalizer(ctx context.Context, queue *kueue.ClusterQueue, used bool) error { //nolint:revive // used is a fact, not a mode
+	after := queue.DeepCopy()
+	deleted := !queue.DeletionTimestamp.IsZero()
+	differs := false
+	switch {
+	case !deleted:
+		differs = controllerutil.AddFinalizer(after, kueue.ResourceInUseFinalizerName)
+	case !used:
+		differs = controllerutil.RemoveFinalizer(after, kueue.ResourceInUseFinalizerName)
+	}
+	if !differs {
+		return nil
+	}
+	if err := r.client.Patch(ctx, after, client.MergeFromWithOptions(queue, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("write finalizer of ClusterQueue %s: %w", queue.Name, err)
+	}
+	return nil
+}

@@ -1,0 +1,210 @@
+package conditions
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+)
+
+// Conditions of Tranche on JobSets.
+const (
+	// StageAdmitted tells whether all stages that are open hold their quota, and why not.
+	StageAdmitted = "StageAdmitted"
+	// GangScheduling tells whether the gangConfig of a JobSet is acted on. It is there only if there is one.
+	GangScheduling = "GangScheduling"
+	// GroupScheduling tells the same of groupSchedulingConfig.
+	GroupScheduling = "GroupScheduling"
+)
+
+// Reasons of the conditions on JobSets. Those of waiting stages are Kueue's.
+const (
+	reasonStageAdmitted = "Admitted"
+	reasonFinished      = "Finished"
+	reasonPreparing     = "Preparing"
+	reasonSuspended     = "JobSetSuspended"
+	reasonNotSupported  = "NotSupported"
+	maxMessage          = 1024
+)
+
+// A Summary is where a JobSet stands in its plan.
+type Summary struct {
+	// Stages is how many the plan has.
+	Stages int
+	// Current has the stages that are open and not finished, in the order of the plan.
+	Current []StageState
+	// Suspended tells that the user has suspended the JobSet.
+	Suspended bool
+	// Over tells that every stage has finished.
+	Over bool
+}
+
+// A StageState is where one stage stands.
+type StageState struct {
+	// Index of the stage in the plan, from 0.
+	Index int
+	Name  string
+	// Workload is the quota Workload of the stage.
+	Workload *kueue.Workload
+}
+
+// JobSetRefused returns the conditions of a JobSet that cannot be queued.
+func JobSetRefused(js *jobsetapi.JobSet, why string) []metav1.Condition {
+	return complete(js, metav1.Condition{
+		Status: metav1.ConditionFalse, Reason: kueue.WorkloadQuotaReservedReasonMisconfigured, Message: why,
+	})
+}
+
+// JobSetProgress returns the conditions of a JobSet that is queued.
+func JobSetProgress(js *jobsetapi.JobSet, summary Summary) []metav1.Condition {
+	return complete(js, stageAdmitted(summary))
+}
+
+func stageAdmitted(summary Summary) metav1.Condition {
+	switch {
+	case summary.Over:
+		return metav1.Condition{Status: metav1.ConditionFalse, Reason: reasonFinished, Message: "Every stage has finished"}
+	case summary.Suspended:
+		return metav1.Condition{
+			Status: metav1.ConditionFalse, Reason: reasonSuspended,
+			Message: "spec.suspend is true: the JobSet holds no quota once its pods are over; set it to false to queue again",
+		}
+	case len(summary.Current) == 0:
+		return metav1.Condition{Status: metav1.ConditionFalse, Reason: reasonPreparing, Message: "The quota Workloads are being made"}
+	}
+	waiting := slices.IndexFunc(summary.Current, func(st StageState) bool { return !IsTrue(st.Workload, kueue.WorkloadAdmitted) })
+	if waiting < 0 {
+		return admittedStages(summary)
+	}
+	return waitingStage(summary, summary.Current[waiting])
+}
+
+func admittedStages(summary Summary) metav1.Condition {
+	var parts []string
+	for _, st := range summary.Current {
+		queue := ""
+		if st.Workload.Status.Admission != nil {
+			queue = string(st.Workload.Status.Admission.ClusterQueue)
+		}
+		parts = append(parts, fmt.Sprintf("%s by ClusterQueue %q", title(summary, st), queue))
+	}
+	return metav1.Condition{Status: metav1.ConditionTrue, Reason: reasonStageAdmitted, Message: "Admitted " + strings.Join(parts, ", ")}
+}
+
+func waitingStage(summary Summary, st StageState) metav1.Condition {
+	reason, message := kueue.WorkloadQuotaReservedReasonPendingEvaluation, "not looked at yet"
+	if c := apimeta.FindStatusCondition(st.Workload.Status.Conditions, kueue.WorkloadQuotaReserved); c != nil && c.Status == metav1.ConditionFalse {
+		reason, message = c.Reason, c.Message
+	}
+	return metav1.Condition{
+		Status: metav1.ConditionFalse, Reason: reason,
+		Message: fmt.Sprintf("Waiting to admit %s: %s", title(summary, st), message),
+	}
+}
+
+func title(summary Summary, st StageState) string {
+	return fmt.Sprintf("stage %d/%d %q", st.Index+1, summary.Stages, st.Name)
+}
+
+// complete adds what is said about fields that are not acted on, and the times.
+func complete(js *jobsetapi.JobSet, main metav1.Condition) []metav1.Condition {
+	main.Type = StageAdmitted
+	all := []metav1.Condition{main}
+	if fields := gangFields(js); len(fields) > 0 {
+		all = append(all, unsupported(GangScheduling, fields))
+	}
+	if js.Spec.GroupSchedulingConfig != nil {
+		all = append(all, unsupported(GroupScheduling, []string{"spec.groupSchedulingConfig"}))
+	}
+	for i := range all {
+		c := &all[i]
+		c.ObservedGeneration = js.Generation
+		c.Message = c.Message[:min(len(c.Message), maxMessage)]
+		c.LastTransitionTime = metav1.Now()
+		if old := apimeta.FindStatusCondition(js.Status.Conditions, c.Type); old != nil && old.Status == c.Status {
+			c.LastTransitionTime = old.LastTransitionTime
+		}
+	}
+	return all
+}
+
+func unsupported(conditionType string, fields []string) metav1.Condition {
+	return metav1.Condition{
+		Type: conditionType, Status: metav1.ConditionFalse, Reason: reasonNotSupported,
+		Message: strings.Join(fields, ", ") + ": accepted and validated, but not acted on by this version; pods are placed one by one",
+	}
+}
+
+func gangFields(js *jobsetapi.JobSet) []string {
+	var fields []string
+	if g := js.Spec.GangConfig; g != nil && g.GangMode != jobsetapi.GangModeOff {
+		fields = append(fields, "spec.gangConfig")
+	}
+	for i := range js.Spec.ReplicatedJobs {
+		if g := js.Spec.ReplicatedJobs[i].GangConfig; g != nil && g.GangMode != jobsetapi.GangModeOff {
+			fields = append(fields, fmt.Sprintf("spec.replicatedJobs[%d].gangConfig", i))
+		}
+	}
+	return fields
+}
+
+// Has tells whether the conditions contain one that says the same as this one.
+func Has(all []metav1.Condition, one metav1.Condition) bool {
+	old := apimeta.FindStatusCondition(all, one.Type)
+	return old != nil && old.Status == one.Status && old.Reason == one.Reason && old.Message == one.Message
+}
+
+// JobSetPatch returns what server-side apply must be given to put exactly these conditions of Tranche on a JobSet.
+func JobSetPatch(js *jobsetapi.JobSet, all []metav1.Condition) (*unstructured.Unstructured, error) {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&struct {
+		Conditions []metav1.Condition `json:"conditions"`
+	}{all})
+	if err != nil {
+		return nil, err
+	}
+	patch := &unstructured.Unstructured{Object: map[string]any{"status": fields}}
+	patch.SetGroupVersionKind(jobset.GroupVersion.WithKind("JobSet"))
+	patch.SetNamespace(js.Namespace)
+	patch.SetName(js.Name)
+	patch.SetUID(js.UID)
+	return patch, nil
+}
+
+// Ours tells whether Tranche owns conditions of this type on JobSets.
+func Ours(conditionType string) bool {
+	return conditionType == StageAdmitted || conditionType == GangScheduling || conditionType == GroupScheduling
+}
+
+// StageSucceeded is the condition Finished of a quota Workload whose stage has succeeded.
+func StageSucceeded(stage string) *metav1.Condition {
+	return &metav1.Condition{
+		Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue, Reason: kueue.WorkloadFinishedReasonSucceeded,
+		Message: fmt.Sprintf("All Jobs of stage %q have succeeded", stage),
+	}
+}
+
+// PodsReady is the condition PodsReady of a quota Workload that had the old one.
+func PodsReady(old *metav1.Condition, ready bool) metav1.Condition { //nolint:revive // ready is the fact itself, not a mode
+	wasReady := old != nil && old.Status == metav1.ConditionTrue
+	lost := old != nil && old.Reason == kueue.WorkloadWaitForRecovery
+	c := metav1.Condition{Type: kueue.WorkloadPodsReady, Status: metav1.ConditionFalse}
+	switch {
+	case ready && (lost || wasReady && old.Reason == kueue.WorkloadRecovered):
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, kueue.WorkloadRecovered, "All pods are ready again or have succeeded"
+	case ready:
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, kueue.WorkloadStarted, "All pods are ready or have succeeded"
+	case wasReady || lost:
+		c.Reason, c.Message = kueue.WorkloadWaitForRecovery, "At least one pod has failed, the stage waits for its recovery"
+	default:
+		c.Reason, c.Message = kueue.WorkloadWaitForStart, "Not all pods are ready or have succeeded"
+	}
+	return c
+}

@@ -1,0 +1,205 @@
+// Package engine runs the admission.Engine: one goroutine owns it, feeds it what the other controllers observe, and hands its
+// decisions to a bounded pool of writers. Everything else in the manager reaches the engine through a Runner.
+//
+// Order: the observations of one kind of object are applied in the order in which they were made; nothing is decided before all
+// sources have delivered their initial state and this process leads; the decisions about one stage are written one after the
+// other; a decision that could not be written is taken back in the engine, which then decides anew.
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	k8sevents "k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/admission"
+)
+
+const (
+	defaultWriters = 16
+	firstRetry     = 100 * time.Millisecond
+	lastRetry      = 30 * time.Second
+)
+
+// A Config says what a Runner works with.
+type Config struct {
+	// Engine is owned by the Runner from now on.
+	Engine *admission.Engine
+	// Client writes decisions, and reads quota Workloads from the cache.
+	Client client.Client
+	// Recorder emits the Events about decisions.
+	Recorder k8sevents.EventRecorder
+	// Elected is closed when this process leads. Until then the Runner follows what happens and decides nothing.
+	Elected <-chan struct{}
+	// Writers is how many decisions are written at the same time. Zero means 16.
+	Writers int
+}
+
+func (c *Config) validate() error {
+	if c.Engine == nil || c.Client == nil || c.Recorder == nil || c.Elected == nil {
+		return errors.New("engine.Config: Engine, Client, Recorder and Elected are required")
+	}
+	if c.Writers < 0 {
+		return fmt.Errorf("engine.Config: Writers is %d, must not be negative", c.Writers)
+	}
+	if c.Writers == 0 {
+		c.Writers = defaultWriters
+	}
+	return nil
+}
+
+// A Runner owns an admission.Engine. Its methods may be called from any goroutine.
+type Runner struct {
+	config Config
+	writer *writer
+
+	mu      sync.Mutex
+	inbox   []func(*admission.Engine)
+	sources []cache.InformerSynced
+	// These are told, on the engine's goroutine which also owns them, of the queues whose status may differ.
+	clusterQueues []func(name string)
+	localQueues   []func(key types.NamespacedName)
+
+	wake chan struct{}
+}
+
+// NewRunner returns a Runner that does nothing before Start.
+func NewRunner(config Config) (*Runner, error) {
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	r := &Runner{config: config, wake: make(chan struct{}, 1)}
+	r.writer = newWriter(config, r)
+	return r, nil
+}
+
+// NeedLeaderElection tells the manager that a Runner follows along also where it does not lead, so that it is warm when it does.
+func (r *Runner) NeedLeaderElection() bool { return false }
+
+// AddSource makes the Runner wait for a source of observations before it decides anything. Call it before Start.
+func (r *Runner) AddSource(synced cache.InformerSynced) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sources = append(r.sources, synced)
+}
+
+// OnClusterQueueChange registers a function that is told of each ClusterQueue whose status may differ. It must not block.
+func (r *Runner) OnClusterQueueChange(f func(name string)) {
+	r.post(func(*admission.Engine) { r.clusterQueues = append(r.clusterQueues, f) })
+}
+
+// OnLocalQueueChange registers a function that is told of each LocalQueue whose status may differ. It must not block.
+func (r *Runner) OnLocalQueueChange(f func(key types.NamespacedName)) {
+	r.post(func(*admission.Engine) { r.localQueues = append(r.localQueues, f) })
+}
+
+// Observe hands a fact to the engine. It does not block.
+func (r *Runner) Observe(event admission.Event) {
+	r.post(func(e *admission.Engine) { e.Apply(event) })
+}
+
+// View runs f on the engine after everything that was observed before, and waits for it. f must only read, and keep no reference
+// to what it reads.
+func (r *Runner) View(ctx context.Context, f func(*admission.Engine)) error {
+	done := make(chan struct{})
+	r.post(func(e *admission.Engine) {
+		f(e)
+		close(done)
+	})
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the admission engine: %w", ctx.Err())
+	}
+}
+
+// Start runs the engine until the context ends.
+func (r *Runner) Start(ctx context.Context) error {
+	ready := make(chan struct{})
+	go r.waitUntilReady(ctx, ready)
+	var writers sync.WaitGroup
+	writers.Go(func() { r.writer.run(ctx) })
+	defer writers.Wait()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-r.wake:
+		}
+		r.turn(ready)
+	}
+}
+
+// waitUntilReady closes ready when this process leads and every source has delivered its initial state to the inbox.
+func (r *Runner) waitUntilReady(ctx context.Context, ready chan<- struct{}) {
+	select {
+	case <-r.config.Elected:
+	case <-ctx.Done():
+		return
+	}
+	r.mu.Lock()
+	sources := r.sources
+	r.mu.Unlock()
+	if !cache.WaitForCacheSync(ctx.Done(), sources...) {
+		return
+	}
+	close(ready)
+	r.signal()
+}
+
+// turn applies what has come in, and decides.
+func (r *Runner) turn(ready <-chan struct{}) {
+	select {
+	case <-ready:
+	default:
+		r.drain()
+		return
+	}
+	r.drain()
+	for _, decision := range r.config.Engine.Decide(time.Now()) {
+		r.writer.add(decision)
+	}
+	clusterQueues, localQueues := r.config.Engine.Changed()
+	for _, f := range r.clusterQueues {
+		for _, name := range clusterQueues {
+			f(name)
+		}
+	}
+	for _, f := range r.localQueues {
+		for _, key := range localQueues {
+			f(key)
+		}
+	}
+}
+
+// drain applies everything that has been posted up to now.
+func (r *Runner) drain() {
+	r.mu.Lock()
+	inbox := r.inbox
+	r.inbox = nil
+	r.mu.Unlock()
+	for _, f := range inbox {
+		f(r.config.Engine)
+	}
+}
+
+func (r *Runner) post(f func(*admission.Engine)) {
+	r.mu.Lock()
+	r.inbox = append(r.inbox, f)
+	r.mu.Unlock()
+	r.signal()
+}
+
+func (r *Runner) signal() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,83 @@
+// Package events holds every Event that Tranche emits, so that their words can be read, and changed, in one place. An Event tells
+// the owner of an object what has happened, after it was written.
+package events
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	k8sevents "k8s.io/client-go/tools/events"
+)
+
+// An Event is what is told to the owner of one object.
+type Event struct {
+	// Type is Normal or Warning.
+	Type string
+	// Reason is a short CamelCase word.
+	Reason string
+	// Action is what Tranche did.
+	Action string
+	// Message is a sentence with names and amounts.
+	Message string
+}
+
+// Emit records the event on an object.
+func (e Event) Emit(recorder k8sevents.EventRecorder, object runtime.Object) {
+	recorder.Eventf(object, nil, e.Type, e.Reason, e.Action, "%s", e.Message)
+}
+
+// QuotaReserved tells the owner of a quota Workload that it holds quota now.
+func QuotaReserved(queue string) Event {
+	return Event{corev1.EventTypeNormal, "QuotaReserved", "Admit", fmt.Sprintf("Reserved quota in ClusterQueue %q", queue)}
+}
+
+// StageAdmitted tells the owner of a JobSet that a stage holds quota now.
+func StageAdmitted(stage, queue, usage string) Event {
+	return Event{corev1.EventTypeNormal, "StageAdmitted", "Admit", fmt.Sprintf("Admitted stage %q by ClusterQueue %q: %s", stage, queue, usage)}
+}
+
+// StageOpened tells the owner of a JobSet that a stage may be admitted now, because its rule has been reached.
+func StageOpened(stage string) Event {
+	return Event{corev1.EventTypeNormal, "StageOpened", "Open", fmt.Sprintf("Opened stage %q: what it waits for has been reached", stage)}
+}
+
+// StageReleased tells the owner of a JobSet that the Jobs of a stage may start.
+func StageReleased(stage, queue string, jobs int) Event {
+	return Event{corev1.EventTypeNormal, "StageReleased", "Release", fmt.Sprintf("Released stage %q: %d Jobs on ClusterQueue %q", stage, jobs, queue)}
+}
+
+// StageReady tells the owner of a JobSet that all Jobs of a stage are ready.
+func StageReady(stage string) Event {
+	return Event{corev1.EventTypeNormal, "StageReady", "Observe", fmt.Sprintf("All Jobs of stage %q are ready or have succeeded", stage)}
+}
+
+// StageFinished tells the owner of a JobSet that a stage has given its quota back for good.
+func StageFinished(stage, outcome string) Event {
+	return Event{corev1.EventTypeNormal, "StageFinished", "Finish", fmt.Sprintf("Finished stage %q: %s", stage, outcome)}
+}
+
+// StageSuspended tells the owner of a JobSet that a stage has given its quota back because the JobSet is suspended.
+func StageSuspended(stage string) Event {
+	return Event{corev1.EventTypeNormal, "StageSuspended", "Hold", fmt.Sprintf("Stage %q gave its quota back: the JobSet is suspended", stage)}
+}
+
+// StageReopened tells the owner of a JobSet that a finished stage has to run again.
+func StageReopened(stage string) Event {
+	return Event{corev1.EventTypeNormal, "StageReopened", "Requeue", fmt.Sprintf("Stage %q has to run again and is queued anew", stage)}
+}
+
+// JobSetStarted tells the owner of a JobSet that it has been resumed for the first time.
+func JobSetStarted() Event {
+	return Event{corev1.EventTypeNormal, "Started", "Start", "Resumed the JobSet: its first stage is admitted"}
+}
+
+// Misconfigured tells the owner of a JobSet why it cannot be queued.
+func Misconfigured(message string) Event {
+	return Event{corev1.EventTypeWarning, "Misconfigured", "Queue", message}
+}
+
+// JobRefused tells the owner of a JobSet why one of its Jobs is not released.
+func JobRefused(message string) Event {
+	return Event{corev1.EventTypeWarning, "JobRefused", "Release", message}
+}

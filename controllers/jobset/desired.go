@@ -1,0 +1,253 @@
+package jobset
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	batchv1 "k8s.io/api/batch/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/apis"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/controllers/childjob"
+	"github.com/tranche-dev/tranche/controllers/conditions"
+)
+
+// wanted is what a pass should write. The order of the fields is the order of the writes.
+type wanted struct {
+	// create has the quota Workloads that are missing.
+	create []*kueue.Workload
+	// change has quota Workloads whose gates, attempt, queue or priority are not what they should be.
+	change []change
+	// start resumes the JobSet for the first time.
+	start bool
+	// release has the Jobs that may run.
+	release []release
+	// hold has Jobs that run without quota, because somebody has deleted their quota Workload.
+	hold []*batchv1.Job
+	// progress has the conditions PodsReady and Finished that differ.
+	progress []progress
+	// giveBack has the quota Workloads of a suspended JobSet whose pods are over.
+	giveBack []*kueue.Workload
+	// remove has finished quota Workloads whose stage has to run again.
+	remove []*kueue.Workload
+	// unpin has quota Workloads that need not be kept if somebody deletes them: nothing of them runs any more.
+	unpin []*kueue.Workload
+	// drop has quota Workloads that nobody needs.
+	drop []*kueue.Workload
+	// conditions of the JobSet, complete.
+	conditions []metav1.Condition
+	// complaints are told to the owner of the JobSet.
+	complaints []string
+}
+
+type change struct {
+	before, after *kueue.Workload
+	// opened tells that the stage was closed before.
+	opened bool
+}
+
+type release struct {
+	stage string
+	queue string
+	jobs  []*batchv1.Job
+}
+
+type progress struct {
+	stage    string
+	workload *kueue.Workload
+	ready    metav1.Condition
+	finished *metav1.Condition
+}
+
+// desired computes what to write from what is there. It does no I/O.
+func desired(s *seen) *wanted {
+	w := &wanted{}
+	for _, b := range s.orphans {
+		w.retire(b)
+	}
+	if s.jobSet == nil {
+		return w
+	}
+	if s.plan == nil {
+		w.retire(s.mine)
+		w.conditions = conditions.JobSetRefused(s.jobSet, s.refusal)
+		if !apimeta.IsStatusConditionPresentAndEqual(s.jobSet.Status.Conditions, conditions.StageAdmitted, metav1.ConditionFalse) {
+			w.complaints = append(w.complaints, s.refusal)
+		}
+		return w
+	}
+	stages := stagesOf(s)
+	over, outcome := outcomeOf(s.jobSet)
+	for i := range stages {
+		if over {
+			w.wrapUp(&stages[i], outcome)
+		} else {
+			w.lead(s, stages, i)
+		}
+	}
+	if !over {
+		w.start = !isStarted(s.jobSet) && slices.ContainsFunc(stages, func(st stage) bool { return st.mayRun(s) })
+	}
+	w.conditions = conditions.JobSetProgress(s.jobSet, summary(s, stages))
+	return w
+}
+
+// retire lets the quota Workloads of a JobSet go that is not there any more, or that has no valid plan, once its pods are over.
+func (w *wanted) retire(b belongings) {
+	if len(b.pods) > 0 || slices.ContainsFunc(b.jobs, childjob.HasPods) {
+		return
+	}
+	w.drop = append(w.drop, b.workloads...)
+}
+
+// wrapUp finishes a stage of a JobSet that is over.
+func (w *wanted) wrapUp(st *stage, outcome metav1.Condition) {
+	if st.workload == nil || st.hasPods {
+		return
+	}
+	if conditions.IsTrue(st.workload, kueue.WorkloadFinished) || !st.workload.DeletionTimestamp.IsZero() {
+		w.unpinOnce(st.workload)
+		return
+	}
+	if !st.succeeded() && outcome.Reason == kueue.WorkloadFinishedReasonSucceeded {
+		outcome.Message = fmt.Sprintf("The JobSet has completed without stage %q", st.Name)
+	}
+	w.progress = append(w.progress, progress{st.Name, st.workload, st.readiness(), &outcome})
+}
+
+// unpinOnce does nothing for a Workload that is already free to go and not on its way.
+func (w *wanted) unpinOnce(workload *kueue.Workload) {
+	if slices.Contains(workload.Finalizers, kueue.ResourceInUseFinalizerName) {
+		w.unpin = append(w.unpin, workload)
+	}
+}
+
+// lead brings one stage of a living JobSet further.
+func (w *wanted) lead(s *seen, stages []stage, i int) {
+	st := &stages[i]
+	switch {
+	case st.workload == nil:
+		w.create = append(w.create, newWorkload(s, st))
+	case !st.workload.DeletionTimestamp.IsZero():
+		w.letGo(st)
+	case conditions.IsTrue(st.workload, kueue.WorkloadFinished):
+		if st.mustRunAgain() {
+			w.remove = append(w.remove, st.workload)
+		} else if !st.hasPods {
+			w.unpinOnce(st.workload)
+		}
+	default:
+		w.advance(s, st)
+	}
+}
+
+// letGo follows a quota Workload that somebody has deleted: what it paid for is held again, and then it may disappear. The next
+// pass makes a new one.
+func (w *wanted) letGo(st *stage) {
+	for _, job := range st.jobs {
+		if childjob.IsRunning(job) {
+			w.hold = append(w.hold, job)
+		}
+	}
+	if !st.hasPods {
+		w.unpinOnce(st.workload)
+	}
+}
+
+func (w *wanted) advance(s *seen, st *stage) {
+	if after := st.adjusted(s); after != nil {
+		w.change = append(w.change, change{st.workload, after, st.isGated() && st.open})
+	}
+	if st.open && st.succeeded() && !st.hasPods {
+		w.progress = append(w.progress, progress{st.Name, st.workload, st.readiness(), conditions.StageSucceeded(st.Name)})
+		return
+	}
+	if isSuspendedByUser(s.jobSet) {
+		if st.holdsQuota() && !st.hasPods && slices.Contains(gatesOf(st.workload), apis.SuspendedGate) {
+			w.giveBack = append(w.giveBack, st.workload)
+		}
+		return
+	}
+	if !st.mayRun(s) {
+		return
+	}
+	if ready := st.readiness(); !conditions.Has(st.workload.Status.Conditions, ready) {
+		w.progress = append(w.progress, progress{st.Name, st.workload, ready, nil})
+	}
+	w.releaseJobs(s, st)
+}
+
+// releaseJobs picks the held Jobs of an admitted stage. A Job that asks for more than its stage was charged stays held: it was not
+// made from the JobSet.
+func (w *wanted) releaseJobs(s *seen, st *stage) {
+	rel := release{stage: st.Name, queue: string(st.workload.Status.Admission.ClusterQueue)}
+	for _, job := range st.jobs {
+		if !childjob.IsHeld(job) {
+			continue
+		}
+		released, err := childjob.Released(job, st.templateOf(job), st.assignmentOf(job), s.flavors)
+		if err != nil {
+			w.complaints = append(w.complaints, err.Error())
+			continue
+		}
+		rel.jobs = append(rel.jobs, released)
+	}
+	if len(rel.jobs) > 0 {
+		w.release = append(w.release, rel)
+	}
+}
+
+// outcomeOf tells whether a JobSet is over, and how.
+func outcomeOf(js *jobsetapi.JobSet) (over bool, finished metav1.Condition) {
+	finished = metav1.Condition{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue}
+	for _, condition := range js.Status.Conditions {
+		switch {
+		case condition.Status != metav1.ConditionTrue:
+		case condition.Type == string(jobset.JobSetCompleted):
+			finished.Reason, finished.Message = kueue.WorkloadFinishedReasonSucceeded, condition.Message
+			return true, finished
+		case condition.Type == string(jobset.JobSetFailed):
+			finished.Reason, finished.Message = kueue.WorkloadFinishedReasonFailed, condition.Message
+			return true, finished
+		}
+	}
+	return false, finished
+}
+
+func isStarted(js *jobsetapi.JobSet) bool {
+	_, started := js.Annotations[apis.StartedAnnotation]
+	return started
+}
+
+// isSuspendedByUser tells the wish of the user from the suspension that every queued JobSet begins with.
+func isSuspendedByUser(js *jobsetapi.JobSet) bool {
+	return isStarted(js) && ptr.Deref(js.Spec.Suspend, false)
+}
+
+// misuse returns what the user has to change before a JobSet can be queued, or "".
+func misuse(js *jobsetapi.JobSet) string {
+	if js.Labels[apis.QueueLabel] == "" {
+		return fmt.Sprintf("the JobSet names no LocalQueue: set the label %s", apis.QueueLabel)
+	}
+	if by := ptr.Deref(js.Spec.ManagedBy, jobset.JobSetControllerName); by != jobset.JobSetControllerName {
+		return fmt.Sprintf("spec.managedBy is %q: only JobSets run by %q can be queued", by, jobset.JobSetControllerName)
+	}
+	return ""
+}
+
+func gatesOf(workload *kueue.Workload) []string {
+	return splitGates(workload.Annotations[apis.AdmissionGatedByAnnotation])
+}
+
+func splitGates(value string) []string {
+	return strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == ' ' })
+}
+
+func attemptOf(js *jobsetapi.JobSet) string { return strconv.Itoa(int(js.Status.Restarts)) }

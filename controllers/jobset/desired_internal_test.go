@@ -1,0 +1,300 @@
+package jobset
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/stageplan"
+	"github.com/tranche-dev/tranche/apis"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+)
+
+// A world is what a case of TestDesired starts from: init -Succeeded-> train, with one Job each.
+type world struct {
+	started, suspended bool
+	restarts           int32
+	over               jobset.JobSetConditionType
+	// workloads and jobs by stage: a space-separated list of words, see build.
+	workloads, jobs map[string]string
+	// pods lists the ReplicatedJobs that have a pod which is not terminal.
+	pods []string
+}
+
+func TestDesired(t *testing.T) {
+	cases := map[string]struct {
+		world world
+		// want has one line for each write, in order.
+		want []string
+	}{
+		"a new JobSet gets a Workload for each stage, and only the first is open": {
+			want: []string{"create init gates=", "create train gates=tranche.dev/stage"},
+		},
+		"an admitted first stage resumes the JobSet and releases its Job": {
+			world: world{workloads: map[string]string{"init": "admitted", "train": "closed"}, jobs: map[string]string{"init": "held"}},
+			want:  []string{"start", "release init-0 node=a100", "ready init=False"},
+		},
+		"a stage that the engine does not charge any more releases nothing": {
+			world: world{started: true, workloads: map[string]string{"init": "admitted uncharged", "train": "closed"}, jobs: map[string]string{"init": "held"}},
+		},
+		"a stage that has succeeded opens the next before it finishes": {
+			world: world{started: true, workloads: map[string]string{"init": "admitted", "train": "closed"}, jobs: map[string]string{"init": "complete", "train": "held"}},
+			want:  []string{"open train", "finish init=Succeeded"},
+		},
+		"a stage keeps its quota while a pod of it is not terminal": {
+			world: world{started: true, workloads: map[string]string{"init": "admitted", "train": "waiting"}, jobs: map[string]string{"init": "complete"}, pods: []string{"init"}},
+			want:  []string{"ready init=True"},
+		},
+		"a failed Job opens nothing": {
+			world: world{started: true, workloads: map[string]string{"init": "admitted unready", "train": "closed"}, jobs: map[string]string{"init": "failed"}},
+		},
+		"a failed JobSet finishes every stage": {
+			world: world{started: true, over: jobset.JobSetFailed, workloads: map[string]string{"init": "admitted", "train": "closed"}, jobs: map[string]string{"init": "failed"}},
+			want:  []string{"finish init=Failed", "finish train=Failed"},
+		},
+		"a finished stage may disappear": {
+			world: world{started: true, workloads: map[string]string{"init": "finished pinned", "train": "waiting"}, jobs: map[string]string{"init": "complete"}},
+			want:  []string{"unpin init"},
+		},
+		"suspending gates every stage": {
+			world: world{started: true, suspended: true, workloads: map[string]string{"init": "admitted", "train": "closed"}, jobs: map[string]string{"init": "running"}},
+			want:  []string{"gate init=tranche.dev/suspended", "gate train=tranche.dev/stage,tranche.dev/suspended"},
+		},
+		"a suspended stage gives quota back when its pods are over": {
+			world: world{started: true, suspended: true, workloads: map[string]string{"init": "admitted suspended", "train": "closed suspended"}, jobs: map[string]string{"init": "held"}},
+			want:  []string{"give back init"},
+		},
+		"a suspended stage with a pod gives nothing back": {
+			world: world{started: true, suspended: true, workloads: map[string]string{"init": "admitted suspended", "train": "closed suspended"}, jobs: map[string]string{"init": "held"}, pods: []string{"init"}},
+		},
+		"resuming takes the gate away": {
+			world: world{started: true, workloads: map[string]string{"init": "suspended", "train": "closed"}, jobs: map[string]string{"init": "held"}},
+			want:  []string{"gate init="},
+		},
+		"a restart runs a finished stage again and closes the one that holds quota": {
+			world: world{started: true, restarts: 1, workloads: map[string]string{"init": "finished attempt0", "train": "admitted attempt0"}, jobs: map[string]string{"init": "held"}},
+			want:  []string{"gate train=tranche.dev/stage", "remove init"},
+		},
+		"a finished Job that was deleted and made anew runs its stage again": {
+			world: world{started: true, workloads: map[string]string{"init": "finished", "train": "waiting"}, jobs: map[string]string{"init": "held"}},
+			want:  []string{"remove init"},
+		},
+		"a deleted Workload holds its Jobs before it goes": {
+			world: world{started: true, workloads: map[string]string{"init": "admitted deleted pinned", "train": "closed"}, jobs: map[string]string{"init": "running"}},
+			want:  []string{"hold init-0"},
+		},
+		"a Job that asks for more than its JobSet stays held": {
+			world: world{started: true, workloads: map[string]string{"init": "admitted unready", "train": "closed"}, jobs: map[string]string{"init": "held greedy"}},
+			want:  []string{`complain the Job "init-0" stays held: its pods request 2 cpu each, its JobSet 1; delete the Job`},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(c.want, render(desired(c.world.build(t)))); diff != "" {
+				t.Errorf("writes differ (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// build turns the words into objects.
+func (w world) build(t *testing.T) *seen {
+	t.Helper()
+	js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: "js", UID: "js-uid", Labels: map[string]string{apis.QueueLabel: "queue"}, Annotations: map[string]string{},
+	}}
+	for _, name := range []string{"init", "train"} {
+		js.Spec.ReplicatedJobs = append(js.Spec.ReplicatedJobs, jobsetapi.ReplicatedJob{ReplicatedJob: jobset.ReplicatedJob{
+			Name: name, Replicas: 1, Template: batchv1.JobTemplateSpec{Spec: jobSpec("1")},
+		}})
+	}
+	js.Spec.StartupPolicy = &jobsetapi.StartupPolicy{StartupPolicyOrder: jobset.InOrder, Rules: []jobsetapi.StartupPolicyRule{
+		{TargetReplicatedJobs: []string{"init"}, WaitForReplicatedJobsStatus: jobsetapi.SucceededStatus},
+	}}
+	js.Spec.Suspend = ptr.To(!w.started || w.suspended)
+	js.Status.Restarts = w.restarts
+	if w.started {
+		js.Annotations[apis.StartedAnnotation] = "true"
+	}
+	if w.over != "" {
+		js.Status.Conditions = []metav1.Condition{{Type: string(w.over), Status: metav1.ConditionTrue}}
+	}
+	plan, err := stageplan.New(&js.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &seen{
+		key: types.NamespacedName{Namespace: "ns", Name: "js"}, jobSet: js, plan: plan, charged: map[types.UID]bool{},
+		flavors: map[kueue.ResourceFlavorReference]*kueue.ResourceFlavor{"a100": {Spec: kueue.ResourceFlavorSpec{NodeLabels: map[string]string{"node": "a100"}}}},
+	}
+	for i, name := range []string{"init", "train"} {
+		if words, ok := w.workloads[name]; ok {
+			s.mine.workloads = append(s.mine.workloads, w.workload(s, i, strings.Fields(words)))
+		}
+		if words, ok := w.jobs[name]; ok {
+			s.mine.jobs = append(s.mine.jobs, w.job(name, strings.Fields(words)))
+		}
+	}
+	for _, name := range w.pods {
+		s.mine.pods = append(s.mine.pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{jobset.ReplicatedJobNameKey: name}}})
+	}
+	return s
+}
+
+func jobSpec(cpus string) batchv1.JobSpec {
+	return batchv1.JobSpec{Parallelism: ptr.To(int32(1)), Completions: ptr.To(int32(1)), Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+		Containers: []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{Requests: quantities(cpus)}}},
+	}}}
+}
+
+// workload makes the quota Workload of a stage as the controller would, and changes it as the words say.
+func (w world) workload(s *seen, index int, words []string) *kueue.Workload {
+	has := func(word string) bool { return slices.Contains(words, word) }
+	st := &stage{Stage: &s.plan.Stages[index], index: index, open: !has("closed")}
+	workload := newWorkload(s, st)
+	workload.Name = st.Name
+	workload.UID = types.UID(st.Name)
+	gates := splitGates(workload.Annotations[apis.AdmissionGatedByAnnotation])
+	gates = slices.DeleteFunc(gates, func(gate string) bool { return gate == apis.SuspendedGate })
+	if has("suspended") {
+		gates = append(gates, apis.SuspendedGate)
+	}
+	delete(workload.Annotations, apis.AdmissionGatedByAnnotation)
+	if len(gates) > 0 {
+		workload.Annotations[apis.AdmissionGatedByAnnotation] = strings.Join(gates, ",")
+	}
+	if has("attempt0") {
+		workload.Annotations[apis.AttemptAnnotation] = "0"
+	}
+	if !has("pinned") {
+		workload.Finalizers = nil
+	}
+	if has("deleted") {
+		workload.DeletionTimestamp = ptr.To(metav1.Now())
+	}
+	condition := func(conditionType string, status metav1.ConditionStatus) {
+		workload.Status.Conditions = append(workload.Status.Conditions, metav1.Condition{Type: conditionType, Status: status})
+	}
+	if has("admitted") {
+		workload.Status.Admission = &kueue.Admission{ClusterQueue: "cq", PodSetAssignments: []kueue.PodSetAssignment{{
+			Name: kueue.PodSetReference(st.Name), Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{corev1.ResourceCPU: "a100"},
+		}}}
+		condition(kueue.WorkloadQuotaReserved, metav1.ConditionTrue)
+		condition(kueue.WorkloadAdmitted, metav1.ConditionTrue)
+		s.charged[workload.UID] = !has("uncharged")
+	}
+	if has("unready") {
+		workload.Status.Conditions = append(workload.Status.Conditions, metav1.Condition{
+			Type: kueue.WorkloadPodsReady, Status: metav1.ConditionFalse, Reason: kueue.WorkloadWaitForStart, Message: "Not all pods are ready or have succeeded",
+		})
+	}
+	if has("finished") {
+		condition(kueue.WorkloadFinished, metav1.ConditionTrue)
+	}
+	return workload
+}
+
+func (w world) job(name string, words []string) *batchv1.Job {
+	has := func(word string) bool { return slices.Contains(words, word) }
+	job := &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name + "-0", Labels: map[string]string{
+			jobset.ReplicatedJobNameKey: name, restartAttemptLabel: fmt.Sprint(w.restarts),
+		}},
+		Spec: jobSpec("1"),
+	}
+	job.Spec.Suspend = ptr.To(has("held"))
+	if has("greedy") {
+		job.Spec = jobSpec("2")
+		job.Spec.Suspend = ptr.To(true)
+	}
+	for word, condition := range map[string]batchv1.JobConditionType{"complete": batchv1.JobComplete, "failed": batchv1.JobFailed} {
+		if has(word) {
+			job.Status.Conditions = []batchv1.JobCondition{{Type: condition, Status: corev1.ConditionTrue}}
+		}
+	}
+	return job
+}
+
+// render turns what is wanted into lines, in the order of the writes.
+func render(w *wanted) []string {
+	var lines []string
+	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
+	for _, x := range w.create {
+		add("create %s gates=%s", x.Labels[apis.StageLabel], x.Annotations[apis.AdmissionGatedByAnnotation])
+	}
+	for _, x := range w.change {
+		if x.opened {
+			add("open %s", x.after.Name)
+		} else {
+			add("gate %s=%s", x.after.Name, x.after.Annotations[apis.AdmissionGatedByAnnotation])
+		}
+	}
+	if w.start {
+		add("start")
+	}
+	for _, x := range w.release {
+		for _, job := range x.jobs {
+			add("release %s node=%s", job.Name, job.Spec.Template.Spec.NodeSelector["node"])
+		}
+	}
+	for _, x := range w.hold {
+		add("hold %s", x.Name)
+	}
+	for _, x := range w.progress {
+		if x.finished != nil {
+			add("finish %s=%s", x.stage, x.finished.Reason)
+		} else {
+			add("ready %s=%s", x.stage, x.ready.Status)
+		}
+	}
+	for _, group := range []struct {
+		verb      string
+		workloads []*kueue.Workload
+	}{{"give back", w.giveBack}, {"remove", w.remove}, {"unpin", w.unpin}, {"drop", w.drop}} {
+		for _, x := range group.workloads {
+			add("%s %s", group.verb, x.Name)
+		}
+	}
+	for _, x := range w.complaints {
+		add("complain %s", x)
+	}
+	return lines
+}
+
+func TestWorkloadName(t *testing.T) {
+	js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Name: "fine-tune", UID: "2a1b"}}
+	one := &stageplan.Plan{Stages: make([]stageplan.Stage, 1)}
+	two := &stageplan.Plan{Stages: []stageplan.Stage{{Name: "init"}, {Name: "ps.worker"}}}
+	cases := map[string]struct {
+		plan  *stageplan.Plan
+		index int
+		want  string
+	}{
+		// The name that Kueue v0.19.2 gives the Workload of a JobSet with this name and UID.
+		"one stage":    {one, 0, "jobset-fine-tune-cdf2a"},
+		"first stage":  {two, 0, "jobset-fine-tune-0-init-1831c"},
+		"second stage": {two, 1, "jobset-fine-tune-1-ps.worker-78771"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := workloadName(js, c.plan, c.index); got != c.want {
+				t.Errorf("workloadName = %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func quantities(cpus string) corev1.ResourceList {
+	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpus)}
+}

@@ -1,0 +1,37 @@
+package jobset
+
+import (
+	"crypto/sha1" //nolint:gosec // Kueue's names of quota Workloads are made with it; nothing here is secret
+	"encoding/hex"
+	"fmt"
+	"strings"
+
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/tranche-dev/tranche/admission/stageplan"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+)
+
+const (
+	maxNameLength  = 253
+	nameHashLength = 5
+)
+
+// workloadName names the quota Workload of a stage. Names sort in the order of the plan, and are different for two JobSets that
+// had the same name one after the other. A JobSet of one stage gets the name that Kueue gives.
+func workloadName(js *jobsetapi.JobSet, plan *stageplan.Plan, index int) string {
+	prefix, extra := "jobset-"+js.Name, ""
+	if n := len(plan.Stages); n > 1 {
+		digits := len(fmt.Sprint(n - 1))
+		stage := strings.ToLower(strings.ReplaceAll(plan.Stages[index].Name, "_", "-"))
+		extra = fmt.Sprintf("%0*d-%s", digits, index, stage)
+		prefix += "-" + extra
+	}
+	hash := sha1.New() //nolint:gosec // see the import
+	fmt.Fprintf(hash, "JobSet\n%s\n%s\n%s", jobset.GroupVersion.Group, js.Name, js.UID)
+	if extra != "" {
+		fmt.Fprintf(hash, "\n%s", extra)
+	}
+	prefix = strings.TrimRight(prefix[:min(len(prefix), maxNameLength-1-nameHashLength)], "-.")
+	return prefix + "-" + hex.EncodeToString(hash.Sum(nil))[:nameHashLength]
+}

@@ -1,0 +1,248 @@
+package jobset
+
+import (
+	"context"
+	"fmt"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/admission/stageplan"
+	"github.com/tranche-dev/tranche/apis"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+)
+
+// seen is everything that a pass knows. It is not changed after read has made it, and its objects belong to the cache.
+type seen struct {
+	key types.NamespacedName
+	// jobSet is nil if there is none, or none that Tranche manages.
+	jobSet *jobsetapi.JobSet
+	// plan is nil if refusal says why there is none.
+	plan    *stageplan.Plan
+	refusal string
+
+	priority priority
+	// mine belong to jobSet; orphans to JobSets of the same name that are gone or going.
+	mine    belongings
+	orphans map[types.UID]belongings
+
+	flavors map[kueue.ResourceFlavorReference]*kueue.ResourceFlavor
+	// charged has the quota Workloads that the engine counts as admitted right now, whatever the cache says.
+	charged map[types.UID]bool
+}
+
+// belongings are the objects of one JobSet.
+type belongings struct {
+	workloads []*kueue.Workload
+	jobs      []*batchv1.Job
+	// pods has only those that are not terminal.
+	pods []*corev1.Pod
+}
+
+// priority is that of the quota Workloads of a JobSet.
+type priority struct {
+	value int32
+	class *kueue.PriorityClassRef
+}
+
+func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*seen, error) {
+	s := &seen{key: key, orphans: map[types.UID]belongings{}}
+	var js jobsetapi.JobSet
+	err := r.config.Client.Get(ctx, key, &js)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("read JobSet %s: %w", key, err)
+	}
+	if err == nil && js.DeletionTimestamp.IsZero() {
+		managed, err := r.manages(ctx, &js)
+		if err != nil {
+			return nil, err
+		}
+		if managed {
+			s.jobSet = &js
+		}
+	}
+	if err := r.readBelongings(ctx, s); err != nil {
+		return nil, err
+	}
+	if s.jobSet == nil {
+		return s, nil
+	}
+	if err := r.readPlan(ctx, s); err != nil {
+		return nil, err
+	}
+	if err := r.readFlavors(ctx, s); err != nil {
+		return nil, err
+	}
+	return s, r.readCharges(ctx, s)
+}
+
+// manages tells whether a JobSet is led by Tranche: it is held, and its namespace is one of ours.
+func (r *Reconciler) manages(ctx context.Context, js *jobsetapi.JobSet) (bool, error) {
+	if js.Labels[apis.QueueLabel] == "" && !r.config.WithoutQueueName {
+		return false, nil
+	}
+	var namespace corev1.Namespace
+	if err := r.config.Client.Get(ctx, types.NamespacedName{Name: js.Namespace}, &namespace); err != nil {
+		return false, fmt.Errorf("read Namespace %s: %w", js.Namespace, err)
+	}
+	return r.config.Namespaces.Matches(labels.Set(namespace.Labels)), nil
+}
+
+func (r *Reconciler) readBelongings(ctx context.Context, s *seen) error {
+	var workloads kueue.WorkloadList
+	if err := r.config.Client.List(ctx, &workloads, client.InNamespace(s.key.Namespace), client.MatchingLabels{apis.JobSetLabel: s.key.Name}); err != nil {
+		return fmt.Errorf("list quota Workloads of JobSet %s: %w", s.key, err)
+	}
+	byUID := map[types.UID]belongings{}
+	if s.jobSet != nil {
+		byUID[s.jobSet.UID] = belongings{}
+	}
+	for i := range workloads.Items {
+		uid := types.UID(workloads.Items[i].Labels[apis.JobUIDLabel])
+		b := byUID[uid]
+		b.workloads = append(b.workloads, &workloads.Items[i])
+		byUID[uid] = b
+	}
+	for uid, b := range byUID {
+		if err := r.readJobs(ctx, s.key.Namespace, uid, &b); err != nil {
+			return err
+		}
+		if s.jobSet != nil && uid == s.jobSet.UID {
+			s.mine = b
+		} else {
+			s.orphans[uid] = b
+		}
+	}
+	return nil
+}
+
+func (r *Reconciler) readJobs(ctx context.Context, namespace string, uid types.UID, b *belongings) error {
+	options := []client.ListOption{client.InNamespace(namespace), client.MatchingFields{indexJobSetUID: string(uid)}}
+	var jobs batchv1.JobList
+	if err := r.config.Client.List(ctx, &jobs, options...); err != nil {
+		return fmt.Errorf("list Jobs of JobSet %s: %w", uid, err)
+	}
+	for i := range jobs.Items {
+		b.jobs = append(b.jobs, &jobs.Items[i])
+	}
+	var pods corev1.PodList
+	if err := r.config.Client.List(ctx, &pods, options...); err != nil {
+		return fmt.Errorf("list pods of JobSet %s: %w", uid, err)
+	}
+	for i := range pods.Items {
+		if !isTerminal(&pods.Items[i]) {
+			b.pods = append(b.pods, &pods.Items[i])
+		}
+	}
+	return nil
+}
+
+// readPlan makes the plan and looks the priority up. What the user has to mend becomes s.refusal. A class that is deleted later
+// does not hurt JobSets that are queued already.
+func (r *Reconciler) readPlan(ctx context.Context, s *seen) error {
+	spec, err := r.withClusterDefaults(ctx, s.jobSet)
+	if err != nil {
+		return err
+	}
+	plan, err := stageplan.New(spec)
+	if err != nil {
+		s.refusal = err.Error()
+		return nil
+	}
+	if !equality.Semantic.DeepEqual(spec, &s.jobSet.Spec) {
+		// The engine has the plan as the JobSet's watch gave it, without what the cluster adds.
+		r.config.Runner.Observe(observation(s.jobSet, plan))
+	}
+	if s.refusal = misuse(s.jobSet); s.refusal != "" {
+		return nil
+	}
+	s.priority, err = r.readPriority(ctx, s.jobSet)
+	if apierrors.IsNotFound(err) && len(s.mine.workloads) > 0 {
+		first := s.mine.workloads[0].Spec
+		s.priority, err = priority{ptr.Deref(first.Priority, 0), first.PriorityClassRef}, nil
+	}
+	if apierrors.IsNotFound(err) {
+		s.refusal = fmt.Sprintf("%v; create the class or submit the JobSet with another", err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	s.plan = plan
+	return nil
+}
+
+// readPriority follows Kueue: the class that the JobSet's label names, else the first PriorityClass among its pod templates, else
+// the default of the cluster.
+func (r *Reconciler) readPriority(ctx context.Context, js *jobsetapi.JobSet) (priority, error) {
+	if name := js.Labels[apis.PriorityClassLabel]; name != "" {
+		var class kueue.WorkloadPriorityClass
+		if err := r.config.Client.Get(ctx, types.NamespacedName{Name: name}, &class); err != nil {
+			return priority{}, fmt.Errorf("read WorkloadPriorityClass %q named by label %s: %w", name, apis.PriorityClassLabel, err)
+		}
+		return priority{class.Value, kueue.NewWorkloadPriorityClassRef(name)}, nil
+	}
+	for i := range js.Spec.ReplicatedJobs {
+		name := js.Spec.ReplicatedJobs[i].Template.Spec.Template.Spec.PriorityClassName
+		if name == "" {
+			continue
+		}
+		var class schedulingv1.PriorityClass
+		if err := r.config.Client.Get(ctx, types.NamespacedName{Name: name}, &class); err != nil {
+			return priority{}, fmt.Errorf("read PriorityClass %q of ReplicatedJob %q: %w", name, js.Spec.ReplicatedJobs[i].Name, err)
+		}
+		return priority{class.Value, kueue.NewPodPriorityClassRef(name)}, nil
+	}
+	var classes schedulingv1.PriorityClassList
+	if err := r.config.Client.List(ctx, &classes); err != nil {
+		return priority{}, fmt.Errorf("list PriorityClasses: %w", err)
+	}
+	for i := range classes.Items {
+		if classes.Items[i].GlobalDefault {
+			return priority{classes.Items[i].Value, kueue.NewPodPriorityClassRef(classes.Items[i].Name)}, nil
+		}
+	}
+	return priority{}, nil
+}
+
+func (r *Reconciler) readFlavors(ctx context.Context, s *seen) error {
+	s.flavors = map[kueue.ResourceFlavorReference]*kueue.ResourceFlavor{}
+	for _, workload := range s.mine.workloads {
+		if workload.Status.Admission == nil {
+			continue
+		}
+		for _, assignment := range workload.Status.Admission.PodSetAssignments {
+			for _, name := range assignment.Flavors {
+				if s.flavors[name] != nil {
+					continue
+				}
+				var flavor kueue.ResourceFlavor
+				if err := r.config.Client.Get(ctx, types.NamespacedName{Name: string(name)}, &flavor); err != nil {
+					return fmt.Errorf("read ResourceFlavor %q of quota Workload %s: %w", name, client.ObjectKeyFromObject(workload), err)
+				}
+				s.flavors[name] = &flavor
+			}
+		}
+	}
+	return nil
+}
+
+// readCharges asks the engine, because the cache may still show an admission that has been given back. Only what the engine
+// charges may be released.
+func (r *Reconciler) readCharges(ctx context.Context, s *seen) error {
+	s.charged = map[types.UID]bool{}
+	return r.config.Runner.View(ctx, func(e *admission.Engine) {
+		for _, workload := range s.mine.workloads {
+			s.charged[workload.UID] = e.Charged(client.ObjectKeyFromObject(workload), workload.UID)
+		}
+	})
+}

@@ -1,0 +1,203 @@
+// Package jobset is the stage controller: it keeps one quota Workload for each stage of a queued JobSet, opens stages when their
+// rules are reached, releases the child Jobs of admitted stages, and gives quota back when the pods of a stage are over.
+//
+// A pass reads everything about one JobSet (read.go), computes what should be written without touching anything (desired.go and
+// the files beside it), and writes it in an order that is safe to be cut off after any step (write.go):
+//
+//	create Workloads -> open stages -> resume the JobSet -> release Jobs -> finish stages -> give quota back -> clean up
+//
+// A stage is opened before the one it waited for is finished, so that the freed quota can be handed over.
+package jobset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	k8sevents "k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/admission/stageplan"
+	"github.com/tranche-dev/tranche/apis"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/controllers/engine"
+)
+
+const (
+	defaultWorkers  = 8
+	defaultReleases = 16
+
+	// indexJobSetUID finds the Jobs, pods and quota Workloads of a JobSet by its UID, also when the JobSet is gone.
+	indexJobSetUID = "tranche.dev/jobset-uid"
+)
+
+// A Config says what the stage controller works with.
+type Config struct {
+	// Runner owns the admission engine.
+	Runner *engine.Runner
+	// Client reads from the cache and writes.
+	Client client.Client
+	// Recorder emits Events.
+	Recorder k8sevents.EventRecorder
+	// Namespaces selects the namespaces whose JobSets are managed, by their labels.
+	Namespaces labels.Selector
+	// WithoutQueueName tells that JobSets without a queue name are held too.
+	WithoutQueueName bool
+	// Workers is how many JobSets are reconciled at the same time. Zero means 8.
+	Workers int
+	// Releases is how many Jobs of one stage are released at the same time. Zero means 16.
+	Releases int
+}
+
+func (c *Config) validate() error {
+	if c.Runner == nil || c.Client == nil || c.Recorder == nil || c.Namespaces == nil {
+		return errors.New("jobset.Config: Runner, Client, Recorder and Namespaces are required")
+	}
+	if c.Workers < 0 || c.Releases < 0 {
+		return fmt.Errorf("jobset.Config: Workers is %d and Releases is %d, must not be negative", c.Workers, c.Releases)
+	}
+	if c.Workers == 0 {
+		c.Workers = defaultWorkers
+	}
+	if c.Releases == 0 {
+		c.Releases = defaultReleases
+	}
+	return nil
+}
+
+// A Reconciler leads JobSets through their stages.
+type Reconciler struct {
+	config Config
+}
+
+// SetupWithManager starts the stage controller, and feeds the plans of JobSets to the engine.
+func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) error {
+	if err := config.validate(); err != nil {
+		return err
+	}
+	if err := addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	if err := watchPlans(ctx, mgr, config.Runner); err != nil {
+		return err
+	}
+	byLabel := func(label string) handler.EventHandler {
+		return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
+			if name := object.GetLabels()[label]; name != "" {
+				return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: name}}}
+			}
+			return nil
+		})
+	}
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("jobset").
+		For(&jobsetapi.JobSet{}).
+		Watches(&batchv1.Job{}, byLabel(jobset.JobSetNameKey)).
+		Watches(&kueue.Workload{}, byLabel(apis.JobSetLabel)).
+		Watches(&corev1.Pod{}, byLabel(jobset.JobSetNameKey), builder.WithPredicates(podEnds())).
+		WithOptions(controller.Options{MaxConcurrentReconciles: config.Workers}).
+		Complete(&Reconciler{config: config})
+}
+
+// watchPlans tells the engine the plan of each JobSet before any of its stages can be admitted.
+func watchPlans(ctx context.Context, mgr ctrl.Manager, runner *engine.Runner) error {
+	return engine.Watch(ctx, mgr, runner, &jobsetapi.JobSet{}, engine.Source[*jobsetapi.JobSet]{
+		Observed: planOf,
+		Differs: func(before, after *jobsetapi.JobSet) bool {
+			return before.UID != after.UID || before.Generation != after.Generation ||
+				before.Annotations[apis.StageAdmissionAnnotation] != after.Annotations[apis.StageAdmissionAnnotation]
+		},
+		Gone: func(js *jobsetapi.JobSet) admission.Event { return admission.PlanGone{UID: js.UID} },
+	})
+}
+
+// planOf returns nil for a JobSet that has no valid plan: it gets no quota Workloads, so there is nothing to admit.
+func planOf(js *jobsetapi.JobSet) admission.Event {
+	plan, err := stageplan.New(&js.Spec)
+	if err != nil {
+		return nil
+	}
+	return observation(js, plan)
+}
+
+func observation(js *jobsetapi.JobSet, plan *stageplan.Plan) admission.Event {
+	return admission.PlanObserved{
+		JobSet:         client.ObjectKeyFromObject(js),
+		UID:            js.UID,
+		Submitted:      js.CreationTimestamp.Time,
+		StageAdmission: js.Annotations[apis.StageAdmissionAnnotation],
+		Plan:           plan,
+	}
+}
+
+func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
+	byOwner := func(object client.Object) []string {
+		owner := metav1.GetControllerOf(object)
+		if owner == nil || owner.Kind != "JobSet" || owner.APIVersion != jobset.GroupVersion.String() {
+			return nil
+		}
+		return []string{string(owner.UID)}
+	}
+	byLabel := func(label string) client.IndexerFunc {
+		return func(object client.Object) []string {
+			if uid := object.GetLabels()[label]; uid != "" {
+				return []string{uid}
+			}
+			return nil
+		}
+	}
+	for _, index := range []struct {
+		kind client.Object
+		f    client.IndexerFunc
+	}{
+		{&batchv1.Job{}, byOwner},
+		{&corev1.Pod{}, byLabel(jobset.JobSetUIDKey)},
+		{&kueue.Workload{}, byLabel(apis.JobUIDLabel)},
+	} {
+		if err := indexer.IndexField(ctx, index.kind, indexJobSetUID, index.f); err != nil {
+			return fmt.Errorf("index %T by JobSet: %w", index.kind, err)
+		}
+	}
+	return nil
+}
+
+// podEnds passes only what can let quota go: a pod that has become terminal or has disappeared.
+func podEnds() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc:  func(event.CreateEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, wasPod := e.ObjectOld.(*corev1.Pod)
+			after, isPod := e.ObjectNew.(*corev1.Pod)
+			return wasPod && isPod && !isTerminal(before) && isTerminal(after)
+		},
+	}
+}
+
+func isTerminal(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// Reconcile brings one JobSet a step further.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	s, err := r.read(ctx, req.NamespacedName)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	return r.write(ctx, s, desired(s))
+}

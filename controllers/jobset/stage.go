@@ -1,0 +1,320 @@
+package jobset
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/stageplan"
+	"github.com/tranche-dev/tranche/apis"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/controllers/childjob"
+	"github.com/tranche-dev/tranche/controllers/conditions"
+)
+
+// restartAttemptLabel is put on child Jobs by the JobSet controller, which does not export its name.
+const restartAttemptLabel = "jobset.sigs.k8s.io/restart-attempt"
+
+// A stage is one stage of the plan together with what there is of it.
+type stage struct {
+	*stageplan.Stage
+	index int
+	// workload is nil if the stage has no quota Workload.
+	workload *kueue.Workload
+	// jobs of the current attempt.
+	jobs []*batchv1.Job
+	// hasPods tells whether pods of the stage may still run, those of earlier attempts included.
+	hasPods bool
+	// tallies counts the Jobs of the current attempt, by ReplicatedJob.
+	tallies map[string]tally
+	// open tells whether what the stage waits for has been reached in the current attempt.
+	open bool
+	// stale tells whether workload still counts for an earlier attempt.
+	stale bool
+}
+
+// A tally counts the Jobs of one ReplicatedJob. A Job that has succeeded also counts as ready.
+type tally struct {
+	replicas, ready, succeeded, failed int32
+}
+
+func (t tally) reached(status stageplan.Status) bool {
+	if status == stageplan.Succeeded {
+		return t.succeeded >= t.replicas
+	}
+	return t.ready >= t.replicas && t.failed == 0
+}
+
+// stagesOf sorts what there is of a JobSet into the stages of its plan.
+func stagesOf(s *seen) []stage {
+	stages := make([]stage, len(s.plan.Stages))
+	replicas := replicasOf(s.jobSet)
+	for i := range stages {
+		st := &stages[i]
+		*st = stage{Stage: &s.plan.Stages[i], index: i, tallies: map[string]tally{}}
+		for _, name := range st.ReplicatedJobs {
+			st.tallies[name] = tally{replicas: replicas[name]}
+		}
+		st.addJobs(s)
+		st.addWorkload(s)
+	}
+	for i := range stages {
+		stages[i].open = stages[i].isOpen(stages)
+	}
+	return stages
+}
+
+func replicasOf(js *jobsetapi.JobSet) map[string]int32 {
+	replicas := map[string]int32{}
+	for i := range js.Spec.ReplicatedJobs {
+		replicas[js.Spec.ReplicatedJobs[i].Name] = js.Spec.ReplicatedJobs[i].Replicas
+	}
+	return replicas
+}
+
+func (st *stage) addJobs(s *seen) {
+	attempt := attemptOf(s.jobSet)
+	for _, job := range s.mine.jobs {
+		name := job.Labels[jobset.ReplicatedJobNameKey]
+		count, mine := st.tallies[name]
+		if !mine {
+			continue
+		}
+		st.hasPods = st.hasPods || childjob.HasPods(job)
+		if job.Labels[restartAttemptLabel] != attempt || !job.DeletionTimestamp.IsZero() {
+			continue
+		}
+		st.jobs = append(st.jobs, job)
+		switch {
+		case childjob.IsFinished(job, batchv1.JobComplete):
+			count.succeeded++
+			count.ready++
+		case childjob.IsFinished(job, batchv1.JobFailed):
+			count.failed++
+		case childjob.IsReady(job):
+			count.ready++
+		}
+		st.tallies[name] = count
+	}
+	for _, pod := range s.mine.pods {
+		_, mine := st.tallies[pod.Labels[jobset.ReplicatedJobNameKey]]
+		st.hasPods = st.hasPods || mine
+	}
+}
+
+func (st *stage) addWorkload(s *seen) {
+	for _, workload := range s.mine.workloads {
+		if workload.Labels[apis.StageIndexLabel] == strconv.Itoa(st.index) {
+			st.workload = workload
+			st.stale = workload.Annotations[apis.AttemptAnnotation] != attemptOf(s.jobSet)
+		}
+	}
+}
+
+// isOpen tells whether a stage may be admitted. Once opened it stays open for the attempt, even if a Job that was ready is not any
+// more.
+func (st *stage) isOpen(stages []stage) bool {
+	if st.workload != nil && !st.stale && !st.isGated() {
+		return true
+	}
+	for _, condition := range st.After {
+		for _, target := range condition.Targets {
+			if !stages[condition.Stage].tallies[target].reached(condition.Status) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (st *stage) isGated() bool { return slices.Contains(gatesOf(st.workload), apis.StageGate) }
+
+func (st *stage) all(status stageplan.Status) bool {
+	for _, count := range st.tallies {
+		if !count.reached(status) {
+			return false
+		}
+	}
+	return true
+}
+
+func (st *stage) succeeded() bool { return st.all(stageplan.Succeeded) }
+
+func (st *stage) holdsQuota() bool {
+	return st.workload.Status.Admission != nil && conditions.IsTrue(st.workload, kueue.WorkloadQuotaReserved)
+}
+
+// mustRunAgain tells whether a finished stage has Jobs to run: because the JobSet was restarted, or because finished Jobs were
+// deleted and the JobSet controller has made them anew.
+func (st *stage) mustRunAgain() bool {
+	return st.stale || slices.ContainsFunc(st.jobs, childjob.IsHeld)
+}
+
+// mayRun tells whether the Jobs of a stage may be released.
+func (st *stage) mayRun(s *seen) bool {
+	w := st.workload
+	return w != nil && w.DeletionTimestamp.IsZero() && st.open && !st.stale && len(gatesOf(w)) == 0 &&
+		st.holdsQuota() && conditions.IsTrue(w, kueue.WorkloadAdmitted) && !conditions.IsTrue(w, kueue.WorkloadFinished) &&
+		s.charged[w.UID]
+}
+
+// readiness is the condition PodsReady of the stage.
+func (st *stage) readiness() metav1.Condition {
+	old := apimeta.FindStatusCondition(st.workload.Status.Conditions, kueue.WorkloadPodsReady)
+	return conditions.PodsReady(old, st.all(stageplan.Ready))
+}
+
+func (st *stage) templateOf(job *batchv1.Job) childjob.Template {
+	i := slices.Index(st.ReplicatedJobs, job.Labels[jobset.ReplicatedJobNameKey])
+	podSet := &st.PodSets[i]
+	perJob := podSet.Count
+	if replicas := st.tallies[podSet.Name].replicas; replicas > 0 {
+		perJob /= replicas
+	}
+	return childjob.Template{Pods: perJob, Requests: podSet.Requests}
+}
+
+func (st *stage) assignmentOf(job *batchv1.Job) *kueue.PodSetAssignment {
+	name := kueue.NewPodSetReference(job.Labels[jobset.ReplicatedJobNameKey])
+	assignments := st.workload.Status.Admission.PodSetAssignments
+	for i := range assignments {
+		if assignments[i].Name == name {
+			return &assignments[i]
+		}
+	}
+	return nil
+}
+
+// adjusted returns the quota Workload as it should be, or nil if it is so already.
+func (st *stage) adjusted(s *seen) *kueue.Workload {
+	after := st.workload.DeepCopy()
+	if after.Annotations == nil {
+		after.Annotations = map[string]string{}
+	}
+	st.gate(s, after)
+	after.Spec.Priority, after.Spec.PriorityClassRef = &s.priority.value, s.priority.class
+	if !st.holdsQuota() {
+		after.Spec.QueueName = queueOf(s.jobSet)
+	}
+	if maps.Equal(after.Annotations, st.workload.Annotations) && equality.Semantic.DeepEqual(after.Spec, st.workload.Spec) {
+		return nil
+	}
+	return after
+}
+
+// gate writes the gates that a quota Workload should have: those that the JobSet carries for other controllers, and ours.
+func (st *stage) gate(s *seen, workload *kueue.Workload) {
+	gates := slices.DeleteFunc(splitGates(s.jobSet.Annotations[apis.AdmissionGatedByAnnotation]), func(gate string) bool {
+		return gate == apis.StageGate || gate == apis.SuspendedGate
+	})
+	if !st.open {
+		gates = append(gates, apis.StageGate)
+	}
+	if isSuspendedByUser(s.jobSet) {
+		gates = append(gates, apis.SuspendedGate)
+	}
+	if len(gates) == 0 {
+		delete(workload.Annotations, apis.AdmissionGatedByAnnotation)
+	} else {
+		workload.Annotations[apis.AdmissionGatedByAnnotation] = strings.Join(gates, ",")
+	}
+	workload.Annotations[apis.AttemptAnnotation] = attemptOf(s.jobSet)
+}
+
+func queueOf(js *jobsetapi.JobSet) kueue.LocalQueueName {
+	return kueue.LocalQueueName(js.Labels[apis.QueueLabel])
+}
+
+// newWorkload makes the quota Workload of a stage.
+func newWorkload(s *seen, st *stage) *kueue.Workload {
+	js := s.jobSet
+	workload := &kueue.Workload{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: js.Namespace,
+			Name:      workloadName(js, s.plan, st.index),
+			Labels: map[string]string{
+				apis.JobUIDLabel:     string(js.UID),
+				apis.JobSetLabel:     js.Name,
+				apis.StageLabel:      st.Name,
+				apis.StageIndexLabel: strconv.Itoa(st.index),
+			},
+			Annotations:     map[string]string{},
+			Finalizers:      []string{kueue.ResourceInUseFinalizerName},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(js, jobset.GroupVersion.WithKind("JobSet"))},
+		},
+		Spec: kueue.WorkloadSpec{
+			QueueName:                   queueOf(js),
+			Priority:                    &s.priority.value,
+			PriorityClassRef:            s.priority.class,
+			Active:                      ptr.To(true),
+			MaximumExecutionTimeSeconds: executionTimeOf(js),
+		},
+	}
+	for i := range st.PodSets {
+		workload.Spec.PodSets = append(workload.Spec.PodSets, podSetOf(&st.PodSets[i]))
+	}
+	st.gate(s, workload)
+	return workload
+}
+
+func podSetOf(podSet *stageplan.PodSet) kueue.PodSet {
+	return kueue.PodSet{
+		Name:            kueue.NewPodSetReference(podSet.Name),
+		Template:        *podSet.Template.DeepCopy(),
+		Count:           podSet.Count,
+		TopologyRequest: topologyOf(podSet.Template),
+	}
+}
+
+// topologyOf carries the wish for a topology over, so that it is refused by name instead of being overlooked.
+func topologyOf(template *corev1.PodTemplateSpec) *kueue.PodSetTopologyRequest {
+	var request kueue.PodSetTopologyRequest
+	if level, ok := template.Annotations[kueue.PodSetRequiredTopologyAnnotation]; ok {
+		request.Required = &level
+	}
+	if level, ok := template.Annotations[kueue.PodSetPreferredTopologyAnnotation]; ok {
+		request.Preferred = &level
+	}
+	if value, ok := template.Annotations[kueue.PodSetUnconstrainedTopologyAnnotation]; ok {
+		request.Unconstrained = ptr.To(value == "true")
+	}
+	if request.Required == nil && request.Preferred == nil && request.Unconstrained == nil {
+		return nil
+	}
+	return &request
+}
+
+func executionTimeOf(js *jobsetapi.JobSet) *int32 {
+	seconds, err := strconv.ParseInt(js.Labels[apis.MaxExecTimeLabel], 10, 32)
+	if err != nil || seconds <= 0 {
+		return nil
+	}
+	return ptr.To(int32(seconds))
+}
+
+// summary is what the conditions of the JobSet say about its stages.
+func summary(s *seen, stages []stage) conditions.Summary {
+	sum := conditions.Summary{Stages: len(stages), Suspended: isSuspendedByUser(s.jobSet), Over: true}
+	for i := range stages {
+		st := &stages[i]
+		if st.workload == nil || conditions.IsTrue(st.workload, kueue.WorkloadFinished) {
+			sum.Over = sum.Over && st.workload != nil
+			continue
+		}
+		sum.Over = false
+		if st.open {
+			sum.Current = append(sum.Current, conditions.StageState{Index: i, Name: st.Name, Workload: st.workload})
+		}
+	}
+	return sum
+}

@@ -1,0 +1,276 @@
+package jobset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	batchv1 "k8s.io/api/batch/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/apis"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/controllers/conditions"
+	"github.com/tranche-dev/tranche/controllers/events"
+	"github.com/tranche-dev/tranche/controllers/metrics"
+)
+
+// write does what is wanted, in the order that the package comment gives. It stops at the first error: what follows may rely on
+// what came before, and the next pass starts from what has been reached.
+func (r *Reconciler) write(ctx context.Context, s *seen, w *wanted) (ctrl.Result, error) {
+	steps := []func(context.Context, *seen, *wanted) error{
+		r.create, r.change, r.start, r.release, r.hold, r.progress, r.giveBack, r.remove, r.unpin, r.drop, r.report,
+	}
+	for _, step := range steps {
+		if err := step(ctx, s, w); err != nil {
+			if apierrors.IsConflict(err) {
+				return ctrl.Result{Requeue: true}, nil //nolint:staticcheck // a conflict is retried with the back-off of the queue
+			}
+			return ctrl.Result{}, err
+		}
+	}
+	return ctrl.Result{}, nil
+}
+
+func (r *Reconciler) create(ctx context.Context, _ *seen, w *wanted) error {
+	for _, workload := range w.create {
+		if err := r.config.Client.Create(ctx, workload); client.IgnoreAlreadyExists(err) != nil {
+			return fmt.Errorf("create quota Workload %s: %w", client.ObjectKeyFromObject(workload), err)
+		}
+	}
+	return nil
+}
+
+func (r *Reconciler) change(ctx context.Context, s *seen, w *wanted) error {
+	for _, c := range w.change {
+		if err := r.config.Client.Patch(ctx, c.after, patchOf(c.before)); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("change quota Workload %s: %w", client.ObjectKeyFromObject(c.before), err)
+		}
+		if c.opened {
+			events.StageOpened(c.after.Labels[apis.StageLabel]).Emit(r.config.Recorder, s.jobSet)
+		}
+	}
+	return nil
+}
+
+// patchOf makes a merge patch that fails if another object has taken the name of the old one.
+func patchOf(before client.Object) client.Patch {
+	return uidPatch{client.MergeFrom(before), before}
+}
+
+// start resumes the JobSet and notes that from now on its suspension is the wish of its user.
+func (r *Reconciler) start(ctx context.Context, s *seen, w *wanted) error {
+	if !w.start {
+		return nil
+	}
+	after := s.jobSet.DeepCopy()
+	after.Spec.Suspend = ptr.To(false)
+	metav1.SetMetaDataAnnotation(&after.ObjectMeta, apis.StartedAnnotation, "true")
+	if err := r.config.Client.Patch(ctx, after, patchOf(s.jobSet)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("resume JobSet %s: %w", s.key, err)
+	}
+	events.JobSetStarted().Emit(r.config.Recorder, s.jobSet)
+	return nil
+}
+
+// release lets the Jobs of each admitted stage start, many at a time.
+func (r *Reconciler) release(ctx context.Context, s *seen, w *wanted) error {
+	held := map[client.ObjectKey]*batchv1.Job{}
+	for _, job := range s.mine.jobs {
+		held[client.ObjectKeyFromObject(job)] = job
+	}
+	for _, rel := range w.release {
+		err := r.each(ctx, len(rel.jobs), func(i int) error {
+			job := rel.jobs[i]
+			key := client.ObjectKeyFromObject(job)
+			if err := r.config.Client.Patch(ctx, job, patchOf(held[key])); client.IgnoreNotFound(err) != nil {
+				return fmt.Errorf("release Job %s: %w", key, err)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		metrics.Released(len(rel.jobs))
+		events.StageReleased(rel.stage, rel.queue, len(rel.jobs)).Emit(r.config.Recorder, s.jobSet)
+	}
+	return nil
+}
+
+// each runs f for 0 to n-1, a bounded number at a time, and joins the errors.
+func (r *Reconciler) each(ctx context.Context, n int, f func(int) error) error {
+	var mu sync.Mutex
+	var all []error
+	workqueue.ParallelizeUntil(ctx, r.config.Releases, n, func(i int) {
+		if err := f(i); err != nil {
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, err)
+		}
+	})
+	return errors.Join(all...)
+}
+
+func (r *Reconciler) hold(ctx context.Context, _ *seen, w *wanted) error {
+	return r.each(ctx, len(w.hold), func(i int) error {
+		after := w.hold[i].DeepCopy()
+		after.Spec.Suspend = ptr.To(true)
+		if err := r.config.Client.Patch(ctx, after, patchOf(w.hold[i])); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("hold Job %s: %w", client.ObjectKeyFromObject(after), err)
+		}
+		return nil
+	})
+}
+
+func (r *Reconciler) progress(ctx context.Context, s *seen, w *wanted) error {
+	for _, p := range w.progress {
+		status := conditions.Progress(p.workload, p.ready, p.finished)
+		if _, err := r.apply(ctx, p.workload, status, apis.FieldManager); err != nil {
+			return err
+		}
+		switch {
+		case p.finished != nil:
+			events.StageFinished(p.stage, p.finished.Message).Emit(r.config.Recorder, s.jobSet)
+		case p.ready.Status == metav1.ConditionTrue:
+			events.StageReady(p.stage).Emit(r.config.Recorder, s.jobSet)
+		}
+	}
+	return nil
+}
+
+// giveBack takes the quota of suspended stages back, and tells the engine at once.
+func (r *Reconciler) giveBack(ctx context.Context, s *seen, w *wanted) error {
+	for _, workload := range w.giveBack {
+		status := conditions.Pending(workload, kueue.WorkloadOnHold, "The JobSet is suspended by its user: set spec.suspend to false to queue again")
+		written, err := r.apply(ctx, workload, status, apis.AdmissionFieldManager)
+		if err != nil {
+			return err
+		}
+		if written != nil {
+			r.config.Runner.Observe(admission.WorkloadObserved{Workload: written})
+		}
+		events.StageSuspended(workload.Labels[apis.StageLabel]).Emit(r.config.Recorder, s.jobSet)
+	}
+	return nil
+}
+
+// apply writes a part of the status of a quota Workload. A Workload that has disappeared needs none.
+func (r *Reconciler) apply(ctx context.Context, workload *kueue.Workload, status kueue.WorkloadStatus, owner client.FieldOwner) (*kueue.Workload, error) {
+	patch, err := conditions.Patch(workload, status, "")
+	if err != nil {
+		return nil, fmt.Errorf("render status of quota Workload %s: %w", client.ObjectKeyFromObject(workload), err)
+	}
+	err = r.config.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(patch), owner, client.ForceOwnership)
+	if apierrors.IsNotFound(err) {
+		return nil, nil //nolint:nilnil // nothing was written, and that is all right
+	}
+	if err != nil {
+		return nil, fmt.Errorf("write status of quota Workload %s: %w", client.ObjectKeyFromObject(workload), err)
+	}
+	var written kueue.Workload
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(patch.Object, &written); err != nil {
+		return nil, fmt.Errorf("read answer about quota Workload %s: %w", client.ObjectKeyFromObject(workload), err)
+	}
+	return &written, nil
+}
+
+func (r *Reconciler) remove(ctx context.Context, s *seen, w *wanted) error {
+	for _, workload := range w.remove {
+		if err := r.delete(ctx, workload); err != nil {
+			return err
+		}
+		events.StageReopened(workload.Labels[apis.StageLabel]).Emit(r.config.Recorder, s.jobSet)
+	}
+	return nil
+}
+
+func (r *Reconciler) delete(ctx context.Context, workload *kueue.Workload) error {
+	err := r.config.Client.Delete(ctx, workload, client.Preconditions{UID: &workload.UID})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete quota Workload %s: %w", client.ObjectKeyFromObject(workload), err)
+	}
+	return nil
+}
+
+func (r *Reconciler) unpin(ctx context.Context, _ *seen, w *wanted) error {
+	for _, workload := range w.unpin {
+		if err := r.removeFinalizer(ctx, workload); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Reconciler) removeFinalizer(ctx context.Context, workload *kueue.Workload) error {
+	if !slices.Contains(workload.Finalizers, kueue.ResourceInUseFinalizerName) {
+		return nil
+	}
+	after := workload.DeepCopy()
+	after.Finalizers = slices.DeleteFunc(after.Finalizers, func(f string) bool { return f == kueue.ResourceInUseFinalizerName })
+	if err := r.config.Client.Patch(ctx, after, patchOf(workload)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("remove finalizer of quota Workload %s: %w", client.ObjectKeyFromObject(workload), err)
+	}
+	return nil
+}
+
+func (r *Reconciler) drop(ctx context.Context, _ *seen, w *wanted) error {
+	for _, workload := range w.drop {
+		if workload.DeletionTimestamp.IsZero() {
+			if err := r.delete(ctx, workload); err != nil {
+				return err
+			}
+		}
+		if err := r.removeFinalizer(ctx, workload); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// report writes the conditions of the JobSet if they say something new, and tells complaints.
+func (r *Reconciler) report(ctx context.Context, s *seen, w *wanted) error {
+	if s.jobSet == nil {
+		return nil
+	}
+	if !isReported(s.jobSet, w.conditions) {
+		patch, err := conditions.JobSetPatch(s.jobSet, w.conditions)
+		if err != nil {
+			return fmt.Errorf("render conditions of JobSet %s: %w", s.key, err)
+		}
+		err = r.config.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(patch), client.FieldOwner(apis.FieldManager), client.ForceOwnership)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("write conditions of JobSet %s: %w", s.key, err)
+		}
+	}
+	for _, complaint := range w.complaints {
+		if s.refusal != "" {
+			events.Misconfigured(complaint).Emit(r.config.Recorder, s.jobSet)
+		} else {
+			events.JobRefused(complaint).Emit(r.config.Recorder, s.jobSet)
+		}
+	}
+	return nil
+}
+
+func isReported(js *jobsetapi.JobSet, all []metav1.Condition) bool {
+	reported := 0
+	for _, c := range js.Status.Conditions {
+		if conditions.Ours(c.Type) {
+			reported++
+		}
+	}
+	return reported == len(all) && !slices.ContainsFunc(all, func(c metav1.Condition) bool {
+		return !conditions.Has(js.Status.Conditions, c) || apimeta.FindStatusCondition(js.Status.Conditions, c.Type).ObservedGeneration != c.ObservedGeneration
+	})
+}

@@ -1,0 +1,84 @@
+// Command build makes the binaries of the test control plane from the modules that go.mod pins.
+//
+// They land in bin/KEY, where KEY changes with everything that shapes them, together with the manifests that belong to
+// them; what is there already is not built again. Progress goes to standard error, and the directory is the only line on
+// standard output.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	dir, err := build(ctx)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "build:", err)
+		stop()
+		os.Exit(1)
+	}
+	fmt.Println(dir)
+}
+
+// build returns the directory that holds everything, and fills it first if it is not there.
+func build(ctx context.Context) (string, error) {
+	module, err := moduleDir(ctx)
+	if err != nil {
+		return "", err
+	}
+	recipe, err := newRecipe(ctx, module)
+	if err != nil {
+		return "", err
+	}
+	bin := filepath.Join(module, "bin")
+	if err := os.MkdirAll(bin, 0o755); err != nil {
+		return "", fmt.Errorf("make room for the binaries: %w", err)
+	}
+	done := filepath.Join(bin, recipe.key)
+	if exists(done) {
+		return done, nil
+	}
+	unlock, err := lock(filepath.Join(bin, ".lock"))
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	if exists(done) { // somebody else built it while we waited
+		return done, nil
+	}
+	// A directory without its final name is never used, so a build that is cut off leaves nothing half-made behind.
+	unfinished := filepath.Join(bin, "unfinished")
+	if err := os.RemoveAll(unfinished); err != nil {
+		return "", fmt.Errorf("remove an unfinished build: %w", err)
+	}
+	if err := recipe.cook(ctx, unfinished); err != nil {
+		return "", err
+	}
+	if err := os.Rename(unfinished, done); err != nil {
+		return "", fmt.Errorf("publish the binaries: %w", err)
+	}
+	return done, nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// lock lets one build run at a time, also among several processes, and is given up when the process ends.
+func lock(path string) (unlock func(), err error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("open lock %s: %w", path, err)
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != nil {
+		return nil, fmt.Errorf("take lock %s: %w", path, err)
+	}
+	return func() { _ = file.Close() }, nil
+}

@@ -1,0 +1,92 @@
+package controlplane
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// BinariesVariable names the environment variable that gives the directory of the binaries, for machines that have them
+// already.
+const BinariesVariable = "TRANCHE_CLUSTER_BIN"
+
+const (
+	modulePath = "github.com/tranche-dev/tranche"
+	loopback   = "127.0.0.1"
+)
+
+// BuildDir returns the directory of the binaries: the one that BinariesVariable names, or else the one that the module
+// test/cluster builds. The first build takes minutes and reports its progress on standard error.
+func BuildDir(ctx context.Context) (string, error) {
+	if dir := os.Getenv(BinariesVariable); dir != "" {
+		return dir, nil
+	}
+	root, err := repositoryRoot()
+	if err != nil {
+		return "", err
+	}
+	command := exec.CommandContext(ctx, "go", "run", "./build")
+	command.Dir = filepath.Join(root, "test", "cluster")
+	command.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=")
+	var out, problems bytes.Buffer
+	command.Stdout, command.Stderr = &out, &teed{problems: &problems}
+	if err := command.Run(); err != nil {
+		return "", fmt.Errorf("build the control plane in test/cluster: %w\n%s", err, strings.TrimSpace(problems.String()))
+	}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	return lines[len(lines)-1], nil
+}
+
+// teed shows the progress of a build and keeps it for the error.
+type teed struct{ problems *bytes.Buffer }
+
+func (t *teed) Write(content []byte) (int, error) {
+	t.problems.Write(content)
+	return os.Stderr.Write(content)
+}
+
+// UpstreamCRDs returns the directory, beside the binaries, that holds the stock JobSet CRD.
+func UpstreamCRDs(binDir string) string {
+	return filepath.Join(binDir, "manifests", "jobset", "crd")
+}
+
+// repositoryRoot returns the nearest directory upwards that holds the root module.
+func repositoryRoot() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("find the repository: %w", err)
+	}
+	for {
+		content, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if err == nil && strings.HasPrefix(string(content), "module "+modulePath+"\n") {
+			return dir, nil
+		}
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return "", fmt.Errorf("find the repository: %w", err)
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return "", fmt.Errorf("find the repository: no go.mod of %s upwards of here; set %s to the binaries", modulePath, BinariesVariable)
+		}
+		dir = parent
+	}
+}
+
+// freePort returns a port that nothing listens on.
+func freePort() (int, error) {
+	listener, err := net.Listen("tcp", net.JoinHostPort(loopback, "0"))
+	if err != nil {
+		return 0, fmt.Errorf("find a free port: %w", err)
+	}
+	port := listener.Addr().(*net.TCPAddr).Port
+	if err := listener.Close(); err != nil {
+		return 0, fmt.Errorf("find a free port: %w", err)
+	}
+	return port, nil
+}

@@ -1,0 +1,97 @@
+package controlplane
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strconv"
+	"time"
+)
+
+// addProgram describes a component that is a plain child process and acts as a user.
+func (p *ControlPlane) addProgram(name, user string, c *program) error {
+	if err := p.Kubeconfig(p.path(name, "kubeconfig"), user); err != nil {
+		return err
+	}
+	c.title, c.path, c.log, c.starter = name, filepath.Join(p.binDir, name), p.logPath(name), p.starter
+	c.args = append([]string{"--kubeconfig=" + p.path(name, "kubeconfig")}, c.args...)
+	p.components = append(p.components, c)
+	return nil
+}
+
+func (p *ControlPlane) defineControllerManager() error {
+	port, err := freePort()
+	if err != nil {
+		return err
+	}
+	return p.addProgram(ControllerManager, "system:kube-controller-manager", &program{
+		args: append(servingArgs(port, p.path(ControllerManager)),
+			// Each controller is its own service account, as in a real cluster: the guards see who writes.
+			"--use-service-account-credentials=true",
+			"--service-account-private-key-file="+p.path(APIServer, serviceAccountKey),
+			"--concurrent-job-syncs=20",
+			"--kube-api-qps=500",
+			"--kube-api-burst=1000",
+			// A fake node is late only because the machine is busy.
+			"--node-monitor-grace-period=5m",
+		),
+		ready: answers("https://"+address(port)+"/healthz", http.StatusOK),
+	})
+}
+
+func (p *ControlPlane) defineScheduler() error {
+	port, err := freePort()
+	if err != nil {
+		return err
+	}
+	return p.addProgram(Scheduler, "system:kube-scheduler", &program{
+		args: append(servingArgs(port, p.path(Scheduler)),
+			"--kube-api-qps=500",
+			"--kube-api-burst=1000",
+		),
+		ready: answers("https://"+address(port)+"/readyz", http.StatusOK),
+	})
+}
+
+// servingArgs are the flags that kube-controller-manager and kube-scheduler share.
+func servingArgs(port int, dir string) []string {
+	return []string{
+		"--bind-address=" + loopback,
+		"--secure-port=" + strconv.Itoa(port),
+		"--cert-dir=" + dir,
+		"--leader-elect=false",
+		"--profiling=false",
+	}
+}
+
+// answers returns a check that a URL answers a GET with a status.
+func answers(url string, status int) func(context.Context) error {
+	client := &http.Client{
+		Timeout: 5 * time.Second,
+		Transport: &http.Transport{
+			DisableKeepAlives: true,
+			// The components sign their own certificates here; we only ask whether they are up.
+			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // a health check on loopback
+		},
+	}
+	return func(ctx context.Context) error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		if err != nil {
+			return fmt.Errorf("ask %s: %w", url, err)
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			return fmt.Errorf("ask %s: %w", url, err)
+		}
+		_ = response.Body.Close()
+		if response.StatusCode != status {
+			return fmt.Errorf("ask %s: got status %d, want %d", url, response.StatusCode, status)
+		}
+		return nil
+	}
+}
+
+func address(port int) string { return net.JoinHostPort(loopback, strconv.Itoa(port)) }

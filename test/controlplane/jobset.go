@@ -1,0 +1,141 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// JobSetUser is who the JobSet controller is.
+const JobSetUser = "system:serviceaccount:jobset-system:jobset-controller-manager"
+
+// jobsetWebhooks are the webhook configurations of the JobSet controller.
+type jobsetWebhooks struct {
+	mutating   admissionv1.MutatingWebhookConfiguration
+	validating admissionv1.ValidatingWebhookConfiguration
+}
+
+// defineJobSet describes the stock JobSet controller and points its webhooks at this machine.
+func (p *ControlPlane) defineJobSet() error {
+	webhookPort, err := freePort()
+	if err != nil {
+		return err
+	}
+	healthPort, err := freePort()
+	if err != nil {
+		return err
+	}
+	certificate, err := p.authority.server(loopback)
+	if err != nil {
+		return err
+	}
+	if err := certificate.write(p.path(JobSet), "tls.crt", "tls.key"); err != nil {
+		return err
+	}
+	if err := p.writeJobSetConfig(webhookPort, healthPort); err != nil {
+		return err
+	}
+	urls, err := p.rewireWebhooks("https://" + address(webhookPort))
+	if err != nil {
+		return err
+	}
+	checks := []func(context.Context) error{answers("http://"+address(healthPort)+"/readyz", http.StatusOK)}
+	for _, url := range urls {
+		// The server is up before its handlers are there. A handler answers a GET too: it says what it misses.
+		checks = append(checks, answers(url, http.StatusOK))
+	}
+	return p.addProgram(JobSet, JobSetUser, &program{
+		args: []string{"--config=" + p.path(JobSet, "config.yaml"), "--zap-log-level=info"},
+		env:  []string{"TMPDIR=" + p.path(JobSet)},
+		ready: func(ctx context.Context) error {
+			for _, check := range checks {
+				if err := check(ctx); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	})
+}
+
+// writeJobSetConfig writes the file for the controller's flag --config.
+func (p *ControlPlane) writeJobSetConfig(webhookPort, healthPort int) error {
+	content, err := yaml.Marshal(map[string]any{
+		"apiVersion":             "config.jobset.x-k8s.io/v1alpha1",
+		"kind":                   "Configuration",
+		"clientConnection":       map[string]any{"qps": 500, "burst": 1000},
+		"featureGates":           p.config.JobSetFeatureGates,
+		"health":                 map[string]any{"healthProbeBindAddress": address(healthPort)},
+		"internalCertManagement": map[string]any{"enable": false},
+		"leaderElection":         map[string]any{"leaderElect": false},
+		"metrics":                map[string]any{"bindAddress": "0"},
+		"webhook":                map[string]any{"host": loopback, "port": webhookPort, "certDir": p.path(JobSet)},
+	})
+	if err != nil {
+		return fmt.Errorf("encode the configuration of the JobSet controller: %w", err)
+	}
+	if err := os.WriteFile(p.path(JobSet, "config.yaml"), content, 0o600); err != nil {
+		return fmt.Errorf("write the configuration of the JobSet controller: %w", err)
+	}
+	return nil
+}
+
+// rewireWebhooks reads the stock webhook configurations, which name a Service, and points them at the URL of this machine
+// instead. It returns the URLs that the controller has to serve.
+func (p *ControlPlane) rewireWebhooks(base string) ([]string, error) {
+	w := &p.webhooks
+	if err := p.readManifest([]any{&w.mutating, &w.validating}, "jobset", "webhooks.yaml"); err != nil {
+		return nil, err
+	}
+	w.mutating.Name, w.validating.Name = "jobset-mutating-webhook-configuration", "jobset-validating-webhook-configuration"
+	var urls []string
+	rewire := func(config *admissionv1.WebhookClientConfig, selector **metav1.LabelSelector, rules []admissionv1.RuleWithOperations) {
+		url := base + *config.Service.Path
+		urls = append(urls, url)
+		*config = admissionv1.WebhookClientConfig{URL: &url, CABundle: p.authority.pair.certificate}
+		onPods := func(rule admissionv1.RuleWithOperations) bool { return slices.Contains(rule.Resources, "pods") }
+		if slices.ContainsFunc(rules, onPods) {
+			// Upstream's kustomization narrows the pod webhooks like this.
+			*selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+				{Key: "jobset.sigs.k8s.io/jobset-name", Operator: metav1.LabelSelectorOpExists},
+			}}
+		}
+	}
+	for i := range w.mutating.Webhooks {
+		hook := &w.mutating.Webhooks[i]
+		rewire(&hook.ClientConfig, &hook.ObjectSelector, hook.Rules)
+	}
+	for i := range w.validating.Webhooks {
+		hook := &w.validating.Webhooks[i]
+		rewire(&hook.ClientConfig, &hook.ObjectSelector, hook.Rules)
+	}
+	return urls, nil
+}
+
+// readManifest reads the documents of one of the files that the build keeps beside the binaries.
+func (p *ControlPlane) readManifest(into []any, elements ...string) error {
+	path := strings.Join(append([]string{p.binDir, "manifests"}, elements...), string(os.PathSeparator))
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("read a manifest: %w", err)
+	}
+	documents := slices.DeleteFunc(strings.Split("\n"+string(content), "\n---\n"), func(document string) bool {
+		return strings.TrimSpace(document) == ""
+	})
+	if len(documents) != len(into) {
+		return fmt.Errorf("read %s: it has %d documents, want %d", path, len(documents), len(into))
+	}
+	for i, document := range documents {
+		if err := yaml.UnmarshalStrict([]byte(document), into[i]); err != nil {
+			return fmt.Errorf("read %s: %w", path, err)
+		}
+	}
+	return nil
+}

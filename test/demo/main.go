@@ -1,0 +1,134 @@
+// Package main is `make demo`: it brings a real control plane up with fake GPU nodes, installs Tranche from the manifests in
+// config, submits the sample JobSets of two teams, more than fit at once, and shows how they go through their stages.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/tranche-dev/tranche/test/controlplane"
+	"github.com/tranche-dev/tranche/test/world"
+)
+
+const (
+	copies  = 3
+	timeout = 5 * time.Minute
+)
+
+func main() {
+	keep := flag.Bool("keep", false, "leave everything running at the end, until interrupted")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	var err error
+	if *keep {
+		err = runAndKeep(ctx)
+	} else {
+		err = runOnce(ctx)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "demo:", err)
+		stop()
+		os.Exit(1) //nolint:gocritic // stop has been called
+	}
+}
+
+func runOnce(ctx context.Context) error {
+	w, err := setUp(ctx)
+	if err != nil {
+		return err
+	}
+	defer w.Stop() //nolint:errcheck // the process ends, and everything with it
+	if err := play(ctx, w); err != nil {
+		return err
+	}
+	say("To look around with kubectl when it is over, run `make demo KEEP=1`.")
+	return nil
+}
+
+func runAndKeep(ctx context.Context) error {
+	w, err := setUp(ctx)
+	if err != nil {
+		return err
+	}
+	defer w.Stop() //nolint:errcheck // the process ends, and everything with it
+	if err := play(ctx, w); err != nil {
+		return err
+	}
+	say("Everything is still running. In another terminal:")
+	say("  export KUBECONFIG=%s PATH=%s:$PATH", w.AdminKubeconfig, w.Plane.BinDir())
+	say("  kubectl get jobsets,workloads -A")
+	say("  kubectl create -f config/samples/jobsets/fine-tune-llm.yaml")
+	say("Press Ctrl-C to end.")
+	<-ctx.Done()
+	return nil
+}
+
+func setUp(ctx context.Context) (*world.World, error) {
+	say("Starting etcd, kube-apiserver, kube-controller-manager, kube-scheduler, JobSet and kwok ...")
+	began := time.Now()
+	w, err := world.Start(ctx, controlplane.Config{NodePools: pools()})
+	if err != nil {
+		return nil, err
+	}
+	say("Up after %s, with the CRDs, RBAC and admission policies from config/.", seconds(time.Since(began)))
+	return w, nil
+}
+
+// pools are the fake nodes: plain ones, and two with 8 GPUs for each team.
+func pools() []controlplane.NodePool {
+	plain := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("512Gi")}
+	gpus := plain.DeepCopy()
+	gpus[gpu] = resource.MustParse("8")
+	return []controlplane.NodePool{
+		{Name: "cpu", Count: 2, Allocatable: plain},
+		{Name: "a100", Count: 12, Labels: map[string]string{"accelerator": "a100"}, Allocatable: gpus},
+	}
+}
+
+// play runs the manager and the JobSets, and reports.
+func play(ctx context.Context, w *world.World) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	script, err := loadScript(ctx, w)
+	if err != nil {
+		return err
+	}
+	manager, err := w.StartManager(ctx, world.ManagerOptions{})
+	if err != nil {
+		return err
+	}
+	say("The manager runs as %s.", world.ManagerUser)
+	observer, err := observe(ctx, w)
+	if err != nil {
+		return err
+	}
+	if err := script.submit(ctx, w); err != nil {
+		return err
+	}
+	say("Submitted %d JobSets: each of %d samples %d times, by %d teams with quota for 20 GPUs each.\n", len(script.jobSets), len(script.samples), copies, len(script.teams))
+	if err := show(ctx, observer, len(script.jobSets)); err != nil {
+		return err
+	}
+	whole, err := script.wholeJobSets()
+	if err != nil {
+		return err
+	}
+	summarize(observer.totals(), whole)
+	_ = manager // it is ended with the control plane, so that KEEP=1 leaves it running
+	return nil
+}
+
+func say(format string, args ...any) {
+	fmt.Fprintf(os.Stdout, format+"\n", args...)
+}
+
+func seconds(d time.Duration) string { return d.Round(100 * time.Millisecond).String() }

@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/apis"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/test/world"
+)
+
+const gpu = corev1.ResourceName("nvidia.com/gpu")
+
+// An observer follows the cluster and adds up what is held and what is used, at every change.
+type observer struct {
+	mu      sync.Mutex
+	began   time.Time
+	last    time.Time
+	ended   time.Time
+	held    float64
+	idle    float64
+	objects map[string]client.Object
+	changed chan struct{}
+}
+
+func observe(ctx context.Context, w *world.World) (*observer, error) {
+	now := time.Now()
+	o := &observer{began: now, last: now, objects: map[string]client.Object{}, changed: make(chan struct{}, 1)}
+	for _, list := range []client.ObjectList{&jobsetapi.JobSetList{}, &kueue.WorkloadList{}, &corev1.PodList{}} {
+		watcher, err := w.Admin.Watch(ctx, list)
+		if err != nil {
+			return nil, fmt.Errorf("watch %T: %w", list, err)
+		}
+		go func() {
+			for event := range watcher.ResultChan() {
+				o.see(event)
+			}
+		}()
+	}
+	return o, nil
+}
+
+func (o *observer) see(event watch.Event) {
+	object, ok := event.Object.(client.Object)
+	if !ok {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.advance(time.Now())
+	key := fmt.Sprintf("%T %s", object, object.GetUID())
+	if event.Type == watch.Deleted {
+		delete(o.objects, key)
+	} else {
+		o.objects[key] = object
+	}
+	select {
+	case o.changed <- struct{}{}:
+	default:
+	}
+}
+
+// advance charges the time since the last change. The clock of the observer begins with the first JobSet.
+func (o *observer) advance(now time.Time) {
+	if len(o.objects) == 0 {
+		o.began = now
+	}
+	held, used := o.amounts()
+	if held > 0 {
+		o.ended = now
+	}
+	dt := now.Sub(o.last).Seconds()
+	o.last = now
+	o.held += float64(held) * dt
+	o.idle += float64(max(0, held-used)) * dt
+}
+
+// amounts returns the GPUs that are reserved, and those that running pods of JobSets have.
+func (o *observer) amounts() (held, used int64) {
+	for _, object := range o.objects {
+		switch object := object.(type) {
+		case *kueue.Workload:
+			held += heldBy(object)
+		case *corev1.Pod:
+			if object.Status.Phase == corev1.PodRunning && object.Labels[jobset.JobSetUIDKey] != "" {
+				for i := range object.Spec.Containers {
+					used += object.Spec.Containers[i].Resources.Requests.Name(gpu, "").Value()
+				}
+			}
+		}
+	}
+	return held, used
+}
+
+func heldBy(w *kueue.Workload) int64 {
+	if w.Status.Admission == nil || apimeta.IsStatusConditionTrue(w.Status.Conditions, kueue.WorkloadFinished) {
+		return 0
+	}
+	var held int64
+	for _, assignment := range w.Status.Admission.PodSetAssignments {
+		held += assignment.ResourceUsage.Name(gpu, "").Value()
+	}
+	return held
+}
+
+// A row is one line of the table.
+type row struct {
+	jobSet, stage, state, why string
+	held                      int64
+	order                     string
+	over                      bool
+}
+
+// rows returns a line for each JobSet, in the order of submission.
+func (o *observer) rows() []row {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	workloads := map[string][]*kueue.Workload{}
+	for _, object := range o.objects {
+		if w, ok := object.(*kueue.Workload); ok {
+			workloads[w.Labels[apis.JobUIDLabel]] = append(workloads[w.Labels[apis.JobUIDLabel]], w)
+		}
+	}
+	var rows []row
+	for _, object := range o.objects {
+		if js, ok := object.(*jobsetapi.JobSet); ok {
+			stages := workloads[string(js.UID)]
+			slices.SortFunc(stages, func(a, b *kueue.Workload) int { return strings.Compare(a.Name, b.Name) })
+			rows = append(rows, rowOf(js, stages))
+		}
+	}
+	slices.SortFunc(rows, func(a, b row) int { return strings.Compare(a.order+a.jobSet, b.order+b.jobSet) })
+	return rows
+}
+
+func rowOf(js *jobsetapi.JobSet, stages []*kueue.Workload) row {
+	r := row{jobSet: js.Namespace + "/" + js.Name, state: "Queued", order: js.CreationTimestamp.UTC().Format(time.RFC3339)}
+	for i, w := range stages {
+		r.held += heldBy(w)
+		if apimeta.IsStatusConditionTrue(w.Status.Conditions, kueue.WorkloadFinished) || w.Annotations[apis.AdmissionGatedByAnnotation] != "" {
+			continue
+		}
+		r.stage = fmt.Sprintf("%d/%d %s", i+1, len(stages), w.Labels[apis.StageLabel])
+		r.state, r.why = stateOf(w)
+	}
+	if js.Status.TerminalState != "" {
+		r.stage, r.state, r.why, r.over = fmt.Sprintf("%d/%d", len(stages), len(stages)), js.Status.TerminalState, "", true
+	}
+	return r
+}
+
+func stateOf(w *kueue.Workload) (state, why string) {
+	if apimeta.IsStatusConditionTrue(w.Status.Conditions, kueue.WorkloadPodsReady) {
+		return "Running", ""
+	}
+	c := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadQuotaReserved)
+	switch {
+	case c != nil && c.Status == metav1.ConditionTrue:
+		return "Starting", ""
+	case c != nil:
+		return "Waiting", c.Message
+	default:
+		return "Queued", ""
+	}
+}
+
+// figures are what one way of admission costs.
+type figures struct {
+	makespan   time.Duration
+	held, idle float64
+}
+
+func (o *observer) totals() figures {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return figures{makespan: o.ended.Sub(o.began), held: o.held, idle: o.idle}
+}

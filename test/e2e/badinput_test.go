@@ -1,0 +1,113 @@
+package e2e_test
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/apis"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+)
+
+var _ = Describe("Bad input", func() {
+	// expectRefusal waits until the JobSet says why it waits, and then shows that another JobSet of the queue is not held up.
+	expectRefusal := func(ctx SpecContext, t team, js *jobsetapi.JobSet, parts ...string) {
+		GinkgoHelper()
+		submit(ctx, js)
+		Eventually(func(g Gomega) {
+			g.Expect(env.Admin.Get(ctx, client.ObjectKeyFromObject(js), js)).To(Succeed())
+			c := apimeta.FindStatusCondition(js.Status.Conditions, "StageAdmitted")
+			g.Expect(c).NotTo(BeNil())
+			g.Expect(c.Status).To(Equal(metav1.ConditionFalse))
+			for _, part := range parts {
+				g.Expect(c.Message).To(ContainSubstring(part))
+			}
+		}).WithContext(ctx).Should(Succeed(), func() string { return t.describe(ctx) })
+		submit(ctx, t.newJobSet("good", replicatedJob{name: "main", cpus: "1"}))
+		t.expectStages(ctx, "good", "main=ready")
+	}
+
+	It("names a LocalQueue that does not exist", func(ctx SpecContext) {
+		t := newTeam(ctx, "100", "15")
+		js := t.fineTune("lost")
+		js.Labels[apis.QueueLabel] = "nowhere"
+		expectRefusal(ctx, t, js, "LocalQueue", "nowhere")
+
+		By("admitting it as soon as the LocalQueue exists")
+		Expect(env.Admin.Create(ctx, &kueue.LocalQueue{
+			ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: "nowhere"},
+			Spec:       kueue.LocalQueueSpec{ClusterQueue: kueue.ClusterQueueReference(t.namespace)},
+		})).To(Succeed())
+		t.expectStages(ctx, "lost", "initializer=ready")
+	}, SpecTimeout(specTimeout))
+
+	It("uses a ClusterQueue with a flavor that does not exist", func(ctx SpecContext) {
+		t := newTeam(ctx, "100", "15")
+		broken := clusterQueue(t.namespace+"-broken", "10", "10")
+		broken.Spec.ResourceGroups[1].Flavors[0].Name = "b200"
+		Expect(env.Admin.Create(ctx, broken)).To(Succeed())
+		Expect(env.Admin.Create(ctx, &kueue.LocalQueue{
+			ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: "broken"},
+			Spec:       kueue.LocalQueueSpec{ClusterQueue: kueue.ClusterQueueReference(broken.Name)},
+		})).To(Succeed())
+		Eventually(func(g Gomega) {
+			g.Expect(env.Admin.Get(ctx, client.ObjectKeyFromObject(broken), broken)).To(Succeed())
+			c := apimeta.FindStatusCondition(broken.Status.Conditions, kueue.ClusterQueueActive)
+			g.Expect(c).NotTo(BeNil())
+			g.Expect(c.Reason).To(Equal(kueue.ClusterQueueActiveReasonFlavorNotFound))
+			g.Expect(c.Message).To(ContainSubstring("b200"))
+		}).WithContext(ctx).Should(Succeed())
+		js := t.fineTune("broken")
+		js.Labels[apis.QueueLabel] = "broken"
+		expectRefusal(ctx, t, js, "b200")
+
+		By("admitting it as soon as the flavor exists")
+		Expect(env.Admin.Create(ctx, &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: "b200"}})).To(Succeed())
+		t.expectStages(ctx, "broken", "initializer=ready")
+	}, SpecTimeout(specTimeout))
+
+	It("requests more than its queue can ever give", func(ctx SpecContext) {
+		t := newTeam(ctx, "100", "14")
+		expectRefusal(ctx, t, t.fineTune("huge"), "trainer-node", "15", "14", string(gpu))
+	}, SpecTimeout(specTimeout))
+
+	It("requests a resource that its queue does not cover", func(ctx SpecContext) {
+		t := newTeam(ctx, "100", "15")
+		js := t.newJobSet("odd", replicatedJob{name: "main", cpus: "1"})
+		odd := amounts("google.com/tpu", "4")
+		js.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: odd, Limits: odd}
+		expectRefusal(ctx, t, js, "google.com/tpu")
+	}, SpecTimeout(specTimeout))
+
+	It("names a WorkloadPriorityClass that does not exist", func(ctx SpecContext) {
+		t := newTeam(ctx, "100", "15")
+		js := t.fineTune("vip")
+		js.Labels[apis.PriorityClassLabel] = "very-important"
+		expectRefusal(ctx, t, js, "very-important")
+	}, SpecTimeout(specTimeout))
+
+	It("sits in a namespace that the ClusterQueue does not select", func(ctx SpecContext) {
+		t := newTeam(ctx, "100", "15")
+		picky := clusterQueue(t.namespace+"-picky", "10", "10")
+		picky.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"gpu": "allowed"}}
+		Expect(env.Admin.Create(ctx, picky)).To(Succeed())
+		Expect(env.Admin.Create(ctx, &kueue.LocalQueue{
+			ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: "picky"},
+			Spec:       kueue.LocalQueueSpec{ClusterQueue: kueue.ClusterQueueReference(picky.Name)},
+		})).To(Succeed())
+		js := t.fineTune("outsider")
+		js.Labels[apis.QueueLabel] = "picky"
+		expectRefusal(ctx, t, js, t.namespace, picky.Name)
+
+		By("admitting it as soon as the namespace is selected")
+		var namespace corev1.Namespace
+		Expect(env.Admin.Get(ctx, client.ObjectKey{Name: t.namespace}, &namespace)).To(Succeed())
+		namespace.Labels["gpu"] = "allowed"
+		Expect(env.Admin.Update(ctx, &namespace)).To(Succeed())
+		t.expectStages(ctx, "outsider", "initializer=ready")
+	}, SpecTimeout(specTimeout))
+})

@@ -1,0 +1,128 @@
+package e2e_test
+
+import (
+	"fmt"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/test/world"
+)
+
+var _ = Describe("A manager that is killed", Serial, func() {
+	var proxy *world.Proxy
+
+	BeforeEach(func(ctx SpecContext) {
+		Expect(manager.Stop()).To(Succeed())
+		var err error
+		proxy, err = env.StartProxy()
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func(ctx SpecContext) {
+			proxy.Stop()
+			var err error
+			manager, err = env.StartManager(ctx, world.ManagerOptions{})
+			Expect(err).NotTo(HaveOccurred())
+		})
+	})
+
+	It("goes on from any write to the same end", func(ctx SpecContext) {
+		t := newTeam(ctx, "2", "15")
+		struck := true
+		for n := 1; struck; n++ {
+			By(fmt.Sprintf("killing it after write %d", n))
+			m, err := env.LaunchManager(world.ManagerOptions{Server: proxy.URL()})
+			Expect(err).NotTo(HaveOccurred())
+			struck = false
+			proxy.AfterWrite(func(done int) {
+				if done == n && !struck {
+					struck = true
+					_ = m.Kill() //nolint:errcheck // it may just have ended
+				}
+			})
+			name := fmt.Sprintf("run-%d", n)
+			js := submit(ctx, t.fineTune(name))
+			if survivor := t.crashRun(ctx, name, m); survivor != nil {
+				Expect(survivor.Stop()).To(Succeed())
+			}
+			Expect(env.Admin.Delete(ctx, js, client.PropagationPolicy("Background"))).To(Succeed())
+			if n > 40 {
+				Fail("the manager writes without end: " + fmt.Sprint(proxy.Writes()))
+			}
+		}
+	}, SpecTimeout(2*specTimeout))
+
+	It("lets nothing start while it is down, and loses nothing", func(ctx SpecContext) {
+		t := newTeam(ctx, "2", "15")
+		js := submit(ctx, t.fineTune("patient"))
+		Eventually(func(g Gomega) { g.Expect(t.jobs(ctx, g, "")).To(HaveLen(2)) }).WithContext(ctx).Should(Succeed())
+		Expect(env.Admin.Get(ctx, client.ObjectKeyFromObject(js), js)).To(Succeed())
+		js.Spec.Suspend = ptr.To(false)
+		Expect(env.Admin.Update(ctx, js)).To(MatchError(ContainSubstring("spec.suspend")))
+		for _, job := range t.jobs(ctx, Default, "") {
+			Expect(*job.Spec.Suspend).To(BeTrue(), job.Name)
+		}
+		Expect(t.pods(ctx, Default, "")).To(BeEmpty())
+
+		m, err := env.StartManager(ctx, world.ManagerOptions{Server: proxy.URL()})
+		Expect(err).NotTo(HaveOccurred())
+		t.expectStages(ctx, "patient", "initializer=ready", "trainer-node=closed")
+		Expect(m.Stop()).To(Succeed())
+	}, SpecTimeout(specTimeout))
+})
+
+// crashRun leads a fine-tuning JobSet to its end, with a new manager as soon as the first has been killed.
+func (t team) crashRun(ctx SpecContext, name string, m *world.Manager) *world.Manager {
+	GinkgoHelper()
+	replace := func() {
+		select {
+		case <-m.Done():
+			var err error
+			m, err = env.LaunchManager(world.ManagerOptions{})
+			Expect(err).NotTo(HaveOccurred())
+		default:
+		}
+	}
+	for _, step := range []string{"initializer", "trainer-node"} {
+		Eventually(func(g Gomega) {
+			replace()
+			t.endOnce(ctx, g, name, step)
+		}).WithContext(ctx).Should(Succeed(), func() string { return t.describe(ctx) })
+	}
+	Eventually(func(g Gomega) {
+		replace()
+		for _, stage := range []string{"initializer", "trainer-node"} {
+			g.Expect(t.stage(ctx, g, name, stage)).To(Equal("Succeeded"), stage)
+		}
+		var js jobsetapi.JobSet
+		g.Expect(env.Admin.Get(ctx, client.ObjectKey{Namespace: t.namespace, Name: name}, &js)).To(Succeed())
+		g.Expect(js.Status.TerminalState).To(Equal(string(jobset.JobSetCompleted)))
+		for _, w := range t.workloads(ctx, g) {
+			if w.Labels["tranche.dev/jobset"] == name {
+				g.Expect(w.Finalizers).To(BeEmpty(), w.Name)
+			}
+		}
+	}).WithContext(ctx).Should(Succeed(), func() string { return t.describe(ctx) })
+	return m
+}
+
+// endOnce ends the pods of a ReplicatedJob that run, and fails while its Job has not completed.
+func (t team) endOnce(ctx SpecContext, g Gomega, jobSet, replicatedJob string) {
+	for _, pod := range t.pods(ctx, g, replicatedJob) {
+		if pod.Labels[jobset.JobSetNameKey] == jobSet && pod.Status.Phase == corev1.PodRunning {
+			pod.Status.Phase = corev1.PodSucceeded
+			g.Expect(env.Admin.Status().Update(ctx, &pod)).To(Succeed())
+		}
+	}
+	complete := 0
+	for _, job := range t.jobs(ctx, g, replicatedJob) {
+		if job.Labels[jobset.JobSetNameKey] == jobSet && job.Status.CompletionTime != nil {
+			complete++
+		}
+	}
+	g.Expect(complete).To(Equal(1))
+}

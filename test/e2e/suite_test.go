@@ -1,0 +1,84 @@
+// Package e2e_test runs whole JobSets through the real manager binary on a real control plane.
+package e2e_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/test/audit"
+	"github.com/tranche-dev/tranche/test/controlplane"
+	"github.com/tranche-dev/tranche/test/world"
+)
+
+const (
+	gpu = corev1.ResourceName("nvidia.com/gpu")
+
+	poll     = 50 * time.Millisecond
+	patience = 60 * time.Second
+)
+
+var (
+	env     *world.World
+	manager *world.Manager
+	auditor *audit.Auditor
+)
+
+func TestE2E(t *testing.T) {
+	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(patience)
+	SetDefaultEventuallyPollingInterval(poll)
+	EnforceDefaultTimeoutsWhenUsingContexts()
+	RunSpecs(t, "Tranche end to end")
+}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	suite, cancel := context.WithCancel(context.Background())
+	DeferCleanup(cancel)
+	var err error
+	env, err = world.Start(suite, controlplane.Config{NodePools: []controlplane.NodePool{
+		{Name: "cpu", Count: 4, Labels: map[string]string{"pool": "cpu"}, Allocatable: amounts("cpu", "256", "memory", "1Ti")},
+		{
+			Name: "a100", Count: 8, Labels: map[string]string{"accelerator": "a100"},
+			Taints:      []corev1.Taint{{Key: "nvidia.com/gpu", Value: "present", Effect: corev1.TaintEffectNoSchedule}},
+			Allocatable: amounts("cpu", "256", "memory", "1Ti", string(gpu), "64"),
+		},
+	}})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() error { return env.Stop() })
+	for _, flavor := range []*kueue.ResourceFlavor{
+		{ObjectMeta: metav1.ObjectMeta{Name: "cpu"}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "a100"}, Spec: kueue.ResourceFlavorSpec{
+			NodeLabels:  map[string]string{"accelerator": "a100"},
+			Tolerations: []corev1.Toleration{{Key: "nvidia.com/gpu", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}},
+		}},
+	} {
+		Expect(env.Admin.Create(ctx, flavor)).To(Succeed())
+	}
+	auditor, err = audit.Start(suite, env.Admin)
+	Expect(err).NotTo(HaveOccurred())
+	manager, err = env.StartManager(suite, world.ManagerOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() error { return manager.Stop() })
+}, NodeTimeout(5*time.Minute))
+
+var _ = AfterEach(func(ctx SpecContext) {
+	violations, err := auditor.Violations(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(violations).To(BeEmpty(), "the auditor found breaches of the invariants")
+}, NodeTimeout(patience))
+
+func amounts(pairs ...string) corev1.ResourceList {
+	list := corev1.ResourceList{}
+	for i := 0; i < len(pairs); i += 2 {
+		list[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+	}
+	return list
+}

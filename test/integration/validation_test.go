@@ -1,0 +1,60 @@
+package integration_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+)
+
+// Each file of testdata/jobset-validation is a JobSet whose first line says what the API server answers: "# want: ok", or
+// "# want: " and a part of the error. What follows a second "---" is an update of the same object, and the answer is to that.
+var _ = Describe("The JobSet CRD", func() {
+	files, err := filepath.Glob("testdata/jobset-validation/*.yaml")
+	It("has cases", func() {
+		Expect(err).NotTo(HaveOccurred())
+		Expect(files).NotTo(BeEmpty())
+		Expect(env.CreateNamespace(GinkgoT().Context(), "validation", nil)).To(Succeed())
+	})
+	for _, file := range files {
+		It("judges "+strings.TrimSuffix(filepath.Base(file), ".yaml"), func(ctx SpecContext) {
+			data, err := os.ReadFile(file)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(env.CreateNamespace(ctx, "validation", nil)).To(Succeed())
+			first, _, _ := strings.Cut(string(data), "\n")
+			want := strings.TrimPrefix(first, "# want: ")
+			Expect(want).NotTo(Equal(first), "the first line must begin with # want:")
+			documents := strings.Split(string(data), "\n---\n")
+			object := parse(documents[0])
+			answer := env.adminClient.Create(ctx, object)
+			if len(documents) > 1 {
+				Expect(answer).NotTo(HaveOccurred())
+				update := parse(documents[1])
+				update.SetName(object.GetName())
+				update.SetResourceVersion(object.GetResourceVersion())
+				answer = env.adminClient.Update(ctx, update)
+			}
+			if answer == nil || len(documents) > 1 {
+				DeferCleanup(func(ctx SpecContext) { Expect(client.IgnoreNotFound(env.adminClient.Delete(ctx, object))).To(Succeed()) })
+			}
+			if want == "ok" {
+				Expect(answer).NotTo(HaveOccurred())
+			} else {
+				Expect(answer).To(MatchError(ContainSubstring(want)))
+			}
+		}, SpecTimeout(patience))
+	}
+})
+
+func parse(document string) *unstructured.Unstructured {
+	GinkgoHelper()
+	object := &unstructured.Unstructured{}
+	Expect(yaml.Unmarshal([]byte(document), &object.Object)).To(Succeed())
+	object.SetNamespace("validation")
+	return object
+}

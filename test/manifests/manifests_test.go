@@ -1,0 +1,198 @@
+// Package manifests_test checks that there is one Tranche, however it is installed: kustomize and Helm make the same objects.
+package manifests_test
+
+import (
+	"errors"
+	"io"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+)
+
+const root = "../.."
+
+func TestChartEqualsKustomize(t *testing.T) {
+	want := objects(t, kustomize(t, "config/default"))
+	delete(want, "Namespace//tranche-system") // helm install --create-namespace makes it
+	got := objects(t, helm(t, "--include-crds"))
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the chart differs from config/default (-kustomize +helm):\n%s", diff)
+	}
+	if len(want) < 30 {
+		t.Errorf("config/default has %d objects, want at least 30", len(want))
+	}
+}
+
+// excluded is what the values of the chart select, and what a label is added to.
+func excluded(labels map[string]any) map[string]any {
+	return map[string]any{"matchLabels": labels, "matchExpressions": []any{map[string]any{
+		"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": []any{"kube-system", "tranche-system"},
+	}}}
+}
+
+// What the chart says may be chosen reaches every object that it concerns.
+func TestChartValues(t *testing.T) {
+	got := objects(t, helm(t,
+		"--set=managerUser=somebody", "--set=manageJobSetsWithoutQueueName=true", "--set=image.tag=v9",
+		"--set=configuration.stageAdmission=Greedy", "--set-json=namespaceSelector={\"matchLabels\":{\"team\":\"ml\"}}",
+	))
+	parameters := field(t, got["ConfigMap/tranche-system/tranche-guards"], "data")
+	if diff := cmp.Diff(map[string]any{"manager": "somebody", "manageJobSetsWithoutQueueName": "true"}, parameters); diff != "" {
+		t.Errorf("parameters of the guards (-want +got):\n%s", diff)
+	}
+	configuration := map[string]any{
+		"apiVersion": "config.tranche.dev/v1alpha1", "kind": "Configuration", "stageAdmission": "Greedy",
+		"manageJobSetsWithoutQueueName": true,
+		"managedNamespaceSelector":      excluded(map[string]any{"team": "ml"}),
+	}
+	if diff := cmp.Diff(configuration, field(t, got["ConfigMap/tranche-system/tranche-manager"], "data", "config.yaml")); diff != "" {
+		t.Errorf("configuration of the manager (-want +got):\n%s", diff)
+	}
+	bindings := 0
+	for key, object := range got {
+		if !strings.Contains(key, "PolicyBinding/") {
+			continue
+		}
+		bindings++
+		labels := map[string]any{"team": "ml"}
+		if field(t, object, "spec", "matchResources", "namespaceSelector", "matchLabels", "tranche.dev/require-queue") != nil {
+			labels["tranche.dev/require-queue"] = "true"
+		}
+		if diff := cmp.Diff(excluded(labels), field(t, object, "spec", "matchResources", "namespaceSelector")); diff != "" {
+			t.Errorf("namespaces of %s (-want +got):\n%s", key, diff)
+		}
+	}
+	if bindings == 0 {
+		t.Error("the chart has no policy bindings")
+	}
+}
+
+// Without these, the CRDs and policies of the chart would be those of an older revision.
+func TestChartIsGenerated(t *testing.T) {
+	for file, overlay := range map[string]string{
+		"crds/crds.yaml": "config/crd", "files/policies.yaml": "config/policies", "files/rbac.yaml": "config/rbac",
+	} {
+		got := run(t, "cat", "charts/tranche/"+file)
+		if diff := cmp.Diff(kustomize(t, overlay), got); diff != "" {
+			t.Errorf("charts/tranche/%s is not what %s renders to: run make manifests", file, overlay)
+		}
+	}
+}
+
+func TestChartRefusesAnotherNamespace(t *testing.T) {
+	cmd := tool("helm", "template", "tranche", "charts/tranche", "--namespace=default", "--kube-version=1.36.0")
+	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "--namespace tranche-system") {
+		t.Errorf("got %v and %q, want an error that names the namespace", err, out)
+	}
+}
+
+// Both the samples and what the demo makes of them must render.
+func TestSamples(t *testing.T) {
+	plain := objects(t, kustomize(t, "config/samples/jobsets"))
+	demo := objects(t, kustomize(t, "config/samples/demo/jobsets"))
+	if len(plain) == 0 || len(plain) != len(demo) {
+		t.Errorf("got %d samples and %d in the demo, want as many", len(plain), len(demo))
+	}
+	for key, object := range demo {
+		for _, replicatedJob := range field(t, object, "spec", "replicatedJobs").([]any) {
+			pod := map[string]any{"template": replicatedJob}
+			if field(t, pod, "template", "template", "spec", "template", "metadata", "annotations", "tranche.dev/fake-run-time") == nil {
+				t.Errorf("%s has a ReplicatedJob without a run time for the demo", key)
+			}
+		}
+		if strings.Contains(run(t, "cat", "config/samples/jobsets/"+key[strings.LastIndex(key, "/")+1:]+".yaml"), "fake") {
+			t.Errorf("the plain sample of %s speaks of fakes", key)
+		}
+	}
+	if queues := objects(t, kustomize(t, "config/samples")); len(queues) == 0 {
+		t.Error("config/samples has no queues")
+	}
+}
+
+func kustomize(t *testing.T, overlay string) string {
+	t.Helper()
+	return output(t, tool("kustomize", "build", overlay))
+}
+
+func helm(t *testing.T, args ...string) string {
+	t.Helper()
+	fixed := []string{"template", "tranche", "charts/tranche", "--namespace=tranche-system", "--kube-version=1.36.0"}
+	return output(t, tool("helm", append(fixed, args...)...))
+}
+
+func run(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(name, args...) //nolint:gosec // arguments of this file
+	cmd.Dir = root
+	return output(t, cmd)
+}
+
+func tool(name string, args ...string) *exec.Cmd {
+	cmd := exec.Command("go", append([]string{"tool", "-modfile=tools/go.mod", name}, args...)...) //nolint:gosec // arguments of this file
+	cmd.Dir = root
+	return cmd
+}
+
+func output(t *testing.T, cmd *exec.Cmd) string {
+	t.Helper()
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %v\n%s", cmd.Args, err, stderr.String())
+	}
+	return string(out)
+}
+
+// objects reads a stream of YAML documents, by kind, namespace and name.
+func objects(t *testing.T, stream string) map[string]map[string]any {
+	t.Helper()
+	all := map[string]map[string]any{}
+	decoder := utilyaml.NewYAMLOrJSONDecoder(strings.NewReader(stream), 4096)
+	for {
+		var object unstructured.Unstructured
+		if err := decoder.Decode(&object.Object); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatalf("decode manifests: %v", err)
+		}
+		if len(object.Object) == 0 {
+			continue
+		}
+		key := object.GetKind() + "/" + object.GetNamespace() + "/" + object.GetName()
+		if all[key] != nil {
+			t.Errorf("%s is there twice", key)
+		}
+		normalize(t, object.Object)
+		all[key] = object.Object
+	}
+}
+
+// normalize takes out what may differ: the layout of embedded files, and the checksum by which Helm restarts the manager.
+func normalize(t *testing.T, object map[string]any) {
+	t.Helper()
+	if file, ok := field(t, object, "data", "config.yaml").(string); ok {
+		var content any
+		if err := yaml.Unmarshal([]byte(file), &content); err != nil {
+			t.Fatalf("decode an embedded file: %v", err)
+		}
+		object["data"].(map[string]any)["config.yaml"] = content
+	}
+	if object["kind"] == "Deployment" {
+		unstructured.RemoveNestedField(object, "spec", "template", "metadata", "annotations")
+	}
+}
+
+func field(t *testing.T, object map[string]any, path ...string) any {
+	t.Helper()
+	value, _, err := unstructured.NestedFieldNoCopy(object, path...)
+	if err != nil {
+		t.Fatalf("read %v: %v", path, err)
+	}
+	return value
+}

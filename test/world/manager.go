@@ -1,0 +1,195 @@
+package world
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	readyEvery   = 50 * time.Millisecond
+	readyTimeout = 60 * time.Second
+)
+
+// A Manager is a running process of the real binary.
+type Manager struct {
+	// Health is the URL of its health endpoints, Metrics that of its metrics.
+	Health, Metrics string
+	// Log is the path of its log.
+	Log string
+
+	cmd  *exec.Cmd
+	done chan struct{}
+}
+
+// ManagerOptions say how to run the manager. The zero value is a single manager without leader election.
+type ManagerOptions struct {
+	// Server replaces the address of the API server, such as that of a Proxy.
+	Server string
+	// Settings are merged over the configuration file of the tests.
+	Settings map[string]any
+}
+
+// StartManager runs bin/tranche and waits until it is ready.
+func (w *World) StartManager(ctx context.Context, options ManagerOptions) (*Manager, error) {
+	m, err := w.LaunchManager(options)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.WaitReady(ctx); err != nil {
+		return nil, errors.Join(err, m.Kill())
+	}
+	return m, nil
+}
+
+// LaunchManager runs bin/tranche and does not wait.
+func (w *World) LaunchManager(options ManagerOptions) (*Manager, error) {
+	dir, err := os.MkdirTemp(w.Plane.WorkDir(), "manager-")
+	if err != nil {
+		return nil, err
+	}
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+	if err := w.writeKubeconfig(kubeconfig, options.Server); err != nil {
+		return nil, err
+	}
+	ports, err := freePorts(2)
+	if err != nil {
+		return nil, err
+	}
+	m := &Manager{
+		Health: "http://" + ports[0], Metrics: "http://" + ports[1] + "/metrics",
+		Log: filepath.Join(dir, "log"), done: make(chan struct{}),
+	}
+	file, err := writeSettings(dir, ports, options.Settings)
+	if err != nil {
+		return nil, err
+	}
+	log, err := os.Create(m.Log)
+	if err != nil {
+		return nil, err
+	}
+	m.cmd = exec.Command(filepath.Join(w.Root, "bin", "tranche"), "manager", "--config", file, "--kubeconfig", kubeconfig) //nolint:gosec // our own binary
+	m.cmd.Stdout, m.cmd.Stderr = log, log
+	m.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := m.cmd.Start(); err != nil {
+		return nil, errors.Join(fmt.Errorf("start the manager: %w", err), log.Close())
+	}
+	go func() {
+		defer close(m.done)
+		defer log.Close() //nolint:errcheck // the process is over
+		_ = m.cmd.Wait()  //nolint:errcheck // tests kill it
+	}()
+	return m, nil
+}
+
+func (w *World) writeKubeconfig(path, server string) error {
+	if err := w.Plane.Kubeconfig(path, ManagerUser); err != nil {
+		return fmt.Errorf("write kubeconfig of the manager: %w", err)
+	}
+	if server == "" {
+		return nil
+	}
+	return redirect(path, server)
+}
+
+func writeSettings(dir string, ports []string, overrides map[string]any) (string, error) {
+	settings := map[string]any{
+		"apiVersion":       "config.tranche.dev/v1alpha1",
+		"kind":             "Configuration",
+		"health":           map[string]any{"healthProbeBindAddress": ports[0]},
+		"metrics":          map[string]any{"bindAddress": ports[1]},
+		"leaderElection":   map[string]any{"leaderElect": false},
+		"clientConnection": map[string]any{"qps": 500, "burst": 1000},
+	}
+	for key, value := range overrides {
+		settings[key] = value
+	}
+	data, err := yaml.Marshal(settings)
+	if err != nil {
+		return "", err
+	}
+	file := filepath.Join(dir, "config.yaml")
+	return file, os.WriteFile(file, data, 0o600)
+}
+
+// WaitReady waits until the manager says that it is ready. It fails as soon as the process has ended.
+func (m *Manager) WaitReady(ctx context.Context) error {
+	err := wait.PollUntilContextTimeout(ctx, readyEvery, readyTimeout, true, func(ctx context.Context) (bool, error) {
+		select {
+		case <-m.done:
+			return false, errors.New("it has ended")
+		default:
+		}
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, m.Health+"/readyz", nil)
+		if err != nil {
+			return false, err
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return false, nil //nolint:nilerr // not listening yet
+		}
+		return response.StatusCode == http.StatusOK, response.Body.Close()
+	})
+	if err != nil {
+		return fmt.Errorf("wait until the manager is ready: %w\n%s", err, m.tail())
+	}
+	return nil
+}
+
+// Done is closed when the process has ended.
+func (m *Manager) Done() <-chan struct{} { return m.done }
+
+// Kill ends the process at once, as a crash would.
+func (m *Manager) Kill() error { return m.end(syscall.SIGKILL) }
+
+// Stop ends the process as Kubernetes does.
+func (m *Manager) Stop() error { return m.end(syscall.SIGTERM) }
+
+func (m *Manager) end(signal syscall.Signal) error {
+	if err := m.cmd.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("end the manager: %w", err)
+	}
+	<-m.done
+	return nil
+}
+
+// tail returns the end of the log.
+func (m *Manager) tail() string {
+	const size = 4096
+	data, err := os.ReadFile(m.Log)
+	if err != nil {
+		return err.Error()
+	}
+	return string(data[max(0, len(data)-size):])
+}
+
+// freePorts returns addresses on loopback that nobody listens on.
+func freePorts(n int) ([]string, error) {
+	var listeners []io.Closer
+	var addresses []string
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		listeners = append(listeners, l)
+		addresses = append(addresses, l.Addr().String())
+	}
+	for _, l := range listeners {
+		if err := l.Close(); err != nil {
+			return nil, err
+		}
+	}
+	return addresses, nil
+}

@@ -1,0 +1,146 @@
+// Package world sets a whole Tranche up for the integration tests, the e2e tests and the demo: the real control plane, the
+// manifests from config as a user applies them, and the real manager binary under its own identity.
+package world
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/apis"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/test/controlplane"
+)
+
+// ManagerUser is the identity of the manager that config/rbac gives its rights to.
+const ManagerUser = "system:serviceaccount:" + apis.SystemNamespace + ":" + apis.ManagerServiceAccount
+
+// A World is a control plane with Tranche's manifests installed.
+type World struct {
+	// Plane is the control plane.
+	Plane *controlplane.ControlPlane
+	// Admin may do everything.
+	Admin client.WithWatch
+	// Root is the root of the repository.
+	Root string
+	// AdminKubeconfig is the path of a kubeconfig file for Admin.
+	AdminKubeconfig string
+}
+
+// Start brings a control plane up with these nodes and installs Tranche's manifests, all but the manager itself.
+func Start(ctx context.Context, config controlplane.Config) (*World, error) {
+	root, err := Root()
+	if err != nil {
+		return nil, err
+	}
+	config.CRDs = append(config.CRDs, filepath.Join(root, "config", "crd"))
+	plane, err := controlplane.Start(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("start the control plane: %w", err)
+	}
+	w := &World{Plane: plane, Root: root}
+	if err := w.install(ctx); err != nil {
+		return nil, fmt.Errorf("%w (stopping: %v)", err, plane.Stop())
+	}
+	return w, nil
+}
+
+func (w *World) install(ctx context.Context) error {
+	var err error
+	if w.Admin, err = w.client(w.Plane.AdminConfig()); err != nil {
+		return err
+	}
+	w.AdminKubeconfig = filepath.Join(w.Plane.WorkDir(), "admin.kubeconfig")
+	if err := w.Plane.Kubeconfig(w.AdminKubeconfig, ""); err != nil {
+		return fmt.Errorf("write kubeconfig of the admin: %w", err)
+	}
+	for _, overlay := range []string{"config/rbac", "config/policies"} {
+		if err := w.Kubectl(ctx, "apply", "--server-side", "-k", filepath.Join(w.Root, overlay)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Stop ends everything.
+func (w *World) Stop() error { return w.Plane.Stop() }
+
+// Kubectl runs the kubectl of the control plane as admin.
+func (w *World) Kubectl(ctx context.Context, args ...string) error {
+	_, err := w.KubectlOutput(ctx, args...)
+	return err
+}
+
+// KubectlOutput runs the kubectl of the control plane as admin and returns what it prints.
+func (w *World) KubectlOutput(ctx context.Context, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, filepath.Join(w.Plane.BinDir(), "kubectl"), args...) //nolint:gosec // arguments come from tests
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+w.AdminKubeconfig)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("kubectl %v: %w: %s", args, err, stderr.String())
+	}
+	return out, nil
+}
+
+// As returns a client for a user.
+func (w *World) As(user string, groups ...string) (client.WithWatch, error) {
+	return w.client(w.Plane.UserConfig(user, groups...))
+}
+
+func (w *World) client(config *rest.Config) (client.WithWatch, error) {
+	scheme, err := Scheme()
+	if err != nil {
+		return nil, err
+	}
+	return client.NewWithWatch(config, client.Options{Scheme: scheme})
+}
+
+// CreateNamespace makes a namespace with these labels, if there is none of the name.
+func (w *World) CreateNamespace(ctx context.Context, name string, labels map[string]string) error {
+	err := w.Admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}
+
+// Scheme knows everything that tests read and write.
+func Scheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, kueue.AddToScheme, jobsetapi.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, err
+		}
+	}
+	return scheme, nil
+}
+
+// Root finds the root of the repository above the working directory.
+func Root() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for ; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "rules_test.go")); err == nil {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", fmt.Errorf("find the root of the repository: no rules_test.go above the working directory")
+		}
+	}
+}
