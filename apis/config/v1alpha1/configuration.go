@@ -74,26 +74,14 @@ type Workers struct {
 	// JobSet is how many JobSets are reconciled at a time. It defaults to 8.
 	JobSet *int32 `json:"jobSet,omitempty"`
 
-	// Job is how many child Jobs are reconciled at a time. It defaults to 8.
-	Job *int32 `json:"job,omitempty"`
-
-	// Workload is how many quota Workloads are reconciled at a time. It defaults to 8.
-	Workload *int32 `json:"workload,omitempty"`
-
 	// ClusterQueue is how many ClusterQueues are reconciled at a time. It defaults to 2.
 	ClusterQueue *int32 `json:"clusterQueue,omitempty"`
 
 	// LocalQueue is how many LocalQueues are reconciled at a time. It defaults to 2.
 	LocalQueue *int32 `json:"localQueue,omitempty"`
 
-	// Cohort is how many Cohorts are reconciled at a time. It defaults to 2.
-	Cohort *int32 `json:"cohort,omitempty"`
-
 	// ResourceFlavor is how many ResourceFlavors are reconciled at a time. It defaults to 1.
 	ResourceFlavor *int32 `json:"resourceFlavor,omitempty"`
-
-	// AdmissionCheck is how many AdmissionChecks are reconciled at a time. It defaults to 1.
-	AdmissionCheck *int32 `json:"admissionCheck,omitempty"`
 }
 
 // A LeaderElection configures the Lease by which one replica becomes the leader. Its fields are those of component-base.

@@ -49,7 +49,7 @@ func TestDefaultsAreTheSample(t *testing.T) {
 func TestSetDefaultsKeepsWhatIsSet(t *testing.T) {
 	c, err := v1alpha1.Decode([]byte(header + `
 clientConnection: {qps: 1.5}
-concurrency: {workers: {job: 3}, writers: 1}
+concurrency: {workers: {localQueue: 3}, writers: 1}
 leaderElection: {leaderElect: false, retryPeriod: 1s}
 metrics: {bindAddress: "0"}
 managedNamespaceSelector: {}
@@ -69,7 +69,7 @@ stageAdmission: Greedy
 		t.Errorf("SetDefaults changes a defaulted Configuration: -once +twice\n%s", diff)
 	}
 	for _, want := range []string{
-		"qps: 1.5\n", "burst: 400\n", "job: 3\n", "jobSet: 8\n", "writers: 1\n", "leaderElect: false\n", "retryPeriod: 1s\n",
+		"qps: 1.5\n", "burst: 400\n", "localQueue: 3\n", "jobSet: 8\n", "writers: 1\n", "leaderElect: false\n", "retryPeriod: 1s\n",
 		"bindAddress: \"0\"\n", "managedNamespaceSelector: {}\n", "manageJobSetsWithoutQueueName: true\n", "stageAdmission: Greedy\n",
 	} {
 		if !strings.Contains(string(rendered), want) {
@@ -156,13 +156,9 @@ stageAdmission: Reserve
 		"qps negative":        {"clientConnection: {qps: -1}", []string{"clientConnection.qps"}},
 		"burst":               {"clientConnection: {burst: 0}", []string{"clientConnection.burst"}},
 		"jobSet workers":      {"concurrency: {workers: {jobSet: 0}}", []string{"concurrency.workers.jobSet"}},
-		"job workers":         {"concurrency: {workers: {job: 0}}", []string{"concurrency.workers.job"}},
-		"workload workers":    {"concurrency: {workers: {workload: -1}}", []string{"concurrency.workers.workload"}},
 		"clusterQueue":        {"concurrency: {workers: {clusterQueue: 1001}}", []string{"concurrency.workers.clusterQueue"}},
 		"localQueue":          {"concurrency: {workers: {localQueue: 0}}", []string{"concurrency.workers.localQueue"}},
-		"cohort":              {"concurrency: {workers: {cohort: 0}}", []string{"concurrency.workers.cohort"}},
 		"resourceFlavor":      {"concurrency: {workers: {resourceFlavor: 0}}", []string{"concurrency.workers.resourceFlavor"}},
-		"admissionCheck":      {"concurrency: {workers: {admissionCheck: 0}}", []string{"concurrency.workers.admissionCheck"}},
 		"writers":             {"concurrency: {writers: 0}", []string{"concurrency.writers"}},
 		"releases":            {"concurrency: {releases: 1001}", []string{"concurrency.releases"}},
 		"lease not positive":  {"leaderElection: {leaseDuration: 0s}", []string{"leaderElection.leaseDuration"}},

@@ -34,13 +34,9 @@ func (c *Configuration) SetDefaults() {
 
 func (c *Concurrency) setDefaults() {
 	set(&c.Workers.JobSet, 8)
-	set(&c.Workers.Job, 8)
-	set(&c.Workers.Workload, 8)
 	set(&c.Workers.ClusterQueue, 2)
 	set(&c.Workers.LocalQueue, 2)
-	set(&c.Workers.Cohort, 2)
 	set(&c.Workers.ResourceFlavor, 1)
-	set(&c.Workers.AdmissionCheck, 1)
 	set(&c.Writers, 16)
 	set(&c.Releases, 8)
 }

@@ -59,13 +59,9 @@ func (c *Concurrency) validate(path *field.Path) field.ErrorList {
 	workers := path.Child("workers")
 	var errs field.ErrorList
 	errs = append(errs, between(workers.Child("jobSet"), c.Workers.JobSet, 1, maxConcurrency)...)
-	errs = append(errs, between(workers.Child("job"), c.Workers.Job, 1, maxConcurrency)...)
-	errs = append(errs, between(workers.Child("workload"), c.Workers.Workload, 1, maxConcurrency)...)
 	errs = append(errs, between(workers.Child("clusterQueue"), c.Workers.ClusterQueue, 1, maxConcurrency)...)
 	errs = append(errs, between(workers.Child("localQueue"), c.Workers.LocalQueue, 1, maxConcurrency)...)
-	errs = append(errs, between(workers.Child("cohort"), c.Workers.Cohort, 1, maxConcurrency)...)
 	errs = append(errs, between(workers.Child("resourceFlavor"), c.Workers.ResourceFlavor, 1, maxConcurrency)...)
-	errs = append(errs, between(workers.Child("admissionCheck"), c.Workers.AdmissionCheck, 1, maxConcurrency)...)
 	errs = append(errs, between(path.Child("writers"), c.Writers, 1, maxConcurrency)...)
 	errs = append(errs, between(path.Child("releases"), c.Releases, 1, maxConcurrency)...)
 	return errs

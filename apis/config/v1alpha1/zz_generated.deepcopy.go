@@ -184,16 +184,6 @@ func (in *Workers) DeepCopyInto(out *Workers) {
 		*out = new(int32)
 		**out = **in
 	}
-	if in.Job != nil {
-		in, out := &in.Job, &out.Job
-		*out = new(int32)
-		**out = **in
-	}
-	if in.Workload != nil {
-		in, out := &in.Workload, &out.Workload
-		*out = new(int32)
-		**out = **in
-	}
 	if in.ClusterQueue != nil {
 		in, out := &in.ClusterQueue, &out.ClusterQueue
 		*out = new(int32)
@@ -204,18 +194,8 @@ func (in *Workers) DeepCopyInto(out *Workers) {
 		*out = new(int32)
 		**out = **in
 	}
-	if in.Cohort != nil {
-		in, out := &in.Cohort, &out.Cohort
-		*out = new(int32)
-		**out = **in
-	}
 	if in.ResourceFlavor != nil {
 		in, out := &in.ResourceFlavor, &out.ResourceFlavor
-		*out = new(int32)
-		**out = **in
-	}
-	if in.AdmissionCheck != nil {
-		in, out := &in.AdmissionCheck, &out.AdmissionCheck
 		*out = new(int32)
 		**out = **in
 	}

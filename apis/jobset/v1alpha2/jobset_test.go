@@ -110,7 +110,7 @@ func TestRoundTripLosesNothing(t *testing.T) {
 // A JobSet without any field of our own must look the same through both types, whatever upstream's fields hold.
 func TestUpstreamFieldsAreUntouched(t *testing.T) {
 	fill := randfill.NewWithSeed(672).NilChance(0.2).NumElements(1, 3).MaxDepth(12).Funcs(
-		func(fields *metav1.FieldsV1, _ randfill.Continue) { fields.Raw = []byte(`{}`) },
+		func(fields *metav1.FieldsV1, _ randfill.Continue) { fields.SetRawString("{}") },
 	)
 	for range 50 {
 		upstream := &jobset.JobSet{}
