@@ -40,7 +40,9 @@ var _ = Describe("The JobSet CRD", func() {
 				answer = env.adminClient.Update(ctx, update)
 			}
 			if answer == nil || len(documents) > 1 {
-				DeferCleanup(func(ctx SpecContext) { Expect(client.IgnoreNotFound(env.adminClient.Delete(ctx, object))).To(Succeed()) })
+				DeferCleanup(func(ctx SpecContext) {
+					Expect(client.IgnoreNotFound(env.adminClient.Delete(ctx, object))).To(Succeed())
+				})
 			}
 			if want == "ok" {
 				Expect(answer).NotTo(HaveOccurred())

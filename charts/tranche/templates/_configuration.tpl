@@ -1,0 +1,13 @@
+{{- /* tranche.namespace is where everything lives. The guards name it, so it is not a choice. */ -}}
+{{- define "tranche.namespace" -}}
+{{- if ne .Release.Namespace "tranche-system" -}}
+{{- fail "install Tranche into its own namespace: helm install tranche ... --namespace tranche-system --create-namespace" -}}
+{{- end -}}
+tranche-system
+{{- end -}}
+
+{{- /* tranche.configuration is the manager's configuration file. */ -}}
+{{- define "tranche.configuration" -}}
+{{- $fixed := dict "apiVersion" "config.tranche.dev/v1alpha1" "kind" "Configuration" "managedNamespaceSelector" .Values.namespaceSelector "manageJobSetsWithoutQueueName" .Values.manageJobSetsWithoutQueueName -}}
+{{- toYaml (merge $fixed .Values.configuration) -}}
+{{- end -}}

@@ -1,0 +1,324 @@
+package integration_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/apis"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/test/controlplane"
+	"github.com/tranche-dev/tranche/test/world"
+)
+
+var _ = Describe("The guards of what is created", func() {
+	var namespace string
+	var tenant client.Client
+
+	BeforeEach(func(ctx SpecContext) {
+		namespace = newTenant(ctx)
+		awaitGuards(ctx, namespace)
+		tenant = env.clientAs(alice)
+	}, NodeTimeout(patience))
+
+	It("hold a queued JobSet, and keep the labels that its templates have", func(ctx SpecContext) {
+		js := newQueued(namespace, "", "bare", "labelled", "annotated")
+		js.GenerateName = "train-"
+		js.Spec.Suspend = ptr.To(false)
+		js.Spec.ReplicatedJobs[1].Template.Labels = map[string]string{"team": "ml"}
+		js.Spec.ReplicatedJobs[2].Template.Annotations = map[string]string{"note": "x"}
+		for i := range 40 {
+			js.Spec.ReplicatedJobs = append(js.Spec.ReplicatedJobs, newQueued(namespace, "", fmt.Sprintf("more-%d", i)).Spec.ReplicatedJobs...)
+		}
+		Expect(tenant.Create(ctx, js)).To(Succeed())
+		Expect(*js.Spec.Suspend).To(BeTrue())
+		Expect(js.Spec.ReplicatedJobs).To(HaveLen(43))
+		for _, r := range js.Spec.ReplicatedJobs {
+			Expect(r.Template.Labels).To(HaveKeyWithValue(apis.HoldLabel, apis.HoldValue), r.Name)
+		}
+		Expect(js.Spec.ReplicatedJobs[1].Template.Labels).To(HaveKeyWithValue("team", "ml"))
+		Expect(js.Spec.ReplicatedJobs[2].Template.Annotations).To(HaveKeyWithValue("note", "x"))
+		for _, job := range awaitJobs(ctx, js, 43) {
+			Expect(*job.Spec.Suspend).To(BeTrue())
+			Expect(job.Labels).To(HaveKeyWithValue(apis.HoldLabel, apis.HoldValue))
+		}
+		expectNoPods(ctx, namespace)
+	}, SpecTimeout(patience))
+
+	It("leave a JobSet without a queue alone, and keep it from a queue later", func(ctx SpecContext) {
+		js := newQueued(namespace, "free", "a")
+		js.Labels = nil
+		Expect(tenant.Create(ctx, js)).To(Succeed())
+		Expect(js.Spec.Suspend).To(BeNil())
+		Expect(js.Spec.ReplicatedJobs[0].Template.Labels).To(BeEmpty())
+		expectAnswer(tenant.Patch(ctx, js.DeepCopy(), jsonPatch(`[{"op":"add","path":"/metadata/labels","value":{"kueue.x-k8s.io/queue-name":"main"}}]`)),
+			"delete it and submit it again with the label")
+		expectAnswer(tenant.Patch(ctx, js.DeepCopy(), jsonPatch(
+			`[{"op":"add","path":"/spec/replicatedJobs/0/template/metadata","value":{"labels":{"tranche.dev/hold":"true"}}}]`)), "field is immutable")
+		Eventually(func(g Gomega) { g.Expect(get(ctx, js).Status.TerminalState).To(BeEquivalentTo(jobset.JobSetCompleted)) }).
+			WithContext(ctx).Should(Succeed())
+	}, SpecTimeout(patience))
+
+	DescribeTable("refuse a JobSet that", func(ctx SpecContext, change func(*jobsetapi.JobSet), want string) {
+		for _, who := range []client.Client{tenant, env.adminClient} {
+			js := newQueued(namespace, "refused", "a")
+			change(js)
+			expectAnswer(who.Create(ctx, js), want)
+		}
+	},
+		Entry("has a label of Tranche", func(js *jobsetapi.JobSet) { js.Labels[apis.StageLabel] = "a" }, "metadata.labels: only Tranche's manager"),
+		Entry("says that it has started", func(js *jobsetapi.JobSet) {
+			js.Annotations = map[string]string{apis.StartedAnnotation: "true"}
+		}, "metadata.annotations: only Tranche's manager"),
+		Entry("gives its Jobs a label of Tranche", func(js *jobsetapi.JobSet) {
+			js.Spec.ReplicatedJobs[0].Template.Labels = map[string]string{apis.StageLabel: "a"}
+		}, "spec.replicatedJobs[*].template.metadata"),
+		Entry("gives its Jobs an annotation of Tranche", func(js *jobsetapi.JobSet) {
+			js.Spec.ReplicatedJobs[0].Template.Annotations = map[string]string{apis.FlavorNodeLabelsAnnotation: "a"}
+		}, "spec.replicatedJobs[*].template.metadata"),
+		Entry("holds its Jobs without a queue", func(js *jobsetapi.JobSet) {
+			js.Labels = nil
+			js.Spec.ReplicatedJobs[0].Template.Labels = map[string]string{apis.HoldLabel: apis.HoldValue}
+		}, "spec.replicatedJobs[*].template.metadata"),
+		Entry("has an empty queue name", func(js *jobsetapi.JobSet) { js.Labels[apis.QueueLabel] = "" }, "kueue.x-k8s.io/queue-name must not be empty"),
+		Entry("asks for a policy that does not exist", func(js *jobsetapi.JobSet) {
+			js.Annotations = map[string]string{apis.StageAdmissionAnnotation: "safe"}
+		}, `must be Safe, Reserve or Greedy, not "safe"`),
+		Entry("would leave its Jobs behind", func(js *jobsetapi.JobSet) {
+			js.Finalizers = []string{metav1.FinalizerOrphanDependents}
+		}, `take out the finalizer "orphan"`),
+		Entry("tolerates for longer than a number can be kept", func(js *jobsetapi.JobSet) {
+			js.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Tolerations = []corev1.Toleration{
+				{Key: "a", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To[int64](1 << 53)},
+			}
+		}, "tolerationSeconds: must lie between"),
+	)
+
+	It("refuse a ClusterQueue with a policy that does not exist", func(ctx SpecContext) {
+		queue := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{
+			GenerateName: "guards-", Annotations: map[string]string{apis.StageAdmissionAnnotation: "Fast"},
+		}}
+		expectAnswer(env.adminClient.Create(ctx, queue, client.DryRunAll), `must be Safe, Reserve or Greedy, not "Fast"`)
+		queue.Annotations[apis.StageAdmissionAnnotation] = "Reserve"
+		Expect(env.adminClient.Create(ctx, queue, client.DryRunAll)).To(Succeed())
+	}, SpecTimeout(patience))
+
+	It("name the LocalQueues where a queue is required", func(ctx SpecContext) {
+		warnings := &recorder{}
+		config := env.Plane.UserConfig(alice)
+		config.WarningHandler = warnings
+		warned, err := client.New(config, client.Options{Scheme: env.adminClient.Scheme()})
+		Expect(err).NotTo(HaveOccurred())
+		label := `[{"op":"add","path":"/metadata/labels/tranche.dev~1require-queue","value":"true"}]`
+		Expect(env.adminClient.Patch(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, jsonPatch(label))).To(Succeed())
+		unqueued := func() error {
+			js := newQueued(namespace, "unqueued", "a")
+			js.Labels = nil
+			return warned.Create(ctx, js, client.DryRunAll)
+		}
+		Eventually(unqueued).WithContext(ctx).Should(MatchError(ContainSubstring("this-namespace-requires-a-queue-but-has-no-local-queue")))
+		Expect(warned.Create(ctx, newQueued(namespace, "queued", "a"), client.DryRunAll)).To(Succeed())
+		for _, name := range []string{"night", "day"} {
+			Expect(env.adminClient.Create(ctx, &kueue.LocalQueue{
+				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+				Spec:       kueue.LocalQueueSpec{ClusterQueue: kueue.ClusterQueueReference(name + "-shift")},
+			})).To(Succeed())
+		}
+		Eventually(func(g Gomega) {
+			warnings.reset()
+			g.Expect(unqueued()).To(MatchError(MatchRegexp(`must name a LocalQueue: set its label kueue.x-k8s.io/queue-name to "(night|day)" \(ClusterQueue (night|day)-shift\)`)))
+			g.Expect(warnings.text()).To(ContainElements(ContainSubstring(`to "night"`), ContainSubstring(`to "day"`)))
+		}).WithContext(ctx).Should(Succeed())
+	}, SpecTimeout(patience))
+
+	It("turn the resumes of the JobSet controller into nothing", func(ctx SpecContext) {
+		js := newQueued(namespace, "train", "runs", "held")
+		// The controller shuffles tolerations, and doubles those with seconds, unless it is kept from it.
+		js.Spec.ReplicatedJobs[1].Template.Spec.Template.Spec.Tolerations = []corev1.Toleration{
+			{Key: "a", Operator: corev1.TolerationOpExists},
+			{Key: "b", Operator: corev1.TolerationOpExists},
+			{Key: "c", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To[int64](60)},
+		}
+		js.Spec.ReplicatedJobs[1].Replicas = 5
+		Expect(tenant.Create(ctx, js)).To(Succeed())
+		jobs := awaitJobs(ctx, js, 6)
+		logged := errorsLogged()
+		start(ctx, js)
+		for _, job := range jobs {
+			if job.Labels[jobset.ReplicatedJobNameKey] == "runs" {
+				release(ctx, job)
+			}
+		}
+		// The first attempt that is made a second or more after the Job controller's last write still reorders managedFields.
+		Eventually(func(g Gomega) {
+			g.Expect(get(ctx, js).Status.ReplicatedJobsStatus).To(ContainElement(And(HaveField("Name", "runs"), HaveField("Succeeded", BeEquivalentTo(1)))))
+		}).WithContext(ctx).Should(Succeed())
+
+		before, attempts := versions(ctx, jobs), holds(ctx)
+		Eventually(func(g Gomega) {
+			poke := `[{"op":"add","path":"/metadata/labels/poke","value":"` + rand.String(8) + `"}]`
+			g.Expect(tenant.Patch(ctx, js.DeepCopy(), jsonPatch(poke))).To(Succeed())
+			g.Expect(holds(ctx)).To(BeNumerically(">=", attempts+25))
+		}).WithContext(ctx).Should(Succeed())
+		Expect(versions(ctx, jobs)).To(Equal(before))
+		Expect(errorsLogged()).To(Equal(logged))
+		Expect(get(ctx, js).Status.ReplicatedJobsStatus).To(ContainElement(And(HaveField("Name", "held"), HaveField("Suspended", BeEquivalentTo(5)))))
+	}, SpecTimeout(patience))
+
+	It("close when their parameters are missing, but for Jobs that nobody holds", Serial, func(ctx SpecContext) {
+		parameters := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: apis.SystemNamespace, Name: apis.GuardsConfigMap}}
+		parameters = get(ctx, parameters)
+		Expect(env.adminClient.Delete(ctx, parameters)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) {
+			parameters.ResourceVersion, parameters.UID = "", ""
+			Expect(env.adminClient.Create(ctx, parameters)).To(Succeed())
+			awaitGuards(ctx, namespace)
+		}, NodeTimeout(patience))
+		Eventually(func() error { return tenant.Create(ctx, newQueued(namespace, "probe", "a"), client.DryRunAll) }).
+			WithContext(ctx).Should(MatchError(ContainSubstring("no params found")))
+		held := plainJob(namespace, "held")
+		held.Labels = map[string]string{apis.HoldLabel: apis.HoldValue}
+		Expect(env.adminClient.Create(ctx, held, client.DryRunAll)).To(MatchError(ContainSubstring("no params found")))
+		Expect(tenant.Create(ctx, plainJob(namespace, "plain"), client.DryRunAll)).To(Succeed())
+	}, SpecTimeout(patience))
+
+	It("hold JobSets without a queue where they are told to", Serial, func(ctx SpecContext) {
+		parameters := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: apis.SystemNamespace, Name: apis.GuardsConfigMap}}
+		set := func(ctx context.Context, value string) {
+			patch := `[{"op":"add","path":"/data/manageJobSetsWithoutQueueName","value":"` + value + `"}]`
+			Expect(env.adminClient.Patch(ctx, parameters.DeepCopy(), jsonPatch(patch))).To(Succeed())
+		}
+		unqueued := func(name string) *jobsetapi.JobSet {
+			js := newQueued(namespace, name, "a")
+			js.Labels = nil
+			return js
+		}
+		isHeld := func(ctx context.Context) (bool, error) {
+			js := unqueued("probe")
+			err := tenant.Create(ctx, js, client.DryRunAll)
+			return ptr.Deref(js.Spec.Suspend, false), err
+		}
+		set(ctx, "true")
+		DeferCleanup(func(ctx SpecContext) {
+			set(ctx, "false")
+			Eventually(isHeld).WithContext(ctx).Should(BeFalse())
+		}, NodeTimeout(patience))
+		Eventually(isHeld).WithContext(ctx).Should(BeTrue())
+		js := unqueued("held")
+		Expect(tenant.Create(ctx, js)).To(Succeed())
+		awaitJobs(ctx, js, 1)
+		Expect(tenant.Patch(ctx, js.DeepCopy(), jsonPatch(`[{"op":"add","path":"/metadata/labels","value":{"kueue.x-k8s.io/queue-name":"main"}}]`))).To(Succeed())
+		expectNoPods(ctx, namespace)
+	}, SpecTimeout(patience))
+
+	DescribeTable("are backed by RBAC", func(ctx SpecContext, user, verb, resource string, want bool) {
+		review := reviewOf(namespace, user, verb, resource)
+		Expect(env.adminClient.Create(ctx, review)).To(Succeed())
+		Expect(review.Status.Allowed).To(Equal(want))
+	},
+		Entry(nil, alice, "create", "jobset.x-k8s.io/jobsets", true),
+		Entry(nil, alice, "update", "jobset.x-k8s.io/jobsets/status", false),
+		Entry(nil, alice, "update", "batch/jobs/status", false),
+		Entry(nil, alice, "list", "kueue.x-k8s.io/workloads", true),
+		Entry(nil, alice, "create", "kueue.x-k8s.io/workloads", false),
+		Entry(nil, alice, "patch", "kueue.x-k8s.io/workloads", false),
+		Entry(nil, alice, "delete", "kueue.x-k8s.io/workloads", false),
+		Entry(nil, alice, "patch", "kueue.x-k8s.io/workloads/status", false),
+		Entry(nil, alice, "list", "kueue.x-k8s.io/localqueues", true),
+		Entry(nil, alice, "create", "kueue.x-k8s.io/localqueues", false),
+		Entry(nil, world.ManagerUser, "patch", "jobset.x-k8s.io/jobsets", true),
+		Entry(nil, world.ManagerUser, "patch", "jobset.x-k8s.io/jobsets/status", true),
+		Entry(nil, world.ManagerUser, "create", "jobset.x-k8s.io/jobsets", false),
+		Entry(nil, world.ManagerUser, "patch", "batch/jobs", true),
+		Entry(nil, world.ManagerUser, "patch", "batch/jobs/status", false),
+		Entry(nil, world.ManagerUser, "create", "batch/jobs", false),
+		Entry(nil, world.ManagerUser, "delete", "batch/jobs", false),
+		Entry(nil, world.ManagerUser, "create", "kueue.x-k8s.io/workloads", true),
+		Entry(nil, world.ManagerUser, "patch", "kueue.x-k8s.io/workloads/status", true),
+		Entry(nil, world.ManagerUser, "delete", "kueue.x-k8s.io/clusterqueues", false),
+		Entry(nil, world.ManagerUser, "get", "/secrets", false),
+		Entry(nil, world.ManagerUser, "create", "/pods", false),
+		Entry(nil, world.ManagerUser, "get", "/configmaps", false),
+	)
+})
+
+// reviewOf asks whether a user may do something to a resource, given as GROUP/RESOURCE or GROUP/RESOURCE/SUBRESOURCE.
+func reviewOf(namespace, user, verb, resource string) *authorizationv1.SubjectAccessReview {
+	parts := append(strings.Split(resource, "/"), "")
+	return &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: user,
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Namespace: namespace, Verb: verb, Group: parts[0], Resource: parts[1], Subresource: parts[2],
+		},
+	}}
+}
+
+// A recorder keeps the warnings of the API server.
+type recorder struct{ lines []string }
+
+var _ rest.WarningHandler = &recorder{}
+
+// HandleWarningHeader is called for each warning.
+func (r *recorder) HandleWarningHeader(_ int, _, text string) { r.lines = append(r.lines, text) }
+
+func (r *recorder) reset() { r.lines = nil }
+
+func (r *recorder) text() []string { return r.lines }
+
+// versions returns the resource versions of held Jobs.
+func versions(ctx context.Context, jobs []*batchv1.Job) map[string]string {
+	GinkgoHelper()
+	all := map[string]string{}
+	for _, job := range jobs {
+		if job.Labels[jobset.ReplicatedJobNameKey] == "held" {
+			all[job.Name] = get(ctx, job).ResourceVersion
+		}
+	}
+	return all
+}
+
+// holds returns how many writes the policy tranche-hold-jobs has turned into nothing so far.
+func holds(ctx context.Context) float64 {
+	GinkgoHelper()
+	metrics, err := env.KubectlOutput(ctx, "get", "--raw", "/metrics")
+	Expect(err).NotTo(HaveOccurred())
+	sum := 0.0
+	for line := range strings.Lines(string(metrics)) {
+		if strings.HasPrefix(line, `apiserver_mutating_admission_policy_check_total{`) && strings.Contains(line, `policy="tranche-hold-jobs"`) {
+			count, err := strconv.ParseFloat(strings.Fields(line)[1], 64)
+			Expect(err).NotTo(HaveOccurred())
+			sum += count
+		}
+	}
+	return sum
+}
+
+// errorsLogged counts what the JobSet controller has complained about so far, other than objects that had changed under it.
+func errorsLogged() int {
+	GinkgoHelper()
+	log, err := os.ReadFile(filepath.Join(env.Plane.LogDir(), controlplane.JobSet+".log"))
+	Expect(err).NotTo(HaveOccurred())
+	count := 0
+	for line := range strings.Lines(string(log)) {
+		if strings.Contains(line, "ERROR") && !strings.Contains(line, "the object has been modified") {
+			count++
+		}
+	}
+	return count
+}

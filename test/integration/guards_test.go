@@ -1,0 +1,357 @@
+package integration_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/tranche-dev/tranche/apis"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/test/controlplane"
+	"github.com/tranche-dev/tranche/test/world"
+)
+
+// alice is a tenant: she has the role edit in her namespace, and no more.
+const alice = "alice"
+
+// What an attempt ends in, other than an error with a certain text.
+const (
+	allowed  = ""
+	noEffect = "no effect"
+)
+
+var _ = Describe("The guards", func() {
+	var namespace string
+	var js *jobsetapi.JobSet
+	var job *batchv1.Job
+
+	BeforeEach(func(ctx SpecContext) {
+		namespace = newTenant(ctx)
+		awaitGuards(ctx, namespace)
+		js = newQueued(namespace, "train", "first", "second")
+		Expect(env.clientAs(alice).Create(ctx, js)).To(Succeed())
+		job = awaitJobs(ctx, js, 2)[0]
+	}, NodeTimeout(patience))
+
+	// Nobody but the manager: a tenant, the JobSet controller and the cluster admin get the same answers.
+	DescribeTable("on a held Job", func(ctx SpecContext, patch, want string) {
+		for _, who := range []client.Client{env.clientAs(alice), env.clientAs(controlplane.JobSetUser), env.adminClient} {
+			before := get(ctx, job)
+			expectAnswer(who.Patch(ctx, before.DeepCopy(), jsonPatch(patch)), want)
+			after := get(ctx, job)
+			Expect(after.Spec).To(Equal(before.Spec))
+			Expect(after.Labels).To(Equal(before.Labels))
+			Expect(after.Annotations).To(Equal(before.Annotations))
+			Expect(after.OwnerReferences).To(Equal(before.OwnerReferences))
+		}
+		expectNoPods(ctx, namespace)
+	},
+		Entry("start it", `[{"op":"replace","path":"/spec/suspend","value":false}]`, noEffect),
+		Entry("start it by leaving suspend out", `[{"op":"remove","path":"/spec/suspend"}]`, noEffect),
+		Entry("start it on other nodes",
+			`[{"op":"replace","path":"/spec/suspend","value":false},{"op":"add","path":"/spec/template/spec/nodeSelector","value":{"a":"b"}}]`, noEffect),
+		Entry("strip the hold label", `[{"op":"remove","path":"/metadata/labels/tranche.dev~1hold"}]`, "metadata.labels: only Tranche's manager"),
+		Entry("strip the hold label and start it",
+			`[{"op":"remove","path":"/metadata/labels/tranche.dev~1hold"},{"op":"replace","path":"/spec/suspend","value":false}]`,
+			"metadata.labels: only Tranche's manager"),
+		Entry("change the hold label", `[{"op":"replace","path":"/metadata/labels/tranche.dev~1hold","value":"false"}]`, "metadata.labels: only Tranche's manager"),
+		Entry("forge a label of the manager", `[{"op":"add","path":"/metadata/labels/tranche.dev~1stage","value":"a"}]`, "metadata.labels: only Tranche's manager"),
+		Entry("forge an annotation of the manager",
+			`[{"op":"add","path":"/metadata/annotations/tranche.dev~1flavor-node-labels","value":"a"}]`, "metadata.annotations: only Tranche's manager"),
+		Entry("choose its nodes", `[{"op":"add","path":"/spec/template/spec/nodeSelector","value":{"a":"b"}}]`, "spec.template: the quota"),
+		Entry("ask for more resources",
+			`[{"op":"add","path":"/spec/template/spec/containers/0/resources","value":{"requests":{"cpu":"9"}}}]`, "spec.template: the quota"),
+		Entry("ask for more pods", `[{"op":"replace","path":"/spec/parallelism","value":9}]`, "spec.parallelism, spec.completions"),
+		Entry("take it from its JobSet", `[{"op":"remove","path":"/metadata/ownerReferences"}]`, "metadata.ownerReferences: the Job holds"),
+		Entry("take it from the JobSet controller",
+			`[{"op":"replace","path":"/metadata/ownerReferences/0/controller","value":false}]`, "metadata.ownerReferences: the Job holds"),
+		Entry("give it a second owner that outlives the JobSet",
+			`[{"op":"add","path":"/metadata/ownerReferences/-","value":{"apiVersion":"v1","kind":"ConfigMap","name":"kube-root-ca.crt","uid":"u"}}]`,
+			"metadata.ownerReferences: the Job holds"),
+		Entry("let its pods outlive it", `[{"op":"add","path":"/metadata/finalizers","value":["orphan"]}]`, `take out the finalizer "orphan"`),
+	)
+
+	It("hold a Job that is started by server-side apply", func(ctx SpecContext) {
+		desired := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "batch/v1", "kind": "Job",
+			"metadata": map[string]any{"namespace": namespace, "name": job.Name},
+			"spec":     map[string]any{"suspend": false},
+		}}
+		apply := client.ApplyConfigurationFromUnstructured(desired)
+		Expect(env.clientAs(alice).Apply(ctx, apply, client.FieldOwner(alice), client.ForceOwnership)).To(Succeed())
+		Expect(*get(ctx, job).Spec.Suspend).To(BeTrue())
+		expectNoPods(ctx, namespace)
+	}, SpecTimeout(patience))
+
+	It("refuse a label stripped through the status of a Job", func(ctx SpecContext) {
+		patch := `[{"op":"remove","path":"/metadata/labels/tranche.dev~1hold"}]`
+		expectAnswer(env.clientAs(alice).Status().Patch(ctx, job.DeepCopy(), jsonPatch(patch)), "cannot patch resource")
+		expectAnswer(env.adminClient.Status().Patch(ctx, job.DeepCopy(), jsonPatch(patch)), "metadata.labels: only Tranche's manager")
+	}, SpecTimeout(patience))
+
+	DescribeTable("on a JobSet that waits", func(ctx SpecContext, patch, want string) {
+		for _, who := range []client.Client{env.clientAs(alice), env.adminClient} {
+			before := get(ctx, js)
+			expectAnswer(who.Patch(ctx, before.DeepCopy(), jsonPatch(patch)), want)
+			if want == allowed {
+				return
+			}
+			after := get(ctx, js)
+			Expect(after.Spec).To(Equal(before.Spec))
+			Expect(after.Labels).To(Equal(before.Labels))
+			Expect(after.Annotations).To(Equal(before.Annotations))
+		}
+		expectNoPods(ctx, namespace)
+	},
+		Entry("start it", `[{"op":"replace","path":"/spec/suspend","value":false}]`, noEffect),
+		Entry("strip the hold label", `[{"op":"remove","path":"/spec/replicatedJobs/0/template/metadata/labels"}]`, noEffect),
+		Entry("say that it has started", `[{"op":"add","path":"/metadata/annotations","value":{"tranche.dev/started":"true"}}]`, "metadata.annotations: only Tranche's manager"),
+		Entry("label it", `[{"op":"add","path":"/metadata/labels/tranche.dev~1stage","value":"a"}]`, "metadata.labels: only Tranche's manager"),
+		Entry("annotate its Jobs", `[{"op":"add","path":"/spec/replicatedJobs/0/template/metadata/annotations","value":{"tranche.dev/x":"a"}}]`, "spec.replicatedJobs: a queued JobSet"),
+		Entry("choose its nodes",
+			`[{"op":"add","path":"/spec/replicatedJobs/0/template/spec/template/spec/nodeSelector","value":{"a":"b"}}]`, "spec.replicatedJobs: a queued JobSet"),
+		Entry("ask for more pods", `[{"op":"add","path":"/spec/replicatedJobs/0/template/spec/parallelism","value":9}]`, "spec.replicatedJobs: a queued JobSet"),
+		Entry("hand it to another controller", `[{"op":"add","path":"/spec/managedBy","value":"example.com/other"}]`, "field is immutable"),
+		Entry("take its queue away", `[{"op":"remove","path":"/metadata/labels/kueue.x-k8s.io~1queue-name"}]`, "submit it again without the label"),
+		Entry("empty its queue", `[{"op":"replace","path":"/metadata/labels/kueue.x-k8s.io~1queue-name","value":""}]`, "submit it again without the label"),
+		Entry("let its Jobs outlive it", `[{"op":"add","path":"/metadata/finalizers","value":["orphan"]}]`, `take out the finalizer "orphan"`),
+		Entry("choose a policy that does not exist",
+			`[{"op":"add","path":"/metadata/annotations","value":{"tranche.dev/stage-admission":"Fast"}}]`, `must be Safe, Reserve or Greedy, not "Fast"`),
+		Entry("choose a policy", `[{"op":"add","path":"/metadata/annotations","value":{"tranche.dev/stage-admission":"Greedy"}}]`, allowed),
+		Entry("move it to another queue", `[{"op":"replace","path":"/metadata/labels/kueue.x-k8s.io~1queue-name","value":"other"}]`, allowed),
+		Entry("label it otherwise", `[{"op":"add","path":"/metadata/labels/team","value":"ml"}]`, allowed),
+	)
+
+	It("let a JobSet change queues only while it is suspended", func(ctx SpecContext) {
+		start(ctx, js)
+		tenant := env.clientAs(alice)
+		move := func(queue string, more ...string) error {
+			operations := `{"op":"replace","path":"/metadata/labels/kueue.x-k8s.io~1queue-name","value":"` + queue + `"}`
+			for _, operation := range more {
+				operations += "," + operation
+			}
+			return tenant.Patch(ctx, js.DeepCopy(), jsonPatch("["+operations+"]"))
+		}
+		const suspend, resume = `{"op":"replace","path":"/spec/suspend","value":true}`, `{"op":"replace","path":"/spec/suspend","value":false}`
+		expectAnswer(move("other"), "suspend it (spec.suspend: true) before you move it to other")
+		expectAnswer(move("other", suspend), "suspend it (spec.suspend: true) before you move it to other")
+		Expect(tenant.Patch(ctx, js.DeepCopy(), jsonPatch("["+suspend+"]"))).To(Succeed())
+		expectAnswer(move("other", resume), "suspend it (spec.suspend: true) before you move it to other")
+		Expect(move("other")).To(Succeed())
+		Expect(tenant.Patch(ctx, js.DeepCopy(), jsonPatch("["+resume+"]"))).To(Succeed())
+		Expect(*get(ctx, js).Spec.Suspend).To(BeFalse())
+		expectNoPods(ctx, namespace)
+	}, SpecTimeout(patience))
+
+	It("let released Jobs be suspended, but not start again, and finish", func(ctx SpecContext) {
+		start(ctx, js)
+		release(ctx, job)
+		tenant := env.clientAs(alice)
+		Expect(tenant.Patch(ctx, job.DeepCopy(), jsonPatch(`[{"op":"replace","path":"/spec/parallelism","value":9}]`))).
+			To(MatchError(ContainSubstring("spec.parallelism, spec.completions")))
+		Expect(tenant.Patch(ctx, job.DeepCopy(), jsonPatch(`[{"op":"replace","path":"/spec/suspend","value":true}]`))).To(Succeed())
+		Expect(tenant.Patch(ctx, job.DeepCopy(), jsonPatch(`[{"op":"replace","path":"/spec/suspend","value":false}]`))).To(Succeed())
+		Expect(*get(ctx, job).Spec.Suspend).To(BeTrue())
+		release(ctx, job)
+		Eventually(func(g Gomega) {
+			g.Expect(get(ctx, job).Status.Succeeded).To(BeEquivalentTo(1))
+		}).WithContext(ctx).Should(Succeed())
+	}, SpecTimeout(patience))
+
+	It("let the JobSet controller suspend what has been released", func(ctx SpecContext) {
+		start(ctx, js)
+		release(ctx, job)
+		Expect(env.clientAs(alice).Patch(ctx, js.DeepCopy(), jsonPatch(`[{"op":"replace","path":"/spec/suspend","value":true}]`))).To(Succeed())
+		Eventually(func(g Gomega) { g.Expect(*get(ctx, job).Spec.Suspend).To(BeTrue()) }).WithContext(ctx).Should(Succeed())
+		Eventually(func(g Gomega) { expectNoPodsYet(ctx, g, namespace) }).WithContext(ctx).Should(Succeed())
+	}, SpecTimeout(patience))
+
+	It("keep Jobs and pods from being cut loose", func(ctx SpecContext) {
+		orphan := client.PropagationPolicy(metav1.DeletePropagationOrphan)
+		for _, who := range []client.Client{env.clientAs(alice), env.adminClient} {
+			for _, object := range []client.Object{js, job} {
+				expectAnswer(who.Delete(ctx, object, orphan), "delete it without --cascade=orphan")
+				expectAnswer(who.DeleteAllOf(ctx, object, client.InNamespace(namespace), orphan), "delete it without --cascade=orphan")
+			}
+		}
+		Expect(env.clientAs(alice).Delete(ctx, js, client.PropagationPolicy(metav1.DeletePropagationForeground))).To(Succeed())
+		Eventually(func(g Gomega) {
+			g.Expect(apierrors.IsNotFound(env.adminClient.Get(ctx, client.ObjectKeyFromObject(job), &batchv1.Job{}))).To(BeTrue())
+		}).WithContext(ctx).Should(Succeed())
+	}, SpecTimeout(patience))
+
+	It("keep strangers from making Jobs that pass for a JobSet's", func(ctx SpecContext) {
+		tenant := env.clientAs(alice)
+		const refusal = "only the JobSet controller makes the Jobs of a JobSet"
+		impostor := plainJob(namespace, "impostor")
+		impostor.OwnerReferences = job.OwnerReferences
+		expectAnswer(tenant.Create(ctx, impostor), refusal)
+		held := plainJob(namespace, "held")
+		held.Labels = map[string]string{apis.HoldLabel: apis.HoldValue}
+		expectAnswer(tenant.Create(ctx, held), refusal)
+		plain := plainJob(namespace, "plain")
+		Expect(tenant.Create(ctx, plain)).To(Succeed())
+		owners, err := json.Marshal(job.OwnerReferences)
+		Expect(err).NotTo(HaveOccurred())
+		expectAnswer(tenant.Patch(ctx, plain, jsonPatch(`[{"op":"add","path":"/metadata/ownerReferences","value":`+string(owners)+`}]`)), refusal)
+		expectAnswer(tenant.Patch(ctx, plain, jsonPatch(`[{"op":"add","path":"/metadata/labels/tranche.dev~1hold","value":"true"}]`)), "metadata.labels: only Tranche's manager")
+	}, SpecTimeout(patience))
+
+	It("hold a Job that is made again after its tenant has deleted it", func(ctx SpecContext) {
+		start(ctx, js)
+		release(ctx, job)
+		Expect(env.clientAs(alice).Delete(ctx, job, client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())
+		Eventually(func(g Gomega) {
+			again := &batchv1.Job{}
+			g.Expect(env.adminClient.Get(ctx, client.ObjectKeyFromObject(job), again)).To(Succeed())
+			g.Expect(again.UID).NotTo(Equal(job.UID))
+			g.Expect(*again.Spec.Suspend).To(BeTrue())
+			g.Expect(again.Labels).To(HaveKeyWithValue(apis.HoldLabel, apis.HoldValue))
+		}).WithContext(ctx).Should(Succeed())
+	}, SpecTimeout(patience))
+})
+
+// newTenant makes a namespace in which alice has the role edit.
+func newTenant(ctx context.Context) string {
+	GinkgoHelper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "guards-"}}
+	Expect(env.adminClient.Create(ctx, namespace)).To(Succeed())
+	Expect(env.adminClient.Create(ctx, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: alice},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: alice}},
+	})).To(Succeed())
+	DeferCleanup(func(ctx SpecContext) {
+		Expect(env.adminClient.DeleteAllOf(ctx, &jobsetapi.JobSet{}, client.InNamespace(namespace.Name))).To(Succeed())
+	})
+	return namespace.Name
+}
+
+// awaitGuards waits until the API server acts by every policy, and by alice's role. It learns of them one by one.
+func awaitGuards(ctx context.Context, namespace string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		js := newQueued(namespace, "probe", "a")
+		g.Expect(env.clientAs(alice).Create(ctx, js, client.DryRunAll)).To(Succeed())
+		g.Expect(ptr.Deref(js.Spec.Suspend, false)).To(BeTrue(), "tranche-hold-jobsets")
+		js = newQueued(namespace, "probe", "a")
+		js.Annotations = map[string]string{apis.StartedAnnotation: "true"}
+		g.Expect(env.adminClient.Create(ctx, js, client.DryRunAll)).NotTo(Succeed(), "tranche-guard-jobsets")
+		js = newQueued(namespace, "probe", "a")
+		js.Annotations = map[string]string{apis.StageAdmissionAnnotation: "Fast"}
+		g.Expect(env.adminClient.Create(ctx, js, client.DryRunAll)).NotTo(Succeed(), "tranche-guard-stage-admission")
+		js = newQueued(namespace, "probe", "a")
+		js.Finalizers = []string{metav1.FinalizerOrphanDependents}
+		g.Expect(env.adminClient.Create(ctx, js, client.DryRunAll)).NotTo(Succeed(), "tranche-guard-orphans")
+		job := plainJob(namespace, "probe")
+		job.Labels = map[string]string{apis.HoldLabel: apis.HoldValue}
+		g.Expect(env.clientAs(alice).Create(ctx, job.DeepCopy(), client.DryRunAll)).NotTo(Succeed(), "tranche-guard-child-jobs")
+		g.Expect(env.adminClient.Create(ctx, job, client.DryRunAll)).To(Succeed())
+		g.Expect(ptr.Deref(job.Spec.Suspend, false)).To(BeTrue(), "tranche-hold-jobs")
+		job = plainJob(namespace, "probe")
+		job.Labels = map[string]string{apis.HoldLabel: "false"}
+		g.Expect(env.adminClient.Create(ctx, job, client.DryRunAll)).NotTo(Succeed(), "tranche-guard-jobs")
+	}).WithContext(ctx).Should(Succeed())
+}
+
+// newQueued returns a JobSet of a queue, in which each ReplicatedJob is one pod.
+func newQueued(namespace, name string, replicatedJobs ...string) *jobsetapi.JobSet {
+	js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: name, Labels: map[string]string{apis.QueueLabel: "main"},
+	}}
+	for _, r := range replicatedJobs {
+		spec := plainJob(namespace, "").Spec
+		spec.Template.Annotations = map[string]string{controlplane.FakeRunTime: "2s"}
+		js.Spec.ReplicatedJobs = append(js.Spec.ReplicatedJobs, jobsetapi.ReplicatedJob{ReplicatedJob: jobset.ReplicatedJob{
+			Name: r, Replicas: 1, Template: batchv1.JobTemplateSpec{Spec: spec},
+		}})
+	}
+	return js
+}
+
+func plainJob(namespace, name string) *batchv1.Job {
+	return &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+			RestartPolicy: corev1.RestartPolicyNever,
+			Containers:    []corev1.Container{{Name: "main", Image: "registry.example.com/main"}},
+		}}},
+	}
+}
+
+// awaitJobs waits until the JobSet controller has made the Jobs, and the Job controller has taken note of their suspension.
+func awaitJobs(ctx context.Context, js *jobsetapi.JobSet, n int) []*batchv1.Job {
+	GinkgoHelper()
+	var jobs []*batchv1.Job
+	Eventually(func(g Gomega) {
+		var list batchv1.JobList
+		g.Expect(env.adminClient.List(ctx, &list, client.InNamespace(js.Namespace), client.MatchingLabels{jobset.JobSetNameKey: js.Name})).To(Succeed())
+		g.Expect(list.Items).To(HaveLen(n))
+		jobs = nil
+		for i := range list.Items {
+			g.Expect(list.Items[i].Status.Conditions).NotTo(BeEmpty())
+			jobs = append(jobs, &list.Items[i])
+		}
+	}).WithContext(ctx).Should(Succeed())
+	return jobs
+}
+
+// start does what the manager does when the first stage of a JobSet is admitted.
+func start(ctx context.Context, js *jobsetapi.JobSet) {
+	GinkgoHelper()
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:"true"}},"spec":{"suspend":false}}`, apis.StartedAnnotation)
+	Expect(env.clientAs(world.ManagerUser).Patch(ctx, js.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
+}
+
+// release does what the manager does with the Jobs of an admitted stage.
+func release(ctx context.Context, job *batchv1.Job) {
+	GinkgoHelper()
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:""}},"spec":{"suspend":false}}`, apis.FlavorNodeLabelsAnnotation)
+	Expect(env.clientAs(world.ManagerUser).Patch(ctx, job.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
+}
+
+func jsonPatch(operations string) client.Patch {
+	return client.RawPatch(types.JSONPatchType, []byte(operations))
+}
+
+func get[T client.Object](ctx context.Context, object T) T {
+	GinkgoHelper()
+	fresh, ok := object.DeepCopyObject().(T)
+	Expect(ok).To(BeTrue())
+	Expect(env.adminClient.Get(ctx, client.ObjectKeyFromObject(object), fresh)).To(Succeed())
+	return fresh
+}
+
+func expectAnswer(answer error, want string) {
+	GinkgoHelper()
+	if want == allowed || want == noEffect {
+		Expect(answer).NotTo(HaveOccurred())
+	} else {
+		Expect(answer).To(MatchError(ContainSubstring(want)))
+	}
+}
+
+func expectNoPods(ctx context.Context, namespace string) {
+	GinkgoHelper()
+	expectNoPodsYet(ctx, Default, namespace)
+}
+
+func expectNoPodsYet(ctx context.Context, g Gomega, namespace string) {
+	GinkgoHelper()
+	var pods corev1.PodList
+	g.Expect(env.adminClient.List(ctx, &pods, client.InNamespace(namespace))).To(Succeed())
+	g.Expect(pods.Items).To(BeEmpty())
+}
