@@ -9,7 +9,7 @@ GO_TEST := go test -tags invariants
 
 .PHONY: help
 help: ## Print this help.
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-18s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-18s %s\n", $$1, $$2}'
 
 .PHONY: build
 build: ## Build bin/tranche.
@@ -41,3 +41,36 @@ test-e2e: cluster build ## Run whole JobSets through the real binary on a real c
 .PHONY: bench
 bench: ## Measure the engine and check the bounds in test/bench/bounds.yaml.
 	go test -run '^$$' -bench . -benchmem ./test/bench/...
+
+TOOL := go tool -modfile=tools/go.mod
+
+.PHONY: generate
+generate: ## Write deep copies and reference documents anew.
+	$(TOOL) controller-gen object paths=./apis/...
+	go test ./apis/config/v1alpha1 -run TestReference -update
+
+.PHONY: manifests
+manifests: ## Write the CRDs of Kueue and JobSet, and the chart's copies of config, anew.
+	cd tools && go run ./crdgen -root ..
+	$(TOOL) kustomize build config/crd > charts/tranche/crds/crds.yaml
+	$(TOOL) kustomize build config/policies > charts/tranche/files/policies.yaml
+	$(TOOL) kustomize build config/rbac > charts/tranche/files/rbac.yaml
+
+.PHONY: lint
+lint: ## Run the linters.
+	go tool -modfile=tools/golangci/go.mod golangci-lint run
+
+.PHONY: verify
+verify: generate manifests ## Check that everything generated is what is committed.
+	git diff --exit-code
+
+.PHONY: chart
+chart: ## Package the Helm chart into dist/.
+	mkdir -p dist
+	$(TOOL) helm package charts/tranche --destination dist
+
+IMAGE ?= ghcr.io/tranche-dev/tranche:$(VERSION)
+
+.PHONY: image
+image: ## Build and push the image IMAGE with docker buildx.
+	docker buildx build --push --build-arg VERSION=$(VERSION) --tag $(IMAGE) .

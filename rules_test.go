@@ -19,7 +19,7 @@ const module = "github.com/tranche-dev/tranche/"
 // layers lists, for each directory, the directories of this module that it may import besides its own.
 // The longest matching row counts. A trailing /* stands for the children of a directory.
 var layers = map[string][]string{
-	"apis":                {},
+	"apis":                {"apis"},
 	"queue":               {"apis"},
 	"admission/quota":     {"apis"},
 	"admission/stageplan": {"apis"},
@@ -29,9 +29,13 @@ var layers = map[string][]string{
 	"admission/safety":    {"apis", "admission/quota", "admission/stageplan", "admission/flavor", "admission/fairshare"},
 	"admission":           {"apis", "queue", "admission/*"},
 	"simulator":           {"apis", "queue", "admission", "admission/*", "simulator/*"},
-	"controllers":         {"apis", "queue", "admission", "admission/*", "controllers/engine", "controllers/events", "controllers/conditions", "controllers/metrics"},
-	"cmd":                 {"apis", "queue", "admission", "admission/*", "simulator", "simulator/*", "controllers/*"},
-	"test":                {"apis", "queue", "admission", "admission/*", "simulator", "simulator/*", "test/*"},
+	// childjob is no controller: it knows Jobs, for those who lead them.
+	"controllers": {
+		"apis", "queue", "admission", "admission/*", "controllers/engine", "controllers/events", "controllers/conditions", "controllers/metrics",
+		"controllers/childjob",
+	},
+	"cmd":  {"apis", "queue", "admission", "admission/*", "simulator", "simulator/*", "controllers/*"},
+	"test": {"apis", "queue", "admission", "admission/*", "simulator", "simulator/*", "test/*"},
 }
 
 // pure packages may import these, the layers above, and no more.

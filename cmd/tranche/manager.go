@@ -110,17 +110,18 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 	if err != nil {
 		return err
 	}
+	workers := config.Concurrency.Workers
 	return errors.Join(
 		mgr.Add(runner),
 		namespace.SetupWithManager(ctx, mgr, runner),
-		resourceflavor.SetupWithManager(ctx, mgr, runner),
-		clusterqueue.SetupWithManager(ctx, mgr, runner),
-		localqueue.SetupWithManager(ctx, mgr, runner),
+		resourceflavor.SetupWithManager(ctx, mgr, runner, int(*workers.ResourceFlavor)),
+		clusterqueue.SetupWithManager(ctx, mgr, runner, int(*workers.ClusterQueue)),
+		localqueue.SetupWithManager(ctx, mgr, runner, int(*workers.LocalQueue)),
 		quotaworkload.SetupWithManager(ctx, mgr, runner),
 		jobset.SetupWithManager(ctx, mgr, jobset.Config{
 			Runner: runner, Client: mgr.GetClient(), Recorder: recorder, Namespaces: namespaces,
 			WithoutQueueName: *config.ManageJobSetsWithoutQueueName,
-			Workers:          int(*config.Concurrency.Workers.JobSet),
+			Workers:          int(*workers.JobSet),
 			Releases:         int(*config.Concurrency.Releases),
 		}),
 		mgr.AddHealthzCheck("ping", healthz.Ping),

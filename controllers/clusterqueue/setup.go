@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -26,8 +27,8 @@ type Reconciler struct {
 	runner *engine.Runner
 }
 
-// SetupWithManager starts to watch ClusterQueues and to write their status.
-func SetupWithManager(ctx context.Context, mgr ctrl.Manager, runner *engine.Runner) error {
+// SetupWithManager starts to watch ClusterQueues and to write their status, with this many workers.
+func SetupWithManager(ctx context.Context, mgr ctrl.Manager, runner *engine.Runner, workers int) error {
 	err := engine.Watch(ctx, mgr, runner, &kueue.ClusterQueue{}, engine.Source[*kueue.ClusterQueue]{
 		Observed: func(queue *kueue.ClusterQueue) admission.Event {
 			return admission.ClusterQueueObserved{ClusterQueue: queue}
@@ -43,6 +44,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, runner *engine.Runn
 		WatchesRawSource(engine.Changes(runner.OnClusterQueueChange, func(name string) reconcile.Request {
 			return reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
 		})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(&Reconciler{client: mgr.GetClient(), runner: runner})
 }
 

@@ -298,3 +298,29 @@ func TestWorkloadName(t *testing.T) {
 func quantities(cpus string) corev1.ResourceList {
 	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpus)}
 }
+
+func TestMisuse(t *testing.T) {
+	cases := map[string]struct {
+		change func(*jobsetapi.JobSet)
+		want   string
+	}{
+		"queued and held":      {func(*jobsetapi.JobSet) {}, ""},
+		"no queue":             {func(js *jobsetapi.JobSet) { js.Labels = nil }, apis.QueueLabel},
+		"another controller":   {func(js *jobsetapi.JobSet) { js.Spec.ManagedBy = ptr.To("kueue.x-k8s.io/multikueue") }, "spec.managedBy"},
+		"not held":             {func(js *jobsetapi.JobSet) { js.Spec.ReplicatedJobs[1].Template.Labels = nil }, "spec.replicatedJobs[1].template.metadata.labels"},
+		"the stock controller": {func(js *jobsetapi.JobSet) { js.Spec.ManagedBy = ptr.To(jobset.JobSetControllerName) }, ""},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			js := world{}.build(t).jobSet
+			for i := range js.Spec.ReplicatedJobs {
+				js.Spec.ReplicatedJobs[i].Template.Labels = map[string]string{apis.HoldLabel: apis.HoldValue}
+			}
+			c.change(js)
+			got := misuse(js)
+			if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+				t.Errorf("misuse = %q, want something about %q", got, c.want)
+			}
+		})
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -25,8 +26,8 @@ type Reconciler struct {
 	runner *engine.Runner
 }
 
-// SetupWithManager starts to watch LocalQueues and to write their status.
-func SetupWithManager(ctx context.Context, mgr ctrl.Manager, runner *engine.Runner) error {
+// SetupWithManager starts to watch LocalQueues and to write their status, with this many workers.
+func SetupWithManager(ctx context.Context, mgr ctrl.Manager, runner *engine.Runner, workers int) error {
 	err := engine.Watch(ctx, mgr, runner, &kueue.LocalQueue{}, engine.Source[*kueue.LocalQueue]{
 		Observed: func(queue *kueue.LocalQueue) admission.Event { return admission.LocalQueueObserved{LocalQueue: queue} },
 		Gone: func(queue *kueue.LocalQueue) admission.Event {
@@ -42,6 +43,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, runner *engine.Runn
 		WatchesRawSource(engine.Changes(runner.OnLocalQueueChange, func(key types.NamespacedName) reconcile.Request {
 			return reconcile.Request{NamespacedName: key}
 		})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(&Reconciler{client: mgr.GetClient(), runner: runner})
 }
 

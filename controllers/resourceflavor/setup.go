@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -25,8 +26,8 @@ type Reconciler struct {
 	client client.Client
 }
 
-// SetupWithManager starts to watch ResourceFlavors.
-func SetupWithManager(ctx context.Context, mgr ctrl.Manager, runner *engine.Runner) error {
+// SetupWithManager starts to watch ResourceFlavors, with this many workers.
+func SetupWithManager(ctx context.Context, mgr ctrl.Manager, runner *engine.Runner, workers int) error {
 	err := engine.Watch(ctx, mgr, runner, &kueue.ResourceFlavor{}, engine.Source[*kueue.ResourceFlavor]{
 		Observed: func(flavor *kueue.ResourceFlavor) admission.Event { return admission.FlavorObserved{Flavor: flavor} },
 		Gone:     func(flavor *kueue.ResourceFlavor) admission.Event { return admission.FlavorGone{Name: flavor.Name} },
@@ -47,6 +48,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, runner *engine.Runn
 			}
 			return requests
 		})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(&Reconciler{client: mgr.GetClient()})
 }
 

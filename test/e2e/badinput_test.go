@@ -47,7 +47,7 @@ var _ = Describe("Bad input", func() {
 
 	It("uses a ClusterQueue with a flavor that does not exist", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "15")
-		broken := clusterQueue(t.namespace+"-broken", "10", "10")
+		broken := clusterQueue(t.namespace+"-broken", "10", "15")
 		broken.Spec.ResourceGroups[1].Flavors[0].Name = "b200"
 		Expect(env.Admin.Create(ctx, broken)).To(Succeed())
 		Expect(env.Admin.Create(ctx, &kueue.LocalQueue{
@@ -92,7 +92,7 @@ var _ = Describe("Bad input", func() {
 
 	It("sits in a namespace that the ClusterQueue does not select", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "15")
-		picky := clusterQueue(t.namespace+"-picky", "10", "10")
+		picky := clusterQueue(t.namespace+"-picky", "10", "15")
 		picky.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"gpu": "allowed"}}
 		Expect(env.Admin.Create(ctx, picky)).To(Succeed())
 		Expect(env.Admin.Create(ctx, &kueue.LocalQueue{

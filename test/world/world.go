@@ -10,13 +10,17 @@ import (
 	"os/exec"
 	"path/filepath"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/apis"
@@ -71,7 +75,41 @@ func (w *World) install(ctx context.Context) error {
 			return err
 		}
 	}
+	return w.awaitGuards(ctx)
+}
+
+// awaitGuards waits until the API server acts on the policies, which takes it a moment after they are created.
+func (w *World) awaitGuards(ctx context.Context) error {
+	probe := func(ctx context.Context) (bool, error) {
+		js := probeJobSet()
+		if err := w.Admin.Create(ctx, js, client.DryRunAll); err != nil || js.Spec.ReplicatedJobs[0].Template.Labels[apis.HoldLabel] == "" {
+			return false, nil //nolint:nilerr // not yet in force
+		}
+		forged := probeJobSet()
+		forged.Annotations = map[string]string{apis.StartedAnnotation: "true"}
+		if w.Admin.Create(ctx, forged, client.DryRunAll) == nil {
+			return false, nil
+		}
+		job := &batchv1.Job{ObjectMeta: js.ObjectMeta, Spec: js.Spec.ReplicatedJobs[0].Template.Spec}
+		job.Labels = map[string]string{apis.HoldLabel: apis.HoldValue}
+		err := w.Admin.Create(ctx, job, client.DryRunAll)
+		return err == nil && ptr.Deref(job.Spec.Suspend, false), nil
+	}
+	if err := wait.PollUntilContextTimeout(ctx, readyEvery, readyTimeout, true, probe); err != nil {
+		return fmt.Errorf("wait until the guards are in force: %w", err)
+	}
 	return nil
+}
+
+func probeJobSet() *jobsetapi.JobSet {
+	js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{
+		Namespace: metav1.NamespaceDefault, Name: "guards-probe", Labels: map[string]string{apis.QueueLabel: "probe"},
+	}}
+	job := batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+		RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "main", Image: "example.com/probe"}},
+	}}}}
+	js.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{{ReplicatedJob: jobset.ReplicatedJob{Name: "main", Replicas: 1, Template: job}}}
+	return js
 }
 
 // Stop ends everything.

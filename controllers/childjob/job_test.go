@@ -1,0 +1,166 @@
+package childjob_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/controllers/childjob"
+)
+
+func newJob(change func(*batchv1.Job)) *batchv1.Job {
+	job := &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Name: "job"},
+		Spec: batchv1.JobSpec{Parallelism: ptr.To(int32(2)), Completions: ptr.To(int32(3)), Suspend: ptr.To(true), Template: corev1.PodTemplateSpec{
+			Spec: corev1.PodSpec{
+				NodeSelector: map[string]string{"zone": "a"},
+				Containers: []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{
+					Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")},
+				}}},
+			},
+		}},
+	}
+	change(job)
+	return job
+}
+
+func TestHasPods(t *testing.T) {
+	done := []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
+	cases := map[string]struct {
+		change func(*batchv1.Job)
+		want   bool
+	}{
+		"held":                       {func(*batchv1.Job) {}, false},
+		"may make pods at any time":  {func(j *batchv1.Job) { j.Spec.Suspend = nil }, true},
+		"suspended, pods still run":  {func(j *batchv1.Job) { j.Status.Active = 1 }, true},
+		"suspended, pods terminate":  {func(j *batchv1.Job) { j.Status.Terminating = ptr.To(int32(1)) }, true},
+		"deleted, pods still run":    {func(j *batchv1.Job) { j.Spec.Suspend = nil; j.DeletionTimestamp = &metav1.Time{}; j.Status.Active = 1 }, true},
+		"over":                       {func(j *batchv1.Job) { j.Spec.Suspend = nil; j.Status.Conditions = done }, false},
+		"over, counters not cleared": {func(j *batchv1.Job) { j.Status.Conditions = done; j.Status.Active = 1 }, false},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := childjob.HasPods(newJob(c.change)); got != c.want {
+				t.Errorf("HasPods = %t, want %t", got, c.want)
+			}
+		})
+	}
+}
+
+func TestIsReady(t *testing.T) {
+	cases := map[string]struct {
+		change func(*batchv1.Job)
+		want   bool
+	}{
+		"held":                     {func(j *batchv1.Job) { j.Status.Ready = ptr.To(int32(2)) }, false},
+		"one of two ready":         {func(j *batchv1.Job) { j.Spec.Suspend = nil; j.Status.Ready = ptr.To(int32(1)) }, false},
+		"both ready":               {func(j *batchv1.Job) { j.Spec.Suspend = nil; j.Status.Ready = ptr.To(int32(2)) }, true},
+		"one ready, one succeeded": {func(j *batchv1.Job) { j.Spec.Suspend = nil; j.Status.Ready = ptr.To(int32(1)); j.Status.Succeeded = 1 }, true},
+		"fewer completions than slots": {func(j *batchv1.Job) {
+			j.Spec.Suspend = nil
+			j.Spec.Completions = ptr.To(int32(1))
+			j.Status.Ready = ptr.To(int32(1))
+		}, true},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := childjob.IsReady(newJob(c.change)); got != c.want {
+				t.Errorf("IsReady = %t, want %t", got, c.want)
+			}
+		})
+	}
+}
+
+func TestReleased(t *testing.T) {
+	template := childjob.Template{Pods: 2, Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}
+	toleration := corev1.Toleration{Key: "gpu", Operator: corev1.TolerationOpExists}
+	flavors := map[kueue.ResourceFlavorReference]*kueue.ResourceFlavor{
+		"a100": {Spec: kueue.ResourceFlavorSpec{NodeLabels: map[string]string{"gpu": "a100"}, Tolerations: []corev1.Toleration{toleration}}},
+		"h100": {Spec: kueue.ResourceFlavorSpec{NodeLabels: map[string]string{"gpu": "h100", "net": "ib"}}},
+		"zone": {Spec: kueue.ResourceFlavorSpec{NodeLabels: map[string]string{"zone": "a"}}},
+	}
+	on := func(names ...kueue.ResourceFlavorReference) *kueue.PodSetAssignment {
+		a := &kueue.PodSetAssignment{Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{}}
+		for _, name := range names {
+			a.Flavors[corev1.ResourceName(name)] = name
+		}
+		return a
+	}
+	cases := map[string]struct {
+		change          func(*batchv1.Job)
+		assignment      *kueue.PodSetAssignment
+		wantSelector    map[string]string
+		wantTolerations []corev1.Toleration
+		wantKeys        string
+	}{
+		"a flavor's labels and tolerations are added": {
+			func(*batchv1.Job) {}, on("a100"), map[string]string{"zone": "a", "gpu": "a100"}, []corev1.Toleration{toleration}, "gpu",
+		},
+		"a toleration that is there is not doubled": {
+			func(j *batchv1.Job) { j.Spec.Template.Spec.Tolerations = []corev1.Toleration{toleration} },
+			on("a100"), map[string]string{"zone": "a", "gpu": "a100"}, []corev1.Toleration{toleration}, "gpu",
+		},
+		"the user's own label stays his": {
+			func(*batchv1.Job) {}, on("zone"), map[string]string{"zone": "a"}, nil, "",
+		},
+		"another flavor replaces the labels of the last": {
+			func(j *batchv1.Job) {
+				j.Annotations = map[string]string{apis.FlavorNodeLabelsAnnotation: "gpu,net"}
+				j.Spec.Template.Spec.NodeSelector = map[string]string{"zone": "a", "gpu": "h100", "net": "ib"}
+			}, on("a100"), map[string]string{"zone": "a", "gpu": "a100"}, []corev1.Toleration{toleration}, "gpu",
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			before := newJob(c.change)
+			after, err := childjob.Released(before, template, c.assignment, flavors)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if *after.Spec.Suspend || !*before.Spec.Suspend {
+				t.Error("the copy must run, and the original must stay held")
+			}
+			if diff := cmp.Diff(c.wantSelector, after.Spec.Template.Spec.NodeSelector); diff != "" {
+				t.Errorf("node selector (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(c.wantTolerations, after.Spec.Template.Spec.Tolerations); diff != "" {
+				t.Errorf("tolerations (-want +got):\n%s", diff)
+			}
+			if got := after.Annotations[apis.FlavorNodeLabelsAnnotation]; got != c.wantKeys {
+				t.Errorf("keys = %q, want %q", got, c.wantKeys)
+			}
+		})
+	}
+}
+
+func TestReleasedRefuses(t *testing.T) {
+	template := childjob.Template{Pods: 2, Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}
+	cases := map[string]struct {
+		change func(*batchv1.Job)
+		want   string
+	}{
+		"more pods": {func(j *batchv1.Job) { j.Spec.Parallelism = ptr.To(int32(3)) }, "3 pods at once, its JobSet gives it 2"},
+		"larger pods": {func(j *batchv1.Job) {
+			j.Spec.Template.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("2")
+		}, "request 2 cpu each, its JobSet 1"},
+		"another resource": {func(j *batchv1.Job) {
+			j.Spec.Template.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}
+		}, "request 1 nvidia.com/gpu each, its JobSet 0"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			_, err := childjob.Released(newJob(c.change), template, &kueue.PodSetAssignment{}, nil)
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("err = %v, want %q", err, c.want)
+			}
+		})
+	}
+}
