@@ -24,11 +24,15 @@ demo: build cluster ## Run sample JobSets on a real control plane with fake GPU 
 	@go run ./test/demo $(if $(KEEP),--keep)
 
 .PHONY: test
-test: cluster test-unit test-integration test-e2e ## Run every test.
+test: cluster test-unit test-manifests test-integration test-e2e ## Run every test.
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need no control plane.
-	$(GO_TEST) $$(go list ./... | grep -v -e /test/integration -e /test/e2e -e /test/controlplane -e /test/bench)
+	$(GO_TEST) $$(go list ./... | grep -v /test/)
+
+.PHONY: test-manifests
+test-manifests: ## Render config/ and the chart and compare them.
+	go test ./test/manifests/...
 
 .PHONY: test-integration
 test-integration: cluster build ## Run the tests of guards and controllers on a real control plane.

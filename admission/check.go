@@ -9,6 +9,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/flavor"
+	"github.com/tranche-dev/tranche/admission/quota"
 )
 
 // A rule says no to a stage, or finds nothing against it.
@@ -165,7 +166,7 @@ func quotaFits(e *Engine, l *look) *Refusal {
 	var short []string
 	e.asIfNothingWereKept(l, func() {
 		for choice := range flavor.Choices(l.items, flavor.MaxChoices) {
-			lacks := e.lacks(l, choice)
+			lacks := e.lacks(l, choice.Usage(l.items))
 			if len(lacks) == 0 {
 				l.fitting = append(l.fitting, slices.Clone(choice))
 			} else if text := strings.Join(lacks, " and "); !slices.Contains(short, text) {
@@ -198,9 +199,8 @@ func (e *Engine) asIfNothingWereKept(l *look, f func()) {
 	})
 }
 
-// lacks says what is short under a choice, and notes it as what to wait for.
-func (e *Engine) lacks(l *look, choice flavor.Choice) []string {
-	usage := choice.Usage(l.items)
+// lacks says what of a usage is short, and notes it as what to wait for.
+func (e *Engine) lacks(l *look, usage quota.Usage) []string {
 	if e.tree.Fits(l.q.name, usage) {
 		return nil
 	}

@@ -85,27 +85,31 @@ func (e *Engine) unsafe(l *look, usage quota.Usage) *Refusal {
 	if l.policy == Reserve {
 		return e.unreserved(l, before, after)
 	}
+	return e.unfinishable(l, after, usage)
+}
+
+// unfinishable asks whether, after the admission, somebody could no longer finish who can now, or the JobSet itself could not. If
+// the state is safe now, that means that it must stay safe; if it is not, as after a quota cut, that it must get no worse.
+func (e *Engine) unfinishable(l *look, after *safety.Course, usage quota.Usage) *Refusal {
 	claim := &safety.Claim{JobSet: l.j.key.String(), Held: after.HeldNow(), Peaks: after.Peaks()}
 	claims := []*safety.Claim{claim}
-	var others []*safety.Claim
 	for _, uid := range slices.Sorted(maps.Keys(l.q.claimants)) {
 		if uid != l.j.uid {
-			others = append(others, l.q.claimants[uid].claim)
+			claims = append(claims, l.q.claimants[uid].claim)
 		}
 	}
-	claims = append(claims, others...)
 	limit := func(fr quota.FlavorResource) quota.Amount { return e.tree.Limit(l.q.name, fr) }
 	blocked := safety.Blocked(limit, claims)
 	if len(blocked) == 0 {
 		return nil
 	}
-	// The state may be unsafe already, as after a quota cut. Then nobody may be blocked who was not.
+	others := claims[1:]
 	if l.j.claim != nil && l.j.home == l.q {
 		others = append(others, l.j.claim)
 	}
 	blockedBefore := safety.Blocked(limit, others)
 	for _, c := range blocked {
-		if c == claim || !slices.Contains(blockedBefore, c) {
+		if !slices.Contains(blockedBefore, c) {
 			return e.deadlock(l, blocked, usage)
 		}
 	}
@@ -115,37 +119,25 @@ func (e *Engine) unsafe(l *look, usage quota.Usage) *Refusal {
 // unreserved asks whether all that the JobSet may come to hold in this hold segment is free now.
 func (e *Engine) unreserved(l *look, before, after *safety.Course) *Refusal {
 	held := before.HeldNow()
-	peaks := after.Peaks()
-	fits := false
-	var lacks []string
+	lacks := []string{"a flavor that takes each of the stages to come"}
 	e.asIfNothingWereKept(l, func() {
-		for _, peak := range peaks {
-			more := peak.Without(held)
-			if e.tree.Fits(l.q.name, more) {
-				fits = true
-				return
+		for i, peak := range after.Peaks() {
+			short := e.lacks(l, peak.Without(held))
+			if i == 0 || len(short) == 0 {
+				lacks = short
 			}
-			for fr, a := range more.Sorted() {
-				if free := e.tree.Available(l.q.name, fr); a > free {
-					l.topics = append(l.topics, fr)
-					if len(lacks) == 0 {
-						lacks = append(lacks, fmt.Sprintf("%s %s of flavor %s: %s of %s free", a.Format(fr.Resource), fr.Resource, fr.Flavor,
-							max(free, 0).Format(fr.Resource), e.tree.Limit(l.q.name, fr).Format(fr.Resource)))
-					}
-				}
+			if len(short) == 0 {
+				return
 			}
 		}
 	})
-	if fits {
-		return nil
-	}
 	if len(lacks) == 0 {
-		lacks = append(lacks, "a flavor that takes each of the stages to come")
+		return nil
 	}
 	return &Refusal{
 		Check: "PeakFits", Reason: kueue.WorkloadQuotaReservedReasonWaitingForQuota,
 		Message: fmt.Sprintf("waits for quota in ClusterQueue %s: this stage and those that may hold quota beside it are admitted together (policy Reserve) and need %s",
-			l.q.name, strings.Join(lacks, "")),
+			l.q.name, strings.Join(lacks, " and ")),
 	}
 }
 

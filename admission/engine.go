@@ -127,11 +127,11 @@ func (e *Engine) Settle(id DecisionID, _ error) {
 	e.verify()
 }
 
-// Charged tells whether a stage is charged: its admission has been decided or observed, and has not been taken back. It is false for
-// another object of the same name.
+// Charged tells whether a stage is charged for an admission that has been observed, and that no later observation has taken back.
+// It is false while the write is under way, and for another object of the same name.
 func (e *Engine) Charged(key StageKey, uid types.UID) bool {
 	s := e.stages[key]
-	return s != nil && s.uid == uid && s.entry.isCharged()
+	return s != nil && s.uid == uid && s.reservation != nil && s.entry.isCharged()
 }
 
 // Holding returns what the stages of a JobSet are charged together.
@@ -145,10 +145,20 @@ func (e *Engine) Holding(jobSet types.UID) quota.Usage {
 	return held
 }
 
-// Changed returns the queues whose views may differ from what they were at the last call.
+// Changed returns the queues that exist and whose views may differ from what they were at the last call.
 func (e *Engine) Changed() (clusterQueues []string, localQueues []types.NamespacedName) {
-	clusterQueues = slices.Sorted(maps.Keys(e.changedClusterQueues))
-	localQueues = slices.SortedFunc(maps.Keys(e.changedLocalQueues), compareKeys)
+	for name := range e.changedClusterQueues {
+		if e.clusterQueue(name).exists {
+			clusterQueues = append(clusterQueues, name)
+		}
+	}
+	for key := range e.changedLocalQueues {
+		if e.localQueue(key).exists {
+			localQueues = append(localQueues, key)
+		}
+	}
+	slices.Sort(clusterQueues)
+	slices.SortFunc(localQueues, compareKeys)
 	clear(e.changedClusterQueues)
 	clear(e.changedLocalQueues)
 	return clusterQueues, localQueues

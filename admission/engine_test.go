@@ -107,7 +107,7 @@ func TestFailedWriteIsTakenBack(t *testing.T) {
 	w.lone("q", "one", "gpu=8")
 	decisions := w.engine.Decide(w.now())
 	admit, ok := decisions[0].(admission.Admit)
-	if !ok || !w.engine.Charged(keyOf("one"), "wl-one") {
+	if !ok || w.engine.Charged(keyOf("one"), "wl-one") || w.used("q") != "a100/nvidia.com/gpu=8" {
 		t.Fatalf("decided %v", decisions)
 	}
 	// Somebody else's change, seen while the write is under way, takes nothing back.
@@ -120,4 +120,7 @@ func TestFailedWriteIsTakenBack(t *testing.T) {
 		t.Errorf("used %s after the write has failed", w.used("q"))
 	}
 	w.wantAdmitted("one")
+	if !w.engine.Charged(keyOf("one"), "wl-one") || w.engine.Charged(keyOf("one"), "another") {
+		t.Error("want Charged to be true of this object only")
+	}
 }

@@ -39,7 +39,7 @@ func (e *Engine) entryOf(s *stage) entry {
 	n := entry{localQueue: s.localQueue, clusterQueue: e.localQueue(s.localQueue).clusterQueue}
 	charge := s.reservation
 	if charge == nil {
-		charge = nil
+		charge = s.assumed
 	}
 	switch {
 	case s.isFinished:

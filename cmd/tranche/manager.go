@@ -105,7 +105,8 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 	}
 	recorder := mgr.GetEventRecorder("tranche")
 	runner, err := engine.NewRunner(engine.Config{
-		Engine: core, Client: mgr.GetClient(), Recorder: recorder, Elected: mgr.Elected(), Writers: int(*config.Concurrency.Writers),
+		Engine: core, Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: recorder,
+		Elected: mgr.Elected(), Writers: int(*config.Concurrency.Writers),
 	})
 	if err != nil {
 		return err

@@ -118,4 +118,6 @@ func checkGuards(ctx context.Context, restConfig *rest.Config, config *configapi
 }
 
 // zapLevel turns our verbosity, which grows with detail, into zap's level, which falls.
-func zapLevel(verbosity int32) zapcore.Level { return zapcore.Level(-verbosity) }
+func zapLevel(verbosity int32) zapcore.Level {
+	return zapcore.Level(-verbosity) //nolint:gosec // the configuration allows 0 to 10
+}

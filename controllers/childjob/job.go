@@ -4,6 +4,7 @@ package childjob
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -78,7 +79,7 @@ func Released(job *batchv1.Job, template Template, assignment *kueue.PodSetAssig
 		return nil, err
 	}
 	released := job.DeepCopy()
-	released.Spec.Suspend = ptr.To(false)
+	released.Spec.Suspend = new(false)
 	pod := &released.Spec.Template.Spec
 	dropNodeLabels(released)
 	labels, tolerations := directives(assignment, flavors)
@@ -127,9 +128,7 @@ func directives(assignment *kueue.PodSetAssignment, flavors map[kueue.ResourceFl
 		if flavor == nil {
 			continue
 		}
-		for key, value := range flavor.Spec.NodeLabels {
-			labels[key] = value
-		}
+		maps.Copy(labels, flavor.Spec.NodeLabels)
 		tolerations = append(tolerations, flavor.Spec.Tolerations...)
 	}
 	return labels, tolerations

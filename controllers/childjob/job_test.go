@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/apis"
@@ -19,7 +18,7 @@ import (
 func newJob(change func(*batchv1.Job)) *batchv1.Job {
 	job := &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Name: "job"},
-		Spec: batchv1.JobSpec{Parallelism: ptr.To(int32(2)), Completions: ptr.To(int32(3)), Suspend: ptr.To(true), Template: corev1.PodTemplateSpec{
+		Spec: batchv1.JobSpec{Parallelism: new(int32(2)), Completions: new(int32(3)), Suspend: new(true), Template: corev1.PodTemplateSpec{
 			Spec: corev1.PodSpec{
 				NodeSelector: map[string]string{"zone": "a"},
 				Containers: []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{
@@ -41,7 +40,7 @@ func TestHasPods(t *testing.T) {
 		"held":                       {func(*batchv1.Job) {}, false},
 		"may make pods at any time":  {func(j *batchv1.Job) { j.Spec.Suspend = nil }, true},
 		"suspended, pods still run":  {func(j *batchv1.Job) { j.Status.Active = 1 }, true},
-		"suspended, pods terminate":  {func(j *batchv1.Job) { j.Status.Terminating = ptr.To(int32(1)) }, true},
+		"suspended, pods terminate":  {func(j *batchv1.Job) { j.Status.Terminating = new(int32(1)) }, true},
 		"deleted, pods still run":    {func(j *batchv1.Job) { j.Spec.Suspend = nil; j.DeletionTimestamp = &metav1.Time{}; j.Status.Active = 1 }, true},
 		"over":                       {func(j *batchv1.Job) { j.Spec.Suspend = nil; j.Status.Conditions = done }, false},
 		"over, counters not cleared": {func(j *batchv1.Job) { j.Status.Conditions = done; j.Status.Active = 1 }, false},
@@ -60,14 +59,14 @@ func TestIsReady(t *testing.T) {
 		change func(*batchv1.Job)
 		want   bool
 	}{
-		"held":                     {func(j *batchv1.Job) { j.Status.Ready = ptr.To(int32(2)) }, false},
-		"one of two ready":         {func(j *batchv1.Job) { j.Spec.Suspend = nil; j.Status.Ready = ptr.To(int32(1)) }, false},
-		"both ready":               {func(j *batchv1.Job) { j.Spec.Suspend = nil; j.Status.Ready = ptr.To(int32(2)) }, true},
-		"one ready, one succeeded": {func(j *batchv1.Job) { j.Spec.Suspend = nil; j.Status.Ready = ptr.To(int32(1)); j.Status.Succeeded = 1 }, true},
+		"held":                     {func(j *batchv1.Job) { j.Status.Ready = new(int32(2)) }, false},
+		"one of two ready":         {func(j *batchv1.Job) { j.Spec.Suspend = nil; j.Status.Ready = new(int32(1)) }, false},
+		"both ready":               {func(j *batchv1.Job) { j.Spec.Suspend = nil; j.Status.Ready = new(int32(2)) }, true},
+		"one ready, one succeeded": {func(j *batchv1.Job) { j.Spec.Suspend = nil; j.Status.Ready = new(int32(1)); j.Status.Succeeded = 1 }, true},
 		"fewer completions than slots": {func(j *batchv1.Job) {
 			j.Spec.Suspend = nil
-			j.Spec.Completions = ptr.To(int32(1))
-			j.Status.Ready = ptr.To(int32(1))
+			j.Spec.Completions = new(int32(1))
+			j.Status.Ready = new(int32(1))
 		}, true},
 	}
 	for name, c := range cases {
@@ -106,7 +105,10 @@ func TestReleased(t *testing.T) {
 		},
 		"a toleration that is there is not doubled": {
 			func(j *batchv1.Job) { j.Spec.Template.Spec.Tolerations = []corev1.Toleration{toleration} },
-			on("a100"), map[string]string{"zone": "a", "gpu": "a100"}, []corev1.Toleration{toleration}, "gpu",
+			on("a100"),
+			map[string]string{"zone": "a", "gpu": "a100"},
+			[]corev1.Toleration{toleration},
+			"gpu",
 		},
 		"the user's own label stays his": {
 			func(*batchv1.Job) {}, on("zone"), map[string]string{"zone": "a"}, nil, "",
@@ -147,7 +149,7 @@ func TestReleasedRefuses(t *testing.T) {
 		change func(*batchv1.Job)
 		want   string
 	}{
-		"more pods": {func(j *batchv1.Job) { j.Spec.Parallelism = ptr.To(int32(3)) }, "3 pods at once, its JobSet gives it 2"},
+		"more pods": {func(j *batchv1.Job) { j.Spec.Parallelism = new(int32(3)) }, "3 pods at once, its JobSet gives it 2"},
 		"larger pods": {func(j *batchv1.Job) {
 			j.Spec.Template.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("2")
 		}, "request 2 cpu each, its JobSet 1"},

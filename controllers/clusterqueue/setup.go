@@ -94,7 +94,7 @@ func desired(queue *kueue.ClusterQueue, view *admission.ClusterQueueView) kueue.
 }
 
 // writeFinalizer keeps a ClusterQueue as long as it holds quota, so that the numbers of its stages have a home.
-func (r *Reconciler) writeFinalizer(ctx context.Context, queue *kueue.ClusterQueue, used bool) error { //nolint:revive // used is a fact, not a mode
+func (r *Reconciler) writeFinalizer(ctx context.Context, queue *kueue.ClusterQueue, used bool) error {
 	after := queue.DeepCopy()
 	deleted := !queue.DeletionTimestamp.IsZero()
 	differs := false

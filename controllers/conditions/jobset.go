@@ -192,7 +192,7 @@ func StageSucceeded(stage string) *metav1.Condition {
 }
 
 // PodsReady is the condition PodsReady of a quota Workload that had the old one.
-func PodsReady(old *metav1.Condition, ready bool) metav1.Condition { //nolint:revive // ready is the fact itself, not a mode
+func PodsReady(old *metav1.Condition, ready bool) metav1.Condition {
 	wasReady := old != nil && old.Status == metav1.ConditionTrue
 	lost := old != nil && old.Reason == kueue.WorkloadWaitForRecovery
 	c := metav1.Condition{Type: kueue.WorkloadPodsReady, Status: metav1.ConditionFalse}

@@ -29,8 +29,8 @@ func Admitted(workload *kueue.Workload, admission *kueue.Admission) kueue.Worklo
 	set(&status, workload, metav1.Condition{
 		Type: kueue.WorkloadAdmitted, Status: metav1.ConditionTrue, Reason: reasonAdmitted, Message: "The quota Workload is admitted",
 	})
-	clear(&status, workload, kueue.WorkloadEvicted, reasonQuotaReserved, "Previously: ")
-	clear(&status, workload, kueue.WorkloadPreempted, reasonQuotaReserved, "Previously: ")
+	lower(&status, workload, kueue.WorkloadEvicted, reasonQuotaReserved, "Previously: ")
+	lower(&status, workload, kueue.WorkloadPreempted, reasonQuotaReserved, "Previously: ")
 	return status
 }
 
@@ -41,16 +41,7 @@ func Pending(workload *kueue.Workload, reason, message string) kueue.WorkloadSta
 	set(&status, workload, metav1.Condition{
 		Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionFalse, Reason: reason, Message: message,
 	})
-	clear(&status, workload, kueue.WorkloadAdmitted, kueue.WorkloadAdmittedReasonNoReservation, "")
-	return status
-}
-
-// Evicted returns the status of a quota Workload that gives its quota back because of an eviction.
-func Evicted(workload *kueue.Workload, reason, message string) kueue.WorkloadStatus {
-	status := Pending(workload, kueue.WorkloadPending, message)
-	set(&status, workload, metav1.Condition{
-		Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: reason, Message: message,
-	})
+	lower(&status, workload, kueue.WorkloadAdmitted, kueue.WorkloadAdmittedReasonNoReservation, "")
 	return status
 }
 
@@ -94,8 +85,8 @@ func set(status *kueue.WorkloadStatus, workload *kueue.Workload, condition metav
 	apimeta.SetStatusCondition(&status.Conditions, condition)
 }
 
-// clear turns a condition to False if it is True, and keeps what it said behind the prefix.
-func clear(status *kueue.WorkloadStatus, workload *kueue.Workload, conditionType, reason, prefix string) {
+// lower turns a condition to False if it is True, and keeps what it said behind the prefix.
+func lower(status *kueue.WorkloadStatus, workload *kueue.Workload, conditionType, reason, prefix string) {
 	old := apimeta.FindStatusCondition(workload.Status.Conditions, conditionType)
 	if old == nil || old.Status != metav1.ConditionTrue {
 		return

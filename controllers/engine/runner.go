@@ -33,6 +33,8 @@ type Config struct {
 	Engine *admission.Engine
 	// Client writes decisions, and reads quota Workloads from the cache.
 	Client client.Client
+	// Reader reads past the cache.
+	Reader client.Reader
 	// Recorder emits the Events about decisions.
 	Recorder k8sevents.EventRecorder
 	// Elected is closed when this process leads. Until then the Runner follows what happens and decides nothing.
@@ -42,8 +44,8 @@ type Config struct {
 }
 
 func (c *Config) validate() error {
-	if c.Engine == nil || c.Client == nil || c.Recorder == nil || c.Elected == nil {
-		return errors.New("engine.Config: Engine, Client, Recorder and Elected are required")
+	if c.Engine == nil || c.Client == nil || c.Reader == nil || c.Recorder == nil || c.Elected == nil {
+		return errors.New("engine.Config: Engine, Client, Reader, Recorder and Elected are required")
 	}
 	if c.Writers < 0 {
 		return fmt.Errorf("engine.Config: Writers is %d, must not be negative", c.Writers)

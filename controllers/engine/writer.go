@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
@@ -68,12 +67,12 @@ func (w *writer) add(decision admission.Decision) {
 	switch d := decision.(type) {
 	case admission.Admit:
 		w.pending[d.Stage] = task{admit: &d}
-		w.queue.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(priorityAdmit)}, d.Stage)
+		w.queue.AddWithOpts(priorityqueue.AddOpts{Priority: new(priorityAdmit)}, d.Stage)
 	case admission.Refuse:
 		t := w.pending[d.Stage]
 		t.refuse = &d
 		w.pending[d.Stage] = t
-		w.queue.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(priorityRefuse)}, d.Stage)
+		w.queue.AddWithOpts(priorityqueue.AddOpts{Priority: new(priorityRefuse)}, d.Stage)
 	}
 }
 
@@ -110,8 +109,7 @@ func (w *writer) next(ctx context.Context) bool {
 	return true
 }
 
-// admit writes an admission and settles the decision: at once if the object has gone its own way, and after a while if the write
-// should be tried again, so that an API server in trouble is not hammered.
+// admit writes an admission and settles the decision.
 func (w *writer) admit(ctx context.Context, d *admission.Admit) {
 	written, err := w.writeAdmission(ctx, d)
 	if err == nil {
@@ -124,13 +122,31 @@ func (w *writer) admit(ctx context.Context, d *admission.Admit) {
 		w.announce(written, d)
 		return
 	}
-	settle := func() { w.runner.post(func(e *admission.Engine) { e.Settle(d.ID, err) }) }
-	if ctx.Err() != nil {
-		return
-	}
 	metrics.WriteFailed("Admit")
 	ctrl.LoggerFrom(ctx).V(1).Info("Admission not written, taking it back", "workload", klog.KRef(d.Stage.Namespace, d.Stage.Name), "cause", err.Error())
-	time.AfterFunc(w.retries.When(d.Stage), settle)
+	w.takeBack(ctx, d, err)
+}
+
+// takeBack settles an admission that was not written, after a while and after a look at the object itself: a write that was given up
+// may have been done all the same, and then its quota must not be given to anybody else.
+func (w *writer) takeBack(ctx context.Context, d *admission.Admit, cause error) {
+	time.AfterFunc(w.retries.When(d.Stage), func() {
+		if ctx.Err() != nil {
+			return
+		}
+		var current kueue.Workload
+		err := w.config.Reader.Get(ctx, d.Stage, &current)
+		if client.IgnoreNotFound(err) != nil {
+			w.takeBack(ctx, d, cause)
+			return
+		}
+		w.runner.post(func(e *admission.Engine) {
+			if err == nil {
+				e.Apply(admission.WorkloadObserved{Workload: &current})
+			}
+			e.Settle(d.ID, cause)
+		})
+	})
 }
 
 func (w *writer) writeAdmission(ctx context.Context, d *admission.Admit) (*kueue.Workload, error) {
@@ -172,7 +188,7 @@ func (w *writer) retryRefusal(d *admission.Refuse) {
 		return
 	}
 	w.pending[d.Stage] = task{refuse: d}
-	w.queue.AddWithOpts(priorityqueue.AddOpts{After: w.retries.When(d.Stage), Priority: ptr.To(priorityRefuse)}, d.Stage)
+	w.queue.AddWithOpts(priorityqueue.AddOpts{After: w.retries.When(d.Stage), Priority: new(priorityRefuse)}, d.Stage)
 }
 
 // apply writes the status of a quota Workload under Kueue's field manager and returns what the API server made of it.

@@ -122,7 +122,7 @@ func (w world) build(t *testing.T) *seen {
 	js.Spec.StartupPolicy = &jobsetapi.StartupPolicy{StartupPolicyOrder: jobset.InOrder, Rules: []jobsetapi.StartupPolicyRule{
 		{TargetReplicatedJobs: []string{"init"}, WaitForReplicatedJobsStatus: jobsetapi.SucceededStatus},
 	}}
-	js.Spec.Suspend = ptr.To(!w.started || w.suspended)
+	js.Spec.Suspend = new(!w.started || w.suspended)
 	js.Status.Restarts = w.restarts
 	if w.started {
 		js.Annotations[apis.StartedAnnotation] = "true"
@@ -153,7 +153,7 @@ func (w world) build(t *testing.T) *seen {
 }
 
 func jobSpec(cpus string) batchv1.JobSpec {
-	return batchv1.JobSpec{Parallelism: ptr.To(int32(1)), Completions: ptr.To(int32(1)), Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+	return batchv1.JobSpec{Parallelism: new(int32(1)), Completions: new(int32(1)), Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 		Containers: []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{Requests: quantities(cpus)}}},
 	}}}
 }
@@ -181,7 +181,7 @@ func (w world) workload(s *seen, index int, words []string) *kueue.Workload {
 		workload.Finalizers = nil
 	}
 	if has("deleted") {
-		workload.DeletionTimestamp = ptr.To(metav1.Now())
+		workload.DeletionTimestamp = new(metav1.Now())
 	}
 	condition := func(conditionType string, status metav1.ConditionStatus) {
 		workload.Status.Conditions = append(workload.Status.Conditions, metav1.Condition{Type: conditionType, Status: status})
@@ -213,10 +213,10 @@ func (w world) job(name string, words []string) *batchv1.Job {
 		}},
 		Spec: jobSpec("1"),
 	}
-	job.Spec.Suspend = ptr.To(has("held"))
+	job.Spec.Suspend = new(has("held"))
 	if has("greedy") {
 		job.Spec = jobSpec("2")
-		job.Spec.Suspend = ptr.To(true)
+		job.Spec.Suspend = new(true)
 	}
 	for word, condition := range map[string]batchv1.JobConditionType{"complete": batchv1.JobComplete, "failed": batchv1.JobFailed} {
 		if has(word) {
@@ -306,7 +306,7 @@ func TestMisuse(t *testing.T) {
 	}{
 		"queued and held":      {func(*jobsetapi.JobSet) {}, ""},
 		"no queue":             {func(js *jobsetapi.JobSet) { js.Labels = nil }, apis.QueueLabel},
-		"another controller":   {func(js *jobsetapi.JobSet) { js.Spec.ManagedBy = ptr.To("kueue.x-k8s.io/multikueue") }, "spec.managedBy"},
+		"another controller":   {func(js *jobsetapi.JobSet) { js.Spec.ManagedBy = new("kueue.x-k8s.io/multikueue") }, "spec.managedBy"},
 		"not held":             {func(js *jobsetapi.JobSet) { js.Spec.ReplicatedJobs[1].Template.Labels = nil }, "spec.replicatedJobs[1].template.metadata.labels"},
 		"the stock controller": {func(js *jobsetapi.JobSet) { js.Spec.ManagedBy = ptr.To(jobset.JobSetControllerName) }, ""},
 	}

@@ -156,7 +156,7 @@ func (r *Reconciler) readPlan(ctx context.Context, s *seen) error {
 	plan, err := stageplan.New(spec)
 	if err != nil {
 		s.refusal = err.Error()
-		return nil
+		return nil //nolint:nilerr // the user must mend the spec; trying again would not help
 	}
 	if !equality.Semantic.DeepEqual(spec, &s.jobSet.Spec) {
 		// The engine has the plan as the JobSet's watch gave it, without what the cluster adds.

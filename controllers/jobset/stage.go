@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -256,7 +255,7 @@ func newWorkload(s *seen, st *stage) *kueue.Workload {
 			QueueName:                   queueOf(js),
 			Priority:                    &s.priority.value,
 			PriorityClassRef:            s.priority.class,
-			Active:                      ptr.To(true),
+			Active:                      new(true),
 			MaximumExecutionTimeSeconds: executionTimeOf(js),
 		},
 	}
@@ -286,7 +285,7 @@ func topologyOf(template *corev1.PodTemplateSpec) *kueue.PodSetTopologyRequest {
 		request.Preferred = &level
 	}
 	if value, ok := template.Annotations[kueue.PodSetUnconstrainedTopologyAnnotation]; ok {
-		request.Unconstrained = ptr.To(value == "true")
+		request.Unconstrained = new(value == "true")
 	}
 	if request.Required == nil && request.Preferred == nil && request.Unconstrained == nil {
 		return nil
@@ -299,7 +298,7 @@ func executionTimeOf(js *jobsetapi.JobSet) *int32 {
 	if err != nil || seconds <= 0 {
 		return nil
 	}
-	return ptr.To(int32(seconds))
+	return new(int32(seconds))
 }
 
 // summary is what the conditions of the JobSet say about its stages.

@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -75,7 +74,7 @@ func (r *Reconciler) start(ctx context.Context, s *seen, w *wanted) error {
 		return nil
 	}
 	after := s.jobSet.DeepCopy()
-	after.Spec.Suspend = ptr.To(false)
+	after.Spec.Suspend = new(false)
 	metav1.SetMetaDataAnnotation(&after.ObjectMeta, apis.StartedAnnotation, "true")
 	if err := r.config.Client.Patch(ctx, after, patchOf(s.jobSet)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("resume JobSet %s: %w", s.key, err)
@@ -125,7 +124,7 @@ func (r *Reconciler) each(ctx context.Context, n int, f func(int) error) error {
 func (r *Reconciler) hold(ctx context.Context, _ *seen, w *wanted) error {
 	return r.each(ctx, len(w.hold), func(i int) error {
 		after := w.hold[i].DeepCopy()
-		after.Spec.Suspend = ptr.To(true)
+		after.Spec.Suspend = new(true)
 		if err := r.config.Client.Patch(ctx, after, patchOf(w.hold[i])); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("hold Job %s: %w", client.ObjectKeyFromObject(after), err)
 		}

@@ -141,7 +141,10 @@ func (a *Auditor) see(kind string, event watch.Event) {
 	case *kueue.Workload:
 		a.seeWorkload(o, at, holds(o) && !gone)
 	case *corev1.Pod:
-		a.seePod(o, at, gone || o.Status.Phase == corev1.PodSucceeded || o.Status.Phase == corev1.PodFailed)
+		l := a.lifeOf(o, at)
+		if over := gone || o.Status.Phase == corev1.PodSucceeded || o.Status.Phase == corev1.PodFailed; over && l.span.to == 0 {
+			l.span.to = at
+		}
 	}
 	select {
 	case a.advanced <- struct{}{}:
@@ -220,21 +223,19 @@ func (a *Auditor) checkQuota(newcomer *holder, at uint64) {
 	}
 }
 
-func (a *Auditor) seePod(pod *corev1.Pod, at uint64, over bool) {
-	if pod.Labels[jobset.JobSetUIDKey] == "" {
-		return
+// lifeOf returns what is known of a pod. Those that belong to no JobSet are not kept.
+func (a *Auditor) lifeOf(pod *corev1.Pod, at uint64) *life {
+	if l := a.pods[pod.UID]; l != nil {
+		return l
 	}
-	l := a.pods[pod.UID]
-	if l == nil {
-		l = &life{
-			name: pod.Namespace + "/" + pod.Name, jobSet: pod.Labels[jobset.JobSetUIDKey],
-			replicatedJob: pod.Labels[jobset.ReplicatedJobNameKey], span: span{from: at},
-		}
+	l := &life{
+		name: pod.Namespace + "/" + pod.Name, jobSet: pod.Labels[jobset.JobSetUIDKey],
+		replicatedJob: pod.Labels[jobset.ReplicatedJobNameKey], span: span{from: at},
+	}
+	if l.jobSet != "" {
 		a.pods[pod.UID] = l
 	}
-	if over && l.span.to == 0 {
-		l.span.to = at
-	}
+	return l
 }
 
 // Violations waits until everything that had happened when it was called has been seen, and returns what was wrong with it. Pods

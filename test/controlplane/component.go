@@ -23,7 +23,7 @@ const (
 )
 
 // A component is one process of the control plane.
-type component interface {
+type component interface { //nolint:interfacebloat // six verbs are what can be done to a process
 	name() string
 	start(ctx context.Context) error // returns when it is ready
 	stop() error                     // orderly; nothing to do if it does not run
@@ -97,7 +97,7 @@ func (c *program) start(ctx context.Context) error {
 		select {
 		case <-c.exited:
 			c.process = nil
-			return fmt.Errorf("start %s: it ended: %v; its log ends:\n%s", c.title, c.result, tail(c.log))
+			return fmt.Errorf("start %s: it ended: %w; its log ends:\n%s", c.title, c.result, tail(c.log))
 		case <-ctx.Done():
 			return fmt.Errorf("start %s: %w; its log ends:\n%s", c.title, errors.Join(ctx.Err(), err), tail(c.log))
 		case <-tick.C:
@@ -110,7 +110,7 @@ func (c *program) launch() error {
 	if err != nil {
 		return err
 	}
-	defer log.Close()
+	defer log.Close() //nolint:errcheck // the process has its own handle
 	command := exec.Command(c.path, c.args...)
 	command.Env = append(os.Environ(), c.env...)
 	command.Stdout, command.Stderr = log, log
@@ -159,7 +159,7 @@ func (c *program) lost() error {
 	}
 	select {
 	case <-c.exited:
-		return fmt.Errorf("%s ended by itself: %v; its log ends:\n%s", c.title, c.result, tail(c.log))
+		return fmt.Errorf("%s ended by itself: %w; its log ends:\n%s", c.title, c.result, tail(c.log))
 	default:
 		return nil
 	}
@@ -178,7 +178,7 @@ func tail(path string) string {
 	if err != nil {
 		return err.Error()
 	}
-	defer file.Close()
+	defer file.Close() //nolint:errcheck // it was only read
 	if end, err := file.Seek(0, io.SeekEnd); err == nil {
 		_, _ = file.Seek(max(0, end-tailBytes), io.SeekStart)
 	}

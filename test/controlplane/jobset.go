@@ -3,7 +3,6 @@ package controlplane
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -46,10 +45,10 @@ func (p *ControlPlane) defineJobSet() error {
 	if err != nil {
 		return err
 	}
-	checks := []func(context.Context) error{answers("http://"+address(healthPort)+"/readyz", http.StatusOK)}
+	checks := []func(context.Context) error{answers("http://"+address(healthPort)+"/readyz")}
 	for _, url := range urls {
 		// The server is up before its handlers are there. A handler answers a GET too: it says what it misses.
-		checks = append(checks, answers(url, http.StatusOK))
+		checks = append(checks, answers(url))
 	}
 	return p.addProgram(JobSet, JobSetUser, &program{
 		args: []string{"--config=" + p.path(JobSet, "config.yaml"), "--zap-log-level=info"},

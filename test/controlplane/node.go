@@ -4,7 +4,7 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
-	"net/http"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -70,7 +70,7 @@ func (p *ControlPlane) defineKwok() error {
 			"--node-lease-duration-seconds=40",
 			"--server-address=" + address(port),
 		},
-		ready: answers("http://"+address(port)+"/healthz", http.StatusOK),
+		ready: answers("http://"+address(port)+"/healthz"),
 	})
 }
 
@@ -88,13 +88,9 @@ func (p *ControlPlane) nodes() []client.Object {
 func (n NodePool) node(i int) *corev1.Node {
 	name := n.Name + "-" + strconv.Itoa(i)
 	labels := map[string]string{corev1.LabelHostname: name, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64"}
-	for key, value := range n.Labels {
-		labels[key] = value
-	}
+	maps.Copy(labels, n.Labels)
 	allocatable := corev1.ResourceList{corev1.ResourcePods: resource.MustParse("110")}
-	for name, amount := range n.Allocatable {
-		allocatable[name] = amount
-	}
+	maps.Copy(allocatable, n.Allocatable)
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
 		Spec:       corev1.NodeSpec{Taints: slices.Clone(n.Taints)},

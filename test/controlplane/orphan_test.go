@@ -38,9 +38,9 @@ func beParent() error {
 		return err
 	}
 	for _, name := range componentNames() {
-		fmt.Println(name, plane.PID(name))
+		fmt.Fprintln(os.Stdout, name, plane.PID(name))
 	}
-	fmt.Println("ready")
+	fmt.Fprintln(os.Stdout, "ready")
 	<-ctx.Done()
 	return plane.Stop()
 }

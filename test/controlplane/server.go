@@ -62,8 +62,8 @@ func (p *ControlPlane) chooseAddress() error {
 	if err != nil {
 		return err
 	}
-	p.apiserver.SecureServing.Address = loopback
-	p.apiserver.SecureServing.Port = strconv.Itoa(port)
+	p.apiserver.Address = loopback
+	p.apiserver.Port = strconv.Itoa(port)
 	certificate, err := p.authority.server(loopback, "localhost")
 	if err != nil {
 		return err
@@ -116,7 +116,7 @@ func (s *server) start(context.Context) error {
 	if err != nil {
 		return fmt.Errorf("start %s: %w", s.title, err)
 	}
-	defer log.Close()
+	defer log.Close() //nolint:errcheck // the process has its own handle
 	s.running = true
 	if err := s.starter.do(func() error { return s.open(log) }); err != nil {
 		return fmt.Errorf("start %s: %w; its log ends:\n%s", s.title, err, tail(s.log))

@@ -6,7 +6,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
@@ -46,7 +45,7 @@ var _ = Describe("A manager that is killed", Serial, func() {
 			proxy.AfterWrite(func(done int) {
 				if done == n && !struck {
 					struck = true
-					_ = m.Kill() //nolint:errcheck // it may just have ended
+					_ = m.Kill()
 				}
 			})
 			name := fmt.Sprintf("run-%d", n)
@@ -67,7 +66,7 @@ var _ = Describe("A manager that is killed", Serial, func() {
 		js := submit(ctx, t.fineTune("patient"))
 		Eventually(func(g Gomega) { g.Expect(t.jobs(ctx, g, "")).To(HaveLen(2)) }).WithContext(ctx).Should(Succeed())
 		Expect(env.Admin.Get(ctx, client.ObjectKeyFromObject(js), js)).To(Succeed())
-		js.Spec.Suspend = ptr.To(false)
+		js.Spec.Suspend = new(false)
 		Expect(env.Admin.Update(ctx, js)).To(Succeed())
 		Expect(*js.Spec.Suspend).To(BeTrue(), "the guard lets nobody start it")
 		for _, job := range t.jobs(ctx, Default, "") {

@@ -108,12 +108,12 @@ func (r replicatedJob) build() jobsetapi.ReplicatedJob {
 	return jobsetapi.ReplicatedJob{ReplicatedJob: jobset.ReplicatedJob{
 		Name: r.name, Replicas: max(r.replicas, 1), DependsOn: r.after,
 		Template: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{
-			Parallelism: &pods, Completions: &pods, BackoffLimit: ptr.To(int32(0)),
+			Parallelism: &pods, Completions: &pods, BackoffLimit: new(int32(0)),
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Annotations: fate},
 				Spec: corev1.PodSpec{
 					RestartPolicy:                 corev1.RestartPolicyNever,
-					TerminationGracePeriodSeconds: ptr.To(int64(0)),
+					TerminationGracePeriodSeconds: new(int64(0)),
 					Containers: []corev1.Container{{
 						Name: "main", Image: "example.com/" + r.name,
 						Resources: corev1.ResourceRequirements{Requests: requests, Limits: requests},

@@ -214,7 +214,7 @@ var _ = Describe("A staged JobSet", func() {
 		t := newTeam(ctx, "100", "15")
 		js := t.newJobSet("gang", replicatedJob{name: "main", cpus: "1"})
 		js.Spec.GangConfig = &jobsetapi.GangConfig{GangMode: jobsetapi.GangModeGang}
-		js.Spec.GroupSchedulingConfig = &jobsetapi.GroupSchedulingConfig{TimeoutAfterSeconds: ptr.To(int32(60))}
+		js.Spec.GroupSchedulingConfig = &jobsetapi.GroupSchedulingConfig{TimeoutAfterSeconds: new(int32(60))}
 		submit(ctx, js)
 		Eventually(func(g Gomega) {
 			g.Expect(env.Admin.Get(ctx, client.ObjectKeyFromObject(js), js)).To(Succeed())

@@ -40,7 +40,7 @@ var _ = Describe("The guards of what is created", func() {
 	It("hold a queued JobSet, and keep the labels that its templates have", func(ctx SpecContext) {
 		js := newQueued(namespace, "", "bare", "labelled", "annotated")
 		js.GenerateName = "train-"
-		js.Spec.Suspend = ptr.To(false)
+		js.Spec.Suspend = new(false)
 		js.Spec.ReplicatedJobs[1].Template.Labels = map[string]string{"team": "ml"}
 		js.Spec.ReplicatedJobs[2].Template.Annotations = map[string]string{"note": "x"}
 		for i := range 40 {
@@ -105,7 +105,7 @@ var _ = Describe("The guards of what is created", func() {
 		}, `take out the finalizer "orphan"`),
 		Entry("tolerates for longer than a number can be kept", func(js *jobsetapi.JobSet) {
 			js.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Tolerations = []corev1.Toleration{
-				{Key: "a", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To[int64](1 << 53)},
+				{Key: "a", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(1 << 53))},
 			}
 		}, "tolerationSeconds: must lie between"),
 	)
@@ -153,7 +153,7 @@ var _ = Describe("The guards of what is created", func() {
 		js.Spec.ReplicatedJobs[1].Template.Spec.Template.Spec.Tolerations = []corev1.Toleration{
 			{Key: "a", Operator: corev1.TolerationOpExists},
 			{Key: "b", Operator: corev1.TolerationOpExists},
-			{Key: "c", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To[int64](60)},
+			{Key: "c", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(60))},
 		}
 		js.Spec.ReplicatedJobs[1].Replicas = 5
 		Expect(tenant.Create(ctx, js)).To(Succeed())

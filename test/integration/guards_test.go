@@ -71,6 +71,10 @@ var _ = Describe("The guards", func() {
 		Entry("forge a label of the manager", `[{"op":"add","path":"/metadata/labels/tranche.dev~1stage","value":"a"}]`, "metadata.labels: only Tranche's manager"),
 		Entry("forge an annotation of the manager",
 			`[{"op":"add","path":"/metadata/annotations/tranche.dev~1flavor-node-labels","value":"a"}]`, "metadata.annotations: only Tranche's manager"),
+		Entry("pass it off as a Job of another stage",
+			`[{"op":"replace","path":"/metadata/labels/jobset.sigs.k8s.io~1replicatedjob-name","value":"another"}]`, "metadata.labels: those that begin with jobset"),
+		Entry("hide it from its JobSet", `[{"op":"remove","path":"/metadata/labels/jobset.sigs.k8s.io~1jobset-name"}]`, "metadata.labels: those that begin with jobset"),
+		Entry("add to what its JobSet says of it", `[{"op":"add","path":"/metadata/labels/jobset.sigs.k8s.io~1x","value":"a"}]`, "metadata.labels: those that begin with jobset"),
 		Entry("choose its nodes", `[{"op":"add","path":"/spec/template/spec/nodeSelector","value":{"a":"b"}}]`, "spec.template: the quota"),
 		Entry("ask for more resources",
 			`[{"op":"add","path":"/spec/template/spec/containers/0/resources","value":{"requests":{"cpu":"9"}}}]`, "spec.template: the quota"),
@@ -138,19 +142,19 @@ var _ = Describe("The guards", func() {
 	It("let a JobSet change queues only while it is suspended", func(ctx SpecContext) {
 		start(ctx, js)
 		tenant := env.clientAs(alice)
-		move := func(queue string, more ...string) error {
-			operations := `{"op":"replace","path":"/metadata/labels/kueue.x-k8s.io~1queue-name","value":"` + queue + `"}`
+		move := func(more ...string) error {
+			operations := `{"op":"replace","path":"/metadata/labels/kueue.x-k8s.io~1queue-name","value":"other"}`
 			for _, operation := range more {
 				operations += "," + operation
 			}
 			return tenant.Patch(ctx, js.DeepCopy(), jsonPatch("["+operations+"]"))
 		}
 		const suspend, resume = `{"op":"replace","path":"/spec/suspend","value":true}`, `{"op":"replace","path":"/spec/suspend","value":false}`
-		expectAnswer(move("other"), "suspend it (spec.suspend: true) before you move it to other")
-		expectAnswer(move("other", suspend), "suspend it (spec.suspend: true) before you move it to other")
+		expectAnswer(move(), "suspend it (spec.suspend: true) before you move it to other")
+		expectAnswer(move(suspend), "suspend it (spec.suspend: true) before you move it to other")
 		Expect(tenant.Patch(ctx, js.DeepCopy(), jsonPatch("["+suspend+"]"))).To(Succeed())
-		expectAnswer(move("other", resume), "suspend it (spec.suspend: true) before you move it to other")
-		Expect(move("other")).To(Succeed())
+		expectAnswer(move(resume), "suspend it (spec.suspend: true) before you move it to other")
+		Expect(move()).To(Succeed())
 		Expect(tenant.Patch(ctx, js.DeepCopy(), jsonPatch("["+resume+"]"))).To(Succeed())
 		Expect(*get(ctx, js).Spec.Suspend).To(BeFalse())
 		expectNoPods(ctx, namespace)
@@ -186,6 +190,9 @@ var _ = Describe("The guards", func() {
 				expectAnswer(who.Delete(ctx, object, orphan), "delete it without --cascade=orphan")
 				expectAnswer(who.DeleteAllOf(ctx, object, client.InNamespace(namespace), orphan), "delete it without --cascade=orphan")
 			}
+			// What a request for a Job means that does not say what becomes of the pods.
+			expectAnswer(who.Delete(ctx, job), "propagationPolicy Background or Foreground")
+			expectAnswer(who.DeleteAllOf(ctx, job, client.InNamespace(namespace)), "propagationPolicy Background or Foreground")
 		}
 		Expect(env.clientAs(alice).Delete(ctx, js, client.PropagationPolicy(metav1.DeletePropagationForeground))).To(Succeed())
 		Eventually(func(g Gomega) {
@@ -234,10 +241,12 @@ func newTenant(ctx context.Context) string {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: alice}},
 	})).To(Succeed())
-	DeferCleanup(func(ctx SpecContext) {
-		Expect(env.adminClient.DeleteAllOf(ctx, &jobsetapi.JobSet{}, client.InNamespace(namespace.Name))).To(Succeed())
-	})
+	DeferCleanup(deleteJobSets, namespace.Name)
 	return namespace.Name
+}
+
+func deleteJobSets(ctx SpecContext, namespace string) {
+	Expect(env.adminClient.DeleteAllOf(ctx, &jobsetapi.JobSet{}, client.InNamespace(namespace))).To(Succeed())
 }
 
 // awaitGuards waits until the API server acts by every policy, and by alice's role. It learns of them one by one.

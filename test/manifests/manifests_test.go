@@ -135,13 +135,13 @@ func helm(t *testing.T, args ...string) string {
 
 func run(t *testing.T, name string, args ...string) string {
 	t.Helper()
-	cmd := exec.Command(name, args...) //nolint:gosec // arguments of this file
+	cmd := exec.Command(name, args...)
 	cmd.Dir = root
 	return output(t, cmd)
 }
 
 func tool(name string, args ...string) *exec.Cmd {
-	cmd := exec.Command("go", append([]string{"tool", "-modfile=tools/go.mod", name}, args...)...) //nolint:gosec // arguments of this file
+	cmd := exec.Command("go", append([]string{"tool", "-modfile=tools/go.mod", name}, args...)...)
 	cmd.Dir = root
 	return cmd
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -79,7 +80,7 @@ func (w *World) LaunchManager(options ManagerOptions) (*Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.cmd = exec.Command(filepath.Join(w.Root, "bin", "tranche"), "manager", "--config", file, "--kubeconfig", kubeconfig) //nolint:gosec // our own binary
+	m.cmd = exec.Command(filepath.Join(w.Root, "bin", "tranche"), "manager", "--config", file, "--kubeconfig", kubeconfig)
 	m.cmd.Stdout, m.cmd.Stderr = log, log
 	m.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := m.cmd.Start(); err != nil {
@@ -88,7 +89,7 @@ func (w *World) LaunchManager(options ManagerOptions) (*Manager, error) {
 	go func() {
 		defer close(m.done)
 		defer log.Close() //nolint:errcheck // the process is over
-		_ = m.cmd.Wait()  //nolint:errcheck // tests kill it
+		_ = m.cmd.Wait()
 	}()
 	return m, nil
 }
@@ -112,9 +113,7 @@ func writeSettings(dir string, ports []string, overrides map[string]any) (string
 		"leaderElection":   map[string]any{"leaderElect": false},
 		"clientConnection": map[string]any{"qps": 500, "burst": 1000},
 	}
-	for key, value := range overrides {
-		settings[key] = value
-	}
+	maps.Copy(settings, overrides)
 	data, err := yaml.Marshal(settings)
 	if err != nil {
 		return "", err

@@ -5,6 +5,7 @@ package world
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -56,7 +57,7 @@ func Start(ctx context.Context, config controlplane.Config) (*World, error) {
 	}
 	w := &World{Plane: plane, Root: root}
 	if err := w.install(ctx); err != nil {
-		return nil, fmt.Errorf("%w (stopping: %v)", err, plane.Stop())
+		return nil, errors.Join(err, plane.Stop())
 	}
 	return w, nil
 }
@@ -123,7 +124,7 @@ func (w *World) Kubectl(ctx context.Context, args ...string) error {
 
 // KubectlOutput runs the kubectl of the control plane as admin and returns what it prints.
 func (w *World) KubectlOutput(ctx context.Context, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, filepath.Join(w.Plane.BinDir(), "kubectl"), args...) //nolint:gosec // arguments come from tests
+	cmd := exec.CommandContext(ctx, filepath.Join(w.Plane.BinDir(), "kubectl"), args...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+w.AdminKubeconfig)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
