@@ -38,7 +38,7 @@ func (p *ControlPlane) defineControllerManager() error {
 			// A fake node is late only because the machine is busy.
 			"--node-monitor-grace-period=5m",
 		),
-		ready: answers("https://"+address(port)+"/healthz"),
+		ready: answers("https://" + address(port) + "/healthz"),
 	})
 }
 
@@ -52,7 +52,7 @@ func (p *ControlPlane) defineScheduler() error {
 			"--kube-api-qps=500",
 			"--kube-api-burst=1000",
 		),
-		ready: answers("https://"+address(port)+"/readyz"),
+		ready: answers("https://" + address(port) + "/readyz"),
 	})
 }
 

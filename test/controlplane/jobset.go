@@ -45,7 +45,7 @@ func (p *ControlPlane) defineJobSet() error {
 	if err != nil {
 		return err
 	}
-	checks := []func(context.Context) error{answers("http://"+address(healthPort)+"/readyz")}
+	checks := []func(context.Context) error{answers("http://" + address(healthPort) + "/readyz")}
 	for _, url := range urls {
 		// The server is up before its handlers are there. A handler answers a GET too: it says what it misses.
 		checks = append(checks, answers(url))

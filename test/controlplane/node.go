@@ -70,7 +70,7 @@ func (p *ControlPlane) defineKwok() error {
 			"--node-lease-duration-seconds=40",
 			"--server-address=" + address(port),
 		},
-		ready: answers("http://"+address(port)+"/healthz"),
+		ready: answers("http://" + address(port) + "/healthz"),
 	})
 }
 

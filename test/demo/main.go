@@ -114,11 +114,16 @@ func play(ctx context.Context, w *world.World) error {
 	if err := script.submit(ctx, w); err != nil {
 		return err
 	}
-	say("Submitted %d JobSets: each of %d samples %d times, by %d teams with quota for 20 GPUs each.\n", len(script.jobSets), len(script.samples), copies, len(script.teams))
-	if err := show(ctx, observer, len(script.jobSets)); err != nil {
+	var quota int64
+	for _, team := range script.teams {
+		quota += script.quota[team]
+	}
+	say("Submitted %d JobSets: each of %d samples %d times, by %d teams with quota for %d GPUs together.\n",
+		len(script.jobSets), len(script.samples), copies, len(script.teams), quota)
+	if err := show(ctx, observer, len(script.jobSets), quota); err != nil {
 		return err
 	}
-	whole, err := script.wholeJobSets()
+	whole, err := script.wholeJobSets(observer)
 	if err != nil {
 		return err
 	}

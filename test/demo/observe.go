@@ -32,12 +32,18 @@ type observer struct {
 	held    float64
 	idle    float64
 	objects map[string]client.Object
-	changed chan struct{}
+	stays   map[stageID]*stay
 }
+
+// A stageID names a stage of a JobSet, given as namespace/name.
+type stageID struct{ jobSet, stage string }
+
+// A stay is when a stage held quota, and from when on its pods were ready.
+type stay struct{ admitted, ready, finished time.Time }
 
 func observe(ctx context.Context, w *world.World) (*observer, error) {
 	now := time.Now()
-	o := &observer{began: now, last: now, objects: map[string]client.Object{}, changed: make(chan struct{}, 1)}
+	o := &observer{began: now, last: now, objects: map[string]client.Object{}, stays: map[stageID]*stay{}}
 	for _, list := range []client.ObjectList{&jobsetapi.JobSetList{}, &kueue.WorkloadList{}, &corev1.PodList{}} {
 		watcher, err := w.Admin.Watch(ctx, list)
 		if err != nil {
@@ -66,10 +72,40 @@ func (o *observer) see(event watch.Event) {
 	} else {
 		o.objects[key] = object
 	}
-	select {
-	case o.changed <- struct{}{}:
-	default:
+	if w, ok := object.(*kueue.Workload); ok {
+		o.note(w)
 	}
+}
+
+// note remembers when a stage was seen to be admitted, ready and finished.
+func (o *observer) note(w *kueue.Workload) {
+	id := stageID{w.Namespace + "/" + w.Labels[apis.JobSetLabel], w.Labels[apis.StageLabel]}
+	s := o.stays[id]
+	if s == nil {
+		s = &stay{}
+		o.stays[id] = s
+	}
+	for conditionType, at := range map[string]*time.Time{
+		kueue.WorkloadAdmitted: &s.admitted, kueue.WorkloadPodsReady: &s.ready, kueue.WorkloadFinished: &s.finished,
+	} {
+		if at.IsZero() && apimeta.IsStatusConditionTrue(w.Status.Conditions, conditionType) {
+			*at = o.last
+		}
+	}
+}
+
+// lengths returns how long a stage took from its admission until it was ready, and until it had finished.
+func (o *observer) lengths(id stageID) (ready, finished time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	s := o.stays[id]
+	if s == nil || s.admitted.IsZero() || s.finished.IsZero() {
+		return 0, 0
+	}
+	if s.ready.IsZero() {
+		s.ready = s.finished
+	}
+	return s.ready.Sub(s.admitted), s.finished.Sub(s.admitted)
 }
 
 // advance charges the time since the last change. The clock of the observer begins with the first JobSet.
@@ -155,6 +191,9 @@ func rowOf(js *jobsetapi.JobSet, stages []*kueue.Workload) row {
 		r.stage = fmt.Sprintf("%d/%d %s", i+1, len(stages), w.Labels[apis.StageLabel])
 		r.state, r.why = stateOf(w)
 	}
+	if len(stages) > 0 && r.stage == "" {
+		r.state = "Finishing"
+	}
 	if js.Status.TerminalState != "" {
 		r.stage, r.state, r.why, r.over = fmt.Sprintf("%d/%d", len(stages), len(stages)), js.Status.TerminalState, "", true
 	}
@@ -180,6 +219,8 @@ func stateOf(w *kueue.Workload) (state, why string) {
 type figures struct {
 	makespan   time.Duration
 	held, idle float64
+	// never is how many JobSets could not be admitted at all.
+	never int
 }
 
 func (o *observer) totals() figures {

@@ -11,6 +11,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/yaml"
 
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
@@ -25,8 +27,8 @@ type script struct {
 	samples []jobsetapi.JobSet
 	// jobSets are all copies, in the order of submission.
 	jobSets []jobsetapi.JobSet
-	// quota of each team's ClusterQueue, in GPUs.
-	quota int64
+	// quota of each team's ClusterQueue, which has the name of the team, in GPUs.
+	quota map[string]int64
 }
 
 // loadScript applies the queues of config/samples/demo, and makes copies of its JobSets for each team.
@@ -39,7 +41,14 @@ func loadScript(ctx context.Context, w *world.World) (*script, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &script{teams: []string{"team-a", "team-b"}, quota: 20}
+	s := &script{teams: []string{"team-a", "team-b"}, quota: map[string]int64{}}
+	for _, team := range s.teams {
+		var queue kueue.ClusterQueue
+		if err := w.Admin.Get(ctx, client.ObjectKey{Name: team}, &queue); err != nil {
+			return nil, fmt.Errorf("read ClusterQueue %s: %w", team, err)
+		}
+		s.quota[team] = gpuQuota(&queue)
+	}
 	reader := utilyaml.NewYAMLReader(newReader(rendered))
 	for {
 		document, err := reader.Read()
@@ -63,6 +72,20 @@ func loadScript(ctx context.Context, w *world.World) (*script, error) {
 	return s, nil
 }
 
+func gpuQuota(queue *kueue.ClusterQueue) int64 {
+	var sum int64
+	for _, group := range queue.Spec.ResourceGroups {
+		for i := range group.Flavors {
+			for _, quota := range group.Flavors[i].Resources {
+				if quota.Name == gpu {
+					sum += quota.NominalQuota.Value()
+				}
+			}
+		}
+	}
+	return sum
+}
+
 func (s *script) copy() {
 	for n := 1; n <= copies; n++ {
 		for _, team := range s.teams {
@@ -75,9 +98,10 @@ func (s *script) copy() {
 	}
 }
 
+// submit creates the JobSets. From then on the script has them as the API server does, with all defaults.
 func (s *script) submit(ctx context.Context, w *world.World) error {
 	for i := range s.jobSets {
-		if err := w.Admin.Create(ctx, s.jobSets[i].DeepCopy()); err != nil {
+		if err := w.Admin.Create(ctx, &s.jobSets[i]); err != nil {
 			return fmt.Errorf("submit JobSet %s/%s: %w", s.jobSets[i].Namespace, s.jobSets[i].Name, err)
 		}
 	}

@@ -14,11 +14,11 @@ const (
 )
 
 // show follows the JobSets until all of them are over: as a table on a terminal, as lines of news where output is piped.
-func show(ctx context.Context, o *observer, jobSets int) error {
+func show(ctx context.Context, o *observer, jobSets int, quota int64) error {
 	ticker := time.NewTicker(redraw)
 	defer ticker.Stop()
 	began := time.Now()
-	screen := newScreen()
+	screen := newScreen(quota)
 	for {
 		rows := o.rows()
 		screen(rows, time.Since(began))
@@ -44,9 +44,9 @@ func over(rows []row) int {
 }
 
 // newScreen returns how to print: over the last table, or what is new.
-func newScreen() func([]row, time.Duration) {
+func newScreen(quota int64) func([]row, time.Duration) {
 	if info, err := os.Stdout.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
-		return table
+		return func(rows []row, at time.Duration) { table(rows, at, quota) }
 	}
 	seen := map[string]string{}
 	return func(rows []row, at time.Duration) {
@@ -60,7 +60,7 @@ func newScreen() func([]row, time.Duration) {
 	}
 }
 
-func table(rows []row, at time.Duration) {
+func table(rows []row, at time.Duration, quota int64) {
 	var b strings.Builder
 	b.WriteString("\x1b[2J\x1b[H")
 	var held int64
@@ -69,7 +69,7 @@ func table(rows []row, at time.Duration) {
 		held += r.held
 		fmt.Fprintf(&b, "%-24s %-22s %-10s %5d  %s\n", r.jobSet, r.stage, r.state, r.held, short(r.why))
 	}
-	fmt.Fprintf(&b, "\n%s, %d of %d over; held of flavor a100: %d of 40 GPUs\n", seconds(at), over(rows), len(rows), held)
+	fmt.Fprintf(&b, "\n%s, %d of %d over; %d of %d GPUs held\n", seconds(at), over(rows), len(rows), held, quota)
 	fmt.Fprint(os.Stdout, b.String())
 }
 
@@ -88,6 +88,9 @@ func summarize(staged, whole figures) {
 		f    figures
 	}{{"by stage (measured)", staged}, {"whole JobSets (computed)", whole}} {
 		say("%-28s %12s %18.0f %18.0f", line.name, seconds(line.f.makespan), line.f.held, line.f.idle)
+	}
+	if whole.never > 0 {
+		say("%d of the JobSets would never have been admitted as a whole: the sum of their stages exceeds the quota.", whole.never)
 	}
 	say("")
 }

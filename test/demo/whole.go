@@ -5,11 +5,8 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
-	"github.com/tranche-dev/tranche/test/controlplane"
 )
 
 // A course is what one JobSet needs if it is admitted as a whole.
@@ -18,9 +15,9 @@ type course struct {
 	length    time.Duration
 }
 
-// wholeJobSets computes what it costs to admit each JobSet once, with the sum of its stages, until its end: first come first
-// served where it fits, per team, with the run times that the samples give their pods and no time lost between stages.
-func (s *script) wholeJobSets() (figures, error) {
+// wholeJobSets computes what it would have cost to admit each JobSet once, with the sum of its stages, until its end: first come
+// first served where it fits, per team. Each stage takes as long as it was seen to take when it was admitted by itself.
+func (s *script) wholeJobSets(o *observer) (figures, error) {
 	var total figures
 	for _, team := range s.teams {
 		var queue []course
@@ -28,16 +25,17 @@ func (s *script) wholeJobSets() (figures, error) {
 			if s.jobSets[i].Namespace != team {
 				continue
 			}
-			c, err := courseOf(&s.jobSets[i])
+			c, err := courseOf(&s.jobSets[i], o)
 			if err != nil {
 				return total, err
 			}
 			queue = append(queue, c)
 		}
-		f := drain(queue, float64(s.quota))
+		f := drain(queue, float64(s.quota[team]))
 		total.makespan = max(total.makespan, f.makespan)
 		total.held += f.held
 		total.idle += f.idle
+		total.never += f.never
 	}
 	return total, nil
 }
@@ -51,6 +49,12 @@ func drain(queue []course, quota float64) figures {
 	var now time.Duration
 	var active []running
 	var f figures
+	queue = slices.DeleteFunc(queue, func(c course) bool {
+		if c.sum > quota {
+			f.never++
+		}
+		return c.sum > quota
+	})
 	free := quota
 	for len(queue) > 0 || len(active) > 0 {
 		queue = slices.DeleteFunc(queue, func(c course) bool {
@@ -61,9 +65,6 @@ func drain(queue []course, quota float64) figures {
 			active = append(active, running{c, now + c.length})
 			return true
 		})
-		if len(active) == 0 {
-			return f
-		}
 		first := slices.MinFunc(active, func(a, b running) int { return int(a.end - b.end) })
 		now = first.end
 		active = slices.DeleteFunc(active, func(r running) bool {
@@ -81,7 +82,7 @@ func drain(queue []course, quota float64) figures {
 }
 
 // courseOf follows the plan of a JobSet when nothing makes it wait.
-func courseOf(js *jobsetapi.JobSet) (course, error) {
+func courseOf(js *jobsetapi.JobSet, o *observer) (course, error) {
 	plan, err := stageplan.New(&js.Spec)
 	if err != nil {
 		return course{}, fmt.Errorf("plan JobSet %s: %w", js.Name, err)
@@ -99,26 +100,15 @@ func courseOf(js *jobsetapi.JobSet) (course, error) {
 				}
 			}
 		}
+		wait, length := o.lengths(stageID{js.Namespace + "/" + js.Name, stage.Name})
 		for i := range stage.PodSets {
 			podSet := &stage.PodSets[i]
-			wait, run := times(podSet.Template)
 			gpus := float64(podSet.Requests.Name(gpu, "").Value()) * float64(podSet.Count)
-			ready[podSet.Name], ends[podSet.Name] = start+wait, start+wait+run
+			ready[podSet.Name], ends[podSet.Name] = start+wait, start+length
 			c.sum += gpus
-			c.used += gpus * (wait + run).Seconds()
-			c.length = max(c.length, ends[podSet.Name])
+			c.used += gpus * (length - wait).Seconds()
+			c.length = max(c.length, start+length)
 		}
 	}
 	return c, nil
-}
-
-func times(template *corev1.PodTemplateSpec) (wait, run time.Duration) {
-	parse := func(key string) time.Duration {
-		d, err := time.ParseDuration(template.Annotations[key])
-		if err != nil {
-			return 0
-		}
-		return d
-	}
-	return parse(controlplane.FakeReadyAfter), parse(controlplane.FakeRunTime)
 }

@@ -10,6 +10,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -196,6 +197,29 @@ var _ = Describe("The guards of what is created", func() {
 		held.Labels = map[string]string{apis.HoldLabel: apis.HoldValue}
 		Expect(env.adminClient.Create(ctx, held, client.DryRunAll)).To(MatchError(ContainSubstring("no params found")))
 		Expect(tenant.Create(ctx, plainJob(namespace, "plain"), client.DryRunAll)).To(Succeed())
+	}, SpecTimeout(patience))
+
+	It("refuse what is not held, should the policies that hold be missing", Serial, func(ctx SpecContext) {
+		js := newQueued(namespace, "train", "a")
+		Expect(tenant.Create(ctx, js)).To(Succeed())
+		job := awaitJobs(ctx, js, 1)[0]
+		DeferCleanup(awaitGuards, namespace, NodeTimeout(patience))
+		for _, name := range []string{"tranche-hold-jobsets", "tranche-hold-jobs"} {
+			binding := get(ctx, &admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: name}})
+			Expect(env.adminClient.Delete(ctx, binding)).To(Succeed())
+			DeferCleanup(func(ctx SpecContext) {
+				binding.ResourceVersion, binding.UID = "", ""
+				Expect(env.adminClient.Create(ctx, binding)).To(Succeed())
+			}, NodeTimeout(patience))
+		}
+		Eventually(func() error { return tenant.Create(ctx, newQueued(namespace, "probe", "a"), client.DryRunAll) }).
+			WithContext(ctx).Should(MatchError(ContainSubstring("a queued JobSet must be held")))
+		const start = `[{"op":"replace","path":"/spec/suspend","value":false}]`
+		Eventually(func() error { return tenant.Patch(ctx, js.DeepCopy(), jsonPatch(start), client.DryRunAll) }).
+			WithContext(ctx).Should(MatchError(ContainSubstring("a queued JobSet is started by Tranche")))
+		Eventually(func() error { return tenant.Patch(ctx, job.DeepCopy(), jsonPatch(start), client.DryRunAll) }).
+			WithContext(ctx).Should(MatchError(ContainSubstring("a held Job is released by Tranche")))
+		expectNoPods(ctx, namespace)
 	}, SpecTimeout(patience))
 
 	It("hold JobSets without a queue where they are told to", Serial, func(ctx SpecContext) {
