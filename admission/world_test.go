@@ -110,7 +110,7 @@ func newFlavor(name string) *kueue.ResourceFlavor {
 // amounts reads "gpu=8 cpu=500m".
 func amounts(list string) corev1.ResourceList {
 	requests := corev1.ResourceList{}
-	for _, field := range strings.Fields(list) {
+	for field := range strings.FieldsSeq(list) {
 		name, amount, _ := strings.Cut(field, "=")
 		if name == "gpu" {
 			name = string(gpu)

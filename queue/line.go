@@ -45,7 +45,7 @@ type entry[Topic comparable] struct {
 	index int
 }
 
-func (e *entry[Topic]) compare(other *entry[Topic]) int { return e.Position.Compare(other.Position) }
+func (e *entry[Topic]) compare(other *entry[Topic]) int { return e.Compare(other.Position) }
 func (e *entry[Topic]) place() *int                     { return &e.index }
 
 // A class has the items of one shape.

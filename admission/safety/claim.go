@@ -35,6 +35,26 @@ func (c *Claim) within(peak, free quota.Usage) bool {
 // What is free is the limit less what the claims hold: all that others hold is given back, since they ask for nothing more. Whoever
 // can finish only adds to what is free when it does, so that the order in which they are found does not matter.
 func Blocked(limit func(quota.FlavorResource) quota.Amount, claims []*Claim) []*Claim {
+	free := unclaimed(limit, claims)
+	waiting := claims
+	for {
+		var blocked []*Claim
+		for _, c := range waiting {
+			if !c.canFinish(free) {
+				blocked = append(blocked, c)
+				continue
+			}
+			free.AddAll(c.Held)
+		}
+		if len(blocked) == 0 || len(blocked) == len(waiting) {
+			return blocked
+		}
+		waiting = blocked
+	}
+}
+
+// unclaimed is the limit less what the claims hold, of everything that they hold or may need.
+func unclaimed(limit func(quota.FlavorResource) quota.Amount, claims []*Claim) quota.Usage {
 	free := quota.Usage{}
 	for _, c := range claims {
 		for fr := range c.Held {
@@ -51,21 +71,5 @@ func Blocked(limit func(quota.FlavorResource) quota.Amount, claims []*Claim) []*
 			free[fr] = free[fr].Minus(a)
 		}
 	}
-	waiting := claims
-	for {
-		var blocked []*Claim
-		for _, c := range waiting {
-			if !c.canFinish(free) {
-				blocked = append(blocked, c)
-				continue
-			}
-			for fr, a := range c.Held {
-				free[fr] = free[fr].Plus(a)
-			}
-		}
-		if len(blocked) == 0 || len(blocked) == len(waiting) {
-			return blocked
-		}
-		waiting = blocked
-	}
+	return free
 }

@@ -53,7 +53,7 @@ func after(dependencies ...string) func(*job) {
 
 func resources(s string) corev1.ResourceList {
 	list := corev1.ResourceList{}
-	for _, field := range strings.Fields(s) {
+	for field := range strings.FieldsSeq(s) {
 		name, amount, _ := strings.Cut(field, "=")
 		list[corev1.ResourceName(name)] = resource.MustParse(amount)
 	}

@@ -58,7 +58,7 @@ func TestStructureProblems(t *testing.T) {
 			want: []string{`spec.startupPolicy.rules[0].targetReplicatedJobs[1]: "nobody" is not a ReplicatedJob of this JobSet`},
 		},
 		"target twice in one rule": {
-			spec: inOrder([]string{"a a Ready"}, a, b),
+			spec: inOrder([]string{"a a Ready"}, a, b), //nolint:dupword // the same name twice is the case
 			want: []string{`spec.startupPolicy.rules[0].targetReplicatedJobs[1]: "a" is already a target of spec.startupPolicy.rules[0]`},
 		},
 		"target in two rules": {

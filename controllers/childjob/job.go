@@ -82,7 +82,10 @@ func Released(job *batchv1.Job, template Template, assignment *kueue.PodSetAssig
 	released.Spec.Suspend = new(false)
 	pod := &released.Spec.Template.Spec
 	dropNodeLabels(released)
-	labels, tolerations := directives(assignment, flavors)
+	labels, tolerations, err := directives(assignment, flavors)
+	if err != nil {
+		return nil, fmt.Errorf("the Job %q stays held: %w", job.Name, err)
+	}
 	for key, value := range labels {
 		if pod.NodeSelector == nil {
 			pod.NodeSelector = map[string]string{}
@@ -113,7 +116,7 @@ func matches(job *batchv1.Job, template Template) error {
 }
 
 // directives collects what the flavors of an assignment ask of a pod, in a fixed order.
-func directives(assignment *kueue.PodSetAssignment, flavors map[kueue.ResourceFlavorReference]*kueue.ResourceFlavor) (map[string]string, []corev1.Toleration) {
+func directives(assignment *kueue.PodSetAssignment, flavors map[kueue.ResourceFlavorReference]*kueue.ResourceFlavor) (map[string]string, []corev1.Toleration, error) {
 	var names []kueue.ResourceFlavorReference
 	for _, name := range assignment.Flavors {
 		if !slices.Contains(names, name) {
@@ -126,12 +129,12 @@ func directives(assignment *kueue.PodSetAssignment, flavors map[kueue.ResourceFl
 	for _, name := range names {
 		flavor := flavors[name]
 		if flavor == nil {
-			continue
+			return nil, nil, fmt.Errorf("there is no ResourceFlavor %q, which its stage was admitted to; create it", name)
 		}
 		maps.Copy(labels, flavor.Spec.NodeLabels)
 		tolerations = append(tolerations, flavor.Spec.Tolerations...)
 	}
-	return labels, tolerations
+	return labels, tolerations, nil
 }
 
 // dropNodeLabels takes back what an earlier release has put on the Job.

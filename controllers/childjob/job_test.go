@@ -146,20 +146,25 @@ func TestReleased(t *testing.T) {
 func TestReleasedRefuses(t *testing.T) {
 	template := childjob.Template{Pods: 2, Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}
 	cases := map[string]struct {
-		change func(*batchv1.Job)
-		want   string
+		change     func(*batchv1.Job)
+		assignment *kueue.PodSetAssignment
+		want       string
 	}{
-		"more pods": {func(j *batchv1.Job) { j.Spec.Parallelism = new(int32(3)) }, "3 pods at once, its JobSet gives it 2"},
+		"no assignment": {func(*batchv1.Job) {}, nil, "no assignment"},
+		"a flavor that is gone": {func(*batchv1.Job) {}, &kueue.PodSetAssignment{
+			Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{corev1.ResourceCPU: "old"},
+		}, `no ResourceFlavor "old"`},
+		"more pods": {func(j *batchv1.Job) { j.Spec.Parallelism = new(int32(3)) }, &kueue.PodSetAssignment{}, "3 pods at once, its JobSet gives it 2"},
 		"larger pods": {func(j *batchv1.Job) {
 			j.Spec.Template.Spec.Containers[0].Resources.Requests[corev1.ResourceCPU] = resource.MustParse("2")
-		}, "request 2 cpu each, its JobSet 1"},
+		}, &kueue.PodSetAssignment{}, "request 2 cpu each, its JobSet 1"},
 		"another resource": {func(j *batchv1.Job) {
 			j.Spec.Template.Spec.Containers[0].Resources.Limits = corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")}
-		}, "request 1 nvidia.com/gpu each, its JobSet 0"},
+		}, &kueue.PodSetAssignment{}, "request 1 nvidia.com/gpu each, its JobSet 0"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			_, err := childjob.Released(newJob(c.change), template, &kueue.PodSetAssignment{}, nil)
+			_, err := childjob.Released(newJob(c.change), template, c.assignment, nil)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("err = %v, want %q", err, c.want)
 			}

@@ -226,7 +226,11 @@ func (r *Reconciler) readFlavors(ctx context.Context, s *seen) error {
 					continue
 				}
 				var flavor kueue.ResourceFlavor
-				if err := r.config.Client.Get(ctx, types.NamespacedName{Name: string(name)}, &flavor); err != nil {
+				err := r.config.Client.Get(ctx, types.NamespacedName{Name: string(name)}, &flavor)
+				if apierrors.IsNotFound(err) {
+					continue
+				}
+				if err != nil {
 					return fmt.Errorf("read ResourceFlavor %q of quota Workload %s: %w", name, client.ObjectKeyFromObject(workload), err)
 				}
 				s.flavors[name] = &flavor

@@ -16,6 +16,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -110,8 +111,37 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 		Watches(&batchv1.Job{}, byLabel(jobset.JobSetNameKey)).
 		Watches(&kueue.Workload{}, byLabel(apis.JobSetLabel)).
 		Watches(&corev1.Pod{}, byLabel(jobset.JobSetNameKey), builder.WithPredicates(podEnds())).
+		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(jobSetsOf(config.Client)), builder.WithPredicates(predicate.LabelChangedPredicate{})).
+		Watches(&kueue.WorkloadPriorityClass{}, handler.EnqueueRequestsFromMapFunc(jobSetsOf(config.Client))).
+		Watches(&schedulingv1.PriorityClass{}, handler.EnqueueRequestsFromMapFunc(jobSetsOf(config.Client))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: config.Workers}).
 		Complete(&Reconciler{config: config})
+}
+
+// jobSetsOf maps a Namespace to its JobSets, and a priority class to all that may use it: those that name it, or may have it by
+// default. Such objects change rarely.
+func jobSetsOf(reader client.Reader) handler.MapFunc {
+	return func(ctx context.Context, object client.Object) []reconcile.Request {
+		var options []client.ListOption
+		switch object.(type) {
+		case *corev1.Namespace:
+			options = append(options, client.InNamespace(object.GetName()))
+		case *kueue.WorkloadPriorityClass:
+			options = append(options, client.MatchingLabels{apis.PriorityClassLabel: object.GetName()})
+		}
+		var list jobsetapi.JobSetList
+		if err := reader.List(ctx, &list, options...); err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Listing JobSets", "because of", object.GetName())
+			return nil
+		}
+		var requests []reconcile.Request
+		for i := range list.Items {
+			if list.Items[i].Status.TerminalState == "" {
+				requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+			}
+		}
+		return requests
+	}
 }
 
 // watchPlans tells the engine the plan of each JobSet before any of its stages can be admitted.

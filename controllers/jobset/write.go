@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,6 +26,9 @@ import (
 	"github.com/tranche-dev/tranche/controllers/metrics"
 )
 
+// lookAgain is when a JobSet with complaints is looked at again, in case that somebody has mended what no watch tells of.
+const lookAgain = time.Minute
+
 // write does what is wanted, in the order that the package comment gives. It stops at the first error: what follows may rely on
 // what came before, and the next pass starts from what has been reached.
 func (r *Reconciler) write(ctx context.Context, s *seen, w *wanted) (ctrl.Result, error) {
@@ -38,6 +42,9 @@ func (r *Reconciler) write(ctx context.Context, s *seen, w *wanted) (ctrl.Result
 			}
 			return ctrl.Result{}, err
 		}
+	}
+	if len(w.complaints) > 0 {
+		return ctrl.Result{RequeueAfter: lookAgain}, nil
 	}
 	return ctrl.Result{}, nil
 }

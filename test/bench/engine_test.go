@@ -67,7 +67,10 @@ func checkBounds() error {
 	return nil
 }
 
-func record(b *testing.B) { measured[b.Name()] = b.Elapsed() / time.Duration(b.N) }
+func record(b *testing.B) {
+	b.Helper()
+	measured[b.Name()] = b.Elapsed() / time.Duration(b.N)
+}
 
 // A cluster has one ClusterQueue, whose quota is full.
 type cluster struct {
@@ -159,6 +162,7 @@ func (c *cluster) finishOldest() {
 
 // turnOver measures one stage that ends, the one that takes its quota, and one that comes anew.
 func (c *cluster) turnOver(b *testing.B, sizes int) {
+	b.Helper()
 	for b.Loop() {
 		c.finishOldest()
 		c.addLone(int64(1 + c.names%sizes))

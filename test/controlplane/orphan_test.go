@@ -38,9 +38,9 @@ func beParent() error {
 		return err
 	}
 	for _, name := range componentNames() {
-		fmt.Fprintln(os.Stdout, name, plane.PID(name))
+		_, _ = fmt.Fprintln(os.Stdout, name, plane.PID(name))
 	}
-	fmt.Fprintln(os.Stdout, "ready")
+	_, _ = fmt.Fprintln(os.Stdout, "ready")
 	<-ctx.Done()
 	return plane.Stop()
 }

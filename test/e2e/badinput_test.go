@@ -88,6 +88,12 @@ var _ = Describe("Bad input", func() {
 		js := t.fineTune("vip")
 		js.Labels[apis.PriorityClassLabel] = "very-important"
 		expectRefusal(ctx, t, js, "very-important")
+
+		By("queueing it as soon as the class exists")
+		class := &kueue.WorkloadPriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "very-important"}, Value: 1000}
+		Expect(env.Admin.Create(ctx, class)).To(Succeed())
+		t.expectStages(ctx, "vip", "initializer=ready")
+		Expect(*t.workloads(ctx, Default)[0].Spec.Priority + *t.workloads(ctx, Default)[1].Spec.Priority).To(BeNumerically(">=", 1000))
 	}, SpecTimeout(specTimeout))
 
 	It("sits in a namespace that the ClusterQueue does not select", func(ctx SpecContext) {

@@ -6,7 +6,9 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -137,6 +139,26 @@ var _ = Describe("A staged JobSet", func() {
 		Expect(workloads[0].Spec.QueueName).To(Equal(kueue.LocalQueueName("queue")))
 		Expect(workloads[0].Spec.PodSets).To(HaveLen(2))
 		Expect(workloads[0].Spec.PodSets[1].Count).To(Equal(int32(2)))
+	}, SpecTimeout(specTimeout))
+
+	It("charges what the cluster adds to pods: LimitRange defaults and RuntimeClass overhead", func(ctx SpecContext) {
+		t := newTeam(ctx, "100", "15")
+		Expect(env.Admin.Create(ctx, &corev1.LimitRange{
+			ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: "defaults"},
+			Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
+				Type: corev1.LimitTypeContainer, DefaultRequest: amounts("cpu", "3"), Default: amounts("cpu", "4"),
+			}}},
+		})).To(Succeed())
+		overhead := &nodev1.RuntimeClass{
+			ObjectMeta: metav1.ObjectMeta{Name: "sandboxed"}, Handler: "sandbox", Overhead: &nodev1.Overhead{PodFixed: amounts("cpu", "2")},
+		}
+		Expect(env.Admin.Create(ctx, overhead)).To(Succeed())
+		js := t.newJobSet("defaulted", replicatedJob{name: "main"})
+		js.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.RuntimeClassName = &overhead.Name
+		submit(ctx, js)
+		t.expectStages(ctx, "defaulted", "main=ready")
+		charged := t.workloads(ctx, Default)[0].Status.Admission.PodSetAssignments[0].ResourceUsage[corev1.ResourceCPU]
+		Expect(charged.String()).To(Equal("5"))
 	}, SpecTimeout(specTimeout))
 
 	It("leaves a JobSet without a queue name alone", func(ctx SpecContext) {

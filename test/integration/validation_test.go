@@ -31,18 +31,15 @@ var _ = Describe("The JobSet CRD", func() {
 			Expect(want).NotTo(Equal(first), "the first line must begin with # want:")
 			documents := strings.Split(string(data), "\n---\n")
 			object := parse(documents[0])
-			answer := env.adminClient.Create(ctx, object)
-			if len(documents) > 1 {
-				Expect(answer).NotTo(HaveOccurred())
-				update := parse(documents[1])
-				update.SetName(object.GetName())
-				update.SetResourceVersion(object.GetResourceVersion())
-				answer = env.adminClient.Update(ctx, update)
-			}
-			if answer == nil || len(documents) > 1 {
-				DeferCleanup(func(ctx SpecContext) {
-					Expect(client.IgnoreNotFound(env.adminClient.Delete(ctx, object))).To(Succeed())
-				})
+			DeferCleanup(func(ctx SpecContext) {
+				Expect(client.IgnoreNotFound(env.adminClient.Delete(ctx, object))).To(Succeed())
+			})
+			var answer error
+			if len(documents) == 1 {
+				answer = env.adminClient.Create(ctx, object.DeepCopy())
+			} else {
+				Expect(apply(ctx, object)).To(Succeed())
+				answer = apply(ctx, parse(documents[1]))
 			}
 			if want == "ok" {
 				Expect(answer).NotTo(HaveOccurred())
@@ -52,6 +49,12 @@ var _ = Describe("The JobSet CRD", func() {
 		}, SpecTimeout(patience))
 	}
 })
+
+// apply writes an object as its only author, so that an update takes away what the document before had and this one has not, and
+// keeps the defaults that the API server and the JobSet webhook have set.
+func apply(ctx SpecContext, object *unstructured.Unstructured) error {
+	return env.adminClient.Apply(ctx, client.ApplyConfigurationFromUnstructured(object.DeepCopy()), client.FieldOwner("author"), client.ForceOwnership)
+}
 
 func parse(document string) *unstructured.Unstructured {
 	GinkgoHelper()

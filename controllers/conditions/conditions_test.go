@@ -1,0 +1,110 @@
+package conditions_test
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/controllers/conditions"
+)
+
+func TestPodsReady(t *testing.T) {
+	is := func(status metav1.ConditionStatus, reason string) *metav1.Condition {
+		return &metav1.Condition{Type: kueue.WorkloadPodsReady, Status: status, Reason: reason}
+	}
+	cases := map[string]struct {
+		old   *metav1.Condition
+		ready bool
+		want  string
+	}{
+		"not yet":         {nil, false, kueue.WorkloadWaitForStart},
+		"started":         {is(metav1.ConditionFalse, kueue.WorkloadWaitForStart), true, kueue.WorkloadStarted},
+		"still started":   {is(metav1.ConditionTrue, kueue.WorkloadStarted), true, kueue.WorkloadStarted},
+		"lost":            {is(metav1.ConditionTrue, kueue.WorkloadStarted), false, kueue.WorkloadWaitForRecovery},
+		"still lost":      {is(metav1.ConditionFalse, kueue.WorkloadWaitForRecovery), false, kueue.WorkloadWaitForRecovery},
+		"recovered":       {is(metav1.ConditionFalse, kueue.WorkloadWaitForRecovery), true, kueue.WorkloadRecovered},
+		"still recovered": {is(metav1.ConditionTrue, kueue.WorkloadRecovered), true, kueue.WorkloadRecovered},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := conditions.PodsReady(c.old, c.ready)
+			if got.Reason != c.want || (got.Status == metav1.ConditionTrue) != c.ready {
+				t.Errorf("PodsReady = %s %s, want %s", got.Status, got.Reason, c.want)
+			}
+		})
+	}
+}
+
+func workload(all ...metav1.Condition) *kueue.Workload {
+	w := &kueue.Workload{Status: kueue.WorkloadStatus{Conditions: all}}
+	for _, c := range all {
+		if c.Type == kueue.WorkloadAdmitted {
+			w.Status.Admission = &kueue.Admission{ClusterQueue: "research"}
+		}
+	}
+	return w
+}
+
+func TestJobSetProgress(t *testing.T) {
+	admitted := workload(metav1.Condition{Type: kueue.WorkloadAdmitted, Status: metav1.ConditionTrue})
+	short := workload(metav1.Condition{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionFalse, Reason: "WaitingForQuota", Message: "needs 8 GPUs"})
+	stage := func(w *kueue.Workload) conditions.StageState {
+		return conditions.StageState{Index: 1, Name: "train", Workload: w}
+	}
+	cases := map[string]struct {
+		summary             conditions.Summary
+		wantStatus          metav1.ConditionStatus
+		wantReason, wantMsg string
+	}{
+		"being made":    {conditions.Summary{Stages: 2}, metav1.ConditionFalse, "Preparing", "being made"},
+		"not looked at": {conditions.Summary{Stages: 2, Current: []conditions.StageState{stage(workload())}}, metav1.ConditionFalse, "PendingEvaluation", `stage 2/2 "train"`},
+		"waits":         {conditions.Summary{Stages: 2, Current: []conditions.StageState{stage(short)}}, metav1.ConditionFalse, "WaitingForQuota", "needs 8 GPUs"},
+		"admitted":      {conditions.Summary{Stages: 2, Current: []conditions.StageState{stage(admitted)}}, metav1.ConditionTrue, "Admitted", `ClusterQueue "research"`},
+		"one of two":    {conditions.Summary{Stages: 2, Current: []conditions.StageState{stage(admitted), stage(short)}}, metav1.ConditionFalse, "WaitingForQuota", "needs 8 GPUs"},
+		"suspended":     {conditions.Summary{Stages: 2, Suspended: true, Current: []conditions.StageState{stage(admitted)}}, metav1.ConditionFalse, "JobSetSuspended", "spec.suspend"},
+		"over":          {conditions.Summary{Stages: 2, Over: true}, metav1.ConditionFalse, "Finished", "finished"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			all := conditions.JobSetProgress(&jobsetapi.JobSet{}, c.summary)
+			if len(all) != 1 || all[0].Type != conditions.StageAdmitted {
+				t.Fatalf("conditions = %+v, want StageAdmitted alone", all)
+			}
+			if got := all[0]; got.Status != c.wantStatus || got.Reason != c.wantReason || !strings.Contains(got.Message, c.wantMsg) {
+				t.Errorf("got %s %s %q, want %s %s with %q", got.Status, got.Reason, got.Message, c.wantStatus, c.wantReason, c.wantMsg)
+			}
+		})
+	}
+}
+
+// What server-side apply leaves out it removes, so an admission must repeat what the same field manager has written before.
+func TestAdmittedKeepsWhatItOwns(t *testing.T) {
+	w := workload(
+		metav1.Condition{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionFalse, Reason: "Pending"},
+		metav1.Condition{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: "Preempted", Message: "for another"},
+		metav1.Condition{Type: kueue.WorkloadRequeued, Status: metav1.ConditionTrue, Reason: "BackoffFinished"},
+		metav1.Condition{Type: kueue.WorkloadPodsReady, Status: metav1.ConditionFalse, Reason: "WaitForStart"},
+	)
+	status := conditions.Admitted(w, &kueue.Admission{ClusterQueue: "research"})
+	got := map[string]string{}
+	for _, c := range status.Conditions {
+		got[c.Type] = string(c.Status) + " " + c.Message
+	}
+	want := map[string]string{
+		kueue.WorkloadQuotaReserved: "True Quota reserved in ClusterQueue research",
+		kueue.WorkloadAdmitted:      "True The quota Workload is admitted",
+		kueue.WorkloadEvicted:       "False Previously: for another",
+		kueue.WorkloadRequeued:      "True ",
+	}
+	for conditionType, text := range want {
+		if got[conditionType] != text {
+			t.Errorf("%s = %q, want %q", conditionType, got[conditionType], text)
+		}
+	}
+	if _, there := got[kueue.WorkloadPodsReady]; there {
+		t.Error("PodsReady belongs to another field manager")
+	}
+}
