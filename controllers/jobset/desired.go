@@ -178,7 +178,7 @@ func (w *wanted) advance(s *seen, st *stage) {
 	if !st.mayRun(s) {
 		return
 	}
-	if ready := st.readiness(); !conditions.Has(st.workload.Status.Conditions, ready) {
+	if ready, news := st.readinessNews(); news {
 		w.progress = append(w.progress, progress{st.Name, st.workload, ready, nil})
 	}
 	w.releaseJobs(s, st)

@@ -43,7 +43,7 @@ func TestDesired(t *testing.T) {
 		},
 		"an admitted first stage resumes the JobSet and releases its Job": {
 			world: world{workloads: map[string]string{"init": "admitted", "train": "closed"}, jobs: map[string]string{"init": "held"}},
-			want:  []string{"start", "release init-0 node=a100", "ready init=False"},
+			want:  []string{"start", "release init-0 node=a100"},
 		},
 		"a stage that the engine does not charge any more releases nothing": {
 			world: world{started: true, workloads: map[string]string{"init": "admitted uncharged", "train": "closed"}, jobs: map[string]string{"init": "held"}},
@@ -57,7 +57,11 @@ func TestDesired(t *testing.T) {
 			want:  []string{"ready init=True"},
 		},
 		"a failed Job opens nothing": {
-			world: world{started: true, workloads: map[string]string{"init": "admitted unready", "train": "closed"}, jobs: map[string]string{"init": "failed"}},
+			world: world{started: true, workloads: map[string]string{"init": "admitted", "train": "closed"}, jobs: map[string]string{"init": "failed"}},
+		},
+		"a stage that loses a pod says that it waits for recovery": {
+			world: world{started: true, workloads: map[string]string{"init": "admitted ready", "train": "closed"}, jobs: map[string]string{"init": "running"}},
+			want:  []string{"ready init=False"},
 		},
 		"a failed JobSet finishes every stage": {
 			world: world{started: true, over: jobset.JobSetFailed, workloads: map[string]string{"init": "admitted", "train": "closed"}, jobs: map[string]string{"init": "failed"}},
@@ -95,7 +99,7 @@ func TestDesired(t *testing.T) {
 			want:  []string{"hold init-0"},
 		},
 		"a Job that asks for more than its JobSet stays held": {
-			world: world{started: true, workloads: map[string]string{"init": "admitted unready", "train": "closed"}, jobs: map[string]string{"init": "held greedy"}},
+			world: world{started: true, workloads: map[string]string{"init": "admitted", "train": "closed"}, jobs: map[string]string{"init": "held greedy"}},
 			want:  []string{`complain the Job "init-0" stays held: its pods request 2 cpu each, its JobSet 1; delete the Job`},
 		},
 	}
@@ -194,10 +198,8 @@ func (w world) workload(s *seen, index int, words []string) *kueue.Workload {
 		condition(kueue.WorkloadAdmitted, metav1.ConditionTrue)
 		s.charged[workload.UID] = !has("uncharged")
 	}
-	if has("unready") {
-		workload.Status.Conditions = append(workload.Status.Conditions, metav1.Condition{
-			Type: kueue.WorkloadPodsReady, Status: metav1.ConditionFalse, Reason: kueue.WorkloadWaitForStart, Message: "Not all pods are ready or have succeeded",
-		})
+	if has("ready") {
+		condition(kueue.WorkloadPodsReady, metav1.ConditionTrue)
 	}
 	if has("finished") {
 		condition(kueue.WorkloadFinished, metav1.ConditionTrue)

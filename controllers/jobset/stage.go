@@ -173,6 +173,13 @@ func (st *stage) readiness() metav1.Condition {
 	return conditions.PodsReady(old, st.all(stageplan.Ready))
 }
 
+// readinessNews is readiness, if it is worth a write: a stage that has never been ready need not say so.
+func (st *stage) readinessNews() (ready metav1.Condition, news bool) {
+	ready = st.readiness()
+	spoken := apimeta.FindStatusCondition(st.workload.Status.Conditions, kueue.WorkloadPodsReady) != nil
+	return ready, (spoken || ready.Status == metav1.ConditionTrue) && !conditions.Has(st.workload.Status.Conditions, ready)
+}
+
 func (st *stage) templateOf(job *batchv1.Job) childjob.Template {
 	i := slices.Index(st.ReplicatedJobs, job.Labels[jobset.ReplicatedJobNameKey])
 	podSet := &st.PodSets[i]
