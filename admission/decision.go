@@ -29,8 +29,32 @@ type Admit struct {
 	// UID of the quota Workload that was decided on; a newer one with the same name must not be written to.
 	UID       types.UID
 	Admission kueue.Admission
+	// Checks are the AdmissionChecks that have to be Ready before the stage counts as admitted. Without any it is admitted at once.
+	Checks []kueue.AdmissionCheckReference
 	// JobSet and StageName are set for the stages of JobSets; they are for messages.
 	JobSet, StageName string
+}
+
+// Evict takes back what a stage holds. What it holds stays charged until its quota Workload shows no reservation any more: only then
+// have its pods ended. It must be settled.
+type Evict struct {
+	ID    DecisionID
+	Stage StageKey
+	UID   types.UID
+	// Reason is the reason of the condition Evicted, such as Preempted, ClusterQueueStopped or LocalQueueStopped.
+	Reason string
+	// Message is a sentence for the owner of the stage.
+	Message string
+	// Preemption is set if the reason is Preempted.
+	Preemption *Preemption
+}
+
+// A Preemption says for whom a stage has to go, and by which right.
+type Preemption struct {
+	Preemptor    StageKey
+	PreemptorUID types.UID
+	// Reason is the reason of the condition Preempted, such as InClusterQueue or InCohortReclamation.
+	Reason string
 }
 
 // Refuse says why a stage waits. It is emitted when the reason changes, needs no settling, and only its last value matters.
@@ -41,9 +65,16 @@ type Refuse struct {
 }
 
 func (Admit) decision()  {}
+func (Evict) decision()  {}
 func (Refuse) decision() {}
 
 func (d Admit) String() string { return "admit " + d.Stage.String() }
+func (d Evict) String() string {
+	if d.Preemption != nil {
+		return "evict " + d.Stage.String() + " " + d.Preemption.Reason + " for " + d.Preemption.Preemptor.String()
+	}
+	return "evict " + d.Stage.String() + " " + d.Reason
+}
 func (d Refuse) String() string {
 	return "refuse " + d.Stage.String() + " " + d.Refusal.String()
 }
