@@ -25,12 +25,14 @@ func rules() []rule {
 }
 
 func (e *Engine) check(l *look) *Refusal {
-	for _, rule := range rules() {
-		if refusal := rule(e, l); refusal != nil {
-			return refusal
+	return e.asIfNothingWereKept(l, func() *Refusal {
+		for _, rule := range rules() {
+			if refusal := rule(e, l); refusal != nil {
+				return refusal
+			}
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 func misconfigured(check, format string, args ...any) *Refusal {
@@ -44,21 +46,21 @@ func suspended(check, format string, args ...any) *Refusal {
 func localQueueExists(_ *Engine, l *look) *Refusal {
 	const check = "LocalQueueExists"
 	switch {
-	case l.s.localQueue.Name == "":
+	case l.lq.key.Name == "":
 		return misconfigured(check, "names no LocalQueue")
 	case !l.lq.exists:
-		return misconfigured(check, "there is no LocalQueue %s in namespace %s", l.s.localQueue.Name, l.s.localQueue.Namespace)
-	case l.lq.isStopped:
-		return suspended("LocalQueueIsActive", "LocalQueue %s is stopped by its spec.stopPolicy", l.s.localQueue.Name)
+		return misconfigured(check, "there is no LocalQueue %s in namespace %s", l.lq.key.Name, l.lq.key.Namespace)
+	case l.lq.stop != kueue.None:
+		return suspended("LocalQueueIsActive", "LocalQueue %s is stopped by its spec.stopPolicy", l.lq.key.Name)
 	}
 	return nil
 }
 
-func clusterQueueIsActive(_ *Engine, l *look) *Refusal {
+func clusterQueueIsActive(e *Engine, l *look) *Refusal {
 	if !l.q.exists {
 		return misconfigured("ClusterQueueExists", "there is no ClusterQueue %s, to which LocalQueue %s leads", l.q.name, l.lq.key.Name)
 	}
-	switch a := l.q.activity(); a.Reason {
+	switch a := e.activity(l.q); a.Reason {
 	case kueue.ClusterQueueActiveReasonReady:
 		return nil
 	case kueue.ClusterQueueActiveReasonStopped, kueue.ClusterQueueActiveReasonTerminating:
@@ -77,8 +79,11 @@ func namespaceIsSelected(e *Engine, l *look) *Refusal {
 }
 
 func isSupported(_ *Engine, l *look) *Refusal {
-	if l.s.problem != "" {
-		return misconfigured("IsSupported", "%s", l.s.problem)
+	switch {
+	case l.s.unsupported != "":
+		return misconfigured("IsSupported", "%s", l.s.unsupported)
+	case l.s.shape.problem != "":
+		return misconfigured("IsSupported", "%s", l.s.shape.problem)
 	}
 	return nil
 }
@@ -97,32 +102,38 @@ func isInPlan(_ *Engine, l *look) *Refusal {
 
 // flavorsExist finds the choices of flavors, and refuses what can never be admitted.
 func flavorsExist(e *Engine, l *look) *Refusal {
-	items, lack := e.items(&l.s.options, l.q, l.s.podSets)
-	if lack != nil {
-		return lackRefusal(l.q, lack)
+	o := e.offer(l.s.shape, l.q)
+	if o.lack != nil {
+		return lackRefusal(l.q, o.lack)
 	}
-	l.items = items
-	for choice := range flavor.Choices(items, flavor.MaxChoices) {
-		usage := choice.Usage(items)
-		within := true
-		for fr, a := range usage {
-			within = within && a <= e.tree.Limit(l.q.name, fr)
-		}
-		if within {
+	l.items = o.items
+	if len(e.aboveMost(l.q, o.first)) == 0 {
+		return nil
+	}
+	for choice := range flavor.Choices(o.items, flavor.MaxChoices) {
+		if len(e.aboveMost(l.q, choice.Usage(o.items))) == 0 {
 			return nil
 		}
 	}
-	first := make(flavor.Choice, len(items))
-	for fr, a := range first.Usage(items).Sorted() {
-		if limit := e.tree.Limit(l.q.name, fr); a > limit {
-			return &Refusal{
-				Check: "WithinLimits", Reason: kueue.WorkloadQuotaReservedReasonExceedsMaxQuota,
-				Message: fmt.Sprintf("can never fit: all pod sets together need %s %s of flavor %s, of which the quota of ClusterQueue %s is %s",
-					a.Format(fr.Resource), fr.Resource, fr.Flavor, l.q.name, limit.Format(fr.Resource)),
-			}
+	return &Refusal{
+		Check: "WithinLimits", Reason: kueue.WorkloadQuotaReservedReasonExceedsMaxQuota,
+		Message: fmt.Sprintf("can never fit: all pod sets together need %s in ClusterQueue %s", strings.Join(e.aboveMost(l.q, o.first), " and "), l.q.name),
+	}
+}
+
+// aboveMost says what of a usage could not be had even if nothing were charged.
+func (e *Engine) aboveMost(q *clusterQueue, usage quota.Usage) []string {
+	isAbove := func(c quota.Charge) bool { return c.Amount > q.node.Most(c.ID) }
+	if !slices.ContainsFunc(usage, isAbove) {
+		return nil
+	}
+	var above []string
+	for fr, a := range e.tree.Index.ByName(usage) {
+		if most := q.node.Most(e.tree.Index.ID(fr)); a > most {
+			above = append(above, fmt.Sprintf("%s %s of flavor %s, of which the quota is %s", a.Format(fr.Resource), fr.Resource, fr.Flavor, most.Format(fr.Resource)))
 		}
 	}
-	return nil
+	return above
 }
 
 func lackRefusal(q *clusterQueue, lack *flavor.Lack) *Refusal {
@@ -149,76 +160,14 @@ func lackRefusal(q *clusterQueue, lack *flavor.Lack) *Refusal {
 }
 
 // isNotBehind keeps New stages in order under StrictFIFO. What can never be admitted has been refused before and holds up nobody.
-func isNotBehind(e *Engine, l *look) *Refusal {
-	blocker, ok := l.q.line.Blocker(e.item(l.s, l.j))
-	if !ok {
+func isNotBehind(_ *Engine, l *look) *Refusal {
+	blocker := l.q.line.Blocker(l.s.ticket)
+	if blocker == nil {
 		return nil
 	}
 	l.effect = waitsBehind
 	return &Refusal{
 		Check: "StrictFIFO", Reason: kueue.WorkloadQuotaReservedReasonWaitingForQuota,
-		Message: fmt.Sprintf("waits behind %s, which comes first in ClusterQueue %s (queueingStrategy StrictFIFO)", blocker.Key, l.q.name),
+		Message: fmt.Sprintf("waits behind %s, which comes first in ClusterQueue %s (queueingStrategy StrictFIFO)", blocker.Member.key, l.q.name),
 	}
-}
-
-// quotaFits keeps the choices for which there is quota now.
-func quotaFits(e *Engine, l *look) *Refusal {
-	var short []string
-	e.asIfNothingWereKept(l, func() {
-		for choice := range flavor.Choices(l.items, flavor.MaxChoices) {
-			lacks := e.lacks(l, choice.Usage(l.items))
-			if len(lacks) == 0 {
-				l.fitting = append(l.fitting, slices.Clone(choice))
-			} else if text := strings.Join(lacks, " and "); !slices.Contains(short, text) {
-				short = append(short, text)
-			}
-		}
-	})
-	if len(l.fitting) > 0 {
-		return nil
-	}
-	l.effect = holdsUpOthers
-	const most = 4
-	if len(short) > most {
-		short = append(short[:most], "or one of the other combinations of flavors")
-	}
-	return &Refusal{
-		Check: "QuotaFits", Reason: kueue.WorkloadQuotaReservedReasonWaitingForQuota,
-		Message: fmt.Sprintf("waits for quota in ClusterQueue %s: needs %s", l.q.name, strings.Join(short, ", or ")),
-	}
-}
-
-// asIfNothingWereKept runs f with the quota that is kept for the stage's own JobSet set free.
-func (e *Engine) asIfNothingWereKept(l *look, f func()) {
-	e.tree.WhatIf(func() bool {
-		if l.j != nil && l.j.home == l.q {
-			e.tree.Unkeep(l.q.name, l.j.kept)
-		}
-		f()
-		return true
-	})
-}
-
-// lacks says what of a usage is short, and notes it as what to wait for.
-func (e *Engine) lacks(l *look, usage quota.Usage) []string {
-	if e.tree.Fits(l.q.name, usage) {
-		return nil
-	}
-	var lacks []string
-	for fr, a := range usage.Sorted() {
-		free := e.tree.Available(l.q.name, fr)
-		if a == 0 || a <= free {
-			continue
-		}
-		if !slices.Contains(l.topics, fr) {
-			l.topics = append(l.topics, fr)
-		}
-		text := fmt.Sprintf("%s %s of flavor %s: %s of %s free", a.Format(fr.Resource), fr.Resource, fr.Flavor,
-			max(free, 0).Format(fr.Resource), e.tree.Limit(l.q.name, fr).Format(fr.Resource))
-		if kept := e.tree.Kept(l.q.name, fr); kept > 0 {
-			text += fmt.Sprintf(" (%s kept for stages to come)", kept.Format(fr.Resource))
-		}
-		lacks = append(lacks, text)
-	}
-	return lacks
 }

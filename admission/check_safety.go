@@ -10,6 +10,7 @@ import (
 
 	"github.com/tranche-dev/tranche/admission/quota"
 	"github.com/tranche-dev/tranche/admission/safety"
+	"github.com/tranche-dev/tranche/queue"
 )
 
 // peakFitsLimits refuses a JobSet at its first stage if some later stage can never be admitted beside what must then be held.
@@ -19,21 +20,21 @@ func peakFitsLimits(e *Engine, l *look) *Refusal {
 	}
 	c := e.course(l.j, l.q)
 	for s := range l.j.plan.Stages {
-		if _, lack := e.items(&l.j.options[s], l.q, l.j.podSets[s]); lack != nil && c.Items[s] == nil {
-			refusal := lackRefusal(l.q, lack)
+		if o := e.offer(l.j.stages[s], l.q); o.lack != nil && c.Items[s] == nil {
+			refusal := lackRefusal(l.q, o.lack)
 			refusal.Message = fmt.Sprintf("stage %s could never be admitted: %s", l.j.plan.Stages[s].Name, refusal.Message)
 			return refusal
 		}
 	}
 	peaks := c.PeaksToTheEnd()
 	for _, peak := range peaks {
-		if len(e.aboveLimit(l.q, peak)) == 0 {
+		if len(e.aboveMost(l.q, peak)) == 0 {
 			return nil
 		}
 	}
 	message := "its stages hold more at once than there is"
 	if len(peaks) > 0 {
-		message = strings.Join(e.aboveLimit(l.q, peaks[0]), " and ")
+		message = strings.Join(e.aboveMost(l.q, peaks[0]), " and ")
 	}
 	return &Refusal{
 		Check: "PeakWithinLimits", Reason: kueue.WorkloadQuotaReservedReasonExceedsMaxQuota,
@@ -41,33 +42,20 @@ func peakFitsLimits(e *Engine, l *look) *Refusal {
 	}
 }
 
-func (e *Engine) aboveLimit(q *clusterQueue, peak quota.Usage) []string {
-	var above []string
-	for fr, a := range peak.Sorted() {
-		if limit := e.tree.Limit(q.name, fr); a > limit {
-			above = append(above, fmt.Sprintf("%s %s of flavor %s, of which the quota is %s",
-				a.Format(fr.Resource), fr.Resource, fr.Flavor, limit.Format(fr.Resource)))
-		}
-	}
-	return above
-}
-
 // stateStaysSafe takes the first choice that fits and that the stage-admission policy lets through.
 func stateStaysSafe(e *Engine, l *look) *Refusal {
-	var refusal *Refusal
-	for _, choice := range l.fitting {
-		usage := choice.Usage(l.items)
-		no := e.unsafe(l, usage)
-		if no == nil {
-			l.choice, l.usage = choice, usage
+	refusal := e.unsafe(l, l.usage)
+	if refusal == nil {
+		return nil
+	}
+	for choice := range e.fitting(l) {
+		if !slices.Equal(choice, l.choice) && e.unsafe(l, choice.Usage(l.items)) == nil {
+			l.choose(choice)
 			return nil
-		}
-		if refusal == nil {
-			refusal = no
 		}
 	}
 	l.effect = holdsUpOthers
-	l.topics = append(l.topics, anyClaim())
+	l.waits = append(l.waits, queue.Wait[quota.ID]{Topic: anyClaim})
 	return refusal
 }
 
@@ -91,15 +79,14 @@ func (e *Engine) unsafe(l *look, usage quota.Usage) *Refusal {
 // unfinishable asks whether, after the admission, somebody could no longer finish who can now, or the JobSet itself could not. If
 // the state is safe now, that means that it must stay safe; if it is not, as after a quota cut, that it must get no worse.
 func (e *Engine) unfinishable(l *look, after *safety.Course, usage quota.Usage) *Refusal {
-	claim := &safety.Claim{JobSet: l.j.key.String(), Held: after.HeldNow(), Peaks: after.Peaks()}
+	claim := &safety.Claim{JobSet: l.j.key.String(), Node: l.q.bare, Held: after.HeldNow(), Peaks: after.Peaks()}
 	claims := []*safety.Claim{claim}
-	for _, uid := range slices.Sorted(maps.Keys(l.q.claimants)) {
+	for _, uid := range slices.Sorted(maps.Keys(l.q.group.claimants)) {
 		if uid != l.j.uid {
-			claims = append(claims, l.q.claimants[uid].claim)
+			claims = append(claims, l.q.group.claimants[uid].claim)
 		}
 	}
-	limit := func(fr quota.FlavorResource) quota.Amount { return e.tree.Limit(l.q.name, fr) }
-	blocked := safety.Blocked(limit, claims)
+	blocked := safety.Blocked(e.bare, claims)
 	if len(blocked) == 0 {
 		return nil
 	}
@@ -107,7 +94,7 @@ func (e *Engine) unfinishable(l *look, after *safety.Course, usage quota.Usage) 
 	if l.j.claim != nil && l.j.home == l.q {
 		others = append(others, l.j.claim)
 	}
-	blockedBefore := safety.Blocked(limit, others)
+	blockedBefore := safety.Blocked(e.bare, others)
 	for _, c := range blocked {
 		if !slices.Contains(blockedBefore, c) {
 			return e.deadlock(l, blocked, usage)
@@ -120,19 +107,14 @@ func (e *Engine) unfinishable(l *look, after *safety.Course, usage quota.Usage) 
 func (e *Engine) unreserved(l *look, before, after *safety.Course) *Refusal {
 	held := before.HeldNow()
 	lacks := []string{"a flavor that takes each of the stages to come"}
-	e.asIfNothingWereKept(l, func() {
-		for i, peak := range after.Peaks() {
-			short := e.lacks(l, peak.Without(held))
-			if i == 0 || len(short) == 0 {
-				lacks = short
-			}
-			if len(short) == 0 {
-				return
-			}
+	for i, peak := range after.Peaks() {
+		short := e.lacks(l, peak.Without(held))
+		if len(short) == 0 {
+			return nil
 		}
-	})
-	if len(lacks) == 0 {
-		return nil
+		if i == 0 {
+			lacks = short
+		}
 	}
 	return &Refusal{
 		Check: "PeakFits", Reason: kueue.WorkloadQuotaReservedReasonWaitingForQuota,
@@ -169,10 +151,11 @@ func (e *Engine) deadlock(l *look, blocked []*safety.Claim, usage quota.Usage) *
 func (e *Engine) leftFor(l *look, blocked []*safety.Claim, usage quota.Usage) string {
 	for _, c := range blocked {
 		for _, peak := range c.Peaks {
-			for fr, more := range peak.Without(c.Held).Sorted() {
-				if left := e.tree.Available(l.q.name, fr).Minus(usage[fr]); more > left {
+			for fr, more := range e.tree.Index.ByName(peak.Without(c.Held)) {
+				id := e.tree.Index.ID(fr)
+				if left := l.q.node.Available(id).Minus(usage.Of(id)); more > left {
 					return fmt.Sprintf("%s of %s %s of flavor %s would stay free, and up to %s more may be needed at once",
-						max(left, 0).Format(fr.Resource), e.tree.Limit(l.q.name, fr).Format(fr.Resource), fr.Resource, fr.Flavor, more.Format(fr.Resource))
+						max(left, 0).Format(fr.Resource), l.q.node.Most(id).Format(fr.Resource), fr.Resource, fr.Flavor, more.Format(fr.Resource))
 				}
 			}
 		}

@@ -2,13 +2,12 @@ package admission
 
 import (
 	"fmt"
-	"maps"
+	"math"
 	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/flavor"
@@ -24,10 +23,14 @@ type clusterQueue struct {
 	// exists tells whether there is an object; what comes next is from its spec.
 	exists      bool
 	terminating bool
-	isStopped   bool
-	hasChecks   bool
+	stop        kueue.StopPolicy
+	checks      []kueue.AdmissionCheckStrategyRule
 	policy      string
+	cohort      string
+	weight      float64
 	groups      []kueue.ResourceGroup
+	fungibility flavor.Fungibility
+	preemption  kueue.ClusterQueuePreemption
 	selector    labels.Selector
 	// selectorProblem says what is wrong with the selector, or is empty.
 	selectorProblem string
@@ -35,32 +38,33 @@ type clusterQueue struct {
 	// flavorGroups are the groups with the flavors that exist; missing names the others.
 	flavorGroups []flavor.Group
 	missing      []string
-	// revision changes with everything that the items of pod sets depend on.
-	revision uint64
 
-	line *queue.Line[quota.FlavorResource]
-	// claimants are the JobSets with a claim here.
-	claimants map[types.UID]*jobSet
-	ledger    ledger
+	// node is charged; bare has the same limits and is not.
+	node, bare *quota.Node
+	group      *group
+	line       *line
+	ledger     ledger
+	// kept is what is set aside for JobSets under policy Reserve. It is charged to the node too.
+	kept quota.Sum
 }
 
-// A ledger counts the stages of a queue. What they are charged in a ClusterQueue is in the tree.
+type line = queue.Line[*stage, class, quota.ID]
+
+// A ledger counts the stages of a queue.
 type ledger struct {
 	pending, reserving, admitted int32
-	reserved, used               quota.Tally
+	reserved, used               quota.Sum
 }
-
-// anyClaim is the topic of those who wait for other JobSets' claims to become smaller.
-func anyClaim() quota.FlavorResource { return quota.FlavorResource{} }
 
 func (e *Engine) clusterQueue(name string) *clusterQueue {
 	q := e.clusterQueues[name]
 	if q == nil {
 		q = &clusterQueue{
-			name: name, selector: labels.Nothing(), line: queue.NewLine[quota.FlavorResource](),
-			claimants: map[types.UID]*jobSet{},
+			name: name, stop: kueue.None, weight: 1, selector: labels.Nothing(), line: queue.NewLine[*stage, class, quota.ID](),
+			node: e.tree.AddClusterQueue(name), bare: e.bare.AddClusterQueue(name),
 		}
 		e.clusterQueues[name] = q
+		e.isStale = true
 	}
 	return q
 }
@@ -81,21 +85,33 @@ func (e *Engine) observeClusterQueue(object *kueue.ClusterQueue) {
 func (e *Engine) loseClusterQueue(name string) {
 	q := e.clusterQueue(name)
 	*q = clusterQueue{
-		name: name, selector: labels.Nothing(), revision: q.revision,
-		line: q.line, claimants: q.claimants, ledger: q.ledger,
+		name: name, stop: kueue.None, weight: 1, selector: labels.Nothing(),
+		node: q.node, bare: q.bare, group: q.group, line: q.line, ledger: q.ledger, kept: q.kept,
 	}
 	e.renewClusterQueue(q)
 }
 
 // adopt takes over what counts of an object, and tells whether it differs from before.
 func (q *clusterQueue) adopt(object *kueue.ClusterQueue) bool {
-	before := fmt.Sprintf("%v", q.facts())
+	before := *q
 	spec := object.Spec.DeepCopy()
 	q.terminating = !object.DeletionTimestamp.IsZero()
-	q.isStopped = spec.StopPolicy != nil && *spec.StopPolicy != kueue.None
-	q.hasChecks = spec.AdmissionChecksStrategy != nil && len(spec.AdmissionChecksStrategy.AdmissionChecks) > 0
+	q.stop = kueue.None
+	if spec.StopPolicy != nil {
+		q.stop = *spec.StopPolicy
+	}
+	q.checks = nil
+	if spec.AdmissionChecksStrategy != nil {
+		q.checks = spec.AdmissionChecksStrategy.AdmissionChecks
+	}
 	q.policy = object.Annotations[apis.StageAdmissionAnnotation]
+	q.cohort, q.weight = string(spec.CohortName), weightOf(spec.FairSharing)
 	q.groups = spec.ResourceGroups
+	q.fungibility = flavor.NewFungibility(spec.FlavorFungibility)
+	q.preemption = kueue.ClusterQueuePreemption{}
+	if spec.Preemption != nil {
+		q.preemption = *spec.Preemption
+	}
 	q.selectorProblem = ""
 	selector, err := metav1.LabelSelectorAsSelector(spec.NamespaceSelector)
 	if err != nil {
@@ -107,40 +123,34 @@ func (q *clusterQueue) adopt(object *kueue.ClusterQueue) bool {
 		strategy = queue.Strict
 	}
 	q.line.SetStrategy(strategy)
-	return before != fmt.Sprintf("%v", q.facts())
+	return !q.saysTheSameAs(&before)
 }
 
-// facts are what adopt takes over, in a form that can be compared.
-func (q *clusterQueue) facts() []any {
-	facts := []any{q.terminating, q.isStopped, q.hasChecks, q.policy, q.selector.String(), q.selectorProblem}
-	for fr, limit := range q.limits().Sorted() {
-		facts = append(facts, fr, limit)
+func (q *clusterQueue) saysTheSameAs(o *clusterQueue) bool {
+	facts := func(q *clusterQueue) string {
+		return fmt.Sprintln(q.terminating, q.stop, q.policy, q.cohort, q.weight, q.fungibility, q.selector, q.selectorProblem, q.checks)
 	}
-	for _, g := range q.groups {
-		facts = append(facts, g.CoveredResources)
-		for i := range g.Flavors {
-			facts = append(facts, g.Flavors[i].Name)
-		}
-	}
-	return facts
+	return facts(q) == facts(o) && sameGroups(q.groups, o.groups) && samePreemption(&q.preemption, &o.preemption)
 }
 
-func (q *clusterQueue) limits() quota.Usage {
-	limits := quota.Usage{}
-	for _, g := range q.groups {
-		for i := range g.Flavors {
-			for _, r := range g.Flavors[i].Resources {
-				amount, _ := quota.Of(r.Name, r.NominalQuota)
-				limits[quota.FlavorResource{Flavor: g.Flavors[i].Name, Resource: r.Name}] = amount
-			}
+func samePreemption(a, b *kueue.ClusterQueuePreemption) bool {
+	borrowing := func(p *kueue.ClusterQueuePreemption) (kueue.BorrowWithinCohortPolicy, int64) {
+		switch {
+		case p.BorrowWithinCohort == nil:
+			return kueue.BorrowWithinCohortPolicyNever, 0
+		case p.BorrowWithinCohort.MaxPriorityThreshold == nil:
+			return p.BorrowWithinCohort.Policy, math.MaxInt64
 		}
+		return p.BorrowWithinCohort.Policy, int64(*p.BorrowWithinCohort.MaxPriorityThreshold)
 	}
-	return limits
+	policyA, thresholdA := borrowing(a)
+	policyB, thresholdB := borrowing(b)
+	return a.WithinClusterQueue == b.WithinClusterQueue && a.ReclaimWithinCohort == b.ReclaimWithinCohort &&
+		policyA == policyB && thresholdA == thresholdB
 }
 
 // renewClusterQueue derives everything again that depends on the spec or on flavors.
 func (e *Engine) renewClusterQueue(q *clusterQueue) {
-	q.revision++
 	q.flavorGroups, q.missing = nil, nil
 	for _, g := range q.groups {
 		var flavors []*flavor.Flavor
@@ -153,31 +163,20 @@ func (e *Engine) renewClusterQueue(q *clusterQueue) {
 		}
 		q.flavorGroups = append(q.flavorGroups, flavor.NewGroup(g.CoveredResources, flavors))
 	}
-	e.tree.SetLimits(q.name, q.limits())
-	for _, uid := range slices.Sorted(maps.Keys(q.claimants)) {
-		e.reconsider(q.claimants[uid])
+	limits := e.limits(q.groups)
+	e.tree.SetQuotas(q.node, limits)
+	e.bare.SetQuotas(q.bare, limits)
+	q.node.Weight, q.bare.Weight = q.weight, q.weight
+	if q.cohort != "" {
+		e.cohort(q.cohort)
 	}
-	e.wakeAll(q)
+	e.isStale = true
 	e.changedClusterQueues[q.name] = struct{}{}
 	for key, lq := range e.localQueues {
 		if lq.clusterQueue == q.name {
 			e.changedLocalQueues[key] = struct{}{}
 		}
 	}
-}
-
-func (e *Engine) wakeAll(q *clusterQueue) {
-	q.line.WakeAll()
-	e.dirty[q.name] = struct{}{}
-}
-
-// wake wakes those who wait for quota, and those who wait for claims to become smaller.
-func (e *Engine) wake(q *clusterQueue, released quota.Usage) {
-	for fr := range released {
-		q.line.Wake(fr)
-	}
-	q.line.Wake(anyClaim())
-	e.dirty[q.name] = struct{}{}
 }
 
 func (e *Engine) observeFlavor(object *kueue.ResourceFlavor) {
@@ -217,7 +216,7 @@ type Activity struct {
 }
 
 // activity tells whether a ClusterQueue takes new reservations.
-func (q *clusterQueue) activity() Activity {
+func (e *Engine) activity(q *clusterQueue) Activity {
 	if q.terminating {
 		return Activity{metav1.ConditionFalse, kueue.ClusterQueueActiveReasonTerminating, "Admits no quota Workloads: the ClusterQueue is being deleted"}
 	}
@@ -226,14 +225,22 @@ func (q *clusterQueue) activity() Activity {
 		reasons = append(reasons, reason)
 		messages = append(messages, message)
 	}
-	if q.isStopped {
+	if q.stop != kueue.None {
 		add(kueue.ClusterQueueActiveReasonStopped, "stopped by spec.stopPolicy")
 	}
 	if len(q.missing) > 0 {
 		add(kueue.ClusterQueueActiveReasonFlavorNotFound, "no such ResourceFlavor: "+strings.Join(q.missing, ", "))
 	}
-	if q.hasChecks {
-		add(kueue.ClusterQueueActiveReasonAdmissionCheckInactive, "spec.admissionChecksStrategy: admission checks are not supported yet")
+	for _, rule := range q.checks {
+		switch c := e.checks[string(rule.Name)]; {
+		case c == nil:
+			add(kueue.ClusterQueueActiveReasonAdmissionCheckNotFound, "no such AdmissionCheck: "+string(rule.Name))
+		case !c.fact:
+			add(kueue.ClusterQueueActiveReasonAdmissionCheckInactive, "AdmissionCheck "+string(rule.Name)+" is not active: its controller has not set the condition Active")
+		}
+	}
+	if q.cohort != "" && e.cohort(q.cohort).isCyclic {
+		add(kueue.ClusterQueueActiveReasonUnknown, "spec.cohortName: the parents of Cohort "+q.cohort+" form a cycle")
 	}
 	if q.selectorProblem != "" {
 		add(kueue.ClusterQueueActiveReasonUnknown, "spec.namespaceSelector: "+q.selectorProblem)

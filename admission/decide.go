@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,30 +11,14 @@ import (
 	"github.com/tranche-dev/tranche/queue"
 )
 
-// pass looks at everybody in a line who is awake, first things first.
-func (e *Engine) pass(q *clusterQueue) []Decision {
-	var decisions []Decision
-	for {
-		item, ok := q.line.Next()
-		if !ok {
-			return decisions
-		}
-		l := e.look(e.stages[item.Key])
-		if refusal := e.check(l); refusal != nil {
-			decisions = append(decisions, e.refuse(l, item, refusal)...)
-			continue
-		}
-		decisions = append(decisions, e.admit(l))
-	}
-}
-
 // admit charges a stage that has passed all checks.
 func (e *Engine) admit(l *look) Decision {
 	e.lastDecision++
 	id, s := e.lastDecision, l.s
 	e.inFlight[id] = s.key
-	s.assumed = &assignment{decision: id, clusterQueue: l.q.name, usage: l.usage}
 	admit := Admit{ID: id, Stage: s.key, UID: s.uid, Admission: l.admission()}
+	admit.Checks = l.q.checksFor(&admit.Admission)
+	s.assumed = &assignment{decision: id, clusterQueue: l.q, usage: l.usage, isAdmitted: len(admit.Checks) == 0}
 	if l.j != nil {
 		admit.JobSet, admit.StageName = l.j.key.Name, l.j.plan.Stages[s.index].Name
 	}
@@ -46,44 +29,47 @@ func (e *Engine) admit(l *look) Decision {
 // admission is what the choice means for the pod sets.
 func (l *look) admission() kueue.Admission {
 	a := kueue.Admission{ClusterQueue: kueue.ClusterQueueReference(l.q.name)}
-	for i := range l.s.podSets {
-		p := &l.s.podSets[i]
-		count := p.Count
-		a.PodSetAssignments = append(a.PodSetAssignments, kueue.PodSetAssignment{Name: kueue.PodSetReference(p.Name), Count: &count})
+	podSets := l.s.shape.podSets
+	a.PodSetAssignments = make([]kueue.PodSetAssignment, len(podSets))
+	for i := range podSets {
+		count := podSets[i].Count
+		a.PodSetAssignments[i] = kueue.PodSetAssignment{Name: kueue.PodSetReference(podSets[i].Name), Count: &count}
 	}
 	for i := range l.items {
 		item, assignment := &l.items[i], &a.PodSetAssignments[l.items[i].PodSet]
-		for _, name := range slices.Sorted(maps.Keys(item.Request)) {
-			if assignment.Flavors == nil {
-				assignment.Flavors = map[corev1.ResourceName]kueue.ResourceFlavorReference{}
-				assignment.ResourceUsage = corev1.ResourceList{}
-			}
-			assignment.Flavors[name] = item.Options[l.choice[i]]
-			assignment.ResourceUsage[name] = item.Request[name].Quantity(name)
+		if assignment.Flavors == nil && len(item.Requests) > 0 {
+			assignment.Flavors = make(map[corev1.ResourceName]kueue.ResourceFlavorReference, len(item.Requests))
+			assignment.ResourceUsage = make(corev1.ResourceList, len(item.Requests))
+		}
+		for _, r := range item.Requests {
+			assignment.Flavors[r.Resource] = item.Options[l.choice[i]].Flavor
+			assignment.ResourceUsage[r.Resource] = r.Amount.Quantity(r.Resource)
 		}
 	}
 	return a
 }
 
-// refuse lets a stage and all of its shape sleep, and tells those who have not heard this refusal.
-func (e *Engine) refuse(l *look, item queue.Item, refusal *Refusal) []Decision {
-	var toTell []StageKey
+// refuse lets a stage and all of its class sleep, and tells those who have not heard this refusal.
+func (e *Engine) refuse(l *look, refusal *Refusal, decisions []Decision) []Decision {
+	var toTell []*stage
 	switch l.effect {
 	case waitsForChange:
-		toTell = l.q.line.Park(item.Key, l.topics)
+		toTell = l.q.line.Park(l.s.ticket, l.waits)
 	case holdsUpOthers:
-		toTell = l.q.line.Block(item.Key, l.topics)
+		toTell = l.q.line.Block(l.s.ticket, l.waits)
 	case waitsBehind:
-		toTell = l.q.line.ParkBehind(item.Key)
+		toTell = l.q.line.ParkBehind(l.s.ticket)
 	}
-	var decisions []Decision
-	if !slices.Contains(toTell, item.Key) {
-		toTell = append(toTell, item.Key)
+	for _, wait := range l.waits {
+		l.q.group.sleep(l.q, wait.Topic)
 	}
-	for _, key := range toTell {
-		if s := e.stages[key]; s != nil && s.told != *refusal {
+	if !slices.Contains(toTell, l.s) {
+		toTell = append(toTell, l.s)
+	}
+	for _, s := range toTell {
+		if s.told != *refusal {
 			s.told = *refusal
-			decisions = append(decisions, Refuse{Stage: key, UID: s.uid, Refusal: *refusal})
+			decisions = append(decisions, Refuse{Stage: s.key, UID: s.uid, Refusal: *refusal})
 		}
 	}
 	return decisions
@@ -107,22 +93,19 @@ type look struct {
 	policy string
 
 	items []flavor.Item
-	// fitting are the choices for which there is quota now.
-	fitting []flavor.Choice
-	// choice that the last check has made, and what is used under it.
+	// choice of flavors that has been made, what is used under it, and how far up that has to borrow.
 	choice flavor.Choice
 	usage  quota.Usage
+	level  int
 
-	// effect and topics say what a refusal means, and what must change before it makes sense to look again.
+	// effect and waits say what a refusal means, and what must change before it makes sense to look again.
 	effect effect
-	topics []quota.FlavorResource
+	waits  []queue.Wait[quota.ID]
 }
 
 func (e *Engine) look(s *stage) *look {
-	lq := e.localQueue(s.localQueue)
-	q := e.clusterQueue(lq.clusterQueue)
-	j := e.jobSets[s.owner]
-	return &look{s: s, q: q, lq: lq, j: j, policy: e.policy(q, j)}
+	q, j := s.line, e.jobSets[s.owner]
+	return &look{s: s, q: q, lq: s.localQueue, j: j, policy: e.policy(q, j)}
 }
 
 // hasPlan tells whether there is more than one stage to think about.

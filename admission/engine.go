@@ -16,20 +16,32 @@ import (
 // An Engine owns all queues and quota. It is not safe for concurrent use.
 type Engine struct {
 	config Config
-	tree   *quota.Tree
+	// now is the time of the last call of Decide.
+	now time.Time
+
+	// tree has what is charged; bare has the same limits and no charges.
+	tree, bare *quota.Tree
+	// isStale tells that groups have to be formed anew. The revision changes whenever they are.
+	isStale  bool
+	revision uint64
+	groups   map[*quota.Node]*group
+	// dirty has the groups in which somebody may be awake.
+	dirty  map[*group]struct{}
+	alarms alarms
 
 	flavors       map[kueue.ResourceFlavorReference]*observed[*flavor.Flavor]
+	checks        map[string]*observed[bool]
+	cohorts       map[string]*cohort
 	clusterQueues map[string]*clusterQueue
 	localQueues   map[types.NamespacedName]*localQueue
 	namespaces    map[string]map[string]string
 	jobSets       map[types.UID]*jobSet
 	stages        map[StageKey]*stage
+	shapes        map[string]*shape
 
 	lastDecision DecisionID
 	inFlight     map[DecisionID]StageKey
 	graves       graves
-	// dirty has the ClusterQueues in whose line somebody may be awake.
-	dirty map[string]struct{}
 
 	changedClusterQueues map[string]struct{}
 	changedLocalQueues   map[types.NamespacedName]struct{}
@@ -46,9 +58,16 @@ func New(config Config) (*Engine, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
+	tree := quota.NewTree()
 	return &Engine{
 		config:               config,
-		tree:                 quota.NewTree(),
+		tree:                 tree,
+		bare:                 tree.Twin(),
+		isStale:              true,
+		dirty:                map[*group]struct{}{},
+		checks:               map[string]*observed[bool]{},
+		cohorts:              map[string]*cohort{},
+		shapes:               map[string]*shape{},
 		flavors:              map[kueue.ResourceFlavorReference]*observed[*flavor.Flavor]{},
 		clusterQueues:        map[string]*clusterQueue{},
 		localQueues:          map[types.NamespacedName]*localQueue{},
@@ -57,7 +76,6 @@ func New(config Config) (*Engine, error) {
 		stages:               map[StageKey]*stage{},
 		inFlight:             map[DecisionID]StageKey{},
 		graves:               graves{buried: map[types.UID]struct{}{}},
-		dirty:                map[string]struct{}{},
 		changedClusterQueues: map[string]struct{}{},
 		changedLocalQueues:   map[types.NamespacedName]struct{}{},
 	}, nil
@@ -70,10 +88,27 @@ func (e *Engine) Apply(event Event) {
 		e.observeFlavor(ev.Flavor)
 	case FlavorGone:
 		e.loseFlavor(kueue.ResourceFlavorReference(ev.Name))
+	case AdmissionCheckObserved:
+		e.observeCheck(ev.AdmissionCheck)
+	case AdmissionCheckGone:
+		e.loseCheck(ev.Name)
+	case CohortObserved:
+		e.observeCohort(ev.Cohort)
+	case CohortGone:
+		e.loseCohort(ev.Name)
 	case ClusterQueueObserved:
 		e.observeClusterQueue(ev.ClusterQueue)
 	case ClusterQueueGone:
 		e.loseClusterQueue(ev.Name)
+	default:
+		e.applyTenant(event)
+	}
+	e.verify()
+}
+
+// applyTenant folds in what is not about the configuration of the cluster.
+func (e *Engine) applyTenant(event Event) {
+	switch ev := event.(type) {
 	case LocalQueueObserved:
 		e.observeLocalQueue(ev.LocalQueue)
 	case LocalQueueGone:
@@ -95,18 +130,21 @@ func (e *Engine) Apply(event Event) {
 	case WorkloadGone:
 		e.loseStage(ev.Key)
 	}
-	e.verify()
 }
 
 // Decide returns what has been decided since, in the order in which to write it. Each decision counts as done at once. The same
-// events and decisions before, and the same time, give the same result. No rule depends on the time yet.
-func (e *Engine) Decide(_ time.Time) []Decision {
+// events and decisions before, and the same times, give the same result.
+func (e *Engine) Decide(now time.Time) []Decision {
+	e.now = now
+	e.settleGroups()
+	e.ring()
 	var decisions []Decision
 	for len(e.dirty) > 0 {
-		for _, name := range slices.Sorted(maps.Keys(e.dirty)) {
-			delete(e.dirty, name)
-			decisions = append(decisions, e.pass(e.clusterQueues[name])...)
+		for _, g := range slices.SortedFunc(maps.Keys(e.dirty), compareGroups) {
+			decisions = e.pass(g, decisions)
+			delete(e.dirty, g)
 		}
+		e.settleGroups()
 	}
 	e.verify()
 	return decisions
@@ -136,7 +174,7 @@ func (e *Engine) Charged(key StageKey, uid types.UID) bool {
 
 // Holding returns what the stages of a JobSet are charged together.
 func (e *Engine) Holding(jobSet types.UID) quota.Usage {
-	held := quota.Usage{}
+	var held quota.Usage
 	if j := e.jobSets[jobSet]; j != nil {
 		for _, s := range j.members {
 			held.AddAll(s.entry.usage)

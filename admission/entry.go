@@ -1,12 +1,6 @@
 package admission
 
-import (
-	"maps"
-
-	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/tranche-dev/tranche/admission/quota"
-)
+import "github.com/tranche-dev/tranche/admission/quota"
 
 // A phase is how a stage counts.
 type phase int
@@ -22,8 +16,8 @@ const (
 // An entry is what is booked for a stage: in which queues it counts as what, and what it is charged there.
 type entry struct {
 	phase        phase
-	clusterQueue string
-	localQueue   types.NamespacedName
+	clusterQueue *clusterQueue
+	localQueue   *localQueue
 	usage        quota.Usage
 }
 
@@ -31,12 +25,12 @@ func (n *entry) isCharged() bool { return n.phase == reserving || n.phase == adm
 
 func (n *entry) equals(other *entry) bool {
 	return n.phase == other.phase && n.clusterQueue == other.clusterQueue && n.localQueue == other.localQueue &&
-		maps.Equal(n.usage, other.usage)
+		n.usage.Equal(other.usage)
 }
 
 // entryOf derives what should be booked. It is the only place that says what observations and assumptions mean.
 func (e *Engine) entryOf(s *stage) entry {
-	n := entry{localQueue: s.localQueue, clusterQueue: e.localQueue(s.localQueue).clusterQueue}
+	n := entry{localQueue: s.localQueue}
 	charge := s.reservation
 	if charge == nil {
 		charge = s.assumed
@@ -46,17 +40,21 @@ func (e *Engine) entryOf(s *stage) entry {
 		n.phase = finished
 	case charge != nil:
 		n.clusterQueue, n.usage, n.phase = charge.clusterQueue, charge.usage, reserving
-		if s.isAdmitted || s.assumed != nil {
+		if s.isAdmitted || charge.isAdmitted {
 			n.phase = admitted
 		}
-	case s.closed == "":
+	case s.closed == "" && !s.requeueAt.After(e.now):
 		n.phase = waiting
+	}
+	if n.clusterQueue == nil {
+		n.clusterQueue = e.clusterQueue(s.localQueue.clusterQueue)
 	}
 	return n
 }
 
 // account books a stage as it is now and tells all that depend on it.
 func (e *Engine) account(s *stage) {
+	e.setAlarm(s)
 	e.book(s, e.entryOf(s))
 	e.enqueue(s)
 	if j := e.jobSets[s.owner]; j != nil {
@@ -74,8 +72,8 @@ func (e *Engine) book(s *stage, now entry) {
 	if now.phase != waiting {
 		s.told = Refusal{}
 	}
-	e.post(&before, -1)
 	e.post(&now, 1)
+	top := e.unpost(&before)
 	if !before.isCharged() {
 		return
 	}
@@ -84,32 +82,38 @@ func (e *Engine) book(s *stage, now entry) {
 		released = before.usage.Without(now.usage)
 	}
 	if len(released) > 0 {
-		e.wake(e.clusterQueue(before.clusterQueue), released)
+		e.wake(top, released, before.clusterQueue.group)
+		e.wakeClaimWaiters(before.clusterQueue.group)
 	}
 }
 
-// post adds an entry to all books, or takes it off again if sign is negative.
+// post adds an entry to all books.
 func (e *Engine) post(n *entry, sign int32) {
 	if n.phase == closed {
 		return
 	}
-	q, lq := e.clusterQueue(n.clusterQueue), e.localQueue(n.localQueue)
-	for _, l := range []*ledger{&q.ledger, &lq.ledger} {
-		l.count(n, sign)
-	}
+	n.clusterQueue.ledger.count(n, sign)
+	n.localQueue.ledger.count(n, sign)
 	if n.isCharged() && sign > 0 {
-		e.tree.Charge(q.name, n.usage)
-	} else if n.isCharged() {
-		e.tree.Release(q.name, n.usage)
+		n.clusterQueue.node.Charge(n.usage)
 	}
-	e.changedClusterQueues[q.name] = struct{}{}
-	e.changedLocalQueues[lq.key] = struct{}{}
+	e.changedClusterQueues[n.clusterQueue.name] = struct{}{}
+	e.changedLocalQueues[n.localQueue.key] = struct{}{}
+}
+
+// unpost takes an entry off all books, and returns how far up that gives quota back.
+func (e *Engine) unpost(n *entry) *quota.Node {
+	e.post(n, -1)
+	if !n.isCharged() {
+		return nil
+	}
+	return n.clusterQueue.node.Release(n.usage)
 }
 
 func (l *ledger) count(n *entry, sign int32) {
-	book := (*quota.Tally).Add
+	book := (*quota.Sum).Add
 	if sign < 0 {
-		book = (*quota.Tally).Take
+		book = (*quota.Sum).Take
 	}
 	switch n.phase {
 	case waiting:

@@ -5,6 +5,7 @@ import kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 // Explain says why a stage is not admitted, as it is now. It is empty for a stage that is charged or finished, that does not exist,
 // or that has nothing in its way but the next call of Decide.
 func (e *Engine) Explain(key StageKey) []Refusal {
+	e.settleGroups()
 	s := e.stages[key]
 	switch {
 	case s == nil || s.entry.phase != waiting && s.entry.phase != closed:

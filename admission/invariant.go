@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
@@ -16,16 +14,13 @@ import (
 func (e *Engine) Violations() []string {
 	var violations []string
 	report := func(format string, args ...any) { violations = append(violations, fmt.Sprintf(format, args...)) }
-	clusterQueues := map[string]*ledger{}
-	localQueues := map[types.NamespacedName]*ledger{}
+	clusterQueues := map[*clusterQueue]*ledger{}
+	localQueues := map[*localQueue]*ledger{}
 	for _, key := range slices.SortedFunc(maps.Keys(e.stages), compareKeys) {
 		s := e.stages[key]
 		want := e.entryOf(s)
 		if !want.equals(&s.entry) {
 			report("I4: %s is booked as %+v, and should be as %+v", key, s.entry, want)
-		}
-		if s.line != nil && !s.line.line.Has(key) {
-			report("%s should stand in the line of ClusterQueue %s", key, s.line.name)
 		}
 		if want.phase == closed {
 			continue
@@ -35,18 +30,23 @@ func (e *Engine) Violations() []string {
 	}
 	for _, name := range slices.Sorted(maps.Keys(e.clusterQueues)) {
 		q := e.clusterQueues[name]
-		if want := clusterQueues[name]; !q.ledger.equals(want) {
+		if want := clusterQueues[q]; !q.ledger.equals(want) {
 			report("I1: the ledger of ClusterQueue %s is %+v, and should be %+v", name, q.ledger, want)
 		}
-		if !e.tree.ChargedTally(name).Equal(&q.ledger.reserved) {
-			report("I1: ClusterQueue %s is charged %+v, and should be %+v", name, e.tree.ChargedTally(name), q.ledger.reserved)
+		kept := e.keptIn(q)
+		if !kept.Equal(q.kept.Usage()) {
+			report("I1: in ClusterQueue %s %v is kept, and should be %v", name, q.kept.Usage(), kept)
 		}
-		if !e.keptTally(q).Equal(e.tree.KeptTally(name)) {
-			report("I1: in ClusterQueue %s %+v is kept, and should be %+v", name, e.tree.KeptTally(name), e.keptTally(q))
+		charged := q.ledger.reserved.Usage()
+		charged.AddAll(kept)
+		for _, c := range charged {
+			if used := q.node.Used(c.ID); used != c.Amount {
+				report("I1: ClusterQueue %s is charged %d %v, and should be %d", name, used, e.tree.Index.Name(c.ID), c.Amount)
+			}
 		}
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(e.localQueues), compareKeys) {
-		if want := localQueues[key]; !e.localQueues[key].ledger.equals(want) {
+		if want := localQueues[e.localQueues[key]]; !e.localQueues[key].ledger.equals(want) {
 			report("I1: the ledger of LocalQueue %s is %+v, and should be %+v", key, e.localQueues[key].ledger, want)
 		}
 	}
@@ -66,17 +66,15 @@ func (l *ledger) equals(other *ledger) bool {
 		other = &ledger{}
 	}
 	return l.pending == other.pending && l.reserving == other.reserving && l.admitted == other.admitted &&
-		l.reserved.Equal(&other.reserved) && l.used.Equal(&other.used)
+		l.reserved.Usage().Equal(other.reserved.Usage()) && l.used.Usage().Equal(other.used.Usage())
 }
 
-func (e *Engine) keptTally(q *clusterQueue) *quota.Tally {
-	var kept quota.Tally
+func (e *Engine) keptIn(q *clusterQueue) quota.Usage {
+	var kept quota.Usage
 	for _, j := range e.jobSets {
-		if j.home == q {
-			kept.Add(j.kept)
-		}
+		kept.AddAll(j.keptIn(q))
 	}
-	return &kept
+	return kept
 }
 
 // verify panics if the books are wrong, in builds for tests.

@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -22,19 +21,17 @@ type jobSet struct {
 	policy    string
 	// plan is nil until it is known.
 	plan *stageplan.Plan
-	// podSets of the plan, by stage, and what is wrong with them.
-	podSets   [][]flavor.PodSet
-	problem   string
-	signature string
-	members   map[StageKey]*stage
+	// stages has the shapes of the stages, problem what is wrong with the first that has a problem, and shape stands for all of the plan.
+	stages  []*shape
+	problem string
+	shape   *shape
+	members map[StageKey]*stage
 
-	// options has the items of each stage of the plan in one ClusterQueue.
-	options []itemCache
-
-	// home is the ClusterQueue in which the JobSet holds quota, or nil; there it may have a claim, and quota that is kept for it.
-	home  *clusterQueue
-	claim *safety.Claim
-	kept  quota.Usage
+	// home is the ClusterQueue in which the JobSet holds quota, or nil; there it may have a claim. In keeper quota is kept for it.
+	home   *clusterQueue
+	claim  *safety.Claim
+	kept   quota.Usage
+	keeper *clusterQueue
 	// turn counts the changes of home and claim.
 	turn int
 }
@@ -62,14 +59,22 @@ func (e *Engine) observePlan(ev PlanObserved) {
 		return
 	}
 	j := e.jobSet(ev.UID)
-	podSets, problem := podSetsOf(ev.Plan)
-	signature := planSignature(ev.Plan, podSets)
-	if j.isKnown() && j.signature == signature && j.policy == ev.StageAdmission && j.submitted.Equal(ev.Submitted) {
+	stages, whole := shapesOf(ev.Plan)
+	if j.isKnown() && j.shape.key == whole.key && j.policy == ev.StageAdmission && j.submitted.Equal(ev.Submitted) {
 		return
 	}
+	before := append(j.stages, j.shape)
 	j.key, j.submitted, j.policy, j.plan = ev.JobSet, ev.Submitted, ev.StageAdmission, ev.Plan
-	j.podSets, j.problem, j.signature = podSets, problem, signature
-	j.options = make([]itemCache, len(ev.Plan.Stages))
+	j.shape, j.stages, j.problem = e.hold(whole), nil, ""
+	for _, s := range stages {
+		j.stages = append(j.stages, e.hold(s))
+		if j.problem == "" {
+			j.problem = s.problem
+		}
+	}
+	for _, s := range before {
+		e.letGo(s)
+	}
 	e.reconsider(j)
 }
 
@@ -78,33 +83,24 @@ func (e *Engine) losePlan(uid types.UID) {
 	if j == nil {
 		return
 	}
-	j.plan = nil
+	for _, s := range append(j.stages, j.shape) {
+		e.letGo(s)
+	}
+	j.plan, j.shape, j.stages = nil, nil, nil
 	e.reconsider(j)
 	e.dropIfForgotten(j)
 }
 
-func podSetsOf(plan *stageplan.Plan) (podSets [][]flavor.PodSet, problem string) {
-	podSets = make([][]flavor.PodSet, len(plan.Stages))
-	for i := range plan.Stages {
-		for k := range plan.Stages[i].PodSets {
-			p := &plan.Stages[i].PodSets[k]
-			podSet, wrong := podSetOf(p.Name, p.Count, p.Requests, &p.Template.Spec)
-			podSets[i] = append(podSets[i], podSet)
-			if problem == "" {
-				problem = wrong
-			}
-		}
-	}
-	return podSets, problem
-}
-
-func planSignature(plan *stageplan.Plan, podSets [][]flavor.PodSet) string {
+// shapesOf returns the shapes of the stages, and one without pod sets that stands for the plan.
+func shapesOf(plan *stageplan.Plan) (stages []*shape, whole *shape) {
 	var b strings.Builder
-	b.WriteString(plan.String())
-	for _, sets := range podSets {
-		b.WriteString("\n" + signatureOf(sets))
+	b.WriteString("plan " + plan.String())
+	for i := range plan.Stages {
+		s := shapeOfStage(&plan.Stages[i])
+		stages = append(stages, s)
+		b.WriteString("\n" + s.key)
 	}
-	return b.String()
+	return stages, &shape{key: b.String()}
 }
 
 // since is when the JobSet took its place in line: at its submission, or when it was last evicted.
@@ -149,11 +145,11 @@ func (e *Engine) course(j *jobSet, q *clusterQueue) *safety.Course {
 			continue
 		}
 		switch {
-		case s.entry.isCharged() && s.entry.clusterQueue == q.name:
-			if c.Held[s.index] == nil {
-				c.Held[s.index] = quota.Usage{}
-			}
-			c.Held[s.index].AddAll(s.entry.usage)
+		case s.entry.isCharged() && s.entry.clusterQueue == q:
+			held := quota.Usage{}
+			held.AddAll(c.Held[s.index])
+			held.AddAll(s.entry.usage)
+			c.Held[s.index] = held
 		case s.entry.phase == finished && s.attempt == attempt:
 			c.Finished[s.index] = true
 		default:
@@ -163,7 +159,7 @@ func (e *Engine) course(j *jobSet, q *clusterQueue) *safety.Course {
 	for i := range n {
 		c.Finished[i] = c.Finished[i] && !open[i] && c.Held[i] == nil
 		if c.Held[i] == nil && !c.Finished[i] {
-			c.Items[i], _ = e.items(&j.options[i], q, j.podSets[i])
+			c.Items[i] = e.offer(j.stages[i], q).items
 		}
 	}
 	return c
@@ -174,8 +170,8 @@ func (e *Engine) course(j *jobSet, q *clusterQueue) *safety.Course {
 func (e *Engine) findHome(j *jobSet) *clusterQueue {
 	var home *clusterQueue
 	for _, s := range j.members {
-		if s.entry.isCharged() && (home == nil || s.entry.clusterQueue < home.name) {
-			home = e.clusterQueue(s.entry.clusterQueue)
+		if s.entry.isCharged() && (home == nil || s.entry.clusterQueue.name < home.name) {
+			home = s.entry.clusterQueue
 		}
 	}
 	return home
@@ -184,36 +180,42 @@ func (e *Engine) findHome(j *jobSet) *clusterQueue {
 // reconsider derives everything again that depends on how far a JobSet has come: its claim, what is kept for it, and the places in
 // line of its stages.
 func (e *Engine) reconsider(j *jobSet) {
-	home, claim := e.findHome(j), j.claim
+	before, claim := j.home, j.claim
 	e.unkeep(j)
-	if j.home != nil {
-		delete(j.home.claimants, j.uid)
+	j.home, j.claim = e.findHome(j), nil
+	if before != nil && before.group != nil {
+		delete(before.group.claimants, j.uid)
 	}
-	before := j.home
-	j.home, j.claim = home, nil
-	if home != nil && j.isKnown() {
-		if c := e.course(j, home); len(c.Ahead()) > 0 {
-			j.claim = &safety.Claim{JobSet: j.key.String(), Held: c.HeldNow(), Peaks: c.Peaks()}
-			home.claimants[j.uid] = j
-			e.keep(j)
-		}
+	if j.home != nil && j.isKnown() && !e.isStale {
+		e.claim(j)
 	}
-	if before != home || !sameClaim(claim, j.claim) {
+	if before != j.home || !sameClaim(claim, j.claim) {
 		j.turn++
 	}
-	if claim != nil && (before != home || shrinks(claim, j.claim)) {
-		e.wake(before, nil)
+	if claim != nil && (before != j.home || shrinks(claim, j.claim)) {
+		e.wakeClaimWaiters(before.group)
 	}
 	for _, s := range j.members {
 		e.enqueue(s)
 	}
 }
 
+// claim finds out what a JobSet may still come to hold.
+func (e *Engine) claim(j *jobSet) {
+	c := e.course(j, j.home)
+	if len(c.Ahead()) == 0 {
+		return
+	}
+	j.claim = &safety.Claim{JobSet: j.key.String(), Node: j.home.bare, Held: c.HeldNow(), Peaks: c.Peaks()}
+	j.home.group.claimants[j.uid] = j
+	e.keep(j)
+}
+
 func sameClaim(a, b *safety.Claim) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
-	return maps.Equal(a.Held, b.Held) && slices.EqualFunc(a.Peaks, b.Peaks, maps.Equal)
+	return a.Held.Equal(b.Held) && slices.EqualFunc(a.Peaks, b.Peaks, quota.Usage.Equal)
 }
 
 // shrinks tells whether others may be better off. Who gets more of what is foreseen for it leaves the others no better off.
@@ -222,7 +224,7 @@ func shrinks(before, after *safety.Claim) bool {
 		return true
 	}
 	less := len(before.Held.Without(after.Held)) > 0
-	return less || maps.Equal(before.Held, after.Held) && !slices.EqualFunc(before.Peaks, after.Peaks, maps.Equal)
+	return less || before.Held.Equal(after.Held) && !slices.EqualFunc(before.Peaks, after.Peaks, quota.Usage.Equal)
 }
 
 // keep sets aside what policy Reserve promises to a JobSet: the first of its peaks that can be had now, or the first of all if none
@@ -233,12 +235,14 @@ func (e *Engine) keep(j *jobSet) {
 	}
 	j.kept = j.claim.Peaks[0].Without(j.claim.Held)
 	for _, peak := range j.claim.Peaks {
-		if more := peak.Without(j.claim.Held); e.tree.Fits(j.home.name, more) {
+		if more := peak.Without(j.claim.Held); j.home.node.Fits(more) {
 			j.kept = more
 			break
 		}
 	}
-	e.tree.Keep(j.home.name, j.kept)
+	j.keeper = j.home
+	j.keeper.kept.Add(j.kept)
+	j.keeper.node.Charge(j.kept)
 }
 
 // unkeep gives up what was set aside. Those who wait for it wake.
@@ -246,25 +250,9 @@ func (e *Engine) unkeep(j *jobSet) {
 	if len(j.kept) == 0 {
 		return
 	}
-	e.tree.Unkeep(j.home.name, j.kept)
-	e.wake(j.home, j.kept)
-	j.kept = nil
-}
-
-// An itemCache has the items of pod sets in one revision of a ClusterQueue. Its home is items.
-type itemCache struct {
-	clusterQueue string
-	revision     uint64
-	items        []flavor.Item
-	lack         *flavor.Lack
-}
-
-// items returns what flavor.Items finds for pod sets in a ClusterQueue.
-func (e *Engine) items(cache *itemCache, q *clusterQueue, podSets []flavor.PodSet) ([]flavor.Item, *flavor.Lack) {
-	if cache.revision != q.revision || cache.clusterQueue != q.name || cache.revision == 0 {
-		limit := func(fr quota.FlavorResource) quota.Amount { return e.tree.Limit(q.name, fr) }
-		items, lack := flavor.Items(q.flavorGroups, podSets, limit)
-		*cache = itemCache{clusterQueue: q.name, revision: q.revision, items: items, lack: lack}
-	}
-	return cache.items, cache.lack
+	q, kept := j.keeper, j.kept
+	j.keeper, j.kept = nil, nil
+	q.kept.Take(kept)
+	top := q.node.Release(kept)
+	e.wake(top, kept, q.group)
 }

@@ -15,17 +15,17 @@ type localQueue struct {
 	key          types.NamespacedName
 	version      version
 	exists       bool
-	isStopped    bool
+	stop         kueue.StopPolicy
 	clusterQueue string
 	ledger       ledger
 	// members are all stages that name this queue.
-	members map[StageKey]*stage
+	members map[*stage]struct{}
 }
 
 func (e *Engine) localQueue(key types.NamespacedName) *localQueue {
 	q := e.localQueues[key]
 	if q == nil {
-		q = &localQueue{key: key, members: map[StageKey]*stage{}}
+		q = &localQueue{key: key, stop: kueue.None, members: map[*stage]struct{}{}}
 		e.localQueues[key] = q
 		e.clusterQueue("")
 	}
@@ -39,27 +39,30 @@ func (e *Engine) observeLocalQueue(object *kueue.LocalQueue) {
 		return
 	}
 	q.version = v
-	stopped := object.Spec.StopPolicy != nil && *object.Spec.StopPolicy != kueue.None
+	stop := kueue.None
+	if object.Spec.StopPolicy != nil {
+		stop = *object.Spec.StopPolicy
+	}
 	clusterQueue := string(object.Spec.ClusterQueue)
-	if q.exists && q.isStopped == stopped && q.clusterQueue == clusterQueue {
+	if q.exists && q.stop == stop && q.clusterQueue == clusterQueue {
 		return
 	}
-	q.exists, q.isStopped, q.clusterQueue = true, stopped, clusterQueue
+	q.exists, q.stop, q.clusterQueue = true, stop, clusterQueue
 	e.renewLocalQueue(q)
 }
 
 func (e *Engine) loseLocalQueue(key types.NamespacedName) {
 	q := e.localQueue(key)
-	q.exists, q.isStopped, q.clusterQueue, q.version = false, false, "", version{}
+	q.exists, q.stop, q.clusterQueue, q.version = false, kueue.None, "", version{}
 	e.renewLocalQueue(q)
 }
 
 // renewLocalQueue moves the stages of a queue to where they belong now.
 func (e *Engine) renewLocalQueue(q *localQueue) {
-	for _, s := range q.members {
+	for s := range q.members {
 		e.account(s)
 	}
-	e.wakeAll(e.clusterQueue(q.clusterQueue))
+	e.wakeLine(e.clusterQueue(q.clusterQueue))
 	e.changedLocalQueues[q.key] = struct{}{}
 }
 
@@ -73,21 +76,27 @@ func (e *Engine) observeNamespace(name string, labels map[string]string) {
 	}
 	for key, q := range e.localQueues {
 		if key.Namespace == name {
-			e.wakeAll(e.clusterQueue(q.clusterQueue))
+			e.wakeLine(e.clusterQueue(q.clusterQueue))
 		}
 	}
 }
 
-// activity tells whether stages may be submitted to a LocalQueue with good hope.
-func (e *Engine) activity(q *localQueue) Activity {
+// wakeLine makes the next call of Decide look at everybody in a line.
+func (e *Engine) wakeLine(q *clusterQueue) {
+	q.line.WakeAll()
+	e.rouse(q)
+}
+
+// localActivity tells whether stages may be submitted to a LocalQueue with good hope.
+func (e *Engine) localActivity(q *localQueue) Activity {
 	target := e.clusterQueue(q.clusterQueue)
 	switch {
-	case q.isStopped:
+	case q.stop != kueue.None:
 		return Activity{metav1.ConditionFalse, "Stopped", "Admits no quota Workloads: stopped by spec.stopPolicy"}
 	case !target.exists:
 		return Activity{metav1.ConditionFalse, "ClusterQueueDoesNotExist", "Admits no quota Workloads: there is no ClusterQueue " + q.clusterQueue}
-	case target.activity().Status != metav1.ConditionTrue:
-		return Activity{metav1.ConditionFalse, "ClusterQueueIsInactive", target.activity().Message}
+	case e.activity(target).Status != metav1.ConditionTrue:
+		return Activity{metav1.ConditionFalse, "ClusterQueueIsInactive", e.activity(target).Message}
 	}
 	return Activity{metav1.ConditionTrue, "Ready", "Can admit quota Workloads"}
 }

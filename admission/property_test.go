@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -64,14 +66,41 @@ func TestGreedyDeadlocks(t *testing.T) {
 	}
 }
 
+// drawWorld makes up to three ClusterQueues, which share a Cohort or do not.
 func drawWorld(t *rapid.T, policy string) *world {
 	w := newWorld(t, admission.Config{StageAdmission: policy})
 	amount := rapid.IntRange(0, 9)
-	quotas := fmt.Sprintf("a: cpu=%d gpu=%d; b: cpu=%d gpu=%d", amount.Draw(t, "cpu"), amount.Draw(t, "gpu"), amount.Draw(t, "cpu"), amount.Draw(t, "gpu"))
-	w.queue("q", quotas, func(q *kueue.ClusterQueue) {
-		q.Spec.QueueingStrategy = rapid.SampledFrom([]kueue.QueueingStrategy{kueue.BestEffortFIFO, kueue.StrictFIFO}).Draw(t, "strategy")
-	})
+	cohort := rapid.SampledFrom([]kueue.CohortReference{"", "c"}).Draw(t, "cohort")
+	for _, name := range []string{"q", "p", "r"}[:rapid.IntRange(1, 3).Draw(t, "queues")] {
+		quotas := fmt.Sprintf("a: cpu=%d gpu=%d; b: cpu=%d gpu=%d", amount.Draw(t, "cpu"), amount.Draw(t, "gpu"), amount.Draw(t, "cpu"), amount.Draw(t, "gpu"))
+		w.queue(name, quotas, func(q *kueue.ClusterQueue) {
+			q.Spec.QueueingStrategy = rapid.SampledFrom([]kueue.QueueingStrategy{kueue.BestEffortFIFO, kueue.StrictFIFO}).Draw(t, "strategy")
+			q.Spec.CohortName = cohort
+			if cohort != "" {
+				drawLimits(t, q)
+			}
+		})
+	}
 	return w
+}
+
+func drawLimits(t *rapid.T, q *kueue.ClusterQueue) {
+	limit := rapid.SampledFrom([]int64{-1, 0, 2, 4})
+	for i := range q.Spec.ResourceGroups[0].Flavors {
+		for k := range q.Spec.ResourceGroups[0].Flavors[i].Resources {
+			r := &q.Spec.ResourceGroups[0].Flavors[i].Resources[k]
+			if borrowing := limit.Draw(t, "borrowing"); borrowing >= 0 {
+				r.BorrowingLimit = resource.NewQuantity(borrowing, resource.DecimalSI)
+			}
+			if lending := limit.Draw(t, "lending"); lending >= 0 {
+				r.LendingLimit = resource.NewQuantity(min(lending, r.NominalQuota.Value()), resource.DecimalSI)
+			}
+		}
+	}
+}
+
+func (w *world) drawQueue(t *rapid.T) string {
+	return rapid.SampledFrom(slices.Sorted(maps.Keys(w.queues))).Draw(t, "queue")
 }
 
 func drawJobs(t *rapid.T) []job {
@@ -102,10 +131,10 @@ func (w *world) runToTheEnd(t *rapid.T) {
 				left--
 				name := fmt.Sprintf("js%d", left)
 				if rapid.IntRange(0, 3).Draw(t, "kind") == 0 {
-					w.lone("q", name, fmt.Sprintf("gpu=%d", rapid.IntRange(0, 5).Draw(t, "gpu")))
+					w.lone(w.drawQueue(t), name, fmt.Sprintf("gpu=%d", rapid.IntRange(0, 5).Draw(t, "gpu")))
 					return
 				}
-				w.submit("q", name, drawJobs(t)...)
+				w.submit(w.drawQueue(t), name, drawJobs(t)...)
 			})
 		}
 		if len(moves) == 0 {
@@ -143,13 +172,32 @@ func (w *world) decideWithFailures(t *rapid.T) {
 	}
 }
 
+// checkQuota adds up what the quota Workloads hold, and asks each limit by its own words.
 func (w *world) checkQuota(t *rapid.T) {
-	view, _ := w.engine.ClusterQueue("q")
-	for _, f := range view.FlavorsReservation {
-		for _, r := range f.Resources {
-			if limit := w.quotas[f.Name][r.Name]; r.Total.Cmp(limit) > 0 {
-				t.Fatalf("%s of %s %s reserved, limit %s", r.Total.String(), f.Name, r.Name, limit.String())
+	nominal, used := map[string]int64{}, map[string]int64{}
+	for _, name := range slices.Sorted(maps.Keys(w.queues)) {
+		q := w.queues[name]
+		view, _ := w.engine.ClusterQueue(name)
+		for i, f := range view.FlavorsReservation {
+			for k, r := range f.Resources {
+				limits := q.Spec.ResourceGroups[0].Flavors[i].Resources[k]
+				own, total := limits.NominalQuota.MilliValue(), r.Total.MilliValue()
+				lent := own
+				if limits.LendingLimit != nil {
+					lent = min(lent, limits.LendingLimit.MilliValue())
+				}
+				key := string(q.Spec.CohortName) + string(f.Name) + string(r.Name)
+				nominal[key] += lent
+				used[key] += max(0, total-(own-lent))
+				if q.Spec.CohortName == "" && total > own || limits.BorrowingLimit != nil && total > own+limits.BorrowingLimit.MilliValue() {
+					t.Fatalf("%s of %s %s reserved in %s, limits %+v", r.Total.String(), f.Name, r.Name, name, limits)
+				}
 			}
+		}
+	}
+	for key, u := range used {
+		if strings.HasPrefix(key, "c") && u > nominal[key] {
+			t.Fatalf("%d of %d reserved of what the Cohort shares of %s", u, nominal[key], key)
 		}
 	}
 	if v := w.engine.Violations(); len(v) > 0 {

@@ -52,7 +52,7 @@ func TestRefusals(t *testing.T) {
 			queue: func(q *kueue.ClusterQueue) {
 				q.Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: "x"}}}
 			},
-			wantCheck: "ClusterQueueIsActive", wantReason: "Misconfigured", wantInMessage: "not supported yet",
+			wantCheck: "ClusterQueueIsActive", wantReason: "Misconfigured", wantInMessage: "no such AdmissionCheck: x",
 		},
 		"namespace not selected": {
 			queue: func(q *kueue.ClusterQueue) {

@@ -2,20 +2,16 @@ package admission
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission/flavor"
 	"github.com/tranche-dev/tranche/admission/quota"
-	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/queue"
 )
@@ -26,45 +22,49 @@ type stage struct {
 	uid        types.UID
 	version    version
 	generation int64
-	localQueue types.NamespacedName
+	localQueue *localQueue
 	// owner is the UID of the JobSet, or empty if the owner is none.
 	owner   types.UID
 	index   int
 	attempt int
 	created time.Time
-	evicted time.Time
 
-	// From the spec, converted once for each generation.
-	priority  int32
-	podSets   []flavor.PodSet
-	signature string
-	// problem says what the Engine cannot do for this object, or is empty.
-	problem string
+	// From the spec, converted once for each generation. unsupported says what of it the Engine cannot do, or is empty.
+	priority    int32
+	shape       *shape
+	unsupported string
 
 	// From the last observation: closed says why the stage asks for nothing, reservation what it holds.
 	closed      string
+	evicted     time.Time
+	requeueAt   time.Time
 	isFinished  bool
 	isAdmitted  bool
+	isEvicted   bool
 	reservation *assignment
+	reclaimable []kueue.ReclaimablePod
 
 	// assumed is what was decided and is not settled yet.
 	assumed *assignment
 
 	// entry is what is booked for the stage.
 	entry entry
-	// line is the ClusterQueue in whose line the stage stands, or nil.
-	line *clusterQueue
+	// line is the ClusterQueue in whose line the stage stands, or nil, and ticket its place there.
+	line   *clusterQueue
+	ticket *ticket
 	// told is the refusal that was last emitted.
 	told Refusal
-
-	options itemCache
 }
+
+type ticket = queue.Ticket[*stage, class, quota.ID]
 
 // An assignment charges a ClusterQueue.
 type assignment struct {
 	decision     DecisionID
-	clusterQueue string
+	clusterQueue *clusterQueue
 	usage        quota.Usage
+	// isAdmitted tells that nothing but the quota had to be waited for.
+	isAdmitted bool
 }
 
 func (e *Engine) observeStage(object *kueue.Workload) {
@@ -84,25 +84,25 @@ func (e *Engine) observeStage(object *kueue.Workload) {
 	}
 	s.version = v
 	e.join(s, object)
-	s.adoptSpec(object)
-	s.adoptStatus(object)
+	e.adoptSpec(s, object)
+	e.adoptStatus(s, object)
 	e.account(s)
 }
 
 // join makes the stage a member of its LocalQueue and of its JobSet.
 func (e *Engine) join(s *stage, object *kueue.Workload) {
-	localQueue := types.NamespacedName{Namespace: object.Namespace, Name: string(object.Spec.QueueName)}
+	localQueue := e.localQueue(types.NamespacedName{Namespace: object.Namespace, Name: string(object.Spec.QueueName)})
 	owner := types.UID("")
-	for _, ref := range object.OwnerReferences {
-		if ref.Controller != nil && *ref.Controller && ref.Kind == "JobSet" {
+	for i := range object.OwnerReferences {
+		if ref := &object.OwnerReferences[i]; ref.Controller != nil && *ref.Controller && ref.Kind == "JobSet" {
 			owner = ref.UID
 		}
 	}
-	if s.generation >= 0 && (localQueue != s.localQueue || owner != s.owner) {
+	if s.localQueue != nil && (localQueue != s.localQueue || owner != s.owner) {
 		e.leave(s)
 	}
 	s.localQueue, s.owner = localQueue, owner
-	e.localQueue(localQueue).members[s.key] = s
+	localQueue.members[s] = struct{}{}
 	if owner != "" {
 		e.jobSet(owner).members[s.key] = s
 	}
@@ -112,7 +112,7 @@ func (e *Engine) join(s *stage, object *kueue.Workload) {
 func (e *Engine) leave(s *stage) {
 	e.book(s, entry{})
 	e.enqueue(s)
-	delete(e.localQueue(s.localQueue).members, s.key)
+	delete(s.localQueue.members, s)
 	if j := e.jobSets[s.owner]; j != nil {
 		delete(j.members, s.key)
 		e.reconsider(j)
@@ -126,6 +126,7 @@ func (e *Engine) loseStage(key StageKey) {
 		return
 	}
 	e.leave(s)
+	e.letGo(s.shape)
 	e.graves.bury(s.uid)
 	delete(e.stages, key)
 	if s.assumed != nil {
@@ -134,34 +135,45 @@ func (e *Engine) loseStage(key StageKey) {
 }
 
 // adoptSpec converts what counts of the spec.
-func (s *stage) adoptSpec(object *kueue.Workload) {
+func (e *Engine) adoptSpec(s *stage, object *kueue.Workload) {
 	s.created = object.CreationTimestamp.Time
 	s.index = number(object.Labels[apis.StageIndexLabel])
 	s.attempt = number(object.Annotations[apis.AttemptAnnotation])
-	if s.generation == object.Generation && object.Generation > 0 {
+	sameReclaimable := slices.Equal(s.reclaimable, object.Status.ReclaimablePods)
+	if s.generation == object.Generation && object.Generation > 0 && sameReclaimable {
 		return
 	}
 	s.generation = object.Generation
-	s.options = itemCache{}
+	s.reclaimable = slices.Clone(object.Status.ReclaimablePods)
 	s.priority = 0
 	if object.Spec.Priority != nil {
 		s.priority = *object.Spec.Priority
 	}
-	s.problem = unsupported(&object.Spec)
-	s.podSets = make([]flavor.PodSet, len(object.Spec.PodSets))
+	s.unsupported = unsupported(&object.Spec)
+	before := s.shape
+	s.shape = e.hold(shapeOfSpec(object.Spec.PodSets, countsOf(object)))
+	e.letGo(before)
+}
+
+// countsOf is how many pods of each pod set count: all but those that are not needed any more (KEP-78).
+func countsOf(object *kueue.Workload) []int32 {
+	counts := make([]int32, len(object.Spec.PodSets))
 	for i := range object.Spec.PodSets {
-		podSet := &object.Spec.PodSets[i]
-		problem := ""
-		s.podSets[i], problem = podSetOf(string(podSet.Name), podSet.Count, stageplan.PodRequests(&podSet.Template.Spec), &podSet.Template.Spec)
-		if s.problem == "" {
-			s.problem = problem
+		counts[i] = object.Spec.PodSets[i].Count
+		for _, r := range object.Status.ReclaimablePods {
+			if r.Name == object.Spec.PodSets[i].Name && counts[i] >= 0 {
+				counts[i] -= min(max(0, r.Count), counts[i])
+			}
 		}
 	}
-	s.signature = s.problem + signatureOf(s.podSets)
+	return counts
 }
 
 // number reads a label or annotation of the manager; what is no number counts as 0, as in a quota Workload of another maker.
 func number(s string) int {
+	if s == "" {
+		return 0
+	}
 	n, err := strconv.Atoi(s)
 	if err != nil {
 		return 0
@@ -185,49 +197,24 @@ func unsupported(spec *kueue.WorkloadSpec) string {
 	return ""
 }
 
-// podSetOf multiplies the requests of one pod. The problem is empty unless an amount cannot be charged.
-func podSetOf(name string, count int32, requests corev1.ResourceList, spec *corev1.PodSpec) (podSet flavor.PodSet, problem string) {
-	podSet = flavor.PodSet{Name: name, Count: count, Pod: flavor.NewPod(spec), Total: map[corev1.ResourceName]quota.Amount{}}
-	if count < 0 {
-		return podSet, fmt.Sprintf("pod set %s has a negative count", name)
-	}
-	for _, resource := range slices.Sorted(maps.Keys(requests)) {
-		amount, exact := quota.Of(resource, requests[resource])
-		total := amount.Times(count)
-		if !exact || total == quota.MaxAmount {
-			q := requests[resource]
-			return podSet, fmt.Sprintf("pod set %s asks for %s %s in each of %d pods, which cannot be charged to any quota", name, q.String(), resource, count)
-		}
-		podSet.Total[resource] = total
-	}
-	return podSet, ""
-}
-
-// signatureOf is the same only for pod sets to which every check answers the same.
-func signatureOf(podSets []flavor.PodSet) string {
-	var b strings.Builder
-	for i := range podSets {
-		p := &podSets[i]
-		fmt.Fprintf(&b, "%s %d %v %s\n", p.Name, p.Count, p.Total, p.Pod.Signature())
-	}
-	return b.String()
-}
-
 // adoptStatus takes over what the object says about its own state.
-func (s *stage) adoptStatus(object *kueue.Workload) {
+func (e *Engine) adoptStatus(s *stage, object *kueue.Workload) {
 	s.isFinished = conditionIsTrue(object, kueue.WorkloadFinished)
 	s.isAdmitted = conditionIsTrue(object, kueue.WorkloadAdmitted)
-	s.evicted = time.Time{}
+	s.evicted, s.isEvicted = time.Time{}, false
 	if c := condition(object, kueue.WorkloadEvicted); c != nil && c.Status == metav1.ConditionTrue {
-		s.evicted = c.LastTransitionTime.Time
+		s.evicted, s.isEvicted = c.LastTransitionTime.Time, true
+	}
+	s.requeueAt = time.Time{}
+	if r := object.Status.RequeueState; r != nil && r.RequeueAt != nil {
+		s.requeueAt = r.RequeueAt.Time
 	}
 	s.reservation = nil
 	if a := object.Status.Admission; a != nil && conditionIsTrue(object, kueue.WorkloadQuotaReserved) {
-		s.reservation = &assignment{clusterQueue: string(a.ClusterQueue), usage: usageOf(a)}
+		s.reservation = &assignment{clusterQueue: e.clusterQueue(string(a.ClusterQueue)), usage: e.usageOf(object)}
 	}
 	s.closed = ""
-	gates := strings.TrimSpace(object.Annotations[apis.AdmissionGatedByAnnotation])
-	switch {
+	switch gates := strings.TrimSpace(object.Annotations[apis.AdmissionGatedByAnnotation]); {
 	case !object.DeletionTimestamp.IsZero():
 		s.closed = "the quota Workload is being deleted"
 	case object.Spec.Active != nil && !*object.Spec.Active:
@@ -264,46 +251,85 @@ func conditionIsTrue(object *kueue.Workload, conditionType string) bool {
 	return c != nil && c.Status == metav1.ConditionTrue
 }
 
-// usageOf is what an admission charges. It counts as it is written, whatever quota says.
-func usageOf(a *kueue.Admission) quota.Usage {
-	usage := quota.Usage{}
-	for i := range a.PodSetAssignments {
-		assignment := &a.PodSetAssignments[i]
-		for name, q := range assignment.ResourceUsage {
-			if f, ok := assignment.Flavors[name]; ok {
-				amount, _ := quota.Of(name, q)
-				usage.Add(quota.FlavorResource{Flavor: f, Resource: name}, amount)
+// usageOf is what an admission charges. It counts as it is written, whatever quota says, less what reclaimable pods give back.
+func (e *Engine) usageOf(object *kueue.Workload) quota.Usage {
+	var usage quota.Usage
+	for i := range object.Status.Admission.PodSetAssignments {
+		p := &object.Status.Admission.PodSetAssignments[i]
+		for name, q := range p.ResourceUsage {
+			f, ok := p.Flavors[name]
+			if !ok {
+				continue
 			}
+			amount, _ := quota.Of(name, q)
+			amount = min(amount, quota.MaxCharge)
+			usage.Add(e.tree.Index.ID(quota.FlavorResource{Flavor: f, Resource: name}), stillNeeded(amount, p, object.Status.ReclaimablePods))
 		}
 	}
 	return usage
 }
 
+// stillNeeded is the part of an amount for the pods that are not reclaimable.
+func stillNeeded(a quota.Amount, p *kueue.PodSetAssignment, reclaimable []kueue.ReclaimablePod) quota.Amount {
+	if p.Count == nil || *p.Count <= 0 {
+		return a
+	}
+	for _, r := range reclaimable {
+		if r.Name == p.Name && r.Count > 0 {
+			pods := quota.Amount(*p.Count)
+			return a / pods * max(0, pods-quota.Amount(r.Count))
+		}
+	}
+	return a
+}
+
+// A class is what all checks depend on, so that stages of the same class are answered together.
+type class struct {
+	localQueue *localQueue
+	shape      *shape
+	// problem is what is unsupported.
+	problem string
+	// These are set for a stage of a JobSet with several stages: the plan, the place in it and the policy; and the JobSet itself, at its
+	// turn, if it is under way.
+	plan   *shape
+	index  int
+	policy string
+	jobSet *jobSet
+	turn   int
+}
+
 // enqueue puts the stage in the line where it belongs, at its place, or takes it out of line.
 func (e *Engine) enqueue(s *stage) {
-	var line *clusterQueue
+	var to *clusterQueue
 	j := e.jobSets[s.owner]
 	if s.entry.phase == waiting && (s.owner == "" || j != nil && j.isKnown()) {
-		line = e.clusterQueue(s.entry.clusterQueue)
+		to = s.entry.clusterQueue
 	}
-	if s.line != nil && s.line != line {
-		s.line.line.Remove(s.key)
-		e.dirty[s.line.name] = struct{}{}
+	var item queue.Item[*stage, class]
+	if to != nil {
+		item = e.item(s, j)
 	}
-	s.line = line
-	if line != nil {
-		line.line.Add(e.item(s, j))
-		e.dirty[line.name] = struct{}{}
+	if s.line != nil {
+		if s.line == to && s.ticket.Item == item {
+			return
+		}
+		s.line.line.Remove(s.ticket)
+		e.rouse(s.line)
+	}
+	s.line, s.ticket = to, nil
+	if to != nil {
+		s.ticket = to.line.Add(item)
+		e.rouse(to)
 	}
 }
 
 // item is the place of a stage in line. j is nil if its owner is no JobSet.
-func (e *Engine) item(s *stage, j *jobSet) queue.Item {
-	item := queue.Item{Key: s.key, Position: queue.Position{Priority: s.priority, Since: s.created, UID: s.uid}}
+func (e *Engine) item(s *stage, j *jobSet) queue.Item[*stage, class] {
+	item := queue.Item[*stage, class]{Member: s, Position: queue.Position{Priority: s.priority, Since: s.created, UID: s.uid}}
 	if s.evicted.After(item.Since) {
 		item.Since = s.evicted
 	}
-	item.Shape = s.localQueue.String() + "\n" + s.signature
+	item.Shape = class{localQueue: s.localQueue, shape: s.shape, problem: s.unsupported}
 	if j == nil {
 		return item
 	}
@@ -311,9 +337,9 @@ func (e *Engine) item(s *stage, j *jobSet) queue.Item {
 	switch {
 	case j.continues():
 		item.Standing = queue.Continuing
-		item.Shape = fmt.Sprintf("%s %d %s\n%s", s.uid, j.turn, j.policy, item.Shape)
+		item.Shape.jobSet, item.Shape.turn, item.Shape.policy, item.Shape.index = j, j.turn, j.policy, s.index
 	case len(j.plan.Stages) > 1 || s.index != 0:
-		item.Shape += fmt.Sprintf("\n%s\n%d\n%s", j.policy, s.index, j.signature)
+		item.Shape.plan, item.Shape.policy, item.Shape.index = j.shape, j.policy, s.index
 	}
 	return item
 }

@@ -31,10 +31,10 @@ func (e *Engine) ClusterQueue(name string) (ClusterQueueView, bool) {
 		return ClusterQueueView{}, false
 	}
 	return ClusterQueueView{
-		Active:  q.activity(),
+		Active:  e.activity(q),
 		Pending: q.ledger.pending, Reserving: q.ledger.reserving, Admitted: q.ledger.admitted,
-		FlavorsReservation: q.flavorUsages(&q.ledger.reserved),
-		FlavorsUsage:       q.flavorUsages(&q.ledger.used),
+		FlavorsReservation: e.flavorUsages(q, &q.ledger.reserved),
+		FlavorsUsage:       e.flavorUsages(q, &q.ledger.used),
 	}, true
 }
 
@@ -46,22 +46,26 @@ func (e *Engine) LocalQueue(key types.NamespacedName) (LocalQueueView, bool) {
 	}
 	q := e.clusterQueue(lq.clusterQueue)
 	return LocalQueueView{
-		Active:  e.activity(lq),
+		Active:  e.localActivity(lq),
 		Pending: lq.ledger.pending, Reserving: lq.ledger.reserving, Admitted: lq.ledger.admitted,
-		FlavorsReservation: localUsages(q.flavorUsages(&lq.ledger.reserved)),
-		FlavorsUsage:       localUsages(q.flavorUsages(&lq.ledger.used)),
+		FlavorsReservation: localUsages(e.flavorUsages(q, &lq.ledger.reserved)),
+		FlavorsUsage:       localUsages(e.flavorUsages(q, &lq.ledger.used)),
 	}, true
 }
 
-func (q *clusterQueue) flavorUsages(tally *quota.Tally) []kueue.FlavorUsage {
+func (e *Engine) flavorUsages(q *clusterQueue, sum *quota.Sum) []kueue.FlavorUsage {
 	var usages []kueue.FlavorUsage
 	for _, g := range q.groups {
 		for i := range g.Flavors {
 			usage := kueue.FlavorUsage{Name: g.Flavors[i].Name}
 			for _, r := range g.Flavors[i].Resources {
-				total := tally.Of(quota.FlavorResource{Flavor: usage.Name, Resource: r.Name})
+				id := e.tree.Index.ID(quota.FlavorResource{Flavor: usage.Name, Resource: r.Name})
+				total, borrowed := sum.Of(id), quota.Amount(0)
+				if q.cohort != "" {
+					borrowed = max(0, total-q.node.Quota(id).Nominal)
+				}
 				usage.Resources = append(usage.Resources, kueue.ResourceUsage{
-					Name: r.Name, Total: total.Quantity(r.Name), Borrowed: quota.Amount(0).Quantity(r.Name),
+					Name: r.Name, Total: total.Quantity(r.Name), Borrowed: borrowed.Quantity(r.Name),
 				})
 			}
 			usages = append(usages, usage)

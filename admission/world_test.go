@@ -36,8 +36,7 @@ type world struct {
 	workloads map[admission.StageKey]*kueue.Workload
 	jobSets   map[string]*fakeJobSet
 	refusals  map[admission.StageKey]admission.Refusal
-	// quotas are as given.
-	quotas map[kueue.ResourceFlavorReference]corev1.ResourceList
+	queues    map[string]*kueue.ClusterQueue
 }
 
 type tester interface {
@@ -62,7 +61,7 @@ func newWorld(t tester, config admission.Config) *world {
 	w := &world{
 		t: t, engine: engine, workloads: map[admission.StageKey]*kueue.Workload{}, jobSets: map[string]*fakeJobSet{},
 		refusals: map[admission.StageKey]admission.Refusal{},
-		quotas:   map[kueue.ResourceFlavorReference]corev1.ResourceList{},
+		queues:   map[string]*kueue.ClusterQueue{},
 	}
 	engine.Apply(admission.NamespaceObserved{Name: "ns", Labels: map[string]string{"team": "a"}})
 	return w
@@ -76,7 +75,6 @@ func (w *world) queue(name, quotas string, change ...func(*kueue.ClusterQueue)) 
 		flavorName, list, _ := strings.Cut(strings.TrimSpace(part), ":")
 		f := kueue.FlavorQuotas{Name: kueue.ResourceFlavorReference(flavorName)}
 		requests := amounts(list)
-		w.quotas[f.Name] = requests
 		for _, r := range slices.Sorted(maps.Keys(requests)) {
 			f.Resources = append(f.Resources, kueue.ResourceQuota{Name: r, NominalQuota: requests[r]})
 			if i == 0 {
@@ -93,6 +91,7 @@ func (w *world) queue(name, quotas string, change ...func(*kueue.ClusterQueue)) 
 	for _, f := range change {
 		f(q)
 	}
+	w.queues[name] = q
 	w.engine.Apply(admission.ClusterQueueObserved{ClusterQueue: q})
 	w.engine.Apply(admission.LocalQueueObserved{LocalQueue: &kueue.LocalQueue{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("lq-" + name)},

@@ -15,6 +15,7 @@ func (r *ranking[E]) push(e E)  { heap.Push(&r.members, e) }
 func (r *ranking[E]) drop(e E)  { heap.Remove(&r.members, *e.place()) }
 func (r *ranking[E]) fix(e E)   { heap.Fix(&r.members, *e.place()) }
 func (r *ranking[E]) first() E  { return r.members[0] }
+func (r *ranking[E]) sort()     { heap.Init(&r.members) }
 func (r *ranking[E]) size() int { return len(r.members) }
 
 // members implements heap.Interface.

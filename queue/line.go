@@ -1,19 +1,14 @@
 package queue
 
-import (
-	"maps"
-	"slices"
+import "slices"
 
-	"k8s.io/apimachinery/pkg/types"
-)
-
-// An Item is a pending stage.
-type Item struct {
-	Key types.NamespacedName
+// An Item is a pending stage: Member is what its owner knows it by.
+type Item[M any, S comparable] struct {
+	Member M
 	Position
 	// Shape is the same for two stages only if every check must answer the same for both. When one is refused, the line does not
 	// offer the other: a thousand equal stages cost as much as one.
-	Shape string
+	Shape S
 }
 
 // A Strategy says whether a stage that does not fit holds up those behind it.
@@ -27,205 +22,260 @@ const (
 	Strict
 )
 
-// A Line is the pending stages of one ClusterQueue. Topic is what sleeping stages wait for.
-type Line[Topic comparable] struct {
+// A Line is the pending stages of one ClusterQueue: members M of shape S that sleep on topics T.
+type Line[M any, S, T comparable] struct {
 	strategy Strategy
-	entries  map[types.NamespacedName]*entry[Topic]
-	classes  map[string]*class[Topic]
-	awake    ranking[*class[Topic]]
-	asleep   map[Topic]map[string]*class[Topic]
-	behind   map[string]*class[Topic]
+	size     int
+	classes  map[S]*class[M, S, T]
+	awake    ranking[*class[M, S, T]]
+	asleep   map[T]*ranking[*sleeper[M, S, T]]
+	behind   map[S]*class[M, S, T]
 	// blocker has refused under Strict, and nothing New behind it is offered.
-	blocker *entry[Topic]
+	blocker *Ticket[M, S, T]
+	// lead orders shapes before positions are compared, or is nil.
+	lead func(S) float64
 }
 
-type entry[Topic comparable] struct {
-	Item
-	class *class[Topic]
+// A Ticket is a place in a Line.
+type Ticket[M any, S, T comparable] struct {
+	Item[M, S]
+	class *class[M, S, T]
+	index int
+	// isOut tells that the stage has left the line.
+	isOut bool
+}
+
+func (t *Ticket[M, S, T]) compare(other *Ticket[M, S, T]) int { return t.Compare(other.Position) }
+
+func (t *Ticket[M, S, T]) place() *int { return &t.index }
+
+// precedes tells who comes first of two that may be of different shapes.
+func (t *Ticket[M, S, T]) precedes(other *Ticket[M, S, T]) bool {
+	if t.class.lead != other.class.lead {
+		return t.class.lead < other.class.lead
+	}
+	return t.compare(other) < 0
+}
+
+// A class has the tickets of one shape.
+type class[M any, S, T comparable] struct {
+	shape   S
+	lead    float64
+	tickets ranking[*Ticket[M, S, T]]
+	isAwake bool
+	// untold have joined since the class was last refused. Some may have left again.
+	untold   []*Ticket[M, S, T]
+	sleepers []*sleeper[M, S, T]
+	index    int
+}
+
+func (c *class[M, S, T]) compare(other *class[M, S, T]) int {
+	switch {
+	case c.tickets.first().precedes(other.tickets.first()):
+		return -1
+	case other.tickets.first().precedes(c.tickets.first()):
+		return 1
+	}
+	return 0
+}
+
+func (c *class[M, S, T]) place() *int { return &c.index }
+
+// A sleeper is a class that sleeps on one topic.
+type sleeper[M any, S, T comparable] struct {
+	class *class[M, S, T]
+	on    Wait[T]
 	index int
 }
 
-func (e *entry[Topic]) compare(other *entry[Topic]) int { return e.Compare(other.Position) }
-func (e *entry[Topic]) place() *int                     { return &e.index }
-
-// A class has the items of one shape.
-type class[Topic comparable] struct {
-	shape   string
-	entries ranking[*entry[Topic]]
-	isAwake bool
-	topics  []Topic
-	// untold have joined since the class was last refused.
-	untold map[types.NamespacedName]struct{}
-	index  int
+func (s *sleeper[M, S, T]) compare(other *sleeper[M, S, T]) int {
+	switch {
+	case s.on.Need < other.on.Need:
+		return -1
+	case s.on.Need > other.on.Need:
+		return 1
+	}
+	return 0
 }
 
-func (c *class[Topic]) compare(other *class[Topic]) int {
-	return c.entries.first().compare(other.entries.first())
+func (s *sleeper[M, S, T]) place() *int { return &s.index }
+
+// A Wait says on what a stage sleeps, and how much there must be of it to make it worth another look. Zero is always enough.
+type Wait[T comparable] struct {
+	Topic T
+	Need  int64
 }
-func (c *class[Topic]) place() *int { return &c.index }
 
 // NewLine returns an empty Line.
-func NewLine[Topic comparable]() *Line[Topic] {
-	return &Line[Topic]{
-		entries: map[types.NamespacedName]*entry[Topic]{},
-		classes: map[string]*class[Topic]{},
-		asleep:  map[Topic]map[string]*class[Topic]{},
-		behind:  map[string]*class[Topic]{},
+func NewLine[M any, S, T comparable]() *Line[M, S, T] {
+	return &Line[M, S, T]{
+		classes: map[S]*class[M, S, T]{},
+		asleep:  map[T]*ranking[*sleeper[M, S, T]]{},
+		behind:  map[S]*class[M, S, T]{},
 	}
 }
 
 // SetStrategy changes the strategy, and wakes everybody if it is another one.
-func (l *Line[Topic]) SetStrategy(s Strategy) {
+func (l *Line[M, S, T]) SetStrategy(s Strategy) {
 	if s != l.strategy {
 		l.strategy = s
 		l.WakeAll()
 	}
 }
 
-// Len returns how many stages are in line.
-func (l *Line[Topic]) Len() int { return len(l.entries) }
+// SetLead makes shapes with a smaller lead come first, whatever their positions. Nil lets positions alone count. It wakes everybody.
+func (l *Line[M, S, T]) SetLead(lead func(S) float64) {
+	l.lead = lead
+	l.Reorder()
+	l.WakeAll()
+}
 
-// Has tells whether a stage is in line.
-func (l *Line[Topic]) Has(key types.NamespacedName) bool { return l.entries[key] != nil }
-
-// Add puts a stage in line, and wakes all of its shape. One that is in line already takes its new place.
-func (l *Line[Topic]) Add(item Item) {
-	if old := l.entries[item.Key]; old != nil {
-		if old.Item == item {
-			return
-		}
-		l.Remove(item.Key)
+// Reorder asks for the lead of every shape again.
+func (l *Line[M, S, T]) Reorder() {
+	for _, c := range l.classes {
+		c.lead = l.leadOf(c.shape)
 	}
+	l.awake.sort()
+}
+
+func (l *Line[M, S, T]) leadOf(shape S) float64 {
+	if l.lead == nil {
+		return 0
+	}
+	return l.lead(shape)
+}
+
+// Len returns how many stages are in line.
+func (l *Line[M, S, T]) Len() int { return l.size }
+
+// Add puts a stage in line, and wakes all of its shape.
+func (l *Line[M, S, T]) Add(item Item[M, S]) *Ticket[M, S, T] {
 	c := l.classes[item.Shape]
 	if c == nil {
-		c = &class[Topic]{shape: item.Shape, untold: map[types.NamespacedName]struct{}{}}
+		c = &class[M, S, T]{shape: item.Shape, lead: l.leadOf(item.Shape)}
 		l.classes[item.Shape] = c
 	}
-	e := &entry[Topic]{Item: item, class: c}
-	l.entries[item.Key] = e
-	c.untold[item.Key] = struct{}{}
-	c.entries.push(e)
+	t := &Ticket[M, S, T]{Item: item, class: c}
+	c.untold = append(c.untold, t)
+	c.tickets.push(t)
+	l.size++
 	if c.isAwake {
 		l.awake.fix(c)
-		return
+	} else {
+		l.wake(c)
 	}
-	l.wake(c)
+	return t
 }
 
 // Remove takes a stage out of line. Those that waited behind it are awake again.
-func (l *Line[Topic]) Remove(key types.NamespacedName) {
-	e := l.entries[key]
-	if e == nil {
-		return
-	}
-	delete(l.entries, key)
-	c := e.class
-	delete(c.untold, key)
-	if c.entries.size() == 1 {
+func (l *Line[M, S, T]) Remove(t *Ticket[M, S, T]) {
+	l.size--
+	t.isOut = true
+	c := t.class
+	if c.tickets.size() == 1 {
 		if c.isAwake {
 			l.awake.drop(c)
 		}
 		l.forget(c)
-		c.entries.drop(e)
+		c.tickets.drop(t)
 		delete(l.classes, c.shape)
 	} else {
-		c.entries.drop(e)
+		c.tickets.drop(t)
 		if c.isAwake {
 			l.awake.fix(c)
 		}
 	}
-	if l.blocker == e {
+	if l.blocker == t {
 		l.unblock()
 	}
 }
 
-// Next returns the first stage that is awake.
-func (l *Line[Topic]) Next() (Item, bool) {
+// Next returns the first stage that is awake, or nil.
+func (l *Line[M, S, T]) Next() *Ticket[M, S, T] {
 	if l.awake.size() == 0 {
-		return Item{}, false
-	}
-	return l.awake.first().entries.first().Item, true
-}
-
-// Blocker returns the stage that this one must not overtake, if there is one.
-func (l *Line[Topic]) Blocker(item Item) (Item, bool) {
-	if l.blocker == nil || l.blocker.Key == item.Key || item.Standing == Continuing || l.blocker.Compare(item.Position) > 0 {
-		return Item{}, false
-	}
-	return l.blocker.Item, true
-}
-
-// Park lets a stage and all of its shape sleep until one of the topics is woken, and returns those, in line order, that have not
-// been refused since they joined.
-func (l *Line[Topic]) Park(key types.NamespacedName, topics []Topic) []types.NamespacedName {
-	e := l.entries[key]
-	if e == nil {
 		return nil
 	}
-	told := l.park(e.class, topics)
-	if l.blocker == e {
+	return l.awake.first().tickets.first()
+}
+
+// Blocker returns the stage that this one must not overtake, or nil.
+func (l *Line[M, S, T]) Blocker(t *Ticket[M, S, T]) *Ticket[M, S, T] {
+	if l.blocker == nil || l.blocker == t || t.Standing == Continuing || t.precedes(l.blocker) {
+		return nil
+	}
+	return l.blocker
+}
+
+// Park lets a stage and all of its shape sleep until one of the waits is over, and returns those, in line order, that have not been
+// refused since they joined.
+func (l *Line[M, S, T]) Park(t *Ticket[M, S, T], waits []Wait[T]) []M {
+	told := l.park(t.class, waits)
+	if l.blocker == t {
 		l.unblock()
 	}
 	return told
 }
 
-func (l *Line[Topic]) park(c *class[Topic], topics []Topic) []types.NamespacedName {
+func (l *Line[M, S, T]) park(c *class[M, S, T], waits []Wait[T]) []M {
 	if c.isAwake {
 		l.awake.drop(c)
 		c.isAwake = false
 	}
 	l.forget(c)
-	c.topics = slices.Clone(topics)
-	for _, topic := range topics {
-		if l.asleep[topic] == nil {
-			l.asleep[topic] = map[string]*class[Topic]{}
+	for _, wait := range waits {
+		if l.asleep[wait.Topic] == nil {
+			l.asleep[wait.Topic] = &ranking[*sleeper[M, S, T]]{}
 		}
-		l.asleep[topic][c.shape] = c
+		s := &sleeper[M, S, T]{class: c, on: wait}
+		c.sleepers = append(c.sleepers, s)
+		l.asleep[wait.Topic].push(s)
 	}
-	return l.tell(c)
+	return c.tell()
 }
 
 // Block is Park of a stage that holds up those behind it, if the strategy is Strict and the stage is New.
-func (l *Line[Topic]) Block(key types.NamespacedName, topics []Topic) []types.NamespacedName {
-	e := l.entries[key]
-	if e == nil {
-		return nil
+func (l *Line[M, S, T]) Block(t *Ticket[M, S, T], waits []Wait[T]) []M {
+	if l.strategy == Strict && t.Standing == New && (l.blocker == nil || t.precedes(l.blocker)) {
+		l.blocker = t
 	}
-	if l.strategy == Strict && e.Standing == New && (l.blocker == nil || e.compare(l.blocker) < 0) {
-		l.blocker = e
-	}
-	return l.park(e.class, topics)
+	return l.park(t.class, waits)
 }
 
 // ParkBehind lets a stage and all of its shape sleep until the blocker has gone or is overtaken.
-func (l *Line[Topic]) ParkBehind(key types.NamespacedName) []types.NamespacedName {
-	e := l.entries[key]
-	if e == nil {
-		return nil
-	}
-	told := l.park(e.class, nil)
-	l.behind[e.class.shape] = e.class
+func (l *Line[M, S, T]) ParkBehind(t *Ticket[M, S, T]) []M {
+	told := l.park(t.class, nil)
+	l.behind[t.class.shape] = t.class
 	return told
 }
 
-// tell returns the untold of a class and forgets them.
-func (l *Line[Topic]) tell(c *class[Topic]) []types.NamespacedName {
-	keys := slices.SortedFunc(maps.Keys(c.untold), func(a, b types.NamespacedName) int {
-		return l.entries[a].compare(l.entries[b])
-	})
-	clear(c.untold)
-	return keys
+// tell returns those who are untold, and tells them.
+func (c *class[M, S, T]) tell() []M {
+	untold := slices.DeleteFunc(c.untold, func(t *Ticket[M, S, T]) bool { return t.isOut })
+	c.untold = nil
+	slices.SortFunc(untold, (*Ticket[M, S, T]).compare)
+	members := make([]M, len(untold))
+	for i, t := range untold {
+		members[i] = t.Member
+	}
+	return members
 }
 
-// Wake wakes everybody who sleeps on a topic.
-func (l *Line[Topic]) Wake(topic Topic) {
-	for _, c := range l.asleep[topic] {
-		l.wake(c)
+// Wake wakes those who sleep on a topic and for whom this much is enough, and tells whether there were any.
+func (l *Line[M, S, T]) Wake(topic T, enough int64) bool {
+	r := l.asleep[topic]
+	woken := false
+	for r != nil && r.size() > 0 && r.first().on.Need <= enough {
+		l.wake(r.first().class)
+		woken = true
 	}
+	return woken
 }
+
+// Sleeps tells whether anybody sleeps on a topic.
+func (l *Line[M, S, T]) Sleeps(topic T) bool { return l.asleep[topic] != nil }
 
 // WakeAll wakes everybody.
-func (l *Line[Topic]) WakeAll() {
+func (l *Line[M, S, T]) WakeAll() {
 	l.blocker = nil
 	for _, c := range l.classes {
 		if !c.isAwake {
@@ -234,7 +284,7 @@ func (l *Line[Topic]) WakeAll() {
 	}
 }
 
-func (l *Line[Topic]) unblock() {
+func (l *Line[M, S, T]) unblock() {
 	l.blocker = nil
 	for _, c := range l.behind {
 		l.wake(c)
@@ -242,20 +292,21 @@ func (l *Line[Topic]) unblock() {
 }
 
 // wake puts a class among those awake. If it has the blocker, what is behind stays there until the blocker has been looked at.
-func (l *Line[Topic]) wake(c *class[Topic]) {
+func (l *Line[M, S, T]) wake(c *class[M, S, T]) {
 	l.forget(c)
 	c.isAwake = true
 	l.awake.push(c)
 }
 
 // forget takes a class off everything that it sleeps on.
-func (l *Line[Topic]) forget(c *class[Topic]) {
-	for _, topic := range c.topics {
-		delete(l.asleep[topic], c.shape)
-		if len(l.asleep[topic]) == 0 {
-			delete(l.asleep, topic)
+func (l *Line[M, S, T]) forget(c *class[M, S, T]) {
+	for _, s := range c.sleepers {
+		r := l.asleep[s.on.Topic]
+		r.drop(s)
+		if r.size() == 0 {
+			delete(l.asleep, s.on.Topic)
 		}
 	}
-	c.topics = nil
+	c.sleepers = nil
 	delete(l.behind, c.shape)
 }

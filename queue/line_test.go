@@ -10,18 +10,24 @@ import (
 	"github.com/tranche-dev/tranche/queue"
 )
 
-func key(name string) types.NamespacedName { return types.NamespacedName{Namespace: "ns", Name: name} }
+type line = queue.Line[string, string, string]
 
-func item(name, shape string, since int64) queue.Item {
-	return queue.Item{Key: key(name), Shape: shape, Position: queue.Position{Since: time.Unix(since, 0), UID: types.UID(name)}}
+func newLine() *line { return queue.NewLine[string, string, string]() }
+
+func item(name, shape string, since int64) queue.Item[string, string] {
+	return queue.Item[string, string]{Member: name, Shape: shape, Position: queue.Position{Since: time.Unix(since, 0), UID: types.UID(name)}}
 }
 
-func next(l *queue.Line[string]) string {
-	i, ok := l.Next()
-	if !ok {
+func next(l *line) string {
+	t := l.Next()
+	if t == nil {
 		return ""
 	}
-	return i.Key.Name
+	return t.Member
+}
+
+func on(topic string, need int64) []queue.Wait[string] {
+	return []queue.Wait[string]{{Topic: topic, Need: need}}
 }
 
 func TestPositionOrder(t *testing.T) {
@@ -43,74 +49,95 @@ func TestPositionOrder(t *testing.T) {
 }
 
 func TestOneSpeaksForItsShape(t *testing.T) {
-	l := queue.NewLine[string]()
+	l := newLine()
 	l.Add(item("b", "big", 2))
-	l.Add(item("a", "big", 1))
-	l.Add(item("c", "small", 3))
+	a := l.Add(item("a", "big", 1))
+	c := l.Add(item("c", "small", 3))
 	if got := next(l); got != "a" {
 		t.Fatalf("next is %q", got)
 	}
-	if told := l.Park(key("a"), []string{"gpu"}); !slices.Equal(told, []types.NamespacedName{key("a"), key("b")}) {
+	if told := l.Park(a, on("gpu", 4)); !slices.Equal(told, []string{"a", "b"}) {
 		t.Errorf("told %v", told)
 	}
 	if got := next(l); got != "c" {
 		t.Errorf("next is %q, b should sleep with a", got)
 	}
-	l.Remove(key("c"))
-	l.Wake("cpu")
+	l.Remove(c)
+	l.Wake("cpu", 9)
+	l.Wake("gpu", 3)
 	if got := next(l); got != "" {
-		t.Errorf("%q is awake, and nobody waits for cpu", got)
+		t.Errorf("%q is awake, and nobody can use 9 cpu or 3 gpu", got)
 	}
-	l.Wake("gpu")
-	l.Remove(key("a"))
+	l.Wake("gpu", 4)
+	l.Remove(a)
 	if got := next(l); got != "b" {
 		t.Errorf("next is %q", got)
 	}
-	if told := l.Park(key("b"), []string{"gpu"}); len(told) != 0 {
+	if told := l.Park(l.Next(), on("gpu", 4)); len(told) != 0 {
 		t.Errorf("told again: %v", told)
 	}
 	l.Add(item("d", "big", 4))
-	if told := l.Park(key(next(l)), nil); !slices.Equal(told, []types.NamespacedName{key("d")}) {
+	if told := l.Park(l.Next(), nil); !slices.Equal(told, []string{"d"}) {
 		t.Errorf("told %v", told)
 	}
-	if l.Len() != 2 || !l.Has(key("d")) || l.Has(key("c")) {
-		t.Errorf("%d in line", l.Len())
+	if l.Len() != 2 || l.Sleeps("gpu") {
+		t.Errorf("%d in line, somebody sleeps on gpu: %v", l.Len(), l.Sleeps("gpu"))
 	}
 }
 
 func TestStrictLetsOnlyContinuingPass(t *testing.T) {
-	l := queue.NewLine[string]()
+	l := newLine()
 	l.SetStrategy(queue.Strict)
-	l.Add(item("first", "1", 1))
-	l.Add(item("second", "2", 2))
-	continuing := item("continuing", "3", 3)
-	continuing.Standing = queue.Continuing
-	l.Block(key("first"), []string{"gpu"})
-	second, _ := l.Next()
-	if blocker, ok := l.Blocker(second); !ok || blocker.Key != key("first") {
-		t.Fatalf("second is held up by %v", blocker)
+	first := l.Add(item("first", "1", 1))
+	second := l.Add(item("second", "2", 2))
+	late := item("continuing", "3", 3)
+	late.Standing = queue.Continuing
+	l.Block(first, on("gpu", 1))
+	if l.Blocker(second) != first {
+		t.Fatalf("second is held up by %v", l.Blocker(second))
 	}
-	l.ParkBehind(key("second"))
-	l.Add(continuing)
-	if got, _ := l.Next(); got.Key != key("continuing") {
-		t.Fatalf("next is %v", got)
+	l.ParkBehind(second)
+	continuing := l.Add(late)
+	if l.Next() != continuing {
+		t.Fatalf("next is %v", next(l))
 	}
-	if _, ok := l.Blocker(continuing); ok {
+	if l.Blocker(continuing) != nil {
 		t.Error("a continuing stage is held up by a new one")
 	}
-	l.Remove(key("continuing"))
-	l.Add(item("zeroth", "0", 0))
-	if earlier, _ := l.Next(); earlier.Key != key("zeroth") {
-		t.Errorf("next is %v", earlier)
-	} else if _, ok := l.Blocker(earlier); ok {
+	l.Remove(continuing)
+	zeroth := l.Add(item("zeroth", "0", 0))
+	if l.Next() != zeroth {
+		t.Errorf("next is %v", next(l))
+	} else if l.Blocker(zeroth) != nil {
 		t.Error("who comes first is held up")
 	}
-	l.Remove(key("zeroth"))
+	l.Remove(zeroth)
 	if got := next(l); got != "" {
 		t.Errorf("%q is awake", got)
 	}
-	l.Remove(key("first"))
+	l.Remove(first)
 	if got := next(l); got != "second" {
 		t.Errorf("next is %q after the blocker has gone", got)
+	}
+}
+
+func TestLeadComesBeforePosition(t *testing.T) {
+	usage := map[string]float64{"light": 1, "heavy": 2}
+	l := newLine()
+	l.SetLead(func(shape string) float64 { return usage[shape] })
+	heavy := l.Add(item("a", "heavy", 1))
+	light := l.Add(item("b", "light", 2))
+	if l.Next() != light {
+		t.Errorf("next is %v", next(l))
+	}
+	usage["heavy"] = 0
+	l.Reorder()
+	if l.Next() != heavy {
+		t.Errorf("next is %v after the order has changed", next(l))
+	}
+	l.SetStrategy(queue.Strict)
+	l.Block(heavy, nil)
+	if l.Blocker(light) != heavy {
+		t.Error("light overtakes heavy, which leads")
 	}
 }

@@ -44,11 +44,12 @@ func Choices(items []Item, limit int) iter.Seq[Choice] {
 
 // Usage is what the items use under this choice.
 func (c Choice) Usage(items []Item) quota.Usage {
-	usage := quota.Usage{}
+	if len(items) == 1 {
+		return items[0].Options[c[0]].Usage
+	}
+	var usage quota.Usage
 	for i := range items {
-		for name, amount := range items[i].Request {
-			usage.Add(quota.FlavorResource{Flavor: items[i].Options[c[i]], Resource: name}, amount)
-		}
+		usage.AddAll(items[i].Options[c[i]].Usage)
 	}
 	return usage
 }

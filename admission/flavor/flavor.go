@@ -37,6 +37,7 @@ type Pod struct {
 	selector    map[string]string
 	terms       []corev1.NodeSelectorTerm
 	tolerations []corev1.Toleration
+	signature   string
 }
 
 // NewPod converts the spec of a pod template, of which it keeps nothing.
@@ -53,13 +54,14 @@ func NewPod(spec *corev1.PodSpec) Pod {
 			pod.terms = append(pod.terms, *a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[i].DeepCopy())
 		}
 	}
+	if len(pod.selector) > 0 || len(pod.terms) > 0 || len(pod.tolerations) > 0 {
+		pod.signature = fmt.Sprintf("%v %+v %+v", pod.selector, pod.terms, pod.tolerations)
+	}
 	return pod
 }
 
 // Signature is the same only for pods that may use the same flavors.
-func (p *Pod) Signature() string {
-	return fmt.Sprintf("%v %+v %+v", p.selector, p.terms, p.tolerations)
-}
+func (p *Pod) Signature() string { return p.signature }
 
 // Objection says why pods may not use the flavor, or nothing if they may. Of their node selector and affinity only the keys count
 // that some flavor of the group has as a node label; the rest is for the scheduler.

@@ -24,6 +24,19 @@ func newFlavor(name string, change func(*kueue.ResourceFlavor)) *flavor.Flavor {
 	return flavor.New(f)
 }
 
+// supply has 4 of everything.
+func supply(group flavor.Group) *flavor.Supply {
+	return &flavor.Supply{Groups: []flavor.Group{group}, Index: quota.NewIndex(), Most: func(quota.ID) quota.Amount { return 4 }}
+}
+
+func flavors(item flavor.Item) []kueue.ResourceFlavorReference {
+	var names []kueue.ResourceFlavorReference
+	for _, o := range item.Options {
+		names = append(names, o.Flavor)
+	}
+	return names
+}
+
 func affinity(terms ...[]corev1.NodeSelectorRequirement) *corev1.Affinity {
 	selector := &corev1.NodeSelector{}
 	for _, t := range terms {
@@ -65,13 +78,13 @@ func TestOptions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			group := flavor.NewGroup([]corev1.ResourceName{"gpu", "pods"}, []*flavor.Flavor{newFlavor("a", tc.first), newFlavor("b", nil)})
-			podSets := []flavor.PodSet{{Name: "p", Count: 2, Pod: flavor.NewPod(&tc.pod), Total: map[corev1.ResourceName]quota.Amount{"gpu": 4}}}
-			items, lack := flavor.Items([]flavor.Group{group}, podSets, func(quota.FlavorResource) quota.Amount { return 4 })
-			if lack != nil || len(items) != 1 || !slices.Equal(items[0].Options, tc.wantOptions) {
+			podSets := []flavor.PodSet{{Name: "p", Count: 2, Pod: flavor.NewPod(&tc.pod), Requests: []flavor.Request{{Resource: "gpu", Amount: 4}}}}
+			items, lack := supply(group).Items(podSets)
+			if lack != nil || len(items) != 1 || !slices.Equal(flavors(items[0]), tc.wantOptions) {
 				t.Fatalf("items %+v, lack %+v, want options %v", items, lack, tc.wantOptions)
 			}
-			if items[0].Request["pods"] != 2 || items[0].Request["gpu"] != 4 {
-				t.Errorf("request %v", items[0].Request)
+			if want := []flavor.Request{{Resource: "gpu", Amount: 4}, {Resource: "pods", Amount: 2}}; !slices.Equal(items[0].Requests, want) {
+				t.Errorf("requests %v, want %v", items[0].Requests, want)
 			}
 			if got := strings.Join(items[0].Objections, ";"); (got == "") != (tc.wantObjection == "") || !strings.Contains(got, tc.wantObjection) {
 				t.Errorf("objections %q, want %q", got, tc.wantObjection)
@@ -83,15 +96,15 @@ func TestOptions(t *testing.T) {
 func TestLack(t *testing.T) {
 	group := flavor.NewGroup([]corev1.ResourceName{"gpu"}, []*flavor.Flavor{newFlavor("a", nil)})
 	for name, tc := range map[string]struct {
-		total map[corev1.ResourceName]quota.Amount
-		want  flavor.Lack
+		request flavor.Request
+		want    flavor.Lack
 	}{
-		"uncovered": {map[corev1.ResourceName]quota.Amount{"tpu": 1}, flavor.Lack{PodSet: "p", Uncovered: "tpu"}},
-		"oversized": {map[corev1.ResourceName]quota.Amount{"gpu": 5}, flavor.Lack{PodSet: "p", Oversized: true}},
+		"uncovered": {flavor.Request{Resource: "tpu", Amount: 1}, flavor.Lack{PodSet: "p", Uncovered: "tpu"}},
+		"oversized": {flavor.Request{Resource: "gpu", Amount: 5}, flavor.Lack{PodSet: "p", Oversized: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			podSets := []flavor.PodSet{{Name: "p", Count: 1, Total: tc.total}}
-			_, lack := flavor.Items([]flavor.Group{group}, podSets, func(quota.FlavorResource) quota.Amount { return 4 })
+			podSets := []flavor.PodSet{{Name: "p", Count: 1, Requests: []flavor.Request{tc.request}}}
+			_, lack := supply(group).Items(podSets)
 			if lack == nil || lack.Uncovered != tc.want.Uncovered || lack.Oversized != tc.want.Oversized || lack.PodSet != tc.want.PodSet {
 				t.Errorf("lack %+v, want %+v", lack, tc.want)
 			}
@@ -100,7 +113,7 @@ func TestLack(t *testing.T) {
 }
 
 func TestChoices(t *testing.T) {
-	two := flavor.Item{Options: []kueue.ResourceFlavorReference{"a", "b"}}
+	two := flavor.Item{Options: []flavor.Option{{Flavor: "a"}, {Flavor: "b"}}}
 	for name, tc := range map[string]struct {
 		items []flavor.Item
 		limit int
@@ -110,7 +123,7 @@ func TestChoices(t *testing.T) {
 		"all":       {[]flavor.Item{two, two}, 4, []string{"00", "01", "10", "11"}},
 		"too many":  {[]flavor.Item{two, two, two}, 4, []string{"000", "010", "100", "110"}},
 		"only one":  {[]flavor.Item{two, two}, 1, []string{"00"}},
-		"decided 1": {[]flavor.Item{{Options: []kueue.ResourceFlavorReference{"b"}}, two, two}, 4, []string{"000", "001", "010", "011"}},
+		"decided 1": {[]flavor.Item{{Options: []flavor.Option{{Flavor: "b"}}}, two, two}, 4, []string{"000", "001", "010", "011"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string

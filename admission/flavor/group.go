@@ -2,7 +2,6 @@ package flavor
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -31,24 +30,41 @@ func NewGroup(resources []corev1.ResourceName, flavors []*Flavor) Group {
 	return g
 }
 
+// A Request is what pods ask for of one resource.
+type Request struct {
+	Resource corev1.ResourceName
+	Amount   quota.Amount
+}
+
+// CompareRequests orders by the name of the resource.
+func CompareRequests(a, b Request) int {
+	return strings.Compare(string(a.Resource), string(b.Resource))
+}
+
 // A PodSet is pods of one shape.
 type PodSet struct {
 	Name  string
 	Count int32
 	Pod   Pod
-	// Total of what all the pods ask for.
-	Total map[corev1.ResourceName]quota.Amount
+	// Requests of all the pods together, by name of the resource.
+	Requests []Request
 }
 
 // An Item is a choice of a flavor that is to be made: what one PodSet asks for of one Group comes from one flavor.
 type Item struct {
 	// PodSet is the index of the PodSet.
-	PodSet  int
-	Request map[corev1.ResourceName]quota.Amount
+	PodSet   int
+	Requests []Request
 	// Options to choose from, in the order in which they are tried.
-	Options []kueue.ResourceFlavorReference
+	Options []Option
 	// Objections has the reasons why the others are none.
 	Objections []string
+}
+
+// An Option is a flavor, and what is charged for it.
+type Option struct {
+	Flavor kueue.ResourceFlavorReference
+	Usage  quota.Usage
 }
 
 // A Lack is a PodSet that cannot be served, whatever is free.
@@ -62,21 +78,29 @@ type Lack struct {
 	Objections []string
 }
 
-// Items finds the choices that PodSets have, and what is lacking for them. The limit is the most that can be had of a flavor.
-func Items(groups []Group, podSets []PodSet, limit func(quota.FlavorResource) quota.Amount) ([]Item, *Lack) {
+// A Supply is what there is to choose from.
+type Supply struct {
+	Groups []Group
+	Index  *quota.Index
+	// Most that can be had if nothing is charged.
+	Most func(quota.ID) quota.Amount
+}
+
+// Items finds the choices that PodSets have, and what is lacking for them.
+func (s *Supply) Items(podSets []PodSet) ([]Item, *Lack) {
 	items := []Item{}
 	for p := range podSets {
 		podSet := &podSets[p]
-		if lack := uncovered(groups, podSet); lack != nil {
+		if lack := s.uncovered(podSet); lack != nil {
 			return nil, lack
 		}
-		for g := range groups {
-			request := groups[g].request(podSet)
-			if len(request) == 0 {
+		for g := range s.Groups {
+			requests := s.Groups[g].requests(podSet)
+			if len(requests) == 0 {
 				continue
 			}
-			item := Item{PodSet: p, Request: request}
-			oversized := groups[g].choose(&item, &podSet.Pod, limit)
+			item := Item{PodSet: p, Requests: requests}
+			oversized := s.choose(&item, &s.Groups[g], &podSet.Pod)
 			if len(item.Options) == 0 {
 				return nil, &Lack{PodSet: podSet.Name, Oversized: oversized, Objections: item.Objections}
 			}
@@ -86,41 +110,47 @@ func Items(groups []Group, podSets []PodSet, limit func(quota.FlavorResource) qu
 	return items, nil
 }
 
-func uncovered(groups []Group, podSet *PodSet) *Lack {
-	for _, name := range slices.Sorted(maps.Keys(podSet.Total)) {
-		covers := func(g Group) bool { return slices.Contains(g.Resources, name) }
-		if podSet.Total[name] > 0 && name != corev1.ResourcePods && !slices.ContainsFunc(groups, covers) {
-			return &Lack{PodSet: podSet.Name, Uncovered: name}
+func (s *Supply) uncovered(podSet *PodSet) *Lack {
+	for _, r := range podSet.Requests {
+		covers := func(g Group) bool { return slices.Contains(g.Resources, r.Resource) }
+		if r.Amount > 0 && r.Resource != corev1.ResourcePods && !slices.ContainsFunc(s.Groups, covers) {
+			return &Lack{PodSet: podSet.Name, Uncovered: r.Resource}
 		}
 	}
 	return nil
 }
 
-// request is what a PodSet asks for of the group. Pods are a resource of which each asks for one.
-func (g *Group) request(podSet *PodSet) map[corev1.ResourceName]quota.Amount {
-	request := map[corev1.ResourceName]quota.Amount{}
-	for _, name := range g.Resources {
-		if name == corev1.ResourcePods {
-			request[name] = quota.Amount(podSet.Count)
-		} else if amount, asks := podSet.Total[name]; asks {
-			request[name] = amount
+// requests are what a PodSet asks for of the group. Pods are a resource of which each asks for one.
+func (g *Group) requests(podSet *PodSet) []Request {
+	var requests []Request
+	for _, r := range podSet.Requests {
+		if r.Resource != corev1.ResourcePods && slices.Contains(g.Resources, r.Resource) {
+			requests = append(requests, r)
 		}
 	}
-	return request
+	if slices.Contains(g.Resources, corev1.ResourcePods) {
+		pods := Request{corev1.ResourcePods, quota.Amount(podSet.Count)}
+		i, _ := slices.BinarySearchFunc(requests, pods, CompareRequests)
+		requests = slices.Insert(requests, i, pods)
+	}
+	return requests
 }
 
 // choose sets the options of an item, and tells whether a flavor was left out for its quota alone.
-func (g *Group) choose(item *Item, pod *Pod, limit func(quota.FlavorResource) quota.Amount) (oversized bool) {
+func (s *Supply) choose(item *Item, g *Group, pod *Pod) (oversized bool) {
 	for _, f := range g.Flavors {
 		if objection := f.Objection(pod, g.keys); objection != "" {
 			item.Objections = append(item.Objections, objection)
 			continue
 		}
+		option := Option{Flavor: f.Name}
 		var short []string
-		for _, name := range slices.Sorted(maps.Keys(item.Request)) {
-			if most := limit(quota.FlavorResource{Flavor: f.Name, Resource: name}); item.Request[name] > most {
+		for _, r := range item.Requests {
+			id := s.Index.ID(quota.FlavorResource{Flavor: f.Name, Resource: r.Resource})
+			option.Usage.Add(id, r.Amount)
+			if most := s.Most(id); r.Amount > most {
 				short = append(short, fmt.Sprintf("needs %s %s of flavor %s, of which the quota is %s",
-					item.Request[name].Format(name), name, f.Name, most.Format(name)))
+					r.Amount.Format(r.Resource), r.Resource, f.Name, most.Format(r.Resource)))
 			}
 		}
 		if len(short) > 0 {
@@ -128,7 +158,7 @@ func (g *Group) choose(item *Item, pod *Pod, limit func(quota.FlavorResource) qu
 			item.Objections = append(item.Objections, strings.Join(short, " and "))
 			continue
 		}
-		item.Options = append(item.Options, f.Name)
+		item.Options = append(item.Options, option)
 	}
 	return oversized
 }

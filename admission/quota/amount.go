@@ -2,7 +2,6 @@ package quota
 
 import (
 	"math"
-	"math/bits"
 	"strconv"
 	"strings"
 
@@ -14,22 +13,25 @@ import (
 // and never wraps.
 type Amount int64
 
-// MaxAmount stands for more than any quota.
+// MaxAmount stands for no limit.
 const MaxAmount Amount = math.MaxInt64
 
-// Of converts a quantity, rounded up. A quantity below zero becomes zero, and one that is too large MaxAmount; in both cases the
-// result is not exact and ok is false.
+// MaxCharge is the most that may be charged at once. It leaves room to add many such charges up exactly.
+const MaxCharge Amount = 1 << 56
+
+// Of converts a quantity, rounded up. A quantity below zero becomes zero, and one above MaxCharge becomes MaxAmount; in both cases
+// the result is not exact and ok is false.
 func Of(name corev1.ResourceName, q resource.Quantity) (amount Amount, ok bool) {
 	if q.Sign() < 0 {
 		return 0, false
 	}
 	if name == corev1.ResourceCPU {
-		if q.Cmp(*resource.NewMilliQuantity(math.MaxInt64, resource.DecimalSI)) >= 0 {
+		if q.Cmp(*resource.NewMilliQuantity(int64(MaxCharge), resource.DecimalSI)) > 0 {
 			return MaxAmount, false
 		}
 		return Amount(q.MilliValue()), true
 	}
-	if q.Cmp(*resource.NewQuantity(math.MaxInt64, resource.DecimalSI)) >= 0 {
+	if q.Cmp(*resource.NewQuantity(int64(MaxCharge), resource.DecimalSI)) > 0 {
 		return MaxAmount, false
 	}
 	return Amount(q.Value()), true
@@ -82,26 +84,4 @@ func (a Amount) Format(name corev1.ResourceName) string {
 		return q.String()
 	}
 	return strconv.FormatInt(int64(a), 10)
-}
-
-// A total is a sum of amounts that are not negative. It is exact for any number of them that fits in a machine, so that what was
-// added can always be taken away again.
-type total struct{ high, low uint64 }
-
-func (t total) plus(a Amount) total {
-	low, carry := bits.Add64(t.low, uint64(max(a, 0)), 0)
-	return total{t.high + carry, low}
-}
-
-func (t total) minus(a Amount) total {
-	low, borrow := bits.Sub64(t.low, uint64(max(a, 0)), 0)
-	return total{t.high - borrow, low}
-}
-
-// amount is the total, or MaxAmount if it is larger.
-func (t total) amount() Amount {
-	if t.high > 0 || t.low > math.MaxInt64 {
-		return MaxAmount
-	}
-	return Amount(t.low)
 }

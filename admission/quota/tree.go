@@ -3,153 +3,168 @@ package quota
 import (
 	"fmt"
 	"hash/fnv"
-	"maps"
 	"slices"
 )
 
-// A Tree has the limits of ClusterQueues and what is charged to them. A ClusterQueue that it does not know has no quota but may be
-// charged: what was admitted counts even if its ClusterQueue is gone.
+// A Tree has nodes with quota and what is charged to them. It is a forest: each Cohort without a parent is the root of its own tree.
 type Tree struct {
-	nodes map[string]*node
-	// undo has a function for each change since the outermost WhatIf began.
-	undo   []func()
+	Index *Index
+
+	nodes []*Node
+	// stale tells that quotas or parents have changed since the last derive.
+	stale bool
+
+	// undo has what every cell was before each change since the outermost WhatIf began.
+	undo   []change
 	nested int
 }
 
-type node struct {
-	limits        map[FlavorResource]Amount
-	charged, kept Tally
+type change struct {
+	node  *Node
+	id    ID
+	usage Amount
 }
 
 // NewTree returns an empty Tree.
-func NewTree() *Tree { return &Tree{nodes: map[string]*node{}} }
+func NewTree() *Tree { return &Tree{Index: NewIndex()} }
 
-func (t *Tree) node(clusterQueue string) *node {
-	n := t.nodes[clusterQueue]
-	if n == nil {
-		n = &node{}
-		t.nodes[clusterQueue] = n
-	}
+// Twin returns an empty Tree with the same Index.
+func (t *Tree) Twin() *Tree { return &Tree{Index: t.Index} }
+
+// AddClusterQueue adds a leaf without quota and without a parent.
+func (t *Tree) AddClusterQueue(name string) *Node {
+	return t.add(&Node{Name: name, Weight: 1, tree: t, isQueue: true})
+}
+
+// AddCohort adds a node without quota and without a parent, under which others may be put.
+func (t *Tree) AddCohort(name string) *Node { return t.add(&Node{Name: name, Weight: 1, tree: t}) }
+
+func (t *Tree) add(n *Node) *Node {
+	t.nodes = append(t.nodes, n)
+	t.stale = true
 	return n
 }
 
-// peek returns a node to read, which is empty if there is none.
-func (t *Tree) peek(clusterQueue string) *node {
-	if n := t.nodes[clusterQueue]; n != nil {
-		return n
+// Remove takes a node away that is charged nothing and has no children.
+func (t *Tree) Remove(n *Node) {
+	t.SetParent(n, nil)
+	t.nodes = slices.DeleteFunc(t.nodes, func(other *Node) bool { return other == n })
+}
+
+// SetQuotas replaces the quota of a node. It must not be called within WhatIf.
+func (t *Tree) SetQuotas(n *Node, quotas map[ID]Quota) {
+	for id := range n.cells {
+		n.cells[id].quota = noQuota()
 	}
-	return &node{}
+	for id, q := range quotas {
+		n.grow(int(id) + 1)
+		n.cells[id].quota = q
+	}
+	t.stale = true
 }
 
-// SetLimits replaces the nominal quota of a ClusterQueue.
-func (t *Tree) SetLimits(clusterQueue string, limits map[FlavorResource]Amount) {
-	n := t.node(clusterQueue)
-	before := n.limits
-	n.limits = maps.Clone(limits)
-	t.remember(func() { n.limits = before })
+// noQuota is what a node has of what its spec does not name: nothing of its own, and it passes on what its members share.
+func noQuota() Quota { return Quota{BorrowingLimit: MaxAmount, LendingLimit: MaxAmount} }
+
+// SetParent moves a node with all that is below it. Nil makes it a root. It must not be called within WhatIf, nor with a parent that is
+// below the node.
+func (t *Tree) SetParent(n, parent *Node) {
+	if n.parent == parent {
+		return
+	}
+	if n.parent != nil {
+		n.parent.children = slices.DeleteFunc(n.parent.children, func(other *Node) bool { return other == n })
+	}
+	n.parent = parent
+	if parent != nil {
+		parent.children = append(parent.children, n)
+	}
+	t.stale = true
 }
 
-// Charge adds to what a ClusterQueue's stages use. It does not ask whether that fits.
-func (t *Tree) Charge(clusterQueue string, u Usage) {
-	n := t.node(clusterQueue)
-	n.charged.Add(u)
-	t.remember(func() { n.charged.Take(u) })
-}
-
-// Release takes away what was charged.
-func (t *Tree) Release(clusterQueue string, u Usage) {
-	n := t.node(clusterQueue)
-	n.charged.Take(u)
-	t.remember(func() { n.charged.Add(u) })
-}
-
-// Keep sets quota aside for JobSets that already run, without charging it.
-func (t *Tree) Keep(clusterQueue string, u Usage) {
-	n := t.node(clusterQueue)
-	n.kept.Add(u)
-	t.remember(func() { n.kept.Take(u) })
-}
-
-// Unkeep takes away what was kept.
-func (t *Tree) Unkeep(clusterQueue string, u Usage) {
-	n := t.node(clusterQueue)
-	n.kept.Take(u)
-	t.remember(func() { n.kept.Add(u) })
-}
-
-// Charged returns what is charged.
-func (t *Tree) Charged(clusterQueue string, fr FlavorResource) Amount {
-	return t.peek(clusterQueue).charged.Of(fr)
-}
-
-// ChargedTally returns all that is charged, to read.
-func (t *Tree) ChargedTally(clusterQueue string) *Tally { return &t.peek(clusterQueue).charged }
-
-// KeptTally returns all that is kept, to read.
-func (t *Tree) KeptTally(clusterQueue string) *Tally { return &t.peek(clusterQueue).kept }
-
-// Kept returns what is kept.
-func (t *Tree) Kept(clusterQueue string, fr FlavorResource) Amount {
-	return t.peek(clusterQueue).kept.Of(fr)
-}
-
-// Limit returns the most that may be charged.
-func (t *Tree) Limit(clusterQueue string, fr FlavorResource) Amount {
-	return t.peek(clusterQueue).limits[fr]
-}
-
-// Available returns what is neither charged nor kept. It is negative where more is charged than the limit.
-func (t *Tree) Available(clusterQueue string, fr FlavorResource) Amount {
-	n := t.peek(clusterQueue)
-	return n.limits[fr].Minus(n.charged.Of(fr)).Minus(n.kept.Of(fr))
-}
-
-// Fits tells whether all of a usage is available. What asks for nothing fits even where more is charged than the limit.
-func (t *Tree) Fits(clusterQueue string, u Usage) bool {
-	for fr, a := range u {
-		if a > 0 && a > t.Available(clusterQueue, fr) {
-			return false
+// IsAbove tells whether a node is the other one or above it.
+func (n *Node) IsAbove(other *Node) bool {
+	for ; other != nil; other = other.parent {
+		if other == n {
+			return true
 		}
 	}
-	return true
+	return false
 }
 
-// WhatIf returns what f returns, and takes back all changes that f makes to the Tree, also if f panics. It can be nested.
+// settle derives what depends on quotas and parents if they have changed.
+func (t *Tree) settle() {
+	if t.stale {
+		t.stale = false
+		for _, n := range t.nodes {
+			if n.parent == nil {
+				n.derive()
+			}
+		}
+	}
+}
+
+// derive computes what a node knows from its quota and from its children.
+func (n *Node) derive() {
+	n.grow(n.tree.Index.Len())
+	n.height = 0
+	for _, child := range n.children {
+		child.derive()
+		n.height = max(n.height, child.height+1)
+	}
+	for id := range n.cells {
+		c := &n.cells[id]
+		c.subtree = c.quota.Nominal
+		if !n.isQueue {
+			c.usage = 0
+		}
+		for _, child := range n.children {
+			below := &child.cells[id]
+			c.subtree = c.subtree.Plus(below.subtree - below.local)
+			c.usage = c.usage.Plus(max(0, below.usage-below.local))
+		}
+		c.local = 0
+		if n.parent != nil && c.quota.LendingLimit != MaxAmount {
+			c.local = max(0, c.subtree.Minus(c.quota.LendingLimit))
+		}
+	}
+}
+
+// WhatIf returns what f returns, and takes back all charges and releases that f makes, also if f panics. It can be nested.
 func (t *Tree) WhatIf(f func() bool) bool {
-	mark := len(t.undo)
-	t.nested++
-	defer func() {
-		t.nested--
-		for i := len(t.undo) - 1; i >= mark; i-- {
-			t.undo[i]()
-		}
-		t.undo = slices.Delete(t.undo, mark, len(t.undo))
-	}()
+	mark := t.begin()
+	defer t.takeBack(mark)
 	return f()
 }
 
-func (t *Tree) remember(undo func()) {
-	if t.nested > 0 {
-		t.undo = append(t.undo, undo)
+func (t *Tree) begin() int {
+	t.nested++
+	return len(t.undo)
+}
+
+func (t *Tree) takeBack(mark int) {
+	t.nested--
+	for i := len(t.undo) - 1; i >= mark; i-- {
+		u := &t.undo[i]
+		u.node.cells[u.id].usage = u.usage
+	}
+	t.undo = t.undo[:mark]
+}
+
+func (n *Node) remember(id ID, c *cell) {
+	if n.tree.nested > 0 {
+		n.tree.undo = append(n.tree.undo, change{n, id, c.usage})
 	}
 }
 
 // Hash depends on all that the Tree can answer, and on nothing else.
 func (t *Tree) Hash() uint64 {
+	t.settle()
 	h := fnv.New64a()
-	for _, name := range slices.Sorted(maps.Keys(t.nodes)) {
-		n := t.nodes[name]
-		known := Usage{}
-		maps.Copy(known, n.limits)
-		for _, tally := range []*Tally{&n.charged, &n.kept} {
-			for fr := range tally.totals {
-				known[fr] += 0
-			}
-		}
-		for fr := range known.Sorted() {
-			line := []any{name, fr, n.limits[fr], n.charged.totals[fr], n.kept.totals[fr]}
-			if n.limits[fr] != 0 || n.charged.totals[fr] != (total{}) || n.kept.totals[fr] != (total{}) {
-				_, _ = fmt.Fprintln(h, line...)
+	for i, n := range t.nodes {
+		for id := range n.cells {
+			if c := n.cells[id]; c != (cell{quota: noQuota()}) {
+				_, _ = fmt.Fprintln(h, i, n.Name, t.Index.Name(ID(id)), c)
 			}
 		}
 	}

@@ -3,89 +3,118 @@ package quota
 import (
 	"cmp"
 	"iter"
-	"maps"
 	"slices"
-
-	corev1 "k8s.io/api/core/v1"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
-// A FlavorResource is what quota is given for: a resource on nodes of one flavor.
-type FlavorResource struct {
-	Flavor   kueue.ResourceFlavorReference
-	Resource corev1.ResourceName
+// A Charge is an amount of one FlavorResource.
+type Charge struct {
+	ID     ID
+	Amount Amount
 }
 
-// Compare orders by flavor, then by resource.
-func (fr FlavorResource) Compare(other FlavorResource) int {
-	return cmp.Or(cmp.Compare(fr.Flavor, other.Flavor), cmp.Compare(fr.Resource, other.Resource))
+// A Usage says how much is used of what: in ascending order of the IDs, without repetition, and all amounts above zero. A Usage that
+// others may hold must not be changed.
+type Usage []Charge
+
+func (u Usage) find(id ID) (int, bool) {
+	return slices.BinarySearchFunc(u, id, func(c Charge, id ID) int { return cmp.Compare(c.ID, id) })
 }
 
-// A Usage says how much is used of what. Its amounts are not negative.
-type Usage map[FlavorResource]Amount
+// Of returns one amount.
+func (u Usage) Of(id ID) Amount {
+	if i, ok := u.find(id); ok {
+		return u[i].Amount
+	}
+	return 0
+}
 
-// Add adds to one entry.
-func (u Usage) Add(fr FlavorResource, a Amount) { u[fr] = u[fr].Plus(a) }
+// Add adds an amount, which must not be negative.
+func (u *Usage) Add(id ID, a Amount) {
+	if a <= 0 {
+		return
+	}
+	i, ok := u.find(id)
+	if ok {
+		(*u)[i].Amount = (*u)[i].Amount.Plus(a)
+		return
+	}
+	*u = slices.Insert(*u, i, Charge{id, a})
+}
 
-// AddAll adds every entry of another usage.
-func (u Usage) AddAll(other Usage) {
-	for fr, a := range other {
-		u.Add(fr, a)
+// AddAll adds every amount of another usage.
+func (u *Usage) AddAll(other Usage) {
+	for _, c := range other {
+		u.Add(c.ID, c.Amount)
 	}
 }
 
-// Without returns how much each entry is above that of another usage, and leaves out those that are not.
+// Without returns how much each amount is above that of another usage, and leaves out those that are not.
 func (u Usage) Without(other Usage) Usage {
-	rest := Usage{}
-	for fr, a := range u {
-		if a > other[fr] {
-			rest[fr] = a.Minus(other[fr])
+	var rest Usage
+	for _, c := range u {
+		if o := other.Of(c.ID); c.Amount > o {
+			rest = append(rest, Charge{c.ID, c.Amount.Minus(o)})
 		}
 	}
 	return rest
 }
 
-// Sorted returns the entries in a fixed order.
-func (u Usage) Sorted() iter.Seq2[FlavorResource, Amount] {
+// Equal tells whether two usages are the same.
+func (u Usage) Equal(other Usage) bool { return slices.Equal(u, other) }
+
+// Clone returns a copy that may be changed.
+func (u Usage) Clone() Usage { return slices.Clone(u) }
+
+// ByName yields the amounts in the order of the names, which is the one for people.
+func (x *Index) ByName(u Usage) iter.Seq2[FlavorResource, Amount] {
 	return func(yield func(FlavorResource, Amount) bool) {
-		for _, fr := range slices.SortedFunc(maps.Keys(u), FlavorResource.Compare) {
-			if !yield(fr, u[fr]) {
+		for _, c := range slices.SortedFunc(slices.Values(u), func(a, b Charge) int { return x.Compare(a.ID, b.ID) }) {
+			if !yield(x.Name(c.ID), c.Amount) {
 				return
 			}
 		}
 	}
 }
 
-// A Tally is a sum of usages that is exact however large it gets, so that each can be taken away again. The zero Tally is empty.
-type Tally struct{ totals map[FlavorResource]total }
+// A Sum is a sum of usages from which each can be taken away again. The zero Sum is empty.
+type Sum struct{ amounts []Amount }
 
 // Add adds a usage.
-func (t *Tally) Add(u Usage) {
-	for fr, a := range u {
-		t.set(fr, t.totals[fr].plus(a))
+func (s *Sum) Add(u Usage) {
+	for _, c := range u {
+		*s.at(c.ID) += c.Amount
 	}
 }
 
 // Take takes away a usage that was added before.
-func (t *Tally) Take(u Usage) {
-	for fr, a := range u {
-		t.set(fr, t.totals[fr].minus(a))
+func (s *Sum) Take(u Usage) {
+	for _, c := range u {
+		*s.at(c.ID) -= c.Amount
 	}
 }
 
-// Of returns one entry, or MaxAmount if it is larger than that.
-func (t *Tally) Of(fr FlavorResource) Amount { return t.totals[fr].amount() }
-
-// Equal tells whether two tallies are the same.
-func (t *Tally) Equal(other *Tally) bool { return maps.Equal(t.totals, other.totals) }
-
-func (t *Tally) set(fr FlavorResource, to total) {
-	if t.totals == nil {
-		t.totals = map[FlavorResource]total{}
+// Of returns one amount.
+func (s *Sum) Of(id ID) Amount {
+	if int(id) < len(s.amounts) {
+		return s.amounts[id]
 	}
-	if to == (total{}) {
-		delete(t.totals, fr)
-		return
+	return 0
+}
+
+// Usage returns the sum.
+func (s *Sum) Usage() Usage {
+	var u Usage
+	for id, a := range s.amounts {
+		if a != 0 {
+			u = append(u, Charge{ID(id), a})
+		}
 	}
-	t.totals[fr] = to
+	return u
+}
+
+func (s *Sum) at(id ID) *Amount {
+	if more := int(id) + 1 - len(s.amounts); more > 0 {
+		s.amounts = append(s.amounts, make([]Amount, more)...)
+	}
+	return &s.amounts[id]
 }

@@ -1,7 +1,6 @@
 package safety
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/tranche-dev/tranche/admission/flavor"
@@ -12,7 +11,7 @@ import (
 // A Course is how far a JobSet has come with its plan. The slices go by stage.
 type Course struct {
 	Plan *stageplan.Plan
-	// Held is what a stage holds, or nil if it holds nothing.
+	// Held is what a stage holds, or nil if it is not admitted. One that is admitted and needs no quota holds an empty usage.
 	Held []quota.Usage
 	// Finished stages neither hold nor will.
 	Finished []bool
@@ -24,17 +23,16 @@ type Course struct {
 func (c *Course) With(stage int, usage quota.Usage) *Course {
 	after := *c
 	after.Held = slices.Clone(c.Held)
-	if old := after.Held[stage]; old != nil {
-		usage = maps.Clone(usage)
-		usage.AddAll(old)
-	}
-	after.Held[stage] = usage
+	held := quota.Usage{}
+	held.AddAll(after.Held[stage])
+	held.AddAll(usage)
+	after.Held[stage] = held
 	return &after
 }
 
 // HeldNow is what all stages hold.
 func (c *Course) HeldNow() quota.Usage {
-	held := quota.Usage{}
+	var held quota.Usage
 	for _, u := range c.Held {
 		held.AddAll(u)
 	}
@@ -83,8 +81,8 @@ func (c *Course) Peaks() []quota.Usage {
 		held := c.HeldNow()
 		free := &Course{Plan: c.Plan, Held: make([]quota.Usage, len(c.Held)), Finished: c.Finished, Items: c.Items}
 		peaks := free.peaksOf(stages)
-		for _, p := range peaks {
-			p.AddAll(held)
+		for i := range peaks {
+			peaks[i].AddAll(held)
 		}
 		return peaks
 	}
@@ -110,7 +108,7 @@ func (c *Course) peaksOf(stages []int) []quota.Usage {
 	var peaks []quota.Usage
 	for choice := range flavor.Choices(items, flavor.MaxChoices) {
 		peak := c.peak(items, stageOf, choice)
-		if !slices.ContainsFunc(peaks, func(p quota.Usage) bool { return maps.Equal(p, peak) }) {
+		if !slices.ContainsFunc(peaks, func(p quota.Usage) bool { return p.Equal(peak) }) {
 			peaks = append(peaks, peak)
 		}
 	}
@@ -118,26 +116,24 @@ func (c *Course) peaksOf(stages []int) []quota.Usage {
 }
 
 func (c *Course) peak(items []flavor.Item, stageOf []int, choice flavor.Choice) quota.Usage {
-	byResource := map[quota.FlavorResource][]int64{}
-	add := func(stage int, fr quota.FlavorResource, a quota.Amount) {
-		if byResource[fr] == nil {
-			byResource[fr] = make([]int64, len(c.Plan.Stages))
-		}
-		byResource[fr][stage] = int64(quota.Amount(byResource[fr][stage]).Plus(a))
-	}
+	var ids quota.Usage
+	byStage := make([]quota.Usage, len(c.Plan.Stages))
 	for s, held := range c.Held {
-		for fr, a := range held {
-			add(s, fr, a)
-		}
+		byStage[s] = held.Clone()
+		ids.AddAll(held)
 	}
 	for i := range items {
-		for name, a := range items[i].Request {
-			add(stageOf[i], quota.FlavorResource{Flavor: items[i].Options[choice[i]], Resource: name}, a)
-		}
+		usage := items[i].Options[choice[i]].Usage
+		byStage[stageOf[i]].AddAll(usage)
+		ids.AddAll(usage)
 	}
-	peak := quota.Usage{}
-	for fr, amounts := range byResource {
-		peak[fr] = quota.Amount(c.Plan.MostHeld(amounts))
+	var peak quota.Usage
+	amounts := make([]int64, len(byStage))
+	for _, entry := range ids {
+		for s := range byStage {
+			amounts[s] = int64(byStage[s].Of(entry.ID))
+		}
+		peak.Add(entry.ID, quota.Amount(c.Plan.MostHeld(amounts)))
 	}
 	return peak
 }

@@ -1,6 +1,6 @@
 // Package safety answers whether JobSets that hold quota for one stage while they wait for the next can all come to their end.
 //
-// It is the banker's algorithm (E. W. Dijkstra, EWD 623) over the quota of one ClusterQueue. A state is safe if there is an order in
+// It is the banker's algorithm (E. W. Dijkstra, EWD 623) over the quota of ClusterQueues that may share a Cohort. A state is safe if there is an order in
 // which every JobSet that holds quota can get the most that it may still come to hold, run to the point where it holds nothing, and
 // so give everything back to those after it.
 //
@@ -18,7 +18,8 @@
 //
 //   - A stage that runs comes to its end, if all stages run that the plan lets run beside it. A stage that never becomes Ready is
 //     not a matter of quota.
-//   - Each JobSet stays in one ClusterQueue, and ClusterQueues share no quota.
+//   - Each JobSet stays in one ClusterQueue. What it borrows may be reclaimed by its owner: then the JobSet is evicted, holds nothing
+//     and so waits without holding.
 //   - What is admitted without a plan, and JobSets which have nothing left to ask for, end and give back what they hold.
 //   - No JobSet comes to hold more than its plan says. After a restart it may hold a later stage while it repeats an earlier one;
 //     that is counted.

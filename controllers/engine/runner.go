@@ -25,6 +25,8 @@ const (
 	defaultWriters = 16
 	firstRetry     = 100 * time.Millisecond
 	lastRetry      = 30 * time.Second
+	// shortestWait bounds how often the engine is asked whether the time has come for somebody.
+	shortestWait = 10 * time.Millisecond
 )
 
 // A Config says what a Runner works with.
@@ -129,13 +131,19 @@ func (r *Runner) Start(ctx context.Context) error {
 	var writers sync.WaitGroup
 	writers.Go(func() { r.writer.run(ctx) })
 	defer writers.Wait()
+	alarm := time.NewTimer(0)
+	defer alarm.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-r.wake:
+		case <-alarm.C:
 		}
 		r.turn(ready)
+		if at, ok := r.config.Engine.NextTime(); ok {
+			alarm.Reset(max(time.Until(at), shortestWait))
+		}
 	}
 }
 

@@ -1,0 +1,131 @@
+package admission
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/flavor"
+	"github.com/tranche-dev/tranche/admission/quota"
+	"github.com/tranche-dev/tranche/queue"
+)
+
+// quotaFits chooses flavors for which there is quota now: those that flavorFungibility prefers, or if these do not fit together, the
+// first that do.
+func quotaFits(e *Engine, l *look) *Refusal {
+	l.choice = make(flavor.Choice, len(l.items))
+	walk := flavor.Walk{Node: l.q.node, Fungibility: l.q.fungibility}
+	if verdict := walk.Choose(l.items, l.choice); verdict.Mode == flavor.Fit {
+		l.usage, l.level = l.choice.Usage(l.items), verdict.Level
+		return nil
+	}
+	if len(l.items) > 1 {
+		for choice := range e.fitting(l) {
+			l.choose(choice)
+			return nil
+		}
+	}
+	l.effect = holdsUpOthers
+	return &Refusal{
+		Check: "QuotaFits", Reason: kueue.WorkloadQuotaReservedReasonWaitingForQuota,
+		Message: fmt.Sprintf("waits for quota in ClusterQueue %s: needs %s", l.q.name, strings.Join(e.shortages(l), ", or ")),
+	}
+}
+
+// choose takes one of the combinations of flavors.
+func (l *look) choose(choice flavor.Choice) {
+	l.choice = slices.Clone(choice)
+	l.usage = choice.Usage(l.items)
+	l.level = l.q.node.LevelOf(l.usage)
+}
+
+// fitting yields the combinations of flavors for which there is quota now. They must not be kept.
+func (e *Engine) fitting(l *look) func(func(flavor.Choice) bool) {
+	return func(yield func(flavor.Choice) bool) {
+		for choice := range flavor.Choices(l.items, flavor.MaxChoices) {
+			if l.q.node.Fits(choice.Usage(l.items)) && !yield(choice) {
+				return
+			}
+		}
+	}
+}
+
+// shortages says what each combination of flavors lacks, and notes what to wait for.
+func (e *Engine) shortages(l *look) []string {
+	const most = 4
+	var short []string
+	for choice := range flavor.Choices(l.items, flavor.MaxChoices) {
+		lacks := e.lacks(l, choice.Usage(l.items))
+		if text := strings.Join(lacks, " and "); !slices.Contains(short, text) {
+			short = append(short, text)
+		}
+	}
+	if len(short) > most {
+		short = append(short[:most], "or one of the other combinations of flavors")
+	}
+	return short
+}
+
+// lacks says what of a usage is short, and notes it as what to wait for.
+func (e *Engine) lacks(l *look, usage quota.Usage) []string {
+	if l.q.node.Fits(usage) {
+		return nil
+	}
+	var lacks []string
+	for fr, a := range e.tree.Index.ByName(usage) {
+		id := e.tree.Index.ID(fr)
+		free := l.q.node.Available(id)
+		if a <= free {
+			continue
+		}
+		l.waitFor(id, a)
+		text := fmt.Sprintf("%s %s of flavor %s: %s of %s free", a.Format(fr.Resource), fr.Resource, fr.Flavor,
+			max(free, 0).Format(fr.Resource), l.q.node.Most(id).Format(fr.Resource))
+		if kept := l.q.kept.Of(id) - l.j.keptIn(l.q).Of(id); kept > 0 {
+			text += fmt.Sprintf(" (%s kept for stages to come)", kept.Format(fr.Resource))
+		}
+		lacks = append(lacks, text)
+	}
+	return lacks
+}
+
+// waitFor notes an amount without which it makes no sense to look again.
+func (l *look) waitFor(id quota.ID, amount quota.Amount) {
+	for i := range l.waits {
+		if l.waits[i].Topic == id {
+			l.waits[i].Need = min(l.waits[i].Need, int64(amount))
+			return
+		}
+	}
+	need := int64(amount)
+	if len(l.j.keptIn(l.q)) > 0 {
+		// What is kept for the JobSet itself does not show in what is available to all.
+		need = 0
+	}
+	l.waits = append(l.waits, queue.Wait[quota.ID]{Topic: id, Need: need})
+}
+
+// keptIn returns what is kept for a JobSet, which may be nil, in a ClusterQueue.
+func (j *jobSet) keptIn(q *clusterQueue) quota.Usage {
+	if j == nil || j.keeper != q {
+		return nil
+	}
+	return j.kept
+}
+
+// asIfNothingWereKept runs f with the quota that is kept for the stage's own JobSet set free.
+func (e *Engine) asIfNothingWereKept(l *look, f func() *Refusal) *Refusal {
+	kept := l.j.keptIn(l.q)
+	if len(kept) == 0 {
+		return f()
+	}
+	var refusal *Refusal
+	e.tree.WhatIf(func() bool {
+		l.q.node.Release(kept)
+		refusal = f()
+		return true
+	})
+	return refusal
+}

@@ -1,0 +1,114 @@
+package admission
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/quota"
+)
+
+// A cohort exists from the first time that something names it, whether or not there is an object. Without one it has no quota of its
+// own, no parent and weight 1.
+type cohort struct {
+	name    string
+	version version
+	exists  bool
+	parent  string
+	groups  []kueue.ResourceGroup
+	weight  float64
+
+	node, bare *quota.Node
+	// isCyclic tells that its parents lead back to one of them.
+	isCyclic bool
+}
+
+func (e *Engine) cohort(name string) *cohort {
+	c := e.cohorts[name]
+	if c == nil {
+		c = &cohort{name: name, weight: 1, node: e.tree.AddCohort(name), bare: e.bare.AddCohort(name)}
+		e.cohorts[name] = c
+	}
+	return c
+}
+
+func (e *Engine) observeCohort(object *kueue.Cohort) {
+	c := e.cohort(object.Name)
+	v := versionOf(object.UID, object.ResourceVersion)
+	if v.isOlderThan(c.version) {
+		return
+	}
+	c.version = v
+	spec := object.Spec.DeepCopy()
+	groups, weight := spec.ResourceGroups, weightOf(spec.FairSharing)
+	if c.exists && c.parent == string(spec.ParentName) && c.weight == weight && sameGroups(c.groups, groups) {
+		return
+	}
+	c.exists, c.parent, c.groups, c.weight = true, string(spec.ParentName), groups, weight
+	e.renewCohort(c)
+}
+
+func (e *Engine) loseCohort(name string) {
+	c := e.cohort(name)
+	c.exists, c.parent, c.groups, c.weight, c.version = false, "", nil, 1, version{}
+	e.renewCohort(c)
+}
+
+// renewCohort derives everything again that depends on the spec.
+func (e *Engine) renewCohort(c *cohort) {
+	limits := e.limits(c.groups)
+	e.tree.SetQuotas(c.node, limits)
+	e.bare.SetQuotas(c.bare, limits)
+	c.node.Weight, c.bare.Weight = c.weight, c.weight
+	if c.parent != "" {
+		e.cohort(c.parent)
+	}
+	e.isStale = true
+}
+
+// weightOf is 1 unless something else is said.
+func weightOf(f *kueue.FairSharing) float64 {
+	if f == nil || f.Weight == nil {
+		return 1
+	}
+	return max(0, f.Weight.AsApproximateFloat64())
+}
+
+// limits converts the quotas of some resource groups.
+func (e *Engine) limits(groups []kueue.ResourceGroup) map[quota.ID]quota.Quota {
+	limits := map[quota.ID]quota.Quota{}
+	for _, g := range groups {
+		for i := range g.Flavors {
+			for _, r := range g.Flavors[i].Resources {
+				limit := quota.Quota{BorrowingLimit: quota.MaxAmount, LendingLimit: quota.MaxAmount}
+				limit.Nominal, _ = quota.Of(r.Name, r.NominalQuota)
+				if r.BorrowingLimit != nil {
+					limit.BorrowingLimit, _ = quota.Of(r.Name, *r.BorrowingLimit)
+				}
+				if r.LendingLimit != nil {
+					limit.LendingLimit, _ = quota.Of(r.Name, *r.LendingLimit)
+				}
+				limits[e.tree.Index.ID(quota.FlavorResource{Flavor: g.Flavors[i].Name, Resource: r.Name})] = limit
+			}
+		}
+	}
+	return limits
+}
+
+// sameGroups tells whether two lists of resource groups say the same.
+func sameGroups(a, b []kueue.ResourceGroup) bool {
+	return slices.EqualFunc(a, b, func(a, b kueue.ResourceGroup) bool {
+		return slices.Equal(a.CoveredResources, b.CoveredResources) && slices.EqualFunc(a.Flavors, b.Flavors, sameQuotas)
+	})
+}
+
+func sameQuotas(a, b kueue.FlavorQuotas) bool {
+	return a.Name == b.Name && slices.EqualFunc(a.Resources, b.Resources, func(a, b kueue.ResourceQuota) bool {
+		same := a.Name == b.Name && a.NominalQuota.Cmp(b.NominalQuota) == 0
+		for _, limit := range [][2]*resource.Quantity{{a.BorrowingLimit, b.BorrowingLimit}, {a.LendingLimit, b.LendingLimit}} {
+			same = same && (limit[0] == nil) == (limit[1] == nil) && (limit[0] == nil || limit[0].Cmp(*limit[1]) == 0)
+		}
+		return same
+	})
+}

@@ -1,0 +1,122 @@
+package flavor
+
+import (
+	"cmp"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/quota"
+)
+
+// A Mode says how quota can be had, from worst to best.
+type Mode int
+
+const (
+	// NoFit cannot be had.
+	NoFit Mode = iota
+	// NoCandidates could be had by preemption, but there is nobody who could be preempted.
+	NoCandidates
+	// Preempt can be had if stages of the same ClusterQueue are preempted.
+	Preempt
+	// Reclaim can be had if only stages of other ClusterQueues are preempted.
+	Reclaim
+	// Fit can be had now.
+	Fit
+)
+
+// A Verdict says how one flavor, or a whole Choice, can be had. Level is how far up the tree it has to borrow.
+type Verdict struct {
+	Mode  Mode
+	Level int
+}
+
+func worst(a, b Verdict) Verdict { return Verdict{min(a.Mode, b.Mode), max(a.Level, b.Level)} }
+
+// A Fungibility says when the next flavor is tried. Its zero value is that of the API: what fits, borrowing or not, ends the search, and
+// what would have to preempt does not.
+type Fungibility struct {
+	TryNextBeforeBorrowing   bool
+	PreemptBeforeTryingNext  bool
+	PreferPreemptionToBorrow bool
+}
+
+// NewFungibility converts the policy of a ClusterQueue, which may be nil.
+func NewFungibility(policy *kueue.FlavorFungibility) Fungibility {
+	if policy == nil {
+		return Fungibility{}
+	}
+	return Fungibility{
+		TryNextBeforeBorrowing:   policy.WhenCanBorrow == kueue.TryNextFlavor,
+		PreemptBeforeTryingNext:  policy.WhenCanPreempt == kueue.MayStopSearch,
+		PreferPreemptionToBorrow: policy.Preference != nil && *policy.Preference == kueue.PreemptionOverBorrowing,
+	}
+}
+
+// endsWith tells whether no other flavor is looked at after this verdict.
+func (f Fungibility) endsWith(v Verdict) bool {
+	switch {
+	case v.Mode <= NoCandidates, v.Mode < Fit && !f.PreemptBeforeTryingNext:
+		return false
+	default:
+		return v.Level == 0 || !f.TryNextBeforeBorrowing
+	}
+}
+
+// prefers tells whether a flavor is better than the best before it.
+func (f Fungibility) prefers(a, best Verdict) bool {
+	if a.Mode <= NoCandidates || best.Mode <= NoCandidates {
+		return a.Mode > best.Mode
+	}
+	if f.PreferPreemptionToBorrow {
+		return cmp.Or(cmp.Compare(best.Level, a.Level), cmp.Compare(a.Mode, best.Mode)) > 0
+	}
+	return cmp.Or(cmp.Compare(a.Mode, best.Mode), cmp.Compare(best.Level, a.Level)) > 0
+}
+
+// A Walk tries the flavors of one item after the other, as the flavorFungibility of a ClusterQueue says.
+type Walk struct {
+	Node        *quota.Node
+	Fungibility Fungibility
+	// Preemption says how an amount of which there is not enough could be had. Nil means that it cannot.
+	Preemption func(quota.ID, quota.Amount) Verdict
+}
+
+// Choose fills choice, and says how it can be had. What items before use counts for those after.
+func (w *Walk) Choose(items []Item, choice Choice) Verdict {
+	var used quota.Usage
+	verdict := Verdict{Mode: Fit}
+	for i := range items {
+		best := Verdict{Mode: -1}
+		for k := range items[i].Options {
+			v := w.judge(used, items[i].Options[k].Usage)
+			if w.Fungibility.prefers(v, best) {
+				choice[i], best = k, v
+			}
+			if w.Fungibility.endsWith(v) {
+				break
+			}
+		}
+		verdict = worst(verdict, best)
+		if i < len(items)-1 {
+			used.AddAll(items[i].Options[choice[i]].Usage)
+		}
+	}
+	return verdict
+}
+
+// judge says how a usage can be had on top of another.
+func (w *Walk) judge(used, usage quota.Usage) Verdict {
+	verdict := Verdict{Mode: Fit}
+	for _, c := range usage {
+		amount := used.Of(c.ID).Plus(c.Amount)
+		switch {
+		case amount <= w.Node.Available(c.ID):
+			verdict = worst(verdict, Verdict{Fit, w.Node.Level(c.ID, amount)})
+		case w.Preemption == nil || amount > w.Node.Most(c.ID):
+			return Verdict{Mode: NoFit}
+		default:
+			verdict = worst(verdict, w.Preemption(c.ID, amount))
+		}
+	}
+	return verdict
+}

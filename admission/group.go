@@ -1,0 +1,148 @@
+package admission
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tranche-dev/tranche/admission/quota"
+)
+
+// A group is the ClusterQueues that share quota: those under one root Cohort, or one that has none. What is decided in one group
+// has no effect on another.
+type group struct {
+	root *quota.Node
+	// queues by name.
+	queues []*clusterQueue
+	// claimants are the JobSets with a claim in one of the queues.
+	claimants map[types.UID]*jobSet
+	// asleep has the queues in whose line somebody may sleep on a topic.
+	asleep map[quota.ID]map[*clusterQueue]struct{}
+	// awake has the queues in whose line somebody may be awake.
+	awake map[*clusterQueue]struct{}
+}
+
+func compareGroups(a, b *group) int { return strings.Compare(a.queues[0].name, b.queues[0].name) }
+
+// anyClaim is the topic of those who wait for other JobSets' claims to become smaller.
+const anyClaim quota.ID = -1
+
+// settleGroups forms the groups anew if anything has changed that they depend on, and wakes everybody: such changes are rare.
+func (e *Engine) settleGroups() {
+	if !e.isStale {
+		return
+	}
+	e.isStale = false
+	e.revision++
+	e.adoptParents()
+	e.groups = map[*quota.Node]*group{}
+	for _, name := range slices.Sorted(maps.Keys(e.clusterQueues)) {
+		q := e.clusterQueues[name]
+		root := q.node.Root()
+		g := e.groups[root]
+		if g == nil {
+			g = &group{
+				root: root, claimants: map[types.UID]*jobSet{},
+				asleep: map[quota.ID]map[*clusterQueue]struct{}{}, awake: map[*clusterQueue]struct{}{},
+			}
+			e.groups[root] = g
+		}
+		q.group = g
+		g.queues = append(g.queues, q)
+	}
+	for _, uid := range slices.Sorted(maps.Keys(e.jobSets)) {
+		if j := e.jobSets[uid]; j.home != nil {
+			e.reconsider(j)
+		}
+	}
+	clear(e.dirty)
+	for _, q := range e.clusterQueues {
+		q.line.WakeAll()
+		e.rouse(q)
+	}
+}
+
+// adoptParents puts ClusterQueues and Cohorts under their parents. Cohorts whose parents form a cycle stay without a parent.
+func (e *Engine) adoptParents() {
+	for _, c := range e.cohorts {
+		c.isCyclic = e.leadsToCycle(c)
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.cohorts)) {
+		c := e.cohorts[name]
+		var parent, bare *quota.Node
+		if c.parent != "" && !c.isCyclic {
+			parent, bare = e.cohorts[c.parent].node, e.cohorts[c.parent].bare
+		}
+		e.tree.SetParent(c.node, parent)
+		e.bare.SetParent(c.bare, bare)
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.clusterQueues)) {
+		q := e.clusterQueues[name]
+		var parent, bare *quota.Node
+		if q.cohort != "" {
+			parent, bare = e.cohorts[q.cohort].node, e.cohorts[q.cohort].bare
+		}
+		e.tree.SetParent(q.node, parent)
+		e.bare.SetParent(q.bare, bare)
+	}
+}
+
+// leadsToCycle tells whether somebody who goes from parent to parent comes to one again.
+func (e *Engine) leadsToCycle(c *cohort) bool {
+	met := map[string]struct{}{}
+	for c.parent != "" {
+		if _, again := met[c.name]; again {
+			return true
+		}
+		met[c.name] = struct{}{}
+		c = e.cohorts[c.parent]
+	}
+	return false
+}
+
+// rouse makes the next call of Decide look at a line.
+func (e *Engine) rouse(q *clusterQueue) {
+	if e.isStale {
+		return
+	}
+	q.group.awake[q] = struct{}{}
+	e.dirty[q.group] = struct{}{}
+}
+
+// wake wakes those who may have waited for what has been released: everywhere below the node that it reaches.
+func (e *Engine) wake(top *quota.Node, released quota.Usage, g *group) {
+	if e.isStale {
+		return
+	}
+	for _, c := range released {
+		for q := range g.asleep[c.ID] {
+			if !q.line.Sleeps(c.ID) {
+				delete(g.asleep[c.ID], q)
+			} else if top.IsAbove(q.node) && q.line.Wake(c.ID, int64(q.node.Available(c.ID))) {
+				e.rouse(q)
+			}
+		}
+	}
+}
+
+// sleep notes that somebody in a line sleeps on a topic.
+func (g *group) sleep(q *clusterQueue, topic quota.ID) {
+	if g.asleep[topic] == nil {
+		g.asleep[topic] = map[*clusterQueue]struct{}{}
+	}
+	g.asleep[topic][q] = struct{}{}
+}
+
+// wakeClaimWaiters wakes those who wait for claims to become smaller.
+func (e *Engine) wakeClaimWaiters(g *group) {
+	if e.isStale {
+		return
+	}
+	for q := range g.asleep[anyClaim] {
+		q.line.Wake(anyClaim, 0)
+		e.rouse(q)
+	}
+	delete(g.asleep, anyClaim)
+}

@@ -1,0 +1,203 @@
+package quota
+
+// Quota is what a node has of one FlavorResource.
+type Quota struct {
+	Nominal Amount
+	// BorrowingLimit is how much more the subtree may use than it has, and LendingLimit how much of what it has others may use.
+	// MaxAmount is no limit.
+	BorrowingLimit, LendingLimit Amount
+}
+
+// A Node is a ClusterQueue or a Cohort in a Tree. Only ClusterQueues are charged.
+type Node struct {
+	// Name is for people, Weight for fair sharing (1 unless set otherwise); the Tree needs neither.
+	Name   string
+	Weight float64
+
+	tree     *Tree
+	parent   *Node
+	children []*Node
+	cells    []cell
+	isQueue  bool
+	// height is the number of steps down to the deepest leaf.
+	height int
+}
+
+// A cell is what a node knows of one FlavorResource. All but quota and, in a leaf, usage is derived by Tree.derive.
+type cell struct {
+	quota Quota
+	// subtree is what all of the subtree has, less what its members keep for themselves.
+	subtree Amount
+	// local is the part of subtree that nobody outside may use.
+	local Amount
+	// usage is what a leaf is charged, and what the children of a Cohort use beyond their local parts.
+	usage Amount
+}
+
+// Parent returns the Cohort of the node, or nil.
+func (n *Node) Parent() *Node { return n.parent }
+
+// Children returns the members of a Cohort in the order in which they joined. The result is to read.
+func (n *Node) Children() []*Node { return n.children }
+
+// Root returns the Cohort on top, which is the node itself if it has no parent.
+func (n *Node) Root() *Node {
+	for n.parent != nil {
+		n = n.parent
+	}
+	return n
+}
+
+// Height returns the number of steps down to the deepest leaf. It is 0 for a ClusterQueue.
+func (n *Node) Height() int {
+	n.tree.settle()
+	return n.height
+}
+
+// peek returns a cell to read.
+func (n *Node) peek(id ID) cell {
+	n.tree.settle()
+	if int(id) < len(n.cells) {
+		return n.cells[id]
+	}
+	return cell{}
+}
+
+func (n *Node) cell(id ID) *cell {
+	n.tree.settle()
+	if int(id) >= len(n.cells) {
+		n.grow(int(id) + 1)
+	}
+	return &n.cells[id]
+}
+
+func (n *Node) grow(size int) {
+	for len(n.cells) < size {
+		n.cells = append(n.cells, cell{quota: noQuota()})
+	}
+}
+
+// Quota returns the quota of the node itself.
+func (n *Node) Quota(id ID) Quota { return n.peek(id).quota }
+
+// Subtree returns what the node and those below have together, without what these keep for themselves.
+func (n *Node) Subtree(id ID) Amount { return n.peek(id).subtree }
+
+// Used returns what a ClusterQueue is charged, or what the members of a Cohort use of what they share.
+func (n *Node) Used(id ID) Amount { return n.peek(id).usage }
+
+// Charge adds to what a ClusterQueue uses. It does not ask whether that fits.
+func (n *Node) Charge(u Usage) {
+	for _, c := range u {
+		n.charge(c.ID, c.Amount)
+	}
+}
+
+func (n *Node) charge(id ID, a Amount) {
+	for ; n != nil && a > 0; n = n.parent {
+		c := n.cell(id)
+		n.remember(id, c)
+		local := max(0, c.local-c.usage)
+		c.usage = c.usage.Plus(a)
+		a -= min(a, local)
+	}
+}
+
+// Release takes away what was charged. It returns the highest node whose usage has become less: only below it more is available now.
+func (n *Node) Release(u Usage) *Node {
+	top := n
+	for _, c := range u {
+		if reached := n.release(c.ID, c.Amount); reached.height > top.height {
+			top = reached
+		}
+	}
+	return top
+}
+
+func (n *Node) release(id ID, a Amount) *Node {
+	for {
+		c := n.cell(id)
+		n.remember(id, c)
+		passedOn := c.usage - c.local
+		c.usage = c.usage.Minus(a)
+		if n.parent == nil || passedOn <= 0 {
+			return n
+		}
+		a = min(a, passedOn)
+		n = n.parent
+	}
+}
+
+// Available returns how much more may be charged. It is negative only for a root that uses more than it has: what a node need not share
+// stays available to it, whatever happens to its parents.
+func (n *Node) Available(id ID) Amount {
+	c := n.peek(id)
+	if n.parent == nil {
+		return c.subtree.Minus(c.usage)
+	}
+	borrowable := n.parent.Available(id)
+	if c.quota.BorrowingLimit != MaxAmount {
+		shared := c.subtree - c.local
+		borrowable = min(borrowable, shared.Plus(c.quota.BorrowingLimit).Minus(max(0, c.usage-c.local)))
+	}
+	return max(0, c.local-c.usage).Plus(max(0, borrowable))
+}
+
+// Most returns how much could be charged if nothing were.
+func (n *Node) Most(id ID) Amount {
+	c := n.peek(id)
+	if n.parent == nil {
+		return c.subtree
+	}
+	borrowable := n.parent.Most(id)
+	if c.quota.BorrowingLimit != MaxAmount {
+		borrowable = min(borrowable, (c.subtree - c.local).Plus(c.quota.BorrowingLimit))
+	}
+	return c.local.Plus(borrowable)
+}
+
+// Fits tells whether all of a usage is available. What asks for nothing fits even where more is charged than the limits allow.
+func (n *Node) Fits(u Usage) bool {
+	for _, c := range u {
+		if c.Amount > n.Available(c.ID) {
+			return false
+		}
+	}
+	return true
+}
+
+// Borrows tells whether the subtree would use more than it has after another charge. A node without a parent cannot borrow.
+func (n *Node) Borrows(id ID, more Amount) bool {
+	c := n.peek(id)
+	return n.parent != nil && c.usage.Plus(more) > c.subtree
+}
+
+// BorrowsAny tells whether the subtree would borrow any of what a usage has.
+func (n *Node) BorrowsAny(u Usage) bool {
+	for _, c := range u {
+		if n.Borrows(c.ID, c.Amount) {
+			return true
+		}
+	}
+	return false
+}
+
+// Level returns how far up a charge would have to borrow: the height of the lowest node above or at this one in whose subtree it fits
+// without borrowing, or of the root if there is none.
+func (n *Node) Level(id ID, a Amount) int {
+	for n.Borrows(id, a) {
+		c := n.peek(id)
+		a -= min(a, max(0, c.local-c.usage))
+		n = n.parent
+	}
+	return n.height
+}
+
+// LevelOf returns the highest Level of what a usage has.
+func (n *Node) LevelOf(u Usage) int {
+	level := 0
+	for _, c := range u {
+		level = max(level, n.Level(c.ID, c.Amount))
+	}
+	return level
+}

@@ -1,0 +1,144 @@
+package admission
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/flavor"
+	"github.com/tranche-dev/tranche/admission/quota"
+	"github.com/tranche-dev/tranche/admission/stageplan"
+)
+
+// A shape is what pod sets ask for. Stages that ask for the same share one, so that a thousand equal stages are converted, stored and
+// answered once.
+type shape struct {
+	key     string
+	users   int
+	podSets []flavor.PodSet
+	// problem says what the Engine cannot do for these pod sets, or is empty.
+	problem string
+	// options has what ClusterQueues offer to them.
+	options map[*clusterQueue]*offer
+}
+
+// An offer has the items of a shape in one ClusterQueue. Its home is Engine.offer.
+type offer struct {
+	revision uint64
+	items    []flavor.Item
+	lack     *flavor.Lack
+	// usage of the first options.
+	first quota.Usage
+}
+
+// hold returns the shape with this key, which is a new one if there is none, and counts one more user.
+func (e *Engine) hold(s *shape) *shape {
+	if known := e.shapes[s.key]; known != nil {
+		s = known
+	} else {
+		s.options = map[*clusterQueue]*offer{}
+		e.shapes[s.key] = s
+	}
+	s.users++
+	return s
+}
+
+// letGo counts one user less. It takes nil.
+func (e *Engine) letGo(s *shape) {
+	if s == nil {
+		return
+	}
+	if s.users--; s.users == 0 {
+		delete(e.shapes, s.key)
+	}
+}
+
+// offer returns what a ClusterQueue has for a shape.
+func (e *Engine) offer(s *shape, q *clusterQueue) *offer {
+	o := s.options[q]
+	if o == nil || o.revision != e.revision {
+		supply := &flavor.Supply{Groups: q.flavorGroups, Index: e.tree.Index, Most: q.node.Most}
+		items, lack := supply.Items(s.podSets)
+		o = &offer{revision: e.revision, items: items, lack: lack}
+		if lack == nil {
+			o.first = make(flavor.Choice, len(items)).Usage(items)
+		}
+		s.options[q] = o
+	}
+	return o
+}
+
+// shapeOfSpec converts the pod sets of a quota Workload. Of each, so many pods count.
+func shapeOfSpec(podSets []kueue.PodSet, counts []int32) *shape {
+	s := &shape{podSets: make([]flavor.PodSet, len(podSets))}
+	for i := range podSets {
+		p := &podSets[i]
+		s.add(i, string(p.Name), counts[i], &p.Template.Spec)
+	}
+	return s.seal()
+}
+
+// shapeOfStage converts the pod sets of a stage of a plan.
+func shapeOfStage(stage *stageplan.Stage) *shape {
+	s := &shape{podSets: make([]flavor.PodSet, len(stage.PodSets))}
+	for i := range stage.PodSets {
+		p := &stage.PodSets[i]
+		s.addRequests(i, flavor.PodSet{Name: p.Name, Count: p.Count, Pod: flavor.NewPod(&p.Template.Spec)}, p.Requests)
+	}
+	return s.seal()
+}
+
+func (s *shape) add(i int, name string, count int32, spec *corev1.PodSpec) {
+	s.addRequests(i, flavor.PodSet{Name: name, Count: count, Pod: flavor.NewPod(spec)}, stageplan.PodRequests(spec))
+}
+
+// addRequests multiplies what one pod asks for. What cannot be charged is a problem.
+func (s *shape) addRequests(i int, podSet flavor.PodSet, requests corev1.ResourceList) {
+	if podSet.Count < 0 {
+		s.complain("pod set %s has a negative count", podSet.Name)
+	}
+	for name, q := range requests {
+		amount, exact := quota.Of(name, q)
+		total := amount.Times(podSet.Count)
+		if !exact || total > quota.MaxCharge {
+			s.complain("pod set %s asks for %s %s in each of %d pods, which cannot be charged to any quota", podSet.Name, q.String(), name, podSet.Count)
+			continue
+		}
+		podSet.Requests = append(podSet.Requests, flavor.Request{Resource: name, Amount: total})
+	}
+	slices.SortFunc(podSet.Requests, flavor.CompareRequests)
+	s.podSets[i] = podSet
+}
+
+func (s *shape) complain(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if s.problem == "" || text < s.problem {
+		s.problem = text
+	}
+}
+
+// seal makes the key, which is the same only for shapes to which every check answers the same.
+func (s *shape) seal() *shape {
+	b := make([]byte, 0, 128)
+	b = append(b, s.problem...)
+	for i := range s.podSets {
+		p := &s.podSets[i]
+		b = append(b, '\n')
+		b = append(b, p.Name...)
+		b = append(b, ' ')
+		b = strconv.AppendInt(b, int64(p.Count), 10)
+		for _, r := range p.Requests {
+			b = append(b, ' ')
+			b = append(b, r.Resource...)
+			b = append(b, '=')
+			b = strconv.AppendInt(b, int64(r.Amount), 10)
+		}
+		b = append(b, ' ')
+		b = append(b, p.Pod.Signature()...)
+	}
+	s.key = string(b)
+	return s
+}
