@@ -44,6 +44,8 @@ type clusterQueue struct {
 	group      *group
 	line       *line
 	ledger     ledger
+	// holders are the stages that are charged here.
+	holders map[*stage]struct{}
 	// kept is what is set aside for JobSets under policy Reserve. It is charged to the node too.
 	kept quota.Sum
 }
@@ -61,7 +63,7 @@ func (e *Engine) clusterQueue(name string) *clusterQueue {
 	if q == nil {
 		q = &clusterQueue{
 			name: name, stop: kueue.None, weight: 1, selector: labels.Nothing(), line: queue.NewLine[*stage, class, quota.ID](),
-			node: e.tree.AddClusterQueue(name), bare: e.bare.AddClusterQueue(name),
+			node: e.tree.AddClusterQueue(name), bare: e.bare.AddClusterQueue(name), holders: map[*stage]struct{}{},
 		}
 		e.clusterQueues[name] = q
 		e.isStale = true
@@ -86,7 +88,7 @@ func (e *Engine) loseClusterQueue(name string) {
 	q := e.clusterQueue(name)
 	*q = clusterQueue{
 		name: name, stop: kueue.None, weight: 1, selector: labels.Nothing(),
-		node: q.node, bare: q.bare, group: q.group, line: q.line, ledger: q.ledger, kept: q.kept,
+		node: q.node, bare: q.bare, group: q.group, line: q.line, ledger: q.ledger, holders: q.holders, kept: q.kept,
 	}
 	e.renewClusterQueue(q)
 }
@@ -176,6 +178,9 @@ func (e *Engine) renewClusterQueue(q *clusterQueue) {
 		if lq.clusterQueue == q.name {
 			e.changedLocalQueues[key] = struct{}{}
 		}
+	}
+	for s := range q.holders {
+		e.noteIfOverdue(s)
 	}
 }
 

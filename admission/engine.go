@@ -28,6 +28,8 @@ type Engine struct {
 	// dirty has the groups in which somebody may be awake.
 	dirty  map[*group]struct{}
 	alarms alarms
+	// overdue are stages that may have to leave a queue which has been stopped.
+	overdue map[*stage]struct{}
 
 	flavors       map[kueue.ResourceFlavorReference]*observed[*flavor.Flavor]
 	checks        map[string]*observed[bool]
@@ -68,6 +70,7 @@ func New(config Config) (*Engine, error) {
 		checks:               map[string]*observed[bool]{},
 		cohorts:              map[string]*cohort{},
 		shapes:               map[string]*shape{},
+		overdue:              map[*stage]struct{}{},
 		flavors:              map[kueue.ResourceFlavorReference]*observed[*flavor.Flavor]{},
 		clusterQueues:        map[string]*clusterQueue{},
 		localQueues:          map[types.NamespacedName]*localQueue{},
@@ -138,7 +141,7 @@ func (e *Engine) Decide(now time.Time) []Decision {
 	e.now = now
 	e.settleGroups()
 	e.ring()
-	var decisions []Decision
+	decisions := e.drain(nil)
 	for len(e.dirty) > 0 {
 		for _, g := range slices.SortedFunc(maps.Keys(e.dirty), compareGroups) {
 			decisions = e.pass(g, decisions)
@@ -151,15 +154,21 @@ func (e *Engine) Decide(now time.Time) []Decision {
 }
 
 // Settle ends a decision, whether it was written, and the answer applied, or could not be. From then on what has been observed
-// counts: a stage whose reservation has not been seen is released and waits again. It is a no-op if its stage has gone.
+// counts: a stage whose reservation has not been seen is released and waits again, and one that has not been seen evicted may be evicted
+// again. It is a no-op if its stage has gone.
 func (e *Engine) Settle(id DecisionID, _ error) {
 	key, ok := e.inFlight[id]
 	if !ok {
 		return
 	}
 	delete(e.inFlight, id)
-	if s := e.stages[key]; s != nil && s.assumed != nil && s.assumed.decision == id {
+	switch s := e.stages[key]; {
+	case s == nil:
+	case s.assumed != nil && s.assumed.decision == id:
 		s.assumed = nil
+		e.account(s)
+	case s.evicting == id:
+		s.evicting = 0
 		e.account(s)
 	}
 	e.verify()

@@ -56,6 +56,7 @@ func (e *Engine) entryOf(s *stage) entry {
 func (e *Engine) account(s *stage) {
 	e.setAlarm(s)
 	e.book(s, e.entryOf(s))
+	e.noteIfOverdue(s)
 	e.enqueue(s)
 	if j := e.jobSets[s.owner]; j != nil {
 		e.reconsider(j)
@@ -74,6 +75,12 @@ func (e *Engine) book(s *stage, now entry) {
 	}
 	e.post(&now, 1)
 	top := e.unpost(&before)
+	if before.isCharged() {
+		delete(before.clusterQueue.holders, s)
+	}
+	if now.isCharged() {
+		now.clusterQueue.holders[s] = struct{}{}
+	}
 	if !before.isCharged() {
 		return
 	}

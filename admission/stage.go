@@ -44,8 +44,9 @@ type stage struct {
 	reservation *assignment
 	reclaimable []kueue.ReclaimablePod
 
-	// assumed is what was decided and is not settled yet.
-	assumed *assignment
+	// assumed is what was decided and is not settled yet; evicting is the decision to evict that is not.
+	assumed  *assignment
+	evicting DecisionID
 
 	// entry is what is booked for the stage.
 	entry entry
@@ -129,9 +130,11 @@ func (e *Engine) loseStage(key StageKey) {
 	e.letGo(s.shape)
 	e.graves.bury(s.uid)
 	delete(e.stages, key)
+	delete(e.overdue, s)
 	if s.assumed != nil {
 		delete(e.inFlight, s.assumed.decision)
 	}
+	delete(e.inFlight, s.evicting)
 }
 
 // adoptSpec converts what counts of the spec.

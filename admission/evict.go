@@ -1,0 +1,59 @@
+package admission
+
+import (
+	"maps"
+	"slices"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+// evict decides that a stage has to give up what it holds.
+func (e *Engine) evict(s *stage, d Evict) Decision {
+	e.lastDecision++
+	e.inFlight[e.lastDecision] = s.key
+	s.evicting = e.lastDecision
+	d.ID, d.Stage, d.UID = s.evicting, s.key, s.uid
+	return d
+}
+
+// isLeaving tells whether a stage has been evicted, or will be, and still holds quota until its pods have ended.
+func (s *stage) isLeaving() bool { return s.entry.isCharged() && (s.isEvicted || s.evicting != 0) }
+
+// noteIfOverdue makes the next call of Decide look at a stage that holds quota in a queue which has been stopped.
+func (e *Engine) noteIfOverdue(s *stage) {
+	if s.entry.isCharged() && !s.isLeaving() && (s.stoppedBy().reason != "") {
+		e.overdue[s] = struct{}{}
+		return
+	}
+	delete(e.overdue, s)
+}
+
+type stopped struct{ reason, message string }
+
+// stoppedBy says which queue has been stopped so that the stage must go: with Hold, those that wait for AdmissionChecks must, with
+// HoldAndDrain all.
+func (s *stage) stoppedBy() stopped {
+	drains := func(stop kueue.StopPolicy) bool {
+		return stop == kueue.HoldAndDrain || stop == kueue.Hold && s.entry.phase == reserving
+	}
+	switch q, lq := s.entry.clusterQueue, s.localQueue; {
+	case drains(q.stop):
+		return stopped{kueue.WorkloadEvictedByClusterQueueStopped, "ClusterQueue " + q.name + " is stopped: spec.stopPolicy is " + string(q.stop)}
+	case drains(lq.stop):
+		return stopped{kueue.WorkloadEvictedByLocalQueueStopped, "LocalQueue " + lq.key.Name + " is stopped: spec.stopPolicy is " + string(lq.stop)}
+	}
+	return stopped{}
+}
+
+// drain evicts what queues that have been stopped must not hold any more.
+func (e *Engine) drain(decisions []Decision) []Decision {
+	for _, s := range slices.SortedFunc(maps.Keys(e.overdue), compareStages) {
+		delete(e.overdue, s)
+		if by := s.stoppedBy(); s.reservation != nil && by.reason != "" && !s.isLeaving() {
+			decisions = append(decisions, e.evict(s, Evict{Reason: by.reason, Message: by.message}))
+		}
+	}
+	return decisions
+}
+
+func compareStages(a, b *stage) int { return compareKeys(a.key, b.key) }
