@@ -120,7 +120,7 @@ func play(ctx context.Context, w *world.World) error {
 	}
 	say("Submitted %d JobSets: each of %d samples %d times, by %d teams with quota for %d GPUs together.\n",
 		len(script.jobSets), len(script.samples), copies, len(script.teams), quota)
-	if err := show(ctx, observer, len(script.jobSets), quota); err != nil {
+	if err := show(ctx, observer, len(script.jobSets)); err != nil {
 		return err
 	}
 	whole, err := script.wholeJobSets(observer)

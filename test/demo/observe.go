@@ -151,10 +151,42 @@ func heldBy(w *kueue.Workload) int64 {
 	return held
 }
 
+// A holding is what is held, by flavor and resource.
+type holding map[quota]int64
+
+type quota struct {
+	flavor   kueue.ResourceFlavorReference
+	resource corev1.ResourceName
+}
+
+// String names the flavors and amounts, such as "15 nvidia.com/gpu of a100". Memory follows CPUs and is left out.
+func (h holding) String() string {
+	var parts []string
+	for q, amount := range h {
+		if amount > 0 && q.resource != corev1.ResourceMemory {
+			parts = append(parts, fmt.Sprintf("%d %s of %s", amount, q.resource, q.flavor))
+		}
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, ", ")
+}
+
+func (h holding) add(w *kueue.Workload) {
+	if w.Status.Admission == nil || apimeta.IsStatusConditionTrue(w.Status.Conditions, kueue.WorkloadFinished) {
+		return
+	}
+	for _, assignment := range w.Status.Admission.PodSetAssignments {
+		for name, f := range assignment.Flavors {
+			usage := assignment.ResourceUsage[name]
+			h[quota{f, name}] += usage.Value()
+		}
+	}
+}
+
 // A row is one line of the table.
 type row struct {
 	jobSet, stage, state, why string
-	held                      int64
+	held                      holding
 	order                     string
 	over                      bool
 }
@@ -182,9 +214,9 @@ func (o *observer) rows() []row {
 }
 
 func rowOf(js *jobsetapi.JobSet, stages []*kueue.Workload) row {
-	r := row{jobSet: js.Namespace + "/" + js.Name, state: "Queued", order: js.CreationTimestamp.UTC().Format(time.RFC3339)}
+	r := row{jobSet: js.Namespace + "/" + js.Name, state: "Queued", held: holding{}, order: js.CreationTimestamp.UTC().Format(time.RFC3339)}
 	for i, w := range stages {
-		r.held += heldBy(w)
+		r.held.add(w)
 		if apimeta.IsStatusConditionTrue(w.Status.Conditions, kueue.WorkloadFinished) || w.Annotations[apis.AdmissionGatedByAnnotation] != "" {
 			continue
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"text/tabwriter"
 	"time"
 )
 
@@ -14,11 +15,11 @@ const (
 )
 
 // show follows the JobSets until all of them are over: as a table on a terminal, as lines of news where output is piped.
-func show(ctx context.Context, o *observer, jobSets int, quota int64) error {
+func show(ctx context.Context, o *observer, jobSets int) error {
 	ticker := time.NewTicker(redraw)
 	defer ticker.Stop()
 	began := time.Now()
-	screen := newScreen(quota)
+	screen := newScreen()
 	for {
 		rows := o.rows()
 		screen(rows, time.Since(began))
@@ -44,14 +45,14 @@ func over(rows []row) int {
 }
 
 // newScreen returns how to print: over the last table, or what is new.
-func newScreen(quota int64) func([]row, time.Duration) {
+func newScreen() func([]row, time.Duration) {
 	if info, err := os.Stdout.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
-		return func(rows []row, at time.Duration) { table(rows, at, quota) }
+		return func(rows []row, at time.Duration) { fmt.Fprint(os.Stdout, "\x1b[2J\x1b[H"+table(rows, at)) }
 	}
 	seen := map[string]string{}
 	return func(rows []row, at time.Duration) {
 		for _, r := range rows {
-			line := strings.TrimRight(fmt.Sprintf("%-10s %-22s %-20s %3d GPUs  %s", r.state, r.jobSet, r.stage, r.held, short(r.why)), " ")
+			line := strings.TrimRight(fmt.Sprintf("%-9s %-28s %-16s %-24s %s", r.state, r.jobSet, r.stage, r.held, short(r.why)), " ")
 			if seen[r.jobSet] != line {
 				seen[r.jobSet] = line
 				say("%6s  %s", seconds(at), line)
@@ -60,17 +61,24 @@ func newScreen(quota int64) func([]row, time.Duration) {
 	}
 }
 
-func table(rows []row, at time.Duration, quota int64) {
+func table(rows []row, at time.Duration) string {
 	var b strings.Builder
-	b.WriteString("\x1b[2J\x1b[H")
-	var held int64
-	fmt.Fprintf(&b, "%-24s %-22s %-10s %5s  %s\n", "JOBSET", "STAGE", "STATE", "GPUS", "WHY")
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	all := holding{}
+	fmt.Fprintln(w, "JOBSET\tSTAGE\tSTATE\tHOLDS\tWHY")
 	for _, r := range rows {
-		held += r.held
-		fmt.Fprintf(&b, "%-24s %-22s %-10s %5d  %s\n", r.jobSet, r.stage, r.state, r.held, short(r.why))
+		for q, amount := range r.held {
+			all[q] += amount
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.jobSet, r.stage, r.state, r.held, short(r.why))
 	}
-	fmt.Fprintf(&b, "\n%s, %d of %d over; %d of %d GPUs held\n", seconds(at), over(rows), len(rows), held, quota)
-	fmt.Fprint(os.Stdout, b.String())
+	_ = w.Flush()
+	held := all.String()
+	if held == "" {
+		held = "nothing"
+	}
+	fmt.Fprintf(&b, "\n%s, %d of %d over; held: %s\n", seconds(at), over(rows), len(rows), held)
+	return b.String()
 }
 
 func short(s string) string {

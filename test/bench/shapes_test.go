@@ -1,0 +1,248 @@
+package bench_test
+
+import (
+	"fmt"
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission"
+)
+
+// A shape is how large a cluster is.
+type shape struct {
+	queues, perCohort int
+	// running of 1 CPU in each queue, whose nominal quota they fill up to what waits.
+	running int
+}
+
+// A fleet is an engine with many ClusterQueues.
+type fleet struct {
+	b       *testing.B
+	engine  *admission.Engine
+	version int
+	made    int
+	waiting map[admission.StageKey]*kueue.Workload
+}
+
+func newFleet(b *testing.B, s shape, spare int64, config admission.Config) *fleet {
+	b.Helper()
+	engine, err := admission.New(config)
+	if err != nil {
+		b.Fatal(err)
+	}
+	f := &fleet{b: b, engine: engine, waiting: map[admission.StageKey]*kueue.Workload{}}
+	engine.Apply(admission.NamespaceObserved{Name: "ns"})
+	engine.Apply(admission.FlavorObserved{Flavor: &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: "default"}}})
+	for i := range s.queues {
+		f.addQueue(i, s, int64(s.running)+spare)
+	}
+	for i := range s.queues {
+		for range s.running {
+			f.observe(f.workload(i, 1))
+		}
+	}
+	f.decide()
+	return f
+}
+
+func (f *fleet) addQueue(i int, s shape, nominal int64) {
+	name := fmt.Sprintf("q%d", i)
+	q := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	q.Spec.NamespaceSelector = &metav1.LabelSelector{}
+	if s.perCohort > 0 {
+		q.Spec.CohortName = kueue.CohortReference(fmt.Sprintf("c%d", i/s.perCohort))
+	}
+	q.Spec.ResourceGroups = []kueue.ResourceGroup{{
+		CoveredResources: []corev1.ResourceName{corev1.ResourceCPU},
+		Flavors: []kueue.FlavorQuotas{{Name: "default", Resources: []kueue.ResourceQuota{{
+			Name: corev1.ResourceCPU, NominalQuota: *resource.NewQuantity(nominal, resource.DecimalSI),
+		}}}},
+	}}
+	f.engine.Apply(admission.ClusterQueueObserved{ClusterQueue: q})
+	f.engine.Apply(admission.LocalQueueObserved{LocalQueue: &kueue.LocalQueue{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Spec: kueue.LocalQueueSpec{ClusterQueue: kueue.ClusterQueueReference(name)},
+	}})
+}
+
+func (f *fleet) workload(queue int, cpus int64) *kueue.Workload {
+	f.made++
+	name := "w" + strconv.Itoa(f.made)
+	return &kueue.Workload{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: name, UID: types.UID(name), Generation: 1, CreationTimestamp: metav1.NewTime(time.Unix(int64(f.made), 0)),
+		},
+		Spec: kueue.WorkloadSpec{
+			QueueName: kueue.LocalQueueName("q" + strconv.Itoa(queue)),
+			PodSets: []kueue.PodSet{{Name: "main", Count: 1, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{
+				Name: "c", Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+					corev1.ResourceCPU: *resource.NewQuantity(cpus, resource.DecimalSI),
+				}},
+			}}}}}},
+		},
+	}
+}
+
+func (f *fleet) observe(wl *kueue.Workload) {
+	f.version++
+	wl.ResourceVersion = strconv.Itoa(f.version)
+	f.waiting[admission.StageKey{Namespace: wl.Namespace, Name: wl.Name}] = wl
+	f.engine.Apply(admission.WorkloadObserved{Workload: wl})
+}
+
+// decide settles all that is decided, and returns who was admitted.
+func (f *fleet) decide() []admission.StageKey {
+	return f.settle(f.engine.Decide(time.Unix(0, 0)))
+}
+
+func (f *fleet) settle(decisions []admission.Decision) []admission.StageKey {
+	var admitted []admission.StageKey
+	for _, d := range decisions {
+		admit, ok := d.(admission.Admit)
+		if !ok {
+			continue
+		}
+		wl := f.waiting[admit.Stage]
+		wl.Status.Admission = &admit.Admission
+		wl.Status.Conditions = []metav1.Condition{
+			{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionTrue}, {Type: kueue.WorkloadAdmitted, Status: metav1.ConditionTrue},
+		}
+		f.observe(wl)
+		delete(f.waiting, admit.Stage)
+		f.engine.Settle(admit.ID, nil)
+		admitted = append(admitted, admit.Stage)
+	}
+	return admitted
+}
+
+func (f *fleet) gone(keys []admission.StageKey) {
+	for _, key := range keys {
+		f.engine.Apply(admission.WorkloadGone{Key: key})
+	}
+}
+
+// admitAll measures how long it takes to decide on stages that all fit, per stage.
+func (f *fleet) admitAll(queues, perQueue int) {
+	f.b.Helper()
+	var admitted int
+	var took time.Duration
+	for f.b.Loop() {
+		f.b.StopTimer()
+		for range perQueue {
+			for i := range queues {
+				f.observe(f.workload(i, 1))
+			}
+		}
+		runtime.GC()
+		f.b.StartTimer()
+		began := time.Now()
+		decisions := f.engine.Decide(time.Unix(0, 0))
+		took += time.Since(began)
+		f.b.StopTimer()
+		keys := f.settle(decisions)
+		if len(keys) != queues*perQueue {
+			f.b.Fatalf("%d admitted, want %d", len(keys), queues*perQueue)
+		}
+		admitted += len(keys)
+		f.gone(keys)
+		f.decide()
+		f.b.StartTimer()
+	}
+	per := took / time.Duration(admitted)
+	f.b.ReportMetric(float64(per.Nanoseconds()), "ns/admission")
+	measured[f.b.Name()] = per
+}
+
+// BenchmarkFit admits what fits, in clusters of several shapes.
+func BenchmarkFit(b *testing.B) {
+	for _, bc := range []struct {
+		name     string
+		shape    shape
+		perQueue int
+	}{
+		{"queues=30/cohorts-of=6/running=0", shape{queues: 30, perCohort: 6}, 50},
+		{"queues=1/running=1000", shape{queues: 1, running: 1000}, 100},
+		{"queues=1/running=10000", shape{queues: 1, running: 10_000}, 100},
+		{"queues=1000/cohorts-of=100/running=50", shape{queues: 1000, perCohort: 100, running: 50}, 1},
+		{"queues=1000/cohorts-of=1000/running=50", shape{queues: 1000, perCohort: 1000, running: 50}, 1},
+	} {
+		b.Run(bc.name, func(b *testing.B) {
+			f := newFleet(b, bc.shape, int64(bc.perQueue), admission.Config{})
+			f.admitAll(bc.shape.queues, bc.perQueue)
+		})
+	}
+}
+
+// BenchmarkEnqueue adds a stage to a line that is longer and longer, where nothing fits.
+func BenchmarkEnqueue(b *testing.B) {
+	for _, pending := range []int{1000, 32_000, 1_000_000} {
+		b.Run(fmt.Sprintf("pending=%d", pending), func(b *testing.B) {
+			f := newFleet(b, shape{queues: 1}, 0, admission.Config{})
+			before := heap()
+			for range pending {
+				f.observe(f.workload(0, 1))
+				clear(f.waiting)
+			}
+			f.decide()
+			b.ReportMetric(float64(heap()-before)/float64(pending), "B/pending")
+			var took time.Duration
+			n := 0
+			for b.Loop() {
+				b.StopTimer()
+				wl := f.workload(0, 1)
+				f.version++
+				wl.ResourceVersion = strconv.Itoa(f.version)
+				b.StartTimer()
+				began := time.Now()
+				f.engine.Apply(admission.WorkloadObserved{Workload: wl})
+				took += time.Since(began)
+				n++
+			}
+			per := took / time.Duration(n)
+			b.ReportMetric(float64(per.Nanoseconds()), "ns/enqueue")
+			measured[b.Name()] = per
+		})
+	}
+}
+
+func heap() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// BenchmarkIdleEvent releases a little where everybody who waits needs more.
+func BenchmarkIdleEvent(b *testing.B) {
+	for _, pending := range []int{10_000, 1_000_000} {
+		b.Run(fmt.Sprintf("pending=%d", pending), func(b *testing.B) {
+			f := newFleet(b, shape{queues: 10, perCohort: 10, running: 100}, 0, admission.Config{})
+			for i := range pending {
+				f.observe(f.workload(i%10, 500))
+				clear(f.waiting)
+			}
+			f.decide()
+			running := 1
+			for b.Loop() {
+				f.engine.Apply(admission.WorkloadGone{Key: admission.StageKey{Namespace: "ns", Name: "w" + strconv.Itoa(running)}})
+				f.engine.Decide(time.Unix(0, 0))
+				b.StopTimer()
+				running++
+				f.observe(f.workload(0, 1))
+				f.decide()
+				b.StartTimer()
+				if running > 900 {
+					b.Fatal("nobody runs any more")
+				}
+			}
+			record(b)
+		})
+	}
+}
