@@ -42,6 +42,7 @@ type clusterQueue struct {
 	// node is charged; bare has the same limits and is not.
 	node, bare *quota.Node
 	group      *group
+	isRoused   bool
 	line       *line
 	ledger     ledger
 	// holders are the stages that are charged here.
@@ -88,7 +89,7 @@ func (e *Engine) loseClusterQueue(name string) {
 	q := e.clusterQueue(name)
 	*q = clusterQueue{
 		name: name, stop: kueue.None, weight: 1, selector: labels.Nothing(),
-		node: q.node, bare: q.bare, group: q.group, line: q.line, ledger: q.ledger, holders: q.holders, kept: q.kept,
+		node: q.node, bare: q.bare, group: q.group, isRoused: q.isRoused, line: q.line, ledger: q.ledger, holders: q.holders, kept: q.kept,
 	}
 	e.renewClusterQueue(q)
 }

@@ -26,7 +26,7 @@ type Engine struct {
 	revision uint64
 	groups   map[*quota.Node]*group
 	// dirty has the groups in which somebody may be awake.
-	dirty  map[*group]struct{}
+	dirty  []*group
 	alarms alarms
 	// overdue are stages that may have to leave a queue which has been stopped.
 	overdue map[*stage]struct{}
@@ -66,7 +66,6 @@ func New(config Config) (*Engine, error) {
 		tree:                 tree,
 		bare:                 tree.Twin(),
 		isStale:              true,
-		dirty:                map[*group]struct{}{},
 		checks:               map[string]*observed[bool]{},
 		cohorts:              map[string]*cohort{},
 		shapes:               map[string]*shape{},
@@ -143,9 +142,12 @@ func (e *Engine) Decide(now time.Time) []Decision {
 	e.ring()
 	decisions := e.drain(nil)
 	for len(e.dirty) > 0 {
-		for _, g := range slices.SortedFunc(maps.Keys(e.dirty), compareGroups) {
+		dirty := e.dirty
+		e.dirty = nil
+		slices.SortFunc(dirty, compareGroups)
+		for _, g := range dirty {
 			decisions = e.pass(g, decisions)
-			delete(e.dirty, g)
+			g.isDirty = false
 		}
 		e.settleGroups()
 	}

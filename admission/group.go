@@ -20,8 +20,9 @@ type group struct {
 	claimants map[types.UID]*jobSet
 	// asleep has the queues in whose line somebody may sleep on a topic.
 	asleep map[quota.ID]map[*clusterQueue]struct{}
-	// awake has the queues in whose line somebody may be awake.
-	awake map[*clusterQueue]struct{}
+	// awake has the queues in whose line somebody may be awake, each once, and says of itself whether Decide has to look.
+	awake   []*clusterQueue
+	isDirty bool
 }
 
 func compareGroups(a, b *group) int { return strings.Compare(a.queues[0].name, b.queues[0].name) }
@@ -45,22 +46,23 @@ func (e *Engine) settleGroups() {
 		if g == nil {
 			g = &group{
 				root: root, claimants: map[types.UID]*jobSet{},
-				asleep: map[quota.ID]map[*clusterQueue]struct{}{}, awake: map[*clusterQueue]struct{}{},
+				asleep: map[quota.ID]map[*clusterQueue]struct{}{},
 			}
 			e.groups[root] = g
 		}
 		q.group = g
 		g.queues = append(g.queues, q)
 	}
+	e.dirty = nil
+	for _, q := range e.clusterQueues {
+		q.isRoused = false
+		q.line.WakeAll()
+		e.rouse(q)
+	}
 	for _, uid := range slices.Sorted(maps.Keys(e.jobSets)) {
 		if j := e.jobSets[uid]; j.home != nil {
 			e.reconsider(j)
 		}
-	}
-	clear(e.dirty)
-	for _, q := range e.clusterQueues {
-		q.line.WakeAll()
-		e.rouse(q)
 	}
 }
 
@@ -107,8 +109,14 @@ func (e *Engine) rouse(q *clusterQueue) {
 	if e.isStale {
 		return
 	}
-	q.group.awake[q] = struct{}{}
-	e.dirty[q.group] = struct{}{}
+	if !q.isRoused {
+		q.isRoused = true
+		q.group.awake = append(q.group.awake, q)
+	}
+	if !q.group.isDirty {
+		q.group.isDirty = true
+		e.dirty = append(e.dirty, q.group)
+	}
 }
 
 // wake wakes those who may have waited for what has been released: everywhere below the node that it reaches.

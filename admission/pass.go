@@ -3,7 +3,6 @@ package admission
 import (
 	"cmp"
 	"container/heap"
-	"maps"
 	"slices"
 )
 
@@ -23,15 +22,18 @@ func (e *Engine) pass(g *group, decisions []Decision) []Decision {
 		if e.stillPasses(winner) {
 			decisions = append(decisions, e.admit(winner.look))
 		}
-		g.awake[winner.q] = struct{}{}
+		e.rouse(winner.q)
 	}
 }
 
 // nominateAll lets each line in which somebody may be awake send its first into the contest.
 func (e *Engine) nominateAll(g *group, c *contest, decisions []Decision) []Decision {
 	for len(g.awake) > 0 {
-		for _, q := range slices.SortedFunc(maps.Keys(g.awake), compareQueues) {
-			delete(g.awake, q)
+		awake := g.awake
+		g.awake = nil
+		slices.SortFunc(awake, compareQueues)
+		for _, q := range awake {
+			q.isRoused = false
 			c.withdraw(q)
 			decisions = e.nominate(c, q, decisions)
 		}
