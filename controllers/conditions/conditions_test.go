@@ -3,6 +3,7 @@ package conditions_test
 import (
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -106,5 +107,15 @@ func TestAdmittedKeepsWhatItOwns(t *testing.T) {
 	}
 	if _, there := got[kueue.WorkloadPodsReady]; there {
 		t.Error("PodsReady belongs to another field manager")
+	}
+}
+
+// A character that is cut in two would come back changed from the API server, and be written again for ever.
+func TestLongMessageIsCutBetweenCharacters(t *testing.T) {
+	js := &jobsetapi.JobSet{}
+	js.Status.Conditions = conditions.JobSetRefused(js, "x"+strings.Repeat("é", 2000))
+	message := js.Status.Conditions[0].Message
+	if !utf8.ValidString(message) || len(message) < 1000 || len(message) > 1024 {
+		t.Errorf("message has %d bytes, valid: %t; want about 1024 valid bytes", len(message), utf8.ValidString(message))
 	}
 }

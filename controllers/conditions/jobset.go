@@ -127,7 +127,7 @@ func complete(js *jobsetapi.JobSet, main metav1.Condition) []metav1.Condition {
 	for i := range all {
 		c := &all[i]
 		c.ObservedGeneration = js.Generation
-		c.Message = c.Message[:min(len(c.Message), maxMessage)]
+		c.Message = strings.ToValidUTF8(c.Message[:min(len(c.Message), maxMessage)], "")
 		c.LastTransitionTime = metav1.Now()
 		if old := apimeta.FindStatusCondition(js.Status.Conditions, c.Type); old != nil && old.Status == c.Status {
 			c.LastTransitionTime = old.LastTransitionTime

@@ -4,11 +4,15 @@ package events
 
 import (
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	k8sevents "k8s.io/client-go/tools/events"
 )
+
+// maxNote is how many bytes the API server takes. It refuses an Event that says more.
+const maxNote = 1023
 
 // An Event is what is told to the owner of one object.
 type Event struct {
@@ -24,7 +28,8 @@ type Event struct {
 
 // Emit records the event on an object.
 func (e Event) Emit(recorder k8sevents.EventRecorder, object runtime.Object) {
-	recorder.Eventf(object, nil, e.Type, e.Reason, e.Action, "%s", e.Message)
+	note := strings.ToValidUTF8(e.Message[:min(len(e.Message), maxNote)], "")
+	recorder.Eventf(object, nil, e.Type, e.Reason, e.Action, "%s", note)
 }
 
 // QuotaReserved tells the owner of a quota Workload that it holds quota now.

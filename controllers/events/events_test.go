@@ -7,8 +7,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+	k8sevents "k8s.io/client-go/tools/events"
 
 	"github.com/tranche-dev/tranche/controllers/events"
 )
@@ -56,5 +58,15 @@ func TestReference(t *testing.T) {
 	}
 	if diff := cmp.Diff(b.String(), string(got)); diff != "" {
 		t.Errorf("docs/reference/events.md is not what the code says, run make generate (-code +file):\n%s", diff)
+	}
+}
+
+// The API server refuses an Event whose note is longer.
+func TestEmitCutsLongNotes(t *testing.T) {
+	recorder := k8sevents.NewFakeRecorder(1)
+	events.Misconfigured("x"+strings.Repeat("é", 2000)).Emit(recorder, nil)
+	got := <-recorder.Events
+	if note := got[strings.Index(got, "xé"):]; len(note) < 1000 || len(note) > 1024 || !utf8.ValidString(note) {
+		t.Errorf("the note has %d bytes, valid: %t; want about 1024 valid bytes", len(note), utf8.ValidString(note))
 	}
 }
