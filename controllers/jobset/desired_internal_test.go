@@ -301,6 +301,40 @@ func quantities(cpus string) corev1.ResourceList {
 	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpus)}
 }
 
+// The schema of quota Workloads refuses other changes of the class while they hold quota, and would stop their JobSets.
+func TestPriorityOfHeldQuota(t *testing.T) {
+	high, low := kueue.NewWorkloadPriorityClassRef("high"), kueue.NewWorkloadPriorityClassRef("low")
+	pod, other := kueue.NewPodPriorityClassRef("pod"), kueue.NewPodPriorityClassRef("other")
+	cases := map[string]struct {
+		state         string
+		before, after *kueue.PriorityClassRef
+		wantChange    bool
+	}{
+		"a class where none was":              {"admitted", nil, high, false},
+		"no class any more":                   {"admitted", pod, nil, false},
+		"a class of another kind":             {"admitted", pod, high, false},
+		"another PriorityClass":               {"admitted", pod, other, false},
+		"another WorkloadPriorityClass":       {"admitted", low, high, true},
+		"another value of the same class":     {"admitted", pod, pod, true},
+		"a class where none was, no quota":    {"waiting", nil, high, true},
+		"a class of another kind, no quota":   {"waiting", pod, high, true},
+		"another PriorityClass, and no quota": {"waiting", pod, other, true},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := world{started: true, workloads: map[string]string{"init": c.state, "train": "closed"}}.build(t)
+			for _, workload := range s.mine.workloads {
+				workload.Spec.Priority, workload.Spec.PriorityClassRef = new(int32(1)), c.before
+			}
+			s.priority = priority{2, c.after}
+			changed := slices.ContainsFunc(desired(s).change, func(x change) bool { return x.after.Name == "init" })
+			if changed != c.wantChange {
+				t.Errorf("changed = %t, want %t", changed, c.wantChange)
+			}
+		})
+	}
+}
+
 func TestMisuse(t *testing.T) {
 	cases := map[string]struct {
 		change func(*jobsetapi.JobSet)

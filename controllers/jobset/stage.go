@@ -208,7 +208,9 @@ func (st *stage) adjusted(s *seen) *kueue.Workload {
 		after.Annotations = map[string]string{}
 	}
 	st.gate(s, after)
-	after.Spec.Priority, after.Spec.PriorityClassRef = &s.priority.value, s.priority.class
+	if !conditions.IsTrue(after, kueue.WorkloadQuotaReserved) || isSameKind(after.Spec.PriorityClassRef, s.priority.class) {
+		after.Spec.Priority, after.Spec.PriorityClassRef = &s.priority.value, s.priority.class
+	}
 	if !st.holdsQuota() {
 		after.Spec.QueueName = queueOf(s.jobSet)
 	}
@@ -216,6 +218,16 @@ func (st *stage) adjusted(s *seen) *kueue.Workload {
 		return nil
 	}
 	return after
+}
+
+// isSameKind tells whether a quota Workload that holds quota may change from one priority class to the other. Its schema allows it
+// only between WorkloadPriorityClasses: all others wait until the quota is given back.
+func isSameKind(before, after *kueue.PriorityClassRef) bool {
+	if before == nil || after == nil {
+		return before == after
+	}
+	return before.Group == after.Group && before.Kind == after.Kind &&
+		(before.Name == after.Name || before.Kind == kueue.WorkloadPriorityClassKind)
 }
 
 // gate writes the gates that a quota Workload should have: those that the JobSet carries for other controllers, and ours.

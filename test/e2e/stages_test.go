@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -229,6 +230,17 @@ var _ = Describe("A staged JobSet", func() {
 			g.Expect(t.workloads(ctx, g)).To(BeEmpty())
 			g.Expect(t.pods(ctx, g, "")).To(BeEmpty())
 		}).WithContext(ctx).Should(Succeed(), func() string { return t.describe(ctx) })
+	}, SpecTimeout(specTimeout))
+
+	It("keeps the priority class of quota that it holds", func(ctx SpecContext) {
+		t := newTeam(ctx, "100", "15")
+		submit(ctx, t.fineTune("unranked"))
+		t.expectStages(ctx, "unranked", "initializer=ready")
+		class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: t.namespace}, Value: 7, GlobalDefault: true}
+		Expect(env.Admin.Create(ctx, class)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) { Expect(env.Admin.Delete(ctx, class)).To(Succeed()) })
+		t.end(ctx, "unranked", "initializer", corev1.PodSucceeded)
+		t.expectStages(ctx, "unranked", "initializer=Succeeded", "trainer-node=ready")
 	}, SpecTimeout(specTimeout))
 
 	It("says that gangs and group start are not acted on", func(ctx SpecContext) {
