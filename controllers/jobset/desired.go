@@ -9,6 +9,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -235,6 +236,10 @@ func isSuspendedByUser(js *jobsetapi.JobSet) bool {
 func misuse(js *jobsetapi.JobSet) string {
 	if js.Labels[apis.QueueLabel] == "" {
 		return fmt.Sprintf("the JobSet names no LocalQueue: set the label %s", apis.QueueLabel)
+	}
+	if queue := js.Labels[apis.QueueLabel]; len(validation.IsDNS1123Subdomain(queue)) > 0 {
+		return fmt.Sprintf("metadata.labels: %q in %s is no name of a LocalQueue: suspend the JobSet and name one that exists in its namespace",
+			queue, apis.QueueLabel)
 	}
 	if by := ptr.Deref(js.Spec.ManagedBy, jobset.JobSetControllerName); by != jobset.JobSetControllerName {
 		return fmt.Sprintf("spec.managedBy is %q: only JobSets run by %q can be queued", by, jobset.JobSetControllerName)

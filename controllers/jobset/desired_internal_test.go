@@ -342,6 +342,7 @@ func TestMisuse(t *testing.T) {
 	}{
 		"queued and held":      {func(*jobsetapi.JobSet) {}, ""},
 		"no queue":             {func(js *jobsetapi.JobSet) { js.Labels = nil }, apis.QueueLabel},
+		"no queue's name":      {func(js *jobsetapi.JobSet) { js.Labels[apis.QueueLabel] = "Team_A" }, "Team_A"},
 		"another controller":   {func(js *jobsetapi.JobSet) { js.Spec.ManagedBy = new("kueue.x-k8s.io/multikueue") }, "spec.managedBy"},
 		"not held":             {func(js *jobsetapi.JobSet) { js.Spec.ReplicatedJobs[1].Template.Labels = nil }, "spec.replicatedJobs[1].template.metadata.labels"},
 		"the stock controller": {func(js *jobsetapi.JobSet) { js.Spec.ManagedBy = ptr.To(jobset.JobSetControllerName) }, ""},

@@ -37,6 +37,9 @@ func (r *Reconciler) write(ctx context.Context, s *seen, w *wanted) (ctrl.Result
 	}
 	for _, step := range steps {
 		if err := step(ctx, s, w); err != nil {
+			if refused, ok := errors.AsType[*refusedWorkload](err); ok {
+				return r.tellRefused(ctx, s, refused)
+			}
 			if apierrors.IsConflict(err) {
 				return ctrl.Result{Requeue: true}, nil //nolint:staticcheck // a conflict is retried with the back-off of the queue
 			}
@@ -49,9 +52,21 @@ func (r *Reconciler) write(ctx context.Context, s *seen, w *wanted) (ctrl.Result
 	return ctrl.Result{}, nil
 }
 
+// A refusedWorkload is a quota Workload that cannot be made of its JobSet, whenever it is tried.
+type refusedWorkload struct{ cause error }
+
+func (e *refusedWorkload) Error() string { return e.cause.Error() }
+
+func (e *refusedWorkload) Unwrap() error { return e.cause }
+
+// create makes the last stage first: if one is refused then none of the stages that are open from the start holds quota in vain.
 func (r *Reconciler) create(ctx context.Context, _ *seen, w *wanted) error {
-	for _, workload := range w.create {
-		if err := r.config.Client.Create(ctx, workload); client.IgnoreAlreadyExists(err) != nil {
+	for _, workload := range slices.Backward(w.create) {
+		err := r.config.Client.Create(ctx, workload)
+		if apierrors.IsInvalid(err) {
+			return &refusedWorkload{fmt.Errorf("stage %q gets no quota Workload, mend the JobSet and submit it again: %w", workload.Labels[apis.StageLabel], err)}
+		}
+		if client.IgnoreAlreadyExists(err) != nil {
 			return fmt.Errorf("create quota Workload %s: %w", client.ObjectKeyFromObject(workload), err)
 		}
 	}
@@ -267,6 +282,17 @@ func (r *Reconciler) report(ctx context.Context, s *seen, w *wanted) error {
 		}
 	}
 	return nil
+}
+
+// tellRefused says on the JobSet that a quota Workload of it was refused.
+func (r *Reconciler) tellRefused(ctx context.Context, s *seen, refused *refusedWorkload) (ctrl.Result, error) {
+	why := refused.Error()
+	told := &wanted{conditions: conditions.JobSetRefused(s.jobSet, why)}
+	if err := r.report(ctx, s, told); err != nil {
+		return ctrl.Result{}, err
+	}
+	events.Misconfigured(why).Emit(r.config.Recorder, s.jobSet)
+	return ctrl.Result{RequeueAfter: lookAgain}, nil
 }
 
 func isReported(js *jobsetapi.JobSet, all []metav1.Condition) bool {

@@ -1,6 +1,8 @@
 package e2e_test
 
 import (
+	"strings"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -43,6 +45,22 @@ var _ = Describe("Bad input", func() {
 			Spec:       kueue.LocalQueueSpec{ClusterQueue: kueue.ClusterQueueReference(t.namespace)},
 		})).To(Succeed())
 		t.expectStages(ctx, "lost", "initializer=ready")
+	}, SpecTimeout(specTimeout))
+
+	It("names a LocalQueue that cannot exist", func(ctx SpecContext) {
+		t := newTeam(ctx, "100", "15")
+		js := t.fineTune("upper")
+		js.Labels[apis.QueueLabel] = "Team_A"
+		expectRefusal(ctx, t, js, "Team_A", apis.QueueLabel)
+	}, SpecTimeout(specTimeout))
+
+	It("asks for what no quota Workload can carry", func(ctx SpecContext) {
+		t := newTeam(ctx, "100", "15")
+		js := t.fineTune("long")
+		level := strings.Repeat("x", 400)
+		js.Spec.ReplicatedJobs[1].Template.Spec.Template.Annotations[kueue.PodSetRequiredTopologyAnnotation] = level
+		expectRefusal(ctx, t, js, "trainer-node", "topologyRequest")
+		Expect(t.stage(ctx, Default, "long", "initializer")).To(Equal("missing"), "nothing is reserved for it")
 	}, SpecTimeout(specTimeout))
 
 	It("uses a ClusterQueue with a flavor that does not exist", func(ctx SpecContext) {
