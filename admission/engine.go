@@ -126,6 +126,7 @@ func (e *Engine) applyTenant(event Event) {
 	case PlanObserved:
 		e.observePlan(ev)
 	case PlanGone:
+		e.graves.bury(ev.UID)
 		e.losePlan(ev.UID)
 	case WorkloadObserved:
 		e.observeStage(ev.Workload)
@@ -235,7 +236,8 @@ func (v version) isOlderThan(known version) bool {
 // maxGraves bounds how many objects are remembered as gone. The answer to a write can come that many deletions late.
 const maxGraves = 4096
 
-// graves remember the quota Workloads that have gone, so that a late answer to a write does not bring one back.
+// graves remember the quota Workloads and JobSets that have gone, so that a late answer to a write, or a late plan, does not bring one
+// back.
 type graves struct {
 	buried map[types.UID]struct{}
 	order  []types.UID

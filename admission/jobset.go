@@ -58,6 +58,9 @@ func (e *Engine) observePlan(ev PlanObserved) {
 		e.losePlan(ev.UID)
 		return
 	}
+	if e.graves.has(ev.UID) {
+		return
+	}
 	j := e.jobSet(ev.UID)
 	stages, whole := shapesOf(ev.Plan)
 	if j.isKnown() && j.shape.key == whole.key && j.policy == ev.StageAdmission && j.submitted.Equal(ev.Submitted) {

@@ -194,15 +194,30 @@ func TestContinuingComesFirst(t *testing.T) {
 func TestPlanMustBeKnown(t *testing.T) {
 	w := newWorld(t, admission.Config{})
 	w.queue("q", "a100: gpu=2")
-	w.submit("q", "js", job{name: "only", requests: "gpu=1"})
-	plan := w.jobSets["js"].plan
-	w.engine.Apply(admission.PlanGone{UID: "js-js"})
+	w.submit("q", "known", job{name: "only", requests: "gpu=1"})
+	w.wantAdmitted("known-only")
+	w.lone("q", "js-only", "gpu=1", func(wl *kueue.Workload) {
+		yes := true
+		wl.OwnerReferences = []metav1.OwnerReference{{Kind: "JobSet", Name: "js", UID: "js-js", Controller: &yes}}
+	})
 	w.wantAdmitted()
 	if got := w.engine.Explain(keyOf("js-only")); len(got) != 1 || got[0].Check != "PlanIsKnown" {
 		t.Errorf("Explain: %v", got)
 	}
-	w.engine.Apply(admission.PlanObserved{JobSet: types.NamespacedName{Namespace: "ns", Name: "js"}, UID: "js-js", Plan: plan})
+	plan := admission.PlanObserved{JobSet: types.NamespacedName{Namespace: "ns", Name: "js"}, UID: "js-js", Plan: w.jobSets["known"].plan}
+	w.engine.Apply(plan)
 	w.wantAdmitted("js-only")
+	w.engine.Apply(admission.PlanGone{UID: "js-js"})
+	w.remove("js-only")
+	before := w.used("q")
+	w.engine.Apply(plan)
+	w.lone("q", "late", "gpu=1", func(wl *kueue.Workload) {
+		wl.OwnerReferences = []metav1.OwnerReference{{Kind: "JobSet", UID: "js-js", Controller: new(true)}}
+	})
+	w.wantAdmitted()
+	if got := w.used("q"); got != before {
+		t.Errorf("a plan that comes after its JobSet has gone admits a stage: %s, before %s", got, before)
+	}
 }
 
 func TestLateAnswersBringNothingBack(t *testing.T) {

@@ -14,8 +14,10 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 	k8sevents "k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/admission"
@@ -25,6 +27,8 @@ const (
 	defaultWriters = 16
 	firstRetry     = 100 * time.Millisecond
 	lastRetry      = 30 * time.Second
+	// firstTries is how long to wait between tries to prepare for the first decision.
+	firstTries = time.Second
 	// shortestWait bounds how often the engine is asked whether the time has come for somebody.
 	shortestWait = 10 * time.Millisecond
 )
@@ -66,6 +70,7 @@ type Runner struct {
 	mu      sync.Mutex
 	inbox   []func(*admission.Engine)
 	sources []cache.InformerSynced
+	first   []func(context.Context) error
 	// These are told, on the engine's goroutine which also owns them, of the queues whose status may differ.
 	clusterQueues []func(name string)
 	localQueues   []func(key types.NamespacedName)
@@ -91,6 +96,14 @@ func (r *Runner) AddSource(synced cache.InformerSynced) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.sources = append(r.sources, synced)
+}
+
+// BeforeFirst makes the Runner call f once, when all sources have delivered their initial state and this process leads, and decide
+// nothing before f has succeeded. What f observes counts for the first decision. Call it before Start.
+func (r *Runner) BeforeFirst(f func(context.Context) error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.first = append(r.first, f)
 }
 
 // OnClusterQueueChange registers a function that is told of each ClusterQueue whose status may differ. It must not block.
@@ -155,13 +168,30 @@ func (r *Runner) waitUntilReady(ctx context.Context, ready chan<- struct{}) {
 		return
 	}
 	r.mu.Lock()
-	sources := r.sources
+	sources, first := r.sources, r.first
 	r.mu.Unlock()
 	if !cache.WaitForCacheSync(ctx.Done(), sources...) {
 		return
 	}
+	for _, f := range first {
+		if !succeed(ctx, f) {
+			return
+		}
+	}
 	close(ready)
 	r.signal()
+}
+
+// succeed calls f until it succeeds. It returns false if the context ends before.
+func succeed(ctx context.Context, f func(context.Context) error) bool {
+	err := wait.PollUntilContextCancel(ctx, firstTries, true, func(ctx context.Context) (bool, error) {
+		err := f(ctx)
+		if err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Nothing is decided yet, trying again")
+		}
+		return err == nil, nil
+	})
+	return err == nil
 }
 
 // turn applies what has come in, and decides.

@@ -7,7 +7,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -158,10 +157,7 @@ func (r *Reconciler) readPlan(ctx context.Context, s *seen) error {
 		s.refusal = err.Error()
 		return nil //nolint:nilerr // the user must mend the spec; trying again would not help
 	}
-	if !equality.Semantic.DeepEqual(spec, &s.jobSet.Spec) {
-		// The engine has the plan as the JobSet's watch gave it, without what the cluster adds.
-		r.config.Runner.Observe(observation(s.jobSet, plan))
-	}
+	r.config.Runner.Observe(observation(s.jobSet, plan))
 	if s.refusal = misuse(s.jobSet); s.refusal != "" {
 		return nil
 	}

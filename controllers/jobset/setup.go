@@ -94,7 +94,8 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 	if err := addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	if err := watchPlans(ctx, mgr, config.Runner); err != nil {
+	r := &Reconciler{config: config}
+	if err := r.feedPlans(ctx, mgr); err != nil {
 		return err
 	}
 	byLabel := func(label string) handler.EventHandler {
@@ -115,7 +116,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 		Watches(&kueue.WorkloadPriorityClass{}, handler.EnqueueRequestsFromMapFunc(jobSetsOf(config.Client))).
 		Watches(&schedulingv1.PriorityClass{}, handler.EnqueueRequestsFromMapFunc(jobSetsOf(config.Client))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: config.Workers}).
-		Complete(&Reconciler{config: config})
+		Complete(r)
 }
 
 // jobSetsOf maps a Namespace to its JobSets, and a priority class to all that may use it: those that name it, or may have it by
@@ -144,25 +145,30 @@ func jobSetsOf(reader client.Reader) handler.MapFunc {
 	}
 }
 
-// watchPlans tells the engine the plan of each JobSet before any of its stages can be admitted.
-func watchPlans(ctx context.Context, mgr ctrl.Manager, runner *engine.Runner) error {
-	return engine.Watch(ctx, mgr, runner, &jobsetapi.JobSet{}, engine.Source[*jobsetapi.JobSet]{
-		Observed: planOf,
-		Differs: func(before, after *jobsetapi.JobSet) bool {
-			return before.UID != after.UID || before.Generation != after.Generation ||
-				before.Annotations[apis.StageAdmissionAnnotation] != after.Annotations[apis.StageAdmissionAnnotation]
-		},
-		Gone: func(js *jobsetapi.JobSet) admission.Event { return admission.PlanGone{UID: js.UID} },
-	})
-}
-
-// planOf returns nil for a JobSet that has no valid plan: it gets no quota Workloads, so there is nothing to admit.
-func planOf(js *jobsetapi.JobSet) admission.Event {
-	plan, err := stageplan.New(&js.Spec)
-	if err != nil {
+// feedPlans tells the engine the plan of each JobSet: of all that exist before it decides anything, and from then on whenever one is
+// reconciled. It does not go by the JobSets alone, since what the cluster adds to their pods counts too.
+func (r *Reconciler) feedPlans(ctx context.Context, mgr ctrl.Manager) error {
+	r.config.Runner.BeforeFirst(func(ctx context.Context) error {
+		var list jobsetapi.JobSetList
+		if err := r.config.Client.List(ctx, &list); err != nil {
+			return fmt.Errorf("list JobSets: %w", err)
+		}
+		for i := range list.Items {
+			js := &list.Items[i]
+			spec, err := r.withClusterDefaults(ctx, js)
+			if err != nil {
+				return fmt.Errorf("plan JobSet %s: %w", client.ObjectKeyFromObject(js), err)
+			}
+			if plan, err := stageplan.New(spec); err == nil {
+				r.config.Runner.Observe(observation(js, plan))
+			}
+		}
 		return nil
-	}
-	return observation(js, plan)
+	})
+	return engine.Watch(ctx, mgr, r.config.Runner, &jobsetapi.JobSet{}, engine.Source[*jobsetapi.JobSet]{
+		Observed: func(*jobsetapi.JobSet) admission.Event { return nil },
+		Gone:     func(js *jobsetapi.JobSet) admission.Event { return admission.PlanGone{UID: js.UID} },
+	})
 }
 
 func observation(js *jobsetapi.JobSet, plan *stageplan.Plan) admission.Event {
