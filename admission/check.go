@@ -104,6 +104,9 @@ func isInPlan(_ *Engine, l *look) *Refusal {
 func flavorsExist(e *Engine, l *look) *Refusal {
 	o := e.offer(l.s.shape, l.q)
 	if o.lack != nil {
+		if o.lack.Oversized && (e.fitsInPart(l) || e.mayFitInPart(l)) {
+			return nil
+		}
 		return lackRefusal(l.q, o.lack)
 	}
 	l.items = o.items
@@ -114,6 +117,9 @@ func flavorsExist(e *Engine, l *look) *Refusal {
 		if len(e.aboveMost(l.q, choice.Usage(o.items))) == 0 {
 			return nil
 		}
+	}
+	if e.fitsInPart(l) || e.mayFitInPart(l) {
+		return nil
 	}
 	return &Refusal{
 		Check: "WithinLimits", Reason: kueue.WorkloadQuotaReservedReasonExceedsMaxQuota,

@@ -15,6 +15,10 @@ import (
 // quotaFits chooses flavors for which there is quota now: those that flavorFungibility prefers, or if these do not fit together, the
 // first that do.
 func quotaFits(e *Engine, l *look) *Refusal {
+	if l.choice != nil {
+		// A part fits, and more never would.
+		return nil
+	}
 	l.choice = make(flavor.Choice, len(l.items))
 	walk := flavor.Walk{Node: l.q.node, Fungibility: l.q.fungibility}
 	if verdict := walk.Choose(l.items, l.choice); verdict.Mode == flavor.Fit {
@@ -26,6 +30,9 @@ func quotaFits(e *Engine, l *look) *Refusal {
 			l.choose(choice)
 			return nil
 		}
+	}
+	if e.fitsInPart(l) {
+		return nil
 	}
 	l.effect = holdsUpOthers
 	return &Refusal{
@@ -100,8 +107,8 @@ func (l *look) waitFor(id quota.ID, amount quota.Amount) {
 		}
 	}
 	need := int64(amount)
-	if len(l.j.keptIn(l.q)) > 0 {
-		// What is kept for the JobSet itself does not show in what is available to all.
+	if len(l.j.keptIn(l.q)) > 0 || spare(l.podSets) > 0 {
+		// What is kept for the JobSet itself does not show in what is available to all, and a part may need less.
 		need = 0
 	}
 	l.waits = append(l.waits, queue.Wait[quota.ID]{Topic: id, Need: need})

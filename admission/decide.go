@@ -29,7 +29,7 @@ func (e *Engine) admit(l *look) Decision {
 // admission is what the choice means for the pod sets.
 func (l *look) admission() kueue.Admission {
 	a := kueue.Admission{ClusterQueue: kueue.ClusterQueueReference(l.q.name)}
-	podSets := l.s.shape.podSets
+	podSets := l.podSets
 	a.PodSetAssignments = make([]kueue.PodSetAssignment, len(podSets))
 	for i := range podSets {
 		count := podSets[i].Count
@@ -92,7 +92,8 @@ type look struct {
 	j      *jobSet
 	policy string
 
-	items []flavor.Item
+	podSets []flavor.PodSet
+	items   []flavor.Item
 	// choice of flavors that has been made, what is used under it, and how far up that has to borrow.
 	choice flavor.Choice
 	usage  quota.Usage
@@ -105,7 +106,7 @@ type look struct {
 
 func (e *Engine) look(s *stage) *look {
 	q, j := s.line, e.jobSets[s.owner]
-	return &look{s: s, q: q, lq: s.localQueue, j: j, policy: e.policy(q, j)}
+	return &look{s: s, q: q, lq: s.localQueue, j: j, policy: e.policy(q, j), podSets: s.shape.podSets}
 }
 
 // hasPlan tells whether there is more than one stage to think about.

@@ -60,10 +60,6 @@ func TestRefusals(t *testing.T) {
 			},
 			wantCheck: "NamespaceIsSelected", wantReason: "Misconfigured", wantInMessage: "does not admit from namespace ns",
 		},
-		"partial admission": {
-			workload:  func(wl *kueue.Workload) { wl.Spec.PodSets[0].MinCount = new(int32) },
-			wantCheck: "IsSupported", wantReason: "Misconfigured", wantInMessage: "spec.podSets[0].minCount",
-		},
 		"topology": {
 			workload:  func(wl *kueue.Workload) { wl.Spec.PodSets[0].TopologyRequest = &kueue.PodSetTopologyRequest{} },
 			wantCheck: "IsSupported", wantReason: "Misconfigured", wantInMessage: "spec.podSets[0].topologyRequest",

@@ -60,7 +60,7 @@ func (e *Engine) letGo(s *shape) {
 func (e *Engine) offer(s *shape, q *clusterQueue) *offer {
 	o := s.options[q]
 	if o == nil || o.revision != e.revision {
-		supply := &flavor.Supply{Groups: q.flavorGroups, Index: e.tree.Index, Most: q.node.Most}
+		supply := e.supply(q)
 		items, lack := supply.Items(s.podSets)
 		o = &offer{revision: e.revision, items: items, lack: lack}
 		if lack == nil {
@@ -76,7 +76,11 @@ func shapeOfSpec(podSets []kueue.PodSet, counts []int32) *shape {
 	s := &shape{podSets: make([]flavor.PodSet, len(podSets))}
 	for i := range podSets {
 		p := &podSets[i]
-		s.add(i, string(p.Name), counts[i], &p.Template.Spec)
+		podSet := flavor.PodSet{Name: string(p.Name), Count: counts[i], Pod: flavor.NewPod(&p.Template.Spec)}
+		if p.MinCount != nil {
+			podSet.Min = min(max(*p.MinCount, 1), max(counts[i], 0))
+		}
+		s.add(i, podSet, stageplan.PodRequests(&p.Template.Spec))
 	}
 	return s.seal()
 }
@@ -86,17 +90,13 @@ func shapeOfStage(stage *stageplan.Stage) *shape {
 	s := &shape{podSets: make([]flavor.PodSet, len(stage.PodSets))}
 	for i := range stage.PodSets {
 		p := &stage.PodSets[i]
-		s.addRequests(i, flavor.PodSet{Name: p.Name, Count: p.Count, Pod: flavor.NewPod(&p.Template.Spec)}, p.Requests)
+		s.add(i, flavor.PodSet{Name: p.Name, Count: p.Count, Pod: flavor.NewPod(&p.Template.Spec)}, p.Requests)
 	}
 	return s.seal()
 }
 
-func (s *shape) add(i int, name string, count int32, spec *corev1.PodSpec) {
-	s.addRequests(i, flavor.PodSet{Name: name, Count: count, Pod: flavor.NewPod(spec)}, stageplan.PodRequests(spec))
-}
-
-// addRequests multiplies what one pod asks for. What cannot be charged is a problem.
-func (s *shape) addRequests(i int, podSet flavor.PodSet, requests corev1.ResourceList) {
+// add multiplies what one pod asks for. What cannot be charged is a problem.
+func (s *shape) add(i int, podSet flavor.PodSet, requests corev1.ResourceList) {
 	if podSet.Count < 0 {
 		s.complain("pod set %s has a negative count", podSet.Name)
 	}
@@ -130,6 +130,10 @@ func (s *shape) seal() *shape {
 		b = append(b, p.Name...)
 		b = append(b, ' ')
 		b = strconv.AppendInt(b, int64(p.Count), 10)
+		if p.Min > 0 {
+			b = append(b, '>')
+			b = strconv.AppendInt(b, int64(p.Min), 10)
+		}
 		for _, r := range p.Requests {
 			b = append(b, ' ')
 			b = append(b, r.Resource...)

@@ -190,11 +190,8 @@ func unsupported(spec *kueue.WorkloadSpec) string {
 		return "spec.preemptionGates are not supported yet"
 	}
 	for i := range spec.PodSets {
-		switch podSet := &spec.PodSets[i]; {
-		case podSet.TopologyRequest != nil:
+		if spec.PodSets[i].TopologyRequest != nil {
 			return fmt.Sprintf("spec.podSets[%d].topologyRequest is not supported yet", i)
-		case podSet.MinCount != nil:
-			return fmt.Sprintf("spec.podSets[%d].minCount: partial admission is not supported yet", i)
 		}
 	}
 	return ""

@@ -45,9 +45,20 @@ func CompareRequests(a, b Request) int {
 type PodSet struct {
 	Name  string
 	Count int32
-	Pod   Pod
+	// Min is how many pods are enough, or 0 if only all are.
+	Min int32
+	Pod Pod
 	// Requests of all the pods together, by name of the resource.
 	Requests []Request
+}
+
+// Resize changes the number of pods, which must not have been zero, and what they ask for together.
+func (p *PodSet) Resize(count int32) {
+	requests := slices.Clone(p.Requests)
+	for i := range requests {
+		requests[i].Amount = requests[i].Amount / quota.Amount(p.Count) * quota.Amount(count)
+	}
+	p.Count, p.Requests = count, requests
 }
 
 // An Item is a choice of a flavor that is to be made: what one PodSet asks for of one Group comes from one flavor.

@@ -1,0 +1,70 @@
+package admission_test
+
+import (
+	"testing"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission"
+)
+
+// TestPartialAdmission has 8 GPUs, of which the first stage takes some.
+func TestPartialAdmission(t *testing.T) {
+	for name, tc := range map[string]struct {
+		taken           string
+		count, minCount int32
+		wantCount       int32
+		wantRefusal     string
+	}{
+		"all fit":               {"gpu=0", 8, 2, 8, ""},
+		"a part fits":           {"gpu=3", 8, 2, 5, ""},
+		"the least fits":        {"gpu=6", 8, 2, 2, ""},
+		"not even the least":    {"gpu=7", 8, 2, 0, "8 nvidia.com/gpu of flavor a100: 1 of 8 free"},
+		"all would never fit":   {"gpu=0", 20, 2, 8, ""},
+		"a part may fit later":  {"gpu=7", 20, 2, 0, "2 nvidia.com/gpu of flavor a100: 1 of 8 free"},
+		"least would never fit": {"gpu=0", 20, 9, 0, "can never fit"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, admission.Config{})
+			w.queue("q", "a100: gpu=8")
+			w.lone("q", "taken", tc.taken)
+			w.wantAdmitted("taken")
+			w.lone("q", "elastic", "gpu=1", func(wl *kueue.Workload) {
+				wl.Spec.PodSets[0].Count, wl.Spec.PodSets[0].MinCount = tc.count, &tc.minCount
+			})
+			if tc.wantRefusal != "" {
+				w.wantAdmitted()
+				r := w.refusals[keyOf("elastic")]
+				w.wantRefusal("elastic", r.Check, r.Reason, tc.wantRefusal)
+				w.change("taken", finish)
+				w.decide()
+				if got := w.engine.Charged(keyOf("elastic"), "wl-elastic"); got != (tc.minCount <= 8) {
+					t.Errorf("charged %v when all is free", got)
+				}
+				return
+			}
+			w.wantAdmitted("elastic")
+			a := w.workloads[keyOf("elastic")].Status.Admission.PodSetAssignments[0]
+			if usage := a.ResourceUsage[gpu]; *a.Count != tc.wantCount || usage.Value() != int64(tc.wantCount) {
+				t.Errorf("%d pods admitted with %s GPUs, want %d", *a.Count, usage.String(), tc.wantCount)
+			}
+		})
+	}
+}
+
+// TestReclaimablePods: what pods do not need any more is free for others, and counts again after a restart.
+func TestReclaimablePods(t *testing.T) {
+	w := newWorld(t, admission.Config{})
+	w.queue("q", "a100: gpu=8")
+	w.lone("q", "wide", "gpu=2", func(wl *kueue.Workload) { wl.Spec.PodSets[0].Count = 4 })
+	w.lone("q", "next", "gpu=4")
+	w.wantAdmitted("wide")
+	w.change("wide", func(wl *kueue.Workload) { wl.Status.ReclaimablePods = []kueue.ReclaimablePod{{Name: "main", Count: 1}} })
+	w.wantAdmitted()
+	w.change("wide", func(wl *kueue.Workload) { wl.Status.ReclaimablePods[0].Count = 2 })
+	w.wantAdmitted("next")
+	w.change("wide", func(wl *kueue.Workload) { wl.Status.ReclaimablePods = nil })
+	if got := w.used("q"); got != "a100/nvidia.com/gpu=12" {
+		t.Errorf("used %s", got)
+	}
+}
