@@ -21,6 +21,8 @@ type Node struct {
 	isQueue  bool
 	// height is the number of steps down to the deepest leaf.
 	height int
+	// lendable is, by resource, what could be charged if nothing were, all flavors together.
+	lendable []Amount
 }
 
 // A cell is what a node knows of one FlavorResource. All but quota and, in a leaf, usage is derived by Tree.derive.
@@ -30,6 +32,8 @@ type cell struct {
 	subtree Amount
 	// local is the part of subtree that nobody outside may use.
 	local Amount
+	// most is how much could be charged if nothing were.
+	most Amount
 	// usage is what a leaf is charged, and what the children of a Cohort use beyond their local parts.
 	usage Amount
 }
@@ -144,16 +148,28 @@ func (n *Node) Available(id ID) Amount {
 }
 
 // Most returns how much could be charged if nothing were.
-func (n *Node) Most(id ID) Amount {
+func (n *Node) Most(id ID) Amount { return n.peek(id).most }
+
+// Lendable returns how much of a resource could be charged if nothing were, all flavors together. The resource is numbered as by
+// Index.Resource.
+func (n *Node) Lendable(r int) Amount {
+	n.tree.settle()
+	if r < len(n.lendable) {
+		return n.lendable[r]
+	}
+	return 0
+}
+
+// Excess returns how much more the subtree would use than it has after another charge. It is negative if that would leave some.
+func (n *Node) Excess(id ID, more Amount) Amount {
 	c := n.peek(id)
-	if n.parent == nil {
-		return c.subtree
-	}
-	borrowable := n.parent.Most(id)
-	if c.quota.BorrowingLimit != MaxAmount {
-		borrowable = min(borrowable, (c.subtree - c.local).Plus(c.quota.BorrowingLimit))
-	}
-	return c.local.Plus(borrowable)
+	return c.usage.Plus(more).Minus(c.subtree)
+}
+
+// PassedOn returns how much of another charge the parent of the node would be charged.
+func (n *Node) PassedOn(id ID, more Amount) Amount {
+	c := n.peek(id)
+	return more - min(more, max(0, c.local-c.usage))
 }
 
 // Fits tells whether all of a usage is available. What asks for nothing fits even where more is charged than the limits allow.

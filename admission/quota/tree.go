@@ -11,8 +11,9 @@ type Tree struct {
 	Index *Index
 
 	nodes []*Node
-	// stale tells that quotas or parents have changed since the last derive.
-	stale bool
+	// stale tells that quotas or parents have changed since the last derive, and version how often they were derived.
+	stale   bool
+	version uint64
 
 	// undo has what every cell was before each change since the outermost WhatIf began.
 	undo   []change
@@ -92,14 +93,26 @@ func (n *Node) IsAbove(other *Node) bool {
 	return false
 }
 
+// Version returns another number after each change of quotas or parents. What others derive from these is good while it stays.
+func (t *Tree) Version() uint64 {
+	t.settle()
+	return t.version
+}
+
 // settle derives what depends on quotas and parents if they have changed.
 func (t *Tree) settle() {
 	if t.stale {
-		t.stale = false
-		for _, n := range t.nodes {
-			if n.parent == nil {
-				n.derive()
-			}
+		t.derive()
+	}
+}
+
+func (t *Tree) derive() {
+	t.stale = false
+	t.version++
+	for _, n := range t.nodes {
+		if n.parent == nil {
+			n.derive()
+			n.deriveMost()
 		}
 	}
 }
@@ -127,6 +140,27 @@ func (n *Node) derive() {
 		if n.parent != nil && c.quota.LendingLimit != MaxAmount {
 			c.local = max(0, c.subtree.Minus(c.quota.LendingLimit))
 		}
+	}
+}
+
+// deriveMost computes what a node could use of what its parents have, if nothing were charged.
+func (n *Node) deriveMost() {
+	n.lendable = make([]Amount, n.tree.Index.Resources())
+	for id := range n.tree.Index.Len() {
+		c := &n.cells[id]
+		c.most = c.subtree
+		if n.parent != nil {
+			borrowable := n.parent.cells[id].most
+			if c.quota.BorrowingLimit != MaxAmount {
+				borrowable = min(borrowable, (c.subtree - c.local).Plus(c.quota.BorrowingLimit))
+			}
+			c.most = c.local.Plus(borrowable)
+		}
+		r := n.tree.Index.Resource(ID(id))
+		n.lendable[r] = n.lendable[r].Plus(c.most)
+	}
+	for _, child := range n.children {
+		child.deriveMost()
 	}
 }
 

@@ -124,7 +124,11 @@ func TestTreeAgainstTwin(t *testing.T) {
 			}
 			if i := rapid.IntRange(0, len(nodes)-1).Draw(t, "changed"); rapid.IntRange(0, 3).Draw(t, "change") == 0 {
 				w.quota[i].Nominal = quota.Amount(rapid.IntRange(0, 6).Draw(t, "nominal"))
+				before := tree.Version()
 				tree.SetQuotas(nodes[i], map[quota.ID]quota.Quota{id: w.quota[i]})
+				if tree.Version() == before {
+					t.Fatal("the version stays when a quota changes")
+				}
 			}
 			compare(t, nodes, w, queues)
 		}
@@ -146,7 +150,20 @@ func compare(t *rapid.T, nodes []*quota.Node, w *twin, queues []int) {
 		if got, want := n.Most(0), empty.available(i); got != want {
 			t.Fatalf("at most %d for %d, the twin says %d", got, i, want)
 		}
+		if got, want := n.Lendable(0), empty.available(i); got != want {
+			t.Fatalf("%d lendable to %d, the twin says %d", got, i, want)
+		}
 		share, keep := w.has(i)
+		if got, want := n.Excess(0, 1), w.charged[i]+1-share-keep; got != want {
+			t.Fatalf("%d uses %d too much, the twin says %d", i, got, want)
+		}
+		passedOn := func() quota.Amount { return max(0, w.charged[i]-keep) }
+		before := passedOn()
+		w.charged[i] += 3
+		if got, want := n.PassedOn(0, 3), passedOn()-before; got != want {
+			t.Fatalf("%d passes on %d, the twin says %d", i, got, want)
+		}
+		w.charged[i] -= 3
 		if got, want := n.Borrows(0, 1), w.parent[i] >= 0 && w.charged[i]+1 > share+keep; got != want {
 			t.Fatalf("%d borrows %v, the twin says %v", i, got, want)
 		}
