@@ -19,7 +19,13 @@ const (
 type Config struct {
 	// StageAdmission is Safe, Reserve or Greedy. Empty means Safe.
 	StageAdmission string
+	// FairSharing is nil where ClusterQueues do not share fairly what they borrow from each other.
+	FairSharing *FairSharing
 }
+
+// FairSharing says how ClusterQueues and Cohorts share what they borrow from each other: who borrows least of it, by weight, is served
+// first (KEP-1714).
+type FairSharing struct{}
 
 func (c *Config) validate() error {
 	if c.StageAdmission == "" {

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission/fairshare"
 	"github.com/tranche-dev/tranche/admission/flavor"
 	"github.com/tranche-dev/tranche/admission/quota"
 )
@@ -21,6 +22,7 @@ type Engine struct {
 
 	// tree has what is charged; bare has the same limits and no charges.
 	tree, bare *quota.Tree
+	meter      *fairshare.Meter
 	// isStale tells that groups have to be formed anew. The revision changes whenever they are.
 	isStale  bool
 	revision uint64
@@ -65,6 +67,7 @@ func New(config Config) (*Engine, error) {
 		config:               config,
 		tree:                 tree,
 		bare:                 tree.Twin(),
+		meter:                fairshare.NewMeter(tree),
 		isStale:              true,
 		checks:               map[string]*observed[bool]{},
 		cohorts:              map[string]*cohort{},

@@ -2,17 +2,21 @@ package admission
 
 import (
 	"cmp"
-	"container/heap"
 	"slices"
+
+	"github.com/tranche-dev/tranche/admission/fairshare"
+	"github.com/tranche-dev/tranche/admission/quota"
 )
 
 // pass looks at everybody in a group who is awake, until nothing more fits.
 //
-// The head of each line that passes all checks stands for its ClusterQueue in a contest. Who borrows from less far up wins, then who
-// has the higher priority, then who has waited longer. The winner is admitted, if what it has been promised is still there, and the
-// next in its line takes its place.
+// The head of each line that passes all checks stands for its ClusterQueue in a contest. The winner is admitted, if what it has been
+// promised is still there, and the next in its line takes its place.
 func (e *Engine) pass(g *group, decisions []Decision) []Decision {
-	c := &contest{in: map[*clusterQueue]*contender{}}
+	var c contest = &ranking{in: map[*clusterQueue]*contender{}}
+	if e.config.FairSharing != nil {
+		c = &tournament{tree: fairshare.NewContest(e.meter), root: g.root, in: map[*quota.Node]*contender{}}
+	}
 	for {
 		decisions = e.nominateAll(g, c, decisions)
 		winner := c.winner()
@@ -21,13 +25,14 @@ func (e *Engine) pass(g *group, decisions []Decision) []Decision {
 		}
 		if e.stillPasses(winner) {
 			decisions = append(decisions, e.admit(winner.look))
+			c.charged(winner.q)
 		}
 		e.rouse(winner.q)
 	}
 }
 
 // nominateAll lets each line in which somebody may be awake send its first into the contest.
-func (e *Engine) nominateAll(g *group, c *contest, decisions []Decision) []Decision {
+func (e *Engine) nominateAll(g *group, c contest, decisions []Decision) []Decision {
 	for len(g.awake) > 0 {
 		awake := g.awake
 		g.awake = nil
@@ -42,7 +47,7 @@ func (e *Engine) nominateAll(g *group, c *contest, decisions []Decision) []Decis
 }
 
 // nominate refuses everybody in a line who passes no check, up to the first who does.
-func (e *Engine) nominate(c *contest, q *clusterQueue, decisions []Decision) []Decision {
+func (e *Engine) nominate(c contest, q *clusterQueue, decisions []Decision) []Decision {
 	for {
 		head := q.line.Next()
 		if head == nil {
@@ -73,65 +78,3 @@ func (e *Engine) stillPasses(n *contender) bool {
 }
 
 func compareQueues(a, b *clusterQueue) int { return cmp.Compare(a.name, b.name) }
-
-// A contender is a head that has passed all checks.
-type contender struct {
-	*look
-	// asOf is the last decision before the checks.
-	asOf  DecisionID
-	index int
-}
-
-func (n *contender) compare(other *contender) int {
-	return cmp.Or(cmp.Compare(n.level, other.level), n.s.ticket.Position.Compare(other.s.ticket.Position))
-}
-
-// A contest has at most one contender of each ClusterQueue. It implements heap.Interface.
-type contest struct {
-	contenders []*contender
-	in         map[*clusterQueue]*contender
-}
-
-func (c *contest) enter(n *contender) {
-	c.in[n.q] = n
-	heap.Push(c, n)
-}
-
-func (c *contest) withdraw(q *clusterQueue) {
-	if n := c.in[q]; n != nil {
-		heap.Remove(c, n.index)
-		delete(c.in, q)
-	}
-}
-
-// winner takes the best contender out of the contest. It is nil if there is none.
-func (c *contest) winner() *contender {
-	if len(c.contenders) == 0 {
-		return nil
-	}
-	n := c.contenders[0]
-	c.withdraw(n.q)
-	return n
-}
-
-func (c *contest) Len() int           { return len(c.contenders) }
-func (c *contest) Less(i, j int) bool { return c.contenders[i].compare(c.contenders[j]) < 0 }
-
-func (c *contest) Swap(i, j int) {
-	c.contenders[i], c.contenders[j] = c.contenders[j], c.contenders[i]
-	c.contenders[i].index, c.contenders[j].index = i, j
-}
-
-func (c *contest) Push(x any) {
-	if n, ok := x.(*contender); ok {
-		n.index = len(c.contenders)
-		c.contenders = append(c.contenders, n)
-	}
-}
-
-func (c *contest) Pop() any {
-	last := len(c.contenders) - 1
-	n := c.contenders[last]
-	c.contenders = c.contenders[:last]
-	return n
-}

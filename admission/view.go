@@ -14,6 +14,31 @@ type ClusterQueueView struct {
 	Pending, Reserving, Admitted int32
 	FlavorsReservation           []kueue.FlavorUsage
 	FlavorsUsage                 []kueue.FlavorUsage
+	// FairSharing is nil without fair sharing.
+	FairSharing *kueue.FairSharingStatus
+}
+
+// A CohortView is all that the status of a Cohort is made of.
+type CohortView struct {
+	// FairSharing is nil without fair sharing.
+	FairSharing *kueue.FairSharingStatus
+}
+
+// Cohort returns the view of a Cohort, if it exists.
+func (e *Engine) Cohort(name string) (CohortView, bool) {
+	c := e.cohorts[name]
+	if c == nil || !c.exists {
+		return CohortView{}, false
+	}
+	e.settleGroups()
+	return CohortView{FairSharing: e.shareOf(c.node)}, true
+}
+
+func (e *Engine) shareOf(n *quota.Node) *kueue.FairSharingStatus {
+	if e.config.FairSharing == nil {
+		return nil
+	}
+	return &kueue.FairSharingStatus{WeightedShare: e.meter.Share(n, nil).Weighted()}
 }
 
 // A LocalQueueView is all that the status of a LocalQueue is made of.
@@ -30,11 +55,13 @@ func (e *Engine) ClusterQueue(name string) (ClusterQueueView, bool) {
 	if q == nil || !q.exists {
 		return ClusterQueueView{}, false
 	}
+	e.settleGroups()
 	return ClusterQueueView{
 		Active:  e.activity(q),
 		Pending: q.ledger.pending, Reserving: q.ledger.reserving, Admitted: q.ledger.admitted,
 		FlavorsReservation: e.flavorUsages(q, &q.ledger.reserved),
 		FlavorsUsage:       e.flavorUsages(q, &q.ledger.used),
+		FairSharing:        e.shareOf(q.node),
 	}, true
 }
 

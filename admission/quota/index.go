@@ -28,6 +28,8 @@ type Index struct {
 	names     []FlavorResource
 	resources map[corev1.ResourceName]int
 	resource  []int
+	// resourceNames is by number.
+	resourceNames []corev1.ResourceName
 }
 
 // NewIndex returns an empty Index.
@@ -46,6 +48,7 @@ func (x *Index) ID(fr FlavorResource) ID {
 		if !met {
 			r = len(x.resources)
 			x.resources[fr.Resource] = r
+			x.resourceNames = append(x.resourceNames, fr.Resource)
 		}
 		x.resource = append(x.resource, r)
 	}
@@ -60,6 +63,9 @@ func (x *Index) Len() int { return len(x.names) }
 
 // Resource returns the number of the resource alone. It counts from zero on, too.
 func (x *Index) Resource(id ID) int { return x.resource[id] }
+
+// ResourceName returns the resource of a number.
+func (x *Index) ResourceName(r int) corev1.ResourceName { return x.resourceNames[r] }
 
 // Resources returns how many resources there are.
 func (x *Index) Resources() int { return len(x.resources) }

@@ -1,0 +1,179 @@
+package fairshare
+
+import (
+	"math"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/quota"
+)
+
+// A Policy is how past usage is weighed.
+type Policy struct {
+	// HalfLife is the time after which usage counts half. If it is zero, the past does not count.
+	HalfLife time.Duration
+	// Sampling is the time that an admission counts for in advance, so that one after the other from the same LocalQueue has its price
+	// at once.
+	Sampling time.Duration
+	// Weights of resources are 1 unless set.
+	Weights map[corev1.ResourceName]float64
+}
+
+// A Decay applies a Policy to Accounts.
+type Decay struct {
+	index  *quota.Index
+	policy Policy
+}
+
+// An Account has what one LocalQueue has used, until some time. The zero Account has used nothing.
+type Account struct {
+	// consumed is by resource, in the unit in which people write it. Between two changes it moves from what it was towards what runs,
+	// half of the way in each half-life.
+	consumed []float64
+	running  quota.Sum
+	// entered is what has a reservation and is not admitted yet.
+	entered quota.Sum
+	at      time.Time
+}
+
+// NewDecay returns a Decay for usages with the numbers of an Index.
+func NewDecay(index *quota.Index, policy Policy) *Decay { return &Decay{index, policy} }
+
+// Enter adds the penalty for a reservation.
+func (d *Decay) Enter(a *Account, u quota.Usage) { a.entered.Add(u) }
+
+// Withdraw takes back the penalty for a reservation that was given up before the admission.
+func (d *Decay) Withdraw(a *Account, u quota.Usage) { a.entered.Take(u) }
+
+// Admit makes a reservation that was entered run. The penalty stays, as usage.
+func (d *Decay) Admit(a *Account, u quota.Usage, now time.Time) {
+	a.entered.Take(u)
+	d.advance(a, now)
+	penalty := d.weight(d.policy.Sampling)
+	for _, c := range u {
+		*a.amount(d.index.Resource(c.ID)) += penalty * d.units(c)
+	}
+	a.running.Add(u)
+}
+
+// Resume makes run what was admitted before a restart of the manager: at the time of its admission, or that of the restored status if that
+// is later.
+func (d *Decay) Resume(a *Account, u quota.Usage, at time.Time) {
+	d.advance(a, at)
+	a.running.Add(u)
+}
+
+// Release ends what runs.
+func (d *Decay) Release(a *Account, u quota.Usage, now time.Time) {
+	d.advance(a, now)
+	a.running.Take(u)
+}
+
+// Level returns one number for all that a LocalQueue has used and will soon use. The lower one is served first. A LocalQueue without weight
+// comes after all that have one.
+func (d *Decay) Level(a *Account, weight float64, now time.Time) float64 {
+	if weight <= 0 {
+		return math.Inf(1)
+	}
+	d.advance(a, now)
+	penalty := d.weight(d.policy.Sampling)
+	var level float64
+	for r, used := range a.consumed {
+		level += d.resourceWeight(r) * used
+	}
+	for _, c := range a.entered.Usage() {
+		level += d.resourceWeight(d.index.Resource(c.ID)) * penalty * d.units(c)
+	}
+	return level / weight
+}
+
+// Status returns what has to survive a restart, exact to a thousandth.
+func (d *Decay) Status(a *Account, now time.Time) *kueue.LocalQueueAdmissionFairSharingStatus {
+	d.advance(a, now)
+	s := &kueue.LocalQueueAdmissionFairSharingStatus{ConsumedResources: corev1.ResourceList{}, LastUpdate: metav1.NewTime(a.at)}
+	for r, used := range a.consumed {
+		q := resource.NewQuantity(quantity(used), resource.DecimalSI)
+		if used < math.MaxInt64/1000 {
+			q = resource.NewMilliQuantity(quantity(used*1000), resource.DecimalSI)
+		}
+		if !q.IsZero() {
+			s.ConsumedResources[d.index.ResourceName(r)] = *q
+		}
+	}
+	return s
+}
+
+// Restore returns the account that a status was made of. Resources that the Index does not know are left out.
+func (d *Decay) Restore(s *kueue.LocalQueueAdmissionFairSharingStatus) Account {
+	a := Account{at: s.LastUpdate.Time}
+	for r := range d.index.Resources() {
+		if q, ok := s.ConsumedResources[d.index.ResourceName(r)]; ok && q.Sign() > 0 {
+			*a.amount(r) = q.AsApproximateFloat64()
+		}
+	}
+	return a
+}
+
+// quantity rounds, and stops at the limit.
+func quantity(x float64) int64 {
+	if x = math.Round(x); x < math.MaxInt64 {
+		return int64(x)
+	}
+	return math.MaxInt64
+}
+
+// weight returns how much of the way to what runs the usage goes in some time.
+func (d *Decay) weight(elapsed time.Duration) float64 {
+	if d.policy.HalfLife <= 0 {
+		return 0
+	}
+	return 1 - math.Exp2(-elapsed.Seconds()/d.policy.HalfLife.Seconds())
+}
+
+// advance brings the account to a time. Time does not go backwards.
+func (d *Decay) advance(a *Account, now time.Time) {
+	if a.at.IsZero() {
+		a.at = now
+	}
+	if d.policy.HalfLife <= 0 {
+		clear(a.consumed)
+	}
+	elapsed := now.Sub(a.at)
+	if elapsed <= 0 {
+		return
+	}
+	a.at = now
+	w := d.weight(elapsed)
+	for r := range a.consumed {
+		a.consumed[r] *= 1 - w
+	}
+	for _, c := range a.running.Usage() {
+		*a.amount(d.index.Resource(c.ID)) += w * d.units(c)
+	}
+}
+
+func (a *Account) amount(r int) *float64 {
+	if missing := r + 1 - len(a.consumed); missing > 0 {
+		a.consumed = append(a.consumed, make([]float64, missing)...)
+	}
+	return &a.consumed[r]
+}
+
+func (d *Decay) resourceWeight(r int) float64 {
+	if w, ok := d.policy.Weights[d.index.ResourceName(r)]; ok {
+		return w
+	}
+	return 1
+}
+
+// units converts to the unit in which people write the resource.
+func (d *Decay) units(c quota.Charge) float64 {
+	if d.index.Name(c.ID).Resource == corev1.ResourceCPU {
+		return float64(c.Amount) / 1000
+	}
+	return float64(c.Amount)
+}

@@ -1,0 +1,97 @@
+package fairshare
+
+import (
+	"cmp"
+	"math"
+
+	"github.com/tranche-dev/tranche/admission/quota"
+)
+
+// A Share is the dominant resource share of a ClusterQueue or Cohort: of what the tree of its parent could lend at most, the part that its
+// subtree uses beyond its own quota; the largest part among all resources; divided by the weight of the node. The zero Share is that of
+// a node that borrows nothing.
+type Share struct {
+	// ratio is in thousandths and not yet divided by the weight.
+	ratio, weight float64
+	borrows       bool
+}
+
+// Borrows tells whether the subtree uses more than its own quota of anything.
+func (s Share) Borrows() bool { return s.borrows }
+
+// isInfinite is true for what borrows and has no weight.
+func (s Share) isInfinite() bool { return s.weight == 0 && s.ratio > 0 }
+
+func (s Share) weighted() float64 {
+	if s.ratio == 0 {
+		return 0
+	}
+	return s.ratio / s.weight
+}
+
+// Compare orders by share: who comes first is admitted first, and preempted last. An infinite share is above all others; among infinite
+// ones those compare that a weight of 1 would give.
+func (s Share) Compare(other Share) int {
+	switch a, b := s.isInfinite(), other.isInfinite(); {
+	case a && b:
+		return cmp.Compare(s.ratio, other.ratio)
+	case a:
+		return 1
+	case b:
+		return -1
+	}
+	return cmp.Compare(s.weighted(), other.weighted())
+}
+
+// Weighted returns the share in thousandths, rounded up, as the field weightedShare of a status has it. An infinite share is the largest
+// number.
+func (s Share) Weighted() int64 {
+	w := math.Ceil(s.weighted())
+	if s.isInfinite() || w >= math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return int64(w)
+}
+
+// A Meter measures shares in one Tree. It has memory that its measurements use again and again.
+type Meter struct {
+	tree *quota.Tree
+	// excess is by resource.
+	excess []quota.Amount
+}
+
+// NewMeter returns a Meter for a Tree.
+func NewMeter(tree *quota.Tree) *Meter { return &Meter{tree: tree} }
+
+// Share returns the share that a node would have after it is charged more. A node without a parent borrows from nobody.
+func (m *Meter) Share(n *quota.Node, more quota.Usage) Share {
+	parent := n.Parent()
+	if parent == nil {
+		return Share{}
+	}
+	if missing := m.tree.Index.Resources() - len(m.excess); missing > 0 {
+		m.excess = append(m.excess, make([]quota.Amount, missing)...)
+	}
+	clear(m.excess)
+	s := Share{weight: n.Weight}
+	for id := range quota.ID(m.tree.Index.Len()) {
+		var extra quota.Amount
+		if len(more) > 0 && more[0].ID == id {
+			extra, more = more[0].Amount, more[1:]
+		}
+		if over := n.Excess(id, extra); over > 0 {
+			s.borrows = true
+			r := m.tree.Index.Resource(id)
+			m.excess[r] = m.excess[r].Plus(over)
+		}
+	}
+	if !s.borrows {
+		return s
+	}
+	for r, over := range m.excess {
+		if lendable := parent.Lendable(r); over > 0 && lendable > 0 {
+			s.ratio = max(s.ratio, float64(over)*1000/float64(lendable))
+		}
+	}
+	return s
+}
