@@ -49,8 +49,11 @@ func (e *Engine) ring() {
 
 // NextTime returns when Decide has to be called again even if nothing is observed before.
 func (e *Engine) NextTime() (at time.Time, ok bool) {
-	if len(e.alarms) == 0 {
-		return time.Time{}, false
+	if len(e.alarms) > 0 {
+		at, ok = e.alarms[0].at, true
 	}
-	return e.alarms[0].at, true
+	if e.decay != nil && (!ok || e.nextSample.Before(at)) {
+		at, ok = e.nextSample, true
+	}
+	return at, ok
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tranche-dev/tranche/admission/flavor"
 	"github.com/tranche-dev/tranche/admission/quota"
+	"github.com/tranche-dev/tranche/queue"
 )
 
 // A rule says no to a stage, or finds nothing against it.
@@ -20,7 +21,7 @@ func rules() []rule {
 	return []rule{
 		localQueueExists, clusterQueueIsActive, namespaceIsSelected,
 		isSupported, isInPlan, flavorsExist, peakFitsLimits,
-		isNotBehind, quotaFits, stateStaysSafe,
+		podsAreReady, isNotBehind, quotaFits, stateStaysSafe,
 	}
 }
 
@@ -162,6 +163,19 @@ func lackRefusal(q *clusterQueue, lack *flavor.Lack) *Refusal {
 	return &Refusal{
 		Check: "FlavorMatches", Reason: kueue.WorkloadQuotaReservedReasonNoMatchingFlavor,
 		Message: fmt.Sprintf("no flavor of ClusterQueue %s takes pod set %s: %s", q.name, lack.PodSet, strings.Join(objections, "; ")),
+	}
+}
+
+// podsAreReady lets one stage start at a time under BlockAdmission.
+func podsAreReady(e *Engine, l *look) *Refusal {
+	if !e.config.BlockAdmission || e.unready == 0 {
+		return nil
+	}
+	l.effect = holdsUpOthers
+	l.waits = append(l.waits, queue.Wait[quota.ID]{Topic: allReady})
+	return &Refusal{
+		Check: "PodsAreReady", Reason: kueue.WorkloadQuotaReservedReasonWaitingForPodsReady,
+		Message: "waits until all pods of the stages that are admitted already are ready (waitForPodsReady.blockAdmission)",
 	}
 }
 

@@ -30,8 +30,10 @@ type clusterQueue struct {
 	weight      float64
 	groups      []kueue.ResourceGroup
 	fungibility flavor.Fungibility
-	preemption  kueue.ClusterQueuePreemption
-	selector    labels.Selector
+	// isUsageBased tells that its LocalQueues take turns by what they have used.
+	isUsageBased bool
+	preemption   kueue.ClusterQueuePreemption
+	selector     labels.Selector
 	// selectorProblem says what is wrong with the selector, or is empty.
 	selectorProblem string
 
@@ -115,6 +117,7 @@ func (q *clusterQueue) adopt(object *kueue.ClusterQueue) bool {
 	if spec.Preemption != nil {
 		q.preemption = *spec.Preemption
 	}
+	q.isUsageBased = spec.AdmissionScope != nil && spec.AdmissionScope.AdmissionMode == kueue.UsageBasedAdmissionFairSharing
 	q.selectorProblem = ""
 	selector, err := metav1.LabelSelectorAsSelector(spec.NamespaceSelector)
 	if err != nil {
@@ -131,7 +134,7 @@ func (q *clusterQueue) adopt(object *kueue.ClusterQueue) bool {
 
 func (q *clusterQueue) saysTheSameAs(o *clusterQueue) bool {
 	facts := func(q *clusterQueue) string {
-		return fmt.Sprintln(q.terminating, q.stop, q.policy, q.cohort, q.weight, q.fungibility, q.selector, q.selectorProblem, q.checks)
+		return fmt.Sprintln(q.terminating, q.stop, q.policy, q.cohort, q.weight, q.fungibility, q.selector, q.selectorProblem, q.checks, q.isUsageBased)
 	}
 	return facts(q) == facts(o) && sameGroups(q.groups, o.groups) && samePreemption(&q.preemption, &o.preemption)
 }
@@ -170,6 +173,11 @@ func (e *Engine) renewClusterQueue(q *clusterQueue) {
 	e.tree.SetQuotas(q.node, limits)
 	e.bare.SetQuotas(q.bare, limits)
 	q.node.Weight, q.bare.Weight = q.weight, q.weight
+	if q.isUsageBased && e.decay != nil {
+		q.line.SetLead(e.levelOf)
+	} else {
+		q.line.SetLead(nil)
+	}
 	if q.cohort != "" {
 		e.cohort(q.cohort)
 	}

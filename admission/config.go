@@ -21,6 +21,12 @@ type Config struct {
 	StageAdmission string
 	// FairSharing is nil where ClusterQueues do not share fairly what they borrow from each other.
 	FairSharing *FairSharing
+	// AdmissionFairSharing is nil where what LocalQueues have used in the past does not count.
+	AdmissionFairSharing *AdmissionFairSharing
+	// BlockAdmission makes every admission wait until all pods of the stages admitted before are ready.
+	BlockAdmission bool
+	// KeepPlaceAfterEviction makes a stage that was evicted because its pods were not ready in time take the place in line that it had.
+	KeepPlaceAfterEviction bool
 }
 
 // FairSharing says how ClusterQueues and Cohorts share what they borrow from each other: who borrows least of it, by weight, is served
@@ -30,6 +36,9 @@ type FairSharing struct{}
 func (c *Config) validate() error {
 	if c.StageAdmission == "" {
 		c.StageAdmission = Safe
+	}
+	if f := c.AdmissionFairSharing; f != nil && f.Sampling <= 0 {
+		return fmt.Errorf("admission.Config: AdmissionFairSharing.Sampling is %v, must be above zero", f.Sampling)
 	}
 	if strictness(c.StageAdmission) < 0 {
 		return fmt.Errorf("admission.Config: StageAdmission is %q, must be one of %v", c.StageAdmission, policies())

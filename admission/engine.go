@@ -23,6 +23,13 @@ type Engine struct {
 	// tree has what is charged; bare has the same limits and no charges.
 	tree, bare *quota.Tree
 	meter      *fairshare.Meter
+	// decay is nil without admission fair sharing.
+	decay      *fairshare.Decay
+	transfers  []transfer
+	unopened   map[*localQueue]struct{}
+	nextSample time.Time
+	// unready is how many stages are admitted whose pods are not ready.
+	unready int
 	// isStale tells that groups have to be formed anew. The revision changes whenever they are.
 	isStale  bool
 	revision uint64
@@ -68,6 +75,8 @@ func New(config Config) (*Engine, error) {
 		tree:                 tree,
 		bare:                 tree.Twin(),
 		meter:                fairshare.NewMeter(tree),
+		decay:                newDecay(config.AdmissionFairSharing, tree.Index),
+		unopened:             map[*localQueue]struct{}{},
 		isStale:              true,
 		checks:               map[string]*observed[bool]{},
 		cohorts:              map[string]*cohort{},
@@ -144,6 +153,7 @@ func (e *Engine) Decide(now time.Time) []Decision {
 	e.now = now
 	e.settleGroups()
 	e.ring()
+	e.settleAccounts()
 	decisions := e.drain(nil)
 	for len(e.dirty) > 0 {
 		dirty := e.dirty

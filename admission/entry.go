@@ -19,18 +19,20 @@ type entry struct {
 	clusterQueue *clusterQueue
 	localQueue   *localQueue
 	usage        quota.Usage
+	// isReady tells that all pods are ready.
+	isReady bool
 }
 
 func (n *entry) isCharged() bool { return n.phase == reserving || n.phase == admitted }
 
 func (n *entry) equals(other *entry) bool {
 	return n.phase == other.phase && n.clusterQueue == other.clusterQueue && n.localQueue == other.localQueue &&
-		n.usage.Equal(other.usage)
+		n.isReady == other.isReady && n.usage.Equal(other.usage)
 }
 
 // entryOf derives what should be booked. It is the only place that says what observations and assumptions mean.
 func (e *Engine) entryOf(s *stage) entry {
-	n := entry{localQueue: s.localQueue}
+	n := entry{localQueue: s.localQueue, isReady: s.isReady}
 	charge := s.reservation
 	if charge == nil {
 		charge = s.assumed
@@ -73,8 +75,10 @@ func (e *Engine) book(s *stage, now entry) {
 	if now.phase != waiting {
 		s.told = Refusal{}
 	}
+	e.transfer(before, now)
 	e.post(&now, 1)
 	top := e.unpost(&before)
+	e.countUnready(&before, &now)
 	if before.isCharged() {
 		delete(before.clusterQueue.holders, s)
 	}
@@ -91,6 +95,21 @@ func (e *Engine) book(s *stage, now entry) {
 	if len(released) > 0 {
 		e.wake(top, released, before.clusterQueue.group)
 		e.wakeClaimWaiters(before.clusterQueue.group)
+	}
+}
+
+// countUnready keeps the number of stages for whose pods all others wait under BlockAdmission.
+func (e *Engine) countUnready(before, now *entry) {
+	if before.phase == admitted && !before.isReady {
+		e.unready--
+		if e.unready == 0 && e.config.BlockAdmission {
+			for _, g := range e.groups {
+				e.wakeTopic(g, allReady)
+			}
+		}
+	}
+	if now.phase == admitted && !now.isReady {
+		e.unready++
 	}
 }
 

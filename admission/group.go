@@ -27,8 +27,12 @@ type group struct {
 
 func compareGroups(a, b *group) int { return strings.Compare(a.queues[0].name, b.queues[0].name) }
 
-// anyClaim is the topic of those who wait for other JobSets' claims to become smaller.
-const anyClaim quota.ID = -1
+const (
+	// anyClaim is the topic of those who wait for other JobSets' claims to become smaller.
+	anyClaim quota.ID = -1
+	// allReady is the topic of those who wait for the pods of all admitted stages to be ready.
+	allReady quota.ID = -2
+)
 
 // settleGroups forms the groups anew if anything has changed that they depend on, and wakes everybody: such changes are rare.
 func (e *Engine) settleGroups() {
@@ -144,13 +148,15 @@ func (g *group) sleep(q *clusterQueue, topic quota.ID) {
 }
 
 // wakeClaimWaiters wakes those who wait for claims to become smaller.
-func (e *Engine) wakeClaimWaiters(g *group) {
+func (e *Engine) wakeClaimWaiters(g *group) { e.wakeTopic(g, anyClaim) }
+
+func (e *Engine) wakeTopic(g *group, topic quota.ID) {
 	if e.isStale {
 		return
 	}
-	for q := range g.asleep[anyClaim] {
-		q.line.Wake(anyClaim, 0)
+	for q := range g.asleep[topic] {
+		q.line.Wake(topic, 0)
 		e.rouse(q)
 	}
-	delete(g.asleep, anyClaim)
+	delete(g.asleep, topic)
 }

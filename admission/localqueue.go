@@ -7,6 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/fairshare"
 )
 
 // A localQueue exists from the first time that something names it, whether or not there is an object. Without one its stages stand
@@ -17,7 +19,13 @@ type localQueue struct {
 	exists       bool
 	stop         kueue.StopPolicy
 	clusterQueue string
+	weight       float64
 	ledger       ledger
+	// consumed is what the status said when the queue was first observed; account is open from the first Decide after that; sampled
+	// is what the status is to say.
+	consumed *kueue.LocalQueueAdmissionFairSharingStatus
+	account  *fairshare.Account
+	sampled  *kueue.LocalQueueAdmissionFairSharingStatus
 	// members are all stages that name this queue.
 	members map[*stage]struct{}
 }
@@ -25,7 +33,7 @@ type localQueue struct {
 func (e *Engine) localQueue(key types.NamespacedName) *localQueue {
 	q := e.localQueues[key]
 	if q == nil {
-		q = &localQueue{key: key, stop: kueue.None, members: map[*stage]struct{}{}}
+		q = &localQueue{key: key, stop: kueue.None, weight: 1, members: map[*stage]struct{}{}}
 		e.localQueues[key] = q
 		e.clusterQueue("")
 	}
@@ -43,17 +51,25 @@ func (e *Engine) observeLocalQueue(object *kueue.LocalQueue) {
 	if object.Spec.StopPolicy != nil {
 		stop = *object.Spec.StopPolicy
 	}
-	clusterQueue := string(object.Spec.ClusterQueue)
-	if q.exists && q.stop == stop && q.clusterQueue == clusterQueue {
+	clusterQueue, weight := string(object.Spec.ClusterQueue), weightOf(object.Spec.FairSharing)
+	if e.decay != nil && q.account == nil {
+		if f := object.Status.FairSharing; f != nil {
+			q.consumed = f.AdmissionFairSharingStatus
+		}
+		e.unopened[q] = struct{}{}
+	}
+	if q.exists && q.stop == stop && q.clusterQueue == clusterQueue && q.weight == weight {
 		return
 	}
-	q.exists, q.stop, q.clusterQueue = true, stop, clusterQueue
+	q.exists, q.stop, q.clusterQueue, q.weight = true, stop, clusterQueue, weight
 	e.renewLocalQueue(q)
 }
 
 func (e *Engine) loseLocalQueue(key types.NamespacedName) {
 	q := e.localQueue(key)
-	q.exists, q.stop, q.clusterQueue, q.version = false, kueue.None, "", version{}
+	q.exists, q.stop, q.clusterQueue, q.weight, q.version = false, kueue.None, "", 1, version{}
+	q.consumed, q.account, q.sampled = nil, nil, nil
+	delete(e.unopened, q)
 	e.renewLocalQueue(q)
 }
 

@@ -26,6 +26,7 @@ func (e *Engine) pass(g *group, decisions []Decision) []Decision {
 		if e.stillPasses(winner) {
 			decisions = append(decisions, e.admit(winner.look))
 			c.charged(winner.q)
+			e.settleTransfers()
 		}
 		e.rouse(winner.q)
 	}
@@ -39,6 +40,9 @@ func (e *Engine) nominateAll(g *group, c contest, decisions []Decision) []Decisi
 		slices.SortFunc(awake, compareQueues)
 		for _, q := range awake {
 			q.isRoused = false
+			if q.isUsageBased && e.decay != nil {
+				q.line.Reorder()
+			}
 			c.withdraw(q)
 			decisions = e.nominate(c, q, decisions)
 		}
@@ -69,7 +73,7 @@ func (e *Engine) stillPasses(n *contender) bool {
 		return true
 	}
 	refusal := e.asIfNothingWereKept(n.look, func() *Refusal {
-		if !n.q.node.Fits(n.usage) {
+		if !n.q.node.Fits(n.usage) || e.config.BlockAdmission && e.unready > 0 {
 			return &Refusal{}
 		}
 		return e.unsafe(n.look, n.usage)

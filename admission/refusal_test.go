@@ -164,6 +164,7 @@ func TestOrder(t *testing.T) {
 	w.lone("q", "evicted", "gpu=2", func(wl *kueue.Workload) {
 		wl.CreationTimestamp = metav1.NewTime(start())
 		setCondition(wl, kueue.WorkloadEvicted, metav1.ConditionTrue)
+		wl.Status.Conditions[0].Reason = kueue.WorkloadEvictedByPodsReadyTimeout
 		wl.Status.Conditions[0].LastTransitionTime = metav1.NewTime(start().Add(time.Hour))
 	})
 	w.lone("q", "urgent", "gpu=2", func(wl *kueue.Workload) { priority := int32(7); wl.Spec.Priority = &priority })

@@ -41,6 +41,8 @@ type stage struct {
 	isFinished  bool
 	isAdmitted  bool
 	isEvicted   bool
+	isReady     bool
+	admittedAt  time.Time
 	reservation *assignment
 	reclaimable []kueue.ReclaimablePod
 
@@ -201,9 +203,14 @@ func unsupported(spec *kueue.WorkloadSpec) string {
 func (e *Engine) adoptStatus(s *stage, object *kueue.Workload) {
 	s.isFinished = conditionIsTrue(object, kueue.WorkloadFinished)
 	s.isAdmitted = conditionIsTrue(object, kueue.WorkloadAdmitted)
+	s.isReady = conditionIsTrue(object, kueue.WorkloadPodsReady)
+	s.admittedAt = admittedAt(object)
 	s.evicted, s.isEvicted = time.Time{}, false
 	if c := condition(object, kueue.WorkloadEvicted); c != nil && c.Status == metav1.ConditionTrue {
-		s.evicted, s.isEvicted = c.LastTransitionTime.Time, true
+		s.isEvicted = true
+		if e.losesPlace(c.Reason) {
+			s.evicted = c.LastTransitionTime.Time
+		}
 	}
 	s.requeueAt = time.Time{}
 	if r := object.Status.RequeueState; r != nil && r.RequeueAt != nil {
@@ -222,6 +229,13 @@ func (e *Engine) adoptStatus(s *stage, object *kueue.Workload) {
 	case gates != "":
 		s.closed = gateMessage(gates)
 	}
+}
+
+// losesPlace tells whether an eviction puts a stage behind those that came before it: where its own pods or its checks were to blame.
+// Who was preempted, or whose queue was stopped, keeps its place.
+func (e *Engine) losesPlace(reason string) bool {
+	return reason == kueue.WorkloadEvictedByAdmissionCheck ||
+		reason == kueue.WorkloadEvictedByPodsReadyTimeout && !e.config.KeepPlaceAfterEviction
 }
 
 // gateMessage says what the first of some gates waits for.

@@ -47,6 +47,8 @@ type LocalQueueView struct {
 	Pending, Reserving, Admitted int32
 	FlavorsReservation           []kueue.LocalQueueFlavorUsage
 	FlavorsUsage                 []kueue.LocalQueueFlavorUsage
+	// FairSharing is nil without admission fair sharing. It changes once in a sampling interval.
+	FairSharing *kueue.LocalQueueFairSharingStatus
 }
 
 // ClusterQueue returns the view of a ClusterQueue, if it exists.
@@ -77,6 +79,7 @@ func (e *Engine) LocalQueue(key types.NamespacedName) (LocalQueueView, bool) {
 		Pending: lq.ledger.pending, Reserving: lq.ledger.reserving, Admitted: lq.ledger.admitted,
 		FlavorsReservation: localUsages(e.flavorUsages(q, &lq.ledger.reserved)),
 		FlavorsUsage:       localUsages(e.flavorUsages(q, &lq.ledger.used)),
+		FairSharing:        lq.fairSharing(),
 	}, true
 }
 

@@ -1,0 +1,167 @@
+package admission
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/fairshare"
+	"github.com/tranche-dev/tranche/admission/quota"
+)
+
+// What LocalQueues have used in the past decides who is next in a ClusterQueue whose admissionScope says so (KEP-4136). A LocalQueue's
+// account is opened at the first call of Decide after it was observed, from its status and from what its stages hold then. From then
+// on every change of what it is charged is a transfer. Transfers wait for the next call of Decide, which knows the time.
+
+// A transfer is a change of what a LocalQueue is charged.
+type transfer struct {
+	queue       *localQueue
+	before, now entry
+}
+
+// transfer notes a change for the accounts.
+func (e *Engine) transfer(before, now entry) {
+	if e.decay == nil || !before.isCharged() && !now.isCharged() {
+		return
+	}
+	if before.localQueue != nil && before.localQueue != now.localQueue {
+		e.transfers = append(e.transfers, transfer{queue: before.localQueue, before: before})
+		before = entry{}
+	}
+	if now.localQueue != nil {
+		e.transfers = append(e.transfers, transfer{queue: now.localQueue, before: before, now: now})
+	}
+}
+
+// settleAccounts brings the accounts up to now.
+func (e *Engine) settleAccounts() {
+	if e.decay == nil {
+		return
+	}
+	e.settleTransfers()
+	for _, q := range slices.SortedFunc(maps.Keys(e.unopened), compareLocalQueues) {
+		e.openAccount(q)
+	}
+	clear(e.unopened)
+	e.sample()
+}
+
+// settleTransfers carries out what has been noted.
+func (e *Engine) settleTransfers() {
+	for _, t := range e.transfers {
+		if t.queue.account != nil {
+			e.carryOut(t)
+			e.reorder(t.queue)
+		}
+	}
+	e.transfers = nil
+}
+
+func (e *Engine) carryOut(t transfer) {
+	a := t.queue.account
+	switch t.before.phase {
+	case reserving:
+		if t.now.phase == admitted && t.before.usage.Equal(t.now.usage) {
+			e.decay.Admit(a, t.now.usage, e.now)
+			return
+		}
+		e.decay.Withdraw(a, t.before.usage)
+	case admitted:
+		e.decay.Release(a, t.before.usage, e.now)
+		if t.now.phase == admitted {
+			// It has become less or more, and has paid for its entry.
+			e.decay.Resume(a, t.now.usage, e.now)
+			return
+		}
+	case closed, waiting, finished:
+	}
+	if t.now.isCharged() {
+		e.decay.Enter(a, t.now.usage)
+	}
+	if t.now.phase == admitted {
+		e.decay.Admit(a, t.now.usage, e.now)
+	}
+}
+
+// openAccount takes over what the status of a LocalQueue says, and what its stages hold.
+func (e *Engine) openAccount(q *localQueue) {
+	account := fairshare.Account{}
+	if q.consumed != nil {
+		account = e.decay.Restore(q.consumed)
+	}
+	q.account = &account
+	for _, s := range slices.SortedFunc(maps.Keys(q.members), compareStages) {
+		switch s.entry.phase {
+		case admitted:
+			e.decay.Resume(q.account, s.entry.usage, s.admittedAt)
+		case reserving:
+			e.decay.Enter(q.account, s.entry.usage)
+		case closed, waiting, finished:
+		}
+	}
+	e.reorder(q)
+}
+
+// reorder makes the line of the ClusterQueue ask for the levels again.
+func (e *Engine) reorder(q *localQueue) {
+	if target := e.clusterQueues[q.clusterQueue]; target != nil && target.isUsageBased {
+		target.line.Reorder()
+	}
+}
+
+// sample renews what the status of each LocalQueue says of its account, now and then.
+func (e *Engine) sample() {
+	if e.now.Before(e.nextSample) {
+		return
+	}
+	e.nextSample = e.now.Add(e.config.AdmissionFairSharing.Sampling)
+	for _, q := range e.localQueues {
+		if q.account == nil {
+			continue
+		}
+		q.sampled = e.decay.Status(q.account, e.now)
+		e.changedLocalQueues[q.key] = struct{}{}
+	}
+}
+
+// levelOf returns what orders the stages of a ClusterQueue before their positions.
+func (e *Engine) levelOf(c class) float64 {
+	if c.localQueue.account == nil {
+		return 0
+	}
+	return e.decay.Level(c.localQueue.account, c.localQueue.weight, e.now)
+}
+
+func compareLocalQueues(a, b *localQueue) int { return compareKeys(a.key, b.key) }
+
+// fairSharing is the part of the status of a LocalQueue for its account.
+func (q *localQueue) fairSharing() *kueue.LocalQueueFairSharingStatus {
+	if q.sampled == nil {
+		return nil
+	}
+	return &kueue.LocalQueueFairSharingStatus{AdmissionFairSharingStatus: q.sampled}
+}
+
+// admittedAt is since when a stage runs.
+func admittedAt(object *kueue.Workload) time.Time {
+	if c := condition(object, kueue.WorkloadAdmitted); c != nil && c.Status == metav1.ConditionTrue {
+		return c.LastTransitionTime.Time
+	}
+	return time.Time{}
+}
+
+// An AdmissionFairSharing says how the LocalQueues of a ClusterQueue take turns by what they have used (KEP-4136).
+type AdmissionFairSharing struct {
+	// Policy is how past usage is weighed. Its Sampling is also how often the status tells it, and must be above zero.
+	fairshare.Policy
+}
+
+func newDecay(config *AdmissionFairSharing, index *quota.Index) *fairshare.Decay {
+	if config == nil {
+		return nil
+	}
+	return fairshare.NewDecay(index, config.Policy)
+}
