@@ -2,7 +2,6 @@ package admission
 
 import (
 	"slices"
-	"sort"
 
 	"github.com/tranche-dev/tranche/admission/flavor"
 	"github.com/tranche-dev/tranche/admission/quota"
@@ -16,8 +15,16 @@ func (e *Engine) fitsInPart(l *look) bool {
 		return false
 	}
 	whole := l.podSets
-	fewer := sort.Search(int(most), func(i int) bool { return e.fitsWithout(l, whole, int64(i)+1, most) })
-	return fewer < int(most) && e.fitsWithout(l, whole, int64(fewer)+1, most)
+	// Without tooFew they do not fit; without fewer they do, if that is not more than there are.
+	tooFew, fewer := int64(0), most+1
+	for fewer-tooFew > 1 {
+		if middle := tooFew + (fewer-tooFew)/2; e.fitsWithout(l, whole, middle, most) {
+			fewer = middle
+		} else {
+			tooFew = middle
+		}
+	}
+	return fewer <= most && e.fitsWithout(l, whole, fewer, most)
 }
 
 // spare is how many pods the pod sets can do without.

@@ -189,13 +189,11 @@ func (p *place) compare(other *place) int {
 		}
 		return -1
 	}
+	if c := p.share.Compare(other.share); c != 0 {
+		return c
+	}
 	a, b := p.best.head, other.best.head
-	return cmp.Or(
-		p.share.Compare(other.share),
-		cmp.Compare(b.Priority, a.Priority),
-		a.Since.Compare(b.Since),
-		cmp.Compare(a.UID, b.UID),
-	)
+	return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.Since.Compare(b.Since), cmp.Compare(a.UID, b.UID))
 }
 
 // senders is a heap in which each place knows where it is.

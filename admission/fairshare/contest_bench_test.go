@@ -26,7 +26,7 @@ func BenchmarkContest(b *testing.B) {
 				q := tree.AddClusterQueue(fmt.Sprint(i))
 				tree.SetParent(q, root)
 				tree.SetQuotas(q, map[quota.ID]quota.Quota{0: {Nominal: 5, BorrowingLimit: unlimited, LendingLimit: unlimited}})
-				heads[q] = fairshare.Head{UID: types.UID(q.Name), Since: time.Unix(int64(i), 0), Usage: quota.Usage{{0, quota.Amount(1 + i%3)}}}
+				heads[q] = fairshare.Head{UID: types.UID(q.Name), Since: time.Unix(int64(i), 0), Usage: quota.Usage{{ID: 0, Amount: quota.Amount(1 + i%3)}}}
 			}
 			for q, head := range heads {
 				contest.Enter(q, head)

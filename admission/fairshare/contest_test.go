@@ -162,12 +162,12 @@ func TestContestOrder(t *testing.T) {
 		})
 		queues[name] = q
 	}
-	queues["b"].Charge(quota.Usage{{gpu, 5}})
-	queues["c"].Charge(quota.Usage{{gpu, 4}})
-	queues["d"].Charge(quota.Usage{{cpu, 8}})
+	queues["b"].Charge(quota.Usage{{ID: gpu, Amount: 5}})
+	queues["c"].Charge(quota.Usage{{ID: gpu, Amount: 4}})
+	queues["d"].Charge(quota.Usage{{ID: cpu, Amount: 8}})
 	contest := fairshare.NewContest(fairshare.NewMeter(tree))
 	for name, q := range queues {
-		contest.Enter(q, fairshare.Head{UID: types.UID(name), Usage: quota.Usage{{gpu, 1}}})
+		contest.Enter(q, fairshare.Head{UID: types.UID(name), Usage: quota.Usage{{ID: gpu, Amount: 1}}})
 	}
 	// a and d borrow no gpu, but d has the higher share; c has a lower share than b.
 	var got []string

@@ -30,7 +30,7 @@ func near(a, b float64) bool { return math.Abs(a-b) <= 1e-6*max(1, math.Abs(a)) 
 func TestDecay(t *testing.T) {
 	d := decay(time.Hour, 0)
 	var a fairshare.Account
-	gpus := quota.Usage{{0, 6}, {1, 2}}
+	gpus := quota.Usage{{ID: 0, Amount: 6}, {ID: 1, Amount: 2}}
 	d.Enter(&a, gpus)
 	d.Admit(&a, gpus, start)
 	for _, tc := range []struct {
@@ -56,7 +56,7 @@ func TestDecay(t *testing.T) {
 func TestDecayEntryPenalty(t *testing.T) {
 	d := decay(time.Hour, time.Hour)
 	var a fairshare.Account
-	u := quota.Usage{{0, 4}, {2, 3000}}
+	u := quota.Usage{{ID: 0, Amount: 4}, {ID: 2, Amount: 3000}}
 	d.Enter(&a, u)
 	d.Enter(&a, u)
 	want := (4. + 2*3) / 2
@@ -76,8 +76,8 @@ func TestDecayEntryPenalty(t *testing.T) {
 
 func TestDecayWithoutHalfLife(t *testing.T) {
 	d := decay(0, time.Hour)
-	a := d.Restore(decayed(t, quota.Usage{{0, 4}}))
-	u := quota.Usage{{0, 4}}
+	a := d.Restore(decayed(t, quota.Usage{{ID: 0, Amount: 4}}))
+	u := quota.Usage{{ID: 0, Amount: 4}}
 	d.Enter(&a, u)
 	d.Admit(&a, u, start)
 	if got := d.Level(&a, 1, start.Add(time.Hour)); got != 0 {
@@ -133,7 +133,7 @@ func decayed(t *testing.T, u quota.Usage) *kueue.LocalQueueAdmissionFairSharingS
 }
 
 func TestDecayStatus(t *testing.T) {
-	s := decayed(t, quota.Usage{{0, 3}, {2, 5001}})
+	s := decayed(t, quota.Usage{{ID: 0, Amount: 3}, {ID: 2, Amount: 5001}})
 	want := map[corev1.ResourceName]string{"gpu": "1500m", "cpu": "2501m"}
 	if len(s.ConsumedResources) != len(want) || !s.LastUpdate.Time.Equal(start) {
 		t.Errorf("%v at %s", s.ConsumedResources, s.LastUpdate)
@@ -143,7 +143,7 @@ func TestDecayStatus(t *testing.T) {
 			t.Errorf("%s: %s, want %s", r, got.String(), w)
 		}
 	}
-	huge := decayed(t, quota.Usage{{0, quota.MaxCharge}})
+	huge := decayed(t, quota.Usage{{ID: 0, Amount: quota.MaxCharge}})
 	if got := huge.ConsumedResources["gpu"]; got.Value() != int64(quota.MaxCharge)/2 {
 		t.Errorf("%s, want %d", got.String(), quota.MaxCharge/2)
 	}

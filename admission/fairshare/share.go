@@ -11,43 +11,35 @@ import (
 // subtree uses beyond its own quota; the largest part among all resources; divided by the weight of the node. The zero Share is that of
 // a node that borrows nothing.
 type Share struct {
-	// ratio is in thousandths and not yet divided by the weight.
-	ratio, weight float64
-	borrows       bool
+	// ratio is in thousandths and not yet divided by the weight; weighted is, and not used if the share is infinite.
+	ratio, weighted float64
+	borrows         bool
+	// infinite is true for what borrows and has no weight.
+	infinite bool
 }
 
 // Borrows tells whether the subtree uses more than its own quota of anything.
 func (s Share) Borrows() bool { return s.borrows }
 
-// isInfinite is true for what borrows and has no weight.
-func (s Share) isInfinite() bool { return s.weight == 0 && s.ratio > 0 }
-
-func (s Share) weighted() float64 {
-	if s.ratio == 0 {
-		return 0
-	}
-	return s.ratio / s.weight
-}
-
 // Compare orders by share: who comes first is admitted first, and preempted last. An infinite share is above all others; among infinite
 // ones those compare that a weight of 1 would give.
 func (s Share) Compare(other Share) int {
-	switch a, b := s.isInfinite(), other.isInfinite(); {
-	case a && b:
+	switch {
+	case s.infinite && other.infinite:
 		return cmp.Compare(s.ratio, other.ratio)
-	case a:
+	case s.infinite:
 		return 1
-	case b:
+	case other.infinite:
 		return -1
 	}
-	return cmp.Compare(s.weighted(), other.weighted())
+	return cmp.Compare(s.weighted, other.weighted)
 }
 
 // Weighted returns the share in thousandths, rounded up, as the field weightedShare of a status has it. An infinite share is the largest
 // number.
 func (s Share) Weighted() int64 {
-	w := math.Ceil(s.weighted())
-	if s.isInfinite() || w >= math.MaxInt64 {
+	w := math.Ceil(s.weighted)
+	if s.infinite || w >= math.MaxInt64 {
 		return math.MaxInt64
 	}
 	return int64(w)
@@ -73,7 +65,7 @@ func (m *Meter) Share(n *quota.Node, more quota.Usage) Share {
 		m.excess = append(m.excess, make([]quota.Amount, missing)...)
 	}
 	clear(m.excess)
-	s := Share{weight: n.Weight}
+	var s Share
 	for id := range quota.ID(m.tree.Index.Len()) {
 		var extra quota.Amount
 		if len(more) > 0 && more[0].ID == id {
@@ -92,6 +84,13 @@ func (m *Meter) Share(n *quota.Node, more quota.Usage) Share {
 		if lendable := parent.Lendable(r); over > 0 && lendable > 0 {
 			s.ratio = max(s.ratio, float64(over)*1000/float64(lendable))
 		}
+	}
+	switch {
+	case s.ratio == 0:
+	case n.Weight == 0:
+		s.infinite = true
+	default:
+		s.weighted = s.ratio / n.Weight
 	}
 	return s
 }

@@ -37,16 +37,16 @@ func TestShare(t *testing.T) {
 		wantWeighted int64
 		wantBorrows  bool
 	}{
-		"within quota":               {1, quota.Usage{{0, 10}}, nil, 0, false},
-		"borrows 5 of 40":            {1, quota.Usage{{0, 15}}, nil, 125, true},
-		"with more":                  {1, quota.Usage{{0, 8}}, quota.Usage{{0, 7}}, 125, true},
-		"flavors add up":             {1, quota.Usage{{0, 15}, {1, 11}}, nil, 150, true},
-		"one does not pay the other": {1, quota.Usage{{0, 15}}, quota.Usage{{1, 2}}, 125, true},
-		"the largest resource":       {1, quota.Usage{{0, 15}, {2, 200}}, nil, 500, true},
-		"heavy":                      {3, quota.Usage{{0, 15}}, nil, 42, true},
-		"no weight, borrows":         {0, quota.Usage{{0, 15}}, nil, math.MaxInt64, true},
-		"no weight, borrows nothing": {0, quota.Usage{{0, 10}}, nil, 0, false},
-		"beyond any number":          {1e-300, quota.Usage{{0, 15}}, nil, math.MaxInt64, true},
+		"within quota":               {1, quota.Usage{{ID: 0, Amount: 10}}, nil, 0, false},
+		"borrows 5 of 40":            {1, quota.Usage{{ID: 0, Amount: 15}}, nil, 125, true},
+		"with more":                  {1, quota.Usage{{ID: 0, Amount: 8}}, quota.Usage{{ID: 0, Amount: 7}}, 125, true},
+		"flavors add up":             {1, quota.Usage{{ID: 0, Amount: 15}, {ID: 1, Amount: 11}}, nil, 150, true},
+		"one does not pay the other": {1, quota.Usage{{ID: 0, Amount: 15}}, quota.Usage{{ID: 1, Amount: 2}}, 125, true},
+		"the largest resource":       {1, quota.Usage{{ID: 0, Amount: 15}, {ID: 2, Amount: 200}}, nil, 500, true},
+		"heavy":                      {3, quota.Usage{{ID: 0, Amount: 15}}, nil, 42, true},
+		"no weight, borrows":         {0, quota.Usage{{ID: 0, Amount: 15}}, nil, math.MaxInt64, true},
+		"no weight, borrows nothing": {0, quota.Usage{{ID: 0, Amount: 10}}, nil, 0, false},
+		"beyond any number":          {1e-300, quota.Usage{{ID: 0, Amount: 15}}, nil, math.MaxInt64, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tree, q := cohort(tc.weight, 10, 10, 100)
@@ -63,7 +63,7 @@ func TestShare(t *testing.T) {
 func TestShareWithoutWeight(t *testing.T) {
 	share := func(weight float64, used quota.Amount) fairshare.Share {
 		tree, q := cohort(weight, 10)
-		q.Charge(quota.Usage{{0, used}})
+		q.Charge(quota.Usage{{ID: 0, Amount: used}})
 		return fairshare.NewMeter(tree).Share(q, nil)
 	}
 	ascending := []fairshare.Share{share(0, 10), share(1e-6, 11), share(1e-6, 20), share(0, 11), share(0, 12)}
@@ -80,7 +80,7 @@ func TestShareWithoutParent(t *testing.T) {
 	tree := quota.NewTree()
 	tree.Index.ID(names[0])
 	q := tree.AddClusterQueue("q")
-	q.Charge(quota.Usage{{0, 5}})
+	q.Charge(quota.Usage{{ID: 0, Amount: 5}})
 	if got := fairshare.NewMeter(tree).Share(q, nil); got.Borrows() || got.Weighted() != 0 {
 		t.Errorf("%+v", got)
 	}
@@ -110,9 +110,9 @@ func TestShareIsMonotone(t *testing.T) {
 
 func TestShareAllocatesNothing(t *testing.T) {
 	tree, q := cohort(1, 10, 10, 100)
-	q.Charge(quota.Usage{{0, 15}})
+	q.Charge(quota.Usage{{ID: 0, Amount: 15}})
 	m := fairshare.NewMeter(tree)
-	more := quota.Usage{{1, 2}}
+	more := quota.Usage{{ID: 1, Amount: 2}}
 	if n := testing.AllocsPerRun(100, func() { m.Share(q, more) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}

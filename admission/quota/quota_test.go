@@ -53,3 +53,4 @@ func TestArithmeticStopsAtTheLimits(t *testing.T) {
 		})
 	}
 }
+

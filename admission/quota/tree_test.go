@@ -306,3 +306,16 @@ func TestUsage(t *testing.T) {
 		t.Errorf("sum %v", got)
 	}
 }
+
+func TestIndexNumbersResources(t *testing.T) {
+	x := quota.NewIndex()
+	a, b := quota.FlavorResource{Flavor: "a", Resource: "gpu"}, quota.FlavorResource{Flavor: "a", Resource: "cpu"}
+	for _, fr := range []quota.FlavorResource{a, b, {Flavor: "b", Resource: "gpu"}} {
+		if id := x.ID(fr); x.Name(id) != fr || x.ResourceName(x.Resource(id)) != fr.Resource {
+			t.Errorf("%v has number %d, whose name is %v and whose resource is %s", fr, id, x.Name(id), x.ResourceName(x.Resource(id)))
+		}
+	}
+	if x.Len() != 3 || x.Resources() != 2 || x.ID(a) != 0 {
+		t.Errorf("%d names, %d resources, and %v has number %d", x.Len(), x.Resources(), a, x.ID(a))
+	}
+}
