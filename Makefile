@@ -51,7 +51,11 @@ TOOL := go tool -modfile=tools/go.mod
 .PHONY: generate
 generate: ## Write deep copies and reference documents anew.
 	$(TOOL) controller-gen object paths=./apis/...
-	go test ./apis/config/v1alpha1 ./controllers/events -run TestReference -update
+	go test ./apis/config/v1alpha1 ./controllers/events ./simulator/scenario -run TestReference -update
+
+.PHONY: golden
+golden: ## Write what is expected of the scenarios anew. Review the difference like code.
+	$(GO_TEST) ./simulator -run TestScenarios -update
 
 .PHONY: manifests
 manifests: ## Write the CRDs of Kueue and JobSet, and the chart's copies of config, anew.

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tranche-dev/tranche/simulator"
+	"github.com/tranche-dev/tranche/simulator/scenario"
+)
+
+// Exit codes of `tranche simulate`.
+const (
+	exitDiffers  = 1
+	exitBadInput = 2
+)
+
+// An exitError ends the program with a code of its own.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string { return e.err.Error() }
+func (e *exitError) Unwrap() error { return e.err }
+
+// exitCode is what the program ends with after an error.
+func exitCode(err error) int {
+	var own *exitError
+	if errors.As(err, &own) {
+		return own.code
+	}
+	return 1
+}
+
+func newSimulateCommand() *cobra.Command {
+	var manifests []string
+	cmd := &cobra.Command{
+		Use:   "simulate FILE",
+		Short: "Run a scenario on virtual time",
+		Long:  simulateHelp(),
+		Example: "  tranche simulate scenario.txt                      # print the timeline, and compare it with what the file expects\n" +
+			"  tranche simulate what-if.txt -f config/queues      # the same, on the queues of a cluster",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := cobra.ExactArgs(1)(cmd, args); err != nil {
+				return &exitError{exitBadInput, fmt.Errorf("%w; see tranche simulate --help", err)}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return simulate(cmd, args[0], manifests)
+		},
+	}
+	cmd.Flags().StringArrayVarP(&manifests, "filename", "f", nil, "directory with Kueue manifests that are there before the scenario begins; may be given several times")
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{exitBadInput, err} })
+	return cmd
+}
+
+// simulateHelp explains the language well enough for a first scenario.
+func simulateHelp() string {
+	var b strings.Builder
+	b.WriteString(`Run a scenario: the admission engine of the manager, on virtual time and without a cluster. The timeline that comes
+of it is printed, one line for each decision, with the reason of each refusal, and at the end what is held.
+
+A scenario is a text such as
+
+  # Both want 2, then 6 more while the 2 stay held. Of 9 GPUs only one may begin.
+  queue ml gpu=9
+  submit a queue=ml stages=ps(gpu=2)=Ready=>train(gpu=6)
+  submit b queue=ml stages=ps(gpu=2)=Ready=>train(gpu=6)
+  ready a/ps at=1m
+  run until=2m
+
+Its first line tells the story. What follows a line of four dashes is what is expected to come of it: then the timeline
+is compared with it.
+
+With -f the queues of a cluster are there before the scenario begins: all YAML files below the directory are read, and of
+these the kinds ClusterQueue, Cohort, LocalQueue, ResourceFlavor, WorkloadPriorityClass, AdmissionCheck and Namespace.
+Other kinds are named and skipped. Nothing is sent to a cluster.
+
+Lines of a scenario (docs/reference/scenario.md has all their fields):
+
+`)
+	verbs := scenario.Verbs()
+	for i := range verbs {
+		fields := ""
+		if len(verbs[i].Options) > 0 {
+			fields = " FIELD=VALUE..."
+		}
+		fmt.Fprintf(&b, "  %s\n      %s\n", verbs[i].Usage+fields, verbs[i].Text)
+	}
+	b.WriteString("\nExit code: 0 if the run is as expected, or nothing is expected; 1 if it differs, or breaks an invariant; 2 on bad input.")
+	return b.String()
+}
+
+func simulate(cmd *cobra.Command, path string, directories []string) error {
+	text, err := os.ReadFile(path) // #nosec G304 -- the user names the file
+	if err != nil {
+		return &exitError{exitBadInput, fmt.Errorf("read the scenario: %w", err)}
+	}
+	script, err := scenario.Parse(string(text))
+	if err != nil {
+		return &exitError{exitBadInput, inFile(path, err)}
+	}
+	manifests, err := readManifests(cmd.ErrOrStderr(), directories)
+	if err != nil {
+		return &exitError{exitBadInput, err}
+	}
+	result, err := simulator.Run(script, manifests)
+	if err != nil {
+		return &exitError{exitBadInput, inFile(path, err)}
+	}
+	if _, err := io.WriteString(cmd.OutOrStdout(), result.String()); err != nil {
+		return fmt.Errorf("print the timeline: %w", err)
+	}
+	return compare(path, script, result)
+}
+
+// inFile puts the name of the file before each line of an error.
+func inFile(path string, err error) error {
+	lines := strings.Split(err.Error(), "\n")
+	for i := range lines {
+		lines[i] = path + ": " + lines[i]
+	}
+	return errors.New(strings.Join(lines, "\n"))
+}
+
+func readManifests(warnings io.Writer, directories []string) (*simulator.Manifests, error) {
+	manifests := &simulator.Manifests{}
+	for _, directory := range directories {
+		if err := manifests.Read(os.DirFS(directory)); err != nil {
+			return nil, fmt.Errorf("%s: %w", directory, err)
+		}
+	}
+	for _, skipped := range manifests.Skipped {
+		if _, err := fmt.Fprintln(warnings, "skipped:", skipped); err != nil {
+			return nil, fmt.Errorf("tell what is skipped: %w", err)
+		}
+	}
+	return manifests, nil
+}
+
+// compare asks whether the run is what the file expects.
+func compare(path string, script *scenario.Scenario, result *simulator.Result) error {
+	if len(result.Violations) > 0 {
+		return &exitError{exitDiffers, fmt.Errorf("%s: %d invariants are broken, which is a bug of the engine; please report it with the scenario:\n%s",
+			path, len(result.Violations), strings.Join(result.Violations, "\n"))}
+	}
+	if !script.HasGolden {
+		return nil
+	}
+	if diff := scenario.Diff(script.Golden, result.String()); diff != "" {
+		return &exitError{exitDiffers, fmt.Errorf("%s: the run differs from what the file expects (- expected, + is):\n%s", path, diff)}
+	}
+	return nil
+}

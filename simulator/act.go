@@ -1,0 +1,214 @@
+package simulator
+
+import (
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/simulator/scenario"
+)
+
+// act makes something happen to a job. What cannot happen, as when a stage runs later than the scenario expects, is told and left.
+func (s *simulation) act(a scenario.Act) {
+	j := s.jobs[a.Target.Name]
+	if why := s.obstacle(j); why != "" {
+		s.ignore(string(a.Action), a.Target, why)
+		return
+	}
+	switch a.Action {
+	case scenario.Ready, scenario.Finish, scenario.Fail:
+		s.actOnPods(j, a)
+	case scenario.Evict:
+		s.evictByAdministrator(j, a)
+	case scenario.Delete:
+		s.delete(j)
+	case scenario.Suspend:
+		j.suspended = true
+		s.stop(j)
+	case scenario.Resume:
+		j.suspended = false
+		s.lead(j)
+	}
+}
+
+// obstacle says why nothing can happen to a job any more, or is empty.
+func (s *simulation) obstacle(j *job) string {
+	switch {
+	case j == nil:
+		return "it is not submitted yet"
+	case j.isDeleted:
+		return "it is deleted"
+	case j.isOver:
+		return "it is over"
+	}
+	return ""
+}
+
+func (s *simulation) ignore(verb string, t scenario.Target, why string) {
+	s.say("ignore %s %s: %s", verb, t, why)
+}
+
+// actOnPods lets running pods get ready, succeed or fail.
+func (s *simulation) actOnPods(j *job, a scenario.Act) {
+	found := false
+	for _, st := range j.stages {
+		if !j.concerns(a.Target, st) || !st.isReleased {
+			continue
+		}
+		found = true
+		if a.Action == scenario.Fail {
+			s.failJob(j, st)
+			return
+		}
+		to := ready
+		if a.Action == scenario.Finish {
+			to = succeeded
+		}
+		for _, name := range j.meant(a.Target, st) {
+			if j.states[name] < to {
+				j.states[name] = to
+			}
+		}
+	}
+	if !found {
+		s.ignore(string(a.Action), a.Target, "none of its pods run")
+		return
+	}
+	s.lead(j)
+}
+
+// meant are the ReplicatedJobs of a stage that a target names.
+func (j *job) meant(t scenario.Target, st *stage) []string {
+	if slices.Contains(st.ReplicatedJobs, t.Part) {
+		return []string{t.Part}
+	}
+	return st.ReplicatedJobs
+}
+
+// evictByAdministrator evicts a job although the engine has not asked for it.
+func (s *simulation) evictByAdministrator(j *job, a scenario.Act) {
+	first := slices.IndexFunc(j.stages, func(st *stage) bool {
+		w := s.objects.workloads[st.key]
+		return j.concerns(a.Target, st) && w != nil && holdsQuota(w) && !isFinished(w)
+	})
+	if first < 0 {
+		s.ignore(string(a.Action), a.Target, "it holds no quota")
+		return
+	}
+	s.evict(j, j.stages[first], &admission.Evict{Reason: "EvictedByAdministrator", Message: "evicted by an administrator"})
+}
+
+// evict marks all stages of a job that hold quota as evicted, beginning with one, and stops their pods.
+func (s *simulation) evict(j *job, first *stage, why *admission.Evict) {
+	stages := append([]*stage{first}, j.stages...)
+	for i, st := range stages {
+		w := s.objects.workloads[st.key]
+		if w == nil || isFinished(w) || !holdsQuota(w) || isTrue(w, kueue.WorkloadEvicted) {
+			continue
+		}
+		after := w.DeepCopy()
+		s.setEvicted(after, why)
+		if i == 0 {
+			s.say("evict %s %s", j.subject(st), s.reasonOf(why))
+		} else {
+			s.say("evict %s with %s", j.subject(st), j.subject(first))
+		}
+		s.put(after)
+	}
+	if !j.stopping {
+		s.stop(j)
+	}
+}
+
+// reasonOf says why, and for whom, something is evicted.
+func (s *simulation) reasonOf(why *admission.Evict) string {
+	if why.Preemption == nil {
+		return why.Reason + ": " + why.Message
+	}
+	return why.Reason + " " + why.Preemption.Reason + " for " + s.subject(why.Preemption.Preemptor)
+}
+
+// delete takes a job away. Its quota Workloads stay until its pods have ended.
+func (s *simulation) delete(j *job) {
+	j.isDeleted = true
+	if j.IsJobSet {
+		delete(s.objects.plans, j.uid)
+		s.observe(admission.PlanGone{UID: j.uid})
+	}
+	for _, st := range j.stages {
+		w := s.objects.workloads[st.key]
+		if !st.isReleased && (w == nil || !isTrue(w, kueue.WorkloadEvicted) || !holdsQuota(w)) {
+			if w != nil && holdsQuota(w) && !isFinished(w) {
+				s.say("stop %s", j.subject(st))
+			}
+			s.drop(st)
+			continue
+		}
+		after := w.DeepCopy()
+		after.DeletionTimestamp = &metav1.Time{Time: s.time().Truncate(time.Second)}
+		s.put(after)
+	}
+	s.stop(j)
+}
+
+// set changes quota Workloads, those of today and those that take their place.
+func (s *simulation) set(set scenario.Set) error {
+	j := s.jobs[set.Target.Name]
+	if why := s.obstacle(j); why != "" {
+		s.ignore("set", set.Target, why)
+		return nil
+	}
+	j.settings = append(j.settings, set)
+	for _, st := range j.stages {
+		w := s.objects.workloads[st.key]
+		if w == nil || isFinished(w) || !j.concerns(set.Target, st) {
+			continue
+		}
+		if gates, ok := set.Fields.Gates(); ok {
+			st.gates = gates
+		}
+		after := w.DeepCopy()
+		if err := set.Fields.ApplyWorkload(after); err != nil {
+			return err
+		}
+		after.Generation++
+		j.annotate(st, after)
+		s.put(after)
+	}
+	s.lead(j)
+	return nil
+}
+
+// check writes what AdmissionChecks say. When all of them are ready the stage is admitted, as Kueue's own controllers do.
+func (s *simulation) check(c scenario.Check) {
+	j := s.jobs[c.Target.Name]
+	if why := s.obstacle(j); why != "" {
+		s.ignore("check", c.Target, why)
+		return
+	}
+	found := false
+	for _, st := range j.stages {
+		w := s.objects.workloads[st.key]
+		if w == nil || isFinished(w) || !holdsQuota(w) || !j.concerns(c.Target, st) {
+			continue
+		}
+		after := w.DeepCopy()
+		if !s.setChecks(after, c.States) {
+			continue
+		}
+		found = true
+		if checksAreReady(after) && !isTrue(after, kueue.WorkloadAdmitted) && !isTrue(after, kueue.WorkloadEvicted) {
+			s.setCondition(after, kueue.WorkloadAdmitted, metav1.ConditionTrue, "Admitted")
+			s.say("admit %s%s", j.subject(st), details(after))
+		}
+		s.put(after)
+	}
+	if !found {
+		s.ignore("check", c.Target, "it waits for no check of this name")
+		return
+	}
+	s.lead(j)
+}

@@ -1,0 +1,62 @@
+package simulator
+
+import (
+	"slices"
+	"time"
+)
+
+// An agenda has what is still to come, in the order of time, and of planning where times are the same.
+type agenda struct {
+	events, reports []appointment
+}
+
+type appointment struct {
+	at time.Duration
+	do func()
+}
+
+// add plans an event.
+func (a *agenda) add(at time.Duration, do func()) { a.events = insert(a.events, appointment{at, do}) }
+
+// addReport plans something that looks at the world once nothing more happens at that time.
+func (a *agenda) addReport(at time.Duration, do func()) {
+	a.reports = insert(a.reports, appointment{at, do})
+}
+
+func insert(list []appointment, one appointment) []appointment {
+	i := len(list)
+	for i > 0 && list[i-1].at > one.at {
+		i--
+	}
+	return slices.Insert(list, i, one)
+}
+
+// due takes the next event off that should have happened by now, or returns nil.
+func (a *agenda) due(now time.Duration) func() { return take(&a.events, now) }
+
+// report takes the next report off that should have been made by now, or returns nil.
+func (a *agenda) report(now time.Duration) func() { return take(&a.reports, now) }
+
+func take(list *[]appointment, now time.Duration) func() {
+	if len(*list) == 0 || (*list)[0].at > now {
+		return nil
+	}
+	first := (*list)[0]
+	*list = (*list)[1:]
+	return first.do
+}
+
+func (a *agenda) isDue(now time.Duration) bool { return len(a.events) > 0 && a.events[0].at <= now }
+
+// next is when the next event or report is planned.
+func (a *agenda) next() (time.Duration, bool) {
+	switch {
+	case len(a.events) == 0 && len(a.reports) == 0:
+		return 0, false
+	case len(a.events) == 0:
+		return a.reports[0].at, true
+	case len(a.reports) == 0:
+		return a.events[0].at, true
+	}
+	return min(a.events[0].at, a.reports[0].at), true
+}

@@ -1,0 +1,127 @@
+package simulator
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/simulator/scenario"
+)
+
+// configure sets fields of the engine's configuration by their names: StageAdmission is stage-admission, and a field of a struct in
+// it comes after a dot. So a scenario can set whatever the engine has.
+func configure(c *admission.Config, list []scenario.Field) error {
+	known := settings(reflect.TypeFor[admission.Config](), "", func() reflect.Value { return reflect.ValueOf(c).Elem() })
+	for _, setting := range list {
+		field, ok := known[setting.Key]
+		if !ok {
+			return fmt.Errorf("config: %q is no setting of this engine: write one of %s", setting.Key, strings.Join(sorted(known), ", "))
+		}
+		if err := assign(field(), setting.Value); err != nil {
+			return fmt.Errorf("config: %s: %w", setting.Key, err)
+		}
+	}
+	return nil
+}
+
+// Settings are the names of all settings of the engine's configuration.
+func Settings() []string {
+	return sorted(settings(reflect.TypeFor[admission.Config](), "", nil))
+}
+
+// settings finds the fields of a struct that can be written as one word, and how to get at each. Where a pointer on the way is nil
+// the struct behind it is made only when one of its fields is set.
+func settings(t reflect.Type, prefix string, get func() reflect.Value) map[string]func() reflect.Value {
+	known := map[string]func() reflect.Value{}
+	for i := range t.NumField() {
+		field := t.Field(i)
+		if !field.IsExported() {
+			continue
+		}
+		key := prefix + dashed(field.Name)
+		value := func() reflect.Value { return get().Field(i) }
+		switch inner := field.Type; {
+		case inner.Kind() == reflect.Struct:
+			maps.Copy(known, settings(inner, key+".", value))
+		case inner.Kind() == reflect.Pointer && inner.Elem().Kind() == reflect.Struct:
+			maps.Copy(known, settings(inner.Elem(), key+".", func() reflect.Value {
+				if value().IsNil() {
+					value().Set(reflect.New(inner.Elem()))
+				}
+				return value().Elem()
+			}))
+		default:
+			known[key] = value
+		}
+	}
+	return known
+}
+
+// dashed turns StageAdmission into stage-admission.
+func dashed(name string) string {
+	var b strings.Builder
+	for i, r := range name {
+		if i > 0 && unicode.IsUpper(r) {
+			b.WriteByte('-')
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
+}
+
+func assign(field reflect.Value, text string) error {
+	switch {
+	case field.Type() == reflect.TypeFor[time.Duration]():
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			return fmt.Errorf("%q is no time: write one such as 90s, 5m or 1h30m", text)
+		}
+		field.SetInt(int64(d))
+	case field.Kind() == reflect.String:
+		field.SetString(text)
+	case field.Kind() == reflect.Bool:
+		if text != "true" && text != "false" {
+			return fmt.Errorf("%q must be true or false", text)
+		}
+		field.SetBool(text == "true")
+	case field.CanInt():
+		n, err := strconv.ParseInt(text, 10, field.Type().Bits())
+		if err != nil {
+			return fmt.Errorf("%q is no whole number of %d bits", text, field.Type().Bits())
+		}
+		field.SetInt(n)
+	case field.CanFloat():
+		x, err := strconv.ParseFloat(text, field.Type().Bits())
+		if err != nil {
+			return fmt.Errorf("%q is no number", text)
+		}
+		field.SetFloat(x)
+	case field.Kind() == reflect.Pointer, field.Kind() == reflect.Slice:
+		return assignBehind(field, text)
+	default:
+		return fmt.Errorf("a setting of type %s cannot be written in a scenario", field.Type())
+	}
+	return nil
+}
+
+// assignBehind makes what a pointer points to, or a list of words with commas between them.
+func assignBehind(field reflect.Value, text string) error {
+	if field.Kind() == reflect.Pointer {
+		value := reflect.New(field.Type().Elem())
+		field.Set(value)
+		return assign(value.Elem(), text)
+	}
+	words := strings.Split(text, ",")
+	field.Set(reflect.MakeSlice(field.Type(), len(words), len(words)))
+	for i, word := range words {
+		if err := assign(field.Index(i), word); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,174 @@
+package simulator
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/simulator/scenario"
+)
+
+// write does to the objects what a decision says, as the writers of the manager do, and settles it.
+func (s *simulation) write(decision admission.Decision) {
+	s.out.detail("%v %s", s.now, decision)
+	switch d := decision.(type) {
+	case admission.Admit:
+		s.writeAdmission(&d)
+	case admission.Evict:
+		s.writeEviction(&d)
+	case admission.Refuse:
+		s.writeRefusal(&d)
+	}
+}
+
+// find returns the stage that a decision is about, if its quota Workload is still the one that was decided on.
+func (s *simulation) find(key admission.StageKey) (*job, *stage) {
+	for _, name := range sorted(s.jobs) {
+		j := s.jobs[name]
+		for _, st := range j.stages {
+			if st.key == key && s.objects.workloads[key] != nil {
+				return j, st
+			}
+		}
+	}
+	return nil, nil
+}
+
+// subject is how the timeline calls the owner of a quota Workload.
+func (s *simulation) subject(key admission.StageKey) string {
+	if j, st := s.find(key); j != nil {
+		return j.subject(st)
+	}
+	return key.String()
+}
+
+// settle ends a decision.
+func (s *simulation) settle(id admission.DecisionID, err error) {
+	s.engine.Settle(id, err)
+	for _, violation := range s.engine.Violations() {
+		s.violation("%s", violation)
+	}
+}
+
+// isLost tells whether the write of a decision about a stage is to fail now.
+func (s *simulation) isLost(j *job, st *stage) bool {
+	i := slices.IndexFunc(s.failing, func(t scenario.Target) bool { return t.Name == j.Name && j.concerns(t, st) })
+	if i >= 0 {
+		s.failing = slices.Delete(s.failing, i, i+1)
+	}
+	return i >= 0
+}
+
+// errWrite is what a scenario asks for with fail-write.
+func errWrite() error { return errors.New("the scenario lets this write fail") }
+
+func (s *simulation) writeAdmission(d *admission.Admit) {
+	j, st := s.find(d.Stage)
+	if j == nil {
+		s.violation("I4: the engine admits %s, which does not exist", d.Stage)
+		s.settle(d.ID, errWrite())
+		return
+	}
+	if s.isLost(j, st) {
+		s.say("admit %s is not written", j.subject(st))
+		s.settle(d.ID, errWrite())
+		return
+	}
+	after := s.objects.workloads[d.Stage].DeepCopy()
+	if holdsQuota(after) || isFinished(after) {
+		s.violation("I4: the engine admits %s once more", j.subject(st))
+	}
+	s.setAdmission(after, d)
+	s.out.object(d.Admission)
+	if len(d.Checks) > 0 {
+		s.say("reserve %s%s, checks %s", j.subject(st), details(after), joined(d.Checks))
+	} else {
+		s.say("admit %s%s", j.subject(st), details(after))
+	}
+	s.put(after)
+	s.settle(d.ID, nil)
+	s.auditAdmission(after)
+	s.lead(j)
+}
+
+func joined(checks []kueue.AdmissionCheckReference) string {
+	words := make([]string, len(checks))
+	for i, c := range checks {
+		words[i] = string(c)
+	}
+	return strings.Join(words, ", ")
+}
+
+func (s *simulation) writeEviction(d *admission.Evict) {
+	j, st := s.find(d.Stage)
+	if j == nil {
+		s.violation("I4: the engine evicts %s, which does not exist", d.Stage)
+		s.settle(d.ID, errWrite())
+		return
+	}
+	if s.isLost(j, st) {
+		s.say("evict %s is not written", j.subject(st))
+		s.settle(d.ID, errWrite())
+		return
+	}
+	s.evict(j, st, d)
+	s.settle(d.ID, nil)
+}
+
+// writeRefusal tells the owner why a stage waits, if that is news.
+func (s *simulation) writeRefusal(d *admission.Refuse) {
+	j, st := s.find(d.Stage)
+	if j == nil {
+		return
+	}
+	w := s.objects.workloads[d.Stage]
+	old := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadQuotaReserved)
+	if w.Status.Admission != nil || old != nil && old.Reason == d.Refusal.Reason && old.Message == d.Refusal.Message {
+		return
+	}
+	after := w.DeepCopy()
+	s.setCondition(after, kueue.WorkloadQuotaReserved, metav1.ConditionFalse, d.Refusal.Reason, d.Refusal.Message)
+	s.say("refuse %s %s", j.subject(st), d.Refusal)
+	s.put(after)
+}
+
+// explain prints why the stages of a job wait.
+func (s *simulation) explain(t scenario.Target) {
+	j := s.jobs[t.Name]
+	if j == nil {
+		s.ignore("explain", t, "it is not submitted yet")
+		return
+	}
+	for _, st := range j.stages {
+		if !j.concerns(t, st) {
+			continue
+		}
+		refusals := s.engine.Explain(st.key)
+		for _, refusal := range refusals {
+			s.say("explain %s %s", j.subject(st), refusal)
+		}
+		if len(refusals) == 0 {
+			s.say("explain %s: %s", j.subject(st), s.standing(st))
+		}
+	}
+}
+
+// standing says how a stage stands that has nothing in its way.
+func (s *simulation) standing(st *stage) string {
+	w := s.objects.workloads[st.key]
+	switch {
+	case w == nil:
+		return "it is gone"
+	case isFinished(w):
+		return "it has finished"
+	case holdsQuota(w):
+		return fmt.Sprintf("it holds quota in %s", w.Status.Admission.ClusterQueue)
+	}
+	return "nothing is in its way"
+}

@@ -1,0 +1,191 @@
+package simulator
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	k8syaml "k8s.io/apimachinery/pkg/util/yaml"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	"sigs.k8s.io/yaml"
+)
+
+// Manifests are objects that are there before a scenario begins.
+type Manifests struct {
+	// Skipped names the objects of other kinds, with their files.
+	Skipped []string
+
+	namespaces    []*corev1.Namespace
+	flavors       []*kueue.ResourceFlavor
+	checks        []*kueue.AdmissionCheck
+	classes       []*kueue.WorkloadPriorityClass
+	cohorts       []*kueue.Cohort
+	clusterQueues []*kueue.ClusterQueue
+	localQueues   []*kueue.LocalQueue
+}
+
+// Read adds the objects in all YAML files of a file system, subdirectories included. It is strict: an unknown field and one that is
+// given twice are errors that name the file.
+func (m *Manifests) Read(files fs.FS) error {
+	return fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(name)) {
+			return err
+		}
+		content, err := fs.ReadFile(files, name)
+		if err != nil {
+			return fmt.Errorf("read manifests: %w", err)
+		}
+		if err := m.readFile(name, content); err != nil {
+			return fmt.Errorf("read manifests: %s: %w", name, err)
+		}
+		return nil
+	})
+}
+
+func (m *Manifests) readFile(name string, content []byte) error {
+	reader := k8syaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
+	for number := 1; ; number++ {
+		document, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			err = m.readDocument(name, document)
+		}
+		if err != nil {
+			return fmt.Errorf("document %d: %w", number, err)
+		}
+	}
+}
+
+// readDocument decodes one object.
+func (m *Manifests) readDocument(file string, document []byte) error {
+	var header struct {
+		metav1.TypeMeta `json:",inline"`
+		Metadata        struct {
+			Name string `json:"name"`
+		} `json:"metadata"`
+	}
+	if err := yaml.Unmarshal(document, &header); err != nil {
+		return err
+	}
+	group, _, _ := strings.Cut(header.APIVersion, "/")
+	switch {
+	case header.Kind == "" && header.APIVersion == "":
+		if len(bytes.TrimSpace(withoutComments(document))) > 0 {
+			return errors.New("there is no kind")
+		}
+		return nil
+	case group == kueue.SchemeGroupVersion.Group && header.APIVersion != kueue.SchemeGroupVersion.String():
+		return fmt.Errorf("%s %s has apiVersion %s: write it in %s", header.Kind, header.Metadata.Name, header.APIVersion, kueue.SchemeGroupVersion)
+	case group != kueue.SchemeGroupVersion.Group && (header.APIVersion != "v1" || header.Kind != "Namespace"):
+		m.skip(file, header.Kind, header.Metadata.Name)
+		return nil
+	}
+	return m.decode(file, header.Kind, header.Metadata.Name, document)
+}
+
+func withoutComments(document []byte) []byte {
+	var kept [][]byte
+	for line := range bytes.Lines(document) {
+		if text := bytes.TrimSpace(line); !bytes.HasPrefix(text, []byte("#")) && !bytes.Equal(text, []byte("---")) {
+			kept = append(kept, line)
+		}
+	}
+	return bytes.Join(kept, nil)
+}
+
+func (m *Manifests) skip(file, kind, name string) {
+	m.Skipped = append(m.Skipped, fmt.Sprintf("%s %s (%s)", kind, name, file))
+}
+
+func (m *Manifests) decode(file, kind, name string, document []byte) error {
+	var err error
+	switch kind {
+	case "Namespace":
+		err = decodeInto(document, &m.namespaces)
+	case "ResourceFlavor":
+		err = decodeInto(document, &m.flavors)
+	case "AdmissionCheck":
+		err = decodeInto(document, &m.checks)
+	case "WorkloadPriorityClass":
+		err = decodeInto(document, &m.classes)
+	case "Cohort":
+		err = decodeInto(document, &m.cohorts)
+	case "ClusterQueue":
+		err = decodeInto(document, &m.clusterQueues)
+	case "LocalQueue":
+		err = decodeInto(document, &m.localQueues)
+	default:
+		m.skip(file, kind, name)
+	}
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", kind, name, err)
+	}
+	return nil
+}
+
+func decodeInto[T any](document []byte, list *[]*T) error {
+	object := new(T)
+	if err := yaml.UnmarshalStrict(document, object); err != nil {
+		return err
+	}
+	*list = append(*list, object)
+	return nil
+}
+
+// addTo puts the objects into a store. Of two of the same kind and name the later one counts.
+func (m *Manifests) addTo(st *store, now time.Time) {
+	if m == nil {
+		return
+	}
+	for _, o := range m.namespaces {
+		st.namespaces[o.Name] = o.Labels
+	}
+	addAll(st, now, m.flavors, func(o *kueue.ResourceFlavor) { st.flavors[o.Name] = o })
+	addAll(st, now, m.checks, func(o *kueue.AdmissionCheck) {
+		// Whoever answers it says so in the status, which manifests do not have.
+		o.Status.Conditions = []metav1.Condition{{Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue, Reason: "Active"}}
+		st.checks[o.Name] = o
+	})
+	addAll(st, now, m.classes, func(o *kueue.WorkloadPriorityClass) { st.classes[o.Name] = o })
+	addAll(st, now, m.cohorts, func(o *kueue.Cohort) { st.cohorts[o.Name] = o })
+	addAll(st, now, m.clusterQueues, func(o *kueue.ClusterQueue) {
+		if o.Spec.QueueingStrategy == "" {
+			o.Spec.QueueingStrategy = kueue.BestEffortFIFO
+		}
+		st.clusterQueues[o.Name] = o
+	})
+	addAll(st, now, m.localQueues, func(o *kueue.LocalQueue) {
+		if o.Namespace == "" {
+			o.Namespace = metav1.NamespaceDefault
+		}
+		if _, ok := st.namespaces[o.Namespace]; !ok {
+			st.namespaces[o.Namespace] = nil
+		}
+		st.localQueues[types.NamespacedName{Namespace: o.Namespace, Name: o.Name}] = o
+	})
+}
+
+// addAll stamps copies, so that the same manifests can be used again.
+func addAll[T interface {
+	metav1.Object
+	DeepCopy() T
+}](st *store, now time.Time, objects []T, put func(T)) {
+	for _, o := range objects {
+		object := o.DeepCopy()
+		object.SetUID("")
+		st.stamp(object, now)
+		put(object)
+	}
+}

@@ -1,0 +1,67 @@
+package simulator
+
+import (
+	"github.com/tranche-dev/tranche/simulator/scenario"
+)
+
+// plan puts a line on the agenda, or does at once what cannot wait: reports of the present, and running.
+func (s *simulation) plan(line *scenario.Line) error {
+	if line.Statement == nil {
+		return nil
+	}
+	at := max(line.At, s.now)
+	later := func(f func() error) {
+		s.hasRun = false
+		s.agenda.add(at, func() {
+			if err := f(); err != nil {
+				s.fail(&scenario.Error{Line: line.Number, Err: err})
+			}
+		})
+	}
+	switch statement := line.Statement.(type) {
+	case scenario.Configure:
+	case scenario.Declare:
+		later(func() error { return s.declare(statement) })
+	case scenario.Change:
+		later(func() error { return s.change(statement) })
+	case scenario.Remove:
+		later(func() error { return s.remove(statement) })
+	case scenario.Submit:
+		later(func() error { return s.submit(*statement.Submission) })
+	case scenario.Set:
+		later(func() error { return s.set(statement) })
+	case scenario.Act:
+		later(func() error { s.act(statement); return nil })
+	case scenario.Check:
+		later(func() error { s.check(statement); return nil })
+	case scenario.Crash:
+		later(func() error { s.crash(); return nil })
+	case scenario.FailWrite:
+		later(func() error { s.failing = append(s.failing, statement.Target); return nil })
+	case scenario.Explain:
+		return s.planReport(line, func() { s.explain(statement.Target) })
+	case scenario.Held:
+		return s.planReport(line, func() { s.heldNow(statement.Queue) })
+	case scenario.Run:
+		s.hasRun = true
+		if statement.ToTheEnd {
+			return s.runUntil(forever)
+		}
+		return s.runUntil(statement.Until)
+	}
+	return nil
+}
+
+// planReport makes a report of the present at once, when what the lines above say has happened, and one of the future then.
+func (s *simulation) planReport(line *scenario.Line, report func()) error {
+	if line.At > s.now {
+		s.hasRun = false
+		s.agenda.addReport(line.At, report)
+		return nil
+	}
+	if err := s.instant(); err != nil {
+		return err
+	}
+	report()
+	return nil
+}

@@ -1,0 +1,299 @@
+package scenario
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+// A reader gives the lines of one scenario their meaning.
+type reader struct {
+	problems    []error
+	submissions map[string]*Submission
+	// declared has the line in which an object was declared.
+	declared map[string]int
+	// line is the number of the line that is read.
+	line int
+	// now is how far the lines before have been run; ended tells that they have been run to the end.
+	now   time.Duration
+	ended bool
+	begun bool
+}
+
+// words are those of one line after its verb.
+type words struct {
+	verb   *Verb
+	args   []string
+	fields Fields
+}
+
+func (r *reader) complain(line int, err error) {
+	r.problems = append(r.problems, &Error{Line: line, Err: err})
+}
+
+// read finds out what a line means.
+func (r *reader) read(line *Line) error {
+	verbs := Verbs()
+	i := slices.IndexFunc(verbs, func(v Verb) bool { return v.Name() == line.Words[0] })
+	if i < 0 {
+		return misspelt(line.Words[0])
+	}
+	r.line = line.Number
+	w := &words{verb: &verbs[i]}
+	if err := w.sort(line.Words[1:]); err != nil {
+		return err
+	}
+	var err error
+	if line.At, err = r.time(w); err != nil {
+		return err
+	}
+	line.Statement, err = w.verb.read(r, w)
+	if _, isConfig := line.Statement.(Configure); !isConfig {
+		r.begun = true
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", strings.Join(line.Words[:1+len(w.args)], " "), err)
+	}
+	return nil
+}
+
+// sort tells names from fields, and checks that there are as many names as the usage says.
+func (w *words) sort(all []string) error {
+	for _, word := range all {
+		key, value, isField := strings.Cut(word, "=")
+		switch {
+		case isField && slices.ContainsFunc(w.fields, func(f Field) bool { return f.Key == key }):
+			return fmt.Errorf("%s: %s is there twice", w.verb.Name(), key)
+		case isField && (key == "" || value == ""):
+			return fmt.Errorf("%s: %q must be KEY=VALUE, without blanks", w.verb.Name(), word)
+		case isField:
+			w.fields = append(w.fields, Field{key, value})
+		case len(w.fields) > 0:
+			return fmt.Errorf("%s: %q must be KEY=VALUE, or stand before the fields", w.verb.Name(), word)
+		default:
+			w.args = append(w.args, word)
+		}
+	}
+	usage := strings.Fields(w.verb.Usage)[1:]
+	most, least := len(usage), 0
+	for _, u := range usage {
+		if !strings.HasPrefix(u, "[") {
+			least++
+		}
+	}
+	if len(w.args) < least || len(w.args) > most {
+		return fmt.Errorf("write %s, then fields KEY=VALUE", w.verb.Usage)
+	}
+	return nil
+}
+
+// arg is an argument that may be left out.
+func (w *words) arg(i int) string {
+	if i < len(w.args) {
+		return w.args[i]
+	}
+	return ""
+}
+
+// only complains about fields that the verb does not have.
+func (w *words) only(options ...Option) error {
+	for _, f := range w.fields {
+		if !slices.ContainsFunc(options, func(o Option) bool { return o.Key == f.Key }) {
+			return unknownField(f.Key, options)
+		}
+	}
+	return nil
+}
+
+// time takes the field at out of the fields.
+func (r *reader) time(w *words) (time.Duration, error) {
+	i := slices.IndexFunc(w.fields, func(f Field) bool { return f.Key == "at" })
+	if i < 0 || w.verb.Untimed {
+		return r.now, nil
+	}
+	at, err := duration(w.fields[i].Value)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("%s: at: %w", w.verb.Name(), err)
+	case r.ended:
+		return 0, fmt.Errorf("%s: at: the run line above goes on until nothing is left to come: write until=TIME there", w.verb.Name())
+	case at < r.now:
+		return 0, fmt.Errorf("%s: at=%v has passed: a run line above goes on until %v", w.verb.Name(), at, r.now)
+	}
+	w.fields = slices.Delete(slices.Clone(w.fields), i, i+1)
+	return at, nil
+}
+
+// target reads NAME or NAME/PART of a job that is submitted above.
+func (r *reader) target(text string) (Target, error) {
+	name, part, hasPart := strings.Cut(text, "/")
+	s := r.submissions[name]
+	switch {
+	case s == nil:
+		return Target{}, fmt.Errorf("%q is not submitted above", name)
+	case !hasPart:
+	case !s.IsJobSet:
+		return Target{}, fmt.Errorf("%q has no stages: name it alone", name)
+	case !s.has(part):
+		return Target{}, fmt.Errorf("%q has no stage or ReplicatedJob %q", name, part)
+	}
+	return Target{name, part}, nil
+}
+
+func declares(kind Kind) func(*reader, *words) (Statement, error) {
+	return func(r *reader, w *words) (Statement, error) {
+		name, err := name(w.args[0])
+		if err != nil {
+			return nil, err
+		}
+		// LocalQueues of the same name may be in several namespaces.
+		key := string(kind) + " " + name + " " + w.fields.Get("namespace", "")
+		if before := r.declared[key]; before > 0 {
+			return nil, fmt.Errorf("is declared in line %d: write change %s %s to change it later", before, kind, name)
+		}
+		r.declared[key] = r.line
+		if kind == LocalQueue && w.fields.Get("queue", "") == "" {
+			return nil, errors.New("leads nowhere: write queue=NAME of its ClusterQueue")
+		}
+		return Declare{kind, name, w.fields}, w.fields.check(kind)
+	}
+}
+
+// check tries the fields on an object that is thrown away.
+func (f Fields) check(kind Kind) error {
+	switch kind {
+	case Namespace:
+		return f.ApplyNamespace(&map[string]string{})
+	case Flavor:
+		return f.ApplyFlavor(&kueue.ResourceFlavor{})
+	case Cohort:
+		return f.ApplyCohort(&kueue.Cohort{})
+	case Queue:
+		return f.ApplyClusterQueue(&kueue.ClusterQueue{})
+	case LocalQueue:
+		return f.ApplyLocalQueue(&kueue.LocalQueue{})
+	case AdmissionCheck:
+		return f.ApplyAdmissionCheck(&kueue.AdmissionCheck{})
+	case PriorityClass:
+		return f.ApplyPriorityClass(&kueue.WorkloadPriorityClass{})
+	}
+	return nil
+}
+
+func readChange(_ *reader, w *words) (Statement, error) {
+	kind, err := oneOf(w.args[0], kinds()...)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := name(w.args[1]); err != nil {
+		return nil, err
+	}
+	if len(w.fields) == 0 {
+		return nil, errors.New("changes nothing: give the fields to replace")
+	}
+	if kind == Queue && w.fields.Get("namespace", "") != "" {
+		return nil, errors.New("namespace: a LocalQueue cannot move; declare another with localqueue")
+	}
+	return Change{kind, w.args[1], w.fields}, w.fields.check(kind)
+}
+
+func readSubmit(r *reader, w *words) (Statement, error) {
+	name, err := name(w.args[0])
+	if err != nil {
+		return nil, err
+	}
+	if r.submissions[name] != nil {
+		return nil, errors.New("is submitted above: take another name")
+	}
+	s, err := readSubmission(name, w.fields)
+	if err != nil {
+		return nil, err
+	}
+	r.submissions[name] = s
+	return Submit{s}, nil
+}
+
+func acts(action Action) func(*reader, *words) (Statement, error) {
+	return func(r *reader, w *words) (Statement, error) {
+		target, err := r.target(w.args[0])
+		if err != nil {
+			return nil, err
+		}
+		if target.Part != "" && !action.takesPart() {
+			return nil, fmt.Errorf("concerns the whole job: write %s %s", action, target.Name)
+		}
+		if s := r.submissions[target.Name]; !s.IsJobSet && (action == Suspend || action == Resume) {
+			return nil, errors.New("is for JobSets: write stages instead of pods")
+		}
+		return Act{action, target}, w.only()
+	}
+}
+
+func readCheck(r *reader, w *words) (Statement, error) {
+	target, err := r.target(w.args[0])
+	if err != nil {
+		return nil, err
+	}
+	if len(w.fields) == 0 {
+		return nil, errors.New("names no check: write CHECK=Ready")
+	}
+	check := Check{Target: target}
+	for _, f := range w.fields {
+		if _, err := name(f.Key); err != nil {
+			return nil, err
+		}
+		state, err := oneOf(f.Value, kueue.CheckStatePending, kueue.CheckStateReady, kueue.CheckStateRetry, kueue.CheckStateRejected)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", f.Key, err)
+		}
+		check.States = append(check.States, CheckState{f.Key, state})
+	}
+	return check, nil
+}
+
+func readSet(r *reader, w *words) (Statement, error) {
+	target, err := r.target(w.args[0])
+	if err != nil {
+		return nil, err
+	}
+	if len(w.fields) == 0 {
+		return nil, errors.New("changes nothing: give the fields to replace")
+	}
+	return Set{target, w.fields}, w.fields.ApplyWorkload(&kueue.Workload{})
+}
+
+func readConfig(r *reader, w *words) (Statement, error) {
+	if r.begun {
+		return nil, errors.New("comes too late: configure the engine before anything else")
+	}
+	if len(w.fields) == 0 {
+		return nil, errors.New("sets nothing: write SETTING=VALUE")
+	}
+	return Configure{w.fields}, nil
+}
+
+func readRun(r *reader, w *words) (Statement, error) {
+	if err := w.only(w.verb.Options...); err != nil {
+		return nil, err
+	}
+	text := w.fields.Get("until", "")
+	if text == "" {
+		r.ended = true
+		return Run{ToTheEnd: true}, nil
+	}
+	until, err := duration(text)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("until: %w", err)
+	case r.ended:
+		return nil, errors.New("until: the run line above goes on until nothing is left to come: write until=TIME there, too")
+	case until < r.now:
+		return nil, fmt.Errorf("until=%v has passed: a run line above goes on until %v", until, r.now)
+	}
+	r.now = until
+	return Run{Until: until}, nil
+}

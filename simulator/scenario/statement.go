@@ -1,0 +1,151 @@
+package scenario
+
+import (
+	"time"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+// A Statement is what a line asks for.
+//
+//sumtype:decl
+type Statement interface{ statement() }
+
+// Configure sets fields of the engine's configuration.
+type Configure struct{ Settings []Field }
+
+// Declare makes an object.
+type Declare struct {
+	Kind   Kind
+	Name   string
+	Fields Fields
+}
+
+// Change replaces fields of an object that exists.
+type Change struct {
+	Kind   Kind
+	Name   string
+	Fields Fields
+}
+
+// Remove deletes an object.
+type Remove struct {
+	Kind Kind
+	Name string
+}
+
+// Submit hands in a JobSet or another job.
+type Submit struct{ Submission *Submission }
+
+// Set changes the spec of quota Workloads.
+type Set struct {
+	Target Target
+	Fields Fields
+}
+
+// Act makes something happen to a job, or to one stage of it.
+type Act struct {
+	Action Action
+	Target Target
+}
+
+// Check gives states to AdmissionChecks of quota Workloads.
+type Check struct {
+	Target Target
+	// States by the name of the check, in the order of the line.
+	States []CheckState
+}
+
+// A CheckState is what an AdmissionCheck says.
+type CheckState struct {
+	Check string
+	State kueue.CheckState
+}
+
+// Crash throws the engine away, with what it has decided and nobody has written yet, and makes a new one from the objects.
+type Crash struct{}
+
+// FailWrite lets the write of the next decision about a quota Workload fail.
+type FailWrite struct{ Target Target }
+
+// Explain prints why stages wait.
+type Explain struct{ Target Target }
+
+// Held prints what is held in a ClusterQueue, or in all of them if it names none.
+type Held struct{ Queue string }
+
+// Run lets time pass.
+type Run struct {
+	// Until is when to stop.
+	Until time.Duration
+	// ToTheEnd tells to go on until nothing is left to come, instead.
+	ToTheEnd bool
+}
+
+func (Configure) statement() {}
+func (Declare) statement()   {}
+func (Change) statement()    {}
+func (Remove) statement()    {}
+func (Submit) statement()    {}
+func (Set) statement()       {}
+func (Act) statement()       {}
+func (Check) statement()     {}
+func (Crash) statement()     {}
+func (FailWrite) statement() {}
+func (Explain) statement()   {}
+func (Held) statement()      {}
+func (Run) statement()       {}
+
+// A Target names a job and, where Part is not empty, one stage or ReplicatedJob of it.
+type Target struct{ Name, Part string }
+
+func (t Target) String() string {
+	if t.Part == "" {
+		return t.Name
+	}
+	return t.Name + "/" + t.Part
+}
+
+// An Action is a verb that makes something happen to a job.
+type Action string
+
+// The actions.
+const (
+	Ready   Action = "ready"
+	Finish  Action = "finish"
+	Fail    Action = "fail"
+	Evict   Action = "evict"
+	Delete  Action = "delete"
+	Suspend Action = "suspend"
+	Resume  Action = "resume"
+)
+
+// A Kind is the kind of an object as a scenario calls it.
+type Kind string
+
+// The kinds.
+const (
+	Namespace      Kind = "namespace"
+	Flavor         Kind = "flavor"
+	Cohort         Kind = "cohort"
+	Queue          Kind = "queue"
+	LocalQueue     Kind = "localqueue"
+	AdmissionCheck Kind = "admissioncheck"
+	PriorityClass  Kind = "priorityclass"
+)
+
+// A Field is a word of the form KEY=VALUE.
+type Field struct{ Key, Value string }
+
+// Fields of one line, in its order. No key is there twice.
+type Fields []Field
+
+// Get returns the value of a field, or another if it is not there.
+func (f Fields) Get(key, otherwise string) string {
+	for i := range f {
+		if f[i].Key == key {
+			return f[i].Value
+		}
+	}
+	return otherwise
+}

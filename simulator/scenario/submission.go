@@ -1,0 +1,293 @@
+package scenario
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/admission/stageplan"
+)
+
+// A Submission is a job as its user hands it in, together with how long its pods take.
+type Submission struct {
+	Name, Namespace, Queue string
+	// IsJobSet tells a JobSet from a job of another kind, which has one quota Workload that belongs to no JobSet.
+	IsJobSet bool
+	// Plan has its stages. A job that is no JobSet has one.
+	Plan *stageplan.Plan
+	// Priority counts if Class is empty.
+	Priority int32
+	// Class is the name of a WorkloadPriorityClass.
+	Class string
+	// StageAdmission is the policy that the JobSet asks for, or empty.
+	StageAdmission string
+	// Gates of the user.
+	Gates []string
+	// MaxSeconds bounds how long each quota Workload may be admitted, if it is not nil.
+	MaxSeconds *int32
+	// MinCount lets the first pod set be admitted with fewer pods, if it is not nil.
+	MinCount *int32
+	// MaxRestarts is how many times the JobSet starts anew when one of its Jobs has failed.
+	MaxRestarts int
+	// StopAfter is how long pods take to end when they are evicted.
+	StopAfter time.Duration
+
+	run, readyAfter perJob[time.Duration]
+	fails           perJob[int]
+
+	stages, pods string
+	selector     map[string]string
+	tolerations  []corev1.Toleration
+}
+
+// A perJob has a value for all ReplicatedJobs, and others for some of them.
+type perJob[T any] struct {
+	all  *T
+	some map[string]T
+}
+
+func (p *perJob[T]) of(job string) (value T, ok bool) {
+	if value, ok = p.some[job]; ok || p.all == nil {
+		return value, ok
+	}
+	return *p.all, true
+}
+
+// RunTime is how long after its start a ReplicatedJob comes to its end, if it does so by itself.
+func (s *Submission) RunTime(job string) (time.Duration, bool) { return s.run.of(job) }
+
+// ReadyAfter is how long after its start a ReplicatedJob gets ready, if it does so by itself.
+func (s *Submission) ReadyAfter(job string) (time.Duration, bool) {
+	if d, ok := s.readyAfter.of(job); ok {
+		return d, true
+	}
+	_, runs := s.run.of(job)
+	return 0, runs
+}
+
+// Fails tells whether a ReplicatedJob fails at its end in this attempt, counted from 0.
+func (s *Submission) Fails(job string, attempt int) bool {
+	times, ok := s.fails.of(job)
+	return ok && attempt < times
+}
+
+// perJobOf reads VALUE or JOB:VALUE, several with commas.
+func perJobOf[T any](read func(string) (T, error)) func(string) (perJob[T], error) {
+	return func(text string) (perJob[T], error) {
+		p := perJob[T]{some: map[string]T{}}
+		for part := range strings.SplitSeq(text, ",") {
+			job, rest, isForOne := strings.Cut(part, ":")
+			if !isForOne {
+				rest = part
+			}
+			value, err := read(rest)
+			if err != nil {
+				return p, err
+			}
+			_, twice := p.some[job]
+			switch {
+			case !isForOne && p.all == nil:
+				p.all = &value
+			case isForOne && !twice:
+				p.some[job] = value
+			default:
+				return p, fmt.Errorf("%q is there twice", part)
+			}
+		}
+		return p, nil
+	}
+}
+
+// failures reads JOB or JOB:TIMES.
+func failures(text string) (perJob[int], error) {
+	const everyTime = 1 << 30
+	p := perJob[int]{some: map[string]int{}}
+	for part := range strings.SplitSeq(text, ",") {
+		job, times, limited := strings.Cut(part, ":")
+		if _, twice := p.some[job]; twice {
+			return p, fmt.Errorf("%q is there twice", job)
+		}
+		p.some[job] = everyTime
+		if limited {
+			n, err := count(times)
+			if err != nil {
+				return p, err
+			}
+			p.some[job] = int(n)
+		}
+	}
+	return p, nil
+}
+
+func submitOptions() []option[Submission] {
+	return append(shapeOptions(), courseOptions()...)
+}
+
+// shapeOptions say what is asked for.
+func shapeOptions() []option[Submission] {
+	type s = Submission
+	return []option[s]{
+		{
+			Option{"queue", "NAME", "The LocalQueue."},
+			into(name, func(o *s, v string) { o.Queue = v }),
+		},
+		{
+			Option{"namespace", "NAME", "Where it is; `default` if left out."},
+			into(name, func(o *s, v string) { o.Namespace = v }),
+		},
+		{
+			Option{"stages", "STAGES", "What a JobSet consists of; see below."},
+			func(o *s, text string) error { o.stages = text; return nil },
+		},
+		{
+			Option{"pods", "PODS", "What a job of another kind consists of; see below."},
+			func(o *s, text string) error { o.pods = text; return nil },
+		},
+		{
+			Option{"priority", "NUMBER", "Its priority; 0 if left out."},
+			into(number, func(o *s, v int32) { o.Priority = v }),
+		},
+		{
+			Option{"class", "NAME", "Its WorkloadPriorityClass, instead of a priority."},
+			into(name, func(o *s, v string) { o.Class = v }),
+		},
+		{
+			Option{"policy", "Safe|Reserve|Greedy", "The stage-admission policy that the JobSet asks for."},
+			into(among(admission.Safe, admission.Reserve, admission.Greedy), func(o *s, v string) { o.StageAdmission = v }),
+		},
+		{
+			Option{"selector", "KEY=VALUE,...", "The nodeSelector of its pods."},
+			into(labels, func(o *s, v map[string]string) { o.selector = v }),
+		},
+		{
+			Option{"tolerates", "KEY=VALUE:EFFECT,...", "The tolerations of its pods; KEY alone tolerates every value and effect."},
+			into(tolerations, func(o *s, v []corev1.Toleration) { o.tolerations = v }),
+		},
+		{
+			Option{"gates", "NAME,...", "Admission gates, which keep it from being admitted; `set NAME gates=none` takes them off."},
+			into(gates, func(o *s, v []string) { o.Gates = v }),
+		},
+		{
+			Option{"max-time", "TIME", "Its maximumExecutionTimeSeconds."},
+			into(seconds, func(o *s, v int32) { o.MaxSeconds = &v }),
+		},
+		{
+			Option{"min", "COUNT", "With pods: it may be admitted with so few of them (minCount)."},
+			into(count, func(o *s, v int32) { o.MinCount = &v }),
+		},
+	}
+}
+
+// courseOptions say what becomes of it.
+func courseOptions() []option[Submission] {
+	type s = Submission
+	return []option[s]{
+		{
+			Option{"run", "TIME|JOB:TIME,...", "How long after its start it succeeds; without it, only a finish line ends it."},
+			into(perJobOf(duration), func(o *s, v perJob[time.Duration]) { o.run = v }),
+		},
+		{
+			Option{"ready-after", "TIME|JOB:TIME,...", "How long after its start it is ready; at once if left out and run is there, else only a ready line makes it so."},
+			into(perJobOf(duration), func(o *s, v perJob[time.Duration]) { o.readyAfter = v }),
+		},
+		{
+			Option{"fails", "JOB|JOB:TIMES,...", "Which ReplicatedJobs fail after their run time, in each attempt or in the first ones."},
+			into(failures, func(o *s, v perJob[int]) { o.fails = v }),
+		},
+		{
+			Option{"restarts", "COUNT", "How many times the JobSet starts anew when a Job has failed; 0 if left out."},
+			into(count, func(o *s, v int32) { o.MaxRestarts = int(v) }),
+		},
+		{
+			Option{"stop-after", "TIME", "How long pods take to end when they are evicted; no time if left out."},
+			into(duration, func(o *s, v time.Duration) { o.StopAfter = v }),
+		},
+	}
+}
+
+// gates reads names that may have a domain, or none.
+func gates(text string) ([]string, error) {
+	if text == "none" {
+		return nil, nil
+	}
+	parts := strings.Split(text, ",")
+	if slices.Contains(parts, "") {
+		return nil, errors.New("a gate has no name")
+	}
+	return parts, nil
+}
+
+func seconds(text string) (int32, error) {
+	d, err := duration(text)
+	if err != nil {
+		return 0, err
+	}
+	if d < time.Second || d%time.Second != 0 {
+		return 0, fmt.Errorf("%q must be whole seconds", text)
+	}
+	return int32(d / time.Second), nil
+}
+
+// readSubmission makes a Submission from the fields of its line.
+func readSubmission(name string, fields Fields) (*Submission, error) {
+	s := &Submission{Name: name, Namespace: "default"}
+	if err := apply(s, fields, submitOptions()); err != nil {
+		return nil, err
+	}
+	switch {
+	case (s.stages == "") == (s.pods == ""):
+		return nil, errors.New("say what it consists of: either stages=train(gpu=6), for a JobSet, or pods=3*gpu:2")
+	case s.pods != "" && (s.MaxRestarts > 0 || s.StageAdmission != ""):
+		return nil, errors.New("restarts and policy are for JobSets: write stages instead of pods")
+	case s.pods == "" && s.MinCount != nil:
+		return nil, errors.New("min needs pods: stages of JobSets are admitted whole")
+	}
+	s.IsJobSet = s.stages != ""
+	return s, s.plan()
+}
+
+// plan reads what the submission consists of.
+func (s *Submission) plan() error {
+	var err error
+	if s.IsJobSet {
+		s.Plan, err = readStages(s.stages, s.podSpec())
+	} else {
+		s.Plan, err = readPods(s.pods, s.podSpec())
+	}
+	if err != nil {
+		return err
+	}
+	for _, jobs := range [][]string{keys(s.run.some), keys(s.readyAfter.some), keys(s.fails.some)} {
+		for _, job := range jobs {
+			if !s.has(job) {
+				return fmt.Errorf("%s has no ReplicatedJob %q", s.Name, job)
+			}
+		}
+	}
+	return nil
+}
+
+func keys[T any](m map[string]T) []string {
+	all := make([]string, 0, len(m))
+	for k := range m {
+		all = append(all, k)
+	}
+	slices.Sort(all)
+	return all
+}
+
+func (s *Submission) podSpec() corev1.PodSpec {
+	return corev1.PodSpec{NodeSelector: s.selector, Tolerations: s.tolerations}
+}
+
+// has tells whether there is a stage or ReplicatedJob of this name.
+func (s *Submission) has(part string) bool {
+	return slices.ContainsFunc(s.Plan.Stages, func(stage stageplan.Stage) bool {
+		return stage.Name == part || slices.Contains(stage.ReplicatedJobs, part)
+	})
+}

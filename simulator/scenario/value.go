@@ -1,0 +1,190 @@
+package scenario
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// maxDuration keeps virtual time far from overflow.
+const maxDuration = 10 * 365 * 24 * time.Hour
+
+func duration(value string) (time.Duration, error) {
+	d, err := time.ParseDuration(value)
+	if err != nil || d < 0 || d > maxDuration {
+		return 0, fmt.Errorf("%q is no time: write one such as 90s, 5m or 1h30m", value)
+	}
+	return d, nil
+}
+
+func quantity(value string) (resource.Quantity, error) {
+	q, err := resource.ParseQuantity(value)
+	if err != nil || q.Sign() < 0 {
+		return resource.Quantity{}, fmt.Errorf("%q is no amount: write one such as 8, 500m or 64Gi", value)
+	}
+	return q, nil
+}
+
+func number(value string) (int32, error) {
+	n, err := strconv.ParseInt(value, 10, 32)
+	if err != nil {
+		return 0, fmt.Errorf("%q is no whole number of 32 bits", value)
+	}
+	return int32(n), nil
+}
+
+func count(value string) (int32, error) {
+	n, err := number(value)
+	if err != nil || n < 0 {
+		return 0, fmt.Errorf("%q is no count: write a whole number from 0 on", value)
+	}
+	return n, nil
+}
+
+func truth(value string) (bool, error) {
+	choice, err := oneOf(value, "true", "false")
+	return choice == "true", err
+}
+
+func oneOf[T ~string](value string, choices ...T) (T, error) {
+	if slices.Contains(choices, T(value)) {
+		return T(value), nil
+	}
+	words := make([]string, len(choices))
+	for i, c := range choices {
+		words[i] = string(c)
+	}
+	return "", fmt.Errorf("%q must be %s", value, strings.Join(words, " or "))
+}
+
+// name checks what becomes the name of an object.
+func name(value string) (string, error) {
+	const most = 63
+	ok := value != "" && len(value) <= most && isAlphanumeric(value[0]) && isAlphanumeric(value[len(value)-1])
+	for i := range len(value) {
+		ok = ok && (isAlphanumeric(value[i]) || value[i] == '-' || value[i] == '.')
+	}
+	if !ok {
+		return "", fmt.Errorf("%q is no name: use up to %d lower-case letters, digits and dashes", value, most)
+	}
+	return value, nil
+}
+
+func isAlphanumeric(c byte) bool { return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' }
+
+func names(value string) ([]string, error) {
+	parts := strings.Split(value, ",")
+	for i, part := range parts {
+		if _, err := name(part); err != nil {
+			return nil, err
+		}
+		if slices.Contains(parts[:i], part) {
+			return nil, fmt.Errorf("%q is there twice", part)
+		}
+	}
+	return parts, nil
+}
+
+// isResource tells resources from misspelt fields: the short names are few, all others have a slash.
+func isResource(key string) bool {
+	return slices.Contains(resources(), key) || strings.Contains(strings.Trim(key, "/"), "/")
+}
+
+func resources() []string {
+	return []string{"cpu", "memory", "ephemeral-storage", "pods", "gpu", "tpu"}
+}
+
+func resourceName(key string) (corev1.ResourceName, error) {
+	if !isResource(key) {
+		return "", fmt.Errorf("%q is no resource: write one of %s, or a full name such as nvidia.com/gpu", key, strings.Join(resources(), ", "))
+	}
+	return corev1.ResourceName(key), nil
+}
+
+// amounts reads gpu:2,cpu:500m, with the given sign between resource and amount.
+func amounts(value, sign string) (corev1.ResourceList, error) {
+	list := corev1.ResourceList{}
+	for part := range strings.SplitSeq(value, ",") {
+		key, amount, ok := strings.Cut(part, sign)
+		if !ok {
+			return nil, fmt.Errorf("%q is no request: write a resource and an amount, such as gpu%s2", part, sign)
+		}
+		resource, err := resourceName(key)
+		if err != nil {
+			return nil, err
+		}
+		if _, twice := list[resource]; twice {
+			return nil, fmt.Errorf("%q is there twice", key)
+		}
+		if list[resource], err = quantity(amount); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+func labels(value string) (map[string]string, error) {
+	all := map[string]string{}
+	for part := range strings.SplitSeq(value, ",") {
+		key, v, ok := strings.Cut(part, "=")
+		if !ok || key == "" {
+			return nil, fmt.Errorf("%q is no label: write KEY=VALUE, and commas between labels", part)
+		}
+		if _, twice := all[key]; twice {
+			return nil, fmt.Errorf("label %q is there twice", key)
+		}
+		all[key] = v
+	}
+	return all, nil
+}
+
+func taints(value string) ([]corev1.Taint, error) {
+	var all []corev1.Taint
+	for part := range strings.SplitSeq(value, ",") {
+		body, effect, ok := strings.Cut(part, ":")
+		key, v, _ := strings.Cut(body, "=")
+		if !ok || key == "" {
+			return nil, fmt.Errorf("%q is no taint: write KEY=VALUE:EFFECT, such as spot=true:NoSchedule", part)
+		}
+		known, err := taintEffect(effect)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, corev1.Taint{Key: key, Value: v, Effect: known})
+	}
+	return all, nil
+}
+
+func taintEffect(value string) (corev1.TaintEffect, error) {
+	return oneOf(value, corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute, corev1.TaintEffectPreferNoSchedule)
+}
+
+// tolerations reads KEY, KEY=VALUE and KEY=VALUE:EFFECT; what is left out is tolerated whatever it is.
+func tolerations(value string) ([]corev1.Toleration, error) {
+	var all []corev1.Toleration
+	for part := range strings.SplitSeq(value, ",") {
+		body, effect, hasEffect := strings.Cut(part, ":")
+		key, v, hasValue := strings.Cut(body, "=")
+		if key == "" {
+			return nil, fmt.Errorf("%q is no toleration: write KEY, KEY=VALUE or KEY=VALUE:EFFECT", part)
+		}
+		t := corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists}
+		if hasValue {
+			t.Operator, t.Value = corev1.TolerationOpEqual, v
+		}
+		if hasEffect {
+			known, err := taintEffect(effect)
+			if err != nil {
+				return nil, err
+			}
+			t.Effect = known
+		}
+		all = append(all, t)
+	}
+	return all, nil
+}

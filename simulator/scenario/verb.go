@@ -1,0 +1,216 @@
+package scenario
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+// A Verb describes the lines that begin with one word.
+type Verb struct {
+	// Usage begins with the word.
+	Usage string
+	// Text says what such a line does.
+	Text string
+	// Options are the fields that it can have, besides at.
+	Options []Option
+	// Untimed is set if it cannot have at.
+	Untimed bool
+
+	read func(*reader, *words) (Statement, error)
+}
+
+// Name is the first word.
+func (v *Verb) Name() string {
+	name, _, _ := strings.Cut(v.Usage, " ")
+	return name
+}
+
+// Verbs returns all of them, in the order in which a reader should learn them.
+func Verbs() []Verb { return append(append(objectVerbs(), jobVerbs()...), runVerbs()...) }
+
+func objectVerbs() []Verb {
+	quota := Option{
+		"[FLAVOR:]RESOURCE", "AMOUNT[/borrow=AMOUNT][/lend=AMOUNT]",
+		"Nominal quota, borrowing limit and lending limit. Flavors are tried in the order of the line; those with the same resources make a resource group.",
+	}
+	return []Verb{
+		{
+			Usage: "flavor NAME", Text: "makes a ResourceFlavor. A quota that names no flavor is of the flavor `default`, which need not be declared.",
+			Options: described(flavorOptions()), read: declares(Flavor),
+		},
+		{
+			Usage: "cohort NAME", Text: "makes a Cohort. One without quota and parent need not be declared.",
+			Options: append(described(cohortOptions()), quota), read: declares(Cohort),
+		},
+		{
+			Usage: "queue NAME", Text: "makes a ClusterQueue, and a LocalQueue of the same name that leads to it.",
+			Options: append(described(queueOptions()), quota), read: declares(Queue),
+		},
+		{
+			Usage: "localqueue NAME", Text: "makes one more LocalQueue.",
+			Options: described(localQueueOptions()), read: declares(LocalQueue),
+		},
+		{
+			Usage: "namespace NAME", Text: "gives a Namespace labels. One without labels need not be declared.",
+			Options: described(namespaceOptions()), read: declares(Namespace),
+		},
+		{
+			Usage: "admissioncheck NAME", Text: "makes an AdmissionCheck, which queues name in their field checks.",
+			Options: described(admissionCheckOptions()), read: declares(AdmissionCheck),
+		},
+		{
+			Usage: "priorityclass NAME", Text: "makes a WorkloadPriorityClass.",
+			Options: described(priorityClassOptions()), read: declares(PriorityClass),
+		},
+		{
+			Usage: "change KIND NAME",
+			Text:  "replaces the given fields of an object. KIND is the verb that makes such an object, and the fields are those of that verb.",
+			read:  readChange,
+		},
+		{
+			Usage: "remove KIND NAME", Text: "deletes an object.",
+			read: func(_ *reader, w *words) (Statement, error) {
+				kind, err := oneOf(w.args[0], kinds()...)
+				if err != nil {
+					return nil, err
+				}
+				if _, err := name(w.args[1]); err != nil {
+					return nil, err
+				}
+				return Remove{kind, w.args[1]}, w.only()
+			},
+		},
+	}
+}
+
+func jobVerbs() []Verb {
+	verbs := []Verb{{
+		Usage: "submit NAME", Text: "submits a JobSet, or a job of another kind.",
+		Options: described(submitOptions()), read: readSubmit,
+	}}
+	for _, a := range []struct {
+		action Action
+		text   string
+	}{
+		{Ready, "lets the running pods of a job, or of one stage or ReplicatedJob of it, become ready."},
+		{Finish, "lets them succeed."},
+		{Fail, "lets them fail. A JobSet with restarts left starts anew; else it has failed."},
+		{Evict, "evicts the job, as an administrator does who wants its nodes."},
+		{Delete, "deletes the job."},
+		{Suspend, "suspends the JobSet, as its user does."},
+		{Resume, "lets it queue again."},
+	} {
+		usage := string(a.action) + " NAME"
+		if a.action.takesPart() {
+			usage += "[/PART]"
+		}
+		verbs = append(verbs, Verb{Usage: usage, Text: a.text, read: acts(a.action)})
+	}
+	return append(verbs,
+		Verb{
+			Usage: "check NAME[/STAGE]", Text: "lets AdmissionChecks of a job, or of one stage of it, answer.",
+			Options: []Option{{"CHECK", "Pending|Ready|Retry|Rejected", "What the check of this name says."}}, read: readCheck,
+		},
+		Verb{
+			Usage: "set NAME[/STAGE]", Text: "changes the quota Workload of a job, those of all its stages, or that of one stage.",
+			Options: described(setOptions()), read: readSet,
+		})
+}
+
+func runVerbs() []Verb {
+	return []Verb{
+		{
+			Usage: "config", Text: "sets fields of the engine's configuration, before anything else happens.", Untimed: true,
+			Options: []Option{{"SETTING", "VALUE", "A field of admission.Config, in lower case with dashes, such as stage-admission=Greedy."}}, read: readConfig,
+		},
+		{
+			Usage: "crash", Text: "throws the engine away, with what it has decided and nobody has written yet, and makes a new one from the objects.",
+			read: func(_ *reader, w *words) (Statement, error) { return Crash{}, w.only() },
+		},
+		{
+			Usage: "fail-write NAME[/STAGE]", Text: "lets the write of the next decision to admit or evict fail.",
+			read: func(r *reader, w *words) (Statement, error) {
+				t, err := r.target(w.args[0])
+				return FailWrite{t}, errors.Join(err, w.only())
+			},
+		},
+		{
+			Usage: "explain NAME[/STAGE]", Text: "prints why it waits.",
+			read: func(r *reader, w *words) (Statement, error) {
+				t, err := r.target(w.args[0])
+				return Explain{t}, errors.Join(err, w.only())
+			},
+		},
+		{
+			Usage: "held [QUEUE]", Text: "prints what is held in a ClusterQueue, or in all of them.",
+			read: func(_ *reader, w *words) (Statement, error) { return Held{w.arg(0)}, w.only() },
+		},
+		{
+			Usage: "run", Text: "lets time pass. What comes below happens after that.", Untimed: true,
+			Options: []Option{{"until", "TIME", "When to stop; if left out, when nothing is left to come."}}, read: readRun,
+		},
+	}
+}
+
+func kinds() []Kind {
+	return []Kind{Flavor, Cohort, Queue, LocalQueue, Namespace, AdmissionCheck, PriorityClass}
+}
+
+// takesPart tells whether an action can happen to a part of a job.
+func (a Action) takesPart() bool { return !slices.Contains([]Action{Delete, Suspend, Resume}, a) }
+
+func setOptions() []option[kueue.Workload] {
+	return []option[kueue.Workload]{
+		{
+			Option{"priority", "NUMBER", "Its priority."},
+			into(number, func(o *kueue.Workload, v int32) { o.Spec.Priority = &v }),
+		},
+		{
+			Option{"queue", "NAME", "Its LocalQueue."},
+			into(name, func(o *kueue.Workload, v string) { o.Spec.QueueName = kueue.LocalQueueName(v) }),
+		},
+		{
+			Option{"active", "true|false", "Its spec.active: false takes it out of the queue, and evicts it."},
+			into(truth, func(o *kueue.Workload, v bool) { o.Spec.Active = &v }),
+		},
+		{
+			Option{"reclaim", "COUNT", "How many pods of its first pod set are over and need no quota any more (reclaimablePods)."},
+			into(count, func(o *kueue.Workload, v int32) {
+				if len(o.Spec.PodSets) > 0 {
+					o.Status.ReclaimablePods = []kueue.ReclaimablePod{{Name: o.Spec.PodSets[0].Name, Count: v}}
+				}
+			}),
+		},
+		{
+			Option{"gates", "NAME,...|none", "Its admission gates."},
+			into(gates, func(*kueue.Workload, []string) {}),
+		},
+	}
+}
+
+// ApplyWorkload does what the fields of a set line say to a quota Workload, except for gates.
+func (f Fields) ApplyWorkload(object *kueue.Workload) error { return apply(object, f, setOptions()) }
+
+// Gates are what the field gates of a set line says, if it is there.
+func (f Fields) Gates() (names []string, ok bool) {
+	text := f.Get("gates", "")
+	if text == "" {
+		return nil, false
+	}
+	names, err := gates(text)
+	return names, err == nil
+}
+
+// misspelt names the verb that somebody may have meant.
+func misspelt(word string) error {
+	verbs := Verbs()
+	known := make([]string, len(verbs))
+	for i := range verbs {
+		known[i] = verbs[i].Name()
+	}
+	return fmt.Errorf("%q is no verb: write one of %s", word, strings.Join(known, ", "))
+}

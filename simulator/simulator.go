@@ -1,0 +1,218 @@
+// Package simulator runs scenarios: it puts the admission.Engine on virtual time, holds the API objects that the engine decides
+// about, and plays everybody else. It is the API server, the users and administrators of the scenario, the JobSet controller and
+// the pods, and it writes decisions to the objects as the manager does. The same scenario always gives the same run.
+package simulator
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/simulator/scenario"
+)
+
+const (
+	// maxRounds bounds how often the engine may decide anew while no time passes.
+	maxRounds = 1000
+	// maxInstants bounds a run that never comes to its end.
+	maxInstants = 100_000
+)
+
+// A Result is what came of a run.
+type Result struct {
+	// Lines are the timeline, what is held at the end, and the hash.
+	Lines []string
+	// Violations are the lines that tell of broken invariants. There are none unless the engine has a bug.
+	Violations []string
+}
+
+// String is the result in the form of a golden.
+func (r *Result) String() string {
+	text := ""
+	for _, line := range r.Lines {
+		text += line + "\n"
+	}
+	return text
+}
+
+// Run plays a scenario, on top of what the manifests give. The error says what is wrong with the input, or that the run comes to
+// no end; it names the line of the scenario where there is one.
+func Run(s *scenario.Scenario, manifests *Manifests) (*Result, error) {
+	sim := &simulation{objects: newStore(), jobs: map[string]*job{}}
+	if err := sim.start(s, manifests); err != nil {
+		return nil, err
+	}
+	for i := range s.Lines {
+		if err := sim.plan(&s.Lines[i]); err != nil {
+			return nil, err
+		}
+	}
+	if err := sim.runToTheEnd(); err != nil {
+		return nil, err
+	}
+	sim.held("")
+	sim.out.lines = append(sim.out.lines, "hash "+sim.out.sum())
+	return &Result{Lines: sim.out.lines, Violations: sim.out.violations}, nil
+}
+
+// A simulation is one run.
+type simulation struct {
+	config  admission.Config
+	engine  *admission.Engine
+	objects *store
+	agenda  agenda
+	// now is virtual time since the start.
+	now time.Duration
+	// hasRun tells that nothing has been planned since the last run line.
+	hasRun bool
+	jobs   map[string]*job
+	// failing are the targets of which the next write will fail.
+	failing []scenario.Target
+	out     transcript
+	// isStuck tells that the engine has come to no end, and nothing can go on.
+	isStuck bool
+	// problem is the first error that somebody has met while time passed.
+	problem error
+}
+
+// start configures the engine and lets it observe the manifests.
+func (s *simulation) start(script *scenario.Scenario, manifests *Manifests) error {
+	for i := range script.Lines {
+		if c, ok := script.Lines[i].Statement.(scenario.Configure); ok {
+			if err := configure(&s.config, c.Settings); err != nil {
+				return &scenario.Error{Line: script.Lines[i].Number, Err: err}
+			}
+		}
+	}
+	var err error
+	if s.engine, err = admission.New(s.config); err != nil {
+		return fmt.Errorf("configure the engine: %w", err)
+	}
+	manifests.addTo(s.objects, startTime())
+	for _, event := range s.objects.events() {
+		s.observe(event)
+	}
+	return nil
+}
+
+// startTime is when virtual time begins. Its date means nothing.
+func startTime() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
+
+func (s *simulation) time() time.Time { return startTime().Add(s.now) }
+
+// observe tells the engine of a fact, and holds its books against what they are derived from.
+func (s *simulation) observe(event admission.Event) {
+	s.out.detail("%v %s", s.now, event)
+	s.engine.Apply(event)
+	for _, violation := range s.engine.Violations() {
+		s.violation("%s", violation)
+	}
+}
+
+// crash makes a new engine. What the old one has decided last is never written.
+func (s *simulation) crash() {
+	s.engine.Decide(s.time())
+	engine, err := admission.New(s.config)
+	if err != nil {
+		s.fail(err)
+		return
+	}
+	s.say("crash")
+	s.engine = engine
+	for _, event := range s.objects.events() {
+		s.observe(event)
+	}
+}
+
+func (s *simulation) fail(err error) {
+	if s.problem == nil {
+		s.problem = err
+	}
+}
+
+// instant does everything that is due, until nobody has anything to do before time passes.
+func (s *simulation) instant() error {
+	if s.isStuck {
+		return nil
+	}
+	for range maxRounds {
+		for f := s.agenda.due(s.now); f != nil; f = s.agenda.due(s.now) {
+			f()
+		}
+		if s.problem != nil {
+			return s.problem
+		}
+		decisions := s.engine.Decide(s.time())
+		for _, d := range decisions {
+			s.write(d)
+		}
+		if len(decisions) == 0 && !s.agenda.isDue(s.now) {
+			s.audit()
+			return nil
+		}
+	}
+	s.violation("I3: the engine comes to no end: after %d rounds it still decides anew", maxRounds)
+	s.isStuck = true
+	return nil
+}
+
+// runUntil lets time pass.
+func (s *simulation) runUntil(until time.Duration) error {
+	for range maxInstants {
+		if err := s.instant(); err != nil {
+			return err
+		}
+		for f := s.agenda.report(s.now); f != nil; f = s.agenda.report(s.now) {
+			f()
+		}
+		next, ok := s.next()
+		if s.isStuck || !ok || next > until {
+			if until < forever {
+				s.now = until
+			}
+			return nil
+		}
+		s.now = next
+	}
+	return fmt.Errorf("the run comes to no end: at %s there is still something to come; write run until=TIME", clock(s.now))
+}
+
+// forever is when a run to the end ends.
+const forever = time.Duration(1<<63 - 1)
+
+// runToTheEnd finishes a scenario that does not end with a run line.
+func (s *simulation) runToTheEnd() error {
+	if s.hasRun {
+		return s.runUntil(s.now)
+	}
+	return s.runUntil(forever)
+}
+
+// timed is what an engine has whose rules depend on the time.
+type timed interface {
+	// NextTime is when the engine must decide although nothing happens.
+	NextTime() (time.Time, bool)
+}
+
+// next is when something happens next.
+func (s *simulation) next() (time.Duration, bool) {
+	next, ok := s.agenda.next()
+	engine, isTimed := any(s.engine).(timed)
+	if !isTimed {
+		return next, ok
+	}
+	wanted, isWanted := engine.NextTime()
+	if !isWanted {
+		return next, ok
+	}
+	at := wanted.Sub(startTime())
+	if at <= s.now {
+		s.fail(errors.New("the engine asks to decide at " + clock(at) + ", which has passed"))
+		return s.now, true
+	}
+	if !ok || at < next {
+		return at, true
+	}
+	return next, true
+}

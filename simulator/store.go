@@ -1,0 +1,103 @@
+package simulator
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission"
+)
+
+// A store is the API server: all objects, and nothing besides. A crash of the engine loses nothing that is here.
+type store struct {
+	// sequence numbers objects and their versions.
+	sequence int
+
+	namespaces    map[string]map[string]string
+	flavors       map[string]*kueue.ResourceFlavor
+	checks        map[string]*kueue.AdmissionCheck
+	classes       map[string]*kueue.WorkloadPriorityClass
+	cohorts       map[string]*kueue.Cohort
+	clusterQueues map[string]*kueue.ClusterQueue
+	localQueues   map[types.NamespacedName]*kueue.LocalQueue
+	plans         map[types.UID]admission.PlanObserved
+	workloads     map[admission.StageKey]*kueue.Workload
+}
+
+func newStore() *store {
+	return &store{
+		namespaces:    map[string]map[string]string{},
+		flavors:       map[string]*kueue.ResourceFlavor{},
+		checks:        map[string]*kueue.AdmissionCheck{},
+		classes:       map[string]*kueue.WorkloadPriorityClass{},
+		cohorts:       map[string]*kueue.Cohort{},
+		clusterQueues: map[string]*kueue.ClusterQueue{},
+		localQueues:   map[types.NamespacedName]*kueue.LocalQueue{},
+		plans:         map[types.UID]admission.PlanObserved{},
+		workloads:     map[admission.StageKey]*kueue.Workload{},
+	}
+}
+
+// newUID numbers objects in the order of their creation, so that ties are broken in the order of the scenario.
+func (st *store) newUID() types.UID {
+	st.sequence++
+	return types.UID(fmt.Sprintf("%08d", st.sequence))
+}
+
+// stamp does to an object that is written what the API server does.
+func (st *store) stamp(object metav1.Object, now time.Time) {
+	if object.GetUID() == "" {
+		object.SetUID(st.newUID())
+		object.SetCreationTimestamp(metav1.NewTime(now.Truncate(time.Second)))
+		object.SetGeneration(1)
+	}
+	st.sequence++
+	object.SetResourceVersion(strconv.Itoa(st.sequence))
+}
+
+// events are all observations that somebody makes who looks at the objects for the first time.
+func (st *store) events() []admission.Event {
+	var events []admission.Event
+	for _, name := range sorted(st.namespaces) {
+		events = append(events, admission.NamespaceObserved{Name: name, Labels: st.namespaces[name]})
+	}
+	for _, name := range sorted(st.flavors) {
+		events = append(events, admission.FlavorObserved{Flavor: st.flavors[name].DeepCopy()})
+	}
+	for _, name := range sorted(st.checks) {
+		events = append(events, admission.AdmissionCheckObserved{AdmissionCheck: st.checks[name].DeepCopy()})
+	}
+	for _, name := range sorted(st.cohorts) {
+		events = append(events, admission.CohortObserved{Cohort: st.cohorts[name].DeepCopy()})
+	}
+	for _, name := range sorted(st.clusterQueues) {
+		events = append(events, admission.ClusterQueueObserved{ClusterQueue: st.clusterQueues[name].DeepCopy()})
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(st.localQueues), compareKeys) {
+		events = append(events, admission.LocalQueueObserved{LocalQueue: st.localQueues[key].DeepCopy()})
+	}
+	for _, uid := range sorted(st.plans) {
+		events = append(events, st.plans[uid])
+	}
+	for _, key := range st.workloadKeys() {
+		events = append(events, admission.WorkloadObserved{Workload: st.workloads[key].DeepCopy()})
+	}
+	return events
+}
+
+func (st *store) workloadKeys() []admission.StageKey {
+	return slices.SortedFunc(maps.Keys(st.workloads), compareKeys)
+}
+
+func sorted[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
+
+func compareKeys(a, b types.NamespacedName) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}

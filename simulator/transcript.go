@@ -1,0 +1,60 @@
+package simulator
+
+import (
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"strings"
+	"time"
+)
+
+// A transcript is what a run has to tell.
+type transcript struct {
+	lines, violations []string
+	// details are everything else that has to be the same in each run.
+	details strings.Builder
+}
+
+// say writes a line of the timeline.
+func (s *simulation) say(format string, args ...any) {
+	s.out.lines = append(s.out.lines, clock(s.now)+" "+fmt.Sprintf(format, args...))
+}
+
+// violation tells that an invariant does not hold.
+func (s *simulation) violation(format string, args ...any) {
+	s.say("violation "+format, args...)
+	s.out.violations = append(s.out.violations, s.out.lines[len(s.out.lines)-1])
+}
+
+// detail notes what only the hash shows.
+func (t *transcript) detail(format string, args ...any) {
+	fmt.Fprintf(&t.details, format+"\n", args...)
+}
+
+// object notes all fields of an object.
+func (t *transcript) object(o any) {
+	text, err := json.Marshal(o)
+	t.detail("%s %v", text, err)
+}
+
+// sum is the hash of all that has been told and noted.
+func (t *transcript) sum() string {
+	h := fnv.New32a()
+	fmt.Fprint(h, strings.Join(t.lines, "\n"), t.details.String())
+	return fmt.Sprintf("%08x", h.Sum32())
+}
+
+// clock writes a time as a scenario does: 0m, 90s as 1m30s, 1h.
+func clock(d time.Duration) string {
+	if d == 0 {
+		return "0m"
+	}
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
