@@ -56,6 +56,7 @@ generate: ## Write deep copies and reference documents anew.
 .PHONY: golden
 golden: ## Write what is expected of the scenarios anew. Review the difference like code.
 	$(GO_TEST) ./simulator -run TestScenarios -update
+	go test ./simulator/scenario -run TestReference -update
 
 .PHONY: manifests
 manifests: ## Write the CRDs of Kueue and JobSet, and the chart's copies of config, anew.

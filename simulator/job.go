@@ -280,8 +280,11 @@ func (s *simulation) finished(j *job, st *stage, reason string) {
 	w := s.objects.workloads[st.key].DeepCopy()
 	s.setCondition(w, kueue.WorkloadFinished, metav1.ConditionTrue, reason)
 	st.isReleased = false
-	if reason == kueue.WorkloadFinishedReasonSucceeded {
+	switch {
+	case reason == kueue.WorkloadFinishedReasonSucceeded:
 		s.say("finish %s", j.subject(st))
+	case holdsQuota(w):
+		s.say("stop %s", j.subject(st))
 	}
 	s.put(w)
 }

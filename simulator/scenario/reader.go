@@ -3,6 +3,7 @@ package scenario
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -199,6 +200,19 @@ func readChange(_ *reader, w *words) (Statement, error) {
 		return nil, errors.New("namespace: a LocalQueue cannot move; declare another with localqueue")
 	}
 	return Change{kind, w.args[1], w.fields}, w.fields.check(kind)
+}
+
+func readRemove(r *reader, w *words) (Statement, error) {
+	kind, err := oneOf(w.args[0], kinds()...)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := name(w.args[1]); err != nil {
+		return nil, err
+	}
+	// It may be declared again.
+	maps.DeleteFunc(r.declared, func(key string, _ int) bool { return strings.HasPrefix(key, string(kind)+" "+w.args[1]+" ") })
+	return Remove{kind, w.args[1]}, w.only()
 }
 
 func readSubmit(r *reader, w *words) (Statement, error) {

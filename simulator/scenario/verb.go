@@ -73,16 +73,7 @@ func objectVerbs() []Verb {
 		},
 		{
 			Usage: "remove KIND NAME", Text: "deletes an object.",
-			read: func(_ *reader, w *words) (Statement, error) {
-				kind, err := oneOf(w.args[0], kinds()...)
-				if err != nil {
-					return nil, err
-				}
-				if _, err := name(w.args[1]); err != nil {
-					return nil, err
-				}
-				return Remove{kind, w.args[1]}, w.only()
-			},
+			read: readRemove,
 		},
 	}
 }
