@@ -225,6 +225,8 @@ func (s *simulation) lead(j *job) {
 			s.release(j, st)
 		case st.isReleased && j.all(st, succeeded):
 			s.finished(j, st, kueue.WorkloadFinishedReasonSucceeded)
+		default:
+			s.tellReadiness(j, st, w)
 		}
 	}
 }
@@ -297,15 +299,17 @@ func (s *simulation) failJob(j *job, st *stage) {
 	}
 	s.say("fail %s", j.subject(st))
 	j.isOver = true
-	j.stops++
-	stop := j.stops
-	s.agenda.add(s.now+j.StopAfter, func() {
-		for _, st := range j.stages {
-			if w := s.objects.workloads[st.key]; w != nil && !isFinished(w) && stop == j.stops {
+	for _, st := range j.stages {
+		after := time.Duration(0)
+		if st.isReleased {
+			after = j.StopAfter
+		}
+		s.agenda.add(s.now+after, func() {
+			if w := s.objects.workloads[st.key]; w != nil && !isFinished(w) {
 				s.finished(j, st, kueue.WorkloadFinishedReasonFailed)
 			}
-		}
-	})
+		})
+	}
 }
 
 // restart begins the next attempt: stages that hold quota keep it, and finished ones get new quota Workloads.

@@ -18,8 +18,7 @@ func (s *simulation) declare(d scenario.Declare) error {
 	if s.exists(d.Kind, types.NamespacedName{Namespace: namespace, Name: d.Name}) {
 		return fmt.Errorf("%s %s exists already: write change %[1]s %[2]s", d.Kind, d.Name)
 	}
-	switch d.Kind {
-	case scenario.Queue:
+	if d.Kind == scenario.Queue {
 		if d.Fields.HasDefaultFlavor() && s.objects.flavors[scenario.DefaultFlavor] == nil {
 			s.putFlavor(&kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: scenario.DefaultFlavor}})
 		}
@@ -29,8 +28,6 @@ func (s *simulation) declare(d scenario.Declare) error {
 				Spec:       kueue.LocalQueueSpec{ClusterQueue: kueue.ClusterQueueReference(d.Name)},
 			})
 		}
-	case scenario.LocalQueue:
-		s.needNamespace(namespace)
 	}
 	return s.apply(d.Kind, types.NamespacedName{Namespace: namespace, Name: d.Name}, d.Fields)
 }

@@ -6,6 +6,7 @@ package simulator
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/tranche-dev/tranche/admission"
@@ -29,11 +30,7 @@ type Result struct {
 
 // String is the result in the form of a golden.
 func (r *Result) String() string {
-	text := ""
-	for _, line := range r.Lines {
-		text += line + "\n"
-	}
-	return text
+	return strings.Join(r.Lines, "\n") + "\n"
 }
 
 // Run plays a scenario, on top of what the manifests give. The error says what is wrong with the input, or that the run comes to
@@ -103,7 +100,6 @@ func (s *simulation) time() time.Time { return startTime().Add(s.now) }
 
 // observe tells the engine of a fact, and holds its books against what they are derived from.
 func (s *simulation) observe(event admission.Event) {
-	s.out.detail("%v %s", s.now, event)
 	s.engine.Apply(event)
 	for _, violation := range s.engine.Violations() {
 		s.violation("%s", violation)

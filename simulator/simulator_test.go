@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,12 +13,15 @@ import (
 	"github.com/tranche-dev/tranche/simulator/scenario"
 )
 
+var next = flag.Bool("next", false, "try the scenarios in testdata/next")
+
 var update = flag.Bool("update", false, "write the goldens of the scenarios")
 
 // runs is how often each scenario must give the same.
 const runs = 20
 
-// TestScenarios runs every file against its golden. Those in testdata/next wait for the engine.
+// TestScenarios runs every file against its golden. Those in testdata/next wait for the engine: move one out of there when the engine
+// does what it tells of, and write its golden.
 func TestScenarios(t *testing.T) {
 	for _, path := range scenarios(t) {
 		if strings.HasPrefix(path, filepath.Join("testdata", "next")) {
@@ -25,6 +29,66 @@ func TestScenarios(t *testing.T) {
 		}
 		t.Run(strings.TrimPrefix(path, "testdata/"), func(t *testing.T) { testScenario(t, path) })
 	}
+}
+
+// TestNext tries, if it is asked to, what waits for the engine, and compares with what somebody has written down by hand.
+func TestNext(t *testing.T) {
+	for _, path := range scenarios(t) {
+		if !*next || !strings.HasPrefix(path, filepath.Join("testdata", "next")) {
+			continue
+		}
+		t.Run(strings.TrimPrefix(path, "testdata/next/"), func(t *testing.T) {
+			s := parse(t, path)
+			result, err := simulator.Run(s, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, violation := range result.Violations {
+				t.Error(violation)
+			}
+			if missing := unmet(s, result.String()); missing != "" {
+				t.Errorf("the run should tell, after the lines before it, of %q, and is:\n%s", missing, result)
+			}
+		})
+	}
+}
+
+// unmet returns the first line below the comment "# expect:" that the timeline does not have after the lines before it, or "". Three
+// dots in it stand for anything.
+func unmet(s *scenario.Scenario, timeline string) string {
+	lines := strings.Split(timeline, "\n")
+	expecting := false
+	for i := range s.Lines {
+		comment := s.Lines[i].Comment
+		if comment == "# expect:" || len(s.Lines[i].Words) > 0 {
+			expecting = comment == "# expect:"
+			continue
+		}
+		want, isComment := strings.CutPrefix(comment, "# ")
+		if !expecting || !isComment {
+			continue
+		}
+		at := slices.IndexFunc(lines, func(line string) bool { return matches(line, want) })
+		if at < 0 {
+			return want
+		}
+		lines = lines[at+1:]
+	}
+	return ""
+}
+
+func matches(line, pattern string) bool {
+	parts := strings.Split(pattern, "...")
+	if len(parts) == 1 {
+		return line == pattern
+	}
+	rest, ok := strings.CutPrefix(line, parts[0])
+	for _, part := range parts[1:] {
+		var found bool
+		_, rest, found = strings.Cut(rest, strings.TrimSpace(part))
+		ok = ok && found
+	}
+	return ok
 }
 
 // TestScenariosParse reads every file, also those that wait for the engine.
@@ -94,7 +158,82 @@ func testScenario(t *testing.T, path string) {
 			t.Fatal(err)
 		}
 	}
+	if missing := unmet(s, first); missing != "" {
+		t.Errorf("the run should tell, after the lines before it, of %q, and is:\n%s", missing, first)
+	}
 	if diff := scenario.Diff(s.Golden, first); diff != "" {
 		t.Errorf("the golden differs, run make golden and review the change: -want +got\n%s", diff)
 	}
+}
+
+// TestCrashesChangeNothing kills the engine at each time at which a scenario has something to tell. Everything must go on as if
+// nothing had been (I5).
+func TestCrashesChangeNothing(t *testing.T) {
+	for _, path := range scenarios(t) {
+		if strings.HasPrefix(path, filepath.Join("testdata", "next")) {
+			continue
+		}
+		t.Run(strings.TrimPrefix(path, "testdata/"), func(t *testing.T) {
+			s := parse(t, path)
+			if strings.Contains(s.Script(), "\nfail-write ") {
+				// Which write fails depends on what has been decided before.
+				return
+			}
+			want := withoutCrashes(t, s)
+			for _, at := range times(want) {
+				if diff := scenario.Diff(want, withoutCrashes(t, withCrash(t, s, at))); diff != "" {
+					t.Errorf("a crash at %s changes the run: -want +got\n%s", at, diff)
+				}
+			}
+		})
+	}
+}
+
+// withCrash puts a crash before the first run line, so that it comes after everything that is planned for the same time.
+func withCrash(t *testing.T, s *scenario.Scenario, at string) *scenario.Scenario {
+	t.Helper()
+	var lines []string
+	crashed := false
+	for _, line := range strings.SplitAfter(s.Script(), "\n") {
+		if !crashed && (line == "" || strings.HasPrefix(line, "run") || strings.HasPrefix(line, "held\n")) {
+			lines, crashed = append(lines, "crash at="+at+"\n"), true
+		}
+		lines = append(lines, line)
+	}
+	changed, err := scenario.Parse(strings.Join(lines, ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return changed
+}
+
+// withoutCrashes is the timeline without the lines that a crash adds, and without the hash.
+func withoutCrashes(t *testing.T, s *scenario.Scenario) string {
+	t.Helper()
+	result, err := simulator.Run(s, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, violation := range result.Violations {
+		t.Error(violation)
+	}
+	var lines []string
+	for _, line := range result.Lines {
+		if !strings.HasSuffix(line, " crash") && !strings.HasPrefix(line, "hash ") {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+// times are the first words of the lines of a timeline.
+func times(timeline string) []string {
+	var all []string
+	for line := range strings.Lines(timeline) {
+		at, _, _ := strings.Cut(line, " ")
+		if at != "held" && !slices.Contains(all, at) {
+			all = append(all, at)
+		}
+	}
+	return all
 }

@@ -11,7 +11,7 @@ import (
 // A transcript is what a run has to tell.
 type transcript struct {
 	lines, violations []string
-	// details are everything else that has to be the same in each run.
+	// details are the decisions in full, which have to be the same in each run.
 	details strings.Builder
 }
 
@@ -40,7 +40,7 @@ func (t *transcript) object(o any) {
 // sum is the hash of all that has been told and noted.
 func (t *transcript) sum() string {
 	h := fnv.New32a()
-	fmt.Fprint(h, strings.Join(t.lines, "\n"), t.details.String())
+	_, _ = h.Write([]byte(strings.Join(t.lines, "\n") + t.details.String()))
 	return fmt.Sprintf("%08x", h.Sum32())
 }
 

@@ -70,9 +70,31 @@ func (s *simulation) clearAdmission(w *kueue.Workload) {
 	if isTrue(w, kueue.WorkloadAdmitted) {
 		s.setCondition(w, kueue.WorkloadAdmitted, metav1.ConditionFalse, kueue.WorkloadAdmittedReasonNoReservation)
 	}
+	if isTrue(w, kueue.WorkloadPodsReady) {
+		s.setCondition(w, kueue.WorkloadPodsReady, metav1.ConditionFalse, kueue.WorkloadWaitForStart)
+	}
 	for i := range w.Status.AdmissionChecks {
 		w.Status.AdmissionChecks[i].State = kueue.CheckStatePending
 	}
+}
+
+// tellReadiness writes the condition PodsReady of a stage whose pods run. One that has never been ready need not say so.
+func (s *simulation) tellReadiness(j *job, st *stage, w *kueue.Workload) {
+	isReady, wasReady := st.isReleased && j.all(st, ready), isTrue(w, kueue.WorkloadPodsReady)
+	if isReady == wasReady || !holdsQuota(w) {
+		return
+	}
+	after := w.DeepCopy()
+	c := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadPodsReady)
+	switch {
+	case wasReady:
+		s.setCondition(after, kueue.WorkloadPodsReady, metav1.ConditionFalse, kueue.WorkloadWaitForRecovery)
+	case c != nil && c.Reason == kueue.WorkloadWaitForRecovery:
+		s.setCondition(after, kueue.WorkloadPodsReady, metav1.ConditionTrue, kueue.WorkloadRecovered)
+	default:
+		s.setCondition(after, kueue.WorkloadPodsReady, metav1.ConditionTrue, kueue.WorkloadStarted)
+	}
+	s.put(after)
 }
 
 // setChecks writes the states of checks, and tells whether the quota Workload waits for one of them.

@@ -30,8 +30,7 @@ func (e *exitError) Unwrap() error { return e.err }
 
 // exitCode is what the program ends with after an error.
 func exitCode(err error) int {
-	var own *exitError
-	if errors.As(err, &own) {
+	if own, ok := errors.AsType[*exitError](err); ok {
 		return own.code
 	}
 	return 1
@@ -93,6 +92,7 @@ Lines of a scenario (docs/reference/scenario.md has all their fields):
 		}
 		fmt.Fprintf(&b, "  %s\n      %s\n", verbs[i].Usage+fields, verbs[i].Text)
 	}
+	fmt.Fprintf(&b, "\nSettings for config lines: %s.\n", strings.Join(simulator.Settings(), ", "))
 	b.WriteString("\nExit code: 0 if the run is as expected, or nothing is expected; 1 if it differs, or breaks an invariant; 2 on bad input.")
 	return b.String()
 }

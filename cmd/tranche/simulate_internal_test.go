@@ -38,7 +38,7 @@ func TestSimulate(t *testing.T) {
 		"an unknown flag":                          {[]string{"--quick"}, 2, "", "unknown flag: --quick"},
 		"manifests": {
 			[]string{filepath.Join(dir, "manifests.txt"), "-f", filepath.Join("..", "..", "config", "samples", "queues")},
-			0, "held team-a cpu cpu", "",
+			0, "held team-a a100 nvidia.com/gpu 0/20", "",
 		},
 		"what is skipped is told": {
 			[]string{filepath.Join(dir, "plain.txt"), "-f", filepath.Join("..", "..", "config", "samples", "jobsets")},

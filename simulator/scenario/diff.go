@@ -1,6 +1,9 @@
 package scenario
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Diff shows two goldens line by line: what is only in the first begins with -, what is only in the second with +, and what is in
 // both with a blank. It is empty if they are the same.
@@ -14,8 +17,8 @@ func Diff(want, got string) string {
 	for i := range longest {
 		longest[i] = make([]int, len(b)+1)
 	}
-	for i := len(a) - 1; i >= 0; i-- {
-		for k := len(b) - 1; k >= 0; k-- {
+	for i := range slices.Backward(a) {
+		for k := range slices.Backward(b) {
 			if a[i] == b[k] {
 				longest[i][k] = longest[i+1][k+1] + 1
 			} else {

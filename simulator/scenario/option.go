@@ -43,11 +43,14 @@ func apply[T any](object *T, fields Fields, options []option[T]) error {
 }
 
 func unknownField(key string, options []Option) error {
-	known := make([]string, len(options))
+	var known []string
 	for i := range options {
-		known[i] = options[i].Key
+		known = append(known, options[i].Key)
 	}
-	return fmt.Errorf("%q is no field here: write one of %s", key, strings.Join(append(known, "at"), ", "))
+	if key != "at" {
+		known = append(known, "at")
+	}
+	return fmt.Errorf("%q is no field here: write %s", key, strings.Join(known, " or "))
 }
 
 // into makes the setter of an option from a reader of values and what to do with the value.

@@ -31,14 +31,14 @@ the timeline. The tests of the engine are such files: a scenario that shows a bu
 - The first line is a comment that tells the story. A comment begins with # and may also end another line.
 - Each line begins with a verb; then come names, then fields KEY=VALUE, in any order, without blanks inside.
 - What begins with a line of four dashes is what is expected: the timeline, then what each ClusterQueue holds at the end, for each
-  flavor and resource as held/nominal and with the stages that hold it, then a hash of all that has happened, including what is not
-  printed. ` + "`make golden`" + ` writes it anew for all files in simulator/testdata.
+  flavor and resource as held/nominal and with the stages that hold it, then a hash of the timeline and of all decisions in full,
+  with what is not printed of them. ` + "`make golden`" + ` writes it anew for all files in simulator/testdata.
 - The timeline has a line for each decision of the engine (` + "`reserve`, `admit`, `refuse`, `evict`" + `), with the name of the rule and
   the reason for each refusal, and for what its jobs do by themselves (` + "`finish`, `fail`, `restart`" + `, and ` + "`stop`" + ` when the pods of an
   evicted, suspended or deleted stage have ended and its quota is free). What a line asks for in vain is there as ` + "`ignore`" + `, and a
   broken invariant as ` + "`violation`" + `.
 
-## Time
+## When
 
 Time begins at 0 and is virtual. A line happens at the time in its field ` + "`at=TIME`" + `; without it, when the lines above have been run to.
 All lines of one time happen in their order before the engine decides. ` + "`run until=TIME`" + ` lets time pass; a scenario that does not end

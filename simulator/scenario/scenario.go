@@ -6,6 +6,7 @@ package scenario
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -123,7 +124,7 @@ func (s *Scenario) String() string {
 func (l *Line) String() string {
 	words := l.Words
 	if l.Comment != "" {
-		words = append(words[:len(words):len(words)], l.Comment)
+		words = append(slices.Clip(words), l.Comment)
 	}
 	return strings.Join(words, " ")
 }

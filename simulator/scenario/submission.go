@@ -3,6 +3,7 @@ package scenario
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -227,10 +228,11 @@ func seconds(text string) (int32, error) {
 	if err != nil {
 		return 0, err
 	}
-	if d < time.Second || d%time.Second != 0 {
+	n := int64(d / time.Second)
+	if n < 1 || n > math.MaxInt32 || d%time.Second != 0 {
 		return 0, fmt.Errorf("%q must be whole seconds", text)
 	}
-	return int32(d / time.Second), nil
+	return int32(n), nil
 }
 
 // readSubmission makes a Submission from the fields of its line.

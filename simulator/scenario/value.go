@@ -77,19 +77,6 @@ func name(value string) (string, error) {
 
 func isAlphanumeric(c byte) bool { return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' }
 
-func names(value string) ([]string, error) {
-	parts := strings.Split(value, ",")
-	for i, part := range parts {
-		if _, err := name(part); err != nil {
-			return nil, err
-		}
-		if slices.Contains(parts[:i], part) {
-			return nil, fmt.Errorf("%q is there twice", part)
-		}
-	}
-	return parts, nil
-}
-
 // isResource tells resources from misspelt fields: the short names are few, all others have a slash.
 func isResource(key string) bool {
 	return slices.Contains(resources(), key) || strings.Contains(strings.Trim(key, "/"), "/")
