@@ -1,0 +1,86 @@
+package simulator_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/tranche-dev/tranche/simulator"
+	"github.com/tranche-dev/tranche/simulator/scenario"
+)
+
+// TestRandomScenarios holds the invariants over scenarios that nobody has thought of, and a crash in the middle changes nothing of
+// what follows (I5).
+func TestRandomScenarios(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		lines := randomLines(t)
+		want := play(t, strings.Join(lines, ""))
+		at := rapid.IntRange(0, 20).Draw(t, "crash")
+		got := play(t, strings.Join(append(lines, fmt.Sprintf("crash at=%dm\n", at)), ""))
+		if diff := scenario.Diff(want, got); diff != "" {
+			t.Fatalf("a crash at %dm changes the run: -want +got\n%s\n%s", at, diff, strings.Join(lines, ""))
+		}
+	})
+}
+
+// play returns the timeline without crashes and hash.
+func play(t *rapid.T, text string) string {
+	s, err := scenario.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := simulator.Run(s, nil)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	for _, violation := range result.Violations {
+		t.Fatalf("%s\n%s\n%s", violation, text, result)
+	}
+	return timeline(result)
+}
+
+func randomLines(t *rapid.T) []string {
+	lines := []string{"# Whatever may happen.\n", "flavor a\n", "flavor b taints=spot=true:NoSchedule\n"}
+	strategy := rapid.SampledFrom([]string{"StrictFIFO", "BestEffortFIFO"})
+	policy := rapid.SampledFrom([]string{"Safe", "Reserve", "Greedy"})
+	for _, queue := range []string{"x", "y"} {
+		lines = append(lines, fmt.Sprintf("queue %s a:gpu=%d b:gpu=%d strategy=%s policy=%s\n", queue,
+			rapid.IntRange(2, 8).Draw(t, "a"), rapid.IntRange(0, 4).Draw(t, "b"), strategy.Draw(t, "strategy"), policy.Draw(t, "policy")))
+	}
+	var jobs []string
+	for i := range rapid.IntRange(1, 8).Draw(t, "jobs") {
+		name := fmt.Sprintf("j%d", i)
+		jobs = append(jobs, name)
+		lines = append(lines, fmt.Sprintf("submit %s queue=%s %s priority=%d stop-after=%dm at=%dm%s\n", name,
+			rapid.SampledFrom([]string{"x", "y"}).Draw(t, "queue"), randomShape(t), rapid.IntRange(0, 2).Draw(t, "priority"),
+			rapid.IntRange(0, 2).Draw(t, "stop"), rapid.IntRange(0, 10).Draw(t, "at"), rapid.SampledFrom([]string{"", " tolerates=spot"}).Draw(t, "tolerates")))
+	}
+	for range rapid.IntRange(0, 8).Draw(t, "changes") {
+		job := rapid.SampledFrom(jobs).Draw(t, "job")
+		at := rapid.IntRange(10, 20).Draw(t, "when")
+		change := rapid.SampledFrom([]string{
+			"evict " + job, "delete " + job, "finish " + job, "fail " + job, "set " + job + " priority=5", "set " + job + " active=false",
+			"set " + job + " active=true", "change queue x a:gpu=1", "change queue x a:gpu=9", "change queue y stop=Hold",
+			"change queue y stop=None", "fail-write " + job, "change localqueue x stop=Hold", "change localqueue x stop=None",
+		}).Draw(t, "change")
+		lines = append(lines, fmt.Sprintf("%s at=%dm\n", change, at))
+	}
+	return lines
+}
+
+func randomShape(t *rapid.T) string {
+	n := rapid.IntRange(1, 4)
+	status := rapid.SampledFrom([]string{"Ready", "Succeeded"})
+	switch rapid.IntRange(0, 2).Draw(t, "shape") {
+	case 0:
+		return fmt.Sprintf("pods=%d*gpu:1 run=%dm", n.Draw(t, "pods"), n.Draw(t, "run"))
+	case 1:
+		return fmt.Sprintf("stages=p(gpu=%d)=%s=>q(gpu=%d) run=p:%dm,q:%dm ready-after=1m restarts=1 fails=q:%d", n.Draw(t, "p"), status.Draw(t, "for"),
+			n.Draw(t, "q"), n.Draw(t, "run of p"), n.Draw(t, "run of q"), rapid.IntRange(0, 2).Draw(t, "fails"))
+	default:
+		return fmt.Sprintf("stages=p(gpu=1)=%s=>q(gpu=%d);p=%s=>r(gpu=%d) run=%dm", status.Draw(t, "for q"), n.Draw(t, "q"),
+			status.Draw(t, "for r"), n.Draw(t, "r"), n.Draw(t, "run"))
+	}
+}
