@@ -22,7 +22,7 @@ type Config struct {
 	// FairSharing is nil where ClusterQueues do not share fairly what they borrow from each other.
 	FairSharing *FairSharing
 	// AdmissionFairSharing is nil where what LocalQueues have used in the past does not count.
-	AdmissionFairSharing *AdmissionFairSharing
+	AdmissionFairSharing *UsagePolicy
 	// BlockAdmission makes every admission wait until all pods of the stages admitted before are ready.
 	BlockAdmission bool
 	// KeepPlaceAfterEviction makes a stage that was evicted because its pods were not ready in time take the place in line that it had.

@@ -35,7 +35,7 @@ type ranking struct {
 }
 
 func (n *contender) compare(other *contender) int {
-	return cmp.Or(cmp.Compare(n.level, other.level), n.s.ticket.Position.Compare(other.s.ticket.Position))
+	return cmp.Or(cmp.Compare(n.level, other.level), n.s.ticket.Compare(other.s.ticket.Position))
 }
 
 func (r *ranking) enter(n *contender) {

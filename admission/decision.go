@@ -75,6 +75,7 @@ func (d Evict) String() string {
 	}
 	return "evict " + d.Stage.String() + " " + d.Reason
 }
+
 func (d Refuse) String() string {
 	return "refuse " + d.Stage.String() + " " + d.Refusal.String()
 }

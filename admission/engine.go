@@ -98,31 +98,8 @@ func New(config Config) (*Engine, error) {
 // Apply folds in one observed fact.
 func (e *Engine) Apply(event Event) {
 	switch ev := event.(type) {
-	case FlavorObserved:
-		e.observeFlavor(ev.Flavor)
-	case FlavorGone:
-		e.loseFlavor(kueue.ResourceFlavorReference(ev.Name))
-	case AdmissionCheckObserved:
-		e.observeCheck(ev.AdmissionCheck)
-	case AdmissionCheckGone:
-		e.loseCheck(ev.Name)
-	case CohortObserved:
-		e.observeCohort(ev.Cohort)
-	case CohortGone:
-		e.loseCohort(ev.Name)
-	case ClusterQueueObserved:
-		e.observeClusterQueue(ev.ClusterQueue)
-	case ClusterQueueGone:
-		e.loseClusterQueue(ev.Name)
-	default:
-		e.applyTenant(event)
-	}
-	e.verify()
-}
-
-// applyTenant folds in what is not about the configuration of the cluster.
-func (e *Engine) applyTenant(event Event) {
-	switch ev := event.(type) {
+	case FlavorObserved, FlavorGone, CheckObserved, CheckGone, CohortObserved, CohortGone, ClusterQueueObserved, ClusterQueueGone:
+		e.applySetup(event)
 	case LocalQueueObserved:
 		e.observeLocalQueue(ev.LocalQueue)
 	case LocalQueueGone:
@@ -144,6 +121,29 @@ func (e *Engine) applyTenant(event Event) {
 		e.observeStage(ev.Workload)
 	case WorkloadGone:
 		e.loseStage(ev.Key)
+	}
+	e.verify()
+}
+
+// applySetup folds in what the administrators of the cluster set up.
+func (e *Engine) applySetup(event Event) {
+	switch ev := event.(type) { //nolint:gochecksumtype // the others are for Apply
+	case FlavorObserved:
+		e.observeFlavor(ev.Flavor)
+	case FlavorGone:
+		e.loseFlavor(kueue.ResourceFlavorReference(ev.Name))
+	case CheckObserved:
+		e.observeCheck(ev.AdmissionCheck)
+	case CheckGone:
+		e.loseCheck(ev.Name)
+	case CohortObserved:
+		e.observeCohort(ev.Cohort)
+	case CohortGone:
+		e.loseCohort(ev.Name)
+	case ClusterQueueObserved:
+		e.observeClusterQueue(ev.ClusterQueue)
+	case ClusterQueueGone:
+		e.loseClusterQueue(ev.Name)
 	}
 }
 

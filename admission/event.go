@@ -38,11 +38,11 @@ type CohortObserved struct{ Cohort *kueue.Cohort }
 // CohortGone says that a Cohort does not exist any more.
 type CohortGone struct{ Name string }
 
-// AdmissionCheckObserved says that an AdmissionCheck exists with this content.
-type AdmissionCheckObserved struct{ AdmissionCheck *kueue.AdmissionCheck }
+// CheckObserved says that an AdmissionCheck exists with this content.
+type CheckObserved struct{ AdmissionCheck *kueue.AdmissionCheck }
 
-// AdmissionCheckGone says that an AdmissionCheck does not exist any more.
-type AdmissionCheckGone struct{ Name string }
+// CheckGone says that an AdmissionCheck does not exist any more.
+type CheckGone struct{ Name string }
 
 // LocalQueueObserved says that a LocalQueue exists with this content.
 type LocalQueueObserved struct{ LocalQueue *kueue.LocalQueue }
@@ -78,31 +78,31 @@ type WorkloadObserved struct{ Workload *kueue.Workload }
 // WorkloadGone says that a quota Workload does not exist any more.
 type WorkloadGone struct{ Key StageKey }
 
-func (FlavorObserved) event()         {}
-func (FlavorGone) event()             {}
-func (ClusterQueueObserved) event()   {}
-func (ClusterQueueGone) event()       {}
-func (CohortObserved) event()         {}
-func (CohortGone) event()             {}
-func (AdmissionCheckObserved) event() {}
-func (AdmissionCheckGone) event()     {}
-func (LocalQueueObserved) event()     {}
-func (LocalQueueGone) event()         {}
-func (NamespaceObserved) event()      {}
-func (NamespaceGone) event()          {}
-func (PlanObserved) event()           {}
-func (PlanGone) event()               {}
-func (WorkloadObserved) event()       {}
-func (WorkloadGone) event()           {}
+func (FlavorObserved) event()       {}
+func (FlavorGone) event()           {}
+func (ClusterQueueObserved) event() {}
+func (ClusterQueueGone) event()     {}
+func (CohortObserved) event()       {}
+func (CohortGone) event()           {}
+func (CheckObserved) event()        {}
+func (CheckGone) event()            {}
+func (LocalQueueObserved) event()   {}
+func (LocalQueueGone) event()       {}
+func (NamespaceObserved) event()    {}
+func (NamespaceGone) event()        {}
+func (PlanObserved) event()         {}
+func (PlanGone) event()             {}
+func (WorkloadObserved) event()     {}
+func (WorkloadGone) event()         {}
 
-func (e FlavorObserved) String() string         { return "flavor " + e.Flavor.Name }
-func (e FlavorGone) String() string             { return "flavor " + e.Name + " gone" }
-func (e ClusterQueueObserved) String() string   { return "clusterqueue " + e.ClusterQueue.Name }
-func (e ClusterQueueGone) String() string       { return "clusterqueue " + e.Name + " gone" }
-func (e CohortObserved) String() string         { return "cohort " + e.Cohort.Name }
-func (e CohortGone) String() string             { return "cohort " + e.Name + " gone" }
-func (e AdmissionCheckObserved) String() string { return "admissioncheck " + e.AdmissionCheck.Name }
-func (e AdmissionCheckGone) String() string     { return "admissioncheck " + e.Name + " gone" }
+func (e FlavorObserved) String() string       { return "flavor " + e.Flavor.Name }
+func (e FlavorGone) String() string           { return "flavor " + e.Name + " gone" }
+func (e ClusterQueueObserved) String() string { return "clusterqueue " + e.ClusterQueue.Name }
+func (e ClusterQueueGone) String() string     { return "clusterqueue " + e.Name + " gone" }
+func (e CohortObserved) String() string       { return "cohort " + e.Cohort.Name }
+func (e CohortGone) String() string           { return "cohort " + e.Name + " gone" }
+func (e CheckObserved) String() string        { return "admissioncheck " + e.AdmissionCheck.Name }
+func (e CheckGone) String() string            { return "admissioncheck " + e.Name + " gone" }
 func (e LocalQueueObserved) String() string {
 	return "localqueue " + e.LocalQueue.Namespace + "/" + e.LocalQueue.Name
 }

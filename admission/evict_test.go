@@ -88,11 +88,11 @@ func TestAdmissionChecks(t *testing.T) {
 	w.lone("q", "one", "gpu=1")
 	w.wantAdmitted()
 	w.wantRefusal("one", "ClusterQueueIsActive", "Misconfigured", "no such AdmissionCheck: budget")
-	w.engine.Apply(admission.AdmissionCheckObserved{AdmissionCheck: check})
+	w.engine.Apply(admission.CheckObserved{AdmissionCheck: check})
 	w.wantAdmitted()
 	w.wantRefusal("one", "ClusterQueueIsActive", "Misconfigured", "AdmissionCheck budget is not active")
 	check.Status.Conditions = []metav1.Condition{{Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue}}
-	w.engine.Apply(admission.AdmissionCheckObserved{AdmissionCheck: check})
+	w.engine.Apply(admission.CheckObserved{AdmissionCheck: check})
 	decisions := w.engine.Decide(w.now())
 	admit, ok := decisions[0].(admission.Admit)
 	if !ok || len(admit.Checks) != 1 || admit.Checks[0] != "budget" {

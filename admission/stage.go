@@ -231,11 +231,16 @@ func (e *Engine) adoptStatus(s *stage, object *kueue.Workload) {
 	}
 }
 
-// losesPlace tells whether an eviction puts a stage behind those that came before it: where its own pods or its checks were to blame.
-// Who was preempted, or whose queue was stopped, keeps its place.
+// losesPlace tells whether an eviction puts a stage behind those that came before it. Who was preempted, or whose queue was stopped, was
+// not to blame and keeps its place.
 func (e *Engine) losesPlace(reason string) bool {
-	return reason == kueue.WorkloadEvictedByAdmissionCheck ||
-		reason == kueue.WorkloadEvictedByPodsReadyTimeout && !e.config.KeepPlaceAfterEviction
+	switch reason {
+	case kueue.WorkloadEvictedByPreemption, kueue.WorkloadEvictedByClusterQueueStopped, kueue.WorkloadEvictedByLocalQueueStopped:
+		return false
+	case kueue.WorkloadEvictedByPodsReadyTimeout:
+		return !e.config.KeepPlaceAfterEviction
+	}
+	return true
 }
 
 // gateMessage says what the first of some gates waits for.

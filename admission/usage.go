@@ -153,13 +153,13 @@ func admittedAt(object *kueue.Workload) time.Time {
 	return time.Time{}
 }
 
-// An AdmissionFairSharing says how the LocalQueues of a ClusterQueue take turns by what they have used (KEP-4136).
-type AdmissionFairSharing struct {
+// A UsagePolicy says how the LocalQueues of a ClusterQueue take turns by what they have used (KEP-4136).
+type UsagePolicy struct {
 	// Policy is how past usage is weighed. Its Sampling is also how often the status tells it, and must be above zero.
 	fairshare.Policy
 }
 
-func newDecay(config *AdmissionFairSharing, index *quota.Index) *fairshare.Decay {
+func newDecay(config *UsagePolicy, index *quota.Index) *fairshare.Decay {
 	if config == nil {
 		return nil
 	}

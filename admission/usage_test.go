@@ -33,7 +33,7 @@ func (w *world) localQueue(name, clusterQueue, consumed string) {
 
 // TestLocalQueuesTakeTurns: of two LocalQueues the one that has used less is next, whoever came first; a restart does not change that.
 func TestLocalQueuesTakeTurns(t *testing.T) {
-	config := admission.Config{AdmissionFairSharing: &admission.AdmissionFairSharing{
+	config := admission.Config{AdmissionFairSharing: &admission.UsagePolicy{
 		Policy: fairshare.Policy{HalfLife: time.Hour, Sampling: time.Minute},
 	}}
 	for name, tc := range map[string]struct {
@@ -62,7 +62,7 @@ func TestLocalQueuesTakeTurns(t *testing.T) {
 
 // TestConsumptionIsTold: the status tells it once in each interval.
 func TestConsumptionIsTold(t *testing.T) {
-	w := newWorld(t, admission.Config{AdmissionFairSharing: &admission.AdmissionFairSharing{
+	w := newWorld(t, admission.Config{AdmissionFairSharing: &admission.UsagePolicy{
 		Policy: fairshare.Policy{HalfLife: time.Minute, Sampling: time.Minute},
 	}})
 	w.queue("q", "a100: gpu=8", usageBased)

@@ -142,7 +142,7 @@ func (s *simulation) putFlavor(object *kueue.ResourceFlavor) {
 func (s *simulation) putAdmissionCheck(object *kueue.AdmissionCheck) {
 	s.objects.stamp(object, s.time())
 	s.objects.checks[object.Name] = object
-	s.observe(admission.AdmissionCheckObserved{AdmissionCheck: object.DeepCopy()})
+	s.observe(admission.CheckObserved{AdmissionCheck: object.DeepCopy()})
 }
 
 func (s *simulation) putCohort(object *kueue.Cohort) {
@@ -189,7 +189,7 @@ func (s *simulation) remove(r scenario.Remove) error {
 		s.observe(admission.LocalQueueGone{Key: key})
 	case scenario.AdmissionCheck:
 		delete(o.checks, r.Name)
-		s.observe(admission.AdmissionCheckGone{Name: r.Name})
+		s.observe(admission.CheckGone{Name: r.Name})
 	case scenario.PriorityClass:
 		delete(o.classes, r.Name)
 	}

@@ -72,7 +72,7 @@ func (st *store) events() []admission.Event {
 		events = append(events, admission.FlavorObserved{Flavor: st.flavors[name].DeepCopy()})
 	}
 	for _, name := range sorted(st.checks) {
-		events = append(events, admission.AdmissionCheckObserved{AdmissionCheck: st.checks[name].DeepCopy()})
+		events = append(events, admission.CheckObserved{AdmissionCheck: st.checks[name].DeepCopy()})
 	}
 	for _, name := range sorted(st.cohorts) {
 		events = append(events, admission.CohortObserved{Cohort: st.cohorts[name].DeepCopy()})

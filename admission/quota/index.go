@@ -41,7 +41,7 @@ func NewIndex() *Index {
 func (x *Index) ID(fr FlavorResource) ID {
 	id, known := x.ids[fr]
 	if !known {
-		id = ID(len(x.names))
+		id = ID(len(x.names)) //nolint:gosec // far from 2^31
 		x.ids[fr] = id
 		x.names = append(x.names, fr)
 		r, met := x.resources[fr.Resource]

@@ -53,4 +53,3 @@ func TestArithmeticStopsAtTheLimits(t *testing.T) {
 		})
 	}
 }
-
