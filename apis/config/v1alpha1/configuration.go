@@ -1,6 +1,7 @@
 package v1alpha1
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -39,6 +40,17 @@ type Configuration struct {
 	// say nothing: Safe, Reserve or Greedy. It defaults to Safe.
 	StageAdmission StageAdmission `json:"stageAdmission,omitempty"`
 
+	// WaitForPodsReady evicts stages whose pods do not become ready in time.
+	WaitForPodsReady WaitForPodsReady `json:"waitForPodsReady,omitempty"`
+
+	// FairSharing turns fair sharing between the ClusterQueues of a cohort on, by being there. Without it, which is the default,
+	// quota is shared first come, first served. It is checked but not acted on yet.
+	FairSharing *FairSharing `json:"fairSharing,omitempty"`
+
+	// AdmissionFairSharing turns fair sharing between the LocalQueues of those ClusterQueues on that ask for it by
+	// spec.admissionScope, by being there. It is not there by default. It is checked but not acted on yet.
+	AdmissionFairSharing *AdmissionFairSharing `json:"admissionFairSharing,omitempty"`
+
 	// ManagedNamespaceSelector picks the namespaces whose JobSets the manager admits. It defaults to all but kube-system and
 	// tranche-system.
 	ManagedNamespaceSelector *metav1.LabelSelector `json:"managedNamespaceSelector,omitempty"`
@@ -71,6 +83,9 @@ type Concurrency struct {
 
 // Workers gives the number of workers of each controller.
 type Workers struct {
+	// Workload is how many quota Workloads are reconciled at a time. It defaults to 8.
+	Workload *int32 `json:"workload,omitempty"`
+
 	// JobSet is how many JobSets are reconciled at a time. It defaults to 8.
 	JobSet *int32 `json:"jobSet,omitempty"`
 
@@ -82,6 +97,89 @@ type Workers struct {
 
 	// ResourceFlavor is how many ResourceFlavors are reconciled at a time. It defaults to 1.
 	ResourceFlavor *int32 `json:"resourceFlavor,omitempty"`
+
+	// AdmissionCheck is how many AdmissionChecks are reconciled at a time. It defaults to 1.
+	AdmissionCheck *int32 `json:"admissionCheck,omitempty"`
+}
+
+// A WaitForPodsReady says how long the pods of a stage may take to become ready, measured for each stage from its own admission.
+type WaitForPodsReady struct {
+	// Enable turns the timeouts on. It defaults to false, because the right timeout depends on how long nodes and images take, and
+	// one that is too short sends JobSets that do well back to the queue.
+	Enable *bool `json:"enable,omitempty"`
+
+	// Timeout is how long after its admission all pods of a stage must be ready for the first time. Then it is evicted and queued
+	// again. It defaults to 30m.
+	Timeout *metav1.Duration `json:"timeout,omitempty"`
+
+	// RecoveryTimeout is how long a stage that was ready may stay without all of its pods, 0s for ever. It defaults to Timeout.
+	RecoveryTimeout *metav1.Duration `json:"recoveryTimeout,omitempty"`
+
+	// BlockAdmission makes every new admission wait until all pods of the admitted stages are ready. It defaults to false. It is
+	// checked but not acted on yet.
+	BlockAdmission *bool `json:"blockAdmission,omitempty"`
+
+	// RequeuingStrategy says how an evicted stage queues again.
+	RequeuingStrategy RequeuingStrategy `json:"requeuingStrategy,omitempty"`
+}
+
+// A RequeuingStrategy says how a stage that was evicted because of its timeout queues again.
+type RequeuingStrategy struct {
+	// Timestamp is Eviction if the stage queues behind those that came before its eviction, Creation if it takes its old place. It
+	// defaults to Eviction. It is checked but not acted on yet.
+	Timestamp RequeuingTimestamp `json:"timestamp,omitempty"`
+
+	// BackoffLimitCount is how often a stage is queued again; after that it is deactivated. Left out, the default, there is no limit.
+	BackoffLimitCount *int32 `json:"backoffLimitCount,omitempty"`
+
+	// BackoffBaseSeconds is how long a stage stays out of the queue after its first timeout. Each further time doubles that. It
+	// defaults to 60.
+	BackoffBaseSeconds *int32 `json:"backoffBaseSeconds,omitempty"`
+
+	// BackoffMaxSeconds is the longest that a stage stays out of the queue. It defaults to 3600.
+	BackoffMaxSeconds *int32 `json:"backoffMaxSeconds,omitempty"`
+}
+
+// A RequeuingTimestamp says which time gives an evicted stage its place in line.
+type RequeuingTimestamp string
+
+const (
+	// RequeuingTimestampEviction is the time of the eviction.
+	RequeuingTimestampEviction RequeuingTimestamp = "Eviction"
+
+	// RequeuingTimestampCreation is the time of the submission.
+	RequeuingTimestampCreation RequeuingTimestamp = "Creation"
+)
+
+// A FairSharing says how ClusterQueues of a cohort share what they borrow.
+type FairSharing struct {
+	// PreemptionStrategies say when a ClusterQueue may preempt in another one: LessThanOrEqualToFinalShare if its share with the new
+	// stage is at most the other's without the preempted one, LessThanInitialShare if it is less than the other's as it is. The
+	// second of two is asked only if the first finds nothing. One of them, or both in this order, is required.
+	PreemptionStrategies []PreemptionStrategy `json:"preemptionStrategies,omitempty"`
+}
+
+// A PreemptionStrategy says which shares allow a preemption.
+type PreemptionStrategy string
+
+const (
+	// LessThanOrEqualToFinalShare compares with the share that the victim's ClusterQueue has after the preemption.
+	LessThanOrEqualToFinalShare PreemptionStrategy = "LessThanOrEqualToFinalShare"
+
+	// LessThanInitialShare compares with the share that the victim's ClusterQueue has before the preemption.
+	LessThanInitialShare PreemptionStrategy = "LessThanInitialShare"
+)
+
+// An AdmissionFairSharing says how LocalQueues of a ClusterQueue take turns by what they have used.
+type AdmissionFairSharing struct {
+	// UsageHalfLifeTime is how long it takes until past usage counts half, 0s if it does not count at all. It defaults to 0s.
+	UsageHalfLifeTime *metav1.Duration `json:"usageHalfLifeTime,omitempty"`
+
+	// UsageSamplingInterval is how often usage is added up. It defaults to 5m.
+	UsageSamplingInterval *metav1.Duration `json:"usageSamplingInterval,omitempty"`
+
+	// ResourceWeights give how much one unit of a resource counts. A resource that is left out counts 1.
+	ResourceWeights map[corev1.ResourceName]float64 `json:"resourceWeights,omitempty"`
 }
 
 // A LeaderElection configures the Lease by which one replica becomes the leader. Its fields are those of component-base.

@@ -55,6 +55,8 @@ metrics: {bindAddress: "0"}
 managedNamespaceSelector: {}
 manageJobSetsWithoutQueueName: true
 stageAdmission: Greedy
+waitForPodsReady: {enable: true, timeout: 5m, requeuingStrategy: {backoffLimitCount: 3}}
+admissionFairSharing: {usageHalfLifeTime: 1h}
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -71,6 +73,8 @@ stageAdmission: Greedy
 	for _, want := range []string{
 		"qps: 1.5\n", "burst: 400\n", "localQueue: 3\n", "jobSet: 8\n", "writers: 1\n", "leaderElect: false\n", "retryPeriod: 1s\n",
 		"bindAddress: \"0\"\n", "managedNamespaceSelector: {}\n", "manageJobSetsWithoutQueueName: true\n", "stageAdmission: Greedy\n",
+		"  enable: true\n", "  timeout: 5m0s\n", "  recoveryTimeout: 5m0s\n", "backoffLimitCount: 3\n", "backoffMaxSeconds: 3600\n",
+		"usageHalfLifeTime: 1h0m0s\n", "usageSamplingInterval: 5m0s\n",
 	} {
 		if !strings.Contains(string(rendered), want) {
 			t.Errorf("want %q in\n%s", want, rendered)
@@ -151,7 +155,28 @@ metrics: {bindAddress: "127.0.0.1:0"}
 health: {healthProbeBindAddress: "[::1]:65535"}
 logging: {verbosity: 10, format: text}
 stageAdmission: Reserve
+waitForPodsReady:
+  {enable: true, timeout: 1s, recoveryTimeout: 0s, requeuingStrategy: {timestamp: Creation, backoffLimitCount: 0, backoffBaseSeconds: 0, backoffMaxSeconds: 0}}
+fairSharing: {preemptionStrategies: [LessThanOrEqualToFinalShare, LessThanInitialShare]}
+admissionFairSharing: {usageHalfLifeTime: 0s, usageSamplingInterval: 1s, resourceWeights: {cpu: 0, nvidia.com/gpu: 2.5}}
 `},
+		"timeout zero":        {"waitForPodsReady: {timeout: 0s}", []string{"waitForPodsReady.timeout"}},
+		"timeout when off":    {"waitForPodsReady: {enable: false, timeout: -1s}", []string{"waitForPodsReady.timeout", "waitForPodsReady.recoveryTimeout"}},
+		"recoveryTimeout":     {"waitForPodsReady: {recoveryTimeout: -1s}", []string{"waitForPodsReady.recoveryTimeout"}},
+		"timestamp":           {"waitForPodsReady: {requeuingStrategy: {timestamp: Now}}", []string{"waitForPodsReady.requeuingStrategy.timestamp"}},
+		"backoffLimitCount":   {"waitForPodsReady: {requeuingStrategy: {backoffLimitCount: -1}}", []string{"waitForPodsReady.requeuingStrategy.backoffLimitCount"}},
+		"backoffBaseSeconds":  {"waitForPodsReady: {requeuingStrategy: {backoffBaseSeconds: -1}}", []string{"waitForPodsReady.requeuingStrategy.backoffBaseSeconds"}},
+		"backoffMaxSeconds":   {"waitForPodsReady: {requeuingStrategy: {backoffMaxSeconds: -1}}", []string{"waitForPodsReady.requeuingStrategy.backoffMaxSeconds"}},
+		"no strategies":       {"fairSharing: {}", []string{"fairSharing.preemptionStrategies"}},
+		"unknown strategy":    {"fairSharing: {preemptionStrategies: [Least]}", []string{"fairSharing.preemptionStrategies[0]"}},
+		"strategies swapped":  {"fairSharing: {preemptionStrategies: [LessThanInitialShare, LessThanOrEqualToFinalShare]}", []string{"fairSharing.preemptionStrategies"}},
+		"strategy twice":      {"fairSharing: {preemptionStrategies: [LessThanInitialShare, LessThanInitialShare]}", []string{"fairSharing.preemptionStrategies"}},
+		"one strategy":        {"fairSharing: {preemptionStrategies: [LessThanInitialShare]}", nil},
+		"usageHalfLifeTime":   {"admissionFairSharing: {usageHalfLifeTime: -1s}", []string{"admissionFairSharing.usageHalfLifeTime"}},
+		"sampling interval":   {"admissionFairSharing: {usageSamplingInterval: 0s}", []string{"admissionFairSharing.usageSamplingInterval"}},
+		"resource weight":     {"admissionFairSharing: {resourceWeights: {cpu: -1, memory: 1}}", []string{"admissionFairSharing.resourceWeights[cpu]"}},
+		"workload workers":    {"concurrency: {workers: {workload: 0}}", []string{"concurrency.workers.workload"}},
+		"admissionCheck":      {"concurrency: {workers: {admissionCheck: 0}}", []string{"concurrency.workers.admissionCheck"}},
 		"qps zero":            {"clientConnection: {qps: 0}", []string{"clientConnection.qps"}},
 		"qps negative":        {"clientConnection: {qps: -1}", []string{"clientConnection.qps"}},
 		"burst":               {"clientConnection: {burst: 0}", []string{"clientConnection.burst"}},

@@ -9,7 +9,8 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-// SetDefaults fills in every field that is not set. Afterwards no pointer in c is nil.
+// SetDefaults fills in every field that is not set. Afterwards only those pointers in c are nil whose absence says something:
+// FairSharing, AdmissionFairSharing and BackoffLimitCount.
 func (c *Configuration) SetDefaults() {
 	setString(&c.APIVersion, APIVersion)
 	setString(&c.Kind, Kind)
@@ -22,6 +23,11 @@ func (c *Configuration) SetDefaults() {
 	set(&c.Logging.Verbosity, 0)
 	setString(&c.Logging.Format, LogJSON)
 	setString(&c.StageAdmission, StageAdmissionSafe)
+	c.WaitForPodsReady.setDefaults()
+	if c.AdmissionFairSharing != nil {
+		set(&c.AdmissionFairSharing.UsageHalfLifeTime, metav1.Duration{})
+		set(&c.AdmissionFairSharing.UsageSamplingInterval, metav1.Duration{Duration: 5 * time.Minute})
+	}
 	set(&c.ManagedNamespaceSelector, metav1.LabelSelector{
 		MatchExpressions: []metav1.LabelSelectorRequirement{{
 			Key:      corev1.LabelMetadataName,
@@ -33,12 +39,24 @@ func (c *Configuration) SetDefaults() {
 }
 
 func (c *Concurrency) setDefaults() {
+	set(&c.Workers.Workload, 8)
 	set(&c.Workers.JobSet, 8)
 	set(&c.Workers.ClusterQueue, 2)
 	set(&c.Workers.LocalQueue, 2)
 	set(&c.Workers.ResourceFlavor, 1)
+	set(&c.Workers.AdmissionCheck, 1)
 	set(&c.Writers, 16)
 	set(&c.Releases, 8)
+}
+
+func (w *WaitForPodsReady) setDefaults() {
+	set(&w.Enable, false)
+	set(&w.Timeout, metav1.Duration{Duration: 30 * time.Minute})
+	set(&w.RecoveryTimeout, *w.Timeout)
+	set(&w.BlockAdmission, false)
+	setString(&w.RequeuingStrategy.Timestamp, RequeuingTimestampEviction)
+	set(&w.RequeuingStrategy.BackoffBaseSeconds, 60)
+	set(&w.RequeuingStrategy.BackoffMaxSeconds, 3600)
 }
 
 func (l *LeaderElection) setDefaults() {

@@ -30,7 +30,8 @@ apiVersion: config.tranche.dev/v1alpha1
 kind: Configuration
 ` + "```" + `
 
-A field that the file leaves out has the default below; an empty file has them all. A field that is unknown or given twice, and a
+A field that the file leaves out has the default below; an empty file has them all. A block whose default is none does nothing
+unless the file has it; then the defaults of its fields hold. A field that is unknown or given twice, and a
 value out of range, are errors that name the field, and the manager does not start. The
 [sample](../../apis/config/v1alpha1/testdata/full.yaml) has every field.
 
@@ -82,6 +83,13 @@ func (r *reference) rows(t *testing.T, path string, v reflect.Value) {
 			r.rows(t, path+name+".", v.Field(i))
 			continue
 		}
+		if block := field.Type; block.Kind() == reflect.Pointer && isOurs(block.Elem()) {
+			fmt.Fprintf(&r.b, "| `%s%s` | block | none | %s |\n", path, name, r.comments[v.Type().Name()+"."+field.Name])
+			defaults := &v1alpha1.Configuration{FairSharing: &v1alpha1.FairSharing{}, AdmissionFairSharing: &v1alpha1.AdmissionFairSharing{}}
+			defaults.SetDefaults()
+			r.rows(t, path+name+".", reflect.ValueOf(*defaults).FieldByName(field.Name).Elem())
+			continue
+		}
 		comment := r.comments[v.Type().Name()+"."+field.Name]
 		if comment == "" {
 			t.Errorf("%s%s has no comment", path, name)
@@ -92,6 +100,11 @@ func (r *reference) rows(t *testing.T, path string, v reflect.Value) {
 		}
 		fmt.Fprintf(&r.b, "| `%s%s` | %s | `%s` | %s |\n", path, name, typeName(field.Type), value, comment)
 	}
+}
+
+// isOurs tells the blocks of the file from types of Kubernetes.
+func isOurs(t reflect.Type) bool {
+	return t.Kind() == reflect.Struct && t.PkgPath() == reflect.TypeFor[v1alpha1.Configuration]().PkgPath()
 }
 
 func typeName(t reflect.Type) string {
@@ -107,6 +120,10 @@ func typeName(t reflect.Type) string {
 		return "string"
 	case t.Kind() == reflect.Float32:
 		return "number"
+	case t.Kind() == reflect.Slice:
+		return "list of " + typeName(t.Elem()) + "s"
+	case t.Kind() == reflect.Map:
+		return "map of numbers"
 	default:
 		return "integer"
 	}

@@ -2,6 +2,7 @@ package v1alpha1
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"net"
 	"slices"
@@ -39,6 +40,9 @@ func (c *Configuration) Validate() field.ErrorList {
 	errs = append(errs, c.Logging.validate(field.NewPath("logging"))...)
 	errs = append(errs, oneOf(field.NewPath("stageAdmission"), c.StageAdmission,
 		StageAdmissionSafe, StageAdmissionReserve, StageAdmissionGreedy)...)
+	errs = append(errs, c.WaitForPodsReady.validate(field.NewPath("waitForPodsReady"))...)
+	errs = append(errs, c.FairSharing.validate(field.NewPath("fairSharing"))...)
+	errs = append(errs, c.AdmissionFairSharing.validate(field.NewPath("admissionFairSharing"))...)
 	errs = append(errs, metav1validation.ValidateLabelSelector(c.ManagedNamespaceSelector,
 		metav1validation.LabelSelectorValidationOptions{}, field.NewPath("managedNamespaceSelector"))...)
 	return errs
@@ -58,13 +62,73 @@ func (c *ClientConnection) validate(path *field.Path) field.ErrorList {
 func (c *Concurrency) validate(path *field.Path) field.ErrorList {
 	workers := path.Child("workers")
 	var errs field.ErrorList
+	errs = append(errs, between(workers.Child("workload"), c.Workers.Workload, 1, maxConcurrency)...)
 	errs = append(errs, between(workers.Child("jobSet"), c.Workers.JobSet, 1, maxConcurrency)...)
 	errs = append(errs, between(workers.Child("clusterQueue"), c.Workers.ClusterQueue, 1, maxConcurrency)...)
 	errs = append(errs, between(workers.Child("localQueue"), c.Workers.LocalQueue, 1, maxConcurrency)...)
 	errs = append(errs, between(workers.Child("resourceFlavor"), c.Workers.ResourceFlavor, 1, maxConcurrency)...)
+	errs = append(errs, between(workers.Child("admissionCheck"), c.Workers.AdmissionCheck, 1, maxConcurrency)...)
 	errs = append(errs, between(path.Child("writers"), c.Writers, 1, maxConcurrency)...)
 	errs = append(errs, between(path.Child("releases"), c.Releases, 1, maxConcurrency)...)
 	return errs
+}
+
+// validate checks the times even if they are not enabled, so that turning them on brings no surprise.
+func (w *WaitForPodsReady) validate(path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if w.Timeout != nil && w.Timeout.Duration <= 0 {
+		errs = append(errs, field.Invalid(path.Child("timeout"), w.Timeout.Duration.String(), "must be greater than 0"))
+	}
+	errs = append(errs, notNegative(path.Child("recoveryTimeout"), w.RecoveryTimeout)...)
+	strategy, path := &w.RequeuingStrategy, path.Child("requeuingStrategy")
+	errs = append(errs, oneOf(path.Child("timestamp"), strategy.Timestamp, RequeuingTimestampEviction, RequeuingTimestampCreation)...)
+	errs = append(errs, between(path.Child("backoffLimitCount"), strategy.BackoffLimitCount, 0, math.MaxInt32)...)
+	errs = append(errs, between(path.Child("backoffBaseSeconds"), strategy.BackoffBaseSeconds, 0, math.MaxInt32)...)
+	errs = append(errs, between(path.Child("backoffMaxSeconds"), strategy.BackoffMaxSeconds, 0, math.MaxInt32)...)
+	return errs
+}
+
+// validate takes the lists that mean something: the strategies are tried in one order only.
+func (f *FairSharing) validate(path *field.Path) field.ErrorList {
+	if f == nil {
+		return nil
+	}
+	path = path.Child("preemptionStrategies")
+	if len(f.PreemptionStrategies) == 0 {
+		return field.ErrorList{field.Required(path, fmt.Sprintf("must be %s, %s, or both in this order", LessThanOrEqualToFinalShare, LessThanInitialShare))}
+	}
+	var errs field.ErrorList
+	for i, strategy := range f.PreemptionStrategies {
+		errs = append(errs, oneOf(path.Index(i), strategy, LessThanOrEqualToFinalShare, LessThanInitialShare)...)
+	}
+	both := []PreemptionStrategy{LessThanOrEqualToFinalShare, LessThanInitialShare}
+	if len(errs) == 0 && len(f.PreemptionStrategies) > 1 && !slices.Equal(f.PreemptionStrategies, both) {
+		errs = append(errs, field.Invalid(path, f.PreemptionStrategies, fmt.Sprintf("must be one strategy, or %s and then %s", both[0], both[1])))
+	}
+	return errs
+}
+
+func (a *AdmissionFairSharing) validate(path *field.Path) field.ErrorList {
+	if a == nil {
+		return nil
+	}
+	errs := notNegative(path.Child("usageHalfLifeTime"), a.UsageHalfLifeTime)
+	if a.UsageSamplingInterval != nil && a.UsageSamplingInterval.Duration <= 0 {
+		errs = append(errs, field.Invalid(path.Child("usageSamplingInterval"), a.UsageSamplingInterval.Duration.String(), "must be greater than 0"))
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.ResourceWeights)) {
+		if weight := a.ResourceWeights[name]; weight < 0 || math.IsInf(weight, 0) || math.IsNaN(weight) {
+			errs = append(errs, field.Invalid(path.Child("resourceWeights").Key(string(name)), weight, "must be a number that is not negative"))
+		}
+	}
+	return errs
+}
+
+func notNegative(path *field.Path, value *metav1.Duration) field.ErrorList {
+	if value == nil || value.Duration >= 0 {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path, value.Duration.String(), "must not be negative")}
 }
 
 // validate checks the times even if leader election is off, so that turning it on brings no surprise.
