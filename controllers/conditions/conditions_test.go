@@ -52,6 +52,16 @@ func workload(all ...metav1.Condition) *kueue.Workload {
 func TestJobSetProgress(t *testing.T) {
 	admitted := workload(metav1.Condition{Type: kueue.WorkloadAdmitted, Status: metav1.ConditionTrue})
 	short := workload(metav1.Condition{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionFalse, Reason: "WaitingForQuota", Message: "needs 8 GPUs"})
+	is := func(conditionType string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
+		return metav1.Condition{Type: conditionType, Status: status, Reason: reason, Message: message}
+	}
+	reserved := is(kueue.WorkloadQuotaReserved, metav1.ConditionTrue, "QuotaReserved", "")
+	unchecked := workload(reserved)
+	unchecked.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "nodes", State: "Pending"}, {Name: "budget", State: "Ready"}}
+	leaving := workload(reserved, is(kueue.WorkloadEvicted, metav1.ConditionTrue, "Preempted", "for another"))
+	backsOff := workload(is(kueue.WorkloadEvicted, metav1.ConditionTrue, "PodsReadyTimeout", "too slow"),
+		is(kueue.WorkloadQuotaReserved, metav1.ConditionFalse, "PendingEvaluation", "too slow"),
+		is(kueue.WorkloadRequeued, metav1.ConditionFalse, "PodsReadyTimeout", "too slow"))
 	stage := func(w *kueue.Workload) conditions.StageState {
 		return conditions.StageState{Index: 1, Name: "train", Workload: w}
 	}
@@ -63,6 +73,9 @@ func TestJobSetProgress(t *testing.T) {
 		"being made":    {conditions.Summary{Stages: 2}, metav1.ConditionFalse, "Preparing", "being made"},
 		"not looked at": {conditions.Summary{Stages: 2, Current: []conditions.StageState{stage(workload())}}, metav1.ConditionFalse, "PendingEvaluation", `stage 2/2 "train"`},
 		"waits":         {conditions.Summary{Stages: 2, Current: []conditions.StageState{stage(short)}}, metav1.ConditionFalse, "WaitingForQuota", "needs 8 GPUs"},
+		"unchecked":     {conditions.Summary{Stages: 2, Current: []conditions.StageState{stage(unchecked)}}, metav1.ConditionFalse, "UnsatisfiedAdmissionChecks", "not all Ready: nodes is Pending"},
+		"leaving":       {conditions.Summary{Stages: 2, Current: []conditions.StageState{stage(leaving)}}, metav1.ConditionFalse, "Preempted", "for another"},
+		"backs off":     {conditions.Summary{Stages: 2, Current: []conditions.StageState{stage(backsOff)}}, metav1.ConditionFalse, "PodsReadyTimeout", "kept out of the queue"},
 		"admitted":      {conditions.Summary{Stages: 2, Current: []conditions.StageState{stage(admitted)}}, metav1.ConditionTrue, "Admitted", `ClusterQueue "research"`},
 		"one of two":    {conditions.Summary{Stages: 2, Current: []conditions.StageState{stage(admitted), stage(short)}}, metav1.ConditionFalse, "WaitingForQuota", "needs 8 GPUs"},
 		"suspended":     {conditions.Summary{Stages: 2, Suspended: true, Current: []conditions.StageState{stage(admitted)}}, metav1.ConditionFalse, "JobSetSuspended", "spec.suspend"},

@@ -100,14 +100,44 @@ func admittedStages(summary Summary) metav1.Condition {
 }
 
 func waitingStage(summary Summary, st StageState) metav1.Condition {
-	reason, message := kueue.WorkloadQuotaReservedReasonPendingEvaluation, "not looked at yet"
-	if c := apimeta.FindStatusCondition(st.Workload.Status.Conditions, kueue.WorkloadQuotaReserved); c != nil && c.Status == metav1.ConditionFalse {
-		reason, message = c.Reason, c.Message
-	}
+	reason, message := whyItWaits(st.Workload)
 	return metav1.Condition{
 		Status: metav1.ConditionFalse, Reason: reason,
 		Message: fmt.Sprintf("Waiting to admit %s: %s", title(summary, st), message),
 	}
+}
+
+// whyItWaits finds what keeps a quota Workload from being admitted: that it is on its way out, that it is kept out of the queue, its
+// AdmissionChecks, or what the engine says.
+func whyItWaits(workload *kueue.Workload) (reason, message string) {
+	status := func(conditionType string, status metav1.ConditionStatus) *metav1.Condition {
+		c := apimeta.FindStatusCondition(workload.Status.Conditions, conditionType)
+		if c == nil || c.Status != status {
+			return nil
+		}
+		return c
+	}
+	reserved := status(kueue.WorkloadQuotaReserved, metav1.ConditionTrue) != nil
+	if evicted := status(kueue.WorkloadEvicted, metav1.ConditionTrue); evicted != nil && reserved {
+		return evicted.Reason, "evicted, its pods are ending: " + evicted.Message
+	}
+	if reserved {
+		var names []string
+		for i := range workload.Status.AdmissionChecks {
+			if check := &workload.Status.AdmissionChecks[i]; check.State != kueue.CheckStateReady {
+				names = append(names, fmt.Sprintf("%s is %s", check.Name, check.State))
+			}
+		}
+		slices.Sort(names)
+		return kueue.WorkloadAdmittedReasonUnsatisfiedAdmissionChecks, "holds its quota, its AdmissionChecks are not all Ready: " + strings.Join(names, ", ")
+	}
+	if out := status(kueue.WorkloadRequeued, metav1.ConditionFalse); out != nil {
+		return out.Reason, "kept out of the queue for now: " + out.Message
+	}
+	if pending := status(kueue.WorkloadQuotaReserved, metav1.ConditionFalse); pending != nil {
+		return pending.Reason, pending.Message
+	}
+	return kueue.WorkloadQuotaReservedReasonPendingEvaluation, "not looked at yet"
 }
 
 func title(summary Summary, st StageState) string {

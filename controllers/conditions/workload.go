@@ -4,7 +4,9 @@ package conditions
 
 import (
 	"slices"
+	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -18,31 +20,25 @@ const (
 	reasonAdmitted      = "Admitted"
 )
 
+const messageAdmitted = "The quota Workload is admitted"
+
 // Admitted returns the status of a quota Workload that has just been admitted with the given admission.
 func Admitted(workload *kueue.Workload, admission *kueue.Admission) kueue.WorkloadStatus {
-	status := admissionPart(workload)
-	status.Admission = admission
-	message := "Quota reserved in ClusterQueue " + string(admission.ClusterQueue)
-	set(&status, workload, metav1.Condition{
-		Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionTrue, Reason: reasonQuotaReserved, Message: message,
-	})
-	set(&status, workload, metav1.Condition{
-		Type: kueue.WorkloadAdmitted, Status: metav1.ConditionTrue, Reason: reasonAdmitted, Message: "The quota Workload is admitted",
-	})
-	lower(&status, workload, kueue.WorkloadEvicted, reasonQuotaReserved, "Previously: ")
-	lower(&status, workload, kueue.WorkloadPreempted, reasonQuotaReserved, "Previously: ")
-	return status
+	d := newDraft(workload, time.Now())
+	d.reserve(admission)
+	d.set(kueue.WorkloadAdmitted, metav1.ConditionTrue, reasonAdmitted, messageAdmitted)
+	return d.status
 }
 
 // Pending returns the status of a quota Workload that holds no quota, with the reason for which it waits. If it did hold quota
-// before, this gives the quota back.
+// before, this gives the quota back, and its AdmissionChecks begin anew.
 func Pending(workload *kueue.Workload, reason, message string) kueue.WorkloadStatus {
-	status := admissionPart(workload)
-	set(&status, workload, metav1.Condition{
-		Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionFalse, Reason: reason, Message: message,
-	})
-	lower(&status, workload, kueue.WorkloadAdmitted, kueue.WorkloadAdmittedReasonNoReservation, "")
-	return status
+	d := newDraft(workload, time.Now())
+	if workload.Status.Admission != nil {
+		d.resetChecks()
+	}
+	d.release(reason, message)
+	return d.status
 }
 
 // Progress returns the part of the status of a quota Workload that tells how its pods fare: the condition PodsReady, and
@@ -60,10 +56,12 @@ func Progress(workload *kueue.Workload, ready metav1.Condition, outcome *metav1.
 func admissionTypes() []string {
 	return []string{
 		kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted, kueue.WorkloadEvicted, kueue.WorkloadPreempted, kueue.WorkloadRequeued,
+		kueue.WorkloadDeactivationTarget,
 	}
 }
 
-// admissionPart copies the conditions that a server-side apply of the admission must repeat, or it would remove them.
+// admissionPart copies what a server-side apply of the admission must repeat, or it would remove it. That is all that the field
+// manager of admissions owns but status.admission itself, whose absence means that nothing is held.
 func admissionPart(workload *kueue.Workload) kueue.WorkloadStatus {
 	var status kueue.WorkloadStatus
 	for _, condition := range workload.Status.Conditions {
@@ -71,9 +69,19 @@ func admissionPart(workload *kueue.Workload) kueue.WorkloadStatus {
 			status.Conditions = append(status.Conditions, condition)
 		}
 	}
-	status.RequeueState = workload.Status.RequeueState
-	status.SchedulingStats = workload.Status.SchedulingStats
+	seen := workload.Status.DeepCopy()
+	status.RequeueState = seen.RequeueState
+	status.AdmissionChecks = seen.AdmissionChecks
+	status.AccumulatedPastExecutionTimeSeconds = seen.AccumulatedPastExecutionTimeSeconds
+	status.SchedulingStats = seen.SchedulingStats
 	return status
+}
+
+// Differs tells whether applying status, which must be complete, changes the part of the quota Workload that belongs to admission.
+func Differs(workload *kueue.Workload, status *kueue.WorkloadStatus) bool {
+	now := admissionPart(workload)
+	now.Admission = workload.Status.Admission
+	return !equality.Semantic.DeepEqual(&now, status)
 }
 
 // set puts a condition, and keeps its transition time where the workload already shows the same status.
@@ -85,23 +93,14 @@ func set(status *kueue.WorkloadStatus, workload *kueue.Workload, condition metav
 	apimeta.SetStatusCondition(&status.Conditions, condition)
 }
 
-// lower turns a condition to False if it is True, and keeps what it said behind the prefix.
-func lower(status *kueue.WorkloadStatus, workload *kueue.Workload, conditionType, reason, prefix string) {
-	old := apimeta.FindStatusCondition(workload.Status.Conditions, conditionType)
-	if old == nil || old.Status != metav1.ConditionTrue {
-		return
-	}
-	message := "The quota Workload holds no quota"
-	if prefix != "" {
-		message = prefix + old.Message
-	}
-	set(status, workload, metav1.Condition{Type: conditionType, Status: metav1.ConditionFalse, Reason: reason, Message: message})
-}
-
 // Patch returns what server-side apply must be given to make status, or the part of it that one field manager owns, that of
 // the quota Workload. The write is refused if another object has taken the name, and, where resourceVersion is not empty, if
-// anybody has changed the object since.
+// anybody has changed the object since. What has AdmissionChecks is always refused then: the status repeats their states, and the
+// controller of a check may have written another one.
 func Patch(workload *kueue.Workload, status kueue.WorkloadStatus, resourceVersion string) (*unstructured.Unstructured, error) {
+	if len(status.AdmissionChecks) > 0 {
+		resourceVersion = workload.ResourceVersion
+	}
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&status)
 	if err != nil {
 		return nil, err

@@ -5,6 +5,7 @@ package events
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -35,6 +36,44 @@ func (e Event) Emit(recorder k8sevents.EventRecorder, object runtime.Object) {
 // QuotaReserved tells the owner of a quota Workload that it holds quota now.
 func QuotaReserved(queue string) Event {
 	return Event{corev1.EventTypeNormal, "QuotaReserved", "Admit", fmt.Sprintf("Reserved quota in ClusterQueue %q", queue)}
+}
+
+// Admitted tells the owner of a quota Workload that all its AdmissionChecks are Ready, so many seconds after it got its quota.
+func Admitted(queue string, waited time.Duration) Event {
+	return Event{
+		corev1.EventTypeNormal, "Admitted", "Admit",
+		fmt.Sprintf("Admitted by ClusterQueue %s, wait time since reservation was %.0fs", queue, waited.Seconds()),
+	}
+}
+
+// Evicted tells the owner of a quota Workload that it has to give its quota back. The reason is that of conditions.Eviction.
+func Evicted(reason, message string) Event {
+	return Event{corev1.EventTypeNormal, reason, "Evict", message}
+}
+
+// AdmissionCheckRejected tells the owner of a quota Workload that it is deactivated because of its AdmissionChecks.
+func AdmissionCheckRejected(message string) Event {
+	return Event{corev1.EventTypeWarning, "AdmissionCheckRejected", "Deactivate", "Deactivated due to " + message}
+}
+
+// RequeuingLimitExceeded tells the owner of a quota Workload that it is deactivated because its pods were not ready too often.
+func RequeuingLimitExceeded(limit int32) Event {
+	return Event{
+		corev1.EventTypeWarning, "RequeuingLimitExceeded", "Deactivate",
+		fmt.Sprintf("Deactivated: its pods were not ready in time once more after %d retries", limit),
+	}
+}
+
+// MaximumExecutionTimeExceeded tells the owner of a quota Workload that it is deactivated because it was admitted for too long.
+func MaximumExecutionTimeExceeded(seconds int32) Event {
+	return Event{
+		corev1.EventTypeWarning, "MaximumExecutionTimeExceeded", "Deactivate", fmt.Sprintf("The maximum execution time (%ds) exceeded", seconds),
+	}
+}
+
+// Requeued tells the owner of a quota Workload that what kept it out of the queue is over.
+func Requeued(message string) Event {
+	return Event{corev1.EventTypeNormal, "Requeued", "Requeue", message}
 }
 
 // StageAdmitted tells the owner of a JobSet that a stage holds quota now.

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
@@ -34,6 +35,12 @@ func all() []struct {
 		{"JobSet", events.Misconfigured("the JobSet names no LocalQueue: set the label kueue.x-k8s.io/queue-name")},
 		{"JobSet", events.JobRefused(`the Job "x" stays held: it can have 3 pods at once, its JobSet gives it 2; delete the Job`)},
 		{"quota Workload", events.QuotaReserved("research")},
+		{"quota Workload", events.Admitted("research", 90*time.Second)},
+		{"quota Workload", events.Evicted("EvictedDueToPodsReadyTimeout", "Exceeded the PodsReady timeout tenant/train")},
+		{"quota Workload", events.AdmissionCheckRejected(`AdmissionCheck in state Rejected: "budget" (no money left)`)},
+		{"quota Workload", events.RequeuingLimitExceeded(3)},
+		{"quota Workload", events.MaximumExecutionTimeExceeded(3600)},
+		{"quota Workload", events.Requeued("The back-off is over")},
 	}
 }
 

@@ -1,0 +1,93 @@
+package conditions
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+// Reserved returns the status of a quota Workload that has just got its quota and is admitted as soon as these AdmissionChecks are
+// Ready. States that are there already stay as they are.
+func Reserved(workload *kueue.Workload, admission *kueue.Admission, checks []kueue.AdmissionCheckReference, now time.Time) kueue.WorkloadStatus {
+	d := newDraft(workload, now)
+	d.reserve(admission)
+	d.require(checks)
+	return d.status
+}
+
+// Required returns the status of a quota Workload that holds quota and is admitted as soon as these AdmissionChecks are Ready. States
+// that are there already stay as they are, also those of other checks: server-side apply cannot remove what the controller of a
+// check has written.
+func Required(workload *kueue.Workload, checks []kueue.AdmissionCheckReference, now time.Time) kueue.WorkloadStatus {
+	d := newHoldingDraft(workload, now)
+	d.require(checks)
+	return d.status
+}
+
+// AllReady returns the status of a quota Workload whose AdmissionChecks are all Ready.
+func AllReady(workload *kueue.Workload, now time.Time) kueue.WorkloadStatus {
+	d := newHoldingDraft(workload, now)
+	d.set(kueue.WorkloadAdmitted, metav1.ConditionTrue, reasonAdmitted, messageAdmitted)
+	return d.status
+}
+
+func (d *draft) require(checks []kueue.AdmissionCheckReference) {
+	d.set(kueue.WorkloadAdmitted, metav1.ConditionFalse, kueue.WorkloadAdmittedReasonUnsatisfiedAdmissionChecks, "Not all AdmissionChecks are Ready")
+	for _, name := range checks {
+		if !slices.ContainsFunc(d.status.AdmissionChecks, func(c kueue.AdmissionCheckState) bool { return c.Name == name }) {
+			d.status.AdmissionChecks = append(d.status.AdmissionChecks, kueue.AdmissionCheckState{
+				Name: name, State: kueue.CheckStatePending, LastTransitionTime: metav1.NewTime(d.now),
+			})
+		}
+	}
+}
+
+// reset is the state of an AdmissionCheck after an eviction. A check that asked for another try has its tries counted.
+func reset(check *kueue.AdmissionCheckState, now time.Time) kueue.AdmissionCheckState {
+	if check.State == kueue.CheckStatePending {
+		return *check
+	}
+	after := kueue.AdmissionCheckState{
+		Name: check.Name, State: kueue.CheckStatePending, LastTransitionTime: metav1.NewTime(now),
+		Message:             "Reset to Pending. Previously: " + string(check.State),
+		RequeueAfterSeconds: check.RequeueAfterSeconds,
+	}
+	if check.State == kueue.CheckStateRetry {
+		after.RetryCount = new(ptr.Deref(check.RetryCount, 0) + 1)
+	}
+	return after
+}
+
+// Checks returns the AdmissionChecks of a quota Workload that are in this state, in the order of their names.
+func Checks(workload *kueue.Workload, state kueue.CheckState) []kueue.AdmissionCheckState {
+	var found []kueue.AdmissionCheckState
+	for _, check := range workload.Status.AdmissionChecks {
+		if check.State == state {
+			found = append(found, check)
+		}
+	}
+	slices.SortFunc(found, func(a, b kueue.AdmissionCheckState) int { return strings.Compare(string(a.Name), string(b.Name)) })
+	return found
+}
+
+// Verdict says in a message which AdmissionChecks are in a state, and what they have said.
+func Verdict(checks []kueue.AdmissionCheckState) string {
+	var parts []string
+	for i := range checks {
+		part := fmt.Sprintf("%q", checks[i].Name)
+		if checks[i].Message != "" {
+			part += " (" + checks[i].Message + ")"
+		}
+		parts = append(parts, part)
+	}
+	noun := "AdmissionCheck"
+	if len(checks) > 1 {
+		noun = "AdmissionChecks"
+	}
+	return fmt.Sprintf("%s in state %s: %s", noun, checks[0].State, strings.Join(parts, "; "))
+}

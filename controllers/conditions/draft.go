@@ -1,0 +1,87 @@
+package conditions
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+// maxConditionMessage is what the API server takes.
+const maxConditionMessage = 32 << 10
+
+// A draft is the part of a quota Workload's status that belongs to admission, while it is being changed.
+type draft struct {
+	workload *kueue.Workload
+	now      time.Time
+	status   kueue.WorkloadStatus
+}
+
+// newDraft begins with what the Workload shows, without its admission.
+func newDraft(workload *kueue.Workload, now time.Time) *draft {
+	return &draft{workload: workload, now: now.Truncate(time.Second), status: admissionPart(workload)}
+}
+
+// newHoldingDraft begins with what the Workload shows, its admission included.
+func newHoldingDraft(workload *kueue.Workload, now time.Time) *draft {
+	d := newDraft(workload, now)
+	d.status.Admission = workload.Status.Admission.DeepCopy()
+	return d
+}
+
+func (d *draft) set(conditionType string, status metav1.ConditionStatus, reason, message string) {
+	if len(message) > maxConditionMessage {
+		message = strings.ToValidUTF8(message[:maxConditionMessage], "")
+	}
+	set(&d.status, d.workload, metav1.Condition{
+		Type: conditionType, Status: status, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(d.now),
+	})
+}
+
+// reserve says that the Workload holds this, and that what was said about an earlier eviction is over.
+func (d *draft) reserve(admission *kueue.Admission) {
+	d.status.Admission = admission
+	d.set(kueue.WorkloadQuotaReserved, metav1.ConditionTrue, reasonQuotaReserved, fmt.Sprintf("Quota reserved in ClusterQueue %s", admission.ClusterQueue))
+	for _, conditionType := range []string{kueue.WorkloadEvicted, kueue.WorkloadPreempted} {
+		if old := d.isTrue(conditionType); old != nil {
+			d.set(conditionType, metav1.ConditionFalse, reasonQuotaReserved, "Previously: "+old.Message)
+		}
+	}
+}
+
+// release says that the Workload holds nothing, and counts the time that it was admitted.
+func (d *draft) release(reason, message string) {
+	d.status.Admission = nil
+	d.set(kueue.WorkloadQuotaReserved, metav1.ConditionFalse, reason, message)
+	admitted := apimeta.FindStatusCondition(d.status.Conditions, kueue.WorkloadAdmitted)
+	if admitted == nil {
+		return
+	}
+	if admitted.Status == metav1.ConditionTrue {
+		seconds := int64(max(d.now.Sub(admitted.LastTransitionTime.Time), 0) / time.Second)
+		seconds += int64(ptr.Deref(d.status.AccumulatedPastExecutionTimeSeconds, 0))
+		d.status.AccumulatedPastExecutionTimeSeconds = new(int32(min(seconds, math.MaxInt32))) //nolint:gosec // it is not negative either
+	}
+	d.set(kueue.WorkloadAdmitted, metav1.ConditionFalse, kueue.WorkloadAdmittedReasonNoReservation, "The quota Workload holds no quota")
+}
+
+// resetChecks makes every AdmissionCheck begin anew.
+func (d *draft) resetChecks() {
+	for i := range d.status.AdmissionChecks {
+		d.status.AdmissionChecks[i] = reset(&d.status.AdmissionChecks[i], d.now)
+	}
+}
+
+// isTrue returns the condition if its status is True.
+func (d *draft) isTrue(conditionType string) *metav1.Condition {
+	c := apimeta.FindStatusCondition(d.status.Conditions, conditionType)
+	if c == nil || c.Status != metav1.ConditionTrue {
+		return nil
+	}
+	return c.DeepCopy()
+}

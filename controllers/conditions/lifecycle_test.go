@@ -1,0 +1,156 @@
+package conditions_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/controllers/conditions"
+)
+
+func says(status *kueue.WorkloadStatus) map[string]string {
+	all := map[string]string{}
+	for _, c := range status.Conditions {
+		all[c.Type] = string(c.Status) + " " + c.Reason
+	}
+	return all
+}
+
+func TestReserved(t *testing.T) {
+	now := time.Now()
+	w := workload(
+		metav1.Condition{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionFalse, Reason: "WaitingForQuota"},
+		metav1.Condition{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: "Preempted", Message: "for another"},
+	)
+	w.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "nodes", State: kueue.CheckStatePending, RetryCount: new(int32(2))}}
+	status := conditions.Reserved(w, &kueue.Admission{ClusterQueue: "research"}, []kueue.AdmissionCheckReference{"budget", "nodes"}, now)
+	want := map[string]string{
+		kueue.WorkloadQuotaReserved: "True QuotaReserved",
+		kueue.WorkloadAdmitted:      "False UnsatisfiedAdmissionChecks",
+		kueue.WorkloadEvicted:       "False QuotaReserved",
+	}
+	if diff := cmp.Diff(want, says(&status)); diff != "" {
+		t.Errorf("conditions (-want +got):\n%s", diff)
+	}
+	checks := []kueue.AdmissionCheckState{
+		{Name: "nodes", State: kueue.CheckStatePending, RetryCount: new(int32(2))},
+		{Name: "budget", State: kueue.CheckStatePending, LastTransitionTime: metav1.NewTime(now.Truncate(time.Second))},
+	}
+	if diff := cmp.Diff(checks, status.AdmissionChecks); diff != "" {
+		t.Errorf("admissionChecks (-want +got):\n%s", diff)
+	}
+}
+
+func TestEvicted(t *testing.T) {
+	w := workload(metav1.Condition{Type: kueue.WorkloadAdmitted, Status: metav1.ConditionTrue, Reason: "Admitted"})
+	preempted := conditions.Eviction{Reason: "Preempted", Message: "for another", Preempted: "InClusterQueue"}
+	w.Status = conditions.Evicted(w, preempted, time.Now())
+	w.Status = conditions.Evicted(w, preempted, time.Now())
+	w.Status = conditions.Evicted(w, conditions.Eviction{Reason: "PodsReadyTimeout", Cause: "WaitForStart", Message: strings.Repeat("é", 20<<10)}, time.Now())
+	want := map[string]string{
+		kueue.WorkloadAdmitted: "True Admitted", kueue.WorkloadEvicted: "True PodsReadyTimeout", kueue.WorkloadPreempted: "True InClusterQueue",
+	}
+	if diff := cmp.Diff(want, says(&w.Status)); diff != "" {
+		t.Errorf("conditions (-want +got):\n%s", diff)
+	}
+	evictions := []kueue.WorkloadSchedulingStatsEviction{{Reason: "Preempted", Count: 2}, {Reason: "PodsReadyTimeout", UnderlyingCause: "WaitForStart", Count: 1}}
+	if diff := cmp.Diff(evictions, w.Status.SchedulingStats.Evictions); diff != "" {
+		t.Errorf("evictions (-want +got):\n%s", diff)
+	}
+	if w.Status.Admission == nil {
+		t.Error("an evicted quota Workload holds its quota until its pods are over")
+	}
+	if message := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadEvicted).Message; len(message) > 32<<10 || !strings.HasSuffix(message, "é") {
+		t.Errorf("message of %d bytes ends in %q, want at most 32768 and whole characters", len(message), message[len(message)-2:])
+	}
+}
+
+// Whoever writes repeats the states of AdmissionChecks, so nobody may have changed them since.
+func TestPatchWithChecksIsConditional(t *testing.T) {
+	w := workload()
+	w.ResourceVersion = "7"
+	for checks, want := range map[int]string{0: "", 1: "7"} {
+		w.Status.AdmissionChecks = make([]kueue.AdmissionCheckState, checks)
+		patch, err := conditions.Patch(w, conditions.Pending(w, "WaitingForQuota", "no quota"), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := patch.GetResourceVersion(); got != want {
+			t.Errorf("with %d checks: resourceVersion %q, want %q", checks, got, want)
+		}
+	}
+}
+
+// Who gives quota back begins with the AdmissionChecks anew; who only says why he waits leaves them alone.
+func TestPendingResetsChecks(t *testing.T) {
+	for name, w := range map[string]*kueue.Workload{
+		"Pending": workload(metav1.Condition{Type: kueue.WorkloadAdmitted, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Minute))}),
+		"Ready":   workload(),
+	} {
+		w.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "budget", State: kueue.CheckStateReady}}
+		status := conditions.Pending(w, "OnHold", "suspended")
+		if got := string(status.AdmissionChecks[0].State); got != name {
+			t.Errorf("admission %v: check is %s, want %s", w.Status.Admission, got, name)
+		}
+		past := status.AccumulatedPastExecutionTimeSeconds
+		if (w.Status.Admission != nil) != (past != nil && *past >= 59 && *past <= 120) {
+			t.Errorf("admission %v: accumulatedPastExecutionTimeSeconds is %v", w.Status.Admission, past)
+		}
+	}
+}
+
+func TestPodSetUpdates(t *testing.T) {
+	toleration := corev1.Toleration{Key: "spot", Operator: corev1.TolerationOpExists}
+	ready := func(name kueue.AdmissionCheckReference, updates ...kueue.PodSetUpdate) kueue.AdmissionCheckState {
+		return kueue.AdmissionCheckState{Name: name, State: kueue.CheckStateReady, PodSetUpdates: updates}
+	}
+	label := func(podSet kueue.PodSetReference, value string) kueue.PodSetUpdate {
+		return kueue.PodSetUpdate{Name: podSet, Labels: map[string]string{"zone": value}}
+	}
+	cases := map[string]struct {
+		checks  []kueue.AdmissionCheckState
+		want    map[kueue.PodSetReference]kueue.PodSetUpdate
+		wantErr string
+	}{
+		"none": {want: map[kueue.PodSetReference]kueue.PodSetUpdate{}},
+		"of two checks": {
+			checks: []kueue.AdmissionCheckState{
+				ready("b", kueue.PodSetUpdate{Name: "main", NodeSelector: map[string]string{"pool": "x"}, Tolerations: []corev1.Toleration{toleration}}),
+				ready("a", label("main", "1"), label("other", "2")), ready("c", kueue.PodSetUpdate{Name: "main", Tolerations: []corev1.Toleration{toleration}}),
+			},
+			want: map[kueue.PodSetReference]kueue.PodSetUpdate{
+				"main":  {Name: "main", Labels: map[string]string{"zone": "1"}, NodeSelector: map[string]string{"pool": "x"}, Tolerations: []corev1.Toleration{toleration}},
+				"other": {Name: "other", Labels: map[string]string{"zone": "2"}},
+			},
+		},
+		"twice the same":     {checks: []kueue.AdmissionCheckState{ready("a", label("main", "1")), ready("b", label("main", "1"))}, want: map[kueue.PodSetReference]kueue.PodSetUpdate{"main": label("main", "1")}},
+		"contradict":         {checks: []kueue.AdmissionCheckState{ready("a", label("main", "1")), ready("b", label("main", "2"))}, wantErr: `AdmissionCheck "b" updates pod set "main": label "zone" is to be "2", but is "1" already`},
+		"contradict the pod": {checks: []kueue.AdmissionCheckState{ready("a", kueue.PodSetUpdate{Name: "main", Annotations: map[string]string{"own": "x"}})}, wantErr: `annotation "own" is to be "x", but is "y" already`},
+		"unknown pod set":    {checks: []kueue.AdmissionCheckState{ready("a", label("nobody", "1"))}, wantErr: `pod set "nobody", which does not exist`},
+		"not ready":          {checks: []kueue.AdmissionCheckState{{Name: "a", State: kueue.CheckStatePending, PodSetUpdates: []kueue.PodSetUpdate{label("nobody", "1")}}}, want: map[kueue.PodSetReference]kueue.PodSetUpdate{}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := workload()
+			w.Spec.PodSets = []kueue.PodSet{{Name: "main"}, {Name: "other"}}
+			w.Spec.PodSets[0].Template.Annotations = map[string]string{"own": "y"}
+			w.Status.AdmissionChecks = c.checks
+			got, err := conditions.PodSetUpdates(w)
+			if c.wantErr != "" {
+				if err == nil || !strings.Contains(err.Error(), c.wantErr) {
+					t.Errorf("error %v, want one with %q", err, c.wantErr)
+				}
+				return
+			}
+			if diff := cmp.Diff(c.want, got); err != nil || diff != "" {
+				t.Errorf("error %v, updates (-want +got):\n%s", err, diff)
+			}
+		})
+	}
+}

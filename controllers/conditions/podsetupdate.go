@@ -1,0 +1,75 @@
+package conditions
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+// PodSetUpdates returns what the AdmissionChecks of a quota Workload add to its pod sets, by the name of the pod set, all checks
+// together. It is an error if two of them, or a check and the pod set itself, give different values to one label, annotation or node
+// label, or if a check names a pod set that does not exist.
+func PodSetUpdates(workload *kueue.Workload) (map[kueue.PodSetReference]kueue.PodSetUpdate, error) {
+	all := map[kueue.PodSetReference]kueue.PodSetUpdate{}
+	for _, check := range Checks(workload, kueue.CheckStateReady) {
+		for i := range check.PodSetUpdates {
+			update := &check.PodSetUpdates[i]
+			template := templateOf(workload, update.Name)
+			if template == nil {
+				return nil, fmt.Errorf("AdmissionCheck %q updates pod set %q, which does not exist", check.Name, update.Name)
+			}
+			merged, err := merge(all[update.Name], update, template)
+			if err != nil {
+				return nil, fmt.Errorf("AdmissionCheck %q updates pod set %q: %w", check.Name, update.Name, err)
+			}
+			all[update.Name] = merged
+		}
+	}
+	return all, nil
+}
+
+func templateOf(workload *kueue.Workload, name kueue.PodSetReference) *corev1.PodTemplateSpec {
+	for i := range workload.Spec.PodSets {
+		if workload.Spec.PodSets[i].Name == name {
+			return &workload.Spec.PodSets[i].Template
+		}
+	}
+	return nil
+}
+
+// merge adds an update to those of other checks.
+func merge(merged kueue.PodSetUpdate, update *kueue.PodSetUpdate, template *corev1.PodTemplateSpec) (kueue.PodSetUpdate, error) {
+	merged.Name = update.Name
+	for _, field := range []struct {
+		name       string
+		to         *map[string]string
+		from, have map[string]string
+	}{
+		{"label", &merged.Labels, update.Labels, template.Labels},
+		{"annotation", &merged.Annotations, update.Annotations, template.Annotations},
+		{"node label", &merged.NodeSelector, update.NodeSelector, template.Spec.NodeSelector},
+	} {
+		for _, key := range slices.Sorted(maps.Keys(field.from)) {
+			value := field.from[key]
+			for _, known := range []map[string]string{field.have, *field.to} {
+				if other, there := known[key]; there && other != value {
+					return merged, fmt.Errorf("%s %q is to be %q, but is %q already", field.name, key, value, other)
+				}
+			}
+			if *field.to == nil {
+				*field.to = map[string]string{}
+			}
+			(*field.to)[key] = value
+		}
+	}
+	for _, toleration := range update.Tolerations {
+		if !slices.ContainsFunc(merged.Tolerations, func(t corev1.Toleration) bool { return equality.Semantic.DeepEqual(t, toleration) }) {
+			merged.Tolerations = append(merged.Tolerations, toleration)
+		}
+	}
+	return merged, nil
+}
