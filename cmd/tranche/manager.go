@@ -17,7 +17,9 @@ import (
 
 	"github.com/tranche-dev/tranche/admission"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
+	"github.com/tranche-dev/tranche/controllers/admissioncheck"
 	"github.com/tranche-dev/tranche/controllers/clusterqueue"
+	"github.com/tranche-dev/tranche/controllers/cohort"
 	"github.com/tranche-dev/tranche/controllers/engine"
 	"github.com/tranche-dev/tranche/controllers/jobset"
 	"github.com/tranche-dev/tranche/controllers/localqueue"
@@ -118,7 +120,12 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 		resourceflavor.SetupWithManager(ctx, mgr, runner, int(*workers.ResourceFlavor)),
 		clusterqueue.SetupWithManager(ctx, mgr, runner, int(*workers.ClusterQueue)),
 		localqueue.SetupWithManager(ctx, mgr, runner, int(*workers.LocalQueue)),
-		quotaworkload.SetupWithManager(ctx, mgr, runner),
+		cohort.SetupWithManager(ctx, mgr, runner),
+		admissioncheck.SetupWithManager(ctx, mgr, runner, int(*workers.AdmissionCheck)),
+		quotaworkload.SetupWithManager(ctx, mgr, quotaworkload.Config{
+			Runner: runner, Client: mgr.GetClient(), Recorder: recorder,
+			PodsReady: config.WaitForPodsReady, Workers: int(*workers.Workload),
+		}),
 		jobset.SetupWithManager(ctx, mgr, jobset.Config{
 			Runner: runner, Client: mgr.GetClient(), Recorder: recorder, Namespaces: namespaces,
 			WithoutQueueName: *config.ManageJobSetsWithoutQueueName,

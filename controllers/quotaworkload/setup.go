@@ -1,24 +1,188 @@
-// Package quotaworkload feeds quota Workloads to the engine. What the engine decides about them is written by the engine's own
-// writers, and their stages are led by the controller of their JobSet.
+// Package quotaworkload feeds quota Workloads to the engine, and leads each of them through that part of its life which concerns
+// nobody else: the AdmissionChecks between its reservation and its admission, its times, its deactivation, and the way back into
+// the queue. What the engine decides about quota is written by the engine's own writers, and the Jobs of a stage are led by the
+// controller of its JobSet.
+//
+// A pass reads what concerns one Workload (read.go), computes from that and the time what should be written (desired.go and the
+// files beside it), and writes one thing (write.go). The change that this makes brings about the next pass:
+//
+//	Reserved -> checks Ready -> Admitted -> Evicted -> given back -> Requeued
 package quotaworkload
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+	k8sevents "k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
+	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
+	"github.com/tranche-dev/tranche/controllers/conditions"
 	"github.com/tranche-dev/tranche/controllers/engine"
 )
 
-// SetupWithManager starts to watch quota Workloads.
-func SetupWithManager(ctx context.Context, mgr ctrl.Manager, runner *engine.Runner) error {
-	return engine.Watch(ctx, mgr, runner, &kueue.Workload{}, engine.Source[*kueue.Workload]{
+const (
+	defaultWorkers = 8
+
+	// indexUnchecked finds the quota Workloads that wait for AdmissionChecks of a ClusterQueue.
+	indexUnchecked = "tranche.dev/unchecked-in"
+	// indexStopped finds the quota Workloads that were evicted because their LocalQueue or its ClusterQueue was stopped.
+	indexStopped = "tranche.dev/stopped-in"
+	// indexClusterQueue finds the LocalQueues of a ClusterQueue.
+	indexClusterQueue = "tranche.dev/cluster-queue"
+)
+
+// A Config says what the controller of quota Workloads works with.
+type Config struct {
+	// Runner owns the admission engine.
+	Runner *engine.Runner
+	// Client reads from the cache and writes.
+	Client client.Client
+	// Recorder emits Events.
+	Recorder k8sevents.EventRecorder
+	// PodsReady says how long the pods of an admitted Workload may take to be ready. Its defaults must be set.
+	PodsReady configapi.WaitForPodsReady
+	// Workers is how many Workloads are reconciled at the same time. Zero means 8.
+	Workers int
+}
+
+func (c *Config) validate() error {
+	if c.Runner == nil || c.Client == nil || c.Recorder == nil {
+		return errors.New("quotaworkload.Config: Runner, Client and Recorder are required")
+	}
+	if c.PodsReady.Enable == nil {
+		return errors.New("quotaworkload.Config: the defaults of PodsReady are not set")
+	}
+	if c.Workers < 0 {
+		return fmt.Errorf("quotaworkload.Config: Workers is %d, must not be negative", c.Workers)
+	}
+	if c.Workers == 0 {
+		c.Workers = defaultWorkers
+	}
+	return nil
+}
+
+// A Reconciler leads quota Workloads through their life.
+type Reconciler struct {
+	config Config
+}
+
+// SetupWithManager starts to watch quota Workloads, and to lead them through their life.
+func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) error {
+	if err := config.validate(); err != nil {
+		return err
+	}
+	err := engine.Watch(ctx, mgr, config.Runner, &kueue.Workload{}, engine.Source[*kueue.Workload]{
 		Observed: func(workload *kueue.Workload) admission.Event { return admission.WorkloadObserved{Workload: workload} },
 		Gone: func(workload *kueue.Workload) admission.Event {
 			return admission.WorkloadGone{Key: client.ObjectKeyFromObject(workload)}
 		},
 	})
+	if err != nil {
+		return err
+	}
+	if err := addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	r := &Reconciler{config: config}
+	changed := builder.WithPredicates(predicate.GenerationChangedPredicate{})
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("quotaworkload").
+		For(&kueue.Workload{}).
+		Watches(&kueue.ClusterQueue{}, handler.EnqueueRequestsFromMapFunc(r.ofClusterQueue), changed).
+		Watches(&kueue.LocalQueue{}, handler.EnqueueRequestsFromMapFunc(r.ofLocalQueue), changed).
+		WithOptions(controller.Options{MaxConcurrentReconciles: config.Workers}).
+		Complete(r)
+}
+
+func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
+	for _, index := range []struct {
+		kind client.Object
+		name string
+		f    func(client.Object) []string
+	}{
+		{&kueue.Workload{}, indexUnchecked, uncheckedIn},
+		{&kueue.Workload{}, indexStopped, stoppedIn},
+		{&kueue.LocalQueue{}, indexClusterQueue, clusterQueueOf},
+	} {
+		if err := indexer.IndexField(ctx, index.kind, index.name, index.f); err != nil {
+			return fmt.Errorf("index %T by %s: %w", index.kind, index.name, err)
+		}
+	}
+	return nil
+}
+
+func uncheckedIn(object client.Object) []string {
+	workload, ok := object.(*kueue.Workload)
+	if !ok || workload.Status.Admission == nil || conditions.IsTrue(workload, kueue.WorkloadAdmitted) {
+		return nil
+	}
+	return []string{string(workload.Status.Admission.ClusterQueue)}
+}
+
+func stoppedIn(object client.Object) []string {
+	workload, ok := object.(*kueue.Workload)
+	if !ok || !isStopped(workload) {
+		return nil
+	}
+	return []string{string(workload.Spec.QueueName)}
+}
+
+func clusterQueueOf(object client.Object) []string {
+	queue, ok := object.(*kueue.LocalQueue)
+	if !ok {
+		return nil
+	}
+	return []string{string(queue.Spec.ClusterQueue)}
+}
+
+// ofClusterQueue maps a ClusterQueue to those who depend on its checks or on its stopPolicy.
+func (r *Reconciler) ofClusterQueue(ctx context.Context, object client.Object) []reconcile.Request {
+	requests := r.workloads(ctx, client.MatchingFields{indexUnchecked: object.GetName()})
+	var queues kueue.LocalQueueList
+	if err := r.config.Client.List(ctx, &queues, client.MatchingFields{indexClusterQueue: object.GetName()}); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing LocalQueues", "because of", object.GetName())
+	}
+	for i := range queues.Items {
+		requests = append(requests, r.ofLocalQueue(ctx, &queues.Items[i])...)
+	}
+	return requests
+}
+
+// ofLocalQueue maps a LocalQueue to those who depend on its stopPolicy.
+func (r *Reconciler) ofLocalQueue(ctx context.Context, object client.Object) []reconcile.Request {
+	return r.workloads(ctx, client.InNamespace(object.GetNamespace()), client.MatchingFields{indexStopped: object.GetName()})
+}
+
+func (r *Reconciler) workloads(ctx context.Context, options ...client.ListOption) []reconcile.Request {
+	var list kueue.WorkloadList
+	if err := r.config.Client.List(ctx, &list, options...); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing quota Workloads of a queue")
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: list.Items[i].Namespace, Name: list.Items[i].Name}})
+	}
+	return requests
+}
+
+// Reconcile brings one quota Workload a step further.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	s, err := r.read(ctx, req.NamespacedName)
+	if err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	return r.write(ctx, s, desired(s, r.config.PodsReady, time.Now()))
 }

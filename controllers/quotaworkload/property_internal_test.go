@@ -1,0 +1,113 @@
+package quotaworkload
+
+import (
+	"slices"
+	"testing"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"pgregory.net/rapid"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/controllers/conditions"
+)
+
+// any status that others may leave behind, sensible or not.
+func anyWorkload(t *rapid.T) *kueue.Workload {
+	g := rapid.SampledFrom([]func() given{pending, reserved, unchecked, admitted}).Draw(t, "state")()
+	for conditionType, reasons := range map[string][]string{
+		kueue.WorkloadEvicted:            {"Preempted", "AdmissionCheck", "PodsReadyTimeout", "Deactivated", "DeactivatedDueToAdmissionCheck", "LocalQueueStopped"},
+		kueue.WorkloadRequeued:           {"Preempted", "AdmissionCheck", "PodsReadyTimeout", "Deactivated", "LocalQueueStopped", "ClusterQueueStopped"},
+		kueue.WorkloadDeactivationTarget: {"AdmissionCheck", "MaximumExecutionTimeExceeded"},
+		kueue.WorkloadPodsReady:          {"Started", "WaitForStart", "WaitForRecovery"},
+	} {
+		if rapid.Bool().Draw(t, conditionType) {
+			status := rapid.SampledFrom([]metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionFalse}).Draw(t, "status")
+			g = g.with(conditionType, status, rapid.SampledFrom(reasons).Draw(t, "reason"), rapid.IntRange(-9, 9).Draw(t, "since"))
+		}
+	}
+	for _, name := range []string{"budget", "never", "nodes"} {
+		if rapid.Bool().Draw(t, name) {
+			g = g.check(name, rapid.SampledFrom([]kueue.CheckState{"Pending", "Ready", "Retry", "Rejected"}).Draw(t, "check"))
+			last := &g.Status.AdmissionChecks[len(g.Status.AdmissionChecks)-1]
+			last.RequeueAfterSeconds = rapid.SampledFrom([]*int32{nil, new(int32(0)), new(int32(60))}).Draw(t, "after")
+		}
+	}
+	if rapid.Bool().Draw(t, "requeued") {
+		g = g.requeue(rapid.IntRange(0, 4).Draw(t, "count"), rapid.IntRange(0, 90).Draw(t, "requeueAt"))
+	}
+	if rapid.Bool().Draw(t, "inactive") {
+		g = g.inactive()
+	}
+	if rapid.Bool().Draw(t, "limited") {
+		g = g.limit(60, rapid.Int32Range(0, 60).Draw(t, "past"))
+	}
+	if rapid.Bool().Draw(t, "owned") {
+		g = g.ownedBy("JobSet")
+	}
+	return g.Workload
+}
+
+// applied is what the API server makes of what a pass writes.
+func applied(before *kueue.Workload, w *wanted) *kueue.Workload {
+	after := before.DeepCopy()
+	switch {
+	case w.deactivate:
+		after.Spec.Active = new(false)
+	case len(w.drop) > 0:
+		after.Status.AdmissionChecks = slices.DeleteFunc(after.Status.AdmissionChecks, func(c kueue.AdmissionCheckState) bool { return slices.Contains(w.drop, c.Name) })
+	case w.status != nil:
+		after.Status = *w.status.DeepCopy()
+		for _, conditionType := range []string{kueue.WorkloadPodsReady, kueue.WorkloadFinished} {
+			if c := apimeta.FindStatusCondition(before.Status.Conditions, conditionType); c != nil {
+				after.Status.Conditions = append(after.Status.Conditions, *c)
+			}
+		}
+	}
+	return after
+}
+
+// Whatever there is, a few passes at the same time lead to a state in which nothing is written any more, and on the way no pass writes
+// what changes nothing.
+func TestPassesEnd(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := &seen{
+			workload: anyWorkload(t), reservedIn: research(), localQueue: &kueue.LocalQueue{}, clusterQueue: &kueue.ClusterQueue{},
+		}
+		first := s.workload
+		config, now := podsReady(rapid.Bool().Draw(t, "podsReady"), new(int32(2))), at(rapid.IntRange(0, 120).Draw(t, "now"))
+		for range 8 {
+			w := desired(s, config, now)
+			isWrite := w.deactivate || len(w.drop) > 0 || w.status != nil && conditions.Differs(s.workload, w.status)
+			if !isWrite {
+				checkEnd(t, first, s.workload)
+				return
+			}
+			s.workload = applied(s.workload, w)
+		}
+		t.Fatalf("8 passes did not end: %+v", s.workload)
+	})
+}
+
+// checkEnd tells what must hold when nobody has anything to write.
+func checkEnd(t *rapid.T, first, w *kueue.Workload) {
+	isOwned := metav1.GetControllerOf(w) != nil
+	if conditions.IsTrue(w, kueue.WorkloadEvicted) && isReserved(w) && !isOwned {
+		t.Errorf("evicted, nobody's, and holds quota: %+v", w.Status)
+	}
+	evicted := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadEvicted)
+	if !ptr.Deref(w.Spec.Active, true) && (evicted == nil || evicted.Status != metav1.ConditionTrue || !conditions.IsDeactivated(evicted.Reason)) {
+		t.Errorf("not active and not evicted for that: %+v", w.Status)
+	}
+	if (w.Status.Admission == nil || !isReserved(w)) && conditions.IsTrue(w, kueue.WorkloadAdmitted) {
+		t.Errorf("admitted without quota: %+v", w.Status)
+	}
+	if !isReserved(w) || conditions.IsTrue(first, kueue.WorkloadAdmitted) || !conditions.IsTrue(w, kueue.WorkloadAdmitted) {
+		return
+	}
+	ready := conditions.Checks(w, kueue.CheckStateReady)
+	if len(ready) != 2 || ready[0].Name != "budget" || ready[1].Name != "nodes" {
+		t.Errorf("admitted with these checks ready: %+v", ready)
+	}
+}

@@ -1,0 +1,70 @@
+package quotaworkload
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/controllers/conditions"
+)
+
+// write does the one thing that is wanted, and then tells of it. Every write is refused if anybody has changed the Workload since it
+// was read: what was decided then need not be right any more.
+func (r *Reconciler) write(ctx context.Context, s *seen, w *wanted) (ctrl.Result, error) {
+	done, err := r.writeOne(ctx, s.workload, w)
+	switch {
+	case apierrors.IsConflict(err):
+		// The cache has not seen the change yet. When it has, the watch brings the next pass; this is for one that is lost.
+		return ctrl.Result{Requeue: true}, nil //nolint:staticcheck // a conflict is retried with the back-off of the queue
+	case err != nil:
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	case done:
+		for _, event := range w.events {
+			event.Emit(r.config.Recorder, s.workload)
+		}
+	}
+	return ctrl.Result{RequeueAfter: w.again}, nil
+}
+
+// writeOne tells whether there was anything to write.
+func (r *Reconciler) writeOne(ctx context.Context, workload *kueue.Workload, w *wanted) (bool, error) {
+	switch {
+	case w.deactivate:
+		after := workload.DeepCopy()
+		after.Spec.Active = new(false)
+		return true, wrap(r.config.Client.Patch(ctx, after, since(workload)), "deactivate quota Workload %s", client.ObjectKeyFromObject(workload))
+	case len(w.drop) > 0:
+		return true, r.dropChecks(ctx, workload, w.drop)
+	case w.status == nil || !conditions.Differs(workload, w.status):
+		return false, nil
+	}
+	patch, err := conditions.Patch(workload, *w.status, workload.ResourceVersion)
+	if err != nil {
+		return false, fmt.Errorf("render status of quota Workload %s: %w", client.ObjectKeyFromObject(workload), err)
+	}
+	err = r.config.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(patch),
+		client.FieldOwner(apis.AdmissionFieldManager), client.ForceOwnership)
+	return true, wrap(err, "write status of quota Workload %s", client.ObjectKeyFromObject(workload))
+}
+
+// dropChecks takes out the states of AdmissionChecks. Server-side apply would leave those in that the controller of a check has
+// written.
+func (r *Reconciler) dropChecks(ctx context.Context, workload *kueue.Workload, names []kueue.AdmissionCheckReference) error {
+	after := workload.DeepCopy()
+	after.Status.AdmissionChecks = slices.DeleteFunc(after.Status.AdmissionChecks, func(c kueue.AdmissionCheckState) bool {
+		return slices.Contains(names, c.Name)
+	})
+	err := r.config.Client.Status().Patch(ctx, after, since(workload), client.FieldOwner(apis.AdmissionFieldManager))
+	return wrap(err, "drop AdmissionChecks of quota Workload %s", client.ObjectKeyFromObject(workload))
+}
+
+// since makes a merge patch that fails if the object has changed.
+func since(before client.Object) client.Patch {
+	return client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+}
