@@ -58,7 +58,7 @@ func TestJobSetProgress(t *testing.T) {
 	reserved := is(kueue.WorkloadQuotaReserved, metav1.ConditionTrue, "QuotaReserved", "")
 	unchecked := workload(reserved)
 	unchecked.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "nodes", State: "Pending"}, {Name: "budget", State: "Ready"}}
-	leaving := workload(reserved, is(kueue.WorkloadEvicted, metav1.ConditionTrue, "Preempted", "for another"))
+	leaving := workload(reserved, is(kueue.WorkloadAdmitted, metav1.ConditionTrue, "Admitted", ""), is(kueue.WorkloadEvicted, metav1.ConditionTrue, "Preempted", "for another"))
 	backsOff := workload(is(kueue.WorkloadEvicted, metav1.ConditionTrue, "PodsReadyTimeout", "too slow"),
 		is(kueue.WorkloadQuotaReserved, metav1.ConditionFalse, "PendingEvaluation", "too slow"),
 		is(kueue.WorkloadRequeued, metav1.ConditionFalse, "PodsReadyTimeout", "too slow"))

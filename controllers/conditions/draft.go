@@ -54,15 +54,14 @@ func (d *draft) reserve(admission *kueue.Admission) {
 	}
 }
 
-// release says that the Workload holds nothing, and counts the time that it was admitted.
+// release says that the Workload holds nothing, and counts the time that it was admitted. The draft has no admission.
 func (d *draft) release(reason, message string) {
-	d.status.Admission = nil
 	d.set(kueue.WorkloadQuotaReserved, metav1.ConditionFalse, reason, message)
 	admitted := apimeta.FindStatusCondition(d.status.Conditions, kueue.WorkloadAdmitted)
-	if admitted == nil {
+	if admitted == nil && d.workload.Status.Admission == nil {
 		return
 	}
-	if admitted.Status == metav1.ConditionTrue {
+	if admitted != nil && admitted.Status == metav1.ConditionTrue {
 		seconds := int64(max(d.now.Sub(admitted.LastTransitionTime.Time), 0) / time.Second)
 		seconds += int64(ptr.Deref(d.status.AccumulatedPastExecutionTimeSeconds, 0))
 		d.status.AccumulatedPastExecutionTimeSeconds = new(int32(min(seconds, math.MaxInt32))) //nolint:gosec // it is not negative either

@@ -80,7 +80,9 @@ func stageAdmitted(summary Summary) metav1.Condition {
 	case len(summary.Current) == 0:
 		return metav1.Condition{Status: metav1.ConditionFalse, Reason: reasonPreparing, Message: "The quota Workloads are being made"}
 	}
-	waiting := slices.IndexFunc(summary.Current, func(st StageState) bool { return !IsTrue(st.Workload, kueue.WorkloadAdmitted) })
+	waiting := slices.IndexFunc(summary.Current, func(st StageState) bool {
+		return !IsTrue(st.Workload, kueue.WorkloadAdmitted) || IsTrue(st.Workload, kueue.WorkloadEvicted)
+	})
 	if waiting < 0 {
 		return admittedStages(summary)
 	}

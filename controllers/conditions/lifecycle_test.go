@@ -93,10 +93,13 @@ func TestPendingResetsChecks(t *testing.T) {
 		"Pending": workload(metav1.Condition{Type: kueue.WorkloadAdmitted, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Minute))}),
 		"Ready":   workload(),
 	} {
-		w.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "budget", State: kueue.CheckStateReady}}
+		w.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "budget", State: kueue.CheckStateReady, RequeueAfterSeconds: new(int32(60))}}
 		status := conditions.Pending(w, "OnHold", "suspended")
 		if got := string(status.AdmissionChecks[0].State); got != name {
 			t.Errorf("admission %v: check is %s, want %s", w.Status.Admission, got, name)
+		}
+		if after := status.AdmissionChecks[0].RequeueAfterSeconds; after == nil || *after != 60 {
+			t.Errorf("admission %v: requeueAfterSeconds is %v, want 60", w.Status.Admission, after)
 		}
 		past := status.AccumulatedPastExecutionTimeSeconds
 		if (w.Status.Admission != nil) != (past != nil && *past >= 59 && *past <= 120) {

@@ -214,8 +214,13 @@ func TestDesired(t *testing.T) {
 		now                      int
 		want                     string
 	}{
-		"pending":            {workload: pending()},
-		"finished":           {workload: admitted().limit(1, 0).with(kueue.WorkloadFinished, metav1.ConditionTrue, "Succeeded", 1), now: 9},
+		"pending":  {workload: pending()},
+		"finished": {workload: admitted().limit(1, 0).with(kueue.WorkloadFinished, metav1.ConditionTrue, "Succeeded", 1), now: 9},
+		"being deleted": {workload: func() given {
+			g := admitted().evicted("Preempted")
+			g.DeletionTimestamp = new(metav1.NewTime(start))
+			return g
+		}()},
 		"finished, inactive": {workload: pending().inactive().with(kueue.WorkloadFinished, metav1.ConditionTrue, "Succeeded", 1)},
 
 		"reserved without checks": {
@@ -316,6 +321,10 @@ func TestDesired(t *testing.T) {
 		"deactivated, nobody's, still holding": {
 			workload: admitted().inactive().evicted("Deactivated"), now: 7,
 			want: "QuotaReserved=False PendingEvaluation; Admitted=False NoReservation; Requeued=False Deactivated; no admission; past 7",
+		},
+		"deactivated while a check asks for a later try": {
+			workload: unchecked().inactive().evicted("Deactivated").retry("nodes", 60, 0), now: 7,
+			want: "QuotaReserved=False PendingEvaluation; Admitted=False NoReservation; Requeued=False Deactivated; no admission; nodes=Pending/1",
 		},
 		"ran for too long, nobody's, gets its time anew": {
 			workload: admitted().inactive().limit(60, 20).evicted("DeactivatedDueToMaximumExecutionTimeExceeded"), now: 40,
