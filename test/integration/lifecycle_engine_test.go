@@ -1,0 +1,49 @@
+package integration_test
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+// Here the engine reserves the quota itself.
+var _ = Describe("AdmissionChecks of quota that the engine has reserved", Ordered, func() {
+	var t *tenant
+
+	BeforeAll(func(ctx SpecContext) { startManager(ctx, nil) }, NodeTimeout(patience))
+	BeforeEach(func(ctx SpecContext) {
+		check := &kueue.AdmissionCheck{
+			ObjectMeta: metav1.ObjectMeta{GenerateName: "lifecycle-"}, Spec: kueue.AdmissionCheckSpec{ControllerName: "example.com/lifecycle"},
+		}
+		Expect(env.adminClient.Create(ctx, check)).To(Succeed())
+		apimeta.SetStatusCondition(&check.Status.Conditions, metav1.Condition{Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue, Reason: "Active"})
+		Expect(env.adminClient.Status().Update(ctx, check)).To(Succeed())
+		t = newQueue(ctx, kueue.AdmissionCheckStrategyRule{Name: kueue.AdmissionCheckReference(check.Name)})
+		DeferCleanup(func(ctx SpecContext) { Expect(client.IgnoreNotFound(env.adminClient.Delete(ctx, check))).To(Succeed()) })
+	}, NodeTimeout(patience))
+
+	It("stand between reservation and admission, which then counts anew", func(ctx SpecContext) {
+		name := t.clusterQueue.Spec.AdmissionChecksStrategy.AdmissionChecks[0].Name
+		w := create(ctx, t.workload("train", "8"))
+		expect(ctx, w, "QuotaReserved=True QuotaReserved", "Admitted=False UnsatisfiedAdmissionChecks", "check "+string(name)+"=Pending", "admission")
+
+		By("keeping it out of the queue for as long as the check asks, though there is quota for it")
+		answer(ctx, w, kueue.AdmissionCheckState{Name: name, State: kueue.CheckStateRetry, RequeueAfterSeconds: new(int32(3))})
+		until := expect(ctx, w, "Evicted=True AdmissionCheck", "Requeued=False AdmissionCheck", "requeueAt", "no admission").Status.RequeueState.RequeueAt
+		now := expect(ctx, w, "Requeued=True BackoffFinished", "Evicted=False QuotaReserved", "QuotaReserved=True QuotaReserved",
+			"Admitted=False UnsatisfiedAdmissionChecks", "check "+string(name)+"=Pending/1")
+		Expect(find(now, kueue.WorkloadQuotaReserved).LastTransitionTime.Time).NotTo(BeTemporally("<", until.Time))
+
+		answer(ctx, w, kueue.AdmissionCheckState{Name: name, State: kueue.CheckStateReady})
+		expect(ctx, w, "Admitted=True Admitted")
+
+		By("asking the check anew after a deactivation")
+		setActive(ctx, w, false)
+		expect(ctx, w, "Evicted=True Deactivated", "no admission", "check "+string(name)+"=Pending")
+		setActive(ctx, w, true)
+		expect(ctx, w, "Requeued=True Reactivated", "QuotaReserved=True QuotaReserved", "Admitted=False UnsatisfiedAdmissionChecks")
+	}, SpecTimeout(patience))
+})
