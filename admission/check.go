@@ -21,7 +21,7 @@ func rules() []rule {
 	return []rule{
 		localQueueExists, clusterQueueIsActive, namespaceIsSelected,
 		isSupported, isInPlan, flavorsExist, peakFitsLimits,
-		podsAreReady, isNotBehind, quotaFits, stateStaysSafe,
+		podsAreReady, isNotBehind, quotaFits, checksAreFew, stateStaysSafe,
 	}
 }
 
@@ -164,6 +164,20 @@ func lackRefusal(q *clusterQueue, lack *flavor.Lack) *Refusal {
 		Check: "FlavorMatches", Reason: kueue.WorkloadQuotaReservedReasonNoMatchingFlavor,
 		Message: fmt.Sprintf("no flavor of ClusterQueue %s takes pod set %s: %s", q.name, lack.PodSet, strings.Join(objections, "; ")),
 	}
+}
+
+// checksAreFew refuses what has to pass more AdmissionChecks than the status of a quota Workload can tell of.
+func checksAreFew(_ *Engine, l *look) *Refusal {
+	const most = 8
+	if len(l.q.checks) <= most {
+		return nil
+	}
+	a := l.admission()
+	if n := len(l.q.checksFor(&a)); n > most {
+		return misconfigured("ChecksAreFew", "ClusterQueue %s asks for %d AdmissionChecks on these flavors, at most %d are possible: remove some from spec.admissionChecksStrategy",
+			l.q.name, n, most)
+	}
+	return nil
 }
 
 // podsAreReady lets one stage start at a time under BlockAdmission.

@@ -228,6 +228,10 @@ func (e *Engine) adoptStatus(s *stage, object *kueue.Workload) {
 		s.closed = "the quota Workload is not active: spec.active is false"
 	case gates != "":
 		s.closed = gateMessage(gates)
+	default:
+		if c := condition(object, kueue.WorkloadRequeued); c != nil && c.Status == metav1.ConditionFalse {
+			s.closed = "kept out of the queue: " + c.Message
+		}
 	}
 }
 

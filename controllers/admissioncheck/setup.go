@@ -30,10 +30,10 @@ type Reconciler struct {
 func SetupWithManager(ctx context.Context, mgr ctrl.Manager, runner *engine.Runner, workers int) error {
 	err := engine.Watch(ctx, mgr, runner, &kueue.AdmissionCheck{}, engine.Source[*kueue.AdmissionCheck]{
 		Observed: func(check *kueue.AdmissionCheck) admission.Event {
-			return admission.AdmissionCheckObserved{AdmissionCheck: check}
+			return admission.CheckObserved{AdmissionCheck: check}
 		},
 		Gone: func(check *kueue.AdmissionCheck) admission.Event {
-			return admission.AdmissionCheckGone{Name: check.Name}
+			return admission.CheckGone{Name: check.Name}
 		},
 	})
 	if err != nil {
