@@ -1,6 +1,7 @@
 package childjob_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -9,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/apis"
@@ -31,24 +33,73 @@ func newJob(change func(*batchv1.Job)) *batchv1.Job {
 	return job
 }
 
+// suspended makes the Job controller have noticed that the Job is held.
+func suspended(job *batchv1.Job) {
+	job.Status.Conditions = append(job.Status.Conditions, batchv1.JobCondition{Type: batchv1.JobSuspended, Status: corev1.ConditionTrue})
+}
+
 func TestHasPods(t *testing.T) {
 	done := []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
 	cases := map[string]struct {
 		change func(*batchv1.Job)
 		want   bool
 	}{
-		"held":                       {func(*batchv1.Job) {}, false},
-		"may make pods at any time":  {func(j *batchv1.Job) { j.Spec.Suspend = nil }, true},
-		"suspended, pods still run":  {func(j *batchv1.Job) { j.Status.Active = 1 }, true},
-		"suspended, pods terminate":  {func(j *batchv1.Job) { j.Status.Terminating = new(int32(1)) }, true},
-		"deleted, pods still run":    {func(j *batchv1.Job) { j.Spec.Suspend = nil; j.DeletionTimestamp = &metav1.Time{}; j.Status.Active = 1 }, true},
-		"over":                       {func(j *batchv1.Job) { j.Spec.Suspend = nil; j.Status.Conditions = done }, false},
-		"over, counters not cleared": {func(j *batchv1.Job) { j.Status.Conditions = done; j.Status.Active = 1 }, false},
+		"held, which nobody knows yet": {func(*batchv1.Job) {}, true},
+		"held":                         {suspended, false},
+		"may make pods at any time":    {func(j *batchv1.Job) { j.Spec.Suspend = nil }, true},
+		"suspended, pods still run":    {func(j *batchv1.Job) { suspended(j); j.Status.Active = 1 }, true},
+		"suspended, pods terminate":    {func(j *batchv1.Job) { suspended(j); j.Status.Terminating = new(int32(1)) }, true},
+		"deleted, pods still run":      {func(j *batchv1.Job) { j.Spec.Suspend = nil; j.DeletionTimestamp = &metav1.Time{}; j.Status.Active = 1 }, true},
+		"over":                         {func(j *batchv1.Job) { j.Spec.Suspend = nil; j.Status.Conditions = done }, false},
+		"over, counters not cleared":   {func(j *batchv1.Job) { j.Status.Conditions = done; j.Status.Active = 1 }, false},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			if got := childjob.HasPods(newJob(c.change)); got != c.want {
 				t.Errorf("HasPods = %t, want %t", got, c.want)
+			}
+		})
+	}
+}
+
+func TestHasProgress(t *testing.T) {
+	cases := map[string]struct {
+		change func(*batchv1.Job)
+		want   bool
+	}{
+		"nothing has run":   {func(j *batchv1.Job) { j.Status.Active = 2 }, false},
+		"one pod succeeded": {func(j *batchv1.Job) { j.Status.Succeeded = 1 }, true},
+		"one pod failed":    {func(j *batchv1.Job) { j.Status.Failed = 1 }, true},
+		"one is counted soon": {func(j *batchv1.Job) {
+			j.Status.UncountedTerminatedPods = &batchv1.UncountedTerminatedPods{Failed: []types.UID{"a"}}
+		}, true},
+		"all succeeded": {func(j *batchv1.Job) {
+			j.Status.Succeeded = 3
+			j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
+		}, false},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := childjob.HasProgress(newJob(c.change)); got != c.want {
+				t.Errorf("HasProgress = %t, want %t", got, c.want)
+			}
+		})
+	}
+}
+
+func TestIsNoticed(t *testing.T) {
+	cases := map[string]struct {
+		change func(*batchv1.Job)
+		want   bool
+	}{
+		"held":                        {suspended, false},
+		"released a moment ago":       {func(j *batchv1.Job) { suspended(j); j.Spec.Suspend = new(false) }, false},
+		"released, and it makes pods": {func(j *batchv1.Job) { j.Spec.Suspend = new(false) }, true},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := childjob.IsNoticed(newJob(c.change)); got != c.want {
+				t.Errorf("IsNoticed = %t, want %t", got, c.want)
 			}
 		})
 	}
@@ -138,6 +189,75 @@ func TestReleased(t *testing.T) {
 			}
 			if got := after.Annotations[apis.FlavorNodeLabelsAnnotation]; got != c.wantKeys {
 				t.Errorf("keys = %q, want %q", got, c.wantKeys)
+			}
+		})
+	}
+}
+
+// TestRestored releases a Job with everything that an admission can add, and takes it back.
+func TestRestored(t *testing.T) {
+	template := childjob.Template{Pods: 2, Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}
+	own := corev1.Toleration{Key: "own", Operator: corev1.TolerationOpExists}
+	flavors := map[kueue.ResourceFlavorReference]*kueue.ResourceFlavor{"a100": {Spec: kueue.ResourceFlavorSpec{
+		NodeLabels: map[string]string{"gpu": "a100"}, Tolerations: []corev1.Toleration{own, {Key: "gpu"}},
+	}}}
+	update := childjob.CheckUpdate{Check: "provision", Update: kueue.PodSetUpdate{
+		Labels: map[string]string{"team": "a", "batch": "7"}, Annotations: map[string]string{"consume": "request-1"},
+		NodeSelector: map[string]string{"pool": "new", "gpu": "a100"}, Tolerations: []corev1.Toleration{{Key: "new"}, {Key: "gpu"}},
+	}}
+	assignment := &kueue.PodSetAssignment{Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{corev1.ResourceCPU: "a100"}}
+	before := newJob(func(j *batchv1.Job) {
+		j.Spec.Template.Labels = map[string]string{"team": "a"}
+		j.Spec.Template.Spec.Tolerations = []corev1.Toleration{own}
+	})
+	released, err := childjob.Released(before, template, assignment, flavors, update)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := before.DeepCopy().Spec.Template
+	want.Labels["batch"] = "7"
+	want.Annotations = map[string]string{"consume": "request-1"}
+	want.Spec.NodeSelector = map[string]string{"zone": "a", "gpu": "a100", "pool": "new"}
+	want.Spec.Tolerations = []corev1.Toleration{own, {Key: "gpu"}, {Key: "new"}}
+	if diff := cmp.Diff(want, released.Spec.Template); diff != "" {
+		t.Errorf("released (-want +got):\n%s", diff)
+	}
+	if childjob.IsRestored(released) {
+		t.Error("the released Job must say what was added")
+	}
+	restored := childjob.Restored(released)
+	if !childjob.IsRestored(restored) {
+		t.Error("the restored Job must not say that something was added")
+	}
+	want = before.Spec.Template
+	want.Annotations = map[string]string{}
+	if diff := cmp.Diff(want, restored.Spec.Template); diff != "" {
+		t.Errorf("restored (-want +got):\n%s", diff)
+	}
+}
+
+func TestReleasedRefusesContradictions(t *testing.T) {
+	flavors := map[kueue.ResourceFlavorReference]*kueue.ResourceFlavor{"a100": {Spec: kueue.ResourceFlavorSpec{NodeLabels: map[string]string{"gpu": "a100"}}}}
+	assignment := &kueue.PodSetAssignment{Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{corev1.ResourceCPU: "a100"}}
+	template := childjob.Template{Pods: 2, Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}
+	cases := map[string]struct {
+		updates []kueue.PodSetUpdate
+		want    string
+	}{
+		"with the Job":       {[]kueue.PodSetUpdate{{NodeSelector: map[string]string{"zone": "b"}}}, `AdmissionCheck "check-0": its podSetUpdates set nodeSelector["zone"] to "b", which is "a" already`},
+		"with a flavor":      {[]kueue.PodSetUpdate{{NodeSelector: map[string]string{"gpu": "h100"}}}, `nodeSelector["gpu"] to "h100", which is "a100" already`},
+		"with another check": {[]kueue.PodSetUpdate{{Labels: map[string]string{"l": "1"}}, {Labels: map[string]string{"l": "2"}}}, `AdmissionCheck "check-1": its podSetUpdates set labels["l"] to "2"`},
+		"in annotations":     {[]kueue.PodSetUpdate{{Annotations: map[string]string{"l": "1"}}, {Annotations: map[string]string{"l": "2"}}}, `annotations["l"]`},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			var updates []childjob.CheckUpdate
+			for i, update := range c.updates {
+				updates = append(updates, childjob.CheckUpdate{Check: kueue.AdmissionCheckReference(fmt.Sprintf("check-%d", i)), Update: update})
+			}
+			_, err := childjob.Released(newJob(func(*batchv1.Job) {}), template, assignment, flavors, updates...)
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("err = %v, want %q", err, c.want)
 			}
 		})
 	}

@@ -204,7 +204,7 @@ func (r *Runner) turn(ready <-chan struct{}) {
 	}
 	r.drain()
 	for _, decision := range r.config.Engine.Decide(time.Now()) {
-		r.writer.add(decision)
+		r.Write(decision)
 	}
 	clusterQueues, localQueues := r.config.Engine.Changed()
 	for _, f := range r.clusterQueues {

@@ -26,9 +26,9 @@ import (
 	"github.com/tranche-dev/tranche/controllers/metrics"
 )
 
-// Admissions are written before refusals: somebody's accelerators wait for them.
+// Admissions and evictions are written before refusals: somebody's accelerators wait for them.
 const (
-	priorityAdmit  = 1
+	priorityOrder  = 1
 	priorityRefuse = 0
 )
 
@@ -46,7 +46,9 @@ type writer struct {
 
 // A task is what is still to be written for one stage.
 type task struct {
-	admit  *admission.Admit
+	// orders are the admissions and evictions, in the order in which they were decided. Each is settled.
+	orders []admission.Decision
+	// refuse is said after them.
 	refuse *admission.Refuse
 }
 
@@ -60,20 +62,29 @@ func newWriter(config Config, runner *Runner) *writer {
 	}
 }
 
-// add takes a decision over. An admission makes earlier refusals of the stage pointless.
+// Write hands a decision to the writers. The decisions about one stage are written in the order in which they come.
+func (r *Runner) Write(decision admission.Decision) { r.writer.add(decision) }
+
+// add takes a decision over. An admission or an eviction makes earlier refusals of the stage pointless.
 func (w *writer) add(decision admission.Decision) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch d := decision.(type) {
 	case admission.Admit:
-		w.pending[d.Stage] = task{admit: &d}
-		w.queue.AddWithOpts(priorityqueue.AddOpts{Priority: new(priorityAdmit)}, d.Stage)
+		w.order(d.Stage, d)
+	case admission.Evict:
+		w.order(d.Stage, d)
 	case admission.Refuse:
 		t := w.pending[d.Stage]
 		t.refuse = &d
 		w.pending[d.Stage] = t
 		w.queue.AddWithOpts(priorityqueue.AddOpts{Priority: new(priorityRefuse)}, d.Stage)
 	}
+}
+
+func (w *writer) order(key admission.StageKey, decision admission.Decision) {
+	w.pending[key] = task{orders: append(w.pending[key].orders, decision)}
+	w.queue.AddWithOpts(priorityqueue.AddOpts{Priority: new(priorityOrder)}, key)
 }
 
 // run writes until the context ends.
@@ -100,8 +111,14 @@ func (w *writer) next(ctx context.Context) bool {
 	t := w.pending[key]
 	delete(w.pending, key)
 	w.mu.Unlock()
-	if t.admit != nil {
-		w.admit(ctx, t.admit)
+	for _, order := range t.orders {
+		switch d := order.(type) {
+		case admission.Admit:
+			w.admit(ctx, &d)
+		case admission.Evict:
+			w.evict(ctx, &d)
+		case admission.Refuse: // is no order
+		}
 	}
 	if t.refuse != nil {
 		w.refuse(ctx, t.refuse)
@@ -114,7 +131,9 @@ func (w *writer) admit(ctx context.Context, d *admission.Admit) {
 	written, err := w.writeAdmission(ctx, d)
 	if err == nil {
 		w.retries.Forget(d.Stage)
-		metrics.Admitted(string(d.Admission.ClusterQueue))
+		if len(d.Checks) == 0 {
+			metrics.Admitted(string(d.Admission.ClusterQueue))
+		}
 		w.runner.post(func(e *admission.Engine) {
 			e.Apply(admission.WorkloadObserved{Workload: written})
 			e.Settle(d.ID, nil)
@@ -124,27 +143,27 @@ func (w *writer) admit(ctx context.Context, d *admission.Admit) {
 	}
 	metrics.WriteFailed("Admit")
 	ctrl.LoggerFrom(ctx).V(1).Info("Admission not written, taking it back", "workload", klog.KRef(d.Stage.Namespace, d.Stage.Name), "cause", err.Error())
-	w.takeBack(ctx, d, err)
+	w.takeBack(ctx, d.Stage, d.ID, err)
 }
 
-// takeBack settles an admission that was not written, after a while and after a look at the object itself: a write that was given up
+// takeBack settles a decision that was not written, after a while and after a look at the object itself: a write that was given up
 // may have been done all the same, and then its quota must not be given to anybody else.
-func (w *writer) takeBack(ctx context.Context, d *admission.Admit, cause error) {
-	time.AfterFunc(w.retries.When(d.Stage), func() {
+func (w *writer) takeBack(ctx context.Context, key admission.StageKey, id admission.DecisionID, cause error) {
+	time.AfterFunc(w.retries.When(key), func() {
 		if ctx.Err() != nil {
 			return
 		}
 		var current kueue.Workload
-		err := w.config.Reader.Get(ctx, d.Stage, &current)
+		err := w.config.Reader.Get(ctx, key, &current)
 		if client.IgnoreNotFound(err) != nil {
-			w.takeBack(ctx, d, cause)
+			w.takeBack(ctx, key, id, cause)
 			return
 		}
 		w.runner.post(func(e *admission.Engine) {
 			if err == nil {
 				e.Apply(admission.WorkloadObserved{Workload: &current})
 			}
-			e.Settle(d.ID, cause)
+			e.Settle(id, cause)
 		})
 	})
 }
@@ -155,7 +174,11 @@ func (w *writer) writeAdmission(ctx context.Context, d *admission.Admit) (*kueue
 		return nil, fmt.Errorf("read quota Workload %s: %w", d.Stage, err)
 	}
 	seen.UID = d.UID
-	return w.apply(ctx, &seen, conditions.Admitted(&seen, &d.Admission), "")
+	status := conditions.Admitted(&seen, &d.Admission)
+	if len(d.Checks) > 0 {
+		status = conditions.Reserved(&seen, &d.Admission, d.Checks, time.Now())
+	}
+	return w.apply(ctx, &seen, status, "")
 }
 
 // refuse writes why a stage waits. A conflict means that the Workload has changed meanwhile: then the engine will look at it again.
@@ -184,15 +207,19 @@ func (w *writer) retryRefusal(d *admission.Refuse) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	t := w.pending[d.Stage]
-	if t.admit != nil || t.refuse != nil {
+	if len(t.orders) > 0 || t.refuse != nil {
 		return
 	}
 	w.pending[d.Stage] = task{refuse: d}
 	w.queue.AddWithOpts(priorityqueue.AddOpts{After: w.retries.When(d.Stage), Priority: new(priorityRefuse)}, d.Stage)
 }
 
-// apply writes the status of a quota Workload under Kueue's field manager and returns what the API server made of it.
+// apply writes the status of a quota Workload under Kueue's field manager and returns what the API server made of it. What the field
+// manager owns and a write leaves out is lost: no decision takes away for how long the Workload has been admitted.
 func (w *writer) apply(ctx context.Context, seen *kueue.Workload, status kueue.WorkloadStatus, resourceVersion string) (*kueue.Workload, error) {
+	if status.AccumulatedPastExecutionTimeSeconds == nil {
+		status.AccumulatedPastExecutionTimeSeconds = seen.Status.AccumulatedPastExecutionTimeSeconds
+	}
 	patch, err := conditions.Patch(seen, status, resourceVersion)
 	if err != nil {
 		return nil, fmt.Errorf("render status of quota Workload %s: %w", client.ObjectKeyFromObject(seen), err)
@@ -216,19 +243,35 @@ func asWorkload(object *unstructured.Unstructured) (*kueue.Workload, error) {
 // announce tells the owners of the quota Workload and of the JobSet.
 func (w *writer) announce(workload *kueue.Workload, d *admission.Admit) {
 	events.QuotaReserved(string(d.Admission.ClusterQueue)).Emit(w.config.Recorder, workload)
-	owner := metav1.GetControllerOf(workload)
-	if owner == nil || d.StageName == "" {
+	if d.StageName == "" {
 		return
 	}
-	jobSet := &metav1.PartialObjectMetadata{
-		TypeMeta:   metav1.TypeMeta{APIVersion: owner.APIVersion, Kind: owner.Kind},
-		ObjectMeta: metav1.ObjectMeta{Namespace: workload.Namespace, Name: owner.Name, UID: owner.UID},
+	queue, held := string(d.Admission.ClusterQueue), Usage(&d.Admission)
+	if len(d.Checks) == 0 {
+		w.tellJobSet(workload, events.StageAdmitted(d.StageName, queue, held))
+		return
 	}
-	events.StageAdmitted(d.StageName, string(d.Admission.ClusterQueue), usage(&d.Admission)).Emit(w.config.Recorder, jobSet)
+	var checks []string
+	for _, check := range d.Checks {
+		checks = append(checks, string(check))
+	}
+	w.tellJobSet(workload, events.StageReserved(d.StageName, queue, held, checks))
 }
 
-// usage renders what an admission charges, such as "15 nvidia.com/gpu of flavor a100".
-func usage(a *kueue.Admission) string {
+// tellJobSet emits an Event on the JobSet that a quota Workload belongs to.
+func (w *writer) tellJobSet(workload *kueue.Workload, event events.Event) {
+	owner := metav1.GetControllerOf(workload)
+	if owner == nil {
+		return
+	}
+	event.EmitAbout(w.config.Recorder, &metav1.PartialObjectMetadata{
+		TypeMeta:   metav1.TypeMeta{APIVersion: owner.APIVersion, Kind: owner.Kind},
+		ObjectMeta: metav1.ObjectMeta{Namespace: workload.Namespace, Name: owner.Name, UID: owner.UID},
+	}, workload)
+}
+
+// Usage renders what an admission charges, such as "15 nvidia.com/gpu of flavor a100".
+func Usage(a *kueue.Admission) string {
 	var parts []string
 	for i := range a.PodSetAssignments {
 		assignment := &a.PodSetAssignments[i]

@@ -29,8 +29,14 @@ type Event struct {
 
 // Emit records the event on an object.
 func (e Event) Emit(recorder k8sevents.EventRecorder, object runtime.Object) {
+	e.EmitAbout(recorder, object, nil)
+}
+
+// EmitAbout records the event on an object, with another one that it is about too. Events on one object that are alike but for their
+// message would be counted as one otherwise.
+func (e Event) EmitAbout(recorder k8sevents.EventRecorder, object, related runtime.Object) {
 	note := strings.ToValidUTF8(e.Message[:min(len(e.Message), maxNote)], "")
-	recorder.Eventf(object, nil, e.Type, e.Reason, e.Action, "%s", note)
+	recorder.Eventf(object, related, e.Type, e.Reason, e.Action, "%s", note)
 }
 
 // QuotaReserved tells the owner of a quota Workload that it holds quota now.

@@ -24,19 +24,28 @@ import (
 type wanted struct {
 	// create has the quota Workloads that are missing.
 	create []*kueue.Workload
+	// evict has quota Workloads that have to give back what they hold because another stage of their JobSet has to.
+	evict []evict
 	// change has quota Workloads whose gates, attempt, queue or priority are not what they should be.
 	change []change
 	// start resumes the JobSet for the first time.
 	start bool
 	// release has the Jobs that may run.
 	release []release
-	// hold has Jobs that run without quota, because somebody has deleted their quota Workload.
+	// hold has Jobs that may not run any more, because their stage is evicted or somebody has deleted their quota Workload.
 	hold []*batchv1.Job
+	// remake has held Jobs of evicted stages that would not start from their beginning. The JobSet controller makes them anew.
+	remake []*batchv1.Job
+	// restore has held Jobs of evicted stages with what an admission has added to them.
+	restore []*batchv1.Job
 	// progress has the conditions PodsReady and Finished that differ.
 	progress []progress
-	// giveBack has the quota Workloads of a suspended JobSet whose pods are over.
+	// reclaim has what differs about reclaimable pods.
+	reclaim []reclaim
+	// giveBack has the quota Workloads of a suspended or evicted JobSet whose pods are over.
 	giveBack []*kueue.Workload
-	// remove has finished quota Workloads whose stage has to run again.
+	// remove has quota Workloads whose stage has to run again, and that do not hold what it needs: they have finished, or have had
+	// pods reclaimed.
 	remove []*kueue.Workload
 	// unpin has quota Workloads that need not be kept if somebody deletes them: nothing of them runs any more.
 	unpin []*kueue.Workload
@@ -84,19 +93,27 @@ func desired(s *seen) *wanted {
 		}
 		return w
 	}
-	stages := stagesOf(s)
+	stages, evicted := stagesOf(s)
+	e := eviction{cause: evicted, complete: evicted != nil}
 	over, outcome := outcomeOf(s.jobSet)
 	for i := range stages {
 		if over {
 			w.wrapUp(&stages[i], outcome)
 		} else {
-			w.lead(s, stages, i)
+			w.lead(s, &stages[i], &e)
 		}
 	}
-	if !over {
-		w.start = !isStarted(s.jobSet) && slices.ContainsFunc(stages, func(st stage) bool { return st.mayRun(s) })
-	}
 	w.conditions = conditions.JobSetProgress(s.jobSet, summary(s, stages))
+	if over {
+		return w
+	}
+	w.start = !isStarted(s.jobSet) && slices.ContainsFunc(stages, func(st stage) bool { return st.mayRun(s) })
+	if e.complete {
+		w.giveBackEvicted(stages)
+	}
+	if evicted != nil {
+		w.conditions = conditions.JobSetEvicted(s.jobSet, len(stages), conditions.StageState{Index: evicted.index, Name: evicted.Name, Workload: evicted.workload})
+	}
 	return w
 }
 
@@ -131,13 +148,15 @@ func (w *wanted) unpinOnce(workload *kueue.Workload) {
 }
 
 // lead brings one stage of a living JobSet further.
-func (w *wanted) lead(s *seen, stages []stage, i int) {
-	st := &stages[i]
+func (w *wanted) lead(s *seen, st *stage, e *eviction) {
 	switch {
 	case st.workload == nil:
 		w.create = append(w.create, newWorkload(s, st))
 	case !st.workload.DeletionTimestamp.IsZero():
 		w.letGo(st)
+		e.complete = e.complete && !st.goesBack
+	case st.goesBack:
+		w.goBack(s, st, e)
 	case conditions.IsTrue(st.workload, kueue.WorkloadFinished):
 		if st.mustRunAgain() {
 			w.remove = append(w.remove, st.workload)
@@ -170,10 +189,17 @@ func (w *wanted) advance(s *seen, st *stage) {
 		w.progress = append(w.progress, progress{st.Name, st.workload, st.readiness(), conditions.StageSucceeded(st.Name)})
 		return
 	}
+	if news, differs := st.reclaimNews(s); differs && !st.lacksQuota(s) {
+		w.reclaim = append(w.reclaim, news)
+	}
 	if isSuspendedByUser(s.jobSet) {
 		if st.holdsQuota() && !st.hasPods && slices.Contains(gatesOf(st.workload), apis.SuspendedGate) {
 			w.giveBack = append(w.giveBack, st.workload)
 		}
+		return
+	}
+	if st.lacksQuota(s) {
+		w.remove = append(w.remove, st.workload)
 		return
 	}
 	if !st.mayRun(s) {
@@ -193,7 +219,7 @@ func (w *wanted) releaseJobs(s *seen, st *stage) {
 		if !childjob.IsHeld(job) {
 			continue
 		}
-		released, err := childjob.Released(job, st.templateOf(job), st.assignmentOf(job), s.flavors)
+		released, err := childjob.Released(job, st.templateOf(job), st.assignmentOf(job), s.flavors, st.updatesOf(job)...)
 		if err != nil {
 			w.complaints = append(w.complaints, err.Error())
 			continue

@@ -3,6 +3,7 @@ package jobset
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -24,11 +25,13 @@ import (
 // A world is what a case of TestDesired starts from: init -Succeeded-> train, with one Job each.
 type world struct {
 	started, suspended bool
-	restarts           int32
-	over               jobset.JobSetConditionType
-	// workloads and jobs by stage: a space-separated list of words, see build.
+	// ready lets train start when init is ready, instead of when it has succeeded. gang makes the JobSet one gang.
+	ready, gang bool
+	restarts    int32
+	over        jobset.JobSetConditionType
+	// workloads and jobs by stage: a space-separated list of words, see build. Several Jobs of a stage are separated by slashes.
 	workloads, jobs map[string]string
-	// pods lists the ReplicatedJobs that have a pod which is not terminal.
+	// pods lists the ReplicatedJobs that have a pod which is not terminal, as NAME or as NAME:JOB.
 	pods []string
 }
 
@@ -120,12 +123,18 @@ func (w world) build(t *testing.T) *seen {
 	}}
 	for _, name := range []string{"init", "train"} {
 		js.Spec.ReplicatedJobs = append(js.Spec.ReplicatedJobs, jobsetapi.ReplicatedJob{ReplicatedJob: jobset.ReplicatedJob{
-			Name: name, Replicas: 1, Template: batchv1.JobTemplateSpec{Spec: jobSpec("1")},
+			Name: name, Replicas: int32(strings.Count(w.jobs[name], "/") + 1), Template: batchv1.JobTemplateSpec{Spec: jobSpec("1")},
 		}})
 	}
 	js.Spec.StartupPolicy = &jobsetapi.StartupPolicy{StartupPolicyOrder: jobset.InOrder, Rules: []jobsetapi.StartupPolicyRule{
 		{TargetReplicatedJobs: []string{"init"}, WaitForReplicatedJobsStatus: jobsetapi.SucceededStatus},
 	}}
+	if w.ready {
+		js.Spec.StartupPolicy.Rules[0].WaitForReplicatedJobsStatus = jobsetapi.ReadyStatus
+	}
+	if w.gang {
+		js.Spec.GangConfig = &jobsetapi.GangConfig{GangMode: jobsetapi.GangModeGang}
+	}
 	js.Spec.Suspend = new(!w.started || w.suspended)
 	js.Status.Restarts = w.restarts
 	if w.started {
@@ -146,12 +155,17 @@ func (w world) build(t *testing.T) *seen {
 		if words, ok := w.workloads[name]; ok {
 			s.mine.workloads = append(s.mine.workloads, w.workload(s, i, strings.Fields(words)))
 		}
-		if words, ok := w.jobs[name]; ok {
-			s.mine.jobs = append(s.mine.jobs, w.job(name, strings.Fields(words)))
+		if all, ok := w.jobs[name]; ok {
+			for k, words := range strings.Split(all, "/") {
+				s.mine.jobs = append(s.mine.jobs, w.job(fmt.Sprintf("%s-%d", name, k), name, strings.Fields(words)))
+			}
 		}
 	}
-	for _, name := range w.pods {
-		s.mine.pods = append(s.mine.pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{jobset.ReplicatedJobNameKey: name}}})
+	for _, pod := range w.pods {
+		name, job, _ := strings.Cut(pod, ":")
+		s.mine.pods = append(s.mine.pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{
+			jobset.ReplicatedJobNameKey: name, batchv1.JobNameLabel: job,
+		}}})
 	}
 	return s
 }
@@ -201,24 +215,49 @@ func (w world) workload(s *seen, index int, words []string) *kueue.Workload {
 	if has("ready") {
 		condition(kueue.WorkloadPodsReady, metav1.ConditionTrue)
 	}
+	if has("evicted") {
+		condition(kueue.WorkloadEvicted, metav1.ConditionTrue)
+		workload.Status.Conditions[len(workload.Status.Conditions)-1].Reason = kueue.WorkloadEvictedByPreemption
+	}
+	if has("inactive") {
+		workload.Spec.Active = new(false)
+	}
+	for _, word := range words {
+		if pods, ok := strings.CutPrefix(word, "reclaimed"); ok {
+			count, _ := strconv.ParseInt(pods, 10, 32)
+			workload.Status.ReclaimablePods = []kueue.ReclaimablePod{{Name: kueue.PodSetReference(st.Name), Count: int32(count)}}
+		}
+	}
 	if has("finished") {
 		condition(kueue.WorkloadFinished, metav1.ConditionTrue)
 	}
 	return workload
 }
 
-func (w world) job(name string, words []string) *batchv1.Job {
+func (w world) job(name, replicatedJob string, words []string) *batchv1.Job {
 	has := func(word string) bool { return slices.Contains(words, word) }
 	job := &batchv1.Job{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name + "-0", Labels: map[string]string{
-			jobset.ReplicatedJobNameKey: name, restartAttemptLabel: fmt.Sprint(w.restarts),
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Labels: map[string]string{
+			jobset.ReplicatedJobNameKey: replicatedJob, restartAttemptLabel: fmt.Sprint(w.restarts),
 		}},
 		Spec: jobSpec("1"),
 	}
-	job.Spec.Suspend = new(has("held"))
 	if has("greedy") {
 		job.Spec = jobSpec("2")
-		job.Spec.Suspend = new(true)
+	}
+	job.Spec.Suspend = new(has("held") || has("stopping"))
+	// The Job controller has noticed that the Job is held, or not yet that it was released.
+	if has("held") || has("released") {
+		job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobSuspended, Status: corev1.ConditionTrue}}
+	}
+	if has("up") {
+		job.Status.Ready = new(int32(1))
+	}
+	if has("progress") {
+		job.Status.Succeeded = 1
+	}
+	if has("flavored") {
+		job.Annotations = map[string]string{apis.FlavorNodeLabelsAnnotation: "node"}
 	}
 	for word, condition := range map[string]batchv1.JobConditionType{"complete": batchv1.JobComplete, "failed": batchv1.JobFailed} {
 		if has(word) {
@@ -234,6 +273,9 @@ func render(w *wanted) []string {
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
 	for _, x := range w.create {
 		add("create %s gates=%s", x.Labels[apis.StageLabel], x.Annotations[apis.AdmissionGatedByAnnotation])
+	}
+	for _, x := range w.evict {
+		add("evict %s", x.workload.Name)
 	}
 	for _, x := range w.change {
 		if x.opened {
@@ -253,12 +295,25 @@ func render(w *wanted) []string {
 	for _, x := range w.hold {
 		add("hold %s", x.Name)
 	}
+	for _, x := range w.remake {
+		add("remake %s", x.Name)
+	}
+	for _, x := range w.restore {
+		add("restore %s", x.Name)
+	}
 	for _, x := range w.progress {
 		if x.finished != nil {
 			add("finish %s=%s", x.stage, x.finished.Reason)
 		} else {
 			add("ready %s=%s", x.stage, x.ready.Status)
 		}
+	}
+	for _, x := range w.reclaim {
+		line := "reclaim " + x.workload.Name
+		for _, pods := range x.pods {
+			line += fmt.Sprintf(" %s=%d", pods.Name, pods.Count)
+		}
+		lines = append(lines, line)
 	}
 	for _, group := range []struct {
 		verb      string

@@ -4,7 +4,8 @@
 // A pass reads everything about one JobSet (read.go), computes what should be written without touching anything (desired.go and
 // the files beside it), and writes it in an order that is safe to be cut off after any step (write.go):
 //
-//	create Workloads -> open stages -> resume the JobSet -> release Jobs -> finish stages -> give quota back -> clean up
+//	create Workloads -> evict whole JobSets -> open and close stages -> resume the JobSet -> release Jobs -> hold Jobs ->
+//	finish stages -> give quota back -> clean up
 //
 // A stage is opened before the one it waited for is finished, so that the freed quota can be handed over.
 package jobset
@@ -84,6 +85,8 @@ func (c *Config) validate() error {
 // A Reconciler leads JobSets through their stages.
 type Reconciler struct {
 	config Config
+	// reader reads past the cache.
+	reader client.Reader
 }
 
 // SetupWithManager starts the stage controller, and feeds the plans of JobSets to the engine.
@@ -94,7 +97,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 	if err := addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	r := &Reconciler{config: config}
+	r := &Reconciler{config: config, reader: mgr.GetAPIReader()}
 	if err := r.feedPlans(ctx, mgr); err != nil {
 		return err
 	}

@@ -38,8 +38,12 @@ type stage struct {
 	tallies map[string]tally
 	// open tells whether what the stage waits for has been reached in the current attempt.
 	open bool
+	// shut tells whether the stage is kept from being admitted because another was deactivated.
+	shut bool
 	// stale tells whether workload still counts for an earlier attempt.
 	stale bool
+	// jobSetEvicted tells whether the JobSet is evicted, and goesBack whether this stage has to give back what it holds.
+	jobSetEvicted, goesBack bool
 }
 
 // A tally counts the Jobs of one ReplicatedJob. A Job that has succeeded also counts as ready.
@@ -54,9 +58,9 @@ func (t tally) reached(status stageplan.Status) bool {
 	return t.ready >= t.replicas && t.failed == 0
 }
 
-// stagesOf sorts what there is of a JobSet into the stages of its plan.
-func stagesOf(s *seen) []stage {
-	stages := make([]stage, len(s.plan.Stages))
+// stagesOf sorts what there is of a JobSet into the stages of its plan, and returns the one for which the JobSet is evicted, if it is.
+func stagesOf(s *seen) (stages []stage, evicted *stage) {
+	stages = make([]stage, len(s.plan.Stages))
 	replicas := replicasOf(s.jobSet)
 	for i := range stages {
 		st := &stages[i]
@@ -67,10 +71,13 @@ func stagesOf(s *seen) []stage {
 		st.addJobs(s)
 		st.addWorkload(s)
 	}
+	evicted = markEvicted(stages)
+	deactivated := slices.IndexFunc(stages, func(st stage) bool { return st.isDeactivated() })
 	for i := range stages {
 		stages[i].open = stages[i].isOpen(stages)
+		stages[i].shut = deactivated >= 0 && !stages[i].isDeactivated()
 	}
-	return stages
+	return stages, evicted
 }
 
 func replicasOf(js *jobsetapi.JobSet) map[string]int32 {
@@ -121,9 +128,9 @@ func (st *stage) addWorkload(s *seen) {
 }
 
 // isOpen tells whether a stage may be admitted. Once opened it stays open for the attempt, even if a Job that was ready is not any
-// more.
+// more, unless its JobSet is evicted.
 func (st *stage) isOpen(stages []stage) bool {
-	if st.workload != nil && !st.stale && !st.isGated() {
+	if st.workload != nil && !st.stale && !st.isGated() && (!st.jobSetEvicted || st.succeeded()) {
 		return true
 	}
 	for _, condition := range st.After {
@@ -162,7 +169,7 @@ func (st *stage) mustRunAgain() bool {
 // mayRun tells whether the Jobs of a stage may be released.
 func (st *stage) mayRun(s *seen) bool {
 	w := st.workload
-	return w != nil && w.DeletionTimestamp.IsZero() && st.open && !st.stale && len(gatesOf(w)) == 0 &&
+	return w != nil && !st.goesBack && w.DeletionTimestamp.IsZero() && st.open && !st.stale && len(gatesOf(w)) == 0 &&
 		st.holdsQuota() && conditions.IsTrue(w, kueue.WorkloadAdmitted) && !conditions.IsTrue(w, kueue.WorkloadFinished) &&
 		s.charged[w.UID]
 }
@@ -176,18 +183,36 @@ func (st *stage) readiness() metav1.Condition {
 // readinessNews is readiness, if it is worth a write: a stage that has never been ready need not say so.
 func (st *stage) readinessNews() (ready metav1.Condition, news bool) {
 	ready = st.readiness()
-	spoken := apimeta.FindStatusCondition(st.workload.Status.Conditions, kueue.WorkloadPodsReady) != nil
-	return ready, (spoken || ready.Status == metav1.ConditionTrue) && !conditions.Has(st.workload.Status.Conditions, ready)
+	return ready, (st.hasSpoken() || ready.Status == metav1.ConditionTrue) && !conditions.Has(st.workload.Status.Conditions, ready)
+}
+
+// hasSpoken tells whether the quota Workload says anything about its pods.
+func (st *stage) hasSpoken() bool {
+	return apimeta.FindStatusCondition(st.workload.Status.Conditions, kueue.WorkloadPodsReady) != nil
+}
+
+func (st *stage) replicatedJobOf(job *batchv1.Job) string {
+	return job.Labels[jobset.ReplicatedJobNameKey]
 }
 
 func (st *stage) templateOf(job *batchv1.Job) childjob.Template {
 	i := slices.Index(st.ReplicatedJobs, job.Labels[jobset.ReplicatedJobNameKey])
-	podSet := &st.PodSets[i]
-	perJob := podSet.Count
-	if replicas := st.tallies[podSet.Name].replicas; replicas > 0 {
-		perJob /= replicas
+	return childjob.Template{Pods: st.podsPerJob(i), Requests: st.PodSets[i].Requests}
+}
+
+// updatesOf are what Ready AdmissionChecks ask of the pods of a Job.
+func (st *stage) updatesOf(job *batchv1.Job) []childjob.CheckUpdate {
+	name := kueue.NewPodSetReference(st.replicatedJobOf(job))
+	var updates []childjob.CheckUpdate
+	for i := range st.workload.Status.AdmissionChecks {
+		check := &st.workload.Status.AdmissionChecks[i]
+		for _, update := range check.PodSetUpdates {
+			if check.State == kueue.CheckStateReady && update.Name == name {
+				updates = append(updates, childjob.CheckUpdate{Check: check.Name, Update: update})
+			}
+		}
 	}
-	return childjob.Template{Pods: perJob, Requests: podSet.Requests}
+	return updates
 }
 
 func (st *stage) assignmentOf(job *batchv1.Job) *kueue.PodSetAssignment {
@@ -233,13 +258,16 @@ func isSameKind(before, after *kueue.PriorityClassRef) bool {
 // gate writes the gates that a quota Workload should have: those that the JobSet carries for other controllers, and ours.
 func (st *stage) gate(s *seen, workload *kueue.Workload) {
 	gates := slices.DeleteFunc(splitGates(s.jobSet.Annotations[apis.AdmissionGatedByAnnotation]), func(gate string) bool {
-		return gate == apis.StageGate || gate == apis.SuspendedGate
+		return gate == apis.StageGate || gate == apis.SuspendedGate || gate == deactivatedGate
 	})
 	if !st.open {
 		gates = append(gates, apis.StageGate)
 	}
 	if isSuspendedByUser(s.jobSet) {
 		gates = append(gates, apis.SuspendedGate)
+	}
+	if st.shut {
+		gates = append(gates, deactivatedGate)
 	}
 	if len(gates) == 0 {
 		delete(workload.Annotations, apis.AdmissionGatedByAnnotation)

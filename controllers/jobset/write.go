@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/conditions"
@@ -33,7 +32,7 @@ const lookAgain = time.Minute
 // what came before, and the next pass starts from what has been reached.
 func (r *Reconciler) write(ctx context.Context, s *seen, w *wanted) (ctrl.Result, error) {
 	steps := []func(context.Context, *seen, *wanted) error{
-		r.create, r.change, r.start, r.release, r.hold, r.progress, r.giveBack, r.remove, r.unpin, r.drop, r.report,
+		r.create, r.evict, r.change, r.start, r.release, r.hold, r.remake, r.restore, r.progress, r.reclaim, r.giveBack, r.remove, r.unpin, r.drop, r.report,
 	}
 	for _, step := range steps {
 		if err := step(ctx, s, w); err != nil {
@@ -157,7 +156,7 @@ func (r *Reconciler) hold(ctx context.Context, _ *seen, w *wanted) error {
 func (r *Reconciler) progress(ctx context.Context, s *seen, w *wanted) error {
 	for _, p := range w.progress {
 		status := conditions.Progress(p.workload, p.ready, p.finished)
-		if _, err := r.apply(ctx, p.workload, status, apis.FieldManager); err != nil {
+		if _, err := r.apply(ctx, p.workload, status, apis.FieldManager, ""); err != nil {
 			return err
 		}
 		switch {
@@ -170,25 +169,10 @@ func (r *Reconciler) progress(ctx context.Context, s *seen, w *wanted) error {
 	return nil
 }
 
-// giveBack takes the quota of suspended stages back, and tells the engine at once.
-func (r *Reconciler) giveBack(ctx context.Context, s *seen, w *wanted) error {
-	for _, workload := range w.giveBack {
-		status := conditions.Pending(workload, kueue.WorkloadOnHold, "The JobSet is suspended by its user: set spec.suspend to false to queue again")
-		written, err := r.apply(ctx, workload, status, apis.AdmissionFieldManager)
-		if err != nil {
-			return err
-		}
-		if written != nil {
-			r.config.Runner.Observe(admission.WorkloadObserved{Workload: written})
-		}
-		events.StageSuspended(workload.Labels[apis.StageLabel]).Emit(r.config.Recorder, s.jobSet)
-	}
-	return nil
-}
-
-// apply writes a part of the status of a quota Workload. A Workload that has disappeared needs none.
-func (r *Reconciler) apply(ctx context.Context, workload *kueue.Workload, status kueue.WorkloadStatus, owner client.FieldOwner) (*kueue.Workload, error) {
-	patch, err := conditions.Patch(workload, status, "")
+// apply writes a part of the status of a quota Workload, if nobody has changed the Workload since resourceVersion, where that is not
+// empty. A Workload that has disappeared needs none.
+func (r *Reconciler) apply(ctx context.Context, workload *kueue.Workload, status kueue.WorkloadStatus, owner client.FieldOwner, resourceVersion string) (*kueue.Workload, error) {
+	patch, err := conditions.Patch(workload, status, resourceVersion)
 	if err != nil {
 		return nil, fmt.Errorf("render status of quota Workload %s: %w", client.ObjectKeyFromObject(workload), err)
 	}

@@ -1,0 +1,213 @@
+package childjob
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/stageplan"
+	"github.com/tranche-dev/tranche/apis"
+)
+
+// additionsAnnotation lists, on a released Job, what its admission has added to the pod template besides node labels, so that it can
+// be taken back.
+const additionsAnnotation = "tranche.dev/admission-additions"
+
+// A Template is what the child Jobs of a ReplicatedJob were charged as.
+type Template struct {
+	// Pods is how many pods one Job can have at once.
+	Pods int32
+	// Requests of one pod, as the planner counts them.
+	Requests corev1.ResourceList
+}
+
+// A CheckUpdate is what a Ready AdmissionCheck asks of the pods of one pod set.
+type CheckUpdate struct {
+	Check  kueue.AdmissionCheckReference
+	Update kueue.PodSetUpdate
+}
+
+// Released returns a copy of a held Job as it should be to run: not suspended, with the node labels and tolerations of the flavors
+// that its stage was admitted to, and with what AdmissionChecks ask for. It is an error if the Job asks for more than the template
+// that quota was charged for: then it was not made from the JobSet. It is one, too, if a check contradicts the Job, a flavor or
+// another check.
+func Released(job *batchv1.Job, template Template, assignment *kueue.PodSetAssignment, flavors map[kueue.ResourceFlavorReference]*kueue.ResourceFlavor, updates ...CheckUpdate) (*batchv1.Job, error) {
+	if assignment == nil {
+		return nil, fmt.Errorf("the Job %q stays held: its quota Workload has no assignment for its pods", job.Name)
+	}
+	if err := matches(job, template); err != nil {
+		return nil, err
+	}
+	released := Restored(job)
+	released.Spec.Suspend = new(false)
+	labels, tolerations, err := directives(assignment, flavors)
+	if err != nil {
+		return nil, fmt.Errorf("the Job %q stays held: %w", job.Name, err)
+	}
+	var added additions
+	nodeLabels := added.addMap(&released.Spec.Template.Spec.NodeSelector, labels)
+	added.addTolerations(&released.Spec.Template.Spec, tolerations)
+	for i := range updates {
+		more, err := added.merge(&released.Spec.Template, &updates[i].Update)
+		if err != nil {
+			return nil, fmt.Errorf("the Job %q stays held: AdmissionCheck %q: %w", job.Name, updates[i].Check, err)
+		}
+		nodeLabels = append(nodeLabels, more...)
+	}
+	return released, added.note(released, nodeLabels)
+}
+
+// Restored returns a copy of a Job without what earlier admissions have added to its pod template.
+func Restored(job *batchv1.Job) *batchv1.Job {
+	restored := job.DeepCopy()
+	template := &restored.Spec.Template
+	for _, key := range strings.FieldsFunc(job.Annotations[apis.FlavorNodeLabelsAnnotation], func(r rune) bool { return r == ',' }) {
+		delete(template.Spec.NodeSelector, key)
+	}
+	var added additions
+	// What cannot be read was not written by the manager, and the guards let nobody else write it.
+	if json.Unmarshal([]byte(job.Annotations[additionsAnnotation]), &added) == nil {
+		added.takeBack(template)
+	}
+	delete(restored.Annotations, apis.FlavorNodeLabelsAnnotation)
+	delete(restored.Annotations, additionsAnnotation)
+	return restored
+}
+
+// IsRestored tells whether there is nothing in a Job that an admission has added.
+func IsRestored(job *batchv1.Job) bool {
+	_, labels := job.Annotations[apis.FlavorNodeLabelsAnnotation]
+	_, others := job.Annotations[additionsAnnotation]
+	return !labels && !others
+}
+
+// Additions are what an admission has added to the pod template of a Job. Node labels are noted apart.
+type additions struct {
+	Labels      []string            `json:"labels,omitempty"`
+	Annotations []string            `json:"annotations,omitempty"`
+	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
+}
+
+// addMap adds entries and returns, sorted, the keys that were not there before.
+func (*additions) addMap(to *map[string]string, entries map[string]string) []string {
+	var added []string
+	for _, key := range slices.Sorted(maps.Keys(entries)) {
+		if *to == nil {
+			*to = map[string]string{}
+		}
+		if _, known := (*to)[key]; !known {
+			added = append(added, key)
+		}
+		(*to)[key] = entries[key]
+	}
+	return added
+}
+
+func (a *additions) addTolerations(pod *corev1.PodSpec, tolerations []corev1.Toleration) {
+	for _, toleration := range tolerations {
+		if !hasToleration(pod.Tolerations, toleration) {
+			pod.Tolerations = append(pod.Tolerations, toleration)
+			a.Tolerations = append(a.Tolerations, toleration)
+		}
+	}
+}
+
+func hasToleration(all []corev1.Toleration, one corev1.Toleration) bool {
+	return slices.ContainsFunc(all, func(t corev1.Toleration) bool { return equality.Semantic.DeepEqual(t, one) })
+}
+
+// merge adds what an AdmissionCheck asks for and returns the keys of node labels that were not there before.
+func (a *additions) merge(template *corev1.PodTemplateSpec, update *kueue.PodSetUpdate) ([]string, error) {
+	for _, part := range []struct {
+		name      string
+		has, asks map[string]string
+	}{
+		{"labels", template.Labels, update.Labels},
+		{"annotations", template.Annotations, update.Annotations},
+		{"nodeSelector", template.Spec.NodeSelector, update.NodeSelector},
+	} {
+		for _, key := range slices.Sorted(maps.Keys(part.asks)) {
+			if value, known := part.has[key]; known && value != part.asks[key] {
+				return nil, fmt.Errorf("its podSetUpdates set %s[%q] to %q, which is %q already; make them equal", part.name, key, part.asks[key], value)
+			}
+		}
+	}
+	a.Labels = append(a.Labels, a.addMap(&template.Labels, update.Labels)...)
+	a.Annotations = append(a.Annotations, a.addMap(&template.Annotations, update.Annotations)...)
+	a.addTolerations(&template.Spec, update.Tolerations)
+	return a.addMap(&template.Spec.NodeSelector, update.NodeSelector), nil
+}
+
+// takeBack removes the additions from a pod template.
+func (a *additions) takeBack(template *corev1.PodTemplateSpec) {
+	for _, key := range a.Labels {
+		delete(template.Labels, key)
+	}
+	for _, key := range a.Annotations {
+		delete(template.Annotations, key)
+	}
+	template.Spec.Tolerations = slices.DeleteFunc(template.Spec.Tolerations, func(t corev1.Toleration) bool { return hasToleration(a.Tolerations, t) })
+}
+
+// note writes down what was added, in annotations of the Job.
+func (a *additions) note(job *batchv1.Job, nodeLabels []string) error {
+	if job.Annotations == nil {
+		job.Annotations = map[string]string{}
+	}
+	if len(nodeLabels) > 0 {
+		slices.Sort(nodeLabels)
+		job.Annotations[apis.FlavorNodeLabelsAnnotation] = strings.Join(nodeLabels, ",")
+	}
+	if len(a.Labels)+len(a.Annotations)+len(a.Tolerations) == 0 {
+		return nil
+	}
+	data, err := json.Marshal(a)
+	if err != nil {
+		return fmt.Errorf("note what was added to Job %q: %w", job.Name, err)
+	}
+	job.Annotations[additionsAnnotation] = string(data)
+	return nil
+}
+
+// matches compares a Job with the template that quota was charged for.
+func matches(job *batchv1.Job, template Template) error {
+	if pods := podsAtOnce(&job.Spec); pods > template.Pods {
+		return fmt.Errorf("the Job %q stays held: it can have %d pods at once, its JobSet gives it %d; delete the Job", job.Name, pods, template.Pods)
+	}
+	for name, quantity := range stageplan.PodRequests(&job.Spec.Template.Spec) {
+		charged := template.Requests[name]
+		if quantity.Cmp(charged) > 0 {
+			return fmt.Errorf("the Job %q stays held: its pods request %s %s each, its JobSet %s; delete the Job", job.Name, quantity.String(), name, charged.String())
+		}
+	}
+	return nil
+}
+
+// directives collects what the flavors of an assignment ask of a pod, in a fixed order.
+func directives(assignment *kueue.PodSetAssignment, flavors map[kueue.ResourceFlavorReference]*kueue.ResourceFlavor) (map[string]string, []corev1.Toleration, error) {
+	var names []kueue.ResourceFlavorReference
+	for _, name := range assignment.Flavors {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	labels := map[string]string{}
+	var tolerations []corev1.Toleration
+	for _, name := range names {
+		flavor := flavors[name]
+		if flavor == nil {
+			return nil, nil, fmt.Errorf("there is no ResourceFlavor %q, which its stage was admitted to; create it", name)
+		}
+		maps.Copy(labels, flavor.Spec.NodeLabels)
+		tolerations = append(tolerations, flavor.Spec.Tolerations...)
+	}
+	return labels, tolerations, nil
+}

@@ -1,0 +1,105 @@
+package conditions_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/controllers/conditions"
+)
+
+// admittedWorkload is a quota Workload that has been admitted for a minute, and a little more since times are cut to seconds.
+func admittedWorkload() *kueue.Workload {
+	since := metav1.NewTime(time.Now().Add(-62 * time.Second))
+	return &kueue.Workload{Status: kueue.WorkloadStatus{
+		Admission: &kueue.Admission{ClusterQueue: "research"},
+		Conditions: []metav1.Condition{
+			{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionTrue, Reason: "QuotaReserved", LastTransitionTime: since},
+			{Type: kueue.WorkloadAdmitted, Status: metav1.ConditionTrue, Reason: "Admitted", LastTransitionTime: since},
+			{Type: kueue.WorkloadPodsReady, Status: metav1.ConditionTrue, Reason: "Started", LastTransitionTime: since},
+		},
+		AdmissionChecks: []kueue.AdmissionCheckState{
+			{Name: "ready", State: kueue.CheckStateReady, PodSetUpdates: []kueue.PodSetUpdate{{Name: "main"}}},
+			{Name: "retry", State: kueue.CheckStateRetry, RetryCount: new(int32(1)), RequeueAfterSeconds: new(int32(60))},
+			{Name: "pending", State: kueue.CheckStatePending, Message: "queued"},
+		},
+		RequeueState:     &kueue.RequeueState{Count: new(int32(2))},
+		ResourceRequests: []kueue.PodSetRequest{{Name: "main"}},
+	}}
+}
+
+// conditionLines lists conditions as TYPE=STATUS REASON.
+func conditionLines(status kueue.WorkloadStatus) []string {
+	var lines []string
+	for _, c := range status.Conditions {
+		lines = append(lines, c.Type+"="+string(c.Status)+" "+c.Reason)
+	}
+	return lines
+}
+
+func TestGivenBack(t *testing.T) {
+	for reason, want := range map[string]string{
+		"Preempted": "True", "NodeFailures": "True", "ClusterQueueStopped": "False", "Deactivated": "False", "PodsReadyTimeout": "False",
+	} {
+		t.Run(reason, func(t *testing.T) {
+			workload := admittedWorkload()
+			workload.Status.AccumulatedPastExecutionTimeSeconds = new(int32(100))
+			workload.Status.Conditions = append(workload.Status.Conditions, metav1.Condition{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: reason, Message: "why"})
+			status := conditions.GivenBack(workload, time.Now())
+			conditionsWant := []string{"QuotaReserved=False PendingEvaluation", "Admitted=False NoReservation", "Evicted=True " + reason, "Requeued=" + want + " " + reason}
+			if diff := cmp.Diff(conditionsWant, conditionLines(status)); diff != "" {
+				t.Errorf("conditions (-want +got):\n%s", diff)
+			}
+			if status.Admission != nil || status.RequeueState == nil {
+				t.Errorf("admission = %v, requeueState = %v, want none and what it was", status.Admission, status.RequeueState)
+			}
+			if got := *status.AccumulatedPastExecutionTimeSeconds; got < 160 || got > 170 {
+				t.Errorf("it was admitted for %d s in all, want 160", got)
+			}
+		})
+	}
+}
+
+func TestSuspended(t *testing.T) {
+	status := conditions.Suspended(admittedWorkload())
+	want := []string{"QuotaReserved=False OnHold", "Admitted=False NoReservation"}
+	if diff := cmp.Diff(want, conditionLines(status)); diff != "" {
+		t.Errorf("conditions (-want +got):\n%s", diff)
+	}
+	if status.Admission != nil || len(status.AdmissionChecks) != 3 || *status.AccumulatedPastExecutionTimeSeconds < 60 {
+		t.Errorf("status = %+v, want no admission, all checks, and the time of the admission", status)
+	}
+}
+
+func TestPreemptionMessage(t *testing.T) {
+	preemptor := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "team-b", Name: "jobset-x", UID: "u1"}}
+	for reason, want := range map[string]string{
+		kueue.InClusterQueueReason: "priority", kueue.InCohortReclamationReason: "nominal", kueue.InCohortFairSharingReason: "fair sharing",
+		kueue.InCohortReclaimWhileBorrowingReason: "borrowing", "Another": "Another",
+	} {
+		got := conditions.PreemptionMessage(preemptor, reason, "")
+		for _, part := range []string{"team-b/jobset-x", "UID: u1", "JobUID: UNKNOWN", want} {
+			if !strings.Contains(got, part) {
+				t.Errorf("message about %s = %q, want %q in it", reason, got, part)
+			}
+		}
+	}
+}
+
+func TestJobSetEvicted(t *testing.T) {
+	workload := admittedWorkload()
+	workload.Status.Conditions = append(workload.Status.Conditions, metav1.Condition{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: "Preempted", Message: "for jobset-x"})
+	all := conditions.JobSetEvicted(&jobsetapi.JobSet{}, 3, conditions.StageState{Index: 1, Name: "train", Workload: workload})
+	want := metav1.Condition{
+		Type: conditions.StageAdmitted, Status: metav1.ConditionFalse, Reason: "EvictedDueToPreempted",
+		Message: `Evicted from stage 2/3 "train", waiting for its pods to end: for jobset-x`,
+	}
+	if len(all) != 1 || !conditions.Has(all, want) {
+		t.Errorf("conditions = %+v, want %+v", all, want)
+	}
+}

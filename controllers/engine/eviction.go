@@ -1,0 +1,96 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/controllers/conditions"
+	"github.com/tranche-dev/tranche/controllers/events"
+	"github.com/tranche-dev/tranche/controllers/metrics"
+)
+
+// evict writes an eviction and settles the decision. The stage controller does the rest: it holds the Jobs, and gives the quota back
+// once their pods have ended.
+func (w *writer) evict(ctx context.Context, d *admission.Evict) {
+	before, after, err := w.writeEviction(ctx, d)
+	if err != nil {
+		metrics.WriteFailed("Evict")
+		ctrl.LoggerFrom(ctx).V(1).Info("Eviction not written, deciding anew", "workload", klog.KRef(d.Stage.Namespace, d.Stage.Name), "cause", err.Error())
+		w.takeBack(ctx, d.Stage, d.ID, err)
+		return
+	}
+	w.retries.Forget(d.Stage)
+	observed := before
+	if after != nil {
+		observed = after
+	}
+	w.runner.post(func(e *admission.Engine) {
+		e.Apply(admission.WorkloadObserved{Workload: observed})
+		e.Settle(d.ID, nil)
+	})
+	if after != nil {
+		w.announceEviction(before, after, d)
+	}
+}
+
+// writeEviction returns the quota Workload as it was, and as it is with the eviction, or nil if there is nothing to evict: it has
+// been replaced, has finished, holds nothing, or is evicted already. It reads past the cache and writes only what it has read: an
+// eviction counts itself, and must not bring back a reservation that has gone meanwhile.
+func (w *writer) writeEviction(ctx context.Context, d *admission.Evict) (before, after *kueue.Workload, err error) {
+	before = &kueue.Workload{}
+	if err := w.config.Reader.Get(ctx, d.Stage, before); err != nil {
+		return nil, nil, fmt.Errorf("read quota Workload %s: %w", d.Stage, err)
+	}
+	if before.UID != d.UID || before.Status.Admission == nil || !conditions.IsTrue(before, kueue.WorkloadQuotaReserved) ||
+		conditions.IsTrue(before, kueue.WorkloadFinished) || conditions.IsTrue(before, kueue.WorkloadEvicted) {
+		return before, nil, nil
+	}
+	e := conditions.Eviction{Reason: d.Reason, Message: d.Message}
+	if d.Preemption != nil {
+		e.Preempted = d.Preemption.Reason
+		if e.Message, err = w.preemptionMessage(ctx, d); err != nil {
+			return nil, nil, err
+		}
+	}
+	after, err = w.apply(ctx, before, conditions.Evicted(before, e, time.Now()), before.ResourceVersion)
+	return before, after, err
+}
+
+// preemptionMessage names the preemptor, and then says what the engine has to say about it.
+func (w *writer) preemptionMessage(ctx context.Context, d *admission.Evict) (string, error) {
+	var preemptor kueue.Workload
+	err := w.config.Client.Get(ctx, d.Preemption.Preemptor, &preemptor)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return "", fmt.Errorf("read the preemptor, quota Workload %s: %w", d.Preemption.Preemptor, err)
+	}
+	jobUID := ""
+	if preemptor.UID == d.Preemption.PreemptorUID {
+		jobUID = preemptor.Labels[apis.JobUIDLabel]
+	}
+	preemptor.Namespace, preemptor.Name, preemptor.UID = d.Preemption.Preemptor.Namespace, d.Preemption.Preemptor.Name, d.Preemption.PreemptorUID
+	message := conditions.PreemptionMessage(&preemptor, d.Preemption.Reason, jobUID)
+	if d.Message != "" {
+		message += "; " + d.Message
+	}
+	return message, nil
+}
+
+// announceEviction tells the owners of the quota Workload and of the JobSet.
+func (w *writer) announceEviction(before, after *kueue.Workload, d *admission.Evict) {
+	e := conditions.EvictionOf(after)
+	events.Evicted(e.EventReason(), e.Message).Emit(w.config.Recorder, after)
+	if d.Preemption != nil {
+		events.Preempted(e.Message).Emit(w.config.Recorder, after)
+	}
+	if stage := after.Labels[apis.StageLabel]; stage != "" {
+		w.tellJobSet(after, events.StageEvicted(stage, Usage(before.Status.Admission), e.Reason, e.Message))
+	}
+}

@@ -1,0 +1,31 @@
+package events
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// Preempted tells the owner of a quota Workload for whom it has to go.
+func Preempted(message string) Event {
+	return Event{corev1.EventTypeNormal, "Preempted", "Evict", message}
+}
+
+// StageEvicted tells the owner of a JobSet that a stage has to give back what it holds.
+func StageEvicted(stage, usage, reason, message string) Event {
+	return Event{corev1.EventTypeWarning, "StageEvicted", "Evict", fmt.Sprintf("Evicted stage %q, which held %s, due to %s: %s", stage, usage, reason, message)}
+}
+
+// StageRequeued tells the owner of a JobSet that an evicted stage holds nothing any more.
+func StageRequeued(stage, message string) Event {
+	return Event{corev1.EventTypeNormal, "StageRequeued", "Requeue", fmt.Sprintf("Stage %q gave its quota back and runs from its beginning once it is admitted again: %s", stage, message)}
+}
+
+// StageReserved tells the owner of a JobSet that a stage holds quota and waits for AdmissionChecks.
+func StageReserved(stage, queue, usage string, checks []string) Event {
+	return Event{
+		corev1.EventTypeNormal, "StageReserved", "Admit",
+		fmt.Sprintf("Reserved quota for stage %q in ClusterQueue %q: %s; it waits for AdmissionChecks %s", stage, queue, usage, strings.Join(checks, ", ")),
+	}
+}

@@ -1,0 +1,130 @@
+package jobset
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/controllers/childjob"
+	"github.com/tranche-dev/tranche/controllers/conditions"
+	"github.com/tranche-dev/tranche/controllers/engine"
+	"github.com/tranche-dev/tranche/controllers/events"
+)
+
+// This file has the writes by which a JobSet loses its quota: it is evicted, or suspended by its user.
+
+// evict tells the other stages of an evicted JobSet that they are evicted, too.
+func (r *Reconciler) evict(ctx context.Context, s *seen, w *wanted) error {
+	for _, e := range w.evict {
+		// The eviction counts itself and repeats what else the admission has written: it must be made from what is there.
+		written, err := r.apply(ctx, e.workload, conditions.Evicted(e.workload, e.why, time.Now()), apis.AdmissionFieldManager, e.workload.ResourceVersion)
+		if err != nil {
+			return err
+		}
+		if written == nil {
+			continue
+		}
+		r.config.Runner.Observe(admission.WorkloadObserved{Workload: written})
+		events.Evicted(e.why.EventReason(), e.why.Message).Emit(r.config.Recorder, written)
+		stage, held := written.Labels[apis.StageLabel], engine.Usage(e.workload.Status.Admission)
+		events.StageEvicted(stage, held, e.why.Reason, e.why.Message).Emit(r.config.Recorder, s.jobSet)
+	}
+	return nil
+}
+
+// remake deletes held Jobs without pods, so that the JobSet controller makes them anew.
+func (r *Reconciler) remake(ctx context.Context, _ *seen, w *wanted) error {
+	return r.each(ctx, len(w.remake), func(i int) error {
+		job := w.remake[i]
+		err := r.config.Client.Delete(ctx, job, client.Preconditions{UID: &job.UID}, client.PropagationPolicy("Background"))
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete Job %s of an evicted stage: %w", client.ObjectKeyFromObject(job), err)
+		}
+		return nil
+	})
+}
+
+// restore takes what an admission has added out of held Jobs.
+func (r *Reconciler) restore(ctx context.Context, _ *seen, w *wanted) error {
+	return r.each(ctx, len(w.restore), func(i int) error {
+		job := w.restore[i]
+		if err := r.config.Client.Patch(ctx, childjob.Restored(job), patchOf(job)); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("take the admission back from Job %s: %w", client.ObjectKeyFromObject(job), err)
+		}
+		return nil
+	})
+}
+
+// giveBack takes the quota of suspended and evicted stages back, and tells the engine at once. The cache may not show yet that a Job
+// was released or that a pod has come up, so that it is decided once more on what the API server says.
+func (r *Reconciler) giveBack(ctx context.Context, s *seen, w *wanted) error {
+	if len(w.giveBack) == 0 {
+		return nil
+	}
+	live := *s
+	var err error
+	if live.mine, err = r.readLive(ctx, s); err != nil {
+		return err
+	}
+	for _, workload := range desired(&live).giveBack {
+		status := conditions.Suspended(workload)
+		told := events.StageSuspended(workload.Labels[apis.StageLabel])
+		if conditions.IsTrue(workload, kueue.WorkloadEvicted) {
+			status = conditions.GivenBack(workload, time.Now())
+			told = events.StageRequeued(workload.Labels[apis.StageLabel], conditions.EvictionOf(workload).Message)
+		}
+		written, err := r.apply(ctx, workload, status, apis.AdmissionFieldManager, workload.ResourceVersion)
+		if err != nil {
+			return err
+		}
+		if written != nil {
+			r.config.Runner.Observe(admission.WorkloadObserved{Workload: written})
+			told.Emit(r.config.Recorder, s.jobSet)
+		}
+	}
+	return nil
+}
+
+// readLive reads what belongs to the JobSet past the cache: quota Workloads first, so that what is said about their Jobs and pods is
+// newer than what is said about them.
+func (r *Reconciler) readLive(ctx context.Context, s *seen) (belongings, error) {
+	var b belongings
+	options := func(label string) []client.ListOption {
+		return []client.ListOption{client.InNamespace(s.key.Namespace), client.MatchingLabels{label: string(s.jobSet.UID)}}
+	}
+	var workloads kueue.WorkloadList
+	if err := r.reader.List(ctx, &workloads, options(apis.JobUIDLabel)...); err != nil {
+		return b, fmt.Errorf("list quota Workloads of JobSet %s: %w", s.key, err)
+	}
+	var jobs batchv1.JobList
+	if err := r.reader.List(ctx, &jobs, options(jobset.JobSetUIDKey)...); err != nil {
+		return b, fmt.Errorf("list Jobs of JobSet %s: %w", s.key, err)
+	}
+	var pods corev1.PodList
+	if err := r.reader.List(ctx, &pods, options(jobset.JobSetUIDKey)...); err != nil {
+		return b, fmt.Errorf("list pods of JobSet %s: %w", s.key, err)
+	}
+	for i := range workloads.Items {
+		b.workloads = append(b.workloads, &workloads.Items[i])
+	}
+	for i := range jobs.Items {
+		if owner := metav1.GetControllerOf(&jobs.Items[i]); owner != nil && owner.UID == s.jobSet.UID {
+			b.jobs = append(b.jobs, &jobs.Items[i])
+		}
+	}
+	for i := range pods.Items {
+		if !isTerminal(&pods.Items[i]) {
+			b.pods = append(b.pods, &pods.Items[i])
+		}
+	}
+	return b, nil
+}

@@ -1,0 +1,93 @@
+package jobset
+
+import (
+	"context"
+	"slices"
+
+	batchv1 "k8s.io/api/batch/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/controllers/childjob"
+)
+
+// reclaimFieldManager owns status.reclaimablePods of quota Workloads. It is Kueue's name.
+const reclaimFieldManager client.FieldOwner = "kueue-reclaimable-pods"
+
+// reclaim is what a quota Workload should say about pods whose quota is not needed any more.
+type reclaim struct {
+	workload *kueue.Workload
+	pods     []kueue.ReclaimablePod
+}
+
+// reclaimable counts, by pod set, the pods of Jobs that have succeeded. Nothing of those runs again unless the JobSet is restarted.
+// A gang of several Jobs keeps all of its quota: evicted, it would need it again.
+func (st *stage) reclaimable(s *seen) []kueue.ReclaimablePod {
+	var all []kueue.ReclaimablePod
+	for i, name := range st.ReplicatedJobs {
+		if restartsWhole(s.jobSet, name) {
+			continue
+		}
+		succeeded := int32(0)
+		for _, job := range st.jobs {
+			if st.replicatedJobOf(job) == name && childjob.IsFinished(job, batchv1.JobComplete) && !s.hasPodOf(job) {
+				succeeded++
+			}
+		}
+		if count := succeeded * st.podsPerJob(i); count > 0 {
+			all = append(all, kueue.ReclaimablePod{Name: kueue.NewPodSetReference(name), Count: count})
+		}
+	}
+	return all
+}
+
+// podsPerJob is how many pods each Job of a pod set is charged for.
+func (st *stage) podsPerJob(podSet int) int32 {
+	count := st.PodSets[podSet].Count
+	if replicas := st.tallies[st.PodSets[podSet].Name].replicas; replicas > 0 {
+		count /= replicas
+	}
+	return count
+}
+
+// hasPodOf tells whether a pod of a Job may still run.
+func (s *seen) hasPodOf(job *batchv1.Job) bool {
+	for _, pod := range s.mine.pods {
+		if pod.Labels[batchv1.JobNameLabel] == job.Name && pod.Labels[jobset.JobSetUIDKey] == job.Labels[jobset.JobSetUIDKey] {
+			return true
+		}
+	}
+	return false
+}
+
+// lacksQuota tells whether a stage that holds quota needs more of it than is charged, because pods that were said to be reclaimable
+// have to run again. Others may have that quota by now, so that it cannot just be taken.
+func (st *stage) lacksQuota(s *seen) bool {
+	return st.holdsQuota() && !covers(st.reclaimable(s), st.workload.Status.ReclaimablePods)
+}
+
+// reclaimNews returns what is to be said about reclaimable pods, if that is not what is said already. A stage that has succeeded
+// finishes instead.
+func (st *stage) reclaimNews(s *seen) (news reclaim, differs bool) {
+	news = reclaim{st.workload, st.reclaimable(s)}
+	said := st.workload.Status.ReclaimablePods
+	same := covers(news.pods, said) && covers(said, news.pods)
+	return news, !st.succeeded() && !same
+}
+
+// covers tells whether there is as much of everything in a as in b.
+func covers(a, b []kueue.ReclaimablePod) bool {
+	return !slices.ContainsFunc(b, func(want kueue.ReclaimablePod) bool {
+		return !slices.ContainsFunc(a, func(has kueue.ReclaimablePod) bool { return has.Name == want.Name && has.Count >= want.Count })
+	})
+}
+
+func (r *Reconciler) reclaim(ctx context.Context, _ *seen, w *wanted) error {
+	for _, c := range w.reclaim {
+		if _, err := r.apply(ctx, c.workload, kueue.WorkloadStatus{ReclaimablePods: c.pods}, reclaimFieldManager, ""); err != nil {
+			return err
+		}
+	}
+	return nil
+}
