@@ -28,7 +28,7 @@ func forest(t *rapid.T) (tree *quota.Tree, nodes, queues []*quota.Node) {
 			n = tree.AddClusterQueue(fmt.Sprint(i))
 			queues = append(queues, n)
 		}
-		if p := rapid.IntRange(-1, min(i, cohorts)-1).Draw(t, "parent"); p >= 0 {
+		if p := rapid.IntRange(-1, 2*min(i, cohorts)-1).Draw(t, "parent") / 2; i > 0 && p >= 0 {
 			tree.SetParent(n, nodes[p])
 		}
 		n.Weight = rapid.SampledFrom([]float64{1, 0, 0.5, 3}).Draw(t, "weight")
@@ -107,7 +107,10 @@ func TestContestAgainstTournament(t *testing.T) {
 			}
 			contest.Enter(q, heads[q])
 		}
-		for range rapid.IntRange(1, 20).Draw(t, "steps") {
+		for _, q := range queues {
+			enter(q)
+		}
+		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			q := rapid.SampledFrom(queues).Draw(t, "queue")
 			switch rapid.IntRange(0, 7).Draw(t, "what") {
 			case 0:

@@ -1,0 +1,139 @@
+package preempt_test
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/preempt"
+	"github.com/tranche-dev/tranche/admission/quota"
+)
+
+var (
+	reclaimAny      = kueue.ClusterQueuePreemption{ReclaimWithinCohort: kueue.PreemptionPolicyAny}
+	whileBorrowing  = &kueue.BorrowWithinCohort{Policy: kueue.BorrowWithinCohortPolicyLowerPriority}
+	allPreemption   = kueue.ClusterQueuePreemption{ReclaimWithinCohort: kueue.PreemptionPolicyAny, BorrowWithinCohort: whileBorrowing, WithinClusterQueue: kueue.PreemptionPolicyLowerPriority}
+	reclaimByPrio   = kueue.ClusterQueuePreemption{ReclaimWithinCohort: kueue.PreemptionPolicyLowerPriority, BorrowWithinCohort: whileBorrowing}
+	withinAndReturn = kueue.ClusterQueuePreemption{ReclaimWithinCohort: kueue.PreemptionPolicyAny, WithinClusterQueue: kueue.PreemptionPolicyLowerPriority}
+)
+
+// flat returns ClusterQueues in one Cohort, each with a nominal quota.
+func flat(strategies []preempt.Strategy, nominals ...quota.Amount) *world {
+	w := newWorld(strategies...)
+	root := w.tree.AddCohort("root")
+	for i, a := range nominals {
+		n := w.tree.AddClusterQueue(string(rune('a' + i)))
+		w.tree.SetParent(n, root)
+		w.tree.SetQuotas(n, nominal(a))
+		w.queue(n, kueue.ClusterQueuePreemption{})
+	}
+	return w
+}
+
+func (w *world) ask(queue int, uid types.UID, priority int64, queued int, gpus quota.Amount) preempt.Request {
+	return preempt.Request{
+		Queue: w.queues[queue], UID: uid, Priority: priority, Queued: at(queued), Usage: quota.Usage{{ID: 0, Amount: gpus}},
+	}
+}
+
+// run serves the first in line that can be served, until nobody can, and returns the number of evictions and who holds quota then.
+func (w *world) run(t *testing.T, line []preempt.Request) (evictions int, holds map[types.UID]bool) {
+	t.Helper()
+	held := map[types.UID]preempt.Request{}
+	for i := 0; i < len(line); {
+		r := line[i]
+		result := w.finder.Find(r)
+		if result.Outcome != preempt.Fits && result.Outcome != preempt.Found {
+			i++
+			continue
+		}
+		w.finder.History.Record(r.UID, result.Victims)
+		line = append(line[:i:i], line[i+1:]...)
+		for _, v := range result.Victims {
+			w.release(v.Holder.Queue(), v.Holder)
+			line = append(line, held[v.Holder.UID])
+			delete(held, v.Holder.UID)
+		}
+		w.admit(r)
+		held[r.UID] = r
+		i = 0
+		if evictions += len(result.Victims); evictions > 100 {
+			t.Fatal("does not end")
+		}
+	}
+	holds = map[types.UID]bool{}
+	for uid := range held {
+		holds[uid] = true
+	}
+	return evictions, holds
+}
+
+// TestCircleOfReclaimAndPriority: p borrows from b and has the higher priority; it takes x and y of b, of which x fits into what b has and
+// takes it back; then y fits, too, and p may take both again. b must have the last word.
+func TestCircleOfReclaimAndPriority(t *testing.T) {
+	w := flat(nil, 5, 2)
+	w.queues[0].Preemption, w.queues[1].Preemption = reclaimAny, reclaimByPrio
+	evictions, holds := w.run(t, []preempt.Request{
+		w.ask(0, "z", 9, 0, 2), w.ask(0, "y", 1, 1, 4), w.ask(0, "x", 0, 2, 1), w.ask(1, "p", 5, 3, 5),
+	})
+	if evictions < 4 || !holds["x"] || !holds["y"] || holds["p"] {
+		t.Errorf("%d evictions, then %v", evictions, holds)
+	}
+}
+
+// TestCircleOfThree: r reclaims from p; s is more important than r in their ClusterQueue, but borrows; p has the highest priority.
+func TestCircleOfThree(t *testing.T) {
+	w := flat(nil, 5, 5)
+	w.queues[0].Preemption, w.queues[1].Preemption = withinAndReturn, allPreemption
+	w.queues[0].Preemption.BorrowWithinCohort = whileBorrowing
+	evictions, _ := w.run(t, []preempt.Request{
+		w.ask(1, "p", 9, 0, 8), w.ask(1, "v", 1, 1, 3), w.ask(0, "r", 1, 2, 3), w.ask(0, "s", 5, 3, 7),
+	})
+	if evictions < 3 {
+		t.Errorf("only %d evictions: no circle", evictions)
+	}
+}
+
+func TestHistoryForgets(t *testing.T) {
+	x := preempt.NewHistory()
+	victims := []preempt.Victim{{Holder: &preempt.Holder{UID: "v"}}, {Holder: &preempt.Holder{UID: "w"}}}
+	x.Record("p", victims)
+	x.Record("q", victims[:1])
+	x.Record("v", victims[1:])
+	for _, step := range []struct {
+		forget types.UID
+		want   int
+	}{{"other", 4}, {"v", 1}, {"p", 0}, {"q", 0}} {
+		if x.Forget(step.forget); x.Len() != step.want {
+			t.Errorf("%d pairs without %s, want %d", x.Len(), step.forget, step.want)
+		}
+	}
+}
+
+// TestSparedOnlyIfStillFair: with o of its own ClusterQueue gone, the request has a share low enough to take v. To spare o afterwards would
+// make that unfair.
+func TestSparedOnlyIfStillFair(t *testing.T) {
+	w := flat([]preempt.Strategy{preempt.LessThanInitialShare}, 0, 0, 10)
+	w.queues[0].Preemption = withinAndReturn
+	for _, h := range []preempt.Request{w.ask(0, "o", 0, 0, 3), w.ask(1, "v", 9, 0, 6), w.ask(2, "n", 9, 0, 1)} {
+		w.admit(h)
+	}
+	got := w.finder.Find(w.ask(0, "p", 5, 1, 4))
+	if want := "o InClusterQueue, v InCohortFairSharing"; said(got) != want {
+		t.Errorf("%s, want %s", said(got), want)
+	}
+}
+
+// said writes a result as text.
+func said(r preempt.Result) string {
+	if len(r.Victims) == 0 {
+		return r.Outcome.String()
+	}
+	var all []string
+	for _, v := range r.Victims {
+		all = append(all, string(v.Holder.UID)+" "+v.Reason)
+	}
+	return strings.Join(all, ", ")
+}

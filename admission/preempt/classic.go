@@ -1,0 +1,243 @@
+package preempt
+
+import (
+	"container/heap"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/quota"
+)
+
+// A rank is a class of candidates in classic preemption. The lower one is taken first.
+type rank int
+
+const (
+	// byAdvantage: the request is closer to the quota that the candidate uses.
+	byAdvantage rank = iota
+	byPriority
+	ofOwnQueue
+)
+
+// classic preempts for what a ClusterQueue or Cohort has, and for priority.
+func (s *search) classic() Result {
+	if !s.mayTry() {
+		return Result{Outcome: NeedsBorrowing}
+	}
+	candidates := s.candidates()
+	if len(candidates) == 0 {
+		return Result{Outcome: NoCandidates}
+	}
+	if !s.enough(candidates) {
+		return Result{Outcome: NotEnough}
+	}
+	attempts := s.attempts(candidates)
+	for i, b := range attempts {
+		if i > 0 {
+			candidates = s.candidates()
+		}
+		var result Result
+		if s.tree.WhatIf(func() bool {
+			victims, fits := s.take(candidates, b)
+			if fits {
+				result = s.result(victims, func() bool { return s.fits(b) }, nil)
+			}
+			return fits
+		}) {
+			return result
+		}
+	}
+	return Result{Outcome: NotEnough}
+}
+
+// mayTry tells whether there can be a right to preempt for all that is short: the ClusterQueue has as much, or a Cohort below the root
+// still has it unused, or it may preempt while it borrows.
+func (s *search) mayTry() bool {
+	if s.mayPreemptWhileBorrowing() || len(s.strategies) > 0 && s.reclaims() {
+		return true
+	}
+	for _, id := range s.short {
+		a := s.request.Usage.Of(id)
+		if a > s.node.Quota(id).Nominal && !hasRoomBelowRoot(s.node, id, a) {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *search) mayPreemptWhileBorrowing() bool {
+	b := s.request.Queue.Preemption.BorrowWithinCohort
+	return b != nil && b.Policy != kueue.BorrowWithinCohortPolicyNever && b.Policy != ""
+}
+
+func (s *search) reclaims() bool {
+	policy := s.request.Queue.Preemption.ReclaimWithinCohort
+	return policy != kueue.PreemptionPolicyNever && policy != ""
+}
+
+func hasRoomBelowRoot(n *quota.Node, id quota.ID, a quota.Amount) bool {
+	for ; n.Parent() != nil; n = n.Parent() {
+		if n.Excess(id, a) <= 0 {
+			return true
+		}
+		a = n.PassedOn(id, a)
+	}
+	return false
+}
+
+// attempts returns in which order to try with and without borrowing. Without it there are more candidates.
+func (s *search) attempts(candidates []stream) []borrowing {
+	first := ofOwnQueue
+	for i := range candidates {
+		first = min(first, candidates[i].rank)
+	}
+	switch whileBorrowing := s.mayPreemptWhileBorrowing(); {
+	case first == ofOwnQueue, !whileBorrowing && !s.isUnderNominal():
+		return []borrowing{mayBorrow}
+	case !whileBorrowing && first != byAdvantage:
+		return []borrowing{mayNotBorrow, mayBorrow}
+	}
+	return []borrowing{mayBorrow, mayNotBorrow}
+}
+
+func (s *search) isUnderNominal() bool {
+	for _, id := range s.short {
+		if s.node.Used(id) >= s.node.Quota(id).Nominal {
+			return false
+		}
+	}
+	return true
+}
+
+// candidates returns the streams that yield somebody.
+func (s *search) candidates() []stream {
+	s.cursors = s.cursors[:0]
+	all := s.streams[:0]
+	if s.node.Parent() != nil && s.reclaims() {
+		rest := s.request.Usage.Clone()
+		reached := byPriority
+		for n := s.node; n.Parent() != nil; n = n.Parent() {
+			if !exceeds(n, rest) {
+				reached = byAdvantage
+			}
+			for i, c := range rest {
+				rest[i].Amount = n.PassedOn(c.ID, c.Amount)
+			}
+			all = s.collect(all, n.Parent(), n, stream{shared: n.Parent(), rank: reached})
+		}
+	}
+	if own := s.open(s.request.Queue, s.request.Queue.Preemption.WithinClusterQueue); own.head != nil {
+		own.rank = ofOwnQueue
+		all = append(all, own)
+	}
+	s.streams = all
+	return all
+}
+
+// collect adds the streams below a Cohort, except those below one child. It does not enter what is within its quota.
+func (s *search) collect(all []stream, cohort, except *quota.Node, like stream) []stream {
+	for _, n := range cohort.Children() {
+		if n == except || !s.isOver(n) {
+			continue
+		}
+		if q := s.queues[n]; q == nil {
+			all = s.collect(all, n, nil, like)
+		} else if st := s.open(q, s.request.Queue.Preemption.ReclaimWithinCohort); st.head != nil {
+			st.shared, st.rank = like.shared, like.rank
+			all = append(all, st)
+		}
+	}
+	return all
+}
+
+func exceeds(n *quota.Node, u quota.Usage) bool {
+	for _, c := range u {
+		if n.Excess(c.ID, c.Amount) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// take takes one candidate after the other until the request fits.
+func (s *search) take(candidates []stream, b borrowing) ([]Victim, bool) {
+	h := s.heap[:0]
+	for i := range candidates {
+		h = append(h, &candidates[i])
+	}
+	heap.Init(&h)
+	defer func() { s.heap = h[:0] }()
+	var victims []Victim
+	for len(h) > 0 {
+		st := h[0]
+		reason := s.reason(st, b)
+		if reason == "" {
+			heap.Pop(&h)
+			continue
+		}
+		if v := st.head; !spent(s.taken, v, reason) {
+			st.queue.node.Release(v.Usage)
+			victims = append(victims, Victim{Holder: v, Reason: reason})
+			if s.fits(b) {
+				return victims, true
+			}
+		}
+		if st.next(&s.request); st.head == nil {
+			heap.Pop(&h)
+		} else {
+			heap.Fix(&h, 0)
+		}
+	}
+	return nil, false
+}
+
+// reason returns for what the head of a stream may be taken. If it may not, nobody after it may either.
+func (s *search) reason(st *stream, b borrowing) string {
+	if st.rank == ofOwnQueue {
+		return kueue.InClusterQueueReason
+	}
+	for n := st.queue.node; n != st.shared; n = n.Parent() {
+		if !s.isOver(n) {
+			return ""
+		}
+	}
+	switch {
+	case st.rank == byAdvantage:
+		return kueue.InCohortReclamationReason
+	case s.mayPreemptWhileBorrowing() && s.isBelowThreshold(st.head):
+		return kueue.InCohortReclaimWhileBorrowingReason
+	case b == mayNotBorrow:
+		return kueue.InCohortReclamationReason
+	}
+	return ""
+}
+
+func (s *search) isBelowThreshold(h *Holder) bool {
+	threshold := s.request.Queue.Preemption.BorrowWithinCohort.MaxPriorityThreshold
+	return h.Priority < s.request.Priority && (threshold == nil || h.Priority <= int64(*threshold))
+}
+
+// streams is a heap.
+type streams []*stream
+
+func (h streams) Len() int { return len(h) }
+
+func (h streams) Less(i, k int) bool {
+	if h[i].rank != h[k].rank {
+		return h[i].rank < h[k].rank
+	}
+	return h[i].head.compare(h[k].head) < 0
+}
+
+func (h streams) Swap(i, k int) { h[i], h[k] = h[k], h[i] }
+
+// Push is for package heap.
+func (h *streams) Push(x any) { *h = append(*h, x.(*stream)) }
+
+// Pop is for package heap.
+func (h *streams) Pop() any {
+	last := len(*h) - 1
+	st := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	return st
+}

@@ -1,0 +1,156 @@
+package preempt
+
+import (
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/quota"
+)
+
+// fair preempts from whoever has the highest share.
+func (s *search) fair() Result {
+	if !s.mayTry() {
+		return Result{Outcome: NeedsBorrowing}
+	}
+	s.cursors = s.cursors[:0]
+	// Shares are compared as if the request had been admitted.
+	s.node.Charge(s.request.Usage)
+	r := s.findRivals()
+	if r.isEmpty() {
+		return Result{Outcome: NoCandidates}
+	}
+	if !s.fairEnough(r) {
+		return Result{Outcome: NotEnough}
+	}
+	victims, fits := s.takeFirst(r)
+	if !fits && len(s.strategies) > 1 {
+		victims, fits = s.takeSecond(r, victims)
+	}
+	if !fits {
+		return Result{Outcome: NotEnough}
+	}
+	return s.result(victims, s.fitsCharged, s.staysFair)
+}
+
+// fitsCharged asks whether the request fits, which is charged.
+func (s *search) fitsCharged() bool {
+	s.node.Release(s.request.Usage)
+	fits := s.fits(mayBorrow)
+	s.node.Charge(s.request.Usage)
+	return fits
+}
+
+// fairEnough is enough, with the request not charged.
+func (s *search) fairEnough(r *rivals) bool {
+	return s.tree.WhatIf(func() bool {
+		s.node.Release(s.request.Usage)
+		return s.enough(r.streams)
+	})
+}
+
+// takeFirst takes Holders of the own Queue, and of others by the first strategy.
+func (s *search) takeFirst(r *rivals) (victims []Victim, fits bool) {
+	withinQuota := !s.isOver(s.node)
+	for c := r.highest(); c != nil; c = r.highest() {
+		var v Victim
+		switch {
+		case c.node == s.node:
+			v = Victim{Holder: c.head(), Reason: kueue.InClusterQueueReason}
+			c.stream.next(&s.request)
+		case withinQuota:
+			v = Victim{Holder: c.head(), Reason: kueue.InCohortReclamationReason}
+			c.stream.next(&s.request)
+		default:
+			v = s.firstThatMeets(c)
+		}
+		if v.Holder != nil && !spent(s.taken, v.Holder, v.Reason) {
+			v.Holder.queue.node.Release(v.Holder.Usage)
+			victims = append(victims, v)
+			if s.fitsCharged() {
+				return victims, true
+			}
+		}
+		r.place(c)
+	}
+	return victims, false
+}
+
+// firstThatMeets returns the first Holder of a ClusterQueue that meets the first strategy, and leaves those before it to the second one.
+func (s *search) firstThatMeets(c *rival) Victim {
+	var failed *Holder
+	for h := c.head(); h != nil; h = c.head() {
+		c.stream.next(&s.request)
+		if spent(s.taken, h, kueue.InCohortFairSharingReason) {
+			continue
+		}
+		// What uses the same fails for the same reason.
+		if failed == nil || !failed.Usage.Equal(h.Usage) {
+			if s.isMet(s.strategies[0], h) {
+				return Victim{Holder: h, Reason: kueue.InCohortFairSharingReason, strategy: s.strategies[0]}
+			}
+			failed = h
+		}
+		if c.left == nil {
+			c.left = h
+		}
+	}
+	return Victim{}
+}
+
+// takeSecond takes at most one Holder more from each ClusterQueue, by the second strategy.
+func (s *search) takeSecond(r *rivals, victims []Victim) ([]Victim, bool) {
+	r.retry()
+	for c := r.highest(); c != nil; c = r.highest() {
+		if h := c.left; s.isMet(LessThanInitialShare, h) {
+			h.queue.node.Release(h.Usage)
+			victims = append(victims, Victim{Holder: h, Reason: kueue.InCohortFairSharingReason, strategy: LessThanInitialShare})
+			if s.fitsCharged() {
+				return victims, true
+			}
+		}
+		c.left = nil
+		r.place(c)
+	}
+	return victims, false
+}
+
+// staysFair tells whether all victims but the spared one, which is charged again, would be taken without it. Only who is closer to the
+// request than another victim can make a difference: it belongs to the side that is compared with that one.
+func (s *search) staysFair(spared int, victims []Victim) bool {
+	distance := s.distance(victims[spared].Holder)
+	matters := false
+	for _, v := range victims {
+		matters = matters || v.strategy != "" && s.distance(v.Holder) > distance
+	}
+	if !matters {
+		return true
+	}
+	return s.tree.WhatIf(func() bool {
+		for i, v := range victims {
+			if i != spared {
+				v.Holder.queue.node.Charge(v.Holder.Usage)
+			}
+		}
+		for i, v := range victims {
+			if i == spared {
+				continue
+			}
+			if v.strategy != "" && !s.isMet(v.strategy, v.Holder) {
+				return false
+			}
+			v.Holder.queue.node.Release(v.Holder.Usage)
+		}
+		return true
+	})
+}
+
+// distance returns how far above the request the lowest node is that it shares with a Holder.
+func (s *search) distance(h *Holder) int {
+	d := 0
+	for n := s.node; !n.IsAbove(h.queue.node); n = n.Parent() {
+		d++
+	}
+	return d
+}
+
+// isAncestor tells whether a node is above the request.
+func (s *search) isAncestor(n *quota.Node) bool { return n.IsAbove(s.node) }

@@ -1,0 +1,157 @@
+package preempt
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/fairshare"
+	"github.com/tranche-dev/tranche/admission/quota"
+)
+
+// A Finder finds victims in a Tree. It changes the Tree only inside WhatIf.
+type Finder struct {
+	History *History
+
+	tree       *quota.Tree
+	meter      *fairshare.Meter
+	strategies []Strategy
+	queues     map[*quota.Node]*Queue
+	// leaving are the Queues with Holders that are being evicted.
+	leaving []*Queue
+	// All below is memory to use again.
+	heap    streams
+	streams []stream
+	cursors []cursor
+	rivals  rivals
+	memory  []rival
+}
+
+// NewFinder returns a Finder of classic preemption if there are no strategies, else one of fair sharing.
+func NewFinder(tree *quota.Tree, strategies ...Strategy) *Finder {
+	return &Finder{
+		History: NewHistory(), tree: tree, meter: fairshare.NewMeter(tree), strategies: strategies, queues: map[*quota.Node]*Queue{},
+	}
+}
+
+// Queue returns the Queue of a ClusterQueue, which is new and empty if there was none.
+func (f *Finder) Queue(n *quota.Node) *Queue {
+	q := f.queues[n]
+	if q == nil {
+		q = &Queue{finder: f, node: n}
+		f.queues[n] = q
+	}
+	return q
+}
+
+// Drop forgets a Queue whose Holders are all removed.
+func (f *Finder) Drop(q *Queue) { delete(f.queues, q.node) }
+
+func (f *Finder) settled(q *Queue) {
+	f.leaving = slices.DeleteFunc(f.leaving, func(other *Queue) bool { return other == q })
+}
+
+// Find returns who has to leave so that a request fits.
+func (f *Finder) Find(r Request) Result {
+	var result Result
+	f.tree.WhatIf(func() bool {
+		result = f.find(r)
+		return true
+	})
+	return result
+}
+
+func (f *Finder) find(r Request) Result {
+	n := r.Queue.node
+	for _, c := range r.Usage {
+		if c.Amount > n.Most(c.ID) {
+			return Result{Outcome: TooLarge}
+		}
+	}
+	if n.Fits(r.Usage) {
+		return Result{Outcome: Fits}
+	}
+	if len(f.leaving) > 0 {
+		root := n.Root()
+		for _, q := range f.leaving {
+			if root.IsAbove(q.node) {
+				q.node.Release(q.leaving.Usage())
+			}
+		}
+		if n.Fits(r.Usage) {
+			return Result{Outcome: Awaits}
+		}
+	}
+	s := &search{Finder: f, request: r, node: n, taken: f.History.taken[r.UID]}
+	for _, c := range r.Usage {
+		if c.Amount > n.Available(c.ID) {
+			s.short = append(s.short, c.ID)
+		}
+	}
+	if len(f.strategies) > 0 {
+		return s.fair()
+	}
+	return s.classic()
+}
+
+// A search has what does not change while one Request is answered.
+type search struct {
+	*Finder
+	request Request
+	node    *quota.Node
+	// short are the IDs of which not enough is available.
+	short []quota.ID
+	// taken is the history of the request.
+	taken map[types.UID]int
+}
+
+// isOver tells whether a subtree uses more than its own quota of anything that is short.
+func (s *search) isOver(n *quota.Node) bool {
+	for _, id := range s.short {
+		if n.Excess(id, 0) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// borrowing says whether a request may end up using more than its ClusterQueue has.
+type borrowing int
+
+const (
+	mayBorrow borrowing = iota
+	mayNotBorrow
+)
+
+func (s *search) fits(b borrowing) bool {
+	return (b == mayBorrow || !s.node.BorrowsAny(s.request.Usage)) && s.node.Fits(s.request.Usage)
+}
+
+// mayPreempt tells whether a policy lets the request take a Holder.
+func (r *Request) mayPreempt(policy kueue.PreemptionPolicy, h *Holder) bool {
+	switch policy {
+	case kueue.PreemptionPolicyAny:
+		return true
+	case kueue.PreemptionPolicyLowerPriority:
+		return h.Priority < r.Priority
+	case kueue.PreemptionPolicyLowerOrNewerEqualPriority:
+		return h.Priority < r.Priority || h.Priority == r.Priority && r.Queued.Before(h.Queued)
+	case kueue.PreemptionPolicyNever:
+	}
+	return false
+}
+
+// result spares whom it can and returns the others.
+func (s *search) result(victims []Victim, fits func() bool, isFair func(spared int, rest []Victim) bool) Result {
+	for i := len(victims) - 2; i >= 0; i-- {
+		v := victims[i].Holder
+		v.queue.node.Charge(v.Usage)
+		if fits() && (isFair == nil || isFair(i, victims)) {
+			victims = slices.Delete(victims, i, i+1)
+		} else {
+			v.queue.node.Release(v.Usage)
+		}
+	}
+	return Result{Victims: victims}
+}

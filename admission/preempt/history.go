@@ -1,0 +1,80 @@
+package preempt
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+const (
+	// maxTaken is how often one Workload may take another one.
+	maxTaken = 3
+	// maxReclaimed is the same for reclaiming what the own ClusterQueue or a Cohort above it has.
+	maxReclaimed = 4
+)
+
+// A History counts who was evicted for whom. It is what ends circles of preemptions.
+type History struct {
+	taken map[types.UID]map[types.UID]int
+	// takers are the inverse of taken, for Forget.
+	takers map[types.UID][]types.UID
+}
+
+// NewHistory returns an empty History.
+func NewHistory() *History {
+	return &History{taken: map[types.UID]map[types.UID]int{}, takers: map[types.UID][]types.UID{}}
+}
+
+// Record tells that a request is granted these victims.
+func (x *History) Record(preemptor types.UID, victims []Victim) {
+	for _, v := range victims {
+		of := x.taken[preemptor]
+		if of == nil {
+			of = map[types.UID]int{}
+			x.taken[preemptor] = of
+		}
+		if of[v.Holder.UID]++; of[v.Holder.UID] == 1 {
+			x.takers[v.Holder.UID] = append(x.takers[v.Holder.UID], preemptor)
+		}
+	}
+}
+
+// Forget drops a Workload that is gone for good, or that was evicted for another reason than a preemption.
+func (x *History) Forget(uid types.UID) {
+	for victim := range x.taken[uid] {
+		x.takers[victim] = slices.DeleteFunc(x.takers[victim], func(t types.UID) bool { return t == uid })
+		if len(x.takers[victim]) == 0 {
+			delete(x.takers, victim)
+		}
+	}
+	delete(x.taken, uid)
+	for _, taker := range x.takers[uid] {
+		delete(x.taken[taker], uid)
+		if len(x.taken[taker]) == 0 {
+			delete(x.taken, taker)
+		}
+	}
+	delete(x.takers, uid)
+}
+
+// Len returns how many pairs are remembered.
+func (x *History) Len() int {
+	n := 0
+	for _, of := range x.taken {
+		n += len(of)
+	}
+	return n
+}
+
+// spent tells whether a victim, of those that a preemptor has taken so far, may not be taken again.
+func spent(taken map[types.UID]int, h *Holder, reason string) bool {
+	if len(taken) == 0 {
+		return false
+	}
+	limit := maxTaken
+	if reason == kueue.InCohortReclamationReason {
+		limit = maxReclaimed
+	}
+	return taken[h.UID] >= limit
+}

@@ -1,0 +1,42 @@
+package preempt
+
+import (
+	"cmp"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tranche-dev/tranche/admission/quota"
+)
+
+// A Holder is what is evicted as a whole: a Workload with a reservation, or all stages of a JobSet that have one. Nothing of it may change
+// while a Queue has it.
+type Holder struct {
+	// Key is for the owner of the Holder; this package does not read it.
+	Key      string
+	UID      types.UID
+	Priority int64
+	// Queued is the time by which it stood in line, and Reserved the time of its reservation.
+	Queued, Reserved time.Time
+	Usage            quota.Usage
+
+	queue   *Queue
+	leaving bool
+}
+
+// Queue returns the Queue that has the Holder, or nil.
+func (h *Holder) Queue() *Queue { return h.queue }
+
+// IsEvicting tells whether the Holder is on its way out.
+func (h *Holder) IsEvicting() bool { return h.leaving }
+
+// compare orders by who is taken first.
+func (h *Holder) compare(other *Holder) int {
+	switch {
+	case h == other:
+		return 0
+	case h.Priority != other.Priority:
+		return cmp.Compare(h.Priority, other.Priority)
+	}
+	return cmp.Or(other.Reserved.Compare(h.Reserved), cmp.Compare(h.UID, other.UID))
+}

@@ -1,0 +1,117 @@
+package preempt_test
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/tranche-dev/tranche/admission/preempt"
+)
+
+// TestFindAgainstTwin compares who has to leave, why, and in which order.
+func TestFindAgainstTwin(t *testing.T) {
+	outcomes := map[preempt.Outcome]int{}
+	reasons := map[string]int{}
+	rapid.Check(t, func(t *rapid.T) {
+		w := draw(t, modes(t))
+		w.fill(t)
+		r := w.short(t)
+		for range rapid.IntRange(0, 4).Draw(t, "granted") {
+			if got := w.finder.Find(r); rapid.Bool().Draw(t, "record") {
+				w.grant(r.UID, got.Victims)
+			}
+		}
+		before := w.tree.Hash()
+		got := w.finder.Find(r)
+		if w.tree.Hash() != before {
+			t.Fatal("the tree has changed")
+		}
+		want, outcome := (&twin{world: w, r: r}).find()
+		outcomes[outcome]++
+		if got.Outcome != outcome {
+			t.Fatalf("%s, the twin says %s", got.Outcome, outcome)
+		}
+		if len(got.Victims) != len(want) {
+			t.Fatalf("%d victims, the twin has %d", len(got.Victims), len(want))
+		}
+		for i, v := range got.Victims {
+			reasons[v.Reason]++
+			if v.Holder != want[i].Holder || v.Reason != want[i].reason {
+				t.Fatalf("victim %d is %s (%s), the twin says %s (%s)", i, v.Holder.UID, v.Reason, want[i].UID, want[i].reason)
+			}
+		}
+	})
+	t.Log(outcomes, reasons)
+}
+
+// TestEveryVictimIsNeeded: with all of them gone the request fits, with classic preemption not if any one of them stays; at least not without
+// borrowing.
+func TestEveryVictimIsNeeded(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := draw(t, nil)
+		w.fill(t)
+		r := w.short(t)
+		victims := w.finder.Find(r).Victims
+		for spared := -1; spared < len(victims); spared++ {
+			fits := w.tree.WhatIf(func() bool {
+				for q, hs := range w.held {
+					for _, h := range hs {
+						if h.IsEvicting() {
+							q.Node().Release(h.Usage)
+						}
+					}
+				}
+				for i, v := range victims {
+					if i != spared {
+						v.Holder.Queue().Node().Release(v.Holder.Usage)
+					}
+				}
+				n := r.Queue.Node()
+				return n.Fits(r.Usage) && (spared < 0 || !n.BorrowsAny(r.Usage))
+			})
+			if len(victims) > 0 && fits != (spared < 0) {
+				t.Fatalf("fits %v without %d victims, of which %d is spared", fits, len(victims), spared)
+			}
+		}
+	})
+}
+
+// TestPreemptionEnds: a fixed set of requests; who waits is admitted if it fits, or preempts; who is preempted waits again.
+func TestPreemptionEnds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := draw(t, modes(t))
+		var waiting []preempt.Request
+		for range rapid.IntRange(1, 10).Draw(t, "requests") {
+			waiting = append(waiting, w.request(t, 4))
+		}
+		requests := map[any]preempt.Request{}
+		for _, r := range waiting {
+			requests[r.UID] = r
+		}
+		evictions, n := 0, len(waiting)
+		for idle := 0; idle < len(waiting); {
+			r := waiting[0]
+			waiting = waiting[1:]
+			result := w.finder.Find(r)
+			if result.Outcome != preempt.Fits && result.Outcome != preempt.Found {
+				waiting = append(waiting, r)
+				idle++
+				continue
+			}
+			idle = 0
+			w.finder.History.Record(r.UID, result.Victims)
+			for _, v := range result.Victims {
+				evictions++
+				w.release(v.Holder.Queue(), v.Holder)
+				waiting = append(waiting, requests[v.Holder.UID])
+			}
+			if !r.Queue.Node().Fits(r.Usage) {
+				t.Fatal("does not fit after the preemption")
+			}
+			w.admit(r)
+			if evictions > 4*n*n {
+				t.Fatalf("%d evictions of %d requests", evictions, n)
+			}
+		}
+	})
+}

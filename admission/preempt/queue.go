@@ -1,0 +1,67 @@
+package preempt
+
+import (
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/quota"
+)
+
+// A Queue is a ClusterQueue with those that hold its quota. What they use must be charged to its node.
+type Queue struct {
+	// Preemption has the policies for requests of this ClusterQueue. The zero value is Never.
+	Preemption kueue.ClusterQueuePreemption
+
+	finder *Finder
+	node   *quota.Node
+	// lists are by ID.
+	lists []list
+	// leaving is what those use that are being evicted, and leavers how many there are.
+	leaving quota.Sum
+	leavers int
+}
+
+// Node returns the node of the ClusterQueue.
+func (q *Queue) Node() *quota.Node { return q.node }
+
+// Add adds a Holder.
+func (q *Queue) Add(h *Holder) {
+	h.queue, h.leaving = q, false
+	for _, c := range h.Usage {
+		for int(c.ID) >= len(q.lists) {
+			q.lists = append(q.lists, list{id: quota.ID(len(q.lists))})
+		}
+		q.lists[c.ID].insert(h)
+	}
+}
+
+// Remove takes a Holder out when its quota is given back.
+func (q *Queue) Remove(h *Holder) {
+	if h.leaving {
+		q.leaving.Take(h.Usage)
+		if q.leavers--; q.leavers == 0 {
+			q.finder.settled(q)
+		}
+	} else {
+		q.unlist(h)
+	}
+	h.queue, h.leaving = nil, false
+}
+
+// Evict tells that a Holder is being evicted. It stays charged until it is removed.
+func (q *Queue) Evict(h *Holder) {
+	if h.leaving {
+		return
+	}
+	q.unlist(h)
+	h.leaving = true
+	q.leaving.Add(h.Usage)
+	if q.leavers++; q.leavers == 1 {
+		q.finder.leaving = append(q.finder.leaving, q)
+	}
+}
+
+func (q *Queue) unlist(h *Holder) {
+	for _, c := range h.Usage {
+		q.lists[c.ID].remove(h)
+	}
+}

@@ -1,0 +1,204 @@
+package preempt
+
+import (
+	"cmp"
+	"container/heap"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/fairshare"
+	"github.com/tranche-dev/tranche/admission/quota"
+)
+
+// rivals are the ClusterQueues that may yield to a request, in a tree in which each Cohort knows its child with the highest share.
+type rivals struct {
+	search  *search
+	root    *rival
+	leaves  []*rival
+	streams []stream
+}
+
+// A rival is a ClusterQueue that may yield, or a Cohort with such ones below.
+type rival struct {
+	node   *quota.Node
+	parent *rival
+	share  fairshare.Share
+	// children are those of a Cohort, the one with the highest share first; index is the place of this one among its siblings, or -1.
+	children children
+	index    int
+
+	// stream has the candidates of a ClusterQueue, and left is the first one of those that have failed the first strategy.
+	stream *stream
+	left   *Holder
+	// retries tells that left is the only candidate.
+	retries bool
+	// isOwn tells that it is the ClusterQueue of the request.
+	isOwn bool
+}
+
+// findRivals collects them.
+func (s *search) findRivals() *rivals {
+	r := &s.rivals
+	*r = rivals{search: s, leaves: r.leaves[:0], streams: r.streams[:0]}
+	s.memory = s.memory[:0]
+	policies := s.request.Queue.Preemption
+	if s.node.Parent() == nil {
+		r.root = s.rival(s.node, nil)
+		r.addLeaf(r.root, s.open(s.request.Queue, policies.WithinClusterQueue))
+	} else {
+		r.root = s.rival(s.node.Root(), nil)
+		r.collect(r.root, policies)
+	}
+	for i := range r.leaves {
+		r.leaves[i].stream = &r.streams[i]
+	}
+	for _, leaf := range r.leaves {
+		r.place(leaf)
+	}
+	return r
+}
+
+// rival returns a new one. Its memory is good until the next search.
+func (s *search) rival(n *quota.Node, parent *rival) *rival {
+	if len(s.memory) == cap(s.memory) {
+		s.memory = make([]rival, 0, 2*cap(s.memory)+16)
+	}
+	s.memory = s.memory[:len(s.memory)+1]
+	c := &s.memory[len(s.memory)-1]
+	*c = rival{node: n, parent: parent, index: -1, isOwn: n == s.node, children: c.children[:0]}
+	return c
+}
+
+func (r *rivals) isEmpty() bool { return len(r.leaves) == 0 }
+
+func (r *rivals) collect(cohort *rival, policies kueue.ClusterQueuePreemption) {
+	s := r.search
+	for _, n := range cohort.node.Children() {
+		policy := policies.ReclaimWithinCohort
+		if n == s.node {
+			policy = policies.WithinClusterQueue
+		} else if !s.isOver(n) && !s.isAncestor(n) {
+			continue
+		}
+		c := s.rival(n, cohort)
+		if q := s.queues[n]; q != nil {
+			r.addLeaf(c, s.open(q, policy))
+		} else {
+			r.collect(c, policies)
+		}
+	}
+}
+
+func (r *rivals) addLeaf(c *rival, st stream) {
+	if st.head != nil {
+		r.leaves = append(r.leaves, c)
+		r.streams = append(r.streams, st)
+	}
+}
+
+// place puts a ClusterQueue, of which a candidate has been taken or left, and the Cohorts above it where they belong.
+func (r *rivals) place(c *rival) {
+	for ; c != nil; c = c.parent {
+		if c.parent == nil {
+			return
+		}
+		c.share = r.search.share(c.node)
+		switch siblings := &c.parent.children; {
+		case c.isOut(r.search) && c.index >= 0:
+			heap.Remove(siblings, c.index)
+		case c.isOut(r.search):
+		case c.index >= 0:
+			heap.Fix(siblings, c.index)
+		default:
+			heap.Push(siblings, c)
+		}
+	}
+}
+
+// isOut is true for those that cannot yield any more. A Cohort above the request need not borrow: what is below may be unequal, and the
+// ClusterQueue of the request yields for priority.
+func (c *rival) isOut(s *search) bool {
+	switch {
+	case c.stream != nil && c.head() == nil, c.stream == nil && len(c.children) == 0:
+		return true
+	case s.isAncestor(c.node):
+		return false
+	}
+	return !s.isOver(c.node)
+}
+
+// head returns the candidate that a ClusterQueue would yield next.
+func (c *rival) head() *Holder {
+	if c.retries {
+		return c.left
+	}
+	return c.stream.head
+}
+
+// retry begins anew with those that were left.
+func (r *rivals) retry() {
+	for _, leaf := range r.leaves {
+		leaf.retries = true
+		r.place(leaf)
+	}
+}
+
+// highest goes down from the root to the ClusterQueue that yields next. It returns nil if there is none.
+func (r *rivals) highest() *rival {
+	c := r.root
+	for c.stream == nil {
+		if len(c.children) == 0 {
+			return nil
+		}
+		c = c.children[0]
+	}
+	if c.head() == nil {
+		return nil
+	}
+	return c
+}
+
+// compare orders by who yields first.
+func (c *rival) compare(other *rival) int {
+	if byShare := other.share.Compare(c.share); byShare != 0 {
+		return byShare
+	}
+	switch {
+	case c.stream == nil && other.stream == nil:
+		return cmp.Compare(c.node.Name, other.node.Name)
+	case c.stream == nil:
+		return -1
+	case other.stream == nil, c.isOwn:
+		return 1
+	case other.isOwn:
+		return -1
+	}
+	return c.head().compare(other.head())
+}
+
+// children is a heap in which each one knows where it is.
+type children []*rival
+
+func (h children) Len() int           { return len(h) }
+func (h children) Less(i, k int) bool { return h[i].compare(h[k]) < 0 }
+
+func (h children) Swap(i, k int) {
+	h[i], h[k] = h[k], h[i]
+	h[i].index, h[k].index = i, k
+}
+
+// Push is for package heap.
+func (h *children) Push(x any) {
+	c := x.(*rival)
+	c.index = len(*h)
+	*h = append(*h, c)
+}
+
+// Pop is for package heap.
+func (h *children) Pop() any {
+	last := len(*h) - 1
+	c := (*h)[last]
+	*h = (*h)[:last]
+	c.index = -1
+	return c
+}

@@ -1,0 +1,145 @@
+package preempt_test
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/preempt"
+	"github.com/tranche-dev/tranche/admission/quota"
+)
+
+// TestRules: ClusterQueues a and b have 4 gpus each. The request comes from a, with priority 5, and stood in line at 10.
+func TestRules(t *testing.T) {
+	const (
+		never = kueue.PreemptionPolicyNever
+		lower = kueue.PreemptionPolicyLowerPriority
+		newer = kueue.PreemptionPolicyLowerOrNewerEqualPriority
+		all   = kueue.PreemptionPolicyAny
+	)
+	two := int32(2)
+	borrow := &kueue.BorrowWithinCohort{Policy: kueue.BorrowWithinCohortPolicyLowerPriority}
+	upTo2 := &kueue.BorrowWithinCohort{Policy: kueue.BorrowWithinCohortPolicyLowerPriority, MaxPriorityThreshold: &two}
+	type holder struct {
+		queue, uid               string
+		priority, queued, amount int
+	}
+	for name, tc := range map[string]struct {
+		within, reclaim kueue.PreemptionPolicy
+		borrow          *kueue.BorrowWithinCohort
+		strategies      []preempt.Strategy
+		holders         []holder
+		amount          int
+		want            string
+	}{
+		"fits":      {want: "fits", amount: 8},
+		"too large": {want: "more than could ever be available", amount: 9},
+		"never": {within: never, reclaim: never, amount: 4, holders: []holder{{"a", "x", 1, 0, 8}},
+			want: "nobody may be preempted who holds what is short"},
+		"lower priority in the own queue": {within: lower, amount: 3, holders: []holder{{"a", "x", 4, 0, 4}, {"a", "y", 5, 0, 4}},
+			want: "x InClusterQueue"},
+		"equal and newer": {within: newer, amount: 3, holders: []holder{{"a", "x", 5, 9, 4}, {"a", "y", 5, 11, 4}}, want: "y InClusterQueue"},
+		"lowest priority first": {within: lower, amount: 2, holders: []holder{{"a", "x", 2, 0, 4}, {"a", "y", 1, 0, 4}},
+			want: "y InClusterQueue"},
+		"newest reservation first": {within: lower, amount: 2, holders: []holder{{"a", "x", 1, 0, 4}, {"a", "y", 1, 0, 4}},
+			want: "y InClusterQueue"},
+		"those that can stay, stay": {within: lower, amount: 4, holders: []holder{{"a", "x", 1, 0, 1}, {"a", "y", 2, 0, 7}},
+			want: "y InClusterQueue"},
+		"own quota, any priority": {reclaim: all, amount: 4, holders: []holder{{"b", "x", 9, 0, 4}, {"b", "y", 8, 0, 4}},
+			want: "y InCohortReclamation"},
+		"own quota, lower priority only": {reclaim: lower, amount: 4, holders: []holder{{"b", "x", 9, 0, 4}, {"b", "y", 8, 0, 4}},
+			want: "nobody may be preempted who holds what is short"},
+		"not from one that does not borrow": {reclaim: all, amount: 4, holders: []holder{{"a", "x", 9, 0, 4}, {"b", "y", 1, 0, 4}},
+			want: "nobody may be preempted who holds what is short"},
+		"other queues before the own one": {within: lower, reclaim: all, amount: 2, holders: []holder{{"a", "x", 1, 0, 1}, {"b", "y", 2, 0, 7}},
+			want: "y InCohortReclamation"},
+		"more than the quota": {reclaim: all, amount: 5, holders: []holder{{"b", "x", 1, 0, 8}},
+			want: "more than the ClusterQueue has, and borrowWithinCohort does not allow preemption while borrowing"},
+		"while borrowing": {reclaim: all, borrow: borrow, amount: 5, holders: []holder{{"b", "x", 4, 0, 8}},
+			want: "x InCohortReclaimWhileBorrowing"},
+		"while borrowing, priority too high": {reclaim: all, borrow: borrow, amount: 5, holders: []holder{{"b", "x", 5, 0, 8}},
+			want: "does not fit even without all who may be preempted"},
+		"while borrowing, below the threshold": {reclaim: all, borrow: upTo2, amount: 5, holders: []holder{{"b", "x", 2, 0, 8}},
+			want: "x InCohortReclaimWhileBorrowing"},
+		"while borrowing, above the threshold": {reclaim: all, borrow: upTo2, amount: 5, holders: []holder{{"b", "x", 3, 0, 8}},
+			want: "does not fit even without all who may be preempted"},
+		"not enough": {within: lower, amount: 3, holders: []holder{{"a", "x", 1, 0, 2}, {"b", "y", 1, 0, 6}},
+			want: "does not fit even without all who may be preempted"},
+		"fair: own quota": {reclaim: all, strategies: preempt.DefaultStrategies(), amount: 4, holders: []holder{{"b", "x", 9, 0, 8}},
+			want: "x InCohortReclamation"},
+		"fair: evens out": {reclaim: all, strategies: preempt.DefaultStrategies(), amount: 1,
+			holders: []holder{{"a", "x", 9, 0, 4}, {"c", "y", 9, 0, 2}, {"c", "z", 9, 0, 2}}, want: "z InCohortFairSharing"},
+		"fair: not beyond even": {reclaim: all, strategies: preempt.DefaultStrategies(), amount: 2,
+			holders: []holder{{"a", "x", 9, 0, 5}, {"c", "y", 9, 0, 2}, {"c", "z", 9, 0, 1}},
+			want:    "does not fit even without all who may be preempted"},
+		"fair: second strategy": {reclaim: all, strategies: preempt.DefaultStrategies(), amount: 2,
+			holders: []holder{{"a", "x", 9, 0, 4}, {"c", "y", 9, 0, 4}}, want: "y InCohortFairSharing"},
+		"fair: first strategy alone": {reclaim: all, strategies: preempt.DefaultStrategies()[:1], amount: 2,
+			holders: []holder{{"a", "x", 9, 0, 4}, {"c", "y", 9, 0, 4}}, want: "does not fit even without all who may be preempted"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := flat(tc.strategies, 4, 4, 0)
+			w.queues[0].Preemption = kueue.ClusterQueuePreemption{
+				WithinClusterQueue: tc.within, ReclaimWithinCohort: tc.reclaim, BorrowWithinCohort: tc.borrow,
+			}
+			ask := func(h holder) preempt.Request {
+				r := w.ask(int(h.queue[0]-'a'), "", int64(h.priority), h.queued, 0)
+				r.UID, r.Usage[0].Amount = types.UID(h.uid), quota.Amount(h.amount)
+				return r
+			}
+			for _, h := range tc.holders {
+				w.admit(ask(h))
+			}
+			if got := said(w.finder.Find(ask(holder{"a", "p", 5, 10, tc.amount}))); got != tc.want {
+				t.Errorf("%s, want %s", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestEvictingCountsAsGone: no matter how high its priority is.
+func TestEvictingCountsAsGone(t *testing.T) {
+	w := flat(nil, 4, 4)
+	w.queues[0].Preemption = withinAndReturn
+	x, y := w.admit(w.ask(1, "x", 9, 0, 4)), w.admit(w.ask(1, "y", 1, 0, 4))
+	w.queues[1].Evict(x)
+	if got := w.finder.Find(w.ask(0, "p", 5, 0, 4)).Outcome; got != preempt.Awaits || !x.IsEvicting() || y.IsEvicting() {
+		t.Errorf("%s", got)
+	}
+	w.queues[1].Evict(y)
+	w.release(w.queues[1], x)
+	w.release(w.queues[1], y)
+	if got := w.finder.Find(w.ask(0, "p", 5, 0, 8)).Outcome; got != preempt.Fits {
+		t.Errorf("%s after all are gone", got)
+	}
+}
+
+// TestHierarchy: m and n have 4 each for the ClusterQueues below, which have nothing. n uses 5 of x and y, and is taken from although o
+// in m uses more than it has, too: only a is closer.
+func TestHierarchy(t *testing.T) {
+	w := newWorld()
+	root, m, n := w.tree.AddCohort("root"), w.tree.AddCohort("m"), w.tree.AddCohort("n")
+	for _, c := range []struct {
+		name   string
+		parent int
+	}{{"a", 0}, {"o", 0}, {"b", 1}} {
+		q := w.tree.AddClusterQueue(c.name)
+		w.tree.SetParent(q, []*quota.Node{m, n}[c.parent])
+		w.queue(q, reclaimAny)
+	}
+	w.tree.SetParent(m, root)
+	w.tree.SetParent(n, root)
+	w.tree.SetQuotas(m, nominal(4))
+	w.tree.SetQuotas(n, nominal(4))
+	w.admit(w.ask(1, "o", 0, 0, 2))
+	w.admit(w.ask(2, "x", 9, 0, 4))
+	w.admit(w.ask(2, "y", 8, 0, 2))
+	if got, want := said(w.finder.Find(w.ask(0, "p", 5, 0, 2))), "y InCohortReclamation"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	// With 3 more, m would use more than it has.
+	if got, want := said(w.finder.Find(w.ask(0, "p", 5, 0, 3))), preempt.NeedsBorrowing.String(); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}

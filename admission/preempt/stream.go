@@ -1,0 +1,119 @@
+package preempt
+
+import (
+	"math"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/quota"
+)
+
+// A stream yields the Holders of one Queue that use what is short and that a policy lets the request take, in order.
+type stream struct {
+	queue   *Queue
+	policy  kueue.PreemptionPolicy
+	cursors []cursor
+	// head is the next Holder, or nil.
+	head *Holder
+	// shared is the lowest node that the Queue shares with the request, and rank what comes first in classic preemption.
+	shared *quota.Node
+	rank   rank
+}
+
+// A cursor is a place in a list.
+type cursor struct {
+	list  *list
+	chunk int
+	at    int
+}
+
+// open returns a stream. Its head is nil if there is nobody to take.
+func (s *search) open(q *Queue, policy kueue.PreemptionPolicy) stream {
+	st := stream{queue: q, policy: policy}
+	if policy == kueue.PreemptionPolicyNever || policy == "" {
+		return st
+	}
+	first := len(s.cursors)
+	for _, id := range s.short {
+		if int(id) < len(q.lists) && len(q.lists[id].chunks) > 0 {
+			s.cursors = append(s.cursors, cursor{list: &q.lists[id]})
+		}
+	}
+	st.cursors = s.cursors[first:len(s.cursors):len(s.cursors)]
+	st.settle(&s.request)
+	return st
+}
+
+// next goes on to the next Holder.
+func (st *stream) next(r *Request) {
+	for i := range st.cursors {
+		if c := &st.cursors[i]; c.holder() == st.head {
+			c.at++
+		}
+	}
+	st.settle(r)
+}
+
+// settle finds the head after the cursors have been moved.
+func (st *stream) settle(r *Request) {
+	st.head = nil
+	for i := range st.cursors {
+		c := &st.cursors[i]
+		c.settle(st.policy, r)
+		if h := c.holder(); h != nil && (st.head == nil || h.compare(st.head) < 0) {
+			st.head = h
+		}
+	}
+}
+
+func (c *cursor) holder() *Holder {
+	if c.chunk >= len(c.list.chunks) {
+		return nil
+	}
+	if in := c.list.chunks[c.chunk].holders; c.at < len(in) {
+		return in[c.at]
+	}
+	return nil
+}
+
+// settle moves on to a Holder that may be taken. It skips the rest of a chunk with one look.
+func (c *cursor) settle(policy kueue.PreemptionPolicy, r *Request) {
+	for c.chunk < len(c.list.chunks) {
+		in := &c.list.chunks[c.chunk]
+		switch {
+		case c.at >= len(in.holders), policy != kueue.PreemptionPolicyAny && in.lowest >= r.Priority && !in.newest.After(r.Queued):
+			c.chunk, c.at = c.chunk+1, 0
+		case r.mayPreempt(policy, in.holders[c.at]):
+			return
+		case policy == kueue.PreemptionPolicyLowerPriority, in.holders[c.at].Priority > r.Priority:
+			c.chunk = len(c.list.chunks)
+		case !in.newest.After(r.Queued):
+			c.chunk, c.at = c.chunk+1, 0
+		default:
+			c.at++
+		}
+	}
+}
+
+// enough tells whether those that the streams yield use as much of each ID as is missing. If not, no choice among them helps: nobody's
+// leaving makes more available than he uses.
+func (s *search) enough(of []stream) bool {
+	for _, id := range s.short {
+		missing := s.request.Usage.Of(id).Minus(s.node.Available(id))
+		for i := range of {
+			limit := int64(math.MaxInt64)
+			if of[i].policy != kueue.PreemptionPolicyAny {
+				limit = s.request.Priority
+			}
+			for _, c := range of[i].cursors {
+				if c.list.id == id && missing > 0 {
+					missing -= c.list.atMost(limit)
+				}
+			}
+		}
+		if missing > 0 {
+			return false
+		}
+	}
+	return true
+}
