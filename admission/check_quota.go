@@ -20,9 +20,12 @@ func quotaFits(e *Engine, l *look) *Refusal {
 		return nil
 	}
 	l.choice = make(flavor.Choice, len(l.items))
-	walk := flavor.Walk{Node: l.q.node, Fungibility: l.q.fungibility}
-	if verdict := walk.Choose(l.items, l.choice); verdict.Mode == flavor.Fit {
+	walk := flavor.Walk{Node: l.q.node, Fungibility: l.q.fungibility, Preemption: e.preemptionOracle(l)}
+	verdict := walk.Choose(l.items, l.choice)
+	if verdict.Mode > flavor.NoCandidates {
 		l.usage, l.level = l.choice.Usage(l.items), verdict.Level
+	}
+	if verdict.Mode == flavor.Fit {
 		return nil
 	}
 	if len(l.items) > 1 {
@@ -31,14 +34,29 @@ func quotaFits(e *Engine, l *look) *Refusal {
 			return nil
 		}
 	}
+	var refusal *Refusal
+	if verdict.Mode > flavor.NoCandidates {
+		if refusal = e.preempts(l); refusal == nil {
+			return nil
+		}
+	}
 	if e.fitsInPart(l) {
 		return nil
 	}
-	l.effect = holdsUpOthers
-	return &Refusal{
-		Check: "QuotaFits", Reason: kueue.WorkloadQuotaReservedReasonWaitingForQuota,
-		Message: fmt.Sprintf("waits for quota in ClusterQueue %s: needs %s", l.q.name, strings.Join(e.shortages(l), ", or ")),
+	if refusal == nil {
+		refusal = e.short(l, "")
 	}
+	return refusal
+}
+
+// short says what there is not enough of, and why nobody is preempted for it.
+func (e *Engine) short(l *look, whyNobody string) *Refusal {
+	l.effect = holdsUpOthers
+	message := fmt.Sprintf("waits for quota in ClusterQueue %s: needs %s", l.q.name, strings.Join(e.shortages(l), ", or "))
+	if whyNobody != "" {
+		message += "; preemption: " + whyNobody
+	}
+	return &Refusal{Check: "QuotaFits", Reason: kueue.WorkloadQuotaReservedReasonWaitingForQuota, Message: message}
 }
 
 // choose takes one of the combinations of flavors.
@@ -107,8 +125,9 @@ func (l *look) waitFor(id quota.ID, amount quota.Amount) {
 		}
 	}
 	need := int64(amount)
-	if len(l.j.keptIn(l.q)) > 0 || spare(l.podSets) > 0 {
-		// What is kept for the JobSet itself does not show in what is available to all, and a part may need less.
+	if len(l.j.keptIn(l.q)) > 0 || spare(l.podSets) > 0 || l.q.mayPreempt() {
+		// What is kept for the JobSet itself does not show in what is available to all, a part may need less, and those who hold the
+		// rest may be preempted.
 		need = 0
 	}
 	l.waits = append(l.waits, queue.Wait[quota.ID]{Topic: id, Need: need})
@@ -122,15 +141,25 @@ func (j *jobSet) keptIn(q *clusterQueue) quota.Usage {
 	return j.kept
 }
 
-// asIfNothingWereKept runs f with the quota that is kept for the stage's own JobSet set free.
+// asIfNothingWereKept runs f with the quota set free that is kept for the stage's own JobSet, or pledged to the stage itself or to one
+// that comes after it in its line.
 func (e *Engine) asIfNothingWereKept(l *look, f func() *Refusal) *Refusal {
 	kept := l.j.keptIn(l.q)
-	if len(kept) == 0 {
+	var pledges []quota.Usage
+	for s := range l.q.group.pledged {
+		if s.pledgedIn == l.q && s.ticket != nil && !s.ticket.Precedes(l.s.ticket) {
+			pledges = append(pledges, s.pledge)
+		}
+	}
+	if len(kept) == 0 && len(pledges) == 0 {
 		return f()
 	}
 	var refusal *Refusal
 	e.tree.WhatIf(func() bool {
 		l.q.node.Release(kept)
+		for _, pledge := range pledges {
+			l.q.node.Release(pledge)
+		}
 		refusal = f()
 		return true
 	})

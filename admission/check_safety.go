@@ -82,7 +82,7 @@ func (e *Engine) unfinishable(l *look, after *safety.Course, usage quota.Usage) 
 	claim := &safety.Claim{JobSet: l.j.key.String(), Node: l.q.bare, Held: after.HeldNow(), Peaks: after.Peaks()}
 	claims := []*safety.Claim{claim}
 	for _, uid := range slices.Sorted(maps.Keys(l.q.group.claimants)) {
-		if uid != l.j.uid {
+		if uid != l.j.uid && !e.leavesFor(l, uid) {
 			claims = append(claims, l.q.group.claimants[uid].claim)
 		}
 	}

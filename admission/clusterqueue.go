@@ -11,6 +11,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/flavor"
+	"github.com/tranche-dev/tranche/admission/preempt"
 	"github.com/tranche-dev/tranche/admission/quota"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/queue"
@@ -47,8 +48,9 @@ type clusterQueue struct {
 	isRoused   bool
 	line       *line
 	ledger     ledger
-	// holders are the stages that are charged here.
-	holders map[*stage]struct{}
+	// charged are the stages that are charged here, and holders what preemption knows of them.
+	charged map[*stage]struct{}
+	holders *preempt.Queue
 	// kept is what is set aside for JobSets under policy Reserve. It is charged to the node too.
 	kept quota.Sum
 }
@@ -66,8 +68,9 @@ func (e *Engine) clusterQueue(name string) *clusterQueue {
 	if q == nil {
 		q = &clusterQueue{
 			name: name, stop: kueue.None, weight: 1, selector: labels.Nothing(), line: queue.NewLine[*stage, class, quota.ID](),
-			node: e.tree.AddClusterQueue(name), bare: e.bare.AddClusterQueue(name), holders: map[*stage]struct{}{},
+			node: e.tree.AddClusterQueue(name), bare: e.bare.AddClusterQueue(name), charged: map[*stage]struct{}{},
 		}
+		q.holders = e.finder.Queue(q.node)
 		e.clusterQueues[name] = q
 		e.isStale = true
 	}
@@ -91,7 +94,7 @@ func (e *Engine) loseClusterQueue(name string) {
 	q := e.clusterQueue(name)
 	*q = clusterQueue{
 		name: name, stop: kueue.None, weight: 1, selector: labels.Nothing(),
-		node: q.node, bare: q.bare, group: q.group, isRoused: q.isRoused, line: q.line, ledger: q.ledger, holders: q.holders, kept: q.kept,
+		node: q.node, bare: q.bare, group: q.group, isRoused: q.isRoused, line: q.line, ledger: q.ledger, charged: q.charged, holders: q.holders, kept: q.kept,
 	}
 	e.renewClusterQueue(q)
 }
@@ -178,6 +181,7 @@ func (e *Engine) renewClusterQueue(q *clusterQueue) {
 	} else {
 		q.line.SetLead(nil)
 	}
+	q.holders.Preemption = q.preemption
 	if q.cohort != "" {
 		e.cohort(q.cohort)
 	}
@@ -188,7 +192,7 @@ func (e *Engine) renewClusterQueue(q *clusterQueue) {
 			e.changedLocalQueues[key] = struct{}{}
 		}
 	}
-	for s := range q.holders {
+	for s := range q.charged {
 		e.noteIfOverdue(s)
 	}
 }

@@ -3,6 +3,8 @@ package admission
 import (
 	"fmt"
 	"slices"
+
+	"github.com/tranche-dev/tranche/admission/preempt"
 )
 
 // Stage-admission policies.
@@ -19,8 +21,11 @@ const (
 type Config struct {
 	// StageAdmission is Safe, Reserve or Greedy. Empty means Safe.
 	StageAdmission string
-	// FairSharing is nil where ClusterQueues do not share fairly what they borrow from each other.
-	FairSharing *FairSharing
+	// FairSharing makes ClusterQueues and Cohorts share what they borrow from each other: who borrows least of it, by weight, is served
+	// first (KEP-1714).
+	FairSharing bool
+	// PreemptionStrategies say when that allows to preempt. None means all, in the order of preempt.DefaultStrategies.
+	PreemptionStrategies []preempt.Strategy
 	// AdmissionFairSharing is nil where what LocalQueues have used in the past does not count.
 	AdmissionFairSharing *UsagePolicy
 	// BlockAdmission makes every admission wait until all pods of the stages admitted before are ready.
@@ -29,9 +34,16 @@ type Config struct {
 	KeepPlaceAfterEviction bool
 }
 
-// FairSharing says how ClusterQueues and Cohorts share what they borrow from each other: who borrows least of it, by weight, is served
-// first (KEP-1714).
-type FairSharing struct{}
+// strategies are those of the Finder: none means preemption without regard to shares.
+func (c *Config) strategies() []preempt.Strategy {
+	switch {
+	case !c.FairSharing:
+		return nil
+	case len(c.PreemptionStrategies) == 0:
+		return preempt.DefaultStrategies()
+	}
+	return c.PreemptionStrategies
+}
 
 func (c *Config) validate() error {
 	if c.StageAdmission == "" {

@@ -7,6 +7,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/flavor"
+	"github.com/tranche-dev/tranche/admission/preempt"
 	"github.com/tranche-dev/tranche/admission/quota"
 	"github.com/tranche-dev/tranche/queue"
 )
@@ -22,7 +23,10 @@ func (e *Engine) admit(l *look) Decision {
 	if l.j != nil {
 		admit.JobSet, admit.StageName = l.j.key.Name, l.j.plan.Stages[s.index].Name
 	}
+	e.unpledge(s)
+	s.reservedAt = e.now
 	e.account(s)
+	e.dropPledges(l)
 	return admit
 }
 
@@ -51,6 +55,9 @@ func (l *look) admission() kueue.Admission {
 
 // refuse lets a stage and all of its class sleep, and tells those who have not heard this refusal.
 func (e *Engine) refuse(l *look, refusal *Refusal, decisions []Decision) []Decision {
+	if !l.preempts() {
+		e.giveUp(l.s)
+	}
 	var toTell []*stage
 	switch l.effect {
 	case waitsForChange:
@@ -98,11 +105,17 @@ type look struct {
 	choice flavor.Choice
 	usage  quota.Usage
 	level  int
+	// victims have to leave before there is quota for it; awaits tells that all who have to leave are on their way out.
+	victims []preempt.Victim
+	awaits  bool
 
 	// effect and waits say what a refusal means, and what must change before it makes sense to look again.
 	effect effect
 	waits  []queue.Wait[quota.ID]
 }
+
+// preempts tells whether somebody has to leave first.
+func (l *look) preempts() bool { return len(l.victims) > 0 || l.awaits }
 
 func (e *Engine) look(s *stage) *look {
 	q, j := s.line, e.jobSets[s.owner]

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tranche-dev/tranche/admission/fairshare"
 	"github.com/tranche-dev/tranche/admission/flavor"
+	"github.com/tranche-dev/tranche/admission/preempt"
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
@@ -23,6 +24,7 @@ type Engine struct {
 	// tree has what is charged; bare has the same limits and no charges.
 	tree, bare *quota.Tree
 	meter      *fairshare.Meter
+	finder     *preempt.Finder
 	// decay is nil without admission fair sharing.
 	decay      *fairshare.Decay
 	transfers  []transfer
@@ -48,7 +50,9 @@ type Engine struct {
 	namespaces    map[string]map[string]string
 	jobSets       map[types.UID]*jobSet
 	stages        map[StageKey]*stage
-	shapes        map[string]*shape
+	// lone has the stages that belong to no JobSet.
+	lone   map[types.UID]*stage
+	shapes map[string]*shape
 
 	lastDecision DecisionID
 	inFlight     map[DecisionID]StageKey
@@ -75,6 +79,8 @@ func New(config Config) (*Engine, error) {
 		tree:                 tree,
 		bare:                 tree.Twin(),
 		meter:                fairshare.NewMeter(tree),
+		finder:               preempt.NewFinder(tree, config.strategies()...),
+		lone:                 map[types.UID]*stage{},
 		decay:                newDecay(config.AdmissionFairSharing, tree.Index),
 		unopened:             map[*localQueue]struct{}{},
 		isStale:              true,
@@ -186,6 +192,7 @@ func (e *Engine) Settle(id DecisionID, _ error) {
 	case s.evicting == id:
 		s.evicting = 0
 		e.account(s)
+		e.lookAgain(s.entry.clusterQueue)
 	}
 	e.verify()
 }

@@ -58,6 +58,7 @@ func (e *Engine) entryOf(s *stage) entry {
 func (e *Engine) account(s *stage) {
 	e.setAlarm(s)
 	e.book(s, e.entryOf(s))
+	e.renewTenures(s)
 	e.noteIfOverdue(s)
 	e.enqueue(s)
 	if j := e.jobSets[s.owner]; j != nil {
@@ -80,10 +81,10 @@ func (e *Engine) book(s *stage, now entry) {
 	top := e.unpost(&before)
 	e.countUnready(&before, &now)
 	if before.isCharged() {
-		delete(before.clusterQueue.holders, s)
+		delete(before.clusterQueue.charged, s)
 	}
 	if now.isCharged() {
-		now.clusterQueue.holders[s] = struct{}{}
+		now.clusterQueue.charged[s] = struct{}{}
 	}
 	if !before.isCharged() {
 		return

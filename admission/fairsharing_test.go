@@ -25,9 +25,9 @@ func TestFairSharing(t *testing.T) {
 		wantShare int64
 	}{
 		"first come, first served": {want: []string{"p1", "p2", "p3"}},
-		"equal shares":             {config: admission.Config{FairSharing: &admission.FairSharing{}}, weight: "1", want: []string{"p1", "q1", "p2"}, wantShare: 667},
-		"twice the weight":         {config: admission.Config{FairSharing: &admission.FairSharing{}}, weight: "2", want: []string{"q1", "p1", "q2"}, wantShare: 334},
-		"no weight":                {config: admission.Config{FairSharing: &admission.FairSharing{}}, weight: "0", want: []string{"p1", "p2", "p3"}, wantShare: 1000},
+		"equal shares":             {config: admission.Config{FairSharing: true}, weight: "1", want: []string{"p1", "q1", "p2"}, wantShare: 667},
+		"twice the weight":         {config: admission.Config{FairSharing: true}, weight: "2", want: []string{"q1", "p1", "q2"}, wantShare: 334},
+		"no weight":                {config: admission.Config{FairSharing: true}, weight: "0", want: []string{"p1", "p2", "p3"}, wantShare: 1000},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, tc.config)

@@ -32,6 +32,8 @@ type jobSet struct {
 	claim  *safety.Claim
 	kept   quota.Usage
 	keeper *clusterQueue
+	// tenure is what preemption knows of the JobSet.
+	tenure tenure
 	// turn counts the changes of home and claim.
 	turn int
 }
@@ -184,6 +186,7 @@ func (e *Engine) findHome(j *jobSet) *clusterQueue {
 // line of its stages.
 func (e *Engine) reconsider(j *jobSet) {
 	before, claim := j.home, j.claim
+	e.renewTenuresOf(j)
 	e.unkeep(j)
 	j.home, j.claim = e.findHome(j), nil
 	if before != nil && before.group != nil {

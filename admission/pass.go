@@ -14,7 +14,7 @@ import (
 // promised is still there, and the next in its line takes its place.
 func (e *Engine) pass(g *group, decisions []Decision) []Decision {
 	var c contest = &ranking{in: map[*clusterQueue]*contender{}}
-	if e.config.FairSharing != nil {
+	if e.config.FairSharing {
 		c = &tournament{tree: fairshare.NewContest(e.meter), root: g.root, in: map[*quota.Node]*contender{}}
 	}
 	for {
@@ -23,7 +23,11 @@ func (e *Engine) pass(g *group, decisions []Decision) []Decision {
 		if winner == nil {
 			return decisions
 		}
-		if e.stillPasses(winner) {
+		switch {
+		case !e.stillPasses(winner):
+		case winner.preempts():
+			decisions = e.makeRoom(winner.look, decisions)
+		default:
 			decisions = append(decisions, e.admit(winner.look))
 			c.charged(winner.q)
 			e.settleTransfers()
@@ -69,8 +73,9 @@ func (e *Engine) nominate(c contest, q *clusterQueue, decisions []Decision) []De
 
 // stillPasses tells whether nothing that has been decided since the nomination takes away what was found then.
 func (e *Engine) stillPasses(n *contender) bool {
-	if n.asOf == e.lastDecision {
-		return true
+	if n.asOf == e.lastDecision || n.preempts() {
+		// Who preempts is looked at again if anything has been decided since.
+		return n.asOf == e.lastDecision
 	}
 	refusal := e.asIfNothingWereKept(n.look, func() *Refusal {
 		if !n.q.node.Fits(n.usage) || e.config.BlockAdmission && e.unready > 0 {

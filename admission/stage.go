@@ -44,14 +44,19 @@ type stage struct {
 	isReady     bool
 	admittedAt  time.Time
 	reservation *assignment
+	reservedAt  time.Time
 	reclaimable []kueue.ReclaimablePod
 
 	// assumed is what was decided and is not settled yet; evicting is the decision to evict that is not.
 	assumed  *assignment
 	evicting DecisionID
 
-	// entry is what is booked for the stage.
-	entry entry
+	// entry is what is booked for the stage, and tenure what preemption knows of it if it belongs to no JobSet.
+	entry  entry
+	tenure tenure
+	// pledge is set aside in pledgedIn for a stage that waits until others have left.
+	pledge    quota.Usage
+	pledgedIn *clusterQueue
 	// line is the ClusterQueue in whose line the stage stands, or nil, and ticket its place there.
 	line   *clusterQueue
 	ticket *ticket
@@ -84,6 +89,7 @@ func (e *Engine) observeStage(object *kueue.Workload) {
 	if s == nil {
 		s = &stage{key: key, uid: object.UID, generation: -1}
 		e.stages[key] = s
+		e.lone[s.uid] = s
 	}
 	s.version = v
 	e.join(s, object)
@@ -114,6 +120,7 @@ func (e *Engine) join(s *stage, object *kueue.Workload) {
 // leave takes the stage off everything that it is booked on, and out of its LocalQueue and JobSet.
 func (e *Engine) leave(s *stage) {
 	e.book(s, entry{})
+	e.renewTenures(s)
 	e.enqueue(s)
 	delete(s.localQueue.members, s)
 	if j := e.jobSets[s.owner]; j != nil {
@@ -132,6 +139,8 @@ func (e *Engine) loseStage(key StageKey) {
 	e.letGo(s.shape)
 	e.graves.bury(s.uid)
 	delete(e.stages, key)
+	delete(e.lone, s.uid)
+	e.finder.History.Forget(s.uid)
 	delete(e.overdue, s)
 	if s.assumed != nil {
 		delete(e.inFlight, s.assumed.decision)
@@ -218,6 +227,7 @@ func (e *Engine) adoptStatus(s *stage, object *kueue.Workload) {
 	}
 	s.reservation = nil
 	if a := object.Status.Admission; a != nil && conditionIsTrue(object, kueue.WorkloadQuotaReserved) {
+		s.reservedAt = condition(object, kueue.WorkloadQuotaReserved).LastTransitionTime.Time
 		s.reservation = &assignment{clusterQueue: e.clusterQueue(string(a.ClusterQueue)), usage: e.usageOf(object)}
 	}
 	s.closed = ""
@@ -336,6 +346,7 @@ func (e *Engine) enqueue(s *stage) {
 		if s.line == to && s.ticket.Item == item {
 			return
 		}
+		e.giveUp(s)
 		s.line.line.Remove(s.ticket)
 		e.rouse(s.line)
 	}

@@ -35,7 +35,7 @@ func (e *Engine) Cohort(name string) (CohortView, bool) {
 }
 
 func (e *Engine) shareOf(n *quota.Node) *kueue.FairSharingStatus {
-	if e.config.FairSharing == nil {
+	if !e.config.FairSharing {
 		return nil
 	}
 	return &kueue.FairSharingStatus{WeightedShare: e.meter.Share(n, nil).Weighted()}

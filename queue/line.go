@@ -49,8 +49,8 @@ func (t *Ticket[M, S, T]) compare(other *Ticket[M, S, T]) int { return t.Compare
 
 func (t *Ticket[M, S, T]) place() *int { return &t.index }
 
-// precedes tells who comes first of two that may be of different shapes.
-func (t *Ticket[M, S, T]) precedes(other *Ticket[M, S, T]) bool {
+// Precedes tells whether a stage comes before another one of the same Line.
+func (t *Ticket[M, S, T]) Precedes(other *Ticket[M, S, T]) bool {
 	if t.class.lead != other.class.lead {
 		return t.class.lead < other.class.lead
 	}
@@ -71,9 +71,9 @@ type class[M any, S, T comparable] struct {
 
 func (c *class[M, S, T]) compare(other *class[M, S, T]) int {
 	switch {
-	case c.tickets.first().precedes(other.tickets.first()):
+	case c.tickets.first().Precedes(other.tickets.first()):
 		return -1
-	case other.tickets.first().precedes(c.tickets.first()):
+	case other.tickets.first().Precedes(c.tickets.first()):
 		return 1
 	}
 	return 0
@@ -200,7 +200,7 @@ func (l *Line[M, S, T]) Next() *Ticket[M, S, T] {
 
 // Blocker returns the stage that this one must not overtake, or nil.
 func (l *Line[M, S, T]) Blocker(t *Ticket[M, S, T]) *Ticket[M, S, T] {
-	if l.blocker == nil || l.blocker == t || t.Standing == Continuing || t.precedes(l.blocker) {
+	if l.blocker == nil || l.blocker == t || t.Standing == Continuing || t.Precedes(l.blocker) {
 		return nil
 	}
 	return l.blocker
@@ -235,7 +235,7 @@ func (l *Line[M, S, T]) park(c *class[M, S, T], waits []Wait[T]) []M {
 
 // Block is Park of a stage that holds up those behind it, if the strategy is Strict and the stage is New.
 func (l *Line[M, S, T]) Block(t *Ticket[M, S, T], waits []Wait[T]) []M {
-	if l.strategy == Strict && t.Standing == New && (l.blocker == nil || t.precedes(l.blocker)) {
+	if l.strategy == Strict && t.Standing == New && (l.blocker == nil || t.Precedes(l.blocker)) {
 		l.blocker = t
 	}
 	return l.park(t.class, waits)

@@ -1,0 +1,185 @@
+package admission
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/flavor"
+	"github.com/tranche-dev/tranche/admission/preempt"
+	"github.com/tranche-dev/tranche/admission/quota"
+)
+
+// mayPreempt tells whether the policies of a ClusterQueue let its stages preempt anybody.
+func (q *clusterQueue) mayPreempt() bool {
+	allows := func(p kueue.PreemptionPolicy) bool { return p != "" && p != kueue.PreemptionPolicyNever }
+	return allows(q.preemption.WithinClusterQueue) || allows(q.preemption.ReclaimWithinCohort)
+}
+
+// preemptionOracle tells the flavor walk how an amount that is not free could be had.
+func (e *Engine) preemptionOracle(l *look) func(quota.ID, quota.Amount) flavor.Verdict {
+	if !l.q.mayPreempt() {
+		return nil
+	}
+	return func(id quota.ID, amount quota.Amount) flavor.Verdict {
+		result := e.finder.Find(e.request(l, quota.Usage{{ID: id, Amount: amount}}))
+		switch result.Outcome {
+		case preempt.Found, preempt.Awaits, preempt.Fits:
+		case preempt.TooLarge, preempt.NeedsBorrowing:
+			return flavor.Verdict{Mode: flavor.NoFit}
+		case preempt.NoCandidates, preempt.NotEnough:
+			return flavor.Verdict{Mode: flavor.NoCandidates, Level: l.q.node.Level(id, amount)}
+		}
+		v := flavor.Verdict{Mode: flavor.Reclaim}
+		for _, victim := range result.Victims {
+			if victim.Reason == kueue.InClusterQueueReason {
+				v.Mode = flavor.Preempt
+			}
+		}
+		e.tree.WhatIf(func() bool {
+			for _, victim := range result.Victims {
+				e.tenureOf(victim.Holder.UID).queue.node.Release(victim.Holder.Usage)
+			}
+			v.Level = l.q.node.Level(id, amount)
+			return true
+		})
+		return v
+	}
+}
+
+func (e *Engine) request(l *look, usage quota.Usage) preempt.Request {
+	p := l.s.ticket.Position
+	return preempt.Request{Queue: l.q.holders, UID: l.s.uid, Priority: int64(p.Priority), Queued: p.Since, Usage: usage}
+}
+
+// tenureOf returns the tenure of a JobSet or of a stage without one.
+func (e *Engine) tenureOf(uid types.UID) *tenure {
+	if j := e.jobSets[uid]; j != nil {
+		return &j.tenure
+	}
+	return &e.lone[uid].tenure
+}
+
+// preempts finds out who has to leave for the flavors that have been chosen, and refuses if that cannot be.
+func (e *Engine) preempts(l *look) *Refusal {
+	result := e.finder.Find(e.request(l, l.usage))
+	switch {
+	case result.Outcome == preempt.Awaits:
+		l.awaits = true
+	case result.Outcome == preempt.Found && e.isOwn(l, result.Victims):
+		return e.short(l, "only its own JobSet could be preempted")
+	case result.Outcome == preempt.Found:
+		l.victims = result.Victims
+	default:
+		return e.short(l, result.Outcome.String())
+	}
+	return nil
+}
+
+// isOwn tells whether a stage would evict its own JobSet.
+func (e *Engine) isOwn(l *look, victims []preempt.Victim) bool {
+	for _, v := range victims {
+		if v.Holder.UID == l.s.owner {
+			return true
+		}
+	}
+	return false
+}
+
+// makeRoom evicts those who have to leave, and pledges what a stage needs to it, so that nobody else takes what they give back.
+func (e *Engine) makeRoom(l *look, decisions []Decision) []Decision {
+	e.pledge(l)
+	for _, v := range l.victims {
+		for _, s := range e.tenureOf(v.Holder.UID).stages {
+			if s.isLeaving() {
+				continue
+			}
+			decisions = append(decisions, e.evict(s, Evict{
+				Reason:     kueue.WorkloadEvictedByPreemption,
+				Message:    e.preemptionMessage(l, v.Reason),
+				Preemption: &Preemption{Preemptor: l.s.key, PreemptorUID: l.s.uid, Reason: v.Reason},
+			}))
+			e.account(s)
+		}
+	}
+	e.finder.History.Record(l.s.uid, l.victims)
+	l.effect = holdsUpOthers
+	l.waits = nil
+	for _, c := range l.usage {
+		l.waitFor(c.ID, 0)
+	}
+	return e.refuse(l, &Refusal{
+		Check: "RoomIsMade", Reason: kueue.WorkloadQuotaReservedReasonWaitingForPreemptedWorkloads,
+		Message: fmt.Sprintf("waits until the pods of stages that are preempted for it in ClusterQueue %s have ended", l.q.name),
+	}, decisions)
+}
+
+func (e *Engine) preemptionMessage(l *look, reason string) string {
+	return fmt.Sprintf("preempted in ClusterQueue %s: %s", l.q.name, reason)
+}
+
+// pledge sets aside for a stage what it waits for.
+func (e *Engine) pledge(l *look) {
+	e.unpledge(l.s)
+	l.s.pledge, l.s.pledgedIn = l.usage, l.q
+	l.q.kept.Add(l.usage)
+	l.q.node.Charge(l.usage)
+	l.q.group.pledged[l.s] = struct{}{}
+}
+
+// unpledge gives that up. It wakes nobody: who was kept off by it is looked at when the victims leave, or the stage is admitted.
+func (e *Engine) unpledge(s *stage) *quota.Node {
+	if s.pledgedIn == nil {
+		return nil
+	}
+	q := s.pledgedIn
+	q.kept.Take(s.pledge)
+	top := q.node.Release(s.pledge)
+	if q.group != nil {
+		delete(q.group.pledged, s)
+	}
+	s.pledge, s.pledgedIn = nil, nil
+	return top
+}
+
+// giveUp takes a pledge back from a stage that does not wait for it any more, and wakes those who may use it.
+func (e *Engine) giveUp(s *stage) {
+	q, pledge := s.pledgedIn, s.pledge
+	if top := e.unpledge(s); top != nil {
+		e.wake(top, pledge, q.group)
+	}
+}
+
+// dropPledges takes back what is pledged to stages that come later in the line of one that has just been admitted, since it may have
+// taken part of that. They are looked at again.
+func (e *Engine) dropPledges(l *look) {
+	for s := range l.q.group.pledged {
+		if s.pledgedIn == l.q {
+			e.unpledge(s)
+			e.lookAgain(l.q)
+		}
+	}
+}
+
+// lookAgain wakes everybody in a line, and all in its group who wait for others to leave.
+func (e *Engine) lookAgain(q *clusterQueue) {
+	if q == nil || e.isStale || q.group == nil {
+		return
+	}
+	e.wakeLine(q)
+	for s := range q.group.pledged {
+		if s.line != nil {
+			e.wakeLine(s.line)
+		}
+	}
+}
+
+// leavesFor tells whether a JobSet is on its way out, or will be if a stage is to have its quota.
+func (e *Engine) leavesFor(l *look, uid types.UID) bool {
+	if h := e.jobSets[uid].tenure.holder; h != nil && h.IsEvicting() {
+		return true
+	}
+	return slices.ContainsFunc(l.victims, func(v preempt.Victim) bool { return v.Holder.UID == uid })
+}
