@@ -257,8 +257,8 @@ func (e *Engine) activity(q *clusterQueue) Activity {
 			add(kueue.ClusterQueueActiveReasonAdmissionCheckInactive, "AdmissionCheck "+string(rule.Name)+" is not active: its controller has not set the condition Active")
 		}
 	}
-	if q.cohort != "" && e.cohort(q.cohort).isCyclic {
-		add(kueue.ClusterQueueActiveReasonUnknown, "spec.cohortName: the parents of Cohort "+q.cohort+" form a cycle")
+	if q.cohort != "" && e.cohort(q.cohort).cycle != "" {
+		add(kueue.ClusterQueueActiveReasonUnknown, "spec.cohortName: the parents of Cohorts form a cycle: "+e.cohort(q.cohort).cycle)
 	}
 	if q.selectorProblem != "" {
 		add(kueue.ClusterQueueActiveReasonUnknown, "spec.namespaceSelector: "+q.selectorProblem)

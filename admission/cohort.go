@@ -20,8 +20,8 @@ type cohort struct {
 	weight  float64
 
 	node, bare *quota.Node
-	// isCyclic tells that its parents lead back to one of them.
-	isCyclic bool
+	// cycle names those on the way from parent to parent, if it leads back to one of them. It is empty otherwise.
+	cycle string
 }
 
 func (e *Engine) cohort(name string) *cohort {

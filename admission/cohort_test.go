@@ -135,7 +135,7 @@ func TestCohortsThatFormACycle(t *testing.T) {
 	w.lone("q", "one", "gpu=1")
 	w.lone("p", "two", "gpu=1")
 	w.wantAdmitted("two")
-	w.wantRefusal("one", "ClusterQueueIsActive", "Misconfigured", "the parents of Cohort a form a cycle")
+	w.wantRefusal("one", "ClusterQueueIsActive", "Misconfigured", "the parents of Cohorts form a cycle: a, b, a")
 	w.cohort("b", "", 0)
 	w.wantAdmitted("one")
 }

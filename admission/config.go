@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -49,8 +50,11 @@ func (c *Config) validate() error {
 	if c.StageAdmission == "" {
 		c.StageAdmission = Safe
 	}
-	if f := c.AdmissionFairSharing; f != nil && f.Sampling <= 0 {
-		return fmt.Errorf("admission.Config: AdmissionFairSharing.Sampling is %v, must be above zero", f.Sampling)
+	if f := c.AdmissionFairSharing; f != nil {
+		if f.UsageHalfLifeTime < 0 || f.UsageSamplingInterval < 0 {
+			return fmt.Errorf("admission.Config: AdmissionFairSharing has times %v and %v, must not be negative", f.UsageHalfLifeTime, f.UsageSamplingInterval)
+		}
+		f.UsageSamplingInterval = cmp.Or(f.UsageSamplingInterval, defaultSampling)
 	}
 	if strictness(c.StageAdmission) < 0 {
 		return fmt.Errorf("admission.Config: StageAdmission is %q, must be one of %v", c.StageAdmission, policies())

@@ -75,12 +75,12 @@ func (e *Engine) settleGroups() {
 // adoptParents puts ClusterQueues and Cohorts under their parents. Cohorts whose parents form a cycle stay without a parent.
 func (e *Engine) adoptParents() {
 	for _, c := range e.cohorts {
-		c.isCyclic = e.leadsToCycle(c)
+		c.cycle = e.cycleAbove(c)
 	}
 	for _, name := range slices.Sorted(maps.Keys(e.cohorts)) {
 		c := e.cohorts[name]
 		var parent, bare *quota.Node
-		if c.parent != "" && !c.isCyclic {
+		if c.parent != "" && c.cycle == "" {
 			parent, bare = e.cohorts[c.parent].node, e.cohorts[c.parent].bare
 		}
 		e.tree.SetParent(c.node, parent)
@@ -97,17 +97,16 @@ func (e *Engine) adoptParents() {
 	}
 }
 
-// leadsToCycle tells whether somebody who goes from parent to parent comes to one again.
-func (e *Engine) leadsToCycle(c *cohort) bool {
-	met := map[string]struct{}{}
-	for c.parent != "" {
-		if _, again := met[c.name]; again {
-			return true
+// cycleAbove names the Cohorts from parent to parent up to the first that comes again, if there is one.
+func (e *Engine) cycleAbove(c *cohort) string {
+	var met []string
+	for ; c.parent != ""; c = e.cohorts[c.parent] {
+		if slices.Contains(met, c.name) {
+			return strings.Join(append(met, c.name), ", ")
 		}
-		met[c.name] = struct{}{}
-		c = e.cohorts[c.parent]
+		met = append(met, c.name)
 	}
-	return false
+	return ""
 }
 
 // rouse makes the next call of Decide look at a line.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -117,7 +118,7 @@ func (e *Engine) sample() {
 	if e.now.Before(e.nextSample) {
 		return
 	}
-	e.nextSample = e.now.Add(e.config.AdmissionFairSharing.Sampling)
+	e.nextSample = e.now.Add(e.config.AdmissionFairSharing.UsageSamplingInterval)
 	for _, q := range e.localQueues {
 		if q.account == nil {
 			continue
@@ -155,13 +156,22 @@ func admittedAt(object *kueue.Workload) time.Time {
 
 // A UsagePolicy says how the LocalQueues of a ClusterQueue take turns by what they have used (KEP-4136).
 type UsagePolicy struct {
-	// Policy is how past usage is weighed. Its Sampling is also how often the status tells it, and must be above zero.
-	fairshare.Policy
+	// UsageHalfLifeTime is the time after which usage counts half. If it is zero, the past does not count.
+	UsageHalfLifeTime time.Duration
+	// UsageSamplingInterval is how often the status of a LocalQueue tells its usage, and for how long an admission counts in advance.
+	// Zero means 5 minutes.
+	UsageSamplingInterval time.Duration
+	// ResourceWeights are 1 unless set.
+	ResourceWeights map[corev1.ResourceName]float64
 }
+
+const defaultSampling = 5 * time.Minute
 
 func newDecay(config *UsagePolicy, index *quota.Index) *fairshare.Decay {
 	if config == nil {
 		return nil
 	}
-	return fairshare.NewDecay(index, config.Policy)
+	return fairshare.NewDecay(index, fairshare.Policy{
+		HalfLife: config.UsageHalfLifeTime, Sampling: config.UsageSamplingInterval, Weights: config.ResourceWeights,
+	})
 }

@@ -11,7 +11,6 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
-	"github.com/tranche-dev/tranche/admission/fairshare"
 )
 
 func usageBased(q *kueue.ClusterQueue) {
@@ -34,7 +33,7 @@ func (w *world) localQueue(name, clusterQueue, consumed string) {
 // TestLocalQueuesTakeTurns: of two LocalQueues the one that has used less is next, whoever came first; a restart does not change that.
 func TestLocalQueuesTakeTurns(t *testing.T) {
 	config := admission.Config{AdmissionFairSharing: &admission.UsagePolicy{
-		Policy: fairshare.Policy{HalfLife: time.Hour, Sampling: time.Minute},
+		UsageHalfLifeTime: time.Hour, UsageSamplingInterval: time.Minute,
 	}}
 	for name, tc := range map[string]struct {
 		config   admission.Config
@@ -63,7 +62,7 @@ func TestLocalQueuesTakeTurns(t *testing.T) {
 // TestConsumptionIsTold: the status tells it once in each interval.
 func TestConsumptionIsTold(t *testing.T) {
 	w := newWorld(t, admission.Config{AdmissionFairSharing: &admission.UsagePolicy{
-		Policy: fairshare.Policy{HalfLife: time.Minute, Sampling: time.Minute},
+		UsageHalfLifeTime: time.Minute, UsageSamplingInterval: time.Minute,
 	}})
 	w.queue("q", "a100: gpu=8", usageBased)
 	w.lone("q", "one", "gpu=8")
