@@ -143,6 +143,7 @@ func (s *simulation) instant() error {
 		for _, d := range decisions {
 			s.write(d)
 		}
+		s.writeConsumption()
 		if len(decisions) == 0 && !s.agenda.isDue(s.now) {
 			s.audit()
 			return nil
@@ -151,6 +152,15 @@ func (s *simulation) instant() error {
 	s.violation("I3: the engine comes to no end: after %d rounds it still decides anew", maxRounds)
 	s.isStuck = true
 	return nil
+}
+
+// writeConsumption keeps in the status of LocalQueues what the engine must find there after a crash.
+func (s *simulation) writeConsumption() {
+	for key, queue := range s.objects.localQueues {
+		if view, ok := s.engine.LocalQueue(key); ok {
+			queue.Status.FairSharing = view.FairSharing.DeepCopy()
+		}
+	}
 }
 
 // runUntil lets time pass.

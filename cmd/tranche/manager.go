@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
 	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/admission/preempt"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	"github.com/tranche-dev/tranche/controllers/admissioncheck"
 	"github.com/tranche-dev/tranche/controllers/clusterqueue"
@@ -101,7 +102,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 	if err := metrics.Register(); err != nil {
 		return err
 	}
-	core, err := admission.New(admission.Config{StageAdmission: string(config.StageAdmission)})
+	core, err := admission.New(engineConfig(config))
 	if err != nil {
 		return err
 	}
@@ -139,4 +140,25 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 			return runner.View(ctx, func(*admission.Engine) {})
 		}),
 	)
+}
+
+// engineConfig is the part of the configuration that decisions depend on.
+func engineConfig(config *configapi.Configuration) admission.Config {
+	c := admission.Config{
+		StageAdmission:         string(config.StageAdmission),
+		BlockAdmission:         *config.WaitForPodsReady.Enable && *config.WaitForPodsReady.BlockAdmission,
+		KeepPlaceAfterEviction: config.WaitForPodsReady.RequeuingStrategy.Timestamp == configapi.RequeuingTimestampCreation,
+	}
+	if f := config.FairSharing; f != nil {
+		c.FairSharing = true
+		for _, s := range f.PreemptionStrategies {
+			c.PreemptionStrategies = append(c.PreemptionStrategies, preempt.Strategy(s))
+		}
+	}
+	if f := config.AdmissionFairSharing; f != nil {
+		c.AdmissionFairSharing = &admission.UsagePolicy{
+			UsageHalfLifeTime: f.UsageHalfLifeTime.Duration, UsageSamplingInterval: f.UsageSamplingInterval.Duration, ResourceWeights: f.ResourceWeights,
+		}
+	}
+	return c
 }

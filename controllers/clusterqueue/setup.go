@@ -90,6 +90,7 @@ func desired(queue *kueue.ClusterQueue, view *admission.ClusterQueueView) kueue.
 		AdmittedWorkloads:  view.Admitted,
 		FlavorsReservation: view.FlavorsReservation,
 		FlavorsUsage:       view.FlavorsUsage,
+		FairSharing:        view.FairSharing,
 	}
 }
 

@@ -82,5 +82,6 @@ func desired(queue *kueue.LocalQueue, view *admission.LocalQueueView) kueue.Loca
 		AdmittedWorkloads:  view.Admitted,
 		FlavorsReservation: view.FlavorsReservation,
 		FlavorsUsage:       view.FlavorsUsage,
+		FairSharing:        view.FairSharing,
 	}
 }

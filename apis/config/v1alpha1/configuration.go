@@ -44,11 +44,11 @@ type Configuration struct {
 	WaitForPodsReady WaitForPodsReady `json:"waitForPodsReady,omitempty"`
 
 	// FairSharing turns fair sharing between the ClusterQueues of a cohort on, by being there. Without it, which is the default,
-	// quota is shared first come, first served. It is checked but not acted on yet.
+	// quota is shared first come, first served.
 	FairSharing *FairSharing `json:"fairSharing,omitempty"`
 
 	// AdmissionFairSharing turns fair sharing between the LocalQueues of those ClusterQueues on that ask for it by
-	// spec.admissionScope, by being there. It is not there by default. It is checked but not acted on yet.
+	// spec.admissionScope, by being there. It is not there by default.
 	AdmissionFairSharing *AdmissionFairSharing `json:"admissionFairSharing,omitempty"`
 
 	// ManagedNamespaceSelector picks the namespaces whose JobSets the manager admits. It defaults to all but kube-system and
@@ -115,8 +115,7 @@ type WaitForPodsReady struct {
 	// RecoveryTimeout is how long a stage that was ready may stay without all of its pods, 0s for ever. It defaults to Timeout.
 	RecoveryTimeout *metav1.Duration `json:"recoveryTimeout,omitempty"`
 
-	// BlockAdmission makes every new admission wait until all pods of the admitted stages are ready. It defaults to false. It is
-	// checked but not acted on yet.
+	// BlockAdmission makes every new admission wait until all pods of the admitted stages are ready. It defaults to false.
 	BlockAdmission *bool `json:"blockAdmission,omitempty"`
 
 	// RequeuingStrategy says how an evicted stage queues again.
@@ -126,7 +125,7 @@ type WaitForPodsReady struct {
 // A RequeuingStrategy says how a stage that was evicted because of its timeout queues again.
 type RequeuingStrategy struct {
 	// Timestamp is Eviction if the stage queues behind those that came before its eviction, Creation if it takes its old place. It
-	// defaults to Eviction. It is checked but not acted on yet.
+	// defaults to Eviction.
 	Timestamp RequeuingTimestamp `json:"timestamp,omitempty"`
 
 	// BackoffLimitCount is how often a stage is queued again; after that it is deactivated. Left out, the default, there is no limit.
