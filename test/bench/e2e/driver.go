@@ -1,0 +1,333 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/test/bench/e2e/ledger"
+	"github.com/tranche-dev/tranche/test/bench/e2e/shape"
+)
+
+const (
+	// The field managers of whoever admits, and of the controllers of jobs.
+	admissionManager = "kueue-admission"
+	finishManager    = "kueue-job-controller-Finished"
+
+	// evictionGrace is how long a manager has to clear the reservation of whom it has evicted, before the driver does it as the
+	// controller of a job would.
+	evictionGrace = 200 * time.Millisecond
+	// idleGrace is how long quota may be free before it counts as idle.
+	idleGrace = 50 * time.Millisecond
+)
+
+// A driver submits a shape, and runs what is admitted: after the run time of a quota Workload it writes that it is finished.
+type driver struct {
+	api   *api
+	shape *shape.Shape
+	lag   *lag
+
+	mu        sync.Mutex
+	began     time.Time
+	books     *ledger.Ledger
+	lives     []life
+	index     map[types.NamespacedName]int
+	queues    map[kueue.ClusterQueueReference]int
+	problems  []error
+	evictions int
+	cleared   int
+	conflicts int
+	done      chan struct{}
+}
+
+// A life is one quota Workload as it was last seen, and what the driver has to do with it.
+type life struct {
+	class      int
+	key        types.NamespacedName
+	localQueue string
+
+	version  string
+	evicted  []metav1.Condition // what says so
+	standing ledger.Standing
+	message  string
+
+	running bool
+	attempt int // grows whenever a run ends
+	overdue bool
+	timer   *time.Timer
+}
+
+func newDriver(a *api, s *shape.Shape) *driver {
+	d := &driver{
+		api: a, shape: s, lag: &lag{}, index: map[types.NamespacedName]int{},
+		queues: map[kueue.ClusterQueueReference]int{}, done: make(chan struct{}),
+	}
+	var booked []ledger.Life
+	for queue := range s.Queues() {
+		d.queues[kueue.ClusterQueueReference(queueName(queue))] = queue
+		n := 0
+		for class := range s.Classes {
+			for i := range s.Classes[class].Count {
+				l := life{class: class, localQueue: localQueueName(n % s.Queue.LocalQueues)}
+				l.key = types.NamespacedName{Namespace: queueName(queue), Name: fmt.Sprintf("%s-%04d", s.Classes[class].Name, i)}
+				d.index[l.key] = len(d.lives)
+				d.lives = append(d.lives, l)
+				booked = append(booked, ledger.Life{Queue: queue, Class: class})
+				n++
+			}
+		}
+	}
+	d.books = ledger.New(booksOf(s), booked)
+	return d
+}
+
+func booksOf(s *shape.Shape) ledger.Config {
+	c := ledger.Config{Grace: idleGrace}
+	c.QueueLimit, c.TreeLimit = s.Limits()
+	if s.Queue.Strategy == kueue.StrictFIFO {
+		c.Order = ledger.Strict
+	}
+	for queue := range s.Queues() {
+		c.Trees = append(c.Trees, s.Tree(queue))
+	}
+	for i := range s.Classes {
+		c.Classes = append(c.Classes, ledger.Class{Amount: s.Classes[i].CPU.MilliValue(), Priority: s.Classes[i].Priority})
+	}
+	return c
+}
+
+// follow watches all quota Workloads from now on. The events of one watch come in the order of the changes, so that what holds
+// quota after each of them is what held quota in the API server.
+func (d *driver) follow(ctx context.Context, c client.WithWatch) error {
+	var list kueue.WorkloadList
+	if err := c.List(ctx, &list); err != nil {
+		return fmt.Errorf("list quota Workloads: %w", err)
+	}
+	source := &cache.ListWatch{WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+		return c.Watch(ctx, &kueue.WorkloadList{}, &client.ListOptions{Raw: &options})
+	}}
+	watcher, err := watchtools.NewRetryWatcherWithContext(ctx, list.ResourceVersion, source)
+	if err != nil {
+		return fmt.Errorf("watch quota Workloads: %w", err)
+	}
+	go func() {
+		for event := range watcher.ResultChan() {
+			switch object := event.Object.(type) {
+			case *kueue.Workload:
+				d.see(ctx, object, event.Type)
+			case *metav1.Status:
+				d.report(fmt.Errorf("watch quota Workloads: %s", object.Message))
+			}
+		}
+	}()
+	return nil
+}
+
+// start submits the shape, and returns at once. The driver is done when everything is finished.
+func (d *driver) start(ctx context.Context) {
+	d.mu.Lock()
+	d.began = time.Now()
+	d.mu.Unlock()
+	first := 0
+	for range d.shape.Queues() {
+		for class := range d.shape.Classes {
+			c := &d.shape.Classes[class]
+			go d.submit(ctx, c, d.lives[first:first+c.Count])
+			first += c.Count
+		}
+	}
+}
+
+// submit creates the quota Workloads of one class and queue, each at its time, or as soon as the one before it is created.
+func (d *driver) submit(ctx context.Context, c *shape.Class, lives []life) {
+	free := d.began
+	for i := range lives {
+		due := d.began.Add(time.Duration(i+1) * c.Every.Duration)
+		if wait := time.Until(due); wait > 0 {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(wait):
+			}
+		}
+		if free.After(due) {
+			due = free // the API server was late, not the driver
+		}
+		d.lag.note(time.Since(due))
+		if err := d.api.create(ctx, quotaWorkload(lives[i].key.Namespace, lives[i].key.Name, lives[i].localQueue, c)); err != nil {
+			d.report(err)
+		}
+		free = time.Now()
+	}
+}
+
+// see takes over what the watch tells of one quota Workload.
+func (d *driver) see(ctx context.Context, object *kueue.Workload, kind watch.EventType) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	i, ours := d.index[client.ObjectKeyFromObject(object)]
+	if !ours || d.books.Finished() == len(d.lives) {
+		return
+	}
+	l := &d.lives[i]
+	l.version = object.ResourceVersion
+	before := l.standing
+	l.standing = standingOf(object)
+	if kind == watch.Deleted {
+		d.problems = append(d.problems, fmt.Errorf("quota Workload %s was deleted", l.key))
+	}
+	d.books.See(time.Since(d.began), i, l.standing, d.chargeOf(object))
+	if reserved := apimeta.FindStatusCondition(object.Status.Conditions, kueue.WorkloadQuotaReserved); reserved != nil {
+		l.message = reserved.Message
+	}
+	d.heedEviction(ctx, i, object)
+	admitted := l.standing == ledger.Holding && l.evicted == nil && apimeta.IsStatusConditionTrue(object.Status.Conditions, kueue.WorkloadAdmitted)
+	switch {
+	case admitted && !l.running:
+		d.begin(ctx, i)
+	case !admitted && l.running:
+		l.running = false
+		l.attempt++
+		l.timer.Stop()
+	case l.running && l.overdue:
+		l.overdue = false
+		go d.finish(ctx, i, l.attempt)
+	}
+	if before != ledger.Finished && l.standing == ledger.Finished && d.books.Finished() == len(d.lives) {
+		close(d.done)
+	}
+}
+
+// begin lets an admitted quota Workload run.
+func (d *driver) begin(ctx context.Context, i int) {
+	l := &d.lives[i]
+	l.running, l.overdue = true, false
+	attempt, runs := l.attempt, d.shape.Classes[l.class].Runs.Duration
+	due := time.Now().Add(runs)
+	l.timer = time.AfterFunc(runs, func() {
+		d.lag.note(time.Since(due))
+		d.finish(ctx, i, attempt)
+	})
+}
+
+// finish writes that a run has come to its end, unless it has been interrupted. If somebody else has written in between it tries
+// again with what they have written.
+func (d *driver) finish(ctx context.Context, i, attempt int) {
+	for {
+		d.mu.Lock()
+		l := &d.lives[i]
+		key, version, isMine := l.key, l.version, l.running && l.attempt == attempt
+		d.mu.Unlock()
+		if !isMine {
+			return
+		}
+		err := d.api.apply(ctx, key, version, finishManager, outcome())
+		if !apierrors.IsConflict(err) {
+			d.report(err)
+			return
+		}
+		d.mu.Lock()
+		d.conflicts++
+		isKnown := l.version != version
+		l.overdue = !isKnown // then the watch will tell
+		d.mu.Unlock()
+		if !isKnown {
+			return
+		}
+	}
+}
+
+// heedEviction notes that a quota Workload is evicted, and after a while clears its reservation if nobody else does.
+func (d *driver) heedEviction(ctx context.Context, i int, object *kueue.Workload) {
+	l := &d.lives[i]
+	wasEvicted := l.evicted != nil
+	l.evicted = nil
+	if !apimeta.IsStatusConditionTrue(object.Status.Conditions, kueue.WorkloadEvicted) || l.standing == ledger.Finished {
+		return
+	}
+	for _, c := range object.Status.Conditions {
+		if slices.Contains([]string{kueue.WorkloadEvicted, kueue.WorkloadPreempted, kueue.WorkloadRequeued}, c.Type) {
+			l.evicted = append(l.evicted, c)
+		}
+	}
+	if wasEvicted {
+		return
+	}
+	d.evictions++
+	if l.standing == ledger.Holding {
+		time.AfterFunc(evictionGrace, func() { d.clear(ctx, i) })
+	}
+}
+
+// clear takes the reservation off a quota Workload that is still evicted, under the field manager that has written it.
+func (d *driver) clear(ctx context.Context, i int) {
+	d.mu.Lock()
+	l := &d.lives[i]
+	key, version, status := l.key, l.version, &kueue.WorkloadStatus{Conditions: slices.Clone(l.evicted)}
+	isDue := l.evicted != nil && l.standing == ledger.Holding
+	d.mu.Unlock()
+	if !isDue {
+		return
+	}
+	status.Conditions = append(status.Conditions,
+		condition(kueue.WorkloadQuotaReserved, metav1.ConditionFalse, "Pending", "Evicted by the manager, stopped by the benchmark"),
+		condition(kueue.WorkloadAdmitted, metav1.ConditionFalse, kueue.WorkloadAdmittedReasonNoReservation, "The quota Workload holds no quota"),
+	)
+	err := d.api.apply(ctx, key, version, admissionManager, status)
+	if apierrors.IsConflict(err) {
+		time.AfterFunc(evictionGrace, func() { d.clear(ctx, i) })
+		return
+	}
+	d.mu.Lock()
+	d.cleared++
+	d.mu.Unlock()
+	d.report(err)
+}
+
+// report keeps an error for the end. What ends with the run is none.
+func (d *driver) report(err error) {
+	if err == nil {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.problems = append(d.problems, err)
+}
+
+func standingOf(w *kueue.Workload) ledger.Standing {
+	switch {
+	case apimeta.IsStatusConditionTrue(w.Status.Conditions, kueue.WorkloadFinished):
+		return ledger.Finished
+	case w.Status.Admission != nil && apimeta.IsStatusConditionTrue(w.Status.Conditions, kueue.WorkloadQuotaReserved):
+		return ledger.Holding
+	}
+	return ledger.Waiting
+}
+
+// chargeOf reads what a quota Workload is charged. A queue that the shape does not have is -1, which the books do not accept.
+func (d *driver) chargeOf(w *kueue.Workload) ledger.Charge {
+	a := w.Status.Admission
+	if a == nil {
+		return ledger.Charge{}
+	}
+	charge := ledger.Charge{Queue: -1}
+	if queue, ok := d.queues[a.ClusterQueue]; ok {
+		charge.Queue = queue
+	}
+	for i := range a.PodSetAssignments {
+		charge.Amount += a.PodSetAssignments[i].ResourceUsage.Cpu().MilliValue()
+	}
+	return charge
+}

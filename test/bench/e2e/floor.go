@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/test/bench/e2e/shape"
+)
+
+const (
+	// floorNamespace has no LocalQueue: what is in there is nobody's to admit.
+	floorNamespace = "floor"
+	// warmUp is how many lives come before those that are measured.
+	warmUp      = 100
+	parallelism = 32
+)
+
+// A floor says what the machine needs for one life of a quota Workload, its creation, admission and end, when nothing else is done.
+type floor struct {
+	wall, apiserver time.Duration
+}
+
+// sound lives so many lives at full rate and returns what one of them takes. It leaves nothing behind.
+func (r *run) sound(ctx context.Context, lives int) (floor, error) {
+	if err := r.world.CreateNamespace(ctx, floorNamespace, nil); err != nil {
+		return floor{}, fmt.Errorf("create namespace %s: %w", floorNamespace, err)
+	}
+	if err := r.live(ctx, "warm-up", warmUp); err != nil {
+		return floor{}, err
+	}
+	before, err := readUsage(r.apiserver)
+	if err != nil {
+		return floor{}, err
+	}
+	began := time.Now()
+	if err := r.live(ctx, "life", lives); err != nil {
+		return floor{}, err
+	}
+	wall := time.Since(began)
+	after, err := readUsage(r.apiserver)
+	if err != nil {
+		return floor{}, err
+	}
+	if err := r.world.Admin.DeleteAllOf(ctx, &kueue.Workload{}, client.InNamespace(floorNamespace)); err != nil {
+		return floor{}, fmt.Errorf("delete quota Workloads of namespace %s: %w", floorNamespace, err)
+	}
+	n := time.Duration(lives)
+	return floor{wall: wall / n, apiserver: (after.cpu - before.cpu) / n}, nil
+}
+
+// live creates, admits and finishes quota Workloads, several at a time and each write as soon as the one before is done.
+func (r *run) live(ctx context.Context, prefix string, lives int) error {
+	class := &shape.Class{CPU: resource.MustParse("1"), Runs: metav1.Duration{Duration: time.Second}}
+	var next atomic.Int64
+	problems := make([]error, parallelism)
+	var workers sync.WaitGroup
+	for i := range problems {
+		workers.Go(func() {
+			for n := next.Add(1); n <= int64(lives) && problems[i] == nil; n = next.Add(1) {
+				problems[i] = r.liveOnce(ctx, fmt.Sprintf("%s-%d", prefix, n), class)
+			}
+		})
+	}
+	workers.Wait()
+	return errors.Join(problems...)
+}
+
+func (r *run) liveOnce(ctx context.Context, name string, class *shape.Class) error {
+	key := types.NamespacedName{Namespace: floorNamespace, Name: name}
+	if err := r.api.create(ctx, quotaWorkload(key.Namespace, key.Name, localQueueName(0), class)); err != nil {
+		return err
+	}
+	if err := r.api.apply(ctx, key, "", admissionManager, admission(floorNamespace, class.CPU)); err != nil {
+		return err
+	}
+	return r.api.apply(ctx, key, "", finishManager, outcome())
+}

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ticksPerSecond is in what the kernel counts the time of processes, on every platform that Go runs on.
+const ticksPerSecond = 100
+
+// A usage is what a process has used since it began.
+type usage struct {
+	cpu  time.Duration
+	peak int64 // bytes of memory
+}
+
+// readUsage asks the kernel about a process.
+func readUsage(pid int) (usage, error) {
+	dir := filepath.Join("/proc", strconv.Itoa(pid))
+	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
+	if err != nil {
+		return usage{}, fmt.Errorf("read usage of process %d: %w", pid, err)
+	}
+	status, err := os.ReadFile(filepath.Join(dir, "status"))
+	if err != nil {
+		return usage{}, fmt.Errorf("read usage of process %d: %w", pid, err)
+	}
+	u, err := parseUsage(string(stat), string(status))
+	if err != nil {
+		return usage{}, fmt.Errorf("read usage of process %d: %w", pid, err)
+	}
+	return u, nil
+}
+
+// parseUsage reads /proc/PID/stat and /proc/PID/status; proc(5) describes both.
+func parseUsage(stat, status string) (usage, error) {
+	// The second field is the name of the program, which may hold anything, in parentheses.
+	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
+	const userField, systemField = 14 - 3, 15 - 3
+	if len(fields) <= systemField {
+		return usage{}, fmt.Errorf("parse stat: only %d fields", len(fields))
+	}
+	user, err1 := strconv.ParseInt(fields[userField], 10, 64)
+	system, err2 := strconv.ParseInt(fields[systemField], 10, 64)
+	if err := errors.Join(err1, err2); err != nil {
+		return usage{}, fmt.Errorf("parse stat: %w", err)
+	}
+	u := usage{cpu: time.Duration(user+system) * time.Second / ticksPerSecond}
+	for line := range strings.Lines(status) {
+		if value, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			kib, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")), 10, 64)
+			if err != nil {
+				return usage{}, fmt.Errorf("parse status: %w", err)
+			}
+			u.peak = kib << 10
+			return u, nil
+		}
+	}
+	return usage{}, errors.New("parse status: no VmHWM")
+}
+
+// findChild finds the process that this one has started with this text among its arguments.
+func findChild(text string) (int, error) {
+	tasks, err := filepath.Glob("/proc/self/task/*/children")
+	if err != nil {
+		return 0, err
+	}
+	for _, task := range tasks {
+		children, err := os.ReadFile(task)
+		if err != nil {
+			continue // the thread has ended
+		}
+		for _, child := range strings.Fields(string(children)) {
+			arguments, err := os.ReadFile(filepath.Join("/proc", child, "cmdline"))
+			if err == nil && bytes.Contains(arguments, []byte(text)) {
+				return strconv.Atoi(child)
+			}
+		}
+	}
+	return 0, fmt.Errorf("find the child process with %s: there is none", text)
+}

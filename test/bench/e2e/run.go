@@ -1,0 +1,222 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/test/bench/e2e/ledger"
+	"github.com/tranche-dev/tranche/test/bench/e2e/shape"
+	"github.com/tranche-dev/tranche/test/controlplane"
+	"github.com/tranche-dev/tranche/test/world"
+)
+
+const (
+	settleEvery   = 100 * time.Millisecond
+	settleTimeout = 30 * time.Second
+)
+
+// A run is one shape on one control plane.
+type run struct {
+	world   *world.World
+	shape   *shape.Shape
+	api     *api
+	metrics rest.Interface
+	// The processes.
+	apiserver, etcd, manager int
+	managerMetrics           string
+}
+
+// A reading is what is read off everything at one time.
+type reading struct {
+	apiserver, etcd, manager, driver usage
+	sent, received                   counts
+}
+
+// results are what a run has found out.
+type results struct {
+	floors        []floor
+	driver        *driver
+	wall, settled time.Duration
+	before, after reading
+	unfinished    int
+}
+
+// measure brings a control plane up, runs the shape on it, and takes it down.
+func measure(ctx context.Context, s *shape.Shape, o *options) (_ []figure, err error) {
+	w, err := world.Start(ctx, controlplane.Config{
+		WorkDir: o.workDir,
+		// Nothing here has pods. The JobSet controller stays, because its webhooks are needed to install Tranche.
+		Without: []string{controlplane.ControllerManager, controlplane.Scheduler, controlplane.Kwok},
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, w.Stop()) }()
+	r := &run{world: w, shape: s, apiserver: w.Plane.PID(controlplane.APIServer), etcd: w.Plane.PID(controlplane.Etcd)}
+	if err := r.connect(); err != nil {
+		return nil, err
+	}
+	if err := createQueues(ctx, w.Admin, s); err != nil {
+		return nil, err
+	}
+	found, err := r.play(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	return figuresOf(s, found), nil
+}
+
+func (r *run) connect() error {
+	scheme, err := world.Scheme()
+	if err != nil {
+		return err
+	}
+	if r.api, err = newAPI(r.world.Plane.AdminConfig(), scheme); err != nil {
+		return err
+	}
+	r.metrics = r.api.clients[0]
+	return nil
+}
+
+// play measures what the machine can do, then what it does with the manager, then again what it can do: other work on the machine
+// comes and goes.
+func (r *run) play(ctx context.Context, o *options) (*results, error) {
+	found := &results{driver: newDriver(r.api, r.shape)}
+	following, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if err := found.driver.follow(following, r.world.Admin); err != nil {
+		return nil, err
+	}
+	if err := r.addFloor(ctx, found, o.lives); err != nil {
+		return nil, err
+	}
+	manager, err := r.startManager(ctx)
+	if err != nil {
+		return nil, err
+	}
+	err = r.drive(ctx, found, o.timeout)
+	if err := errors.Join(err, manager.Stop()); err != nil {
+		return nil, err
+	}
+	if err := r.addFloor(ctx, found, o.lives); err != nil {
+		return nil, err
+	}
+	return found, nil
+}
+
+func (r *run) addFloor(ctx context.Context, found *results, lives int) error {
+	f, err := r.sound(ctx, lives)
+	found.floors = append(found.floors, f)
+	return err
+}
+
+// startManager runs the manager with its own defaults for what it asks of the API server, and waits until all queues are active.
+func (r *run) startManager(ctx context.Context) (*world.Manager, error) {
+	manager, err := r.world.StartManager(ctx, world.ManagerOptions{Settings: map[string]any{"clientConnection": map[string]any{}}})
+	if err != nil {
+		return nil, err
+	}
+	r.managerMetrics = manager.Metrics
+	r.manager, err = findChild(filepath.Dir(manager.Log))
+	if err == nil {
+		err = r.awaitQueues(ctx, func(q *kueue.ClusterQueue) bool {
+			return apimeta.IsStatusConditionTrue(q.Status.Conditions, kueue.ClusterQueueActive)
+		})
+	}
+	if err != nil {
+		return nil, errors.Join(err, manager.Stop())
+	}
+	return manager, nil
+}
+
+// awaitQueues waits until something is true of all ClusterQueues.
+func (r *run) awaitQueues(ctx context.Context, is func(*kueue.ClusterQueue) bool) error {
+	err := wait.PollUntilContextTimeout(ctx, settleEvery, settleTimeout, true, func(ctx context.Context) (bool, error) {
+		var list kueue.ClusterQueueList
+		if err := r.world.Admin.List(ctx, &list); err != nil {
+			return false, err
+		}
+		for i := range list.Items {
+			if !is(&list.Items[i]) {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait for the statuses of all ClusterQueues: %w", err)
+	}
+	return nil
+}
+
+// drive submits the shape and waits until all of it is finished, or for as long as there is patience.
+func (r *run) drive(ctx context.Context, found *results, timeout time.Duration) error {
+	var err error
+	if found.before, err = r.read(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	began := time.Now()
+	found.driver.start(ctx)
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(timeout):
+	case <-found.driver.done:
+	}
+	found.wall = time.Since(began)
+	found.unfinished = found.driver.unfinished()
+	if found.unfinished == 0 {
+		// The manager owes a last status of each queue, and those writes count, too.
+		began = time.Now()
+		if err := r.awaitQueues(ctx, func(q *kueue.ClusterQueue) bool {
+			return q.Status.PendingWorkloads == 0 && q.Status.ReservingWorkloads == 0
+		}); err != nil {
+			return err
+		}
+		found.settled = time.Since(began)
+	}
+	found.after, err = r.read(ctx)
+	return err
+}
+
+func (r *run) read(ctx context.Context) (reading, error) {
+	var now reading
+	var problems [6]error
+	now.apiserver, problems[0] = readUsage(r.apiserver)
+	now.etcd, problems[1] = readUsage(r.etcd)
+	now.manager, problems[2] = readUsage(r.manager)
+	now.driver, problems[3] = readUsage(os.Getpid())
+	now.sent, problems[4] = sent(ctx, r.managerMetrics)
+	now.received, problems[5] = received(ctx, r.metrics)
+	for _, resource := range []string{"workloads", "workloads/status"} {
+		now.received[resource] -= float64(r.api.written(resource))
+	}
+	return now, errors.Join(problems[:]...)
+}
+
+// unfinished counts what has not come to its end, and adds examples to the problems.
+func (d *driver) unfinished() int {
+	const examples = 5
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := 0
+	for i := range d.lives {
+		if standing := d.books.Standing(i); standing != ledger.Finished {
+			if n++; n <= examples {
+				d.problems = append(d.problems, fmt.Errorf("quota Workload %s is not finished (standing %d): %s", d.lives[i].key, standing, d.lives[i].message))
+			}
+		}
+	}
+	return n
+}
