@@ -85,3 +85,40 @@ func findChild(text string) (int, error) {
 	}
 	return 0, fmt.Errorf("find the child process with %s: there is none", text)
 }
+
+// busy is how much time all processes of the machine have taken from its processors, since it began. cores is how many there are.
+func busy() (spent time.Duration, cores int, err error) {
+	stat, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0, 0, fmt.Errorf("read usage of the machine: %w", err)
+	}
+	return parseBusy(string(stat))
+}
+
+// parseBusy reads /proc/stat; proc(5) describes it.
+func parseBusy(stat string) (spent time.Duration, cores int, err error) {
+	for line := range strings.Lines(stat) {
+		fields := strings.Fields(line)
+		if len(fields) < 9 || !strings.HasPrefix(fields[0], "cpu") {
+			continue
+		}
+		if fields[0] != "cpu" {
+			cores++
+			continue
+		}
+		// user nice system idle iowait irq softirq steal: time stolen by the host is lost to us, too
+		for i, field := range fields[1:9] {
+			ticks, err := strconv.ParseInt(field, 10, 64)
+			if err != nil {
+				return 0, 0, fmt.Errorf("parse usage of the machine: %w", err)
+			}
+			if i != 3 && i != 4 {
+				spent += time.Duration(ticks) * time.Second / ticksPerSecond
+			}
+		}
+	}
+	if cores == 0 {
+		return 0, 0, errors.New("parse usage of the machine: no processors")
+	}
+	return spent, cores, nil
+}

@@ -126,8 +126,17 @@ func costs(found *results) []figure {
 		seconds("apiserver/cpu", after.apiserver.cpu-before.apiserver.cpu), mebibytes("apiserver/peak-rss", after.apiserver.peak),
 		seconds("etcd/cpu", after.etcd.cpu-before.etcd.cpu), seconds("driver/cpu", after.driver.cpu-before.driver.cpu),
 		millis("driver/lag/p99", ledger.Quantile(late, 0.99)), millis("driver/lag/max", ledger.Quantile(late, 1)),
-		millis("status-settled", found.settled),
+		millis("status-settled", found.settled), others(before, after),
 	}
+}
+
+// others says which share of the machine was taken by what has nothing to do with the run. Where that is much, so is the noise.
+func others(before, after *reading) figure {
+	ours := after.manager.cpu - before.manager.cpu + after.apiserver.cpu - before.apiserver.cpu +
+		after.etcd.cpu - before.etcd.cpu + after.driver.cpu - before.driver.cpu
+	spent := after.machine - before.machine - ours
+	whole := after.at.Sub(before.at) * time.Duration(after.cores)
+	return figure{name: "others/cpu", value: 100 * float64(spent) / float64(whole), unit: "%", note: "of the machine, taken by other work during the run"}
 }
 
 // A bound is the most that a figure may be.

@@ -39,6 +39,9 @@ type run struct {
 type reading struct {
 	apiserver, etcd, manager, driver usage
 	sent, received                   counts
+	at                               time.Time
+	machine                          time.Duration
+	cores                            int
 }
 
 // results are what a run has found out.
@@ -191,14 +194,15 @@ func (r *run) drive(ctx context.Context, found *results, timeout time.Duration) 
 }
 
 func (r *run) read(ctx context.Context) (reading, error) {
-	var now reading
-	var problems [6]error
+	now := reading{at: time.Now()}
+	var problems [7]error
 	now.apiserver, problems[0] = readUsage(r.apiserver)
 	now.etcd, problems[1] = readUsage(r.etcd)
 	now.manager, problems[2] = readUsage(r.manager)
 	now.driver, problems[3] = readUsage(os.Getpid())
 	now.sent, problems[4] = sent(ctx, r.managerMetrics)
 	now.received, problems[5] = received(ctx, r.metrics)
+	now.machine, now.cores, problems[6] = busy()
 	for _, resource := range []string{"workloads", "workloads/status"} {
 		now.received[resource] -= float64(r.api.written(resource))
 	}
