@@ -46,6 +46,11 @@ test-e2e: cluster build ## Run whole JobSets through the real binary on a real c
 bench: ## Measure the engine and check the bounds in test/bench/bounds.yaml.
 	go test -run '^$$' -bench . -benchmem ./test/bench/...
 
+.PHONY: bench-e2e
+bench-e2e: cluster build ## Measure the manager on a real control plane. SHAPE=baseline, COUNT=3 and ATONCE=1 change what.
+	go test ./test/bench/e2e/...
+	go run ./test/bench/e2e -shape $(or $(SHAPE),baseline-tenth) -count $(or $(COUNT),1) $(if $(ATONCE),-at-once)
+
 TOOL := go tool -modfile=tools/go.mod
 
 .PHONY: generate

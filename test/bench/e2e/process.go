@@ -76,7 +76,7 @@ func findChild(text string) (int, error) {
 		if err != nil {
 			continue // the thread has ended
 		}
-		for _, child := range strings.Fields(string(children)) {
+		for child := range strings.FieldsSeq(string(children)) {
 			arguments, err := os.ReadFile(filepath.Join("/proc", child, "cmdline"))
 			if err == nil && bytes.Contains(arguments, []byte(text)) {
 				return strconv.Atoi(child)

@@ -23,7 +23,9 @@ type figure struct {
 	note  string
 }
 
-func seconds(name string, d time.Duration) figure { return figure{name: name, value: d.Seconds(), unit: "s"} }
+func seconds(name string, d time.Duration) figure {
+	return figure{name: name, value: d.Seconds(), unit: "s"}
+}
 
 func millis(name string, d time.Duration) figure {
 	return figure{name: name, value: float64(d) / float64(time.Millisecond), unit: "ms"}
