@@ -27,7 +27,9 @@ const (
 
 // A floor says what the machine needs for one life of a quota Workload, its creation, admission and end, when nothing else is done.
 type floor struct {
-	wall, apiserver time.Duration
+	wall time.Duration
+	// apiserver and all are processor time, of the API server alone and together with etcd and the driver.
+	apiserver, all time.Duration
 }
 
 // sound lives so many lives at full rate and returns what one of them takes. It leaves nothing behind.
@@ -38,7 +40,7 @@ func (r *run) sound(ctx context.Context, lives int) (floor, error) {
 	if err := r.live(ctx, "warm-up", warmUp); err != nil {
 		return floor{}, err
 	}
-	before, err := readUsage(r.apiserver)
+	before, err := r.readServers()
 	if err != nil {
 		return floor{}, err
 	}
@@ -47,7 +49,7 @@ func (r *run) sound(ctx context.Context, lives int) (floor, error) {
 		return floor{}, err
 	}
 	wall := time.Since(began)
-	after, err := readUsage(r.apiserver)
+	after, err := r.readServers()
 	if err != nil {
 		return floor{}, err
 	}
@@ -55,7 +57,7 @@ func (r *run) sound(ctx context.Context, lives int) (floor, error) {
 		return floor{}, fmt.Errorf("delete quota Workloads of namespace %s: %w", floorNamespace, err)
 	}
 	n := time.Duration(lives)
-	return floor{wall: wall / n, apiserver: (after.cpu - before.cpu) / n}, nil
+	return floor{wall: wall / n, apiserver: (after.apiserver.cpu - before.apiserver.cpu) / n, all: after.since(&before) / n}, nil
 }
 
 // live creates, admits and finishes quota Workloads, several at a time and each write as soon as the one before is done.

@@ -44,11 +44,12 @@ func figuresOf(s *shape.Shape, found *results) []figure {
 
 // bounding says how long it took, and how long it takes whoever does it.
 func bounding(s *shape.Shape, found *results) []figure {
-	var life, cpu time.Duration
+	var life, cpu, all time.Duration
 	var notes []string
 	for _, f := range found.floors {
 		life += f.wall / time.Duration(len(found.floors))
 		cpu += f.apiserver / time.Duration(len(found.floors))
+		all += f.all / time.Duration(len(found.floors))
 		notes = append(notes, f.wall.Round(10*time.Microsecond).String())
 	}
 	machine := time.Duration(s.Lives()) * life
@@ -60,7 +61,11 @@ func bounding(s *shape.Shape, found *results) []figure {
 		seconds("bound", bound),
 		{name: "ratio", value: float64(found.wall) / float64(bound), unit: "x", note: "wall by bound"},
 		seconds("bound/quota", s.QuotaBound()), seconds("bound/arrival", s.ArrivalBound()), seconds("bound/machine", machine),
-		perLife, millis("life/apiserver-cpu", cpu),
+		perLife, millis("life/apiserver-cpu", cpu), millis("life/cpu", all),
+		{
+			name: "ratio/cpu", value: float64(found.after.since(&found.before)) / float64(all*time.Duration(s.Lives())), unit: "x",
+			note: "processor time of all in the run, by that of as many lives without a manager",
+		},
 	}
 }
 
@@ -134,9 +139,7 @@ func costs(found *results) []figure {
 
 // others says which share of the machine was taken by what has nothing to do with the run. Where that is much, so is the noise.
 func others(before, after *reading) figure {
-	ours := after.manager.cpu - before.manager.cpu + after.apiserver.cpu - before.apiserver.cpu +
-		after.etcd.cpu - before.etcd.cpu + after.driver.cpu - before.driver.cpu
-	spent := after.machine - before.machine - ours
+	spent := after.machine - before.machine - after.since(before)
 	whole := after.at.Sub(before.at) * time.Duration(after.cores)
 	return figure{name: "others/cpu", value: 100 * float64(spent) / float64(whole), unit: "%", note: "of the machine, taken by other work during the run"}
 }

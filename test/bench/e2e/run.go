@@ -194,19 +194,36 @@ func (r *run) drive(ctx context.Context, found *results, timeout time.Duration) 
 }
 
 func (r *run) read(ctx context.Context) (reading, error) {
-	now := reading{at: time.Now()}
-	var problems [7]error
-	now.apiserver, problems[0] = readUsage(r.apiserver)
-	now.etcd, problems[1] = readUsage(r.etcd)
-	now.manager, problems[2] = readUsage(r.manager)
-	now.driver, problems[3] = readUsage(os.Getpid())
-	now.sent, problems[4] = sent(ctx, r.managerMetrics)
-	now.received, problems[5] = received(ctx, r.metrics)
-	now.machine, now.cores, problems[6] = busy()
+	now, err := r.readServers()
+	if err != nil {
+		return now, err
+	}
+	var problems [4]error
+	now.manager, problems[0] = readUsage(r.manager)
+	now.sent, problems[1] = sent(ctx, r.managerMetrics)
+	now.received, problems[2] = received(ctx, r.metrics)
+	now.machine, now.cores, problems[3] = busy()
+	now.at = time.Now()
 	for _, resource := range []string{"workloads", "workloads/status"} {
 		now.received[resource] -= float64(r.api.written(resource))
 	}
 	return now, errors.Join(problems[:]...)
+}
+
+// readServers reads only what runs without a manager, too.
+func (r *run) readServers() (reading, error) {
+	var now reading
+	var problems [3]error
+	now.apiserver, problems[0] = readUsage(r.apiserver)
+	now.etcd, problems[1] = readUsage(r.etcd)
+	now.driver, problems[2] = readUsage(os.Getpid())
+	return now, errors.Join(problems[:]...)
+}
+
+// since is how much processor time all processes of a run have used since an earlier reading.
+func (now *reading) since(before *reading) time.Duration {
+	return now.apiserver.cpu - before.apiserver.cpu + now.etcd.cpu - before.etcd.cpu +
+		now.manager.cpu - before.manager.cpu + now.driver.cpu - before.driver.cpu
 }
 
 // unfinished counts what has not come to its end, and adds examples to the problems.
