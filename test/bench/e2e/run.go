@@ -22,6 +22,8 @@ import (
 const (
 	settleEvery   = 100 * time.Millisecond
 	settleTimeout = 30 * time.Second
+	// quietFor is longer than a manager may put off the status of a queue.
+	quietFor = 1500 * time.Millisecond
 )
 
 // A run is one shape on one control plane.
@@ -135,10 +137,31 @@ func (r *run) startManager(ctx context.Context) (*world.Manager, error) {
 			return apimeta.IsStatusConditionTrue(q.Status.Conditions, kueue.ClusterQueueActive)
 		})
 	}
+	if err == nil {
+		err = r.awaitQuiet(ctx)
+	}
 	if err != nil {
 		return nil, errors.Join(err, manager.Stop())
 	}
 	return manager, nil
+}
+
+// awaitQuiet waits until the manager sends nothing any more, so that what it does once for each queue is not charged to admissions.
+func (r *run) awaitQuiet(ctx context.Context) error {
+	last := -1.0
+	err := wait.PollUntilContextTimeout(ctx, quietFor, settleTimeout, true, func(ctx context.Context) (bool, error) {
+		now, err := sent(ctx, r.managerMetrics)
+		if err != nil {
+			return false, err
+		}
+		isQuiet := now.total() == last
+		last = now.total()
+		return isQuiet, nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait until the manager has prepared the queues: %w", err)
+	}
+	return nil
 }
 
 // awaitQueues waits until something is true of all ClusterQueues.
