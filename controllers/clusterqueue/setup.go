@@ -9,9 +9,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -40,7 +42,8 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, runner *engine.Runn
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("clusterqueue").
-		For(&kueue.ClusterQueue{}).
+		// Our own writes of the status must not wake us: by then there would be something new to write, at once and without end.
+		For(&kueue.ClusterQueue{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(engine.Changes(runner.OnClusterQueueChange, func(name string) reconcile.Request {
 			return reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
 		})).

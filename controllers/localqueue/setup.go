@@ -9,8 +9,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -39,7 +41,8 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, runner *engine.Runn
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("localqueue").
-		For(&kueue.LocalQueue{}).
+		// Our own writes of the status must not wake us: by then there would be something new to write, at once and without end.
+		For(&kueue.LocalQueue{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(engine.Changes(runner.OnLocalQueueChange, func(key types.NamespacedName) reconcile.Request {
 			return reconcile.Request{NamespacedName: key}
 		})).
