@@ -12,11 +12,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
@@ -26,39 +26,40 @@ import (
 	"github.com/tranche-dev/tranche/controllers/metrics"
 )
 
-// Admissions and evictions are written before refusals: somebody's accelerators wait for them.
+// Nobody's accelerators wait for a refusal to be written. So it is written a while after it was decided, if it still holds by then,
+// and refusals together get no more of the API server than this.
 const (
-	priorityOrder  = 1
-	priorityRefuse = 0
+	refusalDelay      = time.Second
+	refusalsPerSecond = 50
+	refusalBurst      = 200
 )
 
-// A writer applies decisions to the API. Of the decisions about one stage only the newest refusal is kept, and never two are
-// written at once.
+// A writer applies decisions to the API. Of the refusals of one stage only the newest is kept, and none that an admission has
+// overtaken. An admission and an older refusal may be written at the same time: then the refusal, which names the version of the
+// object that it is about, meets a conflict or is overwritten.
 type writer struct {
-	config Config
-	runner *Runner
-	queue  priorityqueue.PriorityQueue[admission.StageKey]
+	config   Config
+	runner   *Runner
+	queue    workqueue.TypedInterface[admission.StageKey]
+	refusals workqueue.TypedDelayingInterface[admission.StageKey]
+	budget   flowcontrol.RateLimiter
 
 	mu      sync.Mutex
-	pending map[admission.StageKey]task
+	orders  map[admission.StageKey][]admission.Decision
+	refuses map[admission.StageKey]*admission.Refuse
 	retries workqueue.TypedRateLimiter[admission.StageKey]
-}
-
-// A task is what is still to be written for one stage.
-type task struct {
-	// orders are the admissions and evictions, in the order in which they were decided. Each is settled.
-	orders []admission.Decision
-	// refuse is said after them.
-	refuse *admission.Refuse
 }
 
 func newWriter(config Config, runner *Runner) *writer {
 	return &writer{
-		config:  config,
-		runner:  runner,
-		queue:   priorityqueue.New[admission.StageKey]("tranche-decisions"),
-		pending: map[admission.StageKey]task{},
-		retries: workqueue.NewTypedItemExponentialFailureRateLimiter[admission.StageKey](firstRetry, lastRetry),
+		config:   config,
+		runner:   runner,
+		queue:    workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[admission.StageKey]{Name: "tranche-orders"}),
+		refusals: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[admission.StageKey]{Name: "tranche-refusals"}),
+		budget:   flowcontrol.NewTokenBucketRateLimiter(refusalsPerSecond, refusalBurst),
+		orders:   map[admission.StageKey][]admission.Decision{},
+		refuses:  map[admission.StageKey]*admission.Refuse{},
+		retries:  workqueue.NewTypedItemExponentialFailureRateLimiter[admission.StageKey](firstRetry, lastRetry),
 	}
 }
 
@@ -75,16 +76,15 @@ func (w *writer) add(decision admission.Decision) {
 	case admission.Evict:
 		w.order(d.Stage, d)
 	case admission.Refuse:
-		t := w.pending[d.Stage]
-		t.refuse = &d
-		w.pending[d.Stage] = t
-		w.queue.AddWithOpts(priorityqueue.AddOpts{Priority: new(priorityRefuse)}, d.Stage)
+		w.refuses[d.Stage] = &d
+		w.refusals.AddAfter(d.Stage, refusalDelay)
 	}
 }
 
 func (w *writer) order(key admission.StageKey, decision admission.Decision) {
-	w.pending[key] = task{orders: append(w.pending[key].orders, decision)}
-	w.queue.AddWithOpts(priorityqueue.AddOpts{Priority: new(priorityOrder)}, key)
+	w.orders[key] = append(w.orders[key], decision)
+	delete(w.refuses, key)
+	w.queue.Add(key)
 }
 
 // run writes until the context ends.
@@ -92,26 +92,31 @@ func (w *writer) run(ctx context.Context) {
 	var workers sync.WaitGroup
 	for range w.config.Writers {
 		workers.Go(func() {
-			for w.next(ctx) {
+			for w.nextOrder(ctx) {
 			}
 		})
 	}
+	workers.Go(func() {
+		for w.budget.Wait(ctx) == nil && w.nextRefusal(ctx) {
+		}
+	})
 	<-ctx.Done()
 	w.queue.ShutDown()
+	w.refusals.ShutDown()
 	workers.Wait()
 }
 
-func (w *writer) next(ctx context.Context) bool {
+func (w *writer) nextOrder(ctx context.Context) bool {
 	key, shutdown := w.queue.Get()
 	if shutdown {
 		return false
 	}
 	defer w.queue.Done(key)
 	w.mu.Lock()
-	t := w.pending[key]
-	delete(w.pending, key)
+	orders := w.orders[key]
+	delete(w.orders, key)
 	w.mu.Unlock()
-	for _, order := range t.orders {
+	for _, order := range orders {
 		switch d := order.(type) {
 		case admission.Admit:
 			w.admit(ctx, &d)
@@ -120,10 +125,28 @@ func (w *writer) next(ctx context.Context) bool {
 		case admission.Refuse: // is no order
 		}
 	}
-	if t.refuse != nil {
-		w.refuse(ctx, t.refuse)
-	}
 	return true
+}
+
+// nextRefusal writes one refusal, and passes over those that do not hold any more.
+func (w *writer) nextRefusal(ctx context.Context) bool {
+	for {
+		key, shutdown := w.refusals.Get()
+		if shutdown {
+			return false
+		}
+		w.mu.Lock()
+		d := w.refuses[key]
+		delete(w.refuses, key)
+		w.mu.Unlock()
+		if d != nil {
+			w.refuse(ctx, d)
+		}
+		w.refusals.Done(key)
+		if d != nil {
+			return true
+		}
+	}
 }
 
 // admit writes an admission and settles the decision.
@@ -206,12 +229,11 @@ func (w *writer) retryRefusal(d *admission.Refuse) {
 	metrics.WriteFailed("Refuse")
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	t := w.pending[d.Stage]
-	if len(t.orders) > 0 || t.refuse != nil {
+	if w.refuses[d.Stage] != nil || len(w.orders[d.Stage]) > 0 {
 		return
 	}
-	w.pending[d.Stage] = task{refuse: d}
-	w.queue.AddWithOpts(priorityqueue.AddOpts{After: w.retries.When(d.Stage), Priority: new(priorityRefuse)}, d.Stage)
+	w.refuses[d.Stage] = d
+	w.refusals.AddAfter(d.Stage, w.retries.When(d.Stage))
 }
 
 // apply writes the status of a quota Workload under Kueue's field manager and returns what the API server made of it. What the field
