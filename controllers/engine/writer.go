@@ -34,6 +34,13 @@ const (
 	refusalBurst      = 200
 )
 
+// The conditions of a quota Workload say that it is admitted. The Event that says so again is for those who look on, so that many
+// admissions at a time do without it.
+const (
+	eventsPerSecond = 5
+	eventBurst      = 100
+)
+
 // A writer applies decisions to the API. Of the refusals of one stage only the newest is kept, and none that an admission has
 // overtaken. An admission and an older refusal may be written at the same time: then the refusal, which names the version of the
 // object that it is about, meets a conflict or is overwritten.
@@ -43,6 +50,7 @@ type writer struct {
 	queue    workqueue.TypedInterface[admission.StageKey]
 	refusals workqueue.TypedDelayingInterface[admission.StageKey]
 	budget   flowcontrol.RateLimiter
+	events   flowcontrol.RateLimiter
 
 	mu      sync.Mutex
 	orders  map[admission.StageKey][]admission.Decision
@@ -57,6 +65,7 @@ func newWriter(config Config, runner *Runner) *writer {
 		queue:    workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[admission.StageKey]{Name: "tranche-orders"}),
 		refusals: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[admission.StageKey]{Name: "tranche-refusals"}),
 		budget:   flowcontrol.NewTokenBucketRateLimiter(refusalsPerSecond, refusalBurst),
+		events:   flowcontrol.NewTokenBucketRateLimiter(eventsPerSecond, eventBurst),
 		orders:   map[admission.StageKey][]admission.Decision{},
 		refuses:  map[admission.StageKey]*admission.Refuse{},
 		retries:  workqueue.NewTypedItemExponentialFailureRateLimiter[admission.StageKey](firstRetry, lastRetry),
@@ -264,7 +273,9 @@ func asWorkload(object *unstructured.Unstructured) (*kueue.Workload, error) {
 
 // announce tells the owners of the quota Workload and of the JobSet.
 func (w *writer) announce(workload *kueue.Workload, d *admission.Admit) {
-	events.QuotaReserved(string(d.Admission.ClusterQueue)).Emit(w.config.Recorder, workload)
+	if w.events.TryAccept() {
+		events.QuotaReserved(string(d.Admission.ClusterQueue)).Emit(w.config.Recorder, workload)
+	}
 	if d.StageName == "" {
 		return
 	}
