@@ -62,10 +62,11 @@ type Configuration struct {
 
 // A ClientConnection bounds the requests that the manager sends.
 type ClientConnection struct {
-	// QPS is how many requests per second the manager sends in the long run. It defaults to 200.
+	// QPS is how many requests per second the manager sends in the long run. It defaults to 1000, which is more than
+	// admission needs: the API server defends itself by its own priority and fairness.
 	QPS *float32 `json:"qps,omitempty"`
 
-	// Burst is how many requests the manager may send at once on top of that. It defaults to 400.
+	// Burst is how many requests the manager may send at once on top of that. It defaults to 2000.
 	Burst *int32 `json:"burst,omitempty"`
 }
 

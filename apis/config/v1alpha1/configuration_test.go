@@ -71,7 +71,7 @@ admissionFairSharing: {usageHalfLifeTime: 1h}
 		t.Errorf("SetDefaults changes a defaulted Configuration: -once +twice\n%s", diff)
 	}
 	for _, want := range []string{
-		"qps: 1.5\n", "burst: 400\n", "localQueue: 3\n", "jobSet: 8\n", "writers: 1\n", "leaderElect: false\n", "retryPeriod: 1s\n",
+		"qps: 1.5\n", "burst: 2000\n", "localQueue: 3\n", "jobSet: 8\n", "writers: 1\n", "leaderElect: false\n", "retryPeriod: 1s\n",
 		"bindAddress: \"0\"\n", "managedNamespaceSelector: {}\n", "manageJobSetsWithoutQueueName: true\n", "stageAdmission: Greedy\n",
 		"  enable: true\n", "  timeout: 5m0s\n", "  recoveryTimeout: 5m0s\n", "backoffLimitCount: 3\n", "backoffMaxSeconds: 3600\n",
 		"usageHalfLifeTime: 1h0m0s\n", "usageSamplingInterval: 5m0s\n",

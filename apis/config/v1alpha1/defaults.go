@@ -14,8 +14,8 @@ import (
 func (c *Configuration) SetDefaults() {
 	setString(&c.APIVersion, APIVersion)
 	setString(&c.Kind, Kind)
-	set(&c.ClientConnection.QPS, 200)
-	set(&c.ClientConnection.Burst, 400)
+	set(&c.ClientConnection.QPS, 1000)
+	set(&c.ClientConnection.Burst, 2000)
 	c.Concurrency.setDefaults()
 	c.LeaderElection.setDefaults()
 	setString(&c.Metrics.BindAddress, ":8080")
