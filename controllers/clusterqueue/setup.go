@@ -62,10 +62,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.runner.View(ctx, func(e *admission.Engine) { view, known = e.ClusterQueue(queue.Name) }); err != nil || !known {
 		return ctrl.Result{}, err
 	}
-	if err := r.writeStatus(ctx, &queue, &view); err != nil {
+	// The finalizer first: it names the version of the object that it is about, which the status would change.
+	if err := r.writeFinalizer(ctx, &queue, view.Reserving > 0); err != nil {
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{}, r.writeFinalizer(ctx, &queue, view.Reserving > 0)
+	return ctrl.Result{}, r.writeStatus(ctx, &queue, &view)
 }
 
 func (r *Reconciler) writeStatus(ctx context.Context, queue *kueue.ClusterQueue, view *admission.ClusterQueueView) error {
