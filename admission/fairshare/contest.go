@@ -199,12 +199,13 @@ func (p *place) compare(other *place) int {
 // senders is a heap in which each place knows where it is.
 type senders []*place
 
-func (s senders) Len() int           { return len(s) }
-func (s senders) Less(i, k int) bool { return s[i].compare(s[k]) < 0 }
+func (s *senders) Len() int           { return len(*s) }
+func (s *senders) Less(i, k int) bool { return (*s)[i].compare((*s)[k]) < 0 }
 
-func (s senders) Swap(i, k int) {
-	s[i], s[k] = s[k], s[i]
-	s[i].index, s[k].index = i, k
+func (s *senders) Swap(i, k int) {
+	a, b := (*s)[i], (*s)[k]
+	(*s)[i], (*s)[k] = b, a
+	a.index, b.index = k, i
 }
 
 // Push is for package heap.

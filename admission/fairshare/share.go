@@ -66,7 +66,7 @@ func (m *Meter) Share(n *quota.Node, more quota.Usage) Share {
 	}
 	clear(m.excess)
 	var s Share
-	for id := range quota.ID(m.tree.Index.Len()) {
+	for id := quota.ID(0); int(id) < m.tree.Index.Len(); id++ {
 		var extra quota.Amount
 		if len(more) > 0 && more[0].ID == id {
 			extra, more = more[0].Amount, more[1:]

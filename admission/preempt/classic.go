@@ -219,16 +219,17 @@ func (s *search) isBelowThreshold(h *Holder) bool {
 // streams is a heap.
 type streams []*stream
 
-func (h streams) Len() int { return len(h) }
+func (h *streams) Len() int { return len(*h) }
 
-func (h streams) Less(i, k int) bool {
-	if h[i].rank != h[k].rank {
-		return h[i].rank < h[k].rank
+func (h *streams) Less(i, k int) bool {
+	a, b := (*h)[i], (*h)[k]
+	if a.rank != b.rank {
+		return a.rank < b.rank
 	}
-	return h[i].head.compare(h[k].head) < 0
+	return a.head.compare(b.head) < 0
 }
 
-func (h streams) Swap(i, k int) { h[i], h[k] = h[k], h[i] }
+func (h *streams) Swap(i, k int) { (*h)[i], (*h)[k] = (*h)[k], (*h)[i] }
 
 // Push is for package heap.
 func (h *streams) Push(x any) { *h = append(*h, x.(*stream)) }

@@ -27,6 +27,13 @@
 //   - With fair sharing, a victim is spared only if all others would have been taken without it as well. Otherwise the share of the request
 //     is higher in the end than it was when the others were compared with it, and the two sides can take turns.
 //   - One request takes the same victim at most a few times (History).
+//   - The usage of LocalQueues (admission fair sharing) does not change who is taken first.
+//
+// # Evictions under way
+//
+// Either the owner keeps a victim in its Queue and its Tree until it is gone, and tells so (Queue.Evict): each search then begins with the
+// release of all that leaves, one step per ClusterQueue. Or it has a Tree of the state to come, in which victims are released and those
+// who wait for them are charged at once, and removes victims from their Queues: then a search costs no more than its victims.
 //
 // # Why it ends
 //

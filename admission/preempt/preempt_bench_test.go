@@ -33,6 +33,7 @@ func full(queues int, holders func(queue int) int, p kueue.ClusterQueuePreemptio
 
 // serve answers requests one after the other, each in the state that the one before leaves.
 func (w *world) serve(b *testing.B, requests []preempt.Request, victims int) {
+	b.Helper()
 	for _, r := range requests {
 		result := w.finder.Find(r)
 		if len(result.Victims) != victims {

@@ -1,47 +1,73 @@
 package preempt_test
 
 import (
+	"fmt"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/preempt"
+	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// TestFindAgainstTwin compares who has to leave, why, and in which order.
+// TestFindAgainstTwin compares who has to leave, why, and in which order, for several requests in one state.
 func TestFindAgainstTwin(t *testing.T) {
-	outcomes := map[preempt.Outcome]int{}
-	reasons := map[string]int{}
 	rapid.Check(t, func(t *rapid.T) {
 		w := draw(t, modes(t))
 		w.fill(t)
-		r := w.short(t)
-		for range rapid.IntRange(0, 4).Draw(t, "granted") {
-			if got := w.finder.Find(r); rapid.Bool().Draw(t, "record") {
-				w.grant(r.UID, got.Victims)
+		for range 15 {
+			r := w.short(t)
+			for range rapid.IntRange(0, 4).Draw(t, "granted") {
+				w.grant(r.UID, w.finder.Find(r).Victims)
 			}
-		}
-		before := w.tree.Hash()
-		got := w.finder.Find(r)
-		if w.tree.Hash() != before {
-			t.Fatal("the tree has changed")
-		}
-		want, outcome := (&twin{world: w, r: r}).find()
-		outcomes[outcome]++
-		if got.Outcome != outcome {
-			t.Fatalf("%s, the twin says %s", got.Outcome, outcome)
-		}
-		if len(got.Victims) != len(want) {
-			t.Fatalf("%d victims, the twin has %d", len(got.Victims), len(want))
-		}
-		for i, v := range got.Victims {
-			reasons[v.Reason]++
-			if v.Holder != want[i].Holder || v.Reason != want[i].reason {
-				t.Fatalf("victim %d is %s (%s), the twin says %s (%s)", i, v.Holder.UID, v.Reason, want[i].UID, want[i].reason)
-			}
+			compare(t, w, r)
 		}
 	})
-	t.Log(outcomes, reasons)
+}
+
+func compare(t *rapid.T, w *world, r preempt.Request) {
+	before := w.tree.Hash()
+	got := w.finder.Find(r)
+	if w.tree.Hash() != before {
+		t.Fatal("the tree has changed")
+	}
+	want, outcome := (&twin{world: w, r: r}).find()
+	if got.Outcome != outcome {
+		t.Fatalf("%s, the twin says %s", got.Outcome, outcome)
+	}
+	if len(got.Victims) != len(want) {
+		t.Fatalf("%d victims, the twin has %d", len(got.Victims), len(want))
+	}
+	for i, v := range got.Victims {
+		if v.Holder != want[i].Holder || v.Reason != want[i].reason {
+			t.Fatalf("victim %d is %s (%s), the twin says %s (%s)", i, v.Holder.UID, v.Reason, want[i].UID, want[i].reason)
+		}
+	}
+}
+
+// TestManyHolders come and go in one ClusterQueue.
+func TestManyHolders(t *testing.T) {
+	for _, policy := range []kueue.PreemptionPolicy{kueue.PreemptionPolicyLowerPriority, kueue.PreemptionPolicyLowerOrNewerEqualPriority} {
+		rapid.Check(t, func(t *rapid.T) {
+			w := flat(nil, 600)
+			q := w.queues[0]
+			q.Preemption.WithinClusterQueue = policy
+			seed := rapid.IntRange(1, 1000).Draw(t, "seed")
+			for i := range 600 {
+				r := w.ask(0, types.UID(fmt.Sprint(i)), int64(i*seed%7), i*seed%11, 1)
+				w.admit(r)
+			}
+			for i := range rapid.IntRange(0, 500).Draw(t, "gone") {
+				hs := w.held[q]
+				w.release(q, hs[i*seed%len(hs)])
+			}
+			free := quota.Amount(600 - len(w.held[q]))
+			amount := free + quota.Amount(rapid.IntRange(1, 12).Draw(t, "amount"))
+			compare(t, w, w.ask(0, "p", int64(rapid.IntRange(0, 7).Draw(t, "priority")), 5, amount))
+		})
+	}
 }
 
 // TestEveryVictimIsNeeded: with all of them gone the request fits, with classic preemption not if any one of them stays; at least not without

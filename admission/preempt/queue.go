@@ -28,8 +28,9 @@ func (q *Queue) Add(h *Holder) {
 	h.queue, h.leaving = q, false
 	for _, c := range h.Usage {
 		for int(c.ID) >= len(q.lists) {
-			q.lists = append(q.lists, list{id: quota.ID(len(q.lists))})
+			q.lists = append(q.lists, list{})
 		}
+		q.lists[c.ID].id = c.ID
 		q.lists[c.ID].insert(h)
 	}
 }

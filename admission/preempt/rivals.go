@@ -179,12 +179,13 @@ func (c *rival) compare(other *rival) int {
 // children is a heap in which each one knows where it is.
 type children []*rival
 
-func (h children) Len() int           { return len(h) }
-func (h children) Less(i, k int) bool { return h[i].compare(h[k]) < 0 }
+func (h *children) Len() int           { return len(*h) }
+func (h *children) Less(i, k int) bool { return (*h)[i].compare((*h)[k]) < 0 }
 
-func (h children) Swap(i, k int) {
-	h[i], h[k] = h[k], h[i]
-	h[i].index, h[k].index = i, k
+func (h *children) Swap(i, k int) {
+	a, b := (*h)[i], (*h)[k]
+	(*h)[i], (*h)[k] = b, a
+	a.index, b.index = k, i
 }
 
 // Push is for package heap.

@@ -35,48 +35,97 @@ func TestRules(t *testing.T) {
 	}{
 		"fits":      {want: "fits", amount: 8},
 		"too large": {want: "more than could ever be available", amount: 9},
-		"never": {within: never, reclaim: never, amount: 4, holders: []holder{{"a", "x", 1, 0, 8}},
-			want: "nobody may be preempted who holds what is short"},
-		"lower priority in the own queue": {within: lower, amount: 3, holders: []holder{{"a", "x", 4, 0, 4}, {"a", "y", 5, 0, 4}},
-			want: "x InClusterQueue"},
+		"never": {
+			within: never, reclaim: never, amount: 4, holders: []holder{{"a", "x", 1, 0, 8}},
+			want: "nobody may be preempted who holds what is short",
+		},
+		"lower priority in the own queue": {
+			within: lower, amount: 3, holders: []holder{{"a", "x", 4, 0, 4}, {"a", "y", 5, 0, 4}},
+			want: "x InClusterQueue",
+		},
 		"equal and newer": {within: newer, amount: 3, holders: []holder{{"a", "x", 5, 9, 4}, {"a", "y", 5, 11, 4}}, want: "y InClusterQueue"},
-		"lowest priority first": {within: lower, amount: 2, holders: []holder{{"a", "x", 2, 0, 4}, {"a", "y", 1, 0, 4}},
-			want: "y InClusterQueue"},
-		"newest reservation first": {within: lower, amount: 2, holders: []holder{{"a", "x", 1, 0, 4}, {"a", "y", 1, 0, 4}},
-			want: "y InClusterQueue"},
-		"those that can stay, stay": {within: lower, amount: 4, holders: []holder{{"a", "x", 1, 0, 1}, {"a", "y", 2, 0, 7}},
-			want: "y InClusterQueue"},
-		"own quota, any priority": {reclaim: all, amount: 4, holders: []holder{{"b", "x", 9, 0, 4}, {"b", "y", 8, 0, 4}},
-			want: "y InCohortReclamation"},
-		"own quota, lower priority only": {reclaim: lower, amount: 4, holders: []holder{{"b", "x", 9, 0, 4}, {"b", "y", 8, 0, 4}},
-			want: "nobody may be preempted who holds what is short"},
-		"not from one that does not borrow": {reclaim: all, amount: 4, holders: []holder{{"a", "x", 9, 0, 4}, {"b", "y", 1, 0, 4}},
-			want: "nobody may be preempted who holds what is short"},
-		"other queues before the own one": {within: lower, reclaim: all, amount: 2, holders: []holder{{"a", "x", 1, 0, 1}, {"b", "y", 2, 0, 7}},
-			want: "y InCohortReclamation"},
-		"more than the quota": {reclaim: all, amount: 5, holders: []holder{{"b", "x", 1, 0, 8}},
-			want: "more than the ClusterQueue has, and borrowWithinCohort does not allow preemption while borrowing"},
-		"while borrowing": {reclaim: all, borrow: borrow, amount: 5, holders: []holder{{"b", "x", 4, 0, 8}},
-			want: "x InCohortReclaimWhileBorrowing"},
-		"while borrowing, priority too high": {reclaim: all, borrow: borrow, amount: 5, holders: []holder{{"b", "x", 5, 0, 8}},
-			want: "does not fit even without all who may be preempted"},
-		"while borrowing, below the threshold": {reclaim: all, borrow: upTo2, amount: 5, holders: []holder{{"b", "x", 2, 0, 8}},
-			want: "x InCohortReclaimWhileBorrowing"},
-		"while borrowing, above the threshold": {reclaim: all, borrow: upTo2, amount: 5, holders: []holder{{"b", "x", 3, 0, 8}},
-			want: "does not fit even without all who may be preempted"},
-		"not enough": {within: lower, amount: 3, holders: []holder{{"a", "x", 1, 0, 2}, {"b", "y", 1, 0, 6}},
-			want: "does not fit even without all who may be preempted"},
-		"fair: own quota": {reclaim: all, strategies: preempt.DefaultStrategies(), amount: 4, holders: []holder{{"b", "x", 9, 0, 8}},
-			want: "x InCohortReclamation"},
-		"fair: evens out": {reclaim: all, strategies: preempt.DefaultStrategies(), amount: 1,
-			holders: []holder{{"a", "x", 9, 0, 4}, {"c", "y", 9, 0, 2}, {"c", "z", 9, 0, 2}}, want: "z InCohortFairSharing"},
-		"fair: not beyond even": {reclaim: all, strategies: preempt.DefaultStrategies(), amount: 2,
+		"lowest priority first": {
+			within: lower, amount: 2, holders: []holder{{"a", "x", 2, 0, 4}, {"a", "y", 1, 0, 4}},
+			want: "y InClusterQueue",
+		},
+		"newest reservation first": {
+			within: lower, amount: 2, holders: []holder{{"a", "x", 1, 0, 4}, {"a", "y", 1, 0, 4}},
+			want: "y InClusterQueue",
+		},
+		"those that can stay, stay": {
+			within: lower, amount: 4, holders: []holder{{"a", "x", 1, 0, 1}, {"a", "y", 2, 0, 7}},
+			want: "y InClusterQueue",
+		},
+		"own quota, any priority": {
+			reclaim: all, amount: 4, holders: []holder{{"b", "x", 9, 0, 4}, {"b", "y", 8, 0, 4}},
+			want: "y InCohortReclamation",
+		},
+		"own quota, lower priority only": {
+			reclaim: lower, amount: 4, holders: []holder{{"b", "x", 9, 0, 4}, {"b", "y", 8, 0, 4}},
+			want: "nobody may be preempted who holds what is short",
+		},
+		"not from one that does not borrow": {
+			reclaim: all, amount: 4, holders: []holder{{"a", "x", 9, 0, 4}, {"b", "y", 1, 0, 4}},
+			want: "nobody may be preempted who holds what is short",
+		},
+		"other queues before the own one": {
+			within: lower, reclaim: all, amount: 2, holders: []holder{{"a", "x", 1, 0, 1}, {"b", "y", 2, 0, 7}},
+			want: "y InCohortReclamation",
+		},
+		"more than the quota": {
+			reclaim: all, amount: 5, holders: []holder{{"b", "x", 1, 0, 8}},
+			want: "more than the ClusterQueue has, and borrowWithinCohort does not allow preemption while borrowing",
+		},
+		"while borrowing": {
+			reclaim: all, borrow: borrow, amount: 5, holders: []holder{{"b", "x", 4, 0, 8}},
+			want: "x InCohortReclaimWhileBorrowing",
+		},
+		"while borrowing, priority too high": {
+			reclaim: all, borrow: borrow, amount: 5, holders: []holder{{"b", "x", 5, 0, 8}},
+			want: "does not fit even without all who may be preempted",
+		},
+		"while borrowing, below the threshold": {
+			reclaim: all, borrow: upTo2, amount: 5, holders: []holder{{"b", "x", 2, 0, 8}},
+			want: "x InCohortReclaimWhileBorrowing",
+		},
+		"while borrowing, above the threshold": {
+			reclaim: all, borrow: upTo2, amount: 5, holders: []holder{{"b", "x", 3, 0, 8}},
+			want: "does not fit even without all who may be preempted",
+		},
+		"not enough": {
+			within: lower, amount: 3, holders: []holder{{"a", "x", 1, 0, 2}, {"b", "y", 1, 0, 6}},
+			want: "does not fit even without all who may be preempted",
+		},
+		"only down to its quota": {
+			reclaim: all, amount: 4, holders: []holder{{"b", "y", 1, 0, 1}, {"b", "x", 2, 0, 4}, {"c", "z", 3, 0, 3}},
+			want: "y InCohortReclamation, z InCohortReclamation",
+		},
+		"first without borrowing": {
+			within: lower, reclaim: all, amount: 2,
+			holders: []holder{{"a", "k", 1, 0, 1}, {"a", "l", 2, 0, 2}, {"b", "y", 9, 0, 4}, {"b", "x", 0, 0, 1}},
+			want:    "x InCohortReclamation, k InClusterQueue",
+		},
+		"fair: own quota": {
+			reclaim: all, strategies: preempt.DefaultStrategies(), amount: 4, holders: []holder{{"b", "x", 9, 0, 8}},
+			want: "x InCohortReclamation",
+		},
+		"fair: evens out": {
+			reclaim: all, strategies: preempt.DefaultStrategies(), amount: 1,
+			holders: []holder{{"a", "x", 9, 0, 4}, {"c", "y", 9, 0, 2}, {"c", "z", 9, 0, 2}}, want: "z InCohortFairSharing",
+		},
+		"fair: not beyond even": {
+			reclaim: all, strategies: preempt.DefaultStrategies(), amount: 2,
 			holders: []holder{{"a", "x", 9, 0, 5}, {"c", "y", 9, 0, 2}, {"c", "z", 9, 0, 1}},
-			want:    "does not fit even without all who may be preempted"},
-		"fair: second strategy": {reclaim: all, strategies: preempt.DefaultStrategies(), amount: 2,
-			holders: []holder{{"a", "x", 9, 0, 4}, {"c", "y", 9, 0, 4}}, want: "y InCohortFairSharing"},
-		"fair: first strategy alone": {reclaim: all, strategies: preempt.DefaultStrategies()[:1], amount: 2,
-			holders: []holder{{"a", "x", 9, 0, 4}, {"c", "y", 9, 0, 4}}, want: "does not fit even without all who may be preempted"},
+			want:    "does not fit even without all who may be preempted",
+		},
+		"fair: second strategy": {
+			reclaim: all, strategies: preempt.DefaultStrategies(), amount: 2,
+			holders: []holder{{"a", "x", 9, 0, 4}, {"c", "y", 9, 0, 4}}, want: "y InCohortFairSharing",
+		},
+		"fair: first strategy alone": {
+			reclaim: all, strategies: preempt.DefaultStrategies()[:1], amount: 2,
+			holders: []holder{{"a", "x", 9, 0, 4}, {"c", "y", 9, 0, 4}}, want: "does not fit even without all who may be preempted",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := flat(tc.strategies, 4, 4, 0)

@@ -182,7 +182,7 @@ func (c candidate) compare(o candidate) int {
 func (w *twin) fits(without []taken, mustNotBorrow bool) bool {
 	return in(w, without, 0, func() bool {
 		n := w.r.Queue.Node()
-		return n.Fits(w.r.Usage) && !(mustNotBorrow && n.BorrowsAny(w.r.Usage))
+		return n.Fits(w.r.Usage) && (!mustNotBorrow || !n.BorrowsAny(w.r.Usage))
 	})
 }
 
@@ -274,7 +274,6 @@ func (w *twin) met(s preempt.Strategy, c candidate, victims []taken) bool {
 func (w *twin) fair(all []candidate) []taken {
 	left := map[*preempt.Queue][]candidate{}
 	for _, c := range all {
-		c.rank = min(c.rank, 2)
 		left[c.queue] = append(left[c.queue], c)
 	}
 	withinQuota := in(w, nil, 1, func() bool { return !w.over(w.r.Queue.Node()) })
