@@ -215,6 +215,23 @@ func (e *Engine) Holding(jobSet types.UID) quota.Usage {
 	return held
 }
 
+// ChangedCohorts returns the Cohorts that exist and whose views may differ because of what Changed is about to return. Without fair
+// sharing there are none.
+func (e *Engine) ChangedCohorts() []string {
+	if !e.config.FairSharing {
+		return nil
+	}
+	changed := map[string]struct{}{}
+	for name := range e.changedClusterQueues {
+		for n := e.clusterQueue(name).node.Parent(); n != nil; n = n.Parent() {
+			if e.cohorts[n.Name].exists {
+				changed[n.Name] = struct{}{}
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(changed))
+}
+
 // Changed returns the queues that exist and whose views may differ from what they were at the last call.
 func (e *Engine) Changed() (clusterQueues []string, localQueues []types.NamespacedName) {
 	for name := range e.changedClusterQueues {

@@ -73,6 +73,7 @@ type Runner struct {
 	first   []func(context.Context) error
 	// These are told, on the engine's goroutine which also owns them, of the queues whose status may differ.
 	clusterQueues []func(name string)
+	cohorts       []func(name string)
 	localQueues   []func(key types.NamespacedName)
 
 	wake chan struct{}
@@ -109,6 +110,11 @@ func (r *Runner) BeforeFirst(f func(context.Context) error) {
 // OnClusterQueueChange registers a function that is told of each ClusterQueue whose status may differ. It must not block.
 func (r *Runner) OnClusterQueueChange(f func(name string)) {
 	r.post(func(*admission.Engine) { r.clusterQueues = append(r.clusterQueues, f) })
+}
+
+// OnCohortChange registers a function that is told of each Cohort whose status may differ. It must not block.
+func (r *Runner) OnCohortChange(f func(name string)) {
+	r.post(func(*admission.Engine) { r.cohorts = append(r.cohorts, f) })
 }
 
 // OnLocalQueueChange registers a function that is told of each LocalQueue whose status may differ. It must not block.
@@ -206,7 +212,13 @@ func (r *Runner) turn(ready <-chan struct{}) {
 	for _, decision := range r.config.Engine.Decide(time.Now()) {
 		r.Write(decision)
 	}
+	cohorts := r.config.Engine.ChangedCohorts()
 	clusterQueues, localQueues := r.config.Engine.Changed()
+	for _, f := range r.cohorts {
+		for _, name := range cohorts {
+			f(name)
+		}
+	}
 	for _, f := range r.clusterQueues {
 		for _, name := range clusterQueues {
 			f(name)
