@@ -56,7 +56,7 @@ TOOL := go tool -modfile=tools/go.mod
 .PHONY: generate
 generate: ## Write deep copies and reference documents anew.
 	$(TOOL) controller-gen object paths=./apis/...
-	go test ./apis/config/v1alpha1 ./controllers/events ./simulator/scenario -run TestReference -update
+	go test ./apis/config/v1alpha1 ./controllers/events ./simulator/scenario ./controllers/metrics -run TestReference -update
 
 .PHONY: golden
 golden: ## Write what is expected of the scenarios anew. Review the difference like code.

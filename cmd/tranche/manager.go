@@ -99,9 +99,6 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 	if err != nil {
 		return fmt.Errorf("managedNamespaceSelector: %w", err)
 	}
-	if err := metrics.Register(); err != nil {
-		return err
-	}
 	core, err := admission.New(engineConfig(config))
 	if err != nil {
 		return err
@@ -117,6 +114,9 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 	workers := config.Concurrency.Workers
 	return errors.Join(
 		mgr.Add(runner),
+		metrics.SetupWithManager(ctx, mgr, metrics.Config{
+			Engine: runner, Replica: metrics.Replica{Elected: mgr.Elected(), LeaderElection: *config.LeaderElection.LeaderElect}, Version: versionText(),
+		}),
 		namespace.SetupWithManager(ctx, mgr, runner),
 		resourceflavor.SetupWithManager(ctx, mgr, runner, int(*workers.ResourceFlavor)),
 		clusterqueue.SetupWithManager(ctx, mgr, runner, int(*workers.ClusterQueue)),

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/controllers/metrics"
 )
 
 const (
@@ -209,7 +210,10 @@ func (r *Runner) turn(ready <-chan struct{}) {
 		return
 	}
 	r.drain()
-	for _, decision := range r.config.Engine.Decide(time.Now()) {
+	started := time.Now()
+	decisions := r.config.Engine.Decide(started)
+	metrics.Decided(decisions, time.Since(started))
+	for _, decision := range decisions {
 		r.Write(decision)
 	}
 	cohorts := r.config.Engine.ChangedCohorts()

@@ -1,10 +1,81 @@
-// Package metrics holds every Prometheus metric that Tranche adds to those of controller-runtime.
+// Package metrics holds every Prometheus metric that Tranche adds to those of controller-runtime. What Kueue measures too has Kueue's
+// names, labels and buckets, so that its dashboards go on working; what is only ours begins with tranche_.
+//
+// There are two kinds. What there is now (gauges) is read from the engine when somebody asks, by one collector: nothing is kept up to
+// date in between, and what has been deleted is not reported any more. What has happened (counters, histograms) is recorded from the
+// changes of quota Workloads as the cache sees them, see Recorder. Only the replica that leads reports and records either.
 package metrics
 
 import (
+	"context"
+	"runtime"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/tranche-dev/tranche/admission"
 )
+
+// defaultTimeout is how long a scrape waits for the engine.
+const defaultTimeout = 5 * time.Second
+
+// An Engine is where the state of all queues is read.
+type Engine interface {
+	// View runs f on the engine and waits for it, or until the context ends.
+	View(ctx context.Context, f func(*admission.Engine)) error
+}
+
+// A Replica says what this process is among those that run the manager.
+type Replica struct {
+	// Elected is closed when this process leads.
+	Elected <-chan struct{}
+	// LeaderElection tells that there can be others.
+	LeaderElection bool
+}
+
+// leads tells whether what happens is this process's to report.
+func (r Replica) leads() bool {
+	select {
+	case <-r.Elected:
+		return true
+	default:
+		return false
+	}
+}
+
+// role is the value of the label replica_role.
+func (r Replica) role() string {
+	switch {
+	case !r.LeaderElection:
+		return "standalone"
+	case r.leads():
+		return "leader"
+	}
+	return "follower"
+}
+
+// A Config says what to report of.
+type Config struct {
+	Engine  Engine
+	Replica Replica
+	// Version is that of the manager.
+	Version string
+	// Timeout is how long a scrape waits for the engine. Zero means 5 seconds.
+	Timeout time.Duration
+}
+
+// current is set by Register. Before, nothing leads.
+var current atomic.Pointer[Replica]
+
+func role() string {
+	if r := current.Load(); r != nil {
+		return r.role()
+	}
+	return Replica{LeaderElection: true}.role()
+}
 
 var (
 	admissions = prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -24,13 +95,39 @@ var (
 )
 
 // Register adds the metrics to the registry that the manager serves. Call it once.
-func Register() error {
-	for _, collector := range []prometheus.Collector{admissions, writeFailures, releases} {
+func Register(config Config) error {
+	current.Store(&config.Replica)
+	all := append(Vectors(), releases, NewCollector(config), buildInfo(config.Version))
+	for _, collector := range all {
 		if err := metrics.Registry.Register(collector); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// buildInfo is what the Go tool has noted about this binary.
+func buildInfo(version string) prometheus.Collector {
+	labels := prometheus.Labels{
+		"git_version": version, "git_commit": "", "build_date": "",
+		"go_version": runtime.Version(), "compiler": runtime.Compiler, "platform": runtime.GOOS + "/" + runtime.GOARCH,
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, setting := range info.Settings {
+			switch setting.Key {
+			case "vcs.revision":
+				labels["git_commit"] = setting.Value
+			case "vcs.time":
+				labels["build_date"] = setting.Value
+			}
+		}
+	}
+	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "kueue_build_info",
+		Help: "Is 1; the labels say how this binary was built. The version is that of Tranche.",
+	}, []string{"git_version", "git_commit", "build_date", "go_version", "compiler", "platform"})
+	info.With(labels).Set(1)
+	return info
 }
 
 // Admitted counts one admitted stage.
@@ -41,3 +138,29 @@ func WriteFailed(decision string) { writeFailures.WithLabelValues(decision).Inc(
 
 // Released counts child Jobs that were released.
 func Released(jobs int) { releases.Add(float64(jobs)) }
+
+// Preempted counts one eviction that was written for a stage in a ClusterQueue, by the reason of the condition Preempted. The quota
+// Workload that has to go does not name that queue, so the writer of the decision calls this.
+func Preempted(preemptingClusterQueue, reason string) {
+	preempted.WithLabelValues(preemptingClusterQueue, reason, role()).Inc()
+}
+
+// Decided counts one call of Engine.Decide that came to a decision about an admission, and how long it took.
+func Decided(decisions []admission.Decision, took time.Duration) {
+	result := ""
+	for _, d := range decisions {
+		switch d.(type) {
+		case admission.Admit:
+			result = "success"
+		case admission.Refuse:
+			if result == "" {
+				result = "inadmissible"
+			}
+		case admission.Evict:
+		}
+	}
+	if result != "" {
+		attempts.WithLabelValues(result, role()).Inc()
+		attemptDuration.WithLabelValues(result, role()).Observe(took.Seconds())
+	}
+}

@@ -282,7 +282,7 @@ var _ = Describe("The guards of what is created", func() {
 		Entry(nil, world.ManagerUser, "patch", "batch/jobs", true),
 		Entry(nil, world.ManagerUser, "patch", "batch/jobs/status", false),
 		Entry(nil, world.ManagerUser, "create", "batch/jobs", false),
-		Entry(nil, world.ManagerUser, "delete", "batch/jobs", false),
+		Entry(nil, world.ManagerUser, "delete", "batch/jobs", true),
 		Entry(nil, world.ManagerUser, "create", "kueue.x-k8s.io/workloads", true),
 		Entry(nil, world.ManagerUser, "patch", "kueue.x-k8s.io/workloads/status", true),
 		Entry(nil, world.ManagerUser, "delete", "kueue.x-k8s.io/clusterqueues", false),

@@ -1,0 +1,244 @@
+package admission
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/quota"
+)
+
+// An Inventory is what the Engine knows of all queues, at one instant. Its lists are ordered by name and share no memory with the Engine.
+type Inventory struct {
+	ClusterQueues []ClusterQueueStock
+	LocalQueues   []LocalQueueStock
+	Cohorts       []CohortStock
+}
+
+// A Backlog counts the stages of a queue by how they stand.
+type Backlog struct {
+	// Active stages wait and have not been refused for what they are or ask for; Inadmissible ones have, and are looked at again when
+	// something changes that the answer depends on.
+	Active, Inadmissible, Finished int32
+	// Unadmitted counts by why.
+	Unadmitted map[Cause]int32
+}
+
+// A Cause is why a stage is not admitted, as its conditions say: the reasons of Admitted=False and of QuotaReserved=False.
+type Cause struct{ Admitted, QuotaReserved string }
+
+// Compare orders causes.
+func (c Cause) Compare(other Cause) int {
+	return cmp.Or(cmp.Compare(c.Admitted, other.Admitted), cmp.Compare(c.QuotaReserved, other.QuotaReserved))
+}
+
+// A ClusterQueueStock is a ClusterQueue that exists.
+type ClusterQueueStock struct {
+	ClusterQueueView
+	Backlog
+	Name, Cohort, Root string
+	Limits             []Limit
+	// Requested is what all stages ask for that wait.
+	Requested map[corev1.ResourceName]quota.Amount
+}
+
+// A Limit is the quota of one flavor and resource. Limits that are not set are quota.MaxAmount.
+type Limit struct {
+	quota.FlavorResource
+	quota.Quota
+}
+
+// A LocalQueueStock is a LocalQueue that exists.
+type LocalQueueStock struct {
+	LocalQueueView
+	Backlog
+	Key          types.NamespacedName
+	ClusterQueue string
+}
+
+// A CohortStock is a Cohort that has an object or members, with everything below it.
+type CohortStock struct {
+	CohortView
+	Name, Parent, Root string
+	Admitted           int32
+	Amounts            []CohortAmount
+}
+
+// A CohortAmount is the nominal quota below a Cohort, and what is reserved of it.
+type CohortAmount struct {
+	quota.FlavorResource
+	Nominal, Reserved quota.Amount
+}
+
+// Inventory counts everything anew, so that no decision pays for it. It takes time in proportion to the number of stages.
+func (e *Engine) Inventory() Inventory {
+	e.settleGroups()
+	c := e.takeCensus()
+	var all Inventory
+	for _, name := range slices.Sorted(maps.Keys(e.clusterQueues)) {
+		if view, ok := e.ClusterQueue(name); ok {
+			q := e.clusterQueues[name]
+			all.ClusterQueues = append(all.ClusterQueues, ClusterQueueStock{
+				ClusterQueueView: view, Backlog: *c.ofClusterQueue(q), Name: name, Cohort: q.cohort, Root: rootOf(q.node),
+				Limits: e.limitsOf(q), Requested: c.requested[q],
+			})
+		}
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(e.localQueues), compareKeys) {
+		if view, ok := e.LocalQueue(key); ok {
+			q := e.localQueues[key]
+			all.LocalQueues = append(all.LocalQueues, LocalQueueStock{
+				LocalQueueView: view, Backlog: *c.ofLocalQueue(q), Key: key, ClusterQueue: q.clusterQueue,
+			})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.cohorts)) {
+		if cohort := e.cohorts[name]; cohort.exists || len(cohort.node.Children()) > 0 {
+			all.Cohorts = append(all.Cohorts, e.cohortStock(cohort, c))
+		}
+	}
+	return all
+}
+
+// A census is one count of all stages.
+type census struct {
+	clusterQueues map[*clusterQueue]*Backlog
+	localQueues   map[*localQueue]*Backlog
+	requested     map[*clusterQueue]map[corev1.ResourceName]quota.Amount
+	// reserved and admitted are what ClusterQueues add to each Cohort above them.
+	reserved map[*quota.Node]*quota.Sum
+	admitted map[*quota.Node]int32
+}
+
+func (e *Engine) takeCensus() *census {
+	c := &census{
+		clusterQueues: map[*clusterQueue]*Backlog{}, localQueues: map[*localQueue]*Backlog{},
+		requested: map[*clusterQueue]map[corev1.ResourceName]quota.Amount{},
+		reserved:  map[*quota.Node]*quota.Sum{}, admitted: map[*quota.Node]int32{},
+	}
+	for _, s := range e.stages {
+		c.ofClusterQueue(s.entry.clusterQueue).add(s)
+		c.ofLocalQueue(s.entry.localQueue).add(s)
+		if s.entry.phase == waiting {
+			c.request(s)
+		}
+	}
+	for _, q := range e.clusterQueues {
+		usage := q.ledger.reserved.Usage()
+		for n := q.node.Parent(); n != nil; n = n.Parent() {
+			if c.reserved[n] == nil {
+				c.reserved[n] = &quota.Sum{}
+			}
+			c.reserved[n].Add(usage)
+			c.admitted[n] += q.ledger.admitted
+		}
+	}
+	return c
+}
+
+func (c *census) ofClusterQueue(q *clusterQueue) *Backlog {
+	if c.clusterQueues[q] == nil {
+		c.clusterQueues[q] = &Backlog{Unadmitted: map[Cause]int32{}}
+	}
+	return c.clusterQueues[q]
+}
+
+func (c *census) ofLocalQueue(q *localQueue) *Backlog {
+	if c.localQueues[q] == nil {
+		c.localQueues[q] = &Backlog{Unadmitted: map[Cause]int32{}}
+	}
+	return c.localQueues[q]
+}
+
+// request adds up what waiting stages ask for. It saturates.
+func (c *census) request(s *stage) {
+	requested := c.requested[s.entry.clusterQueue]
+	if requested == nil {
+		requested = map[corev1.ResourceName]quota.Amount{}
+		c.requested[s.entry.clusterQueue] = requested
+	}
+	for i := range s.shape.podSets {
+		for _, r := range s.shape.podSets[i].Requests {
+			requested[r.Resource] = requested[r.Resource].Plus(r.Amount)
+		}
+	}
+}
+
+// add counts a stage. Who only waits behind another has not been refused itself.
+func (b *Backlog) add(s *stage) {
+	cause := Cause{Admitted: kueue.WorkloadAdmittedReasonNoReservation, QuotaReserved: kueue.WorkloadQuotaReservedReasonPendingEvaluation}
+	switch s.entry.phase {
+	case admitted:
+		return
+	case finished:
+		b.Finished++
+		return
+	case reserving:
+		cause = Cause{Admitted: kueue.WorkloadAdmittedReasonUnsatisfiedAdmissionChecks}
+	case closed:
+		if s.closed != "" {
+			cause.QuotaReserved = kueue.WorkloadAdmissionGated
+		}
+	case waiting:
+		switch s.told.Check {
+		case "":
+			b.Active++
+		case strictFIFO:
+			b.Active++
+			cause.QuotaReserved = s.told.Reason
+		default:
+			b.Inadmissible++
+			cause.QuotaReserved = s.told.Reason
+		}
+	}
+	b.Unadmitted[cause]++
+}
+
+// strictFIFO is the check that refuses those who wait behind another.
+const strictFIFO = "StrictFIFO"
+
+// limitsOf lists the quotas of a ClusterQueue in the order of its spec.
+func (e *Engine) limitsOf(q *clusterQueue) []Limit {
+	var limits []Limit
+	for _, g := range q.groups {
+		for i := range g.Flavors {
+			for _, r := range g.Flavors[i].Resources {
+				fr := quota.FlavorResource{Flavor: g.Flavors[i].Name, Resource: r.Name}
+				limits = append(limits, Limit{fr, q.node.Quota(e.tree.Index.ID(fr))})
+			}
+		}
+	}
+	return limits
+}
+
+func (e *Engine) cohortStock(c *cohort, count *census) CohortStock {
+	stock := CohortStock{
+		CohortView: CohortView{FairSharing: e.shareOf(c.node)}, Name: c.name, Root: c.node.Root().Name, Admitted: count.admitted[c.node],
+	}
+	if parent := c.node.Parent(); parent != nil {
+		stock.Parent = parent.Name
+	}
+	for id := range quota.ID(e.tree.Index.Len()) { //nolint:gosec // far from 2^31
+		amount := CohortAmount{FlavorResource: e.tree.Index.Name(id), Nominal: c.node.Subtree(id)}
+		if reserved := count.reserved[c.node]; reserved != nil {
+			amount.Reserved = reserved.Of(id)
+		}
+		if amount.Nominal > 0 || amount.Reserved > 0 {
+			stock.Amounts = append(stock.Amounts, amount)
+		}
+	}
+	slices.SortFunc(stock.Amounts, func(a, b CohortAmount) int { return a.Compare(b.FlavorResource) })
+	return stock
+}
+
+// rootOf names the Cohort on top of a ClusterQueue, if there is one.
+func rootOf(n *quota.Node) string {
+	if n.Parent() == nil {
+		return ""
+	}
+	return n.Root().Name
+}

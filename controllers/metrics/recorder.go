@@ -1,0 +1,280 @@
+package metrics
+
+import (
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/apis"
+)
+
+// Queues tells which queues exist.
+type Queues interface {
+	ClusterQueueExists(name string) bool
+	LocalQueueExists(key types.NamespacedName) bool
+}
+
+// A Recorder counts what happens to quota Workloads, from each change that the cache of the leader sees. That is the one place where
+// a transition comes by exactly once, whoever wrote it and however often: a write that is repeated, or reconciled again, changes nothing
+// and is seen as no change; and what a new manager finds at its start are objects, not changes. A transition that happens while no
+// manager runs is not counted, like one of which the cache only sees the end after it lost its watch.
+//
+// Times are those that the conditions say, in whole seconds, not those at which they were seen.
+type Recorder struct {
+	queues  Queues
+	replica Replica
+	now     func() time.Time
+
+	// mu makes sure that the series of a queue that has gone do not come back: either the queue is there and they are cleared later, or
+	// nothing is recorded.
+	mu sync.Mutex
+	// opened is when the stages were opened that wait.
+	opened map[types.UID]time.Time
+}
+
+// NewRecorder returns a Recorder that knows of no change yet.
+func NewRecorder(queues Queues, replica Replica, now func() time.Time) *Recorder {
+	return &Recorder{queues: queues, replica: replica, now: now, opened: map[types.UID]time.Time{}}
+}
+
+// A change of a quota Workload, and where to count it.
+type change struct {
+	before, after   *kueue.Workload
+	clusterQueue    string
+	localQueue      types.NamespacedName
+	priority, role  string
+	inCluster, here bool
+}
+
+// Changed records what differs between two observations of a quota Workload.
+func (r *Recorder) Changed(before, after *kueue.Workload) {
+	if before.UID != after.UID || before.ResourceVersion == after.ResourceVersion && after.ResourceVersion != "" {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.noteOpening(before, after)
+	if !r.replica.leads() {
+		return
+	}
+	c := r.change(before, after)
+	if condition := c.reached(kueue.WorkloadQuotaReserved); condition != nil {
+		c.reserved(condition)
+	}
+	if condition := c.reached(kueue.WorkloadAdmitted); condition != nil {
+		c.admitted(condition)
+		r.recordWait(&c, condition)
+	}
+	if condition := c.reached(kueue.WorkloadPodsReady); condition != nil && condition.Reason != kueue.WorkloadRecovered {
+		c.ready(condition)
+	}
+	if condition := c.reached(kueue.WorkloadEvicted); condition != nil {
+		c.evicted(condition)
+	}
+	c.released()
+	if condition := c.reached(kueue.WorkloadFinished); condition != nil {
+		c.finished()
+	}
+}
+
+// Gone records the end of a quota Workload that may still have held quota.
+func (r *Recorder) Gone(last *kueue.Workload) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.opened, last.UID)
+	reserved := isTrue(last, kueue.WorkloadQuotaReserved)
+	if c := r.change(last, last); r.replica.leads() && c.inCluster && reserved != nil && isTrue(last, kueue.WorkloadFinished) == nil {
+		observe(stageHold, r.now().Sub(reserved.LastTransitionTime.Time), c.clusterQueue, "deleted", c.role)
+	}
+}
+
+// ClusterQueueGone forgets a ClusterQueue.
+func (r *Recorder) ClusterQueueGone(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, v := range clusterQueueVectors() {
+		v.DeletePartialMatch(prometheus.Labels{"cluster_queue": name})
+	}
+	admissions.DeletePartialMatch(prometheus.Labels{"cluster_queue": name})
+	preempted.DeletePartialMatch(prometheus.Labels{"preempting_cluster_queue": name})
+}
+
+// LocalQueueGone forgets a LocalQueue.
+func (r *Recorder) LocalQueueGone(key types.NamespacedName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, v := range localQueueVectors() {
+		v.DeletePartialMatch(prometheus.Labels{"name": key.Name, "namespace": key.Namespace})
+	}
+}
+
+func (r *Recorder) change(before, after *kueue.Workload) change {
+	c := change{
+		before: before, after: after, role: r.replica.role(),
+		localQueue: types.NamespacedName{Namespace: after.Namespace, Name: string(after.Spec.QueueName)},
+	}
+	if ref := after.Spec.PriorityClassRef; ref != nil {
+		c.priority = ref.Name
+	}
+	for _, w := range []*kueue.Workload{before, after} {
+		if w.Status.Admission != nil {
+			c.clusterQueue = string(w.Status.Admission.ClusterQueue)
+		}
+	}
+	c.inCluster = c.clusterQueue != "" && r.queues.ClusterQueueExists(c.clusterQueue)
+	c.here = r.queues.LocalQueueExists(c.localQueue)
+	return c
+}
+
+// noteOpening remembers when a stage was opened, which no field of it tells. Also a replica that does not lead does so: it may have to.
+func (r *Recorder) noteOpening(before, after *kueue.Workload) {
+	switch {
+	case isTrue(after, kueue.WorkloadFinished) != nil:
+		delete(r.opened, after.UID)
+	case isGated(before) && !isGated(after):
+		r.opened[after.UID] = r.now()
+	}
+}
+
+// recordWait records how long a stage has waited that is admitted now. Of one that was opened before this manager started that is
+// not known.
+func (r *Recorder) recordWait(c *change, admitted *metav1.Condition) {
+	since, position := queuedSince(c.after), "first"
+	if index := c.after.Labels[apis.StageIndexLabel]; index != "" && index != "0" {
+		position = "later"
+	}
+	opened, isKnown := r.opened[c.after.UID]
+	delete(r.opened, c.after.UID)
+	if opened.After(since) {
+		since = opened
+	}
+	requeued := apimeta.FindStatusCondition(c.after.Status.Conditions, kueue.WorkloadRequeued)
+	if c.inCluster && (position == "first" || isKnown || requeued != nil) {
+		observe(stageWait, admitted.LastTransitionTime.Sub(since), c.clusterQueue, position, c.role)
+	}
+}
+
+// reached returns a condition that is true now and was not before.
+func (c *change) reached(conditionType string) *metav1.Condition {
+	if isTrue(c.before, conditionType) != nil {
+		return nil
+	}
+	return isTrue(c.after, conditionType)
+}
+
+func (c *change) reserved(reserved *metav1.Condition) {
+	wait := reserved.LastTransitionTime.Sub(queuedSince(c.after))
+	c.count(quotaReserved, localQuotaReserved)
+	c.observe(quotaReservedWait, localQuotaReservedWait, wait)
+}
+
+func (c *change) admitted(now *metav1.Condition) {
+	c.count(admitted, localAdmitted)
+	c.observe(admissionWait, localAdmissionWait, now.LastTransitionTime.Sub(queuedSince(c.after)))
+	if reserved := isTrue(c.after, kueue.WorkloadQuotaReserved); reserved != nil {
+		c.observe(checksWait, localChecksWait, now.LastTransitionTime.Sub(reserved.LastTransitionTime.Time))
+	}
+}
+
+func (c *change) ready(now *metav1.Condition) {
+	c.observe(readyWait, localReadyWait, now.LastTransitionTime.Sub(queuedSince(c.after)))
+	if admitted := isTrue(c.after, kueue.WorkloadAdmitted); admitted != nil {
+		c.observe(admittedUntilReady, localAdmittedUntilReady, now.LastTransitionTime.Sub(admitted.LastTransitionTime.Time))
+	}
+}
+
+func (c *change) finished() { c.count(finished, localFinished) }
+
+// evicted counts an eviction. What held no quota had nothing to be evicted from.
+func (c *change) evicted(now *metav1.Condition) {
+	if c.clusterQueue == "" {
+		return
+	}
+	reason, cause, _ := strings.Cut(now.Reason, "DueTo")
+	if c.inCluster {
+		evicted.WithLabelValues(c.clusterQueue, reason, cause, c.priority, c.role).Inc()
+		if stats := c.after.Status.SchedulingStats; stats != nil {
+			for _, e := range stats.Evictions {
+				if e.Reason == reason && string(e.UnderlyingCause) == cause && e.Count == 1 {
+					evictedOnce.WithLabelValues(c.clusterQueue, reason, cause, c.priority, c.role).Inc()
+				}
+			}
+		}
+		if ready := isTrue(c.before, kueue.WorkloadPodsReady); ready != nil {
+			observe(readyToEvicted, now.LastTransitionTime.Sub(ready.LastTransitionTime.Time), c.clusterQueue, reason, cause, c.role)
+		}
+	}
+	if c.here {
+		localEvicted.WithLabelValues(c.localQueue.Name, c.localQueue.Namespace, reason, cause, c.priority, c.role).Inc()
+	}
+}
+
+// released records how long quota was held that is free now.
+func (c *change) released() {
+	reserved := isTrue(c.before, kueue.WorkloadQuotaReserved)
+	if reserved == nil || !c.inCluster || isTrue(c.before, kueue.WorkloadFinished) != nil {
+		return
+	}
+	since := reserved.LastTransitionTime.Time
+	if end := isTrue(c.after, kueue.WorkloadFinished); end != nil {
+		observe(stageHold, end.LastTransitionTime.Sub(since), c.clusterQueue, "finished", c.role)
+		return
+	}
+	end := apimeta.FindStatusCondition(c.after.Status.Conditions, kueue.WorkloadQuotaReserved)
+	if end == nil || end.Status == metav1.ConditionTrue {
+		return
+	}
+	observe(stageHold, end.LastTransitionTime.Sub(since), c.clusterQueue, "evicted", c.role)
+	if eviction := isTrue(c.after, kueue.WorkloadEvicted); eviction != nil {
+		reason, _, _ := strings.Cut(eviction.Reason, "DueTo")
+		observe(evictionLatency, end.LastTransitionTime.Sub(eviction.LastTransitionTime.Time), c.clusterQueue, reason, c.role)
+	}
+}
+
+func (c *change) count(clusterQueues, localQueues *prometheus.CounterVec) {
+	if c.inCluster {
+		clusterQueues.WithLabelValues(c.clusterQueue, c.priority, c.role).Inc()
+	}
+	if c.here {
+		localQueues.WithLabelValues(c.localQueue.Name, c.localQueue.Namespace, c.priority, c.role).Inc()
+	}
+}
+
+func (c *change) observe(clusterQueues, localQueues *prometheus.HistogramVec, d time.Duration) {
+	if c.inCluster {
+		observe(clusterQueues, d, c.clusterQueue, c.priority, c.role)
+	}
+	if c.here {
+		observe(localQueues, d, c.localQueue.Name, c.localQueue.Namespace, c.priority, c.role)
+	}
+}
+
+// observe takes no time below zero: clocks differ, and creation times are rounded down.
+func observe(v *prometheus.HistogramVec, d time.Duration, labels ...string) {
+	v.WithLabelValues(labels...).Observe(max(0, d.Seconds()))
+}
+
+// queuedSince is when a quota Workload was created or last requeued.
+func queuedSince(w *kueue.Workload) time.Time {
+	if c := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadRequeued); c != nil {
+		return c.LastTransitionTime.Time
+	}
+	return w.CreationTimestamp.Time
+}
+
+func isGated(w *kueue.Workload) bool {
+	return strings.TrimSpace(w.Annotations[apis.AdmissionGatedByAnnotation]) != ""
+}
+
+func isTrue(w *kueue.Workload, conditionType string) *metav1.Condition {
+	if c := apimeta.FindStatusCondition(w.Status.Conditions, conditionType); c != nil && c.Status == metav1.ConditionTrue {
+		return c
+	}
+	return nil
+}

@@ -1,0 +1,276 @@
+package metrics_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/prometheus/client_golang/prometheus"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/controllers/metrics"
+)
+
+// queues exist by name; a LocalQueue has the name of its ClusterQueue.
+type queues map[string]bool
+
+func (q queues) ClusterQueueExists(name string) bool            { return q[name] }
+func (q queues) LocalQueueExists(key types.NamespacedName) bool { return q[key.Name] }
+
+// A life is that of a quota Workload, as a Recorder sees it. Each test has a queue of its own, since the counters are those of the process.
+type life struct {
+	recorder *metrics.Recorder
+	workload *kueue.Workload
+	queues   queues
+	clock    time.Time
+	version  int
+}
+
+func newLife(queue string, replica metrics.Replica) *life {
+	l := &life{queues: queues{queue: true}, clock: start(), workload: newWorkload(queue, "w", "1")}
+	l.recorder = metrics.NewRecorder(l.queues, replica, func() time.Time { return l.clock })
+	return l
+}
+
+// change is one write, seconds later.
+func (l *life) change(seconds int, f func(*kueue.Workload)) {
+	before := l.workload.DeepCopy()
+	l.clock = l.clock.Add(time.Duration(seconds) * time.Second)
+	l.version++
+	l.workload.ResourceVersion = fmt.Sprint(l.version)
+	f(l.workload)
+	l.recorder.Changed(before, l.workload)
+}
+
+// set writes conditions such as "Admitted=True Admitted".
+func (l *life) set(seconds int, conditions ...string) {
+	l.change(seconds, func(w *kueue.Workload) {
+		for _, text := range conditions {
+			conditionType, rest, _ := strings.Cut(text, "=")
+			status, reason, _ := strings.Cut(rest, " ")
+			apimeta.SetStatusCondition(&w.Status.Conditions, metav1.Condition{
+				Type: conditionType, Status: metav1.ConditionStatus(status), Reason: reason, LastTransitionTime: metav1.NewTime(l.clock),
+			})
+			if conditionType == kueue.WorkloadQuotaReserved {
+				w.Status.Admission = nil
+				if status == "True" {
+					w.Status.Admission = &kueue.Admission{ClusterQueue: kueue.ClusterQueueReference(w.Spec.QueueName)}
+				}
+			}
+		}
+	})
+}
+
+// recorded lists the counters and histograms of a queue, histograms with the sum of what was observed.
+func recorded(t *testing.T, queue string) []string {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	for _, v := range metrics.Vectors() {
+		registry.MustRegister(v)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			var labels []string
+			ours := false
+			for _, l := range m.GetLabel() {
+				switch {
+				case l.GetValue() == queue:
+					ours = true
+				case l.GetName() != "namespace" && l.GetName() != "replica_role" && l.GetName() != "priority_class" && l.GetValue() != "":
+					labels = append(labels, l.GetValue())
+				}
+			}
+			line := strings.Join(append([]string{f.GetName()}, labels...), " ")
+			if h := m.GetHistogram(); h != nil {
+				line += fmt.Sprintf(" %d in %gs", h.GetSampleCount(), h.GetSampleSum())
+			} else {
+				line += fmt.Sprintf(" %g", m.GetCounter().GetValue())
+			}
+			if ours {
+				lines = append(lines, line)
+			}
+		}
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+func want(t *testing.T, queue string, lines ...string) {
+	t.Helper()
+	if diff := cmp.Diff(lines, recorded(t, queue), cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("recorded (-want +got):\n%s", diff)
+	}
+}
+
+func TestLifeOfAQuotaWorkload(t *testing.T) {
+	l := newLife("life", metrics.Replica{Elected: elected()})
+	l.set(10, "QuotaReserved=True QuotaReserved")
+	l.set(5, "Admitted=True Admitted")
+	l.set(20, "PodsReady=True Started")
+	l.set(1, "PodsReady=False WaitForRecovery")
+	l.set(1, "PodsReady=True Recovered")
+	l.set(100, "Finished=True Succeeded")
+	want(t, "life",
+		"kueue_admission_checks_wait_time_seconds 1 in 5s",
+		"kueue_admission_wait_time_seconds 1 in 15s",
+		"kueue_admitted_until_ready_wait_time_seconds 1 in 20s",
+		"kueue_admitted_workloads_total 1",
+		"kueue_finished_workloads_total 1",
+		"kueue_local_queue_admission_checks_wait_time_seconds 1 in 5s",
+		"kueue_local_queue_admission_wait_time_seconds 1 in 15s",
+		"kueue_local_queue_admitted_until_ready_wait_time_seconds 1 in 20s",
+		"kueue_local_queue_admitted_workloads_total 1",
+		"kueue_local_queue_finished_workloads_total 1",
+		"kueue_local_queue_quota_reserved_wait_time_seconds 1 in 10s",
+		"kueue_local_queue_quota_reserved_workloads_total 1",
+		"kueue_local_queue_ready_wait_time_seconds 1 in 35s",
+		"kueue_quota_reserved_wait_time_seconds 1 in 10s",
+		"kueue_quota_reserved_workloads_total 1",
+		"kueue_ready_wait_time_seconds 1 in 35s",
+		"tranche_stage_hold_seconds finished 1 in 127s",
+		"tranche_stage_wait_seconds first 1 in 15s",
+	)
+}
+
+func TestEvictions(t *testing.T) {
+	l := newLife("evictions", metrics.Replica{Elected: elected()})
+	for n := range int32(2) {
+		l.set(1, "QuotaReserved=True QuotaReserved", "Evicted=False QuotaReserved")
+		l.change(60, func(w *kueue.Workload) {
+			apimeta.SetStatusCondition(&w.Status.Conditions, metav1.Condition{
+				Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: "DeactivatedDueToAdmissionCheck", LastTransitionTime: metav1.NewTime(l.clock),
+			})
+			w.Status.SchedulingStats = &kueue.SchedulingStats{Evictions: []kueue.WorkloadSchedulingStatsEviction{
+				{Reason: "Deactivated", UnderlyingCause: "AdmissionCheck", Count: n + 1}, {Reason: "Preempted", Count: 1},
+			}}
+		})
+		l.set(2, "QuotaReserved=False Pending")
+	}
+	wantSome(t, "evictions", "evict",
+		"kueue_evicted_workloads_once_total Deactivated AdmissionCheck 1",
+		"kueue_evicted_workloads_total Deactivated AdmissionCheck 2",
+		"kueue_local_queue_evicted_workloads_total Deactivated AdmissionCheck 2",
+		"kueue_workload_eviction_latency_seconds Deactivated 2 in 4s",
+		"tranche_stage_hold_seconds evicted 2 in 124s",
+	)
+}
+
+// wantSome compares the lines that have a part.
+func wantSome(t *testing.T, queue, part string, lines ...string) {
+	t.Helper()
+	got := slices.DeleteFunc(recorded(t, queue), func(line string) bool { return !strings.Contains(line, part) })
+	slices.Sort(lines)
+	if diff := cmp.Diff(lines, got, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("recorded with %q (-want +got):\n%s", part, diff)
+	}
+}
+
+func TestStageWaitBeginsWhenTheStageOpens(t *testing.T) {
+	gated := func(w *kueue.Workload) {
+		w.Labels = map[string]string{apis.StageIndexLabel: "1"}
+		w.Annotations = map[string]string{apis.AdmissionGatedByAnnotation: apis.StageGate}
+	}
+	l := newLife("opened", metrics.Replica{Elected: elected()})
+	l.change(0, gated)
+	l.change(1000, func(w *kueue.Workload) { delete(w.Annotations, apis.AdmissionGatedByAnnotation) })
+	l.set(7, "QuotaReserved=True QuotaReserved", "Admitted=True Admitted")
+	wantSome(t, "opened", "tranche_stage_wait", "tranche_stage_wait_seconds later 1 in 7s")
+
+	l = newLife("unknown", metrics.Replica{Elected: elected()})
+	gated(l.workload)
+	delete(l.workload.Annotations, apis.AdmissionGatedByAnnotation)
+	l.set(7, "QuotaReserved=True QuotaReserved", "Admitted=True Admitted")
+	wantSome(t, "unknown", "tranche_stage_wait")
+}
+
+func TestWhatIsNotRecorded(t *testing.T) {
+	t.Run("what a new manager finds", func(t *testing.T) {
+		l := newLife("found", metrics.Replica{Elected: elected()})
+		l.set(1, "QuotaReserved=True QuotaReserved")
+		before := recorded(t, "found")
+		again := metrics.NewRecorder(l.queues, metrics.Replica{Elected: elected()}, time.Now)
+		again.Changed(l.workload, l.workload)
+		l.workload.ResourceVersion = ""
+		again.Changed(l.workload, l.workload)
+		want(t, "found", before...)
+	})
+	t.Run("what a follower sees", func(t *testing.T) {
+		l := newLife("follower", metrics.Replica{Elected: make(chan struct{}), LeaderElection: true})
+		l.set(1, "QuotaReserved=True QuotaReserved", "Admitted=True Admitted")
+		l.set(1, "Finished=True Succeeded")
+		want(t, "follower")
+	})
+	t.Run("what happens on queues that have gone", func(t *testing.T) {
+		l := newLife("gone", metrics.Replica{Elected: elected()})
+		l.set(1, "QuotaReserved=True QuotaReserved", "Admitted=True Admitted")
+		metrics.Preempted("gone", "InClusterQueue")
+		metrics.Admitted("gone")
+		delete(l.queues, "gone")
+		l.recorder.ClusterQueueGone("gone")
+		l.recorder.LocalQueueGone(types.NamespacedName{Namespace: "ns", Name: "gone"})
+		l.set(1, "Finished=True Succeeded")
+		want(t, "gone")
+	})
+}
+
+func TestDeletedWhileItHeldQuota(t *testing.T) {
+	l := newLife("ended", metrics.Replica{Elected: elected()})
+	l.set(1, "QuotaReserved=True QuotaReserved")
+	l.clock = l.clock.Add(30 * time.Second)
+	l.recorder.Gone(l.workload)
+	wantSome(t, "ended", "hold", "tranche_stage_hold_seconds deleted 1 in 30s")
+}
+
+func TestDecisions(t *testing.T) {
+	for name, tc := range map[string]struct {
+		decisions  []admission.Decision
+		wantResult string
+	}{
+		"nothing": {nil, ""},
+		"success": {[]admission.Decision{admission.Refuse{}, admission.Admit{}, admission.Refuse{}}, "success"},
+		"refused": {[]admission.Decision{admission.Refuse{}, admission.Evict{}}, "inadmissible"},
+		"evicted": {[]admission.Decision{admission.Evict{}}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := attempts(t)
+			metrics.Decided(tc.decisions, time.Second)
+			got := attempts(t)
+			for _, result := range []string{"success", "inadmissible"} {
+				if want := before[result] + map[bool]float64{true: 1}[result == tc.wantResult]; got[result] != want {
+					t.Errorf("%s: %g attempts, want %g", result, got[result], want)
+				}
+			}
+		})
+	}
+}
+
+func attempts(t *testing.T) map[string]float64 {
+	t.Helper()
+	counts := map[string]float64{}
+	for _, result := range []string{"success", "inadmissible"} {
+		for _, line := range recorded(t, result) {
+			if rest, ok := strings.CutPrefix(line, "kueue_admission_attempts_total "); ok {
+				var n float64
+				if _, err := fmt.Sscan(rest, &n); err != nil {
+					t.Fatal(err)
+				}
+				counts[result] = n
+			}
+		}
+	}
+	return counts
+}

@@ -1,0 +1,122 @@
+package metrics
+
+import (
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// A vector is a counter or histogram with labels.
+type vector interface {
+	prometheus.Collector
+	DeletePartialMatch(labels prometheus.Labels) int
+}
+
+// seconds are Kueue's buckets: 1, 2.5, 5, 10 and so on.
+func seconds(count int) []float64 {
+	return append([]float64{1}, prometheus.ExponentialBuckets(2.5, 2, count-1)...)
+}
+
+func ofQueue(more ...string) []string {
+	return slices.Concat([]string{"cluster_queue"}, more, []string{"replica_role"})
+}
+
+func ofLocalQueue(more ...string) []string {
+	return slices.Concat([]string{"name", "namespace"}, more, []string{"replica_role"})
+}
+
+func counter(name, help string, labels []string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+}
+
+func histogram(name, help string, buckets int, labels []string) *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: seconds(buckets)}, labels)
+}
+
+// What Kueue measures too.
+var (
+	attempts = counter("kueue_admission_attempts_total",
+		"Number of rounds of decisions, by result: success where anything was admitted, inadmissible where something was refused and nothing admitted.",
+		[]string{"result", "replica_role"})
+	attemptDuration = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "kueue_admission_attempt_duration_seconds", Help: "How long a round of decisions took, by result.",
+	}, []string{"result", "replica_role"})
+
+	quotaReserved      = counter("kueue_quota_reserved_workloads_total", "Number of quota Workloads that got a reservation.", ofQueue("priority_class"))
+	localQuotaReserved = counter("kueue_local_queue_quota_reserved_workloads_total", "Number of quota Workloads that got a reservation.",
+		ofLocalQueue("priority_class"))
+	quotaReservedWait = histogram("kueue_quota_reserved_wait_time_seconds",
+		"Time from the creation of a quota Workload, or its last requeueing, to its reservation.", 14, ofQueue("priority_class"))
+	localQuotaReservedWait = histogram("kueue_local_queue_quota_reserved_wait_time_seconds",
+		"Time from the creation of a quota Workload, or its last requeueing, to its reservation.", 14, ofLocalQueue("priority_class"))
+
+	admitted      = counter("kueue_admitted_workloads_total", "Number of quota Workloads admitted.", ofQueue("priority_class"))
+	localAdmitted = counter("kueue_local_queue_admitted_workloads_total", "Number of quota Workloads admitted.", ofLocalQueue("priority_class"))
+	admissionWait = histogram("kueue_admission_wait_time_seconds",
+		"Time from the creation of a quota Workload, or its last requeueing, to its admission.", 16, ofQueue("priority_class"))
+	localAdmissionWait = histogram("kueue_local_queue_admission_wait_time_seconds",
+		"Time from the creation of a quota Workload, or its last requeueing, to its admission.", 14, ofLocalQueue("priority_class"))
+	checksWait = histogram("kueue_admission_checks_wait_time_seconds",
+		"Time from the reservation of a quota Workload to its admission.", 14, ofQueue("priority_class"))
+	localChecksWait = histogram("kueue_local_queue_admission_checks_wait_time_seconds",
+		"Time from the reservation of a quota Workload to its admission.", 14, ofLocalQueue("priority_class"))
+
+	readyWait = histogram("kueue_ready_wait_time_seconds",
+		"Time from the creation of a quota Workload, or its last requeueing, until its pods were ready for the first time.", 14, ofQueue("priority_class"))
+	localReadyWait = histogram("kueue_local_queue_ready_wait_time_seconds",
+		"Time from the creation of a quota Workload, or its last requeueing, until its pods were ready for the first time.", 14, ofLocalQueue("priority_class"))
+	admittedUntilReady = histogram("kueue_admitted_until_ready_wait_time_seconds",
+		"Time from the admission of a quota Workload until its pods were ready for the first time.", 14, ofQueue("priority_class"))
+	localAdmittedUntilReady = histogram("kueue_local_queue_admitted_until_ready_wait_time_seconds",
+		"Time from the admission of a quota Workload until its pods were ready for the first time.", 14, ofLocalQueue("priority_class"))
+
+	finished      = counter("kueue_finished_workloads_total", "Number of quota Workloads finished.", ofQueue("priority_class"))
+	localFinished = counter("kueue_local_queue_finished_workloads_total", "Number of quota Workloads finished.", ofLocalQueue("priority_class"))
+
+	evicted = counter("kueue_evicted_workloads_total", "Number of evictions of quota Workloads that held quota.",
+		ofQueue("reason", "underlying_cause", "priority_class"))
+	localEvicted = counter("kueue_local_queue_evicted_workloads_total", "Number of evictions of quota Workloads that held quota.",
+		ofLocalQueue("reason", "underlying_cause", "priority_class"))
+	evictedOnce = counter("kueue_evicted_workloads_once_total", "Number of quota Workloads evicted for the first time for a reason and cause.",
+		ofQueue("reason", "underlying_cause", "priority_class"))
+	preempted = counter("kueue_preempted_workloads_total", "Number of preemptions, by the ClusterQueue for which they were made.",
+		[]string{"preempting_cluster_queue", "reason", "replica_role"})
+	readyToEvicted = histogram("kueue_pods_ready_to_evicted_time_seconds", "Time for which the pods of a quota Workload had been ready when it was evicted.",
+		14, ofQueue("reason", "underlying_cause"))
+	evictionLatency = histogram("kueue_workload_eviction_latency_seconds", "Time from the eviction of a quota Workload until its quota was free.",
+		14, ofQueue("reason"))
+)
+
+// What is only ours.
+var (
+	stageWait = histogram("tranche_stage_wait_seconds",
+		"Time from when a stage could run (its JobSet submitted, earlier stages done, or requeued) to its admission. Position is first or later.",
+		16, ofQueue("position"))
+	stageHold = histogram("tranche_stage_hold_seconds",
+		"Time for which a stage held quota. Outcome is finished, evicted or deleted.", 16, ofQueue("outcome"))
+)
+
+// Vectors are all counters and histograms that have labels.
+func Vectors() []prometheus.Collector {
+	all := []prometheus.Collector{attempts, attemptDuration, preempted, admissions, writeFailures}
+	for _, v := range slices.Concat(clusterQueueVectors(), localQueueVectors()) {
+		all = append(all, v)
+	}
+	return all
+}
+
+// clusterQueueVectors have a label cluster_queue.
+func clusterQueueVectors() []vector {
+	return []vector{
+		quotaReserved, quotaReservedWait, admitted, admissionWait, checksWait, readyWait, admittedUntilReady, finished,
+		evicted, evictedOnce, readyToEvicted, evictionLatency, stageWait, stageHold,
+	}
+}
+
+// localQueueVectors have labels name and namespace.
+func localQueueVectors() []vector {
+	return []vector{
+		localQuotaReserved, localQuotaReservedWait, localAdmitted, localAdmissionWait, localChecksWait,
+		localReadyWait, localAdmittedUntilReady, localFinished, localEvicted,
+	}
+}
