@@ -201,7 +201,7 @@ func isNotBehind(_ *Engine, l *look) *Refusal {
 	}
 	l.effect = waitsBehind
 	return &Refusal{
-		Check: "StrictFIFO", Reason: kueue.WorkloadQuotaReservedReasonWaitingForQuota,
+		Check: strictFIFO, Reason: kueue.WorkloadQuotaReservedReasonWaitingForQuota,
 		Message: fmt.Sprintf("waits behind %s, which comes first in ClusterQueue %s (queueingStrategy StrictFIFO)", blocker.Member.key, l.q.name),
 	}
 }

@@ -99,7 +99,7 @@ func (e *Engine) makeRoom(l *look, decisions []Decision) []Decision {
 			decisions = append(decisions, e.evict(s, Evict{
 				Reason:     kueue.WorkloadEvictedByPreemption,
 				Message:    e.preemptionMessage(l, v.Reason),
-				Preemption: &Preemption{Preemptor: l.s.key, PreemptorUID: l.s.uid, Reason: v.Reason},
+				Preemption: &Preemption{Preemptor: l.s.key, PreemptorUID: l.s.uid, ClusterQueue: l.q.name, Reason: v.Reason},
 			}))
 			e.account(s)
 		}

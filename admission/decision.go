@@ -53,6 +53,8 @@ type Evict struct {
 type Preemption struct {
 	Preemptor    StageKey
 	PreemptorUID types.UID
+	// ClusterQueue is that of the preemptor.
+	ClusterQueue string
 	// Reason is the reason of the condition Preempted, such as InClusterQueue or InCohortReclamation.
 	Reason string
 }

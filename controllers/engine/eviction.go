@@ -88,6 +88,7 @@ func (w *writer) announceEviction(before, after *kueue.Workload, d *admission.Ev
 	e := conditions.EvictionOf(after)
 	events.Evicted(e.EventReason(), e.Message).Emit(w.config.Recorder, after)
 	if d.Preemption != nil {
+		metrics.Preempted(d.Preemption.ClusterQueue, d.Preemption.Reason)
 		events.Preempted(e.Message).Emit(w.config.Recorder, after)
 	}
 	if stage := after.Labels[apis.StageLabel]; stage != "" {

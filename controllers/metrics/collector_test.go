@@ -46,7 +46,7 @@ func (s *stand) View(ctx context.Context, f func(*admission.Engine)) error {
 
 func newStand(t *testing.T) *stand {
 	t.Helper()
-	e, err := admission.New(admission.Config{FairSharing: &admission.FairSharing{}})
+	e, err := admission.New(admission.Config{FairSharing: true})
 	if err != nil {
 		t.Fatal(err)
 	}
