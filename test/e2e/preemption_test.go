@@ -1,0 +1,39 @@
+package e2e_test
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+var _ = Describe("A more important JobSet", func() {
+	It("preempts one of two stages as a whole, which runs on from its last finished stage", func(ctx SpecContext) {
+		t := newTeam(ctx, "100", "20")
+		queue := &kueue.ClusterQueue{}
+		Expect(env.Admin.Get(ctx, client.ObjectKey{Name: t.namespace}, queue)).To(Succeed())
+		queue.Spec.Preemption = &kueue.ClusterQueuePreemption{WithinClusterQueue: kueue.PreemptionPolicyLowerPriority, ReclaimWithinCohort: kueue.PreemptionPolicyNever}
+		Expect(env.Admin.Update(ctx, queue)).To(Succeed())
+		submit(ctx, t.deepSpeed("victim"))
+		t.end(ctx, "victim", "initializer", corev1.PodSucceeded)
+		t.expectStages(ctx, "victim", "launcher=ready", "trainer-node=ready")
+
+		t.createUrgent(ctx, "20")
+		t.expectStages(ctx, "urgent", "urgent=ready")
+		t.expectStages(ctx, "victim", "initializer=Succeeded", "launcher=waiting", "trainer-node=closed")
+		for _, stage := range []string{"launcher", "trainer-node"} {
+			w := t.workload(ctx, Default, "victim", stage)
+			Expect(stateOf(w)).To(HaveKeyWithValue("Preempted", "True InClusterQueue"), stage)
+		}
+		t.expectEvent(ctx, "victim", "StageEvicted")
+
+		t.end(ctx, "urgent", "urgent", corev1.PodSucceeded)
+		t.expectStages(ctx, "victim", "launcher=ready", "trainer-node=ready")
+		t.end(ctx, "victim", "trainer-node", corev1.PodSucceeded)
+		t.end(ctx, "victim", "launcher", corev1.PodSucceeded)
+		t.expectOver(ctx, "victim", jobset.JobSetCompleted)
+		t.expectNoRestart(ctx, "victim")
+	}, SpecTimeout(specTimeout))
+})
