@@ -24,7 +24,7 @@ func (e *Engine) preemptionOracle(l *look) func(quota.ID, quota.Amount) flavor.V
 		return nil
 	}
 	return func(id quota.ID, amount quota.Amount) flavor.Verdict {
-		result := e.finder.Find(e.request(l, quota.Usage{{ID: id, Amount: amount}}))
+		result := e.find(l, quota.Usage{{ID: id, Amount: amount}})
 		switch result.Outcome {
 		case preempt.Found, preempt.Awaits, preempt.Fits:
 		case preempt.TooLarge, preempt.NeedsBorrowing:
@@ -49,6 +49,20 @@ func (e *Engine) preemptionOracle(l *look) func(quota.ID, quota.Amount) flavor.V
 	}
 }
 
+// find searches for victims. A stage that asks for one resource only asks for it twice, first as the flavor walk does.
+func (e *Engine) find(l *look, usage quota.Usage) preempt.Result {
+	if l.searched == nil || !l.searched.usage.Equal(usage) {
+		l.searched = &search{usage, e.finder.Find(e.request(l, usage))}
+	}
+	return l.searched.result
+}
+
+// A search is the last question to the Finder.
+type search struct {
+	usage  quota.Usage
+	result preempt.Result
+}
+
 func (e *Engine) request(l *look, usage quota.Usage) preempt.Request {
 	p := l.s.ticket.Position
 	return preempt.Request{Queue: l.q.holders, UID: l.s.uid, Priority: int64(p.Priority), Queued: p.Since, Usage: usage}
@@ -64,7 +78,7 @@ func (e *Engine) tenureOf(uid types.UID) *tenure {
 
 // preempts finds out who has to leave for the flavors that have been chosen, and refuses if that cannot be.
 func (e *Engine) preempts(l *look) *Refusal {
-	result := e.finder.Find(e.request(l, l.usage))
+	result := e.find(l, l.usage)
 	switch {
 	case result.Outcome == preempt.Awaits:
 		l.awaits = true
@@ -86,6 +100,21 @@ func (e *Engine) isOwn(l *look, victims []preempt.Victim) bool {
 		}
 	}
 	return false
+}
+
+// stillHelps tells whether victims of the stage's own ClusterQueue, which nobody else may take, are still there and enough.
+func (e *Engine) stillHelps(l *look) bool {
+	for _, v := range l.victims {
+		if v.Reason != kueue.InClusterQueueReason || e.tenureOf(v.Holder.UID).holder != v.Holder || v.Holder.IsEvicting() {
+			return false
+		}
+	}
+	return len(l.victims) > 0 && e.tree.WhatIf(func() bool {
+		for _, v := range l.victims {
+			l.q.node.Release(v.Holder.Usage)
+		}
+		return l.q.node.Fits(l.usage)
+	})
 }
 
 // makeRoom evicts those who have to leave, and pledges what a stage needs to it, so that nobody else takes what they give back.
@@ -126,7 +155,7 @@ func (e *Engine) pledge(l *look) {
 	l.s.pledge, l.s.pledgedIn = l.usage, l.q
 	l.q.kept.Add(l.usage)
 	l.q.node.Charge(l.usage)
-	l.q.group.pledged[l.s] = struct{}{}
+	l.q.pledged[l.s] = struct{}{}
 }
 
 // unpledge gives that up. It wakes nobody: who was kept off by it is looked at when the victims leave, or the stage is admitted.
@@ -137,9 +166,7 @@ func (e *Engine) unpledge(s *stage) *quota.Node {
 	q := s.pledgedIn
 	q.kept.Take(s.pledge)
 	top := q.node.Release(s.pledge)
-	if q.group != nil {
-		delete(q.group.pledged, s)
-	}
+	delete(q.pledged, s)
 	s.pledge, s.pledgedIn = nil, nil
 	return top
 }
@@ -155,11 +182,9 @@ func (e *Engine) giveUp(s *stage) {
 // dropPledges takes back what is pledged to stages that come later in the line of one that has just been admitted, since it may have
 // taken part of that. They are looked at again.
 func (e *Engine) dropPledges(l *look) {
-	for s := range l.q.group.pledged {
-		if s.pledgedIn == l.q {
-			e.unpledge(s)
-			e.lookAgain(l.q)
-		}
+	for s := range l.q.pledged {
+		e.unpledge(s)
+		e.wakeLine(l.q)
 	}
 }
 
@@ -169,9 +194,9 @@ func (e *Engine) lookAgain(q *clusterQueue) {
 		return
 	}
 	e.wakeLine(q)
-	for s := range q.group.pledged {
-		if s.line != nil {
-			e.wakeLine(s.line)
+	for _, other := range q.group.queues {
+		if len(other.pledged) > 0 {
+			e.wakeLine(other)
 		}
 	}
 }

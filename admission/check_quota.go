@@ -146,8 +146,8 @@ func (j *jobSet) keptIn(q *clusterQueue) quota.Usage {
 func (e *Engine) asIfNothingWereKept(l *look, f func() *Refusal) *Refusal {
 	kept := l.j.keptIn(l.q)
 	var pledges []quota.Usage
-	for s := range l.q.group.pledged {
-		if s.pledgedIn == l.q && s.ticket != nil && !s.ticket.Precedes(l.s.ticket) {
+	for s := range l.q.pledged {
+		if s.ticket != nil && !s.ticket.Precedes(l.s.ticket) {
 			pledges = append(pledges, s.pledge)
 		}
 	}

@@ -51,6 +51,8 @@ type clusterQueue struct {
 	// charged are the stages that are charged here, and holders what preemption knows of them.
 	charged map[*stage]struct{}
 	holders *preempt.Queue
+	// pledged are the stages in its line to which quota is pledged that others still hold.
+	pledged map[*stage]struct{}
 	// kept is what is set aside for JobSets under policy Reserve. It is charged to the node too.
 	kept quota.Sum
 }
@@ -68,7 +70,7 @@ func (e *Engine) clusterQueue(name string) *clusterQueue {
 	if q == nil {
 		q = &clusterQueue{
 			name: name, stop: kueue.None, weight: 1, selector: labels.Nothing(), line: queue.NewLine[*stage, class, quota.ID](),
-			node: e.tree.AddClusterQueue(name), bare: e.bare.AddClusterQueue(name), charged: map[*stage]struct{}{},
+			node: e.tree.AddClusterQueue(name), bare: e.bare.AddClusterQueue(name), charged: map[*stage]struct{}{}, pledged: map[*stage]struct{}{},
 		}
 		q.holders = e.finder.Queue(q.node)
 		e.clusterQueues[name] = q
@@ -94,7 +96,7 @@ func (e *Engine) loseClusterQueue(name string) {
 	q := e.clusterQueue(name)
 	*q = clusterQueue{
 		name: name, stop: kueue.None, weight: 1, selector: labels.Nothing(),
-		node: q.node, bare: q.bare, group: q.group, isRoused: q.isRoused, line: q.line, ledger: q.ledger, charged: q.charged, holders: q.holders, kept: q.kept,
+		node: q.node, bare: q.bare, group: q.group, isRoused: q.isRoused, line: q.line, ledger: q.ledger, charged: q.charged, holders: q.holders, pledged: q.pledged, kept: q.kept,
 	}
 	e.renewClusterQueue(q)
 }

@@ -108,6 +108,8 @@ type look struct {
 	// victims have to leave before there is quota for it; awaits tells that all who have to leave are on their way out.
 	victims []preempt.Victim
 	awaits  bool
+	// searched is the last search for victims.
+	searched *search
 
 	// effect and waits say what a refusal means, and what must change before it makes sense to look again.
 	effect effect

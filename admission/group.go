@@ -18,8 +18,6 @@ type group struct {
 	queues []*clusterQueue
 	// claimants are the JobSets with a claim in one of the queues.
 	claimants map[types.UID]*jobSet
-	// pledged are the stages to which quota is pledged that others still hold.
-	pledged map[*stage]struct{}
 	// asleep has the queues in whose line somebody may sleep on a topic.
 	asleep map[quota.ID]map[*clusterQueue]struct{}
 	// awake has the queues in whose line somebody may be awake, each once, and says of itself whether Decide has to look.
@@ -52,7 +50,7 @@ func (e *Engine) settleGroups() {
 		if g == nil {
 			g = &group{
 				root: root, claimants: map[types.UID]*jobSet{},
-				asleep: map[quota.ID]map[*clusterQueue]struct{}{}, pledged: map[*stage]struct{}{},
+				asleep: map[quota.ID]map[*clusterQueue]struct{}{},
 			}
 			e.groups[root] = g
 		}

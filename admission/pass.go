@@ -73,9 +73,11 @@ func (e *Engine) nominate(c contest, q *clusterQueue, decisions []Decision) []De
 
 // stillPasses tells whether nothing that has been decided since the nomination takes away what was found then.
 func (e *Engine) stillPasses(n *contender) bool {
-	if n.asOf == e.lastDecision || n.preempts() {
-		// Who preempts is looked at again if anything has been decided since.
-		return n.asOf == e.lastDecision
+	if n.asOf == e.lastDecision || n.preempts() && len(n.j.keptIn(n.q)) == 0 && e.stillHelps(n.look) {
+		return true
+	}
+	if n.preempts() {
+		return false
 	}
 	refusal := e.asIfNothingWereKept(n.look, func() *Refusal {
 		if !n.q.node.Fits(n.usage) || e.config.BlockAdmission && e.unready > 0 {

@@ -1,6 +1,7 @@
 package bench_test
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"strconv"
@@ -21,6 +22,8 @@ type shape struct {
 	queues, perCohort int
 	// running of 1 CPU in each queue, whose nominal quota they fill up to what waits.
 	running int
+	// preemption is that of every queue.
+	preemption *kueue.ClusterQueuePreemption
 }
 
 // A fleet is an engine with many ClusterQueues.
@@ -66,6 +69,7 @@ func (f *fleet) addQueue(i int, s shape, nominal int64) {
 			Name: corev1.ResourceCPU, NominalQuota: *resource.NewQuantity(nominal, resource.DecimalSI),
 		}}}},
 	}}
+	q.Spec.Preemption = s.preemption
 	f.engine.Apply(admission.ClusterQueueObserved{ClusterQueue: q})
 	f.engine.Apply(admission.LocalQueueObserved{LocalQueue: &kueue.LocalQueue{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Spec: kueue.LocalQueueSpec{ClusterQueue: kueue.ClusterQueueReference(name)},
@@ -249,3 +253,86 @@ func BenchmarkIdleEvent(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkPreempt has a head in each of 1,000 queues that has to preempt 20 of the 100 that run in its own queue, all in one cohort.
+func BenchmarkPreempt(b *testing.B) {
+	for _, queues := range []int{10, 100, 1000} {
+		b.Run(fmt.Sprintf("queues=%d", queues), func(b *testing.B) {
+			s := shape{queues: queues, perCohort: queues, running: 100, preemption: &kueue.ClusterQueuePreemption{
+				WithinClusterQueue: kueue.PreemptionPolicyLowerPriority, ReclaimWithinCohort: kueue.PreemptionPolicyNever,
+			}}
+			f := newFleet(b, s, 0, admission.Config{})
+			f.preemptAll(queues, 20*queues, 20)
+		})
+	}
+}
+
+// BenchmarkReclaim has queues that take back what others have borrowed from them, with and without fair sharing.
+func BenchmarkReclaim(b *testing.B) {
+	for _, fair := range []bool{false, true} {
+		for _, queues := range []int{4, 40, 400} {
+			b.Run(fmt.Sprintf("fair=%t/queues=%d", fair, queues), func(b *testing.B) {
+				s := shape{queues: queues, perCohort: queues, running: 20, preemption: &kueue.ClusterQueuePreemption{
+					WithinClusterQueue: kueue.PreemptionPolicyNever, ReclaimWithinCohort: kueue.PreemptionPolicyAny,
+				}}
+				f := newFleet(b, s, 0, admission.Config{FairSharing: fair})
+				// The second half of the queues runs what the first half owns as well.
+				for i := range queues / 2 {
+					for k := range 20 {
+						f.gone([]admission.StageKey{{Namespace: "ns", Name: "w" + strconv.Itoa(i*20+k+1)}})
+						f.observe(f.workload(queues/2+i, 1))
+					}
+				}
+				f.decide()
+				f.preemptAll(queues/2, queues/2*10, 10)
+			})
+		}
+	}
+}
+
+// preemptAll measures one pass in which the first queues each preempt for one head of this many CPUs.
+func (f *fleet) preemptAll(queues, victims int, cpus int64) {
+	f.b.Helper()
+	var took time.Duration
+	passes := 0
+	for f.b.Loop() {
+		f.b.StopTimer()
+		var heads []admission.StageKey
+		for i := range queues {
+			wl := f.workload(i, cpus)
+			wl.Spec.Priority = new(int32(1))
+			f.observe(wl)
+			heads = append(heads, admission.StageKey{Namespace: wl.Namespace, Name: wl.Name})
+		}
+		runtime.GC()
+		f.b.StartTimer()
+		began := time.Now()
+		decisions := f.engine.Decide(time.Unix(0, 0))
+		took += time.Since(began)
+		passes++
+		f.b.StopTimer()
+		evicted := 0
+		var ids []admission.DecisionID
+		for _, d := range decisions {
+			if d, ok := d.(admission.Evict); ok {
+				evicted++
+				ids = append(ids, d.ID)
+			}
+		}
+		if evicted != victims {
+			f.b.Fatalf("%d evicted, want %d", evicted, victims)
+		}
+		// Nobody is evicted in fact, so that the next pass finds the same.
+		f.gone(heads)
+		for _, id := range ids {
+			f.engine.Settle(id, errNotWritten)
+		}
+		f.engine.Decide(time.Unix(0, 0))
+		f.b.StartTimer()
+	}
+	per := took / time.Duration(passes)
+	f.b.ReportMetric(float64(per.Nanoseconds())/1e6, "ms/pass")
+	measured[f.b.Name()] = per
+}
+
+var errNotWritten = errors.New("not written")
