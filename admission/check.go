@@ -111,21 +111,23 @@ func flavorsExist(e *Engine, l *look) *Refusal {
 		return lackRefusal(l.q, o.lack)
 	}
 	l.items = o.items
-	if len(e.aboveMost(l.q, o.first)) == 0 {
-		return nil
-	}
-	for choice := range flavor.Choices(o.items, flavor.MaxChoices) {
-		if len(e.aboveMost(l.q, choice.Usage(o.items))) == 0 {
-			return nil
-		}
-	}
-	if e.fitsInPart(l) || e.mayFitInPart(l) {
+	if len(e.aboveMost(l.q, o.first)) == 0 || e.isWithinMost(l.q, o.items) || e.fitsInPart(l) || e.mayFitInPart(l) {
 		return nil
 	}
 	return &Refusal{
 		Check: "WithinLimits", Reason: kueue.WorkloadQuotaReservedReasonExceedsMaxQuota,
 		Message: fmt.Sprintf("can never fit: all pod sets together need %s in ClusterQueue %s", strings.Join(e.aboveMost(l.q, o.first), " and "), l.q.name),
 	}
+}
+
+// isWithinMost tells whether some combination of flavors could be had if nothing were charged.
+func (e *Engine) isWithinMost(q *clusterQueue, items []flavor.Item) bool {
+	for choice := range flavor.Choices(items, flavor.MaxChoices) {
+		if len(e.aboveMost(q, choice.Usage(items))) == 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // aboveMost says what of a usage could not be had even if nothing were charged.

@@ -120,6 +120,7 @@ func (e *Engine) stillHelps(l *look) bool {
 // makeRoom evicts those who have to leave, and pledges what a stage needs to it, so that nobody else takes what they give back.
 func (e *Engine) makeRoom(l *look, decisions []Decision) []Decision {
 	e.pledge(l)
+	e.enqueue(l.s)
 	for _, v := range l.victims {
 		for _, s := range e.tenureOf(v.Holder.UID).stages {
 			if s.isLeaving() {

@@ -12,51 +12,80 @@ import (
 	"github.com/tranche-dev/tranche/queue"
 )
 
-// quotaFits chooses flavors for which there is quota now: those that flavorFungibility prefers, or if these do not fit together, the
-// first that do.
+// quotaFits chooses flavors for which there is quota now, or will be once others have been preempted: those that flavorFungibility
+// prefers, or if these do not fit together, the first that do.
 func quotaFits(e *Engine, l *look) *Refusal {
 	if l.choice != nil {
 		// A part fits, and more never would.
 		return nil
 	}
-	l.choice = make(flavor.Choice, len(l.items))
-	walk := flavor.Walk{Node: l.q.node, Fungibility: l.q.fungibility, Preemption: e.preemptionOracle(l)}
-	verdict := walk.Choose(l.items, l.choice)
-	if verdict.Mode > flavor.NoCandidates {
-		l.usage, l.level = l.choice.Usage(l.items), verdict.Level
-	}
-	if verdict.Mode == flavor.Fit {
+	refusal, mayPreempt := e.fitsByPreemption(l)
+	switch {
+	case refusal == nil && mayPreempt:
 		return nil
-	}
-	if len(l.items) > 1 {
-		for choice := range e.fitting(l) {
-			l.choose(choice)
-			return nil
-		}
-	}
-	var refusal *Refusal
-	if verdict.Mode > flavor.NoCandidates {
-		if refusal = e.preempts(l); refusal == nil {
-			return nil
-		}
-	}
-	if e.fitsInPart(l) {
+	case e.chooseWhatFits(l), e.fitsInPart(l):
+		l.victims, l.awaits = nil, false
 		return nil
-	}
-	if refusal == nil {
+	case refusal == nil:
 		refusal = e.short(l, "")
 	}
 	return refusal
+}
+
+// fitsByPreemption makes the choice where the flavor walk counts on preemption. Without a refusal, ok tells that there is a choice.
+func (e *Engine) fitsByPreemption(l *look) (refusal *Refusal, ok bool) {
+	if !l.q.mayPreempt() {
+		return nil, false
+	}
+	l.choice = make(flavor.Choice, len(l.items))
+	walk := flavor.Walk{Node: l.q.node, Fungibility: l.q.fungibility, Preemption: e.preemptionOracle(l)}
+	verdict := walk.Choose(l.items, l.choice)
+	l.usage, l.level = l.choice.Usage(l.items), verdict.Level
+	switch {
+	case verdict.Mode == flavor.Fit:
+		return nil, true
+	case verdict.Mode <= flavor.NoCandidates:
+		l.choice = nil
+		return nil, false
+	case len(l.items) > 1 && e.chooseWhatFits(l):
+		return nil, true
+	}
+	l.choice = make(flavor.Choice, len(l.items))
+	walk.Choose(l.items, l.choice)
+	l.usage, l.level = l.choice.Usage(l.items), verdict.Level
+	if refusal = e.preempts(l); refusal != nil {
+		l.choice = nil
+	}
+	return refusal, refusal == nil
 }
 
 // short says what there is not enough of, and why nobody is preempted for it.
 func (e *Engine) short(l *look, whyNobody string) *Refusal {
 	l.effect = holdsUpOthers
 	message := fmt.Sprintf("waits for quota in ClusterQueue %s: needs %s", l.q.name, strings.Join(e.shortages(l), ", or "))
+	e.waitForPart(l)
 	if whyNobody != "" {
 		message += "; preemption: " + whyNobody
 	}
 	return &Refusal{Check: "QuotaFits", Reason: kueue.WorkloadQuotaReservedReasonWaitingForQuota, Message: message}
+}
+
+// chooseWhatFits makes the choice for the items, if there is one for which there is quota now.
+func (e *Engine) chooseWhatFits(l *look) bool {
+	l.choice = make(flavor.Choice, len(l.items))
+	walk := flavor.Walk{Node: l.q.node, Fungibility: l.q.fungibility}
+	if verdict := walk.Choose(l.items, l.choice); verdict.Mode == flavor.Fit {
+		l.usage, l.level = l.choice.Usage(l.items), verdict.Level
+		return true
+	}
+	if len(l.items) > 1 {
+		for choice := range e.fitting(l) {
+			l.choose(choice)
+			return true
+		}
+	}
+	l.choice = nil
+	return false
 }
 
 // choose takes one of the combinations of flavors.

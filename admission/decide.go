@@ -59,6 +59,7 @@ func (e *Engine) refuse(l *look, refusal *Refusal, decisions []Decision) []Decis
 		e.giveUp(l.s)
 	}
 	var toTell []*stage
+	l.q.line.Announce(l.s.ticket, refusal.news())
 	switch l.effect {
 	case waitsForChange:
 		toTell = l.q.line.Park(l.s.ticket, l.waits)
@@ -80,6 +81,14 @@ func (e *Engine) refuse(l *look, refusal *Refusal, decisions []Decision) []Decis
 		}
 	}
 	return decisions
+}
+
+// news is what all have to hear. Who waits for quota hears it once: what is short changes with every admission.
+func (r Refusal) news() string {
+	if r.Reason == kueue.WorkloadQuotaReservedReasonWaitingForQuota {
+		return r.Reason
+	}
+	return r.Message
 }
 
 // An effect is what a refusal means for the line.

@@ -240,7 +240,7 @@ func (e *Engine) Changed() (clusterQueues []string, localQueues []types.Namespac
 		}
 	}
 	for key := range e.changedLocalQueues {
-		if e.localQueue(key).exists {
+		if q := e.localQueues[key]; q != nil && q.exists {
 			localQueues = append(localQueues, key)
 		}
 	}

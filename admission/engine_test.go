@@ -124,3 +124,25 @@ func TestFailedWriteIsTakenBack(t *testing.T) {
 		t.Error("want Charged to be true of this object only")
 	}
 }
+
+// TestStrictFIFOAfterTheFirstHasLeft: who comes next holds up the others, whether or not it asks for the same.
+func TestStrictFIFOAfterTheFirstHasLeft(t *testing.T) {
+	for name, requests := range map[string]string{"the same": "gpu=5", "another": "gpu=6"} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, admission.Config{})
+			w.queue("q", "a100: gpu=8", func(q *kueue.ClusterQueue) { q.Spec.QueueingStrategy = kueue.StrictFIFO })
+			w.lone("q", "running", "gpu=4")
+			w.lone("q", "second", "gpu=5")
+			w.lone("q", "third", "gpu=1")
+			w.wantAdmitted("running")
+			priority := int32(1)
+			w.lone("q", "first", requests, func(wl *kueue.Workload) { wl.Spec.Priority = &priority })
+			w.wantAdmitted()
+			w.remove("first")
+			w.wantAdmitted()
+			w.wantRefusal("third", "StrictFIFO", kueue.WorkloadQuotaReservedReasonWaitingForQuota, "waits behind ns/second")
+			w.remove("second")
+			w.wantAdmitted("third")
+		})
+	}
+}

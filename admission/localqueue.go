@@ -71,6 +71,15 @@ func (e *Engine) loseLocalQueue(key types.NamespacedName) {
 	q.consumed, q.account, q.sampled = nil, nil, nil
 	delete(e.unopened, q)
 	e.renewLocalQueue(q)
+	e.dropIfUnknown(q)
+}
+
+// dropIfUnknown forgets a queue that has neither an object nor stages. Tenants choose the names.
+func (e *Engine) dropIfUnknown(q *localQueue) {
+	if !q.exists && len(q.members) == 0 {
+		delete(e.localQueues, q.key)
+		delete(e.changedLocalQueues, q.key)
+	}
 }
 
 // renewLocalQueue moves the stages of a queue to where they belong now.

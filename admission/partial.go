@@ -15,16 +15,15 @@ func (e *Engine) fitsInPart(l *look) bool {
 		return false
 	}
 	whole := l.podSets
-	// Without tooFew they do not fit; without fewer they do, if that is not more than there are.
-	tooFew, fewer := int64(0), most+1
-	for fewer-tooFew > 1 {
-		if middle := tooFew + (fewer-tooFew)/2; e.fitsWithout(l, whole, middle, most) {
-			fewer = middle
+	low, high := int64(1), most+1
+	for low < high {
+		if middle := low + (high-low)/2; e.fitsWithout(l, whole, middle, most) {
+			high = middle
 		} else {
-			tooFew = middle
+			low = middle + 1
 		}
 	}
-	return fewer <= most && e.fitsWithout(l, whole, fewer, most)
+	return low <= most && e.fitsWithout(l, whole, low, most)
 }
 
 // spare is how many pods the pod sets can do without.
@@ -46,13 +45,13 @@ func (e *Engine) fitsWithout(l *look, whole []flavor.PodSet, fewer, most int64) 
 	if lack != nil {
 		return false
 	}
-	choice := make(flavor.Choice, len(items))
-	walk := flavor.Walk{Node: l.q.node, Fungibility: l.q.fungibility}
-	verdict := walk.Choose(items, choice)
-	if verdict.Mode != flavor.Fit {
+	before := l.items
+	l.items = items
+	if !e.chooseWhatFits(l) {
+		l.items = before
 		return false
 	}
-	l.podSets, l.items, l.choice, l.usage, l.level = podSets, items, choice, choice.Usage(items), verdict.Level
+	l.podSets = podSets
 	return true
 }
 
@@ -74,11 +73,20 @@ func (e *Engine) mayFitInPart(l *look) bool {
 	}
 	supply := e.supply(l.q)
 	items, lack := supply.Items(without(l.podSets, most, most))
-	if lack != nil || len(e.aboveMost(l.q, make(flavor.Choice, len(items)).Usage(items))) > 0 {
+	if lack != nil || !e.isWithinMost(l.q, items) {
 		return false
 	}
 	l.items = items
 	return true
+}
+
+// waitForPart notes what must be had before the fewest pods that are enough fit. There may be more flavors for these than for all.
+func (e *Engine) waitForPart(l *look) {
+	whole := l.items
+	if e.mayFitInPart(l) {
+		e.shortages(l)
+	}
+	l.items = whole
 }
 
 // supply is what a ClusterQueue has to choose from.

@@ -68,3 +68,68 @@ func TestReclaimablePods(t *testing.T) {
 		t.Errorf("used %s", got)
 	}
 }
+
+// TestPartTakesFlavorsThatAllCannot: the flavor b is too small for all pods of the first pod set, and has enough for one.
+func TestPartTakesFlavorsThatAllCannot(t *testing.T) {
+	for name, taken := range map[string]string{"at once": "gpu=0", "when it is free again": "gpu=2"} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, admission.Config{})
+			w.queue("q", "a: gpu=7; b: gpu=2")
+			w.lone("q", "taken", taken, func(wl *kueue.Workload) {
+				wl.Spec.PodSets[0].Template.Spec.NodeSelector = map[string]string{"flavor": "b"}
+			})
+			w.wantAdmitted("taken")
+			minCount := int32(1)
+			w.lone("q", "elastic", "gpu=2", func(wl *kueue.Workload) {
+				wl.Spec.PodSets[0].Count, wl.Spec.PodSets[0].MinCount = 3, &minCount
+				wl.Spec.PodSets = append(wl.Spec.PodSets, kueue.PodSet{Name: "fixed", Count: 3, Template: template("gpu=2")})
+			})
+			if taken != "gpu=0" {
+				w.wantAdmitted()
+				w.wantRefusal("elastic", "QuotaFits", kueue.WorkloadQuotaReservedReasonWaitingForQuota, "2 nvidia.com/gpu of flavor b: 0 of 2 free")
+				w.change("taken", finish)
+			}
+			w.wantAdmitted("elastic")
+			if got, want := w.used("q"), "a/nvidia.com/gpu=6 b/nvidia.com/gpu=2"; got != want {
+				t.Errorf("used %s, want %s", got, want)
+			}
+		})
+	}
+}
+
+// TestPartWaitsForFlavorsThatAllCannotTake: all pods would have to wait for the flavor a.
+func TestPartWaitsForFlavorsThatAllCannotTake(t *testing.T) {
+	w := newWorld(t, admission.Config{})
+	w.queue("q", "a: gpu=8; b: gpu=4")
+	for flavor, requests := range map[string]string{"a": "gpu=5", "b": "gpu=4"} {
+		w.lone("q", flavor, requests, func(wl *kueue.Workload) {
+			wl.Spec.PodSets[0].Template.Spec.NodeSelector = map[string]string{"flavor": flavor}
+		})
+		w.wantAdmitted(flavor)
+	}
+	minCount := int32(4)
+	w.lone("q", "elastic", "gpu=1", func(wl *kueue.Workload) {
+		wl.Spec.PodSets[0].Count, wl.Spec.PodSets[0].MinCount = 8, &minCount
+	})
+	w.wantAdmitted()
+	w.change("b", finish)
+	w.wantAdmitted("elastic")
+}
+
+// TestReclaimedBeforeAdmission: an admission leaves out pods that are reclaimable, and they are not taken off once more.
+func TestReclaimedBeforeAdmission(t *testing.T) {
+	w := newWorld(t, admission.Config{})
+	w.queue("q", "a100: gpu=8")
+	w.lone("q", "wide", "gpu=2", func(wl *kueue.Workload) {
+		wl.Spec.PodSets[0].Count = 4
+		wl.Status.ReclaimablePods = []kueue.ReclaimablePod{{Name: "main", Count: 1}}
+	})
+	w.wantAdmitted("wide")
+	if got := w.used("q"); got != "a100/nvidia.com/gpu=6" {
+		t.Errorf("used %s", got)
+	}
+	w.change("wide", func(wl *kueue.Workload) { wl.Status.ReclaimablePods[0].Count = 3 })
+	if got := w.used("q"); got != "a100/nvidia.com/gpu=2" {
+		t.Errorf("used %s when only one pod is left", got)
+	}
+}

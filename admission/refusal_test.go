@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -280,4 +281,70 @@ func TestGatesAndViews(t *testing.T) {
 	if clusterQueues, localQueues = w.engine.Changed(); len(clusterQueues)+len(localQueues) > 0 {
 		t.Errorf("changed again: %v %v", clusterQueues, localQueues)
 	}
+}
+
+// TestAllOfAShapeHearTheNews: two equal quota Workloads, of which one stands for both.
+func TestAllOfAShapeHearTheNews(t *testing.T) {
+	hold := kueue.Hold
+	w := newWorld(t, admission.Config{})
+	w.queue("q", "a100: gpu=4")
+	w.lone("q", "full", "gpu=4")
+	w.lone("q", "one", "gpu=1")
+	w.lone("q", "two", "gpu=1")
+	w.wantAdmitted("full")
+	w.wantRefusal("two", "QuotaFits", kueue.WorkloadQuotaReservedReasonWaitingForQuota, "")
+	w.queue("q", "a100: gpu=4", func(q *kueue.ClusterQueue) { q.Spec.StopPolicy = &hold })
+	w.wantAdmitted()
+	for _, name := range []string{"one", "two"} {
+		w.wantRefusal(name, "ClusterQueueIsActive", "Suspended", "stopped by spec.stopPolicy")
+	}
+	w.queue("q", "a100: gpu=4")
+	w.wantAdmitted()
+	for _, name := range []string{"one", "two"} {
+		w.wantRefusal(name, "QuotaFits", kueue.WorkloadQuotaReservedReasonWaitingForQuota, "")
+	}
+}
+
+// TestStrangeNamesAreNotTakenForOthers: the first asks for something whose name reads like what the second asks for.
+func TestStrangeNamesAreNotTakenForOthers(t *testing.T) {
+	selects := func(selector map[string]string) corev1.PodTemplateSpec {
+		return template("cpu=1", func(spec *corev1.PodSpec) { spec.NodeSelector = selector })
+	}
+	for name, pods := range map[string]struct{ strange, usual corev1.PodTemplateSpec }{
+		"resources": {
+			template("", func(spec *corev1.PodSpec) {
+				spec.Containers[0].Resources.Requests = corev1.ResourceList{"cpu=1000 memory": resource.MustParse("5")}
+			}),
+			template("cpu=1 memory=5"),
+		},
+		"selectors": {
+			selects(map[string]string{"flavor": "a100 zone:z"}), selects(map[string]string{"flavor": "a100", "zone": "z"}),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, admission.Config{})
+			w.queue("q", "a100: cpu=4 memory=8")
+			w.lone("q", "strange", "", func(wl *kueue.Workload) { wl.Spec.PodSets[0].Template = pods.strange })
+			w.lone("q", "usual", "", func(wl *kueue.Workload) { wl.Spec.PodSets[0].Template = pods.usual })
+			w.wantAdmitted("usual")
+		})
+	}
+}
+
+// TestPlanWithAProblemConcernsNobodyElse: a JobSet of one stage asks for the same as another's quota Workload, and its plan for too much.
+func TestPlanWithAProblemConcernsNobodyElse(t *testing.T) {
+	w := newWorld(t, admission.Config{})
+	w.queue("q", "a100: gpu=4")
+	pods := template("gpu=1")
+	plan := &stageplan.Plan{Stages: []stageplan.Stage{{Name: "s", ReplicatedJobs: []string{"s"}, PodSets: []stageplan.PodSet{
+		{Name: "main", Count: 1, Requests: amounts("gpu=8E"), Template: &pods},
+	}}}}
+	w.engine.Apply(admission.PlanObserved{JobSet: types.NamespacedName{Namespace: "ns", Name: "js"}, UID: "js", Submitted: start(), Plan: plan})
+	yes := true
+	w.lone("q", "js-s", "gpu=1", func(wl *kueue.Workload) {
+		wl.OwnerReferences = []metav1.OwnerReference{{Kind: "JobSet", Name: "js", UID: "js", Controller: &yes}}
+	})
+	w.lone("q", "fine", "gpu=1")
+	w.wantAdmitted("fine")
+	w.wantRefusal("js-s", "IsInPlan", "Misconfigured", "the stage plan cannot be admitted")
 }

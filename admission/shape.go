@@ -120,14 +120,15 @@ func (s *shape) complain(format string, args ...any) {
 	}
 }
 
-// seal makes the key, which is the same only for shapes to which every check answers the same.
+// seal makes the key, which is the same only for shapes to which every check answers the same. Names are quoted, since those of one
+// tenant must not read like the shape of another.
 func (s *shape) seal() *shape {
 	b := make([]byte, 0, 128)
-	b = append(b, s.problem...)
+	b = strconv.AppendQuote(b, s.problem)
 	for i := range s.podSets {
 		p := &s.podSets[i]
 		b = append(b, '\n')
-		b = append(b, p.Name...)
+		b = strconv.AppendQuote(b, p.Name)
 		b = append(b, ' ')
 		b = strconv.AppendInt(b, int64(p.Count), 10)
 		if p.Min > 0 {
@@ -136,7 +137,7 @@ func (s *shape) seal() *shape {
 		}
 		for _, r := range p.Requests {
 			b = append(b, ' ')
-			b = append(b, r.Resource...)
+			b = strconv.AppendQuote(b, string(r.Resource))
 			b = append(b, '=')
 			b = strconv.AppendInt(b, int64(r.Amount), 10)
 		}

@@ -60,6 +60,8 @@ type stage struct {
 	// line is the ClusterQueue in whose line the stage stands, or nil, and ticket its place there.
 	line   *clusterQueue
 	ticket *ticket
+	// alarm is set while the stage must wait until requeueAt.
+	alarm alarm
 	// told is the refusal that was last emitted.
 	told Refusal
 }
@@ -100,18 +102,18 @@ func (e *Engine) observeStage(object *kueue.Workload) {
 
 // join makes the stage a member of its LocalQueue and of its JobSet.
 func (e *Engine) join(s *stage, object *kueue.Workload) {
-	localQueue := e.localQueue(types.NamespacedName{Namespace: object.Namespace, Name: string(object.Spec.QueueName)})
+	localQueue := types.NamespacedName{Namespace: object.Namespace, Name: string(object.Spec.QueueName)}
 	owner := types.UID("")
 	for i := range object.OwnerReferences {
 		if ref := &object.OwnerReferences[i]; ref.Controller != nil && *ref.Controller && ref.Kind == "JobSet" {
 			owner = ref.UID
 		}
 	}
-	if s.localQueue != nil && (localQueue != s.localQueue || owner != s.owner) {
+	if s.localQueue != nil && (localQueue != s.localQueue.key || owner != s.owner) {
 		e.leave(s)
 	}
-	s.localQueue, s.owner = localQueue, owner
-	localQueue.members[s] = struct{}{}
+	s.localQueue, s.owner = e.localQueue(localQueue), owner
+	s.localQueue.members[s] = struct{}{}
 	if owner != "" {
 		e.jobSet(owner).members[s.key] = s
 	}
@@ -123,6 +125,7 @@ func (e *Engine) leave(s *stage) {
 	e.renewTenures(s)
 	e.enqueue(s)
 	delete(s.localQueue.members, s)
+	e.dropIfUnknown(s.localQueue)
 	if j := e.jobSets[s.owner]; j != nil {
 		delete(j.members, s.key)
 		e.reconsider(j)
@@ -136,6 +139,7 @@ func (e *Engine) loseStage(key StageKey) {
 		return
 	}
 	e.leave(s)
+	e.dropAlarm(s)
 	e.letGo(s.shape)
 	e.graves.bury(s.uid)
 	delete(e.stages, key)
@@ -296,22 +300,22 @@ func (e *Engine) usageOf(object *kueue.Workload) quota.Usage {
 			}
 			amount, _ := quota.Of(name, q)
 			amount = min(amount, quota.MaxCharge)
-			usage.Add(e.tree.Index.ID(quota.FlavorResource{Flavor: f, Resource: name}), stillNeeded(amount, p, object.Status.ReclaimablePods))
+			usage.Add(e.tree.Index.ID(quota.FlavorResource{Flavor: f, Resource: name}), stillNeeded(amount, p, object))
 		}
 	}
 	return usage
 }
 
-// stillNeeded is the part of an amount for the pods that are not reclaimable.
-func stillNeeded(a quota.Amount, p *kueue.PodSetAssignment, reclaimable []kueue.ReclaimablePod) quota.Amount {
-	if p.Count == nil || *p.Count <= 0 {
+// stillNeeded is the part of an amount for the pods that are needed: not more than are left of the spec without those that are
+// reclaimable. An admission may have left these out already, or some for want of quota.
+func stillNeeded(a quota.Amount, p *kueue.PodSetAssignment, object *kueue.Workload) quota.Amount {
+	reclaims := func(r kueue.ReclaimablePod) bool { return r.Name == p.Name }
+	i := slices.IndexFunc(object.Spec.PodSets, func(spec kueue.PodSet) bool { return spec.Name == p.Name })
+	if p.Count == nil || *p.Count <= 0 || i < 0 || !slices.ContainsFunc(object.Status.ReclaimablePods, reclaims) {
 		return a
 	}
-	for _, r := range reclaimable {
-		if r.Name == p.Name && r.Count > 0 {
-			pods := quota.Amount(*p.Count)
-			return a / pods * max(0, pods-quota.Amount(r.Count))
-		}
+	if needed := countsOf(object)[i]; needed < *p.Count {
+		return a / quota.Amount(*p.Count) * quota.Amount(max(0, needed))
 	}
 	return a
 }
@@ -322,13 +326,15 @@ type class struct {
 	shape      *shape
 	// problem is what is unsupported.
 	problem string
-	// These are set for a stage of a JobSet with several stages: the plan, the place in it and the policy; and the JobSet itself, at its
+	// These are set for a stage of a JobSet with several stages, or with a plan that has a problem: the plan, the place in it and the policy; and the JobSet itself, at its
 	// turn, if it is under way.
 	plan   *shape
 	index  int
 	policy string
 	jobSet *jobSet
 	turn   int
+	// alone is a stage that waits until those have left who were preempted for it: nobody else waits for that.
+	alone *stage
 }
 
 // enqueue puts the stage in the line where it belongs, at its place, or takes it out of line.
@@ -346,7 +352,9 @@ func (e *Engine) enqueue(s *stage) {
 		if s.line == to && s.ticket.Item == item {
 			return
 		}
-		e.giveUp(s)
+		if s.line != to {
+			e.giveUp(s)
+		}
 		s.line.line.Remove(s.ticket)
 		e.rouse(s.line)
 	}
@@ -364,6 +372,9 @@ func (e *Engine) item(s *stage, j *jobSet) queue.Item[*stage, class] {
 		item.Since = s.evicted
 	}
 	item.Shape = class{localQueue: s.localQueue, shape: s.shape, problem: s.unsupported}
+	if s.pledgedIn != nil {
+		item.Shape.alone = s
+	}
 	if j == nil {
 		return item
 	}
@@ -372,7 +383,7 @@ func (e *Engine) item(s *stage, j *jobSet) queue.Item[*stage, class] {
 	case j.continues():
 		item.Standing = queue.Continuing
 		item.Shape.jobSet, item.Shape.turn, item.Shape.policy, item.Shape.index = j, j.turn, j.policy, s.index
-	case len(j.plan.Stages) > 1 || s.index != 0:
+	case len(j.plan.Stages) > 1 || s.index != 0 || j.problem != "":
 		item.Shape.plan, item.Shape.policy, item.Shape.index = j.shape, j.policy, s.index
 	}
 	return item

@@ -64,7 +64,9 @@ type class[M any, S, T comparable] struct {
 	tickets ranking[*Ticket[M, S, T]]
 	isAwake bool
 	// untold have joined since the class was last refused. Some may have left again.
-	untold   []*Ticket[M, S, T]
+	untold []*Ticket[M, S, T]
+	// heard is what was last announced to the shape.
+	heard    string
 	sleepers []*sleeper[M, S, T]
 	index    int
 }
@@ -186,6 +188,10 @@ func (l *Line[M, S, T]) Remove(t *Ticket[M, S, T]) {
 		}
 	}
 	if l.blocker == t {
+		// The next of its shape holds up others in its place, and has to be offered before those are.
+		if c.tickets.size() > 0 && !c.isAwake {
+			l.wake(c)
+		}
 		l.unblock()
 	}
 }
@@ -206,11 +212,19 @@ func (l *Line[M, S, T]) Blocker(t *Ticket[M, S, T]) *Ticket[M, S, T] {
 	return l.blocker
 }
 
+// Announce says why the shape of a stage is about to be refused. If it has not heard that yet, all of it have to be told.
+func (l *Line[M, S, T]) Announce(t *Ticket[M, S, T], reason string) {
+	if c := t.class; c.heard != reason {
+		c.heard = reason
+		c.untold = slices.Clone(c.tickets.members)
+	}
+}
+
 // Park lets a stage and all of its shape sleep until one of the waits is over, and returns those, in line order, that have not been
 // refused since they joined.
 func (l *Line[M, S, T]) Park(t *Ticket[M, S, T], waits []Wait[T]) []M {
 	told := l.park(t.class, waits)
-	if l.blocker == t {
+	if l.blocker != nil && l.blocker.class == t.class {
 		l.unblock()
 	}
 	return told
@@ -235,10 +249,15 @@ func (l *Line[M, S, T]) park(c *class[M, S, T], waits []Wait[T]) []M {
 
 // Block is Park of a stage that holds up those behind it, if the strategy is Strict and the stage is New.
 func (l *Line[M, S, T]) Block(t *Ticket[M, S, T], waits []Wait[T]) []M {
+	told := l.park(t.class, waits)
 	if l.strategy == Strict && t.Standing == New && (l.blocker == nil || t.Precedes(l.blocker)) {
+		if before := l.blocker; before != nil && !before.class.isAwake && before.class != t.class {
+			// When the new one has gone, it holds up others again, and has to be offered before those are.
+			l.behind[before.class.shape] = before.class
+		}
 		l.blocker = t
 	}
-	return l.park(t.class, waits)
+	return told
 }
 
 // ParkBehind lets a stage and all of its shape sleep until the blocker has gone or is overtaken.

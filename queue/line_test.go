@@ -85,6 +85,32 @@ func TestOneSpeaksForItsShape(t *testing.T) {
 	}
 }
 
+// TestNewsAreForAllOfAShape: what has been heard before is for those who have joined since.
+func TestNewsAreForAllOfAShape(t *testing.T) {
+	l := newLine()
+	a := l.Add(item("a", "big", 1))
+	l.Add(item("b", "big", 2))
+	for _, step := range []struct {
+		reason, joins string
+		want          []string
+	}{
+		{"no quota", "", []string{"a", "b"}},
+		{"no quota", "", nil},
+		{"no quota", "c", []string{"c"}},
+		{"stopped", "d", []string{"a", "b", "c", "d"}},
+		{"no quota", "", []string{"a", "b", "c", "d"}},
+	} {
+		if step.joins != "" {
+			l.Add(item(step.joins, "big", 3))
+		}
+		l.WakeAll()
+		l.Announce(a, step.reason)
+		if told := l.Park(a, nil); !slices.Equal(told, step.want) {
+			t.Errorf("told %v of %q, want %v", told, step.reason, step.want)
+		}
+	}
+}
+
 func TestStrictLetsOnlyContinuingPass(t *testing.T) {
 	l := newLine()
 	l.SetStrategy(queue.Strict)
@@ -139,5 +165,29 @@ func TestLeadComesBeforePosition(t *testing.T) {
 	l.Block(heavy, nil)
 	if l.Blocker(light) != heavy {
 		t.Error("light overtakes heavy, which leads")
+	}
+}
+
+// TestNobodyOvertakesWhoWasABlockerBefore: one has taken the place of another as blocker, and leaves.
+func TestNobodyOvertakesWhoWasABlockerBefore(t *testing.T) {
+	for name, shape := range map[string]string{"of its shape": "big", "of another shape": "bigger"} {
+		t.Run(name, func(t *testing.T) {
+			l := newLine()
+			l.SetStrategy(queue.Strict)
+			second := l.Add(item("second", "big", 2))
+			third := l.Add(item("third", "small", 3))
+			l.Block(second, on("gpu", 4))
+			l.ParkBehind(third)
+			first := l.Add(item("first", shape, 1))
+			l.Block(first, on("gpu", 4))
+			l.Remove(first)
+			if l.Next() != second {
+				t.Fatalf("next is %q, want the one that was held up", next(l))
+			}
+			l.Block(second, on("gpu", 4))
+			if l.Next() != third || l.Blocker(third) != second {
+				t.Errorf("next is %q, want the third, behind the second", next(l))
+			}
+		})
 	}
 }

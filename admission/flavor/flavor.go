@@ -30,7 +30,20 @@ func New(f *kueue.ResourceFlavor) *Flavor {
 }
 
 // Same tells whether two flavors admit the same pods.
-func (f *Flavor) Same(other *Flavor) bool { return fmt.Sprintf("%+v", f) == fmt.Sprintf("%+v", other) }
+func (f *Flavor) Same(other *Flavor) bool {
+	sameTaint := func(a, b corev1.Taint) bool { return a.Key == b.Key && a.Value == b.Value && a.Effect == b.Effect }
+	return f.Name == other.Name && maps.Equal(f.nodeLabels, other.nodeLabels) && slices.EqualFunc(f.taints, other.taints, sameTaint) &&
+		slices.Equal(words(f.tolerations), words(other.tolerations))
+}
+
+// words are what of tolerations decides about taints.
+func words(tolerations []corev1.Toleration) [][4]string {
+	all := make([][4]string, len(tolerations))
+	for i, t := range tolerations {
+		all[i] = [4]string{t.Key, string(t.Operator), t.Value, string(t.Effect)}
+	}
+	return all
+}
 
 // A Pod is what of a pod template decides which flavors its pods may use.
 type Pod struct {
@@ -44,9 +57,7 @@ type Pod struct {
 func NewPod(spec *corev1.PodSpec) Pod {
 	pod := Pod{selector: maps.Clone(spec.NodeSelector)}
 	for _, t := range spec.Tolerations {
-		if t.TolerationSeconds != nil {
-			t.TolerationSeconds = nil
-		}
+		t.TolerationSeconds = nil
 		pod.tolerations = append(pod.tolerations, t)
 	}
 	if a := spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
@@ -54,8 +65,9 @@ func NewPod(spec *corev1.PodSpec) Pod {
 			pod.terms = append(pod.terms, *a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[i].DeepCopy())
 		}
 	}
+	// Quoted, so that no value can pass for several.
 	if len(pod.selector) > 0 || len(pod.terms) > 0 || len(pod.tolerations) > 0 {
-		pod.signature = fmt.Sprintf("%v %+v %+v", pod.selector, pod.terms, pod.tolerations)
+		pod.signature = fmt.Sprintf("%q %q %q", pod.selector, pod.terms, words(pod.tolerations))
 	}
 	return pod
 }

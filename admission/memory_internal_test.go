@@ -1,0 +1,122 @@
+package admission
+
+import (
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/stageplan"
+	"github.com/tranche-dev/tranche/apis"
+	jobset "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+)
+
+// TestNothingIsLeftBehind lets tenants come and go, each with names of its own, and counts what the Engine still knows of them.
+func TestNothingIsLeftBehind(t *testing.T) {
+	e, err := New(Config{StageAdmission: Reserve})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	e.Apply(FlavorObserved{Flavor: &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: "a"}}})
+	e.Apply(ClusterQueueObserved{ClusterQueue: queueOf(4)})
+	for i := range 50 {
+		namespace := fmt.Sprintf("ns%d", i)
+		comeAndGo(e, namespace, now)
+		now = now.Add(time.Second)
+	}
+	counts := map[string]int{
+		"stages": len(e.stages), "jobSets": len(e.jobSets), "shapes": len(e.shapes), "alarms": len(e.alarms), "overdue": len(e.overdue),
+		"inFlight": len(e.inFlight), "namespaces": len(e.namespaces), "localQueues": len(e.localQueues), "dirty": len(e.dirty),
+		"claimants": len(e.clusterQueue("q").group.claimants), "lone": len(e.lone), "pledged": len(e.clusterQueue("q").pledged), "charged": len(e.clusterQueue("q").charged), "line": e.clusterQueue("q").line.Len(),
+		"line without a queue": e.clusterQueue("").line.Len(), "changedLocalQueues": len(e.changedLocalQueues),
+		"kept": len(e.clusterQueue("q").kept.Usage()), "reserved": len(e.clusterQueue("q").ledger.reserved.Usage()),
+	}
+	for name, count := range counts {
+		if count > 0 {
+			t.Errorf("%d %s are left", count, name)
+		}
+	}
+	for topic, queues := range e.clusterQueue("q").group.asleep {
+		if e.clusterQueue("q").line.Sleeps(topic) || len(queues) > 1 {
+			t.Errorf("somebody still sleeps on %d", topic)
+		}
+	}
+}
+
+func queueOf(gpus int64) *kueue.ClusterQueue {
+	q := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "q"}}
+	q.Spec.NamespaceSelector = &metav1.LabelSelector{}
+	q.Spec.ResourceGroups = []kueue.ResourceGroup{{
+		CoveredResources: []corev1.ResourceName{"gpu"},
+		Flavors: []kueue.FlavorQuotas{{Name: "a", Resources: []kueue.ResourceQuota{{
+			Name: "gpu", NominalQuota: *resource.NewQuantity(gpus, resource.DecimalSI),
+		}}}},
+	}}
+	return q
+}
+
+// comeAndGo lets a tenant have a JobSet of two stages, and quota Workloads that are admitted, wait, back off, or are to leave.
+func comeAndGo(e *Engine, namespace string, now time.Time) {
+	e.Apply(NamespaceObserved{Name: namespace})
+	lq := &kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "l"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "q"}}
+	e.Apply(LocalQueueObserved{LocalQueue: lq})
+	spec := &jobset.JobSetSpec{StartupPolicy: &jobset.StartupPolicy{}}
+	spec.StartupPolicy.StartupPolicyOrder = "InOrder"
+	for _, name := range []string{"first", "second"} {
+		r := jobset.ReplicatedJob{}
+		r.Name, r.Replicas = name, 1
+		r.Template.Spec.Template = podsOf(1)
+		spec.ReplicatedJobs = append(spec.ReplicatedJobs, r)
+	}
+	plan, err := stageplan.New(spec)
+	if err != nil {
+		panic(err)
+	}
+	uid := types.UID(namespace + "-js")
+	e.Apply(PlanObserved{JobSet: types.NamespacedName{Namespace: namespace, Name: "js"}, UID: uid, Submitted: now, Plan: plan})
+	yes := true
+	names := []string{"js-0", "js-1", "waits", "large", "backs-off", "lost", "nowhere"}
+	for i, name := range names {
+		wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(namespace + name), ResourceVersion: "1"}}
+		wl.Spec.QueueName = "l"
+		wl.Spec.PodSets = []kueue.PodSet{{Name: "main", Count: 1, Template: podsOf(int64(i) + 1)}}
+		switch name {
+		case "js-0", "js-1":
+			wl.Labels = map[string]string{apis.StageIndexLabel: strconv.Itoa(i)}
+			wl.OwnerReferences = []metav1.OwnerReference{{Kind: "JobSet", Name: "js", UID: uid, Controller: &yes}}
+			wl.Spec.PodSets[0].Template = podsOf(1)
+		case "backs-off":
+			wl.Status.RequeueState = &kueue.RequeueState{RequeueAt: &metav1.Time{Time: now.Add(24 * time.Hour)}}
+		case "nowhere":
+			wl.Spec.QueueName = "nowhere"
+		}
+		for version := range 3 {
+			wl.ResourceVersion = strconv.Itoa(version + 1)
+			e.Apply(WorkloadObserved{Workload: wl})
+		}
+	}
+	e.Decide(now)
+	stop := kueue.HoldAndDrain
+	lq.Spec.StopPolicy = &stop
+	e.Apply(LocalQueueObserved{LocalQueue: lq})
+	for _, name := range names {
+		e.Apply(WorkloadGone{Key: StageKey{Namespace: namespace, Name: name}})
+	}
+	e.Apply(PlanGone{UID: uid})
+	e.Apply(LocalQueueGone{Key: types.NamespacedName{Namespace: namespace, Name: "l"}})
+	e.Apply(NamespaceGone{Name: namespace})
+	e.Decide(now)
+	e.Changed()
+}
+
+func podsOf(gpus int64) corev1.PodTemplateSpec {
+	requests := corev1.ResourceList{"gpu": *resource.NewQuantity(gpus, resource.DecimalSI)}
+	return corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: requests}}}}}
+}

@@ -1,0 +1,475 @@
+package admission_test
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/admission/quota"
+	"github.com/tranche-dev/tranche/admission/stageplan"
+	"github.com/tranche-dev/tranche/apis"
+)
+
+// A twin decides what an Engine under the policy Greedy must decide. It keeps the objects as they were last observed and nothing else
+// but the decisions that are not settled, and works everything out anew for each question, by trying.
+type twin struct {
+	now         time.Time
+	flavors     map[string]*kueue.ResourceFlavor
+	checks      map[string]*kueue.AdmissionCheck
+	cohorts     map[string]*kueue.Cohort
+	queues      map[string]*kueue.ClusterQueue
+	localQueues map[types.NamespacedName]*kueue.LocalQueue
+	namespaces  map[string]map[string]string
+	plans       map[types.UID]admission.PlanObserved
+	workloads   map[admission.StageKey]*kueue.Workload
+	admitting   map[admission.StageKey]kueue.Admission
+	evicting    map[admission.StageKey]bool
+}
+
+func newTwin() *twin {
+	return &twin{
+		flavors: map[string]*kueue.ResourceFlavor{}, checks: map[string]*kueue.AdmissionCheck{}, cohorts: map[string]*kueue.Cohort{},
+		queues: map[string]*kueue.ClusterQueue{}, localQueues: map[types.NamespacedName]*kueue.LocalQueue{},
+		namespaces: map[string]map[string]string{}, plans: map[types.UID]admission.PlanObserved{},
+		workloads: map[admission.StageKey]*kueue.Workload{}, admitting: map[admission.StageKey]kueue.Admission{}, evicting: map[admission.StageKey]bool{},
+	}
+}
+
+// A verdict is all that a twin has to say at one time.
+type verdict struct {
+	evicted, admitted []string
+	// refused has the check that refuses each quota Workload that holds nothing and is not finished.
+	refused map[admission.StageKey]string
+	// used has what is charged to each ClusterQueue.
+	used map[string]bill
+}
+
+func (w *twin) decide(now time.Time) verdict {
+	w.now = now
+	v := verdict{refused: map[admission.StageKey]string{}, used: map[string]bill{}}
+	for _, key := range slices.SortedFunc(maps.Keys(w.workloads), compareStageKeys) {
+		if reason := w.mustLeave(w.workloads[key]); reason != "" {
+			v.evicted = append(v.evicted, key.String()+" "+reason)
+			w.evicting[key] = true
+		}
+	}
+	for _, group := range w.groups() {
+		v.admitted = append(v.admitted, w.pass(group)...)
+	}
+	places := w.charged()
+	for name := range w.queues {
+		w.offers(name, places, v.refused)
+		v.used[name] = places["queue "+name].charged
+	}
+	for key, wl := range w.workloads {
+		if reason := w.outOfLine(wl); reason != "" && reason != "charged" {
+			v.refused[key] = reason
+		} else if reason == "" && v.refused[key] == "" {
+			v.refused[key] = w.misconfigured(wl)
+		}
+	}
+	return v
+}
+
+// groups are the ClusterQueues that share quota.
+func (w *twin) groups() [][]string {
+	places := w.places()
+	var groups [][]string
+	for _, name := range slices.Sorted(maps.Keys(w.queues)) {
+		root := places["queue "+name].root()
+		i := slices.IndexFunc(groups, func(g []string) bool { return places["queue "+g[0]].root() == root })
+		if i < 0 {
+			groups = append(groups, []string{name})
+		} else {
+			groups[i] = append(groups[i], name)
+		}
+	}
+	return groups
+}
+
+// An offer is a quota Workload that could be admitted.
+type offer struct {
+	wl        *kueue.Workload
+	queue     string
+	admission kueue.Admission
+	bill      bill
+	level     int
+}
+
+// pass admits until nothing more fits. Each ClusterQueue sends its first that can be admitted into a contest, and the next when that one
+// has won, or has lost its quota to another.
+func (w *twin) pass(group []string) []string {
+	var admitted []string
+	contest := map[string]*offer{}
+	for {
+		places := w.charged()
+		var best *offer
+		for _, name := range group {
+			o := contest[name]
+			if o == nil {
+				o = w.offers(name, places, map[admission.StageKey]string{})
+				contest[name] = o
+			}
+			if o != nil && (best == nil || w.compareOffers(o, best) < 0) {
+				best = o
+			}
+		}
+		if best == nil {
+			return admitted
+		}
+		delete(contest, best.queue)
+		if places["queue "+best.queue].fits(best.bill) {
+			key := keyOfWorkload(best.wl)
+			w.admitting[key] = best.admission
+			admitted = append(admitted, key.String()+" "+describe(best.admission, w.checksOf(best.admission)))
+		}
+	}
+}
+
+func (w *twin) compareOffers(a, b *offer) int {
+	return cmp.Or(cmp.Compare(a.level, b.level), w.comparePlaces(a.wl, b.wl))
+}
+
+func (w *twin) comparePlaces(a, b *kueue.Workload) int {
+	continues := func(wl *kueue.Workload) int {
+		if w.continues(wl) {
+			return 0
+		}
+		return 1
+	}
+	return cmp.Or(
+		cmp.Compare(priorityOf(b), priorityOf(a)), cmp.Compare(continues(a), continues(b)),
+		w.since(a).Compare(w.since(b)), cmp.Compare(a.UID, b.UID),
+	)
+}
+
+func priorityOf(wl *kueue.Workload) int32 {
+	if wl.Spec.Priority == nil {
+		return 0
+	}
+	return *wl.Spec.Priority
+}
+
+// siblings are the quota Workloads of the same JobSet.
+func (w *twin) siblings(wl *kueue.Workload) []*kueue.Workload {
+	owner := ownerOf(wl)
+	if owner == "" {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Collect(maps.Values(w.workloads)), func(other *kueue.Workload) bool { return ownerOf(other) != owner })
+}
+
+func (w *twin) continues(wl *kueue.Workload) bool {
+	return slices.ContainsFunc(w.siblings(wl), func(other *kueue.Workload) bool { return isFinished(other) || w.holds(other) != nil })
+}
+
+func (w *twin) since(wl *kueue.Workload) time.Time {
+	since := wl.CreationTimestamp.Time
+	siblings := []*kueue.Workload{wl}
+	if ownerOf(wl) != "" {
+		since, siblings = w.plans[ownerOf(wl)].Submitted, w.siblings(wl)
+	}
+	for _, other := range siblings {
+		if c := conditionOf(other, kueue.WorkloadEvicted); c.Status == metav1.ConditionTrue && c.LastTransitionTime.After(since) {
+			since = c.LastTransitionTime.Time
+		}
+	}
+	return since
+}
+
+func ownerOf(wl *kueue.Workload) types.UID {
+	for _, ref := range wl.OwnerReferences {
+		return ref.UID
+	}
+	return ""
+}
+
+func conditionOf(wl *kueue.Workload, conditionType string) metav1.Condition {
+	for _, c := range wl.Status.Conditions {
+		if c.Type == conditionType {
+			return c
+		}
+	}
+	return metav1.Condition{}
+}
+
+func isTrue(wl *kueue.Workload, conditionType string) bool {
+	return conditionOf(wl, conditionType).Status == metav1.ConditionTrue
+}
+
+func keyOfWorkload(wl *kueue.Workload) admission.StageKey {
+	return admission.StageKey{Namespace: wl.Namespace, Name: wl.Name}
+}
+
+func compareStageKeys(a, b admission.StageKey) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
+// reservation is what has been observed to be reserved, or nil.
+func reservation(wl *kueue.Workload) *kueue.Admission {
+	if wl.Status.Admission != nil && isTrue(wl, kueue.WorkloadQuotaReserved) {
+		return wl.Status.Admission
+	}
+	return nil
+}
+
+// holds is what is charged, or nil.
+func (w *twin) holds(wl *kueue.Workload) *kueue.Admission {
+	if isFinished(wl) {
+		return nil
+	}
+	if a := reservation(wl); a != nil {
+		return a
+	}
+	if a, ok := w.admitting[keyOfWorkload(wl)]; ok {
+		return &a
+	}
+	return nil
+}
+
+// charged charges what everybody holds. What is reserved counts for no more pods than are still needed.
+func (w *twin) charged() map[string]*place {
+	places := w.places()
+	for _, wl := range w.workloads {
+		a := w.holds(wl)
+		if a == nil || places["queue "+string(a.ClusterQueue)] == nil {
+			continue
+		}
+		isReserved := reservation(wl) != nil
+		for _, p := range a.PodSetAssignments {
+			for r, f := range p.Flavors {
+				q := p.ResourceUsage[r]
+				amount, _ := quota.Of(r, q)
+				if needed := stillNeeded(wl, p.Name); isReserved && needed < *p.Count {
+					amount = amount / quota.Amount(*p.Count) * quota.Amount(needed)
+				}
+				places["queue "+string(a.ClusterQueue)].charged[quota.FlavorResource{Flavor: f, Resource: r}] += amount
+			}
+		}
+	}
+	return places
+}
+
+// stillNeeded is how many pods of the spec are not reclaimable.
+func stillNeeded(wl *kueue.Workload, name kueue.PodSetReference) int32 {
+	needed := int32(0)
+	for _, p := range wl.Spec.PodSets {
+		if p.Name == name {
+			needed = p.Count
+		}
+	}
+	for _, r := range wl.Status.ReclaimablePods {
+		if r.Name == name {
+			needed = max(0, needed-r.Count)
+		}
+	}
+	return needed
+}
+
+// mustLeave says why what is reserved has to be given up, or nothing.
+func (w *twin) mustLeave(wl *kueue.Workload) string {
+	a := reservation(wl)
+	if a == nil || isFinished(wl) || isTrue(wl, kueue.WorkloadEvicted) || w.evicting[keyOfWorkload(wl)] {
+		return ""
+	}
+	drains := func(stop *kueue.StopPolicy) bool {
+		return stop != nil && (*stop == kueue.HoldAndDrain || *stop == kueue.Hold && !isTrue(wl, kueue.WorkloadAdmitted))
+	}
+	if q := w.queues[string(a.ClusterQueue)]; q != nil && drains(q.Spec.StopPolicy) {
+		return kueue.WorkloadEvictedByClusterQueueStopped
+	}
+	if lq := w.localQueueOf(wl); lq != nil && drains(lq.Spec.StopPolicy) {
+		return kueue.WorkloadEvictedByLocalQueueStopped
+	}
+	return ""
+}
+
+func (w *twin) localQueueOf(wl *kueue.Workload) *kueue.LocalQueue {
+	return w.localQueues[types.NamespacedName{Namespace: wl.Namespace, Name: string(wl.Spec.QueueName)}]
+}
+
+// outOfLine says why a quota Workload does not stand in line, or nothing.
+func (w *twin) outOfLine(wl *kueue.Workload) string {
+	_, isPlanned := w.plans[ownerOf(wl)]
+	switch r := wl.Status.RequeueState; {
+	case isFinished(wl) || w.holds(wl) != nil:
+		return "charged"
+	case wl.DeletionTimestamp != nil, wl.Spec.Active != nil && !*wl.Spec.Active, wl.Annotations[apis.AdmissionGatedByAnnotation] != "":
+		return "IsOpen"
+	case r != nil && r.RequeueAt != nil && r.RequeueAt.After(w.now):
+		return "BackoffIsOver"
+	case ownerOf(wl) != "" && !isPlanned:
+		return "PlanIsKnown"
+	}
+	return ""
+}
+
+// offers goes through the line of a ClusterQueue, notes who is refused by what, and returns the first who is not.
+func (w *twin) offers(queue string, places map[string]*place, refused map[admission.StageKey]string) *offer {
+	q := w.queues[queue]
+	var line []*kueue.Workload
+	for _, wl := range w.workloads {
+		if lq := w.localQueueOf(wl); lq != nil && string(lq.Spec.ClusterQueue) == queue && w.outOfLine(wl) == "" {
+			line = append(line, wl)
+		}
+	}
+	slices.SortFunc(line, w.comparePlaces)
+	var first *offer
+	isBlocked := false
+	for _, wl := range line {
+		refusal := w.misconfigured(wl)
+		var o *offer
+		switch {
+		case refusal != "":
+		case isBlocked && !w.continues(wl):
+			refusal = "StrictFIFO"
+		default:
+			if o = w.offer(wl, places); o == nil {
+				refusal = "QuotaFits"
+				isBlocked = isBlocked || q.Spec.QueueingStrategy == kueue.StrictFIFO && !w.continues(wl)
+			}
+		}
+		if first == nil {
+			first = o
+		}
+		if refusal != "" {
+			refused[keyOfWorkload(wl)] = refusal
+		}
+	}
+	return first
+}
+
+// misconfigured is the first check that refuses for something that time does not heal.
+func (w *twin) misconfigured(wl *kueue.Workload) string {
+	lq := w.localQueueOf(wl)
+	if lq == nil {
+		return "LocalQueueExists"
+	}
+	if lq.Spec.StopPolicy != nil && *lq.Spec.StopPolicy != kueue.None {
+		return "LocalQueueIsActive"
+	}
+	q := w.queues[string(lq.Spec.ClusterQueue)]
+	if q == nil {
+		return "ClusterQueueExists"
+	}
+	selector, err := metav1.LabelSelectorAsSelector(q.Spec.NamespaceSelector)
+	if err != nil || !w.isActive(q) {
+		return "ClusterQueueIsActive"
+	}
+	namespace, exists := w.namespaces[wl.Namespace]
+	index, _ := strconv.Atoi(wl.Labels[apis.StageIndexLabel])
+	switch {
+	case !exists || !selector.Matches(labels.Set(namespace)):
+		return "NamespaceIsSelected"
+	case slices.ContainsFunc(wl.Spec.PodSets, func(p kueue.PodSet) bool { return p.TopologyRequest != nil }):
+		return "IsSupported"
+	case ownerOf(wl) != "" && index >= len(w.plans[ownerOf(wl)].Plan.Stages):
+		return "IsInPlan"
+	}
+	return w.neverFits(wl, q)
+}
+
+func (w *twin) isActive(q *kueue.ClusterQueue) bool {
+	if q.DeletionTimestamp != nil || q.Spec.StopPolicy != nil && *q.Spec.StopPolicy != kueue.None || w.isCyclic(string(q.Spec.CohortName)) {
+		return false
+	}
+	for _, g := range q.Spec.ResourceGroups {
+		for _, f := range g.Flavors {
+			if w.flavors[string(f.Name)] == nil {
+				return false
+			}
+		}
+	}
+	for _, rule := range rulesOf(q) {
+		if c := w.checks[string(rule.Name)]; c == nil || len(c.Status.Conditions) == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func rulesOf(q *kueue.ClusterQueue) []kueue.AdmissionCheckStrategyRule {
+	if q.Spec.AdmissionChecksStrategy == nil {
+		return nil
+	}
+	return q.Spec.AdmissionChecksStrategy.AdmissionChecks
+}
+
+// neverFits asks whether all, or the fewest pods that are enough, could be admitted if nothing were charged.
+func (w *twin) neverFits(wl *kueue.Workload, q *kueue.ClusterQueue) string {
+	bare := w.places()["queue "+q.Name]
+	whole := podSetsOf(wl)
+	items, lack := w.items(q, bare, whole)
+	if lack == "" && firstOf(items, bare.fits) == nil {
+		lack = "WithinLimits"
+	}
+	if parts := smaller(whole); lack == "WithinLimits" && len(parts) > 0 {
+		if items, lack := w.items(q, bare, parts[len(parts)-1]); lack == "" && firstOf(items, bare.fits) != nil {
+			return ""
+		}
+	}
+	return lack
+}
+
+// offer is what a quota Workload gets if it is admitted now, or nil.
+func (w *twin) offer(wl *kueue.Workload, places map[string]*place) *offer {
+	q := w.queues[string(w.localQueueOf(wl).Spec.ClusterQueue)]
+	place, bare := places["queue "+q.Name], w.places()["queue "+q.Name]
+	whole := podSetsOf(wl)
+	for _, podSets := range append([][]podSet{whole}, smaller(whole)...) {
+		items, lack := w.items(q, bare, podSets)
+		if lack != "" {
+			continue
+		}
+		if choice := place.choose(items, q.Spec.FlavorFungibility); choice != nil {
+			b := total(items, choice)
+			return &offer{wl, q.Name, admissionOf(q.Name, podSets, items, choice), b, place.level(b)}
+		}
+	}
+	return nil
+}
+
+func podSetsOf(wl *kueue.Workload) []podSet {
+	var podSets []podSet
+	for _, p := range wl.Spec.PodSets {
+		set := podSet{name: p.Name, count: stillNeeded(wl, p.Name), spec: &p.Template.Spec, requests: map[corev1.ResourceName]quota.Amount{}}
+		if p.MinCount != nil {
+			set.min = min(*p.MinCount, set.count)
+		}
+		for r, q := range stageplan.PodRequests(&p.Template.Spec) {
+			set.requests[r], _ = quota.Of(r, q)
+		}
+		podSets = append(podSets, set)
+	}
+	return podSets
+}
+
+// smaller are the ways to do with fewer pods, one after the other: all give up the same share of what they can spare, rounded down.
+func smaller(whole []podSet) [][]podSet {
+	most := int32(0)
+	for _, p := range whole {
+		if p.min > 0 {
+			most += p.count - p.min
+		}
+	}
+	var parts [][]podSet
+	for fewer := int32(1); fewer <= most; fewer++ {
+		part := slices.Clone(whole)
+		for i, p := range whole {
+			if p.min > 0 {
+				part[i].count -= (p.count - p.min) * fewer / most
+			}
+		}
+		parts = append(parts, part)
+	}
+	return parts
+}
