@@ -6,7 +6,7 @@ import (
 )
 
 // alarms has the stages that may join their line again at some time, each once.
-type alarms []*stage
+type alarms []*stage //nolint:recvcheck // heap.Interface asks for both
 
 func (a alarms) Len() int           { return len(a) }
 func (a alarms) Less(i, j int) bool { return a[i].alarm.at.Before(a[j].alarm.at) }

@@ -155,6 +155,8 @@ func (w *world) decideWithFailures(t *rapid.T) {
 			switch d := d.(type) {
 			case admission.Refuse:
 				w.refusals[d.Stage] = d.Refusal
+			case admission.Evict:
+				t.Fatalf("%s, and nobody may be preempted", d)
 			case admission.Admit:
 				if rapid.IntRange(0, 9).Draw(t, "fails") == 0 {
 					w.engine.Settle(d.ID, errors.New("conflict"))

@@ -36,6 +36,8 @@ type world struct {
 	workloads map[admission.StageKey]*kueue.Workload
 	jobSets   map[string]*fakeJobSet
 	refusals  map[admission.StageKey]admission.Refusal
+	// evictions are those decided; who is evicted holds its quota until leave.
+	evictions []string
 	queues    map[string]*kueue.ClusterQueue
 }
 
@@ -256,6 +258,10 @@ func (w *world) decide() []string {
 			w.engine.Settle(d.ID, nil)
 			admitted = append(admitted, d.Stage.Name)
 			delete(w.refusals, d.Stage)
+		case admission.Evict:
+			w.change(d.Stage.Name, func(wl *kueue.Workload) { setCondition(wl, kueue.WorkloadEvicted, metav1.ConditionTrue) })
+			w.engine.Settle(d.ID, nil)
+			w.evictions = append(w.evictions, d.String())
 		case admission.Refuse:
 			w.refusals[d.Stage] = d.Refusal
 		}

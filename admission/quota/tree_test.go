@@ -79,8 +79,16 @@ func (w *twin) allowed(n int) bool {
 	}
 }
 
+// woods are a tree, its nodes in order, its twin, and which of the nodes are ClusterQueues.
+type woods struct {
+	tree   *quota.Tree
+	nodes  []*quota.Node
+	twin   *twin
+	queues []int
+}
+
 // forest draws a tree of Cohorts with ClusterQueues at random places, and its twin.
-func forest(t *rapid.T) (*quota.Tree, []*quota.Node, *twin, []int) {
+func forest(t *rapid.T) *woods {
 	tree, w := quota.NewTree(), &twin{}
 	id := tree.Index.ID(quota.FlavorResource{Flavor: "a", Resource: "gpu"})
 	cohorts := rapid.IntRange(1, 4).Draw(t, "cohorts")
@@ -105,13 +113,14 @@ func forest(t *rapid.T) (*quota.Tree, []*quota.Node, *twin, []int) {
 		tree.SetQuotas(node, map[quota.ID]quota.Quota{id: q})
 		w.parent, w.quota, w.charged = append(w.parent, parent), append(w.quota, q), append(w.charged, 0)
 	}
-	return tree, nodes, w, queues
+	return &woods{tree, nodes, w, queues}
 }
 
 // TestTreeAgainstTwin charges and releases at random, also more than the limits allow.
 func TestTreeAgainstTwin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		tree, nodes, w, queues := forest(t)
+		f := forest(t)
+		tree, nodes, w, queues := f.tree, f.nodes, f.twin, f.queues
 		id := quota.ID(0)
 		for range rapid.IntRange(0, 12).Draw(t, "steps") {
 			i := rapid.SampledFrom(queues).Draw(t, "queue")
@@ -173,7 +182,8 @@ func compare(t *rapid.T, nodes []*quota.Node, w *twin, queues []int) {
 // TestReleaseTellsHowFarItReaches: who is not below the node that Release returns has no more than before.
 func TestReleaseTellsHowFarItReaches(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		_, nodes, _, queues := forest(t)
+		f := forest(t)
+		nodes, queues := f.nodes, f.queues
 		for range rapid.IntRange(1, 8).Draw(t, "charges") {
 			nodes[rapid.SampledFrom(queues).Draw(t, "queue")].Charge(quota.Usage{{Amount: quota.Amount(rapid.IntRange(1, 5).Draw(t, "amount"))}})
 		}
@@ -233,7 +243,8 @@ func TestHugeChargesAreTakenBackExactly(t *testing.T) {
 // TestWhatIfLeavesNothingBehind nests what-ifs at random, some of which panic.
 func TestWhatIfLeavesNothingBehind(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		tree, nodes, _, queues := forest(t)
+		f := forest(t)
+		tree, nodes, queues := f.tree, f.nodes, f.queues
 		change := func() {
 			n := nodes[rapid.SampledFrom(queues).Draw(t, "queue")]
 			a := quota.Amount(rapid.IntRange(1, 5).Draw(t, "amount"))

@@ -14,7 +14,7 @@ type Charge struct {
 
 // A Usage says how much is used of what: in ascending order of the IDs, without repetition, and all amounts above zero. A Usage that
 // others may hold must not be changed.
-type Usage []Charge
+type Usage []Charge //nolint:recvcheck // what changes it needs a pointer, what reads it does not
 
 func (u Usage) find(id ID) (int, bool) {
 	return slices.BinarySearchFunc(u, id, func(c Charge, id ID) int { return cmp.Compare(c.ID, id) })

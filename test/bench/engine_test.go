@@ -35,6 +35,7 @@ var measured = map[string]time.Duration{}
 
 func TestMain(m *testing.M) {
 	code := m.Run()
+	printGrowth()
 	if code == 0 && len(measured) > 0 {
 		if err := checkBounds(); err != nil {
 			fmt.Fprintln(os.Stderr, err)

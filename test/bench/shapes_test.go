@@ -172,13 +172,14 @@ func BenchmarkFit(b *testing.B) {
 		perQueue int
 		config   admission.Config
 	}{
-		{"queues=30/cohorts-of=6/running=0", shape{queues: 30, perCohort: 6}, 50, admission.Config{}},
+		{"queues=30/cohorts-of=6", shape{queues: 30, perCohort: 6}, 50, admission.Config{}},
+		{"queues=1/running=100", shape{queues: 1, running: 100}, 100, admission.Config{}},
 		{"queues=1/running=1000", shape{queues: 1, running: 1000}, 100, admission.Config{}},
 		{"queues=1/running=10000", shape{queues: 1, running: 10_000}, 100, admission.Config{}},
 		{"queues=1000/cohorts-of=100/running=50", shape{queues: 1000, perCohort: 100, running: 50}, 1, admission.Config{}},
 		{"queues=1000/cohorts-of=1000/running=50", shape{queues: 1000, perCohort: 1000, running: 50}, 1, admission.Config{}},
-		{"fair/queues=30/cohorts-of=30", shape{queues: 30, perCohort: 30}, 10, admission.Config{FairSharing: true}},
-		{"fair/queues=1000/cohorts-of=1000", shape{queues: 1000, perCohort: 1000}, 1, admission.Config{FairSharing: true}},
+		{"fair/one-cohort/queues=30", shape{queues: 30, perCohort: 30}, 10, admission.Config{FairSharing: true}},
+		{"fair/one-cohort/queues=1000", shape{queues: 1000, perCohort: 1000}, 1, admission.Config{FairSharing: true}},
 	} {
 		b.Run(bc.name, func(b *testing.B) {
 			f := newFleet(b, bc.shape, int64(bc.perQueue), bc.config)

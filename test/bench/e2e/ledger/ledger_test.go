@@ -57,7 +57,9 @@ func TestIdle(t *testing.T) {
 			{0, 0, ledger.Waiting, ledger.Charge{}}, {75 * ms, 4, ledger.Waiting, ledger.Charge{}}, {100 * ms, 4, ledger.Holding, small(1)},
 		}, want: ledger.Idleness{Share: 0.5, Longest: 50 * ms}},
 		"another one is served in between": {facts: []fact{
-			{0, 0, ledger.Waiting, ledger.Charge{}}, {70 * ms, 1, ledger.Waiting, ledger.Charge{}}, {80 * ms, 1, ledger.Holding, small(0)},
+			{0, 0, ledger.Waiting, ledger.Charge{}},
+			{70 * ms, 1, ledger.Waiting, ledger.Charge{}},
+			{80 * ms, 1, ledger.Holding, small(0)},
 			{200 * ms, 0, ledger.Holding, small(0)},
 		}, want: ledger.Idleness{Share: 0.75, Longest: 150 * ms}},
 		"full queue, free cohort": {facts: []fact{
