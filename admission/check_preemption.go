@@ -118,9 +118,14 @@ func (e *Engine) stillHelps(l *look) bool {
 }
 
 // makeRoom evicts those who have to leave, and pledges what a stage needs to it, so that nobody else takes what they give back.
+//
+// Who gave its pledge up in the same pass, because another took what it counted on, gets no new one for what is on its way out
+// anyway: two could take turns at that for ever. It is looked at again when somebody has left.
 func (e *Engine) makeRoom(l *look, decisions []Decision) []Decision {
-	e.pledge(l)
-	e.enqueue(l.s)
+	if len(l.victims) > 0 || l.s.gaveUp != e.passes {
+		e.pledge(l)
+		e.enqueue(l.s)
+	}
 	for _, v := range l.victims {
 		for _, s := range e.tenureOf(v.Holder.UID).stages {
 			if s.isLeaving() {
@@ -175,6 +180,9 @@ func (e *Engine) unpledge(s *stage) *quota.Node {
 // giveUp takes a pledge back from a stage that does not wait for it any more, and wakes those who may use it.
 func (e *Engine) giveUp(s *stage) {
 	q, pledge := s.pledgedIn, s.pledge
+	if q != nil {
+		s.gaveUp = e.passes
+	}
 	if top := e.unpledge(s); top != nil {
 		e.wake(top, pledge, q.group)
 	}

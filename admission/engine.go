@@ -36,6 +36,8 @@ type Engine struct {
 	isStale  bool
 	revision uint64
 	groups   map[*quota.Node]*group
+	// passes counts the passes.
+	passes uint64
 	// dirty has the groups in which somebody may be awake.
 	dirty  []*group
 	alarms alarms

@@ -17,6 +17,7 @@ func (e *Engine) pass(g *group, decisions []Decision) []Decision {
 	if e.config.FairSharing {
 		c = &tournament{tree: fairshare.NewContest(e.meter), root: g.root, in: map[*quota.Node]*contender{}}
 	}
+	e.passes++
 	for {
 		decisions = e.nominateAll(g, c, decisions)
 		winner := c.winner()

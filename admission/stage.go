@@ -57,6 +57,8 @@ type stage struct {
 	// pledge is set aside in pledgedIn for a stage that waits until others have left.
 	pledge    quota.Usage
 	pledgedIn *clusterQueue
+	// gaveUp is the last pass in which it gave a pledge up.
+	gaveUp uint64
 	// line is the ClusterQueue in whose line the stage stands, or nil, and ticket its place there.
 	line   *clusterQueue
 	ticket *ticket

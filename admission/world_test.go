@@ -243,6 +243,7 @@ func reserve(wl *kueue.Workload, a *kueue.Admission) {
 	wl.Status.Admission = a
 	setCondition(wl, kueue.WorkloadQuotaReserved, metav1.ConditionTrue)
 	setCondition(wl, kueue.WorkloadAdmitted, metav1.ConditionTrue)
+	setCondition(wl, kueue.WorkloadEvicted, metav1.ConditionFalse)
 }
 
 func finish(wl *kueue.Workload) { setCondition(wl, kueue.WorkloadFinished, metav1.ConditionTrue) }

@@ -1,0 +1,173 @@
+package admission_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission"
+)
+
+// TestPreemptionEnds lets stages preempt each other in random cohorts, with pods that end late, writes that fail and stages that come,
+// finish and are deleted. Every call of Decide ends; with nobody new the evictions end; and once all who hold quota have finished, again and
+// again, everybody has had a turn who may ever fit.
+func TestPreemptionEnds(t *testing.T) {
+	for _, fair := range []bool{false, true} {
+		t.Run(fmt.Sprintf("fair=%t", fair), func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) {
+				w := drawRivals(t, fair)
+				left := rapid.IntRange(1, 40).Draw(t, "stages")
+				for range rapid.IntRange(0, 120).Draw(t, "steps") {
+					w.decideOnRivals(t)
+					if left > 0 && rapid.IntRange(0, 2).Draw(t, "new") == 0 {
+						left--
+						w.important(w.drawQueue(t), fmt.Sprintf("w%d", left), fmt.Sprintf("gpu=%d", rapid.SampledFrom([]int{1, 1, 3, 6, 9}).Draw(t, "gpu")), int32(rapid.IntRange(0, 3).Draw(t, "priority")))
+						continue
+					}
+					w.moveRival(t)
+				}
+				w.comeToRest(t)
+				w.runEverybody(t)
+			})
+		})
+	}
+}
+
+func drawRivals(t *rapid.T, fair bool) *world {
+	w := newWorld(t, admission.Config{FairSharing: fair})
+	policy := rapid.SampledFrom([]kueue.PreemptionPolicy{kueue.PreemptionPolicyNever, kueue.PreemptionPolicyLowerPriority, kueue.PreemptionPolicyAny})
+	for _, name := range []string{"p", "q", "r", "s"} {
+		w.queue(name, fmt.Sprintf("a: gpu=%d", rapid.IntRange(0, 6).Draw(t, "nominal")), func(q *kueue.ClusterQueue) {
+			q.Spec.CohortName = "c"
+			q.Spec.QueueingStrategy = rapid.SampledFrom([]kueue.QueueingStrategy{kueue.BestEffortFIFO, kueue.StrictFIFO}).Draw(t, "strategy")
+			drawLimits(t, q)
+			q.Spec.Preemption = &kueue.ClusterQueuePreemption{
+				ReclaimWithinCohort: policy.Draw(t, "reclaim"),
+				WithinClusterQueue: rapid.SampledFrom([]kueue.PreemptionPolicy{
+					kueue.PreemptionPolicyNever, kueue.PreemptionPolicyLowerPriority, kueue.PreemptionPolicyLowerOrNewerEqualPriority,
+				}).Draw(t, "within"),
+			}
+			if !fair && q.Spec.Preemption.ReclaimWithinCohort != kueue.PreemptionPolicyNever && rapid.Bool().Draw(t, "borrows") {
+				q.Spec.Preemption.BorrowWithinCohort = &kueue.BorrowWithinCohort{Policy: kueue.BorrowWithinCohortPolicyLowerPriority}
+			}
+		})
+	}
+	return w
+}
+
+// decideOnRivals writes what is decided, some of it not at the first try.
+func (w *world) decideOnRivals(t *rapid.T) int {
+	decided := 0
+	for _, d := range w.engine.Decide(w.now()) {
+		fails := rapid.IntRange(0, 14).Draw(t, "fails") == 0
+		switch d := d.(type) {
+		case admission.Refuse:
+			w.refusals[d.Stage] = d.Refusal
+		case admission.Evict:
+			decided++
+			w.settleRival(d.ID, fails, func() {
+				w.change(d.Stage.Name, func(wl *kueue.Workload) { setCondition(wl, kueue.WorkloadEvicted, "True") })
+			})
+		case admission.Admit:
+			decided++
+			w.settleRival(d.ID, fails, func() {
+				w.change(d.Stage.Name, func(wl *kueue.Workload) {
+					reserve(wl, &d.Admission)
+					setCondition(wl, kueue.WorkloadEvicted, "False")
+				})
+			})
+		}
+	}
+	if v := w.engine.Violations(); len(v) > 0 {
+		t.Fatalf("%v", v)
+	}
+	return decided
+}
+
+func (w *world) settleRival(id admission.DecisionID, fails bool, write func()) {
+	if fails {
+		w.engine.Settle(id, errors.New("conflict"))
+		return
+	}
+	write()
+	w.engine.Settle(id, nil)
+}
+
+// moveRival lets one stage leave, finish or disappear.
+func (w *world) moveRival(t *rapid.T) {
+	names := []string{}
+	for _, key := range slices.SortedFunc(maps.Keys(w.workloads), compareNames) {
+		if !isFinished(w.workloads[key]) {
+			names = append(names, key.Name)
+		}
+	}
+	if len(names) == 0 {
+		return
+	}
+	name := rapid.SampledFrom(names).Draw(t, "moves")
+	switch wl := w.workloads[keyOf(name)]; {
+	case isLeaving(wl):
+		w.leave(name)
+	case rapid.IntRange(0, 9).Draw(t, "deleted") == 0:
+		w.remove(name)
+	case wl.Status.Admission != nil:
+		w.change(name, finish)
+	}
+}
+
+func isLeaving(wl *kueue.Workload) bool {
+	return wl.Status.Admission != nil && slices.ContainsFunc(wl.Status.Conditions, func(c metav1.Condition) bool {
+		return c.Type == kueue.WorkloadEvicted && c.Status == "True"
+	})
+}
+
+// comeToRest lets everybody leave who has to, until nothing is decided any more.
+func (w *world) comeToRest(t *rapid.T) {
+	for range 2000 {
+		decided := w.decideOnRivals(t)
+		left := false
+		for _, key := range slices.SortedFunc(maps.Keys(w.workloads), compareNames) {
+			if isLeaving(w.workloads[key]) && !isFinished(w.workloads[key]) {
+				w.leave(key.Name)
+				left = true
+			}
+		}
+		if decided == 0 && !left {
+			return
+		}
+	}
+	t.Fatalf("the preemptions do not end: %q", w.evictions)
+}
+
+// runEverybody lets all finish who run, and those after them.
+func (w *world) runEverybody(t *rapid.T) {
+	for range 100 {
+		ran := false
+		for _, key := range slices.SortedFunc(maps.Keys(w.workloads), compareNames) {
+			if wl := w.workloads[key]; wl.Status.Admission != nil && !isFinished(wl) {
+				w.change(key.Name, finish)
+				ran = true
+			}
+		}
+		w.comeToRest(t)
+		if !ran {
+			break
+		}
+	}
+	for key, wl := range w.workloads {
+		if !isFinished(wl) && w.refusals[key].Reason != kueue.WorkloadQuotaReservedReasonExceedsMaxQuota && !w.isBehindNever(key) {
+			t.Fatalf("%s waits for ever: %v", key, w.refusals[key])
+		}
+	}
+}
+
+// isBehindNever tells whether a stage waits under StrictFIFO.
+func (w *world) isBehindNever(key admission.StageKey) bool {
+	return w.refusals[key].Check == "StrictFIFO"
+}
