@@ -21,7 +21,7 @@ func TestPreemptionEnds(t *testing.T) {
 	for _, fair := range []bool{false, true} {
 		t.Run(fmt.Sprintf("fair=%t", fair), func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
-				w := drawRivals(t, fair)
+				w := drawRivals(t, admission.Config{FairSharing: fair})
 				left := rapid.IntRange(1, 40).Draw(t, "stages")
 				for range rapid.IntRange(0, 120).Draw(t, "steps") {
 					w.decideOnRivals(t)
@@ -39,8 +39,8 @@ func TestPreemptionEnds(t *testing.T) {
 	}
 }
 
-func drawRivals(t *rapid.T, fair bool) *world {
-	w := newWorld(t, admission.Config{FairSharing: fair})
+func drawRivals(t *rapid.T, config admission.Config) *world {
+	w := newWorld(t, config)
 	policy := rapid.SampledFrom([]kueue.PreemptionPolicy{kueue.PreemptionPolicyNever, kueue.PreemptionPolicyLowerPriority, kueue.PreemptionPolicyAny})
 	for _, name := range []string{"p", "q", "r", "s"} {
 		w.queue(name, fmt.Sprintf("a: gpu=%d", rapid.IntRange(0, 6).Draw(t, "nominal")), func(q *kueue.ClusterQueue) {
@@ -53,7 +53,7 @@ func drawRivals(t *rapid.T, fair bool) *world {
 					kueue.PreemptionPolicyNever, kueue.PreemptionPolicyLowerPriority, kueue.PreemptionPolicyLowerOrNewerEqualPriority,
 				}).Draw(t, "within"),
 			}
-			if !fair && q.Spec.Preemption.ReclaimWithinCohort != kueue.PreemptionPolicyNever && rapid.Bool().Draw(t, "borrows") {
+			if !config.FairSharing && q.Spec.Preemption.ReclaimWithinCohort != kueue.PreemptionPolicyNever && rapid.Bool().Draw(t, "borrows") {
 				q.Spec.Preemption.BorrowWithinCohort = &kueue.BorrowWithinCohort{Policy: kueue.BorrowWithinCohortPolicyLowerPriority}
 			}
 		})
@@ -65,7 +65,10 @@ func drawRivals(t *rapid.T, fair bool) *world {
 func (w *world) decideOnRivals(t *rapid.T) int {
 	decided := 0
 	for _, d := range w.engine.Decide(w.now()) {
-		fails := rapid.IntRange(0, 14).Draw(t, "fails") == 0
+		var fails error
+		if rapid.IntRange(0, 14).Draw(t, "fails") == 0 {
+			fails = errors.New("conflict")
+		}
 		switch d := d.(type) {
 		case admission.Refuse:
 			w.refusals[d.Stage] = d.Refusal
@@ -90,13 +93,12 @@ func (w *world) decideOnRivals(t *rapid.T) int {
 	return decided
 }
 
-func (w *world) settleRival(id admission.DecisionID, fails bool, write func()) {
-	if fails {
-		w.engine.Settle(id, errors.New("conflict"))
-		return
+// settleRival writes a decision, unless that fails.
+func (w *world) settleRival(id admission.DecisionID, fails error, write func()) {
+	if fails == nil {
+		write()
 	}
-	write()
-	w.engine.Settle(id, nil)
+	w.engine.Settle(id, fails)
 }
 
 // moveRival lets one stage leave, finish or disappear.

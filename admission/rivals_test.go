@@ -16,7 +16,7 @@ import (
 // of victims still end. Many preemptors count on the same victims then. Each call of Decide comes to an end.
 func TestManyRivals(t *testing.T) {
 	for seed := range uint64(6) {
-		r := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a test that can be repeated
+		r := rand.New(rand.NewPCG(seed, 0))
 		w := newWorld(t, admission.Config{})
 		for q := range 6 {
 			w.queue(fmt.Sprint("q", q), "a: gpu=20", inCohort("c"), withLimits(100, -1), func(c *kueue.ClusterQueue) {
