@@ -73,7 +73,7 @@ func (e *Engine) tenureOf(uid types.UID) *tenure {
 	if j := e.jobSets[uid]; j != nil {
 		return &j.tenure
 	}
-	return &e.lone[uid].tenure
+	return &e.byUID[uid].tenure
 }
 
 // preempts finds out who has to leave for the flavors that have been chosen, and refuses if that cannot be.

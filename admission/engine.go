@@ -52,8 +52,8 @@ type Engine struct {
 	namespaces    map[string]map[string]string
 	jobSets       map[types.UID]*jobSet
 	stages        map[StageKey]*stage
-	// lone has the stages that belong to no JobSet.
-	lone   map[types.UID]*stage
+	// byUID has the same stages.
+	byUID  map[types.UID]*stage
 	shapes map[string]*shape
 
 	lastDecision DecisionID
@@ -82,7 +82,7 @@ func New(config Config) (*Engine, error) {
 		bare:                 tree.Twin(),
 		meter:                fairshare.NewMeter(tree),
 		finder:               preempt.NewFinder(tree, config.strategies()...),
-		lone:                 map[types.UID]*stage{},
+		byUID:                map[types.UID]*stage{},
 		decay:                newDecay(config.AdmissionFairSharing, tree.Index),
 		unopened:             map[*localQueue]struct{}{},
 		isStale:              true,

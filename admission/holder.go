@@ -20,7 +20,7 @@ type tenure struct {
 	stages []*stage
 }
 
-// renewTenures brings what preemption knows of a stage in step with what is booked for it.
+// renewTenures brings what preemption knows of a stage that belongs to no JobSet in step with what is booked for it.
 func (e *Engine) renewTenures(s *stage) {
 	if s.owner == "" {
 		s.tenure = e.renewTenure(s.tenure, s.uid, []*stage{s})

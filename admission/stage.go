@@ -93,7 +93,7 @@ func (e *Engine) observeStage(object *kueue.Workload) {
 	if s == nil {
 		s = &stage{key: key, uid: object.UID, generation: -1}
 		e.stages[key] = s
-		e.lone[s.uid] = s
+		e.byUID[s.uid] = s
 	}
 	s.version = v
 	e.join(s, object)
@@ -145,7 +145,7 @@ func (e *Engine) loseStage(key StageKey) {
 	e.letGo(s.shape)
 	e.graves.bury(s.uid)
 	delete(e.stages, key)
-	delete(e.lone, s.uid)
+	delete(e.byUID, s.uid)
 	e.finder.History.Forget(s.uid)
 	delete(e.overdue, s)
 	if s.assumed != nil {

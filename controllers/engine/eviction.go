@@ -86,9 +86,13 @@ func (w *writer) preemptionMessage(ctx context.Context, d *admission.Evict) (str
 // announceEviction tells the owners of the quota Workload and of the JobSet.
 func (w *writer) announceEviction(before, after *kueue.Workload, d *admission.Evict) {
 	e := conditions.EvictionOf(after)
-	events.Evicted(e.EventReason(), e.Message).Emit(w.config.Recorder, after)
 	if d.Preemption != nil {
 		metrics.Preempted(d.Preemption.ClusterQueue, d.Preemption.Reason)
+	}
+	if w.events.TryAccept() {
+		events.Evicted(e.EventReason(), e.Message).Emit(w.config.Recorder, after)
+	}
+	if d.Preemption != nil && w.events.TryAccept() {
 		events.Preempted(e.Message).Emit(w.config.Recorder, after)
 	}
 	if stage := after.Labels[apis.StageLabel]; stage != "" {

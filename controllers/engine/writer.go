@@ -34,8 +34,8 @@ const (
 	refusalBurst      = 200
 )
 
-// The conditions of a quota Workload say that it is admitted. The Event that says so again is for those who look on, so that many
-// admissions at a time do without it.
+// The conditions of a quota Workload say that it is admitted or evicted. The Events that say so again are for those who look on, so that
+// many at a time do without them.
 const (
 	eventsPerSecond = 5
 	eventBurst      = 100
