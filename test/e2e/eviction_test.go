@@ -193,7 +193,7 @@ var _ = Describe("An evicted JobSet", func() {
 		t.evict(ctx, "victim", "trainer-node", conditions.Eviction{Reason: kueue.WorkloadDeactivated, Message: "Deactivated by the test"})
 		t.expectStages(ctx, "victim", "initializer=Succeeded", "launcher=closed", "trainer-node=closed")
 		w := t.workload(ctx, Default, "victim", "launcher")
-		Expect(stateOf(w)).To(HaveKeyWithValue("Requeued", "False Deactivated"))
+		Expect(stateOf(w)).To(HaveKeyWithValue("Evicted", "True Deactivated"))
 		Expect(stateOf(w)).NotTo(HaveKey("Preempted"))
 		Eventually(func(g Gomega) {
 			g.Expect(t.workload(ctx, g, "victim", "launcher").Annotations[apis.AdmissionGatedByAnnotation]).To(Equal("tranche.dev/deactivated"))

@@ -4,6 +4,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -12,10 +14,9 @@ import (
 var _ = Describe("A more important JobSet", func() {
 	It("preempts one of two stages as a whole, which runs on from its last finished stage", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "20")
-		queue := &kueue.ClusterQueue{}
-		Expect(env.Admin.Get(ctx, client.ObjectKey{Name: t.namespace}, queue)).To(Succeed())
-		queue.Spec.Preemption = &kueue.ClusterQueuePreemption{WithinClusterQueue: kueue.PreemptionPolicyLowerPriority, ReclaimWithinCohort: kueue.PreemptionPolicyNever}
-		Expect(env.Admin.Update(ctx, queue)).To(Succeed())
+		queue := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: t.namespace}}
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"preemption":{"withinClusterQueue":"LowerPriority"}}}`))
+		Expect(env.Admin.Patch(ctx, queue, patch)).To(Succeed())
 		submit(ctx, t.deepSpeed("victim"))
 		t.end(ctx, "victim", "initializer", corev1.PodSucceeded)
 		t.expectStages(ctx, "victim", "launcher=ready", "trainer-node=ready")
