@@ -21,6 +21,8 @@ import (
 type clusterQueue struct {
 	name    string
 	version version
+	// generation is that of the spec that counts.
+	generation int64
 	// exists tells whether there is an object; what comes next is from its spec.
 	exists      bool
 	terminating bool
@@ -86,6 +88,10 @@ func (e *Engine) observeClusterQueue(object *kueue.ClusterQueue) {
 		return
 	}
 	q.version = v
+	if q.generation != object.Generation {
+		q.generation = object.Generation
+		e.changedClusterQueues[q.name] = struct{}{}
+	}
 	if differs := q.adopt(object); differs || !q.exists {
 		q.exists = true
 		e.renewClusterQueue(q)

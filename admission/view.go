@@ -10,6 +10,8 @@ import (
 // A ClusterQueueView is all that the status of a ClusterQueue is made of. FlavorsReservation and FlavorsUsage have every flavor and
 // resource of the spec, in its order, also where nothing is used.
 type ClusterQueueView struct {
+	// Generation is that of the spec by which is decided.
+	Generation                   int64
 	Active                       Activity
 	Pending, Reserving, Admitted int32
 	FlavorsReservation           []kueue.FlavorUsage
@@ -59,7 +61,7 @@ func (e *Engine) ClusterQueue(name string) (ClusterQueueView, bool) {
 	}
 	e.settleGroups()
 	return ClusterQueueView{
-		Active:  e.activity(q),
+		Generation: q.generation, Active: e.activity(q),
 		Pending: q.ledger.pending, Reserving: q.ledger.reserving, Admitted: q.ledger.admitted,
 		FlavorsReservation: e.flavorUsages(q, &q.ledger.reserved),
 		FlavorsUsage:       e.flavorUsages(q, &q.ledger.used),

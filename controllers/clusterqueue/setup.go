@@ -88,7 +88,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, queue *kueue.ClusterQueue,
 // desired is the status of a ClusterQueue as the engine sees it.
 func desired(queue *kueue.ClusterQueue, view *admission.ClusterQueueView) kueue.ClusterQueueStatus {
 	return kueue.ClusterQueueStatus{
-		Conditions:         []metav1.Condition{conditions.Active(queue.Status.Conditions, queue.Generation, view.Active)},
+		Conditions:         []metav1.Condition{conditions.Active(queue.Status.Conditions, view.Generation, view.Active)},
 		PendingWorkloads:   view.Pending,
 		ReservingWorkloads: view.Reserving,
 		AdmittedWorkloads:  view.Admitted,

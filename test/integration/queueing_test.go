@@ -6,18 +6,26 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
-// configure changes the ClusterQueue of a tenant.
+// configure changes the ClusterQueue of a tenant, and waits until the manager decides by that.
 func (t *tenant) configure(ctx context.Context, change func(*kueue.ClusterQueueSpec)) {
 	GinkgoHelper()
 	before := t.clusterQueue.DeepCopy()
 	change(&t.clusterQueue.Spec)
 	Expect(env.adminClient.Patch(ctx, t.clusterQueue, client.MergeFrom(before))).To(Succeed())
+	generation := t.clusterQueue.Generation
+	Eventually(ctx, func(g Gomega) {
+		g.Expect(env.adminClient.Get(ctx, client.ObjectKeyFromObject(t.clusterQueue), t.clusterQueue)).To(Succeed())
+		active := apimeta.FindStatusCondition(t.clusterQueue.Status.Conditions, kueue.ClusterQueueActive)
+		g.Expect(active).NotTo(BeNil())
+		g.Expect(active.ObservedGeneration).To(BeNumerically(">=", generation))
+	}).Should(Succeed())
 }
 
 // onlyOnDemand leaves the tenant with one flavor of which it has this.
