@@ -18,8 +18,6 @@ type Finder struct {
 	meter      *fairshare.Meter
 	strategies []Strategy
 	queues     map[*quota.Node]*Queue
-	// leaving are the Queues with Holders that are being evicted.
-	leaving []*Queue
 	// All below is memory to use again.
 	heap    streams
 	streams []stream
@@ -39,7 +37,7 @@ func NewFinder(tree *quota.Tree, strategies ...Strategy) *Finder {
 func (f *Finder) Queue(n *quota.Node) *Queue {
 	q := f.queues[n]
 	if q == nil {
-		q = &Queue{finder: f, node: n}
+		q = &Queue{node: n}
 		f.queues[n] = q
 	}
 	return q
@@ -48,21 +46,8 @@ func (f *Finder) Queue(n *quota.Node) *Queue {
 // Drop forgets a Queue whose Holders are all removed.
 func (f *Finder) Drop(q *Queue) { delete(f.queues, q.node) }
 
-func (f *Finder) settled(q *Queue) {
-	f.leaving = slices.DeleteFunc(f.leaving, func(other *Queue) bool { return other == q })
-}
-
 // Find returns who has to leave so that a request fits.
 func (f *Finder) Find(r Request) Result {
-	var result Result
-	f.tree.WhatIf(func() bool {
-		result = f.find(r)
-		return true
-	})
-	return result
-}
-
-func (f *Finder) find(r Request) Result {
 	n := r.Queue.node
 	for _, c := range r.Usage {
 		if c.Amount > n.Most(c.ID) {
@@ -72,16 +57,19 @@ func (f *Finder) find(r Request) Result {
 	if n.Fits(r.Usage) {
 		return Result{Outcome: Fits}
 	}
-	if len(f.leaving) > 0 {
-		root := n.Root()
-		for _, q := range f.leaving {
-			if root.IsAbove(q.node) {
-				q.node.Release(q.leaving.Usage())
-			}
-		}
-		if n.Fits(r.Usage) {
-			return Result{Outcome: Awaits}
-		}
+	var result Result
+	f.tree.Later(func() bool {
+		result = f.findLater(r)
+		return true
+	})
+	return result
+}
+
+// findLater counts on those who are being evicted already.
+func (f *Finder) findLater(r Request) Result {
+	n := r.Queue.node
+	if n.Fits(r.Usage) {
+		return Result{Outcome: Awaits}
 	}
 	s := &search{Finder: f, request: r, node: n, taken: f.History.taken[r.UID]}
 	for _, c := range r.Usage {

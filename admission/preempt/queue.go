@@ -11,13 +11,9 @@ type Queue struct {
 	// Preemption has the policies for requests of this ClusterQueue. The zero value is Never.
 	Preemption kueue.ClusterQueuePreemption
 
-	finder *Finder
-	node   *quota.Node
+	node *quota.Node
 	// lists are by ID.
 	lists []list
-	// leaving is what those use that are being evicted, and leavers how many there are.
-	leaving quota.Sum
-	leavers int
 }
 
 // Node returns the node of the ClusterQueue.
@@ -38,10 +34,7 @@ func (q *Queue) Add(h *Holder) {
 // Remove takes a Holder out when its quota is given back.
 func (q *Queue) Remove(h *Holder) {
 	if h.leaving {
-		q.leaving.Take(h.Usage)
-		if q.leavers--; q.leavers == 0 {
-			q.finder.settled(q)
-		}
+		q.node.Return(h.Usage)
 	} else {
 		q.unlist(h)
 	}
@@ -55,10 +48,7 @@ func (q *Queue) Evict(h *Holder) {
 	}
 	q.unlist(h)
 	h.leaving = true
-	q.leaving.Add(h.Usage)
-	if q.leavers++; q.leavers == 1 {
-		q.finder.leaving = append(q.finder.leaving, q)
-	}
+	q.node.Leave(h.Usage)
 }
 
 func (q *Queue) unlist(h *Holder) {

@@ -34,9 +34,20 @@ type cell struct {
 	local Amount
 	// most is how much could be charged if nothing were.
 	most Amount
-	// usage is what a leaf is charged, and what the children of a Cohort use beyond their local parts.
-	usage Amount
+	// usage is what a leaf is charged, and what the children of a Cohort use beyond their local parts, by time.
+	usage [times]Amount
 }
+
+// A time is the instant that a question is about.
+type time int
+
+const (
+	// now counts all that is charged.
+	now time = iota
+	// later counts what will be left of it when all have left that Leave told of.
+	later
+	times
+)
 
 // Parent returns the Cohort of the node, or nil.
 func (n *Node) Parent() *Node { return n.parent }
@@ -88,22 +99,14 @@ func (n *Node) Quota(id ID) Quota { return n.peek(id).quota }
 func (n *Node) Subtree(id ID) Amount { return n.peek(id).subtree }
 
 // Used returns what a ClusterQueue is charged, or what the members of a Cohort use of what they share.
-func (n *Node) Used(id ID) Amount { return n.peek(id).usage }
+func (n *Node) Used(id ID) Amount { return n.used(n.peek(id)) }
+
+func (n *Node) used(c cell) Amount { return c.usage[n.tree.time] }
 
 // Charge adds to what a ClusterQueue uses. It does not ask whether that fits.
 func (n *Node) Charge(u Usage) {
 	for _, c := range u {
-		n.charge(c.ID, c.Amount)
-	}
-}
-
-func (n *Node) charge(id ID, a Amount) {
-	for ; n != nil && a > 0; n = n.parent {
-		c := n.cell(id)
-		n.remember(id, c)
-		local := max(0, c.local-c.usage)
-		c.usage = c.usage.Plus(a)
-		a -= min(a, local)
+		n.charge(c.ID, n.tree.everywhere(c.Amount))
 	}
 }
 
@@ -111,23 +114,58 @@ func (n *Node) charge(id ID, a Amount) {
 func (n *Node) Release(u Usage) *Node {
 	top := n
 	for _, c := range u {
-		if reached := n.release(c.ID, c.Amount); reached.height > top.height {
+		if reached := n.release(c.ID, n.tree.everywhere(c.Amount)); reached.height > top.height {
 			top = reached
 		}
 	}
 	return top
 }
 
-func (n *Node) release(id ID, a Amount) *Node {
+// Leave tells that what is charged will be released some time. Until then it counts for all questions that are not asked in Later.
+func (n *Node) Leave(u Usage) {
+	for _, c := range u {
+		n.release(c.ID, [times]Amount{later: c.Amount})
+	}
+}
+
+// Return takes that back. It must be called for all that was told before it is released, or right after.
+func (n *Node) Return(u Usage) {
+	for _, c := range u {
+		n.charge(c.ID, [times]Amount{later: c.Amount})
+	}
+}
+
+// everywhere is an amount that is charged or released now, and so later too. In Later it concerns nothing but that.
+func (t *Tree) everywhere(a Amount) [times]Amount {
+	if t.time == later {
+		return [times]Amount{later: a}
+	}
+	return [times]Amount{now: a, later: a}
+}
+
+func (n *Node) charge(id ID, amounts [times]Amount) {
+	for ; n != nil && amounts != [times]Amount{}; n = n.parent {
+		c := n.cell(id)
+		n.remember(id, c)
+		for t, a := range amounts {
+			amounts[t] -= min(a, max(0, c.local-c.usage[t]))
+			c.usage[t] = c.usage[t].Plus(a)
+		}
+	}
+}
+
+// release returns the highest node that is reached.
+func (n *Node) release(id ID, amounts [times]Amount) *Node {
 	for {
 		c := n.cell(id)
 		n.remember(id, c)
-		passedOn := c.usage - c.local
-		c.usage = c.usage.Minus(a)
-		if n.parent == nil || passedOn <= 0 {
+		for t, a := range amounts {
+			amounts[t] = min(a, max(0, c.usage[t]-c.local))
+			c.usage[t] = c.usage[t].Minus(a)
+		}
+		if n.parent == nil || amounts == [times]Amount{} {
 			return n
 		}
-		a = min(a, passedOn)
 		n = n.parent
 	}
 }
@@ -137,14 +175,14 @@ func (n *Node) release(id ID, a Amount) *Node {
 func (n *Node) Available(id ID) Amount {
 	c := n.peek(id)
 	if n.parent == nil {
-		return c.subtree.Minus(c.usage)
+		return c.subtree.Minus(n.used(c))
 	}
 	borrowable := n.parent.Available(id)
 	if c.quota.BorrowingLimit != MaxAmount {
 		shared := c.subtree - c.local
-		borrowable = min(borrowable, shared.Plus(c.quota.BorrowingLimit).Minus(max(0, c.usage-c.local)))
+		borrowable = min(borrowable, shared.Plus(c.quota.BorrowingLimit).Minus(max(0, n.used(c)-c.local)))
 	}
-	return max(0, c.local-c.usage).Plus(max(0, borrowable))
+	return max(0, c.local-n.used(c)).Plus(max(0, borrowable))
 }
 
 // Most returns how much could be charged if nothing were.
@@ -163,13 +201,13 @@ func (n *Node) Lendable(r int) Amount {
 // Excess returns how much more the subtree would use than it has after another charge. It is negative if that would leave some.
 func (n *Node) Excess(id ID, more Amount) Amount {
 	c := n.peek(id)
-	return c.usage.Plus(more).Minus(c.subtree)
+	return n.used(c).Plus(more).Minus(c.subtree)
 }
 
 // PassedOn returns how much of another charge the parent of the node would be charged.
 func (n *Node) PassedOn(id ID, more Amount) Amount {
 	c := n.peek(id)
-	return more - min(more, max(0, c.local-c.usage))
+	return more - min(more, max(0, c.local-n.used(c)))
 }
 
 // Fits tells whether all of a usage is available. What asks for nothing fits even where more is charged than the limits allow.
@@ -185,7 +223,7 @@ func (n *Node) Fits(u Usage) bool {
 // Borrows tells whether the subtree would use more than it has after another charge. A node without a parent cannot borrow.
 func (n *Node) Borrows(id ID, more Amount) bool {
 	c := n.peek(id)
-	return n.parent != nil && c.usage.Plus(more) > c.subtree
+	return n.parent != nil && n.used(c).Plus(more) > c.subtree
 }
 
 // BorrowsAny tells whether the subtree would borrow any of what a usage has.
@@ -203,7 +241,7 @@ func (n *Node) BorrowsAny(u Usage) bool {
 func (n *Node) Level(id ID, a Amount) int {
 	for n.Borrows(id, a) {
 		c := n.peek(id)
-		a -= min(a, max(0, c.local-c.usage))
+		a -= min(a, max(0, c.local-n.used(c)))
 		n = n.parent
 	}
 	return n.height

@@ -18,12 +18,14 @@ type Tree struct {
 	// undo has what every cell was before each change since the outermost WhatIf began.
 	undo   []change
 	nested int
+	// time is the one that questions are about.
+	time time
 }
 
 type change struct {
 	node  *Node
 	id    ID
-	usage Amount
+	usage [times]Amount
 }
 
 // NewTree returns an empty Tree.
@@ -129,12 +131,14 @@ func (n *Node) derive() {
 		c := &n.cells[id]
 		c.subtree = c.quota.Nominal
 		if !n.isQueue {
-			c.usage = 0
+			c.usage = [times]Amount{}
 		}
 		for _, child := range n.children {
 			below := &child.cells[id]
 			c.subtree = c.subtree.Plus(below.subtree - below.local)
-			c.usage = c.usage.Plus(max(0, below.usage-below.local))
+			for t := range c.usage {
+				c.usage[t] = c.usage[t].Plus(max(0, below.usage[t]-below.local))
+			}
 		}
 		c.local = 0
 		if n.parent != nil && c.quota.LendingLimit != MaxAmount {
@@ -169,6 +173,13 @@ func (t *Tree) WhatIf(f func() bool) bool {
 	mark := t.begin()
 	defer t.takeBack(mark)
 	return f()
+}
+
+// Later is WhatIf when all have left that Leave told of. Charges and releases that f makes count only then.
+func (t *Tree) Later(f func() bool) bool {
+	defer func(before time) { t.time = before }(t.time)
+	t.time = later
+	return t.WhatIf(f)
 }
 
 func (t *Tree) begin() int {
