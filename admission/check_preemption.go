@@ -40,7 +40,7 @@ func (e *Engine) preemptionOracle(l *look) func(quota.ID, quota.Amount) flavor.V
 		}
 		e.tree.WhatIf(func() bool {
 			for _, victim := range result.Victims {
-				e.tenureOf(victim.Holder.UID).queue.node.Release(victim.Holder.Usage)
+				tenureOf(victim.Holder).queue.node.Release(victim.Holder.Usage)
 			}
 			v.Level = l.q.node.Level(id, amount)
 			return true
@@ -68,12 +68,9 @@ func (e *Engine) request(l *look, usage quota.Usage) preempt.Request {
 	return preempt.Request{Queue: l.q.holders, UID: l.s.uid, Priority: int64(p.Priority), Queued: p.Since, Usage: usage}
 }
 
-// tenureOf returns the tenure of a JobSet or of a stage without one.
-func (e *Engine) tenureOf(uid types.UID) *tenure {
-	if j := e.jobSets[uid]; j != nil {
-		return &j.tenure
-	}
-	return &e.byUID[uid].tenure
+// tenureOf returns the tenure, of a JobSet or of a stage without one, that made a Holder. It may know another one now.
+func tenureOf(h *preempt.Holder) *tenure {
+	return h.Of.(*tenure) //nolint:forcetypeassert // nobody else makes Holders
 }
 
 // preempts finds out who has to leave for the flavors that have been chosen, and refuses if that cannot be.
@@ -105,7 +102,7 @@ func (e *Engine) isOwn(l *look, victims []preempt.Victim) bool {
 // stillHelps tells whether victims of the stage's own ClusterQueue, which nobody else may take, are still there and enough.
 func (e *Engine) stillHelps(l *look) bool {
 	for _, v := range l.victims {
-		if v.Reason != kueue.InClusterQueueReason || e.tenureOf(v.Holder.UID).holder != v.Holder || v.Holder.IsEvicting() {
+		if v.Reason != kueue.InClusterQueueReason || tenureOf(v.Holder).holder != v.Holder || v.Holder.IsEvicting() {
 			return false
 		}
 	}
@@ -126,14 +123,18 @@ func (e *Engine) makeRoom(l *look, decisions []Decision) []Decision {
 		e.pledge(l)
 		e.enqueue(l.s)
 	}
+	messages := map[string]string{}
 	for _, v := range l.victims {
-		for _, s := range e.tenureOf(v.Holder.UID).stages {
+		if messages[v.Reason] == "" {
+			messages[v.Reason] = fmt.Sprintf("preempted in ClusterQueue %s: %s", l.q.name, v.Reason)
+		}
+		for _, s := range tenureOf(v.Holder).stages {
 			if s.isLeaving() {
 				continue
 			}
 			decisions = append(decisions, e.evict(s, Evict{
 				Reason:     kueue.WorkloadEvictedByPreemption,
-				Message:    e.preemptionMessage(l, v.Reason),
+				Message:    messages[v.Reason],
 				Preemption: &Preemption{Preemptor: l.s.key, PreemptorUID: l.s.uid, ClusterQueue: l.q.name, Reason: v.Reason},
 			}))
 			e.account(s)
@@ -149,10 +150,6 @@ func (e *Engine) makeRoom(l *look, decisions []Decision) []Decision {
 		Check: "RoomIsMade", Reason: kueue.WorkloadQuotaReservedReasonWaitingForPreemptedWorkloads,
 		Message: fmt.Sprintf("waits until the pods of stages that are preempted for it in ClusterQueue %s have ended", l.q.name),
 	}, decisions)
-}
-
-func (e *Engine) preemptionMessage(l *look, reason string) string {
-	return fmt.Sprintf("preempted in ClusterQueue %s: %s", l.q.name, reason)
 }
 
 // pledge sets aside for a stage what it waits for.

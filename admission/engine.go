@@ -52,9 +52,7 @@ type Engine struct {
 	namespaces    map[string]map[string]string
 	jobSets       map[types.UID]*jobSet
 	stages        map[StageKey]*stage
-	// byUID has the same stages.
-	byUID  map[types.UID]*stage
-	shapes map[string]*shape
+	shapes        map[string]*shape
 
 	lastDecision DecisionID
 	inFlight     map[DecisionID]StageKey
@@ -82,7 +80,6 @@ func New(config Config) (*Engine, error) {
 		bare:                 tree.Twin(),
 		meter:                fairshare.NewMeter(tree),
 		finder:               preempt.NewFinder(tree, config.strategies()...),
-		byUID:                map[types.UID]*stage{},
 		decay:                newDecay(config.AdmissionFairSharing, tree.Index),
 		unopened:             map[*localQueue]struct{}{},
 		isStale:              true,

@@ -12,7 +12,7 @@ import (
 )
 
 // A tenure is what preemption knows of a stage, or of all stages of a JobSet, that hold quota of one ClusterQueue. Its home is
-// renewTenure, which derives it from what is booked.
+// renew, which derives it from what is booked.
 type tenure struct {
 	holder *preempt.Holder
 	queue  *clusterQueue
@@ -22,42 +22,58 @@ type tenure struct {
 
 // renewTenures brings what preemption knows of a stage that belongs to no JobSet in step with what is booked for it.
 func (e *Engine) renewTenures(s *stage) {
-	if s.owner == "" {
-		s.tenure = e.renewTenure(s.tenure, s.uid, []*stage{s})
+	if s.owner == "" && !s.tenure.isOf(s) {
+		s.tenure.renew(s.uid, []*stage{s})
 	}
+}
+
+// isOf tells whether the tenure of a stage that belongs to no JobSet already says what is booked. On the way out it learns that.
+func (t *tenure) isOf(s *stage) bool {
+	h := t.holder
+	if h == nil || !s.entry.isCharged() {
+		return h == nil && !s.entry.isCharged()
+	}
+	isSame := t.queue == s.entry.clusterQueue && h.Priority == int64(s.priority) && h.Usage.Equal(s.entry.usage) &&
+		h.Queued.Equal(s.created) && h.Reserved.Equal(s.reservedAt)
+	if isSame && s.isLeaving() {
+		t.queue.holders.Evict(h)
+	}
+	return isSame && h.IsEvicting() == s.isLeaving()
 }
 
 // renewTenuresOf does the same for a JobSet, whose stages leave together. Those that are charged to another ClusterQueue than its home,
 // as only an administrator can bring about, leave with them, but are not looked for.
 func (e *Engine) renewTenuresOf(j *jobSet) {
 	stages := slices.SortedFunc(maps.Values(j.members), compareStages)
-	j.tenure = e.renewTenure(j.tenure, j.uid, stages)
+	j.tenure.renew(j.uid, stages)
 }
 
-func (e *Engine) renewTenure(old tenure, uid types.UID, stages []*stage) tenure {
+// renew derives the tenure of those of some stages that hold quota.
+func (t *tenure) renew(uid types.UID, stages []*stage) {
 	stages = slices.DeleteFunc(stages, func(s *stage) bool { return !s.entry.isCharged() })
 	var now tenure
 	if len(stages) > 0 {
 		now = newTenure(uid, stages)
 	}
-	if old.says(&now) {
-		return old
+	if t.says(&now) {
+		return
 	}
-	if old.holder != nil {
-		old.queue.holders.Remove(old.holder)
+	if t.holder != nil {
+		t.queue.holders.Remove(t.holder)
 	}
+	*t = now
 	if now.holder != nil {
+		now.holder.Of = t
 		now.queue.holders.Add(now.holder)
 		if slices.ContainsFunc(stages, (*stage).isLeaving) {
 			now.queue.holders.Evict(now.holder)
 		}
 	}
-	return now
 }
 
 func newTenure(uid types.UID, stages []*stage) tenure {
 	t := tenure{queue: stages[0].entry.clusterQueue, stages: stages}
-	h := &preempt.Holder{UID: uid, Key: stages[0].key.String(), Priority: int64(stages[0].priority), Queued: stages[0].created, Reserved: stages[0].reservedAt}
+	h := &preempt.Holder{UID: uid, Priority: int64(stages[0].priority), Queued: stages[0].created, Reserved: stages[0].reservedAt}
 	for _, s := range stages {
 		if s.entry.clusterQueue == t.queue {
 			h.Usage = plus(h.Usage, s.entry.usage)

@@ -26,14 +26,28 @@ type localQueue struct {
 	consumed *kueue.LocalQueueAdmissionFairSharingStatus
 	account  *fairshare.Account
 	sampled  *kueue.LocalQueueAdmissionFairSharingStatus
-	// members are all stages that name this queue.
-	members map[*stage]struct{}
+	// members are all stages that name this queue. Each knows its place.
+	members []*stage
+}
+
+func (q *localQueue) add(s *stage) {
+	s.localQueue, s.place = q, len(q.members)
+	q.members = append(q.members, s)
+}
+
+// drop lets the last member take the place of one that leaves.
+func (q *localQueue) drop(s *stage) {
+	last := len(q.members) - 1
+	q.members[s.place] = q.members[last]
+	q.members[s.place].place = s.place
+	q.members[last] = nil
+	q.members = q.members[:last]
 }
 
 func (e *Engine) localQueue(key types.NamespacedName) *localQueue {
 	q := e.localQueues[key]
 	if q == nil {
-		q = &localQueue{key: key, stop: kueue.None, weight: 1, members: map[*stage]struct{}{}}
+		q = &localQueue{key: key, stop: kueue.None, weight: 1}
 		e.localQueues[key] = q
 		e.clusterQueue("")
 	}
@@ -84,7 +98,7 @@ func (e *Engine) dropIfUnknown(q *localQueue) {
 
 // renewLocalQueue moves the stages of a queue to where they belong now.
 func (e *Engine) renewLocalQueue(q *localQueue) {
-	for s := range q.members {
+	for _, s := range q.members {
 		e.account(s)
 	}
 	e.wakeLine(e.clusterQueue(q.clusterQueue))

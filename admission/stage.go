@@ -23,6 +23,8 @@ type stage struct {
 	version    version
 	generation int64
 	localQueue *localQueue
+	// place is that among the members of the LocalQueue.
+	place int
 	// owner is the UID of the JobSet, or empty if the owner is none.
 	owner   types.UID
 	index   int
@@ -93,7 +95,6 @@ func (e *Engine) observeStage(object *kueue.Workload) {
 	if s == nil {
 		s = &stage{key: key, uid: object.UID, generation: -1}
 		e.stages[key] = s
-		e.byUID[s.uid] = s
 	}
 	s.version = v
 	e.join(s, object)
@@ -114,8 +115,10 @@ func (e *Engine) join(s *stage, object *kueue.Workload) {
 	if s.localQueue != nil && (localQueue != s.localQueue.key || owner != s.owner) {
 		e.leave(s)
 	}
-	s.localQueue, s.owner = e.localQueue(localQueue), owner
-	s.localQueue.members[s] = struct{}{}
+	if s.localQueue == nil {
+		e.localQueue(localQueue).add(s)
+	}
+	s.owner = owner
 	if owner != "" {
 		e.jobSet(owner).members[s.key] = s
 	}
@@ -126,8 +129,9 @@ func (e *Engine) leave(s *stage) {
 	e.book(s, entry{})
 	e.renewTenures(s)
 	e.enqueue(s)
-	delete(s.localQueue.members, s)
+	s.localQueue.drop(s)
 	e.dropIfUnknown(s.localQueue)
+	s.localQueue = nil
 	if j := e.jobSets[s.owner]; j != nil {
 		delete(j.members, s.key)
 		e.reconsider(j)
@@ -145,7 +149,6 @@ func (e *Engine) loseStage(key StageKey) {
 	e.letGo(s.shape)
 	e.graves.bury(s.uid)
 	delete(e.stages, key)
-	delete(e.byUID, s.uid)
 	e.finder.History.Forget(s.uid)
 	delete(e.overdue, s)
 	if s.assumed != nil {

@@ -12,8 +12,8 @@ import (
 // A Holder is what is evicted as a whole: a Workload with a reservation, or all stages of a JobSet that have one. Nothing of it may change
 // while a Queue has it.
 type Holder struct {
-	// Key is for the owner of the Holder; this package does not read it.
-	Key      string
+	// Of is for the owner of the Holder; this package does not read it.
+	Of       any
 	UID      types.UID
 	Priority int64
 	// Queued is the time by which it stood in line, and Reserved the time of its reservation.

@@ -62,7 +62,12 @@ func checkCount(n int32, field string) Problems {
 // PodRequests returns what a pod of this spec asks for, as the scheduler counts it: with init containers, sidecars and overhead,
 // and after the API server has set its defaults, limits where requests are missing. Defaults are set on pods only, not on the pod
 // templates of a JobSet, so it is done here on a copy.
+//
+// The result is to read: it may be that of the only container.
 func PodRequests(spec *corev1.PodSpec) corev1.ResourceList {
+	if requests, only := onlyRequests(spec); only {
+		return requests
+	}
 	pod := corev1.Pod{Spec: *spec}
 	pod.Spec.Containers = withDefaultRequests(spec.Containers)
 	pod.Spec.InitContainers = withDefaultRequests(spec.InitContainers)
@@ -71,6 +76,20 @@ func PodRequests(spec *corev1.PodSpec) corev1.ResourceList {
 		defaultPodLevelRequests(&pod)
 	}
 	return resourcehelper.PodRequests(&pod, resourcehelper.PodResourcesOptions{})
+}
+
+// onlyRequests returns the requests of a container that are all there is to count, as in most pods.
+func onlyRequests(spec *corev1.PodSpec) (requests corev1.ResourceList, ok bool) {
+	if len(spec.Containers) != 1 || len(spec.InitContainers) > 0 || spec.Overhead != nil || spec.Resources != nil {
+		return nil, false
+	}
+	of := &spec.Containers[0].Resources
+	for name := range of.Limits {
+		if _, also := of.Requests[name]; !also {
+			return nil, false
+		}
+	}
+	return of.Requests, true
 }
 
 // withDefaultRequests returns the containers with requests added for what has only a limit.
