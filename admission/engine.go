@@ -32,6 +32,9 @@ type Engine struct {
 	nextSample time.Time
 	// unready is how many stages are admitted whose pods are not ready.
 	unready int
+	// draft is memory for a shape that is being made, and draftKey for its key. Most turn out to be known.
+	draft    shape
+	draftKey []byte
 	// isStale tells that groups have to be formed anew. The revision changes whenever they are.
 	isStale  bool
 	revision uint64

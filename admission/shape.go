@@ -71,32 +71,45 @@ func (e *Engine) offer(s *shape, q *clusterQueue) *offer {
 	return o
 }
 
-// shapeOfSpec converts the pod sets of a quota Workload. Of each, so many pods count.
-func shapeOfSpec(podSets []kueue.PodSet, counts []int32) *shape {
-	s := &shape{podSets: make([]flavor.PodSet, len(podSets))}
-	for i := range podSets {
-		p := &podSets[i]
-		podSet := flavor.PodSet{Name: string(p.Name), Count: counts[i], Pod: flavor.NewPod(&p.Template.Spec)}
-		if p.MinCount != nil {
-			podSet.Min = min(max(*p.MinCount, 1), max(counts[i], 0))
+// shapeOf returns the shape of the pod sets of a quota Workload, held once more.
+func (e *Engine) shapeOf(object *kueue.Workload) *shape {
+	s := &e.draft
+	s.podSets, s.problem = s.podSets[:0], ""
+	for i := range object.Spec.PodSets {
+		p := &object.Spec.PodSets[i]
+		podSet := flavor.PodSet{Name: string(p.Name), Count: countOf(object, i), Pod: flavor.NewPod(&p.Template.Spec)}
+		if len(s.podSets) < cap(s.podSets) {
+			podSet.Requests = s.podSets[:i+1][i].Requests[:0]
 		}
-		s.add(i, podSet, stageplan.PodRequests(&p.Template.Spec))
+		if p.MinCount != nil {
+			podSet.Min = min(max(*p.MinCount, 1), max(podSet.Count, 0))
+		}
+		s.add(podSet, stageplan.PodRequests(&p.Template.Spec))
 	}
-	return s.seal()
+	e.draftKey = s.appendKey(e.draftKey[:0])
+	if known := e.shapes[string(e.draftKey)]; known != nil {
+		known.users++
+		return known
+	}
+	made := e.draft
+	made.key = string(e.draftKey)
+	e.draft = shape{}
+	return e.hold(&made)
 }
 
 // shapeOfStage converts the pod sets of a stage of a plan.
 func shapeOfStage(stage *stageplan.Stage) *shape {
-	s := &shape{podSets: make([]flavor.PodSet, len(stage.PodSets))}
+	s := &shape{}
 	for i := range stage.PodSets {
 		p := &stage.PodSets[i]
-		s.add(i, flavor.PodSet{Name: p.Name, Count: p.Count, Pod: flavor.NewPod(&p.Template.Spec)}, p.Requests)
+		s.add(flavor.PodSet{Name: p.Name, Count: p.Count, Pod: flavor.NewPod(&p.Template.Spec)}, p.Requests)
 	}
-	return s.seal()
+	s.key = string(s.appendKey(nil))
+	return s
 }
 
-// add multiplies what one pod asks for. What cannot be charged is a problem.
-func (s *shape) add(i int, podSet flavor.PodSet, requests corev1.ResourceList) {
+// add adds a pod set, and multiplies what one pod asks for. What cannot be charged is a problem.
+func (s *shape) add(podSet flavor.PodSet, requests corev1.ResourceList) {
 	if podSet.Count < 0 {
 		s.complain("pod set %s has a negative count", podSet.Name)
 	}
@@ -110,7 +123,7 @@ func (s *shape) add(i int, podSet flavor.PodSet, requests corev1.ResourceList) {
 		podSet.Requests = append(podSet.Requests, flavor.Request{Resource: name, Amount: total})
 	}
 	slices.SortFunc(podSet.Requests, flavor.CompareRequests)
-	s.podSets[i] = podSet
+	s.podSets = append(s.podSets, podSet)
 }
 
 func (s *shape) complain(format string, args ...any) {
@@ -120,10 +133,9 @@ func (s *shape) complain(format string, args ...any) {
 	}
 }
 
-// seal makes the key, which is the same only for shapes to which every check answers the same. Names are quoted, since those of one
+// appendKey appends the key, which is the same only for shapes to which every check answers the same. Names are quoted, since those of one
 // tenant must not read like the shape of another.
-func (s *shape) seal() *shape {
-	b := make([]byte, 0, 128)
+func (s *shape) appendKey(b []byte) []byte {
 	b = strconv.AppendQuote(b, s.problem)
 	for i := range s.podSets {
 		p := &s.podSets[i]
@@ -144,6 +156,5 @@ func (s *shape) seal() *shape {
 		b = append(b, ' ')
 		b = append(b, p.Pod.Signature()...)
 	}
-	s.key = string(b)
-	return s
+	return b
 }

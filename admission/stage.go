@@ -174,22 +174,20 @@ func (e *Engine) adoptSpec(s *stage, object *kueue.Workload) {
 	}
 	s.unsupported = unsupported(&object.Spec)
 	before := s.shape
-	s.shape = e.hold(shapeOfSpec(object.Spec.PodSets, countsOf(object)))
+	s.shape = e.shapeOf(object)
 	e.letGo(before)
 }
 
-// countsOf is how many pods of each pod set count: all but those that are not needed any more (KEP-78).
-func countsOf(object *kueue.Workload) []int32 {
-	counts := make([]int32, len(object.Spec.PodSets))
-	for i := range object.Spec.PodSets {
-		counts[i] = object.Spec.PodSets[i].Count
-		for _, r := range object.Status.ReclaimablePods {
-			if r.Name == object.Spec.PodSets[i].Name && counts[i] >= 0 {
-				counts[i] -= min(max(0, r.Count), counts[i])
-			}
+// countOf is how many pods of a pod set count: all but those that are not needed any more (KEP-78).
+func countOf(object *kueue.Workload, podSet int) int32 {
+	p := &object.Spec.PodSets[podSet]
+	count := p.Count
+	for _, r := range object.Status.ReclaimablePods {
+		if r.Name == p.Name && count >= 0 {
+			count -= min(max(0, r.Count), count)
 		}
 	}
-	return counts
+	return count
 }
 
 // number reads a label or annotation of the manager; what is no number counts as 0, as in a quota Workload of another maker.
@@ -319,7 +317,7 @@ func stillNeeded(a quota.Amount, p *kueue.PodSetAssignment, object *kueue.Worklo
 	if p.Count == nil || *p.Count <= 0 || i < 0 || !slices.ContainsFunc(object.Status.ReclaimablePods, reclaims) {
 		return a
 	}
-	if needed := countsOf(object)[i]; needed < *p.Count {
+	if needed := countOf(object, i); needed < *p.Count {
 		return a / quota.Amount(*p.Count) * quota.Amount(max(0, needed))
 	}
 	return a
