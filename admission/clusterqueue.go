@@ -48,8 +48,10 @@ type clusterQueue struct {
 	node, bare *quota.Node
 	group      *group
 	isRoused   bool
-	line       *line
-	ledger     ledger
+	// isChanged tells that Changed has to name it.
+	isChanged bool
+	line      *line
+	ledger    ledger
 	// charged are the stages that are charged here, and holders what preemption knows of them.
 	charged map[*stage]struct{}
 	holders *preempt.Queue
@@ -90,7 +92,7 @@ func (e *Engine) observeClusterQueue(object *kueue.ClusterQueue) {
 	q.version = v
 	if q.generation != object.Generation {
 		q.generation = object.Generation
-		e.changedClusterQueues[q.name] = struct{}{}
+		e.noteChange(q)
 	}
 	if differs := q.adopt(object); differs || !q.exists {
 		q.exists = true
@@ -102,7 +104,7 @@ func (e *Engine) loseClusterQueue(name string) {
 	q := e.clusterQueue(name)
 	*q = clusterQueue{
 		name: name, stop: kueue.None, weight: 1, selector: labels.Nothing(),
-		node: q.node, bare: q.bare, group: q.group, isRoused: q.isRoused, line: q.line, ledger: q.ledger, charged: q.charged, holders: q.holders, pledged: q.pledged, kept: q.kept,
+		node: q.node, bare: q.bare, group: q.group, isRoused: q.isRoused, isChanged: q.isChanged, line: q.line, ledger: q.ledger, charged: q.charged, holders: q.holders, pledged: q.pledged, kept: q.kept,
 	}
 	e.renewClusterQueue(q)
 }
@@ -194,10 +196,10 @@ func (e *Engine) renewClusterQueue(q *clusterQueue) {
 		e.cohort(q.cohort)
 	}
 	e.isStale = true
-	e.changedClusterQueues[q.name] = struct{}{}
-	for key, lq := range e.localQueues {
+	e.noteChange(q)
+	for _, lq := range e.localQueues {
 		if lq.clusterQueue == q.name {
-			e.changedLocalQueues[key] = struct{}{}
+			e.noteLocalChange(lq)
 		}
 	}
 	for s := range q.charged {

@@ -61,8 +61,8 @@ type Engine struct {
 	inFlight     map[DecisionID]StageKey
 	graves       graves
 
-	changedClusterQueues map[string]struct{}
-	changedLocalQueues   map[types.NamespacedName]struct{}
+	changedClusterQueues []*clusterQueue
+	changedLocalQueues   []*localQueue
 }
 
 // An observed fact, and which version of its object it comes from.
@@ -78,28 +78,26 @@ func New(config Config) (*Engine, error) {
 	}
 	tree := quota.NewTree()
 	return &Engine{
-		config:               config,
-		tree:                 tree,
-		bare:                 tree.Twin(),
-		meter:                fairshare.NewMeter(tree),
-		finder:               preempt.NewFinder(tree, config.strategies()...),
-		decay:                newDecay(config.AdmissionFairSharing, tree.Index),
-		unopened:             map[*localQueue]struct{}{},
-		isStale:              true,
-		checks:               map[string]*observed[bool]{},
-		cohorts:              map[string]*cohort{},
-		shapes:               map[string]*shape{},
-		overdue:              map[*stage]struct{}{},
-		flavors:              map[kueue.ResourceFlavorReference]*observed[*flavor.Flavor]{},
-		clusterQueues:        map[string]*clusterQueue{},
-		localQueues:          map[types.NamespacedName]*localQueue{},
-		namespaces:           map[string]map[string]string{},
-		jobSets:              map[types.UID]*jobSet{},
-		stages:               map[StageKey]*stage{},
-		inFlight:             map[DecisionID]StageKey{},
-		graves:               graves{buried: map[types.UID]struct{}{}},
-		changedClusterQueues: map[string]struct{}{},
-		changedLocalQueues:   map[types.NamespacedName]struct{}{},
+		config:        config,
+		tree:          tree,
+		bare:          tree.Twin(),
+		meter:         fairshare.NewMeter(tree),
+		finder:        preempt.NewFinder(tree, config.strategies()...),
+		decay:         newDecay(config.AdmissionFairSharing, tree.Index),
+		unopened:      map[*localQueue]struct{}{},
+		isStale:       true,
+		checks:        map[string]*observed[bool]{},
+		cohorts:       map[string]*cohort{},
+		shapes:        map[string]*shape{},
+		overdue:       map[*stage]struct{}{},
+		flavors:       map[kueue.ResourceFlavorReference]*observed[*flavor.Flavor]{},
+		clusterQueues: map[string]*clusterQueue{},
+		localQueues:   map[types.NamespacedName]*localQueue{},
+		namespaces:    map[string]map[string]string{},
+		jobSets:       map[types.UID]*jobSet{},
+		stages:        map[StageKey]*stage{},
+		inFlight:      map[DecisionID]StageKey{},
+		graves:        graves{buried: map[types.UID]struct{}{}},
 	}, nil
 }
 
@@ -224,8 +222,8 @@ func (e *Engine) ChangedCohorts() []string {
 		return nil
 	}
 	changed := map[string]struct{}{}
-	for name := range e.changedClusterQueues {
-		for n := e.clusterQueue(name).node.Parent(); n != nil; n = n.Parent() {
+	for _, q := range e.changedClusterQueues {
+		for n := q.node.Parent(); n != nil; n = n.Parent() {
 			if e.cohorts[n.Name].exists {
 				changed[n.Name] = struct{}{}
 			}
@@ -236,21 +234,38 @@ func (e *Engine) ChangedCohorts() []string {
 
 // Changed returns the queues that exist and whose views may differ from what they were at the last call.
 func (e *Engine) Changed() (clusterQueues []string, localQueues []types.NamespacedName) {
-	for name := range e.changedClusterQueues {
-		if e.clusterQueue(name).exists {
-			clusterQueues = append(clusterQueues, name)
+	for _, q := range e.changedClusterQueues {
+		q.isChanged = false
+		if q.exists {
+			clusterQueues = append(clusterQueues, q.name)
 		}
 	}
-	for key := range e.changedLocalQueues {
-		if q := e.localQueues[key]; q != nil && q.exists {
-			localQueues = append(localQueues, key)
+	for _, q := range e.changedLocalQueues {
+		q.isChanged = false
+		if q.exists {
+			localQueues = append(localQueues, q.key)
 		}
 	}
 	slices.Sort(clusterQueues)
 	slices.SortFunc(localQueues, compareKeys)
 	clear(e.changedClusterQueues)
 	clear(e.changedLocalQueues)
+	e.changedClusterQueues, e.changedLocalQueues = e.changedClusterQueues[:0], e.changedLocalQueues[:0]
 	return clusterQueues, localQueues
+}
+
+func (e *Engine) noteChange(q *clusterQueue) {
+	if !q.isChanged {
+		q.isChanged = true
+		e.changedClusterQueues = append(e.changedClusterQueues, q)
+	}
+}
+
+func (e *Engine) noteLocalChange(q *localQueue) {
+	if !q.isChanged {
+		q.isChanged = true
+		e.changedLocalQueues = append(e.changedLocalQueues, q)
+	}
 }
 
 // A version tells observations of one object apart. Versions of different objects cannot be compared.

@@ -124,8 +124,8 @@ func (e *Engine) post(n *entry, sign int32) {
 	if n.isCharged() && sign > 0 {
 		n.clusterQueue.node.Charge(n.usage)
 	}
-	e.changedClusterQueues[n.clusterQueue.name] = struct{}{}
-	e.changedLocalQueues[n.localQueue.key] = struct{}{}
+	e.noteChange(n.clusterQueue)
+	e.noteLocalChange(n.localQueue)
 }
 
 // unpost takes an entry off all books, and returns how far up that gives quota back.

@@ -21,6 +21,8 @@ type localQueue struct {
 	clusterQueue string
 	weight       float64
 	ledger       ledger
+	// isChanged tells that Changed has to name it.
+	isChanged bool
 	// consumed is what the status said when the queue was first observed; account is open from the first Decide after that; sampled
 	// is what the status is to say.
 	consumed *kueue.LocalQueueAdmissionFairSharingStatus
@@ -92,7 +94,6 @@ func (e *Engine) loseLocalQueue(key types.NamespacedName) {
 func (e *Engine) dropIfUnknown(q *localQueue) {
 	if !q.exists && len(q.members) == 0 {
 		delete(e.localQueues, q.key)
-		delete(e.changedLocalQueues, q.key)
 	}
 }
 
@@ -102,7 +103,7 @@ func (e *Engine) renewLocalQueue(q *localQueue) {
 		e.account(s)
 	}
 	e.wakeLine(e.clusterQueue(q.clusterQueue))
-	e.changedLocalQueues[q.key] = struct{}{}
+	e.noteLocalChange(q)
 }
 
 func (e *Engine) observeNamespace(name string, labels map[string]string) {

@@ -31,6 +31,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		comeAndGo(e, namespace, now)
 		now = now.Add(time.Second)
 	}
+	e.Changed()
 	counts := map[string]int{
 		"stages": len(e.stages), "jobSets": len(e.jobSets), "shapes": len(e.shapes), "alarms": len(e.alarms), "overdue": len(e.overdue),
 		"inFlight": len(e.inFlight), "namespaces": len(e.namespaces), "localQueues": len(e.localQueues), "dirty": len(e.dirty),

@@ -124,7 +124,7 @@ func (e *Engine) sample() {
 			continue
 		}
 		q.sampled = e.decay.Status(q.account, e.now)
-		e.changedLocalQueues[q.key] = struct{}{}
+		e.noteLocalChange(q)
 	}
 }
 
