@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
@@ -9,19 +10,64 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// statusDelay is how long the status of a queue may lag behind. All changes in that time make one write, so a queue costs the API
-// server one write each second at most, however much goes through it.
-const statusDelay = time.Second
+// The status of a queue lags behind by this. All changes in that time make one write. Where changes do not end, the lag doubles from
+// write to write up to the longest one: however much goes through a queue, the API server has little to do with that.
+const (
+	statusDelay    = time.Second
+	maxStatusDelay = 5 * time.Second
+)
 
 // Changes is a source of requests for a controller that writes the status of queues: one for each queue that the runner reports
-// through register, a while after the first report, so that a busy queue does not flood the API server.
-func Changes[K any](register func(func(K)), request func(K) reconcile.Request) source.Source {
+// through register, a while after the first report.
+func Changes[K comparable](register func(func(K)), request func(K) reconcile.Request) source.Source {
 	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-		register(func(key K) {
+		p := &pacer[K]{beats: map[K]*beat{}, do: func(key K) {
 			if ctx.Err() == nil {
-				queue.AddAfter(request(key), statusDelay)
+				queue.Add(request(key))
 			}
-		})
+		}}
+		register(p.report)
 		return nil
 	})
+}
+
+// A pacer does something for each key that is reported, less often for those that are reported again and again. It forgets a key once
+// there was no report for one delay.
+type pacer[K comparable] struct {
+	do func(K)
+
+	mu    sync.Mutex
+	beats map[K]*beat
+}
+
+// A beat is the delay that runs for a key, and whether there has been a report since it began.
+type beat struct {
+	delay      time.Duration
+	isReported bool
+}
+
+func (p *pacer[K]) report(key K) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if b := p.beats[key]; b != nil {
+		b.isReported = true
+		return
+	}
+	p.beats[key] = &beat{delay: statusDelay, isReported: true}
+	time.AfterFunc(statusDelay, func() { p.end(key) })
+}
+
+// end is called at the end of each delay.
+func (p *pacer[K]) end(key K) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	b := p.beats[key]
+	if !b.isReported {
+		delete(p.beats, key)
+		return
+	}
+	b.isReported = false
+	b.delay = min(2*b.delay, maxStatusDelay)
+	time.AfterFunc(b.delay, func() { p.end(key) })
+	p.do(key)
 }

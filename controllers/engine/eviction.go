@@ -6,6 +6,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -21,6 +22,10 @@ import (
 // once their pods have ended.
 func (w *writer) evict(ctx context.Context, d *admission.Evict) {
 	before, after, err := w.writeEviction(ctx, d)
+	if apierrors.IsConflict(err) {
+		w.evictLater(ctx, d)
+		return
+	}
 	if err != nil {
 		metrics.WriteFailed("Evict")
 		ctrl.LoggerFrom(ctx).V(1).Info("Eviction not written, deciding anew", "workload", klog.KRef(d.Stage.Namespace, d.Stage.Name), "cause", err.Error())
@@ -41,16 +46,30 @@ func (w *writer) evict(ctx context.Context, d *admission.Evict) {
 	}
 }
 
+// evictLater tries again when the cache has had time to see what has changed: as often as not the quota Workload has finished.
+func (w *writer) evictLater(ctx context.Context, d *admission.Evict) {
+	time.AfterFunc(w.retries.When(d.Stage), func() {
+		if ctx.Err() == nil {
+			w.add(*d)
+		}
+	})
+}
+
 // writeEviction returns the quota Workload as it was, and as it is with the eviction, or nil if there is nothing to evict: it has
-// been replaced, has finished, holds nothing, or is evicted already. It reads past the cache and writes only what it has read: an
-// eviction counts itself, and must not bring back a reservation that has gone meanwhile.
+// been replaced, has finished, holds nothing, or is evicted already. It writes only what it has read: an eviction counts itself, and
+// must not bring back a reservation that has gone meanwhile. The cache is asked first, and the API itself if that has not seen the
+// reservation yet.
 func (w *writer) writeEviction(ctx context.Context, d *admission.Evict) (before, after *kueue.Workload, err error) {
 	before = &kueue.Workload{}
-	if err := w.config.Reader.Get(ctx, d.Stage, before); err != nil {
+	err = w.config.Client.Get(ctx, d.Stage, before)
+	if err == nil && !isHeld(before, d.UID) && !isOver(before, d.UID) || apierrors.IsNotFound(err) {
+		before = &kueue.Workload{}
+		err = w.config.Reader.Get(ctx, d.Stage, before)
+	}
+	if err != nil {
 		return nil, nil, fmt.Errorf("read quota Workload %s: %w", d.Stage, err)
 	}
-	if before.UID != d.UID || before.Status.Admission == nil || !conditions.IsTrue(before, kueue.WorkloadQuotaReserved) ||
-		conditions.IsTrue(before, kueue.WorkloadFinished) || conditions.IsTrue(before, kueue.WorkloadEvicted) {
+	if !isHeld(before, d.UID) {
 		return before, nil, nil
 	}
 	e := conditions.Eviction{Reason: d.Reason, Message: d.Message}
@@ -62,6 +81,17 @@ func (w *writer) writeEviction(ctx context.Context, d *admission.Evict) (before,
 	}
 	after, err = w.apply(ctx, before, conditions.Evicted(before, e, time.Now()), before.ResourceVersion)
 	return before, after, err
+}
+
+// isHeld tells whether there is something to evict.
+func isHeld(workload *kueue.Workload, uid types.UID) bool {
+	return !isOver(workload, uid) && workload.Status.Admission != nil && conditions.IsTrue(workload, kueue.WorkloadQuotaReserved) &&
+		!conditions.IsTrue(workload, kueue.WorkloadEvicted)
+}
+
+// isOver tells whether there will be nothing to evict any more: the quota Workload has been replaced, or has finished.
+func isOver(workload *kueue.Workload, uid types.UID) bool {
+	return workload.UID != uid || conditions.IsTrue(workload, kueue.WorkloadFinished)
 }
 
 // preemptionMessage names the preemptor, and then says what the engine has to say about it.

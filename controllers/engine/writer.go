@@ -37,8 +37,8 @@ const (
 // The conditions of a quota Workload say that it is admitted or evicted. The Events that say so again are for those who look on, so that
 // many at a time do without them.
 const (
-	eventsPerSecond = 5
-	eventBurst      = 100
+	eventsPerSecond = 2
+	eventBurst      = 50
 )
 
 // A writer applies decisions to the API. Of the refusals of one stage only the newest is kept, and none that an admission has
