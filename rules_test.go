@@ -23,6 +23,7 @@ var layers = map[string][]string{
 	"queue":               {"apis"},
 	"admission/quota":     {"apis"},
 	"admission/stageplan": {"apis"},
+	"admission/life":      {"apis"},
 	"admission/flavor":    {"apis", "admission/quota"},
 	"admission/fairshare": {"apis", "admission/quota"},
 	"admission/preempt":   {"apis", "admission/quota", "admission/stageplan", "admission/flavor", "admission/fairshare"},
@@ -46,6 +47,8 @@ var pureImports = []string{
 	// reaches a client.
 	"k8s.io/apimachinery/pkg/apis/meta/v1", "k8s.io/apimachinery/pkg/labels",
 	"k8s.io/component-helpers/resource", "k8s.io/component-helpers/scheduling/corev1", "k8s.io/component-helpers/scheduling/corev1/nodeaffinity",
+	// So do conditions: who sets one keeps its transition time while its status stays.
+	"k8s.io/apimachinery/pkg/api/meta", "k8s.io/apimachinery/pkg/api/equality", "k8s.io/utils/ptr",
 	"sigs.k8s.io/kueue/apis/kueue/v1beta2", "sigs.k8s.io/jobset/api/jobset/v1alpha2",
 }
 

@@ -47,6 +47,9 @@ const (
 
 	// SuspendedGate closes the stages of a JobSet that its user has suspended.
 	SuspendedGate = "tranche.dev/suspended"
+
+	// DeactivatedGate closes the stages of a JobSet one of whose stages was evicted because its quota Workload is not active.
+	DeactivatedGate = "tranche.dev/deactivated"
 )
 
 // Names of Kueue that its API packages do not export.

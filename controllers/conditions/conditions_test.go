@@ -3,41 +3,16 @@ package conditions_test
 import (
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission/life"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/conditions"
 )
-
-func TestPodsReady(t *testing.T) {
-	is := func(status metav1.ConditionStatus, reason string) *metav1.Condition {
-		return &metav1.Condition{Type: kueue.WorkloadPodsReady, Status: status, Reason: reason}
-	}
-	cases := map[string]struct {
-		old   *metav1.Condition
-		ready bool
-		want  string
-	}{
-		"not yet":         {nil, false, kueue.WorkloadWaitForStart},
-		"started":         {is(metav1.ConditionFalse, kueue.WorkloadWaitForStart), true, kueue.WorkloadStarted},
-		"still started":   {is(metav1.ConditionTrue, kueue.WorkloadStarted), true, kueue.WorkloadStarted},
-		"lost":            {is(metav1.ConditionTrue, kueue.WorkloadStarted), false, kueue.WorkloadWaitForRecovery},
-		"still lost":      {is(metav1.ConditionFalse, kueue.WorkloadWaitForRecovery), false, kueue.WorkloadWaitForRecovery},
-		"recovered":       {is(metav1.ConditionFalse, kueue.WorkloadWaitForRecovery), true, kueue.WorkloadRecovered},
-		"still recovered": {is(metav1.ConditionTrue, kueue.WorkloadRecovered), true, kueue.WorkloadRecovered},
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			got := conditions.PodsReady(c.old, c.ready)
-			if got.Reason != c.want || (got.Status == metav1.ConditionTrue) != c.ready {
-				t.Errorf("PodsReady = %s %s, want %s", got.Status, got.Reason, c.want)
-			}
-		})
-	}
-}
 
 func workload(all ...metav1.Condition) *kueue.Workload {
 	w := &kueue.Workload{Status: kueue.WorkloadStatus{Conditions: all}}
@@ -94,35 +69,6 @@ func TestJobSetProgress(t *testing.T) {
 	}
 }
 
-// What server-side apply leaves out it removes, so an admission must repeat what the same field manager has written before.
-func TestAdmittedKeepsWhatItOwns(t *testing.T) {
-	w := workload(
-		metav1.Condition{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionFalse, Reason: "Pending"},
-		metav1.Condition{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: "Preempted", Message: "for another"},
-		metav1.Condition{Type: kueue.WorkloadRequeued, Status: metav1.ConditionTrue, Reason: "BackoffFinished"},
-		metav1.Condition{Type: kueue.WorkloadPodsReady, Status: metav1.ConditionFalse, Reason: "WaitForStart"},
-	)
-	status := conditions.Admitted(w, &kueue.Admission{ClusterQueue: "research"})
-	got := map[string]string{}
-	for _, c := range status.Conditions {
-		got[c.Type] = string(c.Status) + " " + c.Message
-	}
-	want := map[string]string{
-		kueue.WorkloadQuotaReserved: "True Quota reserved in ClusterQueue research",
-		kueue.WorkloadAdmitted:      "True The quota Workload is admitted",
-		kueue.WorkloadEvicted:       "False Previously: for another",
-		kueue.WorkloadRequeued:      "True ",
-	}
-	for conditionType, text := range want {
-		if got[conditionType] != text {
-			t.Errorf("%s = %q, want %q", conditionType, got[conditionType], text)
-		}
-	}
-	if _, there := got[kueue.WorkloadPodsReady]; there {
-		t.Error("PodsReady belongs to another field manager")
-	}
-}
-
 // A character that is cut in two would come back changed from the API server, and be written again for ever.
 func TestLongMessageIsCutBetweenCharacters(t *testing.T) {
 	js := &jobsetapi.JobSet{}
@@ -130,5 +76,33 @@ func TestLongMessageIsCutBetweenCharacters(t *testing.T) {
 	message := js.Status.Conditions[0].Message
 	if !utf8.ValidString(message) || len(message) < 1000 || len(message) > 1024 {
 		t.Errorf("message has %d bytes, valid: %t; want about 1024 valid bytes", len(message), utf8.ValidString(message))
+	}
+}
+
+func TestJobSetEvicted(t *testing.T) {
+	evicted := workload(metav1.Condition{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: "Preempted", Message: "for jobset-x"})
+	all := conditions.JobSetEvicted(&jobsetapi.JobSet{}, 3, conditions.StageState{Index: 1, Name: "train", Workload: evicted})
+	want := metav1.Condition{
+		Type: conditions.StageAdmitted, Status: metav1.ConditionFalse, Reason: "EvictedDueToPreempted",
+		Message: `Evicted from stage 2/3 "train", waiting for its pods to end: for jobset-x`,
+	}
+	if len(all) != 1 || !conditions.Has(all, want) {
+		t.Errorf("conditions = %+v, want %+v", all, want)
+	}
+}
+
+// Whoever writes repeats the states of AdmissionChecks, so nobody may have changed them since.
+func TestPatchWithChecksIsConditional(t *testing.T) {
+	w := workload()
+	w.ResourceVersion = "7"
+	for checks, want := range map[int]string{0: "", 1: "7"} {
+		w.Status.AdmissionChecks = make([]kueue.AdmissionCheckState, checks)
+		patch, err := conditions.Patch(w, life.Pending(w, "WaitingForQuota", "no quota", time.Now()), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := patch.GetResourceVersion(); got != want {
+			t.Errorf("with %d checks: resourceVersion %q, want %q", checks, got, want)
+		}
 	}
 }

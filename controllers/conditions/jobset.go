@@ -12,6 +12,7 @@ import (
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission/life"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 )
 
@@ -81,7 +82,7 @@ func stageAdmitted(summary Summary) metav1.Condition {
 		return metav1.Condition{Status: metav1.ConditionFalse, Reason: reasonPreparing, Message: "The quota Workloads are being made"}
 	}
 	waiting := slices.IndexFunc(summary.Current, func(st StageState) bool {
-		return !IsTrue(st.Workload, kueue.WorkloadAdmitted) || IsTrue(st.Workload, kueue.WorkloadEvicted)
+		return !life.IsTrue(st.Workload, kueue.WorkloadAdmitted) || life.IsTrue(st.Workload, kueue.WorkloadEvicted)
 	})
 	if waiting < 0 {
 		return admittedStages(summary)
@@ -213,30 +214,4 @@ func JobSetPatch(js *jobsetapi.JobSet, all []metav1.Condition) (*unstructured.Un
 // Ours tells whether Tranche owns conditions of this type on JobSets.
 func Ours(conditionType string) bool {
 	return conditionType == StageAdmitted || conditionType == GangScheduling || conditionType == GroupScheduling
-}
-
-// StageSucceeded is the condition Finished of a quota Workload whose stage has succeeded.
-func StageSucceeded(stage string) *metav1.Condition {
-	return &metav1.Condition{
-		Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue, Reason: kueue.WorkloadFinishedReasonSucceeded,
-		Message: fmt.Sprintf("All Jobs of stage %q have succeeded", stage),
-	}
-}
-
-// PodsReady is the condition PodsReady of a quota Workload that had the old one.
-func PodsReady(old *metav1.Condition, ready bool) metav1.Condition {
-	wasReady := old != nil && old.Status == metav1.ConditionTrue
-	lost := old != nil && old.Reason == kueue.WorkloadWaitForRecovery
-	c := metav1.Condition{Type: kueue.WorkloadPodsReady, Status: metav1.ConditionFalse}
-	switch {
-	case ready && (lost || wasReady && old.Reason == kueue.WorkloadRecovered):
-		c.Status, c.Reason, c.Message = metav1.ConditionTrue, kueue.WorkloadRecovered, "All pods are ready again or have succeeded"
-	case ready:
-		c.Status, c.Reason, c.Message = metav1.ConditionTrue, kueue.WorkloadStarted, "All pods are ready or have succeeded"
-	case wasReady || lost:
-		c.Reason, c.Message = kueue.WorkloadWaitForRecovery, "At least one pod has failed, the stage waits for its recovery"
-	default:
-		c.Reason, c.Message = kueue.WorkloadWaitForStart, "Not all pods are ready or have succeeded"
-	}
-	return c
 }

@@ -12,8 +12,8 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/apis"
-	"github.com/tranche-dev/tranche/controllers/conditions"
 	"github.com/tranche-dev/tranche/controllers/events"
 	"github.com/tranche-dev/tranche/controllers/metrics"
 )
@@ -72,26 +72,26 @@ func (w *writer) writeEviction(ctx context.Context, d *admission.Evict) (before,
 	if !isHeld(before, d.UID) {
 		return before, nil, nil
 	}
-	e := conditions.Eviction{Reason: d.Reason, Message: d.Message}
+	e := life.Eviction{Reason: d.Reason, Message: d.Message}
 	if d.Preemption != nil {
 		e.Preempted = d.Preemption.Reason
 		if e.Message, err = w.preemptionMessage(ctx, d); err != nil {
 			return nil, nil, err
 		}
 	}
-	after, err = w.apply(ctx, before, conditions.Evicted(before, e, time.Now()), before.ResourceVersion)
+	after, err = w.apply(ctx, before, life.Evicted(before, e, time.Now()), before.ResourceVersion)
 	return before, after, err
 }
 
 // isHeld tells whether there is something to evict.
 func isHeld(workload *kueue.Workload, uid types.UID) bool {
-	return !isOver(workload, uid) && workload.Status.Admission != nil && conditions.IsTrue(workload, kueue.WorkloadQuotaReserved) &&
-		!conditions.IsTrue(workload, kueue.WorkloadEvicted)
+	return !isOver(workload, uid) && workload.Status.Admission != nil && life.IsTrue(workload, kueue.WorkloadQuotaReserved) &&
+		!life.IsTrue(workload, kueue.WorkloadEvicted)
 }
 
 // isOver tells whether there will be nothing to evict any more: the quota Workload has been replaced, or has finished.
 func isOver(workload *kueue.Workload, uid types.UID) bool {
-	return workload.UID != uid || conditions.IsTrue(workload, kueue.WorkloadFinished)
+	return workload.UID != uid || life.IsTrue(workload, kueue.WorkloadFinished)
 }
 
 // preemptionMessage names the preemptor, and then says what the engine has to say about it.
@@ -106,7 +106,7 @@ func (w *writer) preemptionMessage(ctx context.Context, d *admission.Evict) (str
 		jobUID = preemptor.Labels[apis.JobUIDLabel]
 	}
 	preemptor.Namespace, preemptor.Name, preemptor.UID = d.Preemption.Preemptor.Namespace, d.Preemption.Preemptor.Name, d.Preemption.PreemptorUID
-	message := conditions.PreemptionMessage(&preemptor, d.Preemption.Reason, jobUID)
+	message := life.PreemptionMessage(&preemptor, d.Preemption.Reason, jobUID)
 	if d.Message != "" {
 		message += "; " + d.Message
 	}
@@ -115,7 +115,7 @@ func (w *writer) preemptionMessage(ctx context.Context, d *admission.Evict) (str
 
 // announceEviction tells the owners of the quota Workload and of the JobSet.
 func (w *writer) announceEviction(before, after *kueue.Workload, d *admission.Evict) {
-	e := conditions.EvictionOf(after)
+	e := life.EvictionOf(after)
 	if d.Preemption != nil {
 		metrics.Preempted(d.Preemption.ClusterQueue, d.Preemption.Reason)
 	}

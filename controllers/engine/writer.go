@@ -20,6 +20,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/controllers/conditions"
 	"github.com/tranche-dev/tranche/controllers/events"
@@ -206,9 +207,9 @@ func (w *writer) writeAdmission(ctx context.Context, d *admission.Admit) (*kueue
 		return nil, fmt.Errorf("read quota Workload %s: %w", d.Stage, err)
 	}
 	seen.UID = d.UID
-	status := conditions.Admitted(&seen, &d.Admission)
+	status := life.Admitted(&seen, &d.Admission, time.Now())
 	if len(d.Checks) > 0 {
-		status = conditions.Reserved(&seen, &d.Admission, d.Checks, time.Now())
+		status = life.Reserved(&seen, &d.Admission, d.Checks, time.Now())
 	}
 	return w.apply(ctx, &seen, status, "")
 }
@@ -221,7 +222,7 @@ func (w *writer) refuse(ctx context.Context, d *admission.Refuse) {
 		return
 	}
 	if err == nil {
-		status := conditions.Pending(&seen, d.Refusal.Reason, d.Refusal.Message)
+		status := life.Pending(&seen, d.Refusal.Reason, d.Refusal.Message, time.Now())
 		_, err = w.apply(ctx, &seen, status, seen.ResourceVersion)
 	}
 	switch {

@@ -52,7 +52,7 @@ func Admitted(queue string, waited time.Duration) Event {
 	}
 }
 
-// Evicted tells the owner of a quota Workload that it has to give its quota back. The reason is that of conditions.Eviction.
+// Evicted tells the owner of a quota Workload that it has to give its quota back. The reason is that of life.Eviction.
 func Evicted(reason, message string) Event {
 	return Event{corev1.EventTypeNormal, reason, "Evict", message}
 }

@@ -13,9 +13,9 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/controllers/childjob"
-	"github.com/tranche-dev/tranche/controllers/conditions"
 	"github.com/tranche-dev/tranche/controllers/engine"
 	"github.com/tranche-dev/tranche/controllers/events"
 )
@@ -26,7 +26,7 @@ import (
 func (r *Reconciler) evict(ctx context.Context, s *seen, w *wanted) error {
 	for _, e := range w.evict {
 		// The eviction counts itself and repeats what else the admission has written: it must be made from what is there.
-		written, err := r.apply(ctx, e.workload, conditions.Evicted(e.workload, e.why, time.Now()), apis.AdmissionFieldManager, e.workload.ResourceVersion)
+		written, err := r.apply(ctx, e.workload, life.Evicted(e.workload, e.why, time.Now()), apis.AdmissionFieldManager, e.workload.ResourceVersion)
 		if err != nil {
 			return err
 		}
@@ -76,11 +76,11 @@ func (r *Reconciler) giveBack(ctx context.Context, s *seen, w *wanted) error {
 		return err
 	}
 	for _, workload := range desired(&live).giveBack {
-		status := conditions.Suspended(workload)
+		status := life.Suspended(workload, time.Now())
 		told := events.StageSuspended(workload.Labels[apis.StageLabel])
-		if conditions.IsTrue(workload, kueue.WorkloadEvicted) {
-			status = conditions.GivenBack(workload, time.Now())
-			told = events.StageRequeued(workload.Labels[apis.StageLabel], conditions.EvictionOf(workload).Message)
+		if life.IsTrue(workload, kueue.WorkloadEvicted) {
+			status = life.GivenBack(workload, time.Now())
+			told = events.StageRequeued(workload.Labels[apis.StageLabel], life.EvictionOf(workload).Message)
 		}
 		written, err := r.apply(ctx, workload, status, apis.AdmissionFieldManager, workload.ResourceVersion)
 		if err != nil {

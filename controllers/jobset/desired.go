@@ -14,6 +14,7 @@ import (
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/childjob"
@@ -130,7 +131,7 @@ func (w *wanted) wrapUp(st *stage, outcome metav1.Condition) {
 	if st.workload == nil || st.hasPods {
 		return
 	}
-	if conditions.IsTrue(st.workload, kueue.WorkloadFinished) || !st.workload.DeletionTimestamp.IsZero() {
+	if life.IsTrue(st.workload, kueue.WorkloadFinished) || !st.workload.DeletionTimestamp.IsZero() {
 		w.unpinOnce(st.workload)
 		return
 	}
@@ -157,7 +158,7 @@ func (w *wanted) lead(s *seen, st *stage, e *eviction) {
 		e.complete = e.complete && !st.goesBack
 	case st.goesBack:
 		w.goBack(s, st, e)
-	case conditions.IsTrue(st.workload, kueue.WorkloadFinished):
+	case life.IsTrue(st.workload, kueue.WorkloadFinished):
 		if st.mustRunAgain() {
 			w.remove = append(w.remove, st.workload)
 		} else if !st.hasPods {
@@ -186,7 +187,7 @@ func (w *wanted) advance(s *seen, st *stage) {
 		w.change = append(w.change, change{st.workload, after, st.isGated() && st.open})
 	}
 	if st.open && st.succeeded() && !st.hasPods {
-		w.progress = append(w.progress, progress{st.Name, st.workload, st.readiness(), conditions.StageSucceeded(st.Name)})
+		w.progress = append(w.progress, progress{st.Name, st.workload, st.readiness(), life.StageSucceeded(st.Name)})
 		return
 	}
 	if news, differs := st.reclaimNews(s); differs && !st.lacksQuota(s) {

@@ -6,16 +6,13 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission/life"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/childjob"
 	"github.com/tranche-dev/tranche/controllers/conditions"
 )
-
-// deactivatedGate closes the stages of a JobSet one of whose stages was evicted because its quota Workload is not active.
-const deactivatedGate = "tranche.dev/deactivated"
 
 // An eviction takes a whole JobSet back to the boundary of its last succeeded stage. It begins when the quota Workload of any stage
 // that holds quota says Evicted=True, and ends when no stage that has not succeeded holds quota:
@@ -37,7 +34,7 @@ type eviction struct {
 // evict is what is told to a quota Workload whose JobSet is evicted because of another stage.
 type evict struct {
 	workload *kueue.Workload
-	why      conditions.Eviction
+	why      life.Eviction
 }
 
 // markEvicted finds out which stages have to go back, and returns the one for which they have to, or nil if none has to. A stage that
@@ -51,7 +48,7 @@ func markEvicted(stages []stage) *stage {
 		}
 	}
 	goesBack := func(st stage) bool {
-		return st.workload != nil && st.holdsQuota() && !conditions.IsTrue(st.workload, kueue.WorkloadFinished) && !st.succeeded()
+		return st.workload != nil && st.holdsQuota() && !life.IsTrue(st.workload, kueue.WorkloadFinished) && !st.succeeded()
 	}
 	if cause == nil || !slices.ContainsFunc(stages, goesBack) {
 		return nil
@@ -71,8 +68,8 @@ func markEvicted(stages []stage) *stage {
 }
 
 func (st *stage) isEvicted() bool {
-	return st.workload != nil && st.holdsQuota() && conditions.IsTrue(st.workload, kueue.WorkloadEvicted) &&
-		!conditions.IsTrue(st.workload, kueue.WorkloadFinished)
+	return st.workload != nil && st.holdsQuota() && life.IsTrue(st.workload, kueue.WorkloadEvicted) &&
+		!life.IsTrue(st.workload, kueue.WorkloadFinished)
 }
 
 func (st *stage) evictedAt() *metav1.Time {
@@ -82,8 +79,7 @@ func (st *stage) evictedAt() *metav1.Time {
 // isDeactivated tells whether the stage was evicted because its quota Workload is not active. One that is deactivated before it
 // holds anything does not keep the stages before it from running.
 func (st *stage) isDeactivated() bool {
-	return st.workload != nil && !ptr.Deref(st.workload.Spec.Active, true) && conditions.IsTrue(st.workload, kueue.WorkloadEvicted) &&
-		!conditions.IsTrue(st.workload, kueue.WorkloadFinished)
+	return st.workload != nil && life.IsShutOut(st.workload)
 }
 
 // goBack brings one evicted stage closer to its boundary.
@@ -91,11 +87,11 @@ func (w *wanted) goBack(s *seen, st *stage, e *eviction) {
 	if after := st.adjusted(s); after != nil {
 		w.change = append(w.change, change{st.workload, after, st.isGated() && st.open})
 	}
-	if !conditions.IsTrue(st.workload, kueue.WorkloadEvicted) {
-		w.evict = append(w.evict, evict{st.workload, conditions.EvictionOf(e.cause.workload)})
+	if !life.IsTrue(st.workload, kueue.WorkloadEvicted) {
+		w.evict = append(w.evict, evict{st.workload, life.EvictionOf(e.cause.workload)})
 		e.complete = false
 	}
-	if ready := conditions.PodsNotStarted(); st.hasSpoken() && !conditions.Has(st.workload.Status.Conditions, ready) {
+	if ready := life.PodsNotStarted(); st.hasSpoken() && !conditions.Has(st.workload.Status.Conditions, ready) {
 		w.progress = append(w.progress, progress{st.Name, st.workload, ready, nil})
 	}
 	e.complete = e.complete && !st.hasPods

@@ -14,6 +14,7 @@ import (
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
@@ -157,7 +158,7 @@ func (st *stage) all(status stageplan.Status) bool {
 func (st *stage) succeeded() bool { return st.all(stageplan.Succeeded) }
 
 func (st *stage) holdsQuota() bool {
-	return st.workload.Status.Admission != nil && conditions.IsTrue(st.workload, kueue.WorkloadQuotaReserved)
+	return st.workload.Status.Admission != nil && life.IsTrue(st.workload, kueue.WorkloadQuotaReserved)
 }
 
 // mustRunAgain tells whether a finished stage has Jobs to run: because the JobSet was restarted, or because finished Jobs were
@@ -170,14 +171,14 @@ func (st *stage) mustRunAgain() bool {
 func (st *stage) mayRun(s *seen) bool {
 	w := st.workload
 	return w != nil && !st.goesBack && w.DeletionTimestamp.IsZero() && st.open && !st.stale && len(gatesOf(w)) == 0 &&
-		st.holdsQuota() && conditions.IsTrue(w, kueue.WorkloadAdmitted) && !conditions.IsTrue(w, kueue.WorkloadFinished) &&
+		st.holdsQuota() && life.IsTrue(w, kueue.WorkloadAdmitted) && !life.IsTrue(w, kueue.WorkloadFinished) &&
 		s.charged[w.UID]
 }
 
 // readiness is the condition PodsReady of the stage.
 func (st *stage) readiness() metav1.Condition {
 	old := apimeta.FindStatusCondition(st.workload.Status.Conditions, kueue.WorkloadPodsReady)
-	return conditions.PodsReady(old, st.all(stageplan.Ready))
+	return life.PodsReady(old, st.all(stageplan.Ready))
 }
 
 // readinessNews is readiness, if it is worth a write: a stage that has never been ready need not say so.
@@ -233,7 +234,7 @@ func (st *stage) adjusted(s *seen) *kueue.Workload {
 		after.Annotations = map[string]string{}
 	}
 	st.gate(s, after)
-	if !conditions.IsTrue(after, kueue.WorkloadQuotaReserved) || isSameKind(after.Spec.PriorityClassRef, s.priority.class) {
+	if !life.IsTrue(after, kueue.WorkloadQuotaReserved) || isSameKind(after.Spec.PriorityClassRef, s.priority.class) {
 		after.Spec.Priority, after.Spec.PriorityClassRef = &s.priority.value, s.priority.class
 	}
 	if !st.holdsQuota() {
@@ -258,7 +259,7 @@ func isSameKind(before, after *kueue.PriorityClassRef) bool {
 // gate writes the gates that a quota Workload should have: those that the JobSet carries for other controllers, and ours.
 func (st *stage) gate(s *seen, workload *kueue.Workload) {
 	gates := slices.DeleteFunc(splitGates(s.jobSet.Annotations[apis.AdmissionGatedByAnnotation]), func(gate string) bool {
-		return gate == apis.StageGate || gate == apis.SuspendedGate || gate == deactivatedGate
+		return gate == apis.StageGate || gate == apis.SuspendedGate || gate == apis.DeactivatedGate
 	})
 	if !st.open {
 		gates = append(gates, apis.StageGate)
@@ -267,7 +268,7 @@ func (st *stage) gate(s *seen, workload *kueue.Workload) {
 		gates = append(gates, apis.SuspendedGate)
 	}
 	if st.shut {
-		gates = append(gates, deactivatedGate)
+		gates = append(gates, apis.DeactivatedGate)
 	}
 	if len(gates) == 0 {
 		delete(workload.Annotations, apis.AdmissionGatedByAnnotation)
@@ -353,7 +354,7 @@ func summary(s *seen, stages []stage) conditions.Summary {
 	sum := conditions.Summary{Stages: len(stages), Suspended: isSuspendedByUser(s.jobSet), Over: true}
 	for i := range stages {
 		st := &stages[i]
-		if st.workload == nil || conditions.IsTrue(st.workload, kueue.WorkloadFinished) {
+		if st.workload == nil || life.IsTrue(st.workload, kueue.WorkloadFinished) {
 			sum.Over = sum.Over && st.workload != nil
 			continue
 		}

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/conditions"
@@ -155,7 +156,7 @@ func (r *Reconciler) hold(ctx context.Context, _ *seen, w *wanted) error {
 
 func (r *Reconciler) progress(ctx context.Context, s *seen, w *wanted) error {
 	for _, p := range w.progress {
-		status := conditions.Progress(p.workload, p.ready, p.finished)
+		status := life.Progress(p.workload, p.ready, p.finished, time.Now())
 		if _, err := r.apply(ctx, p.workload, status, apis.FieldManager, ""); err != nil {
 			return err
 		}

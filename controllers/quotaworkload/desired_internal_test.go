@@ -12,8 +12,8 @@ import (
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission/life"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
-	"github.com/tranche-dev/tranche/controllers/conditions"
 )
 
 var start = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -142,20 +142,20 @@ func podsReady(enable bool, limit *int32) configapi.WaitForPodsReady {
 // told says in one line what a pass writes.
 func told(before *kueue.Workload, w *wanted) string {
 	var parts []string
-	if w.deactivate {
+	if w.Deactivate {
 		parts = append(parts, "deactivate")
 	}
-	for _, name := range w.drop {
+	for _, name := range w.Drop {
 		parts = append(parts, "drop "+string(name))
 	}
-	if w.status != nil && conditions.Differs(before, w.status) {
-		parts = append(parts, changes(&before.Status, w.status)...)
+	if w.Status != nil && life.Differs(before, w.Status) {
+		parts = append(parts, changes(&before.Status, w.Status)...)
 	}
 	for _, event := range w.events {
 		parts = append(parts, "event "+event.Reason)
 	}
-	if w.again > 0 {
-		parts = append(parts, "again in "+w.again.String())
+	if w.Again > 0 {
+		parts = append(parts, "again in "+w.Again.String())
 	}
 	return strings.Join(parts, "; ")
 }
@@ -430,11 +430,11 @@ func TestDesired(t *testing.T) {
 				c.podsReady = podsReady(false, nil)
 			}
 			before := c.workload.DeepCopy()
-			s := &seen{workload: c.workload.Workload, reservedIn: c.reservedIn, localQueue: c.localQueue, clusterQueue: c.clusterQueue}
-			if got := told(before, desired(s, c.podsReady, at(c.now))); got != c.want {
+			s := &life.Seen{Workload: c.workload.Workload, ReservedIn: c.reservedIn, LocalQueue: c.localQueue, ClusterQueue: c.clusterQueue}
+			if got := told(before, desired(s, &c.podsReady, at(c.now))); got != c.want {
 				t.Errorf("desired:\n got %s\nwant %s", got, c.want)
 			}
-			if conditions.Differs(before, withoutMore(c.workload.Workload)) {
+			if life.Differs(before, withoutMore(c.workload.Workload)) {
 				t.Error("desired has changed what it was given")
 			}
 		})
@@ -451,19 +451,4 @@ func withoutMore(w *kueue.Workload) *kueue.WorkloadStatus {
 		}
 	}
 	return status
-}
-
-func TestBackoff(t *testing.T) {
-	strategy := podsReady(true, nil).RequeuingStrategy
-	for count, want := range map[int32]time.Duration{
-		1: time.Minute, 2: 2 * time.Minute, 6: 32 * time.Minute, 7: time.Hour, 1 << 30: time.Hour,
-	} {
-		if got := backoff(strategy, count); got != want {
-			t.Errorf("backoff(%d) = %s, want %s", count, got, want)
-		}
-	}
-	strategy.BackoffBaseSeconds = new(int32(0))
-	if got := backoff(strategy, 1<<30); got != 0 {
-		t.Errorf("backoff from 0 = %s, want 0", got)
-	}
 }

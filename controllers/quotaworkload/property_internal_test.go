@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/controllers/conditions"
+	"github.com/tranche-dev/tranche/admission/life"
 )
 
 // any status that others may leave behind, sensible or not.
@@ -53,17 +53,12 @@ func anyWorkload(t *rapid.T) *kueue.Workload {
 func applied(before *kueue.Workload, w *wanted) *kueue.Workload {
 	after := before.DeepCopy()
 	switch {
-	case w.deactivate:
+	case w.Deactivate:
 		after.Spec.Active = new(false)
-	case len(w.drop) > 0:
-		after.Status.AdmissionChecks = slices.DeleteFunc(after.Status.AdmissionChecks, func(c kueue.AdmissionCheckState) bool { return slices.Contains(w.drop, c.Name) })
-	case w.status != nil:
-		after.Status = *w.status.DeepCopy()
-		for _, conditionType := range []string{kueue.WorkloadPodsReady, kueue.WorkloadFinished} {
-			if c := apimeta.FindStatusCondition(before.Status.Conditions, conditionType); c != nil {
-				after.Status.Conditions = append(after.Status.Conditions, *c)
-			}
-		}
+	case len(w.Drop) > 0:
+		after.Status.AdmissionChecks = slices.DeleteFunc(after.Status.AdmissionChecks, func(c kueue.AdmissionCheckState) bool { return slices.Contains(w.Drop, c.Name) })
+	case w.Status != nil:
+		return life.Merge(before, w.Status)
 	}
 	return after
 }
@@ -72,41 +67,41 @@ func applied(before *kueue.Workload, w *wanted) *kueue.Workload {
 // what changes nothing.
 func TestPassesEnd(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := &seen{
-			workload: anyWorkload(t), reservedIn: research(), localQueue: &kueue.LocalQueue{}, clusterQueue: &kueue.ClusterQueue{},
+		s := &life.Seen{
+			Workload: anyWorkload(t), ReservedIn: research(), LocalQueue: &kueue.LocalQueue{}, ClusterQueue: &kueue.ClusterQueue{},
 		}
-		first := s.workload
+		first := s.Workload
 		config, now := podsReady(rapid.Bool().Draw(t, "podsReady"), new(int32(2))), at(rapid.IntRange(0, 120).Draw(t, "now"))
 		for range 8 {
-			w := desired(s, config, now)
-			isWrite := w.deactivate || len(w.drop) > 0 || w.status != nil && conditions.Differs(s.workload, w.status)
+			w := desired(s, &config, now)
+			isWrite := w.Deactivate || len(w.Drop) > 0 || w.Status != nil && life.Differs(s.Workload, w.Status)
 			if !isWrite {
-				checkEnd(t, first, s.workload)
+				checkEnd(t, first, s.Workload)
 				return
 			}
-			s.workload = applied(s.workload, w)
+			s.Workload = applied(s.Workload, w)
 		}
-		t.Fatalf("8 passes did not end: %+v", s.workload)
+		t.Fatalf("8 passes did not end: %+v", s.Workload)
 	})
 }
 
 // checkEnd tells what must hold when nobody has anything to write.
 func checkEnd(t *rapid.T, first, w *kueue.Workload) {
 	isOwned := metav1.GetControllerOf(w) != nil
-	if conditions.IsTrue(w, kueue.WorkloadEvicted) && isReserved(w) && !isOwned {
+	if life.IsTrue(w, kueue.WorkloadEvicted) && life.HoldsQuota(w) && !isOwned {
 		t.Errorf("evicted, nobody's, and holds quota: %+v", w.Status)
 	}
 	evicted := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadEvicted)
-	if !ptr.Deref(w.Spec.Active, true) && (evicted == nil || evicted.Status != metav1.ConditionTrue || !conditions.IsDeactivated(evicted.Reason)) {
+	if !ptr.Deref(w.Spec.Active, true) && (evicted == nil || evicted.Status != metav1.ConditionTrue || !life.IsDeactivated(evicted.Reason)) {
 		t.Errorf("not active and not evicted for that: %+v", w.Status)
 	}
-	if (w.Status.Admission == nil || !isReserved(w)) && conditions.IsTrue(w, kueue.WorkloadAdmitted) {
+	if (w.Status.Admission == nil || !life.HoldsQuota(w)) && life.IsTrue(w, kueue.WorkloadAdmitted) {
 		t.Errorf("admitted without quota: %+v", w.Status)
 	}
-	if !isReserved(w) || conditions.IsTrue(first, kueue.WorkloadAdmitted) || !conditions.IsTrue(w, kueue.WorkloadAdmitted) {
+	if !life.HoldsQuota(w) || life.IsTrue(first, kueue.WorkloadAdmitted) || !life.IsTrue(w, kueue.WorkloadAdmitted) {
 		return
 	}
-	ready := conditions.Checks(w, kueue.CheckStateReady)
+	ready := life.Checks(w, kueue.CheckStateReady)
 	if len(ready) != 2 || ready[0].Name != "budget" || ready[1].Name != "nodes" {
 		t.Errorf("admitted with these checks ready: %+v", ready)
 	}

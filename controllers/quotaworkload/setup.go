@@ -3,10 +3,8 @@
 // the queue. What the engine decides about quota is written by the engine's own writers, and the Jobs of a stage are led by the
 // controller of its JobSet.
 //
-// A pass reads what concerns one Workload (read.go), computes from that and the time what should be written (desired.go and the
-// files beside it), and writes one thing (write.go). The change that this makes brings about the next pass:
-//
-//	Reserved -> checks Ready -> Admitted -> Evicted -> given back -> Requeued
+// A pass reads what concerns one Workload (read.go), lets package life compute from that and the time what should be written, adds
+// the Events that tell of it (desired.go), and writes one thing (write.go). The change that this makes brings about the next pass.
 package quotaworkload
 
 import (
@@ -27,8 +25,8 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/admission/life"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
-	"github.com/tranche-dev/tranche/controllers/conditions"
 	"github.com/tranche-dev/tranche/controllers/engine"
 )
 
@@ -125,7 +123,7 @@ func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 
 func uncheckedIn(object client.Object) []string {
 	workload, ok := object.(*kueue.Workload)
-	if !ok || workload.Status.Admission == nil || conditions.IsTrue(workload, kueue.WorkloadAdmitted) {
+	if !ok || workload.Status.Admission == nil || life.IsTrue(workload, kueue.WorkloadAdmitted) {
 		return nil
 	}
 	return []string{string(workload.Status.Admission.ClusterQueue)}
@@ -133,7 +131,7 @@ func uncheckedIn(object client.Object) []string {
 
 func stoppedIn(object client.Object) []string {
 	workload, ok := object.(*kueue.Workload)
-	if !ok || !isStopped(workload) {
+	if !ok || !life.IsStopped(workload) {
 		return nil
 	}
 	return []string{string(workload.Spec.QueueName)}
@@ -184,5 +182,5 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	return r.write(ctx, s, desired(s, r.config.PodsReady, time.Now()))
+	return r.write(ctx, s, desired(s, &r.config.PodsReady, time.Now()))
 }

@@ -10,14 +10,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/controllers/conditions"
 )
 
 // write does the one thing that is wanted, and then tells of it. Every write is refused if anybody has changed the Workload since it
 // was read: what was decided then need not be right any more.
-func (r *Reconciler) write(ctx context.Context, s *seen, w *wanted) (ctrl.Result, error) {
-	done, err := r.writeOne(ctx, s.workload, w)
+func (r *Reconciler) write(ctx context.Context, s *life.Seen, w *wanted) (ctrl.Result, error) {
+	done, err := r.writeOne(ctx, s.Workload, w)
 	switch {
 	case apierrors.IsConflict(err):
 		// The cache has not seen the change yet. When it has, the watch brings the next pass; this is for one that is lost.
@@ -26,25 +27,25 @@ func (r *Reconciler) write(ctx context.Context, s *seen, w *wanted) (ctrl.Result
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	case done:
 		for _, event := range w.events {
-			event.Emit(r.config.Recorder, s.workload)
+			event.Emit(r.config.Recorder, s.Workload)
 		}
 	}
-	return ctrl.Result{RequeueAfter: w.again}, nil
+	return ctrl.Result{RequeueAfter: w.Again}, nil
 }
 
 // writeOne tells whether there was anything to write.
 func (r *Reconciler) writeOne(ctx context.Context, workload *kueue.Workload, w *wanted) (bool, error) {
 	switch {
-	case w.deactivate:
+	case w.Deactivate:
 		after := workload.DeepCopy()
 		after.Spec.Active = new(false)
 		return true, wrap(r.config.Client.Patch(ctx, after, since(workload)), "deactivate quota Workload %s", client.ObjectKeyFromObject(workload))
-	case len(w.drop) > 0:
-		return true, r.dropChecks(ctx, workload, w.drop)
-	case w.status == nil || !conditions.Differs(workload, w.status):
+	case len(w.Drop) > 0:
+		return true, r.dropChecks(ctx, workload, w.Drop)
+	case w.Status == nil || !life.Differs(workload, w.Status):
 		return false, nil
 	}
-	patch, err := conditions.Patch(workload, *w.status, workload.ResourceVersion)
+	patch, err := conditions.Patch(workload, *w.Status, workload.ResourceVersion)
 	if err != nil {
 		return false, fmt.Errorf("render status of quota Workload %s: %w", client.ObjectKeyFromObject(workload), err)
 	}

@@ -18,6 +18,7 @@ import (
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/conditions"
@@ -29,7 +30,7 @@ import (
 // looked at while it waits.
 const urgent = "urgent"
 
-var preemption = conditions.Eviction{Reason: kueue.WorkloadEvictedByPreemption, Message: "Preempted by the test", Preempted: kueue.InClusterQueueReason}
+var preemption = life.Eviction{Reason: kueue.WorkloadEvictedByPreemption, Message: "Preempted by the test", Preempted: kueue.InClusterQueueReason}
 
 var _ = Describe("An evicted JobSet", func() {
 	It("gives its quota to who waits, and runs again from its beginning later", func(ctx SpecContext) {
@@ -190,7 +191,7 @@ var _ = Describe("An evicted JobSet", func() {
 		t.end(ctx, "victim", "initializer", corev1.PodSucceeded)
 		t.expectStages(ctx, "victim", "launcher=ready", "trainer-node=ready")
 		t.setActive(ctx, "victim", "trainer-node", false)
-		t.evict(ctx, "victim", "trainer-node", conditions.Eviction{Reason: kueue.WorkloadDeactivated, Message: "Deactivated by the test"})
+		t.evict(ctx, "victim", "trainer-node", life.Eviction{Reason: kueue.WorkloadDeactivated, Message: "Deactivated by the test"})
 		t.expectStages(ctx, "victim", "initializer=Succeeded", "launcher=closed", "trainer-node=closed")
 		w := t.workload(ctx, Default, "victim", "launcher")
 		Expect(stateOf(w)).To(HaveKeyWithValue("Evicted", "True Deactivated"))
@@ -415,11 +416,11 @@ func (t team) endJob(ctx context.Context, job string, phase corev1.PodPhase) {
 }
 
 // evict says on the quota Workload of a stage that it has to give back what it holds, as another controller would.
-func (t team) evict(ctx context.Context, jobSet, stage string, why conditions.Eviction) {
+func (t team) evict(ctx context.Context, jobSet, stage string, why life.Eviction) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		w := t.workload(ctx, g, jobSet, stage)
-		patch, err := conditions.Patch(w, conditions.Evicted(w, why, time.Now()), w.ResourceVersion)
+		patch, err := conditions.Patch(w, life.Evicted(w, why, time.Now()), w.ResourceVersion)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(env.Admin.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(patch),
 			client.FieldOwner(apis.AdmissionFieldManager), client.ForceOwnership)).To(Succeed())
@@ -474,8 +475,8 @@ func (t team) expectStopping(ctx context.Context, jobSet string) {
 		g.Expect(c.Message).To(ContainSubstring(preemption.Message))
 		g.Expect(stopping).To(BeNumerically(">", 0))
 		for _, w := range t.workloads(ctx, g) {
-			if w.Labels[apis.JobSetLabel] == jobSet && !conditions.IsTrue(&w, kueue.WorkloadFinished) {
-				g.Expect(conditions.IsTrue(&w, kueue.WorkloadQuotaReserved)).To(BeTrue(), w.Name)
+			if w.Labels[apis.JobSetLabel] == jobSet && !life.IsTrue(&w, kueue.WorkloadFinished) {
+				g.Expect(life.IsTrue(&w, kueue.WorkloadQuotaReserved)).To(BeTrue(), w.Name)
 			}
 		}
 	}).WithContext(ctx).Should(Succeed(), func() string { return t.describe(ctx) })

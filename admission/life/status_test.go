@@ -1,4 +1,4 @@
-package conditions_test
+package life_test
 
 import (
 	"strings"
@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/controllers/conditions"
+	"github.com/tranche-dev/tranche/admission/life"
 )
 
 func says(status *kueue.WorkloadStatus) map[string]string {
@@ -29,7 +29,7 @@ func TestReserved(t *testing.T) {
 		metav1.Condition{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: "Preempted", Message: "for another"},
 	)
 	w.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "nodes", State: kueue.CheckStatePending, RetryCount: new(int32(2))}}
-	status := conditions.Reserved(w, &kueue.Admission{ClusterQueue: "research"}, []kueue.AdmissionCheckReference{"budget", "nodes"}, now)
+	status := life.Reserved(w, &kueue.Admission{ClusterQueue: "research"}, []kueue.AdmissionCheckReference{"budget", "nodes"}, now)
 	want := map[string]string{
 		kueue.WorkloadQuotaReserved: "True QuotaReserved",
 		kueue.WorkloadAdmitted:      "False UnsatisfiedAdmissionChecks",
@@ -49,10 +49,10 @@ func TestReserved(t *testing.T) {
 
 func TestEvicted(t *testing.T) {
 	w := workload(metav1.Condition{Type: kueue.WorkloadAdmitted, Status: metav1.ConditionTrue, Reason: "Admitted"})
-	preempted := conditions.Eviction{Reason: "Preempted", Message: "for another", Preempted: "InClusterQueue"}
-	w.Status = conditions.Evicted(w, preempted, time.Now())
-	w.Status = conditions.Evicted(w, preempted, time.Now())
-	w.Status = conditions.Evicted(w, conditions.Eviction{Reason: "PodsReadyTimeout", Cause: "WaitForStart", Message: strings.Repeat("é", 20<<10)}, time.Now())
+	preempted := life.Eviction{Reason: "Preempted", Message: "for another", Preempted: "InClusterQueue"}
+	w.Status = life.Evicted(w, preempted, time.Now())
+	w.Status = life.Evicted(w, preempted, time.Now())
+	w.Status = life.Evicted(w, life.Eviction{Reason: "PodsReadyTimeout", Cause: "WaitForStart", Message: strings.Repeat("é", 20<<10)}, time.Now())
 	want := map[string]string{
 		kueue.WorkloadAdmitted: "True Admitted", kueue.WorkloadEvicted: "True PodsReadyTimeout", kueue.WorkloadPreempted: "True InClusterQueue",
 	}
@@ -71,22 +71,6 @@ func TestEvicted(t *testing.T) {
 	}
 }
 
-// Whoever writes repeats the states of AdmissionChecks, so nobody may have changed them since.
-func TestPatchWithChecksIsConditional(t *testing.T) {
-	w := workload()
-	w.ResourceVersion = "7"
-	for checks, want := range map[int]string{0: "", 1: "7"} {
-		w.Status.AdmissionChecks = make([]kueue.AdmissionCheckState, checks)
-		patch, err := conditions.Patch(w, conditions.Pending(w, "WaitingForQuota", "no quota"), "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := patch.GetResourceVersion(); got != want {
-			t.Errorf("with %d checks: resourceVersion %q, want %q", checks, got, want)
-		}
-	}
-}
-
 // Who gives quota back begins with the AdmissionChecks anew; who only says why he waits leaves them alone.
 func TestPendingResetsChecks(t *testing.T) {
 	for name, w := range map[string]*kueue.Workload{
@@ -94,7 +78,7 @@ func TestPendingResetsChecks(t *testing.T) {
 		"Ready":   workload(),
 	} {
 		w.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "budget", State: kueue.CheckStateReady, RequeueAfterSeconds: new(int32(60))}}
-		status := conditions.Pending(w, "OnHold", "suspended")
+		status := life.Pending(w, "OnHold", "suspended", time.Now())
 		if got := string(status.AdmissionChecks[0].State); got != name {
 			t.Errorf("admission %v: check is %s, want %s", w.Status.Admission, got, name)
 		}
@@ -144,7 +128,7 @@ func TestPodSetUpdates(t *testing.T) {
 			w.Spec.PodSets = []kueue.PodSet{{Name: "main"}, {Name: "other"}}
 			w.Spec.PodSets[0].Template.Annotations = map[string]string{"own": "y"}
 			w.Status.AdmissionChecks = c.checks
-			got, err := conditions.PodSetUpdates(w)
+			got, err := life.PodSetUpdates(w)
 			if c.wantErr != "" {
 				if err == nil || !strings.Contains(err.Error(), c.wantErr) {
 					t.Errorf("error %v, want one with %q", err, c.wantErr)
@@ -155,5 +139,71 @@ func TestPodSetUpdates(t *testing.T) {
 				t.Errorf("error %v, updates (-want +got):\n%s", err, diff)
 			}
 		})
+	}
+}
+
+func workload(all ...metav1.Condition) *kueue.Workload {
+	w := &kueue.Workload{Status: kueue.WorkloadStatus{Conditions: all}}
+	for _, c := range all {
+		if c.Type == kueue.WorkloadAdmitted {
+			w.Status.Admission = &kueue.Admission{ClusterQueue: "research"}
+		}
+	}
+	return w
+}
+
+func TestPodsReady(t *testing.T) {
+	is := func(status metav1.ConditionStatus, reason string) *metav1.Condition {
+		return &metav1.Condition{Type: kueue.WorkloadPodsReady, Status: status, Reason: reason}
+	}
+	cases := map[string]struct {
+		old   *metav1.Condition
+		ready bool
+		want  string
+	}{
+		"not yet":         {nil, false, kueue.WorkloadWaitForStart},
+		"started":         {is(metav1.ConditionFalse, kueue.WorkloadWaitForStart), true, kueue.WorkloadStarted},
+		"still started":   {is(metav1.ConditionTrue, kueue.WorkloadStarted), true, kueue.WorkloadStarted},
+		"lost":            {is(metav1.ConditionTrue, kueue.WorkloadStarted), false, kueue.WorkloadWaitForRecovery},
+		"still lost":      {is(metav1.ConditionFalse, kueue.WorkloadWaitForRecovery), false, kueue.WorkloadWaitForRecovery},
+		"recovered":       {is(metav1.ConditionFalse, kueue.WorkloadWaitForRecovery), true, kueue.WorkloadRecovered},
+		"still recovered": {is(metav1.ConditionTrue, kueue.WorkloadRecovered), true, kueue.WorkloadRecovered},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := life.PodsReady(c.old, c.ready)
+			if got.Reason != c.want || (got.Status == metav1.ConditionTrue) != c.ready {
+				t.Errorf("PodsReady = %s %s, want %s", got.Status, got.Reason, c.want)
+			}
+		})
+	}
+}
+
+// What server-side apply leaves out it removes, so an admission must repeat what the same field manager has written before.
+func TestAdmittedKeepsWhatItOwns(t *testing.T) {
+	w := workload(
+		metav1.Condition{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionFalse, Reason: "Pending"},
+		metav1.Condition{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: "Preempted", Message: "for another"},
+		metav1.Condition{Type: kueue.WorkloadRequeued, Status: metav1.ConditionTrue, Reason: "BackoffFinished"},
+		metav1.Condition{Type: kueue.WorkloadPodsReady, Status: metav1.ConditionFalse, Reason: "WaitForStart"},
+	)
+	status := life.Admitted(w, &kueue.Admission{ClusterQueue: "research"}, time.Now())
+	got := map[string]string{}
+	for _, c := range status.Conditions {
+		got[c.Type] = string(c.Status) + " " + c.Message
+	}
+	want := map[string]string{
+		kueue.WorkloadQuotaReserved: "True Quota reserved in ClusterQueue research",
+		kueue.WorkloadAdmitted:      "True The quota Workload is admitted",
+		kueue.WorkloadEvicted:       "False Previously: for another",
+		kueue.WorkloadRequeued:      "True ",
+	}
+	for conditionType, text := range want {
+		if got[conditionType] != text {
+			t.Errorf("%s = %q, want %q", conditionType, got[conditionType], text)
+		}
+	}
+	if _, there := got[kueue.WorkloadPodsReady]; there {
+		t.Error("PodsReady belongs to another field manager")
 	}
 }

@@ -1,4 +1,4 @@
-package conditions_test
+package life_test
 
 import (
 	"strings"
@@ -9,8 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
-	"github.com/tranche-dev/tranche/controllers/conditions"
+	"github.com/tranche-dev/tranche/admission/life"
 )
 
 // admittedWorkload is a quota Workload that has been admitted for a minute, and a little more since times are cut to seconds.
@@ -50,7 +49,7 @@ func TestGivenBack(t *testing.T) {
 			workload := admittedWorkload()
 			workload.Status.AccumulatedPastExecutionTimeSeconds = new(int32(100))
 			workload.Status.Conditions = append(workload.Status.Conditions, metav1.Condition{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: reason, Message: "why"})
-			status := conditions.GivenBack(workload, time.Now())
+			status := life.GivenBack(workload, time.Now())
 			conditionsWant := []string{"QuotaReserved=False PendingEvaluation", "Admitted=False NoReservation", "Evicted=True " + reason, "Requeued=" + want + " " + reason}
 			if diff := cmp.Diff(conditionsWant, conditionLines(status)); diff != "" {
 				t.Errorf("conditions (-want +got):\n%s", diff)
@@ -66,7 +65,7 @@ func TestGivenBack(t *testing.T) {
 }
 
 func TestSuspended(t *testing.T) {
-	status := conditions.Suspended(admittedWorkload())
+	status := life.Suspended(admittedWorkload(), time.Now())
 	want := []string{"QuotaReserved=False OnHold", "Admitted=False NoReservation"}
 	if diff := cmp.Diff(want, conditionLines(status)); diff != "" {
 		t.Errorf("conditions (-want +got):\n%s", diff)
@@ -82,24 +81,11 @@ func TestPreemptionMessage(t *testing.T) {
 		kueue.InClusterQueueReason: "priority", kueue.InCohortReclamationReason: "nominal", kueue.InCohortFairSharingReason: "fair sharing",
 		kueue.InCohortReclaimWhileBorrowingReason: "borrowing", "Another": "Another",
 	} {
-		got := conditions.PreemptionMessage(preemptor, reason, "")
+		got := life.PreemptionMessage(preemptor, reason, "")
 		for _, part := range []string{"team-b/jobset-x", "UID: u1", "JobUID: UNKNOWN", want} {
 			if !strings.Contains(got, part) {
 				t.Errorf("message about %s = %q, want %q in it", reason, got, part)
 			}
 		}
-	}
-}
-
-func TestJobSetEvicted(t *testing.T) {
-	workload := admittedWorkload()
-	workload.Status.Conditions = append(workload.Status.Conditions, metav1.Condition{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: "Preempted", Message: "for jobset-x"})
-	all := conditions.JobSetEvicted(&jobsetapi.JobSet{}, 3, conditions.StageState{Index: 1, Name: "train", Workload: workload})
-	want := metav1.Condition{
-		Type: conditions.StageAdmitted, Status: metav1.ConditionFalse, Reason: "EvictedDueToPreempted",
-		Message: `Evicted from stage 2/3 "train", waiting for its pods to end: for jobset-x`,
-	}
-	if len(all) != 1 || !conditions.Has(all, want) {
-		t.Errorf("conditions = %+v, want %+v", all, want)
 	}
 }

@@ -1,0 +1,284 @@
+package life
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
+)
+
+// Seen is what the next step in the life of a quota Workload depends on, besides the time. Nothing in it is changed.
+type Seen struct {
+	Workload *kueue.Workload
+	// ReservedIn is the ClusterQueue that holds the Workload's quota while it waits for AdmissionChecks. It is nil if there is none.
+	ReservedIn *kueue.ClusterQueue
+	// LocalQueue and ClusterQueue are where a Workload stands that waits for one of them to go on: see IsStopped. They are nil if
+	// there are none.
+	LocalQueue   *kueue.LocalQueue
+	ClusterQueue *kueue.ClusterQueue
+}
+
+// A Step is what has to be written next: at most one of Status, Deactivate and Drop. What it changes brings about the next one.
+type Step struct {
+	// Status is the whole part of the status that belongs to admission, or nil. It need not differ from what is there: see Differs.
+	Status *kueue.WorkloadStatus
+	// Deactivate asks for spec.active=false.
+	Deactivate bool
+	// Drop names the AdmissionChecks whose states have to go.
+	Drop []kueue.AdmissionCheckReference
+	// News is told to the owner once it is written. It may be nil.
+	News News
+	// Again is when to look again although nothing has changed, or zero.
+	Again time.Duration
+}
+
+// Next computes the next step from what is there and from the time. Once a step changes nothing, there is nothing to do until
+// something changes or Again has passed.
+func Next(s *Seen, podsReady *configapi.WaitForPodsReady, now time.Time) *Step {
+	w := s.Workload
+	isActive, isEvicted := ptr.Deref(w.Spec.Active, true), IsTrue(w, kueue.WorkloadEvicted)
+	isDeactivated := isEvicted && IsDeactivated(apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadEvicted).Reason)
+	switch {
+	case IsTrue(w, kueue.WorkloadFinished) || !w.DeletionTimestamp.IsZero():
+		return &Step{}
+	case isActive && IsTrue(w, kueue.WorkloadDeactivationTarget):
+		return &Step{Deactivate: true}
+	case !isActive && !isDeactivated:
+		return deactivated(w, now)
+	case HoldsQuota(w) && isEvicted:
+		return giveBack(w, now)
+	case HoldsQuota(w):
+		return holding(s, podsReady, now)
+	case isActive:
+		return waiting(s, now)
+	}
+	return &Step{}
+}
+
+// evict makes a Workload give its quota back.
+func evict(w *kueue.Workload, e Eviction, requeue *kueue.RequeueState, now time.Time) *Step {
+	status := Evicted(w, e, now)
+	status.RequeueState = requeue
+	return &Step{Status: &status, News: EvictedNews{e}}
+}
+
+// deactivated evicts a Workload whose spec.active is false. It remembers why, if it was not a user who said so.
+func deactivated(w *kueue.Workload, now time.Time) *Step {
+	e := Eviction{Reason: kueue.WorkloadDeactivated, Message: "The quota Workload is deactivated"}
+	if target := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadDeactivationTarget); target != nil {
+		e.Cause = kueue.EvictionUnderlyingCause(target.Reason)
+		e.Message += " due to " + target.Message
+	}
+	return evict(w, e, nil, now)
+}
+
+// target begins a deactivation. It takes two more passes, so that the cause is kept whatever happens.
+func target(w *kueue.Workload, cause, message string, news News, now time.Time) *Step {
+	status := DeactivationTarget(w, cause, message, now)
+	return &Step{Status: &status, News: news}
+}
+
+// giveBack ends an eviction where nobody runs anything. A controller that owns the Workload does that itself, once its pods are over.
+func giveBack(w *kueue.Workload, now time.Time) *Step {
+	if metav1.GetControllerOf(w) != nil {
+		return &Step{}
+	}
+	status := GivenBack(w, now)
+	return &Step{Status: &status}
+}
+
+// holding follows a Workload that holds quota and may go on doing so.
+func holding(s *Seen, podsReady *configapi.WaitForPodsReady, now time.Time) *Step {
+	w := s.Workload
+	if rejected := Checks(w, kueue.CheckStateRejected); len(rejected) > 0 {
+		verdict := Verdict(rejected)
+		return target(w, kueue.WorkloadEvictedByAdmissionCheck, verdict, RejectedNews{verdict}, now)
+	}
+	if retry := Checks(w, kueue.CheckStateRetry); len(retry) > 0 {
+		e := Eviction{Reason: kueue.WorkloadEvictedByAdmissionCheck, Message: "Evicted due to " + Verdict(retry)}
+		return evict(w, e, LaterTry(w, now), now)
+	}
+	if IsTrue(w, kueue.WorkloadAdmitted) {
+		return running(w, podsReady, now)
+	}
+	if s.ReservedIn == nil {
+		return &Step{}
+	}
+	return checking(s, now)
+}
+
+// checking follows a Workload from its reservation to its admission.
+func checking(s *Seen, now time.Time) *Step {
+	w, required := s.Workload, requiredChecks(s)
+	if drop := superfluous(w, required); len(drop) > 0 {
+		return &Step{Drop: drop}
+	}
+	status := Required(w, required, now)
+	if slices.ContainsFunc(status.AdmissionChecks, func(c kueue.AdmissionCheckState) bool { return c.State != kueue.CheckStateReady }) {
+		return &Step{Status: &status}
+	}
+	if _, err := PodSetUpdates(w); err != nil {
+		return target(w, kueue.WorkloadEvictedByAdmissionCheck, err.Error(), RejectedNews{err.Error()}, now)
+	}
+	status = AllReady(w, now)
+	reserved := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadQuotaReserved)
+	return &Step{
+		Status: &status,
+		News:   AdmittedNews{w.Status.Admission.ClusterQueue, now.Sub(reserved.LastTransitionTime.Time)},
+	}
+}
+
+// requiredChecks are those of the ClusterQueue that concern all Workloads or a flavor that this one has got.
+func requiredChecks(s *Seen) []kueue.AdmissionCheckReference {
+	if s.ReservedIn.Spec.AdmissionChecksStrategy == nil {
+		return nil
+	}
+	var names []kueue.AdmissionCheckReference
+	for _, rule := range s.ReservedIn.Spec.AdmissionChecksStrategy.AdmissionChecks {
+		if len(rule.OnFlavors) == 0 || slices.ContainsFunc(rule.OnFlavors, func(f kueue.ResourceFlavorReference) bool { return uses(s.Workload, f) }) {
+			names = append(names, rule.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func uses(w *kueue.Workload, flavor kueue.ResourceFlavorReference) bool {
+	for i := range w.Status.Admission.PodSetAssignments {
+		for _, assigned := range w.Status.Admission.PodSetAssignments[i].Flavors {
+			if assigned == flavor {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func superfluous(w *kueue.Workload, required []kueue.AdmissionCheckReference) []kueue.AdmissionCheckReference {
+	var names []kueue.AdmissionCheckReference
+	for i := range w.Status.AdmissionChecks {
+		if name := w.Status.AdmissionChecks[i].Name; !slices.Contains(required, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// running watches the times of an admitted Workload.
+func running(w *kueue.Workload, podsReady *configapi.WaitForPodsReady, now time.Time) *Step {
+	admitted := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadAdmitted).LastTransitionTime.Time
+	again := time.Duration(0)
+	if limit := w.Spec.MaximumExecutionTimeSeconds; limit != nil {
+		past := ptr.Deref(w.Status.AccumulatedPastExecutionTimeSeconds, 0)
+		left := admitted.Add(time.Duration(*limit-past) * time.Second).Sub(now)
+		if left <= 0 {
+			return target(w, kueue.WorkloadMaximumExecutionTimeExceeded, "exceeding the maximum execution time", OutOfTimeNews{*limit}, now)
+		}
+		again = left
+	}
+	deadline, cause := readyBy(w, podsReady, admitted)
+	if deadline.IsZero() {
+		return &Step{Again: again}
+	}
+	left := deadline.Sub(now)
+	if left <= 0 {
+		return notReady(w, &podsReady.RequeuingStrategy, cause, now)
+	}
+	if again == 0 || left < again {
+		again = left
+	}
+	return &Step{Again: again}
+}
+
+// readyBy returns when the pods of an admitted Workload must be ready, and what they wait for. It is zero if they need not. What
+// PodsReady said before this admission does not count: the stage begins anew.
+func readyBy(w *kueue.Workload, podsReady *configapi.WaitForPodsReady, admitted time.Time) (time.Time, kueue.EvictionUnderlyingCause) {
+	if !*podsReady.Enable {
+		return time.Time{}, ""
+	}
+	ready := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadPodsReady)
+	switch {
+	case ready != nil && ready.Status == metav1.ConditionTrue:
+		return time.Time{}, ""
+	case ready == nil || ready.Reason != kueue.WorkloadWaitForRecovery || ready.LastTransitionTime.Time.Before(admitted):
+		return admitted.Add(podsReady.Timeout.Duration), kueue.WorkloadWaitForStart
+	case podsReady.RecoveryTimeout.Duration == 0:
+		return time.Time{}, ""
+	}
+	return ready.LastTransitionTime.Add(podsReady.RecoveryTimeout.Duration), kueue.WorkloadWaitForRecovery
+}
+
+// notReady sends a Workload back to the queue, for longer each time, until it has had its tries.
+func notReady(w *kueue.Workload, strategy *configapi.RequeuingStrategy, cause kueue.EvictionUnderlyingCause, now time.Time) *Step {
+	state := w.Status.RequeueState.DeepCopy()
+	if state == nil {
+		state = &kueue.RequeueState{}
+	}
+	count := ptr.Deref(state.Count, 0) + 1
+	if limit := strategy.BackoffLimitCount; limit != nil && count > *limit {
+		return target(w, kueue.WorkloadRequeuingLimitExceeded, "exceeding the maximum number of re-queuing retries", OutOfTriesNews{*limit}, now)
+	}
+	state.Count = &count
+	state = Until(state, now.Add(backoff(strategy, count)))
+	e := Eviction{
+		Reason: kueue.WorkloadEvictedByPodsReadyTimeout, Cause: cause,
+		Message: fmt.Sprintf("Exceeded the PodsReady timeout %s", types.NamespacedName{Namespace: w.Namespace, Name: w.Name}),
+	}
+	return evict(w, e, state, now)
+}
+
+// backoff is base*2^(count-1), at most the maximum. Kueue adds a random ten-thousandth, which is less than the second that requeueAt
+// is written in; here the same history gives the same time.
+func backoff(strategy *configapi.RequeuingStrategy, count int32) time.Duration {
+	seconds, most := int64(*strategy.BackoffBaseSeconds), int64(*strategy.BackoffMaxSeconds)
+	for range count - 1 {
+		if seconds == 0 || seconds >= most {
+			break
+		}
+		seconds *= 2
+	}
+	return time.Duration(min(seconds, most)) * time.Second
+}
+
+// waiting leads a Workload that holds nothing back into the queue.
+func waiting(s *Seen, now time.Time) *Step {
+	w := s.Workload
+	if retry := Checks(w, kueue.CheckStateRetry); len(retry) > 0 {
+		status := PutOff(w, Verdict(retry), now)
+		return &Step{Status: &status}
+	}
+	if state := w.Status.RequeueState; state != nil && state.RequeueAt != nil {
+		if left := state.RequeueAt.Sub(now); left > 0 {
+			return &Step{Again: left}
+		}
+	}
+	c := keptOut(w)
+	switch {
+	case c == nil:
+		status := BackedOff(w, now)
+		return &Step{Status: &status}
+	case IsDeactivated(c.Reason):
+		return requeued(w, kueue.WorkloadReactivated, "The quota Workload was activated again", now)
+	case c.Reason == kueue.WorkloadEvictedByPodsReadyTimeout || c.Reason == kueue.WorkloadEvictedByAdmissionCheck:
+		return requeued(w, kueue.WorkloadBackoffFinished, "The back-off is over", now)
+	case s.LocalQueue == nil || ptr.Deref(s.LocalQueue.Spec.StopPolicy, kueue.None) != kueue.None:
+	case c.Reason == kueue.WorkloadEvictedByLocalQueueStopped:
+		return requeued(w, kueue.WorkloadLocalQueueRestarted, "The LocalQueue was restarted after being stopped", now)
+	case s.ClusterQueue == nil || ptr.Deref(s.ClusterQueue.Spec.StopPolicy, kueue.None) != kueue.None:
+	case c.Reason == kueue.WorkloadEvictedByClusterQueueStopped:
+		return requeued(w, kueue.WorkloadClusterQueueRestarted, "The ClusterQueue was restarted after being stopped", now)
+	}
+	return &Step{}
+}
+
+func requeued(w *kueue.Workload, reason, message string, now time.Time) *Step {
+	status := Requeued(w, reason, message, now)
+	return &Step{Status: &status, News: RequeuedNews{message}}
+}

@@ -1,0 +1,142 @@
+package life
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+// Reasons of the conditions on quota Workloads for which Kueue has no exported constant.
+const (
+	reasonQuotaReserved = "QuotaReserved"
+	reasonAdmitted      = "Admitted"
+)
+
+const messageAdmitted = "The quota Workload is admitted"
+
+// Admitted returns the status of a quota Workload that has just been admitted with the given admission.
+func Admitted(workload *kueue.Workload, admission *kueue.Admission, now time.Time) kueue.WorkloadStatus {
+	d := newDraft(workload, now)
+	d.reserve(admission)
+	d.set(kueue.WorkloadAdmitted, metav1.ConditionTrue, reasonAdmitted, messageAdmitted)
+	return d.status
+}
+
+// Pending returns the status of a quota Workload that holds no quota, with the reason for which it waits. If it did hold quota
+// before, this gives the quota back, and its AdmissionChecks begin anew.
+func Pending(workload *kueue.Workload, reason, message string, now time.Time) kueue.WorkloadStatus {
+	d := newDraft(workload, now)
+	if workload.Status.Admission != nil {
+		d.resetChecks()
+	}
+	d.release(reason, message)
+	return d.status
+}
+
+// Progress returns the part of the status of a quota Workload that tells how its pods fare: the condition PodsReady, and
+// Finished where outcome is not nil.
+func Progress(workload *kueue.Workload, ready metav1.Condition, outcome *metav1.Condition, now time.Time) kueue.WorkloadStatus {
+	var status kueue.WorkloadStatus
+	for _, c := range []*metav1.Condition{&ready, outcome} {
+		if c != nil {
+			stamped := *c
+			stamped.LastTransitionTime = metav1.NewTime(now.Truncate(time.Second))
+			set(&status, workload, stamped)
+		}
+	}
+	return status
+}
+
+// admissionTypes are the conditions that belong to whoever admits and evicts.
+func admissionTypes() []string {
+	return []string{
+		kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted, kueue.WorkloadEvicted, kueue.WorkloadPreempted, kueue.WorkloadRequeued,
+		kueue.WorkloadDeactivationTarget,
+	}
+}
+
+// admissionPart copies what a server-side apply of the admission must repeat, or it would remove it. That is all that the field
+// manager of admissions owns but status.admission itself, whose absence means that nothing is held.
+func admissionPart(workload *kueue.Workload) kueue.WorkloadStatus {
+	var status kueue.WorkloadStatus
+	for _, condition := range workload.Status.Conditions {
+		if slices.Contains(admissionTypes(), condition.Type) {
+			status.Conditions = append(status.Conditions, condition)
+		}
+	}
+	seen := workload.Status.DeepCopy()
+	status.RequeueState = seen.RequeueState
+	status.AdmissionChecks = seen.AdmissionChecks
+	status.AccumulatedPastExecutionTimeSeconds = seen.AccumulatedPastExecutionTimeSeconds
+	status.SchedulingStats = seen.SchedulingStats
+	return status
+}
+
+// Differs tells whether applying status, which must be complete, changes the part of the quota Workload that belongs to admission.
+func Differs(workload *kueue.Workload, status *kueue.WorkloadStatus) bool {
+	now := admissionPart(workload)
+	now.Admission = workload.Status.Admission
+	return !equality.Semantic.DeepEqual(&now, status)
+}
+
+// set puts a condition, and keeps its transition time where the workload already shows the same status.
+func set(status *kueue.WorkloadStatus, workload *kueue.Workload, condition metav1.Condition) {
+	condition.ObservedGeneration = workload.Generation
+	if old := apimeta.FindStatusCondition(workload.Status.Conditions, condition.Type); old != nil && old.Status == condition.Status {
+		condition.LastTransitionTime = old.LastTransitionTime
+	}
+	apimeta.SetStatusCondition(&status.Conditions, condition)
+}
+
+// IsTrue tells whether a quota Workload has a condition of this type with status True.
+func IsTrue(workload *kueue.Workload, conditionType string) bool {
+	return apimeta.IsStatusConditionTrue(workload.Status.Conditions, conditionType)
+}
+
+// HoldsQuota tells whether a quota Workload holds quota.
+func HoldsQuota(workload *kueue.Workload) bool {
+	return workload.Status.Admission != nil && IsTrue(workload, kueue.WorkloadQuotaReserved)
+}
+
+// IsShutOut tells whether a quota Workload was evicted because it is not active.
+func IsShutOut(workload *kueue.Workload) bool {
+	return !ptr.Deref(workload.Spec.Active, true) && IsTrue(workload, kueue.WorkloadEvicted) && !IsTrue(workload, kueue.WorkloadFinished)
+}
+
+// IsStopped tells whether a quota Workload waits for the queue to go on that it was evicted from.
+func IsStopped(workload *kueue.Workload) bool {
+	c := keptOut(workload)
+	return c != nil && (c.Reason == kueue.WorkloadEvictedByClusterQueueStopped || c.Reason == kueue.WorkloadEvictedByLocalQueueStopped)
+}
+
+// keptOut returns the condition that keeps a quota Workload out of the queue, if there is one.
+func keptOut(workload *kueue.Workload) *metav1.Condition {
+	c := apimeta.FindStatusCondition(workload.Status.Conditions, kueue.WorkloadRequeued)
+	if c == nil || c.Status != metav1.ConditionFalse {
+		return nil
+	}
+	return c
+}
+
+// Merge returns a copy of a quota Workload as it is once status, which must be complete, has been applied to the part of it that
+// belongs to admission. What belongs to others stays.
+func Merge(workload *kueue.Workload, status *kueue.WorkloadStatus) *kueue.Workload {
+	after, applied := workload.DeepCopy(), status.DeepCopy()
+	for _, c := range workload.Status.Conditions {
+		if !slices.Contains(admissionTypes(), c.Type) {
+			applied.Conditions = append(applied.Conditions, c)
+		}
+	}
+	after.Status.Conditions = applied.Conditions
+	after.Status.Admission = applied.Admission
+	after.Status.RequeueState = applied.RequeueState
+	after.Status.AdmissionChecks = applied.AdmissionChecks
+	after.Status.AccumulatedPastExecutionTimeSeconds = applied.AccumulatedPastExecutionTimeSeconds
+	after.Status.SchedulingStats = applied.SchedulingStats
+	return after
+}

@@ -1,0 +1,41 @@
+package engine
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestPacer(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reports []time.Duration
+		want    []time.Duration
+	}{
+		"one change is written after a while":            {reports: []time.Duration{0}, want: []time.Duration{1}},
+		"all changes of that while make one write":       {reports: []time.Duration{0, 0, 0}, want: []time.Duration{1}},
+		"what changes on is written less and less often": {reports: []time.Duration{0, 2, 4, 6, 8, 10, 12, 14, 16}, want: []time.Duration{1, 3, 7, 12, 17}},
+		"after a rest it begins anew":                    {reports: []time.Duration{0, 2, 20}, want: []time.Duration{1, 3, 21}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				var got []time.Duration
+				p := &pacer[string]{beats: map[string]*beat{}, do: func(string) { got = append(got, time.Since(began)/time.Second) }}
+				for _, at := range tc.reports {
+					time.Sleep(at*time.Second - time.Since(began))
+					p.report("q")
+				}
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if diff := cmp.Diff(tc.want, got); diff != "" {
+					t.Error(diff)
+				}
+				if len(p.beats) > 0 {
+					t.Errorf("%d keys are left", len(p.beats))
+				}
+			})
+		})
+	}
+}
