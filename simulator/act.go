@@ -8,6 +8,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/simulator/scenario"
 )
 
@@ -91,44 +92,48 @@ func (j *job) meant(t scenario.Target, st *stage) []string {
 // evictByAdministrator evicts a job although the engine has not asked for it.
 func (s *simulation) evictByAdministrator(j *job, a scenario.Act) {
 	first := slices.IndexFunc(j.stages, func(st *stage) bool {
-		w := s.objects.workloads[st.key]
-		return j.concerns(a.Target, st) && w != nil && holdsQuota(w) && !isFinished(w)
+		return j.concerns(a.Target, st) && s.isEvictable(st)
 	})
 	if first < 0 {
-		s.ignore(string(a.Action), a.Target, "it holds no quota")
+		s.ignore(string(a.Action), a.Target, "it holds no quota, or gives it back already")
 		return
 	}
-	s.evict(j, j.stages[first], &admission.Evict{Reason: "EvictedByAdministrator", Message: "evicted by an administrator"})
+	e := life.Eviction{Reason: kueue.WorkloadEvictedDueToNodeFailures, Message: "an administrator wants its nodes"}
+	status := life.Evicted(s.objects.workloads[j.stages[first].key], e, s.time())
+	s.evict(j, j.stages[first], &status, e.Reason+": "+e.Message)
 }
 
-// evict marks all stages of a job that hold quota as evicted, beginning with one, and stops their pods.
-func (s *simulation) evict(j *job, first *stage, why *admission.Evict) {
-	stages := append([]*stage{first}, j.stages...)
-	for i, st := range stages {
-		w := s.objects.workloads[st.key]
-		if w == nil || isFinished(w) || !holdsQuota(w) || isTrue(w, kueue.WorkloadEvicted) {
-			continue
-		}
-		after := w.DeepCopy()
-		s.setEvicted(after, why)
-		if i == 0 {
-			s.say("evict %s %s", j.subject(st), s.reasonOf(why))
-		} else {
+// isEvictable tells whether a stage holds quota that it has not been asked to give back yet.
+func (s *simulation) isEvictable(st *stage) bool {
+	w := s.objects.workloads[st.key]
+	return w != nil && life.HoldsQuota(w) && !isFinished(w) && !life.IsTrue(w, kueue.WorkloadEvicted)
+}
+
+// evict writes the status of a stage that says that it is evicted. All other stages of its job that hold quota are evicted with it,
+// and their pods stopped.
+func (s *simulation) evict(j *job, first *stage, status *kueue.WorkloadStatus, why string) {
+	after := life.Merge(s.objects.workloads[first.key], status)
+	s.say("evict %s %s", j.subject(first), why)
+	s.put(after)
+	for _, st := range j.stages {
+		if s.isEvictable(st) {
+			w := s.objects.workloads[st.key]
+			status := life.Evicted(w, life.EvictionOf(after), s.time())
 			s.say("evict %s with %s", j.subject(st), j.subject(first))
+			s.put(life.Merge(w, &status))
 		}
-		s.put(after)
 	}
 	if !j.stopping {
 		s.stop(j)
 	}
 }
 
-// reasonOf says why, and for whom, something is evicted.
-func (s *simulation) reasonOf(why *admission.Evict) string {
-	if why.Preemption == nil {
-		return why.Reason + ": " + why.Message
+// reasonOf says why, and for whom, the engine evicts something.
+func (s *simulation) reasonOf(d *admission.Evict) string {
+	if d.Preemption == nil {
+		return d.Reason + ": " + d.Message
 	}
-	return why.Reason + " " + why.Preemption.Reason + " for " + s.subject(why.Preemption.Preemptor)
+	return d.Reason + " " + d.Preemption.Reason + " for " + s.subject(d.Preemption.Preemptor)
 }
 
 // delete takes a job away. Its quota Workloads stay until its pods have ended.
@@ -140,8 +145,8 @@ func (s *simulation) delete(j *job) {
 	}
 	for _, st := range j.stages {
 		w := s.objects.workloads[st.key]
-		if !st.isReleased && (w == nil || !isTrue(w, kueue.WorkloadEvicted) || !holdsQuota(w)) {
-			if w != nil && holdsQuota(w) && !isFinished(w) {
+		if !st.isReleased && (w == nil || !life.IsTrue(w, kueue.WorkloadEvicted) || !life.HoldsQuota(w)) {
+			if w != nil && life.HoldsQuota(w) && !isFinished(w) {
 				s.say("stop %s", j.subject(st))
 			}
 			s.drop(st)
@@ -182,7 +187,7 @@ func (s *simulation) set(set scenario.Set) error {
 	return nil
 }
 
-// check writes what AdmissionChecks say. When all of them are ready the stage is admitted, as Kueue's own controllers do.
+// check writes what AdmissionChecks say.
 func (s *simulation) check(c scenario.Check) {
 	j := s.jobs[c.Target.Name]
 	if why := s.obstacle(j); why != "" {
@@ -192,7 +197,7 @@ func (s *simulation) check(c scenario.Check) {
 	found := false
 	for _, st := range j.stages {
 		w := s.objects.workloads[st.key]
-		if w == nil || isFinished(w) || !holdsQuota(w) || !j.concerns(c.Target, st) {
+		if w == nil || isFinished(w) || !life.HoldsQuota(w) || !j.concerns(c.Target, st) {
 			continue
 		}
 		after := w.DeepCopy()
@@ -200,15 +205,9 @@ func (s *simulation) check(c scenario.Check) {
 			continue
 		}
 		found = true
-		if checksAreReady(after) && !isTrue(after, kueue.WorkloadAdmitted) && !isTrue(after, kueue.WorkloadEvicted) {
-			s.setCondition(after, kueue.WorkloadAdmitted, metav1.ConditionTrue, "Admitted")
-			s.say("admit %s%s", j.subject(st), details(after))
-		}
 		s.put(after)
 	}
 	if !found {
 		s.ignore("check", c.Target, "it waits for no check of this name")
-		return
 	}
-	s.lead(j)
 }

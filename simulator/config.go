@@ -9,14 +9,23 @@ import (
 	"time"
 	"unicode"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/tranche-dev/tranche/admission"
+	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	"github.com/tranche-dev/tranche/simulator/scenario"
 )
 
-// configure sets fields of the engine's configuration by their names: StageAdmission is stage-admission, and a field of a struct in
-// it comes after a dot. So a scenario can set whatever the engine has.
-func configure(c *admission.Config, list []scenario.Field) error {
-	known := settings(reflect.TypeFor[admission.Config](), "", func() reflect.Value { return reflect.ValueOf(c).Elem() })
+// A config is what a scenario can set: the engine's configuration, and how long pods may take to be ready.
+type config struct {
+	admission.Config
+	WaitForPodsReady configapi.WaitForPodsReady
+}
+
+// configure sets fields of the configuration by their names: StageAdmission is stage-admission, and a field of a struct in it comes
+// after a dot. So a scenario can set whatever there is.
+func configure(c *config, list []scenario.Field) error {
+	known := settings(reflect.TypeFor[config](), "", func() reflect.Value { return reflect.ValueOf(c).Elem() })
 	for _, setting := range list {
 		field, ok := known[setting.Key]
 		if !ok {
@@ -29,9 +38,25 @@ func configure(c *admission.Config, list []scenario.Field) error {
 	return nil
 }
 
-// Settings are the names of all settings of the engine's configuration.
+// complete sets the defaults. Who sets anything about pods that are not ready wants the timeouts, unless told otherwise.
+func (c *config) complete() error {
+	if c.WaitForPodsReady != (configapi.WaitForPodsReady{}) && c.WaitForPodsReady.Enable == nil {
+		c.WaitForPodsReady.Enable = new(true)
+	}
+	file := configapi.Configuration{WaitForPodsReady: c.WaitForPodsReady}
+	file.SetDefaults()
+	if err := file.Validate().ToAggregate(); err != nil {
+		return fmt.Errorf("config: %w", err)
+	}
+	c.WaitForPodsReady = file.WaitForPodsReady
+	c.BlockAdmission = c.BlockAdmission || *c.WaitForPodsReady.BlockAdmission
+	c.KeepPlaceAfterEviction = c.KeepPlaceAfterEviction || c.WaitForPodsReady.RequeuingStrategy.Timestamp == configapi.RequeuingTimestampCreation
+	return nil
+}
+
+// Settings are the names of all settings.
 func Settings() []string {
-	return sorted(settings(reflect.TypeFor[admission.Config](), "", nil))
+	return sorted(settings(reflect.TypeFor[config](), "", nil))
 }
 
 // settings finds the fields of a struct that can be written as one word, and how to get at each. Where a pointer on the way is nil
@@ -46,6 +71,10 @@ func settings(t reflect.Type, prefix string, get func() reflect.Value) map[strin
 		key := prefix + dashed(field.Name)
 		value := func() reflect.Value { return get().Field(i) }
 		switch inner := field.Type; {
+		case field.Anonymous:
+			maps.Copy(known, settings(inner, prefix, value))
+		case inner == reflect.TypeFor[*metav1.Duration]():
+			known[key] = value
 		case inner.Kind() == reflect.Struct:
 			maps.Copy(known, settings(inner, key+".", value))
 		case inner.Kind() == reflect.Pointer && inner.Elem().Kind() == reflect.Struct:
@@ -76,6 +105,8 @@ func dashed(name string) string {
 
 func assign(field reflect.Value, text string) error {
 	switch {
+	case field.Type() == reflect.TypeFor[metav1.Duration]():
+		return assign(field.Field(0), text)
 	case field.Type() == reflect.TypeFor[time.Duration]():
 		d, err := time.ParseDuration(text)
 		if err != nil {

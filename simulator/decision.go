@@ -7,10 +7,10 @@ import (
 	"strings"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/simulator/scenario"
 )
 
@@ -80,11 +80,15 @@ func (s *simulation) writeAdmission(d *admission.Admit) {
 		s.settle(d.ID, errWrite())
 		return
 	}
-	after := s.objects.workloads[d.Stage].DeepCopy()
-	if holdsQuota(after) || isFinished(after) {
+	w := s.objects.workloads[d.Stage]
+	if life.HoldsQuota(w) || isFinished(w) {
 		s.violation("I4: the engine admits %s once more", j.subject(st))
 	}
-	s.setAdmission(after, d)
+	status := life.Admitted(w, &d.Admission, s.time())
+	if len(d.Checks) > 0 {
+		status = life.Reserved(w, &d.Admission, d.Checks, s.time())
+	}
+	after := life.Merge(w, &status)
 	s.out.object(d.Admission)
 	if len(d.Checks) > 0 {
 		s.say("reserve %s%s, checks %s", j.subject(st), details(after), joined(d.Checks))
@@ -117,7 +121,14 @@ func (s *simulation) writeEviction(d *admission.Evict) {
 		s.settle(d.ID, errWrite())
 		return
 	}
-	s.evict(j, st, d)
+	if s.isEvictable(st) {
+		e := life.Eviction{Reason: d.Reason, Message: d.Message}
+		if d.Preemption != nil {
+			e.Preempted = d.Preemption.Reason
+		}
+		status := life.Evicted(s.objects.workloads[d.Stage], e, s.time())
+		s.evict(j, st, &status, s.reasonOf(d))
+	}
 	s.settle(d.ID, nil)
 }
 
@@ -132,10 +143,9 @@ func (s *simulation) writeRefusal(d *admission.Refuse) {
 	if w.Status.Admission != nil || old != nil && old.Reason == d.Refusal.Reason && old.Message == d.Refusal.Message {
 		return
 	}
-	after := w.DeepCopy()
-	s.setCondition(after, kueue.WorkloadQuotaReserved, metav1.ConditionFalse, d.Refusal.Reason, d.Refusal.Message)
+	status := life.Pending(w, d.Refusal.Reason, d.Refusal.Message, s.time())
 	s.say("refuse %s %s", j.subject(st), d.Refusal)
-	s.put(after)
+	s.put(life.Merge(w, &status))
 }
 
 // explain prints why the stages of a job wait.
@@ -167,7 +177,7 @@ func (s *simulation) standing(st *stage) string {
 		return "it is gone"
 	case isFinished(w):
 		return "it has finished"
-	case holdsQuota(w):
+	case life.HoldsQuota(w):
 		return fmt.Sprintf("it holds quota in %s", w.Status.Admission.ClusterQueue)
 	}
 	return "nothing is in its way"

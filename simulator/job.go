@@ -12,6 +12,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/simulator/scenario"
@@ -44,6 +45,8 @@ type stage struct {
 	gates []string
 	// isOpen is sticky: a stage that has been opened stays open for the attempt, until it is evicted.
 	isOpen bool
+	// isShut tells that another stage is deactivated.
+	isShut bool
 	// isReleased tells that its pods have been started.
 	isReleased bool
 	// starts counts releases.
@@ -120,10 +123,8 @@ func (s *simulation) create(j *job, st *stage) {
 		w.Labels = map[string]string{
 			apis.JobSetLabel: j.Name, apis.StageLabel: st.Name, apis.StageIndexLabel: strconv.Itoa(st.index), apis.JobUIDLabel: string(j.uid),
 		}
-		w.OwnerReferences = []metav1.OwnerReference{{
-			APIVersion: "jobset.x-k8s.io/v1alpha2", Kind: "JobSet", Name: j.Name, UID: j.uid, Controller: new(true),
-		}}
 	}
+	w.OwnerReferences = []metav1.OwnerReference{j.reference()}
 	for i := range st.PodSets {
 		p := &st.PodSets[i]
 		w.Spec.PodSets = append(w.Spec.PodSets, kueue.PodSet{
@@ -141,6 +142,14 @@ func (s *simulation) create(j *job, st *stage) {
 	s.put(w)
 }
 
+// reference names the job as the controller of its quota Workloads: who evicts one waits for the job to stop its pods.
+func (j *job) reference() metav1.OwnerReference {
+	if !j.IsJobSet {
+		return metav1.OwnerReference{APIVersion: "batch/v1", Kind: "Job", Name: j.Name, Controller: new(true)}
+	}
+	return metav1.OwnerReference{APIVersion: "jobset.x-k8s.io/v1alpha2", Kind: "JobSet", Name: j.Name, UID: j.uid, Controller: new(true)}
+}
+
 // concerns tells whether a target means a stage, or a ReplicatedJob of it.
 func (j *job) concerns(t scenario.Target, st *stage) bool {
 	return t.Part == "" || t.Part == st.Name || slices.Contains(st.ReplicatedJobs, t.Part)
@@ -154,6 +163,9 @@ func (j *job) annotate(st *stage, w *kueue.Workload) (differs bool) {
 	}
 	if j.suspended {
 		gates = append(gates, apis.SuspendedGate)
+	}
+	if st.isShut {
+		gates = append(gates, apis.DeactivatedGate)
 	}
 	before := w.Annotations
 	w.Annotations = map[string]string{}
@@ -188,6 +200,7 @@ func (s *simulation) put(w *kueue.Workload) {
 	s.objects.stamp(w, s.time())
 	key := keyOf(w)
 	s.objects.workloads[key] = w
+	s.lives.add(key)
 	s.observe(admission.WorkloadObserved{Workload: w.DeepCopy()})
 }
 
@@ -211,6 +224,9 @@ func (s *simulation) lead(j *job) {
 	}
 	for _, st := range j.stages {
 		st.isOpen = st.isOpen || j.reached(st)
+	}
+	s.close(j)
+	for _, st := range j.stages {
 		if w := s.objects.workloads[st.key]; w != nil && !isFinished(w) {
 			if after := w.DeepCopy(); j.annotate(st, after) {
 				s.put(after)
@@ -223,6 +239,7 @@ func (s *simulation) lead(j *job) {
 		case w == nil || isFinished(w) || j.isOver:
 		case j.mayRun(st, w):
 			s.release(j, st)
+			s.tellReadiness(j, st, w)
 		case st.isReleased && j.all(st, succeeded):
 			s.finished(j, st, kueue.WorkloadFinishedReasonSucceeded)
 		default:
@@ -231,9 +248,18 @@ func (s *simulation) lead(j *job) {
 	}
 }
 
+// close shuts the stages of a job that wait while one of them is deactivated.
+func (s *simulation) close(j *job) {
+	isOut := func(st *stage) bool { w := s.objects.workloads[st.key]; return w != nil && life.IsShutOut(w) }
+	some := slices.ContainsFunc(j.stages, isOut)
+	for _, st := range j.stages {
+		st.isShut = some && !isOut(st)
+	}
+}
+
 func (j *job) mayRun(st *stage, w *kueue.Workload) bool {
-	return !st.isReleased && st.isOpen && !j.suspended && !j.stopping && len(st.gates) == 0 &&
-		holdsQuota(w) && isTrue(w, kueue.WorkloadAdmitted) && !isTrue(w, kueue.WorkloadEvicted)
+	return !st.isReleased && !j.stopping && w.Annotations[apis.AdmissionGatedByAnnotation] == "" &&
+		life.HoldsQuota(w) && life.IsTrue(w, kueue.WorkloadAdmitted) && !life.IsTrue(w, kueue.WorkloadEvicted)
 }
 
 func (j *job) all(st *stage, want state) bool {
@@ -280,12 +306,12 @@ func (s *simulation) reach(j *job, name string, to state) {
 // finished says that a stage is over. It gives back what the stage holds.
 func (s *simulation) finished(j *job, st *stage, reason string) {
 	w := s.objects.workloads[st.key].DeepCopy()
-	s.setCondition(w, kueue.WorkloadFinished, metav1.ConditionTrue, reason)
+	s.setFinished(w, reason)
 	st.isReleased = false
 	switch {
 	case reason == kueue.WorkloadFinishedReasonSucceeded:
 		s.say("finish %s", j.subject(st))
-	case holdsQuota(w):
+	case life.HoldsQuota(w):
 		s.say("stop %s", j.subject(st))
 	}
 	s.put(w)
@@ -360,15 +386,13 @@ func (s *simulation) stopped(j *job) {
 		switch {
 		case w == nil:
 		case j.isDeleted:
-			if holdsQuota(w) && !isFinished(w) {
+			if life.HoldsQuota(w) && !isFinished(w) {
 				s.say("stop %s", j.subject(st))
 			}
 			s.drop(st)
-		case holdsQuota(w) && !isFinished(w):
-			after := w.DeepCopy()
-			s.clearAdmission(after)
+		case life.HoldsQuota(w) && !isFinished(w):
 			s.say("stop %s", j.subject(st))
-			s.put(after)
+			s.put(s.giveBack(w))
 		}
 	}
 	s.lead(j)

@@ -9,6 +9,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/simulator/scenario"
 )
 
@@ -92,7 +93,7 @@ func (s *simulation) heldLine(queue string, fr flavorResource, quota, borrowed r
 // usage is what a quota Workload holds in a ClusterQueue, without pods that are over.
 func usage(w *kueue.Workload, queue string) map[flavorResource]resource.Quantity {
 	held := map[flavorResource]resource.Quantity{}
-	if !holdsQuota(w) || isFinished(w) || string(w.Status.Admission.ClusterQueue) != queue {
+	if !life.HoldsQuota(w) || isFinished(w) || string(w.Status.Admission.ClusterQueue) != queue {
 		return held
 	}
 	for i := range w.Status.Admission.PodSetAssignments {

@@ -36,7 +36,7 @@ func (r *Result) String() string {
 // Run plays a scenario, on top of what the manifests give. The error says what is wrong with the input, or that the run comes to
 // no end; it names the line of the scenario where there is one.
 func Run(s *scenario.Scenario, manifests *Manifests) (*Result, error) {
-	sim := &simulation{objects: newStore(), jobs: map[string]*job{}}
+	sim := newSimulation()
 	if err := sim.start(s, manifests); err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func Run(s *scenario.Scenario, manifests *Manifests) (*Result, error) {
 
 // A simulation is one run.
 type simulation struct {
-	config  admission.Config
+	config  config
 	engine  *admission.Engine
 	objects *store
 	agenda  agenda
@@ -64,6 +64,7 @@ type simulation struct {
 	// hasRun tells that nothing has been planned since the last run line.
 	hasRun bool
 	jobs   map[string]*job
+	lives  lives
 	// failing are the targets of which the next write will fail.
 	failing []scenario.Target
 	out     transcript
@@ -71,6 +72,10 @@ type simulation struct {
 	isStuck bool
 	// problem is the first error that somebody has met while time passed.
 	problem error
+}
+
+func newSimulation() *simulation {
+	return &simulation{objects: newStore(), jobs: map[string]*job{}, lives: newLives()}
 }
 
 // start configures the engine and lets it observe the manifests.
@@ -82,8 +87,11 @@ func (s *simulation) start(script *scenario.Scenario, manifests *Manifests) erro
 			}
 		}
 	}
-	var err error
-	if s.engine, err = admission.New(s.config); err != nil {
+	err := s.config.complete()
+	if err != nil {
+		return err
+	}
+	if s.engine, err = admission.New(s.config.Config); err != nil {
 		return fmt.Errorf("configure the engine: %w", err)
 	}
 	manifests.addTo(s.objects, startTime())
@@ -109,13 +117,15 @@ func (s *simulation) observe(event admission.Event) {
 // crash makes a new engine. What the old one has decided last is never written.
 func (s *simulation) crash() {
 	s.engine.Decide(s.time())
-	engine, err := admission.New(s.config)
+	engine, err := admission.New(s.config.Config)
 	if err != nil {
 		s.fail(err)
 		return
 	}
 	s.say("crash")
 	s.engine = engine
+	s.lives.forget()
+	s.lives.addAll(s.objects)
 	for _, event := range s.objects.events() {
 		s.observe(event)
 	}
@@ -133,9 +143,7 @@ func (s *simulation) instant() error {
 		return nil
 	}
 	for range maxRounds {
-		for f := s.agenda.due(s.now); f != nil; f = s.agenda.due(s.now) {
-			f()
-		}
+		s.withoutEngine()
 		if s.problem != nil {
 			return s.problem
 		}
@@ -144,7 +152,7 @@ func (s *simulation) instant() error {
 			s.write(d)
 		}
 		s.writeConsumption()
-		if len(decisions) == 0 && !s.agenda.isDue(s.now) {
+		if len(decisions) == 0 && !s.agenda.isDue(s.now) && !s.lives.isDue(s.now) {
 			s.audit()
 			return nil
 		}
@@ -204,6 +212,9 @@ type timed interface {
 // next is when something happens next.
 func (s *simulation) next() (time.Duration, bool) {
 	next, ok := s.agenda.next()
+	if at, isAwaited := s.lives.next(); isAwaited && (!ok || at < next) {
+		next, ok = at, true
+	}
 	engine, isTimed := any(s.engine).(timed)
 	if !isTimed {
 		return next, ok

@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/resource"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/simulator/scenario"
@@ -64,7 +63,7 @@ func started(t *testing.T, text string) *simulation {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &simulation{objects: newStore(), jobs: map[string]*job{}}
+	s := newSimulation()
 	if err := s.start(script, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -116,29 +115,27 @@ func TestEvictions(t *testing.T) {
 }
 
 func TestChecks(t *testing.T) {
-	s := started(t, "# story\nqueue ml gpu=8\nsubmit a queue=ml stages=train(gpu=3) gates=example.com/x run=1m\nrun until=1m\n")
-	j, st := s.find(admission.StageKey{Namespace: "default", Name: "a-train"})
-	decided := admission.Admit{
-		Stage: st.key, Admission: kueue.Admission{ClusterQueue: "ml"}, Checks: []kueue.AdmissionCheckReference{"capacity"},
-	}
-	st.gates = nil
-	s.write(decided)
+	s := started(t, "# story\nadmissioncheck capacity\nqueue ml gpu=8 checks=capacity\nsubmit a queue=ml stages=train(gpu=3) run=1m\n"+
+		"check a other=Ready at=1m\nrun until=1m\n")
+	j := s.jobs["a"]
 	if j.stages[0].isReleased {
 		t.Error("the pods start before the check is ready")
 	}
-	s.check(scenario.Check{Target: scenario.Target{Name: "a"}, States: []scenario.CheckState{{Check: "other", State: "Ready"}}})
 	s.check(scenario.Check{Target: scenario.Target{Name: "a"}, States: []scenario.CheckState{{Check: "capacity", State: "Ready"}}})
+	if err := s.instant(); err != nil {
+		t.Fatal(err)
+	}
 	if !j.stages[0].isReleased {
 		t.Error("the pods do not start when the check is ready")
 	}
-	want := []string{"1m reserve a/train, checks capacity", "1m ignore check a: it waits for no check of this name", "1m admit a/train"}
+	want := []string{"0m reserve a/train, checks capacity", "1m ignore check a: it waits for no check of this name", "1m admit a/train"}
 	if diff := cmp.Diff(want, s.out.lines); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
 }
 
 func TestConfigure(t *testing.T) {
-	var c admission.Config
+	var c config
 	if err := configure(&c, []scenario.Field{{Key: "stage-admission", Value: "Greedy"}}); err != nil {
 		t.Fatal(err)
 	}

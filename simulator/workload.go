@@ -10,24 +10,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/simulator/scenario"
 )
 
-func isTrue(w *kueue.Workload, conditionType string) bool {
-	return apimeta.IsStatusConditionTrue(w.Status.Conditions, conditionType)
-}
+func isFinished(w *kueue.Workload) bool { return life.IsTrue(w, kueue.WorkloadFinished) }
 
-func isFinished(w *kueue.Workload) bool { return isTrue(w, kueue.WorkloadFinished) }
-
-func holdsQuota(w *kueue.Workload) bool {
-	return w.Status.Admission != nil && isTrue(w, kueue.WorkloadQuotaReserved)
-}
-
-// setCondition writes a condition. Its transition time is kept while its status stays, as everywhere in Kubernetes.
-func (s *simulation) setCondition(w *kueue.Workload, conditionType string, status metav1.ConditionStatus, reason string, message ...string) {
+// setFinished writes that a stage is over.
+func (s *simulation) setFinished(w *kueue.Workload, reason string) {
 	apimeta.SetStatusCondition(&w.Status.Conditions, metav1.Condition{
-		Type: conditionType, Status: status, Reason: reason, Message: strings.Join(message, " "), ObservedGeneration: w.Generation,
+		Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue, Reason: reason, ObservedGeneration: w.Generation,
 		LastTransitionTime: s.timestamp(),
 	})
 }
@@ -35,66 +27,36 @@ func (s *simulation) setCondition(w *kueue.Workload, conditionType string, statu
 // timestamp is now as objects have it: in whole seconds.
 func (s *simulation) timestamp() metav1.Time { return metav1.NewTime(s.time().Truncate(time.Second)) }
 
-// setAdmission writes a decision to admit.
-func (s *simulation) setAdmission(w *kueue.Workload, d *admission.Admit) {
-	w.Status.Admission = d.Admission.DeepCopy()
-	s.setCondition(w, kueue.WorkloadQuotaReserved, metav1.ConditionTrue, "QuotaReserved")
-	for _, old := range []string{kueue.WorkloadEvicted, kueue.WorkloadPreempted} {
-		if isTrue(w, old) {
-			s.setCondition(w, old, metav1.ConditionFalse, "QuotaReserved")
-		}
+// giveBack takes away what a quota Workload holds whose pods have ended.
+func (s *simulation) giveBack(w *kueue.Workload) *kueue.Workload {
+	status := life.Suspended(w, s.time())
+	if life.IsTrue(w, kueue.WorkloadEvicted) {
+		status = life.GivenBack(w, s.time())
 	}
-	w.Status.AdmissionChecks = nil
-	for _, name := range d.Checks {
-		w.Status.AdmissionChecks = append(w.Status.AdmissionChecks, kueue.AdmissionCheckState{
-			Name: name, State: kueue.CheckStatePending, LastTransitionTime: s.timestamp(),
-		})
+	after := life.Merge(w, &status)
+	if apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadPodsReady) != nil {
+		s.setPodsReady(after, life.PodsNotStarted())
 	}
-	if len(d.Checks) == 0 {
-		s.setCondition(w, kueue.WorkloadAdmitted, metav1.ConditionTrue, "Admitted")
-	}
+	return after
 }
 
-// setEvicted writes a decision to evict.
-func (s *simulation) setEvicted(w *kueue.Workload, d *admission.Evict) {
-	s.setCondition(w, kueue.WorkloadEvicted, metav1.ConditionTrue, d.Reason, d.Message)
-	if d.Preemption != nil {
-		s.setCondition(w, kueue.WorkloadPreempted, metav1.ConditionTrue, d.Preemption.Reason, d.Message)
-	}
-}
-
-// clearAdmission gives back what a quota Workload holds.
-func (s *simulation) clearAdmission(w *kueue.Workload) {
-	w.Status.Admission = nil
-	s.setCondition(w, kueue.WorkloadQuotaReserved, metav1.ConditionFalse, "Pending", "the pods have ended")
-	if isTrue(w, kueue.WorkloadAdmitted) {
-		s.setCondition(w, kueue.WorkloadAdmitted, metav1.ConditionFalse, kueue.WorkloadAdmittedReasonNoReservation)
-	}
-	if isTrue(w, kueue.WorkloadPodsReady) {
-		s.setCondition(w, kueue.WorkloadPodsReady, metav1.ConditionFalse, kueue.WorkloadWaitForStart)
-	}
-	for i := range w.Status.AdmissionChecks {
-		w.Status.AdmissionChecks[i].State = kueue.CheckStatePending
-	}
-}
-
-// tellReadiness writes the condition PodsReady of a stage whose pods run. One that has never been ready need not say so.
+// tellReadiness writes the condition PodsReady of an admitted stage. One that has never been ready need not say so.
 func (s *simulation) tellReadiness(j *job, st *stage, w *kueue.Workload) {
-	isReady, wasReady := st.isReleased && j.all(st, ready), isTrue(w, kueue.WorkloadPodsReady)
-	if isReady == wasReady || !holdsQuota(w) {
-		return
+	old := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadPodsReady)
+	c := life.PodsReady(old, st.isReleased && j.all(st, ready))
+	isNews := old == nil && c.Status == metav1.ConditionTrue || old != nil && (old.Status != c.Status || old.Reason != c.Reason)
+	if isNews && !j.stopping && life.HoldsQuota(w) {
+		after := w.DeepCopy()
+		s.setPodsReady(after, c)
+		s.put(after)
 	}
-	after := w.DeepCopy()
-	c := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadPodsReady)
-	switch {
-	case wasReady:
-		s.setCondition(after, kueue.WorkloadPodsReady, metav1.ConditionFalse, kueue.WorkloadWaitForRecovery)
-	case c != nil && c.Reason == kueue.WorkloadWaitForRecovery:
-		s.setCondition(after, kueue.WorkloadPodsReady, metav1.ConditionTrue, kueue.WorkloadRecovered)
-	default:
-		s.setCondition(after, kueue.WorkloadPodsReady, metav1.ConditionTrue, kueue.WorkloadStarted)
+}
+
+func (s *simulation) setPodsReady(w *kueue.Workload, c metav1.Condition) {
+	status := life.Progress(w, c, nil, s.time())
+	for i := range status.Conditions {
+		apimeta.SetStatusCondition(&w.Status.Conditions, status.Conditions[i])
 	}
-	s.put(after)
 }
 
 // setChecks writes the states of checks, and tells whether the quota Workload waits for one of them.
@@ -106,13 +68,12 @@ func (s *simulation) setChecks(w *kueue.Workload, states []scenario.CheckState) 
 		if at >= 0 {
 			found = true
 			check.State, check.LastTransitionTime = states[at].State, s.timestamp()
+			if after := states[at].After; after > 0 {
+				check.RequeueAfterSeconds = new(int32(after / time.Second))
+			}
 		}
 	}
 	return found
-}
-
-func checksAreReady(w *kueue.Workload) bool {
-	return !slices.ContainsFunc(w.Status.AdmissionChecks, func(c kueue.AdmissionCheckState) bool { return c.State != kueue.CheckStateReady })
 }
 
 // details tell what cannot be guessed of an admission: flavors that have names, and pods that are fewer than asked for.

@@ -23,10 +23,11 @@ type Eviction struct {
 
 // EventReason is the reason of the Event about the eviction, such as EvictedDueToPreempted.
 func (e *Eviction) EventReason() string {
-	return kueue.WorkloadEvicted + "DueTo" + e.reason()
+	return kueue.WorkloadEvicted + "DueTo" + e.FullReason()
 }
 
-func (e *Eviction) reason() string {
+// FullReason is the reason of the condition Evicted, such as Preempted or DeactivatedDueToAdmissionCheck.
+func (e *Eviction) FullReason() string {
 	if e.Reason == kueue.WorkloadDeactivated && e.Cause != "" {
 		return e.Reason + "DueTo" + string(e.Cause)
 	}
@@ -37,13 +38,13 @@ func (e *Eviction) reason() string {
 // over: see GivenBack. Its AdmissionChecks begin anew.
 func Evicted(workload *kueue.Workload, e Eviction, now time.Time) kueue.WorkloadStatus {
 	d := newHoldingDraft(workload, now)
-	d.set(kueue.WorkloadEvicted, metav1.ConditionTrue, e.reason(), e.Message)
+	d.set(kueue.WorkloadEvicted, metav1.ConditionTrue, e.FullReason(), e.Message)
 	if e.Preempted != "" {
 		d.set(kueue.WorkloadPreempted, metav1.ConditionTrue, e.Preempted, e.Message)
 	}
 	d.resetChecks()
 	if e.Reason == kueue.WorkloadDeactivated {
-		d.deactivate(e.reason(), e.Message)
+		d.deactivate(e.FullReason(), e.Message)
 	}
 	d.count(e)
 	return d.status

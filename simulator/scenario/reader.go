@@ -260,13 +260,27 @@ func readCheck(r *reader, w *words) (Statement, error) {
 		if _, err := name(f.Key); err != nil {
 			return nil, err
 		}
-		state, err := oneOf(f.Value, kueue.CheckStatePending, kueue.CheckStateReady, kueue.CheckStateRetry, kueue.CheckStateRejected)
+		state, err := checkState(f.Key, f.Value)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", f.Key, err)
 		}
-		check.States = append(check.States, CheckState{f.Key, state})
+		check.States = append(check.States, state)
 	}
 	return check, nil
+}
+
+// checkState reads what a check says, such as Ready or Retry/after=5m.
+func checkState(check, value string) (CheckState, error) {
+	word, after, isPutOff := strings.Cut(value, "/after=")
+	state, err := oneOf(word, kueue.CheckStatePending, kueue.CheckStateReady, kueue.CheckStateRetry, kueue.CheckStateRejected)
+	if err != nil || !isPutOff {
+		return CheckState{Check: check, State: state}, err
+	}
+	if state != kueue.CheckStateRetry {
+		return CheckState{}, fmt.Errorf("%q: only Retry can have /after=TIME", value)
+	}
+	d, err := duration(after)
+	return CheckState{check, state, d}, err
 }
 
 func readSet(r *reader, w *words) (Statement, error) {

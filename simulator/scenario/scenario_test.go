@@ -63,6 +63,8 @@ func TestParseProblems(t *testing.T) {
 		"a part of a whole":              {story + "submit a stages=ps(gpu=1)\ndelete a/ps\n", []string{"write delete a"}},
 		"suspension of no JobSet":        {story + "submit a pods=gpu:1\nsuspend a\n", []string{"is for JobSets"}},
 		"a check without a state":        {story + "submit a pods=gpu:1\ncheck a\n", []string{"names no check"}},
+		"a pause after no retry":         {story + "submit a pods=gpu:1\ncheck a x=Ready/after=5m\n", []string{"only Retry"}},
+		"an affinity without a value":    {story + "submit a pods=gpu:1 affinity=zone\n", []string{"no label"}},
 		"a check with an unknown state":  {story + "submit a pods=gpu:1\ncheck a x=Done\n", []string{"Pending or Ready"}},
 		"a bad time":                     {story + "queue ml gpu=1 at=5\n", []string{"at", `"5" is no time`, "90s"}},
 		"a time that has passed":         {story + "run until=2m\nqueue ml gpu=1 at=1m\n", []string{"line 3", "has passed", "2m"}},

@@ -44,6 +44,7 @@ type Submission struct {
 	stages, pods string
 	selector     map[string]string
 	tolerations  []corev1.Toleration
+	affinity     *corev1.Affinity
 }
 
 // A perJob has a value for all ReplicatedJobs, and others for some of them.
@@ -166,6 +167,10 @@ func shapeOptions() []option[Submission] {
 			into(labels, func(o *s, v map[string]string) { o.selector = v }),
 		},
 		{
+			Option{"affinity", "KEY=VALUE|VALUE,...", "The required node affinity of its pods: each label has one of the values."},
+			into(affinity, func(o *s, v *corev1.Affinity) { o.affinity = v }),
+		},
+		{
 			Option{"tolerates", "KEY=VALUE:EFFECT,...", "The tolerations of its pods; KEY alone tolerates every value and effect."},
 			into(tolerations, func(o *s, v []corev1.Toleration) { o.tolerations = v }),
 		},
@@ -284,7 +289,7 @@ func keys[T any](m map[string]T) []string {
 }
 
 func (s *Submission) podSpec() corev1.PodSpec {
-	return corev1.PodSpec{NodeSelector: s.selector, Tolerations: s.tolerations}
+	return corev1.PodSpec{NodeSelector: s.selector, Tolerations: s.tolerations, Affinity: s.affinity}
 }
 
 // has tells whether there is a stage or ReplicatedJob of this name.

@@ -130,6 +130,23 @@ func labels(value string) (map[string]string, error) {
 	return all, nil
 }
 
+// affinity reads KEY=VALUE|VALUE,KEY=VALUE.
+func affinity(value string) (*corev1.Affinity, error) {
+	all, err := labels(value)
+	if err != nil {
+		return nil, err
+	}
+	var term corev1.NodeSelectorTerm
+	for _, key := range keys(all) {
+		term.MatchExpressions = append(term.MatchExpressions, corev1.NodeSelectorRequirement{
+			Key: key, Operator: corev1.NodeSelectorOpIn, Values: strings.Split(all[key], "|"),
+		})
+	}
+	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{term}},
+	}}, nil
+}
+
 func taints(value string) ([]corev1.Taint, error) {
 	var all []corev1.Taint
 	for part := range strings.SplitSeq(value, ",") {

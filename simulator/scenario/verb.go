@@ -104,7 +104,10 @@ func jobVerbs() []Verb {
 	return append(verbs,
 		Verb{
 			Usage: "check NAME[/STAGE]", Text: "lets AdmissionChecks of a job, or of one stage of it, answer.",
-			Options: []Option{{"CHECK", "Pending|Ready|Retry|Rejected", "What the check of this name says."}}, read: readCheck,
+			Options: []Option{{
+				"CHECK", "Pending|Ready|Retry[/after=TIME]|Rejected",
+				"What the check of this name says, and for Retry how long the quota Workload is to stay out of the queue.",
+			}}, read: readCheck,
 		},
 		Verb{
 			Usage: "set NAME[/STAGE]", Text: "changes the quota Workload of a job, those of all its stages, or that of one stage.",
@@ -115,8 +118,8 @@ func jobVerbs() []Verb {
 func runVerbs() []Verb {
 	return []Verb{
 		{
-			Usage: "config", Text: "sets fields of the engine's configuration, before anything else happens.", Untimed: true,
-			Options: []Option{{"SETTING", "VALUE", "A field of admission.Config, in lower case with dashes, such as stage-admission=Greedy."}}, read: readConfig,
+			Usage: "config", Text: "sets fields of the configuration, before anything else happens.", Untimed: true,
+			Options: []Option{{"SETTING", "VALUE", "A field of admission.Config, or of waitForPodsReady in the manager's configuration: in lower case with dashes, such as stage-admission=Greedy or wait-for-pods-ready.timeout=5m. What is set of wait-for-pods-ready enables it."}}, read: readConfig,
 		},
 		{
 			Usage: "crash", Text: "throws the engine away, with what it has decided and nobody has written yet, and makes a new one from the objects.",
