@@ -2,6 +2,7 @@ package admission
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -145,6 +146,10 @@ func (e *Engine) lacks(l *look, usage quota.Usage) []string {
 	return lacks
 }
 
+// anyNews is the amount to wait for of whom any change may help. It is less than what is available, however far that is below 0: more
+// than there is may be charged and pledged together.
+const anyNews = math.MinInt64
+
 // waitFor notes an amount without which it makes no sense to look again.
 func (l *look) waitFor(id quota.ID, amount quota.Amount) {
 	for i := range l.waits {
@@ -157,7 +162,7 @@ func (l *look) waitFor(id quota.ID, amount quota.Amount) {
 	if len(l.j.keptIn(l.q)) > 0 || spare(l.podSets) > 0 || l.q.mayPreempt() {
 		// What is kept for the JobSet itself does not show in what is available to all, a part may need less, and those who hold the
 		// rest may be preempted.
-		need = 0
+		need = anyNews
 	}
 	l.waits = append(l.waits, queue.Wait[quota.ID]{Topic: id, Need: need})
 }
