@@ -1,35 +1,41 @@
 // Package audit watches a cluster from outside, as a suspicious admin would, and checks the invariants that Tranche promises:
 //
-//   - I1: whenever a quota Workload reserves quota, what its ClusterQueue has reserved stays within the nominal quota;
-//   - I2 and section 4 of the design: every pod of a queued JobSet lives only while a quota Workload of its stage holds quota.
+//   - I1: whenever a quota Workload reserves quota, what its ClusterQueue and the Cohorts above it have reserved stays within what
+//     quota, borrowing and lending limits allow;
+//   - I2 and section 4 of the design: every pod of a queued JobSet lives only while a quota Workload of its stage holds quota;
+//   - I4: quota that is held is given back for a reason that can be read, so that nothing is admitted twice, and what has finished
+//     never holds quota again.
 //
 // It orders what it sees by resource version, which the API server hands out in one sequence for all kinds, so it does not depend
-// on how fast its watches are.
+// on how fast its watches are. It outlives the API server: what happened while it could not watch counts in favor of Tranche.
 package audit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-
-	"github.com/tranche-dev/tranche/apis"
 )
+
+// retryEvery is how often the auditor tries to list what it could not watch.
+const retryEvery = 200 * time.Millisecond
 
 // An Auditor follows a cluster until its context ends. Its methods may be called from any goroutine.
 type Auditor struct {
@@ -37,20 +43,12 @@ type Auditor struct {
 
 	mu       sync.Mutex
 	progress map[string]uint64
-	queues   map[string]*kueue.ClusterQueue
+	worlds   []*world
 	holders  map[types.UID]*holder
 	pods     map[types.UID]*life
 	found    []string
+	suspects []suspect
 	advanced chan struct{}
-}
-
-// A holder is one quota Workload.
-type holder struct {
-	name, jobSet string
-	podSets      []string
-	held         []span
-	usage        map[flavorResource]resource.Quantity
-	queue        string
 }
 
 // A life is one pod of a queued JobSet.
@@ -66,171 +64,162 @@ func (s span) covers(other span) bool {
 	return s.from <= other.from && (s.to == 0 || other.to != 0 && other.to <= s.to)
 }
 
-type flavorResource struct{ flavor, resource string }
+// A moment is between which resource versions something has happened. They are equal, but for what was not watched.
+type moment struct{ earliest, latest uint64 }
 
 // Start begins to audit. The client's scheme must know Kueue's API.
 func Start(ctx context.Context, c client.WithWatch) (*Auditor, error) {
 	a := &Auditor{
-		client: c, progress: map[string]uint64{}, queues: map[string]*kueue.ClusterQueue{},
+		client: c, progress: map[string]uint64{}, worlds: []*world{newWorld()},
 		holders: map[types.UID]*holder{}, pods: map[types.UID]*life{}, advanced: make(chan struct{}, 1),
 	}
 	for _, kind := range kinds() {
-		if err := a.follow(ctx, kind); err != nil {
+		from, err := a.list(ctx, kind)
+		if err != nil {
 			return nil, err
 		}
+		go a.follow(ctx, kind, from)
 	}
 	return a, nil
 }
 
 // kinds are what the auditor follows. Queues come first, so that limits are known before anything is charged to them.
 func kinds() []client.ObjectList {
-	return []client.ObjectList{&kueue.ClusterQueueList{}, &kueue.WorkloadList{}, &corev1.PodList{}}
+	return []client.ObjectList{&kueue.CohortList{}, &kueue.ClusterQueueList{}, &kueue.WorkloadList{}, &corev1.PodList{}}
 }
 
-// follow lists one kind and watches it from there.
-func (a *Auditor) follow(ctx context.Context, list client.ObjectList) error {
+// list takes in what there is of one kind, and what has gone since the auditor last knew, and returns from where to watch on.
+func (a *Auditor) list(ctx context.Context, kind client.ObjectList) (string, error) {
+	list := kind.DeepCopyObject().(client.ObjectList)
 	if err := a.client.List(ctx, list); err != nil {
-		return fmt.Errorf("list %T to audit it: %w", list, err)
+		return "", fmt.Errorf("list %T to audit it: %w", list, err)
 	}
-	kind := fmt.Sprintf("%T", list)
-	a.mu.Lock()
-	a.progress[kind] = version(list.GetResourceVersion())
-	a.mu.Unlock()
-	source := &cache.ListWatch{WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-		return a.client.Watch(ctx, list.DeepCopyObject().(client.ObjectList), &client.ListOptions{Raw: &options})
-	}}
-	items, err := itemsOf(list)
+	var items []client.Object
+	err := eachItem(list, func(object client.Object) { items = append(items, object) })
 	if err != nil {
-		return err
-	}
-	for _, object := range items {
-		a.see(kind, watch.Event{Type: watch.Added, Object: object})
-	}
-	watcher, err := watchtools.NewRetryWatcherWithContext(ctx, list.GetResourceVersion(), source)
-	if err != nil {
-		return fmt.Errorf("watch %T to audit it: %w", list, err)
-	}
-	go func() {
-		for event := range watcher.ResultChan() {
-			a.see(kind, event)
-		}
-	}()
-	return nil
-}
-
-func itemsOf(list client.ObjectList) ([]runtime.Object, error) {
-	var items []runtime.Object
-	err := eachItem(list, func(object runtime.Object) { items = append(items, object) })
-	return items, err
-}
-
-// see takes one event in.
-func (a *Auditor) see(kind string, event watch.Event) {
-	object, ok := event.Object.(client.Object)
-	if !ok {
-		return
+		return "", err
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	at := version(object.GetResourceVersion())
-	a.progress[kind] = max(a.progress[kind], at)
-	gone := event.Type == watch.Deleted
-	switch o := object.(type) {
-	case *kueue.ClusterQueue:
-		a.queues[o.Name] = o
-	case *kueue.Workload:
-		a.seeWorkload(o, at, holds(o) && !gone)
-	case *corev1.Pod:
-		l := a.lifeOf(o, at)
-		if over := gone || o.Status.Phase == corev1.PodSucceeded || o.Status.Phase == corev1.PodFailed; over && l.span.to == 0 {
-			l.span.to = at
+	name := fmt.Sprintf("%T", kind)
+	now := moment{earliest: a.progress[name] + 1, latest: version(list.GetResourceVersion())}
+	a.missing(kind, items, now)
+	// What has given quota back comes first: nobody knows in which order it happened.
+	slices.SortStableFunc(items, func(x, y client.Object) int { return rank(x) - rank(y) })
+	for _, object := range items {
+		a.see(object, now, watch.Modified)
+	}
+	a.advance(name, now.latest)
+	return list.GetResourceVersion(), nil
+}
+
+func rank(object client.Object) int {
+	if w, ok := object.(*kueue.Workload); ok && holds(w) {
+		return 1
+	}
+	return 0
+}
+
+// missing notes the end of what was known and is not listed any more.
+func (a *Auditor) missing(kind client.ObjectList, items []client.Object, now moment) {
+	listed := map[types.UID]bool{}
+	for _, object := range items {
+		listed[object.GetUID()] = true
+	}
+	switch kind.(type) {
+	case *kueue.WorkloadList:
+		for uid, h := range a.holders {
+			if !listed[uid] {
+				h.release(now)
+			}
+		}
+	case *corev1.PodList:
+		for uid, l := range a.pods {
+			if !listed[uid] && l.span.to == 0 {
+				l.span.to = now.earliest
+			}
 		}
 	}
+}
+
+// follow watches one kind until the context ends. When the API server does not know any more what has happened since, it lists anew.
+func (a *Auditor) follow(ctx context.Context, kind client.ObjectList, from string) {
+	name := fmt.Sprintf("%T", kind)
+	for ctx.Err() == nil {
+		a.watch(ctx, kind, from)
+		err := wait.PollUntilContextCancel(ctx, retryEvery, true, func(ctx context.Context) (bool, error) {
+			var err error
+			from, err = a.list(ctx, kind)
+			return err == nil, nil
+		})
+		if err != nil && !errors.Is(err, context.Canceled) {
+			a.mu.Lock()
+			a.found = append(a.found, fmt.Sprintf("the audit of %s ended: %v", name, err))
+			a.mu.Unlock()
+		}
+	}
+}
+
+// watch takes in what happens to one kind, for as long as the API server can tell.
+func (a *Auditor) watch(ctx context.Context, kind client.ObjectList, from string) {
+	source := &cache.ListWatch{WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+		return a.client.Watch(ctx, kind.DeepCopyObject().(client.ObjectList), &client.ListOptions{Raw: &options})
+	}}
+	watcher, err := watchtools.NewRetryWatcherWithContext(ctx, from, source)
+	if err != nil {
+		return // from is no version, so list anew
+	}
+	defer watcher.Stop()
+	for event := range watcher.ResultChan() {
+		object, ok := event.Object.(client.Object)
+		if !ok {
+			continue // an error that ends the watch
+		}
+		at := version(object.GetResourceVersion())
+		a.mu.Lock()
+		a.see(object, moment{at, at}, event.Type)
+		a.advance(fmt.Sprintf("%T", kind), at)
+		a.mu.Unlock()
+	}
+}
+
+func (a *Auditor) advance(kind string, at uint64) {
+	a.progress[kind] = max(a.progress[kind], at)
 	select {
 	case a.advanced <- struct{}{}:
 	default:
 	}
 }
 
-func holds(w *kueue.Workload) bool {
-	return w.Status.Admission != nil && isTrue(w.Status.Conditions, kueue.WorkloadQuotaReserved) && !isTrue(w.Status.Conditions, kueue.WorkloadFinished)
+// see takes one object in, as it is or was last.
+func (a *Auditor) see(object client.Object, now moment, what watch.EventType) {
+	switch o := object.(type) {
+	case *kueue.Cohort:
+		a.seeCohort(o, now)
+	case *kueue.ClusterQueue:
+		a.seeClusterQueue(o, now)
+	case *kueue.Workload:
+		a.seeWorkload(o, now, what)
+	case *corev1.Pod:
+		l := a.lifeOf(o, now)
+		if over := what == watch.Deleted || o.Status.Phase == corev1.PodSucceeded || o.Status.Phase == corev1.PodFailed; over && l.span.to == 0 {
+			l.span.to = now.earliest
+		}
+	}
 }
 
 func isTrue(conditions []metav1.Condition, conditionType string) bool {
-	return slices.ContainsFunc(conditions, func(c metav1.Condition) bool {
-		return c.Type == conditionType && c.Status == metav1.ConditionTrue
-	})
-}
-
-func (a *Auditor) seeWorkload(w *kueue.Workload, at uint64, held bool) {
-	h := a.holders[w.UID]
-	if h == nil {
-		h = &holder{name: w.Namespace + "/" + w.Name, jobSet: w.Labels[apis.JobUIDLabel]}
-		for _, podSet := range w.Spec.PodSets {
-			h.podSets = append(h.podSets, string(podSet.Name))
-		}
-		a.holders[w.UID] = h
-	}
-	last := len(h.held) - 1
-	wasHeld := last >= 0 && h.held[last].to == 0
-	switch {
-	case held && !wasHeld:
-		h.held = append(h.held, span{from: at})
-		h.queue, h.usage = string(w.Status.Admission.ClusterQueue), usageOf(w)
-		a.checkQuota(h, at)
-	case !held && wasHeld:
-		h.held[last].to = at
-		h.usage = nil
-	}
-}
-
-func usageOf(w *kueue.Workload) map[flavorResource]resource.Quantity {
-	usage := map[flavorResource]resource.Quantity{}
-	for _, assignment := range w.Status.Admission.PodSetAssignments {
-		for name, flavor := range assignment.Flavors {
-			key := flavorResource{string(flavor), string(name)}
-			sum := usage[key]
-			sum.Add(assignment.ResourceUsage[name])
-			usage[key] = sum
-		}
-	}
-	return usage
-}
-
-// checkQuota checks I1 for the queue of a quota Workload that has just reserved.
-func (a *Auditor) checkQuota(newcomer *holder, at uint64) {
-	limits := map[flavorResource]resource.Quantity{}
-	if queue := a.queues[newcomer.queue]; queue != nil {
-		for _, group := range queue.Spec.ResourceGroups {
-			for _, flavor := range group.Flavors {
-				for _, quota := range flavor.Resources {
-					limits[flavorResource{string(flavor.Name), string(quota.Name)}] = quota.NominalQuota
-				}
-			}
-		}
-	}
-	for key := range newcomer.usage {
-		var sum resource.Quantity
-		for _, h := range a.holders {
-			if h.queue == newcomer.queue {
-				sum.Add(h.usage[key])
-			}
-		}
-		if limit := limits[key]; sum.Cmp(limit) > 0 {
-			a.found = append(a.found, fmt.Sprintf("I1: at %d, with %s, ClusterQueue %s has reserved %s of %s %s",
-				at, newcomer.name, newcomer.queue, sum.String(), limit.String(), key))
-		}
-	}
+	return apimeta.IsStatusConditionTrue(conditions, conditionType)
 }
 
 // lifeOf returns what is known of a pod. Those that belong to no JobSet are not kept.
-func (a *Auditor) lifeOf(pod *corev1.Pod, at uint64) *life {
+func (a *Auditor) lifeOf(pod *corev1.Pod, now moment) *life {
 	if l := a.pods[pod.UID]; l != nil {
 		return l
 	}
 	l := &life{
 		name: pod.Namespace + "/" + pod.Name, jobSet: pod.Labels[jobset.JobSetUIDKey],
-		replicatedJob: pod.Labels[jobset.ReplicatedJobNameKey], span: span{from: at},
+		replicatedJob: pod.Labels[jobset.ReplicatedJobNameKey], span: span{from: now.latest},
 	}
 	if l.jobSet != "" {
 		a.pods[pod.UID] = l
@@ -246,9 +235,7 @@ func (a *Auditor) Violations(ctx context.Context) ([]string, error) {
 			return nil, fmt.Errorf("list %T to audit it: %w", list, err)
 		}
 		newest := uint64(0)
-		err := eachItem(list, func(object runtime.Object) {
-			newest = max(newest, version(object.(client.Object).GetResourceVersion()))
-		})
+		err := eachItem(list, func(object client.Object) { newest = max(newest, version(object.GetResourceVersion())) })
 		if err != nil {
 			return nil, err
 		}
@@ -258,7 +245,7 @@ func (a *Auditor) Violations(ctx context.Context) ([]string, error) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return append(slices.Clone(a.found), a.strays()...), nil
+	return slices.Concat(a.found, a.breaches(), a.strays()), nil
 }
 
 func (a *Auditor) waitFor(ctx context.Context, kind string, at uint64) error {
@@ -299,8 +286,6 @@ func (h *holder) pays(l *life) bool {
 	return slices.Contains(h.podSets, l.replicatedJob) && slices.ContainsFunc(h.held, func(s span) bool { return s.covers(l.span) })
 }
 
-func (k flavorResource) String() string { return k.resource + " of flavor " + k.flavor }
-
 func version(s string) uint64 {
 	v, err := strconv.ParseUint(s, 10, 64)
 	if err != nil {
@@ -309,9 +294,9 @@ func version(s string) uint64 {
 	return v
 }
 
-func eachItem(list client.ObjectList, f func(runtime.Object)) error {
+func eachItem(list client.ObjectList, f func(client.Object)) error {
 	return apimeta.EachListItem(list, func(object runtime.Object) error {
-		f(object)
+		f(object.(client.Object))
 		return nil
 	})
 }

@@ -1,0 +1,137 @@
+package audit
+
+import (
+	"fmt"
+	"maps"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/watch"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/apis"
+)
+
+// A holder is one quota Workload.
+type holder struct {
+	name, jobSet string
+	podSets      []string
+	held         []span
+	queue        string
+	usage        map[flavorResource]int64
+	admission    *kueue.Admission
+	finished     bool
+	evicted      bool
+}
+
+type flavorResource struct{ flavor, resource string }
+
+func (k flavorResource) String() string { return k.resource + " of flavor " + k.flavor }
+
+func holds(w *kueue.Workload) bool {
+	return w.Status.Admission != nil && isTrue(w.Status.Conditions, kueue.WorkloadQuotaReserved) && !isTrue(w.Status.Conditions, kueue.WorkloadFinished)
+}
+
+func (h *holder) isHolding() bool {
+	last := len(h.held) - 1
+	return last >= 0 && h.held[last].to == 0
+}
+
+// release notes that a quota Workload holds nothing any more.
+func (h *holder) release(now moment) {
+	if h.isHolding() {
+		h.held[len(h.held)-1].to = now.latest
+	}
+	h.usage, h.admission, h.evicted = nil, nil, false
+}
+
+func (a *Auditor) seeWorkload(w *kueue.Workload, now moment, what watch.EventType) {
+	h := a.holders[w.UID]
+	if h == nil {
+		h = &holder{name: w.Namespace + "/" + w.Name, jobSet: w.Labels[apis.JobUIDLabel]}
+		for _, podSet := range w.Spec.PodSets {
+			h.podSets = append(h.podSets, string(podSet.Name))
+		}
+		a.holders[w.UID] = h
+	}
+	isGone := what == watch.Deleted
+	isHolding := holds(w) && !isGone
+	switch {
+	case isHolding && !h.isHolding():
+		a.reserved(h, w, now)
+	case isHolding:
+		if !equality.Semantic.DeepEqual(h.admission, w.Status.Admission) {
+			a.report(now, h, "I4: was admitted again while it held quota")
+			h.admission, h.queue = w.Status.Admission.DeepCopy(), string(w.Status.Admission.ClusterQueue)
+		}
+		h.evicted = h.evicted || isTrue(w.Status.Conditions, kueue.WorkloadEvicted)
+		a.charge(h, w, now)
+	case h.isHolding():
+		if !isGone && now.earliest == now.latest && !h.evicted && !mayGiveBack(w) {
+			a.report(now, h, "I4: holds no quota any more, and was neither evicted nor finished nor suspended")
+		}
+		h.release(now)
+	}
+	h.finished = h.finished || isTrue(w.Status.Conditions, kueue.WorkloadFinished)
+}
+
+// reserved notes that a quota Workload has reserved quota.
+func (a *Auditor) reserved(h *holder, w *kueue.Workload, now moment) {
+	if h.finished {
+		a.report(now, h, "I4: holds quota again after it had finished")
+	}
+	h.held = append(h.held, span{from: now.earliest})
+	h.queue, h.usage, h.admission = string(w.Status.Admission.ClusterQueue), usageOf(w), w.Status.Admission.DeepCopy()
+	h.evicted = isTrue(w.Status.Conditions, kueue.WorkloadEvicted)
+	a.checkQuota(h, now)
+}
+
+// charge follows what a quota Workload is charged while it holds quota.
+func (a *Auditor) charge(h *holder, w *kueue.Workload, now moment) {
+	usage := usageOf(w)
+	grown := false
+	for key, amount := range usage {
+		grown = grown || amount > h.usage[key]
+	}
+	if maps.Equal(usage, h.usage) {
+		return
+	}
+	h.usage = usage
+	if grown {
+		a.checkQuota(h, now)
+	}
+}
+
+// mayGiveBack tells whether a quota Workload says why it holds nothing any more.
+func mayGiveBack(w *kueue.Workload) bool {
+	reserved := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadQuotaReserved)
+	return isTrue(w.Status.Conditions, kueue.WorkloadEvicted) || isTrue(w.Status.Conditions, kueue.WorkloadFinished) ||
+		reserved != nil && reserved.Reason == kueue.WorkloadOnHold
+}
+
+// usageOf is what an admission charges, without pods whose quota has been reclaimed, in thousandths.
+func usageOf(w *kueue.Workload) map[flavorResource]int64 {
+	reclaimed := map[kueue.PodSetReference]int64{}
+	for _, r := range w.Status.ReclaimablePods {
+		reclaimed[r.Name] = int64(r.Count)
+	}
+	usage := map[flavorResource]int64{}
+	for i := range w.Status.Admission.PodSetAssignments {
+		assignment := &w.Status.Admission.PodSetAssignments[i]
+		count := int64(1)
+		if assignment.Count != nil {
+			count = max(int64(*assignment.Count), 1)
+		}
+		left := max(count-reclaimed[assignment.Name], 0)
+		for name, flavor := range assignment.Flavors {
+			quantity := assignment.ResourceUsage[name]
+			usage[flavorResource{string(flavor), string(name)}] += quantity.MilliValue() / count * left
+		}
+	}
+	return usage
+}
+
+func (a *Auditor) report(now moment, h *holder, what string) {
+	a.found = append(a.found, fmt.Sprintf("at %d (%s), %s %s", now.latest, time.Now().Format(time.RFC3339Nano), h.name, what))
+}

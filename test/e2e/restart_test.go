@@ -1,0 +1,81 @@
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/test/world"
+)
+
+func applied(fields map[string]any) runtime.ApplyConfiguration {
+	return client.ApplyConfigurationFromUnstructured(&unstructured.Unstructured{Object: fields})
+}
+
+var _ = Describe("A manager that is killed among 1,000 admissions and preemptions", Serial, func() {
+	const (
+		crops  = 1000
+		atOnce = 100
+		kills  = 12
+	)
+
+	It("gives away no more than there is, loses nobody and admits nobody twice", func(ctx SpecContext) {
+		seed := uint64(GinkgoRandomSeed())
+		Expect(manager.Stop()).To(Succeed())
+		proxy, err := env.StartProxy()
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func() { proxy.Stop() })
+		DeferCleanup(func(ctx SpecContext) {
+			manager, err = env.StartManager(ctx, world.ManagerOptions{})
+			Expect(err).NotTo(HaveOccurred())
+		})
+		h := newHarvest(ctx, seed)
+		running, cancel := context.WithCancel(ctx)
+		DeferCleanup(cancel)
+		began := time.Now()
+		h.begin(running, crops, atOnce)
+
+		random := rand.New(rand.NewPCG(seed, kills)) //nolint:gosec // the same seed gives the same instants
+		for range kills {
+			killAfter(ctx, proxy, 40+random.IntN(160))
+		}
+		before := h.tally()
+		Expect(before.finished).To(BeNumerically("<", crops), "nothing was left to do for who came after the last kill")
+		m, err := env.LaunchManager(world.ManagerOptions{Server: proxy.URL()})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func() error { return m.Stop() })
+		Eventually(func() int { return h.tally().finished }).WithContext(ctx).WithTimeout(2*patience).
+			Should(Equal(crops), func() string { return h.unfinished(ctx) })
+		after := h.tally()
+		AddReportEntry("harvested", fmt.Sprintf("%d quota Workloads with %d evictions in %s, %d of them and %d evictions before the last kill",
+			after.finished, after.evictions, time.Since(began).Round(time.Second), before.finished, before.evictions))
+		Expect(after.problems).To(BeEmpty())
+		Expect(before.evictions).To(BeNumerically(">", crops/50), "so few preemptions prove nothing")
+		Expect(env.Admin.DeleteAllOf(ctx, &kueue.Workload{}, client.InNamespace(h.namespace))).To(Succeed())
+	}, SpecTimeout(5*time.Minute))
+})
+
+// killAfter runs a manager and kills it when it has written so often, before it is told of the last write.
+func killAfter(ctx context.Context, proxy *world.Proxy, writes int) {
+	GinkgoHelper()
+	launched := make(chan *world.Manager, 1)
+	proxy.AfterWrite(func(n int) {
+		if n == writes {
+			m := <-launched
+			launched <- m
+			_ = m.Kill()
+		}
+	})
+	m, err := env.LaunchManager(world.ManagerOptions{Server: proxy.URL()})
+	Expect(err).NotTo(HaveOccurred())
+	launched <- m
+	Eventually(m.Done()).WithContext(ctx).Should(BeClosed(), "the manager has not written %d times", writes)
+}
