@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,8 +22,6 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 )
 
 // A harvest is many quota Workloads without a JobSet in the queues of a tree of Cohorts. It runs those that are admitted, as the
@@ -63,7 +62,7 @@ const (
 func newHarvest(ctx context.Context, seed uint64) *harvest {
 	GinkgoHelper()
 	h := &harvest{
-		namespace: "harvest", queues: 6, rand: rand.New(rand.NewPCG(seed, seed)), //nolint:gosec // the same seed gives the same harvest
+		namespace: "harvest", queues: 6, rand: rand.New(rand.NewPCG(seed, seed)),
 		lives: map[types.NamespacedName]*crop{}, next: make(chan struct{}, 1<<12),
 	}
 	Expect(env.CreateNamespace(ctx, h.namespace, nil)).To(Succeed())
@@ -141,8 +140,8 @@ func (h *harvest) begin(ctx context.Context, total, atOnce int) {
 // submit creates a quota Workload. Most are small, of low priority and run for long: they are there to be preempted.
 func (h *harvest) submit(ctx context.Context, i int) {
 	w := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: h.namespace, Name: fmt.Sprintf("crop-%04d", i)}}
-	c, priority, cpus := &crop{runs: 600 * time.Millisecond}, int32(0), 1+h.rand.IntN(2)
-	switch h.rand.IntN(5) {
+	c, priority, cpus := &crop{runs: 400 * time.Millisecond}, int32(0), 1+h.rand.IntN(2)
+	switch h.rand.IntN(8) {
 	case 0:
 		c.runs, priority, cpus = 200*time.Millisecond, 5, 2+h.rand.IntN(3)
 	case 1:

@@ -43,24 +43,24 @@ var _ = Describe("A manager that is killed among 1,000 admissions and preemption
 		began := time.Now()
 		h.begin(running, crops, atOnce)
 
-		random := rand.New(rand.NewPCG(seed, kills)) //nolint:gosec // the same seed gives the same instants
+		random := rand.New(rand.NewPCG(seed, kills))
 		for range kills {
-			killAfter(ctx, proxy, 40+random.IntN(160))
+			killAfter(ctx, proxy, 60+random.IntN(300))
 		}
 		before := h.tally()
 		Expect(before.finished).To(BeNumerically("<", crops), "nothing was left to do for who came after the last kill")
 		m, err := env.LaunchManager(world.ManagerOptions{Server: proxy.URL()})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() error { return m.Stop() })
-		Eventually(func() int { return h.tally().finished }).WithContext(ctx).WithTimeout(2*patience).
+		Eventually(func() int { return h.tally().finished }).WithContext(ctx).WithTimeout(4*patience).
 			Should(Equal(crops), func() string { return h.unfinished(ctx) })
 		after := h.tally()
 		AddReportEntry("harvested", fmt.Sprintf("%d quota Workloads with %d evictions in %s, %d of them and %d evictions before the last kill",
 			after.finished, after.evictions, time.Since(began).Round(time.Second), before.finished, before.evictions))
 		Expect(after.problems).To(BeEmpty())
-		Expect(before.evictions).To(BeNumerically(">", crops/50), "so few preemptions prove nothing")
+		Expect(before.evictions).To(BeNumerically(">", crops/20), "so few preemptions prove nothing")
 		Expect(env.Admin.DeleteAllOf(ctx, &kueue.Workload{}, client.InNamespace(h.namespace))).To(Succeed())
-	}, SpecTimeout(5*time.Minute))
+	}, SpecTimeout(6*time.Minute))
 })
 
 // killAfter runs a manager and kills it when it has written so often, before it is told of the last write.
