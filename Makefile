@@ -24,7 +24,7 @@ demo: build cluster ## Run sample JobSets on a real control plane with fake GPU 
 	@go run ./test/demo $(if $(KEEP),--keep)
 
 .PHONY: test
-test: cluster test-unit test-manifests test-integration test-e2e ## Run every test.
+test: cluster test-unit test-manifests test-integration test-e2e test-soak ## Run every test.
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need no control plane.
@@ -41,6 +41,14 @@ test-integration: cluster build ## Run the tests of guards and controllers on a 
 .PHONY: test-e2e
 test-e2e: cluster build ## Run whole JobSets through the real binary on a real control plane.
 	$(GO_TEST) -count=1 -timeout 30m ./test/e2e/...
+
+.PHONY: test-soak
+test-soak: cluster build ## Let 20 JobSets live through one minute of chaos on a real control plane.
+	go test -count=1 -timeout 20m ./test/soak/...
+
+.PHONY: soak
+soak: cluster build ## The same with 300 JobSets and for 15 minutes. SOAK_DURATION=1h and SOAK_SEED=1 change that.
+	SOAK_DURATION=$(or $(SOAK_DURATION),15m) go test -v -count=1 -timeout 0 ./test/soak/...
 
 .PHONY: bench
 bench: ## Measure the engine and check the bounds in test/bench/bounds.yaml.

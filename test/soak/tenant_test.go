@@ -1,0 +1,250 @@
+package soak_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/apis"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/test/controlplane"
+)
+
+const (
+	tenants = 4
+	// nominal is the quota of each tenant of each kind of accelerator.
+	nominal = 8
+	cpus    = 24
+
+	gpu = corev1.ResourceName("nvidia.com/gpu")
+	tpu = corev1.ResourceName("google.com/tpu")
+)
+
+// An accelerator is a pool of fake nodes and the flavor of the same name.
+type accelerator struct {
+	flavor   string
+	resource corev1.ResourceName
+}
+
+func accelerators() []accelerator {
+	return []accelerator{{"a100", gpu}, {"h100", gpu}, {"tpu-v5e", tpu}}
+}
+
+func amounts(pairs ...string) corev1.ResourceList {
+	list := corev1.ResourceList{}
+	for i := 0; i < len(pairs); i += 2 {
+		list[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+	}
+	return list
+}
+
+func nodePools() []controlplane.NodePool {
+	pools := []controlplane.NodePool{{Name: "cpu", Count: 4, Allocatable: amounts("cpu", "64", "memory", "1Ti")}}
+	for _, a := range accelerators() {
+		pools = append(pools, controlplane.NodePool{
+			Name: a.flavor, Count: 8, Labels: map[string]string{"accelerator": a.flavor},
+			Taints:      []corev1.Taint{{Key: string(a.resource), Value: "present", Effect: corev1.TaintEffectNoSchedule}},
+			Allocatable: amounts("cpu", "64", "memory", "1Ti", string(a.resource), "8"),
+		})
+	}
+	return pools
+}
+
+func tenantName(i int) string { return "tenant-" + strconv.Itoa(i) }
+
+// createTenants makes the namespaces and queues of all tenants, which lend each other what is idle.
+func (s *soak) createTenants(ctx context.Context) {
+	s.t.Helper()
+	objects := []client.Object{
+		&kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: "cpu"}},
+		&kueue.WorkloadPriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "urgent"}, Value: 100},
+	}
+	for _, a := range accelerators() {
+		objects = append(objects, &kueue.ResourceFlavor{
+			ObjectMeta: metav1.ObjectMeta{Name: a.flavor},
+			Spec: kueue.ResourceFlavorSpec{
+				NodeLabels:  map[string]string{"accelerator": a.flavor},
+				Tolerations: []corev1.Toleration{{Key: string(a.resource), Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}},
+			},
+		})
+	}
+	for i := range tenants {
+		objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenantName(i)}}, clusterQueue(i), &kueue.LocalQueue{
+			ObjectMeta: metav1.ObjectMeta{Namespace: tenantName(i), Name: "queue"},
+			Spec:       kueue.LocalQueueSpec{ClusterQueue: kueue.ClusterQueueReference(tenantName(i))},
+		})
+	}
+	for _, object := range objects {
+		if err := s.admin.Create(ctx, object); err != nil {
+			s.t.Fatalf("create %T %s: %v", object, object.GetName(), err)
+		}
+	}
+}
+
+func clusterQueue(tenant int) *kueue.ClusterQueue {
+	q := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: tenantName(tenant)}}
+	q.Spec.CohortName = "soak"
+	q.Spec.NamespaceSelector = &metav1.LabelSelector{}
+	q.Spec.Preemption = &kueue.ClusterQueuePreemption{
+		WithinClusterQueue: kueue.PreemptionPolicyLowerPriority, ReclaimWithinCohort: kueue.PreemptionPolicyAny,
+	}
+	q.Spec.ResourceGroups = resourceGroups()
+	if tenant%2 == 1 {
+		// These borrow at most half of what they have.
+		for i := range q.Spec.ResourceGroups {
+			for j := range q.Spec.ResourceGroups[i].Flavors {
+				quota := &q.Spec.ResourceGroups[i].Flavors[j].Resources[0]
+				quota.BorrowingLimit = new(*resource.NewQuantity(quota.NominalQuota.Value()/2, resource.DecimalSI))
+			}
+		}
+	}
+	return q
+}
+
+// resourceGroups is the quota that every tenant has at the beginning and in the end.
+func resourceGroups() []kueue.ResourceGroup {
+	flavor := func(name string, resourceName corev1.ResourceName, amount int64) kueue.FlavorQuotas {
+		return kueue.FlavorQuotas{Name: kueue.ResourceFlavorReference(name), Resources: []kueue.ResourceQuota{
+			{Name: resourceName, NominalQuota: *resource.NewQuantity(amount, resource.DecimalSI)},
+		}}
+	}
+	groups := []kueue.ResourceGroup{{
+		CoveredResources: []corev1.ResourceName{corev1.ResourceCPU},
+		Flavors:          []kueue.FlavorQuotas{flavor("cpu", corev1.ResourceCPU, cpus)},
+	}}
+	for _, a := range accelerators() {
+		last := &groups[len(groups)-1]
+		if last.CoveredResources[0] != a.resource {
+			groups = append(groups, kueue.ResourceGroup{CoveredResources: []corev1.ResourceName{a.resource}})
+			last = &groups[len(groups)-1]
+		}
+		last.Flavors = append(last.Flavors, flavor(a.flavor, a.resource, nominal))
+	}
+	return groups
+}
+
+// submit creates the JobSet of a number, and tells whether it could.
+func (s *soak) submit(i int) bool {
+	js := s.newJobSet(i)
+	if err := s.admin.Create(s.t.Context(), js); err != nil {
+		s.log("JobSet %s is not accepted: %v", js.Name, err)
+		return false
+	}
+	key := client.ObjectKeyFromObject(js)
+	s.jobSets = append(s.jobSets, key)
+	s.doomed[key] = js.Spec.FailurePolicy != nil
+	return true
+}
+
+// newJobSet makes a JobSet of two to five stages. What all its stages together ask for fits into the quota of its
+// tenant, or else each of them does, and ends before the next one starts.
+func (s *soak) newJobSet(i int) *jobsetapi.JobSet {
+	js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{
+		Namespace: tenantName(i % tenants), Name: fmt.Sprintf("run-%03d", i), Labels: map[string]string{apis.QueueLabel: "queue"},
+	}}
+	if s.random.IntN(5) == 0 {
+		js.Labels[apis.PriorityClassLabel] = "urgent"
+	}
+	stages := 2 + s.random.IntN(4)
+	most := nominal / stages
+	isSequence := s.random.IntN(2) == 0
+	if isSequence {
+		most = nominal
+	}
+	for stage := range stages {
+		js.Spec.ReplicatedJobs = append(js.Spec.ReplicatedJobs, s.newReplicatedJob("stage-"+strconv.Itoa(stage), most))
+	}
+	if isSequence {
+		oneByOne(js)
+	} else {
+		s.order(js)
+	}
+	if s.random.IntN(6) == 0 {
+		first := &js.Spec.ReplicatedJobs[s.random.IntN(stages)].Template.Spec
+		first.BackoffLimit = new(int32(0))
+		first.Template.Annotations[controlplane.FakeExit] = controlplane.FakeExitFailFirst
+		js.Spec.FailurePolicy = &jobset.FailurePolicy{MaxRestarts: 1000}
+	}
+	return js
+}
+
+// oneByOne lets each stage end before the next one starts.
+func oneByOne(js *jobsetapi.JobSet) {
+	js.Spec.StartupPolicy = &jobsetapi.StartupPolicy{StartupPolicyOrder: jobset.InOrder}
+	for i := range js.Spec.ReplicatedJobs[1:] {
+		js.Spec.StartupPolicy.Rules = append(js.Spec.StartupPolicy.Rules, jobsetapi.StartupPolicyRule{
+			TargetReplicatedJobs: []string{js.Spec.ReplicatedJobs[i].Name}, WaitForReplicatedJobsStatus: jobsetapi.SucceededStatus,
+		})
+	}
+}
+
+// order says in which order the stages start, in one of the ways that there are.
+func (s *soak) order(js *jobsetapi.JobSet) {
+	jobs := js.Spec.ReplicatedJobs
+	switch s.random.IntN(3) {
+	case 0:
+		js.Spec.StartupPolicy = &jobsetapi.StartupPolicy{StartupPolicyOrder: jobset.InOrder}
+	case 1:
+		js.Spec.StartupPolicy = &jobsetapi.StartupPolicy{StartupPolicyOrder: jobset.InOrder}
+		for i := range jobs[:len(jobs)-1] {
+			status := jobsetapi.SucceededStatus
+			if s.random.IntN(3) == 0 {
+				status = jobsetapi.ReadyStatus
+			}
+			js.Spec.StartupPolicy.Rules = append(js.Spec.StartupPolicy.Rules, jobsetapi.StartupPolicyRule{
+				TargetReplicatedJobs: []string{jobs[i].Name}, WaitForReplicatedJobsStatus: status,
+			})
+		}
+	default:
+		for i := range jobs[1:] {
+			status := jobset.DependencyComplete
+			if s.random.IntN(3) == 0 {
+				status = jobset.DependencyReady
+			}
+			jobs[i+1].DependsOn = []jobset.DependsOn{{Name: jobs[s.random.IntN(i+1)].Name, Status: status}}
+		}
+	}
+}
+
+// newReplicatedJob makes one of up to so many pods with an accelerator each.
+func (s *soak) newReplicatedJob(name string, most int) jobsetapi.ReplicatedJob {
+	requests := amounts("cpu", "1")
+	selector := map[string]string{}
+	if kind := s.random.IntN(5); kind < 3 {
+		a := accelerators()[kind]
+		requests[a.resource] = resource.MustParse("1")
+		selector["accelerator"] = a.flavor
+	} else if kind == 3 {
+		requests[gpu] = resource.MustParse("1") // of any flavor
+	}
+	replicas := 1 + s.random.IntN(min(most, 2))
+	pods := int32(1 + s.random.IntN(most/replicas))
+	fate := map[string]string{controlplane.FakeRunTime: fmt.Sprintf("%dms", 500+s.random.IntN(4000))}
+	if s.random.IntN(4) == 0 {
+		fate[controlplane.FakeStopAfter] = "700ms"
+	}
+	return jobsetapi.ReplicatedJob{ReplicatedJob: jobset.ReplicatedJob{
+		Name: name, Replicas: int32(replicas),
+		Template: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{
+			Parallelism: &pods, Completions: &pods, BackoffLimit: new(int32(1000)),
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Annotations: fate},
+				Spec: corev1.PodSpec{
+					RestartPolicy: corev1.RestartPolicyNever, TerminationGracePeriodSeconds: new(int64(0)), NodeSelector: selector,
+					Containers: []corev1.Container{{
+						Name: "main", Image: "example.com/" + name,
+						Resources: corev1.ResourceRequirements{Requests: requests, Limits: requests},
+					}},
+				},
+			},
+		}},
+	}}
+}
