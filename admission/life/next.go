@@ -3,6 +3,7 @@ package life
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/apis"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 )
 
@@ -198,21 +200,30 @@ func running(w *kueue.Workload, podsReady *configapi.WaitForPodsReady, now time.
 }
 
 // readyBy returns when the pods of an admitted Workload must be ready, and what they wait for. It is zero if they need not. What
-// PodsReady said before this admission does not count: the stage begins anew.
+// PodsReady said before this admission does not count: the stage begins anew. Nor does the time in which a stage is closed again,
+// because its JobSet was restarted, and keeps its quota.
 func readyBy(w *kueue.Workload, podsReady *configapi.WaitForPodsReady, admitted time.Time) (time.Time, kueue.EvictionUnderlyingCause) {
-	if !*podsReady.Enable {
+	if !*podsReady.Enable || isClosed(w) {
 		return time.Time{}, ""
 	}
 	ready := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadPodsReady)
 	switch {
 	case ready != nil && ready.Status == metav1.ConditionTrue:
 		return time.Time{}, ""
-	case ready == nil || ready.Reason != kueue.WorkloadWaitForRecovery || ready.LastTransitionTime.Time.Before(admitted):
+	case ready == nil || ready.LastTransitionTime.Time.Before(admitted):
 		return admitted.Add(podsReady.Timeout.Duration), kueue.WorkloadWaitForStart
+	case ready.Reason != kueue.WorkloadWaitForRecovery:
+		return ready.LastTransitionTime.Add(podsReady.Timeout.Duration), kueue.WorkloadWaitForStart
 	case podsReady.RecoveryTimeout.Duration == 0:
 		return time.Time{}, ""
 	}
 	return ready.LastTransitionTime.Add(podsReady.RecoveryTimeout.Duration), kueue.WorkloadWaitForRecovery
+}
+
+// isClosed tells whether the pods of a Workload are not to run now, although it may hold quota.
+func isClosed(w *kueue.Workload) bool {
+	gates := strings.Split(w.Annotations[apis.AdmissionGatedByAnnotation], ",")
+	return slices.Contains(gates, apis.StageGate) || slices.Contains(gates, apis.SuspendedGate)
 }
 
 // notReady sends a Workload back to the queue, for longer each time, until it has had its tries.

@@ -38,12 +38,12 @@ func Pending(workload *kueue.Workload, reason, message string, now time.Time) ku
 	return d.status
 }
 
-// Progress returns the part of the status of a quota Workload that tells how its pods fare: the condition PodsReady, and
-// Finished where outcome is not nil.
+// Progress returns the part of the status of a quota Workload that tells how its pods fare: the condition PodsReady, unless
+// it has no type, and Finished where outcome is not nil.
 func Progress(workload *kueue.Workload, ready metav1.Condition, outcome *metav1.Condition, now time.Time) kueue.WorkloadStatus {
 	var status kueue.WorkloadStatus
 	for _, c := range []*metav1.Condition{&ready, outcome} {
-		if c != nil {
+		if c != nil && c.Type != "" {
 			stamped := *c
 			stamped.LastTransitionTime = metav1.NewTime(now.Truncate(time.Second))
 			set(&status, workload, stamped)

@@ -73,6 +73,7 @@ type release struct {
 type progress struct {
 	stage    string
 	workload *kueue.Workload
+	// ready has no type if nothing is to be said about the pods any more.
 	ready    metav1.Condition
 	finished *metav1.Condition
 }
@@ -194,6 +195,7 @@ func (w *wanted) advance(s *seen, st *stage) {
 		w.reclaim = append(w.reclaim, news)
 	}
 	if isSuspendedByUser(s.jobSet) {
+		w.forgetReadiness(st)
 		if st.holdsQuota() && !st.hasPods && slices.Contains(gatesOf(st.workload), apis.SuspendedGate) {
 			w.giveBack = append(w.giveBack, st.workload)
 		}
@@ -203,6 +205,9 @@ func (w *wanted) advance(s *seen, st *stage) {
 		w.remove = append(w.remove, st.workload)
 		return
 	}
+	if st.isClosedAgain() {
+		w.progress = append(w.progress, progress{stage: st.Name, workload: st.workload})
+	}
 	if !st.mayRun(s) {
 		return
 	}
@@ -210,6 +215,13 @@ func (w *wanted) advance(s *seen, st *stage) {
 		w.progress = append(w.progress, progress{st.Name, st.workload, ready, nil})
 	}
 	w.releaseJobs(s, st)
+}
+
+// forgetReadiness says of a stage whose Jobs are held again that its pods have to become ready from their beginning.
+func (w *wanted) forgetReadiness(st *stage) {
+	if ready := life.PodsNotStarted(); st.hasSpoken() && !conditions.Has(st.workload.Status.Conditions, ready) {
+		w.progress = append(w.progress, progress{st.Name, st.workload, ready, nil})
+	}
 }
 
 // releaseJobs picks the held Jobs of an admitted stage. A Job that asks for more than its stage was charged stays held: it was not

@@ -93,6 +93,14 @@ func TestDesired(t *testing.T) {
 			world: world{started: true, restarts: 1, workloads: map[string]string{"init": "finished attempt0", "train": "admitted attempt0"}, jobs: map[string]string{"init": "held"}},
 			want:  []string{"gate train=tranche.dev/stage", "remove init"},
 		},
+		"a stage that a restart has closed says nothing about its pods any more": {
+			world: world{started: true, restarts: 1, workloads: map[string]string{"init": "admitted", "train": "admitted closed ready"}, jobs: map[string]string{"init": "running"}},
+			want:  []string{"ready init=False", "ready train="},
+		},
+		"a suspended stage says that its pods have to start again": {
+			world: world{started: true, suspended: true, workloads: map[string]string{"init": "admitted suspended ready", "train": "closed suspended"}, jobs: map[string]string{"init": "running"}},
+			want:  []string{"ready init=False"},
+		},
 		"a finished Job that was deleted and made anew runs its stage again": {
 			world: world{started: true, workloads: map[string]string{"init": "finished", "train": "waiting"}, jobs: map[string]string{"init": "held"}},
 			want:  []string{"remove init"},

@@ -11,7 +11,6 @@ import (
 	"github.com/tranche-dev/tranche/admission/life"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/childjob"
-	"github.com/tranche-dev/tranche/controllers/conditions"
 )
 
 // An eviction takes a whole JobSet back to the boundary of its last succeeded stage. It begins when the quota Workload of any stage
@@ -91,9 +90,7 @@ func (w *wanted) goBack(s *seen, st *stage, e *eviction) {
 		w.evict = append(w.evict, evict{st.workload, life.EvictionOf(e.cause.workload)})
 		e.complete = false
 	}
-	if ready := life.PodsNotStarted(); st.hasSpoken() && !conditions.Has(st.workload.Status.Conditions, ready) {
-		w.progress = append(w.progress, progress{st.Name, st.workload, ready, nil})
-	}
+	w.forgetReadiness(st)
 	e.complete = e.complete && !st.hasPods
 	for _, job := range st.jobs {
 		switch {

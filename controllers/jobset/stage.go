@@ -25,6 +25,8 @@ import (
 // restartAttemptLabel is put on child Jobs by the JobSet controller, which does not export its name.
 const restartAttemptLabel = "jobset.sigs.k8s.io/restart-attempt"
 
+const firstAttempt = "0"
+
 // A stage is one stage of the plan together with what there is of it.
 type stage struct {
 	*stageplan.Stage
@@ -181,11 +183,18 @@ func (st *stage) readiness() metav1.Condition {
 	return life.PodsReady(old, st.all(stageplan.Ready))
 }
 
-// readinessNews is readiness, if it is worth a write: a stage that has never been ready need not say so.
+// readinessNews is readiness, if it is worth a write: a stage that has never been ready need not say so. In a restarted JobSet it
+// does, because it may hold quota since long before it was opened: its time to become ready counts from what is said here.
 func (st *stage) readinessNews() (ready metav1.Condition, news bool) {
 	ready = st.readiness()
-	return ready, (st.hasSpoken() || ready.Status == metav1.ConditionTrue) && !conditions.Has(st.workload.Status.Conditions, ready)
+	restarted := st.workload.Annotations[apis.AttemptAnnotation] != firstAttempt
+	speaks := st.hasSpoken() || restarted || ready.Status == metav1.ConditionTrue
+	return ready, speaks && !conditions.Has(st.workload.Status.Conditions, ready)
 }
+
+// isClosedAgain tells whether a stage still says how its pods fare in an earlier attempt, which it keeps its quota from. It has none
+// now, and says nothing until it is opened.
+func (st *stage) isClosedAgain() bool { return !st.open && st.holdsQuota() && st.hasSpoken() }
 
 // hasSpoken tells whether the quota Workload says anything about its pods.
 func (st *stage) hasSpoken() bool {

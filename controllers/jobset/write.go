@@ -156,11 +156,18 @@ func (r *Reconciler) hold(ctx context.Context, _ *seen, w *wanted) error {
 
 func (r *Reconciler) progress(ctx context.Context, s *seen, w *wanted) error {
 	for _, p := range w.progress {
+		// A stage finishes once. If the cache does not show yet that it has, the write is refused and nothing is told twice.
+		version := ""
+		if p.finished != nil {
+			version = p.workload.ResourceVersion
+		}
 		status := life.Progress(p.workload, p.ready, p.finished, time.Now())
-		if _, err := r.apply(ctx, p.workload, status, apis.FieldManager, ""); err != nil {
+		written, err := r.apply(ctx, p.workload, status, apis.FieldManager, version)
+		if err != nil {
 			return err
 		}
 		switch {
+		case written == nil:
 		case p.finished != nil:
 			events.StageFinished(p.stage, p.finished.Message).Emit(r.config.Recorder, s.jobSet)
 		case p.ready.Status == metav1.ConditionTrue:

@@ -13,6 +13,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/apis"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 )
 
@@ -102,6 +103,11 @@ func (g given) requeue(count, seconds int) given {
 	if seconds > 0 {
 		g.Status.RequeueState.RequeueAt = new(metav1.NewTime(at(seconds)))
 	}
+	return g
+}
+
+func (g given) gated(gates string) given {
+	metav1.SetMetaDataAnnotation(&g.ObjectMeta, apis.AdmissionGatedByAnnotation, gates)
 	return g
 }
 
@@ -391,7 +397,7 @@ func TestDesired(t *testing.T) {
 			want: "Evicted=True PodsReadyTimeout; requeue 1 at 2m40s; event EvictedDueToPodsReadyTimeout",
 		},
 		"did not start, told so": {
-			workload: admitted().with(kueue.WorkloadPodsReady, metav1.ConditionFalse, "WaitForStart", 30), podsReady: podsReady(true, nil), now: 100,
+			workload: admitted().with(kueue.WorkloadPodsReady, metav1.ConditionFalse, "WaitForStart", -30), podsReady: podsReady(true, nil), now: 100,
 			want: "Evicted=True PodsReadyTimeout; requeue 1 at 2m40s; event EvictedDueToPodsReadyTimeout",
 		},
 		"did not start for the third time": {
@@ -418,6 +424,16 @@ func TestDesired(t *testing.T) {
 		"may take for ever to recover": {
 			workload:  admitted().with(kueue.WorkloadPodsReady, metav1.ConditionFalse, "WaitForRecovery", 200),
 			podsReady: func() configapi.WaitForPodsReady { c := podsReady(true, nil); c.RecoveryTimeout.Duration = 0; return c }(), now: 999,
+		},
+		"closed again while it holds quota": {
+			workload: admitted().with(kueue.WorkloadPodsReady, metav1.ConditionFalse, "WaitForRecovery", 200).gated("other," + apis.StageGate), podsReady: podsReady(true, nil), now: 999,
+		},
+		"suspended by its user, while its pods stop": {
+			workload: admitted().gated(apis.SuspendedGate), podsReady: podsReady(true, nil), now: 999,
+		},
+		"opened again long after its admission": {
+			workload: admitted().with(kueue.WorkloadPodsReady, metav1.ConditionFalse, "WaitForStart", 900), podsReady: podsReady(true, nil), now: 990,
+			want: "again in 10s",
 		},
 		"had lost pods before this admission": {
 			workload: admitted().with(kueue.WorkloadPodsReady, metav1.ConditionFalse, "WaitForRecovery", -90), podsReady: podsReady(true, nil), now: 1,
