@@ -43,7 +43,8 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	suite, cancel := context.WithCancel(context.Background())
 	DeferCleanup(cancel)
 	var err error
-	env, err = world.Start(suite, controlplane.Config{NodePools: []controlplane.NodePool{
+	gates := map[string]bool{"RestartJob": true, "InPlaceRestart": true, "ElasticJobSet": true}
+	env, err = world.Start(suite, controlplane.Config{JobSetFeatureGates: gates, NodePools: []controlplane.NodePool{
 		{Name: "cpu", Count: 4, Labels: map[string]string{"pool": "cpu"}, Allocatable: amounts("cpu", "256", "memory", "1Ti")},
 		{
 			Name: "a100", Count: 8, Labels: map[string]string{"accelerator": "a100"},
