@@ -184,6 +184,10 @@ func (w *wanted) letGo(st *stage) {
 }
 
 func (w *wanted) advance(s *seen, st *stage) {
+	if st.opensAgain() {
+		w.progress = append(w.progress, progress{st.Name, st.workload, conditions.PodsNotStarted(), nil})
+		return
+	}
 	if after := st.adjusted(s); after != nil {
 		w.change = append(w.change, change{st.workload, after, st.isGated() && st.open})
 	}

@@ -95,7 +95,11 @@ func TestDesired(t *testing.T) {
 		},
 		"a stage that a restart has closed says nothing about its pods any more": {
 			world: world{started: true, restarts: 1, workloads: map[string]string{"init": "admitted", "train": "admitted closed ready"}, jobs: map[string]string{"init": "running"}},
-			want:  []string{"ready init=False", "ready train="},
+			want:  []string{"ready train="},
+		},
+		"a stage that is opened again says first from when on its pods have to become ready": {
+			world: world{started: true, restarts: 1, workloads: map[string]string{"init": "admitted", "train": "admitted closed"}, jobs: map[string]string{"init": "complete"}},
+			want:  []string{"finish init=Succeeded", "ready train=False"},
 		},
 		"a suspended stage says that its pods have to start again": {
 			world: world{started: true, suspended: true, workloads: map[string]string{"init": "admitted suspended ready", "train": "closed suspended"}, jobs: map[string]string{"init": "running"}},

@@ -25,8 +25,6 @@ import (
 // restartAttemptLabel is put on child Jobs by the JobSet controller, which does not export its name.
 const restartAttemptLabel = "jobset.sigs.k8s.io/restart-attempt"
 
-const firstAttempt = "0"
-
 // A stage is one stage of the plan together with what there is of it.
 type stage struct {
 	*stageplan.Stage
@@ -183,18 +181,21 @@ func (st *stage) readiness() metav1.Condition {
 	return life.PodsReady(old, st.all(stageplan.Ready))
 }
 
-// readinessNews is readiness, if it is worth a write: a stage that has never been ready need not say so. In a restarted JobSet it
-// does, because it may hold quota since long before it was opened: its time to become ready counts from what is said here.
+// readinessNews is readiness, if it is worth a write: a stage that has never been ready need not say so.
 func (st *stage) readinessNews() (ready metav1.Condition, news bool) {
 	ready = st.readiness()
-	restarted := st.workload.Annotations[apis.AttemptAnnotation] != firstAttempt
-	speaks := st.hasSpoken() || restarted || ready.Status == metav1.ConditionTrue
-	return ready, speaks && !conditions.Has(st.workload.Status.Conditions, ready)
+	return ready, (st.hasSpoken() || ready.Status == metav1.ConditionTrue) && !conditions.Has(st.workload.Status.Conditions, ready)
 }
 
 // isClosedAgain tells whether a stage still says how its pods fare in an earlier attempt, which it keeps its quota from. It has none
 // now, and says nothing until it is opened.
 func (st *stage) isClosedAgain() bool { return !st.open && st.holdsQuota() && st.hasSpoken() }
+
+// opensAgain tells whether a stage that has kept its quota is about to be opened again. The time that its pods have to become ready
+// does not count from its admission but from what it says now, before it is opened.
+func (st *stage) opensAgain() bool {
+	return st.open && st.isGated() && st.holdsQuota() && !st.hasSpoken()
+}
 
 // hasSpoken tells whether the quota Workload says anything about its pods.
 func (st *stage) hasSpoken() bool {
