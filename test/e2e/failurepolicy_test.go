@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
@@ -15,42 +16,43 @@ import (
 )
 
 var _ = Describe("A JobSet that its failure policy restarts", func() {
-	for _, strategy := range []jobset.JobSetRestartStrategy{jobset.Recreate, jobset.BlockingRecreate} {
-		It("keeps what its stages hold, and reserves anew for those that had finished ("+string(strategy)+")", func(ctx SpecContext) {
-			t := newTeam(ctx, "5", "20")
+	It("keeps what its stages hold, and reserves anew for those that had finished (Recreate, BlockingRecreate)", func(ctx SpecContext) {
+		teams := map[jobset.JobSetRestartStrategy]team{jobset.Recreate: newTeam(ctx, "5", "20"), jobset.BlockingRecreate: newTeam(ctx, "5", "20")}
+		before := map[team]map[string]types.UID{}
+		for strategy, t := range teams {
 			js := slowly(t.deepSpeed("again"), "1s")
 			js.Spec.FailurePolicy = &jobset.FailurePolicy{MaxRestarts: 1, RestartStrategy: strategy}
 			submit(ctx, js)
+		}
+		for _, t := range teams {
 			t.end(ctx, "again", "initializer", corev1.PodSucceeded)
 			t.expectStages(ctx, "again", "initializer=Succeeded", "launcher=ready", "trainer-node=ready")
 			submit(ctx, t.newJobSet("rival", replicatedJob{name: "main", cpus: "1", gpus: "5"}))
 			t.expectStages(ctx, "rival", "main=waiting")
-			before := t.uids(ctx, "again", "initializer", "launcher", "trainer-node")
-
+			before[t] = t.uids(ctx, "again", "initializer", "launcher", "trainer-node")
 			t.endOne(ctx, "again", "trainer-node", corev1.PodFailed)
+		}
+		for _, t := range teams {
 			t.expectRestarts(ctx, "again", 1)
 			t.expectStages(ctx, "again", "initializer=ready", "launcher=admitted", "trainer-node=admitted")
 			after := t.uids(ctx, "again", "initializer", "launcher", "trainer-node")
-			Expect(after).To(HaveKeyWithValue("launcher", before["launcher"]))
-			Expect(after).To(HaveKeyWithValue("trainer-node", before["trainer-node"]))
-			Expect(after["initializer"]).NotTo(Equal(before["initializer"]), "the finished stage is queued anew")
+			Expect(after).To(HaveKeyWithValue("launcher", before[t]["launcher"]))
+			Expect(after).To(HaveKeyWithValue("trainer-node", before[t]["trainer-node"]))
+			Expect(after["initializer"]).NotTo(Equal(before[t]["initializer"]), "the finished stage is queued anew")
 			Eventually(func(g Gomega) {
 				g.Expect(t.podsOf(ctx, g, "again", "launcher")).To(BeEmpty())
 				g.Expect(t.podsOf(ctx, g, "again", "trainer-node")).To(BeEmpty())
 			}).WithContext(ctx).Should(Succeed())
 			t.expectReserved(ctx, "20")
 			t.expectStages(ctx, "rival", "main=waiting")
-
 			t.end(ctx, "again", "initializer", corev1.PodSucceeded)
+		}
+		for _, t := range teams {
 			t.expectStages(ctx, "again", "initializer=Succeeded", "launcher=ready", "trainer-node=ready")
-			t.end(ctx, "again", "trainer-node", corev1.PodSucceeded)
-			t.end(ctx, "again", "launcher", corev1.PodSucceeded)
-			t.expectOver(ctx, "again", jobset.JobSetCompleted)
-			t.expectStages(ctx, "rival", "main=ready")
-			t.end(ctx, "rival", "main", corev1.PodSucceeded)
+			t.drive(ctx, "again", "rival")
 			t.expectReserved(ctx, "0")
-		}, SpecTimeout(specTimeout))
-	}
+		}
+	}, SpecTimeout(specTimeout))
 
 	It("goes on around one Job that is restarted alone (RestartJob)", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "15")
