@@ -8,9 +8,11 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 )
@@ -140,4 +142,9 @@ func (t team) reachAttempt(ctx context.Context, jobSet string, attempt int32) {
 		g.Expect(js.Status.TerminalState).To(BeEmpty())
 		g.Expect(js.Status.CurrentInPlaceRestartAttempt).To(HaveValue(Equal(attempt)))
 	}).WithContext(ctx).Should(Succeed(), func() string { return t.describe(ctx) })
+}
+
+// finished tells whether the stage of a quota Workload is over.
+func finished(w *kueue.Workload) bool {
+	return apimeta.IsStatusConditionTrue(w.Status.Conditions, kueue.WorkloadFinished)
 }
