@@ -3,11 +3,13 @@ package jobset
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -70,12 +72,11 @@ func (r *Reconciler) giveBack(ctx context.Context, s *seen, w *wanted) error {
 	if len(w.giveBack) == 0 {
 		return nil
 	}
-	live := *s
-	var err error
-	if live.mine, err = r.readLive(ctx, s); err != nil {
+	live, err := r.refresh(ctx, s)
+	if err != nil {
 		return err
 	}
-	for _, workload := range desired(&live).giveBack {
+	for _, workload := range desired(live).giveBack {
 		status := life.Suspended(workload, time.Now())
 		told := events.StageSuspended(workload.Labels[apis.StageLabel])
 		if life.IsTrue(workload, kueue.WorkloadEvicted) {
@@ -94,30 +95,63 @@ func (r *Reconciler) giveBack(ctx context.Context, s *seen, w *wanted) error {
 	return nil
 }
 
+// endsQuota tells whether quota Workloads that hold quota are about to stop doing so for good, although their stages may not have
+// succeeded: the JobSet is over or gone, or somebody has deleted them.
+func (w *wanted) endsQuota() bool {
+	for _, p := range w.progress {
+		if p.finished != nil && !p.succeeded && p.workload.Status.Admission != nil {
+			return true
+		}
+	}
+	return slices.ContainsFunc(slices.Concat(w.unpin, w.drop), func(workload *kueue.Workload) bool {
+		return workload.Status.Admission != nil && !life.IsTrue(workload, kueue.WorkloadFinished)
+	})
+}
+
+// refresh reads past the cache what belongs to the JobSet and to those of its name before it. A Job that was released a moment ago
+// would look as if it were held, otherwise.
+func (r *Reconciler) refresh(ctx context.Context, s *seen) (*seen, error) {
+	live := *s
+	live.orphans = map[types.UID]belongings{}
+	for uid := range s.orphans {
+		b, err := r.readLive(ctx, s.key, uid)
+		if err != nil {
+			return nil, err
+		}
+		live.orphans[uid] = b
+	}
+	if s.jobSet == nil {
+		return &live, nil
+	}
+	var err error
+	live.mine, err = r.readLive(ctx, s.key, s.jobSet.UID)
+	return &live, err
+}
+
 // readLive reads what belongs to the JobSet past the cache: quota Workloads first, so that what is said about their Jobs and pods is
 // newer than what is said about them.
-func (r *Reconciler) readLive(ctx context.Context, s *seen) (belongings, error) {
+func (r *Reconciler) readLive(ctx context.Context, key types.NamespacedName, jobSet types.UID) (belongings, error) {
 	var b belongings
 	options := func(label string) []client.ListOption {
-		return []client.ListOption{client.InNamespace(s.key.Namespace), client.MatchingLabels{label: string(s.jobSet.UID)}}
+		return []client.ListOption{client.InNamespace(key.Namespace), client.MatchingLabels{label: string(jobSet)}}
 	}
 	var workloads kueue.WorkloadList
 	if err := r.reader.List(ctx, &workloads, options(apis.JobUIDLabel)...); err != nil {
-		return b, fmt.Errorf("list quota Workloads of JobSet %s: %w", s.key, err)
+		return b, fmt.Errorf("list quota Workloads of JobSet %s: %w", key, err)
 	}
 	var jobs batchv1.JobList
 	if err := r.reader.List(ctx, &jobs, options(jobset.JobSetUIDKey)...); err != nil {
-		return b, fmt.Errorf("list Jobs of JobSet %s: %w", s.key, err)
+		return b, fmt.Errorf("list Jobs of JobSet %s: %w", key, err)
 	}
 	var pods corev1.PodList
 	if err := r.reader.List(ctx, &pods, options(jobset.JobSetUIDKey)...); err != nil {
-		return b, fmt.Errorf("list pods of JobSet %s: %w", s.key, err)
+		return b, fmt.Errorf("list pods of JobSet %s: %w", key, err)
 	}
 	for i := range workloads.Items {
 		b.workloads = append(b.workloads, &workloads.Items[i])
 	}
 	for i := range jobs.Items {
-		if owner := metav1.GetControllerOf(&jobs.Items[i]); owner != nil && owner.UID == s.jobSet.UID {
+		if owner := metav1.GetControllerOf(&jobs.Items[i]); owner != nil && owner.UID == jobSet {
 			b.jobs = append(b.jobs, &jobs.Items[i])
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -76,6 +77,8 @@ type progress struct {
 	// ready has no type if nothing is to be said about the pods any more.
 	ready    metav1.Condition
 	finished *metav1.Condition
+	// succeeded tells whether the stage finishes because all of its Jobs have succeeded.
+	succeeded bool
 }
 
 // desired computes what to write from what is there. It does no I/O.
@@ -139,7 +142,7 @@ func (w *wanted) wrapUp(st *stage, outcome metav1.Condition) {
 	if !st.succeeded() && outcome.Reason == kueue.WorkloadFinishedReasonSucceeded {
 		outcome.Message = fmt.Sprintf("The JobSet has completed without stage %q", st.Name)
 	}
-	w.progress = append(w.progress, progress{st.Name, st.workload, st.readiness(), &outcome})
+	w.progress = append(w.progress, progress{st.Name, st.workload, st.readiness(), &outcome, st.succeeded()})
 }
 
 // unpinOnce does nothing for a Workload that is already free to go and not on its way.
@@ -155,7 +158,7 @@ func (w *wanted) lead(s *seen, st *stage, e *eviction) {
 	case st.workload == nil:
 		w.create = append(w.create, newWorkload(s, st))
 	case !st.workload.DeletionTimestamp.IsZero():
-		w.letGo(st)
+		w.letGo(s, st)
 		e.complete = e.complete && !st.goesBack
 	case st.goesBack:
 		w.goBack(s, st, e)
@@ -170,29 +173,28 @@ func (w *wanted) lead(s *seen, st *stage, e *eviction) {
 	}
 }
 
-// letGo follows a quota Workload that somebody has deleted: what it paid for is held again, and then it may disappear. The next
-// pass makes a new one.
-func (w *wanted) letGo(st *stage) {
-	for _, job := range st.jobs {
-		if childjob.IsRunning(job) {
-			w.hold = append(w.hold, job)
-		}
+// letGo follows a quota Workload that somebody has deleted: what it paid for is held again, as after an eviction, and then it may
+// disappear. The next pass makes a new one.
+func (w *wanted) letGo(s *seen, st *stage) {
+	gone := !st.hasPods
+	if !life.IsTrue(st.workload, kueue.WorkloadFinished) {
+		gone = w.stop(s, st)
 	}
-	if !st.hasPods {
+	if gone {
 		w.unpinOnce(st.workload)
 	}
 }
 
 func (w *wanted) advance(s *seen, st *stage) {
 	if st.opensAgain() {
-		w.progress = append(w.progress, progress{st.Name, st.workload, conditions.PodsNotStarted(), nil})
+		w.progress = append(w.progress, progress{stage: st.Name, workload: st.workload, ready: life.PodsNotStarted()})
 		return
 	}
 	if after := st.adjusted(s); after != nil {
 		w.change = append(w.change, change{st.workload, after, st.isGated() && st.open})
 	}
 	if st.open && st.succeeded() && !st.hasPods {
-		w.progress = append(w.progress, progress{st.Name, st.workload, st.readiness(), life.StageSucceeded(st.Name)})
+		w.progress = append(w.progress, progress{st.Name, st.workload, st.readiness(), life.StageSucceeded(st.Name), true})
 		return
 	}
 	if news, differs := st.reclaimNews(s); differs && !st.lacksQuota(s) {
@@ -216,7 +218,7 @@ func (w *wanted) advance(s *seen, st *stage) {
 		return
 	}
 	if ready, news := st.readinessNews(); news {
-		w.progress = append(w.progress, progress{st.Name, st.workload, ready, nil})
+		w.progress = append(w.progress, progress{stage: st.Name, workload: st.workload, ready: ready})
 	}
 	w.releaseJobs(s, st)
 }
@@ -224,7 +226,7 @@ func (w *wanted) advance(s *seen, st *stage) {
 // forgetReadiness says of a stage whose Jobs are held again that its pods have to become ready from their beginning.
 func (w *wanted) forgetReadiness(st *stage) {
 	if ready := life.PodsNotStarted(); st.hasSpoken() && !conditions.Has(st.workload.Status.Conditions, ready) {
-		w.progress = append(w.progress, progress{st.Name, st.workload, ready, nil})
+		w.progress = append(w.progress, progress{stage: st.Name, workload: st.workload, ready: ready})
 	}
 }
 
@@ -233,7 +235,7 @@ func (w *wanted) forgetReadiness(st *stage) {
 func (w *wanted) releaseJobs(s *seen, st *stage) {
 	rel := release{stage: st.Name, queue: string(st.workload.Status.Admission.ClusterQueue)}
 	for _, job := range st.jobs {
-		if !childjob.IsHeld(job) {
+		if !childjob.IsHeld(job) || s.hasOldPodOf(job) {
 			continue
 		}
 		released, err := childjob.Released(job, st.templateOf(job), st.assignmentOf(job), s.flavors, st.updatesOf(job)...)
@@ -246,6 +248,15 @@ func (w *wanted) releaseJobs(s *seen, st *stage) {
 	if len(rel.jobs) > 0 {
 		w.release = append(w.release, rel)
 	}
+}
+
+// hasOldPodOf tells whether a pod may still run that an earlier Job of the same name has made. Somebody has deleted that Job. What it
+// was charged for pays for that pod until it has ended.
+func (s *seen) hasOldPodOf(job *batchv1.Job) bool {
+	return slices.ContainsFunc(s.mine.pods, func(pod *corev1.Pod) bool {
+		owner := metav1.GetControllerOf(pod)
+		return pod.Labels[batchv1.JobNameLabel] == job.Name && (owner == nil || owner.UID != job.UID)
+	})
 }
 
 // outcomeOf tells whether a JobSet is over, and how.

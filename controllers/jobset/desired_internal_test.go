@@ -113,6 +113,18 @@ func TestDesired(t *testing.T) {
 			world: world{started: true, workloads: map[string]string{"init": "admitted deleted pinned", "train": "closed"}, jobs: map[string]string{"init": "running"}},
 			want:  []string{"hold init-0"},
 		},
+		"a deleted Workload goes only after its Jobs that have partly run are made anew": {
+			world: world{started: true, workloads: map[string]string{"init": "admitted deleted pinned", "train": "closed"}, jobs: map[string]string{"init": "held progress"}},
+			want:  []string{"remake init-0"},
+		},
+		"a deleted Workload goes when nothing of it runs": {
+			world: world{started: true, workloads: map[string]string{"init": "admitted deleted pinned", "train": "closed"}, jobs: map[string]string{"init": "held"}},
+			want:  []string{"unpin init"},
+		},
+		"a Job is not released while a pod of one before it still runs": {
+			world: world{started: true, workloads: map[string]string{"init": "admitted", "train": "closed"}, jobs: map[string]string{"init": "held/held"}, pods: []string{"init:init-0"}},
+			want:  []string{"release init-1 node=a100"},
+		},
 		"a Job that asks for more than its JobSet stays held": {
 			world: world{started: true, workloads: map[string]string{"init": "admitted", "train": "closed"}, jobs: map[string]string{"init": "held greedy"}},
 			want:  []string{`complain the Job "init-0" stays held: its pods request 2 cpu each, its JobSet 1; delete the Job`},

@@ -91,7 +91,13 @@ func (w *wanted) goBack(s *seen, st *stage, e *eviction) {
 		e.complete = false
 	}
 	w.forgetReadiness(st)
-	e.complete = e.complete && !st.hasPods
+	e.complete = w.stop(s, st) && e.complete
+}
+
+// stop holds the Jobs of a stage again, and makes those anew that would not start from their beginning. It tells whether nothing of
+// them runs and nothing is left to be done to them.
+func (w *wanted) stop(s *seen, st *stage) bool {
+	stopped := !st.hasPods
 	for _, job := range st.jobs {
 		switch {
 		case childjob.IsNoticed(job):
@@ -99,12 +105,13 @@ func (w *wanted) goBack(s *seen, st *stage, e *eviction) {
 		case childjob.HasPods(job):
 		case childjob.HasProgress(job) || childjob.IsFinished(job, batchv1.JobComplete) && restartsWhole(s.jobSet, st.replicatedJobOf(job)):
 			w.remake = append(w.remake, job)
-			e.complete = false
+			stopped = false
 		case childjob.IsHeld(job) && !childjob.IsRestored(job):
 			w.restore = append(w.restore, job)
-			e.complete = false
+			stopped = false
 		}
 	}
+	return stopped
 }
 
 // giveBackEvicted lets the evicted stages give their quota back, the last first: so none is admitted before those that wait for it

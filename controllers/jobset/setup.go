@@ -14,6 +14,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	k8sevents "k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -43,6 +45,11 @@ import (
 const (
 	defaultWorkers  = 8
 	defaultReleases = 16
+
+	// A write that is refused is tried again after firstRetry, then after twice that, and so on. While the webhooks of the JobSet
+	// controller are down no JobSet can be resumed: nothing tells that they are back.
+	firstRetry   = 5 * time.Millisecond
+	longestRetry = 15 * time.Second
 
 	// indexJobSetUID finds the Jobs, pods and quota Workloads of a JobSet by its UID, also when the JobSet is gone.
 	indexJobSetUID = "tranche.dev/jobset-uid"
@@ -118,7 +125,10 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(jobSetsOf(config.Client)), builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		Watches(&kueue.WorkloadPriorityClass{}, handler.EnqueueRequestsFromMapFunc(jobSetsOf(config.Client))).
 		Watches(&schedulingv1.PriorityClass{}, handler.EnqueueRequestsFromMapFunc(jobSetsOf(config.Client))).
-		WithOptions(controller.Options{MaxConcurrentReconciles: config.Workers}).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: config.Workers,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, longestRetry),
+		}).
 		Complete(r)
 }
 
@@ -236,6 +246,13 @@ func isTerminal(pod *corev1.Pod) bool {
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	s, err := r.read(ctx, req.NamespacedName)
 	if err != nil {
+		return ctrl.Result{}, err
+	}
+	w := desired(s)
+	if !w.endsQuota() {
+		return r.write(ctx, s, w)
+	}
+	if s, err = r.refresh(ctx, s); err != nil {
 		return ctrl.Result{}, err
 	}
 	return r.write(ctx, s, desired(s))
