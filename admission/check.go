@@ -26,14 +26,16 @@ func rules() []rule {
 }
 
 func (e *Engine) check(l *look) *Refusal {
-	return e.asIfNothingWereKept(l, func() *Refusal {
-		for _, rule := range rules() {
-			if refusal := rule(e, l); refusal != nil {
-				return refusal
-			}
+	return e.asIfNothingWereKept(l, func() *Refusal { return e.firstRefusal(l) })
+}
+
+func (e *Engine) firstRefusal(l *look) *Refusal {
+	for _, rule := range rules() {
+		if refusal := rule(e, l); refusal != nil {
+			return refusal
 		}
-		return nil
-	})
+	}
+	return nil
 }
 
 func misconfigured(check, format string, args ...any) *Refusal {
@@ -115,7 +117,7 @@ func flavorsExist(e *Engine, l *look) *Refusal {
 		return nil
 	}
 	return &Refusal{
-		Check: "WithinLimits", Reason: kueue.WorkloadQuotaReservedReasonExceedsMaxQuota,
+		Check: withinLimits, Reason: kueue.WorkloadQuotaReservedReasonExceedsMaxQuota,
 		Message: fmt.Sprintf("can never fit: all pod sets together need %s in ClusterQueue %s", strings.Join(e.aboveMost(l.q, o.first), " and "), l.q.name),
 	}
 }
@@ -154,7 +156,7 @@ func lackRefusal(q *clusterQueue, lack *flavor.Lack) *Refusal {
 		}
 	case lack.Oversized:
 		return &Refusal{
-			Check: "WithinLimits", Reason: kueue.WorkloadQuotaReservedReasonExceedsMaxQuota,
+			Check: withinLimits, Reason: kueue.WorkloadQuotaReservedReasonExceedsMaxQuota,
 			Message: fmt.Sprintf("can never fit: pod set %s in ClusterQueue %s: %s", lack.PodSet, q.name, strings.Join(lack.Objections, "; ")),
 		}
 	}

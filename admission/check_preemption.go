@@ -146,10 +146,8 @@ func (e *Engine) makeRoom(l *look, decisions []Decision) []Decision {
 	for _, c := range l.usage {
 		l.waitFor(c.ID, 0)
 	}
-	return e.refuse(l, &Refusal{
-		Check: "RoomIsMade", Reason: kueue.WorkloadQuotaReservedReasonWaitingForPreemptedWorkloads,
-		Message: fmt.Sprintf("waits until the pods of stages that are preempted for it in ClusterQueue %s have ended", l.q.name),
-	}, decisions)
+	refusal := roomIsMade(l)
+	return e.refuse(l, &refusal, decisions)
 }
 
 // pledge sets aside for a stage what it waits for.

@@ -68,7 +68,7 @@ func (e *Engine) short(l *look, whyNobody string) *Refusal {
 	if whyNobody != "" {
 		message += "; preemption: " + whyNobody
 	}
-	return &Refusal{Check: "QuotaFits", Reason: kueue.WorkloadQuotaReservedReasonWaitingForQuota, Message: message}
+	return &Refusal{Check: quotaIsFree, Reason: kueue.WorkloadQuotaReservedReasonWaitingForQuota, Message: message}
 }
 
 // chooseWhatFits makes the choice for the items, if there is one for which there is quota now.

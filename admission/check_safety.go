@@ -37,7 +37,7 @@ func peakFitsLimits(e *Engine, l *look) *Refusal {
 		message = strings.Join(e.aboveMost(l.q, peaks[0]), " and ")
 	}
 	return &Refusal{
-		Check: "PeakWithinLimits", Reason: kueue.WorkloadQuotaReservedReasonExceedsMaxQuota,
+		Check: peakWithinLimits, Reason: kueue.WorkloadQuotaReservedReasonExceedsMaxQuota,
 		Message: fmt.Sprintf("the JobSet could never run to its end in ClusterQueue %s: stages that hold quota at the same time need up to %s", l.q.name, message),
 	}
 }
@@ -79,13 +79,7 @@ func (e *Engine) unsafe(l *look, usage quota.Usage) *Refusal {
 // unfinishable asks whether, after the admission, somebody could no longer finish who can now, or the JobSet itself could not. If
 // the state is safe now, that means that it must stay safe; if it is not, as after a quota cut, that it must get no worse.
 func (e *Engine) unfinishable(l *look, after *safety.Course, usage quota.Usage) *Refusal {
-	claim := &safety.Claim{JobSet: l.j.key.String(), Node: l.q.bare, Held: after.HeldNow(), Peaks: after.Peaks()}
-	claims := []*safety.Claim{claim}
-	for _, uid := range slices.Sorted(maps.Keys(l.q.group.claimants)) {
-		if uid != l.j.uid && !e.leavesFor(l, uid) {
-			claims = append(claims, l.q.group.claimants[uid].claim)
-		}
-	}
+	claims := e.claimsAfter(l, after)
 	blocked := safety.Blocked(e.bare, claims)
 	if len(blocked) == 0 {
 		return nil
@@ -103,6 +97,17 @@ func (e *Engine) unfinishable(l *look, after *safety.Course, usage quota.Usage) 
 	return nil
 }
 
+// claimsAfter are the claims after the admission, that of the stage's own JobSet first.
+func (e *Engine) claimsAfter(l *look, after *safety.Course) []*safety.Claim {
+	claims := []*safety.Claim{{JobSet: l.j.key.String(), Node: l.q.bare, Held: after.HeldNow(), Peaks: after.Peaks()}}
+	for _, uid := range slices.Sorted(maps.Keys(l.q.group.claimants)) {
+		if uid != l.j.uid && !e.leavesFor(l, uid) {
+			claims = append(claims, l.q.group.claimants[uid].claim)
+		}
+	}
+	return claims
+}
+
 // unreserved asks whether all that the JobSet may come to hold in this hold segment is free now.
 func (e *Engine) unreserved(l *look, before, after *safety.Course) *Refusal {
 	held := before.HeldNow()
@@ -117,7 +122,7 @@ func (e *Engine) unreserved(l *look, before, after *safety.Course) *Refusal {
 		}
 	}
 	return &Refusal{
-		Check: "PeakFits", Reason: kueue.WorkloadQuotaReservedReasonWaitingForQuota,
+		Check: peakFits, Reason: kueue.WorkloadQuotaReservedReasonWaitingForQuota,
 		Message: fmt.Sprintf("waits for quota in ClusterQueue %s: this stage and those that may hold quota beside it are admitted together (policy Reserve) and need %s",
 			l.q.name, strings.Join(lacks, " and ")),
 	}
@@ -141,7 +146,7 @@ func (e *Engine) deadlock(l *look, blocked []*safety.Claim, usage quota.Usage) *
 		with = " and " + strings.Join(others, ", ")
 	}
 	return &Refusal{
-		Check: "StageUnsafe", Reason: kueue.WorkloadQuotaReservedReasonWaitingForQuota,
+		Check: stageUnsafe, Reason: kueue.WorkloadQuotaReservedReasonWaitingForQuota,
 		Message: fmt.Sprintf("fits ClusterQueue %s now, but then this JobSet%s could wait for ever for quota of later stages: %s",
 			l.q.name, with, e.leftFor(l, blocked, usage)),
 	}

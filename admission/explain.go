@@ -1,9 +1,16 @@
 package admission
 
 import (
+	"fmt"
+	"slices"
 	"time"
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/flavor"
+	"github.com/tranche-dev/tranche/admission/quota"
+	"github.com/tranche-dev/tranche/admission/safety"
+	"github.com/tranche-dev/tranche/apis/visibility"
 )
 
 // Explain says why a stage is not admitted, as it is now. It is empty for a stage that is charged or finished, that does not exist,
@@ -14,21 +21,156 @@ func (e *Engine) Explain(key StageKey) []Refusal {
 	switch {
 	case s == nil || s.entry.phase != waiting && s.entry.phase != closed:
 		return nil
-	case s.entry.phase == closed && s.closed == "":
-		return []Refusal{{
-			Check: "BackoffIsOver", Reason: kueue.WorkloadQuotaReservedReasonPendingEvaluation,
-			Message: "may be admitted again from " + s.requeueAt.UTC().Format(time.RFC3339) + " on (status.requeueState.requeueAt)",
-		}}
-	case s.entry.phase == closed:
-		return []Refusal{{Check: "IsOpen", Reason: kueue.WorkloadAdmissionGated, Message: s.closed}}
 	case s.line == nil:
-		return []Refusal{{
-			Check: "PlanIsKnown", Reason: kueue.WorkloadQuotaReservedReasonPendingEvaluation,
-			Message: "the stage plan of its JobSet has not been seen yet",
-		}}
+		return []Refusal{s.absence()}
 	}
 	if refusal := e.check(e.look(s)); refusal != nil {
 		return []Refusal{*refusal}
 	}
 	return nil
+}
+
+// absence says why a stage that waits for something is not in line.
+func (s *stage) absence() Refusal {
+	switch {
+	case s.entry.phase == closed && s.closed == "":
+		return Refusal{
+			Check: "BackoffIsOver", Reason: kueue.WorkloadQuotaReservedReasonPendingEvaluation,
+			Message: "may be admitted again from " + s.requeueAt.UTC().Format(time.RFC3339) + " on (status.requeueState.requeueAt)",
+		}
+	case s.entry.phase == closed:
+		return Refusal{Check: "IsOpen", Reason: kueue.WorkloadAdmissionGated, Message: s.closed}
+	}
+	return Refusal{
+		Check: "PlanIsKnown", Reason: kueue.WorkloadQuotaReservedReasonPendingEvaluation,
+		Message: "the stage plan of its JobSet has not been seen yet",
+	}
+}
+
+// Explanation says the same as Explain, and what is behind it: which limit of which node fails, and who holds what is missing there. It
+// looks at all who hold quota in the Cohort, so it is for people who ask, not for every refusal. ok is false for a stage that does not
+// exist, that is charged, or that has finished.
+func (e *Engine) Explanation(key StageKey) (x visibility.Explanation, ok bool) {
+	e.settleGroups()
+	s := e.stages[key]
+	if s == nil || s.entry.phase != waiting && s.entry.phase != closed {
+		return x, false
+	}
+	if s.line == nil {
+		return explanationOf(s.absence()), true
+	}
+	l := e.look(s)
+	e.asIfNothingWereKept(l, func() *Refusal {
+		switch refusal := e.firstRefusal(l); {
+		case refusal != nil:
+			x = explanationOf(*refusal)
+			e.elaborate(l, &x)
+		case l.preempts():
+			x = explanationOf(roomIsMade(l))
+			x.Alternatives = e.alternatives(e.stall(l, l.isOnTheWayOut(e)), l.usage)
+		}
+		return nil
+	})
+	return x, true
+}
+
+func explanationOf(r Refusal) visibility.Explanation {
+	return visibility.Explanation{Check: r.Check, Reason: r.Reason, Message: r.Message}
+}
+
+// The checks that are explained further.
+const (
+	withinLimits     = "WithinLimits"
+	peakWithinLimits = "PeakWithinLimits"
+	quotaIsFree      = "QuotaFits"
+	peakFits         = "PeakFits"
+	stageUnsafe      = "StageUnsafe"
+)
+
+// elaborate adds what is behind a refusal.
+func (e *Engine) elaborate(l *look, x *visibility.Explanation) {
+	switch x.Check {
+	case strictFIFO:
+		if blocker := l.q.line.Blocker(l.s.ticket); blocker != nil {
+			x.Behind = &visibility.Reference{Namespace: blocker.Member.key.Namespace, Name: blocker.Member.key.Name}
+		}
+	case withinLimits:
+		supply := e.supply(l.q)
+		supply.Most = func(quota.ID) quota.Amount { return quota.MaxAmount }
+		items, _ := supply.Items(l.podSets)
+		x.Alternatives = e.alternatives(e.empty(l), choices(items)...)
+	case peakWithinLimits:
+		x.Alternatives = e.alternatives(e.empty(l), e.course(l.j, l.q).PeaksToTheEnd()...)
+	case quotaIsFree:
+		x.Alternatives = e.alternatives(e.stall(l, everybody), choices(l.items)...)
+	case peakFits:
+		before := e.course(l.j, l.q)
+		var more []quota.Usage
+		for _, peak := range before.With(l.s.index, l.usage).Peaks() {
+			more = append(more, peak.Without(before.HeldNow()))
+		}
+		x.Alternatives = e.alternatives(e.stall(l, everybody), more...)
+	case stageUnsafe:
+		e.elaborateDeadlock(l, x)
+	}
+}
+
+// choices are the usages of the first combinations of flavors.
+func choices(items []flavor.Item) []quota.Usage {
+	var usages []quota.Usage
+	for choice := range flavor.Choices(items, flavor.MaxChoices) {
+		usages = append(usages, choice.Usage(items))
+	}
+	return usages
+}
+
+// elaborateDeadlock says what the first of those who could wait for ever would need more, if what they all hold were all that is charged.
+func (e *Engine) elaborateDeadlock(l *look, x *visibility.Explanation) {
+	claims := e.claimsAfter(l, e.course(l.j, l.q).With(l.s.index, l.usage))
+	blocked := safety.Blocked(e.bare, claims)
+	if len(blocked) == 0 {
+		return
+	}
+	e.bare.WhatIf(func() bool {
+		for _, c := range claims {
+			c.Node.Charge(c.Held)
+		}
+		var more []quota.Usage
+		for _, peak := range blocked[0].Peaks {
+			more = append(more, peak.Without(blocked[0].Held))
+		}
+		x.Alternatives = e.alternatives(&stall{tree: e.bare, node: blocked[0].Node, holdings: func(id quota.ID, under *quota.Node) []holding {
+			return claimed(claims, blocked[0], id, under)
+		}}, more...)
+		return true
+	})
+}
+
+// alternatives says what is short of each of some usages, in the order in which they are given, and leaves out those that say the same
+// as another.
+func (e *Engine) alternatives(at *stall, usages ...quota.Usage) []visibility.Alternative {
+	const most = 4
+	var told []visibility.Alternative
+	var short []quota.Usage
+	for _, usage := range usages {
+		lacks := slices.DeleteFunc(usage.Clone(), func(c quota.Charge) bool { return c.Amount <= at.node.Available(c.ID) })
+		if len(lacks) == 0 || len(told) == most || slices.ContainsFunc(short, lacks.Equal) {
+			continue
+		}
+		short = append(short, lacks)
+		var a visibility.Alternative
+		for fr, amount := range e.tree.Index.ByName(lacks) {
+			a.Shortages = append(a.Shortages, at.shortage(fr, e.tree.Index.ID(fr), amount))
+		}
+		told = append(told, a)
+	}
+	return told
+}
+
+// roomIsMade refuses a stage that waits for others to leave.
+func roomIsMade(l *look) Refusal {
+	return Refusal{
+		Check: "RoomIsMade", Reason: kueue.WorkloadQuotaReservedReasonWaitingForPreemptedWorkloads,
+		Message: fmt.Sprintf("waits until the pods of stages that are preempted for it in ClusterQueue %s have ended", l.q.name),
+	}
 }

@@ -1,0 +1,204 @@
+package admission
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tranche-dev/tranche/admission/preempt"
+	"github.com/tranche-dev/tranche/admission/quota"
+	"github.com/tranche-dev/tranche/admission/safety"
+	"github.com/tranche-dev/tranche/apis/visibility"
+)
+
+// A stall is where a usage does not fit: a node in one of the trees, and who holds what is charged in that tree.
+type stall struct {
+	tree *quota.Tree
+	node *quota.Node
+	// holdings are those below a node. It is nil if nothing is charged.
+	holdings func(id quota.ID, under *quota.Node) []holding
+}
+
+// A holding is what one holder is charged of one FlavorResource at one node.
+type holding struct {
+	visibility.Holder
+	node   *quota.Node
+	amount quota.Amount
+}
+
+// stall is where a stage asks for quota, among all holders that count.
+func (e *Engine) stall(l *look, counts func(*stage) bool) *stall {
+	return &stall{tree: e.tree, node: l.q.node, holdings: func(id quota.ID, under *quota.Node) []holding {
+		return e.holdings(l, id, under, counts)
+	}}
+}
+
+// empty is the same if nothing were charged.
+func (e *Engine) empty(l *look) *stall { return &stall{tree: e.bare, node: l.q.bare} }
+
+func everybody(*stage) bool { return true }
+
+// isOnTheWayOut tells who leaves, or has to leave for a stage.
+func (l *look) isOnTheWayOut(e *Engine) func(*stage) bool {
+	return func(s *stage) bool {
+		return s.isLeaving() || slices.ContainsFunc(l.victims, func(v preempt.Victim) bool { return slices.Contains(e.tenureOf(v.Holder.UID).stages, s) })
+	}
+}
+
+// shortage says why an amount is not available, and who could change that.
+func (at *stall) shortage(fr quota.FlavorResource, id quota.ID, amount quota.Amount) visibility.Shortage {
+	bottleneck, _ := at.node.Bottleneck(id, amount)
+	s := visibility.Shortage{
+		Flavor: fr.Flavor, Resource: fr.Resource,
+		Needed:     amount.Quantity(fr.Resource),
+		Free:       max(0, at.node.Available(id)).Quantity(fr.Resource),
+		Missing:    bottleneck.Missing.Quantity(fr.Resource),
+		Constraint: constraintOf(&bottleneck, fr),
+	}
+	if at.holdings != nil {
+		at.name(&s, id, &bottleneck)
+	}
+	return s
+}
+
+func constraintOf(b *quota.Bottleneck, fr quota.FlavorResource) visibility.Constraint {
+	c := visibility.Constraint{Kind: visibility.Cohort, Name: b.Node.Name, Amount: b.Amount.Quantity(fr.Resource)}
+	if b.Node.IsClusterQueue() {
+		c.Kind = visibility.ClusterQueue
+	}
+	switch b.Limit {
+	case quota.NominalQuota:
+		c.Limit = visibility.NominalQuota
+	case quota.BorrowingLimit:
+		c.Limit = visibility.BorrowingLimit
+	case quota.LendingLimit:
+		c.Limit = visibility.LendingLimit
+	case quota.SharedQuota:
+		c.Limit = visibility.SharedQuota
+	}
+	return c
+}
+
+// name lets the largest holders give back what they hold, one after the other and as if, until nothing is missing, and names them.
+// Those whose quota nobody else could use are left out.
+func (at *stall) name(s *visibility.Shortage, id quota.ID, b *quota.Bottleneck) {
+	const most = 5
+	missing := b.Missing
+	candidates := at.holdings(id, b.Under)
+	slices.SortFunc(candidates, compareHoldings)
+	at.tree.WhatIf(func() bool {
+		for i := range candidates {
+			h := &candidates[i]
+			before := b.Under.Used(id)
+			h.node.Release(quota.Usage{{ID: id, Amount: h.amount}})
+			freed := before.Minus(b.Under.Used(id))
+			if freed <= 0 {
+				continue
+			}
+			if len(s.Holders) < most {
+				h.Amount = freed.Quantity(s.Resource)
+				s.Holders = append(s.Holders, h.Holder)
+			} else {
+				s.MoreHolders++
+			}
+			if missing -= min(freed, missing); missing == 0 {
+				return true
+			}
+		}
+		return true
+	})
+	if missing > 0 {
+		q := missing.Quantity(s.Resource)
+		s.Unreleasable = &q
+	}
+}
+
+// compareHoldings puts the largest first.
+func compareHoldings(a, b holding) int {
+	return cmp.Or(
+		cmp.Compare(b.amount, a.amount), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name),
+		cmp.Compare(a.Kind, b.Kind), strings.Compare(a.ClusterQueue, b.ClusterQueue),
+	)
+}
+
+// holdings collects what is charged below a node to others than the stage's own JobSet, by JobSet or quota Workload. They come in no
+// order.
+func (e *Engine) holdings(l *look, id quota.ID, under *quota.Node, counts func(*stage) bool) []holding {
+	var all []holding
+	for _, q := range l.q.group.queues {
+		if !under.IsAbove(q.node) {
+			continue
+		}
+		byHolder := map[types.UID]*holding{}
+		for s := range q.charged {
+			if a := s.entry.usage.Of(id); a > 0 && counts(s) && (s.owner == "" || s.owner != l.s.owner) {
+				h := e.holding(byHolder, s, q)
+				h.amount = h.amount.Plus(a)
+				h.Leaving = h.Leaving || s.isLeaving()
+			}
+		}
+		e.addKept(byHolder, l, q, id)
+		for _, h := range byHolder {
+			all = append(all, *h)
+		}
+	}
+	return all
+}
+
+// addKept adds what is charged because it is kept: for later stages, and for those who wait until others have left.
+func (e *Engine) addKept(byHolder map[types.UID]*holding, l *look, q *clusterQueue, id quota.ID) {
+	if q.kept.Of(id) == 0 {
+		return
+	}
+	add := func(s *stage, a quota.Amount) {
+		h := e.holding(byHolder, s, q)
+		h.amount, h.Kept = h.amount.Plus(a), true
+	}
+	for uid, j := range q.group.claimants {
+		if a := j.keptIn(q).Of(id); a > 0 && uid != l.s.owner {
+			for _, s := range j.members {
+				add(s, a)
+				break
+			}
+		}
+	}
+	for s := range q.pledged {
+		// What is pledged to those who come later in its own line does not hold a stage up.
+		isLater := q == l.q && s.ticket != nil && !s.ticket.Precedes(l.s.ticket)
+		if a := s.pledge.Of(id); a > 0 && !isLater && (s.owner == "" || s.owner != l.s.owner) {
+			add(s, a)
+		}
+	}
+}
+
+// holding is that of a stage's JobSet, or of the stage if it has none.
+func (e *Engine) holding(byHolder map[types.UID]*holding, s *stage, q *clusterQueue) *holding {
+	uid, kind, key := s.uid, visibility.Workload, s.key
+	if j := e.jobSets[s.owner]; j != nil && j.isKnown() {
+		uid, kind, key = j.uid, visibility.JobSet, j.key
+	}
+	h := byHolder[uid]
+	if h == nil {
+		h = &holding{node: q.node, Holder: visibility.Holder{
+			Kind: kind, ClusterQueue: q.name, Reference: visibility.Reference{Namespace: key.Namespace, Name: key.Name},
+		}}
+		byHolder[uid] = h
+	}
+	return h
+}
+
+// claimed is what others hold than the one with a claim that cannot be met, and than the JobSet of the stage, whose claim comes first.
+func claimed(claims []*safety.Claim, stuck *safety.Claim, id quota.ID, under *quota.Node) []holding {
+	var all []holding
+	for _, c := range claims[1:] {
+		if a := c.Held.Of(id); a > 0 && c != stuck && under.IsAbove(c.Node) {
+			namespace, name, _ := strings.Cut(c.JobSet, "/")
+			all = append(all, holding{node: c.Node, amount: a, Holder: visibility.Holder{
+				Kind: visibility.JobSet, ClusterQueue: c.Node.Name, Reference: visibility.Reference{Namespace: namespace, Name: name},
+			}})
+		}
+	}
+	return all
+}

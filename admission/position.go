@@ -1,0 +1,91 @@
+package admission
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// A Pending is a stage in line.
+type Pending struct {
+	Stage      StageKey
+	UID        types.UID
+	LocalQueue types.NamespacedName
+	Priority   int32
+	Created    time.Time
+	// InClusterQueue and InLocalQueue count those who stand before it.
+	InClusterQueue, InLocalQueue int
+}
+
+// A Page is a part of a line: at most Limit stages from the one at Offset on. Neither may be negative.
+type Page struct{ Offset, Limit int }
+
+// PendingInClusterQueue returns those in the line of a ClusterQueue, if it exists, in the order in which they would be admitted if all
+// fitted. It takes time for those up to the end of the page, and for each kind of stage that is in line.
+func (e *Engine) PendingInClusterQueue(name string, page Page) ([]Pending, bool) {
+	q := e.clusterQueues[name]
+	if q == nil || !q.exists {
+		return nil, false
+	}
+	e.settleGroups()
+	var all []Pending
+	before := map[*localQueue]int{}
+	i := 0
+	for s := range q.line.Ordered(nil) {
+		if i-page.Offset >= page.Limit {
+			break
+		}
+		if i >= page.Offset {
+			all = append(all, s.pending(i, before[s.localQueue]))
+		}
+		before[s.localQueue]++
+		i++
+	}
+	return all, true
+}
+
+// PendingInLocalQueue returns those of a LocalQueue, if it exists, in the same order.
+func (e *Engine) PendingInLocalQueue(key types.NamespacedName, page Page) ([]Pending, bool) {
+	lq := e.localQueues[key]
+	if lq == nil || !lq.exists {
+		return nil, false
+	}
+	e.settleGroups()
+	line := e.clusterQueue(lq.clusterQueue).line
+	var tickets []*ticket
+	i := 0
+	for s := range line.Ordered(lq.has) {
+		if i-page.Offset >= page.Limit {
+			break
+		}
+		if i >= page.Offset {
+			tickets = append(tickets, s.ticket)
+		}
+		i++
+	}
+	all := make([]Pending, len(tickets))
+	for i, rank := range line.Ranks(tickets, nil) {
+		all[i] = tickets[i].Member.pending(rank, page.Offset+i)
+	}
+	return all, true
+}
+
+// PendingStage returns one, if it is in line.
+func (e *Engine) PendingStage(key StageKey) (Pending, bool) {
+	e.settleGroups()
+	s := e.stages[key]
+	if s == nil || s.line == nil {
+		return Pending{}, false
+	}
+	line, tickets := s.line.line, []*ticket{s.ticket}
+	return s.pending(line.Ranks(tickets, nil)[0], line.Ranks(tickets, s.localQueue.has)[0]), true
+}
+
+func (q *localQueue) has(c class) bool { return c.localQueue == q }
+
+func (s *stage) pending(inClusterQueue, inLocalQueue int) Pending {
+	return Pending{
+		Stage: s.key, UID: s.uid, LocalQueue: s.localQueue.key, Priority: s.priority, Created: s.created,
+		InClusterQueue: inClusterQueue, InLocalQueue: inLocalQueue,
+	}
+}

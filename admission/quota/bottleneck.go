@@ -1,0 +1,101 @@
+package quota
+
+import "cmp"
+
+// A Limit is which limit of a node keeps a charge from fitting.
+type Limit int
+
+const (
+	// NominalQuota is all that a ClusterQueue without a Cohort has.
+	NominalQuota Limit = iota
+	// BorrowingLimit is how much more the subtree may use than it has.
+	BorrowingLimit
+	// LendingLimit is what another node lends: what it keeps back and does not use would be enough.
+	LendingLimit
+	// SharedQuota is what all below a root share.
+	SharedQuota
+)
+
+// A Bottleneck is why a charge does not fit.
+type Bottleneck struct {
+	// Node has the Limit, which is Amount.
+	Node   *Node
+	Limit  Limit
+	Amount Amount
+	// Missing is how much has to be released below Under before the charge fits there.
+	Missing Amount
+	Under   *Node
+}
+
+// IsClusterQueue tells leaves from Cohorts.
+func (n *Node) IsClusterQueue() bool { return n.isQueue }
+
+// Bottleneck finds what keeps a charge from fitting. Of several limits it is the one that leaves least; ok is false if there is none.
+func (n *Node) Bottleneck(id ID, a Amount) (b Bottleneck, ok bool) {
+	if a <= n.Available(id) {
+		return Bottleneck{}, false
+	}
+	for at := n; ; at = at.parent {
+		if at.parent == nil {
+			return at.atTheTop(id, a, n), true
+		}
+		c := at.peek(id)
+		a = at.PassedOn(id, a)
+		if c.quota.BorrowingLimit == MaxAmount {
+			continue
+		}
+		room := (c.subtree - c.local).Plus(c.quota.BorrowingLimit).Minus(max(0, c.usage-c.local))
+		if room < a && room <= at.parent.Available(id) {
+			return Bottleneck{Node: at, Limit: BorrowingLimit, Amount: c.quota.BorrowingLimit, Missing: a.Minus(room), Under: at}, true
+		}
+	}
+}
+
+// atTheTop blames what a root has, or who keeps as much as is missing from it.
+func (n *Node) atTheTop(id ID, a Amount, asking *Node) Bottleneck {
+	c := n.peek(id)
+	b := Bottleneck{Node: n, Limit: SharedQuota, Amount: c.subtree, Missing: a.Minus(c.subtree.Minus(c.usage)), Under: n}
+	if n.isQueue {
+		b.Limit = NominalQuota
+		return b
+	}
+	if keeper, kept := n.keeper(id, asking); keeper != nil && kept >= b.Missing {
+		b.Node, b.Limit, b.Amount = keeper, LendingLimit, keeper.peek(id).quota.LendingLimit
+	}
+	return b
+}
+
+// keeper returns who keeps most from those outside without using it, and how much all do together.
+func (n *Node) keeper(id ID, asking *Node) (keeper *Node, all Amount) {
+	for node := range n.below {
+		kept := node.idle(id)
+		if kept == 0 || node.IsAbove(asking) {
+			continue
+		}
+		all = all.Plus(kept)
+		if keeper == nil || cmp.Or(cmp.Compare(kept, keeper.idle(id)), cmp.Compare(keeper.Name, node.Name)) > 0 {
+			keeper = node
+		}
+	}
+	return keeper, all
+}
+
+// below yields all nodes below one, parents before children.
+func (n *Node) below(yield func(*Node) bool) {
+	for _, child := range n.children {
+		if !yield(child) {
+			return
+		}
+		for node := range child.below {
+			if !yield(node) {
+				return
+			}
+		}
+	}
+}
+
+// idle is what a node keeps for its own subtree, and this does not use.
+func (n *Node) idle(id ID) Amount {
+	c := n.peek(id)
+	return max(0, c.local-c.usage)
+}
