@@ -77,6 +77,7 @@ manifests: ## Write the CRDs of Kueue and JobSet, and the chart's copies of conf
 	$(TOOL) kustomize build config/crd > charts/tranche/crds/crds.yaml
 	$(TOOL) kustomize build config/policies > charts/tranche/files/policies.yaml
 	$(TOOL) kustomize build config/rbac > charts/tranche/files/rbac.yaml
+	$(TOOL) kustomize build config/visibility > charts/tranche/files/visibility.yaml
 
 .PHONY: lint
 lint: ## Run the linters.

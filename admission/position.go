@@ -11,8 +11,10 @@ type Pending struct {
 	Stage      StageKey
 	UID        types.UID
 	LocalQueue types.NamespacedName
-	Priority   int32
-	Created    time.Time
+	// ClusterQueue is the one in whose line it stands.
+	ClusterQueue string
+	Priority     int32
+	Created      time.Time
 	// InClusterQueue and InLocalQueue count those who stand before it.
 	InClusterQueue, InLocalQueue int
 }
@@ -85,7 +87,7 @@ func (q *localQueue) has(c class) bool { return c.localQueue == q }
 
 func (s *stage) pending(inClusterQueue, inLocalQueue int) Pending {
 	return Pending{
-		Stage: s.key, UID: s.uid, LocalQueue: s.localQueue.key, Priority: s.priority, Created: s.created,
+		Stage: s.key, UID: s.uid, LocalQueue: s.localQueue.key, ClusterQueue: s.line.name, Priority: s.priority, Created: s.created,
 		InClusterQueue: inClusterQueue, InLocalQueue: inLocalQueue,
 	}
 }

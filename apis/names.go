@@ -35,6 +35,10 @@ const (
 	// RequireQueueLabel, with value "true" on a Namespace, makes a JobSet without a queue name an error there.
 	RequireQueueLabel = "tranche.dev/require-queue"
 
+	// ExplanationAnnotation has, on a PendingWorkload of Kueue's visibility API, why it waits, as JSON (apis/visibility). It is there
+	// only if one quota Workload is asked for by name. Nothing in the cluster carries it.
+	ExplanationAnnotation = "tranche.dev/explanation"
+
 	// FlavorNodeLabelsAnnotation lists, on a released Job, the keys of the node labels that came from ResourceFlavors, so that
 	// another admission can take them back.
 	FlavorNodeLabelsAnnotation = "tranche.dev/flavor-node-labels"

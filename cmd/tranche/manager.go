@@ -28,6 +28,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/namespace"
 	"github.com/tranche-dev/tranche/controllers/quotaworkload"
 	"github.com/tranche-dev/tranche/controllers/resourceflavor"
+	"github.com/tranche-dev/tranche/controllers/visibility"
 )
 
 const readyTimeout = 5 * time.Second
@@ -133,6 +134,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 			Workers:          int(*workers.JobSet),
 			Releases:         int(*config.Concurrency.Releases),
 		}),
+		addVisibility(mgr, runner, &config.Visibility),
 		mgr.AddHealthzCheck("ping", healthz.Ping),
 		mgr.AddReadyzCheck("engine", func(r *http.Request) error {
 			ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
@@ -140,6 +142,16 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 			return runner.View(ctx, func(*admission.Engine) {})
 		}),
 	)
+}
+
+// addVisibility serves who is pending and why, if that is wanted.
+func addVisibility(mgr ctrl.Manager, runner *engine.Runner, config *configapi.Visibility) error {
+	if !*config.Enable {
+		return nil
+	}
+	return visibility.SetupWithManager(mgr, visibility.Config{
+		Engine: runner, Reader: mgr.GetClient(), Rest: mgr.GetConfig(), BindAddress: config.BindAddress, CertDir: config.CertDir,
+	})
 }
 
 // engineConfig is the part of the configuration that decisions depend on.

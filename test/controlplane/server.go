@@ -33,6 +33,9 @@ func (p *ControlPlane) defineServers() error {
 	api.Authn = p.authority
 	configureAPIServer(api)
 	p.apiserver = api
+	if err := configureAggregation(api); err != nil {
+		return err
+	}
 	var err error
 	if etcd.Path, err = p.tieLeash(Etcd); err != nil {
 		return err

@@ -17,9 +17,19 @@ import (
 const root = "../.."
 
 func TestChartEqualsKustomize(t *testing.T) {
-	want := objects(t, kustomize(t, "config/default"))
+	compare(t, "config/default")
+}
+
+func TestChartEqualsKustomizeWithVisibility(t *testing.T) {
+	compare(t, "config/with-visibility", "--set=visibility.enable=true")
+}
+
+// compare holds an overlay against what the chart makes of some values.
+func compare(t *testing.T, overlay string, values ...string) {
+	t.Helper()
+	want := objects(t, kustomize(t, overlay))
 	delete(want, "Namespace//tranche-system") // helm install --create-namespace makes it
-	got := objects(t, helm(t, "--include-crds"))
+	got := objects(t, helm(t, append(values, "--include-crds")...))
 	for key := range got {
 		if want[key] == nil {
 			t.Errorf("%s is in the chart only", key)
@@ -27,11 +37,35 @@ func TestChartEqualsKustomize(t *testing.T) {
 	}
 	for key, object := range want {
 		if diff := cmp.Diff(object, got[key]); diff != "" {
-			t.Errorf("%s of the chart differs from config/default (-kustomize +helm):\n%.2000s", key, diff)
+			t.Errorf("%s of the chart differs from %s (-kustomize +helm):\n%.2000s", key, overlay, diff)
 		}
 	}
 	if len(want) < 30 {
-		t.Errorf("config/default has %d objects, want at least 30", len(want))
+		t.Errorf("%s has %d objects, want at least 30", overlay, len(want))
+	}
+}
+
+// Who brings a certificate has the API server check it.
+func TestChartWithACertificate(t *testing.T) {
+	got := objects(t, helm(t, "--set=visibility.enable=true", "--set=visibility.certSecret=certs", "--set=visibility.caBundle=QUFB"))
+	spec := field(t, got["APIService//v1beta2.visibility.kueue.x-k8s.io"], "spec")
+	want := map[string]any{
+		"group": "visibility.kueue.x-k8s.io", "version": "v1beta2", "groupPriorityMinimum": float64(100), "versionPriority": float64(100),
+		"caBundle": "QUFB", "service": map[string]any{"namespace": "tranche-system", "name": "tranche-visibility", "port": float64(443)},
+	}
+	if diff := cmp.Diff(want, spec); diff != "" {
+		t.Errorf("APIService (-want +got):\n%s", diff)
+	}
+	served := field(t, got["ConfigMap/tranche-system/tranche-manager"], "data", "config.yaml").(map[string]any)["visibility"]
+	if diff := cmp.Diff(map[string]any{"enable": true, "certDir": "/etc/tranche-visibility"}, served); diff != "" {
+		t.Errorf("configuration of the manager (-want +got):\n%s", diff)
+	}
+	pod := field(t, got["Deployment/tranche-system/tranche-manager"], "spec", "template", "spec").(map[string]any)
+	mounts := pod["containers"].([]any)[0].(map[string]any)["volumeMounts"].([]any)
+	volumes := pod["volumes"].([]any)
+	want = map[string]any{"name": "visibility", "secret": map[string]any{"secretName": "certs"}}
+	if diff := cmp.Diff(want, volumes[len(volumes)-1]); diff != "" || mounts[len(mounts)-1].(map[string]any)["mountPath"] != "/etc/tranche-visibility" {
+		t.Errorf("volumes %v and mounts %v", volumes, mounts)
 	}
 }
 
@@ -84,6 +118,7 @@ func TestChartValues(t *testing.T) {
 func TestChartIsGenerated(t *testing.T) {
 	for file, overlay := range map[string]string{
 		"crds/crds.yaml": "config/crd", "files/policies.yaml": "config/policies", "files/rbac.yaml": "config/rbac",
+		"files/visibility.yaml": "config/visibility",
 	} {
 		got := run(t, "cat", "charts/tranche/"+file)
 		if diff := cmp.Diff(kustomize(t, overlay), got); diff != "" {

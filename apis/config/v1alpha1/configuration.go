@@ -33,6 +33,9 @@ type Configuration struct {
 	// Health says where liveness and readiness probes are answered.
 	Health Health `json:"health,omitempty"`
 
+	// Visibility says whether and where Kueue's visibility API is served: who is pending, at which position, and why.
+	Visibility Visibility `json:"visibility,omitempty"`
+
 	// Logging says how much is logged, and in which form.
 	Logging Logging `json:"logging,omitempty"`
 
@@ -216,6 +219,19 @@ type Metrics struct {
 type Health struct {
 	// HealthProbeBindAddress is HOST:PORT or :PORT, or 0 to answer no probes. It defaults to :8081.
 	HealthProbeBindAddress string `json:"healthProbeBindAddress,omitempty"`
+}
+
+// A Visibility says whether and where the visibility API is served.
+type Visibility struct {
+	// Enable turns the server on. It needs the APIService, the Service and the rights of config/visibility. It defaults to false.
+	Enable *bool `json:"enable,omitempty"`
+
+	// BindAddress is HOST:PORT or :PORT. It defaults to :8082.
+	BindAddress string `json:"bindAddress,omitempty"`
+
+	// CertDir is a directory with tls.crt and tls.key, which are read again when they change. Left out, the default, the server makes
+	// itself a certificate at each start, which nobody can check: the APIService must say insecureSkipTLSVerify.
+	CertDir string `json:"certDir,omitempty"`
 }
 
 // A Logging says how much is logged, and in which form.

@@ -52,6 +52,7 @@ clientConnection: {qps: 1.5}
 concurrency: {workers: {localQueue: 3}, writers: 1}
 leaderElection: {leaderElect: false, retryPeriod: 1s}
 metrics: {bindAddress: "0"}
+visibility: {enable: true, certDir: /certs}
 managedNamespaceSelector: {}
 manageJobSetsWithoutQueueName: true
 stageAdmission: Greedy
@@ -72,7 +73,7 @@ admissionFairSharing: {usageHalfLifeTime: 1h}
 	}
 	for _, want := range []string{
 		"qps: 1.5\n", "burst: 2000\n", "localQueue: 3\n", "jobSet: 8\n", "writers: 1\n", "leaderElect: false\n", "retryPeriod: 1s\n",
-		"bindAddress: \"0\"\n", "managedNamespaceSelector: {}\n", "manageJobSetsWithoutQueueName: true\n", "stageAdmission: Greedy\n",
+		"bindAddress: \"0\"\n", "visibility:\n  bindAddress: :8082\n  certDir: /certs\n  enable: true\n", "managedNamespaceSelector: {}\n", "manageJobSetsWithoutQueueName: true\n", "stageAdmission: Greedy\n",
 		"  enable: true\n", "  timeout: 5m0s\n", "  recoveryTimeout: 5m0s\n", "backoffLimitCount: 3\n", "backoffMaxSeconds: 3600\n",
 		"usageHalfLifeTime: 1h0m0s\n", "usageSamplingInterval: 5m0s\n",
 	} {
@@ -198,6 +199,8 @@ admissionFairSharing: {usageHalfLifeTime: 0s, usageSamplingInterval: 1s, resourc
 		"no port":             {"metrics: {bindAddress: localhost}", []string{"metrics.bindAddress"}},
 		"port not a number":   {"metrics: {bindAddress: \":http\"}", []string{"metrics.bindAddress"}},
 		"port too large":      {"health: {healthProbeBindAddress: \":65536\"}", []string{"health.healthProbeBindAddress"}},
+		"visibility port":     {"visibility: {bindAddress: \"localhost\"}", []string{"visibility.bindAddress"}},
+		"visibility nowhere":  {"visibility: {bindAddress: \"0\"}", []string{"visibility.bindAddress"}},
 		"verbosity low":       {"logging: {verbosity: -1}", []string{"logging.verbosity"}},
 		"verbosity high":      {"logging: {verbosity: 11}", []string{"logging.verbosity"}},
 		"log format":          {"logging: {format: xml}", []string{"logging.format"}},

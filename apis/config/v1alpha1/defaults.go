@@ -20,6 +20,8 @@ func (c *Configuration) SetDefaults() {
 	c.LeaderElection.setDefaults()
 	setString(&c.Metrics.BindAddress, ":8080")
 	setString(&c.Health.HealthProbeBindAddress, ":8081")
+	set(&c.Visibility.Enable, false)
+	setString(&c.Visibility.BindAddress, ":8082")
 	set(&c.Logging.Verbosity, 0)
 	setString(&c.Logging.Format, LogJSON)
 	setString(&c.StageAdmission, StageAdmissionSafe)

@@ -37,6 +37,7 @@ func (c *Configuration) Validate() field.ErrorList {
 	errs = append(errs, c.LeaderElection.validate(field.NewPath("leaderElection"))...)
 	errs = append(errs, bindAddress(field.NewPath("metrics", "bindAddress"), c.Metrics.BindAddress)...)
 	errs = append(errs, bindAddress(field.NewPath("health", "healthProbeBindAddress"), c.Health.HealthProbeBindAddress)...)
+	errs = append(errs, c.Visibility.validate(field.NewPath("visibility"))...)
 	errs = append(errs, c.Logging.validate(field.NewPath("logging"))...)
 	errs = append(errs, oneOf(field.NewPath("stageAdmission"), c.StageAdmission,
 		StageAdmissionSafe, StageAdmissionReserve, StageAdmissionGreedy)...)
@@ -129,6 +130,15 @@ func notNegative(path *field.Path, value *metav1.Duration) field.ErrorList {
 		return nil
 	}
 	return field.ErrorList{field.Invalid(path, value.Duration.String(), "must not be negative")}
+}
+
+// validate checks the address even if the server is off, so that turning it on brings no surprise.
+func (v *Visibility) validate(path *field.Path) field.ErrorList {
+	path = path.Child("bindAddress")
+	if v.BindAddress == noListener {
+		return field.ErrorList{field.Invalid(path, v.BindAddress, "must be HOST:PORT or :PORT; to turn it off, set enable to false")}
+	}
+	return bindAddress(path, v.BindAddress)
 }
 
 // validate checks the times even if leader election is off, so that turning it on brings no surprise.

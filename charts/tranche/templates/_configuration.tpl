@@ -9,5 +9,12 @@ tranche-system
 {{- /* tranche.configuration is the manager's configuration file. */ -}}
 {{- define "tranche.configuration" -}}
 {{- $fixed := dict "apiVersion" "config.tranche.dev/v1alpha1" "kind" "Configuration" "managedNamespaceSelector" .Values.namespaceSelector "manageJobSetsWithoutQueueName" .Values.manageJobSetsWithoutQueueName -}}
+{{- if .Values.visibility.enable -}}
+{{- $served := dict "enable" true -}}
+{{- if .Values.visibility.certSecret -}}
+{{- $_ := set $served "certDir" "/etc/tranche-visibility" -}}
+{{- end -}}
+{{- $_ := set $fixed "visibility" $served -}}
+{{- end -}}
 {{- toYaml (merge $fixed .Values.configuration) -}}
 {{- end -}}

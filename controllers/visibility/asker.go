@@ -1,0 +1,74 @@
+package visibility
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/tranche-dev/tranche/admission"
+)
+
+const (
+	// answerTime bounds how long a request waits for the engine.
+	answerTime = 5 * time.Second
+	// pause is how much longer than an answer has taken the engine is left alone after it: questions never take more than a tenth of its
+	// time, however many are asked.
+	pause = 9
+)
+
+// An engine answers questions on its own goroutine.
+type engine interface {
+	View(ctx context.Context, f func(*admission.Engine)) error
+}
+
+// An asker lets one question at a time through to the engine.
+type asker struct {
+	engine engine
+	// turn has the time from which the next question may be asked.
+	turn chan time.Time
+}
+
+func newAsker(e engine) *asker {
+	a := &asker{engine: e, turn: make(chan time.Time, 1)}
+	a.turn <- time.Time{}
+	return a
+}
+
+// ask runs f on the engine. If it fails, f may still run later, so that nothing that f writes must be read.
+func (a *asker) ask(ctx context.Context, f func(*admission.Engine)) error {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	var next time.Time
+	select {
+	case next = <-a.turn:
+	case <-ctx.Done():
+		return busy(ctx)
+	}
+	defer func() { a.turn <- next }()
+	select {
+	case <-time.After(time.Until(next)):
+	case <-ctx.Done():
+		return busy(ctx)
+	}
+	var took time.Duration
+	err := a.engine.View(ctx, func(e *admission.Engine) {
+		if ctx.Err() != nil {
+			return
+		}
+		started := time.Now()
+		f(e)
+		took = time.Since(started)
+	})
+	if err != nil {
+		return busy(ctx)
+	}
+	next = time.Now().Add(pause * took)
+	return nil
+}
+
+func busy(ctx context.Context) error {
+	const tryAgainSeconds = 1
+	return apierrors.NewTimeoutError(fmt.Sprintf("the admission engine has not answered in time, try again: %v", ctx.Err()), tryAgainSeconds)
+}

@@ -1,0 +1,85 @@
+package visibility
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/apis/apiserver"
+	"k8s.io/apiserver/pkg/authentication/authenticatorfactory"
+	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/client-go/kubernetes"
+)
+
+const (
+	// trustConfigMap, in kube-system, is where the API server says whom to believe.
+	trustConfigMap = "extension-apiserver-authentication"
+	// cacheTime is how long an answer of the API server about a token or a right counts.
+	cacheTime   = 10 * time.Second
+	reviewLimit = 10 * time.Second
+)
+
+// authenticate lets the API server say who asks: it vouches for those whose requests it passes on, and knows the certificates and tokens
+// of those who come by themselves. The ConfigMap is followed until ctx ends.
+func authenticate(ctx context.Context, config *genericapiserver.Config, c kubernetes.Interface) error {
+	clients, err := dynamiccertificates.NewDynamicCAFromConfigMapController("client-ca", metav1.NamespaceSystem, trustConfigMap, "client-ca-file", c)
+	if err != nil {
+		return fmt.Errorf("trust client certificates: %w", err)
+	}
+	proxies, err := dynamiccertificates.NewDynamicCAFromConfigMapController("request-header", metav1.NamespaceSystem, trustConfigMap, "requestheader-client-ca-file", c)
+	if err != nil {
+		return fmt.Errorf("trust the API server as a proxy: %w", err)
+	}
+	headers := headerrequest.NewRequestHeaderAuthRequestController(trustConfigMap, metav1.NamespaceSystem, c,
+		"requestheader-username-headers", "requestheader-uid-headers", "requestheader-group-headers",
+		"requestheader-extra-headers-prefix", "requestheader-allowed-names")
+	for _, once := range []func(context.Context) error{clients.RunOnce, proxies.RunOnce, headers.RunOnce} {
+		if err := once(ctx); err != nil {
+			return fmt.Errorf("read ConfigMap %s/%s: %w", metav1.NamespaceSystem, trustConfigMap, err)
+		}
+	}
+	go headers.Run(ctx, 1)
+	config.Authentication.RequestHeaderConfig = &authenticatorfactory.RequestHeaderConfig{
+		CAContentProvider:   proxies,
+		UsernameHeaders:     headerrequest.StringSliceProviderFunc(headers.UsernameHeaders),
+		UIDHeaders:          headerrequest.StringSliceProviderFunc(headers.UIDHeaders),
+		GroupHeaders:        headerrequest.StringSliceProviderFunc(headers.GroupHeaders),
+		ExtraHeaderPrefixes: headerrequest.StringSliceProviderFunc(headers.ExtraHeaderPrefixes),
+		AllowedClientNames:  headerrequest.StringSliceProviderFunc(headers.AllowedClientNames),
+	}
+	for _, ca := range []dynamiccertificates.CAContentProvider{clients, proxies} {
+		if err := config.Authentication.ApplyClientCert(ca, config.SecureServing); err != nil {
+			return fmt.Errorf("ask for client certificates: %w", err)
+		}
+	}
+	delegating := authenticatorfactory.DelegatingAuthenticatorConfig{
+		// Who is nobody may read what everybody may: discovery, by which the API server sees that this server is well.
+		Anonymous:                          &apiserver.AnonymousAuthConfig{Enabled: true},
+		TokenAccessReviewClient:            c.AuthenticationV1(),
+		TokenAccessReviewTimeout:           reviewLimit,
+		WebhookRetryBackoff:                genericoptions.DefaultAuthWebhookRetryBackoff(),
+		CacheTTL:                           cacheTime,
+		ClientCertificateCAContentProvider: clients,
+		RequestHeaderConfig:                config.Authentication.RequestHeaderConfig,
+	}
+	config.Authentication.Authenticator, _, err = delegating.New()
+	return err
+}
+
+// authorize lets the API server say who may do what. It is asked for everything but whether this server is well.
+func authorize(config *genericapiserver.Config, c kubernetes.Interface) error {
+	options := authorizerfactory.DelegatingAuthorizerConfig{
+		SubjectAccessReviewClient: c.AuthorizationV1(),
+		AllowCacheTTL:             cacheTime,
+		DenyCacheTTL:              cacheTime,
+		WebhookRetryBackoff:       genericoptions.DefaultAuthWebhookRetryBackoff(),
+	}
+	var err error
+	config.Authorization.Authorizer, err = options.New()
+	return err
+}

@@ -1,0 +1,124 @@
+package visibility
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"path/filepath"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/conversion"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	apiopenapi "k8s.io/apiserver/pkg/endpoints/openapi"
+	"k8s.io/apiserver/pkg/registry/rest"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	genericoptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/component-base/compatibility"
+	"sigs.k8s.io/kueue/apis/visibility/openapi"
+	visibility "sigs.k8s.io/kueue/apis/visibility/v1beta2"
+)
+
+// kubernetesVersion is the version of the libraries that serve.
+const kubernetesVersion = "1.36"
+
+// newScheme knows what is served and how it is asked for.
+func newScheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
+	if err := visibility.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	scheme.AddKnownTypeWithName(visibility.SchemeGroupVersion.WithKind("PendingWorkloadsQuestion"), &question{})
+	err := scheme.AddConversionFunc((*url.Values)(nil), (*question)(nil), func(from, to any, _ conversion.Scope) error {
+		query, isQuery := from.(*url.Values)
+		q, isQuestion := to.(*question)
+		if !isQuery || !isQuestion {
+			return fmt.Errorf("read the query: cannot make %T of %T", to, from)
+		}
+		return q.read(*query)
+	})
+	return scheme, err
+}
+
+// Start serves until ctx ends.
+func (s *server) Start(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	server, err := s.prepare(ctx)
+	if err != nil {
+		return fmt.Errorf("serve the visibility API on %s: %w", s.config.BindAddress, err)
+	}
+	return server.PrepareRun().RunWithContext(ctx)
+}
+
+// NeedLeaderElection tells the manager that every replica answers: the Service of an APIService picks any.
+func (s *server) NeedLeaderElection() bool { return false }
+
+func (s *server) prepare(ctx context.Context) (*genericapiserver.GenericAPIServer, error) {
+	scheme, err := newScheme()
+	if err != nil {
+		return nil, err
+	}
+	codecs := serializer.NewCodecFactory(scheme)
+	config := genericapiserver.NewConfig(codecs)
+	config.EffectiveVersion = compatibility.NewEffectiveVersionFromString(kubernetesVersion, "", "")
+	config.EnableIndex, config.EnableProfiling, config.EnableMetrics = false, false, false
+	namer := apiopenapi.NewDefinitionNamer(scheme)
+	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(openapi.GetOpenAPIDefinitions, namer)
+	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(openapi.GetOpenAPIDefinitions, namer)
+	config.OpenAPIConfig.Info.Title, config.OpenAPIV3Config.Info.Title = "Tranche", "Tranche"
+	if err := s.listen(config); err != nil {
+		return nil, err
+	}
+	c, err := kubernetes.NewForConfig(s.config.Rest)
+	if err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
+	if err := errors.Join(authenticate(ctx, config, c), authorize(config, c)); err != nil {
+		return nil, errors.Join(err, config.SecureServing.Listener.Close())
+	}
+	server, err := config.Complete(nil).New("tranche-visibility", genericapiserver.NewEmptyDelegate())
+	if err != nil {
+		return nil, errors.Join(err, config.SecureServing.Listener.Close())
+	}
+	group := genericapiserver.NewDefaultAPIGroupInfo(visibility.SchemeGroupVersion.Group, scheme, runtime.NewParameterCodec(scheme), codecs)
+	group.VersionedResourcesStorageMap[visibility.SchemeGroupVersion.Version] = s.storage()
+	return server, server.InstallAPIGroup(&group)
+}
+
+func (s *server) storage() map[string]rest.Storage {
+	clusterQueue, localQueue := queue{singular: "clusterqueue"}, queue{singular: "localqueue", isNamespaced: true}
+	asker := newAsker(s.config.Engine)
+	return map[string]rest.Storage{
+		"clusterqueues":                  clusterQueue,
+		"clusterqueues/pendingworkloads": pendingWorkloads{queue: clusterQueue, asker: asker, reader: s.config.Reader},
+		"localqueues":                    localQueue,
+		"localqueues/pendingworkloads":   pendingWorkloads{queue: localQueue, asker: asker, reader: s.config.Reader},
+	}
+}
+
+// listen opens the port, with the certificate of the directory or one that is made now and kept in memory.
+func (s *server) listen(config *genericapiserver.Config) error {
+	serving := genericoptions.NewSecureServingOptions()
+	if dir := s.config.CertDir; dir != "" {
+		serving.ServerCert.CertKey.CertFile, serving.ServerCert.CertKey.KeyFile = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	}
+	serving.ServerCert.CertDirectory = ""
+	var err error
+	if serving.Listener, err = net.Listen("tcp", s.config.BindAddress); err != nil {
+		return err
+	}
+	err = serving.MaybeDefaultWithSelfSignedCerts("localhost", nil, nil)
+	if err == nil {
+		err = serving.WithLoopback().ApplyTo(&config.SecureServing, &config.LoopbackClientConfig)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("set up TLS: %w", err), serving.Listener.Close())
+	}
+	return nil
+}

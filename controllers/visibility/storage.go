@@ -1,0 +1,168 @@
+package visibility
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	visibility "sigs.k8s.io/kueue/apis/visibility/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/apis"
+)
+
+// A queue is the resource whose subresource can be read. It has nothing to read itself.
+type queue struct {
+	singular     string
+	isNamespaced bool
+}
+
+var (
+	_ rest.Storage              = queue{}
+	_ rest.Scoper               = queue{}
+	_ rest.SingularNameProvider = queue{}
+	_ rest.GetterWithOptions    = pendingWorkloads{}
+)
+
+// New implements rest.Storage.
+func (queue) New() runtime.Object { return &visibility.PendingWorkloadsSummary{} }
+
+// Destroy implements rest.Storage.
+func (queue) Destroy() {}
+
+// NamespaceScoped implements rest.Scoper.
+func (q queue) NamespaceScoped() bool { return q.isNamespaced }
+
+// GetSingularName implements rest.SingularNameProvider.
+func (q queue) GetSingularName() string { return q.singular }
+
+// pendingWorkloads answers who is pending in a queue.
+type pendingWorkloads struct {
+	queue
+	asker *asker
+	// reader reads quota Workloads from the cache.
+	reader client.Reader
+}
+
+// NewGetOptions implements rest.GetterWithOptions.
+func (p pendingWorkloads) NewGetOptions() (options runtime.Object, hasSubpath bool, key string) {
+	return &question{Limit: defaultLimit}, false, ""
+}
+
+// Get implements rest.GetterWithOptions.
+func (p pendingWorkloads) Get(ctx context.Context, name string, options runtime.Object) (runtime.Object, error) {
+	q, ok := options.(*question)
+	if !ok {
+		return nil, apierrors.NewInternalError(fmt.Errorf("read the query: got %T", options))
+	}
+	key := types.NamespacedName{Namespace: request.NamespaceValue(ctx), Name: name}
+	only, isOne, err := q.only(key.Namespace)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	if isOne {
+		return p.one(ctx, key, only)
+	}
+	page, err := q.page()
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	var all []admission.Pending
+	exists := false
+	if err := p.asker.ask(ctx, func(e *admission.Engine) { all, exists = p.list(e, key, page) }); err != nil {
+		return nil, err
+	}
+	if !exists {
+		return nil, p.notFound(key)
+	}
+	summary := &visibility.PendingWorkloadsSummary{Items: make([]visibility.PendingWorkload, len(all))}
+	for i := range all {
+		summary.Items[i] = p.tell(ctx, &all[i])
+	}
+	return summary, nil
+}
+
+// one answers for a single quota Workload, with what it waits for.
+func (p pendingWorkloads) one(ctx context.Context, key, only types.NamespacedName) (runtime.Object, error) {
+	var (
+		found          admission.Pending
+		explanation    []byte
+		exists, isHere bool
+		failure        error
+	)
+	err := p.asker.ask(ctx, func(e *admission.Engine) {
+		if _, exists = p.list(e, key, admission.Page{}); !exists {
+			return
+		}
+		if found, isHere = e.PendingStage(only); !isHere || !p.has(key, &found) {
+			isHere = false
+			return
+		}
+		x, _ := e.Explanation(only)
+		if p.isNamespaced {
+			x = x.WithoutStrangers(key.Namespace)
+		}
+		explanation, failure = json.Marshal(x)
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case failure != nil:
+		return nil, apierrors.NewInternalError(fmt.Errorf("write the explanation: %w", failure))
+	case !exists:
+		return nil, p.notFound(key)
+	}
+	summary := &visibility.PendingWorkloadsSummary{Items: []visibility.PendingWorkload{}}
+	if isHere {
+		told := p.tell(ctx, &found)
+		told.Annotations = map[string]string{apis.ExplanationAnnotation: string(explanation)}
+		summary.Items = append(summary.Items, told)
+	}
+	return summary, nil
+}
+
+func (p pendingWorkloads) list(e *admission.Engine, key types.NamespacedName, page admission.Page) ([]admission.Pending, bool) {
+	if p.isNamespaced {
+		return e.PendingInLocalQueue(key, page)
+	}
+	return e.PendingInClusterQueue(key.Name, page)
+}
+
+// has tells whether a stage stands in a queue.
+func (p pendingWorkloads) has(key types.NamespacedName, found *admission.Pending) bool {
+	if p.isNamespaced {
+		return found.LocalQueue == key
+	}
+	return found.ClusterQueue == key.Name
+}
+
+func (p pendingWorkloads) notFound(key types.NamespacedName) error {
+	return apierrors.NewNotFound(visibility.Resource(p.singular+"s"), key.Name)
+}
+
+// tell writes what is known of a pending stage as Kueue does. The engine does not know the owners of a quota Workload; one that has gone
+// meanwhile is told without them.
+func (p pendingWorkloads) tell(ctx context.Context, s *admission.Pending) visibility.PendingWorkload {
+	told := visibility.PendingWorkload{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: s.Stage.Namespace, Name: s.Stage.Name, UID: s.UID, CreationTimestamp: metav1.NewTime(s.Created),
+		},
+		Priority:               s.Priority,
+		LocalQueueName:         kueue.LocalQueueName(s.LocalQueue.Name),
+		PositionInClusterQueue: int32(s.InClusterQueue), //nolint:gosec // far from 2^31
+		PositionInLocalQueue:   int32(s.InLocalQueue),   //nolint:gosec // far from 2^31
+	}
+	var object kueue.Workload
+	if err := p.reader.Get(ctx, s.Stage, &object); err == nil && object.UID == s.UID {
+		told.OwnerReferences = object.OwnerReferences
+	}
+	return told
+}

@@ -1,0 +1,244 @@
+package integration_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	visibility "sigs.k8s.io/kueue/apis/visibility/v1beta2"
+
+	"github.com/tranche-dev/tranche/apis"
+	visibilityapi "github.com/tranche-dev/tranche/apis/visibility"
+)
+
+const visibilityAPI = "/apis/visibility.kueue.x-k8s.io/v1beta2"
+
+// installVisibility applies config/visibility and leads its Service to a port of this machine, where nothing runs inside the cluster.
+func installVisibility(ctx context.Context, address string) {
+	GinkgoHelper()
+	_, port, err := net.SplitHostPort(address)
+	Expect(err).NotTo(HaveOccurred())
+	overlay := filepath.Join(env.Root, "config", "visibility")
+	Expect(env.Kubectl(ctx, "apply", "--server-side", "-k", overlay)).To(Succeed())
+	DeferCleanup(func(ctx SpecContext) {
+		Expect(env.Kubectl(ctx, "delete", "-k", overlay)).To(Succeed())
+	})
+	Expect(env.Kubectl(ctx, "-n", apis.SystemNamespace, "patch", "service", "tranche-visibility", "--type=merge",
+		"-p", `{"spec":{"type":"ExternalName","externalName":"localhost","selector":null,"clusterIP":null,"clusterIPs":null}}`)).To(Succeed())
+	Expect(env.Kubectl(ctx, "patch", "apiservice", "v1beta2.visibility.kueue.x-k8s.io", "--type=merge",
+		"-p", `{"spec":{"service":{"port":`+port+`}}}`)).To(Succeed())
+}
+
+// freeAddress is one on loopback that nobody listens on.
+func freeAddress() string {
+	GinkgoHelper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	Expect(err).NotTo(HaveOccurred())
+	defer l.Close() //nolint:errcheck // nobody has used it
+	return l.Addr().String()
+}
+
+// A reader asks the visibility API as somebody, through the API server.
+type reader struct{ client kubernetes.Interface }
+
+func readerAs(user string) reader {
+	GinkgoHelper()
+	config := env.Plane.AdminConfig()
+	if user != "" {
+		config = env.Plane.UserConfig(user)
+	}
+	c, err := kubernetes.NewForConfig(config)
+	Expect(err).NotTo(HaveOccurred())
+	return reader{c}
+}
+
+func (r reader) read(ctx context.Context, path string, query ...string) (*visibility.PendingWorkloadsSummary, error) {
+	request := r.client.CoreV1().RESTClient().Get().AbsPath(visibilityAPI + path)
+	for _, q := range query {
+		name, value, _ := strings.Cut(q, "=")
+		request.Param(name, value)
+	}
+	body, err := request.Do(ctx).Raw()
+	if err != nil {
+		return nil, err
+	}
+	var summary visibility.PendingWorkloadsSummary
+	return &summary, json.Unmarshal(body, &summary)
+}
+
+// places writes pending quota Workloads as NAME in-cluster-queue/in-local-queue.
+func places(summary *visibility.PendingWorkloadsSummary) []string {
+	all := []string{}
+	for i := range summary.Items {
+		w := &summary.Items[i]
+		all = append(all, fmt.Sprintf("%s %s %d/%d", w.Name, w.LocalQueueName, w.PositionInClusterQueue, w.PositionInLocalQueue))
+	}
+	return all
+}
+
+func explanationOf(summary *visibility.PendingWorkloadsSummary) visibilityapi.Explanation {
+	GinkgoHelper()
+	Expect(summary.Items).To(HaveLen(1))
+	var x visibilityapi.Explanation
+	Expect(json.Unmarshal([]byte(summary.Items[0].Annotations[apis.ExplanationAnnotation]), &x)).To(Succeed())
+	return x
+}
+
+var _ = Describe("The visibility API", Ordered, func() {
+	var (
+		t             *tenant
+		admin         reader
+		cqPath, lqOf  string
+		pendingByName func(name string) string
+	)
+
+	BeforeAll(func(ctx SpecContext) {
+		address := freeAddress()
+		installVisibility(ctx, address)
+		startManager(ctx, map[string]any{"visibility": map[string]any{"enable": true, "bindAddress": address}})
+		admin = readerAs("")
+		t = newQueue(ctx)
+		t.onlyOnDemand(ctx, "4", func(*kueue.ClusterQueueSpec) {})
+		other := t.localQueue.DeepCopy()
+		other.ObjectMeta = metav1.ObjectMeta{Namespace: t.namespace, Name: "other"}
+		Expect(env.adminClient.Create(ctx, other)).To(Succeed())
+		cqPath = "/clusterqueues/" + t.clusterQueue.Name + "/pendingworkloads"
+		lqOf = "/namespaces/" + t.namespace + "/localqueues/"
+		pendingByName = func(name string) string {
+			return "fieldSelector=metadata.namespace=" + t.namespace + ",metadata.name=" + name
+		}
+
+		expect(ctx, create(ctx, t.workload("holder", "3")), "Admitted=True Admitted")
+		for i, cpus := range []string{"2", "3", "4"} {
+			w := t.urgent("w"+strconv.Itoa(i), cpus, int32(10-i))
+			if i == 1 {
+				w.Spec.QueueName = "other"
+			}
+			expect(ctx, create(ctx, w), "QuotaReserved=False WaitingForQuota")
+		}
+		Eventually(func(g Gomega) {
+			summary, err := admin.read(ctx, cqPath)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(summary.Items).To(HaveLen(3))
+		}).WithContext(ctx).Should(Succeed())
+	}, NodeTimeout(2*patience))
+
+	It("tells the positions in both queues, page by page", func(ctx SpecContext) {
+		for query, want := range map[string][]string{
+			"":                 {"w0 queue 0/0", "w1 other 1/0", "w2 queue 2/1"},
+			"limit=1":          {"w0 queue 0/0"},
+			"limit=2 offset=1": {"w1 other 1/0", "w2 queue 2/1"},
+			"offset=3":         {},
+		} {
+			summary, err := admin.read(ctx, cqPath, strings.Fields(query)...)
+			Expect(err).NotTo(HaveOccurred(), query)
+			Expect(places(summary)).To(Equal(want), query)
+		}
+		summary, err := admin.read(ctx, lqOf+"queue/pendingworkloads", "offset=1")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(places(summary)).To(Equal([]string{"w2 queue 2/1"}))
+		Expect(summary.Items[0].Priority).To(BeEquivalentTo(8))
+		Expect(summary.Items[0].Annotations).To(BeEmpty())
+	}, SpecTimeout(patience))
+
+	It("says which limit a quota Workload waits for, and who holds it", func(ctx SpecContext) {
+		summary, err := admin.read(ctx, cqPath, pendingByName("w1"))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(places(summary)).To(Equal([]string{"w1 other 1/0"}))
+		x := explanationOf(summary)
+		Expect(x.Reason).To(Equal("WaitingForQuota"))
+		Expect(x.Message).To(Equal(find(fresh(ctx, t.workload("w1", "3")), kueue.WorkloadQuotaReserved).Message))
+		short := x.Alternatives[0].Shortages[0]
+		Expect([]string{short.Needed.String(), short.Free.String(), short.Missing.String()}).To(Equal([]string{"3", "1", "2"}))
+		Expect(short.Constraint.Kind).To(Equal(visibilityapi.ClusterQueue))
+		Expect(short.Constraint.Limit).To(Equal(visibilityapi.NominalQuota))
+		Expect(short.Holders).To(HaveLen(1))
+		Expect(short.Holders[0].String()).To(Equal(t.namespace + "/holder"))
+
+		By("telling nothing of one that stands elsewhere or holds its quota")
+		for _, name := range []string{"w1", "holder"} {
+			summary, err = admin.read(ctx, lqOf+"queue/pendingworkloads", "fieldSelector=metadata.name="+name)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(summary.Items).To(BeEmpty(), name)
+		}
+	}, SpecTimeout(patience))
+
+	It("names no strangers to who may only see a LocalQueue", func(ctx SpecContext) {
+		stranger := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "visibility-"}}
+		Expect(env.adminClient.Create(ctx, stranger)).To(Succeed())
+		lq := &kueue.LocalQueue{
+			ObjectMeta: metav1.ObjectMeta{Namespace: stranger.Name, Name: "queue"},
+			Spec:       kueue.LocalQueueSpec{ClusterQueue: kueue.ClusterQueueReference(t.clusterQueue.Name)},
+		}
+		Expect(env.adminClient.Create(ctx, lq)).To(Succeed())
+		w := t.workload("waits", "4")
+		w.Namespace = stranger.Name
+		expect(ctx, create(ctx, w), "QuotaReserved=False WaitingForQuota")
+		DeferCleanup(func(ctx SpecContext) { Expect(env.adminClient.Delete(ctx, w)).To(Succeed()) })
+		allow(ctx, stranger.Name, "researcher")
+		Eventually(func(g Gomega) {
+			summary, err := readerAs("researcher").read(ctx, "/namespaces/"+stranger.Name+"/localqueues/queue/pendingworkloads", "fieldSelector=metadata.name=waits")
+			g.Expect(err).NotTo(HaveOccurred())
+			holder := explanationOf(summary).Alternatives[0].Shortages[0].Holders[0]
+			g.Expect(holder.String()).To(BeEmpty())
+			g.Expect(holder.Amount.String()).To(Equal("3"))
+		}).WithContext(ctx).Should(Succeed())
+	}, SpecTimeout(patience))
+
+	It("is for those whom RBAC lets read", func(ctx SpecContext) {
+		allow(ctx, t.namespace, "member")
+		Eventually(func(g Gomega) {
+			summary, err := readerAs("member").read(ctx, lqOf+"other/pendingworkloads")
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(places(summary)).To(Equal([]string{"w1 other 1/0"}))
+		}).WithContext(ctx).Should(Succeed())
+		_, err := readerAs("member").read(ctx, cqPath)
+		Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
+		_, err = readerAs("outsider").read(ctx, lqOf+"other/pendingworkloads")
+		Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
+	}, SpecTimeout(patience))
+
+	It("says what is wrong with a question", func(ctx SpecContext) {
+		for question, want := range map[string]string{
+			"/clusterqueues/nowhere/pendingworkloads":              `clusterqueues.visibility.kueue.x-k8s.io "nowhere" not found`,
+			lqOf + "nowhere/pendingworkloads":                      `localqueues.visibility.kueue.x-k8s.io "nowhere" not found`,
+			cqPath + "?limit=-1":                                   "limit: -1 must not be negative",
+			cqPath + "?offset=-2":                                  "offset: -2 must not be negative",
+			cqPath + "?limit=many":                                 `limit: "many" is not a whole number`,
+			cqPath + "?limit=10001":                                "limit: 10001 must be at most 10000",
+			cqPath + "?fieldSelector=metadata.name=w1":             "must give metadata.name, and metadata.namespace for a ClusterQueue",
+			cqPath + "?fieldSelector=spec.priority=1":              `"spec.priority" is not metadata.name or metadata.namespace`,
+			lqOf + "other/pendingworkloads?fieldSelector=metadata": "fieldSelector: invalid selector",
+		} {
+			path, query, _ := strings.Cut(question, "?")
+			var parameters []string
+			if query != "" {
+				parameters = append(parameters, query)
+			}
+			_, err := admin.read(ctx, path, parameters...)
+			Expect(err).To(MatchError(ContainSubstring(want)), question)
+		}
+	}, SpecTimeout(patience))
+})
+
+// allow lets a user see queues and who is pending in them, in one namespace.
+func allow(ctx context.Context, namespace, user string) {
+	GinkgoHelper()
+	Expect(env.adminClient.Create(ctx, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: user},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "tranche-pending-workloads-localqueue-viewer"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+	})).To(Succeed())
+}
