@@ -25,6 +25,6 @@ func newCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newManagerCommand(), newSimulateCommand(), newVersionCommand())
+	root.AddCommand(newManagerCommand(), newPendingCommand(), newExplainCommand(), newSimulateCommand(), newVersionCommand())
 	return root
 }

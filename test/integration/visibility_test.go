@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -197,6 +198,40 @@ var _ = Describe("The visibility API", Ordered, func() {
 		}).WithContext(ctx).Should(Succeed())
 	}, SpecTimeout(patience))
 
+	It("is printed for people by tranche pending and tranche explain", func(ctx SpecContext) {
+		tranche := func(kubeconfig string, args ...string) string {
+			cmd := exec.CommandContext(ctx, filepath.Join(env.Root, "bin", "tranche"), append(args, "--kubeconfig", kubeconfig)...)
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				return err.Error() + ": " + string(out)
+			}
+			return string(out)
+		}
+		table := strings.Split(strings.TrimSpace(tranche(env.AdminKubeconfig, "pending", "--cluster-queue", t.clusterQueue.Name)), "\n")
+		Expect(table).To(HaveLen(4))
+		Expect(strings.Fields(table[0])).To(HaveExactElements("CLUSTERQUEUE-POSITION", "LOCALQUEUE-POSITION", "NAMESPACE", "NAME", "QUEUE", "PRIORITY", "AGE", "OWNER"))
+		Expect(strings.Fields(table[3])[:6]).To(HaveExactElements("2", "1", t.namespace, "w2", "queue", "8"))
+		Expect(tranche(env.AdminKubeconfig, "pending", "-n", t.namespace, "--queue", "other")).To(ContainSubstring("w1"))
+
+		Expect(tranche(env.AdminKubeconfig, "explain", "-n", t.namespace, "w1")).To(Equal(strings.Join([]string{
+			"Workload " + t.namespace + "/w1",
+			"  position 1 in its ClusterQueue, 0 in LocalQueue other (0 is next), priority 9",
+			"  WaitingForQuota: waits for quota in ClusterQueue " + t.clusterQueue.Name + ": needs 3 cpu of flavor " + onDemand + ": 1 of 4 free",
+			"  cpu of flavor " + onDemand + ": needs 3, 1 free, 2 missing",
+			"    limit: nominalQuota of ClusterQueue " + t.clusterQueue.Name + " is 4",
+			"    held by Workload " + t.namespace + "/holder: 3 in ClusterQueue " + t.clusterQueue.Name + "\n",
+		}, "\n")))
+		Expect(tranche(env.AdminKubeconfig, "explain", "-n", t.namespace, "holder")).To(ContainSubstring("  is admitted\n"))
+		Expect(tranche(env.AdminKubeconfig, "explain", "-n", t.namespace, "nobody")).To(ContainSubstring("no quota Workload nobody"))
+
+		By("asking the LocalQueue for those who may not read the ClusterQueue")
+		allow(ctx, t.namespace, "explainer", "tranche-pending-workloads-localqueue-viewer", "tranche-queue-viewer", "tranche-workload-viewer")
+		kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
+		Expect(env.Plane.Kubeconfig(kubeconfig, "explainer")).To(Succeed())
+		Eventually(func() string { return tranche(kubeconfig, "explain", "-n", t.namespace, "w1") }).WithContext(ctx).Should(ContainSubstring("/holder"))
+		Expect(tranche(kubeconfig, "pending", "--cluster-queue", t.clusterQueue.Name)).To(ContainSubstring("forbidden"))
+	}, SpecTimeout(patience))
+
 	It("is for those whom RBAC lets read", func(ctx SpecContext) {
 		allow(ctx, t.namespace, "member")
 		Eventually(func(g Gomega) {
@@ -233,12 +268,17 @@ var _ = Describe("The visibility API", Ordered, func() {
 	}, SpecTimeout(patience))
 })
 
-// allow lets a user see queues and who is pending in them, in one namespace.
-func allow(ctx context.Context, namespace, user string) {
+// allow gives a user roles in one namespace: without any named, that of who may see who is pending in LocalQueues.
+func allow(ctx context.Context, namespace, user string, roles ...string) {
 	GinkgoHelper()
-	Expect(env.adminClient.Create(ctx, &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: user},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "tranche-pending-workloads-localqueue-viewer"},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
-	})).To(Succeed())
+	if len(roles) == 0 {
+		roles = []string{"tranche-pending-workloads-localqueue-viewer"}
+	}
+	for _, role := range roles {
+		Expect(env.adminClient.Create(ctx, &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: user + "-" + role},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+		})).To(Succeed())
+	}
 }

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	visibility "sigs.k8s.io/kueue/apis/visibility/v1beta2"
+
+	"github.com/tranche-dev/tranche/apis"
+	visibilityapi "github.com/tranche-dev/tranche/apis/visibility"
+)
+
+func TestExplanationLines(t *testing.T) {
+	two := resource.MustParse("2")
+	shortage := visibilityapi.Shortage{
+		Flavor: "a100", Resource: "gpu", Needed: resource.MustParse("8"), Free: resource.MustParse("1"), Missing: resource.MustParse("7"),
+		Constraint: visibilityapi.Constraint{Kind: visibilityapi.Cohort, Name: "all", Limit: visibilityapi.SharedQuota, Amount: resource.MustParse("16")},
+	}
+	full := shortage
+	full.Holders = []visibilityapi.Holder{
+		{Kind: visibilityapi.JobSet, Reference: visibilityapi.Reference{Namespace: "ns", Name: "a"}, ClusterQueue: "q", Amount: resource.MustParse("4"), Leaving: true},
+		{Kind: visibilityapi.Workload, ClusterQueue: "p", Amount: resource.MustParse("1"), Kept: true},
+	}
+	full.MoreHolders, full.Unreleasable = 3, &two
+	lines := []string{
+		"  gpu of flavor a100: needs 8, 1 free, 7 missing",
+		"    limit: sharedQuota of Cohort all is 16",
+	}
+	for name, tc := range map[string]struct {
+		x    visibilityapi.Explanation
+		want []string
+	}{
+		"nothing": {visibilityapi.Explanation{}, []string{"  nothing is in its way but the next decision"}},
+		"behind another": {
+			visibilityapi.Explanation{Check: "StrictFIFO", Reason: "WaitingForQuota", Message: "waits", Behind: &visibilityapi.Reference{Namespace: "ns", Name: "b"}},
+			[]string{"  WaitingForQuota: waits", "  behind Workload ns/b"},
+		},
+		"one choice": {
+			visibilityapi.Explanation{Check: "c", Reason: "r", Message: "m", Alternatives: []visibilityapi.Alternative{{Shortages: []visibilityapi.Shortage{full}}}},
+			append(append([]string{"  r: m"}, lines...),
+				"    held by JobSet ns/a: 4 in ClusterQueue q, which has been evicted",
+				"    held by Workload of another namespace: 1 in ClusterQueue p, some of it kept for later",
+				"    and 3 more", "    2 would be missing even then"),
+		},
+		"two choices": {
+			visibilityapi.Explanation{Check: "c", Reason: "r", Message: "m", Alternatives: []visibilityapi.Alternative{
+				{Shortages: []visibilityapi.Shortage{shortage}}, {Shortages: []visibilityapi.Shortage{shortage}},
+			}},
+			append(append(append([]string{"  r: m", "  choice 1 of flavors:"}, lines...), "  choice 2 of flavors:"), lines...),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, explanationLines(&tc.x)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestWhoIsNotInLine(t *testing.T) {
+	no := false
+	for name, tc := range map[string]struct {
+		w    kueue.Workload
+		want string
+	}{
+		"a later stage": {kueue.Workload{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{apis.AdmissionGatedByAnnotation: apis.StageGate}}}, "earlier stages"},
+		"a gate":        {kueue.Workload{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{apis.AdmissionGatedByAnnotation: "x"}}}, "gated by x"},
+		"not active":    {kueue.Workload{Spec: kueue.WorkloadSpec{Active: &no}}, "spec.active is false"},
+		"kept out": {
+			kueue.Workload{Status: kueue.WorkloadStatus{Conditions: []metav1.Condition{{Type: kueue.WorkloadRequeued, Status: metav1.ConditionFalse, Message: "by hand"}}}},
+			"by hand",
+		},
+		"backing off": {kueue.Workload{}, "requeueAt"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := whyNotInLine(&tc.w); !strings.Contains(got, tc.want) {
+				t.Errorf("got %q, want something with %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestWritePending(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	yes := true
+	var out bytes.Buffer
+	items := []visibility.PendingWorkload{{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: "w", CreationTimestamp: metav1.NewTime(now.Add(-5 * time.Minute)),
+			OwnerReferences: []metav1.OwnerReference{{Kind: "JobSet", Name: "js", Controller: &yes}},
+		},
+		Priority: 3, LocalQueueName: "q", PositionInClusterQueue: 12, PositionInLocalQueue: 4,
+	}}
+	if err := writePending(&out, items, now); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"12", "4", "ns", "w", "q", "3", "5m", "JobSet/js"}
+	if lines := strings.Split(out.String(), "\n"); len(lines) != 3 || !cmp.Equal(strings.Fields(lines[1]), want) {
+		t.Errorf("got:\n%s", out.String())
+	}
+	out.Reset()
+	if err := writePending(&out, nil, now); err != nil || out.String() != "Nobody is pending.\n" {
+		t.Errorf("got %q, %v", out.String(), err)
+	}
+}

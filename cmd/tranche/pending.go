@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+	visibility "sigs.k8s.io/kueue/apis/visibility/v1beta2"
+)
+
+// pendingFlags are those of `tranche pending`.
+type pendingFlags struct {
+	queryFlags
+	clusterQueue, localQueue string
+	query                    query
+}
+
+func newPendingCommand() *cobra.Command {
+	var flags pendingFlags
+	cmd := &cobra.Command{
+		Use:   "pending",
+		Short: "List who is pending, by position",
+		Long: "List the quota Workloads that are pending in a ClusterQueue, in a LocalQueue, or in all LocalQueues of a namespace, in the\n" +
+			"order in which they would be admitted if all fitted. Positions count from 0. The manager must serve the visibility API.",
+		Example: "  tranche pending -n team-a                       # in all LocalQueues of a namespace\n" +
+			"  tranche pending -n team-a --queue main\n" +
+			"  tranche pending --cluster-queue gpus --limit 20",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := flags.connect()
+			if err != nil {
+				return err
+			}
+			items, err := c.pendingOf(cmd.Context(), &flags)
+			if err != nil {
+				return err
+			}
+			return writePending(cmd.OutOrStdout(), items, time.Now())
+		},
+	}
+	flags.add(cmd)
+	cmd.Flags().StringVar(&flags.clusterQueue, "cluster-queue", "", "ClusterQueue; needs the right to read clusterqueues/pendingworkloads")
+	cmd.Flags().StringVar(&flags.localQueue, "queue", "", "LocalQueue in the namespace")
+	cmd.Flags().Int64Var(&flags.query.limit, "limit", 0, "how many of a queue at most; without it, 1000")
+	cmd.Flags().Int64Var(&flags.query.offset, "offset", 0, "position of the first in its queue")
+	cmd.MarkFlagsMutuallyExclusive("cluster-queue", "queue")
+	cmd.MarkFlagsMutuallyExclusive("cluster-queue", "namespace")
+	return cmd
+}
+
+// pendingOf asks about the queues that the flags mean.
+func (c *cluster) pendingOf(ctx context.Context, flags *pendingFlags) ([]visibility.PendingWorkload, error) {
+	queues := []types.NamespacedName{{Namespace: c.namespace, Name: flags.localQueue}}
+	switch {
+	case flags.clusterQueue != "":
+		queues = []types.NamespacedName{{Name: flags.clusterQueue}}
+	case flags.localQueue == "":
+		var list kueue.LocalQueueList
+		if err := c.List(ctx, &list, client.InNamespace(c.namespace)); err != nil {
+			return nil, fmt.Errorf("list the LocalQueues of namespace %s: %w", c.namespace, err)
+		}
+		if len(list.Items) == 0 {
+			return nil, errors.New("there are no LocalQueues in namespace " + c.namespace)
+		}
+		queues = nil
+		for i := range list.Items {
+			queues = append(queues, client.ObjectKeyFromObject(&list.Items[i]))
+		}
+	}
+	var items []visibility.PendingWorkload
+	for _, queue := range queues {
+		summary, err := c.pending(ctx, queue, flags.query)
+		if err != nil {
+			return nil, err
+		}
+		items = append(items, summary.Items...)
+	}
+	return items, nil
+}
+
+// writePending prints a table.
+func writePending(out io.Writer, items []visibility.PendingWorkload, now time.Time) error {
+	if len(items) == 0 {
+		_, err := fmt.Fprintln(out, "Nobody is pending.")
+		return err
+	}
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	_, err := fmt.Fprintln(table, "CLUSTERQUEUE-POSITION\tLOCALQUEUE-POSITION\tNAMESPACE\tNAME\tQUEUE\tPRIORITY\tAGE\tOWNER")
+	for i := range items {
+		w := &items[i]
+		_, failure := fmt.Fprintf(table, "%d\t%d\t%s\t%s\t%s\t%d\t%s\t%s\n", w.PositionInClusterQueue, w.PositionInLocalQueue,
+			w.Namespace, w.Name, w.LocalQueueName, w.Priority, duration.HumanDuration(now.Sub(w.CreationTimestamp.Time)), ownerOf(w))
+		err = errors.Join(err, failure)
+	}
+	return errors.Join(err, table.Flush())
+}
+
+// ownerOf names the controller of a quota Workload.
+func ownerOf(w *visibility.PendingWorkload) string {
+	if owner := metav1.GetControllerOf(w); owner != nil {
+		return owner.Kind + "/" + owner.Name
+	}
+	return "-"
+}
