@@ -43,7 +43,7 @@ func everybody(*stage) bool { return true }
 // isOnTheWayOut tells who leaves, or has to leave for a stage.
 func (l *look) isOnTheWayOut(e *Engine) func(*stage) bool {
 	return func(s *stage) bool {
-		return s.isLeaving() || slices.ContainsFunc(l.victims, func(v preempt.Victim) bool { return slices.Contains(e.tenureOf(v.Holder.UID).stages, s) })
+		return s.isLeaving() || slices.ContainsFunc(l.victims, func(v preempt.Victim) bool { return slices.Contains(tenureOf(v.Holder).stages, s) })
 	}
 }
 

@@ -44,7 +44,7 @@ func (n *Node) Bottleneck(id ID, a Amount) (b Bottleneck, ok bool) {
 		if c.quota.BorrowingLimit == MaxAmount {
 			continue
 		}
-		room := (c.subtree - c.local).Plus(c.quota.BorrowingLimit).Minus(max(0, c.usage-c.local))
+		room := (c.subtree - c.local).Plus(c.quota.BorrowingLimit).Minus(max(0, at.used(c)-c.local))
 		if room < a && room <= at.parent.Available(id) {
 			return Bottleneck{Node: at, Limit: BorrowingLimit, Amount: c.quota.BorrowingLimit, Missing: a.Minus(room), Under: at}, true
 		}
@@ -54,7 +54,7 @@ func (n *Node) Bottleneck(id ID, a Amount) (b Bottleneck, ok bool) {
 // atTheTop blames what a root has, or who keeps as much as is missing from it.
 func (n *Node) atTheTop(id ID, a Amount, asking *Node) Bottleneck {
 	c := n.peek(id)
-	b := Bottleneck{Node: n, Limit: SharedQuota, Amount: c.subtree, Missing: a.Minus(c.subtree.Minus(c.usage)), Under: n}
+	b := Bottleneck{Node: n, Limit: SharedQuota, Amount: c.subtree, Missing: a.Minus(c.subtree.Minus(n.used(c))), Under: n}
 	if n.isQueue {
 		b.Limit = NominalQuota
 		return b
@@ -97,5 +97,5 @@ func (n *Node) below(yield func(*Node) bool) {
 // idle is what a node keeps for its own subtree, and this does not use.
 func (n *Node) idle(id ID) Amount {
 	c := n.peek(id)
-	return max(0, c.local-c.usage)
+	return max(0, c.local-n.used(c))
 }

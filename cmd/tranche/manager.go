@@ -23,6 +23,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/cohort"
 	"github.com/tranche-dev/tranche/controllers/engine"
 	"github.com/tranche-dev/tranche/controllers/jobset"
+	"github.com/tranche-dev/tranche/controllers/ledger"
 	"github.com/tranche-dev/tranche/controllers/localqueue"
 	"github.com/tranche-dev/tranche/controllers/metrics"
 	"github.com/tranche-dev/tranche/controllers/namespace"
@@ -135,6 +136,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 			Releases:         int(*config.Concurrency.Releases),
 		}),
 		addVisibility(mgr, runner, &config.Visibility),
+		ledger.SetupWithManager(mgr, ledger.Config{Engine: runner, Cache: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: recorder}),
 		mgr.AddHealthzCheck("ping", healthz.Ping),
 		mgr.AddReadyzCheck("engine", func(r *http.Request) error {
 			ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)

@@ -131,3 +131,11 @@ func Misconfigured(message string) Event {
 func JobRefused(message string) Event {
 	return Event{corev1.EventTypeWarning, "JobRefused", "Release", message}
 }
+
+// LedgerMismatch tells the owner of a ClusterQueue that the engine had booked something else than the objects say.
+func LedgerMismatch(booked, truth, remedy string) Event {
+	return Event{
+		corev1.EventTypeWarning, "LedgerMismatch", "Audit",
+		fmt.Sprintf("The books said %s, but %s: %s; please report this as a bug", booked, truth, remedy),
+	}
+}

@@ -45,6 +45,7 @@ func all() []struct {
 		{"quota Workload", events.RequeuingLimitExceeded(3)},
 		{"quota Workload", events.MaximumExecutionTimeExceeded(3600)},
 		{"quota Workload", events.Requeued("The back-off is over")},
+		{"ClusterQueue", events.LedgerMismatch("8 nvidia.com/gpu of flavor a100", "quota Workload team-a/train holds 16", "they have been corrected")},
 	}
 }
 

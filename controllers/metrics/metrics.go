@@ -92,12 +92,17 @@ var (
 		Name: "tranche_released_jobs_total",
 		Help: "Number of child Jobs released.",
 	})
+
+	audits = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "tranche_ledger_audits_total",
+		Help: "Number of times that the books of the engine were compared with the quota Workloads. It grows every minute, on the leader.",
+	})
 )
 
 // Register adds the metrics to the registry that the manager serves. Call it once.
 func Register(config Config) error {
 	current.Store(&config.Replica)
-	all := append(Vectors(), releases, NewCollector(config), buildInfo(config.Version))
+	all := append(Vectors(), releases, audits, NewCollector(config), buildInfo(config.Version))
 	for _, collector := range all {
 		if err := metrics.Registry.Register(collector); err != nil {
 			return err
@@ -138,6 +143,14 @@ func WriteFailed(decision string) { writeFailures.WithLabelValues(decision).Inc(
 
 // Released counts child Jobs that were released.
 func Released(jobs int) { releases.Add(float64(jobs)) }
+
+// Audited counts one comparison of the engine's books with the objects.
+func Audited() { audits.Inc() }
+
+// LedgerMismatch counts one difference between the engine's books and the objects.
+func LedgerMismatch(clusterQueue, flavor, resource string) {
+	mismatches.WithLabelValues(clusterQueue, flavor, resource).Inc()
+}
 
 // Preempted counts one eviction that was written for a stage in a ClusterQueue, by the reason of the condition Preempted. The quota
 // Workload that has to go does not name that queue, so the writer of the decision calls this.

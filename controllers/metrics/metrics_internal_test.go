@@ -49,7 +49,7 @@ func describe(t *testing.T, collectors ...prometheus.Collector) []family {
 }
 
 func everything() []prometheus.Collector {
-	return append(Vectors(), releases, NewCollector(Config{}), buildInfo("v1"))
+	return append(Vectors(), releases, audits, NewCollector(Config{}), buildInfo("v1"))
 }
 
 // TestReference keeps docs/reference/metrics.md the list of all metrics.

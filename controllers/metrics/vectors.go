@@ -94,6 +94,9 @@ var (
 		16, ofQueue("position"))
 	stageHold = histogram("tranche_stage_hold_seconds",
 		"Time for which a stage held quota. Outcome is finished, evicted or deleted.", 16, ofQueue("outcome"))
+	mismatches = counter("tranche_ledger_mismatch_total",
+		"Number of times that the books of the engine differed from what the quota Workloads say. Anything but 0 is a bug.",
+		[]string{"cluster_queue", "flavor", "resource"})
 )
 
 // Vectors are all counters and histograms that have labels.
@@ -109,7 +112,7 @@ func Vectors() []prometheus.Collector {
 func clusterQueueVectors() []vector {
 	return []vector{
 		quotaReserved, quotaReservedWait, admitted, admissionWait, checksWait, readyWait, admittedUntilReady, finished,
-		evicted, evictedOnce, readyToEvicted, evictionLatency, stageWait, stageHold,
+		evicted, evictedOnce, readyToEvicted, evictionLatency, stageWait, stageHold, mismatches,
 	}
 }
 

@@ -1,0 +1,92 @@
+package admission
+
+import (
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tranche-dev/tranche/admission/quota"
+)
+
+// Books are what the Engine charges at one instant: for each stage, and summed up for each queue as its decisions use it. They are for
+// those who audit the Engine. Their lists are ordered by name and share no memory with the Engine.
+type Books struct {
+	// Stages are those that are charged, or about which a decision is being written.
+	Stages []StageBook
+	// ClusterQueues and LocalQueues are those with which anything has to do, whether they exist or not.
+	ClusterQueues []ClusterQueueBook
+	LocalQueues   []LocalQueueBook
+}
+
+// A FlavorAmount is an amount of one flavor and resource.
+type FlavorAmount struct {
+	quota.FlavorResource
+	Amount quota.Amount
+}
+
+// A StageBook is what is charged for one stage.
+type StageBook struct {
+	Key StageKey
+	UID types.UID
+	// ResourceVersion is that of the last observation.
+	ResourceVersion uint64
+	// IsUnderWay tells that a decision about the stage has not been settled, so that the books are ahead of what can be observed.
+	IsUnderWay   bool
+	ClusterQueue string
+	LocalQueue   types.NamespacedName
+	Amounts      []FlavorAmount
+}
+
+// A ClusterQueueBook has the sums of a ClusterQueue. Reserved is what its status shows; Charged is what the quota tree counts, less
+// what is set aside for stages that are not admitted yet. They are the same unless the Engine has a bug.
+type ClusterQueueBook struct {
+	Name              string
+	Reserved, Charged []FlavorAmount
+}
+
+// A LocalQueueBook has the sums of a LocalQueue.
+type LocalQueueBook struct {
+	Key      types.NamespacedName
+	Reserved []FlavorAmount
+}
+
+// Books copies what is charged. It takes time in proportion to the number of stages.
+func (e *Engine) Books() Books {
+	var all Books
+	for _, key := range slices.SortedFunc(maps.Keys(e.stages), compareKeys) {
+		s := e.stages[key]
+		isUnderWay := s.assumed != nil || s.evicting != 0
+		if !s.entry.isCharged() && !isUnderWay {
+			continue
+		}
+		book := StageBook{Key: key, UID: s.uid, ResourceVersion: s.version.resource, IsUnderWay: isUnderWay}
+		if s.entry.isCharged() {
+			book.ClusterQueue, book.LocalQueue, book.Amounts = s.entry.clusterQueue.name, s.entry.localQueue.key, e.amounts(s.entry.usage)
+		}
+		all.Stages = append(all.Stages, book)
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.clusterQueues)) {
+		q := e.clusterQueues[name]
+		var charged quota.Usage
+		for id := range quota.ID(e.tree.Index.Len()) { //nolint:gosec // far from 2^31
+			charged.Add(id, q.node.Used(id).Minus(q.kept.Of(id)))
+		}
+		all.ClusterQueues = append(all.ClusterQueues, ClusterQueueBook{
+			Name: name, Reserved: e.amounts(q.ledger.reserved.Usage()), Charged: e.amounts(charged),
+		})
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(e.localQueues), compareKeys) {
+		reserved := e.localQueues[key].ledger.reserved.Usage()
+		all.LocalQueues = append(all.LocalQueues, LocalQueueBook{Key: key, Reserved: e.amounts(reserved)})
+	}
+	return all
+}
+
+func (e *Engine) amounts(u quota.Usage) []FlavorAmount {
+	var all []FlavorAmount
+	for name, amount := range e.tree.Index.ByName(u) {
+		all = append(all, FlavorAmount{name, amount})
+	}
+	return all
+}

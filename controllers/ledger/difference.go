@@ -1,0 +1,138 @@
+package ledger
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/admission/quota"
+)
+
+// An Account is what amounts are booked on.
+type Account struct {
+	ClusterQueue string
+	LocalQueue   types.NamespacedName
+	quota.FlavorResource
+}
+
+// Compare orders accounts.
+func (a Account) Compare(o Account) int {
+	return cmp.Or(cmp.Compare(a.ClusterQueue, o.ClusterQueue), a.FlavorResource.Compare(o.FlavorResource),
+		cmp.Compare(a.LocalQueue.Namespace, o.LocalQueue.Namespace), cmp.Compare(a.LocalQueue.Name, o.LocalQueue.Name))
+}
+
+// A Line says what the engine has booked on an account, and what it should have.
+type Line struct {
+	Account
+	Booked, Counted quota.Amount
+}
+
+// A Difference is a quota Workload for which the engine has booked something else than its object says.
+type Difference struct {
+	Key types.NamespacedName
+	// Object is what the object says. It has no UID if there is none.
+	Object Holding
+	// Booked is what the engine charges. It has no UID if that is nothing.
+	Booked admission.StageBook
+}
+
+// Differences holds objects, which are all quota Workloads that exist, against the books. It passes over stages about which a
+// decision is under way.
+func Differences(objects []Holding, books *admission.Books) []Difference {
+	booked := make(map[types.NamespacedName]*admission.StageBook, len(books.Stages))
+	for i := range books.Stages {
+		booked[books.Stages[i].Key] = &books.Stages[i]
+	}
+	var all []Difference
+	note := func(d Difference) {
+		if !d.Booked.IsUnderWay && len(d.Lines()) > 0 {
+			all = append(all, d)
+		}
+	}
+	for i := range objects {
+		d := Difference{Key: objects[i].Key, Object: objects[i]}
+		if book := booked[d.Key]; book != nil {
+			d.Booked = *book
+			delete(booked, d.Key)
+		}
+		note(d)
+	}
+	for key, book := range booked {
+		note(Difference{Key: key, Booked: *book})
+	}
+	slices.SortFunc(all, func(a, b Difference) int {
+		return cmp.Or(cmp.Compare(a.Key.Namespace, b.Key.Namespace), cmp.Compare(a.Key.Name, b.Key.Name))
+	})
+	return all
+}
+
+// Lines lists the accounts on which something else is booked for the quota Workload than should be.
+func (d *Difference) Lines() []Line {
+	lines := map[Account]Line{}
+	for _, a := range d.Booked.Amounts {
+		account := Account{d.Booked.ClusterQueue, d.Booked.LocalQueue, a.FlavorResource}
+		lines[account] = Line{Account: account, Booked: a.Amount}
+	}
+	for name, amount := range d.Object.Amounts {
+		account := Account{d.Object.ClusterQueue, d.Object.LocalQueue, name}
+		line := lines[account]
+		line.Account, line.Counted = account, amount
+		lines[account] = line
+	}
+	return wrong(lines)
+}
+
+// fingerprint is the same for two differences only if neither the object nor the books have changed in between.
+func (d *Difference) fingerprint() string {
+	return fmt.Sprintf("%s@%s %s@%d %v", d.Object.UID, d.Object.ResourceVersion, d.Booked.UID, d.Booked.ResourceVersion, d.Lines())
+}
+
+// Imbalances lists the accounts of queues whose sum is not that of what is booked for the stages. The books are those of one instant,
+// so that there is nothing to wait for.
+func Imbalances(books *admission.Books) []Line {
+	inClusterQueues, inLocalQueues := map[Account]quota.Amount{}, map[Account]quota.Amount{}
+	for i := range books.Stages {
+		s := &books.Stages[i]
+		for _, a := range s.Amounts {
+			inClusterQueues[Account{ClusterQueue: s.ClusterQueue, FlavorResource: a.FlavorResource}] += a.Amount
+			inLocalQueues[Account{LocalQueue: s.LocalQueue, FlavorResource: a.FlavorResource}] += a.Amount
+		}
+	}
+	reserved, charged := started(inClusterQueues), started(inClusterQueues)
+	for _, q := range books.ClusterQueues {
+		book(reserved, Account{ClusterQueue: q.Name}, q.Reserved)
+		book(charged, Account{ClusterQueue: q.Name}, q.Charged)
+	}
+	local := started(inLocalQueues)
+	for _, q := range books.LocalQueues {
+		book(local, Account{LocalQueue: q.Key}, q.Reserved)
+	}
+	return slices.Concat(wrong(charged), wrong(reserved), wrong(local))
+}
+
+func started(counted map[Account]quota.Amount) map[Account]Line {
+	lines := map[Account]Line{}
+	for account, amount := range counted {
+		lines[account] = Line{Account: account, Counted: amount}
+	}
+	return lines
+}
+
+func book(lines map[Account]Line, account Account, amounts []admission.FlavorAmount) {
+	for _, a := range amounts {
+		account.FlavorResource = a.FlavorResource
+		line := lines[account]
+		line.Account, line.Booked = account, a.Amount
+		lines[account] = line
+	}
+}
+
+// wrong returns the lines that do not add up, in order.
+func wrong(lines map[Account]Line) []Line {
+	all := slices.SortedFunc(maps.Values(lines), func(a, b Line) int { return a.Compare(b.Account) })
+	return slices.DeleteFunc(all, func(l Line) bool { return l.Booked == l.Counted })
+}

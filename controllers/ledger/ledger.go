@@ -1,0 +1,196 @@
+// Package ledger audits the admission engine while it runs. The engine keeps books of what each queue holds, and adds to them and takes
+// from them with every observation and decision. Every minute, and at its start, the Auditor counts anew from the quota Workloads
+// themselves, and compares.
+//
+// What is on its way is no error: the cache may lag behind the engine, which knows the answers to its writes, or be ahead of it by an
+// observation that waits in its inbox. So a difference counts only if neither the object nor the books have changed between two looks,
+// no decision about the stage is under way, and the API server itself says that the cache is up to date about the object. Then the
+// engine has missed or misread something. It is told again what there is, and the mismatch becomes an Event on the ClusterQueue and
+// a count in tranche_ledger_mismatch_total: a bug, never to be tuned away.
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	k8sevents "k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/controllers/events"
+	"github.com/tranche-dev/tranche/controllers/metrics"
+)
+
+const (
+	defaultPeriod  = time.Minute
+	defaultConfirm = 10 * time.Second
+	// maxConfirmations bounds how many objects are read past the cache at one look. The others are read at the next.
+	maxConfirmations = 100
+)
+
+// An Engine keeps the books.
+type Engine interface {
+	// View runs f on the engine and waits for it, or until the context ends.
+	View(ctx context.Context, f func(*admission.Engine)) error
+	// Observe hands a fact to the engine.
+	Observe(event admission.Event)
+}
+
+// A Config says what an Auditor works with.
+type Config struct {
+	// Engine is the one to audit.
+	Engine Engine
+	// Cache reads quota Workloads and ClusterQueues as the engine is told of them.
+	Cache client.Reader
+	// Live reads past the cache.
+	Live client.Reader
+	// Recorder emits Events.
+	Recorder k8sevents.EventRecorder
+	// Period is the time between two looks. Zero means a minute.
+	Period time.Duration
+	// Confirm is the time to the second look at what differs. Zero means ten seconds.
+	Confirm time.Duration
+}
+
+func (c *Config) validate() error {
+	if c.Engine == nil || c.Cache == nil || c.Live == nil || c.Recorder == nil {
+		return errors.New("ledger.Config: Engine, Cache, Live and Recorder are required")
+	}
+	if c.Period < 0 || c.Confirm < 0 {
+		return fmt.Errorf("ledger.Config: Period is %s and Confirm is %s, must not be negative", c.Period, c.Confirm)
+	}
+	if c.Period == 0 {
+		c.Period = defaultPeriod
+	}
+	if c.Confirm == 0 {
+		c.Confirm = defaultConfirm
+	}
+	return nil
+}
+
+// An Auditor compares the books of an engine with the objects.
+type Auditor struct {
+	config Config
+	// suspects has the fingerprints of what differed at the last look.
+	suspects map[types.NamespacedName]string
+}
+
+// SetupWithManager adds an Auditor to the manager. It runs where this process leads, once the caches are filled.
+func SetupWithManager(mgr ctrl.Manager, config Config) error {
+	if err := config.validate(); err != nil {
+		return err
+	}
+	return mgr.Add(&Auditor{config: config})
+}
+
+// NeedLeaderElection tells the manager that only the leader audits: the others decide nothing.
+func (a *Auditor) NeedLeaderElection() bool { return true }
+
+// Start audits until the context ends.
+func (a *Auditor) Start(ctx context.Context) error {
+	for {
+		next := a.config.Period
+		switch err := a.look(ctx); {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			ctrl.LoggerFrom(ctx).Error(err, "Books not audited, trying again")
+		case len(a.suspects) > 0:
+			next = min(next, a.config.Confirm)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(next):
+		}
+	}
+}
+
+// look compares once.
+func (a *Auditor) look(ctx context.Context) error {
+	var list kueue.WorkloadList
+	if err := a.config.Cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list quota Workloads: %w", err)
+	}
+	objects := make([]Holding, len(list.Items))
+	for i := range list.Items {
+		objects[i] = HoldingOf(&list.Items[i])
+	}
+	var books admission.Books
+	if err := a.config.Engine.View(ctx, func(e *admission.Engine) { books = e.Books() }); err != nil {
+		return fmt.Errorf("read the books: %w", err)
+	}
+	for _, l := range Imbalances(&books) {
+		// Nothing that can be observed changes a sum. A new manager adds it up from nothing.
+		a.report(ctx, l, "those of its quota Workloads add up to", "restart the manager, which counts anew then")
+	}
+	confirmed := a.confirmed(Differences(objects, &books))
+	for i := range confirmed[:min(len(confirmed), maxConfirmations)] {
+		if err := a.settle(ctx, &confirmed[i]); err != nil {
+			return err
+		}
+	}
+	metrics.Audited()
+	return nil
+}
+
+// confirmed returns the differences that were the same at the last look, and remembers all for the next.
+func (a *Auditor) confirmed(all []Difference) []Difference {
+	before := a.suspects
+	a.suspects = make(map[types.NamespacedName]string, len(all))
+	var confirmed []Difference
+	for i := range all {
+		fingerprint := all[i].fingerprint()
+		a.suspects[all[i].Key] = fingerprint
+		if before[all[i].Key] == fingerprint {
+			confirmed = append(confirmed, all[i])
+		}
+	}
+	return confirmed
+}
+
+// settle asks the API server, and if it says what the cache says then the engine is wrong: it is told again.
+func (a *Auditor) settle(ctx context.Context, d *Difference) error {
+	var live kueue.Workload
+	err := a.config.Live.Get(ctx, d.Key, &live)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read quota Workload %s: %w", d.Key, err)
+	}
+	if live.UID != d.Object.UID || live.ResourceVersion != d.Object.ResourceVersion {
+		return nil // the cache lags behind
+	}
+	delete(a.suspects, d.Key)
+	for _, l := range d.Lines() {
+		a.report(ctx, l, fmt.Sprintf("quota Workload %s holds", d.Key), "they have been corrected")
+	}
+	if apierrors.IsNotFound(err) {
+		a.config.Engine.Observe(admission.WorkloadGone{Key: d.Key})
+	} else {
+		a.config.Engine.Observe(admission.WorkloadObserved{Workload: &live})
+	}
+	return nil
+}
+
+// report counts a wrong line and tells the owner of the ClusterQueue.
+func (a *Auditor) report(ctx context.Context, l Line, truth, remedy string) {
+	ctrl.LoggerFrom(ctx).Error(nil, "The books were wrong", "clusterQueue", l.ClusterQueue, "localQueue", l.LocalQueue, "flavor", l.Flavor,
+		"resource", l.Resource, "booked", l.Booked, "counted", l.Counted, "truth", truth, "remedy", remedy)
+	if l.ClusterQueue == "" {
+		return // its ClusterQueue has a line of its own
+	}
+	metrics.LedgerMismatch(l.ClusterQueue, string(l.Flavor), string(l.Resource))
+	var queue kueue.ClusterQueue
+	if err := a.config.Cache.Get(ctx, types.NamespacedName{Name: l.ClusterQueue}, &queue); err != nil {
+		ctrl.LoggerFrom(ctx).V(1).Info("No Event about wrong books", "clusterQueue", klog.KRef("", l.ClusterQueue), "cause", err.Error())
+		return
+	}
+	booked := fmt.Sprintf("%s %s of flavor %s", l.Booked.Format(l.Resource), l.Resource, l.Flavor)
+	events.LedgerMismatch(booked, truth+" "+l.Counted.Format(l.Resource), remedy).Emit(a.config.Recorder, &queue)
+}

@@ -1,0 +1,264 @@
+package ledger_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"pgregory.net/rapid"
+
+	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/controllers/ledger"
+)
+
+const gpu corev1.ResourceName = "nvidia.com/gpu"
+
+// newWorkload makes a quota Workload that holds so many GPUs of flavor a100 for each of 4 pods, in the ClusterQueue of its LocalQueue.
+func newWorkload(name, queue string, version int, each int64, changes ...func(*kueue.Workload)) *kueue.Workload {
+	requests := corev1.ResourceList{gpu: *resource.NewQuantity(each, resource.DecimalSI)}
+	w := &kueue.Workload{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid-" + name), ResourceVersion: fmt.Sprint(version), Generation: 1},
+		Spec: kueue.WorkloadSpec{QueueName: kueue.LocalQueueName("lq-" + queue), PodSets: []kueue.PodSet{{
+			Name: "main", Count: 4,
+			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{Requests: requests}}}}},
+		}}},
+		Status: kueue.WorkloadStatus{
+			Conditions: []metav1.Condition{isTrue(kueue.WorkloadQuotaReserved)},
+			Admission: &kueue.Admission{ClusterQueue: kueue.ClusterQueueReference(queue), PodSetAssignments: []kueue.PodSetAssignment{{
+				Name: "main", Count: new(int32(4)), Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{gpu: "a100"},
+				ResourceUsage: corev1.ResourceList{gpu: *resource.NewQuantity(4*each, resource.DecimalSI)},
+			}}},
+		},
+	}
+	for _, change := range changes {
+		change(w)
+	}
+	return w
+}
+
+func isTrue(conditionType string) metav1.Condition {
+	return metav1.Condition{Type: conditionType, Status: metav1.ConditionTrue}
+}
+
+func finished(w *kueue.Workload) {
+	w.Status.Conditions = append(w.Status.Conditions, isTrue(kueue.WorkloadFinished))
+}
+
+func waiting(w *kueue.Workload) { w.Status = kueue.WorkloadStatus{} }
+
+func reclaimed(pods int32) func(*kueue.Workload) {
+	return func(w *kueue.Workload) { w.Status.ReclaimablePods = []kueue.ReclaimablePod{{Name: "main", Count: pods}} }
+}
+
+func asks(name corev1.ResourceName, quantity string) func(*kueue.Workload) {
+	return func(w *kueue.Workload) {
+		a := &w.Status.Admission.PodSetAssignments[0]
+		a.Flavors[name], a.ResourceUsage[name] = "a100", resource.MustParse(quantity)
+	}
+}
+
+// An engine with a ClusterQueue "q" and one "r" of 1000 GPUs each.
+func newEngine(t interface{ Fatal(...any) }, workloads ...*kueue.Workload) *admission.Engine {
+	e, err := admission.New(admission.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Apply(admission.NamespaceObserved{Name: "ns"})
+	e.Apply(admission.FlavorObserved{Flavor: &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: "a100"}}})
+	for _, name := range []string{"q", "r"} {
+		e.Apply(admission.ClusterQueueObserved{ClusterQueue: &kueue.ClusterQueue{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: kueue.ClusterQueueSpec{NamespaceSelector: &metav1.LabelSelector{}, ResourceGroups: []kueue.ResourceGroup{{
+				CoveredResources: []corev1.ResourceName{gpu},
+				Flavors: []kueue.FlavorQuotas{{Name: "a100", Resources: []kueue.ResourceQuota{{
+					Name: gpu, NominalQuota: resource.MustParse("1000"),
+				}}}},
+			}}},
+		}})
+		e.Apply(admission.LocalQueueObserved{LocalQueue: &kueue.LocalQueue{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "lq-" + name},
+			Spec:       kueue.LocalQueueSpec{ClusterQueue: kueue.ClusterQueueReference(name)},
+		}})
+	}
+	for _, w := range workloads {
+		e.Apply(admission.WorkloadObserved{Workload: w})
+	}
+	return e
+}
+
+func holdings(workloads []*kueue.Workload) []ledger.Holding {
+	var all []ledger.Holding
+	for _, w := range workloads {
+		all = append(all, ledger.HoldingOf(w))
+	}
+	return all
+}
+
+// audit lists what differs, a line each.
+func audit(e *admission.Engine, objects []*kueue.Workload) []string {
+	books := e.Books()
+	var lines []string
+	for _, d := range ledger.Differences(holdings(objects), &books) {
+		for _, l := range d.Lines() {
+			lines = append(lines, fmt.Sprintf("%s in %s/%s: booked %d, counted %d", d.Key.Name, l.ClusterQueue, l.LocalQueue.Name, l.Booked, l.Counted))
+		}
+	}
+	return lines
+}
+
+func TestDifferences(t *testing.T) {
+	list := func(all ...*kueue.Workload) []*kueue.Workload { return all }
+	for name, c := range map[string]struct {
+		engine, objects []*kueue.Workload
+		want            []string
+	}{
+		"nothing differs": {
+			engine:  list(newWorkload("a", "q", 1, 2), newWorkload("b", "q", 1, 2, waiting), newWorkload("c", "q", 1, 2, finished)),
+			objects: list(newWorkload("a", "q", 1, 2), newWorkload("b", "q", 1, 2, waiting), newWorkload("c", "q", 1, 2, finished)),
+		},
+		"an object that the engine has never heard of": {
+			objects: list(newWorkload("a", "q", 1, 2)), want: []string{"a in q/lq-q: booked 0, counted 8"},
+		},
+		"a reservation that it has missed": {
+			engine: list(newWorkload("a", "q", 1, 2, waiting)), objects: list(newWorkload("a", "q", 2, 2)), want: []string{"a in q/lq-q: booked 0, counted 8"},
+		},
+		"an object that is gone": {
+			engine: list(newWorkload("a", "q", 1, 2)), want: []string{"a in q/lq-q: booked 8, counted 0"},
+		},
+		"an end that it has missed": {
+			engine: list(newWorkload("a", "q", 1, 2)), objects: list(newWorkload("a", "q", 2, 2, finished)), want: []string{"a in q/lq-q: booked 8, counted 0"},
+		},
+		"pods that were reclaimed unnoticed": {
+			engine: list(newWorkload("a", "q", 1, 2)), objects: list(newWorkload("a", "q", 2, 2, reclaimed(3))), want: []string{"a in q/lq-q: booked 8, counted 2"},
+		},
+		"a charge on another queue": {
+			engine: list(newWorkload("a", "q", 1, 2)), objects: list(newWorkload("a", "r", 2, 2)),
+			want: []string{"a in q/lq-q: booked 8, counted 0", "a in r/lq-r: booked 0, counted 8"},
+		},
+		"a charge on another LocalQueue only": {
+			engine:  list(newWorkload("a", "q", 1, 2)),
+			objects: list(newWorkload("a", "q", 2, 2, func(w *kueue.Workload) { w.Spec.QueueName = "lq-r" })),
+			want:    []string{"a in q/lq-q: booked 8, counted 0", "a in q/lq-r: booked 0, counted 8"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEngine(t, c.engine...)
+			if diff := cmp.Diff(c.want, audit(e, c.objects), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("differences (-want +got):\n%s", diff)
+			}
+			// Told of the objects as the Auditor tells it, the engine agrees.
+			for _, w := range c.engine {
+				e.Apply(admission.WorkloadGone{Key: types.NamespacedName{Namespace: w.Namespace, Name: w.Name}})
+			}
+			for _, w := range c.objects {
+				w.UID += "-anew" // the engine does not believe in who is gone
+				e.Apply(admission.WorkloadObserved{Workload: w})
+			}
+			if lines := audit(e, c.objects); len(lines) > 0 {
+				t.Errorf("after the repair: %s", strings.Join(lines, "\n"))
+			}
+		})
+	}
+}
+
+// While an admission is being written the engine is ahead of the object, and after a failed write it is not.
+func TestWhatIsUnderWayDoesNotDiffer(t *testing.T) {
+	object := newWorkload("a", "q", 1, 2, waiting)
+	e := newEngine(t, object)
+	decisions := e.Decide(time.Now())
+	if len(decisions) != 1 {
+		t.Fatalf("decided %v", decisions)
+	}
+	admit, ok := decisions[0].(admission.Admit)
+	if !ok {
+		t.Fatalf("decided %v", decisions)
+	}
+	if books := e.Books(); len(books.Stages) != 1 || !books.Stages[0].IsUnderWay || len(books.Stages[0].Amounts) == 0 {
+		t.Fatalf("books = %+v, want one stage that is charged and under way", books)
+	}
+	if lines := audit(e, []*kueue.Workload{object}); len(lines) > 0 {
+		t.Errorf("while it is written: %s", strings.Join(lines, "\n"))
+	}
+	e.Settle(admit.ID, fmt.Errorf("conflict"))
+	if lines := audit(e, []*kueue.Workload{object}); len(lines) > 0 {
+		t.Errorf("taken back: %s", strings.Join(lines, "\n"))
+	}
+}
+
+func TestImbalances(t *testing.T) {
+	books := newEngine(t, newWorkload("a", "q", 1, 2), newWorkload("b", "q", 1, 1), newWorkload("c", "r", 1, 5)).Books()
+	if lines := ledger.Imbalances(&books); len(lines) > 0 {
+		t.Fatalf("imbalances %+v, want none", lines)
+	}
+	for name, c := range map[string]struct {
+		spoil func(*admission.Books)
+		want  string
+	}{
+		"the tree":       {func(b *admission.Books) { find(b, "q").Charged[0].Amount++ }, "q /: booked 13, counted 12"},
+		"the status":     {func(b *admission.Books) { find(b, "r").Reserved = nil }, "r /: booked 0, counted 20"},
+		"no stage":       {func(b *admission.Books) { b.Stages = b.Stages[:2] }, "r /: booked 20, counted 0"},
+		"the LocalQueue": {func(b *admission.Books) { b.LocalQueues[0].Reserved[0].Amount = 3 }, " ns/lq-q: booked 3, counted 12"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			books := newEngine(t, newWorkload("a", "q", 1, 2), newWorkload("b", "q", 1, 1), newWorkload("c", "r", 1, 5)).Books()
+			c.spoil(&books)
+			var got []string
+			for _, l := range ledger.Imbalances(&books) {
+				got = append(got, fmt.Sprintf("%s %s: booked %d, counted %d", l.ClusterQueue, l.LocalQueue, l.Booked, l.Counted))
+			}
+			if len(got) == 0 || got[0] != c.want {
+				t.Errorf("imbalances %q, want %q first", got, c.want)
+			}
+		})
+	}
+}
+
+func find(b *admission.Books, name string) *admission.ClusterQueueBook {
+	for i := range b.ClusterQueues {
+		if b.ClusterQueues[i].Name == name {
+			return &b.ClusterQueues[i]
+		}
+	}
+	return nil
+}
+
+// TestAgreesWithTheEngine lets both count the same random objects.
+func TestAgreesWithTheEngine(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var objects []*kueue.Workload
+		quantities := []string{"0", "1", "7", "250m", "1500m", "-3", "3Gi", "1e30", "72057594037927936"}
+		for i := range rapid.IntRange(0, 6).Draw(t, "objects") {
+			w := newWorkload(fmt.Sprint(i), rapid.SampledFrom([]string{"q", "r"}).Draw(t, "queue"), 1, rapid.Int64Range(0, 9).Draw(t, "each"))
+			for _, name := range []corev1.ResourceName{gpu, corev1.ResourceCPU, corev1.ResourceMemory} {
+				if rapid.Bool().Draw(t, "asks") {
+					asks(name, rapid.SampledFrom(quantities).Draw(t, "quantity"))(w)
+				}
+			}
+			if rapid.Bool().Draw(t, "partial") {
+				w.Status.Admission.PodSetAssignments[0].Count = new(rapid.Int32Range(0, 4).Draw(t, "count"))
+			}
+			if rapid.Bool().Draw(t, "reclaims") {
+				reclaimed(rapid.Int32Range(-1, 6).Draw(t, "reclaimed"))(w)
+			}
+			rapid.SampledFrom([]func(*kueue.Workload){func(*kueue.Workload) {}, func(*kueue.Workload) {}, finished, waiting}).Draw(t, "state")(w)
+			objects = append(objects, w)
+		}
+		e := newEngine(t, objects...)
+		if lines := audit(e, objects); len(lines) > 0 {
+			t.Fatal(strings.Join(lines, "\n"))
+		}
+		books := e.Books()
+		if lines := ledger.Imbalances(&books); len(lines) > 0 {
+			t.Fatalf("imbalances %+v", lines)
+		}
+	})
+}
