@@ -59,8 +59,8 @@ func TestJobSetProgress(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			all := conditions.JobSetProgress(&jobsetapi.JobSet{}, c.summary)
-			if len(all) != 1 || all[0].Type != conditions.StageAdmitted {
-				t.Fatalf("conditions = %+v, want StageAdmitted alone", all)
+			if len(all) != 2 || all[0].Type != conditions.StageAdmitted || all[1].Type != conditions.StageInProgress {
+				t.Fatalf("conditions = %+v, want StageAdmitted and StageInProgress", all)
 			}
 			if got := all[0]; got.Status != c.wantStatus || got.Reason != c.wantReason || !strings.Contains(got.Message, c.wantMsg) {
 				t.Errorf("got %s %s %q, want %s %s with %q", got.Status, got.Reason, got.Message, c.wantStatus, c.wantReason, c.wantMsg)
@@ -86,8 +86,9 @@ func TestJobSetEvicted(t *testing.T) {
 		Type: conditions.StageAdmitted, Status: metav1.ConditionFalse, Reason: "EvictedDueToPreempted",
 		Message: `Evicted from stage 2/3 "train", waiting for its pods to end: for jobset-x`,
 	}
-	if len(all) != 1 || !conditions.Has(all, want) {
-		t.Errorf("conditions = %+v, want %+v", all, want)
+	progress := metav1.Condition{Type: conditions.StageInProgress, Status: metav1.ConditionTrue, Reason: "StageInProgress", Message: "2/3 train"}
+	if len(all) != 2 || !conditions.Has(all, want) || !conditions.Has(all, progress) {
+		t.Errorf("conditions = %+v, want %+v and %+v", all, want, progress)
 	}
 }
 

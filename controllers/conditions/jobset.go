@@ -20,6 +20,8 @@ import (
 const (
 	// StageAdmitted tells whether all stages that are open hold their quota, and why not.
 	StageAdmitted = "StageAdmitted"
+	// StageInProgress names the stages that are open and not finished, in a few words, for lists of JobSets.
+	StageInProgress = "StageInProgress"
 	// GangScheduling tells whether the gangConfig of a JobSet is acted on. It is there only if there is one.
 	GangScheduling = "GangScheduling"
 	// GroupScheduling tells the same of groupSchedulingConfig.
@@ -60,16 +62,22 @@ type StageState struct {
 // JobSetRefused returns the conditions of a JobSet that cannot be queued.
 func JobSetRefused(js *jobsetapi.JobSet, why string) []metav1.Condition {
 	return complete(js, metav1.Condition{
-		Status: metav1.ConditionFalse, Reason: kueue.WorkloadQuotaReservedReasonMisconfigured, Message: why,
+		Type: StageAdmitted, Status: metav1.ConditionFalse, Reason: kueue.WorkloadQuotaReservedReasonMisconfigured, Message: why,
 	})
 }
 
 // JobSetProgress returns the conditions of a JobSet that is queued.
 func JobSetProgress(js *jobsetapi.JobSet, summary Summary) []metav1.Condition {
-	return complete(js, stageAdmitted(summary))
+	return complete(js, stageAdmitted(summary), inProgress(summary))
 }
 
 func stageAdmitted(summary Summary) metav1.Condition {
+	c := whetherAdmitted(summary)
+	c.Type = StageAdmitted
+	return c
+}
+
+func whetherAdmitted(summary Summary) metav1.Condition {
 	switch {
 	case summary.Over:
 		return metav1.Condition{Status: metav1.ConditionFalse, Reason: reasonFinished, Message: "Every stage has finished"}
@@ -81,13 +89,21 @@ func stageAdmitted(summary Summary) metav1.Condition {
 	case len(summary.Current) == 0:
 		return metav1.Condition{Status: metav1.ConditionFalse, Reason: reasonPreparing, Message: "The quota Workloads are being made"}
 	}
-	waiting := slices.IndexFunc(summary.Current, func(st StageState) bool {
+	if waiting := summary.firstWaiting(); waiting != nil {
+		return waitingStage(summary, *waiting)
+	}
+	return admittedStages(summary)
+}
+
+// firstWaiting returns the first stage that is open and not admitted, or nil if there is none.
+func (s *Summary) firstWaiting() *StageState {
+	i := slices.IndexFunc(s.Current, func(st StageState) bool {
 		return !life.IsTrue(st.Workload, kueue.WorkloadAdmitted) || life.IsTrue(st.Workload, kueue.WorkloadEvicted)
 	})
-	if waiting < 0 {
-		return admittedStages(summary)
+	if i < 0 {
+		return nil
 	}
-	return waitingStage(summary, summary.Current[waiting])
+	return &s.Current[i]
 }
 
 func admittedStages(summary Summary) metav1.Condition {
@@ -148,9 +164,7 @@ func title(summary Summary, st StageState) string {
 }
 
 // complete adds what is said about fields that are not acted on, and the times.
-func complete(js *jobsetapi.JobSet, main metav1.Condition) []metav1.Condition {
-	main.Type = StageAdmitted
-	all := []metav1.Condition{main}
+func complete(js *jobsetapi.JobSet, all ...metav1.Condition) []metav1.Condition {
 	if fields := gangFields(js); len(fields) > 0 {
 		all = append(all, unsupported(GangScheduling, fields))
 	}
@@ -213,5 +227,5 @@ func JobSetPatch(js *jobsetapi.JobSet, all []metav1.Condition) (*unstructured.Un
 
 // Ours tells whether Tranche owns conditions of this type on JobSets.
 func Ours(conditionType string) bool {
-	return conditionType == StageAdmitted || conditionType == GangScheduling || conditionType == GroupScheduling
+	return slices.Contains([]string{StageAdmitted, StageInProgress, GangScheduling, GroupScheduling}, conditionType)
 }

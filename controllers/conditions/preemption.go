@@ -13,8 +13,9 @@ import (
 // Workload of one of its stages was evicted.
 func JobSetEvicted(js *jobsetapi.JobSet, stages int, cause StageState) []metav1.Condition {
 	e := life.EvictionOf(cause.Workload)
+	summary := Summary{Stages: stages, Current: []StageState{cause}}
 	return complete(js, metav1.Condition{
-		Status: metav1.ConditionFalse, Reason: e.EventReason(),
-		Message: fmt.Sprintf("Evicted from %s, waiting for its pods to end: %s", title(Summary{Stages: stages}, cause), e.Message),
-	})
+		Type: StageAdmitted, Status: metav1.ConditionFalse, Reason: e.EventReason(),
+		Message: fmt.Sprintf("Evicted from %s, waiting for its pods to end: %s", title(summary, cause), e.Message),
+	}, inProgress(summary))
 }

@@ -87,6 +87,12 @@ func StageAdmitted(stage, queue, usage string) Event {
 	return Event{corev1.EventTypeNormal, "StageAdmitted", "Admit", fmt.Sprintf("Admitted stage %q by ClusterQueue %q: %s", stage, queue, usage)}
 }
 
+// StageWaiting tells the owner of a JobSet why a stage gets no quota. The reason is Kueue's; it is the action too, so that another
+// reason is told anew and not counted as the same Event once more.
+func StageWaiting(reason, message string) Event {
+	return Event{corev1.EventTypeNormal, "StageWaiting", reason, message}
+}
+
 // StageOpened tells the owner of a JobSet that a stage may be admitted now, because its rule has been reached.
 func StageOpened(stage string) Event {
 	return Event{corev1.EventTypeNormal, "StageOpened", "Open", fmt.Sprintf("Opened stage %q: what it waits for has been reached", stage)}

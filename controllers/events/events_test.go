@@ -25,6 +25,7 @@ func all() []struct {
 		events.Event
 	}{
 		{"JobSet", events.JobSetStarted()},
+		{"JobSet", events.StageWaiting("WaitingForQuota", `Waiting to admit stage 2/3 "trainer": waiting for 8 nvidia.com/gpu of flavor a100: 5 of 16 free`)},
 		{"JobSet", events.StageOpened("trainer")},
 		{"JobSet", events.StageAdmitted("trainer", "research", "15 nvidia.com/gpu of flavor a100")},
 		{"JobSet", events.StageReleased("trainer", "research", 3)},

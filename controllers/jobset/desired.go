@@ -55,6 +55,8 @@ type wanted struct {
 	drop []*kueue.Workload
 	// conditions of the JobSet, complete.
 	conditions []metav1.Condition
+	// wait is told to the owner of the JobSet, or nil.
+	wait *conditions.Wait
 	// complaints are told to the owner of the JobSet.
 	complaints []string
 }
@@ -108,15 +110,18 @@ func desired(s *seen) *wanted {
 			w.lead(s, &stages[i], &e)
 		}
 	}
-	w.conditions = conditions.JobSetProgress(s.jobSet, summary(s, stages))
+	sum := summary(s, stages)
+	w.conditions = conditions.JobSetProgress(s.jobSet, sum)
 	if over {
 		return w
 	}
+	w.wait = conditions.WaitNews(s.jobSet, sum)
 	w.start = !isStarted(s.jobSet) && slices.ContainsFunc(stages, func(st stage) bool { return st.mayRun(s) })
 	if e.complete {
 		w.giveBackEvicted(stages)
 	}
 	if evicted != nil {
+		w.wait = nil
 		w.conditions = conditions.JobSetEvicted(s.jobSet, len(stages), conditions.StageState{Index: evicted.index, Name: evicted.Name, Workload: evicted.workload})
 	}
 	return w

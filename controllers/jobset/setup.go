@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	k8sevents "k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -50,6 +51,9 @@ const (
 	// controller are down no JobSet can be resumed: nothing tells that they are back.
 	firstRetry   = 5 * time.Millisecond
 	longestRetry = 15 * time.Second
+	// waitsPerSecond and waitBurst bound the Events about stages that wait, of which there may be thousands at a time.
+	waitsPerSecond = 5
+	waitBurst      = 100
 
 	// indexJobSetUID finds the Jobs, pods and quota Workloads of a JobSet by its UID, also when the JobSet is gone.
 	indexJobSetUID = "tranche.dev/jobset-uid"
@@ -94,6 +98,8 @@ type Reconciler struct {
 	config Config
 	// reader reads past the cache.
 	reader client.Reader
+	// waits is the budget for Events about stages that wait: the conditions of the JobSets say so too.
+	waits flowcontrol.RateLimiter
 }
 
 // SetupWithManager starts the stage controller, and feeds the plans of JobSets to the engine.
@@ -104,7 +110,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 	if err := addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	r := &Reconciler{config: config, reader: mgr.GetAPIReader()}
+	r := &Reconciler{config: config, reader: mgr.GetAPIReader(), waits: flowcontrol.NewTokenBucketRateLimiter(waitsPerSecond, waitBurst)}
 	if err := r.feedPlans(ctx, mgr); err != nil {
 		return err
 	}

@@ -265,6 +265,9 @@ func (r *Reconciler) report(ctx context.Context, s *seen, w *wanted) error {
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("write conditions of JobSet %s: %w", s.key, err)
 		}
+		if w.wait != nil && r.waits.TryAccept() {
+			events.StageWaiting(w.wait.Reason, w.wait.Message).EmitAbout(r.config.Recorder, s.jobSet, w.wait.Workload)
+		}
 	}
 	for _, complaint := range w.complaints {
 		if s.refusal != "" {

@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/admission/quota"
-	"github.com/tranche-dev/tranche/controllers/conditions"
 )
 
 // A Holding is what one quota Workload holds by its own account, which is the truth.
@@ -26,7 +26,7 @@ type Holding struct {
 func HoldingOf(w *kueue.Workload) Holding {
 	h := Holding{Key: types.NamespacedName{Namespace: w.Namespace, Name: w.Name}, UID: w.UID, ResourceVersion: w.ResourceVersion}
 	admission := w.Status.Admission
-	if admission == nil || !conditions.IsTrue(w, kueue.WorkloadQuotaReserved) || conditions.IsTrue(w, kueue.WorkloadFinished) {
+	if admission == nil || !life.IsTrue(w, kueue.WorkloadQuotaReserved) || life.IsTrue(w, kueue.WorkloadFinished) {
 		return h
 	}
 	h.ClusterQueue = string(admission.ClusterQueue)

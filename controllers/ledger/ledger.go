@@ -97,12 +97,10 @@ func (a *Auditor) NeedLeaderElection() bool { return true }
 func (a *Auditor) Start(ctx context.Context) error {
 	for {
 		next := a.config.Period
-		switch err := a.look(ctx); {
-		case ctx.Err() != nil:
-			return nil
-		case err != nil:
+		if err := a.look(ctx); err != nil && ctx.Err() == nil {
 			ctrl.LoggerFrom(ctx).Error(err, "Books not audited, trying again")
-		case len(a.suspects) > 0:
+		}
+		if len(a.suspects) > 0 {
 			next = min(next, a.config.Confirm)
 		}
 		select {

@@ -12,9 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-
 	"pgregory.net/rapid"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/controllers/ledger"
@@ -56,7 +55,9 @@ func finished(w *kueue.Workload) {
 func waiting(w *kueue.Workload) { w.Status = kueue.WorkloadStatus{} }
 
 func reclaimed(pods int32) func(*kueue.Workload) {
-	return func(w *kueue.Workload) { w.Status.ReclaimablePods = []kueue.ReclaimablePod{{Name: "main", Count: pods}} }
+	return func(w *kueue.Workload) {
+		w.Status.ReclaimablePods = []kueue.ReclaimablePod{{Name: "main", Count: pods}}
+	}
 }
 
 func asks(name corev1.ResourceName, quantity string) func(*kueue.Workload) {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -50,7 +51,9 @@ func run(root string) error {
 		{
 			module: "sigs.k8s.io/jobset", bases: "config/components/crd/bases/jobset.x-k8s.io", version: "v1alpha2",
 			plurals: []string{"jobsets"},
-			adapt:   overlayJobSet,
+			adapt: func(crd *apiextensionsv1.CustomResourceDefinition) error {
+				return errors.Join(overlayJobSet(crd), addColumns(crd))
+			},
 		},
 	}
 	out := filepath.Join(root, "config", "crd")
@@ -156,25 +159,47 @@ func writeKustomization(dir string, files []string) error {
 	return os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(b.String()), 0o644) // #nosec G306 -- part of the work tree
 }
 
-// addColumns puts what a stage waits for behind Kueue's own columns of Workloads.
-func addColumns(crd *apiextensionsv1.CustomResourceDefinition) error {
-	if crd.Spec.Names.Kind != "Workload" {
-		return nil
-	}
-	version := &crd.Spec.Versions[0]
-	for _, column := range version.AdditionalPrinterColumns {
-		if column.Name == "Stage" || column.Name == "Reason" {
-			return errors.New("Kueue has a column of its own named " + column.Name)
-		}
-	}
-	version.AdditionalPrinterColumns = append(version.AdditionalPrinterColumns,
-		apiextensionsv1.CustomResourceColumnDefinition{
+// columns has what goes behind the columns of the makers of a kind: of quota Workloads the stage and what it waits for, of JobSets the
+// stage in progress and why it waits, or that it is admitted.
+var columns = map[string][]apiextensionsv1.CustomResourceColumnDefinition{
+	"Workload": {
+		{
 			Name: "Stage", Type: "string", JSONPath: `.metadata.labels.tranche\.dev/stage`,
 			Description: "Stage of the JobSet that this workload stands for",
 		},
-		apiextensionsv1.CustomResourceColumnDefinition{
+		{
 			Name: "Reason", Type: "string", JSONPath: `.status.conditions[?(@.type=='QuotaReserved')].reason`,
 			Description: "Why quota is reserved or not",
-		})
+		},
+		{
+			Name: "Message", Type: "string", JSONPath: `.status.conditions[?(@.type=='QuotaReserved')].message`, Priority: 1,
+			Description: "What is reserved, or what is short of what",
+		},
+	},
+	"JobSet": {
+		{
+			Name: "Stage", Type: "string", JSONPath: `.status.conditions[?(@.type=='StageInProgress')].message`,
+			Description: "Stages that are open and not finished",
+		},
+		{
+			Name: "Reason", Type: "string", JSONPath: `.status.conditions[?(@.type=='StageAdmitted')].reason`,
+			Description: "Whether the stage is admitted, or why not",
+		},
+		{
+			Name: "Message", Type: "string", JSONPath: `.status.conditions[?(@.type=='StageAdmitted')].message`, Priority: 1,
+			Description: "Where the stage is admitted, or what is short of what",
+		},
+	},
+}
+
+// addColumns adds the columns of a kind.
+func addColumns(crd *apiextensionsv1.CustomResourceDefinition) error {
+	version := &crd.Spec.Versions[0]
+	for _, column := range columns[crd.Spec.Names.Kind] {
+		if slices.ContainsFunc(version.AdditionalPrinterColumns, func(c apiextensionsv1.CustomResourceColumnDefinition) bool { return c.Name == column.Name }) {
+			return fmt.Errorf("%s has a column %s of its own", crd.Spec.Names.Kind, column.Name)
+		}
+		version.AdditionalPrinterColumns = append(version.AdditionalPrinterColumns, column)
+	}
 	return nil
 }

@@ -1,0 +1,80 @@
+package conditions
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+)
+
+// maxNamed is how many stages a list of JobSets names for each.
+const maxNamed = 3
+
+// inProgress is the condition StageInProgress: as short as a column of a list has to be. StageAdmitted says the rest.
+func inProgress(summary Summary) metav1.Condition {
+	c := metav1.Condition{Type: StageInProgress, Status: metav1.ConditionTrue, Reason: StageInProgress}
+	if summary.Over || len(summary.Current) == 0 {
+		c.Status, c.Reason = metav1.ConditionFalse, reasonPreparing
+		if summary.Over {
+			c.Reason = reasonFinished
+		}
+		return c
+	}
+	var names []string
+	for _, st := range summary.Current[:min(len(summary.Current), maxNamed)] {
+		names = append(names, fmt.Sprintf("%d/%d %s", st.Index+1, summary.Stages, st.Name))
+	}
+	c.Message = strings.Join(names, ", ")
+	if more := len(summary.Current) - maxNamed; more > 0 {
+		c.Message += fmt.Sprintf(" and %d more", more)
+	}
+	return c
+}
+
+// A Wait says why a stage of a JobSet was refused quota.
+type Wait struct {
+	// Workload is the quota Workload of the stage.
+	Workload *kueue.Workload
+	// Reason is Kueue's, such as WaitingForQuota.
+	Reason string
+	// Message names the stage and what is short of what.
+	Message string
+}
+
+// WaitNews returns why a stage waits, if it was refused quota and the JobSet has not said so before, or said it for another stage or
+// for another reason. Amounts come and go while a stage waits: that they have changed is no news, and the condition shows them.
+func WaitNews(js *jobsetapi.JobSet, summary Summary) *Wait {
+	waiting := summary.firstWaiting()
+	if waiting == nil || summary.Over || summary.Suspended || !isRefused(waiting.Workload) {
+		return nil
+	}
+	now := waitingStage(summary, *waiting)
+	before := apimeta.FindStatusCondition(js.Status.Conditions, StageAdmitted)
+	if before != nil && before.Status == now.Status && before.Reason == now.Reason && withoutAmounts(before.Message) == withoutAmounts(now.Message) {
+		return nil
+	}
+	return &Wait{Workload: waiting.Workload, Reason: now.Reason, Message: now.Message}
+}
+
+// isRefused tells whether the engine has said no to a quota Workload that asks for quota.
+func isRefused(workload *kueue.Workload) bool {
+	reserved := apimeta.FindStatusCondition(workload.Status.Conditions, kueue.WorkloadQuotaReserved)
+	return reserved != nil && reserved.Status == metav1.ConditionFalse && reserved.Reason != kueue.WorkloadQuotaReservedReasonPendingEvaluation &&
+		!apimeta.IsStatusConditionFalse(workload.Status.Conditions, kueue.WorkloadRequeued)
+}
+
+// withoutAmounts leaves out all digits, cut like the message of a condition.
+func withoutAmounts(message string) string {
+	message = strings.ToValidUTF8(message[:min(len(message), maxMessage)], "")
+	return strings.Map(func(r rune) rune {
+		if unicode.IsDigit(r) {
+			return -1
+		}
+		return r
+	}, message)
+}
