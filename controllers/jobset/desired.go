@@ -40,6 +40,8 @@ type wanted struct {
 	remake []*batchv1.Job
 	// restore has held Jobs of evicted stages with what an admission has added to them.
 	restore []*batchv1.Job
+	// ended has the holds that go into the timeline of the JobSet.
+	ended []conditions.Hold
 	// progress has the conditions PodsReady and Finished that differ.
 	progress []progress
 	// reclaim has what differs about reclaimable pods.
@@ -113,6 +115,7 @@ func desired(s *seen) *wanted {
 	sum := summary(s, stages)
 	w.conditions = conditions.JobSetProgress(s.jobSet, sum)
 	if over {
+		w.ended = w.endedHolds(s, stages)
 		return w
 	}
 	w.wait = conditions.WaitNews(s.jobSet, sum)
@@ -120,6 +123,7 @@ func desired(s *seen) *wanted {
 	if e.complete {
 		w.giveBackEvicted(stages)
 	}
+	w.ended = w.endedHolds(s, stages)
 	if evicted != nil {
 		w.wait = nil
 		w.conditions = conditions.JobSetEvicted(s.jobSet, len(stages), conditions.StageState{Index: evicted.index, Name: evicted.Name, Workload: evicted.workload})

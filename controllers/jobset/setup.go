@@ -5,7 +5,7 @@
 // the files beside it), and writes it in an order that is safe to be cut off after any step (write.go):
 //
 //	create Workloads -> evict whole JobSets -> open and close stages -> resume the JobSet -> release Jobs -> hold Jobs ->
-//	finish stages -> give quota back -> clean up
+//	note times -> finish stages -> give quota back -> clean up
 //
 // A stage is opened before the one it waited for is finished, so that the freed quota can be handed over.
 package jobset

@@ -73,6 +73,7 @@ func (r *Recorder) Changed(before, after *kueue.Workload) {
 	}
 	if condition := c.reached(kueue.WorkloadPodsReady); condition != nil && condition.Reason != kueue.WorkloadRecovered {
 		c.ready(condition)
+		c.idleUntilReady(condition)
 	}
 	if condition := c.reached(kueue.WorkloadEvicted); condition != nil {
 		c.evicted(condition)
@@ -91,6 +92,7 @@ func (r *Recorder) Gone(last *kueue.Workload) {
 	reserved := isTrue(last, kueue.WorkloadQuotaReserved)
 	if c := r.change(last, last); r.replica.leads() && c.inCluster && reserved != nil && isTrue(last, kueue.WorkloadFinished) == nil {
 		observe(stageHold, r.now().Sub(reserved.LastTransitionTime.Time), c.clusterQueue, "deleted", c.role)
+		c.idleUntil(r.now())
 	}
 }
 
@@ -224,6 +226,7 @@ func (c *change) released() {
 	since := reserved.LastTransitionTime.Time
 	if end := isTrue(c.after, kueue.WorkloadFinished); end != nil {
 		observe(stageHold, end.LastTransitionTime.Sub(since), c.clusterQueue, "finished", c.role)
+		c.idleUntil(end.LastTransitionTime.Time)
 		return
 	}
 	end := apimeta.FindStatusCondition(c.after.Status.Conditions, kueue.WorkloadQuotaReserved)
@@ -231,6 +234,7 @@ func (c *change) released() {
 		return
 	}
 	observe(stageHold, end.LastTransitionTime.Sub(since), c.clusterQueue, "evicted", c.role)
+	c.idleUntil(end.LastTransitionTime.Time)
 	if eviction := isTrue(c.after, kueue.WorkloadEvicted); eviction != nil {
 		reason, _, _ := strings.Cut(eviction.Reason, "DueTo")
 		observe(evictionLatency, end.LastTransitionTime.Sub(eviction.LastTransitionTime.Time), c.clusterQueue, reason, c.role)

@@ -10,7 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -273,4 +275,69 @@ func attempts(t *testing.T) map[string]float64 {
 		}
 	}
 	return counts
+}
+
+func TestIdleQuota(t *testing.T) {
+	charge := func(w *kueue.Workload) {
+		w.Status.Admission.PodSetAssignments = []kueue.PodSetAssignment{{
+			Flavors:       map[corev1.ResourceName]kueue.ResourceFlavorReference{"cpu": "spot", "nvidia.com/gpu": "a100", "none": "a100"},
+			ResourceUsage: corev1.ResourceList{"cpu": resource.MustParse("1500m"), "nvidia.com/gpu": resource.MustParse("2"), "none": resource.MustParse("0")},
+		}}
+	}
+	for name, c := range map[string]struct {
+		then []string
+		want []string
+	}{
+		"until it is ready": {
+			[]string{"PodsReady=True Started", "PodsReady=False WaitForRecovery", "PodsReady=True Recovered", "Finished=True Succeeded"},
+			[]string{"NotReady a100 nvidia.com/gpu 20", "NotReady spot cpu 15"},
+		},
+		"ready only at its end": {[]string{"PodsReady=True Started Finished=True Succeeded"}, []string{"NotReady a100 nvidia.com/gpu 20", "NotReady spot cpu 15"}},
+		"never ready":           {[]string{"Finished=True Failed"}, []string{"NotReady a100 nvidia.com/gpu 20", "NotReady spot cpu 15"}},
+		"given back": {
+			[]string{"Evicted=True PodsReadyTimeout", "QuotaReserved=False Pending"}, []string{"NotReady a100 nvidia.com/gpu 40", "NotReady spot cpu 30"},
+		},
+		"given back when it had been ready": {
+			[]string{"PodsReady=True Started", "Evicted=True Preempted", "PodsReady=False WaitForStart", "QuotaReserved=False Pending"},
+			[]string{"NotReady a100 nvidia.com/gpu 20", "NotReady spot cpu 15"},
+		},
+		"deleted": {[]string{"gone"}, []string{"NotReady a100 nvidia.com/gpu 20", "NotReady spot cpu 15"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			queue := "idle " + name
+			l := newLife(queue, metrics.Replica{Elected: elected()})
+			l.set(5, "QuotaReserved=True QuotaReserved", "Admitted=True Admitted")
+			charge(l.workload)
+			for _, step := range c.then {
+				if step == "gone" {
+					l.clock = l.clock.Add(10 * time.Second)
+					l.recorder.Gone(l.workload)
+					continue
+				}
+				first, second, both := strings.Cut(step, " Finished")
+				steps := []string{first}
+				if both {
+					steps = append(steps, "Finished"+second)
+				}
+				admission := l.workload.Status.Admission
+				l.set(10, steps...)
+				if step != "QuotaReserved=False Pending" {
+					l.workload.Status.Admission = admission
+				}
+			}
+			for i := range c.want {
+				c.want[i] = "tranche_idle_quota_seconds_total " + c.want[i]
+			}
+			wantSome(t, queue, "tranche_idle", c.want...)
+		})
+	}
+	t.Run("waited for another stage", func(t *testing.T) {
+		l := newLife("waited", metrics.Replica{Elected: elected()})
+		l.set(5, "QuotaReserved=True QuotaReserved", "Admitted=True Admitted")
+		charge(l.workload)
+		metrics.WaitedForStage(l.workload, 7*time.Second)
+		metrics.WaitedForStage(l.workload, 0)
+		wantSome(t, "waited", "tranche_idle", "tranche_idle_quota_seconds_total WaitsForStage a100 nvidia.com/gpu 14",
+			"tranche_idle_quota_seconds_total WaitsForStage spot cpu 10.5")
+	})
 }

@@ -94,6 +94,10 @@ var (
 		16, ofQueue("position"))
 	stageHold = histogram("tranche_stage_hold_seconds",
 		"Time for which a stage held quota. Outcome is finished, evicted or deleted.", 16, ofQueue("outcome"))
+	idleQuota = counter("tranche_idle_quota_seconds_total",
+		"Quota, in the unit of its resource, times the seconds for which it was held and did nothing. Cause is NotReady until the pods of its stage"+
+			" were ready for the first time, or until it was given back; WaitsForStage from then on until the stages were ready that are opened by that.",
+		ofQueue("flavor", "resource", "cause"))
 	mismatches = counter("tranche_ledger_mismatch_total",
 		"Number of times that the books of the engine differed from what the quota Workloads say. Anything but 0 is a bug.",
 		[]string{"cluster_queue", "flavor", "resource"})
@@ -112,7 +116,7 @@ func Vectors() []prometheus.Collector {
 func clusterQueueVectors() []vector {
 	return []vector{
 		quotaReserved, quotaReservedWait, admitted, admissionWait, checksWait, readyWait, admittedUntilReady, finished,
-		evicted, evictedOnce, readyToEvicted, evictionLatency, stageWait, stageHold, mismatches,
+		evicted, evictedOnce, readyToEvicted, evictionLatency, stageWait, stageHold, idleQuota, mismatches,
 	}
 }
 

@@ -1,0 +1,39 @@
+package apis
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TimelineAnnotation says, on a JobSet, when each of its stages was queued, admitted, ready and finished, and for how long its quota was
+// held and lay idle. Its value is a Timeline in JSON. Only the manager writes it.
+const TimelineAnnotation = "tranche.dev/timeline"
+
+// A Timeline is what TimelineAnnotation says.
+type Timeline struct {
+	// Stages are those that have held quota and given it back, or finished, at least once, in the order of the plan.
+	Stages []StageTimes `json:"stages"`
+	// Omitted is how many stages are left out for want of space. They are the first of the plan.
+	Omitted int `json:"omitted,omitempty"`
+}
+
+// StageTimes are the times of one stage. Queued, Admitted, Ready and Finished are those of the last time that it held quota; Held and
+// Idle are sums over all times.
+type StageTimes struct {
+	Name string `json:"name"`
+	// Queued is when the stage could be admitted: the JobSet was submitted, what the stage waits for was reached, or it was requeued.
+	Queued metav1.Time `json:"queued"`
+	// Admitted is when its quota was admitted.
+	Admitted metav1.Time `json:"admitted"`
+	// Ready is when all its pods were ready or had succeeded. It is missing if they never were, or not at the end.
+	Ready *metav1.Time `json:"ready,omitempty"`
+	// Finished is when it finished. It is missing if it gave its quota back before that.
+	Finished *metav1.Time `json:"finished,omitempty"`
+	// Counted is until when Held and Idle count.
+	Counted metav1.Time `json:"counted"`
+	// Held is the amount of each accelerator times the seconds for which it was reserved.
+	Held map[corev1.ResourceName]int64 `json:"held,omitempty"`
+	// Idle is the part of Held in which not all pods of the stage were ready, or in which they were but a stage that their being
+	// ready has opened was not.
+	Idle map[corev1.ResourceName]int64 `json:"idle,omitempty"`
+}

@@ -1,0 +1,214 @@
+package conditions
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/apis"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+)
+
+// maxTimeline is how many bytes a timeline may have: a quarter of what all annotations of an object may have together.
+const maxTimeline = 64 << 10
+
+// A Hold is the time for which a stage has held quota, as its quota Workload tells it.
+type Hold struct {
+	Stage string
+	// Workload holds the quota, or has finished with it.
+	Workload *kueue.Workload
+	// Queued is when the stage could be admitted.
+	Queued time.Time
+	// End of the hold, or until when it is to be counted.
+	End time.Time
+	// Opens has the quota Workloads of the stages that this one opens by being ready.
+	Opens []*kueue.Workload
+}
+
+// TimelineOf reads the timeline of a JobSet. What cannot be read counts as none.
+func TimelineOf(js *jobsetapi.JobSet) apis.Timeline {
+	var t apis.Timeline
+	if err := json.Unmarshal([]byte(js.Annotations[apis.TimelineAnnotation]), &t); err != nil {
+		return apis.Timeline{}
+	}
+	return t
+}
+
+// RenderTimeline makes the value of the annotation. Where it would be too long it leaves the first stages out.
+func RenderTimeline(t apis.Timeline) (string, error) {
+	for {
+		data, err := json.Marshal(t)
+		if err != nil || len(data) <= maxTimeline || len(t.Stages) == 0 {
+			return string(data), err
+		}
+		out := (len(t.Stages) + 7) / 8
+		t.Stages = t.Stages[out:]
+		t.Omitted += out
+	}
+}
+
+// IsCounted tells whether a timeline has the end of the stage that this finished quota Workload stands for.
+func IsCounted(t *apis.Timeline, stage string, workload *kueue.Workload) bool {
+	i := slices.IndexFunc(t.Stages, func(s apis.StageTimes) bool { return s.Name == stage })
+	finished := apimeta.FindStatusCondition(workload.Status.Conditions, kueue.WorkloadFinished)
+	return i >= 0 && finished != nil && t.Stages[i].Finished != nil && t.Stages[i].Finished.Equal(&finished.LastTransitionTime)
+}
+
+// Count adds a hold to a timeline, as far as it is not counted yet. Stages come in the order in which order has their names. It returns
+// for how long the stage was ready and waited for others.
+func (h *Hold) Count(t *apis.Timeline, order []string) (waited time.Duration) {
+	s := stageTimes(t, h.Stage, order)
+	held, idle, waited := h.spans(s.Counted.Time)
+	s.Queued, s.Counted = metav1.NewTime(h.Queued.UTC()), metav1.NewTime(h.End.UTC())
+	s.Admitted, s.Ready, s.Finished = metav1.Time{}, h.readyTime(), nil
+	for _, conditionType := range []string{kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted} {
+		if c := h.isTrue(conditionType); c != nil {
+			s.Admitted = c.LastTransitionTime
+		}
+	}
+	if c := h.isTrue(kueue.WorkloadFinished); c != nil {
+		s.Finished = &c.LastTransitionTime
+	}
+	for name, amount := range accelerators(h.Workload.Status.Admission) {
+		if s.Held == nil {
+			s.Held, s.Idle = map[corev1.ResourceName]int64{}, map[corev1.ResourceName]int64{}
+		}
+		s.Held[name] += amount * int64(held/time.Second)
+		s.Idle[name] += amount * int64(idle/time.Second)
+	}
+	return waited
+}
+
+// stageTimes returns the entry of a stage, which is a new one if there is none.
+func stageTimes(t *apis.Timeline, stage string, order []string) *apis.StageTimes {
+	for i := range t.Stages {
+		if t.Stages[i].Name == stage {
+			return &t.Stages[i]
+		}
+	}
+	i := 0
+	for _, name := range order[:max(0, slices.Index(order, stage))] {
+		if i < len(t.Stages) && t.Stages[i].Name == name {
+			i++
+		}
+	}
+	t.Stages = slices.Insert(t.Stages, i, apis.StageTimes{Name: stage})
+	return &t.Stages[i]
+}
+
+// spans returns for how long quota was held since it was last counted, for how long of that it lay idle, and for how long of that the
+// stage was ready and waited for others:
+//
+//	reserved ---------- ready ------------ the stages that this one opens are ready ---------- end
+//	|<------------------------------- held -------------------------------------------------->|
+//	|<-------------------- idle --------->|
+//	                    |<--- waited ---->|
+func (h *Hold) spans(counted time.Time) (held, idle, waited time.Duration) {
+	reserved := h.isTrue(kueue.WorkloadQuotaReserved)
+	if reserved == nil || h.Workload.Status.Admission == nil {
+		return 0, 0, 0
+	}
+	from := later(reserved.LastTransitionTime.Time, counted)
+	held = max(0, h.End.Sub(from))
+	ready, ok := readySince(h.Workload)
+	if !ok {
+		return held, held, 0
+	}
+	busy := ready
+	for _, opened := range h.Opens {
+		since, ok := readySince(opened)
+		if !ok {
+			since = h.End
+		}
+		busy = later(busy, since)
+	}
+	if busy.After(h.End) {
+		busy = h.End
+	}
+	return held, max(0, busy.Sub(from)), max(0, busy.Sub(later(from, ready)))
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// readySince tells since when the pods of a quota Workload that holds quota, or has finished with it, were all ready for the first time.
+// Of those that have lost a pod since then only that much is known: they count as ready from the beginning.
+func readySince(w *kueue.Workload) (time.Time, bool) {
+	reserved := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadQuotaReserved)
+	ready := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadPodsReady)
+	switch {
+	case reserved == nil || reserved.Status != metav1.ConditionTrue || ready == nil:
+		return time.Time{}, false
+	case ready.Status == metav1.ConditionTrue:
+		return later(reserved.LastTransitionTime.Time, ready.LastTransitionTime.Time), true
+	}
+	return reserved.LastTransitionTime.Time, ready.LastTransitionTime.After(reserved.LastTransitionTime.Time)
+}
+
+func (h *Hold) readyTime() *metav1.Time {
+	if h.isTrue(kueue.WorkloadPodsReady) == nil {
+		return nil
+	}
+	since, ok := readySince(h.Workload)
+	if !ok {
+		return nil
+	}
+	return new(metav1.NewTime(since))
+}
+
+func (h *Hold) isTrue(conditionType string) *metav1.Condition {
+	if c := apimeta.FindStatusCondition(h.Workload.Status.Conditions, conditionType); c != nil && c.Status == metav1.ConditionTrue {
+		return c
+	}
+	return nil
+}
+
+// QueuedSince is when a quota Workload was created or last requeued, or when the last of the others was reached that it waited for: those
+// that had to succeed, and those that had to be ready.
+func QueuedSince(w *kueue.Workload, succeeded, ready []*kueue.Workload) time.Time {
+	since := w.CreationTimestamp.Time
+	for _, other := range succeeded {
+		if c := apimeta.FindStatusCondition(other.Status.Conditions, kueue.WorkloadFinished); c != nil {
+			since = later(since, c.LastTransitionTime.Time)
+		}
+	}
+	for _, other := range ready {
+		if t, ok := readySince(other); ok {
+			since = later(since, t)
+		}
+	}
+	if c := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadRequeued); c != nil {
+		since = later(since, c.LastTransitionTime.Time)
+	}
+	// A stage is opened before the one that it waited for is finished.
+	if c := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadQuotaReserved); c != nil && c.LastTransitionTime.Time.Before(since) {
+		since = c.LastTransitionTime.Time
+	}
+	return since
+}
+
+// accelerators adds up what an admission charges of extended resources.
+func accelerators(admission *kueue.Admission) map[corev1.ResourceName]int64 {
+	amounts := map[corev1.ResourceName]int64{}
+	if admission == nil {
+		return amounts
+	}
+	for i := range admission.PodSetAssignments {
+		for name, quantity := range admission.PodSetAssignments[i].ResourceUsage {
+			if domain, _, qualified := strings.Cut(string(name), "/"); qualified && !strings.HasSuffix(domain, "kubernetes.io") {
+				amounts[name] += quantity.Value()
+			}
+		}
+	}
+	return amounts
+}

@@ -1,0 +1,113 @@
+package jobset
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/stageplan"
+	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/controllers/conditions"
+	"github.com/tranche-dev/tranche/controllers/metrics"
+)
+
+// This file keeps the timeline of a JobSet. What it says is derived from the conditions of the quota Workloads, so that it is written
+// only when a hold ends and before its times are lost: when a stage has finished, and before an eviction, a suspension or a restart
+// overwrites them. A JobSet that runs through costs one write for each stage.
+
+// endedHolds finds the holds whose end is to be noted. An End of zero means now.
+func (w *wanted) endedHolds(s *seen, stages []stage) []conditions.Hold {
+	timeline := conditions.TimelineOf(s.jobSet)
+	var ended []conditions.Hold
+	for i := range stages {
+		st := &stages[i]
+		if st.workload == nil || !st.holdsQuota() {
+			continue
+		}
+		h := st.hold(stages)
+		switch finished := finishedAt(st.workload); {
+		case finished != nil && !conditions.IsCounted(&timeline, st.Name, st.workload):
+			h.End = finished.Time
+		case finished != nil || !w.endsHold(st):
+			continue
+		}
+		ended = append(ended, h)
+	}
+	return ended
+}
+
+// endsHold tells whether this pass gives the quota of a stage back, or forgets that its pods were ready.
+func (w *wanted) endsHold(st *stage) bool {
+	for _, group := range [][]*kueue.Workload{w.giveBack, w.remove, w.unpin} {
+		if slices.Contains(group, st.workload) {
+			return true
+		}
+	}
+	return st.goesBack && conditions.IsTrue(st.workload, kueue.WorkloadPodsReady)
+}
+
+func finishedAt(w *kueue.Workload) *metav1.Time {
+	for i := range w.Status.Conditions {
+		if c := &w.Status.Conditions[i]; c.Type == kueue.WorkloadFinished && c.Status == metav1.ConditionTrue {
+			return &c.LastTransitionTime
+		}
+	}
+	return nil
+}
+
+// hold is what there is to say of the quota that a stage holds, all but its end.
+func (st *stage) hold(stages []stage) conditions.Hold {
+	h := conditions.Hold{Stage: st.Name, Workload: st.workload}
+	waitedFor := map[stageplan.Status][]*kueue.Workload{}
+	for _, c := range st.After {
+		if workload := stages[c.Stage].workload; workload != nil {
+			waitedFor[c.Status] = append(waitedFor[c.Status], workload)
+		}
+	}
+	h.Queued = conditions.QueuedSince(st.workload, waitedFor[stageplan.Succeeded], waitedFor[stageplan.Ready])
+	for i := range stages {
+		opens := func(c stageplan.Condition) bool { return c.Stage == st.index && c.Status == stageplan.Ready }
+		if stages[i].workload != nil && slices.ContainsFunc(stages[i].After, opens) {
+			h.Opens = append(h.Opens, stages[i].workload)
+		}
+	}
+	return h
+}
+
+// note writes the timeline. The write is refused if the JobSet has changed, since it repeats what was noted before.
+func (r *Reconciler) note(ctx context.Context, s *seen, w *wanted) error {
+	if len(w.ended) == 0 {
+		return nil
+	}
+	var order []string
+	for i := range s.plan.Stages {
+		order = append(order, s.plan.Stages[i].Name)
+	}
+	timeline := conditions.TimelineOf(s.jobSet)
+	waited := make([]time.Duration, len(w.ended))
+	for i, h := range w.ended {
+		if h.End.IsZero() {
+			h.End = time.Now().Truncate(time.Second)
+		}
+		waited[i] = h.Count(&timeline, order)
+	}
+	value, err := conditions.RenderTimeline(timeline)
+	if err != nil {
+		return fmt.Errorf("render timeline of JobSet %s: %w", s.key, err)
+	}
+	after := s.jobSet.DeepCopy()
+	metav1.SetMetaDataAnnotation(&after.ObjectMeta, apis.TimelineAnnotation, value)
+	patch := client.MergeFromWithOptions(s.jobSet, client.MergeFromWithOptimisticLock{})
+	if err := r.config.Client.Patch(ctx, after, patch); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("note times of JobSet %s: %w", s.key, err)
+	}
+	for i, h := range w.ended {
+		metrics.WaitedForStage(h.Workload, waited[i])
+	}
+	return nil
+}

@@ -1,0 +1,112 @@
+package jobset
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/controllers/conditions"
+)
+
+// A hold is noted when it is over, or before what tells of it is overwritten, and not again.
+func TestEndedHolds(t *testing.T) {
+	cases := map[string]struct {
+		world world
+		want  []string
+	}{
+		"nothing while a stage runs": {
+			world: world{started: true, workloads: map[string]string{"init": "admitted ready", "train": "closed"}, jobs: map[string]string{"init": "running"}},
+		},
+		"not yet when it finishes": {
+			world: world{started: true, workloads: map[string]string{"init": "admitted", "train": "closed"}, jobs: map[string]string{"init": "complete"}},
+		},
+		"a stage that has finished": {
+			world: world{started: true, workloads: map[string]string{"init": "admitted ready finished", "train": "waiting"}, jobs: map[string]string{"init": "complete"}},
+			want:  []string{"init"},
+		},
+		"a JobSet that has ended": {
+			world: world{
+				started: true, over: jobset.JobSetFailed, workloads: map[string]string{"init": "admitted finished", "train": "closed finished"},
+				jobs: map[string]string{"init": "failed"},
+			},
+			want: []string{"init"},
+		},
+		"before an evicted stage forgets that it was ready": {
+			world: world{
+				started: true, workloads: map[string]string{"init": "admitted ready evicted", "train": "closed"}, jobs: map[string]string{"init": "running up"}, pods: []string{"init"},
+			},
+			want: []string{"init"},
+		},
+		"not while the pods of an evicted stage end": {
+			world: world{
+				started: true, workloads: map[string]string{"init": "admitted evicted", "train": "closed"}, jobs: map[string]string{"init": "running up"}, pods: []string{"init"},
+			},
+		},
+		"before an evicted stage gives its quota back": {
+			world: world{started: true, workloads: map[string]string{"init": "admitted evicted", "train": "closed"}, jobs: map[string]string{"init": "held"}},
+			want:  []string{"init"},
+		},
+		"before a suspended stage gives its quota back": {
+			world: world{
+				started: true, suspended: true, workloads: map[string]string{"init": "admitted ready suspended", "train": "closed suspended"},
+				jobs: map[string]string{"init": "held"},
+			},
+			want: []string{"init"},
+		},
+		"before a quota Workload that somebody has deleted disappears": {
+			world: world{started: true, workloads: map[string]string{"init": "admitted pinned deleted", "train": "closed"}, jobs: map[string]string{"init": "held"}},
+			want:  []string{"init"},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := c.world.build(t)
+			for _, workload := range s.mine.workloads {
+				for i := range workload.Status.Conditions {
+					workload.Status.Conditions[i].LastTransitionTime = metav1.Unix(1e9, 0)
+				}
+			}
+			var got []string
+			var timeline apis.Timeline
+			for _, h := range desired(s).ended {
+				got = append(got, h.Stage)
+				h.Count(&timeline, []string{"init", "train"})
+			}
+			if diff := cmp.Diff(c.want, got, cmpopts.EquateEmpty()); diff != "" {
+				t.Fatalf("ended (-want +got):\n%s", diff)
+			}
+			// Noted, what has finished is not noted again.
+			value, err := conditions.RenderTimeline(timeline)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.jobSet.Annotations[apis.TimelineAnnotation] = value
+			for _, h := range desired(s).ended {
+				if finishedAt(h.Workload) != nil {
+					t.Errorf("%s is noted again", h.Stage)
+				}
+			}
+		})
+	}
+}
+
+// train is kept waiting by init, which is ready: the quota of init is idle until train is ready, too.
+func TestHoldKnowsWhatItOpens(t *testing.T) {
+	s := world{
+		started: true, ready: true, workloads: map[string]string{"init": "admitted ready finished", "train": "waiting"}, jobs: map[string]string{"init": "complete"},
+	}.build(t)
+	ended := desired(s).ended
+	if len(ended) != 1 || len(ended[0].Opens) != 1 || ended[0].Opens[0].Name != "train" {
+		t.Errorf("ended = %+v, want init, which opens train", ended)
+	}
+	s = world{
+		started: true, workloads: map[string]string{"init": "admitted ready finished", "train": "waiting"}, jobs: map[string]string{"init": "complete"},
+	}.build(t)
+	if ended := desired(s).ended; len(ended) != 1 || len(ended[0].Opens) != 0 {
+		t.Errorf("ended = %+v, want init, which opens nothing by being ready", ended)
+	}
+}

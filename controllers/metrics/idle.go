@@ -1,0 +1,60 @@
+package metrics
+
+import (
+	"time"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+// The values of the label cause of tranche_idle_quota_seconds_total.
+const (
+	notReady      = "NotReady"
+	waitsForStage = "WaitsForStage"
+)
+
+// WaitedForStage counts the quota that a quota Workload held while its pods were ready and waited for those of another stage. The
+// controller of the JobSet knows that, and calls this when it has noted it.
+func WaitedForStage(workload *kueue.Workload, waited time.Duration) {
+	countIdle(workload, waited, waitsForStage, role())
+}
+
+// countIdle counts what an admission charges, for a time.
+func countIdle(workload *kueue.Workload, d time.Duration, cause, role string) {
+	admission := workload.Status.Admission
+	if admission == nil || d <= 0 {
+		return
+	}
+	for i := range admission.PodSetAssignments {
+		podSet := &admission.PodSetAssignments[i]
+		for name, flavor := range podSet.Flavors {
+			if quantity := podSet.ResourceUsage[name]; quantity.Sign() > 0 {
+				idleQuota.WithLabelValues(string(admission.ClusterQueue), string(flavor), string(name), cause, role).Add(quantity.AsApproximateFloat64() * d.Seconds())
+			}
+		}
+	}
+}
+
+// idleUntilReady counts the quota that was held until the pods were ready.
+func (c *change) idleUntilReady(ready *metav1.Condition) {
+	reserved := isTrue(c.before, kueue.WorkloadQuotaReserved)
+	if reserved != nil && c.inCluster {
+		countIdle(c.before, ready.LastTransitionTime.Sub(reserved.LastTransitionTime.Time), notReady, c.role)
+	}
+}
+
+// idleUntil counts the quota that was held until this time, if the pods were never ready.
+func (c *change) idleUntil(end time.Time) {
+	reserved := isTrue(c.before, kueue.WorkloadQuotaReserved)
+	if reserved == nil || !c.inCluster || wasReady(c.before, reserved) || isTrue(c.after, kueue.WorkloadPodsReady) != nil {
+		return
+	}
+	countIdle(c.before, end.Sub(reserved.LastTransitionTime.Time), notReady, c.role)
+}
+
+// wasReady tells whether the pods of a quota Workload have been ready since it holds its quota.
+func wasReady(w *kueue.Workload, reserved *metav1.Condition) bool {
+	ready := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadPodsReady)
+	return ready != nil && (ready.Status == metav1.ConditionTrue || ready.LastTransitionTime.After(reserved.LastTransitionTime.Time))
+}
