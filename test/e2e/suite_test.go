@@ -3,6 +3,8 @@ package e2e_test
 
 import (
 	"context"
+	"io"
+	"net/http"
 	"testing"
 	"time"
 
@@ -67,8 +69,25 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 	manager, err = env.StartManager(suite, world.ManagerOptions{})
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() error { return manager.Stop() })
+	DeferCleanup(func(ctx SpecContext) {
+		expectBooksRight(ctx)
+		Expect(manager.Stop()).To(Succeed())
+	}, NodeTimeout(patience))
 }, NodeTimeout(5*time.Minute))
+
+// expectBooksRight asks the last manager whether its ledger has ever found the books of its engine wrong.
+func expectBooksRight(ctx context.Context) {
+	GinkgoHelper()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, manager.Metrics, http.NoBody)
+	Expect(err).NotTo(HaveOccurred())
+	response, err := http.DefaultClient.Do(request)
+	Expect(err).NotTo(HaveOccurred())
+	defer response.Body.Close() //nolint:errcheck // it has been read
+	body, err := io.ReadAll(response.Body)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(string(body)).To(MatchRegexp(`tranche_ledger_audits_total [1-9]`))
+	Expect(string(body)).NotTo(ContainSubstring("tranche_ledger_mismatch_total{"))
+}
 
 var _ = AfterEach(func(ctx SpecContext) {
 	violations, err := auditor.Violations(ctx)

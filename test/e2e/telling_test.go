@@ -1,0 +1,160 @@
+package e2e_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/apis"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/controllers/conditions"
+	"github.com/tranche-dev/tranche/test/world"
+)
+
+// What users see of stages without knowing anything about the engine.
+var _ = Describe("A staged JobSet tells", func() {
+	It("in lists where it stands, in an Event what it waits for, and in its timeline how it went", func(ctx SpecContext) {
+		t := newTeam(ctx, "100", "20")
+		submit(ctx, t.deepSpeed("first"))
+		Eventually(func(g Gomega) {
+			g.Expect(t.list(ctx, g, "jobsets", "first")).To(HaveSuffix("1/3 initializer Admitted"))
+		}).WithContext(ctx).Should(Succeed())
+		t.end(ctx, "first", "initializer", corev1.PodSucceeded)
+		t.expectStages(ctx, "first", "launcher=ready", "trainer-node=ready")
+		submit(ctx, t.fineTune("second"))
+		t.end(ctx, "second", "initializer", corev1.PodSucceeded)
+		Eventually(func(g Gomega) {
+			g.Expect(t.list(ctx, g, "jobsets", "first")).To(HaveSuffix("2/3 launcher, 3/3 trainer-node Admitted"))
+			g.Expect(t.list(ctx, g, "jobsets", "second")).To(HaveSuffix("2/2 trainer-node WaitingForQuota"))
+			g.Expect(t.list(ctx, g, "workloads", "second")).To(HaveSuffix("trainer-node WaitingForQuota"))
+			g.Expect(t.waits(ctx, g, "second")).To(ConsistOf(And(
+				HavePrefix(`Waiting to admit stage 2/2 "trainer-node": `), ContainSubstring("15 nvidia.com/gpu of flavor a100: 0 of 20 free"),
+			)))
+		}).WithContext(ctx).Should(Succeed())
+
+		By("starting another manager, which knows only what the objects say")
+		Expect(manager.Stop()).To(Succeed())
+		var err error
+		manager, err = env.StartManager(ctx, world.ManagerOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		t.end(ctx, "first", "trainer-node", corev1.PodSucceeded)
+		t.end(ctx, "first", "launcher", corev1.PodSucceeded)
+		t.expectOver(ctx, "first", jobset.JobSetCompleted)
+		for stage, gpus := range map[string]int64{"initializer": 0, "launcher": 5, "trainer-node": 15} {
+			t.expectCounted(ctx, "first", stage, gpus)
+		}
+		Eventually(func(g Gomega) {
+			g.Expect(t.list(ctx, g, "jobsets", "first")).To(HaveSuffix("Finished"))
+		}).WithContext(ctx).Should(Succeed())
+		forged := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"tranche.dev/timeline":"{}"}}}`))
+		Expect(env.Admin.Patch(ctx, t.jobSet(ctx, Default, "first"), forged)).To(MatchError(ContainSubstring("only Tranche's manager")))
+	}, SpecTimeout(specTimeout))
+
+	It("of the time that it held before an eviction", func(ctx SpecContext) {
+		t := newTeam(ctx, "100", "20")
+		submit(ctx, t.deepSpeed("victim"))
+		t.end(ctx, "victim", "initializer", corev1.PodSucceeded)
+		t.expectStages(ctx, "victim", "launcher=ready", "trainer-node=ready")
+		before := t.workload(ctx, Default, "victim", "trainer-node")
+		reserved := apimeta.FindStatusCondition(before.Status.Conditions, kueue.WorkloadQuotaReserved).LastTransitionTime.Time
+		Eventually(func() time.Time { return time.Now() }).WithContext(ctx).Should(BeTemporally(">", reserved.Add(2*time.Second)))
+		t.evict(ctx, "victim", "trainer-node", conditions.Eviction{Reason: kueue.WorkloadEvictedByPreemption, Message: "Preempted by the test"})
+		Eventually(func(g Gomega) {
+			times := t.times(ctx, g, "victim", "trainer-node")
+			g.Expect(times.Finished).To(BeNil())
+			g.Expect(times.Held[gpu]).To(BeNumerically(">=", 2*15))
+		}).WithContext(ctx).Should(Succeed())
+		Eventually(func(g Gomega) {
+			again := apimeta.FindStatusCondition(t.workload(ctx, g, "victim", "trainer-node").Status.Conditions, kueue.WorkloadQuotaReserved)
+			g.Expect(again.Status).To(Equal(metav1.ConditionTrue))
+			g.Expect(again.LastTransitionTime.Time).To(BeTemporally(">", reserved), "it has been given back and reserved again")
+		}).WithContext(ctx).Should(Succeed())
+		t.expectStages(ctx, "victim", "launcher=ready", "trainer-node=ready")
+		held := t.times(ctx, Default, "victim", "trainer-node").Held[gpu]
+		t.end(ctx, "victim", "trainer-node", corev1.PodSucceeded)
+		t.end(ctx, "victim", "launcher", corev1.PodSucceeded)
+		t.expectOver(ctx, "victim", jobset.JobSetCompleted)
+		Eventually(func(g Gomega) {
+			times := t.times(ctx, g, "victim", "trainer-node")
+			g.Expect(times.Finished).NotTo(BeNil())
+			again := apimeta.FindStatusCondition(t.workload(ctx, g, "victim", "trainer-node").Status.Conditions, kueue.WorkloadQuotaReserved)
+			g.Expect(times.Held[gpu]).To(Equal(held + 15*int64(times.Finished.Sub(again.LastTransitionTime.Time)/time.Second)))
+		}).WithContext(ctx).Should(Succeed())
+	}, SpecTimeout(specTimeout))
+})
+
+// list returns the line about a JobSet, or the last about quota Workloads of it, that kubectl prints, with single spaces.
+func (t team) list(ctx context.Context, g Gomega, kind, name string) string {
+	args := []string{"get", kind, "--namespace", t.namespace, "--no-headers"}
+	if kind == "workloads" {
+		args = append(args, "--selector", apis.JobSetLabel+"="+name)
+	} else {
+		args = append(args, name)
+	}
+	out, err := env.KubectlOutput(ctx, args...)
+	g.Expect(err).NotTo(HaveOccurred())
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	return strings.Join(strings.Fields(lines[len(lines)-1]), " ")
+}
+
+// waits returns what the owner of a JobSet was told about stages that wait.
+func (t team) waits(ctx context.Context, g Gomega, name string) []string {
+	var list eventsv1.EventList
+	g.Expect(env.Admin.List(ctx, &list, client.InNamespace(t.namespace))).To(Succeed())
+	var notes []string
+	for _, e := range list.Items {
+		if e.Regarding.Kind == "JobSet" && e.Regarding.Name == name && e.Reason == "StageWaiting" {
+			notes = append(notes, e.Note)
+		}
+	}
+	return notes
+}
+
+func (t team) jobSet(ctx context.Context, g Gomega, name string) *jobsetapi.JobSet {
+	js := &jobsetapi.JobSet{}
+	g.Expect(env.Admin.Get(ctx, client.ObjectKey{Namespace: t.namespace, Name: name}, js)).To(Succeed())
+	return js
+}
+
+// times reads the timeline of one stage, as any tool can.
+func (t team) times(ctx context.Context, g Gomega, name, stage string) apis.StageTimes {
+	var timeline apis.Timeline
+	g.Expect(json.Unmarshal([]byte(t.jobSet(ctx, g, name).Annotations[apis.TimelineAnnotation]), &timeline)).To(Succeed())
+	for _, s := range timeline.Stages {
+		if s.Name == stage {
+			return s
+		}
+	}
+	g.Expect(timeline.Stages).To(ContainElement(HaveField("Name", stage)))
+	return apis.StageTimes{}
+}
+
+// expectCounted waits until the timeline agrees with the quota Workload of a stage that has finished.
+func (t team) expectCounted(ctx context.Context, name, stage string, gpus int64) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		times, w := t.times(ctx, g, name, stage), t.workload(ctx, g, name, stage)
+		at := func(conditionType string) time.Time {
+			return apimeta.FindStatusCondition(w.Status.Conditions, conditionType).LastTransitionTime.Time
+		}
+		g.Expect(times.Finished.Time).To(BeTemporally("==", at(kueue.WorkloadFinished)))
+		g.Expect(times.Ready.Time).To(BeTemporally("==", at(kueue.WorkloadPodsReady)))
+		g.Expect(times.Admitted.Time).To(BeTemporally("==", at(kueue.WorkloadAdmitted)))
+		g.Expect(times.Queued.Time).To(BeTemporally("<=", times.Admitted.Time))
+		g.Expect(times.Queued.Time).To(BeTemporally(">=", w.CreationTimestamp.Time))
+		g.Expect(times.Held[gpu]).To(Equal(gpus * int64(at(kueue.WorkloadFinished).Sub(at(kueue.WorkloadQuotaReserved))/time.Second)))
+		g.Expect(times.Idle[gpu]).To(BeNumerically("<=", times.Held[gpu]))
+	}).WithContext(ctx).Should(Succeed())
+}
