@@ -66,6 +66,14 @@ func (e *Engine) ring() {
 	}
 }
 
+// Advance tells the Engine the time where nothing is decided: stages whose back-off is over by now wait again.
+func (e *Engine) Advance(now time.Time) {
+	if now.After(e.now) {
+		e.now = now
+		e.ring()
+	}
+}
+
 // NextTime returns when Decide has to be called again even if nothing is observed before.
 func (e *Engine) NextTime() (at time.Time, ok bool) {
 	if len(e.alarms) > 0 {

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -86,6 +88,27 @@ func TestPositionsInUnknownQueues(t *testing.T) {
 	}
 	if all, ok := w.engine.PendingInLocalQueue(keyOf("leads-nowhere"), admission.Page{Limit: 1}); !ok || !slices.Equal(positions(all), []string{"lost leads-nowhere 0/0"}) {
 		t.Errorf("got %v, %v", positions(all), ok)
+	}
+}
+
+// TestPositionAfterABackOff: an Engine that decides nothing knows the time from those who ask.
+func TestPositionAfterABackOff(t *testing.T) {
+	w := newWorld(t, admission.Config{})
+	w.queue("q", "a100: gpu=4")
+	w.lone("q", "backs-off", "gpu=1", func(wl *kueue.Workload) {
+		at := metav1.NewTime(start().Add(time.Hour))
+		wl.Status.RequeueState = &kueue.RequeueState{RequeueAt: &at}
+	})
+	for _, tc := range []struct {
+		now      time.Time
+		wantLine bool
+	}{
+		{start(), false}, {start().Add(time.Hour), true}, {start(), true},
+	} {
+		w.engine.Advance(tc.now)
+		if _, ok := w.engine.PendingStage(keyOf("backs-off")); ok != tc.wantLine {
+			t.Errorf("at %s: in line %v", tc.now, ok)
+		}
 	}
 }
 

@@ -89,8 +89,10 @@ func (c *cluster) pending(ctx context.Context, queue types.NamespacedName, q que
 	if q.only.Name != "" {
 		request.Param("fieldSelector", "metadata.namespace="+q.only.Namespace+",metadata.name="+q.only.Name)
 	}
-	body, err := request.Do(ctx).Raw()
-	switch {
+	// Only Error reads what the server says of itself.
+	result := request.Do(ctx)
+	body, _ := result.Raw()
+	switch err := result.Error(); {
 	case isUnserved(err):
 		return nil, fmt.Errorf("ask who is pending in %s: %w; is visibility.enable true in the manager's configuration, and config/visibility applied?", what, err)
 	case err != nil:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -129,7 +130,9 @@ func (p pendingWorkloads) one(ctx context.Context, key, only types.NamespacedNam
 	return summary, nil
 }
 
+// list also tells the engine the time: where it does not lead nobody else does.
 func (p pendingWorkloads) list(e *admission.Engine, key types.NamespacedName, page admission.Page) ([]admission.Pending, bool) {
+	e.Advance(time.Now())
 	if p.isNamespaced {
 		return e.PendingInLocalQueue(key, page)
 	}

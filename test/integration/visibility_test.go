@@ -71,7 +71,11 @@ func (r reader) read(ctx context.Context, path string, query ...string) (*visibi
 		name, value, _ := strings.Cut(q, "=")
 		request.Param(name, value)
 	}
-	body, err := request.Do(ctx).Raw()
+	result := request.Do(ctx)
+	if err := result.Error(); err != nil {
+		return nil, err
+	}
+	body, err := result.Raw()
 	if err != nil {
 		return nil, err
 	}
