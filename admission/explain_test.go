@@ -104,9 +104,9 @@ func TestExplanation(t *testing.T) {
 		},
 		"quota that nobody else can use does not count": {
 			make: func(w *world) {
-				w.queue("p", "a100: gpu=4", inCohort("c"), withLimits(-1, 1))
+				w.queue("p", "a100: gpu=6", inCohort("c"), withLimits(-1, 1))
 				w.queue("q", "a100: gpu=4", inCohort("c"))
-				w.lone("p", "keeps", "gpu=3")
+				w.lone("p", "keeps", "gpu=5")
 				w.lone("q", "own", "gpu=4")
 				w.decide()
 				w.lone("q", "asks", "gpu=2")
