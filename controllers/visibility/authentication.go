@@ -71,7 +71,7 @@ func authenticate(ctx context.Context, config *genericapiserver.Config, c kubern
 	return err
 }
 
-// authorize lets the API server say who may do what. It is asked for everything but whether this server is well.
+// authorize lets the API server say who may do what, discovery included.
 func authorize(config *genericapiserver.Config, c kubernetes.Interface) error {
 	options := authorizerfactory.DelegatingAuthorizerConfig{
 		SubjectAccessReviewClient: c.AuthorizationV1(),
