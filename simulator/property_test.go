@@ -42,12 +42,17 @@ func play(t *rapid.T, text string) string {
 }
 
 func randomLines(t *rapid.T) []string {
-	lines := []string{"# Whatever may happen.\n", "flavor a\n", "flavor b taints=spot=true:NoSchedule\n"}
+	config := rapid.SampledFrom([]string{
+		"", "config wait-for-pods-ready.timeout=3m wait-for-pods-ready.requeuing-strategy.backoff-limit-count=1\n",
+		"config wait-for-pods-ready.timeout=90s wait-for-pods-ready.requeuing-strategy.backoff-base-seconds=100\n",
+	}).Draw(t, "config")
+	lines := []string{"# Whatever may happen.\n", config, "admissioncheck c\n", "flavor a\n", "flavor b taints=spot=true:NoSchedule\n"}
 	strategy := rapid.SampledFrom([]string{"StrictFIFO", "BestEffortFIFO"})
 	policy := rapid.SampledFrom([]string{"Safe", "Reserve", "Greedy"})
 	for _, queue := range []string{"x", "y"} {
-		lines = append(lines, fmt.Sprintf("queue %s a:gpu=%d b:gpu=%d strategy=%s policy=%s\n", queue,
-			rapid.IntRange(2, 8).Draw(t, "a"), rapid.IntRange(0, 4).Draw(t, "b"), strategy.Draw(t, "strategy"), policy.Draw(t, "policy")))
+		lines = append(lines, fmt.Sprintf("queue %s a:gpu=%d b:gpu=%d strategy=%s policy=%s%s\n", queue,
+			rapid.IntRange(2, 8).Draw(t, "a"), rapid.IntRange(0, 4).Draw(t, "b"), strategy.Draw(t, "strategy"), policy.Draw(t, "policy"),
+			rapid.SampledFrom([]string{"", " within=LowerPriority", " checks=c@b"}).Draw(t, "more")))
 	}
 	var jobs []string
 	for i := range rapid.IntRange(1, 8).Draw(t, "jobs") {
@@ -63,7 +68,8 @@ func randomLines(t *rapid.T) []string {
 		change := rapid.SampledFrom([]string{
 			"evict " + job, "delete " + job, "finish " + job, "fail " + job, "set " + job + " priority=5", "set " + job + " active=false",
 			"set " + job + " active=true", "change queue x a:gpu=1", "change queue x a:gpu=9", "change queue y stop=Hold",
-			"change queue y stop=None", "fail-write " + job, "change localqueue x stop=Hold", "change localqueue x stop=None",
+			"change queue y stop=None", "fail-write " + job, "check " + job + " c=Ready", "check " + job + " c=Rejected", "check " + job + " c=Retry/after=2m",
+			"change localqueue x stop=Hold", "change localqueue x stop=None",
 		}).Draw(t, "change")
 		lines = append(lines, fmt.Sprintf("%s at=%dm\n", change, at))
 	}
