@@ -128,6 +128,7 @@ func (h *history) observeCohort(name string) {
 	if h.chance("has quota", 3) {
 		c.Spec.ResourceGroups = h.groups(3)
 	}
+	c.Spec.FairSharing = h.weight()
 	h.twin.cohorts[name] = c
 	h.tell(admission.CohortObserved{Cohort: c})
 }
@@ -174,11 +175,20 @@ func (h *history) observeQueue(name string) {
 	if h.chance("fungible", 2) {
 		q.Spec.FlavorFungibility = &kueue.FlavorFungibility{WhenCanBorrow: pick(h, "when can borrow", kueue.MayStopSearch, kueue.TryNextFlavor)}
 	}
+	q.Spec.FairSharing = h.weight()
 	if h.chance("is being deleted", 20) {
 		q.DeletionTimestamp = &metav1.Time{Time: h.now}
 	}
 	h.twin.queues[name] = q
 	h.tell(admission.ClusterQueueObserved{ClusterQueue: q})
+}
+
+func (h *history) weight() *kueue.FairSharing {
+	if !h.chance("weighted", 3) {
+		return nil
+	}
+	weight := resource.MustParse(pick(h, "weight", "2", "500m", "0"))
+	return &kueue.FairSharing{Weight: &weight}
 }
 
 // groups has quota for one or two groups of resources.

@@ -60,12 +60,13 @@ type history struct {
 
 func newHistory(t *rapid.T) *history {
 	h := &history{t: t, twin: newTwin(), now: start(), told: map[admission.StageKey]admission.Refusal{}}
+	h.twin.isFair = h.chance("fair", 2)
 	h.engine, h.second = h.newEngine(), h.newEngine()
 	return h
 }
 
 func (h *history) newEngine() *admission.Engine {
-	engine, err := admission.New(admission.Config{StageAdmission: admission.Greedy})
+	engine, err := admission.New(admission.Config{StageAdmission: admission.Greedy, FairSharing: h.twin.isFair})
 	if err != nil {
 		h.t.Fatalf("New: %v", err)
 	}

@@ -33,6 +33,8 @@ type twin struct {
 	workloads   map[admission.StageKey]*kueue.Workload
 	admitting   map[admission.StageKey]kueue.Admission
 	evicting    map[admission.StageKey]bool
+	// isFair turns fair sharing between ClusterQueues on.
+	isFair bool
 }
 
 func newTwin() *twin {
@@ -103,6 +105,7 @@ type offer struct {
 	admission kueue.Admission
 	bill      bill
 	level     int
+	place     *place
 }
 
 // pass admits until nothing more fits. Each ClusterQueue sends its first that can be admitted into a contest, and the next when that one
@@ -112,17 +115,12 @@ func (w *twin) pass(group []string) []string {
 	contest := map[string]*offer{}
 	for {
 		places := w.charged()
-		var best *offer
 		for _, name := range group {
-			o := contest[name]
-			if o == nil {
-				o = w.offers(name, places, map[admission.StageKey]string{})
-				contest[name] = o
-			}
-			if o != nil && (best == nil || w.compareOffers(o, best) < 0) {
-				best = o
+			if contest[name] == nil {
+				contest[name] = w.offers(name, places, map[admission.StageKey]string{})
 			}
 		}
+		best := w.winner(group, contest, places)
 		if best == nil {
 			return admitted
 		}
@@ -133,6 +131,27 @@ func (w *twin) pass(group []string) []string {
 			admitted = append(admitted, key.String()+" "+describe(best.admission, w.checksOf(best.admission)))
 		}
 	}
+}
+
+// winner is the best offer, or nil.
+func (w *twin) winner(group []string, contest map[string]*offer, places map[string]*place) *offer {
+	var best *offer
+	offers := map[*place]*offer{}
+	for _, name := range group {
+		o := contest[name]
+		if o == nil {
+			continue
+		}
+		o.place = places["queue "+name]
+		offers[o.place] = o
+		if best == nil || w.compareOffers(o, best) < 0 {
+			best = o
+		}
+	}
+	if best != nil && w.isFair {
+		return w.champion(best.place.root(), offers)
+	}
+	return best
 }
 
 func (w *twin) compareOffers(a, b *offer) int {
@@ -432,7 +451,7 @@ func (w *twin) offer(wl *kueue.Workload, places map[string]*place) *offer {
 		}
 		if choice := place.choose(items, q.Spec.FlavorFungibility); choice != nil {
 			b := total(items, choice)
-			return &offer{wl, q.Name, admissionOf(q.Name, podSets, items, choice), b, place.level(b)}
+			return &offer{wl, q.Name, admissionOf(q.Name, podSets, items, choice), b, place.level(b), place}
 		}
 	}
 	return nil

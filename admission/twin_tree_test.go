@@ -23,6 +23,7 @@ type place struct {
 	children []*place
 	limits   map[quota.FlavorResource]kueue.ResourceQuota
 	charged  bill
+	weight   float64
 }
 
 // places makes the trees anew from what has been observed.
@@ -30,7 +31,7 @@ func (w *twin) places() map[string]*place {
 	places := map[string]*place{}
 	at := func(name string) *place {
 		if places[name] == nil {
-			places[name] = &place{limits: map[quota.FlavorResource]kueue.ResourceQuota{}, charged: bill{}}
+			places[name] = &place{limits: map[quota.FlavorResource]kueue.ResourceQuota{}, charged: bill{}, weight: 1}
 		}
 		return places[name]
 	}
@@ -40,12 +41,14 @@ func (w *twin) places() map[string]*place {
 	}
 	for name, q := range w.queues {
 		at("queue " + name).limit(q.Spec.ResourceGroups)
+		at("queue " + name).weight = weightOf(q.Spec.FairSharing)
 		if q.Spec.CohortName != "" {
 			put("queue "+name, "cohort "+string(q.Spec.CohortName))
 		}
 	}
 	for name, c := range w.cohorts {
 		at("cohort " + name).limit(c.Spec.ResourceGroups)
+		at("cohort " + name).weight = weightOf(c.Spec.FairSharing)
 		if c.Spec.ParentName != "" && !w.isCyclic(name) {
 			put("cohort "+name, "cohort "+string(c.Spec.ParentName))
 		}
