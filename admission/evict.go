@@ -18,7 +18,9 @@ func (e *Engine) evict(s *stage, d Evict) Decision {
 
 // isLeaving tells whether a stage has been evicted, or will be, and still holds quota until its pods have ended. The eviction before an
 // admission that has been decided since, and has not been observed yet, is over.
-func (s *stage) isLeaving() bool { return s.entry.isCharged() && (s.isEvicted && s.reservation != nil || s.evicting != 0) }
+func (s *stage) isLeaving() bool {
+	return s.entry.isCharged() && (s.isEvicted && s.reservation != nil || s.evicting != 0)
+}
 
 // noteIfOverdue makes the next call of Decide look at a stage that holds quota in a queue which has been stopped.
 func (e *Engine) noteIfOverdue(s *stage) {

@@ -35,6 +35,8 @@ type twin struct {
 	evicting    map[admission.StageKey]bool
 	// isFair turns fair sharing between ClusterQueues on.
 	isFair bool
+	// pledges are what is set aside for those who wait for others to leave.
+	pledges map[*kueue.Workload]bill
 }
 
 func newTwin() *twin {

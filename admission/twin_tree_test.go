@@ -17,6 +17,12 @@ func (b bill) add(other bill) {
 	}
 }
 
+func (b bill) take(other bill) {
+	for fr, a := range other {
+		b[fr] -= a
+	}
+}
+
 // A place is a ClusterQueue or a Cohort in the trees of a twin. It knows nothing but what its objects say, and what is charged to it.
 type place struct {
 	parent   *place

@@ -1,0 +1,381 @@
+package admission_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/admission/quota"
+)
+
+// TestRivalsAgainstTwin lets quota Workloads preempt each other in random clusters, and compares all decisions with the twin's. Before
+// each call of Decide the manager crashes, so that everybody is looked at: what an Engine need not look at again is the matter of other
+// tests.
+func TestRivalsAgainstTwin(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		h := newHistory(t)
+		h.furnishRivals()
+		for range rapid.IntRange(1, 20).Draw(t, "steps") {
+			for range 4 - h.draw("fewer", 3) {
+				h.moveRivals()
+			}
+			h.now = h.now.Add(1e9)
+			h.crash()
+			h.decideOnRivals()
+		}
+	})
+}
+
+func (h *history) furnishRivals() {
+	h.twin.flavors["x"] = &kueue.ResourceFlavor{ObjectMeta: h.meta("x")}
+	h.tell(admission.FlavorObserved{Flavor: h.twin.flavors["x"]})
+	h.observeNamespace("n")
+	for _, name := range []string{"a", "b", "c"} {
+		if name == "a" || h.chance("cohort", 2) {
+			h.observeRivalCohort(name)
+		}
+	}
+	for i := range 4 - h.draw("fewer queues", 3) {
+		h.observeRivalQueue(fmt.Sprintf("q%d", i))
+	}
+}
+
+func (h *history) observeRivalCohort(name string) {
+	c := &kueue.Cohort{ObjectMeta: h.meta(name)}
+	if name != "a" {
+		c.Spec.ParentName = pick[kueue.CohortReference](h, "parent", "a", "a", "a", "")
+	}
+	if h.chance("has quota", 3) {
+		c.Spec.ResourceGroups = h.rivalGroups(3)
+	}
+	c.Spec.FairSharing = h.weight()
+	h.twin.cohorts[name] = c
+	h.tell(admission.CohortObserved{Cohort: c})
+}
+
+func (h *history) rivalGroups(most int) []kueue.ResourceGroup {
+	return []kueue.ResourceGroup{{CoveredResources: []corev1.ResourceName{gpu}, Flavors: []kueue.FlavorQuotas{
+		{Name: "x", Resources: []kueue.ResourceQuota{h.rivalQuota(most)}},
+	}}}
+}
+
+func (h *history) rivalQuota(most int) kueue.ResourceQuota {
+	q := kueue.ResourceQuota{Name: gpu, NominalQuota: *resource.NewQuantity(int64(most-h.draw("less", most)), resource.DecimalSI)}
+	if h.chance("borrowing limit", 5) {
+		q.BorrowingLimit = resource.NewQuantity(int64(h.draw("borrowing", 4)), resource.DecimalSI)
+	}
+	if h.chance("lending limit", 5) {
+		q.LendingLimit = resource.NewQuantity(int64(h.draw("lending", 4)), resource.DecimalSI)
+	}
+	return q
+}
+
+func (h *history) observeRivalQueue(name string) {
+	q := &kueue.ClusterQueue{ObjectMeta: h.meta(name)}
+	q.Spec.CohortName = pick[kueue.CohortReference](h, "cohort", "a", "a", "b", "c", "")
+	q.Spec.ResourceGroups = h.rivalGroups(6)
+	q.Spec.QueueingStrategy = pick(h, "strategy", kueue.BestEffortFIFO, kueue.StrictFIFO)
+	q.Spec.NamespaceSelector = &metav1.LabelSelector{}
+	q.Spec.FairSharing = h.weight()
+	q.Spec.Preemption = &kueue.ClusterQueuePreemption{
+		WithinClusterQueue:  pick(h, "within", kueue.PreemptionPolicyLowerPriority, kueue.PreemptionPolicyLowerOrNewerEqualPriority, kueue.PreemptionPolicyNever),
+		ReclaimWithinCohort: pick(h, "reclaim", kueue.PreemptionPolicyAny, kueue.PreemptionPolicyLowerPriority, kueue.PreemptionPolicyNever),
+	}
+	if h.chance("borrows", 2) && !h.twin.isFair && q.Spec.Preemption.ReclaimWithinCohort != kueue.PreemptionPolicyNever {
+		q.Spec.Preemption.BorrowWithinCohort = &kueue.BorrowWithinCohort{Policy: kueue.BorrowWithinCohortPolicyLowerPriority}
+		if h.chance("threshold", 2) {
+			q.Spec.Preemption.BorrowWithinCohort.MaxPriorityThreshold = new(int32(h.draw("at most", 2)))
+		}
+	}
+	h.twin.queues[name] = q
+	h.tell(admission.ClusterQueueObserved{ClusterQueue: q})
+	lq := &kueue.LocalQueue{ObjectMeta: h.meta(name)}
+	lq.Namespace, lq.UID, lq.Spec.ClusterQueue = "n", types.UID("n/"+name), kueue.ClusterQueueReference(name)
+	key := types.NamespacedName{Namespace: "n", Name: name}
+	h.twin.localQueues[key] = lq
+	h.tell(admission.LocalQueueObserved{LocalQueue: lq})
+}
+
+// moveRivals submits a quota Workload, or lets one finish or the pods of one end, or changes a ClusterQueue.
+func (h *history) moveRivals() {
+	queue := pick(h, "queue", slices.Sorted(maps.Keys(h.twin.queues))...)
+	what := h.draw("what", 9)
+	if what < 5 || len(h.twin.workloads) == 0 {
+		wl := h.newWorkload("n", fmt.Sprintf("w%d", h.version), kueue.LocalQueueName(queue))
+		wl.Spec.Priority = new(int32(h.draw("priority", 3)))
+		wl.Spec.PodSets = []kueue.PodSet{{Name: "main", Count: 1, Template: template(fmt.Sprintf("gpu=%d", 1+h.draw("gpu", 4)))}}
+		h.observe(wl)
+		return
+	}
+	wl := h.twin.workloads[pick(h, "workload", slices.SortedFunc(maps.Keys(h.twin.workloads), compareStageKeys)...)].DeepCopy()
+	switch {
+	case what == 5:
+		h.observeRivalQueue(queue)
+		return
+	case what < 8 && h.twin.isLeaving(wl):
+		h.release(wl)
+	case what == 8 && h.twin.holds(wl) != nil:
+		h.evict(wl)
+	default:
+		finish(wl)
+	}
+	h.observe(wl)
+}
+
+// decideOnRivals lets both decide, compares, and writes.
+func (h *history) decideOnRivals() {
+	h.t.Helper()
+	decisions := h.engine.Decide(h.now)
+	var got []string
+	for _, d := range decisions {
+		switch d := d.(type) {
+		case admission.Admit:
+			got = append(got, "admit "+d.Stage.Name)
+		case admission.Evict:
+			got = append(got, fmt.Sprintf("evict %s %s for %s", d.Stage.Name, d.Preemption.Reason, d.Preemption.Preemptor.Name))
+		case admission.Refuse:
+		}
+	}
+	h.t.Logf("decided %v", decisions)
+	if diff := cmp.Diff(h.twin.decideOnRivals(h), got); diff != "" {
+		h.t.Fatalf("decided (-twin +engine): %s", diff)
+	}
+	for _, d := range decisions {
+		switch d := d.(type) {
+		case admission.Admit:
+			h.change(d.Stage, d.UID, func(wl *kueue.Workload) {
+				h.reserve(wl, &d)
+				for i := range wl.Status.Conditions {
+					wl.Status.Conditions[i].LastTransitionTime = metav1.NewTime(h.now)
+				}
+			})
+			h.settle(d, d.ID, "written")
+		case admission.Evict:
+			h.change(d.Stage, d.UID, h.evict)
+			h.settle(d, d.ID, "written")
+		case admission.Refuse:
+		}
+	}
+}
+
+// A bid is what a ClusterQueue sends into the contest: an offer that fits, or one that will when others have left.
+type bid struct {
+	offer   *offer
+	victims []prey
+	awaits  bool
+	// asOf is how many decisions had been made then.
+	asOf int
+}
+
+// rivalry is one pass over ClusterQueues that share quota.
+type rivalry struct {
+	*twin
+	told []string
+	bids map[string]*bid
+	// refused are not looked at again in this pass, unless quota is given back.
+	refused map[*kueue.Workload]bool
+	// gaveUp have had a pledge in this pass.
+	gaveUp map[*kueue.Workload]bool
+}
+
+func (w *twin) decideOnRivals(h *history) []string {
+	w.now = h.now
+	w.pledges = map[*kueue.Workload]bill{}
+	var told []string
+	for _, group := range w.groups() {
+		r := &rivalry{twin: w, bids: map[string]*bid{}, refused: map[*kueue.Workload]bool{}, gaveUp: map[*kueue.Workload]bool{}}
+		r.pass(group)
+		told = append(told, r.told...)
+	}
+	return told
+}
+
+func (r *rivalry) pass(group []string) {
+	for {
+		places := r.chargedBut(nil)
+		contest := map[string]*offer{}
+		for range group {
+			for _, name := range group {
+				if r.bids[name] == nil {
+					r.bids[name] = r.nominate(name)
+				}
+				if r.bids[name] != nil {
+					contest[name] = r.bids[name].offer
+				}
+			}
+		}
+		best := r.winner(group, contest, places)
+		if best == nil {
+			return
+		}
+		b := r.bids[best.queue]
+		delete(r.bids, best.queue)
+		switch {
+		case !r.stillHolds(b):
+		case b.awaits || len(b.victims) > 0:
+			r.makeRoom(b)
+		default:
+			r.admit(b)
+		}
+	}
+}
+
+// nominate is the first in the line of a ClusterQueue that can be admitted, now or when others have left.
+func (r *rivalry) nominate(queue string) *bid {
+	q := r.queues[queue]
+	for _, wl := range r.line(queue) {
+		isStrict := q.Spec.QueueingStrategy == kueue.StrictFIFO
+		switch {
+		case r.misconfigured(wl) != "":
+			continue
+		case r.refused[wl] && isStrict:
+			return nil
+		case r.refused[wl]:
+			continue
+		}
+		if b := r.bid(wl); b != nil {
+			return b
+		}
+		r.refused[wl] = true
+		if r.pledges[wl] != nil {
+			delete(r.pledges, wl)
+			r.gaveUp[wl] = true
+			r.refused = map[*kueue.Workload]bool{wl: true}
+		}
+		if isStrict {
+			return nil
+		}
+	}
+	return nil
+}
+
+func (w *twin) line(queue string) []*kueue.Workload {
+	var line []*kueue.Workload
+	for _, wl := range w.workloads {
+		if string(w.localQueueOf(wl).Spec.ClusterQueue) == queue && w.outOfLine(wl) == "" {
+			line = append(line, wl)
+		}
+	}
+	slices.SortFunc(line, w.comparePlaces)
+	return line
+}
+
+// exempt are the pledges that a Workload may count on: its own, and those of who comes after it in its line.
+func (w *twin) exempt(wl *kueue.Workload) map[*kueue.Workload]bool {
+	exempt := map[*kueue.Workload]bool{}
+	for other := range w.pledges {
+		if w.localQueueOf(other) == w.localQueueOf(wl) && w.comparePlaces(other, wl) >= 0 {
+			exempt[other] = true
+		}
+	}
+	return exempt
+}
+
+func (r *rivalry) bid(wl *kueue.Workload) *bid {
+	exempt := r.exempt(wl)
+	places := r.chargedBut(exempt)
+	b := &bid{offer: r.offer(wl, places), asOf: len(r.told)}
+	if b.offer != nil {
+		return b
+	}
+	q := r.queues[string(r.localQueueOf(wl).Spec.ClusterQueue)]
+	mayPreempt := q.Spec.Preemption.WithinClusterQueue != kueue.PreemptionPolicyNever || q.Spec.Preemption.ReclaimWithinCohort != kueue.PreemptionPolicyNever
+	items, _ := r.items(q, r.places()["queue "+q.Name], podSetsOf(wl))
+	need := total(items, []int{0})
+	h := &hunt{twin: r.twin, wl: wl, bill: need, exempt: exempt}
+	if mayPreempt {
+		b.victims, b.awaits = h.find()
+	}
+	if !b.awaits && len(b.victims) == 0 {
+		return nil
+	}
+	for _, v := range b.victims {
+		places["queue "+v.queue].charged.take(r.billOf(v.wl))
+	}
+	b.offer = &offer{wl: wl, queue: q.Name, bill: need, level: places["queue "+q.Name].level(need)}
+	return b
+}
+
+// stillHolds tells whether what was found when somebody entered the contest has not been taken away since.
+func (r *rivalry) stillHolds(b *bid) bool {
+	switch {
+	case b.asOf == len(r.told):
+		return true
+	case !b.awaits && len(b.victims) == 0:
+		return r.chargedBut(r.exempt(b.offer.wl))["queue "+b.offer.queue].fits(b.offer.bill)
+	case b.awaits:
+		return false
+	}
+	places := r.chargedBut(nil)
+	for _, v := range b.victims {
+		if v.reason != kueue.InClusterQueueReason || r.isLeaving(v.wl) {
+			return false
+		}
+		places["queue "+v.queue].charged.take(r.billOf(v.wl))
+	}
+	return places["queue "+b.offer.queue].fits(b.offer.bill)
+}
+
+// makeRoom evicts, and sets aside what the Workload waits for.
+func (r *rivalry) makeRoom(b *bid) {
+	wl := b.offer.wl
+	r.refused[wl] = true
+	if len(b.victims) > 0 || !r.gaveUp[wl] {
+		r.pledges[wl] = b.offer.bill
+	}
+	for _, v := range b.victims {
+		r.evicting[keyOfWorkload(v.wl)] = true
+		r.told = append(r.told, fmt.Sprintf("evict %s %s for %s", v.wl.Name, v.reason, wl.Name))
+	}
+}
+
+// admit gives a Workload what it needs. What is pledged to others in its line has to be looked at again.
+func (r *rivalry) admit(b *bid) {
+	wl := b.offer.wl
+	r.admitting[keyOfWorkload(wl)] = b.offer.admission
+	r.told = append(r.told, "admit "+wl.Name)
+	delete(r.pledges, wl)
+	for other := range r.pledges {
+		if r.localQueueOf(other) == r.localQueueOf(wl) {
+			delete(r.pledges, other)
+			for _, next := range r.line(b.offer.queue) {
+				delete(r.refused, next)
+			}
+			delete(r.bids, b.offer.queue)
+		}
+	}
+}
+
+// chargedBut charges what everybody holds, and what is pledged, except to some.
+func (w *twin) chargedBut(exempt map[*kueue.Workload]bool) map[string]*place {
+	places := w.charged()
+	for wl, b := range w.pledges {
+		if !exempt[wl] {
+			places["queue "+string(w.localQueueOf(wl).Spec.ClusterQueue)].charged.add(b)
+		}
+	}
+	return places
+}
+
+// billOf is what somebody is charged.
+func (w *twin) billOf(wl *kueue.Workload) bill {
+	b := bill{}
+	for _, p := range w.holds(wl).PodSetAssignments {
+		for r, f := range p.Flavors {
+			q := p.ResourceUsage[r]
+			amount, _ := quota.Of(r, q)
+			b[quota.FlavorResource{Flavor: f, Resource: r}] += amount
+		}
+	}
+	return b
+}
