@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/quota"
@@ -167,6 +166,8 @@ func (h *hunt) allows(policy kueue.PreemptionPolicy, wl *kueue.Workload) bool {
 		return true
 	case kueue.PreemptionPolicyLowerPriority:
 		return lower
+	case kueue.PreemptionPolicyNever:
+		return false
 	case kueue.PreemptionPolicyLowerOrNewerEqualPriority:
 		return lower || priorityOf(wl) == priorityOf(h.wl) && wl.CreationTimestamp.After(h.twin.since(h.wl))
 	}
@@ -226,7 +227,7 @@ func (w *twin) reservedAt(wl *kueue.Workload) time.Time {
 
 // isLeaving tells whether somebody who holds quota is evicted.
 func (w *twin) isLeaving(wl *kueue.Workload) bool {
-	return reservation(wl) != nil && (w.evicting[keyOfWorkload(wl)] || conditionOf(wl, kueue.WorkloadEvicted).Status == metav1.ConditionTrue)
+	return w.holds(wl) != nil && (w.evicting[keyOfWorkload(wl)] || reservation(wl) != nil && isTrue(wl, kueue.WorkloadEvicted))
 }
 
 // classic takes one candidate after the other until the Workload fits: either without borrowing, or not from those who are left in peace

@@ -68,8 +68,8 @@ func (s *simulation) setChecks(w *kueue.Workload, states []scenario.CheckState) 
 		if at >= 0 {
 			found = true
 			check.State, check.LastTransitionTime = states[at].State, s.timestamp()
-			if after := states[at].After; after > 0 {
-				check.RequeueAfterSeconds = new(int32(after / time.Second))
+			if after := states[at].AfterSeconds; after > 0 {
+				check.RequeueAfterSeconds = &after
 			}
 		}
 	}

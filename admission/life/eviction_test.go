@@ -14,7 +14,7 @@ import (
 
 // admittedWorkload is a quota Workload that has been admitted for a minute, and a little more since times are cut to seconds.
 func admittedWorkload() *kueue.Workload {
-	since := metav1.NewTime(time.Now().Add(-62 * time.Second))
+	since := metav1.NewTime(now().Add(-62 * time.Second))
 	return &kueue.Workload{Status: kueue.WorkloadStatus{
 		Admission: &kueue.Admission{ClusterQueue: "research"},
 		Conditions: []metav1.Condition{
@@ -49,7 +49,7 @@ func TestGivenBack(t *testing.T) {
 			workload := admittedWorkload()
 			workload.Status.AccumulatedPastExecutionTimeSeconds = new(int32(100))
 			workload.Status.Conditions = append(workload.Status.Conditions, metav1.Condition{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: reason, Message: "why"})
-			status := life.GivenBack(workload, time.Now())
+			status := life.GivenBack(workload, now())
 			conditionsWant := []string{"QuotaReserved=False PendingEvaluation", "Admitted=False NoReservation", "Evicted=True " + reason, "Requeued=" + want + " " + reason}
 			if diff := cmp.Diff(conditionsWant, conditionLines(status)); diff != "" {
 				t.Errorf("conditions (-want +got):\n%s", diff)
@@ -65,7 +65,7 @@ func TestGivenBack(t *testing.T) {
 }
 
 func TestSuspended(t *testing.T) {
-	status := life.Suspended(admittedWorkload(), time.Now())
+	status := life.Suspended(admittedWorkload(), now())
 	want := []string{"QuotaReserved=False OnHold", "Admitted=False NoReservation"}
 	if diff := cmp.Diff(want, conditionLines(status)); diff != "" {
 		t.Errorf("conditions (-want +got):\n%s", diff)

@@ -14,6 +14,9 @@ import (
 	"github.com/tranche-dev/tranche/admission/life"
 )
 
+// now is a time that is no whole second.
+func now() time.Time { return time.Date(2026, 1, 1, 12, 0, 0, 5e8, time.UTC) }
+
 func says(status *kueue.WorkloadStatus) map[string]string {
 	all := map[string]string{}
 	for _, c := range status.Conditions {
@@ -23,13 +26,13 @@ func says(status *kueue.WorkloadStatus) map[string]string {
 }
 
 func TestReserved(t *testing.T) {
-	now := time.Now()
+	at := now()
 	w := workload(
 		metav1.Condition{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionFalse, Reason: "WaitingForQuota"},
 		metav1.Condition{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: "Preempted", Message: "for another"},
 	)
 	w.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "nodes", State: kueue.CheckStatePending, RetryCount: new(int32(2))}}
-	status := life.Reserved(w, &kueue.Admission{ClusterQueue: "research"}, []kueue.AdmissionCheckReference{"budget", "nodes"}, now)
+	status := life.Reserved(w, &kueue.Admission{ClusterQueue: "research"}, []kueue.AdmissionCheckReference{"budget", "nodes"}, at)
 	want := map[string]string{
 		kueue.WorkloadQuotaReserved: "True QuotaReserved",
 		kueue.WorkloadAdmitted:      "False UnsatisfiedAdmissionChecks",
@@ -40,7 +43,7 @@ func TestReserved(t *testing.T) {
 	}
 	checks := []kueue.AdmissionCheckState{
 		{Name: "nodes", State: kueue.CheckStatePending, RetryCount: new(int32(2))},
-		{Name: "budget", State: kueue.CheckStatePending, LastTransitionTime: metav1.NewTime(now.Truncate(time.Second))},
+		{Name: "budget", State: kueue.CheckStatePending, LastTransitionTime: metav1.NewTime(at.Truncate(time.Second))},
 	}
 	if diff := cmp.Diff(checks, status.AdmissionChecks); diff != "" {
 		t.Errorf("admissionChecks (-want +got):\n%s", diff)
@@ -50,9 +53,9 @@ func TestReserved(t *testing.T) {
 func TestEvicted(t *testing.T) {
 	w := workload(metav1.Condition{Type: kueue.WorkloadAdmitted, Status: metav1.ConditionTrue, Reason: "Admitted"})
 	preempted := life.Eviction{Reason: "Preempted", Message: "for another", Preempted: "InClusterQueue"}
-	w.Status = life.Evicted(w, preempted, time.Now())
-	w.Status = life.Evicted(w, preempted, time.Now())
-	w.Status = life.Evicted(w, life.Eviction{Reason: "PodsReadyTimeout", Cause: "WaitForStart", Message: strings.Repeat("é", 20<<10)}, time.Now())
+	w.Status = life.Evicted(w, preempted, now())
+	w.Status = life.Evicted(w, preempted, now())
+	w.Status = life.Evicted(w, life.Eviction{Reason: "PodsReadyTimeout", Cause: "WaitForStart", Message: strings.Repeat("é", 20<<10)}, now())
 	want := map[string]string{
 		kueue.WorkloadAdmitted: "True Admitted", kueue.WorkloadEvicted: "True PodsReadyTimeout", kueue.WorkloadPreempted: "True InClusterQueue",
 	}
@@ -74,11 +77,11 @@ func TestEvicted(t *testing.T) {
 // Who gives quota back begins with the AdmissionChecks anew; who only says why he waits leaves them alone.
 func TestPendingResetsChecks(t *testing.T) {
 	for name, w := range map[string]*kueue.Workload{
-		"Pending": workload(metav1.Condition{Type: kueue.WorkloadAdmitted, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Minute))}),
+		"Pending": workload(metav1.Condition{Type: kueue.WorkloadAdmitted, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(now().Add(-time.Minute))}),
 		"Ready":   workload(),
 	} {
 		w.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "budget", State: kueue.CheckStateReady, RequeueAfterSeconds: new(int32(60))}}
-		status := life.Pending(w, "OnHold", "suspended", time.Now())
+		status := life.Pending(w, "OnHold", "suspended", now())
 		if got := string(status.AdmissionChecks[0].State); got != name {
 			t.Errorf("admission %v: check is %s, want %s", w.Status.Admission, got, name)
 		}
@@ -187,7 +190,7 @@ func TestAdmittedKeepsWhatItOwns(t *testing.T) {
 		metav1.Condition{Type: kueue.WorkloadRequeued, Status: metav1.ConditionTrue, Reason: "BackoffFinished"},
 		metav1.Condition{Type: kueue.WorkloadPodsReady, Status: metav1.ConditionFalse, Reason: "WaitForStart"},
 	)
-	status := life.Admitted(w, &kueue.Admission{ClusterQueue: "research"}, time.Now())
+	status := life.Admitted(w, &kueue.Admission{ClusterQueue: "research"}, now())
 	got := map[string]string{}
 	for _, c := range status.Conditions {
 		got[c.Type] = string(c.Status) + " " + c.Message

@@ -279,8 +279,8 @@ func checkState(check, value string) (CheckState, error) {
 	if state != kueue.CheckStateRetry {
 		return CheckState{}, fmt.Errorf("%q: only Retry can have /after=TIME", value)
 	}
-	d, err := duration(after)
-	return CheckState{check, state, d}, err
+	pause, err := seconds(after)
+	return CheckState{check, state, pause}, err
 }
 
 func readSet(r *reader, w *words) (Statement, error) {

@@ -60,8 +60,8 @@ type Check struct {
 type CheckState struct {
 	Check string
 	State kueue.CheckState
-	// After is how long a check that says Retry wants the quota Workload to stay out of the queue.
-	After time.Duration
+	// AfterSeconds is how long a check that says Retry wants the quota Workload to stay out of the queue, or 0.
+	AfterSeconds int32
 }
 
 // Crash throws the engine away, with what it has decided and nobody has written yet, and makes a new one from the objects.
