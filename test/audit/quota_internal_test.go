@@ -1,0 +1,185 @@
+package audit
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+// quota of the one flavor that these tests know: nominal, borrowingLimit, lendingLimit. Empty means that there is none.
+type quota [3]string
+
+func (q quota) groups() []kueue.ResourceGroup {
+	limit := func(s string) *resource.Quantity {
+		if s == "" {
+			return nil
+		}
+		return new(resource.MustParse(s))
+	}
+	return []kueue.ResourceGroup{{Flavors: []kueue.FlavorQuotas{{Name: "spot", Resources: []kueue.ResourceQuota{{
+		Name: corev1.ResourceCPU, NominalQuota: resource.MustParse(q[0]), BorrowingLimit: limit(q[1]), LendingLimit: limit(q[2]),
+	}}}}}}
+}
+
+func clusterQueue(name, cohort string, q quota) *kueue.ClusterQueue {
+	return &kueue.ClusterQueue{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Generation: 1},
+		Spec:       kueue.ClusterQueueSpec{CohortName: kueue.CohortReference(cohort), ResourceGroups: q.groups()},
+	}
+}
+
+func newAuditor(queues ...*kueue.ClusterQueue) *Auditor {
+	a := &Auditor{worlds: []*world{newWorld()}, holders: map[types.UID]*holder{}}
+	for _, q := range queues {
+		a.seeClusterQueue(q, moment{1, 1})
+	}
+	return a
+}
+
+// workload holds so much in a ClusterQueue.
+func workload(name, queue, cpus string) *kueue.Workload {
+	return &kueue.Workload{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)},
+		Status: kueue.WorkloadStatus{
+			Conditions: []metav1.Condition{{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionTrue}},
+			Admission: &kueue.Admission{ClusterQueue: kueue.ClusterQueueReference(queue), PodSetAssignments: []kueue.PodSetAssignment{{
+				Name: "main", Count: new(int32(2)),
+				Flavors:       map[corev1.ResourceName]kueue.ResourceFlavorReference{corev1.ResourceCPU: "spot"},
+				ResourceUsage: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpus)},
+			}}},
+		},
+	}
+}
+
+func TestReservationsWithinLimits(t *testing.T) {
+	tests := map[string]struct {
+		a, b       quota
+		held, asks string // in b, then in a
+		cohort     string
+		want       bool
+	}{
+		"own quota":                          {a: quota{"4"}, b: quota{"4"}, held: "4", asks: "4", cohort: "all", want: true},
+		"more than there is":                 {a: quota{"4"}, b: quota{"4"}, held: "4", asks: "5", cohort: "all"},
+		"borrows what is idle":               {a: quota{"4"}, b: quota{"4"}, held: "1", asks: "7", cohort: "all", want: true},
+		"borrows from the Cohort above":      {a: quota{"4"}, b: quota{"4"}, held: "1", asks: "9", cohort: "rich", want: true},
+		"more than the Cohort above has":     {a: quota{"4"}, b: quota{"4"}, held: "1", asks: "10", cohort: "rich"},
+		"borrows up to its limit":            {a: quota{"4", "2"}, b: quota{"4"}, held: "1", asks: "6", cohort: "all", want: true},
+		"borrows more than its limit":        {a: quota{"4", "2"}, b: quota{"4"}, held: "1", asks: "7", cohort: "all"},
+		"borrows what another lends":         {a: quota{"4"}, b: quota{"4", "", "1"}, held: "1", asks: "5", cohort: "all", want: true},
+		"borrows what another keeps":         {a: quota{"4"}, b: quota{"4", "", "1"}, held: "1", asks: "6", cohort: "all"},
+		"without a Cohort nothing is lent":   {a: quota{"4"}, b: quota{"4"}, held: "1", asks: "5", cohort: ""},
+		"without a Cohort its own is enough": {a: quota{"4"}, b: quota{"4"}, held: "1", asks: "4", cohort: "", want: true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			a := newAuditor(clusterQueue("a", test.cohort, test.a), clusterQueue("b", test.cohort, test.b))
+			a.seeCohort(&kueue.Cohort{
+				ObjectMeta: metav1.ObjectMeta{Name: "rich", Generation: 1}, Spec: kueue.CohortSpec{ResourceGroups: quota{"2"}.groups()},
+			}, moment{1, 1})
+			a.seeWorkload(workload("old", "b", test.held), moment{2, 2}, watch.Added)
+			a.seeWorkload(workload("new", "a", test.asks), moment{3, 3}, watch.Added)
+			if found := a.breaches(); (len(found) == 0) != test.want {
+				t.Errorf("breaches() = %q, want that it is allowed: %t", found, test.want)
+			}
+		})
+	}
+}
+
+// lower tells the auditor that quota is lowered from 4 to 2 at version 5, and of a reservation of 3 after that.
+func lower(a *Auditor, acknowledged int64) *Auditor {
+	lowered := clusterQueue("a", "", quota{"2"})
+	lowered.Generation = 2
+	lowered.Status.Conditions = []metav1.Condition{{Type: kueue.ClusterQueueActive, ObservedGeneration: acknowledged}}
+	a.seeClusterQueue(lowered, moment{5, 5})
+	a.seeClusterQueue(lowered, moment{5, 5}) // as its status is written
+	return a
+}
+
+func TestQuotaThatIsLowered(t *testing.T) {
+	tests := map[string]struct {
+		acknowledged int64
+		ago          time.Duration
+		want         bool
+	}{
+		"the manager does not know":             {acknowledged: 1, ago: time.Hour, want: true},
+		"the manager has known for a moment":    {acknowledged: 2, want: true},
+		"the manager has known for a long time": {acknowledged: 2, ago: time.Hour},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			a := lower(newAuditor(clusterQueue("a", "", quota{"4"})), test.acknowledged)
+			for _, w := range a.worlds {
+				if !w.ended.IsZero() {
+					w.ended = w.ended.Add(-test.ago)
+				}
+			}
+			a.seeWorkload(workload("new", "a", "3"), moment{6, 6}, watch.Added)
+			if found := a.breaches(); (len(found) == 0) != test.want {
+				t.Errorf("breaches() = %q, want that it is allowed: %t", found, test.want)
+			}
+		})
+	}
+}
+
+func TestQuotaChangesHandsForAReason(t *testing.T) {
+	condition := func(conditionType string, status metav1.ConditionStatus, reason string) func(*kueue.Workload) {
+		return func(w *kueue.Workload) {
+			w.Status.Conditions = append(w.Status.Conditions, metav1.Condition{Type: conditionType, Status: status, Reason: reason})
+		}
+	}
+	waits := func(w *kueue.Workload) { w.Status.Admission, w.Status.Conditions = nil, nil }
+	tests := map[string]struct {
+		changes []func(*kueue.Workload)
+		want    int
+	}{
+		"held for long":          {changes: []func(*kueue.Workload){func(*kueue.Workload) {}}},
+		"given back for nothing": {changes: []func(*kueue.Workload){waits}, want: 1},
+		"evicted":                {changes: []func(*kueue.Workload){condition(kueue.WorkloadEvicted, metav1.ConditionTrue, ""), waits}},
+		"suspended": {changes: []func(*kueue.Workload){func(w *kueue.Workload) {
+			waits(w)
+			condition(kueue.WorkloadQuotaReserved, metav1.ConditionFalse, kueue.WorkloadOnHold)(w)
+		}}},
+		"finished":                {changes: []func(*kueue.Workload){condition(kueue.WorkloadFinished, metav1.ConditionTrue, "")}},
+		"not finished after all":  {changes: []func(*kueue.Workload){condition(kueue.WorkloadFinished, metav1.ConditionTrue, ""), func(w *kueue.Workload) { w.Status.Conditions = w.Status.Conditions[:1] }}, want: 1},
+		"admitted somewhere else": {changes: []func(*kueue.Workload){func(w *kueue.Workload) { w.Status.Admission.ClusterQueue = "b" }}, want: 1},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			a := newAuditor(clusterQueue("a", "", quota{"4"}), clusterQueue("b", "", quota{"4"}))
+			w := workload("w", "a", "4")
+			a.seeWorkload(w, moment{2, 2}, watch.Added)
+			for i, change := range test.changes {
+				w = w.DeepCopy()
+				change(w)
+				at := uint64(3 + i)
+				a.seeWorkload(w, moment{at, at}, watch.Modified)
+			}
+			if len(a.found) != test.want {
+				t.Errorf("found %q, want %d", a.found, test.want)
+			}
+		})
+	}
+}
+
+func TestReclaimedPodsAreNotCharged(t *testing.T) {
+	a := newAuditor(clusterQueue("a", "", quota{"4"}))
+	w := workload("old", "a", "4")
+	a.seeWorkload(w, moment{2, 2}, watch.Added)
+	w = w.DeepCopy()
+	w.Status.ReclaimablePods = []kueue.ReclaimablePod{{Name: "main", Count: 1}}
+	a.seeWorkload(w, moment{3, 3}, watch.Modified)
+	a.seeWorkload(workload("new", "a", "2"), moment{4, 4}, watch.Added)
+	if found := a.breaches(); len(found) > 0 {
+		t.Errorf("breaches() = %q, want none: one of two pods has been reclaimed", found)
+	}
+	a.seeWorkload(workload("newer", "a", "1"), moment{5, 5}, watch.Added)
+	if len(a.breaches()) == 0 {
+		t.Error("no breach, want one: all is held")
+	}
+}
