@@ -40,11 +40,11 @@ test-integration: cluster build ## Run the tests of guards and controllers on a 
 
 .PHONY: test-e2e
 test-e2e: cluster build ## Run whole JobSets through the real binary on a real control plane.
-	$(GO_TEST) -count=1 -timeout 30m ./test/e2e/...
+	$(GO_TEST) -count=1 -timeout 30m ./test/audit/... ./test/e2e/...
 
 .PHONY: test-soak
 test-soak: cluster build ## Let 20 JobSets live through one minute of chaos on a real control plane.
-	go test -count=1 -timeout 20m ./test/soak/...
+	go test -v -count=1 -timeout 20m ./test/soak/...
 
 .PHONY: soak
 soak: cluster build ## The same with 300 JobSets and for 15 minutes. SOAK_DURATION=1h and SOAK_SEED=1 change that.

@@ -8,7 +8,6 @@ package soak_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -55,14 +54,16 @@ type soak struct {
 func TestSoak(t *testing.T) {
 	duration := setting(t, "SOAK_DURATION", time.Minute, time.ParseDuration)
 	seed := setting(t, "SOAK_SEED", rand.Uint64(), func(text string) (uint64, error) { return strconv.ParseUint(text, 10, 64) })
-	fmt.Printf("soak for %s with SOAK_SEED=%d\n", duration, seed)
+	t.Logf("soak for %s with SOAK_SEED=%d", duration, seed)
 	s := newSoak(t, seed)
 	s.stir(duration, max(int(duration.Minutes()*jobSetsPerMinute), 1))
 	s.settle()
 	s.expectEnd()
+	s.log("all JobSets have completed")
 	s.expectFewRestarts()
 	s.expectNothingHeld()
 	s.expectNothingLeft()
+	s.log("nothing is left over")
 	s.expectNoViolations()
 	t.Logf("%d JobSets in %s, %d deleted by the chaos, strikes: %v", len(s.jobSets), time.Since(s.began).Round(time.Second), len(s.deleted), s.strikes)
 }
