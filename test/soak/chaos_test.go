@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"os"
+	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -165,7 +166,8 @@ func (s *soak) deleteOne(k kind) (string, error) {
 		if err := s.admin.List(ctx, &list, s.namespace()); err != nil {
 			return "", err
 		}
-		if pod := pick(s, list.Items); pod != nil {
+		isOver := func(p corev1.Pod) bool { return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed }
+		if pod := pick(s, slices.DeleteFunc(list.Items, isOver)); pod != nil {
 			object = pod
 		}
 	case deleteWorkload:
