@@ -9,6 +9,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -166,7 +167,9 @@ func (s *soak) deleteOne(k kind) (string, error) {
 		if err := s.admin.List(ctx, &list, s.namespace()); err != nil {
 			return "", err
 		}
-		isOver := func(p corev1.Pod) bool { return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed }
+		isOver := func(p corev1.Pod) bool {
+			return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+		}
 		if pod := pick(s, slices.DeleteFunc(list.Items, isOver)); pod != nil {
 			object = pod
 		}
@@ -175,7 +178,10 @@ func (s *soak) deleteOne(k kind) (string, error) {
 		if err := s.admin.List(ctx, &list, s.namespace()); err != nil {
 			return "", err
 		}
-		if workload := pick(s, list.Items); workload != nil {
+		isOver := func(w kueue.Workload) bool {
+			return apimeta.IsStatusConditionTrue(w.Status.Conditions, kueue.WorkloadFinished)
+		}
+		if workload := pick(s, slices.DeleteFunc(list.Items, isOver)); workload != nil {
 			object = workload
 		}
 	}
