@@ -33,6 +33,9 @@ func IsReady(job *batchv1.Job) bool {
 	return job.Status.Succeeded+ptr.Deref(job.Status.Ready, 0) >= podsAtOnce(&job.Spec)
 }
 
+// PodsAtOnce is how many pods a Job can have at once.
+func PodsAtOnce(job *batchv1.Job) int32 { return podsAtOnce(&job.Spec) }
+
 func podsAtOnce(spec *batchv1.JobSpec) int32 {
 	pods := ptr.Deref(spec.Parallelism, 1)
 	return min(pods, ptr.Deref(spec.Completions, pods))

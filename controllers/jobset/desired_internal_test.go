@@ -31,7 +31,7 @@ type world struct {
 	over        jobset.JobSetConditionType
 	// workloads and jobs by stage: a space-separated list of words, see build. Several Jobs of a stage are separated by slashes.
 	workloads, jobs map[string]string
-	// pods lists the ReplicatedJobs that have a pod which is not terminal, as NAME or as NAME:JOB.
+	// pods lists the ReplicatedJobs that have a pod which is not terminal, as NAME, NAME:JOB or NAME:JOB:INDEX.
 	pods []string
 }
 
@@ -187,8 +187,9 @@ func (w world) build(t *testing.T) *seen {
 	}
 	for _, pod := range w.pods {
 		name, job, _ := strings.Cut(pod, ":")
+		job, index, _ := strings.Cut(job, ":")
 		s.mine.pods = append(s.mine.pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{
-			jobset.ReplicatedJobNameKey: name, batchv1.JobNameLabel: job,
+			jobset.ReplicatedJobNameKey: name, batchv1.JobNameLabel: job, batchv1.JobCompletionIndexAnnotation: index,
 		}}})
 	}
 	return s
@@ -252,6 +253,9 @@ func (w world) workload(s *seen, index int, words []string) *kueue.Workload {
 			workload.Status.ReclaimablePods = []kueue.ReclaimablePod{{Name: kueue.PodSetReference(st.Name), Count: int32(count)}}
 		}
 	}
+	if has("of3") {
+		workload.Spec.PodSets[0].Count = 3
+	}
 	if has("finished") {
 		condition(kueue.WorkloadFinished, metav1.ConditionTrue)
 	}
@@ -268,6 +272,9 @@ func (w world) job(name, replicatedJob string, words []string) *batchv1.Job {
 	}
 	if has("greedy") {
 		job.Spec = jobSpec("2")
+	}
+	if has("wide") {
+		job.Spec.Parallelism, job.Spec.Completions = new(int32(3)), new(int32(3))
 	}
 	job.Spec.Suspend = new(has("held") || has("stopping"))
 	// The Job controller has noticed that the Job is held, or not yet that it was released.
@@ -302,7 +309,9 @@ func render(w *wanted) []string {
 		add("evict %s", x.workload.Name)
 	}
 	for _, x := range w.change {
-		if x.opened {
+		if count := x.after.Spec.PodSets[0].Count; count != x.before.Spec.PodSets[0].Count {
+			add("resize %s=%d", x.after.Name, count)
+		} else if x.opened {
 			add("open %s", x.after.Name)
 		} else {
 			add("gate %s=%s", x.after.Name, x.after.Annotations[apis.AdmissionGatedByAnnotation])

@@ -21,21 +21,19 @@ type reclaim struct {
 	pods     []kueue.ReclaimablePod
 }
 
-// reclaimable counts, by pod set, the pods of Jobs that have succeeded. Nothing of those runs again unless the JobSet is restarted.
-// A gang of several Jobs keeps all of its quota: evicted, it would need it again.
+// reclaimable counts, by pod set, the pods of Jobs that have succeeded and those by which Jobs were made smaller. Nothing of those runs
+// again unless the JobSet is restarted or made larger. A gang of several Jobs keeps the quota of those that have succeeded: evicted, it
+// would need it again.
 func (st *stage) reclaimable(s *seen) []kueue.ReclaimablePod {
 	var all []kueue.ReclaimablePod
 	for i, name := range st.ReplicatedJobs {
-		if restartsWhole(s.jobSet, name) {
-			continue
-		}
-		succeeded := int32(0)
+		count := st.surplus(s, i)
 		for _, job := range st.jobs {
-			if st.replicatedJobOf(job) == name && childjob.IsFinished(job, batchv1.JobComplete) && !s.hasPodOf(job) {
-				succeeded++
+			if st.replicatedJobOf(job) == name && childjob.IsFinished(job, batchv1.JobComplete) && !s.hasPodOf(job) && !restartsWhole(s.jobSet, name) {
+				count += st.podsPerJob(i)
 			}
 		}
-		if count := succeeded * st.podsPerJob(i); count > 0 {
+		if count > 0 {
 			all = append(all, kueue.ReclaimablePod{Name: kueue.NewPodSetReference(name), Count: count})
 		}
 	}
@@ -61,10 +59,10 @@ func (s *seen) hasPodOf(job *batchv1.Job) bool {
 	return false
 }
 
-// lacksQuota tells whether a stage that holds quota needs more of it than is charged, because pods that were said to be reclaimable
-// have to run again. Others may have that quota by now, so that it cannot just be taken.
+// lacksQuota tells whether a stage that holds quota needs more of it than is charged, because it has grown or because pods that were
+// said to be reclaimable have to run again. Others may have that quota by now, so that it cannot just be taken.
 func (st *stage) lacksQuota(s *seen) bool {
-	return st.holdsQuota() && !covers(st.reclaimable(s), st.workload.Status.ReclaimablePods)
+	return st.holdsQuota() && (st.hasGrown() || !covers(st.reclaimable(s), st.workload.Status.ReclaimablePods))
 }
 
 // reclaimNews returns what is to be said about reclaimable pods, if that is not what is said already. A stage that has succeeded

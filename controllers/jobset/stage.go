@@ -202,8 +202,10 @@ func (st *stage) hasSpoken() bool {
 	return apimeta.FindStatusCondition(st.workload.Status.Conditions, kueue.WorkloadPodsReady) != nil
 }
 
-func (st *stage) replicatedJobOf(job *batchv1.Job) string {
-	return job.Labels[jobset.ReplicatedJobNameKey]
+func (st *stage) replicatedJobOf(job *batchv1.Job) string { return replicatedJobOf(job) }
+
+func replicatedJobOf(object metav1.Object) string {
+	return object.GetLabels()[jobset.ReplicatedJobNameKey]
 }
 
 func (st *stage) templateOf(job *batchv1.Job) childjob.Template {
@@ -249,6 +251,7 @@ func (st *stage) adjusted(s *seen) *kueue.Workload {
 	}
 	if !st.holdsQuota() {
 		after.Spec.QueueName = queueOf(s.jobSet)
+		st.resize(s, after)
 	}
 	if maps.Equal(after.Annotations, st.workload.Annotations) && equality.Semantic.DeepEqual(after.Spec, st.workload.Spec) {
 		return nil

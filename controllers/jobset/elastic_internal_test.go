@@ -1,0 +1,46 @@
+package jobset
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// The Jobs have one pod each; quota Workloads that say "of3" ask for three.
+func TestElastic(t *testing.T) {
+	two := func(init, train string) map[string]string { return map[string]string{"init": init, "train": train} }
+	cases := map[string]struct {
+		world world
+		want  []string
+	}{
+		"a stage that was made smaller gives back what it needs no more": {
+			world: world{started: true, workloads: two("admitted of3", "closed"), jobs: two("running", "held"), pods: []string{"init:init-0:0"}},
+			want:  []string{"reclaim init init=2"},
+		},
+		"not before the Job is smaller": {
+			world: world{started: true, workloads: two("admitted of3", "closed"), jobs: two("wide running", "held"), pods: []string{"init:init-0:0"}},
+		},
+		"not before the last pod too many has ended": {
+			world: world{started: true, workloads: two("admitted of3", "closed"), jobs: two("running", "held"), pods: []string{"init:init-0:0", "init:init-0:2"}},
+		},
+		"a stage that holds nothing asks for fewer pods": {
+			world: world{started: true, workloads: two("waiting of3", "closed"), jobs: two("held", "held")},
+			want:  []string{"resize init=1"},
+		},
+		"it counts all of its pods before": {
+			world: world{started: true, workloads: two("waiting of3 reclaimed2", "closed"), jobs: two("held", "held")},
+			want:  []string{"reclaim init"},
+		},
+		"a stage that has grown while it was suspended queues for all of it": {
+			world: world{started: true, workloads: two("admitted of3", "closed"), jobs: two("held / held / held / held", "held")},
+			want:  []string{"remove init"},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(c.want, render(desired(c.world.build(t)))); diff != "" {
+				t.Errorf("writes differ (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
