@@ -38,7 +38,7 @@ func (r *Reconciler) evict(ctx context.Context, s *seen, w *wanted) error {
 		r.config.Runner.Observe(admission.WorkloadObserved{Workload: written})
 		events.Evicted(e.why.EventReason(), e.why.Message).Emit(r.config.Recorder, written)
 		stage, held := written.Labels[apis.StageLabel], engine.Usage(e.workload.Status.Admission)
-		events.StageEvicted(stage, held, e.why.Reason, e.why.Message).Emit(r.config.Recorder, s.jobSet)
+		events.StageEvicted(stage, held, e.why.Reason, e.why.Message).EmitAbout(r.config.Recorder, s.jobSet, e.workload)
 	}
 	return nil
 }
@@ -89,7 +89,7 @@ func (r *Reconciler) giveBack(ctx context.Context, s *seen, w *wanted) error {
 		}
 		if written != nil {
 			r.config.Runner.Observe(admission.WorkloadObserved{Workload: written})
-			told.Emit(r.config.Recorder, s.jobSet)
+			told.EmitAbout(r.config.Recorder, s.jobSet, workload)
 		}
 	}
 	return nil

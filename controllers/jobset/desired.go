@@ -70,9 +70,10 @@ type change struct {
 }
 
 type release struct {
-	stage string
-	queue string
-	jobs  []*batchv1.Job
+	stage    string
+	queue    string
+	workload *kueue.Workload
+	jobs     []*batchv1.Job
 }
 
 type progress struct {
@@ -242,7 +243,7 @@ func (w *wanted) forgetReadiness(st *stage) {
 // releaseJobs picks the held Jobs of an admitted stage. A Job that asks for more than its stage was charged stays held: it was not
 // made from the JobSet.
 func (w *wanted) releaseJobs(s *seen, st *stage) {
-	rel := release{stage: st.Name, queue: string(st.workload.Status.Admission.ClusterQueue)}
+	rel := release{stage: st.Name, queue: string(st.workload.Status.Admission.ClusterQueue), workload: st.workload}
 	for _, job := range st.jobs {
 		if !childjob.IsHeld(job) || s.hasOldPodOf(job) {
 			continue

@@ -79,7 +79,7 @@ func (r *Reconciler) change(ctx context.Context, s *seen, w *wanted) error {
 			return fmt.Errorf("change quota Workload %s: %w", client.ObjectKeyFromObject(c.before), err)
 		}
 		if c.opened {
-			events.StageOpened(c.after.Labels[apis.StageLabel]).Emit(r.config.Recorder, s.jobSet)
+			events.StageOpened(c.after.Labels[apis.StageLabel]).EmitAbout(r.config.Recorder, s.jobSet, c.after)
 		}
 	}
 	return nil
@@ -124,7 +124,7 @@ func (r *Reconciler) release(ctx context.Context, s *seen, w *wanted) error {
 			return err
 		}
 		metrics.Released(len(rel.jobs))
-		events.StageReleased(rel.stage, rel.queue, len(rel.jobs)).Emit(r.config.Recorder, s.jobSet)
+		events.StageReleased(rel.stage, rel.queue, len(rel.jobs)).EmitAbout(r.config.Recorder, s.jobSet, rel.workload)
 	}
 	return nil
 }
@@ -169,9 +169,9 @@ func (r *Reconciler) progress(ctx context.Context, s *seen, w *wanted) error {
 		switch {
 		case written == nil:
 		case p.finished != nil:
-			events.StageFinished(p.stage, p.finished.Message).Emit(r.config.Recorder, s.jobSet)
+			events.StageFinished(p.stage, p.finished.Message).EmitAbout(r.config.Recorder, s.jobSet, p.workload)
 		case p.ready.Status == metav1.ConditionTrue:
-			events.StageReady(p.stage).Emit(r.config.Recorder, s.jobSet)
+			events.StageReady(p.stage).EmitAbout(r.config.Recorder, s.jobSet, p.workload)
 		}
 	}
 	return nil
@@ -203,7 +203,7 @@ func (r *Reconciler) remove(ctx context.Context, s *seen, w *wanted) error {
 		if err := r.delete(ctx, workload); err != nil {
 			return err
 		}
-		events.StageReopened(workload.Labels[apis.StageLabel]).Emit(r.config.Recorder, s.jobSet)
+		events.StageReopened(workload.Labels[apis.StageLabel]).EmitAbout(r.config.Recorder, s.jobSet, workload)
 	}
 	return nil
 }
