@@ -51,6 +51,12 @@ var _ = Describe("A JobSet that its failure policy restarts", func() {
 			t.expectStages(ctx, "again", "initializer=Succeeded", "launcher=ready", "trainer-node=ready")
 			t.drive(ctx, "again", "rival")
 			t.expectReserved(ctx, "0")
+			Eventually(func(g Gomega) {
+				told := t.told(ctx, g, "again", "StageFinished")
+				g.Expect(told).To(HaveKeyWithValue(ContainSubstring(`"initializer"`), 2), "%v", told)
+				g.Expect(told).To(HaveKeyWithValue(ContainSubstring(`"launcher"`), 1), "%v", told)
+				g.Expect(told).To(HaveKeyWithValue(ContainSubstring(`"trainer-node"`), 1), "%v", told)
+			}).WithContext(ctx).Should(Succeed())
 		}
 	}, SpecTimeout(specTimeout))
 
