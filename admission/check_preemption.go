@@ -2,9 +2,7 @@ package admission
 
 import (
 	"fmt"
-	"slices"
 
-	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/flavor"
@@ -203,12 +201,4 @@ func (e *Engine) lookAgain(q *clusterQueue) {
 			e.wakeLine(other)
 		}
 	}
-}
-
-// leavesFor tells whether a JobSet is on its way out, or will be if a stage is to have its quota.
-func (e *Engine) leavesFor(l *look, uid types.UID) bool {
-	if h := e.jobSets[uid].tenure.holder; h != nil && h.IsEvicting() {
-		return true
-	}
-	return slices.ContainsFunc(l.victims, func(v preempt.Victim) bool { return v.Holder.UID == uid })
 }

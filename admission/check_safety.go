@@ -2,12 +2,12 @@ package admission
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission/flavor"
 	"github.com/tranche-dev/tranche/admission/quota"
 	"github.com/tranche-dev/tranche/admission/safety"
 	"github.com/tranche-dev/tranche/queue"
@@ -55,8 +55,19 @@ func stateStaysSafe(e *Engine, l *look) *Refusal {
 		}
 	}
 	l.effect = holdsUpOthers
-	l.waits = append(l.waits, queue.Wait[quota.ID]{Topic: anyClaim})
+	e.waitForOtherChoices(l)
 	return refusal
+}
+
+// waitForOtherChoices notes what must be free to make another choice of flavors possible, or other victims.
+func (e *Engine) waitForOtherChoices(l *look) {
+	for choice := range flavor.Choices(l.items, flavor.MaxChoices) {
+		for _, c := range choice.Usage(l.items) {
+			if c.Amount > l.q.node.Available(c.ID) || l.preempts() {
+				l.waitFor(c.ID, c.Amount)
+			}
+		}
+	}
 }
 
 // unsafe asks the policy about one choice.
@@ -71,41 +82,62 @@ func (e *Engine) unsafe(l *look, usage quota.Usage) *Refusal {
 		return nil
 	}
 	if l.policy == Reserve {
-		return e.unreserved(l, before, after)
+		if refusal := e.unreserved(l, before, after); refusal != nil {
+			l.waits = append(l.waits, queue.Wait[quota.ID]{Topic: anyClaim})
+			return refusal
+		}
+		return nil
 	}
 	return e.unfinishable(l, after, usage)
 }
 
-// unfinishable asks whether, after the admission, somebody could no longer finish who can now, or the JobSet itself could not. If
-// the state is safe now, that means that it must stay safe; if it is not, as after a quota cut, that it must get no worse.
+// unfinishable asks whether, after the admission, the JobSet could no longer finish. Then whoever waits for what it holds might not either.
 func (e *Engine) unfinishable(l *look, after *safety.Course, usage quota.Usage) *Refusal {
-	claims := e.claimsAfter(l, after)
-	blocked := safety.Blocked(e.bare, claims)
-	if len(blocked) == 0 {
+	heldUp := e.bank.HeldUp(l.claim(after), e.leavers(l))
+	if len(heldUp) == 0 {
 		return nil
 	}
-	others := claims[1:]
-	if l.j.claim != nil && l.j.home == l.q {
-		others = append(others, l.j.claim)
-	}
-	blockedBefore := safety.Blocked(e.bare, others)
-	for _, c := range blocked {
-		if !slices.Contains(blockedBefore, c) {
-			return e.deadlock(l, blocked, usage)
-		}
-	}
-	return nil
+	l.waitForClaims(e, heldUp)
+	return e.deadlock(l, heldUp, usage)
 }
 
-// claimsAfter are the claims after the admission, that of the stage's own JobSet first.
-func (e *Engine) claimsAfter(l *look, after *safety.Course) []*safety.Claim {
-	claims := []*safety.Claim{{JobSet: l.j.key.String(), Node: l.q.bare, Held: after.HeldNow(), Peaks: after.Peaks()}}
-	for _, uid := range slices.Sorted(maps.Keys(l.q.group.claimants)) {
-		if uid != l.j.uid && !e.leavesFor(l, uid) {
-			claims = append(claims, l.q.group.claimants[uid].claim)
+// claim is what the JobSet of the stage would claim.
+func (l *look) claim(after *safety.Course) *safety.Claim {
+	return &safety.Claim{JobSet: l.j.key.String(), Owner: l.j.uid, Node: l.q.bare, Held: after.HeldNow(), Peaks: after.Peaks()}
+}
+
+// leavers are the claims that an admission takes the place of: that of the JobSet itself, and those of its victims.
+func (e *Engine) leavers(l *look) []*safety.Claim {
+	var leavers []*safety.Claim
+	if l.j.claim != nil {
+		leavers = append(leavers, l.j.claim)
+	}
+	for _, v := range l.victims {
+		if j := e.jobSets[v.Holder.UID]; j != nil && j.claim != nil && j != l.j {
+			leavers = append(leavers, j.claim)
 		}
 	}
-	return claims
+	return leavers
+}
+
+// waitForClaims notes that it makes no sense to look again before one of these claims becomes smaller: all others were found to finish,
+// and whatever they do in fact is no better than that.
+func (l *look) waitForClaims(e *Engine, heldUp []*safety.Claim) {
+	const most = 8
+	topics := []quota.ID{anyClaim}
+	if len(heldUp) <= most {
+		topics = nil
+		for _, c := range heldUp {
+			if c.Owner != l.j.uid {
+				topics = append(topics, e.jobSets[c.Owner].topic)
+			}
+		}
+	}
+	for _, topic := range topics {
+		if !slices.ContainsFunc(l.waits, func(w queue.Wait[quota.ID]) bool { return w.Topic == topic }) {
+			l.waits = append(l.waits, queue.Wait[quota.ID]{Topic: topic})
+		}
+	}
 }
 
 // unreserved asks whether all that the JobSet may come to hold in this hold segment is free now.

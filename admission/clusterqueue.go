@@ -59,6 +59,8 @@ type clusterQueue struct {
 	pledged map[*stage]struct{}
 	// kept is what is set aside for JobSets under policy Reserve. It is charged to the node too.
 	kept quota.Sum
+	// keptFor are the JobSets for which something is.
+	keptFor map[*jobSet]struct{}
 }
 
 type line = queue.Line[*stage, class, quota.ID]
@@ -74,7 +76,7 @@ func (e *Engine) clusterQueue(name string) *clusterQueue {
 	if q == nil {
 		q = &clusterQueue{
 			name: name, stop: kueue.None, weight: 1, selector: labels.Nothing(), line: queue.NewLine[*stage, class, quota.ID](),
-			node: e.tree.AddClusterQueue(name), bare: e.bare.AddClusterQueue(name), charged: map[*stage]struct{}{}, pledged: map[*stage]struct{}{},
+			node: e.tree.AddClusterQueue(name), bare: e.bare.AddClusterQueue(name), charged: map[*stage]struct{}{}, pledged: map[*stage]struct{}{}, keptFor: map[*jobSet]struct{}{},
 		}
 		q.holders = e.finder.Queue(q.node)
 		e.clusterQueues[name] = q
@@ -104,7 +106,8 @@ func (e *Engine) loseClusterQueue(name string) {
 	q := e.clusterQueue(name)
 	*q = clusterQueue{
 		name: name, stop: kueue.None, weight: 1, selector: labels.Nothing(),
-		node: q.node, bare: q.bare, group: q.group, isRoused: q.isRoused, isChanged: q.isChanged, line: q.line, ledger: q.ledger, charged: q.charged, holders: q.holders, pledged: q.pledged, kept: q.kept,
+		node: q.node, bare: q.bare, group: q.group, isRoused: q.isRoused, isChanged: q.isChanged, line: q.line, ledger: q.ledger, charged: q.charged, holders: q.holders, pledged: q.pledged,
+		kept: q.kept, keptFor: q.keptFor,
 	}
 	e.renewClusterQueue(q)
 }

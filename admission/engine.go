@@ -13,6 +13,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/flavor"
 	"github.com/tranche-dev/tranche/admission/preempt"
 	"github.com/tranche-dev/tranche/admission/quota"
+	"github.com/tranche-dev/tranche/admission/safety"
 )
 
 // An Engine owns all queues and quota. It is not safe for concurrent use.
@@ -21,8 +22,9 @@ type Engine struct {
 	// now is the time of the last call of Decide.
 	now time.Time
 
-	// tree has what is charged; bare has the same limits and no charges.
+	// tree has what is charged; bare has the same limits, and is charged what the claims in bank hold.
 	tree, bare *quota.Tree
+	bank       *safety.Bank
 	meter      *fairshare.Meter
 	finder     *preempt.Finder
 	// decay is nil without admission fair sharing.
@@ -54,8 +56,10 @@ type Engine struct {
 	localQueues   map[types.NamespacedName]*localQueue
 	namespaces    map[string]map[string]string
 	jobSets       map[types.UID]*jobSet
-	stages        map[StageKey]*stage
-	shapes        map[string]*shape
+	// lastTopic is that of the last JobSet that was new.
+	lastTopic quota.ID
+	stages    map[StageKey]*stage
+	shapes    map[string]*shape
 
 	lastDecision DecisionID
 	inFlight     map[DecisionID]StageKey
@@ -77,10 +81,13 @@ func New(config Config) (*Engine, error) {
 		return nil, err
 	}
 	tree := quota.NewTree()
+	bare := tree.Twin()
 	return &Engine{
 		config:        config,
 		tree:          tree,
-		bare:          tree.Twin(),
+		bare:          bare,
+		bank:          safety.NewBank(bare),
+		lastTopic:     allReady,
 		meter:         fairshare.NewMeter(tree),
 		finder:        preempt.NewFinder(tree, config.strategies()...),
 		decay:         newDecay(config.AdmissionFairSharing, tree.Index),
@@ -160,7 +167,7 @@ func (e *Engine) Decide(now time.Time) []Decision {
 	e.settleGroups()
 	e.ring()
 	e.settleAccounts()
-	decisions := e.drain(nil)
+	decisions := e.relieve(e.drain(nil))
 	for len(e.dirty) > 0 {
 		dirty := e.dirty
 		e.dirty = nil

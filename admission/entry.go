@@ -95,7 +95,6 @@ func (e *Engine) book(s *stage, now entry) {
 	}
 	if len(released) > 0 {
 		e.wake(top, released, before.clusterQueue.group)
-		e.wakeClaimWaiters(before.clusterQueue.group)
 	}
 }
 

@@ -54,6 +54,7 @@ func (e *Engine) drain(decisions []Decision) []Decision {
 		delete(e.overdue, s)
 		if by := s.stoppedBy(); s.reservation != nil && by.reason != "" && !s.isLeaving() {
 			decisions = append(decisions, e.evict(s, Evict{Reason: by.reason, Message: by.message}))
+			e.account(s)
 		}
 	}
 	return decisions

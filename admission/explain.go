@@ -98,9 +98,9 @@ func (e *Engine) elaborate(l *look, x *visibility.Explanation) {
 		supply := e.supply(l.q)
 		supply.Most = func(quota.ID) quota.Amount { return quota.MaxAmount }
 		items, _ := supply.Items(l.podSets)
-		x.Alternatives = e.alternatives(e.empty(l), choices(items)...)
+		x.Alternatives = e.alternativesAtBest(l, choices(items)...)
 	case peakWithinLimits:
-		x.Alternatives = e.alternatives(e.empty(l), e.course(l.j, l.q).PeaksToTheEnd()...)
+		x.Alternatives = e.alternativesAtBest(l, e.course(l.j, l.q).PeaksToTheEnd()...)
 	case quotaIsFree:
 		x.Alternatives = e.alternatives(e.stall(l, everybody), choices(l.items)...)
 	case peakFits:
@@ -126,14 +126,17 @@ func choices(items []flavor.Item) []quota.Usage {
 
 // elaborateDeadlock says what the first of those who could wait for ever would need more, if what they all hold were all that is charged.
 func (e *Engine) elaborateDeadlock(l *look, x *visibility.Explanation) {
-	claims := e.claimsAfter(l, e.course(l.j, l.q).With(l.s.index, l.usage))
-	blocked := safety.Blocked(e.bare, claims)
+	own, gone := l.claim(e.course(l.j, l.q).With(l.s.index, l.usage)), e.leavers(l)
+	blocked := e.bank.HeldUp(own, gone)
 	if len(blocked) == 0 {
 		return
 	}
+	claims := slices.DeleteFunc(e.bank.Around(l.q.bare), func(c *safety.Claim) bool { return slices.Contains(gone, c) })
+	claims = append(claims, own)
 	e.bare.WhatIf(func() bool {
-		for _, c := range claims {
-			c.Node.Charge(c.Held)
+		own.Node.Charge(own.Held)
+		for _, c := range gone {
+			c.Node.Release(c.Held)
 		}
 		var more []quota.Usage
 		for _, peak := range blocked[0].Peaks {
@@ -144,6 +147,19 @@ func (e *Engine) elaborateDeadlock(l *look, x *visibility.Explanation) {
 		}}, more...)
 		return true
 	})
+}
+
+// alternativesAtBest is alternatives if nothing were charged.
+func (e *Engine) alternativesAtBest(l *look, usages ...quota.Usage) []visibility.Alternative {
+	var told []visibility.Alternative
+	e.bare.WhatIf(func() bool {
+		for _, c := range e.bank.Around(l.q.bare) {
+			c.Node.Release(c.Held)
+		}
+		told = e.alternatives(&stall{tree: e.bare, node: l.q.bare}, usages...)
+		return true
+	})
+	return told
 }
 
 // alternatives says what is short of each of some usages, in the order in which they are given, and leaves out those that say the same

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
@@ -16,8 +14,6 @@ type group struct {
 	root *quota.Node
 	// queues by name.
 	queues []*clusterQueue
-	// claimants are the JobSets with a claim in one of the queues.
-	claimants map[types.UID]*jobSet
 	// asleep has the queues in whose line somebody may sleep on a topic.
 	asleep map[quota.ID]map[*clusterQueue]struct{}
 	// awake has the queues in whose line somebody may be awake, each once, and says of itself whether Decide has to look.
@@ -28,7 +24,8 @@ type group struct {
 func compareGroups(a, b *group) int { return strings.Compare(a.queues[0].name, b.queues[0].name) }
 
 const (
-	// anyClaim is the topic of those who wait for other JobSets' claims to become smaller.
+	// anyClaim is the topic of those who wait for other JobSets' claims to become smaller. Below allReady each JobSet has a topic of its own,
+	// on which those sleep who wait for its claim.
 	anyClaim quota.ID = -1
 	// allReady is the topic of those who wait for the pods of all admitted stages to be ready.
 	allReady quota.ID = -2
@@ -48,10 +45,7 @@ func (e *Engine) settleGroups() {
 		root := q.node.Root()
 		g := e.groups[root]
 		if g == nil {
-			g = &group{
-				root: root, claimants: map[types.UID]*jobSet{},
-				asleep: map[quota.ID]map[*clusterQueue]struct{}{},
-			}
+			g = &group{root: root, asleep: map[quota.ID]map[*clusterQueue]struct{}{}}
 			e.groups[root] = g
 		}
 		q.group = g
@@ -63,6 +57,7 @@ func (e *Engine) settleGroups() {
 		q.line.WakeAll()
 		e.rouse(q)
 	}
+	e.bank.Doubt()
 	for _, uid := range slices.Sorted(maps.Keys(e.jobSets)) {
 		if j := e.jobSets[uid]; j.home != nil {
 			e.reconsider(j)
@@ -146,8 +141,11 @@ func (g *group) sleep(q *clusterQueue, topic quota.ID) {
 	g.asleep[topic][q] = struct{}{}
 }
 
-// wakeClaimWaiters wakes those who wait for claims to become smaller.
-func (e *Engine) wakeClaimWaiters(g *group) { e.wakeTopic(g, anyClaim) }
+// wakeClaimWaiters wakes those who wait for the claim of a JobSet to become smaller.
+func (e *Engine) wakeClaimWaiters(g *group, j *jobSet) {
+	e.wakeTopic(g, j.topic)
+	e.wakeTopic(g, anyClaim)
+}
 
 func (e *Engine) wakeTopic(g *group, topic quota.ID) {
 	if e.isStale {

@@ -35,9 +35,6 @@ func (e *Engine) stall(l *look, counts func(*stage) bool) *stall {
 	}}
 }
 
-// empty is the same if nothing were charged.
-func (e *Engine) empty(l *look) *stall { return &stall{tree: e.bare, node: l.q.bare} }
-
 func everybody(*stage) bool { return true }
 
 // isOnTheWayOut tells who leaves, or has to leave for a stage.
@@ -156,8 +153,8 @@ func (e *Engine) addKept(byHolder map[types.UID]*holding, l *look, q *clusterQue
 		h := e.holding(byHolder, s, q)
 		h.amount, h.Kept = h.amount.Plus(a), true
 	}
-	for uid, j := range q.group.claimants {
-		if a := j.keptIn(q).Of(id); a > 0 && uid != l.s.owner {
+	for j := range q.keptFor {
+		if a := j.kept.Of(id); a > 0 && j.uid != l.s.owner {
 			for _, s := range j.members {
 				add(s, a)
 				break

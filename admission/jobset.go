@@ -1,11 +1,15 @@
 package admission
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/flavor"
 	"github.com/tranche-dev/tranche/admission/quota"
@@ -28,10 +32,14 @@ type jobSet struct {
 	members map[StageKey]*stage
 
 	// home is the ClusterQueue in which the JobSet holds quota, or nil; there it may have a claim. In keeper quota is kept for it.
-	home   *clusterQueue
-	claim  *safety.Claim
-	kept   quota.Usage
-	keeper *clusterQueue
+	home  *clusterQueue
+	claim *safety.Claim
+	// claimed is the revision as of which bank has the claim.
+	claimed uint64
+	kept    quota.Usage
+	keeper  *clusterQueue
+	// topic is what those sleep on who wait for the claim to become smaller.
+	topic quota.ID
 	// tenure is what preemption knows of the JobSet.
 	tenure tenure
 	// turn counts the changes of home and claim.
@@ -43,10 +51,20 @@ func (j *jobSet) isKnown() bool { return j.plan != nil }
 func (e *Engine) jobSet(uid types.UID) *jobSet {
 	j := e.jobSets[uid]
 	if j == nil {
-		j = &jobSet{uid: uid, members: map[StageKey]*stage{}}
+		j = &jobSet{uid: uid, members: map[StageKey]*stage{}, topic: e.newTopic()}
 		e.jobSets[uid] = j
 	}
 	return j
+}
+
+// newTopic returns a topic for a JobSet. After very many they are used again: then some are woken who need not be.
+func (e *Engine) newTopic() quota.ID {
+	const last = math.MinInt32
+	if e.lastTopic == last {
+		e.lastTopic = allReady
+	}
+	e.lastTopic--
+	return e.lastTopic
 }
 
 func (e *Engine) dropIfForgotten(j *jobSet) {
@@ -188,33 +206,74 @@ func (e *Engine) reconsider(j *jobSet) {
 	before, claim := j.home, j.claim
 	e.renewTenuresOf(j)
 	e.unkeep(j)
-	j.home, j.claim = e.findHome(j), nil
-	if before != nil && before.group != nil {
-		delete(before.group.claimants, j.uid)
-	}
-	if j.home != nil && j.isKnown() && !e.isStale {
-		e.claim(j)
-	}
+	j.home = e.findHome(j)
+	e.replaceClaim(j, e.claimOf(j))
+	e.keep(j)
 	if before != j.home || !sameClaim(claim, j.claim) {
 		j.turn++
 	}
 	if claim != nil && (before != j.home || shrinks(claim, j.claim)) {
-		e.wakeClaimWaiters(before.group)
+		e.wakeClaimWaiters(before.group, j)
 	}
 	for _, s := range j.members {
 		e.enqueue(s)
 	}
 }
 
-// claim finds out what a JobSet may still come to hold.
-func (e *Engine) claim(j *jobSet) {
+// claimOf finds out what a JobSet may still come to hold. Who is on its way out comes to hold nothing more.
+func (e *Engine) claimOf(j *jobSet) *safety.Claim {
+	if j.home == nil || !j.isKnown() || e.isStale || j.isLeaving() {
+		return nil
+	}
 	c := e.course(j, j.home)
 	if len(c.Ahead()) == 0 {
+		return nil
+	}
+	return &safety.Claim{
+		JobSet: j.key.String(), Owner: j.uid, Node: j.home.bare, Held: c.HeldNow(), Peaks: c.Peaks(), Regard: e.regard(j),
+	}
+}
+
+// regard tells whether the Engine answers for a JobSet, and whether its stages may be admitted at all now.
+func (e *Engine) regard(j *jobSet) safety.Regard {
+	switch {
+	case e.policy(j.home, j) == Greedy:
+		return safety.Unguarded
+	case e.isHalted(j):
+		return safety.Halted
+	}
+	return safety.Guarded
+}
+
+// isHalted tells whether somebody has to let a JobSet go on, whatever quota there is.
+func (e *Engine) isHalted(j *jobSet) bool {
+	namespace, known := e.namespaces[j.key.Namespace]
+	if !j.home.exists || e.activity(j.home).Status != metav1.ConditionTrue || !known || !j.home.selector.Matches(labels.Set(namespace)) {
+		return true
+	}
+	for _, s := range j.members {
+		if !s.localQueue.exists || s.localQueue.stop != kueue.None {
+			return true
+		}
+	}
+	return false
+}
+
+// isLeaving tells whether stages of a JobSet have been evicted, or will be, and still hold quota. The others follow.
+func (j *jobSet) isLeaving() bool { return slices.ContainsFunc(j.tenure.stages, (*stage).isLeaving) }
+
+// replaceClaim brings the bank in step with a claim, which is nil for none.
+func (e *Engine) replaceClaim(j *jobSet, now *safety.Claim) {
+	if j.claim != nil && now != nil && j.claimed == e.revision && j.claim.Node == now.Node && j.claim.Regard == now.Regard && sameClaim(j.claim, now) {
 		return
 	}
-	j.claim = &safety.Claim{JobSet: j.key.String(), Node: j.home.bare, Held: c.HeldNow(), Peaks: c.Peaks()}
-	j.home.group.claimants[j.uid] = j
-	e.keep(j)
+	if j.claim != nil {
+		e.bank.Remove(j.claim)
+	}
+	if now != nil {
+		e.bank.Add(now)
+	}
+	j.claim, j.claimed = now, e.revision
 }
 
 func sameClaim(a, b *safety.Claim) bool {
@@ -226,7 +285,7 @@ func sameClaim(a, b *safety.Claim) bool {
 
 // shrinks tells whether others may be better off. Who gets more of what is foreseen for it leaves the others no better off.
 func shrinks(before, after *safety.Claim) bool {
-	if after == nil {
+	if after == nil || before.Regard != after.Regard {
 		return true
 	}
 	less := len(before.Held.Without(after.Held)) > 0
@@ -236,7 +295,7 @@ func shrinks(before, after *safety.Claim) bool {
 // keep sets aside what policy Reserve promises to a JobSet: the first of its peaks that can be had now, or the first of all if none
 // can, as after a quota cut.
 func (e *Engine) keep(j *jobSet) {
-	if e.policy(j.home, j) != Reserve || len(j.claim.Peaks) == 0 {
+	if j.claim == nil || len(j.claim.Peaks) == 0 || e.policy(j.home, j) != Reserve {
 		return
 	}
 	j.kept = j.claim.Peaks[0].Without(j.claim.Held)
@@ -248,6 +307,7 @@ func (e *Engine) keep(j *jobSet) {
 	}
 	j.keeper = j.home
 	j.keeper.kept.Add(j.kept)
+	j.keeper.keptFor[j] = struct{}{}
 	j.keeper.node.Charge(j.kept)
 }
 
@@ -258,6 +318,7 @@ func (e *Engine) unkeep(j *jobSet) {
 	}
 	q, kept := j.keeper, j.kept
 	j.keeper, j.kept = nil, nil
+	delete(q.keptFor, j)
 	q.kept.Take(kept)
 	top := q.node.Release(kept)
 	e.wake(top, kept, q.group)

@@ -117,6 +117,16 @@ func (e *Engine) observeNamespace(name string, labels map[string]string) {
 	for key, q := range e.localQueues {
 		if key.Namespace == name {
 			e.wakeLine(e.clusterQueue(q.clusterQueue))
+			e.reconsiderMembers(q)
+		}
+	}
+}
+
+// reconsiderMembers finds out again what JobSets that hold quota may come to hold.
+func (e *Engine) reconsiderMembers(q *localQueue) {
+	for _, s := range q.members {
+		if j := e.jobSets[s.owner]; j != nil && j.home != nil {
+			e.reconsider(j)
 		}
 	}
 }

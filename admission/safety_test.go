@@ -6,7 +6,6 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
-	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
 )
 
@@ -26,22 +25,4 @@ func TestMessagesOfThePolicies(t *testing.T) {
 			w.wantRefusal("b-first", want.check, kueue.WorkloadQuotaReservedReasonWaitingForQuota, want.part)
 		})
 	}
-}
-
-// TestAfterAQuotaCut admits what makes nothing worse, though the state is unsafe, and nothing that does.
-func TestAfterAQuotaCut(t *testing.T) {
-	w := newWorld(t, admission.Config{})
-	w.queue("q", "a100: gpu=20")
-	w.submit("q", "stuck", twoStages("gpu=4", "Ready", "gpu=14")...)
-	w.submit("q", "fine", append(twoStages("gpu=2", "Ready", "gpu=2"), job{name: "third", requests: "gpu=2", after: []string{"second Ready"}})...)
-	w.wantAdmitted("stuck-first", "fine-first")
-	w.queue("q", "a100: gpu=10")
-	w.reach("stuck", "first", stageplan.Ready)
-	w.submit("q", "worse", twoStages("gpu=1", "Ready", "gpu=6")...)
-	w.wantAdmitted()
-	w.wantRefusal("worse-first", "StageUnsafe", kueue.WorkloadQuotaReservedReasonWaitingForQuota, "")
-	w.reach("fine", "first", stageplan.Ready)
-	w.wantAdmitted("fine-second")
-	w.reach("fine", "second", stageplan.Ready)
-	w.wantAdmitted("fine-third")
 }

@@ -38,7 +38,9 @@ type world struct {
 	refusals  map[admission.StageKey]admission.Refusal
 	// evictions are those decided; who is evicted holds its quota until leave.
 	evictions []string
-	queues    map[string]*kueue.ClusterQueue
+	// evictedFor is the last message to one of them.
+	evictedFor string
+	queues     map[string]*kueue.ClusterQueue
 }
 
 type tester interface {
@@ -246,6 +248,13 @@ func reserve(wl *kueue.Workload, a *kueue.Admission) {
 	setCondition(wl, kueue.WorkloadEvicted, metav1.ConditionFalse)
 }
 
+// date says that everything about a quota Workload has happened now.
+func (w *world) date(wl *kueue.Workload) {
+	for i := range wl.Status.Conditions {
+		wl.Status.Conditions[i].LastTransitionTime = metav1.NewTime(w.now())
+	}
+}
+
 func finish(wl *kueue.Workload) { setCondition(wl, kueue.WorkloadFinished, metav1.ConditionTrue) }
 
 // decide lets the engine decide, writes what it says, and returns the names of the stages that it has admitted now.
@@ -255,7 +264,10 @@ func (w *world) decide() []string {
 	for _, d := range w.engine.Decide(w.now()) {
 		switch d := d.(type) {
 		case admission.Admit:
-			w.change(d.Stage.Name, func(wl *kueue.Workload) { reserve(wl, &d.Admission) })
+			w.change(d.Stage.Name, func(wl *kueue.Workload) {
+				reserve(wl, &d.Admission)
+				w.date(wl)
+			})
 			w.engine.Settle(d.ID, nil)
 			admitted = append(admitted, d.Stage.Name)
 			delete(w.refusals, d.Stage)
@@ -263,6 +275,7 @@ func (w *world) decide() []string {
 			w.change(d.Stage.Name, func(wl *kueue.Workload) { setCondition(wl, kueue.WorkloadEvicted, metav1.ConditionTrue) })
 			w.engine.Settle(d.ID, nil)
 			w.evictions = append(w.evictions, d.String())
+			w.evictedFor = d.Message
 		case admission.Refuse:
 			w.refusals[d.Stage] = d.Refusal
 		}

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/controllers/conditions"
@@ -48,7 +49,7 @@ func (w *wanted) endsHold(st *stage) bool {
 			return true
 		}
 	}
-	return st.goesBack && conditions.IsTrue(st.workload, kueue.WorkloadPodsReady)
+	return st.goesBack && life.IsTrue(st.workload, kueue.WorkloadPodsReady)
 }
 
 func finishedAt(w *kueue.Workload) *metav1.Time {

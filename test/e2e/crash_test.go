@@ -6,6 +6,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
@@ -65,9 +66,7 @@ var _ = Describe("A manager that is killed", Serial, func() {
 		bringBack()
 		js := submit(ctx, t.fineTune("patient"))
 		Eventually(func(g Gomega) { g.Expect(t.jobs(ctx, g, "")).To(HaveLen(2)) }).WithContext(ctx).Should(Succeed())
-		Expect(env.Admin.Get(ctx, client.ObjectKeyFromObject(js), js)).To(Succeed())
-		js.Spec.Suspend = new(false)
-		Expect(env.Admin.Update(ctx, js)).To(Succeed())
+		Expect(env.Admin.Patch(ctx, js, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"suspend":false}}`)))).To(Succeed())
 		Expect(*js.Spec.Suspend).To(BeTrue(), "the guard lets nobody start it")
 		for _, job := range t.jobs(ctx, Default, "") {
 			Expect(*job.Spec.Suspend).To(BeTrue(), job.Name)

@@ -202,7 +202,7 @@ func (t team) expectNothingHeld(ctx context.Context) {
 	Eventually(func(g Gomega) {
 		g.Expect(t.reserved(ctx, g)).To(Equal("0"))
 		for _, w := range t.workloads(ctx, g) {
-			if !finished(&w) {
+			if !isFinished(&w) {
 				g.Expect(w.Status.Admission).To(BeNil(), w.Name)
 			}
 		}

@@ -144,7 +144,7 @@ func (t team) reachAttempt(ctx context.Context, jobSet string, attempt int32) {
 	}).WithContext(ctx).Should(Succeed(), func() string { return t.describe(ctx) })
 }
 
-// finished tells whether the stage of a quota Workload is over.
-func finished(w *kueue.Workload) bool {
+// isFinished tells whether the stage of a quota Workload is over.
+func isFinished(w *kueue.Workload) bool {
 	return apimeta.IsStatusConditionTrue(w.Status.Conditions, kueue.WorkloadFinished)
 }

@@ -17,9 +17,9 @@ import (
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
-	"github.com/tranche-dev/tranche/controllers/conditions"
 	"github.com/tranche-dev/tranche/test/world"
 )
 
@@ -70,7 +70,7 @@ var _ = Describe("A staged JobSet tells", func() {
 		before := t.workload(ctx, Default, "victim", "trainer-node")
 		reserved := apimeta.FindStatusCondition(before.Status.Conditions, kueue.WorkloadQuotaReserved).LastTransitionTime.Time
 		Eventually(func() time.Time { return time.Now() }).WithContext(ctx).Should(BeTemporally(">", reserved.Add(2*time.Second)))
-		t.evict(ctx, "victim", "trainer-node", conditions.Eviction{Reason: kueue.WorkloadEvictedByPreemption, Message: "Preempted by the test"})
+		t.evict(ctx, "victim", "trainer-node", life.Eviction{Reason: kueue.WorkloadEvictedByPreemption, Message: "Preempted by the test"})
 		Eventually(func(g Gomega) {
 			times := t.times(ctx, g, "victim", "trainer-node")
 			g.Expect(times.Finished).To(BeNil())

@@ -1,0 +1,199 @@
+package safety
+
+import (
+	"slices"
+
+	"github.com/tranche-dev/tranche/admission/quota"
+)
+
+// A Bank has the claims of all JobSets. What they hold is charged to the Tree of their nodes, which has the limits and no other charges.
+//
+// For the claims below each root it knows an order in which they can finish, and keeps it from one question to the next: who comes anew
+// is put where it can finish, and who leaves makes no other worse off.
+type Bank struct {
+	tree  *quota.Tree
+	pools map[*quota.Node]*pool
+	// doubted are the pools that have become doubtful since Unsafe was last asked.
+	doubted []*pool
+}
+
+// A pool has the claims below one root.
+type pool struct {
+	root *quota.Node
+	// order has those who can finish, each as soon as all before it have, and stuck the others. Halted claims are in neither.
+	order, stuck []*Claim
+	halted       []*Claim
+	// isDoubtful tells that order may have claims which cannot finish.
+	isDoubtful bool
+}
+
+// NewBank returns a Bank without claims.
+func NewBank(tree *quota.Tree) *Bank { return &Bank{tree: tree, pools: map[*quota.Node]*pool{}} }
+
+// Len returns how many claims there are.
+func (b *Bank) Len() int {
+	n := 0
+	for _, p := range b.pools {
+		n += len(p.order) + len(p.stuck) + len(p.halted)
+	}
+	return n
+}
+
+// Around returns all claims below the root of a node.
+func (b *Bank) Around(n *quota.Node) []*Claim {
+	p := b.pools[n.Root()]
+	if p == nil {
+		return nil
+	}
+	return slices.Concat(p.order, p.stuck, p.halted)
+}
+
+// Doubt must be called when quotas or parents in the Tree have changed. Then all claims have to be removed and added again.
+func (b *Bank) Doubt() {
+	for _, p := range b.pools {
+		b.doubt(p)
+	}
+}
+
+func (b *Bank) doubt(p *pool) {
+	if !p.isDoubtful {
+		p.isDoubtful = true
+		b.doubted = append(b.doubted, p)
+	}
+}
+
+// Add charges what a claim holds, and takes it in.
+func (b *Bank) Add(c *Claim) {
+	root := c.Node.Root()
+	p := b.pools[root]
+	if p == nil {
+		p = &pool{root: root}
+		b.pools[root] = p
+	}
+	c.pool = p
+	c.prepare()
+	c.Node.Charge(c.Held)
+	if c.Regard == Halted {
+		p.halted = append(p.halted, c)
+		b.doubt(p)
+		return
+	}
+	switch {
+	case p.isDoubtful || len(p.stuck) > 0:
+	case c.canFinish():
+		p.order = slices.Insert(p.order, 0, c)
+		return
+	default:
+		if done, left, ok := b.finish(p.order, c); ok {
+			p.order = slices.Concat(done, []*Claim{c}, left)
+			return
+		}
+	}
+	p.order = append(p.order, c)
+	b.doubt(p)
+}
+
+// Remove takes a claim out, and what it holds off the Tree.
+func (b *Bank) Remove(c *Claim) {
+	p := c.pool
+	c.pool = nil
+	c.Node.Release(c.Held)
+	for _, list := range []*[]*Claim{&p.order, &p.stuck, &p.halted} {
+		if i := slices.Index(*list, c); i >= 0 {
+			*list = slices.Delete(*list, i, i+1)
+			break
+		}
+	}
+	if len(p.stuck) > 0 {
+		b.doubt(p)
+	}
+	if len(p.order)+len(p.stuck)+len(p.halted) == 0 {
+		delete(b.pools, p.root)
+	}
+}
+
+// HeldUp returns who could not finish if a claim were added, the claim itself among them, or nothing if it could finish: then nobody is
+// worse off who can finish now, in whatever order JobSets finish. The claims that are gone do not count, neither now nor then. The claim
+// must be in no Bank; one that it takes the place of must be among those that are gone.
+//
+// If the claim can finish, everybody else can who can without it: all that it holds comes back. So one question is enough: does it get
+// its turn when those finish who can without it? Who finishes only adds to what is free, so that the order in which they are found
+// does not matter.
+func (b *Bank) HeldUp(c *Claim, gone []*Claim) []*Claim {
+	c.prepare()
+	p := b.pools[c.Node.Root()]
+	if p == nil {
+		p = &pool{}
+	}
+	b.arrange(p)
+	var left []*Claim
+	b.tree.WhatIf(func() bool {
+		for _, g := range gone {
+			g.Node.Release(g.Held)
+			g.isGone = true
+		}
+		c.Node.Charge(c.Held)
+		waiting := p.order
+		if len(p.stuck) > 0 {
+			waiting = slices.Concat(p.order, p.stuck)
+		}
+		var finishes bool
+		if _, left, finishes = b.finish(waiting, c); finishes {
+			left = nil
+		} else {
+			left = slices.Concat([]*Claim{c}, left, p.halted)
+			left = slices.DeleteFunc(left, func(other *Claim) bool { return other.isGone })
+		}
+		for _, g := range gone {
+			g.isGone = false
+		}
+		return true
+	})
+	return left
+}
+
+// finish lets claims finish, all of which are charged, until one can that must not be among them, and tells whether that can. It returns
+// who did in this order, and who did not in the order in which they were.
+func (b *Bank) finish(waiting []*Claim, until *Claim) (done, left []*Claim, ok bool) {
+	b.tree.WhatIf(func() bool {
+		done, left, ok = finish(waiting, until)
+		return true
+	})
+	return done, left, ok
+}
+
+func finish(waiting []*Claim, until *Claim) (done, left []*Claim, ok bool) {
+	if until != nil && until.canFinish() {
+		return nil, waiting, true
+	}
+	for {
+		var still []*Claim
+		for i, c := range waiting {
+			switch {
+			case c.isGone:
+				continue
+			case !c.canFinish():
+				still = append(still, c)
+				continue
+			}
+			c.Node.Release(c.Held)
+			done = append(done, c)
+			if until != nil && until.canFinish() {
+				return done, append(still, waiting[i+1:]...), true
+			}
+		}
+		if len(still) == 0 || len(still) == len(waiting) {
+			return done, still, false
+		}
+		waiting = still
+	}
+}
+
+// arrange finds out anew who can finish.
+func (b *Bank) arrange(p *pool) {
+	if !p.isDoubtful {
+		return
+	}
+	p.isDoubtful = false
+	p.order, p.stuck, _ = b.finish(slices.Concat(p.order, p.stuck), nil)
+}

@@ -1,0 +1,144 @@
+package safety
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/tranche-dev/tranche/admission/quota"
+)
+
+// Unsafe returns the roots below which there are claims that cannot finish, in the order of their names. It returns them once, and
+// again when claims or limits below them have changed.
+func (b *Bank) Unsafe() []*quota.Node {
+	if len(b.doubted) == 0 {
+		return nil
+	}
+	var roots []*quota.Node
+	for _, p := range b.doubted {
+		b.arrange(p)
+		if len(p.stuck) > 0 && !slices.Contains(roots, p.root) {
+			roots = append(roots, p.root)
+		}
+	}
+	b.doubted = nil
+	slices.SortFunc(roots, func(x, y *quota.Node) int {
+		return cmp.Or(cmp.Compare(x.Name, y.Name), cmp.Compare(len(x.Children()), len(y.Children())))
+	})
+	return roots
+}
+
+// A Price is what it costs to evict the JobSet of a claim.
+type Price struct {
+	// Lost is the work that is lost, in whatever unit.
+	Lost     float64
+	Priority int32
+}
+
+// mostCompared is among how many claims the cheapest set is looked for in all sets that there are.
+const mostCompared = 10
+
+// Relief returns the cheapest claims below a root without which all others that are Guarded can finish: those that lose least together,
+// then those among whom the highest priority is lowest, then the fewest, then those that come first by the given order. Among more than
+// mostCompared claims that may have to go, it is a set of which none can stay, and not always the cheapest.
+//
+// Only who is stuck, or Halted, may have to go: all others give back what they hold anyway. Unguarded claims are taken to finish.
+func (b *Bank) Relief(root *quota.Node, price func(*Claim) Price, order func(x, y *Claim) int) []*Claim {
+	p := b.pools[root]
+	if p == nil {
+		return nil
+	}
+	b.arrange(p)
+	r := &relief{tree: b.tree, price: price}
+	b.tree.WhatIf(func() bool {
+		for _, c := range p.order {
+			c.Node.Release(c.Held)
+		}
+		for _, c := range p.stuck {
+			if c.Regard == Unguarded {
+				c.Node.Release(c.Held)
+			} else {
+				r.stuck = append(r.stuck, c)
+			}
+		}
+		if _, r.stuck, _ = finish(r.stuck, nil); len(r.stuck) > 0 {
+			r.candidates = slices.SortedFunc(slices.Values(slices.Concat(r.stuck, p.halted)), order)
+			r.search()
+		}
+		return true
+	})
+	return r.best
+}
+
+// A relief is one search. All but the stuck and the halted claims have finished.
+type relief struct {
+	tree  *quota.Tree
+	price func(*Claim) Price
+	stuck []*Claim
+	// candidates in the order in which they should go.
+	candidates, best []*Claim
+}
+
+func (r *relief) search() {
+	r.takeAndSpare()
+	if len(r.candidates) > mostCompared {
+		return
+	}
+	for set := 1; set < 1<<len(r.candidates); set++ {
+		var some []*Claim
+		for i, c := range r.candidates {
+			if set&(1<<i) != 0 {
+				some = append(some, c)
+			}
+		}
+		if r.isCheaper(some) && r.suffices(some) {
+			r.best = some
+		}
+	}
+}
+
+// takeAndSpare takes one candidate after the other until that is enough, and spares whom it can, from the last on.
+func (r *relief) takeAndSpare() {
+	for i := range r.candidates {
+		if r.best = r.candidates[:i+1]; r.suffices(r.best) {
+			break
+		}
+	}
+	r.best = slices.Clone(r.best)
+	for i := len(r.best) - 1; i >= 0; i-- {
+		if rest := slices.Delete(slices.Clone(r.best), i, i+1); r.suffices(rest) {
+			r.best = rest
+		}
+	}
+}
+
+// suffices tells whether the others can finish without some.
+func (r *relief) suffices(some []*Claim) bool {
+	return r.tree.WhatIf(func() bool {
+		for _, c := range some {
+			c.Node.Release(c.Held)
+			c.isGone = true
+		}
+		_, left, _ := finish(r.stuck, nil)
+		left = slices.DeleteFunc(left, func(c *Claim) bool { return c.isGone })
+		for _, c := range some {
+			c.isGone = false
+		}
+		return len(left) == 0
+	})
+}
+
+func (r *relief) isCheaper(some []*Claim) bool {
+	price, best := r.sum(some), r.sum(r.best)
+	return cmp.Or(cmp.Compare(price.Lost, best.Lost), cmp.Compare(price.Priority, best.Priority), cmp.Compare(len(some), len(r.best))) < 0
+}
+
+// sum is what a set costs: all that is lost, and the highest priority.
+func (r *relief) sum(some []*Claim) Price {
+	total := r.price(some[0])
+	for _, c := range some[1:] {
+		price := r.price(c)
+		total.Lost += price.Lost
+		total.Priority = max(total.Priority, price.Priority)
+	}
+	return total
+}
