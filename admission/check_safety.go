@@ -13,11 +13,26 @@ import (
 	"github.com/tranche-dev/tranche/queue"
 )
 
+// A prospect is what a JobSet that has not begun was last told of its peak.
+type prospect struct {
+	queue    *clusterQueue
+	revision uint64
+	refusal  *Refusal
+}
+
 // peakFitsLimits refuses a JobSet at its first stage if some later stage can never be admitted beside what must then be held.
 func peakFitsLimits(e *Engine, l *look) *Refusal {
 	if !l.hasPlan() || l.policy == Greedy || l.j.continues() {
 		return nil
 	}
+	if p := &l.j.prospect; p.queue != l.q || p.revision != e.revision {
+		*p = prospect{l.q, e.revision, e.peakAboveLimits(l)}
+	}
+	return l.j.prospect.refusal
+}
+
+// peakAboveLimits depends only on the plan and on what the ClusterQueue could have if nothing were charged.
+func (e *Engine) peakAboveLimits(l *look) *Refusal {
 	c := e.course(l.j, l.q)
 	for s := range l.j.plan.Stages {
 		if o := e.offer(l.j.stages[s], l.q); o.lack != nil && c.Items[s] == nil {

@@ -24,7 +24,8 @@ type jobSet struct {
 	submitted time.Time
 	policy    string
 	// plan is nil until it is known.
-	plan *stageplan.Plan
+	plan    *stageplan.Plan
+	outline *safety.Outline
 	// stages has the shapes of the stages, problem what is wrong with the first that has a problem, and shape stands for all of the plan.
 	stages  []*shape
 	problem string
@@ -39,7 +40,8 @@ type jobSet struct {
 	kept    quota.Usage
 	keeper  *clusterQueue
 	// topic is what those sleep on who wait for the claim to become smaller.
-	topic quota.ID
+	topic    quota.ID
+	prospect prospect
 	// tenure is what preemption knows of the JobSet.
 	tenure tenure
 	// turn counts the changes of home and claim.
@@ -88,7 +90,8 @@ func (e *Engine) observePlan(ev PlanObserved) {
 	}
 	before := append(j.stages, j.shape)
 	j.key, j.submitted, j.policy, j.plan = ev.JobSet, ev.Submitted, ev.StageAdmission, ev.Plan
-	j.shape, j.stages, j.problem = e.hold(whole), nil, ""
+	j.prospect = prospect{}
+	j.shape, j.stages, j.problem, j.outline = e.hold(whole), nil, "", safety.NewOutline(ev.Plan)
 	for _, s := range stages {
 		j.stages = append(j.stages, e.hold(s))
 		if j.problem == "" {
@@ -109,7 +112,7 @@ func (e *Engine) losePlan(uid types.UID) {
 	for _, s := range append(j.stages, j.shape) {
 		e.letGo(s)
 	}
-	j.plan, j.shape, j.stages = nil, nil, nil
+	j.plan, j.outline, j.shape, j.stages = nil, nil, nil, nil
 	e.reconsider(j)
 	e.dropIfForgotten(j)
 }
@@ -160,7 +163,7 @@ func (j *jobSet) attempt() int {
 // asked for when the plan is known.
 func (e *Engine) course(j *jobSet, q *clusterQueue) *safety.Course {
 	n := len(j.plan.Stages)
-	c := &safety.Course{Plan: j.plan, Held: make([]quota.Usage, n), Finished: make([]bool, n), Items: make([][]flavor.Item, n)}
+	c := &safety.Course{Outline: j.outline, Held: make([]quota.Usage, n), Finished: make([]bool, n), Items: make([][]flavor.Item, n)}
 	attempt := j.attempt()
 	open := make([]bool, n)
 	for _, s := range j.members {

@@ -8,9 +8,22 @@ import (
 	"github.com/tranche-dev/tranche/admission/stageplan"
 )
 
+// An Outline is what of a plan decides how much is held at once. It does not change.
+type Outline struct {
+	plan     *stageplan.Plan
+	segments [][]int
+	// before tells whether one stage finishes before another begins.
+	before [][]bool
+}
+
+// NewOutline returns the outline of a plan.
+func NewOutline(plan *stageplan.Plan) *Outline {
+	return &Outline{plan: plan, segments: plan.HoldSegments(), before: plan.Precedence()}
+}
+
 // A Course is how far a JobSet has come with its plan. The slices go by stage.
 type Course struct {
-	Plan *stageplan.Plan
+	Outline *Outline
 	// Held is what a stage holds, or nil if it is not admitted. One that is admitted and needs no quota holds an empty usage.
 	Held []quota.Usage
 	// Finished stages neither hold nor will.
@@ -48,7 +61,7 @@ func (c *Course) Ahead() []int {
 // Remaining lists the stages that neither hold quota nor have finished.
 func (c *Course) Remaining() []int {
 	var remaining []int
-	for s := range c.Plan.Stages {
+	for s := range c.Held {
 		if c.Held[s] == nil && !c.Finished[s] {
 			remaining = append(remaining, s)
 		}
@@ -58,7 +71,7 @@ func (c *Course) Remaining() []int {
 
 // ahead also tells whether a stage holds quota out of turn, as after a restart: then nothing is known about what ends before what.
 func (c *Course) ahead() (stages []int, outOfTurn bool) {
-	segments := c.Plan.HoldSegments()
+	segments := c.Outline.segments
 	last := -1
 	for k, segment := range segments {
 		if slices.ContainsFunc(segment, func(s int) bool { return c.Held[s] != nil }) {
@@ -79,7 +92,7 @@ func (c *Course) Peaks() []quota.Usage {
 	stages, outOfTurn := c.ahead()
 	if outOfTurn {
 		held := c.HeldNow()
-		free := &Course{Plan: c.Plan, Held: make([]quota.Usage, len(c.Held)), Finished: c.Finished, Items: c.Items}
+		free := &Course{Outline: c.Outline, Held: make([]quota.Usage, len(c.Held)), Finished: c.Finished, Items: c.Items}
 		peaks := free.peaksOf(stages)
 		for i := range peaks {
 			peaks[i].AddAll(held)
@@ -105,9 +118,18 @@ func (c *Course) peaksOf(stages []int) []quota.Usage {
 			stageOf = append(stageOf, s)
 		}
 	}
+	peakOf := c.peak
+	if c.holdsAllAtOnce(stages) {
+		held := c.HeldNow()
+		peakOf = func(items []flavor.Item, _ []int, choice flavor.Choice) quota.Usage {
+			peak := held.Clone()
+			peak.AddAll(choice.Usage(items))
+			return peak
+		}
+	}
 	var peaks []quota.Usage
 	for choice := range flavor.Choices(items, flavor.MaxChoices) {
-		peak := c.peak(items, stageOf, choice)
+		peak := peakOf(items, stageOf, choice)
 		if !slices.ContainsFunc(peaks, func(p quota.Usage) bool { return p.Equal(peak) }) {
 			peaks = append(peaks, peak)
 		}
@@ -115,9 +137,24 @@ func (c *Course) peaksOf(stages []int) []quota.Usage {
 	return peaks
 }
 
+// holdsAllAtOnce tells whether none of the given stages, and of those that hold quota, finishes before another of them: then the most that
+// they hold is the sum of all.
+func (c *Course) holdsAllAtOnce(stages []int) bool {
+	counts := func(s int) bool { return c.Held[s] != nil || slices.Contains(stages, s) }
+	for a, row := range c.Outline.before {
+		for b, isBefore := range row {
+			if isBefore && counts(a) && counts(b) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// peak is the most that the stages hold at once under a choice, where some finish before others begin.
 func (c *Course) peak(items []flavor.Item, stageOf []int, choice flavor.Choice) quota.Usage {
 	var ids quota.Usage
-	byStage := make([]quota.Usage, len(c.Plan.Stages))
+	byStage := make([]quota.Usage, len(c.Held))
 	for s, held := range c.Held {
 		byStage[s] = held.Clone()
 		ids.AddAll(held)
@@ -133,7 +170,7 @@ func (c *Course) peak(items []flavor.Item, stageOf []int, choice flavor.Choice) 
 		for s := range byStage {
 			amounts[s] = int64(byStage[s].Of(entry.ID))
 		}
-		peak.Add(entry.ID, quota.Amount(c.Plan.MostHeld(amounts)))
+		peak.Add(entry.ID, quota.Amount(c.Outline.plan.MostHeld(amounts)))
 	}
 	return peak
 }

@@ -14,6 +14,9 @@ func (p *Plan) FinishedBefore(a, b int) bool {
 	return p.finishedBefore()[a][b]
 }
 
+// Precedence is FinishedBefore of all pairs, the earlier stage first.
+func (p *Plan) Precedence() [][]bool { return p.finishedBefore() }
+
 // finishedBefore is FinishedBefore of all pairs.
 func (p *Plan) finishedBefore() [][]bool {
 	succeeded := p.succeeded()

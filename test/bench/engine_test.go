@@ -191,7 +191,7 @@ func BenchmarkAdmit(b *testing.B) {
 // BenchmarkAdmitSafely has JobSets that hold quota for one stage while they may need it for another, and measures one more that
 // wants to begin.
 func BenchmarkAdmitSafely(b *testing.B) {
-	for _, holders := range []int{10, 100} {
+	for _, holders := range []int{10, 100, 1000} {
 		b.Run(fmt.Sprintf("holders=%d", holders), func(b *testing.B) {
 			c := newCluster(b, int64(holders+9))
 			for i := range holders {

@@ -1,0 +1,81 @@
+package bench_test
+
+import (
+	"fmt"
+	"testing"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/quota"
+	"github.com/tranche-dev/tranche/admission/safety"
+)
+
+// BenchmarkSafetyCheck asks a Bank with many claims in 20 ClusterQueues of one cohort, each of which may use one of three flavors, whether
+// one more may come: one that can finish at once, one that has to wait until half of the others have finished, and one that could wait
+// for ever. It also takes one in and lets it go.
+func BenchmarkSafetyCheck(b *testing.B) {
+	for _, bc := range []struct {
+		name string
+		// held and more are in hundredths of all that there is.
+		held, more     int
+		wantHeldUp     bool
+		finishesAtOnce bool
+	}{
+		{name: "at once", held: 0, more: 1, finishesAtOnce: true},
+		{name: "after others", held: 0, more: 60},
+		{name: "never", held: 4, more: 97, wantHeldUp: true},
+	} {
+		for _, holders := range []int{10, 100, 1000} {
+			b.Run(fmt.Sprintf("%s/holders=%d", bc.name, holders), func(b *testing.B) {
+				bank, queues := newBank(holders)
+				total := 10 * holders
+				claim := &safety.Claim{Node: queues[7], Held: quota.Usage{{ID: 0, Amount: quota.Amount(1 + bc.held*total/100)}}}
+				more := quota.Usage{{ID: 0, Amount: quota.Amount(1 + (bc.held+bc.more)*total/100)}}
+				claim.Peaks = []quota.Usage{more}
+				for b.Loop() {
+					if heldUp := bank.HeldUp(claim, nil); (len(heldUp) > 0) != bc.wantHeldUp {
+						b.Fatalf("held up %v", heldUp)
+					}
+					if !bc.wantHeldUp {
+						bank.Add(claim)
+						bank.Remove(claim)
+					}
+				}
+				record(b)
+			})
+		}
+	}
+}
+
+// newBank has claims that hold half of all that there is of each flavor.
+func newBank(holders int) (*safety.Bank, []*quota.Node) {
+	tree := quota.NewTree()
+	const flavors, queues = 3, 20
+	for _, f := range []kueue.ResourceFlavorReference{"a100", "h100", "v5e"} {
+		tree.Index.ID(quota.FlavorResource{Flavor: f, Resource: "gpu"})
+	}
+	cohort := tree.AddCohort("c")
+	limits := map[quota.ID]quota.Quota{}
+	for id := range quota.ID(flavors) {
+		limits[id] = quota.Quota{Nominal: quota.Amount(10 * holders), BorrowingLimit: quota.MaxAmount, LendingLimit: quota.MaxAmount}
+	}
+	tree.SetQuotas(cohort, limits)
+	var nodes []*quota.Node
+	for i := range queues {
+		nodes = append(nodes, tree.AddClusterQueue(fmt.Sprintf("q%d", i)))
+		tree.SetParent(nodes[i], cohort)
+	}
+	bank := safety.NewBank(tree)
+	for i := range holders {
+		id := quota.ID(i % flavors)
+		held := quota.Usage{{ID: id, Amount: quota.Amount(12 + i%7)}}
+		c := &safety.Claim{Node: nodes[i%queues], Held: held}
+		for other := range quota.ID(flavors) {
+			peak := held.Clone()
+			peak.Add(other, quota.Amount(4+i*5%29))
+			c.Peaks = append(c.Peaks, peak)
+		}
+		bank.Add(c)
+	}
+	return bank, nodes
+}
