@@ -295,23 +295,21 @@ func shrinks(before, after *safety.Claim) bool {
 	return less || before.Held.Equal(after.Held) && !slices.EqualFunc(before.Peaks, after.Peaks, quota.Usage.Equal)
 }
 
-// keep sets aside what policy Reserve promises to a JobSet: the first of its peaks that can be had now, or the first of all if none
-// can, as after a quota cut.
+// keep sets aside what policy Reserve promises to a JobSet: the first of its peaks that can be had now. If none can, as after a quota cut
+// or a restart, nothing is: two JobSets could each wait for what is kept for the other.
 func (e *Engine) keep(j *jobSet) {
-	if j.claim == nil || len(j.claim.Peaks) == 0 || e.policy(j.home, j) != Reserve {
+	if j.claim == nil || e.policy(j.home, j) != Reserve {
 		return
 	}
-	j.kept = j.claim.Peaks[0].Without(j.claim.Held)
 	for _, peak := range j.claim.Peaks {
 		if more := peak.Without(j.claim.Held); j.home.node.Fits(more) {
-			j.kept = more
-			break
+			j.keeper, j.kept = j.home, more
+			j.keeper.kept.Add(j.kept)
+			j.keeper.keptFor[j] = struct{}{}
+			j.keeper.node.Charge(j.kept)
+			return
 		}
 	}
-	j.keeper = j.home
-	j.keeper.kept.Add(j.kept)
-	j.keeper.keptFor[j] = struct{}{}
-	j.keeper.node.Charge(j.kept)
 }
 
 // unkeep gives up what was set aside. Those who wait for it wake.

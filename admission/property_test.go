@@ -233,7 +233,7 @@ func (w *world) movesOf(js *fakeJobSet) []func() {
 		}
 		for _, name := range js.plan.Stages[i].ReplicatedJobs {
 			switch {
-			case wl.Status.Admission == nil || js.states[name] == stageplan.Succeeded:
+			case wl.Status.Admission == nil || !js.isOpen(i) || js.states[name] == stageplan.Succeeded:
 			case js.states[name] == "":
 				ready = append(ready, func() { w.reach(js.name, name, stageplan.Ready) })
 			default:

@@ -54,6 +54,10 @@ type fakeJobSet struct {
 	uid    types.UID
 	plan   *stageplan.Plan
 	states map[string]stageplan.Status
+	// policy is what the JobSet asks for, and attempt how often it was restarted.
+	policy    string
+	attempt   int
+	submitted time.Time
 }
 
 func newWorld(t tester, config admission.Config) *world {
@@ -97,6 +101,11 @@ func (w *world) queue(name, quotas string, change ...func(*kueue.ClusterQueue)) 
 	}
 	w.queues[name] = q
 	w.engine.Apply(admission.ClusterQueueObserved{ClusterQueue: q})
+	w.putLocalQueue(name)
+}
+
+// putLocalQueue lets a LocalQueue be observed that leads to the ClusterQueue of the same name.
+func (w *world) putLocalQueue(name string) {
 	w.engine.Apply(admission.LocalQueueObserved{LocalQueue: &kueue.LocalQueue{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("lq-" + name)},
 		Spec:       kueue.LocalQueueSpec{ClusterQueue: kueue.ClusterQueueReference(name)},
@@ -161,15 +170,20 @@ func (w *world) submit(queue, name string, jobs ...job) {
 		w.t.Fatalf("plan of %s: %v", name, err)
 	}
 	w.clock++
-	js := &fakeJobSet{name: name, uid: types.UID("js-" + name), plan: plan, states: map[string]stageplan.Status{}}
+	js := &fakeJobSet{name: name, uid: types.UID("js-" + name), plan: plan, states: map[string]stageplan.Status{}, submitted: w.now()}
 	w.jobSets[name] = js
-	w.engine.Apply(admission.PlanObserved{
-		JobSet: types.NamespacedName{Namespace: "ns", Name: name}, UID: js.uid, Submitted: w.now(), Plan: plan,
-	})
+	w.putPlan(js)
 	for i := range plan.Stages {
 		w.createStage(queue, js, i)
 	}
 	w.open(js)
+}
+
+// putPlan lets the plan of a JobSet be observed.
+func (w *world) putPlan(js *fakeJobSet) {
+	w.engine.Apply(admission.PlanObserved{
+		JobSet: types.NamespacedName{Namespace: "ns", Name: js.name}, UID: js.uid, Submitted: js.submitted, StageAdmission: js.policy, Plan: js.plan,
+	})
 }
 
 func (w *world) now() time.Time { return start().Add(time.Duration(w.clock) * time.Second) }
