@@ -336,6 +336,19 @@ func (m *model) hanging() *fakeJobSet {
 	return nil
 }
 
+// describe says how a JobSet stands.
+func (m *model) describe(js *fakeJobSet) string {
+	text := fmt.Sprintf("%s (%s, policy %s) hangs at %v", js.name, js.plan, js.policy, js.states)
+	for i := range js.plan.Stages {
+		wl := m.workloads[keyOf(js.workload(i))]
+		text += fmt.Sprintf("\n%s: %v admitted %t: %v", wl.Name, js.plan.Stages[i].Requests(), wl.Status.Admission != nil, m.engine.Explain(keyOf(wl.Name)))
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.queues)) {
+		text += fmt.Sprintf("\n%s holds %s of %+v", name, m.used(name), m.queues[name].Spec.ResourceGroups[0].Flavors)
+	}
+	return text + fmt.Sprintf("\nevictions %q", m.evictions)
+}
+
 // TestStagedJobSetsComeToTheirEnd: whatever happens, in the end all JobSets have finished that may ever run (I3), without a deadlock and
 // without evictions that go on and on; and at every instant the books agree with the objects and with quota (I1, I4, I5).
 func TestStagedJobSetsComeToTheirEnd(t *testing.T) {
@@ -345,7 +358,7 @@ func TestStagedJobSetsComeToTheirEnd(t *testing.T) {
 				m := drawModel(t, policy)
 				m.run(t)
 				if js := m.hanging(); js != nil {
-					t.Fatalf("%s (%s) hangs at %v; evictions %q; refusals %v", js.name, js.plan, js.states, m.evictions, m.refusals)
+					t.Fatalf("%s", m.describe(js))
 				}
 			})
 		})

@@ -54,7 +54,21 @@ func (c *Course) HeldNow() quota.Usage {
 
 // Ahead lists the stages that the JobSet may come to hold before it gives everything back: those of the hold segment that it is in.
 func (c *Course) Ahead() []int {
-	ahead, _ := c.ahead()
+	segments := c.Outline.segments
+	last := -1
+	for k, segment := range segments {
+		if slices.ContainsFunc(segment, func(s int) bool { return c.Held[s] != nil }) {
+			last = k
+		}
+	}
+	var ahead []int
+	for _, segment := range segments[:last+1] {
+		for _, s := range segment {
+			if c.Held[s] == nil && !c.Finished[s] {
+				ahead = append(ahead, s)
+			}
+		}
+	}
 	return ahead
 }
 
@@ -69,43 +83,29 @@ func (c *Course) Remaining() []int {
 	return remaining
 }
 
-// ahead also tells whether a stage holds quota out of turn, as after a restart: then nothing is known about what ends before what.
-func (c *Course) ahead() (stages []int, outOfTurn bool) {
-	segments := c.Outline.segments
-	last := -1
-	for k, segment := range segments {
-		if slices.ContainsFunc(segment, func(s int) bool { return c.Held[s] != nil }) {
-			last = k
+// isOutOfTurn tells whether a stage holds quota although another has to finish before it, as after a restart. Then it goes on holding it
+// beside whatever comes before its turn.
+func (c *Course) isOutOfTurn(s int) bool {
+	if c.Held[s] == nil {
+		return false
+	}
+	for a := range c.Held {
+		if c.Outline.before[a][s] && !c.Finished[a] {
+			return true
 		}
 	}
-	for _, segment := range segments[:last+1] {
-		unfinished := slices.DeleteFunc(slices.Clone(segment), func(s int) bool { return c.Finished[s] })
-		outOfTurn = outOfTurn || len(unfinished) > 0 && segment[0] != segments[last][0]
-		stages = append(stages, slices.DeleteFunc(unfinished, func(s int) bool { return c.Held[s] != nil })...)
-	}
-	return stages, outOfTurn
+	return false
 }
 
 // Peaks returns the most that the JobSet may hold at once until it gives everything back, for each combination of flavors. There
 // are none if some stage ahead can use no flavor.
-func (c *Course) Peaks() []quota.Usage {
-	stages, outOfTurn := c.ahead()
-	if outOfTurn {
-		held := c.HeldNow()
-		free := &Course{Outline: c.Outline, Held: make([]quota.Usage, len(c.Held)), Finished: c.Finished, Items: c.Items}
-		peaks := free.peaksOf(stages)
-		for i := range peaks {
-			peaks[i].AddAll(held)
-		}
-		return peaks
-	}
-	return c.peaksOf(stages)
-}
+func (c *Course) Peaks() []quota.Usage { return c.peaksOf(c.Ahead()) }
 
 // PeaksToTheEnd is Peaks of all that is left of the plan.
 func (c *Course) PeaksToTheEnd() []quota.Usage { return c.peaksOf(c.Remaining()) }
 
-// peaksOf returns the peaks of what is held together with the given stages.
+// peaksOf returns the peaks of what is held together with the given stages. They do not become more when one of the stages is admitted as
+// they foresee.
 func (c *Course) peaksOf(stages []int) []quota.Usage {
 	var items []flavor.Item
 	var stageOf []int
@@ -118,9 +118,18 @@ func (c *Course) peaksOf(stages []int) []quota.Usage {
 			stageOf = append(stageOf, s)
 		}
 	}
-	peakOf := c.peak
-	if c.holdsAllAtOnce(stages) {
-		held := c.HeldNow()
+	var outOfTurn quota.Usage
+	inTurn := slices.Clone(c.Held)
+	for s, held := range c.Held {
+		if c.isOutOfTurn(s) {
+			outOfTurn.AddAll(held)
+			inTurn[s] = nil
+		}
+	}
+	regular := &Course{Outline: c.Outline, Held: inTurn}
+	peakOf := regular.peak
+	if regular.holdsAllAtOnce(stages) {
+		held := regular.HeldNow()
 		peakOf = func(items []flavor.Item, _ []int, choice flavor.Choice) quota.Usage {
 			peak := held.Clone()
 			peak.AddAll(choice.Usage(items))
@@ -130,7 +139,8 @@ func (c *Course) peaksOf(stages []int) []quota.Usage {
 	var peaks []quota.Usage
 	for choice := range flavor.Choices(items, flavor.MaxChoices) {
 		peak := peakOf(items, stageOf, choice)
-		if !slices.ContainsFunc(peaks, func(p quota.Usage) bool { return p.Equal(peak) }) {
+		peak.AddAll(outOfTurn)
+		if !slices.ContainsFunc(peaks, peak.Equal) {
 			peaks = append(peaks, peak)
 		}
 	}
