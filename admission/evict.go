@@ -16,10 +16,10 @@ func (e *Engine) evict(s *stage, d Evict) Decision {
 	return d
 }
 
-// isLeaving tells whether a stage has been evicted, or will be, and still holds quota until its pods have ended. The eviction before an
-// admission that has been decided since, and has not been observed yet, is over.
+// isLeaving tells whether a stage has been evicted, or will be, and still holds quota until its pods have ended. One that is about to be
+// admitted again still shows its last eviction.
 func (s *stage) isLeaving() bool {
-	return s.entry.isCharged() && (s.isEvicted && s.reservation != nil || s.evicting != 0)
+	return s.entry.isCharged() && (s.evicting != 0 || s.isEvicted && s.reservation != nil)
 }
 
 // noteIfOverdue makes the next call of Decide look at a stage that holds quota in a queue which has been stopped.
