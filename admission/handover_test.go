@@ -1,6 +1,8 @@
 package admission_test
 
 import (
+	"maps"
+	"slices"
 	"testing"
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -18,7 +20,7 @@ func TestHandOver(t *testing.T) {
 		quota    string
 		want     string
 	}{
-		"the stranger came before it": {
+		"the stranger has waited for longer": {
 			stranger: func(w *world) { w.lone("q", "stranger", "gpu=4") }, quota: "4", want: "a-second",
 		},
 		"the stranger is a JobSet that has not begun": {
@@ -40,9 +42,12 @@ func TestHandOver(t *testing.T) {
 			w.queue("q", "a100: gpu="+quotas[0]+" cpu=9", inCohort("c"))
 			w.queue("p", "a100: gpu="+quotas[1]+" cpu=9", inCohort("c"))
 			w.queue("r", "a100: gpu="+quotas[2]+" cpu=9", inCohort("c"))
+			tc.stranger(w)
+			stranger := slices.SortedFunc(maps.Keys(w.workloads), compareNames)[0].Name
+			w.change(stranger, func(wl *kueue.Workload) { wl.Spec.Active = new(false) })
 			w.submit("q", "a", twoStages("gpu=4", "Complete", "gpu=4")...)
 			w.wantAdmitted("a-first")
-			tc.stranger(w)
+			w.change(stranger, func(wl *kueue.Workload) { wl.Spec.Active = nil })
 			w.wantAdmitted()
 			js := w.jobSets["a"]
 			js.states["first"] = stageplan.Succeeded

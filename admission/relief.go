@@ -51,11 +51,10 @@ func (e *Engine) price(c *safety.Claim) safety.Price {
 
 // isAccelerator tells whether a resource is none of those that every node has.
 func isAccelerator(name corev1.ResourceName) bool {
-	switch name {
-	case corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceStorage, corev1.ResourceEphemeralStorage, corev1.ResourcePods:
-		return false
+	usual := []corev1.ResourceName{
+		corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceStorage, corev1.ResourceEphemeralStorage, corev1.ResourcePods,
 	}
-	return !strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
+	return !slices.Contains(usual, name) && !strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
 }
 
 // priority is the highest of what holds quota.

@@ -59,10 +59,5 @@ func (c *Claim) prepare() {
 
 // canFinish tells whether one of the peaks can be had.
 func (c *Claim) canFinish() bool {
-	for _, need := range c.needs {
-		if c.Node.Fits(need) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.needs, c.Node.Fits)
 }

@@ -104,8 +104,9 @@ func (r *relief) takeAndSpare() {
 		}
 	}
 	r.best = slices.Clone(r.best)
-	for i := len(r.best) - 1; i >= 0; i-- {
-		if rest := slices.Delete(slices.Clone(r.best), i, i+1); r.suffices(rest) {
+	for _, c := range slices.Backward(slices.Clone(r.best)) {
+		rest := slices.DeleteFunc(slices.Clone(r.best), func(other *Claim) bool { return other == c })
+		if r.suffices(rest) {
 			r.best = rest
 		}
 	}
