@@ -323,7 +323,9 @@ func (m *model) disturb(t *rapid.T) {
 			for k := range q.Spec.ResourceGroups[0].Flavors[i].Resources {
 				r := &q.Spec.ResourceGroups[0].Flavors[i].Resources[k]
 				r.NominalQuota.Set(rapid.Int64Range(0, r.NominalQuota.Value()).Draw(t, "nominal"))
-				r.LendingLimit = nil
+				if r.LendingLimit != nil && r.LendingLimit.Cmp(r.NominalQuota) > 0 {
+					r.LendingLimit.Set(r.NominalQuota.Value())
+				}
 			}
 		}
 	}
@@ -333,11 +335,23 @@ func (m *model) disturb(t *rapid.T) {
 // hanging returns a JobSet that has not finished, though nothing is in its way for good.
 func (m *model) hanging() *fakeJobSet {
 	for _, name := range slices.Sorted(maps.Keys(m.jobSets)) {
-		if js := m.jobSets[name]; !js.hasSucceeded() && !m.isRefusedForGood(js) {
+		if js := m.jobSets[name]; !js.hasSucceeded() && !m.canNever(js) {
 			return js
 		}
 	}
 	return nil
+}
+
+// canNever tells whether a JobSet holds nothing and was told that it can never run to its end. Some have run their first stages while a
+// ClusterQueue could have more than it has in the end.
+func (m *model) canNever(js *fakeJobSet) bool {
+	never := false
+	for i := range js.plan.Stages {
+		for _, r := range m.engine.Explain(keyOf(js.workload(i))) {
+			never = never || r.Reason == kueue.WorkloadQuotaReservedReasonExceedsMaxQuota || r.Reason == kueue.WorkloadQuotaReservedReasonNoMatchingFlavor
+		}
+	}
+	return never && len(m.engine.Holding(js.uid)) == 0
 }
 
 // describe says how a JobSet stands.
