@@ -24,6 +24,7 @@ import (
 func TestRivalsAgainstTwin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := newHistory(t)
+		h.twin.isFair = false
 		h.furnishRivals()
 		for range rapid.IntRange(1, 20).Draw(t, "steps") {
 			for range 4 - h.draw("fewer", 3) {
@@ -91,7 +92,7 @@ func (h *history) observeRivalQueue(name string) {
 		WithinClusterQueue:  pick(h, "within", kueue.PreemptionPolicyLowerPriority, kueue.PreemptionPolicyLowerOrNewerEqualPriority, kueue.PreemptionPolicyNever),
 		ReclaimWithinCohort: pick(h, "reclaim", kueue.PreemptionPolicyAny, kueue.PreemptionPolicyLowerPriority, kueue.PreemptionPolicyNever),
 	}
-	if h.chance("borrows", 2) && !h.twin.isFair && q.Spec.Preemption.ReclaimWithinCohort != kueue.PreemptionPolicyNever {
+	if h.chance("borrows", 2) && q.Spec.Preemption.ReclaimWithinCohort != kueue.PreemptionPolicyNever {
 		q.Spec.Preemption.BorrowWithinCohort = &kueue.BorrowWithinCohort{Policy: kueue.BorrowWithinCohortPolicyLowerPriority}
 		if h.chance("threshold", 2) {
 			q.Spec.Preemption.BorrowWithinCohort.MaxPriorityThreshold = new(int32(h.draw("at most", 2)))
