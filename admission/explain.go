@@ -143,7 +143,7 @@ func (e *Engine) elaborateDeadlock(l *look, x *visibility.Explanation) {
 			more = append(more, peak.Without(blocked[0].Held))
 		}
 		x.Alternatives = e.alternatives(&stall{tree: e.bare, node: blocked[0].Node, holdings: func(id quota.ID, under *quota.Node) []holding {
-			return claimed(claims, blocked[0], id, under)
+			return claimed(claims, own, blocked[0], id, under)
 		}}, more...)
 		return true
 	})

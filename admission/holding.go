@@ -186,11 +186,11 @@ func (e *Engine) holding(byHolder map[types.UID]*holding, s *stage, q *clusterQu
 	return h
 }
 
-// claimed is what others hold than the one with a claim that cannot be met, and than the JobSet of the stage, whose claim comes first.
-func claimed(claims []*safety.Claim, stuck *safety.Claim, id quota.ID, under *quota.Node) []holding {
+// claimed is what others hold than the one with a claim that cannot be met, and than the JobSet of the stage, which has the claim own.
+func claimed(claims []*safety.Claim, own, stuck *safety.Claim, id quota.ID, under *quota.Node) []holding {
 	var all []holding
-	for _, c := range claims[1:] {
-		if a := c.Held.Of(id); a > 0 && c != stuck && under.IsAbove(c.Node) {
+	for _, c := range claims {
+		if a := c.Held.Of(id); a > 0 && c != own && c != stuck && under.IsAbove(c.Node) {
 			namespace, name, _ := strings.Cut(c.JobSet, "/")
 			all = append(all, holding{node: c.Node, amount: a, Holder: visibility.Holder{
 				Kind: visibility.JobSet, ClusterQueue: c.Node.Name, Reference: visibility.Reference{Namespace: namespace, Name: name},

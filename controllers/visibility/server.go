@@ -19,7 +19,6 @@ import (
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/component-base/compatibility"
-	"sigs.k8s.io/kueue/apis/visibility/openapi"
 	visibility "sigs.k8s.io/kueue/apis/visibility/v1beta2"
 )
 
@@ -69,8 +68,8 @@ func (s *server) prepare(ctx context.Context) (*genericapiserver.GenericAPIServe
 	config.EffectiveVersion = compatibility.NewEffectiveVersionFromString(kubernetesVersion, "", "")
 	config.EnableIndex, config.EnableProfiling, config.EnableMetrics = false, false, false
 	namer := apiopenapi.NewDefinitionNamer(scheme)
-	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(openapi.GetOpenAPIDefinitions, namer)
-	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(openapi.GetOpenAPIDefinitions, namer)
+	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(definitions, namer)
+	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(definitions, namer)
 	config.OpenAPIConfig.Info.Title, config.OpenAPIV3Config.Info.Title = "Tranche", "Tranche"
 	if err := s.listen(config); err != nil {
 		return nil, err
