@@ -67,7 +67,7 @@ func (e *Engine) Explanation(key StageKey) (x visibility.Explanation, ok bool) {
 			e.elaborate(l, &x)
 		case l.preempts():
 			x = explanationOf(roomIsMade(l))
-			x.Alternatives = e.alternatives(e.stall(l, l.isOnTheWayOut(e)), l.usage)
+			x.Alternatives = e.alternatives(e.stall(l, l.isOnTheWayOut()), l.usage)
 		}
 		return nil
 	})

@@ -38,7 +38,7 @@ func (e *Engine) stall(l *look, counts func(*stage) bool) *stall {
 func everybody(*stage) bool { return true }
 
 // isOnTheWayOut tells who leaves, or has to leave for a stage.
-func (l *look) isOnTheWayOut(e *Engine) func(*stage) bool {
+func (l *look) isOnTheWayOut() func(*stage) bool {
 	return func(s *stage) bool {
 		return s.isLeaving() || slices.ContainsFunc(l.victims, func(v preempt.Victim) bool { return slices.Contains(tenureOf(v.Holder).stages, s) })
 	}

@@ -196,7 +196,7 @@ func shortageLines(s *visibilityapi.Shortage) []string {
 }
 
 func holderText(h *visibilityapi.Holder) string {
-	name := h.Reference.String()
+	name := h.String()
 	if name == "" {
 		name = "of another namespace"
 	}

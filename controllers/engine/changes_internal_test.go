@@ -10,21 +10,21 @@ import (
 
 func TestPacer(t *testing.T) {
 	for name, tc := range map[string]struct {
-		reports []time.Duration
-		want    []time.Duration
+		// in seconds
+		reports, want []int
 	}{
-		"one change is written after a while":            {reports: []time.Duration{0}, want: []time.Duration{1}},
-		"all changes of that while make one write":       {reports: []time.Duration{0, 0, 0}, want: []time.Duration{1}},
-		"what changes on is written less and less often": {reports: []time.Duration{0, 2, 4, 6, 8, 10, 12, 14, 16}, want: []time.Duration{1, 3, 7, 12, 17}},
-		"after a rest it begins anew":                    {reports: []time.Duration{0, 2, 20}, want: []time.Duration{1, 3, 21}},
+		"one change is written after a while":            {reports: []int{0}, want: []int{1}},
+		"all changes of that while make one write":       {reports: []int{0, 0, 0}, want: []int{1}},
+		"what changes on is written less and less often": {reports: []int{0, 2, 4, 6, 8, 10, 12, 14, 16}, want: []int{1, 3, 7, 12, 17}},
+		"after a rest it begins anew":                    {reports: []int{0, 2, 20}, want: []int{1, 3, 21}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
-				var got []time.Duration
-				p := &pacer[string]{beats: map[string]*beat{}, do: func(string) { got = append(got, time.Since(began)/time.Second) }}
+				var got []int
+				p := &pacer[string]{beats: map[string]*beat{}, do: func(string) { got = append(got, int(time.Since(began).Seconds())) }}
 				for _, at := range tc.reports {
-					time.Sleep(at*time.Second - time.Since(began))
+					time.Sleep(time.Duration(at)*time.Second - time.Since(began))
 					p.report("q")
 				}
 				time.Sleep(time.Minute)
