@@ -191,8 +191,10 @@ func (e *Engine) renewClusterQueue(q *clusterQueue) {
 	q.node.Weight, q.bare.Weight = q.weight, q.weight
 	if q.isUsageBased && e.decay != nil {
 		q.line.SetLead(e.levelOf)
+		q.holders.Level = func(h *preempt.Holder) float64 { return e.levelOf(class{localQueue: tenureOf(h).stages[0].localQueue}) }
 	} else {
 		q.line.SetLead(nil)
+		q.holders.Level = nil
 	}
 	q.holders.Preemption = q.preemption
 	if q.cohort != "" {

@@ -13,43 +13,15 @@ import (
 	"github.com/tranche-dev/tranche/simulator/scenario"
 )
 
-var next = flag.Bool("next", false, "try the scenarios in testdata/next")
-
 var update = flag.Bool("update", false, "write the goldens of the scenarios")
 
 // runs is how often each scenario must give the same.
 const runs = 20
 
-// TestScenarios runs every file against its golden. Those in testdata/next wait for the engine: move one out of there when the engine
-// does what it tells of, and write its golden.
+// TestScenarios runs every file against its golden.
 func TestScenarios(t *testing.T) {
 	for _, path := range scenarios(t) {
-		if strings.HasPrefix(path, filepath.Join("testdata", "next")) {
-			continue
-		}
 		t.Run(strings.TrimPrefix(path, "testdata/"), func(t *testing.T) { testScenario(t, path) })
-	}
-}
-
-// TestNext tries, if it is asked to, what waits for the engine, and compares with what somebody has written down by hand.
-func TestNext(t *testing.T) {
-	for _, path := range scenarios(t) {
-		if !*next || !strings.HasPrefix(path, filepath.Join("testdata", "next")) {
-			continue
-		}
-		t.Run(strings.TrimPrefix(path, "testdata/next/"), func(t *testing.T) {
-			s := parse(t, path)
-			result, err := simulator.Run(s, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, violation := range result.Violations {
-				t.Error(violation)
-			}
-			if missing := unmet(s, result.String()); missing != "" {
-				t.Errorf("the run should tell, after the lines before it, of %q, and is:\n%s", missing, result)
-			}
-		})
 	}
 }
 
@@ -170,9 +142,6 @@ func testScenario(t *testing.T, path string) {
 // nothing had been (I5).
 func TestCrashesChangeNothing(t *testing.T) {
 	for _, path := range scenarios(t) {
-		if strings.HasPrefix(path, filepath.Join("testdata", "next")) {
-			continue
-		}
 		t.Run(strings.TrimPrefix(path, "testdata/"), func(t *testing.T) {
 			s := parse(t, path)
 			if strings.Contains(s.Script(), "\nfail-write ") {

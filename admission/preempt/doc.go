@@ -1,8 +1,9 @@
 // Package preempt finds out who has to leave so that a request fits (KEP-83, KEP-1337, KEP-79, KEP-1714).
 //
 // A Holder holds quota of a Queue and is evicted as a whole. A Queue keeps its Holders in the order in which they are taken, for each
-// FlavorResource that they use: lower priority first, then the newest reservation, then the lower UID. A Finder answers a Request with
-// a minimal set of victims: without any one of them the request does not fit, or another one is taken unfairly. It never sorts, and looks
+// FlavorResource that they use: lower priority first, then the newest reservation, then the lower UID. In a Queue with levels (admission fair sharing, KEP-4136) the
+// highest level comes before the newest reservation; there each search has to sort. A Finder answers a Request with
+// a minimal set of victims: without any one of them the request does not fit, or another one is taken unfairly. It sorts nothing else, and looks
 // only at Holders of what is short: it merges the lists of those Queues that may have to yield, and stops as soon as the request fits.
 //
 // # Who is taken, classic
@@ -27,13 +28,11 @@
 //   - With fair sharing, a victim is spared only if all others would have been taken without it as well. Otherwise the share of the request
 //     is higher in the end than it was when the others were compared with it, and the two sides can take turns.
 //   - One request takes the same victim at most a few times (History).
-//   - The usage of LocalQueues (admission fair sharing) does not change who is taken first.
 //
 // # Evictions under way
 //
-// Either the owner keeps a victim in its Queue and its Tree until it is gone, and tells so (Queue.Evict): each search then begins with the
-// release of all that leaves, one step per ClusterQueue. Or it has a Tree of the state to come, in which victims are released and those
-// who wait for them are charged at once, and removes victims from their Queues: then a search costs no more than its victims.
+// The owner keeps a victim in its Queue and its Tree until it is gone, and tells so (Queue.Evict). The Tree then knows what will be charged
+// later, and each search is about that, so that it costs no more than its own victims.
 //
 // # Why it ends
 //

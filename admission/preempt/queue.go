@@ -10,6 +10,9 @@ import (
 type Queue struct {
 	// Preemption has the policies for requests of this ClusterQueue. The zero value is Never.
 	Preemption kueue.ClusterQueuePreemption
+	// Level, if it is not nil, says how much whoever a Holder is of has used: at equal priority the highest is taken first, whenever its
+	// reservation was. It may change between searches.
+	Level func(*Holder) float64
 
 	node *quota.Node
 	// lists are by ID.

@@ -192,3 +192,24 @@ func TestHierarchy(t *testing.T) {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
+
+// TestLevels: in one ClusterQueue, priority comes before what has been used, and that before the time of the reservation.
+func TestLevels(t *testing.T) {
+	levels := map[types.UID]float64{"idle": 1, "heavy": 7, "light": 2, "urgent": 9}
+	for _, strategies := range [][]preempt.Strategy{nil, preempt.DefaultStrategies()} {
+		w := flat(strategies, 6)
+		w.queues[0].Preemption = kueue.ClusterQueuePreemption{WithinClusterQueue: kueue.PreemptionPolicyLowerPriority}
+		w.queues[0].Level = func(h *preempt.Holder) float64 { return levels[h.UID] }
+		w.admit(w.ask(0, "heavy", 1, 0, 2))
+		w.admit(w.ask(0, "urgent", 2, 0, 2))
+		w.admit(w.ask(0, "light", 1, 0, 2))
+		for amount, want := range map[quota.Amount]string{
+			1: "heavy InClusterQueue", 3: "heavy InClusterQueue, light InClusterQueue",
+			5: "heavy InClusterQueue, light InClusterQueue, urgent InClusterQueue",
+		} {
+			if got := said(w.finder.Find(w.ask(0, "p", 5, 10, amount))); got != want {
+				t.Errorf("for %d: %s, want %s", amount, got, want)
+			}
+		}
+	}
+}

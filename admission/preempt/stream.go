@@ -1,7 +1,10 @@
 package preempt
 
 import (
+	"cmp"
+	"maps"
 	"math"
+	"slices"
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -13,6 +16,8 @@ type stream struct {
 	queue   *Queue
 	policy  kueue.PreemptionPolicy
 	cursors []cursor
+	// ordered are the Holders that are left of a Queue with levels.
+	ordered []*Holder
 	// head is the next Holder, or nil.
 	head *Holder
 	// shared is the lowest node that the Queue shares with the request, and rank what comes first in classic preemption.
@@ -40,12 +45,38 @@ func (s *search) open(q *Queue, policy kueue.PreemptionPolicy) stream {
 		}
 	}
 	st.cursors = s.cursors[first:len(s.cursors):len(s.cursors)]
+	if q.Level != nil {
+		st.ordered = st.byLevel(&s.request)
+	}
 	st.settle(&s.request)
 	return st
 }
 
+// byLevel returns all Holders of a Queue with levels in the order in which they are taken. Levels change all the time, so that nothing of
+// it can be kept.
+func (st *stream) byLevel(r *Request) []*Holder {
+	levels := map[*Holder]float64{}
+	for i := range st.cursors {
+		for _, c := range st.cursors[i].list.chunks {
+			for _, h := range c.holders {
+				if r.mayPreempt(st.policy, h) {
+					levels[h] = st.queue.Level(h)
+				}
+			}
+		}
+	}
+	return slices.SortedFunc(maps.Keys(levels), func(a, b *Holder) int {
+		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(levels[b], levels[a]), a.compare(b))
+	})
+}
+
 // next goes on to the next Holder.
 func (st *stream) next(r *Request) {
+	if st.queue.Level != nil {
+		st.ordered = st.ordered[1:]
+		st.settle(r)
+		return
+	}
 	for i := range st.cursors {
 		if c := &st.cursors[i]; c.holder() == st.head {
 			c.at++
@@ -57,6 +88,12 @@ func (st *stream) next(r *Request) {
 // settle finds the head after the cursors have been moved.
 func (st *stream) settle(r *Request) {
 	st.head = nil
+	if st.queue.Level != nil {
+		if len(st.ordered) > 0 {
+			st.head = st.ordered[0]
+		}
+		return
+	}
 	for i := range st.cursors {
 		c := &st.cursors[i]
 		c.settle(st.policy, r)
