@@ -204,6 +204,13 @@ func (e *Engine) Settle(id DecisionID, _ error) {
 	e.verify()
 }
 
+// Awaits tells whether a decision has been neither settled nor overtaken by what was observed since. One that has been must not be
+// written any more.
+func (e *Engine) Awaits(id DecisionID) bool {
+	_, waits := e.inFlight[id]
+	return waits
+}
+
 // Charged tells whether a stage is charged for an admission that has been observed, and that no later observation has taken back.
 // It is false while the write is under way, and for another object of the same name.
 func (e *Engine) Charged(key StageKey, uid types.UID) bool {

@@ -16,6 +16,15 @@ func (e *Engine) evict(s *stage, d Evict) Decision {
 	return d
 }
 
+// dropEviction ends the decision to evict a stage that has given back what it held before that was written. Whatever it will hold next is not
+// meant by it.
+func (e *Engine) dropEviction(s *stage) {
+	if s.reservation == nil && s.assumed == nil && s.evicting != 0 {
+		delete(e.inFlight, s.evicting)
+		s.evicting = 0
+	}
+}
+
 // isLeaving tells whether a stage has been evicted, or will be, and still holds quota until its pods have ended. One that is about to be
 // admitted again still shows its last eviction.
 func (s *stage) isLeaving() bool {

@@ -76,6 +76,31 @@ func TestStopPolicies(t *testing.T) {
 	}
 }
 
+// TestEvictionThatIsOvertaken: what a stage holds after it has given everything back is not meant by an eviction that was decided before.
+func TestEvictionThatIsOvertaken(t *testing.T) {
+	w := newWorld(t, admission.Config{})
+	w.queue("q", "a100: gpu=4")
+	w.lone("q", "runs", "gpu=4")
+	w.wantAdmitted("runs")
+	w.queue("q", "a100: gpu=4", withStop(kueue.HoldAndDrain))
+	late := w.evicted()
+	if len(late) != 1 || !w.engine.Awaits(late[0].ID) {
+		t.Fatalf("evicted %v", late)
+	}
+	w.change("runs", func(wl *kueue.Workload) {
+		wl.Status.Admission = nil
+		setCondition(wl, kueue.WorkloadQuotaReserved, metav1.ConditionFalse)
+	})
+	if w.engine.Awaits(late[0].ID) {
+		t.Error("the eviction is still to be written")
+	}
+	w.queue("q", "a100: gpu=4")
+	w.wantAdmitted("runs")
+	if w.engine.Awaits(late[0].ID) {
+		t.Error("the eviction is to be written again")
+	}
+}
+
 // TestAdmissionChecks: the stage gets quota first, and counts as admitted later.
 func TestAdmissionChecks(t *testing.T) {
 	w := newWorld(t, admission.Config{})

@@ -100,6 +100,7 @@ func (e *Engine) observeStage(object *kueue.Workload) {
 	e.join(s, object)
 	e.adoptSpec(s, object)
 	e.adoptStatus(s, object)
+	e.dropEviction(s)
 	e.account(s)
 }
 

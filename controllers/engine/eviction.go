@@ -50,9 +50,21 @@ func (w *writer) evict(ctx context.Context, d *admission.Evict) {
 func (w *writer) evictLater(ctx context.Context, d *admission.Evict) {
 	time.AfterFunc(w.retries.When(d.Stage), func() {
 		if ctx.Err() == nil {
-			w.add(*d)
+			w.add(lateEviction{*d})
 		}
 	})
+}
+
+// A lateEviction is tried again. Meanwhile the stage may have given back what it held, and hold quota anew.
+type lateEviction struct{ admission.Evict }
+
+// evictIfAwaited writes a lateEviction, unless it means what is held no longer.
+func (w *writer) evictIfAwaited(ctx context.Context, d *lateEviction) {
+	isAwaited := false
+	err := w.runner.View(ctx, func(e *admission.Engine) { isAwaited = e.Awaits(d.ID) })
+	if err == nil && isAwaited {
+		w.evict(ctx, &d.Evict)
+	}
 }
 
 // writeEviction returns the quota Workload as it was, and as it is with the eviction, or nil if there is nothing to evict: it has

@@ -85,6 +85,8 @@ func (w *writer) add(decision admission.Decision) {
 		w.order(d.Stage, d)
 	case admission.Evict:
 		w.order(d.Stage, d)
+	case lateEviction:
+		w.order(d.Stage, d)
 	case admission.Refuse:
 		w.refuses[d.Stage] = &d
 		w.refusals.AddAfter(d.Stage, refusalDelay)
@@ -132,6 +134,8 @@ func (w *writer) nextOrder(ctx context.Context) bool {
 			w.admit(ctx, &d)
 		case admission.Evict:
 			w.evict(ctx, &d)
+		case lateEviction:
+			w.evictIfAwaited(ctx, &d)
 		case admission.Refuse: // is no order
 		}
 	}

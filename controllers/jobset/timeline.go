@@ -6,13 +6,16 @@ import (
 	"slices"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/conditions"
 	"github.com/tranche-dev/tranche/controllers/metrics"
 )
@@ -80,16 +83,37 @@ func (st *stage) hold(stages []stage) conditions.Hold {
 	return h
 }
 
-// note writes the timeline. The write is refused if the JobSet has changed, since it repeats what was noted before.
+// noteTries is how often the timeline is written if others write the JobSet at the same time.
+const noteTries = 3
+
+// note writes the timeline, if it can: quota is given back all the same. The owner of a JobSet can make the write impossible, for instance
+// by annotations that leave no room.
 func (r *Reconciler) note(ctx context.Context, s *seen, w *wanted) error {
 	if len(w.ended) == 0 {
 		return nil
 	}
+	js := s.jobSet
+	err := r.noteOn(ctx, js, s, w)
+	for i := 1; i < noteTries && apierrors.IsConflict(err); i++ {
+		js = &jobsetapi.JobSet{}
+		if err = r.reader.Get(ctx, s.key, js); err == nil && js.UID == s.jobSet.UID {
+			err = r.noteOn(ctx, js, s, w)
+		}
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		ctrl.LoggerFrom(ctx).Info("Times of stages are missing in the timeline", "cause", err.Error())
+	}
+	return ctx.Err()
+}
+
+// noteOn writes the timeline of a JobSet as it was read. The write is refused if it has changed since, because it repeats what was noted
+// before.
+func (r *Reconciler) noteOn(ctx context.Context, js *jobsetapi.JobSet, s *seen, w *wanted) error {
 	var order []string
 	for i := range s.plan.Stages {
 		order = append(order, s.plan.Stages[i].Name)
 	}
-	timeline := conditions.TimelineOf(s.jobSet)
+	timeline := conditions.TimelineOf(js)
 	waited := make([]time.Duration, len(w.ended))
 	for i, h := range w.ended {
 		if h.End.IsZero() {
@@ -101,10 +125,9 @@ func (r *Reconciler) note(ctx context.Context, s *seen, w *wanted) error {
 	if err != nil {
 		return fmt.Errorf("render timeline of JobSet %s: %w", s.key, err)
 	}
-	after := s.jobSet.DeepCopy()
+	after := js.DeepCopy()
 	metav1.SetMetaDataAnnotation(&after.ObjectMeta, apis.TimelineAnnotation, value)
-	patch := client.MergeFromWithOptions(s.jobSet, client.MergeFromWithOptimisticLock{})
-	if err := r.config.Client.Patch(ctx, after, patch); client.IgnoreNotFound(err) != nil {
+	if err := r.config.Client.Patch(ctx, after, client.MergeFromWithOptions(js, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("note times of JobSet %s: %w", s.key, err)
 	}
 	for i, h := range w.ended {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/url"
 	"path/filepath"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/conversion"
@@ -19,6 +20,7 @@ import (
 	genericoptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/component-base/compatibility"
+	ctrl "sigs.k8s.io/controller-runtime"
 	visibility "sigs.k8s.io/kueue/apis/visibility/v1beta2"
 )
 
@@ -44,8 +46,32 @@ func newScheme() (*runtime.Scheme, error) {
 	return scheme, err
 }
 
-// Start serves until ctx ends.
+// retryEvery is how often the server tries to begin.
+const retryEvery = 5 * time.Second
+
+// errConfiguration marks what will not go away by itself.
+var errConfiguration = errors.New("check the configuration")
+
+// Start serves until ctx ends. While the cluster is not ready for that (no aggregation layer, no rights yet) it tries again and again: nobody's
+// admission may wait for somebody who wants to read.
 func (s *server) Start(ctx context.Context) error {
+	for {
+		err := s.serve(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err == nil || errors.Is(err, errConfiguration):
+			return err
+		}
+		ctrl.LoggerFrom(ctx).Error(err, "The visibility API is not served yet")
+		select {
+		case <-ctx.Done():
+		case <-time.After(retryEvery):
+		}
+	}
+}
+
+func (s *server) serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	server, err := s.prepare(ctx)
@@ -72,7 +98,7 @@ func (s *server) prepare(ctx context.Context) (*genericapiserver.GenericAPIServe
 	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(definitions, namer)
 	config.OpenAPIConfig.Info.Title, config.OpenAPIV3Config.Info.Title = "Tranche", "Tranche"
 	if err := s.listen(config); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", errConfiguration, err)
 	}
 	c, err := kubernetes.NewForConfig(s.config.Rest)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -164,8 +165,9 @@ func (p pendingWorkloads) tell(ctx context.Context, s *admission.Pending) visibi
 		PositionInLocalQueue:   int32(s.InLocalQueue),   //nolint:gosec // far from 2^31
 	}
 	var object kueue.Workload
-	if err := p.reader.Get(ctx, s.Stage, &object); err == nil && object.UID == s.UID {
-		told.OwnerReferences = object.OwnerReferences
+	// There may be thousands, of which nothing is changed.
+	if err := p.reader.Get(ctx, s.Stage, &object, &client.GetOptions{UnsafeDisableDeepCopy: new(true)}); err == nil && object.UID == s.UID {
+		told.OwnerReferences = slices.Clone(object.OwnerReferences)
 	}
 	return told
 }

@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -170,6 +171,24 @@ var _ = Describe("An evicted JobSet", func() {
 		suspend(ctx, js, false)
 		t.expectStages(ctx, "victim", "launcher=ready", "trainer-node=ready")
 		t.expectNoRestart(ctx, "victim")
+	}, SpecTimeout(specTimeout))
+
+	It("gives its quota back although its annotations leave no room to note its times", func(ctx SpecContext) {
+		const most = 256 << 10
+		t := newTeam(ctx, "100", "15")
+		submit(ctx, t.training("victim"))
+		t.expectStages(ctx, "victim", "trainer=ready")
+		js := t.get(ctx, Default, "victim")
+		room := most - len("filler")
+		for key, value := range js.Annotations {
+			room -= len(key) + len(value)
+		}
+		full := fmt.Sprintf(`{"metadata":{"annotations":{"filler":%q}}}`, strings.Repeat("x", room))
+		Expect(env.Admin.Patch(ctx, js, client.RawPatch(types.MergePatchType, []byte(full)))).To(Succeed())
+		t.submitUrgent(ctx, "15")
+		t.evict(ctx, "victim", "trainer", preemption)
+		t.expectStages(ctx, "urgent", "urgent=ready")
+		Expect(t.get(ctx, Default, "victim").Annotations).NotTo(HaveKey(apis.TimelineAnnotation))
 	}, SpecTimeout(specTimeout))
 
 	It("leaves nothing behind when it is deleted meanwhile", func(ctx SpecContext) {
