@@ -150,14 +150,19 @@ func (e *Engine) makeRoom(l *look, decisions []Decision) []Decision {
 
 // pledge sets aside for a stage what it waits for.
 func (e *Engine) pledge(l *look) {
-	e.unpledge(l.s)
+	before, q := l.s.pledge, l.s.pledgedIn
+	top := e.unpledge(l.s)
 	l.s.pledge, l.s.pledgedIn = l.usage, l.q
 	l.q.kept.Add(l.usage)
 	l.q.node.Charge(l.usage)
 	l.q.pledged[l.s] = struct{}{}
+	if rest := before.Without(l.usage); len(rest) > 0 {
+		l.s.gaveUp = e.passes
+		e.wake(top, rest, q.group)
+	}
 }
 
-// unpledge gives that up. It wakes nobody: who was kept off by it is looked at when the victims leave, or the stage is admitted.
+// unpledge gives that up, and returns how far up that gives quota back.
 func (e *Engine) unpledge(s *stage) *quota.Node {
 	if s.pledgedIn == nil {
 		return nil
@@ -170,24 +175,49 @@ func (e *Engine) unpledge(s *stage) *quota.Node {
 	return top
 }
 
-// giveUp takes a pledge back from a stage that does not wait for it any more, and wakes those who may use it.
-func (e *Engine) giveUp(s *stage) {
-	q, pledge := s.pledgedIn, s.pledge
-	if q != nil {
+// lose takes a pledge back from a stage that does not wait for it any more, and gives it none for what is on its way out in this pass.
+func (e *Engine) lose(s *stage) {
+	if s.pledgedIn != nil {
 		s.gaveUp = e.passes
 	}
+	e.giveUp(s)
+}
+
+// giveUp takes a pledge back and wakes those who may use it.
+func (e *Engine) giveUp(s *stage) {
+	q, pledge := s.pledgedIn, s.pledge
 	if top := e.unpledge(s); top != nil {
 		e.wake(top, pledge, q.group)
 	}
 }
 
-// dropPledges takes back what is pledged to stages that come later in the line of one that has just been admitted, since it may have
-// taken part of that. They are looked at again.
-func (e *Engine) dropPledges(l *look) {
+// pledgedBehind are the stages in the line of another one that come after it and have a pledge.
+func (e *Engine) pledgedBehind(l *look) []*stage {
+	var behind []*stage
 	for s := range l.q.pledged {
-		e.unpledge(s)
-		e.wakeLine(l.q)
+		if s != l.s && s.ticket != nil && !s.ticket.Precedes(l.s.ticket) {
+			behind = append(behind, s)
+		}
 	}
+	return behind
+}
+
+// dropPledges takes back what is pledged to stages, if an admission has taken part of it. They are looked at again.
+func (e *Engine) dropPledges(q *clusterQueue, behind []*stage) {
+	for _, s := range behind {
+		if !e.canStillHave(s) {
+			e.giveUp(s)
+			e.wakeLine(q)
+		}
+	}
+}
+
+// canStillHave tells whether there will be quota for a pledge when all have left that are on their way out.
+func (e *Engine) canStillHave(s *stage) bool {
+	return e.tree.Later(func() bool {
+		s.pledgedIn.node.Release(s.pledge)
+		return s.pledgedIn.node.Fits(s.pledge)
+	})
 }
 
 // lookAgain wakes everybody in a line, and all in its group who wait for others to leave.

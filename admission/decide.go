@@ -23,10 +23,11 @@ func (e *Engine) admit(l *look) Decision {
 	if l.j != nil {
 		admit.JobSet, admit.StageName = l.j.key.Name, l.j.plan.Stages[s.index].Name
 	}
-	e.unpledge(s)
+	behind := e.pledgedBehind(l)
+	e.giveUp(s)
 	s.reservedAt = e.now
 	e.account(s)
-	e.dropPledges(l)
+	e.dropPledges(l.q, behind)
 	return admit
 }
 
@@ -56,7 +57,7 @@ func (l *look) admission() kueue.Admission {
 // refuse lets a stage and all of its class sleep, and tells those who have not heard this refusal.
 func (e *Engine) refuse(l *look, refusal *Refusal, decisions []Decision) []Decision {
 	if !l.preempts() {
-		e.giveUp(l.s)
+		e.lose(l.s)
 	}
 	var toTell []*stage
 	l.q.line.Announce(l.s.ticket, refusal.news())

@@ -302,7 +302,11 @@ func (e *Engine) keep(j *jobSet) {
 		return
 	}
 	for _, peak := range j.claim.Peaks {
-		if more := peak.Without(j.claim.Held); j.home.node.Fits(more) {
+		more := peak.Without(j.claim.Held)
+		if len(more) == 0 {
+			return
+		}
+		if j.home.node.Fits(more) {
 			j.keeper, j.kept = j.home, more
 			j.keeper.kept.Add(j.kept)
 			j.keeper.keptFor[j] = struct{}{}

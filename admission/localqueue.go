@@ -3,6 +3,7 @@ package admission
 import (
 	"cmp"
 	"maps"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -114,8 +115,8 @@ func (e *Engine) observeNamespace(name string, labels map[string]string) {
 	if labels == nil {
 		delete(e.namespaces, name)
 	}
-	for key, q := range e.localQueues {
-		if key.Namespace == name {
+	for _, key := range slices.SortedFunc(maps.Keys(e.localQueues), compareKeys) {
+		if q := e.localQueues[key]; key.Namespace == name {
 			e.wakeLine(e.clusterQueue(q.clusterQueue))
 			e.reconsiderMembers(q)
 		}

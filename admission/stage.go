@@ -357,7 +357,7 @@ func (e *Engine) enqueue(s *stage) {
 			return
 		}
 		if s.line != to {
-			e.giveUp(s)
+			e.lose(s)
 		}
 		s.line.line.Remove(s.ticket)
 		e.rouse(s.line)

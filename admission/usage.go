@@ -126,6 +126,12 @@ func (e *Engine) sample() {
 		q.sampled = e.decay.Status(q.account, e.now)
 		e.noteLocalChange(q)
 	}
+	for _, q := range e.clusterQueues {
+		// As time goes by, somebody else may have come to stand before the one who holds up the line.
+		if q.isUsageBased && q.line.Blocks() {
+			e.rouse(q)
+		}
+	}
 }
 
 // levelOf returns what orders the stages of a ClusterQueue before their positions.

@@ -132,13 +132,24 @@ func (l *Line[M, S, T]) SetLead(lead func(S) float64) {
 	l.WakeAll()
 }
 
-// Reorder asks for the lead of every shape again.
+// Reorder asks for the lead of every shape again. Those wake who come before the blocker now.
 func (l *Line[M, S, T]) Reorder() {
 	for _, c := range l.classes {
 		c.lead = l.leadOf(c.shape)
 	}
 	l.awake.sort()
+	if l.blocker == nil {
+		return
+	}
+	for _, c := range l.behind {
+		if c.tickets.first().Precedes(l.blocker) {
+			l.wake(c)
+		}
+	}
 }
+
+// Blocks tells whether a stage holds up those behind it.
+func (l *Line[M, S, T]) Blocks() bool { return l.blocker != nil }
 
 func (l *Line[M, S, T]) leadOf(shape S) float64 {
 	if l.lead == nil {
