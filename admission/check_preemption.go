@@ -144,6 +144,7 @@ func (e *Engine) makeRoom(l *look, decisions []Decision) []Decision {
 	for _, c := range l.usage {
 		l.waitFor(c.ID, 0)
 	}
+	e.waitForOtherChoices(l)
 	refusal := roomIsMade(l)
 	return e.refuse(l, &refusal, decisions)
 }

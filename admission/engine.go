@@ -56,6 +56,8 @@ type Engine struct {
 	localQueues   map[types.NamespacedName]*localQueue
 	namespaces    map[string]map[string]string
 	jobSets       map[types.UID]*jobSet
+	// unkept are the JobSets for which something should be kept that cannot be had.
+	unkept map[*jobSet]struct{}
 	// lastTopic is that of the last JobSet that was new.
 	lastTopic quota.ID
 	stages    map[StageKey]*stage
@@ -102,6 +104,7 @@ func New(config Config) (*Engine, error) {
 		localQueues:   map[types.NamespacedName]*localQueue{},
 		namespaces:    map[string]map[string]string{},
 		jobSets:       map[types.UID]*jobSet{},
+		unkept:        map[*jobSet]struct{}{},
 		stages:        map[StageKey]*stage{},
 		inFlight:      map[DecisionID]StageKey{},
 		graves:        graves{buried: map[types.UID]struct{}{}},
@@ -167,6 +170,7 @@ func (e *Engine) Decide(now time.Time) []Decision {
 	e.settleGroups()
 	e.ring()
 	e.settleAccounts()
+	e.keepAgain()
 	decisions := e.relieve(e.drain(nil))
 	for len(e.dirty) > 0 {
 		dirty := e.dirty

@@ -1,6 +1,8 @@
 package admission
 
 import (
+	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -296,7 +298,7 @@ func shrinks(before, after *safety.Claim) bool {
 }
 
 // keep sets aside what policy Reserve promises to a JobSet: the first of its peaks that can be had now. If none can, as after a quota cut
-// or a restart, nothing is: two JobSets could each wait for what is kept for the other.
+// or a restart, nothing is until one can: two JobSets could each wait for what is kept for the other.
 func (e *Engine) keep(j *jobSet) {
 	if j.claim == nil || e.policy(j.home, j) != Reserve {
 		return
@@ -311,13 +313,30 @@ func (e *Engine) keep(j *jobSet) {
 			j.keeper.kept.Add(j.kept)
 			j.keeper.keptFor[j] = struct{}{}
 			j.keeper.node.Charge(j.kept)
+			delete(e.unkept, j)
 			return
+		}
+	}
+	e.unkept[j] = struct{}{}
+}
+
+// keepAgain tries to set aside what could not be before, so that what is kept follows from what is held and not from what was held
+// meanwhile.
+func (e *Engine) keepAgain() {
+	for _, j := range slices.SortedFunc(maps.Keys(e.unkept), func(a, b *jobSet) int { return cmp.Compare(a.uid, b.uid) }) {
+		if e.keep(j); len(j.kept) == 0 {
+			continue
+		}
+		j.turn++
+		for _, s := range j.members {
+			e.enqueue(s)
 		}
 	}
 }
 
 // unkeep gives up what was set aside. Those who wait for it wake.
 func (e *Engine) unkeep(j *jobSet) {
+	delete(e.unkept, j)
 	if len(j.kept) == 0 {
 		return
 	}

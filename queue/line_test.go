@@ -191,3 +191,23 @@ func TestNobodyOvertakesWhoWasABlockerBefore(t *testing.T) {
 		})
 	}
 }
+
+// TestWhoComesFirstNowIsOffered: under Strict, usage has changed who comes first since somebody was told to wait behind another.
+func TestWhoComesFirstNowIsOffered(t *testing.T) {
+	l := newLine()
+	usage := map[string]float64{"heavy": 1, "light": 2}
+	l.SetStrategy(queue.Strict)
+	l.SetLead(func(shape string) float64 { return usage[shape] })
+	blocker, behind := l.Add(item("blocker", "heavy", 1)), l.Add(item("behind", "light", 2))
+	l.Block(blocker, on("gpu", 8))
+	l.ParkBehind(behind)
+	l.Reorder()
+	if got := next(l); got != "" || !l.Blocks() {
+		t.Fatalf("%q is offered behind the blocker", got)
+	}
+	usage["heavy"] = 3
+	l.Reorder()
+	if got := next(l); got != "behind" || l.Blocker(behind) != nil {
+		t.Errorf("%q is offered, want who comes before the blocker now", got)
+	}
+}
