@@ -6,7 +6,8 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// MaxChoices bounds how many combinations of flavors are looked at for one stage, or for what is left of one plan.
+// MaxChoices bounds how many combinations of flavors are looked at for one stage. For what is left of a plan they
+// are divided by the number of its stages.
 const MaxChoices = 256
 
 // A Choice has the index of an option for each item.

@@ -137,7 +137,8 @@ func (c *Course) peaksOf(stages []int) []quota.Usage {
 		}
 	}
 	var peaks []quota.Usage
-	for choice := range flavor.Choices(items, flavor.MaxChoices) {
+	// Each look at a choice costs more in a longer plan.
+	for choice := range flavor.Choices(items, max(1, flavor.MaxChoices/max(1, len(stages)))) {
 		peak := peakOf(items, stageOf, choice)
 		peak.AddAll(outOfTurn)
 		if !slices.ContainsFunc(peaks, peak.Equal) {
@@ -180,7 +181,7 @@ func (c *Course) peak(items []flavor.Item, stageOf []int, choice flavor.Choice) 
 		for s := range byStage {
 			amounts[s] = int64(byStage[s].Of(entry.ID))
 		}
-		peak.Add(entry.ID, quota.Amount(c.Outline.plan.MostHeld(amounts)))
+		peak.Add(entry.ID, quota.Amount(stageplan.MostAtOnce(c.Outline.before, amounts)))
 	}
 	return peak
 }

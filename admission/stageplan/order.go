@@ -108,16 +108,29 @@ func cutAt(before [][]bool, s int) bool {
 // says; those are all the copies less the most that can be matched, each to a copy of a later stage (D. R. Fulkerson, Note on
 // Dilworth's decomposition theorem for partially ordered sets, Proc. Amer. Math. Soc. 7, 1956). Copies are counted, not listed:
 // the matching is a maximum flow.
-func (p *Plan) MostHeld(amounts []int64) int64 {
-	weights := make([]int64, len(p.Stages))
-	for s := range p.Stages {
-		weights[s] = max(amounts[s], 0)
+func (p *Plan) MostHeld(amounts []int64) int64 { return MostAtOnce(p.finishedBefore(), amounts) }
+
+// MostAtOnce is MostHeld of a plan with this Precedence. What holds nothing costs nothing.
+func MostAtOnce(before [][]bool, amounts []int64) int64 {
+	var weights []int64
+	var stages []int
+	for s, a := range amounts {
+		if a > 0 {
+			weights, stages = append(weights, a), append(stages, s)
+		}
 	}
 	sum := total(weights)
 	if sum == math.MaxInt64 {
 		return sum
 	}
-	m := newMatching(p.finishedBefore(), weights)
+	among := make([][]bool, len(stages))
+	for i, a := range stages {
+		among[i] = make([]bool, len(stages))
+		for k, b := range stages {
+			among[i][k] = before[a][b]
+		}
+	}
+	m := newMatching(among, weights)
 	for found := m.augment(); found > 0; found = m.augment() {
 		sum -= found
 	}
