@@ -210,12 +210,37 @@ func (w *writer) writeAdmission(ctx context.Context, d *admission.Admit) (*kueue
 	if err := w.config.Client.Get(ctx, d.Stage, &seen); err != nil {
 		return nil, fmt.Errorf("read quota Workload %s: %w", d.Stage, err)
 	}
+	if seen.UID == d.UID && !asksFor(&seen, &d.Admission) {
+		return nil, fmt.Errorf("write status of quota Workload %s: it asks for other pods than were decided on", d.Stage)
+	}
 	seen.UID = d.UID
 	status := life.Admitted(&seen, &d.Admission, time.Now())
 	if len(d.Checks) > 0 {
 		status = life.Reserved(&seen, &d.Admission, d.Checks, time.Now())
 	}
 	return w.apply(ctx, &seen, status, "")
+}
+
+// asksFor tells whether a quota Workload still asks for what it gets. Its pod sets may have changed since that was decided. A pod set may
+// get fewer pods than it asks for, by its minCount or because some are reclaimable.
+func asksFor(workload *kueue.Workload, given *kueue.Admission) bool {
+	return !slices.ContainsFunc(given.PodSetAssignments, func(a kueue.PodSetAssignment) bool {
+		i := slices.IndexFunc(workload.Spec.PodSets, func(p kueue.PodSet) bool { return p.Name == a.Name })
+		if i < 0 || a.Count == nil {
+			return i < 0
+		}
+		podSet := &workload.Spec.PodSets[i]
+		least := podSet.Count
+		if podSet.MinCount != nil {
+			least = min(least, *podSet.MinCount)
+		}
+		for _, r := range workload.Status.ReclaimablePods {
+			if r.Name == podSet.Name {
+				least -= r.Count
+			}
+		}
+		return *a.Count < least || *a.Count > podSet.Count
+	})
 }
 
 // refuse writes why a stage waits. A conflict means that the Workload has changed meanwhile: then the engine will look at it again.

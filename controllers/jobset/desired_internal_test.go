@@ -248,6 +248,10 @@ func (w world) workload(s *seen, index int, words []string) *kueue.Workload {
 		workload.Spec.Active = new(false)
 	}
 	for _, word := range words {
+		if pods, ok := strings.CutPrefix(word, "for"); ok {
+			count, _ := strconv.ParseInt(pods, 10, 32)
+			workload.Status.Admission.PodSetAssignments[0].Count = new(int32(count))
+		}
 		if pods, ok := strings.CutPrefix(word, "reclaimed"); ok {
 			count, _ := strconv.ParseInt(pods, 10, 32)
 			workload.Status.ReclaimablePods = []kueue.ReclaimablePod{{Name: kueue.PodSetReference(st.Name), Count: int32(count)}}

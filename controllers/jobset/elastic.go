@@ -15,14 +15,34 @@ import (
 // would start before anybody could ask for their quota, so that the guards let a JobSet grow only while it is suspended: then it
 // queues for all of it.
 
-// charged is for how many pods the quota Workload asks in a pod set of the stage.
+// charged is for how many pods the quota Workload asks in a pod set of the stage. While it holds quota it is no more than it was admitted
+// for, together with those that were reclaimable then: what it asks for may have changed while it was being admitted.
 func (st *stage) charged(podSet int) int32 {
 	name := kueue.NewPodSetReference(st.PodSets[podSet].Name)
 	i := slices.IndexFunc(st.workload.Spec.PodSets, func(p kueue.PodSet) bool { return p.Name == name })
 	if i < 0 {
 		return st.PodSets[podSet].Count
 	}
-	return st.workload.Spec.PodSets[i].Count
+	asked := st.workload.Spec.PodSets[i].Count
+	if !st.holdsQuota() {
+		return asked
+	}
+	for _, assignment := range st.workload.Status.Admission.PodSetAssignments {
+		if assignment.Name == name && assignment.Count != nil {
+			return min(asked, *assignment.Count+st.saidReclaimable(name))
+		}
+	}
+	return asked
+}
+
+// saidReclaimable is how many pods of a pod set the quota Workload says it does not need any more.
+func (st *stage) saidReclaimable(name kueue.PodSetReference) int32 {
+	for _, pods := range st.workload.Status.ReclaimablePods {
+		if pods.Name == name {
+			return pods.Count
+		}
+	}
+	return 0
 }
 
 // surplus is how many more pods a stage is charged for than it can have, now that its Jobs were made smaller. It is none while one of

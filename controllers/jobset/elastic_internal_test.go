@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The Jobs have one pod each; quota Workloads that say "of3" ask for three.
+// The Jobs have one pod each; quota Workloads that say "of3" ask for three, and "for1" were admitted for one.
 func TestElastic(t *testing.T) {
 	two := func(init, train string) map[string]string { return map[string]string{"init": init, "train": train} }
 	cases := map[string]struct {
@@ -30,6 +30,22 @@ func TestElastic(t *testing.T) {
 		"it counts all of its pods before": {
 			world: world{started: true, workloads: two("waiting of3 reclaimed2", "closed"), jobs: two("held", "held")},
 			want:  []string{"reclaim init"},
+		},
+		"a stage that has grown while it was being admitted queues for all of it": {
+			world: world{started: true, workloads: two("admitted of3 for1", "closed"), jobs: two("held / held / held", "held")},
+			want:  []string{"remove init"},
+		},
+		"it does not start the JobSet on the quota of fewer pods": {
+			world: world{workloads: two("admitted of3 for1", "closed"), jobs: two("held / held / held", "held")},
+			want:  []string{"remove init"},
+		},
+		"what was reclaimable when it was admitted does not make a stage short": {
+			world: world{started: true, workloads: two("admitted of3 for2 reclaimed1", "closed"), jobs: two("complete / held / held", "held")},
+			want:  []string{"release init-1 node=a100", "release init-2 node=a100"},
+		},
+		"nor what has become reclaimable since": {
+			world: world{started: true, workloads: two("admitted of3 for3 reclaimed1", "closed"), jobs: two("complete / held / held", "held")},
+			want:  []string{"release init-1 node=a100", "release init-2 node=a100"},
 		},
 		"a stage that has grown while it was suspended queues for all of it": {
 			world: world{started: true, workloads: two("admitted of3", "closed"), jobs: two("held / held / held / held", "held")},

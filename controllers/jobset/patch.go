@@ -8,10 +8,11 @@ import (
 )
 
 // uidPatch is a merge patch that names the UID of the object it was made for. The API server refuses it if another object has
-// taken the name, such as the Job of a later restart attempt.
+// taken the name, such as the Job of a later restart attempt, and, where resourceVersion is not empty, if it has changed since.
 type uidPatch struct {
 	client.Patch
-	before client.Object
+	before          client.Object
+	resourceVersion string
 }
 
 // Data renders the patch.
@@ -30,5 +31,8 @@ func (p uidPatch) Data(after client.Object) ([]byte, error) {
 		fields["metadata"] = metadata
 	}
 	metadata["uid"] = string(p.before.GetUID())
+	if p.resourceVersion != "" {
+		metadata["resourceVersion"] = p.resourceVersion
+	}
 	return json.Marshal(fields)
 }

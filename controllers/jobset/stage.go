@@ -172,7 +172,7 @@ func (st *stage) mayRun(s *seen) bool {
 	w := st.workload
 	return w != nil && !st.goesBack && w.DeletionTimestamp.IsZero() && st.open && !st.stale && len(gatesOf(w)) == 0 &&
 		st.holdsQuota() && life.IsTrue(w, kueue.WorkloadAdmitted) && !life.IsTrue(w, kueue.WorkloadFinished) &&
-		s.charged[w.UID]
+		s.charged[w.UID] && !st.lacksQuota(s)
 }
 
 // readiness is the condition PodsReady of the stage.

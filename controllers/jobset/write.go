@@ -9,6 +9,7 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -75,7 +76,12 @@ func (r *Reconciler) create(ctx context.Context, _ *seen, w *wanted) error {
 
 func (r *Reconciler) change(ctx context.Context, s *seen, w *wanted) error {
 	for _, c := range w.change {
-		if err := r.config.Client.Patch(ctx, c.after, patchOf(c.before)); client.IgnoreNotFound(err) != nil {
+		patch := patchOf(c.before)
+		if !equality.Semantic.DeepEqual(c.before.Spec.PodSets, c.after.Spec.PodSets) {
+			// It may have been admitted meanwhile, for the pods that it asked for before.
+			patch = lockedPatchOf(c.before, c.before.ResourceVersion)
+		}
+		if err := r.config.Client.Patch(ctx, c.after, patch); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("change quota Workload %s: %w", client.ObjectKeyFromObject(c.before), err)
 		}
 		if c.opened {
@@ -87,7 +93,12 @@ func (r *Reconciler) change(ctx context.Context, s *seen, w *wanted) error {
 
 // patchOf makes a merge patch that fails if another object has taken the name of the old one.
 func patchOf(before client.Object) client.Patch {
-	return uidPatch{client.MergeFrom(before), before}
+	return uidPatch{Patch: client.MergeFrom(before), before: before}
+}
+
+// lockedPatchOf makes a merge patch that fails, too, if anybody has written to the object since it had the version.
+func lockedPatchOf(before client.Object, resourceVersion string) client.Patch {
+	return uidPatch{client.MergeFrom(before), before, resourceVersion}
 }
 
 // start resumes the JobSet and notes that from now on its suspension is the wish of its user.
