@@ -1,9 +1,12 @@
 package jobset
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -35,4 +38,30 @@ func (p uidPatch) Data(after client.Object) ([]byte, error) {
 		metadata["resourceVersion"] = p.resourceVersion
 	}
 	return json.Marshal(fields)
+}
+
+// patchTries is how often a patch is tried while somebody else writes to the object.
+const patchTries = 5
+
+// patchIfSame makes of an object what it should be if its spec is still what was read: a Job or JobSet that has grown since must not
+// start. What others write to its status, which is often the case just when it is to start, does not matter.
+func (r *Reconciler) patchIfSame(ctx context.Context, before, after client.Object) error {
+	version := before.GetResourceVersion()
+	for try := 1; ; try++ {
+		conflict := r.config.Client.Patch(ctx, after, lockedPatchOf(before, version))
+		if !apierrors.IsConflict(conflict) || try == patchTries {
+			return conflict
+		}
+		current, ok := before.DeepCopyObject().(client.Object)
+		if !ok {
+			return conflict
+		}
+		if err := r.reader.Get(ctx, client.ObjectKeyFromObject(before), current); err != nil {
+			return errors.Join(conflict, err)
+		}
+		if current.GetUID() != before.GetUID() || current.GetGeneration() != before.GetGeneration() {
+			return conflict
+		}
+		version = current.GetResourceVersion()
+	}
 }

@@ -109,35 +109,37 @@ func (r *Reconciler) start(ctx context.Context, s *seen, w *wanted) error {
 	after := s.jobSet.DeepCopy()
 	after.Spec.Suspend = new(false)
 	metav1.SetMetaDataAnnotation(&after.ObjectMeta, apis.StartedAnnotation, "true")
-	if err := r.config.Client.Patch(ctx, after, patchOf(s.jobSet)); client.IgnoreNotFound(err) != nil {
+	if err := r.patchIfSame(ctx, s.jobSet, after); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("resume JobSet %s: %w", s.key, err)
 	}
 	events.JobSetStarted().Emit(r.config.Recorder, s.jobSet)
 	return nil
 }
 
-// release lets the Jobs of each admitted stage start, many at a time.
+// release lets the Jobs of each admitted stage start, many at a time. What keeps one of them back does not keep the others.
 func (r *Reconciler) release(ctx context.Context, s *seen, w *wanted) error {
 	held := map[client.ObjectKey]*batchv1.Job{}
 	for _, job := range s.mine.jobs {
 		held[client.ObjectKeyFromObject(job)] = job
 	}
+	var all []error
 	for _, rel := range w.release {
 		err := r.each(ctx, len(rel.jobs), func(i int) error {
 			job := rel.jobs[i]
 			key := client.ObjectKeyFromObject(job)
-			if err := r.config.Client.Patch(ctx, job, patchOf(held[key])); client.IgnoreNotFound(err) != nil {
+			if err := r.patchIfSame(ctx, held[key], job); client.IgnoreNotFound(err) != nil {
 				return fmt.Errorf("release Job %s: %w", key, err)
 			}
 			return nil
 		})
 		if err != nil {
-			return err
+			all = append(all, err)
+			continue
 		}
 		metrics.Released(len(rel.jobs))
 		events.StageReleased(rel.stage, rel.queue, len(rel.jobs)).EmitAbout(r.config.Recorder, s.jobSet, rel.workload)
 	}
-	return nil
+	return errors.Join(all...)
 }
 
 // each runs f for 0 to n-1, a bounded number at a time, and joins the errors.
