@@ -155,10 +155,5 @@ func (r *Reconciler) readLive(ctx context.Context, key types.NamespacedName, job
 			b.jobs = append(b.jobs, &jobs.Items[i])
 		}
 	}
-	for i := range pods.Items {
-		if !isTerminal(&pods.Items[i]) {
-			b.pods = append(b.pods, &pods.Items[i])
-		}
-	}
-	return b, nil
+	return b, b.addPods(ctx, r.reader, pods.Items)
 }

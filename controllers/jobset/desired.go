@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -241,11 +240,12 @@ func (w *wanted) forgetReadiness(st *stage) {
 }
 
 // releaseJobs picks the held Jobs of an admitted stage. A Job that asks for more than its stage was charged stays held: it was not
-// made from the JobSet.
+// made from the JobSet. So does one while a pod may still run that it has made before it was held, or that an earlier Job of its name
+// has made, which somebody has deleted: the quota of the stage pays for that pod until it has ended.
 func (w *wanted) releaseJobs(s *seen, st *stage) {
 	rel := release{stage: st.Name, queue: string(st.workload.Status.Admission.ClusterQueue), workload: st.workload}
 	for _, job := range st.jobs {
-		if !childjob.IsHeld(job) || s.hasOldPodOf(job) {
+		if !childjob.IsHeld(job) || s.hasPodOf(job) {
 			continue
 		}
 		released, err := childjob.Released(job, st.templateOf(job), st.assignmentOf(job), s.flavors, st.updatesOf(job)...)
@@ -258,15 +258,6 @@ func (w *wanted) releaseJobs(s *seen, st *stage) {
 	if len(rel.jobs) > 0 {
 		w.release = append(w.release, rel)
 	}
-}
-
-// hasOldPodOf tells whether a pod may still run that an earlier Job of the same name has made. Somebody has deleted that Job. What it
-// was charged for pays for that pod until it has ended.
-func (s *seen) hasOldPodOf(job *batchv1.Job) bool {
-	return slices.ContainsFunc(s.mine.pods, func(pod *corev1.Pod) bool {
-		owner := metav1.GetControllerOf(pod)
-		return pod.Labels[batchv1.JobNameLabel] == job.Name && (owner == nil || owner.UID != job.UID)
-	})
 }
 
 // outcomeOf tells whether a JobSet is over, and how.

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -43,7 +44,7 @@ type seen struct {
 type belongings struct {
 	workloads []*kueue.Workload
 	jobs      []*batchv1.Job
-	// pods has only those that are not terminal.
+	// pods has only those that use quota: a Job of the JobSet controls them, and they are not terminal.
 	pods []*corev1.Pod
 }
 
@@ -137,9 +138,31 @@ func (r *Reconciler) readJobs(ctx context.Context, namespace string, uid types.U
 	if err := r.config.Client.List(ctx, &pods, options...); err != nil {
 		return fmt.Errorf("list pods of JobSet %s: %w", uid, err)
 	}
-	for i := range pods.Items {
-		if !isTerminal(&pods.Items[i]) {
-			b.pods = append(b.pods, &pods.Items[i])
+	return b.addPods(ctx, r.config.Client, pods.Items)
+}
+
+// addPods adds those pods that use quota. One whose Job is there and is no JobSet's does not: such a Job may have adopted it, and keeps it
+// when its stage is held. The pods of a Job that is gone end with it.
+func (b *belongings) addPods(ctx context.Context, reader client.Reader, pods []corev1.Pod) error {
+	counts := map[types.UID]bool{}
+	for _, job := range b.jobs {
+		counts[job.UID] = true
+	}
+	for i := range pods {
+		pod, owner := &pods[i], metav1.GetControllerOf(&pods[i])
+		if !isCharged(pod) {
+			continue
+		}
+		if _, known := counts[owner.UID]; !known {
+			var job batchv1.Job
+			err := reader.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name}, &job)
+			if client.IgnoreNotFound(err) != nil {
+				return fmt.Errorf("read Job %q of pod %s: %w", owner.Name, client.ObjectKeyFromObject(pod), err)
+			}
+			counts[owner.UID] = err != nil || job.UID != owner.UID || jobSetOfJob(&job) != nil
+		}
+		if counts[owner.UID] {
+			b.pods = append(b.pods, pod)
 		}
 	}
 	return nil

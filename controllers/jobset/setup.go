@@ -201,28 +201,19 @@ func observation(js *jobsetapi.JobSet, plan *stageplan.Plan) admission.Event {
 }
 
 func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
-	byOwner := func(object client.Object) []string {
-		owner := metav1.GetControllerOf(object)
-		if owner == nil || owner.Kind != "JobSet" || owner.APIVersion != jobset.GroupVersion.String() {
-			return nil
+	byUID := func(object client.Object) []string {
+		if uid := object.GetLabels()[apis.JobUIDLabel]; uid != "" {
+			return []string{uid}
 		}
-		return []string{string(owner.UID)}
-	}
-	byLabel := func(label string) client.IndexerFunc {
-		return func(object client.Object) []string {
-			if uid := object.GetLabels()[label]; uid != "" {
-				return []string{uid}
-			}
-			return nil
-		}
+		return nil
 	}
 	for _, index := range []struct {
 		kind client.Object
 		f    client.IndexerFunc
 	}{
-		{&batchv1.Job{}, byOwner},
-		{&corev1.Pod{}, byLabel(jobset.JobSetUIDKey)},
-		{&kueue.Workload{}, byLabel(apis.JobUIDLabel)},
+		{&batchv1.Job{}, jobSetOfJob},
+		{&corev1.Pod{}, jobSetOfPod},
+		{&kueue.Workload{}, byUID},
 	} {
 		if err := indexer.IndexField(ctx, index.kind, indexJobSetUID, index.f); err != nil {
 			return fmt.Errorf("index %T by JobSet: %w", index.kind, err)
@@ -231,7 +222,27 @@ func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	return nil
 }
 
-// podEnds passes only what can let quota go: a pod that has become terminal or has disappeared.
+// jobSetOfJob indexes Jobs by the UID of their JobSet.
+func jobSetOfJob(job client.Object) []string {
+	owner := metav1.GetControllerOf(job)
+	if owner == nil || owner.Kind != "JobSet" || owner.APIVersion != jobset.GroupVersion.String() {
+		return nil
+	}
+	return []string{string(owner.UID)}
+}
+
+// jobSetOfPod indexes pods by the UID of the JobSet whose quota they use. The label alone says nothing: a pod that no Job controls, not
+// even one that is gone, is none that ends when its stage is held.
+func jobSetOfPod(pod client.Object) []string {
+	owner := metav1.GetControllerOf(pod)
+	uid := pod.GetLabels()[jobset.JobSetUIDKey]
+	if uid == "" || owner == nil || owner.Kind != "Job" || owner.APIVersion != batchv1.SchemeGroupVersion.String() {
+		return nil
+	}
+	return []string{uid}
+}
+
+// podEnds passes only what can let quota go: a pod that has become terminal, that no Job controls any more, or that has disappeared.
 func podEnds() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },
@@ -239,10 +250,13 @@ func podEnds() predicate.Predicate {
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, wasPod := e.ObjectOld.(*corev1.Pod)
 			after, isPod := e.ObjectNew.(*corev1.Pod)
-			return wasPod && isPod && !isTerminal(before) && isTerminal(after)
+			return wasPod && isPod && isCharged(before) && !isCharged(after)
 		},
 	}
 }
+
+// isCharged tells whether a pod uses quota of its JobSet.
+func isCharged(pod *corev1.Pod) bool { return jobSetOfPod(pod) != nil && !isTerminal(pod) }
 
 func isTerminal(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed

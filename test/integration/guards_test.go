@@ -217,6 +217,43 @@ var _ = Describe("The guards", func() {
 		expectAnswer(tenant.Patch(ctx, plain, jsonPatch(`[{"op":"add","path":"/metadata/labels/tranche.dev~1hold","value":"true"}]`)), "metadata.labels: only Tranche's manager")
 	}, SpecTimeout(patience))
 
+	It("keep strangers from making pods that pass for a JobSet's", func(ctx SpecContext) {
+		tenant := env.clientAs(alice)
+		const ofJob, ofPod = "only the JobSet controller makes the Jobs of a JobSet", "only the Job controller makes the pods of a JobSet"
+		uid, ours := `jobset.sigs.k8s.io~1jobset-uid`, map[string]string{jobset.JobSetUIDKey: string(js.UID), jobset.ReplicatedJobNameKey: "first"}
+
+		By("making Jobs")
+		impostor := plainJob(namespace, "impostor")
+		impostor.Spec.Template.Labels = ours
+		expectAnswer(tenant.Create(ctx, impostor), ofJob)
+		plain := plainJob(namespace, "plain")
+		plain.Spec.Suspend = ptr.To(true)
+		plain.Spec.Template.Labels = map[string]string{"a": "b"}
+		Expect(tenant.Create(ctx, plain)).To(Succeed())
+		expectAnswer(tenant.Patch(ctx, plain, jsonPatch(`[{"op":"add","path":"/spec/template/metadata/labels/`+uid+`","value":"a"}]`)), ofJob)
+
+		By("making pods")
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "impostor", Labels: ours}, Spec: plain.Spec.Template.Spec}
+		expectAnswer(tenant.Create(ctx, pod.DeepCopy()), ofPod)
+		pod.Labels = map[string]string{"a": "b"}
+		Expect(tenant.Create(ctx, pod)).To(Succeed())
+		expectAnswer(tenant.Patch(ctx, pod, jsonPatch(`[{"op":"add","path":"/metadata/labels/`+uid+`","value":"a"}]`)), ofPod)
+
+		By("changing those of the JobSet")
+		start(ctx, js)
+		release(ctx, job)
+		var pods corev1.PodList
+		Eventually(func(g Gomega) {
+			g.Expect(env.adminClient.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabels{jobset.JobSetUIDKey: string(js.UID)})).To(Succeed())
+			g.Expect(pods.Items).NotTo(BeEmpty())
+		}).WithContext(ctx).Should(Succeed())
+		mine := &pods.Items[0]
+		expectAnswer(tenant.Patch(ctx, mine, jsonPatch(`[{"op":"replace","path":"/metadata/labels/`+uid+`","value":"a"}]`)), ofPod)
+		expectAnswer(tenant.Patch(ctx, mine, jsonPatch(`[{"op":"replace","path":"/metadata/labels/jobset.sigs.k8s.io~1replicatedjob-name","value":"second"}]`)), ofPod)
+		expectAnswer(tenant.Patch(ctx, mine, jsonPatch(`[{"op":"replace","path":"/metadata/ownerReferences/0/uid","value":"`+string(plain.UID)+`"}]`)), ofPod)
+		expectAnswer(tenant.Patch(ctx, mine, jsonPatch(`[{"op":"add","path":"/metadata/labels/team","value":"ml"}]`)), allowed)
+	}, SpecTimeout(patience))
+
 	It("hold a Job that is made again after its tenant has deleted it", func(ctx SpecContext) {
 		start(ctx, js)
 		release(ctx, job)
@@ -270,6 +307,9 @@ func awaitGuards(ctx context.Context, namespace string) {
 		g.Expect(env.clientAs(alice).Create(ctx, job.DeepCopy(), client.DryRunAll)).NotTo(Succeed(), "tranche-guard-child-jobs")
 		g.Expect(env.adminClient.Create(ctx, job, client.DryRunAll)).To(Succeed())
 		g.Expect(ptr.Deref(job.Spec.Suspend, false)).To(BeTrue(), "tranche-hold-jobs")
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "probe"}, Spec: job.Spec.Template.Spec}
+		pod.Labels = map[string]string{jobset.JobSetUIDKey: "probe"}
+		g.Expect(env.clientAs(alice).Create(ctx, pod, client.DryRunAll)).NotTo(Succeed(), "tranche-guard-pods")
 		job = plainJob(namespace, "probe")
 		job.Labels = map[string]string{apis.HoldLabel: "false"}
 		g.Expect(env.adminClient.Create(ctx, job, client.DryRunAll)).NotTo(Succeed(), "tranche-guard-jobs")
