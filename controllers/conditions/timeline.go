@@ -142,28 +142,28 @@ func later(a, b time.Time) time.Time {
 }
 
 // readySince tells since when the pods of a quota Workload that holds quota, or has finished with it, were all ready for the first time.
-// Of those that have lost a pod since then only that much is known: they count as ready from the beginning.
+// Of those that have lost a pod since then, also if they have recovered, only that much is known: they count as ready from the beginning.
 func readySince(w *kueue.Workload) (time.Time, bool) {
 	reserved := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadQuotaReserved)
 	ready := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadPodsReady)
 	switch {
 	case reserved == nil || reserved.Status != metav1.ConditionTrue || ready == nil:
 		return time.Time{}, false
+	case ready.Status == metav1.ConditionTrue && ready.Reason == kueue.WorkloadRecovered:
+		return reserved.LastTransitionTime.Time, true
 	case ready.Status == metav1.ConditionTrue:
 		return later(reserved.LastTransitionTime.Time, ready.LastTransitionTime.Time), true
 	}
 	return reserved.LastTransitionTime.Time, ready.LastTransitionTime.After(reserved.LastTransitionTime.Time)
 }
 
+// readyTime is since when all pods are ready now.
 func (h *Hold) readyTime() *metav1.Time {
-	if h.isTrue(kueue.WorkloadPodsReady) == nil {
+	reserved, ready := h.isTrue(kueue.WorkloadQuotaReserved), h.isTrue(kueue.WorkloadPodsReady)
+	if reserved == nil || ready == nil {
 		return nil
 	}
-	since, ok := readySince(h.Workload)
-	if !ok {
-		return nil
-	}
-	return new(metav1.NewTime(since))
+	return new(metav1.NewTime(later(reserved.LastTransitionTime.Time, ready.LastTransitionTime.Time)))
 }
 
 func (h *Hold) isTrue(conditionType string) *metav1.Condition {

@@ -20,7 +20,8 @@ import (
 // at is so many seconds after the beginning.
 func at(seconds int) time.Time { return time.Date(2026, 1, 1, 0, 0, seconds, 0, time.UTC) }
 
-// holds makes a quota Workload that holds 2 GPUs and some CPUs, with conditions such as "PodsReady=False 20".
+// holds makes a quota Workload that holds 2 GPUs and some CPUs, with conditions such as "PodsReady=False 20", or with a reason
+// "PodsReady=True 20 Recovered".
 func holds(conditions ...string) *kueue.Workload {
 	w := &kueue.Workload{Status: kueue.WorkloadStatus{Admission: &kueue.Admission{PodSetAssignments: []kueue.PodSetAssignment{{
 		ResourceUsage: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("2"), corev1.ResourceCPU: resource.MustParse("8"), "hugepages-2Mi": resource.MustParse("4")},
@@ -33,7 +34,7 @@ func holds(conditions ...string) *kueue.Workload {
 			panic(err)
 		}
 		w.Status.Conditions = append(w.Status.Conditions, metav1.Condition{
-			Type: words[0], Status: metav1.ConditionStatus(words[1]), LastTransitionTime: metav1.NewTime(at(seconds)),
+			Type: words[0], Status: metav1.ConditionStatus(words[1]), LastTransitionTime: metav1.NewTime(at(seconds)), Reason: strings.Join(words[3:], ""),
 		})
 	}
 	return w
@@ -57,6 +58,7 @@ func TestCount(t *testing.T) {
 		workload   []string
 		opens      [][]string
 		end        []int // each counted in turn
+		restarted  []string
 		want       string
 		wantWaited int
 	}{
@@ -66,6 +68,13 @@ func TestCount(t *testing.T) {
 		},
 		"a pod was lost": {
 			workload: []string{"QuotaReserved=True 10", "Admitted=True 15", "PodsReady=False 50"}, end: []int{60}, want: "7 15 - - | 100 0",
+		},
+		"a pod was lost and has recovered": {
+			workload: []string{"QuotaReserved=True 10", "Admitted=True 15", "PodsReady=True 50 Recovered", "Finished=True 60"}, end: []int{60}, want: "7 15 50 60 | 100 0",
+		},
+		"restarted with its quota": {
+			workload: []string{"QuotaReserved=True 10", "Admitted=True 15", "PodsReady=True 30"}, end: []int{50}, restarted: []string{"PodsReady=True 70", "Finished=True 110"},
+			want: "7 15 70 110 | 200 80",
 		},
 		"what was ready before it was evicted the last time does not count": {
 			workload: []string{"QuotaReserved=True 10", "Admitted=True 15", "PodsReady=False 5"}, end: []int{60}, want: "7 15 - - | 100 100",
@@ -94,6 +103,10 @@ func TestCount(t *testing.T) {
 			var waited time.Duration
 			for _, end := range c.end {
 				h.End = at(end)
+				waited += h.Count(&timeline, []string{"load", "train"})
+			}
+			if c.restarted != nil {
+				h.Workload, h.End = holds(append(c.workload[:2], c.restarted...)...), at(110)
 				waited += h.Count(&timeline, []string{"load", "train"})
 			}
 			if len(timeline.Stages) != 1 || summary(timeline.Stages[0]) != c.want || waited != time.Duration(c.wantWaited)*time.Second {

@@ -7,12 +7,12 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
@@ -22,7 +22,7 @@ import (
 
 // This file keeps the timeline of a JobSet. What it says is derived from the conditions of the quota Workloads, so that it is written
 // only when a hold ends and before its times are lost: when a stage has finished, and before an eviction, a suspension or a restart
-// overwrites them. A JobSet that runs through costs one write for each stage.
+// overwrites them, also one that leaves a stage its quota. A JobSet that runs through costs one write for each stage.
 
 // endedHolds finds the holds whose end is to be noted. An End of zero means now.
 func (w *wanted) endedHolds(s *seen, stages []stage) []conditions.Hold {
@@ -52,7 +52,19 @@ func (w *wanted) endsHold(st *stage) bool {
 			return true
 		}
 	}
-	return st.goesBack && life.IsTrue(st.workload, kueue.WorkloadPodsReady)
+	return w.forgetsReadiness(st)
+}
+
+// forgetsReadiness tells whether this pass overwrites that the pods of a stage were ready: it is evicted, suspended or closed again. One
+// that waits for recovery still says so.
+func (w *wanted) forgetsReadiness(st *stage) bool {
+	ready := apimeta.FindStatusCondition(st.workload.Status.Conditions, kueue.WorkloadPodsReady)
+	if ready == nil || ready.Status != metav1.ConditionTrue && ready.Reason != kueue.WorkloadWaitForRecovery {
+		return false
+	}
+	return st.goesBack && ready.Status == metav1.ConditionTrue || slices.ContainsFunc(w.progress, func(p progress) bool {
+		return p.workload == st.workload && p.ready.Status != metav1.ConditionTrue && p.ready.Reason != kueue.WorkloadWaitForRecovery
+	})
 }
 
 func finishedAt(w *kueue.Workload) *metav1.Time {

@@ -19,7 +19,7 @@ func TestEndedHolds(t *testing.T) {
 		want  []string
 	}{
 		"nothing while a stage runs": {
-			world: world{started: true, workloads: map[string]string{"init": "admitted ready", "train": "closed"}, jobs: map[string]string{"init": "running"}},
+			world: world{started: true, workloads: map[string]string{"init": "admitted ready", "train": "closed"}, jobs: map[string]string{"init": "running up"}},
 		},
 		"not yet when it finishes": {
 			world: world{started: true, workloads: map[string]string{"init": "admitted", "train": "closed"}, jobs: map[string]string{"init": "complete"}},
@@ -56,6 +56,22 @@ func TestEndedHolds(t *testing.T) {
 				jobs: map[string]string{"init": "held"},
 			},
 			want: []string{"init"},
+		},
+		"before a suspended stage forgets that it was ready": {
+			world: world{
+				started: true, suspended: true, workloads: map[string]string{"init": "admitted ready suspended", "train": "closed suspended"},
+				jobs: map[string]string{"init": "running"}, pods: []string{"init"},
+			},
+			want: []string{"init"},
+		},
+		"before a stage that a restart has closed forgets that it was ready": {
+			world: world{
+				started: true, restarts: 1, workloads: map[string]string{"init": "admitted", "train": "admitted closed ready"}, jobs: map[string]string{"init": "running"},
+			},
+			want: []string{"train"},
+		},
+		"not when a stage loses a pod": {
+			world: world{started: true, workloads: map[string]string{"init": "admitted ready", "train": "closed"}, jobs: map[string]string{"init": "running"}},
 		},
 		"before a quota Workload that somebody has deleted disappears": {
 			world: world{started: true, workloads: map[string]string{"init": "admitted pinned deleted", "train": "closed"}, jobs: map[string]string{"init": "held"}},

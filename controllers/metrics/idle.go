@@ -36,21 +36,38 @@ func countIdle(workload *kueue.Workload, d time.Duration, cause, role string) {
 	}
 }
 
-// idleUntilReady counts the quota that was held until the pods were ready.
+// idleUntilReady counts the quota that was held until the pods were ready: since it was reserved, or since a restart that left the stage
+// its quota.
 func (c *change) idleUntilReady(ready *metav1.Condition) {
 	reserved := isTrue(c.before, kueue.WorkloadQuotaReserved)
-	if reserved != nil && c.inCluster {
-		countIdle(c.before, ready.LastTransitionTime.Sub(reserved.LastTransitionTime.Time), notReady, c.role)
-	}
-}
-
-// idleUntil counts the quota that was held until this time, if the pods were never ready.
-func (c *change) idleUntil(end time.Time) {
-	reserved := isTrue(c.before, kueue.WorkloadQuotaReserved)
-	if reserved == nil || !c.inCluster || wasReady(c.before, reserved) || isTrue(c.after, kueue.WorkloadPodsReady) != nil {
+	if reserved == nil || !c.inCluster {
 		return
 	}
-	countIdle(c.before, end.Sub(reserved.LastTransitionTime.Time), notReady, c.role)
+	since := reserved.LastTransitionTime.Time
+	// What was closed before this process began is known since it was opened again.
+	if old := apimeta.FindStatusCondition(c.before.Status.Conditions, kueue.WorkloadPodsReady); old != nil && old.LastTransitionTime.After(since) {
+		since = old.LastTransitionTime.Time
+	}
+	if !c.closed.IsZero() {
+		since = c.closed
+	}
+	countIdle(c.before, ready.LastTransitionTime.Sub(since), notReady, c.role)
+}
+
+// idleUntil counts the quota that was held until this time, if the pods were never ready, or not since a restart.
+func (c *change) idleUntil(end time.Time) {
+	reserved := isTrue(c.before, kueue.WorkloadQuotaReserved)
+	if reserved == nil || !c.inCluster || isTrue(c.after, kueue.WorkloadPodsReady) != nil {
+		return
+	}
+	since := reserved.LastTransitionTime.Time
+	switch {
+	case !c.closed.IsZero():
+		since = c.closed
+	case wasReady(c.before, reserved):
+		return
+	}
+	countIdle(c.before, end.Sub(since), notReady, c.role)
 }
 
 // wasReady tells whether the pods of a quota Workload have been ready since it holds its quota.

@@ -301,6 +301,18 @@ func TestIdleQuota(t *testing.T) {
 			[]string{"PodsReady=True Started", "Evicted=True Preempted", "PodsReady=False WaitForStart", "QuotaReserved=False Pending"},
 			[]string{"NotReady a100 nvidia.com/gpu 20", "NotReady spot cpu 15"},
 		},
+		"restarted with its quota": {
+			[]string{"PodsReady=True Started", "PodsReady=True Started", "PodsReady= closed", "PodsReady=False WaitForStart", "PodsReady=True Started"},
+			[]string{"NotReady a100 nvidia.com/gpu 60", "NotReady spot cpu 45"},
+		},
+		"restarted, and never ready again": {
+			[]string{"PodsReady=True Started", "PodsReady=True Started", "PodsReady= closed", "PodsReady=False WaitForStart", "Finished=True Failed"},
+			[]string{"NotReady a100 nvidia.com/gpu 60", "NotReady spot cpu 45"},
+		},
+		"restarted before this manager was": {
+			[]string{"PodsReady=True Started", "PodsReady= closed", "PodsReady=False WaitForStart", "another manager", "PodsReady=True Started"},
+			[]string{"NotReady a100 nvidia.com/gpu 40", "NotReady spot cpu 30"},
+		},
 		"deleted": {[]string{"gone"}, []string{"NotReady a100 nvidia.com/gpu 20", "NotReady spot cpu 15"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -309,9 +321,16 @@ func TestIdleQuota(t *testing.T) {
 			l.set(5, "QuotaReserved=True QuotaReserved", "Admitted=True Admitted")
 			charge(l.workload)
 			for _, step := range c.then {
-				if step == "gone" {
+				switch step {
+				case "gone":
 					l.clock = l.clock.Add(10 * time.Second)
 					l.recorder.Gone(l.workload)
+					continue
+				case "PodsReady= closed":
+					l.change(10, func(w *kueue.Workload) { apimeta.RemoveStatusCondition(&w.Status.Conditions, kueue.WorkloadPodsReady) })
+					continue
+				case "another manager":
+					l.recorder = metrics.NewRecorder(l.queues, metrics.Replica{Elected: elected()}, func() time.Time { return l.clock })
 					continue
 				}
 				first, second, both := strings.Cut(step, " Finished")
