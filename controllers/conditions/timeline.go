@@ -53,16 +53,34 @@ func RenderTimeline(t apis.Timeline) (string, error) {
 	}
 }
 
-// IsCounted tells whether a timeline has the end of the stage that this finished quota Workload stands for.
-func IsCounted(t *apis.Timeline, stage string, workload *kueue.Workload) bool {
-	i := slices.IndexFunc(t.Stages, func(s apis.StageTimes) bool { return s.Name == stage })
+// IsCounted tells whether a timeline has the end of the stage that this finished quota Workload stands for, or has left that stage out.
+// Stages come in the order in which order has their names.
+func IsCounted(t *apis.Timeline, stage string, workload *kueue.Workload, order []string) bool {
+	i := indexOf(t, stage)
+	if i < 0 {
+		return isLeftOut(t, stage, order)
+	}
 	finished := apimeta.FindStatusCondition(workload.Status.Conditions, kueue.WorkloadFinished)
-	return i >= 0 && finished != nil && t.Stages[i].Finished != nil && t.Stages[i].Finished.Equal(&finished.LastTransitionTime)
+	return finished != nil && t.Stages[i].Finished != nil && t.Stages[i].Finished.Equal(&finished.LastTransitionTime)
 }
 
-// Count adds a hold to a timeline, as far as it is not counted yet. Stages come in the order in which order has their names. It returns
-// for how long the stage was ready and waited for others.
+func indexOf(t *apis.Timeline, stage string) int {
+	return slices.IndexFunc(t.Stages, func(s apis.StageTimes) bool { return s.Name == stage })
+}
+
+// isLeftOut tells whether a stage that a timeline does not have is one of the first, which were cut off. Such a stage stays out, or it
+// would be added and left out again for ever.
+func isLeftOut(t *apis.Timeline, stage string, order []string) bool {
+	return t.Omitted > 0 && (len(t.Stages) == 0 || slices.Index(order, stage) < slices.Index(order, t.Stages[0].Name))
+}
+
+// Count adds a hold to a timeline, as far as it is not counted yet. Stages come in the order in which order has their names; one that was
+// left out stays out. It returns for how long the stage was ready and waited for others.
 func (h *Hold) Count(t *apis.Timeline, order []string) (waited time.Duration) {
+	if indexOf(t, h.Stage) < 0 && isLeftOut(t, h.Stage, order) {
+		_, _, waited = h.spans(time.Time{})
+		return waited
+	}
 	s := stageTimes(t, h.Stage, order)
 	held, idle, waited := h.spans(s.Counted.Time)
 	s.Queued, s.Counted = metav1.NewTime(h.Queued.UTC()), metav1.NewTime(h.End.UTC())
@@ -87,10 +105,8 @@ func (h *Hold) Count(t *apis.Timeline, order []string) (waited time.Duration) {
 
 // stageTimes returns the entry of a stage, which is a new one if there is none.
 func stageTimes(t *apis.Timeline, stage string, order []string) *apis.StageTimes {
-	for i := range t.Stages {
-		if t.Stages[i].Name == stage {
-			return &t.Stages[i]
-		}
+	if i := indexOf(t, stage); i >= 0 {
+		return &t.Stages[i]
 	}
 	i := 0
 	for _, name := range order[:max(0, slices.Index(order, stage))] {

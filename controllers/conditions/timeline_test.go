@@ -152,7 +152,7 @@ func TestCountOfSeveralHolds(t *testing.T) {
 		"never counted":    {"none", holds("Finished=True 200"), false},
 		"counted too soon": {"test", holds("Finished=True 1"), false},
 	} {
-		if got := conditions.IsCounted(&timeline, c.stage, c.workload); got != c.want {
+		if got := conditions.IsCounted(&timeline, c.stage, c.workload, order); got != c.want {
 			t.Errorf("%s: IsCounted = %t, want %t", name, got, c.want)
 		}
 	}
@@ -206,6 +206,18 @@ func TestTimelineIsBounded(t *testing.T) {
 	again, err := conditions.RenderTimeline(read)
 	if err != nil || again != value {
 		t.Errorf("rendered again it differs, %v", err)
+	}
+	// What was left out stays out, whatever becomes of it, and counts as counted; what is there does not.
+	for i, want := range map[int]bool{0: true, read.Omitted - 1: true, read.Omitted: false, 999: false} {
+		w := holds("QuotaReserved=True 70", "PodsReady=True 80", "Finished=True 90")
+		if got := conditions.IsCounted(&read, order[i], w, order); got != want {
+			t.Errorf("stage %d of which %d are omitted: IsCounted = %t, want %t", i, read.Omitted, got, want)
+		}
+		stages := len(read.Stages)
+		h := conditions.Hold{Stage: order[i], Workload: w, End: at(90)}
+		if h.Count(&read, order); len(read.Stages) != stages {
+			t.Errorf("stage %d is back", i)
+		}
 	}
 	js.Annotations[apis.TimelineAnnotation] = "{"
 	if read := conditions.TimelineOf(js); len(read.Stages) != 0 {

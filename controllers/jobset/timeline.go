@@ -27,6 +27,10 @@ import (
 // endedHolds finds the holds whose end is to be noted. An End of zero means now.
 func (w *wanted) endedHolds(s *seen, stages []stage) []conditions.Hold {
 	timeline := conditions.TimelineOf(s.jobSet)
+	var order []string
+	for i := range stages {
+		order = append(order, stages[i].Name)
+	}
 	var ended []conditions.Hold
 	for i := range stages {
 		st := &stages[i]
@@ -35,7 +39,7 @@ func (w *wanted) endedHolds(s *seen, stages []stage) []conditions.Hold {
 		}
 		h := st.hold(stages)
 		switch finished := finishedAt(st.workload); {
-		case finished != nil && !conditions.IsCounted(&timeline, st.Name, st.workload):
+		case finished != nil && !conditions.IsCounted(&timeline, st.Name, st.workload, order):
 			h.End = finished.Time
 		case finished != nil || !w.endsHold(st):
 			continue

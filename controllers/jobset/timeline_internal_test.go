@@ -1,14 +1,19 @@
 package jobset
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/conditions"
 )
 
@@ -107,6 +112,42 @@ func TestEndedHolds(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A JobSet of so many stages that their timeline is cut is noted once, or each write would make the next one necessary.
+func TestCutTimelineIsNotedOnce(t *testing.T) {
+	js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{}}}
+	var stages []stage
+	var order []string
+	for i := range 1000 {
+		order = append(order, fmt.Sprintf("%s-%d", strings.Repeat("x", 58), i))
+		st := stage{Stage: &stageplan.Stage{Name: order[i]}, index: i, workload: &kueue.Workload{Status: kueue.WorkloadStatus{Admission: &kueue.Admission{}}}}
+		for _, conditionType := range []string{kueue.WorkloadQuotaReserved, kueue.WorkloadFinished} {
+			st.workload.Status.Conditions = append(st.workload.Status.Conditions, metav1.Condition{
+				Type: conditionType, Status: metav1.ConditionTrue, LastTransitionTime: metav1.Unix(1e9+int64(i), 0),
+			})
+		}
+		stages = append(stages, st)
+	}
+	w, s := &wanted{}, &seen{jobSet: js}
+	for pass, want := range []int{1000, 0} {
+		timeline := conditions.TimelineOf(js)
+		ended := w.endedHolds(s, stages)
+		if len(ended) != want {
+			t.Fatalf("pass %d notes %d holds, want %d", pass, len(ended), want)
+		}
+		for _, h := range ended {
+			h.Count(&timeline, order)
+		}
+		value, err := conditions.RenderTimeline(timeline)
+		if err != nil {
+			t.Fatal(err)
+		}
+		js.Annotations[apis.TimelineAnnotation] = value
+	}
+	if conditions.TimelineOf(js).Omitted == 0 {
+		t.Error("the timeline was not cut")
 	}
 }
 
