@@ -204,8 +204,13 @@ func isNotBehind(_ *Engine, l *look) *Refusal {
 		return nil
 	}
 	l.effect = waitsBehind
+	// Who reads this may not know what there is in other namespaces.
+	first := "another quota Workload"
+	if key := blocker.Member.key; key.Namespace == l.s.key.Namespace {
+		first = key.String()
+	}
 	return &Refusal{
 		Check: strictFIFO, Reason: kueue.WorkloadQuotaReservedReasonWaitingForQuota,
-		Message: fmt.Sprintf("waits behind %s, which comes first in ClusterQueue %s (queueingStrategy StrictFIFO)", blocker.Member.key, l.q.name),
+		Message: fmt.Sprintf("waits behind %s, which comes first in ClusterQueue %s (queueingStrategy StrictFIFO)", first, l.q.name),
 	}
 }

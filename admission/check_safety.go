@@ -175,21 +175,10 @@ func (e *Engine) unreserved(l *look, before, after *safety.Course) *Refusal {
 	}
 }
 
-// deadlock names who would wait for whom.
+// deadlock says who would wait for whom.
 func (e *Engine) deadlock(l *look, blocked []*safety.Claim, usage quota.Usage) *Refusal {
-	const most = 3
-	var others []string
-	for _, c := range blocked {
-		if c.JobSet != l.j.key.String() {
-			others = append(others, c.JobSet)
-		}
-	}
-	slices.Sort(others)
 	with := ""
-	if len(others) > most {
-		others = append(others[:most], fmt.Sprintf("%d more", len(others)-most))
-	}
-	if len(others) > 0 {
+	if others := l.others(blocked); len(others) > 0 {
 		with = " and " + strings.Join(others, ", ")
 	}
 	return &Refusal{
@@ -197,6 +186,34 @@ func (e *Engine) deadlock(l *look, blocked []*safety.Claim, usage quota.Usage) *
 		Message: fmt.Sprintf("fits ClusterQueue %s now, but then this JobSet%s could wait for ever for quota of later stages: %s",
 			l.q.name, with, e.leftFor(l, blocked, usage)),
 	}
+}
+
+// others names the other JobSets of the namespace among some claims, and counts all else: who reads this may not know what there is in
+// other namespaces.
+func (l *look) others(claims []*safety.Claim) []string {
+	const most = 3
+	var others []string
+	strangers := 0
+	for _, c := range claims {
+		switch {
+		case c.JobSet == l.j.key.String():
+		case strings.HasPrefix(c.JobSet, l.j.key.Namespace+"/"):
+			others = append(others, c.JobSet)
+		default:
+			strangers++
+		}
+	}
+	slices.Sort(others)
+	if len(others) > most {
+		others = append(others[:most], fmt.Sprintf("%d more", len(others)-most))
+	}
+	switch {
+	case strangers == 1:
+		others = append(others, "1 of another namespace")
+	case strangers > 1:
+		others = append(others, fmt.Sprintf("%d of other namespaces", strangers))
+	}
+	return others
 }
 
 // leftFor says what would stay free of what a blocked JobSet needs most.

@@ -2,10 +2,11 @@ package admission_test
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
@@ -288,18 +289,125 @@ func TestExplanationOfWhoDoesNotWait(t *testing.T) {
 	}
 }
 
-// TestStrangersHaveNoNames: through a LocalQueue nobody reads the names of what runs in other namespaces.
-func TestStrangersHaveNoNames(t *testing.T) {
-	x := visibility.Explanation{Alternatives: []visibility.Alternative{{Shortages: []visibility.Shortage{{Holders: []visibility.Holder{
-		{Kind: visibility.JobSet, Reference: visibility.Reference{Namespace: "ns", Name: "mine"}},
-		{Kind: visibility.JobSet, Reference: visibility.Reference{Namespace: "other", Name: "theirs"}, ClusterQueue: "q"},
-	}}}}}}
-	before := told(&x)
-	stripped := x.WithoutStrangers("ns")
-	if got := strings.Join(told(&stripped), ""); strings.Contains(got, "other") || strings.Contains(got, "theirs") || !strings.Contains(got, "ns/mine") {
-		t.Errorf("told: %s", got)
+// immigrate puts another JobSet like one that there is into namespace other.
+func (w *world) immigrate(like, name string) {
+	w.clock++
+	model := w.jobSets[like]
+	uid := types.UID("js-" + name)
+	w.engine.Apply(admission.PlanObserved{JobSet: types.NamespacedName{Namespace: "other", Name: name}, UID: uid, Submitted: w.now(), Plan: model.plan})
+	for i := range model.plan.Stages {
+		stage := model.plan.Stages[i].Name
+		wl := w.workloads[keyOf(like+"-"+stage)].DeepCopy()
+		wl.Namespace, wl.Name, wl.UID, wl.Status = "other", name+"-"+stage, types.UID("wl-"+name+"-"+stage), kueue.WorkloadStatus{}
+		wl.OwnerReferences[0].Name, wl.OwnerReferences[0].UID, wl.CreationTimestamp = name, uid, metav1.NewTime(w.now())
+		w.put(wl)
 	}
-	if !cmp.Equal(before, told(&x)) {
-		t.Errorf("the explanation itself has changed: %s", told(&x))
+}
+
+// TestStrangersHaveNoNames: through a LocalQueue nobody reads the names of what is in other namespaces, and no message has them: it is in
+// the conditions and Events of whoever waits.
+func TestStrangersHaveNoNames(t *testing.T) {
+	isOther := func(wl *kueue.Workload) { wl.Namespace = "other" }
+	for name, tc := range map[string]struct {
+		make        func(*world)
+		asks        string
+		wantMessage string
+		// wantAll is told through the ClusterQueue, and want through the LocalQueue.
+		wantAll, want []string
+	}{
+		"holders": {
+			make: func(w *world) {
+				w.queue("q", "a100: gpu=8")
+				w.lone("q", "theirs", "gpu=5")
+				w.lone("q", "mine", "gpu=3", isOther)
+				w.decide()
+				w.lone("q", "asks", "gpu=6", isOther)
+			},
+			asks:        "asks",
+			wantMessage: "waits for quota in ClusterQueue q: needs 6 nvidia.com/gpu of flavor a100: 0 of 8 free",
+			wantAll: []string{
+				"QuotaFits", "0 a100 needs 6, 0 free, 6 missing: nominalQuota of ClusterQueue q is 8; Workload ns/theirs in q 5; Workload other/mine in q 3",
+			},
+			want: []string{"QuotaFits", "0 a100 needs 6, 0 free, 6 missing: nominalQuota of ClusterQueue q is 8; Workload  in q 5; Workload other/mine in q 3"},
+		},
+		"StrictFIFO behind a stranger": {
+			make: func(w *world) {
+				w.queue("q", "a100: gpu=4", func(q *kueue.ClusterQueue) { q.Spec.QueueingStrategy = kueue.StrictFIFO })
+				w.lone("q", "first", "gpu=2")
+				w.decide()
+				w.lone("q", "second", "gpu=4")
+				w.lone("q", "asks", "gpu=1", isOther)
+			},
+			asks:        "asks",
+			wantMessage: "waits behind another quota Workload, which comes first in ClusterQueue q (queueingStrategy StrictFIFO)",
+			wantAll:     []string{"StrictFIFO", "behind ns/second"},
+			want:        []string{"StrictFIFO"},
+		},
+		"StrictFIFO behind one of its own namespace": {
+			make: func(w *world) {
+				w.queue("q", "a100: gpu=4", func(q *kueue.ClusterQueue) { q.Spec.QueueingStrategy = kueue.StrictFIFO })
+				w.lone("q", "first", "gpu=2")
+				w.decide()
+				w.lone("q", "second", "gpu=4", isOther)
+				w.lone("q", "asks", "gpu=1", isOther)
+			},
+			asks:        "asks",
+			wantMessage: "waits behind other/second, which comes first in ClusterQueue q (queueingStrategy StrictFIFO)",
+			wantAll:     []string{"StrictFIFO", "behind other/second"},
+			want:        []string{"StrictFIFO", "behind other/second"},
+		},
+		"a stage that is not safe": {
+			make: func(w *world) {
+				w.queue("q", "a100: gpu=11", policy(admission.Safe))
+				w.submit("q", "a", twoStages("gpu=2", "Ready", "gpu=6")...)
+				w.immigrate("a", "c")
+				w.decide()
+				w.immigrate("a", "b")
+			},
+			asks: "b-first",
+			wantMessage: "fits ClusterQueue q now, but then this JobSet and other/c, 1 of another namespace could wait for ever for quota of later stages: " +
+				"5 of 11 nvidia.com/gpu of flavor a100 would stay free, and up to 6 more may be needed at once",
+			wantAll: []string{"StageUnsafe", "0 a100 needs 6, 5 free, 1 missing: nominalQuota of ClusterQueue q is 11; JobSet ns/a in q 2"},
+			want:    []string{"StageUnsafe", "0 a100 needs 6, 5 free, 1 missing: nominalQuota of ClusterQueue q is 11; JobSet  in q 2"},
+		},
+		"a stage that is not safe because of strangers": {
+			make: func(w *world) {
+				w.queue("q", "a100: gpu=11", policy(admission.Safe))
+				w.submit("q", "a", twoStages("gpu=2", "Ready", "gpu=6")...)
+				w.submit("q", "d", twoStages("gpu=2", "Ready", "gpu=6")...)
+				w.decide()
+				w.immigrate("a", "b")
+			},
+			asks: "b-first",
+			wantMessage: "fits ClusterQueue q now, but then this JobSet and 2 of other namespaces could wait for ever for quota of later stages: " +
+				"5 of 11 nvidia.com/gpu of flavor a100 would stay free, and up to 6 more may be needed at once",
+			wantAll: []string{"StageUnsafe", "0 a100 needs 6, 5 free, 1 missing: nominalQuota of ClusterQueue q is 11; JobSet ns/a in q 2"},
+			want:    []string{"StageUnsafe", "0 a100 needs 6, 5 free, 1 missing: nominalQuota of ClusterQueue q is 11; JobSet  in q 2"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, admission.Config{})
+			w.engine.Apply(admission.NamespaceObserved{Name: "other"})
+			w.engine.Apply(admission.LocalQueueObserved{LocalQueue: &kueue.LocalQueue{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "q", UID: "lq-other"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "q"},
+			}})
+			tc.make(w)
+			w.decide()
+			key := admission.StageKey{Namespace: "other", Name: tc.asks}
+			x, ok := w.engine.Explanation(key)
+			if !ok || x.Message != tc.wantMessage {
+				t.Errorf("%v, message %q, want %q", ok, x.Message, tc.wantMessage)
+			}
+			if told := w.refusals[key].Message; told != tc.wantMessage {
+				t.Errorf("refused with %q, want %q", told, tc.wantMessage)
+			}
+			stripped := x.WithoutStrangers("other")
+			if diff := cmp.Diff(tc.want, told(&stripped)); diff != "" {
+				t.Errorf("through the LocalQueue (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.wantAll, told(&x)); diff != "" {
+				t.Errorf("the explanation itself (-want +got):\n%s", diff)
+			}
+		})
 	}
 }

@@ -17,10 +17,11 @@ type Explanation struct {
 	// Reason is that of the condition QuotaReserved=False, such as WaitingForQuota.
 	Reason string `json:"reason,omitempty"`
 
-	// Message is the sentence of that condition, as it would be now.
+	// Message is the sentence of that condition, as it would be now. It names nothing in other namespaces.
 	Message string `json:"message,omitempty"`
 
-	// Behind names the quota Workload that must be admitted first, in a ClusterQueue with queueingStrategy StrictFIFO.
+	// Behind names the quota Workload that must be admitted first, in a ClusterQueue with queueingStrategy StrictFIFO. It is
+	// empty for one of another namespace if the explanation is read through a LocalQueue.
 	Behind *Reference `json:"behind,omitempty"`
 
 	// Alternatives are ways to admit the quota Workload, each with other flavors: it fits as soon as nothing is short in one of them.
@@ -160,10 +161,13 @@ func (r Reference) String() string {
 	return r.Namespace + "/" + r.Name
 }
 
-// WithoutStrangers leaves out the names of holders in other namespaces than this one, for readers who may see no more than a LocalQueue.
-// The explanation itself stays as it is.
+// WithoutStrangers leaves out the names of what is in other namespaces than this one, for readers who may see no more than a LocalQueue.
+// The message has none. The explanation itself stays as it is.
 func (e *Explanation) WithoutStrangers(namespace string) Explanation {
 	told := *e
+	if e.Behind != nil && e.Behind.Namespace != namespace {
+		told.Behind = nil
+	}
 	told.Alternatives = make([]Alternative, len(e.Alternatives))
 	for i := range e.Alternatives {
 		told.Alternatives[i].Shortages = make([]Shortage, len(e.Alternatives[i].Shortages))
