@@ -36,8 +36,6 @@ import (
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission"
-	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/engine"
@@ -111,7 +109,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 		return err
 	}
 	r := &Reconciler{config: config, reader: mgr.GetAPIReader(), waits: flowcontrol.NewTokenBucketRateLimiter(waitsPerSecond, waitBurst)}
-	if err := r.feedPlans(ctx, mgr); err != nil {
+	if err := (&planFeed{reconciler: r}).setUp(ctx, mgr); err != nil {
 		return err
 	}
 	byLabel := func(label string) handler.EventHandler {
@@ -161,42 +159,6 @@ func jobSetsOf(reader client.Reader) handler.MapFunc {
 			}
 		}
 		return requests
-	}
-}
-
-// feedPlans tells the engine the plan of each JobSet: of all that exist before it decides anything, and from then on whenever one is
-// reconciled. It does not go by the JobSets alone, since what the cluster adds to their pods counts too.
-func (r *Reconciler) feedPlans(ctx context.Context, mgr ctrl.Manager) error {
-	r.config.Runner.BeforeFirst(func(ctx context.Context) error {
-		var list jobsetapi.JobSetList
-		if err := r.config.Client.List(ctx, &list); err != nil {
-			return fmt.Errorf("list JobSets: %w", err)
-		}
-		for i := range list.Items {
-			js := &list.Items[i]
-			spec, err := r.withClusterDefaults(ctx, js)
-			if err != nil {
-				return fmt.Errorf("plan JobSet %s: %w", client.ObjectKeyFromObject(js), err)
-			}
-			if plan, err := stageplan.New(spec); err == nil {
-				r.config.Runner.Observe(observation(js, plan))
-			}
-		}
-		return nil
-	})
-	return engine.Watch(ctx, mgr, r.config.Runner, &jobsetapi.JobSet{}, engine.Source[*jobsetapi.JobSet]{
-		Observed: func(*jobsetapi.JobSet) admission.Event { return nil },
-		Gone:     func(js *jobsetapi.JobSet) admission.Event { return admission.PlanGone{UID: js.UID} },
-	})
-}
-
-func observation(js *jobsetapi.JobSet, plan *stageplan.Plan) admission.Event {
-	return admission.PlanObserved{
-		JobSet:         client.ObjectKeyFromObject(js),
-		UID:            js.UID,
-		Submitted:      js.CreationTimestamp.Time,
-		StageAdmission: js.Annotations[apis.StageAdmissionAnnotation],
-		Plan:           plan,
 	}
 }
 

@@ -1,0 +1,99 @@
+package jobset
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/admission/stageplan"
+	"github.com/tranche-dev/tranche/apis"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/controllers/engine"
+)
+
+// A planFeed tells the engine the plan of each JobSet: where this process does not lead whenever a JobSet appears or changes, so that
+// the engine knows who is in line; of all that exist before it decides anything; and from then on the stage controller does so whenever
+// it reconciles one. It does not go by the JobSets alone, since what the cluster adds to their pods counts too.
+type planFeed struct {
+	reconciler *Reconciler
+	// mu makes sure that what was read before this process began to decide is not told after it.
+	mu      sync.Mutex
+	decides bool
+}
+
+func (f *planFeed) setUp(ctx context.Context, mgr ctrl.Manager) error {
+	f.reconciler.config.Runner.BeforeFirst(f.feedAll)
+	err := engine.Watch(ctx, mgr, f.reconciler.config.Runner, &jobsetapi.JobSet{}, engine.Source[*jobsetapi.JobSet]{
+		Observed: func(*jobsetapi.JobSet) admission.Event { return nil },
+		Gone:     func(js *jobsetapi.JobSet) admission.Event { return admission.PlanGone{UID: js.UID} },
+	})
+	if err != nil {
+		return err
+	}
+	changes := predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{})
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("jobset-plan").
+		For(&jobsetapi.JobSet{}, builder.WithPredicates(changes)).
+		WithOptions(controller.Options{NeedLeaderElection: new(false)}).
+		Complete(f)
+}
+
+// Reconcile tells the engine the plan of one JobSet as long as this process decides nothing.
+func (f *planFeed) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.decides {
+		return ctrl.Result{}, nil
+	}
+	var js jobsetapi.JobSet
+	if err := f.reconciler.config.Client.Get(ctx, req.NamespacedName, &js); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	return ctrl.Result{}, f.feed(ctx, &js)
+}
+
+// feedAll tells the engine all plans, and leaves the rest to the stage controller.
+func (f *planFeed) feedAll(ctx context.Context) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.decides = true
+	var list jobsetapi.JobSetList
+	if err := f.reconciler.config.Client.List(ctx, &list); err != nil {
+		return fmt.Errorf("list JobSets: %w", err)
+	}
+	for i := range list.Items {
+		if err := f.feed(ctx, &list.Items[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// feed tells the engine the plan of a JobSet, if it has a valid one.
+func (f *planFeed) feed(ctx context.Context, js *jobsetapi.JobSet) error {
+	spec, err := f.reconciler.withClusterDefaults(ctx, js)
+	if err != nil {
+		return fmt.Errorf("plan JobSet %s: %w", client.ObjectKeyFromObject(js), err)
+	}
+	if plan, err := stageplan.New(spec); err == nil {
+		f.reconciler.config.Runner.Observe(observation(js, plan))
+	}
+	return nil
+}
+
+func observation(js *jobsetapi.JobSet, plan *stageplan.Plan) admission.Event {
+	return admission.PlanObserved{
+		JobSet:         client.ObjectKeyFromObject(js),
+		UID:            js.UID,
+		Submitted:      js.CreationTimestamp.Time,
+		StageAdmission: js.Annotations[apis.StageAdmissionAnnotation],
+		Plan:           plan,
+	}
+}

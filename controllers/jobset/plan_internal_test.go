@@ -1,0 +1,103 @@
+package jobset
+
+import (
+	"context"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	k8sevents "k8s.io/client-go/tools/events"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/controllers/engine"
+)
+
+// A oneJobSet is a cluster with nothing but a JobSet.
+type oneJobSet struct {
+	client.Client
+	jobSet *jobsetapi.JobSet
+	reads  int
+}
+
+func (c *oneJobSet) Get(_ context.Context, _ client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	c.reads++
+	if js, ok := object.(*jobsetapi.JobSet); ok {
+		c.jobSet.DeepCopyInto(js)
+	}
+	return nil
+}
+
+func (c *oneJobSet) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	if all, ok := list.(*jobsetapi.JobSetList); ok {
+		all.Items = []jobsetapi.JobSet{*c.jobSet.DeepCopy()}
+	}
+	return nil
+}
+
+// Where the process does not lead the engine knows who is in line all the same: the visibility API is answered there, too.
+func TestPlansAreKnownToFollowers(t *testing.T) {
+	s := world{workloads: map[string]string{"init": "waiting", "train": "closed"}}.build(t)
+	cluster := &oneJobSet{jobSet: s.jobSet}
+	e, err := admission.New(admission.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	runner, err := engine.NewRunner(engine.Config{
+		Engine: e, Client: cluster, Reader: cluster, Recorder: k8sevents.NewFakeRecorder(1), Elected: make(chan struct{}),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go runner.Start(t.Context()) //nolint:errcheck // it ends with the test
+	runner.Observe(admission.NamespaceObserved{Name: "ns"})
+	runner.Observe(admission.FlavorObserved{Flavor: &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: "a100"}}})
+	runner.Observe(admission.ClusterQueueObserved{ClusterQueue: &kueue.ClusterQueue{
+		ObjectMeta: metav1.ObjectMeta{Name: "cq"},
+		Spec: kueue.ClusterQueueSpec{NamespaceSelector: &metav1.LabelSelector{}, ResourceGroups: []kueue.ResourceGroup{{
+			CoveredResources: []corev1.ResourceName{corev1.ResourceCPU},
+			Flavors: []kueue.FlavorQuotas{{
+				Name: "a100", Resources: []kueue.ResourceQuota{{Name: corev1.ResourceCPU, NominalQuota: resource.MustParse("8")}},
+			}},
+		}}},
+	}})
+	runner.Observe(admission.LocalQueueObserved{LocalQueue: &kueue.LocalQueue{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "queue"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "cq"},
+	}})
+	for _, w := range s.mine.workloads {
+		runner.Observe(admission.WorkloadObserved{Workload: w})
+	}
+	isPending := func() (isPending bool) {
+		t.Helper()
+		err := runner.View(t.Context(), func(e *admission.Engine) {
+			_, isPending = e.PendingStage(admission.StageKey{Namespace: "ns", Name: "init"})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return isPending
+	}
+	if isPending() {
+		t.Fatal("the stage is in line before its plan is known")
+	}
+	feed := &planFeed{reconciler: &Reconciler{config: Config{Runner: runner, Client: cluster}}}
+	request := ctrl.Request{NamespacedName: s.key}
+	if _, err := feed.Reconcile(t.Context(), request); err != nil {
+		t.Fatal(err)
+	}
+	if !isPending() {
+		t.Error("the stage is not in line")
+	}
+	// From then on the stage controller tells the plans.
+	if err := feed.feedAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	before := cluster.reads
+	if _, err := feed.Reconcile(t.Context(), request); err != nil || cluster.reads != before {
+		t.Errorf("%d reads after the first decision, %v", cluster.reads-before, err)
+	}
+}
