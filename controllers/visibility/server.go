@@ -55,12 +55,9 @@ var errConfiguration = errors.New("check the configuration")
 // Start serves until ctx ends. While the cluster is not ready for that (no aggregation layer, no rights yet) it tries again and again: nobody's
 // admission may wait for somebody who wants to read.
 func (s *server) Start(ctx context.Context) error {
-	for {
+	for ctx.Err() == nil {
 		err := s.serve(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err == nil || errors.Is(err, errConfiguration):
+		if err == nil || errors.Is(err, errConfiguration) {
 			return err
 		}
 		ctrl.LoggerFrom(ctx).Error(err, "The visibility API is not served yet")
@@ -69,6 +66,7 @@ func (s *server) Start(ctx context.Context) error {
 		case <-time.After(retryEvery):
 		}
 	}
+	return nil
 }
 
 func (s *server) serve(ctx context.Context) error {

@@ -227,7 +227,7 @@ var _ = Describe("The guards", func() {
 		impostor.Spec.Template.Labels = ours
 		expectAnswer(tenant.Create(ctx, impostor), ofJob)
 		plain := plainJob(namespace, "plain")
-		plain.Spec.Suspend = ptr.To(true)
+		plain.Spec.Suspend = new(true)
 		plain.Spec.Template.Labels = map[string]string{"a": "b"}
 		Expect(tenant.Create(ctx, plain)).To(Succeed())
 		expectAnswer(tenant.Patch(ctx, plain, jsonPatch(`[{"op":"add","path":"/spec/template/metadata/labels/`+uid+`","value":"a"}]`)), ofJob)
