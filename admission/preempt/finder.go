@@ -43,9 +43,6 @@ func (f *Finder) Queue(n *quota.Node) *Queue {
 	return q
 }
 
-// Drop forgets a Queue whose Holders are all removed.
-func (f *Finder) Drop(q *Queue) { delete(f.queues, q.node) }
-
 // Find returns who has to leave so that a request fits.
 func (f *Finder) Find(r Request) Result {
 	n := r.Queue.node

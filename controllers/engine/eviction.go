@@ -62,9 +62,11 @@ type lateEviction struct{ admission.Evict }
 func (w *writer) evictIfAwaited(ctx context.Context, d *lateEviction) {
 	isAwaited := false
 	err := w.runner.View(ctx, func(e *admission.Engine) { isAwaited = e.Awaits(d.ID) })
-	if err == nil && isAwaited {
-		w.evict(ctx, &d.Evict)
+	if err != nil || !isAwaited {
+		w.retries.Forget(d.Stage)
+		return
 	}
+	w.evict(ctx, &d.Evict)
 }
 
 // writeEviction returns the quota Workload as it was, and as it is with the eviction, or nil if there is nothing to evict: it has
