@@ -25,8 +25,29 @@ func rules() []rule {
 	}
 }
 
+// check returns why a stage is not admitted, or nil. What is pledged to others counts as used. But who stays within the quota of its own
+// ClusterQueue evicts nobody, and waits for nobody, because of quota that others wait to borrow.
 func (e *Engine) check(l *look) *Refusal {
-	return e.asIfNothingWereKept(l, func() *Refusal { return e.firstRefusal(l) })
+	refusal := e.asIfNothingWereKept(l, func() *Refusal { return e.firstRefusal(l) })
+	if refusal == nil && !l.preempts() {
+		return nil
+	}
+	yielding := e.borrowedPledges(l)
+	if len(yielding) == 0 {
+		return refusal
+	}
+	again := e.look(l.s)
+	again.yielding = yielding
+	var borrows bool
+	if e.asIfNothingWereKept(again, func() *Refusal {
+		refusal := e.firstRefusal(again)
+		borrows = refusal == nil && e.wouldBorrow(again)
+		return refusal
+	}) == nil && !borrows {
+		*l = *again
+		return nil
+	}
+	return refusal
 }
 
 func (e *Engine) firstRefusal(l *look) *Refusal {

@@ -120,6 +120,7 @@ func (e *Engine) makeRoom(l *look, decisions []Decision) []Decision {
 	if len(l.victims) > 0 || l.s.gaveUp != e.passes {
 		e.pledge(l)
 		e.enqueue(l.s)
+		e.dropPledges(l.yielding)
 	}
 	messages := map[string]string{}
 	for _, v := range l.victims {
@@ -147,78 +148,6 @@ func (e *Engine) makeRoom(l *look, decisions []Decision) []Decision {
 	e.waitForOtherChoices(l)
 	refusal := roomIsMade(l)
 	return e.refuse(l, &refusal, decisions)
-}
-
-// pledge sets aside for a stage what it waits for.
-func (e *Engine) pledge(l *look) {
-	before, q := l.s.pledge, l.s.pledgedIn
-	top := e.unpledge(l.s)
-	l.s.pledge, l.s.pledgedIn = l.usage, l.q
-	l.q.kept.Add(l.usage)
-	l.q.node.Charge(l.usage)
-	l.q.pledged[l.s] = struct{}{}
-	if rest := before.Without(l.usage); len(rest) > 0 {
-		l.s.gaveUp = e.passes
-		e.wake(top, rest, q.group)
-	}
-}
-
-// unpledge gives that up, and returns how far up that gives quota back.
-func (e *Engine) unpledge(s *stage) *quota.Node {
-	if s.pledgedIn == nil {
-		return nil
-	}
-	q := s.pledgedIn
-	q.kept.Take(s.pledge)
-	top := q.node.Release(s.pledge)
-	delete(q.pledged, s)
-	s.pledge, s.pledgedIn = nil, nil
-	return top
-}
-
-// lose takes a pledge back from a stage that does not wait for it any more, and gives it none for what is on its way out in this pass.
-func (e *Engine) lose(s *stage) {
-	if s.pledgedIn != nil {
-		s.gaveUp = e.passes
-	}
-	e.giveUp(s)
-}
-
-// giveUp takes a pledge back and wakes those who may use it.
-func (e *Engine) giveUp(s *stage) {
-	q, pledge := s.pledgedIn, s.pledge
-	if top := e.unpledge(s); top != nil {
-		e.wake(top, pledge, q.group)
-	}
-}
-
-// pledgedBehind are the stages in the line of another one that come after it and have a pledge.
-func (e *Engine) pledgedBehind(l *look) []*stage {
-	var behind []*stage
-	for s := range l.q.pledged {
-		if s != l.s && s.ticket != nil && !s.ticket.Precedes(l.s.ticket) {
-			behind = append(behind, s)
-		}
-	}
-	return behind
-}
-
-// dropPledges takes back what is pledged to stages, if an admission has taken part of it. They are looked at again.
-func (e *Engine) dropPledges(q *clusterQueue, behind []*stage) {
-	for _, s := range behind {
-		if !e.canStillHave(s) {
-			e.giveUp(s)
-			e.wakeLine(q)
-		}
-	}
-}
-
-// canStillHave tells whether there will be quota for a pledge when all have left that are on their way out.
-func (e *Engine) canStillHave(s *stage) bool {
-	return e.tree.Later(func() bool {
-		s.pledgedIn.node.Release(s.pledge)
-		return s.pledgedIn.node.Fits(s.pledge)
-	})
 }
 
 // lookAgain wakes everybody in a line, and all in its group who wait for others to leave.

@@ -175,24 +175,22 @@ func (j *jobSet) keptIn(q *clusterQueue) quota.Usage {
 	return j.kept
 }
 
-// asIfNothingWereKept runs f with the quota set free that is kept for the stage's own JobSet, or pledged to the stage itself or to one
-// that comes after it in its line.
+// asIfNothingWereKept runs f with the quota set free that is kept for the stage's own JobSet, or pledged to the stage itself, to one that
+// comes after it in its line, or to one that yields to it.
 func (e *Engine) asIfNothingWereKept(l *look, f func() *Refusal) *Refusal {
 	kept := l.j.keptIn(l.q)
-	var pledges []quota.Usage
-	for s := range l.q.pledged {
-		if s.ticket != nil && !s.ticket.Precedes(l.s.ticket) {
-			pledges = append(pledges, s.pledge)
-		}
+	behind := e.pledgedBehind(l)
+	if l.s.pledgedIn == l.q {
+		behind = append(behind, l.s)
 	}
-	if len(kept) == 0 && len(pledges) == 0 {
+	if len(kept) == 0 && len(behind) == 0 {
 		return f()
 	}
 	var refusal *Refusal
 	e.tree.WhatIf(func() bool {
 		l.q.node.Release(kept)
-		for _, pledge := range pledges {
-			l.q.node.Release(pledge)
+		for _, s := range behind {
+			s.pledgedIn.node.Release(s.pledge)
 		}
 		refusal = f()
 		return true

@@ -27,7 +27,7 @@ func (e *Engine) admit(l *look) Decision {
 	e.giveUp(s)
 	s.reservedAt = e.now
 	e.account(s)
-	e.dropPledges(l.q, behind)
+	e.dropPledges(behind)
 	return admit
 }
 
@@ -118,6 +118,8 @@ type look struct {
 	// victims have to leave before there is quota for it; awaits tells that all who have to leave are on their way out.
 	victims []preempt.Victim
 	awaits  bool
+	// yielding are stages in other lines whose pledges do not count for it.
+	yielding []*stage
 	// searched is the last search for victims.
 	searched *search
 

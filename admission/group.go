@@ -16,6 +16,8 @@ type group struct {
 	queues []*clusterQueue
 	// asleep has the queues in whose line somebody may sleep on a topic.
 	asleep map[quota.ID]map[*clusterQueue]struct{}
+	// pledging has the queues in whose line somebody has a pledge.
+	pledging map[*clusterQueue]struct{}
 	// awake has the queues in whose line somebody may be awake, each once, and says of itself whether Decide has to look.
 	awake   []*clusterQueue
 	isDirty bool
@@ -45,11 +47,14 @@ func (e *Engine) settleGroups() {
 		root := q.node.Root()
 		g := e.groups[root]
 		if g == nil {
-			g = &group{root: root, asleep: map[quota.ID]map[*clusterQueue]struct{}{}}
+			g = &group{root: root, asleep: map[quota.ID]map[*clusterQueue]struct{}{}, pledging: map[*clusterQueue]struct{}{}}
 			e.groups[root] = g
 		}
 		q.group = g
 		g.queues = append(g.queues, q)
+		if len(q.pledged) > 0 {
+			g.pledging[q] = struct{}{}
+		}
 	}
 	e.dirty = nil
 	for _, q := range e.clusterQueues {

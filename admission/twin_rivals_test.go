@@ -174,6 +174,10 @@ type bid struct {
 	offer   *offer
 	victims []prey
 	awaits  bool
+	// borrows tells that the ClusterQueue will use more than it has.
+	borrows bool
+	// yielding give up their pledges for it.
+	yielding []*kueue.Workload
 	// asOf is how many decisions had been made then.
 	asOf int
 }
@@ -282,29 +286,110 @@ func (w *twin) exempt(wl *kueue.Workload) map[*kueue.Workload]bool {
 	return exempt
 }
 
+// bid is what a Workload can have. Who stays within what its ClusterQueue has takes it from those who only wait to borrow it.
 func (r *rivalry) bid(wl *kueue.Workload) *bid {
-	exempt := r.exempt(wl)
-	places := r.chargedBut(exempt)
-	b := &bid{offer: r.offer(wl, places), asOf: len(r.told)}
-	if b.offer != nil {
+	b := r.bidBut(wl, nil)
+	if b != nil && !b.awaits && len(b.victims) == 0 {
 		return b
 	}
+	yielding := r.yielding(wl)
+	if len(yielding) == 0 {
+		return b
+	}
+	again := r.bidBut(wl, yielding)
+	if again == nil || again.borrows {
+		return b
+	}
+	return again
+}
+
+// bidBut is what a Workload can have if some give up what is pledged to them.
+func (r *rivalry) bidBut(wl *kueue.Workload, yielding []*kueue.Workload) *bid {
+	exempt := r.exempt(wl)
+	for _, other := range yielding {
+		exempt[other] = true
+	}
+	places := r.chargedBut(exempt)
+	b := &bid{offer: r.offer(wl, places), asOf: len(r.told), yielding: yielding}
 	q := r.queues[string(r.localQueueOf(wl).Spec.ClusterQueue)]
-	mayPreempt := q.Spec.Preemption.WithinClusterQueue != kueue.PreemptionPolicyNever || q.Spec.Preemption.ReclaimWithinCohort != kueue.PreemptionPolicyNever
 	items, _ := r.items(q, r.places()["queue "+q.Name], podSetsOf(wl))
 	need := total(items, []int{0})
 	h := &hunt{twin: r.twin, wl: wl, bill: need, exempt: exempt}
-	if mayPreempt {
+	if b.offer != nil {
+		b.borrows = h.borrows(nil)
+		return b
+	}
+	if q.Spec.Preemption.WithinClusterQueue != kueue.PreemptionPolicyNever || q.Spec.Preemption.ReclaimWithinCohort != kueue.PreemptionPolicyNever {
 		b.victims, b.awaits = h.find()
 	}
 	if !b.awaits && len(b.victims) == 0 {
 		return nil
 	}
+	b.borrows = h.borrows(b.victims)
 	for _, v := range b.victims {
 		places["queue "+v.queue].charged.take(r.billOf(v.wl))
 	}
 	b.offer = &offer{wl: wl, queue: q.Name, bill: need, level: places["queue "+q.Name].level(need)}
 	return b
+}
+
+// borrows tells whether the Workload ends up with more than its ClusterQueue has when some have gone.
+func (h *hunt) borrows(gone []prey) bool {
+	return in(h, gone, func(own *place, _ map[string]*place) bool {
+		return own.parent != nil && with(own, h.bill, func() bool { return own.isOver(keys(h.bill)) })
+	})
+}
+
+// yielding are those in other lines who wait to borrow what a Workload may take back, the last in front.
+func (r *rivalry) yielding(wl *kueue.Workload) []*kueue.Workload {
+	h := &hunt{twin: r.twin, wl: wl}
+	if h.policies().ReclaimWithinCohort == kueue.PreemptionPolicyNever {
+		return nil
+	}
+	pledged := slices.SortedFunc(maps.Keys(r.pledges), func(a, b *kueue.Workload) int { return r.comparePlaces(b, a) })
+	return in(h, nil, func(own *place, places map[string]*place) (all []*kueue.Workload) {
+		kept := map[*place]bool{}
+		for _, other := range pledged {
+			theirs := places["queue "+string(r.localQueueOf(other).Spec.ClusterQueue)]
+			if theirs == own || theirs.root() != own.root() || kept[theirs] {
+				continue
+			}
+			b := r.pledges[other]
+			if !slices.ContainsFunc(keys(b), func(fr quota.FlavorResource) bool { return theirs.isOverUpTo(meeting(own, theirs), fr) }) {
+				kept[theirs] = true
+				continue
+			}
+			theirs.charged.take(b)
+			if h.allows(h.policies().ReclaimWithinCohort, other) {
+				all = append(all, other)
+			}
+		}
+		return all
+	})
+}
+
+// isOverUpTo tells whether a place and all above it, up to one that is not asked, use more of something than they have.
+func (p *place) isOverUpTo(top *place, fr quota.FlavorResource) bool {
+	for ; p != top; p = p.parent {
+		if !p.isOver([]quota.FlavorResource{fr}) {
+			return false
+		}
+	}
+	return true
+}
+
+// drop lets those give up their pledges who cannot have them any more.
+func (r *rivalry) drop(yielding []*kueue.Workload) {
+	for _, wl := range yielding {
+		b := r.pledges[wl]
+		h := &hunt{twin: r.twin, wl: wl, bill: b, exempt: map[*kueue.Workload]bool{wl: true}}
+		if b == nil || h.fits(nil, false) {
+			continue
+		}
+		delete(r.pledges, wl)
+		r.refused = map[*kueue.Workload]bool{}
+		delete(r.bids, h.queue())
+	}
 }
 
 // stillHolds tells whether what was found when somebody entered the contest has not been taken away since.
@@ -313,7 +398,11 @@ func (r *rivalry) stillHolds(b *bid) bool {
 	case b.asOf == len(r.told):
 		return true
 	case !b.awaits && len(b.victims) == 0:
-		return r.chargedBut(r.exempt(b.offer.wl))["queue "+b.offer.queue].fits(b.offer.bill)
+		exempt := r.exempt(b.offer.wl)
+		for _, other := range b.yielding {
+			exempt[other] = true
+		}
+		return r.chargedBut(exempt)["queue "+b.offer.queue].fits(b.offer.bill)
 	case b.awaits:
 		return false
 	}
@@ -333,6 +422,8 @@ func (r *rivalry) makeRoom(b *bid) {
 	r.refused[wl] = true
 	if len(b.victims) > 0 || !r.gaveUp[wl] {
 		r.pledges[wl] = b.offer.bill
+		r.drop(b.yielding)
+		r.refused[wl] = true
 	}
 	for _, v := range b.victims {
 		r.evicting[keyOfWorkload(v.wl)] = true
@@ -355,6 +446,7 @@ func (r *rivalry) admit(b *bid) {
 			delete(r.bids, b.offer.queue)
 		}
 	}
+	r.drop(b.yielding)
 }
 
 // chargedBut charges what everybody holds, and what is pledged, except to some.

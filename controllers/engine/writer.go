@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -33,6 +34,8 @@ const (
 	refusalDelay      = time.Second
 	refusalsPerSecond = 50
 	refusalBurst      = 200
+	// hurriedRefusalsPerSecond is how many there may be while admissions and evictions wait to be written.
+	hurriedRefusalsPerSecond = 5
 )
 
 // The conditions of a quota Workload say that it is admitted or evicted. The Events that say so again are for those who look on, so that
@@ -51,6 +54,7 @@ type writer struct {
 	queue    workqueue.TypedInterface[admission.StageKey]
 	refusals workqueue.TypedDelayingInterface[admission.StageKey]
 	budget   flowcontrol.RateLimiter
+	hurried  flowcontrol.RateLimiter
 	events   flowcontrol.RateLimiter
 
 	mu      sync.Mutex
@@ -66,6 +70,7 @@ func newWriter(config Config, runner *Runner) *writer {
 		queue:    workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[admission.StageKey]{Name: "tranche-orders"}),
 		refusals: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[admission.StageKey]{Name: "tranche-refusals"}),
 		budget:   flowcontrol.NewTokenBucketRateLimiter(refusalsPerSecond, refusalBurst),
+		hurried:  flowcontrol.NewTokenBucketRateLimiter(hurriedRefusalsPerSecond, 1),
 		events:   flowcontrol.NewTokenBucketRateLimiter(eventsPerSecond, eventBurst),
 		orders:   map[admission.StageKey][]admission.Decision{},
 		refuses:  map[admission.StageKey]*admission.Refuse{},
@@ -84,7 +89,9 @@ func (w *writer) add(decision admission.Decision) {
 	case admission.Admit:
 		w.order(d.Stage, d)
 	case admission.Evict:
-		w.order(d.Stage, d)
+		if !w.cancel(&d) {
+			w.order(d.Stage, d)
+		}
 	case lateEviction:
 		w.order(d.Stage, d)
 	case admission.Refuse:
@@ -99,6 +106,31 @@ func (w *writer) order(key admission.StageKey, decision admission.Decision) {
 	w.queue.Add(key)
 }
 
+// cancel takes back an admission that has not been written yet, instead of writing it and then that it is evicted. Nobody has heard of it,
+// so there is nothing to stop and to wait for.
+func (w *writer) cancel(d *admission.Evict) bool {
+	orders := w.orders[d.Stage]
+	if len(orders) == 0 {
+		return false
+	}
+	admit, ok := orders[len(orders)-1].(admission.Admit)
+	if !ok || admit.UID != d.UID {
+		return false
+	}
+	if w.orders[d.Stage] = orders[:len(orders)-1]; len(orders) == 1 {
+		delete(w.orders, d.Stage)
+	}
+	evict := d.ID
+	w.runner.post(func(e *admission.Engine) {
+		e.Settle(admit.ID, errOvertaken)
+		e.Settle(evict, nil)
+	})
+	return true
+}
+
+// errOvertaken settles an admission that was taken back before it was written.
+var errOvertaken = errors.New("it was evicted before its admission was written")
+
 // run writes until the context ends.
 func (w *writer) run(ctx context.Context) {
 	var workers sync.WaitGroup
@@ -109,7 +141,7 @@ func (w *writer) run(ctx context.Context) {
 		})
 	}
 	workers.Go(func() {
-		for w.budget.Wait(ctx) == nil && w.nextRefusal(ctx) {
+		for w.refusalBudget().Wait(ctx) == nil && w.nextRefusal(ctx) {
 		}
 	})
 	<-ctx.Done()
@@ -140,6 +172,14 @@ func (w *writer) nextOrder(ctx context.Context) bool {
 		}
 	}
 	return true
+}
+
+// refusalBudget says when the next refusal may be written: nobody waits for that as they wait for an admission.
+func (w *writer) refusalBudget() flowcontrol.RateLimiter {
+	if w.queue.Len() > 0 {
+		return w.hurried
+	}
+	return w.budget
 }
 
 // nextRefusal writes one refusal, and passes over those that do not hold any more.

@@ -1,0 +1,156 @@
+package admission
+
+import (
+	"maps"
+	"slices"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/quota"
+)
+
+// What a stage waits for whose victims are on their way out is charged to its ClusterQueue as a pledge, so that nobody else takes it.
+
+// pledge sets aside for a stage what it waits for.
+func (e *Engine) pledge(l *look) {
+	before, q := l.s.pledge, l.s.pledgedIn
+	top := e.unpledge(l.s)
+	l.s.pledge, l.s.pledgedIn = l.usage, l.q
+	l.q.kept.Add(l.usage)
+	l.q.node.Charge(l.usage)
+	l.q.pledged[l.s] = struct{}{}
+	l.q.group.pledging[l.q] = struct{}{}
+	if rest := before.Without(l.usage); len(rest) > 0 {
+		l.s.gaveUp = e.passes
+		e.wake(top, rest, q.group)
+	}
+}
+
+// unpledge gives that up, and returns how far up that gives quota back.
+func (e *Engine) unpledge(s *stage) *quota.Node {
+	if s.pledgedIn == nil {
+		return nil
+	}
+	q := s.pledgedIn
+	q.kept.Take(s.pledge)
+	top := q.node.Release(s.pledge)
+	delete(q.pledged, s)
+	if len(q.pledged) == 0 && q.group != nil {
+		delete(q.group.pledging, q)
+	}
+	s.pledge, s.pledgedIn = nil, nil
+	return top
+}
+
+// lose takes a pledge back from a stage that does not wait for it any more, and gives it none for what is on its way out in this pass.
+func (e *Engine) lose(s *stage) {
+	if s.pledgedIn != nil {
+		s.gaveUp = e.passes
+	}
+	e.giveUp(s)
+}
+
+// giveUp takes a pledge back and wakes those who may use it.
+func (e *Engine) giveUp(s *stage) {
+	q, pledge := s.pledgedIn, s.pledge
+	if top := e.unpledge(s); top != nil {
+		e.wake(top, pledge, q.group)
+	}
+}
+
+// pledgedBehind are the other stages whose pledges do not count for a stage: those that come after it in its line, and those that yield to
+// it. Who comes last is first.
+func (e *Engine) pledgedBehind(l *look) []*stage {
+	var behind []*stage
+	for s := range l.q.pledged {
+		if s != l.s && s.ticket != nil && !s.ticket.Precedes(l.s.ticket) {
+			behind = append(behind, s)
+		}
+	}
+	slices.SortFunc(behind, comparePledged)
+	for _, s := range l.yielding {
+		if s.pledgedIn != nil {
+			behind = append(behind, s)
+		}
+	}
+	return behind
+}
+
+// comparePledged puts who comes last in line in front.
+func comparePledged(a, b *stage) int { return b.ticket.Compare(a.ticket.Position) }
+
+// borrowedPledges are the stages in other lines that wait to borrow from what a stage may take back, if it stays within the quota of its
+// own ClusterQueue: who only waits has no more right to that than who holds it. Who comes last is first.
+func (e *Engine) borrowedPledges(l *look) []*stage {
+	policy := l.q.preemption.ReclaimWithinCohort
+	if policy == "" || policy == kueue.PreemptionPolicyNever {
+		return nil
+	}
+	var borrowed []*stage
+	e.tree.Later(func() bool {
+		for q := range l.q.group.pledging {
+			if q != l.q {
+				borrowed = append(borrowed, q.borrowedPledges(l.q.node)...)
+			}
+		}
+		return true
+	})
+	borrowed = slices.DeleteFunc(borrowed, func(s *stage) bool { return policy != kueue.PreemptionPolicyAny && s.priority >= l.s.priority })
+	slices.SortFunc(borrowed, comparePledged)
+	return borrowed
+}
+
+// borrowedPledges are those in the line of a ClusterQueue that are of more than it has, and than each Cohort above it has, up to the one
+// that a node has a part in. It releases them.
+func (q *clusterQueue) borrowedPledges(from *quota.Node) []*stage {
+	pledged := slices.DeleteFunc(slices.Collect(maps.Keys(q.pledged)), func(s *stage) bool { return s.ticket == nil })
+	slices.SortFunc(pledged, comparePledged)
+	for i, s := range pledged {
+		if !slices.ContainsFunc(s.pledge, func(c quota.Charge) bool { return borrows(q.node, from, c.ID) }) {
+			return pledged[:i]
+		}
+		q.node.Release(s.pledge)
+	}
+	return pledged
+}
+
+func borrows(n, from *quota.Node, id quota.ID) bool {
+	for ; n != nil && !n.IsAbove(from); n = n.Parent() {
+		if n.Excess(id, 0) <= 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// wouldBorrow tells whether a stage takes more than the quota of its own ClusterQueue once all have left that have to.
+func (e *Engine) wouldBorrow(l *look) bool {
+	borrows := false
+	e.tree.Later(func() bool {
+		for _, v := range l.victims {
+			tenureOf(v.Holder).queue.node.Release(v.Holder.Usage)
+		}
+		borrows = l.q.node.BorrowsAny(l.usage)
+		return true
+	})
+	return borrows
+}
+
+// dropPledges takes back what is pledged to stages, if somebody else has got part of it. They are looked at again.
+func (e *Engine) dropPledges(behind []*stage) {
+	for _, s := range behind {
+		if s.pledgedIn != nil && !e.canStillHave(s) {
+			q := s.pledgedIn
+			e.giveUp(s)
+			e.wakeLine(q)
+		}
+	}
+}
+
+// canStillHave tells whether there will be quota for a pledge when all have left that are on their way out.
+func (e *Engine) canStillHave(s *stage) bool {
+	return e.tree.Later(func() bool {
+		s.pledgedIn.node.Release(s.pledge)
+		return s.pledgedIn.node.Fits(s.pledge)
+	})
+}
