@@ -26,9 +26,19 @@ demo: build cluster ## Run sample JobSets on a real control plane with fake GPU 
 .PHONY: test
 test: cluster test-unit test-manifests test-integration test-e2e test-soak ## Run every test.
 
+# Packages outside test/ with tests that draw what they try, and those without.
+IMPORTS := go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./...
+DRAWN   := $(IMPORTS) | grep -v '/test/' | grep 'pgregory.net/rapid' | cut -d' ' -f1
+PLAIN   := $(IMPORTS) | grep -v '/test/' | grep -v 'pgregory.net/rapid' | cut -d' ' -f1
+
 .PHONY: test-unit
-test-unit: ## Run the tests that need no control plane.
-	$(GO_TEST) $$(go list ./... | grep -v /test/)
+test-unit: ## Run the tests that need no control plane. SEED=0 lets those that draw what they try draw anew.
+	$(GO_TEST) $$($(PLAIN))
+	$(GO_TEST) $$($(DRAWN)) -rapid.seed=$(or $(SEED),1)
+
+.PHONY: test-random
+test-random: ## Let the tests that draw what they try draw anew, and ten times as much.
+	$(GO_TEST) -count=1 -timeout 1h $$($(DRAWN)) -rapid.checks=1000
 
 .PHONY: test-manifests
 test-manifests: ## Render config/ and the chart and compare them.
