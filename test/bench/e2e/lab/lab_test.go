@@ -1,0 +1,158 @@
+package lab_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"pgregory.net/rapid"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/stageplan"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/test/bench/e2e/lab"
+	"github.com/tranche-dev/tranche/test/controlplane"
+)
+
+var update = flag.Bool("update", false, "write the golden file anew")
+
+// What the documented figures are about.
+func TestSeedOne(t *testing.T) {
+	var out strings.Builder
+	for _, s := range lab.Draw(1, 24) {
+		fmt.Fprintf(&out, "%5.1fs %s/%s\n", s.After.Seconds(), s.JobSet.Namespace, s.JobSet.Name)
+		for i := range s.JobSet.Spec.ReplicatedJobs {
+			fmt.Fprintf(&out, "         %s\n", describe(&s.JobSet.Spec.ReplicatedJobs[i]))
+		}
+	}
+	path := filepath.Join("testdata", "seed-1.txt")
+	if *update {
+		if err := os.WriteFile(path, []byte(out.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), out.String()); diff != "" {
+		t.Errorf("Draw(1, 24), -update writes it anew: -want +got\n%s", diff)
+	}
+}
+
+func describe(job *jobsetapi.ReplicatedJob) string {
+	pod := &job.Template.Spec.Template
+	requests := pod.Spec.Containers[0].Resources.Requests
+	text := fmt.Sprintf("%s: %d pods", job.Name, *job.Template.Spec.Parallelism)
+	if gpus := requests.Name(lab.GPU, "").Value(); gpus > 0 {
+		text += fmt.Sprintf(" with %d GPUs", gpus)
+	}
+	if pool := pod.Spec.NodeSelector["accelerator"]; pool != "" {
+		text += " of " + pool
+	}
+	runs := pod.Annotations[controlplane.FakeRunTime]
+	if pod.Annotations[controlplane.FakeExit] == controlplane.FakeExitNever {
+		runs = "until deleted"
+	}
+	text += fmt.Sprintf(", ready after %s, %s", pod.Annotations[controlplane.FakeReadyAfter], runs)
+	for _, other := range job.DependsOn {
+		text += fmt.Sprintf("; after %s is %s", other.Name, other.Status)
+	}
+	return text
+}
+
+// Each JobSet has stages, and can be admitted as a whole: otherwise one of the two runs would never end.
+func TestEveryJobSetCanRunBothWays(t *testing.T) {
+	most := map[string]int64{}
+	for _, pool := range lab.NodePools() {
+		most[pool.Name] = pool.Allocatable.Name(lab.GPU, "").Value() * int64(pool.Count) / 2
+	}
+	if most["a100"]+most["h100"] != lab.Quota() {
+		t.Errorf("there are %v accelerators for a quota of %d", most, lab.Quota())
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		for _, s := range lab.Draw(rapid.Uint64().Draw(t, "seed"), 12) {
+			plan, err := stageplan.New(&s.JobSet.Spec)
+			if err != nil || len(plan.Stages) != len(s.JobSet.Spec.ReplicatedJobs) || len(plan.Stages) < 2 {
+				t.Fatalf("JobSet %s has the plan %v, %v", s.JobSet.Name, plan, err)
+			}
+			var sum int64
+			limit := most["a100"]
+			for _, podSet := range lab.Whole(s.JobSet).Spec.PodSets {
+				gpus := podSet.Template.Spec.Containers[0].Resources.Requests.Name(lab.GPU, "").Value()
+				sum += gpus * int64(podSet.Count)
+				if podSet.Template.Spec.NodeSelector["accelerator"] == "h100" {
+					limit = most["h100"]
+				}
+			}
+			if sum == 0 || sum > limit {
+				t.Errorf("JobSet %s needs %d accelerators as a whole, there are %d", s.JobSet.Name, sum, limit)
+			}
+		}
+	})
+}
+
+func TestReclaimable(t *testing.T) {
+	js := lab.Draw(1, 2)[1].JobSet
+	status := func(name string, succeeded int32) jobset.ReplicatedJobStatus {
+		return jobset.ReplicatedJobStatus{Name: name, Succeeded: succeeded}
+	}
+	pods := *js.Spec.ReplicatedJobs[1].Template.Spec.Parallelism
+	tests := map[string]struct {
+		status []jobset.ReplicatedJobStatus
+		want   []kueue.ReclaimablePod
+	}{
+		"nothing known": {},
+		"running":       {status: []jobset.ReplicatedJobStatus{status("fetch", 0), status("train", 0)}},
+		"one over":      {status: []jobset.ReplicatedJobStatus{status("fetch", 1), status("train", 0)}, want: []kueue.ReclaimablePod{{Name: "fetch", Count: 1}}},
+		"two over, any order": {
+			status: []jobset.ReplicatedJobStatus{status("train", 1), status("fetch", 1)},
+			want:   []kueue.ReclaimablePod{{Name: "fetch", Count: 1}, {Name: "train", Count: pods}},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			js := js.DeepCopy()
+			js.Status.ReplicatedJobsStatus = test.status
+			if diff := cmp.Diff(test.want, lab.Reclaimable(js)); diff != "" {
+				t.Errorf("Reclaimable(): -want +got\n%s", diff)
+			}
+		})
+	}
+}
+
+// The pods of each ReplicatedJob go where its own pod set was admitted.
+func TestResume(t *testing.T) {
+	js := lab.Draw(1, 2)[1].JobSet
+	lab.Suspended(js)
+	flavors := func(names ...string) map[corev1.ResourceName]kueue.ResourceFlavorReference {
+		assigned := map[corev1.ResourceName]kueue.ResourceFlavorReference{corev1.ResourceCPU: "cpu"}
+		for _, name := range names {
+			assigned[lab.GPU] = kueue.ResourceFlavorReference(name)
+		}
+		return assigned
+	}
+	lab.Resume(js, &kueue.Admission{PodSetAssignments: []kueue.PodSetAssignment{
+		{Name: "train", Flavors: flavors("h100")}, {Name: "fetch", Flavors: flavors()}, {Name: "evaluate", Flavors: flavors("a100")},
+	}})
+	if *js.Spec.Suspend {
+		t.Error("is still suspended")
+	}
+	for name, want := range map[string]string{"fetch": "", "train": "h100", "evaluate": "a100"} {
+		for i := range js.Spec.ReplicatedJobs {
+			pod := &js.Spec.ReplicatedJobs[i].Template.Spec.Template.Spec
+			if js.Spec.ReplicatedJobs[i].Name != name {
+				continue
+			}
+			if got := pod.NodeSelector["accelerator"]; got != want || len(pod.Tolerations) != min(len(want), 1) {
+				t.Errorf("pods of %s go to %q and tolerate %v, want %q", name, got, pod.Tolerations, want)
+			}
+		}
+	}
+}
