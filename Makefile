@@ -6,6 +6,7 @@ SHELL := /bin/bash
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 GO_TEST := go test -tags invariants
+comma := ,
 
 .PHONY: help
 help: ## Print this help.
@@ -65,9 +66,10 @@ bench: ## Measure the engine and check the bounds in test/bench/bounds.yaml.
 	go test -run '^$$' -bench . -benchmem ./test/bench/...
 
 .PHONY: bench-e2e
-bench-e2e: cluster build ## Measure the manager on a real control plane. SHAPE=baseline, COUNT=3 and ATONCE=1 change what.
+bench-e2e: cluster build ## Measure the manager on a real control plane. SHAPE=baseline (or staged), COUNT=3 and ATONCE=1 change what.
 	go test ./test/bench/e2e/...
-	go run ./test/bench/e2e -shape $(or $(SHAPE),baseline-tenth) -count $(or $(COUNT),1) $(if $(ATONCE),-at-once)
+	go run ./test/bench/e2e -shape $(or $(SHAPE),baseline-tenth$(comma)staged) -count $(or $(COUNT),1) $(if $(ATONCE),-at-once) \
+		$(if $(SEED),-seed $(SEED)) -out $(or $(OUT),bin/comparison)
 
 TOOL := go tool -modfile=tools/go.mod
 

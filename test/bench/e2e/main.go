@@ -1,5 +1,6 @@
 // Package main is `make bench-e2e`: it runs a shape of load through the real manager binary on a real control plane, measures in the
-// same run what the machine can do without a manager, and holds the figures against bounds.yaml.
+// same run what the machine can do without a manager, and holds the figures against bounds.yaml. The shape "staged" is another thing:
+// it runs the same staged JobSets twice, with each admitted as a whole and stage by stage, and compares.
 package main
 
 import (
@@ -33,16 +34,23 @@ type options struct {
 	lives   int
 	workDir string
 	timeout time.Duration
+	// of the comparison
+	seed    uint64
+	jobSets int
+	out     string
 }
 
 func main() {
 	var o options
-	flag.StringVar(&o.shape, "shape", "baseline-tenth", "name of a file in shapes, or path of another one")
+	flag.StringVar(&o.shape, "shape", "baseline-tenth", "names of files in shapes, paths of others, or staged for the comparison; separated by commas")
 	flag.IntVar(&o.count, "count", 1, "how many times to run it, each time on a new control plane")
 	flag.BoolVar(&o.atOnce, "at-once", false, "submit everything at once instead of at the rate of the shape")
 	flag.IntVar(&o.lives, "lives", 600, "how many quota Workloads to create, admit and finish to learn what the machine can do, before and again after")
 	flag.StringVar(&o.workDir, "work-dir", "", "keep logs and data of the control plane in this directory")
 	flag.DurationVar(&o.timeout, "timeout", 15*time.Minute, "give up on a run that takes longer")
+	flag.Uint64Var(&o.seed, "seed", 1, "staged: what the JobSets are drawn from")
+	flag.IntVar(&o.jobSets, "jobsets", 24, "staged: how many JobSets there are")
+	flag.StringVar(&o.out, "out", "bin/comparison", "staged: write the measurements to this path with .json, and the plot with .svg")
 	flag.Parse()
 	ctrl.SetLogger(zap.New(zap.WriteTo(os.Stderr)))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -60,36 +68,54 @@ func main() {
 	}
 }
 
-// benchmark runs the shape as often as it is asked to and returns which bounds were exceeded.
+// benchmark runs the shapes as often as it is asked to and returns which bounds were exceeded.
 func benchmark(ctx context.Context, o *options) ([]string, error) {
-	s, name, err := loadShape(o)
-	if err != nil {
-		return nil, err
-	}
 	bounds, err := decodeBounds(boundsFile)
 	if err != nil {
 		return nil, err
 	}
 	var exceeded []string
-	for range o.count {
-		figures, err := measure(ctx, s, o)
+	for name := range strings.SplitSeq(o.shape, ",") {
+		once, name, err := load(o, name)
 		if err != nil {
 			return exceeded, err
 		}
-		text := table(name, figures, bounds) + benchstat(name, figures)
-		if _, err := os.Stdout.WriteString(text); err != nil {
-			return exceeded, fmt.Errorf("print the figures: %w", err)
+		for range o.count {
+			figures, err := once(ctx)
+			if err != nil {
+				return exceeded, err
+			}
+			text := table(name, figures, bounds) + benchstat(name, figures)
+			if _, err := os.Stdout.WriteString(text); err != nil {
+				return exceeded, fmt.Errorf("print the figures: %w", err)
+			}
+			exceeded = append(exceeded, bounds.exceeded(name, figures)...)
 		}
-		exceeded = append(exceeded, bounds.exceeded(name, figures)...)
 	}
 	return exceeded, nil
 }
 
+// load returns how to run a shape once, and the name under which its figures go.
+func load(o *options, name string) (func(context.Context) ([]figure, error), string, error) {
+	if name == comparisonShape {
+		return func(ctx context.Context) ([]figure, error) { return compareOnce(ctx, o) }, name + suffix(o), nil
+	}
+	s, label, err := loadShape(o, name)
+	return func(ctx context.Context) ([]figure, error) { return measure(ctx, s, o) }, label, err
+}
+
+func suffix(o *options) string {
+	if o.atOnce {
+		return "-at-once"
+	}
+	return ""
+}
+
 // loadShape returns the shape and the name under which its figures go.
-func loadShape(o *options) (*shape.Shape, string, error) {
-	read, path := shapes.ReadFile, "shapes/"+o.shape+".yaml"
-	if strings.ContainsRune(o.shape, os.PathSeparator) {
-		read, path = os.ReadFile, o.shape
+func loadShape(o *options, name string) (*shape.Shape, string, error) {
+	read, path := shapes.ReadFile, "shapes/"+name+".yaml"
+	if strings.ContainsRune(name, os.PathSeparator) {
+		read, path = os.ReadFile, name
 	}
 	data, err := read(path)
 	if err != nil {
@@ -99,10 +125,8 @@ func loadShape(o *options) (*shape.Shape, string, error) {
 	if err != nil {
 		return nil, "", fmt.Errorf("%s: %w", path, err)
 	}
-	name := strings.TrimSuffix(path[strings.LastIndexByte(path, '/')+1:], ".yaml")
 	if o.atOnce {
 		s.AllAtOnce()
-		name += "-at-once"
 	}
-	return s, name, nil
+	return s, strings.TrimSuffix(path[strings.LastIndexByte(path, '/')+1:], ".yaml") + suffix(o), nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tranche-dev/tranche/test/bench/e2e/account"
 	"github.com/tranche-dev/tranche/test/bench/e2e/shape"
 )
 
@@ -119,7 +120,7 @@ func TestBoundsAreAboutFigures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, _, err := loadShape(&options{shape: "baseline"})
+	s, _, err := loadShape(&options{}, "baseline")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,26 +128,34 @@ func TestBoundsAreAboutFigures(t *testing.T) {
 	for _, f := range figuresOf(s, &results{driver: newDriver(nil, s), floors: make([]floor, 2), after: reading{cores: 1}}) {
 		known[f.name] = struct{}{}
 	}
+	compared := map[string]struct{}{}
+	for _, f := range comparisonFigures(&findings{comparison: account.Comparison{Whole: &account.Run{}, Staged: &account.Run{}}}) {
+		compared[f.name] = struct{}{}
+	}
 	for _, bound := range b {
-		if _, ok := known[bound.Figure]; !ok {
+		figures := known
+		if bound.Shape == comparisonShape {
+			figures = compared
+		}
+		if _, ok := figures[bound.Figure]; !ok {
 			t.Errorf("bound for %q, which is no figure", bound.Figure)
 		}
-		if _, _, err := loadShape(&options{shape: bound.Shape}); bound.Shape != "" && err != nil {
+		if _, _, err := load(&options{}, bound.Shape); bound.Shape != "" && err != nil {
 			t.Errorf("bound for shape %q: %v", bound.Shape, err)
 		}
 	}
 }
 
 func TestLoadShape(t *testing.T) {
-	s, name, err := loadShape(&options{shape: "baseline", atOnce: true})
+	s, name, err := loadShape(&options{atOnce: true}, "baseline")
 	if err != nil || name != "baseline-at-once" || s.ArrivalBound() != s.Classes[2].Runs.Duration {
 		t.Errorf("loadShape() = %q with arrivals for %s, %v", name, s.ArrivalBound(), err)
 	}
-	_, name, err = loadShape(&options{shape: "./shapes/alone-tenth.yaml"})
+	_, name, err = loadShape(&options{}, "./shapes/alone-tenth.yaml")
 	if err != nil || name != "alone-tenth" {
 		t.Errorf("loadShape() = %q, %v, want alone-tenth", name, err)
 	}
-	_, _, err = loadShape(&options{shape: "nothing"})
+	_, _, err = loadShape(&options{}, "nothing")
 	checkError(t, err, "nothing.yaml")
 }
 

@@ -1,0 +1,236 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/apis"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/test/bench/e2e/account"
+	"github.com/tranche-dev/tranche/test/bench/e2e/lab"
+	"github.com/tranche-dev/tranche/test/bench/e2e/plot"
+	"github.com/tranche-dev/tranche/test/controlplane"
+	"github.com/tranche-dev/tranche/test/world"
+)
+
+// comparisonShape is the name under which whole and staged admission are compared.
+const comparisonShape = "staged"
+
+// A way is how JobSets are admitted.
+type way string
+
+const (
+	whole  way = "whole"
+	staged way = "staged"
+)
+
+// findings are what the two runs have found out.
+type findings struct {
+	comparison account.Comparison
+	// timeline is what Tranche's own timelines say of the staged run.
+	timeline timelineSums
+	problems []error
+}
+
+// A timelineSums is how many accelerator-seconds the timelines of JobSets say were held, and were idle. missing is how many stages they
+// do not tell of yet, or not that they have finished.
+type timelineSums struct {
+	held, idle float64
+	missing    int
+}
+
+// compareOnce runs the same JobSets both ways, each on a control plane of its own, and writes what came of it to files.
+func compareOnce(ctx context.Context, o *options) ([]figure, error) {
+	found := &findings{comparison: account.Comparison{Seed: o.seed, Quota: lab.Quota()}}
+	for _, w := range []way{whole, staged} {
+		fmt.Fprintf(os.Stderr, "bench-e2e: running %d JobSets: %s ...\n", o.jobSets, titleOf(w))
+		ran, err := found.runWay(ctx, w, o)
+		if err != nil {
+			return nil, fmt.Errorf("run JobSets, %s: %w", w, err)
+		}
+		if w == whole {
+			found.comparison.Whole = ran
+		} else {
+			found.comparison.Staged = ran
+		}
+	}
+	if err := writeComparison(&found.comparison, o.out); err != nil {
+		return nil, err
+	}
+	if _, err := os.Stdout.WriteString(summary(&found.comparison) + "\n"); err != nil {
+		return nil, fmt.Errorf("print the comparison: %w", err)
+	}
+	return comparisonFigures(found), nil
+}
+
+// runWay brings a control plane up and lets all JobSets run in one way.
+func (found *findings) runWay(ctx context.Context, how way, o *options) (_ *account.Run, err error) {
+	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	defer cancel()
+	config := controlplane.Config{NodePools: lab.NodePools()}
+	if o.workDir != "" {
+		config.WorkDir = filepath.Join(o.workDir, string(how))
+	}
+	w, err := world.Start(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, w.Stop()) }()
+	for _, object := range lab.Queues() {
+		if err := w.Admin.Create(ctx, object); err != nil {
+			return nil, fmt.Errorf("create %T %s: %w", object, object.GetName(), err)
+		}
+	}
+	manager, err := w.StartManager(ctx, world.ManagerOptions{Settings: map[string]any{"clientConnection": map[string]any{}}})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, manager.Stop()) }()
+	r := &run{world: w}
+	if err := errors.Join(r.connect(), r.awaitQueues(ctx, func(q *kueue.ClusterQueue) bool {
+		return apimeta.IsStatusConditionTrue(q.Status.Conditions, kueue.ClusterQueueActive)
+	})); err != nil {
+		return nil, err
+	}
+	return found.submitAll(ctx, r, how, o)
+}
+
+// submitAll submits the JobSets when they are due, and waits until all of them are over.
+func (found *findings) submitAll(ctx context.Context, r *run, how way, o *options) (*account.Run, error) {
+	submissions := lab.Draw(o.seed, o.jobSets)
+	f := newFollower(len(submissions))
+	submit, settle := r.submitStaged, func() {}
+	ctx, cancel := context.WithCancel(ctx)
+	defer func() {
+		cancel()
+		settle()
+	}()
+	if how == whole {
+		runner := newWholeRunner(ctx, r.world.Admin, r.api, f)
+		submit, settle = runner.submit, runner.tending.Wait
+	}
+	if err := f.follow(ctx, r.world.Admin); err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	for i := range submissions {
+		if !o.atOnce {
+			select {
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			case <-time.After(time.Until(began.Add(submissions[i].After))):
+			}
+		}
+		if err := submit(ctx, submissions[i].JobSet); err != nil {
+			return nil, err
+		}
+	}
+	select {
+	case <-ctx.Done():
+		return nil, f.unfinished(ctx.Err())
+	case <-f.done:
+	}
+	if how == staged {
+		if err := f.awaitTimelines(ctx); err != nil {
+			return nil, err
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	found.problems = append(found.problems, f.problems...)
+	if how == staged {
+		found.timeline = f.timelines()
+	}
+	return f.book.Run(), nil
+}
+
+// awaitTimelines waits until the timelines of all JobSets tell of all their stages: the manager writes one after a stage has finished.
+func (f *follower) awaitTimelines(ctx context.Context) error {
+	err := wait.PollUntilContextTimeout(ctx, settleEvery, settleTimeout, true, func(context.Context) (bool, error) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return f.timelines().missing == 0, nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait until all timelines are complete: %w", err)
+	}
+	return nil
+}
+
+// submitStaged submits a JobSet to its queue. The manager does the rest.
+func (r *run) submitStaged(ctx context.Context, js *jobsetapi.JobSet) error {
+	lab.Queued(js)
+	if err := r.world.Admin.Create(ctx, js); err != nil {
+		return fmt.Errorf("submit JobSet %s: %w", js.Name, err)
+	}
+	return nil
+}
+
+// unfinished says what the JobSets are waiting for that are not over.
+func (f *follower) unfinished(cause error) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	problems := append([]error{fmt.Errorf("%d of %d JobSets are over: %w", f.book.Over(), f.expected, cause)}, f.problems...)
+	for key, s := range f.sights {
+		for _, w := range s.workloads {
+			reserved := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadQuotaReserved)
+			if reserved != nil && !apimeta.IsStatusConditionTrue(w.Status.Conditions, kueue.WorkloadFinished) {
+				problems = append(problems, fmt.Errorf("JobSet %s, quota Workload %s: %s", key, client.ObjectKeyFromObject(w), reserved.Message))
+			}
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// timelines sums up what the timelines say. mu is held.
+func (f *follower) timelines() timelineSums {
+	var sums timelineSums
+	for _, s := range f.sights {
+		sums.add(s.jobSet.Annotations[apis.TimelineAnnotation], len(s.workloads))
+	}
+	return sums
+}
+
+// add sums up the timeline of a JobSet with so many stages.
+func (t *timelineSums) add(text string, stages int) {
+	var timeline apis.Timeline
+	if err := json.Unmarshal([]byte(text), &timeline); err != nil {
+		t.missing += stages
+		return
+	}
+	for _, stage := range timeline.Stages {
+		if stage.Finished != nil {
+			stages--
+		}
+		t.held += float64(stage.Held[lab.GPU])
+		t.idle += float64(stage.Idle[lab.GPU])
+	}
+	t.missing += stages
+}
+
+// writeComparison writes PATH.json with everything that was measured, and PATH.svg, which is drawn from it.
+func writeComparison(c *account.Comparison, path string) error {
+	data, err := json.Marshal(c)
+	if err != nil {
+		return fmt.Errorf("render the comparison: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("write the comparison: %w", err)
+	}
+	for name, content := range map[string][]byte{path + ".json": append(data, '\n'), path + ".svg": plot.SVG(chartOf(c))} {
+		if err := os.WriteFile(name, content, 0o644); err != nil {
+			return fmt.Errorf("write the comparison: %w", err)
+		}
+	}
+	return nil
+}
