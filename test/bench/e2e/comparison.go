@@ -48,7 +48,7 @@ func linesOf(c *account.Comparison) []line {
 		inSeconds("turnaround/p95", "the same, 95th percentile", func(f *account.Figures) time.Duration { return f.Turnaround.P95 }),
 		{"held", "GPU-seconds held", "GPU-s", w.Held, s.Held},
 		{"idle", "GPU-seconds held idle", "GPU-s", w.Idle, s.Idle},
-		{"idle-share", "Share of the held that is idle", "%", share(&w), share(&s)},
+		{"idle-share", "Share of what was held that lay idle", "%", share(&w), share(&s)},
 	}
 }
 
@@ -68,7 +68,7 @@ func summary(c *account.Comparison) string {
 		}
 		row(l.title, cell(l.whole), cell(l.staged), fmt.Sprintf("%.2f", l.ratio()))
 	}
-	fmt.Fprintf(&out, "\n%d of %d JobSets took longer, by more than %s, than when they were admitted as a whole.\n", later(c), len(c.Staged.JobSets), noise)
+	fmt.Fprintf(&out, "\n%d of %d JobSets took longer, by more than %g s, than when they were admitted as a whole.\n", later(c), len(c.Staged.JobSets), noise.Seconds())
 	return out.String()
 }
 
@@ -141,7 +141,7 @@ func panelOf(title string, r *account.Run) plot.Panel {
 	f := r.Figures()
 	p := plot.Panel{
 		Title: strings.ToUpper(title[:1]) + title[1:],
-		Note:  fmt.Sprintf("all done after %.0f s, %.0f%% of the held idle", f.Makespan.Seconds(), 100*f.Idle/max(f.Held, 1)),
+		Note:  fmt.Sprintf("all done after %.0f s; %.0f%% of what was held lay idle", f.Makespan.Seconds(), 100*f.Idle/max(f.Held, 1)),
 		End:   f.Makespan.Seconds(),
 	}
 	if len(r.JobSets) == 0 {

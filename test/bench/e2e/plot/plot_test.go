@@ -55,7 +55,7 @@ func TestWellFormed(t *testing.T) {
 		"one instant":  {Panels: []plot.Panel{{Steps: []plot.Step{{}}}}},
 		"above limit":  {Limit: 1, Panels: []plot.Panel{{Steps: []plot.Step{{Whole: 5, Used: 7}}, End: 1}}},
 		"out of range": {Panels: []plot.Panel{{Steps: []plot.Step{{X: 5, Whole: 1}}, End: 1}}},
-		"markup":       {Title: `</title><script>"&`, X: "<", Y: "&", Inner: "]]>", Outer: `"`, Panels: []plot.Panel{{Title: "<b>", Note: "&lt;"}}},
+		"markup":       {Title: `</title><script>"&`, X: "<", Y: "&", Inner: "]]>", Outer: `"`, Limit: 1, LimitName: "<&", Panels: []plot.Panel{{Title: "<b>", Note: "<i>&"}}},
 	}
 	for name, chart := range tests {
 		t.Run(name, func(t *testing.T) {
