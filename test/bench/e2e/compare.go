@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -181,15 +183,17 @@ func (f *follower) unfinished(cause error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	problems := append([]error{fmt.Errorf("%d of %d JobSets are over: %w", f.book.Over(), f.expected, cause)}, f.problems...)
+	var late []error
 	for key, s := range f.sights {
 		for _, w := range s.workloads {
 			reserved := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadQuotaReserved)
 			if reserved != nil && !apimeta.IsStatusConditionTrue(w.Status.Conditions, kueue.WorkloadFinished) {
-				problems = append(problems, fmt.Errorf("JobSet %s, quota Workload %s: %s", key, client.ObjectKeyFromObject(w), reserved.Message))
+				late = append(late, fmt.Errorf("JobSet %s, quota Workload %s: %s", key, client.ObjectKeyFromObject(w), reserved.Message))
 			}
 		}
 	}
-	return errors.Join(problems...)
+	slices.SortFunc(late, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return errors.Join(append(problems, late...)...)
 }
 
 // timelines sums up what the timelines say. mu is held.
