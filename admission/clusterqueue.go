@@ -53,7 +53,7 @@ type clusterQueue struct {
 	line      *line
 	ledger    ledger
 	// charged are the stages that are charged here, and holders what preemption knows of them.
-	charged map[*stage]struct{}
+	charged crowd
 	holders *preempt.Queue
 	// pledged are the stages in its line to which quota is pledged that others still hold.
 	pledged map[*stage]struct{}
@@ -76,7 +76,7 @@ func (e *Engine) clusterQueue(name string) *clusterQueue {
 	if q == nil {
 		q = &clusterQueue{
 			name: name, stop: kueue.None, weight: 1, selector: labels.Nothing(), line: queue.NewLine[*stage, class, quota.ID](),
-			node: e.tree.AddClusterQueue(name), bare: e.bare.AddClusterQueue(name), charged: map[*stage]struct{}{}, pledged: map[*stage]struct{}{}, keptFor: map[*jobSet]struct{}{},
+			node: e.tree.AddClusterQueue(name), bare: e.bare.AddClusterQueue(name), charged: crowd{place: placeAmongCharged}, pledged: map[*stage]struct{}{}, keptFor: map[*jobSet]struct{}{},
 		}
 		q.holders = e.finder.Queue(q.node)
 		e.clusterQueues[name] = q
@@ -207,7 +207,7 @@ func (e *Engine) renewClusterQueue(q *clusterQueue) {
 			e.noteLocalChange(lq)
 		}
 	}
-	for s := range q.charged {
+	for _, s := range q.charged.stages {
 		e.noteIfOverdue(s)
 	}
 }

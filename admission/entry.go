@@ -81,10 +81,10 @@ func (e *Engine) book(s *stage, now entry) {
 	top := e.unpost(&before)
 	e.countUnready(&before, &now)
 	if before.isCharged() {
-		delete(before.clusterQueue.charged, s)
+		before.clusterQueue.charged.drop(s)
 	}
 	if now.isCharged() {
-		now.clusterQueue.charged[s] = struct{}{}
+		now.clusterQueue.charged.add(s)
 	}
 	if !before.isCharged() {
 		return

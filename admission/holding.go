@@ -129,7 +129,7 @@ func (e *Engine) holdings(l *look, id quota.ID, under *quota.Node, counts func(*
 			continue
 		}
 		byHolder := map[types.UID]*holding{}
-		for s := range q.charged {
+		for _, s := range q.charged.stages {
 			if a := s.entry.usage.Of(id); a > 0 && counts(s) && (s.owner == "" || s.owner != l.s.owner) {
 				h := e.holding(byHolder, s, q)
 				h.amount = h.amount.Plus(a)

@@ -29,28 +29,14 @@ type localQueue struct {
 	consumed *kueue.LocalQueueAdmissionFairSharingStatus
 	account  *fairshare.Account
 	sampled  *kueue.LocalQueueAdmissionFairSharingStatus
-	// members are all stages that name this queue. Each knows its place.
-	members []*stage
-}
-
-func (q *localQueue) add(s *stage) {
-	s.localQueue, s.place = q, len(q.members)
-	q.members = append(q.members, s)
-}
-
-// drop lets the last member take the place of one that leaves.
-func (q *localQueue) drop(s *stage) {
-	last := len(q.members) - 1
-	q.members[s.place] = q.members[last]
-	q.members[s.place].place = s.place
-	q.members[last] = nil
-	q.members = q.members[:last]
+	// members are all stages that name this queue.
+	members crowd
 }
 
 func (e *Engine) localQueue(key types.NamespacedName) *localQueue {
 	q := e.localQueues[key]
 	if q == nil {
-		q = &localQueue{key: key, stop: kueue.None, weight: 1}
+		q = &localQueue{key: key, stop: kueue.None, weight: 1, members: crowd{place: placeInLocalQueue}}
 		e.localQueues[key] = q
 		e.clusterQueue("")
 	}
@@ -93,14 +79,14 @@ func (e *Engine) loseLocalQueue(key types.NamespacedName) {
 
 // dropIfUnknown forgets a queue that has neither an object nor stages. Tenants choose the names.
 func (e *Engine) dropIfUnknown(q *localQueue) {
-	if !q.exists && len(q.members) == 0 {
+	if !q.exists && len(q.members.stages) == 0 {
 		delete(e.localQueues, q.key)
 	}
 }
 
 // renewLocalQueue moves the stages of a queue to where they belong now.
 func (e *Engine) renewLocalQueue(q *localQueue) {
-	for _, s := range q.members {
+	for _, s := range q.members.stages {
 		e.account(s)
 	}
 	e.wakeLine(e.clusterQueue(q.clusterQueue))
@@ -125,7 +111,7 @@ func (e *Engine) observeNamespace(name string, labels map[string]string) {
 
 // reconsiderMembers finds out again what JobSets that hold quota may come to hold.
 func (e *Engine) reconsiderMembers(q *localQueue) {
-	for _, s := range q.members {
+	for _, s := range q.members.stages {
 		if j := e.jobSets[s.owner]; j != nil && j.home != nil {
 			e.reconsider(j)
 		}

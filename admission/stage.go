@@ -23,8 +23,8 @@ type stage struct {
 	version    version
 	generation int64
 	localQueue *localQueue
-	// place is that among the members of the LocalQueue.
-	place int
+	// places are those in the crowds that it is in.
+	places places
 	// owner is the UID of the JobSet, or empty if the owner is none.
 	owner   types.UID
 	index   int
@@ -117,7 +117,8 @@ func (e *Engine) join(s *stage, object *kueue.Workload) {
 		e.leave(s)
 	}
 	if s.localQueue == nil {
-		e.localQueue(localQueue).add(s)
+		s.localQueue = e.localQueue(localQueue)
+		s.localQueue.members.add(s)
 	}
 	s.owner = owner
 	if owner != "" {
@@ -130,7 +131,7 @@ func (e *Engine) leave(s *stage) {
 	e.book(s, entry{})
 	e.renewTenures(s)
 	e.enqueue(s)
-	s.localQueue.drop(s)
+	s.localQueue.members.drop(s)
 	e.dropIfUnknown(s.localQueue)
 	s.localQueue = nil
 	if j := e.jobSets[s.owner]; j != nil {

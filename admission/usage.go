@@ -94,7 +94,7 @@ func (e *Engine) openAccount(q *localQueue) {
 		account = e.decay.Restore(q.consumed)
 	}
 	q.account = &account
-	for _, s := range slices.SortedFunc(slices.Values(q.members), compareStages) {
+	for _, s := range slices.SortedFunc(slices.Values(q.members.stages), compareStages) {
 		switch s.entry.phase {
 		case admitted:
 			e.decay.Resume(q.account, s.entry.usage, s.admittedAt)

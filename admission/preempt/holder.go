@@ -38,5 +38,8 @@ func (h *Holder) compare(other *Holder) int {
 	case h.Priority != other.Priority:
 		return cmp.Compare(h.Priority, other.Priority)
 	}
-	return cmp.Or(other.Reserved.Compare(h.Reserved), cmp.Compare(h.UID, other.UID))
+	if later := other.Reserved.Compare(h.Reserved); later != 0 {
+		return later
+	}
+	return cmp.Compare(h.UID, other.UID)
 }

@@ -24,8 +24,12 @@ type chunk struct {
 
 const chunkSize = 64
 
-// find returns the chunk in which a Holder is or belongs, and its place there. The list must not be empty.
+// find returns the chunk in which a Holder is or belongs, and its place there. The list must not be empty. Who has come last is most often
+// taken first.
 func (l *list) find(h *Holder) (c, i int) {
+	if h.compare(l.chunks[0].holders[0]) <= 0 {
+		return 0, 0
+	}
 	c, _ = slices.BinarySearchFunc(l.chunks, h, func(c chunk, h *Holder) int { return c.holders[len(c.holders)-1].compare(h) })
 	c = min(c, len(l.chunks)-1)
 	i, _ = slices.BinarySearchFunc(l.chunks[c].holders, h, (*Holder).compare)
