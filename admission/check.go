@@ -131,32 +131,55 @@ func flavorsExist(e *Engine, l *look) *Refusal {
 		if o.lack.Oversized && (e.fitsInPart(l) || e.mayFitInPart(l)) {
 			return nil
 		}
-		return lackRefusal(l.q, o.lack)
+		refusal := lackRefusal(l.q, o.lack)
+		if o.lack.Oversized {
+			refusal = neverFits(e.largest(l), oversize(l.q, o.lack))
+		}
+		return refusal
 	}
 	l.items = o.items
-	if len(e.aboveMost(l.q, o.first)) == 0 || e.isWithinMost(l.q, o.items) || e.fitsInPart(l) || e.mayFitInPart(l) {
+	if l.q.couldHave(o.first) || l.q.isWithinMost(o.items) || e.fitsInPart(l) || e.mayFitInPart(l) {
 		return nil
 	}
+	return neverFits(e.largest(l), fmt.Sprintf("all pod sets together need %s in ClusterQueue %s", strings.Join(e.aboveMost(l.q, o.first), " and "), l.q.name))
+}
+
+// neverFits refuses what is too large even if nothing were charged. What would fit comes before the amounts: these may be many.
+func neverFits(advice, why string) *Refusal {
 	return &Refusal{
-		Check: withinLimits, Reason: kueue.WorkloadQuotaReservedReasonExceedsMaxQuota,
-		Message: fmt.Sprintf("can never fit: all pod sets together need %s in ClusterQueue %s", strings.Join(e.aboveMost(l.q, o.first), " and "), l.q.name),
+		Check: withinLimits, Reason: kueue.WorkloadQuotaReservedReasonExceedsMaxQuota, Message: fmt.Sprintf("can never fit%s: %s", inBrackets(advice), why),
 	}
 }
 
+func inBrackets(advice string) string {
+	if advice == "" {
+		return ""
+	}
+	return " (" + advice + ")"
+}
+
+func oversize(q *clusterQueue, lack *flavor.Lack) string {
+	return fmt.Sprintf("pod set %s in ClusterQueue %s: %s", lack.PodSet, q.name, strings.Join(lack.Objections, "; "))
+}
+
 // isWithinMost tells whether some combination of flavors could be had if nothing were charged.
-func (e *Engine) isWithinMost(q *clusterQueue, items []flavor.Item) bool {
+func (q *clusterQueue) isWithinMost(items []flavor.Item) bool {
 	for choice := range flavor.Choices(items, flavor.MaxChoices) {
-		if len(e.aboveMost(q, choice.Usage(items))) == 0 {
+		if q.couldHave(choice.Usage(items)) {
 			return true
 		}
 	}
 	return false
 }
 
+// couldHave tells whether a usage could be had if nothing were charged.
+func (q *clusterQueue) couldHave(usage quota.Usage) bool {
+	return !slices.ContainsFunc(usage, func(c quota.Charge) bool { return c.Amount > q.node.Most(c.ID) })
+}
+
 // aboveMost says what of a usage could not be had even if nothing were charged.
 func (e *Engine) aboveMost(q *clusterQueue, usage quota.Usage) []string {
-	isAbove := func(c quota.Charge) bool { return c.Amount > q.node.Most(c.ID) }
-	if !slices.ContainsFunc(usage, isAbove) {
+	if q.couldHave(usage) {
 		return nil
 	}
 	var above []string
@@ -176,10 +199,7 @@ func lackRefusal(q *clusterQueue, lack *flavor.Lack) *Refusal {
 			Message: fmt.Sprintf("pod set %s asks for %s, for which ClusterQueue %s has no quota in any resource group", lack.PodSet, lack.Uncovered, q.name),
 		}
 	case lack.Oversized:
-		return &Refusal{
-			Check: withinLimits, Reason: kueue.WorkloadQuotaReservedReasonExceedsMaxQuota,
-			Message: fmt.Sprintf("can never fit: pod set %s in ClusterQueue %s: %s", lack.PodSet, q.name, strings.Join(lack.Objections, "; ")),
-		}
+		return neverFits("", oversize(q, lack))
 	}
 	objections := lack.Objections
 	if len(objections) == 0 {

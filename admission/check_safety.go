@@ -37,15 +37,17 @@ func (e *Engine) peakAboveLimits(l *look) *Refusal {
 	for s := range l.j.plan.Stages {
 		if o := e.offer(l.j.stages[s], l.q); o.lack != nil && c.Items[s] == nil {
 			refusal := lackRefusal(l.q, o.lack)
-			refusal.Message = fmt.Sprintf("stage %s could never be admitted: %s", l.j.plan.Stages[s].Name, refusal.Message)
+			advice := ""
+			if o.lack.Oversized {
+				advice = e.largest(l)
+			}
+			refusal.Message = fmt.Sprintf("stage %s could never be admitted%s: %s", l.j.plan.Stages[s].Name, inBrackets(advice), refusal.Message)
 			return refusal
 		}
 	}
 	peaks := c.PeaksToTheEnd()
-	for _, peak := range peaks {
-		if len(e.aboveMost(l.q, peak)) == 0 {
-			return nil
-		}
+	if slices.ContainsFunc(peaks, l.q.couldHave) {
+		return nil
 	}
 	message := "its stages hold more at once than there is"
 	if len(peaks) > 0 {
@@ -53,7 +55,8 @@ func (e *Engine) peakAboveLimits(l *look) *Refusal {
 	}
 	return &Refusal{
 		Check: peakWithinLimits, Reason: kueue.WorkloadQuotaReservedReasonExceedsMaxQuota,
-		Message: fmt.Sprintf("the JobSet could never run to its end in ClusterQueue %s: stages that hold quota at the same time need up to %s", l.q.name, message),
+		Message: fmt.Sprintf("the JobSet could never run to its end in ClusterQueue %s%s: stages that hold quota at the same time need up to %s",
+			l.q.name, inBrackets(e.largest(l)), message),
 	}
 }
 

@@ -73,7 +73,7 @@ func (e *Engine) mayFitInPart(l *look) bool {
 	}
 	supply := e.supply(l.q)
 	items, lack := supply.Items(without(l.podSets, most, most))
-	if lack != nil || !e.isWithinMost(l.q, items) {
+	if lack != nil || !l.q.isWithinMost(items) {
 		return false
 	}
 	l.items = items

@@ -145,6 +145,8 @@ type job struct {
 	name, requests string
 	after          []string
 	change         func(*corev1.PodSpec)
+	// replicas is 1 unless it is set.
+	replicas int32
 }
 
 // submit creates a JobSet and the quota Workloads of its stages.
@@ -153,7 +155,7 @@ func (w *world) submit(queue, name string, jobs ...job) {
 	spec := &jobsetapi.JobSetSpec{}
 	for _, j := range jobs {
 		r := jobsetapi.ReplicatedJob{}
-		r.Name, r.Replicas = j.name, 1
+		r.Name, r.Replicas = j.name, max(1, j.replicas)
 		pod := template(j.requests)
 		if j.change != nil {
 			j.change(&pod.Spec)

@@ -1,0 +1,261 @@
+package admission
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tranche-dev/tranche/admission/flavor"
+	"github.com/tranche-dev/tranche/admission/quota"
+)
+
+// A sizing looks for the largest numbers of pods with which pod sets would fit a ClusterQueue if nothing were charged.
+type sizing struct {
+	podSets []flavor.PodSet
+	// items of the pod sets, with all flavors that take them, whatever their quota.
+	items []flavor.Item
+	most  func(quota.ID) quota.Amount
+	// suits tells whether there is a combination of flavors for items, of which each option alone can be had.
+	suits func(items []flavor.Item) bool
+}
+
+// largest says with how many pods what can never fit would fit: the JobSet, where it is judged as a whole, or else the stage. It is empty
+// if the number of pods is not what keeps it from fitting.
+func (e *Engine) largest(l *look) string {
+	z := &sizing{most: l.q.node.Most}
+	if l.hasPlan() && l.policy != Greedy && !l.j.continues() {
+		stages := e.addStages(z, l)
+		z.suits = func(items []flavor.Item) bool { return e.runsToItsEnd(l, items, stages) }
+	} else {
+		z.add(e.supply(l.q), l.podSets)
+		z.suits = l.q.isWithinMost
+	}
+	if z.items == nil {
+		return ""
+	}
+	return z.advice()
+}
+
+// addStages adds the pod sets of all stages of a plan, and returns the stage of each.
+func (e *Engine) addStages(z *sizing, l *look) (stageOf []int) {
+	for s, shape := range l.j.stages {
+		if !z.add(e.supply(l.q), shape.podSets) {
+			return nil
+		}
+		for range shape.podSets {
+			stageOf = append(stageOf, s)
+		}
+	}
+	return stageOf
+}
+
+// add takes in more pod sets. If some flavor must be found for them first, whatever their number, nothing is left of the sizing.
+func (z *sizing) add(supply flavor.Supply, podSets []flavor.PodSet) bool {
+	supply.Most = func(quota.ID) quota.Amount { return quota.MaxAmount }
+	items, lack := supply.Items(podSets)
+	if lack != nil {
+		z.items = nil
+		return false
+	}
+	for i := range items {
+		items[i].PodSet += len(z.podSets)
+	}
+	z.items = append(z.items, items...)
+	z.podSets = append(z.podSets, podSets...)
+	return true
+}
+
+// runsToItsEnd tells whether a JobSet that has not begun could get all its stages in turn if they had these items.
+func (e *Engine) runsToItsEnd(l *look, items []flavor.Item, stageOf []int) bool {
+	c := e.course(l.j, l.q)
+	for s := range c.Items {
+		c.Items[s] = []flavor.Item{}
+	}
+	for _, item := range items {
+		s := stageOf[item.PodSet]
+		c.Items[s] = append(c.Items[s], item)
+	}
+	return slices.ContainsFunc(c.PeaksToTheEnd(), l.q.couldHave)
+}
+
+// advice names the pod sets of which one alone need be smaller, if there are such. If not, it takes the same share from all that there are,
+// and gives back what need not be taken. Of very many pod sets that would be too long to read, and to find out.
+func (z *sizing) advice() string {
+	const named, percent = 8, 100
+	if p := z.tooLarge(); p != "" {
+		return fmt.Sprintf("one pod of %s alone is too large", p)
+	}
+	if len(z.podSets) > named {
+		switch part := z.share(percent); {
+		case part > 0:
+			return fmt.Sprintf("would fit with %d%% of the pods of each pod set", part)
+		case part == 0:
+			return "would fit with one pod of each pod set"
+		}
+	} else if smaller := z.oneSmaller(); len(smaller) > 0 {
+		return "would fit with " + strings.Join(smaller, ", or ")
+	} else if smaller := z.allSmaller(); len(smaller) > 0 {
+		return "would fit with " + strings.Join(smaller, " and ")
+	}
+	return "would not fit with one pod of each pod set either"
+}
+
+// oneSmaller returns for which pod sets it is enough that they alone are smaller.
+func (z *sizing) oneSmaller() []string {
+	const most = 3
+	var smaller []string
+	for p := range z.podSets {
+		counts := z.whole()
+		if len(smaller) < most && z.grow(counts, p, 1) && counts[p] < z.podSets[p].Count {
+			smaller = append(smaller, z.name(counts, p))
+		}
+	}
+	return smaller
+}
+
+// allSmaller returns numbers of pods that fit together and of which none can be larger: each pod set keeps the same share.
+func (z *sizing) allSmaller() []string {
+	parts := max(1, int64(slices.Max(z.whole())))
+	part := z.share(parts)
+	if part < 0 {
+		return nil
+	}
+	counts := z.part(part, parts)
+	for p := range counts {
+		z.grow(counts, p, counts[p])
+	}
+	var smaller []string
+	for p := range counts {
+		if counts[p] < z.podSets[p].Count {
+			smaller = append(smaller, z.name(counts, p))
+		}
+	}
+	return smaller
+}
+
+// tooLarge names a pod set of which not even one pod would fit, or nothing.
+func (z *sizing) tooLarge() string {
+	for p := range z.podSets {
+		if z.podSets[p].Count > 0 && z.bound(p) < 1 {
+			return z.podSets[p].Name
+		}
+	}
+	return ""
+}
+
+func (z *sizing) name(counts []int32, p int) string {
+	return fmt.Sprintf("at most %d of %d pods of %s", counts[p], z.podSets[p].Count, z.podSets[p].Name)
+}
+
+func (z *sizing) whole() []int32 {
+	counts := make([]int32, len(z.podSets))
+	for p := range counts {
+		counts[p] = z.podSets[p].Count
+	}
+	return counts
+}
+
+// share is the largest of some equal parts of all pod sets that would fit. It is negative if not even one pod of each would.
+func (z *sizing) share(parts int64) int64 {
+	return largest(0, parts, func(part int64) bool { return z.fits(z.part(part, parts)) })
+}
+
+// part is a part of each pod set, and at least one pod.
+func (z *sizing) part(part, parts int64) []int32 {
+	counts := z.whole()
+	for p := range counts {
+		counts[p] = min(counts[p], max(1, int32(int64(counts[p])*part/parts))) //nolint:gosec // not more than it was
+	}
+	return counts
+}
+
+// grow sets the number of pods of one pod set to the largest that fits beside the others. It leaves it if not even the least does.
+func (z *sizing) grow(counts []int32, p int, least int32) bool {
+	before := counts[p]
+	best := largest(int64(least), int64(min(z.podSets[p].Count, z.bound(p))), func(n int64) bool {
+		counts[p] = int32(n) //nolint:gosec // not more than Count
+		return z.fits(counts)
+	})
+	counts[p] = before
+	if best >= int64(least) {
+		counts[p] = int32(best) //nolint:gosec // not more than Count
+		return true
+	}
+	return false
+}
+
+// bound is how many pods of a pod set would fit if there were no others.
+func (z *sizing) bound(p int) int32 {
+	bound := z.podSets[p].Count
+	for i := range z.items {
+		if z.items[i].PodSet == p {
+			widest := int32(0)
+			for _, o := range z.items[i].Options {
+				widest = max(widest, z.room(p, o.Usage))
+			}
+			bound = min(bound, widest)
+		}
+	}
+	return bound
+}
+
+// room is how many pods of a pod set there is quota for, of one flavor.
+func (z *sizing) room(p int, usage quota.Usage) int32 {
+	room := z.podSets[p].Count
+	for _, c := range usage {
+		if perPod := c.Amount / quota.Amount(max(1, z.podSets[p].Count)); perPod > 0 {
+			room = int32(min(quota.Amount(room), max(0, z.most(c.ID))/perPod)) //nolint:gosec // not more than Count
+		}
+	}
+	return room
+}
+
+// fits tells whether the pod sets would fit with these numbers of pods.
+func (z *sizing) fits(counts []int32) bool {
+	items := slices.Clone(z.items)
+	for i := range items {
+		item := &items[i]
+		p := item.PodSet
+		options := item.Options
+		item.Options = nil
+		for _, o := range options {
+			if z.room(p, o.Usage) >= counts[p] {
+				o.Usage = resized(o.Usage, z.podSets[p].Count, counts[p])
+				item.Options = append(item.Options, o)
+			}
+		}
+		if len(item.Options) == 0 {
+			return false
+		}
+	}
+	return z.suits(items)
+}
+
+// resized is what a usage of all pods becomes with another number of them.
+func resized(u quota.Usage, from, to int32) quota.Usage {
+	if from == to {
+		return u
+	}
+	u = u.Clone()
+	for i := range u {
+		u[i].Amount = u[i].Amount / quota.Amount(from) * quota.Amount(to)
+	}
+	return u
+}
+
+// largest returns the last number from least to most that is fine, or one less than the least. All below one that is fine are.
+func largest(least, most int64, isFine func(int64) bool) int64 {
+	// Often nothing but the most itself is in the way.
+	if most >= least && isFine(most) {
+		return most
+	}
+	low, high := least-1, max(most, least)
+	for high-low > 1 {
+		if middle := low + (high-low)/2; isFine(middle) {
+			low = middle
+		} else {
+			high = middle
+		}
+	}
+	return low
+}
