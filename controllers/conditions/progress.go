@@ -46,6 +46,9 @@ type Wait struct {
 	Message string
 }
 
+// IsTooLarge tells whether the stage would be refused even if nobody else held quota.
+func (w *Wait) IsTooLarge() bool { return w.Reason == kueue.WorkloadQuotaReservedReasonExceedsMaxQuota }
+
 // WaitNews returns why a stage waits, if it was refused quota and the JobSet has not said so before, or said it for another stage or
 // for another reason. Amounts come and go while a stage waits: that they have changed is no news, and the condition shows them.
 func WaitNews(js *jobsetapi.JobSet, summary Summary) *Wait {

@@ -93,6 +93,12 @@ func StageWaiting(reason, message string) Event {
 	return Event{corev1.EventTypeNormal, "StageWaiting", reason, message}
 }
 
+// StageTooLarge tells the owner of a JobSet that a stage gets no quota, and would get none if nobody else held any. It is StageWaiting as
+// a warning: nobody but the owner, or who sets the quotas, can help.
+func StageTooLarge(reason, message string) Event {
+	return Event{corev1.EventTypeWarning, "StageWaiting", reason, message}
+}
+
 // StageOpened tells the owner of a JobSet that a stage may be admitted now, because its rule has been reached.
 func StageOpened(stage string) Event {
 	return Event{corev1.EventTypeNormal, "StageOpened", "Open", fmt.Sprintf("Opened stage %q: what it waits for has been reached", stage)}

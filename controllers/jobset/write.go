@@ -279,7 +279,11 @@ func (r *Reconciler) report(ctx context.Context, s *seen, w *wanted) error {
 			return fmt.Errorf("write conditions of JobSet %s: %w", s.key, err)
 		}
 		if w.wait != nil && r.waits.TryAccept() {
-			events.StageWaiting(w.wait.Reason, w.wait.Message).EmitAbout(r.config.Recorder, s.jobSet, w.wait.Workload)
+			news := events.StageWaiting
+			if w.wait.IsTooLarge() {
+				news = events.StageTooLarge
+			}
+			news(w.wait.Reason, w.wait.Message).EmitAbout(r.config.Recorder, s.jobSet, w.wait.Workload)
 		}
 	}
 	for _, complaint := range w.complaints {
