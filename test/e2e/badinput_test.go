@@ -1,18 +1,22 @@
 package e2e_test
 
 import (
+	"fmt"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	. "github.com/onsi/gomega/gstruct"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/controllers/conditions"
 )
 
 var _ = Describe("Bad input", func() {
@@ -91,6 +95,39 @@ var _ = Describe("Bad input", func() {
 	It("requests more than its queue can ever give", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "14")
 		expectRefusal(ctx, t, t.fineTune("huge"), "trainer-node", "15", "14", string(gpu))
+	}, SpecTimeout(specTimeout))
+
+	It("holds at once more than its queue can ever give, and is told how much would fit", func(ctx SpecContext) {
+		t := newTeam(ctx, "100", "6")
+		js := t.newJobSet("wide",
+			replicatedJob{name: "ps", pods: 2, gpus: "1"},
+			replicatedJob{name: "train", replicas: 3, pods: 3, gpus: "1", after: []jobset.DependsOn{{Name: "ps", Status: jobset.DependencyReady}}})
+		const refusal = "stage train could never be admitted (would fit with at most 4 of 9 pods of train): " +
+			"can never fit: pod set train in ClusterQueue %s: needs 9 nvidia.com/gpu of flavor a100, of which the quota is 6"
+		told := fmt.Sprintf(refusal, t.namespace)
+		expectRefusal(ctx, t, js, `Waiting to admit stage 1/2 "ps": `+told)
+
+		By("saying the same on its quota Workload and in an Event, and holding nothing")
+		Eventually(func(g Gomega) {
+			refused := apimeta.FindStatusCondition(t.workload(ctx, g, "wide", "ps").Status.Conditions, kueue.WorkloadQuotaReserved)
+			g.Expect(refused).To(HaveValue(MatchFields(IgnoreExtras, Fields{
+				"Status": Equal(metav1.ConditionFalse), "Reason": Equal(kueue.WorkloadQuotaReservedReasonExceedsMaxQuota), "Message": Equal(told),
+			})))
+			g.Expect(t.waits(ctx, g, "wide")).To(ConsistOf(HaveSuffix(told)))
+			g.Expect(t.reserved(ctx, g)).To(Equal("0"))
+		}).WithContext(ctx).Should(Succeed())
+		Expect(t.pods(ctx, Default, "ps")).To(BeEmpty())
+
+		By("telling what fits when there is more quota")
+		t.setQuota(ctx, "8")
+		Eventually(func(g Gomega) {
+			c := apimeta.FindStatusCondition(t.jobSet(ctx, g, "wide").Status.Conditions, conditions.StageAdmitted)
+			g.Expect(c.Message).To(ContainSubstring("would fit with at most 6 of 9 pods of train"))
+		}).WithContext(ctx).Should(Succeed())
+
+		By("admitting it when there is enough")
+		t.setQuota(ctx, "11")
+		t.expectStages(ctx, "wide", "ps=ready", "train=ready")
 	}, SpecTimeout(specTimeout))
 
 	It("requests a resource that its queue does not cover", func(ctx SpecContext) {

@@ -261,6 +261,18 @@ func (t team) reserved(ctx context.Context, g Gomega) string {
 	return "unknown"
 }
 
+// setQuota changes the quota of GPUs.
+func (t team) setQuota(ctx context.Context, gpus string) {
+	GinkgoHelper()
+	changed := clusterQueue(t.namespace, "100", gpus)
+	Eventually(func(g Gomega) {
+		queue := &kueue.ClusterQueue{}
+		g.Expect(env.Admin.Get(ctx, client.ObjectKeyFromObject(changed), queue)).To(Succeed())
+		queue.Spec.ResourceGroups = changed.Spec.ResourceGroups
+		g.Expect(env.Admin.Update(ctx, queue)).To(Succeed())
+	}).WithContext(ctx).Should(Succeed())
+}
+
 // describe tells everything about a team, for failures.
 func (t team) describe(ctx context.Context) string {
 	g := NewGomega(func(message string, _ ...int) { AddReportEntry("describe", message) })
