@@ -20,6 +20,7 @@ import (
 	"sync"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -212,7 +213,8 @@ func isTrue(conditions []metav1.Condition, conditionType string) bool {
 	return apimeta.IsStatusConditionTrue(conditions, conditionType)
 }
 
-// lifeOf returns what is known of a pod. Those that belong to no JobSet are not kept.
+// lifeOf returns what is known of a pod. Those that belong to no JobSet are not kept, nor those
+// that only pass for such: the Job controller labels the pods that it makes with the name of their Job.
 func (a *Auditor) lifeOf(pod *corev1.Pod, now moment) *life {
 	if l := a.pods[pod.UID]; l != nil {
 		return l
@@ -221,7 +223,7 @@ func (a *Auditor) lifeOf(pod *corev1.Pod, now moment) *life {
 		name: pod.Namespace + "/" + pod.Name, jobSet: pod.Labels[jobset.JobSetUIDKey],
 		replicatedJob: pod.Labels[jobset.ReplicatedJobNameKey], span: span{from: now.latest},
 	}
-	if l.jobSet != "" {
+	if owner := metav1.GetControllerOf(pod); l.jobSet != "" && owner != nil && owner.Kind == "Job" && owner.Name == pod.Labels[batchv1.JobNameLabel] {
 		a.pods[pod.UID] = l
 	}
 	return l
