@@ -1,6 +1,8 @@
 package e2e_test
 
 import (
+	"context"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	batchv1 "k8s.io/api/batch/v1"
@@ -16,23 +18,30 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 )
 
+// editor lets a user do in the namespace of the team what the role edit allows, as soon as the API server knows of it.
+func (t team) editor(ctx context.Context, user string) client.Client {
+	GinkgoHelper()
+	Expect(env.Admin.Create(ctx, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: user},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+	})).To(Succeed())
+	c, err := env.As(user)
+	Expect(err).NotTo(HaveOccurred())
+	return c
+}
+
 // With the manager running: the attempts themselves, by everybody and on every field, are in test/integration.
 var _ = Describe("A tenant with the role edit", func() {
 	merge := func(patch string) client.Patch { return client.RawPatch(types.MergePatchType, []byte(patch)) }
 
 	It("cannot start what waits, nor move what runs", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "15")
-		Expect(env.Admin.Create(ctx, &rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: "alice"},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"},
-			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "alice"}},
-		})).To(Succeed())
+		alice := t.editor(ctx, "alice")
 		Expect(env.Admin.Create(ctx, &kueue.LocalQueue{
 			ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: "other"},
 			Spec:       kueue.LocalQueueSpec{ClusterQueue: kueue.ClusterQueueReference(t.namespace)},
 		})).To(Succeed())
-		alice, err := env.As("alice")
-		Expect(err).NotTo(HaveOccurred())
 		Eventually(func() error { return alice.Create(ctx, t.fineTune("runs")) }).WithContext(ctx).Should(Succeed())
 		t.end(ctx, "runs", "initializer", corev1.PodSucceeded)
 		t.expectStages(ctx, "runs", "trainer-node=ready")
