@@ -111,6 +111,26 @@ var _ = Describe("The writer of decisions", Ordered, func() {
 		Expect(w.Status.SchedulingStats).To(BeNil())
 	}, SpecTimeout(patience))
 
+	It("admits nothing that has come to ask for more since, and settles for what it asks for now", func(ctx SpecContext) {
+		w := newStage(ctx, "grows")
+		seen := watchAdmissions(ctx, w)
+		decided := admit(w)
+		w.Spec.PodSets[0].Count = 2
+		Expect(env.adminClient.Update(ctx, w)).To(Succeed())
+		runner.Write(decided)
+		renamed := admit(w)
+		renamed.Admission.PodSetAssignments[0].Name = "other"
+		runner.Write(renamed)
+		now := admit(w)
+		now.ID, now.Admission.PodSetAssignments[0].Count = 2, new(int32(2))
+		runner.Write(now)
+
+		// Decisions about one stage are written in the order in which they come.
+		var first *kueue.Admission
+		Eventually(seen).WithContext(ctx).Should(Receive(&first))
+		Expect(first.PodSetAssignments).To(Equal(now.Admission.PodSetAssignments))
+	}, SpecTimeout(patience))
+
 	It("reserves quota and does not admit while AdmissionChecks are to come", func(ctx SpecContext) {
 		w := newStage(ctx, "checked")
 		decision := admit(w)
@@ -152,6 +172,23 @@ func newStage(ctx context.Context, name string) *kueue.Workload {
 	}
 	Expect(env.adminClient.Create(ctx, w)).To(Succeed())
 	return w
+}
+
+// watchAdmissions tells every admission that a quota Workload is ever seen with.
+func watchAdmissions(ctx context.Context, w *kueue.Workload) <-chan *kueue.Admission {
+	GinkgoHelper()
+	watcher, err := env.adminClient.Watch(ctx, &kueue.WorkloadList{}, client.InNamespace(w.Namespace), client.MatchingFields{"metadata.name": w.Name})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(watcher.Stop)
+	seen := make(chan *kueue.Admission, 16)
+	go func() {
+		for event := range watcher.ResultChan() {
+			if w, ok := event.Object.(*kueue.Workload); ok && w.Status.Admission != nil {
+				seen <- w.Status.Admission
+			}
+		}
+	}()
+	return seen
 }
 
 func admit(w *kueue.Workload) admission.Admit {

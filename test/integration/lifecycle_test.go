@@ -36,10 +36,7 @@ const (
 // startManager runs the manager, behind a proxy that counts its writes, until the specs of the container are over.
 func startManager(ctx context.Context, settings map[string]any) *world.Proxy {
 	GinkgoHelper()
-	for _, name := range []string{onDemand, spot} {
-		flavor := &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		Expect(client.IgnoreAlreadyExists(env.adminClient.Create(ctx, flavor))).To(Succeed())
-	}
+	createFlavors(ctx)
 	proxy, err := env.StartProxy()
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(proxy.Stop)
@@ -47,6 +44,14 @@ func startManager(ctx context.Context, settings map[string]any) *world.Proxy {
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() error { return manager.Stop() })
 	return proxy
+}
+
+func createFlavors(ctx context.Context) {
+	GinkgoHelper()
+	for _, name := range []string{onDemand, spot} {
+		flavor := &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		Expect(client.IgnoreAlreadyExists(env.adminClient.Create(ctx, flavor))).To(Succeed())
+	}
 }
 
 // A tenant is a namespace with a LocalQueue "queue" on a ClusterQueue of its own.
