@@ -29,6 +29,9 @@ type StageTimes struct {
 	Ready *metav1.Time `json:"ready,omitempty"`
 	// Finished is when it finished. It is missing if it gave its quota back before that.
 	Finished *metav1.Time `json:"finished,omitempty"`
+	// NotReadySince is since when its pods have not been ready again, if a restart has closed the stage while it kept its quota. It is
+	// missing if they have been ready since, or if there was no such restart.
+	NotReadySince *metav1.Time `json:"notReadySince,omitempty"`
 	// Counted is until when Held and Idle count.
 	Counted metav1.Time `json:"counted"`
 	// Held is the amount of each accelerator times the seconds for which it was reserved.

@@ -29,6 +29,8 @@ type Hold struct {
 	End time.Time
 	// Opens has the quota Workloads of the stages that this one opens by being ready.
 	Opens []*kueue.Workload
+	// Closes tells that the hold goes on, and that a restart closes the stage.
+	Closes bool
 }
 
 // TimelineOf reads the timeline of a JobSet. What cannot be read counts as none.
@@ -78,11 +80,12 @@ func isLeftOut(t *apis.Timeline, stage string, order []string) bool {
 // left out stays out. It returns for how long the stage was ready and waited for others.
 func (h *Hold) Count(t *apis.Timeline, order []string) (waited time.Duration) {
 	if indexOf(t, h.Stage) < 0 && isLeftOut(t, h.Stage, order) {
-		_, _, waited = h.spans(time.Time{})
+		_, _, waited = h.spans(t, time.Time{})
 		return waited
 	}
 	s := stageTimes(t, h.Stage, order)
-	held, idle, waited := h.spans(s.Counted.Time)
+	held, idle, waited := h.spans(t, s.Counted.Time)
+	s.NotReadySince = h.notReadySince(t)
 	s.Queued, s.Counted = metav1.NewTime(h.Queued.UTC()), metav1.NewTime(h.End.UTC())
 	s.Admitted, s.Ready, s.Finished = metav1.Time{}, h.readyTime(), nil
 	for _, conditionType := range []string{kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted} {
@@ -125,20 +128,20 @@ func stageTimes(t *apis.Timeline, stage string, order []string) *apis.StageTimes
 //	|<------------------------------- held -------------------------------------------------->|
 //	|<-------------------- idle --------->|
 //	                    |<--- waited ---->|
-func (h *Hold) spans(counted time.Time) (held, idle, waited time.Duration) {
+func (h *Hold) spans(t *apis.Timeline, counted time.Time) (held, idle, waited time.Duration) {
 	reserved := h.isTrue(kueue.WorkloadQuotaReserved)
 	if reserved == nil || h.Workload.Status.Admission == nil {
 		return 0, 0, 0
 	}
 	from := later(reserved.LastTransitionTime.Time, counted)
 	held = max(0, h.End.Sub(from))
-	ready, ok := readySince(h.Workload)
+	ready, ok := readySince(h.Workload, NotReadySince(t, h.Stage, h.Workload))
 	if !ok {
 		return held, held, 0
 	}
 	busy := ready
 	for _, opened := range h.Opens {
-		since, ok := readySince(opened)
+		since, ok := readySince(opened, NotReadySince(t, opened.Labels[apis.StageLabel], opened))
 		if !ok {
 			since = h.End
 		}
@@ -157,20 +160,63 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// readySince tells since when the pods of a quota Workload that holds quota, or has finished with it, were all ready for the first time.
-// Of those that have lost a pod since then, also if they have recovered, only that much is known: they count as ready from the beginning.
-func readySince(w *kueue.Workload) (time.Time, bool) {
+// NotReadySince returns since when the pods of a stage have not been ready, if a restart has closed it since it holds its quota and they
+// have not been ready again. It is zero otherwise.
+func NotReadySince(t *apis.Timeline, stage string, w *kueue.Workload) time.Time {
+	i := indexOf(t, stage)
+	reserved := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadQuotaReserved)
+	if i < 0 || t.Stages[i].NotReadySince == nil || reserved == nil || t.Stages[i].NotReadySince.Before(&reserved.LastTransitionTime) {
+		return time.Time{}
+	}
+	return t.Stages[i].NotReadySince.Time
+}
+
+// notReadySince is what is to be noted as that.
+func (h *Hold) notReadySince(t *apis.Timeline) *metav1.Time {
+	since := NotReadySince(t, h.Stage, h.Workload)
+	reserved := h.isTrue(kueue.WorkloadQuotaReserved)
+	switch _, isReady := readySince(h.Workload, since); {
+	case isReady && h.Closes:
+		since = h.End
+	case isReady:
+		return nil
+	case h.Closes && since.IsZero() && reserved != nil:
+		since = reserved.LastTransitionTime.Time
+	}
+	if since.IsZero() {
+		return nil
+	}
+	return new(metav1.NewTime(since.UTC()))
+}
+
+// readySince tells since when the pods of a quota Workload that holds quota, or has finished with it, were all ready for the first time, or
+// for the first time since the given NotReadySince. Of those that have lost a pod since then, also if they have recovered, only that much
+// is known: they count as ready from the beginning, which is right for what comes after the loss. What was before it is noted then.
+func readySince(w *kueue.Workload, notReadySince time.Time) (time.Time, bool) {
 	reserved := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadQuotaReserved)
 	ready := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadPodsReady)
 	switch {
 	case reserved == nil || reserved.Status != metav1.ConditionTrue || ready == nil:
 		return time.Time{}, false
-	case ready.Status == metav1.ConditionTrue && ready.Reason == kueue.WorkloadRecovered:
+	case ready.Reason == kueue.WorkloadRecovered || ready.Reason == kueue.WorkloadWaitForRecovery:
 		return reserved.LastTransitionTime.Time, true
 	case ready.Status == metav1.ConditionTrue:
 		return later(reserved.LastTransitionTime.Time, ready.LastTransitionTime.Time), true
+	case !notReadySince.IsZero():
+		return time.Time{}, false
 	}
 	return reserved.LastTransitionTime.Time, ready.LastTransitionTime.After(reserved.LastTransitionTime.Time)
+}
+
+// IsReadyUncounted tells whether the pods of a stage have become ready after what the timeline has counted. When they lose a pod nothing
+// else tells since when they were.
+func IsReadyUncounted(t *apis.Timeline, stage string, w *kueue.Workload) bool {
+	ready := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadPodsReady)
+	if ready == nil || ready.Status != metav1.ConditionTrue || ready.Reason == kueue.WorkloadRecovered {
+		return false
+	}
+	i := indexOf(t, stage)
+	return i < 0 || t.Stages[i].Counted.Before(&ready.LastTransitionTime)
 }
 
 // readyTime is since when all pods are ready now.
@@ -199,7 +245,7 @@ func QueuedSince(w *kueue.Workload, succeeded, ready []*kueue.Workload) time.Tim
 		}
 	}
 	for _, other := range ready {
-		if t, ok := readySince(other); ok {
+		if t, ok := readySince(other, time.Time{}); ok {
 			since = later(since, t)
 		}
 	}

@@ -240,6 +240,9 @@ func (w world) workload(s *seen, index int, words []string) *kueue.Workload {
 	if has("ready") {
 		condition(kueue.WorkloadPodsReady, metav1.ConditionTrue)
 	}
+	if has("unready") {
+		condition(kueue.WorkloadPodsReady, metav1.ConditionFalse)
+	}
 	if has("evicted") {
 		condition(kueue.WorkloadEvicted, metav1.ConditionTrue)
 		workload.Status.Conditions[len(workload.Status.Conditions)-1].Reason = kueue.WorkloadEvictedByPreemption

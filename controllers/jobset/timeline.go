@@ -22,7 +22,7 @@ import (
 
 // This file keeps the timeline of a JobSet. What it says is derived from the conditions of the quota Workloads, so that it is written
 // only when a hold ends and before its times are lost: when a stage has finished, and before an eviction, a suspension or a restart
-// overwrites them, also one that leaves a stage its quota. A JobSet that runs through costs one write for each stage.
+// overwrites them, also one that leaves a stage its quota, or the loss of a pod. A JobSet that runs through costs one write for each stage.
 
 // endedHolds finds the holds whose end is to be noted. An End of zero means now.
 func (w *wanted) endedHolds(s *seen, stages []stage) []conditions.Hold {
@@ -38,10 +38,11 @@ func (w *wanted) endedHolds(s *seen, stages []stage) []conditions.Hold {
 			continue
 		}
 		h := st.hold(stages)
+		h.Closes = w.closes(st)
 		switch finished := finishedAt(st.workload); {
 		case finished != nil && !conditions.IsCounted(&timeline, st.Name, st.workload, order):
 			h.End = finished.Time
-		case finished != nil || !w.endsHold(st):
+		case finished != nil || !w.endsHold(st) && !w.losesFirstPod(st, &timeline):
 			continue
 		}
 		ended = append(ended, h)
@@ -56,7 +57,19 @@ func (w *wanted) endsHold(st *stage) bool {
 			return true
 		}
 	}
-	return w.forgetsReadiness(st)
+	return w.closes(st) || w.forgetsReadiness(st)
+}
+
+// closes tells whether this pass notes that a restart has closed a stage, which keeps its quota.
+func (w *wanted) closes(st *stage) bool {
+	return slices.ContainsFunc(w.progress, func(p progress) bool { return p.workload == st.workload && p.ready.Type == "" && p.finished == nil })
+}
+
+// losesFirstPod tells whether this pass overwrites since when the pods of a stage were ready, which is not counted yet.
+func (w *wanted) losesFirstPod(st *stage, timeline *apis.Timeline) bool {
+	return conditions.IsReadyUncounted(timeline, st.Name, st.workload) && slices.ContainsFunc(w.progress, func(p progress) bool {
+		return p.workload == st.workload && p.ready.Reason == kueue.WorkloadWaitForRecovery
+	})
 }
 
 // forgetsReadiness tells whether this pass overwrites that the pods of a stage were ready: it is evicted, suspended or closed again. One

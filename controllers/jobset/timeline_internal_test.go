@@ -73,10 +73,17 @@ func TestEndedHolds(t *testing.T) {
 			world: world{
 				started: true, restarts: 1, workloads: map[string]string{"init": "admitted", "train": "admitted closed ready"}, jobs: map[string]string{"init": "running"},
 			},
-			want: []string{"train"},
+			want: []string{"train closes"},
 		},
-		"not when a stage loses a pod": {
+		"before a stage that loses a pod forgets since when it was ready": {
 			world: world{started: true, workloads: map[string]string{"init": "admitted ready", "train": "closed"}, jobs: map[string]string{"init": "running"}},
+			want:  []string{"init"},
+		},
+		"before a stage that was not ready yet is closed": {
+			world: world{
+				started: true, restarts: 1, workloads: map[string]string{"init": "admitted", "train": "admitted closed unready"}, jobs: map[string]string{"init": "running"},
+			},
+			want: []string{"train closes"},
 		},
 		"before a quota Workload that somebody has deleted disappears": {
 			world: world{started: true, workloads: map[string]string{"init": "admitted pinned deleted", "train": "closed"}, jobs: map[string]string{"init": "held"}},
@@ -94,7 +101,11 @@ func TestEndedHolds(t *testing.T) {
 			var got []string
 			var timeline apis.Timeline
 			for _, h := range desired(s).ended {
-				got = append(got, h.Stage)
+				name := h.Stage
+				if h.Closes {
+					name += " closes"
+				}
+				got = append(got, name)
 				h.Count(&timeline, []string{"init", "train"})
 			}
 			if diff := cmp.Diff(c.want, got, cmpopts.EquateEmpty()); diff != "" {

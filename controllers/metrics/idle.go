@@ -44,12 +44,12 @@ func (c *change) idleUntilReady(ready *metav1.Condition) {
 		return
 	}
 	since := reserved.LastTransitionTime.Time
-	// What was closed before this process began is known since it was opened again.
+	// What could not be noted is known since the stage was opened again.
 	if old := apimeta.FindStatusCondition(c.before.Status.Conditions, kueue.WorkloadPodsReady); old != nil && old.LastTransitionTime.After(since) {
 		since = old.LastTransitionTime.Time
 	}
-	if !c.closed.IsZero() {
-		since = c.closed
+	if closed := c.timelines.NotReadySince(c.before); !closed.IsZero() {
+		since = closed
 	}
 	countIdle(c.before, ready.LastTransitionTime.Sub(since), notReady, c.role)
 }
@@ -61,13 +61,21 @@ func (c *change) idleUntil(end time.Time) {
 		return
 	}
 	since := reserved.LastTransitionTime.Time
-	switch {
-	case !c.closed.IsZero():
-		since = c.closed
+	switch closed := c.timelines.NotReadySince(c.before); {
+	case hasLostPods(c.before):
+		return
+	case !closed.IsZero():
+		since = closed
 	case wasReady(c.before, reserved):
 		return
 	}
 	countIdle(c.before, end.Sub(since), notReady, c.role)
+}
+
+// hasLostPods tells whether the pods of a quota Workload were all ready once, and then not any more.
+func hasLostPods(w *kueue.Workload) bool {
+	ready := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadPodsReady)
+	return ready != nil && ready.Reason == kueue.WorkloadWaitForRecovery
 }
 
 // wasReady tells whether the pods of a quota Workload have been ready since it holds its quota.

@@ -20,6 +20,13 @@ type Queues interface {
 	LocalQueueExists(key types.NamespacedName) bool
 }
 
+// Timelines has what is noted on JobSets.
+type Timelines interface {
+	// NotReadySince is that of the stage that a quota Workload stands for, as the timeline of its JobSet says. It is zero if that says
+	// nothing.
+	NotReadySince(workload *kueue.Workload) time.Time
+}
+
 // A Recorder counts what happens to quota Workloads, from each change that the cache of the leader sees. That is the one place where
 // a transition comes by exactly once, whoever wrote it and however often: a write that is repeated, or reconciled again, changes nothing
 // and is seen as no change; and what a new manager finds at its start are objects, not changes. A transition that happens while no
@@ -27,22 +34,21 @@ type Queues interface {
 //
 // Times are those that the conditions say, in whole seconds, not those at which they were seen.
 type Recorder struct {
-	queues  Queues
-	replica Replica
-	now     func() time.Time
+	queues    Queues
+	timelines Timelines
+	replica   Replica
+	now       func() time.Time
 
 	// mu makes sure that the series of a queue that has gone do not come back: either the queue is there and they are cleared later, or
 	// nothing is recorded.
 	mu sync.Mutex
 	// opened is when the stages were opened that wait.
 	opened map[types.UID]time.Time
-	// closed is when a restart has closed the stages that keep their quota and have not been ready since.
-	closed map[types.UID]time.Time
 }
 
 // NewRecorder returns a Recorder that knows of no change yet.
-func NewRecorder(queues Queues, replica Replica, now func() time.Time) *Recorder {
-	return &Recorder{queues: queues, replica: replica, now: now, opened: map[types.UID]time.Time{}, closed: map[types.UID]time.Time{}}
+func NewRecorder(queues Queues, timelines Timelines, replica Replica, now func() time.Time) *Recorder {
+	return &Recorder{queues: queues, timelines: timelines, replica: replica, now: now, opened: map[types.UID]time.Time{}}
 }
 
 // A change of a quota Workload, and where to count it.
@@ -52,8 +58,7 @@ type change struct {
 	localQueue      types.NamespacedName
 	priority, role  string
 	inCluster, here bool
-	// closed is when a restart has closed the stage, if it has not been ready since.
-	closed time.Time
+	timelines       Timelines
 }
 
 // Changed records what differs between two observations of a quota Workload.
@@ -64,8 +69,6 @@ func (r *Recorder) Changed(before, after *kueue.Workload) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.noteOpening(before, after)
-	r.noteClosing(before, after)
-	defer r.forgetClosing(after)
 	if !r.replica.leads() {
 		return
 	}
@@ -95,7 +98,6 @@ func (r *Recorder) Gone(last *kueue.Workload) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.opened, last.UID)
-	defer delete(r.closed, last.UID)
 	reserved := isTrue(last, kueue.WorkloadQuotaReserved)
 	if c := r.change(last, last); r.replica.leads() && c.inCluster && reserved != nil && isTrue(last, kueue.WorkloadFinished) == nil {
 		observe(stageHold, r.now().Sub(reserved.LastTransitionTime.Time), c.clusterQueue, "deleted", c.role)
@@ -125,7 +127,7 @@ func (r *Recorder) LocalQueueGone(key types.NamespacedName) {
 
 func (r *Recorder) change(before, after *kueue.Workload) change {
 	c := change{
-		before: before, after: after, role: r.replica.role(), closed: r.closed[after.UID],
+		before: before, after: after, role: r.replica.role(), timelines: r.timelines,
 		localQueue: types.NamespacedName{Namespace: after.Namespace, Name: string(after.Spec.QueueName)},
 	}
 	if ref := after.Spec.PriorityClassRef; ref != nil {
@@ -148,22 +150,6 @@ func (r *Recorder) noteOpening(before, after *kueue.Workload) {
 		delete(r.opened, after.UID)
 	case isGated(before) && !isGated(after):
 		r.opened[after.UID] = r.now()
-	}
-}
-
-// noteClosing remembers when a restart has closed a stage that keeps its quota: it says nothing about its pods any more.
-func (r *Recorder) noteClosing(before, after *kueue.Workload) {
-	spoke := apimeta.FindStatusCondition(before.Status.Conditions, kueue.WorkloadPodsReady) != nil
-	speaks := apimeta.FindStatusCondition(after.Status.Conditions, kueue.WorkloadPodsReady) != nil
-	if _, isKnown := r.closed[after.UID]; spoke && !speaks && !isKnown && isTrue(before, kueue.WorkloadQuotaReserved) != nil {
-		r.closed[after.UID] = r.now()
-	}
-}
-
-// forgetClosing forgets when a stage was closed that is ready again, or that has its quota no more.
-func (r *Recorder) forgetClosing(w *kueue.Workload) {
-	if isTrue(w, kueue.WorkloadPodsReady) != nil || isTrue(w, kueue.WorkloadFinished) != nil || isTrue(w, kueue.WorkloadQuotaReserved) == nil {
-		delete(r.closed, w.UID)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/controllers/conditions"
 	"github.com/tranche-dev/tranche/controllers/metrics"
 )
 
@@ -35,11 +36,29 @@ type life struct {
 	queues   queues
 	clock    time.Time
 	version  int
+	// timeline is that of the JobSet, for those tests that note something.
+	timeline apis.Timeline
+}
+
+// NotReadySince is what the timeline says.
+func (l *life) NotReadySince(workload *kueue.Workload) time.Time {
+	return conditions.NotReadySince(&l.timeline, "train", workload)
+}
+
+// note counts the quota until now, as the controller of the JobSet does before times are lost.
+func (l *life) note(h conditions.Hold) {
+	h.Stage, h.Workload, h.End = "train", l.workload, l.clock
+	h.Count(&l.timeline, []string{"train"})
+}
+
+// restart lets another manager go on.
+func (l *life) restart() {
+	l.recorder = metrics.NewRecorder(l.queues, l, metrics.Replica{Elected: elected()}, func() time.Time { return l.clock })
 }
 
 func newLife(queue string, replica metrics.Replica) *life {
 	l := &life{queues: queues{queue: true}, clock: start(), workload: newWorkload(queue, "w", "1")}
-	l.recorder = metrics.NewRecorder(l.queues, replica, func() time.Time { return l.clock })
+	l.recorder = metrics.NewRecorder(l.queues, l, replica, func() time.Time { return l.clock })
 	return l
 }
 
@@ -204,7 +223,7 @@ func TestWhatIsNotRecorded(t *testing.T) {
 		l := newLife("found", metrics.Replica{Elected: elected()})
 		l.set(1, "QuotaReserved=True QuotaReserved")
 		before := recorded(t, "found")
-		again := metrics.NewRecorder(l.queues, metrics.Replica{Elected: elected()}, time.Now)
+		again := metrics.NewRecorder(l.queues, l, metrics.Replica{Elected: elected()}, time.Now)
 		again.Changed(l.workload, l.workload)
 		l.workload.ResourceVersion = ""
 		again.Changed(l.workload, l.workload)
@@ -311,7 +330,7 @@ func TestIdleQuota(t *testing.T) {
 		},
 		"restarted before this manager was": {
 			[]string{"PodsReady=True Started", "PodsReady= closed", "PodsReady=False WaitForStart", "another manager", "PodsReady=True Started"},
-			[]string{"NotReady a100 nvidia.com/gpu 40", "NotReady spot cpu 30"},
+			[]string{"NotReady a100 nvidia.com/gpu 60", "NotReady spot cpu 45"},
 		},
 		"deleted": {[]string{"gone"}, []string{"NotReady a100 nvidia.com/gpu 20", "NotReady spot cpu 15"}},
 	} {
@@ -327,10 +346,12 @@ func TestIdleQuota(t *testing.T) {
 					l.recorder.Gone(l.workload)
 					continue
 				case "PodsReady= closed":
-					l.change(10, func(w *kueue.Workload) { apimeta.RemoveStatusCondition(&w.Status.Conditions, kueue.WorkloadPodsReady) })
+					l.clock = l.clock.Add(10 * time.Second)
+					l.note(conditions.Hold{Closes: true})
+					l.change(0, func(w *kueue.Workload) { apimeta.RemoveStatusCondition(&w.Status.Conditions, kueue.WorkloadPodsReady) })
 					continue
 				case "another manager":
-					l.recorder = metrics.NewRecorder(l.queues, metrics.Replica{Elected: elected()}, func() time.Time { return l.clock })
+					l.restart()
 					continue
 				}
 				first, second, both := strings.Cut(step, " Finished")
