@@ -96,20 +96,67 @@ func (r *relief) search() {
 	}
 }
 
-// takeAndSpare takes one candidate after the other until that is enough, and spares whom it can, from the last on.
+// takeAndSpare takes as many candidates as are enough, and spares whom it can, from the last on.
 func (r *relief) takeAndSpare() {
-	for i := range r.candidates {
-		if r.best = r.candidates[:i+1]; r.suffices(r.best) {
-			break
+	few, enough := 0, len(r.candidates)
+	for enough-few > 1 {
+		// With more who go the others can but finish earlier.
+		if middle := few + (enough-few)/2; r.suffices(r.candidates[:middle]) {
+			enough = middle
+		} else {
+			few = middle
 		}
 	}
-	r.best = slices.Clone(r.best)
-	for _, c := range slices.Backward(slices.Clone(r.best)) {
-		rest := slices.DeleteFunc(slices.Clone(r.best), func(other *Claim) bool { return other == c })
-		if r.suffices(rest) {
-			r.best = rest
+	r.best = r.spare(r.candidates[:enough])
+}
+
+// spare returns who has to go of some without whom all others can finish. It keeps an order in which those can who stay: whoever can stay
+// is put where it can finish, as by Add.
+func (r *relief) spare(some []*Claim) (goes []*Claim) {
+	r.tree.WhatIf(func() bool {
+		for _, c := range some {
+			c.Node.Release(c.Held)
+			c.isGone = true
 		}
+		order, _, _ := r.finish(r.stuck, nil)
+		for _, c := range slices.Backward(some) {
+			c.isGone = false
+			c.Node.Charge(c.Held)
+			beside, stays := r.beside(order, c)
+			if stays {
+				order = beside
+				continue
+			}
+			c.Node.Release(c.Held)
+			c.isGone = true
+			goes = append(goes, c)
+		}
+		for _, c := range goes {
+			c.isGone = false
+		}
+		return true
+	})
+	slices.Reverse(goes)
+	return goes
+}
+
+// beside returns the order with one claim more, which is charged already, if all can finish then.
+func (r *relief) beside(order []*Claim, c *Claim) ([]*Claim, bool) {
+	if c.Regard == Halted {
+		done, left, _ := r.finish(order, nil)
+		return done, len(left) == 0
 	}
+	done, left, ok := r.finish(order, c)
+	return slices.Concat(done, []*Claim{c}, left), ok
+}
+
+// finish is finish, taken back.
+func (r *relief) finish(waiting []*Claim, until *Claim) (done, left []*Claim, ok bool) {
+	r.tree.WhatIf(func() bool {
+		done, left, ok = finish(waiting, until)
+		return true
+	})
+	return done, left, ok
 }
 
 // suffices tells whether the others can finish without some.

@@ -1,6 +1,7 @@
 package bench_test
 
 import (
+	"cmp"
 	"fmt"
 	"testing"
 
@@ -27,7 +28,7 @@ func BenchmarkSafetyCheck(b *testing.B) {
 	} {
 		for _, holders := range []int{10, 100, 1000} {
 			b.Run(fmt.Sprintf("%s/holders=%d", bc.name, holders), func(b *testing.B) {
-				bank, queues := newBank(holders)
+				_, bank, queues := newBank(holders)
 				total := 10 * holders
 				claim := &safety.Claim{Node: queues[7], Held: quota.Usage{{ID: 0, Amount: quota.Amount(1 + bc.held*total/100)}}}
 				more := quota.Usage{{ID: 0, Amount: quota.Amount(1 + (bc.held+bc.more)*total/100)}}
@@ -47,8 +48,46 @@ func BenchmarkSafetyCheck(b *testing.B) {
 	}
 }
 
+// BenchmarkRelief asks a Bank with as many claims, none of which can finish since quota was taken away, who should go: that is one of them, a
+// half, or all but a few.
+func BenchmarkRelief(b *testing.B) {
+	for _, bc := range []struct {
+		name string
+		// left is what is left of the quota, in hundredths of what is held.
+		left int
+	}{{"few", 100}, {"half", 50}, {"most", 5}} {
+		for _, holders := range []int{10, 100, 1000} {
+			b.Run(fmt.Sprintf("%s/holders=%d", bc.name, holders), func(b *testing.B) {
+				tree, bank, queues := newBank(holders)
+				root := queues[0].Root()
+				claims := bank.Around(root)
+				limits := map[quota.ID]quota.Quota{}
+				for id := range quota.ID(3) {
+					limits[id] = quota.Quota{
+						Nominal: root.Used(id) * quota.Amount(bc.left) / 100, BorrowingLimit: quota.MaxAmount, LendingLimit: quota.MaxAmount,
+					}
+				}
+				tree.SetQuotas(root, limits)
+				bank.Doubt()
+				for _, c := range claims {
+					bank.Remove(c)
+					bank.Add(c)
+				}
+				price := func(*safety.Claim) safety.Price { return safety.Price{} }
+				order := func(x, y *safety.Claim) int { return cmp.Compare(x.Held[0].Amount, y.Held[0].Amount) }
+				for b.Loop() {
+					if len(bank.Relief(root, price, order)) == 0 {
+						b.Fatal("nobody need go")
+					}
+				}
+				record(b)
+			})
+		}
+	}
+}
+
 // newBank has claims that hold half of all that there is of each flavor.
-func newBank(holders int) (*safety.Bank, []*quota.Node) {
+func newBank(holders int) (*quota.Tree, *safety.Bank, []*quota.Node) {
 	tree := quota.NewTree()
 	const flavors, queues = 3, 20
 	for _, f := range []kueue.ResourceFlavorReference{"a100", "h100", "v5e"} {
@@ -77,5 +116,5 @@ func newBank(holders int) (*safety.Bank, []*quota.Node) {
 		}
 		bank.Add(c)
 	}
-	return bank, nodes
+	return tree, bank, nodes
 }
