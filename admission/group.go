@@ -41,6 +41,8 @@ func (e *Engine) settleGroups() {
 	e.isStale = false
 	e.revision++
 	e.adoptParents()
+	e.forgetQueues()
+	e.forgetCohorts()
 	e.groups = map[*quota.Node]*group{}
 	for _, name := range slices.Sorted(maps.Keys(e.clusterQueues)) {
 		q := e.clusterQueues[name]
@@ -66,6 +68,68 @@ func (e *Engine) settleGroups() {
 	for _, uid := range slices.Sorted(maps.Keys(e.jobSets)) {
 		if j := e.jobSets[uid]; j.home != nil {
 			e.reconsider(j)
+		}
+	}
+}
+
+// forgetQueues forgets ClusterQueues that do not exist and that nothing refers to any more.
+func (e *Engine) forgetQueues() {
+	gone := map[*clusterQueue]struct{}{}
+	for _, q := range e.clusterQueues {
+		if !q.exists && q.name != "" {
+			gone[q] = struct{}{}
+		}
+	}
+	if len(gone) == 0 {
+		return
+	}
+	for _, s := range e.stages {
+		for _, q := range []*clusterQueue{s.line, s.entry.clusterQueue, s.pledgedIn, s.tenure.queue} {
+			delete(gone, q)
+		}
+		for _, a := range []*assignment{s.reservation, s.assumed} {
+			if a != nil {
+				delete(gone, a.clusterQueue)
+			}
+		}
+	}
+	for _, j := range e.jobSets {
+		for _, q := range []*clusterQueue{j.home, j.keeper, j.tenure.queue} {
+			delete(gone, q)
+		}
+	}
+	for _, lq := range e.localQueues {
+		delete(gone, e.clusterQueues[lq.clusterQueue])
+	}
+	for q := range gone {
+		e.forgetQueue(q)
+	}
+}
+
+func (e *Engine) forgetQueue(q *clusterQueue) {
+	delete(e.clusterQueues, q.name)
+	e.finder.Drop(q.node)
+	e.tree.Remove(q.node)
+	e.bare.Remove(q.bare)
+	for _, s := range e.shapes {
+		delete(s.options, q)
+	}
+}
+
+// forgetCohorts forgets Cohorts that do not exist and that nothing names any more.
+func (e *Engine) forgetCohorts() {
+	named := map[string]struct{}{}
+	for _, c := range e.cohorts {
+		named[c.parent] = struct{}{}
+	}
+	for _, q := range e.clusterQueues {
+		named[q.cohort] = struct{}{}
+	}
+	for name, c := range e.cohorts {
+		if _, isNamed := named[name]; !c.exists && !isNamed {
+			delete(e.cohorts, name)
+			e.tree.Remove(c.node)
+			e.bare.Remove(c.bare)
 		}
 	}
 }

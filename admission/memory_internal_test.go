@@ -2,6 +2,7 @@ package admission
 
 import (
 	"fmt"
+	"maps"
 	"strconv"
 	"testing"
 	"time"
@@ -47,6 +48,53 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	for topic, queues := range e.clusterQueue("q").group.asleep {
 		if e.clusterQueue("q").line.Sleeps(topic) || len(queues) > 1 {
 			t.Errorf("somebody still sleeps on %d", topic)
+		}
+	}
+}
+
+// TestNoQueueIsLeftBehind lets administrators rename ClusterQueues and Cohorts again and again, also while stages hold quota there.
+func TestNoQueueIsLeftBehind(t *testing.T) {
+	e, err := New(Config{StageAdmission: Reserve})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	e.Apply(NamespaceObserved{Name: "ns"})
+	e.Apply(FlavorObserved{Flavor: &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: "a"}}})
+	for i := range 50 {
+		q := queueOf(4)
+		q.Name, q.Spec.CohortName = fmt.Sprintf("q%d", i), kueue.CohortReference(fmt.Sprintf("c%d", i))
+		e.Apply(ClusterQueueObserved{ClusterQueue: q})
+		root := &kueue.Cohort{ObjectMeta: metav1.ObjectMeta{Name: string(q.Spec.CohortName)}}
+		root.Spec.ParentName = kueue.CohortReference(fmt.Sprintf("root%d", i))
+		e.Apply(CohortObserved{Cohort: root})
+		lq := &kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: q.Name}}
+		lq.Spec.ClusterQueue = kueue.ClusterQueueReference(q.Name)
+		e.Apply(LocalQueueObserved{LocalQueue: lq})
+		wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: q.Name, UID: types.UID(q.Name), ResourceVersion: "1"}}
+		wl.Spec.QueueName = kueue.LocalQueueName(lq.Name)
+		wl.Spec.PodSets = []kueue.PodSet{{Name: "main", Count: 1, Template: podsOf(1)}}
+		e.Apply(WorkloadObserved{Workload: wl})
+		if decisions := e.Decide(now); len(decisions) != 1 {
+			t.Fatalf("decided %v, want an admission", decisions)
+		}
+		e.Apply(ClusterQueueGone{Name: q.Name})
+		e.Apply(CohortGone{Name: root.Name})
+		e.Decide(now)
+		if held := e.clusterQueues[q.Name]; held == nil || len(held.charged) != 1 {
+			t.Fatalf("ClusterQueue %s is forgotten while a stage holds its quota", q.Name)
+		}
+		e.Apply(LocalQueueGone{Key: types.NamespacedName{Namespace: "ns", Name: lq.Name}})
+		e.Apply(WorkloadGone{Key: StageKey{Namespace: "ns", Name: wl.Name}})
+		e.Apply(ClusterQueueObserved{ClusterQueue: queueOf(int64(i + 1))})
+		e.Decide(now)
+		if len(e.clusterQueues) != 2 || len(e.cohorts) > 0 {
+			t.Fatalf("%d ClusterQueues and %d Cohorts are known, want the one and that of those without", len(e.clusterQueues), len(e.cohorts))
+		}
+	}
+	for s := range maps.Values(e.shapes) {
+		if len(s.options) > 1 {
+			t.Errorf("a shape knows what %d ClusterQueues offer", len(s.options))
 		}
 	}
 }

@@ -43,6 +43,9 @@ func (f *Finder) Queue(n *quota.Node) *Queue {
 	return q
 }
 
+// Drop forgets the Queue of a ClusterQueue, which must be empty.
+func (f *Finder) Drop(n *quota.Node) { delete(f.queues, n) }
+
 // Find returns who has to leave so that a request fits.
 func (f *Finder) Find(r Request) Result {
 	n := r.Queue.node
