@@ -136,7 +136,9 @@ func (e *Engine) Apply(event Event) {
 	case WorkloadObserved:
 		e.observeStage(ev.Workload)
 	case WorkloadGone:
-		e.loseStage(ev.Key)
+		e.observeEnd(ev)
+	case WorkloadDoubted:
+		e.graves.exhume(ev.UID)
 	}
 	e.verify()
 }
@@ -328,6 +330,15 @@ func (g *graves) bury(uid types.UID) {
 	delete(g.buried, g.order[g.next])
 	g.order[g.next] = uid
 	g.next = (g.next + 1) % maxGraves
+}
+
+func (g *graves) exhume(uid types.UID) {
+	if !g.has(uid) {
+		return
+	}
+	delete(g.buried, uid)
+	// Its place must not end what it may be buried for again.
+	g.order[slices.Index(g.order, uid)] = ""
 }
 
 func (g *graves) has(uid types.UID) bool {

@@ -75,8 +75,16 @@ type PlanGone struct{ UID types.UID }
 // WorkloadObserved says that a quota Workload exists with this content.
 type WorkloadObserved struct{ Workload *kueue.Workload }
 
-// WorkloadGone says that a quota Workload does not exist any more.
-type WorkloadGone struct{ Key StageKey }
+// WorkloadGone says that a quota Workload does not exist any more: the one with this UID, or without a UID whichever has this name. What is
+// observed of it later does not count.
+type WorkloadGone struct {
+	Key StageKey
+	UID types.UID
+}
+
+// WorkloadDoubted says that somebody has reason to think that a quota Workload exists which is taken to have gone, and is about to ask the
+// API server itself. What is observed of it later counts, unless it goes once more before.
+type WorkloadDoubted struct{ UID types.UID }
 
 func (FlavorObserved) event()       {}
 func (FlavorGone) event()           {}
@@ -94,6 +102,7 @@ func (PlanObserved) event()         {}
 func (PlanGone) event()             {}
 func (WorkloadObserved) event()     {}
 func (WorkloadGone) event()         {}
+func (WorkloadDoubted) event()      {}
 
 func (e FlavorObserved) String() string       { return "flavor " + e.Flavor.Name }
 func (e FlavorGone) String() string           { return "flavor " + e.Name + " gone" }
@@ -114,4 +123,5 @@ func (e PlanGone) String() string          { return "plan " + string(e.UID) + " 
 func (e WorkloadObserved) String() string {
 	return "workload " + e.Workload.Namespace + "/" + e.Workload.Name
 }
-func (e WorkloadGone) String() string { return "workload " + e.Key.String() + " gone" }
+func (e WorkloadGone) String() string    { return "workload " + e.Key.String() + " gone" }
+func (e WorkloadDoubted) String() string { return "workload " + string(e.UID) + " doubted" }

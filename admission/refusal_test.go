@@ -237,6 +237,49 @@ func TestLateAnswersBringNothingBack(t *testing.T) {
 	}
 }
 
+// TestNamesakes: of two quota Workloads of one name the second may be observed before the end of the first is.
+func TestNamesakes(t *testing.T) {
+	w := newWorld(t, admission.Config{})
+	w.queue("q", "a100: gpu=2")
+	w.lone("q", "one", "gpu=2")
+	w.wantAdmitted("one")
+	first := w.workloads[keyOf("one")].DeepCopy()
+	w.lone("q", "one", "gpu=1", func(wl *kueue.Workload) { wl.UID = "second" })
+	w.engine.Apply(admission.WorkloadGone{Key: keyOf("one"), UID: first.UID})
+	w.wantAdmitted("one")
+	if got, want := w.used("q"), "a100/nvidia.com/gpu=1"; got != want {
+		t.Errorf("used %s, want %s", got, want)
+	}
+}
+
+// TestDoubt: what is taken to have gone counts again when somebody has looked, unless it has gone since he began to.
+func TestDoubt(t *testing.T) {
+	w := newWorld(t, admission.Config{})
+	w.queue("q", "a100: gpu=2")
+	w.lone("q", "one", "gpu=2")
+	w.wantAdmitted("one")
+	alive := admission.WorkloadObserved{Workload: w.workloads[keyOf("one")].DeepCopy()}
+	gone, doubted := admission.WorkloadGone{Key: keyOf("one"), UID: "wl-one"}, admission.WorkloadDoubted{UID: "wl-one"}
+	for _, step := range []struct {
+		name   string
+		events []admission.Event
+		want   string
+	}{
+		{"gone", []admission.Event{gone, alive}, "0"},
+		{"doubted and alive", []admission.Event{doubted, alive}, "2"},
+		{"doubted for nothing", []admission.Event{doubted, doubted, alive}, "2"},
+		{"gone again", []admission.Event{gone, alive}, "0"},
+		{"doubted, and gone before it was seen", []admission.Event{doubted, gone, alive}, "0"},
+	} {
+		for _, event := range step.events {
+			w.engine.Apply(event)
+		}
+		if got, want := w.used("q"), "a100/nvidia.com/gpu="+step.want; got != want {
+			t.Errorf("%s: used %s, want %s", step.name, got, want)
+		}
+	}
+}
+
 func TestObservedAdmissionsCountAsTheyAre(t *testing.T) {
 	w := newWorld(t, admission.Config{})
 	hold := newWorkload("huge", "q")

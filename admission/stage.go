@@ -141,6 +141,14 @@ func (e *Engine) leave(s *stage) {
 	}
 }
 
+// observeEnd buries also what is not known, or not any more. A namesake that was made since may have been observed before.
+func (e *Engine) observeEnd(ev WorkloadGone) {
+	e.graves.bury(ev.UID)
+	if s := e.stages[ev.Key]; s != nil && (ev.UID == "" || ev.UID == s.uid) {
+		e.loseStage(ev.Key)
+	}
+}
+
 func (e *Engine) loseStage(key StageKey) {
 	s := e.stages[key]
 	if s == nil {

@@ -156,6 +156,8 @@ func (a *Auditor) confirmed(all []Difference) []Difference {
 
 // settle asks the API server, and if it says what the cache says then the engine is wrong: it is told again.
 func (a *Auditor) settle(ctx context.Context, d *Difference) error {
+	// The engine may take it to have gone. If it goes while it is read, the engine hears that after this.
+	a.config.Engine.Observe(admission.WorkloadDoubted{UID: d.Object.UID})
 	var live kueue.Workload
 	err := a.config.Live.Get(ctx, d.Key, &live)
 	if client.IgnoreNotFound(err) != nil {
@@ -169,7 +171,7 @@ func (a *Auditor) settle(ctx context.Context, d *Difference) error {
 		a.report(ctx, l, fmt.Sprintf("quota Workload %s holds", d.Key), "they have been corrected")
 	}
 	if apierrors.IsNotFound(err) {
-		a.config.Engine.Observe(admission.WorkloadGone{Key: d.Key})
+		a.config.Engine.Observe(admission.WorkloadGone{Key: d.Key, UID: d.Booked.UID})
 	} else {
 		a.config.Engine.Observe(admission.WorkloadObserved{Workload: &live})
 	}

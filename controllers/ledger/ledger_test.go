@@ -123,8 +123,9 @@ func repair(e *admission.Engine, objects []*kueue.Workload) {
 	for _, d := range ledger.Differences(holdings(objects), &books) {
 		i := slices.IndexFunc(objects, func(w *kueue.Workload) bool { return w.Namespace == d.Key.Namespace && w.Name == d.Key.Name })
 		if i < 0 {
-			e.Apply(admission.WorkloadGone{Key: d.Key})
+			e.Apply(admission.WorkloadGone{Key: d.Key, UID: d.Booked.UID})
 		} else {
+			e.Apply(admission.WorkloadDoubted{UID: d.Object.UID})
 			e.Apply(admission.WorkloadObserved{Workload: objects[i]})
 		}
 	}
@@ -181,6 +182,21 @@ func TestDifferences(t *testing.T) {
 				t.Errorf("after the repair: %s", strings.Join(lines, "\n"))
 			}
 		})
+	}
+}
+
+// What the engine takes to have gone by mistake counts again once the API server has said that it lives.
+func TestRepairOfWhatWasTakenToHaveGone(t *testing.T) {
+	object := newWorkload("a", "q", 1, 2)
+	e := newEngine(t, object)
+	e.Apply(admission.WorkloadGone{Key: types.NamespacedName{Namespace: "ns", Name: "a"}, UID: object.UID})
+	e.Apply(admission.WorkloadObserved{Workload: object})
+	if got, want := audit(e, []*kueue.Workload{object}), []string{"a in q/lq-q: booked 0, counted 8"}; !slices.Equal(got, want) {
+		t.Fatalf("differences %q, want %q", got, want)
+	}
+	repair(e, []*kueue.Workload{object})
+	if lines := audit(e, []*kueue.Workload{object}); len(lines) > 0 {
+		t.Errorf("after the repair: %s", strings.Join(lines, "\n"))
 	}
 }
 

@@ -84,7 +84,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 	err := engine.Watch(ctx, mgr, config.Runner, &kueue.Workload{}, engine.Source[*kueue.Workload]{
 		Observed: func(workload *kueue.Workload) admission.Event { return admission.WorkloadObserved{Workload: workload} },
 		Gone: func(workload *kueue.Workload) admission.Event {
-			return admission.WorkloadGone{Key: client.ObjectKeyFromObject(workload)}
+			return admission.WorkloadGone{Key: client.ObjectKeyFromObject(workload), UID: workload.UID}
 		},
 	})
 	if err != nil {

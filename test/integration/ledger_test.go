@@ -64,7 +64,7 @@ var _ = Describe("The ledger", Ordered, func() {
 				if isDeaf.Load() {
 					return nil
 				}
-				return admission.WorkloadGone{Key: client.ObjectKeyFromObject(w)}
+				return admission.WorkloadGone{Key: client.ObjectKeyFromObject(w), UID: w.UID}
 			},
 		})).To(Succeed())
 		audit := ledger.Config{
@@ -94,6 +94,19 @@ var _ = Describe("The ledger", Ordered, func() {
 		reserve(ctx, create(ctx, t.workload("missed", "3")), onDemand, time.Now())
 		expectCharge(ctx, runner, t, "3")
 		expectMismatch(ctx, t, "The books said 0 cpu of flavor "+onDemand+", but quota Workload "+t.namespace+"/missed holds 3")
+	}, SpecTimeout(patience))
+
+	It("finds and mends a quota Workload that the engine takes to have gone", func(ctx SpecContext) {
+		w := create(ctx, t.workload("lives", "3"))
+		reserve(ctx, w, onDemand, time.Now())
+		expectCharge(ctx, runner, t, "3")
+		runner.Observe(admission.WorkloadGone{Key: client.ObjectKeyFromObject(w), UID: w.UID})
+		expectMismatch(ctx, t, "The books said 0 cpu of flavor "+onDemand+", but quota Workload "+t.namespace+"/lives holds 3")
+		expectCharge(ctx, runner, t, "3")
+
+		By("taking it to have gone when it does")
+		Expect(env.adminClient.Delete(ctx, w)).To(Succeed())
+		expectCharge(ctx, runner, t, "0")
 	}, SpecTimeout(patience))
 
 	It("finds and mends quota that would have leaked", func(ctx SpecContext) {
