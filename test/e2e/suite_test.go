@@ -78,15 +78,21 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 // expectBooksRight asks the last manager whether its ledger has ever found the books of its engine wrong.
 func expectBooksRight(ctx context.Context) {
 	GinkgoHelper()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, manager.Metrics, http.NoBody)
-	Expect(err).NotTo(HaveOccurred())
+	body := metricsOf(ctx, NewWithT(GinkgoT()), manager)
+	Expect(body).To(MatchRegexp(`tranche_ledger_audits_total [1-9]`))
+	Expect(body).NotTo(ContainSubstring("tranche_ledger_mismatch_total{"))
+}
+
+// metricsOf reads the metrics of a manager.
+func metricsOf(ctx context.Context, g Gomega, m *world.Manager) string {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, m.Metrics, http.NoBody)
+	g.Expect(err).NotTo(HaveOccurred())
 	response, err := http.DefaultClient.Do(request)
-	Expect(err).NotTo(HaveOccurred())
+	g.Expect(err).NotTo(HaveOccurred())
 	defer response.Body.Close() //nolint:errcheck // it has been read
 	body, err := io.ReadAll(response.Body)
-	Expect(err).NotTo(HaveOccurred())
-	Expect(string(body)).To(MatchRegexp(`tranche_ledger_audits_total [1-9]`))
-	Expect(string(body)).NotTo(ContainSubstring("tranche_ledger_mismatch_total{"))
+	g.Expect(err).NotTo(HaveOccurred())
+	return string(body)
 }
 
 var _ = AfterEach(func(ctx SpecContext) {

@@ -3,6 +3,8 @@ package e2e_test
 import (
 	"context"
 	"encoding/json"
+	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -62,6 +64,36 @@ var _ = Describe("A staged JobSet tells", func() {
 		Expect(env.Admin.Patch(ctx, t.jobSet(ctx, Default, "first"), forged)).To(MatchError(ContainSubstring("only Tranche's manager")))
 	}, SpecTimeout(specTimeout))
 
+	It("for how long its quota lay idle, though its manager was replaced meanwhile", func(ctx SpecContext) {
+		t := newTeam(ctx, "100", "20")
+		js := t.deepSpeed("closed")
+		js.Spec.FailurePolicy = &jobset.FailurePolicy{MaxRestarts: 1}
+		submit(ctx, js)
+		t.end(ctx, "closed", "initializer", corev1.PodSucceeded)
+		t.expectStages(ctx, "closed", "launcher=ready", "trainer-node=ready")
+		t.endOne(ctx, "closed", "trainer-node", corev1.PodFailed)
+		t.expectRestarts(ctx, "closed", 1)
+		t.expectStages(ctx, "closed", "initializer=ready", "launcher=admitted", "trainer-node=admitted")
+		stages := map[string]float64{"launcher": 5, "trainer-node": 15}
+		for stage := range stages {
+			Eventually(func(g Gomega) { g.Expect(t.times(ctx, g, "closed", stage).NotReadySince).NotTo(BeNil()) }).WithContext(ctx).Should(Succeed())
+		}
+		Expect(manager.Stop()).To(Succeed())
+		var err error
+		manager, err = env.StartManager(ctx, world.ManagerOptions{})
+		Expect(err).NotTo(HaveOccurred())
+		suspend(ctx, js, true)
+		Eventually(func(g Gomega) {
+			idle := 0.0
+			for stage, gpus := range stages {
+				released := apimeta.FindStatusCondition(t.workload(ctx, g, "closed", stage).Status.Conditions, kueue.WorkloadQuotaReserved)
+				g.Expect(released.Status).To(Equal(metav1.ConditionFalse))
+				idle += gpus * released.LastTransitionTime.Sub(t.times(ctx, g, "closed", stage).NotReadySince.Time).Seconds()
+			}
+			g.Expect(t.idle(ctx, g)).To(Equal(idle), "the metrics of the new manager")
+		}).WithContext(ctx).Should(Succeed())
+	}, SpecTimeout(specTimeout))
+
 	It("of the time that it held before an eviction", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "20")
 		submit(ctx, t.deepSpeed("victim"))
@@ -94,6 +126,16 @@ var _ = Describe("A staged JobSet tells", func() {
 		}).WithContext(ctx).Should(Succeed())
 	}, SpecTimeout(specTimeout))
 })
+
+// idle returns for how many GPU-seconds the manager has seen quota of the team held by stages that were not ready.
+func (t team) idle(ctx context.Context, g Gomega) float64 {
+	series := regexp.MustCompile(`tranche_idle_quota_seconds_total\{cause="NotReady",cluster_queue="` + t.namespace + `",.*resource="nvidia.com/gpu".*\} (\S+)`)
+	found := series.FindStringSubmatch(metricsOf(ctx, g, manager))
+	g.Expect(found).To(HaveLen(2))
+	seconds, err := strconv.ParseFloat(found[1], 64)
+	g.Expect(err).NotTo(HaveOccurred())
+	return seconds
+}
 
 // list returns the line about a JobSet, or the last about quota Workloads of it, that kubectl prints, with single spaces.
 func (t team) list(ctx context.Context, g Gomega, kind, name string) string {
