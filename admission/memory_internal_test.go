@@ -81,7 +81,7 @@ func TestNoQueueIsLeftBehind(t *testing.T) {
 		e.Apply(ClusterQueueGone{Name: q.Name})
 		e.Apply(CohortGone{Name: root.Name})
 		e.Decide(now)
-		if held := e.clusterQueues[q.Name]; held == nil || len(held.charged) != 1 {
+		if held := e.clusterQueues[q.Name]; held == nil || len(held.charged.stages) != 1 {
 			t.Fatalf("ClusterQueue %s is forgotten while a stage holds its quota", q.Name)
 		}
 		e.Apply(LocalQueueGone{Key: types.NamespacedName{Namespace: "ns", Name: lq.Name}})
