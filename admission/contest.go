@@ -11,8 +11,8 @@ import (
 // A contender is a head that has passed all checks.
 type contender struct {
 	*look
-	// asOf is the last decision before the checks.
-	asOf  DecisionID
+	// asOf is how often quota had been taken before the checks.
+	asOf  uint64
 	index int
 }
 
@@ -23,7 +23,7 @@ type contest interface {
 	withdraw(*clusterQueue)
 	// winner takes the best contender out. It is nil if there is none.
 	winner() *contender
-	// charged must be called after a ClusterQueue has been charged.
+	// charged must be called after what a ClusterQueue is charged has changed.
 	charged(*clusterQueue)
 }
 
@@ -94,9 +94,15 @@ type tournament struct {
 
 func (t *tournament) enter(n *contender) {
 	t.in[n.q.node] = n
-	p := n.s.ticket.Position
+	p, usage := n.s.ticket.Position, n.usage
+	for s := range n.q.pledged {
+		// What is pledged to it is charged already, and those behind it would yield.
+		if s == n.s || s.ticket != nil && !s.ticket.Precedes(n.s.ticket) {
+			usage = usage.Without(s.pledge)
+		}
+	}
 	t.tree.Enter(n.q.node, fairshare.Head{
-		UID: p.UID, Since: p.Since, Usage: n.usage,
+		UID: p.UID, Since: p.Since, Usage: usage,
 		// Among equal priorities, who is under way comes first.
 		Priority: int64(p.Priority)<<1 | int64(p.Standing),
 	})

@@ -15,6 +15,7 @@ import (
 // admit charges a stage that has passed all checks.
 func (e *Engine) admit(l *look) Decision {
 	e.lastDecision++
+	e.takings++
 	id, s := e.lastDecision, l.s
 	e.inFlight[id] = s.key
 	admit := Admit{ID: id, Stage: s.key, UID: s.uid, Admission: l.admission()}

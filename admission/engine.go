@@ -41,8 +41,10 @@ type Engine struct {
 	isStale  bool
 	revision uint64
 	groups   map[*quota.Node]*group
-	// passes counts the passes.
-	passes uint64
+	// passes counts the passes, and takings how often quota was taken, or set aside, by a decision.
+	passes, takings uint64
+	// repledged are the ClusterQueues that are charged other pledges than the contest of this pass knows of.
+	repledged []*clusterQueue
 	// dirty has the groups in which somebody may be awake.
 	dirty  []*group
 	alarms alarms

@@ -10,6 +10,7 @@ import (
 // evict decides that a stage has to give up what it holds.
 func (e *Engine) evict(s *stage, d Evict) Decision {
 	e.lastDecision++
+	e.takings++
 	e.inFlight[e.lastDecision] = s.key
 	s.evicting = e.lastDecision
 	d.ID, d.Stage, d.UID = s.evicting, s.key, s.uid

@@ -20,6 +20,10 @@ func (e *Engine) pass(g *group, decisions []Decision) []Decision {
 	e.passes++
 	for {
 		decisions = e.nominateAll(g, c, decisions)
+		for _, q := range e.repledged {
+			c.charged(q)
+		}
+		e.repledged = e.repledged[:0]
 		winner := c.winner()
 		if winner == nil {
 			return decisions
@@ -67,14 +71,14 @@ func (e *Engine) nominate(c contest, q *clusterQueue, decisions []Decision) []De
 			decisions = e.refuse(l, refusal, decisions)
 			continue
 		}
-		c.enter(&contender{look: l, asOf: e.lastDecision})
+		c.enter(&contender{look: l, asOf: e.takings})
 		return decisions
 	}
 }
 
 // stillPasses tells whether nothing that has been decided since the nomination takes away what was found then.
 func (e *Engine) stillPasses(n *contender) bool {
-	if n.asOf == e.lastDecision || n.preempts() && len(n.j.keptIn(n.q)) == 0 && e.stillHelps(n.look) {
+	if n.asOf == e.takings || n.preempts() && len(n.j.keptIn(n.q)) == 0 && e.stillHelps(n.look) {
 		return true
 	}
 	if n.preempts() {

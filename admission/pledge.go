@@ -18,6 +18,8 @@ func (e *Engine) pledge(l *look) {
 	l.s.pledge, l.s.pledgedIn = l.usage, l.q
 	l.q.kept.Add(l.usage)
 	l.q.node.Charge(l.usage)
+	e.takings++
+	e.repledged = append(e.repledged, l.q)
 	l.q.pledged[l.s] = struct{}{}
 	l.q.group.pledging[l.q] = struct{}{}
 	if rest := before.Without(l.usage); len(rest) > 0 {
@@ -34,6 +36,7 @@ func (e *Engine) unpledge(s *stage) *quota.Node {
 	q := s.pledgedIn
 	q.kept.Take(s.pledge)
 	top := q.node.Release(s.pledge)
+	e.repledged = append(e.repledged, q)
 	delete(q.pledged, s)
 	if len(q.pledged) == 0 && q.group != nil {
 		delete(q.group.pledging, q)
@@ -136,12 +139,13 @@ func (e *Engine) wouldBorrow(l *look) bool {
 	return borrows
 }
 
-// dropPledges takes back what is pledged to stages, if somebody else has got part of it. They are looked at again.
+// dropPledges takes back what is pledged to stages, if somebody else has got part of it. They are looked at again, and get no new pledge in
+// this pass unless they evict somebody: so a pass comes to its end.
 func (e *Engine) dropPledges(behind []*stage) {
 	for _, s := range behind {
 		if s.pledgedIn != nil && !e.canStillHave(s) {
 			q := s.pledgedIn
-			e.giveUp(s)
+			e.lose(s)
 			e.wakeLine(q)
 		}
 	}

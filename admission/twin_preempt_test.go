@@ -30,6 +30,8 @@ type prey struct {
 	queue  string
 	rank   int
 	reason string
+	// finally tells that it was taken by the strategy LessThanOrEqualToFinalShare, and initially by the other one.
+	finally, initially bool
 }
 
 const (
@@ -38,8 +40,9 @@ const (
 	ofQueue
 )
 
-// in asks something about the places as they are when all who are on their way out, and some others, have gone.
-func in[T any](h *hunt, gone []prey, ask func(own *place, places map[string]*place) T) T {
+// in asks something about the places as they are when all who are on their way out, and some others, have gone. The hunt's Workload is
+// charged once or not at all.
+func in[T any](h *hunt, gone []prey, charged []bill, ask func(own *place, places map[string]*place) T) T {
 	places := h.twin.chargedBut(h.exempt)
 	for _, wl := range h.twin.workloads {
 		isGone := slices.ContainsFunc(gone, func(p prey) bool { return p.wl == wl })
@@ -47,7 +50,11 @@ func in[T any](h *hunt, gone []prey, ask func(own *place, places map[string]*pla
 			places["queue "+string(a.ClusterQueue)].charged.take(h.twin.billOf(wl))
 		}
 	}
-	return ask(places["queue "+h.queue()], places)
+	own := places["queue "+h.queue()]
+	for _, b := range charged {
+		own.charged.add(b)
+	}
+	return ask(own, places)
 }
 
 func (h *hunt) queue() string { return string(h.twin.localQueueOf(h.wl).Spec.ClusterQueue) }
@@ -61,7 +68,7 @@ func (h *hunt) find() (victims []prey, awaits bool) {
 	if h.fits(nil, false) {
 		return nil, true
 	}
-	in(h, nil, func(own *place, _ map[string]*place) bool {
+	in(h, nil, nil, func(own *place, _ map[string]*place) bool {
 		for fr, a := range h.bill {
 			if !own.fits(bill{fr: a}) {
 				h.short = append(h.short, fr)
@@ -73,15 +80,18 @@ func (h *hunt) find() (victims []prey, awaits bool) {
 		return nil, false
 	}
 	all := h.candidates()
-	if len(all) == 0 {
+	switch {
+	case len(all) == 0:
 		return nil, false
+	case h.twin.isFair:
+		return h.fair(all), false
 	}
 	return h.classic(all), false
 }
 
 // fits tells whether the Workload fits when some have gone, and, if that is asked for, borrows nothing then.
 func (h *hunt) fits(gone []prey, mustNotBorrow bool) bool {
-	return in(h, gone, func(own *place, _ map[string]*place) bool {
+	return in(h, gone, nil, func(own *place, _ map[string]*place) bool {
 		return own.fits(h.bill) && (!mustNotBorrow || !with(own, h.bill, func() bool { return own.parent != nil && own.isOver(keys(h.bill)) }))
 	})
 }
@@ -105,10 +115,10 @@ func (h *hunt) borrowsWhilePreempting() bool {
 
 // mayTry tells whether preemption is of use at all: who may not preempt while borrowing must end up within some quota.
 func (h *hunt) mayTry() bool {
-	if h.borrowsWhilePreempting() {
+	if h.borrowsWhilePreempting() || h.twin.isFair && h.policies().ReclaimWithinCohort != kueue.PreemptionPolicyNever {
 		return true
 	}
-	return in(h, nil, func(own *place, _ map[string]*place) bool {
+	return in(h, nil, nil, func(own *place, _ map[string]*place) bool {
 		return !slices.ContainsFunc(h.short, func(fr quota.FlavorResource) bool {
 			nominal, _ := quota.Of(fr.Resource, own.limits[fr].NominalQuota)
 			return h.bill[fr] > nominal && !with(own, bill{fr: h.bill[fr]}, func() bool {
@@ -125,7 +135,7 @@ func (h *hunt) mayTry() bool {
 
 // candidates are all who may have to leave, those who leave first in front.
 func (h *hunt) candidates() []prey {
-	return in(h, nil, func(own *place, places map[string]*place) (all []prey) {
+	return in(h, nil, nil, func(own *place, places map[string]*place) (all []prey) {
 		for _, wl := range h.twin.workloads {
 			a := h.twin.holds(wl)
 			if a == nil || h.twin.isLeaving(wl) || !slices.ContainsFunc(h.short, func(fr quota.FlavorResource) bool { return h.twin.billOf(wl)[fr] > 0 }) {
@@ -246,7 +256,7 @@ func (h *hunt) classic(all []prey) []prey {
 }
 
 func (h *hunt) usesItsNominalQuota() bool {
-	return in(h, nil, func(own *place, _ map[string]*place) bool {
+	return in(h, nil, nil, func(own *place, _ map[string]*place) bool {
 		return slices.ContainsFunc(h.short, func(fr quota.FlavorResource) bool {
 			nominal, _ := quota.Of(fr.Resource, own.limits[fr].NominalQuota)
 			return own.uses(fr) >= nominal
@@ -255,7 +265,7 @@ func (h *hunt) usesItsNominalQuota() bool {
 }
 
 func (h *hunt) stillBorrows(p prey, victims []prey) bool {
-	return in(h, victims, func(own *place, places map[string]*place) bool {
+	return in(h, victims, nil, func(own *place, places map[string]*place) bool {
 		theirs := places["queue "+p.queue]
 		return h.isOverBelow(theirs, meeting(own, theirs))
 	})

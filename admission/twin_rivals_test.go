@@ -92,7 +92,7 @@ func (h *history) observeRivalQueue(name string) {
 		WithinClusterQueue:  pick(h, "within", kueue.PreemptionPolicyLowerPriority, kueue.PreemptionPolicyLowerOrNewerEqualPriority, kueue.PreemptionPolicyNever),
 		ReclaimWithinCohort: pick(h, "reclaim", kueue.PreemptionPolicyAny, kueue.PreemptionPolicyLowerPriority, kueue.PreemptionPolicyNever),
 	}
-	if h.chance("borrows", 2) && q.Spec.Preemption.ReclaimWithinCohort != kueue.PreemptionPolicyNever {
+	if h.chance("borrows", 2) && !h.twin.isFair && q.Spec.Preemption.ReclaimWithinCohort != kueue.PreemptionPolicyNever {
 		q.Spec.Preemption.BorrowWithinCohort = &kueue.BorrowWithinCohort{Policy: kueue.BorrowWithinCohortPolicyLowerPriority}
 		if h.chance("threshold", 2) {
 			q.Spec.Preemption.BorrowWithinCohort.MaxPriorityThreshold = new(int32(h.draw("at most", 2)))
@@ -178,7 +178,7 @@ type bid struct {
 	borrows bool
 	// yielding give up their pledges for it.
 	yielding []*kueue.Workload
-	// asOf is how many decisions had been made then.
+	// asOf is how often quota had been taken then.
 	asOf int
 }
 
@@ -186,7 +186,9 @@ type bid struct {
 type rivalry struct {
 	*twin
 	told []string
-	bids map[string]*bid
+	// takings is how often quota was taken, or set aside, in this pass.
+	takings int
+	bids    map[string]*bid
 	// refused are not looked at again in this pass, unless quota is given back.
 	refused map[*kueue.Workload]bool
 	// gaveUp have had a pledge in this pass.
@@ -310,7 +312,7 @@ func (r *rivalry) bidBut(wl *kueue.Workload, yielding []*kueue.Workload) *bid {
 		exempt[other] = true
 	}
 	places := r.chargedBut(exempt)
-	b := &bid{offer: r.offer(wl, places), asOf: len(r.told), yielding: yielding}
+	b := &bid{offer: r.offer(wl, places), asOf: r.takings, yielding: yielding}
 	q := r.queues[string(r.localQueueOf(wl).Spec.ClusterQueue)]
 	items, _ := r.items(q, r.places()["queue "+q.Name], podSetsOf(wl))
 	need := total(items, []int{0})
@@ -335,7 +337,7 @@ func (r *rivalry) bidBut(wl *kueue.Workload, yielding []*kueue.Workload) *bid {
 
 // borrows tells whether the Workload ends up with more than its ClusterQueue has when some have gone.
 func (h *hunt) borrows(gone []prey) bool {
-	return in(h, gone, func(own *place, _ map[string]*place) bool {
+	return in(h, gone, nil, func(own *place, _ map[string]*place) bool {
 		return own.parent != nil && with(own, h.bill, func() bool { return own.isOver(keys(h.bill)) })
 	})
 }
@@ -347,7 +349,7 @@ func (r *rivalry) yielding(wl *kueue.Workload) []*kueue.Workload {
 		return nil
 	}
 	pledged := slices.SortedFunc(maps.Keys(r.pledges), func(a, b *kueue.Workload) int { return r.comparePlaces(b, a) })
-	return in(h, nil, func(own *place, places map[string]*place) (all []*kueue.Workload) {
+	return in(h, nil, nil, func(own *place, places map[string]*place) (all []*kueue.Workload) {
 		kept := map[*place]bool{}
 		for _, other := range pledged {
 			theirs := places["queue "+string(r.localQueueOf(other).Spec.ClusterQueue)]
@@ -387,6 +389,7 @@ func (r *rivalry) drop(yielding []*kueue.Workload) {
 			continue
 		}
 		delete(r.pledges, wl)
+		r.gaveUp[wl] = true
 		r.refused = map[*kueue.Workload]bool{}
 		delete(r.bids, h.queue())
 	}
@@ -395,7 +398,7 @@ func (r *rivalry) drop(yielding []*kueue.Workload) {
 // stillHolds tells whether what was found when somebody entered the contest has not been taken away since.
 func (r *rivalry) stillHolds(b *bid) bool {
 	switch {
-	case b.asOf == len(r.told):
+	case b.asOf == r.takings:
 		return true
 	case !b.awaits && len(b.victims) == 0:
 		exempt := r.exempt(b.offer.wl)
@@ -422,11 +425,13 @@ func (r *rivalry) makeRoom(b *bid) {
 	r.refused[wl] = true
 	if len(b.victims) > 0 || !r.gaveUp[wl] {
 		r.pledges[wl] = b.offer.bill
+		r.takings++
 		r.drop(b.yielding)
 		r.refused[wl] = true
 	}
 	for _, v := range b.victims {
 		r.evicting[keyOfWorkload(v.wl)] = true
+		r.takings++
 		r.told = append(r.told, fmt.Sprintf("evict %s %s for %s", v.wl.Name, v.reason, wl.Name))
 	}
 }
@@ -436,16 +441,16 @@ func (r *rivalry) admit(b *bid) {
 	wl := b.offer.wl
 	r.admitting[keyOfWorkload(wl)] = b.offer.admission
 	r.told = append(r.told, "admit "+wl.Name)
+	r.takings++
 	delete(r.pledges, wl)
+	var behind []*kueue.Workload
 	for other := range r.pledges {
-		if r.localQueueOf(other) == r.localQueueOf(wl) {
-			delete(r.pledges, other)
-			for _, next := range r.line(b.offer.queue) {
-				delete(r.refused, next)
-			}
-			delete(r.bids, b.offer.queue)
+		if r.localQueueOf(other) == r.localQueueOf(wl) && r.comparePlaces(other, wl) > 0 {
+			behind = append(behind, other)
 		}
 	}
+	slices.SortFunc(behind, func(a, b *kueue.Workload) int { return r.comparePlaces(b, a) })
+	r.drop(behind)
 	r.drop(b.yielding)
 }
 
