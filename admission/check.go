@@ -20,7 +20,7 @@ type rule func(*Engine, *look) *Refusal
 func rules() []rule {
 	return []rule{
 		localQueueExists, clusterQueueIsActive, namespaceIsSelected,
-		isSupported, isInPlan, flavorsExist, peakFitsLimits,
+		isSupported, isInPlan, flavorsExist, growthFitsLimits, peakFitsLimits,
 		podsAreReady, isNotBehind, quotaFits, checksAreFew, stateStaysSafe,
 	}
 }
@@ -160,6 +160,35 @@ func inBrackets(advice string) string {
 
 func oversize(q *clusterQueue, lack *flavor.Lack) string {
 	return fmt.Sprintf("pod set %s in ClusterQueue %s: %s", lack.PodSet, q.name, strings.Join(lack.Objections, "; "))
+}
+
+// growthFitsLimits refuses to let a stage grow beyond what it could ever hold.
+func growthFitsLimits(e *Engine, l *look) *Refusal {
+	if !l.s.isGrowth || l.j == nil || l.items == nil {
+		return nil
+	}
+	var above []string
+	held := quota.Usage{}
+	for _, s := range l.j.members {
+		if s.index == l.s.index && s.entry.isCharged() && s.entry.clusterQueue == l.q {
+			held.AddAll(s.entry.usage)
+		}
+	}
+	for choice := range flavor.Choices(l.items, flavor.MaxChoices) {
+		together := held.Clone()
+		together.AddAll(choice.Usage(l.items))
+		lacks := e.aboveMost(l.q, together)
+		if len(lacks) == 0 {
+			return nil
+		}
+		if above == nil {
+			above = lacks
+		}
+	}
+	return &Refusal{
+		Check: withinLimits, Reason: kueue.WorkloadQuotaReservedReasonExceedsMaxQuota,
+		Message: fmt.Sprintf("the stage can never grow that much: with what it holds it would need %s in ClusterQueue %s", strings.Join(above, " and "), l.q.name),
+	}
 }
 
 // isWithinMost tells whether some combination of flavors could be had if nothing were charged.

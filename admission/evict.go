@@ -32,6 +32,9 @@ func (s *stage) isLeaving() bool {
 	return s.entry.isCharged() && (s.evicting != 0 || s.isEvicted && s.reservation != nil)
 }
 
+// takesAlong tells whether all else of the JobSet leaves with a stage. A growth goes alone.
+func (s *stage) takesAlong() bool { return s.isLeaving() && !s.isGrowth }
+
 // noteIfOverdue makes the next call of Decide look at a stage that holds quota in a queue which has been stopped.
 func (e *Engine) noteIfOverdue(s *stage) {
 	if s.entry.isCharged() && !s.isLeaving() && (s.stoppedBy().reason != "") {

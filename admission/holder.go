@@ -65,7 +65,7 @@ func (t *tenure) renew(uid types.UID, stages []*stage) {
 	if now.holder != nil {
 		now.holder.Of = t
 		now.queue.holders.Add(now.holder)
-		if slices.ContainsFunc(stages, (*stage).isLeaving) {
+		if slices.ContainsFunc(stages, (*stage).takesAlong) {
 			now.queue.holders.Evict(now.holder)
 		}
 	}
@@ -108,5 +108,5 @@ func (t *tenure) says(o *tenure) bool {
 	}
 	return t.queue == o.queue && t.holder.Usage.Equal(o.holder.Usage) && t.holder.Priority == o.holder.Priority &&
 		t.holder.Queued.Equal(o.holder.Queued) && t.holder.Reserved.Equal(o.holder.Reserved) &&
-		t.holder.IsEvicting() == slices.ContainsFunc(o.stages, (*stage).isLeaving) && slices.Equal(t.stages, o.stages)
+		t.holder.IsEvicting() == slices.ContainsFunc(o.stages, (*stage).takesAlong) && slices.Equal(t.stages, o.stages)
 }

@@ -135,7 +135,7 @@ func shapesOf(plan *stageplan.Plan) (stages []*shape, whole *shape) {
 func (j *jobSet) since() time.Time {
 	since := j.submitted
 	for _, s := range j.members {
-		if s.evicted.After(since) {
+		if s.evicted.After(since) && !s.isGrowth {
 			since = s.evicted
 		}
 	}
@@ -180,6 +180,8 @@ func (e *Engine) course(j *jobSet, q *clusterQueue) *safety.Course {
 			c.Held[s.index] = held
 		case s.entry.phase == finished && s.attempt == attempt:
 			c.Finished[s.index] = true
+		case s.isGrowth:
+			// What a stage would like to hold beside what it needs is no part of its plan.
 		default:
 			open[s.index] = true
 		}
@@ -265,7 +267,7 @@ func (e *Engine) isHalted(j *jobSet) bool {
 }
 
 // isLeaving tells whether stages of a JobSet have been evicted, or will be, and still hold quota. The others follow.
-func (j *jobSet) isLeaving() bool { return slices.ContainsFunc(j.tenure.stages, (*stage).isLeaving) }
+func (j *jobSet) isLeaving() bool { return slices.ContainsFunc(j.tenure.stages, (*stage).takesAlong) }
 
 // replaceClaim brings the bank in step with a claim, which is nil for none.
 func (e *Engine) replaceClaim(j *jobSet, now *safety.Claim) {

@@ -2,8 +2,10 @@ package admission
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -11,6 +13,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/flavor"
 	"github.com/tranche-dev/tranche/admission/quota"
 	"github.com/tranche-dev/tranche/admission/stageplan"
+	"github.com/tranche-dev/tranche/apis"
 )
 
 // A shape is what pod sets ask for. Stages that ask for the same share one, so that a thousand equal stages are converted, stored and
@@ -84,6 +87,7 @@ func (e *Engine) shapeOf(object *kueue.Workload) *shape {
 		if p.MinCount != nil {
 			podSet.Min = min(max(*p.MinCount, 1), max(podSet.Count, 0))
 		}
+		podSet.Pinned = pinned(object.Annotations[apis.FlavorsAnnotation], podSet.Name)
 		s.add(podSet, stageplan.PodRequests(&p.Template.Spec))
 	}
 	e.draftKey = s.appendKey(e.draftKey[:0])
@@ -95,6 +99,23 @@ func (e *Engine) shapeOf(object *kueue.Workload) *shape {
 	made.key = string(e.draftKey)
 	e.draft = shape{}
 	return e.hold(&made)
+}
+
+// pinned reads the entries of a pod set in FlavorsAnnotation. It is nil if there are none.
+func pinned(list, podSet string) map[corev1.ResourceName]kueue.ResourceFlavorReference {
+	var all map[corev1.ResourceName]kueue.ResourceFlavorReference
+	for entry := range strings.SplitSeq(list, ",") {
+		key, flavorName, ok := strings.Cut(entry, "=")
+		name, resource, isKey := strings.Cut(key, "/")
+		if !ok || !isKey || name != podSet {
+			continue
+		}
+		if all == nil {
+			all = map[corev1.ResourceName]kueue.ResourceFlavorReference{}
+		}
+		all[corev1.ResourceName(resource)] = kueue.ResourceFlavorReference(flavorName)
+	}
+	return all
 }
 
 // shapeOfStage converts the pod sets of a stage of a plan.
@@ -152,6 +173,10 @@ func (s *shape) appendKey(b []byte) []byte {
 			b = strconv.AppendQuote(b, string(r.Resource))
 			b = append(b, '=')
 			b = strconv.AppendInt(b, int64(r.Amount), 10)
+		}
+		for _, name := range slices.Sorted(maps.Keys(p.Pinned)) {
+			b = append(b, '@')
+			b = strconv.AppendQuote(b, string(name)+"="+string(p.Pinned[name]))
 		}
 		b = append(b, ' ')
 		b = append(b, p.Pod.Signature()...)

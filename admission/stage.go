@@ -29,6 +29,8 @@ type stage struct {
 	owner   types.UID
 	index   int
 	attempt int
+	// isGrowth tells that the stage holds quota already, and this is only for the pods by which it has grown.
+	isGrowth bool
 	created time.Time
 
 	// From the spec, converted once for each generation. unsupported says what of it the Engine cannot do, or is empty.
@@ -172,6 +174,7 @@ func (e *Engine) adoptSpec(s *stage, object *kueue.Workload) {
 	s.created = object.CreationTimestamp.Time
 	s.index = number(object.Labels[apis.StageIndexLabel])
 	s.attempt = number(object.Annotations[apis.AttemptAnnotation])
+	s.isGrowth = object.Labels[apis.GrowthLabel] != ""
 	sameReclaimable := slices.Equal(s.reclaimable, object.Status.ReclaimablePods)
 	if s.generation == object.Generation && object.Generation > 0 && sameReclaimable {
 		return
@@ -389,6 +392,11 @@ func (e *Engine) item(s *stage, j *jobSet) queue.Item[*stage, class] {
 		item.Shape.alone = s
 	}
 	if j == nil {
+		return item
+	}
+	if s.isGrowth {
+		// The JobSet comes to its end without it, so that it waits behind all who have asked before.
+		item.Shape.jobSet, item.Shape.turn, item.Shape.policy, item.Shape.index = j, j.turn, j.policy, s.index
 		return item
 	}
 	item.Since = j.since()

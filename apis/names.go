@@ -22,6 +22,14 @@ const (
 	// StageIndexLabel gives, on a quota Workload, the position of its stage in the stage plan, counted from 0.
 	StageIndexLabel = "tranche.dev/stage-index"
 
+	// GrowthLabel numbers, on a quota Workload, the growths of its stage, counted from 1. Such a Workload asks only for the pods by which a
+	// stage that holds quota has grown. The Workload of the stage itself does not have it.
+	GrowthLabel = "tranche.dev/growth"
+
+	// FlavorsAnnotation lists, on a quota Workload and separated by commas, the flavors that its pods can run on, because pods of the same
+	// Jobs run on them already. An entry is PODSET/RESOURCE=FLAVOR.
+	FlavorsAnnotation = "tranche.dev/flavors"
+
 	// StartedAnnotation is set on a JobSet by the write that first resumes it. Once it is there, spec.suspend=true is the wish of
 	// the user; before, it only says that no stage has been admitted yet.
 	StartedAnnotation = "tranche.dev/started"

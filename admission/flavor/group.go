@@ -48,6 +48,8 @@ type PodSet struct {
 	// Min is how many pods are enough, or 0 if only all are.
 	Min int32
 	Pod Pod
+	// Pinned says from which flavor a resource must come, if from a certain one.
+	Pinned map[corev1.ResourceName]kueue.ResourceFlavorReference
 	// Requests of all the pods together, by name of the resource.
 	Requests []Request
 }
@@ -111,7 +113,7 @@ func (s *Supply) Items(podSets []PodSet) ([]Item, *Lack) {
 				continue
 			}
 			item := Item{PodSet: p, Requests: requests}
-			oversized := s.choose(&item, &s.Groups[g], &podSet.Pod)
+			oversized := s.choose(&item, &s.Groups[g], podSet)
 			if len(item.Options) == 0 {
 				return nil, &Lack{PodSet: podSet.Name, Oversized: oversized, Objections: item.Objections}
 			}
@@ -148,9 +150,9 @@ func (g *Group) requests(podSet *PodSet) []Request {
 }
 
 // choose sets the options of an item, and tells whether a flavor was left out for its quota alone.
-func (s *Supply) choose(item *Item, g *Group, pod *Pod) (oversized bool) {
+func (s *Supply) choose(item *Item, g *Group, podSet *PodSet) (oversized bool) {
 	for _, f := range g.Flavors {
-		if objection := f.Objection(pod, g.keys); objection != "" {
+		if objection := podSet.objection(f, item, g); objection != "" {
 			item.Objections = append(item.Objections, objection)
 			continue
 		}
@@ -172,4 +174,14 @@ func (s *Supply) choose(item *Item, g *Group, pod *Pod) (oversized bool) {
 		item.Options = append(item.Options, option)
 	}
 	return oversized
+}
+
+// objection says why an item of the PodSet cannot come from a flavor, or nothing if it can.
+func (p *PodSet) objection(f *Flavor, item *Item, g *Group) string {
+	for _, r := range item.Requests {
+		if pinned, ok := p.Pinned[r.Resource]; ok && pinned != f.Name {
+			return fmt.Sprintf("flavor %s is not %s, on which pods of the same Jobs have their %s already", f.Name, pinned, r.Resource)
+		}
+	}
+	return f.Objection(&p.Pod, g.keys)
 }

@@ -1,0 +1,137 @@
+package admission_test
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/admission/stageplan"
+	"github.com/tranche-dev/tranche/apis"
+)
+
+// grow lets a stage ask for pods beside those it holds quota for.
+func (w *world) grow(stage, requests, flavors string) {
+	w.t.Helper()
+	w.clock++
+	base := w.workloads[keyOf(stage)]
+	wl := newWorkload(stage+"-growth", string(base.Spec.QueueName))
+	wl.Labels = map[string]string{apis.StageIndexLabel: base.Labels[apis.StageIndexLabel], apis.GrowthLabel: "1"}
+	wl.Annotations = map[string]string{apis.FlavorsAnnotation: flavors}
+	wl.OwnerReferences = base.OwnerReferences
+	wl.CreationTimestamp = metav1.NewTime(w.now())
+	wl.Spec.PodSets = []kueue.PodSet{{Name: base.Spec.PodSets[0].Name, Count: 1, Template: template(requests)}}
+	w.put(wl)
+}
+
+// What has run for long may come to its end without its growth, so that the growth waits behind those who have asked before it.
+func TestGrowthWaitsInLine(t *testing.T) {
+	w := newWorld(t, admission.Config{})
+	w.queue("q", "a100: gpu=4", func(q *kueue.ClusterQueue) { q.Spec.QueueingStrategy = kueue.StrictFIFO })
+	w.submit("q", "a", job{name: "main", requests: "gpu=2"})
+	w.lone("q", "holder", "gpu=2")
+	w.wantAdmitted("a-main", "holder")
+	w.submit("q", "b", job{name: "main", requests: "gpu=2"})
+	w.grow("a-main", "gpu=2", "main/nvidia.com/gpu=a100")
+	w.wantAdmitted()
+	w.wantRefusal("a-main-growth", "StrictFIFO", "WaitingForQuota", "waits behind ns/b-main")
+	w.change("holder", finish)
+	w.wantAdmitted("b-main")
+	w.change("b-main", finish)
+	w.wantAdmitted("a-main-growth")
+	if used := w.used("q"); used != "a100/nvidia.com/gpu=4" {
+		t.Errorf("used %s, want 4: the stage and its growth", used)
+	}
+}
+
+// Pods of one Job run on one flavor. If there is nothing left of it, another does not help.
+func TestGrowthStaysOnItsFlavor(t *testing.T) {
+	w := newWorld(t, admission.Config{})
+	w.queue("q", "a100: gpu=4; h100: gpu=8")
+	w.submit("q", "a", job{name: "main", requests: "gpu=2"})
+	w.lone("q", "holder", "gpu=2")
+	w.wantAdmitted("a-main", "holder")
+	w.grow("a-main", "gpu=2", "main/nvidia.com/gpu=a100")
+	w.wantAdmitted()
+	w.wantRefusal("a-main-growth", "QuotaFits", "WaitingForQuota", "flavor a100")
+	w.change("holder", finish)
+	w.wantAdmitted("a-main-growth")
+	if used := w.used("q"); !strings.HasPrefix(used, "a100/nvidia.com/gpu=4") {
+		t.Errorf("used %s, want 4 of a100", used)
+	}
+}
+
+// What can never be had is said at once, and holds nobody up.
+func TestGrowthBeyondAllLimits(t *testing.T) {
+	w := newWorld(t, admission.Config{})
+	w.queue("q", "a100: gpu=4", func(q *kueue.ClusterQueue) { q.Spec.QueueingStrategy = kueue.StrictFIFO })
+	w.submit("q", "a", job{name: "main", requests: "gpu=2"})
+	w.wantAdmitted("a-main")
+	w.grow("a-main", "gpu=3", "main/nvidia.com/gpu=a100")
+	w.lone("q", "other", "gpu=2")
+	w.wantAdmitted("other")
+	w.wantRefusal("a-main-growth", "WithinLimits", "ExceedsMaxQuota", "with what it holds it would need 5 nvidia.com/gpu of flavor a100, of which the quota is 4")
+}
+
+// A growth that waits is nothing that its JobSet must get before it can finish: neither it nor the rival waits for the other.
+func TestGrowthIsNoClaim(t *testing.T) {
+	for name, tc := range map[string]struct {
+		grows bool
+		want  []string
+	}{
+		"without a growth": {false, []string{"b-ps"}},
+		"with a growth":    {true, []string{"b-ps"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, admission.Config{})
+			w.queue("q", "a100: gpu=6")
+			w.submit("q", "a", twoStages("gpu=2", "Ready", "gpu=2")...)
+			w.wantAdmitted("a-first")
+			if tc.grows {
+				w.grow("a-first", "gpu=4", "first/nvidia.com/gpu=a100")
+				w.wantAdmitted()
+				w.wantRefusal("a-first-growth", "StageUnsafe", "WaitingForQuota", "could wait for ever")
+			}
+			w.submit("q", "b", job{name: "ps", requests: "gpu=2"})
+			w.wantAdmitted(tc.want...)
+			w.reach("a", "first", stageplan.Ready)
+			w.wantAdmitted("a-second")
+		})
+	}
+}
+
+// A growth that is taken back takes nothing along: the JobSet goes on to be counted as one that will claim more.
+func TestGrowthLeavesAlone(t *testing.T) {
+	w := newWorld(t, admission.Config{})
+	w.queue("q", "a100: gpu=7")
+	w.submit("q", "a", twoStages("gpu=2", "Ready", "gpu=3")...)
+	w.wantAdmitted("a-first")
+	w.grow("a-first", "gpu=1", "first/nvidia.com/gpu=a100")
+	w.wantAdmitted("a-first-growth")
+	w.change("a-first-growth", func(wl *kueue.Workload) { setCondition(wl, kueue.WorkloadEvicted, metav1.ConditionTrue) })
+	w.submit("q", "b", twoStages("gpu=2", "Ready", "gpu=3")...)
+	w.wantAdmitted()
+	w.wantRefusal("b-first", "StageUnsafe", "WaitingForQuota", "could wait for ever")
+	if len(w.evictions) > 0 {
+		t.Errorf("evicted %v, want nobody", w.evictions)
+	}
+}
+
+// Preemption takes a JobSet as a whole, and its growths with it.
+func TestPreemptionTakesTheGrowthToo(t *testing.T) {
+	w := newWorld(t, admission.Config{})
+	w.queue("q", "a100: gpu=4", func(q *kueue.ClusterQueue) {
+		q.Spec.Preemption = &kueue.ClusterQueuePreemption{WithinClusterQueue: kueue.PreemptionPolicyLowerPriority}
+	})
+	w.submit("q", "a", job{name: "main", requests: "gpu=2"})
+	w.wantAdmitted("a-main")
+	w.grow("a-main", "gpu=2", "main/nvidia.com/gpu=a100")
+	w.wantAdmitted("a-main-growth")
+	w.lone("q", "vip", "gpu=1", func(wl *kueue.Workload) { wl.Spec.Priority = new(int32(9)) })
+	w.wantAdmitted()
+	if len(w.evictions) != 2 {
+		t.Errorf("evicted %v, want the stage and its growth", w.evictions)
+	}
+}
