@@ -2,6 +2,7 @@ package childjob
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -24,6 +25,8 @@ const additionsAnnotation = "tranche.dev/admission-additions"
 type Template struct {
 	// Pods is how many pods one Job can have at once.
 	Pods int32
+	// First is how many it begins with, if that is fewer. It must be Indexed then.
+	First int32
 	// Requests of one pod, as the planner counts them.
 	Requests corev1.ResourceList
 }
@@ -46,6 +49,9 @@ func Released(job *batchv1.Job, template Template, assignment *kueue.PodSetAssig
 		return nil, err
 	}
 	released := Restored(job)
+	if template.First > 0 && template.First < podsAtOnce(&job.Spec) {
+		released = Resized(released, template.First)
+	}
 	released.Spec.Suspend = new(false)
 	labels, tolerations, err := directives(assignment, flavors)
 	if err != nil {
@@ -62,6 +68,22 @@ func Released(job *batchv1.Job, template Template, assignment *kueue.PodSetAssig
 		nodeLabels = append(nodeLabels, more...)
 	}
 	return released, added.note(released, nodeLabels)
+}
+
+// Honors says what of the updates is not in the pod template of a Job whose pods run already, so that it cannot be added any more.
+func Honors(job *batchv1.Job, updates ...CheckUpdate) error {
+	for i := range updates {
+		var added additions
+		with := job.DeepCopy()
+		_, err := added.merge(&with.Spec.Template, &updates[i].Update)
+		if err == nil && !equality.Semantic.DeepEqual(with.Spec.Template, job.Spec.Template) {
+			err = errors.New("its podSetUpdates ask for what the pods that run do not have")
+		}
+		if err != nil {
+			return fmt.Errorf("the Job %q stays as it is: AdmissionCheck %q: %w", job.Name, updates[i].Check, err)
+		}
+	}
+	return nil
 }
 
 // Restored returns a copy of a Job without what earlier admissions have added to its pod template.

@@ -27,10 +27,27 @@ func isOver(job *batchv1.Job) bool {
 
 // IsReady tells whether all pods that a Job can have at once are ready or have succeeded, as the JobSet controller counts them.
 func IsReady(job *batchv1.Job) bool {
+	return IsReadyWith(job, podsAtOnce(&job.Spec))
+}
+
+// IsReadyWith tells whether so many pods of a Job are ready or have succeeded, or all if it can have fewer.
+func IsReadyWith(job *batchv1.Job, pods int32) bool {
 	if ptr.Deref(job.Spec.Suspend, false) {
 		return false
 	}
-	return job.Status.Succeeded+ptr.Deref(job.Status.Ready, 0) >= podsAtOnce(&job.Spec)
+	return job.Status.Succeeded+ptr.Deref(job.Status.Ready, 0) >= min(pods, podsAtOnce(&job.Spec))
+}
+
+// IsIndexed tells whether the number of pods of a Job can change while it runs.
+func IsIndexed(spec *batchv1.JobSpec) bool {
+	return ptr.Deref(spec.CompletionMode, batchv1.NonIndexedCompletion) == batchv1.IndexedCompletion
+}
+
+// Resized returns a copy of an Indexed Job that has so many pods at once, and is complete when that many have succeeded.
+func Resized(job *batchv1.Job, pods int32) *batchv1.Job {
+	resized := job.DeepCopy()
+	resized.Spec.Parallelism, resized.Spec.Completions = &pods, &pods
+	return resized
 }
 
 // PodsAtOnce is how many pods a Job can have at once.

@@ -109,6 +109,16 @@ func StageReleased(stage, queue string, jobs int) Event {
 	return Event{corev1.EventTypeNormal, "StageReleased", "Release", fmt.Sprintf("Released stage %q: %d Jobs on ClusterQueue %q", stage, jobs, queue)}
 }
 
+// StageGrows tells the owner of a JobSet that a stage that holds quota queues for more pods.
+func StageGrows(stage string, pods int32) Event {
+	return Event{corev1.EventTypeNormal, "StageGrows", "Queue", fmt.Sprintf("Stage %q queues for %d more pods, and goes on with those that it has", stage, pods)}
+}
+
+// StageResized tells the owner of a JobSet that running Jobs have as many pods now as there is admitted quota for.
+func StageResized(stage string, jobs int, pods int32) Event {
+	return Event{corev1.EventTypeNormal, "StageResized", "Resize", fmt.Sprintf("Resized stage %q: %d Jobs have %d pods each", stage, jobs, pods)}
+}
+
 // StageReady tells the owner of a JobSet that all Jobs of a stage are ready.
 func StageReady(stage string) Event {
 	return Event{corev1.EventTypeNormal, "StageReady", "Observe", fmt.Sprintf("All Jobs of stage %q are ready or have succeeded", stage)}

@@ -22,6 +22,11 @@ func StageRequeued(stage, message string) Event {
 	return Event{corev1.EventTypeNormal, "StageRequeued", "Requeue", fmt.Sprintf("Stage %q gave its quota back and runs from its beginning once it is admitted again: %s", stage, message)}
 }
 
+// GrowthRequeued tells the owner of a JobSet that the pods by which a stage had grown are over, and that it goes on without them.
+func GrowthRequeued(stage, message string) Event {
+	return Event{corev1.EventTypeNormal, "GrowthRequeued", "Requeue", fmt.Sprintf("Stage %q gave back the quota of its growth, and goes on with the pods that it has: %s", stage, message)}
+}
+
 // StageReserved tells the owner of a JobSet that a stage holds quota and waits for AdmissionChecks.
 func StageReserved(stage, queue, usage string, checks []string) Event {
 	return Event{

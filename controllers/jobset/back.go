@@ -82,6 +82,9 @@ func (r *Reconciler) giveBack(ctx context.Context, s *seen, w *wanted) error {
 		if life.IsTrue(workload, kueue.WorkloadEvicted) {
 			status = life.GivenBack(workload, time.Now())
 			told = events.StageRequeued(workload.Labels[apis.StageLabel], life.EvictionOf(workload).Message)
+			if growthNumber(workload) > 0 {
+				told = events.GrowthRequeued(workload.Labels[apis.StageLabel], life.EvictionOf(workload).Message)
+			}
 		}
 		written, err := r.apply(ctx, workload, status, apis.AdmissionFieldManager, workload.ResourceVersion)
 		if err != nil {
@@ -96,14 +99,14 @@ func (r *Reconciler) giveBack(ctx context.Context, s *seen, w *wanted) error {
 }
 
 // endsQuota tells whether quota Workloads that hold quota are about to stop doing so for good, although their stages may not have
-// succeeded: the JobSet is over or gone, or somebody has deleted them.
+// succeeded: the JobSet is over or gone, or has become smaller, or somebody has deleted them.
 func (w *wanted) endsQuota() bool {
 	for _, p := range w.progress {
 		if p.finished != nil && !p.succeeded && p.workload.Status.Admission != nil {
 			return true
 		}
 	}
-	return slices.ContainsFunc(slices.Concat(w.unpin, w.drop), func(workload *kueue.Workload) bool {
+	return w.givesUpPods() || slices.ContainsFunc(slices.Concat(w.unpin, w.drop), func(workload *kueue.Workload) bool {
 		return workload.Status.Admission != nil && !life.IsTrue(workload, kueue.WorkloadFinished)
 	})
 }

@@ -33,6 +33,8 @@ type wanted struct {
 	start bool
 	// release has the Jobs that may run.
 	release []release
+	// grow has the running Jobs whose number of pods changes.
+	grow []grow
 	// hold has Jobs that may not run any more, because their stage is evicted or somebody has deleted their quota Workload.
 	hold []*batchv1.Job
 	// remake has held Jobs of evicted stages that would not start from their beginning. The JobSet controller makes them anew.
@@ -54,6 +56,8 @@ type wanted struct {
 	unpin []*kueue.Workload
 	// drop has quota Workloads that nobody needs.
 	drop []*kueue.Workload
+	// ask has the quota Workloads of stages that have grown while they hold quota.
+	ask []*kueue.Workload
 	// conditions of the JobSet, complete.
 	conditions []metav1.Condition
 	// wait is told to the owner of the JobSet, or nil.
@@ -108,8 +112,10 @@ func desired(s *seen) *wanted {
 	for i := range stages {
 		if over {
 			w.wrapUp(&stages[i], outcome)
+			w.dropGrowths(&stages[i])
 		} else {
 			w.lead(s, &stages[i], &e)
+			w.tend(s, &stages[i], &e)
 		}
 	}
 	sum := summary(s, stages)
@@ -211,7 +217,7 @@ func (w *wanted) advance(s *seen, st *stage) {
 	}
 	if isSuspendedByUser(s.jobSet) {
 		w.forgetReadiness(st)
-		if st.holdsQuota() && !st.hasPods && slices.Contains(gatesOf(st.workload), apis.SuspendedGate) {
+		if st.holdsQuota() && !st.hasPods && len(st.growths) == 0 && slices.Contains(gatesOf(st.workload), apis.SuspendedGate) {
 			w.giveBack = append(w.giveBack, st.workload)
 		}
 		return
@@ -248,7 +254,7 @@ func (w *wanted) releaseJobs(s *seen, st *stage) {
 		if !childjob.IsHeld(job) || s.hasPodOf(job) {
 			continue
 		}
-		released, err := childjob.Released(job, st.templateOf(job), st.assignmentOf(job), s.flavors, st.updatesOf(job)...)
+		released, err := childjob.Released(job, st.templateOf(job), st.assignmentOf(job), s.flavors, updatesOf(st.workload, st.replicatedJobOf(job))...)
 		if err != nil {
 			w.complaints = append(w.complaints, err.Error())
 			continue

@@ -374,18 +374,18 @@ func TestWorkloadName(t *testing.T) {
 	one := &stageplan.Plan{Stages: make([]stageplan.Stage, 1)}
 	two := &stageplan.Plan{Stages: []stageplan.Stage{{Name: "init"}, {Name: "ps.worker"}}}
 	cases := map[string]struct {
-		plan  *stageplan.Plan
-		index int
-		want  string
+		plan          *stageplan.Plan
+		index, growth int
+		want          string
 	}{
 		// The name that Kueue v0.19.2 gives the Workload of a JobSet with this name and UID.
-		"one stage":    {one, 0, "jobset-fine-tune-cdf2a"},
-		"first stage":  {two, 0, "jobset-fine-tune-0-init-1831c"},
-		"second stage": {two, 1, "jobset-fine-tune-1-ps.worker-78771"},
+		"one stage":    {one, 0, 0, "jobset-fine-tune-cdf2a"},
+		"first stage":  {two, 0, 0, "jobset-fine-tune-0-init-1831c"},
+		"second stage": {two, 1, 0, "jobset-fine-tune-1-ps.worker-78771"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := workloadName(js, c.plan, c.index); got != c.want {
+			if got := workloadName(js, c.plan, c.index, c.growth); got != c.want {
 				t.Errorf("workloadName = %q, want %q", got, c.want)
 			}
 		})

@@ -18,15 +18,19 @@ const (
 )
 
 // workloadName names the quota Workload of a stage. Names sort in the order of the plan, and are different for two JobSets that
-// had the same name one after the other. A JobSet of one stage gets the name that Kueue gives.
-func workloadName(js *jobsetapi.JobSet, plan *stageplan.Plan, index int) string {
-	prefix, extra := "jobset-"+js.Name, ""
+// had the same name one after the other. A JobSet of one stage gets the name that Kueue gives. The growths of a stage are numbered from 1.
+func workloadName(js *jobsetapi.JobSet, plan *stageplan.Plan, index, growth int) string {
+	var parts []string
 	if n := len(plan.Stages); n > 1 {
 		digits := len(fmt.Sprint(n - 1))
 		stage := strings.ToLower(strings.ReplaceAll(plan.Stages[index].Name, "_", "-"))
-		extra = fmt.Sprintf("%0*d-%s", digits, index, stage)
-		prefix += "-" + extra
+		parts = append(parts, fmt.Sprintf("%0*d-%s", digits, index, stage))
 	}
+	if growth > 0 {
+		parts = append(parts, fmt.Sprintf("growth-%d", growth))
+	}
+	extra := strings.Join(parts, "-")
+	prefix := strings.Join(append([]string{"jobset", js.Name}, parts...), "-")
 	hash := sha1.New() //nolint:gosec // see the import
 	fmt.Fprintf(hash, "JobSet\n%s\n%s\n%s", jobset.GroupVersion.Group, js.Name, js.UID)
 	if extra != "" {

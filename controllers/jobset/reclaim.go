@@ -8,8 +8,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-
-	"github.com/tranche-dev/tranche/controllers/childjob"
 )
 
 // reclaimFieldManager owns status.reclaimablePods of quota Workloads. It is Kueue's name.
@@ -22,19 +20,25 @@ type reclaim struct {
 }
 
 // reclaimable counts, by pod set, the pods of Jobs that have succeeded and those by which Jobs were made smaller. Nothing of those runs
-// again unless the JobSet is restarted or made larger. A gang of several Jobs keeps the quota of those that have succeeded: evicted, it
-// would need it again.
+// again unless the JobSet is restarted or made larger.
 func (st *stage) reclaimable(s *seen) []kueue.ReclaimablePod {
+	return st.reclaimableOf(s, st.workload, func(z size) int32 { return z.base })
+}
+
+// reclaimableOf does so for a quota Workload that pays for so many pods of each Job.
+func (st *stage) reclaimableOf(s *seen, workload *kueue.Workload, paysFor func(size) int32) []kueue.ReclaimablePod {
 	var all []kueue.ReclaimablePod
-	for i, name := range st.ReplicatedJobs {
-		count := st.surplus(s, i)
-		for _, job := range st.jobs {
-			if st.replicatedJobOf(job) == name && childjob.IsFinished(job, batchv1.JobComplete) && !s.hasPodOf(job) && !restartsWhole(s.jobSet, name) {
-				count += st.podsPerJob(i)
-			}
+	for i, z := range st.sizes {
+		name := kueue.NewPodSetReference(st.PodSets[i].Name)
+		count := charged(workload, st.PodSets[i].Name, 0) - paysFor(z)*z.live
+		switch {
+		case !holdsQuota(workload):
+			count = z.want * (st.tallies[st.PodSets[i].Name].replicas - z.live)
+		case !st.isSettled(s, i):
+			count = saidReclaimable(workload, name)
 		}
 		if count > 0 {
-			all = append(all, kueue.ReclaimablePod{Name: kueue.NewPodSetReference(name), Count: count})
+			all = append(all, kueue.ReclaimablePod{Name: name, Count: count})
 		}
 	}
 	return all
@@ -59,10 +63,10 @@ func (s *seen) hasPodOf(job *batchv1.Job) bool {
 	return false
 }
 
-// lacksQuota tells whether a stage that holds quota needs more of it than is charged, because it has grown or because pods that were
+// lacksQuota tells whether a stage that holds quota needs more of it than is charged, because a gang has grown or because pods that were
 // said to be reclaimable have to run again. Others may have that quota by now, so that it cannot just be taken.
 func (st *stage) lacksQuota(s *seen) bool {
-	return st.holdsQuota() && (st.hasGrown() || !covers(st.reclaimable(s), st.workload.Status.ReclaimablePods))
+	return st.holdsQuota() && (st.hasOutgrown(s.jobSet) || !covers(st.reclaimable(s), st.workload.Status.ReclaimablePods))
 }
 
 // reclaimNews returns what is to be said about reclaimable pods, if that is not what is said already. A stage that has succeeded

@@ -4,8 +4,8 @@
 // A pass reads everything about one JobSet (read.go), computes what should be written without touching anything (desired.go and
 // the files beside it), and writes it in an order that is safe to be cut off after any step (write.go):
 //
-//	create Workloads -> evict whole JobSets -> open and close stages -> resume the JobSet -> release Jobs -> hold Jobs ->
-//	note times -> finish stages -> give quota back -> clean up
+//	create Workloads -> evict whole JobSets -> open and close stages -> resume the JobSet -> release Jobs ->
+//	grow Jobs -> hold Jobs -> note times -> finish stages -> give quota back -> clean up -> ask for growths
 //
 // A stage is opened before the one it waited for is finished, so that the freed quota can be handed over.
 package jobset

@@ -31,6 +31,9 @@ type stage struct {
 	index int
 	// workload is nil if the stage has no quota Workload.
 	workload *kueue.Workload
+	// growths are the quota Workloads for the pods by which the stage has grown, the oldest first, and sizes has one entry for each of PodSets.
+	growths []*kueue.Workload
+	sizes   []size
 	// jobs of the current attempt.
 	jobs []*batchv1.Job
 	// hasPods tells whether pods of the stage may still run, those of earlier attempts included.
@@ -77,6 +80,7 @@ func stagesOf(s *seen) (stages []stage, evicted *stage) {
 	for i := range stages {
 		stages[i].open = stages[i].isOpen(stages)
 		stages[i].shut = deactivated >= 0 && !stages[i].isDeactivated()
+		stages[i].measure(s)
 	}
 	return stages, evicted
 }
@@ -121,11 +125,16 @@ func (st *stage) addJobs(s *seen) {
 
 func (st *stage) addWorkload(s *seen) {
 	for _, workload := range s.mine.workloads {
-		if workload.Labels[apis.StageIndexLabel] == strconv.Itoa(st.index) {
+		switch {
+		case workload.Labels[apis.StageIndexLabel] != strconv.Itoa(st.index):
+		case growthNumber(workload) > 0:
+			st.growths = append(st.growths, workload)
+		default:
 			st.workload = workload
 			st.stale = workload.Annotations[apis.AttemptAnnotation] != attemptOf(s.jobSet)
 		}
 	}
+	sortGrowths(st.growths)
 }
 
 // isOpen tells whether a stage may be admitted. Once opened it stays open for the attempt, even if a Job that was ready is not any
@@ -144,7 +153,9 @@ func (st *stage) isOpen(stages []stage) bool {
 	return true
 }
 
-func (st *stage) isGated() bool { return slices.Contains(gatesOf(st.workload), apis.StageGate) }
+func (st *stage) isGated() bool { return isGated(st.workload) }
+
+func isGated(workload *kueue.Workload) bool { return slices.Contains(gatesOf(workload), apis.StageGate) }
 
 func (st *stage) all(status stageplan.Status) bool {
 	for _, count := range st.tallies {
@@ -157,9 +168,7 @@ func (st *stage) all(status stageplan.Status) bool {
 
 func (st *stage) succeeded() bool { return st.all(stageplan.Succeeded) }
 
-func (st *stage) holdsQuota() bool {
-	return st.workload.Status.Admission != nil && life.IsTrue(st.workload, kueue.WorkloadQuotaReserved)
-}
+func (st *stage) holdsQuota() bool { return holdsQuota(st.workload) }
 
 // mustRunAgain tells whether a finished stage has Jobs to run: because the JobSet was restarted, or because finished Jobs were
 // deleted and the JobSet controller has made them anew.
@@ -176,9 +185,10 @@ func (st *stage) mayRun(s *seen) bool {
 }
 
 // readiness is the condition PodsReady of the stage.
-func (st *stage) readiness() metav1.Condition {
-	old := apimeta.FindStatusCondition(st.workload.Status.Conditions, kueue.WorkloadPodsReady)
-	return life.PodsReady(old, st.all(stageplan.Ready))
+func (st *stage) readiness() metav1.Condition { return readiness(st.workload, st.isSteady()) }
+
+func readiness(workload *kueue.Workload, ready bool) metav1.Condition {
+	return life.PodsReady(apimeta.FindStatusCondition(workload.Status.Conditions, kueue.WorkloadPodsReady), ready)
 }
 
 // readinessNews is readiness, if it is worth a write: a stage that has never been ready need not say so.
@@ -198,8 +208,10 @@ func (st *stage) opensAgain() bool {
 }
 
 // hasSpoken tells whether the quota Workload says anything about its pods.
-func (st *stage) hasSpoken() bool {
-	return apimeta.FindStatusCondition(st.workload.Status.Conditions, kueue.WorkloadPodsReady) != nil
+func (st *stage) hasSpoken() bool { return hasSpoken(st.workload) }
+
+func hasSpoken(workload *kueue.Workload) bool {
+	return apimeta.FindStatusCondition(workload.Status.Conditions, kueue.WorkloadPodsReady) != nil
 }
 
 func (st *stage) replicatedJobOf(job *batchv1.Job) string { return replicatedJobOf(job) }
@@ -210,15 +222,15 @@ func replicatedJobOf(object metav1.Object) string {
 
 func (st *stage) templateOf(job *batchv1.Job) childjob.Template {
 	i := slices.Index(st.ReplicatedJobs, job.Labels[jobset.ReplicatedJobNameKey])
-	return childjob.Template{Pods: st.podsPerJob(i), Requests: st.PodSets[i].Requests}
+	return childjob.Template{Pods: st.podsPerJob(i), First: st.sizes[i].first, Requests: st.PodSets[i].Requests}
 }
 
-// updatesOf are what Ready AdmissionChecks ask of the pods of a Job.
-func (st *stage) updatesOf(job *batchv1.Job) []childjob.CheckUpdate {
-	name := kueue.NewPodSetReference(st.replicatedJobOf(job))
+// updatesOf are what Ready AdmissionChecks of a quota Workload ask of the pods of a pod set.
+func updatesOf(workload *kueue.Workload, podSet string) []childjob.CheckUpdate {
+	name := kueue.NewPodSetReference(podSet)
 	var updates []childjob.CheckUpdate
-	for i := range st.workload.Status.AdmissionChecks {
-		check := &st.workload.Status.AdmissionChecks[i]
+	for i := range workload.Status.AdmissionChecks {
+		check := &workload.Status.AdmissionChecks[i]
 		for _, update := range check.PodSetUpdates {
 			if check.State == kueue.CheckStateReady && update.Name == name {
 				updates = append(updates, childjob.CheckUpdate{Check: check.Name, Update: update})
@@ -239,9 +251,14 @@ func (st *stage) assignmentOf(job *batchv1.Job) *kueue.PodSetAssignment {
 	return nil
 }
 
-// adjusted returns the quota Workload as it should be, or nil if it is so already.
+// adjusted returns the quota Workload of the stage as it should be, or nil if it is so already.
 func (st *stage) adjusted(s *seen) *kueue.Workload {
-	after := st.workload.DeepCopy()
+	return st.adjust(s, st.workload, func(after *kueue.Workload) { st.resize(s, after) })
+}
+
+// adjust does so for one of the quota Workloads. One that holds nothing is resized.
+func (st *stage) adjust(s *seen, workload *kueue.Workload, resize func(*kueue.Workload)) *kueue.Workload {
+	after := workload.DeepCopy()
 	if after.Annotations == nil {
 		after.Annotations = map[string]string{}
 	}
@@ -249,11 +266,11 @@ func (st *stage) adjusted(s *seen) *kueue.Workload {
 	if !life.IsTrue(after, kueue.WorkloadQuotaReserved) || isSameKind(after.Spec.PriorityClassRef, s.priority.class) {
 		after.Spec.Priority, after.Spec.PriorityClassRef = &s.priority.value, s.priority.class
 	}
-	if !st.holdsQuota() {
+	if !holdsQuota(workload) {
 		after.Spec.QueueName = queueOf(s.jobSet)
-		st.resize(s, after)
+		resize(after)
 	}
-	if maps.Equal(after.Annotations, st.workload.Annotations) && equality.Semantic.DeepEqual(after.Spec, st.workload.Spec) {
+	if maps.Equal(after.Annotations, workload.Annotations) && equality.Semantic.DeepEqual(after.Spec, workload.Spec) {
 		return nil
 	}
 	return after
@@ -301,7 +318,7 @@ func newWorkload(s *seen, st *stage) *kueue.Workload {
 	workload := &kueue.Workload{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: js.Namespace,
-			Name:      workloadName(js, s.plan, st.index),
+			Name:      workloadName(js, s.plan, st.index, 0),
 			Labels: map[string]string{
 				apis.JobUIDLabel:     string(js.UID),
 				apis.JobSetLabel:     js.Name,

@@ -2,14 +2,24 @@ package e2e_test
 
 import (
 	"context"
+	"fmt"
+	"slices"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/apis"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/test/world"
 )
 
 var _ = Describe("An elastic JobSet", func() {
@@ -23,9 +33,6 @@ var _ = Describe("An elastic JobSet", func() {
 		submit(ctx, t.newJobSet("rival", replicatedJob{name: "main", cpus: "1", gpus: "5"}))
 		t.expectStages(ctx, "rival", "main=waiting")
 
-		By("growing while it runs, which would start pods before there is quota for them")
-		Expect(t.scale(ctx, "elastic", 1, 4)).To(MatchError(ContainSubstring("larger while spec.suspend is true")))
-
 		By("shrinking")
 		Expect(t.scale(ctx, "elastic", 1, 2)).To(Succeed())
 		t.expectStages(ctx, "rival", "main=ready")
@@ -35,6 +42,7 @@ var _ = Describe("An elastic JobSet", func() {
 		By("growing while it is suspended: the rival has a part of what it needs")
 		suspend(ctx, js, true)
 		Expect(t.scale(ctx, "elastic", 1, 3)).To(Succeed())
+		t.expectReserved(ctx, "5")
 		suspend(ctx, js, false)
 		t.expectStages(ctx, "elastic", "initializer=Succeeded", "trainer-node=waiting")
 		t.expectReserved(ctx, "5")
@@ -49,9 +57,7 @@ var _ = Describe("An elastic JobSet", func() {
 
 	It("queues for what it is when it shrinks before it has started", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "15")
-		js := t.newJobSet("large", replicatedJob{name: "main", pods: 4, gpus: "5"})
-		js.Spec.ReplicatedJobs[0].Template.Spec.CompletionMode = ptr.To(batchv1.IndexedCompletion)
-		submit(ctx, js)
+		submit(ctx, t.elastic("large", 4))
 		t.expectStages(ctx, "large", "main=waiting")
 		Expect(t.scale(ctx, "large", 0, 3)).To(Succeed())
 		t.expectStages(ctx, "large", "main=ready")
@@ -59,7 +65,295 @@ var _ = Describe("An elastic JobSet", func() {
 		t.drive(ctx, "large")
 		t.expectOver(ctx, "large", jobset.JobSetCompleted)
 	}, SpecTimeout(specTimeout))
+
+	It("grows while it runs, and what runs already goes on", func(ctx SpecContext) {
+		t := newTeam(ctx, "100", "40")
+		submit(ctx, t.elastic("a", 2))
+		t.expectStages(ctx, "a", "main=ready")
+		before := t.podUIDs(ctx, Default, "a")
+		Expect(t.scale(ctx, "a", 0, 4)).To(Succeed())
+		t.expectGrowths(ctx, "a", "1 ready for 2")
+		t.expectPods(ctx, "a", 4, before)
+		t.expectReserved(ctx, "20")
+		t.expectEvent(ctx, "a", "StageGrows")
+		t.expectEvent(ctx, "a", "StageResized")
+
+		By("growing once more, and finishing as large as it is then")
+		before = t.podUIDs(ctx, Default, "a")
+		Expect(t.scale(ctx, "a", 0, 6)).To(Succeed())
+		t.expectGrowths(ctx, "a", "1 ready for 2", "2 ready for 2")
+		t.expectPods(ctx, "a", 6, before)
+		t.drive(ctx, "a")
+		t.expectStages(ctx, "a", "main=Succeeded")
+		t.expectGrowths(ctx, "a")
+		t.expectReserved(ctx, "0")
+		t.expectNoRestart(ctx, "a")
+		Expect(t.jobs(ctx, Default, "main")[0].Status.Succeeded).To(BeEquivalentTo(6))
+	}, SpecTimeout(specTimeout))
+
+	It("waits for the quota of its growth, while what runs already goes on", func(ctx SpecContext) {
+		t := newTeam(ctx, "100", "20")
+		submit(ctx, t.elastic("a", 2))
+		submit(ctx, t.newJobSet("rival", replicatedJob{name: "main", cpus: "1", gpus: "5"}))
+		t.expectStages(ctx, "a", "main=ready")
+		t.expectStages(ctx, "rival", "main=ready")
+		before := t.podUIDs(ctx, Default, "a")
+		Expect(t.scale(ctx, "a", 0, 4)).To(Succeed())
+		t.expectGrowths(ctx, "a", "1 waiting for 2")
+		t.expectRefused(ctx, "a", kueue.WorkloadQuotaReservedReasonWaitingForQuota)
+		t.expectStages(ctx, "a", "main=ready")
+		t.expectReserved(ctx, "15")
+
+		By("making the Job larger, as the JobSet controller tries it, and as a tenant does")
+		job := &t.jobs(ctx, Default, "main")[0]
+		if job.Labels[jobset.JobSetNameKey] != "a" {
+			job = &t.jobs(ctx, Default, "main")[1]
+		}
+		version := job.ResourceVersion
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"parallelism":4,"completions":4}}`))
+		Expect(env.Admin.Patch(ctx, job, patch)).To(Succeed())
+		Expect(job.Spec.Parallelism).To(HaveValue(BeEquivalentTo(2)))
+		Expect(job.Spec.Completions).To(HaveValue(BeEquivalentTo(2)))
+		Expect(job.ResourceVersion).To(Equal(version), "nothing was written")
+
+		By("ending the rival")
+		t.expectPods(ctx, "a", 2, before)
+		t.end(ctx, "rival", "main", corev1.PodSucceeded)
+		t.expectGrowths(ctx, "a", "1 ready for 2")
+		t.expectPods(ctx, "a", 4, before)
+		t.expectNoneBefore(ctx, "a", before)
+		t.expectReserved(ctx, "20")
+		t.drive(ctx, "a")
+		t.expectGrowths(ctx, "a")
+		t.expectReserved(ctx, "0")
+	}, SpecTimeout(specTimeout))
+
+	It("takes back what it has asked for, and gives up the newest first", func(ctx SpecContext) {
+		t := newTeam(ctx, "100", "20")
+		submit(ctx, slowly(t.elastic("a", 2), "1s"))
+		t.expectStages(ctx, "a", "main=ready")
+		before := t.podUIDs(ctx, Default, "a")
+		Expect(t.scale(ctx, "a", 0, 9)).To(Succeed())
+		t.expectGrowths(ctx, "a", "1 waiting for 7")
+		t.expectRefused(ctx, "a", kueue.WorkloadQuotaReservedReasonExceedsMaxQuota)
+		By("asking for less, which fits")
+		Expect(t.scale(ctx, "a", 0, 3)).To(Succeed())
+		t.expectGrowths(ctx, "a", "1 ready for 1")
+		By("asking for more, and taking it back")
+		Expect(t.scale(ctx, "a", 0, 6)).To(Succeed())
+		t.expectGrowths(ctx, "a", "1 ready for 1", "2 waiting for 3")
+		Expect(t.scale(ctx, "a", 0, 3)).To(Succeed())
+		t.expectGrowths(ctx, "a", "1 ready for 1")
+		Expect(t.scale(ctx, "a", 0, 2)).To(Succeed())
+		t.expectGrowths(ctx, "a")
+		t.expectPods(ctx, "a", 2, before)
+		t.expectReserved(ctx, "10")
+
+		By("shrinking below what it began with after it has grown")
+		Expect(t.scale(ctx, "a", 0, 4)).To(Succeed())
+		t.expectGrowths(ctx, "a", "1 ready for 2")
+		Expect(t.scale(ctx, "a", 0, 1)).To(Succeed())
+		t.expectGrowths(ctx, "a")
+		t.expectReserved(ctx, "5")
+		t.expectPods(ctx, "a", 1, nil)
+		By("growing again to no more than it began with")
+		submit(ctx, t.newJobSet("rival", replicatedJob{name: "main", cpus: "1", gpus: "15"}))
+		t.expectStages(ctx, "rival", "main=ready")
+		Expect(t.scale(ctx, "a", 0, 2)).To(Succeed())
+		t.expectGrowths(ctx, "a", "1 waiting for 1")
+		t.expectPods(ctx, "a", 1, nil)
+		t.end(ctx, "rival", "main", corev1.PodSucceeded)
+		t.expectGrowths(ctx, "a", "1 ready for 1")
+		t.expectReserved(ctx, "10")
+		t.drive(ctx, "a")
+		t.expectReserved(ctx, "0")
+		t.expectNoRestart(ctx, "a")
+	}, SpecTimeout(specTimeout))
+
+	It("is evicted with its growths, and queues for all of it", func(ctx SpecContext) {
+		t := newTeam(ctx, "100", "20")
+		submit(ctx, slowly(t.elastic("a", 2), "1s"))
+		t.expectStages(ctx, "a", "main=ready")
+		Expect(t.scale(ctx, "a", 0, 3)).To(Succeed())
+		t.expectGrowths(ctx, "a", "1 ready for 1")
+		Expect(t.scale(ctx, "a", 0, 4)).To(Succeed())
+		t.expectGrowths(ctx, "a", "1 ready for 1", "2 ready for 1")
+		t.submitUrgent(ctx, "5")
+		t.expectStages(ctx, "urgent", "urgent=ready")
+		t.expectStages(ctx, "a", "main=waiting")
+		t.expectGrowths(ctx, "a")
+		t.expectReserved(ctx, "5")
+		Expect(t.workload(ctx, Default, "a", "main").Spec.PodSets[0].Count).To(BeEquivalentTo(4))
+		t.end(ctx, "urgent", "urgent", corev1.PodSucceeded)
+		t.expectStages(ctx, "a", "main=ready")
+		t.expectGrowths(ctx, "a")
+		t.expectReserved(ctx, "20")
+		t.expectPods(ctx, "a", 4, nil)
+		t.drive(ctx, "a")
+		t.expectNoRestart(ctx, "a")
+	}, SpecTimeout(specTimeout))
+
+	It("goes on without a growth that is evicted by itself, deactivated or deleted", func(ctx SpecContext) {
+		t := newTeam(ctx, "100", "20")
+		submit(ctx, slowly(t.elastic("a", 2), "1s"))
+		t.expectStages(ctx, "a", "main=ready")
+		before := t.podUIDs(ctx, Default, "a")
+		Expect(t.scale(ctx, "a", 0, 4)).To(Succeed())
+		t.expectGrowths(ctx, "a", "1 ready for 2")
+		t.setGrowthActive(ctx, "a", false)
+		t.expectGrowths(ctx, "a", "1 waiting for 2")
+		t.expectPods(ctx, "a", 2, before)
+		t.expectReserved(ctx, "10")
+		t.expectStages(ctx, "a", "main=ready")
+		t.expectEvent(ctx, "a", "GrowthRequeued")
+		t.setGrowthActive(ctx, "a", true)
+		t.expectGrowths(ctx, "a", "1 ready for 2")
+		t.expectPods(ctx, "a", 4, before)
+
+		By("deleting it")
+		growth := t.growths(ctx, Default, "a")[0]
+		Expect(env.Admin.Delete(ctx, &growth)).To(Succeed())
+		Eventually(func(g Gomega) {
+			all := t.growths(ctx, g, "a")
+			g.Expect(all).To(HaveLen(1))
+			g.Expect(all[0].UID).NotTo(Equal(growth.UID))
+		}).WithContext(ctx).Should(Succeed(), func() string { return t.describe(ctx) })
+		t.expectGrowths(ctx, "a", "1 ready for 2")
+		t.expectPods(ctx, "a", 4, before)
+		t.drive(ctx, "a")
+		t.expectGrowths(ctx, "a")
+		t.expectReserved(ctx, "0")
+		t.expectNoRestart(ctx, "a")
+	}, SpecTimeout(specTimeout))
+
+	It("keeps what it holds when it is restarted, and gives all of it back when it is suspended", func(ctx SpecContext) {
+		t := newTeam(ctx, "100", "20")
+		js := t.elastic("a", 2)
+		js.Spec.FailurePolicy = &jobset.FailurePolicy{MaxRestarts: 3}
+		submit(ctx, js)
+		t.expectStages(ctx, "a", "main=ready")
+		base := t.workload(ctx, Default, "a", "main").UID
+		Expect(t.scale(ctx, "a", 0, 3)).To(Succeed())
+		t.expectGrowths(ctx, "a", "1 ready for 1")
+		Expect(t.scale(ctx, "a", 0, 6)).To(Succeed())
+		t.expectGrowths(ctx, "a", "1 ready for 1", "2 waiting for 3")
+		t.endOne(ctx, "a", "main", corev1.PodFailed)
+		t.reachAttempt(ctx, "a", 1)
+		t.expectStages(ctx, "a", "main=ready")
+		t.expectGrowths(ctx, "a", "1 ready for 1", "2 waiting for 3")
+		t.expectPods(ctx, "a", 3, nil)
+		t.expectReserved(ctx, "15")
+		Expect(t.workload(ctx, Default, "a", "main").UID).To(Equal(base))
+
+		suspend(ctx, js, true)
+		t.expectReserved(ctx, "0")
+		t.expectGrowths(ctx, "a")
+		Expect(t.scale(ctx, "a", 0, 4)).To(Succeed())
+		suspend(ctx, js, false)
+		t.expectStages(ctx, "a", "main=ready")
+		t.expectReserved(ctx, "20")
+		t.expectPods(ctx, "a", 4, nil)
+		t.expectGrowths(ctx, "a")
+		t.drive(ctx, "a")
+	}, SpecTimeout(specTimeout))
+
+	It("lets later stages wait for all of its pods, and ends with a growth that has never been admitted", func(ctx SpecContext) {
+		t := newTeam(ctx, "100", "10")
+		js := inOrder(t.newJobSet("a",
+			replicatedJob{name: "main", pods: 1, replicas: 2, cpus: "1", gpus: "2"},
+			replicatedJob{name: "eval", cpus: "1"},
+		), rule(jobsetapi.SucceededStatus, "main"))
+		js.Spec.ReplicatedJobs[0].Template.Spec.CompletionMode = ptr.To(batchv1.IndexedCompletion)
+		submit(ctx, js)
+		t.expectStages(ctx, "a", "main=ready", "eval=closed")
+		Expect(t.scale(ctx, "a", 0, 2)).To(Succeed())
+		t.expectGrowths(ctx, "a", "1 ready for 2")
+		t.expectReserved(ctx, "8")
+		Expect(t.scale(ctx, "a", 0, 3)).To(Succeed())
+		t.expectGrowths(ctx, "a", "1 ready for 2", "2 waiting for 2")
+		t.endOne(ctx, "a", "main", corev1.PodSucceeded)
+		t.endOne(ctx, "a", "main", corev1.PodSucceeded)
+		t.expectStages(ctx, "a", "main=ready", "eval=closed")
+		t.end(ctx, "a", "main", corev1.PodSucceeded)
+		t.expectStages(ctx, "a", "main=Succeeded", "eval=ready")
+		t.expectGrowths(ctx, "a")
+		t.expectReserved(ctx, "0")
+		t.drive(ctx, "a")
+	}, SpecTimeout(specTimeout))
+
+	It("is deleted with a growth that is admitted and one that waits", func(ctx SpecContext) {
+		t := newTeam(ctx, "100", "20")
+		js := slowly(t.elastic("a", 2), "1s")
+		submit(ctx, js)
+		t.expectStages(ctx, "a", "main=ready")
+		Expect(t.scale(ctx, "a", 0, 3)).To(Succeed())
+		t.expectGrowths(ctx, "a", "1 ready for 1")
+		Expect(t.scale(ctx, "a", 0, 6)).To(Succeed())
+		t.expectGrowths(ctx, "a", "1 ready for 1", "2 waiting for 3")
+		Expect(env.Admin.Delete(ctx, js, client.PropagationPolicy("Foreground"))).To(Succeed())
+		t.expectReserved(ctx, "0")
+		Eventually(func(g Gomega) { g.Expect(t.workloads(ctx, g)).To(BeEmpty()) }).WithContext(ctx).Should(Succeed())
+	}, SpecTimeout(specTimeout))
 })
+
+var _ = Describe("The manager of an elastic JobSet", Serial, func() {
+	It("goes on from any write to the same growth", func(ctx SpecContext) {
+		Expect(manager.Stop()).To(Succeed())
+		proxy, err := env.StartProxy()
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func() { proxy.Stop() })
+		t := newTeam(ctx, "100", "20")
+		DeferCleanup(func(ctx SpecContext) {
+			manager, err = env.StartManager(ctx, world.ManagerOptions{})
+			Expect(err).NotTo(HaveOccurred())
+		})
+		struck := true
+		for n := 1; struck; n++ {
+			By(fmt.Sprintf("killing it after write %d", n))
+			Expect(n).To(BeNumerically("<", 40), "the manager writes without end: %v", proxy.Writes())
+			name := fmt.Sprintf("run-%d", n)
+			first, err := env.LaunchManager(world.ManagerOptions{})
+			Expect(err).NotTo(HaveOccurred())
+			js := submit(ctx, t.elastic(name, 2))
+			t.expectStages(ctx, name, "main=ready")
+			before := t.podUIDs(ctx, Default, name)
+			Expect(first.Stop()).To(Succeed())
+
+			m, err := env.LaunchManager(world.ManagerOptions{Server: proxy.URL()})
+			Expect(err).NotTo(HaveOccurred())
+			struck = false
+			proxy.AfterWrite(func(done int) {
+				if done == n && !struck {
+					struck = true
+					_ = m.Kill()
+				}
+			})
+			Expect(t.scale(ctx, name, 0, 4)).To(Succeed())
+			Eventually(func(g Gomega) {
+				select {
+				case <-m.Done():
+					var err error
+					m, err = env.LaunchManager(world.ManagerOptions{})
+					Expect(err).NotTo(HaveOccurred())
+				default:
+				}
+				g.Expect(t.statesOfGrowths(ctx, g, name)).To(Equal([]string{"1 ready for 2"}))
+			}).WithContext(ctx).Should(Succeed(), func() string { return t.describe(ctx) })
+			t.expectPods(ctx, name, 4, before)
+			t.expectReserved(ctx, "20")
+			Expect(env.Admin.Delete(ctx, js, client.PropagationPolicy("Background"))).To(Succeed())
+			t.expectReserved(ctx, "0")
+			Expect(m.Stop()).To(Succeed())
+		}
+	}, SpecTimeout(2*specTimeout))
+})
+
+// elastic makes a JobSet of one Indexed Job, whose pods have 5 GPUs each.
+func (t team) elastic(name string, pods int32) *jobsetapi.JobSet {
+	js := t.newJobSet(name, replicatedJob{name: "main", pods: pods, cpus: "1", gpus: "5"})
+	js.Spec.ReplicatedJobs[0].Template.Spec.CompletionMode = ptr.To(batchv1.IndexedCompletion)
+	return js
+}
 
 // scale changes how many pods the Jobs of a ReplicatedJob have.
 func (t team) scale(ctx context.Context, name string, replicatedJob int, pods int32) error {
@@ -72,4 +366,88 @@ func (t team) scale(ctx context.Context, name string, replicatedJob int, pods in
 		g.Expect(apierrors.IsConflict(err)).To(BeFalse())
 	}).WithContext(ctx).Should(Succeed())
 	return err
+}
+
+// growths are the quota Workloads by which the stages of a JobSet have grown.
+func (t team) growths(ctx context.Context, g Gomega, jobSet string) []kueue.Workload {
+	var list kueue.WorkloadList
+	g.Expect(env.Admin.List(ctx, &list, client.InNamespace(t.namespace), client.MatchingLabels{apis.JobSetLabel: jobSet},
+		client.HasLabels{apis.GrowthLabel})).To(Succeed())
+	return list.Items
+}
+
+// statesOfGrowths gives each growth as its number, its state and for how many pods it asks.
+func (t team) statesOfGrowths(ctx context.Context, g Gomega, jobSet string) []string {
+	states := []string{}
+	for _, w := range t.growths(ctx, g, jobSet) {
+		states = append(states, fmt.Sprintf("%s %s for %d", w.Labels[apis.GrowthLabel], stateOfStage(&w), w.Spec.PodSets[0].Count))
+	}
+	slices.Sort(states)
+	return states
+}
+
+func (t team) expectGrowths(ctx context.Context, jobSet string, states ...string) {
+	GinkgoHelper()
+	want := append([]string{}, states...)
+	Eventually(func(g Gomega) { g.Expect(t.statesOfGrowths(ctx, g, jobSet)).To(Equal(want)) }).
+		WithContext(ctx).Should(Succeed(), func() string { return t.describe(ctx) })
+}
+
+// expectRefused waits until the last growth of a JobSet waits for this reason.
+func (t team) expectRefused(ctx context.Context, jobSet, reason string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		all := t.growths(ctx, g, jobSet)
+		g.Expect(all).NotTo(BeEmpty())
+		c := apimeta.FindStatusCondition(all[len(all)-1].Status.Conditions, kueue.WorkloadQuotaReserved)
+		g.Expect(c).NotTo(BeNil())
+		g.Expect(c.Reason).To(Equal(reason), c.Message)
+	}).WithContext(ctx).Should(Succeed(), func() string { return t.describe(ctx) })
+}
+
+// podUIDs are the pods of a JobSet, by UID.
+func (t team) podUIDs(ctx context.Context, g Gomega, jobSet string) []types.UID {
+	var uids []types.UID
+	for _, pod := range t.podsOf(ctx, g, jobSet, "") {
+		uids = append(uids, pod.UID)
+	}
+	return uids
+}
+
+// expectPods waits until a JobSet has so many pods that run, and checks that those that it had are still among them.
+func (t team) expectPods(ctx context.Context, jobSet string, count int, before []types.UID) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		uids := t.podUIDs(ctx, g, jobSet)
+		for _, uid := range before {
+			if !slices.Contains(uids, uid) {
+				StopTrying("a pod that ran before is gone").Now()
+			}
+		}
+		g.Expect(uids).To(HaveLen(count))
+		for _, pod := range t.podsOf(ctx, g, jobSet, "") {
+			g.Expect(pod.Status.Phase).To(Equal(corev1.PodRunning), pod.Name)
+		}
+	}).WithContext(ctx).Should(Succeed(), func() string { return t.describe(ctx) })
+}
+
+// expectNoneBefore checks that the pods which a growth has brought are not older than its admission.
+func (t team) expectNoneBefore(ctx context.Context, jobSet string, before []types.UID) {
+	GinkgoHelper()
+	growth := t.growths(ctx, Default, jobSet)[0]
+	admitted := apimeta.FindStatusCondition(growth.Status.Conditions, kueue.WorkloadAdmitted).LastTransitionTime
+	for _, pod := range t.podsOf(ctx, Default, jobSet, "") {
+		if !slices.Contains(before, pod.UID) {
+			Expect(pod.CreationTimestamp.Before(&admitted)).To(BeFalse(), pod.Name)
+		}
+	}
+}
+
+func (t team) setGrowthActive(ctx context.Context, jobSet string, active bool) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		w := t.growths(ctx, g, jobSet)[0]
+		w.Spec.Active = &active
+		g.Expect(env.Admin.Update(ctx, &w)).To(Succeed())
+	}).WithContext(ctx).Should(Succeed())
 }

@@ -457,11 +457,9 @@ func (t team) setActive(ctx context.Context, jobSet, stage string, active bool) 
 
 // workload returns the quota Workload of a stage.
 func (t team) workload(ctx context.Context, g Gomega, jobSet, stage string) *kueue.Workload {
-	var list kueue.WorkloadList
-	g.Expect(env.Admin.List(ctx, &list, client.InNamespace(t.namespace),
-		client.MatchingLabels{apis.JobSetLabel: jobSet, apis.StageLabel: stage})).To(Succeed())
-	g.Expect(list.Items).To(HaveLen(1))
-	return &list.Items[0]
+	all := t.workloadsOf(ctx, g, jobSet, stage)
+	g.Expect(all).To(HaveLen(1))
+	return &all[0]
 }
 
 // stateOf returns the conditions of a quota Workload with their reasons, but not why it waits.

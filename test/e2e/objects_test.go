@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -170,13 +171,22 @@ func (t team) selecting(replicatedJob string) []client.ListOption {
 
 // stage returns the state of a stage of a JobSet: missing, closed, waiting, admitted, ready, or how it finished.
 func (t team) stage(ctx context.Context, g Gomega, jobSet, stage string) string {
+	all := t.workloadsOf(ctx, g, jobSet, stage)
+	if len(all) == 0 {
+		return "missing"
+	}
+	return stateOfStage(&all[0])
+}
+
+// workloadsOf are the quota Workloads of a stage, but for its growths.
+func (t team) workloadsOf(ctx context.Context, g Gomega, jobSet, stage string) []kueue.Workload {
 	var list kueue.WorkloadList
 	g.Expect(env.Admin.List(ctx, &list, client.InNamespace(t.namespace),
 		client.MatchingLabels{apis.JobSetLabel: jobSet, apis.StageLabel: stage})).To(Succeed())
-	if len(list.Items) == 0 {
-		return "missing"
-	}
-	w := &list.Items[0]
+	return slices.DeleteFunc(list.Items, func(w kueue.Workload) bool { return w.Labels[apis.GrowthLabel] != "" })
+}
+
+func stateOfStage(w *kueue.Workload) string {
 	if c := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadFinished); c != nil && c.Status == metav1.ConditionTrue {
 		return c.Reason
 	}
@@ -284,7 +294,7 @@ func (t team) describe(ctx context.Context) string {
 		}
 	}
 	for _, j := range t.jobs(ctx, g, "") {
-		text += fmt.Sprintf("  Job %s suspend=%v active=%d succeeded=%d failed=%d\n", j.Name, ptr.Deref(j.Spec.Suspend, false), j.Status.Active, j.Status.Succeeded, j.Status.Failed)
+		text += fmt.Sprintf("  Job %s suspend=%v parallelism=%d active=%d succeeded=%d failed=%d\n", j.Name, ptr.Deref(j.Spec.Suspend, false), ptr.Deref(j.Spec.Parallelism, 1), j.Status.Active, j.Status.Succeeded, j.Status.Failed)
 	}
 	for _, p := range t.pods(ctx, g, "") {
 		text += fmt.Sprintf("  Pod %s %s\n", p.Name, p.Status.Phase)

@@ -1,0 +1,275 @@
+package jobset
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	batchv1 "k8s.io/api/batch/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/admission/stageplan"
+	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/controllers/childjob"
+	"github.com/tranche-dev/tranche/controllers/conditions"
+	"github.com/tranche-dev/tranche/controllers/events"
+)
+
+// grow is what is written to the running Jobs of a stage that has more or fewer admitted pods than before.
+type grow struct {
+	stage string
+	// before and after belong together.
+	before, after []*batchv1.Job
+}
+
+// growthNumber is that of a growth, or 0 for the quota Workload of a stage.
+func growthNumber(workload *kueue.Workload) int {
+	number, err := strconv.Atoi(workload.Labels[apis.GrowthLabel])
+	if err != nil && workload.Labels[apis.GrowthLabel] != "" {
+		return 1 // the guards let nobody write that, but it is no stage
+	}
+	return number
+}
+
+func sortGrowths(growths []*kueue.Workload) {
+	slices.SortFunc(growths, func(a, b *kueue.Workload) int {
+		return cmp.Or(cmp.Compare(growthNumber(a), growthNumber(b)), cmp.Compare(a.UID, b.UID))
+	})
+}
+
+// mayUse tells whether pods may run on what a growth holds.
+func (s *seen) mayUse(growth *kueue.Workload) bool {
+	return holdsQuota(growth) && life.IsTrue(growth, kueue.WorkloadAdmitted) && !life.IsTrue(growth, kueue.WorkloadEvicted) &&
+		!life.IsTrue(growth, kueue.WorkloadFinished) && growth.DeletionTimestamp.IsZero() && len(gatesOf(growth)) == 0 && s.charged[growth.UID]
+}
+
+// mayGrow tells whether a stage holds quota and goes on doing so. What does not, queues for all of its pods.
+func (st *stage) mayGrow(s *seen) bool {
+	w := st.workload
+	return w != nil && w.DeletionTimestamp.IsZero() && st.holdsQuota() && !st.goesBack && !life.IsTrue(w, kueue.WorkloadFinished) &&
+		!st.succeeded() && !isSuspendedByUser(s.jobSet) && !st.lacksQuota(s)
+}
+
+// tend brings the growths of one stage of a living JobSet further.
+func (w *wanted) tend(s *seen, st *stage, e *eviction) {
+	if !st.mayGrow(s) {
+		w.dropGrowths(st)
+		e.complete = e.complete && len(st.growths) == 0
+		return
+	}
+	for k, growth := range st.growths {
+		switch {
+		case !growth.DeletionTimestamp.IsZero():
+			if !holdsQuota(growth) || st.isSettledWhole(s) {
+				w.unpinOnce(growth)
+			}
+		case life.IsTrue(growth, kueue.WorkloadFinished) || !st.pays(k):
+			if !holdsQuota(growth) || st.isSettledWhole(s) {
+				w.drop = append(w.drop, growth)
+			}
+		default:
+			w.tendOne(s, st, k)
+		}
+	}
+	if !st.mayRun(s) {
+		return
+	}
+	w.resizeJobs(s, st)
+	if growth := newGrowth(s, st); growth != nil {
+		w.ask = append(w.ask, growth)
+	}
+}
+
+// dropGrowths lets the growths of a stage go that is about to hold nothing any more: those that wait at once, the others with its pods.
+func (w *wanted) dropGrowths(st *stage) {
+	for _, growth := range st.growths {
+		if !holdsQuota(growth) || !st.hasPods {
+			w.drop = append(w.drop, growth)
+		}
+	}
+}
+
+// pays tells whether a growth pays, or asks, for any pods that the JobSet still wants.
+func (st *stage) pays(growth int) bool {
+	return slices.ContainsFunc(st.sizes, func(z size) bool { return z.growths[growth] > 0 })
+}
+
+// tendOne brings a growth further that the JobSet still wants.
+func (w *wanted) tendOne(s *seen, st *stage, k int) {
+	growth := st.growths[k]
+	spoken := hasSpoken(growth)
+	if st.open && isGated(growth) && holdsQuota(growth) && !spoken {
+		w.progress = append(w.progress, progress{stage: st.Name, workload: growth, ready: life.PodsNotStarted()})
+		return
+	}
+	if after := st.adjustedGrowth(s, k); after != nil {
+		w.change = append(w.change, change{before: growth, after: after})
+	}
+	if !holdsQuota(growth) {
+		return
+	}
+	pods := st.reclaimableOf(s, growth, func(z size) int32 { return z.growths[k] })
+	if said := growth.Status.ReclaimablePods; !covers(said, pods) && covers(pods, said) {
+		w.reclaim = append(w.reclaim, reclaim{growth, pods})
+	}
+	switch {
+	case life.IsTrue(growth, kueue.WorkloadEvicted):
+		if st.isSettledWhole(s) {
+			w.giveBack = append(w.giveBack, growth)
+		}
+	case !st.open && spoken:
+		w.progress = append(w.progress, progress{stage: st.Name, workload: growth})
+	case st.mayRun(s) && s.mayUse(growth):
+		if ready := readiness(growth, st.isGrown()); (spoken || st.isGrown()) && !conditions.Has(growth.Status.Conditions, ready) {
+			w.progress = append(w.progress, progress{stage: st.Name, workload: growth, ready: ready})
+		}
+	}
+}
+
+// isGrown tells whether all pods that there is admitted quota for are ready or have succeeded.
+func (st *stage) isGrown() bool {
+	return st.all(stageplan.Ready) && !slices.ContainsFunc(st.jobs, func(job *batchv1.Job) bool {
+		return childjob.IsRunning(job) && childjob.PodsAtOnce(job) < st.sizes[st.podSetOf(job)].now
+	})
+}
+
+func (st *stage) podSetOf(job *batchv1.Job) int {
+	return slices.Index(st.ReplicatedJobs, st.replicatedJobOf(job))
+}
+
+// adjustedGrowth returns a growth as it should be, or nil if it is so already. One that holds nothing asks for what is missing by now.
+func (st *stage) adjustedGrowth(s *seen, k int) *kueue.Workload {
+	return st.adjust(s, st.growths[k], func(after *kueue.Workload) {
+		if len(after.Status.ReclaimablePods) == 0 {
+			after.Spec.PodSets = st.podSetsOf(func(z size) int32 { return z.growths[k] })
+		}
+	})
+}
+
+// podSetsOf asks for so many pods of each Job.
+func (st *stage) podSetsOf(more func(size) int32) []kueue.PodSet {
+	var all []kueue.PodSet
+	for i, z := range st.sizes {
+		if pods := more(z); pods > 0 {
+			podSet := podSetOf(&st.PodSets[i])
+			podSet.Count = pods * z.live
+			all = append(all, podSet)
+		}
+	}
+	return all
+}
+
+// newGrowth makes a quota Workload for the pods for which nobody pays, or nil if there are none.
+func newGrowth(s *seen, st *stage) *kueue.Workload {
+	podSets := st.podSetsOf(func(z size) int32 { return z.missing })
+	if len(podSets) == 0 {
+		return nil
+	}
+	number := 1
+	for _, growth := range st.growths {
+		number = max(number, growthNumber(growth)+1)
+	}
+	workload := newWorkload(s, st)
+	workload.Name = workloadName(s.jobSet, s.plan, st.index, number)
+	workload.Labels[apis.GrowthLabel] = strconv.Itoa(number)
+	workload.Annotations[apis.FlavorsAnnotation] = flavorsOf(st.workload)
+	workload.Spec.PodSets = podSets
+	// The time of the stage is that of its own quota Workload.
+	workload.Spec.MaximumExecutionTimeSeconds = nil
+	return workload
+}
+
+// flavorsOf lists the flavors on which the pods of a stage run.
+func flavorsOf(workload *kueue.Workload) string {
+	var all []string
+	for i := range workload.Status.Admission.PodSetAssignments {
+		assignment := &workload.Status.Admission.PodSetAssignments[i]
+		for _, name := range slices.Sorted(maps.Keys(assignment.Flavors)) {
+			all = append(all, fmt.Sprintf("%s/%s=%s", assignment.Name, name, assignment.Flavors[name]))
+		}
+	}
+	return strings.Join(all, ",")
+}
+
+// resizeJobs makes the running Jobs of a stage as large as there is admitted quota for: larger when a growth was admitted, and smaller when
+// one has to go.
+func (w *wanted) resizeJobs(s *seen, st *stage) {
+	g := grow{stage: st.Name}
+	for _, job := range st.jobs {
+		podSet := st.podSetOf(job)
+		now := st.sizes[podSet].now
+		if !childjob.IsRunning(job) || !childjob.IsIndexed(&job.Spec) || !st.isScaled(s.jobSet, podSet) || childjob.PodsAtOnce(job) == now {
+			continue
+		}
+		if childjob.PodsAtOnce(job) < now {
+			if err := childjob.Honors(job, st.growthUpdates(s, podSet)...); err != nil {
+				w.complaints = append(w.complaints, err.Error())
+				continue
+			}
+		}
+		g.before, g.after = append(g.before, job), append(g.after, childjob.Resized(job, now))
+	}
+	if len(g.after) > 0 {
+		w.grow = append(w.grow, g)
+	}
+}
+
+// growthUpdates are what Ready AdmissionChecks ask of the pods of the growths of a stage.
+func (st *stage) growthUpdates(s *seen, podSet int) []childjob.CheckUpdate {
+	var updates []childjob.CheckUpdate
+	for _, growth := range st.growths {
+		if s.mayUse(growth) {
+			updates = append(updates, updatesOf(growth, st.PodSets[podSet].Name)...)
+		}
+	}
+	return updates
+}
+
+// givesUpPods tells whether growths give quota up because Jobs were made smaller. What the cache says of these Jobs may be older than that.
+func (w *wanted) givesUpPods() bool {
+	return slices.ContainsFunc(w.reclaim, func(r reclaim) bool { return growthNumber(r.workload) > 0 })
+}
+
+// grow makes running Jobs larger or smaller.
+func (r *Reconciler) grow(ctx context.Context, s *seen, w *wanted) error {
+	for _, g := range w.grow {
+		err := r.each(ctx, len(g.after), func(i int) error {
+			if err := r.patchIfSame(ctx, g.before[i], g.after[i]); client.IgnoreNotFound(err) != nil {
+				return fmt.Errorf("change the number of pods of Job %s: %w", client.ObjectKeyFromObject(g.after[i]), err)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		events.StageResized(g.stage, len(g.after), ptr.Deref(g.after[0].Spec.Parallelism, 0)).Emit(r.config.Recorder, s.jobSet)
+	}
+	return nil
+}
+
+// ask creates the quota Workloads of growths.
+func (r *Reconciler) ask(ctx context.Context, s *seen, w *wanted) error {
+	for _, growth := range w.ask {
+		err := r.config.Client.Create(ctx, growth)
+		if apierrors.IsAlreadyExists(err) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("create quota Workload %s for the growth of a stage: %w", client.ObjectKeyFromObject(growth), err)
+		}
+		pods := int32(0)
+		for i := range growth.Spec.PodSets {
+			pods += growth.Spec.PodSets[i].Count
+		}
+		events.StageGrows(growth.Labels[apis.StageLabel], pods).EmitAbout(r.config.Recorder, s.jobSet, growth)
+	}
+	return nil
+}
