@@ -60,6 +60,9 @@ const (
 	// SuspendedGate closes the stages of a JobSet that its user has suspended.
 	SuspendedGate = "tranche.dev/suspended"
 
+	// ResizeGate closes a stage that has given its quota back until it asks for as many pods as it has by now.
+	ResizeGate = "tranche.dev/resize"
+
 	// DeactivatedGate closes the stages of a JobSet one of whose stages was evicted because its quota Workload is not active.
 	DeactivatedGate = "tranche.dev/deactivated"
 )

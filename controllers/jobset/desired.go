@@ -58,6 +58,8 @@ type wanted struct {
 	drop []*kueue.Workload
 	// ask has the quota Workloads of stages that have grown while they hold quota.
 	ask []*kueue.Workload
+	// awaitsEngine tells that the engine may still have to hear of an admission that the cache shows.
+	awaitsEngine bool
 	// conditions of the JobSet, complete.
 	conditions []metav1.Condition
 	// wait is told to the owner of the JobSet, or nil.

@@ -8,6 +8,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/admission/stageplan"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/childjob"
 )
@@ -199,6 +200,13 @@ func (st *stage) resize(s *seen, workload *kueue.Workload) {
 			}
 		}
 	}
+}
+
+// hasWrongSize tells whether a quota Workload asks for another number of pods than the stage has by now.
+func (st *stage) hasWrongSize(workload *kueue.Workload) bool {
+	return slices.ContainsFunc(st.PodSets, func(podSet stageplan.PodSet) bool {
+		return charged(workload, podSet.Name, podSet.Count) != podSet.Count
+	})
 }
 
 // isSteady tells whether as many pods of a stage are ready, or have succeeded, as its own quota Workload pays for. The others are a

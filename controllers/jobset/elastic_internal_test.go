@@ -29,7 +29,7 @@ func TestElastic(t *testing.T) {
 		},
 		"it counts all of its pods before": {
 			world: world{started: true, workloads: two("waiting of3 reclaimed2", "closed"), jobs: two("held", "held")},
-			want:  []string{"reclaim init"},
+			want:  []string{"gate init=tranche.dev/resize", "reclaim init"},
 		},
 		"a stage that has grown while it was being admitted queues for all of it": {
 			world: world{started: true, workloads: two("admitted of3 for1", "closed"), jobs: two("held / held / held", "held")},

@@ -66,6 +66,7 @@ func (w *wanted) tend(s *seen, st *stage, e *eviction) {
 		return
 	}
 	for k, growth := range st.growths {
+		w.awaitsEngine = w.awaitsEngine || life.IsTrue(growth, kueue.WorkloadAdmitted) && !s.charged[growth.UID]
 		switch {
 		case !growth.DeletionTimestamp.IsZero():
 			if !holdsQuota(growth) || st.isSettledWhole(s) {
@@ -148,7 +149,7 @@ func (st *stage) podSetOf(job *batchv1.Job) int {
 // adjustedGrowth returns a growth as it should be, or nil if it is so already. One that holds nothing asks for what is missing by now.
 func (st *stage) adjustedGrowth(s *seen, k int) *kueue.Workload {
 	return st.adjust(s, st.growths[k], func(after *kueue.Workload) {
-		if len(after.Status.ReclaimablePods) == 0 {
+		if !holdsQuota(after) && len(after.Status.ReclaimablePods) == 0 {
 			after.Spec.PodSets = st.podSetsOf(func(z size) int32 { return z.growths[k] })
 		}
 	})

@@ -253,10 +253,20 @@ func (st *stage) assignmentOf(job *batchv1.Job) *kueue.PodSetAssignment {
 
 // adjusted returns the quota Workload of the stage as it should be, or nil if it is so already.
 func (st *stage) adjusted(s *seen) *kueue.Workload {
-	return st.adjust(s, st.workload, func(after *kueue.Workload) { st.resize(s, after) })
+	return st.adjust(s, st.workload, func(after *kueue.Workload) {
+		st.resize(s, after)
+		if (st.goesBack || !st.holdsQuota()) && st.hasWrongSize(after) {
+			// It must not be admitted for what it was before.
+			addGate(after, apis.ResizeGate)
+		}
+	})
 }
 
-// adjust does so for one of the quota Workloads. One that holds nothing is resized.
+func addGate(workload *kueue.Workload, gate string) {
+	workload.Annotations[apis.AdmissionGatedByAnnotation] = strings.Join(append(gatesOf(workload), gate), ",")
+}
+
+// adjust does so for one of the quota Workloads, which is resized last.
 func (st *stage) adjust(s *seen, workload *kueue.Workload, resize func(*kueue.Workload)) *kueue.Workload {
 	after := workload.DeepCopy()
 	if after.Annotations == nil {
@@ -268,8 +278,8 @@ func (st *stage) adjust(s *seen, workload *kueue.Workload, resize func(*kueue.Wo
 	}
 	if !holdsQuota(workload) {
 		after.Spec.QueueName = queueOf(s.jobSet)
-		resize(after)
 	}
+	resize(after)
 	if maps.Equal(after.Annotations, workload.Annotations) && equality.Semantic.DeepEqual(after.Spec, workload.Spec) {
 		return nil
 	}
@@ -289,7 +299,7 @@ func isSameKind(before, after *kueue.PriorityClassRef) bool {
 // gate writes the gates that a quota Workload should have: those that the JobSet carries for other controllers, and ours.
 func (st *stage) gate(s *seen, workload *kueue.Workload) {
 	gates := slices.DeleteFunc(splitGates(s.jobSet.Annotations[apis.AdmissionGatedByAnnotation]), func(gate string) bool {
-		return gate == apis.StageGate || gate == apis.SuspendedGate || gate == apis.DeactivatedGate
+		return slices.Contains([]string{apis.StageGate, apis.SuspendedGate, apis.DeactivatedGate, apis.ResizeGate}, gate)
 	})
 	if !st.open {
 		gates = append(gates, apis.StageGate)

@@ -48,6 +48,9 @@ func (r *Reconciler) write(ctx context.Context, s *seen, w *wanted) (ctrl.Result
 			return ctrl.Result{}, err
 		}
 	}
+	if w.awaitsEngine {
+		return ctrl.Result{Requeue: true}, nil //nolint:staticcheck // nothing else tells when the engine has heard of it
+	}
 	if len(w.complaints) > 0 {
 		return ctrl.Result{RequeueAfter: lookAgain}, nil
 	}

@@ -109,12 +109,12 @@ var _ = Describe("An elastic JobSet", func() {
 		if job.Labels[jobset.JobSetNameKey] != "a" {
 			job = &t.jobs(ctx, Default, "main")[1]
 		}
-		version := job.ResourceVersion
+		generation := job.Generation
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"parallelism":4,"completions":4}}`))
 		Expect(env.Admin.Patch(ctx, job, patch)).To(Succeed())
 		Expect(job.Spec.Parallelism).To(HaveValue(BeEquivalentTo(2)))
 		Expect(job.Spec.Completions).To(HaveValue(BeEquivalentTo(2)))
-		Expect(job.ResourceVersion).To(Equal(version), "nothing was written")
+		Expect(job.Generation).To(Equal(generation), "nothing was written")
 
 		By("ending the rival")
 		t.expectPods(ctx, "a", 2, before)
@@ -179,6 +179,7 @@ var _ = Describe("An elastic JobSet", func() {
 		Expect(t.scale(ctx, "a", 0, 4)).To(Succeed())
 		t.expectGrowths(ctx, "a", "1 ready for 1", "2 ready for 1")
 		t.submitUrgent(ctx, "5")
+		t.evict(ctx, "a", "main", preemption)
 		t.expectStages(ctx, "urgent", "urgent=ready")
 		t.expectStages(ctx, "a", "main=waiting")
 		t.expectGrowths(ctx, "a")
@@ -238,7 +239,7 @@ var _ = Describe("An elastic JobSet", func() {
 		Expect(t.scale(ctx, "a", 0, 6)).To(Succeed())
 		t.expectGrowths(ctx, "a", "1 ready for 1", "2 waiting for 3")
 		t.endOne(ctx, "a", "main", corev1.PodFailed)
-		t.reachAttempt(ctx, "a", 1)
+		t.expectRestarts(ctx, "a", 1)
 		t.expectStages(ctx, "a", "main=ready")
 		t.expectGrowths(ctx, "a", "1 ready for 1", "2 waiting for 3")
 		t.expectPods(ctx, "a", 3, nil)
@@ -328,8 +329,7 @@ var _ = Describe("The manager of an elastic JobSet", Serial, func() {
 					_ = m.Kill()
 				}
 			})
-			Expect(t.scale(ctx, name, 0, 4)).To(Succeed())
-			Eventually(func(g Gomega) {
+			replace := func() {
 				select {
 				case <-m.Done():
 					var err error
@@ -337,12 +337,25 @@ var _ = Describe("The manager of an elastic JobSet", Serial, func() {
 					Expect(err).NotTo(HaveOccurred())
 				default:
 				}
+			}
+			Expect(t.scale(ctx, name, 0, 4)).To(Succeed())
+			Eventually(func(g Gomega) {
+				replace()
 				g.Expect(t.statesOfGrowths(ctx, g, name)).To(Equal([]string{"1 ready for 2"}))
 			}).WithContext(ctx).Should(Succeed(), func() string { return t.describe(ctx) })
 			t.expectPods(ctx, name, 4, before)
-			t.expectReserved(ctx, "20")
+			Expect(t.scale(ctx, name, 0, 1)).To(Succeed())
+			Eventually(func(g Gomega) {
+				replace()
+				g.Expect(t.statesOfGrowths(ctx, g, name)).To(BeEmpty())
+				g.Expect(t.reserved(ctx, g)).To(Equal("5"))
+			}).WithContext(ctx).Should(Succeed(), func() string { return t.describe(ctx) })
 			Expect(env.Admin.Delete(ctx, js, client.PropagationPolicy("Background"))).To(Succeed())
-			t.expectReserved(ctx, "0")
+			Eventually(func(g Gomega) {
+				replace()
+				g.Expect(t.workloads(ctx, g)).To(BeEmpty())
+				g.Expect(t.reserved(ctx, g)).To(Equal("0"))
+			}).WithContext(ctx).Should(Succeed(), func() string { return t.describe(ctx) })
 			Expect(m.Stop()).To(Succeed())
 		}
 	}, SpecTimeout(2*specTimeout))
