@@ -31,7 +31,7 @@ type stage struct {
 	attempt int
 	// isGrowth tells that the stage holds quota already, and this is only for the pods by which it has grown.
 	isGrowth bool
-	created time.Time
+	created  time.Time
 
 	// From the spec, converted once for each generation. unsupported says what of it the Engine cannot do, or is empty.
 	priority    int32

@@ -11,7 +11,7 @@ const TimelineAnnotation = "tranche.dev/timeline"
 
 // A Timeline is what TimelineAnnotation says.
 type Timeline struct {
-	// Stages are those that have held quota and given it back, or finished, at least once, in the order of the plan.
+	// Stages are those that have held quota and given it, or that of a growth, back, or finished, at least once, in the order of the plan.
 	Stages []StageTimes `json:"stages"`
 	// Omitted is how many stages are left out for want of space. They are the first of the plan.
 	Omitted int `json:"omitted,omitempty"`

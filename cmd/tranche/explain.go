@@ -120,6 +120,9 @@ func isDenied(err error) bool {
 func headline(w *kueue.Workload) string {
 	line := "Workload " + client.ObjectKeyFromObject(w).String()
 	if stage := w.Labels[apis.StageLabel]; stage != "" {
+		if growth := w.Labels[apis.GrowthLabel]; growth != "" {
+			stage += ", growth " + growth
+		}
 		line += fmt.Sprintf(" (stage %s of JobSet %s)", stage, w.Labels[apis.JobSetLabel])
 	}
 	return line

@@ -57,6 +57,8 @@ type StageState struct {
 	Name  string
 	// Workload is the quota Workload of the stage.
 	Workload *kueue.Workload
+	// Growths are the quota Workloads for the pods by which the stage has grown.
+	Growths []*kueue.Workload
 }
 
 // JobSetRefused returns the conditions of a JobSet that cannot be queued.
@@ -97,9 +99,7 @@ func whetherAdmitted(summary Summary) metav1.Condition {
 
 // firstWaiting returns the first stage that is open and not admitted, or nil if there is none.
 func (s *Summary) firstWaiting() *StageState {
-	i := slices.IndexFunc(s.Current, func(st StageState) bool {
-		return !life.IsTrue(st.Workload, kueue.WorkloadAdmitted) || life.IsTrue(st.Workload, kueue.WorkloadEvicted)
-	})
+	i := slices.IndexFunc(s.Current, func(st StageState) bool { return isWaiting(st.Workload) })
 	if i < 0 {
 		return nil
 	}
@@ -113,9 +113,27 @@ func admittedStages(summary Summary) metav1.Condition {
 		if st.Workload.Status.Admission != nil {
 			queue = string(st.Workload.Status.Admission.ClusterQueue)
 		}
-		parts = append(parts, fmt.Sprintf("%s by ClusterQueue %q", title(summary, st), queue))
+		parts = append(parts, fmt.Sprintf("%s by ClusterQueue %q%s", title(summary, st), queue, st.waitingGrowth()))
 	}
 	return metav1.Condition{Status: metav1.ConditionTrue, Reason: reasonStageAdmitted, Message: "Admitted " + strings.Join(parts, ", ")}
+}
+
+// waitingGrowth says why a stage does not have all pods yet that its JobSet asks for, or nothing if it does.
+func (st *StageState) waitingGrowth() string {
+	i := slices.IndexFunc(st.Growths, isWaiting)
+	if i < 0 {
+		return ""
+	}
+	pods := int32(0)
+	for _, podSet := range st.Growths[i].Spec.PodSets {
+		pods += podSet.Count
+	}
+	_, message := whyItWaits(st.Growths[i])
+	return fmt.Sprintf(" (waiting to grow by %d pods: %s)", pods, message)
+}
+
+func isWaiting(workload *kueue.Workload) bool {
+	return !life.IsTrue(workload, kueue.WorkloadAdmitted) || life.IsTrue(workload, kueue.WorkloadEvicted)
 }
 
 func waitingStage(summary Summary, st StageState) metav1.Condition {

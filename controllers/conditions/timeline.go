@@ -23,6 +23,8 @@ type Hold struct {
 	Stage string
 	// Workload holds the quota, or has finished with it.
 	Workload *kueue.Workload
+	// Growths hold quota for the pods by which the stage has grown.
+	Growths []*kueue.Workload
 	// Queued is when the stage could be admitted.
 	Queued time.Time
 	// End of the hold, or until when it is to be counted.
@@ -84,7 +86,8 @@ func (h *Hold) Count(t *apis.Timeline, order []string) (waited time.Duration) {
 		return waited
 	}
 	s := stageTimes(t, h.Stage, order)
-	held, idle, waited := h.spans(t, s.Counted.Time)
+	counted := s.Counted.Time
+	held, idle, waited := h.spans(t, counted)
 	s.NotReadySince = h.notReadySince(t)
 	s.Queued, s.Counted = metav1.NewTime(h.Queued.UTC()), metav1.NewTime(h.End.UTC())
 	s.Admitted, s.Ready, s.Finished = metav1.Time{}, h.readyTime(), nil
@@ -96,14 +99,23 @@ func (h *Hold) Count(t *apis.Timeline, order []string) (waited time.Duration) {
 	if c := h.isTrue(kueue.WorkloadFinished); c != nil {
 		s.Finished = &c.LastTransitionTime
 	}
-	for name, amount := range accelerators(h.Workload.Status.Admission) {
+	add(s, h.Workload, held, idle)
+	for _, growth := range h.Growths {
+		held, idle, _ := (&Hold{Workload: growth, End: h.End}).spans(&apis.Timeline{}, counted)
+		add(s, growth, held, idle)
+	}
+	return waited
+}
+
+// add counts what a quota Workload has held for a time.
+func add(s *apis.StageTimes, workload *kueue.Workload, held, idle time.Duration) {
+	for name, amount := range accelerators(workload.Status.Admission) {
 		if s.Held == nil {
 			s.Held, s.Idle = map[corev1.ResourceName]int64{}, map[corev1.ResourceName]int64{}
 		}
 		s.Held[name] += amount * int64(held/time.Second)
 		s.Idle[name] += amount * int64(idle/time.Second)
 	}
-	return waited
 }
 
 // stageTimes returns the entry of a stage, which is a new one if there is none.

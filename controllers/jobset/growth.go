@@ -45,6 +45,11 @@ func sortGrowths(growths []*kueue.Workload) {
 	})
 }
 
+// holdingGrowths are those that hold quota.
+func (st *stage) holdingGrowths() []*kueue.Workload {
+	return slices.DeleteFunc(slices.Clone(st.growths), func(growth *kueue.Workload) bool { return !holdsQuota(growth) })
+}
+
 // mayUse tells whether pods may run on what a growth holds.
 func (s *seen) mayUse(growth *kueue.Workload) bool {
 	return holdsQuota(growth) && life.IsTrue(growth, kueue.WorkloadAdmitted) && !life.IsTrue(growth, kueue.WorkloadEvicted) &&

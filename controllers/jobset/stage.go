@@ -400,7 +400,7 @@ func summary(s *seen, stages []stage) conditions.Summary {
 		}
 		sum.Over = false
 		if st.open {
-			sum.Current = append(sum.Current, conditions.StageState{Index: i, Name: st.Name, Workload: st.workload})
+			sum.Current = append(sum.Current, conditions.StageState{Index: i, Name: st.Name, Workload: st.workload, Growths: st.growths})
 		}
 	}
 	return sum

@@ -50,10 +50,10 @@ func (w *wanted) endedHolds(s *seen, stages []stage) []conditions.Hold {
 	return ended
 }
 
-// endsHold tells whether this pass gives the quota of a stage back, or forgets that its pods were ready.
+// endsHold tells whether this pass gives the quota of a stage, or of one of its growths, back, or forgets that its pods were ready.
 func (w *wanted) endsHold(st *stage) bool {
-	for _, group := range [][]*kueue.Workload{w.giveBack, w.remove, w.unpin} {
-		if slices.Contains(group, st.workload) {
+	for _, group := range [][]*kueue.Workload{w.giveBack, w.remove, w.unpin, w.drop} {
+		if slices.Contains(group, st.workload) || slices.ContainsFunc(st.holdingGrowths(), func(g *kueue.Workload) bool { return slices.Contains(group, g) }) {
 			return true
 		}
 	}
@@ -95,7 +95,7 @@ func finishedAt(w *kueue.Workload) *metav1.Time {
 
 // hold is what there is to say of the quota that a stage holds, all but its end.
 func (st *stage) hold(stages []stage) conditions.Hold {
-	h := conditions.Hold{Stage: st.Name, Workload: st.workload}
+	h := conditions.Hold{Stage: st.Name, Workload: st.workload, Growths: st.holdingGrowths()}
 	waitedFor := map[stageplan.Status][]*kueue.Workload{}
 	for _, c := range st.After {
 		if workload := stages[c.Stage].workload; workload != nil {

@@ -160,13 +160,16 @@ func (r *Recorder) recordWait(c *change, admitted *metav1.Condition) {
 	if index := c.after.Labels[apis.StageIndexLabel]; index != "" && index != "0" {
 		position = "later"
 	}
+	if c.after.Labels[apis.GrowthLabel] != "" {
+		position = "growth"
+	}
 	opened, isKnown := r.opened[c.after.UID]
 	delete(r.opened, c.after.UID)
 	if opened.After(since) {
 		since = opened
 	}
 	requeued := apimeta.FindStatusCondition(c.after.Status.Conditions, kueue.WorkloadRequeued)
-	if c.inCluster && (position == "first" || isKnown || requeued != nil) {
+	if c.inCluster && (position != "later" || isKnown || requeued != nil) {
 		observe(stageWait, admitted.LastTransitionTime.Sub(since), c.clusterQueue, position, c.role)
 	}
 }

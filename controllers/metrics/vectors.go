@@ -90,7 +90,7 @@ var (
 // What is only ours.
 var (
 	stageWait = histogram("tranche_stage_wait_seconds",
-		"Time from when a stage could run (its JobSet submitted, earlier stages done, or requeued) to its admission. Position is first or later.",
+		"Time from when a stage could run (its JobSet submitted, earlier stages done, or requeued) to its admission. Position is first or later, or growth where a stage that runs waited for more pods.",
 		16, ofQueue("position"))
 	stageHold = histogram("tranche_stage_hold_seconds",
 		"Time for which a stage held quota. Outcome is finished, evicted or deleted.", 16, ofQueue("outcome"))

@@ -79,6 +79,9 @@ func (o *observer) see(event watch.Event) {
 
 // note remembers when a stage was seen to be admitted, ready and finished.
 func (o *observer) note(w *kueue.Workload) {
+	if w.Labels[apis.GrowthLabel] != "" {
+		return // the stay is that of the stage
+	}
 	id := stageID{w.Namespace + "/" + w.Labels[apis.JobSetLabel], w.Labels[apis.StageLabel]}
 	s := o.stays[id]
 	if s == nil {
