@@ -332,6 +332,11 @@ func render(w *wanted) []string {
 			add("release %s node=%s", job.Name, job.Spec.Template.Spec.NodeSelector["node"])
 		}
 	}
+	for _, x := range w.grow {
+		for _, job := range x.after {
+			add("grow %s=%d/%d", job.Name, *job.Spec.Parallelism, *job.Spec.Completions)
+		}
+	}
 	for _, x := range w.hold {
 		add("hold %s", x.Name)
 	}
@@ -362,6 +367,9 @@ func render(w *wanted) []string {
 		for _, x := range group.workloads {
 			add("%s %s", group.verb, x.Name)
 		}
+	}
+	for _, x := range w.ask {
+		add("ask %s=%d on %s", x.Labels[apis.GrowthLabel], x.Spec.PodSets[0].Count, x.Annotations[apis.FlavorsAnnotation])
 	}
 	for _, x := range w.complaints {
 		add("complain %s", x)

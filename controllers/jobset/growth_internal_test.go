@@ -1,0 +1,308 @@
+package jobset
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/admission/stageplan"
+	"github.com/tranche-dev/tranche/apis"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+)
+
+// An elasticWorld is a world whose first stage has Indexed Jobs.
+type elasticWorld struct {
+	world
+	// want is how many pods each Job of the first stage should have, paid for how many its quota Workload pays, and sizes has how many each
+	// Job has now.
+	want, paid int32
+	sizes      []int32
+	// growths has for each of them how many pods it asks for, and words about it.
+	growths []string
+}
+
+func (w elasticWorld) build(t *testing.T) *seen {
+	t.Helper()
+	s := w.world.build(t)
+	template := &s.jobSet.Spec.ReplicatedJobs[0].Template.Spec
+	template.CompletionMode = ptr.To(batchv1.IndexedCompletion)
+	template.Parallelism, template.Completions = &w.want, &w.want
+	plan, err := stageplan.New(&s.jobSet.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.plan = plan
+	base := s.mine.workloads[0]
+	base.Spec.PodSets[0].Count = w.paid
+	if base.Status.Admission != nil {
+		base.Status.Admission.PodSetAssignments[0].Count = &w.paid
+	}
+	for i, size := range w.sizes {
+		spec := &s.mine.jobs[i].Spec
+		spec.CompletionMode, spec.Parallelism, spec.Completions = template.CompletionMode, &size, &size
+		if s.mine.jobs[i].Status.Ready != nil {
+			s.mine.jobs[i].Status.Ready = &size
+		}
+	}
+	for i, words := range w.growths {
+		s.mine.workloads = append(s.mine.workloads, w.growth(s, i+1, strings.Fields(words)))
+	}
+	// What is ready has said so in the words of the controller.
+	for _, workload := range s.mine.workloads {
+		if c := apimeta.FindStatusCondition(workload.Status.Conditions, kueue.WorkloadPodsReady); c != nil {
+			*c = life.PodsReady(nil, true)
+		}
+	}
+	return s
+}
+
+func (w elasticWorld) growth(s *seen, number int, words []string) *kueue.Workload {
+	growth := w.workload(s, 0, words[1:])
+	pods, _ := strconv.ParseInt(words[0], 10, 32)
+	growth.Name = fmt.Sprintf("growth-%d", number)
+	growth.Labels[apis.GrowthLabel] = strconv.Itoa(number)
+	growth.Spec.PodSets[0].Count = int32(pods)
+	delete(s.charged, growth.UID)
+	growth.UID = types.UID(growth.Name)
+	if slices.Contains(words, "admitted") {
+		growth.Status.Admission.PodSetAssignments[0].Count = new(int32(pods))
+		s.charged[growth.UID] = !slices.Contains(words, "uncharged")
+	}
+	s.charged["init"] = true
+	if slices.Contains(words, "labels") {
+		growth.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "provision", State: kueue.CheckStateReady, PodSetUpdates: []kueue.PodSetUpdate{
+			{Name: "init", Labels: map[string]string{"booking": "7"}},
+		}}}
+	}
+	return growth
+}
+
+func TestGrowth(t *testing.T) {
+	running := func(jobs string, pods ...string) world {
+		return world{started: true, workloads: map[string]string{"init": "admitted ready", "train": "closed"}, jobs: map[string]string{"init": jobs, "train": "held"}, pods: pods}
+	}
+	evicted := running("running")
+	evicted.workloads = map[string]string{"init": "admitted evicted", "train": "closed"}
+	over := evicted
+	over.jobs = map[string]string{"init": "held", "train": "held"}
+	suspended := running("held")
+	suspended.suspended = true
+	suspended.workloads = map[string]string{"init": "admitted suspended", "train": "closed suspended"}
+	gang := running("running up")
+	gang.gang = true
+	restarted := running("held")
+	restarted.workloads = map[string]string{"init": "admitted", "train": "closed"}
+	cases := map[string]struct {
+		world elasticWorld
+		want  []string
+	}{
+		"more pods than are paid for are asked for, on the same flavors": {
+			elasticWorld{running("running up"), 4, 2, []int32{2}, nil},
+			[]string{"ask 1=2 on init/cpu=a100"},
+		},
+		"what is asked for is not asked for again": {
+			elasticWorld{running("running up"), 4, 2, []int32{2}, []string{"2 waiting"}}, nil,
+		},
+		"more while it waits is one growth": {
+			elasticWorld{running("running up"), 5, 2, []int32{2}, []string{"2 waiting"}},
+			[]string{"resize growth-1=3"},
+		},
+		"more after it was admitted is another": {
+			elasticWorld{running("running up"), 5, 2, []int32{4}, []string{"2 admitted ready"}},
+			[]string{"ask 2=1 on init/cpu=a100"},
+		},
+		"less while it waits is asked for less": {
+			elasticWorld{running("running up"), 3, 2, []int32{2}, []string{"2 waiting"}},
+			[]string{"resize growth-1=1"},
+		},
+		"nothing more is asked for": {
+			elasticWorld{running("running up"), 2, 2, []int32{2}, []string{"2 waiting"}},
+			[]string{"drop growth-1"},
+		},
+		"an admitted growth makes the Job larger": {
+			elasticWorld{running("running up"), 4, 2, []int32{2}, []string{"2 admitted"}},
+			[]string{"grow init-0=4/4"},
+		},
+		"not before the engine charges it": {
+			elasticWorld{running("running up"), 4, 2, []int32{2}, []string{"2 admitted uncharged"}}, nil,
+		},
+		"not if it asks for what the pods that run do not have": {
+			elasticWorld{running("running up"), 4, 2, []int32{2}, []string{"2 admitted labels"}},
+			[]string{`complain the Job "init-0" stays as it is: AdmissionCheck "provision": its podSetUpdates ask for what the pods that run do not have`},
+		},
+		"it is ready when all pods are": {
+			elasticWorld{running("running up"), 4, 2, []int32{4}, []string{"2 admitted"}},
+			[]string{"ready init=True"},
+		},
+		"Jobs that have succeeded need no more pods": {
+			elasticWorld{running("complete / running up"), 4, 4, []int32{2, 2}, nil},
+			[]string{"reclaim init init=2", "ask 1=2 on init/cpu=a100"},
+		},
+		"the newest is given up first": {
+			elasticWorld{running("running up"), 3, 2, []int32{3}, []string{"2 admitted ready"}},
+			[]string{"reclaim growth-1 init=1"},
+		},
+		"not while the Job is larger": {
+			elasticWorld{running("running up"), 3, 2, []int32{4}, []string{"2 admitted ready"}},
+			[]string{"grow init-0=3/3"},
+		},
+		"not while a pod too many runs": {
+			elasticWorld{running("running up", "init:init-0:0", "init:init-0:3"), 3, 2, []int32{3}, []string{"2 admitted ready"}}, nil,
+		},
+		"the whole growth is given up": {
+			elasticWorld{running("running up", "init:init-0:1"), 2, 2, []int32{2}, []string{"2 admitted ready"}},
+			[]string{"drop growth-1"},
+		},
+		"not with a pod of it": {
+			elasticWorld{running("running up", "init:init-0:2"), 2, 2, []int32{2}, []string{"2 admitted ready"}}, nil,
+		},
+		"and then what it began with": {
+			elasticWorld{running("running up", "init:init-0:0"), 1, 2, []int32{1}, []string{"2 admitted ready", "1 waiting"}},
+			[]string{"reclaim init init=1", "drop growth-1", "drop growth-2"},
+		},
+		"what was given up is asked for again": {
+			elasticWorld{reclaimed(running("running up")), 2, 2, []int32{1}, nil},
+			[]string{"ask 1=1 on init/cpu=a100"},
+		},
+		"a growth that is evicted leaves the rest": {
+			elasticWorld{running("running up", "init:init-0:3"), 4, 2, []int32{4}, []string{"2 admitted ready evicted"}},
+			[]string{"grow init-0=2/2"},
+		},
+		"it gives its quota back when its pods are over": {
+			elasticWorld{running("running up", "init:init-0:1"), 4, 2, []int32{2}, []string{"2 admitted ready evicted"}},
+			[]string{"give back growth-1"},
+		},
+		"a growth that is deleted goes when its pods are over": {
+			elasticWorld{running("running up", "init:init-0:1"), 4, 2, []int32{2}, []string{"2 admitted ready deleted pinned"}},
+			[]string{"unpin growth-1"},
+		},
+		"an evicted stage drops what waits": {
+			elasticWorld{evicted, 4, 2, []int32{3}, []string{"1 admitted", "1 waiting"}},
+			[]string{"gate init=tranche.dev/resize", "hold init-0", "drop growth-2"},
+		},
+		"its growths go before it gives its quota back": {
+			elasticWorld{over, 4, 2, []int32{3}, []string{"1 admitted"}},
+			[]string{"gate init=tranche.dev/resize", "drop growth-1"},
+		},
+		"then it gives its own back": {
+			elasticWorld{over, 4, 2, []int32{3}, nil},
+			[]string{"gate init=tranche.dev/resize", "give back init"},
+		},
+		"the growths of a suspended stage go before it gives its quota back": {
+			elasticWorld{suspended, 4, 2, []int32{4}, []string{"1 admitted", "1 waiting"}},
+			[]string{"drop growth-1", "drop growth-2"},
+		},
+		"a restarted stage begins with what is admitted": {
+			elasticWorld{restarted, 5, 2, []int32{5}, []string{"2 admitted", "1 waiting"}},
+			[]string{"release init-0 node=a100 pods=4"},
+		},
+		"and with what is its own where the growth asks for more than quota": {
+			elasticWorld{restarted, 4, 2, []int32{4}, []string{"2 admitted labels"}},
+			[]string{"release init-0 node=a100 pods=2"},
+		},
+		"a gang queues for all of it": {
+			elasticWorld{gang, 4, 2, []int32{2}, nil},
+			[]string{"remove init"},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := desired(c.world.build(t))
+			got := render(w)
+			for i, line := range got {
+				if strings.HasPrefix(line, "release") {
+					got[i] += fmt.Sprintf(" pods=%d", *w.release[0].jobs[0].Spec.Parallelism)
+				}
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("writes differ (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// reclaimed lets the quota Workload of the first stage say that it needs one pod less.
+func reclaimed(w world) world {
+	w.workloads = map[string]string{"init": "admitted ready reclaimed1", "train": "closed"}
+	return w
+}
+
+// The pods that a growth has brought have their own time to become ready: until then the stage is as ready as it was.
+func TestGrowthIsNotHeldAgainstItsStage(t *testing.T) {
+	w := elasticWorld{
+		world{started: true, workloads: map[string]string{"init": "admitted ready", "train": "closed"}, jobs: map[string]string{"init": "running up", "train": "held"}},
+		4, 2, []int32{4}, []string{"2 admitted ready"},
+	}
+	s := w.build(t)
+	s.mine.jobs[0].Status.Ready = new(int32(2))
+	if diff := cmp.Diff([]string{"ready init=False"}, render(desired(s))); diff != "" {
+		t.Errorf("writes differ (-want +got):\n%s", diff)
+	}
+	if p := desired(s).progress[0]; p.workload.Name != "growth-1" {
+		t.Errorf("%s is not ready, want growth-1", p.workload.Name)
+	}
+	s.mine.jobs[0].Status.Ready = new(int32(1))
+	if got := len(desired(s).progress); got != 2 {
+		t.Errorf("%d quota Workloads are not ready, want both", got)
+	}
+}
+
+// A gang is admitted as a whole, also if only the ReplicatedJob or each of its Jobs is one.
+func TestIsElastic(t *testing.T) {
+	gang := func(mode jobsetapi.GangMode) *jobsetapi.GangConfig { return &jobsetapi.GangConfig{GangMode: mode} }
+	for name, c := range map[string]struct {
+		change func(*jobsetapi.JobSet)
+		want   bool
+	}{
+		"an Indexed Job":      {func(*jobsetapi.JobSet) {}, true},
+		"not an Indexed Job":  {func(js *jobsetapi.JobSet) { js.Spec.ReplicatedJobs[0].Template.Spec.CompletionMode = nil }, false},
+		"the JobSet is one":   {func(js *jobsetapi.JobSet) { js.Spec.GangConfig = gang(jobsetapi.GangModeGang) }, false},
+		"gangs are off":       {func(js *jobsetapi.JobSet) { js.Spec.GangConfig = gang(jobsetapi.GangModeOff) }, true},
+		"a gang of its Jobs":  {func(js *jobsetapi.JobSet) { js.Spec.ReplicatedJobs[0].GangConfig = gang(jobsetapi.GangModeGang) }, false},
+		"each Job is a gang":  {func(js *jobsetapi.JobSet) { js.Spec.ReplicatedJobs[0].GangConfig = gang("ReplicatedGang") }, false},
+		"another one is gang": {func(js *jobsetapi.JobSet) { js.Spec.ReplicatedJobs[1].GangConfig = gang(jobsetapi.GangModeGang) }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := elasticWorld{world: world{workloads: map[string]string{"init": "waiting", "train": "closed"}}, want: 1, paid: 1}.build(t)
+			c.change(s.jobSet)
+			if got := isElastic(s.jobSet, "init"); got != c.want {
+				t.Errorf("isElastic = %t, want %t", got, c.want)
+			}
+		})
+	}
+}
+
+// The engine may hear of an admission after the cache has shown it, and nothing else would tell then.
+func TestGrowthAwaitsTheEngine(t *testing.T) {
+	for words, want := range map[string]bool{"2 admitted": false, "2 admitted uncharged": true, "2 waiting": false} {
+		w := elasticWorld{
+			world{started: true, workloads: map[string]string{"init": "admitted", "train": "closed"}, jobs: map[string]string{"init": "running", "train": "held"}},
+			4, 2, []int32{2}, []string{words},
+		}
+		if got := desired(w.build(t)).awaitsEngine; got != want {
+			t.Errorf("%s: awaitsEngine = %t, want %t", words, got, want)
+		}
+	}
+}
+
+// Of a growth that has gone the time for which it held quota is told in the timeline of the stage.
+func TestTimelineOfGrowth(t *testing.T) {
+	w := elasticWorld{
+		world{started: true, workloads: map[string]string{"init": "admitted ready", "train": "closed"}, jobs: map[string]string{"init": "running up", "train": "held"}},
+		2, 2, []int32{2}, []string{"2 admitted ready"},
+	}
+	ended := desired(w.build(t)).ended
+	if len(ended) != 1 || ended[0].Workload.Name != "init" || len(ended[0].Growths) != 1 || !ended[0].End.IsZero() {
+		t.Errorf("ended %+v, want the hold of init with its growth, until now", ended)
+	}
+}
