@@ -241,7 +241,9 @@ func reclaimed(w world) world {
 func TestGrowthIsNotHeldAgainstItsStage(t *testing.T) {
 	w := elasticWorld{
 		world{started: true, workloads: map[string]string{"init": "admitted ready", "train": "closed"}, jobs: map[string]string{"init": "running up", "train": "held"}},
-		4, 2, []int32{4}, []string{"2 admitted ready"},
+		4, 2,
+		[]int32{4},
+		[]string{"2 admitted ready"},
 	}
 	s := w.build(t)
 	s.mine.jobs[0].Status.Ready = new(int32(2))
@@ -287,7 +289,9 @@ func TestGrowthAwaitsTheEngine(t *testing.T) {
 	for words, want := range map[string]bool{"2 admitted": false, "2 admitted uncharged": true, "2 waiting": false} {
 		w := elasticWorld{
 			world{started: true, workloads: map[string]string{"init": "admitted", "train": "closed"}, jobs: map[string]string{"init": "running", "train": "held"}},
-			4, 2, []int32{2}, []string{words},
+			4, 2,
+			[]int32{2},
+			[]string{words},
 		}
 		if got := desired(w.build(t)).awaitsEngine; got != want {
 			t.Errorf("%s: awaitsEngine = %t, want %t", words, got, want)
@@ -299,7 +303,9 @@ func TestGrowthAwaitsTheEngine(t *testing.T) {
 func TestTimelineOfGrowth(t *testing.T) {
 	w := elasticWorld{
 		world{started: true, workloads: map[string]string{"init": "admitted ready", "train": "closed"}, jobs: map[string]string{"init": "running up", "train": "held"}},
-		2, 2, []int32{2}, []string{"2 admitted ready"},
+		2, 2,
+		[]int32{2},
+		[]string{"2 admitted ready"},
 	}
 	ended := desired(w.build(t)).ended
 	if len(ended) != 1 || ended[0].Workload.Name != "init" || len(ended[0].Growths) != 1 || !ended[0].End.IsZero() {

@@ -155,7 +155,9 @@ func (st *stage) isOpen(stages []stage) bool {
 
 func (st *stage) isGated() bool { return isGated(st.workload) }
 
-func isGated(workload *kueue.Workload) bool { return slices.Contains(gatesOf(workload), apis.StageGate) }
+func isGated(workload *kueue.Workload) bool {
+	return slices.Contains(gatesOf(workload), apis.StageGate)
+}
 
 func (st *stage) all(status stageplan.Status) bool {
 	for _, count := range st.tallies {

@@ -9,8 +9,10 @@ import (
 	. "github.com/onsi/gomega"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -53,6 +55,25 @@ var _ = Describe("An elastic JobSet", func() {
 		t.drive(ctx, "elastic")
 		t.expectNoRestart(ctx, "elastic")
 		t.expectReserved(ctx, "0")
+	}, SpecTimeout(specTimeout))
+
+	It("does not grow while it runs if it is a gang", func(ctx SpecContext) {
+		t := newTeam(ctx, "100", "40")
+		js := t.elastic("a", 2)
+		js.Spec.ReplicatedJobs[0].GangConfig = &jobsetapi.GangConfig{GangMode: jobsetapi.GangModeGang}
+		submit(ctx, js)
+		t.expectStages(ctx, "a", "main=ready")
+		Expect(t.scale(ctx, "a", 0, 3)).To(MatchError(ContainSubstring("those of a gang become larger only while spec.suspend is true")))
+		Expect(t.scale(ctx, "a", 0, 1)).To(Succeed())
+		t.expectReserved(ctx, "5")
+		suspend(ctx, js, true)
+		t.expectReserved(ctx, "0")
+		Expect(t.scale(ctx, "a", 0, 3)).To(Succeed())
+		suspend(ctx, js, false)
+		t.expectStages(ctx, "a", "main=ready")
+		t.expectReserved(ctx, "15")
+		t.expectGrowths(ctx, "a")
+		t.drive(ctx, "a")
 	}, SpecTimeout(specTimeout))
 
 	It("queues for what it is when it shrinks before it has started", func(ctx SpecContext) {
@@ -115,6 +136,16 @@ var _ = Describe("An elastic JobSet", func() {
 		Expect(job.Spec.Parallelism).To(HaveValue(BeEquivalentTo(2)))
 		Expect(job.Spec.Completions).To(HaveValue(BeEquivalentTo(2)))
 		Expect(job.Generation).To(Equal(generation), "nothing was written")
+
+		alice, err := env.As("alice")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(env.Admin.Create(ctx, &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: "alice"},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "alice"}},
+		})).To(Succeed())
+		Eventually(func() error { return alice.Patch(ctx, job.DeepCopy(), patch) }).WithContext(ctx).
+			Should(MatchError(ContainSubstring("the quota of this Job is counted from its number of pods")))
 
 		By("ending the rival")
 		t.expectPods(ctx, "a", 2, before)
