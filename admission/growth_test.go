@@ -135,3 +135,17 @@ func TestPreemptionTakesTheGrowthToo(t *testing.T) {
 		t.Errorf("evicted %v, want the stage and its growth", w.evictions)
 	}
 }
+
+// A growth that has not gone yet does not bring back the stage that has finished without it.
+func TestGrowthOfAFinishedStage(t *testing.T) {
+	w := newWorld(t, admission.Config{})
+	w.queue("q", "a100: gpu=5")
+	w.submit("q", "a", twoStages("gpu=2", "Ready", "gpu=2")...)
+	w.wantAdmitted("a-first")
+	w.grow("a-first", "gpu=9", "first/nvidia.com/gpu=a100")
+	w.reach("a", "first", stageplan.Ready)
+	w.wantAdmitted("a-second")
+	w.reach("a", "first", stageplan.Succeeded)
+	w.submit("q", "b", twoStages("gpu=2", "Ready", "gpu=2")...)
+	w.wantAdmitted("b-first")
+}
