@@ -12,6 +12,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	"pgregory.net/rapid"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/life"
@@ -310,5 +311,75 @@ func TestTimelineOfGrowth(t *testing.T) {
 	ended := desired(w.build(t)).ended
 	if len(ended) != 1 || ended[0].Workload.Name != "init" || len(ended[0].Growths) != 1 || !ended[0].End.IsZero() {
 		t.Errorf("ended %+v, want the hold of init with its growth, until now", ended)
+	}
+}
+
+// Whatever was asked for, admitted, given up and wanted by now: nothing runs that nobody pays for, what is missing is asked for once, and
+// what was given up is not taken back.
+func TestSizesAddUp(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		count := func(most int32, what string) int32 { return rapid.Int32Range(0, most).Draw(rt, what) }
+		jobs, paid := 1+count(2, "more Jobs"), 1+count(4, "paid per Job")
+		w := elasticWorld{
+			world: world{started: true, workloads: map[string]string{"init": "admitted", "train": "closed"}, jobs: map[string]string{"train": "held"}},
+			want:  1 + count(7, "more wanted"), paid: paid * jobs,
+		}
+		var words []string
+		for range jobs {
+			words = append(words, rapid.SampledFrom([]string{"running up", "running", "complete", "held"}).Draw(rt, "Job"))
+			w.sizes = append(w.sizes, 1+count(7, "more pods"))
+		}
+		w.world.jobs["init"] = strings.Join(words, "/")
+		for range count(3, "growths") {
+			state := rapid.SampledFrom([]string{"waiting", "admitted", "admitted uncharged", "admitted evicted", "admitted deleted", "admitted labels"}).Draw(rt, "growth")
+			w.growths = append(w.growths, fmt.Sprintf("%d %s", jobs*(1+count(3, "more asked for")), state))
+		}
+		s := w.build(t)
+		for _, workload := range s.mine.workloads {
+			if said := count(workload.Spec.PodSets[0].Count, "given up"); workload.Status.Admission != nil && said > 0 {
+				workload.Status.ReclaimablePods = []kueue.ReclaimablePod{{Name: "init", Count: said}}
+			}
+		}
+		stages, _ := stagesOf(s)
+		st := &stages[0]
+		if st.succeeded() || st.lacksQuota(s) {
+			return
+		}
+		checkSizes(rt, s, st)
+	})
+}
+
+func checkSizes(t *rapid.T, s *seen, st *stage) {
+	z := st.sizes[0]
+	sum, paid := z.base+z.missing, st.held(st.workload, 0)
+	for k, growth := range st.growths {
+		sum += z.growths[k]
+		if s.mayUse(growth) {
+			paid += st.held(growth, 0)
+		}
+	}
+	if z.base <= 0 || z.first < z.base || z.now < z.first || z.want < z.now {
+		t.Errorf("0 < base <= first <= now <= want does not hold in %+v", z)
+	}
+	if len(st.growths) > 0 && sum != z.want {
+		t.Errorf("%d of %d pods are accounted for in %+v", sum, z.want, z)
+	}
+	if z.now*z.live > paid {
+		t.Errorf("%d Jobs may have %d pods each, and %d are paid for", z.live, z.now, paid)
+	}
+	if !covers(st.reclaimable(s), st.workload.Status.ReclaimablePods) {
+		t.Errorf("the stage would take back what it has given up: %v", st.workload.Status.ReclaimablePods)
+	}
+	waiting := 0
+	for k, growth := range st.growths {
+		if !holdsQuota(growth) && st.pays(k) {
+			waiting++
+		}
+		if holdsQuota(growth) && !covers(st.reclaimableOf(s, growth, func(z size) int32 { return z.growths[k] }), growth.Status.ReclaimablePods) {
+			t.Errorf("growth %d would take back what it has given up: %v", k+1, growth.Status.ReclaimablePods)
+		}
+	}
+	if waiting > 1 || waiting > 0 && z.missing > 0 {
+		t.Errorf("%d growths ask for what is missing, and %d pods are left", waiting, z.missing)
 	}
 }
