@@ -291,3 +291,50 @@ func TestReleasedRefuses(t *testing.T) {
 		})
 	}
 }
+
+// A Job that is larger than there is quota for begins smaller.
+func TestReleasedSmaller(t *testing.T) {
+	template := childjob.Template{Pods: 4, First: 3, Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}
+	for name, c := range map[string]struct{ pods, want int32 }{
+		"larger":  {4, 3},
+		"as much": {3, 3},
+		"smaller": {2, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := newJob(func(j *batchv1.Job) { j.Spec.Parallelism, j.Spec.Completions = &c.pods, &c.pods })
+			released, err := childjob.Released(job, template, &kueue.PodSetAssignment{}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if *released.Spec.Parallelism != c.want || *released.Spec.Completions != c.want || *released.Spec.Suspend {
+				t.Errorf("released with %d of %d pods, suspended %t; want %d", *released.Spec.Parallelism, *released.Spec.Completions, *released.Spec.Suspend, c.want)
+			}
+			if *job.Spec.Parallelism != c.pods {
+				t.Error("the Job that was read has been changed")
+			}
+		})
+	}
+}
+
+// Pods that run cannot be given anything any more.
+func TestHonors(t *testing.T) {
+	for name, c := range map[string]struct {
+		update kueue.PodSetUpdate
+		want   string
+	}{
+		"nothing":                  {kueue.PodSetUpdate{}, ""},
+		"what they have":           {kueue.PodSetUpdate{NodeSelector: map[string]string{"zone": "a"}}, ""},
+		"something else":           {kueue.PodSetUpdate{NodeSelector: map[string]string{"zone": "b"}}, "make them equal"},
+		"more labels":              {kueue.PodSetUpdate{Labels: map[string]string{"booking": "7"}}, "what the pods that run do not have"},
+		"a toleration they lack":   {kueue.PodSetUpdate{Tolerations: []corev1.Toleration{{Key: "spot"}}}, "what the pods that run do not have"},
+		"an annotation they lack":  {kueue.PodSetUpdate{Annotations: map[string]string{"booking": "7"}}, "what the pods that run do not have"},
+		"another node to run them": {kueue.PodSetUpdate{NodeSelector: map[string]string{"rack": "1"}}, "what the pods that run do not have"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := childjob.Honors(newJob(func(*batchv1.Job) {}), childjob.CheckUpdate{Check: "provision", Update: c.update})
+			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("err = %v, want %q", err, c.want)
+			}
+		})
+	}
+}

@@ -107,3 +107,23 @@ func TestPatchWithChecksIsConditional(t *testing.T) {
 		}
 	}
 }
+
+// A stage that runs and waits to grow is admitted, and says what it waits for.
+func TestStageThatWaitsToGrow(t *testing.T) {
+	admitted := &kueue.Workload{Status: kueue.WorkloadStatus{
+		Admission:  &kueue.Admission{ClusterQueue: "research"},
+		Conditions: []metav1.Condition{{Type: kueue.WorkloadAdmitted, Status: metav1.ConditionTrue}},
+	}}
+	waiting := &kueue.Workload{
+		Spec: kueue.WorkloadSpec{PodSets: []kueue.PodSet{{Name: "a", Count: 2}, {Name: "b", Count: 1}}},
+		Status: kueue.WorkloadStatus{Conditions: []metav1.Condition{
+			{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionFalse, Reason: "WaitingForQuota", Message: "needs 3"},
+		}},
+	}
+	summary := conditions.Summary{Stages: 1, Current: []conditions.StageState{{Name: "train", Workload: admitted, Growths: []*kueue.Workload{admitted, waiting}}}}
+	c := conditions.JobSetProgress(&jobsetapi.JobSet{}, summary)[0]
+	want := `Admitted stage 1/1 "train" by ClusterQueue "research" (waiting to grow by 3 pods: needs 3)`
+	if c.Status != metav1.ConditionTrue || c.Message != want {
+		t.Errorf("%s: %s, want True: %s", c.Status, c.Message, want)
+	}
+}

@@ -224,3 +224,27 @@ func TestTimelineIsBounded(t *testing.T) {
 		t.Errorf("read %+v from nonsense", read)
 	}
 }
+
+// What a growth has held counts for its stage once, however often the stage is counted: when the growth goes, and when the stage ends.
+func TestCountOfGrowths(t *testing.T) {
+	var timeline apis.Timeline
+	order := []string{"train"}
+	stage := []string{"QuotaReserved=True 0", "Admitted=True 0", "PodsReady=True 0"}
+	first := holds("QuotaReserved=True 20", "PodsReady=True 30")
+	second := holds("QuotaReserved=True 70", "PodsReady=False 70")
+	for _, h := range []conditions.Hold{
+		{Stage: "train", Workload: holds(stage...), Growths: []*kueue.Workload{first}, End: at(60)},
+		{Stage: "train", Workload: holds(stage...), Growths: []*kueue.Workload{first}, End: at(60)},
+		{Stage: "train", Workload: holds(stage...), Growths: []*kueue.Workload{second}, End: at(80)},
+		{Stage: "train", Workload: holds(append(stage, "Finished=True 100")...), End: at(100)},
+	} {
+		h.Count(&timeline, order)
+	}
+	// 100 s of the stage, 40 s and 10 s of its growths, with 2 GPUs each; the first lay idle for 10 s, the second for all of its time.
+	if got, want := timeline.Stages[0].Held["nvidia.com/gpu"], int64(2*(100+40+10)); got != want {
+		t.Errorf("held %d, want %d", got, want)
+	}
+	if got, want := timeline.Stages[0].Idle["nvidia.com/gpu"], int64(2*(10+10)); got != want {
+		t.Errorf("idle %d, want %d", got, want)
+	}
+}

@@ -383,3 +383,18 @@ func checkSizes(t *rapid.T, s *seen, st *stage) {
 		t.Errorf("%d growths ask for what is missing, and %d pods are left", waiting, z.missing)
 	}
 }
+
+// Before quota of Jobs that were made smaller is given up, they are read past the cache.
+func TestGivingUpPodsIsCheckedLive(t *testing.T) {
+	for want, wants := range map[int32]bool{3: true, 4: false} {
+		w := elasticWorld{
+			world{started: true, workloads: map[string]string{"init": "admitted ready", "train": "closed"}, jobs: map[string]string{"init": "running up", "train": "held"}},
+			want, 2,
+			[]int32{want},
+			[]string{"2 admitted ready"},
+		}
+		if got := desired(w.build(t)).endsQuota(); got != wants {
+			t.Errorf("%d pods are wanted: endsQuota = %t, want %t", want, got, wants)
+		}
+	}
+}
