@@ -140,6 +140,14 @@ func (w *writer) announceEviction(before, after *kueue.Workload, d *admission.Ev
 		events.Preempted(e.Message).Emit(w.config.Recorder, after)
 	}
 	if stage := after.Labels[apis.StageLabel]; stage != "" {
-		w.tellJobSet(after, events.StageEvicted(stage, Usage(before.Status.Admission), e.Reason, e.Message))
+		w.tellJobSet(after, events.StageEvicted(stageName(stage, after), Usage(before.Status.Admission), e.Reason, e.Message))
 	}
+}
+
+// stageName tells the growths of a stage from the stage itself.
+func stageName(stage string, workload *kueue.Workload) string {
+	if growth := workload.Labels[apis.GrowthLabel]; growth != "" {
+		stage += " (growth " + growth + ")"
+	}
+	return stage
 }

@@ -351,14 +351,14 @@ func (w *writer) announce(workload *kueue.Workload, d *admission.Admit) {
 	}
 	queue, held := string(d.Admission.ClusterQueue), Usage(&d.Admission)
 	if len(d.Checks) == 0 {
-		w.tellJobSet(workload, events.StageAdmitted(d.StageName, queue, held))
+		w.tellJobSet(workload, events.StageAdmitted(stageName(d.StageName, workload), queue, held))
 		return
 	}
 	var checks []string
 	for _, check := range d.Checks {
 		checks = append(checks, string(check))
 	}
-	w.tellJobSet(workload, events.StageReserved(d.StageName, queue, held, checks))
+	w.tellJobSet(workload, events.StageReserved(stageName(d.StageName, workload), queue, held, checks))
 }
 
 // tellJobSet emits an Event on the JobSet that a quota Workload belongs to.

@@ -329,7 +329,7 @@ func TestSizesAddUp(t *testing.T) {
 			words = append(words, rapid.SampledFrom([]string{"running up", "running", "complete", "held"}).Draw(rt, "Job"))
 			w.sizes = append(w.sizes, 1+count(7, "more pods"))
 		}
-		w.world.jobs["init"] = strings.Join(words, "/")
+		w.jobs["init"] = strings.Join(words, "/")
 		for range count(3, "growths") {
 			state := rapid.SampledFrom([]string{"waiting", "admitted", "admitted uncharged", "admitted evicted", "admitted deleted", "admitted labels"}).Draw(rt, "growth")
 			w.growths = append(w.growths, fmt.Sprintf("%d %s", jobs*(1+count(3, "more asked for")), state))
