@@ -1,10 +1,12 @@
 package admission_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
@@ -148,4 +150,50 @@ func TestGrowthOfAFinishedStage(t *testing.T) {
 	w.reach("a", "first", stageplan.Succeeded)
 	w.submit("q", "b", twoStages("gpu=2", "Ready", "gpu=2")...)
 	w.wantAdmitted("b-first")
+}
+
+// I3 with growths: every JobSet whose stages fit comes to its end, whatever the stages would like to hold beside what they need.
+func TestGrowthsStarveNobody(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		w := newWorld(rt, admission.Config{})
+		w.queue("q", "a100: gpu=8")
+		gpus := func(what string) string { return fmt.Sprintf("gpu=%d", rapid.IntRange(1, 4).Draw(rt, what)) }
+		left := rapid.IntRange(2, 6).Draw(rt, "JobSets")
+		for i := range left {
+			rule := rapid.SampledFrom([]string{"Ready", "Complete"}).Draw(rt, "rule")
+			w.submit("q", fmt.Sprintf("j%d", i), twoStages(gpus("first"), rule, gpus("second"))...)
+		}
+		for left > 0 {
+			admitted := w.decide()
+			if len(admitted) == 0 {
+				rt.Fatalf("%d JobSets wait for ever: %v", left, w.refusals)
+			}
+			for _, name := range admitted {
+				if strings.HasSuffix(name, "-first") && rapid.Bool().Draw(rt, "grows") {
+					w.grow(name, gpus("more"), "first/nvidia.com/gpu=a100")
+				}
+			}
+			admitted = append(admitted, w.decide()...)
+			for _, name := range admitted {
+				switch jobSet, stage, _ := strings.Cut(name, "-"); stage {
+				case "first":
+					w.pass(jobSet)
+				case "second":
+					w.reach(jobSet, "second", stageplan.Succeeded)
+					w.reach(jobSet, "first", stageplan.Succeeded)
+					w.remove(jobSet + "-first-growth")
+					left--
+				}
+			}
+		}
+	})
+}
+
+// pass lets the first stage of a JobSet reach what the second waits for. One that succeeds takes its growth along.
+func (w *world) pass(jobSet string) {
+	status := w.jobSets[jobSet].plan.Stages[1].After[0].Status
+	w.reach(jobSet, "first", status)
+	if status == stageplan.Succeeded {
+		w.remove(jobSet + "-first-growth")
+	}
 }
