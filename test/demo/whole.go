@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -9,14 +10,21 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 )
 
-// A course is what one JobSet needs if it is admitted as a whole.
+// A course is what one JobSet needs if it is admitted as a whole: the sum of all parts at first, and each part until its end.
 type course struct {
-	sum, used float64
-	length    time.Duration
+	parts           []part
+	sum, held, used float64
 }
 
-// wholeJobSets computes what it would have cost to admit each JobSet once, with the sum of its stages, until its end: first come
-// first served where it fits, per team. Each stage takes as long as it was seen to take when it was admitted by itself.
+// A part is the GPUs of one ReplicatedJob, and when it ends.
+type part struct {
+	gpus float64
+	end  time.Duration
+}
+
+// wholeJobSets computes what it would have cost to admit each JobSet once, with the sum of its stages, of which each gives back its part at
+// its end, as Kueue does: first come first served where it fits, per team. Each stage takes as long as it was seen to take when it was
+// admitted by itself.
 func (s *script) wholeJobSets(o *observer) (figures, error) {
 	var total figures
 	for _, team := range s.teams {
@@ -42,12 +50,8 @@ func (s *script) wholeJobSets(o *observer) (figures, error) {
 
 // drain runs a queue on a quota.
 func drain(queue []course, quota float64) figures {
-	type running struct {
-		course
-		end time.Duration
-	}
 	var now time.Duration
-	var active []running
+	var active []part
 	var f figures
 	queue = slices.DeleteFunc(queue, func(c course) bool {
 		if c.sum > quota {
@@ -62,18 +66,19 @@ func drain(queue []course, quota float64) figures {
 				return false
 			}
 			free -= c.sum
-			active = append(active, running{c, now + c.length})
+			for _, p := range c.parts {
+				active = append(active, part{p.gpus, now + p.end})
+			}
+			f.held += c.held
+			f.idle += c.held - c.used
 			return true
 		})
-		first := slices.MinFunc(active, func(a, b running) int { return int(a.end - b.end) })
-		now = first.end
-		active = slices.DeleteFunc(active, func(r running) bool {
-			if r.end > now {
+		now = slices.MinFunc(active, func(a, b part) int { return cmp.Compare(a.end, b.end) }).end
+		active = slices.DeleteFunc(active, func(p part) bool {
+			if p.end > now {
 				return false
 			}
-			free += r.sum
-			f.held += r.sum * r.length.Seconds()
-			f.idle += r.sum*r.length.Seconds() - r.used
+			free += p.gpus
 			return true
 		})
 	}
@@ -105,9 +110,10 @@ func courseOf(js *jobsetapi.JobSet, o *observer) (course, error) {
 			podSet := &stage.PodSets[i]
 			gpus := float64(podSet.Requests.Name(gpu, "").Value()) * float64(podSet.Count)
 			ready[podSet.Name], ends[podSet.Name] = start+wait, start+length
+			c.parts = append(c.parts, part{gpus, start + length})
 			c.sum += gpus
+			c.held += gpus * (start + length).Seconds()
 			c.used += gpus * (length - wait).Seconds()
-			c.length = max(c.length, start+length)
 		}
 	}
 	return c, nil
