@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"maps"
 	"slices"
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -84,37 +83,49 @@ func comparePledged(a, b *stage) int { return b.ticket.Compare(a.ticket.Position
 
 // borrowedPledges are the stages in other lines that wait to borrow from what a stage may take back, if it stays within the quota of its
 // own ClusterQueue: who only waits has no more right to that than who holds it. Who comes last is first.
+//
+// In each line they are those up to the first whose pledge is not of more than its ClusterQueue has, and than each Cohort above it has, up to
+// the one that both have a part in, when those before it have given theirs up.
 func (e *Engine) borrowedPledges(l *look) []*stage {
 	policy := l.q.preemption.ReclaimWithinCohort
 	if policy == "" || policy == kueue.PreemptionPolicyNever {
 		return nil
 	}
 	var borrowed []*stage
+	keeps := map[*clusterQueue]struct{}{l.q: {}}
 	e.tree.Later(func() bool {
-		for q := range l.q.group.pledging {
-			if q != l.q {
-				borrowed = append(borrowed, q.borrowedPledges(l.q.node)...)
+		// All lines together: what one gives up may leave another within what a Cohort above both has.
+		for _, s := range l.q.group.pledgers() {
+			q := s.pledgedIn
+			if _, ok := keeps[q]; ok {
+				continue
+			}
+			if !slices.ContainsFunc(s.pledge, func(c quota.Charge) bool { return borrows(q.node, l.q.node, c.ID) }) {
+				keeps[q] = struct{}{}
+				continue
+			}
+			q.node.Release(s.pledge)
+			if policy == kueue.PreemptionPolicyAny || s.priority < l.s.priority {
+				borrowed = append(borrowed, s)
 			}
 		}
 		return true
 	})
-	borrowed = slices.DeleteFunc(borrowed, func(s *stage) bool { return policy != kueue.PreemptionPolicyAny && s.priority >= l.s.priority })
-	slices.SortFunc(borrowed, comparePledged)
 	return borrowed
 }
 
-// borrowedPledges are those in the line of a ClusterQueue that are of more than it has, and than each Cohort above it has, up to the one
-// that a node has a part in. It releases them.
-func (q *clusterQueue) borrowedPledges(from *quota.Node) []*stage {
-	pledged := slices.DeleteFunc(slices.Collect(maps.Keys(q.pledged)), func(s *stage) bool { return s.ticket == nil })
-	slices.SortFunc(pledged, comparePledged)
-	for i, s := range pledged {
-		if !slices.ContainsFunc(s.pledge, func(c quota.Charge) bool { return borrows(q.node, from, c.ID) }) {
-			return pledged[:i]
+// pledgers are all in line who have a pledge. Who comes last is first.
+func (g *group) pledgers() []*stage {
+	var all []*stage
+	for q := range g.pledging {
+		for s := range q.pledged {
+			if s.ticket != nil {
+				all = append(all, s)
+			}
 		}
-		q.node.Release(s.pledge)
 	}
-	return pledged
+	slices.SortFunc(all, comparePledged)
+	return all
 }
 
 func borrows(n, from *quota.Node, id quota.ID) bool {

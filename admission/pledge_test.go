@@ -1,0 +1,46 @@
+package admission_test
+
+import (
+	"slices"
+	"testing"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission"
+)
+
+// TestWhoCameLastYields: two queues of one Cohort wait to borrow together, each for more than it has, from another Cohort. Who asks there for
+// its own quota takes it from the one who came last. What the other waits for is then no more than their Cohort has.
+func TestWhoCameLastYields(t *testing.T) {
+	for range 10 {
+		w := newWorld(t, admission.Config{})
+		w.cohort("root", "", 0)
+		w.cohort("c", "root", 2)
+		for _, name := range []string{"p", "q"} {
+			w.queue(name, "a100: gpu=2", inCohort("c"), preempting(kueue.PreemptionPolicyLowerPriority))
+		}
+		w.queue("owner", "a100: gpu=4", inCohort("root"), func(q *kueue.ClusterQueue) {
+			q.Spec.Preemption = &kueue.ClusterQueuePreemption{ReclaimWithinCohort: kueue.PreemptionPolicyAny}
+		})
+		for _, name := range []string{"p", "q"} {
+			w.important(name, "runs-"+name, "gpu=2", 1)
+			w.important(name, "small-"+name, "gpu=2", 0)
+		}
+		w.lone("owner", "little", "gpu=2")
+		w.decide()
+		w.important("p", "first", "gpu=2", 1)
+		w.important("q", "last", "gpu=2", 1)
+		w.wantAdmitted()
+		w.wantEvicted("evict ns/small-p InClusterQueue for ns/first", "evict ns/small-q InClusterQueue for ns/last")
+		w.change("little", finish)
+		w.lone("owner", "own", "gpu=4")
+		w.wantAdmitted()
+		w.leave("small-p")
+		w.leave("small-q")
+		got := w.decide()
+		slices.Sort(got)
+		if want := []string{"first", "own"}; !slices.Equal(got, want) {
+			t.Fatalf("admitted %v, want %v", got, want)
+		}
+	}
+}
