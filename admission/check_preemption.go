@@ -147,7 +147,22 @@ func (e *Engine) makeRoom(l *look, decisions []Decision) []Decision {
 	}
 	e.waitForOtherChoices(l)
 	refusal := roomIsMade(l)
-	return e.refuse(l, &refusal, decisions)
+	decisions = e.refuse(l, &refusal, decisions)
+	if len(l.victims) > 0 && e.fitsAlready(l) {
+		e.wakeLine(l.q)
+	}
+	return decisions
+}
+
+// fitsAlready tells whether there is quota for a stage although its victims have not left yet: what was kept for their later stages is free at
+// once.
+func (e *Engine) fitsAlready(l *look) bool {
+	return e.asIfNothingWereKept(l, func() *Refusal {
+		if !l.q.node.Fits(l.usage) {
+			return &Refusal{}
+		}
+		return nil
+	}) == nil
 }
 
 // lookAgain wakes everybody in a line, and all in its group who wait for others to leave.

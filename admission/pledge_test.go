@@ -44,3 +44,15 @@ func TestWhoCameLastYields(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatWasKeptIsFreeAtOnce: under Reserve, the later stages of a victim have quota kept for them that no pod uses. Who needs no more than that
+// does not wait for the pods of the victim to end.
+func TestWhatWasKeptIsFreeAtOnce(t *testing.T) {
+	w := newWorld(t, admission.Config{StageAdmission: admission.Reserve})
+	w.queue("q", "a100: gpu=6", preempting(kueue.PreemptionPolicyLowerPriority))
+	w.submit("q", "staged", twoStages("gpu=2", "Ready", "gpu=2")...)
+	w.wantAdmitted("staged-first")
+	w.important("q", "urgent", "gpu=4", 1)
+	w.wantAdmitted("urgent")
+	w.wantEvicted("evict ns/staged-first InClusterQueue for ns/urgent")
+}
