@@ -21,7 +21,7 @@ func rules() []rule {
 	return []rule{
 		localQueueExists, clusterQueueIsActive, namespaceIsSelected,
 		isSupported, isInPlan, flavorsExist, growthFitsLimits, peakFitsLimits,
-		podsAreReady, isNotBehind, quotaFits, checksAreFew, stateStaysSafe,
+		jobSetStays, podsAreReady, isNotBehind, quotaFits, checksAreFew, stateStaysSafe,
 	}
 }
 
@@ -252,6 +252,17 @@ func checksAreFew(_ *Engine, l *look) *Refusal {
 			l.q.name, n, most)
 	}
 	return nil
+}
+
+// jobSetStays admits no stage of a JobSet that is evicted: it would have to go with the others.
+func jobSetStays(_ *Engine, l *look) *Refusal {
+	if l.j == nil || !l.j.isLeaving() {
+		return nil
+	}
+	return &Refusal{
+		Check: "JobSetStays", Reason: kueue.WorkloadQuotaReservedReasonWaitingForPreemptedWorkloads,
+		Message: "waits until the pods of its own JobSet, which is evicted, have ended",
+	}
 }
 
 // podsAreReady lets one stage start at a time under BlockAdmission.

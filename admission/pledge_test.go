@@ -7,6 +7,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/admission/stageplan"
 )
 
 // TestWhoCameLastYields: two queues of one Cohort wait to borrow together, each for more than it has, from another Cohort. Who asks there for
@@ -55,4 +56,19 @@ func TestWhatWasKeptIsFreeAtOnce(t *testing.T) {
 	w.important("q", "urgent", "gpu=4", 1)
 	w.wantAdmitted("urgent")
 	w.wantEvicted("evict ns/staged-first InClusterQueue for ns/urgent")
+}
+
+// TestNoStageOfAnEvictedJobSetIsAdmitted: it would have to go with the others. It is looked at again when they have gone.
+func TestNoStageOfAnEvictedJobSetIsAdmitted(t *testing.T) {
+	w := newWorld(t, admission.Config{StageAdmission: admission.Greedy})
+	w.queue("q", "a100: gpu=4 cpu=4", preempting(kueue.PreemptionPolicyLowerPriority))
+	w.submit("q", "staged", twoStages("gpu=4", "Ready", "cpu=1")...)
+	w.wantAdmitted("staged-first")
+	w.reach("staged", "first", stageplan.Ready)
+	w.important("q", "urgent", "gpu=4", 1)
+	w.wantAdmitted()
+	w.wantEvicted("evict ns/staged-first InClusterQueue for ns/urgent")
+	w.wantRefusal("staged-second", "JobSetStays", kueue.WorkloadQuotaReservedReasonWaitingForPreemptedWorkloads, "its own JobSet")
+	w.leave("staged-first")
+	w.wantAdmitted("urgent", "staged-second")
 }
