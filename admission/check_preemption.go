@@ -36,7 +36,8 @@ func (e *Engine) preemptionOracle(l *look) func(quota.ID, quota.Amount) flavor.V
 				v.Mode = flavor.Preempt
 			}
 		}
-		e.tree.WhatIf(func() bool {
+		// Who is on the way out already does not count either: whoever looks again while its victims leave must come to the same answer.
+		e.tree.Later(func() bool {
 			for _, victim := range result.Victims {
 				tenureOf(victim.Holder).queue.node.Release(victim.Holder.Usage)
 			}

@@ -328,10 +328,8 @@ func (r *rivalry) bidBut(wl *kueue.Workload, yielding []*kueue.Workload) *bid {
 		return nil
 	}
 	b.borrows = h.borrows(b.victims)
-	for _, v := range b.victims {
-		places["queue "+v.queue].charged.take(r.billOf(v.wl))
-	}
-	b.offer = &offer{wl: wl, queue: q.Name, bill: need, level: places["queue "+q.Name].level(need)}
+	level := in(h, b.victims, func(own *place, _ map[string]*place) int { return own.level(need) })
+	b.offer = &offer{wl: wl, queue: q.Name, bill: need, level: level}
 	return b
 }
 
