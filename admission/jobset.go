@@ -44,6 +44,8 @@ type jobSet struct {
 	// topic is what those sleep on who wait for the claim to become smaller.
 	topic    quota.ID
 	prospect prospect
+	// advice is about all of the plan.
+	advice advice
 	// tenure is what preemption knows of the JobSet.
 	tenure tenure
 	// turn counts the changes of home and claim.
@@ -92,7 +94,7 @@ func (e *Engine) observePlan(ev PlanObserved) {
 	}
 	before := append(j.stages, j.shape)
 	j.key, j.submitted, j.policy, j.plan = ev.JobSet, ev.Submitted, ev.StageAdmission, ev.Plan
-	j.prospect = prospect{}
+	j.prospect, j.advice = prospect{}, advice{}
 	j.shape, j.stages, j.problem, j.outline = e.hold(whole), nil, "", safety.NewOutline(ev.Plan)
 	for _, s := range stages {
 		j.stages = append(j.stages, e.hold(s))

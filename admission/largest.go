@@ -19,11 +19,32 @@ type sizing struct {
 	suits func(items []flavor.Item) bool
 }
 
+// An advice is what was last found out about that. It is good while the queue and the limits stay.
+type advice struct {
+	queue    *clusterQueue
+	revision uint64
+	text     string
+}
+
 // largest says with how many pods what can never fit would fit: the JobSet, where it is judged as a whole, or else the stage. It is empty
-// if the number of pods is not what keeps it from fitting.
+// if the number of pods is not what keeps it from fitting. It takes time to find out, and many may ask again and again.
 func (e *Engine) largest(l *look) string {
+	known := &e.offer(l.s.shape, l.q).advice
+	if l.isJudgedWhole() {
+		known = &l.j.advice
+	}
+	if known.queue != l.q || known.revision != e.revision {
+		*known = advice{l.q, e.revision, e.findLargest(l)}
+	}
+	return known.text
+}
+
+// isJudgedWhole tells whether it is the JobSet that has to fit.
+func (l *look) isJudgedWhole() bool { return l.hasPlan() && l.policy != Greedy && !l.j.continues() }
+
+func (e *Engine) findLargest(l *look) string {
 	z := &sizing{most: l.q.node.Most}
-	if l.hasPlan() && l.policy != Greedy && !l.j.continues() {
+	if l.isJudgedWhole() {
 		stages := e.addStages(z, l)
 		z.suits = func(items []flavor.Item) bool { return e.runsToItsEnd(l, items, stages) }
 	} else {

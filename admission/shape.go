@@ -35,6 +35,8 @@ type offer struct {
 	lack     *flavor.Lack
 	// usage of the first options.
 	first quota.Usage
+	// advice is about these pod sets alone.
+	advice advice
 }
 
 // hold returns the shape with this key, which is a new one if there is none, and counts one more user.
