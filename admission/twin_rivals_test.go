@@ -328,7 +328,7 @@ func (r *rivalry) bidBut(wl *kueue.Workload, yielding []*kueue.Workload) *bid {
 		return nil
 	}
 	b.borrows = h.borrows(b.victims)
-	level := in(h, b.victims, func(own *place, _ map[string]*place) int { return own.level(need) })
+	level := in(h, b.victims, nil, func(own *place, _ map[string]*place) int { return own.level(need) })
 	b.offer = &offer{wl: wl, queue: q.Name, bill: need, level: level}
 	return b
 }
