@@ -61,6 +61,10 @@ var _ = Describe("The writer of decisions", Ordered, func() {
 		preemptor := newStage(ctx, "preemptor")
 		victim := newStage(ctx, "victim")
 		runner.Write(admit(victim))
+		Eventually(func(g Gomega) {
+			g.Expect(env.adminClient.Get(ctx, client.ObjectKeyFromObject(victim), victim)).To(Succeed())
+			g.Expect(life.IsTrue(victim, kueue.WorkloadAdmitted)).To(BeTrue())
+		}).WithContext(ctx).Should(Succeed())
 		evict := admission.Evict{
 			ID: 7, Stage: client.ObjectKeyFromObject(victim), UID: victim.UID, Reason: kueue.WorkloadEvictedByPreemption, Message: "it holds 5 of 8",
 			Preemption: &admission.Preemption{Preemptor: client.ObjectKeyFromObject(preemptor), PreemptorUID: preemptor.UID, Reason: kueue.InCohortReclamationReason},
