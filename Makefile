@@ -78,8 +78,9 @@ generate: ## Write deep copies and reference documents anew.
 	go test ./apis/config/v1alpha1 ./controllers/events ./simulator/scenario ./controllers/metrics -run TestReference -update
 
 .PHONY: golden
-golden: ## Write what is expected of the scenarios anew. Review the difference like code.
+golden: ## Write what is expected of the scenarios, and the objects of gangs, anew. Review the difference like code.
 	$(GO_TEST) ./simulator -run TestScenarios -update
+	go test ./admission/gang -run TestGolden -update
 	go test ./simulator/scenario -run TestReference -update
 
 .PHONY: manifests

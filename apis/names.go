@@ -13,10 +13,10 @@ const (
 	// HoldValue is the only value that HoldLabel takes.
 	HoldValue = "true"
 
-	// JobSetLabel names, on a quota Workload, the JobSet that it belongs to.
+	// JobSetLabel names, on a quota Workload and on objects of gangs, the JobSet that it belongs to.
 	JobSetLabel = "tranche.dev/jobset"
 
-	// StageLabel names, on a quota Workload, the stage of the JobSet that it stands for.
+	// StageLabel names, on a quota Workload, the stage of the JobSet that it stands for, and on a PodGroup the one that it starts with.
 	StageLabel = "tranche.dev/stage"
 
 	// StageIndexLabel gives, on a quota Workload, the position of its stage in the stage plan, counted from 0.
@@ -39,6 +39,10 @@ const (
 
 	// StageAdmissionAnnotation overrides the stage-admission policy. Users may set it on ClusterQueues and JobSets.
 	StageAdmissionAnnotation = "tranche.dev/stage-admission"
+
+	// GangAnnotation stands for gangConfig.gangMode of KEP-1068 on clusters that keep the upstream CRD, which has no such field: Off or
+	// Gang on a JobSet; Off, Gang or ReplicatedGang on spec.replicatedJobs[*].template.metadata. Users may set it.
+	GangAnnotation = "tranche.dev/gang"
 
 	// RequireQueueLabel, with value "true" on a Namespace, makes a JobSet without a queue name an error there.
 	RequireQueueLabel = "tranche.dev/require-queue"

@@ -1,0 +1,110 @@
+package gang
+
+import (
+	"cmp"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tranche-dev/tranche/admission/stageplan"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+)
+
+func problemf(field, format string, args ...any) stageplan.Problem {
+	return stageplan.Problem{Field: field, Message: fmt.Sprintf(format, args...)}
+}
+
+func jobField(i int) string { return fmt.Sprintf("spec.replicatedJobs[%d]", i) }
+
+func schedulerField(member *Member) string {
+	return jobField(member.Index) + ".template.spec.template.spec.schedulerName"
+}
+
+// checkStages finds out whether a gang of the whole JobSet can start: only if all of its pods can exist at once. Those of a later
+// stage are not made before earlier ones have run, and these do not run before the gang is whole.
+func checkStages(plan *stageplan.Plan, field string) stageplan.Problems {
+	for s := range plan.Stages {
+		for _, after := range plan.Stages[s].After {
+			return stageplan.Problems{problemf(field, "%s can never start: it takes the pods of all stages at once, but stage %q begins only when stage %q is %s; "+
+				"ask for %s on each ReplicatedJob instead, or let all of them start together",
+				jobsetapi.GangModeGang, plan.Stages[s].Name, plan.Stages[after.Stage].Name, after.Status, jobsetapi.GangModeGang)}
+		}
+	}
+	if len(plan.Stages) == 0 {
+		return stageplan.Problems{problemf(field, "%s makes a gang without pods: the JobSet has no ReplicatedJobs", jobsetapi.GangModeGang)}
+	}
+	return nil
+}
+
+// leaveOwn takes the groups out whose pod templates name gangs of their user. One gang cannot be half the user's.
+func (s *Shape) leaveOwn(provider Provider, asked modes) stageplan.Problems {
+	var problems stageplan.Problems
+	var ours []Group
+	for g := range s.Groups {
+		group := &s.Groups[g]
+		var own []Own
+		var without *Member
+		for m := range group.Members {
+			member := &group.Members[m]
+			if name := provider.Named(member.Template); name != "" {
+				own = append(own, Own{ReplicatedJob: member.ReplicatedJob, Gang: name})
+			} else {
+				without = member
+			}
+		}
+		switch {
+		case len(own) == 0:
+			ours = append(ours, *group)
+		case without == nil:
+			s.Own = append(s.Own, own...)
+		default:
+			problems = append(problems, problemf(asked.fieldOf(group), "the pods of ReplicatedJob %q name the gang %q, those of %q none: name it in both, or in neither",
+				own[0].ReplicatedJob, own[0].Gang, without.ReplicatedJob))
+		}
+	}
+	s.Groups = ours
+	return problems
+}
+
+// check finds what the scheduler would make of the gangs that is not what was asked for. Most of it would be waits of which nobody tells.
+func (s *Shape) check(provider Provider, asked modes) stageplan.Problems {
+	var problems stageplan.Problems
+	for g := range s.Groups {
+		group := &s.Groups[g]
+		var first *Member
+		for m := range group.Members {
+			member := &group.Members[m]
+			if member.Pods() == 0 {
+				continue
+			}
+			first = cmp.Or(first, member)
+			if problem := s.checkScheduler(provider, first, member); problem != nil {
+				problems = append(problems, *problem)
+			}
+		}
+		if refusal := provider.Refuse(s, group); refusal != "" {
+			problems = append(problems, problemf(asked.fieldOf(group), "%s", refusal))
+		}
+	}
+	return problems
+}
+
+// checkScheduler makes sure that the pods of a gang go to one scheduler, and to the one that knows about the gang.
+func (s *Shape) checkScheduler(provider Provider, first, member *Member) *stageplan.Problem {
+	has := member.Template.Spec.SchedulerName
+	needs := provider.Pods(s, member.ReplicatedJob, 0).SchedulerName
+	if needs != "" {
+		if has == "" || has == needs {
+			return nil
+		}
+		problem := problemf(schedulerField(member), "%q does not place the gangs of this cluster, %q does: name that, or none", has, needs)
+		return &problem
+	}
+	has, needs = cmp.Or(has, corev1.DefaultSchedulerName), cmp.Or(first.Template.Spec.SchedulerName, corev1.DefaultSchedulerName)
+	if has == needs {
+		return nil
+	}
+	problem := problemf(schedulerField(member), "%q differs from %q of ReplicatedJob %q, which is in the same gang: no scheduler counts the pods of another, "+
+		"so that the gang would wait for ever; make them equal", has, needs, first.ReplicatedJob)
+	return &problem
+}

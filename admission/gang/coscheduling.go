@@ -1,0 +1,58 @@
+package gang
+
+import (
+	"cmp"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+const coschedulingLabel = "scheduling.x-k8s.io/pod-group"
+
+// Coscheduling is the provider for the plugin of that name of kubernetes-sigs/scheduler-plugins.
+type Coscheduling struct {
+	// SchedulerName is the profile that has the plugin. It defaults to the name that the chart of the project gives.
+	SchedulerName string
+	// TimeoutSeconds is how long placed members wait for the others. It defaults to that of the plugin.
+	TimeoutSeconds *int32
+}
+
+// Objects returns a PodGroup for each gang.
+func (c Coscheduling) Objects(shape *Shape, stage int) []Object {
+	var objects []Object
+	for _, gang := range shape.gangsOf(stage) {
+		object := shape.newPodGroup("scheduling.x-k8s.io/v1alpha1", gang.Group, gang.name)
+		object.Spec = withoutNothing(map[string]any{
+			"minMember":    int64(gang.MinCount),
+			"minResources": minResources(gang.podSets()...),
+		})
+		addTimeout(object.Spec, c.TimeoutSeconds)
+		objects = append(objects, object)
+	}
+	return objects
+}
+
+func addTimeout(spec map[string]any, seconds *int32) {
+	if seconds != nil {
+		spec["scheduleTimeoutSeconds"] = int64(*seconds)
+	}
+}
+
+// Pods returns the label with the name of the PodGroup.
+func (c Coscheduling) Pods(shape *Shape, replicatedJob string, job int32) PodFields {
+	group, member := shape.find(replicatedJob, job)
+	if group == nil {
+		return PodFields{}
+	}
+	return PodFields{
+		Labels:        map[string]string{coschedulingLabel: shape.gangName(group, member, job)},
+		SchedulerName: cmp.Or(c.SchedulerName, "scheduler-plugins-scheduler"),
+	}
+}
+
+// Named returns the PodGroup that the template names.
+func (Coscheduling) Named(template *corev1.PodTemplateSpec) string {
+	return template.Labels[coschedulingLabel]
+}
+
+// Refuse refuses nothing.
+func (Coscheduling) Refuse(*Shape, *Group) string { return "" }

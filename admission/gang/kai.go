@@ -1,0 +1,61 @@
+package gang
+
+import (
+	"cmp"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+)
+
+const kaiQueueLabel = "kai.scheduler/queue"
+
+// KAI is the provider for the KAI scheduler. Its pod grouper makes all PodGroups itself, from the JobSet, and overwrites what pods say. So
+// there are no objects of ours, and gangs that it would not make are refused.
+type KAI struct {
+	// SchedulerName defaults to kai-scheduler.
+	SchedulerName string
+	// Queue of KAI that the pods are in. Without it they are in the one that the user names by a label.
+	Queue string
+}
+
+// Objects returns none.
+func (KAI) Objects(*Shape, int) []Object { return nil }
+
+// Pods returns the scheduler and the label of the queue.
+func (k KAI) Pods(shape *Shape, replicatedJob string, job int32) PodFields {
+	group, _ := shape.find(replicatedJob, job)
+	if group == nil {
+		return PodFields{}
+	}
+	fields := PodFields{SchedulerName: cmp.Or(k.SchedulerName, "kai-scheduler")}
+	if k.Queue != "" {
+		fields.Labels = map[string]string{kaiQueueLabel: k.Queue}
+	}
+	return fields
+}
+
+// Named returns nothing: pods of a JobSet cannot choose their gang.
+func (KAI) Named(*corev1.PodTemplateSpec) string { return "" }
+
+// Refuse compares a group with what the pod grouper makes: one gang of the JobSet if startupPolicyOrder is AnyOrder, which the JobSet
+// controller sets where there is no startupPolicy; otherwise one of each ReplicatedJob. Both are the same if there is only one.
+func (KAI) Refuse(shape *Shape, group *Group) string {
+	makesOne := shape.Order == jobset.AnyOrder
+	switch {
+	case group.Mode == jobsetapi.GangModeReplicatedGang && group.Gangs() > 1:
+		return fmt.Sprintf("the KAI scheduler makes no gangs of single Jobs: ask for %s, or make a ReplicatedJob of each Job", jobsetapi.GangModeGang)
+	case shape.replicatedJobs <= 1:
+		return ""
+	case group.token == wholeJobSet && !makesOne:
+		return fmt.Sprintf("the KAI scheduler makes a gang of each ReplicatedJob unless spec.startupPolicy.startupPolicyOrder is %s: set it, or ask for %s on each",
+			jobset.AnyOrder, jobsetapi.GangModeGang)
+	case group.token != wholeJobSet && makesOne:
+		return fmt.Sprintf("the KAI scheduler makes one gang of the whole JobSet if spec.startupPolicy.startupPolicyOrder is %s: set it to %s, or ask for %s in spec.gangConfig",
+			jobset.AnyOrder, jobset.InOrder, jobsetapi.GangModeGang)
+	default:
+		return ""
+	}
+}

@@ -1,0 +1,121 @@
+package gang
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tranche-dev/tranche/admission/stageplan"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+)
+
+const (
+	koordinatorLabel  = "pod-group.scheduling.sigs.k8s.io"
+	koordinatorPrefix = "gang.scheduling.koordinator.sh/"
+)
+
+// A KoordinatorMode says what becomes of the members that have a place when another has none.
+type KoordinatorMode string
+
+const (
+	// Strict gives the places of all members back.
+	Strict KoordinatorMode = "Strict"
+	// NonStrict keeps them. Gangs may then wait for each other for ever.
+	NonStrict KoordinatorMode = "NonStrict"
+)
+
+// Koordinator is the provider for Koordinator. A gang of several ReplicatedJobs is a group of gangs there, one for each.
+type Koordinator struct {
+	// SchedulerName defaults to koord-scheduler.
+	SchedulerName string
+	// Mode defaults to Strict.
+	Mode KoordinatorMode
+	// TimeoutSeconds is how long placed members wait for the others. It defaults to that of Koordinator.
+	TimeoutSeconds *int32
+}
+
+// A part is what Koordinator calls a gang: a whole gang, or what one ReplicatedJob has in one.
+type part struct {
+	name     string
+	minCount int32
+	podSet   stageplan.PodSet
+}
+
+// partsOf returns the parts of a gang. A part without pods has nothing to wait for, so there is none.
+func (Koordinator) partsOf(shape *Shape, g gang) []part {
+	podSets := g.podSets()
+	if len(podSets) == 1 {
+		return []part{{g.name, g.MinCount, podSets[0]}}
+	}
+	var parts []part
+	for m := range podSets {
+		if podSets[m].Count > 0 {
+			parts = append(parts, part{shape.roleName(&g.Members[m]), podSets[m].Count, podSets[m]})
+		}
+	}
+	return parts
+}
+
+// Objects returns a PodGroup for each gang, or for each ReplicatedJob of a gang of several.
+func (k Koordinator) Objects(shape *Shape, stage int) []Object {
+	var objects []Object
+	for _, gang := range shape.gangsOf(stage) {
+		parts := k.partsOf(shape, gang)
+		for _, part := range parts {
+			object := shape.newPodGroup("scheduling.sigs.k8s.io/v1alpha1", gang.Group, part.name)
+			object.Annotations = k.annotations(shape, part, parts)
+			object.Spec = withoutNothing(map[string]any{
+				"minMember":    int64(part.minCount),
+				"minResources": minResources(part.podSet),
+			})
+			addTimeout(object.Spec, k.TimeoutSeconds)
+			objects = append(objects, object)
+		}
+	}
+	return objects
+}
+
+// annotations of one PodGroup. By default Koordinator forgets about a gang once it was whole, so that pods which come back in the same
+// attempt, after an eviction or a suspension, would be placed one by one. Counting those who wait and those who run, it does not, and
+// still lets a single pod that was lost come back to the others.
+func (k Koordinator) annotations(shape *Shape, p part, all []part) map[string]string {
+	annotations := map[string]string{
+		koordinatorPrefix + "mode":         string(cmp.Or(k.Mode, Strict)),
+		koordinatorPrefix + "total-number": fmt.Sprint(p.minCount),
+		koordinatorPrefix + "match-policy": "waiting-and-running",
+	}
+	if len(all) > 1 {
+		var names []string
+		for _, other := range all {
+			names = append(names, fmt.Sprintf("%q", shape.JobSet.Namespace+"/"+other.name))
+		}
+		annotations[koordinatorPrefix+"groups"] = "[" + strings.Join(names, ",") + "]"
+	}
+	return annotations
+}
+
+// Pods returns the label with the name of the PodGroup.
+func (k Koordinator) Pods(shape *Shape, replicatedJob string, job int32) PodFields {
+	group, member := shape.find(replicatedJob, job)
+	if group == nil {
+		return PodFields{}
+	}
+	name := shape.gangName(group, member, job)
+	if group.Mode == jobsetapi.GangModeGang && len(group.Members) > 1 {
+		name = shape.roleName(member)
+	}
+	return PodFields{
+		Labels:        map[string]string{koordinatorLabel: name},
+		SchedulerName: cmp.Or(k.SchedulerName, "koord-scheduler"),
+	}
+}
+
+// Named returns the gang that the template names, in one of the ways that Koordinator knows.
+func (Koordinator) Named(template *corev1.PodTemplateSpec) string {
+	return cmp.Or(template.Labels[koordinatorLabel], template.Labels[koordinatorLabel+"/name"], template.Annotations[koordinatorPrefix+"name"])
+}
+
+// Refuse refuses nothing.
+func (Koordinator) Refuse(*Shape, *Group) string { return "" }

@@ -1,0 +1,144 @@
+package gang
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+)
+
+// A KubeVersion is a version of the group scheduling.k8s.io. Each release of Kubernetes serves another, and none two of them.
+type KubeVersion string
+
+const (
+	// V1alpha1 is served by Kubernetes 1.35. It has no PodGroups: pods name an entry of the gang Workload.
+	V1alpha1 KubeVersion = "v1alpha1"
+	// V1alpha2 is served by Kubernetes 1.36.
+	V1alpha2 KubeVersion = "v1alpha2"
+	// V1beta1 is served by Kubernetes 1.37.
+	V1beta1 KubeVersion = "v1beta1"
+)
+
+const kubeGroup = "scheduling.k8s.io/"
+
+// maxTemplates is how many groups a gang Workload has room for.
+const maxTemplates = 8
+
+// Kube is the provider for the scheduler of Kubernetes itself. A JobSet has one gang Workload with a template for each group, and more of
+// them if there are more groups than it has room for. From the templates come PodGroups, one for each gang and attempt.
+type Kube struct {
+	// Version that the API server has.
+	Version KubeVersion
+}
+
+// Objects returns the gang Workloads with the groups of a stage, and then its PodGroups. A gang Workload has all of its groups, those
+// of other stages as well: its templates cannot be changed.
+func (k Kube) Objects(shape *Shape, stage int) []Object {
+	var objects []Object
+	for first := 0; first < len(shape.Groups); first += maxTemplates {
+		groups := shape.Groups[first:min(first+maxTemplates, len(shape.Groups))]
+		for g := range groups {
+			if groups[g].Stage == stage {
+				objects = append(objects, k.workload(shape, first/maxTemplates, groups))
+				break
+			}
+		}
+	}
+	if k.Version == V1alpha1 {
+		return objects
+	}
+	for _, gang := range shape.gangsOf(stage) {
+		object := shape.newPodGroup(kubeGroup+string(k.Version), gang.Group, gang.name)
+		object.Spec["schedulingPolicy"] = gangPolicy(gang.Group)
+		workload, template := workloadOf(shape, gang.Group), gang.Name
+		if k.Version == V1alpha2 {
+			object.Spec["podGroupTemplateRef"] = map[string]any{
+				"workload": map[string]any{"workloadName": workload, "podGroupTemplateName": template},
+			}
+		} else {
+			object.Spec["workloadRef"] = map[string]any{"workloadName": workload, "templateName": template}
+		}
+		objects = append(objects, object)
+	}
+	return objects
+}
+
+func (k Kube) workload(shape *Shape, number int, groups []Group) Object {
+	list, policy := "podGroupTemplates", "schedulingPolicy"
+	if k.Version == V1alpha1 {
+		list, policy = "podGroups", "policy"
+	}
+	var templates []any
+	for g := range groups {
+		templates = append(templates, map[string]any{"name": groups[g].Name, policy: gangPolicy(&groups[g])})
+	}
+	object := shape.newObject(kubeGroup+string(k.Version), "Workload", workloadName(shape, number))
+	object.Spec["controllerRef"] = map[string]any{"apiGroup": jobset.GroupVersion.Group, "kind": "JobSet", "name": shape.JobSet.Name}
+	object.Spec[list] = templates
+	return object
+}
+
+func gangPolicy(group *Group) map[string]any {
+	return map[string]any{"gang": map[string]any{"minCount": int64(group.MinCount)}}
+}
+
+// workloadName names a gang Workload. It is the same in all attempts: nothing in it changes by a restart.
+func workloadName(shape *Shape, number int) string {
+	if number == 0 {
+		return shape.name("", "gangs")
+	}
+	return shape.name("", fmt.Sprintf("gangs%d", number))
+}
+
+func workloadOf(shape *Shape, group *Group) string {
+	for g := range shape.Groups {
+		if shape.Groups[g].Name == group.Name {
+			return workloadName(shape, g/maxTemplates)
+		}
+	}
+	return ""
+}
+
+// Pods returns the name of the PodGroup, or of the entry of the gang Workload where there are no PodGroups.
+func (k Kube) Pods(shape *Shape, replicatedJob string, job int32) PodFields {
+	group, member := shape.find(replicatedJob, job)
+	if group == nil {
+		return PodFields{}
+	}
+	if k.Version == V1alpha1 {
+		return PodFields{WorkloadRef: &WorkloadRef{
+			Name: workloadOf(shape, group), PodGroup: group.Name, PodGroupReplicaKey: replicaKey(shape, group, member, job),
+		}}
+	}
+	return PodFields{SchedulingGroup: &corev1.PodSchedulingGroup{PodGroupName: new(shape.gangName(group, member, job))}}
+}
+
+// replicaKey tells gangs of the same entry apart. Pods of different attempts are in different gangs, though the entry is the same; those
+// of the first attempt have the keys that KEP-1068 gives them.
+func replicaKey(shape *Shape, group *Group, member *Member, job int32) string {
+	var parts []string
+	if group.Mode == jobsetapi.GangModeReplicatedGang {
+		parts = append(parts, fmt.Sprint(job))
+	} else {
+		member = nil
+	}
+	if attempt := shape.attempt(member, job); attempt != "r0" {
+		parts = append(parts, attempt)
+	}
+	return strings.Join(parts, "-")
+}
+
+// Named returns the PodGroup that the template names. Kubernetes 1.35 has another field for it, which the Go types do not have.
+func (k Kube) Named(template *corev1.PodTemplateSpec) string {
+	group := template.Spec.SchedulingGroup
+	if k.Version == V1alpha1 || group == nil || group.PodGroupName == nil {
+		return ""
+	}
+	return *group.PodGroupName
+}
+
+// Refuse refuses nothing.
+func (Kube) Refuse(*Shape, *Group) string { return "" }

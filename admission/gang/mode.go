@@ -1,0 +1,79 @@
+package gang
+
+import (
+	"fmt"
+
+	"github.com/tranche-dev/tranche/admission/stageplan"
+	"github.com/tranche-dev/tranche/apis"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+)
+
+// A mode is what is asked for in one place of a JobSet.
+type mode struct {
+	mode jobsetapi.GangMode
+	// field is where it is asked for.
+	field string
+}
+
+// modes are what a JobSet asks for.
+type modes struct {
+	jobSet mode
+	// replicatedJobs has one for each, in the order of the spec.
+	replicatedJobs []mode
+}
+
+// fieldOf is where a group is asked for.
+func (m *modes) fieldOf(group *Group) string {
+	if group.token == wholeJobSet {
+		return m.jobSet.field
+	}
+	return m.replicatedJobs[group.Members[0].Index].field
+}
+
+// modesOf reads the gang configuration of a JobSet from its fields, and from annotations where the CRD does not have the fields.
+func modesOf(js *jobsetapi.JobSet) (modes, stageplan.Problems) {
+	all := modes{}
+	var problems stageplan.Problems
+	all.jobSet, problems = modeOf(js.Spec.GangConfig, "spec.gangConfig", js.Annotations, "metadata.annotations")
+	if all.jobSet.mode == jobsetapi.GangModeReplicatedGang {
+		problems = append(problems, problemf(all.jobSet.field, "%s is for ReplicatedJobs: ask for it there, or for %s here",
+			jobsetapi.GangModeReplicatedGang, jobsetapi.GangModeGang))
+	}
+	for i := range js.Spec.ReplicatedJobs {
+		job := &js.Spec.ReplicatedJobs[i]
+		asked, wrong := modeOf(job.GangConfig, jobField(i)+".gangConfig", job.Template.Annotations, jobField(i)+".template.metadata.annotations")
+		problems = append(problems, wrong...)
+		if asked.mode != jobsetapi.GangModeOff && all.jobSet.mode != jobsetapi.GangModeOff {
+			problems = append(problems, problemf(asked.field, "%s excludes the %s of %s: set one of the two to %s",
+				asked.mode, all.jobSet.mode, all.jobSet.field, jobsetapi.GangModeOff))
+		}
+		all.replicatedJobs = append(all.replicatedJobs, asked)
+	}
+	return all, problems
+}
+
+func modeOf(config *jobsetapi.GangConfig, configField string, annotations map[string]string, annotationsField string) (mode, stageplan.Problems) {
+	value, annotated := annotations[apis.GangAnnotation]
+	annotation := mode{jobsetapi.GangMode(value), fmt.Sprintf("%s[%s]", annotationsField, apis.GangAnnotation)}
+	field := mode{jobsetapi.GangModeOff, configField + ".gangMode"}
+	if config != nil {
+		field.mode = config.GangMode
+	}
+	asked := field
+	if annotated && config == nil {
+		asked = annotation
+	}
+	switch {
+	case !isMode(asked.mode):
+		return mode{jobsetapi.GangModeOff, asked.field}, stageplan.Problems{problemf(asked.field, "%q must be %s, %s or, for a ReplicatedJob, %s",
+			asked.mode, jobsetapi.GangModeOff, jobsetapi.GangModeGang, jobsetapi.GangModeReplicatedGang)}
+	case annotated && annotation.mode != asked.mode:
+		return asked, stageplan.Problems{problemf(annotation.field, "%q contradicts %q of %s: take the annotation out, it is for clusters without that field",
+			annotation.mode, asked.mode, field.field)}
+	}
+	return asked, nil
+}
+
+func isMode(m jobsetapi.GangMode) bool {
+	return m == jobsetapi.GangModeOff || m == jobsetapi.GangModeGang || m == jobsetapi.GangModeReplicatedGang
+}

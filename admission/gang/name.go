@@ -1,0 +1,59 @@
+package gang
+
+import (
+	"fmt"
+	"strings"
+
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+)
+
+const (
+	// maxNameLength is the most characters that a label value can have: some schedulers know the members of a gang by a label with its
+	// name.
+	maxNameLength = 63
+	uidLength     = 12
+	// wholeJobSet stands for the JobSet in the names of its gang and of its only group. No other group can have that name: a gang of
+	// the JobSet excludes all others.
+	wholeJobSet = "all"
+)
+
+// gangName names one gang of a group: that with the pods of this Job. See the package comment.
+func (s *Shape) gangName(group *Group, member *Member, job int32) string {
+	switch {
+	case group.Mode == jobsetapi.GangModeReplicatedGang:
+		return s.name("-"+member.ReplicatedJob, fmt.Sprintf("%sx%d", group.token, job), s.attempt(member, job))
+	case group.token == wholeJobSet:
+		return s.name("", wholeJobSet, s.attempt(nil, 0))
+	default:
+		return s.name("-"+member.ReplicatedJob, group.token, s.attempt(nil, 0))
+	}
+}
+
+// roleName names the part of a gang of the whole JobSet that one ReplicatedJob is, for schedulers that make a gang of such parts.
+func (s *Shape) roleName(member *Member) string {
+	return s.name("-"+member.ReplicatedJob, fmt.Sprint(member.Index), s.attempt(nil, 0))
+}
+
+// attempt tells one run of the pods from the next. A Job may be restarted by itself, but that is a new attempt only of a gang that has
+// no other Jobs.
+func (s *Shape) attempt(member *Member, job int32) string {
+	attempt := fmt.Sprintf("r%d", s.Restarts)
+	if member != nil {
+		if restarts := member.restartsOf(job); restarts > 0 {
+			attempt += fmt.Sprintf("j%d", restarts)
+		}
+	}
+	return attempt
+}
+
+// name puts the parts of a name together. None of the last three has a hyphen, so that they can be told apart from the end.
+func (s *Shape) name(readable string, parts ...string) string {
+	tail := "-" + strings.Join(append(parts, s.shortUID()), "-")
+	head := strings.ReplaceAll(s.JobSet.Name+readable, ".", "-")
+	return head[:min(len(head), maxNameLength-len(tail))] + tail
+}
+
+func (s *Shape) shortUID() string {
+	uid := strings.ReplaceAll(string(s.UID), "-", "")
+	return uid[:min(len(uid), uidLength)]
+}

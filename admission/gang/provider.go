@@ -1,0 +1,148 @@
+package gang
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/tranche-dev/tranche/admission/stageplan"
+	"github.com/tranche-dev/tranche/apis"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+)
+
+// A Provider knows how one scheduler wants to be told of gangs.
+type Provider interface {
+	// Objects returns what must be there before a stage starts, in the order in which to create it.
+	Objects(shape *Shape, stage int) []Object
+
+	// Pods returns what the pods of one Job must carry besides. It is nothing if they are in no gang.
+	Pods(shape *Shape, replicatedJob string, job int32) PodFields
+
+	// Named returns the name of the gang that a pod template already belongs to, or "".
+	Named(template *corev1.PodTemplateSpec) string
+
+	// Refuse says why the scheduler cannot do what a group asks for and what to change, or "".
+	Refuse(shape *Shape, group *Group) string
+}
+
+// An Object is one that the scheduler reads. There are no Go types for most of them that could be imported together, so its spec is
+// what JSON has: maps from string, []any, string, int64.
+type Object struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+
+	Spec map[string]any `json:"spec"`
+}
+
+// PodFields are what the pods of a Job must carry to be members of their gang.
+type PodFields struct {
+	Labels      map[string]string `json:"labels,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
+	// SchedulerName is the scheduler that knows of the gang, or "" if any does.
+	SchedulerName string `json:"schedulerName,omitempty"`
+	// SchedulingGroup is spec.schedulingGroup of Kubernetes 1.36 and later.
+	SchedulingGroup *corev1.PodSchedulingGroup `json:"schedulingGroup,omitempty"`
+	// WorkloadRef is spec.workloadRef of Kubernetes 1.35, which later versions do not have.
+	WorkloadRef *WorkloadRef `json:"workloadRef,omitempty"`
+}
+
+// A WorkloadRef is how a pod of Kubernetes 1.35 names its gang.
+type WorkloadRef struct {
+	// Name of the gang Workload.
+	Name string `json:"name"`
+	// PodGroup is the name of an entry of its spec.podGroups.
+	PodGroup string `json:"podGroup"`
+	// PodGroupReplicaKey tells gangs of the same entry apart.
+	PodGroupReplicaKey string `json:"podGroupReplicaKey,omitempty"`
+}
+
+// newObject makes an object that goes with its JobSet.
+func (s *Shape) newObject(apiVersion, kind, name string) Object {
+	object := Object{
+		TypeMeta: metav1.TypeMeta{APIVersion: apiVersion, Kind: kind},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: s.JobSet.Namespace,
+			Name:      name,
+			Labels:    map[string]string{},
+			OwnerReferences: []metav1.OwnerReference{
+				*metav1.NewControllerRef(&metav1.ObjectMeta{Name: s.JobSet.Name, UID: s.UID}, jobset.GroupVersion.WithKind("JobSet")),
+			},
+		},
+		Spec: map[string]any{},
+	}
+	if len(s.JobSet.Name) <= maxNameLength {
+		object.Labels[apis.JobSetLabel] = s.JobSet.Name
+	}
+	return object
+}
+
+// A gang is one gang of a group: all members of the group, or one of their Jobs.
+type gang struct {
+	*Group
+	name string
+	// job is the index of the Job if the gang is one Job.
+	job int32
+}
+
+// gangsOf lists the gangs that start with a stage.
+func (s *Shape) gangsOf(stage int) []gang {
+	var gangs []gang
+	for g := range s.Groups {
+		group := &s.Groups[g]
+		if group.Stage != stage {
+			continue
+		}
+		for job := range group.Gangs() {
+			gangs = append(gangs, gang{group, s.gangName(group, &group.Members[0], job), job})
+		}
+	}
+	return gangs
+}
+
+// newPodGroup makes the object of one gang, or of a part of it.
+func (s *Shape) newPodGroup(apiVersion string, group *Group, name string) Object {
+	object := s.newObject(apiVersion, "PodGroup", name)
+	object.Labels[apis.StageLabel] = group.StageName
+	return object
+}
+
+// podSets are the pods of one gang of the group, to be summed up.
+func (g *Group) podSets() []stageplan.PodSet {
+	var podSets []stageplan.PodSet
+	for i := range g.Members {
+		member := &g.Members[i]
+		count := member.Pods()
+		if g.Mode == jobsetapi.GangModeReplicatedGang {
+			count = member.PodsPerJob
+		}
+		podSets = append(podSets, stageplan.PodSet{Name: member.ReplicatedJob, Count: count, Requests: member.Requests})
+	}
+	return podSets
+}
+
+// minResources is what pods ask for together, as the field of that name that several PodGroups have.
+func minResources(podSets ...stageplan.PodSet) map[string]any {
+	requests := (&stageplan.Stage{PodSets: podSets}).Requests()
+	resources := map[string]any{}
+	for name, quantity := range requests {
+		resources[string(name)] = quantity.String()
+	}
+	return resources
+}
+
+// withoutNothing leaves out the fields that say nothing.
+func withoutNothing(spec map[string]any) map[string]any {
+	for key, value := range spec {
+		switch v := value.(type) {
+		case string:
+			if v == "" {
+				delete(spec, key)
+			}
+		case map[string]any:
+			if len(v) == 0 {
+				delete(spec, key)
+			}
+		}
+	}
+	return spec
+}

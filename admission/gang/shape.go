@@ -1,0 +1,234 @@
+package gang
+
+import (
+	"fmt"
+	"math"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/tranche-dev/tranche/admission/stageplan"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+)
+
+// MaxGangs is the most gangs that a JobSet can have. It bounds what one JobSet can cost the API server: a gang is an object, and
+// ReplicatedGang makes one of each replica.
+const MaxGangs = 4096
+
+// A Shape is the gangs that a JobSet asks for in its current attempt. The zero Shape has none. A Shape is never changed after New has
+// made it, so it may be shared.
+type Shape struct {
+	// JobSet and UID of the JobSet.
+	JobSet types.NamespacedName
+	UID    types.UID
+	// Restarts is how often the JobSet has been restarted as a whole.
+	Restarts int32
+	// Order is spec.startupPolicy.startupPolicyOrder, or "" if there is none.
+	Order jobset.StartupPolicyOptions
+	// Groups in the order of the spec.
+	Groups []Group
+	// Own has what the user places in gangs by objects of their own.
+	Own []Own
+	// replicatedJobs counts all of the JobSet, those in no gang as well.
+	replicatedJobs int
+}
+
+// A Group is the gangs that one gangMode asks for.
+type Group struct {
+	// Name is unique in the Shape and a valid DNS label: that of the ReplicatedJob, or "all" for the whole JobSet.
+	Name string
+	// Mode is Gang or ReplicatedGang.
+	Mode jobsetapi.GangMode
+	// Stage is the index of the stage that all members start in, and StageName its name.
+	Stage     int
+	StageName string
+	// Members are the ReplicatedJobs with pods in the gangs: all of the JobSet, or one.
+	Members []Member
+	// MinCount is how many pods each gang of the group has.
+	MinCount int32
+	// token stands for the group in names.
+	token string
+}
+
+// A Member is a ReplicatedJob with pods in gangs.
+type Member struct {
+	// ReplicatedJob is its name, and Index its place in the spec.
+	ReplicatedJob string
+	Index         int
+	// Jobs is how many Jobs it has, and PodsPerJob how many pods each has at once.
+	Jobs, PodsPerJob int32
+	// Requests of one pod as the scheduler counts them, and Template of its pods. They are shared with the stage plan.
+	Requests corev1.ResourceList
+	Template *corev1.PodTemplateSpec
+	// jobRestarts counts how often each Job was restarted by itself. Jobs beyond its end never were.
+	jobRestarts []int32
+}
+
+// Own is a ReplicatedJob whose pod template names a gang that its user has made.
+type Own struct {
+	ReplicatedJob string
+	// Gang is the name in the pod template.
+	Gang string
+}
+
+// New returns the gangs of a JobSet with this stage plan, for the scheduler that a provider knows. It trusts nothing that the API
+// server may have let through, never panics, and neither keeps nor changes the JobSet, except that pod templates are shared. What is
+// wrong with the JobSet is an error that names it and wraps stageplan.Problems, with all that is wrong.
+func New(js *jobsetapi.JobSet, plan *stageplan.Plan, provider Provider) (*Shape, error) {
+	shape := &Shape{
+		JobSet:   types.NamespacedName{Namespace: js.Namespace, Name: js.Name},
+		UID:      js.UID,
+		Restarts: js.Status.Restarts, replicatedJobs: len(js.Spec.ReplicatedJobs),
+	}
+	if plan == nil {
+		plan = &stageplan.Plan{}
+	}
+	if js.Spec.StartupPolicy != nil {
+		shape.Order = js.Spec.StartupPolicy.StartupPolicyOrder
+	}
+	asked, problems := modesOf(js)
+	if len(problems) == 0 {
+		problems = shape.addGroups(js, plan, asked)
+	}
+	if len(problems) == 0 {
+		problems = shape.leaveOwn(provider, asked)
+	}
+	if len(problems) == 0 {
+		problems = shape.check(provider, asked)
+	}
+	if len(problems) > 0 {
+		return nil, fmt.Errorf("JobSet %q: %w", shape.JobSet, problems)
+	}
+	return shape, nil
+}
+
+// addGroups makes the groups that are asked for.
+func (s *Shape) addGroups(js *jobsetapi.JobSet, plan *stageplan.Plan, asked modes) stageplan.Problems {
+	members, stages, problems := membersOf(js, plan)
+	if len(problems) > 0 {
+		return problems
+	}
+	if asked.jobSet.mode == jobsetapi.GangModeGang {
+		if problems := checkStages(plan, asked.jobSet.field); len(problems) > 0 {
+			return problems
+		}
+		s.Groups = []Group{{Name: wholeJobSet, Mode: jobsetapi.GangModeGang, StageName: plan.Stages[0].Name, Members: members, token: wholeJobSet}}
+		return s.countPods(asked)
+	}
+	for i, mode := range asked.replicatedJobs {
+		if mode.mode == jobsetapi.GangModeOff {
+			continue
+		}
+		s.Groups = append(s.Groups, Group{
+			Name: members[i].ReplicatedJob, Mode: mode.mode, Stage: stages[i], StageName: plan.Stages[stages[i]].Name,
+			Members: members[i : i+1 : i+1], token: fmt.Sprint(i),
+		})
+	}
+	return s.countPods(asked)
+}
+
+// membersOf returns all ReplicatedJobs in the order of the spec, each with the index of its stage.
+func membersOf(js *jobsetapi.JobSet, plan *stageplan.Plan) (members []Member, stages []int, problems stageplan.Problems) {
+	type place struct {
+		stage  int
+		podSet *stageplan.PodSet
+	}
+	places := map[string]place{}
+	for s := range plan.Stages {
+		for i := range plan.Stages[s].PodSets {
+			podSet := &plan.Stages[s].PodSets[i]
+			places[podSet.Name] = place{s, podSet}
+		}
+	}
+	restarts := map[string][]int32{}
+	for i := range js.Status.ReplicatedJobsStatus {
+		restarts[js.Status.ReplicatedJobsStatus[i].Name] = js.Status.ReplicatedJobsStatus[i].JobRestarts
+	}
+	for i := range js.Spec.ReplicatedJobs {
+		job := &js.Spec.ReplicatedJobs[i]
+		at, planned := places[job.Name]
+		if !planned {
+			problems = append(problems, problemf(jobField(i)+".name", "%q is not in the stage plan of the JobSet", job.Name))
+			continue
+		}
+		member := Member{
+			ReplicatedJob: job.Name, Index: i, Jobs: max(job.Replicas, 0),
+			Requests: at.podSet.Requests, Template: at.podSet.Template, jobRestarts: restarts[job.Name],
+		}
+		if member.Jobs > 0 {
+			member.PodsPerJob = at.podSet.Count / member.Jobs
+		}
+		members, stages = append(members, member), append(stages, at.stage)
+	}
+	return members, stages, problems
+}
+
+// countPods sets the number of pods of each gang, and finds gangs without pods, and gangs with too many.
+func (s *Shape) countPods(asked modes) stageplan.Problems {
+	var problems stageplan.Problems
+	var gangs int64
+	for g := range s.Groups {
+		group := &s.Groups[g]
+		field := asked.fieldOf(group)
+		pods, many := group.pods(), int64(group.Gangs())
+		switch {
+		case pods == 0 || many == 0:
+			problems = append(problems, problemf(field, "%s makes a gang without pods, which no scheduler knows: "+
+				"let replicas, parallelism and completions be at least 1, or set it to %s", group.Mode, jobsetapi.GangModeOff))
+		case pods > math.MaxInt32:
+			problems = append(problems, problemf(field, "%s makes a gang of %d pods, the most is %d: make gangs of the ReplicatedJobs, or have fewer pods",
+				group.Mode, pods, math.MaxInt32))
+		case gangs <= MaxGangs && gangs+many > MaxGangs:
+			problems = append(problems, problemf(field, "the JobSet has more than %d gangs with the %d of this ReplicatedJob: "+
+				"set it to %s, or have fewer replicas", MaxGangs, many, jobsetapi.GangModeGang))
+		}
+		gangs += many
+		group.MinCount = int32(min(pods, math.MaxInt32)) //nolint:gosec // bounded by min
+	}
+	return problems
+}
+
+// pods is how many pods each gang of the group has.
+func (g *Group) pods() int64 {
+	if g.Mode == jobsetapi.GangModeReplicatedGang {
+		return int64(g.Members[0].PodsPerJob)
+	}
+	var pods int64
+	for i := range g.Members {
+		pods += int64(g.Members[i].Pods())
+	}
+	return pods
+}
+
+// Gangs is how many gangs the group has: one, or one for each Job.
+func (g *Group) Gangs() int32 {
+	if g.Mode == jobsetapi.GangModeReplicatedGang {
+		return g.Members[0].Jobs
+	}
+	return 1
+}
+
+// Pods is how many pods all Jobs of a ReplicatedJob have at once. The stage plan has made sure that an int32 has room for them.
+func (m *Member) Pods() int32 { return m.Jobs * m.PodsPerJob }
+
+// restartsOf is how often a Job of the ReplicatedJob was restarted by itself.
+func (m *Member) restartsOf(job int32) int32 {
+	if int(job) >= len(m.jobRestarts) {
+		return 0
+	}
+	return m.jobRestarts[job]
+}
+
+// find returns the group with the pods of a Job, and its ReplicatedJob, or nil if they are in no gang.
+func (s *Shape) find(replicatedJob string, job int32) (*Group, *Member) {
+	for g := range s.Groups {
+		group := &s.Groups[g]
+		for m := range group.Members {
+			if member := &group.Members[m]; member.ReplicatedJob == replicatedJob && job >= 0 && job < member.Jobs {
+				return group, member
+			}
+		}
+	}
+	return nil, nil
+}

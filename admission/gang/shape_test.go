@@ -1,0 +1,463 @@
+package gang_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/tranche-dev/tranche/admission/gang"
+	"github.com/tranche-dev/tranche/admission/stageplan"
+	"github.com/tranche-dev/tranche/apis"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+)
+
+type job = jobsetapi.ReplicatedJob
+
+const (
+	off            = jobsetapi.GangModeOff
+	whole          = jobsetapi.GangModeGang
+	replicatedGang = jobsetapi.GangModeReplicatedGang
+)
+
+// newJob makes a ReplicatedJob of one Job with one pod.
+func newJob(name string, more ...func(*job)) job {
+	var j job
+	j.Name, j.Replicas = name, 1
+	j.Template.Spec.Template.Spec.Containers = []corev1.Container{{
+		Name:      "main",
+		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}},
+	}}
+	for _, m := range more {
+		m(&j)
+	}
+	return j
+}
+
+func replicas(n int32) func(*job) { return func(j *job) { j.Replicas = n } }
+
+func parallelism(n int32) func(*job) { return func(j *job) { j.Template.Spec.Parallelism = &n } }
+
+func completions(n int32) func(*job) { return func(j *job) { j.Template.Spec.Completions = &n } }
+
+func mode(m jobsetapi.GangMode) func(*job) {
+	return func(j *job) { j.GangConfig = &jobsetapi.GangConfig{GangMode: m} }
+}
+
+func annotated(m jobsetapi.GangMode) func(*job) {
+	return func(j *job) { j.Template.Annotations = map[string]string{apis.GangAnnotation: string(m)} }
+}
+
+func scheduler(name string) func(*job) {
+	return func(j *job) { j.Template.Spec.Template.Spec.SchedulerName = name }
+}
+
+func podGroup(name string) func(*job) {
+	return func(j *job) {
+		j.Template.Spec.Template.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &name}
+	}
+}
+
+func after(name string, status jobset.DependsOnStatus) func(*job) {
+	return func(j *job) { j.DependsOn = []jobset.DependsOn{{Name: name, Status: status}} }
+}
+
+// newJobSet makes a JobSet that asks for no gang as a whole.
+func newJobSet(jobs ...job) *jobsetapi.JobSet {
+	js := &jobsetapi.JobSet{}
+	js.Namespace, js.Name, js.UID = "ml", "js", types.UID("8f14e45f-ceea-467f-9c1c-3d6b2a3f0b11")
+	js.Spec.ReplicatedJobs = jobs
+	return js
+}
+
+// asGang makes a JobSet one gang.
+func asGang(js *jobsetapi.JobSet) *jobsetapi.JobSet {
+	js.Spec.GangConfig = &jobsetapi.GangConfig{GangMode: whole}
+	return js
+}
+
+func inOrder(js *jobsetapi.JobSet, rules ...jobsetapi.StartupPolicyRule) *jobsetapi.JobSet {
+	js.Spec.StartupPolicy = &jobsetapi.StartupPolicy{StartupPolicyOrder: jobset.InOrder, Rules: rules}
+	return js
+}
+
+func anyOrder(js *jobsetapi.JobSet) *jobsetapi.JobSet {
+	js.Spec.StartupPolicy = &jobsetapi.StartupPolicy{StartupPolicyOrder: jobset.AnyOrder}
+	return js
+}
+
+func annotate(js *jobsetapi.JobSet, m jobsetapi.GangMode) *jobsetapi.JobSet {
+	js.Annotations = map[string]string{apis.GangAnnotation: string(m)}
+	return js
+}
+
+var kube gang.Provider = gang.Kube{Version: gang.V1alpha2}
+
+// TestMinCount counts the pods of gangs by the formulas of KEP-1068.
+func TestMinCount(t *testing.T) {
+	cases := map[string]struct {
+		js *jobsetapi.JobSet
+		// want has "group: gangs of pods" for each.
+		want string
+	}{
+		"no gangs":                       {newJobSet(newJob("a")), ""},
+		"all are off":                    {annotate(newJobSet(newJob("a", mode(off)), newJob("b", annotated(off))), off), ""},
+		"JobSet":                         {asGang(newJobSet(newJob("a", replicas(2), parallelism(4)), newJob("b", replicas(2), parallelism(4)))), "all: 1 of 16"},
+		"JobSet of unlike jobs":          {asGang(newJobSet(newJob("driver"), newJob("workers", replicas(2), parallelism(4)))), "all: 1 of 9"},
+		"JobSet with a job without pods": {asGang(newJobSet(newJob("driver"), newJob("spare", replicas(0)))), "all: 1 of 1"},
+		"JobSet by annotation":           {annotate(newJobSet(newJob("a", replicas(3))), whole), "all: 1 of 3"},
+		"JobSet over jobs that are off":  {asGang(newJobSet(newJob("a", mode(off)), newJob("b"))), "all: 1 of 2"},
+		"ReplicatedJob":                  {newJobSet(newJob("a", replicas(2), parallelism(4), mode(whole)), newJob("b")), "a: 1 of 8"},
+		"ReplicatedJob by annotation":    {newJobSet(newJob("a"), newJob("b", replicas(2), annotated(whole))), "b: 1 of 2"},
+		"both say the same":              {newJobSet(newJob("a", mode(whole), annotated(whole))), "a: 1 of 1"},
+		"replicas":                       {newJobSet(newJob("a", replicas(2), parallelism(4), mode(replicatedGang))), "a: 2 of 4"},
+		"all kinds": {
+			newJobSet(newJob("a", replicas(2), parallelism(4), mode(replicatedGang)), newJob("b"), newJob("c", mode(whole), parallelism(3))),
+			"a: 2 of 4, c: 1 of 3",
+		},
+		"fewer completions than parallelism": {newJobSet(newJob("a", replicas(2), parallelism(8), completions(3), mode(whole))), "a: 1 of 6"},
+		"more completions than parallelism":  {newJobSet(newJob("a", replicas(2), parallelism(3), completions(8), mode(replicatedGang))), "a: 2 of 3"},
+		"neither is given":                   {newJobSet(newJob("a", replicas(2), mode(whole))), "a: 1 of 2"},
+		"only completions":                   {newJobSet(newJob("a", completions(5), mode(whole))), "a: 1 of 1"},
+		"in stages": {
+			inOrder(newJobSet(newJob("a", parallelism(2), mode(whole)), newJob("b", parallelism(3), mode(whole)))), "a: 1 of 2, b: 1 of 3",
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			shape, err := gang.New(c.js, plan(t, c.js), kube)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for i := range shape.Groups {
+				group := &shape.Groups[i]
+				got = append(got, fmt.Sprintf("%s: %d of %d", group.Name, group.Gangs(), group.MinCount))
+			}
+			if diff := cmp.Diff(c.want, strings.Join(got, ", ")); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestRefuse(t *testing.T) {
+	ready, succeeded := jobset.DependencyReady, jobset.DependencyComplete
+	cases := map[string]struct {
+		js       *jobsetapi.JobSet
+		provider gang.Provider
+		want     []string
+	}{
+		"a gang over stages that open by Ready": {
+			asGang(inOrder(newJobSet(newJob("a"), newJob("b")))), kube,
+			[]string{`spec.gangConfig.gangMode: Gang can never start: it takes the pods of all stages at once, but stage "b" begins only when stage "a" is Ready; ` +
+				`ask for Gang on each ReplicatedJob instead, or let all of them start together`},
+		},
+		"a gang over stages that open by a rule": {
+			asGang(inOrder(newJobSet(newJob("a"), newJob("b")), jobsetapi.StartupPolicyRule{
+				TargetReplicatedJobs: []string{"a"}, WaitForReplicatedJobsStatus: jobsetapi.SucceededStatus,
+			})), kube,
+			[]string{`spec.gangConfig.gangMode: Gang can never start: it takes the pods of all stages at once, but stage "b" begins only when stage "a" is Succeeded; ` +
+				`ask for Gang on each ReplicatedJob instead, or let all of them start together`},
+		},
+		"a gang over dependencies": {
+			annotate(newJobSet(newJob("a"), newJob("b"), newJob("c", after("a", ready))), whole), kube,
+			[]string{`metadata.annotations[tranche.dev/gang]: Gang can never start: it takes the pods of all stages at once, but stage "c" begins only when stage "a.b" is Ready; ` +
+				`ask for Gang on each ReplicatedJob instead, or let all of them start together`},
+		},
+		"a gang without replicas": {
+			newJobSet(newJob("a"), newJob("b", replicas(0), mode(whole))), kube,
+			[]string{"spec.replicatedJobs[1].gangConfig.gangMode: Gang makes a gang without pods, which no scheduler knows: " +
+				"let replicas, parallelism and completions be at least 1, or set it to Off"},
+		},
+		"gangs of Jobs without pods": {
+			newJobSet(newJob("a", parallelism(0), annotated(replicatedGang))), kube,
+			[]string{"spec.replicatedJobs[0].template.metadata.annotations[tranche.dev/gang]: ReplicatedGang makes a gang without pods, which no scheduler knows: " +
+				"let replicas, parallelism and completions be at least 1, or set it to Off"},
+		},
+		"a gang of each of no Jobs": {
+			newJobSet(newJob("a", replicas(0), mode(replicatedGang))), kube,
+			[]string{"spec.replicatedJobs[0].gangConfig.gangMode: ReplicatedGang makes a gang without pods, which no scheduler knows: " +
+				"let replicas, parallelism and completions be at least 1, or set it to Off"},
+		},
+		"a JobSet without pods": {
+			asGang(newJobSet(newJob("a", replicas(0)), newJob("b", completions(0)))), kube,
+			[]string{"spec.gangConfig.gangMode: Gang makes a gang without pods, which no scheduler knows: " +
+				"let replicas, parallelism and completions be at least 1, or set it to Off"},
+		},
+		"more pods than can be counted": {
+			asGang(newJobSet(newJob("a", replicas(1<<15), parallelism(1<<15)), newJob("b", replicas(1<<15), parallelism(1<<15)))), kube,
+			[]string{"spec.gangConfig.gangMode: Gang makes a gang of 2147483648 pods, the most is 2147483647: make gangs of the ReplicatedJobs, or have fewer pods"},
+		},
+		"more gangs than there may be": {
+			newJobSet(newJob("a", mode(whole)), newJob("b", replicas(gang.MaxGangs), mode(replicatedGang)), newJob("c", mode(whole))), kube,
+			[]string{"spec.replicatedJobs[1].gangConfig.gangMode: the JobSet has more than 4096 gangs with the 4096 of this ReplicatedJob: " +
+				"set it to Gang, or have fewer replicas"},
+		},
+		"an unknown mode of the JobSet": {
+			annotate(newJobSet(newJob("a")), "All"), kube,
+			[]string{`metadata.annotations[tranche.dev/gang]: "All" must be Off, Gang or, for a ReplicatedJob, ReplicatedGang`},
+		},
+		"unknown modes of ReplicatedJobs": {
+			newJobSet(newJob("a", mode("")), newJob("b", annotated("gang"))), kube,
+			[]string{
+				`spec.replicatedJobs[0].gangConfig.gangMode: "" must be Off, Gang or, for a ReplicatedJob, ReplicatedGang`,
+				`spec.replicatedJobs[1].template.metadata.annotations[tranche.dev/gang]: "gang" must be Off, Gang or, for a ReplicatedJob, ReplicatedGang`,
+			},
+		},
+		"replicas of a JobSet": {
+			annotate(newJobSet(newJob("a")), replicatedGang), kube,
+			[]string{"metadata.annotations[tranche.dev/gang]: ReplicatedGang is for ReplicatedJobs: ask for it there, or for Gang here"},
+		},
+		"both levels": {
+			asGang(newJobSet(newJob("a", mode(off)), newJob("b", annotated(replicatedGang)))), kube,
+			[]string{"spec.replicatedJobs[1].template.metadata.annotations[tranche.dev/gang]: ReplicatedGang excludes the Gang of spec.gangConfig.gangMode: set one of the two to Off"},
+		},
+		"field and annotation differ": {
+			annotate(asGang(newJobSet(newJob("a"))), off), kube,
+			[]string{`metadata.annotations[tranche.dev/gang]: "Off" contradicts "Gang" of spec.gangConfig.gangMode: take the annotation out, it is for clusters without that field`},
+		},
+		"two schedulers in a gang": {
+			asGang(newJobSet(newJob("none", replicas(0), scheduler("z")), newJob("a"), newJob("b", scheduler("mine")), newJob("c", scheduler("default-scheduler")))), kube,
+			[]string{`spec.replicatedJobs[2].template.spec.template.spec.schedulerName: "mine" differs from "default-scheduler" of ReplicatedJob "a", which is in the same gang: ` +
+				`no scheduler counts the pods of another, so that the gang would wait for ever; make them equal`},
+		},
+		"another scheduler": {
+			newJobSet(newJob("a", mode(whole), scheduler("default-scheduler")), newJob("b", scheduler("default-scheduler"))),
+			gang.Volcano{},
+			[]string{`spec.replicatedJobs[0].template.spec.template.spec.schedulerName: "default-scheduler" does not place the gangs of this cluster, "volcano" does: name that, or none`},
+		},
+		"a gang that is half of its user": {
+			asGang(newJobSet(newJob("a", podGroup("mine")), newJob("b"))), kube,
+			[]string{`spec.gangConfig.gangMode: the pods of ReplicatedJob "a" name the gang "mine", those of "b" none: name it in both, or in neither`},
+		},
+		"KAI and gangs of Jobs": {
+			newJobSet(newJob("a", replicas(2), mode(replicatedGang))),
+			gang.KAI{},
+			[]string{"spec.replicatedJobs[0].gangConfig.gangMode: the KAI scheduler makes no gangs of single Jobs: ask for Gang, or make a ReplicatedJob of each Job"},
+		},
+		"KAI and a gang of the JobSet": {
+			asGang(newJobSet(newJob("a"), newJob("b"))),
+			gang.KAI{},
+			[]string{"spec.gangConfig.gangMode: the KAI scheduler makes a gang of each ReplicatedJob unless spec.startupPolicy.startupPolicyOrder is AnyOrder: " +
+				"set it, or ask for Gang on each"},
+		},
+		"KAI and a gang of a ReplicatedJob": {
+			anyOrder(newJobSet(newJob("a", mode(whole)), newJob("b", after("a", succeeded)))),
+			gang.KAI{},
+			[]string{"spec.replicatedJobs[0].gangConfig.gangMode: the KAI scheduler makes one gang of the whole JobSet if spec.startupPolicy.startupPolicyOrder is AnyOrder: " +
+				"set it to InOrder, or ask for Gang in spec.gangConfig"},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			shape, err := gang.New(c.js, plan(t, c.js), c.provider)
+			var problems stageplan.Problems
+			if !errors.As(err, &problems) || shape != nil {
+				t.Fatalf("New() = %v, %v", shape, err)
+			}
+			var got []string
+			for _, problem := range problems {
+				got = append(got, problem.String())
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("-want +got\n%s", diff)
+			}
+			if want := `JobSet "ml/js": ` + problems.Error(); err.Error() != want {
+				t.Errorf("error %q, want %q", err, want)
+			}
+		})
+	}
+}
+
+// TestAccept has what looks like what TestRefuse has, but is right.
+func TestAccept(t *testing.T) {
+	cases := map[string]struct {
+		js       *jobsetapi.JobSet
+		provider gang.Provider
+	}{
+		"as many gangs as there may be":         {newJobSet(newJob("a", mode(whole)), newJob("b", replicas(gang.MaxGangs-1), mode(replicatedGang))), kube},
+		"one scheduler, named and by default":   {asGang(newJobSet(newJob("a"), newJob("b", scheduler("default-scheduler")))), kube},
+		"another scheduler in another gang":     {newJobSet(newJob("a", mode(whole), scheduler("x")), newJob("b", mode(whole))), kube},
+		"the scheduler of the provider":         {asGang(newJobSet(newJob("a"), newJob("b", scheduler("s")))), gang.Coscheduling{SchedulerName: "s"}},
+		"another scheduler outside of gangs":    {newJobSet(newJob("a", mode(whole)), newJob("b", scheduler("x"))), gang.Koordinator{}},
+		"KAI with one gang":                     {anyOrder(asGang(newJobSet(newJob("a"), newJob("b")))), gang.KAI{}},
+		"KAI with gangs of stages":              {inOrder(newJobSet(newJob("a", mode(whole)), newJob("b", mode(whole)))), gang.KAI{}},
+		"KAI with one ReplicatedJob":            {anyOrder(newJobSet(newJob("a", replicas(2), mode(whole)))), gang.KAI{}},
+		"KAI with one ReplicatedJob, as JobSet": {inOrder(asGang(newJobSet(newJob("a", replicas(2))))), gang.KAI{}},
+		"KAI with one Job":                      {newJobSet(newJob("a", mode(replicatedGang))), gang.KAI{}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if _, err := gang.New(c.js, plan(t, c.js), c.provider); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestWithoutPlan: a plan that is not of this JobSet is an error, and nothing worse.
+func TestWithoutPlan(t *testing.T) {
+	for name, p := range map[string]*stageplan.Plan{"nil": nil, "empty": {}, "of another": plan(t, newJobSet(newJob("z")))} {
+		for _, js := range []*jobsetapi.JobSet{newJobSet(newJob("a", mode(whole))), asGang(newJobSet(newJob("a")))} {
+			if shape, err := gang.New(js, p, kube); err == nil {
+				t.Errorf("%s: New() = %v", name, shape)
+			}
+		}
+		if shape, err := gang.New(asGang(newJobSet()), p, kube); err == nil {
+			t.Errorf("%s, no ReplicatedJobs: New() = %v", name, shape)
+		}
+	}
+}
+
+func TestNames(t *testing.T) {
+	long := strings.Repeat("long", 15)
+	cases := map[string]struct {
+		name string
+		js   *jobsetapi.JobSet
+		want string
+	}{
+		"JobSet":        {"js", asGang(newJobSet(newJob("a"))), "js-all-r0-8f14e45fceea"},
+		"dots":          {"my.js", asGang(newJobSet(newJob("a"))), "my-js-all-r0-8f14e45fceea"},
+		"ReplicatedJob": {"js", newJobSet(newJob("b"), newJob("a", mode(whole))), "js-a-1-r0-8f14e45fceea"},
+		"replicas": {
+			"js", newJobSet(newJob("a", replicas(2), mode(replicatedGang))), "js-a-0x0-r0-8f14e45fceea js-a-0x1-r0-8f14e45fceea",
+		},
+		"the end of the name is cut": {
+			"training", newJobSet(newJob(long, replicas(2), mode(replicatedGang))),
+			"training-longlonglonglonglonglonglonglonglo-0x0-r0-8f14e45fceea training-longlonglonglonglonglonglonglonglo-0x1-r0-8f14e45fceea",
+		},
+		"ReplicatedJobs that begin alike": {
+			"training", newJobSet(newJob(long+"-a", mode(whole)), newJob(long+"-b", mode(whole))),
+			"training-longlonglonglonglonglonglonglonglong-0-r0-8f14e45fceea training-longlonglonglonglonglonglonglonglong-1-r0-8f14e45fceea",
+		},
+		"names that would read alike": {
+			"js", newJobSet(newJob("b", replicas(2), mode(replicatedGang)), newJob("b-0x1", mode(whole))),
+			"js-b-0x0-r0-8f14e45fceea js-b-0x1-r0-8f14e45fceea js-b-0x1-1-r0-8f14e45fceea",
+		},
+		"a JobSet with a name of any length": {strings.Repeat("x", 253), asGang(newJobSet(newJob("a"))), strings.Repeat("x", 43) + "-all-r0-8f14e45fceea"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			c.js.Name = c.name
+			shape, err := gang.New(c.js, plan(t, c.js), gang.Volcano{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, object := range (gang.Volcano{}).Objects(shape, 0) {
+				got = append(got, object.Name)
+				if len(object.Labels[apis.JobSetLabel]) > 63 {
+					t.Errorf("label %q is too long", object.Labels[apis.JobSetLabel])
+				}
+			}
+			if diff := cmp.Diff(c.want, strings.Join(got, " ")); diff != "" {
+				t.Errorf("-want +got\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestNamesStay: pods cannot change the gang that they name, so its name does not change when the JobSet grows.
+func TestNamesStay(t *testing.T) {
+	for name, provider := range providers() {
+		links := map[string]bool{}
+		for _, pods := range []int32{1, 4} {
+			js := newJobSet(newJob("a", parallelism(pods), mode(whole)))
+			shape, err := gang.New(js, plan(t, js), provider)
+			if err != nil {
+				t.Fatal(err)
+			}
+			links[link(provider.Pods(shape, "a", 0))] = true
+		}
+		if len(links) != 1 {
+			t.Errorf("%s: %v", name, links)
+		}
+	}
+}
+
+// TestManyGroups: a gang Workload has room for eight groups.
+func TestManyGroups(t *testing.T) {
+	js := newJobSet()
+	for i := range 18 {
+		js.Spec.ReplicatedJobs = append(js.Spec.ReplicatedJobs, newJob(fmt.Sprintf("j%d", i), mode(whole)))
+	}
+	last := &js.Spec.ReplicatedJobs[17]
+	after("j0", jobset.DependencyReady)(last)
+	p := plan(t, js)
+	shape, err := gang.New(js, p, kube)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	templates := map[string]bool{}
+	for s := range p.Stages {
+		for _, object := range kube.Objects(shape, s) {
+			if object.Kind == "PodGroup" {
+				if of := templateOf(object); !templates[of] {
+					t.Errorf("PodGroup %s is made from %s, which is not there before it", object.Name, of)
+				}
+				continue
+			}
+			for _, template := range object.Spec["podGroupTemplates"].([]any) {
+				templates[fmt.Sprint(object.Name, "/", template.(map[string]any)["name"])] = true
+			}
+			got = append(got, fmt.Sprintf("stage %d: %s has %d", s, object.Name, len(object.Spec["podGroupTemplates"].([]any))))
+		}
+	}
+	want := []string{
+		"stage 0: js-gangs-8f14e45fceea has 8", "stage 0: js-gangs1-8f14e45fceea has 8", "stage 0: js-gangs2-8f14e45fceea has 2",
+		"stage 1: js-gangs2-8f14e45fceea has 2",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+// templateOf is the gang Workload and the template that a PodGroup is made from.
+func templateOf(object gang.Object) string {
+	ref := object.Spec["podGroupTemplateRef"].(map[string]any)["workload"].(map[string]any)
+	return fmt.Sprint(ref["workloadName"], "/", ref["podGroupTemplateName"])
+}
+
+// TestKoordinatorMode: the mode is that of the configuration, and Strict without.
+func TestKoordinatorMode(t *testing.T) {
+	js := asGang(newJobSet(newJob("a"), newJob("none", replicas(0))))
+	for want, provider := range map[string]gang.Koordinator{"Strict": {}, "NonStrict": {Mode: gang.NonStrict}} {
+		shape, err := gang.New(js, plan(t, js), provider)
+		if err != nil {
+			t.Fatal(err)
+		}
+		objects := provider.Objects(shape, 0)
+		if len(objects) != 1 {
+			t.Fatalf("%d PodGroups, want none for a ReplicatedJob without pods", len(objects))
+		}
+		if got := objects[0].Annotations["gang.scheduling.koordinator.sh/mode"]; got != want {
+			t.Errorf("mode %q, want %q", got, want)
+		}
+	}
+}
+
+// TestNobodysPods: pods in no gang get nothing.
+func TestNobodysPods(t *testing.T) {
+	js := newJobSet(newJob("a", mode(whole)), newJob("b"))
+	for name, provider := range providers() {
+		shape, err := gang.New(js, plan(t, js), provider)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for what, got := range map[string]gang.PodFields{
+			"off": provider.Pods(shape, "b", 0), "unknown": provider.Pods(shape, "c", 0), "too many": provider.Pods(shape, "a", 1), "negative": provider.Pods(shape, "a", -1),
+		} {
+			if diff := cmp.Diff(gang.PodFields{}, got); diff != "" {
+				t.Errorf("%s, %s: %s", name, what, diff)
+			}
+		}
+	}
+}
