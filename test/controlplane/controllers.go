@@ -28,7 +28,7 @@ func (p *ControlPlane) defineControllerManager() error {
 		return err
 	}
 	return p.addProgram(ControllerManager, "system:kube-controller-manager", &program{
-		args: append(servingArgs(port, p.path(ControllerManager)),
+		args: append(p.servingArgs(port, ControllerManager),
 			// Each controller is its own service account, as in a real cluster: the guards see who writes.
 			"--use-service-account-credentials=true",
 			"--service-account-private-key-file="+p.path(APIServer, serviceAccountKey),
@@ -48,7 +48,7 @@ func (p *ControlPlane) defineScheduler() error {
 		return err
 	}
 	return p.addProgram(Scheduler, "system:kube-scheduler", &program{
-		args: append(servingArgs(port, p.path(Scheduler)),
+		args: append(p.servingArgs(port, Scheduler),
 			"--kube-api-qps=500",
 			"--kube-api-burst=1000",
 		),
@@ -57,14 +57,18 @@ func (p *ControlPlane) defineScheduler() error {
 }
 
 // servingArgs are the flags that kube-controller-manager and kube-scheduler share.
-func servingArgs(port int, dir string) []string {
-	return []string{
+func (p *ControlPlane) servingArgs(port int, name string) []string {
+	args := []string{
 		"--bind-address=" + loopback,
 		"--secure-port=" + strconv.Itoa(port),
-		"--cert-dir=" + dir,
+		"--cert-dir=" + p.path(name),
 		"--leader-elect=false",
 		"--profiling=false",
 	}
+	if len(p.config.FeatureGates) > 0 {
+		args = append(args, "--feature-gates="+p.featureGates())
+	}
+	return args
 }
 
 // answers returns a check that a URL answers a GET with OK.

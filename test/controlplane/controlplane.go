@@ -49,6 +49,13 @@ type Config struct {
 	// Without names components that Start leaves alone. StartComponent may start them later.
 	Without []string
 
+	// FeatureGates are those of the API server, kube-controller-manager and kube-scheduler that differ from their defaults, such as
+	// Name=true.
+	FeatureGates []string
+
+	// RuntimeConfig has the APIs to serve besides those that are on by default, such as group/version=true.
+	RuntimeConfig []string
+
 	// JobSetFeatureGates are the feature gates of the JobSet controller that differ from their defaults.
 	JobSetFeatureGates map[string]bool
 

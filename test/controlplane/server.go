@@ -32,6 +32,7 @@ func (p *ControlPlane) defineServers() error {
 	api := &envtest.APIServer{CertDir: p.path(APIServer), StartTimeout: startTimeout, StopTimeout: patience}
 	api.Authn = p.authority
 	configureAPIServer(api)
+	p.configureFeatures(api)
 	p.apiserver = api
 	if err := configureAggregation(api); err != nil {
 		return err
@@ -96,6 +97,18 @@ func configureAPIServer(api *envtest.APIServer) {
 		Set("max-requests-inflight", "2000").
 		Set("max-mutating-requests-inflight", "1000")
 }
+
+// configureFeatures turns on what is off by default.
+func (p *ControlPlane) configureFeatures(api *envtest.APIServer) {
+	if len(p.config.FeatureGates) > 0 {
+		api.Configure().Set("feature-gates", p.featureGates())
+	}
+	if len(p.config.RuntimeConfig) > 0 {
+		api.Configure().Set("runtime-config", strings.Join(p.config.RuntimeConfig, ","))
+	}
+}
+
+func (p *ControlPlane) featureGates() string { return strings.Join(p.config.FeatureGates, ",") }
 
 // tieLeash makes the link that runs a binary on the leash.
 func (p *ControlPlane) tieLeash(name string) (string, error) {
