@@ -51,7 +51,7 @@ test-integration: cluster build ## Run the tests of guards and controllers on a 
 
 .PHONY: test-e2e
 test-e2e: cluster build ## Run whole JobSets through the real binary on a real control plane.
-	$(GO_TEST) -count=1 -timeout 45m ./test/audit/... ./test/e2e/...
+	$(GO_TEST) -count=1 -timeout 45m -p 1 ./test/audit/... ./test/e2e/...
 
 .PHONY: test-soak
 test-soak: cluster build ## Let 20 JobSets live through one minute of chaos on a real control plane.

@@ -31,10 +31,10 @@ var layers = map[string][]string{
 	"admission/safety":    {"apis", "admission/quota", "admission/stageplan", "admission/flavor", "admission/fairshare"},
 	"admission":           {"apis", "queue", "admission/*"},
 	"simulator":           {"apis", "queue", "admission", "admission/*", "simulator/*"},
-	// childjob is no controller: it knows Jobs, for those who lead them.
+	// childjob and gang are no controllers: they know Jobs and the objects of gangs, for those who lead JobSets.
 	"controllers": {
 		"apis", "queue", "admission", "admission/*", "controllers/engine", "controllers/events", "controllers/conditions", "controllers/metrics",
-		"controllers/childjob",
+		"controllers/childjob", "controllers/gang",
 	},
 	"cmd":  {"apis", "queue", "admission", "admission/*", "simulator", "simulator/*", "controllers/*"},
 	"test": {"apis", "queue", "admission", "admission/*", "simulator", "simulator/*", "test/*"},

@@ -41,8 +41,12 @@ const (
 	StageAdmissionAnnotation = "tranche.dev/stage-admission"
 
 	// GangAnnotation stands for gangConfig.gangMode of KEP-1068 on clusters that keep the upstream CRD, which has no such field: Off or
-	// Gang on a JobSet; Off, Gang or ReplicatedGang on spec.replicatedJobs[*].template.metadata. Users may set it.
+	// Gang on a JobSet; Off, Gang or ReplicatedGang on spec.replicatedJobs[*].template.metadata. Users may set it when they create a JobSet.
 	GangAnnotation = "tranche.dev/gang"
+
+	// GangGroupAnnotation says, on spec.replicatedJobs[*].template.metadata and on child Jobs, which gang of its JobSet a Job is in: all, or
+	// the place of the ReplicatedJob in the spec, with an x behind it if each Job is a gang. The admission policies set it.
+	GangGroupAnnotation = "tranche.dev/gang-group"
 
 	// RequireQueueLabel, with value "true" on a Namespace, makes a JobSet without a queue name an error there.
 	RequireQueueLabel = "tranche.dev/require-queue"

@@ -2,6 +2,7 @@ package gang
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
@@ -50,6 +51,15 @@ func modesOf(js *jobsetapi.JobSet) (modes, stageplan.Problems) {
 		all.replicatedJobs = append(all.replicatedJobs, asked)
 	}
 	return all, problems
+}
+
+// Whole tells whether all pods of a ReplicatedJob are in one gang, alone or with those of others.
+func Whole(js *jobsetapi.JobSet, replicatedJob string) bool {
+	asked, _ := modesOf(js)
+	return asked.jobSet.mode == jobsetapi.GangModeGang || slices.ContainsFunc(js.Spec.ReplicatedJobs, func(r jobsetapi.ReplicatedJob) bool {
+		asked, _ := modeOf(r.GangConfig, "", r.Template.Annotations, "")
+		return r.Name == replicatedJob && asked.mode == jobsetapi.GangModeGang
+	})
 }
 
 func modeOf(config *jobsetapi.GangConfig, configField string, annotations map[string]string, annotationsField string) (mode, stageplan.Problems) {

@@ -444,6 +444,21 @@ func TestKoordinatorMode(t *testing.T) {
 	}
 }
 
+// TestWhole tells ReplicatedJobs whose pods are one gang from those of which each Job is one, and those in none.
+func TestWhole(t *testing.T) {
+	js := newJobSet(newJob("a", mode(whole)), newJob("b", annotated(whole)), newJob("c", mode(replicatedGang)), newJob("d"))
+	for name, want := range map[string]bool{"a": true, "b": true, "c": false, "d": false, "unknown": false} {
+		if got := gang.Whole(js, name); got != want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+	for _, js := range []*jobsetapi.JobSet{asGang(newJobSet(newJob("d"))), annotate(newJobSet(newJob("d")), whole)} {
+		if !gang.Whole(js, "d") {
+			t.Error("the JobSet is one gang")
+		}
+	}
+}
+
 // TestNobodysPods: pods in no gang get nothing.
 func TestNobodysPods(t *testing.T) {
 	js := newJobSet(newJob("a", mode(whole)), newJob("b"))

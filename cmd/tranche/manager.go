@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
@@ -22,6 +23,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/clusterqueue"
 	"github.com/tranche-dev/tranche/controllers/cohort"
 	"github.com/tranche-dev/tranche/controllers/engine"
+	"github.com/tranche-dev/tranche/controllers/gang"
 	"github.com/tranche-dev/tranche/controllers/jobset"
 	"github.com/tranche-dev/tranche/controllers/ledger"
 	"github.com/tranche-dev/tranche/controllers/localqueue"
@@ -113,6 +115,10 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 	if err != nil {
 		return err
 	}
+	gangs, err := newKeeper(mgr, config.Gang.Provider)
+	if err != nil {
+		return err
+	}
 	workers := config.Concurrency.Workers
 	return errors.Join(
 		mgr.Add(runner),
@@ -130,7 +136,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 			PodsReady: config.WaitForPodsReady, Workers: int(*workers.Workload),
 		}),
 		jobset.SetupWithManager(ctx, mgr, jobset.Config{
-			Runner: runner, Client: mgr.GetClient(), Recorder: recorder, Namespaces: namespaces,
+			Runner: runner, Client: mgr.GetClient(), Recorder: recorder, Namespaces: namespaces, Gangs: gangs,
 			WithoutQueueName: *config.ManageJobSetsWithoutQueueName,
 			Workers:          int(*workers.JobSet),
 			Releases:         int(*config.Concurrency.Releases),
@@ -144,6 +150,18 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 			return runner.View(ctx, func(*admission.Engine) {})
 		}),
 	)
+}
+
+// newKeeper returns what keeps the objects of gangs, or nil if no scheduler places any.
+func newKeeper(mgr ctrl.Manager, provider configapi.GangProvider) (*gang.Keeper, error) {
+	if provider == configapi.GangProviderNone {
+		return nil, nil //nolint:nilnil // the nil Keeper keeps none
+	}
+	resources, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return nil, fmt.Errorf("set up discovery: %w", err)
+	}
+	return gang.NewKube(mgr.GetCache(), resources)
 }
 
 // addVisibility serves who is pending and why, if that is wanted.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -113,6 +114,11 @@ func checkGuards(ctx context.Context, restConfig *rest.Config, config *configapi
 	if held := guards.Data["manageJobSetsWithoutQueueName"] == "true"; held != *config.ManageJobSetsWithoutQueueName {
 		return fmt.Errorf("manageJobSetsWithoutQueueName is %t in the configuration, but %t in ConfigMap %s: make them equal",
 			*config.ManageJobSetsWithoutQueueName, held, key)
+	}
+	// Pods name gangs because of the one, and the other makes what they name.
+	if named := cmp.Or(guards.Data["gangProvider"], string(configapi.GangProviderNone)); named != string(config.Gang.Provider) {
+		return fmt.Errorf("gang.provider is %s in the configuration, but gangProvider is %q in ConfigMap %s: make them equal",
+			config.Gang.Provider, named, key)
 	}
 	return nil
 }

@@ -183,12 +183,16 @@ func title(summary Summary, st StageState) string {
 
 // complete adds what is said about fields that are not acted on, and the times.
 func complete(js *jobsetapi.JobSet, all ...metav1.Condition) []metav1.Condition {
-	if fields := gangFields(js); len(fields) > 0 {
-		all = append(all, unsupported(GangScheduling, fields))
-	}
 	if js.Spec.GroupSchedulingConfig != nil {
-		all = append(all, unsupported(GroupScheduling, []string{"spec.groupSchedulingConfig"}))
+		all = append(all, metav1.Condition{
+			Type: GroupScheduling, Status: metav1.ConditionFalse, Reason: reasonNotSupported,
+			Message: "spec.groupSchedulingConfig: accepted and validated, but not acted on by this version",
+		})
 	}
+	return timed(js, all)
+}
+
+func timed(js *jobsetapi.JobSet, all []metav1.Condition) []metav1.Condition {
 	for i := range all {
 		c := &all[i]
 		c.ObservedGeneration = js.Generation
@@ -199,26 +203,6 @@ func complete(js *jobsetapi.JobSet, all ...metav1.Condition) []metav1.Condition 
 		}
 	}
 	return all
-}
-
-func unsupported(conditionType string, fields []string) metav1.Condition {
-	return metav1.Condition{
-		Type: conditionType, Status: metav1.ConditionFalse, Reason: reasonNotSupported,
-		Message: strings.Join(fields, ", ") + ": accepted and validated, but not acted on by this version; pods are placed one by one",
-	}
-}
-
-func gangFields(js *jobsetapi.JobSet) []string {
-	var fields []string
-	if g := js.Spec.GangConfig; g != nil && g.GangMode != jobsetapi.GangModeOff {
-		fields = append(fields, "spec.gangConfig")
-	}
-	for i := range js.Spec.ReplicatedJobs {
-		if g := js.Spec.ReplicatedJobs[i].GangConfig; g != nil && g.GangMode != jobsetapi.GangModeOff {
-			fields = append(fields, fmt.Sprintf("spec.replicatedJobs[%d].gangConfig", i))
-		}
-	}
-	return fields
 }
 
 // Has tells whether the conditions contain one that says the same as this one.

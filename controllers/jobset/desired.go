@@ -9,6 +9,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -31,6 +32,10 @@ type wanted struct {
 	change []change
 	// start resumes the JobSet for the first time.
 	start bool
+	// disperse has objects of gangs that are over, or that are not what the JobSet asks for any more.
+	disperse []*unstructured.Unstructured
+	// gather has objects of gangs that must be there before their Jobs run.
+	gather []*unstructured.Unstructured
 	// release has the Jobs that may run.
 	release []release
 	// grow has the running Jobs whose number of pods changes.
@@ -94,11 +99,19 @@ type progress struct {
 // desired computes what to write from what is there. It does no I/O.
 func desired(s *seen) *wanted {
 	w := &wanted{}
+	w.decide(s)
+	if s.jobSet != nil {
+		w.conditions = withGangs(s, w.conditions)
+	}
+	return w
+}
+
+func (w *wanted) decide(s *seen) {
 	for _, b := range s.orphans {
 		w.retire(b)
 	}
 	if s.jobSet == nil {
-		return w
+		return
 	}
 	if s.plan == nil {
 		w.retire(s.mine)
@@ -106,7 +119,7 @@ func desired(s *seen) *wanted {
 		if !apimeta.IsStatusConditionPresentAndEqual(s.jobSet.Status.Conditions, conditions.StageAdmitted, metav1.ConditionFalse) {
 			w.complaints = append(w.complaints, s.refusal)
 		}
-		return w
+		return
 	}
 	stages, evicted := stagesOf(s)
 	e := eviction{cause: evicted, complete: evicted != nil}
@@ -124,8 +137,9 @@ func desired(s *seen) *wanted {
 	w.conditions = conditions.JobSetProgress(s.jobSet, sum)
 	if over {
 		w.ended = w.endedHolds(s, stages)
-		return w
+		return
 	}
+	w.disperse = append(w.disperse, s.gangs.Stale()...)
 	w.wait = conditions.WaitNews(s.jobSet, sum)
 	w.start = !isStarted(s.jobSet) && slices.ContainsFunc(stages, func(st stage) bool { return st.mayRun(s) })
 	if e.complete {
@@ -136,7 +150,6 @@ func desired(s *seen) *wanted {
 		w.wait = nil
 		w.conditions = conditions.JobSetEvicted(s.jobSet, len(stages), conditions.StageState{Index: evicted.index, Name: evicted.Name, Workload: evicted.workload})
 	}
-	return w
 }
 
 // retire lets the quota Workloads of a JobSet go that is not there any more, or that has no valid plan, once its pods are over.
@@ -237,7 +250,9 @@ func (w *wanted) advance(s *seen, st *stage) {
 	if ready, news := st.readinessNews(); news {
 		w.progress = append(w.progress, progress{stage: st.Name, workload: st.workload, ready: ready})
 	}
-	w.releaseJobs(s, st)
+	if w.gatherGangs(s, st) {
+		w.releaseJobs(s, st)
+	}
 }
 
 // forgetReadiness says of a stage whose Jobs are held again that its pods have to become ready from their beginning.

@@ -327,6 +327,12 @@ func render(w *wanted) []string {
 	if w.start {
 		add("start")
 	}
+	for _, x := range w.disperse {
+		add("disperse %s %s", x.GetKind(), x.GetName())
+	}
+	for _, x := range w.gather {
+		add("gather %s %s", x.GetKind(), x.GetName())
+	}
 	for _, x := range w.release {
 		for _, job := range x.jobs {
 			add("release %s node=%s", job.Name, job.Spec.Template.Spec.NodeSelector["node"])

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	shapes "github.com/tranche-dev/tranche/admission/gang"
 	"github.com/tranche-dev/tranche/admission/life"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/childjob"
@@ -126,8 +127,5 @@ func (w *wanted) giveBackEvicted(stages []stage) {
 
 // restartsWhole tells whether a Job that has succeeded belongs to a gang with others, which has to run from its beginning.
 func restartsWhole(js *jobsetapi.JobSet, replicatedJob string) bool {
-	isGang := func(g *jobsetapi.GangConfig) bool { return g != nil && g.GangMode == jobsetapi.GangModeGang }
-	return isGang(js.Spec.GangConfig) || slices.ContainsFunc(js.Spec.ReplicatedJobs, func(r jobsetapi.ReplicatedJob) bool {
-		return r.Name == replicatedJob && isGang(r.GangConfig)
-	})
+	return shapes.Whole(js, replicatedJob)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/controllers/gang"
 )
 
 // seen is everything that a pass knows. It is not changed after read has made it, and its objects belong to the cache.
@@ -29,6 +30,10 @@ type seen struct {
 	// plan is nil if refusal says why there is none.
 	plan    *stageplan.Plan
 	refusal string
+
+	// keeper is nil if no scheduler places gangs, and gangs if the JobSet asks for none.
+	keeper *gang.Keeper
+	gangs  *gang.State
 
 	priority priority
 	// mine belong to jobSet; orphans to JobSets of the same name that are gone or going.
@@ -55,7 +60,7 @@ type priority struct {
 }
 
 func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*seen, error) {
-	s := &seen{key: key, orphans: map[types.UID]belongings{}}
+	s := &seen{key: key, orphans: map[types.UID]belongings{}, keeper: r.config.Gangs}
 	var js jobsetapi.JobSet
 	err := r.config.Client.Get(ctx, key, &js)
 	if client.IgnoreNotFound(err) != nil {
@@ -183,6 +188,9 @@ func (r *Reconciler) readPlan(ctx context.Context, s *seen) error {
 	r.config.Runner.Observe(observation(s.jobSet, plan))
 	if s.refusal = misuse(s.jobSet); s.refusal != "" {
 		return nil
+	}
+	if s.gangs, s.refusal, err = s.keeper.Read(ctx, s.jobSet, plan); err != nil || s.refusal != "" {
+		return err
 	}
 	s.priority, err = r.readPriority(ctx, s.jobSet)
 	if apierrors.IsNotFound(err) && len(s.mine.workloads) > 0 {

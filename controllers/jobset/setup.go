@@ -4,7 +4,7 @@
 // A pass reads everything about one JobSet (read.go), computes what should be written without touching anything (desired.go and
 // the files beside it), and writes it in an order that is safe to be cut off after any step (write.go):
 //
-//	create Workloads -> evict whole JobSets -> open and close stages -> resume the JobSet -> release Jobs ->
+//	create Workloads -> evict whole JobSets -> open and close stages -> resume the JobSet -> gather gangs -> release Jobs ->
 //	grow Jobs -> hold Jobs -> note times -> finish stages -> give quota back -> clean up -> ask for growths
 //
 // A stage is opened before the one it waited for is finished, so that the freed quota can be handed over.
@@ -39,6 +39,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/engine"
+	"github.com/tranche-dev/tranche/controllers/gang"
 )
 
 const (
@@ -65,6 +66,8 @@ type Config struct {
 	Client client.Client
 	// Recorder emits Events.
 	Recorder k8sevents.EventRecorder
+	// Gangs keeps the objects of gangs. Without it, no scheduler places gangs.
+	Gangs *gang.Keeper
 	// Namespaces selects the namespaces whose JobSets are managed, by their labels.
 	Namespaces labels.Selector
 	// WithoutQueueName tells that JobSets without a queue name are held too.
@@ -120,7 +123,11 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 			return nil
 		})
 	}
-	return ctrl.NewControllerManagedBy(mgr).
+	leads := ctrl.NewControllerManagedBy(mgr)
+	for _, kind := range config.Gangs.Kinds() {
+		leads.Watches(kind, byLabel(apis.JobSetLabel))
+	}
+	return leads.
 		Named("jobset").
 		For(&jobsetapi.JobSet{}).
 		Watches(&batchv1.Job{}, byLabel(jobset.JobSetNameKey)).

@@ -34,8 +34,8 @@ const lookAgain = time.Minute
 // what came before, and the next pass starts from what has been reached.
 func (r *Reconciler) write(ctx context.Context, s *seen, w *wanted) (ctrl.Result, error) {
 	steps := []func(context.Context, *seen, *wanted) error{
-		r.create, r.evict, r.change, r.start, r.release, r.grow, r.hold, r.remake, r.restore, r.note, r.progress, r.reclaim, r.giveBack, r.remove, r.unpin, r.drop,
-		r.report, r.ask,
+		r.create, r.evict, r.change, r.start, r.disperse, r.gather, r.release, r.grow, r.hold, r.remake, r.restore, r.note, r.progress, r.reclaim,
+		r.giveBack, r.remove, r.unpin, r.drop, r.report, r.ask,
 	}
 	for _, step := range steps {
 		if err := step(ctx, s, w); err != nil {
@@ -303,7 +303,7 @@ func (r *Reconciler) report(ctx context.Context, s *seen, w *wanted) error {
 // tellRefused says on the JobSet that a quota Workload of it was refused.
 func (r *Reconciler) tellRefused(ctx context.Context, s *seen, refused *refusedWorkload) (ctrl.Result, error) {
 	why := refused.Error()
-	told := &wanted{conditions: conditions.JobSetRefused(s.jobSet, why)}
+	told := &wanted{conditions: withGangs(s, conditions.JobSetRefused(s.jobSet, why))}
 	if err := r.report(ctx, s, told); err != nil {
 		return ctrl.Result{}, err
 	}

@@ -243,7 +243,7 @@ var _ = Describe("A staged JobSet", func() {
 		t.expectStages(ctx, "unranked", "initializer=Succeeded", "trainer-node=ready")
 	}, SpecTimeout(specTimeout))
 
-	It("says that gangs and group start are not acted on", func(ctx SpecContext) {
+	It("says that gangs and group start are not acted on unless that is configured", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "15")
 		js := t.newJobSet("gang", replicatedJob{name: "main", cpus: "1"})
 		js.Spec.GangConfig = &jobsetapi.GangConfig{GangMode: jobsetapi.GangModeGang}
@@ -251,11 +251,15 @@ var _ = Describe("A staged JobSet", func() {
 		submit(ctx, js)
 		Eventually(func(g Gomega) {
 			g.Expect(env.Admin.Get(ctx, client.ObjectKeyFromObject(js), js)).To(Succeed())
-			for condition, field := range map[string]string{"GangScheduling": "spec.gangConfig", "GroupScheduling": "spec.groupSchedulingConfig"} {
+			for condition, want := range map[string][]string{
+				"GangScheduling":  {"NotConfigured", "spec.gangConfig: gangs are not placed whole: gang.provider"},
+				"GroupScheduling": {"NotSupported", "spec.groupSchedulingConfig"},
+			} {
 				c := apimeta.FindStatusCondition(js.Status.Conditions, condition)
 				g.Expect(c).NotTo(BeNil(), condition)
-				g.Expect(c.Reason).To(Equal("NotSupported"))
-				g.Expect(c.Message).To(ContainSubstring(field))
+				g.Expect(c.Status).To(Equal(metav1.ConditionFalse))
+				g.Expect(c.Reason).To(Equal(want[0]))
+				g.Expect(c.Message).To(ContainSubstring(want[1]))
 			}
 		}).WithContext(ctx).Should(Succeed())
 	}, SpecTimeout(specTimeout))

@@ -3,6 +3,7 @@ package integration_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -62,6 +63,31 @@ var _ = Describe("The guards of what is created", func() {
 		expectNoPods(ctx, namespace)
 	}, SpecTimeout(patience))
 
+	It("tell the Jobs of a queued JobSet which gang they are in, whatever it says itself", func(ctx SpecContext) {
+		forged := map[string]string{apis.GangGroupAnnotation: "all"}
+		gang := func(mode jobsetapi.GangMode) *jobsetapi.GangConfig { return &jobsetapi.GangConfig{GangMode: mode} }
+		js := newQueued(namespace, "gangs", "bare", "field", "annotation", "each", "off", "over")
+		jobs := js.Spec.ReplicatedJobs
+		jobs[0].Template.Annotations = maps.Clone(forged)
+		jobs[1].GangConfig = gang(jobsetapi.GangModeGang)
+		jobs[2].Template.Annotations = map[string]string{apis.GangAnnotation: "Gang", "note": "x"}
+		jobs[3].GangConfig, jobs[3].Template.Annotations = gang(jobsetapi.GangModeReplicatedGang), maps.Clone(forged)
+		jobs[4].GangConfig, jobs[4].Template.Annotations = gang(jobsetapi.GangModeOff), map[string]string{"note": "x"}
+		jobs[5].GangConfig, jobs[5].Template.Annotations = gang(jobsetapi.GangModeOff), map[string]string{apis.GangAnnotation: "Gang"}
+		whole := newQueued(namespace, "gang", "a", "b")
+		whole.Annotations = map[string]string{apis.GangAnnotation: "Gang"}
+		whole.Spec.ReplicatedJobs[1].Template.Annotations = map[string]string{"note": "x"}
+		for js, want := range map[*jobsetapi.JobSet][]string{js: {"", "1", "2", "3x", "", ""}, whole: {"all", "all"}} {
+			Expect(tenant.Create(ctx, js, client.DryRunAll)).To(Succeed())
+			var got []string
+			for _, r := range js.Spec.ReplicatedJobs {
+				got = append(got, r.Template.Annotations[apis.GangGroupAnnotation])
+			}
+			Expect(got).To(Equal(want))
+		}
+		Expect(js.Spec.ReplicatedJobs[2].Template.Annotations).To(HaveKeyWithValue("note", "x"))
+	}, SpecTimeout(patience))
+
 	It("leave a JobSet without a queue alone, and keep it from a queue later", func(ctx SpecContext) {
 		js := newQueued(namespace, "free", "a")
 		js.Labels = nil
@@ -92,6 +118,10 @@ var _ = Describe("The guards of what is created", func() {
 		}, "spec.replicatedJobs[*].template.metadata"),
 		Entry("gives its Jobs an annotation of Tranche", func(js *jobsetapi.JobSet) {
 			js.Spec.ReplicatedJobs[0].Template.Annotations = map[string]string{apis.FlavorNodeLabelsAnnotation: "a"}
+		}, "spec.replicatedJobs[*].template.metadata"),
+		Entry("puts its Jobs into a gang without a queue", func(js *jobsetapi.JobSet) {
+			js.Labels = nil
+			js.Spec.ReplicatedJobs[0].Template.Annotations = map[string]string{apis.GangGroupAnnotation: "all"}
 		}, "spec.replicatedJobs[*].template.metadata"),
 		Entry("holds its Jobs without a queue", func(js *jobsetapi.JobSet) {
 			js.Labels = nil

@@ -134,6 +134,7 @@ var _ = Describe("The guards", func() {
 		Entry("let its Jobs outlive it", `[{"op":"add","path":"/metadata/finalizers","value":["orphan"]}]`, `take out the finalizer "orphan"`),
 		Entry("choose a policy that does not exist",
 			`[{"op":"add","path":"/metadata/annotations","value":{"tranche.dev/stage-admission":"Fast"}}]`, `must be Safe, Reserve or Greedy, not "Fast"`),
+		Entry("ask for a gang later", `[{"op":"add","path":"/metadata/annotations","value":{"tranche.dev/gang":"Gang"}}]`, "metadata.annotations: only Tranche's manager"),
 		Entry("choose a policy", `[{"op":"add","path":"/metadata/annotations","value":{"tranche.dev/stage-admission":"Greedy"}}]`, allowed),
 		Entry("move it to another queue", `[{"op":"replace","path":"/metadata/labels/kueue.x-k8s.io~1queue-name","value":"other"}]`, allowed),
 		Entry("label it otherwise", `[{"op":"add","path":"/metadata/labels/team","value":"ml"}]`, allowed),

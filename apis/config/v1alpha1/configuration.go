@@ -43,6 +43,9 @@ type Configuration struct {
 	// say nothing: Safe, Reserve or Greedy. It defaults to Safe.
 	StageAdmission StageAdmission `json:"stageAdmission,omitempty"`
 
+	// Gang says what becomes of the gangs that JobSets ask for.
+	Gang Gang `json:"gang,omitempty"`
+
 	// WaitForPodsReady evicts stages whose pods do not become ready in time.
 	WaitForPodsReady WaitForPodsReady `json:"waitForPodsReady,omitempty"`
 
@@ -62,6 +65,23 @@ type Configuration struct {
 	// defaults to false, and must equal the key of the same name in the ConfigMap of the guards.
 	ManageJobSetsWithoutQueueName *bool `json:"manageJobSetsWithoutQueueName,omitempty"`
 }
+
+// A Gang says what becomes of the gangs that JobSets ask for by gangConfig, or by the annotation tranche.dev/gang.
+type Gang struct {
+	// Provider is the scheduler that places gangs: None, or Kube for that of Kubernetes itself, whose feature gates GenericWorkload and
+	// GangScheduling must be on. It defaults to None, and must equal the key gangProvider in the ConfigMap of the guards.
+	Provider GangProvider `json:"provider,omitempty"`
+}
+
+// A GangProvider is a scheduler that places gangs.
+type GangProvider string
+
+const (
+	// GangProviderNone places no gangs: pods are placed one by one.
+	GangProviderNone GangProvider = "None"
+	// GangProviderKube is the scheduler of Kubernetes, told by objects of the group scheduling.k8s.io.
+	GangProviderKube GangProvider = "Kube"
+)
 
 // A ClientConnection bounds the requests that the manager sends.
 type ClientConnection struct {

@@ -56,6 +56,7 @@ visibility: {enable: true, certDir: /certs}
 managedNamespaceSelector: {}
 manageJobSetsWithoutQueueName: true
 stageAdmission: Greedy
+gang: {provider: Kube}
 waitForPodsReady: {enable: true, timeout: 5m, requeuingStrategy: {backoffLimitCount: 3}}
 admissionFairSharing: {usageHalfLifeTime: 1h}
 `))
@@ -73,7 +74,7 @@ admissionFairSharing: {usageHalfLifeTime: 1h}
 	}
 	for _, want := range []string{
 		"qps: 1.5\n", "burst: 2000\n", "localQueue: 3\n", "jobSet: 8\n", "writers: 1\n", "leaderElect: false\n", "retryPeriod: 1s\n",
-		"bindAddress: \"0\"\n", "visibility:\n  bindAddress: :8082\n  certDir: /certs\n  enable: true\n", "managedNamespaceSelector: {}\n", "manageJobSetsWithoutQueueName: true\n", "stageAdmission: Greedy\n",
+		"bindAddress: \"0\"\n", "visibility:\n  bindAddress: :8082\n  certDir: /certs\n  enable: true\n", "managedNamespaceSelector: {}\n", "manageJobSetsWithoutQueueName: true\n", "stageAdmission: Greedy\n", "gang:\n  provider: Kube\n",
 		"  enable: true\n", "  timeout: 5m0s\n", "  recoveryTimeout: 5m0s\n", "backoffLimitCount: 3\n", "backoffMaxSeconds: 3600\n",
 		"usageHalfLifeTime: 1h0m0s\n", "usageSamplingInterval: 5m0s\n",
 	} {
@@ -205,6 +206,7 @@ admissionFairSharing: {usageHalfLifeTime: 0s, usageSamplingInterval: 1s, resourc
 		"verbosity high":      {"logging: {verbosity: 11}", []string{"logging.verbosity"}},
 		"log format":          {"logging: {format: xml}", []string{"logging.format"}},
 		"stageAdmission":      {"stageAdmission: safe", []string{"stageAdmission"}},
+		"gang provider":       {"gang: {provider: kube}", []string{"gang.provider"}},
 		"selector operator":   {"managedNamespaceSelector: {matchExpressions: [{key: a, operator: Like}]}", []string{"managedNamespaceSelector.matchExpressions[0].operator"}},
 		"selector values":     {"managedNamespaceSelector: {matchExpressions: [{key: a, operator: In}]}", []string{"managedNamespaceSelector.matchExpressions[0].values"}},
 		"selector label":      {"managedNamespaceSelector: {matchLabels: {a/b/c: d}}", []string{"managedNamespaceSelector.matchLabels"}},

@@ -25,6 +25,7 @@ func (c *Configuration) SetDefaults() {
 	set(&c.Logging.Verbosity, 0)
 	setString(&c.Logging.Format, LogJSON)
 	setString(&c.StageAdmission, StageAdmissionSafe)
+	setString(&c.Gang.Provider, GangProviderNone)
 	c.WaitForPodsReady.setDefaults()
 	if c.AdmissionFairSharing != nil {
 		set(&c.AdmissionFairSharing.UsageHalfLifeTime, metav1.Duration{})

@@ -41,6 +41,7 @@ func (c *Configuration) Validate() field.ErrorList {
 	errs = append(errs, c.Logging.validate(field.NewPath("logging"))...)
 	errs = append(errs, oneOf(field.NewPath("stageAdmission"), c.StageAdmission,
 		StageAdmissionSafe, StageAdmissionReserve, StageAdmissionGreedy)...)
+	errs = append(errs, oneOf(field.NewPath("gang", "provider"), c.Gang.Provider, GangProviderNone, GangProviderKube)...)
 	errs = append(errs, c.WaitForPodsReady.validate(field.NewPath("waitForPodsReady"))...)
 	errs = append(errs, c.FairSharing.validate(field.NewPath("fairSharing"))...)
 	errs = append(errs, c.AdmissionFairSharing.validate(field.NewPath("admissionFairSharing"))...)

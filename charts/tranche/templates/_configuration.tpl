@@ -8,7 +8,7 @@ tranche-system
 
 {{- /* tranche.configuration is the manager's configuration file. */ -}}
 {{- define "tranche.configuration" -}}
-{{- $fixed := dict "apiVersion" "config.tranche.dev/v1alpha1" "kind" "Configuration" "managedNamespaceSelector" .Values.namespaceSelector "manageJobSetsWithoutQueueName" .Values.manageJobSetsWithoutQueueName -}}
+{{- $fixed := dict "apiVersion" "config.tranche.dev/v1alpha1" "kind" "Configuration" "managedNamespaceSelector" .Values.namespaceSelector "manageJobSetsWithoutQueueName" .Values.manageJobSetsWithoutQueueName "gang" (dict "provider" .Values.gangProvider) -}}
 {{- if .Values.visibility.enable -}}
 {{- $served := dict "enable" true -}}
 {{- if .Values.visibility.certSecret -}}

@@ -1,0 +1,61 @@
+package conditions
+
+import (
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tranche-dev/tranche/apis"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+)
+
+// Reasons of GangScheduling.
+const (
+	// GangsKept tells that there are objects for all gangs of a JobSet.
+	GangsKept = "GangsKept"
+	// GangsOfUser tells that the user has made the objects of some gangs, which Tranche leaves as they are.
+	GangsOfUser = "MadeByUser"
+	// GangsNotConfigured tells that the administrator has named no scheduler that places gangs.
+	GangsNotConfigured = "NotConfigured"
+	// GangsNotServed tells that the API server has no objects for gangs.
+	GangsNotServed = "APINotServed"
+	// GangsNotNamed tells that pods do not name their gang.
+	GangsNotNamed = "PodsNameNoGang"
+	// GangsMisconfigured tells that the user has to mend the JobSet.
+	GangsMisconfigured = "Misconfigured"
+)
+
+// WithGangs adds what is said about the gangs of a JobSet, if it asks for any. They are placed whole if the reason is GangsKept or
+// GangsOfUser.
+func WithGangs(js *jobsetapi.JobSet, all []metav1.Condition, reason, message string) []metav1.Condition {
+	fields := gangFields(js)
+	if len(fields) == 0 {
+		return all
+	}
+	c := metav1.Condition{Type: GangScheduling, Status: metav1.ConditionTrue, Reason: reason, Message: message}
+	if reason != GangsKept && reason != GangsOfUser {
+		c.Status = metav1.ConditionFalse
+		c.Message = fmt.Sprintf("%s: gangs are not placed whole: %s", strings.Join(fields, ", "), message)
+	}
+	return append(all, timed(js, []metav1.Condition{c})...)
+}
+
+// gangFields lists where a JobSet asks for gangs.
+func gangFields(js *jobsetapi.JobSet) []string {
+	var fields []string
+	add := func(config *jobsetapi.GangConfig, field string, annotations map[string]string, annotationsField string) {
+		switch mode, annotated := annotations[apis.GangAnnotation]; {
+		case config != nil && config.GangMode != jobsetapi.GangModeOff:
+			fields = append(fields, field)
+		case config == nil && annotated && mode != string(jobsetapi.GangModeOff):
+			fields = append(fields, fmt.Sprintf("%s[%s]", annotationsField, apis.GangAnnotation))
+		}
+	}
+	add(js.Spec.GangConfig, "spec.gangConfig", js.Annotations, "metadata.annotations")
+	for i := range js.Spec.ReplicatedJobs {
+		job, field := &js.Spec.ReplicatedJobs[i], fmt.Sprintf("spec.replicatedJobs[%d]", i)
+		add(job.GangConfig, field+".gangConfig", job.Template.Annotations, field+".template.metadata.annotations")
+	}
+	return fields
+}

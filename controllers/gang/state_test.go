@@ -1,0 +1,131 @@
+package gang_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	shapes "github.com/tranche-dev/tranche/admission/gang"
+	"github.com/tranche-dev/tranche/admission/stageplan"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/controllers/gang"
+)
+
+// newState returns the State of a JobSet with one gang of one pod.
+func newState(t *testing.T, restarts int32) *gang.State {
+	t.Helper()
+	js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "js", UID: "0123456789ab"}}
+	js.Spec.GangConfig = &jobsetapi.GangConfig{GangMode: jobsetapi.GangModeGang}
+	js.Spec.ReplicatedJobs = make([]jobsetapi.ReplicatedJob, 1)
+	js.Spec.ReplicatedJobs[0].Name, js.Spec.ReplicatedJobs[0].Replicas = "main", 1
+	js.Status.Restarts = restarts
+	plan, err := stageplan.New(&js.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	provider := shapes.Kube{Version: shapes.V1alpha2}
+	shape, err := shapes.New(js, plan, provider)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, err := gang.NewState(shape, provider, len(plan.Stages))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return state
+}
+
+func names(objects []*unstructured.Unstructured) string {
+	var all []string
+	for _, object := range objects {
+		all = append(all, object.GetKind()+" "+object.GetName())
+	}
+	return strings.Join(all, ", ")
+}
+
+// TestState: what is there decides what is made, what is deleted and what is left alone.
+func TestState(t *testing.T) {
+	const both = "Workload js-gangs-0123456789ab, PodGroup js-all-r0-0123456789ab"
+	set := func(value any, path ...string) func(*unstructured.Unstructured) {
+		return func(object *unstructured.Unstructured) {
+			if err := unstructured.SetNestedField(object.Object, value, path...); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	cases := map[string]struct {
+		// of has the attempt of what is there, which none if it is below zero. change is done to the PodGroup.
+		of                                           int32
+		change                                       func(*unstructured.Unstructured)
+		wantMissing, wantWrong, wantStale, wantTaken string
+	}{
+		"nothing is there":    {of: -1, wantMissing: both},
+		"everything is there": {},
+		"the API server has added defaults": {change: func(object *unstructured.Unstructured) {
+			set("Pod", "spec", "disruptionMode")(object)
+			object.Object["spec"].(map[string]any)["schedulingConstraints"] = nil
+		}},
+		"another number of pods": {
+			change: set(int64(2), "spec", "schedulingPolicy", "gang", "minCount"), wantWrong: "PodGroup js-all-r0-0123456789ab",
+		},
+		"no number of pods": {change: set(map[string]any{}, "spec", "schedulingPolicy"), wantWrong: "PodGroup js-all-r0-0123456789ab"},
+		"it is on its way out": {
+			change: set("2026-01-01T00:00:00Z", "metadata", "deletionTimestamp"), wantWrong: "PodGroup js-all-r0-0123456789ab",
+		},
+		"somebody else has made it": {
+			change: func(object *unstructured.Unstructured) {
+				object.SetOwnerReferences(nil)
+				set(int64(2), "spec", "schedulingPolicy", "gang", "minCount")(object)
+			},
+			wantTaken: `PodGroup "js-all-r0-0123456789ab" was made by somebody else, and is left as it is`,
+		},
+		"an earlier attempt": {
+			of: 4, wantMissing: "PodGroup js-all-r0-0123456789ab", wantStale: "PodGroup js-all-r4-0123456789ab",
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			state := newState(t, 0)
+			if c.of >= 0 {
+				for _, object := range newState(t, c.of).Missing(0) {
+					if object.GetKind() == "PodGroup" && c.change != nil {
+						c.change(object)
+					}
+					state.Observe(object)
+				}
+			}
+			got := []string{names(state.Missing(0)), names(state.Wrong(0)), names(state.Stale()), state.Taken()}
+			if diff := cmp.Diff([]string{c.wantMissing, c.wantWrong, c.wantStale, c.wantTaken}, got); diff != "" {
+				t.Errorf("missing, wrong, stale, taken: -want +got\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestWrongWorkload: its list of templates counts as a whole.
+func TestWrongWorkload(t *testing.T) {
+	for name, templates := range map[string][]any{
+		"none": {}, "one more": {map[string]any{"name": "all"}, map[string]any{"name": "more"}}, "another": {map[string]any{"name": "x"}},
+	} {
+		state := newState(t, 0)
+		workload := state.Missing(0)[0].DeepCopy()
+		if err := unstructured.SetNestedSlice(workload.Object, templates, "spec", "podGroupTemplates"); err != nil {
+			t.Fatal(err)
+		}
+		state.Observe(workload)
+		if got := names(state.Wrong(0)); got != "Workload js-gangs-0123456789ab" {
+			t.Errorf("%s: wrong is %q", name, got)
+		}
+	}
+}
+
+// TestNoState: a JobSet without gangs needs nothing.
+func TestNoState(t *testing.T) {
+	var state *gang.State
+	if got := names(state.Missing(0)) + names(state.Wrong(0)) + names(state.Stale()); got != "" {
+		t.Error(got)
+	}
+}

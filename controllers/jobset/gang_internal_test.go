@@ -1,0 +1,224 @@
+package jobset
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	shapes "github.com/tranche-dev/tranche/admission/gang"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/controllers/conditions"
+	"github.com/tranche-dev/tranche/controllers/gang"
+)
+
+// A kubernetes is an API server that has gangs in one version.
+type kubernetes struct{ version string }
+
+func (k kubernetes) ServerResourcesForGroupVersion(version string) (*metav1.APIResourceList, error) {
+	if version != k.version {
+		return nil, apierrors.NewNotFound(schema.GroupResource{}, version)
+	}
+	return &metav1.APIResourceList{APIResources: []metav1.APIResource{{Name: "workloads"}, {Name: "podgroups"}}}, nil
+}
+
+func keeper(t *testing.T, version string) *gang.Keeper {
+	t.Helper()
+	k, err := gang.NewKube(nil, kubernetes{version})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// asGangs makes a gang of each ReplicatedJob.
+func asGangs(t *testing.T, s *seen) {
+	t.Helper()
+	for i := range s.jobSet.Spec.ReplicatedJobs {
+		s.jobSet.Spec.ReplicatedJobs[i].GangConfig = &jobsetapi.GangConfig{GangMode: jobsetapi.GangModeGang}
+	}
+	s.keeper = keeper(t, "scheduling.k8s.io/v1alpha2")
+	s.gangs = gangsOf(t, s)
+}
+
+func gangsOf(t *testing.T, s *seen) *gang.State {
+	t.Helper()
+	provider := shapes.Kube{Version: shapes.V1alpha2}
+	shape, err := shapes.New(s.jobSet, s.plan, provider)
+	if err != nil {
+		t.Fatal(err)
+	}
+	state, err := gang.NewState(shape, provider, len(s.plan.Stages))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return state
+}
+
+// observe lets the objects of a stage be there.
+func observe(s *seen, stage int, change func(*unstructured.Unstructured)) {
+	for _, object := range s.gangs.Missing(stage) {
+		object = object.DeepCopy()
+		if change != nil && object.GetKind() == "PodGroup" {
+			change(object)
+		}
+		s.gangs.Observe(object)
+	}
+}
+
+func TestDesiredGangs(t *testing.T) {
+	admitted := map[string]string{"init": "admitted", "train": "closed"}
+	larger := func(object *unstructured.Unstructured) {
+		object.Object["spec"].(map[string]any)["schedulingPolicy"] = map[string]any{"gang": map[string]any{"minCount": int64(7)}}
+	}
+	cases := map[string]struct {
+		world world
+		there func(*seen)
+		want  []string
+	}{
+		"the gangs of an admitted stage are there before its Jobs run": {
+			world: world{workloads: admitted, jobs: map[string]string{"init": "held"}},
+			want:  []string{"start", "gather Workload js-gangs-jsuid", "gather PodGroup js-init-0-r0-jsuid", "release init-0 node=a100"},
+		},
+		"they are made once": {
+			world: world{workloads: admitted, jobs: map[string]string{"init": "held"}},
+			there: func(s *seen) { observe(s, 0, nil) },
+			want:  []string{"start", "release init-0 node=a100"},
+		},
+		"nothing is made for a stage that waits": {
+			world: world{workloads: map[string]string{"init": "waiting", "train": "closed"}, jobs: map[string]string{"init": "held"}},
+		},
+		"a gang that is deleted while it runs is made again": {
+			world: world{started: true, workloads: admitted, jobs: map[string]string{"init": "running"}, pods: []string{"init"}},
+			want:  []string{"gather Workload js-gangs-jsuid", "gather PodGroup js-init-0-r0-jsuid"},
+		},
+		"a gang of another number of pods goes before its Jobs run": {
+			world: world{started: true, workloads: admitted, jobs: map[string]string{"init": "held"}},
+			there: func(s *seen) { observe(s, 0, larger) },
+			want:  []string{"disperse PodGroup js-init-0-r0-jsuid"},
+		},
+		"a gang of another number of pods stays while pods go by it": {
+			world: world{started: true, workloads: admitted, jobs: map[string]string{"init": "running"}, pods: []string{"init"}},
+			there: func(s *seen) { observe(s, 0, larger) },
+		},
+		"what the user has made is left alone": {
+			world: world{started: true, workloads: admitted, jobs: map[string]string{"init": "held"}},
+			there: func(s *seen) {
+				observe(s, 0, func(object *unstructured.Unstructured) {
+					object.SetOwnerReferences(nil)
+					larger(object)
+				})
+			},
+			want: []string{"release init-0 node=a100"},
+		},
+		"the gangs of an earlier attempt go": {
+			world: world{started: true, restarts: 1, workloads: admitted, jobs: map[string]string{"init": "held"}},
+			there: func(s *seen) {
+				now := s.gangs
+				s.jobSet.Status.Restarts = 0
+				s.gangs = gangsOf(t, s)
+				s.jobSet.Status.Restarts = 1
+				for _, object := range s.gangs.Missing(0) {
+					now.Observe(object)
+				}
+				s.gangs = now
+			},
+			want: []string{"disperse PodGroup js-init-0-r0-jsuid", "gather PodGroup js-init-0-r1-jsuid", "release init-0 node=a100"},
+		},
+		"those of a JobSet that is over stay with it": {
+			world: world{started: true, over: jobset.JobSetFailed, workloads: map[string]string{"init": "finished", "train": "finished"}},
+			there: func(s *seen) { observe(s, 0, nil) },
+		},
+		"a suspended JobSet keeps its gangs, and makes none": {
+			world: world{started: true, suspended: true, workloads: map[string]string{"init": "admitted suspended", "train": "closed suspended"}, jobs: map[string]string{"init": "held"}, pods: []string{"init"}},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := c.world.build(t)
+			asGangs(t, s)
+			if c.there != nil {
+				c.there(s)
+			}
+			if diff := cmp.Diff(c.want, render(desired(s))); diff != "" {
+				t.Errorf("writes differ (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestGangNews: the JobSet says whether its gangs are placed whole, and why not.
+func TestGangNews(t *testing.T) {
+	job := func(group string) *batchv1.Job {
+		job := world{}.job("init-0", "init", []string{"running"})
+		job.Labels[jobset.JobIndexKey] = "0"
+		if group != "" {
+			job.Spec.Template.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &group}
+		}
+		return job
+	}
+	cases := map[string]struct {
+		change     func(*seen)
+		wantReason string
+		want       string
+	}{
+		"all is well": {
+			func(s *seen) { s.mine.jobs = []*batchv1.Job{job("js-init-0-r0-jsuid")} }, conditions.GangsKept,
+			"2 gangs, each with a PodGroup of scheduling.k8s.io/v1alpha2 from when its stage is admitted",
+		},
+		"no provider": {
+			func(s *seen) { s.keeper, s.gangs = nil, nil }, conditions.GangsNotConfigured,
+			"spec.replicatedJobs[0].gangConfig, spec.replicatedJobs[1].gangConfig: gangs are not placed whole: gang.provider in the manager's configuration names no scheduler",
+		},
+		"no API": {
+			func(s *seen) { s.keeper, s.gangs = keeper(t, ""), nil }, conditions.GangsNotServed, "turn on the feature gate GenericWorkload",
+		},
+		"a gang that cannot be": {
+			func(s *seen) { s.plan, s.gangs, s.refusal = nil, nil, "mend it" }, conditions.GangsMisconfigured, "not placed whole: mend it",
+		},
+		"a Job whose pods name no gang": {
+			func(s *seen) { s.mine.jobs = []*batchv1.Job{job("")} }, conditions.GangsNotNamed, `the pods of Job "init-0" name no PodGroup`,
+		},
+		"a gang of the user": {
+			func(s *seen) {
+				observe(s, 0, func(object *unstructured.Unstructured) { object.SetOwnerReferences(nil) })
+			}, conditions.GangsOfUser,
+			`PodGroup "js-init-0-r0-jsuid" was made by somebody else`,
+		},
+		"no gangs": {
+			func(s *seen) {
+				for i := range s.jobSet.Spec.ReplicatedJobs {
+					s.jobSet.Spec.ReplicatedJobs[i].GangConfig.GangMode = jobsetapi.GangModeOff
+				}
+			}, "", "",
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := world{started: true, workloads: map[string]string{"init": "waiting", "train": "closed"}}.build(t)
+			asGangs(t, s)
+			c.change(s)
+			got := apimeta.FindStatusCondition(desired(s).conditions, conditions.GangScheduling)
+			if c.wantReason == "" {
+				if got != nil {
+					t.Errorf("says %v", got)
+				}
+				return
+			}
+			if got == nil || got.Reason != c.wantReason || !strings.Contains(got.Message, c.want) {
+				t.Fatalf("says %v, want %s: %s", got, c.wantReason, c.want)
+			}
+			if whole := got.Status == metav1.ConditionTrue; whole != (c.wantReason == conditions.GangsKept || c.wantReason == conditions.GangsOfUser) {
+				t.Errorf("status %s with reason %s", got.Status, got.Reason)
+			}
+		})
+	}
+}

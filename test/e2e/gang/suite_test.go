@@ -1,0 +1,116 @@
+// Package gang_test runs gangs through the real manager binary and the real scheduler, with the feature gates on that place them whole.
+package gang_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/test/audit"
+	"github.com/tranche-dev/tranche/test/controlplane"
+	"github.com/tranche-dev/tranche/test/world"
+)
+
+const (
+	gpu       = corev1.ResourceName("nvidia.com/gpu")
+	namespace = "ml"
+
+	poll     = 50 * time.Millisecond
+	patience = 90 * time.Second
+)
+
+var (
+	env     *world.World
+	auditor *audit.Auditor
+)
+
+func TestGangs(t *testing.T) {
+	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(patience)
+	SetDefaultEventuallyPollingInterval(poll)
+	EnforceDefaultTimeoutsWhenUsingContexts()
+	RunSpecs(t, "Gangs end to end")
+}
+
+// There are three nodes of 4 GPUs, and quota for more than they have: what does not fit is for the scheduler to find out.
+var _ = BeforeSuite(func(ctx SpecContext) {
+	suite, cancel := context.WithCancel(context.Background())
+	DeferCleanup(cancel)
+	var err error
+	env, err = world.Start(suite, controlplane.Config{
+		// An unschedulable gang would be tried hundreds of times per second.
+		FeatureGates:  []string{"GenericWorkload=true", "GangScheduling=true", "SchedulerPopFromBackoffQ=false"},
+		RuntimeConfig: []string{"scheduling.k8s.io/v1alpha2=true"},
+		NodePools: []controlplane.NodePool{{
+			Name: "gpu", Count: 3, Allocatable: corev1.ResourceList{"cpu": resource.MustParse("32"), "memory": resource.MustParse("256Gi"), gpu: resource.MustParse("4")},
+		}},
+	})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() error { return env.Stop() })
+	auditor, err = audit.Start(suite, env.Admin)
+	Expect(err).NotTo(HaveOccurred())
+	turnOn(ctx)
+	manager, err := env.StartManager(suite, world.ManagerOptions{Settings: map[string]any{"gang": map[string]any{"provider": "Kube"}}})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() error { return manager.Stop() })
+	makeQueues(ctx)
+}, NodeTimeout(5*time.Minute))
+
+// turnOn tells the guards that gangs are placed, and waits until the API server goes by it.
+func turnOn(ctx context.Context) {
+	GinkgoHelper()
+	guards := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: apis.SystemNamespace, Name: apis.GuardsConfigMap}}
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"data":{"gangProvider":"Kube"}}`))
+	Expect(env.Admin.Patch(ctx, guards, patch)).To(Succeed())
+	Eventually(func(g Gomega) {
+		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
+			Namespace: metav1.NamespaceDefault, Name: "probe", Labels: map[string]string{
+				apis.HoldLabel: apis.HoldValue, jobset.JobSetNameKey: "probe", jobset.JobSetUIDKey: "0f",
+			},
+			Annotations: map[string]string{apis.GangGroupAnnotation: "all"},
+		}}
+		job.Spec.Template.Spec = corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "main", Image: "example.com/probe"}}}
+		g.Expect(env.Admin.Create(ctx, job, client.DryRunAll)).To(Succeed())
+		g.Expect(job.Spec.Template.Spec.SchedulingGroup).NotTo(BeNil())
+		g.Expect(job.Spec.Template.Spec.SchedulingGroup.PodGroupName).To(HaveValue(Equal("probe-all-r0-0f")))
+	}).WithContext(ctx).Should(Succeed())
+}
+
+func makeQueues(ctx context.Context) {
+	GinkgoHelper()
+	Expect(env.CreateNamespace(ctx, namespace, nil)).To(Succeed())
+	quota := func(name corev1.ResourceName, amount string) kueue.ResourceQuota {
+		return kueue.ResourceQuota{Name: name, NominalQuota: resource.MustParse(amount)}
+	}
+	for _, object := range []client.Object{
+		&kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: "gpu"}},
+		&kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "ml"}, Spec: kueue.ClusterQueueSpec{
+			NamespaceSelector: &metav1.LabelSelector{},
+			ResourceGroups: []kueue.ResourceGroup{{
+				CoveredResources: []corev1.ResourceName{"cpu", gpu},
+				Flavors:          []kueue.FlavorQuotas{{Name: "gpu", Resources: []kueue.ResourceQuota{quota("cpu", "1k"), quota(gpu, "1k")}}},
+			}},
+		}},
+		&kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "ml"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "ml"}},
+	} {
+		Expect(env.Admin.Create(ctx, object)).To(Succeed())
+	}
+}
+
+var _ = AfterEach(func(ctx SpecContext) {
+	violations, err := auditor.Violations(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(violations).To(BeEmpty(), "the auditor found breaches of the invariants")
+}, NodeTimeout(patience))
