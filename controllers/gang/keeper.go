@@ -95,6 +95,9 @@ func (k *Keeper) Read(ctx context.Context, js *jobsetapi.JobSet, plan *stageplan
 	if err != nil {
 		return nil, err.Error(), nil //nolint:nilerr // trying again would not help
 	}
+	if len(shape.Groups)+len(shape.Own) == 0 {
+		return nil, "", nil
+	}
 	if state, err = NewState(shape, k.provider, len(plan.Stages)); err != nil {
 		return nil, "", err
 	}

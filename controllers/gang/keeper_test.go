@@ -8,6 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/tranche-dev/tranche/admission/stageplan"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/gang"
 )
 
@@ -63,6 +65,28 @@ func TestNewKube(t *testing.T) {
 				t.Errorf("%d kinds", len(kinds))
 			}
 		})
+	}
+}
+
+// TestNoGangs: nothing is read for a JobSet that asks for no gangs.
+func TestNoGangs(t *testing.T) {
+	keeper, err := gang.NewKube(nil, served{"scheduling.k8s.io/v1alpha2": {"podgroups", "workloads"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	js := &jobsetapi.JobSet{}
+	js.Spec.ReplicatedJobs = make([]jobsetapi.ReplicatedJob, 1)
+	js.Spec.ReplicatedJobs[0].Name = "main"
+	plan, err := stageplan.New(&js.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if state, refusal, err := keeper.Read(t.Context(), js, plan); state != nil || refusal != "" || err != nil {
+		t.Errorf("%v, %q, %v", state, refusal, err)
+	}
+	js.Spec.GangConfig = &jobsetapi.GangConfig{GangMode: jobsetapi.GangModeGang}
+	if state, refusal, err := keeper.Read(t.Context(), js, plan); state != nil || refusal == "" || err != nil {
+		t.Errorf("a gang without pods: %v, %q, %v", state, refusal, err)
 	}
 }
 
