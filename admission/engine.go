@@ -43,7 +43,8 @@ type Engine struct {
 	groups   map[*quota.Node]*group
 	// passes counts the passes, and takings how often quota was taken, or set aside, by a decision.
 	passes, takings uint64
-	// repledged are the ClusterQueues that are charged other pledges than the contest of this pass knows of.
+	// repledged are the ClusterQueues that are charged other pledges than the contest of this pass knows of. Those of other groups, and from
+	// before the pass, are in it, too, and do no harm.
 	repledged []*clusterQueue
 	// dirty has the groups in which somebody may be awake.
 	dirty  []*group
