@@ -68,6 +68,17 @@ func IsRunning(job *batchv1.Job) bool {
 	return !ptr.Deref(job.Spec.Suspend, false) && !isOver(job) && job.DeletionTimestamp.IsZero()
 }
 
+// IsEnding tells whether the Job controller has decided how a Job ends. From then on it makes no pods for it.
+func IsEnding(job *batchv1.Job) bool {
+	return !isOver(job) && (says(job, batchv1.JobSuccessCriteriaMet) || says(job, batchv1.JobFailureTarget))
+}
+
+// CannotEnd tells whether the end of a held Job is decided and cannot be written: no Job may end without a start time, which the JobSet
+// controller takes from every Job that it tries to resume, and the Job controller gives only to one that is not suspended.
+func CannotEnd(job *batchv1.Job) bool {
+	return IsHeld(job) && IsEnding(job) && job.Status.StartTime == nil
+}
+
 // HasPods tells whether a Job has pods that are not terminal, or may still make some. A held Job may until the Job controller has said
 // that it knows.
 func HasPods(job *batchv1.Job) bool {

@@ -42,6 +42,8 @@ type wanted struct {
 	grow []grow
 	// hold has Jobs that may not run any more, because their stage is evicted or somebody has deleted their quota Workload.
 	hold []*batchv1.Job
+	// conclude has held Jobs whose end is decided, but cannot be written while they are held.
+	conclude []*batchv1.Job
 	// remake has held Jobs of evicted stages that would not start from their beginning. The JobSet controller makes them anew.
 	remake []*batchv1.Job
 	// restore has held Jobs of evicted stages with what an admission has added to them.
@@ -125,6 +127,7 @@ func (w *wanted) decide(s *seen) {
 	e := eviction{cause: evicted, complete: evicted != nil}
 	over, outcome := outcomeOf(s.jobSet)
 	for i := range stages {
+		w.concludeJobs(&stages[i])
 		if over {
 			w.wrapUp(&stages[i], outcome)
 			w.dropGrowths(&stages[i])
@@ -280,6 +283,16 @@ func (w *wanted) releaseJobs(s *seen, st *stage) {
 	}
 	if len(rel.jobs) > 0 {
 		w.release = append(w.release, rel)
+	}
+}
+
+// concludeJobs lets held Jobs end that have nothing left to do. They make no pods any more, so that it does not matter what their stage
+// holds; but as long as they do not end, it is held.
+func (w *wanted) concludeJobs(st *stage) {
+	for _, job := range st.jobs {
+		if childjob.CannotEnd(job) {
+			w.conclude = append(w.conclude, job)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
@@ -294,6 +295,14 @@ func (w world) job(name, replicatedJob string, words []string) *batchv1.Job {
 	if has("progress") {
 		job.Status.Succeeded = 1
 	}
+	if has("started") {
+		job.Status.StartTime = &metav1.Time{Time: time.Unix(1, 0)}
+	}
+	for word, condition := range map[string]batchv1.JobConditionType{"succeeding": batchv1.JobSuccessCriteriaMet, "failing": batchv1.JobFailureTarget} {
+		if has(word) {
+			job.Status.Conditions = append(job.Status.Conditions, batchv1.JobCondition{Type: condition, Status: corev1.ConditionTrue})
+		}
+	}
 	if has("flavored") {
 		job.Annotations = map[string]string{apis.FlavorNodeLabelsAnnotation: "node"}
 	}
@@ -345,6 +354,9 @@ func render(w *wanted) []string {
 	}
 	for _, x := range w.hold {
 		add("hold %s", x.Name)
+	}
+	for _, x := range w.conclude {
+		add("conclude %s", x.Name)
 	}
 	for _, x := range w.remake {
 		add("remake %s", x.Name)

@@ -101,6 +101,8 @@ func (w *wanted) stop(s *seen, st *stage) bool {
 	stopped := !st.hasPods
 	for _, job := range st.jobs {
 		switch {
+		case childjob.IsEnding(job):
+			stopped = false
 		case childjob.IsNoticed(job):
 			w.hold = append(w.hold, job)
 		case childjob.HasPods(job):

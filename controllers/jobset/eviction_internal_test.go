@@ -27,6 +27,20 @@ func TestEviction(t *testing.T) {
 		"nothing is given back while a pod is not terminal": {
 			world: world{started: true, workloads: two("admitted evicted", "closed"), jobs: two("held", "held"), pods: []string{"init"}},
 		},
+		"a Job that has lost its start time to the JobSet controller may end, which it could not while it is held": {
+			world: world{started: true, workloads: two("admitted evicted", "closed"), jobs: two("stopping succeeding", "held")},
+			want:  []string{"conclude init-0"},
+		},
+		"so may one that is about to fail, and that the Job controller had held": {
+			world: world{started: true, workloads: two("admitted evicted", "closed"), jobs: two("held failing flavored", "held")},
+			want:  []string{"conclude init-0"},
+		},
+		"a held Job that has its start time ends by itself": {
+			world: world{started: true, workloads: two("admitted evicted", "closed"), jobs: two("held started progress succeeding", "held")},
+		},
+		"a Job that is about to end is not held": {
+			world: world{started: true, workloads: two("admitted evicted", "closed"), jobs: two("running succeeding", "held")},
+		},
 		"a Job goes back to what it was before its admission": {
 			world: world{started: true, workloads: two("admitted evicted", "closed"), jobs: two("held flavored", "held")},
 			want:  []string{"restore init-0"},

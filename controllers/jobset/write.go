@@ -34,7 +34,7 @@ const lookAgain = time.Minute
 // what came before, and the next pass starts from what has been reached.
 func (r *Reconciler) write(ctx context.Context, s *seen, w *wanted) (ctrl.Result, error) {
 	steps := []func(context.Context, *seen, *wanted) error{
-		r.create, r.evict, r.change, r.start, r.disperse, r.gather, r.release, r.grow, r.hold, r.remake, r.restore, r.note, r.progress, r.reclaim,
+		r.create, r.evict, r.change, r.start, r.disperse, r.gather, r.release, r.grow, r.hold, r.conclude, r.remake, r.restore, r.note, r.progress, r.reclaim,
 		r.giveBack, r.remove, r.unpin, r.drop, r.report, r.ask,
 	}
 	for _, step := range steps {
@@ -161,11 +161,20 @@ func (r *Reconciler) each(ctx context.Context, n int, f func(int) error) error {
 }
 
 func (r *Reconciler) hold(ctx context.Context, _ *seen, w *wanted) error {
-	return r.each(ctx, len(w.hold), func(i int) error {
-		after := w.hold[i].DeepCopy()
-		after.Spec.Suspend = new(true)
-		if err := r.config.Client.Patch(ctx, after, patchOf(w.hold[i])); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("hold Job %s: %w", client.ObjectKeyFromObject(after), err)
+	return r.suspend(ctx, w.hold, true)
+}
+
+func (r *Reconciler) conclude(ctx context.Context, _ *seen, w *wanted) error {
+	return r.suspend(ctx, w.conclude, false)
+}
+
+// suspend holds Jobs, or lets go of them as they are.
+func (r *Reconciler) suspend(ctx context.Context, jobs []*batchv1.Job, suspend bool) error { //nolint:revive // it is the value of a field
+	return r.each(ctx, len(jobs), func(i int) error {
+		after := jobs[i].DeepCopy()
+		after.Spec.Suspend = &suspend
+		if err := r.config.Client.Patch(ctx, after, patchOf(jobs[i])); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("set spec.suspend of Job %s to %t: %w", client.ObjectKeyFromObject(after), suspend, err)
 		}
 		return nil
 	})

@@ -146,6 +146,31 @@ var _ = Describe("An evicted JobSet", func() {
 		}, SpecTimeout(specTimeout))
 	}
 
+	for phase, outcome := range map[corev1.PodPhase]jobset.JobSetConditionType{
+		corev1.PodSucceeded: jobset.JobSetCompleted, corev1.PodFailed: jobset.JobSetFailed,
+	} {
+		It(fmt.Sprintf("is over if all its pods have %s before the Job controller has heard of the eviction", phase), func(ctx SpecContext) {
+			t := newTeam(ctx, "100", "15")
+			submit(ctx, t.training("victim"))
+			t.expectStages(ctx, "victim", "trainer=ready")
+			Expect(env.Plane.StopComponent(controlplane.ControllerManager)).To(Succeed())
+			DeferCleanup(func(ctx SpecContext) {
+				Expect(env.Plane.StartComponent(ctx, controlplane.ControllerManager)).To(Succeed())
+			})
+			t.endJob(ctx, t.jobs(ctx, Default, "trainer")[0].Name, phase)
+			t.evict(ctx, "victim", "trainer", preemption)
+			// The JobSet controller tries to resume the held Job, and takes its start time. No Job can end without one.
+			Eventually(func(g Gomega) {
+				job := t.jobs(ctx, g, "trainer")[0]
+				g.Expect(*job.Spec.Suspend).To(BeTrue())
+				g.Expect(job.Status.StartTime).To(BeNil())
+			}).WithContext(ctx).Should(Succeed(), func() string { return t.describe(ctx) })
+			Expect(env.Plane.StartComponent(ctx, controlplane.ControllerManager)).To(Succeed())
+			t.expectOver(ctx, "victim", outcome)
+			t.expectReserved(ctx, "0")
+		}, SpecTimeout(specTimeout))
+	}
+
 	It("keeps its quota while pods of it still stop, and says so", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "15")
 		submit(ctx, slowly(t.training("victim"), "3s"))
