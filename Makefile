@@ -84,7 +84,7 @@ golden: ## Write what is expected of the scenarios, and the objects of gangs, an
 	go test ./simulator/scenario -run TestReference -update
 
 .PHONY: manifests
-manifests: ## Write the CRDs of Kueue and JobSet, and the chart's copies of config, anew.
+manifests: ## Write the CRDs of Kueue and JobSet, those of PodGroups for tests, and the chart's copies of config, anew.
 	cd tools && go run ./crdgen -root ..
 	$(TOOL) kustomize build config/crd > charts/tranche/crds/crds.yaml
 	$(TOOL) kustomize build config/policies > charts/tranche/files/policies.yaml

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -111,6 +112,26 @@ func probeJobSet() *jobsetapi.JobSet {
 	}}}}
 	js.Spec.ReplicatedJobs = []jobsetapi.ReplicatedJob{{ReplicatedJob: jobset.ReplicatedJob{Name: "main", Replicas: 1, Template: job}}}
 	return js
+}
+
+// InstallPodGroups installs the CRDs by which schedulers other than that of Kubernetes know gangs, and waits until they are served: those
+// of these API groups, or all of them. They are there for tests; a manager that runs already does not look for them again.
+func (w *World) InstallPodGroups(groups ...string) error {
+	dir := filepath.Join(w.Root, "test", "world", "podgroups")
+	paths := []string{dir}
+	if len(groups) > 0 {
+		paths = nil
+	}
+	for _, group := range groups {
+		paths = append(paths, filepath.Join(dir, group+"_podgroups.yaml"))
+	}
+	_, err := envtest.InstallCRDs(w.Plane.AdminConfig(), envtest.CRDInstallOptions{
+		Paths: paths, ErrorIfPathMissing: true, MaxTime: readyTimeout, PollInterval: readyEvery,
+	})
+	if err != nil {
+		return fmt.Errorf("install the CRDs of PodGroups: %w", err)
+	}
+	return nil
 }
 
 // Stop ends everything.
