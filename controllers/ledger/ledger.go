@@ -163,6 +163,10 @@ func (a *Auditor) settle(ctx context.Context, d *Difference) error {
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("read quota Workload %s: %w", d.Key, err)
 	}
+	if d.Object.UID != "" && live.UID != d.Object.UID {
+		// It has gone after all, and the engine may have heard of that before it was told to doubt it.
+		a.config.Engine.Observe(admission.WorkloadGone{Key: d.Key, UID: d.Object.UID})
+	}
 	if live.UID != d.Object.UID || live.ResourceVersion != d.Object.ResourceVersion {
 		return nil // the cache lags behind
 	}

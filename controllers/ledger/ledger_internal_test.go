@@ -1,9 +1,15 @@
 package ledger
 
 import (
+	"context"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/admission/quota"
@@ -39,6 +45,72 @@ func TestConfirmed(t *testing.T) {
 			}
 			if len(got) != c.want {
 				t.Errorf("confirmed %d, want %d", len(got), c.want)
+			}
+		})
+	}
+}
+
+// A listener is an engine that hears everything at once.
+type listener struct{ *admission.Engine }
+
+func (l listener) View(_ context.Context, f func(*admission.Engine)) error {
+	f(l.Engine)
+	return nil
+}
+
+func (l listener) Observe(event admission.Event) { l.Apply(event) }
+
+// A shelf holds one quota Workload, or none.
+type shelf struct {
+	client.Reader
+	workload *kueue.Workload
+}
+
+func (s shelf) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	into, ok := object.(*kueue.Workload)
+	if !ok || s.workload == nil {
+		return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+	}
+	s.workload.DeepCopyInto(into)
+	return nil
+}
+
+// The engine has heard that a quota Workload has gone, which the cache still shows. While the API server is asked, a late answer to a write
+// about it may be on its way: it counts only if the Workload lives.
+func TestSettleAsksTheAPIServer(t *testing.T) {
+	newWorkload := func(uid types.UID) *kueue.Workload {
+		return &kueue.Workload{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "w", UID: uid, ResourceVersion: "1"},
+			Status: kueue.WorkloadStatus{
+				Conditions: []metav1.Condition{{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionTrue}},
+				Admission:  &kueue.Admission{ClusterQueue: "q"},
+			},
+		}
+	}
+	for name, c := range map[string]struct {
+		live *kueue.Workload
+		want int
+	}{
+		"it lives":                          {newWorkload("old"), 1},
+		"it has gone":                       {nil, 0},
+		"it has gone, another has its name": {newWorkload("new"), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			engine, err := admission.New(admission.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			old := newWorkload("old")
+			d := Difference{Key: client.ObjectKeyFromObject(old), Object: HoldingOf(old)}
+			engine.Apply(admission.WorkloadObserved{Workload: old})
+			engine.Apply(admission.WorkloadGone{Key: d.Key, UID: old.UID})
+			a := &Auditor{config: Config{Engine: listener{engine}, Cache: shelf{}, Live: shelf{workload: c.live}}}
+			if err := a.settle(t.Context(), &d); err != nil {
+				t.Fatal(err)
+			}
+			engine.Apply(admission.WorkloadObserved{Workload: old})
+			if books := engine.Books(); len(books.Stages) != c.want {
+				t.Errorf("the engine charges %d quota Workloads, want %d: %+v", len(books.Stages), c.want, books.Stages)
 			}
 		})
 	}
