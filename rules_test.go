@@ -24,6 +24,7 @@ var layers = map[string][]string{
 	"admission/quota":     {"apis"},
 	"admission/stageplan": {"apis"},
 	"admission/life":      {"apis"},
+	"admission/elastic":   {"apis", "admission/life"},
 	"admission/gang":      {"apis", "admission/stageplan"},
 	"admission/flavor":    {"apis", "admission/quota"},
 	"admission/fairshare": {"apis", "admission/quota"},

@@ -7,6 +7,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission/elastic"
 	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
@@ -16,64 +17,33 @@ import (
 // With its feature gate ElasticJobSet the JobSet controller lets users change the parallelism of Indexed Jobs, and changes the child
 // Jobs in the same moment. Fewer pods are always welcome: what they were charged for is reclaimable as soon as they have ended. Where there
 // would be more than there is quota for, a policy makes of it a write that changes nothing. What is missing is asked for by a quota
-// Workload of its own, and once that is admitted the manager makes the Jobs larger:
+// Workload of its own, a growth, and once that is admitted the manager makes the Jobs larger. Package elastic says who pays for which pods.
 //
-//	train(5 pods wanted)  quota Workload: 3  growth 1: 2 waits     the Jobs run with 3 pods
-//	train(5 pods wanted)  quota Workload: 3  growth 1: 2 admitted  the Jobs run with 5
-//	train(4 pods wanted)  quota Workload: 3  growth 1: 2 - 1       the Jobs run with 4
-//
-// The newest growth is given up first. What happens to a growth concerns only the pods that it pays for; what happens to the stage
-// concerns its growths too, which go before it gives its quota back: then it queues for all of its pods.
-
-// A size says how many pods each Job of a pod set has, and who pays for them.
-type size struct {
-	// want is how many the JobSet asks for, and now how many there is admitted quota for.
-	want, now int32
-	// first is how many a held Job begins with: now, but for growths that ask for something that is not yet in its pod template.
-	first int32
-	// base is for how many the quota Workload of the stage pays, growths for how many each growth does, or asks, and missing for how many
-	// nobody does.
-	base    int32
-	growths []int32
-	missing int32
-	// live is how many Jobs need them.
-	live int32
-}
+// What happens to a growth concerns only the pods that it pays for; what happens to the stage concerns its growths too, which go before it
+// gives its quota back: then it queues for all of its pods.
 
 // measure finds out who pays for the pods of a stage.
 func (st *stage) measure(s *seen) {
-	st.sizes = make([]size, len(st.PodSets))
+	st.sizes = make([]elastic.Size, len(st.PodSets))
 	for i := range st.PodSets {
 		st.sizes[i] = st.sizeOf(s, i)
 	}
 }
 
-func (st *stage) sizeOf(s *seen, podSet int) size {
-	want := st.podsPerJob(podSet)
-	z := size{want: want, now: want, first: want, base: want, growths: make([]int32, len(st.growths)), live: st.live(s, podSet)}
-	if z.live == 0 || !st.isScaled(s.jobSet, podSet) {
-		return z
+func (st *stage) sizeOf(s *seen, podSet int) elastic.Size {
+	name, want, live := st.PodSets[podSet].Name, st.podsPerJob(podSet), st.live(s, podSet)
+	if live == 0 || !st.isScaled(s.jobSet, podSet) {
+		return elastic.Fixed(want, live, len(st.growths))
 	}
-	replicas := st.tallies[st.PodSets[podSet].Name].replicas
-	z.base = min(want, charged(st.workload, st.PodSets[podSet].Name, want)/replicas, st.held(st.workload, podSet)/z.live)
-	z.now, z.first, z.missing = z.base, z.base, want-z.base
-	waits := false
-	for k, growth := range st.growths {
-		switch {
-		case holdsQuota(growth):
-			z.growths[k] = min(z.missing, st.held(growth, podSet)/z.live)
-		case !waits:
-			waits, z.growths[k] = true, z.missing
-		}
-		z.missing -= z.growths[k]
-		if s.mayUse(growth) {
-			z.now += z.growths[k]
-			if len(updatesOf(growth, st.PodSets[podSet].Name)) == 0 {
-				z.first += z.growths[k]
-			}
-		}
+	base := min(elastic.Charged(st.workload, name, want)/st.tallies[name].replicas, elastic.Held(st.workload, name)/live)
+	var growths []elastic.Growth
+	for _, growth := range st.growths {
+		growths = append(growths, elastic.Growth{
+			HoldsQuota: life.HoldsQuota(growth), Held: elastic.Held(growth, name) / live,
+			MayRun: s.mayUse(growth), MayBegin: len(updatesOf(growth, name)) == 0,
+		})
 	}
-	return z
+	return elastic.Divide(want, base, live, growths)
 }
 
 // live is how many Jobs of a pod set need their quota: all but those that have succeeded. A gang of several Jobs keeps the quota of
@@ -96,7 +66,7 @@ func (st *stage) isScaled(js *jobsetapi.JobSet, podSet int) bool {
 	if st.workload == nil || !st.holdsQuota() || !isElastic(js, name) {
 		return false
 	}
-	return len(st.growths) > 0 || charged(st.workload, name, st.PodSets[podSet].Count) != st.PodSets[podSet].Count ||
+	return len(st.growths) > 0 || elastic.Charged(st.workload, name, st.PodSets[podSet].Count) != st.PodSets[podSet].Count ||
 		slices.ContainsFunc(st.jobs, func(job *batchv1.Job) bool {
 			return st.replicatedJobOf(job) == name && childjob.IsRunning(job) && childjob.PodsAtOnce(job) < st.podsPerJob(podSet)
 		})
@@ -110,47 +80,10 @@ func isElastic(js *jobsetapi.JobSet, replicatedJob string) bool {
 	})
 }
 
-// charged is for how many pods of a pod set a quota Workload asks, or the default where it does not say. While it holds quota it is no
-// more than it was admitted for, together with those that were reclaimable then: what it asks for may have changed while it was being
-// admitted.
-func charged(workload *kueue.Workload, podSet string, orElse int32) int32 {
-	name := kueue.NewPodSetReference(podSet)
-	i := slices.IndexFunc(workload.Spec.PodSets, func(p kueue.PodSet) bool { return p.Name == name })
-	if i < 0 {
-		return orElse
-	}
-	asked := workload.Spec.PodSets[i].Count
-	if !holdsQuota(workload) {
-		return asked
-	}
-	for _, assignment := range workload.Status.Admission.PodSetAssignments {
-		if assignment.Name == name && assignment.Count != nil {
-			return min(asked, *assignment.Count+saidReclaimable(workload, name))
-		}
-	}
-	return asked
-}
-
-// held is for how many pods of a pod set a quota Workload still holds quota.
-func (st *stage) held(workload *kueue.Workload, podSet int) int32 {
-	name := st.PodSets[podSet].Name
-	return max(0, charged(workload, name, 0)-saidReclaimable(workload, kueue.NewPodSetReference(name)))
-}
-
-// saidReclaimable is how many pods of a pod set a quota Workload says it does not need any more.
-func saidReclaimable(workload *kueue.Workload, name kueue.PodSetReference) int32 {
-	for _, pods := range workload.Status.ReclaimablePods {
-		if pods.Name == name {
-			return pods.Count
-		}
-	}
-	return 0
-}
-
 // isSettled tells whether no pod of a pod set runs, or may still be made, beyond those that there is quota for now.
 func (st *stage) isSettled(s *seen, podSet int) bool {
-	name, limit := st.PodSets[podSet].Name, st.sizes[podSet].now
-	if st.workload == nil || len(st.growths) == 0 && charged(st.workload, name, 0) <= st.PodSets[podSet].Count {
+	name, limit := st.PodSets[podSet].Name, st.sizes[podSet].Now
+	if st.workload == nil || len(st.growths) == 0 && elastic.Charged(st.workload, name, 0) <= st.PodSets[podSet].Count {
 		return true
 	}
 	for _, job := range st.jobs {
@@ -180,7 +113,7 @@ func (st *stage) isSettledWhole(s *seen) bool {
 func (st *stage) hasOutgrown(js *jobsetapi.JobSet) bool {
 	for i, z := range st.sizes {
 		name, count := st.PodSets[i].Name, st.PodSets[i].Count
-		if z.base <= 0 && z.want > 0 || !isElastic(js, name) && charged(st.workload, name, count) < count {
+		if z.Base <= 0 && z.Want > 0 || !isElastic(js, name) && elastic.Charged(st.workload, name, count) < count {
 			return true
 		}
 	}
@@ -205,7 +138,7 @@ func (st *stage) resize(s *seen, workload *kueue.Workload) {
 // hasWrongSize tells whether a quota Workload asks for another number of pods than the stage has by now.
 func (st *stage) hasWrongSize(workload *kueue.Workload) bool {
 	return slices.ContainsFunc(st.PodSets, func(podSet stageplan.PodSet) bool {
-		return charged(workload, podSet.Name, podSet.Count) != podSet.Count
+		return elastic.Charged(workload, podSet.Name, podSet.Count) != podSet.Count
 	})
 }
 
@@ -215,7 +148,7 @@ func (st *stage) isSteady() bool {
 	for i, name := range st.ReplicatedJobs {
 		steady := int32(0)
 		for _, job := range st.jobs {
-			if st.replicatedJobOf(job) == name && (childjob.IsFinished(job, batchv1.JobComplete) || childjob.IsReadyWith(job, st.sizes[i].base)) {
+			if st.replicatedJobOf(job) == name && (childjob.IsFinished(job, batchv1.JobComplete) || childjob.IsReadyWith(job, st.sizes[i].Base)) {
 				steady++
 			}
 		}
@@ -224,8 +157,4 @@ func (st *stage) isSteady() bool {
 		}
 	}
 	return true
-}
-
-func holdsQuota(workload *kueue.Workload) bool {
-	return workload.Status.Admission != nil && life.IsTrue(workload, kueue.WorkloadQuotaReserved)
 }

@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission/elastic"
 	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
@@ -47,12 +46,12 @@ func sortGrowths(growths []*kueue.Workload) {
 
 // holdingGrowths are those that hold quota.
 func (st *stage) holdingGrowths() []*kueue.Workload {
-	return slices.DeleteFunc(slices.Clone(st.growths), func(growth *kueue.Workload) bool { return !holdsQuota(growth) })
+	return slices.DeleteFunc(slices.Clone(st.growths), func(growth *kueue.Workload) bool { return !life.HoldsQuota(growth) })
 }
 
 // mayUse tells whether pods may run on what a growth holds.
 func (s *seen) mayUse(growth *kueue.Workload) bool {
-	return holdsQuota(growth) && life.IsTrue(growth, kueue.WorkloadAdmitted) && !life.IsTrue(growth, kueue.WorkloadEvicted) &&
+	return life.HoldsQuota(growth) && life.IsTrue(growth, kueue.WorkloadAdmitted) && !life.IsTrue(growth, kueue.WorkloadEvicted) &&
 		!life.IsTrue(growth, kueue.WorkloadFinished) && growth.DeletionTimestamp.IsZero() && len(gatesOf(growth)) == 0 && s.charged[growth.UID]
 }
 
@@ -74,11 +73,11 @@ func (w *wanted) tend(s *seen, st *stage, e *eviction) {
 		w.awaitsEngine = w.awaitsEngine || life.IsTrue(growth, kueue.WorkloadAdmitted) && !s.charged[growth.UID]
 		switch {
 		case !growth.DeletionTimestamp.IsZero():
-			if !holdsQuota(growth) || st.isSettledWhole(s) {
+			if !life.HoldsQuota(growth) || st.isSettledWhole(s) {
 				w.unpinOnce(growth)
 			}
 		case life.IsTrue(growth, kueue.WorkloadFinished) || !st.pays(k):
-			if !holdsQuota(growth) || st.isSettledWhole(s) {
+			if !life.HoldsQuota(growth) || st.isSettledWhole(s) {
 				w.drop = append(w.drop, growth)
 			}
 		default:
@@ -97,7 +96,7 @@ func (w *wanted) tend(s *seen, st *stage, e *eviction) {
 // dropGrowths lets the growths of a stage go that is about to hold nothing any more: those that wait at once, the others with its pods.
 func (w *wanted) dropGrowths(st *stage) {
 	for _, growth := range st.growths {
-		if !holdsQuota(growth) || !st.hasPods {
+		if !life.HoldsQuota(growth) || !st.hasPods {
 			w.drop = append(w.drop, growth)
 		}
 	}
@@ -105,24 +104,24 @@ func (w *wanted) dropGrowths(st *stage) {
 
 // pays tells whether a growth pays, or asks, for any pods that the JobSet still wants.
 func (st *stage) pays(growth int) bool {
-	return slices.ContainsFunc(st.sizes, func(z size) bool { return z.growths[growth] > 0 })
+	return slices.ContainsFunc(st.sizes, func(z elastic.Size) bool { return z.Growths[growth] > 0 })
 }
 
 // tendOne brings a growth further that the JobSet still wants.
 func (w *wanted) tendOne(s *seen, st *stage, k int) {
 	growth := st.growths[k]
 	spoken := hasSpoken(growth)
-	if st.open && isGated(growth) && holdsQuota(growth) && !spoken {
+	if st.open && isGated(growth) && life.HoldsQuota(growth) && !spoken {
 		w.progress = append(w.progress, progress{stage: st.Name, workload: growth, ready: life.PodsNotStarted()})
 		return
 	}
 	if after := st.adjustedGrowth(s, k); after != nil {
 		w.change = append(w.change, change{before: growth, after: after})
 	}
-	if !holdsQuota(growth) {
+	if !life.HoldsQuota(growth) {
 		return
 	}
-	pods := st.reclaimableOf(s, growth, func(z size) int32 { return z.growths[k] })
+	pods := st.reclaimableOf(s, growth, func(z elastic.Size) int32 { return z.Growths[k] })
 	if said := growth.Status.ReclaimablePods; !covers(said, pods) && covers(pods, said) {
 		w.reclaim = append(w.reclaim, reclaim{growth, pods})
 	}
@@ -143,7 +142,7 @@ func (w *wanted) tendOne(s *seen, st *stage, k int) {
 // isGrown tells whether all pods that there is admitted quota for are ready or have succeeded.
 func (st *stage) isGrown() bool {
 	return st.all(stageplan.Ready) && !slices.ContainsFunc(st.jobs, func(job *batchv1.Job) bool {
-		return childjob.IsRunning(job) && childjob.PodsAtOnce(job) < st.sizes[st.podSetOf(job)].now
+		return childjob.IsRunning(job) && childjob.PodsAtOnce(job) < st.sizes[st.podSetOf(job)].Now
 	})
 }
 
@@ -154,19 +153,19 @@ func (st *stage) podSetOf(job *batchv1.Job) int {
 // adjustedGrowth returns a growth as it should be, or nil if it is so already. One that holds nothing asks for what is missing by now.
 func (st *stage) adjustedGrowth(s *seen, k int) *kueue.Workload {
 	return st.adjust(s, st.growths[k], func(after *kueue.Workload) {
-		if !holdsQuota(after) && len(after.Status.ReclaimablePods) == 0 {
-			after.Spec.PodSets = st.podSetsOf(func(z size) int32 { return z.growths[k] })
+		if !life.HoldsQuota(after) && len(after.Status.ReclaimablePods) == 0 {
+			after.Spec.PodSets = st.podSetsOf(func(z elastic.Size) int32 { return z.Growths[k] })
 		}
 	})
 }
 
 // podSetsOf asks for so many pods of each Job.
-func (st *stage) podSetsOf(more func(size) int32) []kueue.PodSet {
+func (st *stage) podSetsOf(more func(elastic.Size) int32) []kueue.PodSet {
 	var all []kueue.PodSet
 	for i, z := range st.sizes {
 		if pods := more(z); pods > 0 {
 			podSet := podSetOf(&st.PodSets[i])
-			podSet.Count = pods * z.live
+			podSet.Count = pods * z.Live
 			all = append(all, podSet)
 		}
 	}
@@ -175,7 +174,7 @@ func (st *stage) podSetsOf(more func(size) int32) []kueue.PodSet {
 
 // newGrowth makes a quota Workload for the pods for which nobody pays, or nil if there are none.
 func newGrowth(s *seen, st *stage) *kueue.Workload {
-	podSets := st.podSetsOf(func(z size) int32 { return z.missing })
+	podSets := st.podSetsOf(func(z elastic.Size) int32 { return z.Missing })
 	if len(podSets) == 0 {
 		return nil
 	}
@@ -186,23 +185,11 @@ func newGrowth(s *seen, st *stage) *kueue.Workload {
 	workload := newWorkload(s, st)
 	workload.Name = workloadName(s.jobSet, s.plan, st.index, number)
 	workload.Labels[apis.GrowthLabel] = strconv.Itoa(number)
-	workload.Annotations[apis.FlavorsAnnotation] = flavorsOf(st.workload)
+	workload.Annotations[apis.FlavorsAnnotation] = elastic.Flavors(st.workload)
 	workload.Spec.PodSets = podSets
 	// The time of the stage is that of its own quota Workload.
 	workload.Spec.MaximumExecutionTimeSeconds = nil
 	return workload
-}
-
-// flavorsOf lists the flavors on which the pods of a stage run.
-func flavorsOf(workload *kueue.Workload) string {
-	var all []string
-	for i := range workload.Status.Admission.PodSetAssignments {
-		assignment := &workload.Status.Admission.PodSetAssignments[i]
-		for _, name := range slices.Sorted(maps.Keys(assignment.Flavors)) {
-			all = append(all, fmt.Sprintf("%s/%s=%s", assignment.Name, name, assignment.Flavors[name]))
-		}
-	}
-	return strings.Join(all, ",")
 }
 
 // resizeJobs makes the running Jobs of a stage as large as there is admitted quota for: larger when a growth was admitted, and smaller when
@@ -211,7 +198,7 @@ func (w *wanted) resizeJobs(s *seen, st *stage) {
 	g := grow{stage: st.Name}
 	for _, job := range st.jobs {
 		podSet := st.podSetOf(job)
-		now := st.sizes[podSet].now
+		now := st.sizes[podSet].Now
 		if !childjob.IsRunning(job) || !childjob.IsIndexed(&job.Spec) || !st.isScaled(s.jobSet, podSet) || childjob.PodsAtOnce(job) == now {
 			continue
 		}

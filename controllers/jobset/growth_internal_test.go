@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission/elastic"
 	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
@@ -351,36 +352,36 @@ func TestSizesAddUp(t *testing.T) {
 
 func checkSizes(t *rapid.T, s *seen, st *stage) {
 	z := st.sizes[0]
-	sum, paid := z.base+z.missing, st.held(st.workload, 0)
+	sum, paid := z.Base+z.Missing, elastic.Held(st.workload, st.PodSets[0].Name)
 	for k, growth := range st.growths {
-		sum += z.growths[k]
+		sum += z.Growths[k]
 		if s.mayUse(growth) {
-			paid += st.held(growth, 0)
+			paid += elastic.Held(growth, st.PodSets[0].Name)
 		}
 	}
-	if z.base <= 0 || z.first < z.base || z.now < z.first || z.want < z.now {
+	if z.Base <= 0 || z.First < z.Base || z.Now < z.First || z.Want < z.Now {
 		t.Errorf("0 < base <= first <= now <= want does not hold in %+v", z)
 	}
-	if len(st.growths) > 0 && sum != z.want {
-		t.Errorf("%d of %d pods are accounted for in %+v", sum, z.want, z)
+	if len(st.growths) > 0 && sum != z.Want {
+		t.Errorf("%d of %d pods are accounted for in %+v", sum, z.Want, z)
 	}
-	if z.now*z.live > paid {
-		t.Errorf("%d Jobs may have %d pods each, and %d are paid for", z.live, z.now, paid)
+	if z.Now*z.Live > paid {
+		t.Errorf("%d Jobs may have %d pods each, and %d are paid for", z.Live, z.Now, paid)
 	}
 	if !covers(st.reclaimable(s), st.workload.Status.ReclaimablePods) {
 		t.Errorf("the stage would take back what it has given up: %v", st.workload.Status.ReclaimablePods)
 	}
 	waiting := 0
 	for k, growth := range st.growths {
-		if !holdsQuota(growth) && st.pays(k) {
+		if !life.HoldsQuota(growth) && st.pays(k) {
 			waiting++
 		}
-		if holdsQuota(growth) && !covers(st.reclaimableOf(s, growth, func(z size) int32 { return z.growths[k] }), growth.Status.ReclaimablePods) {
+		if life.HoldsQuota(growth) && !covers(st.reclaimableOf(s, growth, func(z elastic.Size) int32 { return z.Growths[k] }), growth.Status.ReclaimablePods) {
 			t.Errorf("growth %d would take back what it has given up: %v", k+1, growth.Status.ReclaimablePods)
 		}
 	}
-	if waiting > 1 || waiting > 0 && z.missing > 0 {
-		t.Errorf("%d growths ask for what is missing, and %d pods are left", waiting, z.missing)
+	if waiting > 1 || waiting > 0 && z.Missing > 0 {
+		t.Errorf("%d growths ask for what is missing, and %d pods are left", waiting, z.Missing)
 	}
 }
 

@@ -8,6 +8,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/elastic"
+	"github.com/tranche-dev/tranche/admission/life"
 )
 
 // reclaimFieldManager owns status.reclaimablePods of quota Workloads. It is Kueue's name.
@@ -22,20 +25,20 @@ type reclaim struct {
 // reclaimable counts, by pod set, the pods of Jobs that have succeeded and those by which Jobs were made smaller. Nothing of those runs
 // again unless the JobSet is restarted or made larger.
 func (st *stage) reclaimable(s *seen) []kueue.ReclaimablePod {
-	return st.reclaimableOf(s, st.workload, func(z size) int32 { return z.base })
+	return st.reclaimableOf(s, st.workload, func(z elastic.Size) int32 { return z.Base })
 }
 
 // reclaimableOf does so for a quota Workload that pays for so many pods of each Job.
-func (st *stage) reclaimableOf(s *seen, workload *kueue.Workload, paysFor func(size) int32) []kueue.ReclaimablePod {
+func (st *stage) reclaimableOf(s *seen, workload *kueue.Workload, paysFor func(elastic.Size) int32) []kueue.ReclaimablePod {
 	var all []kueue.ReclaimablePod
 	for i, z := range st.sizes {
 		name := kueue.NewPodSetReference(st.PodSets[i].Name)
-		count := charged(workload, st.PodSets[i].Name, 0) - paysFor(z)*z.live
+		count := elastic.Charged(workload, st.PodSets[i].Name, 0) - paysFor(z)*z.Live
 		switch {
-		case !holdsQuota(workload):
-			count = z.want * (st.tallies[st.PodSets[i].Name].replicas - z.live)
+		case !life.HoldsQuota(workload):
+			count = z.Want * (st.tallies[st.PodSets[i].Name].replicas - z.Live)
 		case !st.isSettled(s, i):
-			count = saidReclaimable(workload, name)
+			count = elastic.Reclaimable(workload, st.PodSets[i].Name)
 		}
 		if count > 0 {
 			all = append(all, kueue.ReclaimablePod{Name: name, Count: count})

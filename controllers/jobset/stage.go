@@ -14,6 +14,7 @@ import (
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission/elastic"
 	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
@@ -33,7 +34,7 @@ type stage struct {
 	workload *kueue.Workload
 	// growths are the quota Workloads for the pods by which the stage has grown, the oldest first, and sizes has one entry for each of PodSets.
 	growths []*kueue.Workload
-	sizes   []size
+	sizes   []elastic.Size
 	// jobs of the current attempt.
 	jobs []*batchv1.Job
 	// hasPods tells whether pods of the stage may still run, those of earlier attempts included.
@@ -170,7 +171,7 @@ func (st *stage) all(status stageplan.Status) bool {
 
 func (st *stage) succeeded() bool { return st.all(stageplan.Succeeded) }
 
-func (st *stage) holdsQuota() bool { return holdsQuota(st.workload) }
+func (st *stage) holdsQuota() bool { return life.HoldsQuota(st.workload) }
 
 // mustRunAgain tells whether a finished stage has Jobs to run: because the JobSet was restarted, or because finished Jobs were
 // deleted and the JobSet controller has made them anew.
@@ -224,7 +225,7 @@ func replicatedJobOf(object metav1.Object) string {
 
 func (st *stage) templateOf(job *batchv1.Job) childjob.Template {
 	i := slices.Index(st.ReplicatedJobs, job.Labels[jobset.ReplicatedJobNameKey])
-	return childjob.Template{Pods: st.podsPerJob(i), First: st.sizes[i].first, Requests: st.PodSets[i].Requests}
+	return childjob.Template{Pods: st.podsPerJob(i), First: st.sizes[i].First, Requests: st.PodSets[i].Requests}
 }
 
 // updatesOf are what Ready AdmissionChecks of a quota Workload ask of the pods of a pod set.
@@ -278,7 +279,7 @@ func (st *stage) adjust(s *seen, workload *kueue.Workload, resize func(*kueue.Wo
 	if !life.IsTrue(after, kueue.WorkloadQuotaReserved) || isSameKind(after.Spec.PriorityClassRef, s.priority.class) {
 		after.Spec.Priority, after.Spec.PriorityClassRef = &s.priority.value, s.priority.class
 	}
-	if !holdsQuota(workload) {
+	if !life.HoldsQuota(workload) {
 		after.Spec.QueueName = queueOf(s.jobSet)
 	}
 	resize(after)
