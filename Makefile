@@ -25,7 +25,8 @@ demo: build cluster ## Run sample JobSets on a real control plane with fake GPU 
 	@go run ./test/demo $(if $(KEEP),--keep)
 
 .PHONY: test
-test: cluster test-unit test-manifests test-integration test-e2e test-soak ## Run every test.
+test: cluster build test-unit test-manifests ## Run every test. Of those on a control plane two packages run at a time: each waits most of its time.
+	$(GO_TEST) -count=1 -timeout 45m -p 2 ./test/e2e/... ./test/integration/... ./test/soak/... ./test/controlplane/... ./test/audit/...
 
 # Packages outside test/ with tests that draw what they try, and those without.
 IMPORTS := go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./...
