@@ -77,7 +77,7 @@ const (
 
 // Names of Kueue that its API packages do not export.
 const (
-	// QueueLabel names, on a JobSet, the LocalQueue that it is submitted to.
+	// QueueLabel names, on a JobSet or on a pod of a group, the LocalQueue that it is submitted to.
 	QueueLabel = "kueue.x-k8s.io/queue-name"
 
 	// PriorityClassLabel names, on a JobSet, the WorkloadPriorityClass of its quota Workloads.

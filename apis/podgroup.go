@@ -1,0 +1,75 @@
+package apis
+
+// Names by which the manager keeps PodGroups as gangs of quota.
+const (
+	// PodGroupKey says, as a label and as an annotation of a quota Workload, for which gang of pods it stands: KIND.NAME. The label is cut,
+	// and made unique again, where that is longer than a label may be.
+	PodGroupKey = "tranche.dev/pod-group"
+
+	// ExtraLabel names, on a quota Workload, the UID of the one pod for which it stands: a pod of a gang that has started without it.
+	ExtraLabel = "tranche.dev/pod-group-extra"
+
+	// PartsAnnotation says, on a quota Workload that is a part of a gang which gathers its quota, how many parts there are.
+	PartsAnnotation = "tranche.dev/parts"
+
+	// RoundAnnotation counts, on a quota Workload of a gang, the admissions that it has lost after pods were let go under them.
+	RoundAnnotation = "tranche.dev/round"
+
+	// AdmissionAnnotation says, on a pod that runs, which admission of which quota Workload pays for it, and
+	// for which of its pod sets: UID.ROUND/PODSET.
+	AdmissionAnnotation = "tranche.dev/admission"
+
+	// GangMessageAnnotation tells, on a PodGroup, what its gang waits for, what is wrong with it, or that it is admitted.
+	GangMessageAnnotation = "tranche.dev/gang-message"
+
+	// GangGate closes the quota Workloads of a gang whose pods are not all there, or that does not ask for quota for another reason.
+	GangGate = "tranche.dev/gang"
+)
+
+// Names of Kueue and of gang schedulers that say which gang a pod belongs to.
+const (
+	// PodGroupNameLabel names, as a label or an annotation of a pod, its group.
+	PodGroupNameLabel = "kueue.x-k8s.io/pod-group-name"
+
+	// PodSetLabel names, on a pod that was let go, the pod set of its quota Workload that it was let go for. It is Kueue's.
+	PodSetLabel = "kueue.x-k8s.io/podset"
+
+	// PodGroupTotalCountAnnotation says, on a pod, how many pods its group has.
+	PodGroupTotalCountAnnotation = "kueue.x-k8s.io/pod-group-total-count"
+
+	// CoschedulingLabel names, on a pod, its PodGroup of the group scheduling.x-k8s.io.
+	CoschedulingLabel = "scheduling.x-k8s.io/pod-group"
+
+	// KoordinatorLabel names, on a pod, its PodGroup of the group scheduling.sigs.k8s.io.
+	KoordinatorLabel = "pod-group.scheduling.sigs.k8s.io"
+
+	// KoordinatorOldPrefix begins labels of pods that say by themselves which gang they are in: name and min-available.
+	KoordinatorOldPrefix = "pod-group.scheduling.sigs.k8s.io/"
+
+	// KoordinatorPrefix begins annotations of pods and PodGroups: name, min-available, total-number, mode, groups, waiting-time.
+	KoordinatorPrefix = "gang.scheduling.koordinator.sh/"
+
+	// GroupNameAnnotation names, on a pod, its PodGroup of kube-batch or of Volcano.
+	GroupNameAnnotation = "scheduling.k8s.io/group-name"
+)
+
+// Names that the manager and the admission policies keep together.
+const (
+	// PodAdmissionGate is the scheduling gate of pods that wait for quota. It is Kueue's.
+	PodAdmissionGate = "kueue.x-k8s.io/admission"
+
+	// PodGroupMemberLabel marks, with value "true", a pod that the admission policies have gated because it is in a gang.
+	PodGroupMemberLabel = "tranche.dev/pod-group-member"
+
+	// PodGroupMemberValue is the only value that PodGroupMemberLabel takes.
+	PodGroupMemberValue = "true"
+
+	// AdmitTogetherLabel is the same on all quota Workloads that are admitted together or not at all.
+	AdmitTogetherLabel = "tranche.dev/admit-together"
+
+	// AdmitTogetherCountAnnotation says how many these are.
+	AdmitTogetherCountAnnotation = "tranche.dev/admit-together-count"
+
+	// PlanUIDLabel makes a quota Workload a stage of the plan with this UID.
+	PlanUIDLabel = "tranche.dev/plan-uid"
+)

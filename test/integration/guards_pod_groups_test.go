@@ -1,0 +1,273 @@
+package integration_test
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/test/world"
+)
+
+var _ = Describe("The guards of pods of groups", func() {
+	var namespace string
+	var tenant client.Client
+
+	BeforeEach(func(ctx SpecContext) {
+		namespace = newTenant(ctx)
+		tenant = env.clientAs(alice)
+		awaitGuards(ctx, namespace)
+		awaitPodGuards(ctx, namespace)
+	}, NodeTimeout(patience))
+
+	DescribeTable("gate a pod of a queue that names its group", func(ctx SpecContext, change func(*corev1.Pod)) {
+		pod := newPod(namespace, "a")
+		change(pod)
+		Expect(tenant.Create(ctx, pod)).To(Succeed())
+		Expect(pod.Labels).To(HaveKeyWithValue(apis.PodGroupMemberLabel, apis.PodGroupMemberValue))
+		Expect(gatesOf(pod)).To(ContainElement(apis.PodAdmissionGate))
+		Expect(slices.Compact(slices.Sorted(slices.Values(gatesOf(pod))))).To(HaveLen(len(gatesOf(pod))), "each gate once")
+	},
+		Entry("as Kueue says, by a label", label(apis.PodGroupNameLabel, "g")),
+		Entry("as Kueue says, by an annotation", annotation(apis.PodGroupNameLabel, "g")),
+		Entry("as scheduler-plugins say", label("scheduling.x-k8s.io/pod-group", "g")),
+		Entry("as Koordinator says, by a label", label("pod-group.scheduling.sigs.k8s.io", "g")),
+		Entry("as Koordinator said", label("pod-group.scheduling.sigs.k8s.io/name", "g")),
+		Entry("as Koordinator says, by an annotation", annotation("gang.scheduling.koordinator.sh/name", "g")),
+		Entry("as kube-batch and Volcano say", annotation("scheduling.k8s.io/group-name", "g")),
+		Entry("and has gates already", func(pod *corev1.Pod) {
+			label(apis.PodGroupNameLabel, "g")(pod)
+			pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/mine"}}
+		}),
+		Entry("and has this gate already", func(pod *corev1.Pod) {
+			label(apis.PodGroupNameLabel, "g")(pod)
+			pod.Labels[apis.PodGroupMemberLabel] = apis.PodGroupMemberValue
+			pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: apis.PodAdmissionGate}, {Name: "example.com/mine"}}
+		}),
+	)
+
+	DescribeTable("leave a pod alone", func(ctx SpecContext, change func(*corev1.Pod)) {
+		pod := newPod(namespace, "a")
+		change(pod)
+		Expect(tenant.Create(ctx, pod)).To(Succeed())
+		Expect(pod.Labels).NotTo(HaveKey(apis.PodGroupMemberLabel))
+		Expect(pod.Spec.SchedulingGates).To(BeEmpty())
+	},
+		Entry("that names no group", func(*corev1.Pod) {}),
+		Entry("whose group has no name", label(apis.PodGroupNameLabel, "")),
+		Entry("that names no queue", func(pod *corev1.Pod) { pod.Labels = map[string]string{apis.PodGroupNameLabel: "g"} }),
+	)
+
+	It("leave the pods of a queued JobSet to their Jobs, and gate those of a plain Job", func(ctx SpecContext) {
+		keys := map[string]string{apis.QueueLabel: "main", apis.PodGroupNameLabel: "g"}
+		js := newQueued(namespace, "staged", "a")
+		js.Spec.ReplicatedJobs[0].Template.Spec.Template.Labels = maps.Clone(keys)
+		Expect(tenant.Create(ctx, js)).To(Succeed())
+		job := awaitJobs(ctx, js, 1)[0]
+		start(ctx, js)
+		release(ctx, job)
+		Expect(awaitPod(ctx, job).Spec.SchedulingGates).To(BeEmpty())
+
+		plain := plainJob(namespace, "plain")
+		plain.Spec.Template.Labels = maps.Clone(keys)
+		Expect(tenant.Create(ctx, plain)).To(Succeed())
+		Expect(gatesOf(awaitPod(ctx, plain))).To(ConsistOf(apis.PodAdmissionGate))
+	}, SpecTimeout(patience))
+
+	DescribeTable("refuse a pod that", func(ctx SpecContext, change func(*corev1.Pod), want string) {
+		for _, who := range []client.Client{tenant, env.adminClient} {
+			pod := newPod(namespace, "refused")
+			label(apis.PodGroupNameLabel, "g")(pod)
+			change(pod)
+			expectAnswer(who.Create(ctx, pod), want)
+		}
+	},
+		Entry("says that it is a member and names no group", func(pod *corev1.Pod) {
+			pod.Labels = map[string]string{apis.QueueLabel: "main", apis.PodGroupMemberLabel: apis.PodGroupMemberValue}
+		}, "tranche.dev/pod-group-member is set by Tranche"),
+		Entry("says that it is a member and names no queue", func(pod *corev1.Pod) {
+			pod.Labels = map[string]string{apis.PodGroupNameLabel: "g", apis.PodGroupMemberLabel: apis.PodGroupMemberValue}
+		}, "tranche.dev/pod-group-member is set by Tranche"),
+		Entry("has another label of Tranche", label("tranche.dev/x", "y"), "metadata.labels: only Tranche's manager"),
+		Entry("has an annotation of Tranche", annotation("tranche.dev/x", "y"), "metadata.annotations: only Tranche's manager"),
+		Entry("names the empty queue", label(apis.QueueLabel, ""), "kueue.x-k8s.io/queue-name is empty"),
+		Entry("names a group of another namespace", annotation("gang.scheduling.koordinator.sh/name", "other/gang"), `metadata: "other/gang" cannot be the name of a group`),
+		Entry("names a group that cannot be", label(apis.PodGroupNameLabel, "My_Group"), `metadata: "My_Group" cannot be the name of a group`),
+		Entry("counts its group wrong", annotation(apis.PodGroupTotalCountAnnotation, "many"), `kueue.x-k8s.io/pod-group-total-count must be how many pods the group has, not "many"`),
+		Entry("is on a node already", func(pod *corev1.Pod) { pod.Spec.NodeName = "cpu-0" }, "spec.nodeName"),
+	)
+
+	// Nobody but the manager: the cluster admin gets the same answers.
+	DescribeTable("on a pod that waits", func(ctx SpecContext, patch, want string) {
+		pod := newMember(ctx, tenant, namespace, "waits")
+		for _, who := range []client.Client{tenant, env.adminClient} {
+			expectAnswer(who.Patch(ctx, pod.DeepCopy(), jsonPatch(patch)), want)
+		}
+	},
+		Entry("takes the gate off", `[{"op":"remove","path":"/spec/schedulingGates"}]`, "spec.schedulingGates: Tranche takes kueue.x-k8s.io/admission out"),
+		Entry("puts another gate in its place", `[{"op":"replace","path":"/spec/schedulingGates/0/name","value":"example.com/mine"}]`, "spec.schedulingGates"),
+		Entry("takes the label off", `[{"op":"remove","path":"/metadata/labels/tranche.dev~1pod-group-member"}]`, "metadata.labels: only Tranche's manager"),
+		Entry("changes the label", `[{"op":"replace","path":"/metadata/labels/tranche.dev~1pod-group-member","value":"x"}]`, "metadata.labels: only Tranche's manager"),
+		Entry("takes the queue off", `[{"op":"remove","path":"/metadata/labels/kueue.x-k8s.io~1queue-name"}]`, "metadata.labels: those that name the queue and the group"),
+		Entry("changes the queue", `[{"op":"replace","path":"/metadata/labels/kueue.x-k8s.io~1queue-name","value":"other"}]`, "metadata.labels: those that name the queue"),
+		Entry("changes the group", `[{"op":"replace","path":"/metadata/labels/kueue.x-k8s.io~1pod-group-name","value":"other"}]`, "metadata.labels: those that name the queue"),
+		Entry("joins a second group", `[{"op":"add","path":"/metadata/labels/scheduling.x-k8s.io~1pod-group","value":"other"}]`, "metadata.labels: those that name the queue"),
+		Entry("joins a second group by an annotation", `[{"op":"add","path":"/metadata/annotations/scheduling.k8s.io~1group-name","value":"other"}]`, "metadata.annotations: those that name the group"),
+		Entry("changes how large the group is", `[{"op":"replace","path":"/metadata/annotations/kueue.x-k8s.io~1pod-group-total-count","value":"9"}]`, "metadata.annotations: those that name the group"),
+		Entry("narrows where it can run", `[{"op":"add","path":"/spec/nodeSelector","value":{"a":"b"}}]`, "spec.nodeSelector, spec.affinity, spec.tolerations"),
+		Entry("tolerates more", `[{"op":"add","path":"/spec/tolerations/-","value":{"key":"a","operator":"Exists"}}]`, "spec.nodeSelector, spec.affinity, spec.tolerations"),
+		Entry("writes what concerns nobody", `[{"op":"add","path":"/metadata/labels/team","value":"ml"}]`, allowed),
+	)
+
+	It("keep a pod that waits from being bound, and from being changed through its subresources", func(ctx SpecContext) {
+		pod := newMember(ctx, tenant, namespace, "waits")
+		binding := &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "cpu-0"}}
+		expectAnswer(tenant.SubResource("binding").Create(ctx, pod.DeepCopy(), binding), "cannot create resource")
+		expectAnswer(env.adminClient.SubResource("binding").Create(ctx, pod.DeepCopy(), binding), "schedulingGates")
+		relabel := jsonPatch(`[{"op":"remove","path":"/metadata/labels/tranche.dev~1pod-group-member"},{"op":"remove","path":"/spec/schedulingGates"}]`)
+		expectAnswer(tenant.Status().Patch(ctx, pod.DeepCopy(), relabel), "cannot patch resource")
+		expectAnswer(env.adminClient.Status().Patch(ctx, pod.DeepCopy(), relabel), "only Tranche's manager")
+		for _, subresource := range []string{"ephemeralcontainers", "resize"} {
+			err := env.adminClient.SubResource(subresource).Patch(ctx, pod.DeepCopy(), relabel)
+			after := get(ctx, pod)
+			Expect(after.Labels).To(Equal(pod.Labels), "%s: %v", subresource, err)
+			Expect(gatesOf(after)).To(Equal(gatesOf(pod)), "%s: %v", subresource, err)
+		}
+	}, SpecTimeout(patience))
+
+	It("let the manager open the gate, and keep the pod in its group and within its quota from then on", func(ctx SpecContext) {
+		pod := newMember(ctx, tenant, namespace, "runs")
+		open := jsonPatch(`[{"op":"remove","path":"/spec/schedulingGates/0"},{"op":"add","path":"/spec/nodeSelector","value":{"kubernetes.io/os":"linux"}}]`)
+		expectAnswer(env.clientAs(world.ManagerUser, "system:masters").Patch(ctx, pod, open), allowed)
+		expectAnswer(tenant.Patch(ctx, pod.DeepCopy(), jsonPatch(`[{"op":"remove","path":"/metadata/labels/kueue.x-k8s.io~1queue-name"}]`)), "metadata.labels: those that name the queue")
+		expectAnswer(tenant.Patch(ctx, pod.DeepCopy(), jsonPatch(`[{"op":"replace","path":"/metadata/labels/kueue.x-k8s.io~1pod-group-name","value":"other"}]`)), "metadata.labels: those that name the queue")
+		resize := func(who client.Client, amount string) error {
+			return who.SubResource("resize").Patch(ctx, pod.DeepCopy(), jsonPatch(`[{"op":"replace","path":"/spec/containers/0/resources/requests/cpu","value":"`+amount+`"}]`))
+		}
+		expectAnswer(resize(tenant, "500m"), "cannot patch resource")
+		expectAnswer(resize(env.adminClient, "2"), "spec.containers[*].resources.requests")
+		expectAnswer(resize(env.adminClient, "500m"), allowed)
+		expectAnswer(tenant.Patch(ctx, pod.DeepCopy(), jsonPatch(`[{"op":"remove","path":"/spec/schedulingGates"}]`)), allowed)
+	}, SpecTimeout(patience))
+
+	It("let a pod join a queued group at its creation only", func(ctx SpecContext) {
+		const want = "joins the group of a queue only when it is created"
+		queued, grouped := newPod(namespace, "queued"), newPod(namespace, "grouped")
+		grouped.Labels = map[string]string{apis.PodGroupNameLabel: "g"}
+		for _, pod := range []*corev1.Pod{queued, grouped} {
+			Expect(tenant.Create(ctx, pod)).To(Succeed())
+		}
+		join := jsonPatch(`[{"op":"add","path":"/metadata/labels/kueue.x-k8s.io~1pod-group-name","value":"g"}]`)
+		Eventually(func() error { return tenant.Patch(ctx, queued.DeepCopy(), join, client.DryRunAll) }).
+			WithContext(ctx).Should(MatchError(ContainSubstring(want)), "tranche-guard-pod-group-joins")
+		expectAnswer(tenant.Patch(ctx, queued.DeepCopy(), join), want)
+		expectAnswer(tenant.Patch(ctx, grouped.DeepCopy(), jsonPatch(`[{"op":"add","path":"/metadata/labels/kueue.x-k8s.io~1queue-name","value":"main"}]`)), want)
+		expectAnswer(tenant.Patch(ctx, queued.DeepCopy(), jsonPatch(`[{"op":"add","path":"/metadata/labels/tranche.dev~1pod-group-member","value":"true"}]`)), "only Tranche's manager")
+		expectAnswer(tenant.Patch(ctx, queued.DeepCopy(), jsonPatch(`[{"op":"remove","path":"/metadata/labels/kueue.x-k8s.io~1queue-name"}]`)), allowed)
+	}, SpecTimeout(patience))
+
+	It("let nobody but the manager say which quota Workloads are admitted together, or belong to a plan", func(ctx SpecContext) {
+		newWorkload := func(change func(*kueue.Workload)) *kueue.Workload {
+			wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{
+				Namespace: namespace, Name: "w", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"a": "b"},
+			}}
+			pod := newPod(namespace, "")
+			wl.Spec.PodSets = []kueue.PodSet{{Name: "main", Count: 1, Template: corev1.PodTemplateSpec{Spec: pod.Spec}}}
+			change(wl)
+			return wl
+		}
+		expectAnswer(tenant.Create(ctx, newWorkload(func(*kueue.Workload) {})), "cannot create resource")
+		for _, change := range []func(*kueue.Workload){
+			func(wl *kueue.Workload) { wl.Labels[apis.AdmitTogetherLabel] = "x" },
+			func(wl *kueue.Workload) { wl.Labels[apis.PlanUIDLabel] = "x" },
+			func(wl *kueue.Workload) { wl.Annotations[apis.AdmitTogetherCountAnnotation] = "2" },
+		} {
+			expectAnswer(env.adminClient.Create(ctx, newWorkload(change)), "only Tranche's manager sets")
+		}
+		plain := newWorkload(func(*kueue.Workload) {})
+		expectAnswer(env.adminClient.Create(ctx, plain), allowed)
+		for _, path := range []string{"labels/tranche.dev~1admit-together", "labels/tranche.dev~1plan-uid", "annotations/tranche.dev~1admit-together-count"} {
+			add := jsonPatch(`[{"op":"add","path":"/metadata/` + path + `","value":"x"}]`)
+			expectAnswer(tenant.Patch(ctx, plain.DeepCopy(), add), "cannot patch resource")
+			expectAnswer(env.adminClient.Patch(ctx, plain.DeepCopy(), add), "only Tranche's manager sets")
+			expectAnswer(env.clientAs(world.ManagerUser).Patch(ctx, plain.DeepCopy(), add), allowed)
+			expectAnswer(env.adminClient.Patch(ctx, plain.DeepCopy(), jsonPatch(`[{"op":"remove","path":"/metadata/`+path+`"}]`)), "only Tranche's manager sets")
+		}
+	}, SpecTimeout(patience))
+})
+
+// newPod returns a pod of a queue, and of no group.
+func newPod(namespace, name string) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: name, Labels: map[string]string{apis.QueueLabel: "main"}, Annotations: map[string]string{"a": "b"},
+		},
+		Spec: plainJob(namespace, "").Spec.Template.Spec,
+	}
+	pod.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}
+	return pod
+}
+
+// newMember creates a pod that waits for its group.
+func newMember(ctx context.Context, who client.Client, namespace, name string) *corev1.Pod {
+	GinkgoHelper()
+	pod := newPod(namespace, name)
+	pod.Labels[apis.PodGroupNameLabel] = "g"
+	pod.Annotations[apis.PodGroupTotalCountAnnotation] = "2"
+	pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: apis.PodAdmissionGate}, {Name: "example.com/mine"}}
+	Expect(who.Create(ctx, pod)).To(Succeed())
+	return pod
+}
+
+func label(key, value string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.Labels[key] = value }
+}
+
+func annotation(key, value string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.Annotations[key] = value }
+}
+
+func gatesOf(pod *corev1.Pod) []string {
+	var names []string
+	for _, g := range pod.Spec.SchedulingGates {
+		names = append(names, g.Name)
+	}
+	return names
+}
+
+// awaitPod waits for the pod of a Job.
+func awaitPod(ctx context.Context, job *batchv1.Job) *corev1.Pod {
+	GinkgoHelper()
+	var pods corev1.PodList
+	Eventually(func(g Gomega) {
+		g.Expect(env.adminClient.List(ctx, &pods, client.InNamespace(job.Namespace), client.MatchingLabels{batchv1.JobNameLabel: job.Name})).To(Succeed())
+		g.Expect(pods.Items).To(HaveLen(1))
+	}).WithContext(ctx).Should(Succeed())
+	return &pods.Items[0]
+}
+
+// awaitPodGuards waits until the API server acts by the policies for pods of groups, too.
+func awaitPodGuards(ctx context.Context, namespace string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		pod := newPod(namespace, "probe")
+		label(apis.PodGroupNameLabel, "g")(pod)
+		g.Expect(env.adminClient.Create(ctx, pod, client.DryRunAll)).To(Succeed())
+		g.Expect(gatesOf(pod)).NotTo(BeEmpty(), "tranche-gate-pods")
+		pod = newPod(namespace, "probe")
+		label(apis.PodGroupNameLabel, "A")(pod)
+		g.Expect(env.adminClient.Create(ctx, pod, client.DryRunAll)).NotTo(Succeed(), "tranche-guard-pod-groups")
+		wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "probe", Labels: map[string]string{apis.PlanUIDLabel: "x"}}}
+		wl.Spec.PodSets = []kueue.PodSet{{Name: "main", Count: 1, Template: corev1.PodTemplateSpec{Spec: newPod(namespace, "").Spec}}}
+		g.Expect(env.adminClient.Create(ctx, wl, client.DryRunAll)).NotTo(Succeed(), "tranche-guard-quota-workloads")
+	}).WithContext(ctx).Should(Succeed())
+}
