@@ -26,6 +26,7 @@ var layers = map[string][]string{
 	"admission/life":      {"apis"},
 	"admission/elastic":   {"apis", "admission/life"},
 	"admission/gang":      {"apis", "admission/stageplan"},
+	"admission/podgroup":  {"apis", "admission/stageplan", "admission/life"},
 	"admission/flavor":    {"apis", "admission/quota"},
 	"admission/fairshare": {"apis", "admission/quota"},
 	"admission/preempt":   {"apis", "admission/quota", "admission/stageplan", "admission/flavor", "admission/fairshare"},
@@ -52,6 +53,8 @@ var pureImports = []string{
 	// So do conditions: who sets one keeps its transition time while its status stays.
 	"k8s.io/apimachinery/pkg/api/meta", "k8s.io/apimachinery/pkg/api/equality", "k8s.io/utils/ptr",
 	"sigs.k8s.io/kueue/apis/kueue/v1beta2", "sigs.k8s.io/jobset/api/jobset/v1alpha2",
+	// Annotations of gangs are JSON, and names that tenants can influence are told apart by a hash that they cannot break.
+	"encoding/json", "encoding/hex", "crypto/sha256",
 }
 
 type pkg struct {

@@ -87,9 +87,10 @@ func target(w *kueue.Workload, cause, message string, news News, now time.Time) 
 	return &Step{Status: &status, News: news}
 }
 
-// giveBack ends an eviction where nobody runs anything. A controller that owns the Workload does that itself, once its pods are over.
+// giveBack ends an eviction where nobody runs anything. A controller that owns the Workload does that itself, once its pods are over,
+// and so does that of gangs of pods, whose Workloads may be owned by the pods.
 func giveBack(w *kueue.Workload, now time.Time) *Step {
-	if metav1.GetControllerOf(w) != nil {
+	if metav1.GetControllerOf(w) != nil || w.Labels[apis.PodGroupKey] != "" {
 		return &Step{}
 	}
 	status := GivenBack(w, now)

@@ -1,0 +1,265 @@
+package podgroup
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/apis"
+)
+
+const (
+	// defaultWait is how long Koordinator lets a gang wait that says nothing about it.
+	defaultWait = 10 * time.Minute
+	// mostPods bounds what sums of counts can come to.
+	mostPods = 1 << 24
+)
+
+// An Object is a PodGroup, of whichever API.
+type Object struct {
+	APIVersion  string
+	Name        string
+	UID         types.UID
+	Created     time.Time
+	Labels      map[string]string
+	Annotations map[string]string
+	// MinMember is how many pods have to start together. Zero says nothing, which means 1.
+	MinMember int64
+	// MinResources is what all of these ask for together, if that is known before they are there.
+	MinResources corev1.ResourceList
+	// TimeoutSeconds is how long a gang may keep what it has gathered, if positive.
+	TimeoutSeconds int64
+}
+
+// A Gang is pods that start together, with all that they and their PodGroup ask for.
+type Gang struct {
+	Ref
+	// Object is nil if there is none, or none is needed.
+	Object *Object
+	// Pods are all members, the oldest first.
+	Pods []*corev1.Pod
+	// Min pods start together, and up to Total ask for quota with them.
+	Min, Total int32
+	// NonStrict tells that the gang gathers its quota in parts.
+	NonStrict bool
+	// Together has the names of all gangs that start together with this one, itself among them, in order. It is empty if there is no other.
+	Together []string
+	// Wait is how long a gang may keep what it has gathered.
+	Wait time.Duration
+	// Queue is the name of the LocalQueue, and PriorityClass that of the WorkloadPriorityClass, or empty.
+	Queue, PriorityClass string
+}
+
+// Problems are what a user has to change before a gang can be admitted: what is wrong where, and how to mend it.
+type Problems []string
+
+// String joins them.
+func (p Problems) String() string { return strings.Join(p, "; ") }
+
+func addf(p *Problems, format string, args ...any) { *p = append(*p, fmt.Sprintf(format, args...)) }
+
+// New reads what a gang asks for. The pods must be members of the gang. If there are problems the Gang has what could be read.
+func New(ref Ref, object *Object, pods []*corev1.Pod) (*Gang, Problems) {
+	g := &Gang{Ref: ref, Object: object, Pods: slices.Clone(pods), Min: 1, Wait: defaultWait}
+	slices.SortFunc(g.Pods, func(a, b *corev1.Pod) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID))
+	})
+	var problems Problems
+	if ref.HasObject() && object == nil {
+		addf(&problems, "there is no PodGroup %q %s in namespace %q: create it, or take the pods out of the gang", ref.Name, ref.api(), ref.Namespace)
+	}
+	g.readCounts(&problems)
+	g.readGroup(&problems)
+	g.readQueue(&problems)
+	g.checkPods(&problems)
+	return g, problems
+}
+
+// api says of which API a PodGroup is.
+func (r Ref) api() string {
+	switch r.Kind {
+	case Core:
+		return "of scheduling.k8s.io"
+	case Coscheduling:
+		return "of scheduling.x-k8s.io"
+	case Koordinator:
+		return "of scheduling.sigs.k8s.io"
+	case GroupName:
+		return "of scheduling.volcano.sh or scheduling.incubator.k8s.io"
+	case Kueue, Lightweight:
+	}
+	return ""
+}
+
+// Living returns the pods that have not ended, and are not gated and about to go.
+func (g *Gang) living() []*corev1.Pod {
+	return slices.DeleteFunc(slices.Clone(g.Pods), func(pod *corev1.Pod) bool { return IsTerminal(pod) || isVanishing(pod) })
+}
+
+// agreed returns the value that all living pods give, and complains if they differ. Pods that have ended are nobody's to mend.
+func (g *Gang) agreed(what string, value func(*corev1.Pod) string, problems *Problems) string {
+	var first *corev1.Pod
+	for _, pod := range g.living() {
+		if first == nil {
+			first = pod
+		}
+		if a, b := value(first), value(pod); a != b {
+			addf(problems, "pods %q and %q of the gang have different values of %s, %q and %q: make them equal", first.Name, pod.Name, what, a, b)
+			return a
+		}
+	}
+	if first == nil {
+		return ""
+	}
+	return value(first)
+}
+
+// setting returns an annotation of Koordinator: that of the pods if they have one, else that of the PodGroup.
+func (g *Gang) setting(name string, problems *Problems) (value, where string) {
+	key := apis.KoordinatorPrefix + name
+	value = g.agreed("annotation "+key, func(pod *corev1.Pod) string { return pod.Annotations[key] }, problems)
+	if value != "" {
+		return value, "annotation " + key + " of the pods"
+	}
+	if g.Object != nil {
+		value = g.Object.Annotations[key]
+	}
+	return value, fmt.Sprintf("annotation %s of PodGroup %q", key, g.Name)
+}
+
+func (g *Gang) isKoordinators() bool { return g.Kind == Koordinator || g.Kind == Lightweight }
+
+func (g *Gang) readCounts(problems *Problems) {
+	if g.Object != nil {
+		g.Min = g.Object.min(problems)
+		if seconds := g.Object.TimeoutSeconds; seconds > 0 {
+			g.Wait = time.Duration(min(seconds, int64(1)<<31)) * time.Second
+		}
+	}
+	g.Total = g.Min
+	switch {
+	case g.Kind == Kueue:
+		key := apis.PodGroupTotalCountAnnotation
+		value := g.agreed("annotation "+key, func(pod *corev1.Pod) string { return pod.Annotations[key] }, problems)
+		g.Min = number(value, "annotation "+key+" of the pods", problems)
+		g.Total = g.Min
+	case g.isKoordinators():
+		g.readKoordinator(problems)
+	}
+}
+
+func (o *Object) min(problems *Problems) int32 {
+	if o.MinMember < 0 || o.MinMember > mostPods {
+		addf(problems, "the PodGroup %q asks for %d pods at least: set its minimum to a number from 1 to %d", o.Name, o.MinMember, mostPods)
+		return 1
+	}
+	return int32(max(1, o.MinMember))
+}
+
+func (g *Gang) readKoordinator(problems *Problems) {
+	least, where := g.setting("min-available", problems)
+	if least == "" && g.Kind == Lightweight {
+		key := apis.KoordinatorOldPrefix + "min-available"
+		where = "annotation " + apis.KoordinatorPrefix + "min-available of the pods"
+		least = g.agreed("label "+key, func(pod *corev1.Pod) string { return pod.Labels[key] }, problems)
+	}
+	if (least != "" || g.Kind == Lightweight) && len(g.living()) > 0 {
+		g.Min = number(least, where, problems)
+	}
+	g.Total = g.Min
+	if total, where := g.setting("total-number", problems); total != "" {
+		g.Total = max(g.Min, number(total, where, problems))
+	}
+	mode, _ := g.setting("mode", problems)
+	g.NonStrict = mode == "NonStrict" // Koordinator takes everything else for Strict
+	if wait, where := g.setting("waiting-time", problems); wait != "" {
+		duration, err := time.ParseDuration(wait)
+		if err != nil || duration <= 0 {
+			addf(problems, "%s is %q: give a duration such as 300s", where, wait)
+		} else {
+			g.Wait = duration
+		}
+	}
+}
+
+// number reads how many pods somebody asks for.
+func number(text, where string, problems *Problems) int32 {
+	n, err := strconv.ParseInt(text, 10, 32)
+	if err != nil || n < 1 || n > mostPods {
+		addf(problems, "%s is %q: give a number of pods from 1 to %d", where, text, mostPods)
+		return 1
+	}
+	return int32(n)
+}
+
+func (g *Gang) readQueue(problems *Problems) {
+	label := func(key string) string {
+		value := g.agreed("label "+key, func(pod *corev1.Pod) string { return pod.Labels[key] }, problems)
+		if value == "" && g.Object != nil && len(g.living()) == 0 {
+			value = g.Object.Labels[key]
+		}
+		return value
+	}
+	g.Queue, g.PriorityClass = label(apis.QueueLabel), label(apis.PriorityClassLabel)
+}
+
+// checkPods looks for what the engine would overlook.
+func (g *Gang) checkPods(problems *Problems) {
+	for _, pod := range g.living() {
+		for _, key := range []string{
+			kueue.PodSetRequiredTopologyAnnotation, kueue.PodSetPreferredTopologyAnnotation, kueue.PodSetUnconstrainedTopologyAnnotation,
+		} {
+			if _, asks := pod.Annotations[key]; asks {
+				addf(problems, "annotation %s of pod %q asks for a topology, which is not supported for gangs of pods: take it out", key, pod.Name)
+				return
+			}
+		}
+	}
+}
+
+// IsTerminal tells whether a pod has ended.
+func IsTerminal(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// IsGated tells whether a pod may not be scheduled before it is let go.
+func IsGated(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Spec.SchedulingGates, func(gate corev1.PodSchedulingGate) bool { return gate.Name == apis.PodAdmissionGate })
+}
+
+// isVanishing tells whether a pod that has never run is about to go.
+func isVanishing(pod *corev1.Pod) bool { return IsGated(pod) && pod.DeletionTimestamp != nil }
+
+// waiting tells whether a pod wants to be let go.
+func waiting(pod *corev1.Pod) bool {
+	return IsGated(pod) && !IsTerminal(pod) && pod.DeletionTimestamp == nil
+}
+
+// isActive tells whether a pod may use what its quota pays for.
+func isActive(pod *corev1.Pod) bool { return !IsGated(pod) && !IsTerminal(pod) }
+
+func isReady(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// owners returns who a quota Workload of the gang belongs to: its PodGroup, or else its pods, as with Kueue.
+func (g *Gang) owners() []metav1.OwnerReference {
+	if g.Object != nil {
+		return []metav1.OwnerReference{{APIVersion: g.Object.APIVersion, Kind: "PodGroup", Name: g.Object.Name, UID: g.Object.UID, Controller: new(true)}}
+	}
+	var owners []metav1.OwnerReference
+	for _, pod := range g.Pods {
+		owners = append(owners, metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID})
+	}
+	return owners
+}

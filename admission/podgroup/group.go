@@ -1,0 +1,122 @@
+package podgroup
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+// mostTogether is how many gangs can start together.
+const mostTogether = 64
+
+// readGroup reads which gangs start together with this one.
+func (g *Gang) readGroup(problems *Problems) {
+	if !g.isKoordinators() {
+		return
+	}
+	text, where := g.setting("groups", problems)
+	if text == "" {
+		return
+	}
+	var names []string
+	if err := json.Unmarshal([]byte(text), &names); err != nil {
+		addf(problems, `%s is %q: give a JSON list of names such as ["%s/other","%s"]`, where, text, g.Namespace, g.Full())
+		return
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	for _, name := range names {
+		namespace, rest, ok := strings.Cut(name, "/")
+		if !ok || namespace == "" || rest == "" || strings.Contains(rest, "/") {
+			addf(problems, "%s names %q: give each gang as NAMESPACE/NAME", where, name)
+			return
+		}
+	}
+	switch {
+	case len(names) > mostTogether:
+		addf(problems, "%s names %d gangs: at most %d can start together", where, len(names), mostTogether)
+	case len(names) > 0 && !slices.Contains(names, g.Full()):
+		addf(problems, "%s does not name the gang %q itself: add it", where, g.Full())
+	case len(names) > 1:
+		g.Together = names
+	}
+}
+
+// Others returns the gangs that start together with this one, without itself.
+func (g *Gang) Others() []Ref {
+	var others []Ref
+	for _, full := range g.Together {
+		if namespace, name, _ := strings.Cut(full, "/"); full != g.Full() {
+			others = append(others, Ref{g.Kind, namespace, name})
+		}
+	}
+	return others
+}
+
+// gathers tells whether the gang gathers its quota. One that starts together with others does not: they could each keep what the other
+// gathers, and no order of gangs would be safe.
+func (g *Gang) gathers() bool { return g.NonStrict && len(g.Together) == 0 }
+
+// togetherID is the same for all gangs that name the same gangs, and for no others.
+func (g *Gang) togetherID() string { return digest(append([]string{string(g.Kind)}, g.Together...)...) }
+
+// An Other is what is known of a gang that starts together with this one.
+type Other struct {
+	Ref
+	// Exists tells whether there is a PodGroup or a pod of it, and IsWhole whether all pods are there that start together.
+	Exists, IsWhole bool
+	// Problem is what is wrong with it, or empty.
+	Problem string
+	// Together is what it names itself.
+	Together []string
+	// IsAdmitted tells that all it needs to start is admitted, or that it has started.
+	IsAdmitted bool
+}
+
+// Dissent says which of the others keeps the gangs from asking for quota together, or is empty. All of them have to name the same gangs: so
+// nobody can hang on a gang that does not want it. Of gangs in other namespaces it tells no more than that.
+func (g *Gang) dissent(others []Other) string {
+	for _, ref := range g.Others() {
+		i := slices.IndexFunc(others, func(o Other) bool { return o.Ref == ref })
+		switch {
+		case i < 0 || !others[i].Exists:
+			return fmt.Sprintf("the gang starts together with gang %q, which does not exist: create it, or take it out of annotation groups", ref.Full())
+		case !slices.Equal(others[i].Together, g.Together):
+			return fmt.Sprintf("the gang starts together with gang %q, which does not name the same gangs: make annotation groups equal", ref.Full())
+		case others[i].Problem != "":
+			return fmt.Sprintf("the gang starts together with gang %q, with which something is wrong", ref.Full())
+		case !others[i].IsWhole:
+			return fmt.Sprintf("the gang starts together with gang %q, not all of whose pods are there", ref.Full())
+		}
+	}
+	return ""
+}
+
+// missing names an other that is not admitted, or is empty.
+func (g *Gang) missing(others []Other) string {
+	for _, ref := range g.Others() {
+		if !slices.ContainsFunc(others, func(o Other) bool { return o.Ref == ref && o.IsAdmitted }) {
+			return ref.Full()
+		}
+	}
+	return ""
+}
+
+// OtherOf says of a gang what those need to know that start together with it.
+func OtherOf(s *Seen) Other {
+	t := &turn{Seen: s, crews: map[string][]*corev1.Pod{}}
+	t.count()
+	t.sort()
+	o := Other{
+		Ref: s.Gang.Ref, Exists: s.Gang.Object != nil || len(s.Gang.Pods) > 0, Problem: s.Problems.String(), Together: s.Gang.Together,
+		IsWhole: len(t.waiting) >= int(s.Gang.Min-t.active-t.succeeded) || t.reserves(),
+	}
+	isStarted := slices.ContainsFunc(slices.Concat(t.core, t.over), func(w *kueue.Workload) bool { return hasStarted(w) || round(w) > 0 })
+	isAdmitted := len(t.core) > 0 && !slices.ContainsFunc(t.core, func(w *kueue.Workload) bool { return !IsAdmitted(w) })
+	o.IsAdmitted = isStarted || isAdmitted
+	return o
+}

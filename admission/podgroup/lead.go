@@ -1,0 +1,366 @@
+package podgroup
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/apis"
+)
+
+// needed is how many pods have to be let go together, besides those that run or have succeeded.
+func (t *turn) needed() int { return max(1, int(t.Gang.Min-t.active-t.succeeded)) }
+
+// chosen are the pods that ask for quota together: all that are needed, and more up to the total.
+func (t *turn) chosen() []*corev1.Pod {
+	n := max(t.needed(), int(t.Gang.Total-t.active-t.succeeded))
+	return t.waiting[:min(n, len(t.waiting))]
+}
+
+// gather leads a gang that has not started.
+func (t *turn) gather() {
+	why := t.obstacle()
+	isWhole := len(t.waiting) >= t.needed()
+	t.step.Tell = Message{"GangWaiting", why, false}
+	switch {
+	case len(t.core) == 0:
+		t.ask(why)
+		return
+	case isPart(t.core[0]):
+		t.keepParts(why)
+	case isWhole || t.isReserved():
+		t.keepOne(why)
+	default:
+		t.close()
+	}
+	if why != "" {
+		return
+	}
+	if !t.allAdmitted() {
+		t.step.Tell.Text = t.waitText()
+		return
+	}
+	if other := t.Gang.missing(t.Others); other != "" && !t.isPast() {
+		t.step.Tell.Text = fmt.Sprintf("The gang is admitted, and waits for gang %q, with which it starts together", other)
+		return
+	}
+	if isWhole {
+		t.start()
+		return
+	}
+	t.step.Tell.Text = "Quota is reserved for the gang, and waits for its pods"
+}
+
+// obstacle says what keeps the gang from asking for quota, or is empty.
+func (t *turn) obstacle() string {
+	g := t.Gang
+	isWhole := len(t.waiting) >= t.needed()
+	if dissent := g.dissent(t.Others); dissent != "" && !t.isPast() {
+		return "Nothing is asked for: " + dissent
+	}
+	if g.Queue == "" {
+		if len(t.waiting) == 0 && !t.reserves() {
+			return "The gang has no pods"
+		}
+		return "The gang names no LocalQueue: set the label " + apis.QueueLabel + " of its PodGroup and pods"
+	}
+	if !isWhole && !t.reserves() {
+		return fmt.Sprintf("Nothing is asked for before all pods are there that start together: the gang has fewer than %d", g.Min)
+	}
+	return ""
+}
+
+// isPast tells whether the gang has once started together with the others. From then on it stands for itself.
+func (t *turn) isPast() bool {
+	return slices.ContainsFunc(t.core, func(w *kueue.Workload) bool { return hasStarted(w) || round(w) > 0 })
+}
+
+// isReserved tells whether the gang asks for quota by what its PodGroup says.
+func (t *turn) isReserved() bool {
+	return t.reserves() && !t.Gang.gathers() || len(t.core) == 1 && t.core[0].Spec.PodSets[0].Name == reservedPodSet
+}
+
+// ask makes the quota Workloads of the core.
+func (t *turn) ask(why string) {
+	if t.leaving {
+		t.step.Tell.Text = "A quota Workload of the gang was deleted: its pods that run end first, and then quota is asked for anew"
+	}
+	if why != "" || t.leaving || len(t.over) > 0 {
+		return
+	}
+	pods := t.chosen()
+	if len(t.waiting) < t.needed() {
+		t.step.Create = []*kueue.Workload{t.reservation()}
+		return
+	}
+	if n := len(podSets(pods)); n > mostShapes {
+		t.step.Tell = Message{"Misconfigured", shapesText(n), true}
+		return
+	}
+	t.step.Create = t.Gang.core(t.Priority, pods)
+}
+
+func shapesText(n int) string {
+	return fmt.Sprintf("the pods of the gang have %d different shapes: let at most %d differ in what they request and where they can run", n, mostShapes)
+}
+
+func (t *turn) reservation() *kueue.Workload {
+	w := t.Gang.newWorkload(t.Gang.workloadName(string(t.Gang.incarnation())), t.Priority, reserved(t.Gang.Object.MinResources))
+	t.Gang.bind(w)
+	return w
+}
+
+// keepOne makes the one quota Workload of the core ask for what the gang is now, as long as it waits.
+func (t *turn) keepOne(why string) {
+	there, gate := t.core[0], ""
+	if why != "" || len(there.Status.ReclaimablePods) > 0 && !life.HoldsQuota(there) {
+		gate = apis.GangGate
+	}
+	var wanted *kueue.Workload
+	if len(t.waiting) < t.needed() {
+		wanted = t.reservation()
+	} else {
+		pods := t.chosen()
+		wanted = t.Gang.newWorkload(there.Name, t.Priority, podSets(pods))
+		t.Gang.bind(wanted)
+	}
+	if t.isPast() {
+		unbind(wanted)
+	}
+	if n := len(wanted.Spec.PodSets); n > mostShapes {
+		t.step.Tell = Message{"Misconfigured", shapesText(n), true}
+		t.close()
+		return
+	}
+	after := adjusted(there, wanted, gate)
+	if owned := t.Gang.withOwners(cmp.Or(after, there)); owned != nil {
+		after = owned
+	}
+	if after != nil {
+		t.step.Change = append(t.step.Change, Change{there, after})
+	}
+}
+
+// keepParts completes and closes the parts of a gang that gathers its quota. What one of them is put off for, all are.
+func (t *turn) keepParts(why string) {
+	if why == "" && t.renewParts() {
+		return
+	}
+	if why == "" {
+		why = t.timeOut()
+	}
+	isClosed := why != "" || slices.ContainsFunc(t.core, t.isPutOff)
+	for _, there := range t.core {
+		wanted, gate := there.DeepCopy(), ""
+		wanted.Spec.QueueName, wanted.Spec.Priority, wanted.Spec.PriorityClassRef = kueue.LocalQueueName(t.Gang.Queue), &t.Priority.Value, t.Priority.Class
+		if isClosed || len(there.Status.ReclaimablePods) > 0 {
+			gate = apis.GangGate
+		}
+		if after := adjusted(there, wanted, gate); after != nil {
+			t.step.Change = append(t.step.Change, Change{there, after})
+		}
+	}
+	t.share()
+}
+
+// renewParts makes parts that are missing, and all of them anew if the pods do not fit them any more. It tells whether it has begun to.
+func (t *turn) renewParts() bool {
+	wanted := t.Gang.core(t.Priority, t.chosen())
+	if len(wanted) > 1 && wanted[0].Labels[apis.PlanUIDLabel] == t.core[0].Labels[apis.PlanUIDLabel] {
+		for _, w := range wanted {
+			if !slices.ContainsFunc(t.Workloads, func(there *kueue.Workload) bool { return there.Name == w.Name }) {
+				t.step.Create = append(t.step.Create, w)
+			}
+		}
+		return false
+	}
+	isComplete := strconv.Itoa(len(t.core)+len(t.over)) == t.core[0].Annotations[apis.PartsAnnotation]
+	if isComplete && t.match(t.core).isWhole(t.needed()) {
+		return false
+	}
+	why := "Pods of the gang have been replaced by others: it gives back what it has gathered, and begins anew"
+	t.step.Tell.Text = why
+	t.evictAll(life.Eviction{Reason: kueue.WorkloadEvictedByPodsReadyTimeout, Message: why}, t.putOff)
+	if len(t.step.Evict) == 0 {
+		t.step.Drop = append(t.step.Drop, t.core...)
+	}
+	return true
+}
+
+func (t *turn) isPutOff(w *kueue.Workload) bool {
+	state := w.Status.RequeueState
+	return state != nil && state.RequeueAt != nil && state.RequeueAt.After(t.now)
+}
+
+// timeOut makes the gang give back what it has gathered when it has kept that for too long, and tells so, or is empty.
+func (t *turn) timeOut() string {
+	var since *metav1.Time
+	for _, w := range t.core {
+		if !life.HoldsQuota(w) {
+			continue
+		}
+		reserved := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadQuotaReserved)
+		if since == nil || reserved.LastTransitionTime.Before(since) {
+			since = &reserved.LastTransitionTime
+		}
+	}
+	if since == nil || t.allAdmitted() {
+		return ""
+	}
+	if left := since.Add(t.Gang.Wait).Sub(t.now); left > 0 {
+		t.again(left)
+		return ""
+	}
+	why := fmt.Sprintf("The gang gave back what it had gathered: it did not get all of its quota within %s", t.Gang.Wait)
+	t.evictAll(life.Eviction{Reason: kueue.WorkloadEvictedByPodsReadyTimeout, Message: why}, t.putOff)
+	return why
+}
+
+// putOff is when a quota Workload that gives back what it has gathered queues again: later each time.
+func (t *turn) putOff(w *kueue.Workload) *kueue.RequeueState {
+	state := w.Status.RequeueState.DeepCopy()
+	if state == nil {
+		state = &kueue.RequeueState{}
+	}
+	count := ptr.Deref(state.Count, 0) + 1
+	state.Count = &count
+	delay := time.Duration(0)
+	if t.Backoff != nil {
+		delay = t.Backoff(count)
+	}
+	return life.Until(state, t.now.Add(delay))
+}
+
+func (t *turn) allAdmitted() bool {
+	return !slices.ContainsFunc(t.core, func(w *kueue.Workload) bool { return !t.isAdmitted(w) })
+}
+
+// waitText says why the gang is not admitted.
+func (t *turn) waitText() string {
+	for _, w := range t.core {
+		if t.isAdmitted(w) {
+			continue
+		}
+		for _, c := range []string{kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted, kueue.WorkloadRequeued} {
+			condition := apimeta.FindStatusCondition(w.Status.Conditions, c)
+			if condition != nil && condition.Status == metav1.ConditionFalse && condition.Message != "" {
+				return condition.Message
+			}
+		}
+	}
+	return "The gang waits for quota"
+}
+
+// A matching is which pods go where.
+type matching []place
+
+type place struct {
+	pod    *corev1.Pod
+	room   *room
+	podSet kueue.PodSetReference
+}
+
+func (m matching) isWhole(needed int) bool { return len(m) >= needed }
+
+// match gives the pods that wait places in quota Workloads, the oldest first.
+func (t *turn) match(workloads []*kueue.Workload) matching {
+	var rooms []*room
+	for _, w := range workloads {
+		rooms = append(rooms, newRoom(w, t.crew(w)))
+	}
+	var all matching
+	for _, pod := range t.waiting {
+		for _, r := range rooms {
+			if podSet, ok := r.take(pod); ok {
+				all = append(all, place{pod, r, podSet})
+				break
+			}
+		}
+	}
+	return all
+}
+
+// start lets all pods go that the gang needs. If they are not those that it was admitted for it gives its quota back, and asks for what
+// they need.
+func (t *turn) start() {
+	places := t.match(t.core)
+	if !places.isWhole(t.needed()) {
+		why := "The pods of the gang ask for something else than it was admitted for"
+		if t.core[0].Spec.PodSets[0].Name == reservedPodSet {
+			why = "The pods of the gang ask for more than minResources of its PodGroup, which was reserved"
+		}
+		t.step.Tell.Text = why + ": it gives its quota back, and asks for what they need"
+		t.evictAll(life.Eviction{Reason: kueue.WorkloadEvictedByPodsReadyTimeout, Message: t.step.Tell.Text}, t.putOff)
+		return
+	}
+	releases, why := t.releases(places)
+	if why != "" {
+		t.step.Tell = Message{"GangWaiting", why, true}
+		return
+	}
+	for _, w := range t.core {
+		t.step.Change = append(t.step.Change, Change{w, withStart(w)})
+	}
+	t.step.Release = releases
+	t.step.Tell = Message{"GangStarted", fmt.Sprintf("The gang is admitted in ClusterQueue %q and has started", t.home()), false}
+}
+
+// releases lets pods go. It tells what keeps one of them back.
+func (t *turn) releases(places matching) (all []Release, why string) {
+	for _, p := range places {
+		after, err := t.released(p.pod, p.room.workload, p.podSet)
+		if err != nil {
+			why = cmp.Or(why, err.Error())
+			continue
+		}
+		all = append(all, Release{p.room.workload, p.pod, after})
+	}
+	return all, why
+}
+
+// fill lets pods go one by one, now that the gang has started: those that there is a place for, which others have left or never taken,
+// and the others when quota Workloads of their own are admitted.
+func (t *turn) fill() {
+	admitted := slices.DeleteFunc(slices.Clone(t.core), func(w *kueue.Workload) bool { return !t.isAdmitted(w) || !hasStarted(w) })
+	t.share()
+	places := t.match(admitted)
+	placed := map[*corev1.Pod]struct{}{}
+	for _, p := range places {
+		placed[p.pod] = struct{}{}
+	}
+	for _, pod := range t.waiting {
+		if _, ok := placed[pod]; ok {
+			continue
+		}
+		i := slices.IndexFunc(t.extras, func(w *kueue.Workload) bool { return w.Labels[apis.ExtraLabel] == string(pod.UID) })
+		switch {
+		case i < 0:
+			t.step.Create = append(t.step.Create, t.Gang.extra(t.Priority, pod))
+		case t.isAdmitted(t.extras[i]):
+			places = append(places, place{pod, newRoom(t.extras[i], nil), kueue.PodSetReference(shapeOf(pod))})
+		}
+	}
+	releases, why := t.releases(places)
+	t.step.Release = releases
+	if why != "" {
+		t.step.Tell = Message{"GangWaiting", why, true}
+	}
+}
+
+// share makes the pods that have come since own the core, too, so that it does not go with those that it began with.
+func (t *turn) share() {
+	for _, w := range t.core {
+		if after := t.Gang.withOwners(w); after != nil {
+			t.step.Change = append(t.step.Change, Change{w, after})
+		}
+	}
+}

@@ -1,0 +1,308 @@
+package podgroup
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/apis"
+)
+
+// idleGrace is how long a gang that has started keeps quota without a pod: as long as who makes its pods may take to make them anew.
+const idleGrace = 2 * time.Minute
+
+// A turn computes one step.
+type turn struct {
+	*Seen
+	now  time.Time
+	step *Step
+	// core and extras are of the gang as it is now, in the order of their names. Both are without those that are over.
+	core, extras []*kueue.Workload
+	// over are those of the core that have finished.
+	over []*kueue.Workload
+	// crews has the pods that each admission pays for.
+	crews map[string][]*corev1.Pod
+	// waiting has the pods that want to be let go, active and succeeded how many others there are of the gang.
+	waiting           []*corev1.Pod
+	active, succeeded int32
+	// leaving tells that a quota Workload of the gang is about to disappear.
+	leaving bool
+}
+
+// Next computes the next step from what is there and from the time.
+func Next(s *Seen, now time.Time) *Step {
+	t := &turn{Seen: s, now: now, step: &Step{}, crews: map[string][]*corev1.Pod{}}
+	t.count()
+	t.sort()
+	for _, w := range s.Workloads {
+		t.tend(w)
+	}
+	if len(s.Problems) > 0 {
+		t.step.Tell = Message{"Misconfigured", s.Problems.String(), true}
+		t.close()
+		return t.step
+	}
+	t.lead()
+	return t.step
+}
+
+func (t *turn) count() {
+	for _, pod := range t.Gang.Pods {
+		switch {
+		case waiting(pod):
+			t.waiting = append(t.waiting, pod)
+		case isActive(pod):
+			t.active++
+		case pod.Status.Phase == corev1.PodSucceeded:
+			t.succeeded++
+		}
+		if by, _ := paidBy(pod); by != "" && !IsGated(pod) {
+			t.crews[by] = append(t.crews[by], pod)
+		}
+	}
+}
+
+func (t *turn) crew(w *kueue.Workload) []*corev1.Pod { return t.crews[admissionOf(w)] }
+
+// runs tells whether a pod may still use what the quota Workload pays for.
+func (t *turn) runs(w *kueue.Workload) bool { return slices.ContainsFunc(t.crew(w), isActive) }
+
+// sort tells the quota Workloads of the gang from those of gangs before it.
+func (t *turn) sort() {
+	t.Workloads = slices.Clone(t.Workloads)
+	slices.SortFunc(t.Workloads, func(a, b *kueue.Workload) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID)) })
+	for _, w := range t.Workloads {
+		switch {
+		case !w.DeletionTimestamp.IsZero():
+			t.leaving = t.leaving || t.isCurrent(w) && !isExtra(w)
+		case !t.isCurrent(w):
+		case isExtra(w):
+			t.extras = append(t.extras, w)
+		case life.IsTrue(w, kueue.WorkloadFinished):
+			t.over = append(t.over, w)
+		default:
+			t.core = append(t.core, w)
+		}
+	}
+}
+
+// isCurrent tells whether a quota Workload belongs to the gang as it is now, and not to an earlier PodGroup of its name.
+func (t *turn) isCurrent(w *kueue.Workload) bool {
+	return t.Gang.Object == nil || w.Labels[apis.JobUIDLabel] == string(t.Gang.Object.UID)
+}
+
+// tend brings one quota Workload further, as far as that concerns nobody else.
+func (t *turn) tend(w *kueue.Workload) {
+	switch {
+	case !w.DeletionTimestamp.IsZero():
+		if !t.runs(w) {
+			t.step.Unpin = append(t.step.Unpin, w)
+		}
+	case t.isForgotten(w):
+		if !t.runs(w) {
+			t.step.Drop = append(t.step.Drop, w)
+		}
+	case life.IsTrue(w, kueue.WorkloadFinished):
+		if !t.runs(w) && slices.Contains(w.Finalizers, kueue.ResourceInUseFinalizerName) {
+			t.step.Unpin = append(t.step.Unpin, w)
+		}
+	case life.HoldsQuota(w) && life.IsTrue(w, kueue.WorkloadEvicted):
+		t.goBack(w)
+	case life.HoldsQuota(w):
+		t.follow(w)
+	case len(w.Status.ReclaimablePods) > 0:
+		t.step.Reclaim = append(t.step.Reclaim, Reclaim{Workload: w})
+	}
+}
+
+// isForgotten tells whether nobody needs a quota Workload any more.
+func (t *turn) isForgotten(w *kueue.Workload) bool {
+	g := t.Gang
+	switch {
+	case !t.isCurrent(w) || g.Object == nil && len(g.Pods) == 0:
+		return true
+	case isExtra(w):
+		i := slices.IndexFunc(g.Pods, func(pod *corev1.Pod) bool { return string(pod.UID) == w.Labels[apis.ExtraLabel] })
+		if i < 0 || IsTerminal(g.Pods[i]) || isVanishing(g.Pods[i]) {
+			return true
+		}
+		by, _ := paidBy(g.Pods[i])
+		return !IsGated(g.Pods[i]) && by != admissionOf(w) // it has found another place
+	case life.IsTrue(w, kueue.WorkloadFinished):
+		return len(t.core) == 0 && !t.leaving && len(t.waiting) > 0
+	case len(t.waiting) > 0 || t.active > 0 || t.reserves():
+		return false
+	}
+	return !life.HoldsQuota(w) || !hasStarted(w)
+}
+
+// reserves tells whether the gang asks for quota although its pods are not there.
+func (t *turn) reserves() bool { return t.Gang.Object != nil && len(t.Gang.Object.MinResources) > 0 }
+
+// goBack deletes the pods of an evicted quota Workload. It gives its quota back when none of them runs any more.
+func (t *turn) goBack(w *kueue.Workload) {
+	for _, pod := range t.crew(w) {
+		if isActive(pod) && pod.DeletionTimestamp == nil {
+			t.step.Delete = append(t.step.Delete, Delete{pod, life.EvictionOf(w).Message})
+		}
+	}
+	switch {
+	case t.runs(w):
+	case hasStarted(w):
+		t.step.Change = append(t.step.Change, Change{w, withEnd(w)})
+	default:
+		t.step.GiveBack = append(t.step.GiveBack, w)
+	}
+}
+
+// follow tells how the pods of a quota Workload fare that holds quota.
+func (t *turn) follow(w *kueue.Workload) {
+	if !hasStarted(w) && !isExtra(w) {
+		return
+	}
+	crew := t.crew(w)
+	ready := life.PodsReady(apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadPodsReady), t.isReady(w, crew))
+	if finished := t.outcome(w, crew); finished != nil {
+		t.step.Progress = append(t.step.Progress, Progress{w, ready, finished})
+		return
+	}
+	if old := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadPodsReady); old == nil || old.Status != ready.Status || old.Reason != ready.Reason {
+		t.step.Progress = append(t.step.Progress, Progress{w, ready, nil})
+	}
+	if pods, isSaid := reclaimable(w, crew); !isSaid {
+		t.step.Reclaim = append(t.step.Reclaim, Reclaim{w, pods})
+	}
+}
+
+// isReady tells whether all pods of a quota Workload are there, and are ready or have succeeded.
+func (t *turn) isReady(w *kueue.Workload, crew []*corev1.Pod) bool {
+	well := int32(0)
+	for _, pod := range crew {
+		if isReady(pod) && !IsTerminal(pod) {
+			well++
+		}
+	}
+	needed := int32(0)
+	for i := range w.Spec.PodSets {
+		if p := &w.Spec.PodSets[i]; p.Name == reservedPodSet {
+			needed += t.Gang.Min - t.succeeded
+		} else {
+			needed += p.Count - reclaimed(w, p.Name, crew)
+		}
+	}
+	return well >= needed
+}
+
+// outcome tells whether a quota Workload of the core is not needed any more, and how its pods have ended. It is not either when there have
+// been no pods for a while, and none wants to be let go.
+func (t *turn) outcome(w *kueue.Workload, crew []*corev1.Pod) *metav1.Condition {
+	if isExtra(w) || t.runs(w) {
+		return nil
+	}
+	finished := &metav1.Condition{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue, Reason: kueue.WorkloadFinishedReasonSucceeded}
+	finished.Message = "All pods of the gang have succeeded"
+	if isSpent(w, crew, t.Gang.Min) {
+		return finished
+	}
+	ready := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadPodsReady)
+	if t.active > 0 || len(t.waiting) > 0 || ready == nil || ready.Status != metav1.ConditionFalse {
+		return nil
+	}
+	if left := ready.LastTransitionTime.Add(idleGrace).Sub(t.now); left > 0 {
+		t.again(left)
+		return nil
+	}
+	finished.Reason, finished.Message = kueue.WorkloadFinishedReasonFailed, "All pods of the gang have ended, not all have succeeded, and none was made anew"
+	return finished
+}
+
+// again looks at the gang after a while, or before.
+func (t *turn) again(after time.Duration) {
+	if t.step.Again == 0 || after < t.step.Again {
+		t.step.Again = after
+	}
+}
+
+// close keeps quota Workloads that wait from being admitted as long as something is wrong.
+func (t *turn) close() {
+	for _, w := range t.core {
+		if life.HoldsQuota(w) {
+			continue
+		}
+		after := w.DeepCopy()
+		if after.Annotations == nil {
+			after.Annotations = map[string]string{}
+		}
+		setGate(after, apis.GangGate)
+		if !equality.Semantic.DeepEqual(w, after) {
+			t.step.Change = append(t.step.Change, Change{w, after})
+		}
+	}
+}
+
+// lead brings the gang as a whole further.
+func (t *turn) lead() {
+	if cause := t.evicted(); cause != nil {
+		t.step.Tell = Message{"GangEvicted", "The gang is evicted: " + life.EvictionOf(cause).Message, false}
+		t.evictAll(life.EvictionOf(cause), nil)
+		return
+	}
+	if slices.ContainsFunc(t.core, func(w *kueue.Workload) bool { return life.HoldsQuota(w) && hasStarted(w) }) {
+		t.step.Tell = Message{"GangStarted", fmt.Sprintf("The gang is admitted in ClusterQueue %q and has started", t.home()), false}
+		t.fill()
+		return
+	}
+	t.gather()
+}
+
+func (t *turn) home() kueue.ClusterQueueReference {
+	for _, w := range t.core {
+		if w.Status.Admission != nil {
+			return w.Status.Admission.ClusterQueue
+		}
+	}
+	return ""
+}
+
+// evicted returns a quota Workload of the core that has to give back what it holds, or nil.
+func (t *turn) evicted() *kueue.Workload {
+	for _, w := range t.core {
+		if life.HoldsQuota(w) && life.IsTrue(w, kueue.WorkloadEvicted) {
+			return w
+		}
+	}
+	return nil
+}
+
+// evictAll makes the rest of the gang follow one that is evicted. Those of its pods that it had no room for follow, too.
+func (t *turn) evictAll(why life.Eviction, requeue func(*kueue.Workload) *kueue.RequeueState) {
+	for _, w := range slices.Concat(t.core, t.extras) {
+		if !life.HoldsQuota(w) || life.IsTrue(w, kueue.WorkloadEvicted) {
+			continue
+		}
+		e := Evict{Workload: w, Why: why}
+		if requeue != nil {
+			e.Requeue = requeue(w)
+		}
+		t.step.Evict = append(t.step.Evict, e)
+	}
+}
+
+// isAdmitted tells whether pods may be let go under a quota Workload.
+func (t *turn) isAdmitted(w *kueue.Workload) bool {
+	return IsAdmitted(w) && t.Charged[w.UID]
+}
+
+// IsAdmitted tells whether a quota Workload says that it is admitted, and may stay so.
+func IsAdmitted(w *kueue.Workload) bool {
+	return life.HoldsQuota(w) && life.IsTrue(w, kueue.WorkloadAdmitted) && !life.IsTrue(w, kueue.WorkloadEvicted) &&
+		!life.IsTrue(w, kueue.WorkloadFinished) && w.DeletionTimestamp.IsZero()
+}

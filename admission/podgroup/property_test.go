@@ -1,0 +1,337 @@
+package podgroup_test
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"pgregory.net/rapid"
+
+	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/admission/podgroup"
+	"github.com/tranche-dev/tranche/apis"
+)
+
+// A world is the objects of one gang, and what others do to them.
+type world struct {
+	t         failer
+	ref       podgroup.Ref
+	object    *podgroup.Object
+	settings  map[string]string
+	pods      []*corev1.Pod
+	workloads []*kueue.Workload
+	others    []podgroup.Other
+	now       time.Time
+	made      int
+	last      *podgroup.Step
+}
+
+type failer interface {
+	Helper()
+	Errorf(format string, args ...any)
+	Fatalf(format string, args ...any)
+}
+
+func newWorld(t failer, ref podgroup.Ref) *world {
+	return &world{t: t, ref: ref, now: time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC), settings: map[string]string{}}
+}
+
+// add makes a gated pod that asks for so many CPUs.
+func (w *world) add(cpus int) *corev1.Pod {
+	w.made++
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ml", Name: fmt.Sprintf("pod-%02d", w.made), UID: types.UID(fmt.Sprintf("pod-%02d", w.made)), CreationTimestamp: metav1.NewTime(w.now),
+		Labels:      map[string]string{apis.QueueLabel: "main", apis.PodGroupMemberLabel: apis.PodGroupMemberValue},
+		Annotations: map[string]string{},
+	}}
+	for key, value := range w.settings {
+		pod.Annotations[key] = value
+	}
+	pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: apis.PodAdmissionGate}}
+	pod.Spec.Containers = []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{"cpu": *resource.NewQuantity(int64(cpus), resource.DecimalSI)},
+	}}}
+	w.pods = append(w.pods, pod)
+	return pod
+}
+
+func (w *world) seen() *podgroup.Seen {
+	gang, problems := podgroup.New(w.ref, w.object, w.pods)
+	s := &podgroup.Seen{Gang: gang, Problems: problems, Workloads: slices.Clone(w.workloads), Others: w.others, Charged: map[types.UID]bool{}}
+	s.Flavors = map[kueue.ResourceFlavorReference]*kueue.ResourceFlavor{
+		"spot": {Spec: kueue.ResourceFlavorSpec{NodeLabels: map[string]string{"pool": "spot"}, Tolerations: []corev1.Toleration{{Key: "spot"}}}},
+	}
+	s.Backoff = func(count int32) time.Duration { return time.Duration(count) * time.Minute }
+	for _, x := range w.workloads {
+		s.Charged[x.UID] = life.HoldsQuota(x)
+	}
+	return s
+}
+
+// settle takes steps until nothing more is to be done.
+func (w *world) settle() {
+	w.t.Helper()
+	const most = 40
+	for range most {
+		w.last = podgroup.Next(w.seen(), w.now)
+		if !w.apply(w.last) {
+			w.check()
+			return
+		}
+		w.check()
+	}
+	w.t.Fatalf("%d steps did not come to an end, the last: %+v", most, w.last)
+}
+
+// apply writes a step, and tells whether there was anything to write.
+func (w *world) apply(step *podgroup.Step) bool {
+	for _, x := range step.Create {
+		if slices.ContainsFunc(w.workloads, func(there *kueue.Workload) bool { return there.Name == x.Name }) {
+			continue
+		}
+		w.made++
+		x = x.DeepCopy()
+		x.UID, x.Generation, x.CreationTimestamp = types.UID(fmt.Sprintf("workload-%02d", w.made)), 1, metav1.NewTime(w.now)
+		w.workloads = append(w.workloads, x)
+	}
+	for _, e := range step.Evict {
+		status := life.Evicted(w.find(e.Workload), e.Why, w.now)
+		if e.Requeue != nil {
+			status.RequeueState = e.Requeue
+		}
+		w.put(life.Merge(w.find(e.Workload), &status))
+	}
+	for _, c := range step.Change {
+		after := w.find(c.Before).DeepCopy()
+		after.Labels, after.Annotations, after.OwnerReferences, after.Spec = c.After.Labels, c.After.Annotations, c.After.OwnerReferences, c.After.Spec
+		w.put(after)
+	}
+	for _, r := range step.Release {
+		i := slices.IndexFunc(w.pods, func(pod *corev1.Pod) bool { return pod.UID == r.Before.UID })
+		w.pods[i] = r.After
+	}
+	for _, d := range step.Delete {
+		d.Pod.DeletionTimestamp = new(metav1.NewTime(w.now))
+	}
+	for _, p := range step.Progress {
+		after := w.find(p.Workload).DeepCopy()
+		for _, c := range life.Progress(after, p.Ready, p.Finished, w.now).Conditions {
+			apimeta.SetStatusCondition(&after.Status.Conditions, c)
+		}
+		w.put(after)
+	}
+	for _, r := range step.Reclaim {
+		after := w.find(r.Workload).DeepCopy()
+		after.Status.ReclaimablePods = r.Pods
+		w.put(after)
+	}
+	for _, g := range step.GiveBack {
+		status := life.GivenBack(w.find(g), w.now)
+		w.put(life.Merge(w.find(g), &status))
+	}
+	for _, u := range step.Unpin {
+		after := w.find(u).DeepCopy()
+		after.Finalizers = nil
+		w.put(after)
+		if after.DeletionTimestamp != nil {
+			w.remove(after)
+		}
+	}
+	for _, d := range step.Drop {
+		w.remove(d)
+	}
+	return len(step.Create)+len(step.Evict)+len(step.Change)+len(step.Release)+len(step.Delete)+len(step.Progress)+len(step.Reclaim)+
+		len(step.GiveBack)+len(step.Unpin)+len(step.Drop) > 0
+}
+
+func (w *world) find(x *kueue.Workload) *kueue.Workload {
+	i := slices.IndexFunc(w.workloads, func(there *kueue.Workload) bool { return there.UID == x.UID })
+	if i < 0 {
+		w.t.Fatalf("there is no quota Workload %s", x.Name)
+	}
+	return w.workloads[i]
+}
+
+func (w *world) put(x *kueue.Workload) {
+	i := slices.IndexFunc(w.workloads, func(there *kueue.Workload) bool { return there.UID == x.UID })
+	w.workloads[i] = x
+}
+
+func (w *world) remove(x *kueue.Workload) {
+	w.workloads = slices.DeleteFunc(w.workloads, func(there *kueue.Workload) bool { return there.UID == x.UID })
+}
+
+// admit gives quota to what asks for it, as the engine would, and tells whether it did.
+func (w *world) admit(x *kueue.Workload) bool {
+	later := x.Status.RequeueState != nil && x.Status.RequeueState.RequeueAt != nil && x.Status.RequeueState.RequeueAt.After(w.now)
+	if life.HoldsQuota(x) || life.IsTrue(x, kueue.WorkloadFinished) || x.DeletionTimestamp != nil || later || x.Annotations[apis.AdmissionGatedByAnnotation] != "" {
+		return false
+	}
+	a := &kueue.Admission{ClusterQueue: "research"}
+	for i := range x.Spec.PodSets {
+		p := &x.Spec.PodSets[i]
+		a.PodSetAssignments = append(a.PodSetAssignments, kueue.PodSetAssignment{
+			Name: p.Name, Count: &p.Count, Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{"cpu": "spot"},
+		})
+	}
+	status := life.Admitted(x, a, w.now)
+	w.put(life.Merge(x, &status))
+	return true
+}
+
+func (w *world) admitAll() {
+	for _, x := range slices.Clone(w.workloads) {
+		w.admit(x)
+	}
+	w.settle()
+}
+
+func (w *world) preempt(x *kueue.Workload) {
+	status := life.Evicted(x, life.Eviction{Reason: kueue.WorkloadEvictedByPreemption, Message: "for another"}, w.now)
+	w.put(life.Merge(x, &status))
+}
+
+// vanish removes a pod.
+func (w *world) vanish(pod *corev1.Pod) {
+	w.pods = slices.DeleteFunc(w.pods, func(p *corev1.Pod) bool { return p.UID == pod.UID })
+}
+
+// standing says of each pod how it stands: g for gated, r for running, s for succeeded, f for failed, and in capitals if it is to go.
+func (w *world) standing() string {
+	var b strings.Builder
+	for _, pod := range w.pods {
+		letter := "r"
+		switch {
+		case pod.Status.Phase == corev1.PodSucceeded:
+			letter = "s"
+		case pod.Status.Phase == corev1.PodFailed:
+			letter = "f"
+		case podgroup.IsGated(pod):
+			letter = "g"
+		}
+		if pod.DeletionTimestamp != nil {
+			letter = strings.ToUpper(letter)
+		}
+		b.WriteString(letter)
+	}
+	return b.String()
+}
+
+// check tells what must hold at every moment: no pod runs that nobody pays for, and nobody pays for more than was admitted.
+func (w *world) check() {
+	w.t.Helper()
+	paid := map[string]int32{}
+	for _, x := range w.workloads {
+		if !life.HoldsQuota(x) || life.IsTrue(x, kueue.WorkloadFinished) {
+			continue
+		}
+		for _, p := range x.Spec.PodSets {
+			count := p.Count
+			for _, r := range x.Status.ReclaimablePods {
+				if r.Name == p.Name {
+					count -= r.Count
+				}
+			}
+			paid[fmt.Sprintf("%s.%s/%s", x.UID, cmp.Or(x.Annotations[apis.RoundAnnotation], "0"), p.Name)] = count
+		}
+	}
+	for _, pod := range w.pods {
+		if podgroup.IsGated(pod) || podgroup.IsTerminal(pod) {
+			continue
+		}
+		by := pod.Annotations[apis.AdmissionAnnotation]
+		if strings.HasSuffix(by, "/reserved") {
+			continue
+		}
+		if paid[by]--; paid[by] < 0 {
+			w.t.Errorf("pod %s runs, and nobody pays for it: %q of %v, %s", pod.Name, by, paid, w.standing())
+		}
+	}
+}
+
+// TestGangs: whatever happens to a gang, its steps come to an end, and what runs is paid for.
+func TestGangs(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(t, podgroup.Ref{Kind: podgroup.Lightweight, Namespace: "ml", Name: "train"})
+		least := rapid.IntRange(1, 4).Draw(t, "least")
+		w.settings[apis.KoordinatorPrefix+"name"] = "train"
+		w.settings[apis.KoordinatorPrefix+"min-available"] = fmt.Sprint(least)
+		w.settings[apis.KoordinatorPrefix+"total-number"] = fmt.Sprint(least + rapid.IntRange(0, 2).Draw(t, "more"))
+		w.settings[apis.KoordinatorPrefix+"mode"] = rapid.SampledFrom([]string{"Strict", "NonStrict"}).Draw(t, "mode")
+		pod := func() *corev1.Pod { return w.pods[rapid.IntRange(0, len(w.pods)-1).Draw(t, "pod")] }
+		workload := func() *kueue.Workload { return w.workloads[rapid.IntRange(0, len(w.workloads)-1).Draw(t, "workload")] }
+		t.Repeat(map[string]func(*rapid.T){
+			"add": func(t *rapid.T) {
+				if len(w.pods) < 8 {
+					w.add(rapid.IntRange(1, 2).Draw(t, "cpus"))
+				}
+			},
+			"vanish": func(*rapid.T) {
+				if len(w.pods) > 0 {
+					w.vanish(pod())
+				}
+			},
+			"end": func(t *rapid.T) {
+				if len(w.pods) > 0 {
+					if p := pod(); !podgroup.IsGated(p) && !podgroup.IsTerminal(p) {
+						p.Status.Phase = rapid.SampledFrom([]corev1.PodPhase{corev1.PodSucceeded, corev1.PodFailed}).Draw(t, "phase")
+					}
+				}
+			},
+			"admit": func(*rapid.T) {
+				if len(w.workloads) > 0 {
+					w.admit(workload())
+				}
+			},
+			"preempt": func(*rapid.T) {
+				if len(w.workloads) > 0 {
+					if x := workload(); life.HoldsQuota(x) && !life.IsTrue(x, kueue.WorkloadEvicted) && !life.IsTrue(x, kueue.WorkloadFinished) {
+						w.preempt(x)
+					}
+				}
+			},
+			"delete": func(*rapid.T) {
+				if len(w.workloads) > 0 {
+					if x := workload(); len(x.Finalizers) > 0 {
+						x.DeletionTimestamp = new(metav1.NewTime(w.now))
+					}
+				}
+			},
+			"wait": func(t *rapid.T) {
+				w.now = w.now.Add(time.Duration(rapid.IntRange(1, 900).Draw(t, "seconds")) * time.Second)
+			},
+			"": func(*rapid.T) { w.settle() },
+		})
+		// Let everybody have what they ask for: then a gang that has all of its pods starts.
+		for range 2 * (least + 2) {
+			for _, p := range slices.Clone(w.pods) {
+				if p.DeletionTimestamp != nil {
+					w.vanish(p)
+				}
+			}
+			w.now = w.now.Add(time.Hour)
+			w.admitAll()
+		}
+		for len(w.pods) < least {
+			w.add(1)
+		}
+		for range 4 {
+			w.now = w.now.Add(time.Hour)
+			w.admitAll()
+		}
+		isDeleted := slices.ContainsFunc(w.workloads, func(x *kueue.Workload) bool { return x.DeletionTimestamp != nil })
+		if !isDeleted && strings.Contains(w.standing(), "g") && strings.Count(w.standing(), "f") == 0 {
+			t.Errorf("pods stay gated although there is quota for all: %s, %s", w.standing(), w.last.Tell.Text)
+		}
+	})
+}

@@ -1,0 +1,143 @@
+package podgroup
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/stageplan"
+	"github.com/tranche-dev/tranche/apis"
+)
+
+// A room is what an admitted quota Workload has left for pods that want to be let go.
+type room struct {
+	workload *kueue.Workload
+	// free has the slots of each pod set, rest what is reserved and not used, where that is asked for by its sum.
+	free map[kueue.PodSetReference]int32
+	rest corev1.ResourceList
+}
+
+// newRoom counts what the pods that the quota Workload pays for have left of it.
+func newRoom(w *kueue.Workload, crew []*corev1.Pod) *room {
+	r := &room{workload: w, free: map[kueue.PodSetReference]int32{}}
+	for i := range w.Spec.PodSets {
+		p := &w.Spec.PodSets[i]
+		if p.Name == reservedPodSet {
+			r.rest = stageplan.PodRequests(&p.Template.Spec).DeepCopy()
+		} else {
+			r.free[p.Name] = p.Count - reclaimed(w, p.Name, crew)
+		}
+	}
+	for _, pod := range crew {
+		if !isActive(pod) {
+			continue
+		}
+		if r.rest != nil {
+			r.spend(pod)
+		}
+		r.free[podSetOf(pod)]--
+	}
+	return r
+}
+
+// spend takes what a pod asks for off what is left.
+func (r *room) spend(pod *corev1.Pod) {
+	for name, q := range stageplan.PodRequests(&pod.Spec) {
+		left := r.rest[name]
+		left.Sub(q)
+		r.rest[name] = left
+	}
+}
+
+// take finds a place for a pod.
+func (r *room) take(pod *corev1.Pod) (podSet kueue.PodSetReference, ok bool) {
+	if r.rest != nil {
+		for name, q := range stageplan.PodRequests(&pod.Spec) {
+			if left := r.rest[name]; q.Cmp(left) > 0 {
+				return "", false
+			}
+		}
+		r.spend(pod)
+		return reservedPodSet, true
+	}
+	name := kueue.PodSetReference(shapeOf(pod))
+	if r.free[name] <= 0 {
+		return "", false
+	}
+	r.free[name]--
+	return name, true
+}
+
+// paidBy returns the admission that pays for a pod, and the pod set that it was let go for. Kueue's label says the latter too, but anybody may
+// change that.
+func paidBy(pod *corev1.Pod) (admission string, podSet kueue.PodSetReference) {
+	admission, name, _ := strings.Cut(pod.Annotations[apis.AdmissionAnnotation], "/")
+	return admission, kueue.PodSetReference(name)
+}
+
+func podSetOf(pod *corev1.Pod) kueue.PodSetReference {
+	_, podSet := paidBy(pod)
+	return podSet
+}
+
+// reclaimed counts the pods of a pod set that have succeeded under this admission. Those that were said to have, and are not there any
+// more, still count.
+func reclaimed(w *kueue.Workload, podSet kueue.PodSetReference, crew []*corev1.Pod) int32 {
+	succeeded := int32(0)
+	for _, pod := range crew {
+		if podSetOf(pod) == podSet && pod.Status.Phase == corev1.PodSucceeded {
+			succeeded++
+		}
+	}
+	return max(succeeded, said(w, podSet))
+}
+
+func said(w *kueue.Workload, podSet kueue.PodSetReference) int32 {
+	for _, p := range w.Status.ReclaimablePods {
+		if p.Name == podSet {
+			return p.Count
+		}
+	}
+	return 0
+}
+
+// reclaimable returns what the quota Workload should say about pods whose quota is not needed any more, and whether it says so already.
+// What is reserved as a sum is needed until the end: nobody has said which part of it is whose.
+func reclaimable(w *kueue.Workload, crew []*corev1.Pod) (pods []kueue.ReclaimablePod, isSaid bool) {
+	isSaid = true
+	for i := range w.Spec.PodSets {
+		name := w.Spec.PodSets[i].Name
+		if name == reservedPodSet {
+			continue
+		}
+		if n := min(reclaimed(w, name, crew), w.Spec.PodSets[i].Count); n > 0 {
+			pods = append(pods, kueue.ReclaimablePod{Name: name, Count: n})
+			isSaid = isSaid && said(w, name) == n
+		}
+	}
+	return pods, isSaid
+}
+
+// isSpent tells whether all pods that the quota Workload was admitted for have succeeded.
+func isSpent(w *kueue.Workload, crew []*corev1.Pod, least int32) bool {
+	succeeded := int32(0)
+	for _, pod := range crew {
+		if isActive(pod) {
+			return false
+		}
+		if pod.Status.Phase == corev1.PodSucceeded {
+			succeeded++
+		}
+	}
+	for i := range w.Spec.PodSets {
+		p := &w.Spec.PodSets[i]
+		switch {
+		case p.Name == reservedPodSet:
+			return succeeded >= least
+		case reclaimed(w, p.Name, crew) < p.Count:
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,227 @@
+package podgroup
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/admission/stageplan"
+	"github.com/tranche-dev/tranche/apis"
+)
+
+// mostParts is in how many parts a gang gathers its quota at most.
+const mostParts = 16
+
+// A Priority is that of the quota Workloads of a gang.
+type Priority struct {
+	Value int32
+	Class *kueue.PriorityClassRef
+}
+
+// incarnation tells gangs of the same name apart: those of different PodGroups, and without one those that have nothing in common.
+func (g *Gang) incarnation() types.UID {
+	if g.Object != nil {
+		return g.Object.UID
+	}
+	if len(g.Pods) == 0 {
+		return ""
+	}
+	return g.Pods[0].UID
+}
+
+// round counts how often pods were let go under a quota Workload, and have ended because it was evicted: so two admissions of it can be told
+// apart.
+func round(w *kueue.Workload) int {
+	n, err := strconv.Atoi(w.Annotations[apis.RoundAnnotation])
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// admissionOf names the admission that a quota Workload has now, or is about to get.
+func admissionOf(w *kueue.Workload) string { return fmt.Sprintf("%s.%d", w.UID, round(w)) }
+
+func isExtra(w *kueue.Workload) bool { return w.Labels[apis.ExtraLabel] != "" }
+
+func isPart(w *kueue.Workload) bool { return w.Labels[apis.PlanUIDLabel] != "" }
+
+// hasStarted tells whether pods of the gang may have been let go under this admission.
+func hasStarted(w *kueue.Workload) bool { return w.Annotations[apis.StartedAnnotation] != "" }
+
+// newWorkload makes a quota Workload that asks for these pods.
+func (g *Gang) newWorkload(name string, priority Priority, podSets []kueue.PodSet) *kueue.Workload {
+	return &kueue.Workload{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: g.Namespace, Name: name,
+			Labels:          map[string]string{apis.JobUIDLabel: string(g.incarnation()), apis.PodGroupKey: g.Label()},
+			Annotations:     map[string]string{apis.PodGroupKey: g.String()},
+			Finalizers:      []string{kueue.ResourceInUseFinalizerName},
+			OwnerReferences: g.owners(),
+		},
+		Spec: kueue.WorkloadSpec{
+			QueueName: kueue.LocalQueueName(g.Queue), Priority: &priority.Value, PriorityClassRef: priority.Class, Active: new(true), PodSets: podSets,
+		},
+	}
+}
+
+// core makes the quota Workloads that the gang needs for these pods to start.
+func (g *Gang) core(priority Priority, pods []*corev1.Pod) []*kueue.Workload {
+	name := g.workloadName(string(g.incarnation()))
+	if !g.gathers() || len(pods) < 2 {
+		w := g.newWorkload(name, priority, podSets(pods))
+		g.bind(w)
+		return []*kueue.Workload{w}
+	}
+	uids := []string{string(g.incarnation())}
+	for _, pod := range pods {
+		uids = append(uids, string(pod.UID))
+	}
+	plan := digest(uids...)
+	var all []*kueue.Workload
+	parts := chunks(pods)
+	for i, chunk := range parts {
+		w := g.newWorkload(fmt.Sprintf("%s-%02d", name, i), priority, podSets(chunk))
+		w.Labels[apis.PlanUIDLabel] = plan
+		w.Labels[apis.StageIndexLabel] = strconv.Itoa(i)
+		w.Annotations[apis.AttemptAnnotation] = "0"
+		w.Annotations[apis.PartsAnnotation] = strconv.Itoa(len(parts))
+		all = append(all, w)
+	}
+	return all
+}
+
+// bind makes the engine admit a quota Workload together with those of the other gangs, or none of them.
+func (g *Gang) bind(w *kueue.Workload) {
+	if len(g.Together) > 0 {
+		w.Labels[apis.AdmitTogetherLabel] = g.togetherID()
+		w.Annotations[apis.AdmitTogetherCountAnnotation] = strconv.Itoa(len(g.Together))
+	}
+}
+
+// unbind lets the engine admit a quota Workload by itself.
+func unbind(w *kueue.Workload) {
+	delete(w.Labels, apis.AdmitTogetherLabel)
+	delete(w.Annotations, apis.AdmitTogetherCountAnnotation)
+}
+
+// extra makes the quota Workload of one pod that the core has no room for.
+func (g *Gang) extra(priority Priority, pod *corev1.Pod) *kueue.Workload {
+	w := g.newWorkload(g.extraName(pod), priority, podSets([]*corev1.Pod{pod}))
+	w.Labels[apis.ExtraLabel] = string(pod.UID)
+	return w
+}
+
+func (g *Gang) extraName(pod *corev1.Pod) string {
+	const length = 10
+	return g.workloadName(string(g.incarnation())) + "-" + digest(string(pod.UID))[:length]
+}
+
+// chunks divides pods into parts of nearly equal size, pods of the same shape together.
+func chunks(pods []*corev1.Pod) [][]*corev1.Pod {
+	sorted := slices.Clone(pods)
+	slices.SortStableFunc(sorted, func(a, b *corev1.Pod) int { return cmp.Compare(shapeOf(a), shapeOf(b)) })
+	n := min(len(sorted), mostParts)
+	var all [][]*corev1.Pod
+	for i := range n {
+		all = append(all, sorted[i*len(sorted)/n:(i+1)*len(sorted)/n])
+	}
+	return all
+}
+
+// adjusted returns what a quota Workload that waits should be, or nil if it is that already. What holds quota is not changed.
+func adjusted(there, wanted *kueue.Workload, gate string) *kueue.Workload {
+	if life.HoldsQuota(there) {
+		return nil
+	}
+	after := there.DeepCopy()
+	if !samePodSets(there.Spec.PodSets, wanted.Spec.PodSets) {
+		after.Spec.PodSets = wanted.Spec.PodSets
+	}
+	after.Spec.QueueName, after.Spec.Priority, after.Spec.PriorityClassRef = wanted.Spec.QueueName, wanted.Spec.Priority, wanted.Spec.PriorityClassRef
+	copyKey(after.Labels, wanted.Labels, apis.AdmitTogetherLabel)
+	if after.Annotations == nil {
+		after.Annotations = map[string]string{}
+	}
+	copyKey(after.Annotations, wanted.Annotations, apis.AdmitTogetherCountAnnotation)
+	setGate(after, gate)
+	if equality.Semantic.DeepEqual(there, after) {
+		return nil
+	}
+	return after
+}
+
+func copyKey(to, from map[string]string, key string) {
+	if value, ok := from[key]; ok {
+		to[key] = value
+	} else {
+		delete(to, key)
+	}
+}
+
+// setGate closes a quota Workload, or opens it where the gate is empty. Gates of others stay as they are.
+func setGate(w *kueue.Workload, gate string) {
+	gates := slices.DeleteFunc(splitGates(w.Annotations[apis.AdmissionGatedByAnnotation]), func(g string) bool { return g == apis.GangGate })
+	if gate != "" {
+		gates = append(gates, gate)
+	}
+	if len(gates) == 0 {
+		delete(w.Annotations, apis.AdmissionGatedByAnnotation)
+		return
+	}
+	w.Annotations[apis.AdmissionGatedByAnnotation] = joinGates(gates)
+}
+
+// samePodSets compares what pods are asked for. Defaults that the API server has added do not count.
+func samePodSets(a, b []kueue.PodSet) bool {
+	return slices.EqualFunc(a, b, func(a, b kueue.PodSet) bool {
+		return a.Name == b.Name && a.Count == b.Count &&
+			(a.Name != reservedPodSet || equality.Semantic.DeepEqual(stageplan.PodRequests(&a.Template.Spec), stageplan.PodRequests(&b.Template.Spec)))
+	})
+}
+
+// withOwners adds pods that have come to the owners of a quota Workload, or returns nil if all of them are known. Those that have gone
+// are taken out by the garbage collector.
+func (g *Gang) withOwners(w *kueue.Workload) *kueue.Workload {
+	if g.Object != nil {
+		return nil
+	}
+	known := map[types.UID]struct{}{}
+	for i := range w.OwnerReferences {
+		known[w.OwnerReferences[i].UID] = struct{}{}
+	}
+	missing := slices.DeleteFunc(g.owners(), func(o metav1.OwnerReference) bool { _, ok := known[o.UID]; return ok })
+	if len(missing) == 0 {
+		return nil
+	}
+	after := w.DeepCopy()
+	after.OwnerReferences = append(after.OwnerReferences, missing...)
+	return after
+}
+
+// withStart notes that pods may be let go from now on under the admission that the quota Workload has.
+func withStart(w *kueue.Workload) *kueue.Workload {
+	after := w.DeepCopy()
+	add(&after.Annotations, apis.StartedAnnotation, "true")
+	return after
+}
+
+// withEnd notes that no pod runs any more that was let go under the admission that the quota Workload is about to lose. If pods of it have
+// been reclaimed it is closed, too, so that it is not admitted again for fewer pods than it needs.
+func withEnd(w *kueue.Workload) *kueue.Workload {
+	after := w.DeepCopy()
+	delete(after.Annotations, apis.StartedAnnotation)
+	add(&after.Annotations, apis.RoundAnnotation, strconv.Itoa(round(w)+1))
+	if len(w.Status.ReclaimablePods) > 0 {
+		setGate(after, apis.GangGate)
+	}
+	return after
+}
