@@ -29,6 +29,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/localqueue"
 	"github.com/tranche-dev/tranche/controllers/metrics"
 	"github.com/tranche-dev/tranche/controllers/namespace"
+	"github.com/tranche-dev/tranche/controllers/podgroup"
 	"github.com/tranche-dev/tranche/controllers/quotaworkload"
 	"github.com/tranche-dev/tranche/controllers/resourceflavor"
 	"github.com/tranche-dev/tranche/controllers/visibility"
@@ -140,6 +141,10 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 			WithoutQueueName: *config.ManageJobSetsWithoutQueueName,
 			Workers:          int(*workers.JobSet),
 			Releases:         int(*config.Concurrency.Releases),
+		}),
+		podgroup.SetupWithManager(ctx, mgr, podgroup.Config{
+			Runner: runner, Recorder: recorder, Namespaces: namespaces, Requeuing: config.WaitForPodsReady.RequeuingStrategy,
+			Workers: int(*workers.JobSet), Releases: int(*config.Concurrency.Releases),
 		}),
 		addVisibility(mgr, runner, &config.Visibility),
 		ledger.SetupWithManager(mgr, ledger.Config{Engine: runner, Cache: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: recorder}),

@@ -1,0 +1,28 @@
+package events
+
+import corev1 "k8s.io/api/core/v1"
+
+// GangNews tells the owner of a PodGroup and of its pods how their gang stands.
+func GangNews(reason, message string) Event {
+	return Event{corev1.EventTypeNormal, reason, "Queue", message}
+}
+
+// GangWarning tells the owner of a PodGroup and of its pods what has to be changed before their gang can be admitted.
+func GangWarning(reason, message string) Event {
+	return Event{corev1.EventTypeWarning, reason, "Queue", message}
+}
+
+// GangFinished tells the owner of a PodGroup, or of pods, that their gang has given its quota back for good.
+func GangFinished(message string) Event {
+	return Event{corev1.EventTypeNormal, "GangFinished", "Finish", message}
+}
+
+// PodEvicted tells the owner of a pod that it is deleted, because its gang has to give back its quota. Who made it makes it anew.
+func PodEvicted(message string) Event {
+	return Event{corev1.EventTypeWarning, "Evicted", "Evict", "Deleted because its gang is evicted: " + message}
+}
+
+// BarePodEvicted tells the owner of a pod, which nobody makes anew, that it is deleted because its gang has to give back its quota.
+func BarePodEvicted(message string) Event {
+	return Event{corev1.EventTypeWarning, "Evicted", "Evict", "Deleted because its gang is evicted, and gone for good, since no controller makes it anew: " + message}
+}

@@ -1,0 +1,122 @@
+package podgroup
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/tranche-dev/tranche/admission/podgroup"
+)
+
+// podGroupAPIs are the APIs of PodGroups that are served, by the way in which pods name them.
+type podGroupAPIs map[podgroup.Kind][]schema.GroupVersionKind
+
+// A resourceList is what discovery tells of a version.
+type resourceLister interface {
+	ServerResourcesForGroupVersion(groupVersion string) (*metav1.APIResourceList, error)
+}
+
+// knownAPIs are all APIs of PodGroups, the preferred first. Of a group only one version is read.
+func knownAPIs() map[podgroup.Kind][][]string {
+	return map[podgroup.Kind][][]string{
+		podgroup.Core:         {{"scheduling.k8s.io/v1beta1", "scheduling.k8s.io/v1alpha3", "scheduling.k8s.io/v1alpha2"}},
+		podgroup.Coscheduling: {{"scheduling.x-k8s.io/v1alpha1"}},
+		podgroup.Koordinator:  {{"scheduling.sigs.k8s.io/v1alpha1"}},
+		podgroup.GroupName:    {{"scheduling.volcano.sh/v1beta1"}, {"scheduling.incubator.k8s.io/v1alpha1"}},
+	}
+}
+
+// servedAPIs asks the API server for those that it has.
+func servedAPIs(resources resourceLister) (podGroupAPIs, error) {
+	served := podGroupAPIs{}
+	for kind, groups := range knownAPIs() {
+		for _, versions := range groups {
+			for _, version := range versions {
+				list, err := resources.ServerResourcesForGroupVersion(version)
+				if apierrors.IsNotFound(err) {
+					continue
+				}
+				if err != nil {
+					return nil, fmt.Errorf("ask the API server for %s: %w", version, err)
+				}
+				if slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == "podgroups" }) {
+					served[kind] = append(served[kind], schema.FromAPIVersionAndKind(version, "PodGroup"))
+					break
+				}
+			}
+		}
+	}
+	return served, nil
+}
+
+// objectOf reads what counts of a PodGroup, of whichever API. What is not of the form that its API gives it counts as not set.
+func objectOf(u *unstructured.Unstructured) *podgroup.Object {
+	o := &podgroup.Object{
+		APIVersion: u.GetAPIVersion(), Name: u.GetName(), UID: u.GetUID(), Created: u.GetCreationTimestamp().Time,
+		Labels: u.GetLabels(), Annotations: u.GetAnnotations(),
+	}
+	for _, path := range [][]string{{"spec", "minMember"}, {"spec", "minMembers"}, {"spec", "schedulingPolicy", "gang", "minCount"}} {
+		if n, found, err := unstructured.NestedInt64(u.Object, path...); found && err == nil {
+			o.MinMember = n
+		}
+	}
+	o.TimeoutSeconds, _, _ = unstructured.NestedInt64(u.Object, "spec", "scheduleTimeoutSeconds")
+	for _, field := range []string{"minResources", "totalResources"} {
+		amounts, found, err := unstructured.NestedMap(u.Object, "spec", field)
+		if !found || err != nil {
+			continue
+		}
+		o.MinResources = corev1.ResourceList{}
+		for name, amount := range amounts {
+			if q, err := resource.ParseQuantity(fmt.Sprint(amount)); err == nil {
+				o.MinResources[corev1.ResourceName(name)] = q
+			}
+		}
+	}
+	return o
+}
+
+// stripPod keeps of a pod of a gang what says in which gang it is, what it asks for, and whether it is over.
+func stripPod(object any) (any, error) {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return object, nil
+	}
+	spec := &pod.Spec
+	stripped := &corev1.Pod{
+		TypeMeta: pod.TypeMeta,
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion, CreationTimestamp: pod.CreationTimestamp,
+			Labels: pod.Labels, Annotations: pod.Annotations, OwnerReferences: pod.OwnerReferences, DeletionTimestamp: pod.DeletionTimestamp,
+		},
+		Spec: corev1.PodSpec{
+			Containers: stripContainers(spec.Containers), InitContainers: stripContainers(spec.InitContainers), Overhead: spec.Overhead,
+			Resources: spec.Resources, RuntimeClassName: spec.RuntimeClassName, NodeSelector: spec.NodeSelector, Affinity: spec.Affinity,
+			Tolerations: spec.Tolerations, ResourceClaims: spec.ResourceClaims, RestartPolicy: spec.RestartPolicy,
+			SchedulingGates: spec.SchedulingGates, SchedulingGroup: spec.SchedulingGroup, Priority: spec.Priority,
+			PriorityClassName: spec.PriorityClassName,
+		},
+		Status: corev1.PodStatus{Phase: pod.Status.Phase},
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			stripped.Status.Conditions = []corev1.PodCondition{{Type: c.Type, Status: c.Status}}
+		}
+	}
+	return stripped, nil
+}
+
+func stripContainers(containers []corev1.Container) []corev1.Container {
+	var all []corev1.Container
+	for i := range containers {
+		c := &containers[i]
+		all = append(all, corev1.Container{Name: c.Name, Image: c.Image, Resources: c.Resources, RestartPolicy: c.RestartPolicy})
+	}
+	return all
+}

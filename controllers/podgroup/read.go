@@ -1,0 +1,231 @@
+package podgroup
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/admission/podgroup"
+	"github.com/tranche-dev/tranche/apis"
+)
+
+// seen is everything that a pass knows. Its objects may belong to a cache and are not changed.
+type seen struct {
+	podgroup.Seen
+	// object is the PodGroup as it was read, or nil.
+	object *unstructured.Unstructured
+	// awaitsEngine tells that the engine may still have to hear of an admission.
+	awaitsEngine bool
+}
+
+// A look is where a pass reads from.
+type look struct {
+	// objects and pods are readers, and finds makes of a gang how its pods and quota Workloads are found there.
+	objects, pods client.Reader
+	findPods      func(podgroup.Ref) []client.ListOption
+	findWorkloads func(podgroup.Ref) []client.ListOption
+}
+
+// cached reads from the caches.
+func (r *Reconciler) cached() look {
+	byIndex := func(ref podgroup.Ref) []client.ListOption {
+		return []client.ListOption{client.InNamespace(ref.Namespace), client.MatchingFields{indexGang: ref.String()}}
+	}
+	return look{objects: r.client, pods: r.pods, findPods: byIndex, findWorkloads: byIndex}
+}
+
+// past reads past the caches.
+func (r *Reconciler) past() look {
+	return look{
+		objects: r.live, pods: r.live,
+		findPods: func(ref podgroup.Ref) []client.ListOption {
+			return []client.ListOption{client.InNamespace(ref.Namespace), client.MatchingLabels{apis.PodGroupMemberLabel: apis.PodGroupMemberValue}}
+		},
+		findWorkloads: func(ref podgroup.Ref) []client.ListOption {
+			return []client.ListOption{client.InNamespace(ref.Namespace), client.MatchingLabels{apis.PodGroupKey: ref.Label()}}
+		},
+	}
+}
+
+// read returns nil if the namespace is none of ours.
+func (r *Reconciler) read(ctx context.Context, ref podgroup.Ref, from look) (*seen, error) {
+	var namespace corev1.Namespace
+	if err := r.client.Get(ctx, types.NamespacedName{Name: ref.Namespace}, &namespace); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	if !r.config.Namespaces.Matches(labels.Set(namespace.Labels)) {
+		return nil, nil //nolint:nilnil // there is nothing to see
+	}
+	s, err := r.readGang(ctx, ref, from)
+	if err != nil {
+		return nil, err
+	}
+	if s.Workloads, err = r.readWorkloads(ctx, ref, from); err != nil {
+		return nil, err
+	}
+	for _, other := range s.Gang.Others() {
+		known, err := r.readOther(ctx, other)
+		if err != nil {
+			return nil, err
+		}
+		s.Others = append(s.Others, known)
+	}
+	if err := r.readPriority(ctx, s); err != nil {
+		return nil, err
+	}
+	if err := r.readFlavors(ctx, s); err != nil {
+		return nil, err
+	}
+	s.Backoff = r.backoff
+	return s, r.readCharges(ctx, s)
+}
+
+// readGang reads what makes a gang: its PodGroup and its pods.
+func (r *Reconciler) readGang(ctx context.Context, ref podgroup.Ref, from look) (*seen, error) {
+	s := &seen{}
+	var err error
+	if s.object, err = r.readObject(ctx, ref, from); err != nil {
+		return nil, err
+	}
+	var list corev1.PodList
+	if err := from.pods.List(ctx, &list, from.findPods(ref)...); err != nil {
+		return nil, fmt.Errorf("list pods of gang %s: %w", ref.Full(), err)
+	}
+	var pods []*corev1.Pod
+	for i := range list.Items {
+		if named, ok := podgroup.RefOf(&list.Items[i]); ok && named == ref && podgroup.IsMember(&list.Items[i]) {
+			pods = append(pods, &list.Items[i])
+		}
+	}
+	var object *podgroup.Object
+	if s.object != nil {
+		object = objectOf(s.object)
+	}
+	s.Gang, s.Problems = podgroup.New(ref, object, pods)
+	return s, nil
+}
+
+// readObject returns the PodGroup of a gang, or nil if there is none.
+func (r *Reconciler) readObject(ctx context.Context, ref podgroup.Ref, from look) (*unstructured.Unstructured, error) {
+	for _, gvk := range r.apis[ref.Kind] {
+		object := &unstructured.Unstructured{}
+		object.SetGroupVersionKind(gvk)
+		err := from.objects.Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, object)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read PodGroup %s of %s: %w", ref.Full(), gvk.GroupVersion(), err)
+		}
+		if object.GetDeletionTimestamp() == nil {
+			return object, nil
+		}
+	}
+	return nil, nil //nolint:nilnil // there is none
+}
+
+func (r *Reconciler) readWorkloads(ctx context.Context, ref podgroup.Ref, from look) ([]*kueue.Workload, error) {
+	var list kueue.WorkloadList
+	if err := from.objects.List(ctx, &list, from.findWorkloads(ref)...); err != nil {
+		return nil, fmt.Errorf("list quota Workloads of gang %s: %w", ref.Full(), err)
+	}
+	var all []*kueue.Workload
+	for i := range list.Items {
+		if of, ok := refOfWorkload(&list.Items[i]); ok && of == ref {
+			all = append(all, &list.Items[i])
+		}
+	}
+	return all, nil
+}
+
+// readOther reads what counts of a gang that starts together with another.
+func (r *Reconciler) readOther(ctx context.Context, ref podgroup.Ref) (podgroup.Other, error) {
+	s, err := r.readGang(ctx, ref, r.cached())
+	if err != nil {
+		return podgroup.Other{}, err
+	}
+	if s.Workloads, err = r.readWorkloads(ctx, ref, r.cached()); err != nil {
+		return podgroup.Other{}, err
+	}
+	return podgroup.OtherOf(&s.Seen), nil
+}
+
+// readPriority follows Kueue: the WorkloadPriorityClass that is named, or else the priority that the pods have.
+func (r *Reconciler) readPriority(ctx context.Context, s *seen) error {
+	name := s.Gang.PriorityClass
+	if name == "" {
+		for i, pod := range s.Gang.Pods {
+			if value := ptr.Deref(pod.Spec.Priority, 0); i == 0 || value > s.Priority.Value {
+				s.Priority = podgroup.Priority{Value: value}
+				if pod.Spec.PriorityClassName != "" {
+					s.Priority.Class = kueue.NewPodPriorityClassRef(pod.Spec.PriorityClassName)
+				}
+			}
+		}
+		return nil
+	}
+	var class kueue.WorkloadPriorityClass
+	err := r.client.Get(ctx, types.NamespacedName{Name: name}, &class)
+	if apierrors.IsNotFound(err) {
+		s.Problems = append(s.Problems, fmt.Sprintf("label %s names WorkloadPriorityClass %q, which does not exist: create it, or name another",
+			apis.PriorityClassLabel, name))
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read WorkloadPriorityClass %q: %w", name, err)
+	}
+	s.Priority = podgroup.Priority{Value: class.Value, Class: kueue.NewWorkloadPriorityClassRef(name)}
+	return nil
+}
+
+func (r *Reconciler) readFlavors(ctx context.Context, s *seen) error {
+	s.Flavors = map[kueue.ResourceFlavorReference]*kueue.ResourceFlavor{}
+	for _, workload := range s.Workloads {
+		if workload.Status.Admission == nil {
+			continue
+		}
+		for _, assignment := range workload.Status.Admission.PodSetAssignments {
+			for _, name := range assignment.Flavors {
+				var flavor kueue.ResourceFlavor
+				err := r.client.Get(ctx, types.NamespacedName{Name: string(name)}, &flavor)
+				if client.IgnoreNotFound(err) != nil {
+					return fmt.Errorf("read ResourceFlavor %q of quota Workload %s: %w", name, client.ObjectKeyFromObject(workload), err)
+				}
+				if err == nil {
+					s.Flavors[name] = &flavor
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// readCharges asks the engine, because what was read may still show an admission that is about to be taken back. Only what the engine
+// charges lets pods go.
+func (r *Reconciler) readCharges(ctx context.Context, s *seen) error {
+	s.Charged = map[types.UID]bool{}
+	return r.config.Runner.View(ctx, func(e *admission.Engine) {
+		for _, workload := range s.Workloads {
+			s.Charged[workload.UID] = e.Charged(client.ObjectKeyFromObject(workload), workload.UID)
+			s.awaitsEngine = s.awaitsEngine || podgroup.IsAdmitted(workload) && !s.Charged[workload.UID]
+		}
+	})
+}
+
+// backoff is for how long a gang is put off that has been put off so many times.
+func (r *Reconciler) backoff(count int32) time.Duration {
+	base, most := float64(*r.config.Requeuing.BackoffBaseSeconds), float64(*r.config.Requeuing.BackoffMaxSeconds)
+	seconds := min(base*math.Pow(2, float64(count-1)), most)
+	return time.Duration(seconds) * time.Second
+}

@@ -1,0 +1,181 @@
+package podgroup
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/admission/podgroup"
+	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/controllers/events"
+)
+
+// memory is what this process remembers of a gang, to tell news once. Nothing is decided by it.
+type memory struct {
+	// said is what was told last.
+	said podgroup.Message
+	// others are the gangs that start together with it, and known is what they were told to look at.
+	others []podgroup.Ref
+	known  string
+	// plan is that of its parts, or empty.
+	plan types.UID
+}
+
+// remember runs f on what is remembered of a gang.
+func (r *Reconciler) remember(ref podgroup.Ref, f func(*memory)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m := r.memory[ref]
+	if m == nil {
+		m = &memory{}
+		r.memory[ref] = m
+	}
+	f(m)
+}
+
+// forget drops what is remembered of a gang that is not there any more.
+func (r *Reconciler) forget(ref podgroup.Ref) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.memory, ref)
+}
+
+func isGone(s *seen) bool { return s.object == nil && len(s.Gang.Pods) == 0 && len(s.Workloads) == 0 }
+
+// subject is what Events about a gang are about: its PodGroup, or else its first pod, or what is given.
+func (r *Reconciler) subject(s *seen, otherwise runtime.Object) runtime.Object {
+	switch {
+	case s.object != nil:
+		return s.object
+	case len(s.Gang.Pods) > 0:
+		return s.Gang.Pods[0]
+	}
+	return otherwise
+}
+
+// tell says on the PodGroup how its gang stands, and in Events on it and on its pods, each time when that is something new. Of many pods
+// only the first are told.
+func (r *Reconciler) tell(ctx context.Context, s *seen, step *podgroup.Step) error {
+	if isGone(s) {
+		return nil
+	}
+	news := step.Tell
+	isNews, wasTold := false, false
+	r.remember(s.Gang.Ref, func(m *memory) {
+		isNews = news.Text != "" && m.said != news
+		m.said = news
+	})
+	if s.object != nil && s.object.GetAnnotations()[apis.GangMessageAnnotation] != news.Text {
+		if err := r.note(ctx, s, news.Text); err != nil {
+			return err
+		}
+	} else if s.object != nil {
+		wasTold = true // by a manager before this one
+	}
+	if !isNews || wasTold {
+		return nil
+	}
+	event := events.GangNews(news.Reason, news.Text)
+	if news.IsWarning {
+		event = events.GangWarning(news.Reason, news.Text)
+	}
+	if s.object != nil && r.told.TryAccept() {
+		event.Emit(r.config.Recorder, s.object)
+	}
+	for _, pod := range s.Gang.Pods[:min(len(s.Gang.Pods), toldPods)] {
+		if podgroup.IsGated(pod) && pod.DeletionTimestamp == nil && r.told.TryAccept() {
+			event.Emit(r.config.Recorder, pod)
+		}
+	}
+	return nil
+}
+
+// note writes on a PodGroup how its gang stands.
+func (r *Reconciler) note(ctx context.Context, s *seen, text string) error {
+	after := s.object.DeepCopy()
+	annotations := after.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	if annotations[apis.GangMessageAnnotation] = text; text == "" {
+		delete(annotations, apis.GangMessageAnnotation)
+	}
+	after.SetAnnotations(annotations)
+	if err := r.client.Patch(ctx, after, patchOf(s.object)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("note on PodGroup %s how its gang stands: %w", s.Gang.Full(), err)
+	}
+	return nil
+}
+
+// tellOthers has the gangs looked at that start together with this one, when something has changed that they depend on.
+func (r *Reconciler) tellOthers(s *seen) {
+	if isGone(s) {
+		defer r.forget(s.Gang.Ref)
+	}
+	others, known := s.Gang.Others(), fmt.Sprintf("%+v", podgroup.OtherOf(&s.Seen))
+	var wake []podgroup.Ref
+	r.remember(s.Gang.Ref, func(m *memory) {
+		if len(m.others)+len(others) > 0 && m.known != known {
+			wake = slices.Concat(m.others, others)
+		}
+		m.others, m.known = others, known
+	})
+	r.mu.Lock()
+	queue := r.queue
+	r.mu.Unlock()
+	for _, ref := range wake {
+		if queue != nil {
+			queue.Add(requestOf(ref))
+		}
+	}
+}
+
+// tellPlan tells the engine which plan the parts of a gang follow: before they are made, and until they are gone.
+func (r *Reconciler) tellPlan(s *seen, step *podgroup.Step) {
+	plan := podgroup.PlanOf(slices.Concat(s.Workloads, step.Create))
+	ended := types.UID("")
+	r.remember(s.Gang.Ref, func(m *memory) {
+		if m.plan != "" && m.plan != plan.UID {
+			ended = m.plan
+		}
+		m.plan = plan.UID
+	})
+	if ended != "" {
+		r.config.Runner.Observe(admission.PlanGone{UID: ended})
+	}
+	if plan.UID != "" {
+		r.config.Runner.Observe(observation(s.Gang.Ref, plan))
+	}
+}
+
+func observation(ref podgroup.Ref, plan podgroup.Plan) admission.Event {
+	return admission.PlanObserved{
+		JobSet: types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, UID: plan.UID, Submitted: plan.Submitted,
+		StageAdmission: admission.Safe, Plan: plan.Stages,
+	}
+}
+
+// feedPlans tells the engine all plans before it decides anything.
+func (r *Reconciler) feedPlans(ctx context.Context) error {
+	var list kueue.WorkloadList
+	if err := r.client.List(ctx, &list, client.HasLabels{apis.PlanUIDLabel}); err != nil {
+		return fmt.Errorf("list the parts of gangs: %w", err)
+	}
+	byPlan := map[string][]*kueue.Workload{}
+	for i := range list.Items {
+		uid := list.Items[i].Labels[apis.PlanUIDLabel]
+		byPlan[uid] = append(byPlan[uid], &list.Items[i])
+	}
+	for _, parts := range byPlan {
+		if ref, ok := refOfWorkload(parts[0]); ok {
+			r.config.Runner.Observe(observation(ref, podgroup.PlanOf(parts)))
+		}
+	}
+	return nil
+}

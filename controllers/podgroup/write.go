@@ -1,0 +1,281 @@
+package podgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/admission/podgroup"
+	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/controllers/conditions"
+	"github.com/tranche-dev/tranche/controllers/events"
+)
+
+const (
+	// lookAgain is when a gang is looked at again with which something is wrong, in case that somebody has mended what no watch tells of.
+	lookAgain = time.Minute
+	// reclaimFieldManager owns status.reclaimablePods of quota Workloads. It is Kueue's name.
+	reclaimFieldManager client.FieldOwner = "kueue-reclaimable-pods"
+)
+
+// write does what the step says, in its order. It stops at the first error: what follows may rely on what came before, and the next pass
+// starts from what has been reached.
+func (r *Reconciler) write(ctx context.Context, s *seen, step *podgroup.Step) (ctrl.Result, error) {
+	r.tellPlan(s, step)
+	steps := []func(context.Context, *seen, *podgroup.Step) error{
+		r.create, r.evict, r.change, r.release, r.deletePods, r.progress, r.reclaim, r.giveBack, r.unpin, r.drop, r.tell,
+	}
+	for _, do := range steps {
+		if err := do(ctx, s, step); err != nil {
+			if apierrors.IsConflict(err) {
+				return ctrl.Result{Requeue: true}, nil //nolint:staticcheck // a conflict is retried with the back-off of the queue
+			}
+			return ctrl.Result{}, err
+		}
+	}
+	r.tellOthers(s)
+	switch {
+	case s.awaitsEngine:
+		return ctrl.Result{Requeue: true}, nil //nolint:staticcheck // nothing else tells when the engine has heard of it
+	case step.Tell.IsWarning && (step.Again == 0 || step.Again > lookAgain):
+		return ctrl.Result{RequeueAfter: lookAgain}, nil
+	}
+	return ctrl.Result{RequeueAfter: step.Again}, nil
+}
+
+// create makes quota Workloads. One that cannot be made is a problem of the gang, and one whose name another object has is, too.
+func (r *Reconciler) create(ctx context.Context, s *seen, step *podgroup.Step) error {
+	for _, workload := range step.Create {
+		err := r.client.Create(ctx, workload.DeepCopy())
+		switch {
+		case apierrors.IsInvalid(err):
+			step.Tell = podgroup.Message{Reason: "Misconfigured", Text: fmt.Sprintf("the gang gets no quota Workload, mend its pods: %s", err), IsWarning: true}
+			return nil
+		case apierrors.IsAlreadyExists(err):
+			if taken, err := r.isTaken(ctx, s, workload); err != nil || !taken {
+				return err
+			}
+			step.Tell = podgroup.Message{
+				Reason: "Misconfigured", IsWarning: true,
+				Text: fmt.Sprintf("the gang gets no quota Workload: there is one named %q already, which is not its own; give the gang another name", workload.Name),
+			}
+			return nil
+		case err != nil:
+			return fmt.Errorf("create quota Workload %s: %w", client.ObjectKeyFromObject(workload), err)
+		}
+	}
+	return nil
+}
+
+// isTaken tells whether the quota Workload of a name is not of the gang.
+func (r *Reconciler) isTaken(ctx context.Context, s *seen, workload *kueue.Workload) (bool, error) {
+	var there kueue.Workload
+	if err := r.live.Get(ctx, client.ObjectKeyFromObject(workload), &there); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	ref, ok := refOfWorkload(&there)
+	return !ok || ref != s.Gang.Ref, nil
+}
+
+func (r *Reconciler) evict(ctx context.Context, _ *seen, step *podgroup.Step) error {
+	for _, e := range step.Evict {
+		status := life.Evicted(e.Workload, e.Why, time.Now())
+		if e.Requeue != nil {
+			status.RequeueState = e.Requeue
+		}
+		written, err := r.apply(ctx, e.Workload, status, apis.AdmissionFieldManager, e.Workload.ResourceVersion)
+		if err != nil {
+			return err
+		}
+		if written != nil {
+			r.config.Runner.Observe(admission.WorkloadObserved{Workload: written})
+			events.Evicted(e.Why.EventReason(), e.Why.Message).Emit(r.config.Recorder, written)
+		}
+	}
+	return nil
+}
+
+func (r *Reconciler) change(ctx context.Context, _ *seen, step *podgroup.Step) error {
+	for _, c := range step.Change {
+		patch := patchOf(c.Before)
+		if !equality.Semantic.DeepEqual(c.Before.Spec.PodSets, c.After.Spec.PodSets) || !slices.Equal(ownersOf(c.Before), ownersOf(c.After)) {
+			// It may have been admitted meanwhile, for the pods that it asked for before; and a patch replaces all owners.
+			patch = lockedPatchOf(c.Before)
+		}
+		if err := r.client.Patch(ctx, c.After.DeepCopy(), patch); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("change quota Workload %s: %w", client.ObjectKeyFromObject(c.Before), err)
+		}
+	}
+	return nil
+}
+
+func ownersOf(workload *kueue.Workload) []string {
+	var uids []string
+	for i := range workload.OwnerReferences {
+		uids = append(uids, string(workload.OwnerReferences[i].UID))
+	}
+	return uids
+}
+
+// release lets pods go, many at a time. What keeps one of them back does not keep the others: the next pass lets it go.
+func (r *Reconciler) release(ctx context.Context, _ *seen, step *podgroup.Step) error {
+	return r.each(ctx, len(step.Release), func(i int) error {
+		rel := &step.Release[i]
+		if err := r.client.Patch(ctx, rel.After.DeepCopy(), lockedPatchOf(rel.Before)); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("let pod %s go: %w", client.ObjectKeyFromObject(rel.Before), err)
+		}
+		return nil
+	})
+}
+
+func (r *Reconciler) deletePods(ctx context.Context, _ *seen, step *podgroup.Step) error {
+	return r.each(ctx, len(step.Delete), func(i int) error {
+		d := &step.Delete[i]
+		err := r.client.Delete(ctx, d.Pod.DeepCopy(), client.Preconditions{UID: &d.Pod.UID})
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete pod %s of an evicted gang: %w", client.ObjectKeyFromObject(d.Pod), err)
+		}
+		if err == nil && r.told.TryAccept() {
+			told := events.PodEvicted(d.Why)
+			if metav1.GetControllerOf(d.Pod) == nil {
+				told = events.BarePodEvicted(d.Why)
+			}
+			told.Emit(r.config.Recorder, d.Pod)
+		}
+		return nil
+	})
+}
+
+// each runs f for 0 to n-1, a bounded number at a time, and joins the errors. If all of them are conflicts the result is one.
+func (r *Reconciler) each(ctx context.Context, n int, f func(int) error) error {
+	var mu sync.Mutex
+	var all []error
+	var conflict error
+	workqueue.ParallelizeUntil(ctx, r.config.Releases, n, func(i int) {
+		err := f(i)
+		if err == nil {
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if apierrors.IsConflict(err) {
+			conflict = err
+			return
+		}
+		all = append(all, err)
+	})
+	if len(all) == 0 {
+		return conflict
+	}
+	return errors.Join(all...)
+}
+
+func (r *Reconciler) progress(ctx context.Context, s *seen, step *podgroup.Step) error {
+	for _, p := range step.Progress {
+		version := ""
+		if p.Finished != nil {
+			version = p.Workload.ResourceVersion
+		}
+		written, err := r.apply(ctx, p.Workload, life.Progress(p.Workload, p.Ready, p.Finished, time.Now()), apis.FieldManager, version)
+		if err != nil {
+			return err
+		}
+		if written != nil && p.Finished != nil {
+			r.config.Runner.Observe(admission.WorkloadObserved{Workload: written})
+			events.GangFinished(p.Finished.Message).Emit(r.config.Recorder, r.subject(s, written))
+		}
+	}
+	return nil
+}
+
+func (r *Reconciler) reclaim(ctx context.Context, _ *seen, step *podgroup.Step) error {
+	for _, c := range step.Reclaim {
+		if _, err := r.apply(ctx, c.Workload, kueue.WorkloadStatus{ReclaimablePods: c.Pods}, reclaimFieldManager, c.Workload.ResourceVersion); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Reconciler) giveBack(ctx context.Context, _ *seen, step *podgroup.Step) error {
+	for _, workload := range step.GiveBack {
+		written, err := r.apply(ctx, workload, life.GivenBack(workload, time.Now()), apis.AdmissionFieldManager, workload.ResourceVersion)
+		if err != nil {
+			return err
+		}
+		if written != nil {
+			r.config.Runner.Observe(admission.WorkloadObserved{Workload: written})
+		}
+	}
+	return nil
+}
+
+func (r *Reconciler) unpin(ctx context.Context, _ *seen, step *podgroup.Step) error {
+	for _, workload := range step.Unpin {
+		if err := r.removeFinalizer(ctx, workload); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Reconciler) removeFinalizer(ctx context.Context, workload *kueue.Workload) error {
+	if !slices.Contains(workload.Finalizers, kueue.ResourceInUseFinalizerName) {
+		return nil
+	}
+	after := workload.DeepCopy()
+	after.Finalizers = slices.DeleteFunc(after.Finalizers, func(f string) bool { return f == kueue.ResourceInUseFinalizerName })
+	if err := r.client.Patch(ctx, after, patchOf(workload)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("remove finalizer of quota Workload %s: %w", client.ObjectKeyFromObject(workload), err)
+	}
+	return nil
+}
+
+func (r *Reconciler) drop(ctx context.Context, _ *seen, step *podgroup.Step) error {
+	for _, workload := range step.Drop {
+		// It may have been admitted, and a pod let go, since it was read: then it is not dropped.
+		err := r.client.Delete(ctx, workload.DeepCopy(), client.Preconditions{UID: &workload.UID, ResourceVersion: &workload.ResourceVersion})
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete quota Workload %s: %w", client.ObjectKeyFromObject(workload), err)
+		}
+		if err := r.removeFinalizer(ctx, workload); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// apply writes a part of the status of a quota Workload, if nobody has changed the Workload since resourceVersion, where that is not
+// empty. A Workload that has disappeared needs none.
+func (r *Reconciler) apply(ctx context.Context, workload *kueue.Workload, status kueue.WorkloadStatus, owner client.FieldOwner, resourceVersion string) (*kueue.Workload, error) {
+	patch, err := conditions.Patch(workload, status, resourceVersion)
+	if err != nil {
+		return nil, fmt.Errorf("render status of quota Workload %s: %w", client.ObjectKeyFromObject(workload), err)
+	}
+	err = r.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(patch), owner, client.ForceOwnership)
+	if apierrors.IsNotFound(err) {
+		return nil, nil //nolint:nilnil // nothing was written, and that is all right
+	}
+	if err != nil {
+		return nil, fmt.Errorf("write status of quota Workload %s: %w", client.ObjectKeyFromObject(workload), err)
+	}
+	var written kueue.Workload
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(patch.Object, &written); err != nil {
+		return nil, fmt.Errorf("read answer about quota Workload %s: %w", client.ObjectKeyFromObject(workload), err)
+	}
+	return &written, nil
+}

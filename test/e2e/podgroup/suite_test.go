@@ -1,0 +1,73 @@
+// Package podgroup_test runs gangs of pods through the real manager binary, with the PodGroups of Coscheduling and Koordinator.
+package podgroup_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/tranche-dev/tranche/test/audit"
+	"github.com/tranche-dev/tranche/test/controlplane"
+	"github.com/tranche-dev/tranche/test/world"
+)
+
+const (
+	gpu = corev1.ResourceName("nvidia.com/gpu")
+
+	poll        = 50 * time.Millisecond
+	patience    = 90 * time.Second
+	specTimeout = 5 * time.Minute
+)
+
+var (
+	env     *world.World
+	auditor *audit.Auditor
+	manager *world.Manager
+)
+
+func TestPodGroups(t *testing.T) {
+	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(patience)
+	SetDefaultEventuallyPollingInterval(poll)
+	EnforceDefaultTimeoutsWhenUsingContexts()
+	RunSpecs(t, "PodGroups end to end")
+}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	suite, cancel := context.WithCancel(context.Background())
+	DeferCleanup(cancel)
+	nodes := corev1.ResourceList{"cpu": resource.MustParse("1k"), "memory": resource.MustParse("4Ti"), gpu: resource.MustParse("1k"), "pods": resource.MustParse("1k")}
+	var err error
+	env, err = world.Start(suite, controlplane.Config{
+		NodePools: []controlplane.NodePool{
+			{Name: "cpu", Count: 1, Allocatable: nodes},
+			{Name: "gpu", Count: 1, Allocatable: nodes, Labels: map[string]string{"accelerator": "a100"}, Taints: []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}}},
+		},
+	})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() error { return env.Stop() })
+	Expect(env.InstallPodGroups()).To(Succeed())
+	auditor, err = audit.Start(suite, env.Admin)
+	Expect(err).NotTo(HaveOccurred())
+	manager, err = startManager(suite)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() error { return manager.Stop() })
+}, NodeTimeout(5*time.Minute))
+
+// startManager puts off what is given back for one second only.
+func startManager(ctx context.Context) (*world.Manager, error) {
+	return env.StartManager(ctx, world.ManagerOptions{Settings: map[string]any{
+		"waitForPodsReady": map[string]any{"requeuingStrategy": map[string]any{"backoffBaseSeconds": 1, "backoffMaxSeconds": 1}},
+	}})
+}
+
+var _ = AfterEach(func(ctx SpecContext) {
+	violations, err := auditor.Violations(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(violations).To(BeEmpty(), "the auditor found breaches of the invariants")
+}, NodeTimeout(patience))
