@@ -48,6 +48,14 @@ const (
 	// the place of the ReplicatedJob in the spec, with an x behind it if each Job is a gang. The admission policies set it.
 	GangGroupAnnotation = "tranche.dev/gang-group"
 
+	// GangProviderAnnotation, on a LocalQueue or a ResourceFlavor, names the scheduler that places the gangs of its JobSets, instead of
+	// gang.provider in the manager's configuration. The manager copies what holds for a JobSet into its pod templates when it starts it.
+	GangProviderAnnotation = "tranche.dev/gang-provider"
+
+	// GangSchedulerAnnotation is, beside GangProviderAnnotation in a pod template, the schedulerName of its pods, if that scheduler has
+	// one of its own.
+	GangSchedulerAnnotation = "tranche.dev/gang-scheduler"
+
 	// RequireQueueLabel, with value "true" on a Namespace, makes a JobSet without a queue name an error there.
 	RequireQueueLabel = "tranche.dev/require-queue"
 
@@ -112,4 +120,19 @@ const (
 
 	// GuardsConfigMap is the ConfigMap in SystemNamespace with the parameters of the admission policies.
 	GuardsConfigMap = "tranche-guards"
+)
+
+// The names under which schedulers of gangs run, as their own manifests give them. The policy tranche-gang-jobs has them, too.
+const (
+	// CoschedulingScheduler is the profile of scheduler-plugins.
+	CoschedulingScheduler = "scheduler-plugins-scheduler"
+
+	// VolcanoScheduler is that of Volcano.
+	VolcanoScheduler = "volcano"
+
+	// KoordinatorScheduler is that of Koordinator.
+	KoordinatorScheduler = "koord-scheduler"
+
+	// KAIScheduler is that of KAI.
+	KAIScheduler = "kai-scheduler"
 )

@@ -4,9 +4,14 @@ import (
 	"cmp"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tranche-dev/tranche/apis"
 )
 
-const coschedulingLabel = "scheduling.x-k8s.io/pod-group"
+const (
+	coschedulingVersion = "scheduling.x-k8s.io/v1alpha1"
+	coschedulingLabel   = "scheduling.x-k8s.io/pod-group"
+)
 
 // Coscheduling is the provider for the plugin of that name of kubernetes-sigs/scheduler-plugins.
 type Coscheduling struct {
@@ -16,11 +21,14 @@ type Coscheduling struct {
 	TimeoutSeconds *int32
 }
 
+// Kinds are PodGroups.
+func (Coscheduling) Kinds() []Kind { return mutableKind(coschedulingVersion) }
+
 // Objects returns a PodGroup for each gang.
 func (c Coscheduling) Objects(shape *Shape, stage int) []Object {
 	var objects []Object
 	for _, gang := range shape.gangsOf(stage) {
-		object := shape.newPodGroup("scheduling.x-k8s.io/v1alpha1", gang.Group, gang.name)
+		object := shape.newPodGroup(coschedulingVersion, gang.Group, gang.name)
 		object.Spec = withoutNothing(map[string]any{
 			"minMember":    int64(gang.MinCount),
 			"minResources": minResources(gang.podSets()...),
@@ -45,7 +53,7 @@ func (c Coscheduling) Pods(shape *Shape, replicatedJob string, job int32) PodFie
 	}
 	return PodFields{
 		Labels:        map[string]string{coschedulingLabel: shape.gangName(group, member, job)},
-		SchedulerName: cmp.Or(c.SchedulerName, "scheduler-plugins-scheduler"),
+		SchedulerName: cmp.Or(c.SchedulerName, apis.CoschedulingScheduler),
 	}
 }
 

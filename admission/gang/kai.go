@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
+	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 )
 
@@ -21,6 +22,9 @@ type KAI struct {
 	Queue string
 }
 
+// Kinds are none.
+func (KAI) Kinds() []Kind { return nil }
+
 // Objects returns none.
 func (KAI) Objects(*Shape, int) []Object { return nil }
 
@@ -30,7 +34,7 @@ func (k KAI) Pods(shape *Shape, replicatedJob string, job int32) PodFields {
 	if group == nil {
 		return PodFields{}
 	}
-	fields := PodFields{SchedulerName: cmp.Or(k.SchedulerName, "kai-scheduler")}
+	fields := PodFields{SchedulerName: cmp.Or(k.SchedulerName, apis.KAIScheduler)}
 	if k.Queue != "" {
 		fields.Labels = map[string]string{kaiQueueLabel: k.Queue}
 	}

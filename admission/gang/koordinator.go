@@ -8,12 +8,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tranche-dev/tranche/admission/stageplan"
+	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 )
 
 const (
-	koordinatorLabel  = "pod-group.scheduling.sigs.k8s.io"
-	koordinatorPrefix = "gang.scheduling.koordinator.sh/"
+	koordinatorVersion = "scheduling.sigs.k8s.io/v1alpha1"
+	koordinatorLabel   = "pod-group.scheduling.sigs.k8s.io"
+	koordinatorPrefix  = "gang.scheduling.koordinator.sh/"
 )
 
 // A KoordinatorMode says what becomes of the members that have a place when another has none.
@@ -58,13 +60,16 @@ func (Koordinator) partsOf(shape *Shape, g gang) []part {
 	return parts
 }
 
+// Kinds are PodGroups.
+func (Koordinator) Kinds() []Kind { return mutableKind(koordinatorVersion) }
+
 // Objects returns a PodGroup for each gang, or for each ReplicatedJob of a gang of several.
 func (k Koordinator) Objects(shape *Shape, stage int) []Object {
 	var objects []Object
 	for _, gang := range shape.gangsOf(stage) {
 		parts := k.partsOf(shape, gang)
 		for _, part := range parts {
-			object := shape.newPodGroup("scheduling.sigs.k8s.io/v1alpha1", gang.Group, part.name)
+			object := shape.newPodGroup(koordinatorVersion, gang.Group, part.name)
 			object.Annotations = k.annotations(shape, part, parts)
 			object.Spec = withoutNothing(map[string]any{
 				"minMember":    int64(part.minCount),
@@ -108,7 +113,7 @@ func (k Koordinator) Pods(shape *Shape, replicatedJob string, job int32) PodFiel
 	}
 	return PodFields{
 		Labels:        map[string]string{koordinatorLabel: name},
-		SchedulerName: cmp.Or(k.SchedulerName, "koord-scheduler"),
+		SchedulerName: cmp.Or(k.SchedulerName, apis.KoordinatorScheduler),
 	}
 }
 

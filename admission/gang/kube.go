@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
@@ -32,6 +33,16 @@ const maxTemplates = 8
 type Kube struct {
 	// Version that the API server has.
 	Version KubeVersion
+}
+
+// Kinds are gang Workloads and, but for V1alpha1, PodGroups.
+func (k Kube) Kinds() []Kind {
+	apiVersion := kubeGroup + string(k.Version)
+	kinds := []Kind{{TypeMeta: metav1.TypeMeta{APIVersion: apiVersion, Kind: "Workload"}, Fixed: true}}
+	if k.Version != V1alpha1 {
+		kinds = append(kinds, Kind{TypeMeta: metav1.TypeMeta{APIVersion: apiVersion, Kind: podGroup}, Fixed: true})
+	}
+	return kinds
 }
 
 // Objects returns the gang Workloads with the groups of a stage, and then its PodGroups. A gang Workload has all of its groups, those

@@ -12,6 +12,9 @@ import (
 
 // A Provider knows how one scheduler wants to be told of gangs.
 type Provider interface {
+	// Kinds are those of the objects, which the API server must have.
+	Kinds() []Kind
+
 	// Objects returns what must be there before a stage starts, in the order in which to create it.
 	Objects(shape *Shape, stage int) []Object
 
@@ -24,6 +27,21 @@ type Provider interface {
 	// Refuse says why the scheduler cannot do what a group asks for and what to change, or "".
 	Refuse(shape *Shape, group *Group) string
 }
+
+// A Kind is one of objects that a scheduler reads.
+type Kind struct {
+	metav1.TypeMeta
+	// Fixed tells that the spec of an object cannot be changed.
+	Fixed bool
+}
+
+// mutableKind lists the one kind of a scheduler whose objects may be changed.
+func mutableKind(apiVersion string) []Kind {
+	return []Kind{{TypeMeta: metav1.TypeMeta{APIVersion: apiVersion, Kind: podGroup}}}
+}
+
+// podGroup is what most schedulers call the object of a gang.
+const podGroup = "PodGroup"
 
 // An Object is one that the scheduler reads. There are no Go types for most of them that could be imported together, so its spec is
 // what JSON has: maps from string, []any, string, int64.
@@ -101,7 +119,7 @@ func (s *Shape) gangsOf(stage int) []gang {
 
 // newPodGroup makes the object of one gang, or of a part of it.
 func (s *Shape) newPodGroup(apiVersion string, group *Group, name string) Object {
-	object := s.newObject(apiVersion, "PodGroup", name)
+	object := s.newObject(apiVersion, podGroup, name)
 	object.Labels[apis.StageLabel] = group.StageName
 	return object
 }

@@ -4,9 +4,12 @@ import (
 	"cmp"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tranche-dev/tranche/apis"
 )
 
 const (
+	volcanoVersion        = "scheduling.volcano.sh/v1beta1"
 	volcanoAnnotation     = "scheduling.k8s.io/group-name"
 	volcanoTaskAnnotation = "volcano.sh/task-spec"
 )
@@ -19,11 +22,14 @@ type Volcano struct {
 	Queue string
 }
 
+// Kinds are PodGroups.
+func (Volcano) Kinds() []Kind { return mutableKind(volcanoVersion) }
+
 // Objects returns a PodGroup for each gang. That of several ReplicatedJobs also says how many pods of each it takes.
 func (v Volcano) Objects(shape *Shape, stage int) []Object {
 	var objects []Object
 	for _, gang := range shape.gangsOf(stage) {
-		object := shape.newPodGroup("scheduling.volcano.sh/v1beta1", gang.Group, gang.name)
+		object := shape.newPodGroup(volcanoVersion, gang.Group, gang.name)
 		tasks := map[string]any{}
 		if len(gang.Members) > 1 {
 			for m := range gang.Members {
@@ -49,7 +55,7 @@ func (v Volcano) Pods(shape *Shape, replicatedJob string, job int32) PodFields {
 	}
 	fields := PodFields{
 		Annotations:   map[string]string{volcanoAnnotation: shape.gangName(group, member, job)},
-		SchedulerName: cmp.Or(v.SchedulerName, "volcano"),
+		SchedulerName: cmp.Or(v.SchedulerName, apis.VolcanoScheduler),
 	}
 	if len(group.Members) > 1 {
 		fields.Annotations[volcanoTaskAnnotation] = replicatedJob

@@ -68,9 +68,26 @@ type Configuration struct {
 
 // A Gang says what becomes of the gangs that JobSets ask for by gangConfig, or by the annotation tranche.dev/gang.
 type Gang struct {
-	// Provider is the scheduler that places gangs: None, or Kube for that of Kubernetes itself, whose feature gates GenericWorkload and
-	// GangScheduling must be on. It defaults to None, and must equal the key gangProvider in the ConfigMap of the guards.
+	// Provider is the scheduler that places gangs: Kube for that of Kubernetes itself, whose feature gates GenericWorkload and
+	// GangScheduling must be on, Coscheduling for the plugin of scheduler-plugins, Volcano, Koordinator or KAI, or None. It defaults to None,
+	// and must equal the key gangProvider in the ConfigMap of the guards. A LocalQueue or ResourceFlavor with the annotation
+	// tranche.dev/gang-provider has another.
 	Provider GangProvider `json:"provider,omitempty"`
+
+	// DiagnoseAfter is how long pods of a gang may be without a node before its JobSet says what they may wait for. It defaults to 1m.
+	DiagnoseAfter *metav1.Duration `json:"diagnoseAfter,omitempty"`
+
+	// Coscheduling is about the plugin of that name of scheduler-plugins.
+	Coscheduling Coscheduling `json:"coscheduling,omitempty"`
+
+	// Volcano is about the scheduler of that name.
+	Volcano Volcano `json:"volcano,omitempty"`
+
+	// Koordinator is about the scheduler of that name.
+	Koordinator Koordinator `json:"koordinator,omitempty"`
+
+	// KAI is about the scheduler of that name.
+	KAI KAI `json:"kai,omitempty"`
 }
 
 // A GangProvider is a scheduler that places gangs.
@@ -81,7 +98,82 @@ const (
 	GangProviderNone GangProvider = "None"
 	// GangProviderKube is the scheduler of Kubernetes, told by objects of the group scheduling.k8s.io.
 	GangProviderKube GangProvider = "Kube"
+	// GangProviderCoscheduling is the plugin of scheduler-plugins, told by PodGroups of scheduling.x-k8s.io.
+	GangProviderCoscheduling GangProvider = "Coscheduling"
+	// GangProviderVolcano is Volcano, told by PodGroups of scheduling.volcano.sh.
+	GangProviderVolcano GangProvider = "Volcano"
+	// GangProviderKoordinator is Koordinator, told by PodGroups of scheduling.sigs.k8s.io.
+	GangProviderKoordinator GangProvider = "Koordinator"
+	// GangProviderKAI is KAI, which makes its PodGroups itself.
+	GangProviderKAI GangProvider = "KAI"
 )
+
+// A Coscheduling says how the plugin Coscheduling is used.
+type Coscheduling struct {
+	// SchedulerName is the profile that has the plugin. It defaults to scheduler-plugins-scheduler.
+	SchedulerName string `json:"schedulerName,omitempty"`
+
+	// TimeoutSeconds is how long placed members of a gang wait for the others. Left out, the default, it is up to the plugin.
+	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
+}
+
+// A Volcano says how Volcano is used.
+type Volcano struct {
+	// SchedulerName is the name under which Volcano runs. It defaults to volcano.
+	SchedulerName string `json:"schedulerName,omitempty"`
+
+	// Queue is the queue of Volcano that all PodGroups are in. Empty, the default, it is up to Volcano.
+	Queue string `json:"queue,omitempty"`
+}
+
+// A Koordinator says how Koordinator is used.
+type Koordinator struct {
+	// SchedulerName is the name under which Koordinator runs. It defaults to koord-scheduler.
+	SchedulerName string `json:"schedulerName,omitempty"`
+
+	// Mode is Strict if all members of a gang give their places back when one has none, NonStrict if they keep them. It defaults to
+	// Strict: with NonStrict, gangs may wait for each other for ever.
+	Mode KoordinatorMode `json:"mode,omitempty"`
+
+	// TimeoutSeconds is how long placed members of a gang wait for the others. Left out, the default, it is up to Koordinator.
+	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
+}
+
+// A KoordinatorMode says what becomes of the members of a gang that have a place when another has none.
+type KoordinatorMode string
+
+const (
+	// KoordinatorStrict gives their places back.
+	KoordinatorStrict KoordinatorMode = "Strict"
+	// KoordinatorNonStrict keeps them.
+	KoordinatorNonStrict KoordinatorMode = "NonStrict"
+)
+
+// A KAI says how KAI is used.
+type KAI struct {
+	// SchedulerName is the name under which KAI runs. It defaults to kai-scheduler.
+	SchedulerName string `json:"schedulerName,omitempty"`
+
+	// Queue is the queue of KAI that all pods in gangs are in. Empty, the default, it is the one that the label kai.scheduler/queue of the pods names.
+	Queue string `json:"queue,omitempty"`
+}
+
+// SchedulerName is the schedulerName that the pods of gangs get, or "" if they keep theirs.
+func (g *Gang) SchedulerName(provider GangProvider) string {
+	switch provider {
+	case GangProviderCoscheduling:
+		return g.Coscheduling.SchedulerName
+	case GangProviderVolcano:
+		return g.Volcano.SchedulerName
+	case GangProviderKoordinator:
+		return g.Koordinator.SchedulerName
+	case GangProviderKAI:
+		return g.KAI.SchedulerName
+	case GangProviderNone, GangProviderKube:
+		return ""
+	}
+	return ""
+}
 
 // A ClientConnection bounds the requests that the manager sends.
 type ClientConnection struct {

@@ -56,7 +56,7 @@ visibility: {enable: true, certDir: /certs}
 managedNamespaceSelector: {}
 manageJobSetsWithoutQueueName: true
 stageAdmission: Greedy
-gang: {provider: Kube}
+gang: {provider: Volcano, volcano: {queue: research}, koordinator: {mode: NonStrict}}
 waitForPodsReady: {enable: true, timeout: 5m, requeuingStrategy: {backoffLimitCount: 3}}
 admissionFairSharing: {usageHalfLifeTime: 1h}
 `))
@@ -74,7 +74,7 @@ admissionFairSharing: {usageHalfLifeTime: 1h}
 	}
 	for _, want := range []string{
 		"qps: 1.5\n", "burst: 2000\n", "localQueue: 3\n", "jobSet: 8\n", "writers: 1\n", "leaderElect: false\n", "retryPeriod: 1s\n",
-		"bindAddress: \"0\"\n", "visibility:\n  bindAddress: :8082\n  certDir: /certs\n  enable: true\n", "managedNamespaceSelector: {}\n", "manageJobSetsWithoutQueueName: true\n", "stageAdmission: Greedy\n", "gang:\n  provider: Kube\n",
+		"bindAddress: \"0\"\n", "visibility:\n  bindAddress: :8082\n  certDir: /certs\n  enable: true\n", "managedNamespaceSelector: {}\n", "manageJobSetsWithoutQueueName: true\n", "stageAdmission: Greedy\n", "provider: Volcano\n", "queue: research\n", "schedulerName: volcano\n", "mode: NonStrict\n",
 		"  enable: true\n", "  timeout: 5m0s\n", "  recoveryTimeout: 5m0s\n", "backoffLimitCount: 3\n", "backoffMaxSeconds: 3600\n",
 		"usageHalfLifeTime: 1h0m0s\n", "usageSamplingInterval: 5m0s\n",
 	} {
@@ -207,6 +207,11 @@ admissionFairSharing: {usageHalfLifeTime: 0s, usageSamplingInterval: 1s, resourc
 		"log format":          {"logging: {format: xml}", []string{"logging.format"}},
 		"stageAdmission":      {"stageAdmission: safe", []string{"stageAdmission"}},
 		"gang provider":       {"gang: {provider: kube}", []string{"gang.provider"}},
+		"gang scheduler name": {"gang: {koordinator: {schedulerName: A_b}}", []string{"gang.koordinator.schedulerName"}},
+		"gang mode":           {"gang: {koordinator: {mode: strict}}", []string{"gang.koordinator.mode"}},
+		"gang timeout":        {"gang: {coscheduling: {timeoutSeconds: 0}}", []string{"gang.coscheduling.timeoutSeconds"}},
+		"gang queue":          {"gang: {kai: {queue: a/b}, volcano: {queue: a_b}}", []string{"gang.volcano.queue", "gang.kai.queue"}},
+		"gang diagnosis":      {"gang: {diagnoseAfter: -1s}", []string{"gang.diagnoseAfter"}},
 		"selector operator":   {"managedNamespaceSelector: {matchExpressions: [{key: a, operator: Like}]}", []string{"managedNamespaceSelector.matchExpressions[0].operator"}},
 		"selector values":     {"managedNamespaceSelector: {matchExpressions: [{key: a, operator: In}]}", []string{"managedNamespaceSelector.matchExpressions[0].values"}},
 		"selector label":      {"managedNamespaceSelector: {matchLabels: {a/b/c: d}}", []string{"managedNamespaceSelector.matchLabels"}},

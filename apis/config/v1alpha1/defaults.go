@@ -25,7 +25,7 @@ func (c *Configuration) SetDefaults() {
 	set(&c.Logging.Verbosity, 0)
 	setString(&c.Logging.Format, LogJSON)
 	setString(&c.StageAdmission, StageAdmissionSafe)
-	setString(&c.Gang.Provider, GangProviderNone)
+	c.Gang.setDefaults()
 	c.WaitForPodsReady.setDefaults()
 	if c.AdmissionFairSharing != nil {
 		set(&c.AdmissionFairSharing.UsageHalfLifeTime, metav1.Duration{})
@@ -50,6 +50,16 @@ func (c *Concurrency) setDefaults() {
 	set(&c.Workers.AdmissionCheck, 1)
 	set(&c.Writers, 16)
 	set(&c.Releases, 8)
+}
+
+func (g *Gang) setDefaults() {
+	setString(&g.Provider, GangProviderNone)
+	set(&g.DiagnoseAfter, metav1.Duration{Duration: time.Minute})
+	setString(&g.Coscheduling.SchedulerName, apis.CoschedulingScheduler)
+	setString(&g.Volcano.SchedulerName, apis.VolcanoScheduler)
+	setString(&g.Koordinator.SchedulerName, apis.KoordinatorScheduler)
+	setString(&g.Koordinator.Mode, KoordinatorStrict)
+	setString(&g.KAI.SchedulerName, apis.KAIScheduler)
 }
 
 func (w *WaitForPodsReady) setDefaults() {

@@ -41,7 +41,7 @@ func (c *Configuration) Validate() field.ErrorList {
 	errs = append(errs, c.Logging.validate(field.NewPath("logging"))...)
 	errs = append(errs, oneOf(field.NewPath("stageAdmission"), c.StageAdmission,
 		StageAdmissionSafe, StageAdmissionReserve, StageAdmissionGreedy)...)
-	errs = append(errs, oneOf(field.NewPath("gang", "provider"), c.Gang.Provider, GangProviderNone, GangProviderKube)...)
+	errs = append(errs, c.Gang.validate(field.NewPath("gang"))...)
 	errs = append(errs, c.WaitForPodsReady.validate(field.NewPath("waitForPodsReady"))...)
 	errs = append(errs, c.FairSharing.validate(field.NewPath("fairSharing"))...)
 	errs = append(errs, c.AdmissionFairSharing.validate(field.NewPath("admissionFairSharing"))...)
@@ -72,6 +72,37 @@ func (c *Concurrency) validate(path *field.Path) field.ErrorList {
 	errs = append(errs, between(workers.Child("admissionCheck"), c.Workers.AdmissionCheck, 1, maxConcurrency)...)
 	errs = append(errs, between(path.Child("writers"), c.Writers, 1, maxConcurrency)...)
 	errs = append(errs, between(path.Child("releases"), c.Releases, 1, maxConcurrency)...)
+	return errs
+}
+
+// validate checks all schedulers: LocalQueues may name those that are not the provider.
+func (g *Gang) validate(path *field.Path) field.ErrorList {
+	errs := oneOf(path.Child("provider"), g.Provider, GangProviderNone, GangProviderKube, GangProviderCoscheduling,
+		GangProviderVolcano, GangProviderKoordinator, GangProviderKAI)
+	errs = append(errs, notNegative(path.Child("diagnoseAfter"), g.DiagnoseAfter)...)
+	errs = append(errs, subdomain(path.Child("coscheduling", "schedulerName"), g.Coscheduling.SchedulerName)...)
+	errs = append(errs, between(path.Child("coscheduling", "timeoutSeconds"), g.Coscheduling.TimeoutSeconds, 1, math.MaxInt32)...)
+	errs = append(errs, subdomain(path.Child("volcano", "schedulerName"), g.Volcano.SchedulerName)...)
+	errs = append(errs, subdomain(path.Child("volcano", "queue"), g.Volcano.Queue)...)
+	errs = append(errs, subdomain(path.Child("koordinator", "schedulerName"), g.Koordinator.SchedulerName)...)
+	errs = append(errs, oneOf(path.Child("koordinator", "mode"), g.Koordinator.Mode, KoordinatorStrict, KoordinatorNonStrict)...)
+	errs = append(errs, between(path.Child("koordinator", "timeoutSeconds"), g.Koordinator.TimeoutSeconds, 1, math.MaxInt32)...)
+	errs = append(errs, subdomain(path.Child("kai", "schedulerName"), g.KAI.SchedulerName)...)
+	if problems := validation.IsValidLabelValue(g.KAI.Queue); len(problems) > 0 {
+		errs = append(errs, field.Invalid(path.Child("kai", "queue"), g.KAI.Queue, problems[0]))
+	}
+	return errs
+}
+
+// subdomain takes nothing, too.
+func subdomain(path *field.Path, name string) field.ErrorList {
+	if name == "" {
+		return nil
+	}
+	var errs field.ErrorList
+	for _, problem := range validation.IsDNS1123Subdomain(name) {
+		errs = append(errs, field.Invalid(path, name, problem))
+	}
 	return errs
 }
 
