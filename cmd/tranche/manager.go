@@ -116,7 +116,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 	if err != nil {
 		return err
 	}
-	gangs, err := newKeeper(mgr, config.Gang.Provider)
+	gangs, err := newKeepers(mgr, &config.Gang)
 	if err != nil {
 		return err
 	}
@@ -157,16 +157,13 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 	)
 }
 
-// newKeeper returns what keeps the objects of gangs, or nil if no scheduler places any.
-func newKeeper(mgr ctrl.Manager, provider configapi.GangProvider) (*gang.Keeper, error) {
-	if provider == configapi.GangProviderNone {
-		return nil, nil //nolint:nilnil // the nil Keeper keeps none
-	}
+// newKeepers returns what keeps the objects of gangs. LocalQueues may name other schedulers than the configuration, so it asks for all.
+func newKeepers(mgr ctrl.Manager, config *configapi.Gang) (*gang.Keepers, error) {
 	resources, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return nil, fmt.Errorf("set up discovery: %w", err)
 	}
-	return gang.NewKube(mgr.GetCache(), resources)
+	return gang.New(gang.Config{Gang: config, Reader: mgr.GetCache(), Resources: resources})
 }
 
 // addVisibility serves who is pending and why, if that is wanted.

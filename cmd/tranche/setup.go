@@ -115,10 +115,21 @@ func checkGuards(ctx context.Context, restConfig *rest.Config, config *configapi
 		return fmt.Errorf("manageJobSetsWithoutQueueName is %t in the configuration, but %t in ConfigMap %s: make them equal",
 			*config.ManageJobSetsWithoutQueueName, held, key)
 	}
-	// Pods name gangs because of the one, and the other makes what they name.
-	if named := cmp.Or(guards.Data["gangProvider"], string(configapi.GangProviderNone)); named != string(config.Gang.Provider) {
-		return fmt.Errorf("gang.provider is %s in the configuration, but gangProvider is %q in ConfigMap %s: make them equal",
-			config.Gang.Provider, named, key)
+	return checkGangs(&guards, &config.Gang)
+}
+
+// checkGangs makes sure that the pods of gangs go to the scheduler that is told of them: Jobs are made by what the guards know.
+func checkGangs(guards *corev1.ConfigMap, gangs *configapi.Gang) error {
+	key := client.ObjectKeyFromObject(guards)
+	if named := cmp.Or(guards.Data["gangProvider"], string(configapi.GangProviderNone)); named != string(gangs.Provider) {
+		return fmt.Errorf("gang.provider is %s in the configuration, but gangProvider is %q in ConfigMap %s: make them equal", gangs.Provider, named, key)
+	}
+	byDefault := configapi.Configuration{}
+	byDefault.SetDefaults()
+	wanted := gangs.SchedulerName(gangs.Provider)
+	if named := cmp.Or(guards.Data["gangSchedulerName"], byDefault.Gang.SchedulerName(gangs.Provider)); named != wanted {
+		return fmt.Errorf("the schedulerName of %s is %q in the configuration, but gangSchedulerName is %q in ConfigMap %s: make them equal",
+			gangs.Provider, wanted, named, key)
 	}
 	return nil
 }

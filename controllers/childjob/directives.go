@@ -31,17 +31,23 @@ type Template struct {
 	Requests corev1.ResourceList
 }
 
-// A CheckUpdate is what a Ready AdmissionCheck asks of the pods of one pod set.
-type CheckUpdate struct {
-	Check  kueue.AdmissionCheckReference
+// An Update is what somebody asks of the pods of one pod set, such as a Ready AdmissionCheck.
+type Update struct {
+	// By says who, in words such as: the podSetUpdates of AdmissionCheck "capacity".
+	By     string
 	Update kueue.PodSetUpdate
 }
 
+// CheckedBy names an AdmissionCheck in an Update.
+func CheckedBy(check kueue.AdmissionCheckReference) string {
+	return fmt.Sprintf("the podSetUpdates of AdmissionCheck %q", check)
+}
+
 // Released returns a copy of a held Job as it should be to run: not suspended, with the node labels and tolerations of the flavors
-// that its stage was admitted to, and with what AdmissionChecks ask for. It is an error if the Job asks for more than the template
-// that quota was charged for: then it was not made from the JobSet. It is one, too, if a check contradicts the Job, a flavor or
-// another check.
-func Released(job *batchv1.Job, template Template, assignment *kueue.PodSetAssignment, flavors map[kueue.ResourceFlavorReference]*kueue.ResourceFlavor, updates ...CheckUpdate) (*batchv1.Job, error) {
+// that its stage was admitted to, and with what AdmissionChecks and others ask for. It is an error if the Job asks for more than the template
+// that quota was charged for: then it was not made from the JobSet. It is one, too, if an update contradicts the Job, a flavor or
+// another update.
+func Released(job *batchv1.Job, template Template, assignment *kueue.PodSetAssignment, flavors map[kueue.ResourceFlavorReference]*kueue.ResourceFlavor, updates ...Update) (*batchv1.Job, error) {
 	if assignment == nil {
 		return nil, fmt.Errorf("the Job %q stays held: its quota Workload has no assignment for its pods", job.Name)
 	}
@@ -63,7 +69,7 @@ func Released(job *batchv1.Job, template Template, assignment *kueue.PodSetAssig
 	for i := range updates {
 		more, err := added.merge(&released.Spec.Template, &updates[i].Update)
 		if err != nil {
-			return nil, fmt.Errorf("the Job %q stays held: AdmissionCheck %q: %w", job.Name, updates[i].Check, err)
+			return nil, fmt.Errorf("the Job %q stays held: %s %w", job.Name, updates[i].By, err)
 		}
 		nodeLabels = append(nodeLabels, more...)
 	}
@@ -71,16 +77,16 @@ func Released(job *batchv1.Job, template Template, assignment *kueue.PodSetAssig
 }
 
 // Honors says what of the updates is not in the pod template of a Job whose pods run already, so that it cannot be added any more.
-func Honors(job *batchv1.Job, updates ...CheckUpdate) error {
+func Honors(job *batchv1.Job, updates ...Update) error {
 	for i := range updates {
 		var added additions
 		with := job.DeepCopy()
 		_, err := added.merge(&with.Spec.Template, &updates[i].Update)
 		if err == nil && !equality.Semantic.DeepEqual(with.Spec.Template, job.Spec.Template) {
-			err = errors.New("its podSetUpdates ask for what the pods that run do not have")
+			err = errors.New("ask for what the pods that run do not have")
 		}
 		if err != nil {
-			return fmt.Errorf("the Job %q stays as it is: AdmissionCheck %q: %w", job.Name, updates[i].Check, err)
+			return fmt.Errorf("the Job %q stays as it is: %s %w", job.Name, updates[i].By, err)
 		}
 	}
 	return nil
@@ -145,7 +151,7 @@ func hasToleration(all []corev1.Toleration, one corev1.Toleration) bool {
 	return slices.ContainsFunc(all, func(t corev1.Toleration) bool { return equality.Semantic.DeepEqual(t, one) })
 }
 
-// merge adds what an AdmissionCheck asks for and returns the keys of node labels that were not there before.
+// merge adds what an update asks for and returns the keys of node labels that were not there before.
 func (a *additions) merge(template *corev1.PodTemplateSpec, update *kueue.PodSetUpdate) ([]string, error) {
 	for _, part := range []struct {
 		name      string
@@ -157,7 +163,7 @@ func (a *additions) merge(template *corev1.PodTemplateSpec, update *kueue.PodSet
 	} {
 		for _, key := range slices.Sorted(maps.Keys(part.asks)) {
 			if value, known := part.has[key]; known && value != part.asks[key] {
-				return nil, fmt.Errorf("its podSetUpdates set %s[%q] to %q, which is %q already; make them equal", part.name, key, part.asks[key], value)
+				return nil, fmt.Errorf("set %s[%q] to %q, which is %q already; make them equal", part.name, key, part.asks[key], value)
 			}
 		}
 	}

@@ -201,7 +201,7 @@ func TestRestored(t *testing.T) {
 	flavors := map[kueue.ResourceFlavorReference]*kueue.ResourceFlavor{"a100": {Spec: kueue.ResourceFlavorSpec{
 		NodeLabels: map[string]string{"gpu": "a100"}, Tolerations: []corev1.Toleration{own, {Key: "gpu"}},
 	}}}
-	update := childjob.CheckUpdate{Check: "provision", Update: kueue.PodSetUpdate{
+	update := childjob.Update{By: childjob.CheckedBy("provision"), Update: kueue.PodSetUpdate{
 		Labels: map[string]string{"team": "a", "batch": "7"}, Annotations: map[string]string{"consume": "request-1"},
 		NodeSelector: map[string]string{"pool": "new", "gpu": "a100"}, Tolerations: []corev1.Toleration{{Key: "new"}, {Key: "gpu"}},
 	}}
@@ -244,16 +244,16 @@ func TestReleasedRefusesContradictions(t *testing.T) {
 		updates []kueue.PodSetUpdate
 		want    string
 	}{
-		"with the Job":       {[]kueue.PodSetUpdate{{NodeSelector: map[string]string{"zone": "b"}}}, `AdmissionCheck "check-0": its podSetUpdates set nodeSelector["zone"] to "b", which is "a" already`},
+		"with the Job":       {[]kueue.PodSetUpdate{{NodeSelector: map[string]string{"zone": "b"}}}, `the podSetUpdates of AdmissionCheck "check-0" set nodeSelector["zone"] to "b", which is "a" already`},
 		"with a flavor":      {[]kueue.PodSetUpdate{{NodeSelector: map[string]string{"gpu": "h100"}}}, `nodeSelector["gpu"] to "h100", which is "a100" already`},
-		"with another check": {[]kueue.PodSetUpdate{{Labels: map[string]string{"l": "1"}}, {Labels: map[string]string{"l": "2"}}}, `AdmissionCheck "check-1": its podSetUpdates set labels["l"] to "2"`},
+		"with another check": {[]kueue.PodSetUpdate{{Labels: map[string]string{"l": "1"}}, {Labels: map[string]string{"l": "2"}}}, `the podSetUpdates of AdmissionCheck "check-1" set labels["l"] to "2"`},
 		"in annotations":     {[]kueue.PodSetUpdate{{Annotations: map[string]string{"l": "1"}}, {Annotations: map[string]string{"l": "2"}}}, `annotations["l"]`},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			var updates []childjob.CheckUpdate
+			var updates []childjob.Update
 			for i, update := range c.updates {
-				updates = append(updates, childjob.CheckUpdate{Check: kueue.AdmissionCheckReference(fmt.Sprintf("check-%d", i)), Update: update})
+				updates = append(updates, childjob.Update{By: childjob.CheckedBy(kueue.AdmissionCheckReference(fmt.Sprintf("check-%d", i))), Update: update})
 			}
 			_, err := childjob.Released(newJob(func(*batchv1.Job) {}), template, assignment, flavors, updates...)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -331,7 +331,7 @@ func TestHonors(t *testing.T) {
 		"another node to run them": {kueue.PodSetUpdate{NodeSelector: map[string]string{"rack": "1"}}, "what the pods that run do not have"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := childjob.Honors(newJob(func(*batchv1.Job) {}), childjob.CheckUpdate{Check: "provision", Update: c.update})
+			err := childjob.Honors(newJob(func(*batchv1.Job) {}), childjob.Update{By: childjob.CheckedBy("provision"), Update: c.update})
 			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 				t.Errorf("err = %v, want %q", err, c.want)
 			}

@@ -20,6 +20,8 @@ const (
 	GangsNotConfigured = "NotConfigured"
 	// GangsNotServed tells that the API server has no objects for gangs.
 	GangsNotServed = "APINotServed"
+	// GangsContradicted tells that a LocalQueue or flavor names a scheduler that the gangs of a JobSet are not placed by.
+	GangsContradicted = "SchedulerContradicted"
 	// GangsNotNamed tells that pods do not name their gang.
 	GangsNotNamed = "PodsNameNoGang"
 	// GangsMisconfigured tells that the user has to mend the JobSet.
@@ -34,7 +36,12 @@ func WithGangs(js *jobsetapi.JobSet, all []metav1.Condition, reason, message str
 		return all
 	}
 	c := metav1.Condition{Type: GangScheduling, Status: metav1.ConditionTrue, Reason: reason, Message: message}
-	if reason != GangsKept && reason != GangsOfUser {
+	switch reason {
+	case GangsKept, GangsOfUser:
+	case GangsContradicted:
+		c.Status = metav1.ConditionFalse
+		c.Message = fmt.Sprintf("%s: gangs are not placed by the scheduler that is named for them: %s", strings.Join(fields, ", "), message)
+	default:
 		c.Status = metav1.ConditionFalse
 		c.Message = fmt.Sprintf("%s: gangs are not placed whole: %s", strings.Join(fields, ", "), message)
 	}

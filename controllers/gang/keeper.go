@@ -7,7 +7,6 @@ package gang
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,70 +17,50 @@ import (
 	shapes "github.com/tranche-dev/tranche/admission/gang"
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
+	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 )
 
-const kubeGroup = "scheduling.k8s.io"
-
-// Resources tells what an API server serves. client-go's discovery clients do.
-type Resources interface {
-	// ServerResourcesForGroupVersion lists the resources of a version, or says that it is not found.
-	ServerResourcesForGroupVersion(groupVersion string) (*metav1.APIResourceList, error)
-}
-
-// A Keeper knows the objects of gangs in one version of one API. The nil Keeper keeps none.
+// A Keeper knows the objects of gangs of one scheduler. The nil Keeper keeps none.
 type Keeper struct {
+	name     configapi.GangProvider
 	reader   client.Reader
 	provider shapes.Provider
-	version  string
-	kinds    []string
+	// kinds are empty if the API server does not have all of them.
+	kinds  []shapes.Kind
+	served bool
 }
 
-// NewKube returns the Keeper for the scheduler of Kubernetes, in the newest version that the API server has. If it has none, the Keeper
-// is not Served. The reader must be a cache.
-func NewKube(reader client.Reader, resources Resources) (*Keeper, error) {
-	for _, version := range []shapes.KubeVersion{shapes.V1beta1, shapes.V1alpha2} {
-		list, err := resources.ServerResourcesForGroupVersion(kubeGroup + "/" + string(version))
-		if apierrors.IsNotFound(err) {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("ask the API server for %s/%s: %w", kubeGroup, version, err)
-		}
-		if serves(list, "workloads") && serves(list, "podgroups") {
-			return &Keeper{
-				reader: reader, provider: shapes.Kube{Version: version}, version: kubeGroup + "/" + string(version), kinds: []string{"Workload", "PodGroup"},
-			}, nil
-		}
+// Name is that of the scheduler in the configuration.
+func (k *Keeper) Name() string {
+	if k == nil {
+		return string(configapi.GangProviderNone)
 	}
-	return &Keeper{reader: reader}, nil
-}
-
-func serves(list *metav1.APIResourceList, name string) bool {
-	return slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == name })
+	return string(k.name)
 }
 
 // Served tells whether the API server has the objects of gangs.
-func (k *Keeper) Served() bool { return k != nil && k.provider != nil }
+func (k *Keeper) Served() bool { return k != nil && k.served }
 
-// Version is the version of the API, such as scheduling.k8s.io/v1alpha2.
-func (k *Keeper) Version() string { return k.version }
-
-// Kinds returns an empty object of each kind that there may be, to be watched.
-func (k *Keeper) Kinds() []*unstructured.Unstructured {
-	if !k.Served() {
-		return nil
+// Version is the version of the API, such as scheduling.k8s.io/v1alpha2, or "" if the scheduler makes all objects itself.
+func (k *Keeper) Version() string {
+	if len(k.kinds) == 0 {
+		return ""
 	}
-	var kinds []*unstructured.Unstructured
-	for _, kind := range k.kinds {
-		kinds = append(kinds, k.empty(kind))
-	}
-	return kinds
+	return k.kinds[0].APIVersion
 }
 
-func (k *Keeper) empty(kind string) *unstructured.Unstructured {
+// Wanted is the version of the API that the API server should have.
+func (k *Keeper) Wanted() string {
+	if kinds := k.provider.Kinds(); len(kinds) > 0 {
+		return kinds[0].APIVersion
+	}
+	return ""
+}
+
+func empty(kind metav1.TypeMeta) *unstructured.Unstructured {
 	object := &unstructured.Unstructured{}
-	object.SetGroupVersionKind(schema.FromAPIVersionAndKind(k.version, kind))
+	object.SetGroupVersionKind(kind.GroupVersionKind())
 	return object
 }
 
@@ -108,10 +87,10 @@ func (k *Keeper) Read(ctx context.Context, js *jobsetapi.JobSet, plan *stageplan
 func (k *Keeper) readObjects(ctx context.Context, state *State) error {
 	for _, kind := range k.kinds {
 		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(schema.FromAPIVersionAndKind(k.version, kind+"List"))
+		list.SetGroupVersionKind(schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind+"List"))
 		err := k.reader.List(ctx, list, client.InNamespace(state.Shape.JobSet.Namespace), client.MatchingLabels{apis.JobSetLabel: state.Shape.JobSet.Name})
 		if err != nil {
-			return fmt.Errorf("list %ss of JobSet %q: %w", kind, state.Shape.JobSet, err)
+			return fmt.Errorf("list %ss of JobSet %q: %w", kind.Kind, state.Shape.JobSet, err)
 		}
 		for i := range list.Items {
 			if object := &list.Items[i]; state.isOurs(object) {
@@ -124,7 +103,7 @@ func (k *Keeper) readObjects(ctx context.Context, state *State) error {
 			if state.there[idOf(object)] != nil {
 				continue
 			}
-			found := k.empty(object.GetKind())
+			found := empty(metav1.TypeMeta{APIVersion: object.GetAPIVersion(), Kind: object.GetKind()})
 			err := k.reader.Get(ctx, client.ObjectKeyFromObject(object), found)
 			if apierrors.IsNotFound(err) {
 				continue

@@ -1,6 +1,7 @@
 package gang
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -21,13 +22,18 @@ type State struct {
 	provider shapes.Provider
 	// wanted has, for each stage, what must be there before its Jobs start, in the order in which to make it.
 	wanted [][]*unstructured.Unstructured
+	// fixed has the kinds of objects whose specs cannot be changed.
+	fixed map[string]bool
 	// there has what is there of it, and what earlier attempts have left.
 	there map[id]*unstructured.Unstructured
 }
 
 // NewState returns the State of a JobSet of which nothing is there yet.
 func NewState(shape *shapes.Shape, provider shapes.Provider, stages int) (*State, error) {
-	s := &State{Shape: shape, provider: provider, there: map[id]*unstructured.Unstructured{}}
+	s := &State{Shape: shape, provider: provider, fixed: map[string]bool{}, there: map[id]*unstructured.Unstructured{}}
+	for _, kind := range provider.Kinds() {
+		s.fixed[kind.Kind] = kind.Fixed
+	}
 	for stage := range stages {
 		var objects []*unstructured.Unstructured
 		for _, object := range provider.Objects(shape, stage) {
@@ -69,20 +75,62 @@ func (s *State) Missing(stage int) []*unstructured.Unstructured {
 	return missing
 }
 
-// Wrong returns what of a stage is not what the JobSet asks for any more. It has to go before it can be made anew: specs cannot be
-// changed. What is on its way out is wrong, too.
+// Wrong returns what of a stage is not what the JobSet asks for any more and has to go before it can be made anew, because its spec cannot
+// be changed. What is on its way out is wrong, too.
 func (s *State) Wrong(stage int) []*unstructured.Unstructured {
-	if s == nil {
-		return nil
-	}
 	var wrong []*unstructured.Unstructured
-	for _, object := range s.wanted[stage] {
-		there := s.there[idOf(object)]
-		if there != nil && s.isOurs(there) && (there.GetDeletionTimestamp() != nil || !holds(there.Object["spec"], object.Object["spec"])) {
+	s.compare(stage, func(there, _ *unstructured.Unstructured, same bool) {
+		if there.GetDeletionTimestamp() != nil || s.fixed[there.GetKind()] && !same {
 			wrong = append(wrong, there)
 		}
-	}
+	})
 	return wrong
+}
+
+// A Mend is an object that is not what the JobSet asks for any more, and what it is to have. Whoever writes it must send nothing else of
+// it: schedulers write status without a subresource.
+type Mend struct{ There, Wanted *unstructured.Unstructured }
+
+// Patch is the merge patch that does it, if the object is still the same.
+func (m Mend) Patch() ([]byte, error) {
+	metadata := map[string]any{"uid": string(m.There.GetUID())}
+	if annotations := m.Wanted.GetAnnotations(); len(annotations) > 0 {
+		metadata["annotations"] = annotations
+	}
+	return json.Marshal(map[string]any{"metadata": metadata, "spec": m.Wanted.Object["spec"]})
+}
+
+// Amiss returns what of a stage is not what the JobSet asks for any more, and can be changed while pods go by it.
+func (s *State) Amiss(stage int) []Mend {
+	var amiss []Mend
+	s.compare(stage, func(there, wanted *unstructured.Unstructured, same bool) {
+		if there.GetDeletionTimestamp() == nil && !s.fixed[there.GetKind()] && !same {
+			amiss = append(amiss, Mend{There: there, Wanted: wanted})
+		}
+	})
+	return amiss
+}
+
+// compare calls f for all objects of a stage that the JobSet has made.
+func (s *State) compare(stage int, f func(there, wanted *unstructured.Unstructured, same bool)) {
+	if s == nil {
+		return
+	}
+	for _, wanted := range s.wanted[stage] {
+		if there := s.there[idOf(wanted)]; there != nil && s.isOurs(there) {
+			f(there, wanted, holds(there.Object["spec"], wanted.Object["spec"]) && hasAnnotations(there, wanted))
+		}
+	}
+}
+
+func hasAnnotations(there, wanted *unstructured.Unstructured) bool {
+	has := there.GetAnnotations()
+	for key, value := range wanted.GetAnnotations() {
+		if has[key] != value {
+			return false
+		}
+	}
+	return true
 }
 
 // Stale returns what earlier attempts have left.
@@ -131,9 +179,26 @@ func (s *State) Gangs() int32 {
 	return gangs
 }
 
-// IsNamed tells whether the pods of a Job name a gang, if they should be in one.
-func (s *State) IsNamed(replicatedJob string, job int32, template *corev1.PodTemplateSpec) bool {
-	return s.provider.Pods(s.Shape, replicatedJob, job).SchedulingGroup == nil || s.provider.Named(template) != ""
+// PodFields is what the pods of a Job must carry to be in their gang.
+func (s *State) PodFields(replicatedJob string, job int32) shapes.PodFields {
+	if s == nil {
+		return shapes.PodFields{}
+	}
+	return s.provider.Pods(s.Shape, replicatedJob, job)
+}
+
+// Lacks names the field of a pod template that puts its pods into their gang and can be set only when the Job is created, if the Job does
+// not have it.
+func (s *State) Lacks(replicatedJob string, job int32, template *corev1.PodTemplateSpec) string {
+	fields := s.PodFields(replicatedJob, job)
+	switch {
+	case fields.SchedulingGroup != nil && s.provider.Named(template) == "":
+		return "spec.schedulingGroup"
+	case fields.SchedulerName != "" && template.Spec.SchedulerName != fields.SchedulerName:
+		return fmt.Sprintf("spec.schedulerName %q", fields.SchedulerName)
+	default:
+		return ""
+	}
 }
 
 // holds tells whether what is there has everything that is wanted. The API server adds defaults, and nulls for fields that are not set.

@@ -20,6 +20,7 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/childjob"
 	"github.com/tranche-dev/tranche/controllers/conditions"
+	"github.com/tranche-dev/tranche/controllers/gang"
 )
 
 // wanted is what a pass should write. The order of the fields is the order of the writes.
@@ -30,12 +31,16 @@ type wanted struct {
 	evict []evict
 	// change has quota Workloads whose gates, attempt, queue or priority are not what they should be.
 	change []change
+	// name tells to write into the pod templates of the JobSet which scheduler places their gangs, before it is started.
+	name bool
 	// start resumes the JobSet for the first time.
 	start bool
 	// disperse has objects of gangs that are over, or that are not what the JobSet asks for any more.
 	disperse []*unstructured.Unstructured
 	// gather has objects of gangs that must be there before their Jobs run.
 	gather []*unstructured.Unstructured
+	// mend has objects of gangs that are there, and what they should be.
+	mend []gang.Mend
 	// release has the Jobs that may run.
 	release []release
 	// grow has the running Jobs whose number of pods changes.
@@ -145,6 +150,10 @@ func (w *wanted) decide(s *seen) {
 	w.disperse = append(w.disperse, s.gangs.Stale()...)
 	w.wait = conditions.WaitNews(s.jobSet, sum)
 	w.start = !isStarted(s.jobSet) && slices.ContainsFunc(stages, func(st stage) bool { return st.mayRun(s) })
+	if w.start && s.isMisnamed() {
+		// Only templates of a suspended JobSet can be changed.
+		w.name, w.start = true, false
+	}
 	if e.complete {
 		w.giveBackEvicted(stages)
 	}
@@ -274,7 +283,16 @@ func (w *wanted) releaseJobs(s *seen, st *stage) {
 		if !childjob.IsHeld(job) || s.hasPodOf(job) {
 			continue
 		}
-		released, err := childjob.Released(job, st.templateOf(job), st.assignmentOf(job), s.flavors, updatesOf(st.workload, st.replicatedJobOf(job))...)
+		if s.isOfOtherScheduler(job) {
+			w.remake = append(w.remake, job)
+			continue
+		}
+		placed, known := s.gangUpdates(job)
+		if !known {
+			continue
+		}
+		updates := append(updatesOf(st.workload, st.replicatedJobOf(job)), placed...)
+		released, err := childjob.Released(job, st.templateOf(job), st.assignmentOf(job), s.flavors, updates...)
 		if err != nil {
 			w.complaints = append(w.complaints, err.Error())
 			continue

@@ -333,6 +333,9 @@ func render(w *wanted) []string {
 			add("gate %s=%s", x.after.Name, x.after.Annotations[apis.AdmissionGatedByAnnotation])
 		}
 	}
+	if w.name {
+		add("name")
+	}
 	if w.start {
 		add("start")
 	}
@@ -341,6 +344,9 @@ func render(w *wanted) []string {
 	}
 	for _, x := range w.gather {
 		add("gather %s %s", x.GetKind(), x.GetName())
+	}
+	for _, x := range w.mend {
+		add("mend %s %s", x.There.GetKind(), x.There.GetName())
 	}
 	for _, x := range w.release {
 		for _, job := range x.jobs {

@@ -1,16 +1,25 @@
 package jobset
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
 
+	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/apis"
+	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/controllers/childjob"
 	"github.com/tranche-dev/tranche/controllers/conditions"
+	"github.com/tranche-dev/tranche/controllers/gang"
 )
 
 // gatherGangs makes sure that the objects of a stage's gangs are there before its Jobs start, and tells whether they may. What does not
@@ -21,7 +30,39 @@ func (w *wanted) gatherGangs(s *seen, st *stage) bool {
 		return false
 	}
 	w.gather = append(w.gather, s.gangs.Missing(st.index)...)
+	w.mend = append(w.mend, s.gangs.Amiss(st.index)...)
 	return true
+}
+
+// gangUpdates are the labels and annotations by which the pods of a Job are in their gang. They are not known if the Job is one of another
+// attempt than the JobSet tells of.
+func (s *seen) gangUpdates(job *batchv1.Job) (updates []childjob.Update, known bool) {
+	index, ok := indexOf(job)
+	if !ok || s.gangs == nil {
+		return nil, true
+	}
+	fields := s.gangs.PodFields(replicatedJobOf(job), index)
+	if len(fields.Labels)+len(fields.Annotations) == 0 {
+		return nil, true
+	}
+	updates = []childjob.Update{{By: "its gang would", Update: kueue.PodSetUpdate{Labels: fields.Labels, Annotations: fields.Annotations}}}
+	return updates, cmp.Or(job.Labels[jobRestartAttemptLabel], "0") == strconv.Itoa(int(jobRestartsOf(s.jobSet, replicatedJobOf(job), index)))
+}
+
+// indexOf is the place of a Job among those of its ReplicatedJob.
+func indexOf(job *batchv1.Job) (int32, bool) {
+	index, err := strconv.ParseInt(job.Labels[jobset.JobIndexKey], 10, 32)
+	return int32(index), err == nil
+}
+
+// jobRestartsOf is how often a Job was restarted by itself.
+func jobRestartsOf(js *jobsetapi.JobSet, replicatedJob string, index int32) int32 {
+	for i := range js.Status.ReplicatedJobsStatus {
+		if status := &js.Status.ReplicatedJobsStatus[i]; status.Name == replicatedJob && int(index) < len(status.JobRestarts) && index >= 0 {
+			return status.JobRestarts[index]
+		}
+	}
+	return 0
 }
 
 // withGangs adds what is said about the gangs of the JobSet.
@@ -32,37 +73,53 @@ func withGangs(s *seen, all []metav1.Condition) []metav1.Condition {
 
 func gangNews(s *seen) (reason, message string) {
 	switch {
+	case s.scheduler.problem != "":
+		return conditions.GangsContradicted, s.scheduler.problem
 	case s.keeper == nil:
-		return conditions.GangsNotConfigured, "gang.provider in the manager's configuration names no scheduler"
+		return conditions.GangsNotConfigured, "neither gang.provider in the manager's configuration nor the annotation " + apis.GangProviderAnnotation +
+			" of the LocalQueue or ResourceFlavor names a scheduler that does"
 	case !s.keeper.Served():
-		return conditions.GangsNotServed, "the API server has no PodGroups of scheduling.k8s.io that the manager knows; ask your administrator to turn on" +
-			" the feature gate GenericWorkload and to serve scheduling.k8s.io/v1alpha2 (--runtime-config), and to restart the manager"
+		return conditions.GangsNotServed, notServed(s.keeper)
 	case s.gangs == nil:
 		return conditions.GangsMisconfigured, s.refusal
 	}
-	if job := s.namelessJob(); job != "" {
-		return conditions.GangsNotNamed, fmt.Sprintf("the pods of Job %q name no PodGroup, and are placed one by one: the API server has left"+
-			" spec.schedulingGroup out, or the policy tranche-gang-jobs was not there when the JobSet was created", job)
+	if why := s.contradiction(); why != "" {
+		return conditions.GangsContradicted, why
+	}
+	if job, field := s.namelessJob(); job != "" {
+		return conditions.GangsNotNamed, fmt.Sprintf("the pods of Job %q have no %s, and are placed one by one or not at all: the API server has left"+
+			" it out, or the policy tranche-gang-jobs was not there when the Job was created", job, field)
 	}
 	if taken := s.gangs.Taken(); taken != "" {
 		return conditions.GangsOfUser, taken
 	}
+	if s.keeper.Version() == "" {
+		return conditions.GangsKept, fmt.Sprintf("%d gangs, whose PodGroups %s makes", s.gangs.Gangs(), s.keeper.Name())
+	}
 	return conditions.GangsKept, fmt.Sprintf("%d gangs, each with a PodGroup of %s from when its stage is admitted", s.gangs.Gangs(), s.keeper.Version())
 }
 
-// namelessJob returns the first Job of the attempt that should be in a gang and whose pods name none.
-func (s *seen) namelessJob() string {
-	first := ""
+func notServed(keeper *gang.Keeper) string {
+	if keeper.Name() == string(configapi.GangProviderKube) {
+		return "the API server has no PodGroups of scheduling.k8s.io that the manager knows; ask your administrator to turn on" +
+			" the feature gate GenericWorkload and to serve scheduling.k8s.io/v1alpha2 (--runtime-config), and to restart the manager"
+	}
+	return fmt.Sprintf("the API server has no PodGroups of %s; ask your administrator to install %s, and to restart the manager", keeper.Wanted(), keeper.Name())
+}
+
+// namelessJob returns the first Job of the attempt that should be in a gang and lacks what it must have from its creation on, and what
+// that is.
+func (s *seen) namelessJob() (name, field string) {
 	for _, job := range s.mine.jobs {
-		index, err := strconv.ParseInt(job.Labels[jobset.JobIndexKey], 10, 32)
-		if err != nil || job.Labels[restartAttemptLabel] != attemptOf(s.jobSet) || first != "" && first < job.Name {
+		index, ok := indexOf(job)
+		if !ok || job.Labels[restartAttemptLabel] != attemptOf(s.jobSet) || name != "" && name < job.Name || s.isOfOtherScheduler(job) {
 			continue
 		}
-		if !s.gangs.IsNamed(replicatedJobOf(job), int32(index), &job.Spec.Template) {
-			first = job.Name
+		if lacks := s.gangs.Lacks(replicatedJobOf(job), index, &job.Spec.Template); lacks != "" {
+			name, field = job.Name, lacks
 		}
 	}
-	return first
+	return name, field
 }
 
 // gather makes the objects of gangs.
@@ -84,6 +141,21 @@ func (r *Reconciler) disperse(ctx context.Context, _ *seen, w *wanted) error {
 		}
 		if err := r.config.Client.Delete(ctx, &unstructured.Unstructured{Object: object.Object}, client.Preconditions{UID: new(object.GetUID())}); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete %s %s: %w", object.GetKind(), client.ObjectKeyFromObject(object), err)
+		}
+	}
+	return nil
+}
+
+// mend changes objects of gangs that are not what the JobSet asks for.
+func (r *Reconciler) mend(ctx context.Context, _ *seen, w *wanted) error {
+	for _, mend := range w.mend {
+		key := client.ObjectKeyFromObject(mend.There)
+		patch, err := mend.Patch()
+		if err != nil {
+			return fmt.Errorf("render %s %s: %w", mend.There.GetKind(), key, err)
+		}
+		if err := r.config.Client.Patch(ctx, mend.There.DeepCopy(), client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("change %s %s: %w", mend.There.GetKind(), key, err)
 		}
 	}
 	return nil

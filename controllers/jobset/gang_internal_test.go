@@ -15,6 +15,7 @@ import (
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	shapes "github.com/tranche-dev/tranche/admission/gang"
+	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/conditions"
 	"github.com/tranche-dev/tranche/controllers/gang"
@@ -27,16 +28,24 @@ func (k kubernetes) ServerResourcesForGroupVersion(version string) (*metav1.APIR
 	if version != k.version {
 		return nil, apierrors.NewNotFound(schema.GroupResource{}, version)
 	}
-	return &metav1.APIResourceList{APIResources: []metav1.APIResource{{Name: "workloads"}, {Name: "podgroups"}}}, nil
+	return &metav1.APIResourceList{APIResources: []metav1.APIResource{{Name: "workloads", Kind: "Workload"}, {Name: "podgroups", Kind: "PodGroup"}}}, nil
 }
 
-func keeper(t *testing.T, version string) *gang.Keeper {
+// keepers has those for the schedulers that use this version of an API, and asks one by default.
+func keepers(t *testing.T, version string, byDefault configapi.GangProvider) *gang.Keepers {
 	t.Helper()
-	k, err := gang.NewKube(nil, kubernetes{version})
+	config := &configapi.Configuration{Gang: configapi.Gang{Provider: byDefault}}
+	config.SetDefaults()
+	k, err := gang.New(gang.Config{Gang: &config.Gang, Resources: kubernetes{version}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return k
+}
+
+func keeper(t *testing.T, version string) *gang.Keeper {
+	t.Helper()
+	return keepers(t, version, configapi.GangProviderKube).Default()
 }
 
 // asGangs makes a gang of each ReplicatedJob.
@@ -46,12 +55,12 @@ func asGangs(t *testing.T, s *seen) {
 		s.jobSet.Spec.ReplicatedJobs[i].GangConfig = &jobsetapi.GangConfig{GangMode: jobsetapi.GangModeGang}
 	}
 	s.keeper = keeper(t, "scheduling.k8s.io/v1alpha2")
-	s.gangs = gangsOf(t, s)
+	s.scheduler.byDefault = s.keeper.Name()
+	s.gangs = gangsOf(t, s, shapes.Kube{Version: shapes.V1alpha2})
 }
 
-func gangsOf(t *testing.T, s *seen) *gang.State {
+func gangsOf(t *testing.T, s *seen, provider shapes.Provider) *gang.State {
 	t.Helper()
-	provider := shapes.Kube{Version: shapes.V1alpha2}
 	shape, err := shapes.New(s.jobSet, s.plan, provider)
 	if err != nil {
 		t.Fatal(err)
@@ -124,7 +133,7 @@ func TestDesiredGangs(t *testing.T) {
 			there: func(s *seen) {
 				now := s.gangs
 				s.jobSet.Status.Restarts = 0
-				s.gangs = gangsOf(t, s)
+				s.gangs = gangsOf(t, s, shapes.Kube{Version: shapes.V1alpha2})
 				s.jobSet.Status.Restarts = 1
 				for _, object := range s.gangs.Missing(0) {
 					now.Observe(object)
@@ -176,7 +185,7 @@ func TestGangNews(t *testing.T) {
 		},
 		"no provider": {
 			func(s *seen) { s.keeper, s.gangs = nil, nil }, conditions.GangsNotConfigured,
-			"spec.replicatedJobs[0].gangConfig, spec.replicatedJobs[1].gangConfig: gangs are not placed whole: gang.provider in the manager's configuration names no scheduler",
+			"spec.replicatedJobs[0].gangConfig, spec.replicatedJobs[1].gangConfig: gangs are not placed whole: neither gang.provider in the manager's configuration nor the annotation",
 		},
 		"no API": {
 			func(s *seen) { s.keeper, s.gangs = keeper(t, ""), nil }, conditions.GangsNotServed, "turn on the feature gate GenericWorkload",
@@ -185,7 +194,7 @@ func TestGangNews(t *testing.T) {
 			func(s *seen) { s.plan, s.gangs, s.refusal = nil, nil, "mend it" }, conditions.GangsMisconfigured, "not placed whole: mend it",
 		},
 		"a Job whose pods name no gang": {
-			func(s *seen) { s.mine.jobs = []*batchv1.Job{job("")} }, conditions.GangsNotNamed, `the pods of Job "init-0" name no PodGroup`,
+			func(s *seen) { s.mine.jobs = []*batchv1.Job{job("")} }, conditions.GangsNotNamed, `the pods of Job "init-0" have no spec.schedulingGroup`,
 		},
 		"a gang of the user": {
 			func(s *seen) {

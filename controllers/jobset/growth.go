@@ -216,8 +216,8 @@ func (w *wanted) resizeJobs(s *seen, st *stage) {
 }
 
 // growthUpdates are what Ready AdmissionChecks ask of the pods of the growths of a stage.
-func (st *stage) growthUpdates(s *seen, podSet int) []childjob.CheckUpdate {
-	var updates []childjob.CheckUpdate
+func (st *stage) growthUpdates(s *seen, podSet int) []childjob.Update {
+	var updates []childjob.Update
 	for _, growth := range st.growths {
 		if s.mayUse(growth) {
 			updates = append(updates, updatesOf(growth, st.PodSets[podSet].Name)...)

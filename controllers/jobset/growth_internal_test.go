@@ -140,7 +140,7 @@ func TestGrowth(t *testing.T) {
 		},
 		"not if it asks for what the pods that run do not have": {
 			elasticWorld{running("running up"), 4, 2, []int32{2}, []string{"2 admitted labels"}},
-			[]string{`complain the Job "init-0" stays as it is: AdmissionCheck "provision": its podSetUpdates ask for what the pods that run do not have`},
+			[]string{`complain the Job "init-0" stays as it is: the podSetUpdates of AdmissionCheck "provision" ask for what the pods that run do not have`},
 		},
 		"it is ready when all pods are": {
 			elasticWorld{running("running up"), 4, 2, []int32{4}, []string{"2 admitted"}},

@@ -31,9 +31,10 @@ type seen struct {
 	plan    *stageplan.Plan
 	refusal string
 
-	// keeper is nil if no scheduler places gangs, and gangs if the JobSet asks for none.
-	keeper *gang.Keeper
-	gangs  *gang.State
+	// keeper is nil if no scheduler places gangs, and gangs if the JobSet asks for none. scheduler says which that is.
+	scheduler scheduler
+	keeper    *gang.Keeper
+	gangs     *gang.State
 
 	priority priority
 	// mine belong to jobSet; orphans to JobSets of the same name that are gone or going.
@@ -60,7 +61,7 @@ type priority struct {
 }
 
 func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*seen, error) {
-	s := &seen{key: key, orphans: map[types.UID]belongings{}, keeper: r.config.Gangs}
+	s := &seen{key: key, orphans: map[types.UID]belongings{}}
 	var js jobsetapi.JobSet
 	err := r.config.Client.Get(ctx, key, &js)
 	if client.IgnoreNotFound(err) != nil {
@@ -81,10 +82,13 @@ func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*seen,
 	if s.jobSet == nil {
 		return s, nil
 	}
-	if err := r.readPlan(ctx, s); err != nil {
+	if err := r.readFlavors(ctx, s); err != nil {
 		return nil, err
 	}
-	if err := r.readFlavors(ctx, s); err != nil {
+	if err := r.chooseScheduler(ctx, s); err != nil {
+		return nil, err
+	}
+	if err := r.readPlan(ctx, s); err != nil {
 		return nil, err
 	}
 	return s, r.readCharges(ctx, s)

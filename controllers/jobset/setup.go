@@ -4,8 +4,9 @@
 // A pass reads everything about one JobSet (read.go), computes what should be written without touching anything (desired.go and
 // the files beside it), and writes it in an order that is safe to be cut off after any step (write.go):
 //
-//	create Workloads -> evict whole JobSets -> open and close stages -> resume the JobSet -> gather gangs -> release Jobs ->
-//	grow Jobs -> hold Jobs -> note times -> finish stages -> give quota back -> clean up -> ask for growths
+//	create Workloads -> evict whole JobSets -> open and close stages -> name the scheduler -> resume the JobSet ->
+//	gather and mend gangs -> release Jobs -> grow Jobs -> hold Jobs -> note times -> finish stages -> give quota back ->
+//	clean up -> ask for growths
 //
 // A stage is opened before the one it waited for is finished, so that the freed quota can be handed over.
 package jobset
@@ -67,7 +68,7 @@ type Config struct {
 	// Recorder emits Events.
 	Recorder k8sevents.EventRecorder
 	// Gangs keeps the objects of gangs. Without it, no scheduler places gangs.
-	Gangs *gang.Keeper
+	Gangs *gang.Keepers
 	// Namespaces selects the namespaces whose JobSets are managed, by their labels.
 	Namespaces labels.Selector
 	// WithoutQueueName tells that JobSets without a queue name are held too.

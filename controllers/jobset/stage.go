@@ -23,8 +23,11 @@ import (
 	"github.com/tranche-dev/tranche/controllers/conditions"
 )
 
-// restartAttemptLabel is put on child Jobs by the JobSet controller, which does not export its name.
-const restartAttemptLabel = "jobset.sigs.k8s.io/restart-attempt"
+// Labels that the JobSet controller puts on child Jobs, and whose names it does not export.
+const (
+	restartAttemptLabel    = "jobset.sigs.k8s.io/restart-attempt"
+	jobRestartAttemptLabel = "jobset.sigs.k8s.io/job-restart-attempt"
+)
 
 // A stage is one stage of the plan together with what there is of it.
 type stage struct {
@@ -229,14 +232,14 @@ func (st *stage) templateOf(job *batchv1.Job) childjob.Template {
 }
 
 // updatesOf are what Ready AdmissionChecks of a quota Workload ask of the pods of a pod set.
-func updatesOf(workload *kueue.Workload, podSet string) []childjob.CheckUpdate {
+func updatesOf(workload *kueue.Workload, podSet string) []childjob.Update {
 	name := kueue.NewPodSetReference(podSet)
-	var updates []childjob.CheckUpdate
+	var updates []childjob.Update
 	for i := range workload.Status.AdmissionChecks {
 		check := &workload.Status.AdmissionChecks[i]
 		for _, update := range check.PodSetUpdates {
 			if check.State == kueue.CheckStateReady && update.Name == name {
-				updates = append(updates, childjob.CheckUpdate{Check: check.Name, Update: update})
+				updates = append(updates, childjob.Update{By: childjob.CheckedBy(check.Name), Update: update})
 			}
 		}
 	}

@@ -79,17 +79,17 @@ func excluded(labels map[string]any) map[string]any {
 // What the chart says may be chosen reaches every object that it concerns.
 func TestChartValues(t *testing.T) {
 	got := objects(t, helm(t,
-		"--set=managerUser=somebody", "--set=manageJobSetsWithoutQueueName=true", "--set=gangProvider=Kube", "--set=image.tag=v9",
+		"--set=managerUser=somebody", "--set=manageJobSetsWithoutQueueName=true", "--set=gangProvider=KAI", "--set=gangSchedulerName=mine", "--set=image.tag=v9",
 		"--set=configuration.stageAdmission=Greedy", "--set-json=namespaceSelector={\"matchLabels\":{\"team\":\"ml\"}}",
 	))
 	parameters := field(t, got["ConfigMap/tranche-system/tranche-guards"], "data")
-	if diff := cmp.Diff(map[string]any{"manager": "somebody", "manageJobSetsWithoutQueueName": "true", "gangProvider": "Kube"}, parameters); diff != "" {
+	if diff := cmp.Diff(map[string]any{"manager": "somebody", "manageJobSetsWithoutQueueName": "true", "gangProvider": "KAI", "gangSchedulerName": "mine"}, parameters); diff != "" {
 		t.Errorf("parameters of the guards (-want +got):\n%s", diff)
 	}
 	configuration := map[string]any{
 		"apiVersion": "config.tranche.dev/v1alpha1", "kind": "Configuration", "stageAdmission": "Greedy",
 		"manageJobSetsWithoutQueueName": true,
-		"gang":                          map[string]any{"provider": "Kube"},
+		"gang":                          map[string]any{"provider": "KAI", "kai": map[string]any{"schedulerName": "mine"}},
 		"managedNamespaceSelector":      excluded(map[string]any{"team": "ml"}),
 	}
 	if diff := cmp.Diff(configuration, field(t, got["ConfigMap/tranche-system/tranche-manager"], "data", "config.yaml")); diff != "" {

@@ -61,8 +61,14 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	DeferCleanup(func() error { return env.Stop() })
 	auditor, err = audit.Start(suite, env.Admin)
 	Expect(err).NotTo(HaveOccurred())
+	Expect(env.InstallPodGroups()).To(Succeed())
 	turnOn(ctx)
-	manager, err := env.StartManager(suite, world.ManagerOptions{Settings: map[string]any{"gang": map[string]any{"provider": "Kube"}}})
+	// No other scheduler runs here. That of Kubernetes stands in for some, and places their pods one by one.
+	standIn := map[string]any{"schedulerName": corev1.DefaultSchedulerName}
+	manager, err := env.StartManager(suite, world.ManagerOptions{Settings: map[string]any{"gang": map[string]any{
+		"provider": "Kube", "diagnoseAfter": "1s", "volcano": standIn, "coscheduling": map[string]any{"schedulerName": corev1.DefaultSchedulerName, "timeoutSeconds": 60},
+		"kai": map[string]any{"queue": "research"},
+	}}})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() error { return manager.Stop() })
 	makeQueues(ctx)
@@ -103,10 +109,20 @@ func makeQueues(ctx context.Context) {
 				Flavors:          []kueue.FlavorQuotas{{Name: "gpu", Resources: []kueue.ResourceQuota{quota("cpu", "1k"), quota(gpu, "1k")}}},
 			}},
 		}},
-		&kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "ml"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "ml"}},
+		newLocalQueue("ml", ""), newLocalQueue("coscheduling", "Coscheduling"), newLocalQueue("volcano", "Volcano"),
+		newLocalQueue("koordinator", "Koordinator"), newLocalQueue("kai", "KAI"), newLocalQueue("none", "None"), newLocalQueue("unknown", "Nobody"),
 	} {
 		Expect(env.Admin.Create(ctx, object)).To(Succeed())
 	}
+}
+
+// newLocalQueue makes a LocalQueue whose gangs are placed by a scheduler, or by that of the configuration.
+func newLocalQueue(name, scheduler string) *kueue.LocalQueue {
+	queue := &kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: kueue.LocalQueueSpec{ClusterQueue: "ml"}}
+	if scheduler != "" {
+		queue.Annotations = map[string]string{apis.GangProviderAnnotation: scheduler}
+	}
+	return queue
 }
 
 var _ = AfterEach(func(ctx SpecContext) {

@@ -1,0 +1,151 @@
+package jobset
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/apis"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+)
+
+// A scheduler is the one that places the gangs of a JobSet. The manager decides on it when it starts the JobSet, and writes it into the pod
+// templates: what Jobs need from their creation on cannot follow a stage to other flavors.
+//
+//	flavors of the stages that are admitted at the start, then the LocalQueue, then gang.provider
+type scheduler struct {
+	// byDefault is the name of the one in the configuration.
+	byDefault string
+	// schedulerName of the pods, or "" if they keep theirs.
+	schedulerName string
+	// problem says what is wrong with the annotation by which one was chosen, and what to change.
+	problem string
+}
+
+// of is the scheduler that a pod template names.
+func (c *scheduler) of(template *corev1.PodTemplateSpec) string {
+	return cmp.Or(template.Annotations[apis.GangProviderAnnotation], c.byDefault)
+}
+
+// chooseScheduler finds out which scheduler places the gangs of a JobSet.
+func (r *Reconciler) chooseScheduler(ctx context.Context, s *seen) error {
+	s.keeper = r.config.Gangs.Default()
+	s.scheduler.byDefault = s.keeper.Name()
+	members := gangMembers(s.jobSet)
+	if len(members) == 0 || r.config.Gangs == nil {
+		return nil
+	}
+	name, field := s.scheduler.of(podTemplateOf(s.jobSet, members[0])), "the pod templates"
+	if !isStarted(s.jobSet) {
+		var err error
+		if name, field, err = r.annotatedScheduler(ctx, s); err != nil {
+			return err
+		}
+	}
+	keeper, err := r.config.Gangs.Of(cmp.Or(name, s.scheduler.byDefault))
+	if err != nil {
+		s.scheduler.problem = fmt.Sprintf("metadata.annotations[%s] of %s: %v; until then it is %s", apis.GangProviderAnnotation, field, err, s.keeper.Name())
+		return nil
+	}
+	s.keeper, s.scheduler.schedulerName = keeper, r.config.Gangs.SchedulerName(keeper)
+	return nil
+}
+
+// annotatedScheduler returns the scheduler that a flavor or the LocalQueue of a JobSet names, and the object that does.
+func (r *Reconciler) annotatedScheduler(ctx context.Context, s *seen) (name, object string, err error) {
+	for _, flavor := range slices.Sorted(maps.Keys(s.flavors)) {
+		if name := s.flavors[flavor].Annotations[apis.GangProviderAnnotation]; name != "" {
+			return name, fmt.Sprintf("ResourceFlavor %q", flavor), nil
+		}
+	}
+	var queue kueue.LocalQueue
+	key := types.NamespacedName{Namespace: s.key.Namespace, Name: string(queueOf(s.jobSet))}
+	if err := r.config.Client.Get(ctx, key, &queue); client.IgnoreNotFound(err) != nil {
+		return "", "", fmt.Errorf("read LocalQueue %s: %w", key, err)
+	}
+	return queue.Annotations[apis.GangProviderAnnotation], fmt.Sprintf("LocalQueue %q", key.Name), nil
+}
+
+// contradiction says which flavor names another scheduler than the one that the JobSet was started for.
+func (s *seen) contradiction() string {
+	for _, flavor := range slices.Sorted(maps.Keys(s.flavors)) {
+		if name := s.flavors[flavor].Annotations[apis.GangProviderAnnotation]; name != "" && name != s.keeper.Name() {
+			return fmt.Sprintf("ResourceFlavor %q names %s for them (%s), but the Jobs were made for %s: a JobSet keeps the scheduler that it was started with; "+
+				"let all flavors of the JobSet name one, or submit it again", flavor, name, apis.GangProviderAnnotation, s.keeper.Name())
+		}
+	}
+	return ""
+}
+
+// gangMembers has the places of the ReplicatedJobs whose pods are in gangs.
+func gangMembers(js *jobsetapi.JobSet) []int {
+	var members []int
+	for i := range js.Spec.ReplicatedJobs {
+		if js.Spec.ReplicatedJobs[i].Template.Annotations[apis.GangGroupAnnotation] != "" {
+			members = append(members, i)
+		}
+	}
+	return members
+}
+
+func podTemplateOf(js *jobsetapi.JobSet, i int) *corev1.PodTemplateSpec {
+	return &js.Spec.ReplicatedJobs[i].Template.Spec.Template
+}
+
+// isMisnamed tells whether the pod templates of a JobSet name another scheduler than the one that places its gangs.
+func (s *seen) isMisnamed() bool {
+	return slices.ContainsFunc(gangMembers(s.jobSet), func(i int) bool {
+		return s.scheduler.of(podTemplateOf(s.jobSet, i)) != s.keeper.Name()
+	})
+}
+
+// isOfOtherScheduler tells whether a held Job was made for another scheduler. It has to be made anew.
+func (s *seen) isOfOtherScheduler(job *batchv1.Job) bool {
+	return job.Annotations[apis.GangGroupAnnotation] != "" && s.scheduler.of(&job.Spec.Template) != s.keeper.Name()
+}
+
+// name writes the scheduler into the pod templates of a suspended JobSet. A merge patch would have to repeat all ReplicatedJobs, also fields
+// that this version does not know.
+func (r *Reconciler) name(ctx context.Context, s *seen, w *wanted) error {
+	if !w.name {
+		return nil
+	}
+	type operation struct {
+		Op    string `json:"op"`
+		Path  string `json:"path"`
+		Value any    `json:"value"`
+	}
+	operations := []operation{{"test", "/metadata/uid", s.jobSet.UID}, {"test", "/metadata/generation", s.jobSet.Generation}}
+	for _, i := range gangMembers(s.jobSet) {
+		template := podTemplateOf(s.jobSet, i)
+		annotations := maps.Clone(template.Annotations)
+		if annotations == nil {
+			annotations = map[string]string{}
+		}
+		annotations[apis.GangProviderAnnotation] = s.keeper.Name()
+		annotations[apis.GangSchedulerAnnotation] = s.scheduler.schedulerName
+		path := fmt.Sprintf("/spec/replicatedJobs/%d/template/spec/template/metadata", i)
+		if len(template.Labels)+len(template.Annotations) == 0 {
+			operations = append(operations, operation{"add", path, map[string]any{"annotations": annotations}})
+		} else {
+			operations = append(operations, operation{"add", path + "/annotations", annotations})
+		}
+	}
+	patch, err := json.Marshal(operations)
+	if err != nil {
+		return fmt.Errorf("render the scheduler of JobSet %s: %w", s.key, err)
+	}
+	if err := r.config.Client.Patch(ctx, s.jobSet.DeepCopy(), client.RawPatch(types.JSONPatchType, patch)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("name the scheduler %s in JobSet %s: %w", s.keeper.Name(), s.key, err)
+	}
+	return nil
+}
