@@ -75,7 +75,7 @@ func newManager(restConfig *rest.Config, config *configapi.Configuration) (ctrl.
 	})
 }
 
-// stripPod keeps of a pod what tells whether it is terminal and whose it is.
+// stripPod keeps of a pod what tells whether it is terminal, whose it is, and whether it waits for a node.
 func stripPod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
@@ -85,8 +85,10 @@ func stripPod(object any) (any, error) {
 		TypeMeta: pod.TypeMeta,
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
-			Labels: pod.Labels, OwnerReferences: pod.OwnerReferences, DeletionTimestamp: pod.DeletionTimestamp,
+			Labels: pod.Labels, OwnerReferences: pod.OwnerReferences,
+			CreationTimestamp: pod.CreationTimestamp, DeletionTimestamp: pod.DeletionTimestamp,
 		},
+		Spec:   corev1.PodSpec{NodeName: pod.Spec.NodeName, SchedulerName: pod.Spec.SchedulerName},
 		Status: corev1.PodStatus{Phase: pod.Status.Phase},
 	}, nil
 }

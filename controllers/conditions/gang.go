@@ -24,6 +24,18 @@ const (
 	GangsContradicted = "SchedulerContradicted"
 	// GangsNotNamed tells that pods do not name their gang.
 	GangsNotNamed = "PodsNameNoGang"
+	// GangMissing tells that pods wait for a PodGroup which is not there.
+	GangMissing = "PodGroupMissing"
+	// GangChanged tells that a PodGroup which pods go by is not what the JobSet asks for.
+	GangChanged = "PodGroupDiffers"
+	// GangTooSmall tells that there are fewer pods than a PodGroup takes.
+	GangTooSmall = "TooFewPods"
+	// GangSplit tells that the pods of a gang go to several schedulers.
+	GangSplit = "SchedulersDiffer"
+	// GangUnschedulable tells that the scheduler has no place for a gang.
+	GangUnschedulable = "Unschedulable"
+	// GangUnheard tells that the scheduler says nothing about a gang whose pods wait.
+	GangUnheard = "SchedulerSilent"
 	// GangsMisconfigured tells that the user has to mend the JobSet.
 	GangsMisconfigured = "Misconfigured"
 )

@@ -103,16 +103,36 @@ func (k *Keeper) readObjects(ctx context.Context, state *State) error {
 			if state.there[idOf(object)] != nil {
 				continue
 			}
-			found := empty(metav1.TypeMeta{APIVersion: object.GetAPIVersion(), Kind: object.GetKind()})
-			err := k.reader.Get(ctx, client.ObjectKeyFromObject(object), found)
-			if apierrors.IsNotFound(err) {
-				continue
-			}
+			found, err := k.readObject(ctx, object.GetKind(), client.ObjectKeyFromObject(object))
 			if err != nil {
-				return fmt.Errorf("read %s %q: %w", object.GetKind(), object.GetName(), err)
+				return err
 			}
-			state.Observe(found)
+			if found != nil {
+				state.Observe(found)
+			}
+		}
+	}
+	for _, own := range state.Shape.Own {
+		found, err := k.readObject(ctx, podGroup, client.ObjectKey{Namespace: state.Shape.JobSet.Namespace, Name: own.Gang})
+		if err != nil {
+			return err
+		}
+		if found != nil {
+			state.ObserveOwn(found)
 		}
 	}
 	return nil
+}
+
+// readObject returns nil if the object is not there.
+func (k *Keeper) readObject(ctx context.Context, kind string, key client.ObjectKey) (*unstructured.Unstructured, error) {
+	found := empty(metav1.TypeMeta{APIVersion: k.Version(), Kind: kind})
+	err := k.reader.Get(ctx, key, found)
+	if apierrors.IsNotFound(err) {
+		return nil, nil //nolint:nilnil // that it is not there is all right
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s %q: %w", kind, key.Name, err)
+	}
+	return found, nil
 }

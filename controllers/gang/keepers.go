@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -133,6 +134,14 @@ func (k *Keepers) Of(name string) (*Keeper, error) {
 		names = append(names, keeper.Name())
 	}
 	return nil, fmt.Errorf("%q must be one of %s", name, strings.Join(names, ", "))
+}
+
+// Patience is how long pods may be without a node before it is told what they may wait for.
+func (k *Keepers) Patience() time.Duration {
+	if k == nil || k.config.DiagnoseAfter == nil {
+		return 0
+	}
+	return k.config.DiagnoseAfter.Duration
 }
 
 // SchedulerName is the schedulerName of pods that a Keeper's scheduler places, or "" if they keep theirs.

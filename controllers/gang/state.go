@@ -26,11 +26,13 @@ type State struct {
 	fixed map[string]bool
 	// there has what is there of it, and what earlier attempts have left.
 	there map[id]*unstructured.Unstructured
+	// own has what the user has made for the gangs of Shape.Own, by name.
+	own map[string]*unstructured.Unstructured
 }
 
 // NewState returns the State of a JobSet of which nothing is there yet.
 func NewState(shape *shapes.Shape, provider shapes.Provider, stages int) (*State, error) {
-	s := &State{Shape: shape, provider: provider, fixed: map[string]bool{}, there: map[id]*unstructured.Unstructured{}}
+	s := &State{Shape: shape, provider: provider, fixed: map[string]bool{}, there: map[id]*unstructured.Unstructured{}, own: map[string]*unstructured.Unstructured{}}
 	for _, kind := range provider.Kinds() {
 		s.fixed[kind.Kind] = kind.Fixed
 	}
@@ -50,6 +52,12 @@ func NewState(shape *shapes.Shape, provider shapes.Provider, stages int) (*State
 
 // Observe notes that an object is there: one of the JobSet, or one that has a name which the JobSet needs.
 func (s *State) Observe(object *unstructured.Unstructured) { s.there[idOf(object)] = object }
+
+// ObserveOwn notes that an object of the user is there, which pod templates of the JobSet name.
+func (s *State) ObserveOwn(object *unstructured.Unstructured) { s.own[object.GetName()] = object }
+
+// podGroup is the kind that pods name.
+const podGroup = "PodGroup"
 
 type id struct{ kind, name string }
 

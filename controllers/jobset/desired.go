@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -72,6 +73,8 @@ type wanted struct {
 	ask []*kueue.Workload
 	// awaitsEngine tells that the engine may still have to hear of an admission that the cache shows.
 	awaitsEngine bool
+	// again is when to look at gangs again that wait for nodes, or zero: nothing may tell of them.
+	again time.Duration
 	// conditions of the JobSet, complete.
 	conditions []metav1.Condition
 	// wait is told to the owner of the JobSet, or nil.
@@ -108,7 +111,8 @@ func desired(s *seen) *wanted {
 	w := &wanted{}
 	w.decide(s)
 	if s.jobSet != nil {
-		w.conditions = withGangs(s, w.conditions)
+		wait := s.gangWait()
+		w.conditions, w.again = withGangs(s, w.conditions, wait), wait.again
 	}
 	return w
 }

@@ -66,8 +66,11 @@ func jobRestartsOf(js *jobsetapi.JobSet, replicatedJob string, index int32) int3
 }
 
 // withGangs adds what is said about the gangs of the JobSet.
-func withGangs(s *seen, all []metav1.Condition) []metav1.Condition {
+func withGangs(s *seen, all []metav1.Condition, wait gangWait) []metav1.Condition {
 	reason, message := gangNews(s)
+	if wait.reason != "" && (reason == conditions.GangsKept || reason == conditions.GangsOfUser) {
+		reason, message = wait.reason, wait.message
+	}
 	return conditions.WithGangs(s.jobSet, all, reason, message)
 }
 

@@ -3,6 +3,7 @@ package jobset
 import (
 	"context"
 	"fmt"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -35,6 +36,9 @@ type seen struct {
 	scheduler scheduler
 	keeper    *gang.Keeper
 	gangs     *gang.State
+	// now and patience tell which pods have waited long for a node.
+	now      time.Time
+	patience time.Duration
 
 	priority priority
 	// mine belong to jobSet; orphans to JobSets of the same name that are gone or going.
@@ -61,7 +65,7 @@ type priority struct {
 }
 
 func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*seen, error) {
-	s := &seen{key: key, orphans: map[types.UID]belongings{}}
+	s := &seen{key: key, orphans: map[types.UID]belongings{}, now: time.Now(), patience: r.config.Gangs.Patience()}
 	var js jobsetapi.JobSet
 	err := r.config.Client.Get(ctx, key, &js)
 	if client.IgnoreNotFound(err) != nil {

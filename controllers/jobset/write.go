@@ -55,7 +55,7 @@ func (r *Reconciler) write(ctx context.Context, s *seen, w *wanted) (ctrl.Result
 	if len(w.complaints) > 0 {
 		return ctrl.Result{RequeueAfter: lookAgain}, nil
 	}
-	return ctrl.Result{}, nil
+	return ctrl.Result{RequeueAfter: w.again}, nil
 }
 
 // A refusedWorkload is a quota Workload that cannot be made of its JobSet, whenever it is tried.
@@ -313,7 +313,7 @@ func (r *Reconciler) report(ctx context.Context, s *seen, w *wanted) error {
 // tellRefused says on the JobSet that a quota Workload of it was refused.
 func (r *Reconciler) tellRefused(ctx context.Context, s *seen, refused *refusedWorkload) (ctrl.Result, error) {
 	why := refused.Error()
-	told := &wanted{conditions: withGangs(s, conditions.JobSetRefused(s.jobSet, why))}
+	told := &wanted{conditions: withGangs(s, conditions.JobSetRefused(s.jobSet, why), gangWait{})}
 	if err := r.report(ctx, s, told); err != nil {
 		return ctrl.Result{}, err
 	}

@@ -1,0 +1,92 @@
+package gang
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// A Told is what the API server tells of one gang.
+type Told struct {
+	// There tells whether its object is there.
+	There bool
+	// Min is how many pods it takes, or 0 if that is not known.
+	Min int64
+	// Changed tells that the object is ours, and not what the JobSet asks for.
+	Changed bool
+	// Reports tells that the scheduler reports on objects by conditions, and Unschedulable is why it has no place for the gang.
+	Reports       bool
+	Unschedulable string
+}
+
+// ObjectOf names the object that the pods of a Job are placed by, or is empty.
+func (s *State) ObjectOf(replicatedJob string, job int32) string {
+	for _, own := range s.Shape.Own {
+		if own.ReplicatedJob == replicatedJob {
+			return own.Gang
+		}
+	}
+	fields := s.PodFields(replicatedJob, job)
+	return s.provider.Named(&corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: fields.Labels, Annotations: fields.Annotations},
+		Spec:       corev1.PodSpec{SchedulingGroup: fields.SchedulingGroup},
+	})
+}
+
+// Tell tells of the gang with this object.
+func (s *State) Tell(name string) Told {
+	object := s.own[name]
+	told := Told{}
+	for stage := range s.wanted {
+		s.compare(stage, func(there, wanted *unstructured.Unstructured, same bool) {
+			told.Changed = told.Changed || wanted.GetName() == name && !same
+		})
+	}
+	if object == nil {
+		object = s.there[id{podGroup, name}]
+	}
+	if object == nil {
+		return told
+	}
+	told.There = true
+	for _, path := range [][]string{{"spec", "minMember"}, {"spec", "schedulingPolicy", "gang", "minCount"}} {
+		if pods, found, err := unstructured.NestedInt64(object.Object, path...); found && err == nil {
+			told.Min = pods
+		}
+	}
+	told.readConditions(object)
+	return told
+}
+
+// readConditions knows those of Kubernetes 1.36 and 1.37, and those of Volcano.
+func (t *Told) readConditions(object *unstructured.Unstructured) {
+	says := map[string]map[string]any{}
+	all, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+	for _, c := range all {
+		if condition, ok := c.(map[string]any); ok {
+			if kind, ok := condition["type"].(string); ok {
+				says[kind] = condition
+			}
+		}
+	}
+	field := func(kind, name string) string {
+		value, _ := says[kind][name].(string)
+		return value
+	}
+	for _, kind := range []string{"PodGroupScheduled", "PodGroupInitiallyScheduled"} {
+		if says[kind] != nil {
+			t.Reports = true
+			if field(kind, "status") == string(metav1.ConditionFalse) {
+				t.Unschedulable = field(kind, "message")
+			}
+		}
+	}
+	if says["Unschedulable"] == nil && says["Scheduled"] == nil {
+		return
+	}
+	t.Reports = true
+	// Volcano adds one and leaves the other as it was.
+	if field("Unschedulable", "status") == string(metav1.ConditionTrue) && field("Unschedulable", "lastTransitionTime") >= field("Scheduled", "lastTransitionTime") {
+		t.Unschedulable = field("Unschedulable", "message")
+	}
+}
