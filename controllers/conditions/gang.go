@@ -16,6 +16,8 @@ const (
 	GangsKept = "GangsKept"
 	// GangsOfUser tells that the user has made the objects of some gangs, which Tranche leaves as they are.
 	GangsOfUser = "MadeByUser"
+	// GangsOfJobSet tells that the JobSet controller keeps the objects of gangs.
+	GangsOfJobSet = "ManagedByJobSet"
 	// GangsNotConfigured tells that the administrator has named no scheduler that places gangs.
 	GangsNotConfigured = "NotConfigured"
 	// GangsNotServed tells that the API server has no objects for gangs.
@@ -40,8 +42,8 @@ const (
 	GangsMisconfigured = "Misconfigured"
 )
 
-// WithGangs adds what is said about the gangs of a JobSet, if it asks for any. They are placed whole if the reason is GangsKept or
-// GangsOfUser.
+// WithGangs adds what is said about the gangs of a JobSet, if it asks for any. They are placed whole if the reason is GangsKept,
+// GangsOfUser or GangsOfJobSet.
 func WithGangs(js *jobsetapi.JobSet, all []metav1.Condition, reason, message string) []metav1.Condition {
 	fields := gangFields(js)
 	if len(fields) == 0 {
@@ -49,7 +51,7 @@ func WithGangs(js *jobsetapi.JobSet, all []metav1.Condition, reason, message str
 	}
 	c := metav1.Condition{Type: GangScheduling, Status: metav1.ConditionTrue, Reason: reason, Message: message}
 	switch reason {
-	case GangsKept, GangsOfUser:
+	case GangsKept, GangsOfUser, GangsOfJobSet:
 	case GangsContradicted:
 		c.Status = metav1.ConditionFalse
 		c.Message = fmt.Sprintf("%s: gangs are not placed by the scheduler that is named for them: %s", strings.Join(fields, ", "), message)
@@ -70,6 +72,9 @@ func gangFields(js *jobsetapi.JobSet) []string {
 		case config == nil && annotated && mode != string(jobsetapi.GangModeOff):
 			fields = append(fields, fmt.Sprintf("%s[%s]", annotationsField, apis.GangAnnotation))
 		}
+	}
+	if js.Spec.Scheduling != nil {
+		fields = append(fields, "spec.scheduling")
 	}
 	add(js.Spec.GangConfig, "spec.gangConfig", js.Annotations, "metadata.annotations")
 	for i := range js.Spec.ReplicatedJobs {

@@ -64,10 +64,11 @@ func empty(kind metav1.TypeMeta) *unstructured.Unstructured {
 	return object
 }
 
-// Read compares what a JobSet asks for with what is there. It returns nil if the JobSet asks for no gangs or nothing can be kept, and why
+// Read compares what a JobSet asks for with what is there. It returns nil if the JobSet asks for no gangs, or for some that the JobSet
+// controller keeps itself (spec.scheduling), or if nothing can be kept, and why
 // the JobSet asks for what cannot be, which only its user can mend.
 func (k *Keeper) Read(ctx context.Context, js *jobsetapi.JobSet, plan *stageplan.Plan) (state *State, refusal string, err error) {
-	if !k.Served() {
+	if !k.Served() || js.Spec.Scheduling != nil {
 		return nil, "", nil
 	}
 	shape, err := shapes.New(js, plan, k.provider)

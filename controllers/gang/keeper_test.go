@@ -8,6 +8,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tranche-dev/tranche/admission/stageplan"
@@ -137,6 +138,11 @@ func TestNoGangs(t *testing.T) {
 		t.Errorf("%v, %q, %v", state, refusal, err)
 	}
 	js.Spec.GangConfig = &jobsetapi.GangConfig{GangMode: jobsetapi.GangModeGang}
+	js.Spec.Scheduling = &runtime.RawExtension{}
+	if state, refusal, err := keeper.Read(t.Context(), js, plan); state != nil || refusal != "" || err != nil {
+		t.Errorf("gangs that the JobSet controller keeps: %v, %q, %v", state, refusal, err)
+	}
+	js.Spec.Scheduling = nil
 	if state, refusal, err := keeper.Read(t.Context(), js, plan); state != nil || refusal == "" || err != nil {
 		t.Errorf("a gang without pods: %v, %q, %v", state, refusal, err)
 	}

@@ -129,3 +129,52 @@ func TestNoState(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestTell: what the API server has of a gang, as different schedulers write it.
+func TestTell(t *testing.T) {
+	condition := func(kind, status, at, message string) any {
+		return map[string]any{"type": kind, "status": status, "lastTransitionTime": at, "message": message}
+	}
+	const name = "js-all-r0-0123456789ab"
+	cases := map[string]struct {
+		there      bool
+		minCount   int64
+		conditions []any
+		want       gang.Told
+	}{
+		"nothing":      {},
+		"nothing said": {there: true, minCount: 1, want: gang.Told{There: true, Min: 1}},
+		"another size": {there: true, minCount: 2, want: gang.Told{There: true, Min: 2, Changed: true}},
+		"placed":       {there: true, minCount: 1, conditions: []any{condition("PodGroupScheduled", "True", "", "")}, want: gang.Told{There: true, Min: 1, Reports: true}},
+		"not placed":   {there: true, minCount: 1, conditions: []any{condition("PodGroupScheduled", "False", "", "no room")}, want: gang.Told{There: true, Min: 1, Reports: true, Unschedulable: "no room"}},
+		"not in 1.37":  {there: true, minCount: 1, conditions: []any{condition("PodGroupInitiallyScheduled", "False", "", "no room")}, want: gang.Told{There: true, Min: 1, Reports: true, Unschedulable: "no room"}},
+		"not by Volcano": {
+			there: true, minCount: 1, want: gang.Told{There: true, Min: 1, Reports: true, Unschedulable: "no room"},
+			conditions: []any{condition("Scheduled", "True", "2026-01-01T00:00:00Z", ""), condition("Unschedulable", "True", "2026-01-01T00:00:01Z", "no room")},
+		},
+		"by Volcano at last": {
+			there: true, minCount: 1, want: gang.Told{There: true, Min: 1, Reports: true},
+			conditions: []any{condition("Unschedulable", "True", "2026-01-01T00:00:00Z", "no room"), condition("Scheduled", "True", "2026-01-01T00:00:01Z", "")},
+		},
+		"something else by that name": {there: true, minCount: 1, conditions: []any{"x", map[string]any{"type": int64(1)}}, want: gang.Told{There: true, Min: 1}},
+	}
+	for what, c := range cases {
+		t.Run(what, func(t *testing.T) {
+			state := newState(t, 0)
+			if got := state.ObjectOf("main", 0); got != name {
+				t.Errorf("the pods go by %q", got)
+			}
+			if c.there {
+				group := state.Missing(0)[1].DeepCopy()
+				group.Object["status"] = map[string]any{"conditions": c.conditions}
+				if err := unstructured.SetNestedField(group.Object, c.minCount, "spec", "schedulingPolicy", "gang", "minCount"); err != nil {
+					t.Fatal(err)
+				}
+				state.Observe(group)
+			}
+			if diff := cmp.Diff(c.want, state.Tell(name)); diff != "" {
+				t.Errorf("-want +got\n%s", diff)
+			}
+		})
+	}
+}

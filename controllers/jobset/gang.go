@@ -76,6 +76,8 @@ func withGangs(s *seen, all []metav1.Condition, wait gangWait) []metav1.Conditio
 
 func gangNews(s *seen) (reason, message string) {
 	switch {
+	case s.jobSet.Spec.Scheduling != nil:
+		return conditions.GangsOfJobSet, "spec.scheduling makes the JobSet controller keep the objects of its gangs: Tranche keeps none, and gangConfig changes nothing"
 	case s.scheduler.problem != "":
 		return conditions.GangsContradicted, s.scheduler.problem
 	case s.keeper == nil:

@@ -1,6 +1,7 @@
 package jobset
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,6 +12,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
@@ -196,6 +198,10 @@ func TestGangNews(t *testing.T) {
 		"a Job whose pods name no gang": {
 			func(s *seen) { s.mine.jobs = []*batchv1.Job{job("")} }, conditions.GangsNotNamed, `the pods of Job "init-0" have no spec.schedulingGroup`,
 		},
+		"gangs that the JobSet controller keeps": {
+			func(s *seen) { s.jobSet.Spec.Scheduling, s.gangs = &runtime.RawExtension{}, nil }, conditions.GangsOfJobSet,
+			"Tranche keeps none",
+		},
 		"a gang of the user": {
 			func(s *seen) {
 				observe(s, 0, func(object *unstructured.Unstructured) { object.SetOwnerReferences(nil) })
@@ -225,7 +231,7 @@ func TestGangNews(t *testing.T) {
 			if got == nil || got.Reason != c.wantReason || !strings.Contains(got.Message, c.want) {
 				t.Fatalf("says %v, want %s: %s", got, c.wantReason, c.want)
 			}
-			if whole := got.Status == metav1.ConditionTrue; whole != (c.wantReason == conditions.GangsKept || c.wantReason == conditions.GangsOfUser) {
+			if whole := got.Status == metav1.ConditionTrue; whole != slices.Contains([]string{conditions.GangsKept, conditions.GangsOfUser, conditions.GangsOfJobSet}, c.wantReason) {
 				t.Errorf("status %s with reason %s", got.Status, got.Reason)
 			}
 		})

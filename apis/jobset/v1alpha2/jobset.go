@@ -2,6 +2,7 @@ package v1alpha2
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 )
 
@@ -39,6 +40,10 @@ type JobSetSpec struct {
 
 	// GangConfig makes the whole JobSet one gang (KEP-1068).
 	GangConfig *GangConfig `json:"gangConfig,omitempty"`
+
+	// Scheduling is what a later JobSet controller reads to keep the objects of gangs itself (KEP-969). Tranche only looks whether it is
+	// there, and then keeps none.
+	Scheduling *runtime.RawExtension `json:"scheduling,omitempty"`
 
 	// GroupSchedulingConfig keeps main containers from starting before all pods of the group have started (KEP-498).
 	GroupSchedulingConfig *GroupSchedulingConfig `json:"groupSchedulingConfig,omitempty"`

@@ -128,6 +128,11 @@ func (in *JobSetSpec) DeepCopyInto(out *JobSetSpec) {
 		*out = new(GangConfig)
 		**out = **in
 	}
+	if in.Scheduling != nil {
+		in, out := &in.Scheduling, &out.Scheduling
+		*out = new(runtime.RawExtension)
+		(*in).DeepCopyInto(*out)
+	}
 	if in.GroupSchedulingConfig != nil {
 		in, out := &in.GroupSchedulingConfig, &out.GroupSchedulingConfig
 		*out = new(GroupSchedulingConfig)
