@@ -56,7 +56,7 @@ func (s *simulation) ignore(verb string, t scenario.Target, why string) {
 func (s *simulation) actOnPods(j *job, a scenario.Act) {
 	found := false
 	for _, st := range j.stages {
-		if !j.concerns(a.Target, st) || !st.isReleased {
+		if !j.includes(a.Target, st) || !st.isReleased {
 			continue
 		}
 		found = true
@@ -64,13 +64,9 @@ func (s *simulation) actOnPods(j *job, a scenario.Act) {
 			s.failJob(j, st)
 			return
 		}
-		to := ready
-		if a.Action == scenario.Finish {
-			to = succeeded
-		}
 		for _, name := range j.meant(a.Target, st) {
-			if j.states[name] < to {
-				j.states[name] = to
+			for _, b := range j.pods[name].batches {
+				b.isReady, b.hasSucceeded = true, b.hasSucceeded || a.Action == scenario.Finish
 			}
 		}
 	}
@@ -91,35 +87,38 @@ func (j *job) meant(t scenario.Target, st *stage) []string {
 
 // evictByAdministrator evicts a job although the engine has not asked for it.
 func (s *simulation) evictByAdministrator(j *job, a scenario.Act) {
-	first := slices.IndexFunc(j.stages, func(st *stage) bool {
-		return j.concerns(a.Target, st) && s.isEvictable(st)
-	})
+	payers := j.payers()
+	first := slices.IndexFunc(payers, func(p payer) bool { return j.concerns(a.Target, p) && s.isEvictable(p) })
 	if first < 0 {
 		s.ignore(string(a.Action), a.Target, "it holds no quota, or gives it back already")
 		return
 	}
 	e := life.Eviction{Reason: kueue.WorkloadEvictedDueToNodeFailures, Message: "an administrator wants its nodes"}
-	status := life.Evicted(s.objects.workloads[j.stages[first].key], e, s.time())
-	s.evict(j, j.stages[first], &status, e.Reason+": "+e.Message)
+	status := life.Evicted(s.objects.workloads[payers[first].key], e, s.time())
+	s.evict(j, payers[first], &status, e.Reason+": "+e.Message)
 }
 
-// isEvictable tells whether a stage holds quota that it has not been asked to give back yet.
-func (s *simulation) isEvictable(st *stage) bool {
-	w := s.objects.workloads[st.key]
+// isEvictable tells whether a quota Workload holds quota that it has not been asked to give back yet.
+func (s *simulation) isEvictable(p payer) bool {
+	w := s.objects.workloads[p.key]
 	return w != nil && life.HoldsQuota(w) && !isFinished(w) && !life.IsTrue(w, kueue.WorkloadEvicted)
 }
 
-// evict writes the status of a stage that says that it is evicted. All other stages of its job that hold quota are evicted with it,
-// and their pods stopped.
-func (s *simulation) evict(j *job, first *stage, status *kueue.WorkloadStatus, why string) {
+// evict writes the status of a quota Workload that says that it is evicted. If it is that of a stage all other stages of its job that hold
+// quota are evicted with it, and their pods stopped. A growth goes alone.
+func (s *simulation) evict(j *job, first payer, status *kueue.WorkloadStatus, why string) {
 	after := life.Merge(s.objects.workloads[first.key], status)
 	s.say("evict %s %s", j.subject(first), why)
 	s.put(after)
+	if first.growth > 0 {
+		s.lead(j)
+		return
+	}
 	for _, st := range j.stages {
-		if s.isEvictable(st) {
-			w := s.objects.workloads[st.key]
+		if s.isEvictable(st.own) {
+			w := s.objects.workloads[st.own.key]
 			status := life.Evicted(w, life.EvictionOf(after), s.time())
-			s.say("evict %s with %s", j.subject(st), j.subject(first))
+			s.say("evict %s with %s", j.subject(st.own), j.subject(first))
 			s.put(life.Merge(w, &status))
 		}
 	}
@@ -143,13 +142,13 @@ func (s *simulation) delete(j *job) {
 		delete(s.objects.plans, j.uid)
 		s.observe(admission.PlanGone{UID: j.uid})
 	}
-	for _, st := range j.stages {
-		w := s.objects.workloads[st.key]
-		if !st.isReleased && (w == nil || !life.IsTrue(w, kueue.WorkloadEvicted) || !life.HoldsQuota(w)) {
+	for _, p := range j.payers() {
+		w := s.objects.workloads[p.key]
+		if w == nil || !life.HoldsQuota(w) || !p.stage.isReleased && !life.IsTrue(w, kueue.WorkloadEvicted) {
 			if w != nil && life.HoldsQuota(w) && !isFinished(w) {
-				s.say("stop %s", j.subject(st))
+				s.say("stop %s", j.subject(p))
 			}
-			s.drop(st)
+			s.drop(p)
 			continue
 		}
 		after := w.DeepCopy()
@@ -167,20 +166,20 @@ func (s *simulation) set(set scenario.Set) error {
 		return nil
 	}
 	j.settings = append(j.settings, set)
-	for _, st := range j.stages {
-		w := s.objects.workloads[st.key]
-		if w == nil || isFinished(w) || !j.concerns(set.Target, st) {
+	for _, p := range j.payers() {
+		w := s.objects.workloads[p.key]
+		if w == nil || isFinished(w) || !j.concerns(set.Target, p) {
 			continue
 		}
 		if gates, ok := set.Fields.Gates(); ok {
-			st.gates = gates
+			p.stage.gates = gates
 		}
 		after := w.DeepCopy()
 		if err := set.Fields.ApplyWorkload(after); err != nil {
 			return err
 		}
 		after.Generation++
-		j.annotate(st, after)
+		j.annotate(p.stage, after)
 		s.put(after)
 	}
 	s.lead(j)
@@ -195,9 +194,9 @@ func (s *simulation) check(c scenario.Check) {
 		return
 	}
 	found := false
-	for _, st := range j.stages {
-		w := s.objects.workloads[st.key]
-		if w == nil || isFinished(w) || !life.HoldsQuota(w) || !j.concerns(c.Target, st) {
+	for _, p := range j.payers() {
+		w := s.objects.workloads[p.key]
+		if w == nil || isFinished(w) || !life.HoldsQuota(w) || !j.concerns(c.Target, p) {
 			continue
 		}
 		after := w.DeepCopy()

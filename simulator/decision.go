@@ -27,23 +27,23 @@ func (s *simulation) write(decision admission.Decision) {
 	}
 }
 
-// find returns the stage that a decision is about, if its quota Workload is still the one that was decided on.
-func (s *simulation) find(key admission.StageKey) (*job, *stage) {
+// find returns the quota Workload that a decision is about, if it is still there.
+func (s *simulation) find(key admission.StageKey) (*job, payer) {
 	for _, name := range sorted(s.jobs) {
 		j := s.jobs[name]
-		for _, st := range j.stages {
-			if st.key == key && s.objects.workloads[key] != nil {
-				return j, st
+		for _, p := range j.payers() {
+			if p.key == key && s.objects.workloads[key] != nil {
+				return j, p
 			}
 		}
 	}
-	return nil, nil
+	return nil, payer{}
 }
 
 // subject is how the timeline calls the owner of a quota Workload.
 func (s *simulation) subject(key admission.StageKey) string {
-	if j, st := s.find(key); j != nil {
-		return j.subject(st)
+	if j, p := s.find(key); j != nil {
+		return j.subject(p)
 	}
 	return key.String()
 }
@@ -56,9 +56,9 @@ func (s *simulation) settle(id admission.DecisionID, err error) {
 	}
 }
 
-// isLost tells whether the write of a decision about a stage is to fail now.
-func (s *simulation) isLost(j *job, st *stage) bool {
-	i := slices.IndexFunc(s.failing, func(t scenario.Target) bool { return t.Name == j.Name && j.concerns(t, st) })
+// isLost tells whether the write of a decision about a quota Workload is to fail now.
+func (s *simulation) isLost(j *job, p payer) bool {
+	i := slices.IndexFunc(s.failing, func(t scenario.Target) bool { return t.Name == j.Name && j.concerns(t, p) })
 	if i >= 0 {
 		s.failing = slices.Delete(s.failing, i, i+1)
 	}
@@ -69,20 +69,20 @@ func (s *simulation) isLost(j *job, st *stage) bool {
 func errWrite() error { return errors.New("the scenario lets this write fail") }
 
 func (s *simulation) writeAdmission(d *admission.Admit) {
-	j, st := s.find(d.Stage)
+	j, p := s.find(d.Stage)
 	if j == nil {
 		s.violation("I4: the engine admits %s, which does not exist", d.Stage)
 		s.settle(d.ID, errWrite())
 		return
 	}
-	if s.isLost(j, st) {
-		s.say("admit %s is not written", j.subject(st))
+	if s.isLost(j, p) {
+		s.say("admit %s is not written", j.subject(p))
 		s.settle(d.ID, errWrite())
 		return
 	}
 	w := s.objects.workloads[d.Stage]
 	if life.HoldsQuota(w) || isFinished(w) {
-		s.violation("I4: the engine admits %s once more", j.subject(st))
+		s.violation("I4: the engine admits %s once more", j.subject(p))
 	}
 	status := life.Admitted(w, &d.Admission, s.time())
 	if len(d.Checks) > 0 {
@@ -91,9 +91,9 @@ func (s *simulation) writeAdmission(d *admission.Admit) {
 	after := life.Merge(w, &status)
 	s.out.object(d.Admission)
 	if len(d.Checks) > 0 {
-		s.say("reserve %s%s, checks %s", j.subject(st), details(after), joined(d.Checks))
+		s.say("reserve %s%s, checks %s", j.subject(p), details(after), joined(d.Checks))
 	} else {
-		s.say("admit %s%s", j.subject(st), details(after))
+		s.say("admit %s%s", j.subject(p), details(after))
 	}
 	s.put(after)
 	s.settle(d.ID, nil)
@@ -110,31 +110,31 @@ func joined(checks []kueue.AdmissionCheckReference) string {
 }
 
 func (s *simulation) writeEviction(d *admission.Evict) {
-	j, st := s.find(d.Stage)
+	j, p := s.find(d.Stage)
 	if j == nil {
 		s.violation("I4: the engine evicts %s, which does not exist", d.Stage)
 		s.settle(d.ID, errWrite())
 		return
 	}
-	if s.isLost(j, st) {
-		s.say("evict %s is not written", j.subject(st))
+	if s.isLost(j, p) {
+		s.say("evict %s is not written", j.subject(p))
 		s.settle(d.ID, errWrite())
 		return
 	}
-	if s.isEvictable(st) {
+	if s.isEvictable(p) {
 		e := life.Eviction{Reason: d.Reason, Message: d.Message}
 		if d.Preemption != nil {
 			e.Preempted = d.Preemption.Reason
 		}
 		status := life.Evicted(s.objects.workloads[d.Stage], e, s.time())
-		s.evict(j, st, &status, s.reasonOf(d))
+		s.evict(j, p, &status, s.reasonOf(d))
 	}
 	s.settle(d.ID, nil)
 }
 
 // writeRefusal tells the owner why a stage waits, if that is news.
 func (s *simulation) writeRefusal(d *admission.Refuse) {
-	j, st := s.find(d.Stage)
+	j, p := s.find(d.Stage)
 	if j == nil {
 		return
 	}
@@ -144,7 +144,7 @@ func (s *simulation) writeRefusal(d *admission.Refuse) {
 		return
 	}
 	status := life.Pending(w, d.Refusal.Reason, d.Refusal.Message, s.time())
-	s.say("refuse %s %s", j.subject(st), d.Refusal)
+	s.say("refuse %s %s", j.subject(p), d.Refusal)
 	s.put(life.Merge(w, &status))
 }
 
@@ -155,23 +155,23 @@ func (s *simulation) explain(t scenario.Target) {
 		s.ignore("explain", t, "it is not submitted yet")
 		return
 	}
-	for _, st := range j.stages {
-		if !j.concerns(t, st) {
+	for _, p := range j.payers() {
+		if !j.concerns(t, p) {
 			continue
 		}
-		refusals := s.engine.Explain(st.key)
+		refusals := s.engine.Explain(p.key)
 		for _, refusal := range refusals {
-			s.say("explain %s %s", j.subject(st), refusal)
+			s.say("explain %s %s", j.subject(p), refusal)
 		}
 		if len(refusals) == 0 {
-			s.say("explain %s: %s", j.subject(st), s.standing(st))
+			s.say("explain %s: %s", j.subject(p), s.standing(p))
 		}
 	}
 }
 
-// standing says how a stage stands that has nothing in its way.
-func (s *simulation) standing(st *stage) string {
-	w := s.objects.workloads[st.key]
+// standing says how a quota Workload stands that has nothing in its way.
+func (s *simulation) standing(p payer) string {
+	w := s.objects.workloads[p.key]
 	switch {
 	case w == nil:
 		return "it is gone"

@@ -2,6 +2,7 @@ package simulator
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,8 +27,8 @@ type job struct {
 	// attempt counts restarts.
 	attempt int
 	stages  []*stage
-	// states of the ReplicatedJobs.
-	states map[string]state
+	// pods of the ReplicatedJobs whose Jobs run, or have succeeded.
+	pods map[string]*pods
 	// settings are what set lines have changed, for quota Workloads that are made anew.
 	settings []scenario.Set
 	// suspended is the wish of the user; stopping lasts until evicted pods have ended; isOver once it has succeeded or failed.
@@ -40,7 +41,9 @@ type job struct {
 type stage struct {
 	*stageplan.Stage
 	index int
-	key   admission.StageKey
+	// own is the quota Workload of the stage, and growths those of the pods by which it has grown, the oldest first.
+	own     payer
+	growths []payer
 	// gates of the user.
 	gates []string
 	// isOpen is sticky: a stage that has been opened stays open for the attempt, until it is evicted.
@@ -53,53 +56,59 @@ type stage struct {
 	starts int
 }
 
-// A state is how far a ReplicatedJob is.
-type state int
+// A payer is a quota Workload of a job.
+type payer struct {
+	key   admission.StageKey
+	stage *stage
+	// growth is its number, or 0 for that of the stage itself.
+	growth int
+}
 
-const (
-	held state = iota
-	running
-	ready
-	succeeded
-)
-
-// subject is how the timeline calls a stage.
-func (j *job) subject(st *stage) string {
-	if !j.IsJobSet {
-		return j.Name
+// payers are all quota Workloads of a job, those of a stage before those of its growths.
+func (j *job) payers() []payer {
+	var all []payer
+	for _, st := range j.stages {
+		all = append(append(all, st.own), st.growths...)
 	}
-	return j.Name + "/" + st.Name
+	return all
+}
+
+// subject is how the timeline calls a quota Workload: after its stage.
+func (j *job) subject(p payer) string {
+	switch {
+	case !j.IsJobSet:
+		return j.Name
+	case p.growth > 0:
+		return fmt.Sprintf("%s/%s+%d", j.Name, p.stage.Name, p.growth)
+	}
+	return j.Name + "/" + p.stage.Name
 }
 
 // submit creates a job and its quota Workloads.
 func (s *simulation) submit(submission scenario.Submission) error {
 	sub := &submission
 	s.needNamespace(sub.Namespace)
-	j := &job{Submission: sub, states: map[string]state{}, created: s.time()}
+	j := &job{Submission: sub, pods: map[string]*pods{}, created: s.time()}
 	if class := s.objects.classes[sub.Class]; class != nil {
 		sub.Priority = class.Value
 	} else if sub.Class != "" {
 		return fmt.Errorf("there is no priority class %q: declare it with priorityclass", sub.Class)
 	}
 	for i := range sub.Plan.Stages {
-		st := &stage{Stage: &sub.Plan.Stages[i], index: i, key: admission.StageKey{Namespace: sub.Namespace, Name: sub.Name}, gates: sub.Gates}
+		st := &stage{Stage: &sub.Plan.Stages[i], index: i, gates: sub.Gates}
+		st.own = payer{key: admission.StageKey{Namespace: sub.Namespace, Name: sub.Name}, stage: st}
 		if sub.IsJobSet {
-			st.key.Name += "-" + st.Name
+			st.own.key.Name += "-" + st.Name
 		}
-		if s.objects.workloads[st.key] != nil {
-			return fmt.Errorf("there is a quota Workload %s already: take another name", st.key)
+		if s.objects.workloads[st.own.key] != nil {
+			return fmt.Errorf("there is a quota Workload %s already: take another name", st.own.key)
 		}
 		j.stages = append(j.stages, st)
 	}
 	s.jobs[sub.Name] = j
 	if sub.IsJobSet {
 		j.uid = s.objects.newUID()
-		plan := admission.PlanObserved{
-			JobSet: types.NamespacedName{Namespace: sub.Namespace, Name: sub.Name}, UID: j.uid, Submitted: j.created,
-			StageAdmission: sub.StageAdmission, Plan: sub.Plan,
-		}
-		s.objects.plans[j.uid] = plan
-		s.observe(plan)
+		s.putPlan(j)
 	}
 	for _, st := range j.stages {
 		st.isOpen = j.reached(st)
@@ -108,37 +117,61 @@ func (s *simulation) submit(submission scenario.Submission) error {
 	return nil
 }
 
+// putPlan lets the plan of a JobSet be observed.
+func (s *simulation) putPlan(j *job) {
+	plan := admission.PlanObserved{
+		JobSet: types.NamespacedName{Namespace: j.Namespace, Name: j.Name}, UID: j.uid, Submitted: j.created,
+		StageAdmission: j.StageAdmission, Plan: j.Plan,
+	}
+	s.objects.plans[j.uid] = plan
+	s.observe(plan)
+}
+
 // create makes the quota Workload of a stage.
 func (s *simulation) create(j *job, st *stage) {
+	w := j.newWorkload(st.own)
+	w.Spec.MaximumExecutionTimeSeconds = j.MaxSeconds
+	for i := range st.PodSets {
+		w.Spec.PodSets = append(w.Spec.PodSets, podSet(st, i, st.PodSets[i].Count))
+	}
+	w.Spec.PodSets[0].MinCount = j.MinCount
+	s.enter(j, st.own, w)
+}
+
+// newWorkload makes a quota Workload that asks for nothing.
+func (j *job) newWorkload(p payer) *kueue.Workload {
 	w := &kueue.Workload{
-		ObjectMeta: metav1.ObjectMeta{Namespace: st.key.Namespace, Name: st.key.Name, Annotations: map[string]string{}},
-		Spec: kueue.WorkloadSpec{
-			QueueName: kueue.LocalQueueName(j.Queue), Priority: new(j.Priority), Active: new(true), MaximumExecutionTimeSeconds: j.MaxSeconds,
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: p.key.Namespace, Name: p.key.Name, Annotations: map[string]string{}, OwnerReferences: []metav1.OwnerReference{j.reference()},
 		},
+		Spec: kueue.WorkloadSpec{QueueName: kueue.LocalQueueName(j.Queue), Priority: new(j.Priority), Active: new(true)},
 	}
 	if j.Class != "" {
 		w.Spec.PriorityClassRef = kueue.NewWorkloadPriorityClassRef(j.Class)
 	}
 	if j.IsJobSet {
 		w.Labels = map[string]string{
-			apis.JobSetLabel: j.Name, apis.StageLabel: st.Name, apis.StageIndexLabel: strconv.Itoa(st.index), apis.JobUIDLabel: string(j.uid),
+			apis.JobSetLabel: j.Name, apis.StageLabel: p.stage.Name, apis.StageIndexLabel: strconv.Itoa(p.stage.index), apis.JobUIDLabel: string(j.uid),
 		}
 	}
-	w.OwnerReferences = []metav1.OwnerReference{j.reference()}
-	for i := range st.PodSets {
-		p := &st.PodSets[i]
-		w.Spec.PodSets = append(w.Spec.PodSets, kueue.PodSet{
-			Name: kueue.NewPodSetReference(p.Name), Count: p.Count, Template: *p.Template.DeepCopy(),
-		})
-	}
-	w.Spec.PodSets[0].MinCount = j.MinCount
+	return w
+}
+
+// podSet asks for so many pods of a ReplicatedJob of a stage.
+func podSet(st *stage, i int, count int32) kueue.PodSet {
+	p := &st.PodSets[i]
+	return kueue.PodSet{Name: kueue.NewPodSetReference(p.Name), Count: count, Template: *p.Template.DeepCopy()}
+}
+
+// enter writes a quota Workload for the first time.
+func (s *simulation) enter(j *job, p payer, w *kueue.Workload) {
 	for _, setting := range j.settings {
-		if j.concerns(setting.Target, st) {
+		if j.concerns(setting.Target, p) {
 			// The fields have been tried when the scenario was read.
 			_ = setting.Fields.ApplyWorkload(w)
 		}
 	}
-	j.annotate(st, w)
+	j.annotate(p.stage, w)
 	s.put(w)
 }
 
@@ -150,9 +183,14 @@ func (j *job) reference() metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: "jobset.x-k8s.io/v1alpha2", Kind: "JobSet", Name: j.Name, UID: j.uid, Controller: new(true)}
 }
 
-// concerns tells whether a target means a stage, or a ReplicatedJob of it.
-func (j *job) concerns(t scenario.Target, st *stage) bool {
+// includes tells whether a target means a stage, or a ReplicatedJob of it.
+func (j *job) includes(t scenario.Target, st *stage) bool {
 	return t.Part == "" || t.Part == st.Name || slices.Contains(st.ReplicatedJobs, t.Part)
+}
+
+// concerns tells whether a target means a quota Workload: the job means all, and a stage its own.
+func (j *job) concerns(t scenario.Target, p payer) bool {
+	return t.Part == "" || t.Growth == p.growth && j.includes(t, p.stage)
 }
 
 // annotate writes the gates and the attempt of a stage, and tells whether they were others before.
@@ -167,27 +205,22 @@ func (j *job) annotate(st *stage, w *kueue.Workload) (differs bool) {
 	if st.isShut {
 		gates = append(gates, apis.DeactivatedGate)
 	}
-	before := w.Annotations
-	w.Annotations = map[string]string{}
+	before := maps.Clone(w.Annotations)
+	delete(w.Annotations, apis.AdmissionGatedByAnnotation)
 	if len(gates) > 0 {
 		w.Annotations[apis.AdmissionGatedByAnnotation] = strings.Join(gates, ",")
 	}
 	if j.IsJobSet {
 		w.Annotations[apis.AttemptAnnotation] = strconv.Itoa(j.attempt)
 	}
-	return before[apis.AdmissionGatedByAnnotation] != w.Annotations[apis.AdmissionGatedByAnnotation] ||
-		before[apis.AttemptAnnotation] != w.Annotations[apis.AttemptAnnotation]
+	return !maps.Equal(before, w.Annotations)
 }
 
 // reached tells whether all that a stage waits for has happened.
 func (j *job) reached(st *stage) bool {
 	for _, c := range st.After {
-		want := ready
-		if c.Status == stageplan.Succeeded {
-			want = succeeded
-		}
 		for _, target := range c.Targets {
-			if j.states[target] < want {
+			if p := j.pods[target]; !p.areReady() || c.Status == stageplan.Succeeded && !p.haveSucceeded() {
 				return false
 			}
 		}
@@ -209,11 +242,12 @@ func keyOf(w *kueue.Workload) admission.StageKey {
 }
 
 // drop deletes a quota Workload for good.
-func (s *simulation) drop(st *stage) {
-	if s.objects.workloads[st.key] != nil {
-		delete(s.objects.workloads, st.key)
-		s.observe(admission.WorkloadGone{Key: st.key})
+func (s *simulation) drop(p payer) {
+	if s.objects.workloads[p.key] != nil {
+		delete(s.objects.workloads, p.key)
+		s.observe(admission.WorkloadGone{Key: p.key})
 	}
+	p.stage.growths = slices.DeleteFunc(p.stage.growths, func(growth payer) bool { return growth.key == p.key })
 }
 
 // lead brings a job further, as the stage controller does: what is open is opened, what is admitted is released, and only then what
@@ -226,31 +260,38 @@ func (s *simulation) lead(j *job) {
 		st.isOpen = st.isOpen || j.reached(st)
 	}
 	s.close(j)
-	for _, st := range j.stages {
-		if w := s.objects.workloads[st.key]; w != nil && !isFinished(w) {
-			if after := w.DeepCopy(); j.annotate(st, after) {
+	for _, p := range j.payers() {
+		if w := s.objects.workloads[p.key]; w != nil && !isFinished(w) {
+			after := w.DeepCopy()
+			isResized := p.growth == 0 && j.fit(p.stage, after)
+			if j.annotate(p.stage, after) || isResized {
 				s.put(after)
 			}
 		}
 	}
 	for _, st := range j.stages {
-		w := s.objects.workloads[st.key]
-		switch {
-		case w == nil || isFinished(w) || j.isOver:
-		case j.mayRun(st, w):
-			s.release(j, st)
-			s.tellReadiness(j, st, w)
-		case st.isReleased && j.all(st, succeeded):
-			s.finished(j, st, kueue.WorkloadFinishedReasonSucceeded)
-		default:
-			s.tellReadiness(j, st, w)
-		}
+		s.leadStage(j, st)
+		s.tend(j, st)
 	}
+}
+
+func (s *simulation) leadStage(j *job, st *stage) {
+	w := s.objects.workloads[st.own.key]
+	switch {
+	case w == nil || isFinished(w) || j.isOver:
+		return
+	case j.mayRun(st, w):
+		s.release(j, st)
+	case st.isReleased && j.haveSucceeded(st):
+		s.finished(j, st, kueue.WorkloadFinishedReasonSucceeded)
+		return
+	}
+	s.tellReadiness(j, w, st.isReleased && s.isSteady(j, st))
 }
 
 // close shuts the stages of a job that wait while one of them is deactivated.
 func (s *simulation) close(j *job) {
-	isOut := func(st *stage) bool { w := s.objects.workloads[st.key]; return w != nil && life.IsShutOut(w) }
+	isOut := func(st *stage) bool { w := s.objects.workloads[st.own.key]; return w != nil && life.IsShutOut(w) }
 	some := slices.ContainsFunc(j.stages, isOut)
 	for _, st := range j.stages {
 		st.isShut = some && !isOut(st)
@@ -262,59 +303,34 @@ func (j *job) mayRun(st *stage, w *kueue.Workload) bool {
 		life.HoldsQuota(w) && life.IsTrue(w, kueue.WorkloadAdmitted) && !life.IsTrue(w, kueue.WorkloadEvicted)
 }
 
-func (j *job) all(st *stage, want state) bool {
-	return !slices.ContainsFunc(st.ReplicatedJobs, func(name string) bool { return j.states[name] < want })
+func (j *job) haveSucceeded(st *stage) bool {
+	return !slices.ContainsFunc(st.ReplicatedJobs, func(name string) bool { return !j.pods[name].haveSucceeded() })
 }
 
-// release starts the pods of a stage and plans what becomes of them.
+// release starts the pods of a stage.
 func (s *simulation) release(j *job, st *stage) {
 	st.isReleased = true
 	st.starts++
-	start := st.starts
-	later := func(after time.Duration, f func()) {
-		s.agenda.add(s.now+after, func() {
-			if st.starts == start && st.isReleased {
-				f()
-			}
-		})
-	}
-	for _, name := range st.ReplicatedJobs {
-		j.states[name] = running
-		if after, ok := j.ReadyAfter(name); ok {
-			later(after, func() { s.reach(j, name, ready) })
-		}
-		if after, ok := j.RunTime(name); ok {
-			later(after, func() {
-				if j.Fails(name, j.attempt) {
-					s.failJob(j, st)
-				} else {
-					s.reach(j, name, succeeded)
-				}
-			})
-		}
-	}
-}
-
-// reach brings a running ReplicatedJob to a state.
-func (s *simulation) reach(j *job, name string, to state) {
-	if j.states[name] > held && j.states[name] < to {
-		j.states[name] = to
-		s.lead(j)
+	sizes := s.sizes(j, st)
+	for i, name := range st.ReplicatedJobs {
+		j.pods[name] = &pods{}
+		s.begin(j, st, name, sizes[i].First)
 	}
 }
 
 // finished says that a stage is over. It gives back what the stage holds.
 func (s *simulation) finished(j *job, st *stage, reason string) {
-	w := s.objects.workloads[st.key].DeepCopy()
+	w := s.objects.workloads[st.own.key].DeepCopy()
 	s.setFinished(w, reason)
 	st.isReleased = false
 	switch {
 	case reason == kueue.WorkloadFinishedReasonSucceeded:
-		s.say("finish %s", j.subject(st))
+		s.say("finish %s", j.subject(st.own))
 	case life.HoldsQuota(w):
-		s.say("stop %s", j.subject(st))
+		s.say("stop %s", j.subject(st.own))
 	}
 	s.put(w)
+	s.dropGrowths(j, st)
 }
 
 // failJob ends a job, or starts it anew.
@@ -323,15 +339,16 @@ func (s *simulation) failJob(j *job, st *stage) {
 		s.restart(j)
 		return
 	}
-	s.say("fail %s", j.subject(st))
+	s.say("fail %s", j.subject(st.own))
 	j.isOver = true
 	for _, st := range j.stages {
+		s.tend(j, st)
 		after := time.Duration(0)
 		if st.isReleased {
 			after = j.StopAfter
 		}
 		s.agenda.add(s.now+after, func() {
-			if w := s.objects.workloads[st.key]; w != nil && !isFinished(w) {
+			if w := s.objects.workloads[st.own.key]; w != nil && !isFinished(w) {
 				s.finished(j, st, kueue.WorkloadFinishedReasonFailed)
 			}
 		})
@@ -342,11 +359,11 @@ func (s *simulation) failJob(j *job, st *stage) {
 func (s *simulation) restart(j *job) {
 	j.attempt++
 	s.say("restart %s", j.Name)
-	clear(j.states)
+	clear(j.pods)
 	for _, st := range j.stages {
 		st.isOpen, st.isReleased = j.reached(st), false
-		if w := s.objects.workloads[st.key]; w != nil && isFinished(w) {
-			s.drop(st)
+		if w := s.objects.workloads[st.own.key]; w != nil && isFinished(w) {
+			s.drop(st.own)
 			s.create(j, st)
 		}
 	}
@@ -357,12 +374,12 @@ func (s *simulation) restart(j *job) {
 // pods have ended, what the stages hold is given back.
 func (s *simulation) stop(j *job) {
 	for _, st := range j.stages {
-		if w := s.objects.workloads[st.key]; w == nil || isFinished(w) {
+		if w := s.objects.workloads[st.own.key]; w == nil || isFinished(w) {
 			continue
 		}
 		st.isReleased = false
 		for _, name := range st.ReplicatedJobs {
-			delete(j.states, name)
+			delete(j.pods, name)
 		}
 	}
 	for _, st := range j.stages {
@@ -382,16 +399,21 @@ func (s *simulation) stop(j *job) {
 func (s *simulation) stopped(j *job) {
 	j.stopping = false
 	for _, st := range j.stages {
-		w := s.objects.workloads[st.key]
+		if !j.isDeleted {
+			s.dropGrowths(j, st)
+		}
+	}
+	for _, p := range j.payers() {
+		w := s.objects.workloads[p.key]
 		switch {
 		case w == nil:
 		case j.isDeleted:
 			if life.HoldsQuota(w) && !isFinished(w) {
-				s.say("stop %s", j.subject(st))
+				s.say("stop %s", j.subject(p))
 			}
-			s.drop(st)
+			s.drop(p)
 		case life.HoldsQuota(w) && !isFinished(w):
-			s.say("stop %s", j.subject(st))
+			s.say("stop %s", j.subject(p))
 			s.put(s.giveBack(w))
 		}
 	}

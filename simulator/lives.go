@@ -103,13 +103,13 @@ func (s *simulation) live(key admission.StageKey, w *kueue.Workload) {
 	default:
 		after = life.Merge(w, step.Status)
 	}
-	j, st := s.find(key)
+	j, p := s.find(key)
 	if evicted, is := step.News.(life.EvictedNews); is && life.HoldsQuota(w) {
-		s.evict(j, st, step.Status, evicted.Eviction.FullReason()+": "+evicted.Eviction.Message)
+		s.evict(j, p, step.Status, evicted.Eviction.FullReason()+": "+evicted.Eviction.Message)
 		return
 	}
 	if _, is := step.News.(life.AdmittedNews); is {
-		s.say("admit %s%s", j.subject(st), details(after))
+		s.say("admit %s%s", j.subject(p), details(after))
 	}
 	s.put(after)
 	s.lead(j)

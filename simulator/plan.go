@@ -30,6 +30,8 @@ func (s *simulation) plan(line *scenario.Line) error {
 		later(func() error { return s.submit(*statement.Submission) })
 	case scenario.Set:
 		later(func() error { return s.set(statement) })
+	case scenario.Resize:
+		later(func() error { return s.resize(statement) })
 	case scenario.Act:
 		later(func() error { s.act(statement); return nil })
 	case scenario.Check:

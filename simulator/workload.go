@@ -40,10 +40,10 @@ func (s *simulation) giveBack(w *kueue.Workload) *kueue.Workload {
 	return after
 }
 
-// tellReadiness writes the condition PodsReady of an admitted stage. One that has never been ready need not say so.
-func (s *simulation) tellReadiness(j *job, st *stage, w *kueue.Workload) {
+// tellReadiness writes the condition PodsReady of an admitted quota Workload. One that has never been ready need not say so.
+func (s *simulation) tellReadiness(j *job, w *kueue.Workload, areReady bool) {
 	old := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadPodsReady)
-	c := life.PodsReady(old, st.isReleased && j.all(st, ready))
+	c := life.PodsReady(old, areReady)
 	isNews := old == nil && c.Status == metav1.ConditionTrue || old != nil && (old.Status != c.Status || old.Reason != c.Reason)
 	if isNews && !j.stopping && life.HoldsQuota(w) {
 		after := w.DeepCopy()

@@ -129,9 +129,10 @@ func (r *reader) time(w *words) (time.Duration, error) {
 	return at, nil
 }
 
-// target reads NAME or NAME/PART of a job that is submitted above.
+// target reads NAME, NAME/PART or NAME/STAGE+NUMBER of a job that is submitted above.
 func (r *reader) target(text string) (Target, error) {
 	name, part, hasPart := strings.Cut(text, "/")
+	part, number, isGrowth := strings.Cut(part, "+")
 	s := r.submissions[name]
 	switch {
 	case s == nil:
@@ -141,8 +142,14 @@ func (r *reader) target(text string) (Target, error) {
 		return Target{}, fmt.Errorf("%q has no stages: name it alone", name)
 	case !s.has(part):
 		return Target{}, fmt.Errorf("%q has no stage or ReplicatedJob %q", name, part)
+	case isGrowth:
+		growth, err := count(number)
+		if err != nil || growth == 0 || !s.hasStage(part) {
+			return Target{}, fmt.Errorf("%q names no growth: write NAME/STAGE+NUMBER, such as a/train+1", text)
+		}
+		return Target{name, part, int(growth)}, nil
 	}
-	return Target{name, part}, nil
+	return Target{Name: name, Part: part}, nil
 }
 
 func declares(kind Kind) func(*reader, *words) (Statement, error) {
@@ -240,11 +247,43 @@ func acts(action Action) func(*reader, *words) (Statement, error) {
 		if target.Part != "" && !action.takesPart() {
 			return nil, fmt.Errorf("concerns the whole job: write %s %s", action, target.Name)
 		}
+		if target.Growth > 0 && action != Evict {
+			return nil, fmt.Errorf("is only a quota Workload: write %s %s/%s for the pods of the stage", action, target.Name, target.Part)
+		}
 		if s := r.submissions[target.Name]; !s.IsJobSet && (action == Suspend || action == Resume) {
 			return nil, errors.New("is for JobSets: write stages instead of pods")
 		}
 		return Act{action, target}, w.only()
 	}
+}
+
+func readResize(r *reader, w *words) (Statement, error) {
+	target, err := r.target(w.args[0])
+	if err != nil {
+		return nil, err
+	}
+	if err := w.only(w.verb.Options...); err != nil {
+		return nil, err
+	}
+	s := r.submissions[target.Name]
+	if !s.IsJobSet {
+		return nil, errors.New("is for JobSets: write stages instead of pods")
+	}
+	jobs := s.jobsOf(target.Part)
+	if len(jobs) != 1 || target.Growth > 0 {
+		return nil, fmt.Errorf("one ReplicatedJob has another number of pods: write resize %s/JOB with one of %s", target.Name, strings.Join(s.jobsOf(""), ", "))
+	}
+	pods, err := count(w.fields.Get("pods", "0"))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("pods: %w", err)
+	case pods == 0:
+		return nil, errors.New("does not say how many pods, at least 1: write pods=COUNT")
+	}
+	if _, err := s.Resized(jobs[0], pods); err != nil {
+		return nil, err
+	}
+	return Resize{Target{Name: target.Name, Part: jobs[0]}, pods}, nil
 }
 
 func readCheck(r *reader, w *words) (Statement, error) {
@@ -290,6 +329,9 @@ func readSet(r *reader, w *words) (Statement, error) {
 	}
 	if len(w.fields) == 0 {
 		return nil, errors.New("changes nothing: give the fields to replace")
+	}
+	if target.Growth > 0 && w.fields.Get("gates", "") != "" {
+		return nil, errors.New("gates: a growth has those of its stage")
 	}
 	return Set{target, w.fields}, w.fields.ApplyWorkload(&kueue.Workload{})
 }

@@ -35,7 +35,8 @@ the timeline. The tests of the engine are such files: a scenario that shows a bu
   with what is not printed of them. ` + "`make golden`" + ` writes it anew for all files in simulator/testdata.
 - The timeline has a line for each decision of the engine (` + "`reserve`, `admit`, `refuse`, `evict`" + `), with the name of the rule and
   the reason for each refusal, and for what its jobs do by themselves (` + "`finish`, `fail`, `restart`" + `, and ` + "`stop`" + ` when the pods of an
-  evicted, suspended or deleted stage have ended and its quota is free). What a line asks for in vain is there as ` + "`ignore`" + `, and a
+  evicted, suspended or deleted stage have ended and its quota is free; ` + "`ask`, `resize` and `drop`" + ` when a stage asks for more pods, when its
+  Jobs have become larger or smaller, and when a growth is not needed any more). What a line asks for in vain is there as ` + "`ignore`" + `, and a
   broken invariant as ` + "`violation`" + `.
 
 ## When
@@ -60,6 +61,8 @@ PODS are the pod sets of a job of another kind: ` + "`3*gpu:2,cpu:1`" + ` is one
 ` + "`driver(cpu=4)+worker(3*gpu=2)`" + `. RESOURCE is %s, or a full name such as nvidia.com/gpu.
 
 The stages of JobSet ` + "`a`" + ` are ` + "`a/ps`" + `, ` + "`a/train`" + `; a job of another kind is named alone. PART is a stage or one of its ReplicatedJobs.
+A stage that runs and is resized asks for its new pods by growths, quota Workloads of their own: those of ` + "`a/train` are `a/train+1`, `a/train+2`" + `.
+They can be named where a STAGE can.
 
 ## Lines
 

@@ -64,6 +64,16 @@ func TestParseProblems(t *testing.T) {
 		"suspension of no JobSet":        {story + "submit a pods=gpu:1\nsuspend a\n", []string{"is for JobSets"}},
 		"a check without a state":        {story + "submit a pods=gpu:1\ncheck a\n", []string{"names no check"}},
 		"a pause after no retry":         {story + "submit a pods=gpu:1\ncheck a x=Ready/after=5m\n", []string{"only Retry"}},
+		"a growth of no stage":           {story + "submit a stages=ps(gpu=1)+log(gpu=1)\nexplain a/ps+1\n", []string{`"a/ps+1" names no growth`, "write NAME/STAGE+NUMBER"}},
+		"a growth without a number":      {story + "submit a stages=ps(gpu=1)\nexplain a/ps+0\n", []string{`"a/ps+0" names no growth`}},
+		"pods of a growth":               {story + "submit a stages=ps(gpu=1)\nfinish a/ps+1\n", []string{"only a quota Workload", "write finish a/ps"}},
+		"gates of a growth":              {story + "submit a stages=ps(gpu=1)\nset a/ps+1 gates=x\n", []string{"those of its stage"}},
+		"a size of no JobSet":            {story + "submit a pods=gpu:1\nresize a pods=2\n", []string{"is for JobSets"}},
+		"a size of two at once":          {story + "submit a stages=ps(gpu=1)+log(gpu=1)\nresize a/ps.log pods=2\n", []string{"write resize a/JOB with one of ps, log"}},
+		"a size of a growth":             {story + "submit a stages=ps(gpu=1)\nresize a/ps+1 pods=2\n", []string{"write resize a/JOB with one of ps"}},
+		"no size":                        {story + "submit a stages=ps(gpu=1)\nresize a/ps\n", []string{"write pods=COUNT"}},
+		"a size of nothing":              {story + "submit a stages=ps(gpu=1)\nresize a/ps pods=0\n", []string{"at least 1"}},
+		"a bad size":                     {story + "submit a stages=ps(gpu=1)\nresize a/ps pods=-1\n", []string{"pods", `"-1" is no count`}},
 		"an affinity without a value":    {story + "submit a pods=gpu:1 affinity=zone\n", []string{"no label"}},
 		"a check with an unknown state":  {story + "submit a pods=gpu:1\ncheck a x=Done\n", []string{"Pending or Ready"}},
 		"a bad time":                     {story + "queue ml gpu=1 at=5\n", []string{"at", `"5" is no time`, "90s"}},
@@ -179,6 +189,41 @@ func TestSubmission(t *testing.T) {
 	}
 	if a.Priority != 3 || a.MaxRestarts != 1 || a.Namespace != corev1.NamespaceDefault {
 		t.Errorf("priority %d, restarts %d, namespace %q", a.Priority, a.MaxRestarts, a.Namespace)
+	}
+}
+
+// Who resizes a submission gets another one, with the same stages.
+func TestResized(t *testing.T) {
+	s, err := scenario.Parse(story + "submit a stages=ps(gpu=1)=Ready=>train(2*gpu=3)\nresize a/train pods=5\nresize a/ps pods=2\nset a/train+2 active=false\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := s.Lines[1].Statement.(scenario.Submit).Submission
+	after := before
+	for _, line := range s.Lines[2:4] {
+		resize, ok := line.Statement.(scenario.Resize)
+		if !ok {
+			t.Fatalf("statement is %T", line.Statement)
+		}
+		if after, err = after.Resized(resize.Target.Part, resize.Pods); err != nil {
+			t.Fatal(err)
+		}
+	}
+	counts := func(s *scenario.Submission) [2]int32 {
+		return [2]int32{s.Plan.Stages[0].PodSets[0].Count, s.Plan.Stages[1].PodSets[0].Count}
+	}
+	if got, want := counts(after), [2]int32{2, 5}; got != want {
+		t.Errorf("resized to %v, want %v", got, want)
+	}
+	if got, want := counts(before), [2]int32{1, 2}; got != want {
+		t.Errorf("what was resized has %v pods, want %v", got, want)
+	}
+	if got, want := after.Plan.String(), before.Plan.String(); got != want {
+		t.Errorf("plan is %q, want %q", got, want)
+	}
+	set, ok := s.Lines[4].Statement.(scenario.Set)
+	if want := (scenario.Target{Name: "a", Part: "train", Growth: 2}); !ok || set.Target != want || want.String() != "a/train+2" {
+		t.Errorf("the growth is %+v, want %+v", set.Target, want)
 	}
 }
 

@@ -17,14 +17,16 @@ import (
 
 // A planner collects the ReplicatedJobs of one submission.
 type planner struct {
-	pod  corev1.PodSpec
-	jobs []jobsetapi.ReplicatedJob
+	pod corev1.PodSpec
+	// sizes are the numbers of pods that differ from what the text says.
+	sizes map[string]int32
+	jobs  []jobsetapi.ReplicatedJob
 }
 
 // readStages reads ps(gpu=2)=Ready=>train(gpu=6): chains of ReplicatedJobs, with + between those that start together and a semicolon
 // between chains. A ReplicatedJob that was there before is named alone.
-func readStages(text string, pod corev1.PodSpec) (*stageplan.Plan, error) {
-	p := &planner{pod: pod}
+func readStages(text string, pod corev1.PodSpec, sizes map[string]int32) (*stageplan.Plan, error) {
+	p := &planner{pod: pod, sizes: sizes}
 	for chain := range strings.SplitSeq(text, ";") {
 		if err := p.chain(chain); err != nil {
 			return nil, err
@@ -118,6 +120,9 @@ func (p *planner) add(name, body, sign string) (int, error) {
 			return 0, err
 		}
 		pods, body = n, rest
+	}
+	if size, isResized := p.sizes[name]; isResized {
+		pods = size
 	}
 	requests := corev1.ResourceList{}
 	if body != "" {

@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"fmt"
 	"time"
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -41,6 +42,12 @@ type Submit struct{ Submission *Submission }
 type Set struct {
 	Target Target
 	Fields Fields
+}
+
+// Resize changes how many pods the Job of a ReplicatedJob has. The target names one.
+type Resize struct {
+	Target Target
+	Pods   int32
 }
 
 // Act makes something happen to a job, or to one stage of it.
@@ -90,6 +97,7 @@ func (Change) statement()    {}
 func (Remove) statement()    {}
 func (Submit) statement()    {}
 func (Set) statement()       {}
+func (Resize) statement()    {}
 func (Act) statement()       {}
 func (Check) statement()     {}
 func (Crash) statement()     {}
@@ -98,14 +106,21 @@ func (Explain) statement()   {}
 func (Held) statement()      {}
 func (Run) statement()       {}
 
-// A Target names a job and, where Part is not empty, one stage or ReplicatedJob of it.
-type Target struct{ Name, Part string }
+// A Target names a job and, where Part is not empty, one stage or ReplicatedJob of it. Where Growth is not 0 it is the growth of a stage
+// with that number.
+type Target struct {
+	Name, Part string
+	Growth     int
+}
 
 func (t Target) String() string {
-	if t.Part == "" {
+	switch {
+	case t.Part == "":
 		return t.Name
+	case t.Growth == 0:
+		return t.Name + "/" + t.Part
 	}
-	return t.Name + "/" + t.Part
+	return fmt.Sprintf("%s/%s+%d", t.Name, t.Part, t.Growth)
 }
 
 // An Action is a verb that makes something happen to a job.

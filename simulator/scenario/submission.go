@@ -3,6 +3,7 @@ package scenario
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -42,9 +43,11 @@ type Submission struct {
 	fails           perJob[int]
 
 	stages, pods string
-	selector     map[string]string
-	tolerations  []corev1.Toleration
-	affinity     *corev1.Affinity
+	// sizes are the numbers of pods of ReplicatedJobs that have been resized.
+	sizes       map[string]int32
+	selector    map[string]string
+	tolerations []corev1.Toleration
+	affinity    *corev1.Affinity
 }
 
 // A perJob has a value for all ReplicatedJobs, and others for some of them.
@@ -262,7 +265,7 @@ func readSubmission(name string, fields Fields) (*Submission, error) {
 func (s *Submission) plan() error {
 	var err error
 	if s.IsJobSet {
-		s.Plan, err = readStages(s.stages, s.podSpec())
+		s.Plan, err = readStages(s.stages, s.podSpec(), s.sizes)
 	} else {
 		s.Plan, err = readPods(s.pods, s.podSpec())
 	}
@@ -290,6 +293,36 @@ func keys[T any](m map[string]T) []string {
 
 func (s *Submission) podSpec() corev1.PodSpec {
 	return corev1.PodSpec{NodeSelector: s.selector, Tolerations: s.tolerations, Affinity: s.affinity}
+}
+
+// Resized is the submission with another number of pods in a ReplicatedJob. It has the same stages.
+func (s *Submission) Resized(job string, pods int32) (*Submission, error) {
+	after := *s
+	after.sizes = maps.Clone(s.sizes)
+	if after.sizes == nil {
+		after.sizes = map[string]int32{}
+	}
+	after.sizes[job] = pods
+	return &after, after.plan()
+}
+
+// jobsOf are the ReplicatedJobs that a part of the submission means; without a part, all.
+func (s *Submission) jobsOf(part string) []string {
+	var all []string
+	for i := range s.Plan.Stages {
+		stage := &s.Plan.Stages[i]
+		if slices.Contains(stage.ReplicatedJobs, part) {
+			return []string{part}
+		}
+		if part == "" || part == stage.Name {
+			all = append(all, stage.ReplicatedJobs...)
+		}
+	}
+	return all
+}
+
+func (s *Submission) hasStage(name string) bool {
+	return slices.ContainsFunc(s.Plan.Stages, func(stage stageplan.Stage) bool { return stage.Name == name })
 }
 
 // has tells whether there is a stage or ReplicatedJob of this name.

@@ -79,10 +79,16 @@ func objectVerbs() []Verb {
 }
 
 func jobVerbs() []Verb {
-	verbs := []Verb{{
-		Usage: "submit NAME", Text: "submits a JobSet, or a job of another kind.",
-		Options: described(submitOptions()), read: readSubmit,
-	}}
+	verbs := []Verb{
+		{
+			Usage: "submit NAME", Text: "submits a JobSet, or a job of another kind.",
+			Options: described(submitOptions()), read: readSubmit,
+		},
+		{
+			Usage: "resize NAME[/JOB]", Text: "changes how many pods a ReplicatedJob of a JobSet has, as its user does. Its Jobs are Indexed.",
+			Options: []Option{{"pods", "COUNT", "How many. What runs with fewer grows: it asks for the others with a quota Workload of their own."}}, read: readResize,
+		},
+	}
 	for _, a := range []struct {
 		action Action
 		text   string
@@ -90,7 +96,7 @@ func jobVerbs() []Verb {
 		{Ready, "lets the running pods of a job, or of one stage or ReplicatedJob of it, become ready."},
 		{Finish, "lets them succeed."},
 		{Fail, "lets them fail. A JobSet with restarts left starts anew; else it has failed."},
-		{Evict, "evicts the job, as an administrator does who wants its nodes."},
+		{Evict, "evicts the job, as an administrator does who wants its nodes. A growth, such as a/train+1, goes alone."},
 		{Delete, "deletes the job."},
 		{Suspend, "suspends the JobSet, as its user does."},
 		{Resume, "lets it queue again."},
@@ -103,14 +109,14 @@ func jobVerbs() []Verb {
 	}
 	return append(verbs,
 		Verb{
-			Usage: "check NAME[/STAGE]", Text: "lets AdmissionChecks of a job, or of one stage of it, answer.",
+			Usage: "check NAME[/STAGE]", Text: "lets AdmissionChecks of a job, or of one stage or growth of it, answer.",
 			Options: []Option{{
 				"CHECK", "Pending|Ready|Retry[/after=TIME]|Rejected",
 				"What the check of this name says, and for Retry how long the quota Workload is to stay out of the queue.",
 			}}, read: readCheck,
 		},
 		Verb{
-			Usage: "set NAME[/STAGE]", Text: "changes the quota Workload of a job, those of all its stages, or that of one stage.",
+			Usage: "set NAME[/STAGE]", Text: "changes the quota Workload of a job, those of all its stages and growths, or that of one of them.",
 			Options: described(setOptions()), read: readSet,
 		})
 }

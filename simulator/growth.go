@@ -1,0 +1,283 @@
+package simulator
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/elastic"
+	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/simulator/scenario"
+)
+
+// resize gives a ReplicatedJob another number of pods.
+func (s *simulation) resize(r scenario.Resize) error {
+	j := s.jobs[r.Target.Name]
+	if why := s.obstacle(j); why != "" {
+		s.ignore("resize", r.Target, why)
+		return nil
+	}
+	after, err := j.Resized(r.Target.Part, r.Pods)
+	if err != nil {
+		return err
+	}
+	j.Submission = after
+	for i, st := range j.stages {
+		st.Stage = &j.Plan.Stages[i]
+	}
+	s.putPlan(j)
+	s.lead(j)
+	return nil
+}
+
+// fit lets the quota Workload of a stage that holds nothing ask for the pods that the stage has by now, and tells whether these are others
+// than before.
+func (j *job) fit(st *stage, w *kueue.Workload) (differs bool) {
+	if !j.IsJobSet || life.HoldsQuota(w) {
+		return false
+	}
+	for i := range st.PodSets {
+		if w.Spec.PodSets[i].Count != st.PodSets[i].Count {
+			w.Spec.PodSets[i].Count, differs = st.PodSets[i].Count, true
+		}
+	}
+	if differs {
+		w.Status.ReclaimablePods = nil
+		w.Generation++
+	}
+	return differs
+}
+
+// sizes finds out who pays for the pods of a stage, by pod set.
+func (s *simulation) sizes(j *job, st *stage) []elastic.Size {
+	var all []elastic.Size
+	for i := range st.PodSets {
+		all = append(all, s.sizeOf(j, st, i))
+	}
+	return all
+}
+
+// sizeOf is the size of the one Job of a pod set. When that has succeeded nobody gives it other pods, and they are charged until the stage
+// ends.
+func (s *simulation) sizeOf(j *job, st *stage, podSet int) elastic.Size {
+	name, want := st.PodSets[podSet].Name, st.PodSets[podSet].Count
+	w, p := s.objects.workloads[st.own.key], j.pods[st.PodSets[podSet].Name]
+	if p.haveSucceeded() {
+		want = p.count()
+	}
+	isScaled := len(st.growths) > 0 || elastic.Charged(w, name, want) != want || p != nil && p.count() < want
+	if !j.IsJobSet || !life.HoldsQuota(w) || !isScaled {
+		return elastic.Fixed(want, 1, len(st.growths))
+	}
+	var growths []elastic.Growth
+	for _, growth := range st.growths {
+		gw := s.objects.workloads[growth.key]
+		mayRun := mayUse(gw)
+		growths = append(growths, elastic.Growth{HoldsQuota: life.HoldsQuota(gw), Held: elastic.Held(gw, name), MayRun: mayRun, MayBegin: mayRun})
+	}
+	return elastic.Divide(want, elastic.Held(w, name), 1, growths)
+}
+
+// mayUse tells whether pods may run on what a quota Workload holds.
+func mayUse(w *kueue.Workload) bool {
+	return life.HoldsQuota(w) && life.IsTrue(w, kueue.WorkloadAdmitted) && !life.IsTrue(w, kueue.WorkloadEvicted) &&
+		w.Annotations[apis.AdmissionGatedByAnnotation] == ""
+}
+
+// isSteady tells whether as many pods of a stage are ready as its own quota Workload pays for.
+func (s *simulation) isSteady(j *job, st *stage) bool {
+	sizes := s.sizes(j, st)
+	for i, name := range st.ReplicatedJobs {
+		if p := j.pods[name]; !p.areReady() && (p.count() == 0 || p.ready() < sizes[i].Base) {
+			return false
+		}
+	}
+	return true
+}
+
+// isGrown tells whether all pods that there is admitted quota for are ready.
+func isGrown(j *job, st *stage, sizes []elastic.Size) bool {
+	for i, name := range st.ReplicatedJobs {
+		if p := j.pods[name]; !p.areReady() || p.count() < sizes[i].Now {
+			return false
+		}
+	}
+	return st.isReleased
+}
+
+// mayGrow tells whether a stage holds quota and goes on doing so.
+func (s *simulation) mayGrow(j *job, st *stage) bool {
+	w := s.objects.workloads[st.own.key]
+	return j.IsJobSet && !j.stopping && !j.isOver && w != nil && life.HoldsQuota(w) && !isFinished(w) && !life.IsTrue(w, kueue.WorkloadEvicted)
+}
+
+// tend brings the growths of a stage further, as the stage controller does. Those of a stage that is about to hold nothing go at once if
+// they wait, else with its pods.
+func (s *simulation) tend(j *job, st *stage) {
+	if !s.mayGrow(j, st) {
+		for _, growth := range slices.Clone(st.growths) {
+			if !life.HoldsQuota(s.objects.workloads[growth.key]) {
+				s.dropGrowth(j, growth)
+			}
+		}
+		return
+	}
+	sizes := s.sizes(j, st)
+	if st.isReleased {
+		s.resizeJobs(j, st, sizes)
+	}
+	s.reclaim(j, st.own, sizes, func(podSet int) int32 { return sizes[podSet].Base })
+	for k, growth := range slices.Clone(st.growths) {
+		w := s.objects.workloads[growth.key]
+		switch pays := slices.ContainsFunc(sizes, func(z elastic.Size) bool { return z.Growths[k] > 0 }); {
+		case pays && life.HoldsQuota(w):
+			s.tendHolder(j, growth, sizes, k)
+		case pays:
+			s.askAgain(j, growth, podSets(st, func(i int) int32 { return sizes[i].Growths[k] }))
+		case !life.HoldsQuota(w) || isSettled(j, st, sizes):
+			s.dropGrowth(j, growth)
+		}
+	}
+	if more := podSets(st, func(i int) int32 { return sizes[i].Missing }); st.isReleased && len(more) > 0 {
+		s.ask(j, st, more)
+	}
+}
+
+// podSets asks for so many pods of each ReplicatedJob of a stage, if any.
+func podSets(st *stage, count func(podSet int) int32) []kueue.PodSet {
+	var all []kueue.PodSet
+	for i := range st.PodSets {
+		if n := count(i); n > 0 {
+			all = append(all, podSet(st, i, n))
+		}
+	}
+	return all
+}
+
+// tendHolder brings a growth further that holds quota for pods which the JobSet still wants.
+func (s *simulation) tendHolder(j *job, growth payer, sizes []elastic.Size, k int) {
+	s.reclaim(j, growth, sizes, func(podSet int) int32 { return sizes[podSet].Growths[k] })
+	w := s.objects.workloads[growth.key]
+	switch {
+	case !life.IsTrue(w, kueue.WorkloadEvicted):
+		s.tellReadiness(j, w, mayUse(w) && isGrown(j, growth.stage, sizes))
+	case isSettled(j, growth.stage, sizes):
+		s.say("stop %s", j.subject(growth))
+		after := s.giveBack(w)
+		after.Status.ReclaimablePods = nil
+		s.put(after)
+		s.agenda.add(s.now, func() { s.lead(j) })
+	}
+}
+
+// isSettled tells whether there is no pod beyond those that there is quota for now.
+func isSettled(j *job, st *stage, sizes []elastic.Size) bool {
+	for i, name := range st.ReplicatedJobs {
+		if j.pods[name].most() > sizes[i].Now {
+			return false
+		}
+	}
+	return true
+}
+
+// resizeJobs makes the Jobs of a stage as large as there is admitted quota for.
+func (s *simulation) resizeJobs(j *job, st *stage, sizes []elastic.Size) {
+	for i, name := range st.ReplicatedJobs {
+		p, now := j.pods[name], sizes[i].Now
+		if p == nil || p.haveSucceeded() || p.count() == now {
+			continue
+		}
+		s.say("resize %s/%s pods=%d", j.Name, name, now)
+		if p.count() < now {
+			s.begin(j, st, name, now-p.count())
+			continue
+		}
+		p.cut(now)
+		cuts := p.cuts
+		// What is left may all have succeeded.
+		s.agenda.add(s.now, func() { s.lead(j) })
+		s.agenda.add(s.now+j.StopAfter, func() {
+			if j.pods[name] == p && p.cuts == cuts {
+				p.lingering = 0
+				s.lead(j)
+			}
+		})
+	}
+}
+
+// reclaim says for how many pods a quota Workload is not needed any more, once these have ended.
+func (s *simulation) reclaim(j *job, p payer, sizes []elastic.Size, paysFor func(podSet int) int32) {
+	after := s.objects.workloads[p.key].DeepCopy()
+	differs := false
+	for i := range p.stage.PodSets {
+		name := p.stage.PodSets[i].Name
+		count := elastic.Charged(after, name, 0) - paysFor(i)
+		if count <= elastic.Reclaimable(after, name) || j.pods[name].most() > sizes[i].Now {
+			continue
+		}
+		ref := kueue.NewPodSetReference(name)
+		pods := slices.DeleteFunc(after.Status.ReclaimablePods, func(r kueue.ReclaimablePod) bool { return r.Name == ref })
+		after.Status.ReclaimablePods, differs = append(pods, kueue.ReclaimablePod{Name: ref, Count: count}), true
+	}
+	if differs {
+		s.put(after)
+	}
+}
+
+// ask makes a quota Workload for pods of a stage for which nobody pays, on the flavors of the stage.
+func (s *simulation) ask(j *job, st *stage, podSets []kueue.PodSet) {
+	growth := payer{stage: st, growth: 1}
+	for _, other := range st.growths {
+		growth.growth = max(growth.growth, other.growth+1)
+	}
+	growth.key = st.own.key
+	growth.key.Name += fmt.Sprintf("-growth-%d", growth.growth)
+	w := j.newWorkload(growth)
+	w.Labels[apis.GrowthLabel] = strconv.Itoa(growth.growth)
+	w.Annotations[apis.FlavorsAnnotation] = elastic.Flavors(s.objects.workloads[st.own.key])
+	w.Spec.PodSets = podSets
+	st.growths = append(st.growths, growth)
+	s.say("ask %s pods=%s", j.subject(growth), counts(podSets))
+	s.enter(j, growth, w)
+}
+
+// askAgain lets a growth that holds nothing ask for what is missing by now.
+func (s *simulation) askAgain(j *job, growth payer, podSets []kueue.PodSet) {
+	w := s.objects.workloads[growth.key]
+	if counts(w.Spec.PodSets) == counts(podSets) && len(w.Spec.PodSets) == len(podSets) {
+		return
+	}
+	after := w.DeepCopy()
+	after.Spec.PodSets = podSets
+	after.Generation++
+	s.say("ask %s pods=%s", j.subject(growth), counts(podSets))
+	s.put(after)
+}
+
+// counts is how a scenario writes how many pods there are: 2, or ps:1,train:2.
+func counts(podSets []kueue.PodSet) string {
+	if len(podSets) == 1 {
+		return strconv.Itoa(int(podSets[0].Count))
+	}
+	words := make([]string, len(podSets))
+	for i := range podSets {
+		words[i] = fmt.Sprintf("%s:%d", podSets[i].Name, podSets[i].Count)
+	}
+	return strings.Join(words, ",")
+}
+
+// dropGrowths lets all growths of a stage go.
+func (s *simulation) dropGrowths(j *job, st *stage) {
+	for _, growth := range slices.Clone(st.growths) {
+		s.dropGrowth(j, growth)
+	}
+}
+
+func (s *simulation) dropGrowth(j *job, growth payer) {
+	s.say("drop %s", j.subject(growth))
+	s.drop(growth)
+}

@@ -1,0 +1,105 @@
+package simulator
+
+import (
+	"slices"
+	"time"
+)
+
+// pods are those of a ReplicatedJob whose Job runs, or has succeeded. There are none, and nil, while it is held.
+type pods struct {
+	// batches have begun one after the other.
+	batches []*batch
+	// lingering is how many pods there may still be, while those end by which the Job was made smaller, and cuts counts how often that was.
+	lingering int32
+	cuts      int
+}
+
+// A batch is pods that have begun together. One that has succeeded counts as ready, too.
+type batch struct {
+	count                 int32
+	isReady, hasSucceeded bool
+}
+
+// count is for how many pods the Job is made.
+func (p *pods) count() int32 {
+	sum := int32(0)
+	if p != nil {
+		for _, b := range p.batches {
+			sum += b.count
+		}
+	}
+	return sum
+}
+
+// most is how many there may be at the moment.
+func (p *pods) most() int32 {
+	if p == nil {
+		return 0
+	}
+	return max(p.count(), p.lingering)
+}
+
+// ready counts those that are ready or have succeeded.
+func (p *pods) ready() int32 {
+	sum := int32(0)
+	if p != nil {
+		for _, b := range p.batches {
+			if b.isReady {
+				sum += b.count
+			}
+		}
+	}
+	return sum
+}
+
+func (p *pods) areReady() bool {
+	return p != nil && !slices.ContainsFunc(p.batches, func(b *batch) bool { return !b.isReady })
+}
+
+func (p *pods) haveSucceeded() bool {
+	return p != nil && !slices.ContainsFunc(p.batches, func(b *batch) bool { return !b.hasSucceeded })
+}
+
+// cut leaves only so many, of those that have begun first.
+func (p *pods) cut(left int32) {
+	p.lingering = p.most()
+	p.cuts++
+	for i, b := range p.batches {
+		if b.count > left {
+			b.count = left
+			p.batches = p.batches[:i+min(int(left), 1)]
+			return
+		}
+		left -= b.count
+	}
+}
+
+// begin starts pods of a ReplicatedJob, and plans what becomes of them.
+func (s *simulation) begin(j *job, st *stage, name string, count int32) {
+	b := &batch{count: count}
+	p, start := j.pods[name], st.starts
+	p.batches = append(p.batches, b)
+	later := func(after time.Duration, f func()) {
+		s.agenda.add(s.now+after, func() {
+			if st.starts == start && st.isReleased && slices.Contains(p.batches, b) && !b.hasSucceeded {
+				f()
+			}
+		})
+	}
+	if after, ok := j.ReadyAfter(name); ok {
+		later(after, func() {
+			b.isReady = true
+			s.lead(j)
+		})
+	}
+	if after, ok := j.RunTime(name); ok {
+		later(after, func() {
+			if j.Fails(name, j.attempt) {
+				s.failJob(j, st)
+				return
+			}
+			b.isReady, b.hasSucceeded = true, true
+			s.lead(j)
+		})
+	}
+}
