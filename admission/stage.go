@@ -25,7 +25,7 @@ type stage struct {
 	localQueue *localQueue
 	// places are those in the crowds that it is in.
 	places places
-	// owner is the UID of the JobSet, or empty if the owner is none.
+	// owner is the UID of the JobSet, or of whatever else has the plan, or empty if there is none.
 	owner   types.UID
 	index   int
 	attempt int
@@ -106,10 +106,10 @@ func (e *Engine) observeStage(object *kueue.Workload) {
 	e.account(s)
 }
 
-// join makes the stage a member of its LocalQueue and of its JobSet.
+// join makes the stage a member of its LocalQueue, and of its JobSet or of whatever else has the plan that its label names.
 func (e *Engine) join(s *stage, object *kueue.Workload) {
 	localQueue := types.NamespacedName{Namespace: object.Namespace, Name: string(object.Spec.QueueName)}
-	owner := types.UID("")
+	owner := types.UID(object.Labels[apis.PlanUIDLabel])
 	for i := range object.OwnerReferences {
 		if ref := &object.OwnerReferences[i]; ref.Controller != nil && *ref.Controller && ref.Kind == "JobSet" {
 			owner = ref.UID

@@ -1,0 +1,185 @@
+package admission_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/admission/stageplan"
+	"github.com/tranche-dev/tranche/apis"
+)
+
+// A gathering is a gang that gathers its quota part by part: a plan whose stages are all open at once, and held until all are.
+type gathering struct {
+	name, queue string
+	// requests of each part.
+	requests []string
+	// made is how many parts have a quota Workload.
+	made int
+}
+
+func (g *gathering) part(i int) string { return fmt.Sprintf("%s-%d", g.name, i) }
+
+// plan lets the plan of a gathering be observed. No JobSet has it.
+func (w *world) plan(g *gathering) {
+	plan := &stageplan.Plan{}
+	for i, requests := range g.requests {
+		pods := template(requests)
+		plan.Stages = append(plan.Stages, stageplan.Stage{Name: g.part(i), PodSets: []stageplan.PodSet{{
+			Name: "main", Count: 1, Requests: amounts(requests), Template: &pods,
+		}}})
+	}
+	w.engine.Apply(admission.PlanObserved{
+		JobSet: types.NamespacedName{Namespace: "ns", Name: g.name}, UID: types.UID("gang-" + g.name), Submitted: w.now(), Plan: plan,
+	})
+}
+
+// gather makes the quota Workload of the next part.
+func (w *world) gather(g *gathering) {
+	i := g.made
+	g.made++
+	w.lone(g.queue, g.part(i), g.requests[i], func(wl *kueue.Workload) {
+		wl.Labels = map[string]string{apis.PlanUIDLabel: "gang-" + g.name, apis.StageIndexLabel: strconv.Itoa(i)}
+	})
+}
+
+// isComplete tells whether all parts hold quota.
+func (w *world) isComplete(g *gathering) bool {
+	for i := range g.requests {
+		if wl := w.workloads[keyOf(g.part(i))]; wl == nil || wl.Status.Admission == nil || isFinished(wl) {
+			return false
+		}
+	}
+	return true
+}
+
+func (w *world) hasFinished(g *gathering) bool {
+	wl := w.workloads[keyOf(g.part(0))]
+	return wl != nil && isFinished(wl)
+}
+
+func (w *world) endGathering(g *gathering) {
+	for i := range g.requests {
+		w.change(g.part(i), finish)
+	}
+}
+
+// threeOfFive is Koordinator's example: three gangs of 5 on a quota of 10, the members of which come in turns.
+func threeOfFive(t *testing.T, policy string) (*world, []*gathering) {
+	t.Helper()
+	w := newWorld(t, admission.Config{StageAdmission: policy})
+	w.queue("q", "a: gpu=10")
+	var gangs []*gathering
+	for _, name := range []string{"x", "y", "z"} {
+		g := &gathering{name: name, queue: "q", requests: slices.Repeat([]string{"gpu=1"}, 5)}
+		w.plan(g)
+		gangs = append(gangs, g)
+	}
+	for range 5 {
+		for _, g := range gangs {
+			w.gather(g)
+			w.decide()
+		}
+	}
+	return w, gangs
+}
+
+func TestGangsThatGatherDoNotDeadlock(t *testing.T) {
+	w, gangs := threeOfFive(t, admission.Safe)
+	for range gangs {
+		i := slices.IndexFunc(gangs, w.isComplete)
+		if i < 0 {
+			t.Fatalf("nobody is complete: %s used; refusals %v", w.used("q"), w.refusals)
+		}
+		w.endGathering(gangs[i])
+		w.decide()
+	}
+	for _, g := range gangs {
+		if !w.hasFinished(g) {
+			t.Errorf("%s has not finished", g.name)
+		}
+	}
+}
+
+// TestTheSameGangsDeadlockUnderGreedy: all is given away, and nobody has got enough.
+func TestTheSameGangsDeadlockUnderGreedy(t *testing.T) {
+	w, gangs := threeOfFive(t, admission.Greedy)
+	if i := slices.IndexFunc(gangs, w.isComplete); i >= 0 {
+		t.Errorf("%s is complete", gangs[i].name)
+	}
+	if used := w.used("q"); used != "a/nvidia.com/gpu=10" {
+		t.Errorf("%s used, want all", used)
+	}
+}
+
+// TestAPlanNeedsNoJobSet: a part waits for the plan, holds quota as a stage does, and is told of like one.
+func TestAPlanNeedsNoJobSet(t *testing.T) {
+	w := newWorld(t, admission.Config{})
+	w.queue("q", "a: gpu=2")
+	g := &gathering{name: "g", queue: "q", requests: []string{"gpu=1", "gpu=2"}}
+	w.gather(g)
+	w.wantAdmitted()
+	if r := w.engine.Explain(keyOf("g-0")); len(r) != 1 || r[0].Check != "PlanIsKnown" {
+		t.Errorf("explained by %v", r)
+	}
+	w.plan(g)
+	w.wantAdmitted()
+	w.wantRefusal("g-0", "PeakWithinLimits", kueue.WorkloadQuotaReservedReasonExceedsMaxQuota, "need up to 3 nvidia.com/gpu")
+	w.queue("q", "a: gpu=3")
+	w.gather(g)
+	w.wantAdmitted("g-0", "g-1")
+	w.engine.Apply(admission.PlanGone{UID: "gang-g"})
+	w.change("g-0", finish)
+	w.change("g-1", finish)
+	w.wantAdmitted()
+}
+
+// TestGatheringsComeToTheirEnd: whatever gangs gather on quota that they share, all finish that may ever run (I3), and quota is never
+// exceeded (I1).
+func TestGatheringsComeToTheirEnd(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawWorld(t, admission.Safe)
+		gangs := map[string]*gathering{}
+		for i := range rapid.IntRange(1, 5).Draw(t, "gangs") {
+			g := &gathering{name: fmt.Sprintf("g%d", i), queue: w.drawQueue(t)}
+			for range rapid.IntRange(1, 5).Draw(t, "parts") {
+				g.requests = append(g.requests, fmt.Sprintf("cpu=%d gpu=%d", rapid.IntRange(0, 2).Draw(t, "cpu"), rapid.IntRange(1, 3).Draw(t, "gpu")))
+			}
+			gangs[g.name] = g
+			w.plan(g)
+		}
+		names := slices.Sorted(maps.Keys(gangs))
+		for {
+			w.decideWithFailures(t)
+			var moves []func()
+			for _, name := range names {
+				g := gangs[name]
+				if g.made < len(g.requests) {
+					moves = append(moves, func() { w.gather(g) })
+				}
+				if w.isComplete(g) {
+					moves = append(moves, func() { w.endGathering(g) })
+				}
+			}
+			if len(moves) == 0 {
+				break
+			}
+			moves[rapid.IntRange(0, len(moves)-1).Draw(t, "move")]()
+		}
+		for _, name := range names {
+			g := gangs[name]
+			reason := w.refusals[keyOf(g.part(0))].Reason
+			isTooLarge := reason == kueue.WorkloadQuotaReservedReasonExceedsMaxQuota || reason == kueue.WorkloadQuotaReservedReasonNoMatchingFlavor
+			if !w.hasFinished(g) && !isTooLarge {
+				t.Fatalf("%s (%v in %s) hangs; refusals %v", name, g.requests, g.queue, w.refusals)
+			}
+		}
+	})
+}
