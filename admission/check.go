@@ -28,6 +28,9 @@ func rules() []rule {
 // check returns why a stage is not admitted, or nil. What is pledged to others counts as used. But who stays within the quota of its own
 // ClusterQueue evicts nobody, and waits for nobody, because of quota that others wait to borrow.
 func (e *Engine) check(l *look) *Refusal {
+	if b := l.s.bundle(); b != nil {
+		return e.checkTogether(l, b)
+	}
 	refusal := e.asIfNothingWereKept(l, func() *Refusal { return e.firstRefusal(l) })
 	if refusal == nil && !l.preempts() {
 		return nil
@@ -281,7 +284,7 @@ func podsAreReady(e *Engine, l *look) *Refusal {
 // isNotBehind keeps New stages in order under StrictFIFO. What can never be admitted has been refused before and holds up nobody.
 func isNotBehind(_ *Engine, l *look) *Refusal {
 	blocker := l.q.line.Blocker(l.s.ticket)
-	if blocker == nil {
+	if blocker == nil || blocker.Member.isTogetherWith(l.s) {
 		return nil
 	}
 	l.effect = waitsBehind

@@ -35,7 +35,7 @@ func quotaFits(e *Engine, l *look) *Refusal {
 
 // fitsByPreemption makes the choice where the flavor walk counts on preemption. Without a refusal, ok tells that there is a choice.
 func (e *Engine) fitsByPreemption(l *look) (refusal *Refusal, ok bool) {
-	if !l.q.mayPreempt() {
+	if !l.q.mayPreempt() || l.s.bundle() != nil {
 		return nil, false
 	}
 	l.choice = make(flavor.Choice, len(l.items))

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tranche-dev/tranche/admission/fairshare"
 	"github.com/tranche-dev/tranche/admission/quota"
+	"github.com/tranche-dev/tranche/queue"
 )
 
 // A contender is a head that has passed all checks.
@@ -35,7 +36,15 @@ type ranking struct {
 }
 
 func (n *contender) compare(other *contender) int {
-	return cmp.Or(cmp.Compare(n.level, other.level), n.s.ticket.Compare(other.s.ticket.Position))
+	return cmp.Or(cmp.Compare(n.level, other.level), n.position().Compare(other.position()))
+}
+
+// position is where a stage stands. A bundle stands where the last of it does.
+func (l *look) position() queue.Position {
+	if l.trial != nil {
+		return l.trial.position
+	}
+	return l.s.ticket.Position
 }
 
 func (r *ranking) enter(n *contender) {
@@ -94,7 +103,7 @@ type tournament struct {
 
 func (t *tournament) enter(n *contender) {
 	t.in[n.q.node] = n
-	p, usage := n.s.ticket.Position, n.usage
+	p, usage := n.position(), n.usage
 	for s := range n.q.pledged {
 		// What is pledged to it is charged already, and those behind it would yield.
 		if s == n.s || s.ticket != nil && !s.ticket.Precedes(n.s.ticket) {

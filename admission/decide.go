@@ -57,6 +57,13 @@ func (l *look) admission() kueue.Admission {
 
 // refuse lets a stage and all of its class sleep, and tells those who have not heard this refusal.
 func (e *Engine) refuse(l *look, refusal *Refusal, decisions []Decision) []Decision {
+	if l.trial != nil {
+		return e.sleepTogether(l, decisions)
+	}
+	return e.putToSleep(l, refusal, decisions)
+}
+
+func (e *Engine) putToSleep(l *look, refusal *Refusal, decisions []Decision) []Decision {
 	if !l.preempts() {
 		e.lose(l.s)
 	}
@@ -121,6 +128,8 @@ type look struct {
 	awaits  bool
 	// yielding are stages in other lines whose pledges do not count for it.
 	yielding []*stage
+	// trial is set for a stage that is admitted together with others.
+	trial *trial
 	// searched is the last search for victims.
 	searched *search
 
@@ -134,7 +143,15 @@ func (l *look) preempts() bool { return len(l.victims) > 0 || l.awaits }
 
 func (e *Engine) look(s *stage) *look {
 	q, j := s.line, e.jobSets[s.owner]
-	return &look{s: s, q: q, lq: s.localQueue, j: j, policy: e.policy(q, j), podSets: s.shape.podSets}
+	l := &look{s: s, q: q, lq: s.localQueue, j: j, policy: e.policy(q, j), podSets: s.shape.podSets}
+	if s.bundle() != nil && spare(l.podSets) > 0 {
+		// Nothing is held for a gang that does not fit whole.
+		l.podSets = slices.Clone(l.podSets)
+		for i := range l.podSets {
+			l.podSets[i].Min = 0
+		}
+	}
+	return l
 }
 
 // hasPlan tells whether there is more than one stage to think about.

@@ -11,10 +11,24 @@
 //   - A JobSet continues when it holds quota or has finished stages; before, it is new.
 //   - A claim is what a JobSet that holds quota may come to hold on top. Stage admission says how claims count: not at all (Greedy),
 //     as quota that is kept free for them (Reserve), or so that they can be met one after the other (Safe). See package safety.
+//   - A bundle is stages that are admitted together or not at all, as gangs of one GangGroup are: those with the same label
+//     tranche.dev/admit-together.
 //
 // # How a pass goes
 //
 // Each ClusterQueue has a line (package queue). Decide offers its stages in order to the checks, which are listed in check.go in the
 // order in which an owner should hear of them. A stage that passes is charged at once. A stage that does not sleeps, with all
 // others of its shape, until something has changed that the answer may depend on.
+//
+// # Bundles
+//
+// Each stage of a bundle stands in the line of its own ClusterQueue. Whoever of them is looked at first brings all of them before the checks,
+// each as if it were alone; then flavors are chosen with which all fit at once. The bundle has come to its turn when nobody who is awake
+// stands in front of any of them. Until then the line of who came first stops, but no longer than until all lines have come to rest. They
+// are admitted in one go, or all sleep. Under StrictFIFO they hold up their lines, all of them at once, while nothing but quota is in the way
+// of any: who waits behind another, or for what an owner must repair, holds up nobody, so that lines do not wait for each other.
+//
+// A bundle preempts nobody, and quota that is pledged to others counts as used for it. Those who hold quota without the others, as after a
+// write that failed, give it back unless the rest still fits. Once all have been admitted each stands for itself: one that is evicted
+// later comes back alone, and may be preempted alone before that. Who made the stages takes the label off then.
 package admission

@@ -64,7 +64,13 @@ type Engine struct {
 	// lastTopic is that of the last JobSet that was new.
 	lastTopic quota.ID
 	stages    map[StageKey]*stage
-	shapes    map[string]*shape
+	bundles   map[string]*bundle
+	// stuck are bundles some of which may have to give back what they hold.
+	stuck map[*bundle]struct{}
+	// held are the lines that a stage of a bundle has stopped, and rests how often all others came to rest meanwhile.
+	held   []*clusterQueue
+	rests  uint64
+	shapes map[string]*shape
 
 	lastDecision DecisionID
 	inFlight     map[DecisionID]StageKey
@@ -109,6 +115,9 @@ func New(config Config) (*Engine, error) {
 		jobSets:       map[types.UID]*jobSet{},
 		unkept:        map[*jobSet]struct{}{},
 		stages:        map[StageKey]*stage{},
+		bundles:       map[string]*bundle{},
+		stuck:         map[*bundle]struct{}{},
+		rests:         1,
 		inFlight:      map[DecisionID]StageKey{},
 		graves:        graves{buried: map[types.UID]struct{}{}},
 	}, nil
@@ -176,8 +185,11 @@ func (e *Engine) Decide(now time.Time) []Decision {
 	e.ring()
 	e.settleAccounts()
 	e.keepAgain()
-	decisions := e.relieve(e.drain(nil))
-	for len(e.dirty) > 0 {
+	decisions := e.breakUp(e.relieve(e.drain(nil)))
+	for len(e.dirty)+len(e.held) > 0 {
+		if len(e.dirty) == 0 {
+			e.rest()
+		}
 		dirty := e.dirty
 		e.dirty = nil
 		slices.SortFunc(dirty, compareGroups)

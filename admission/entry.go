@@ -64,6 +64,7 @@ func (e *Engine) account(s *stage) {
 	if j := e.jobSets[s.owner]; j != nil {
 		e.reconsider(j)
 	}
+	e.review(s)
 }
 
 // book replaces what is booked for a stage.

@@ -60,6 +60,13 @@ func (e *Engine) Explanation(key StageKey) (x visibility.Explanation, ok bool) {
 		return explanationOf(s.absence()), true
 	}
 	l := e.look(s)
+	if s.bundle() != nil {
+		if refusal := e.check(l); refusal != nil {
+			x = explanationOf(*refusal)
+			e.elaborate(l, &x)
+		}
+		return x, true
+	}
 	e.asIfNothingWereKept(l, func() *Refusal {
 		switch refusal := e.firstRefusal(l); {
 		case refusal != nil:

@@ -32,6 +32,14 @@ func (e *Engine) pass(g *group, decisions []Decision) []Decision {
 		case !e.stillPasses(winner):
 		case winner.preempts():
 			decisions = e.makeRoom(winner.look, decisions)
+		case winner.trial != nil:
+			decisions = e.admitTogether(winner.trial, decisions)
+			for _, l := range winner.trial.looks {
+				if l.q.group == g {
+					c.charged(l.q)
+				}
+			}
+			e.settleTransfers()
 		default:
 			decisions = append(decisions, e.admit(winner.look))
 			c.charged(winner.q)
@@ -71,6 +79,10 @@ func (e *Engine) nominate(c contest, q *clusterQueue, decisions []Decision) []De
 			decisions = e.refuse(l, refusal, decisions)
 			continue
 		}
+		if l.trial != nil && !e.isTurn(l) {
+			e.holdLine(l)
+			return decisions
+		}
 		c.enter(&contender{look: l, asOf: e.takings})
 		return decisions
 	}
@@ -81,7 +93,7 @@ func (e *Engine) stillPasses(n *contender) bool {
 	if n.asOf == e.takings || n.preempts() && len(n.j.keptIn(n.q)) == 0 && e.stillHelps(n.look) {
 		return true
 	}
-	if n.preempts() {
+	if n.preempts() || n.trial != nil {
 		return false
 	}
 	refusal := e.asIfNothingWereKept(n.look, func() *Refusal {

@@ -68,6 +68,8 @@ type stage struct {
 	ticket *ticket
 	// alarm is set while the stage must wait until requeueAt.
 	alarm alarm
+	// membership is nil unless the stage is admitted together with others.
+	membership *membership
 	// told is the refusal that was last emitted.
 	told Refusal
 }
@@ -102,6 +104,7 @@ func (e *Engine) observeStage(object *kueue.Workload) {
 	e.join(s, object)
 	e.adoptSpec(s, object)
 	e.adoptStatus(s, object)
+	e.adoptBundle(s, object)
 	e.dropEviction(s)
 	e.account(s)
 }
@@ -157,6 +160,7 @@ func (e *Engine) loseStage(key StageKey) {
 		return
 	}
 	e.leave(s)
+	e.unbundle(s)
 	e.dropAlarm(s)
 	e.letGo(s.shape)
 	e.graves.bury(s.uid)
@@ -349,7 +353,8 @@ type class struct {
 	policy string
 	jobSet *jobSet
 	turn   int
-	// alone is a stage that waits until those have left who were preempted for it: nobody else waits for that.
+	// alone is a stage that waits until those have left who were preempted for it, or that is admitted together with others: nobody else waits
+	// for that.
 	alone *stage
 }
 
@@ -388,7 +393,7 @@ func (e *Engine) item(s *stage, j *jobSet) queue.Item[*stage, class] {
 		item.Since = s.evicted
 	}
 	item.Shape = class{localQueue: s.localQueue, shape: s.shape, problem: s.unsupported}
-	if s.pledgedIn != nil {
+	if s.pledgedIn != nil || s.membership != nil {
 		item.Shape.alone = s
 	}
 	if j == nil {

@@ -1,0 +1,444 @@
+package admission
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/flavor"
+	"github.com/tranche-dev/tranche/admission/quota"
+	"github.com/tranche-dev/tranche/queue"
+)
+
+// A trial is all of a bundle that wait, in front of the checks at once. Each is looked at as if it were alone, and then all together.
+// Quota that is pledged to others counts as used, wherever they stand, and nobody is preempted.
+type trial struct {
+	bundle *bundle
+	looks  []*look
+	// refusals has what is against each of looks, or nil.
+	refusals []*Refusal
+	// position is the last of those that they stand at.
+	position queue.Position
+	// isPart tells that others of the bundle hold quota already and have to give it back if these are refused.
+	isPart bool
+}
+
+// try looks at a bundle.
+func (e *Engine) try(b *bundle) *trial {
+	t := &trial{bundle: b}
+	for _, s := range b.sorted(isWaiting) {
+		if s.line == nil {
+			continue
+		}
+		if len(t.looks) == 0 || t.position.Compare(s.ticket.Position) < 0 {
+			t.position = s.ticket.Position
+		}
+		t.looks = append(t.looks, e.look(s))
+	}
+	t.refusals = make([]*Refusal, len(t.looks))
+	if e.refuseAsBundle(t) {
+		return t
+	}
+	for i, l := range t.looks {
+		t.refusals[i] = e.firstRefusal(l)
+	}
+	if t.isRefused() {
+		e.refuseWithOthers(t)
+		return t
+	}
+	if !e.pack(t) {
+		e.refuseTogether(t)
+		return t
+	}
+	for i, l := range t.looks {
+		t.refusals[i] = checksAreFew(e, l)
+	}
+	if t.isRefused() {
+		e.refuseWithOthers(t)
+	}
+	return t
+}
+
+func (t *trial) isRefused() bool {
+	return slices.ContainsFunc(t.refusals, func(r *Refusal) bool { return r != nil })
+}
+
+// refusalOf is what one of those hears who are looked at.
+func (t *trial) refusalOf(s *stage) *Refusal {
+	if i := slices.IndexFunc(t.looks, func(l *look) bool { return l.s == s }); i >= 0 {
+		return t.refusals[i]
+	}
+	return nil
+}
+
+// The checks of bundles.
+const (
+	gangsAreThere     = "GangsAreThere"
+	gangsAgree        = "GangsAgree"
+	gangsPassTogether = "GangsPassTogether"
+)
+
+// refuseAsBundle refuses all for what is wrong with the bundle, whatever quota there is.
+func (e *Engine) refuseAsBundle(t *trial) bool {
+	b := t.bundle
+	isOfAPlan := b.has(func(s *stage) bool { return s.owner != "" })
+	for i, l := range t.looks {
+		switch missing := b.missing(l.s); {
+		case isOfAPlan:
+			t.refusals[i] = misconfigured(gangsAgree, "one of the gangs that are admitted together is a stage of a plan, which cannot be")
+		case b.sizes[0] > 0 || len(b.sizes) != 1 || b.sizes[len(b.members)] == 0 && len(b.members) > l.s.membership.size:
+			t.refusals[i] = b.disagreement(l.s)
+		case b.sizes[len(b.members)] == 0:
+			t.refusals[i] = &Refusal{
+				Check: gangsAreThere, Reason: kueue.WorkloadQuotaReservedReasonPendingEvaluation,
+				Message: fmt.Sprintf("waits until all of the %d gangs that are admitted together ask for quota", l.s.membership.size),
+			}
+		case missing != nil:
+			t.refusals[i] = missing
+		}
+	}
+	t.isPart = b.isWhole() && b.counts[isHolding] > 0 && b.counts[isAssumed]+b.counts[isGoing] == 0
+	return t.isRefused()
+}
+
+// disagreement says what the members do not agree on.
+func (b *bundle) disagreement(s *stage) *Refusal {
+	if b.sizes[0] > 0 {
+		return misconfigured(gangsAgree, "from 1 to %d gangs can be admitted together, and at least one of these says another number", maxTogether)
+	}
+	if len(b.sizes) == 1 {
+		return misconfigured(gangsAgree, "is one of more gangs than the %d that are to be admitted together", s.membership.size)
+	}
+	return misconfigured(gangsAgree, "says that %d gangs are admitted together, and at least one of them says another number", s.membership.size)
+}
+
+// missing refuses because of a member that is not in line.
+func (b *bundle) missing(s *stage) *Refusal {
+	if b.counts[isGoing] > 0 {
+		return &Refusal{
+			Check: gangsAreThere, Reason: kueue.WorkloadQuotaReservedReasonPendingEvaluation,
+			Message: "waits until the pods of the gangs have ended that are admitted together with it, and are evicted",
+		}
+	}
+	closed := b.sorted(isClosed)
+	if len(closed) == 0 {
+		return nil
+	}
+	why := ""
+	if other := closed[0]; other.key.Namespace == s.key.Namespace && other.closed != "" {
+		why = ": " + other.closed
+	}
+	return &Refusal{
+		Check: gangsAreThere, Reason: kueue.WorkloadAdmissionGated,
+		Message: fmt.Sprintf("waits until %s, which is admitted together with it, asks for quota%s", s.nameOf(closed[0]), why),
+	}
+}
+
+// nameOf names another stage. Who reads this may not know what there is in other namespaces.
+func (s *stage) nameOf(other *stage) string {
+	if other.key.Namespace == s.key.Namespace {
+		return "gang " + other.key.Name
+	}
+	return "a gang of another namespace"
+}
+
+// refuseWithOthers refuses those who pass because of the first who does not. While quota is all that is in the way of any of them, all hold
+// up their lines, and otherwise none does: no line waits for somebody who waits in another one for what has nothing to do with quota,
+// or behind others.
+func (e *Engine) refuseWithOthers(t *trial) {
+	first, holdsUp := -1, true
+	for i, l := range t.looks {
+		if t.refusals[i] != nil {
+			holdsUp = holdsUp && l.effect == holdsUpOthers
+			if first < 0 {
+				first = i
+			}
+		}
+	}
+	if holdsUp && !e.fitsAtBest(t) {
+		e.refuseForGood(t)
+		return
+	}
+	refused := slices.Clone(t.refusals)
+	for i, l := range t.looks {
+		switch {
+		case holdsUp:
+			l.effect = holdsUpOthers
+		case l.effect == holdsUpOthers:
+			l.effect = waitsForChange
+		}
+		if refused[i] == nil {
+			t.refusals[i] = because(l.s, t.looks[first], refused[first])
+		}
+	}
+}
+
+// because refuses a stage that passes for the sake of another one that does not.
+func because(s *stage, other *look, refusal *Refusal) *Refusal {
+	message := fmt.Sprintf("waits for %s, which is admitted together with it", s.nameOf(other.s))
+	switch {
+	case other.s.key.Namespace != s.key.Namespace:
+	case refusal.Reason == kueue.WorkloadQuotaReservedReasonWaitingForQuota:
+		message += fmt.Sprintf(" and waits for quota in ClusterQueue %s", other.q.name)
+	default:
+		message += ": " + refusal.Message
+	}
+	return &Refusal{Check: gangsPassTogether, Reason: refusal.Reason, Message: message}
+}
+
+// refuseTogether refuses all of a bundle, each of which would fit alone. Whatever comes free of what any of them could use may help.
+func (e *Engine) refuseTogether(t *trial) {
+	if !e.fitsAtBest(t) {
+		e.refuseForGood(t)
+		return
+	}
+	for i, l := range t.looks {
+		l.effect = holdsUpOthers
+		for choice := range flavor.Choices(l.items, flavor.MaxChoices) {
+			for _, c := range choice.Usage(l.items) {
+				l.waitForNews(c.ID)
+			}
+		}
+		t.refusals[i] = &Refusal{
+			Check: gangsPassTogether, Reason: kueue.WorkloadQuotaReservedReasonWaitingForQuota,
+			Message: fmt.Sprintf("waits for quota in ClusterQueue %s: it would fit alone, and not together with the other %d gangs that are admitted with it",
+				l.q.name, len(t.bundle.members)-1),
+		}
+	}
+}
+
+// waitForNews notes an amount whose every change is worth a look.
+func (l *look) waitForNews(id quota.ID) {
+	for i := range l.waits {
+		if l.waits[i].Topic == id {
+			l.waits[i].Need = anyNews
+			return
+		}
+	}
+	l.waits = append(l.waits, queue.Wait[quota.ID]{Topic: id, Need: anyNews})
+}
+
+// refuseForGood refuses what would not fit together even if nothing were charged.
+func (e *Engine) refuseForGood(t *trial) {
+	for i, l := range t.looks {
+		l.effect, l.waits = waitsForChange, nil
+		t.refusals[i] = &Refusal{
+			Check: withinLimits, Reason: kueue.WorkloadQuotaReservedReasonExceedsMaxQuota,
+			Message: fmt.Sprintf("can never fit: the %d gangs that are admitted together need more at once than there is quota, in ClusterQueue %s or where the others queue",
+				len(t.bundle.members), l.q.name),
+		}
+	}
+}
+
+// checkTogether is check for a stage of a bundle.
+func (e *Engine) checkTogether(l *look, b *bundle) *Refusal {
+	t := e.try(b)
+	for i, other := range t.looks {
+		if other.s == l.s {
+			*l = *other
+			t.looks[i] = l
+		}
+	}
+	l.trial = t
+	return t.refusalOf(l.s)
+}
+
+// sleepTogether lets all of a bundle sleep who have been refused, each in its own line, and tells them why. What some hold without the others
+// they give back.
+func (e *Engine) sleepTogether(l *look, decisions []Decision) []Decision {
+	t := l.trial
+	t.bundle.hold = hold{}
+	for i, m := range t.looks {
+		m.waits = append(m.waits, queue.Wait[quota.ID]{Topic: t.bundle.topic})
+		decisions = e.putToSleep(m, t.refusals[i], decisions)
+		if m.q != l.q && m.q.line.Next() != nil {
+			e.rouse(m.q)
+		}
+	}
+	if t.isPart {
+		decisions = e.evictBundle(t.bundle, decisions)
+	}
+	return decisions
+}
+
+// admitTogether admits all of a bundle.
+func (e *Engine) admitTogether(t *trial, decisions []Decision) []Decision {
+	t.bundle.hold = hold{}
+	for _, l := range t.looks {
+		decisions = append(decisions, e.admit(l))
+	}
+	return decisions
+}
+
+// A hold is on the line of a stage that would be admitted if all of its bundle had come to their turn.
+type hold struct{ rests, takings uint64 }
+
+// isTurn tells whether nobody who is awake comes before any of a bundle: in its line, and in the lines that share quota with it. In the group
+// of the look the contest sees to that. Who has come to its turn holds its line until the others have, or until all lines have come to
+// rest and nobody has taken anything: then those in front are held themselves, and wait for one of these.
+func (e *Engine) isTurn(l *look) bool {
+	t := l.trial
+	h := &t.bundle.hold
+	if h.rests > 0 && h.rests < e.rests && h.takings == e.takings {
+		return true
+	}
+	for _, m := range t.looks {
+		if next := m.q.line.Next(); next != nil && !t.comesBefore(next, m.q) {
+			return false
+		}
+		if g := m.q.group; g == l.q.group || !g.isDirty {
+			continue
+		}
+		for _, q := range m.q.group.awake {
+			if next := q.line.Next(); next != nil && q != m.q && next.Compare(m.s.ticket.Position) < 0 && !t.has(next.Member) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// has tells whether a stage is looked at in the trial.
+func (t *trial) has(s *stage) bool {
+	return slices.ContainsFunc(t.looks, func(l *look) bool { return l.s == s })
+}
+
+// comesBefore tells whether one of the bundle is this one, or comes before it in its line.
+func (t *trial) comesBefore(other *ticket, q *clusterQueue) bool {
+	return slices.ContainsFunc(t.looks, func(l *look) bool {
+		return l.q == q && (l.s.ticket == other || l.s.ticket.Precedes(other))
+	})
+}
+
+// holdLine stops a line until all lines have come to rest, or one of the bundle of its head is looked at.
+func (e *Engine) holdLine(l *look) {
+	l.trial.bundle.hold = hold{e.rests, e.takings}
+	e.held = append(e.held, l.q)
+}
+
+// rest lets those go on who have stopped, once all lines have come to rest.
+func (e *Engine) rest() {
+	held := e.held
+	e.held = nil
+	e.rests++
+	for _, q := range held {
+		e.rouse(q)
+	}
+}
+
+// A best is whether some shapes fit together, each in its ClusterQueue, if nothing is charged.
+type best struct {
+	revision uint64
+	lots     []lot
+	fits     bool
+}
+
+// A lot is a shape in a ClusterQueue.
+type lot struct {
+	shape *shape
+	queue *clusterQueue
+}
+
+// fitsAtBest tells whether all of a bundle, also those who hold quota already, would fit together if nothing were charged.
+func (e *Engine) fitsAtBest(t *trial) bool {
+	var lots []lot
+	for _, l := range t.looks {
+		lots = append(lots, lot{l.s.shape, l.q})
+	}
+	for _, s := range t.bundle.sorted(isHolding) {
+		lots = append(lots, lot{s.shape, s.entry.clusterQueue})
+	}
+	if b := &t.bundle.best; b.revision != e.revision || !slices.Equal(b.lots, lots) {
+		*b = best{revision: e.revision, lots: lots, fits: e.packAtBest(lots)}
+	}
+	return t.bundle.best.fits
+}
+
+func (e *Engine) packAtBest(lots []lot) bool {
+	p := packing{tree: e.bare, budget: flavor.MaxChoices*4 + len(lots)}
+	for _, lot := range lots {
+		p.parts = append(p.parts, part{node: lot.queue.bare, items: e.offer(lot.shape, lot.queue).items})
+	}
+	return e.bare.WhatIf(func() bool {
+		var emptied []*quota.Node
+		for _, lot := range lots {
+			root := lot.queue.bare.Root()
+			if slices.Contains(emptied, root) {
+				continue
+			}
+			emptied = append(emptied, root)
+			for _, c := range e.bank.Around(lot.queue.bare) {
+				c.Node.Release(c.Held)
+			}
+		}
+		return p.place(0)
+	})
+}
+
+// pack finds a choice for each of a bundle with which all fit at once.
+func (e *Engine) pack(t *trial) bool {
+	p := packing{tree: e.tree, budget: flavor.MaxChoices*4 + len(t.looks)}
+	for _, l := range t.looks {
+		p.parts = append(p.parts, part{node: l.q.node, items: l.items, preferred: l.choice})
+	}
+	if !p.place(0) {
+		return false
+	}
+	for i, l := range t.looks {
+		l.choose(p.parts[i].choice)
+	}
+	return true
+}
+
+// A packing is a search for choices of flavors with which several parts fit at once.
+type packing struct {
+	tree  *quota.Tree
+	parts []part
+	// budget is how many more choices may be tried.
+	budget int
+}
+
+// A part is what has to fit in one ClusterQueue.
+type part struct {
+	node              *quota.Node
+	items             []flavor.Item
+	preferred, choice flavor.Choice
+}
+
+// place finds choices for the parts from the i-th on.
+func (p *packing) place(i int) bool {
+	if i == len(p.parts) {
+		return true
+	}
+	part := &p.parts[i]
+	if part.preferred != nil && p.tryChoice(i, part.preferred) {
+		return true
+	}
+	for choice := range flavor.Choices(part.items, flavor.MaxChoices) {
+		if p.budget <= 0 {
+			return false
+		}
+		if !slices.Equal(choice, part.preferred) && p.tryChoice(i, choice) {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *packing) tryChoice(i int, choice flavor.Choice) bool {
+	p.budget--
+	part := &p.parts[i]
+	usage := choice.Usage(part.items)
+	if !part.node.Fits(usage) {
+		return false
+	}
+	part.choice = slices.Clone(choice)
+	return p.tree.WhatIf(func() bool {
+		part.node.Charge(usage)
+		return p.place(i + 1)
+	})
+}
+
+func compareBundles(a, b *bundle) int { return strings.Compare(a.id, b.id) }

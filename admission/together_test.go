@@ -1,0 +1,402 @@
+package admission_test
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/apis"
+)
+
+// together makes a quota Workload one of several that are admitted together.
+func together(id string, size int) func(*kueue.Workload) {
+	return func(wl *kueue.Workload) {
+		wl.Labels = map[string]string{apis.AdmitTogetherLabel: id}
+		wl.Annotations = map[string]string{apis.AdmitTogetherCountAnnotation: strconv.Itoa(size)}
+	}
+}
+
+func strictFIFO(q *kueue.ClusterQueue) { q.Spec.QueueingStrategy = kueue.StrictFIFO }
+
+// twoQueues has a ClusterQueue for each of two roles, which share nothing.
+func twoQueues(t *testing.T, change ...func(*kueue.ClusterQueue)) *world {
+	t.Helper()
+	w := newWorld(t, admission.Config{})
+	w.queue("p", "a: gpu=4", change...)
+	w.queue("q", "b: gpu=4", change...)
+	return w
+}
+
+func TestGangsAreAdmittedTogetherOrNotAtAll(t *testing.T) {
+	w := twoQueues(t)
+	w.lone("q", "busy", "gpu=2")
+	w.wantAdmitted("busy")
+	w.lone("p", "a", "gpu=4", together("ab", 2))
+	w.wantAdmitted()
+	w.wantRefusal("a", "GangsAreThere", kueue.WorkloadQuotaReservedReasonPendingEvaluation, "waits until all of the 2 gangs")
+	w.lone("q", "b", "gpu=4", together("ab", 2))
+	w.wantAdmitted()
+	w.wantRefusal("a", "GangsPassTogether", kueue.WorkloadQuotaReservedReasonWaitingForQuota, "waits for gang b, which is admitted together with it and waits for quota in ClusterQueue q")
+	w.wantRefusal("b", "QuotaFits", kueue.WorkloadQuotaReservedReasonWaitingForQuota, "needs 4 nvidia.com/gpu of flavor b: 2 of 4 free")
+	if used := w.used("p"); used != "a/nvidia.com/gpu=0" {
+		t.Errorf("%s is held for a gang that does not fit whole", used)
+	}
+	w.lone("p", "small", "gpu=1")
+	w.wantAdmitted("small")
+	w.change("busy", finish)
+	w.wantAdmitted()
+	w.change("small", finish)
+	w.wantAdmitted("a", "b")
+	if decisions := w.engine.Decide(w.now()); len(decisions) > 0 {
+		t.Errorf("still decides %v", decisions)
+	}
+}
+
+// TestGangsShareQuota: each of two fits, also with the first choice of flavors, and both only with another choice of the first.
+func TestGangsShareQuota(t *testing.T) {
+	w := newWorld(t, admission.Config{})
+	w.queue("q", "a: gpu=4; b: gpu=4")
+	onlyA := func(wl *kueue.Workload) {
+		wl.Spec.PodSets[0].Template.Spec.NodeSelector = map[string]string{"flavor": "a"}
+	}
+	w.lone("q", "any", "gpu=4", together("x", 2))
+	w.lone("q", "picky", "gpu=4", together("x", 2), onlyA)
+	w.wantAdmitted("any", "picky")
+	w.change("any", finish)
+	w.change("picky", finish)
+	w.lone("q", "one", "gpu=4", together("y", 2), onlyA)
+	w.lone("q", "other", "gpu=4", together("y", 2), onlyA)
+	w.wantAdmitted()
+	for _, name := range []string{"one", "other"} {
+		w.wantRefusal(name, "WithinLimits", kueue.WorkloadQuotaReservedReasonExceedsMaxQuota, "can never fit: the 2 gangs that are admitted together need more at once")
+	}
+}
+
+// TestGangsThatFitOnlyAloneWakeTogether: neither of them lacks anything, and what comes free makes room for both.
+func TestGangsThatFitOnlyAloneWakeTogether(t *testing.T) {
+	w := newWorld(t, admission.Config{})
+	w.queue("p", "a: gpu=2", inCohort("c"))
+	w.queue("q", "a: gpu=2", inCohort("c"))
+	w.lone("p", "busy", "gpu=1")
+	w.wantAdmitted("busy")
+	w.lone("p", "a", "gpu=2", together("ab", 2))
+	w.lone("q", "b", "gpu=2", together("ab", 2))
+	w.wantAdmitted()
+	w.wantRefusal("b", "GangsPassTogether", kueue.WorkloadQuotaReservedReasonWaitingForQuota, "would fit alone, and not together with the other 1 gangs")
+	w.change("busy", finish)
+	w.wantAdmitted("a", "b")
+}
+
+func TestWhatIsWrongWithGangs(t *testing.T) {
+	closed := func(wl *kueue.Workload) { wl.Spec.Active = new(false) }
+	elsewhere := func(wl *kueue.Workload) { wl.Namespace = "other" }
+	for name, tt := range map[string]struct {
+		first, second []func(*kueue.Workload)
+		check, want   string
+	}{
+		"they disagree": {
+			[]func(*kueue.Workload){together("x", 2)},
+			[]func(*kueue.Workload){together("x", 3)},
+			"GangsAgree", "says that 2 gangs are admitted together, and at least one of them says another number",
+		},
+		"one says nothing": {
+			[]func(*kueue.Workload){together("x", 2)}, []func(*kueue.Workload){together("x", 0)}, "GangsAgree", "from 1 to 64 gangs can be admitted together",
+		},
+		"there are too many": {
+			[]func(*kueue.Workload){together("x", 1)}, []func(*kueue.Workload){together("x", 1)}, "GangsAgree", "is one of more gangs than the 1",
+		},
+		"one is of a plan": {
+			[]func(*kueue.Workload){together("x", 2)},
+			[]func(*kueue.Workload){together("x", 2), func(wl *kueue.Workload) { wl.Labels[apis.PlanUIDLabel] = "js-planned" }},
+			"GangsAgree", "one of the gangs that are admitted together is a stage of a plan",
+		},
+		"one asks for nothing": {
+			[]func(*kueue.Workload){together("x", 2)},
+			[]func(*kueue.Workload){together("x", 2), closed},
+			"GangsAreThere", "waits until gang second, which is admitted together with it, asks for quota: the quota Workload is not active",
+		},
+		"one names no queue": {
+			[]func(*kueue.Workload){together("x", 2)},
+			[]func(*kueue.Workload){together("x", 2), func(wl *kueue.Workload) { wl.Spec.QueueName = "none" }},
+			"GangsPassTogether", "waits for gang second, which is admitted together with it: there is no LocalQueue none",
+		},
+		"one is too large": {
+			[]func(*kueue.Workload){together("x", 2)},
+			[]func(*kueue.Workload){together("x", 2), func(wl *kueue.Workload) { wl.Spec.PodSets[0].Count = 9 }},
+			"GangsPassTogether", "waits for gang second, which is admitted together with it: can never fit",
+		},
+		"one of another namespace asks for nothing": {
+			[]func(*kueue.Workload){together("x", 2)},
+			[]func(*kueue.Workload){together("x", 2), closed, elsewhere},
+			"GangsAreThere", "waits until a gang of another namespace, which is admitted together with it, asks for quota",
+		},
+		"one of another namespace names no queue": {
+			[]func(*kueue.Workload){together("x", 2)},
+			[]func(*kueue.Workload){together("x", 2), elsewhere},
+			"GangsPassTogether", "waits for a gang of another namespace, which is admitted together with it",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			// What holds up nobody lets the next one pass.
+			w := twoQueues(t, strictFIFO)
+			w.lone("p", "first", "gpu=1", tt.first...)
+			w.lone("q", "second", "gpu=1", tt.second...)
+			w.lone("p", "behind", "gpu=3")
+			w.wantAdmitted("behind")
+			r := w.refusals[keyOf("first")]
+			if r.Check != tt.check || !strings.HasPrefix(r.Message, tt.want) {
+				t.Errorf("refused by %s: %s\nwant %s: %s", r.Check, r.Message, tt.check, tt.want)
+			}
+			if strings.Contains(r.Message, "another namespace") && (strings.Contains(r.Message, "second") || strings.Contains(r.Message, "LocalQueue")) {
+				t.Errorf("tells of another namespace: %s", r.Message)
+			}
+			if explained := w.engine.Explain(keyOf("first")); len(explained) != 1 || explained[0] != r {
+				t.Errorf("explained by %v, refused by %v", explained, r)
+			}
+			if x, ok := w.engine.Explanation(keyOf("first")); !ok || x.Message != r.Message {
+				t.Errorf("explanation %v, refused by %v", x, r)
+			}
+		})
+	}
+}
+
+// TestGangsHoldUpTheirLines: where nothing but quota is in the way, nobody overtakes any of them, and those behind are told.
+func TestGangsHoldUpTheirLines(t *testing.T) {
+	w := twoQueues(t, strictFIFO)
+	w.lone("q", "busy", "gpu=4")
+	w.wantAdmitted("busy")
+	w.lone("p", "a", "gpu=1", together("ab", 2))
+	w.lone("q", "b", "gpu=1", together("ab", 2))
+	w.lone("p", "behind", "gpu=1")
+	w.wantAdmitted()
+	w.wantRefusal("behind", "StrictFIFO", kueue.WorkloadQuotaReservedReasonWaitingForQuota, "waits behind ns/a")
+	w.change("busy", finish)
+	w.wantAdmitted("a", "b", "behind")
+}
+
+// TestGangsInOppositeOrder: each has one in front and one behind the other, in lines that nobody may overtake in.
+func TestGangsInOppositeOrder(t *testing.T) {
+	w := twoQueues(t, strictFIFO)
+	w.lone("p", "busy-p", "gpu=4")
+	w.lone("q", "busy-q", "gpu=4")
+	w.wantAdmitted("busy-p", "busy-q")
+	w.lone("p", "a1", "gpu=3", together("a", 2))
+	w.lone("q", "b1", "gpu=3", together("b", 2))
+	w.lone("q", "a2", "gpu=3", together("a", 2))
+	w.lone("p", "b2", "gpu=3", together("b", 2))
+	w.wantAdmitted()
+	w.change("busy-p", finish)
+	w.wantAdmitted()
+	w.change("busy-q", finish)
+	admitted := w.decide()
+	if slices.Sort(admitted); !slices.Equal(admitted, []string{"a1", "a2"}) && !slices.Equal(admitted, []string{"b1", "b2"}) {
+		t.Fatalf("admitted %v, want one of the two; refusals %v", admitted, w.refusals)
+	}
+	for _, name := range admitted {
+		w.change(name, finish)
+	}
+	if rest := w.decide(); len(rest) != 2 {
+		t.Fatalf("admitted %v after %v; refusals %v", rest, admitted, w.refusals)
+	}
+}
+
+// TestGangsComeToTheirTurn: the second of the gangs is not admitted before those who stand in front of it in its line, nor do those behind the
+// first take its place meanwhile.
+func TestGangsComeToTheirTurn(t *testing.T) {
+	w := twoQueues(t)
+	w.lone("p", "a", "gpu=4", together("ab", 2))
+	w.lone("p", "behind", "gpu=4")
+	w.lone("q", "before", "gpu=2")
+	w.lone("q", "b", "gpu=2", together("ab", 2))
+	w.wantAdmitted("before", "a", "b")
+	w.wantRefusal("behind", "QuotaFits", kueue.WorkloadQuotaReservedReasonWaitingForQuota, "needs 4")
+
+	w = twoQueues(t)
+	w.lone("p", "a", "gpu=4", together("ab", 2))
+	w.lone("p", "behind", "gpu=4")
+	w.lone("q", "before", "gpu=4")
+	w.lone("q", "b", "gpu=2", together("ab", 2))
+	w.wantAdmitted("before", "behind")
+}
+
+// A settlement says which writes of the next decisions fail.
+func (w *world) decideFailing(fails ...string) {
+	w.t.Helper()
+	for _, d := range w.engine.Decide(w.now()) {
+		admit, ok := d.(admission.Admit)
+		if !ok {
+			continue
+		}
+		if slices.Contains(fails, admit.Stage.Name) {
+			w.engine.Settle(admit.ID, errors.New("conflict"))
+			continue
+		}
+		w.change(admit.Stage.Name, func(wl *kueue.Workload) {
+			reserve(wl, &admit.Admission)
+			w.date(wl)
+		})
+		w.engine.Settle(admit.ID, nil)
+	}
+}
+
+func TestGangsThatWereAdmittedInPart(t *testing.T) {
+	t.Run("the rest still fits", func(t *testing.T) {
+		w := twoQueues(t)
+		w.lone("p", "a", "gpu=4", together("ab", 2))
+		w.lone("q", "b", "gpu=4", together("ab", 2))
+		w.decideFailing("b")
+		w.wantAdmitted("b")
+	})
+	// Somebody more important takes what the rest needs before the next decision.
+	inPart := func(t *testing.T) *world {
+		t.Helper()
+		w := twoQueues(t)
+		w.lone("p", "a", "gpu=4", together("ab", 2))
+		w.lone("q", "b", "gpu=4", together("ab", 2))
+		w.decideFailing("b")
+		w.important("q", "vip", "gpu=4", 1)
+		return w
+	}
+	t.Run("the rest does not fit any more", func(t *testing.T) {
+		w := inPart(t)
+		w.wantAdmitted("vip")
+		w.wantEvicted("evict ns/a Preempted")
+		w.leave("a")
+		w.wantAdmitted()
+		w.wantRefusal("a", "GangsPassTogether", kueue.WorkloadQuotaReservedReasonWaitingForQuota, "waits for gang b")
+		w.change("vip", finish)
+		w.wantAdmitted("a", "b")
+	})
+	t.Run("the rest does not ask any more", func(t *testing.T) {
+		w := inPart(t)
+		w.change("b", func(wl *kueue.Workload) { wl.Spec.Active = new(false) })
+		w.wantAdmitted("vip")
+		w.wantEvicted("evict ns/a Preempted")
+	})
+	t.Run("by an Engine that has not seen it", func(t *testing.T) {
+		w := inPart(t)
+		w.restart()
+		w.wantAdmitted("vip")
+		w.wantEvicted("evict ns/a Preempted")
+	})
+}
+
+// restart lets a new Engine observe all that there is.
+func (w *world) restart() {
+	w.t.Helper()
+	engine, err := admission.New(admission.Config{})
+	if err != nil {
+		w.t.Fatalf("New: %v", err)
+	}
+	w.engine = engine
+	engine.Apply(admission.NamespaceObserved{Name: "ns", Labels: map[string]string{"team": "a"}})
+	for _, name := range []string{"a", "b"} {
+		engine.Apply(admission.FlavorObserved{Flavor: newFlavor(name)})
+	}
+	for name, q := range w.queues {
+		engine.Apply(admission.ClusterQueueObserved{ClusterQueue: q})
+		w.putLocalQueue(name)
+	}
+	for _, wl := range w.workloads {
+		w.engine.Apply(admission.WorkloadObserved{Workload: wl.DeepCopy()})
+	}
+}
+
+// TestAfterTheGangs: once all have been admitted, each stands for itself.
+func TestAfterTheGangs(t *testing.T) {
+	admitted := func(t *testing.T) *world {
+		t.Helper()
+		w := twoQueues(t)
+		w.lone("p", "a", "gpu=4", together("ab", 2))
+		w.lone("q", "b", "gpu=4", together("ab", 2))
+		w.wantAdmitted("a", "b")
+		w.clock++
+		return w
+	}
+	evict := func(w *world, name string) {
+		w.clock++
+		w.change(name, func(wl *kueue.Workload) {
+			wl.Status = kueue.WorkloadStatus{Conditions: []metav1.Condition{{
+				Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: kueue.WorkloadEvictedByPreemption, LastTransitionTime: metav1.NewTime(w.now()),
+			}}}
+		})
+	}
+	for name, tt := range map[string]struct {
+		happens func(*world)
+		want    []string
+	}{
+		"one is evicted, and comes back": {func(w *world) { evict(w, "b") }, []string{"b"}},
+		"one is evicted while the manager is killed": {func(w *world) {
+			evict(w, "b")
+			w.restart()
+		}, []string{"b"}},
+		"one is made anew": {func(w *world) {
+			w.remove("b")
+			w.lone("q", "b", "gpu=4", together("ab", 2), func(wl *kueue.Workload) { wl.UID = "another" })
+			w.restart()
+		}, []string{"b"}},
+		"one has finished, and the other is evicted": {func(w *world) {
+			w.change("a", finish)
+			evict(w, "b")
+			w.restart()
+		}, []string{"b"}},
+		"both are evicted": {func(w *world) {
+			evict(w, "b")
+			evict(w, "a")
+			w.important("q", "vip", "gpu=4", 1)
+		}, []string{"vip"}},
+		"the label is taken off": {func(w *world) {
+			evict(w, "b")
+			w.restart()
+			w.change("b", func(wl *kueue.Workload) { wl.Labels = nil })
+		}, []string{"b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := admitted(t)
+			tt.happens(w)
+			w.wantAdmitted(tt.want...)
+			w.wantEvicted()
+		})
+	}
+}
+
+// TestNobodyIsPreemptedForGangs, but they may be preempted, each alone.
+func TestNobodyIsPreemptedForGangs(t *testing.T) {
+	w := twoQueues(t, func(q *kueue.ClusterQueue) {
+		q.Spec.Preemption = &kueue.ClusterQueuePreemption{WithinClusterQueue: kueue.PreemptionPolicyLowerPriority}
+	})
+	w.lone("p", "low", "gpu=4")
+	w.wantAdmitted("low")
+	priority := func(wl *kueue.Workload) { wl.Spec.Priority = new(int32(5)) }
+	w.lone("p", "a", "gpu=4", together("ab", 2), priority)
+	w.lone("q", "b", "gpu=4", together("ab", 2), priority)
+	w.wantAdmitted()
+	w.wantEvicted()
+	w.change("low", finish)
+	w.wantAdmitted("a", "b")
+	w.important("q", "vip", "gpu=4", 9)
+	w.wantAdmitted()
+	w.wantEvicted("evict ns/b InClusterQueue for ns/vip")
+}
+
+// TestGangsAreNotAdmittedWithFewerPods, though each says that fewer are enough.
+func TestGangsAreNotAdmittedWithFewerPods(t *testing.T) {
+	w := twoQueues(t)
+	fewer := func(wl *kueue.Workload) { wl.Spec.PodSets[0].Count, wl.Spec.PodSets[0].MinCount = 3, new(int32(1)) }
+	w.lone("p", "busy", "gpu=2")
+	w.wantAdmitted("busy")
+	w.lone("p", "a", "gpu=1", together("ab", 2), fewer)
+	w.lone("q", "b", "gpu=1", together("ab", 2), fewer)
+	w.wantAdmitted()
+	w.change("busy", finish)
+	w.wantAdmitted("a", "b")
+	if used := w.used("p"); used != "a/nvidia.com/gpu=3" {
+		t.Errorf("%s is used", used)
+	}
+}
