@@ -38,6 +38,8 @@ type bundle struct {
 	counts [standings]int
 	// topic is what they sleep on until one of them stands otherwise.
 	topic quota.ID
+	// wasOver tells what isOver did when it was last asked whether the others have to hear of it.
+	wasOver bool
 	// wasWhole tells that all of them have been seen admitted at once, since the last time when none held quota.
 	wasWhole bool
 	// best is what is known of whether they fit together where nothing is charged.
@@ -77,6 +79,10 @@ func (e *Engine) adoptBundle(s *stage, object *kueue.Workload) {
 		b.sizes[size]++
 		b.counts[isClosed]++
 		e.wakeBundle(b)
+		if s.line != nil {
+			// So far it did not wait for them.
+			e.wakeLine(s.line)
+		}
 	}
 	s.membership.born = bornAt(object)
 }
@@ -148,15 +154,16 @@ func (e *Engine) review(s *stage) {
 	if b.isWhole() && b.counts[isHolding] == len(b.members) && !b.has(func(s *stage) bool { return s.entry.phase != admitted }) {
 		b.wasWhole = true
 	}
-	if now == m.standing {
-		return
-	}
+	differs := now != m.standing
 	b.counts[m.standing]--
 	b.counts[now]++
 	m.standing = now
 	b.wasWhole = b.wasWhole && b.counts[isHolding]+b.counts[isGoing]+b.counts[isAssumed] > 0
-	e.wakeBundle(b)
-	e.noteIfStuck(b)
+	if isOver := b.isOver(); differs || isOver != b.wasOver {
+		b.wasOver = isOver
+		e.wakeBundle(b)
+		e.noteIfStuck(b)
+	}
 }
 
 // wakeBundle wakes all in a bundle who wait for the others. Where there are too many, none is admitted whatever the others do.

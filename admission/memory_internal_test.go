@@ -37,6 +37,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		"stages": len(e.stages), "jobSets": len(e.jobSets), "shapes": len(e.shapes), "alarms": len(e.alarms), "overdue": len(e.overdue),
 		"inFlight": len(e.inFlight), "namespaces": len(e.namespaces), "localQueues": len(e.localQueues), "dirty": len(e.dirty),
 		"claimants": e.bank.Len(), "unkept": len(e.unkept), "keptFor": len(e.clusterQueue("q").keptFor), "pledged": len(e.clusterQueue("q").pledged), "charged": len(e.clusterQueue("q").charged.stages), "line": e.clusterQueue("q").line.Len(),
+		"bundles": len(e.bundles), "stuck": len(e.stuck), "held": len(e.held),
 		"line without a queue": e.clusterQueue("").line.Len(), "changedLocalQueues": len(e.changedLocalQueues),
 		"kept": len(e.clusterQueue("q").kept.Usage()), "reserved": len(e.clusterQueue("q").ledger.reserved.Usage()),
 	}
@@ -145,6 +146,9 @@ func comeAndGo(e *Engine, namespace string, now time.Time) {
 			wl.Status.RequeueState = &kueue.RequeueState{RequeueAt: &metav1.Time{Time: now.Add(24 * time.Hour)}}
 		case "nowhere":
 			wl.Spec.QueueName = "nowhere"
+		case "waits", "large":
+			wl.Labels = map[string]string{apis.AdmitTogetherLabel: namespace}
+			wl.Annotations = map[string]string{apis.AdmitTogetherCountAnnotation: "2"}
 		}
 		for version := range 3 {
 			wl.ResourceVersion = strconv.Itoa(version + 1)

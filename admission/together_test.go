@@ -2,6 +2,7 @@ package admission_test
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -206,6 +207,34 @@ func TestGangsInOppositeOrder(t *testing.T) {
 	}
 }
 
+// TestGangsWaitForEachOthersTurn: of two groups each stands in front of the other somewhere, and there is quota for both.
+func TestGangsWaitForEachOthersTurn(t *testing.T) {
+	for name, change := range map[string]func(*kueue.ClusterQueue){"best effort": func(*kueue.ClusterQueue) {}, "strict": strictFIFO, "one cohort": inCohort("c")} {
+		t.Run(name, func(t *testing.T) {
+			w := twoQueues(t, change)
+			w.lone("p", "a1", "gpu=1", together("a", 2))
+			w.lone("q", "b1", "gpu=1", together("b", 2))
+			w.lone("q", "a2", "gpu=1", together("a", 2))
+			w.lone("p", "b2", "gpu=1", together("b", 2))
+			admitted := w.decide()
+			if slices.Sort(admitted); !slices.Equal(admitted, []string{"a1", "a2", "b1", "b2"}) {
+				t.Fatalf("admitted %v; refusals %v", admitted, w.refusals)
+			}
+		})
+	}
+}
+
+// TestGangsHearWhenOneIsGone: those who were one too many are looked at again without it.
+func TestGangsHearWhenOneIsGone(t *testing.T) {
+	w := twoQueues(t)
+	for _, name := range []string{"a", "b", "c"} {
+		w.lone("p", name, "gpu=1", together("x", 2))
+	}
+	w.wantAdmitted()
+	w.remove("b")
+	w.wantAdmitted("a", "c")
+}
+
 // TestGangsComeToTheirTurn: the second of the gangs is not admitted before those who stand in front of it in its line, nor do those behind the
 // first take its place meanwhile.
 func TestGangsComeToTheirTurn(t *testing.T) {
@@ -287,10 +316,12 @@ func TestGangsThatWereAdmittedInPart(t *testing.T) {
 	})
 }
 
-// restart lets a new Engine observe all that there is.
-func (w *world) restart() {
+func (w *world) restart() { w.restartWith(admission.Config{}) }
+
+// restartWith lets a new Engine observe all that there is.
+func (w *world) restartWith(config admission.Config) {
 	w.t.Helper()
-	engine, err := admission.New(admission.Config{})
+	engine, err := admission.New(config)
 	if err != nil {
 		w.t.Fatalf("New: %v", err)
 	}
@@ -299,12 +330,12 @@ func (w *world) restart() {
 	for _, name := range []string{"a", "b"} {
 		engine.Apply(admission.FlavorObserved{Flavor: newFlavor(name)})
 	}
-	for name, q := range w.queues {
-		engine.Apply(admission.ClusterQueueObserved{ClusterQueue: q})
+	for _, name := range slices.Sorted(maps.Keys(w.queues)) {
+		engine.Apply(admission.ClusterQueueObserved{ClusterQueue: w.queues[name]})
 		w.putLocalQueue(name)
 	}
-	for _, wl := range w.workloads {
-		w.engine.Apply(admission.WorkloadObserved{Workload: wl.DeepCopy()})
+	for _, key := range slices.SortedFunc(maps.Keys(w.workloads), compareNames) {
+		w.engine.Apply(admission.WorkloadObserved{Workload: w.workloads[key].DeepCopy()})
 	}
 }
 
@@ -319,14 +350,15 @@ func TestAfterTheGangs(t *testing.T) {
 		w.clock++
 		return w
 	}
-	evict := func(w *world, name string) {
+	evictFor := func(w *world, name, reason string) {
 		w.clock++
 		w.change(name, func(wl *kueue.Workload) {
 			wl.Status = kueue.WorkloadStatus{Conditions: []metav1.Condition{{
-				Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: kueue.WorkloadEvictedByPreemption, LastTransitionTime: metav1.NewTime(w.now()),
+				Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: reason, LastTransitionTime: metav1.NewTime(w.now()),
 			}}}
 		})
 	}
+	evict := func(w *world, name string) { evictFor(w, name, kueue.WorkloadEvictedByPreemption) }
 	for name, tt := range map[string]struct {
 		happens func(*world)
 		want    []string
@@ -336,11 +368,21 @@ func TestAfterTheGangs(t *testing.T) {
 			evict(w, "b")
 			w.restart()
 		}, []string{"b"}},
+		"one is evicted while the manager is killed, and waits alone": {func(w *world) {
+			evict(w, "b")
+			w.important("q", "vip", "gpu=4", 1)
+			w.restart()
+		}, []string{"vip"}},
+		"one is evicted by a check, and waits alone": {func(w *world) {
+			evictFor(w, "b", kueue.WorkloadEvictedByAdmissionCheck)
+			w.important("q", "vip", "gpu=4", 1)
+		}, []string{"vip"}},
 		"one is made anew": {func(w *world) {
 			w.remove("b")
 			w.lone("q", "b", "gpu=4", together("ab", 2), func(wl *kueue.Workload) { wl.UID = "another" })
+			w.important("q", "vip", "gpu=4", 1)
 			w.restart()
-		}, []string{"b"}},
+		}, []string{"vip"}},
 		"one has finished, and the other is evicted": {func(w *world) {
 			w.change("a", finish)
 			evict(w, "b")
@@ -378,6 +420,7 @@ func TestNobodyIsPreemptedForGangs(t *testing.T) {
 	w.lone("q", "b", "gpu=4", together("ab", 2), priority)
 	w.wantAdmitted()
 	w.wantEvicted()
+	w.wantRefusal("a", "QuotaFits", kueue.WorkloadQuotaReservedReasonWaitingForQuota, "needs 4 nvidia.com/gpu of flavor a: 0 of 4 free")
 	w.change("low", finish)
 	w.wantAdmitted("a", "b")
 	w.important("q", "vip", "gpu=4", 9)

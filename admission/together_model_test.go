@@ -1,0 +1,283 @@
+package admission_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission"
+)
+
+// A ganging is a world of gangs that are admitted together, and of others that stand between them. Writes fail, gangs are evicted, and the
+// manager is killed.
+type ganging struct {
+	*world
+	config admission.Config
+	groups []*gangGroup
+	// left is how many groups and others are still to come, and troubles how many more disturbances there are.
+	left, troubles int
+	// hasLimits tells that there are limits on what is borrowed and lent.
+	hasLimits bool
+}
+
+// A gangGroup is gangs that are admitted together.
+type gangGroup struct {
+	id    string
+	gangs []string
+	// queues and gpus has where each gang queues, and how much it asks for.
+	queues []string
+	gpus   []int
+	made   int
+	// wasWhole tells that all have held quota at once, so that they have started.
+	wasWhole bool
+}
+
+func drawGanging(t *rapid.T) *ganging {
+	config := admission.Config{FairSharing: rapid.IntRange(0, 3).Draw(t, "fair") == 0}
+	m := &ganging{world: newWorld(t, config), config: config, left: rapid.IntRange(2, 8).Draw(t, "left"), troubles: rapid.IntRange(0, 4).Draw(t, "troubles")}
+	m.hasLimits = rapid.Bool().Draw(t, "limits")
+	amount := rapid.IntRange(0, 6)
+	for _, name := range []string{"q", "p", "r"}[:rapid.IntRange(1, 3).Draw(t, "queues")] {
+		m.queue(name, fmt.Sprintf("a: gpu=%d; b: gpu=%d", amount.Draw(t, "a"), amount.Draw(t, "b")), func(q *kueue.ClusterQueue) {
+			q.Spec.QueueingStrategy = rapid.SampledFrom([]kueue.QueueingStrategy{kueue.BestEffortFIFO, kueue.StrictFIFO}).Draw(t, "strategy")
+			if q.Spec.CohortName = rapid.SampledFrom([]kueue.CohortReference{"", "c"}).Draw(t, "cohort"); q.Spec.CohortName != "" && m.hasLimits {
+				drawLimits(t, q)
+			}
+			q.Spec.Preemption = &kueue.ClusterQueuePreemption{
+				ReclaimWithinCohort: rapid.SampledFrom([]kueue.PreemptionPolicy{kueue.PreemptionPolicyNever, kueue.PreemptionPolicyAny}).Draw(t, "reclaim"),
+				WithinClusterQueue:  rapid.SampledFrom([]kueue.PreemptionPolicy{kueue.PreemptionPolicyNever, kueue.PreemptionPolicyLowerPriority}).Draw(t, "within"),
+			}
+		})
+	}
+	return m
+}
+
+// come lets another group or somebody else come.
+func (m *ganging) come(t *rapid.T) {
+	m.left--
+	priority := int32(rapid.IntRange(0, 1).Draw(t, "priority"))
+	if rapid.Bool().Draw(t, "alone") {
+		m.important(m.drawQueue(t), fmt.Sprintf("lone%d", m.left), fmt.Sprintf("gpu=%d", rapid.IntRange(1, 6).Draw(t, "gpu")), priority)
+		return
+	}
+	g := &gangGroup{id: fmt.Sprintf("g%d", m.left)}
+	for i := range rapid.IntRange(1, 4).Draw(t, "gangs") {
+		g.gangs = append(g.gangs, fmt.Sprintf("%s-%d", g.id, i))
+		g.queues = append(g.queues, m.drawQueue(t))
+		g.gpus = append(g.gpus, rapid.IntRange(1, 4).Draw(t, "gpu"))
+	}
+	m.groups = append(m.groups, g)
+}
+
+// make makes the quota Workload of the next gang of a group.
+func (m *ganging) make(g *gangGroup) {
+	i := g.made
+	g.made++
+	m.lone(g.queues[i], g.gangs[i], fmt.Sprintf("gpu=%d", g.gpus[i]), together(g.id, len(g.gangs)))
+}
+
+// decideOnGangs writes what is decided, some of it not at the first try.
+func (m *ganging) decideOnGangs(t *rapid.T) (decided int) {
+	decisions := m.engine.Decide(m.now())
+	m.checkParts(t)
+	for _, d := range decisions {
+		var id admission.DecisionID
+		var write func()
+		switch d := d.(type) {
+		case admission.Refuse:
+			m.refusals[d.Stage] = d.Refusal
+			continue
+		case admission.Evict:
+			m.evictions = append(m.evictions, d.String())
+			id, write = d.ID, func() { m.evict(d.Stage.Name, d.Reason) }
+		case admission.Admit:
+			delete(m.refusals, d.Stage)
+			id, write = d.ID, func() {
+				m.change(d.Stage.Name, func(wl *kueue.Workload) {
+					reserve(wl, &d.Admission)
+					m.date(wl)
+				})
+			}
+		}
+		decided++
+		if rapid.IntRange(0, 9).Draw(t, "fails") == 0 {
+			m.engine.Settle(id, errors.New("conflict"))
+			continue
+		}
+		write()
+		m.engine.Settle(id, nil)
+	}
+	if v := m.engine.Violations(); len(v) > 0 {
+		t.Fatalf("%v", v)
+	}
+	if !slices.ContainsFunc(slices.Collect(maps.Values(m.queues)), func(q *kueue.ClusterQueue) bool { return q.Spec.CohortName != "" && m.hasLimits }) {
+		m.checkQuota(t)
+	}
+	for _, g := range m.groups {
+		g.wasWhole = g.wasWhole || len(m.holders(g)) == len(g.gangs)
+	}
+	return decided
+}
+
+// holders are the gangs of a group that hold quota, as their objects say, or that have finished.
+func (m *ganging) holders(g *gangGroup) []string {
+	return slices.DeleteFunc(slices.Clone(g.gangs[:g.made]), func(name string) bool {
+		wl := m.workloads[keyOf(name)]
+		return wl.Status.Admission == nil && !isFinished(wl)
+	})
+}
+
+// checkParts makes sure that no part of a group is charged alone, but for what has been observed so.
+func (m *ganging) checkParts(t *rapid.T) {
+	charged := map[string]bool{}
+	for _, s := range m.engine.Books().Stages {
+		charged[s.Key.Name] = s.ClusterQueue != ""
+	}
+	for _, g := range m.groups {
+		n := 0
+		for _, name := range g.gangs {
+			if charged[name] {
+				n++
+			}
+		}
+		if n > 0 && n < len(g.gangs) && len(m.holders(g)) == 0 {
+			t.Fatalf("%d of the %d gangs of %s are charged", n, len(g.gangs), g.id)
+		}
+	}
+}
+
+// evict marks a quota Workload. Its pods end later.
+func (m *ganging) evict(name, reason string) {
+	m.change(name, func(wl *kueue.Workload) {
+		setCondition(wl, kueue.WorkloadEvicted, metav1.ConditionTrue)
+		c := &wl.Status.Conditions[len(wl.Status.Conditions)-1]
+		c.Reason, c.LastTransitionTime = reason, metav1.NewTime(m.now())
+	})
+}
+
+// comeToRest lets everybody leave who has to, until nothing is decided any more.
+func (m *ganging) comeToRest(t *rapid.T) {
+	for range 300 {
+		m.clock++
+		decided := m.decideOnGangs(t)
+		left := false
+		for _, key := range slices.SortedFunc(maps.Keys(m.workloads), compareNames) {
+			if wl := m.workloads[key]; isLeaving(wl) && !isFinished(wl) {
+				m.leave(key.Name)
+				left = true
+			}
+		}
+		if decided == 0 && !left {
+			m.checkAtRest(t)
+			return
+		}
+	}
+	t.Fatalf("still deciding after 300 rounds: %q", m.evictions[max(0, len(m.evictions)-10):])
+}
+
+// checkAtRest makes sure that no group that has never been whole holds anything.
+func (m *ganging) checkAtRest(t *rapid.T) {
+	for _, g := range m.groups {
+		if held := m.holders(g); !g.wasWhole && len(held) > 0 {
+			t.Fatalf("of %v only %v hold quota: refusals %v", g.gangs, held, m.refusals)
+		}
+	}
+}
+
+// moves are all that can happen next without another decision, in a fixed order.
+func (m *ganging) moves(t *rapid.T) []func() {
+	var moves []func()
+	if m.left > 0 {
+		moves = append(moves, func() { m.come(t) })
+	}
+	for _, g := range m.groups {
+		if g.made < len(g.gangs) {
+			moves = append(moves, func() { m.make(g) })
+		}
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(m.workloads), compareNames) {
+		if wl := m.workloads[key]; wl.Status.Admission != nil && !isFinished(wl) {
+			moves = append(moves, func() { m.change(key.Name, finish) })
+			if m.troubles > 0 {
+				moves = append(moves, func() {
+					m.troubles--
+					m.evict(key.Name, rapid.SampledFrom([]string{kueue.WorkloadEvictedByPodsReadyTimeout, kueue.WorkloadEvictedByPreemption}).Draw(t, "why"))
+				})
+			}
+		}
+	}
+	if m.troubles > 0 && len(moves) > 0 {
+		moves = append(moves, func() {
+			m.troubles--
+			m.restartWith(m.config)
+		})
+	}
+	return moves
+}
+
+// isTooLarge tries all choices of flavors: whether a group cannot fit even if nothing is charged.
+func (m *ganging) isTooLarge(g *gangGroup) bool {
+	for choice := range 1 << len(g.gangs) {
+		used, nominal := map[string]int64{}, map[string]int64{}
+		for name, q := range m.queues {
+			for i, f := range []string{"a", "b"} {
+				nominal[m.root(name)+f] += q.Spec.ResourceGroups[0].Flavors[i].Resources[0].NominalQuota.Value()
+			}
+		}
+		fits := true
+		for i, name := range g.queues {
+			key := m.root(name) + string("ab"[choice>>i&1])
+			used[key] += int64(g.gpus[i])
+			fits = fits && used[key] <= nominal[key]
+		}
+		if fits {
+			return false
+		}
+	}
+	return true
+}
+
+func (m *ganging) root(queue string) string {
+	if cohort := m.queues[queue].Spec.CohortName; cohort != "" {
+		return "cohort " + string(cohort)
+	}
+	return "queue " + queue
+}
+
+// TestGangGroupsComeToTheirEnd: whatever happens, no part of a group holds quota alone, but for what was written so by accident or after all
+// have started; and in the end all have finished that fit at all.
+func TestGangGroupsComeToTheirEnd(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := drawGanging(t)
+		for {
+			m.comeToRest(t)
+			moves := m.moves(t)
+			if len(moves) == 0 {
+				break
+			}
+			for range rapid.IntRange(1, 3).Draw(t, "at once") {
+				if len(moves) > 0 {
+					m.clock += rapid.IntRange(0, 1).Draw(t, "later")
+					moves[rapid.IntRange(0, len(moves)-1).Draw(t, "move")]()
+					moves = m.moves(t)
+				}
+			}
+		}
+		for _, g := range m.groups {
+			r := m.refusals[keyOf(g.gangs[0])]
+			never := r.Reason == kueue.WorkloadQuotaReservedReasonExceedsMaxQuota
+			if !m.hasLimits && never != m.isTooLarge(g) {
+				t.Fatalf("%s (%v gpus in %v): %s", g.id, g.gpus, g.queues, r)
+			}
+			if !never && len(m.holders(g)) < len(g.gangs) {
+				t.Fatalf("%s (%v gpus in %v) waits for ever: %v", g.id, g.gpus, g.queues, m.refusals)
+			}
+		}
+	})
+}
