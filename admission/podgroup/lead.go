@@ -30,7 +30,7 @@ func (t *turn) chosen() []*corev1.Pod {
 func (t *turn) gather() {
 	why := t.obstacle()
 	isWhole := len(t.waiting) >= t.needed()
-	t.step.Tell = Message{"GangWaiting", why, false}
+	t.step.Tell = Message{"GangWaiting", "Gather", why, false}
 	switch {
 	case len(t.core) == 0:
 		t.ask(why)
@@ -46,18 +46,18 @@ func (t *turn) gather() {
 		return
 	}
 	if !t.allAdmitted() {
-		t.step.Tell.Text = t.waitText()
+		t.step.Tell.Topic, t.step.Tell.Text = t.wait()
 		return
 	}
 	if other := t.Gang.missing(t.Others); other != "" && !t.isPast() {
-		t.step.Tell.Text = fmt.Sprintf("The gang is admitted, and waits for gang %q, with which it starts together", other)
+		t.step.Tell.Topic, t.step.Tell.Text = "Group", fmt.Sprintf("The gang is admitted, and waits for gang %q, with which it starts together", other)
 		return
 	}
 	if isWhole {
 		t.start()
 		return
 	}
-	t.step.Tell.Text = "Quota is reserved for the gang, and waits for its pods"
+	t.step.Tell.Topic, t.step.Tell.Text = "Reserve", "Quota is reserved for the gang, and waits for its pods"
 }
 
 // obstacle says what keeps the gang from asking for quota, or is empty.
@@ -103,7 +103,7 @@ func (t *turn) ask(why string) {
 		return
 	}
 	if n := len(podSets(pods)); n > mostShapes {
-		t.step.Tell = Message{"Misconfigured", shapesText(n), true}
+		t.step.Tell = Message{"Misconfigured", "Check", shapesText(n), true}
 		return
 	}
 	t.step.Create = t.Gang.core(t.Priority, pods)
@@ -137,7 +137,7 @@ func (t *turn) keepOne(why string) {
 		unbind(wanted)
 	}
 	if n := len(wanted.Spec.PodSets); n > mostShapes {
-		t.step.Tell = Message{"Misconfigured", shapesText(n), true}
+		t.step.Tell = Message{"Misconfigured", "Check", shapesText(n), true}
 		t.close()
 		return
 	}
@@ -244,8 +244,8 @@ func (t *turn) allAdmitted() bool {
 	return !slices.ContainsFunc(t.core, func(w *kueue.Workload) bool { return !t.isAdmitted(w) })
 }
 
-// waitText says why the gang is not admitted.
-func (t *turn) waitText() string {
+// wait says why the gang is not admitted, as Kueue's reason and as a sentence.
+func (t *turn) wait() (reason, text string) {
 	for _, w := range t.core {
 		if t.isAdmitted(w) {
 			continue
@@ -253,11 +253,11 @@ func (t *turn) waitText() string {
 		for _, c := range []string{kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted, kueue.WorkloadRequeued} {
 			condition := apimeta.FindStatusCondition(w.Status.Conditions, c)
 			if condition != nil && condition.Status == metav1.ConditionFalse && condition.Message != "" {
-				return condition.Message
+				return condition.Reason, condition.Message
 			}
 		}
 	}
-	return "The gang waits for quota"
+	return kueue.WorkloadQuotaReserved, "The gang waits for quota"
 }
 
 // A matching is which pods go where.
@@ -298,20 +298,20 @@ func (t *turn) start() {
 		if t.core[0].Spec.PodSets[0].Name == reservedPodSet {
 			why = "The pods of the gang ask for more than minResources of its PodGroup, which was reserved"
 		}
-		t.step.Tell.Text = why + ": it gives its quota back, and asks for what they need"
+		t.step.Tell.Topic, t.step.Tell.Text = "Renew", why+": it gives its quota back, and asks for what they need"
 		t.evictAll(life.Eviction{Reason: kueue.WorkloadEvictedByPodsReadyTimeout, Message: t.step.Tell.Text}, t.putOff)
 		return
 	}
 	releases, why := t.releases(places)
 	if why != "" {
-		t.step.Tell = Message{"GangWaiting", why, true}
+		t.step.Tell = Message{"GangWaiting", "Release", why, true}
 		return
 	}
 	for _, w := range t.core {
 		t.step.Change = append(t.step.Change, Change{w, withStart(w)})
 	}
 	t.step.Release = releases
-	t.step.Tell = Message{"GangStarted", fmt.Sprintf("The gang is admitted in ClusterQueue %q and has started", t.home()), false}
+	t.step.Tell = Message{"GangStarted", "Start", fmt.Sprintf("The gang is admitted in ClusterQueue %q and has started", t.home()), false}
 }
 
 // releases lets pods go. It tells what keeps one of them back.
@@ -352,7 +352,7 @@ func (t *turn) fill() {
 	releases, why := t.releases(places)
 	t.step.Release = releases
 	if why != "" {
-		t.step.Tell = Message{"GangWaiting", why, true}
+		t.step.Tell = Message{"GangWaiting", "Release", why, true}
 	}
 }
 

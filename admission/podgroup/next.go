@@ -46,7 +46,7 @@ func Next(s *Seen, now time.Time) *Step {
 		t.tend(w)
 	}
 	if len(s.Problems) > 0 {
-		t.step.Tell = Message{"Misconfigured", s.Problems.String(), true}
+		t.step.Tell = Message{"Misconfigured", "Check", s.Problems.String(), true}
 		t.close()
 		return t.step
 	}
@@ -251,12 +251,12 @@ func (t *turn) close() {
 // lead brings the gang as a whole further.
 func (t *turn) lead() {
 	if cause := t.evicted(); cause != nil {
-		t.step.Tell = Message{"GangEvicted", "The gang is evicted: " + life.EvictionOf(cause).Message, false}
+		t.step.Tell = Message{"GangEvicted", "Evict", "The gang is evicted: " + life.EvictionOf(cause).Message, false}
 		t.evictAll(life.EvictionOf(cause), nil)
 		return
 	}
 	if slices.ContainsFunc(t.core, func(w *kueue.Workload) bool { return life.HoldsQuota(w) && hasStarted(w) }) {
-		t.step.Tell = Message{"GangStarted", fmt.Sprintf("The gang is admitted in ClusterQueue %q and has started", t.home()), false}
+		t.step.Tell = Message{"GangStarted", "Start", fmt.Sprintf("The gang is admitted in ClusterQueue %q and has started", t.home()), false}
 		t.fill()
 		return
 	}

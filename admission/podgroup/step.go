@@ -96,8 +96,8 @@ type Reclaim struct {
 
 // A Message tells the user of a gang how it stands.
 type Message struct {
-	// Reason is a CamelCase word.
-	Reason string
+	// Reason is a CamelCase word, and Topic another one that differs where the same reason has several causes.
+	Reason, Topic string
 	// Text is a sentence without clock times and counters, or empty if there is nothing to tell.
 	Text string
 	// IsWarning tells that nothing will happen before somebody has changed something.

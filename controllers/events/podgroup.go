@@ -2,14 +2,15 @@ package events
 
 import corev1 "k8s.io/api/core/v1"
 
-// GangNews tells the owner of a PodGroup and of its pods how their gang stands.
-func GangNews(reason, message string) Event {
-	return Event{corev1.EventTypeNormal, reason, "Queue", message}
+// GangNews tells the owner of a PodGroup and of its pods how their gang stands. The topic is the action, so that another cause is told anew
+// and not counted as the same Event once more.
+func GangNews(reason, topic, message string) Event {
+	return Event{corev1.EventTypeNormal, reason, topic, message}
 }
 
 // GangWarning tells the owner of a PodGroup and of its pods what has to be changed before their gang can be admitted.
-func GangWarning(reason, message string) Event {
-	return Event{corev1.EventTypeWarning, reason, "Queue", message}
+func GangWarning(reason, topic, message string) Event {
+	return Event{corev1.EventTypeWarning, reason, topic, message}
 }
 
 // GangFinished tells the owner of a PodGroup, or of pods, that their gang has given its quota back for good.

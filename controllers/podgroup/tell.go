@@ -66,24 +66,21 @@ func (r *Reconciler) tell(ctx context.Context, s *seen, step *podgroup.Step) err
 		return nil
 	}
 	news := step.Tell
-	isNews, wasTold := false, false
-	r.remember(s.Gang.Ref, func(m *memory) {
-		isNews = news.Text != "" && m.said != news
-		m.said = news
-	})
-	if s.object != nil && s.object.GetAnnotations()[apis.GangMessageAnnotation] != news.Text {
+	isNews := false
+	r.remember(s.Gang.Ref, func(m *memory) { isNews = news.Text != "" && m.said != news })
+	wasTold := s.object != nil && s.object.GetAnnotations()[apis.GangMessageAnnotation] == news.Text // maybe by a manager before this one
+	if s.object != nil && !wasTold {
 		if err := r.note(ctx, s, news.Text); err != nil {
 			return err
 		}
-	} else if s.object != nil {
-		wasTold = true // by a manager before this one
 	}
+	r.remember(s.Gang.Ref, func(m *memory) { m.said = news })
 	if !isNews || wasTold {
 		return nil
 	}
-	event := events.GangNews(news.Reason, news.Text)
+	event := events.GangNews(news.Reason, news.Topic, news.Text)
 	if news.IsWarning {
-		event = events.GangWarning(news.Reason, news.Text)
+		event = events.GangWarning(news.Reason, news.Topic, news.Text)
 	}
 	if s.object != nil && r.told.TryAccept() {
 		event.Emit(r.config.Recorder, s.object)

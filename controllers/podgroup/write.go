@@ -63,14 +63,14 @@ func (r *Reconciler) create(ctx context.Context, s *seen, step *podgroup.Step) e
 		err := r.client.Create(ctx, workload.DeepCopy())
 		switch {
 		case apierrors.IsInvalid(err):
-			step.Tell = podgroup.Message{Reason: "Misconfigured", Text: fmt.Sprintf("the gang gets no quota Workload, mend its pods: %s", err), IsWarning: true}
+			step.Tell = podgroup.Message{Reason: "Misconfigured", Topic: "Create", Text: fmt.Sprintf("the gang gets no quota Workload, mend its pods: %s", err), IsWarning: true}
 			return nil
 		case apierrors.IsAlreadyExists(err):
 			if taken, err := r.isTaken(ctx, s, workload); err != nil || !taken {
 				return err
 			}
 			step.Tell = podgroup.Message{
-				Reason: "Misconfigured", IsWarning: true,
+				Reason: "Misconfigured", Topic: "Create", IsWarning: true,
 				Text: fmt.Sprintf("the gang gets no quota Workload: there is one named %q already, which is not its own; give the gang another name", workload.Name),
 			}
 			return nil

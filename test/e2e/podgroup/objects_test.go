@@ -84,11 +84,10 @@ func (t team) member(name string, gpus int64) pod {
 	return pod{&corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: t.name, Name: name, Annotations: map[string]string{},
-			Labels: map[string]string{apis.QueueLabel: "main", apis.PodGroupMemberLabel: apis.PodGroupMemberValue},
+			Labels: map[string]string{apis.QueueLabel: "main"},
 		},
 		Spec: corev1.PodSpec{
 			RestartPolicy: corev1.RestartPolicyNever, TerminationGracePeriodSeconds: new(int64(1)),
-			SchedulingGates: []corev1.PodSchedulingGate{{Name: apis.PodAdmissionGate}},
 			Containers: []corev1.Container{{
 				Name: "main", Image: "example.com/train", Resources: corev1.ResourceRequirements{Requests: requests, Limits: requests},
 			}},
@@ -199,7 +198,7 @@ func (t team) end(ctx context.Context, phase corev1.PodPhase, names ...string) {
 	}
 }
 
-// holds says what each quota Workload holds now, by name: the amount of all pods that are still needed.
+// usage is what the ClusterQueue says that is reserved of a resource.
 func (t team) usage(ctx context.Context, g Gomega, resourceName corev1.ResourceName) int64 {
 	var queue kueue.ClusterQueue
 	g.Expect(env.Admin.Get(ctx, types.NamespacedName{Name: t.name}, &queue)).To(Succeed())
@@ -218,7 +217,6 @@ func (t team) expectUsage(ctx context.Context, resourceName corev1.ResourceName,
 	Eventually(func(g Gomega) { g.Expect(t.usage(ctx, g, resourceName)).To(Equal(want)) }).WithContext(ctx).Should(Succeed())
 }
 
-// workload returns the only quota Workload of which a pod set asks for these pods.
 func (t team) workload(ctx context.Context, g Gomega, name string) *kueue.Workload {
 	var w kueue.Workload
 	g.Expect(env.Admin.Get(ctx, types.NamespacedName{Namespace: t.name, Name: name}, &w)).To(Succeed())
@@ -266,3 +264,5 @@ func isGone(ctx context.Context, g Gomega, object client.Object) bool {
 	g.Expect(client.IgnoreNotFound(err)).To(Succeed())
 	return apierrors.IsNotFound(err)
 }
+
+func quote(s string) string { return fmt.Sprintf("%q", s) }

@@ -1,0 +1,204 @@
+package podgroup_test
+
+import (
+	"context"
+	"fmt"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/apis"
+)
+
+// replicas makes something that makes pods of a gang anew when they are gone. They run until they are deleted.
+func (t team) replicas(name string, pods int32, member pod) *appsv1.ReplicaSet {
+	member.label("made-by", name)
+	member.Spec.RestartPolicy = corev1.RestartPolicyAlways
+	return &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: t.name, Name: name}, Spec: appsv1.ReplicaSetSpec{
+		Replicas: &pods, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"made-by": name}},
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: member.Labels, Annotations: member.Annotations}, Spec: member.Spec},
+	}}
+}
+
+// count says how the pods stand that something makes: so many of them gated, running and so on.
+func (t team) count(ctx context.Context, g Gomega, by string) map[string]int {
+	counts := map[string]int{}
+	for _, p := range t.pods(ctx, g) {
+		if p.Labels["made-by"] != by || p.DeletionTimestamp != nil {
+			continue
+		}
+		if len(p.Spec.SchedulingGates) > 0 {
+			counts["gated"]++
+		} else {
+			counts[string(p.Status.Phase)]++
+		}
+	}
+	return counts
+}
+
+func (t team) expectCount(ctx context.Context, by, how string, want int) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) { g.Expect(t.count(ctx, g, by)).To(Equal(map[string]int{how: want})) }).WithContext(ctx).Should(Succeed())
+}
+
+func (t team) submit(ctx context.Context, replicas *appsv1.ReplicaSet) {
+	GinkgoHelper()
+	Expect(env.Admin.Create(ctx, replicas)).To(Succeed())
+	DeferCleanup(func(ctx SpecContext) { withdraw(ctx, replicas) }, NodeTimeout(patience))
+}
+
+// withdraw deletes it, and what it has made.
+func withdraw(ctx context.Context, replicas *appsv1.ReplicaSet) {
+	GinkgoHelper()
+	Expect(client.IgnoreNotFound(env.Admin.Delete(ctx, replicas, client.PropagationPolicy(metav1.DeletePropagationBackground)))).To(Succeed())
+}
+
+var _ = Describe("A gang", func() {
+	It("that is preempted loses its pods, gives back its quota when they are over, and queues again", func(ctx SpecContext) {
+		t := newTeam(ctx, "4", "0")
+		class := &kueue.WorkloadPriorityClass{ObjectMeta: metav1.ObjectMeta{Name: t.name + "-urgent"}, Value: 100}
+		Expect(env.Admin.Create(ctx, class)).To(Succeed())
+		t.podGroup(ctx, koordinator, "low", map[string]any{"minMember": int64(3)}, nil)
+		t.submit(ctx, t.replicas("low", 3, t.member("", 0).label(apis.KoordinatorLabel, "low")))
+		t.expectCount(ctx, "low", string(corev1.PodRunning), 3)
+
+		By("a gang of higher priority")
+		urgent := func(name string) pod {
+			return t.member(name, 0).koordinator("name", "high", "min-available", "2").label(apis.PriorityClassLabel, class.Name)
+		}
+		create(ctx, urgent("high-0"), urgent("high-1"))
+		t.expectPods(ctx, "high-", "high-0=running", "high-1=running")
+		t.expectCount(ctx, "low", "gated", 3)
+		t.expectUsage(ctx, "cpu", 2)
+
+		By("its end")
+		t.end(ctx, corev1.PodSucceeded, "high-0", "high-1")
+		t.expectCount(ctx, "low", string(corev1.PodRunning), 3)
+		t.expectUsage(ctx, "cpu", 3)
+		group := t.podGroups(ctx, Default)
+		Expect(group).To(HaveLen(1))
+		expectNoted(ctx, &group[0], "has started")
+	}, SpecTimeout(specTimeout))
+
+	It("of bare pods is told that they are gone when its queue is stopped, and what waits is started when that goes on", func(ctx SpecContext) {
+		t := newTeam(ctx, "4", "0")
+		in := func(name, gang string) pod { return t.member(name, 0).koordinator("name", gang, "min-available", "2") }
+		create(ctx, in("p-0", "p"), in("p-1", "p"))
+		t.expectPods(ctx, "p-", "p-0=running", "p-1=running")
+		stop := func(policy kueue.StopPolicy) {
+			queue := &kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: t.name, Name: "main"}}
+			patch := client.RawPatch(types.MergePatchType, []byte(fmt.Sprintf(`{"spec":{"stopPolicy":%q}}`, policy)))
+			Expect(env.Admin.Patch(ctx, queue, patch)).To(Succeed())
+		}
+		stop(kueue.HoldAndDrain)
+		Eventually(func(g Gomega) { g.Expect(t.pods(ctx, g)).To(BeEmpty()) }).WithContext(ctx).Should(Succeed())
+		t.expectTold(ctx, "Pod", "p-0", "gone for good")
+		Eventually(func(g Gomega) { g.Expect(t.workloads(ctx, g)).To(BeEmpty()) }).WithContext(ctx).Should(Succeed())
+		t.expectUsage(ctx, "cpu", 0)
+		create(ctx, in("q-0", "q"), in("q-1", "q"))
+		Eventually(func(g Gomega) { g.Expect(t.workloads(ctx, g)).To(HaveLen(1)) }).WithContext(ctx).Should(Succeed())
+		t.expectPods(ctx, "q-", "q-0=gated", "q-1=gated")
+		stop(kueue.None)
+		t.expectPods(ctx, "q-", "q-0=running", "q-1=running")
+	}, SpecTimeout(specTimeout))
+
+	It("goes on where it stands under another manager", func(ctx SpecContext) {
+		t := newTeam(ctx, "3", "0")
+		t.podGroup(ctx, koordinator, "job", map[string]any{"minMember": int64(3)}, nil)
+		replicas := t.replicas("job", 3, t.member("", 0).label(apis.KoordinatorLabel, "job"))
+		t.submit(ctx, replicas)
+		t.expectCount(ctx, "job", string(corev1.PodRunning), 3)
+		first := t.workloads(ctx, Default)
+		Expect(first).To(HaveLen(1))
+		Expect(manager.Kill()).To(Succeed())
+
+		By("losing a pod, and being followed, while there is none")
+		pods := t.pods(ctx, Default)
+		Expect(env.Admin.Delete(ctx, &pods[0], client.GracePeriodSeconds(0))).To(Succeed())
+		create(ctx, t.member("next-0", 0).koordinator("name", "next", "min-available", "1"))
+		Eventually(func(g Gomega) {
+			g.Expect(t.count(ctx, g, "job")).To(Equal(map[string]int{string(corev1.PodRunning): 2, "gated": 1}))
+		}).WithContext(ctx).Should(Succeed())
+		var err error
+		manager, err = startManager(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		t.expectCount(ctx, "job", string(corev1.PodRunning), 3)
+		t.expectPods(ctx, "next-", "next-0=gated")
+
+		Expect(t.workload(ctx, Default, first[0].Name).UID).To(Equal(first[0].UID))
+
+		By("ending")
+		withdraw(ctx, replicas)
+		t.expectPods(ctx, "next-", "next-0=running")
+	}, SpecTimeout(specTimeout))
+
+	It("of Kueue has the quota Workload that Kueue would make", func(ctx SpecContext) {
+		t := newTeam(ctx, "4", "4")
+		in := func(name string, gpus int64) pod {
+			return t.member(name, gpus).label(apis.PodGroupNameLabel, "train").annotate(apis.PodGroupTotalCountAnnotation, "3")
+		}
+		create(ctx, in("p-0", 0), in("p-1", 2))
+		t.expectTold(ctx, "Pod", "p-0", "fewer than 3")
+		create(ctx, in("p-2", 2))
+		t.expectPods(ctx, "p-", "p-0=running", "p-1=running", "p-2=running")
+		workload := t.workload(ctx, Default, "train")
+		Expect(workload.OwnerReferences).To(HaveLen(3))
+		Expect(workload.Spec.PodSets).To(HaveLen(2))
+		Eventually(func(g Gomega) {
+			g.Expect(life.IsTrue(t.workload(ctx, g, "train"), kueue.WorkloadPodsReady)).To(BeTrue())
+		}).WithContext(ctx).Should(Succeed())
+		t.end(ctx, corev1.PodSucceeded, "p-1")
+		t.expectUsage(ctx, gpu, 2)
+		t.end(ctx, corev1.PodSucceeded, "p-0", "p-2")
+		t.expectFinished(ctx, "train")
+		t.expectUsage(ctx, gpu, 0)
+	}, SpecTimeout(specTimeout))
+})
+
+var _ = Describe("A gang whose PodGroup says what it needs", func() {
+	spec := func(cpus string) map[string]any {
+		return map[string]any{"minMember": int64(2), "minResources": map[string]any{"cpu": cpus}}
+	}
+
+	It("has its quota before its pods", func(ctx SpecContext) {
+		t := newTeam(ctx, "3", "0")
+		group := t.podGroup(ctx, coscheduling, "early", spec("3"), nil)
+		expectNoted(ctx, group, "names no LocalQueue")
+		label := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"main"}}}`))
+		Expect(env.Admin.Patch(ctx, group, label)).To(Succeed())
+		t.expectUsage(ctx, "cpu", 3)
+		expectNoted(ctx, group, "waits for its pods")
+		create(ctx, t.member("other-0", 0).koordinator("name", "other", "min-available", "1"))
+		in := func(name string) pod { return t.member(name, 0).label(apis.CoschedulingLabel, "early") }
+		create(ctx, in("p-0"))
+		t.expectPods(ctx, "", "other-0=gated", "p-0=gated")
+		create(ctx, in("p-1"), in("p-2"))
+		t.expectPods(ctx, "", "other-0=gated", "p-0=running", "p-1=running", "p-2=running")
+		create(ctx, in("p-3"))
+		Eventually(func(g Gomega) { g.Expect(t.workloads(ctx, g)).To(HaveLen(3), "one is for the pod that is not paid for") }).WithContext(ctx).Should(Succeed())
+		t.end(ctx, corev1.PodSucceeded, "p-0")
+		t.expectPods(ctx, "p-", "p-0=succeeded", "p-1=running", "p-2=running", "p-3=running")
+		t.end(ctx, corev1.PodSucceeded, "p-1", "p-2", "p-3")
+		t.expectPods(ctx, "other-", "other-0=running")
+	}, SpecTimeout(specTimeout))
+
+	It("asks anew when its pods need more", func(ctx SpecContext) {
+		t := newTeam(ctx, "3", "0")
+		group := t.podGroup(ctx, coscheduling, "early", spec("1"), nil)
+		label := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"main"}}}`))
+		Expect(env.Admin.Patch(ctx, group, label)).To(Succeed())
+		t.expectUsage(ctx, "cpu", 1)
+		in := func(name string) pod { return t.member(name, 0).label(apis.CoschedulingLabel, "early") }
+		create(ctx, in("p-0"), in("p-1"))
+		t.expectTold(ctx, "PodGroup", "early", "ask for more than minResources")
+		t.expectPods(ctx, "p-", "p-0=running", "p-1=running")
+		t.expectUsage(ctx, "cpu", 2)
+	}, SpecTimeout(specTimeout))
+})
