@@ -29,6 +29,10 @@ const (
 	// FakeExit is how the pod ends: FakeExitSucceed (the default), FakeExitFail, FakeExitFailFirst or FakeExitNever.
 	FakeExit = "tranche.dev/fake-exit"
 
+	// FakeInit, with any value, keeps the first init container of the pod running until a test writes into the pod's status that it has
+	// ended, and the pod from being Ready by itself.
+	FakeInit = "tranche.dev/fake-init"
+
 	// FakeStopAfter is the time that the pod goes on running after its deletion. Default: none.
 	FakeStopAfter = "tranche.dev/fake-stop-after"
 )
