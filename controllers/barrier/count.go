@@ -1,0 +1,66 @@
+package barrier
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// fresh is how long a count is good enough: all pods of a group may ask at the same time.
+const fresh = time.Second
+
+// counts remembers what was counted last.
+type counts struct {
+	counter Counter
+	mu      sync.Mutex
+	last    map[types.NamespacedName]*counted
+}
+
+// counted is what there was of one group.
+type counted struct {
+	mu            sync.Mutex
+	at            time.Time
+	started, pods int
+}
+
+func newCounts(counter Counter) *counts {
+	return &counts{counter: counter, last: map[types.NamespacedName]*counted{}}
+}
+
+// count counts a group, unless that was done a moment ago. The group must be one that exists, or anybody could fill the memory.
+func (c *counts) count(ctx context.Context, group types.NamespacedName) (started, pods int, err error) {
+	last := c.of(group)
+	last.mu.Lock()
+	defer last.mu.Unlock()
+	if time.Since(last.at) < fresh {
+		return last.started, last.pods, nil
+	}
+	if started, pods, err = c.counter.Count(ctx, group); err != nil {
+		return 0, 0, err
+	}
+	last.at, last.started, last.pods = time.Now(), started, pods
+	return started, pods, nil
+}
+
+// of returns what there is of a group, and forgets the groups that nobody has asked about for long.
+func (c *counts) of(group types.NamespacedName) *counted {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if last := c.last[group]; last != nil {
+		return last
+	}
+	for old, last := range c.last {
+		// Who is being counted is kept.
+		if last.mu.TryLock() {
+			if time.Since(last.at) > longestWait {
+				delete(c.last, old)
+			}
+			last.mu.Unlock()
+		}
+	}
+	last := &counted{at: time.Now().Add(-fresh)}
+	c.last[group] = last
+	return last
+}

@@ -1,0 +1,170 @@
+package barrier
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"golang.org/x/net/netutil"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+const (
+	// longestWait bounds how long one question is kept waiting. Who still has to wait asks again.
+	longestWait = time.Minute
+	// Who connects and asks nothing has no time: connections are scarce.
+	headerTimeout = 5 * time.Second
+	writeTimeout  = longestWait + 10*time.Second
+	maxHeader     = 8 << 10
+	// idlers are connections beyond those of pods that wait, for those who are about to be refused.
+	idlers = 100
+	// refused pods go by the file in the meantime.
+	retryAfterSeconds = "15"
+)
+
+// A Counter says how many pods of a group have started, and of how many.
+type Counter interface {
+	// Count reads from a cache.
+	Count(ctx context.Context, group types.NamespacedName) (started, pods int, err error)
+}
+
+// A ServerConfig says what a Server works with.
+type ServerConfig struct {
+	// Board has the notices.
+	Board *Board
+	// Counter is asked on behalf of those who have waited in vain.
+	Counter Counter
+	// BindAddress is HOST:PORT or :PORT.
+	BindAddress string
+}
+
+// A Server answers waiting pods. It only reads: any replica of the manager can run one.
+type Server struct {
+	config ServerConfig
+	mux    *http.ServeMux
+	counts *counts
+	// stopping is closed when the process is about to end: who waits asks another replica.
+	stopping chan struct{}
+}
+
+// NewServer returns a Server. It listens when it is started.
+func NewServer(config ServerConfig) (*Server, error) {
+	if config.Board == nil || config.Counter == nil {
+		return nil, errors.New("barrier.ServerConfig: Board and Counter are required")
+	}
+	s := &Server{config: config, mux: http.NewServeMux(), counts: newCounts(config.Counter), stopping: make(chan struct{})}
+	s.mux.HandleFunc("GET "+pathPrefix+"{namespace}/{jobset}", s.answer)
+	return s, nil
+}
+
+// NeedLeaderElection tells the manager that every replica answers: a Service picks any.
+func (s *Server) NeedLeaderElection() bool { return false }
+
+// Start serves until ctx ends. The manager calls it when its caches have been filled.
+func (s *Server) Start(ctx context.Context) error {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.config.BindAddress)
+	if err != nil {
+		return fmt.Errorf("serve waiting pods on %s, which is groupStart.bindAddress: %w", s.config.BindAddress, err)
+	}
+	return s.Serve(ctx, listener)
+}
+
+// Serve answers on a listener until ctx ends, and closes it.
+func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
+	server := &http.Server{
+		Handler: s, ReadHeaderTimeout: headerTimeout, WriteTimeout: writeTimeout, MaxHeaderBytes: maxHeader,
+		BaseContext: func(net.Listener) context.Context { return ctx },
+	}
+	// Who has got an answer rarely asks again before a minute is over.
+	server.SetKeepAlivesEnabled(false)
+	stop := context.AfterFunc(ctx, func() {
+		close(s.stopping)
+		// Everybody is answered at once now, so that this does not take long.
+		if err := server.Shutdown(context.WithoutCancel(ctx)); err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Stopping to serve waiting pods")
+		}
+	})
+	defer stop()
+	if err := server.Serve(netutil.LimitListener(listener, s.config.Board.room+idlers)); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve waiting pods on %s: %w", listener.Addr(), err)
+	}
+	return nil
+}
+
+// ServeHTTP answers one question.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
+
+func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
+	group := types.NamespacedName{Namespace: r.PathValue("namespace"), Name: r.PathValue("jobset")}
+	uri := r.URL.RequestURI()
+	notice, _, known := s.config.Board.read(group)
+	// A group that is not there takes as long as one with another token, and is told in the same words.
+	mac, _ := strings.CutPrefix(r.Header.Get("Authorization"), scheme)
+	if !isSigned(mac, signQuestion(cmp.Or(notice.Token, "none"), uri)) || !known {
+		http.Error(w, "there is no such group, or it has another token", http.StatusForbidden)
+		return
+	}
+	query := r.URL.Query()
+	wait, err := time.ParseDuration(cmp.Or(query.Get("wait"), "0s"))
+	if err != nil || query.Get("signal") == "" {
+		http.Error(w, "signal must be given, and wait must be a duration such as 30s", http.StatusBadRequest)
+		return
+	}
+	leave, err := s.config.Board.enter(group.Namespace)
+	if err != nil {
+		w.Header().Set("Retry-After", retryAfterSeconds)
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	defer leave()
+	answer, err := s.await(r.Context(), group, query.Get("signal"), min(wait, longestWait))
+	if err != nil {
+		http.Error(w, "the replica cannot answer, ask again: "+err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	s.write(w, notice.Token, uri, answer)
+}
+
+// write sends an answer. Who does not take it has gone.
+func (s *Server) write(w http.ResponseWriter, token, uri string, answer Answer) {
+	body, err := json.Marshal(answer)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set(answerHeader, signAnswer(token, uri, body))
+	_, _ = w.Write(body)
+}
+
+var errStopping = errors.New("it is stopping")
+
+// await waits until the signal is released, but not for longer than that.
+func (s *Server) await(ctx context.Context, group types.NamespacedName, signal string, wait time.Duration) (Answer, error) {
+	timer := time.NewTimer(max(wait, 0))
+	defer timer.Stop()
+	for {
+		notice, changed, ok := s.config.Board.read(group)
+		if ok && notice.Releases(signal) {
+			return Answer{Released: true}, nil
+		}
+		// A notice that has been taken down is put up again, if it is needed at all.
+		select {
+		case <-changed:
+		case <-timer.C:
+			started, pods, err := s.counts.count(ctx, group)
+			return Answer{Started: started, Pods: pods}, err
+		case <-ctx.Done():
+			return Answer{}, ctx.Err()
+		case <-s.stopping:
+			return Answer{}, errStopping
+		}
+	}
+}

@@ -1,0 +1,237 @@
+package barrier
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/big"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+const (
+	// lookEvery is how often the files are looked at.
+	lookEvery = time.Second
+	// After a question that was not answered the pod asks again, first after firstPause, later after up to longestPause.
+	firstPause   = time.Second
+	longestPause = 15 * time.Second
+	// grace is how long beyond the wait it asked for a pod waits for the answer.
+	grace = 10 * time.Second
+	// lastWord is how long the last question may take.
+	lastWord = 2 * time.Second
+	// maxAnswer is more than any answer has.
+	maxAnswer = 4 << 10
+)
+
+// A Waiter is a pod that waits for the others of its group.
+type Waiter struct {
+	// Dir is where the ConfigMap of the group is mounted.
+	Dir string
+	// Signal is what the pod waits for.
+	Signal string
+	// Timeout is how long it waits.
+	Timeout time.Duration
+	// Told is called with what keeps the pod from asking the manager, each time that this is something else. It may be nil.
+	Told func(error)
+}
+
+// A TimeoutError says that the others have not started in time.
+type TimeoutError struct {
+	// Timeout is how long the pod has waited.
+	Timeout time.Duration
+	// Started is how many pods of the group had started, and Pods of how many. Pods is 0 if that is not known.
+	Started, Pods int
+	// Unknown says why it is not known how many had started, or is nil.
+	Unknown error
+}
+
+// Error names how many pods of how many had started.
+func (e *TimeoutError) Error() string {
+	switch {
+	case e.Unknown == nil:
+		return fmt.Sprintf("gave up after %s: %d of %d pods of the group had started", e.Timeout, e.Started, e.Pods)
+	case e.Pods > 0:
+		return fmt.Sprintf("gave up after %s: not all of the %d pods of the group had started; how many is not known: %v", e.Timeout, e.Pods, e.Unknown)
+	default:
+		return fmt.Sprintf("gave up after %s: not all pods of the group had started; how many is not known: %v", e.Timeout, e.Unknown)
+	}
+}
+
+// Unwrap returns why it is not known how many had started.
+func (e *TimeoutError) Unwrap() error { return e.Unknown }
+
+// Wait returns when the pod may start: when the file says so, or the manager, whichever is first. After the timeout it returns a
+// TimeoutError, and when ctx ends the cause of that.
+func (w *Waiter) Wait(ctx context.Context) error {
+	if w.Signal == "" || w.Timeout <= 0 {
+		return errors.New("barrier.Waiter: Signal and Timeout are required")
+	}
+	waiting, cancel := context.WithTimeout(ctx, w.Timeout)
+	defer cancel()
+	// Both sides may find out, and nobody waits for the slower one.
+	released := make(chan struct{}, 2)
+	go w.look(waiting, released)
+	go w.keepAsking(waiting, released)
+	select {
+	case <-released:
+		return nil
+	case <-waiting.Done():
+	}
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	return w.giveUp(ctx)
+}
+
+// giveUp looks once more, and says how many have started.
+func (w *Waiter) giveUp(ctx context.Context) error {
+	notice, err := w.read()
+	if notice.Releases(w.Signal) {
+		return nil
+	}
+	answer := Answer{}
+	if err == nil {
+		answer, err = w.ask(ctx, notice, 0, lastWord)
+	}
+	if answer.Released {
+		return nil
+	}
+	if err != nil {
+		return &TimeoutError{Timeout: w.Timeout, Pods: notice.Pods, Unknown: err}
+	}
+	return &TimeoutError{Timeout: w.Timeout, Started: answer.Started, Pods: answer.Pods}
+}
+
+// look waits until the file says that the pod may start.
+func (w *Waiter) look(ctx context.Context, released chan<- struct{}) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		if notice, err := w.read(); err == nil && notice.Releases(w.Signal) {
+			released <- struct{}{}
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// read reads the notice from the files. None of them has to be there: the volume is optional, and the kubelet fills it later.
+func (w *Waiter) read() (Notice, error) {
+	var failure error
+	notice := ReadNotice(func(key string) string {
+		data, err := os.ReadFile(filepath.Join(w.Dir, key)) //nolint:gosec // whoever starts the container says which directory
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			failure = fmt.Errorf("read the ConfigMap of the group: %w", err)
+		}
+		return string(data)
+	})
+	if failure == nil && notice.Token == "" {
+		failure = fmt.Errorf("the ConfigMap of the group is not in %s", w.Dir)
+	}
+	return notice, failure
+}
+
+// keepAsking asks the manager until it says that the pod may start.
+func (w *Waiter) keepAsking(ctx context.Context, released chan<- struct{}) {
+	said, pause := "", firstPause
+	for ctx.Err() == nil {
+		answer, err := w.askOnce(ctx)
+		switch {
+		case err == nil && answer.Released:
+			released <- struct{}{}
+			return
+		case err == nil:
+			// It has waited for a while already.
+			said, pause = "", firstPause
+			continue
+		case ctx.Err() != nil:
+			return
+		}
+		if w.Told != nil && err.Error() != said {
+			said = err.Error()
+			w.Told(err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(jittered(pause)):
+		}
+		pause = min(2*pause, longestPause)
+	}
+}
+
+// askOnce reads where to ask, which may have changed, and asks.
+func (w *Waiter) askOnce(ctx context.Context) (Answer, error) {
+	notice, err := w.read()
+	if err != nil {
+		return Answer{}, err
+	}
+	wait := longestWait
+	if deadline, ok := ctx.Deadline(); ok {
+		wait = min(wait, time.Until(deadline))
+	}
+	return w.ask(ctx, notice, wait, wait+grace)
+}
+
+// errNoEndpoint says that the administrator has turned the Server off.
+var errNoEndpoint = errors.New("the manager answers no pods (groupStart.bindAddress), the ConfigMap of the group will tell")
+
+// ask asks the manager and has it wait. Only an answer made with the token of the group counts.
+func (w *Waiter) ask(ctx context.Context, notice Notice, wait, timeout time.Duration) (Answer, error) {
+	if notice.Endpoint == "" {
+		return Answer{}, errNoEndpoint
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	query := url.Values{"signal": {w.Signal}, "wait": {wait.Round(time.Millisecond).String()}, "nonce": {rand.Text()}}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, notice.Endpoint+"?"+query.Encode(), http.NoBody)
+	if err != nil {
+		return Answer{}, fmt.Errorf("ask the manager: %w", err)
+	}
+	uri := request.URL.RequestURI()
+	request.Header.Set("Authorization", scheme+signQuestion(notice.Token, uri))
+	response, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(request)
+	if urlError, ok := errors.AsType[*url.Error](err); ok {
+		// The URL has a new nonce each time.
+		err = urlError.Err
+	}
+	if err != nil {
+		return Answer{}, fmt.Errorf("ask the manager at %s: %w", notice.Endpoint, err)
+	}
+	defer response.Body.Close() //nolint:errcheck // it has been read
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	if err != nil {
+		return Answer{}, fmt.Errorf("read the answer of the manager at %s: %w", notice.Endpoint, err)
+	}
+	if response.StatusCode != http.StatusOK {
+		return Answer{}, fmt.Errorf("the manager at %s says %d: %s", notice.Endpoint, response.StatusCode, strings.TrimSpace(string(body)))
+	}
+	var answer Answer
+	if !isSigned(response.Header.Get(answerHeader), signAnswer(notice.Token, uri, body)) {
+		return Answer{}, fmt.Errorf("the answer of %s was not made by the manager: its %s is wrong", notice.Endpoint, answerHeader)
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return Answer{}, fmt.Errorf("read the answer of the manager at %s: %w", notice.Endpoint, err)
+	}
+	return answer, nil
+}
+
+// jittered keeps the pods of a group from asking all at the same time again.
+func jittered(pause time.Duration) time.Duration {
+	more, err := rand.Int(rand.Reader, big.NewInt(int64(pause/2)))
+	if err != nil {
+		return pause
+	}
+	return pause/2 + time.Duration(more.Int64())
+}
