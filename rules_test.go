@@ -33,10 +33,10 @@ var layers = map[string][]string{
 	"admission/safety":    {"apis", "admission/quota", "admission/stageplan", "admission/flavor", "admission/fairshare"},
 	"admission":           {"apis", "queue", "admission/*"},
 	"simulator":           {"apis", "queue", "admission", "admission/*", "simulator/*"},
-	// childjob and gang are no controllers: they know Jobs and the objects of gangs, for those who lead JobSets.
+	// childjob, gang and barrier are no controllers: they know Jobs, the objects of gangs and how pods wait, for those who lead JobSets.
 	"controllers": {
 		"apis", "queue", "admission", "admission/*", "controllers/engine", "controllers/events", "controllers/conditions", "controllers/metrics",
-		"controllers/childjob", "controllers/gang",
+		"controllers/childjob", "controllers/gang", "controllers/barrier",
 	},
 	"cmd":  {"apis", "queue", "admission", "admission/*", "simulator", "simulator/*", "controllers/*"},
 	"test": {"apis", "queue", "admission", "admission/*", "simulator", "simulator/*", "test/*"},

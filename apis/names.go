@@ -13,7 +13,7 @@ const (
 	// HoldValue is the only value that HoldLabel takes.
 	HoldValue = "true"
 
-	// JobSetLabel names, on a quota Workload and on objects of gangs, the JobSet that it belongs to.
+	// JobSetLabel names, on a quota Workload, on objects of gangs and on the ConfigMap of a group, the JobSet that it belongs to.
 	JobSetLabel = "tranche.dev/jobset"
 
 	// StageLabel names, on a quota Workload, the stage of the JobSet that it stands for, and on a PodGroup the one that it starts with.
@@ -55,6 +55,15 @@ const (
 	// GangSchedulerAnnotation is, beside GangProviderAnnotation in a pod template, the schedulerName of its pods, if that scheduler has
 	// one of its own.
 	GangSchedulerAnnotation = "tranche.dev/gang-scheduler"
+
+	// GroupStartAnnotation says, on spec.replicatedJobs[*].template.metadata and on child Jobs, that the main containers of their pods wait
+	// until all pods of the group have started, and for how many seconds at most. The group are all ReplicatedJobs of the JobSet that have
+	// it. The admission policies set it where groupSchedulingConfig of KEP-498 asks for that. On clusters that keep the upstream CRD, which
+	// has no such field, users may set it when they create a JobSet; on the JobSet itself it stands for all ReplicatedJobs.
+	GroupStartAnnotation = "tranche.dev/group-start"
+
+	// ReleaseAnnotation counts, on the pod templates of child Jobs that are in such a group, how often the Job has been released.
+	ReleaseAnnotation = "tranche.dev/release"
 
 	// RequireQueueLabel, with value "true" on a Namespace, makes a JobSet without a queue name an error there.
 	RequireQueueLabel = "tranche.dev/require-queue"
@@ -106,8 +115,11 @@ const (
 	// AdmissionFieldManager owns status.admission and the conditions about admission of quota Workloads.
 	AdmissionFieldManager = "kueue-admission"
 
-	// FieldManager owns everything else that the manager writes.
+	// FieldManager owns everything else that the manager writes, but for the condition of groups.
 	FieldManager = "tranche"
+
+	// GroupStartFieldManager owns the condition GroupScheduling of JobSets.
+	GroupStartFieldManager = "tranche-group-start"
 )
 
 // The identity and the place of the manager that the manifests in config install.

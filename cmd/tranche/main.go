@@ -25,6 +25,6 @@ func newCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newManagerCommand(), newPendingCommand(), newExplainCommand(), newSimulateCommand(), newVersionCommand())
+	root.AddCommand(newManagerCommand(), newBarrierCommand(), newPendingCommand(), newExplainCommand(), newSimulateCommand(), newVersionCommand())
 	return root
 }

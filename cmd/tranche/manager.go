@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
@@ -20,10 +21,12 @@ import (
 	"github.com/tranche-dev/tranche/admission/preempt"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	"github.com/tranche-dev/tranche/controllers/admissioncheck"
+	"github.com/tranche-dev/tranche/controllers/barrier"
 	"github.com/tranche-dev/tranche/controllers/clusterqueue"
 	"github.com/tranche-dev/tranche/controllers/cohort"
 	"github.com/tranche-dev/tranche/controllers/engine"
 	"github.com/tranche-dev/tranche/controllers/gang"
+	"github.com/tranche-dev/tranche/controllers/groupstart"
 	"github.com/tranche-dev/tranche/controllers/jobset"
 	"github.com/tranche-dev/tranche/controllers/ledger"
 	"github.com/tranche-dev/tranche/controllers/localqueue"
@@ -72,15 +75,19 @@ func runManager(ctx context.Context, flags managerFlags) error {
 	if err != nil {
 		return err
 	}
-	if err := checkGuards(ctx, restConfig, config); err != nil {
+	waiting, err := checkGuards(ctx, restConfig, config)
+	if err != nil {
 		return err
 	}
 	mgr, err := newManager(restConfig, config)
 	if err != nil {
 		return fmt.Errorf("set up the manager: %w", err)
 	}
-	if err := addControllers(ctx, mgr, config); err != nil {
+	if err := addControllers(ctx, mgr, config, waiting); err != nil {
 		return fmt.Errorf("set up the controllers: %w", err)
+	}
+	if err := addGroupStart(ctx, mgr, config, waiting); err != nil {
+		return fmt.Errorf("set up the start of groups: %w", err)
 	}
 	ctrl.Log.WithName("tranche").Info("Starting", "version", versionText())
 	return mgr.Start(ctx)
@@ -99,7 +106,7 @@ func clientConfig(kubeconfig string, config *configapi.Configuration) (*rest.Con
 }
 
 // addControllers connects everything with the one engine.
-func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Configuration) error {
+func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Configuration, waiting *corev1.Container) error {
 	namespaces, err := metav1.LabelSelectorAsSelector(config.ManagedNamespaceSelector)
 	if err != nil {
 		return fmt.Errorf("managedNamespaceSelector: %w", err)
@@ -137,7 +144,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 			PodsReady: config.WaitForPodsReady, Workers: int(*workers.Workload),
 		}),
 		jobset.SetupWithManager(ctx, mgr, jobset.Config{
-			Runner: runner, Client: mgr.GetClient(), Recorder: recorder, Namespaces: namespaces, Gangs: gangs,
+			Runner: runner, Client: mgr.GetClient(), Recorder: recorder, Namespaces: namespaces, Gangs: gangs, Waiting: waiting,
 			WithoutQueueName: *config.ManageJobSetsWithoutQueueName,
 			Workers:          int(*workers.JobSet),
 			Releases:         int(*config.Concurrency.Releases),
@@ -174,6 +181,42 @@ func addVisibility(mgr ctrl.Manager, runner *engine.Runner, config *configapi.Vi
 	return visibility.SetupWithManager(mgr, visibility.Config{
 		Engine: runner, Reader: mgr.GetClient(), Rest: mgr.GetConfig(), BindAddress: config.BindAddress, CertDir: config.CertDir,
 	})
+}
+
+// addGroupStart lets groups start, and answers their pods if that is wanted.
+func addGroupStart(ctx context.Context, mgr ctrl.Manager, config *configapi.Configuration, waiting *corev1.Container) error {
+	namespaces, err := metav1.LabelSelectorAsSelector(config.ManagedNamespaceSelector)
+	if err != nil {
+		return fmt.Errorf("managedNamespaceSelector: %w", err)
+	}
+	serves := config.GroupStart.BindAddress != "0"
+	c := groupstart.Config{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tranche"), Namespaces: namespaces,
+		WithoutQueueName: *config.ManageJobSetsWithoutQueueName, Injected: waiting != nil,
+	}
+	if serves {
+		c.Endpoint = config.GroupStart.Address
+	}
+	groups, err := groupstart.New(c)
+	if err != nil {
+		return err
+	}
+	if err := groups.SetupWithManager(ctx, mgr); err != nil || !serves {
+		return err
+	}
+	board := barrier.NewBoard(int(*config.GroupStart.MaxWaiters))
+	configMaps, err := mgr.GetCache().GetInformer(ctx, &corev1.ConfigMap{})
+	if err != nil {
+		return fmt.Errorf("watch ConfigMaps: %w", err)
+	}
+	if _, err := configMaps.AddEventHandler(board.Watch()); err != nil {
+		return fmt.Errorf("watch ConfigMaps: %w", err)
+	}
+	server, err := barrier.NewServer(barrier.ServerConfig{Board: board, Counter: groups, BindAddress: config.GroupStart.BindAddress})
+	if err != nil {
+		return err
+	}
+	return mgr.Add(server)
 }
 
 // engineConfig is the part of the configuration that decisions depend on.

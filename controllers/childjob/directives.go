@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -73,7 +74,23 @@ func Released(job *batchv1.Job, template Template, assignment *kueue.PodSetAssig
 		}
 		nodeLabels = append(nodeLabels, more...)
 	}
+	countRelease(released)
 	return released, added.note(released, nodeLabels)
+}
+
+// countRelease lets the pods of a Job that is in a group tell themselves from those of its earlier releases: what was said to them does
+// not hold for these.
+func countRelease(job *batchv1.Job) {
+	if job.Annotations[apis.GroupStartAnnotation] == "" {
+		return
+	}
+	template := &job.Spec.Template
+	// Nobody but the manager writes it. If that is not a number it begins anew.
+	releases, _ := strconv.Atoi(template.Annotations[apis.ReleaseAnnotation])
+	if template.Annotations == nil {
+		template.Annotations = map[string]string{}
+	}
+	template.Annotations[apis.ReleaseAnnotation] = strconv.Itoa(max(releases, 0) + 1)
 }
 
 // Honors says what of the updates is not in the pod template of a Job whose pods run already, so that it cannot be added any more.

@@ -24,7 +24,8 @@ const (
 	StageInProgress = "StageInProgress"
 	// GangScheduling tells whether the gangConfig of a JobSet is acted on. It is there only if there is one.
 	GangScheduling = "GangScheduling"
-	// GroupScheduling tells the same of groupSchedulingConfig.
+	// GroupScheduling tells whether all pods of the group have started whose main containers start together. It is there only if the
+	// JobSet asks for that, and has a writer of its own.
 	GroupScheduling = "GroupScheduling"
 )
 
@@ -34,7 +35,6 @@ const (
 	reasonFinished      = "Finished"
 	reasonPreparing     = "Preparing"
 	reasonSuspended     = "JobSetSuspended"
-	reasonNotSupported  = "NotSupported"
 	maxMessage          = 1024
 )
 
@@ -63,14 +63,14 @@ type StageState struct {
 
 // JobSetRefused returns the conditions of a JobSet that cannot be queued.
 func JobSetRefused(js *jobsetapi.JobSet, why string) []metav1.Condition {
-	return complete(js, metav1.Condition{
+	return timed(js, []metav1.Condition{{
 		Type: StageAdmitted, Status: metav1.ConditionFalse, Reason: kueue.WorkloadQuotaReservedReasonMisconfigured, Message: why,
-	})
+	}})
 }
 
 // JobSetProgress returns the conditions of a JobSet that is queued.
 func JobSetProgress(js *jobsetapi.JobSet, summary Summary) []metav1.Condition {
-	return complete(js, stageAdmitted(summary), inProgress(summary))
+	return timed(js, []metav1.Condition{stageAdmitted(summary), inProgress(summary)})
 }
 
 func stageAdmitted(summary Summary) metav1.Condition {
@@ -181,17 +181,7 @@ func title(summary Summary, st StageState) string {
 	return fmt.Sprintf("stage %d/%d %q", st.Index+1, summary.Stages, st.Name)
 }
 
-// complete adds what is said about fields that are not acted on, and the times.
-func complete(js *jobsetapi.JobSet, all ...metav1.Condition) []metav1.Condition {
-	if js.Spec.GroupSchedulingConfig != nil {
-		all = append(all, metav1.Condition{
-			Type: GroupScheduling, Status: metav1.ConditionFalse, Reason: reasonNotSupported,
-			Message: "spec.groupSchedulingConfig: accepted and validated, but not acted on by this version",
-		})
-	}
-	return timed(js, all)
-}
-
+// timed sets the times, and cuts messages that are too long.
 func timed(js *jobsetapi.JobSet, all []metav1.Condition) []metav1.Condition {
 	for i := range all {
 		c := &all[i]
@@ -227,7 +217,7 @@ func JobSetPatch(js *jobsetapi.JobSet, all []metav1.Condition) (*unstructured.Un
 	return patch, nil
 }
 
-// Ours tells whether Tranche owns conditions of this type on JobSets.
+// Ours tells whether the stage controller owns conditions of this type on JobSets.
 func Ours(conditionType string) bool {
-	return slices.Contains([]string{StageAdmitted, StageInProgress, GangScheduling, GroupScheduling}, conditionType)
+	return slices.Contains([]string{StageAdmitted, StageInProgress, GangScheduling}, conditionType)
 }

@@ -154,6 +154,24 @@ func JobRefused(message string) Event {
 	return Event{corev1.EventTypeWarning, "JobRefused", "Release", message}
 }
 
+// GroupReleased tells the owner of a JobSet that the main containers of its group may start.
+func GroupReleased(pods int) Event {
+	return Event{corev1.EventTypeNormal, "GroupReleased", "Release", fmt.Sprintf("All %d pods of the group have started: their main containers may run", pods)}
+}
+
+// GroupTimedOut tells the owner of a JobSet that pods of its group have waited for the others in vain.
+func GroupTimedOut(started, pods int) Event {
+	return Event{
+		corev1.EventTypeWarning, "GroupTimedOut", "Observe",
+		fmt.Sprintf("A pod has given up waiting for the others of its group: %d of %d pods have started", started, pods),
+	}
+}
+
+// GroupNotKept tells the owner of a JobSet why its group cannot start together.
+func GroupNotKept(message string) Event {
+	return Event{corev1.EventTypeWarning, "GroupNotKept", "Queue", message}
+}
+
 // LedgerMismatch tells the owner of a ClusterQueue that the engine had booked something else than the objects say.
 func LedgerMismatch(booked, truth, remedy string) Event {
 	return Event{

@@ -3,6 +3,7 @@ package jobset
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
@@ -10,11 +11,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 )
 
-// withClusterDefaults returns the JobSet with what the API server will add to its pods: the overhead of their RuntimeClasses and
-// the defaults of the LimitRanges of the namespace. Quota must count them. The JobSet itself is not changed.
+// withClusterDefaults returns the JobSet with what the API server will add to its pods: the init container in which those of a group wait
+// for each other, the overhead of their RuntimeClasses and the defaults of the LimitRanges of the namespace. Quota must count them. The JobSet itself is not changed.
 func (r *Reconciler) withClusterDefaults(ctx context.Context, js *jobsetapi.JobSet) (*jobsetapi.JobSetSpec, error) {
 	var ranges corev1.LimitRangeList
 	if err := r.config.Client.List(ctx, &ranges, client.InNamespace(js.Namespace)); err != nil {
@@ -24,6 +26,9 @@ func (r *Reconciler) withClusterDefaults(ctx context.Context, js *jobsetapi.JobS
 	spec := js.Spec.DeepCopy()
 	for i := range spec.ReplicatedJobs {
 		pod := &spec.ReplicatedJobs[i].Template.Spec.Template.Spec
+		if r.config.Waiting != nil && spec.ReplicatedJobs[i].Template.Annotations[apis.GroupStartAnnotation] != "" {
+			pod.InitContainers = slices.Insert(pod.InitContainers, 0, *r.config.Waiting.DeepCopy())
+		}
 		setContainerDefaults(pod.InitContainers, limits, requests)
 		setContainerDefaults(pod.Containers, limits, requests)
 		if err := r.setOverhead(ctx, pod); err != nil {

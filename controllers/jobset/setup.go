@@ -69,6 +69,8 @@ type Config struct {
 	Recorder k8sevents.EventRecorder
 	// Gangs keeps the objects of gangs. Without it, no scheduler places gangs.
 	Gangs *gang.Keepers
+	// Waiting is the init container in which the pods of a group wait for each other, as far as it costs quota. Without it, no pods wait.
+	Waiting *corev1.Container
 	// Namespaces selects the namespaces whose JobSets are managed, by their labels.
 	Namespaces labels.Selector
 	// WithoutQueueName tells that JobSets without a queue name are held too.

@@ -243,17 +243,15 @@ var _ = Describe("A staged JobSet", func() {
 		t.expectStages(ctx, "unranked", "initializer=Succeeded", "trainer-node=ready")
 	}, SpecTimeout(specTimeout))
 
-	It("says that gangs and group start are not acted on unless that is configured", func(ctx SpecContext) {
+	It("says that gangs are not acted on unless that is configured", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "15")
 		js := t.newJobSet("gang", replicatedJob{name: "main", cpus: "1"})
 		js.Spec.GangConfig = &jobsetapi.GangConfig{GangMode: jobsetapi.GangModeGang}
-		js.Spec.GroupSchedulingConfig = &jobsetapi.GroupSchedulingConfig{TimeoutAfterSeconds: new(int32(60))}
 		submit(ctx, js)
 		Eventually(func(g Gomega) {
 			g.Expect(env.Admin.Get(ctx, client.ObjectKeyFromObject(js), js)).To(Succeed())
 			for condition, want := range map[string][]string{
-				"GangScheduling":  {"NotConfigured", "spec.gangConfig: gangs are not placed whole: gang.provider"},
-				"GroupScheduling": {"NotSupported", "spec.groupSchedulingConfig"},
+				"GangScheduling": {"NotConfigured", "spec.gangConfig: gangs are not placed whole: gang.provider"},
 			} {
 				c := apimeta.FindStatusCondition(js.Status.Conditions, condition)
 				g.Expect(c).NotTo(BeNil(), condition)

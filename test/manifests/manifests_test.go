@@ -80,10 +80,15 @@ func excluded(labels map[string]any) map[string]any {
 func TestChartValues(t *testing.T) {
 	got := objects(t, helm(t,
 		"--set=managerUser=somebody", "--set=manageJobSetsWithoutQueueName=true", "--set=gangProvider=KAI", "--set=gangSchedulerName=mine", "--set=image.tag=v9",
+		"--set=groupStart.command={a,b c}", "--set=groupStart.cpu=1", "--set=groupStart.memory=16Mi",
 		"--set=configuration.stageAdmission=Greedy", "--set-json=namespaceSelector={\"matchLabels\":{\"team\":\"ml\"}}",
 	))
 	parameters := field(t, got["ConfigMap/tranche-system/tranche-guards"], "data")
-	if diff := cmp.Diff(map[string]any{"manager": "somebody", "manageJobSetsWithoutQueueName": "true", "gangProvider": "KAI", "gangSchedulerName": "mine"}, parameters); diff != "" {
+	want := map[string]any{
+		"manager": "somebody", "manageJobSetsWithoutQueueName": "true", "gangProvider": "KAI", "gangSchedulerName": "mine",
+		"groupStartImage": "ghcr.io/tranche-dev/tranche:v9", "groupStartCommand": "a\nb c", "groupStartCPU": "1", "groupStartMemory": "16Mi",
+	}
+	if diff := cmp.Diff(want, parameters); diff != "" {
 		t.Errorf("parameters of the guards (-want +got):\n%s", diff)
 	}
 	configuration := map[string]any{
@@ -112,6 +117,16 @@ func TestChartValues(t *testing.T) {
 	}
 	if bindings == 0 {
 		t.Error("the chart has no policy bindings")
+	}
+}
+
+// Who turns group start off, or has an image of their own for it, is heard.
+func TestChartGroupStart(t *testing.T) {
+	for value, want := range map[string]string{"groupStart.enable=false": "", "groupStart.image=mine:v1": "mine:v1"} {
+		got := objects(t, helm(t, "--set="+value))
+		if image := field(t, got["ConfigMap/tranche-system/tranche-guards"], "data", "groupStartImage"); image != want {
+			t.Errorf("with %s the image is %q, want %q", value, image, want)
+		}
 	}
 }
 

@@ -64,7 +64,7 @@ func (w *World) LaunchManager(options ManagerOptions) (*Manager, error) {
 	if err := w.writeKubeconfig(kubeconfig, options.Server); err != nil {
 		return nil, err
 	}
-	ports, err := freePorts(2)
+	ports, err := freePorts(3)
 	if err != nil {
 		return nil, err
 	}
@@ -110,6 +110,7 @@ func writeSettings(dir string, ports []string, overrides map[string]any) (string
 		"kind":             "Configuration",
 		"health":           map[string]any{"healthProbeBindAddress": ports[0]},
 		"metrics":          map[string]any{"bindAddress": ports[1]},
+		"groupStart":       map[string]any{"bindAddress": ports[2], "address": ports[2]},
 		"leaderElection":   map[string]any{"leaderElect": false},
 		"clientConnection": map[string]any{"qps": 500, "burst": 1000},
 	}

@@ -46,6 +46,9 @@ type Configuration struct {
 	// Gang says what becomes of the gangs that JobSets ask for.
 	Gang Gang `json:"gang,omitempty"`
 
+	// GroupStart says where pods are answered whose main containers start together.
+	GroupStart GroupStart `json:"groupStart,omitempty"`
+
 	// WaitForPodsReady evicts stages whose pods do not become ready in time.
 	WaitForPodsReady WaitForPodsReady `json:"waitForPodsReady,omitempty"`
 
@@ -173,6 +176,21 @@ func (g *Gang) SchedulerName(provider GangProvider) string {
 		return ""
 	}
 	return ""
+}
+
+// A GroupStart says where pods are answered that wait for the others of their group, because of groupSchedulingConfig or the annotation
+// tranche.dev/group-start. What they run while they wait is in the ConfigMap of the guards.
+type GroupStart struct {
+	// BindAddress is HOST:PORT or :PORT, or 0 to answer no pods: they learn from a ConfigMap that they may start, up to two minutes later.
+	// Every replica of the manager answers. It defaults to :8083.
+	BindAddress string `json:"bindAddress,omitempty"`
+
+	// Address is HOST:PORT where pods reach BindAddress. It defaults to tranche-barrier.tranche-system.svc:8083.
+	Address string `json:"address,omitempty"`
+
+	// MaxWaiters is how many pods each replica answers at a time, half of them in one namespace. The others go by the ConfigMap. It
+	// defaults to 20000.
+	MaxWaiters *int32 `json:"maxWaiters,omitempty"`
 }
 
 // A ClientConnection bounds the requests that the manager sends.

@@ -26,6 +26,9 @@ func (c *Configuration) SetDefaults() {
 	setString(&c.Logging.Format, LogJSON)
 	setString(&c.StageAdmission, StageAdmissionSafe)
 	c.Gang.setDefaults()
+	setString(&c.GroupStart.BindAddress, ":8083")
+	setString(&c.GroupStart.Address, "tranche-barrier."+apis.SystemNamespace+".svc:8083")
+	set(&c.GroupStart.MaxWaiters, 20000)
 	c.WaitForPodsReady.setDefaults()
 	if c.AdmissionFairSharing != nil {
 		set(&c.AdmissionFairSharing.UsageHalfLifeTime, metav1.Duration{})

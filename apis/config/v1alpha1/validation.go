@@ -25,6 +25,9 @@ const (
 	maxConcurrency = 1000
 
 	maxVerbosity = 10
+
+	// maxWaiters is more than a process has file descriptors for, as a rule.
+	maxWaiters = 1_000_000
 )
 
 // Validate lists what is wrong with c, each with the path of its field. It expects the defaults to be set.
@@ -42,6 +45,7 @@ func (c *Configuration) Validate() field.ErrorList {
 	errs = append(errs, oneOf(field.NewPath("stageAdmission"), c.StageAdmission,
 		StageAdmissionSafe, StageAdmissionReserve, StageAdmissionGreedy)...)
 	errs = append(errs, c.Gang.validate(field.NewPath("gang"))...)
+	errs = append(errs, c.GroupStart.validate(field.NewPath("groupStart"))...)
 	errs = append(errs, c.WaitForPodsReady.validate(field.NewPath("waitForPodsReady"))...)
 	errs = append(errs, c.FairSharing.validate(field.NewPath("fairSharing"))...)
 	errs = append(errs, c.AdmissionFairSharing.validate(field.NewPath("admissionFairSharing"))...)
@@ -162,6 +166,18 @@ func notNegative(path *field.Path, value *metav1.Duration) field.ErrorList {
 		return nil
 	}
 	return field.ErrorList{field.Invalid(path, value.Duration.String(), "must not be negative")}
+}
+
+// validate wants a host in the address for the pods: the name of the machine that the manager happens to run on is none.
+func (g *GroupStart) validate(path *field.Path) field.ErrorList {
+	errs := bindAddress(path.Child("bindAddress"), g.BindAddress)
+	errs = append(errs, between(path.Child("maxWaiters"), g.MaxWaiters, 1, maxWaiters)...)
+	if host, port, err := net.SplitHostPort(g.Address); err != nil || host == "" || len(validation.IsDNS1123Subdomain(host)) > 0 && net.ParseIP(host) == nil {
+		errs = append(errs, field.Invalid(path.Child("address"), g.Address, "must be HOST:PORT"))
+	} else if number, err := strconv.ParseUint(port, 10, 16); err != nil || number == 0 {
+		errs = append(errs, field.Invalid(path.Child("address"), g.Address, "the port must be a number from 1 to 65535"))
+	}
+	return errs
 }
 
 // validate checks the address even if the server is off, so that turning it on brings no surprise.

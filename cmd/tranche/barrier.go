@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tranche-dev/tranche/controllers/barrier"
+)
+
+// Exit codes of `tranche barrier`.
+const (
+	exitTimedOut    = 3
+	exitInterrupted = 143
+)
+
+// barrierFlags are those of `tranche barrier`.
+type barrierFlags struct {
+	dir, signal, terminationLog string
+	timeout                     time.Duration
+}
+
+func newBarrierCommand() *cobra.Command {
+	flags := barrierFlags{signal: os.Getenv("TRANCHE_SIGNAL")}
+	cmd := &cobra.Command{
+		Use:   "barrier",
+		Short: "Wait until all pods of a group have started",
+		Long: "Wait until all pods of a group have started: what the init container group-scheduling-init of pods with groupSchedulingConfig runs.\n" +
+			"It goes by the ConfigMap of the group, which is mounted in --dir, and asks the manager where that says so, to know at once.\n" +
+			"Exit codes: 0 all have started, 3 the time is over, 143 interrupted, 1 anything else. What went wrong is the termination message, too.",
+		Example: "  tranche barrier --timeout 5m --dir /mnt/group-scheduling --signal $TRANCHE_SIGNAL",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			err := runBarrier(cmd, flags)
+			return errors.Join(err, leaveWord(flags.terminationLog, err))
+		},
+	}
+	cmd.Flags().StringVar(&flags.dir, "dir", "/mnt/group-scheduling", "directory where the ConfigMap of the group is mounted")
+	cmd.Flags().StringVar(&flags.signal, "signal", flags.signal, "what to wait for; without it, $TRANCHE_SIGNAL")
+	cmd.Flags().DurationVar(&flags.timeout, "timeout", 0, "how long to wait, such as 300s")
+	cmd.Flags().StringVar(&flags.terminationLog, "termination-log", "/dev/termination-log", "file for what went wrong, if it is there")
+	return cmd
+}
+
+func runBarrier(cmd *cobra.Command, flags barrierFlags) error {
+	if flags.signal == "" {
+		return errors.New("--signal, or $TRANCHE_SIGNAL, must say what to wait for")
+	}
+	if flags.timeout <= 0 {
+		return fmt.Errorf("--timeout is %s, must be longer than that", flags.timeout)
+	}
+	waiter := &barrier.Waiter{Dir: flags.dir, Signal: flags.signal, Timeout: flags.timeout, Told: func(err error) {
+		cmd.PrintErrln("tranche: waiting for the ConfigMap of the group:", err)
+	}}
+	err := waiter.Wait(cmd.Context())
+	if _, timedOut := errors.AsType[*barrier.TimeoutError](err); timedOut {
+		return &exitError{exitTimedOut, err}
+	}
+	if errors.Is(err, context.Canceled) {
+		return &exitError{exitInterrupted, errors.New("interrupted before all pods of the group had started")}
+	}
+	return err
+}
+
+// leaveWord writes into the termination message of the container what went wrong. Who runs this by hand has no such file.
+func leaveWord(path string, why error) error {
+	if why == nil {
+		return nil
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0) //nolint:gosec // whoever starts the container says which file
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("open the termination message: %w", err)
+	}
+	_, err = file.WriteString(why.Error())
+	return errors.Join(err, file.Close())
+}

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/apis"
+	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
+	"github.com/tranche-dev/tranche/controllers/barrier"
+)
+
+// checkGuards makes sure that the guards know this manager. If they took it for anybody else they would turn each of its releases
+// into a no-op, without an error. It returns what the guards let waiting pods run, or nil if they let none wait.
+func checkGuards(ctx context.Context, restConfig *rest.Config, config *configapi.Configuration) (*corev1.Container, error) {
+	c, err := client.New(restConfig, client.Options{})
+	if err != nil {
+		return nil, fmt.Errorf("connect to the API server: %w", err)
+	}
+	var guards corev1.ConfigMap
+	key := client.ObjectKey{Namespace: apis.SystemNamespace, Name: apis.GuardsConfigMap}
+	if err := c.Get(ctx, key, &guards); err != nil {
+		return nil, fmt.Errorf("read the parameters of the guards, ConfigMap %s: %w; install config/policies first", key, err)
+	}
+	var review authenticationv1.SelfSubjectReview
+	if err := c.Create(ctx, &review); err != nil {
+		return nil, fmt.Errorf("ask the API server for the manager's own name: %w", err)
+	}
+	if self := review.Status.UserInfo.Username; guards.Data["manager"] != self {
+		return nil, fmt.Errorf("the guards take %q for the manager, but this manager is %q: set data.manager of ConfigMap %s to that name, or run the manager as the other",
+			guards.Data["manager"], self, key)
+	}
+	if held := guards.Data["manageJobSetsWithoutQueueName"] == "true"; held != *config.ManageJobSetsWithoutQueueName {
+		return nil, fmt.Errorf("manageJobSetsWithoutQueueName is %t in the configuration, but %t in ConfigMap %s: make them equal",
+			*config.ManageJobSetsWithoutQueueName, held, key)
+	}
+	// Pods name gangs because of the one, and the other makes what they name.
+	if err := checkGangs(&guards, &config.Gang); err != nil {
+		return nil, err
+	}
+	waiting, err := waitingContainer(guards.Data)
+	if err != nil {
+		return nil, fmt.Errorf("read the parameters of the guards, ConfigMap %s: %w", key, err)
+	}
+	return waiting, nil
+}
+
+// waitingContainer is the init container in which the guards let pods wait for the others of their group, as far as it costs quota, or nil.
+func waitingContainer(data map[string]string) (*corev1.Container, error) {
+	if data["groupStartImage"] == "" {
+		return nil, nil //nolint:nilnil // group start is turned off
+	}
+	amounts := corev1.ResourceList{}
+	for name, key := range map[corev1.ResourceName]string{corev1.ResourceCPU: "groupStartCPU", corev1.ResourceMemory: "groupStartMemory"} {
+		if data[key] == "" {
+			continue
+		}
+		quantity, err := resource.ParseQuantity(data[key])
+		if err != nil || quantity.Sign() < 0 {
+			return nil, fmt.Errorf("data.%s is %q, must be a quantity such as 16Mi, or empty", key, data[key])
+		}
+		amounts[name] = quantity
+	}
+	return &corev1.Container{Name: barrier.Container, Image: data["groupStartImage"], Resources: corev1.ResourceRequirements{Requests: amounts, Limits: amounts}}, nil
+}
+
+// checkGangs makes sure that the pods of gangs go to the scheduler that is told of them: Jobs are made by what the guards know.
+func checkGangs(guards *corev1.ConfigMap, gangs *configapi.Gang) error {
+	key := client.ObjectKeyFromObject(guards)
+	if named := cmp.Or(guards.Data["gangProvider"], string(configapi.GangProviderNone)); named != string(gangs.Provider) {
+		return fmt.Errorf("gang.provider is %s in the configuration, but gangProvider is %q in ConfigMap %s: make them equal", gangs.Provider, named, key)
+	}
+	byDefault := configapi.Configuration{}
+	byDefault.SetDefaults()
+	wanted := gangs.SchedulerName(gangs.Provider)
+	if named := cmp.Or(guards.Data["gangSchedulerName"], byDefault.Gang.SchedulerName(gangs.Provider)); named != wanted {
+		return fmt.Errorf("the schedulerName of %s is %q in the configuration, but gangSchedulerName is %q in ConfigMap %s: make them equal",
+			gangs.Provider, wanted, named, key)
+	}
+	return nil
+}

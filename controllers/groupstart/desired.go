@@ -1,0 +1,116 @@
+package groupstart
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/controllers/barrier"
+	"github.com/tranche-dev/tranche/controllers/conditions"
+)
+
+// maxJobs is how many Jobs a group may have: their signals must fit into a ConfigMap.
+const maxJobs = 20_000
+
+// wanted is what a pass should write.
+type wanted struct {
+	// configMap is what the ConfigMap of the group should be, or nil if it is. It has no token if there was none.
+	configMap *corev1.ConfigMap
+	// releases tells that it lets the group start.
+	releases bool
+	// condition of the JobSet.
+	condition metav1.Condition
+	// mendable tells that nothing tells when somebody has mended what is wrong.
+	mendable bool
+}
+
+// desired computes what to write from what is there. It does no I/O.
+func desired(s *seen) *wanted {
+	w := &wanted{}
+	reason, message := w.decide(s)
+	w.condition = conditions.Group(s.jobSet, reason, conditions.GroupField(s.jobSet, apis.GroupStartAnnotation)+": "+message)
+	return w
+}
+
+func (w *wanted) decide(s *seen) (reason, message string) {
+	if !s.injected {
+		return conditions.GroupNotConfigured, "main containers start one by one: groupStartImage in the parameters of the guards is empty"
+	}
+	if why := whyNever(s.jobSet); why != "" {
+		return conditions.GroupMisconfigured, why
+	}
+	if len(s.tally.signals) > maxJobs {
+		return conditions.GroupMisconfigured, fmt.Sprintf("the group has %d Jobs, more than %d; let each Job have more pods", len(s.tally.signals), maxJobs)
+	}
+	if s.configMap != nil && !metav1.IsControlledBy(s.configMap, s.jobSet) {
+		w.mendable = true
+		return conditions.GroupOfUser, fmt.Sprintf("the group never starts, because ConfigMap %q was made by somebody else, and is left as it is: give it"+
+			" another name, or give the JobSet another", s.configMap.Name)
+	}
+	notice := w.post(s)
+	return s.news(&notice)
+}
+
+// post decides what the ConfigMap of the group says, and returns that. Once somebody may start that is not taken back: it is about these
+// pods and no others.
+func (w *wanted) post(s *seen) barrier.Notice {
+	notice := barrier.Notice{}
+	if s.configMap != nil {
+		notice = barrier.ReadNotice(func(key string) string { return s.configMap.Data[key] })
+	}
+	notice.Endpoint, notice.Pods = s.endpoint, s.tally.pods
+	if s.tally.isWhole() && len(s.tally.signals) > 0 && !areReleased(&notice, s.tally.signals) {
+		notice.Released, w.releases = s.tally.signals, true
+	}
+	configMap := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: s.jobSet.Namespace, Name: barrier.ConfigMapName(s.jobSet.Name),
+			Labels:          map[string]string{apis.JobSetLabel: s.jobSet.Name},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(s.jobSet, jobset.GroupVersion.WithKind("JobSet"))},
+		},
+		Data: notice.Data(),
+	}
+	if notice.Token == "" || !isThere(s.configMap, configMap) {
+		w.configMap = configMap
+	}
+	return notice
+}
+
+// isThere tells whether a ConfigMap is as it should be.
+func isThere(there, wanted *corev1.ConfigMap) bool {
+	return there != nil && there.Labels[apis.JobSetLabel] == wanted.Labels[apis.JobSetLabel] && equality.Semantic.DeepEqual(there.Data, wanted.Data)
+}
+
+// areReleased tells whether those who wait for the signals may all start.
+func areReleased(notice *barrier.Notice, signals []string) bool {
+	return !slices.ContainsFunc(signals, func(signal string) bool { return !notice.Releases(signal) })
+}
+
+// news is what the JobSet says about its group. What has been told stays until there is other news.
+func (s *seen) news(notice *barrier.Notice) (reason, message string) {
+	switch t := &s.tally; {
+	case t.unaware != "":
+		return conditions.GroupNotInjected, fmt.Sprintf("the pods of Job %q do not wait for the others: the policy tranche-group-jobs was not there when the"+
+			" Job was created", t.unaware)
+	case t.complete && areReleased(notice, t.pending):
+		return conditions.GroupReleased, fmt.Sprintf("all %d pods of the group had started", t.pods)
+	case t.gaveUp || t.complete && s.hasTimedOut():
+		return conditions.GroupTimedOut, fmt.Sprintf("a pod has given up waiting for all %d pods of the group to start; its termination message says how many had",
+			t.pods)
+	default:
+		return conditions.GroupWaiting, fmt.Sprintf("main containers wait until all %d pods of the group have started", t.pods)
+	}
+}
+
+// hasTimedOut tells whether the JobSet says already that its group has timed out. It goes on saying so while the pod is gone and its Job
+// makes another.
+func (s *seen) hasTimedOut() bool {
+	told := apimeta.FindStatusCondition(s.jobSet.Status.Conditions, conditions.GroupScheduling)
+	return told != nil && told.Reason == conditions.GroupTimedOut
+}

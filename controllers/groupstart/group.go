@@ -1,0 +1,198 @@
+package groupstart
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/tranche-dev/tranche/admission/stageplan"
+	"github.com/tranche-dev/tranche/apis"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/controllers/barrier"
+	"github.com/tranche-dev/tranche/controllers/childjob"
+	"github.com/tranche-dev/tranche/controllers/conditions"
+)
+
+// restartAttemptLabel gives, on a Job and its pods, the restart of the JobSet that they were made in.
+const restartAttemptLabel = "jobset.sigs.k8s.io/restart-attempt"
+
+// asks tells whether a JobSet asks for a group.
+func asks(js *jobsetapi.JobSet) bool {
+	return conditions.GroupField(js, apis.GroupStartAnnotation) != ""
+}
+
+// members are the ReplicatedJobs of the group. The admission policies have marked them.
+func members(js *jobsetapi.JobSet) []*jobsetapi.ReplicatedJob {
+	var all []*jobsetapi.ReplicatedJob
+	for i := range js.Spec.ReplicatedJobs {
+		if js.Spec.ReplicatedJobs[i].Template.Annotations[apis.GroupStartAnnotation] != "" {
+			all = append(all, &js.Spec.ReplicatedJobs[i])
+		}
+	}
+	return all
+}
+
+// whyNever says why the pods of a group can never all have started, or is empty. The admission policies refuse such a JobSet, if they were
+// there when it was created.
+func whyNever(js *jobsetapi.JobSet) string {
+	group := members(js)
+	if len(group) == 0 {
+		return fmt.Sprintf("no ReplicatedJob has the annotation %s: the JobSet was created before Tranche's admission policies were in force;"+
+			" delete it and submit it again", apis.GroupStartAnnotation)
+	}
+	plan, err := stageplan.New(&js.Spec)
+	if err != nil {
+		return err.Error()
+	}
+	first := stageOf(plan, group[0].Name)
+	for _, member := range group[1:] {
+		if stage := stageOf(plan, member.Name); stage != first {
+			return fmt.Sprintf("ReplicatedJobs %q and %q are in one group, but begin in different stages, %q and %q: the pods of one would wait for"+
+				" pods that are not made before they have started; let the group be of ReplicatedJobs that start together", group[0].Name, member.Name, first, stage)
+		}
+	}
+	return ""
+}
+
+func stageOf(plan *stageplan.Plan, replicatedJob string) string {
+	i := slices.IndexFunc(plan.Stages, func(st stageplan.Stage) bool { return slices.Contains(st.ReplicatedJobs, replicatedJob) })
+	if i < 0 {
+		return ""
+	}
+	return plan.Stages[i].Name
+}
+
+// A tally is how far the pods of a group have come.
+type tally struct {
+	// started is how many have started, and pods of how many.
+	started, pods int
+	// signals are what the pods wait for, by Job, sorted.
+	signals []string
+	// pending are the signals of those Jobs whose pods may still wait.
+	pending []string
+	// complete tells that all Jobs are there and run.
+	complete bool
+	// gaveUp tells that a pod has waited for too long, and unaware names a Job whose pods do not wait at all, or nobody.
+	gaveUp  bool
+	unaware string
+}
+
+// isWhole tells whether the group may start: all pods have started at the same time.
+func (t *tally) isWhole() bool { return t.complete && t.started >= t.pods }
+
+// count counts the pods of a group in the attempt that runs.
+func count(js *jobsetapi.JobSet, jobs []batchv1.Job, pods []corev1.Pod) tally {
+	t := tally{complete: true}
+	byJob := map[types.UID][]*corev1.Pod{}
+	for i := range pods {
+		if owner := metav1.GetControllerOf(&pods[i]); owner != nil {
+			byJob[owner.UID] = append(byJob[owner.UID], &pods[i])
+		}
+	}
+	attempt := strconv.Itoa(int(js.Status.Restarts))
+	for _, member := range members(js) {
+		missing := member.Replicas
+		for i := range jobs {
+			job := &jobs[i]
+			if job.Labels[jobset.ReplicatedJobNameKey] == member.Name && job.Labels[restartAttemptLabel] == attempt && job.DeletionTimestamp.IsZero() {
+				t.add(job, byJob[job.UID])
+				missing--
+			}
+		}
+		if missing > 0 {
+			t.complete = false
+			t.pods += int(missing) * int(childjob.PodsAtOnce(&batchv1.Job{Spec: member.Template.Spec}))
+		}
+	}
+	slices.Sort(t.signals)
+	slices.Sort(t.pending)
+	return t
+}
+
+// add counts the pods of one Job.
+func (t *tally) add(job *batchv1.Job, pods []*corev1.Pod) {
+	release := job.Spec.Template.Annotations[apis.ReleaseAnnotation]
+	signal := barrier.Signal(job.UID, release)
+	size := int(childjob.PodsAtOnce(job))
+	t.signals = append(t.signals, signal)
+	t.pods += size
+	if childjob.IsFinished(job, batchv1.JobComplete) {
+		t.started += size
+		return
+	}
+	t.pending = append(t.pending, signal)
+	if !waits(job) && (t.unaware == "" || job.Name < t.unaware) {
+		t.unaware = job.Name
+	}
+	if ptr.Deref(job.Spec.Suspend, false) {
+		t.complete = false
+		return
+	}
+	running, succeeded := 0, 0
+	for _, pod := range pods {
+		switch {
+		case pod.Annotations[apis.ReleaseAnnotation] != release:
+		case pod.Status.Phase == corev1.PodSucceeded:
+			succeeded++
+		case hasGivenUp(pod):
+			t.gaveUp = true
+		case pod.DeletionTimestamp.IsZero() && hasStarted(pod):
+			running++
+		}
+	}
+	// Pods that have succeeded may have been deleted since.
+	t.started += min(size, running+max(succeeded, int(job.Status.Succeeded)))
+}
+
+// waits tells whether the pods of a Job wait for the others.
+func waits(job *batchv1.Job) bool {
+	return slices.ContainsFunc(job.Spec.Template.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == barrier.Container })
+}
+
+// hasStarted tells whether a pod that has not ended is on a node and has nothing to do but to wait for the others, or does not wait any more.
+func hasStarted(pod *corev1.Pod) bool {
+	if pod.Status.Phase == corev1.PodRunning || pod.Status.Phase == corev1.PodSucceeded {
+		return true
+	}
+	state := barrierOf(pod)
+	return pod.Status.Phase == corev1.PodPending && state != nil && (state.Running != nil || state.Terminated != nil && state.Terminated.ExitCode == 0)
+}
+
+// hasGivenUp tells whether a pod has waited in vain. Where its restart policy allows that it waits again afterwards.
+func hasGivenUp(pod *corev1.Pod) bool {
+	state := barrierOf(pod)
+	return state != nil && state.Terminated != nil && state.Terminated.ExitCode != 0
+}
+
+// barrierOf returns the state of the container that waits, or nil if nothing is known about it.
+func barrierOf(pod *corev1.Pod) *corev1.ContainerState {
+	for i := range pod.Status.InitContainerStatuses {
+		if status := &pod.Status.InitContainerStatuses[i]; status.Name == barrier.Container {
+			return &status.State
+		}
+	}
+	return nil
+}
+
+// KeepOfStatus is what of a pod's status the caches must keep for this package.
+func KeepOfStatus(pod *corev1.Pod) []corev1.ContainerStatus {
+	state := barrierOf(pod)
+	switch {
+	case state == nil || pod.Annotations[apis.ReleaseAnnotation] == "":
+		return nil
+	case state.Running != nil:
+		return []corev1.ContainerStatus{{Name: barrier.Container, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+	case state.Terminated != nil:
+		terminated := &corev1.ContainerStateTerminated{ExitCode: state.Terminated.ExitCode}
+		return []corev1.ContainerStatus{{Name: barrier.Container, State: corev1.ContainerState{Terminated: terminated}}}
+	default:
+		return nil
+	}
+}

@@ -1,0 +1,115 @@
+package groupstart
+
+import (
+	"context"
+	"fmt"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/apis"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/controllers/barrier"
+)
+
+// seen is everything that a pass knows. It is not changed after read has made it, and its objects belong to the cache.
+type seen struct {
+	jobSet *jobsetapi.JobSet
+	// endpoint is the URL where the pods of the group may ask, or empty.
+	endpoint string
+	// injected tells that the admission policies let pods wait.
+	injected bool
+	// configMap is the one of the group's name, or nil. It may be somebody else's.
+	configMap *corev1.ConfigMap
+	tally     tally
+}
+
+// read returns nil if nothing is to be done about a JobSet: there is none, or it has no group, is over or not managed.
+func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*seen, error) {
+	js, err := r.readJobSet(ctx, key)
+	if err != nil || js == nil || js.Status.TerminalState != "" {
+		return nil, err
+	}
+	managed, err := r.manages(ctx, js)
+	if err != nil || !managed {
+		return nil, err
+	}
+	s := &seen{jobSet: js, injected: r.config.Injected}
+	if r.config.Endpoint != "" {
+		s.endpoint = "http://" + r.config.Endpoint + barrier.Path(key)
+	}
+	if s.tally, err = r.tallyOf(ctx, js); err != nil {
+		return nil, err
+	}
+	s.configMap, err = r.readConfigMap(ctx, types.NamespacedName{Namespace: key.Namespace, Name: barrier.ConfigMapName(key.Name)})
+	return s, err
+}
+
+// readJobSet returns nil if there is no JobSet with a group.
+func (r *Reconciler) readJobSet(ctx context.Context, key types.NamespacedName) (*jobsetapi.JobSet, error) {
+	var js jobsetapi.JobSet
+	err := r.config.Client.Get(ctx, key, &js)
+	if apierrors.IsNotFound(err) || err == nil && (!js.DeletionTimestamp.IsZero() || !asks(&js)) {
+		return nil, nil //nolint:nilnil // nothing is to be done
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read JobSet %s: %w", key, err)
+	}
+	return &js, nil
+}
+
+// manages tells whether the Jobs of a JobSet are held, so that pods of a later release can be told from those of an earlier one.
+func (r *Reconciler) manages(ctx context.Context, js *jobsetapi.JobSet) (bool, error) {
+	if js.Labels[apis.QueueLabel] == "" && !r.config.WithoutQueueName {
+		return false, nil
+	}
+	var namespace corev1.Namespace
+	if err := r.config.Client.Get(ctx, types.NamespacedName{Name: js.Namespace}, &namespace); err != nil {
+		return false, fmt.Errorf("read Namespace %s: %w", js.Namespace, err)
+	}
+	return r.config.Namespaces.Matches(labels.Set(namespace.Labels)), nil
+}
+
+// tallyOf counts. The pods are read where they are: copying them costs more than counting.
+func (r *Reconciler) tallyOf(ctx context.Context, js *jobsetapi.JobSet) (tally, error) {
+	var jobs batchv1.JobList
+	var pods corev1.PodList
+	options := []client.ListOption{client.InNamespace(js.Namespace), client.MatchingFields{indexGroup: string(js.UID)}, client.UnsafeDisableDeepCopy}
+	if err := r.config.Client.List(ctx, &jobs, options...); err != nil {
+		return tally{}, fmt.Errorf("list Jobs of JobSet %s: %w", client.ObjectKeyFromObject(js), err)
+	}
+	if err := r.config.Client.List(ctx, &pods, options...); err != nil {
+		return tally{}, fmt.Errorf("list pods of JobSet %s: %w", client.ObjectKeyFromObject(js), err)
+	}
+	return count(js, jobs.Items, pods.Items), nil
+}
+
+// readConfigMap finds a ConfigMap, also one that the cache does not have because it is not one of ours.
+func (r *Reconciler) readConfigMap(ctx context.Context, key types.NamespacedName) (*corev1.ConfigMap, error) {
+	var found corev1.ConfigMap
+	err := r.config.Client.Get(ctx, key, &found)
+	if apierrors.IsNotFound(err) {
+		err = r.config.Live.Get(ctx, key, &found)
+	}
+	if apierrors.IsNotFound(err) {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read ConfigMap %s: %w", key, err)
+	}
+	return &found, nil
+}
+
+// Count says how many pods of a group have started, and of how many.
+func (r *Reconciler) Count(ctx context.Context, group types.NamespacedName) (started, pods int, err error) {
+	js, err := r.readJobSet(ctx, group)
+	if err != nil || js == nil {
+		return 0, 0, err
+	}
+	t, err := r.tallyOf(ctx, js)
+	return t.started, t.pods, err
+}

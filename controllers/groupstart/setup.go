@@ -1,0 +1,171 @@
+// Package groupstart lets the main containers of a group of pods start together (KEP-498). The pods wait in an init container that an
+// admission policy puts into their Jobs; the controller counts those that wait, and when all of them do it says so in the ConfigMap of the
+// group, which every pod mounts. That is one write for each group and attempt, whatever the number of pods. Package barrier is how the pods
+// learn of it.
+//
+//	JobSet queued      ConfigMap made, with a token            pods mount it when they come
+//	stage released     pods start, each runs the init container and waits
+//	the last started   ConfigMap lists the Jobs of the group   init containers end, main containers start
+//	restart, eviction  other Jobs, or another release of them: the list does not hold for their pods
+//
+// A pass reads everything about one JobSet (read.go), computes what should be written without touching anything (desired.go, group.go), and
+// writes it (write.go).
+package groupstart
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	k8sevents "k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/tranche-dev/tranche/apis"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+)
+
+const (
+	// settle is how long the pods of a group may go on starting before they are counted again: counting costs as much as there are pods.
+	settle = 20 * time.Millisecond
+	// lookAgain is when what the API server has refused is tried again.
+	lookAgain = time.Minute
+	workers   = 4
+
+	// indexGroup finds the Jobs and pods that are in the group of a JobSet, by its UID.
+	indexGroup = "tranche.dev/group"
+)
+
+// A Config says what the controller of groups works with.
+type Config struct {
+	// Client reads from the cache and writes.
+	Client client.Client
+	// Live reads past the cache, which has only the ConfigMaps of groups.
+	Live client.Reader
+	// Recorder emits Events.
+	Recorder k8sevents.EventRecorder
+	// Namespaces selects the namespaces whose JobSets are managed, by their labels.
+	Namespaces labels.Selector
+	// WithoutQueueName tells that JobSets without a queue name are managed, too.
+	WithoutQueueName bool
+	// Endpoint is HOST:PORT where pods are answered, or empty.
+	Endpoint string
+	// Injected tells that the admission policies let pods wait.
+	Injected bool
+}
+
+// A Reconciler lets groups start.
+type Reconciler struct {
+	config Config
+}
+
+// New returns the controller of groups. It is also what counts for the Server of package barrier, whether or not this process leads.
+func New(config Config) (*Reconciler, error) {
+	if config.Client == nil || config.Live == nil || config.Recorder == nil || config.Namespaces == nil {
+		return nil, errors.New("groupstart.Config: Client, Live, Recorder and Namespaces are required")
+	}
+	return &Reconciler{config: config}, nil
+}
+
+// SetupWithManager starts to lead groups.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
+	for _, kind := range []client.Object{&batchv1.Job{}, &corev1.Pod{}} {
+		if err := mgr.GetFieldIndexer().IndexField(ctx, kind, indexGroup, groupUID); err != nil {
+			return fmt.Errorf("index %T by group: %w", kind, err)
+		}
+	}
+	asking := predicate.NewPredicateFuncs(func(object client.Object) bool {
+		js, ok := object.(*jobsetapi.JobSet)
+		return ok && asks(js)
+	})
+	inGroup := predicate.NewPredicateFuncs(func(object client.Object) bool { return groupUID(object) != nil })
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("group-start").
+		For(&jobsetapi.JobSet{}, builder.WithPredicates(asking)).
+		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(byLabel(jobset.JobSetNameKey)), builder.WithPredicates(inGroup)).
+		Watches(&corev1.Pod{}, settled(byLabel(jobset.JobSetNameKey)), builder.WithPredicates(inGroup, starts())).
+		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(byLabel(apis.JobSetLabel))).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		Complete(r)
+}
+
+// groupUID indexes Jobs and pods that are in a group by the UID of their JobSet.
+func groupUID(object client.Object) []string {
+	mark := apis.GroupStartAnnotation
+	if _, isPod := object.(*corev1.Pod); isPod {
+		mark = apis.ReleaseAnnotation
+	}
+	if uid := object.GetLabels()[jobset.JobSetUIDKey]; uid != "" && object.GetAnnotations()[mark] != "" {
+		return []string{uid}
+	}
+	return nil
+}
+
+func byLabel(label string) handler.MapFunc {
+	return func(_ context.Context, object client.Object) []reconcile.Request {
+		if name := object.GetLabels()[label]; name != "" {
+			return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: name}}}
+		}
+		return nil
+	}
+}
+
+// settled asks for a pass a moment later, so that many pods that start at the same time are counted once.
+func settled(to handler.MapFunc) handler.EventHandler {
+	add := func(ctx context.Context, object client.Object, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		for _, request := range to(ctx, object) {
+			queue.AddAfter(request, settle)
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			add(ctx, e.Object, queue)
+		},
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			add(ctx, e.ObjectNew, queue)
+		},
+	}
+}
+
+// starts passes pods that begin to count, or that have given up. One that has gone makes no group whole.
+func starts() predicate.Predicate {
+	state := func(object client.Object) (started, gaveUp bool) {
+		pod, ok := object.(*corev1.Pod)
+		return ok && hasStarted(pod), ok && hasGivenUp(pod)
+	}
+	return predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool {
+			started, gaveUp := state(e.Object)
+			return started || gaveUp
+		},
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			started, gaveUp := state(e.ObjectNew)
+			startedBefore, gaveUpBefore := state(e.ObjectOld)
+			return started && !startedBefore || gaveUp && !gaveUpBefore
+		},
+		DeleteFunc:  func(event.DeleteEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	}
+}
+
+// Reconcile brings one group a step further.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	s, err := r.read(ctx, req.NamespacedName)
+	if err != nil || s == nil {
+		return ctrl.Result{}, err
+	}
+	return r.write(ctx, s, desired(s))
+}

@@ -1,0 +1,92 @@
+package groupstart
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/controllers/barrier"
+	"github.com/tranche-dev/tranche/controllers/conditions"
+	"github.com/tranche-dev/tranche/controllers/events"
+)
+
+// write lets the group start, if it may, and says how it is.
+func (r *Reconciler) write(ctx context.Context, s *seen, w *wanted) (ctrl.Result, error) {
+	err := r.post(ctx, s, w)
+	switch {
+	case apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err):
+		return ctrl.Result{Requeue: true}, nil //nolint:staticcheck // a conflict is retried with the back-off of the queue
+	case apierrors.IsInvalid(err) || apierrors.IsForbidden(err):
+		// A quota for ConfigMaps, a policy, or one that its user has made immutable: only somebody else can help.
+		w.condition, w.mendable = conditions.Group(s.jobSet, conditions.GroupNotWritten, err.Error()), true
+	case err != nil:
+		return ctrl.Result{}, err
+	case w.releases:
+		events.GroupReleased(s.tally.pods).Emit(r.config.Recorder, s.jobSet)
+	}
+	if err := r.report(ctx, s, w); err != nil {
+		return ctrl.Result{}, err
+	}
+	if w.mendable {
+		return ctrl.Result{RequeueAfter: lookAgain}, nil
+	}
+	return ctrl.Result{}, nil
+}
+
+// post writes the ConfigMap of the group. It is written as it was read or not at all, so that nobody's change is lost.
+func (r *Reconciler) post(ctx context.Context, s *seen, w *wanted) error {
+	if w.configMap == nil {
+		return nil
+	}
+	if w.configMap.Data[barrier.KeyToken] == "" {
+		w.configMap.Data[barrier.KeyToken] = rand.Text()
+	}
+	if s.configMap == nil {
+		if err := r.config.Client.Create(ctx, w.configMap); err != nil {
+			return fmt.Errorf("create ConfigMap %s: %w", client.ObjectKeyFromObject(w.configMap), err)
+		}
+		return nil
+	}
+	after := s.configMap.DeepCopy()
+	after.Data = w.configMap.Data
+	metav1.SetMetaDataLabel(&after.ObjectMeta, apis.JobSetLabel, s.jobSet.Name)
+	if err := r.config.Client.Update(ctx, after); err != nil {
+		return fmt.Errorf("change ConfigMap %s: %w", client.ObjectKeyFromObject(after), err)
+	}
+	return nil
+}
+
+// report writes the condition of the JobSet if it says something new, and tells what went wrong.
+func (r *Reconciler) report(ctx context.Context, s *seen, w *wanted) error {
+	told := apimeta.FindStatusCondition(s.jobSet.Status.Conditions, conditions.GroupScheduling)
+	if told != nil && equality.Semantic.DeepEqual(*told, w.condition) {
+		return nil
+	}
+	patch, err := conditions.JobSetPatch(s.jobSet, []metav1.Condition{w.condition})
+	if err != nil {
+		return fmt.Errorf("render condition of JobSet %s: %w", client.ObjectKeyFromObject(s.jobSet), err)
+	}
+	err = r.config.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(patch), client.FieldOwner(apis.GroupStartFieldManager), client.ForceOwnership)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("write condition of JobSet %s: %w", client.ObjectKeyFromObject(s.jobSet), err)
+	}
+	if told != nil && told.Reason == w.condition.Reason {
+		return nil
+	}
+	switch w.condition.Reason {
+	case conditions.GroupReleased, conditions.GroupWaiting:
+	case conditions.GroupTimedOut:
+		events.GroupTimedOut(s.tally.started, s.tally.pods).Emit(r.config.Recorder, s.jobSet)
+	default:
+		events.GroupNotKept(w.condition.Message).Emit(r.config.Recorder, s.jobSet)
+	}
+	return nil
+}
