@@ -89,6 +89,13 @@ func (b *Board) leave(namespace string) {
 	}
 }
 
+// Waiting is how many pods wait.
+func (b *Board) Waiting() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.waiting
+}
+
 // Watch keeps the Board what an informer of ConfigMaps sees. Those that are no group's do not matter.
 func (b *Board) Watch() cache.ResourceEventHandler {
 	post := func(object any) {

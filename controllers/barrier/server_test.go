@@ -1,0 +1,277 @@
+package barrier_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tranche-dev/tranche/controllers/barrier"
+)
+
+const (
+	// long is more than any step takes, and short is over before anything happens.
+	long  = time.Minute
+	short = 100 * time.Millisecond
+)
+
+var group = types.NamespacedName{Namespace: "ml", Name: "js"}
+
+// tally is a Counter.
+type tally struct {
+	started, pods int
+	err           error
+}
+
+func (c tally) Count(context.Context, types.NamespacedName) (started, pods int, err error) {
+	return c.started, c.pods, c.err
+}
+
+// serve runs a Server until the test ends, and returns its address and what ends it before.
+func serve(t *testing.T, board *barrier.Board, counter barrier.Counter, address string) (where string, stop func()) {
+	t.Helper()
+	server, err := barrier.NewServer(barrier.ServerConfig{Board: board, Counter: counter})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(ctx, listener) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("the server ended with %v", err)
+		}
+	})
+	return listener.Addr().String(), cancel
+}
+
+// noticeAt is a notice of the group that sends its pods to an address.
+func noticeAt(address string, released ...string) barrier.Notice {
+	return barrier.Notice{Endpoint: "http://" + address + barrier.Path(group), Token: "secret", Pods: 3, Released: released}
+}
+
+// wait runs what a pod runs.
+func wait(t *testing.T, notice barrier.Notice, timeout time.Duration) <-chan error {
+	t.Helper()
+	dir := t.TempDir()
+	mount(t, dir, notice)
+	ctx, done := t.Context(), make(chan error, 1)
+	go func() { done <- (&barrier.Waiter{Dir: dir, Signal: "a.1", Timeout: timeout}).Wait(ctx) }()
+	return done
+}
+
+// expectWaiting waits until so many pods wait.
+func expectWaiting(t *testing.T, board *barrier.Board, want int) {
+	t.Helper()
+	for deadline := time.Now().Add(long); board.Waiting() != want; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d pods wait, want %d", board.Waiting(), want)
+		}
+	}
+}
+
+// TestServerReleases: who waits is answered when the notice changes, though the file of the pod does not.
+func TestServerReleases(t *testing.T) {
+	board := barrier.NewBoard(10)
+	address, _ := serve(t, board, tally{}, "127.0.0.1:0")
+	board.Post(group, noticeAt(address))
+	done := wait(t, noticeAt(address), long)
+	expectWaiting(t, board, 1)
+	board.Post(group, noticeAt(address, "b.1"))
+	board.Post(group, noticeAt(address, "a.1", "b.1"))
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	expectWaiting(t, board, 0)
+}
+
+// TestServerComesBack: a pod goes on asking while there is nobody to answer.
+func TestServerComesBack(t *testing.T) {
+	board := barrier.NewBoard(10)
+	address, stop := serve(t, board, tally{}, "127.0.0.1:0")
+	board.Post(group, noticeAt(address))
+	done := wait(t, noticeAt(address), long)
+	expectWaiting(t, board, 1)
+	stop()
+	expectWaiting(t, board, 0)
+	other := barrier.NewBoard(10)
+	for {
+		// The first one may still hold the address.
+		listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
+		if err == nil {
+			if err := listener.Close(); err != nil {
+				t.Fatal(err)
+			}
+			break
+		}
+	}
+	serve(t, other, tally{}, address)
+	other.Post(group, noticeAt(address, "a.1"))
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestServerCounts: who has waited in vain is told how many have started.
+func TestServerCounts(t *testing.T) {
+	board := barrier.NewBoard(10)
+	address, _ := serve(t, board, tally{started: 2, pods: 3}, "127.0.0.1:0")
+	board.Post(group, noticeAt(address, "other.1"))
+	err := <-wait(t, noticeAt(address), short)
+	timeout, ok := errors.AsType[*barrier.TimeoutError](err)
+	if !ok || timeout.Started != 2 || timeout.Pods != 3 || err.Error() != "gave up after 100ms: 2 of 3 pods of the group had started" {
+		t.Errorf("err = %v", err)
+	}
+}
+
+// TestServerRefuses: nobody is told anything without the token of the group, and no pod believes who does not have it.
+func TestServerRefuses(t *testing.T) {
+	cases := map[string]struct {
+		posted map[types.NamespacedName]barrier.Notice
+		room   int
+		err    error
+		want   string
+	}{
+		"another token": {
+			map[types.NamespacedName]barrier.Notice{group: {Token: "other", Released: []string{"a.1"}}}, 10, nil,
+			"says 403: there is no such group, or it has another token",
+		},
+		"another group": {
+			map[types.NamespacedName]barrier.Notice{{Namespace: "other", Name: "js"}: {Token: "secret", Released: []string{"a.1"}}}, 10, nil,
+			"says 403: there is no such group, or it has another token",
+		},
+		"a group without a token": {
+			map[types.NamespacedName]barrier.Notice{group: {Released: []string{"a.1"}}}, 10, nil,
+			"says 403: there is no such group, or it has another token",
+		},
+		"too many": {
+			map[types.NamespacedName]barrier.Notice{group: {Token: "secret"}}, 0, nil,
+			"says 503: too many pods wait for an answer",
+		},
+		"no count": {
+			map[types.NamespacedName]barrier.Notice{group: {Token: "secret"}}, 10, errors.New("the cache is broken"),
+			"says 503: the replica cannot answer, ask again: the cache is broken",
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			board := barrier.NewBoard(c.room)
+			address, _ := serve(t, board, tally{err: c.err}, "127.0.0.1:0")
+			for key, notice := range c.posted {
+				board.Post(key, notice)
+			}
+			err := <-wait(t, noticeAt(address), short)
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("err = %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+// TestNobodyElseReleases: who answers in the place of the manager has no token to answer with.
+func TestNobodyElseReleases(t *testing.T) {
+	for name, mac := range map[string]string{"no MAC": "", "a MAC of somebody else": strings.Repeat("0", 64), "the MAC of the question": "echo"} {
+		t.Run(name, func(t *testing.T) {
+			impostor := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if mac == "echo" {
+					w.Header().Set("Tranche-Mac", strings.TrimPrefix(r.Header.Get("Authorization"), "Tranche "))
+				} else {
+					w.Header().Set("Tranche-Mac", mac)
+				}
+				_, _ = w.Write([]byte(`{"released":true}`))
+			}))
+			defer impostor.Close()
+			err := <-wait(t, noticeAt(strings.TrimPrefix(impostor.URL, "http://")), short)
+			if err == nil || !strings.Contains(err.Error(), "was not made by the manager") {
+				t.Errorf("err = %v", err)
+			}
+		})
+	}
+}
+
+// TestRoomOfANamespace: nobody can take all the room there is.
+func TestRoomOfANamespace(t *testing.T) {
+	board := barrier.NewBoard(2)
+	address, _ := serve(t, board, tally{pods: 3}, "127.0.0.1:0")
+	other := types.NamespacedName{Namespace: "other", Name: "js"}
+	elsewhere := noticeAt(address)
+	elsewhere.Endpoint = "http://" + address + barrier.Path(other)
+	board.Post(group, noticeAt(address))
+	board.Post(other, elsewhere)
+	first := wait(t, noticeAt(address), long)
+	expectWaiting(t, board, 1)
+	if err := <-wait(t, noticeAt(address), short); err == nil || !strings.Contains(err.Error(), "too many pods") {
+		t.Errorf("a second pod of the namespace: %v", err)
+	}
+	second := wait(t, elsewhere, long)
+	expectWaiting(t, board, 2)
+	board.Post(group, noticeAt(address, "a.1"))
+	board.Post(other, barrier.Notice{Token: "secret", Released: []string{"a.1"}})
+	if err := errors.Join(<-first, <-second); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAsking: what is no question is refused, with the reason.
+func TestAsking(t *testing.T) {
+	board := barrier.NewBoard(10)
+	address, _ := serve(t, board, tally{}, "127.0.0.1:0")
+	for name, c := range map[string]struct {
+		method, path string
+		want         int
+	}{
+		"a write":        {http.MethodPost, barrier.Path(group), http.StatusMethodNotAllowed},
+		"something else": {http.MethodGet, "/v1/groups", http.StatusNotFound},
+		"no token":       {http.MethodGet, barrier.Path(group) + "?signal=a.1", http.StatusForbidden},
+	} {
+		t.Run(name, func(t *testing.T) {
+			request, err := http.NewRequestWithContext(t.Context(), c.method, "http://"+address+c.path, http.NoBody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			response, err := http.DefaultClient.Do(request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := response.Body.Close(); err != nil || response.StatusCode != c.want {
+				t.Errorf("%d, %v; want %d", response.StatusCode, err, c.want)
+			}
+		})
+	}
+}
+
+// TestWatch: the Board has what the ConfigMaps of groups say, and wakes who waits for one that is made again.
+func TestWatch(t *testing.T) {
+	board := barrier.NewBoard(10)
+	address, _ := serve(t, board, tally{pods: 3}, "127.0.0.1:0")
+	configMap := func(name string, notice barrier.Notice) *corev1.ConfigMap {
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: name}, Data: notice.Data()}
+	}
+	handler := board.Watch()
+	handler.OnAdd(configMap("js", noticeAt(address, "a.1")), true)
+	first := configMap("js-group-scheduling", noticeAt(address))
+	handler.OnAdd(first, true)
+	done := wait(t, noticeAt(address), long)
+	expectWaiting(t, board, 1)
+	handler.OnUpdate(first, configMap("js-group-scheduling", noticeAt(address, "a.1")))
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	handler.OnDelete(first)
+	if err := <-wait(t, noticeAt(address), short); err == nil || !strings.Contains(err.Error(), "there is no such group") {
+		t.Errorf("err = %v", err)
+	}
+}
