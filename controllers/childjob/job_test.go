@@ -338,3 +338,39 @@ func TestHonors(t *testing.T) {
 		})
 	}
 }
+
+// Each release of a Job in a group is told from those before, and what counts them is not taken back with the rest.
+func TestReleasedCounts(t *testing.T) {
+	template := childjob.Template{Pods: 2, Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}
+	cases := map[string]struct {
+		group, before, want string
+	}{
+		"in no group":      {"", "", ""},
+		"the first time":   {"60", "", "1"},
+		"again":            {"60", "1", "2"},
+		"written by a fan": {"60", "many", "1"},
+		"far below":        {"60", "-7", "1"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			job := newJob(func(j *batchv1.Job) {
+				if c.group != "" {
+					j.Annotations = map[string]string{apis.GroupStartAnnotation: c.group}
+				}
+				if c.before != "" {
+					j.Spec.Template.Annotations = map[string]string{apis.ReleaseAnnotation: c.before}
+				}
+			})
+			released, err := childjob.Released(job, template, &kueue.PodSetAssignment{}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := childjob.Restored(released).Spec.Template.Annotations[apis.ReleaseAnnotation]; got != c.want {
+				t.Errorf("release %q, want %q", got, c.want)
+			}
+			if got := job.Spec.Template.Annotations[apis.ReleaseAnnotation]; got != c.before {
+				t.Error("the Job that was read has been changed")
+			}
+		})
+	}
+}

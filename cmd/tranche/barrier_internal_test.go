@@ -1,0 +1,56 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestBarrier: the verb ends with a code for each outcome, and says in the termination message what went wrong. The protocol is tested where
+// it lives.
+func TestBarrier(t *testing.T) {
+	dir := t.TempDir()
+	write(t, filepath.Join(dir, "token"), "t")
+	write(t, filepath.Join(dir, "pods"), "64")
+	write(t, filepath.Join(dir, "released"), "b.1\na.1\n")
+	cases := map[string]struct {
+		args     []string
+		signal   string
+		wantCode int
+		// want is a part of the error, and of the termination message.
+		want string
+	}{
+		"released":         {[]string{"--timeout=1h", "--signal=a.1"}, "", 0, ""},
+		"by environment":   {[]string{"--timeout=1h"}, "b.1", 0, ""},
+		"the time is over": {[]string{"--timeout=1ms", "--signal=a.2"}, "", 3, "gave up after 1ms: not all of the 64 pods of the group had started"},
+		"no signal":        {[]string{"--timeout=1h"}, "", 1, "$TRANCHE_SIGNAL, must say what to wait for"},
+		"no timeout":       {[]string{"--signal=a.1"}, "", 1, "--timeout is 0s"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("TRANCHE_SIGNAL", c.signal)
+			log := filepath.Join(t.TempDir(), "termination-log")
+			write(t, log, "")
+			cmd := newCommand()
+			cmd.SetArgs(append([]string{"barrier", "--dir", dir, "--termination-log", log}, c.args...))
+			cmd.SetErr(&bytes.Buffer{})
+			err := cmd.ExecuteContext(t.Context())
+			code := 0
+			if err != nil {
+				code = exitCode(err)
+			}
+			if code != c.wantCode {
+				t.Errorf("code %d (%v), want %d", code, err, c.wantCode)
+			}
+			told, readErr := os.ReadFile(log)
+			if readErr != nil {
+				t.Fatal(readErr)
+			}
+			if !strings.Contains(string(told), c.want) || (err == nil) != (len(told) == 0) {
+				t.Errorf("termination message %q, want %q", told, c.want)
+			}
+		})
+	}
+}

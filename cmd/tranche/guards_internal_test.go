@@ -1,0 +1,45 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+func TestWaitingContainer(t *testing.T) {
+	amounts := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("16Mi")}
+	cases := map[string]struct {
+		data map[string]string
+		want *corev1.Container
+		// wantErr is a part of the error.
+		wantErr string
+	}{
+		"turned off": {data: map[string]string{"groupStartCPU": "x"}},
+		"for nothing": {data: map[string]string{"groupStartImage": "tranche", "groupStartCPU": ""}, want: &corev1.Container{
+			Name: "group-scheduling-init", Image: "tranche",
+			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{}, Limits: corev1.ResourceList{}},
+		}},
+		"for something": {
+			data: map[string]string{"groupStartImage": "tranche", "groupStartCPU": "10m", "groupStartMemory": "16Mi"},
+			want: &corev1.Container{
+				Name: "group-scheduling-init", Image: "tranche", Resources: corev1.ResourceRequirements{Requests: amounts, Limits: amounts},
+			},
+		},
+		"for what is no amount": {data: map[string]string{"groupStartImage": "tranche", "groupStartCPU": "much"}, wantErr: `data.groupStartCPU is "much"`},
+		"for less than nothing": {data: map[string]string{"groupStartImage": "tranche", "groupStartMemory": "-1"}, wantErr: `data.groupStartMemory is "-1"`},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			got, err := waitingContainer(c.data)
+			if (err == nil) != (c.wantErr == "") || err != nil && !strings.Contains(err.Error(), c.wantErr) {
+				t.Errorf("err = %v, want %q", err, c.wantErr)
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
