@@ -50,8 +50,6 @@ type Server struct {
 	config ServerConfig
 	mux    *http.ServeMux
 	counts *counts
-	// stopping is closed when the process is about to end: who waits asks another replica.
-	stopping chan struct{}
 }
 
 // NewServer returns a Server. It listens when it is started.
@@ -59,7 +57,7 @@ func NewServer(config ServerConfig) (*Server, error) {
 	if config.Board == nil || config.Counter == nil {
 		return nil, errors.New("barrier.ServerConfig: Board and Counter are required")
 	}
-	s := &Server{config: config, mux: http.NewServeMux(), counts: newCounts(config.Counter), stopping: make(chan struct{})}
+	s := &Server{config: config, mux: http.NewServeMux(), counts: newCounts(config.Counter)}
 	s.mux.HandleFunc("GET "+pathPrefix+"{namespace}/{jobset}", s.answer)
 	return s, nil
 }
@@ -85,8 +83,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	// Who has got an answer rarely asks again before a minute is over.
 	server.SetKeepAlivesEnabled(false)
 	stop := context.AfterFunc(ctx, func() {
-		close(s.stopping)
-		// Everybody is answered at once now, so that this does not take long.
+		// Everybody's context has ended with this one, so that this does not take long: who waits asks another replica.
 		if err := server.Shutdown(context.WithoutCancel(ctx)); err != nil {
 			ctrl.LoggerFrom(ctx).Error(err, "Stopping to serve waiting pods")
 		}
@@ -144,8 +141,6 @@ func (s *Server) write(w http.ResponseWriter, token, uri string, answer Answer) 
 	_, _ = w.Write(body)
 }
 
-var errStopping = errors.New("it is stopping")
-
 // await waits until the signal is released, but not for longer than that.
 func (s *Server) await(ctx context.Context, group types.NamespacedName, signal string, wait time.Duration) (Answer, error) {
 	timer := time.NewTimer(max(wait, 0))
@@ -163,8 +158,6 @@ func (s *Server) await(ctx context.Context, group types.NamespacedName, signal s
 			return Answer{Started: started, Pods: pods}, err
 		case <-ctx.Done():
 			return Answer{}, ctx.Err()
-		case <-s.stopping:
-			return Answer{}, errStopping
 		}
 	}
 }

@@ -181,6 +181,18 @@ func TestServerRefuses(t *testing.T) {
 	}
 }
 
+// TestNoTokenIsNone: a group without a token is told to nobody, whatever they take for it.
+func TestNoTokenIsNone(t *testing.T) {
+	board := barrier.NewBoard(10)
+	address, _ := serve(t, board, tally{}, "127.0.0.1:0")
+	board.Post(group, barrier.Notice{Released: []string{"a.1"}})
+	guess := noticeAt(address)
+	guess.Token = "none"
+	if err := <-wait(t, guess, short); err == nil || !strings.Contains(err.Error(), "says 403") {
+		t.Errorf("err = %v", err)
+	}
+}
+
 // TestNobodyElseReleases: who answers in the place of the manager has no token to answer with.
 func TestNobodyElseReleases(t *testing.T) {
 	for name, mac := range map[string]string{"no MAC": "", "a MAC of somebody else": strings.Repeat("0", 64), "the MAC of the question": "echo"} {

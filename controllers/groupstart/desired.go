@@ -48,6 +48,9 @@ func (w *wanted) decide(s *seen) (reason, message string) {
 	if len(s.tally.signals) > maxJobs {
 		return conditions.GroupMisconfigured, fmt.Sprintf("the group has %d Jobs, more than %d; let each Job have more pods", len(s.tally.signals), maxJobs)
 	}
+	if s.isLeftover() {
+		return conditions.GroupWaiting, fmt.Sprintf("ConfigMap %q of an earlier JobSet of the same name is still being deleted", s.configMap.Name)
+	}
 	if s.configMap != nil && !metav1.IsControlledBy(s.configMap, s.jobSet) {
 		w.mendable = true
 		return conditions.GroupOfUser, fmt.Sprintf("the group never starts, because ConfigMap %q was made by somebody else, and is left as it is: give it"+
@@ -55,6 +58,15 @@ func (w *wanted) decide(s *seen) (reason, message string) {
 	}
 	notice := w.post(s)
 	return s.news(&notice)
+}
+
+// isLeftover tells whether the ConfigMap is about to go because its JobSet has gone. A watch tells when it has.
+func (s *seen) isLeftover() bool {
+	if s.configMap == nil {
+		return false
+	}
+	owner := metav1.GetControllerOf(s.configMap)
+	return owner != nil && owner.Kind == "JobSet" && owner.Name == s.jobSet.Name && owner.UID != s.jobSet.UID
 }
 
 // post decides what the ConfigMap of the group says, and returns that. Once somebody may start that is not taken back: it is about these

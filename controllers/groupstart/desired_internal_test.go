@@ -181,7 +181,9 @@ func TestCount(t *testing.T) {
 			want: tally{started: 4, pods: 5, signals: whole[1:], pending: whole[1:]},
 		},
 		"pods that do not wait": {
-			jobs: all(func(jobs []batchv1.Job) { jobs[1].Spec.Template.Spec.InitContainers, jobs[2].Spec.Template.Spec.InitContainers = nil, nil }),
+			jobs: all(func(jobs []batchv1.Job) {
+				jobs[1].Spec.Template.Spec.InitContainers, jobs[2].Spec.Template.Spec.InitContainers = nil, nil
+			}),
 			want: tally{pods: 5, signals: whole, pending: whole, complete: true, unaware: "d0"},
 		},
 	}
@@ -239,6 +241,10 @@ func TestDesired(t *testing.T) {
 			func(s *seen) { s.tally.started, s.configMap.Data = 4, nil },
 			map[string]string{"endpoint": "http://tranche/v1/groups/ml/js", "token": "", "pods": "5"}, "WaitingForPods", "", false, false,
 		},
+		"a ConfigMap with an empty token": {
+			func(s *seen) { s.tally.started, s.configMap.Data["token"] = 4, "" },
+			map[string]string{"endpoint": "http://tranche/v1/groups/ml/js", "token": "", "pods": "5"}, "WaitingForPods", "", false, false,
+		},
 		"nobody answers pods any more": {
 			func(s *seen) { s.tally.started, s.endpoint = 4, "" }, map[string]string{"token": "t", "pods": "5"}, "WaitingForPods", "", false, false,
 		},
@@ -270,8 +276,20 @@ func TestDesired(t *testing.T) {
 		"pods that do not wait": {func(s *seen) { s.tally.started, s.tally.unaware = 4, "w0" }, nil, "PodsDoNotWait", `the pods of Job "w0"`, false, false},
 		"turned off":            {func(s *seen) { s.injected = false }, nil, "NotConfigured", "groupStartImage", false, false},
 		"the user's ConfigMap":  {func(s *seen) { s.configMap.OwnerReferences = nil }, nil, "ConfigMapOfUser", `ConfigMap "js-group-scheduling" was made by somebody else`, false, true},
+		"that of something else": {
+			func(s *seen) { s.configMap.OwnerReferences[0].UID = "else" }, nil, "ConfigMapOfUser", "", false, true,
+		},
 		"that of another JobSet": {
-			func(s *seen) { s.configMap.OwnerReferences[0].UID = "before" }, nil, "ConfigMapOfUser", "", false, true,
+			func(s *seen) {
+				s.configMap.OwnerReferences[0] = metav1.OwnerReference{Kind: "JobSet", Name: "another", UID: "another", Controller: new(true)}
+			},
+			nil, "ConfigMapOfUser", "", false, true,
+		},
+		"that of a JobSet that is gone": {
+			func(s *seen) {
+				s.configMap.OwnerReferences[0] = metav1.OwnerReference{Kind: "JobSet", Name: "js", UID: "before", Controller: new(true)}
+			},
+			nil, "WaitingForPods", "of an earlier JobSet of the same name is still being deleted", false, false,
 		},
 		"too many Jobs": {func(s *seen) { s.tally.signals = make([]string, maxJobs+1) }, nil, "Misconfigured", "20001 Jobs, more than 20000", false, false},
 		"no members": {func(s *seen) {
@@ -316,8 +334,13 @@ func TestDesired(t *testing.T) {
 
 // TestKeepOfStatus: what the caches keep says the same as what they leave out.
 func TestKeepOfStatus(t *testing.T) {
-	for _, state := range []string{"waits", "gone", "passed", "gave-up", "runs", "ended", "failed", "new"} {
+	for state, want := range map[string]bool{
+		"waits": true, "gone": true, "passed": true, "gave-up": false, "runs": true, "ended": true, "failed": false, "new": false,
+	} {
 		pod := newPod("w0", state)
+		if hasStarted(&pod) != want {
+			t.Errorf("%s has started: %t", state, !want)
+		}
 		kept := pod
 		kept.Status.InitContainerStatuses = KeepOfStatus(&pod)
 		if hasStarted(&pod) != hasStarted(&kept) || hasGivenUp(&pod) != hasGivenUp(&kept) {

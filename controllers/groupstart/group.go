@@ -85,7 +85,7 @@ type tally struct {
 }
 
 // isWhole tells whether the group may start: all pods have started at the same time.
-func (t *tally) isWhole() bool { return t.complete && t.started >= t.pods }
+func (t *tally) isWhole() bool { return t.started >= t.pods }
 
 // count counts the pods of a group in the attempt that runs.
 func count(js *jobsetapi.JobSet, jobs []batchv1.Job, pods []corev1.Pod) tally {

@@ -172,7 +172,7 @@ func notNegative(path *field.Path, value *metav1.Duration) field.ErrorList {
 func (g *GroupStart) validate(path *field.Path) field.ErrorList {
 	errs := bindAddress(path.Child("bindAddress"), g.BindAddress)
 	errs = append(errs, between(path.Child("maxWaiters"), g.MaxWaiters, 1, maxWaiters)...)
-	if host, port, err := net.SplitHostPort(g.Address); err != nil || host == "" || len(validation.IsDNS1123Subdomain(host)) > 0 && net.ParseIP(host) == nil {
+	if host, port, err := net.SplitHostPort(g.Address); err != nil || len(validation.IsDNS1123Subdomain(host)) > 0 && net.ParseIP(host) == nil {
 		errs = append(errs, field.Invalid(path.Child("address"), g.Address, "must be HOST:PORT"))
 	} else if number, err := strconv.ParseUint(port, 10, 16); err != nil || number == 0 {
 		errs = append(errs, field.Invalid(path.Child("address"), g.Address, "the port must be a number from 1 to 65535"))

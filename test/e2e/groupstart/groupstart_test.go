@@ -73,6 +73,30 @@ var _ = Describe("A group", func() {
 		Expect(configMapOf(ctx, Default, js).Data["released"]).NotTo(Equal(first.Data["released"]))
 	}, SpecTimeout(patience))
 
+	It("waits anew for one Job that is restarted alone", func(ctx SpecContext) {
+		js := inGroup(newJobSet("single", role{name: "workers", replicas: 2, pods: 1, late: true}))
+		js.Spec.FailurePolicy = &jobset.FailurePolicy{MaxRestarts: 1, Rules: []jobset.FailurePolicyRule{{Name: "alone", Action: jobset.RestartJob}}}
+		submit(ctx, js)
+		Eventually(func(g Gomega) { g.Expect(podsOf(ctx, g, js)).To(HaveLen(2)) }).WithContext(ctx).Should(Succeed())
+		startLate(ctx, js, "workers", 2)
+		expectReleased(ctx, js, "workers")
+		first, before := configMapOf(ctx, Default, js), jobsOf(ctx, Default, js)
+		endPod(ctx, podOf(ctx, js, "workers"), 1)
+		expectCondition(ctx, js, metav1.ConditionFalse, "WaitingForPods", "")
+		Eventually(func(g Gomega) { g.Expect(podsOf(ctx, g, js)).To(HaveLen(2)) }).WithContext(ctx).Should(Succeed())
+		Expect(configMapOf(ctx, Default, js).Data).To(Equal(first.Data))
+		startLate(ctx, js, "workers", 2)
+		expectReleased(ctx, js, "workers")
+		kept := 0
+		for i, job := range jobsOf(ctx, Default, js) {
+			if job.UID == before[i].UID {
+				kept++
+			}
+		}
+		Expect(kept).To(Equal(1), "one Job is another, one is the same")
+		Expect(js.Status.Restarts).To(BeZero())
+	}, SpecTimeout(patience))
+
 	It("waits anew after its JobSet was suspended", func(ctx SpecContext) {
 		js := inGroup(newJobSet("resume", role{name: "workers", replicas: 1, pods: 2}, role{name: "driver", replicas: 1, pods: 1, late: true}))
 		submit(ctx, js)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -72,7 +73,7 @@ func inGroup(js *jobsetapi.JobSet, targets ...string) *jobsetapi.JobSet {
 func submit(ctx context.Context, js *jobsetapi.JobSet) {
 	GinkgoHelper()
 	Expect(env.Admin.Create(ctx, js)).To(Succeed())
-	DeferCleanup(func(ctx SpecContext) { remove(ctx, js) }, NodeTimeout(patience))
+	DeferCleanup(func(ctx SpecContext) { remove(ctx, js) }, NodeTimeout(muchPatience))
 }
 
 func remove(ctx context.Context, js *jobsetapi.JobSet) {
@@ -102,7 +103,7 @@ func isWaiting(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.InitContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Name == container && s.State.Running != nil })
 }
 
-// expectWaiting waits until so many pods wait.
+// expectWaiting waits until so many pods wait. To look at many costs the API server time that they need.
 func expectWaiting(ctx context.Context, js *jobsetapi.JobSet, want int) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
@@ -113,7 +114,7 @@ func expectWaiting(ctx context.Context, js *jobsetapi.JobSet, want int) {
 			}
 		}
 		g.Expect(waiting).To(Equal(want))
-	}).WithContext(ctx).Should(Succeed())
+	}).WithContext(ctx).WithPolling(max(poll, time.Duration(want)*time.Millisecond)).Should(Succeed())
 }
 
 // signalsOf are what the pods of some ReplicatedJobs wait for.

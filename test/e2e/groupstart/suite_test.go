@@ -28,6 +28,8 @@ const (
 
 	poll     = 50 * time.Millisecond
 	patience = 90 * time.Second
+	// A thousand pods take their time, on a machine that has other things to do.
+	muchPatience = 10 * time.Minute
 )
 
 var (
@@ -40,7 +42,8 @@ var (
 
 func TestGroupStart(t *testing.T) {
 	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(patience)
+	// Each spec has a time of its own.
+	SetDefaultEventuallyTimeout(muchPatience)
 	SetDefaultEventuallyPollingInterval(poll)
 	EnforceDefaultTimeoutsWhenUsingContexts()
 	RunSpecs(t, "Group start end to end")
@@ -52,6 +55,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	DeferCleanup(cancel)
 	var err error
 	env, err = world.Start(suite, controlplane.Config{
+		JobSetFeatureGates: map[string]bool{"RestartJob": true},
 		NodePools: []controlplane.NodePool{{
 			Name: "cpu", Count: 12, Allocatable: corev1.ResourceList{"cpu": resource.MustParse("128"), "memory": resource.MustParse("1Ti")},
 		}},

@@ -1,6 +1,7 @@
 package groupstart_test
 
 import (
+	"context"
 	"flag"
 	"maps"
 	"os"
@@ -68,6 +69,17 @@ var _ = Describe("The pod template of a Job in a group", func() {
 		}, SpecTimeout(patience)),
 		Entry("as another user than root", "root", nil, func(pod *corev1.PodSpec) {
 			pod.SecurityContext = &corev1.PodSecurityContext{RunAsUser: new(int64(0))}
+		}, SpecTimeout(patience)),
+		Entry("as the sample has it", "sample", nil, func(pod *corev1.PodSpec) {
+			var sample jobsetapi.JobSet
+			data, err := os.ReadFile(filepath.Join(env.Root, "config", "samples", "jobsets", "group-start.yaml"))
+			Expect(err).NotTo(HaveOccurred())
+			Expect(yaml.UnmarshalStrict(data, &sample)).To(Succeed())
+			*pod = sample.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec
+			sample.Namespace = namespace
+			Expect(env.Admin.Create(context.Background(), &sample, client.DryRunAll)).To(Succeed())
+			Expect(sample.Spec.ReplicatedJobs[0].Template.Annotations).To(HaveKeyWithValue(apis.GroupStartAnnotation, "600"))
+			Expect(sample.Spec.ReplicatedJobs[1].Template.Annotations).NotTo(HaveKey(apis.GroupStartAnnotation))
 		}, SpecTimeout(patience)),
 		Entry("as it is configured", "configured", map[string]string{
 			"groupStartImage": "example.com/busybox", "groupStartCommand": "sh\n-c\nwait for it", "groupStartCPU": "10m", "groupStartMemory": "16Mi",
