@@ -78,8 +78,9 @@ func startManager() (manager *world.Manager, address string) {
 	address = listener.Addr().String()
 	Expect(listener.Close()).To(Succeed())
 	manager, err = env.StartManager(suite, world.ManagerOptions{Settings: map[string]any{
-		"groupStart":     map[string]any{"bindAddress": address, "address": address},
-		"leaderElection": map[string]any{"leaderElect": true},
+		"groupStart": map[string]any{"bindAddress": address, "address": address},
+		// Who leads is not in question, however busy the machine is.
+		"leaderElection": map[string]any{"leaderElect": true, "leaseDuration": "2h", "renewDeadline": "1h"},
 	}})
 	Expect(err).NotTo(HaveOccurred())
 	return manager, address
