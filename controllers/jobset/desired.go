@@ -248,6 +248,7 @@ func (w *wanted) advance(s *seen, st *stage) {
 	}
 	if isSuspendedByUser(s.jobSet) {
 		w.forgetReadiness(st)
+		w.resizeGangs(s, st)
 		if st.holdsQuota() && !st.hasPods && len(st.growths) == 0 && slices.Contains(gatesOf(st.workload), apis.SuspendedGate) {
 			w.giveBack = append(w.giveBack, st.workload)
 		}

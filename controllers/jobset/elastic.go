@@ -10,6 +10,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/elastic"
 	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/admission/stageplan"
+	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/childjob"
 )
@@ -76,7 +77,7 @@ func (st *stage) isScaled(js *jobsetapi.JobSet, podSet int) bool {
 func isElastic(js *jobsetapi.JobSet, replicatedJob string) bool {
 	isGang := func(g *jobsetapi.GangConfig) bool { return g != nil && g.GangMode != jobsetapi.GangModeOff }
 	return !isGang(js.Spec.GangConfig) && slices.ContainsFunc(js.Spec.ReplicatedJobs, func(r jobsetapi.ReplicatedJob) bool {
-		return r.Name == replicatedJob && !isGang(r.GangConfig) && childjob.IsIndexed(&r.Template.Spec)
+		return r.Name == replicatedJob && !isGang(r.GangConfig) && r.Template.Annotations[apis.GangGroupAnnotation] == "" && childjob.IsIndexed(&r.Template.Spec)
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -29,9 +30,39 @@ func (w *wanted) gatherGangs(s *seen, st *stage) bool {
 		w.disperse = append(w.disperse, wrong...)
 		return false
 	}
+	if st.isResizing(s) {
+		return false
+	}
 	w.gather = append(w.gather, s.gangs.Missing(st.index)...)
 	w.mend = append(w.mend, s.gangs.Amiss(st.index)...)
 	return true
+}
+
+// isResizing tells whether the JobSet controller has still to resize a Job of a gang. Kubernetes lets nobody do that any more once there is
+// a PodGroup.
+func (st *stage) isResizing(s *seen) bool {
+	return slices.ContainsFunc(st.jobs, func(job *batchv1.Job) bool {
+		index, ok := indexOf(job)
+		return ok && s.gangs != nil && childjob.IsHeld(job) && s.gangs.ObjectOf(replicatedJobOf(job), index) != "" &&
+			childjob.PodsAtOnce(job) != st.podsPerJob(st.podSetOf(job))
+	})
+}
+
+// resizeGangs takes the gangs of a suspended JobSet apart that have another size by now. While there is the PodGroup of the old size, the
+// JobSet controller can neither resize their Jobs nor, since it fails at that first, suspend them.
+func (w *wanted) resizeGangs(s *seen, st *stage) {
+	wrong := s.gangs.Wrong(st.index)
+	if len(wrong) == 0 {
+		return
+	}
+	for _, job := range st.jobs {
+		if childjob.IsNoticed(job) {
+			w.hold = append(w.hold, job)
+		}
+	}
+	if !st.hasPods {
+		w.disperse = append(w.disperse, wrong...)
+	}
 }
 
 // gangUpdates are the labels and annotations by which the pods of a Job are in their gang. They are not known if the Job is one of another

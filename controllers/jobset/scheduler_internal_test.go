@@ -205,3 +205,39 @@ func TestChooseScheduler(t *testing.T) {
 		})
 	}
 }
+
+// A writer is an API server that keeps the last patch.
+type writer struct {
+	client.Client
+	patch []byte
+}
+
+func (w *writer) Patch(_ context.Context, object client.Object, patch client.Patch, _ ...client.PatchOption) error {
+	var err error
+	w.patch, err = patch.Data(object)
+	return err
+}
+
+// TestName: nothing of the pod templates is lost, and nothing is written to a JobSet that has changed.
+func TestName(t *testing.T) {
+	s := world{workloads: map[string]string{"init": "admitted", "train": "closed"}}.build(t)
+	asVolcano(t, s)
+	s.jobSet.UID, s.jobSet.Generation = "uid", 3
+	podTemplateOf(s.jobSet, 1).Annotations = map[string]string{"mine": "kept"}
+	w := &writer{}
+	r := &Reconciler{config: Config{Client: w}}
+	if err := r.name(t.Context(), s, &wanted{}); err != nil || w.patch != nil {
+		t.Errorf("wrote %s, error %v, want nothing", w.patch, err)
+	}
+	if err := r.name(t.Context(), s, &wanted{name: true}); err != nil {
+		t.Fatal(err)
+	}
+	const want = `[{"op":"test","path":"/metadata/uid","value":"uid"},{"op":"test","path":"/metadata/generation","value":3},` +
+		`{"op":"add","path":"/spec/replicatedJobs/0/template/spec/template/metadata",` +
+		`"value":{"annotations":{"tranche.dev/gang-provider":"Volcano","tranche.dev/gang-scheduler":"volcano"}}},` +
+		`{"op":"add","path":"/spec/replicatedJobs/1/template/spec/template/metadata/annotations",` +
+		`"value":{"mine":"kept","tranche.dev/gang-provider":"Volcano","tranche.dev/gang-scheduler":"volcano"}}]`
+	if diff := cmp.Diff(want, string(w.patch)); diff != "" {
+		t.Errorf("the patch differs (-want +got):\n%s", diff)
+	}
+}

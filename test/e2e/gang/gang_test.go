@@ -20,6 +20,7 @@ import (
 
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/test/controlplane"
 )
 
 // A role is a ReplicatedJob whose pods ask for one GPU each.
@@ -35,7 +36,8 @@ func newJobSet(name string, roles ...role) *jobsetapi.JobSet {
 		job := jobsetapi.ReplicatedJob{ReplicatedJob: jobset.ReplicatedJob{Name: r.name, Replicas: r.replicas}}
 		job.Template.Spec = batchv1.JobSpec{
 			Parallelism: &r.pods, Completions: &r.pods, BackoffLimit: new(int32(0)), CompletionMode: new(batchv1.IndexedCompletion),
-			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{
+			// They run until the spec ends them.
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{controlplane.FakeRunTime: "1h"}}, Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{
 				Name: "main", Image: "example.com/train",
 				Resources: corev1.ResourceRequirements{
 					Requests: corev1.ResourceList{"cpu": resource.MustParse("100m")}, Limits: corev1.ResourceList{gpu: resource.MustParse("1")},
@@ -256,16 +258,10 @@ var _ = Describe("A gang", func() {
 		expectTried(ctx, js, "repair-all")
 		group := podGroups(ctx, Default, js)[0]
 		// Only when no pod names it any more can it disappear; suspending takes the pods away.
-		Expect(env.Admin.Get(ctx, client.ObjectKeyFromObject(js), js)).To(Succeed())
-		js.Spec.Suspend = new(true)
-		Expect(env.Admin.Update(ctx, js)).To(Succeed())
+		suspend(ctx, js, true)
 		Eventually(func(g Gomega) { g.Expect(podsOf(ctx, g, js)).To(BeEmpty()) }).WithContext(ctx).Should(Succeed())
 		Expect(env.Admin.Delete(ctx, &group)).To(Succeed())
-		Eventually(func(g Gomega) {
-			g.Expect(env.Admin.Get(ctx, client.ObjectKeyFromObject(js), js)).To(Succeed())
-			js.Spec.Suspend = new(false)
-			g.Expect(env.Admin.Update(ctx, js)).To(Succeed())
-		}).WithContext(ctx).Should(Succeed())
+		suspend(ctx, js, false)
 		Eventually(func(g Gomega) {
 			groups := podGroups(ctx, g, js)
 			g.Expect(groups).To(HaveLen(1))
@@ -301,7 +297,8 @@ func fail(ctx context.Context, js *jobsetapi.JobSet, replicatedJob string) {
 	Eventually(func(g Gomega) {
 		for _, pod := range podsOf(ctx, g, js) {
 			if pod.Labels[jobset.ReplicatedJobNameKey] == replicatedJob {
-				g.Expect(pod.Spec.NodeName).NotTo(BeEmpty())
+				// Before that, the kubelet would write over it.
+				g.Expect(pod.Status.Phase).To(Equal(corev1.PodRunning))
 				pod.Status.Phase = corev1.PodFailed
 				g.Expect(env.Admin.Status().Update(ctx, &pod)).To(Succeed())
 				return

@@ -53,6 +53,8 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		// An unschedulable gang would be tried hundreds of times per second.
 		FeatureGates:  []string{"GenericWorkload=true", "GangScheduling=true", "SchedulerPopFromBackoffQ=false"},
 		RuntimeConfig: []string{"scheduling.k8s.io/v1alpha2=true"},
+
+		JobSetFeatureGates: map[string]bool{"ElasticJobSet": true},
 		NodePools: []controlplane.NodePool{{
 			Name: "gpu", Count: 3, Allocatable: corev1.ResourceList{"cpu": resource.MustParse("32"), "memory": resource.MustParse("256Gi"), gpu: resource.MustParse("4")},
 		}},
@@ -111,9 +113,17 @@ func makeQueues(ctx context.Context) {
 		}},
 		newLocalQueue("ml", ""), newLocalQueue("coscheduling", "Coscheduling"), newLocalQueue("volcano", "Volcano"),
 		newLocalQueue("koordinator", "Koordinator"), newLocalQueue("kai", "KAI"), newLocalQueue("none", "None"), newLocalQueue("unknown", "Nobody"),
+		newHeldQueue(),
 	} {
 		Expect(env.Admin.Create(ctx, object)).To(Succeed())
 	}
+}
+
+// newHeldQueue makes a LocalQueue in which everything waits.
+func newHeldQueue() *kueue.LocalQueue {
+	queue := newLocalQueue("held", "")
+	queue.Spec.StopPolicy = new(kueue.Hold)
+	return queue
 }
 
 // newLocalQueue makes a LocalQueue whose gangs are placed by a scheduler, or by that of the configuration.

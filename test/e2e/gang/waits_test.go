@@ -1,0 +1,177 @@
+package gang_test
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/tranche-dev/tranche/apis"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+)
+
+// newOwn makes a JobSet whose pods name a PodGroup of its user.
+func newOwn(name, group string, pods int32) *jobsetapi.JobSet {
+	js := asGang(newJobSet(name, role{name: "workers", replicas: 1, pods: pods}))
+	js.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &group}
+	return js
+}
+
+// makeGroup makes a PodGroup of a user, and deletes it at the end of the spec.
+func makeGroup(ctx context.Context, name string, pods int32) {
+	GinkgoHelper()
+	group := &schedulingv1alpha2.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	group.Spec.SchedulingPolicy.Gang = &schedulingv1alpha2.GangSchedulingPolicy{MinCount: pods}
+	Expect(env.Admin.Create(ctx, group)).To(Succeed())
+	DeferCleanup(func(ctx SpecContext) { Expect(client.IgnoreNotFound(env.Admin.Delete(ctx, group))).To(Succeed()) }, NodeTimeout(patience))
+}
+
+// suspend writes the wish of the user.
+func suspend(ctx context.Context, js *jobsetapi.JobSet, wish bool) {
+	GinkgoHelper()
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"suspend":`+map[bool]string{true: "true", false: "false"}[wish]+`}}`))
+	Expect(env.Admin.Patch(ctx, js, patch)).To(Succeed())
+}
+
+// resize gives each Job of the only ReplicatedJob so many pods.
+func resize(ctx context.Context, js *jobsetapi.JobSet, pods int32) error {
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		if err := env.Admin.Get(ctx, client.ObjectKeyFromObject(js), js); err != nil {
+			return err
+		}
+		spec := &js.Spec.ReplicatedJobs[0].Template.Spec
+		spec.Parallelism, spec.Completions = &pods, &pods
+		return env.Admin.Update(ctx, js)
+	})
+}
+
+// succeed lets a JobSet end well.
+func succeed(ctx context.Context, js *jobsetapi.JobSet) {
+	GinkgoHelper()
+	end(ctx, js)
+	Eventually(func(g Gomega) {
+		g.Expect(env.Admin.Get(ctx, client.ObjectKeyFromObject(js), js)).To(Succeed())
+		g.Expect(js.Status.TerminalState).To(Equal(string(jobset.JobSetCompleted)))
+	}).WithContext(ctx).Should(Succeed())
+}
+
+// end lets all pods of a JobSet end well.
+func end(ctx context.Context, js *jobsetapi.JobSet) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		for _, pod := range podsOf(ctx, g, js) {
+			if pod.Status.Phase == corev1.PodSucceeded {
+				continue
+			}
+			g.Expect(pod.Status.Phase).To(Equal(corev1.PodRunning))
+			pod.Status.Phase = corev1.PodSucceeded
+			g.Expect(env.Admin.Status().Update(ctx, &pod)).To(Succeed())
+		}
+	}).WithContext(ctx).Should(Succeed())
+}
+
+var _ = Describe("The owner of a gang that waits is told", func() {
+	It("that its own PodGroup is not there", func(ctx SpecContext) {
+		js := newOwn("absent", "absent", 4)
+		submit(ctx, js)
+		expectCondition(ctx, js, "GangScheduling", metav1.ConditionFalse, `the pods of gang "absent" wait for a PodGroup of this name, and there is none`)
+		makeGroup(ctx, "absent", 4)
+		Eventually(func(g Gomega) {
+			for _, pod := range podsOf(ctx, g, js) {
+				g.Expect(pod.Spec.NodeName).NotTo(BeEmpty())
+			}
+		}).WithContext(ctx).Should(Succeed())
+		expectCondition(ctx, js, "GangScheduling", metav1.ConditionTrue, `is in the gang "absent" of its user`)
+	}, SpecTimeout(patience))
+
+	It("that it has fewer pods than its PodGroup takes", func(ctx SpecContext) {
+		makeGroup(ctx, "five", 5)
+		js := newOwn("four", "five", 4)
+		submit(ctx, js)
+		expectCondition(ctx, js, "GangScheduling", metav1.ConditionFalse, `4 of the 5 pods are there that PodGroup "five" takes`)
+	}, SpecTimeout(patience))
+
+	It("that there are no nodes for it, until there are", func(ctx SpecContext) {
+		first := asGang(newJobSet("first", role{name: "workers", replicas: 2, pods: 4}))
+		submit(ctx, first)
+		expectBound(ctx, first, "first-all-r0: 8 of 8")
+		js := asGang(newJobSet("second", role{name: "workers", replicas: 2, pods: 4}))
+		submit(ctx, js)
+		expectCondition(ctx, js, "GangScheduling", metav1.ConditionFalse, `8 of 8 pods of gang "second-all-r0-`)
+		expectCondition(ctx, js, "GangScheduling", metav1.ConditionFalse, "pod group is unschedulable")
+
+		By("letting both run to their ends, one after the other")
+		succeed(ctx, first)
+		expectBound(ctx, js, "second-all-r0: 8 of 8")
+		expectCondition(ctx, js, "GangScheduling", metav1.ConditionTrue, "1 gangs")
+		succeed(ctx, js)
+	}, SpecTimeout(patience))
+
+	It("that its scheduler says nothing", func(ctx SpecContext) {
+		js := in("koordinator", asGang(newJobSet("silent", role{name: "workers", replicas: 1, pods: 2})))
+		submit(ctx, js)
+		expectCondition(ctx, js, "GangScheduling", metav1.ConditionFalse, `the scheduler "koord-scheduler" says nothing about its PodGroup`)
+	}, SpecTimeout(patience))
+
+	It("that somebody else has a PodGroup of its name", func(ctx SpecContext) {
+		js := in("held", asGang(newJobSet("taken", role{name: "workers", replicas: 1, pods: 4})))
+		submit(ctx, js)
+		group := "taken-all-r0-" + string(js.UID[:8]) + string(js.UID[9:13])
+		makeGroup(ctx, group, 2)
+		Eventually(func(g Gomega) {
+			g.Expect(env.Admin.Get(ctx, client.ObjectKeyFromObject(js), js)).To(Succeed())
+			js.Labels[apis.QueueLabel] = "ml"
+			g.Expect(env.Admin.Update(ctx, js)).To(Succeed())
+		}).WithContext(ctx).Should(Succeed())
+		expectBound(ctx, js, "taken-all-r0: 4 of 4")
+		expectCondition(ctx, js, "GangScheduling", metav1.ConditionTrue, `PodGroup "`+group+`" was made by somebody else, and is left as it is`)
+		var kept schedulingv1alpha2.PodGroup
+		Expect(env.Admin.Get(ctx, client.ObjectKey{Namespace: namespace, Name: group}, &kept)).To(Succeed())
+		Expect(kept.Spec.SchedulingPolicy.Gang.MinCount).To(BeEquivalentTo(2))
+		Expect(kept.OwnerReferences).To(BeEmpty())
+	}, SpecTimeout(patience))
+})
+
+var _ = Describe("A gang of a stage", func() {
+	It("is placed when the stage that it depends on has succeeded", func(ctx SpecContext) {
+		js := newJobSet("depends", role{name: "load", replicas: 1, pods: 2, gang: jobsetapi.GangModeGang}, role{name: "train", replicas: 2, pods: 4, gang: jobsetapi.GangModeGang})
+		js.Spec.ReplicatedJobs[1].DependsOn = []jobset.DependsOn{{Name: "load", Status: jobset.DependencyComplete}}
+		submit(ctx, js)
+		expectBound(ctx, js, "depends-load-0-r0: 2 of 2")
+		Expect(podGroups(ctx, Default, js)).To(HaveLen(1), "that of the next stage is made when it is admitted")
+		end(ctx, js)
+		Eventually(func(g Gomega) {
+			g.Expect(bound(ctx, g, js)).To(ContainElement("depends-train-1-r0: 8 of 8"))
+		}).WithContext(ctx).Should(Succeed())
+	}, SpecTimeout(patience))
+
+	It("gets another size while its JobSet is suspended", func(ctx SpecContext) {
+		js := asGang(newJobSet("resized", role{name: "workers", replicas: 2, pods: 2}))
+		submit(ctx, js)
+		expectBound(ctx, js, "resized-all-r0: 4 of 4")
+		before := podGroups(ctx, Default, js)[0]
+		Expect(resize(ctx, js, 1)).To(MatchError(ContainSubstring("if the scheduler of Kubernetes places it")))
+
+		By("suspending it, and resizing it before its pods have ended")
+		hold(ctx, js, "workers", "example.com/slow")
+		DeferCleanup(func(ctx SpecContext) { hold(ctx, js, "workers") }, NodeTimeout(patience))
+		suspend(ctx, js, true)
+		Expect(resize(ctx, js, 5)).To(Succeed())
+		hold(ctx, js, "workers")
+		Eventually(func(g Gomega) { g.Expect(podGroups(ctx, g, js)).To(BeEmpty()) }).WithContext(ctx).Should(Succeed())
+		suspend(ctx, js, false)
+		expectBound(ctx, js, "resized-all-r0: 10 of 10")
+		after := podGroups(ctx, Default, js)
+		Expect(after).To(HaveLen(1))
+		Expect(after[0].UID).NotTo(Equal(before.UID))
+		Expect(after[0].Spec.SchedulingPolicy.Gang.MinCount).To(BeEquivalentTo(10))
+		expectCondition(ctx, js, "GangScheduling", metav1.ConditionTrue, "1 gangs")
+	}, SpecTimeout(patience))
+})
