@@ -251,7 +251,7 @@ var _ = Describe("A staged JobSet", func() {
 		Eventually(func(g Gomega) {
 			g.Expect(env.Admin.Get(ctx, client.ObjectKeyFromObject(js), js)).To(Succeed())
 			for condition, want := range map[string][]string{
-				"GangScheduling": {"NotConfigured", "spec.gangConfig: gangs are not placed whole: gang.provider"},
+				"GangScheduling": {"NotConfigured", "spec.gangConfig: gangs are not placed whole: neither gang.provider"},
 			} {
 				c := apimeta.FindStatusCondition(js.Status.Conditions, condition)
 				g.Expect(c).NotTo(BeNil(), condition)

@@ -8,13 +8,10 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/apis"
@@ -79,21 +76,8 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 // turnOn tells the guards that gangs are placed, and waits until the API server goes by it.
 func turnOn(ctx context.Context) {
 	GinkgoHelper()
-	guards := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: apis.SystemNamespace, Name: apis.GuardsConfigMap}}
-	patch := client.RawPatch(types.MergePatchType, []byte(`{"data":{"gangProvider":"Kube"}}`))
-	Expect(env.Admin.Patch(ctx, guards, patch)).To(Succeed())
-	Eventually(func(g Gomega) {
-		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
-			Namespace: metav1.NamespaceDefault, Name: "probe", Labels: map[string]string{
-				apis.HoldLabel: apis.HoldValue, jobset.JobSetNameKey: "probe", jobset.JobSetUIDKey: "0f",
-			},
-			Annotations: map[string]string{apis.GangGroupAnnotation: "all"},
-		}}
-		job.Spec.Template.Spec = corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "main", Image: "example.com/probe"}}}
-		g.Expect(env.Admin.Create(ctx, job, client.DryRunAll)).To(Succeed())
-		g.Expect(job.Spec.Template.Spec.SchedulingGroup).NotTo(BeNil())
-		g.Expect(job.Spec.Template.Spec.SchedulingGroup.PodGroupName).To(HaveValue(Equal("probe-all-r0-0f")))
-	}).WithContext(ctx).Should(Succeed())
+	setGuards(ctx, "Kube", "")
+	expectBorn(ctx, nil, "default-scheduler probe-all-r0-0f")
 }
 
 func makeQueues(ctx context.Context) {
