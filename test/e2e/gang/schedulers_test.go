@@ -165,4 +165,14 @@ var _ = Describe("A gang of another scheduler", func() {
 		expectCondition(ctx, js, "GangScheduling", metav1.ConditionFalse, `metadata.annotations[tranche.dev/gang-provider] of LocalQueue "unknown": "Nobody" must be one of None, Kube,`)
 		expectCondition(ctx, js, "StageAdmitted", metav1.ConditionTrue, "")
 	}, SpecTimeout(patience))
+
+	It("is that of the flavor of its first stage, and stays so", func(ctx SpecContext) {
+		js := in("flavored", newJobSet("flavored", role{name: "small", replicas: 1, pods: 2, gang: jobsetapi.GangModeGang}, role{name: "large", replicas: 1, pods: 4, gang: jobsetapi.GangModeGang}))
+		js.Spec.StartupPolicy = &jobsetapi.StartupPolicy{StartupPolicyOrder: jobset.InOrder}
+		submit(ctx, js)
+		gang := func(pod *corev1.Pod) string { return withoutUID(pod.Annotations["scheduling.k8s.io/group-name"]) }
+		expectPods(ctx, js, gang, "large default-scheduler flavored-large-1-r0: 4 of 4", "small default-scheduler flavored-small-0-r0: 2 of 2")
+		expectGroups(ctx, js, volcano, fieldsOf("minMember"), "flavored-large-1-r0: 4", "flavored-small-0-r0: 2")
+		expectCondition(ctx, js, "GangScheduling", metav1.ConditionFalse, `ResourceFlavor "large" names Koordinator for them (tranche.dev/gang-provider), but the Jobs were made for Volcano`)
+	}, SpecTimeout(patience))
 })

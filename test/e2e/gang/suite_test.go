@@ -83,24 +83,38 @@ func turnOn(ctx context.Context) {
 func makeQueues(ctx context.Context) {
 	GinkgoHelper()
 	Expect(env.CreateNamespace(ctx, namespace, nil)).To(Succeed())
-	quota := func(name corev1.ResourceName, amount string) kueue.ResourceQuota {
-		return kueue.ResourceQuota{Name: name, NominalQuota: resource.MustParse(amount)}
-	}
 	for _, object := range []client.Object{
-		&kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: "gpu"}},
-		&kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "ml"}, Spec: kueue.ClusterQueueSpec{
-			NamespaceSelector: &metav1.LabelSelector{},
-			ResourceGroups: []kueue.ResourceGroup{{
-				CoveredResources: []corev1.ResourceName{"cpu", gpu},
-				Flavors:          []kueue.FlavorQuotas{{Name: "gpu", Resources: []kueue.ResourceQuota{quota("cpu", "1k"), quota(gpu, "1k")}}},
-			}},
-		}},
+		newFlavor("gpu", ""), newFlavor("small", "Volcano"), newFlavor("large", "Koordinator"),
+		newClusterQueue("ml", "gpu", "1k"), newClusterQueue("flavored", "small", "2", "large", "1k"),
+		&kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "flavored"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "flavored"}},
 		newLocalQueue("ml", ""), newLocalQueue("coscheduling", "Coscheduling"), newLocalQueue("volcano", "Volcano"),
 		newLocalQueue("koordinator", "Koordinator"), newLocalQueue("kai", "KAI"), newLocalQueue("none", "None"), newLocalQueue("unknown", "Nobody"),
 		newHeldQueue(),
 	} {
 		Expect(env.Admin.Create(ctx, object)).To(Succeed())
 	}
+}
+
+// newFlavor makes a ResourceFlavor on which a scheduler places gangs.
+func newFlavor(name, scheduler string) *kueue.ResourceFlavor {
+	flavor := &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if scheduler != "" {
+		flavor.Annotations = map[string]string{apis.GangProviderAnnotation: scheduler}
+	}
+	return flavor
+}
+
+// newClusterQueue makes a ClusterQueue with these flavors, each with so many GPUs.
+func newClusterQueue(name string, flavors ...string) *kueue.ClusterQueue {
+	group := kueue.ResourceGroup{CoveredResources: []corev1.ResourceName{"cpu", gpu}}
+	for i := 0; i < len(flavors); i += 2 {
+		group.Flavors = append(group.Flavors, kueue.FlavorQuotas{Name: kueue.ResourceFlavorReference(flavors[i]), Resources: []kueue.ResourceQuota{
+			{Name: "cpu", NominalQuota: resource.MustParse("1k")}, {Name: gpu, NominalQuota: resource.MustParse(flavors[i+1])},
+		}})
+	}
+	return &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: kueue.ClusterQueueSpec{
+		NamespaceSelector: &metav1.LabelSelector{}, ResourceGroups: []kueue.ResourceGroup{group},
+	}}
 }
 
 // newHeldQueue makes a LocalQueue in which everything waits.
