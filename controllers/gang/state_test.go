@@ -178,3 +178,71 @@ func TestTell(t *testing.T) {
 		})
 	}
 }
+
+// TestAmiss: what can be changed is changed in place, annotations as well.
+func TestAmiss(t *testing.T) {
+	js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "js", UID: "0123456789ab"}}
+	js.Spec.GangConfig = &jobsetapi.GangConfig{GangMode: jobsetapi.GangModeGang}
+	js.Spec.ReplicatedJobs = make([]jobsetapi.ReplicatedJob, 1)
+	js.Spec.ReplicatedJobs[0].Name, js.Spec.ReplicatedJobs[0].Replicas = "main", 1
+	plan, err := stageplan.New(&js.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shape, err := shapes.New(js, plan, shapes.Koordinator{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const mode = "gang.scheduling.koordinator.sh/mode"
+	cases := map[string]struct {
+		change func(*unstructured.Unstructured)
+		want   bool
+	}{
+		"as it was made":     {func(*unstructured.Unstructured) {}, false},
+		"one more":           {func(object *unstructured.Unstructured) { object.SetAnnotations(merged(object, "note", "x")) }, false},
+		"another annotation": {func(object *unstructured.Unstructured) { object.SetAnnotations(merged(object, mode, "NonStrict")) }, true},
+		"another number": {func(object *unstructured.Unstructured) {
+			object.Object["spec"].(map[string]any)["minMember"] = int64(7)
+		}, true},
+		"of somebody else": {func(object *unstructured.Unstructured) {
+			object.SetOwnerReferences(nil)
+			object.SetAnnotations(nil)
+		}, false},
+		"on its way out": {func(object *unstructured.Unstructured) {
+			object.SetDeletionTimestamp(new(metav1.Now()))
+			object.SetAnnotations(nil)
+		}, false},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			state, err := gang.NewState(shape, shapes.Koordinator{}, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			group := state.Missing(0)[0].DeepCopy()
+			group.SetUID("group")
+			c.change(group)
+			state.Observe(group)
+			amiss := state.Amiss(0)
+			if got := len(amiss) > 0; got != c.want {
+				t.Fatalf("amiss: %v, want %t", amiss, c.want)
+			}
+			if len(amiss) == 0 {
+				return
+			}
+			patch, err := amiss[0].Patch()
+			if err != nil || !strings.Contains(string(patch), `"uid":"group"`) || !strings.Contains(string(patch), `"`+mode+`":"Strict"`) {
+				t.Errorf("the patch is %s, %v", patch, err)
+			}
+			if wrong := names(state.Wrong(0)); wrong != "" {
+				t.Errorf("%s is to be deleted", wrong)
+			}
+		})
+	}
+}
+
+func merged(object *unstructured.Unstructured, key, value string) map[string]string {
+	annotations := object.GetAnnotations()
+	annotations[key] = value
+	return annotations
+}

@@ -43,7 +43,7 @@ func (w *wanted) gatherGangs(s *seen, st *stage) bool {
 func (st *stage) isResizing(s *seen) bool {
 	return slices.ContainsFunc(st.jobs, func(job *batchv1.Job) bool {
 		index, ok := indexOf(job)
-		return ok && s.gangs != nil && childjob.IsHeld(job) && s.gangs.ObjectOf(replicatedJobOf(job), index) != "" &&
+		return ok && s.gangs != nil && childjob.IsHeld(job) && childjob.IsIndexed(&job.Spec) && s.gangs.ObjectOf(replicatedJobOf(job), index) != "" &&
 			childjob.PodsAtOnce(job) != st.podsPerJob(st.podSetOf(job))
 	})
 }

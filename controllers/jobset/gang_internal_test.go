@@ -148,6 +148,23 @@ func TestDesiredGangs(t *testing.T) {
 			world: world{started: true, over: jobset.JobSetFailed, workloads: map[string]string{"init": "finished", "train": "finished"}},
 			there: func(s *seen) { observe(s, 0, nil) },
 		},
+		"a gang that gets another size while it is suspended is held first": {
+			world: world{started: true, suspended: true, workloads: map[string]string{"init": "admitted suspended", "train": "closed suspended"}, jobs: map[string]string{"init": "running"}, pods: []string{"init"}},
+			there: func(s *seen) { observe(s, 0, larger) },
+			want:  []string{"hold init-0"},
+		},
+		"it goes when its pods have ended": {
+			world: world{started: true, suspended: true, workloads: map[string]string{"init": "suspended", "train": "closed suspended"}, jobs: map[string]string{"init": "held"}},
+			there: func(s *seen) { observe(s, 0, larger) },
+			want:  []string{"disperse PodGroup js-init-0-r0-jsuid"},
+		},
+		"it is not made again before its Jobs have been resized": {
+			world: world{started: true, workloads: admitted, jobs: map[string]string{"init": "held wide"}},
+			there: func(s *seen) {
+				s.mine.jobs[0].Labels[jobset.JobIndexKey] = "0"
+				s.mine.jobs[0].Spec.CompletionMode = new(batchv1.IndexedCompletion)
+			},
+		},
 		"a suspended JobSet keeps its gangs, and makes none": {
 			world: world{started: true, suspended: true, workloads: map[string]string{"init": "admitted suspended", "train": "closed suspended"}, jobs: map[string]string{"init": "held"}, pods: []string{"init"}},
 		},
