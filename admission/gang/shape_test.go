@@ -444,6 +444,34 @@ func TestKoordinatorMode(t *testing.T) {
 	}
 }
 
+// TestPriorityClass: Volcano is told of one for the whole gang, if there is one.
+func TestPriorityClass(t *testing.T) {
+	priority := func(class string) func(*job) {
+		return func(j *job) { j.Template.Spec.Template.Spec.PriorityClassName = class }
+	}
+	cases := map[string]struct {
+		jobs []job
+		want any
+	}{
+		"none":     {jobs: []job{newJob("a"), newJob("b")}},
+		"the same": {jobs: []job{newJob("a", priority("high")), newJob("b", priority("high"))}, want: "high"},
+		"two":      {jobs: []job{newJob("a", priority("high")), newJob("b", priority("low"))}},
+		"only one": {jobs: []job{newJob("a"), newJob("b", priority("low"))}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			js := asGang(newJobSet(c.jobs...))
+			shape, err := gang.New(js, plan(t, js), gang.Volcano{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := (gang.Volcano{}).Objects(shape, 0)[0].Spec["priorityClassName"]; got != c.want {
+				t.Errorf("priorityClassName %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
 // TestWhole tells ReplicatedJobs whose pods are one gang from those of which each Job is one, and those in none.
 func TestWhole(t *testing.T) {
 	js := newJobSet(newJob("a", mode(whole)), newJob("b", annotated(whole)), newJob("c", mode(replicatedGang)), newJob("d"))

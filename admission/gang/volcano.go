@@ -37,14 +37,26 @@ func (v Volcano) Objects(shape *Shape, stage int) []Object {
 			}
 		}
 		object.Spec = withoutNothing(map[string]any{
-			"minMember":     int64(gang.MinCount),
-			"minTaskMember": tasks,
-			"minResources":  minResources(gang.podSets()...),
-			"queue":         v.Queue,
+			"minMember":         int64(gang.MinCount),
+			"minTaskMember":     tasks,
+			"minResources":      minResources(gang.podSets()...),
+			"priorityClassName": gang.priorityClass(),
+			"queue":             v.Queue,
 		})
 		objects = append(objects, object)
 	}
 	return objects
+}
+
+// priorityClass is the one that all pods of the group name, or "": then Volcano goes by what each of them has.
+func (g *Group) priorityClass() string {
+	first := g.Members[0].Template.Spec.PriorityClassName
+	for m := range g.Members {
+		if g.Members[m].Template.Spec.PriorityClassName != first {
+			return ""
+		}
+	}
+	return first
 }
 
 // Pods returns the annotations with the names of the PodGroup and of the task.

@@ -4,6 +4,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
+
+	"github.com/tranche-dev/tranche/apis"
 )
 
 // The Jobs have one pod each; quota Workloads that say "of3" ask for three, and "for1" were admitted for one.
@@ -52,6 +55,18 @@ func TestElastic(t *testing.T) {
 			want:  []string{"remove init"},
 		},
 	}
+	t.Run("a gang is not elastic, however it was asked for", func(t *testing.T) {
+		s := world{}.build(t)
+		job := &s.jobSet.Spec.ReplicatedJobs[0]
+		job.Template.Spec.CompletionMode = new(batchv1.IndexedCompletion)
+		if !isElastic(s.jobSet, "init") {
+			t.Error("without a gang it is")
+		}
+		job.Template.Annotations = map[string]string{apis.GangGroupAnnotation: "0"}
+		if isElastic(s.jobSet, "init") {
+			t.Error("it is")
+		}
+	})
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(c.want, render(desired(c.world.build(t)))); diff != "" {
