@@ -20,10 +20,15 @@ type prospect struct {
 	refusal  *Refusal
 }
 
-// peakFitsLimits refuses a JobSet at its first stage if some later stage can never be admitted beside what must then be held.
+// peakFitsLimits refuses a JobSet that holds nothing, as at its first stage, if some later stage can never be admitted beside what must then
+// be held.
 func peakFitsLimits(e *Engine, l *look) *Refusal {
-	if !l.hasPlan() || l.policy == Greedy || l.j.continues() {
+	switch {
+	case !l.hasPlan() || l.policy == Greedy || l.j.home != nil:
 		return nil
+	case l.j.continues():
+		// Some stages have finished, and the others may have been made larger since.
+		return e.peakAboveLimits(l)
 	}
 	if p := &l.j.prospect; p.queue != l.q || p.revision != e.revision {
 		*p = prospect{l.q, e.revision, e.peakAboveLimits(l)}
@@ -31,15 +36,15 @@ func peakFitsLimits(e *Engine, l *look) *Refusal {
 	return l.j.prospect.refusal
 }
 
-// peakAboveLimits depends only on the plan and on what the ClusterQueue could have if nothing were charged.
+// peakAboveLimits depends only on what is left of the plan and on what the ClusterQueue could have if nothing were charged.
 func (e *Engine) peakAboveLimits(l *look) *Refusal {
 	c := e.course(l.j, l.q)
 	for s := range l.j.plan.Stages {
-		if o := e.offer(l.j.stages[s], l.q); o.lack != nil && c.Items[s] == nil {
+		if o := e.offer(l.j.stages[s], l.q); o.lack != nil && c.Items[s] == nil && !c.Finished[s] {
 			refusal := lackRefusal(l.q, o.lack)
 			advice := ""
 			if o.lack.Oversized {
-				advice = e.largest(l)
+				advice = e.largestWhole(l)
 			}
 			refusal.Message = fmt.Sprintf("stage %s could never be admitted%s: %s", l.j.plan.Stages[s].Name, inBrackets(advice), refusal.Message)
 			return refusal
@@ -56,7 +61,7 @@ func (e *Engine) peakAboveLimits(l *look) *Refusal {
 	return &Refusal{
 		Check: peakWithinLimits, Reason: kueue.WorkloadQuotaReservedReasonExceedsMaxQuota,
 		Message: fmt.Sprintf("the JobSet could never run to its end in ClusterQueue %s%s: stages that hold quota at the same time need up to %s",
-			l.q.name, inBrackets(e.largest(l)), message),
+			l.q.name, inBrackets(e.largestWhole(l)), message),
 	}
 }
 

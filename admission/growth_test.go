@@ -28,6 +28,57 @@ func (w *world) grow(stage, requests, flavors string) {
 	w.put(wl)
 }
 
+// resize gives a ReplicatedJob of a JobSet another number of pods.
+func (w *world) resize(jobSet, name string, pods int32) {
+	w.t.Helper()
+	js := w.jobSets[jobSet]
+	for i := range js.spec.ReplicatedJobs {
+		if r := &js.spec.ReplicatedJobs[i]; r.Name == name {
+			r.Template.Spec.Parallelism, r.Template.Spec.Completions = &pods, &pods
+		}
+	}
+	plan, err := stageplan.New(js.spec)
+	if err != nil {
+		w.t.Fatalf("plan of %s: %v", jobSet, err)
+	}
+	js.plan = plan
+	w.putPlan(js)
+}
+
+// A JobSet whose next stage is resized between two stages, so that it could never have it, is told so and holds up nobody. Made smaller
+// again, it goes on.
+func TestNextStageIsResized(t *testing.T) {
+	for name, tc := range map[string]struct{ resized, check, part string }{
+		"beyond all quota":              {"second", "WithinLimits", "can never fit (would fit with at most 2 of 3 pods of second)"},
+		"beyond what is left beside it": {"third", "PeakWithinLimits", "the JobSet could never run to its end in ClusterQueue q: stages that hold quota at the same time need up to 5 nvidia.com/gpu of flavor a100, of which the quota is 4"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, admission.Config{})
+			w.queue("q", "a100: gpu=4", func(q *kueue.ClusterQueue) { q.Spec.QueueingStrategy = kueue.StrictFIFO })
+			w.submit("q", "a", job{name: "first", requests: "gpu=1"}, job{name: "second", requests: "gpu=2", after: []string{"first Complete"}},
+				job{name: "third", requests: "gpu=1", after: []string{"second Ready"}})
+			w.wantAdmitted("a-first")
+			w.lone("q", "holder", "gpu=3")
+			w.wantAdmitted("holder")
+			w.reach("a", "first", stageplan.Succeeded)
+			w.wantAdmitted()
+			w.wantRefusal("a-second", "QuotaFits", "WaitingForQuota", "1 of 4 free")
+			resize := func(pods int32) {
+				w.resize("a", tc.resized, pods)
+				w.change("a-"+tc.resized, func(wl *kueue.Workload) { wl.Spec.PodSets[0].Count = pods })
+			}
+			resize(3)
+			w.lone("q", "other", "gpu=1")
+			w.wantAdmitted("other")
+			w.wantRefusal("a-second", tc.check, "ExceedsMaxQuota", tc.part)
+			w.change("holder", finish)
+			w.wantAdmitted()
+			resize(1)
+			w.wantAdmitted("a-second")
+		})
+	}
+}
+
 // What has run for long may come to its end without its growth, so that the growth waits behind those who have asked before it.
 func TestGrowthWaitsInLine(t *testing.T) {
 	w := newWorld(t, admission.Config{})

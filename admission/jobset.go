@@ -105,6 +105,7 @@ func (e *Engine) observePlan(ev PlanObserved) {
 	for _, s := range before {
 		e.letGo(s)
 	}
+	j.turn++
 	e.reconsider(j)
 }
 

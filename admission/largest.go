@@ -39,6 +39,14 @@ func (e *Engine) largest(l *look) string {
 	return known.text
 }
 
+// largestWhole does so only for a JobSet that has not begun: of another one the stages that have finished do not count.
+func (e *Engine) largestWhole(l *look) string {
+	if !l.isJudgedWhole() {
+		return ""
+	}
+	return e.largest(l)
+}
+
 // isJudgedWhole tells whether it is the JobSet that has to fit.
 func (l *look) isJudgedWhole() bool { return l.hasPlan() && l.policy != Greedy && !l.j.continues() }
 

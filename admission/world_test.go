@@ -52,6 +52,7 @@ type tester interface {
 type fakeJobSet struct {
 	name   string
 	uid    types.UID
+	spec   *jobsetapi.JobSetSpec
 	plan   *stageplan.Plan
 	states map[string]stageplan.Status
 	// policy is what the JobSet asks for, and attempt how often it was restarted.
@@ -172,7 +173,7 @@ func (w *world) submit(queue, name string, jobs ...job) {
 		w.t.Fatalf("plan of %s: %v", name, err)
 	}
 	w.clock++
-	js := &fakeJobSet{name: name, uid: types.UID("js-" + name), plan: plan, states: map[string]stageplan.Status{}, submitted: w.now()}
+	js := &fakeJobSet{name: name, uid: types.UID("js-" + name), spec: spec, plan: plan, states: map[string]stageplan.Status{}, submitted: w.now()}
 	w.jobSets[name] = js
 	w.putPlan(js)
 	for i := range plan.Stages {
