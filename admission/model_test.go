@@ -16,8 +16,8 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-// A model is a world in which everything happens that may happen to staged JobSets: Jobs fail and restart their JobSet, JobSets are evicted
-// and preempted, pods end late, administrators take quota and flavors away and give them back, stop queues and move them, writes fail, and
+// A model is a world in which everything happens that may happen to staged JobSets: Jobs fail and restart their JobSet, JobSets grow and
+// shrink, are evicted and preempted, pods end late, administrators take quota and flavors away and give them back, stop queues and move them, writes fail, and
 // the manager is killed and reads everything anew.
 type model struct {
 	*world
@@ -28,8 +28,11 @@ type model struct {
 	whole map[string]*kueue.ClusterQueue
 	// evicting are the JobSets whose pods are to end.
 	evicting map[string]bool
-	// left is how many JobSets are still to come, and troubles how many more disturbances there are.
-	left, troubles int
+	// growths are the names of those of each stage, the oldest first, and grown counts all there have ever been.
+	growths map[string][]string
+	grown   int
+	// left is how many JobSets are still to come, resizes how often one of them is resized, and troubles how many more disturbances there are.
+	left, resizes, troubles int
 	// wasCut tells that a ClusterQueue has been changed. From then on more may be reserved than there is: one that leaves its Cohort takes along
 	// what others have borrowed.
 	wasCut bool
@@ -39,7 +42,8 @@ func drawModel(t *rapid.T, policy string) *model {
 	config := admission.Config{StageAdmission: policy, FairSharing: rapid.IntRange(0, 3).Draw(t, "fair") == 0}
 	m := &model{
 		world: newWorld(t, config), config: config, cohorts: map[string]string{}, whole: map[string]*kueue.ClusterQueue{}, evicting: map[string]bool{},
-		left: rapid.IntRange(1, 6).Draw(t, "jobsets"), troubles: rapid.IntRange(0, 8).Draw(t, "troubles"),
+		growths: map[string][]string{},
+		left:    rapid.IntRange(1, 6).Draw(t, "jobsets"), resizes: rapid.IntRange(0, 8).Draw(t, "resizes"), troubles: rapid.IntRange(0, 8).Draw(t, "troubles"),
 	}
 	if rapid.Bool().Draw(t, "tree") {
 		m.cohorts = map[string]string{"c": "root", "d": "root", "root": ""}
@@ -75,6 +79,9 @@ func (m *model) putQueue(q *kueue.ClusterQueue) {
 func (m *model) run(t *rapid.T) {
 	for range 3000 {
 		m.clock++
+		for _, name := range slices.Sorted(maps.Keys(m.jobSets)) {
+			m.tend(m.jobSets[name])
+		}
 		if m.decide(t) {
 			continue
 		}
@@ -113,6 +120,9 @@ func (m *model) decide(t *rapid.T) (failed bool) {
 		case admission.Evict:
 			m.evictions = append(m.evictions, d.String()+" "+d.Message)
 			id, write = d.ID, func() { m.evict(m.jobSetOf(d.Stage), d.Reason) }
+			if m.workloads[d.Stage].Labels[apis.GrowthLabel] != "" {
+				write = func() { m.evictGrowth(d.Stage.Name, d.Reason) }
+			}
 		case admission.Admit:
 			delete(m.refusals, d.Stage)
 			id, write = d.ID, func() {
@@ -189,6 +199,7 @@ func (m *model) evict(js *fakeJobSet, reason string) {
 func (m *model) stop(js *fakeJobSet) {
 	delete(m.evicting, js.name)
 	for i := range js.plan.Stages {
+		m.dropGrowths(js.workload(i))
 		if isFinished(m.workloads[keyOf(js.workload(i))]) {
 			continue
 		}
@@ -205,15 +216,22 @@ func (m *model) stop(js *fakeJobSet) {
 // gate closes the stages that are not open, and opens the others.
 func (m *model) gate(js *fakeJobSet) {
 	for i := range js.plan.Stages {
-		wl := m.workloads[keyOf(js.workload(i))]
-		want := ""
-		if !js.isOpen(i) && wl.Status.Admission == nil && !isFinished(wl) {
-			want = apis.StageGate
-		}
-		if wl.Annotations[apis.AdmissionGatedByAnnotation] != want {
-			m.change(wl.Name, func(wl *kueue.Workload) { wl.Annotations[apis.AdmissionGatedByAnnotation] = want })
+		for _, name := range m.workloadsOf(js, i) {
+			wl := m.workloads[keyOf(name)]
+			want := ""
+			if !js.isOpen(i) && wl.Status.Admission == nil && !isFinished(wl) {
+				want = apis.StageGate
+			}
+			if wl.Annotations[apis.AdmissionGatedByAnnotation] != want {
+				m.change(wl.Name, func(wl *kueue.Workload) { wl.Annotations[apis.AdmissionGatedByAnnotation] = want })
+			}
 		}
 	}
+}
+
+// workloadsOf are the names of all quota Workloads of a stage.
+func (m *model) workloadsOf(js *fakeJobSet, i int) []string {
+	return append([]string{js.workload(i)}, m.growths[js.workload(i)]...)
 }
 
 // restart begins a JobSet again. Stages that hold quota keep it, finished ones have to run again.
@@ -221,12 +239,14 @@ func (m *model) restart(js *fakeJobSet) {
 	js.attempt++
 	clear(js.states)
 	for i := range js.plan.Stages {
-		m.change(js.workload(i), func(wl *kueue.Workload) {
-			wl.Annotations[apis.AttemptAnnotation] = strconv.Itoa(js.attempt)
-			if isFinished(wl) {
-				wl.Status = kueue.WorkloadStatus{}
-			}
-		})
+		for _, name := range m.workloadsOf(js, i) {
+			m.change(name, func(wl *kueue.Workload) {
+				wl.Annotations[apis.AttemptAnnotation] = strconv.Itoa(js.attempt)
+				if isFinished(wl) {
+					wl.Status = kueue.WorkloadStatus{}
+				}
+			})
+		}
 	}
 	m.gate(js)
 }
@@ -268,7 +288,10 @@ func (m *model) moves(t *rapid.T) []func() {
 			moves = append(moves, func() { m.stop(js) })
 			continue
 		}
-		moves = append(moves, m.movesOf(js)...)
+		moves = append(append(moves, m.movesOf(js)...), m.endings(js)...)
+	}
+	if m.resizes > 0 && len(m.jobSets) > 0 {
+		moves = append(moves, func() { m.resize(t) })
 	}
 	if m.troubles > 0 && len(moves) > 0 && rapid.IntRange(0, 3).Draw(t, "trouble") == 0 {
 		return []func(){func() { m.disturb(t) }}
@@ -299,9 +322,12 @@ func (m *model) disturb(t *rapid.T) {
 		return
 	}
 	if len(m.jobSets) > 0 && rapid.Bool().Draw(t, "jobset") {
-		js := m.jobSets[rapid.SampledFrom(slices.Sorted(maps.Keys(m.jobSets))).Draw(t, "whose")]
+		js := m.drawJobSet(t)
+		growths := m.holdingGrowths(js)
 		switch {
 		case m.evicting[js.name] || js.hasSucceeded():
+		case len(growths) > 0 && rapid.Bool().Draw(t, "growth"):
+			m.evictGrowth(rapid.SampledFrom(growths).Draw(t, "which"), kueue.WorkloadEvictedByPodsReadyTimeout)
 		case rapid.Bool().Draw(t, "restarts"):
 			m.restart(js)
 		default:
