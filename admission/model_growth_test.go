@@ -206,6 +206,39 @@ func (m *model) reclaims(js *fakeJobSet, i int, name string, pays func(podSet in
 	return []func(){func() { m.change(name, func(wl *kueue.Workload) { wl.Status.ReclaimablePods = list }) }}
 }
 
+// checkCharges makes sure that exactly what the objects hold is charged: that of growths, too, and less what is reclaimable (I4).
+func (m *model) checkCharges(t *rapid.T) {
+	held := map[string]int64{}
+	for _, wl := range m.workloads {
+		if wl.Status.Admission == nil || isFinished(wl) {
+			continue
+		}
+		for i := range wl.Status.Admission.PodSetAssignments {
+			a := &wl.Status.Admission.PodSetAssignments[i]
+			pods := int64(*a.Count)
+			for k := range wl.Spec.PodSets {
+				if wl.Spec.PodSets[k].Name == a.Name {
+					pods = min(pods, int64(wl.Spec.PodSets[k].Count-elastic.Reclaimable(wl, string(a.Name))))
+				}
+			}
+			for name, flavor := range a.Flavors {
+				each := a.ResourceUsage[name]
+				held[fmt.Sprint(wl.Status.Admission.ClusterQueue, flavor, name)] += each.MilliValue() / int64(*a.Count) * pods
+			}
+		}
+	}
+	for queue := range m.queues {
+		view, _ := m.engine.ClusterQueue(queue)
+		for _, f := range view.FlavorsReservation {
+			for _, r := range f.Resources {
+				if want := held[fmt.Sprint(queue, f.Name, r.Name)]; r.Total.MilliValue() != want {
+					t.Fatalf("%s of %s %s are charged in %s, want %d thousandths: what the quota Workloads hold", r.Total.String(), f.Name, r.Name, queue, want)
+				}
+			}
+		}
+	}
+}
+
 func asksOf(stage *stageplan.Stage, count func(podSet int) int32) []kueue.PodSet {
 	var all []kueue.PodSet
 	for k := range stage.PodSets {

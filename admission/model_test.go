@@ -143,6 +143,7 @@ func (m *model) decide(t *rapid.T) (failed bool) {
 	if !m.wasCut {
 		m.checkSum(t)
 	}
+	m.checkCharges(t)
 	if v := m.engine.Violations(); len(v) > 0 {
 		t.Fatalf("%v", v)
 	}
