@@ -144,7 +144,7 @@ func (s *simulation) delete(j *job) {
 	}
 	for _, p := range j.payers() {
 		w := s.objects.workloads[p.key]
-		if w == nil || !life.HoldsQuota(w) || !p.stage.isReleased && !life.IsTrue(w, kueue.WorkloadEvicted) {
+		if w == nil || !life.HoldsQuota(w) || !p.stage.isReleased && !j.stopping {
 			if w != nil && life.HoldsQuota(w) && !isFinished(w) {
 				s.say("stop %s", j.subject(p))
 			}

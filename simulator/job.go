@@ -33,8 +33,6 @@ type job struct {
 	settings []scenario.Set
 	// suspended is the wish of the user; stopping lasts until evicted pods have ended; isOver once it has succeeded or failed.
 	suspended, stopping, isOver, isDeleted bool
-	// stops counts stops, so that what was planned for pods that have been stopped is forgotten.
-	stops int
 }
 
 // A stage is one stage of a job.
@@ -273,6 +271,15 @@ func (s *simulation) lead(j *job) {
 		s.leadStage(j, st)
 		s.tend(j, st)
 	}
+	if !j.isOver && j.hasSucceeded() {
+		s.say("complete %s", j.Name)
+		s.end(j, kueue.WorkloadFinishedReasonSucceeded)
+	}
+}
+
+// hasSucceeded tells whether all that has to succeed for the JobSet to have succeeded has done so, if that is not all there is.
+func (j *job) hasSucceeded() bool {
+	return len(j.Success) > 0 && !slices.ContainsFunc(j.Success, func(name string) bool { return !j.pods[name].haveSucceeded() })
 }
 
 func (s *simulation) leadStage(j *job, st *stage) {
@@ -324,7 +331,7 @@ func (s *simulation) finished(j *job, st *stage, reason string) {
 	s.setFinished(w, reason)
 	st.isReleased = false
 	switch {
-	case reason == kueue.WorkloadFinishedReasonSucceeded:
+	case j.haveSucceeded(st):
 		s.say("finish %s", j.subject(st.own))
 	case life.HoldsQuota(w):
 		s.say("stop %s", j.subject(st.own))
@@ -340,6 +347,11 @@ func (s *simulation) failJob(j *job, st *stage) {
 		return
 	}
 	s.say("fail %s", j.subject(st.own))
+	s.end(j, kueue.WorkloadFinishedReasonFailed)
+}
+
+// end finishes all stages of a job that is over, when the pods that still run have ended.
+func (s *simulation) end(j *job, reason string) {
 	j.isOver = true
 	for _, st := range j.stages {
 		s.tend(j, st)
@@ -349,7 +361,7 @@ func (s *simulation) failJob(j *job, st *stage) {
 		}
 		s.agenda.add(s.now+after, func() {
 			if w := s.objects.workloads[st.own.key]; w != nil && !isFinished(w) {
-				s.finished(j, st, kueue.WorkloadFinishedReasonFailed)
+				s.finished(j, st, reason)
 			}
 		})
 	}
@@ -385,15 +397,12 @@ func (s *simulation) stop(j *job) {
 	for _, st := range j.stages {
 		st.isOpen = j.reached(st)
 	}
+	isStopping := j.stopping
 	j.stopping = true
-	j.stops++
-	stop := j.stops
 	s.lead(j)
-	s.agenda.add(s.now+j.StopAfter, func() {
-		if stop == j.stops {
-			s.stopped(j)
-		}
-	})
+	if !isStopping {
+		s.agenda.add(s.now+j.StopAfter, func() { s.stopped(j) })
+	}
 }
 
 func (s *simulation) stopped(j *job) {

@@ -17,7 +17,8 @@ import (
 
 // A planner collects the ReplicatedJobs of one submission.
 type planner struct {
-	pod corev1.PodSpec
+	pod     corev1.PodSpec
+	startup *jobsetapi.StartupPolicy
 	// sizes are the numbers of pods that differ from what the text says.
 	sizes map[string]int32
 	jobs  []jobsetapi.ReplicatedJob
@@ -25,8 +26,7 @@ type planner struct {
 
 // readStages reads ps(gpu=2)=Ready=>train(gpu=6): chains of ReplicatedJobs, with + between those that start together and a semicolon
 // between chains. A ReplicatedJob that was there before is named alone.
-func readStages(text string, pod corev1.PodSpec, sizes map[string]int32) (*stageplan.Plan, error) {
-	p := &planner{pod: pod, sizes: sizes}
+func (p *planner) readStages(text string) (*stageplan.Plan, error) {
 	for chain := range strings.SplitSeq(text, ";") {
 		if err := p.chain(chain); err != nil {
 			return nil, err
@@ -36,7 +36,7 @@ func readStages(text string, pod corev1.PodSpec, sizes map[string]int32) (*stage
 }
 
 func (p *planner) plan() (*stageplan.Plan, error) {
-	plan, err := stageplan.New(&jobsetapi.JobSetSpec{ReplicatedJobs: p.jobs})
+	plan, err := stageplan.New(&jobsetapi.JobSetSpec{ReplicatedJobs: p.jobs, StartupPolicy: p.startup})
 	if err != nil {
 		return nil, errors.New(strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
@@ -141,8 +141,7 @@ func (p *planner) add(name, body, sign string) (int, error) {
 }
 
 // readPods reads 3*gpu:2,cpu:1 for a job with one pod set, or driver(cpu=4)+worker(3*gpu=2) for one with several.
-func readPods(text string, pod corev1.PodSpec) (*stageplan.Plan, error) {
-	p := &planner{pod: pod}
+func (p *planner) readPods(text string) (*stageplan.Plan, error) {
 	if !strings.Contains(text, "(") {
 		if _, err := p.add("main", text, ":"); err != nil {
 			return nil, err

@@ -10,9 +10,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/admission/stageplan"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 )
 
 // A Submission is a job as its user hands it in, together with how long its pods take.
@@ -36,6 +38,8 @@ type Submission struct {
 	MinCount *int32
 	// MaxRestarts is how many times the JobSet starts anew when one of its Jobs has failed.
 	MaxRestarts int
+	// Success are the ReplicatedJobs that have to succeed for the JobSet to have succeeded, or nil for all.
+	Success []string
 	// StopAfter is how long pods take to end when they are evicted.
 	StopAfter time.Duration
 
@@ -45,6 +49,7 @@ type Submission struct {
 	stages, pods string
 	// sizes are the numbers of pods of ReplicatedJobs that have been resized.
 	sizes       map[string]int32
+	startup     *jobsetapi.StartupPolicy
 	selector    map[string]string
 	tolerations []corev1.Toleration
 	affinity    *corev1.Affinity
@@ -130,11 +135,11 @@ func failures(text string) (perJob[int], error) {
 }
 
 func submitOptions() []option[Submission] {
-	return append(shapeOptions(), courseOptions()...)
+	return slices.Concat(planOptions(), shapeOptions(), courseOptions())
 }
 
-// shapeOptions say what is asked for.
-func shapeOptions() []option[Submission] {
+// planOptions say where it is submitted, and what it consists of.
+func planOptions() []option[Submission] {
 	type s = Submission
 	return []option[s]{
 		{
@@ -150,9 +155,24 @@ func shapeOptions() []option[Submission] {
 			func(o *s, text string) error { o.stages = text; return nil },
 		},
 		{
+			Option{"order", "AnyOrder|InOrder", "Its startupPolicy; with InOrder each ReplicatedJob waits until the one before is ready, and needs no arrow."},
+			into(among(jobset.AnyOrder, jobset.InOrder), func(o *s, v jobset.StartupPolicyOptions) { o.startupPolicy().StartupPolicyOrder = v }),
+		},
+		{
+			Option{"rules", "JOB[+JOB]:Ready|Succeeded,...", "The rules of its startupPolicy, which is InOrder: what the ReplicatedJobs after these wait for."},
+			into(rules, func(o *s, v []jobsetapi.StartupPolicyRule) { o.startupPolicy().Rules = v }),
+		},
+		{
 			Option{"pods", "PODS", "What a job of another kind consists of; see below."},
 			func(o *s, text string) error { o.pods = text; return nil },
 		},
+	}
+}
+
+// shapeOptions say what is asked for.
+func shapeOptions() []option[Submission] {
+	type s = Submission
+	return []option[s]{
 		{
 			Option{"priority", "NUMBER", "Its priority; 0 if left out."},
 			into(number, func(o *s, v int32) { o.Priority = v }),
@@ -213,6 +233,10 @@ func courseOptions() []option[Submission] {
 			into(count, func(o *s, v int32) { o.MaxRestarts = int(v) }),
 		},
 		{
+			Option{"success", "JOB,...", "The ReplicatedJobs that have to succeed for the JobSet to have succeeded (successPolicy All); all if left out."},
+			func(o *s, text string) error { o.Success = strings.Split(text, ","); return nil },
+		},
+		{
 			Option{"stop-after", "TIME", "How long pods take to end when they are evicted; no time if left out."},
 			into(duration, func(o *s, v time.Duration) { o.StopAfter = v }),
 		},
@@ -252,8 +276,8 @@ func readSubmission(name string, fields Fields) (*Submission, error) {
 	switch {
 	case (s.stages == "") == (s.pods == ""):
 		return nil, errors.New("say what it consists of: either stages=train(gpu=6), for a JobSet, or pods=3*gpu:2")
-	case s.pods != "" && (s.MaxRestarts > 0 || s.StageAdmission != ""):
-		return nil, errors.New("restarts and policy are for JobSets: write stages instead of pods")
+	case s.pods != "" && (s.MaxRestarts > 0 || s.StageAdmission != "" || s.startup != nil || s.Success != nil):
+		return nil, errors.New("restarts, policy, order, rules and success are for JobSets: write stages instead of pods")
 	case s.pods == "" && s.MinCount != nil:
 		return nil, errors.New("min needs pods: stages of JobSets are admitted whole")
 	}
@@ -264,22 +288,44 @@ func readSubmission(name string, fields Fields) (*Submission, error) {
 // plan reads what the submission consists of.
 func (s *Submission) plan() error {
 	var err error
+	p := &planner{pod: s.podSpec(), startup: s.startup, sizes: s.sizes}
 	if s.IsJobSet {
-		s.Plan, err = readStages(s.stages, s.podSpec(), s.sizes)
+		s.Plan, err = p.readStages(s.stages)
 	} else {
-		s.Plan, err = readPods(s.pods, s.podSpec())
+		s.Plan, err = p.readPods(s.pods)
 	}
 	if err != nil {
 		return err
 	}
-	for _, jobs := range [][]string{keys(s.run.some), keys(s.readyAfter.some), keys(s.fails.some)} {
+	for _, jobs := range [][]string{keys(s.run.some), keys(s.readyAfter.some), keys(s.fails.some), s.Success} {
 		for _, job := range jobs {
-			if !s.has(job) {
+			if !slices.Contains(s.jobsOf(""), job) {
 				return fmt.Errorf("%s has no ReplicatedJob %q", s.Name, job)
 			}
 		}
 	}
 	return nil
+}
+
+func (s *Submission) startupPolicy() *jobsetapi.StartupPolicy {
+	if s.startup == nil {
+		s.startup = &jobsetapi.StartupPolicy{StartupPolicyOrder: jobset.InOrder}
+	}
+	return s.startup
+}
+
+// rules reads JOB+JOB:STATUS, several with commas.
+func rules(text string) ([]jobsetapi.StartupPolicyRule, error) {
+	var all []jobsetapi.StartupPolicyRule
+	for part := range strings.SplitSeq(text, ",") {
+		jobs, word, _ := strings.Cut(part, ":")
+		status, err := oneOf(word, jobsetapi.ReadyStatus, jobsetapi.SucceededStatus)
+		if err != nil {
+			return nil, fmt.Errorf("%q: what to wait for: %w", part, err)
+		}
+		all = append(all, jobsetapi.StartupPolicyRule{TargetReplicatedJobs: strings.Split(jobs, "+"), WaitForReplicatedJobsStatus: status})
+	}
+	return all, nil
 }
 
 func keys[T any](m map[string]T) []string {
