@@ -215,6 +215,11 @@ func (p *ControlPlane) StartComponent(ctx context.Context, name string) error {
 		}
 		paused := p.paused
 		p.paused = nil
+		if slices.ContainsFunc(paused, func(c component) bool { return c.name() == Kwok }) {
+			if err := p.freeNodes(ctx); err != nil {
+				return err
+			}
+		}
 		return startAll(ctx, paused)
 	})
 }

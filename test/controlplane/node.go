@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -76,6 +77,19 @@ func (p *ControlPlane) defineKwok() error {
 		},
 		ready: answers("http://" + address(port) + "/healthz"),
 	})
+}
+
+// freeNodes deletes the leases of the fake nodes, so that the next kwok takes all of them at once, as the first one did. If it has to wait
+// until the lease of one that was killed expires, it may never look at the pods that the node has already.
+func (p *ControlPlane) freeNodes(ctx context.Context) error {
+	admin, err := client.New(p.AdminConfig(), client.Options{})
+	if err != nil {
+		return fmt.Errorf("make a client: %w", err)
+	}
+	if err := admin.DeleteAllOf(ctx, &coordinationv1.Lease{}, client.InNamespace(corev1.NamespaceNodeLease)); err != nil {
+		return fmt.Errorf("delete the leases of the fake nodes: %w", err)
+	}
+	return nil
 }
 
 func (p *ControlPlane) nodes() []client.Object {
