@@ -3,6 +3,7 @@ package soak_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"slices"
 	"time"
@@ -34,6 +35,7 @@ const (
 	restoreQuota   kind = "restore-quota"
 	suspendJobSet  kind = "suspend-jobset"
 	resumeJobSet   kind = "resume-jobset"
+	resizeJobSet   kind = "resize-jobset"
 	deleteJobSet   kind = "delete-jobset"
 	deleteWorkload kind = "delete-workload"
 )
@@ -56,6 +58,8 @@ func (s *soak) strike(k kind) {
 		what, err = s.changeQuota(k)
 	case suspendJobSet, resumeJobSet:
 		what, err = s.setSuspend(k)
+	case resizeJobSet:
+		what, err = s.resizeJobSet()
 	case deleteJobSet:
 		what, err = s.deleteJobSet()
 	default:
@@ -215,23 +219,43 @@ func (s *soak) changeQuota(k kind) (string, error) {
 	return what, s.admin.Patch(s.t.Context(), &q, client.MergeFrom(before))
 }
 
-// setSuspend suspends or resumes a JobSet that is not over, as its user.
-func (s *soak) setSuspend(k kind) (string, error) {
+// pickJobSet chooses a JobSet that is not over and to which something can be done, or nil.
+func (s *soak) pickJobSet(can func(*jobsetapi.JobSet) bool) (*jobsetapi.JobSet, error) {
 	var list jobsetapi.JobSetList
 	if err := s.admin.List(s.t.Context(), &list, s.namespace()); err != nil {
+		return nil, err
+	}
+	return pick(s, slices.DeleteFunc(list.Items, func(js jobsetapi.JobSet) bool { return js.Status.TerminalState != "" || !can(&js) })), nil
+}
+
+// setSuspend suspends or resumes a JobSet, as its user.
+func (s *soak) setSuspend(k kind) (string, error) {
+	js, err := s.pickJobSet(func(js *jobsetapi.JobSet) bool { return ptr.Deref(js.Spec.Suspend, false) == (k == resumeJobSet) })
+	if js == nil {
 		return "", err
 	}
-	var candidates []jobsetapi.JobSet
-	for _, js := range list.Items {
-		if js.Status.TerminalState == "" && ptr.Deref(js.Spec.Suspend, false) == (k == resumeJobSet) {
-			candidates = append(candidates, js)
-		}
-	}
-	js := pick(s, candidates)
+	return client.ObjectKeyFromObject(js).String(), s.suspend(s.t.Context(), js, k)
+}
+
+// resizeJobSet makes the Jobs of a ReplicatedJob larger or smaller, as the user of the JobSet. It goes on to fit.
+func (s *soak) resizeJobSet() (string, error) {
+	js, err := s.pickJobSet(func(js *jobsetapi.JobSet) bool { return slices.ContainsFunc(js.Spec.ReplicatedJobs, isElastic) })
 	if js == nil {
+		return "", err
+	}
+	before := js.DeepCopy()
+	i := s.random.IntN(len(js.Spec.ReplicatedJobs))
+	for !isElastic(js.Spec.ReplicatedJobs[i]) {
+		i = (i + 1) % len(js.Spec.ReplicatedJobs)
+	}
+	r := &js.Spec.ReplicatedJobs[i]
+	pods := int32(1 + s.random.IntN(s.most[client.ObjectKeyFromObject(js)]/int(r.Replicas)))
+	if pods == *r.Template.Spec.Parallelism {
 		return "", nil
 	}
-	return client.ObjectKeyFromObject(js).String(), s.suspend(s.t.Context(), js, k)
+	what := fmt.Sprintf("%s %s from %d to %d pods", client.ObjectKeyFromObject(js), r.Name, *r.Template.Spec.Parallelism, pods)
+	r.Template.Spec.Parallelism, r.Template.Spec.Completions = &pods, &pods
+	return what, s.admin.Patch(s.t.Context(), js, client.MergeFrom(before))
 }
 
 func (s *soak) suspend(ctx context.Context, js *jobsetapi.JobSet, k kind) error {

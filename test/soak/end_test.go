@@ -179,8 +179,8 @@ func (s *soak) describe(ctx context.Context, js *jobsetapi.JobSet) string {
 	}
 	for i := range jobs.Items {
 		j := &jobs.Items[i]
-		fmt.Fprintf(&out, "  Job %s suspend=%v deleted=%v active=%d terminating=%d succeeded=%d failed=%d completions=%d %v\n", j.Name, ptr.Deref(j.Spec.Suspend, false),
-			j.DeletionTimestamp, j.Status.Active, ptr.Deref(j.Status.Terminating, 0), j.Status.Succeeded, j.Status.Failed, ptr.Deref(j.Spec.Completions, 0), j.Labels)
+		fmt.Fprintf(&out, "  Job %s suspend=%v deleted=%v parallelism=%d active=%d terminating=%d succeeded=%d failed=%d completions=%d %v\n", j.Name, ptr.Deref(j.Spec.Suspend, false),
+			j.DeletionTimestamp, ptr.Deref(j.Spec.Parallelism, 1), j.Status.Active, ptr.Deref(j.Status.Terminating, 0), j.Status.Succeeded, j.Status.Failed, ptr.Deref(j.Spec.Completions, 0), j.Labels)
 	}
 	for i := range pods.Items {
 		p := &pods.Items[i]

@@ -46,6 +46,8 @@ type soak struct {
 	jobSets []client.ObjectKey
 	// doomed are the JobSets that fail in their first attempt.
 	doomed map[client.ObjectKey]bool
+	// most is how many pods each stage of a JobSet may have.
+	most map[client.ObjectKey]int
 	// deleted are the JobSets that the chaos has deleted.
 	deleted map[client.ObjectKey]bool
 	strikes map[string]int
@@ -87,7 +89,9 @@ func newSoak(t *testing.T, seed uint64) *soak {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	t.Cleanup(cancel)
-	env, err := world.Start(ctx, controlplane.Config{NodePools: nodePools(), WorkDir: os.Getenv("SOAK_DIR")})
+	env, err := world.Start(ctx, controlplane.Config{
+		NodePools: nodePools(), WorkDir: os.Getenv("SOAK_DIR"), JobSetFeatureGates: map[string]bool{"ElasticJobSet": true},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +102,7 @@ func newSoak(t *testing.T, seed uint64) *soak {
 	})
 	s := &soak{
 		t: t, env: env, admin: env.Admin, random: rand.New(rand.NewPCG(seed, seed)), began: time.Now(),
-		doomed: map[client.ObjectKey]bool{}, deleted: map[client.ObjectKey]bool{}, strikes: map[string]int{},
+		doomed: map[client.ObjectKey]bool{}, most: map[client.ObjectKey]int{}, deleted: map[client.ObjectKey]bool{}, strikes: map[string]int{},
 	}
 	s.createTenants(ctx)
 	if s.auditor, err = audit.Start(ctx, env.Admin); err != nil {
@@ -147,12 +151,13 @@ func (s *soak) kinds() []kind {
 	s.t.Helper()
 	all := map[string]int{
 		killManager: 3, killJobSet: 2, killAPIServer: 1, deleteJob: 4, deletePod: 4, cutQuota: 3, restoreQuota: 3,
-		suspendJobSet: 4, resumeJobSet: 4, deleteJobSet: 1, deleteWorkload: 1,
+		suspendJobSet: 4, resumeJobSet: 4, resizeJobSet: 8, deleteJobSet: 1, deleteWorkload: 1,
 	}
 	wanted := os.Getenv("SOAK_CHAOS")
 	var kinds []kind
 	for _, k := range []string{
-		killManager, killJobSet, killAPIServer, deleteJob, deletePod, cutQuota, restoreQuota, suspendJobSet, resumeJobSet, deleteJobSet, deleteWorkload,
+		killManager, killJobSet, killAPIServer, deleteJob, deletePod, cutQuota, restoreQuota, suspendJobSet, resumeJobSet, resizeJobSet, deleteJobSet,
+		deleteWorkload,
 	} {
 		if wanted == "" || strings.Contains(","+wanted+",", ","+k+",") {
 			for range all[k] {

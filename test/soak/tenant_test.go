@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -159,6 +160,7 @@ func (s *soak) newJobSet(i int) *jobsetapi.JobSet {
 	if isSequence {
 		most = nominal
 	}
+	s.most[client.ObjectKeyFromObject(js)] = most
 	for stage := range stages {
 		js.Spec.ReplicatedJobs = append(js.Spec.ReplicatedJobs, s.newReplicatedJob("stage-"+strconv.Itoa(stage), most))
 	}
@@ -214,7 +216,7 @@ func (s *soak) order(js *jobsetapi.JobSet) {
 	}
 }
 
-// newReplicatedJob makes one of up to so many pods with an accelerator each.
+// newReplicatedJob makes one of up to so many pods with an accelerator each. It may be elastic.
 func (s *soak) newReplicatedJob(name string, most int) jobsetapi.ReplicatedJob {
 	requests := amounts("cpu", "1")
 	selector := map[string]string{}
@@ -231,10 +233,14 @@ func (s *soak) newReplicatedJob(name string, most int) jobsetapi.ReplicatedJob {
 	if s.random.IntN(4) == 0 {
 		fate[controlplane.FakeStopAfter] = "700ms"
 	}
+	mode := batchv1.NonIndexedCompletion
+	if s.random.IntN(2) == 0 {
+		mode = batchv1.IndexedCompletion
+	}
 	return jobsetapi.ReplicatedJob{ReplicatedJob: jobset.ReplicatedJob{
 		Name: name, Replicas: int32(replicas),
 		Template: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{
-			Parallelism: &pods, Completions: &pods, BackoffLimit: new(int32(1000)),
+			Parallelism: &pods, Completions: &pods, CompletionMode: &mode, BackoffLimit: new(int32(1000)),
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Annotations: fate},
 				Spec: corev1.PodSpec{
@@ -247,4 +253,9 @@ func (s *soak) newReplicatedJob(name string, most int) jobsetapi.ReplicatedJob {
 			},
 		}},
 	}}
+}
+
+// isElastic tells whether the Jobs of a ReplicatedJob may become larger and smaller.
+func isElastic(r jobsetapi.ReplicatedJob) bool {
+	return ptr.Deref(r.Template.Spec.CompletionMode, batchv1.NonIndexedCompletion) == batchv1.IndexedCompletion
 }
