@@ -17,6 +17,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/conditions"
+	"github.com/tranche-dev/tranche/test/sample"
 )
 
 var _ = Describe("Bad input", func() {
@@ -133,7 +134,7 @@ var _ = Describe("Bad input", func() {
 	It("requests a resource that its queue does not cover", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "15")
 		js := t.newJobSet("odd", replicatedJob{name: "main", cpus: "1"})
-		odd := amounts("google.com/tpu", "4")
+		odd := sample.Amounts("google.com/tpu", "4")
 		js.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: odd, Limits: odd}
 		expectRefusal(ctx, t, js, "google.com/tpu")
 	}, SpecTimeout(specTimeout))

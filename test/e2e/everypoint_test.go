@@ -14,6 +14,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/test/controlplane"
+	"github.com/tranche-dev/tranche/test/sample"
 )
 
 // A point is where a JobSet of t.deepSpeed can be in its life. Its name is that of the JobSet.
@@ -169,7 +170,7 @@ func enlarge(js *jobsetapi.JobSet, replicatedJob int, pods int32, gpus string) {
 	spec := &js.Spec.ReplicatedJobs[replicatedJob].Template.Spec
 	spec.Parallelism, spec.Completions = &pods, &pods
 	resources := &js.Spec.ReplicatedJobs[replicatedJob].Template.Spec.Template.Spec.Containers[0].Resources
-	resources.Requests[gpu], resources.Limits[gpu] = amounts("x", gpus)["x"], amounts("x", gpus)["x"]
+	resources.Requests[gpu], resources.Limits[gpu] = sample.Amounts("x", gpus)["x"], sample.Amounts("x", gpus)["x"]
 }
 
 // newStarvedQueue makes a LocalQueue of the team whose ClusterQueue has no quota before feed.

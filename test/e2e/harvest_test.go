@@ -22,6 +22,8 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/test/sample"
 )
 
 // A harvest is many quota Workloads without a JobSet in the queues of a tree of Cohorts. It runs those that are admitted, as the
@@ -153,7 +155,7 @@ func (h *harvest) submit(ctx context.Context, i int) {
 		RestartPolicy: corev1.RestartPolicyNever,
 		Containers: []corev1.Container{{
 			Name: "main", Image: "example.com/crop",
-			Resources: corev1.ResourceRequirements{Requests: amounts("cpu", strconv.Itoa(cpus))},
+			Resources: corev1.ResourceRequirements{Requests: sample.Amounts("cpu", strconv.Itoa(cpus))},
 		}},
 	}}}}
 	h.mu.Lock()

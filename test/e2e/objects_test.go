@@ -20,6 +20,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/test/controlplane"
+	"github.com/tranche-dev/tranche/test/sample"
 )
 
 // A team is a namespace with a LocalQueue "queue" on a ClusterQueue of its own, both of the namespace's name.
@@ -53,7 +54,7 @@ func (t team) clear(ctx SpecContext) {
 
 func clusterQueue(name, cpus, gpus string) *kueue.ClusterQueue {
 	quota := func(resource corev1.ResourceName, amount string) kueue.ResourceQuota {
-		return kueue.ResourceQuota{Name: resource, NominalQuota: amounts("x", amount)["x"]}
+		return kueue.ResourceQuota{Name: resource, NominalQuota: sample.Amounts("x", amount)["x"]}
 	}
 	return &kueue.ClusterQueue{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -96,33 +97,18 @@ func (t team) newJobSet(name string, replicatedJobs ...replicatedJob) *jobsetapi
 func (r replicatedJob) build() jobsetapi.ReplicatedJob {
 	requests := corev1.ResourceList{}
 	if r.cpus != "" {
-		requests[corev1.ResourceCPU] = amounts("x", r.cpus)["x"]
+		requests[corev1.ResourceCPU] = sample.Amounts("x", r.cpus)["x"]
 	}
 	if r.gpus != "" {
-		requests[gpu] = amounts("x", r.gpus)["x"]
+		requests[gpu] = sample.Amounts("x", r.gpus)["x"]
 	}
-	pods := max(r.pods, 1)
 	fate := map[string]string{controlplane.FakeExit: controlplane.FakeExitNever}
 	if r.runs != "" {
 		fate = map[string]string{controlplane.FakeRunTime: r.runs}
 	}
-	return jobsetapi.ReplicatedJob{ReplicatedJob: jobset.ReplicatedJob{
-		Name: r.name, Replicas: max(r.replicas, 1), DependsOn: r.after,
-		Template: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{
-			Parallelism: &pods, Completions: &pods, BackoffLimit: new(int32(0)),
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Annotations: fate},
-				Spec: corev1.PodSpec{
-					RestartPolicy:                 corev1.RestartPolicyNever,
-					TerminationGracePeriodSeconds: new(int64(0)),
-					Containers: []corev1.Container{{
-						Name: "main", Image: "example.com/" + r.name,
-						Resources: corev1.ResourceRequirements{Requests: requests, Limits: requests},
-					}},
-				},
-			},
-		}},
-	}}
+	made := sample.ReplicatedJob(r.name, max(r.pods, 1), requests, fate)
+	made.Replicas, made.DependsOn = max(r.replicas, 1), r.after
+	return made
 }
 
 func inOrder(js *jobsetapi.JobSet, rules ...jobsetapi.StartupPolicyRule) *jobsetapi.JobSet {

@@ -17,6 +17,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/test/controlplane"
+	"github.com/tranche-dev/tranche/test/sample"
 )
 
 const specTimeout = 3 * time.Minute
@@ -147,11 +148,11 @@ var _ = Describe("A staged JobSet", func() {
 		Expect(env.Admin.Create(ctx, &corev1.LimitRange{
 			ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: "defaults"},
 			Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
-				Type: corev1.LimitTypeContainer, DefaultRequest: amounts("cpu", "3"), Default: amounts("cpu", "4"),
+				Type: corev1.LimitTypeContainer, DefaultRequest: sample.Amounts("cpu", "3"), Default: sample.Amounts("cpu", "4"),
 			}}},
 		})).To(Succeed())
 		overhead := &nodev1.RuntimeClass{
-			ObjectMeta: metav1.ObjectMeta{Name: "sandboxed"}, Handler: "sandbox", Overhead: &nodev1.Overhead{PodFixed: amounts("cpu", "2")},
+			ObjectMeta: metav1.ObjectMeta{Name: "sandboxed"}, Handler: "sandbox", Overhead: &nodev1.Overhead{PodFixed: sample.Amounts("cpu", "2")},
 		}
 		Expect(env.Admin.Create(ctx, overhead)).To(Succeed())
 		js := t.newJobSet("defaulted", replicatedJob{name: "main"})

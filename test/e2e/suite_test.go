@@ -11,12 +11,12 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/test/audit"
 	"github.com/tranche-dev/tranche/test/controlplane"
+	"github.com/tranche-dev/tranche/test/sample"
 	"github.com/tranche-dev/tranche/test/world"
 )
 
@@ -47,11 +47,11 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	var err error
 	gates := map[string]bool{"RestartJob": true, "InPlaceRestart": true, "ElasticJobSet": true}
 	env, err = world.Start(suite, controlplane.Config{JobSetFeatureGates: gates, NodePools: []controlplane.NodePool{
-		{Name: "cpu", Count: 4, Labels: map[string]string{"pool": "cpu"}, Allocatable: amounts("cpu", "256", "memory", "1Ti")},
+		{Name: "cpu", Count: 4, Labels: map[string]string{"pool": "cpu"}, Allocatable: sample.Amounts("cpu", "256", "memory", "1Ti")},
 		{
 			Name: "a100", Count: 8, Labels: map[string]string{"accelerator": "a100"},
 			Taints:      []corev1.Taint{{Key: "nvidia.com/gpu", Value: "present", Effect: corev1.TaintEffectNoSchedule}},
-			Allocatable: amounts("cpu", "256", "memory", "1Ti", string(gpu), "64"),
+			Allocatable: sample.Amounts("cpu", "256", "memory", "1Ti", string(gpu), "64"),
 		},
 	}})
 	Expect(err).NotTo(HaveOccurred())
@@ -100,11 +100,3 @@ var _ = AfterEach(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 	Expect(violations).To(BeEmpty(), "the auditor found breaches of the invariants")
 }, NodeTimeout(patience))
-
-func amounts(pairs ...string) corev1.ResourceList {
-	list := corev1.ResourceList{}
-	for i := 0; i < len(pairs); i += 2 {
-		list[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
-	}
-	return list
-}

@@ -17,6 +17,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/test/controlplane"
+	"github.com/tranche-dev/tranche/test/sample"
 )
 
 const (
@@ -39,21 +40,13 @@ func accelerators() []accelerator {
 	return []accelerator{{"a100", gpu}, {"h100", gpu}, {"tpu-v5e", tpu}}
 }
 
-func amounts(pairs ...string) corev1.ResourceList {
-	list := corev1.ResourceList{}
-	for i := 0; i < len(pairs); i += 2 {
-		list[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
-	}
-	return list
-}
-
 func nodePools() []controlplane.NodePool {
-	pools := []controlplane.NodePool{{Name: "cpu", Count: 4, Allocatable: amounts("cpu", "64", "memory", "1Ti")}}
+	pools := []controlplane.NodePool{{Name: "cpu", Count: 4, Allocatable: sample.Amounts("cpu", "64", "memory", "1Ti")}}
 	for _, a := range accelerators() {
 		pools = append(pools, controlplane.NodePool{
 			Name: a.flavor, Count: 8, Labels: map[string]string{"accelerator": a.flavor},
 			Taints:      []corev1.Taint{{Key: string(a.resource), Value: "present", Effect: corev1.TaintEffectNoSchedule}},
-			Allocatable: amounts("cpu", "64", "memory", "1Ti", string(a.resource), "8"),
+			Allocatable: sample.Amounts("cpu", "64", "memory", "1Ti", string(a.resource), "8"),
 		})
 	}
 	return pools
@@ -218,7 +211,7 @@ func (s *soak) order(js *jobsetapi.JobSet) {
 
 // newReplicatedJob makes one of up to so many pods with an accelerator each. It may be elastic.
 func (s *soak) newReplicatedJob(name string, most int) jobsetapi.ReplicatedJob {
-	requests := amounts("cpu", "1")
+	requests := sample.Amounts("cpu", "1")
 	selector := map[string]string{}
 	if kind := s.random.IntN(5); kind < 3 {
 		a := accelerators()[kind]
@@ -237,22 +230,11 @@ func (s *soak) newReplicatedJob(name string, most int) jobsetapi.ReplicatedJob {
 	if s.random.IntN(2) == 0 {
 		mode = batchv1.IndexedCompletion
 	}
-	return jobsetapi.ReplicatedJob{ReplicatedJob: jobset.ReplicatedJob{
-		Name: name, Replicas: int32(replicas),
-		Template: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{
-			Parallelism: &pods, Completions: &pods, CompletionMode: &mode, BackoffLimit: new(int32(1000)),
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Annotations: fate},
-				Spec: corev1.PodSpec{
-					RestartPolicy: corev1.RestartPolicyNever, TerminationGracePeriodSeconds: new(int64(0)), NodeSelector: selector,
-					Containers: []corev1.Container{{
-						Name: "main", Image: "example.com/" + name,
-						Resources: corev1.ResourceRequirements{Requests: requests, Limits: requests},
-					}},
-				},
-			},
-		}},
-	}}
+	r := sample.ReplicatedJob(name, pods, requests, fate)
+	r.Replicas = int32(replicas)
+	r.Template.Spec.CompletionMode, r.Template.Spec.BackoffLimit = &mode, new(int32(1000))
+	r.Template.Spec.Template.Spec.NodeSelector = selector
+	return r
 }
 
 // isElastic tells whether the Jobs of a ReplicatedJob may become larger and smaller.

@@ -5,13 +5,13 @@ import (
 	"math/rand/v2"
 	"time"
 
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/test/controlplane"
+	"github.com/tranche-dev/tranche/test/sample"
 )
 
 // A Submission is a JobSet and when it is submitted. The JobSet has no queue yet.
@@ -132,22 +132,9 @@ func newJob(name string, pods int32, t task) jobsetapi.ReplicatedJob {
 	if t.pool != "" {
 		selector = map[string]string{poolLabel: t.pool}
 	}
-	return jobsetapi.ReplicatedJob{ReplicatedJob: jobset.ReplicatedJob{
-		Name: name, Replicas: 1,
-		Template: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{
-			Parallelism: &pods, Completions: &pods, BackoffLimit: new(int32(0)),
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Annotations: fate},
-				Spec: corev1.PodSpec{
-					RestartPolicy: corev1.RestartPolicyNever, TerminationGracePeriodSeconds: new(int64(0)), NodeSelector: selector,
-					Containers: []corev1.Container{{
-						Name: "main", Image: "example.com/" + name,
-						Resources: corev1.ResourceRequirements{Requests: requests, Limits: requests},
-					}},
-				},
-			},
-		}},
-	}}
+	job := sample.ReplicatedJob(name, pods, requests, fate)
+	job.Template.Spec.Template.Spec.NodeSelector = selector
+	return job
 }
 
 // after lets a ReplicatedJob wait for another one.
