@@ -34,21 +34,27 @@ func (s *simulation) resize(r scenario.Resize) error {
 	return nil
 }
 
-// fit lets the quota Workload of a stage that holds nothing ask for the pods that the stage has by now, and tells whether these are others
-// than before.
+// fit lets the quota Workload of a stage that holds nothing ask for the pods that the stage has by now, but for those that have succeeded,
+// and tells whether these are others than before.
 func (j *job) fit(st *stage, w *kueue.Workload) (differs bool) {
 	if !j.IsJobSet || life.HoldsQuota(w) {
 		return false
 	}
+	var over []kueue.ReclaimablePod
 	for i := range st.PodSets {
-		if w.Spec.PodSets[i].Count != st.PodSets[i].Count {
-			w.Spec.PodSets[i].Count, differs = st.PodSets[i].Count, true
+		asks, count := &w.Spec.PodSets[i], st.PodSets[i].Count
+		if asks.Count != count {
+			asks.Count, differs = count, true
+		}
+		if j.pods[st.PodSets[i].Name].haveSucceeded() {
+			over = append(over, kueue.ReclaimablePod{Name: asks.Name, Count: count})
 		}
 	}
 	if differs {
-		w.Status.ReclaimablePods = nil
 		w.Generation++
 	}
+	differs = differs || !slices.Equal(over, w.Status.ReclaimablePods)
+	w.Status.ReclaimablePods = over
 	return differs
 }
 
@@ -61,13 +67,12 @@ func (s *simulation) sizes(j *job, st *stage) []elastic.Size {
 	return all
 }
 
-// sizeOf is the size of the one Job of a pod set. When that has succeeded nobody gives it other pods, and they are charged until the stage
-// ends.
+// sizeOf is the size of the one Job of a pod set. When that has succeeded it needs nothing any more.
 func (s *simulation) sizeOf(j *job, st *stage, podSet int) elastic.Size {
 	name, want := st.PodSets[podSet].Name, st.PodSets[podSet].Count
 	w, p := s.objects.workloads[st.own.key], j.pods[st.PodSets[podSet].Name]
 	if p.haveSucceeded() {
-		want = p.count()
+		return elastic.Fixed(want, 0, len(st.growths))
 	}
 	isScaled := len(st.growths) > 0 || elastic.Charged(w, name, want) != want || p != nil && p.count() < want
 	if !j.IsJobSet || !life.HoldsQuota(w) || !isScaled {
@@ -102,7 +107,7 @@ func (s *simulation) isSteady(j *job, st *stage) bool {
 // isGrown tells whether all pods that there is admitted quota for are ready.
 func isGrown(j *job, st *stage, sizes []elastic.Size) bool {
 	for i, name := range st.ReplicatedJobs {
-		if p := j.pods[name]; !p.areReady() || p.count() < sizes[i].Now {
+		if p := j.pods[name]; !p.areReady() || !p.haveSucceeded() && p.count() < sizes[i].Now {
 			return false
 		}
 	}
@@ -130,7 +135,7 @@ func (s *simulation) tend(j *job, st *stage) {
 	if st.isReleased {
 		s.resizeJobs(j, st, sizes)
 	}
-	s.reclaim(j, st.own, sizes, func(podSet int) int32 { return sizes[podSet].Base })
+	s.reclaim(j, st.own, sizes, func(z elastic.Size) int32 { return z.Base })
 	for k, growth := range slices.Clone(st.growths) {
 		w := s.objects.workloads[growth.key]
 		switch pays := slices.ContainsFunc(sizes, func(z elastic.Size) bool { return z.Growths[k] > 0 }); {
@@ -160,7 +165,7 @@ func podSets(st *stage, count func(podSet int) int32) []kueue.PodSet {
 
 // tendHolder brings a growth further that holds quota for pods which the JobSet still wants.
 func (s *simulation) tendHolder(j *job, growth payer, sizes []elastic.Size, k int) {
-	s.reclaim(j, growth, sizes, func(podSet int) int32 { return sizes[podSet].Growths[k] })
+	s.reclaim(j, growth, sizes, func(z elastic.Size) int32 { return z.Growths[k] })
 	w := s.objects.workloads[growth.key]
 	switch {
 	case !life.IsTrue(w, kueue.WorkloadEvicted):
@@ -210,12 +215,12 @@ func (s *simulation) resizeJobs(j *job, st *stage, sizes []elastic.Size) {
 }
 
 // reclaim says for how many pods a quota Workload is not needed any more, once these have ended.
-func (s *simulation) reclaim(j *job, p payer, sizes []elastic.Size, paysFor func(podSet int) int32) {
+func (s *simulation) reclaim(j *job, p payer, sizes []elastic.Size, paysFor func(elastic.Size) int32) {
 	after := s.objects.workloads[p.key].DeepCopy()
 	differs := false
 	for i := range p.stage.PodSets {
 		name := p.stage.PodSets[i].Name
-		count := elastic.Charged(after, name, 0) - paysFor(i)
+		count := elastic.Charged(after, name, 0) - paysFor(sizes[i])*sizes[i].Live
 		if count <= elastic.Reclaimable(after, name) || j.pods[name].most() > sizes[i].Now {
 			continue
 		}

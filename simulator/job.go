@@ -13,6 +13,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/admission/elastic"
 	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
@@ -320,8 +321,11 @@ func (s *simulation) release(j *job, st *stage) {
 	st.starts++
 	sizes := s.sizes(j, st)
 	for i, name := range st.ReplicatedJobs {
-		j.pods[name] = &pods{}
-		s.begin(j, st, name, sizes[i].First)
+		// What has succeeded before an eviction is not run again.
+		if j.pods[name] == nil {
+			j.pods[name] = &pods{}
+			s.begin(j, st, name, sizes[i].First)
+		}
 	}
 }
 
@@ -367,19 +371,31 @@ func (s *simulation) end(j *job, reason string) {
 	}
 }
 
-// restart begins the next attempt: stages that hold quota keep it, and finished ones get new quota Workloads.
+// restart begins the next attempt: stages that hold quota keep it, and those that have finished, or have given up what they need again, get
+// new quota Workloads.
 func (s *simulation) restart(j *job) {
 	j.attempt++
 	s.say("restart %s", j.Name)
 	clear(j.pods)
 	for _, st := range j.stages {
 		st.isOpen, st.isReleased = j.reached(st), false
-		if w := s.objects.workloads[st.own.key]; w != nil && isFinished(w) {
+		w := s.objects.workloads[st.own.key]
+		isShort := w != nil && !isFinished(w) && st.isShort(w)
+		if isShort && life.HoldsQuota(w) {
+			s.dropGrowths(j, st)
+			s.say("stop %s", j.subject(st.own))
+		}
+		if w != nil && (isShort || isFinished(w)) {
 			s.drop(st.own)
 			s.create(j, st)
 		}
 	}
 	s.lead(j)
+}
+
+// isShort tells whether a quota Workload does not pay for any pod of a ReplicatedJob that has to run.
+func (st *stage) isShort(w *kueue.Workload) bool {
+	return slices.ContainsFunc(st.PodSets, func(p stageplan.PodSet) bool { return p.Count > 0 && elastic.Held(w, p.Name) == 0 })
 }
 
 // stop lets the pods of all stages end that have not succeeded, and takes the job back to the boundary of those that have. When the
@@ -391,7 +407,9 @@ func (s *simulation) stop(j *job) {
 		}
 		st.isReleased = false
 		for _, name := range st.ReplicatedJobs {
-			delete(j.pods, name)
+			if !j.pods[name].haveSucceeded() {
+				delete(j.pods, name)
+			}
 		}
 	}
 	for _, st := range j.stages {

@@ -33,8 +33,11 @@ func (p *pods) count() int32 {
 
 // most is how many there may be at the moment.
 func (p *pods) most() int32 {
-	if p == nil {
+	switch {
+	case p == nil:
 		return 0
+	case p.haveSucceeded():
+		return p.lingering
 	}
 	return max(p.count(), p.lingering)
 }

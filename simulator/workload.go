@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission/elastic"
 	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/simulator/scenario"
 )
@@ -87,7 +88,7 @@ func details(w *kueue.Workload) string {
 			}
 		}
 		for k := range w.Spec.PodSets {
-			if p := &w.Spec.PodSets[k]; p.Name == a.Name && a.Count != nil && *a.Count < p.Count {
+			if p := &w.Spec.PodSets[k]; p.Name == a.Name && a.Count != nil && *a.Count < p.Count-elastic.Reclaimable(w, string(p.Name)) {
 				fewer = append(fewer, fmt.Sprintf(" with %d of %d pods", *a.Count, p.Count))
 			}
 		}

@@ -330,6 +330,9 @@ func readSet(r *reader, w *words) (Statement, error) {
 	if len(w.fields) == 0 {
 		return nil, errors.New("changes nothing: give the fields to replace")
 	}
+	if r.submissions[target.Name].IsJobSet && w.fields.Get("reclaim", "") != "" {
+		return nil, errors.New("reclaim: is for jobs of another kind: of JobSets the pods are counted that have succeeded")
+	}
 	if target.Growth > 0 && w.fields.Get("gates", "") != "" {
 		return nil, errors.New("gates: a growth has those of its stage")
 	}

@@ -72,6 +72,7 @@ func TestParseProblems(t *testing.T) {
 		"a growth without a number":      {story + "submit a stages=ps(gpu=1)\nexplain a/ps+0\n", []string{`"a/ps+0" names no growth`}},
 		"pods of a growth":               {story + "submit a stages=ps(gpu=1)\nfinish a/ps+1\n", []string{"only a quota Workload", "write finish a/ps"}},
 		"gates of a growth":              {story + "submit a stages=ps(gpu=1)\nset a/ps+1 gates=x\n", []string{"those of its stage"}},
+		"reclaimed pods of a JobSet":     {story + "submit a stages=ps(gpu=1)\nset a reclaim=1\n", []string{"is for jobs of another kind"}},
 		"a size of no JobSet":            {story + "submit a pods=gpu:1\nresize a pods=2\n", []string{"is for JobSets"}},
 		"a size of two at once":          {story + "submit a stages=ps(gpu=1)+log(gpu=1)\nresize a/ps.log pods=2\n", []string{"write resize a/JOB with one of ps, log"}},
 		"a size of a growth":             {story + "submit a stages=ps(gpu=1)\nresize a/ps+1 pods=2\n", []string{"write resize a/JOB with one of ps"}},

@@ -178,7 +178,7 @@ func setOptions() []option[kueue.Workload] {
 			into(truth, func(o *kueue.Workload, v bool) { o.Spec.Active = &v }),
 		},
 		{
-			Option{"reclaim", "COUNT", "How many pods of its first pod set are over and need no quota any more (reclaimablePods)."},
+			Option{"reclaim", "COUNT", "How many pods of its first pod set are over and need no quota any more (reclaimablePods); JobSets say so themselves."},
 			into(count, func(o *kueue.Workload, v int32) {
 				if len(o.Spec.PodSets) > 0 {
 					o.Status.ReclaimablePods = []kueue.ReclaimablePod{{Name: o.Spec.PodSets[0].Name, Count: v}}
