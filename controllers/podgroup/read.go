@@ -74,6 +74,7 @@ func (r *Reconciler) read(ctx context.Context, ref podgroup.Ref, from look) (*se
 	if s.Workloads, err = r.readWorkloads(ctx, ref, from); err != nil {
 		return nil, err
 	}
+	r.watch(ref, s.Gang.Others())
 	for _, other := range s.Gang.Others() {
 		known, err := r.readOther(ctx, other)
 		if err != nil {

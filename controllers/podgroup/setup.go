@@ -101,6 +101,8 @@ type Reconciler struct {
 	// mu guards what this process remembers of gangs, only to tell each news once. It can be forgotten.
 	mu     sync.Mutex
 	memory map[podgroup.Ref]*memory
+	// watchers are the gangs that name a gang as one that they start together with.
+	watchers map[podgroup.Ref]map[podgroup.Ref]struct{}
 }
 
 // SetupWithManager starts the controller of gangs, and feeds the plans of gangs that gather their quota to the engine.
@@ -122,7 +124,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 	}
 	r := &Reconciler{
 		config: config, client: mgr.GetClient(), pods: pods, live: mgr.GetAPIReader(), apis: served,
-		told: flowcontrol.NewTokenBucketRateLimiter(toldPerSecond, toldBurst), memory: map[podgroup.Ref]*memory{},
+		told: flowcontrol.NewTokenBucketRateLimiter(toldPerSecond, toldBurst), memory: map[podgroup.Ref]*memory{}, watchers: map[podgroup.Ref]map[podgroup.Ref]struct{}{},
 	}
 	if err := addIndexes(ctx, mgr, pods); err != nil {
 		return err

@@ -20,7 +20,7 @@ import (
 type memory struct {
 	// said is what was told last.
 	said podgroup.Message
-	// others are the gangs that start together with it, and known is what they were told to look at.
+	// others are the gangs that start together with it, and known is what those were woken for that name it.
 	others []podgroup.Ref
 	known  string
 	// plan is that of its parts, or empty.
@@ -110,25 +110,40 @@ func (r *Reconciler) note(ctx context.Context, s *seen, text string) error {
 	return nil
 }
 
-// tellOthers has the gangs looked at that start together with this one, when something has changed that they depend on.
-func (r *Reconciler) tellOthers(s *seen) {
-	if isGone(s) {
-		defer r.forget(s.Gang.Ref)
-	}
-	others, known := s.Gang.Others(), fmt.Sprintf("%+v", podgroup.OtherOf(&s.Seen))
-	var wake []podgroup.Ref
-	r.remember(s.Gang.Ref, func(m *memory) {
-		if len(m.others)+len(others) > 0 && m.known != known {
-			wake = slices.Concat(m.others, others)
-		}
-		m.others, m.known = others, known
-	})
+// watch has a gang looked at when something changes about the others that it names, whether they name it or not. It must be called before
+// these are read.
+func (r *Reconciler) watch(ref podgroup.Ref, others []podgroup.Ref) {
+	var before []podgroup.Ref
+	r.remember(ref, func(m *memory) { before, m.others = m.others, others })
 	r.mu.Lock()
-	queue := r.queue
-	r.mu.Unlock()
-	for _, ref := range wake {
-		if queue != nil {
-			queue.Add(requestOf(ref))
+	defer r.mu.Unlock()
+	for _, other := range before {
+		if delete(r.watchers[other], ref); len(r.watchers[other]) == 0 {
+			delete(r.watchers, other)
+		}
+	}
+	for _, other := range others {
+		if r.watchers[other] == nil {
+			r.watchers[other] = map[podgroup.Ref]struct{}{}
+		}
+		r.watchers[other][ref] = struct{}{}
+	}
+}
+
+// tellOthers has the gangs looked at that name this one, when something has changed that they depend on.
+func (r *Reconciler) tellOthers(s *seen) {
+	ref, o, isNews := s.Gang.Ref, podgroup.OtherOf(&s.Seen), false
+	known := fmt.Sprint(o.Exists, o.IsWhole, o.IsAdmitted, o.Problem, o.Together)
+	r.remember(ref, func(m *memory) { isNews, m.known = m.known != known, known })
+	if isGone(s) {
+		r.watch(ref, nil)
+		r.forget(ref)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for watcher := range r.watchers[ref] {
+		if isNews && r.queue != nil {
+			r.queue.Add(requestOf(watcher))
 		}
 	}
 }

@@ -111,7 +111,7 @@ var _ = Describe("A gang", func() {
 
 	It("goes on where it stands under another manager", func(ctx SpecContext) {
 		t := newTeam(ctx, "3", "0")
-		t.podGroup(ctx, koordinator, "job", map[string]any{"minMember": int64(3)}, nil)
+		group := t.podGroup(ctx, koordinator, "job", map[string]any{"minMember": int64(3)}, nil)
 		replicas := t.replicas("job", 3, t.member("", 0).label(apis.KoordinatorLabel, "job"))
 		t.submit(ctx, replicas)
 		t.expectCount(ctx, "job", string(corev1.PodRunning), 3)
@@ -136,6 +136,7 @@ var _ = Describe("A gang", func() {
 
 		By("ending")
 		withdraw(ctx, replicas)
+		Expect(env.Admin.Delete(ctx, group)).To(Succeed())
 		t.expectPods(ctx, "next-", "next-0=running")
 	}, SpecTimeout(specTimeout))
 
@@ -182,7 +183,9 @@ var _ = Describe("A gang whose PodGroup says what it needs", func() {
 		create(ctx, in("p-1"), in("p-2"))
 		t.expectPods(ctx, "", "other-0=gated", "p-0=running", "p-1=running", "p-2=running")
 		create(ctx, in("p-3"))
-		Eventually(func(g Gomega) { g.Expect(t.workloads(ctx, g)).To(HaveLen(3), "one is for the pod that is not paid for") }).WithContext(ctx).Should(Succeed())
+		Eventually(func(g Gomega) {
+			g.Expect(t.workloads(ctx, g)).To(HaveLen(3), "one is for the pod that is not paid for")
+		}).WithContext(ctx).Should(Succeed())
 		t.end(ctx, corev1.PodSucceeded, "p-0")
 		t.expectPods(ctx, "p-", "p-0=succeeded", "p-1=running", "p-2=running", "p-3=running")
 		t.end(ctx, corev1.PodSucceeded, "p-1", "p-2", "p-3")

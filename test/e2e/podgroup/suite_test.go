@@ -67,6 +67,10 @@ func startManager(ctx context.Context) (*world.Manager, error) {
 }
 
 var _ = AfterEach(func(ctx SpecContext) {
+	if CurrentSpecReport().Failed() {
+		there, err := env.KubectlOutput(ctx, "get", "workloads.kueue.x-k8s.io,podgroups.scheduling.sigs.k8s.io,podgroups.scheduling.x-k8s.io", "-A", "-o", "yaml", "--show-managed-fields=false")
+		GinkgoWriter.Printf("What there is (%v):\n%s\n", err, there)
+	}
 	violations, err := auditor.Violations(ctx)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(violations).To(BeEmpty(), "the auditor found breaches of the invariants")

@@ -1,0 +1,118 @@
+package podgroup_test
+
+import (
+	"context"
+	"fmt"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tranche-dev/tranche/apis"
+)
+
+// The examples of Koordinator: a job has two roles, A and B, which are one GangGroup, or two.
+var _ = Describe("Two roles of Koordinator", func() {
+	const groups = apis.KoordinatorPrefix + "groups"
+
+	It("in one GangGroup start together, across namespaces and queues, and what one of them gets alone is left to others", func(ctx SpecContext) {
+		a, b := newTeam(ctx, "5", "0"), newTeam(ctx, "4", "0")
+		together := fmt.Sprintf(`["%s/gang-a", "%s/gang-b"]`, a.name, b.name)
+		groupA := a.podGroup(ctx, koordinator, "gang-a", map[string]any{"minMember": int64(5)}, map[string]string{groups: together})
+		for i := range 5 {
+			create(ctx, a.member(fmt.Sprintf("a-%d", i), 0).label(apis.KoordinatorLabel, "gang-a"))
+		}
+		expectNoted(ctx, groupA, fmt.Sprintf("starts together with gang %q, which does not exist", b.name+"/gang-b"))
+		groupB := b.podGroup(ctx, koordinator, "gang-b", map[string]any{"minMember": int64(4)}, map[string]string{groups: fmt.Sprintf("[%q]", b.name+"/gang-b")})
+		expectNoted(ctx, groupA, "does not name the same gangs")
+		annotate(ctx, groupB, groups, together)
+		create(ctx, b.member("other", 0).koordinator("name", "other", "min-available", "1"))
+		b.expectPods(ctx, "other", "other=running")
+		for i := range 4 {
+			create(ctx, b.member(fmt.Sprintf("b-%d", i), 0).label(apis.KoordinatorLabel, "gang-b"))
+		}
+		expectNoted(ctx, groupB, "3 of 4 free")
+		a.expectPods(ctx, "a-", "a-0=gated", "a-1=gated", "a-2=gated", "a-3=gated", "a-4=gated")
+		a.expectUsage(ctx, "cpu", 0)
+		create(ctx, a.member("guest", 0).koordinator("name", "guest", "min-available", "1"))
+		a.expectPods(ctx, "guest", "guest=running")
+
+		By("both having room")
+		b.end(ctx, corev1.PodSucceeded, "other")
+		b.expectUsage(ctx, "cpu", 0)
+		a.end(ctx, corev1.PodSucceeded, "guest")
+		a.expectPods(ctx, "a-", "a-0=running", "a-1=running", "a-2=running", "a-3=running", "a-4=running")
+		b.expectPods(ctx, "b-", "b-0=running", "b-1=running", "b-2=running", "b-3=running")
+
+		By("losing a member, when the rule is off")
+		Expect(env.Admin.Delete(ctx, a.member("a-0", 0).Pod)).To(Succeed())
+		a.expectPods(ctx, "a-", "a-1=running", "a-2=running", "a-3=running", "a-4=running")
+		create(ctx, a.member("a-9", 0).label(apis.KoordinatorLabel, "gang-a"))
+		a.expectPods(ctx, "a-", "a-1=running", "a-2=running", "a-3=running", "a-4=running", "a-9=running")
+	}, SpecTimeout(specTimeout))
+
+	It("in two GangGroups start one without the other", func(ctx SpecContext) {
+		t := newTeam(ctx, "5", "0")
+		member := func(name, gang string) pod {
+			return t.member(name, 0).koordinator("name", gang, "min-available", "2", "total-number", "2", "mode", "Strict", "groups", "", "waiting-time", "3600s")
+		}
+		create(ctx, member("a-0", "gang-a"), member("b-0", "gang-b"), member("a-1", "gang-a"))
+		t.expectPods(ctx, "", "a-0=running", "a-1=running", "b-0=gated")
+		create(ctx, member("b-1", "gang-b"))
+		t.expectPods(ctx, "b-", "b-0=running", "b-1=running")
+	}, SpecTimeout(specTimeout))
+})
+
+// What Koordinator leaves open: gangs that gather their pods one by one, and wait for each other for ever.
+var _ = Describe("Gangs that gather their quota", func() {
+	gang := func(ctx context.Context, t team, name string, pods int, settings ...string) {
+		for i := range pods {
+			member := t.member(fmt.Sprintf("%s-%d", name, i), 0).koordinator("name", name, "min-available", fmt.Sprint(pods), "mode", "NonStrict")
+			create(ctx, member.koordinator(settings...))
+		}
+	}
+	all := func(name, how string, pods int) []string {
+		var want []string
+		for i := range pods {
+			want = append(want, fmt.Sprintf("%s-%d=%s", name, i, how))
+		}
+		return want
+	}
+
+	It("finish all, three of five pods each on quota for ten", func(ctx SpecContext) {
+		t := newTeam(ctx, "10", "0")
+		gang(ctx, t, "x", 5)
+		t.expectPods(ctx, "x-", all("x", "running", 5)...)
+		gang(ctx, t, "y", 5)
+		gang(ctx, t, "z", 5)
+		for len(t.standing(ctx, Default, "")) > 0 {
+			for _, name := range []string{"x", "y", "z"} {
+				if standing := t.standing(ctx, Default, name); len(standing) == 0 || standing[0] != name+"-0=running" {
+					continue
+				}
+				t.expectPods(ctx, name, all(name, "running", 5)...)
+				for i := range 5 {
+					t.end(ctx, corev1.PodSucceeded, fmt.Sprintf("%s-%d", name, i))
+				}
+				for i := range 5 {
+					Expect(env.Admin.Delete(ctx, t.member(fmt.Sprintf("%s-%d", name, i), 0).Pod)).To(Succeed())
+				}
+			}
+		}
+		t.expectUsage(ctx, "cpu", 0)
+	}, SpecTimeout(specTimeout))
+
+	It("keep what they have gathered, and give it back after their waiting time", func(ctx SpecContext) {
+		t := newTeam(ctx, "4", "0")
+		create(ctx, t.member("first-0", 0).koordinator("name", "first", "min-available", "1"), t.member("first-1", 0).koordinator("name", "second", "min-available", "1"))
+		t.expectPods(ctx, "first-", "first-0=running", "first-1=running")
+		gang(ctx, t, "x", 4, "waiting-time", "3s")
+		t.expectUsage(ctx, "cpu", 4)
+		t.expectTold(ctx, "Pod", "x-0", "gave back what it had gathered")
+		t.expectPods(ctx, "x-", all("x", "gated", 4)...)
+		By("being tried again")
+		t.end(ctx, corev1.PodSucceeded, "first-0", "first-1")
+		t.expectPods(ctx, "x-", all("x", "running", 4)...)
+		t.expectUsage(ctx, "cpu", 4)
+	}, SpecTimeout(specTimeout))
+})
