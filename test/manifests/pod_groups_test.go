@@ -1,0 +1,42 @@
+package manifests_test
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestPoliciesKnowTheSameGroups: the policies that gate and guard the pods of groups each say by which keys a pod names its group, because they
+// cannot share that.
+func TestPoliciesKnowTheSameGroups(t *testing.T) {
+	all := objects(t, kustomize(t, "config/policies"))
+	want := map[string][]string{
+		"groupLabels": {
+			"kueue.x-k8s.io/pod-group-name", "pod-group.scheduling.sigs.k8s.io", "pod-group.scheduling.sigs.k8s.io/name", "scheduling.x-k8s.io/pod-group",
+		},
+		"groupAnnotations": {"gang.scheduling.koordinator.sh/name", "kueue.x-k8s.io/pod-group-name", "scheduling.k8s.io/group-name"},
+	}
+	for _, key := range []string{
+		"MutatingAdmissionPolicy//tranche-gate-pods", "ValidatingAdmissionPolicy//tranche-guard-pod-groups", "ValidatingAdmissionPolicy//tranche-guard-pod-group-joins",
+	} {
+		if all[key] == nil {
+			t.Fatalf("there is no %s", key)
+		}
+		got := map[string][]string{}
+		for _, v := range field(t, all[key], "spec", "variables").([]any) {
+			variable := v.(map[string]any)
+			if name := variable["name"].(string); strings.HasPrefix(name, "group") {
+				for _, quoted := range regexp.MustCompile(`'[^']+'`).FindAllString(variable["expression"].(string), -1) {
+					got[name] = append(got[name], strings.Trim(quoted, "'"))
+				}
+				slices.Sort(got[name])
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", key, diff)
+		}
+	}
+}
