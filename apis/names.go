@@ -65,7 +65,7 @@ const (
 	// ReleaseAnnotation counts, on the pod templates of child Jobs that are in such a group, how often the Job has been released.
 	ReleaseAnnotation = "tranche.dev/release"
 
-	// RequireQueueLabel, with value "true" on a Namespace, makes a JobSet without a queue name an error there.
+	// RequireQueueLabel, with value "true" on a Namespace, makes a JobSet, or a pod of a group, without a queue name an error there.
 	RequireQueueLabel = "tranche.dev/require-queue"
 
 	// ExplanationAnnotation has, on a PendingWorkload of Kueue's visibility API, why it waits, as JSON (apis/visibility). It is there

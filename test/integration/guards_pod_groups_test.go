@@ -175,6 +175,34 @@ var _ = Describe("The guards of pods of groups", func() {
 		expectAnswer(tenant.Patch(ctx, queued.DeepCopy(), jsonPatch(`[{"op":"remove","path":"/metadata/labels/kueue.x-k8s.io~1queue-name"}]`)), allowed)
 	}, SpecTimeout(patience))
 
+	It("ask a pod of a group for a queue where one is required, and no other pod", func(ctx SpecContext) {
+		require := jsonPatch(`[{"op":"add","path":"/metadata/labels/tranche.dev~1require-queue","value":"true"}]`)
+		Expect(env.adminClient.Patch(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, require)).To(Succeed())
+		create := func(who client.Client, change func(*corev1.Pod)) error {
+			pod := newPod(namespace, "unqueued")
+			pod.Labels = map[string]string{"a": "b"}
+			change(pod)
+			return who.Create(ctx, pod, client.DryRunAll)
+		}
+		unqueued := []func(*corev1.Pod){label("scheduling.x-k8s.io/pod-group", "g"), annotation("scheduling.k8s.io/group-name", "g")}
+		for _, change := range unqueued {
+			Eventually(create).WithArguments(tenant, change).WithContext(ctx).
+				Should(MatchError(ContainSubstring("this-namespace-requires-a-queue-but-has-no-local-queue")))
+		}
+		Expect(env.adminClient.Create(ctx, &kueue.LocalQueue{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "main"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "shared"},
+		})).To(Succeed())
+		for _, change := range unqueued {
+			Eventually(create).WithArguments(tenant, change).WithContext(ctx).Should(MatchError(ContainSubstring(
+				`a pod of a group in namespace ` + namespace + ` must name a LocalQueue: set its label kueue.x-k8s.io/queue-name to "main" (ClusterQueue shared)`)))
+		}
+		Expect(create(tenant, func(*corev1.Pod) {})).To(Succeed())
+		Expect(create(env.adminClient, func(pod *corev1.Pod) {
+			label("scheduling.x-k8s.io/pod-group", "g")(pod)
+			label("jobset.sigs.k8s.io/jobset-uid", "x")(pod)
+		})).To(Succeed(), "the pods of a JobSet have its queue")
+	}, SpecTimeout(patience))
+
 	It("let nobody but the manager say which quota Workloads are admitted together, or belong to a plan", func(ctx SpecContext) {
 		newWorkload := func(change func(*kueue.Workload)) *kueue.Workload {
 			wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{

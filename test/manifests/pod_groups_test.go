@@ -39,4 +39,15 @@ func TestPoliciesKnowTheSameGroups(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", key, diff)
 		}
 	}
+	for _, key := range []string{"ValidatingAdmissionPolicy//tranche-require-queue", "ValidatingAdmissionPolicy//tranche-require-local-queue"} {
+		condition := field(t, all[key], "spec", "matchConditions").([]any)[0].(map[string]any)["expression"].(string)
+		labels, annotations, _ := strings.Cut(condition, "object.metadata.?labels[?k]")
+		for keys, part := range map[string]string{"groupLabels": labels, "groupAnnotations": annotations} {
+			for _, name := range want[keys] {
+				if !strings.Contains(part, "'"+name+"'") {
+					t.Errorf("%s does not know %s", key, name)
+				}
+			}
+		}
+	}
 }
