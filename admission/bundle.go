@@ -151,14 +151,16 @@ func (e *Engine) review(s *stage) {
 		return
 	}
 	b, now := m.bundle, standingOf(s)
-	if b.isWhole() && b.counts[isHolding] == len(b.members) && !b.has(func(s *stage) bool { return s.entry.phase != admitted }) {
-		b.wasWhole = true
-	}
 	differs := now != m.standing
 	b.counts[m.standing]--
 	b.counts[now]++
 	m.standing = now
-	b.wasWhole = b.wasWhole && b.counts[isHolding]+b.counts[isGoing]+b.counts[isAssumed] > 0
+	switch {
+	case b.counts[isHolding]+b.counts[isGoing]+b.counts[isAssumed] == 0:
+		b.wasWhole = false
+	case b.isWhole() && b.counts[isHolding] == len(b.members) && !b.has((*stage).isUnadmitted):
+		b.wasWhole = true
+	}
 	if isOver := b.isOver(); differs || isOver != b.wasOver {
 		b.wasOver = isOver
 		e.wakeBundle(b)
@@ -227,18 +229,15 @@ func (b *bundle) isOver() bool {
 	if b.wasWhole || b.counts[hasFinished] > 0 {
 		return true
 	}
+	if b.has(func(s *stage) bool { return s.membership.standing == isHolding && s.isReady }) {
+		return true
+	}
+	if b.has((*stage).isUnadmitted) {
+		return false
+	}
 	var latest time.Time
 	for _, s := range b.members {
-		if s.membership.standing != isHolding {
-			continue
-		}
-		if s.isReady {
-			return true
-		}
-		if s.entry.phase != admitted {
-			return false
-		}
-		if s.reservedAt.After(latest) {
+		if s.membership.standing == isHolding && s.reservedAt.After(latest) {
 			latest = s.reservedAt
 		}
 	}
@@ -248,8 +247,14 @@ func (b *bundle) isOver() bool {
 	})
 }
 
+// isUnadmitted tells whether a stage holds quota and waits for AdmissionChecks.
+func (s *stage) isUnadmitted() bool { return s.membership.standing == isHolding && s.entry.phase != admitted }
+
 // breakUp evicts those who hold quota in bundles of which the rest does not ask for any.
 func (e *Engine) breakUp(decisions []Decision) []Decision {
+	if len(e.stuck) == 0 {
+		return decisions
+	}
 	for _, b := range slices.SortedFunc(maps.Keys(e.stuck), compareBundles) {
 		delete(e.stuck, b)
 		if b.isWhole() && !b.isOver() {

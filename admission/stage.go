@@ -287,6 +287,8 @@ func gateMessage(gates string) string {
 	switch first = strings.TrimSpace(first); first {
 	case apis.StageGate:
 		return "the stage waits for earlier stages of its JobSet"
+	case apis.GangGate:
+		return "the gang is not complete, or does not ask for quota for another reason"
 	case apis.SuspendedGate:
 		return "the JobSet is suspended by its user"
 	default:

@@ -408,6 +408,32 @@ func TestAfterTheGangs(t *testing.T) {
 	}
 }
 
+// TestGangsWaitForEachOthersChecks: one that holds quota and still waits for its AdmissionChecks has not been admitted.
+func TestGangsWaitForEachOthersChecks(t *testing.T) {
+	w := twoQueues(t)
+	w.lone("p", "a", "gpu=4", together("ab", 2))
+	w.lone("q", "b", "gpu=4", together("ab", 2))
+	for _, d := range w.engine.Decide(w.now()) {
+		if admit, ok := d.(admission.Admit); ok {
+			w.change(admit.Stage.Name, func(wl *kueue.Workload) {
+				reserve(wl, &admit.Admission)
+				setCondition(wl, kueue.WorkloadAdmitted, metav1.ConditionFalse)
+				w.date(wl)
+			})
+			w.engine.Settle(admit.ID, nil)
+		}
+	}
+	w.clock++
+	w.change("b", func(wl *kueue.Workload) {
+		wl.Status = kueue.WorkloadStatus{}
+		setCondition(wl, kueue.WorkloadEvicted, metav1.ConditionTrue)
+		w.date(wl)
+	})
+	w.important("q", "vip", "gpu=4", 1)
+	w.wantAdmitted("vip")
+	w.wantEvicted("evict ns/a Preempted")
+}
+
 // TestNobodyIsPreemptedForGangs, but they may be preempted, each alone.
 func TestNobodyIsPreemptedForGangs(t *testing.T) {
 	w := twoQueues(t, func(q *kueue.ClusterQueue) {
