@@ -7,10 +7,13 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tranche-dev/tranche/admission/podgroup"
 )
 
 // TestPoliciesKnowTheSameGroups: the policies that gate and guard the pods of groups each say by which keys a pod names its group, because they
-// cannot share that.
+// cannot share that. The manager reads the same.
 func TestPoliciesKnowTheSameGroups(t *testing.T) {
 	all := objects(t, kustomize(t, "config/policies"))
 	want := map[string][]string{
@@ -37,6 +40,19 @@ func TestPoliciesKnowTheSameGroups(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", key, diff)
+		}
+	}
+	for variable, names := range want {
+		for _, name := range names {
+			pod := &corev1.Pod{}
+			if keys := map[string]string{name: "g"}; variable == "groupLabels" {
+				pod.Labels = keys
+			} else {
+				pod.Annotations = keys
+			}
+			if ref, ok := podgroup.RefOf(pod); !ok || ref.Name != "g" {
+				t.Errorf("the manager does not read %s: %v", name, ref)
+			}
 		}
 	}
 	for _, key := range []string{"ValidatingAdmissionPolicy//tranche-require-queue", "ValidatingAdmissionPolicy//tranche-require-local-queue"} {
