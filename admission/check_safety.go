@@ -13,25 +13,24 @@ import (
 	"github.com/tranche-dev/tranche/queue"
 )
 
-// A prospect is what a JobSet that has not begun was last told of its peak.
+// A prospect is what a JobSet that holds nothing was last told of its peak. It is good while the queue, the limits and the stages that have
+// finished stay.
 type prospect struct {
 	queue    *clusterQueue
 	revision uint64
+	finished []bool
 	refusal  *Refusal
 }
 
 // peakFitsLimits refuses a JobSet that holds nothing, as at its first stage, if some later stage can never be admitted beside what must then
 // be held.
 func peakFitsLimits(e *Engine, l *look) *Refusal {
-	switch {
-	case !l.hasPlan() || l.policy == Greedy || l.j.home != nil:
+	if !l.hasPlan() || l.policy == Greedy || l.j.home != nil {
 		return nil
-	case l.j.continues():
-		// Some stages have finished, and the others may have been made larger since.
-		return e.peakAboveLimits(l)
 	}
-	if p := &l.j.prospect; p.queue != l.q || p.revision != e.revision {
-		*p = prospect{l.q, e.revision, e.peakAboveLimits(l)}
+	finished := l.j.finished()
+	if p := &l.j.prospect; p.queue != l.q || p.revision != e.revision || !slices.Equal(p.finished, finished) {
+		*p = prospect{l.q, e.revision, finished, e.peakAboveLimits(l)}
 	}
 	return l.j.prospect.refusal
 }

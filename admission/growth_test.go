@@ -79,6 +79,31 @@ func TestNextStageIsResized(t *testing.T) {
 	}
 }
 
+// What a JobSet can still come to hold depends on the stages that have finished: after a restart these have to run again.
+func TestPeakAfterARestart(t *testing.T) {
+	w := newWorld(t, admission.Config{})
+	w.queue("q", "a100: gpu=5")
+	w.submit("q", "a", job{name: "x", requests: "gpu=1"}, job{name: "y", requests: "gpu=2", after: []string{"x Ready"}},
+		job{name: "z", requests: "gpu=1", after: []string{"x Complete", "y Complete"}})
+	w.lone("q", "holder", "gpu=2")
+	w.wantAdmitted("a-x", "holder")
+	w.reach("a", "x", stageplan.Ready)
+	w.wantAdmitted("a-y")
+	w.queue("q", "a100: gpu=2")
+	w.reach("a", "x", stageplan.Succeeded)
+	w.reach("a", "y", stageplan.Succeeded)
+	w.wantAdmitted()
+	w.wantRefusal("a-z", "QuotaFits", "WaitingForQuota", "0 of 2 free")
+	for stage, gate := range map[string]string{"a-x": "", "a-y": apis.StageGate, "a-z": apis.StageGate} {
+		w.change(stage, func(wl *kueue.Workload) {
+			wl.Annotations = map[string]string{apis.AttemptAnnotation: "1", apis.AdmissionGatedByAnnotation: gate}
+			wl.Status = kueue.WorkloadStatus{}
+		})
+	}
+	w.wantAdmitted()
+	w.wantRefusal("a-x", "PeakWithinLimits", "ExceedsMaxQuota", "need up to 3 nvidia.com/gpu of flavor a100, of which the quota is 2")
+}
+
 // What has run for long may come to its end without its growth, so that the growth waits behind those who have asked before it.
 func TestGrowthWaitsInLine(t *testing.T) {
 	w := newWorld(t, admission.Config{})

@@ -164,6 +164,25 @@ func (j *jobSet) attempt() int {
 	return latest
 }
 
+// finished tells which stages have finished, and need not be run again. It must only be asked for when the plan is known.
+func (j *jobSet) finished() []bool {
+	done, open := make([]bool, len(j.plan.Stages)), make([]bool, len(j.plan.Stages))
+	attempt := j.attempt()
+	for _, s := range j.members {
+		switch {
+		case s.index < 0 || s.index >= len(done):
+		case s.entry.phase == finished && s.attempt == attempt:
+			done[s.index] = true
+		case !s.isGrowth:
+			open[s.index] = true
+		}
+	}
+	for i := range done {
+		done[i] = done[i] && !open[i]
+	}
+	return done
+}
+
 // course is how far the JobSet has come. It counts only what is held in the given ClusterQueue, and items there. It must only be
 // asked for when the plan is known.
 func (e *Engine) course(j *jobSet, q *clusterQueue) *safety.Course {
