@@ -248,7 +248,9 @@ func (b *bundle) isOver() bool {
 }
 
 // isUnadmitted tells whether a stage holds quota and waits for AdmissionChecks.
-func (s *stage) isUnadmitted() bool { return s.membership.standing == isHolding && s.entry.phase != admitted }
+func (s *stage) isUnadmitted() bool {
+	return s.membership.standing == isHolding && s.entry.phase != admitted
+}
 
 // breakUp evicts those who hold quota in bundles of which the rest does not ask for any.
 func (e *Engine) breakUp(decisions []Decision) []Decision {
