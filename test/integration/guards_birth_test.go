@@ -119,6 +119,9 @@ var _ = Describe("The guards of what is created", func() {
 		Entry("gives its Jobs an annotation of Tranche", func(js *jobsetapi.JobSet) {
 			js.Spec.ReplicatedJobs[0].Template.Annotations = map[string]string{apis.FlavorNodeLabelsAnnotation: "a"}
 		}, "spec.replicatedJobs[*].template.metadata"),
+		Entry("chooses the scheduler of its gangs", func(js *jobsetapi.JobSet) {
+			js.Spec.ReplicatedJobs[0].Template.Spec.Template.Annotations = map[string]string{apis.GangProviderAnnotation: "None"}
+		}, "tranche.dev/gang-provider and tranche.dev/gang-scheduler are"),
 		Entry("puts its Jobs into a gang without a queue", func(js *jobsetapi.JobSet) {
 			js.Labels = nil
 			js.Spec.ReplicatedJobs[0].Template.Annotations = map[string]string{apis.GangGroupAnnotation: "all"}

@@ -159,11 +159,10 @@ var _ = Describe("A gang of another scheduler", func() {
 		expectCondition(ctx, js, "GangScheduling", metav1.ConditionFalse, "names a scheduler that does")
 	}, SpecTimeout(patience))
 
-	It("of a LocalQueue that names none that there is runs, and its owner hears of it", func(ctx SpecContext) {
-		js := in("unknown", asGang(newJobSet("unknown", role{name: "workers", replicas: 1, pods: 2})))
-		submit(ctx, js)
-		expectCondition(ctx, js, "GangScheduling", metav1.ConditionFalse, `metadata.annotations[tranche.dev/gang-provider] of LocalQueue "unknown": "Nobody" must be one of None, Kube,`)
-		expectCondition(ctx, js, "StageAdmitted", metav1.ConditionTrue, "")
+	It("is one that there is", func(ctx SpecContext) {
+		want := MatchError(ContainSubstring(`tranche.dev/gang-provider must be None, Kube, Coscheduling, Volcano, Koordinator or KAI, not "Nobody"`))
+		Expect(env.Admin.Create(ctx, newLocalQueue("nobodys", "Nobody"))).To(want)
+		Expect(env.Admin.Create(ctx, newFlavor("nobodys", "Nobody"))).To(want)
 	}, SpecTimeout(patience))
 
 	It("is that of the flavor of its first stage, and stays so", func(ctx SpecContext) {

@@ -88,7 +88,7 @@ func makeQueues(ctx context.Context) {
 		newClusterQueue("ml", "gpu", "1k"), newClusterQueue("flavored", "small", "2", "large", "1k"),
 		&kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "flavored"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "flavored"}},
 		newLocalQueue("ml", ""), newLocalQueue("coscheduling", "Coscheduling"), newLocalQueue("volcano", "Volcano"),
-		newLocalQueue("koordinator", "Koordinator"), newLocalQueue("kai", "KAI"), newLocalQueue("none", "None"), newLocalQueue("unknown", "Nobody"),
+		newLocalQueue("koordinator", "Koordinator"), newLocalQueue("kai", "KAI"), newLocalQueue("none", "None"),
 		newHeldQueue(),
 	} {
 		Expect(env.Admin.Create(ctx, object)).To(Succeed())
