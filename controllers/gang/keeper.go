@@ -84,8 +84,32 @@ func (k *Keeper) Read(ctx context.Context, js *jobsetapi.JobSet, plan *stageplan
 	return state, "", k.readObjects(ctx, state)
 }
 
-// readObjects reads what the JobSet has made, and what others have made under the names that it needs.
+// readObjects reads what the JobSet has made, what others have made under the names that it needs, and what its pod templates name.
 func (k *Keeper) readObjects(ctx context.Context, state *State) error {
+	if err := k.listObjects(ctx, state); err != nil {
+		return err
+	}
+	namespace := state.Shape.JobSet.Namespace
+	for _, stage := range state.wanted {
+		for _, object := range stage {
+			if state.there[idOf(object)] != nil {
+				continue
+			}
+			if err := k.readObject(ctx, object.GetKind(), client.ObjectKey{Namespace: namespace, Name: object.GetName()}, state.Observe); err != nil {
+				return err
+			}
+		}
+	}
+	for _, own := range state.Shape.Own {
+		if err := k.readObject(ctx, podGroup, client.ObjectKey{Namespace: namespace, Name: own.Gang}, state.ObserveOwn); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// listObjects reads what the JobSet has made, for earlier attempts as well.
+func (k *Keeper) listObjects(ctx context.Context, state *State) error {
 	for _, kind := range k.kinds {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind+"List"))
@@ -99,41 +123,19 @@ func (k *Keeper) readObjects(ctx context.Context, state *State) error {
 			}
 		}
 	}
-	for _, stage := range state.wanted {
-		for _, object := range stage {
-			if state.there[idOf(object)] != nil {
-				continue
-			}
-			found, err := k.readObject(ctx, object.GetKind(), client.ObjectKeyFromObject(object))
-			if err != nil {
-				return err
-			}
-			if found != nil {
-				state.Observe(found)
-			}
-		}
-	}
-	for _, own := range state.Shape.Own {
-		found, err := k.readObject(ctx, podGroup, client.ObjectKey{Namespace: state.Shape.JobSet.Namespace, Name: own.Gang})
-		if err != nil {
-			return err
-		}
-		if found != nil {
-			state.ObserveOwn(found)
-		}
-	}
 	return nil
 }
 
-// readObject returns nil if the object is not there.
-func (k *Keeper) readObject(ctx context.Context, kind string, key client.ObjectKey) (*unstructured.Unstructured, error) {
+// readObject calls observe with an object, if it is there.
+func (k *Keeper) readObject(ctx context.Context, kind string, key client.ObjectKey, observe func(*unstructured.Unstructured)) error {
 	found := empty(metav1.TypeMeta{APIVersion: k.Version(), Kind: kind})
 	err := k.reader.Get(ctx, key, found)
 	if apierrors.IsNotFound(err) {
-		return nil, nil //nolint:nilnil // that it is not there is all right
+		return nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read %s %q: %w", kind, key.Name, err)
+		return fmt.Errorf("read %s %q: %w", kind, key.Name, err)
 	}
-	return found, nil
+	observe(found)
+	return nil
 }
