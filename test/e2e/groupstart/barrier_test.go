@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -84,6 +86,22 @@ func almost(ctx context.Context, name string) (js *jobsetapi.JobSet, data map[st
 	signals := signalsOf(ctx, Default, js, "workers")
 	Expect(signals).To(HaveLen(1))
 	return js, configMapOf(ctx, Default, js).Data, signals[0]
+}
+
+// expectCounted lets a pod of a ReplicatedJob give up, until the manager has counted as many as wait: then it has had the time to release
+// them, if it does so too early.
+func expectCounted(ctx context.Context, js *jobsetapi.JobSet, replicatedJob, want string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		released := strings.Fields(configMapOf(ctx, g, js).Data["released"])
+		waiting := slices.DeleteFunc(signalsOf(ctx, g, js, replicatedJob), func(signal string) bool { return slices.Contains(released, signal) })
+		g.Expect(waiting).NotTo(BeEmpty(), "all have been released")
+		p := newProcess(configMapOf(ctx, g, js).Data, waiting[0], "1s")
+		_ = p.cmd.Wait()
+		told, err := os.ReadFile(p.log)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(string(told)).To(ContainSubstring(want))
+	}).WithContext(ctx).Should(Succeed())
 }
 
 var _ = Describe("A pod that waits", func() {
