@@ -146,23 +146,28 @@ func TestServerRefuses(t *testing.T) {
 		want   string
 	}{
 		"another token": {
-			map[types.NamespacedName]barrier.Notice{group: {Token: "other", Released: []string{"a.1"}}}, 10, nil,
+			map[types.NamespacedName]barrier.Notice{group: {Token: "other", Released: []string{"a.1"}}},
+			10, nil,
 			"says 403: there is no such group, or it has another token",
 		},
 		"another group": {
-			map[types.NamespacedName]barrier.Notice{{Namespace: "other", Name: "js"}: {Token: "secret", Released: []string{"a.1"}}}, 10, nil,
+			map[types.NamespacedName]barrier.Notice{{Namespace: "other", Name: "js"}: {Token: "secret", Released: []string{"a.1"}}},
+			10, nil,
 			"says 403: there is no such group, or it has another token",
 		},
 		"a group without a token": {
-			map[types.NamespacedName]barrier.Notice{group: {Released: []string{"a.1"}}}, 10, nil,
+			map[types.NamespacedName]barrier.Notice{group: {Released: []string{"a.1"}}},
+			10, nil,
 			"says 403: there is no such group, or it has another token",
 		},
 		"too many": {
-			map[types.NamespacedName]barrier.Notice{group: {Token: "secret"}}, 0, nil,
+			map[types.NamespacedName]barrier.Notice{group: {Token: "secret"}},
+			0, nil,
 			"says 503: too many pods wait for an answer",
 		},
 		"no count": {
-			map[types.NamespacedName]barrier.Notice{group: {Token: "secret"}}, 10, errors.New("the cache is broken"),
+			map[types.NamespacedName]barrier.Notice{group: {Token: "secret"}},
+			10, errors.New("the cache is broken"),
 			"says 503: the replica cannot answer, ask again: the cache is broken",
 		},
 	}

@@ -228,29 +228,34 @@ func TestDesired(t *testing.T) {
 		wantRelease, wantAgain bool
 	}{
 		"whole": {
-			func(*seen) {}, map[string]string{"endpoint": "http://tranche/v1/groups/ml/js", "token": "t", "pods": "5", "released": released},
+			func(*seen) {},
+			map[string]string{"endpoint": "http://tranche/v1/groups/ml/js", "token": "t", "pods": "5", "released": released},
 			"AllStarted", "spec.replicatedJobs[0].template.metadata.annotations[tranche.dev/group-start]: all 5 pods of the group had started", true, false,
 		},
 		"whole, and said so": {func(s *seen) { s.configMap.Data["released"] = released }, nil, "AllStarted", "all 5 pods", false, false},
 		"not whole":          {func(s *seen) { s.tally.started = 4 }, nil, "WaitingForPods", "wait until all 5 pods of the group have started", false, false},
 		"no ConfigMap yet": {
 			func(s *seen) { s.configMap, s.tally = nil, tally{pods: 5} },
-			map[string]string{"endpoint": "http://tranche/v1/groups/ml/js", "token": "", "pods": "5"}, "WaitingForPods", "", false, false,
+			map[string]string{"endpoint": "http://tranche/v1/groups/ml/js", "token": "", "pods": "5"},
+			"WaitingForPods", "", false, false,
 		},
 		"a ConfigMap without a token": {
 			func(s *seen) { s.tally.started, s.configMap.Data = 4, nil },
-			map[string]string{"endpoint": "http://tranche/v1/groups/ml/js", "token": "", "pods": "5"}, "WaitingForPods", "", false, false,
+			map[string]string{"endpoint": "http://tranche/v1/groups/ml/js", "token": "", "pods": "5"},
+			"WaitingForPods", "", false, false,
 		},
 		"a ConfigMap with an empty token": {
 			func(s *seen) { s.tally.started, s.configMap.Data["token"] = 4, "" },
-			map[string]string{"endpoint": "http://tranche/v1/groups/ml/js", "token": "", "pods": "5"}, "WaitingForPods", "", false, false,
+			map[string]string{"endpoint": "http://tranche/v1/groups/ml/js", "token": "", "pods": "5"},
+			"WaitingForPods", "", false, false,
 		},
 		"nobody answers pods any more": {
 			func(s *seen) { s.tally.started, s.endpoint = 4, "" }, map[string]string{"token": "t", "pods": "5"}, "WaitingForPods", "", false, false,
 		},
 		"the label is gone": {
 			func(s *seen) { s.configMap.Labels = nil; s.tally.started = 4 },
-			map[string]string{"endpoint": "http://tranche/v1/groups/ml/js", "token": "t", "pods": "5"}, "WaitingForPods", "", false, false,
+			map[string]string{"endpoint": "http://tranche/v1/groups/ml/js", "token": "t", "pods": "5"},
+			"WaitingForPods", "", false, false,
 		},
 		"what was released stays so": {
 			func(s *seen) { s.configMap.Data["released"] = released; s.tally.started = 1 }, nil, "AllStarted", "", false, false,
@@ -260,7 +265,8 @@ func TestDesired(t *testing.T) {
 		},
 		"another attempt is whole": {
 			func(s *seen) { s.configMap.Data["released"] = "d0.0\nw0.0\n" },
-			map[string]string{"endpoint": "http://tranche/v1/groups/ml/js", "token": "t", "pods": "5", "released": released}, "AllStarted", "", true, false,
+			map[string]string{"endpoint": "http://tranche/v1/groups/ml/js", "token": "t", "pods": "5", "released": released},
+			"AllStarted", "", true, false,
 		},
 		"a pod gave up": {
 			func(s *seen) { s.tally.started, s.tally.gaveUp = 4, true }, nil, "TimedOut", "a pod has given up waiting for all 5 pods", false, false,
