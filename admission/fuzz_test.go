@@ -25,6 +25,13 @@ func FuzzEngine(f *testing.F) {
 	f.Add([]byte(queue), []byte(`{"stopPolicy":"HoldAndDrain","namespaceSelector":{"matchExpressions":[{"operator":"Beside"}]}}`), []byte(`{}`),
 		[]byte(`{"spec":{"active":false},"status":{"conditions":[{"type":"QuotaReserved","status":"True"}],"admission":{"clusterQueue":"q1","podSetAssignments":`+
 			`[{"name":"p","flavors":{"cpu":"f"},"resourceUsage":{"cpu":"-1","memory":"8E"}},{"name":"p","count":0,"flavors":{"cpu":"f"},"resourceUsage":{"cpu":"8E"}}]}}}`))
+	for _, metadata := range []string{
+		`{"labels":{"tranche.dev/admit-together":"x"},"annotations":{"tranche.dev/admit-together-count":"4"}}`,
+		`{"labels":{"tranche.dev/admit-together":"x"},"annotations":{"tranche.dev/admit-together-count":"-9223372036854775809"}}`,
+		`{"labels":{"tranche.dev/admit-together":"x","tranche.dev/plan-uid":"y","tranche.dev/stage-index":"-1"}}`,
+	} {
+		f.Add([]byte(queue), []byte(queue), []byte(`{}`), []byte(`{"metadata":`+metadata+`,`+workload[1:]))
+	}
 	f.Fuzz(func(t *testing.T, one, other, cohort, workload []byte) {
 		var queues [2]kueue.ClusterQueue
 		var c kueue.Cohort
