@@ -68,9 +68,10 @@ func IsRunning(job *batchv1.Job) bool {
 	return !ptr.Deref(job.Spec.Suspend, false) && !isOver(job) && job.DeletionTimestamp.IsZero()
 }
 
-// IsEnding tells whether the Job controller has decided how a Job ends. From then on it makes no pods for it.
+// IsEnding tells whether the Job controller has decided how a Job ends. From then on it makes no pods for it. One that is being deleted
+// may never say that it has ended.
 func IsEnding(job *batchv1.Job) bool {
-	return !isOver(job) && (says(job, batchv1.JobSuccessCriteriaMet) || says(job, batchv1.JobFailureTarget))
+	return !isOver(job) && job.DeletionTimestamp.IsZero() && (says(job, batchv1.JobSuccessCriteriaMet) || says(job, batchv1.JobFailureTarget))
 }
 
 // CannotEnd tells whether the end of a held Job is decided and cannot be written: no Job may end without a start time, which the JobSet

@@ -62,6 +62,38 @@ func TestHasPods(t *testing.T) {
 	}
 }
 
+func TestIsEnding(t *testing.T) {
+	says := func(kind batchv1.JobConditionType) func(*batchv1.Job) {
+		return func(j *batchv1.Job) {
+			j.Status.Conditions = append(j.Status.Conditions, batchv1.JobCondition{Type: kind, Status: corev1.ConditionTrue})
+		}
+	}
+	cases := map[string]struct {
+		changes []func(*batchv1.Job)
+		want    bool
+	}{
+		"nothing is decided": {nil, false},
+		"it will succeed":    {[]func(*batchv1.Job){says(batchv1.JobSuccessCriteriaMet)}, true},
+		"it will fail":       {[]func(*batchv1.Job){says(batchv1.JobFailureTarget)}, true},
+		"it has ended":       {[]func(*batchv1.Job){says(batchv1.JobSuccessCriteriaMet), says(batchv1.JobComplete)}, false},
+		"it is being deleted, and may never say that it has ended": {[]func(*batchv1.Job){
+			says(batchv1.JobFailureTarget), func(j *batchv1.Job) { j.DeletionTimestamp = new(metav1.Now()) },
+		}, false},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			job := newJob(func(j *batchv1.Job) {
+				for _, change := range c.changes {
+					change(j)
+				}
+			})
+			if got := childjob.IsEnding(job); got != c.want {
+				t.Errorf("IsEnding = %t, want %t", got, c.want)
+			}
+		})
+	}
+}
+
 func TestHasProgress(t *testing.T) {
 	cases := map[string]struct {
 		change func(*batchv1.Job)

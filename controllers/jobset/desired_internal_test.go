@@ -303,6 +303,9 @@ func (w world) job(name, replicatedJob string, words []string) *batchv1.Job {
 			job.Status.Conditions = append(job.Status.Conditions, batchv1.JobCondition{Type: condition, Status: corev1.ConditionTrue})
 		}
 	}
+	if has("deleted") {
+		job.DeletionTimestamp = new(metav1.Now())
+	}
 	if has("flavored") {
 		job.Annotations = map[string]string{apis.FlavorNodeLabelsAnnotation: "node"}
 	}

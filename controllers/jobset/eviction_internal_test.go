@@ -41,6 +41,10 @@ func TestEviction(t *testing.T) {
 		"a Job that is about to end is not held": {
 			world: world{started: true, workloads: two("admitted evicted", "closed"), jobs: two("running succeeding", "held")},
 		},
+		"a Job that is about to end, and is being deleted, keeps no quota: a finalizer may keep it for ever": {
+			world: world{started: true, workloads: two("admitted evicted", "closed"), jobs: two("held deleted failing progress", "held")},
+			want:  []string{"give back init"},
+		},
 		"a Job goes back to what it was before its admission": {
 			world: world{started: true, workloads: two("admitted evicted", "closed"), jobs: two("held flavored", "held")},
 			want:  []string{"restore init-0"},
