@@ -2,8 +2,10 @@ package integration_test
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -203,7 +205,7 @@ var _ = Describe("The guards of pods of groups", func() {
 		})).To(Succeed(), "the pods of a JobSet have its queue")
 	}, SpecTimeout(patience))
 
-	It("let nobody but the manager say which quota Workloads are admitted together, or belong to a plan", func(ctx SpecContext) {
+	It("let nobody but the manager say what a quota Workload belongs to, and what it has come to", func(ctx SpecContext) {
 		newWorkload := func(change func(*kueue.Workload)) *kueue.Workload {
 			wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{
 				Namespace: namespace, Name: "w", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"a": "b"},
@@ -214,22 +216,33 @@ var _ = Describe("The guards of pods of groups", func() {
 			return wl
 		}
 		expectAnswer(tenant.Create(ctx, newWorkload(func(*kueue.Workload) {})), "cannot create resource")
-		for _, change := range []func(*kueue.Workload){
-			func(wl *kueue.Workload) { wl.Labels[apis.AdmitTogetherLabel] = "x" },
-			func(wl *kueue.Workload) { wl.Labels[apis.PlanUIDLabel] = "x" },
-			func(wl *kueue.Workload) { wl.Annotations[apis.AdmitTogetherCountAnnotation] = "2" },
-		} {
-			expectAnswer(env.adminClient.Create(ctx, newWorkload(change)), "only Tranche's manager sets")
-		}
 		plain := newWorkload(func(*kueue.Workload) {})
 		expectAnswer(env.adminClient.Create(ctx, plain), allowed)
-		for _, path := range []string{"labels/tranche.dev~1admit-together", "labels/tranche.dev~1plan-uid", "annotations/tranche.dev~1admit-together-count"} {
-			add := jsonPatch(`[{"op":"add","path":"/metadata/` + path + `","value":"x"}]`)
-			expectAnswer(tenant.Patch(ctx, plain.DeepCopy(), add), "cannot patch resource")
-			expectAnswer(env.adminClient.Patch(ctx, plain.DeepCopy(), add), "only Tranche's manager sets")
-			expectAnswer(env.clientAs(world.ManagerUser).Patch(ctx, plain.DeepCopy(), add), allowed)
-			expectAnswer(env.adminClient.Patch(ctx, plain.DeepCopy(), jsonPatch(`[{"op":"remove","path":"/metadata/`+path+`"}]`)), "only Tranche's manager sets")
+		manager := env.clientAs(world.ManagerUser)
+		for field, keys := range map[string][]string{
+			"labels": {apis.AdmitTogetherLabel, apis.PlanUIDLabel, apis.ExtraLabel, apis.StageLabel},
+			"annotations": {
+				apis.AdmitTogetherCountAnnotation, apis.PodGroupKey, apis.PartsAnnotation, apis.RoundAnnotation, apis.StartedAnnotation, apis.FlavorsAnnotation,
+			},
+		} {
+			want := "metadata." + field + ": only Tranche's manager"
+			for _, key := range keys {
+				forged := newWorkload(func(wl *kueue.Workload) {
+					wl.Name = "forged"
+					map[string]map[string]string{"labels": wl.Labels, "annotations": wl.Annotations}[field][key] = "2"
+				})
+				expectAnswer(env.adminClient.Create(ctx, forged), want)
+				patch := func(who client.Client, op, value string) error {
+					return who.Patch(ctx, plain.DeepCopy(), jsonPatch(fmt.Sprintf(`[{"op":%q,"path":"/metadata/%s/%s","value":%q}]`, op, field, strings.ReplaceAll(key, "/", "~1"), value)))
+				}
+				expectAnswer(patch(tenant, "add", "2"), "cannot patch resource")
+				expectAnswer(patch(env.adminClient, "add", "2"), want)
+				expectAnswer(patch(manager, "add", "2"), allowed)
+				expectAnswer(patch(env.adminClient, "replace", "3"), want)
+				expectAnswer(patch(env.adminClient, "remove", ""), want)
+			}
 		}
+		expectAnswer(env.adminClient.Patch(ctx, plain.DeepCopy(), jsonPatch(`[{"op":"add","path":"/metadata/labels/team","value":"ml"}]`)), allowed)
 	}, SpecTimeout(patience))
 })
 
