@@ -22,6 +22,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/engine"
+	"github.com/tranche-dev/tranche/test/world"
 )
 
 const decisions = "decisions" // a namespace
@@ -174,7 +175,8 @@ func newStage(ctx context.Context, name string) *kueue.Workload {
 		},
 		Spec: kueue.WorkloadSpec{PodSets: []kueue.PodSet{{Name: "main", Count: 1, Template: pod}}},
 	}
-	Expect(env.adminClient.Create(ctx, w)).To(Succeed())
+	// Its stage is for the manager to say.
+	Expect(env.clientAs(world.ManagerUser, "system:masters").Create(ctx, w)).To(Succeed())
 	return w
 }
 
