@@ -9,6 +9,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -175,6 +176,63 @@ var _ = Describe("The guards of pods of groups", func() {
 		expectAnswer(tenant.Patch(ctx, grouped.DeepCopy(), jsonPatch(`[{"op":"add","path":"/metadata/labels/kueue.x-k8s.io~1queue-name","value":"main"}]`)), want)
 		expectAnswer(tenant.Patch(ctx, queued.DeepCopy(), jsonPatch(`[{"op":"add","path":"/metadata/labels/tranche.dev~1pod-group-member","value":"true"}]`)), "only Tranche's manager")
 		expectAnswer(tenant.Patch(ctx, queued.DeepCopy(), jsonPatch(`[{"op":"remove","path":"/metadata/labels/kueue.x-k8s.io~1queue-name"}]`)), allowed)
+	}, SpecTimeout(patience))
+
+	// The API server asks only those policies again that an object has met before it was changed.
+	It("refuse a pod of a group that gets its queue while it is created, and is not gated", func(ctx SpecContext) {
+		const queueKey = "example.com/queue"
+		policy := &admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "names-queues-in-" + namespace}}
+		policy.Spec = admissionv1.MutatingAdmissionPolicySpec{
+			ReinvocationPolicy: admissionv1.NeverReinvocationPolicy,
+			MatchConstraints: &admissionv1.MatchResources{
+				ObjectSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: queueKey, Operator: metav1.LabelSelectorOpExists}}},
+				ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
+					Operations: []admissionv1.OperationType{admissionv1.Create},
+					Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
+				}}},
+			},
+			Mutations: []admissionv1.Mutation{{
+				PatchType: admissionv1.PatchTypeJSONPatch,
+				JSONPatch: &admissionv1.JSONPatch{Expression: `[JSONPatch{op: "add", path: "/metadata/labels/kueue.x-k8s.io~1queue-name", value: object.metadata.labels["` + queueKey + `"]}]`},
+			}},
+		}
+		binding := &admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: policy.Name}}
+		binding.Spec = admissionv1.MutatingAdmissionPolicyBindingSpec{PolicyName: policy.Name, MatchResources: &admissionv1.MatchResources{
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
+		}}
+		for _, object := range []client.Object{policy, binding} {
+			Expect(env.adminClient.Create(ctx, object)).To(Succeed())
+			DeferCleanup(func(ctx SpecContext) { Expect(env.adminClient.Delete(ctx, object)).To(Succeed()) }, NodeTimeout(patience))
+		}
+		create := func(who client.Client, change func(*corev1.Pod)) (*corev1.Pod, error) {
+			pod := newPod(namespace, "sent")
+			pod.Labels = map[string]string{queueKey: "main"}
+			change(pod)
+			return pod, who.Create(ctx, pod, client.DryRunAll)
+		}
+		Eventually(func(g Gomega) {
+			pod, err := create(tenant, func(*corev1.Pod) {})
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(pod.Labels).To(HaveKeyWithValue(apis.QueueLabel, "main"), "the policy of this spec")
+		}).WithContext(ctx).Should(Succeed())
+
+		const want = "kueue.x-k8s.io/queue-name was added while this pod of a group was created"
+		_, err := create(tenant, label(apis.PodGroupNameLabel, "g"))
+		Expect(err).To(MatchError(ContainSubstring(want)))
+		_, err = create(env.adminClient, annotation("scheduling.k8s.io/group-name", "g"))
+		Expect(err).To(MatchError(ContainSubstring(want)))
+		pod, err := create(tenant, func(pod *corev1.Pod) {
+			label(apis.PodGroupNameLabel, "g")(pod)
+			label(apis.QueueLabel, "other")(pod)
+		})
+		Expect(err).NotTo(HaveOccurred(), "a pod that names a queue itself")
+		Expect(gatesOf(pod)).To(ConsistOf(apis.PodAdmissionGate))
+		_, err = create(tenant, func(pod *corev1.Pod) {
+			label(apis.PodGroupNameLabel, "g")(pod)
+			label(apis.PodGroupMemberLabel, apis.PodGroupMemberValue)(pod)
+			pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: apis.PodAdmissionGate}}
+		})
+		Expect(err).NotTo(HaveOccurred(), "a pod that is gated already")
 	}, SpecTimeout(patience))
 
 	It("ask a pod of a group for a queue where one is required, and no other pod", func(ctx SpecContext) {
