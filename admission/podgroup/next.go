@@ -141,7 +141,8 @@ func (t *turn) isForgotten(w *kueue.Workload) bool {
 	case len(t.waiting) > 0 || t.active > 0 || t.reserves():
 		return false
 	}
-	return !life.HoldsQuota(w) || !hasStarted(w)
+	// One that was evicted keeps its place in line for pods that are made anew.
+	return !life.IsTrue(w, kueue.WorkloadEvicted) && (!life.HoldsQuota(w) || !hasStarted(w))
 }
 
 // reserves tells whether the gang asks for quota although its pods are not there.

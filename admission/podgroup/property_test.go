@@ -3,6 +3,7 @@ package podgroup_test
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -53,9 +54,7 @@ func (w *world) add(cpus int) *corev1.Pod {
 		Labels:      map[string]string{apis.QueueLabel: "main", apis.PodGroupMemberLabel: apis.PodGroupMemberValue},
 		Annotations: map[string]string{},
 	}}
-	for key, value := range w.settings {
-		pod.Annotations[key] = value
-	}
+	maps.Copy(pod.Annotations, w.settings)
 	pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: apis.PodAdmissionGate}}
 	pod.Spec.Containers = []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{
 		Requests: corev1.ResourceList{"cpu": *resource.NewQuantity(int64(cpus), resource.DecimalSI)},
