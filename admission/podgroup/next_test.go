@@ -226,3 +226,37 @@ func TestIdle(t *testing.T) {
 	w.admitAll()
 	w.expect("ffrr", 1, "has started")
 }
+
+// TestClosedAfterReclaim: who gives quota back after some of its pods were reclaimed is closed until it asks for what it needs.
+func TestClosedAfterReclaim(t *testing.T) {
+	w := newGang(t, 2, "min-available", "2")
+	w.admitAll()
+	w.pods[0].Status.Phase = corev1.PodSucceeded
+	w.settle()
+	w.preempt(w.workloads[0])
+	w.vanish(w.pods[1])
+	for life.HoldsQuota(w.workloads[0]) {
+		if !w.apply(podgroup.Next(w.seen(), w.now)) {
+			t.Fatal("the quota is not given back")
+		}
+	}
+	w.add(1)
+	if w.admit(w.workloads[0]) {
+		t.Error("admitted for fewer pods than it needs")
+	}
+	w.settle()
+	w.admitAll()
+	w.expect("sr", 1, "has started")
+}
+
+// TestExtraFindsPlace: a pod that has waited for quota of its own takes what another one has left, and asks for no more.
+func TestExtraFindsPlace(t *testing.T) {
+	w := newGang(t, 2, "min-available", "2")
+	w.admitAll()
+	w.add(1)
+	w.settle()
+	w.expect("rrg", 2, "has started")
+	w.vanish(w.pods[0])
+	w.settle()
+	w.expect("rr", 1, "has started")
+}
