@@ -37,14 +37,14 @@ func (s served) ServerResourcesForGroupVersion(version string) (*metav1.APIResou
 
 func TestServedAPIs(t *testing.T) {
 	got, err := servedAPIs(served{
-		"scheduling.k8s.io/v1alpha2": {"podgroups", "workloads"}, "scheduling.k8s.io/v1beta1": {"priorityclasses"},
+		"scheduling.k8s.io/v1alpha2": {"podgroups", "workloads"}, "scheduling.k8s.io/v1alpha3": {"podgroups"}, "scheduling.k8s.io/v1beta1": {"priorityclasses"},
 		"scheduling.volcano.sh/v1beta1": {"podgroups"}, "scheduling.incubator.k8s.io/v1alpha1": {"podgroups"}, "scheduling.x-k8s.io/v1alpha1": {"elasticquotas"},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := podGroupAPIs{
-		podgroup.Core: {{Group: "scheduling.k8s.io", Version: "v1alpha2", Kind: "PodGroup"}},
+		podgroup.Core: {{Group: "scheduling.k8s.io", Version: "v1alpha3", Kind: "PodGroup"}},
 		podgroup.GroupName: {
 			{Group: "scheduling.volcano.sh", Version: "v1beta1", Kind: "PodGroup"}, {Group: "scheduling.incubator.k8s.io", Version: "v1alpha1", Kind: "PodGroup"},
 		},
