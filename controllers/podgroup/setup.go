@@ -44,10 +44,12 @@ const (
 
 	firstRetry   = 5 * time.Millisecond
 	longestRetry = 15 * time.Second
-	// toldPerSecond and toldBurst bound the Events about gangs, toldPods the pods of one gang that are told.
+	// toldPerSecond and toldBurst bound the gangs that are told something new, and toldPods the pods of one gang that are. Whose turn has not
+	// come is looked at again after tellLater.
 	toldPerSecond = 5
-	toldBurst     = 100
+	toldBurst     = 50
 	toldPods      = 8
+	tellLater     = time.Second
 
 	// indexGang finds the pods and quota Workloads of a gang.
 	indexGang = "tranche.dev/gang"

@@ -69,6 +69,11 @@ func (r *Reconciler) tell(ctx context.Context, s *seen, step *podgroup.Step) err
 	isNews := false
 	r.remember(s.Gang.Ref, func(m *memory) { isNews = news.Text != "" && m.said != news })
 	wasTold := s.object != nil && s.object.GetAnnotations()[apis.GangMessageAnnotation] == news.Text // maybe by a manager before this one
+	if isNews && !wasTold && !r.told.TryAccept() {
+		// It is told later, or what is true by then.
+		step.Again = tellLater
+		return nil
+	}
 	if s.object != nil && !wasTold {
 		if err := r.note(ctx, s, news.Text); err != nil {
 			return err
@@ -82,11 +87,11 @@ func (r *Reconciler) tell(ctx context.Context, s *seen, step *podgroup.Step) err
 	if news.IsWarning {
 		event = events.GangWarning(news.Reason, news.Topic, news.Text)
 	}
-	if s.object != nil && r.told.TryAccept() {
+	if s.object != nil {
 		event.Emit(r.config.Recorder, s.object)
 	}
 	for _, pod := range s.Gang.Pods[:min(len(s.Gang.Pods), toldPods)] {
-		if podgroup.IsGated(pod) && pod.DeletionTimestamp == nil && r.told.TryAccept() {
+		if podgroup.IsGated(pod) && pod.DeletionTimestamp == nil {
 			event.Emit(r.config.Recorder, pod)
 		}
 	}

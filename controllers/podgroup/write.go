@@ -149,7 +149,7 @@ func (r *Reconciler) deletePods(ctx context.Context, _ *seen, step *podgroup.Ste
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete pod %s of an evicted gang: %w", client.ObjectKeyFromObject(d.Pod), err)
 		}
-		if err == nil && r.told.TryAccept() {
+		if err == nil && i < toldPods {
 			told := events.PodEvicted(d.Why)
 			if metav1.GetControllerOf(d.Pod) == nil {
 				told = events.BarePodEvicted(d.Why)
