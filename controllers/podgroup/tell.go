@@ -3,8 +3,10 @@ package podgroup
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,8 +20,9 @@ import (
 
 // memory is what this process remembers of a gang, to tell news once. Nothing is decided by it.
 type memory struct {
-	// said is what was told last.
-	said podgroup.Message
+	// said is what was told last, and heard are the pods that were told.
+	said  podgroup.Message
+	heard map[types.UID]struct{}
 	// others are the gangs that start together with it, and known is what those were woken for that name it.
 	others []podgroup.Ref
 	known  string
@@ -65,37 +68,60 @@ func (r *Reconciler) tell(ctx context.Context, s *seen, step *podgroup.Step) err
 	if isGone(s) {
 		return nil
 	}
-	news := step.Tell
-	isNews := false
-	r.remember(s.Gang.Ref, func(m *memory) { isNews = news.Text != "" && m.said != news })
-	wasTold := s.object != nil && s.object.GetAnnotations()[apis.GangMessageAnnotation] == news.Text // maybe by a manager before this one
-	if isNews && !wasTold && !r.told.TryAccept() {
+	news, isNews := step.Tell, false
+	var deaf []*corev1.Pod
+	r.remember(s.Gang.Ref, func(m *memory) {
+		if isNews = m.said != news; isNews {
+			m.heard = nil
+		}
+		deaf = m.deaf(s.Gang.Pods)
+	})
+	isNoted := s.object == nil || s.object.GetAnnotations()[apis.GangMessageAnnotation] == news.Text
+	if isNoted && (news.Text == "" || !isNews && len(deaf) == 0) {
+		r.remember(s.Gang.Ref, func(m *memory) { m.said = news })
+		return nil
+	}
+	if !r.told.TryAccept() {
 		// It is told later, or what is true by then.
 		step.Again = tellLater
 		return nil
 	}
-	if s.object != nil && !wasTold {
+	if !isNoted {
 		if err := r.note(ctx, s, news.Text); err != nil {
 			return err
 		}
-	}
-	r.remember(s.Gang.Ref, func(m *memory) { m.said = news })
-	if !isNews || wasTold {
-		return nil
 	}
 	event := events.GangNews(news.Reason, news.Topic, news.Text)
 	if news.IsWarning {
 		event = events.GangWarning(news.Reason, news.Topic, news.Text)
 	}
-	if s.object != nil {
+	if s.object != nil && !isNoted && news.Text != "" {
 		event.Emit(r.config.Recorder, s.object)
 	}
-	for _, pod := range s.Gang.Pods[:min(len(s.Gang.Pods), toldPods)] {
-		if podgroup.IsGated(pod) && pod.DeletionTimestamp == nil {
+	heard := map[types.UID]struct{}{}
+	for _, pod := range deaf {
+		if heard[pod.UID] = struct{}{}; news.Text != "" {
 			event.Emit(r.config.Recorder, pod)
 		}
 	}
+	r.remember(s.Gang.Ref, func(m *memory) {
+		if m.said = news; m.heard == nil {
+			m.heard = heard
+		}
+		maps.Copy(m.heard, heard)
+	})
 	return nil
+}
+
+// deaf are those of the first pods that wait and have not heard yet what was told.
+func (m *memory) deaf(pods []*corev1.Pod) []*corev1.Pod {
+	var all []*corev1.Pod
+	for _, pod := range pods[:min(len(pods), toldPods)] {
+		if _, ok := m.heard[pod.UID]; !ok && podgroup.IsGated(pod) && pod.DeletionTimestamp == nil {
+			all = append(all, pod)
+		}
+	}
+	return all
 }
 
 // note writes on a PodGroup how its gang stands.
