@@ -170,7 +170,7 @@ func (r *Reconciler) conclude(ctx context.Context, _ *seen, w *wanted) error {
 }
 
 // suspend holds Jobs, or lets go of them as they are.
-func (r *Reconciler) suspend(ctx context.Context, jobs []*batchv1.Job, suspend bool) error { //nolint:revive // it is the value of a field
+func (r *Reconciler) suspend(ctx context.Context, jobs []*batchv1.Job, suspend bool) error {
 	return r.each(ctx, len(jobs), func(i int) error {
 		after := jobs[i].DeepCopy()
 		after.Spec.Suspend = &suspend

@@ -10,7 +10,6 @@ import (
 	. "github.com/onsi/gomega"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -540,25 +539,5 @@ func (t team) succeedOne(ctx context.Context, jobSet, replicatedJob string) {
 			return job.Labels[jobset.JobSetNameKey] == jobSet && job.Status.Succeeded == 1
 		}
 		g.Expect(t.jobs(ctx, g, replicatedJob)).To(ContainElement(Satisfy(counted)))
-	}).WithContext(ctx).Should(Succeed())
-}
-
-// expectNoRestart checks that nothing counts against the maxRestarts of a JobSet.
-func (t team) expectNoRestart(ctx context.Context, name string) {
-	GinkgoHelper()
-	var js jobsetapi.JobSet
-	Expect(env.Admin.Get(ctx, client.ObjectKey{Namespace: t.namespace, Name: name}, &js)).To(Succeed())
-	Expect(js.Status.Restarts).To(BeZero())
-	Expect(js.Status.RestartsCountTowardsMax).To(BeZero())
-}
-
-// expectEvent waits until the owner of a JobSet has been told something.
-func (t team) expectEvent(ctx context.Context, jobSet, reason string) {
-	GinkgoHelper()
-	told := func(e eventsv1.Event) bool { return e.Regarding.Name == jobSet && e.Reason == reason }
-	Eventually(func(g Gomega) {
-		var list eventsv1.EventList
-		g.Expect(env.Admin.List(ctx, &list, client.InNamespace(t.namespace))).To(Succeed())
-		g.Expect(list.Items).To(ContainElement(Satisfy(told)))
 	}).WithContext(ctx).Should(Succeed())
 }

@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -286,4 +287,24 @@ func (t team) describe(ctx context.Context) string {
 		text += fmt.Sprintf("  Pod %s %s\n", p.Name, p.Status.Phase)
 	}
 	return text
+}
+
+// expectNoRestart checks that nothing counts against the maxRestarts of a JobSet.
+func (t team) expectNoRestart(ctx context.Context, name string) {
+	GinkgoHelper()
+	var js jobsetapi.JobSet
+	Expect(env.Admin.Get(ctx, client.ObjectKey{Namespace: t.namespace, Name: name}, &js)).To(Succeed())
+	Expect(js.Status.Restarts).To(BeZero())
+	Expect(js.Status.RestartsCountTowardsMax).To(BeZero())
+}
+
+// expectEvent waits until the owner of a JobSet has been told something.
+func (t team) expectEvent(ctx context.Context, jobSet, reason string) {
+	GinkgoHelper()
+	told := func(e eventsv1.Event) bool { return e.Regarding.Name == jobSet && e.Reason == reason }
+	Eventually(func(g Gomega) {
+		var list eventsv1.EventList
+		g.Expect(env.Admin.List(ctx, &list, client.InNamespace(t.namespace))).To(Succeed())
+		g.Expect(list.Items).To(ContainElement(Satisfy(told)))
+	}).WithContext(ctx).Should(Succeed())
 }
