@@ -162,6 +162,27 @@ var _ = Describe("The guards of pods of groups", func() {
 		expectAnswer(tenant.Patch(ctx, pod.DeepCopy(), jsonPatch(`[{"op":"remove","path":"/spec/schedulingGates"}]`)), allowed)
 	}, SpecTimeout(patience))
 
+	It("keep a pod within its quota that asks as a whole, not by its containers", func(ctx SpecContext) {
+		member := func(name string, requests corev1.ResourceList) *corev1.Pod {
+			pod := newPod(namespace, name)
+			label(apis.PodGroupNameLabel, "g")(pod)
+			if requests != nil {
+				pod.Spec.Resources = &corev1.ResourceRequirements{Requests: requests}
+			}
+			Expect(tenant.Create(ctx, pod)).To(Succeed())
+			return pod
+		}
+		resize := func(pod *corev1.Pod, patch string) error {
+			return env.adminClient.SubResource("resize").Patch(ctx, pod.DeepCopy(), jsonPatch(patch))
+		}
+		const cpu, want = `[{"op":"replace","path":"/spec/resources/requests/cpu","value":%q}]`, "spec.resources.requests: the pod runs on quota"
+		whole := member("whole", corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")})
+		expectAnswer(resize(whole, fmt.Sprintf(cpu, "3")), want)
+		expectAnswer(resize(whole, `[{"op":"add","path":"/spec/resources/requests/memory","value":"1Gi"}]`), want)
+		expectAnswer(resize(whole, fmt.Sprintf(cpu, "1500m")), allowed)
+		expectAnswer(resize(member("parts", nil), `[{"op":"add","path":"/spec/resources","value":{"requests":{"cpu":"4"}}}]`), want)
+	}, SpecTimeout(patience))
+
 	It("let a pod join a queued group at its creation only", func(ctx SpecContext) {
 		const want = "joins the group of a queue only when it is created"
 		queued, grouped := newPod(namespace, "queued"), newPod(namespace, "grouped")
