@@ -22,6 +22,8 @@ type State struct {
 	provider shapes.Provider
 	// wanted has, for each stage, what must be there before its Jobs start, in the order in which to make it.
 	wanted [][]*unstructured.Unstructured
+	// named has the same by name, of whatever kind.
+	named map[string][]*unstructured.Unstructured
 	// fixed has the kinds of objects whose specs cannot be changed.
 	fixed map[string]bool
 	// there has what is there of it, and what earlier attempts have left.
@@ -32,7 +34,10 @@ type State struct {
 
 // NewState returns the State of a JobSet of which nothing is there yet.
 func NewState(shape *shapes.Shape, provider shapes.Provider, stages int) (*State, error) {
-	s := &State{Shape: shape, provider: provider, fixed: map[string]bool{}, there: map[id]*unstructured.Unstructured{}, own: map[string]*unstructured.Unstructured{}}
+	s := &State{
+		Shape: shape, provider: provider, named: map[string][]*unstructured.Unstructured{}, fixed: map[string]bool{},
+		there: map[id]*unstructured.Unstructured{}, own: map[string]*unstructured.Unstructured{},
+	}
 	for _, kind := range provider.Kinds() {
 		s.fixed[kind.Kind] = kind.Fixed
 	}
@@ -43,7 +48,9 @@ func NewState(shape *shapes.Shape, provider shapes.Provider, stages int) (*State
 			if err != nil {
 				return nil, fmt.Errorf("render %s %q of JobSet %q: %w", object.Kind, object.Name, shape.JobSet, err)
 			}
-			objects = append(objects, &unstructured.Unstructured{Object: fields})
+			rendered := &unstructured.Unstructured{Object: fields}
+			objects = append(objects, rendered)
+			s.named[object.Name] = append(s.named[object.Name], rendered)
 		}
 		s.wanted = append(s.wanted, objects)
 	}
@@ -124,7 +131,11 @@ func (s *State) compare(stage int, f func(there, wanted *unstructured.Unstructur
 	if s == nil {
 		return
 	}
-	for _, wanted := range s.wanted[stage] {
+	s.compareThese(s.wanted[stage], f)
+}
+
+func (s *State) compareThese(objects []*unstructured.Unstructured, f func(there, wanted *unstructured.Unstructured, same bool)) {
+	for _, wanted := range objects {
 		if there := s.there[idOf(wanted)]; there != nil && s.isOurs(there) {
 			f(there, wanted, holds(there.Object["spec"], wanted.Object["spec"]) && hasAnnotations(there, wanted))
 		}

@@ -14,6 +14,16 @@ import (
 	"github.com/tranche-dev/tranche/controllers/gang"
 )
 
+// newStateOf returns the State of a JobSet with so many gangs of one pod.
+func newStateOf(t testing.TB, gangs int32) *gang.State {
+	t.Helper()
+	js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "js", UID: "0123456789ab"}}
+	js.Spec.ReplicatedJobs = make([]jobsetapi.ReplicatedJob, 1)
+	js.Spec.ReplicatedJobs[0].Name, js.Spec.ReplicatedJobs[0].Replicas = "main", gangs
+	js.Spec.ReplicatedJobs[0].GangConfig = &jobsetapi.GangConfig{GangMode: jobsetapi.GangModeReplicatedGang}
+	return stateOf(t, js)
+}
+
 // newState returns the State of a JobSet with one gang of one pod.
 func newState(t *testing.T, restarts int32) *gang.State {
 	t.Helper()
@@ -22,6 +32,11 @@ func newState(t *testing.T, restarts int32) *gang.State {
 	js.Spec.ReplicatedJobs = make([]jobsetapi.ReplicatedJob, 1)
 	js.Spec.ReplicatedJobs[0].Name, js.Spec.ReplicatedJobs[0].Replicas = "main", 1
 	js.Status.Restarts = restarts
+	return stateOf(t, js)
+}
+
+func stateOf(t testing.TB, js *jobsetapi.JobSet) *gang.State {
+	t.Helper()
 	plan, err := stageplan.New(&js.Spec)
 	if err != nil {
 		t.Fatal(err)
@@ -176,6 +191,31 @@ func TestTell(t *testing.T) {
 				t.Errorf("-want +got\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestTellOfMany: what is told of one gang costs the same however many others the JobSet has, and says nothing about them. All gangs of a
+// JobSet may be asked for in one pass.
+func TestTellOfMany(t *testing.T) {
+	costs := func(gangs int32) float64 {
+		state := newStateOf(t, gangs)
+		for i, object := range state.Missing(0) {
+			object = object.DeepCopy()
+			if i%2 == 0 && object.GetKind() == "PodGroup" {
+				if err := unstructured.SetNestedField(object.Object, int64(7), "spec", "schedulingPolicy", "gang", "minCount"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			state.Observe(object)
+		}
+		first, second := state.ObjectOf("main", 0), state.ObjectOf("main", 1)
+		if diff := cmp.Diff([]gang.Told{{There: true, Min: 1}, {There: true, Min: 7, Changed: true}}, []gang.Told{state.Tell(first), state.Tell(second)}); diff != "" {
+			t.Errorf("of %d gangs: -want +got\n%s", gangs, diff)
+		}
+		return testing.AllocsPerRun(10, func() { state.Tell(first) })
+	}
+	if few, many := costs(2), costs(512); few != many {
+		t.Errorf("%v allocations where there are 2 gangs, %v where there are 512", few, many)
 	}
 }
 

@@ -37,11 +37,7 @@ func (s *State) ObjectOf(replicatedJob string, job int32) string {
 func (s *State) Tell(name string) Told {
 	object := s.own[name]
 	told := Told{}
-	for stage := range s.wanted {
-		s.compare(stage, func(there, wanted *unstructured.Unstructured, same bool) {
-			told.Changed = told.Changed || wanted.GetName() == name && !same
-		})
-	}
+	s.compareThese(s.named[name], func(_, _ *unstructured.Unstructured, same bool) { told.Changed = told.Changed || !same })
 	if object == nil {
 		object = s.there[id{podGroup, name}]
 	}
