@@ -28,6 +28,8 @@ const (
 	GangsNotNamed = "PodsNameNoGang"
 	// GangMissing tells that pods wait for a PodGroup which is not there.
 	GangMissing = "PodGroupMissing"
+	// GangsRefused tells that the API server refuses the objects of gangs.
+	GangsRefused = "PodGroupRefused"
 	// GangChanged tells that a PodGroup which pods go by is not what the JobSet asks for.
 	GangChanged = "PodGroupDiffers"
 	// GangTooSmall tells that there are fewer pods than a PodGroup takes.

@@ -21,7 +21,6 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/childjob"
 	"github.com/tranche-dev/tranche/controllers/conditions"
-	"github.com/tranche-dev/tranche/controllers/gang"
 )
 
 // wanted is what a pass should write. The order of the fields is the order of the writes.
@@ -38,10 +37,8 @@ type wanted struct {
 	start bool
 	// disperse has objects of gangs that are over, or that are not what the JobSet asks for any more.
 	disperse []*unstructured.Unstructured
-	// gather has objects of gangs that must be there before their Jobs run.
-	gather []*unstructured.Unstructured
-	// mend has objects of gangs that are there, and what they should be.
-	mend []gang.Mend
+	// gather has objects of gangs that must be there, and be what they should, before their Jobs run.
+	gather []gathering
 	// release has the Jobs that may run.
 	release []release
 	// grow has the running Jobs whose number of pods changes.
@@ -81,6 +78,8 @@ type wanted struct {
 	wait *conditions.Wait
 	// complaints are told to the owner of the JobSet.
 	complaints []string
+	// failed is what could not be written, and what the rest of the pass did not wait for. It is tried again.
+	failed error
 }
 
 type change struct {

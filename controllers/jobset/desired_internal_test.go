@@ -346,10 +346,12 @@ func render(w *wanted) []string {
 		add("disperse %s %s", x.GetKind(), x.GetName())
 	}
 	for _, x := range w.gather {
-		add("gather %s %s", x.GetKind(), x.GetName())
-	}
-	for _, x := range w.mend {
-		add("mend %s %s", x.There.GetKind(), x.There.GetName())
+		for _, object := range x.missing {
+			add("gather %s %s", object.GetKind(), object.GetName())
+		}
+		for _, mend := range x.amiss {
+			add("mend %s %s", mend.There.GetKind(), mend.There.GetName())
+		}
 	}
 	for _, x := range w.release {
 		for _, job := range x.jobs {

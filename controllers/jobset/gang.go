@@ -3,11 +3,14 @@ package jobset
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 
 	batchv1 "k8s.io/api/batch/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -33,9 +36,18 @@ func (w *wanted) gatherGangs(s *seen, st *stage) bool {
 	if st.isResizing(s) {
 		return false
 	}
-	w.gather = append(w.gather, s.gangs.Missing(st.index)...)
-	w.mend = append(w.mend, s.gangs.Amiss(st.index)...)
+	if g := (gathering{st.Name, s.gangs.Missing(st.index), s.gangs.Amiss(st.index)}); len(g.missing)+len(g.amiss) > 0 {
+		w.gather = append(w.gather, g)
+	}
 	return true
+}
+
+// A gathering is what is to be written before the Jobs of a stage start.
+type gathering struct {
+	stage string
+	// missing has objects to be made, and amiss those that are there and not what they should be.
+	missing []*unstructured.Unstructured
+	amiss   []gang.Mend
 }
 
 // isResizing tells whether the JobSet controller has still to resize a Job of a gang. Kubernetes lets nobody do that any more once there is
@@ -158,33 +170,32 @@ func (s *seen) namelessJob() (name, field string) {
 	return name, field
 }
 
-// gather makes the objects of gangs.
-func (r *Reconciler) gather(ctx context.Context, _ *seen, w *wanted) error {
-	for _, object := range w.gather {
+// gather makes the objects of gangs, and changes those that are not what the JobSet asks for. What keeps those of one stage from being
+// written keeps that stage back, and nothing else: others may have ended, and give back what they hold.
+func (r *Reconciler) gather(ctx context.Context, s *seen, w *wanted) error {
+	for _, g := range w.gather {
+		err := r.gatherStage(ctx, g)
+		if err == nil {
+			continue
+		}
+		w.release = slices.DeleteFunc(w.release, func(rel release) bool { return rel.stage == g.stage })
+		if isRefusal(err) {
+			w.tellGangsRefused(s, g.stage, err)
+		} else {
+			w.failed = errors.Join(w.failed, err)
+		}
+	}
+	return nil
+}
+
+func (r *Reconciler) gatherStage(ctx context.Context, g gathering) error {
+	for _, object := range g.missing {
 		// The client writes its answer into the object.
 		if err := r.config.Client.Create(ctx, object.DeepCopy()); client.IgnoreAlreadyExists(err) != nil {
 			return fmt.Errorf("create %s %s: %w", object.GetKind(), client.ObjectKeyFromObject(object), err)
 		}
 	}
-	return nil
-}
-
-// disperse deletes objects of gangs, but for those that are on their way already.
-func (r *Reconciler) disperse(ctx context.Context, _ *seen, w *wanted) error {
-	for _, object := range w.disperse {
-		if object.GetDeletionTimestamp() != nil {
-			continue
-		}
-		if err := r.config.Client.Delete(ctx, &unstructured.Unstructured{Object: object.Object}, client.Preconditions{UID: new(object.GetUID())}); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("delete %s %s: %w", object.GetKind(), client.ObjectKeyFromObject(object), err)
-		}
-	}
-	return nil
-}
-
-// mend changes objects of gangs that are not what the JobSet asks for.
-func (r *Reconciler) mend(ctx context.Context, _ *seen, w *wanted) error {
-	for _, mend := range w.mend {
+	for _, mend := range g.amiss {
 		key := client.ObjectKeyFromObject(mend.There)
 		patch, err := mend.Patch()
 		if err != nil {
@@ -192,6 +203,37 @@ func (r *Reconciler) mend(ctx context.Context, _ *seen, w *wanted) error {
 		}
 		if err := r.config.Client.Patch(ctx, mend.There.DeepCopy(), client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("change %s %s: %w", mend.There.GetKind(), key, err)
+		}
+	}
+	return nil
+}
+
+// isRefusal tells whether a write gets the same answer until somebody changes something: it is the answer of a schema, an admission webhook
+// or policy, or a ResourceQuota.
+func isRefusal(err error) bool {
+	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err)
+}
+
+// tellGangsRefused says that a stage waits for objects of its gangs which the API server refuses.
+func (w *wanted) tellGangsRefused(s *seen, stage string, refusal error) {
+	why := fmt.Sprintf("stage %q starts no Jobs before the objects of its gangs are there, which the API server refuses; "+
+		"mend what it names, or ask your administrator: %v", stage, refusal)
+	w.complaints = append(w.complaints, why)
+	if told := apimeta.FindStatusCondition(w.conditions, conditions.GangScheduling); told != nil && told.Reason == conditions.GangsRefused {
+		return
+	}
+	others := slices.DeleteFunc(w.conditions, func(c metav1.Condition) bool { return c.Type == conditions.GangScheduling })
+	w.conditions = conditions.WithGangs(s.jobSet, others, conditions.GangsRefused, why)
+}
+
+// disperse deletes objects of gangs, but for those that are on their way already. What needs them gone is not wanted yet.
+func (r *Reconciler) disperse(ctx context.Context, _ *seen, w *wanted) error {
+	for _, object := range w.disperse {
+		if object.GetDeletionTimestamp() != nil {
+			continue
+		}
+		if err := r.config.Client.Delete(ctx, &unstructured.Unstructured{Object: object.Object}, client.Preconditions{UID: new(object.GetUID())}); client.IgnoreNotFound(err) != nil {
+			w.failed = errors.Join(w.failed, fmt.Errorf("delete %s %s: %w", object.GetKind(), client.ObjectKeyFromObject(object), err))
 		}
 	}
 	return nil

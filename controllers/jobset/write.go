@@ -31,10 +31,10 @@ import (
 const lookAgain = time.Minute
 
 // write does what is wanted, in the order that the package comment gives. It stops at the first error: what follows may rely on
-// what came before, and the next pass starts from what has been reached.
+// what came before, and the next pass starts from what has been reached. What nothing relies on that is still wanted does not stop it.
 func (r *Reconciler) write(ctx context.Context, s *seen, w *wanted) (ctrl.Result, error) {
 	steps := []func(context.Context, *seen, *wanted) error{
-		r.create, r.evict, r.change, r.name, r.start, r.disperse, r.gather, r.mend, r.release, r.grow, r.hold, r.conclude, r.remake, r.restore,
+		r.create, r.evict, r.change, r.name, r.start, r.disperse, r.gather, r.release, r.grow, r.hold, r.conclude, r.remake, r.restore,
 		r.note, r.progress, r.reclaim,
 		r.giveBack, r.remove, r.unpin, r.drop, r.report, r.ask,
 	}
@@ -43,11 +43,11 @@ func (r *Reconciler) write(ctx context.Context, s *seen, w *wanted) (ctrl.Result
 			if refused, ok := errors.AsType[*refusedWorkload](err); ok {
 				return r.tellRefused(ctx, s, refused)
 			}
-			if apierrors.IsConflict(err) {
-				return ctrl.Result{Requeue: true}, nil //nolint:staticcheck // a conflict is retried with the back-off of the queue
-			}
-			return ctrl.Result{}, err
+			return retry(errors.Join(err, w.failed))
 		}
+	}
+	if w.failed != nil {
+		return retry(w.failed)
 	}
 	if w.awaitsEngine {
 		return ctrl.Result{Requeue: true}, nil //nolint:staticcheck // nothing else tells when the engine has heard of it
@@ -56,6 +56,13 @@ func (r *Reconciler) write(ctx context.Context, s *seen, w *wanted) (ctrl.Result
 		return ctrl.Result{RequeueAfter: lookAgain}, nil
 	}
 	return ctrl.Result{RequeueAfter: w.again}, nil
+}
+
+func retry(err error) (ctrl.Result, error) {
+	if apierrors.IsConflict(err) {
+		return ctrl.Result{Requeue: true}, nil //nolint:staticcheck // a conflict is retried with the back-off of the queue
+	}
+	return ctrl.Result{}, err
 }
 
 // A refusedWorkload is a quota Workload that cannot be made of its JobSet, whenever it is tried.

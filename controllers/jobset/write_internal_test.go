@@ -3,18 +3,25 @@ package jobset
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strconv"
+	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	k8sevents "k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/controllers/conditions"
+	"github.com/tranche-dev/tranche/controllers/gang"
 )
 
 // A server is an API server of one object, which it lets be patched if the patch names its version or none.
@@ -22,6 +29,8 @@ type server struct {
 	client.Client
 	version    int
 	generation int64
+	// refusals are the answers to those who create or change objects of these names.
+	refusals map[string]error
 	// busy is how many patches come just after somebody else has written the status.
 	busy    int
 	patches int
@@ -33,7 +42,14 @@ func (s *server) Get(_ context.Context, _ client.ObjectKey, object client.Object
 	return nil
 }
 
+func (s *server) Create(_ context.Context, object client.Object, _ ...client.CreateOption) error {
+	return s.refusals[object.GetName()]
+}
+
 func (s *server) Patch(_ context.Context, object client.Object, patch client.Patch, _ ...client.PatchOption) error {
+	if err := s.refusals[object.GetName()]; err != nil {
+		return err
+	}
 	data, err := patch.Data(object)
 	if err != nil {
 		return err
@@ -125,5 +141,68 @@ func TestReleaseGoesOn(t *testing.T) {
 	server := &server{version: 2, generation: 2}
 	if err := newReconciler(server).release(t.Context(), s, w); !apierrors.IsConflict(err) || server.patches != 1 {
 		t.Errorf("%d patches, error %v; want one patch and a conflict", server.patches, err)
+	}
+}
+
+// A stage whose PodGroup cannot be written waits alone: the others start, and give back what they hold.
+func TestGangsThatCannotBe(t *testing.T) {
+	resource := schema.GroupResource{Group: "scheduling.volcano.sh", Resource: "podgroups"}
+	refused := apierrors.NewForbidden(resource, "bad", errors.New("the queue is closed"))
+	broken := apierrors.NewInternalError(errors.New("no endpoints"))
+	const told = `stage "bad" starts no Jobs before the objects of its gangs are there, which the API server refuses; ` +
+		`mend what it names, or ask your administrator: `
+	object := func(name string) *unstructured.Unstructured {
+		group := &unstructured.Unstructured{Object: map[string]any{"kind": "PodGroup", "spec": map[string]any{}}}
+		group.SetNamespace("ns")
+		group.SetName(name)
+		return group
+	}
+	missing := func(name string) gathering {
+		return gathering{stage: name, missing: []*unstructured.Unstructured{object(name)}}
+	}
+	amiss := func(name string) gathering {
+		return gathering{stage: name, amiss: []gang.Mend{{There: object(name), Wanted: object(name)}}}
+	}
+	answer := `podgroups.scheduling.volcano.sh "bad" is forbidden: the queue is closed`
+	cases := map[string]struct {
+		gather       []gathering
+		refusal      error
+		wantReleased []string
+		wantSays     string
+		wantRetry    bool
+	}{
+		"all can be":                         {[]gathering{missing("good"), missing("bad")}, nil, []string{"bad", "good"}, "", false},
+		"one cannot be made":                 {[]gathering{missing("bad"), missing("good")}, refused, []string{"good"}, told + "create PodGroup ns/bad: " + answer, false},
+		"one cannot be mended":               {[]gathering{amiss("bad"), missing("good")}, refused, []string{"good"}, told + "change PodGroup ns/bad: " + answer, false},
+		"it is not known whether one can be": {[]gathering{missing("bad"), amiss("good")}, broken, []string{"good"}, "", true},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			js := &jobsetapi.JobSet{}
+			js.Spec.GangConfig = &jobsetapi.GangConfig{GangMode: jobsetapi.GangModeGang}
+			s := &seen{jobSet: js}
+			w := &wanted{gather: c.gather, conditions: conditions.WithGangs(js, nil, conditions.GangsKept, "1 gangs")}
+			w.release = []release{{stage: "bad", workload: &kueue.Workload{}}, {stage: "good", workload: &kueue.Workload{}}}
+			if err := newReconciler(&server{refusals: map[string]error{"bad": c.refusal}}).gather(t.Context(), s, w); err != nil {
+				t.Fatalf("the pass stops at %v", err)
+			}
+			var released []string
+			for _, rel := range w.release {
+				released = append(released, rel.stage)
+			}
+			if diff := cmp.Diff(c.wantReleased, released); diff != "" {
+				t.Errorf("released: -want +got\n%s", diff)
+			}
+			if got := strings.Join(w.complaints, "; "); got != c.wantSays {
+				t.Errorf("complains %q, want %q", got, c.wantSays)
+			}
+			condition := apimeta.FindStatusCondition(w.conditions, conditions.GangScheduling)
+			if len(w.conditions) != 1 || (condition.Reason == conditions.GangsRefused) != (c.wantSays != "") || !strings.Contains(condition.Message, c.wantSays) {
+				t.Errorf("the conditions are %v", w.conditions)
+			}
+			if got := w.failed != nil; got != c.wantRetry {
+				t.Errorf("is tried again = %t, want %t", got, c.wantRetry)
+			}
+		})
 	}
 }
