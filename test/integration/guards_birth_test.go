@@ -321,7 +321,8 @@ var _ = Describe("The guards of what is created", func() {
 		Entry(nil, world.ManagerUser, "delete", "kueue.x-k8s.io/clusterqueues", false),
 		Entry(nil, world.ManagerUser, "get", "/secrets", false),
 		Entry(nil, world.ManagerUser, "create", "/pods", false),
-		Entry(nil, world.ManagerUser, "get", "/configmaps", false),
+		Entry(nil, world.ManagerUser, "update", "/configmaps", true),
+		Entry(nil, world.ManagerUser, "delete", "/configmaps", false),
 	)
 })
 
