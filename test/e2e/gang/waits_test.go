@@ -2,16 +2,20 @@ package gang_test
 
 import (
 	"context"
+	"fmt"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
@@ -139,7 +143,67 @@ var _ = Describe("The owner of a gang that waits is told", func() {
 	}, SpecTimeout(patience))
 })
 
+// refuseGroups makes the API server refuse the PodGroups of a ReplicatedJob, as the webhook of a scheduler may. Somebody has to lift it.
+func refuseGroups(ctx context.Context, js, replicatedJob, why string) (lift func(context.Context)) {
+	GinkgoHelper()
+	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "refuses-groups-of-" + js}}
+	policy.Spec = admissionv1.ValidatingAdmissionPolicySpec{
+		MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
+			Operations: []admissionv1.OperationType{admissionv1.Create},
+			Rule:       admissionv1.Rule{APIGroups: []string{"scheduling.k8s.io"}, APIVersions: []string{"*"}, Resources: []string{"podgroups"}},
+		}}}},
+		Validations: []admissionv1.Validation{{Expression: fmt.Sprintf("!object.metadata.name.startsWith(%q)", js+"-"+replicatedJob), Message: why}},
+	}
+	binding := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: policy.Name}}
+	binding.Spec = admissionv1.ValidatingAdmissionPolicyBindingSpec{
+		PolicyName: policy.Name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+	}
+	objects := []client.Object{binding, policy}
+	lift = func(ctx context.Context) {
+		for _, object := range objects {
+			Expect(client.IgnoreNotFound(env.Admin.Delete(ctx, object))).To(Succeed())
+		}
+	}
+	DeferCleanup(func(ctx SpecContext) { lift(ctx) }, NodeTimeout(patience))
+	for _, object := range objects {
+		Expect(env.Admin.Create(ctx, object)).To(Succeed())
+	}
+	Eventually(func() error {
+		group := &schedulingv1alpha2.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: js + "-" + replicatedJob}}
+		group.Spec.SchedulingPolicy.Gang = &schedulingv1alpha2.GangSchedulingPolicy{MinCount: 1}
+		return env.Admin.Create(ctx, group, client.DryRunAll)
+	}).WithContext(ctx).Should(MatchError(ContainSubstring(why)))
+	return lift
+}
+
 var _ = Describe("A gang of a stage", func() {
+	It("whose PodGroup is refused keeps its stage back, and no other", func(ctx SpecContext) {
+		const why = "the queue is closed"
+		lift := refuseGroups(ctx, "closed", "workers", why)
+		js := newJobSet("closed", role{name: "driver", replicas: 1, pods: 2, gang: jobsetapi.GangModeGang}, role{name: "workers", replicas: 2, pods: 4, gang: jobsetapi.GangModeGang})
+		js.Spec.StartupPolicy = &jobsetapi.StartupPolicy{StartupPolicyOrder: jobset.InOrder}
+		submit(ctx, js)
+		expectCondition(ctx, js, "GangScheduling", metav1.ConditionFalse, `stage "workers" starts no Jobs before the objects of its gangs are there, which the API server refuses`)
+		expectCondition(ctx, js, "GangScheduling", metav1.ConditionFalse, why)
+		Expect(bound(ctx, Default, js)).To(ConsistOf("closed-driver-0-r0: 2 of 2"))
+
+		By("letting the pods of the first stage end")
+		end(ctx, js)
+		Eventually(func(g Gomega) {
+			var stages kueue.WorkloadList
+			g.Expect(env.Admin.List(ctx, &stages, client.InNamespace(namespace), client.MatchingLabels{apis.JobSetLabel: js.Name, apis.StageLabel: "driver"})).To(Succeed())
+			g.Expect(stages.Items).To(HaveLen(1))
+			g.Expect(apimeta.IsStatusConditionTrue(stages.Items[0].Status.Conditions, kueue.WorkloadFinished)).To(BeTrue(), "it gives back what it holds")
+		}).WithContext(ctx).Should(Succeed())
+
+		By("opening the queue")
+		lift(ctx)
+		Eventually(func(g Gomega) {
+			g.Expect(bound(ctx, g, js)).To(ContainElement("closed-workers-1-r0: 8 of 8"))
+		}).WithContext(ctx).WithTimeout(2 * patience).Should(Succeed())
+		expectCondition(ctx, js, "GangScheduling", metav1.ConditionTrue, "2 gangs")
+	}, SpecTimeout(3*patience))
+
 	It("is placed when the stage that it depends on has succeeded", func(ctx SpecContext) {
 		js := newJobSet("depends", role{name: "load", replicas: 1, pods: 2, gang: jobsetapi.GangModeGang}, role{name: "train", replicas: 2, pods: 4, gang: jobsetapi.GangModeGang})
 		js.Spec.ReplicatedJobs[1].DependsOn = []jobset.DependsOn{{Name: "load", Status: jobset.DependencyComplete}}
