@@ -15,7 +15,7 @@ import (
 )
 
 // newStateOf returns the State of a JobSet with so many gangs of one pod.
-func newStateOf(t testing.TB, gangs int32) *gang.State {
+func newStateOf(t *testing.T, gangs int32) *gang.State {
 	t.Helper()
 	js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "js", UID: "0123456789ab"}}
 	js.Spec.ReplicatedJobs = make([]jobsetapi.ReplicatedJob, 1)
@@ -35,7 +35,7 @@ func newState(t *testing.T, restarts int32) *gang.State {
 	return stateOf(t, js)
 }
 
-func stateOf(t testing.TB, js *jobsetapi.JobSet) *gang.State {
+func stateOf(t *testing.T, js *jobsetapi.JobSet) *gang.State {
 	t.Helper()
 	plan, err := stageplan.New(&js.Spec)
 	if err != nil {
