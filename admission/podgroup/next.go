@@ -239,9 +239,6 @@ func (t *turn) close() {
 			continue
 		}
 		after := w.DeepCopy()
-		if after.Annotations == nil {
-			after.Annotations = map[string]string{}
-		}
 		setGate(after, apis.GangGate)
 		if !equality.Semantic.DeepEqual(w, after) {
 			t.step.Change = append(t.step.Change, Change{w, after})

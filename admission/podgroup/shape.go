@@ -14,13 +14,12 @@ import (
 const (
 	// mostShapes is how many pod sets a quota Workload of a gang can have.
 	mostShapes = 8
-	// shapeLength is how many digits name a shape.
-	shapeLength = 8
 	// reservedPodSet asks for what a PodGroup says that its pods will ask for together.
 	reservedPodSet = "reserved"
 )
 
-// shapeOf names what quota depends on in a pod: what it requests, and where it can run.
+// shapeOf names what quota depends on in a pod: what it requests, and where it can run. A pod set counts all pods whose shape has its name
+// and asks for what the first of them does, so nobody may be able to make two shapes of one name.
 func shapeOf(pod *corev1.Pod) string {
 	var required *corev1.NodeSelector
 	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil {
@@ -37,7 +36,7 @@ func shapeOf(pod *corev1.Pod) string {
 		// Nothing in there can fail to be written. If it did, a pod would be its own shape.
 		shape = []byte(pod.UID)
 	}
-	return digest(string(shape))[:shapeLength]
+	return digest(string(shape))
 }
 
 // podSets returns a pod set for each shape, in the order of their names.

@@ -147,11 +147,8 @@ func adjusted(there, wanted *kueue.Workload, gate string) *kueue.Workload {
 		after.Spec.PodSets = wanted.Spec.PodSets
 	}
 	after.Spec.QueueName, after.Spec.Priority, after.Spec.PriorityClassRef = wanted.Spec.QueueName, wanted.Spec.Priority, wanted.Spec.PriorityClassRef
-	copyKey(after.Labels, wanted.Labels, apis.AdmitTogetherLabel)
-	if after.Annotations == nil {
-		after.Annotations = map[string]string{}
-	}
-	copyKey(after.Annotations, wanted.Annotations, apis.AdmitTogetherCountAnnotation)
+	copyKey(&after.Labels, wanted.Labels, apis.AdmitTogetherLabel)
+	copyKey(&after.Annotations, wanted.Annotations, apis.AdmitTogetherCountAnnotation)
 	setGate(after, gate)
 	if equality.Semantic.DeepEqual(there, after) {
 		return nil
@@ -159,11 +156,11 @@ func adjusted(there, wanted *kueue.Workload, gate string) *kueue.Workload {
 	return after
 }
 
-func copyKey(to, from map[string]string, key string) {
+func copyKey(to *map[string]string, from map[string]string, key string) {
 	if value, ok := from[key]; ok {
-		to[key] = value
+		add(to, key, value)
 	} else {
-		delete(to, key)
+		delete(*to, key)
 	}
 }
 
@@ -177,7 +174,7 @@ func setGate(w *kueue.Workload, gate string) {
 		delete(w.Annotations, apis.AdmissionGatedByAnnotation)
 		return
 	}
-	w.Annotations[apis.AdmissionGatedByAnnotation] = joinGates(gates)
+	add(&w.Annotations, apis.AdmissionGatedByAnnotation, joinGates(gates))
 }
 
 // samePodSets compares what pods are asked for. Defaults that the API server has added do not count.
