@@ -21,6 +21,8 @@ const (
 	defaultWait = 10 * time.Minute
 	// mostPods bounds what sums of counts can come to.
 	mostPods = 1 << 24
+	// mostOwners bounds the references that a quota Workload has to owners, and what the garbage collector has to look up.
+	mostOwners = 16
 )
 
 // An Object is a PodGroup, of whichever API.
@@ -252,14 +254,28 @@ func isReady(pod *corev1.Pod) bool {
 	})
 }
 
-// owners returns who a quota Workload of the gang belongs to: its PodGroup, or else its pods, as with Kueue.
+// owners returns who a quota Workload of the core belongs to: the PodGroup of the gang, or else who controls its pods, and pods themselves
+// where nobody does, as with Kueue. Of many pods only the oldest own it: one is enough to keep it.
 func (g *Gang) owners() []metav1.OwnerReference {
 	if g.Object != nil {
 		return []metav1.OwnerReference{{APIVersion: g.Object.APIVersion, Kind: "PodGroup", Name: g.Object.Name, UID: g.Object.UID, Controller: new(true)}}
 	}
 	var owners []metav1.OwnerReference
 	for _, pod := range g.Pods {
-		owners = append(owners, metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID})
+		owner := ownerOf(pod)
+		if c := metav1.GetControllerOfNoCopy(pod); c != nil {
+			owner = metav1.OwnerReference{APIVersion: c.APIVersion, Kind: c.Kind, Name: c.Name, UID: c.UID}
+		}
+		if !slices.ContainsFunc(owners, func(o metav1.OwnerReference) bool { return o.UID == owner.UID }) {
+			owners = append(owners, owner)
+		}
+		if len(owners) == mostOwners {
+			break
+		}
 	}
 	return owners
+}
+
+func ownerOf(pod *corev1.Pod) metav1.OwnerReference {
+	return metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
@@ -108,9 +107,7 @@ func (g *Gang) missing(others []Other) string {
 
 // OtherOf says of a gang what those need to know that start together with it.
 func OtherOf(s *Seen) Other {
-	t := &turn{Seen: s, crews: map[string][]*corev1.Pod{}}
-	t.count()
-	t.sort()
+	t := newTurn(s)
 	o := Other{
 		Ref: s.Gang.Ref, Exists: s.Gang.Object != nil || len(s.Gang.Pods) > 0, Problem: s.Problems.String(), Together: s.Gang.Together,
 		IsWhole: len(t.waiting) >= int(s.Gang.Min-t.active-t.succeeded) || t.reserves(),

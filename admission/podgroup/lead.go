@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -102,11 +103,11 @@ func (t *turn) ask(why string) {
 		t.step.Create = []*kueue.Workload{t.reservation()}
 		return
 	}
-	if n := len(podSets(pods)); n > mostShapes {
+	if n := len(t.shapes.podSets(pods...)); n > mostShapes {
 		t.step.Tell = Message{"Misconfigured", "Check", shapesText(n), true}
 		return
 	}
-	t.step.Create = t.Gang.core(t.Priority, pods)
+	t.step.Create = t.Gang.core(t.Priority, pods, t.shapes)
 }
 
 func shapesText(n int) string {
@@ -130,7 +131,7 @@ func (t *turn) keepOne(why string) {
 		wanted = t.reservation()
 	} else {
 		pods := t.chosen()
-		wanted = t.Gang.newWorkload(there.Name, t.Priority, podSets(pods))
+		wanted = t.Gang.newWorkload(there.Name, t.Priority, t.shapes.podSets(pods...))
 		t.Gang.bind(wanted)
 	}
 	if t.isPast() {
@@ -174,7 +175,7 @@ func (t *turn) keepParts(why string) {
 
 // renewParts makes parts that are missing, and all of them anew if the pods do not fit them any more. It tells whether it has begun to.
 func (t *turn) renewParts() bool {
-	wanted := t.Gang.core(t.Priority, t.chosen())
+	wanted := t.Gang.core(t.Priority, t.chosen(), t.shapes)
 	if len(wanted) > 1 && wanted[0].Labels[apis.PlanUIDLabel] == t.core[0].Labels[apis.PlanUIDLabel] {
 		for _, w := range wanted {
 			if !slices.ContainsFunc(t.Workloads, func(there *kueue.Workload) bool { return there.Name == w.Name }) {
@@ -280,7 +281,7 @@ func (t *turn) match(workloads []*kueue.Workload) matching {
 	var all matching
 	for _, pod := range t.waiting {
 		for _, r := range rooms {
-			if podSet, ok := r.take(pod); ok {
+			if podSet, ok := r.take(pod, t.shapes.of(pod)); ok {
 				all = append(all, place{pod, r, podSet})
 				break
 			}
@@ -337,16 +338,22 @@ func (t *turn) fill() {
 	for _, p := range places {
 		placed[p.pod] = struct{}{}
 	}
+	extras := map[types.UID]*kueue.Workload{}
+	for _, w := range t.extras {
+		extras[types.UID(w.Labels[apis.ExtraLabel])] = w
+	}
+	unpaid := map[kueue.PodSetReference]int{}
 	for _, pod := range t.waiting {
 		if _, ok := placed[pod]; ok {
 			continue
 		}
-		i := slices.IndexFunc(t.extras, func(w *kueue.Workload) bool { return w.Labels[apis.ExtraLabel] == string(pod.UID) })
-		switch {
-		case i < 0:
-			t.step.Create = append(t.step.Create, t.Gang.extra(t.Priority, pod))
-		case t.isAdmitted(t.extras[i]):
-			places = append(places, place{pod, newRoom(t.extras[i], nil), kueue.PodSetReference(shapeOf(pod))})
+		extra, shape := extras[pod.UID], t.shapes.of(pod)
+		if extra != nil && t.isAdmitted(extra) {
+			places = append(places, place{pod, newRoom(extra, nil), shape})
+			continue
+		}
+		if unpaid[shape]++; extra == nil && unpaid[shape] <= mostExtras {
+			t.step.Create = append(t.step.Create, t.Gang.extra(t.Priority, pod, t.shapes))
 		}
 	}
 	releases, why := t.releases(places)

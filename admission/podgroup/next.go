@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/life"
@@ -30,6 +31,9 @@ type turn struct {
 	over []*kueue.Workload
 	// crews has the pods that each admission pays for.
 	crews map[string][]*corev1.Pod
+	// pods has the pods of the gang by their UIDs, and shapes what is known of their shapes.
+	pods   map[types.UID]*corev1.Pod
+	shapes shapes
 	// waiting has the pods that want to be let go, active and succeeded how many others there are of the gang.
 	waiting           []*corev1.Pod
 	active, succeeded int32
@@ -39,9 +43,8 @@ type turn struct {
 
 // Next computes the next step from what is there and from the time.
 func Next(s *Seen, now time.Time) *Step {
-	t := &turn{Seen: s, now: now, step: &Step{}, crews: map[string][]*corev1.Pod{}}
-	t.count()
-	t.sort()
+	t := newTurn(s)
+	t.now, t.step = now, &Step{}
 	for _, w := range s.Workloads {
 		t.tend(w)
 	}
@@ -54,8 +57,17 @@ func Next(s *Seen, now time.Time) *Step {
 	return t.step
 }
 
+// newTurn sorts what is seen.
+func newTurn(s *Seen) *turn {
+	t := &turn{Seen: s, crews: map[string][]*corev1.Pod{}, pods: map[types.UID]*corev1.Pod{}, shapes: shapes{}}
+	t.count()
+	t.sort()
+	return t
+}
+
 func (t *turn) count() {
 	for _, pod := range t.Gang.Pods {
+		t.pods[pod.UID] = pod
 		switch {
 		case waiting(pod):
 			t.waiting = append(t.waiting, pod)
@@ -130,12 +142,12 @@ func (t *turn) isForgotten(w *kueue.Workload) bool {
 	case !t.isCurrent(w) || g.Object == nil && len(g.Pods) == 0:
 		return true
 	case isExtra(w):
-		i := slices.IndexFunc(g.Pods, func(pod *corev1.Pod) bool { return string(pod.UID) == w.Labels[apis.ExtraLabel] })
-		if i < 0 || IsTerminal(g.Pods[i]) || isVanishing(g.Pods[i]) {
+		pod := t.pods[types.UID(w.Labels[apis.ExtraLabel])]
+		if pod == nil || IsTerminal(pod) || isVanishing(pod) {
 			return true
 		}
-		by, _ := paidBy(g.Pods[i])
-		return !IsGated(g.Pods[i]) && by != admissionOf(w) // it has found another place
+		by, _ := paidBy(pod)
+		return !IsGated(pod) && by != admissionOf(w) // it has found another place
 	case life.IsTrue(w, kueue.WorkloadFinished):
 		return len(t.core) == 0 && !t.leaving && len(t.waiting) > 0
 	case len(t.waiting) > 0 || t.active > 0 || t.reserves():

@@ -50,8 +50,8 @@ func (r *room) spend(pod *corev1.Pod) {
 	}
 }
 
-// take finds a place for a pod.
-func (r *room) take(pod *corev1.Pod) (podSet kueue.PodSetReference, ok bool) {
+// take finds a place for a pod of a shape.
+func (r *room) take(pod *corev1.Pod, shape kueue.PodSetReference) (podSet kueue.PodSetReference, ok bool) {
 	if r.rest != nil {
 		for name, q := range stageplan.PodRequests(&pod.Spec) {
 			if left := r.rest[name]; q.Cmp(left) > 0 {
@@ -61,12 +61,11 @@ func (r *room) take(pod *corev1.Pod) (podSet kueue.PodSetReference, ok bool) {
 		r.spend(pod)
 		return reservedPodSet, true
 	}
-	name := kueue.PodSetReference(shapeOf(pod))
-	if r.free[name] <= 0 {
+	if r.free[shape] <= 0 {
 		return "", false
 	}
-	r.free[name]--
-	return name, true
+	r.free[shape]--
+	return shape, true
 }
 
 // paidBy returns the admission that pays for a pod, and the pod set that it was let go for. Kueue's label says the latter too, but anybody may

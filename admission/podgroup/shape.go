@@ -14,6 +14,8 @@ import (
 const (
 	// mostShapes is how many pod sets a quota Workload of a gang can have.
 	mostShapes = 8
+	// mostExtras is how many pods of one shape wait for quota of their own at a time. The others would only stand in line behind them.
+	mostExtras = 64
 	// reservedPodSet asks for what a PodGroup says that its pods will ask for together.
 	reservedPodSet = "reserved"
 )
@@ -39,19 +41,45 @@ func shapeOf(pod *corev1.Pod) string {
 	return digest(string(shape))
 }
 
+// shapes has the shapes of pods, each of which is computed once.
+type shapes map[*corev1.Pod]kueue.PodSetReference
+
+func (s shapes) of(pod *corev1.Pod) kueue.PodSetReference {
+	shape, ok := s[pod]
+	if !ok {
+		shape = kueue.PodSetReference(shapeOf(pod))
+		s[pod] = shape
+	}
+	return shape
+}
+
 // podSets returns a pod set for each shape, in the order of their names.
-func podSets(pods []*corev1.Pod) []kueue.PodSet {
+func (s shapes) podSets(pods ...*corev1.Pod) []kueue.PodSet {
 	var all []kueue.PodSet
+	index := map[kueue.PodSetReference]int{}
 	for _, pod := range pods {
-		name := kueue.PodSetReference(shapeOf(pod))
-		i := slices.IndexFunc(all, func(p kueue.PodSet) bool { return p.Name == name })
-		if i < 0 {
+		name := s.of(pod)
+		i, ok := index[name]
+		if !ok {
+			i = len(all)
+			index[name] = i
 			all = append(all, kueue.PodSet{Name: name, Template: templateOf(pod)})
-			i = len(all) - 1
 		}
 		all[i].Count++
 	}
 	slices.SortFunc(all, func(a, b kueue.PodSet) int { return cmp.Compare(a.Name, b.Name) })
+	return all
+}
+
+// chunks divides pods into parts of nearly equal size, pods of the same shape together.
+func (s shapes) chunks(pods []*corev1.Pod) [][]*corev1.Pod {
+	sorted := slices.Clone(pods)
+	slices.SortStableFunc(sorted, func(a, b *corev1.Pod) int { return cmp.Compare(s.of(a), s.of(b)) })
+	n := min(len(sorted), mostParts)
+	var all [][]*corev1.Pod
+	for i := range n {
+		all = append(all, sorted[i*len(sorted)/n:(i+1)*len(sorted)/n])
+	}
 	return all
 }
 

@@ -1,7 +1,6 @@
 package podgroup
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -74,10 +73,10 @@ func (g *Gang) newWorkload(name string, priority Priority, podSets []kueue.PodSe
 }
 
 // core makes the quota Workloads that the gang needs for these pods to start.
-func (g *Gang) core(priority Priority, pods []*corev1.Pod) []*kueue.Workload {
+func (g *Gang) core(priority Priority, pods []*corev1.Pod, shapes shapes) []*kueue.Workload {
 	name := g.workloadName(string(g.incarnation()))
 	if !g.gathers() || len(pods) < 2 {
-		w := g.newWorkload(name, priority, podSets(pods))
+		w := g.newWorkload(name, priority, shapes.podSets(pods...))
 		g.bind(w)
 		return []*kueue.Workload{w}
 	}
@@ -87,9 +86,9 @@ func (g *Gang) core(priority Priority, pods []*corev1.Pod) []*kueue.Workload {
 	}
 	plan := digest(uids...)
 	var all []*kueue.Workload
-	parts := chunks(pods)
+	parts := shapes.chunks(pods)
 	for i, chunk := range parts {
-		w := g.newWorkload(fmt.Sprintf("%s-%02d", name, i), priority, podSets(chunk))
+		w := g.newWorkload(fmt.Sprintf("%s-%02d", name, i), priority, shapes.podSets(chunk...))
 		w.Labels[apis.PlanUIDLabel] = plan
 		w.Labels[apis.StageIndexLabel] = strconv.Itoa(i)
 		w.Annotations[apis.AttemptAnnotation] = "0"
@@ -114,27 +113,18 @@ func unbind(w *kueue.Workload) {
 }
 
 // extra makes the quota Workload of one pod that the core has no room for.
-func (g *Gang) extra(priority Priority, pod *corev1.Pod) *kueue.Workload {
-	w := g.newWorkload(g.extraName(pod), priority, podSets([]*corev1.Pod{pod}))
+func (g *Gang) extra(priority Priority, pod *corev1.Pod, shapes shapes) *kueue.Workload {
+	w := g.newWorkload(g.extraName(pod), priority, shapes.podSets(pod))
 	w.Labels[apis.ExtraLabel] = string(pod.UID)
+	if g.Object == nil {
+		w.OwnerReferences = []metav1.OwnerReference{ownerOf(pod)}
+	}
 	return w
 }
 
 func (g *Gang) extraName(pod *corev1.Pod) string {
 	const length = 10
 	return g.workloadName(string(g.incarnation())) + "-" + digest(string(pod.UID))[:length]
-}
-
-// chunks divides pods into parts of nearly equal size, pods of the same shape together.
-func chunks(pods []*corev1.Pod) [][]*corev1.Pod {
-	sorted := slices.Clone(pods)
-	slices.SortStableFunc(sorted, func(a, b *corev1.Pod) int { return cmp.Compare(shapeOf(a), shapeOf(b)) })
-	n := min(len(sorted), mostParts)
-	var all [][]*corev1.Pod
-	for i := range n {
-		all = append(all, sorted[i*len(sorted)/n:(i+1)*len(sorted)/n])
-	}
-	return all
 }
 
 // adjusted returns what a quota Workload that waits should be, or nil if it is that already. What holds quota is not changed.
@@ -185,8 +175,8 @@ func samePodSets(a, b []kueue.PodSet) bool {
 	})
 }
 
-// withOwners adds pods that have come to the owners of a quota Workload, or returns nil if all of them are known. Those that have gone
-// are taken out by the garbage collector.
+// withOwners adds who has come to the owners of a quota Workload, or returns nil if there are enough. Those that have gone are taken out by
+// the garbage collector.
 func (g *Gang) withOwners(w *kueue.Workload) *kueue.Workload {
 	if g.Object != nil {
 		return nil
@@ -195,8 +185,9 @@ func (g *Gang) withOwners(w *kueue.Workload) *kueue.Workload {
 	for i := range w.OwnerReferences {
 		known[w.OwnerReferences[i].UID] = struct{}{}
 	}
-	missing := slices.DeleteFunc(g.owners(), func(o metav1.OwnerReference) bool { _, ok := known[o.UID]; return ok })
-	if len(missing) == 0 {
+	owners := g.owners()
+	missing := slices.DeleteFunc(slices.Clone(owners), func(o metav1.OwnerReference) bool { _, ok := known[o.UID]; return ok })
+	if len(missing) == 0 || len(owners)-len(missing) >= mostOwners/2 {
 		return nil
 	}
 	after := w.DeepCopy()
