@@ -23,6 +23,8 @@ const (
 	mostPods = 1 << 24
 	// mostOwners bounds the references that a quota Workload has to owners, and what the garbage collector has to look up.
 	mostOwners = 16
+	// mostQuoted bounds what is quoted of what others have written.
+	mostQuoted = 64
 )
 
 // An Object is a PodGroup, of whichever API.
@@ -65,6 +67,17 @@ type Problems []string
 
 // String joins them.
 func (p Problems) String() string { return strings.Join(p, "; ") }
+
+// brief cuts what others have written to a length that can be told.
+func brief(text string) string { return shorten(text, mostQuoted) }
+
+// shorten cuts a text after so many bytes, between two runes.
+func shorten(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "..."
+}
 
 func addf(p *Problems, format string, args ...any) { *p = append(*p, fmt.Sprintf(format, args...)) }
 
@@ -114,7 +127,7 @@ func (g *Gang) agreed(what string, value func(*corev1.Pod) string, problems *Pro
 			first = pod
 		}
 		if a, b := value(first), value(pod); a != b {
-			addf(problems, "pods %q and %q of the gang have different values of %s, %q and %q: make them equal", first.Name, pod.Name, what, a, b)
+			addf(problems, "pods %q and %q of the gang have different values of %s, %q and %q: make them equal", first.Name, pod.Name, what, brief(a), brief(b))
 			return a
 		}
 	}
@@ -185,7 +198,7 @@ func (g *Gang) readKoordinator(problems *Problems) {
 	if wait, where := g.setting("waiting-time", problems); wait != "" {
 		duration, err := time.ParseDuration(wait)
 		if err != nil || duration <= 0 {
-			addf(problems, "%s is %q: give a duration such as 300s", where, wait)
+			addf(problems, "%s is %q: give a duration such as 300s", where, brief(wait))
 		} else {
 			g.Wait = duration
 		}
@@ -196,7 +209,7 @@ func (g *Gang) readKoordinator(problems *Problems) {
 func number(text, where string, problems *Problems) int32 {
 	n, err := strconv.ParseInt(text, 10, 32)
 	if err != nil || n < 1 || n > mostPods {
-		addf(problems, "%s is %q: give a number of pods from 1 to %d", where, text, mostPods)
+		addf(problems, "%s is %q: give a number of pods from 1 to %d", where, brief(text), mostPods)
 		return 1
 	}
 	return int32(n)

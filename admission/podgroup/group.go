@@ -23,15 +23,15 @@ func (g *Gang) readGroup(problems *Problems) {
 	}
 	var names []string
 	if err := json.Unmarshal([]byte(text), &names); err != nil {
-		addf(problems, `%s is %q: give a JSON list of names such as ["%s/other","%s"]`, where, text, g.Namespace, g.Full())
+		addf(problems, `%s is %q: give a JSON list of names such as ["%s/other","%s"]`, where, brief(text), g.Namespace, g.Full())
 		return
 	}
 	slices.Sort(names)
 	names = slices.Compact(names)
 	for _, name := range names {
 		namespace, rest, ok := strings.Cut(name, "/")
-		if !ok || namespace == "" || rest == "" || strings.Contains(rest, "/") {
-			addf(problems, "%s names %q: give each gang as NAMESPACE/NAME", where, name)
+		if !ok || !isName(namespace) || !isName(rest) {
+			addf(problems, "%s names %q: give each gang as NAMESPACE/NAME", where, brief(name))
 			return
 		}
 	}
@@ -43,6 +43,12 @@ func (g *Gang) readGroup(problems *Problems) {
 	case len(names) > 1:
 		g.Together = names
 	}
+}
+
+// isName tells whether something can have a name, as far as that keeps it short and free of what would have to be escaped.
+func isName(text string) bool {
+	const longest = 253
+	return text != "" && len(text) <= longest && strings.Trim(text, "-_.") == text && !strings.ContainsFunc(text, func(c rune) bool { return !isLabelRune(c) })
 }
 
 // Others returns the gangs that start together with this one, without itself.

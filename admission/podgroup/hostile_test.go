@@ -1,7 +1,9 @@
 package podgroup_test
 
 import (
+	"strings"
 	"testing"
+	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -21,6 +23,41 @@ func TestShapesDiffer(t *testing.T) {
 	w.settle()
 	if podSets := w.workloads[0].Spec.PodSets; len(podSets) != 2 {
 		t.Errorf("pods of 1m and of 1000 cpus share a pod set: %+v", podSets)
+	}
+}
+
+// TestLongText: what others have written comes back short, whatever it is.
+func TestLongText(t *testing.T) {
+	const key = apis.KoordinatorPrefix
+	long := strings.Repeat("é", 100_000)
+	for name, settings := range map[string]map[string]string{
+		"groups, no list":   {"groups": long},
+		"groups, no name":   {"groups": `["` + long + `"]`},
+		"groups, no DNS":    {"groups": `["ml/train","ml/` + long + `"]`},
+		"groups, no path":   {"groups": `["ml/train","ml/.."]`},
+		"groups, too long":  {"groups": `["ml/train","ml/` + strings.Repeat("x", 254) + `"]`},
+		"min-available":     {"min-available": long},
+		"waiting-time":      {"waiting-time": long},
+		"pods do not agree": {"mode": long},
+		"everything":        {"groups": long, "min-available": long, "waiting-time": long, "total-number": long, "mode": long},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newGang(t, 1, "min-available", "1")
+			w.add(1)
+			for setting, value := range settings {
+				w.pods[0].Annotations[key+setting] = value
+				if setting != "mode" {
+					w.pods[1].Annotations[key+setting] = value
+				}
+			}
+			w.settle()
+			if text := w.last.Tell.Text; text == "" || len(text) > 3000 || !utf8.ValidString(text) || !w.last.Tell.IsWarning {
+				t.Errorf("told %d bytes: %.100s", len(text), text)
+			}
+			if text := w.last.Tell.Brief().Text; len(text) > 1024 || !utf8.ValidString(text) {
+				t.Errorf("told %d bytes in brief: %.100s", len(text), text)
+			}
+		})
 	}
 }
 

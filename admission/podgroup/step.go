@@ -104,6 +104,13 @@ type Message struct {
 	IsWarning bool
 }
 
+// Brief returns the message with a text that fits into an annotation beside what else is there.
+func (m Message) Brief() Message {
+	const longest = 1000
+	m.Text = shorten(m.Text, longest)
+	return m
+}
+
 // NeedsLive tells whether the step lets pods go or quota go, which must not be decided on what a cache says: it may not show yet that a
 // pod was let go, or has come.
 func (s *Step) NeedsLive() bool {

@@ -68,7 +68,7 @@ func (r *Reconciler) tell(ctx context.Context, s *seen, step *podgroup.Step) err
 	if isGone(s) {
 		return nil
 	}
-	news, isNews := step.Tell, false
+	news, isNews := step.Tell.Brief(), false
 	var deaf []*corev1.Pod
 	r.remember(s.Gang.Ref, func(m *memory) {
 		if isNews = m.said != news; isNews {
