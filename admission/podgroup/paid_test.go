@@ -1,0 +1,48 @@
+package podgroup_test
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tranche-dev/tranche/admission/podgroup"
+	"github.com/tranche-dev/tranche/apis"
+)
+
+// newGroup makes a gang with a PodGroup, and lets so many pods of it start together.
+func newGroup(t failer, least int) *world {
+	w := newWorld(t, podgroup.Ref{Kind: podgroup.Coscheduling, Namespace: "ml", Name: "train"})
+	w.object = &podgroup.Object{
+		APIVersion: "scheduling.x-k8s.io/v1alpha1", Name: "train", UID: "group-1", MinMember: int64(least), Labels: map[string]string{apis.QueueLabel: "main"},
+	}
+	return w
+}
+
+func newStarted(t failer, least int) *world {
+	w := newGroup(t, least)
+	for range least {
+		w.add(1)
+	}
+	w.settle()
+	w.admitAll()
+	w.expect(strings.Repeat("r", least), 1, "has started")
+	return w
+}
+
+// TestUnpinIsLive: the finalizer of a quota Workload that is being deleted stays until the API server says that none of its pods runs.
+func TestUnpinIsLive(t *testing.T) {
+	w := newGroup(t, 2)
+	w.add(1)
+	w.add(1)
+	w.settle()
+	gated := []*corev1.Pod{w.pods[0].DeepCopy(), w.pods[1].DeepCopy()}
+	w.admitAll()
+	w.workloads[0].DeletionTimestamp = new(metav1.NewTime(w.now))
+	w.pods = gated // a cache that lags
+	step := podgroup.Next(w.seen(), w.now)
+	if len(step.Unpin) != 1 || !step.NeedsLive() {
+		t.Errorf("unpins %d quota Workloads, live %t; want 1 on what the API server says", len(step.Unpin), step.NeedsLive())
+	}
+}
