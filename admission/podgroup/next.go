@@ -185,6 +185,8 @@ func (t *turn) follow(w *kueue.Workload) {
 	ready := life.PodsReady(apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadPodsReady), t.isReady(w, crew))
 	if finished := t.outcome(w, crew); finished != nil {
 		t.step.Progress = append(t.step.Progress, Progress{w, ready, finished})
+		t.over = append(t.over, w)
+		t.core = slices.DeleteFunc(t.core, func(c *kueue.Workload) bool { return c == w })
 		return
 	}
 	if old := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadPodsReady); old == nil || old.Status != ready.Status || old.Reason != ready.Reason {
@@ -222,7 +224,7 @@ func (t *turn) outcome(w *kueue.Workload, crew []*corev1.Pod) *metav1.Condition 
 	}
 	finished := &metav1.Condition{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue, Reason: kueue.WorkloadFinishedReasonSucceeded}
 	finished.Message = "All pods of the gang have succeeded"
-	if isSpent(w, crew, t.Gang.Min) {
+	if isSpent(w, crew, t.Gang.Min) && len(t.waiting) == 0 {
 		return finished
 	}
 	ready := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadPodsReady)

@@ -5,8 +5,11 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/admission/podgroup"
 	"github.com/tranche-dev/tranche/apis"
 )
@@ -44,5 +47,28 @@ func TestUnpinIsLive(t *testing.T) {
 	step := podgroup.Next(w.seen(), w.now)
 	if len(step.Unpin) != 1 || !step.NeedsLive() {
 		t.Errorf("unpins %d quota Workloads, live %t; want 1 on what the API server says", len(step.Unpin), step.NeedsLive())
+	}
+}
+
+// TestReservedNotFinishedUnderPods: no step lets a pod go on a quota Workload that it finishes.
+func TestReservedNotFinishedUnderPods(t *testing.T) {
+	w := newGroup(t, 1)
+	w.object.MinResources = corev1.ResourceList{"cpu": resource.MustParse("1")}
+	w.settle()
+	w.admitAll()
+	w.add(1)
+	w.add(1)
+	w.settle()
+	w.expect("rg", 2, "has started")
+	w.pods[0].Status.Phase = corev1.PodSucceeded
+	w.settle()
+	w.expect("sr", 1, "has started")
+	if life.IsTrue(w.workloads[0], kueue.WorkloadFinished) || !life.HoldsQuota(w.workloads[0]) {
+		t.Errorf("a pod runs on quota that is free for others: %+v", w.workloads[0].Status)
+	}
+	w.pods[1].Status.Phase = corev1.PodSucceeded
+	w.settle()
+	if !life.IsTrue(w.workloads[0], kueue.WorkloadFinished) {
+		t.Errorf("all have succeeded, and the gang has not finished: %+v", w.workloads[0].Status)
 	}
 }
