@@ -111,8 +111,11 @@ func (t *turn) isCurrent(w *kueue.Workload) bool {
 	return t.Gang.Object == nil || w.Labels[apis.JobUIDLabel] == string(t.Gang.Object.UID)
 }
 
-// tend brings one quota Workload further, as far as that concerns nobody else.
+// tend brings one quota Workload further, as far as that concerns nobody else. Whatever else it is, its pods go once it is evicted.
 func (t *turn) tend(w *kueue.Workload) {
+	if life.HoldsQuota(w) && life.IsTrue(w, kueue.WorkloadEvicted) {
+		t.deleteCrew(w)
+	}
 	switch {
 	case !w.DeletionTimestamp.IsZero():
 		if !t.runs(w) {
@@ -160,13 +163,17 @@ func (t *turn) isForgotten(w *kueue.Workload) bool {
 // reserves tells whether the gang asks for quota although its pods are not there.
 func (t *turn) reserves() bool { return t.Gang.Object != nil && len(t.Gang.Object.MinResources) > 0 }
 
-// goBack deletes the pods of an evicted quota Workload. It gives its quota back when none of them runs any more.
-func (t *turn) goBack(w *kueue.Workload) {
+// deleteCrew deletes the pods of an evicted quota Workload.
+func (t *turn) deleteCrew(w *kueue.Workload) {
 	for _, pod := range t.crew(w) {
 		if isActive(pod) && pod.DeletionTimestamp == nil {
 			t.step.Delete = append(t.step.Delete, Delete{pod, life.EvictionOf(w).Message})
 		}
 	}
+}
+
+// goBack gives the quota of an evicted quota Workload back when none of its pods runs any more.
+func (t *turn) goBack(w *kueue.Workload) {
 	switch {
 	case t.runs(w):
 	case hasStarted(w):

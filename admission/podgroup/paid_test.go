@@ -1,6 +1,7 @@
 package podgroup_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -70,5 +71,38 @@ func TestReservedNotFinishedUnderPods(t *testing.T) {
 	w.settle()
 	if !life.IsTrue(w.workloads[0], kueue.WorkloadFinished) {
 		t.Errorf("all have succeeded, and the gang has not finished: %+v", w.workloads[0].Status)
+	}
+}
+
+// TestEvictWhatNobodyNeeds: pods go when their quota Workload is evicted, also if it is about to go itself.
+func TestEvictWhatNobodyNeeds(t *testing.T) {
+	for name, lose := range map[string]func(*world){
+		"the PodGroup is deleted": func(w *world) {
+			w.object = nil
+			w.workloads[0].DeletionTimestamp = new(metav1.NewTime(w.now))
+		},
+		"the PodGroup is made anew": func(w *world) {
+			object := *w.object
+			object.UID = "group-2"
+			w.object = &object
+		},
+		"the quota Workload is deleted": func(w *world) { w.workloads[0].DeletionTimestamp = new(metav1.NewTime(w.now)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newStarted(t, 2)
+			uid := w.workloads[0].UID
+			lose(w)
+			w.settle()
+			w.preempt(w.workloads[0])
+			w.settle()
+			if got := w.standing(); got != "RR" {
+				t.Errorf("pods of an evicted gang are %q, want them to go", got)
+			}
+			w.pods = nil
+			w.settle()
+			if slices.ContainsFunc(w.workloads, func(x *kueue.Workload) bool { return x.UID == uid }) {
+				t.Error("the quota Workload is kept, and its quota with it")
+			}
+		})
 	}
 }
