@@ -274,12 +274,37 @@ func (t *turn) lead() {
 		t.evictAll(life.EvictionOf(cause), nil)
 		return
 	}
+	t.dropTwins()
 	if slices.ContainsFunc(t.core, func(w *kueue.Workload) bool { return life.HoldsQuota(w) && hasStarted(w) }) {
 		t.step.Tell = Message{"GangStarted", "Start", fmt.Sprintf("The gang is admitted in ClusterQueue %q and has started", t.home()), false}
 		t.fill()
 		return
 	}
 	t.gather()
+}
+
+// dropTwins keeps one of several quota Workloads that each ask for the whole gang: the one under which it has started, or that holds quota.
+// Each is named after the oldest pod, and caches that lag do not show the same one.
+func (t *turn) dropTwins() {
+	if len(t.core) < 2 || slices.ContainsFunc(t.core, isPart) {
+		return
+	}
+	rank := func(w *kueue.Workload) int {
+		switch {
+		case !life.HoldsQuota(w):
+			return 2
+		case !hasStarted(w):
+			return 1
+		}
+		return 0
+	}
+	slices.SortStableFunc(t.core, func(a, b *kueue.Workload) int { return cmp.Compare(rank(a), rank(b)) })
+	for _, w := range t.core[1:] {
+		if !hasStarted(w) {
+			t.step.Drop = append(t.step.Drop, w)
+		}
+	}
+	t.core = slices.DeleteFunc(t.core, func(w *kueue.Workload) bool { return w != t.core[0] && !hasStarted(w) })
 }
 
 func (t *turn) home() kueue.ClusterQueueReference {

@@ -1,9 +1,11 @@
 package podgroup_test
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -103,6 +105,44 @@ func TestEvictWhatNobodyNeeds(t *testing.T) {
 			if slices.ContainsFunc(w.workloads, func(x *kueue.Workload) bool { return x.UID == uid }) {
 				t.Error("the quota Workload is kept, and its quota with it")
 			}
+		})
+	}
+}
+
+// TestOneCore: of two quota Workloads that caches which lag have given a gang one is kept.
+func TestOneCore(t *testing.T) {
+	for name, tc := range map[string]struct {
+		admitted     int
+		wantStanding string
+	}{
+		"none holds quota": {0, "gg"},
+		"one holds quota":  {1, "rr"},
+		"both hold quota":  {2, "rr"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, podgroup.Ref{Kind: podgroup.Lightweight, Namespace: "ml", Name: "train"})
+			w.settings[apis.KoordinatorPrefix+"name"] = "train"
+			w.settings[apis.KoordinatorPrefix+"min-available"] = "2"
+			first := w.add(1)
+			w.add(1)
+			w.now = w.now.Add(time.Second)
+			w.add(1)
+			before := podgroup.Next(w.seen(), w.now)
+			if !before.NeedsLive() {
+				t.Error("a core is made on what a cache says")
+			}
+			w.vanish(first)
+			stale := podgroup.Next(w.seen(), w.now)
+			w.apply(before)
+			w.apply(stale)
+			slices.SortFunc(w.workloads, func(a, b *kueue.Workload) int { return cmp.Compare(b.Name, a.Name) })
+			for i := range tc.admitted {
+				w.admit(w.workloads[i])
+			}
+			w.settle()
+			w.expect(tc.wantStanding, 1, "")
+			w.admitAll()
+			w.expect("rr", 1, "has started")
 		})
 	}
 }

@@ -1,6 +1,7 @@
 package podgroup
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -115,6 +116,10 @@ func (m Message) Brief() Message {
 // pod was let go, or has come.
 func (s *Step) NeedsLive() bool {
 	if len(s.Change)+len(s.Release)+len(s.Delete)+len(s.GiveBack)+len(s.Unpin)+len(s.Drop)+len(s.Reclaim) > 0 {
+		return true
+	}
+	// Nor does a gang ask twice for what it needs to start.
+	if slices.ContainsFunc(s.Create, func(w *kueue.Workload) bool { return !isExtra(w) }) {
 		return true
 	}
 	for i := range s.Progress {
