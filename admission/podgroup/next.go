@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -34,9 +35,11 @@ type turn struct {
 	// pods has the pods of the gang by their UIDs, and shapes what is known of their shapes.
 	pods   map[types.UID]*corev1.Pod
 	shapes shapes
-	// waiting has the pods that want to be let go, active and succeeded how many others there are of the gang.
+	// waiting has the pods that want to be let go, active and succeeded how many others there are of this run of the gang.
 	waiting           []*corev1.Pod
 	active, succeeded int32
+	// running tells that a pod of any run may use quota.
+	running bool
 	// leaving tells that a quota Workload of the gang is about to disappear.
 	leaving bool
 }
@@ -60,25 +63,58 @@ func Next(s *Seen, now time.Time) *Step {
 // newTurn sorts what is seen.
 func newTurn(s *Seen) *turn {
 	t := &turn{Seen: s, crews: map[string][]*corev1.Pod{}, pods: map[types.UID]*corev1.Pod{}, shapes: shapes{}}
-	t.count()
 	t.sort()
+	t.count()
 	return t
 }
 
 func (t *turn) count() {
+	isOfRun := t.run()
 	for _, pod := range t.Gang.Pods {
 		t.pods[pod.UID] = pod
 		switch {
 		case waiting(pod):
 			t.waiting = append(t.waiting, pod)
 		case isActive(pod):
-			t.active++
-		case pod.Status.Phase == corev1.PodSucceeded:
+			t.running = true
+			if isOfRun(pod) {
+				t.active++
+			}
+		case pod.Status.Phase == corev1.PodSucceeded && isOfRun(pod):
 			t.succeeded++
 		}
 		if by, _ := paidBy(pod); by != "" && !IsGated(pod) {
 			t.crews[by] = append(t.crews[by], pod)
 		}
+	}
+}
+
+// run returns what tells pods of this run of the gang from those of a run before it, which its name may have had: they are paid for by a
+// quota Workload of the gang, as it is now, or have come after its core, or have the same controller as a pod that waits.
+func (t *turn) run() func(*corev1.Pod) bool {
+	payers := map[string]struct{}{}
+	ours := slices.Concat(t.core, t.extras)
+	if len(t.core) > 0 {
+		ours = append(ours, t.over...)
+	}
+	for _, w := range ours {
+		payers[string(w.UID)] = struct{}{}
+	}
+	controllers := map[types.UID]struct{}{}
+	for _, pod := range t.Gang.Pods {
+		if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && waiting(pod) {
+			controllers[owner.UID] = struct{}{}
+		}
+	}
+	return func(pod *corev1.Pod) bool {
+		by, _ := paidBy(pod)
+		uid, _, _ := strings.Cut(by, ".")
+		_, isPaid := payers[uid]
+		isOurs := false
+		if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
+			_, isOurs = controllers[owner.UID]
+		}
+		return isPaid || isOurs || len(t.core) > 0 && t.core[0].CreationTimestamp.Before(&pod.CreationTimestamp)
 	}
 }
 
@@ -153,7 +189,7 @@ func (t *turn) isForgotten(w *kueue.Workload) bool {
 		return !IsGated(pod) && by != admissionOf(w) // it has found another place
 	case life.IsTrue(w, kueue.WorkloadFinished):
 		return len(t.core) == 0 && !t.leaving && len(t.waiting) > 0
-	case len(t.waiting) > 0 || t.active > 0 || t.reserves():
+	case len(t.waiting) > 0 || t.running || t.reserves():
 		return false
 	}
 	// One that was evicted keeps its place in line for pods that are made anew.
@@ -231,11 +267,12 @@ func (t *turn) outcome(w *kueue.Workload, crew []*corev1.Pod) *metav1.Condition 
 	}
 	finished := &metav1.Condition{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue, Reason: kueue.WorkloadFinishedReasonSucceeded}
 	finished.Message = "All pods of the gang have succeeded"
-	if isSpent(w, crew, t.Gang.Min) && len(t.waiting) == 0 {
+	isAlone := !t.running && len(t.waiting) == 0 // as long as others of the gang go on, it goes on as one that has started
+	if isSpent(w, crew, t.Gang.Min) && isAlone {
 		return finished
 	}
 	ready := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadPodsReady)
-	if t.active > 0 || len(t.waiting) > 0 || ready == nil || ready.Status != metav1.ConditionFalse {
+	if !isAlone || ready == nil || ready.Status != metav1.ConditionFalse {
 		return nil
 	}
 	if left := ready.LastTransitionTime.Add(idleGrace).Sub(t.now); left > 0 {

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/life"
@@ -145,4 +146,80 @@ func TestOneCore(t *testing.T) {
 			w.expect("rr", 1, "has started")
 		})
 	}
+}
+
+func owned(pods []*corev1.Pod, uid types.UID) {
+	for _, pod := range pods {
+		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "train", UID: uid, Controller: new(true)}}
+	}
+}
+
+// TestRunsApart: pods of an earlier run that have succeeded, or still run, do not count for the next one.
+func TestRunsApart(t *testing.T) {
+	t.Run("the next run", func(t *testing.T) {
+		w := newStarted(t, 4)
+		for _, pod := range w.pods {
+			pod.Status.Phase = corev1.PodSucceeded
+		}
+		owned(w.pods, "first")
+		w.settle()
+		owned([]*corev1.Pod{w.add(1)}, "second")
+		w.settle()
+		w.expect("ssssg", 0, "fewer than 4")
+		for range 3 {
+			w.add(1)
+		}
+		w.settle()
+		w.admitAll()
+		w.expect("ssssrrrr", 1, "has started")
+	})
+	t.Run("the rest of the same Job", func(t *testing.T) {
+		w := newStarted(t, 4)
+		for _, pod := range w.pods {
+			pod.Status.Phase = corev1.PodSucceeded
+		}
+		w.settle()
+		w.add(1)
+		owned(w.pods, "first")
+		w.settle()
+		w.admitAll()
+		w.expect("ssssr", 1, "has started")
+	})
+	t.Run("after the PodGroup was made anew", func(t *testing.T) {
+		w := newStarted(t, 2)
+		object := *w.object
+		object.UID = "group-2"
+		w.object = &object
+		owned(w.pods, "first")
+		owned([]*corev1.Pod{w.add(1)}, "second")
+		w.settle()
+		w.expect("rrg", 1, "fewer than 2")
+	})
+	t.Run("what was paid for before an eviction, and by an extra", func(t *testing.T) {
+		w := newStarted(t, 3)
+		w.now = w.now.Add(time.Minute)
+		w.add(1)
+		w.settle()
+		w.admitAll()
+		w.pods[0].Status.Phase, w.pods[3].Status.Phase = corev1.PodSucceeded, corev1.PodSucceeded
+		w.settle()
+		w.preempt(w.workloads[0])
+		w.settle()
+		w.vanish(w.pods[1])
+		w.vanish(w.pods[1])
+		w.add(1)
+		w.settle()
+		w.admitAll()
+		w.expect("ssr", 1, "has started")
+	})
+	t.Run("a surplus pod waits when the rest has ended", func(t *testing.T) {
+		w := newStarted(t, 2)
+		w.add(1)
+		for _, pod := range w.pods[:2] {
+			pod.Status.Phase = corev1.PodSucceeded
+		}
+		w.settle()
+		w.admitAll()
+		w.expect("ssr", 2, "has started")
+	})
 }
