@@ -28,16 +28,11 @@ type Seen struct {
 	Backoff func(count int32) time.Duration
 }
 
-// A Step is what has to be written next, in the order of the fields. It may be cut off after any write: what is left is found out again.
+// A Step is what has to be written next, in the order of the fields: what takes away comes before what needs the consent of others. It may
+// be cut off after any write: what is left is found out again.
 type Step struct {
-	// Create has quota Workloads that are missing.
-	Create []*kueue.Workload
 	// Evict has quota Workloads that have to give back what they hold.
 	Evict []Evict
-	// Change has quota Workloads whose spec or metadata are not what they should be.
-	Change []Change
-	// Release has pods that may be scheduled.
-	Release []Release
 	// Delete has pods of evicted quota Workloads.
 	Delete []Delete
 	// Progress has conditions of quota Workloads that differ.
@@ -50,6 +45,12 @@ type Step struct {
 	Unpin []*kueue.Workload
 	// Drop has quota Workloads that nobody needs.
 	Drop []*kueue.Workload
+	// Create has quota Workloads that are missing.
+	Create []*kueue.Workload
+	// Change has quota Workloads whose spec or metadata are not what they should be.
+	Change []Change
+	// Release has pods that may be scheduled.
+	Release []Release
 	// Tell is what the user should know. It stays the same while nothing changes.
 	Tell Message
 	// Again is when to look again although nothing has changed, or zero.

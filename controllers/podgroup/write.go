@@ -33,11 +33,12 @@ const (
 )
 
 // write does what the step says, in its order. It stops at the first error: what follows may rely on what came before, and the next pass
-// starts from what has been reached.
+// starts from what has been reached. What takes away comes first, so that a tenant whose pods cannot be let go does not keep what it has to
+// give back.
 func (r *Reconciler) write(ctx context.Context, s *seen, step *podgroup.Step) (ctrl.Result, error) {
 	r.tellPlan(s, step)
 	steps := []func(context.Context, *seen, *podgroup.Step) error{
-		r.create, r.evict, r.change, r.release, r.deletePods, r.progress, r.reclaim, r.giveBack, r.unpin, r.drop, r.tell,
+		r.evict, r.deletePods, r.progress, r.reclaim, r.giveBack, r.unpin, r.drop, r.create, r.change, r.release, r.tell,
 	}
 	for _, do := range steps {
 		if err := do(ctx, s, step); err != nil {
@@ -62,7 +63,7 @@ func (r *Reconciler) create(ctx context.Context, s *seen, step *podgroup.Step) e
 	for _, workload := range step.Create {
 		err := r.client.Create(ctx, workload.DeepCopy())
 		switch {
-		case apierrors.IsInvalid(err):
+		case isRefusal(err):
 			step.Tell = podgroup.Message{Reason: "Misconfigured", Topic: "Create", Text: fmt.Sprintf("the gang gets no quota Workload, mend its pods: %s", err), IsWarning: true}
 			return nil
 		case apierrors.IsAlreadyExists(err):
@@ -131,15 +132,34 @@ func ownersOf(workload *kueue.Workload) []string {
 	return uids
 }
 
-// release lets pods go, many at a time. What keeps one of them back does not keep the others: the next pass lets it go.
+// release lets pods go, many at a time. What keeps one of them back does not keep the others: the next pass lets it go. One that the API
+// server refuses to let go is a problem of the gang.
 func (r *Reconciler) release(ctx context.Context, _ *seen, step *podgroup.Step) error {
-	return r.each(ctx, len(step.Release), func(i int) error {
+	refused := make([]error, len(step.Release))
+	err := r.each(ctx, len(step.Release), func(i int) error {
 		rel := &step.Release[i]
-		if err := r.client.Patch(ctx, rel.After.DeepCopy(), lockedPatchOf(rel.Before)); client.IgnoreNotFound(err) != nil {
+		err := r.client.Patch(ctx, rel.After.DeepCopy(), lockedPatchOf(rel.Before))
+		if isRefusal(err) {
+			refused[i] = err
+			return nil
+		}
+		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("let pod %s go: %w", client.ObjectKeyFromObject(rel.Before), err)
 		}
 		return nil
 	})
+	if i := slices.IndexFunc(refused, func(err error) bool { return err != nil }); i >= 0 {
+		step.Tell = podgroup.Message{
+			Reason: "Misconfigured", Topic: "Release", IsWarning: true,
+			Text: fmt.Sprintf("pod %q stays gated, because the API server refuses to let it go; mend it, or make it anew: %s", step.Release[i].Before.Name, refused[i]),
+		}
+	}
+	return err
+}
+
+// isRefusal tells whether what was written is wrong, and not when or how often.
+func isRefusal(err error) bool {
+	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsRequestEntityTooLargeError(err)
 }
 
 func (r *Reconciler) deletePods(ctx context.Context, _ *seen, step *podgroup.Step) error {

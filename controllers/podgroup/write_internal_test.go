@@ -1,0 +1,108 @@
+package podgroup
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	k8sevents "k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/flowcontrol"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/podgroup"
+)
+
+// A refusing client notes what it is asked for, and refuses what names one of its objects.
+type refusing struct {
+	client.Client
+	refuses map[string]error
+
+	mu    sync.Mutex
+	asked []string
+}
+
+func (c *refusing) ask(verb string, object client.Object) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asked = append(c.asked, verb+" "+object.GetName())
+	return c.refuses[verb+" "+object.GetName()]
+}
+
+func (c *refusing) Create(_ context.Context, object client.Object, _ ...client.CreateOption) error {
+	return c.ask("create", object)
+}
+
+func (c *refusing) Patch(_ context.Context, object client.Object, _ client.Patch, _ ...client.PatchOption) error {
+	return c.ask("patch", object)
+}
+
+func (c *refusing) Delete(_ context.Context, object client.Object, _ ...client.DeleteOption) error {
+	return c.ask("delete", object)
+}
+
+// TestRefused: what the API server refuses keeps nothing from being taken away, and what is wrong with a pod is told.
+func TestRefused(t *testing.T) {
+	object := func(name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: "ml", Name: name, UID: types.UID(name)}
+	}
+	pod := func(name string) *corev1.Pod { return &corev1.Pod{ObjectMeta: object(name)} }
+	extra, core := &kueue.Workload{ObjectMeta: object("extra")}, &kueue.Workload{ObjectMeta: object("core")}
+	invalid := apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "annotated", nil)
+	takenAway := []string{"delete dropped", "delete evicted"}
+	cases := map[string]struct {
+		refuses  map[string]error
+		want     []string
+		wantTell string
+		wantErr  bool
+	}{
+		"nothing": {want: []string{"create extra", "patch annotated", "patch core", "patch other"}},
+		"a pod, as it is": {
+			refuses: map[string]error{"patch annotated": invalid}, wantTell: `pod "annotated" stays gated`,
+			want: []string{"create extra", "patch annotated", "patch core", "patch other"},
+		},
+		"a pod, for now":   {refuses: map[string]error{"patch annotated": errors.New("busy")}, wantErr: true, want: []string{"create extra", "patch annotated", "patch core", "patch other"}},
+		"a quota Workload": {refuses: map[string]error{"patch core": errors.New("busy")}, wantErr: true, want: []string{"create extra", "patch core"}},
+		"a new one": {
+			refuses:  map[string]error{"create extra": apierrors.NewForbidden(schema.GroupResource{Resource: "workloads"}, "extra", errors.New("exceeded quota"))},
+			wantTell: "exceeded quota", want: []string{"create extra", "patch annotated", "patch core", "patch other"},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			asked := &refusing{refuses: c.refuses}
+			r := &Reconciler{
+				client: asked, told: flowcontrol.NewFakeAlwaysRateLimiter(), memory: map[podgroup.Ref]*memory{},
+				config: Config{Releases: 1, Recorder: k8sevents.NewFakeRecorder(len(takenAway))},
+			}
+			ref := podgroup.Ref{Kind: podgroup.Lightweight, Namespace: "ml", Name: "train"}
+			s := &seen{Seen: podgroup.Seen{Gang: &podgroup.Gang{Ref: ref}}}
+			step := &podgroup.Step{
+				Create:  []*kueue.Workload{extra},
+				Change:  []podgroup.Change{{Before: core, After: core}},
+				Release: []podgroup.Release{{Before: pod("annotated"), After: pod("annotated")}, {Before: pod("other"), After: pod("other")}},
+				Delete:  []podgroup.Delete{{Pod: pod("evicted")}},
+				Drop:    []*kueue.Workload{{ObjectMeta: object("dropped")}},
+			}
+			_, err := r.write(t.Context(), s, step)
+			slices.Sort(asked.asked)
+			want := slices.Concat(c.want, takenAway)
+			slices.Sort(want)
+			if diff := cmp.Diff(want, asked.asked); diff != "" {
+				t.Errorf("asked for (-want +got):\n%s", diff)
+			}
+			if (err != nil) != c.wantErr || !strings.Contains(step.Tell.Text, c.wantTell) || step.Tell.IsWarning != (c.wantTell != "") {
+				t.Errorf("error %v, told %+v", err, step.Tell)
+			}
+		})
+	}
+}
