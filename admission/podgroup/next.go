@@ -51,6 +51,9 @@ func Next(s *Seen, now time.Time) *Step {
 	for _, w := range s.Workloads {
 		t.tend(w)
 	}
+	if t.isForeign() {
+		return t.step
+	}
 	if len(s.Problems) > 0 {
 		t.step.Tell = Message{"Misconfigured", "Check", s.Problems.String(), true}
 		t.close()
@@ -59,6 +62,9 @@ func Next(s *Seen, now time.Time) *Step {
 	t.lead()
 	return t.step
 }
+
+// isForeign tells whether a PodGroup has nothing to do with quota: nobody is told about it.
+func (t *turn) isForeign() bool { return len(t.Gang.Pods)+len(t.Workloads) == 0 && t.Gang.Queue == "" }
 
 // newTurn sorts what is seen.
 func newTurn(s *Seen) *turn {

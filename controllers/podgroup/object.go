@@ -10,8 +10,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/admission/podgroup"
+	"github.com/tranche-dev/tranche/apis"
 )
 
 // podGroupAPIs are the APIs of PodGroups that are served, by the way in which pods name them.
@@ -53,6 +55,12 @@ func servedAPIs(resources resourceLister) (podGroupAPIs, error) {
 		}
 	}
 	return served, nil
+}
+
+// isOfJobSet tells whether a PodGroup was made for a JobSet, whose quota Workloads already ask for what its pods need.
+func isOfJobSet(object client.Object) bool {
+	controller := metav1.GetControllerOfNoCopy(object)
+	return object.GetLabels()[apis.JobSetLabel] != "" || controller != nil && controller.Kind == "JobSet"
 }
 
 // objectOf reads what counts of a PodGroup, of whichever API. What is not of the form that its API gives it counts as not set.

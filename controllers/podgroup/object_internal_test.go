@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tranche-dev/tranche/admission/podgroup"
+	"github.com/tranche-dev/tranche/apis"
 )
 
 // served lists the resources of each version that an API server has.
@@ -124,5 +125,28 @@ func TestStripPod(t *testing.T) {
 	}
 	if len(stripped.Status.Conditions) != 1 || stripped.Status.Conditions[0].Type != corev1.PodReady {
 		t.Errorf("conditions are %+v", stripped.Status.Conditions)
+	}
+}
+
+func TestIsOfJobSet(t *testing.T) {
+	owner := metav1.OwnerReference{APIVersion: "jobset.x-k8s.io/v1alpha2", Kind: "JobSet", Name: "train", UID: "1", Controller: new(true)}
+	job := owner
+	job.Kind = "Job"
+	cases := map[string]struct {
+		meta metav1.ObjectMeta
+		want bool
+	}{
+		"nobody's":           {},
+		"a Job's":            {meta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{job}}},
+		"a JobSet's":         {meta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{owner}}, want: true},
+		"a JobSet's, by us":  {meta: metav1.ObjectMeta{Labels: map[string]string{apis.JobSetLabel: "train"}}, want: true},
+		"with another label": {meta: metav1.ObjectMeta{Labels: map[string]string{apis.QueueLabel: "main"}}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := isOfJobSet(&metav1.PartialObjectMetadata{ObjectMeta: c.meta}); got != c.want {
+				t.Errorf("isOfJobSet is %t, want %t", got, c.want)
+			}
+		})
 	}
 }

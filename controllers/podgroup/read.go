@@ -129,7 +129,7 @@ func (r *Reconciler) readObject(ctx context.Context, ref podgroup.Ref, from look
 		if err != nil {
 			return nil, fmt.Errorf("read PodGroup %s of %s: %w", ref.Full(), gvk.GroupVersion(), err)
 		}
-		if object.GetDeletionTimestamp() == nil {
+		if object.GetDeletionTimestamp() == nil && !isOfJobSet(object) {
 			return object, nil
 		}
 	}

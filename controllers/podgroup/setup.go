@@ -138,6 +138,9 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 			object := &unstructured.Unstructured{}
 			object.SetGroupVersionKind(gvk)
 			leads.Watches(object, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
+				if isOfJobSet(object) {
+					return nil
+				}
 				return []reconcile.Request{requestOf(podgroup.Ref{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()})}
 			}))
 		}
