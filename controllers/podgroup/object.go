@@ -90,7 +90,7 @@ func objectOf(u *unstructured.Unstructured) *podgroup.Object {
 	return o
 }
 
-// stripPod keeps of a pod of a gang what says in which gang it is, what it asks for, and whether it is over.
+// stripPod keeps of a pod of a gang what says in which gang it is, what it asks for, whether it has a node, and whether it is over.
 func stripPod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
@@ -108,7 +108,7 @@ func stripPod(object any) (any, error) {
 			Resources: spec.Resources, RuntimeClassName: spec.RuntimeClassName, NodeSelector: spec.NodeSelector, Affinity: spec.Affinity,
 			Tolerations: spec.Tolerations, ResourceClaims: spec.ResourceClaims, RestartPolicy: spec.RestartPolicy,
 			SchedulingGates: spec.SchedulingGates, SchedulingGroup: spec.SchedulingGroup, Priority: spec.Priority,
-			PriorityClassName: spec.PriorityClassName,
+			PriorityClassName: spec.PriorityClassName, NodeName: spec.NodeName,
 		},
 		Status: corev1.PodStatus{Phase: pod.Status.Phase},
 	}

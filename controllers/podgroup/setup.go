@@ -65,6 +65,8 @@ type Config struct {
 	Namespaces labels.Selector
 	// Requeuing says how long a gang is put off that has given back what it had gathered. Its defaults must be set.
 	Requeuing configapi.RequeuingStrategy
+	// Status says who keeps the status of PodGroups.
+	Status configapi.PodGroupStatus
 	// Workers is how many gangs are reconciled at the same time. Zero means 4.
 	Workers int
 	// Releases is how many pods of one gang are let go at the same time. Zero means 16.
@@ -97,6 +99,7 @@ type Reconciler struct {
 	// pods reads the pods of gangs from their cache, live everything past any cache.
 	pods, live client.Reader
 	apis       podGroupAPIs
+	statuses   statusAPIs
 	told       flowcontrol.RateLimiter
 	queue      workqueue.TypedRateLimitingInterface[reconcile.Request]
 
@@ -120,12 +123,16 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 	if err != nil {
 		return err
 	}
+	statuses, err := servedStatus(resources, served)
+	if err != nil {
+		return err
+	}
 	pods, err := newPodCache(mgr)
 	if err != nil {
 		return err
 	}
 	r := &Reconciler{
-		config: config, client: mgr.GetClient(), pods: pods, live: mgr.GetAPIReader(), apis: served,
+		config: config, client: mgr.GetClient(), pods: pods, live: mgr.GetAPIReader(), apis: served, statuses: statuses,
 		told: flowcontrol.NewTokenBucketRateLimiter(toldPerSecond, toldBurst), memory: map[podgroup.Ref]*memory{}, watchers: map[podgroup.Ref]map[podgroup.Ref]struct{}{},
 	}
 	if err := addIndexes(ctx, mgr, pods); err != nil {

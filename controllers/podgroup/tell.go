@@ -28,6 +28,8 @@ type memory struct {
 	known  string
 	// plan is that of its parts, or empty.
 	plan types.UID
+	// attempt is the last one to write the status of its PodGroup.
+	attempt attempt
 }
 
 // remember runs f on what is remembered of a gang.

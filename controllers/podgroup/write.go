@@ -39,6 +39,7 @@ func (r *Reconciler) write(ctx context.Context, s *seen, step *podgroup.Step) (c
 	r.tellPlan(s, step)
 	steps := []func(context.Context, *seen, *podgroup.Step) error{
 		r.evict, r.deletePods, r.progress, r.reclaim, r.giveBack, r.unpin, r.drop, r.create, r.change, r.release, r.tell,
+		r.keepStatus,
 	}
 	for _, do := range steps {
 		if err := do(ctx, s, step); err != nil {

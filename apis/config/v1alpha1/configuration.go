@@ -46,6 +46,9 @@ type Configuration struct {
 	// Gang says what becomes of the gangs that JobSets ask for.
 	Gang Gang `json:"gang,omitempty"`
 
+	// PodGroups says what is written to the PodGroups of gangs of pods.
+	PodGroups PodGroups `json:"podGroups,omitempty"`
+
 	// GroupStart says where pods are answered whose main containers start together.
 	GroupStart GroupStart `json:"groupStart,omitempty"`
 
@@ -177,6 +180,23 @@ func (g *Gang) SchedulerName(provider GangProvider) string {
 	}
 	return ""
 }
+
+// PodGroups says what is written to the PodGroups of gangs of pods.
+type PodGroups struct {
+	// Status is Manage if the status of PodGroups of scheduling.x-k8s.io, scheduling.sigs.k8s.io and scheduling.incubator.k8s.io is kept
+	// where nobody else writes it, as the controllers of their schedulers do, and Leave if it is not. It defaults to Manage.
+	Status PodGroupStatus `json:"status,omitempty"`
+}
+
+// A PodGroupStatus says who keeps the status of PodGroups.
+type PodGroupStatus string
+
+const (
+	// PodGroupStatusManage keeps it where nobody else does.
+	PodGroupStatusManage PodGroupStatus = "Manage"
+	// PodGroupStatusLeave leaves it to others.
+	PodGroupStatusLeave PodGroupStatus = "Leave"
+)
 
 // A GroupStart says where pods are answered that wait for the others of their group, because of groupSchedulingConfig or the annotation
 // tranche.dev/group-start. What they run while they wait is in the ConfigMap of the guards.

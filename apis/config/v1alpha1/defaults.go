@@ -26,6 +26,7 @@ func (c *Configuration) SetDefaults() {
 	setString(&c.Logging.Format, LogJSON)
 	setString(&c.StageAdmission, StageAdmissionSafe)
 	c.Gang.setDefaults()
+	setString(&c.PodGroups.Status, PodGroupStatusManage)
 	setString(&c.GroupStart.BindAddress, ":8083")
 	setString(&c.GroupStart.Address, "tranche-barrier."+apis.SystemNamespace+".svc:8083")
 	set(&c.GroupStart.MaxWaiters, 20000)

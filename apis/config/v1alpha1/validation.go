@@ -45,6 +45,7 @@ func (c *Configuration) Validate() field.ErrorList {
 	errs = append(errs, oneOf(field.NewPath("stageAdmission"), c.StageAdmission,
 		StageAdmissionSafe, StageAdmissionReserve, StageAdmissionGreedy)...)
 	errs = append(errs, c.Gang.validate(field.NewPath("gang"))...)
+	errs = append(errs, oneOf(field.NewPath("podGroups", "status"), c.PodGroups.Status, PodGroupStatusManage, PodGroupStatusLeave)...)
 	errs = append(errs, c.GroupStart.validate(field.NewPath("groupStart"))...)
 	errs = append(errs, c.WaitForPodsReady.validate(field.NewPath("waitForPodsReady"))...)
 	errs = append(errs, c.FairSharing.validate(field.NewPath("fairSharing"))...)

@@ -1,0 +1,170 @@
+package podgroup
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/admission/podgroup"
+	"github.com/tranche-dev/tranche/apis"
+	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
+)
+
+// statusAPIs are the APIs of PodGroups whose status has a subresource.
+type statusAPIs map[schema.GroupVersionKind]struct{}
+
+// servedStatus asks the API server for those. A definition of kube-batch may have one, or not.
+func servedStatus(resources resourceLister, served podGroupAPIs) (statusAPIs, error) {
+	all := statusAPIs{}
+	for _, gvk := range slices.Concat(slices.Collect(maps.Values(served))...) {
+		list, err := resources.ServerResourcesForGroupVersion(gvk.GroupVersion().String())
+		if err != nil {
+			return nil, fmt.Errorf("ask the API server for %s: %w", gvk.GroupVersion(), err)
+		}
+		if slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == "podgroups/status" }) {
+			all[gvk] = struct{}{}
+		}
+	}
+	return all, nil
+}
+
+// keepStatus has the status of a PodGroup say how its pods are, if that is not what it says, and as long as nobody else writes it.
+func (r *Reconciler) keepStatus(ctx context.Context, s *seen, _ *podgroup.Step) error {
+	if r.config.Status != configapi.PodGroupStatusManage || s.object == nil || len(podgroup.StatusFields(s.object.GetAPIVersion())) == 0 {
+		return nil
+	}
+	before := statusOf(s.object)
+	isEmpty := len(s.Gang.Pods) == 0 && len(s.Workloads) == 0 && s.Gang.Queue == ""
+	after := s.Gang.StatusAfter(before, time.Now())
+	if after == before || isEmpty && before == (podgroup.Status{}) {
+		return nil
+	}
+	// What was tried for an object as it is now is not tried again: somebody else writes its status, or its API has no place for it.
+	attempt := attempt{s.object.GetResourceVersion(), after}
+	attempt.status.Started = 0
+	isTried := false
+	r.remember(s.Gang.Ref, func(m *memory) { isTried = m.attempt == attempt })
+	if isTried {
+		return nil
+	}
+	if err := r.writeStatus(ctx, s); err != nil {
+		return err
+	}
+	r.remember(s.Gang.Ref, func(m *memory) { m.attempt = attempt })
+	return nil
+}
+
+// An attempt is to write a status to an object as it was.
+type attempt struct {
+	resourceVersion string
+	status          podgroup.Status
+}
+
+// writeStatus computes the status once more from what the API server says that it is: one that has ended in the meantime stays so.
+func (r *Reconciler) writeStatus(ctx context.Context, s *seen) error {
+	there := &unstructured.Unstructured{}
+	there.SetGroupVersionKind(s.object.GroupVersionKind())
+	key := client.ObjectKeyFromObject(s.object)
+	if err := r.live.Get(ctx, key, there); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("read status of PodGroup %s: %w", key, err)
+	}
+	if there.GetUID() != s.object.GetUID() || isKeptElsewhere(there) {
+		return nil
+	}
+	before := statusOf(there)
+	status := s.Gang.StatusAfter(before, time.Now())
+	if status == before {
+		return nil
+	}
+	after := there.DeepCopy()
+	if err := setStatus(after, status); err != nil {
+		return fmt.Errorf("render status of PodGroup %s: %w", key, err)
+	}
+	var err error
+	if _, ok := r.statuses[s.object.GroupVersionKind()]; ok {
+		err = r.client.Status().Patch(ctx, after, lockedPatchOf(there), client.FieldOwner(apis.FieldManager))
+	} else {
+		err = r.client.Patch(ctx, after, lockedPatchOf(there), client.FieldOwner(apis.FieldManager))
+	}
+	// Nobody can write to a PodGroup that its API does not take any more, and its pods need none of this.
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsInvalid(err) {
+		return fmt.Errorf("write status of PodGroup %s: %w", key, err)
+	}
+	return nil
+}
+
+// isKeptElsewhere tells whether somebody else has written a field of the status: as a rule the controller of a scheduler.
+func isKeptElsewhere(object *unstructured.Unstructured) bool {
+	return slices.ContainsFunc(object.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool {
+		if entry.Manager == apis.FieldManager || entry.FieldsV1 == nil {
+			return false
+		}
+		var fields struct {
+			Status map[string]json.RawMessage `json:"f:status"`
+		}
+		if err := json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields); err != nil {
+			return true
+		}
+		for field := range fields.Status {
+			if strings.HasPrefix(field, "f:") {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// statusOf reads the status of a PodGroup. What is not of the form that its API gives it counts as not set.
+func statusOf(object *unstructured.Unstructured) podgroup.Status {
+	var s podgroup.Status
+	counts := s.Counts()
+	for _, field := range podgroup.StatusFields(object.GetAPIVersion()) {
+		switch field {
+		case "phase":
+			s.Phase, _, _ = unstructured.NestedString(object.Object, "status", field)
+		case "scheduleStartTime":
+			text, _, _ := unstructured.NestedString(object.Object, "status", field)
+			if started, err := time.Parse(time.RFC3339, text); err == nil {
+				s.Started = started.Unix()
+			}
+		default:
+			*counts[field], _, _ = unstructured.NestedInt64(object.Object, "status", field)
+		}
+	}
+	return s
+}
+
+// setStatus leaves fields of the status alone that are not kept.
+func setStatus(object *unstructured.Unstructured, s podgroup.Status) error {
+	counts := s.Counts()
+	for _, field := range podgroup.StatusFields(object.GetAPIVersion()) {
+		var value any
+		switch {
+		case field == "phase":
+			value = s.Phase
+		case field != "scheduleStartTime":
+			value = *counts[field]
+		case s.Started != 0:
+			value = time.Unix(s.Started, 0).UTC().Format(time.RFC3339)
+		default:
+			continue
+		}
+		if err := unstructured.SetNestedField(object.Object, value, "status", field); err != nil {
+			return err
+		}
+	}
+	return nil
+}
