@@ -1,0 +1,78 @@
+package podgroup_test
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/apis"
+)
+
+// expectStatus waits until a PodGroup says this about its pods.
+func expectStatus(ctx context.Context, group *unstructured.Unstructured, fields map[string]any) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		g.Expect(env.Admin.Get(ctx, client.ObjectKeyFromObject(group), group)).To(Succeed())
+		for field, want := range fields {
+			g.Expect(group.Object["status"]).To(HaveKeyWithValue(field, want))
+		}
+	}).WithContext(ctx).Should(Succeed())
+}
+
+var _ = Describe("The status of a PodGroup", func() {
+	It("of Coscheduling follows its pods to their end, and stays there", func(ctx SpecContext) {
+		t := newTeam(ctx, "2", "0")
+		group := t.podGroup(ctx, coscheduling, "job", map[string]any{"minMember": int64(2)}, nil)
+		in := func(name string) pod { return t.member(name, 0).label(apis.CoschedulingLabel, "job") }
+		create(ctx, in("p-0"))
+		expectStatus(ctx, group, map[string]any{"phase": "Pending", "running": int64(0)})
+		create(ctx, in("p-1"))
+		expectStatus(ctx, group, map[string]any{"phase": "Running", "running": int64(2), "scheduleStartTime": ContainSubstring("T")})
+		t.end(ctx, corev1.PodSucceeded, "p-0", "p-1")
+		finished := map[string]any{"phase": "Finished", "running": int64(0), "succeeded": int64(2)}
+		expectStatus(ctx, group, finished)
+
+		By("being used again")
+		for _, name := range []string{"p-0", "p-1"} {
+			Expect(env.Admin.Delete(ctx, in(name).Pod, client.GracePeriodSeconds(0))).To(Succeed())
+		}
+		create(ctx, in("q-0"), in("q-1"))
+		t.expectPods(ctx, "q-", "q-0=running", "q-1=running")
+		expectStatus(ctx, group, finished)
+	}, SpecTimeout(specTimeout))
+
+	It("of Koordinator counts pods with a node, and is left to whoever else writes it", func(ctx SpecContext) {
+		t := newTeam(ctx, "2", "0")
+		group := t.podGroup(ctx, koordinator, "job", map[string]any{"minMember": int64(2)}, nil)
+		in := func(name string) pod { return t.member(name, 0).label(apis.KoordinatorLabel, "job") }
+		create(ctx, in("p-0"), in("p-1"))
+		expectStatus(ctx, group, map[string]any{"phase": "Running", "scheduled": int64(2), "running": int64(2)})
+		Expect(group.Object["spec"]).To(HaveKeyWithValue("minMember", int64(2)))
+
+		By("being written by a controller of its own")
+		after := group.DeepCopy()
+		Expect(unstructured.SetNestedField(after.Object, "Unknown", "status", "phase")).To(Succeed())
+		Expect(env.Admin.Patch(ctx, after, client.MergeFrom(group), client.FieldOwner("koord-scheduler"))).To(Succeed())
+		t.end(ctx, corev1.PodSucceeded, "p-0", "p-1")
+		t.expectUsage(ctx, "cpu", 0)
+		expectStatus(ctx, group, map[string]any{"phase": "Unknown", "running": int64(2)})
+	}, SpecTimeout(specTimeout))
+
+	It("of kube-batch counts its pods", func(ctx SpecContext) {
+		t := newTeam(ctx, "2", "0")
+		group := t.podGroup(ctx, "scheduling.incubator.k8s.io/v1alpha1", "job", map[string]any{"minMember": int64(2)}, nil)
+		DeferCleanup(func(ctx SpecContext) {
+			Expect(client.IgnoreNotFound(env.Admin.Delete(ctx, group))).To(Succeed())
+		}, NodeTimeout(patience))
+		in := func(name string) pod { return t.member(name, 0).annotate(apis.GroupNameAnnotation, "job") }
+		create(ctx, in("p-0"), in("p-1"))
+		expectStatus(ctx, group, map[string]any{"admitted": int64(2), "running": int64(2), "succeeded": int64(0), "failed": int64(0)})
+		t.end(ctx, corev1.PodSucceeded, "p-0")
+		t.end(ctx, corev1.PodFailed, "p-1")
+		expectStatus(ctx, group, map[string]any{"admitted": int64(2), "running": int64(0), "succeeded": int64(1), "failed": int64(1)})
+	}, SpecTimeout(specTimeout))
+})
