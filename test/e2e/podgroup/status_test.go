@@ -23,9 +23,16 @@ func expectStatus(ctx context.Context, group *unstructured.Unstructured, fields 
 	}).WithContext(ctx).Should(Succeed())
 }
 
+// statusNow returns what a PodGroup says about its pods.
+func statusNow(ctx context.Context, group *unstructured.Unstructured) any {
+	GinkgoHelper()
+	Expect(env.Admin.Get(ctx, client.ObjectKeyFromObject(group), group)).To(Succeed())
+	return group.Object["status"]
+}
+
 var _ = Describe("The status of a PodGroup", func() {
 	It("of Coscheduling follows its pods to their end, and stays there", func(ctx SpecContext) {
-		t := newTeam(ctx, "2", "0")
+		t := newTeam(ctx, "3", "0")
 		group := t.podGroup(ctx, coscheduling, "job", map[string]any{"minMember": int64(2)}, nil)
 		in := func(name string) pod { return t.member(name, 0).label(apis.CoschedulingLabel, "job") }
 		create(ctx, in("p-0"))
@@ -33,8 +40,7 @@ var _ = Describe("The status of a PodGroup", func() {
 		create(ctx, in("p-1"))
 		expectStatus(ctx, group, map[string]any{"phase": "Running", "running": int64(2), "scheduleStartTime": ContainSubstring("T")})
 		t.end(ctx, corev1.PodSucceeded, "p-0", "p-1")
-		finished := map[string]any{"phase": "Finished", "running": int64(0), "succeeded": int64(2)}
-		expectStatus(ctx, group, finished)
+		expectStatus(ctx, group, map[string]any{"phase": "Finished", "running": int64(0), "succeeded": int64(2)})
 
 		By("being used again")
 		for _, name := range []string{"p-0", "p-1"} {
@@ -42,7 +48,10 @@ var _ = Describe("The status of a PodGroup", func() {
 		}
 		create(ctx, in("q-0"), in("q-1"))
 		t.expectPods(ctx, "q-", "q-0=running", "q-1=running")
-		expectStatus(ctx, group, finished)
+		By("having been looked at again since then")
+		create(ctx, in("q-2"))
+		t.expectPods(ctx, "q-", "q-0=running", "q-1=running", "q-2=running")
+		Expect(statusNow(ctx, group)).To(And(HaveKeyWithValue("phase", "Finished"), HaveKeyWithValue("succeeded", int64(2))))
 	}, SpecTimeout(specTimeout))
 
 	It("of Koordinator counts pods with a node, and is left to whoever else writes it", func(ctx SpecContext) {
@@ -59,7 +68,10 @@ var _ = Describe("The status of a PodGroup", func() {
 		Expect(env.Admin.Patch(ctx, after, client.MergeFrom(group), client.FieldOwner("koord-scheduler"))).To(Succeed())
 		t.end(ctx, corev1.PodSucceeded, "p-0", "p-1")
 		t.expectUsage(ctx, "cpu", 0)
-		expectStatus(ctx, group, map[string]any{"phase": "Unknown", "running": int64(2)})
+		By("having been looked at again since then")
+		create(ctx, in("q-0"), in("q-1"))
+		t.expectPods(ctx, "q-", "q-0=running", "q-1=running")
+		Expect(statusNow(ctx, group)).To(And(HaveKeyWithValue("phase", "Unknown"), HaveKeyWithValue("running", int64(2))))
 	}, SpecTimeout(specTimeout))
 
 	It("of kube-batch counts its pods", func(ctx SpecContext) {
