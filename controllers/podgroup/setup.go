@@ -2,7 +2,8 @@
 // quota back when pods are over. Which pods are a gang, and what comes next for it, is decided by package admission/podgroup.
 //
 // A pass reads everything about one gang (read.go), lets that package compute the next step, and writes it in an order that is safe to be
-// cut off after any write (write.go). A step that lets pods or quota go is computed once more from what the API server says.
+// cut off after any write (write.go). A step that lets pods or quota go is computed once more from what the API server says. At its end the
+// status of the PodGroup says how the pods are, unless somebody else writes it (status.go).
 //
 // Pods of gangs are watched by a cache of their own, which keeps more of each than that of the pods of JobSets does. PodGroups are watched
 // in those APIs that are served when the manager starts.
