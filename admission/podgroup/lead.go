@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission/flavor"
 	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/apis"
 )
@@ -42,23 +43,23 @@ func (t *turn) gather() {
 		t.keepOne(why)
 	default:
 		t.close()
+		t.evictAll(life.Eviction{Reason: kueue.WorkloadEvictedByPodsReadyTimeout, Message: "Not all pods of the gang are there any more that start together"}, t.putOff)
 	}
-	if why != "" {
-		return
-	}
-	if !t.allAdmitted() {
+	other := t.Gang.missing(t.Others)
+	switch {
+	case why != "":
+		t.timeOut()
+	case !t.allAdmitted():
 		t.step.Tell.Topic, t.step.Tell.Text = t.wait()
-		return
-	}
-	if other := t.Gang.missing(t.Others); other != "" && !t.isPast() {
+	case other != "" && !t.isPast():
 		t.step.Tell.Topic, t.step.Tell.Text = "Group", fmt.Sprintf("The gang is admitted, and waits for gang %q, with which it starts together", other)
-		return
-	}
-	if isWhole {
+		t.timeOut()
+	case isWhole:
 		t.start()
-		return
+	default:
+		t.step.Tell.Topic, t.step.Tell.Text = "Reserve", "Quota is reserved for the gang, and waits for its pods"
+		t.timeOut()
 	}
-	t.step.Tell.Topic, t.step.Tell.Text = "Reserve", "Quota is reserved for the gang, and waits for its pods"
 }
 
 // obstacle says what keeps the gang from asking for quota, or is empty.
@@ -156,7 +157,7 @@ func (t *turn) keepParts(why string) {
 	if why == "" && t.renewParts() {
 		return
 	}
-	if why == "" {
+	if why == "" && !t.allAdmitted() {
 		why = t.timeOut()
 	}
 	isClosed := why != "" || slices.ContainsFunc(t.core, t.isPutOff)
@@ -202,26 +203,29 @@ func (t *turn) isPutOff(w *kueue.Workload) bool {
 	return state != nil && state.RequeueAt != nil && state.RequeueAt.After(t.now)
 }
 
-// timeOut makes the gang give back what it has gathered when it has kept that for too long, and tells so, or is empty.
+// timeOut makes a gang that has not started give back what it holds when it has kept that for too long, and tells so, or is empty.
 func (t *turn) timeOut() string {
 	var since *metav1.Time
 	for _, w := range t.core {
 		if !life.HoldsQuota(w) {
 			continue
 		}
+		if hasStarted(w) {
+			return ""
+		}
 		reserved := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadQuotaReserved)
 		if since == nil || reserved.LastTransitionTime.Before(since) {
 			since = &reserved.LastTransitionTime
 		}
 	}
-	if since == nil || t.allAdmitted() {
+	if since == nil || len(t.step.Evict) > 0 {
 		return ""
 	}
 	if left := since.Add(t.Gang.Wait).Sub(t.now); left > 0 {
 		t.again(left)
 		return ""
 	}
-	why := fmt.Sprintf("The gang gave back what it had gathered: it did not get all of its quota within %s", t.Gang.Wait)
+	why := fmt.Sprintf("The gang gave back what it had gathered: it did not start within %s", t.Gang.Wait)
 	t.evictAll(life.Eviction{Reason: kueue.WorkloadEvictedByPodsReadyTimeout, Message: why}, t.putOff)
 	return why
 }
@@ -281,6 +285,9 @@ func (t *turn) match(workloads []*kueue.Workload) matching {
 	var all matching
 	for _, pod := range t.waiting {
 		for _, r := range rooms {
+			if r.rest != nil && !t.suits(r.workload, pod) {
+				continue
+			}
 			if podSet, ok := r.take(pod, t.shapes.of(pod)); ok {
 				all = append(all, place{pod, r, podSet})
 				break
@@ -290,6 +297,27 @@ func (t *turn) match(workloads []*kueue.Workload) matching {
 	return all
 }
 
+// suits tells whether a pod can run where something was reserved before anything was known of where.
+func (t *turn) suits(w *kueue.Workload, pod *corev1.Pod) bool {
+	constraints := flavor.NewPod(&pod.Spec)
+	for i := range w.Status.Admission.PodSetAssignments {
+		for _, name := range w.Status.Admission.PodSetAssignments[i].Flavors {
+			f := t.Flavors[name]
+			if f == nil {
+				continue
+			}
+			keys := map[string]struct{}{}
+			for key := range f.Spec.NodeLabels {
+				keys[key] = struct{}{}
+			}
+			if flavor.New(f).Objection(&constraints, keys) != "" {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // start lets all pods go that the gang needs. If they are not those that it was admitted for it gives its quota back, and asks for what
 // they need.
 func (t *turn) start() {
@@ -297,7 +325,7 @@ func (t *turn) start() {
 	if !places.isWhole(t.needed()) {
 		why := "The pods of the gang ask for something else than it was admitted for"
 		if t.core[0].Spec.PodSets[0].Name == reservedPodSet {
-			why = "The pods of the gang ask for more than minResources of its PodGroup, which was reserved"
+			why = "The pods of the gang ask for more than minResources of its PodGroup, or cannot run where that was reserved"
 		}
 		t.step.Tell.Topic, t.step.Tell.Text = "Renew", why+": it gives its quota back, and asks for what they need"
 		t.evictAll(life.Eviction{Reason: kueue.WorkloadEvictedByPodsReadyTimeout, Message: t.step.Tell.Text}, t.putOff)
@@ -306,6 +334,7 @@ func (t *turn) start() {
 	releases, why := t.releases(places)
 	if why != "" {
 		t.step.Tell = Message{"GangWaiting", "Release", why, true}
+		t.timeOut()
 		return
 	}
 	for _, w := range t.core {

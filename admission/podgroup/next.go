@@ -57,6 +57,10 @@ func Next(s *Seen, now time.Time) *Step {
 	if len(s.Problems) > 0 {
 		t.step.Tell = Message{"Misconfigured", "Check", s.Problems.String(), true}
 		t.close()
+		if cause := t.evicted(); cause != nil {
+			t.evictAll(life.EvictionOf(cause), nil)
+		}
+		t.timeOut()
 		return t.step
 	}
 	t.lead()
@@ -372,7 +376,7 @@ func (t *turn) evicted() *kueue.Workload {
 // evictAll makes the rest of the gang follow one that is evicted. Those of its pods that it had no room for follow, too.
 func (t *turn) evictAll(why life.Eviction, requeue func(*kueue.Workload) *kueue.RequeueState) {
 	for _, w := range slices.Concat(t.core, t.extras) {
-		if !life.HoldsQuota(w) || life.IsTrue(w, kueue.WorkloadEvicted) {
+		if !life.HoldsQuota(w) || life.IsTrue(w, kueue.WorkloadEvicted) || slices.Contains(t.step.Drop, w) {
 			continue
 		}
 		e := Evict{Workload: w, Why: why}

@@ -1,0 +1,125 @@
+package podgroup_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/admission/podgroup"
+	"github.com/tranche-dev/tranche/apis"
+)
+
+func newReserved(t failer) *world {
+	w := newGroup(t, 2)
+	w.object.MinResources = corev1.ResourceList{"cpu": resource.MustParse("2")}
+	w.settle()
+	return w
+}
+
+// TestHoldsNothingIdle: a gang that holds quota and cannot start gives it back, at once or when its waiting time is over.
+func TestHoldsNothingIdle(t *testing.T) {
+	for name, tc := range map[string]struct {
+		gang func(t failer) *world
+		wait time.Duration
+	}{
+		"strict, and not whole any more": {func(t failer) *world {
+			w := newGroup(t, 2)
+			w.add(1)
+			w.add(1)
+			w.settle()
+			w.admit(w.workloads[0])
+			w.vanish(w.pods[1])
+			return w
+		}, 0},
+		"parts of a gang with a problem": {func(t failer) *world {
+			w := newGang(t, 4, "min-available", "4", "mode", "NonStrict", "waiting-time", "60s")
+			w.admit(w.workloads[0])
+			w.admit(w.workloads[1])
+			w.settings[apis.KoordinatorPrefix+"mode"] = "Strict"
+			w.add(1)
+			return w
+		}, time.Minute},
+		"parts of a gang of which a pod has gone": {func(t failer) *world {
+			w := newGang(t, 4, "min-available", "4", "mode", "NonStrict", "waiting-time", "60s")
+			for _, x := range w.workloads {
+				w.admit(x)
+			}
+			w.vanish(w.pods[3])
+			return w
+		}, time.Minute},
+		"reserved, and no pods come": {func(t failer) *world {
+			w := newReserved(t)
+			w.object.TimeoutSeconds = 60
+			w.admit(w.workloads[0])
+			return w
+		}, time.Minute},
+		"a gang that starts together with it has a problem": {func(t failer) *world {
+			w := newGang(t, 1, "min-available", "1", "groups", `["ml/train","x/b"]`)
+			b := podgroup.Other{
+				Ref: podgroup.Ref{Kind: podgroup.Lightweight, Namespace: "x", Name: "b"}, Exists: true, IsWhole: true, Together: []string{"ml/train", "x/b"},
+			}
+			w.others = []podgroup.Other{b}
+			w.settle()
+			w.admit(w.workloads[0])
+			w.others[0].Problem = "gone bad"
+			return w
+		}, 10 * time.Minute},
+		"a gang that starts together with it is not admitted": {func(t failer) *world {
+			w := newGang(t, 1, "min-available", "1", "groups", `["ml/train","x/b"]`)
+			b := podgroup.Other{
+				Ref: podgroup.Ref{Kind: podgroup.Lightweight, Namespace: "x", Name: "b"}, Exists: true, IsWhole: true, Together: []string{"ml/train", "x/b"},
+			}
+			w.others = []podgroup.Other{b}
+			w.settle()
+			w.admit(w.workloads[0])
+			return w
+		}, 10 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := tc.gang(t)
+			w.settle()
+			if tc.wait > 0 {
+				if !slices.ContainsFunc(w.workloads, life.HoldsQuota) || w.last.Again != tc.wait {
+					t.Fatalf("looks again in %s, want in %s: %s", w.last.Again, tc.wait, w.last.Tell.Text)
+				}
+				w.now = w.now.Add(tc.wait)
+				w.settle()
+			}
+			for _, x := range w.workloads {
+				if life.HoldsQuota(x) {
+					t.Errorf("%s holds quota: %s, %+v", x.Name, w.last.Tell.Text, x.Status)
+				}
+			}
+		})
+	}
+}
+
+// TestReservedElsewhere: what is reserved where the pods cannot run is given back, and what they need is asked for.
+func TestReservedElsewhere(t *testing.T) {
+	for name, narrow := range map[string]func(*corev1.PodSpec){
+		"by node selector": func(spec *corev1.PodSpec) { spec.NodeSelector = map[string]string{"pool": "on-demand"} },
+		"by node affinity": func(spec *corev1.PodSpec) {
+			spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+				NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
+					{Key: "pool", Operator: corev1.NodeSelectorOpNotIn, Values: []string{"spot"}},
+				}}},
+			}}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newReserved(t)
+			w.admitAll()
+			narrow(&w.add(1).Spec)
+			narrow(&w.add(1).Spec)
+			w.settle()
+			w.expect("gg", 1, "")
+			if x := w.workloads[0]; life.HoldsQuota(x) || len(x.Spec.PodSets) != 1 || x.Spec.PodSets[0].Count != 2 {
+				t.Errorf("want no quota held, and a pod set of the pods: %+v", x)
+			}
+		})
+	}
+}
