@@ -15,6 +15,9 @@ const (
 	// RoundAnnotation counts, on a quota Workload of a gang, the admissions that it has lost after pods were let go under them.
 	RoundAnnotation = "tranche.dev/round"
 
+	// IdleSinceAnnotation says, on a quota Workload of a gang, since when no pod uses it, and none that waits can.
+	IdleSinceAnnotation = "tranche.dev/idle-since"
+
 	// AdmissionAnnotation says, on a pod that runs, which admission of which quota Workload pays for it, and
 	// for which of its pod sets: UID.ROUND/PODSET.
 	AdmissionAnnotation = "tranche.dev/admission"

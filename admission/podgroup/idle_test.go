@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/admission/podgroup"
@@ -121,5 +122,72 @@ func TestReservedElsewhere(t *testing.T) {
 				t.Errorf("want no quota held, and a pod set of the pods: %+v", x)
 			}
 		})
+	}
+}
+
+// TestRolled: a core that no pod uses any more, and none that waits can use, does not keep its quota.
+func TestRolled(t *testing.T) {
+	t.Run("while all pods run on extras", func(t *testing.T) {
+		w := newStarted(t, 2)
+		for range 2 {
+			w.add(3)
+			w.settle()
+			w.admitAll()
+			w.vanish(w.pods[0])
+			w.settle()
+		}
+		core := w.workloads[0].UID
+		w.expect("rr", 3, "has started")
+		w.now = w.now.Add(w.last.Again)
+		w.settle()
+		if x := w.workloads[0]; x.UID == core && !life.IsTrue(x, kueue.WorkloadFinished) {
+			t.Errorf("the core holds quota that nobody uses: %+v", x.Status)
+		}
+		w.vanish(w.pods[0])
+		w.add(3)
+		w.settle()
+		w.admitAll()
+		w.expect("rr", 2, "has started")
+	})
+	t.Run("while pods wait that it keeps the quota from", func(t *testing.T) {
+		w := newStarted(t, 2)
+		w.pods = nil
+		w.add(3)
+		w.add(3)
+		w.settle()
+		w.expect("gg", 3, "has started")
+		w.now = w.now.Add(w.last.Again)
+		w.settle()
+		w.expect("gg", 1, "waits for quota")
+		w.admitAll()
+		w.expect("rr", 1, "has started")
+	})
+}
+
+// TestIdleGrace: the time in which pods can be made anew begins when the last one has ended.
+func TestIdleGrace(t *testing.T) {
+	w := newStarted(t, 2)
+	w.now = w.now.Add(10 * time.Minute)
+	w.pods[0].Status.Phase = corev1.PodSucceeded
+	w.settle()
+	w.now = w.now.Add(time.Minute)
+	w.pods[1].Status.Phase = corev1.PodFailed
+	w.settle()
+	if life.IsTrue(w.workloads[0], kueue.WorkloadFinished) || w.last.Again != 2*time.Minute {
+		t.Fatalf("looks again in %s, and quota is %+v", w.last.Again, w.workloads[0].Status)
+	}
+	w.now = w.now.Add(time.Minute)
+	w.add(1)
+	w.settle()
+	w.expect("sfr", 1, "has started")
+	w.pods[2].Status.Phase = corev1.PodFailed
+	w.settle()
+	if w.last.Again != 2*time.Minute {
+		t.Errorf("looks again in %s, want two minutes after the last pod", w.last.Again)
+	}
+	w.now = w.now.Add(2 * time.Minute)
+	w.settle()
+	if !life.IsTrue(w.workloads[0], kueue.WorkloadFinished) {
+		t.Errorf("a gang without pods keeps its quota: %+v", w.workloads[0].Status)
 	}
 }

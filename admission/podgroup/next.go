@@ -196,7 +196,10 @@ func (t *turn) isForgotten(w *kueue.Workload) bool {
 			return true
 		}
 		by, _ := paidBy(pod)
-		return !IsGated(pod) && by != admissionOf(w) // it has found another place
+		if IsGated(pod) {
+			return !t.isStarted() // it asks for quota with the others
+		}
+		return by != admissionOf(w) // it has found another place
 	case life.IsTrue(w, kueue.WorkloadFinished):
 		return len(t.core) == 0 && !t.leaving && len(t.waiting) > 0
 	case len(t.waiting) > 0 || t.running || t.reserves():
@@ -269,28 +272,51 @@ func (t *turn) isReady(w *kueue.Workload, crew []*corev1.Pod) bool {
 	return well >= needed
 }
 
-// outcome tells whether a quota Workload of the core is not needed any more, and how its pods have ended. It is not either when there have
-// been no pods for a while, and none wants to be let go.
+// outcome tells whether a quota Workload of the core is not needed any more, and how its pods have ended. It is not either when no pod has
+// used it for a while, and none that waits can.
 func (t *turn) outcome(w *kueue.Workload, crew []*corev1.Pod) *metav1.Condition {
-	if isExtra(w) || t.runs(w) {
+	if isExtra(w) {
 		return nil
 	}
 	finished := &metav1.Condition{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue, Reason: kueue.WorkloadFinishedReasonSucceeded}
 	finished.Message = "All pods of the gang have succeeded"
 	isAlone := !t.running && len(t.waiting) == 0 // as long as others of the gang go on, it goes on as one that has started
-	if isSpent(w, crew, t.Gang.Min) && isAlone {
-		return finished
+	if isSpent(w, crew, t.Gang.Min) {
+		switch {
+		case isAlone:
+			return finished
+		case w.Spec.PodSets[0].Name != reservedPodSet:
+			return nil // it holds nothing any more
+		}
 	}
-	ready := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadPodsReady)
-	if !isAlone || ready == nil || ready.Status != metav1.ConditionFalse {
-		return nil
-	}
-	if left := ready.LastTransitionTime.Add(idleGrace).Sub(t.now); left > 0 {
-		t.again(left)
+	if left := t.idle(w); left != 0 {
 		return nil
 	}
 	finished.Reason, finished.Message = kueue.WorkloadFinishedReasonFailed, "All pods of the gang have ended, not all have succeeded, and none was made anew"
+	if !isAlone {
+		finished.Message = "No pod of the gang uses the quota any more that it has started with, and none that waits can"
+	}
 	return finished
+}
+
+// idle returns how long a quota Workload may still be without pods, or something negative if it is not. It notes since when it is.
+func (t *turn) idle(w *kueue.Workload) time.Duration {
+	since, isNoted := idleSince(w)
+	if t.runs(w) || len(t.match([]*kueue.Workload{w})) > 0 {
+		if isNoted {
+			t.step.Change = append(t.step.Change, Change{w, withIdle(w, time.Time{})})
+		}
+		return -1
+	}
+	if !isNoted {
+		since = t.now
+		t.step.Change = append(t.step.Change, Change{w, withIdle(w, since)})
+	}
+	left := max(0, since.Add(idleGrace).Sub(t.now))
+	if left > 0 {
+		t.again(left)
+	}
+	return left
 }
 
 // again looks at the gang after a while, or before.
@@ -322,7 +348,7 @@ func (t *turn) lead() {
 		return
 	}
 	t.dropTwins()
-	if slices.ContainsFunc(t.core, func(w *kueue.Workload) bool { return life.HoldsQuota(w) && hasStarted(w) }) {
+	if t.isStarted() {
 		t.step.Tell = Message{"GangStarted", "Start", fmt.Sprintf("The gang is admitted in ClusterQueue %q and has started", t.home()), false}
 		t.fill()
 		return
@@ -352,6 +378,11 @@ func (t *turn) dropTwins() {
 		}
 	}
 	t.core = slices.DeleteFunc(t.core, func(w *kueue.Workload) bool { return w != t.core[0] && !hasStarted(w) })
+}
+
+// isStarted tells whether the gang rule is off.
+func (t *turn) isStarted() bool {
+	return slices.ContainsFunc(t.core, func(w *kueue.Workload) bool { return life.HoldsQuota(w) && hasStarted(w) })
 }
 
 func (t *turn) home() kueue.ClusterQueueReference {

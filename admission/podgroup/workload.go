@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -202,11 +203,29 @@ func withStart(w *kueue.Workload) *kueue.Workload {
 	return after
 }
 
+// idleSince returns what withIdle has noted.
+func idleSince(w *kueue.Workload) (since time.Time, isNoted bool) {
+	since, err := time.Parse(time.RFC3339, w.Annotations[apis.IdleSinceAnnotation])
+	return since, err == nil
+}
+
+// withIdle notes since when no pod uses the quota Workload. Zero is for one that is used.
+func withIdle(w *kueue.Workload, since time.Time) *kueue.Workload {
+	after := w.DeepCopy()
+	if since.IsZero() {
+		delete(after.Annotations, apis.IdleSinceAnnotation)
+	} else {
+		add(&after.Annotations, apis.IdleSinceAnnotation, since.UTC().Format(time.RFC3339))
+	}
+	return after
+}
+
 // withEnd notes that no pod runs any more that was let go under the admission that the quota Workload is about to lose. If pods of it have
 // been reclaimed it is closed, too, so that it is not admitted again for fewer pods than it needs.
 func withEnd(w *kueue.Workload) *kueue.Workload {
 	after := w.DeepCopy()
 	delete(after.Annotations, apis.StartedAnnotation)
+	delete(after.Annotations, apis.IdleSinceAnnotation)
 	add(&after.Annotations, apis.RoundAnnotation, strconv.Itoa(round(w)+1))
 	if len(w.Status.ReclaimablePods) > 0 {
 		setGate(after, apis.GangGate)
