@@ -116,7 +116,7 @@ func shapesText(n int) string {
 }
 
 func (t *turn) reservation() *kueue.Workload {
-	w := t.Gang.newWorkload(t.Gang.workloadName(string(t.Gang.incarnation())), t.Priority, reserved(t.Gang.Object.MinResources))
+	w := t.Gang.newWorkload(t.Gang.workloadName(string(t.Gang.incarnation())), t.Priority, reserved(t.Gang.Object.MinResources, t.Gang.Min))
 	t.Gang.bind(w)
 	return w
 }

@@ -263,9 +263,11 @@ func (t *turn) isReady(w *kueue.Workload, crew []*corev1.Pod) bool {
 	}
 	needed := int32(0)
 	for i := range w.Spec.PodSets {
-		if p := &w.Spec.PodSets[i]; p.Name == reservedPodSet {
+		switch p := &w.Spec.PodSets[i]; p.Name {
+		case reservedPodSet:
 			needed += t.Gang.Min - t.succeeded
-		} else {
+		case reservedPods:
+		default:
 			needed += p.Count - reclaimed(w, p.Name, crew)
 		}
 	}

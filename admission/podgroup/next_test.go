@@ -193,6 +193,42 @@ func TestReserve(t *testing.T) {
 	w.expect("rrg", 2, "there is no PodGroup")
 }
 
+// TestReservedPods: what is reserved is for so many pods as start together, also if they ask for nothing.
+func TestReservedPods(t *testing.T) {
+	w := newWorld(t, podgroup.Ref{Kind: podgroup.Coscheduling, Namespace: "ml", Name: "train"})
+	w.object = &podgroup.Object{
+		Name: "train", UID: "group", MinMember: 3, MinResources: corev1.ResourceList{"cpu": resource.MustParse("1")}, Labels: map[string]string{apis.QueueLabel: "main"},
+	}
+	w.settle()
+	w.admitAll()
+	cpus, pods := resource.Quantity{}, int32(0)
+	for _, p := range w.workloads[0].Spec.PodSets {
+		pods += p.Count
+		q := p.Template.Spec.Containers[0].Resources.Requests["cpu"]
+		q.Mul(int64(p.Count))
+		cpus.Add(q)
+	}
+	if pods != 3 || cpus.Value() != 1 {
+		t.Errorf("asked for %d pods and %s CPUs, want 3 and 1", pods, &cpus)
+	}
+	w.add(1)
+	for range 5 {
+		w.add(0)
+	}
+	w.settle()
+	w.expect("rrrggg", 1+3, "has started")
+	for _, pod := range w.pods[:3] {
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	}
+	w.settle()
+	if core := w.workloads[0]; !life.IsTrue(core, kueue.WorkloadPodsReady) {
+		t.Errorf("all pods are ready, and %s says %+v", core.Name, core.Status.Conditions)
+	}
+	w.pods[1].Status.Phase = corev1.PodFailed
+	w.settle()
+	w.expect("rfrrgg", 1+2, "has started")
+}
+
 // TestShapes: more shapes than a quota Workload has room for are refused.
 func TestShapes(t *testing.T) {
 	w := newGang(t, 0, "min-available", "9")

@@ -13,9 +13,10 @@ import (
 // A room is what an admitted quota Workload has left for pods that want to be let go.
 type room struct {
 	workload *kueue.Workload
-	// free has the slots of each pod set, rest what is reserved and not used, where that is asked for by its sum.
+	// free has the slots of each pod set. Where quota is reserved by a sum, rest is what is not used of that, and pods how many more may use it.
 	free map[kueue.PodSetReference]int32
 	rest corev1.ResourceList
+	pods int32
 }
 
 // newRoom counts what the pods that the quota Workload pays for have left of it.
@@ -23,6 +24,7 @@ func newRoom(w *kueue.Workload, crew []*corev1.Pod) *room {
 	r := &room{workload: w, free: map[kueue.PodSetReference]int32{}}
 	for i := range w.Spec.PodSets {
 		p := &w.Spec.PodSets[i]
+		r.pods += p.Count
 		if p.Name == reservedPodSet {
 			r.rest = stageplan.PodRequests(&p.Template.Spec).DeepCopy()
 		} else {
@@ -48,11 +50,15 @@ func (r *room) spend(pod *corev1.Pod) {
 		left.Sub(q)
 		r.rest[name] = left
 	}
+	r.pods--
 }
 
 // take finds a place for a pod of a shape.
 func (r *room) take(pod *corev1.Pod, shape kueue.PodSetReference) (podSet kueue.PodSetReference, ok bool) {
 	if r.rest != nil {
+		if r.pods <= 0 {
+			return "", false
+		}
 		for name, q := range stageplan.PodRequests(&pod.Spec) {
 			if left := r.rest[name]; q.Cmp(left) > 0 {
 				return "", false

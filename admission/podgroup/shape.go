@@ -18,6 +18,8 @@ const (
 	mostExtras = 64
 	// reservedPodSet asks for what a PodGroup says that its pods will ask for together.
 	reservedPodSet = "reserved"
+	// reservedPods counts these pods without the first.
+	reservedPods = "reserved-pods"
 )
 
 // shapeOf names what quota depends on in a pod: what it requests, and where it can run. A pod set counts all pods whose shape has its name
@@ -102,13 +104,22 @@ func bare(containers []corev1.Container) []corev1.Container {
 	return all
 }
 
-// reserved asks for what a PodGroup says that its pods will ask for together. Nothing is known of where they can run.
-func reserved(total corev1.ResourceList) []kueue.PodSet {
-	return []kueue.PodSet{{
-		Name: reservedPodSet, Count: 1,
+// reserved asks for what a PodGroup says that so many pods will ask for together. Nothing is known of where they can run, nor which of them asks
+// for what: so all of it is asked for at once, and the other pods count only as pods.
+func reserved(total corev1.ResourceList, pods int32) []kueue.PodSet {
+	podSets := []kueue.PodSet{reservedOf(reservedPodSet, 1, total.DeepCopy())}
+	if pods > 1 {
+		podSets = append(podSets, reservedOf(reservedPods, pods-1, nil))
+	}
+	return podSets
+}
+
+func reservedOf(name kueue.PodSetReference, count int32, requests corev1.ResourceList) kueue.PodSet {
+	return kueue.PodSet{
+		Name: name, Count: count,
 		Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 			RestartPolicy: corev1.RestartPolicyNever,
-			Containers:    []corev1.Container{{Name: "gang", Image: "example.com/gang", Resources: corev1.ResourceRequirements{Requests: total.DeepCopy()}}},
+			Containers:    []corev1.Container{{Name: "gang", Image: "example.com/gang", Resources: corev1.ResourceRequirements{Requests: requests}}},
 		}},
-	}}
+	}
 }

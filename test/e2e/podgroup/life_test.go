@@ -164,14 +164,13 @@ var _ = Describe("A gang", func() {
 })
 
 var _ = Describe("A gang whose PodGroup says what it needs", func() {
-	spec := func(cpus string) map[string]any {
-		return map[string]any{"minMember": int64(2), "minResources": map[string]any{"cpu": cpus}}
+	spec := func(pods int64, cpus string) map[string]any {
+		return map[string]any{"minMember": pods, "minResources": map[string]any{"cpu": cpus}}
 	}
 
 	It("has its quota before its pods", func(ctx SpecContext) {
 		t := newTeam(ctx, "3", "0")
-		group := t.podGroup(ctx, coscheduling, "early", spec("3"), nil)
-		expectNoted(ctx, group, "names no LocalQueue")
+		group := t.podGroup(ctx, coscheduling, "early", spec(3, "3"), nil)
 		label := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"main"}}}`))
 		Expect(env.Admin.Patch(ctx, group, label)).To(Succeed())
 		t.expectUsage(ctx, "cpu", 3)
@@ -194,7 +193,7 @@ var _ = Describe("A gang whose PodGroup says what it needs", func() {
 
 	It("asks anew when its pods need more", func(ctx SpecContext) {
 		t := newTeam(ctx, "3", "0")
-		group := t.podGroup(ctx, coscheduling, "early", spec("1"), nil)
+		group := t.podGroup(ctx, coscheduling, "early", spec(2, "1"), nil)
 		label := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"main"}}}`))
 		Expect(env.Admin.Patch(ctx, group, label)).To(Succeed())
 		t.expectUsage(ctx, "cpu", 1)
