@@ -74,6 +74,8 @@ type Other struct {
 	Ref
 	// Exists tells whether there is a PodGroup or a pod of it, and IsWhole whether all pods are there that start together.
 	Exists, IsWhole bool
+	// IsOutside tells that its namespace is not managed. Nothing else is known then.
+	IsOutside bool
 	// Problem is what is wrong with it, or empty.
 	Problem string
 	// Together is what it names itself.
@@ -88,6 +90,8 @@ func (g *Gang) dissent(others []Other) string {
 	for _, ref := range g.Others() {
 		i := slices.IndexFunc(others, func(o Other) bool { return o.Ref == ref })
 		switch {
+		case i >= 0 && others[i].IsOutside:
+			return fmt.Sprintf("the gang starts together with gang %q, whose namespace is not managed: take it out of annotation groups", ref.Full())
 		case i < 0 || !others[i].Exists:
 			return fmt.Sprintf("the gang starts together with gang %q, which does not exist: create it, or take it out of annotation groups", ref.Full())
 		case !slices.Equal(others[i].Together, g.Together):
@@ -119,7 +123,7 @@ func OtherOf(s *Seen) Other {
 		IsWhole: len(t.waiting) >= int(s.Gang.Min-t.active-t.succeeded) || t.reserves(),
 	}
 	isStarted := slices.ContainsFunc(slices.Concat(t.core, t.over), func(w *kueue.Workload) bool { return hasStarted(w) || round(w) > 0 })
-	isAdmitted := len(t.core) > 0 && !slices.ContainsFunc(t.core, func(w *kueue.Workload) bool { return !IsAdmitted(w) })
+	isAdmitted := len(t.core) > 0 && t.allAdmitted()
 	o.IsAdmitted = isStarted || isAdmitted
 	return o
 }

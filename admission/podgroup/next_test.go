@@ -172,6 +172,24 @@ func TestTogether(t *testing.T) {
 	}
 }
 
+// TestOther: a gang counts as admitted for those that start with it when the engine charges it, and one in a namespace of others never.
+func TestOther(t *testing.T) {
+	w := newGang(t, 2, "min-available", "2")
+	w.admit(w.workloads[0])
+	s := w.seen()
+	if o := podgroup.OtherOf(s); !o.Exists || !o.IsWhole || !o.IsAdmitted {
+		t.Errorf("a gang that is admitted: %+v", o)
+	}
+	s.Charged = nil
+	if o := podgroup.OtherOf(s); o.IsAdmitted {
+		t.Error("admitted, although the engine charges nothing")
+	}
+	w = newGang(t, 1, "min-available", "1", "groups", `["ml/train","x/b"]`)
+	w.others = []podgroup.Other{{Ref: podgroup.Ref{Kind: podgroup.Lightweight, Namespace: "x", Name: "b"}, IsOutside: true}}
+	w.settle()
+	w.expect("g", 0, `gang "x/b", whose namespace is not managed`)
+}
+
 // TestReserve: quota by minResources, before the pods.
 func TestReserve(t *testing.T) {
 	w := newWorld(t, podgroup.Ref{Kind: podgroup.Coscheduling, Namespace: "ml", Name: "train"})

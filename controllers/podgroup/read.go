@@ -60,12 +60,9 @@ func (r *Reconciler) past() look {
 
 // read returns nil if the namespace is none of ours.
 func (r *Reconciler) read(ctx context.Context, ref podgroup.Ref, from look) (*seen, error) {
-	var namespace corev1.Namespace
-	if err := r.client.Get(ctx, types.NamespacedName{Name: ref.Namespace}, &namespace); err != nil {
-		return nil, client.IgnoreNotFound(err)
-	}
-	if !r.config.Namespaces.Matches(labels.Set(namespace.Labels)) {
-		return nil, nil //nolint:nilnil // there is nothing to see
+	managed, err := r.isManaged(ctx, ref.Namespace)
+	if err != nil || !managed {
+		return nil, err
 	}
 	s, err := r.readGang(ctx, ref, from)
 	if err != nil {
@@ -75,12 +72,9 @@ func (r *Reconciler) read(ctx context.Context, ref podgroup.Ref, from look) (*se
 		return nil, err
 	}
 	r.watch(ref, s.Gang.Others())
-	for _, other := range s.Gang.Others() {
-		known, err := r.readOther(ctx, other)
-		if err != nil {
-			return nil, err
-		}
-		s.Others = append(s.Others, known)
+	others, err := r.readOthers(ctx, s, from)
+	if err != nil {
+		return nil, err
 	}
 	if err := r.readPriority(ctx, s); err != nil {
 		return nil, err
@@ -89,7 +83,22 @@ func (r *Reconciler) read(ctx context.Context, ref podgroup.Ref, from look) (*se
 		return nil, err
 	}
 	s.Backoff = r.backoff
-	return s, r.readCharges(ctx, s)
+	if err := r.readCharges(ctx, append(others, s)...); err != nil {
+		return nil, err
+	}
+	for _, other := range others {
+		s.Others = append(s.Others, podgroup.OtherOf(&other.Seen))
+	}
+	return s, nil
+}
+
+// isManaged tells whether a namespace is one of ours.
+func (r *Reconciler) isManaged(ctx context.Context, name string) (bool, error) {
+	var namespace corev1.Namespace
+	if err := r.client.Get(ctx, types.NamespacedName{Name: name}, &namespace); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	return r.config.Namespaces.Matches(labels.Set(namespace.Labels)), nil
 }
 
 // readGang reads what makes a gang: its PodGroup and its pods.
@@ -150,16 +159,31 @@ func (r *Reconciler) readWorkloads(ctx context.Context, ref podgroup.Ref, from l
 	return all, nil
 }
 
-// readOther reads what counts of a gang that starts together with another.
-func (r *Reconciler) readOther(ctx context.Context, ref podgroup.Ref) (podgroup.Other, error) {
-	s, err := r.readGang(ctx, ref, r.cached())
-	if err != nil {
-		return podgroup.Other{}, err
+// readOthers reads what counts of the gangs that start together with one. Whether they are admitted is read from where the gang itself is,
+// and their pods from the cache: those only count before quota is asked for. A gang in a namespace that is none of ours is not one of them.
+func (r *Reconciler) readOthers(ctx context.Context, s *seen, from look) ([]*seen, error) {
+	cached := r.cached()
+	from.pods, from.findPods = cached.pods, cached.findPods
+	var all []*seen
+	for _, ref := range s.Gang.Others() {
+		managed, err := r.isManaged(ctx, ref.Namespace)
+		if err != nil {
+			return nil, fmt.Errorf("read namespace %q of gang %s: %w", ref.Namespace, ref.Full(), err)
+		}
+		if !managed {
+			s.Others = append(s.Others, podgroup.Other{Ref: ref, IsOutside: true})
+			continue
+		}
+		other, err := r.readGang(ctx, ref, from)
+		if err != nil {
+			return nil, err
+		}
+		if other.Workloads, err = r.readWorkloads(ctx, ref, from); err != nil {
+			return nil, err
+		}
+		all = append(all, other)
 	}
-	if s.Workloads, err = r.readWorkloads(ctx, ref, r.cached()); err != nil {
-		return podgroup.Other{}, err
-	}
-	return podgroup.OtherOf(&s.Seen), nil
+	return all, nil
 }
 
 // readPriority follows Kueue: the WorkloadPriorityClass that is named, or else the priority that the pods have.
@@ -214,12 +238,14 @@ func (r *Reconciler) readFlavors(ctx context.Context, s *seen) error {
 
 // readCharges asks the engine, because what was read may still show an admission that is about to be taken back. Only what the engine
 // charges lets pods go.
-func (r *Reconciler) readCharges(ctx context.Context, s *seen) error {
-	s.Charged = map[types.UID]bool{}
+func (r *Reconciler) readCharges(ctx context.Context, gangs ...*seen) error {
 	return r.config.Runner.View(ctx, func(e *admission.Engine) {
-		for _, workload := range s.Workloads {
-			s.Charged[workload.UID] = e.Charged(client.ObjectKeyFromObject(workload), workload.UID)
-			s.awaitsEngine = s.awaitsEngine || podgroup.IsAdmitted(workload) && !s.Charged[workload.UID]
+		for _, s := range gangs {
+			s.Charged = map[types.UID]bool{}
+			for _, workload := range s.Workloads {
+				s.Charged[workload.UID] = e.Charged(client.ObjectKeyFromObject(workload), workload.UID)
+				s.awaitsEngine = s.awaitsEngine || podgroup.IsAdmitted(workload) && !s.Charged[workload.UID]
+			}
 		}
 	})
 }
