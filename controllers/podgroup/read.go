@@ -58,18 +58,27 @@ func (r *Reconciler) past() look {
 	}
 }
 
-// read returns nil if the namespace is none of ours.
+// read returns nil if the namespace is none of ours, and no quota Workload of the gang is left. As long as there is one it is brought to its
+// end: its pods are evicted and its quota is given back, but nothing else is let go.
 func (r *Reconciler) read(ctx context.Context, ref podgroup.Ref, from look) (*seen, error) {
 	managed, err := r.isManaged(ctx, ref.Namespace)
-	if err != nil || !managed {
+	if err != nil {
+		return nil, fmt.Errorf("read namespace %q: %w", ref.Namespace, err)
+	}
+	workloads, err := r.readWorkloads(ctx, ref, from)
+	if err != nil {
 		return nil, err
+	}
+	if !managed && len(workloads) == 0 {
+		return nil, nil //nolint:nilnil // there is nothing to see
 	}
 	s, err := r.readGang(ctx, ref, from)
 	if err != nil {
 		return nil, err
 	}
-	if s.Workloads, err = r.readWorkloads(ctx, ref, from); err != nil {
-		return nil, err
+	s.Workloads = workloads
+	if !managed {
+		s.Problems = append(s.Problems, fmt.Sprintf("namespace %q is not managed any more: set the labels that the configuration asks for, or take the pods out of the gang", ref.Namespace))
 	}
 	r.watch(ref, s.Gang.Others())
 	others, err := r.readOthers(ctx, s, from)

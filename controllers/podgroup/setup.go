@@ -241,13 +241,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil
 	}
 	s, err := r.read(ctx, ref, r.cached())
-	if err != nil || s == nil {
+	if err != nil {
 		return ctrl.Result{}, err
+	}
+	if s == nil {
+		r.leave(ref)
+		return ctrl.Result{}, nil
 	}
 	step := podgroup.Next(&s.Seen, time.Now())
 	if step.NeedsLive() {
 		if s, err = r.read(ctx, ref, r.past()); err != nil || s == nil {
-			return ctrl.Result{}, err
+			return ctrl.Result{Requeue: err == nil}, err //nolint:staticcheck // the namespace has just gone: the next pass takes leave of the gang
 		}
 		step = podgroup.Next(&s.Seen, time.Now())
 	}

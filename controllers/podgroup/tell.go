@@ -184,19 +184,32 @@ func (r *Reconciler) tellOthers(s *seen) {
 // tellPlan tells the engine which plan the parts of a gang follow: before they are made, and until they are gone.
 func (r *Reconciler) tellPlan(s *seen, step *podgroup.Step) {
 	plan := podgroup.PlanOf(slices.Concat(s.Workloads, step.Create))
-	ended := types.UID("")
-	r.remember(s.Gang.Ref, func(m *memory) {
-		if m.plan != "" && m.plan != plan.UID {
-			ended = m.plan
-		}
-		m.plan = plan.UID
-	})
-	if ended != "" {
+	if ended := r.follow(s.Gang.Ref, plan.UID); ended != "" {
 		r.config.Runner.Observe(admission.PlanGone{UID: ended})
 	}
 	if plan.UID != "" {
 		r.config.Runner.Observe(observation(s.Gang.Ref, plan))
 	}
+}
+
+// follow remembers which plan the parts of a gang follow, and returns the one that they do not follow any more, or nothing.
+func (r *Reconciler) follow(ref podgroup.Ref, plan types.UID) (ended types.UID) {
+	r.remember(ref, func(m *memory) {
+		if m.plan != plan {
+			ended = m.plan
+		}
+		m.plan = plan
+	})
+	return ended
+}
+
+// leave takes leave of a gang that is none of ours any more.
+func (r *Reconciler) leave(ref podgroup.Ref) {
+	if ended := r.follow(ref, ""); ended != "" {
+		r.config.Runner.Observe(admission.PlanGone{UID: ended})
+	}
+	r.watch(ref, nil)
+	r.forget(ref)
 }
 
 func observation(ref podgroup.Ref, plan podgroup.Plan) admission.Event {

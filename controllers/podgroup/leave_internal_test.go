@@ -1,0 +1,50 @@
+package podgroup
+
+import (
+	"context"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/admission/podgroup"
+)
+
+// A labelled client has one namespace with some labels, and nothing in it.
+type labelled struct {
+	client.Client
+	labels map[string]string
+}
+
+func (c labelled) Get(_ context.Context, _ client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	object.SetLabels(c.labels)
+	return nil
+}
+
+func (c labelled) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
+
+// TestLeave: what is remembered of a gang in a namespace that is not managed any more goes.
+func TestLeave(t *testing.T) {
+	a, b := podgroup.Ref{Kind: podgroup.Lightweight, Namespace: "ml", Name: "a"}, podgroup.Ref{Kind: podgroup.Lightweight, Namespace: "ml", Name: "b"}
+	r := &Reconciler{
+		client: labelled{labels: map[string]string{"team": "other"}}, memory: map[podgroup.Ref]*memory{}, watchers: map[podgroup.Ref]map[podgroup.Ref]struct{}{},
+		config: Config{Namespaces: labels.SelectorFromSet(labels.Set{"team": "ours"})},
+	}
+	r.watch(a, []podgroup.Ref{b})
+	result, err := r.Reconcile(t.Context(), requestOf(a))
+	if err != nil || !result.IsZero() || len(r.memory)+len(r.watchers) > 0 {
+		t.Errorf("%+v, error %v, memory %v, watchers %v; want nothing", result, err, r.memory, r.watchers)
+	}
+}
+
+// TestFollow: the end of each plan is found once.
+func TestFollow(t *testing.T) {
+	ref := podgroup.Ref{Kind: podgroup.Lightweight, Namespace: "ml", Name: "a"}
+	r := &Reconciler{memory: map[podgroup.Ref]*memory{}}
+	for _, c := range []struct{ plan, wantEnded types.UID }{{"", ""}, {"1", ""}, {"1", ""}, {"2", "1"}, {"", "2"}, {"", ""}} {
+		if ended := r.follow(ref, c.plan); ended != c.wantEnded {
+			t.Errorf("with plan %q, %q has ended, want %q", c.plan, ended, c.wantEnded)
+		}
+	}
+}
