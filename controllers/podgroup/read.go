@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -50,12 +51,22 @@ func (r *Reconciler) past() look {
 	return look{
 		objects: r.live, pods: r.live,
 		findPods: func(ref podgroup.Ref) []client.ListOption {
-			return []client.ListOption{client.InNamespace(ref.Namespace), client.MatchingLabels{apis.PodGroupMemberLabel: apis.PodGroupMemberValue}}
+			return []client.ListOption{client.InNamespace(ref.Namespace), podLabels(ref)}
 		},
 		findWorkloads: func(ref podgroup.Ref) []client.ListOption {
 			return []client.ListOption{client.InNamespace(ref.Namespace), client.MatchingLabels{apis.PodGroupKey: ref.Label()}}
 		},
 	}
+}
+
+// podLabels are labels that all pods of a gang have. Only where a label alone names the gang others do not have them, too.
+func podLabels(ref podgroup.Ref) client.MatchingLabels {
+	all := client.MatchingLabels{apis.PodGroupMemberLabel: apis.PodGroupMemberValue}
+	key := map[podgroup.Kind]string{podgroup.Coscheduling: apis.CoschedulingLabel, podgroup.Koordinator: apis.KoordinatorLabel}[ref.Kind]
+	if key != "" && len(validation.IsValidLabelValue(ref.Name)) == 0 {
+		all[key] = ref.Name
+	}
+	return all
 }
 
 // read returns nil if the namespace is none of ours, and no quota Workload of the gang is left. As long as there is one it is brought to its
