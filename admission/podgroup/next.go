@@ -263,11 +263,9 @@ func (t *turn) isReady(w *kueue.Workload, crew []*corev1.Pod) bool {
 	}
 	needed := int32(0)
 	for i := range w.Spec.PodSets {
-		switch p := &w.Spec.PodSets[i]; p.Name {
-		case reservedPodSet:
+		if p := &w.Spec.PodSets[i]; p.Name == reservedPodSet {
 			needed += t.Gang.Min - t.succeeded
-		case reservedPods:
-		default:
+		} else if p.Name != reservedPods {
 			needed += p.Count - reclaimed(w, p.Name, crew)
 		}
 	}
