@@ -19,4 +19,7 @@
 //
 // When a quota Workload of the core is evicted, all pods of the gang are deleted, and each quota Workload is given back once its pods are
 // over. Who made the pods makes them anew, gated: the gang queues again.
+//
+// Nothing is held idle: a gang that holds quota and cannot start gives it back, at once or after a while, and so does one that has started
+// with quota which no pod uses any more.
 package podgroup

@@ -263,9 +263,10 @@ func (t *turn) isReady(w *kueue.Workload, crew []*corev1.Pod) bool {
 	}
 	needed := int32(0)
 	for i := range w.Spec.PodSets {
-		if p := &w.Spec.PodSets[i]; p.Name == reservedPodSet {
+		switch p := &w.Spec.PodSets[i]; {
+		case p.Name == reservedPodSet:
 			needed += t.Gang.Min - t.succeeded
-		} else if p.Name != reservedPods {
+		case p.Name != reservedPods:
 			needed += p.Count - reclaimed(w, p.Name, crew)
 		}
 	}
