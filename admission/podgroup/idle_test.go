@@ -191,3 +191,16 @@ func TestIdleGrace(t *testing.T) {
 		t.Errorf("a gang without pods keeps its quota: %+v", w.workloads[0].Status)
 	}
 }
+
+// TestEvictIsLive: a cache that does not show yet that all pods are there does not make a gang give its quota back.
+func TestEvictIsLive(t *testing.T) {
+	w := newGroup(t, 2)
+	w.add(1)
+	w.add(1)
+	w.settle()
+	w.admit(w.workloads[0])
+	w.pods = w.pods[:1]
+	if step := podgroup.Next(w.seen(), w.now); len(step.Evict) != 1 || len(step.Change) > 0 || !step.NeedsLive() {
+		t.Errorf("evicts %d quota Workloads, live %t; want 1 on what the API server says", len(step.Evict), step.NeedsLive())
+	}
+}

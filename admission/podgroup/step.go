@@ -116,7 +116,7 @@ func (m Message) Brief() Message {
 // NeedsLive tells whether the step lets pods go or quota go, which must not be decided on what a cache says: it may not show yet that a
 // pod was let go, or has come.
 func (s *Step) NeedsLive() bool {
-	if len(s.Change)+len(s.Release)+len(s.Delete)+len(s.GiveBack)+len(s.Unpin)+len(s.Drop)+len(s.Reclaim) > 0 {
+	if len(s.Evict)+len(s.Change)+len(s.Release)+len(s.Delete)+len(s.GiveBack)+len(s.Unpin)+len(s.Drop)+len(s.Reclaim) > 0 {
 		return true
 	}
 	// Nor does a gang ask twice for what it needs to start.
