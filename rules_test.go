@@ -26,7 +26,7 @@ var layers = map[string][]string{
 	"admission/life":      {"apis"},
 	"admission/elastic":   {"apis", "admission/life"},
 	"admission/gang":      {"apis", "admission/stageplan"},
-	"admission/podgroup":  {"apis", "admission/stageplan", "admission/life"},
+	"admission/podgroup":  {"apis", "admission/stageplan", "admission/life", "admission/flavor"},
 	"admission/flavor":    {"apis", "admission/quota"},
 	"admission/fairshare": {"apis", "admission/quota"},
 	"admission/preempt":   {"apis", "admission/quota", "admission/stageplan", "admission/flavor", "admission/fairshare"},
