@@ -33,10 +33,11 @@ var layers = map[string][]string{
 	"admission/safety":    {"apis", "admission/quota", "admission/stageplan", "admission/flavor", "admission/fairshare"},
 	"admission":           {"apis", "queue", "admission/*"},
 	"simulator":           {"apis", "queue", "admission", "admission/*", "simulator/*"},
-	// childjob, gang and barrier are no controllers: they know Jobs, the objects of gangs and how pods wait, for those who lead JobSets.
+	// childjob, gang, barrier and patch are no controllers: they know Jobs, the objects of gangs, how pods wait and how to write, for those who
+	// lead JobSets and gangs.
 	"controllers": {
 		"apis", "queue", "admission", "admission/*", "controllers/engine", "controllers/events", "controllers/conditions", "controllers/metrics",
-		"controllers/childjob", "controllers/gang", "controllers/barrier",
+		"controllers/childjob", "controllers/gang", "controllers/barrier", "controllers/patch",
 	},
 	"cmd":  {"apis", "queue", "admission", "admission/*", "simulator", "simulator/*", "controllers/*"},
 	"test": {"apis", "queue", "admission", "admission/*", "simulator", "simulator/*", "test/*"},

@@ -11,8 +11,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
@@ -23,9 +21,9 @@ import (
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/apis"
-	"github.com/tranche-dev/tranche/controllers/conditions"
 	"github.com/tranche-dev/tranche/controllers/events"
 	"github.com/tranche-dev/tranche/controllers/metrics"
+	"github.com/tranche-dev/tranche/controllers/patch"
 )
 
 // Nobody's accelerators wait for a refusal to be written. So it is written a while after it was decided, if it still holds by then,
@@ -321,24 +319,9 @@ func (w *writer) apply(ctx context.Context, seen *kueue.Workload, status kueue.W
 	if status.AccumulatedPastExecutionTimeSeconds == nil {
 		status.AccumulatedPastExecutionTimeSeconds = seen.Status.AccumulatedPastExecutionTimeSeconds
 	}
-	patch, err := conditions.Patch(seen, status, resourceVersion)
-	if err != nil {
-		return nil, fmt.Errorf("render status of quota Workload %s: %w", client.ObjectKeyFromObject(seen), err)
-	}
-	err = w.config.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(patch),
-		client.FieldOwner(apis.AdmissionFieldManager), client.ForceOwnership)
-	if err != nil {
-		return nil, fmt.Errorf("write status of quota Workload %s: %w", client.ObjectKeyFromObject(seen), err)
-	}
-	return asWorkload(patch)
-}
-
-func asWorkload(object *unstructured.Unstructured) (*kueue.Workload, error) {
-	var workload kueue.Workload
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &workload); err != nil {
-		return nil, fmt.Errorf("read answer about quota Workload %s: %w", client.ObjectKeyFromObject(object), err)
-	}
-	return &workload, nil
+	return patch.ApplyStatus(ctx, w.config.Client, seen, patch.Status{
+		Part: status, Owner: apis.AdmissionFieldManager, ResourceVersion: resourceVersion,
+	})
 }
 
 // announce tells the owners of the quota Workload and of the JobSet.

@@ -20,6 +20,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/childjob"
 	"github.com/tranche-dev/tranche/controllers/engine"
 	"github.com/tranche-dev/tranche/controllers/events"
+	"github.com/tranche-dev/tranche/controllers/patch"
 )
 
 // This file has the writes by which a JobSet loses its quota: it is evicted, or suspended by its user.
@@ -59,7 +60,7 @@ func (r *Reconciler) remake(ctx context.Context, _ *seen, w *wanted) error {
 func (r *Reconciler) restore(ctx context.Context, _ *seen, w *wanted) error {
 	return r.each(ctx, len(w.restore), func(i int) error {
 		job := w.restore[i]
-		if err := r.config.Client.Patch(ctx, childjob.Restored(job), patchOf(job)); client.IgnoreNotFound(err) != nil {
+		if err := r.config.Client.Patch(ctx, childjob.Restored(job), patch.Of(job)); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("take the admission back from Job %s: %w", client.ObjectKeyFromObject(job), err)
 		}
 		return nil

@@ -13,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,6 +24,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/conditions"
 	"github.com/tranche-dev/tranche/controllers/events"
 	"github.com/tranche-dev/tranche/controllers/metrics"
+	"github.com/tranche-dev/tranche/controllers/patch"
 )
 
 // lookAgain is when a JobSet with complaints is looked at again, in case that somebody has mended what no watch tells of.
@@ -88,12 +88,12 @@ func (r *Reconciler) create(ctx context.Context, _ *seen, w *wanted) error {
 
 func (r *Reconciler) change(ctx context.Context, s *seen, w *wanted) error {
 	for _, c := range w.change {
-		patch := patchOf(c.before)
+		change := patch.Of(c.before)
 		if !equality.Semantic.DeepEqual(c.before.Spec.PodSets, c.after.Spec.PodSets) {
 			// It may have been admitted meanwhile, for the pods that it asked for before.
-			patch = lockedPatchOf(c.before, c.before.ResourceVersion)
+			change = patch.Locked(c.before, c.before.ResourceVersion)
 		}
-		if err := r.config.Client.Patch(ctx, c.after, patch); client.IgnoreNotFound(err) != nil {
+		if err := r.config.Client.Patch(ctx, c.after, change); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("change quota Workload %s: %w", client.ObjectKeyFromObject(c.before), err)
 		}
 		if c.opened {
@@ -101,16 +101,6 @@ func (r *Reconciler) change(ctx context.Context, s *seen, w *wanted) error {
 		}
 	}
 	return nil
-}
-
-// patchOf makes a merge patch that fails if another object has taken the name of the old one.
-func patchOf(before client.Object) client.Patch {
-	return uidPatch{Patch: client.MergeFrom(before), before: before}
-}
-
-// lockedPatchOf makes a merge patch that fails, too, if anybody has written to the object since it had the version.
-func lockedPatchOf(before client.Object, resourceVersion string) client.Patch {
-	return uidPatch{client.MergeFrom(before), before, resourceVersion}
 }
 
 // start resumes the JobSet and notes that from now on its suspension is the wish of its user.
@@ -181,7 +171,7 @@ func (r *Reconciler) suspend(ctx context.Context, jobs []*batchv1.Job, suspend b
 	return r.each(ctx, len(jobs), func(i int) error {
 		after := jobs[i].DeepCopy()
 		after.Spec.Suspend = &suspend
-		if err := r.config.Client.Patch(ctx, after, patchOf(jobs[i])); client.IgnoreNotFound(err) != nil {
+		if err := r.config.Client.Patch(ctx, after, patch.Of(jobs[i])); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("set spec.suspend of Job %s to %t: %w", client.ObjectKeyFromObject(after), suspend, err)
 		}
 		return nil
@@ -214,22 +204,11 @@ func (r *Reconciler) progress(ctx context.Context, s *seen, w *wanted) error {
 // apply writes a part of the status of a quota Workload, if nobody has changed the Workload since resourceVersion, where that is not
 // empty. A Workload that has disappeared needs none.
 func (r *Reconciler) apply(ctx context.Context, workload *kueue.Workload, status kueue.WorkloadStatus, owner client.FieldOwner, resourceVersion string) (*kueue.Workload, error) {
-	patch, err := conditions.Patch(workload, status, resourceVersion)
-	if err != nil {
-		return nil, fmt.Errorf("render status of quota Workload %s: %w", client.ObjectKeyFromObject(workload), err)
-	}
-	err = r.config.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(patch), owner, client.ForceOwnership)
+	written, err := patch.ApplyStatus(ctx, r.config.Client, workload, patch.Status{Part: status, Owner: owner, ResourceVersion: resourceVersion})
 	if apierrors.IsNotFound(err) {
 		return nil, nil //nolint:nilnil // nothing was written, and that is all right
 	}
-	if err != nil {
-		return nil, fmt.Errorf("write status of quota Workload %s: %w", client.ObjectKeyFromObject(workload), err)
-	}
-	var written kueue.Workload
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(patch.Object, &written); err != nil {
-		return nil, fmt.Errorf("read answer about quota Workload %s: %w", client.ObjectKeyFromObject(workload), err)
-	}
-	return &written, nil
+	return written, err
 }
 
 func (r *Reconciler) remove(ctx context.Context, s *seen, w *wanted) error {
@@ -252,21 +231,9 @@ func (r *Reconciler) delete(ctx context.Context, workload *kueue.Workload) error
 
 func (r *Reconciler) unpin(ctx context.Context, _ *seen, w *wanted) error {
 	for _, workload := range w.unpin {
-		if err := r.removeFinalizer(ctx, workload); err != nil {
+		if err := patch.Unpin(ctx, r.config.Client, workload); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-func (r *Reconciler) removeFinalizer(ctx context.Context, workload *kueue.Workload) error {
-	if !slices.Contains(workload.Finalizers, kueue.ResourceInUseFinalizerName) {
-		return nil
-	}
-	after := workload.DeepCopy()
-	after.Finalizers = slices.DeleteFunc(after.Finalizers, func(f string) bool { return f == kueue.ResourceInUseFinalizerName })
-	if err := r.config.Client.Patch(ctx, after, patchOf(workload)); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("remove finalizer of quota Workload %s: %w", client.ObjectKeyFromObject(workload), err)
 	}
 	return nil
 }
@@ -278,7 +245,7 @@ func (r *Reconciler) drop(ctx context.Context, _ *seen, w *wanted) error {
 				return err
 			}
 		}
-		if err := r.removeFinalizer(ctx, workload); err != nil {
+		if err := patch.Unpin(ctx, r.config.Client, workload); err != nil {
 			return err
 		}
 	}

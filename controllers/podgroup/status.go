@@ -18,6 +18,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/podgroup"
 	"github.com/tranche-dev/tranche/apis"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
+	"github.com/tranche-dev/tranche/controllers/patch"
 )
 
 // statusAPIs are the APIs of PodGroups whose status has a subresource.
@@ -95,9 +96,9 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *seen) error {
 	}
 	var err error
 	if _, ok := r.statuses[s.object.GroupVersionKind()]; ok {
-		err = r.client.Status().Patch(ctx, after, lockedPatchOf(there), client.FieldOwner(apis.FieldManager))
+		err = r.client.Status().Patch(ctx, after, patch.Locked(there, there.GetResourceVersion()), client.FieldOwner(apis.FieldManager))
 	} else {
-		err = r.client.Patch(ctx, after, lockedPatchOf(there), client.FieldOwner(apis.FieldManager))
+		err = r.client.Patch(ctx, after, patch.Locked(there, there.GetResourceVersion()), client.FieldOwner(apis.FieldManager))
 	}
 	// Nobody can write to a PodGroup that its API does not take any more, and its pods need none of this.
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsInvalid(err) {

@@ -16,6 +16,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/podgroup"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/controllers/events"
+	"github.com/tranche-dev/tranche/controllers/patch"
 )
 
 // memory is what this process remembers of a gang, to tell news once. Nothing is decided by it.
@@ -137,7 +138,7 @@ func (r *Reconciler) note(ctx context.Context, s *seen, text string) error {
 		delete(annotations, apis.GangMessageAnnotation)
 	}
 	after.SetAnnotations(annotations)
-	if err := r.client.Patch(ctx, after, patchOf(s.object)); client.IgnoreNotFound(err) != nil {
+	if err := r.client.Patch(ctx, after, patch.Of(s.object)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("note on PodGroup %s how its gang stands: %w", s.Gang.Full(), err)
 	}
 	return nil

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,8 +20,8 @@ import (
 	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/admission/podgroup"
 	"github.com/tranche-dev/tranche/apis"
-	"github.com/tranche-dev/tranche/controllers/conditions"
 	"github.com/tranche-dev/tranche/controllers/events"
+	"github.com/tranche-dev/tranche/controllers/patch"
 )
 
 const (
@@ -113,12 +112,12 @@ func (r *Reconciler) evict(ctx context.Context, _ *seen, step *podgroup.Step) er
 
 func (r *Reconciler) change(ctx context.Context, _ *seen, step *podgroup.Step) error {
 	for _, c := range step.Change {
-		patch := patchOf(c.Before)
+		change := patch.Of(c.Before)
 		if !equality.Semantic.DeepEqual(c.Before.Spec.PodSets, c.After.Spec.PodSets) || !slices.Equal(ownersOf(c.Before), ownersOf(c.After)) {
 			// It may have been admitted meanwhile, for the pods that it asked for before; and a patch replaces all owners.
-			patch = lockedPatchOf(c.Before)
+			change = patch.Locked(c.Before, c.Before.ResourceVersion)
 		}
-		if err := r.client.Patch(ctx, c.After.DeepCopy(), patch); client.IgnoreNotFound(err) != nil {
+		if err := r.client.Patch(ctx, c.After.DeepCopy(), change); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("change quota Workload %s: %w", client.ObjectKeyFromObject(c.Before), err)
 		}
 	}
@@ -139,7 +138,7 @@ func (r *Reconciler) release(ctx context.Context, _ *seen, step *podgroup.Step) 
 	refused := make([]error, len(step.Release))
 	err := r.each(ctx, len(step.Release), func(i int) error {
 		rel := &step.Release[i]
-		err := r.client.Patch(ctx, rel.After.DeepCopy(), lockedPatchOf(rel.Before))
+		err := r.client.Patch(ctx, rel.After.DeepCopy(), patch.Locked(rel.Before, rel.Before.GetResourceVersion()))
 		if isRefusal(err) {
 			refused[i] = err
 			return nil
@@ -247,21 +246,9 @@ func (r *Reconciler) giveBack(ctx context.Context, _ *seen, step *podgroup.Step)
 
 func (r *Reconciler) unpin(ctx context.Context, _ *seen, step *podgroup.Step) error {
 	for _, workload := range step.Unpin {
-		if err := r.removeFinalizer(ctx, workload); err != nil {
+		if err := patch.Unpin(ctx, r.client, workload); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-func (r *Reconciler) removeFinalizer(ctx context.Context, workload *kueue.Workload) error {
-	if !slices.Contains(workload.Finalizers, kueue.ResourceInUseFinalizerName) {
-		return nil
-	}
-	after := workload.DeepCopy()
-	after.Finalizers = slices.DeleteFunc(after.Finalizers, func(f string) bool { return f == kueue.ResourceInUseFinalizerName })
-	if err := r.client.Patch(ctx, after, patchOf(workload)); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("remove finalizer of quota Workload %s: %w", client.ObjectKeyFromObject(workload), err)
 	}
 	return nil
 }
@@ -273,7 +260,7 @@ func (r *Reconciler) drop(ctx context.Context, _ *seen, step *podgroup.Step) err
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete quota Workload %s: %w", client.ObjectKeyFromObject(workload), err)
 		}
-		if err := r.removeFinalizer(ctx, workload); err != nil {
+		if err := patch.Unpin(ctx, r.client, workload); err != nil {
 			return err
 		}
 	}
@@ -283,20 +270,9 @@ func (r *Reconciler) drop(ctx context.Context, _ *seen, step *podgroup.Step) err
 // apply writes a part of the status of a quota Workload, if nobody has changed the Workload since resourceVersion, where that is not
 // empty. A Workload that has disappeared needs none.
 func (r *Reconciler) apply(ctx context.Context, workload *kueue.Workload, status kueue.WorkloadStatus, owner client.FieldOwner, resourceVersion string) (*kueue.Workload, error) {
-	patch, err := conditions.Patch(workload, status, resourceVersion)
-	if err != nil {
-		return nil, fmt.Errorf("render status of quota Workload %s: %w", client.ObjectKeyFromObject(workload), err)
-	}
-	err = r.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(patch), owner, client.ForceOwnership)
+	written, err := patch.ApplyStatus(ctx, r.client, workload, patch.Status{Part: status, Owner: owner, ResourceVersion: resourceVersion})
 	if apierrors.IsNotFound(err) {
 		return nil, nil //nolint:nilnil // nothing was written, and that is all right
 	}
-	if err != nil {
-		return nil, fmt.Errorf("write status of quota Workload %s: %w", client.ObjectKeyFromObject(workload), err)
-	}
-	var written kueue.Workload
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(patch.Object, &written); err != nil {
-		return nil, fmt.Errorf("read answer about quota Workload %s: %w", client.ObjectKeyFromObject(workload), err)
-	}
-	return &written, nil
+	return written, err
 }
