@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -129,11 +130,16 @@ func (r *recipe) cook(ctx context.Context, dir string) error {
 }
 
 func (r *recipe) keep(ctx context.Context, m manifest, dir string) error {
-	source, err := goCommand(ctx, r.module, "list", "-m", "-f", "{{.Dir}}", m.module)
+	// Nothing is compiled yet: on a new machine go list would know no directory.
+	out, err := goCommand(ctx, r.module, "mod", "download", "-json", m.module)
 	if err != nil {
 		return err
 	}
-	from, to := filepath.Join(source, filepath.FromSlash(m.path)), filepath.Join(dir, filepath.FromSlash(m.keptAs))
+	var source struct{ Dir string }
+	if err := json.Unmarshal([]byte(out), &source); err != nil {
+		return fmt.Errorf("find the source of %s: %w", m.module, err)
+	}
+	from, to := filepath.Join(source.Dir, filepath.FromSlash(m.path)), filepath.Join(dir, filepath.FromSlash(m.keptAs))
 	files, err := filepath.Glob(filepath.Join(from, "*.yaml"))
 	if err != nil {
 		return fmt.Errorf("list %s of %s: %w", m.path, m.module, err)
