@@ -1,7 +1,6 @@
 package podgroup_test
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -284,35 +283,8 @@ func (l *lab) collect() {
 }
 
 func (l *lab) checkPaid(t *rapid.T) {
-	paid := map[string]int32{}
-	for _, x := range l.workloads {
-		if !life.HoldsQuota(x) || life.IsTrue(x, kueue.WorkloadFinished) {
-			continue
-		}
-		for _, p := range x.Spec.PodSets {
-			count := p.Count
-			for _, r := range x.Status.ReclaimablePods {
-				if r.Name == p.Name {
-					count -= r.Count
-				}
-			}
-			paid[fmt.Sprintf("%s.%s/%s", x.UID, cmp.Or(x.Annotations[apis.RoundAnnotation], "0"), p.Name)] = count
-		}
-	}
-	for _, pod := range l.pods {
-		if podgroup.IsGated(pod) || podgroup.IsTerminal(pod) {
-			continue
-		}
-		by := pod.Annotations[apis.AdmissionAnnotation]
-		if strings.HasSuffix(by, "/reserved") {
-			if _, ok := paid[by]; !ok {
-				t.Fatalf("pod %s runs, nobody pays: %q of %v, %s\n%s", pod.Name, by, paid, l.standing(), strings.Join(l.log, "\n"))
-			}
-			continue
-		}
-		if paid[by]--; paid[by] < 0 {
-			t.Fatalf("pod %s runs, and nobody pays for it: %q of %v, %s\n%s", pod.Name, by, paid, l.standing(), strings.Join(l.log, "\n"))
-		}
+	if why := l.unpaid(); why != "" {
+		t.Fatalf("%s, %s\n%s", why, l.standing(), strings.Join(l.log, "\n"))
 	}
 }
 
