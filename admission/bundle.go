@@ -13,7 +13,7 @@ import (
 )
 
 // maxTogether bounds how many stages are admitted together: all of them are looked at whenever one is.
-const maxTogether = 64
+const maxTogether = apis.MaxTogether
 
 // A standing is how a stage counts among those that it is admitted together with.
 type standing int

@@ -73,6 +73,9 @@ const (
 	// AdmitTogetherCountAnnotation says how many these are.
 	AdmitTogetherCountAnnotation = "tranche.dev/admit-together-count"
 
+	// MaxTogether is how many they can be.
+	MaxTogether = 64
+
 	// PlanUIDLabel makes a quota Workload a stage of the plan with this UID.
 	PlanUIDLabel = "tranche.dev/plan-uid"
 )

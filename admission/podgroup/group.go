@@ -7,10 +7,9 @@ import (
 	"strings"
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-)
 
-// mostTogether is how many gangs can start together.
-const mostTogether = 64
+	"github.com/tranche-dev/tranche/apis"
+)
 
 // readGroup reads which gangs start together with this one.
 func (g *Gang) readGroup(problems *Problems) {
@@ -36,8 +35,8 @@ func (g *Gang) readGroup(problems *Problems) {
 		}
 	}
 	switch {
-	case len(names) > mostTogether:
-		addf(problems, "%s names %d gangs: at most %d can start together", where, len(names), mostTogether)
+	case len(names) > apis.MaxTogether:
+		addf(problems, "%s names %d gangs: at most %d can start together", where, len(names), apis.MaxTogether)
 	case len(names) > 0 && !slices.Contains(names, g.Full()):
 		addf(problems, "%s does not name the gang %q itself: add it", where, g.Full())
 	case len(names) > 1:

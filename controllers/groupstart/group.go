@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	"sigs.k8s.io/jobset/pkg/constants"
 
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
@@ -21,7 +22,7 @@ import (
 )
 
 // restartAttemptLabel gives, on a Job and its pods, the restart of the JobSet that they were made in.
-const restartAttemptLabel = "jobset.sigs.k8s.io/restart-attempt"
+const restartAttemptLabel = constants.RestartsKey
 
 // asks tells whether a JobSet asks for a group.
 func asks(js *jobsetapi.JobSet) bool {
