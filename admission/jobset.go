@@ -173,7 +173,7 @@ func (j *jobSet) finished() []bool {
 		case s.index < 0 || s.index >= len(done):
 		case s.entry.phase == finished && s.attempt == attempt:
 			done[s.index] = true
-		case !s.isGrowth:
+		case !s.isGrowth: // what a stage would like to hold beside what it needs is no part of its plan
 			open[s.index] = true
 		}
 	}
@@ -187,29 +187,17 @@ func (j *jobSet) finished() []bool {
 // asked for when the plan is known.
 func (e *Engine) course(j *jobSet, q *clusterQueue) *safety.Course {
 	n := len(j.plan.Stages)
-	c := &safety.Course{Outline: j.outline, Held: make([]quota.Usage, n), Finished: make([]bool, n), Items: make([][]flavor.Item, n)}
-	attempt := j.attempt()
-	open := make([]bool, n)
+	c := &safety.Course{Outline: j.outline, Held: make([]quota.Usage, n), Finished: j.finished(), Items: make([][]flavor.Item, n)}
 	for _, s := range j.members {
-		if s.index < 0 || s.index >= n {
-			continue
-		}
-		switch {
-		case s.entry.isCharged() && s.entry.clusterQueue == q:
+		if s.index >= 0 && s.index < n && s.entry.isCharged() && s.entry.clusterQueue == q {
 			held := quota.Usage{}
 			held.AddAll(c.Held[s.index])
 			held.AddAll(s.entry.usage)
 			c.Held[s.index] = held
-		case s.entry.phase == finished && s.attempt == attempt:
-			c.Finished[s.index] = true
-		case s.isGrowth:
-			// What a stage would like to hold beside what it needs is no part of its plan.
-		default:
-			open[s.index] = true
 		}
 	}
 	for i := range n {
-		c.Finished[i] = c.Finished[i] && !open[i] && c.Held[i] == nil
+		c.Finished[i] = c.Finished[i] && c.Held[i] == nil
 		if c.Held[i] == nil && !c.Finished[i] {
 			c.Items[i] = e.offer(j.stages[i], q).items
 		}
