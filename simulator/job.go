@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -205,10 +204,7 @@ func (j *job) annotate(st *stage, w *kueue.Workload) (differs bool) {
 		gates = append(gates, apis.DeactivatedGate)
 	}
 	before := maps.Clone(w.Annotations)
-	delete(w.Annotations, apis.AdmissionGatedByAnnotation)
-	if len(gates) > 0 {
-		w.Annotations[apis.AdmissionGatedByAnnotation] = strings.Join(gates, ",")
-	}
+	life.SetGates(w, gates)
 	if j.IsJobSet {
 		w.Annotations[apis.AttemptAnnotation] = strconv.Itoa(j.attempt)
 	}

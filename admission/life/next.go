@@ -3,7 +3,6 @@ package life
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -223,7 +222,7 @@ func readyBy(w *kueue.Workload, podsReady *configapi.WaitForPodsReady, admitted 
 
 // isClosed tells whether the pods of a Workload are not to run now, although it may hold quota.
 func isClosed(w *kueue.Workload) bool {
-	gates := strings.Split(w.Annotations[apis.AdmissionGatedByAnnotation], ",")
+	gates := Gates(w)
 	return slices.Contains(gates, apis.StageGate) || slices.Contains(gates, apis.SuspendedGate)
 }
 

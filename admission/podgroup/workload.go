@@ -157,15 +157,11 @@ func copyKey(to *map[string]string, from map[string]string, key string) {
 
 // setGate closes a quota Workload, or opens it where the gate is empty. Gates of others stay as they are.
 func setGate(w *kueue.Workload, gate string) {
-	gates := slices.DeleteFunc(splitGates(w.Annotations[apis.AdmissionGatedByAnnotation]), func(g string) bool { return g == apis.GangGate })
+	gates := slices.DeleteFunc(life.Gates(w), func(g string) bool { return g == apis.GangGate })
 	if gate != "" {
 		gates = append(gates, gate)
 	}
-	if len(gates) == 0 {
-		delete(w.Annotations, apis.AdmissionGatedByAnnotation)
-		return
-	}
-	add(&w.Annotations, apis.AdmissionGatedByAnnotation, joinGates(gates))
+	life.SetGates(w, gates)
 }
 
 // samePodSets compares what pods are asked for. Defaults that the API server has added do not count.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -248,7 +247,7 @@ func (w *wanted) advance(s *seen, st *stage) {
 	if isSuspendedByUser(s.jobSet) {
 		w.forgetReadiness(st)
 		w.resizeGangs(s, st)
-		if st.holdsQuota() && !st.hasPods && len(st.growths) == 0 && slices.Contains(gatesOf(st.workload), apis.SuspendedGate) {
+		if st.holdsQuota() && !st.hasPods && len(st.growths) == 0 && slices.Contains(life.Gates(st.workload), apis.SuspendedGate) {
 			w.giveBack = append(w.giveBack, st.workload)
 		}
 		return
@@ -364,14 +363,6 @@ func misuse(js *jobsetapi.JobSet) string {
 		}
 	}
 	return ""
-}
-
-func gatesOf(workload *kueue.Workload) []string {
-	return splitGates(workload.Annotations[apis.AdmissionGatedByAnnotation])
-}
-
-func splitGates(value string) []string {
-	return strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
 func attemptOf(js *jobsetapi.JobSet) string { return strconv.Itoa(int(js.Status.Restarts)) }

@@ -52,7 +52,7 @@ func (st *stage) holdingGrowths() []*kueue.Workload {
 // mayUse tells whether pods may run on what a growth holds.
 func (s *seen) mayUse(growth *kueue.Workload) bool {
 	return life.HoldsQuota(growth) && life.IsTrue(growth, kueue.WorkloadAdmitted) && !life.IsTrue(growth, kueue.WorkloadEvicted) &&
-		!life.IsTrue(growth, kueue.WorkloadFinished) && growth.DeletionTimestamp.IsZero() && len(gatesOf(growth)) == 0 && s.charged[growth.UID]
+		!life.IsTrue(growth, kueue.WorkloadFinished) && growth.DeletionTimestamp.IsZero() && len(life.Gates(growth)) == 0 && s.charged[growth.UID]
 }
 
 // mayGrow tells whether a stage holds quota and goes on doing so. What does not, queues for all of its pods.

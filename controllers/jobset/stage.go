@@ -4,7 +4,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +11,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	"sigs.k8s.io/jobset/pkg/constants"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/elastic"
@@ -23,10 +23,10 @@ import (
 	"github.com/tranche-dev/tranche/controllers/conditions"
 )
 
-// Labels that the JobSet controller puts on child Jobs, and whose names it does not export.
+// Labels that the JobSet controller puts on child Jobs and their pods.
 const (
-	restartAttemptLabel    = "jobset.sigs.k8s.io/restart-attempt"
-	jobRestartAttemptLabel = "jobset.sigs.k8s.io/job-restart-attempt"
+	restartAttemptLabel    = constants.RestartsKey
+	jobRestartAttemptLabel = constants.JobRestartAttemptKey
 )
 
 // A stage is one stage of the plan together with what there is of it.
@@ -160,7 +160,7 @@ func (st *stage) isOpen(stages []stage) bool {
 func (st *stage) isGated() bool { return isGated(st.workload) }
 
 func isGated(workload *kueue.Workload) bool {
-	return slices.Contains(gatesOf(workload), apis.StageGate)
+	return slices.Contains(life.Gates(workload), apis.StageGate)
 }
 
 func (st *stage) all(status stageplan.Status) bool {
@@ -185,7 +185,7 @@ func (st *stage) mustRunAgain() bool {
 // mayRun tells whether the Jobs of a stage may be released.
 func (st *stage) mayRun(s *seen) bool {
 	w := st.workload
-	return w != nil && !st.goesBack && w.DeletionTimestamp.IsZero() && st.open && !st.stale && len(gatesOf(w)) == 0 &&
+	return w != nil && !st.goesBack && w.DeletionTimestamp.IsZero() && st.open && !st.stale && len(life.Gates(w)) == 0 &&
 		st.holdsQuota() && life.IsTrue(w, kueue.WorkloadAdmitted) && !life.IsTrue(w, kueue.WorkloadFinished) &&
 		s.charged[w.UID] && !st.lacksQuota(s)
 }
@@ -269,7 +269,7 @@ func (st *stage) adjusted(s *seen) *kueue.Workload {
 }
 
 func addGate(workload *kueue.Workload, gate string) {
-	workload.Annotations[apis.AdmissionGatedByAnnotation] = strings.Join(append(gatesOf(workload), gate), ",")
+	life.SetGates(workload, append(life.Gates(workload), gate))
 }
 
 // adjust does so for one of the quota Workloads, which is resized last.
@@ -304,7 +304,7 @@ func isSameKind(before, after *kueue.PriorityClassRef) bool {
 
 // gate writes the gates that a quota Workload should have: those that the JobSet carries for other controllers, and ours.
 func (st *stage) gate(s *seen, workload *kueue.Workload) {
-	gates := slices.DeleteFunc(splitGates(s.jobSet.Annotations[apis.AdmissionGatedByAnnotation]), func(gate string) bool {
+	gates := slices.DeleteFunc(life.Gates(s.jobSet), func(gate string) bool {
 		return slices.Contains([]string{apis.StageGate, apis.SuspendedGate, apis.DeactivatedGate, apis.ResizeGate}, gate)
 	})
 	if !st.open {
@@ -316,11 +316,7 @@ func (st *stage) gate(s *seen, workload *kueue.Workload) {
 	if st.shut {
 		gates = append(gates, apis.DeactivatedGate)
 	}
-	if len(gates) == 0 {
-		delete(workload.Annotations, apis.AdmissionGatedByAnnotation)
-	} else {
-		workload.Annotations[apis.AdmissionGatedByAnnotation] = strings.Join(gates, ",")
-	}
+	life.SetGates(workload, gates)
 	workload.Annotations[apis.AttemptAnnotation] = attemptOf(s.jobSet)
 }
 

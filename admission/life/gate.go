@@ -1,0 +1,29 @@
+package life
+
+import (
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tranche-dev/tranche/apis"
+)
+
+// Gates are what keeps a quota Workload from asking for quota, or those made of a JobSet, as the annotation kueue.x-k8s.io/admission-gated-by
+// lists them.
+func Gates(object metav1.Object) []string {
+	return strings.FieldsFunc(object.GetAnnotations()[apis.AdmissionGatedByAnnotation], func(r rune) bool { return r == ',' || r == ' ' })
+}
+
+// SetGates makes these the gates of an object.
+func SetGates(object metav1.Object, gates []string) {
+	annotations := object.GetAnnotations()
+	switch {
+	case len(gates) == 0:
+		delete(annotations, apis.AdmissionGatedByAnnotation)
+		return
+	case annotations == nil:
+		annotations = map[string]string{}
+	}
+	annotations[apis.AdmissionGatedByAnnotation] = strings.Join(gates, ",")
+	object.SetAnnotations(annotations)
+}
