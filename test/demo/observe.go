@@ -218,15 +218,17 @@ func (o *observer) rows() []row {
 
 func rowOf(js *jobsetapi.JobSet, stages []*kueue.Workload) row {
 	r := row{jobSet: js.Namespace + "/" + js.Name, state: "Queued", held: holding{}, order: js.CreationTimestamp.UTC().Format(time.RFC3339)}
+	done := len(stages) > 0
 	for i, w := range stages {
 		r.held.add(w)
+		done = done && apimeta.IsStatusConditionTrue(w.Status.Conditions, kueue.WorkloadFinished)
 		if apimeta.IsStatusConditionTrue(w.Status.Conditions, kueue.WorkloadFinished) || w.Annotations[apis.AdmissionGatedByAnnotation] != "" {
 			continue
 		}
 		r.stage = fmt.Sprintf("%d/%d %s", i+1, len(stages), w.Labels[apis.StageLabel])
 		r.state, r.why = stateOf(w)
 	}
-	if len(stages) > 0 && r.stage == "" {
+	if done {
 		r.state = "Finishing"
 	}
 	if js.Status.TerminalState != "" {
