@@ -33,11 +33,11 @@ var layers = map[string][]string{
 	"admission/safety":    {"apis", "admission/quota", "admission/stageplan", "admission/flavor", "admission/fairshare"},
 	"admission":           {"apis", "queue", "admission/*"},
 	"simulator":           {"apis", "queue", "admission", "admission/*", "simulator/*"},
-	// childjob, gang, barrier and patch are no controllers: they know Jobs, the objects of gangs, how pods wait and how to write, for those who
-	// lead JobSets and gangs.
+	// childjob, gang, barrier, patch and served are no controllers: they know Jobs, the objects of gangs, how pods wait, how to write and what
+	// the API server has, for those who lead JobSets and gangs.
 	"controllers": {
 		"apis", "queue", "admission", "admission/*", "controllers/engine", "controllers/events", "controllers/conditions", "controllers/metrics",
-		"controllers/childjob", "controllers/gang", "controllers/barrier", "controllers/patch",
+		"controllers/childjob", "controllers/gang", "controllers/barrier", "controllers/patch", "controllers/served",
 	},
 	"cmd":  {"apis", "queue", "admission", "admission/*", "simulator", "simulator/*", "controllers/*"},
 	"test": {"apis", "queue", "admission", "admission/*", "simulator", "simulator/*", "test/*"},

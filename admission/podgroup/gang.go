@@ -85,11 +85,11 @@ func addf(p *Problems, format string, args ...any) { *p = append(*p, fmt.Sprintf
 func New(ref Ref, object *Object, pods []*corev1.Pod) (*Gang, Problems) {
 	g := &Gang{Ref: ref, Object: object, Pods: slices.Clone(pods), Min: 1, Wait: defaultWait}
 	slices.SortFunc(g.Pods, func(a, b *corev1.Pod) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID))
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
 	var problems Problems
 	if ref.HasObject() && object == nil {
-		addf(&problems, "there is no PodGroup %q %s in namespace %q: create it, or take the pods out of the gang", ref.Name, ref.api(), ref.Namespace)
+		addf(&problems, "there is no PodGroup %q %s in namespace %q: create it (its API must be served), or take the pods out of the gang", ref.Name, ref.api(), ref.Namespace)
 	}
 	g.readCounts(&problems)
 	g.readGroup(&problems)

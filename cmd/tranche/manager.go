@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
@@ -35,6 +34,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/podgroup"
 	"github.com/tranche-dev/tranche/controllers/quotaworkload"
 	"github.com/tranche-dev/tranche/controllers/resourceflavor"
+	"github.com/tranche-dev/tranche/controllers/served"
 	"github.com/tranche-dev/tranche/controllers/visibility"
 )
 
@@ -123,7 +123,12 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 	if err != nil {
 		return err
 	}
-	gangs, err := newKeepers(mgr, &config.Gang)
+	resources, err := served.SetupWithManager(mgr)
+	if err != nil {
+		return err
+	}
+	// LocalQueues may name other schedulers than the configuration, so all are asked for.
+	gangs, err := gang.New(gang.Config{Gang: &config.Gang, Reader: mgr.GetCache(), Resources: resources})
 	if err != nil {
 		return err
 	}
@@ -150,7 +155,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 			Releases:         int(*config.Concurrency.Releases),
 		}),
 		podgroup.SetupWithManager(ctx, mgr, podgroup.Config{
-			Runner: runner, Recorder: recorder, Namespaces: namespaces, Requeuing: config.WaitForPodsReady.RequeuingStrategy,
+			Runner: runner, Recorder: recorder, Resources: resources, Namespaces: namespaces, Requeuing: config.WaitForPodsReady.RequeuingStrategy,
 			Status: config.PodGroups.Status, Workers: int(*workers.JobSet), Releases: int(*config.Concurrency.Releases),
 		}),
 		addVisibility(mgr, runner, &config.Visibility),
@@ -162,15 +167,6 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 			return runner.View(ctx, func(*admission.Engine) {})
 		}),
 	)
-}
-
-// newKeepers returns what keeps the objects of gangs. LocalQueues may name other schedulers than the configuration, so it asks for all.
-func newKeepers(mgr ctrl.Manager, config *configapi.Gang) (*gang.Keepers, error) {
-	resources, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
-	if err != nil {
-		return nil, fmt.Errorf("set up discovery: %w", err)
-	}
-	return gang.New(gang.Config{Gang: config, Reader: mgr.GetCache(), Resources: resources})
 }
 
 // addVisibility serves who is pending and why, if that is wanted.

@@ -14,13 +14,8 @@ import (
 
 	shapes "github.com/tranche-dev/tranche/admission/gang"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
+	"github.com/tranche-dev/tranche/controllers/served"
 )
-
-// Resources tells what an API server serves. client-go's discovery clients do.
-type Resources interface {
-	// ServerResourcesForGroupVersion lists the resources of a version, or says that it is not found.
-	ServerResourcesForGroupVersion(groupVersion string) (*metav1.APIResourceList, error)
-}
 
 // A Config says which schedulers there may be.
 type Config struct {
@@ -29,7 +24,7 @@ type Config struct {
 	// Reader reads the objects of gangs. It must be a cache.
 	Reader client.Reader
 	// Resources tells which objects there are.
-	Resources Resources
+	Resources served.Lister
 }
 
 func (c *Config) validate() error {
@@ -83,7 +78,7 @@ func New(config Config) (*Keepers, error) {
 	return k, nil
 }
 
-func serves(resources Resources, kinds []shapes.Kind) (bool, error) {
+func serves(resources served.Lister, kinds []shapes.Kind) (bool, error) {
 	for _, kind := range kinds {
 		list, err := resources.ServerResourcesForGroupVersion(kind.APIVersion)
 		if apierrors.IsNotFound(err) {

@@ -150,9 +150,9 @@ func gangNews(s *seen) (reason, message string) {
 func notServed(keeper *gang.Keeper) string {
 	if keeper.Name() == string(configapi.GangProviderKube) {
 		return "the API server has no PodGroups of scheduling.k8s.io that the manager knows; ask your administrator to turn on" +
-			" the feature gate GenericWorkload and to serve scheduling.k8s.io/v1alpha2 (--runtime-config), and to restart the manager"
+			" the feature gate GenericWorkload and to serve scheduling.k8s.io/v1alpha2 (--runtime-config)"
 	}
-	return fmt.Sprintf("the API server has no PodGroups of %s; ask your administrator to install %s, and to restart the manager", keeper.Wanted(), keeper.Name())
+	return fmt.Sprintf("the API server has no PodGroups of %s; ask your administrator to install %s", keeper.Wanted(), keeper.Name())
 }
 
 // namelessJob returns the first Job of the attempt that should be in a gang and lacks what it must have from its creation on, and what

@@ -14,15 +14,11 @@ import (
 
 	"github.com/tranche-dev/tranche/admission/podgroup"
 	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/controllers/served"
 )
 
 // podGroupAPIs are the APIs of PodGroups that are served, by the way in which pods name them.
 type podGroupAPIs map[podgroup.Kind][]schema.GroupVersionKind
-
-// A resourceList is what discovery tells of a version.
-type resourceLister interface {
-	ServerResourcesForGroupVersion(groupVersion string) (*metav1.APIResourceList, error)
-}
 
 // knownAPIs are all APIs of PodGroups, the preferred first. Of a group only one version is read.
 func knownAPIs() map[podgroup.Kind][][]string {
@@ -35,8 +31,8 @@ func knownAPIs() map[podgroup.Kind][][]string {
 }
 
 // servedAPIs asks the API server for those that it has.
-func servedAPIs(resources resourceLister) (podGroupAPIs, error) {
-	served := podGroupAPIs{}
+func servedAPIs(resources served.Lister) (podGroupAPIs, error) {
+	all := podGroupAPIs{}
 	for kind, groups := range knownAPIs() {
 		for _, versions := range groups {
 			for _, version := range versions {
@@ -48,13 +44,13 @@ func servedAPIs(resources resourceLister) (podGroupAPIs, error) {
 					return nil, fmt.Errorf("ask the API server for %s: %w", version, err)
 				}
 				if slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == "podgroups" }) {
-					served[kind] = append(served[kind], schema.FromAPIVersionAndKind(version, "PodGroup"))
+					all[kind] = append(all[kind], schema.FromAPIVersionAndKind(version, "PodGroup"))
 					break
 				}
 			}
 		}
 	}
-	return served, nil
+	return all, nil
 }
 
 // isOfJobSet tells whether a PodGroup was made for a JobSet, whose quota Workloads already ask for what its pods need.

@@ -16,12 +16,12 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-// served lists the resources of each version that an API server has.
-type served map[string][]string
+// resources lists the resources of each version that an API server has.
+type resources map[string][]string
 
 var errBroken = errors.New("no answer")
 
-func (s served) ServerResourcesForGroupVersion(version string) (*metav1.APIResourceList, error) {
+func (s resources) ServerResourcesForGroupVersion(version string) (*metav1.APIResourceList, error) {
 	names, ok := s[version]
 	switch {
 	case !ok:
@@ -37,7 +37,7 @@ func (s served) ServerResourcesForGroupVersion(version string) (*metav1.APIResou
 }
 
 func TestServedAPIs(t *testing.T) {
-	got, err := servedAPIs(served{
+	got, err := servedAPIs(resources{
 		"scheduling.k8s.io/v1alpha2": {"podgroups", "workloads"}, "scheduling.k8s.io/v1alpha3": {"podgroups"}, "scheduling.k8s.io/v1beta1": {"priorityclasses"},
 		"scheduling.volcano.sh/v1beta1": {"podgroups"}, "scheduling.incubator.k8s.io/v1alpha1": {"podgroups"}, "scheduling.x-k8s.io/v1alpha1": {"elasticquotas"},
 	})
@@ -53,7 +53,7 @@ func TestServedAPIs(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("served (-want +got):\n%s", diff)
 	}
-	if _, err := servedAPIs(served{"scheduling.x-k8s.io/v1alpha1": nil}); !errors.Is(err, errBroken) {
+	if _, err := servedAPIs(resources{"scheduling.x-k8s.io/v1alpha1": nil}); !errors.Is(err, errBroken) {
 		t.Errorf("error %v, want that of the API server", err)
 	}
 }

@@ -20,7 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/discovery"
 	k8sevents "k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/workqueue"
@@ -37,6 +36,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	"github.com/tranche-dev/tranche/controllers/engine"
+	"github.com/tranche-dev/tranche/controllers/served"
 )
 
 const (
@@ -62,6 +62,8 @@ type Config struct {
 	Runner *engine.Runner
 	// Recorder emits Events.
 	Recorder k8sevents.EventRecorder
+	// Resources tells which PodGroups there are.
+	Resources served.Lister
 	// Namespaces selects the namespaces whose gangs are managed, by their labels.
 	Namespaces labels.Selector
 	// Requeuing says how long a gang is put off that has given back what it had gathered. Its defaults must be set.
@@ -75,8 +77,8 @@ type Config struct {
 }
 
 func (c *Config) validate() error {
-	if c.Runner == nil || c.Recorder == nil || c.Namespaces == nil {
-		return errors.New("podgroup.Config: Runner, Recorder and Namespaces are required")
+	if c.Runner == nil || c.Recorder == nil || c.Resources == nil || c.Namespaces == nil {
+		return errors.New("podgroup.Config: Runner, Recorder, Resources and Namespaces are required")
 	}
 	if c.Requeuing.BackoffBaseSeconds == nil {
 		return errors.New("podgroup.Config: the defaults of Requeuing are not set")
@@ -116,15 +118,11 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 	if err := config.validate(); err != nil {
 		return err
 	}
-	resources, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
-	if err != nil {
-		return fmt.Errorf("set up discovery: %w", err)
-	}
-	served, err := servedAPIs(resources)
+	podGroups, err := servedAPIs(config.Resources)
 	if err != nil {
 		return err
 	}
-	statuses, err := servedStatus(resources, served)
+	statuses, err := servedStatus(config.Resources, podGroups)
 	if err != nil {
 		return err
 	}
@@ -133,7 +131,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 		return err
 	}
 	r := &Reconciler{
-		config: config, client: mgr.GetClient(), pods: pods, live: mgr.GetAPIReader(), apis: served, statuses: statuses,
+		config: config, client: mgr.GetClient(), pods: pods, live: mgr.GetAPIReader(), apis: podGroups, statuses: statuses,
 		told: flowcontrol.NewTokenBucketRateLimiter(toldPerSecond, toldBurst), memory: map[podgroup.Ref]*memory{}, watchers: map[podgroup.Ref]map[podgroup.Ref]struct{}{},
 	}
 	if err := addIndexes(ctx, mgr, pods); err != nil {
@@ -141,7 +139,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 	}
 	config.Runner.BeforeFirst(r.feedPlans)
 	leads := ctrl.NewControllerManagedBy(mgr)
-	for kind, versions := range served {
+	for kind, versions := range podGroups {
 		for _, gvk := range versions {
 			object := &unstructured.Unstructured{}
 			object.SetGroupVersionKind(gvk)

@@ -19,15 +19,16 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	"github.com/tranche-dev/tranche/controllers/patch"
+	"github.com/tranche-dev/tranche/controllers/served"
 )
 
 // statusAPIs are the APIs of PodGroups whose status has a subresource.
 type statusAPIs map[schema.GroupVersionKind]struct{}
 
 // servedStatus asks the API server for those. A definition of kube-batch may have one, or not.
-func servedStatus(resources resourceLister, served podGroupAPIs) (statusAPIs, error) {
+func servedStatus(resources served.Lister, podGroups podGroupAPIs) (statusAPIs, error) {
 	all := statusAPIs{}
-	for _, gvk := range slices.Concat(slices.Collect(maps.Values(served))...) {
+	for _, gvk := range slices.Concat(slices.Collect(maps.Values(podGroups))...) {
 		list, err := resources.ServerResourcesForGroupVersion(gvk.GroupVersion().String())
 		if err != nil {
 			return nil, fmt.Errorf("ask the API server for %s: %w", gvk.GroupVersion(), err)

@@ -51,7 +51,8 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() error { return env.Stop() })
-	Expect(env.InstallPodGroups()).To(Succeed())
+	// Those of Volcano come later: see "A PodGroup whose API".
+	Expect(env.InstallPodGroups("scheduling.x-k8s.io", "scheduling.sigs.k8s.io", "scheduling.incubator.k8s.io")).To(Succeed())
 	auditor, err = audit.Start(suite, env.Admin)
 	Expect(err).NotTo(HaveOccurred())
 	manager, err = startManager(suite)

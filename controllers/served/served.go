@@ -1,0 +1,141 @@
+// Package served notices when the API server begins or ceases to serve objects that the manager looks for when it starts, such as PodGroups
+// whose definition is installed later. The manager then ends, to be started anew: what it watches is fixed while it runs.
+package served
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+// every is the time between two looks.
+const every = 15 * time.Second
+
+// A Lister tells what an API server serves. client-go's discovery clients do.
+type Lister interface {
+	// ServerResourcesForGroupVersion lists the resources of a version, or says that it is not found.
+	ServerResourcesForGroupVersion(groupVersion string) (*metav1.APIResourceList, error)
+}
+
+// Resources is a Lister that remembers what it has answered, and looks whether that still holds. It is safe for concurrent use.
+type Resources struct {
+	lister Lister
+
+	mu sync.Mutex
+	// first is what was answered for each version, and last what the last look has found instead, where that differs.
+	first, last map[string]answer
+}
+
+// An answer is what the API server has of a version: the names of its resources, sorted, or nil if it does not know the version.
+type answer []string
+
+// New returns Resources without answers.
+func New(lister Lister) *Resources {
+	return &Resources{lister: lister, first: map[string]answer{}, last: map[string]answer{}}
+}
+
+// SetupWithManager returns Resources of the manager's API server. The manager ends with an error when what they have answered has changed.
+func SetupWithManager(mgr ctrl.Manager) (*Resources, error) {
+	lister, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return nil, fmt.Errorf("set up discovery: %w", err)
+	}
+	r := New(lister)
+	return r, mgr.Add(r)
+}
+
+// ServerResourcesForGroupVersion is that of a Lister.
+func (r *Resources) ServerResourcesForGroupVersion(groupVersion string) (*metav1.APIResourceList, error) {
+	list, err := r.lister.ServerResourcesForGroupVersion(groupVersion)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, asked := r.first[groupVersion]; !asked {
+		r.first[groupVersion] = answerOf(list)
+	}
+	return list, err
+}
+
+func answerOf(list *metav1.APIResourceList) answer {
+	if list == nil {
+		return nil
+	}
+	names := answer{}
+	for _, resource := range list.APIResources {
+		names = append(names, resource.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Start looks again and again until the context ends, or until something has changed, which is an error.
+func (r *Resources) Start(ctx context.Context) error {
+	ticks := time.NewTicker(every)
+	defer ticks.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticks.C:
+			if err := r.Look(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// NeedLeaderElection is false: a replica that waits to lead must know, too.
+func (r *Resources) NeedLeaderElection() bool { return false }
+
+// Look is an error if a version is served otherwise than it was first, and was so when Look was last called: an API server that starts knows
+// its own definitions before all of those that were added, and whoever adds some is not done after the first. What cannot be asked for now
+// has not changed.
+func (r *Resources) Look() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var changes []string
+	for version, first := range r.first {
+		list, err := r.lister.ServerResourcesForGroupVersion(version)
+		if err != nil && !apierrors.IsNotFound(err) {
+			continue
+		}
+		now, before := answerOf(list), r.last[version]
+		_, differed := r.last[version]
+		switch {
+		case isSame(now, first):
+			delete(r.last, version)
+		case differed && isSame(now, before):
+			changes = append(changes, fmt.Sprintf("%s has %s, and had %s", version, now, first))
+		default:
+			r.last[version] = now
+		}
+	}
+	if len(changes) == 0 {
+		return nil
+	}
+	slices.Sort(changes)
+	return fmt.Errorf("the API server serves other objects than when the manager started, which must start anew to know them: %s", strings.Join(changes, "; "))
+}
+
+func isSame(a, b answer) bool { return (a == nil) == (b == nil) && slices.Equal(a, b) }
+
+// String lists the resources.
+func (a answer) String() string {
+	switch {
+	case a == nil:
+		return "nothing"
+	case len(a) == 0:
+		return "no resources"
+	}
+	return strings.Join(a, ", ")
+}

@@ -1,0 +1,101 @@
+package served_test
+
+import (
+	"errors"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/tranche-dev/tranche/controllers/served"
+)
+
+const version = "scheduling.x-k8s.io/v1alpha1"
+
+// A server has these resources of the one version, nil if it does not serve it, or does not answer.
+type server struct {
+	names  []string
+	isMute bool
+}
+
+func (s *server) ServerResourcesForGroupVersion(asked string) (*metav1.APIResourceList, error) {
+	if s.isMute {
+		return nil, errors.New("no answer")
+	}
+	if s.names == nil || asked != version {
+		return nil, apierrors.NewNotFound(schema.GroupResource{}, asked)
+	}
+	list := &metav1.APIResourceList{}
+	for _, name := range s.names {
+		list.APIResources = append(list.APIResources, metav1.APIResource{Name: name})
+	}
+	return list, nil
+}
+
+// TestLook: what differs twice in the same way has changed, and nothing else has.
+func TestLook(t *testing.T) {
+	const starts = "the API server serves other objects than when the manager started, which must start anew to know them: " + version
+	none, quotas, both := server{}, server{names: []string{"elasticquotas"}}, server{names: []string{"podgroups", "elasticquotas"}}
+	turned := server{names: []string{"elasticquotas", "podgroups"}}
+	mute := server{isMute: true}
+	cases := map[string]struct {
+		servers []server
+		want    string
+	}{
+		"never there":               {servers: []server{none, none, none}},
+		"always there":              {servers: []server{both, turned, both, turned}},
+		"installed":                 {servers: []server{none, both, both}, want: starts + " has elasticquotas, podgroups, and had nothing"},
+		"removed":                   {servers: []server{both, none, none}, want: starts + " has nothing, and had elasticquotas, podgroups"},
+		"not there for a moment":    {servers: []server{both, none, both, none, both}},
+		"installed one by one":      {servers: []server{none, quotas, both}},
+		"all of it, one by one":     {servers: []server{none, quotas, both, both}, want: starts + " has elasticquotas, podgroups, and had nothing"},
+		"does not answer":           {servers: []server{both, mute, mute, mute}},
+		"does not answer meanwhile": {servers: []server{both, none, mute, none}, want: starts + " has nothing, and had elasticquotas, podgroups"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			now := c.servers[0]
+			r := served.New(&now)
+			if _, err := r.ServerResourcesForGroupVersion(version); err != nil && !apierrors.IsNotFound(err) {
+				t.Fatal(err)
+			}
+			var got string
+			for i, s := range c.servers[1:] {
+				now = s
+				if err := r.Look(); err != nil {
+					got = err.Error()
+					if i < len(c.servers)-2 {
+						t.Fatalf("too early, after %d looks: %v", i+1, err)
+					}
+				}
+			}
+			if got != c.want {
+				t.Errorf("got  %q\nwant %q", got, c.want)
+			}
+		})
+	}
+}
+
+// TestAsk: only what was asked for counts, as it was answered first, and what could not be asked for is told to who asks.
+func TestAsk(t *testing.T) {
+	s := &server{isMute: true}
+	r := served.New(s)
+	if _, err := r.ServerResourcesForGroupVersion(version); err == nil {
+		t.Error("no error where there is no answer")
+	}
+	*s = server{}
+	for range 2 {
+		if err := r.Look(); err != nil {
+			t.Errorf("nothing has been answered, and %v", err)
+		}
+	}
+	for _, s.names = range [][]string{{"podgroups"}, {"podgroups", "podgroups/status"}} {
+		if _, err := r.ServerResourcesForGroupVersion(version); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(r.Look(), r.Look()); err == nil {
+		t.Error("the first answer does not hold any more, and nothing is said")
+	}
+}
