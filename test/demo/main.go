@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -66,7 +67,9 @@ func runAndKeep(ctx context.Context) error {
 	say("Everything is still running. In another terminal:")
 	say("  export KUBECONFIG=%s PATH=%s:$PATH", w.AdminKubeconfig, w.Plane.BinDir())
 	say("  kubectl get jobsets,workloads -A")
-	say("  kubectl create -f config/samples/jobsets/fine-tune-llm.yaml")
+	say("  kubectl create -f config/samples/jobsets/fine-tune-llm.yaml   # stages")
+	say("  kubectl create -f config/samples/jobsets/group-start.yaml     # pods that start together")
+	say("  kubectl apply -k config/samples/podgroups                     # pods that are admitted together")
 	say("Press Ctrl-C to end.")
 	<-ctx.Done()
 	return nil
@@ -78,6 +81,10 @@ func setUp(ctx context.Context) (*world.World, error) {
 	w, err := world.Start(ctx, controlplane.Config{NodePools: pools()})
 	if err != nil {
 		return nil, err
+	}
+	// Those of other schedulers, for the sample of pods in a PodGroup.
+	if err := w.InstallPodGroups(); err != nil {
+		return nil, errors.Join(err, w.Stop())
 	}
 	say("Up after %s, with the CRDs, RBAC and admission policies from config/.", seconds(time.Since(began)))
 	return w, nil
@@ -102,8 +109,8 @@ func play(ctx context.Context, w *world.World) error {
 	if err != nil {
 		return err
 	}
-	manager, err := w.StartManager(ctx, world.ManagerOptions{})
-	if err != nil {
+	// It is ended with the control plane, so that KEEP=1 leaves it running.
+	if _, err := w.StartManager(ctx, world.ManagerOptions{}); err != nil {
 		return err
 	}
 	say("The manager runs as %s.", world.ManagerUser)
@@ -128,7 +135,6 @@ func play(ctx context.Context, w *world.World) error {
 		return err
 	}
 	summarize(observer.totals(), whole)
-	_ = manager // it is ended with the control plane, so that KEEP=1 leaves it running
 	return nil
 }
 
