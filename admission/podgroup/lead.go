@@ -30,6 +30,10 @@ func (t *turn) chosen() []*corev1.Pod {
 
 // gather leads a gang that has not started.
 func (t *turn) gather() {
+	if text := t.ending(); text != "" {
+		t.step.Tell = Message{"GangFinished", "Finish", text, false}
+		return
+	}
 	why := t.obstacle()
 	isWhole := len(t.waiting) >= t.needed()
 	t.step.Tell = Message{"GangWaiting", "Gather", why, false}
@@ -60,6 +64,25 @@ func (t *turn) gather() {
 		t.step.Tell.Topic, t.step.Tell.Text = "Reserve", "Quota is reserved for the gang, and waits for its pods"
 		t.timeOut()
 	}
+}
+
+// ending says how the gang has ended, and is empty if it has not, or if there is more to come of it.
+func (t *turn) ending() string {
+	if len(t.core)+len(t.waiting) > 0 || t.running || t.leaving {
+		return ""
+	}
+	text := ""
+	for _, w := range t.over {
+		if finished := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadFinished); finished != nil {
+			text = finished.Message
+		}
+	}
+	for _, p := range t.step.Progress {
+		if p.Finished != nil {
+			text = p.Finished.Message
+		}
+	}
+	return text
 }
 
 // obstacle says what keeps the gang from asking for quota, or is empty.

@@ -70,7 +70,7 @@ func TestStrict(t *testing.T) {
 		pod.Status.Phase = corev1.PodSucceeded
 	}
 	w.settle()
-	w.expect("ssss", 1, "")
+	w.expect("ssss", 1, "All pods of the gang have succeeded")
 	if !life.IsTrue(w.workloads[0], kueue.WorkloadFinished) {
 		t.Errorf("all have succeeded, and the gang has not finished: %+v", w.workloads[0].Status)
 	}

@@ -216,7 +216,9 @@ func (r *Reconciler) progress(ctx context.Context, s *seen, step *podgroup.Step)
 		}
 		if written != nil && p.Finished != nil {
 			r.config.Runner.Observe(admission.WorkloadObserved{Workload: written})
-			events.GangFinished(p.Finished.Message).Emit(r.config.Recorder, r.subject(s, written))
+			if s.object == nil {
+				events.GangFinished(p.Finished.Message).Emit(r.config.Recorder, r.subject(s, written))
+			}
 		}
 	}
 	return nil

@@ -54,6 +54,8 @@ var _ = Describe("A gang of Coscheduling", func() {
 		t.expectPods(ctx, "large-", "large-0=running", "large-1=running")
 		t.expectUsage(ctx, gpu, 6)
 		expectNoted(ctx, large, "has started")
+		expectNoted(ctx, group, "All pods of the gang have succeeded")
+		t.expectTold(ctx, "PodGroup", "tensorflow", "Normal GangFinished: All pods of the gang have succeeded")
 		Expect(env.Admin.Delete(ctx, group)).To(Succeed())
 		Eventually(func(g Gomega) { g.Expect(isGone(ctx, g, &workloads[0])).To(BeTrue()) }).WithContext(ctx).Should(Succeed())
 	}, SpecTimeout(specTimeout))
