@@ -2,6 +2,7 @@ package podgroup_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -175,6 +176,9 @@ func TestIdleGrace(t *testing.T) {
 	w.settle()
 	if life.IsTrue(w.workloads[0], kueue.WorkloadFinished) || w.last.Again != 2*time.Minute {
 		t.Fatalf("looks again in %s, and quota is %+v", w.last.Again, w.workloads[0].Status)
+	}
+	if want := "no pod of it runs: its quota is given back if none comes within 2m0s"; !strings.Contains(w.last.Tell.Text, want) {
+		t.Errorf("told %q, want %q", w.last.Tell.Text, want)
 	}
 	w.now = w.now.Add(time.Minute)
 	w.add(1)

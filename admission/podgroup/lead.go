@@ -54,7 +54,10 @@ func (t *turn) gather() {
 	case why != "":
 		t.timeOut()
 	case !t.allAdmitted():
-		t.step.Tell.Topic, t.step.Tell.Text = t.wait()
+		t.step.Tell.Topic, t.step.Tell.Text = kueue.WorkloadQuotaReserved, "The gang waits for quota"
+		if reason, text := t.wait(t.core); text != "" {
+			t.step.Tell.Topic, t.step.Tell.Text = reason, text
+		}
 	case other != "" && !t.isPast():
 		t.step.Tell.Topic, t.step.Tell.Text = "Group", fmt.Sprintf("The gang is admitted, and waits for gang %q, with which it starts together", other)
 		t.timeOut()
@@ -272,9 +275,9 @@ func (t *turn) allAdmitted() bool {
 	return !slices.ContainsFunc(t.core, func(w *kueue.Workload) bool { return !t.isAdmitted(w) })
 }
 
-// wait says why the gang is not admitted, as Kueue's reason and as a sentence.
-func (t *turn) wait() (reason, text string) {
-	for _, w := range t.core {
+// wait says why quota Workloads are not admitted, as Kueue's reason and as a sentence, or nothing as long as that is not known.
+func (t *turn) wait(workloads []*kueue.Workload) (reason, text string) {
+	for _, w := range workloads {
 		if t.isAdmitted(w) {
 			continue
 		}
@@ -285,7 +288,7 @@ func (t *turn) wait() (reason, text string) {
 			}
 		}
 	}
-	return kueue.WorkloadQuotaReserved, "The gang waits for quota"
+	return "", ""
 }
 
 // A matching is which pods go where.
@@ -394,7 +397,7 @@ func (t *turn) fill() {
 	for _, w := range t.extras {
 		extras[types.UID(w.Labels[apis.ExtraLabel])] = w
 	}
-	unpaid := map[kueue.PodSetReference]int{}
+	unpaid, late := map[kueue.PodSetReference]int{}, []*kueue.Workload{}
 	for _, pod := range t.waiting {
 		if _, ok := placed[pod]; ok {
 			continue
@@ -407,6 +410,12 @@ func (t *turn) fill() {
 		if unpaid[shape]++; extra == nil && unpaid[shape] <= mostExtras {
 			t.step.Create = append(t.step.Create, t.Gang.extra(t.Priority, pod, t.shapes))
 		}
+		if extra != nil {
+			late = append(late, extra)
+		}
+	}
+	if topic, text := t.wait(late); text != "" {
+		t.step.Tell = Message{"GangWaiting", topic, t.step.Tell.Text + "; pods that came later ask for quota of their own: " + text, false}
 	}
 	releases, why := t.releases(places)
 	t.step.Release = releases

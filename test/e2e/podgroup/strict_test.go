@@ -62,7 +62,7 @@ var _ = Describe("A gang of Coscheduling", func() {
 
 	It("gives what a pod had that was lost to the one that takes its place, and quota of their own to those that come later", func(ctx SpecContext) {
 		t := newTeam(ctx, "3", "0")
-		t.podGroup(ctx, coscheduling, "job", map[string]any{"minMember": int64(2)}, nil)
+		group := t.podGroup(ctx, coscheduling, "job", map[string]any{"minMember": int64(2)}, nil)
 		in := func(name string) pod { return t.member(name, 0).label(apis.CoschedulingLabel, "job") }
 		create(ctx, in("p-0"), in("p-1"))
 		t.expectPods(ctx, "p-", "p-0=running", "p-1=running")
@@ -72,6 +72,8 @@ var _ = Describe("A gang of Coscheduling", func() {
 		create(ctx, in("p-3"))
 		Eventually(func(g Gomega) { g.Expect(t.workloads(ctx, g)).To(HaveLen(3)) }).WithContext(ctx).Should(Succeed())
 		t.expectPods(ctx, "p-", "p-0=running", "p-1=running", "p-2=running", "p-3=gated")
+		expectNoted(ctx, group, "has started; pods that came later ask for quota of their own: waits for quota in ClusterQueue")
+		t.expectTold(ctx, "Pod", "p-3", "pods that came later ask for quota of their own")
 
 		By("losing one")
 		Expect(env.Admin.Delete(ctx, in("p-0").Pod, client.GracePeriodSeconds(0))).To(Succeed())
