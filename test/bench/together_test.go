@@ -1,0 +1,59 @@
+package bench_test
+
+import (
+	"fmt"
+	"strconv"
+	"testing"
+
+	"github.com/tranche-dev/tranche/apis"
+)
+
+// addBundle submits stages of so many GPUs each that are admitted together or not at all.
+func (c *cluster) addBundle(stages int, gpus int64) {
+	id := fmt.Sprintf("bundle-%d", c.names)
+	for range stages {
+		wl := c.submit(fmt.Sprintf("wl-%d", c.names), gpus)
+		wl.Labels = map[string]string{apis.AdmitTogetherLabel: id}
+		wl.Annotations = map[string]string{apis.AdmitTogetherCountAnnotation: strconv.Itoa(stages)}
+		c.observe(wl)
+	}
+}
+
+// BenchmarkTogether has stages that wait to be admitted together with others.
+func BenchmarkTogether(b *testing.B) {
+	const stages = 4
+	for _, pending := range []int{100, 10_000} {
+		// Those that wait are too large for what comes free, and each operation is that of BenchmarkAdmit: one that stands alone ends, another
+		// one takes its quota, and one comes anew.
+		b.Run(fmt.Sprintf("passed/pending=%d", pending), func(b *testing.B) {
+			c := newCluster(b, 1000)
+			for c.names < 1000 {
+				c.addLone(1)
+			}
+			c.decide()
+			for c.names < 1000+pending {
+				c.addBundle(stages, 100)
+			}
+			c.addLone(1)
+			c.turnOver(b, 1)
+		})
+		// All stages of 100 bundles run. Each operation ends those of one, admits the next one, and one comes anew.
+		b.Run(fmt.Sprintf("admitted/pending=%d", pending), func(b *testing.B) {
+			c := newCluster(b, 100*stages)
+			for c.names < 100*stages+pending {
+				c.addBundle(stages, 1)
+			}
+			c.decide()
+			for b.Loop() {
+				for range stages {
+					c.finishOldest()
+				}
+				c.addBundle(stages, 1)
+				if n := c.decide(); n != stages {
+					b.Fatalf("%d stages admitted, want %d", n, stages)
+				}
+			}
+			record(b)
+		})
+	}
+}
