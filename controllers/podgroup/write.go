@@ -110,6 +110,8 @@ func (r *Reconciler) evict(ctx context.Context, _ *seen, step *podgroup.Step) er
 	return nil
 }
 
+// change makes quota Workloads what they should be. That one cannot be is a problem of the gang, and then none of its pods is let go: they may
+// rely on it.
 func (r *Reconciler) change(ctx context.Context, _ *seen, step *podgroup.Step) error {
 	for _, c := range step.Change {
 		change := patch.Of(c.Before)
@@ -117,7 +119,16 @@ func (r *Reconciler) change(ctx context.Context, _ *seen, step *podgroup.Step) e
 			// It may have been admitted meanwhile, for the pods that it asked for before; and a patch replaces all owners.
 			change = patch.Locked(c.Before, c.Before.ResourceVersion)
 		}
-		if err := r.client.Patch(ctx, c.After.DeepCopy(), change); client.IgnoreNotFound(err) != nil {
+		err := r.client.Patch(ctx, c.After.DeepCopy(), change)
+		if isRefusal(err) {
+			step.Release = nil
+			step.Tell = podgroup.Message{
+				Reason: "Misconfigured", Topic: "Change", IsWarning: true,
+				Text: fmt.Sprintf("the quota Workload %q cannot be changed to what the gang asks for, mend the gang: %s", c.Before.Name, err),
+			}
+			return nil
+		}
+		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("change quota Workload %s: %w", client.ObjectKeyFromObject(c.Before), err)
 		}
 	}

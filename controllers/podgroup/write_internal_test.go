@@ -72,6 +72,9 @@ func TestRefused(t *testing.T) {
 		},
 		"a pod, for now":   {refuses: map[string]error{"patch annotated": errors.New("busy")}, wantErr: true, want: []string{"create extra", "patch annotated", "patch core", "patch other"}},
 		"a quota Workload": {refuses: map[string]error{"patch core": errors.New("busy")}, wantErr: true, want: []string{"create extra", "patch core"}},
+		"a quota Workload, as it should be": {
+			refuses: map[string]error{"patch core": invalid}, wantTell: `quota Workload "core" cannot be changed`, want: []string{"create extra", "patch core"},
+		},
 		"a new one": {
 			refuses:  map[string]error{"create extra": apierrors.NewForbidden(schema.GroupResource{Resource: "workloads"}, "extra", errors.New("exceeded quota"))},
 			wantTell: "exceeded quota", want: []string{"create extra", "patch annotated", "patch core", "patch other"},
