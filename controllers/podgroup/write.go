@@ -2,15 +2,19 @@ package podgroup
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,6 +29,8 @@ import (
 )
 
 const (
+	// reasonDisrupted is that of the condition DisruptionTarget.
+	reasonDisrupted = "EvictedByTranche"
 	// lookAgain is when a gang is looked at again with which something is wrong, in case that somebody has mended what no watch tells of.
 	lookAgain = time.Minute
 	// reclaimFieldManager owns status.reclaimablePods of quota Workloads. It is Kueue's name.
@@ -176,6 +182,9 @@ func isRefusal(err error) bool {
 func (r *Reconciler) deletePods(ctx context.Context, _ *seen, step *podgroup.Step) error {
 	return r.each(ctx, len(step.Delete), func(i int) error {
 		d := &step.Delete[i]
+		if err := r.markDisrupted(ctx, d); err != nil {
+			return err
+		}
 		err := r.client.Delete(ctx, d.Pod.DeepCopy(), client.Preconditions{UID: &d.Pod.UID})
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete pod %s of an evicted gang: %w", client.ObjectKeyFromObject(d.Pod), err)
@@ -189,6 +198,28 @@ func (r *Reconciler) deletePods(ctx context.Context, _ *seen, step *podgroup.Ste
 		}
 		return nil
 	})
+}
+
+// markDisrupted says of a pod that is about to be deleted that it has done nothing wrong, as Kubernetes does: by that a Job can be told, in its
+// podFailurePolicy, not to count it as failed.
+func (r *Reconciler) markDisrupted(ctx context.Context, d *podgroup.Delete) error {
+	const longest = 1024
+	condition := corev1.PodCondition{
+		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: reasonDisrupted, Message: "The gang is evicted: " + d.Why, LastTransitionTime: metav1.Now(),
+	}
+	condition.Message = strings.ToValidUTF8(condition.Message[:min(len(condition.Message), longest)], "")
+	data, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": d.Pod.UID}, "status": map[string]any{"conditions": []corev1.PodCondition{condition}},
+	})
+	if err != nil {
+		return fmt.Errorf("render condition of pod %s: %w", client.ObjectKeyFromObject(d.Pod), err)
+	}
+	err = r.client.Status().Patch(ctx, d.Pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, data))
+	// Another pod of its name has another UID, which is a conflict. A pod that nobody may mark has to go all the same.
+	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) && !isRefusal(err) {
+		return fmt.Errorf("mark pod %s of an evicted gang: %w", client.ObjectKeyFromObject(d.Pod), err)
+	}
+	return nil
 }
 
 // each runs f for 0 to n-1, a bounded number at a time, and joins the errors. If all of them are conflicts the result is one.

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	k8sevents "k8s.io/client-go/tools/events"
@@ -50,6 +51,28 @@ func (c *refusing) Delete(_ context.Context, object client.Object, _ ...client.D
 	return c.ask("delete", object)
 }
 
+func (c *refusing) Status() client.SubResourceWriter { return refusingStatus{c} }
+
+type refusingStatus struct {
+	*refusing
+}
+
+func (c refusingStatus) Create(context.Context, client.Object, client.Object, ...client.SubResourceCreateOption) error {
+	return errors.ErrUnsupported
+}
+
+func (c refusingStatus) Update(context.Context, client.Object, ...client.SubResourceUpdateOption) error {
+	return errors.ErrUnsupported
+}
+
+func (c refusingStatus) Apply(context.Context, runtime.ApplyConfiguration, ...client.SubResourceApplyOption) error {
+	return errors.ErrUnsupported
+}
+
+func (c refusingStatus) Patch(_ context.Context, object client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
+	return c.ask("mark", object)
+}
+
 // TestRefused: what the API server refuses keeps nothing from being taken away, and what is wrong with a pod is told.
 func TestRefused(t *testing.T) {
 	object := func(name string) metav1.ObjectMeta {
@@ -58,7 +81,7 @@ func TestRefused(t *testing.T) {
 	pod := func(name string) *corev1.Pod { return &corev1.Pod{ObjectMeta: object(name)} }
 	extra, core := &kueue.Workload{ObjectMeta: object("extra")}, &kueue.Workload{ObjectMeta: object("core")}
 	invalid := apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "annotated", nil)
-	takenAway := []string{"delete dropped", "delete evicted"}
+	takenAway := []string{"delete dropped", "delete evicted", "mark evicted"}
 	cases := map[string]struct {
 		refuses  map[string]error
 		want     []string

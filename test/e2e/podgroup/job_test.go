@@ -1,0 +1,71 @@
+package podgroup_test
+
+import (
+	"context"
+	"fmt"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/test/controlplane"
+)
+
+// job makes a Job that has no patience with pods that fail, but for those that had to make room. Its pods run until they are deleted.
+func (t team) job(name string, pods int32, member pod) *batchv1.Job {
+	member.label("made-by", name).annotate(controlplane.FakeGangExit, controlplane.FakeExitNever)
+	return &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: t.name, Name: name}, Spec: batchv1.JobSpec{
+		Parallelism: &pods, Completions: &pods, BackoffLimit: new(int32(0)),
+		PodFailurePolicy: &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{{
+			Action:          batchv1.PodFailurePolicyActionIgnore,
+			OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue}},
+		}}},
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: member.Labels, Annotations: member.Annotations}, Spec: member.Spec},
+	}}
+}
+
+// killDeleted does what a kubelet does with pods that are deleted: they end, and as a rule they fail.
+func (t team) killDeleted(ctx context.Context, g Gomega) {
+	for _, p := range t.pods(ctx, g) {
+		if p.DeletionTimestamp != nil && p.Status.Phase == corev1.PodRunning {
+			p.Status.Phase = corev1.PodFailed
+			g.Expect(client.IgnoreNotFound(env.Admin.Status().Update(ctx, &p))).To(Succeed())
+		}
+	}
+}
+
+var _ = Describe("A gang that a Job makes", func() {
+	It("is not counted as failed when it has to make room", func(ctx SpecContext) {
+		t := newTeam(ctx, "4", "0")
+		class := &kueue.WorkloadPriorityClass{ObjectMeta: metav1.ObjectMeta{Name: t.name + "-urgent"}, Value: 100}
+		Expect(env.Admin.Create(ctx, class)).To(Succeed())
+		job := t.job("low", 3, t.member("", 0).koordinator("name", "low", "min-available", "3"))
+		Expect(env.Admin.Create(ctx, job)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) {
+			Expect(env.Admin.Delete(ctx, job, client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())
+		}, NodeTimeout(patience))
+		t.expectCount(ctx, "low", string(corev1.PodRunning), 3)
+
+		By("a gang of higher priority")
+		urgent := func(name string) pod {
+			return t.member(name, 0).koordinator("name", "high", "min-available", "2").label(apis.PriorityClassLabel, class.Name)
+		}
+		create(ctx, urgent("high-0"), urgent("high-1"))
+		Eventually(func(g Gomega) {
+			t.killDeleted(ctx, g)
+			g.Expect(t.standing(ctx, g, "high-")).To(Equal([]string{"high-0=running", "high-1=running"}))
+			g.Expect(t.count(ctx, g, "low")).To(HaveKeyWithValue("gated", 3))
+			g.Expect(env.Admin.Get(ctx, client.ObjectKeyFromObject(job), job)).To(Succeed())
+			g.Expect(job.Status.Failed).To(BeZero(), fmt.Sprint(job.Status.Conditions))
+		}).WithContext(ctx).Should(Succeed())
+
+		By("its end")
+		t.end(ctx, corev1.PodSucceeded, "high-0", "high-1")
+		t.expectCount(ctx, "low", string(corev1.PodRunning), 3)
+	}, SpecTimeout(specTimeout))
+})
