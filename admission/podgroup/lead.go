@@ -403,7 +403,7 @@ func (t *turn) fill() {
 			continue
 		}
 		extra, shape := extras[pod.UID], t.shapes.of(pod)
-		if extra != nil && t.isAdmitted(extra) {
+		if extra != nil && t.isAdmitted(extra) && !t.evicts(extra) {
 			places = append(places, place{pod, newRoom(extra, nil), shape})
 			continue
 		}

@@ -237,6 +237,11 @@ func (t *turn) follow(w *kueue.Workload) {
 	if !hasStarted(w) && !isExtra(w) {
 		return
 	}
+	if t.isUnused(w) {
+		why := life.Eviction{Reason: kueue.WorkloadEvictedByPodsReadyTimeout, Message: "Its pod has not been let go"}
+		t.step.Evict = append(t.step.Evict, Evict{Workload: w, Why: why, Requeue: t.putOff(w)})
+		return
+	}
 	crew := t.crew(w)
 	ready := life.PodsReady(apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadPodsReady), t.isReady(w, crew))
 	if finished := t.outcome(w, crew); finished != nil {
@@ -274,7 +279,7 @@ func (t *turn) isReady(w *kueue.Workload, crew []*corev1.Pod) bool {
 }
 
 // outcome tells whether a quota Workload of the core is not needed any more, and how its pods have ended. It is not either when no pod has
-// used it for a while, and none that waits can.
+// used it for a while, and none that waits can, or can be let go.
 func (t *turn) outcome(w *kueue.Workload, crew []*corev1.Pod) *metav1.Condition {
 	if isExtra(w) {
 		return nil
@@ -300,10 +305,11 @@ func (t *turn) outcome(w *kueue.Workload, crew []*corev1.Pod) *metav1.Condition 
 	return finished
 }
 
-// idle returns how long a quota Workload may still be without pods, or something negative if it is not. It notes since when it is.
+// idle returns how long a quota Workload may still be without pods, or something negative if it is not. It notes since when it is. Pods that
+// wait for it are let go at once, so that for those that are not somebody has to mend something: they do not keep it any longer.
 func (t *turn) idle(w *kueue.Workload) time.Duration {
 	since, isNoted := idleSince(w)
-	if t.runs(w) || len(t.match([]*kueue.Workload{w})) > 0 {
+	if t.runs(w) {
 		if isNoted {
 			t.step.Change = append(t.step.Change, Change{w, withIdle(w, time.Time{})})
 		}
@@ -313,11 +319,37 @@ func (t *turn) idle(w *kueue.Workload) time.Duration {
 		since = t.now
 		t.step.Change = append(t.step.Change, Change{w, withIdle(w, since)})
 	}
+	if places := t.match([]*kueue.Workload{w}); len(places) > 0 && places[0].pod.CreationTimestamp.After(since) {
+		since = places[0].pod.CreationTimestamp.Time
+	}
+	return t.grace(since)
+}
+
+// grace returns how much is left of the time for which quota is kept that no pod uses since then.
+func (t *turn) grace(since time.Time) time.Duration {
 	left := max(0, since.Add(idleGrace).Sub(t.now))
 	if left > 0 {
 		t.again(left)
 	}
 	return left
+}
+
+// isUnused tells whether an extra has kept quota for too long for a pod that is not let go. It notes since when that has been tried: nobody
+// may have looked at it before.
+func (t *turn) isUnused(w *kueue.Workload) bool {
+	if !isExtra(w) || !IsAdmitted(w) || t.runs(w) {
+		return false
+	}
+	admitted := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadAdmitted).LastTransitionTime.Time
+	since, isNoted := idleSince(w)
+	if isNoted && !since.Before(admitted) {
+		return t.grace(since) == 0
+	}
+	if t.grace(admitted) == 0 {
+		t.step.Change = append(t.step.Change, Change{w, withIdle(w, t.now)})
+		t.again(idleGrace)
+	}
+	return false
 }
 
 // again looks at the gang after a while, or before.
@@ -411,7 +443,7 @@ func (t *turn) evicted() *kueue.Workload {
 // evictAll makes the rest of the gang follow one that is evicted. Those of its pods that it had no room for follow, too.
 func (t *turn) evictAll(why life.Eviction, requeue func(*kueue.Workload) *kueue.RequeueState) {
 	for _, w := range slices.Concat(t.core, t.extras) {
-		if !life.HoldsQuota(w) || life.IsTrue(w, kueue.WorkloadEvicted) || slices.Contains(t.step.Drop, w) {
+		if !life.HoldsQuota(w) || life.IsTrue(w, kueue.WorkloadEvicted) || slices.Contains(t.step.Drop, w) || t.evicts(w) {
 			continue
 		}
 		e := Evict{Workload: w, Why: why}
@@ -420,6 +452,11 @@ func (t *turn) evictAll(why life.Eviction, requeue func(*kueue.Workload) *kueue.
 		}
 		t.step.Evict = append(t.step.Evict, e)
 	}
+}
+
+// evicts tells whether this step makes a quota Workload give back what it holds.
+func (t *turn) evicts(w *kueue.Workload) bool {
+	return slices.ContainsFunc(t.step.Evict, func(e Evict) bool { return e.Workload == w })
 }
 
 // isAdmitted tells whether pods may be let go under a quota Workload.

@@ -1,0 +1,97 @@
+package podgroup_test
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/admission/podgroup"
+)
+
+// refuse takes all steps, but that the API server lets no pod go.
+func (w *world) refuse() {
+	w.t.Helper()
+	for range 40 {
+		step := podgroup.Next(w.seen(), w.now)
+		step.Release = nil
+		w.last = step
+		if !w.apply(step) {
+			return
+		}
+	}
+	w.t.Fatalf("the steps did not come to an end, the last: %+v", w.last)
+}
+
+func (w *world) expectNothingHeld() {
+	w.t.Helper()
+	for _, x := range w.workloads {
+		if life.HoldsQuota(x) && !life.IsTrue(x, kueue.WorkloadFinished) {
+			w.t.Errorf("%s holds quota that no pod uses: %s, %+v", x.Name, w.last.Tell.Text, x.Status)
+		}
+	}
+}
+
+// TestNotLetGo: quota of a gang that has started is not kept for pods that cannot be let go.
+func TestNotLetGo(t *testing.T) {
+	const grace = 2 * time.Minute
+	t.Run("because the API server refuses them", func(t *testing.T) {
+		w := newGroup(t, 2)
+		w.add(1)
+		w.add(1)
+		w.settle()
+		w.admit(w.workloads[0])
+		w.refuse()
+		w.now = w.now.Add(grace)
+		w.refuse()
+		w.expectNothingHeld()
+		w.expect("gg", 1, "waits for quota")
+		w.admitAll()
+		w.expect("rr", 1, "has started")
+	})
+	t.Run("because something is wrong with them", func(t *testing.T) {
+		w := newStarted(t, 2)
+		w.pods = nil
+		w.add(1)
+		w.add(1).Annotations["kueue.x-k8s.io/podset-required-topology"] = "rack"
+		w.settle()
+		w.expect("gg", 1, "asks for a topology")
+		w.now = w.now.Add(grace)
+		w.settle()
+		w.expectNothingHeld()
+	})
+	t.Run("that quota of its own is for", func(t *testing.T) {
+		w := newStarted(t, 2)
+		w.add(1)
+		w.settle()
+		w.admit(w.workloads[1])
+		w.refuse()
+		w.expect("rrg", 2, "")
+		for range 2 {
+			if w.last.Again != grace {
+				t.Fatalf("looks again in %s, want in %s", w.last.Again, grace)
+			}
+			w.now = w.now.Add(grace)
+			w.refuse()
+		}
+		if x := w.workloads[1]; life.HoldsQuota(x) || x.Status.RequeueState == nil {
+			t.Errorf("%s holds quota that no pod uses: %+v", x.Name, x.Status)
+		}
+		w.now = w.now.Add(time.Hour)
+		w.admitAll()
+		w.expect("rrr", 2, "has started")
+	})
+	t.Run("and is kept for those that have just come", func(t *testing.T) {
+		w := newStarted(t, 2)
+		w.pods[0].Status.Phase, w.pods[1].Status.Phase = corev1.PodFailed, corev1.PodFailed
+		w.settle()
+		w.now = w.now.Add(grace - time.Second)
+		w.add(1)
+		w.refuse()
+		w.now = w.now.Add(time.Second)
+		w.settle()
+		w.expect("ffr", 1, "has started")
+	})
+}
