@@ -81,6 +81,8 @@ type Other struct {
 	Together []string
 	// IsAdmitted tells that all it needs to start is admitted, or that it has started.
 	IsAdmitted bool
+	// HasStarted tells that it stands for itself: it is not admitted together with others any more.
+	HasStarted bool
 }
 
 // Dissent says which of the others keeps the gangs from asking for quota together, or is empty. All of them have to name the same gangs: so
@@ -104,6 +106,17 @@ func (g *Gang) dissent(others []Other) string {
 	return ""
 }
 
+// unstarted counts the gangs that are admitted together: this one, and the others that have not started. One that has stands for itself.
+func (g *Gang) unstarted(others []Other) int {
+	n := len(g.Together)
+	for _, ref := range g.Others() {
+		if slices.ContainsFunc(others, func(o Other) bool { return o.Ref == ref && o.HasStarted }) {
+			n--
+		}
+	}
+	return n
+}
+
 // missing names an other that is not admitted, or is empty.
 func (g *Gang) missing(others []Other) string {
 	for _, ref := range g.Others() {
@@ -119,9 +132,10 @@ func OtherOf(s *Seen) Other {
 	t := newTurn(s)
 	o := Other{
 		Ref: s.Gang.Ref, Exists: s.Gang.Object != nil || len(s.Gang.Pods) > 0, Problem: s.Problems.String(), Together: s.Gang.Together,
-		IsWhole: len(t.waiting) >= int(s.Gang.Min-t.active-t.succeeded) || t.reserves(),
+		IsWhole: len(t.waiting) >= int(s.Gang.Min-t.active-t.succeeded) || t.reserves() || t.isStarted(),
 	}
 	isStarted := slices.ContainsFunc(slices.Concat(t.core, t.over), func(w *kueue.Workload) bool { return hasStarted(w) || round(w) > 0 })
+	o.HasStarted = t.isPast()
 	isAdmitted := len(t.core) > 0 && t.allAdmitted()
 	o.IsAdmitted = isStarted || isAdmitted
 	return o

@@ -107,9 +107,10 @@ func (t *turn) obstacle() string {
 	return ""
 }
 
-// isPast tells whether the gang has once started together with the others. From then on it stands for itself.
+// isPast tells whether the gang has once started together with the others. From then on it stands for itself, also when it has given back all
+// that it had, and who makes its pods goes on.
 func (t *turn) isPast() bool {
-	return slices.ContainsFunc(t.core, func(w *kueue.Workload) bool { return hasStarted(w) || round(w) > 0 })
+	return t.wentOn || slices.ContainsFunc(t.core, func(w *kueue.Workload) bool { return hasStarted(w) || round(w) > 0 })
 }
 
 // isReserved tells whether the gang asks for quota by what its PodGroup says.
@@ -135,6 +136,9 @@ func (t *turn) ask(why string) {
 		return
 	}
 	t.step.Create = t.Gang.core(t.Priority, pods, t.shapes)
+	if !isPart(t.step.Create[0]) {
+		t.bind(t.step.Create[0])
+	}
 }
 
 func shapesText(n int) string {
@@ -143,8 +147,17 @@ func shapesText(n int) string {
 
 func (t *turn) reservation() *kueue.Workload {
 	w := t.Gang.newWorkload(t.Gang.workloadName(string(t.Gang.incarnation())), t.Priority, reserved(t.Gang.Object.MinResources, t.Gang.Min))
-	t.Gang.bind(w)
+	t.bind(w)
 	return w
+}
+
+// bind makes the engine admit a quota Workload together with those of the other gangs that have not started yet, or none of them.
+func (t *turn) bind(w *kueue.Workload) {
+	unbind(w)
+	if n := t.Gang.unstarted(t.Others); n > 1 && !t.isPast() {
+		w.Labels[apis.AdmitTogetherLabel] = t.Gang.togetherID()
+		w.Annotations[apis.AdmitTogetherCountAnnotation] = strconv.Itoa(n)
+	}
 }
 
 // keepOne makes the one quota Workload of the core ask for what the gang is now, as long as it waits.
@@ -159,10 +172,7 @@ func (t *turn) keepOne(why string) {
 	} else {
 		pods := t.chosen()
 		wanted = t.Gang.newWorkload(there.Name, t.Priority, t.shapes.podSets(pods...))
-		t.Gang.bind(wanted)
-	}
-	if t.isPast() {
-		unbind(wanted)
+		t.bind(wanted)
 	}
 	if n := len(wanted.Spec.PodSets); n > mostShapes {
 		t.step.Tell = Message{"Misconfigured", "Check", shapesText(n), true}

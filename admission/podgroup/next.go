@@ -32,14 +32,15 @@ type turn struct {
 	over []*kueue.Workload
 	// crews has the pods that each admission pays for.
 	crews map[string][]*corev1.Pod
-	// pods has the pods of the gang by their UIDs, and shapes what is known of their shapes.
-	pods   map[types.UID]*corev1.Pod
-	shapes shapes
+	// pods has the pods of the gang by their UIDs, controllers what controls those that wait, and shapes what is known of their shapes.
+	pods        map[types.UID]*corev1.Pod
+	controllers map[types.UID]struct{}
+	shapes      shapes
 	// waiting has the pods that want to be let go, active and succeeded how many others there are of this run of the gang.
 	waiting           []*corev1.Pod
 	active, succeeded int32
-	// running tells that a pod of any run may use quota.
-	running bool
+	// running tells that a pod of any run may use quota, and wentOn that pods wait whose controller has had others let go before.
+	running, wentOn bool
 	// leaving tells that a quota Workload of the gang is about to disappear.
 	leaving bool
 }
@@ -72,7 +73,7 @@ func (t *turn) isForeign() bool { return len(t.Gang.Pods)+len(t.Workloads) == 0 
 
 // newTurn sorts what is seen.
 func newTurn(s *Seen) *turn {
-	t := &turn{Seen: s, crews: map[string][]*corev1.Pod{}, pods: map[types.UID]*corev1.Pod{}, shapes: shapes{}}
+	t := &turn{Seen: s, crews: map[string][]*corev1.Pod{}, pods: map[types.UID]*corev1.Pod{}, controllers: map[types.UID]struct{}{}, shapes: shapes{}}
 	t.sort()
 	t.count()
 	return t
@@ -95,8 +96,19 @@ func (t *turn) count() {
 		}
 		if by, _ := paidBy(pod); by != "" && !IsGated(pod) {
 			t.crews[by] = append(t.crews[by], pod)
+			t.wentOn = t.wentOn || t.isOfOneThatWaits(pod)
 		}
 	}
+}
+
+// isOfOneThatWaits tells whether a pod has the same controller as one that waits.
+func (t *turn) isOfOneThatWaits(pod *corev1.Pod) bool {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	if owner == nil {
+		return false
+	}
+	_, ok := t.controllers[owner.UID]
+	return ok
 }
 
 // run returns what tells pods of this run of the gang from those of a run before it, which its name may have had: they are paid for by a
@@ -110,21 +122,16 @@ func (t *turn) run() func(*corev1.Pod) bool {
 	for _, w := range ours {
 		payers[string(w.UID)] = struct{}{}
 	}
-	controllers := map[types.UID]struct{}{}
 	for _, pod := range t.Gang.Pods {
 		if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && waiting(pod) {
-			controllers[owner.UID] = struct{}{}
+			t.controllers[owner.UID] = struct{}{}
 		}
 	}
 	return func(pod *corev1.Pod) bool {
 		by, _ := paidBy(pod)
 		uid, _, _ := strings.Cut(by, ".")
 		_, isPaid := payers[uid]
-		isOurs := false
-		if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
-			_, isOurs = controllers[owner.UID]
-		}
-		return isPaid || isOurs || len(t.core) > 0 && t.core[0].CreationTimestamp.Before(&pod.CreationTimestamp)
+		return isPaid || t.isOfOneThatWaits(pod) || len(t.core) > 0 && t.core[0].CreationTimestamp.Before(&pod.CreationTimestamp)
 	}
 }
 

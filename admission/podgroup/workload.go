@@ -77,9 +77,7 @@ func (g *Gang) newWorkload(name string, priority Priority, podSets []kueue.PodSe
 func (g *Gang) core(priority Priority, pods []*corev1.Pod, shapes shapes) []*kueue.Workload {
 	name := g.workloadName(string(g.incarnation()))
 	if !g.gathers() || len(pods) < 2 {
-		w := g.newWorkload(name, priority, shapes.podSets(pods...))
-		g.bind(w)
-		return []*kueue.Workload{w}
+		return []*kueue.Workload{g.newWorkload(name, priority, shapes.podSets(pods...))}
 	}
 	uids := []string{string(g.incarnation())}
 	for _, pod := range pods {
@@ -97,14 +95,6 @@ func (g *Gang) core(priority Priority, pods []*corev1.Pod, shapes shapes) []*kue
 		all = append(all, w)
 	}
 	return all
-}
-
-// bind makes the engine admit a quota Workload together with those of the other gangs, or none of them.
-func (g *Gang) bind(w *kueue.Workload) {
-	if len(g.Together) > 0 {
-		w.Labels[apis.AdmitTogetherLabel] = g.togetherID()
-		w.Annotations[apis.AdmitTogetherCountAnnotation] = strconv.Itoa(len(g.Together))
-	}
 }
 
 // unbind lets the engine admit a quota Workload by itself.

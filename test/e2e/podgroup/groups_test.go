@@ -3,10 +3,15 @@ package podgroup_test
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/apis"
 )
@@ -49,6 +54,40 @@ var _ = Describe("Two roles of Koordinator", func() {
 		a.expectPods(ctx, "a-", "a-1=running", "a-2=running", "a-3=running", "a-4=running")
 		create(ctx, a.member("a-9", 0).label(apis.KoordinatorLabel, "gang-a"))
 		a.expectPods(ctx, "a-", "a-1=running", "a-2=running", "a-3=running", "a-4=running", "a-9=running")
+	}, SpecTimeout(specTimeout))
+
+	It("stand each for itself once they have started, and one that is made anew starts with the other that runs", func(ctx SpecContext) {
+		t := newTeam(ctx, "4", "0")
+		together := fmt.Sprintf(`["%s/gang-a", "%s/gang-b"]`, t.name, t.name)
+		role := func(name string) *appsv1.ReplicaSet {
+			return t.replicas(name, 2, t.member("", 0).koordinator("name", name, "min-available", "2", "groups", together))
+		}
+		a, b := role("gang-a"), role("gang-b")
+		t.submit(ctx, a)
+		t.submit(ctx, b)
+		t.expectCount(ctx, "gang-a", string(corev1.PodRunning), 2)
+		t.expectCount(ctx, "gang-b", string(corev1.PodRunning), 2)
+		ofGang := func(g Gomega, name string) []kueue.Workload {
+			return slices.DeleteFunc(t.workloads(ctx, g), func(w kueue.Workload) bool { return w.Annotations[apis.PodGroupKey] != "lightweight."+name })
+		}
+		first := ofGang(Default, "gang-b")
+		Expect(first).To(HaveLen(1))
+
+		By("one of them being evicted, and coming back")
+		activate := func(active bool) {
+			patch := client.RawPatch(types.MergePatchType, []byte(fmt.Sprintf(`{"spec":{"active":%t}}`, active)))
+			Expect(env.Admin.Patch(ctx, &first[0], patch)).To(Succeed())
+		}
+		activate(false)
+		t.expectCount(ctx, "gang-b", "gated", 2)
+		activate(true)
+		t.expectCount(ctx, "gang-b", string(corev1.PodRunning), 2)
+
+		By("the other being made anew")
+		withdraw(ctx, a)
+		Eventually(func(g Gomega) { g.Expect(ofGang(g, "gang-a")).To(BeEmpty()) }).WithContext(ctx).Should(Succeed())
+		t.submit(ctx, role("gang-a"))
+		t.expectCount(ctx, "gang-a", string(corev1.PodRunning), 2)
 	}, SpecTimeout(specTimeout))
 
 	It("in two GangGroups start one without the other", func(ctx SpecContext) {
