@@ -119,22 +119,28 @@ func (g *Gang) living() []*corev1.Pod {
 	return slices.DeleteFunc(slices.Clone(g.Pods), func(pod *corev1.Pod) bool { return IsTerminal(pod) || isVanishing(pod) })
 }
 
-// agreed returns the value that all living pods give, and complains if they differ. Pods that have ended are nobody's to mend.
+// agreed returns the value that all pods give which wait, and complains if they differ. If none waits it is that of the first that lives. Pods
+// that were let go, or have ended, are nobody's to mend: others that take their place may ask for something else.
 func (g *Gang) agreed(what string, value func(*corev1.Pod) string, problems *Problems) string {
 	var first *corev1.Pod
-	for _, pod := range g.living() {
-		if first == nil {
+	for _, pod := range g.Pods {
+		switch {
+		case !waiting(pod):
+		case first == nil:
 			first = pod
-		}
-		if a, b := value(first), value(pod); a != b {
-			addf(problems, "pods %q and %q of the gang have different values of %s, %q and %q: make them equal", first.Name, pod.Name, what, brief(a), brief(b))
-			return a
+		case value(first) != value(pod):
+			addf(problems, "pods %q and %q of the gang have different values of %s, %q and %q: make them equal",
+				first.Name, pod.Name, what, brief(value(first)), brief(value(pod)))
+			return value(first)
 		}
 	}
-	if first == nil {
-		return ""
+	if first != nil {
+		return value(first)
 	}
-	return value(first)
+	if living := g.living(); len(living) > 0 {
+		return value(living[0])
+	}
+	return ""
 }
 
 // setting returns an annotation of Koordinator: that of the pods if they have one, else that of the PodGroup.
@@ -161,7 +167,7 @@ func (g *Gang) readCounts(problems *Problems) {
 	}
 	g.Total = g.Min
 	switch {
-	case g.Kind == Kueue:
+	case g.Kind == Kueue && len(g.living()) > 0:
 		key := apis.PodGroupTotalCountAnnotation
 		value := g.agreed("annotation "+key, func(pod *corev1.Pod) string { return pod.Annotations[key] }, problems)
 		g.Min = number(value, "annotation "+key+" of the pods", problems)

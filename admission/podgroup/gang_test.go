@@ -73,9 +73,16 @@ func TestNew(t *testing.T) {
 			pod := named(map[string]string{apis.QueueLabel: "main"}, a)
 			pod.Name = "pod-" + string(rune('a'+i))
 			pod.UID = types.UID(pod.Name)
+			pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: apis.PodAdmissionGate}}
 			all = append(all, pod)
 		}
 		return all
+	}
+	ended := func(pods []*corev1.Pod) []*corev1.Pod {
+		for _, pod := range pods {
+			pod.Spec.SchedulingGates, pod.Status.Phase = nil, corev1.PodFailed
+		}
+		return pods
 	}
 	type settings struct {
 		Min, Total int32
@@ -95,6 +102,7 @@ func TestNew(t *testing.T) {
 	}{
 		"Kueue":            {kind: podgroup.Kueue, pods: pods(map[string]string{apis.PodGroupTotalCountAnnotation: "3"}), want: with(func(s *settings) { s.Min, s.Total = 3, 3 })},
 		"Kueue, no number": {kind: podgroup.Kueue, pods: pods(nil), want: normal, wantProblem: `pod-group-total-count of the pods is "": give a number of pods`},
+		"Kueue, all ended": {kind: podgroup.Kueue, pods: ended(pods(map[string]string{apis.PodGroupTotalCountAnnotation: "3"})), want: with(func(s *settings) { s.Queue = "" })},
 		"no PodGroup":      {kind: podgroup.Coscheduling, pods: pods(nil), want: normal, wantProblem: `there is no PodGroup "train" of scheduling.x-k8s.io in namespace "ml"`},
 		"minimum":          {kind: podgroup.Coscheduling, object: &podgroup.Object{MinMember: 4, TimeoutSeconds: 7}, pods: pods(nil), want: with(func(s *settings) { s.Min, s.Total, s.Wait = 4, 4, 7*time.Second })},
 		"no minimum":       {kind: podgroup.GroupName, object: &podgroup.Object{}, pods: pods(nil), want: normal},

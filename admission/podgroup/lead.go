@@ -321,7 +321,7 @@ func (t *turn) match(workloads []*kueue.Workload) matching {
 	var all matching
 	for _, pod := range t.waiting {
 		for _, r := range rooms {
-			if r.rest != nil && !t.suits(r.workload, pod) {
+			if pod.Labels[apis.QueueLabel] != string(r.workload.Spec.QueueName) || r.rest != nil && !t.suits(r.workload, pod) {
 				continue
 			}
 			if podSet, ok := r.take(pod, t.shapes.of(pod)); ok {

@@ -45,3 +45,41 @@ func TestPastTogether(t *testing.T) {
 	w.settle()
 	w.expect("fsg", 0, "does not exist")
 }
+
+// TestRolledOut: pods of a gang that has started need not agree with those that take their place.
+func TestRolledOut(t *testing.T) {
+	w := newGang(t, 2, "min-available", "2")
+	w.admitAll()
+	w.settings[apis.KoordinatorPrefix+"min-available"] = "3"
+	for range 3 {
+		w.add(1)
+		w.settle()
+		w.admitAll()
+	}
+	w.expect("rrrrr", 4, "has started")
+	w.vanish(w.pods[0])
+	w.vanish(w.pods[0])
+	w.settle()
+	w.expect("rrr", 4, "has started")
+
+	w.settings[apis.KoordinatorPrefix+"min-available"] = "4"
+	w.add(1)
+	w.settings[apis.KoordinatorPrefix+"min-available"] = "5"
+	w.add(1)
+	w.settle()
+	w.expect("rrrgg", 4, "different values")
+}
+
+// TestMoved: a pod of another queue does not take what one had that is gone.
+func TestMoved(t *testing.T) {
+	w := newStarted(t, 2)
+	w.vanish(w.pods[0])
+	w.add(1).Labels[apis.QueueLabel] = "other"
+	w.settle()
+	w.expect("rg", 2, "has started")
+	if queue := w.workloads[1].Spec.QueueName; queue != "other" {
+		t.Errorf("quota for the pod is asked for in queue %q", queue)
+	}
+	w.admitAll()
+	w.expect("rr", 2, "has started")
+}
