@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -47,6 +48,7 @@ func (w *world) gather(g *gathering) {
 	g.made++
 	w.lone(g.queue, g.part(i), g.requests[i], func(wl *kueue.Workload) {
 		wl.Labels = map[string]string{apis.PlanUIDLabel: "gang-" + g.name, apis.StageIndexLabel: strconv.Itoa(i)}
+		wl.Annotations = map[string]string{apis.PodGroupKey: "lightweight." + g.name}
 	})
 }
 
@@ -182,4 +184,30 @@ func TestGatheringsComeToTheirEnd(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestGatherUnderBlockAdmission: nobody waits for the pods of parts that are gathered, which have none before all of them are.
+func TestGatherUnderBlockAdmission(t *testing.T) {
+	w := newWorld(t, admission.Config{BlockAdmission: true})
+	w.queue("q", "a: gpu=10")
+	g := &gathering{name: "x", queue: "q", requests: slices.Repeat([]string{"gpu=1"}, 3)}
+	w.plan(g)
+	for range g.requests {
+		w.gather(g)
+	}
+	w.decide()
+	if !w.isComplete(g) {
+		t.Fatalf("the gang is not complete: refusals %v", w.refusals)
+	}
+
+	for i := range g.requests {
+		w.change(g.part(i), func(wl *kueue.Workload) { wl.Annotations[apis.StartedAnnotation] = "true" })
+	}
+	w.lone("q", "next", "gpu=1")
+	w.decide()
+	w.wantRefusal("next", "PodsAreReady", "WaitingForPodsReady", "")
+	for i := range g.requests {
+		w.change(g.part(i), func(wl *kueue.Workload) { setCondition(wl, kueue.WorkloadPodsReady, metav1.ConditionTrue) })
+	}
+	w.wantAdmitted("next")
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/admission/quota"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/queue"
@@ -39,12 +40,13 @@ type stage struct {
 	unsupported string
 
 	// From the last observation: closed says why the stage asks for nothing, reservation what it holds.
-	closed      string
-	evicted     time.Time
-	requeueAt   time.Time
-	isFinished  bool
-	isAdmitted  bool
-	isEvicted   bool
+	closed     string
+	evicted    time.Time
+	requeueAt  time.Time
+	isFinished bool
+	isAdmitted bool
+	isEvicted  bool
+	// isReady tells that nobody has to wait for its pods any more, or yet.
 	isReady     bool
 	admittedAt  time.Time
 	reservation *assignment
@@ -236,7 +238,7 @@ func unsupported(spec *kueue.WorkloadSpec) string {
 func (e *Engine) adoptStatus(s *stage, object *kueue.Workload) {
 	s.isFinished = conditionIsTrue(object, kueue.WorkloadFinished)
 	s.isAdmitted = conditionIsTrue(object, kueue.WorkloadAdmitted)
-	s.isReady = conditionIsTrue(object, kueue.WorkloadPodsReady)
+	s.isReady = conditionIsTrue(object, kueue.WorkloadPodsReady) || life.HasNoPodsYet(object)
 	s.admittedAt = admittedAt(object)
 	s.evicted, s.isEvicted = time.Time{}, false
 	if c := condition(object, kueue.WorkloadEvicted); c != nil && c.Status == metav1.ConditionTrue {

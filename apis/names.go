@@ -31,7 +31,8 @@ const (
 	FlavorsAnnotation = "tranche.dev/flavors"
 
 	// StartedAnnotation is set on a JobSet by the write that first resumes it. Once it is there, spec.suspend=true is the wish of
-	// the user; before, it only says that no stage has been admitted yet.
+	// the user; before, it only says that no stage has been admitted yet. On a quota Workload of a gang of pods it says since when pods
+	// are let go under the admission that the Workload has.
 	StartedAnnotation = "tranche.dev/started"
 
 	// AttemptAnnotation gives, on a quota Workload, the value of status.restarts of its JobSet that the Workload counts for.
@@ -148,3 +149,6 @@ const (
 	// KAIScheduler is that of KAI.
 	KAIScheduler = "kai-scheduler"
 )
+
+// ReservedPodSet is the pod set of a quota Workload of a gang that asks for a sum, before anything is known of the pods.
+const ReservedPodSet = "reserved"

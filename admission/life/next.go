@@ -201,17 +201,18 @@ func running(w *kueue.Workload, podsReady *configapi.WaitForPodsReady, now time.
 
 // readyBy returns when the pods of an admitted Workload must be ready, and what they wait for. It is zero if they need not. What
 // PodsReady said before this admission does not count: the stage begins anew. Nor does the time in which a stage is closed again,
-// because its JobSet was restarted, and keeps its quota.
+// because its JobSet was restarted, and keeps its quota, nor that in which a gang of pods gathers quota.
 func readyBy(w *kueue.Workload, podsReady *configapi.WaitForPodsReady, admitted time.Time) (time.Time, kueue.EvictionUnderlyingCause) {
-	if !*podsReady.Enable || isClosed(w) {
+	if !*podsReady.Enable || isClosed(w) || HasNoPodsYet(w) {
 		return time.Time{}, ""
 	}
+	started := startedAt(w, admitted)
 	ready := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadPodsReady)
 	switch {
 	case ready != nil && ready.Status == metav1.ConditionTrue:
 		return time.Time{}, ""
-	case ready == nil || ready.LastTransitionTime.Time.Before(admitted):
-		return admitted.Add(podsReady.Timeout.Duration), kueue.WorkloadWaitForStart
+	case ready == nil || ready.LastTransitionTime.Time.Before(started):
+		return started.Add(podsReady.Timeout.Duration), kueue.WorkloadWaitForStart
 	case ready.Reason != kueue.WorkloadWaitForRecovery:
 		return ready.LastTransitionTime.Add(podsReady.Timeout.Duration), kueue.WorkloadWaitForStart
 	case podsReady.RecoveryTimeout.Duration == 0:

@@ -2,9 +2,12 @@ package life
 
 import (
 	"fmt"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/apis"
 )
 
 // StageSucceeded is the condition Finished of a quota Workload whose stage has succeeded.
@@ -13,6 +16,27 @@ func StageSucceeded(stage string) *metav1.Condition {
 		Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue, Reason: kueue.WorkloadFinishedReasonSucceeded,
 		Message: fmt.Sprintf("All Jobs of stage %q have succeeded", stage),
 	}
+}
+
+// HasNoPodsYet tells whether a quota Workload is for pods of a gang that cannot have been let go: it is gathered, until all parts of the gang are
+// admitted, or was reserved before the pods were there. The gang says for how long it is kept, and nobody waits until the pods are ready, least
+// of all the other parts.
+func HasNoPodsYet(workload *kueue.Workload) bool {
+	if workload.Annotations[apis.PodGroupKey] == "" || workload.Annotations[apis.StartedAnnotation] != "" {
+		return false
+	}
+	return workload.Labels[apis.PlanUIDLabel] != "" || len(workload.Spec.PodSets) > 0 && workload.Spec.PodSets[0].Name == apis.ReservedPodSet
+}
+
+// Started is the value of StartedAnnotation of a gang whose pods are let go from a time on.
+func Started(now time.Time) string { return now.UTC().Format(time.RFC3339) }
+
+// startedAt returns since when the pods of an admitted quota Workload may run: those of a gang later than it was admitted.
+func startedAt(workload *kueue.Workload, admitted time.Time) time.Time {
+	if at, err := time.Parse(time.RFC3339, workload.Annotations[apis.StartedAnnotation]); err == nil && at.After(admitted) {
+		return at
+	}
+	return admitted
 }
 
 // PodsReady is the condition PodsReady of a quota Workload that had the old one.

@@ -374,7 +374,7 @@ func (t *turn) start() {
 		return
 	}
 	for _, w := range t.core {
-		t.step.Change = append(t.step.Change, Change{w, withStart(w)})
+		t.step.Change = append(t.step.Change, Change{w, withStart(w, t.now)})
 	}
 	t.step.Release = releases
 	t.step.Tell = Message{"GangStarted", "Start", fmt.Sprintf("The gang is admitted in ClusterQueue %q and has started", t.home()), false}

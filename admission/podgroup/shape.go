@@ -9,6 +9,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/stageplan"
+	"github.com/tranche-dev/tranche/apis"
 )
 
 const (
@@ -17,7 +18,7 @@ const (
 	// mostExtras is how many pods of one shape wait for quota of their own at a time. The others would only stand in line behind them.
 	mostExtras = 64
 	// reservedPodSet asks for what a PodGroup says that its pods will ask for together.
-	reservedPodSet = "reserved"
+	reservedPodSet = apis.ReservedPodSet
 	// reservedPods counts these pods without the first.
 	reservedPods = "reserved-pods"
 )

@@ -182,10 +182,10 @@ func (g *Gang) withOwners(w *kueue.Workload) *kueue.Workload {
 	return after
 }
 
-// withStart notes that pods may be let go from now on under the admission that the quota Workload has.
-func withStart(w *kueue.Workload) *kueue.Workload {
+// withStart notes that pods are let go from now on under the admission that the quota Workload has.
+func withStart(w *kueue.Workload, now time.Time) *kueue.Workload {
 	after := w.DeepCopy()
-	add(&after.Annotations, apis.StartedAnnotation, "true")
+	add(&after.Annotations, apis.StartedAnnotation, life.Started(now))
 	return after
 }
 

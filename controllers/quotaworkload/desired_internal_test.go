@@ -111,6 +111,24 @@ func (g given) gated(gates string) given {
 	return g
 }
 
+// ofGang makes it a part of a gang of pods, which has started at a second, or has not.
+func (g given) ofGang(started *int) given {
+	metav1.SetMetaDataAnnotation(&g.ObjectMeta, apis.PodGroupKey, "lightweight.train")
+	metav1.SetMetaDataLabel(&g.ObjectMeta, apis.PlanUIDLabel, "plan")
+	if started != nil {
+		metav1.SetMetaDataAnnotation(&g.ObjectMeta, apis.StartedAnnotation, life.Started(at(*started)))
+	}
+	return g
+}
+
+// reserved makes it one for pods of a gang that have not come.
+func (g given) reserved() given {
+	g = g.ofGang(nil)
+	g.Labels = nil
+	g.Spec.PodSets = []kueue.PodSet{{Name: apis.ReservedPodSet, Count: 1}}
+	return g
+}
+
 func (g given) limit(seconds, past int32) given {
 	g.Spec.MaximumExecutionTimeSeconds = &seconds
 	if past > 0 {
@@ -395,6 +413,13 @@ func TestDesired(t *testing.T) {
 		"did not start": {
 			workload: admitted(), podsReady: podsReady(true, nil), now: 100,
 			want: "Evicted=True PodsReadyTimeout; requeue 1 at 2m40s; event EvictedDueToPodsReadyTimeout",
+		},
+		"of a gang that has not started":                      {workload: admitted().ofGang(nil), podsReady: podsReady(true, nil), now: 999},
+		"of a gang whose pods have not come":                  {workload: admitted().reserved(), podsReady: podsReady(true, nil), now: 999},
+		"of a gang that has started long after its admission": {workload: admitted().ofGang(new(950)), podsReady: podsReady(true, nil), now: 990, want: "again in 1m0s"},
+		"of a gang, and was not ready before this start either": {
+			workload: admitted().with(kueue.WorkloadPodsReady, metav1.ConditionFalse, "WaitForStart", 10).ofGang(new(950)), podsReady: podsReady(true, nil),
+			now: 990, want: "again in 1m0s",
 		},
 		"did not start, told so": {
 			workload: admitted().with(kueue.WorkloadPodsReady, metav1.ConditionFalse, "WaitForStart", -30), podsReady: podsReady(true, nil), now: 100,
