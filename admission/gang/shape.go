@@ -232,3 +232,18 @@ func (s *Shape) find(replicatedJob string, job int32) (*Group, *Member) {
 	}
 	return nil, nil
 }
+
+// GangOf names the gang that the pods of a Job are in, or is empty if they are in none. Schedulers may know it as several objects, or by no
+// object of ours.
+func (s *Shape) GangOf(replicatedJob string, job int32) string {
+	for _, own := range s.Own {
+		if own.ReplicatedJob == replicatedJob {
+			return own.Gang
+		}
+	}
+	group, member := s.find(replicatedJob, job)
+	if group == nil {
+		return ""
+	}
+	return s.gangName(group, member, job)
+}

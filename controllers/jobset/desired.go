@@ -279,11 +279,12 @@ func (w *wanted) forgetReadiness(st *stage) {
 
 // releaseJobs picks the held Jobs of an admitted stage. A Job that asks for more than its stage was charged stays held: it was not
 // made from the JobSet. So does one while a pod may still run that it has made before it was held, or that an earlier Job of its name
-// has made, which somebody has deleted: the quota of the stage pays for that pod until it has ended.
+// has made, which somebody has deleted: the quota of the stage pays for that pod until it has ended. The Jobs of a gang wait together.
 func (w *wanted) releaseJobs(s *seen, st *stage) {
 	rel := release{stage: st.Name, queue: string(st.workload.Status.Admission.ClusterQueue), workload: st.workload}
+	ending := st.ending(s)
 	for _, job := range st.jobs {
-		if !childjob.IsHeld(job) || s.hasPodOf(job) {
+		if !childjob.IsHeld(job) || ending[job.Name] {
 			continue
 		}
 		if s.isOfOtherScheduler(job) {

@@ -77,6 +77,46 @@ func (w *wanted) resizeGangs(s *seen, st *stage) {
 	}
 }
 
+// ending returns the held Jobs of a stage that have to wait for pods to end, by their names: those of which a pod may still run that they
+// made before they were held, or that earlier Jobs of their names made. Of a gang it is all Jobs: a scheduler takes a pod of the same
+// attempt that is still ending for a member that has its place, and would place those that are made anew one by one.
+//
+//	suspended, and resumed before the workers have ended:  driver held, workers held -> both are released when the last worker has ended
+func (st *stage) ending(s *seen) map[string]bool {
+	held := map[string]*batchv1.Job{}
+	for _, job := range st.jobs {
+		if childjob.IsHeld(job) {
+			held[job.Name] = job
+		}
+	}
+	names, gangs := map[string]bool{}, map[string]bool{}
+	for _, pod := range s.mine.pods {
+		job := held[pod.Labels[batchv1.JobNameLabel]]
+		if job == nil || pod.Labels[jobset.JobSetUIDKey] != job.Labels[jobset.JobSetUIDKey] {
+			continue
+		}
+		names[job.Name] = true
+		if pod.Labels[restartAttemptLabel] == attemptOf(s.jobSet) {
+			gangs[s.gangOf(job)] = true
+		}
+	}
+	for _, job := range held {
+		if gang := s.gangOf(job); gang != "" && gangs[gang] {
+			names[job.Name] = true
+		}
+	}
+	return names
+}
+
+// gangOf names the gang of a Job, or is empty.
+func (s *seen) gangOf(job *batchv1.Job) string {
+	index, ok := indexOf(job)
+	if !ok || s.gangs == nil {
+		return ""
+	}
+	return s.gangs.Shape.GangOf(replicatedJobOf(job), index)
+}
+
 // gangUpdates are the labels and annotations by which the pods of a Job are in their gang. They are not known if the Job is one of another
 // attempt than the JobSet tells of.
 func (s *seen) gangUpdates(job *batchv1.Job) (updates []childjob.Update, known bool) {

@@ -227,6 +227,24 @@ var _ = Describe("A gang", func() {
 		expectBound(ctx, js, "slow-all-r1: 9 of 9")
 	}, SpecTimeout(patience))
 
+	It("is not placed in part when its JobSet is resumed while its pods are still ending", func(ctx SpecContext) {
+		js := asGang(newJobSet("resumed", role{name: "driver", replicas: 1, pods: 1}, role{name: "workers", replicas: 2, pods: 4}))
+		submit(ctx, js)
+		expectBound(ctx, js, "resumed-all-r0: 9 of 9")
+		hold(ctx, js, "workers", "example.com/slow")
+		DeferCleanup(func(ctx SpecContext) { hold(ctx, js, "workers") }, NodeTimeout(patience))
+		suspend(ctx, js, true)
+		expectBound(ctx, js, "resumed-all-r0: 8 of 8")
+		suspend(ctx, js, false)
+		// The manager has seen the wish when it has been told of it, and leads another JobSet after that.
+		probe := newJobSet("led", role{name: "main", replicas: 1, pods: 1})
+		submit(ctx, probe)
+		expectBound(ctx, probe, "none: 1 of 1")
+		Expect(bound(ctx, Default, js)).To(Equal([]string{"resumed-all-r0: 8 of 8"}), "the pods that are ending count as members")
+		hold(ctx, js, "workers")
+		expectBound(ctx, js, "resumed-all-r0: 9 of 9")
+	}, SpecTimeout(patience))
+
 	It("of one stage does not wait for the pods of the next", func(ctx SpecContext) {
 		js := newJobSet("stages", role{name: "driver", replicas: 1, pods: 2, gang: jobsetapi.GangModeGang}, role{name: "workers", replicas: 2, pods: 4, gang: jobsetapi.GangModeGang})
 		js.Spec.StartupPolicy = &jobsetapi.StartupPolicy{StartupPolicyOrder: jobset.InOrder}
