@@ -95,8 +95,16 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	return nil
 }
 
-// ServeHTTP answers one question.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
+// ServeHTTP answers one question. No question has a body.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength == 0 {
+		s.mux.ServeHTTP(w, r)
+		return
+	}
+	// After the answer the body would be waited for, and who does not send it would keep the connection for as long as he likes.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now())
+	http.Error(w, "a question has no body", http.StatusBadRequest)
+}
 
 func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 	group := types.NamespacedName{Namespace: r.PathValue("namespace"), Name: r.PathValue("jobset")}

@@ -3,6 +3,7 @@ package barrier_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -290,5 +291,34 @@ func TestWatch(t *testing.T) {
 	handler.OnDelete(first)
 	if err := <-wait(t, noticeAt(address), short); err == nil || !strings.Contains(err.Error(), "there is no such group") {
 		t.Errorf("err = %v", err)
+	}
+}
+
+// TestUnfinishedQuestions: who promises more than is sent holds no connection: connections are scarce, and this takes no token.
+func TestUnfinishedQuestions(t *testing.T) {
+	board := barrier.NewBoard(10)
+	address, _ := serve(t, board, tally{}, "127.0.0.1:0")
+	for name, question := range map[string]string{
+		"a body that does not come":    "GET " + barrier.Path(group) + "?signal=a.1 HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n",
+		"a body without an end":        "GET " + barrier.Path(group) + "?signal=a.1 HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n",
+		"a body for something else":    "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n",
+		"a body that waits for a sign": "GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\nExpect: 100-continue\r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			connection, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer connection.Close() //nolint:errcheck // it has been read to its end
+			if err := connection.SetDeadline(time.Now().Add(long / 6)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := connection.Write([]byte(question)); err != nil {
+				t.Fatal(err)
+			}
+			if answer, err := io.ReadAll(connection); err != nil || !strings.Contains(string(answer), " 400 ") {
+				t.Errorf("%v after %q, want a refusal and an end", err, answer)
+			}
+		})
 	}
 }
