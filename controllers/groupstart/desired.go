@@ -39,7 +39,8 @@ func desired(s *seen) *wanted {
 }
 
 func (w *wanted) decide(s *seen) (reason, message string) {
-	if !s.injected {
+	// Pods that wait already, because it was turned off afterwards, still have to be released.
+	if !s.injected && !s.tally.waits {
 		return conditions.GroupNotConfigured, "main containers start one by one: groupStartImage in the parameters of the guards is empty"
 	}
 	if why := whyNever(s.jobSet); why != "" {

@@ -120,55 +120,63 @@ func TestCount(t *testing.T) {
 		"no Jobs yet": {want: tally{pods: 5}},
 		"one Job is missing": {
 			jobs: allJobs()[1:], pods: map[string][]string{"w1": {"waits", "waits"}, "d0": {"waits"}},
-			want: tally{started: 3, pods: 5, signals: []string{"d0.1", "w1.1"}, pending: []string{"d0.1", "w1.1"}},
+			want: tally{started: 3, pods: 5, signals: []string{"d0.1", "w1.1"}, pending: []string{"d0.1", "w1.1"}, waits: true},
 		},
 		"one pod is missing": {
 			jobs: allJobs(), pods: map[string][]string{"w0": {"waits", "new"}, "w1": {"waits", "waits"}, "d0": {"waits"}, "x0": {"waits"}},
-			want: tally{started: 4, pods: 5, signals: whole, pending: whole, complete: true},
+			want: tally{started: 4, pods: 5, signals: whole, pending: whole, complete: true, waits: true},
 		},
 		"all wait": {
 			jobs: allJobs(), pods: map[string][]string{"w0": {"waits", "waits"}, "w1": {"waits", "waits"}, "d0": {"waits"}},
-			want: tally{started: 5, pods: 5, signals: whole, pending: whole, complete: true}, wantWhole: true,
+			want: tally{started: 5, pods: 5, signals: whole, pending: whole, complete: true, waits: true}, wantWhole: true,
 		},
 		"some do not wait any more": {
 			jobs: allJobs(), pods: map[string][]string{"w0": {"runs", "ended"}, "w1": {"passed", "waits"}, "d0": {"waits"}},
-			want: tally{started: 5, pods: 5, signals: whole, pending: whole, complete: true}, wantWhole: true,
+			want: tally{started: 5, pods: 5, signals: whole, pending: whole, complete: true, waits: true}, wantWhole: true,
 		},
 		"those that go, have failed or are of another release do not count": {
 			jobs: allJobs(), pods: map[string][]string{"w0": {"gone", "failed"}, "w1": {"waits.2", "waits.0"}, "d0": {"waits"}},
-			want: tally{started: 1, pods: 5, signals: whole, pending: whole, complete: true},
+			want: tally{started: 1, pods: 5, signals: whole, pending: whole, complete: true, waits: true},
 		},
 		"more pods of one Job do not stand for those of another": {
 			jobs: allJobs(), pods: map[string][]string{"w0": {"waits", "waits", "waits"}, "w1": {"waits"}, "d0": {"waits"}},
-			want: tally{started: 4, pods: 5, signals: whole, pending: whole, complete: true},
+			want: tally{started: 4, pods: 5, signals: whole, pending: whole, complete: true, waits: true},
 		},
 		"one gave up": {
 			jobs: allJobs(), pods: map[string][]string{"w0": {"gave-up", "waits"}, "w1": {"waits", "waits"}},
-			want: tally{started: 3, pods: 5, signals: whole, pending: whole, complete: true, gaveUp: true},
+			want: tally{started: 3, pods: 5, signals: whole, pending: whole, complete: true, gaveUp: true, waits: true},
 		},
 		"one Job is held": {
 			jobs: all(func(jobs []batchv1.Job) { jobs[2].Spec.Suspend = new(true) }),
 			pods: map[string][]string{"w0": {"waits", "waits"}, "w1": {"waits", "waits"}, "d0": {"waits"}},
-			want: tally{started: 4, pods: 5, signals: whole, pending: whole},
+			want: tally{started: 4, pods: 5, signals: whole, pending: whole, waits: true},
 		},
 		"one Job was released again": {
 			jobs: all(func(jobs []batchv1.Job) { jobs[2].Spec.Template.Annotations[apis.ReleaseAnnotation] = "2" }),
 			pods: map[string][]string{"w0": {"waits", "waits"}, "w1": {"waits", "waits"}, "d0": {"waits", "waits.2"}},
-			want: tally{started: 5, pods: 5, signals: []string{"d0.2", "w0.1", "w1.1"}, pending: []string{"d0.2", "w0.1", "w1.1"}, complete: true}, wantWhole: true,
+			want: tally{started: 5, pods: 5, signals: []string{"d0.2", "w0.1", "w1.1"}, pending: []string{"d0.2", "w0.1", "w1.1"}, complete: true, waits: true}, wantWhole: true,
 		},
 		"one Job has succeeded, and its pods are gone": {
 			jobs: all(func(jobs []batchv1.Job) { finish(&jobs[2]) }), pods: map[string][]string{"w0": {"waits", "waits"}, "w1": {"runs", "runs"}},
-			want: tally{started: 5, pods: 5, signals: whole, pending: whole[1:], complete: true}, wantWhole: true,
+			want: tally{started: 5, pods: 5, signals: whole, pending: whole[1:], complete: true, waits: true}, wantWhole: true,
 		},
 		"pods that have succeeded are gone": {
 			jobs: all(func(jobs []batchv1.Job) { jobs[0].Status.Succeeded = 1 }),
 			pods: map[string][]string{"w0": {"runs"}, "w1": {"runs", "runs"}, "d0": {"waits"}},
-			want: tally{started: 5, pods: 5, signals: whole, pending: whole, complete: true}, wantWhole: true,
+			want: tally{started: 5, pods: 5, signals: whole, pending: whole, complete: true, waits: true}, wantWhole: true,
+		},
+		"a Job that goes on after a suspension has pods to start": {
+			jobs: all(func(jobs []batchv1.Job) {
+				jobs[0].Spec.Completions, jobs[0].Status.Succeeded = new(int32(9)), 3
+				jobs[1].Spec.Completions, jobs[1].Status.Succeeded = new(int32(9)), 8
+			}),
+			pods: map[string][]string{"w0": {"waits"}, "w1": {"waits"}, "d0": {"waits"}},
+			want: tally{started: 4, pods: 5, signals: whole, pending: whole, complete: true, waits: true},
 		},
 		"fewer completions than parallelism": {
 			jobs: all(func(jobs []batchv1.Job) { jobs[0].Spec.Completions = new(int32(1)) }),
 			pods: map[string][]string{"w0": {"waits"}, "w1": {"waits", "waits"}, "d0": {"waits"}},
-			want: tally{started: 4, pods: 4, signals: whole, pending: whole, complete: true}, wantWhole: true,
+			want: tally{started: 4, pods: 4, signals: whole, pending: whole, complete: true, waits: true}, wantWhole: true,
 		},
 		"Jobs of the attempt before do not count": {
 			change: func(js *jobsetapi.JobSet) { js.Status.Restarts = 1 },
@@ -178,13 +186,13 @@ func TestCount(t *testing.T) {
 		"Jobs on their way out do not count": {
 			jobs: all(func(jobs []batchv1.Job) { jobs[2].DeletionTimestamp = new(metav1.Unix(1, 0)) }),
 			pods: map[string][]string{"w0": {"waits", "waits"}, "w1": {"waits", "waits"}, "d0": {"waits"}},
-			want: tally{started: 4, pods: 5, signals: whole[1:], pending: whole[1:]},
+			want: tally{started: 4, pods: 5, signals: whole[1:], pending: whole[1:], waits: true},
 		},
 		"pods that do not wait": {
 			jobs: all(func(jobs []batchv1.Job) {
 				jobs[1].Spec.Template.Spec.InitContainers, jobs[2].Spec.Template.Spec.InitContainers = nil, nil
 			}),
-			want: tally{pods: 5, signals: whole, pending: whole, complete: true, unaware: "d0"},
+			want: tally{pods: 5, signals: whole, pending: whole, complete: true, unaware: "d0", waits: true},
 		},
 	}
 	for name, c := range cases {
@@ -205,7 +213,7 @@ func TestCount(t *testing.T) {
 
 func newSeen(change func(*seen)) *seen {
 	s := &seen{jobSet: newJobSet(func(*jobsetapi.JobSet) {}), endpoint: "http://tranche/v1/groups/ml/js", injected: true}
-	s.tally = tally{started: 5, pods: 5, complete: true, signals: []string{"d0.1", "w0.1"}, pending: []string{"d0.1", "w0.1"}}
+	s.tally = tally{started: 5, pods: 5, complete: true, waits: true, signals: []string{"d0.1", "w0.1"}, pending: []string{"d0.1", "w0.1"}}
 	s.configMap = &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "js-group-scheduling", Labels: map[string]string{apis.JobSetLabel: "js"},
@@ -280,8 +288,13 @@ func TestDesired(t *testing.T) {
 			s.jobSet.Status.Conditions = []metav1.Condition{{Type: "GroupScheduling", Reason: "TimedOut"}}
 		}, nil, "WaitingForPods", "", false, false},
 		"pods that do not wait": {func(s *seen) { s.tally.started, s.tally.unaware = 4, "w0" }, nil, "PodsDoNotWait", `the pods of Job "w0"`, false, false},
-		"turned off":            {func(s *seen) { s.injected = false }, nil, "NotConfigured", "groupStartImage", false, false},
-		"the user's ConfigMap":  {func(s *seen) { s.configMap.OwnerReferences = nil }, nil, "ConfigMapOfUser", `ConfigMap "js-group-scheduling" was made by somebody else`, false, true},
+		"turned off":            {func(s *seen) { s.injected, s.tally.waits = false, false }, nil, "NotConfigured", "groupStartImage", false, false},
+		"turned off while pods wait": {
+			func(s *seen) { s.injected = false },
+			map[string]string{"endpoint": "http://tranche/v1/groups/ml/js", "token": "t", "pods": "5", "released": released},
+			"AllStarted", "", true, false,
+		},
+		"the user's ConfigMap": {func(s *seen) { s.configMap.OwnerReferences = nil }, nil, "ConfigMapOfUser", `ConfigMap "js-group-scheduling" was made by somebody else`, false, true},
 		"that of something else": {
 			func(s *seen) { s.configMap.OwnerReferences[0].UID = "else" }, nil, "ConfigMapOfUser", "", false, true,
 		},

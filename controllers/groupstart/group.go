@@ -80,8 +80,10 @@ type tally struct {
 	pending []string
 	// complete tells that all Jobs are there and run.
 	complete bool
-	// gaveUp tells that a pod has waited for too long, and unaware names a Job whose pods do not wait at all, or nobody.
-	gaveUp  bool
+	// gaveUp tells that a pod has waited for too long.
+	gaveUp bool
+	// waits tells that there are Jobs whose pods wait, and unaware names one whose pods do not, or nobody.
+	waits   bool
 	unaware string
 }
 
@@ -129,7 +131,10 @@ func (t *tally) add(job *batchv1.Job, pods []*corev1.Pod) {
 		return
 	}
 	t.pending = append(t.pending, signal)
-	if !waits(job) && (t.unaware == "" || job.Name < t.unaware) {
+	switch {
+	case waits(job):
+		t.waits = true
+	case t.unaware == "" || job.Name < t.unaware:
 		t.unaware = job.Name
 	}
 	if ptr.Deref(job.Spec.Suspend, false) {
@@ -148,8 +153,14 @@ func (t *tally) add(job *batchv1.Job, pods []*corev1.Pod) {
 			running++
 		}
 	}
-	// Pods that have succeeded may have been deleted since.
-	t.started += min(size, running+max(succeeded, int(job.Status.Succeeded)))
+	// Pods that have succeeded may have been deleted since, or be of an earlier release: what counts is how many are left to run at once.
+	left := min(size, max(0, podsInAll(job)-max(succeeded, int(job.Status.Succeeded))))
+	t.started += size - left + min(left, running)
+}
+
+// podsInAll is how many pods of a Job have to succeed, as far as it says so. Where it does not it makes no pods after the first that has.
+func podsInAll(job *batchv1.Job) int {
+	return int(ptr.Deref(job.Spec.Completions, ptr.Deref(job.Spec.Parallelism, 1)))
 }
 
 // waits tells whether the pods of a Job wait for the others.
