@@ -249,21 +249,29 @@ func (r *Reconciler) gatherStage(ctx context.Context, g gathering) error {
 }
 
 // isRefusal tells whether a write gets the same answer until somebody changes something: it is the answer of a schema, an admission webhook
-// or policy, or a ResourceQuota.
+// or policy, or a ResourceQuota, or the API is not served any more.
 func isRefusal(err error) bool {
-	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err)
+	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) || isUnserved(err)
 }
+
+// isUnserved tells whether objects could not be made because there is no such API, though there was one when the manager started: its CRD
+// was deleted, or the API server is of another release.
+func isUnserved(err error) bool { return apierrors.IsNotFound(err) || apimeta.IsNoMatchError(err) }
 
 // tellGangsRefused says that a stage waits for objects of its gangs which the API server refuses.
 func (w *wanted) tellGangsRefused(s *seen, stage string, refusal error) {
-	why := fmt.Sprintf("stage %q starts no Jobs before the objects of its gangs are there, which the API server refuses; "+
-		"mend what it names, or ask your administrator: %v", stage, refusal)
+	reason, help := conditions.GangsRefused, "mend what it names, or ask your administrator"
+	if isUnserved(refusal) {
+		reason, help = conditions.GangsNotServed, "ask your administrator to serve the API again, or to restart the manager, which looks for another version of it"
+	}
+	why := fmt.Sprintf("stage %q starts no Jobs before the objects of its gangs are there, which the API server refuses; %s: %v", stage, help, refusal)
 	w.complaints = append(w.complaints, why)
-	if told := apimeta.FindStatusCondition(w.conditions, conditions.GangScheduling); told != nil && told.Reason == conditions.GangsRefused {
+	told := apimeta.FindStatusCondition(w.conditions, conditions.GangScheduling)
+	if told != nil && (told.Reason == conditions.GangsRefused || told.Reason == conditions.GangsNotServed) {
 		return
 	}
 	others := slices.DeleteFunc(w.conditions, func(c metav1.Condition) bool { return c.Type == conditions.GangScheduling })
-	w.conditions = conditions.WithGangs(s.jobSet, others, conditions.GangsRefused, why)
+	w.conditions = conditions.WithGangs(s.jobSet, others, reason, why)
 }
 
 // disperse deletes objects of gangs, but for those that are on their way already. What needs them gone is not wanted yet.

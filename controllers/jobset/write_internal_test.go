@@ -171,9 +171,14 @@ func TestGangsThatCannotBe(t *testing.T) {
 		wantSays     string
 		wantRetry    bool
 	}{
-		"all can be":                         {[]gathering{missing("good"), missing("bad")}, nil, []string{"bad", "good"}, "", false},
-		"one cannot be made":                 {[]gathering{missing("bad"), missing("good")}, refused, []string{"good"}, told + "create PodGroup ns/bad: " + answer, false},
-		"one cannot be mended":               {[]gathering{amiss("bad"), missing("good")}, refused, []string{"good"}, told + "change PodGroup ns/bad: " + answer, false},
+		"all can be":           {[]gathering{missing("good"), missing("bad")}, nil, []string{"bad", "good"}, "", false},
+		"one cannot be made":   {[]gathering{missing("bad"), missing("good")}, refused, []string{"good"}, told + "create PodGroup ns/bad: " + answer, false},
+		"one cannot be mended": {[]gathering{amiss("bad"), missing("good")}, refused, []string{"good"}, told + "change PodGroup ns/bad: " + answer, false},
+		"the API of one is gone": {
+			[]gathering{missing("bad"), missing("good")}, apierrors.NewNotFound(resource, "bad"), []string{"good"},
+			`stage "bad" starts no Jobs before the objects of its gangs are there, which the API server refuses; ask your administrator to serve the API again, ` +
+				`or to restart the manager, which looks for another version of it: create PodGroup ns/bad: podgroups.scheduling.volcano.sh "bad" not found`, false,
+		},
 		"it is not known whether one can be": {[]gathering{missing("bad"), amiss("good")}, broken, []string{"good"}, "", true},
 	}
 	for name, c := range cases {
@@ -197,7 +202,7 @@ func TestGangsThatCannotBe(t *testing.T) {
 				t.Errorf("complains %q, want %q", got, c.wantSays)
 			}
 			condition := apimeta.FindStatusCondition(w.conditions, conditions.GangScheduling)
-			if len(w.conditions) != 1 || (condition.Reason == conditions.GangsRefused) != (c.wantSays != "") || !strings.Contains(condition.Message, c.wantSays) {
+			if len(w.conditions) != 1 || (condition.Reason != conditions.GangsKept) != (c.wantSays != "") || !strings.Contains(condition.Message, c.wantSays) {
 				t.Errorf("the conditions are %v", w.conditions)
 			}
 			if got := w.failed != nil; got != c.wantRetry {

@@ -11,6 +11,8 @@ import (
 	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -202,6 +204,28 @@ var _ = Describe("A gang of a stage", func() {
 			g.Expect(bound(ctx, g, js)).To(ContainElement("closed-workers-1-r0: 8 of 8"))
 		}).WithContext(ctx).WithTimeout(2 * patience).Should(Succeed())
 		expectCondition(ctx, js, "GangScheduling", metav1.ConditionTrue, "2 gangs")
+	}, SpecTimeout(3*patience))
+
+	It("whose API goes away while the manager runs keeps its stage back, and says so", func(ctx SpecContext) {
+		served := in("coscheduling", asGang(newJobSet("served", role{name: "workers", replicas: 1, pods: 2})))
+		submit(ctx, served)
+		expectGroups(ctx, served, coscheduling, fieldsOf("minMember"), "served-all-r0: 2")
+		crd := &unstructured.Unstructured{}
+		crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+		crd.SetName("podgroups.scheduling.x-k8s.io")
+		Expect(env.Admin.Delete(ctx, crd)).To(Succeed())
+		bringBack := func() { Expect(env.InstallPodGroups("scheduling.x-k8s.io")).To(Succeed()) }
+		DeferCleanup(bringBack)
+		Eventually(func() error { return env.Admin.Get(ctx, client.ObjectKeyFromObject(crd), crd) }).WithContext(ctx).ShouldNot(Succeed())
+		js := in("coscheduling", asGang(newJobSet("unserved", role{name: "workers", replicas: 1, pods: 2})))
+		submit(ctx, js)
+		expectCondition(ctx, js, "GangScheduling", metav1.ConditionFalse, `stage "workers" starts no Jobs before the objects of its gangs are there`)
+		Expect(podsOf(ctx, Default, js)).To(BeEmpty())
+		bringBack()
+		// It is tried again every minute, and whenever something changes.
+		Expect(env.Admin.Patch(ctx, js, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"example.com/again":"now"}}}`)))).To(Succeed())
+		Eventually(func(g Gomega) { g.Expect(podsOf(ctx, g, js)).To(HaveLen(2)) }).WithContext(ctx).Should(Succeed())
+		expectCondition(ctx, js, "GangScheduling", metav1.ConditionTrue, "1 gangs")
 	}, SpecTimeout(3*patience))
 
 	It("is placed when the stage that it depends on has succeeded", func(ctx SpecContext) {
