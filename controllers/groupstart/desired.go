@@ -22,8 +22,8 @@ const maxJobs = 20_000
 type wanted struct {
 	// configMap is what the ConfigMap of the group should be, or nil if it is. It has no token if there was none.
 	configMap *corev1.ConfigMap
-	// releases tells that it lets the group start.
-	releases bool
+	// releases tells that it lets the group start, and waits that pods of it go on waiting.
+	releases, waits bool
 	// condition of the JobSet.
 	condition metav1.Condition
 	// mendable tells that nothing tells when somebody has mended what is wrong.
@@ -32,7 +32,7 @@ type wanted struct {
 
 // desired computes what to write from what is there. It does no I/O.
 func desired(s *seen) *wanted {
-	w := &wanted{}
+	w := &wanted{waits: !s.tally.since.IsZero()}
 	reason, message := w.decide(s)
 	w.condition = conditions.Group(s.jobSet, reason, conditions.GroupField(s.jobSet, apis.GroupStartAnnotation)+": "+message)
 	return w
@@ -58,6 +58,7 @@ func (w *wanted) decide(s *seen) (reason, message string) {
 			" another name, or give the JobSet another", s.configMap.Name)
 	}
 	notice := w.post(s)
+	w.waits = w.waits && !areReleased(&notice, s.tally.pending)
 	return s.news(&notice)
 }
 

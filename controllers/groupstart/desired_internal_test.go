@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
@@ -368,6 +369,9 @@ func TestKeepOfStatus(t *testing.T) {
 		if len(kept.Status.InitContainerStatuses) > 1 {
 			t.Errorf("%s: more is kept than needed: %v", state, kept.Status)
 		}
+		if waiting, kept := barrierOf(&pod), barrierOf(&kept); waiting != nil && waiting.Running != nil && *waiting.Running != *kept.Running {
+			t.Errorf("%s: since %v is kept as %v", state, waiting.Running, kept.Running)
+		}
 		pod.Annotations = nil
 		if kept := KeepOfStatus(&pod); kept != nil {
 			t.Errorf("%s: of a pod in no group %v is kept", state, kept)
@@ -378,5 +382,34 @@ func TestKeepOfStatus(t *testing.T) {
 func TestConfig(t *testing.T) {
 	if _, err := New(Config{}); err == nil || !strings.Contains(err.Error(), "required") {
 		t.Errorf("err = %v", err)
+	}
+}
+
+// TestWaits: a group waits from when its first pod has started until it is released, also if it never is.
+func TestWaits(t *testing.T) {
+	waiting := func(started int64) corev1.Pod {
+		pod := newPod("w0", "waits")
+		pod.Status.InitContainerStatuses[1].State.Running.StartedAt = metav1.Unix(started, 0)
+		return pod
+	}
+	got := count(newJobSet(func(*jobsetapi.JobSet) {}), allJobs(), []corev1.Pod{newPod("w0", "waits"), waiting(20), newPod("d0", "passed"), waiting(10)})
+	if got.since.Unix() != 10 {
+		t.Errorf("waits since %v, want the first of those that do", got.since)
+	}
+	for name, c := range map[string]struct {
+		change func(*seen)
+		want   bool
+	}{
+		"not whole":                    {func(s *seen) { s.tally.started = 4 }, true},
+		"not whole, and no pod there":  {func(s *seen) { s.tally.started, s.tally.since = 0, time.Time{} }, false},
+		"whole":                        {func(*seen) {}, false},
+		"whole, but some do not wait":  {func(s *seen) { s.tally.unaware = "w0" }, false},
+		"whole, but not to be written": {func(s *seen) { s.configMap.OwnerReferences = nil }, true},
+	} {
+		s := newSeen(func(s *seen) { s.tally.since = time.Unix(10, 0) })
+		c.change(s)
+		if got := desired(s).waits; got != c.want {
+			t.Errorf("%s: waits = %t", name, got)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -85,6 +86,8 @@ type tally struct {
 	// waits tells that there are Jobs whose pods wait, and unaware names one whose pods do not, or nobody.
 	waits   bool
 	unaware string
+	// since is when the first of the pods began to wait that wait now, or zero if none does.
+	since time.Time
 }
 
 // isWhole tells whether the group may start: all pods have started at the same time.
@@ -151,11 +154,23 @@ func (t *tally) add(job *batchv1.Job, pods []*corev1.Pod) {
 			t.gaveUp = true
 		case pod.DeletionTimestamp.IsZero() && hasStarted(pod):
 			running++
+			t.waitsSince(pod)
 		}
 	}
 	// Pods that have succeeded may have been deleted since, or be of an earlier release: what counts is how many are left to run at once.
 	left := min(size, max(0, podsInAll(job)-max(succeeded, int(job.Status.Succeeded))))
 	t.started += size - left + min(left, running)
+}
+
+// waitsSince notes when a pod began to wait, if it still does.
+func (t *tally) waitsSince(pod *corev1.Pod) {
+	state := barrierOf(pod)
+	if state == nil || state.Running == nil {
+		return
+	}
+	if began := state.Running.StartedAt.Time; !began.IsZero() && (t.since.IsZero() || began.Before(t.since)) {
+		t.since = began
+	}
 }
 
 // podsInAll is how many pods of a Job have to succeed, as far as it says so. Where it does not it makes no pods after the first that has.
@@ -200,7 +215,7 @@ func KeepOfStatus(pod *corev1.Pod) []corev1.ContainerStatus {
 	case state == nil || pod.Annotations[apis.ReleaseAnnotation] == "":
 		return nil
 	case state.Running != nil:
-		return []corev1.ContainerStatus{{Name: barrier.Container, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+		return []corev1.ContainerStatus{{Name: barrier.Container, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: state.Running.StartedAt}}}}
 	case state.Terminated != nil:
 		terminated := &corev1.ContainerStateTerminated{ExitCode: state.Terminated.ExitCode}
 		return []corev1.ContainerStatus{{Name: barrier.Container, State: corev1.ContainerState{Terminated: terminated}}}

@@ -36,6 +36,7 @@ import (
 
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/controllers/metrics"
 )
 
 const (
@@ -164,8 +165,12 @@ func starts() predicate.Predicate {
 // Reconcile brings one group a step further.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	s, err := r.read(ctx, req.NamespacedName)
-	if err != nil || s == nil {
+	if err != nil {
 		return ctrl.Result{}, err
+	}
+	if s == nil {
+		metrics.GroupWaitsNot(req.NamespacedName)
+		return ctrl.Result{}, nil
 	}
 	return r.write(ctx, s, desired(s))
 }

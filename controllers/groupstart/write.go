@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,6 +17,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/barrier"
 	"github.com/tranche-dev/tranche/controllers/conditions"
 	"github.com/tranche-dev/tranche/controllers/events"
+	"github.com/tranche-dev/tranche/controllers/metrics"
 )
 
 // write lets the group start, if it may, and says how it is.
@@ -31,9 +33,17 @@ func (r *Reconciler) write(ctx context.Context, s *seen, w *wanted) (ctrl.Result
 		return ctrl.Result{}, err
 	case w.releases:
 		events.GroupReleased(s.tally.pods).Emit(r.config.Recorder, s.jobSet)
+		if !s.tally.since.IsZero() {
+			metrics.GroupReleased(time.Since(s.tally.since))
+		}
 	}
 	if err := r.report(ctx, s, w); err != nil {
 		return ctrl.Result{}, err
+	}
+	if key := client.ObjectKeyFromObject(s.jobSet); w.waits {
+		metrics.GroupWaits(key)
+	} else {
+		metrics.GroupWaitsNot(key)
 	}
 	if w.mendable {
 		return ctrl.Result{RequeueAfter: lookAgain}, nil
@@ -84,6 +94,7 @@ func (r *Reconciler) report(ctx context.Context, s *seen, w *wanted) error {
 	switch w.condition.Reason {
 	case conditions.GroupReleased, conditions.GroupWaiting:
 	case conditions.GroupTimedOut:
+		metrics.GroupTimedOut()
 		events.GroupTimedOut(s.tally.started, s.tally.pods).Emit(r.config.Recorder, s.jobSet)
 	default:
 		events.GroupNotKept(w.condition.Message).Emit(r.config.Recorder, s.jobSet)

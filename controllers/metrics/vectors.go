@@ -105,7 +105,7 @@ var (
 
 // Vectors are all counters and histograms that have labels.
 func Vectors() []prometheus.Collector {
-	all := []prometheus.Collector{attempts, attemptDuration, preempted, admissions, writeFailures}
+	all := []prometheus.Collector{attempts, attemptDuration, preempted, admissions, writeFailures, groupWait, groupTimeouts, groupsWaiting}
 	for _, v := range slices.Concat(clusterQueueVectors(), localQueueVectors()) {
 		all = append(all, v)
 	}

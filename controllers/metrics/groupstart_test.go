@@ -1,0 +1,51 @@
+package metrics_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tranche-dev/tranche/controllers/metrics"
+)
+
+// TestGroups: a JobSet whose group waits counts once, however often that is said, and not any more when it does not.
+func TestGroups(t *testing.T) {
+	want := func(series string) {
+		t.Helper()
+		for _, c := range metrics.Vectors() {
+			if testutil.CollectAndCount(c, "tranche_group_start_waiting_groups") == 0 {
+				continue
+			}
+			expected := "# HELP tranche_group_start_waiting_groups Number of groups of which some pods have started and wait for the others.\n" +
+				"# TYPE tranche_group_start_waiting_groups gauge\ntranche_group_start_waiting_groups" + series + "\n"
+			if err := testutil.CollectAndCompare(c, strings.NewReader(expected)); err != nil {
+				t.Error(err)
+			}
+			return
+		}
+		t.Error("nothing is reported")
+	}
+	// Other tests look at everything that was recorded.
+	t.Cleanup(func() {
+		for _, c := range metrics.Vectors() {
+			if v, ok := c.(interface{ Reset() }); ok && testutil.CollectAndCount(c, "tranche_group_start_waiting_groups", "tranche_group_start_timeouts_total", "tranche_group_start_wait_seconds") > 0 {
+				v.Reset()
+			}
+		}
+	})
+	a, b := types.NamespacedName{Namespace: "ml", Name: "a"}, types.NamespacedName{Namespace: "ml", Name: "b"}
+	metrics.GroupWaits(a)
+	metrics.GroupWaits(b)
+	metrics.GroupWaits(b)
+	want(`{replica_role="follower"} 2`)
+	metrics.GroupWaitsNot(b)
+	metrics.GroupWaitsNot(b)
+	want(`{replica_role="follower"} 1`)
+	metrics.GroupReleased(-time.Second)
+	metrics.GroupTimedOut()
+	metrics.GroupWaitsNot(a)
+	want(`{replica_role="follower"} 0`)
+}
