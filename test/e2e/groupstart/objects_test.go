@@ -147,13 +147,19 @@ func expectReleased(ctx context.Context, js *jobsetapi.JobSet, replicatedJobs ..
 func expectCondition(ctx context.Context, js *jobsetapi.JobSet, status metav1.ConditionStatus, reason, message string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
-		g.Expect(env.Admin.Get(ctx, client.ObjectKeyFromObject(js), js)).To(Succeed())
-		c := apimeta.FindStatusCondition(js.Status.Conditions, "GroupScheduling")
-		g.Expect(c).NotTo(BeNil())
+		c := conditionOf(ctx, g, js)
 		g.Expect(c.Reason).To(Equal(reason), c.Message)
 		g.Expect(c.Status).To(Equal(status))
 		g.Expect(c.Message).To(ContainSubstring(message))
 	}).WithContext(ctx).Should(Succeed())
+}
+
+// conditionOf reads a JobSet, and what it says of its group.
+func conditionOf(ctx context.Context, g Gomega, js *jobsetapi.JobSet) *metav1.Condition {
+	g.Expect(env.Admin.Get(ctx, client.ObjectKeyFromObject(js), js)).To(Succeed())
+	c := apimeta.FindStatusCondition(js.Status.Conditions, "GroupScheduling")
+	g.Expect(c).NotTo(BeNil())
+	return c
 }
 
 // startLate starts the pods of a ReplicatedJob that are late: so many of them, or all there are.

@@ -1,0 +1,113 @@
+package groupstart_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	"sigs.k8s.io/jobset/pkg/constants"
+
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/test/world"
+)
+
+// A relay of managers: the first is killed when it has written so often, and the next one takes over.
+type relay struct {
+	mu      sync.Mutex
+	runs    *world.Manager
+	struck  bool
+	failure error
+}
+
+// startRelay starts a manager whose writes go through a proxy, to be killed after the n-th of them.
+func startRelay(proxy *world.Proxy, n int) *relay {
+	GinkgoHelper()
+	r := &relay{}
+	first, err := env.LaunchManager(world.ManagerOptions{Server: proxy.URL()})
+	Expect(err).NotTo(HaveOccurred())
+	r.runs = first
+	proxy.AfterWrite(func(done int) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if done != n || r.struck {
+			return
+		}
+		r.struck, r.failure = true, first.Kill()
+		if r.failure == nil {
+			r.runs, r.failure = env.LaunchManager(world.ManagerOptions{})
+		}
+	})
+	return r
+}
+
+// stop ends the manager that runs, and tells whether the first one was killed.
+func (r *relay) stop() (struck bool) {
+	GinkgoHelper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	Expect(r.failure).NotTo(HaveOccurred())
+	Expect(r.runs.Stop()).To(Succeed())
+	return r.struck
+}
+
+// expectKept waits until all but the driver wait, and makes sure that they have not been released.
+func expectKept(ctx context.Context, js *jobsetapi.JobSet) {
+	GinkgoHelper()
+	expectWaiting(ctx, js, 2)
+	expectCondition(ctx, js, metav1.ConditionFalse, "WaitingForPods", "")
+	released := strings.Fields(configMapOf(ctx, Default, js).Data["released"])
+	for _, signal := range signalsOf(ctx, Default, js, "workers", "driver") {
+		Expect(released).NotTo(ContainElement(signal), "the driver has not started")
+	}
+}
+
+var _ = Describe("A manager that is killed while a group starts", Serial, func() {
+	It("goes on from any write to the same end, also after a restart", func(ctx SpecContext) {
+		Expect(leader.Stop()).To(Succeed())
+		DeferCleanup(func() { leader, _ = startManager() })
+		proxy, err := env.StartProxy()
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func() { proxy.Stop() })
+		for n, struck := 1, true; struck; n++ {
+			By(fmt.Sprintf("killing it after write %d", n))
+			managers := startRelay(proxy, n)
+			js := inGroup(newJobSet(fmt.Sprintf("run-%d", n), role{name: "workers", replicas: 1, pods: 2}, role{name: "driver", replicas: 1, pods: 1, late: true}))
+			js.Spec.FailurePolicy = &jobset.FailurePolicy{MaxRestarts: 1}
+			Expect(env.Admin.Create(ctx, js)).To(Succeed())
+			expectKept(ctx, js)
+			startLate(ctx, js, "driver", 1)
+			expectReleased(ctx, js, "workers", "driver")
+			pod := podOf(ctx, js, "driver")
+			endPod(ctx, pod, 0)
+			pod.Status.Phase = corev1.PodFailed
+			Expect(env.Admin.Status().Update(ctx, pod)).To(Succeed())
+			Eventually(func(g Gomega) {
+				g.Expect(conditionOf(ctx, g, js).Reason).To(Equal("WaitingForPods"))
+				jobs := jobsOf(ctx, g, js)
+				g.Expect(jobs).To(HaveLen(2))
+				for _, job := range jobs {
+					g.Expect(job.Labels).To(HaveKeyWithValue(constants.RestartsKey, "1"))
+				}
+				for _, pod := range podsOf(ctx, g, js) {
+					g.Expect(pod.Labels).To(HaveKeyWithValue(constants.RestartsKey, "1"))
+				}
+			}).WithContext(ctx).Should(Succeed())
+			expectKept(ctx, js)
+			startLate(ctx, js, "driver", 1)
+			expectReleased(ctx, js, "workers", "driver")
+			Expect(configMapOf(ctx, Default, js).Data).To(HaveKeyWithValue("pods", "3"))
+			remove(ctx, js)
+			struck = managers.stop()
+			if n > 80 {
+				Fail("the manager writes without end: " + fmt.Sprint(proxy.Writes()))
+			}
+		}
+		GinkgoWriter.Println(strings.Join(proxy.Writes(), "\n"))
+	}, SpecTimeout(2*muchPatience))
+})
