@@ -44,13 +44,13 @@ func (r *Reconciler) evict(ctx context.Context, s *seen, w *wanted) error {
 	return nil
 }
 
-// remake deletes held Jobs without pods, so that the JobSet controller makes them anew.
+// remake deletes Jobs without pods that run, so that the JobSet controller makes them anew.
 func (r *Reconciler) remake(ctx context.Context, _ *seen, w *wanted) error {
 	return r.each(ctx, len(w.remake), func(i int) error {
 		job := w.remake[i]
 		err := r.config.Client.Delete(ctx, job, client.Preconditions{UID: &job.UID}, client.PropagationPolicy("Background"))
 		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("delete Job %s of an evicted stage: %w", client.ObjectKeyFromObject(job), err)
+			return fmt.Errorf("delete Job %s, which has to start from its beginning: %w", client.ObjectKeyFromObject(job), err)
 		}
 		return nil
 	})

@@ -46,7 +46,7 @@ type wanted struct {
 	hold []*batchv1.Job
 	// conclude has held Jobs whose end is decided, but cannot be written while they are held.
 	conclude []*batchv1.Job
-	// remake has held Jobs of evicted stages that would not start from their beginning. The JobSet controller makes them anew.
+	// remake has Jobs of evicted stages, and of gangs that start again, which would not start from their beginning. The JobSet controller makes them anew.
 	remake []*batchv1.Job
 	// restore has held Jobs of evicted stages with what an admission has added to them.
 	restore []*batchv1.Job
@@ -279,12 +279,15 @@ func (w *wanted) forgetReadiness(st *stage) {
 
 // releaseJobs picks the held Jobs of an admitted stage. A Job that asks for more than its stage was charged stays held: it was not
 // made from the JobSet. So does one while a pod may still run that it has made before it was held, or that an earlier Job of its name
-// has made, which somebody has deleted: the quota of the stage pays for that pod until it has ended. The Jobs of a gang wait together.
+// has made, which somebody has deleted: the quota of the stage pays for that pod until it has ended. The Jobs of a gang wait together, and
+// those of which pods have ended already are made anew.
 func (w *wanted) releaseJobs(s *seen, st *stage) {
 	rel := release{stage: st.Name, queue: string(st.workload.Status.Admission.ClusterQueue), workload: st.workload}
 	ending := st.ending(s)
+	spent, anew := st.spent(s, ending)
+	w.remake = append(w.remake, spent...)
 	for _, job := range st.jobs {
-		if !childjob.IsHeld(job) || ending[job.Name] {
+		if !childjob.IsHeld(job) || ending[job.Name] || anew[s.gangOf(job)] {
 			continue
 		}
 		if s.isOfOtherScheduler(job) {

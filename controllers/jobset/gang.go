@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -106,6 +107,32 @@ func (st *stage) ending(s *seen) map[string]bool {
 		}
 	}
 	return names
+}
+
+// spent returns the Jobs that keep gangs from starting whole, and the names of these gangs: pods of theirs have ended well before the JobSet
+// was suspended, and those that are left are fewer than the gang takes. Schedulers do not count pods that have ended, so that the others would
+// wait for ever. A gang of which a Job runs is in the middle of its life, and left alone.
+func (st *stage) spent(s *seen, ending map[string]bool) (jobs []*batchv1.Job, gangs map[string]bool) {
+	runs, starts := map[string]bool{}, map[string]bool{}
+	for _, job := range st.jobs {
+		gang := s.gangOf(job)
+		runs[gang] = runs[gang] || childjob.IsRunning(job)
+		starts[gang] = starts[gang] || childjob.IsHeld(job) && !ending[job.Name]
+	}
+	gangs = map[string]bool{}
+	for _, job := range st.jobs {
+		gang := s.gangOf(job)
+		lacksPods := podsLeft(job) < childjob.PodsAtOnce(job) && !childjob.IsFinished(job, batchv1.JobFailed)
+		if gang != "" && starts[gang] && !runs[gang] && lacksPods {
+			jobs, gangs[gang] = append(jobs, job), true
+		}
+	}
+	return jobs, gangs
+}
+
+// podsLeft is how many pods of a Job have still to succeed.
+func podsLeft(job *batchv1.Job) int32 {
+	return ptr.Deref(job.Spec.Completions, ptr.Deref(job.Spec.Parallelism, 1)) - job.Status.Succeeded
 }
 
 // gangOf names the gang of a Job, or is empty.

@@ -15,6 +15,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
@@ -245,6 +246,23 @@ var _ = Describe("A gang", func() {
 		expectBound(ctx, js, "resumed-all-r0: 9 of 9")
 	}, SpecTimeout(patience))
 
+	It("of which a pod has ended begins anew when its JobSet is suspended and resumed", func(ctx SpecContext) {
+		js := asGang(newJobSet("anew", role{name: "driver", replicas: 1, pods: 1}, role{name: "workers", replicas: 1, pods: 4}))
+		submit(ctx, js)
+		expectBound(ctx, js, "anew-all-r0: 5 of 5")
+		first := jobUIDs(ctx, js)
+		endOne(ctx, js, "workers")
+		suspend(ctx, js, true)
+		Eventually(func(g Gomega) { g.Expect(unended(ctx, g, js)).To(BeEmpty()) }).WithContext(ctx).Should(Succeed())
+		suspend(ctx, js, false)
+		Eventually(func(g Gomega) {
+			g.Expect(bound(ctx, g, js)).To(Equal([]string{"anew-all-r0: 5 of 5"}), "the scheduler does not count pods that have ended")
+		}).WithContext(ctx).Should(Succeed())
+		second := jobUIDs(ctx, js)
+		Expect(second["driver"]).To(Equal(first["driver"]))
+		Expect(second["workers"]).NotTo(Equal(first["workers"]))
+	}, SpecTimeout(patience))
+
 	It("of one stage does not wait for the pods of the next", func(ctx SpecContext) {
 		js := newJobSet("stages", role{name: "driver", replicas: 1, pods: 2, gang: jobsetapi.GangModeGang}, role{name: "workers", replicas: 2, pods: 4, gang: jobsetapi.GangModeGang})
 		js.Spec.StartupPolicy = &jobsetapi.StartupPolicy{StartupPolicyOrder: jobset.InOrder}
@@ -351,4 +369,40 @@ func expectOthersPlaced(ctx context.Context) {
 		g.Expect(pod.Spec.NodeName).NotTo(BeEmpty())
 	}).WithContext(ctx).Should(Succeed())
 	Expect(env.Admin.Delete(ctx, pod)).To(Succeed())
+}
+
+// endOne lets a pod of a ReplicatedJob end well, and waits until its Job counts that.
+func endOne(ctx context.Context, js *jobsetapi.JobSet, replicatedJob string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		pods := slices.DeleteFunc(podsOf(ctx, g, js), func(p corev1.Pod) bool { return p.Labels[jobset.ReplicatedJobNameKey] != replicatedJob })
+		if !slices.ContainsFunc(pods, func(p corev1.Pod) bool { return p.Status.Phase == corev1.PodSucceeded }) {
+			// Before that, the kubelet would write over it.
+			g.Expect(pods[0].Status.Phase).To(Equal(corev1.PodRunning))
+			pods[0].Status.Phase = corev1.PodSucceeded
+			g.Expect(env.Admin.Status().Update(ctx, &pods[0])).To(Succeed())
+		}
+		var job batchv1.Job
+		g.Expect(env.Admin.Get(ctx, client.ObjectKey{Namespace: namespace, Name: pods[0].Labels[batchv1.JobNameLabel]}, &job)).To(Succeed())
+		g.Expect(job.Status.Succeeded).To(BeEquivalentTo(1))
+	}).WithContext(ctx).Should(Succeed())
+}
+
+// unended returns the pods of a JobSet that have not ended.
+func unended(ctx context.Context, g Gomega, js *jobsetapi.JobSet) []corev1.Pod {
+	return slices.DeleteFunc(podsOf(ctx, g, js), func(p corev1.Pod) bool {
+		return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+	})
+}
+
+// jobUIDs are those of the Jobs of a JobSet, by their ReplicatedJobs.
+func jobUIDs(ctx context.Context, js *jobsetapi.JobSet) map[string]types.UID {
+	GinkgoHelper()
+	var jobs batchv1.JobList
+	Expect(env.Admin.List(ctx, &jobs, client.InNamespace(namespace), client.MatchingLabels{jobset.JobSetNameKey: js.Name})).To(Succeed())
+	uids := map[string]types.UID{}
+	for _, job := range jobs.Items {
+		uids[job.Labels[jobset.ReplicatedJobNameKey]] = job.UID
+	}
+	return uids
 }
