@@ -175,7 +175,9 @@ func TestGangsThatCannotBe(t *testing.T) {
 		"one cannot be made":   {[]gathering{missing("bad"), missing("good")}, refused, []string{"good"}, told + "create PodGroup ns/bad: " + answer, false},
 		"one cannot be mended": {[]gathering{amiss("bad"), missing("good")}, refused, []string{"good"}, told + "change PodGroup ns/bad: " + answer, false},
 		"the API of one is gone": {
-			[]gathering{missing("bad"), missing("good")}, apierrors.NewNotFound(resource, "bad"), []string{"good"},
+			[]gathering{missing("bad"), missing("good")},
+			apierrors.NewNotFound(resource, "bad"),
+			[]string{"good"},
 			`stage "bad" starts no Jobs before the objects of its gangs are there, which the API server refuses; ask your administrator to serve the API again, ` +
 				`or to restart the manager, which looks for another version of it: create PodGroup ns/bad: podgroups.scheduling.volcano.sh "bad" not found`, false,
 		},

@@ -29,22 +29,22 @@ type waitingGroups struct {
 	groups map[types.NamespacedName]bool
 }
 
-func (w *waitingGroups) set(jobSet types.NamespacedName, waits bool) {
+func (w *waitingGroups) change(f func(groups map[types.NamespacedName]bool)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if waits {
-		w.groups[jobSet] = true
-	} else {
-		delete(w.groups, jobSet)
-	}
+	f(w.groups)
 	groupsWaiting.WithLabelValues(role()).Set(float64(len(w.groups)))
 }
 
 // GroupWaits notes that pods of a JobSet's group wait for others.
-func GroupWaits(jobSet types.NamespacedName) { waiting.set(jobSet, true) }
+func GroupWaits(jobSet types.NamespacedName) {
+	waiting.change(func(groups map[types.NamespacedName]bool) { groups[jobSet] = true })
+}
 
 // GroupWaitsNot notes that none do, or that there is no such group.
-func GroupWaitsNot(jobSet types.NamespacedName) { waiting.set(jobSet, false) }
+func GroupWaitsNot(jobSet types.NamespacedName) {
+	waiting.change(func(groups map[types.NamespacedName]bool) { delete(groups, jobSet) })
+}
 
 // GroupReleased records that all pods of a group have started, and how long the first of them has waited for that.
 func GroupReleased(waited time.Duration) { observe(groupWait, waited, role()) }
