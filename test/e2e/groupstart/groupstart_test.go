@@ -26,8 +26,11 @@ var _ = Describe("A group", func() {
 		Expect(configMap.Data["endpoint"]).To(HaveSuffix("/v1/groups/ml/all"))
 		expectCounted(ctx, js, "workers", "4 of 5 pods")
 		Expect(configMapOf(ctx, Default, js).Data).NotTo(HaveKey("released"))
+		expectMetric(ctx, `tranche_group_start_waiting_groups{replica_role="leader"} 1`)
 		startLate(ctx, js, "driver", 1)
 		expectReleased(ctx, js, "workers", "driver")
+		expectMetric(ctx, `tranche_group_start_waiting_groups{replica_role="leader"} 0`)
+		expectMetric(ctx, `tranche_group_start_wait_seconds_count{replica_role="leader"} `)
 	}, SpecTimeout(patience))
 
 	It("may be of some ReplicatedJobs only", func(ctx SpecContext) {

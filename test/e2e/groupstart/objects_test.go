@@ -3,6 +3,8 @@ package groupstart_test
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -254,4 +256,19 @@ func told(ctx context.Context, g Gomega, js *jobsetapi.JobSet) string {
 		fmt.Fprintf(&b, "%s on %q: %s, waiting %t\n", pod.Name, pod.Spec.NodeName, pod.Status.Phase, isWaiting(&pod))
 	}
 	return b.String()
+}
+
+// expectMetric waits until the manager that leads reports a line that begins so.
+func expectMetric(ctx context.Context, line string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, leader.Metrics, http.NoBody)
+		g.Expect(err).NotTo(HaveOccurred())
+		response, err := http.DefaultClient.Do(request)
+		g.Expect(err).NotTo(HaveOccurred())
+		defer response.Body.Close() //nolint:errcheck // it has been read
+		body, err := io.ReadAll(response.Body)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(string(body)).To(ContainSubstring("\n" + line))
+	}).WithContext(ctx).Should(Succeed())
 }
