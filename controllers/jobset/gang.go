@@ -282,14 +282,14 @@ func isRefusal(err error) bool {
 }
 
 // isUnserved tells whether objects could not be made because there is no such API, though there was one when the manager started: its CRD
-// was deleted, or the API server is of another release.
+// was deleted, or the API server is of another release. The manager starts anew when it has noticed (controllers/served).
 func isUnserved(err error) bool { return apierrors.IsNotFound(err) || apimeta.IsNoMatchError(err) }
 
 // tellGangsRefused says that a stage waits for objects of its gangs which the API server refuses.
 func (w *wanted) tellGangsRefused(s *seen, stage string, refusal error) {
 	reason, help := conditions.GangsRefused, "mend what it names, or ask your administrator"
 	if isUnserved(refusal) {
-		reason, help = conditions.GangsNotServed, "ask your administrator to serve the API again, or to restart the manager, which looks for another version of it"
+		reason, help = conditions.GangsNotServed, "ask your administrator to serve the API again"
 	}
 	why := fmt.Sprintf("stage %q starts no Jobs before the objects of its gangs are there, which the API server refuses; %s: %v", stage, help, refusal)
 	w.complaints = append(w.complaints, why)

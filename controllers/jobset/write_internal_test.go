@@ -178,8 +178,8 @@ func TestGangsThatCannotBe(t *testing.T) {
 			[]gathering{missing("bad"), missing("good")},
 			apierrors.NewNotFound(resource, "bad"),
 			[]string{"good"},
-			`stage "bad" starts no Jobs before the objects of its gangs are there, which the API server refuses; ask your administrator to serve the API again, ` +
-				`or to restart the manager, which looks for another version of it: create PodGroup ns/bad: podgroups.scheduling.volcano.sh "bad" not found`, false,
+			`stage "bad" starts no Jobs before the objects of its gangs are there, which the API server refuses; ask your administrator to serve the API again: ` +
+				`create PodGroup ns/bad: podgroups.scheduling.volcano.sh "bad" not found`, false,
 		},
 		"it is not known whether one can be": {[]gathering{missing("bad"), amiss("good")}, broken, []string{"good"}, "", true},
 	}

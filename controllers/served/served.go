@@ -17,7 +17,7 @@ import (
 )
 
 // every is the time between two looks.
-const every = 15 * time.Second
+const every = 10 * time.Second
 
 // A Lister tells what an API server serves. client-go's discovery clients do.
 type Lister interface {

@@ -31,6 +31,7 @@ const (
 var (
 	env     *world.World
 	auditor *audit.Auditor
+	manager *world.Manager
 )
 
 func TestGangs(t *testing.T) {
@@ -62,16 +63,29 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 	Expect(env.InstallPodGroups()).To(Succeed())
 	turnOn(ctx)
+	startManager(suite)
+	DeferCleanup(func() error { return manager.Stop() })
+	makeQueues(ctx)
+}, NodeTimeout(5*time.Minute))
+
+func startManager(ctx context.Context) {
+	GinkgoHelper()
 	// No other scheduler runs here. That of Kubernetes stands in for some, and places their pods one by one.
 	standIn := map[string]any{"schedulerName": corev1.DefaultSchedulerName}
-	manager, err := env.StartManager(suite, world.ManagerOptions{Settings: map[string]any{"gang": map[string]any{
+	var err error
+	manager, err = env.StartManager(ctx, world.ManagerOptions{Settings: map[string]any{"gang": map[string]any{
 		"provider": "Kube", "diagnoseAfter": "1s", "volcano": standIn, "coscheduling": map[string]any{"schedulerName": corev1.DefaultSchedulerName, "timeoutSeconds": 60},
 		"kai": map[string]any{"queue": "research"},
 	}}})
 	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() error { return manager.Stop() })
-	makeQueues(ctx)
-}, NodeTimeout(5*time.Minute))
+}
+
+// startAnew starts the manager as Kubernetes does when it has noticed that other APIs are served.
+func startAnew(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(manager.Done()).WithContext(ctx).Should(BeClosed())
+	startManager(ctx)
+}
 
 // turnOn tells the guards that gangs are placed, and waits until the API server goes by it.
 func turnOn(ctx context.Context) {

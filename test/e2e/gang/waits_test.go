@@ -206,26 +206,27 @@ var _ = Describe("A gang of a stage", func() {
 		expectCondition(ctx, js, "GangScheduling", metav1.ConditionTrue, "2 gangs")
 	}, SpecTimeout(3*patience))
 
-	It("whose API goes away while the manager runs keeps its stage back, and says so", func(ctx SpecContext) {
+	It("whose API goes away while the manager runs has it start anew, and is not placed whole, and says so", func(ctx SpecContext) {
+		By("knowing it, which a manager that has just started does not yet")
 		served := in("coscheduling", asGang(newJobSet("served", role{name: "workers", replicas: 1, pods: 2})))
 		submit(ctx, served)
 		expectGroups(ctx, served, coscheduling, fieldsOf("minMember"), "served-all-r0: 2")
+		By("losing it")
 		crd := &unstructured.Unstructured{}
 		crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
 		crd.SetName("podgroups.scheduling.x-k8s.io")
 		Expect(env.Admin.Delete(ctx, crd)).To(Succeed())
-		bringBack := func() { Expect(env.InstallPodGroups("scheduling.x-k8s.io")).To(Succeed()) }
-		DeferCleanup(bringBack)
+		DeferCleanup(func(ctx SpecContext) {
+			Expect(env.InstallPodGroups("scheduling.x-k8s.io")).To(Succeed())
+			startAnew(ctx)
+		}, NodeTimeout(patience))
 		Eventually(func() error { return env.Admin.Get(ctx, client.ObjectKeyFromObject(crd), crd) }).WithContext(ctx).ShouldNot(Succeed())
 		js := in("coscheduling", asGang(newJobSet("unserved", role{name: "workers", replicas: 1, pods: 2})))
 		submit(ctx, js)
-		expectCondition(ctx, js, "GangScheduling", metav1.ConditionFalse, `stage "workers" starts no Jobs before the objects of its gangs are there`)
-		Expect(podsOf(ctx, Default, js)).To(BeEmpty())
-		bringBack()
-		// It is tried again every minute, and whenever something changes.
-		Expect(env.Admin.Patch(ctx, js, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"example.com/again":"now"}}}`)))).To(Succeed())
+		expectCondition(ctx, js, "GangScheduling", metav1.ConditionFalse, "ask your administrator to")
+		startAnew(ctx)
+		expectCondition(ctx, js, "GangScheduling", metav1.ConditionFalse, "the API server has no PodGroups of scheduling.x-k8s.io/v1alpha1; ask your administrator to install")
 		Eventually(func(g Gomega) { g.Expect(podsOf(ctx, g, js)).To(HaveLen(2)) }).WithContext(ctx).Should(Succeed())
-		expectCondition(ctx, js, "GangScheduling", metav1.ConditionTrue, "1 gangs")
 	}, SpecTimeout(3*patience))
 
 	It("is placed when the stage that it depends on has succeeded", func(ctx SpecContext) {
