@@ -40,20 +40,13 @@ var _ = Describe("A manager that is killed", Serial, func() {
 		struck := true
 		for n := 1; struck; n++ {
 			By(fmt.Sprintf("killing it after write %d", n))
-			m, err := env.LaunchManager(world.ManagerOptions{Server: proxy.URL()})
+			managers, err := env.StartRelay(proxy, n, world.ManagerOptions{})
 			Expect(err).NotTo(HaveOccurred())
-			struck = false
-			proxy.AfterWrite(func(done int) {
-				if done == n && !struck {
-					struck = true
-					_ = m.Kill()
-				}
-			})
 			name := fmt.Sprintf("run-%d", n)
 			js := submit(ctx, t.fineTune(name))
-			if survivor := t.crashRun(ctx, name, m); survivor != nil {
-				Expect(survivor.Stop()).To(Succeed())
-			}
+			t.crashRun(ctx, name)
+			struck, err = managers.Stop()
+			Expect(err).NotTo(HaveOccurred())
 			Expect(env.Admin.Delete(ctx, js, client.PropagationPolicy("Background"))).To(Succeed())
 			if n > 40 {
 				Fail("the manager writes without end: " + fmt.Sprint(proxy.Writes()))
@@ -80,26 +73,15 @@ var _ = Describe("A manager that is killed", Serial, func() {
 	}, SpecTimeout(specTimeout))
 })
 
-// crashRun leads a fine-tuning JobSet to its end, with a new manager as soon as the first has been killed.
-func (t team) crashRun(ctx SpecContext, name string, m *world.Manager) *world.Manager {
+// crashRun leads a fine-tuning JobSet to its end.
+func (t team) crashRun(ctx SpecContext, name string) {
 	GinkgoHelper()
-	replace := func() {
-		select {
-		case <-m.Done():
-			var err error
-			m, err = env.LaunchManager(world.ManagerOptions{})
-			Expect(err).NotTo(HaveOccurred())
-		default:
-		}
-	}
 	for _, step := range []string{"initializer", "trainer-node"} {
 		Eventually(func(g Gomega) {
-			replace()
 			t.endOnce(ctx, g, name, step)
 		}).WithContext(ctx).Should(Succeed(), func() string { return t.describe(ctx) })
 	}
 	Eventually(func(g Gomega) {
-		replace()
 		for _, stage := range []string{"initializer", "trainer-node"} {
 			g.Expect(t.stage(ctx, g, name, stage)).To(Equal("Succeeded"), stage)
 		}
@@ -112,7 +94,6 @@ func (t team) crashRun(ctx SpecContext, name string, m *world.Manager) *world.Ma
 			}
 		}
 	}).WithContext(ctx).Should(Succeed(), func() string { return t.describe(ctx) })
-	return m
 }
 
 // endOnce ends the pods of a ReplicatedJob that run, and fails while its Job has not completed.

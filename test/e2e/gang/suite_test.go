@@ -70,14 +70,18 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 
 func startManager(ctx context.Context) {
 	GinkgoHelper()
-	// No other scheduler runs here. That of Kubernetes stands in for some, and places their pods one by one.
-	standIn := map[string]any{"schedulerName": corev1.DefaultSchedulerName}
 	var err error
-	manager, err = env.StartManager(ctx, world.ManagerOptions{Settings: map[string]any{"gang": map[string]any{
+	manager, err = env.StartManager(ctx, world.ManagerOptions{Settings: settings()})
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// settings are those of the manager. No other scheduler runs here: that of Kubernetes stands in for some, and places their pods one by one.
+func settings() map[string]any {
+	standIn := map[string]any{"schedulerName": corev1.DefaultSchedulerName}
+	return map[string]any{"gang": map[string]any{
 		"provider": "Kube", "diagnoseAfter": "1s", "volcano": standIn, "coscheduling": map[string]any{"schedulerName": corev1.DefaultSchedulerName, "timeoutSeconds": 60},
 		"kai": map[string]any{"queue": "research"},
-	}}})
-	Expect(err).NotTo(HaveOccurred())
+	}}
 }
 
 // startAnew starts the manager as Kubernetes does when it has noticed that other APIs are served.

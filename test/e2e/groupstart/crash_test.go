@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -16,45 +15,6 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/test/world"
 )
-
-// A relay of managers: the first is killed when it has written so often, and the next one takes over.
-type relay struct {
-	mu      sync.Mutex
-	runs    *world.Manager
-	struck  bool
-	failure error
-}
-
-// startRelay starts a manager whose writes go through a proxy, to be killed after the n-th of them.
-func startRelay(proxy *world.Proxy, n int) *relay {
-	GinkgoHelper()
-	r := &relay{}
-	first, err := env.LaunchManager(world.ManagerOptions{Server: proxy.URL()})
-	Expect(err).NotTo(HaveOccurred())
-	r.runs = first
-	proxy.AfterWrite(func(done int) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if done != n || r.struck {
-			return
-		}
-		r.struck, r.failure = true, first.Kill()
-		if r.failure == nil {
-			r.runs, r.failure = env.LaunchManager(world.ManagerOptions{})
-		}
-	})
-	return r
-}
-
-// stop ends the manager that runs, and tells whether the first one was killed.
-func (r *relay) stop() (struck bool) {
-	GinkgoHelper()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	Expect(r.failure).NotTo(HaveOccurred())
-	Expect(r.runs.Stop()).To(Succeed())
-	return r.struck
-}
 
 // expectKept waits until all but the driver wait, and makes sure that they have not been released.
 func expectKept(ctx context.Context, js *jobsetapi.JobSet) {
@@ -76,7 +36,8 @@ var _ = Describe("A manager that is killed while a group starts", Serial, func()
 		DeferCleanup(func() { proxy.Stop() })
 		for n, struck := 1, true; struck; n++ {
 			By(fmt.Sprintf("killing it after write %d", n))
-			managers := startRelay(proxy, n)
+			managers, err := env.StartRelay(proxy, n, world.ManagerOptions{})
+			Expect(err).NotTo(HaveOccurred())
 			js := inGroup(newJobSet(fmt.Sprintf("run-%d", n), role{name: "workers", replicas: 1, pods: 2}, role{name: "driver", replicas: 1, pods: 1, late: true}))
 			js.Spec.FailurePolicy = &jobset.FailurePolicy{MaxRestarts: 1}
 			Expect(env.Admin.Create(ctx, js)).To(Succeed())
@@ -103,7 +64,8 @@ var _ = Describe("A manager that is killed while a group starts", Serial, func()
 			expectReleased(ctx, js, "workers", "driver")
 			Expect(configMapOf(ctx, Default, js).Data).To(HaveKeyWithValue("pods", "3"))
 			remove(ctx, js)
-			struck = managers.stop()
+			struck, err = managers.Stop()
+			Expect(err).NotTo(HaveOccurred())
 			if n > 80 {
 				Fail("the manager writes without end: " + fmt.Sprint(proxy.Writes()))
 			}
