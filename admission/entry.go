@@ -19,7 +19,7 @@ type entry struct {
 	clusterQueue *clusterQueue
 	localQueue   *localQueue
 	usage        quota.Usage
-	// isReady tells that all pods are ready.
+	// isReady tells that all pods are ready, or cannot be yet: nobody waits for them.
 	isReady bool
 }
 
@@ -32,7 +32,7 @@ func (n *entry) equals(other *entry) bool {
 
 // entryOf derives what should be booked. It is the only place that says what observations and assumptions mean.
 func (e *Engine) entryOf(s *stage) entry {
-	n := entry{localQueue: s.localQueue, isReady: s.isReady}
+	n := entry{localQueue: s.localQueue, isReady: s.isReady || s.hasNoPods}
 	charge := s.reservation
 	if charge == nil {
 		charge = s.assumed

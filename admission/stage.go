@@ -46,8 +46,9 @@ type stage struct {
 	isFinished bool
 	isAdmitted bool
 	isEvicted  bool
-	// isReady tells that nobody has to wait for its pods any more, or yet.
-	isReady     bool
+	isReady    bool
+	// hasNoPods tells that its pods cannot be ready yet, and nobody waits for them.
+	hasNoPods   bool
 	admittedAt  time.Time
 	reservation *assignment
 	reservedAt  time.Time
@@ -238,7 +239,7 @@ func unsupported(spec *kueue.WorkloadSpec) string {
 func (e *Engine) adoptStatus(s *stage, object *kueue.Workload) {
 	s.isFinished = conditionIsTrue(object, kueue.WorkloadFinished)
 	s.isAdmitted = conditionIsTrue(object, kueue.WorkloadAdmitted)
-	s.isReady = conditionIsTrue(object, kueue.WorkloadPodsReady) || life.HasNoPodsYet(object)
+	s.isReady, s.hasNoPods = conditionIsTrue(object, kueue.WorkloadPodsReady), life.HasNoPodsYet(object)
 	s.admittedAt = admittedAt(object)
 	s.evicted, s.isEvicted = time.Time{}, false
 	if c := condition(object, kueue.WorkloadEvicted); c != nil && c.Status == metav1.ConditionTrue {

@@ -283,10 +283,10 @@ func TestGangsThatWereAdmittedInPart(t *testing.T) {
 		w.wantAdmitted("b")
 	})
 	// Somebody more important takes what the rest needs before the next decision.
-	inPart := func(t *testing.T) *world {
+	inPart := func(t *testing.T, change ...func(*kueue.Workload)) *world {
 		t.Helper()
 		w := twoQueues(t)
-		w.lone("p", "a", "gpu=4", together("ab", 2))
+		w.lone("p", "a", "gpu=4", append(change, together("ab", 2))...)
 		w.lone("q", "b", "gpu=4", together("ab", 2))
 		w.decideFailing("b")
 		w.important("q", "vip", "gpu=4", 1)
@@ -301,6 +301,12 @@ func TestGangsThatWereAdmittedInPart(t *testing.T) {
 		w.wantRefusal("a", "GangsPassTogether", kueue.WorkloadQuotaReservedReasonWaitingForQuota, "waits for gang b")
 		w.change("vip", finish)
 		w.wantAdmitted("a", "b")
+	})
+	t.Run("the rest does not fit any more, and one has reserved quota for pods that are not there", func(t *testing.T) {
+		w := inPart(t, func(wl *kueue.Workload) { wl.Spec.PodSets[0].Name = apis.ReservedPodSet })
+		w.change("a", func(wl *kueue.Workload) { wl.Annotations[apis.PodGroupKey] = "coscheduling.a" })
+		w.wantAdmitted("vip")
+		w.wantEvicted("evict ns/a Preempted")
 	})
 	t.Run("the rest does not ask any more", func(t *testing.T) {
 		w := inPart(t)
