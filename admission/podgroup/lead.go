@@ -69,20 +69,22 @@ func (t *turn) gather() {
 	}
 }
 
-// ending says how the gang has ended, and is empty if it has not, or if there is more to come of it.
+// ending says how the gang has ended, and is empty if it has not, or if there is more to come of it. Of parts that have ended differently one
+// that has failed counts.
 func (t *turn) ending() string {
 	if len(t.core)+len(t.waiting) > 0 || t.running || t.leaving {
 		return ""
 	}
 	text := ""
 	for _, w := range t.over {
-		if finished := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadFinished); finished != nil {
-			text = finished.Message
+		finished := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadFinished)
+		for _, p := range t.step.Progress {
+			if p.Workload == w && p.Finished != nil {
+				finished = p.Finished
+			}
 		}
-	}
-	for _, p := range t.step.Progress {
-		if p.Finished != nil {
-			text = p.Finished.Message
+		if finished != nil && (text == "" || finished.Reason == kueue.WorkloadFinishedReasonFailed) {
+			text = finished.Message
 		}
 	}
 	return text

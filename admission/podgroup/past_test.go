@@ -1,6 +1,7 @@
 package podgroup_test
 
 import (
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -82,4 +83,24 @@ func TestMoved(t *testing.T) {
 	}
 	w.admitAll()
 	w.expect("rr", 2, "has started")
+}
+
+// TestEndsInParts: a gang whose parts have ended differently has not succeeded.
+func TestEndsInParts(t *testing.T) {
+	for name, failed := range map[string]int{"the first": 0, "the last": 1} {
+		t.Run(name, func(t *testing.T) {
+			w := newGang(t, 2, "min-available", "2", "mode", "NonStrict")
+			w.admitAll()
+			w.expect("rr", 2, "has started")
+			w.pods[failed].Status.Phase = corev1.PodFailed
+			w.pods[1-failed].Status.Phase = corev1.PodSucceeded
+			w.settle()
+			w.now = w.now.Add(w.last.Again)
+			w.settle()
+			w.expectNothingHeld()
+			if want := "not all have succeeded"; !strings.Contains(w.last.Tell.Text, want) {
+				t.Errorf("told %q, want %q", w.last.Tell.Text, want)
+			}
+		})
+	}
 }
