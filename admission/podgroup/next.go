@@ -313,7 +313,8 @@ func (t *turn) outcome(w *kueue.Workload, crew []*corev1.Pod) *metav1.Condition 
 }
 
 // idle returns how long a quota Workload may still be without pods, or something negative if it is not. It notes since when it is. Pods that
-// wait for it are let go at once, so that for those that are not somebody has to mend something: they do not keep it any longer.
+// wait for it are let go at once, so that for those that are not somebody has to mend something: they do not keep it any longer. Those that
+// have come since get as much time from when they are first seen: no manager may have run before.
 func (t *turn) idle(w *kueue.Workload) time.Duration {
 	since, isNoted := idleSince(w)
 	if t.runs(w) {
@@ -324,12 +325,21 @@ func (t *turn) idle(w *kueue.Workload) time.Duration {
 	}
 	if !isNoted {
 		since = t.now
-		t.step.Change = append(t.step.Change, Change{w, withIdle(w, since)})
 	}
 	if places := t.match([]*kueue.Workload{w}); len(places) > 0 && places[0].pod.CreationTimestamp.After(since) {
-		since = places[0].pod.CreationTimestamp.Time
+		since, isNoted = latest(t.now, places[0].pod.CreationTimestamp.Time), false
+	}
+	if !isNoted {
+		t.step.Change = append(t.step.Change, Change{w, withIdle(w, since)})
 	}
 	return t.grace(since)
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
 }
 
 // grace returns how much is left of the time for which quota is kept that no pod uses since then.

@@ -94,4 +94,16 @@ func TestNotLetGo(t *testing.T) {
 		w.settle()
 		w.expect("ffr", 1, "has started")
 	})
+	t.Run("nor taken from those that have come while nobody looked", func(t *testing.T) {
+		w := newStarted(t, 2)
+		w.pods[0].Status.Phase, w.pods[1].Status.Phase = corev1.PodFailed, corev1.PodFailed
+		w.settle()
+		w.now = w.now.Add(time.Minute)
+		w.add(1)
+		w.add(1)
+		// No manager runs, or none leads.
+		w.now = w.now.Add(grace)
+		w.settle()
+		w.expect("ffrr", 1, "has started")
+	})
 }
