@@ -62,6 +62,13 @@ func (w *wanted) decide(s *seen) (reason, message string) {
 	return s.news(&notice)
 }
 
+// refuse gives up writing the ConfigMap, so that pods go on waiting which it would have released. A quota for ConfigMaps, a policy, or one that
+// its user has made immutable: only somebody else can help.
+func (w *wanted) refuse(s *seen, err error) {
+	w.condition, w.mendable = conditions.Group(s.jobSet, conditions.GroupNotWritten, err.Error()), true
+	w.waits = !s.tally.since.IsZero()
+}
+
 // isLeftover tells whether the ConfigMap is about to go because its JobSet has gone. A watch tells when it has.
 func (s *seen) isLeftover() bool {
 	if s.configMap == nil {

@@ -1,6 +1,7 @@
 package groupstart
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -411,5 +412,10 @@ func TestWaits(t *testing.T) {
 		if got := desired(s).waits; got != c.want {
 			t.Errorf("%s: waits = %t", name, got)
 		}
+	}
+	s := newSeen(func(s *seen) { s.tally.since = time.Unix(10, 0) })
+	w := desired(s)
+	if w.refuse(s, errors.New("exceeded quota")); !w.waits || !w.mendable || w.condition.Reason != "ConfigMapRefused" {
+		t.Errorf("refused: waits = %t, mendable = %t, condition %v", w.waits, w.mendable, w.condition)
 	}
 }

@@ -27,8 +27,7 @@ func (r *Reconciler) write(ctx context.Context, s *seen, w *wanted) (ctrl.Result
 	case apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err):
 		return ctrl.Result{Requeue: true}, nil //nolint:staticcheck // a conflict is retried with the back-off of the queue
 	case apierrors.IsInvalid(err) || apierrors.IsForbidden(err):
-		// A quota for ConfigMaps, a policy, or one that its user has made immutable: only somebody else can help.
-		w.condition, w.mendable = conditions.Group(s.jobSet, conditions.GroupNotWritten, err.Error()), true
+		w.refuse(s, err)
 	case err != nil:
 		return ctrl.Result{}, err
 	case w.releases:
