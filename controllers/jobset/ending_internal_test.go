@@ -100,6 +100,7 @@ func TestSpent(t *testing.T) {
 		"fewer are left":                         {whole, off, [3]func(*batchv1.Job){same, succeeded(3), same}, false, []string{"workers-0"}},
 		"a Job has completed":                    {whole, off, [3]func(*batchv1.Job){finish(batchv1.JobComplete), same, same}, false, []string{"driver-0"}},
 		"a Job has failed":                       {whole, off, [3]func(*batchv1.Job){finish(batchv1.JobFailed), same, same}, false, nil},
+		"a Job is about to fail":                 {whole, off, [3]func(*batchv1.Job){finish(batchv1.JobFailureTarget), same, same}, false, nil},
 		"one of them runs":                       {whole, off, [3]func(*batchv1.Job){run, succeeded(3), same}, false, nil},
 		"pods of it are still ending":            {whole, off, [3]func(*batchv1.Job){same, succeeded(3), same}, true, nil},
 		"a gang of each, and another one runs":   {off, each, [3]func(*batchv1.Job){same, succeeded(3), run}, false, []string{"workers-0"}},

@@ -111,7 +111,8 @@ func (st *stage) ending(s *seen) map[string]bool {
 
 // spent returns the Jobs that keep gangs from starting whole, and the names of these gangs: pods of theirs have ended well before the JobSet
 // was suspended, and those that are left are fewer than the gang takes. Schedulers do not count pods that have ended, so that the others would
-// wait for ever. A gang of which a Job runs is in the middle of its life, and left alone.
+// wait for ever. A gang of which a Job runs is in the middle of its life, and left alone; a Job that has failed, or is about to, is for the
+// failure policy of the JobSet.
 func (st *stage) spent(s *seen, ending map[string]bool) (jobs []*batchv1.Job, gangs map[string]bool) {
 	runs, starts := map[string]bool{}, map[string]bool{}
 	for _, job := range st.jobs {
@@ -122,7 +123,8 @@ func (st *stage) spent(s *seen, ending map[string]bool) (jobs []*batchv1.Job, ga
 	gangs = map[string]bool{}
 	for _, job := range st.jobs {
 		gang := s.gangOf(job)
-		lacksPods := podsLeft(job) < childjob.PodsAtOnce(job) && !childjob.IsFinished(job, batchv1.JobFailed)
+		fails := childjob.IsFinished(job, batchv1.JobFailed) || childjob.IsFinished(job, batchv1.JobFailureTarget)
+		lacksPods := podsLeft(job) < childjob.PodsAtOnce(job) && !fails
 		if gang != "" && starts[gang] && !runs[gang] && lacksPods {
 			jobs, gangs[gang] = append(jobs, job), true
 		}
