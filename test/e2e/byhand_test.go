@@ -148,7 +148,7 @@ var _ = Describe("Around a JobSet that runs", func() {
 			replicatedJob{name: "evaluator", cpus: "1", gpus: "5"},
 		), rule(jobsetapi.ReadyStatus, "launcher"), rule(jobsetapi.SucceededStatus, "trainers")), "2s")
 		js.Spec.SuccessPolicy = &jobset.SuccessPolicy{Operator: jobset.OperatorAny, TargetReplicatedJobs: []string{"launcher"}}
-		js.Spec.TTLSecondsAfterFinished = new(int32(4))
+		js.Spec.TTLSecondsAfterFinished = new(int32(10))
 		submit(ctx, js)
 		t.expectStages(ctx, "early", "launcher=ready", "trainers=ready", "evaluator=closed")
 		submit(ctx, t.newJobSet("rival", replicatedJob{name: "main", cpus: "1", gpus: "20"}))
