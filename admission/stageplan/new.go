@@ -26,15 +26,10 @@ const (
 // Stages come in the order of their first ReplicatedJobs. That order is topological: a ReplicatedJob may only wait for those
 // listed before it, and the ReplicatedJobs of a stage all wait for the same ones, hence for ones listed before the first of them.
 func New(spec *jobsetv1alpha2.JobSetSpec) (*Plan, error) {
-	if spec == nil {
-		spec = &jobsetv1alpha2.JobSetSpec{}
-	}
-	podSets, problems := podSetsOf(spec)
-	problems = append(problems, checkStructure(spec)...)
+	groups, podSets, problems := read(spec)
 	if len(problems) > 0 {
 		return nil, problems
 	}
-	groups := groupsOf(spec)
 	if problems := checkLimits(groups); len(problems) > 0 {
 		return nil, problems
 	}
@@ -43,6 +38,29 @@ func New(spec *jobsetv1alpha2.JobSetSpec) (*Plan, error) {
 		return nil, problems
 	}
 	return plan, nil
+}
+
+// NewUnqueued returns the plan of a JobSet that has no quota Workloads, and may therefore be larger than MaxReplicatedJobs and MaxStages. Only
+// the order of its stages is meaningful, not what they hold.
+func NewUnqueued(spec *jobsetv1alpha2.JobSetSpec) (*Plan, error) {
+	groups, podSets, problems := read(spec)
+	if len(problems) > 0 {
+		return nil, problems
+	}
+	return &Plan{Stages: stagesOf(groups, podSets)}, nil
+}
+
+// read finds the stages of a spec and the pods of all ReplicatedJobs, or what is wrong.
+func read(spec *jobsetv1alpha2.JobSetSpec) ([]group, []PodSet, Problems) {
+	if spec == nil {
+		spec = &jobsetv1alpha2.JobSetSpec{}
+	}
+	podSets, problems := podSetsOf(spec)
+	problems = append(problems, checkStructure(spec)...)
+	if len(problems) > 0 {
+		return nil, nil, problems
+	}
+	return groupsOf(spec), podSets, nil
 }
 
 // A wait is what one ReplicatedJob, given by its index in the spec, must reach.
