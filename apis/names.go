@@ -7,11 +7,20 @@ package apis
 // and Jobs, unless the comment says otherwise.
 const (
 	// HoldLabel marks a Job that may not start before the manager releases it. The admission policies put it on
-	// spec.replicatedJobs[*].template.metadata of every queued JobSet, and the JobSet controller hands it down to the child Jobs.
+	// spec.replicatedJobs[*].template.metadata of every JobSet that is queued, or that has startupPolicy.rules, gangs or a group, and the
+	// JobSet controller hands it down to the child Jobs.
 	HoldLabel = "tranche.dev/hold"
 
-	// HoldValue is the only value that HoldLabel takes.
+	// HoldValue is the value of HoldLabel on Jobs that run on quota.
 	HoldValue = "true"
+
+	// HoldUnqueued is the value of HoldLabel on the Jobs of a JobSet without a queue. They are held for their order, their gangs and their
+	// groups, and run without quota.
+	HoldUnqueued = "unqueued"
+
+	// FinishedStagesAnnotation names, on a JobSet without a queue, the stages that have succeeded in its current attempt, because their Jobs
+	// may be gone by now. Its value is FinishedStages in JSON. Only the manager writes it.
+	FinishedStagesAnnotation = "tranche.dev/finished-stages"
 
 	// JobSetLabel names, on a quota Workload, on objects of gangs and on the ConfigMap of a group, the JobSet that it belongs to.
 	JobSetLabel = "tranche.dev/jobset"

@@ -55,22 +55,32 @@ func Released(job *batchv1.Job, template Template, assignment *kueue.PodSetAssig
 	if err := matches(job, template); err != nil {
 		return nil, err
 	}
-	released := Restored(job)
-	if template.First > 0 && template.First < podsAtOnce(&job.Spec) {
-		released = Resized(released, template.First)
-	}
-	released.Spec.Suspend = new(false)
 	labels, tolerations, err := directives(assignment, flavors)
 	if err != nil {
 		return nil, fmt.Errorf("the Job %q stays held: %w", job.Name, err)
 	}
+	released := Restored(job)
+	if template.First > 0 && template.First < podsAtOnce(&job.Spec) {
+		released = Resized(released, template.First)
+	}
+	return release(released, labels, tolerations, updates)
+}
+
+// ReleasedUnqueued does so for a Job that runs without quota, and as it is but for the updates.
+func ReleasedUnqueued(job *batchv1.Job, updates ...Update) (*batchv1.Job, error) {
+	return release(Restored(job), nil, nil, updates)
+}
+
+// release makes a restored Job run with these node labels, tolerations and updates.
+func release(released *batchv1.Job, labels map[string]string, tolerations []corev1.Toleration, updates []Update) (*batchv1.Job, error) {
+	released.Spec.Suspend = new(false)
 	var added additions
 	nodeLabels := added.addMap(&released.Spec.Template.Spec.NodeSelector, labels)
 	added.addTolerations(&released.Spec.Template.Spec, tolerations)
 	for i := range updates {
 		more, err := added.merge(&released.Spec.Template, &updates[i].Update)
 		if err != nil {
-			return nil, fmt.Errorf("the Job %q stays held: %s %w", job.Name, updates[i].By, err)
+			return nil, fmt.Errorf("the Job %q stays held: %s %w", released.Name, updates[i].By, err)
 		}
 		nodeLabels = append(nodeLabels, more...)
 	}

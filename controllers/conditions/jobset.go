@@ -68,6 +68,18 @@ func JobSetRefused(js *jobsetapi.JobSet, why string) []metav1.Condition {
 	}})
 }
 
+// UnqueuedRefused returns the conditions of a JobSet without a queue whose Jobs stay held.
+func UnqueuedRefused(js *jobsetapi.JobSet, why string) []metav1.Condition {
+	return timed(js, []metav1.Condition{{
+		Type: StageInProgress, Status: metav1.ConditionFalse, Reason: kueue.WorkloadQuotaReservedReasonMisconfigured, Message: why,
+	}})
+}
+
+// UnqueuedProgress returns the conditions of a JobSet that is led through its stages without a queue.
+func UnqueuedProgress(js *jobsetapi.JobSet, summary Summary) []metav1.Condition {
+	return timed(js, []metav1.Condition{inProgress(summary)})
+}
+
 // JobSetProgress returns the conditions of a JobSet that is queued.
 func JobSetProgress(js *jobsetapi.JobSet, summary Summary) []metav1.Condition {
 	return timed(js, []metav1.Condition{stageAdmitted(summary), inProgress(summary)})

@@ -109,6 +109,11 @@ func StageReleased(stage, queue string, jobs int) Event {
 	return Event{corev1.EventTypeNormal, "StageReleased", "Release", fmt.Sprintf("Released stage %q: %d Jobs on ClusterQueue %q", stage, jobs, queue)}
 }
 
+// StageReleasedUnqueued reports that the Jobs of a stage run now, in a JobSet without a queue.
+func StageReleasedUnqueued(stage string, jobs int) Event {
+	return Event{corev1.EventTypeNormal, "StageReleased", "Release", fmt.Sprintf("Released stage %q: %d Jobs without quota", stage, jobs)}
+}
+
 // StageGrows tells the owner of a JobSet that a stage that holds quota queues for more pods.
 func StageGrows(stage string, pods int32) Event {
 	return Event{corev1.EventTypeNormal, "StageGrows", "Queue", fmt.Sprintf("Stage %q queues for %d more pods, and goes on with those that it has", stage, pods)}

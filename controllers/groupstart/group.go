@@ -49,7 +49,7 @@ func whyNever(js *jobsetapi.JobSet) string {
 		return fmt.Sprintf("no ReplicatedJob has the annotation %s: the JobSet was created before Tranche's admission policies were in force;"+
 			" delete it and submit it again", apis.GroupStartAnnotation)
 	}
-	plan, err := stageplan.New(&js.Spec)
+	plan, err := stageplan.NewUnqueued(&js.Spec) // how large a plan may be is for the stage controller to say
 	if err != nil {
 		return err.Error()
 	}

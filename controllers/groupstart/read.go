@@ -14,6 +14,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/barrier"
+	"github.com/tranche-dev/tranche/controllers/childjob"
 )
 
 // seen is everything that a pass knows. It is not changed after read has made it, and its objects belong to the cache.
@@ -64,7 +65,7 @@ func (r *Reconciler) readJobSet(ctx context.Context, key types.NamespacedName) (
 
 // manages tells whether the Jobs of a JobSet are held, so that pods of a later release can be told from those of an earlier one.
 func (r *Reconciler) manages(ctx context.Context, js *jobsetapi.JobSet) (bool, error) {
-	if js.Labels[apis.QueueLabel] == "" && !r.config.WithoutQueueName {
+	if js.Labels[apis.QueueLabel] == "" && !r.config.WithoutQueueName && !childjob.AreUnqueued(js) {
 		return false, nil
 	}
 	var namespace corev1.Namespace

@@ -38,6 +38,8 @@ type wanted struct {
 	disperse []*unstructured.Unstructured
 	// gather has objects of gangs that must be there, and be what they should, before their Jobs run.
 	gather []gathering
+	// finished has the stages of a JobSet without a queue that have succeeded, if that is not noted yet.
+	finished []string
 	// release has the Jobs that may run.
 	release []release
 	// grow has the running Jobs whose number of pods changes.
@@ -124,10 +126,11 @@ func (w *wanted) decide(s *seen) {
 	}
 	if s.plan == nil {
 		w.retire(s.mine)
-		w.conditions = conditions.JobSetRefused(s.jobSet, s.refusal)
-		if !apimeta.IsStatusConditionPresentAndEqual(s.jobSet.Status.Conditions, conditions.StageAdmitted, metav1.ConditionFalse) {
-			w.complaints = append(w.complaints, s.refusal)
-		}
+		w.refuse(s)
+		return
+	}
+	if s.isUnqueued {
+		w.leadUnqueued(s)
 		return
 	}
 	stages, evicted := stagesOf(s)
@@ -163,6 +166,19 @@ func (w *wanted) decide(s *seen) {
 	if evicted != nil {
 		w.wait = nil
 		w.conditions = conditions.JobSetEvicted(s.jobSet, len(stages), conditions.StageState{Index: evicted.index, Name: evicted.Name, Workload: evicted.workload})
+	}
+}
+
+// refuse reports a JobSet that has no plan.
+func (w *wanted) refuse(s *seen) {
+	told := conditions.StageAdmitted
+	w.conditions = conditions.JobSetRefused(s.jobSet, s.refusal)
+	if s.isUnqueued {
+		told = conditions.StageInProgress
+		w.conditions = conditions.UnqueuedRefused(s.jobSet, s.refusal)
+	}
+	if !apimeta.IsStatusConditionPresentAndEqual(s.jobSet.Status.Conditions, told, metav1.ConditionFalse) {
+		w.complaints = append(w.complaints, s.refusal)
 	}
 }
 
@@ -282,7 +298,10 @@ func (w *wanted) forgetReadiness(st *stage) {
 // has made, which somebody has deleted: the quota of the stage pays for that pod until it has ended. The Jobs of a gang wait together, and
 // those of which pods have ended already are made anew.
 func (w *wanted) releaseJobs(s *seen, st *stage) {
-	rel := release{stage: st.Name, queue: string(st.workload.Status.Admission.ClusterQueue), workload: st.workload}
+	rel := release{stage: st.Name}
+	if st.workload != nil {
+		rel.queue, rel.workload = string(st.workload.Status.Admission.ClusterQueue), st.workload
+	}
 	ending := st.ending(s)
 	spent, anew := st.spent(s, ending)
 	w.remake = append(w.remake, spent...)
@@ -298,8 +317,7 @@ func (w *wanted) releaseJobs(s *seen, st *stage) {
 		if !known {
 			continue
 		}
-		updates := append(updatesOf(st.workload, st.replicatedJobOf(job)), placed...)
-		released, err := childjob.Released(job, st.templateOf(job), st.assignmentOf(job), s.flavors, updates...)
+		released, err := st.released(s, job, placed)
 		if err != nil {
 			w.complaints = append(w.complaints, err.Error())
 			continue
@@ -309,6 +327,15 @@ func (w *wanted) releaseJobs(s *seen, st *stage) {
 	if len(rel.jobs) > 0 {
 		w.release = append(w.release, rel)
 	}
+}
+
+// released returns a Job as it should be to run, with the fields of its gang.
+func (st *stage) released(s *seen, job *batchv1.Job, placed []childjob.Update) (*batchv1.Job, error) {
+	if s.isUnqueued {
+		return childjob.ReleasedUnqueued(job, placed...)
+	}
+	updates := append(updatesOf(st.workload, st.replicatedJobOf(job)), placed...)
+	return childjob.Released(job, st.templateOf(job), st.assignmentOf(job), s.flavors, updates...)
 }
 
 // concludeJobs lets held Jobs end that have nothing left to do. They make no pods any more, so that it does not matter what their stage

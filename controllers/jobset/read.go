@@ -20,6 +20,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/controllers/childjob"
 	"github.com/tranche-dev/tranche/controllers/gang"
 )
 
@@ -28,6 +29,8 @@ type seen struct {
 	key types.NamespacedName
 	// jobSet is nil if there is none, or none that Tranche manages.
 	jobSet *jobsetapi.JobSet
+	// isUnqueued is true if the JobSet has no queue, and is led through its stages without quota.
+	isUnqueued bool
 	// plan is nil if refusal says why there is none.
 	plan    *stageplan.Plan
 	refusal string
@@ -77,7 +80,7 @@ func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*seen,
 			return nil, err
 		}
 		if managed {
-			s.jobSet = &js
+			s.jobSet, s.isUnqueued = &js, childjob.AreUnqueued(&js)
 		}
 	}
 	if err := r.readBelongings(ctx, s); err != nil {
@@ -100,7 +103,7 @@ func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*seen,
 
 // manages tells whether a JobSet is led by Tranche: it is held, and its namespace is one of ours.
 func (r *Reconciler) manages(ctx context.Context, js *jobsetapi.JobSet) (bool, error) {
-	if js.Labels[apis.QueueLabel] == "" && !r.config.WithoutQueueName {
+	if js.Labels[apis.QueueLabel] == "" && !r.config.WithoutQueueName && !childjob.AreUnqueued(js) {
 		return false, nil
 	}
 	var namespace corev1.Namespace
@@ -188,17 +191,27 @@ func (r *Reconciler) readPlan(ctx context.Context, s *seen) error {
 	if err != nil {
 		return err
 	}
-	plan, err := stageplan.New(spec)
+	newPlan := stageplan.New
+	if s.isUnqueued {
+		newPlan = stageplan.NewUnqueued
+	}
+	plan, err := newPlan(spec)
 	if err != nil {
 		s.refusal = err.Error()
 		return nil //nolint:nilerr // the user must mend the spec; trying again would not help
 	}
-	r.config.Runner.Observe(observation(s.jobSet, plan))
-	if s.refusal = misuse(s.jobSet); s.refusal != "" {
-		return nil
+	if !s.isUnqueued {
+		r.config.Runner.Observe(observation(s.jobSet, plan))
+		if s.refusal = misuse(s.jobSet); s.refusal != "" {
+			return nil
+		}
 	}
 	if s.gangs, s.refusal, err = s.keeper.Read(ctx, s.jobSet, plan); err != nil || s.refusal != "" {
 		return err
+	}
+	if s.isUnqueued {
+		s.plan = plan
+		return nil
 	}
 	s.priority, err = r.readPriority(ctx, s.jobSet)
 	if apierrors.IsNotFound(err) && len(s.mine.workloads) > 0 {

@@ -45,7 +45,7 @@ func (r *Reconciler) chooseScheduler(ctx context.Context, s *seen) error {
 		return nil
 	}
 	name, field := s.scheduler.of(podTemplateOf(s.jobSet, members[0])), "the pod templates"
-	if !isStarted(s.jobSet) {
+	if !isStarted(s.jobSet) && !s.isUnqueued {
 		var err error
 		if name, field, err = r.annotatedScheduler(ctx, s); err != nil {
 			return err

@@ -46,6 +46,8 @@ type stage struct {
 	tallies map[string]tally
 	// open tells whether what the stage waits for has been reached in the current attempt.
 	open bool
+	// hasBegun is true if the stage of a JobSet without a queue has been opened in the current attempt: it runs, or has succeeded.
+	hasBegun bool
 	// shut tells whether the stage is kept from being admitted because another was deactivated.
 	shut bool
 	// stale tells whether workload still counts for an earlier attempt.
@@ -77,7 +79,11 @@ func stagesOf(s *seen) (stages []stage, evicted *stage) {
 			st.tallies[name] = tally{replicas: replicas[name]}
 		}
 		st.addJobs(s)
-		st.addWorkload(s)
+		if s.isUnqueued {
+			st.recall(s.jobSet)
+		} else {
+			st.addWorkload(s)
+		}
 	}
 	evicted = markEvicted(stages)
 	deactivated := slices.IndexFunc(stages, func(st stage) bool { return st.isDeactivated() })
@@ -144,6 +150,9 @@ func (st *stage) addWorkload(s *seen) {
 // isOpen tells whether a stage may be admitted. Once opened it stays open for the attempt, even if a Job that was ready is not any
 // more, unless its JobSet is evicted.
 func (st *stage) isOpen(stages []stage) bool {
+	if st.hasBegun {
+		return true
+	}
 	if st.workload != nil && !st.stale && !st.isGated() && (!st.jobSetEvicted || st.succeeded()) {
 		return true
 	}

@@ -34,7 +34,7 @@ const lookAgain = time.Minute
 // what came before, and the next pass starts from what has been reached. What nothing relies on that is still wanted does not stop it.
 func (r *Reconciler) write(ctx context.Context, s *seen, w *wanted) (ctrl.Result, error) {
 	steps := []func(context.Context, *seen, *wanted) error{
-		r.create, r.evict, r.change, r.name, r.start, r.disperse, r.gather, r.release, r.grow, r.hold, r.conclude, r.remake, r.restore,
+		r.create, r.evict, r.change, r.name, r.start, r.disperse, r.gather, r.noteFinished, r.release, r.grow, r.hold, r.conclude, r.remake, r.restore,
 		r.note, r.progress, r.reclaim,
 		r.giveBack, r.remove, r.unpin, r.drop, r.report, r.ask,
 	}
@@ -139,7 +139,11 @@ func (r *Reconciler) release(ctx context.Context, s *seen, w *wanted) error {
 			continue
 		}
 		metrics.Released(len(rel.jobs))
-		events.StageReleased(rel.stage, rel.queue, len(rel.jobs)).EmitAbout(r.config.Recorder, s.jobSet, rel.workload)
+		if s.isUnqueued {
+			events.StageReleasedUnqueued(rel.stage, len(rel.jobs)).EmitAbout(r.config.Recorder, s.jobSet, rel.jobs[0])
+		} else {
+			events.StageReleased(rel.stage, rel.queue, len(rel.jobs)).EmitAbout(r.config.Recorder, s.jobSet, rel.workload)
+		}
 	}
 	return errors.Join(all...)
 }

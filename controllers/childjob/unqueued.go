@@ -1,0 +1,20 @@
+package childjob
+
+import (
+	"github.com/tranche-dev/tranche/apis"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+)
+
+// AreUnqueued reports whether the Jobs of a JobSet are held although it has no queue: for their order, their gangs or their groups. The
+// admission policies decide that when the JobSet is created.
+func AreUnqueued(js *jobsetapi.JobSet) bool {
+	if js.Labels[apis.QueueLabel] != "" || len(js.Spec.ReplicatedJobs) == 0 {
+		return false
+	}
+	for i := range js.Spec.ReplicatedJobs {
+		if js.Spec.ReplicatedJobs[i].Template.Labels[apis.HoldLabel] != apis.HoldUnqueued {
+			return false
+		}
+	}
+	return true
+}

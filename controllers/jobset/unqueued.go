@@ -1,0 +1,144 @@
+package jobset
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/apis"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/controllers/childjob"
+	"github.com/tranche-dev/tranche/controllers/conditions"
+	"github.com/tranche-dev/tranche/controllers/events"
+)
+
+// A JobSet without a queue has no quota Workloads. Its stages are released as soon as they are open, and what a quota Workload keeps is
+// derived from the Jobs: a stage of which a Job runs has been opened. That a stage has succeeded is noted on the JobSet, because finished Jobs
+// may be deleted before the stages that wait for them have begun. spec.suspend belongs to the user. After a suspension the sequence starts
+// again with the first stage that has not succeeded.
+//
+//	init(runs)       train(held)    init has to succeed
+//	init(succeeded)  train(held)    annotation tranche.dev/finished-stages, then train is released
+//	init(deleted)    train(runs)
+
+// leadUnqueued decides what to write for a JobSet without a queue.
+func (w *wanted) leadUnqueued(s *seen) {
+	stages, _ := stagesOf(s)
+	over, _ := outcomeOf(s.jobSet)
+	w.conditions = conditions.UnqueuedProgress(s.jobSet, unqueuedSummary(stages, over))
+	for i := range stages {
+		w.concludeJobs(&stages[i])
+	}
+	if over {
+		return
+	}
+	w.disperse = append(w.disperse, s.gangs.Stale()...)
+	w.finished = newlyFinished(s.jobSet, stages)
+	for i := range stages {
+		st := &stages[i]
+		switch {
+		case ptr.Deref(s.jobSet.Spec.Suspend, false):
+			w.resizeGangs(s, st)
+		case st.open && !st.isDone() && w.gatherGangs(s, st):
+			w.releaseJobs(s, st)
+		}
+	}
+}
+
+// isDone reports whether a stage has succeeded, and none of its Jobs has been created again since.
+func (st *stage) isDone() bool {
+	return st.succeeded() && !slices.ContainsFunc(st.jobs, childjob.IsHeld)
+}
+
+// recall adds what is known about a stage without its quota Workload.
+func (st *stage) recall(js *jobsetapi.JobSet) {
+	st.hasBegun = slices.ContainsFunc(st.jobs, childjob.IsRunning)
+	if !slices.Contains(finishedStages(js), st.Name) {
+		return
+	}
+	st.hasBegun = true
+	for name, count := range st.tallies {
+		st.tallies[name] = tally{replicas: count.replicas, ready: count.replicas, succeeded: count.replicas}
+	}
+}
+
+// finishedStages returns the stages that the JobSet names as succeeded in its current attempt.
+func finishedStages(js *jobsetapi.JobSet) []string {
+	var finished apis.FinishedStages
+	// What cannot be read was not written by the manager.
+	if json.Unmarshal([]byte(js.Annotations[apis.FinishedStagesAnnotation]), &finished) != nil || finished.Attempt != js.Status.Restarts {
+		return nil
+	}
+	return finished.Stages
+}
+
+// newlyFinished returns the names of all stages that have succeeded, or nil if the JobSet names them already. The last stage need not be
+// named: nothing waits for it.
+func newlyFinished(js *jobsetapi.JobSet, stages []stage) []string {
+	noted, all := finishedStages(js), []string{}
+	for i := range stages {
+		if stages[i].succeeded() && i < len(stages)-1 {
+			all = append(all, stages[i].Name)
+		}
+	}
+	if len(all) == 0 || slices.Equal(all, noted) {
+		return nil
+	}
+	return all
+}
+
+// noteFinished names on the JobSet the stages that have succeeded, before those that wait for them are released.
+func (r *Reconciler) noteFinished(ctx context.Context, s *seen, w *wanted) error {
+	if w.finished == nil {
+		return nil
+	}
+	value, err := json.Marshal(apis.FinishedStages{Attempt: s.jobSet.Status.Restarts, Stages: w.finished})
+	if err != nil {
+		return fmt.Errorf("render the finished stages of JobSet %s: %w", s.key, err)
+	}
+	after := s.jobSet.DeepCopy()
+	metav1.SetMetaDataAnnotation(&after.ObjectMeta, apis.FinishedStagesAnnotation, string(value))
+	if err := r.patchIfSame(ctx, s.jobSet, after); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("note the finished stages of JobSet %s: %w", s.key, err)
+	}
+	before := finishedStages(s.jobSet)
+	for _, stage := range w.finished {
+		if !slices.Contains(before, stage) {
+			events.StageFinished(stage, life.StageSucceeded(stage).Message).EmitAbout(r.config.Recorder, s.jobSet, s.firstJobOf(stage))
+		}
+	}
+	return nil
+}
+
+// firstJobOf returns a Job of a stage for its Events.
+func (s *seen) firstJobOf(stage string) *batchv1.Job {
+	for i := range s.plan.Stages {
+		if s.plan.Stages[i].Name != stage {
+			continue
+		}
+		for _, job := range s.mine.jobs {
+			if slices.Contains(s.plan.Stages[i].ReplicatedJobs, replicatedJobOf(job)) {
+				return job
+			}
+		}
+	}
+	return nil
+}
+
+// unqueuedSummary is what the condition StageInProgress says about the stages.
+func unqueuedSummary(stages []stage, over bool) conditions.Summary {
+	sum := conditions.Summary{Stages: len(stages), Over: over}
+	for i := range stages {
+		if st := &stages[i]; !over && st.open && !st.succeeded() {
+			sum.Current = append(sum.Current, conditions.StageState{Index: i, Name: st.Name})
+		}
+	}
+	return sum
+}
