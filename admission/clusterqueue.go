@@ -40,6 +40,8 @@ type clusterQueue struct {
 	// selectorProblem says what is wrong with the selector, or is empty.
 	selectorProblem string
 
+	// remarks are about quotas of the spec that do not count as they are written.
+	remarks []string
 	// flavorGroups are the groups with the flavors that exist; missing names the others.
 	flavorGroups []flavor.Group
 	missing      []string
@@ -185,7 +187,8 @@ func (e *Engine) renewClusterQueue(q *clusterQueue) {
 		}
 		q.flavorGroups = append(q.flavorGroups, flavor.NewGroup(g.CoveredResources, flavors))
 	}
-	limits := e.limits(q.groups)
+	limits, remarks := e.limits(q.groups)
+	q.remarks = remarks
 	e.tree.SetQuotas(q.node, limits)
 	e.bare.SetQuotas(q.bare, limits)
 	q.node.Weight, q.bare.Weight = q.weight, q.weight
@@ -242,6 +245,9 @@ func (e *Engine) renewUsersOf(name kueue.ResourceFlavorReference) {
 	}
 }
 
+// maxRemarks is how many remarks about quotas the condition Active repeats.
+const maxRemarks = 3
+
 // An Activity is what the condition Active of a queue says.
 type Activity struct {
 	Status          metav1.ConditionStatus
@@ -281,5 +287,9 @@ func (e *Engine) activity(q *clusterQueue) Activity {
 	if len(reasons) > 0 {
 		return Activity{metav1.ConditionFalse, reasons[0], "Admits no quota Workloads: " + strings.Join(messages, "; ")}
 	}
-	return Activity{metav1.ConditionTrue, kueue.ClusterQueueActiveReasonReady, "Can admit quota Workloads"}
+	message := "Can admit quota Workloads"
+	if len(q.remarks) > 0 {
+		message += ", but correct spec.resourceGroups: " + strings.Join(q.remarks[:min(len(q.remarks), maxRemarks)], "; ")
+	}
+	return Activity{metav1.ConditionTrue, kueue.ClusterQueueActiveReasonReady, message}
 }

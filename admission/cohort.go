@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"fmt"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -57,7 +58,7 @@ func (e *Engine) loseCohort(name string) {
 
 // renewCohort derives everything again that depends on the spec.
 func (e *Engine) renewCohort(c *cohort) {
-	limits := e.limits(c.groups)
+	limits, _ := e.limits(c.groups)
 	e.tree.SetQuotas(c.node, limits)
 	e.bare.SetQuotas(c.bare, limits)
 	c.node.Weight, c.bare.Weight = c.weight, c.weight
@@ -75,25 +76,45 @@ func weightOf(f *kueue.FairSharing) float64 {
 	return max(0, f.Weight.AsApproximateFloat64())
 }
 
-// limits converts the quotas of some resource groups.
-func (e *Engine) limits(groups []kueue.ResourceGroup) map[quota.ID]quota.Quota {
-	limits := map[quota.ID]quota.Quota{}
+// limits converts the quotas of some resource groups. Remarks are about quotas that do not count as they are written: the API server
+// refuses them, but may have stored them before it did.
+func (e *Engine) limits(groups []kueue.ResourceGroup) (limits map[quota.ID]quota.Quota, remarks []string) {
+	limits = map[quota.ID]quota.Quota{}
 	for _, g := range groups {
 		for i := range g.Flavors {
+			name := g.Flavors[i].Name
 			for _, r := range g.Flavors[i].Resources {
-				limit := quota.Quota{BorrowingLimit: quota.MaxAmount, LendingLimit: quota.MaxAmount}
-				limit.Nominal, _ = quota.Of(r.Name, r.NominalQuota)
-				if r.BorrowingLimit != nil {
-					limit.BorrowingLimit, _ = quota.Of(r.Name, *r.BorrowingLimit)
+				amount := func(field string, q *resource.Quantity) quota.Amount {
+					if q == nil {
+						return quota.MaxAmount
+					}
+					a, ok := quota.Of(r.Name, *q)
+					if !ok {
+						remarks = append(remarks, fmt.Sprintf("%s %q of %s in flavor %q counts as %s", field, q.String(), r.Name, name, inexact(a)))
+					}
+					return a
 				}
-				if r.LendingLimit != nil {
-					limit.LendingLimit, _ = quota.Of(r.Name, *r.LendingLimit)
+				id := e.tree.Index.ID(quota.FlavorResource{Flavor: name, Resource: r.Name})
+				if _, isRepeated := limits[id]; isRepeated {
+					remarks = append(remarks, fmt.Sprintf("of several quotas of %s in flavor %q the last one counts", r.Name, name))
 				}
-				limits[e.tree.Index.ID(quota.FlavorResource{Flavor: g.Flavors[i].Name, Resource: r.Name})] = limit
+				limits[id] = quota.Quota{
+					Nominal:        amount("nominalQuota", &r.NominalQuota),
+					BorrowingLimit: amount("borrowingLimit", r.BorrowingLimit),
+					LendingLimit:   amount("lendingLimit", r.LendingLimit),
+				}
 			}
 		}
 	}
-	return limits
+	return limits, remarks
+}
+
+// inexact describes what a quantity counts as that has no exact amount.
+func inexact(a quota.Amount) string {
+	if a == 0 {
+		return "0"
+	}
+	return "no limit"
 }
 
 // sameGroups tells whether two lists of resource groups say the same.

@@ -1,6 +1,8 @@
 package admission
 
 import (
+	"slices"
+
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -85,25 +87,46 @@ func (e *Engine) LocalQueue(key types.NamespacedName) (LocalQueueView, bool) {
 	}, true
 }
 
+// maxUsages is how many flavors, and resources of a flavor, the status of a queue has room for (maxItems of its CRD). Its spec has room
+// for more.
+const maxUsages = 64
+
+// flavorUsages lists each flavor and each of its resources once, in the order of the spec: the keys of these lists are their names, and the
+// API server refuses a status that repeats one.
 func (e *Engine) flavorUsages(q *clusterQueue, sum *quota.Sum) []kueue.FlavorUsage {
 	var usages []kueue.FlavorUsage
 	for _, g := range q.groups {
 		for i := range g.Flavors {
-			usage := kueue.FlavorUsage{Name: g.Flavors[i].Name}
-			for _, r := range g.Flavors[i].Resources {
-				id := e.tree.Index.ID(quota.FlavorResource{Flavor: usage.Name, Resource: r.Name})
-				total, borrowed := sum.Of(id), quota.Amount(0)
-				if q.cohort != "" {
-					borrowed = max(0, total-q.node.Quota(id).Nominal)
+			name := g.Flavors[i].Name
+			at := slices.IndexFunc(usages, func(u kueue.FlavorUsage) bool { return u.Name == name })
+			if at < 0 {
+				if at = len(usages); at == maxUsages {
+					return usages
 				}
-				usage.Resources = append(usage.Resources, kueue.ResourceUsage{
-					Name: r.Name, Total: total.Quantity(r.Name), Borrowed: borrowed.Quantity(r.Name),
-				})
+				usages = append(usages, kueue.FlavorUsage{Name: name})
 			}
-			usages = append(usages, usage)
+			for _, r := range g.Flavors[i].Resources {
+				usages[at].Resources = e.withUsage(usages[at].Resources, q, sum, quota.FlavorResource{Flavor: name, Resource: r.Name})
+			}
 		}
 	}
 	return usages
+}
+
+// withUsage appends the usage of a resource unless it is listed already.
+func (e *Engine) withUsage(listed []kueue.ResourceUsage, q *clusterQueue, sum *quota.Sum, of quota.FlavorResource) []kueue.ResourceUsage {
+	isListed := slices.ContainsFunc(listed, func(u kueue.ResourceUsage) bool { return u.Name == of.Resource })
+	if isListed || len(listed) == maxUsages {
+		return listed
+	}
+	id := e.tree.Index.ID(of)
+	total, borrowed := sum.Of(id), quota.Amount(0)
+	if q.cohort != "" {
+		borrowed = max(0, total.Minus(q.node.Quota(id).Nominal))
+	}
+	return append(listed, kueue.ResourceUsage{
+		Name: of.Resource, Total: total.Quantity(of.Resource), Borrowed: borrowed.Quantity(of.Resource),
+	})
 }
 
 // localUsages leaves out what a LocalQueue does not show.
