@@ -21,6 +21,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/controllers/barrier"
 	"github.com/tranche-dev/tranche/controllers/groupstart"
 )
 
@@ -70,7 +71,7 @@ func newManager(restConfig *rest.Config, config *configapi.Configuration) (ctrl.
 			ByObject: map[client.Object]cache.ByObject{
 				&corev1.Pod{}: {Label: selector, Transform: stripPod},
 				// Only those of groups.
-				&corev1.ConfigMap{}: {Label: ofGroups},
+				&corev1.ConfigMap{}: {Label: ofGroups, Transform: stripConfigMap},
 			},
 		},
 	})
@@ -82,6 +83,30 @@ func hasLabel(key string) (labels.Selector, error) {
 		return nil, err
 	}
 	return labels.NewSelector().Add(*requirement), nil
+}
+
+// stripConfigMap keeps of the ConfigMap of a group what its notice is made of. Of any other ConfigMap with the label it keeps no data: the
+// memory of the manager must not depend on it.
+func stripConfigMap(object any) (any, error) {
+	configMap, ok := object.(*corev1.ConfigMap)
+	if !ok {
+		return object, nil
+	}
+	configMap.ManagedFields = nil
+	data := configMap.Data
+	configMap.Data, configMap.BinaryData = nil, nil
+	owner := metav1.GetControllerOf(configMap)
+	if owner == nil || owner.Kind != "JobSet" || configMap.Name != barrier.ConfigMapName(owner.Name) {
+		configMap.Annotations = nil
+		return configMap, nil
+	}
+	configMap.Data = map[string]string{}
+	for _, key := range []string{barrier.KeyEndpoint, barrier.KeyToken, barrier.KeyPods, barrier.KeyReleased} {
+		if value, isThere := data[key]; isThere {
+			configMap.Data[key] = value
+		}
+	}
+	return configMap, nil
 }
 
 // stripPod keeps of a pod what tells whether it is terminal, whose it is, and whether it waits for a node or for others of its group.
