@@ -23,6 +23,7 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/barrier"
 	"github.com/tranche-dev/tranche/controllers/groupstart"
+	"github.com/tranche-dev/tranche/controllers/leader"
 )
 
 // newScheme knows every kind that the manager reads or writes.
@@ -54,18 +55,10 @@ func newManager(restConfig *rest.Config, config *configapi.Configuration) (ctrl.
 	if err != nil {
 		return nil, err
 	}
-	election := config.LeaderElection
-	return ctrl.NewManager(restConfig, ctrl.Options{
-		Scheme:                        scheme,
-		LeaderElection:                *election.LeaderElect,
-		LeaderElectionID:              election.ResourceName,
-		LeaderElectionNamespace:       election.ResourceNamespace,
-		LeaderElectionReleaseOnCancel: true,
-		LeaseDuration:                 &election.LeaseDuration.Duration,
-		RenewDeadline:                 &election.RenewDeadline.Duration,
-		RetryPeriod:                   &election.RetryPeriod.Duration,
-		Metrics:                       metricsserver.Options{BindAddress: config.Metrics.BindAddress},
-		HealthProbeBindAddress:        config.Health.HealthProbeBindAddress,
+	options := ctrl.Options{
+		Scheme:                 scheme,
+		Metrics:                metricsserver.Options{BindAddress: config.Metrics.BindAddress},
+		HealthProbeBindAddress: config.Health.HealthProbeBindAddress,
 		Cache: cache.Options{
 			DefaultTransform: cache.TransformStripManagedFields(),
 			ByObject: map[client.Object]cache.ByObject{
@@ -74,7 +67,32 @@ func newManager(restConfig *rest.Config, config *configapi.Configuration) (ctrl.
 				&corev1.ConfigMap{}: {Label: ofGroups, Transform: stripConfigMap},
 			},
 		},
+	}
+	if !*config.LeaderElection.LeaderElect {
+		return ctrl.NewManager(restConfig, options)
+	}
+	return newElectedManager(restConfig, &config.LeaderElection, options)
+}
+
+// newElectedManager makes a manager that leads while it holds the Lease, and is cut off from the API server while it cannot be sure of that.
+func newElectedManager(restConfig *rest.Config, election *configapi.LeaderElection, options ctrl.Options) (ctrl.Manager, error) {
+	lease, err := leader.NewLease(leader.Config{
+		Rest: restConfig, Namespace: election.ResourceNamespace, Name: election.ResourceName, RenewDeadline: election.RenewDeadline.Duration,
 	})
+	if err != nil {
+		return nil, err
+	}
+	options.LeaderElection, options.LeaderElectionReleaseOnCancel = true, true
+	options.LeaderElectionID, options.LeaderElectionResourceLockInterface = election.ResourceName, lease
+	options.LeaseDuration, options.RenewDeadline = &election.LeaseDuration.Duration, &election.RenewDeadline.Duration
+	options.RetryPeriod = &election.RetryPeriod.Duration
+	guarded := rest.CopyConfig(restConfig)
+	lease.Fence.Guard(guarded)
+	mgr, err := ctrl.NewManager(guarded, options)
+	if err != nil {
+		return nil, err
+	}
+	return mgr, mgr.Add(lease.Fence)
 }
 
 func hasLabel(key string) (labels.Selector, error) {

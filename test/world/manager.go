@@ -156,9 +156,17 @@ func (m *Manager) Kill() error { return m.end(syscall.SIGKILL) }
 // Stop ends the process as Kubernetes does.
 func (m *Manager) Stop() error { return m.end(syscall.SIGTERM) }
 
-func (m *Manager) end(signal syscall.Signal) error {
+// Signal sends the process a signal. A process that has ended takes any.
+func (m *Manager) Signal(signal syscall.Signal) error {
 	if err := m.cmd.Process.Signal(signal); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("end the manager: %w", err)
+		return fmt.Errorf("send the manager %s: %w", signal, err)
+	}
+	return nil
+}
+
+func (m *Manager) end(signal syscall.Signal) error {
+	if err := m.Signal(signal); err != nil {
+		return err
 	}
 	<-m.done
 	return nil

@@ -343,7 +343,8 @@ type LeaderElection struct {
 	// LeaseDuration is how long the others wait after the last renewal before one of them takes over. It defaults to 15s.
 	LeaseDuration *metav1.Duration `json:"leaseDuration,omitempty"`
 
-	// RenewDeadline is how long the leader tries to renew before it gives up. It is less than LeaseDuration and defaults to 10s.
+	// RenewDeadline is how long a renewal counts: after it the leader writes nothing until it has renewed the Lease, and soon gives up. It is
+	// less than LeaseDuration, so that the requests that are being processed end before another replica takes over, and defaults to 10s.
 	RenewDeadline *metav1.Duration `json:"renewDeadline,omitempty"`
 
 	// RetryPeriod is how long everybody waits between two tries. It is less than RenewDeadline and defaults to 2s.

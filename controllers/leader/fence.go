@@ -1,0 +1,159 @@
+// Package leader keeps a manager that no longer holds the Lease from writing.
+//
+// Leader election alone does not: a process that was stopped for longer than the Lease lasts (SIGSTOP, a suspended machine, a node under memory
+// pressure) goes on where it was, and client-go notices that another replica leads only after a further renewDeadline. Object versions
+// protect each object by itself, but not the sum of quota over many objects. So the last renewal is checked where bytes leave the process: at
+// every write to a connection with the API server.
+package leader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+const (
+	dialTimeout = 30 * time.Second
+	keepAlive   = 30 * time.Second
+)
+
+// A Fence cuts a manager off from the API server while it cannot be sure that it leads. Until the manager has led, the Fence is open: replicas that
+// stand by read. It is safe for concurrent use.
+type Fence struct {
+	// term is how long a renewal counts.
+	term time.Duration
+	now  func() instant
+
+	mu sync.Mutex
+	// hasLed is true once the manager has held the Lease, and renewed is when the request began that renewed it last.
+	hasLed  bool
+	renewed instant
+	// lost is why the manager will never lead again, and gone is closed with it.
+	lost error
+	gone chan struct{}
+}
+
+// An instant is read from two clocks. The monotonic one stops while the machine is suspended, and the wall clock may be set back: each covers for
+// the other.
+type instant struct {
+	monotonic time.Duration
+	wall      time.Time
+}
+
+// since returns the longer of the times that have passed on the two clocks.
+func (i instant) since(earlier instant) time.Duration {
+	return max(i.monotonic-earlier.monotonic, i.wall.Sub(earlier.wall))
+}
+
+// newClock returns a clock whose monotonic readings begin at 0.
+func newClock() func() instant {
+	start := time.Now()
+	return func() instant {
+		now := time.Now()
+		return instant{monotonic: now.Sub(start), wall: now.Round(0)}
+	}
+}
+
+// newFence returns a Fence that is open.
+func newFence(term time.Duration, now func() instant) *Fence {
+	return &Fence{term: term, now: now, gone: make(chan struct{})}
+}
+
+// Guard lets all connections that are made for config pass the Fence. Call it before any client is made from config, and use another
+// config for the Lease itself.
+func (f *Fence) Guard(config *rest.Config) {
+	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive}
+	config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		inner, err := dialer.DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return &conn{Conn: inner, fence: f}, nil
+	}
+}
+
+// Start waits until the context ends, or until the manager has lost the Lease for good, which is an error: the process must end.
+func (f *Fence) Start(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-f.gone:
+		return f.check()
+	}
+}
+
+// NeedLeaderElection is false: Start runs from the beginning.
+func (f *Fence) NeedLeaderElection() bool { return false }
+
+// check is an error while nothing may be written.
+func (f *Fence) check() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.lost != nil {
+		return f.lost
+	}
+	if !f.hasLed {
+		return nil
+	}
+	if passed := f.now().since(f.renewed); passed >= f.term {
+		return fmt.Errorf("the Lease was renewed %s ago, and a renewal counts for %s: not writing", passed, f.term)
+	}
+	return nil
+}
+
+// isLost is an error if the manager will never lead again.
+func (f *Fence) isLost() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.lost
+}
+
+// renew opens the Fence for a term from the time at which the request for it began.
+func (f *Fence) renew(began instant) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.hasLed, f.renewed = true, began
+}
+
+// observe closes the Fence if the manager has led and the Lease has another holder.
+func (f *Fence) observe(holder, identity string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.hasLed || holder == identity {
+		return
+	}
+	f.lose(fmt.Errorf("the Lease is held by %q: this replica no longer leads", holder))
+}
+
+// release closes the Fence after the manager has given the Lease back.
+func (f *Fence) release() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.lose(errors.New("the Lease was released: this replica no longer leads"))
+}
+
+// lose needs the lock.
+func (f *Fence) lose(reason error) {
+	if f.lost == nil {
+		f.lost = reason
+		close(f.gone)
+	}
+}
+
+// A conn checks the Fence at every write. What fails ends the connection, since a part of a request may have been sent.
+type conn struct {
+	net.Conn
+	fence *Fence
+}
+
+func (c *conn) Write(b []byte) (int, error) {
+	if err := c.fence.check(); err != nil {
+		return 0, err
+	}
+	return c.Conn.Write(b)
+}

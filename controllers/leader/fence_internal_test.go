@@ -1,0 +1,164 @@
+package leader
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+const (
+	term = 10 * time.Second
+	me   = "replica-a"
+)
+
+// A lockStub is a Lease with one record.
+type lockStub struct {
+	resourcelock.Interface
+	record resourcelock.LeaderElectionRecord
+	err    error
+	onCall func()
+}
+
+func (s *lockStub) Identity() string { return me }
+
+func (s *lockStub) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	return &s.record, nil, s.err
+}
+
+func (s *lockStub) Create(_ context.Context, r resourcelock.LeaderElectionRecord) error {
+	return s.Update(context.Background(), r)
+}
+
+func (s *lockStub) Update(_ context.Context, r resourcelock.LeaderElectionRecord) error {
+	if s.onCall != nil {
+		s.onCall()
+	}
+	if s.err == nil {
+		s.record = r
+	}
+	return s.err
+}
+
+type world struct {
+	lock  *lockStub
+	lease *Lease
+	now   instant
+}
+
+func newWorld() *world {
+	w := &world{lock: &lockStub{}, now: newClock()()}
+	w.lease = newLease(w.lock, newFence(term, func() instant { return w.now }))
+	return w
+}
+
+// pass lets time pass on both clocks.
+func (w *world) pass(d time.Duration) {
+	w.now.monotonic += d
+	w.now.wall = w.now.wall.Add(d)
+}
+
+func (w *world) hold(t *testing.T) {
+	t.Helper()
+	if err := w.lease.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: me}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// writes returns what a write to a guarded connection returns.
+func (w *world) writes(t *testing.T) error {
+	t.Helper()
+	near, far := net.Pipe()
+	defer near.Close() //nolint:errcheck // a pipe
+	defer far.Close()  //nolint:errcheck // a pipe
+	go func() { _, _ = far.Read(make([]byte, 1)) }()
+	_, err := (&conn{Conn: near, fence: w.lease.Fence}).Write([]byte("x"))
+	return err
+}
+
+func TestFence(t *testing.T) {
+	for name, test := range map[string]struct {
+		act  func(*testing.T, *world)
+		open bool
+	}{
+		"a replica that has never led may ask":      {act: func(*testing.T, *world) {}, open: true},
+		"a leader writes until its renewal expires": {act: func(t *testing.T, w *world) { w.hold(t); w.pass(term - 1) }, open: true},
+		"and not later":                             {act: func(t *testing.T, w *world) { w.hold(t); w.pass(term) }},
+		"a renewal counts from when it was asked for": {act: func(t *testing.T, w *world) {
+			w.lock.onCall = func() { w.pass(term / 2) }
+			w.hold(t)
+			w.pass(term / 2)
+		}},
+		"a renewal that may have failed does not count": {act: func(t *testing.T, w *world) {
+			w.hold(t)
+			w.pass(term / 2)
+			w.lock.err = errors.New("timeout")
+			_ = w.lease.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: me})
+			w.pass(term / 2)
+		}},
+		"a renewal after the expiry opens it again, since the Lease had no other holder": {act: func(t *testing.T, w *world) {
+			w.hold(t)
+			w.pass(10 * term)
+			w.hold(t)
+		}, open: true},
+		"a machine that was suspended has only its wall clock to tell": {act: func(t *testing.T, w *world) {
+			w.hold(t)
+			w.now.wall = w.now.wall.Add(term)
+		}},
+		"a wall clock that is set back does not help": {act: func(t *testing.T, w *world) {
+			w.hold(t)
+			w.pass(term)
+			w.now.wall = w.now.wall.Add(-term)
+		}},
+		"another holder is the end": {act: func(t *testing.T, w *world) {
+			w.hold(t)
+			w.lock.record.HolderIdentity = "replica-b"
+			_, _, _ = w.lease.Get(t.Context())
+		}},
+		"even if the Lease is free again": {act: func(t *testing.T, w *world) {
+			w.hold(t)
+			w.lock.record.HolderIdentity = ""
+			_, _, _ = w.lease.Get(t.Context())
+		}},
+		"a replica that stands by sees the leader": {act: func(t *testing.T, w *world) {
+			w.lock.record.HolderIdentity = "replica-b"
+			_, _, _ = w.lease.Get(t.Context())
+		}, open: true},
+		"nothing is written after the release": {act: func(t *testing.T, w *world) {
+			w.hold(t)
+			if err := w.lease.Update(t.Context(), resourcelock.LeaderElectionRecord{}); err != nil {
+				t.Fatal(err)
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			test.act(t, w)
+			if err := w.writes(t); (err == nil) != test.open {
+				t.Errorf("a write returns %v; want the fence open: %t", err, test.open)
+			}
+		})
+	}
+}
+
+// TestLeaseIsNotTakenBack covers the release of a leader that was replaced: client-go writes it with the version that it has just read.
+func TestLeaseIsNotTakenBack(t *testing.T) {
+	w := newWorld()
+	w.hold(t)
+	w.lock.record.HolderIdentity = "replica-b"
+	if _, _, err := w.lease.Get(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.lease.Update(t.Context(), resourcelock.LeaderElectionRecord{}); err == nil {
+		t.Error("the release of a Lease that another replica holds was written")
+	}
+	if got := w.lock.record.HolderIdentity; got != "replica-b" {
+		t.Errorf("the Lease is held by %q", got)
+	}
+	if err := w.lease.Fence.Start(t.Context()); err == nil {
+		t.Error("the process goes on although another replica leads")
+	}
+}

@@ -1,0 +1,91 @@
+package integration_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/test/world"
+)
+
+// A writeLog is the sequence of writes that the API server has accepted, each with the replica that sent it.
+type writeLog struct {
+	mu      sync.Mutex
+	entries []string
+}
+
+func (l *writeLog) add(entry string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.entries = append(l.entries, entry)
+}
+
+func (l *writeLog) all() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.entries)
+}
+
+// startLogged starts a replica whose accepted writes are added to a log under its name.
+func (l *writeLog) startLogged(ctx context.Context, name, lease string) *world.Manager {
+	GinkgoHelper()
+	proxy, err := env.StartProxy()
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(proxy.Stop)
+	proxy.AfterWrite(func(n int) {
+		writes := proxy.Writes()
+		l.add(name + ": " + writes[n-1])
+	})
+	m, err := env.StartManager(ctx, world.ManagerOptions{Server: proxy.URL(), Settings: map[string]any{"leaderElection": map[string]any{
+		"leaderElect": true, "resourceName": lease, "leaseDuration": "4s", "renewDeadline": "3s", "retryPeriod": "500ms",
+	}}})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() error { return m.Stop() })
+	return m
+}
+
+var _ = Describe("A leader that was stopped for longer than its Lease", func() {
+	It("writes nothing after its successor has, and ends", func(ctx SpecContext) {
+		const lease = "fence-test"
+		createFlavors(ctx)
+		var log writeLog
+		old := log.startLogged(ctx, "old", lease)
+		first := leaderOf(ctx, lease)
+		log.startLogged(ctx, "new", lease)
+
+		t := newQueue(ctx)
+		t.onlyOnDemand(ctx, "20", func(*kueue.ClusterQueueSpec) {})
+		var all []*kueue.Workload
+		for i := range 60 {
+			all = append(all, create(ctx, t.workload(fmt.Sprintf("w%02d", i), "1")))
+		}
+		expect(ctx, all[19], "Admitted=True Admitted")
+		expect(ctx, all[59], "QuotaReserved=False WaitingForQuota")
+
+		Expect(old.Signal(syscall.SIGSTOP)).To(Succeed())
+		DeferCleanup(func() error { return old.Signal(syscall.SIGCONT) })
+		for _, w := range all[:20] {
+			finish(ctx, w)
+		}
+		Eventually(func() string { return leaderOf(ctx, lease) }).WithContext(ctx).ShouldNot(Equal(first))
+		Eventually(log.all).WithContext(ctx).Should(ContainElement(HavePrefix("new: ")))
+		// Both have much to write: the old leader, too, now hears of what has finished.
+		for _, w := range all[20:30] {
+			finish(ctx, w)
+		}
+		Expect(old.Signal(syscall.SIGCONT)).To(Succeed())
+		Eventually(old.Done()).WithContext(ctx).Should(BeClosed(), "the old leader ends when it sees the holder of the Lease")
+		expect(ctx, all[49], "Admitted=True Admitted")
+
+		entries := log.all()
+		from := slices.IndexFunc(entries, func(e string) bool { return strings.HasPrefix(e, "new: ") })
+		Expect(entries[from:]).NotTo(ContainElement(HavePrefix("old: ")))
+	}, SpecTimeout(2*patience))
+})
