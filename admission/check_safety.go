@@ -39,7 +39,8 @@ func peakFitsLimits(e *Engine, l *look) *Refusal {
 func (e *Engine) peakAboveLimits(l *look) *Refusal {
 	c := e.course(l.j, l.q)
 	for s := range l.j.plan.Stages {
-		if o := e.offer(l.j.stages[s], l.q); o.lack != nil && c.Items[s] == nil && !c.Finished[s] {
+		hold := l.j.outline.HoldOf(s, 0)
+		if o := e.offer(l.j.stages[s], l.q); o.lack != nil && c.Items[hold] == nil && !c.Finished[hold] {
 			refusal := lackRefusal(l.q, o.lack)
 			advice := ""
 			if o.lack.Oversized {
@@ -66,12 +67,12 @@ func (e *Engine) peakAboveLimits(l *look) *Refusal {
 
 // stateStaysSafe takes the first choice that fits and that the stage-admission policy lets through.
 func stateStaysSafe(e *Engine, l *look) *Refusal {
-	refusal := e.unsafe(l, l.usage)
+	refusal := e.unsafe(l, l.choice)
 	if refusal == nil {
 		return nil
 	}
 	for choice := range e.fitting(l) {
-		if !slices.Equal(choice, l.choice) && e.unsafe(l, choice.Usage(l.items)) == nil {
+		if !slices.Equal(choice, l.choice) && e.unsafe(l, choice) == nil {
 			l.choose(choice)
 			return nil
 		}
@@ -93,12 +94,12 @@ func (e *Engine) waitForOtherChoices(l *look) {
 }
 
 // unsafe asks the policy about one choice.
-func (e *Engine) unsafe(l *look, usage quota.Usage) *Refusal {
+func (e *Engine) unsafe(l *look, choice flavor.Choice) *Refusal {
 	if !l.hasPlan() || l.policy == Greedy {
 		return nil
 	}
 	before := e.course(l.j, l.q)
-	after := before.With(l.s.index, usage)
+	after := l.admitted(before, choice)
 	if len(after.Ahead()) == 0 {
 		// Nothing is left to ask for: it gives back what it holds, and nobody else is worse off.
 		return nil
@@ -110,7 +111,12 @@ func (e *Engine) unsafe(l *look, usage quota.Usage) *Refusal {
 		}
 		return nil
 	}
-	return e.unfinishable(l, after, usage)
+	return e.unfinishable(l, after, choice.Usage(l.items))
+}
+
+// admitted is the course of the JobSet after the stage has been admitted with a choice.
+func (l *look) admitted(before *safety.Course, choice flavor.Choice) *safety.Course {
+	return before.With(l.j.usageByHold(l.s.index, choice.Usage(l.items), l.parts(choice)))
 }
 
 // unfinishable asks whether, after the admission, the JobSet could no longer finish. Then whoever waits for what it holds might not either.

@@ -20,7 +20,7 @@ func (e *Engine) admit(l *look) Decision {
 	e.inFlight[id] = s.key
 	admit := Admit{ID: id, Stage: s.key, UID: s.uid, Admission: l.admission()}
 	admit.Checks = l.q.checksFor(&admit.Admission)
-	s.assumed = &assignment{decision: id, clusterQueue: l.q, usage: l.usage, isAdmitted: len(admit.Checks) == 0}
+	s.assumed = &assignment{decision: id, clusterQueue: l.q, usage: l.usage, parts: l.parts(l.choice), isAdmitted: len(admit.Checks) == 0}
 	if l.j != nil {
 		admit.JobSet, admit.StageName = l.j.key.Name, l.j.plan.Stages[s.index].Name
 	}
@@ -30,6 +30,18 @@ func (e *Engine) admit(l *look) Decision {
 	e.account(s)
 	e.dropPledges(behind)
 	return admit
+}
+
+// parts divides what is charged under a choice among the pod sets.
+func (l *look) parts(choice flavor.Choice) []podSetCharge {
+	parts := make([]podSetCharge, len(l.podSets))
+	for i := range parts {
+		parts[i].podSet = l.podSets[i].Name
+	}
+	for i := range l.items {
+		parts[l.items[i].PodSet].usage.AddAll(l.items[i].Options[choice[i]].Usage)
+	}
+	return parts
 }
 
 // admission is what the choice means for the pod sets.

@@ -33,10 +33,7 @@ func (n *entry) equals(other *entry) bool {
 // entryOf derives what should be booked. It is the only place that says what observations and assumptions mean.
 func (e *Engine) entryOf(s *stage) entry {
 	n := entry{localQueue: s.localQueue, isReady: s.isReady || s.hasNoPods}
-	charge := s.reservation
-	if charge == nil {
-		charge = s.assumed
-	}
+	charge := s.charge()
 	switch {
 	case s.isFinished:
 		n.phase = finished

@@ -113,7 +113,7 @@ func (e *Engine) elaborate(l *look, x *visibility.Explanation) {
 	case peakFits:
 		before := e.course(l.j, l.q)
 		var more []quota.Usage
-		for _, peak := range before.With(l.s.index, l.usage).Peaks() {
+		for _, peak := range l.admitted(before, l.choice).Peaks() {
 			more = append(more, peak.Without(before.HeldNow()))
 		}
 		x.Alternatives = e.alternatives(e.stall(l, everybody), more...)
@@ -133,7 +133,7 @@ func choices(items []flavor.Item) []quota.Usage {
 
 // elaborateDeadlock says what the first of those who could wait for ever would need more, if what they all hold were all that is charged.
 func (e *Engine) elaborateDeadlock(l *look, x *visibility.Explanation) {
-	own, gone := l.claim(e.course(l.j, l.q).With(l.s.index, l.usage)), e.leavers(l)
+	own, gone := l.claim(l.admitted(e.course(l.j, l.q), l.choice)), e.leavers(l)
 	blocked := e.bank.HeldUp(own, gone)
 	if len(blocked) == 0 {
 		return

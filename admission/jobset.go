@@ -186,23 +186,87 @@ func (j *jobSet) finished() []bool {
 // course is how far the JobSet has come. It counts only what is held in the given ClusterQueue, and items there. It must only be
 // asked for when the plan is known.
 func (e *Engine) course(j *jobSet, q *clusterQueue) *safety.Course {
-	n := len(j.plan.Stages)
-	c := &safety.Course{Outline: j.outline, Held: make([]quota.Usage, n), Finished: j.finished(), Items: make([][]flavor.Item, n)}
+	n := j.outline.Holds()
+	c := &safety.Course{Outline: j.outline, Held: make([]quota.Usage, n), Finished: make([]bool, n), Items: make([][]flavor.Item, n)}
 	for _, s := range j.members {
-		if s.index >= 0 && s.index < n && s.entry.isCharged() && s.entry.clusterQueue == q {
-			held := quota.Usage{}
-			held.AddAll(c.Held[s.index])
-			held.AddAll(s.entry.usage)
-			c.Held[s.index] = held
+		if s.index >= 0 && s.index < len(j.plan.Stages) && s.entry.isCharged() && s.entry.clusterQueue == q {
+			for h, usage := range j.usageByHold(s.index, s.entry.usage, s.charge().parts) {
+				held := quota.Usage{}
+				held.AddAll(c.Held[h])
+				held.AddAll(usage)
+				c.Held[h] = held
+			}
+			j.noteSucceeded(s, c)
 		}
 	}
-	for i := range n {
-		c.Finished[i] = c.Finished[i] && c.Held[i] == nil
-		if c.Held[i] == nil && !c.Finished[i] {
-			c.Items[i] = e.offer(j.stages[i], q).items
+	for stage, isFinished := range j.finished() {
+		holds := j.outline.HoldsOf(stage)
+		if c.Held[holds[0]] != nil {
+			continue
+		}
+		for _, h := range holds {
+			c.Finished[h] = isFinished
+		}
+		if !isFinished {
+			j.addItems(c, stage, e.offer(j.stages[stage], q).items)
 		}
 	}
 	return c
+}
+
+// addItems adds the items of a stage to its Holds. There are none if no flavor takes one of its pod sets.
+func (j *jobSet) addItems(c *safety.Course, stage int, items []flavor.Item) {
+	if items == nil {
+		return
+	}
+	for _, h := range j.outline.HoldsOf(stage) {
+		c.Items[h] = []flavor.Item{}
+	}
+	for _, item := range items {
+		h := j.outline.HoldOf(stage, item.PodSet)
+		c.Items[h] = append(c.Items[h], item)
+	}
+}
+
+// usageByHold divides what is charged for a stage among its Holds.
+func (j *jobSet) usageByHold(stage int, usage quota.Usage, parts []podSetCharge) map[int]quota.Usage {
+	holds := j.outline.HoldsOf(stage)
+	if !j.outline.IsDivided(stage) {
+		return map[int]quota.Usage{holds[0]: usage}
+	}
+	usages := map[int]quota.Usage{}
+	for _, h := range holds {
+		usages[h] = quota.Usage{}
+	}
+	for _, part := range parts {
+		h := holds[max(0, j.podSet(stage, part.podSet))]
+		usage := usages[h]
+		usage.AddAll(part.usage)
+		usages[h] = usage
+	}
+	return usages
+}
+
+// podSet is the index of a pod set of a stage of the plan, or negative.
+func (j *jobSet) podSet(stage int, name string) int {
+	return slices.IndexFunc(j.plan.Stages[stage].PodSets, func(p stageplan.PodSet) bool { return p.Name == name })
+}
+
+// noteSucceeded marks the Holds of a stage of which all pods are reclaimable: their ReplicatedJobs have succeeded.
+func (j *jobSet) noteSucceeded(s *stage, c *safety.Course) {
+	if !j.outline.IsDivided(s.index) || s.isGrowth {
+		return
+	}
+	holds := j.outline.HoldsOf(s.index)
+	for _, h := range holds {
+		c.Finished[h] = true
+	}
+	for i, h := range holds {
+		needed := func(p flavor.PodSet) bool { return p.Name == j.plan.Stages[s.index].PodSets[i].Name && p.Count > 0 }
+		if slices.ContainsFunc(s.shape.podSets, needed) {
+			c.Finished[h] = false
+		}
+	}
 }
 
 // findHome is the ClusterQueue in which the JobSet holds quota, or nil. It is one, since all stages have the same LocalQueue and

@@ -53,8 +53,8 @@ func (l *look) isJudgedWhole() bool { return l.hasPlan() && l.policy != Greedy &
 func (e *Engine) findLargest(l *look) string {
 	z := &sizing{most: l.q.node.Most}
 	if l.isJudgedWhole() {
-		stages := e.addStages(z, l)
-		z.suits = func(items []flavor.Item) bool { return e.runsToItsEnd(l, items, stages) }
+		holds := e.addStages(z, l)
+		z.suits = func(items []flavor.Item) bool { return e.runsToItsEnd(l, items, holds) }
 	} else {
 		z.add(e.supply(l.q), l.podSets)
 		z.suits = l.q.isWithinMost
@@ -65,17 +65,17 @@ func (e *Engine) findLargest(l *look) string {
 	return z.advice()
 }
 
-// addStages adds the pod sets of all stages of a plan, and returns the stage of each.
-func (e *Engine) addStages(z *sizing, l *look) (stageOf []int) {
+// addStages adds the pod sets of all stages of a plan, and returns the Hold of each.
+func (e *Engine) addStages(z *sizing, l *look) (holdOf []int) {
 	for s, shape := range l.j.stages {
 		if !z.add(e.supply(l.q), shape.podSets) {
 			return nil
 		}
-		for range shape.podSets {
-			stageOf = append(stageOf, s)
+		for i := range shape.podSets {
+			holdOf = append(holdOf, l.j.outline.HoldOf(s, i))
 		}
 	}
-	return stageOf
+	return holdOf
 }
 
 // add takes in more pod sets. If some flavor must be found for them first, whatever their number, nothing is left of the sizing.
@@ -95,14 +95,14 @@ func (z *sizing) add(supply flavor.Supply, podSets []flavor.PodSet) bool {
 }
 
 // runsToItsEnd tells whether a JobSet that has not begun could get all its stages in turn if they had these items.
-func (e *Engine) runsToItsEnd(l *look, items []flavor.Item, stageOf []int) bool {
+func (e *Engine) runsToItsEnd(l *look, items []flavor.Item, holdOf []int) bool {
 	c := e.course(l.j, l.q)
-	for s := range c.Items {
-		c.Items[s] = []flavor.Item{}
+	for h := range c.Items {
+		c.Items[h] = []flavor.Item{}
 	}
 	for _, item := range items {
-		s := stageOf[item.PodSet]
-		c.Items[s] = append(c.Items[s], item)
+		h := holdOf[item.PodSet]
+		c.Items[h] = append(c.Items[h], item)
 	}
 	return slices.ContainsFunc(c.PeaksToTheEnd(), l.q.couldHave)
 }

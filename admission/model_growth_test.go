@@ -77,6 +77,9 @@ func (m *model) divide(js *fakeJobSet, i int) []elastic.Size {
 			growths = append(growths, elastic.Growth{HoldsQuota: wl.Status.Admission != nil, Held: elastic.Held(wl, name), MayRun: m.mayUse(growth)})
 		}
 		want := stage.PodSets[k].Count
+		if js.states[name] == stageplan.Succeeded {
+			want = 0
+		}
 		sizes = append(sizes, elastic.Divide(want, elastic.Held(m.workloads[keyOf(js.workload(i))], name), 1, growths))
 	}
 	return sizes

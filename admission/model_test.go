@@ -210,6 +210,7 @@ func (m *model) stop(js *fakeJobSet) {
 		if m.workloads[keyOf(js.workload(i))].Status.Admission != nil {
 			m.leave(js.workload(i))
 		}
+		m.change(js.workload(i), func(wl *kueue.Workload) { wl.Status.ReclaimablePods = nil })
 	}
 	m.gate(js)
 }
@@ -243,7 +244,8 @@ func (m *model) restart(js *fakeJobSet) {
 		for _, name := range m.workloadsOf(js, i) {
 			m.change(name, func(wl *kueue.Workload) {
 				wl.Annotations[apis.AttemptAnnotation] = strconv.Itoa(js.attempt)
-				if isFinished(wl) {
+				// What was reclaimed has to be asked for again, with the rest.
+				if isFinished(wl) || len(wl.Status.ReclaimablePods) > 0 {
 					wl.Status = kueue.WorkloadStatus{}
 				}
 			})

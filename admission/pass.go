@@ -100,7 +100,7 @@ func (e *Engine) stillPasses(n *contender) bool {
 		if !n.q.node.Fits(n.usage) || e.config.BlockAdmission && e.unready > 0 {
 			return &Refusal{}
 		}
-		return e.unsafe(n.look, n.usage)
+		return e.unsafe(n.look, n.choice)
 	})
 	return refusal == nil
 }

@@ -84,8 +84,24 @@ type assignment struct {
 	decision     DecisionID
 	clusterQueue *clusterQueue
 	usage        quota.Usage
+	// parts divides usage among the pod sets.
+	parts []podSetCharge
 	// isAdmitted tells that nothing but the quota had to be waited for.
 	isAdmitted bool
+}
+
+// A podSetCharge is what is charged for one pod set.
+type podSetCharge struct {
+	podSet string
+	usage  quota.Usage
+}
+
+// charge returns what the stage is charged, or nil.
+func (s *stage) charge() *assignment {
+	if s.reservation != nil {
+		return s.reservation
+	}
+	return s.assumed
 }
 
 func (e *Engine) observeStage(object *kueue.Workload) {
@@ -255,7 +271,8 @@ func (e *Engine) adoptStatus(s *stage, object *kueue.Workload) {
 	s.reservation = nil
 	if a := object.Status.Admission; a != nil && conditionIsTrue(object, kueue.WorkloadQuotaReserved) {
 		s.reservedAt = condition(object, kueue.WorkloadQuotaReserved).LastTransitionTime.Time
-		s.reservation = &assignment{clusterQueue: e.clusterQueue(string(a.ClusterQueue)), usage: e.usageOf(object)}
+		s.reservation = &assignment{clusterQueue: e.clusterQueue(string(a.ClusterQueue))}
+		s.reservation.usage, s.reservation.parts = e.usageOf(object)
 	}
 	s.closed = ""
 	switch gates := strings.TrimSpace(object.Annotations[apis.AdmissionGatedByAnnotation]); {
@@ -313,11 +330,12 @@ func conditionIsTrue(object *kueue.Workload, conditionType string) bool {
 	return c != nil && c.Status == metav1.ConditionTrue
 }
 
-// usageOf is what an admission charges. It counts as it is written, whatever quota says, less what reclaimable pods give back.
-func (e *Engine) usageOf(object *kueue.Workload) quota.Usage {
-	var usage quota.Usage
+// usageOf is what an admission charges, and for which pod sets. It counts as it is written, whatever quota says, less what reclaimable pods give
+// back.
+func (e *Engine) usageOf(object *kueue.Workload) (usage quota.Usage, parts []podSetCharge) {
 	for i := range object.Status.Admission.PodSetAssignments {
 		p := &object.Status.Admission.PodSetAssignments[i]
+		one := podSetCharge{podSet: string(p.Name)}
 		for name, q := range p.ResourceUsage {
 			f, ok := p.Flavors[name]
 			if !ok {
@@ -325,10 +343,12 @@ func (e *Engine) usageOf(object *kueue.Workload) quota.Usage {
 			}
 			amount, _ := quota.Of(name, q)
 			amount = min(amount, quota.MaxCharge)
-			usage.Add(e.tree.Index.ID(quota.FlavorResource{Flavor: f, Resource: name}), stillNeeded(amount, p, object))
+			one.usage.Add(e.tree.Index.ID(quota.FlavorResource{Flavor: f, Resource: name}), stillNeeded(amount, p, object))
 		}
+		usage.AddAll(one.usage)
+		parts = append(parts, one)
 	}
-	return usage
+	return usage, parts
 }
 
 // stillNeeded is the part of an amount for the pods that are needed: not more than are left of the spec without those that are

@@ -308,8 +308,21 @@ func (w *world) reach(jobSet, name string, status stageplan.Status) {
 	for i := range js.plan.Stages {
 		stage := &js.plan.Stages[i]
 		done := !slices.ContainsFunc(stage.ReplicatedJobs, func(job string) bool { return js.states[job] != stageplan.Succeeded })
-		if done && slices.Contains(stage.ReplicatedJobs, name) {
+		switch {
+		case !slices.Contains(stage.ReplicatedJobs, name):
+		case done:
 			w.change(js.workload(i), finish)
+		case status == stageplan.Succeeded:
+			w.change(js.workload(i), func(wl *kueue.Workload) { reclaim(wl, name) })
+		}
+	}
+}
+
+// reclaim gives back what the pods of a ReplicatedJob were charged that has succeeded while its stage goes on.
+func reclaim(wl *kueue.Workload, name string) {
+	for _, p := range wl.Spec.PodSets {
+		if string(p.Name) == name {
+			wl.Status.ReclaimablePods = append(wl.Status.ReclaimablePods, kueue.ReclaimablePod{Name: p.Name, Count: p.Count})
 		}
 	}
 }

@@ -10,36 +10,77 @@ import (
 
 // An Outline is what of a plan decides how much is held at once. It does not change.
 type Outline struct {
-	plan     *stageplan.Plan
+	// holdOf is the index of the Hold of each pod set, by stage.
+	holdOf [][]int
+	// segments lists the indexes of the Holds of each hold segment.
 	segments [][]int
-	// before tells whether one stage finishes before another begins.
+	// before is the Precedence of the Holds.
 	before [][]bool
 }
 
 // NewOutline returns the outline of a plan.
 func NewOutline(plan *stageplan.Plan) *Outline {
-	return &Outline{plan: plan, segments: plan.HoldSegments(), before: plan.Precedence()}
+	holds := plan.Holds()
+	o := &Outline{holdOf: make([][]int, len(plan.Stages)), before: plan.Precedence(holds)}
+	for s := range plan.Stages {
+		o.holdOf[s] = make([]int, max(1, len(plan.Stages[s].PodSets)))
+	}
+	for h, hold := range holds {
+		for _, i := range hold.PodSets {
+			o.holdOf[hold.Stage][i] = h
+		}
+		if len(hold.PodSets) == 0 {
+			o.holdOf[hold.Stage][0] = h
+		}
+	}
+	for _, segment := range plan.HoldSegments() {
+		var inSegment []int
+		for h, hold := range holds {
+			if slices.Contains(segment, hold.Stage) {
+				inSegment = append(inSegment, h)
+			}
+		}
+		o.segments = append(o.segments, inSegment)
+	}
+	return o
 }
 
-// A Course is how far a JobSet has come with its plan. The slices go by stage.
+// Holds is the number of Holds.
+func (o *Outline) Holds() int { return len(o.before) }
+
+// HoldOf returns the index of the Hold of a pod set. A stage without pod sets has one Hold, of its pod set 0.
+func (o *Outline) HoldOf(stage, podSet int) int { return o.holdOf[stage][podSet] }
+
+// HoldsOf lists the Holds of the pod sets of a stage.
+func (o *Outline) HoldsOf(stage int) []int { return o.holdOf[stage] }
+
+// IsDivided is true if a stage has several Holds.
+func (o *Outline) IsDivided(stage int) bool {
+	holds := o.holdOf[stage]
+	return slices.ContainsFunc(holds, func(h int) bool { return h != holds[0] })
+}
+
+// A Course is how far a JobSet has come with its plan. The slices go by Hold: see stageplan.Hold.
 type Course struct {
 	Outline *Outline
-	// Held is what a stage holds, or nil if it is not admitted. One that is admitted and needs no quota holds an empty usage.
+	// Held is what a Hold has, or nil if its stage is not admitted. One that is admitted and needs no quota has an empty usage.
 	Held []quota.Usage
-	// Finished stages neither hold nor will.
+	// Finished Holds will get nothing more: their stage has finished, or the ReplicatedJobs of the Hold have succeeded.
 	Finished []bool
-	// Items of the stages that neither hold quota nor have finished.
+	// Items of the Holds whose stages neither hold quota nor have finished.
 	Items [][]flavor.Item
 }
 
-// With returns the course after a stage has been admitted with this usage.
-func (c *Course) With(stage int, usage quota.Usage) *Course {
+// With returns the course after a stage has been admitted with these usages of its Holds.
+func (c *Course) With(usages map[int]quota.Usage) *Course {
 	after := *c
 	after.Held = slices.Clone(c.Held)
-	held := quota.Usage{}
-	held.AddAll(after.Held[stage])
-	held.AddAll(usage)
-	after.Held[stage] = held
+	for h, usage := range usages {
+		held := quota.Usage{}
+		held.AddAll(after.Held[h])
+		held.AddAll(usage)
+		after.Held[h] = held
+	}
 	return &after
 }
 
@@ -52,7 +93,7 @@ func (c *Course) HeldNow() quota.Usage {
 	return held
 }
 
-// Ahead lists the stages that the JobSet may come to hold before it gives everything back: those of the hold segment that it is in.
+// Ahead lists the Holds that the JobSet may come to have before it gives everything back: those of the hold segment that it is in.
 func (c *Course) Ahead() []int {
 	segments := c.Outline.segments
 	last := -1
@@ -72,7 +113,7 @@ func (c *Course) Ahead() []int {
 	return ahead
 }
 
-// Remaining lists the stages that neither hold quota nor have finished.
+// Remaining lists the Holds that have no quota and have not finished.
 func (c *Course) Remaining() []int {
 	var remaining []int
 	for s := range c.Held {
@@ -83,7 +124,7 @@ func (c *Course) Remaining() []int {
 	return remaining
 }
 
-// isOutOfTurn tells whether a stage holds quota although another has to finish before it, as after a restart. Then it goes on holding it
+// isOutOfTurn is true if a Hold has quota although another has to finish before it, as after a restart. Then it keeps the quota
 // beside whatever comes before its turn.
 func (c *Course) isOutOfTurn(s int) bool {
 	if c.Held[s] == nil {
@@ -104,18 +145,18 @@ func (c *Course) Peaks() []quota.Usage { return c.peaksOf(c.Ahead()) }
 // PeaksToTheEnd is Peaks of all that is left of the plan.
 func (c *Course) PeaksToTheEnd() []quota.Usage { return c.peaksOf(c.Remaining()) }
 
-// peaksOf returns the peaks of what is held together with the given stages. They do not become more when one of the stages is admitted as
+// peaksOf returns the peaks of what is held together with the given Holds. They do not become more when a stage is admitted as
 // they foresee.
-func (c *Course) peaksOf(stages []int) []quota.Usage {
+func (c *Course) peaksOf(holds []int) []quota.Usage {
 	var items []flavor.Item
-	var stageOf []int
-	for _, s := range stages {
-		if c.Items[s] == nil {
+	var holdOf []int
+	for _, h := range holds {
+		if c.Items[h] == nil {
 			return nil
 		}
-		for _, item := range c.Items[s] {
+		for _, item := range c.Items[h] {
 			items = append(items, item)
-			stageOf = append(stageOf, s)
+			holdOf = append(holdOf, h)
 		}
 	}
 	var outOfTurn quota.Usage
@@ -128,7 +169,7 @@ func (c *Course) peaksOf(stages []int) []quota.Usage {
 	}
 	regular := &Course{Outline: c.Outline, Held: inTurn}
 	peakOf := regular.peak
-	if regular.holdsAllAtOnce(stages) {
+	if regular.holdsAllAtOnce(holds) {
 		held := regular.HeldNow()
 		peakOf = func(items []flavor.Item, _ []int, choice flavor.Choice) quota.Usage {
 			peak := held.Clone()
@@ -138,8 +179,8 @@ func (c *Course) peaksOf(stages []int) []quota.Usage {
 	}
 	var peaks []quota.Usage
 	// Each look at a choice costs more in a longer plan.
-	for choice := range flavor.Choices(items, max(1, flavor.MaxChoices/max(1, len(stages)))) {
-		peak := peakOf(items, stageOf, choice)
+	for choice := range flavor.Choices(items, max(1, flavor.MaxChoices/max(1, len(holds)))) {
+		peak := peakOf(items, holdOf, choice)
 		peak.AddAll(outOfTurn)
 		if !slices.ContainsFunc(peaks, peak.Equal) {
 			peaks = append(peaks, peak)
@@ -148,10 +189,10 @@ func (c *Course) peaksOf(stages []int) []quota.Usage {
 	return peaks
 }
 
-// holdsAllAtOnce tells whether none of the given stages, and of those that hold quota, finishes before another of them: then the most that
-// they hold is the sum of all.
-func (c *Course) holdsAllAtOnce(stages []int) bool {
-	counts := func(s int) bool { return c.Held[s] != nil || slices.Contains(stages, s) }
+// holdsAllAtOnce is true if none of the given Holds, and of those that have quota, finishes before another of them: then the most that
+// they have at once is the sum of all.
+func (c *Course) holdsAllAtOnce(holds []int) bool {
+	counts := func(h int) bool { return c.Held[h] != nil || slices.Contains(holds, h) }
 	for a, row := range c.Outline.before {
 		for b, isBefore := range row {
 			if isBefore && counts(a) && counts(b) {
@@ -162,24 +203,24 @@ func (c *Course) holdsAllAtOnce(stages []int) bool {
 	return true
 }
 
-// peak is the most that the stages hold at once under a choice, where some finish before others begin.
-func (c *Course) peak(items []flavor.Item, stageOf []int, choice flavor.Choice) quota.Usage {
+// peak is the most that is held at once under a choice, where some Holds are released before others begin.
+func (c *Course) peak(items []flavor.Item, holdOf []int, choice flavor.Choice) quota.Usage {
 	var ids quota.Usage
-	byStage := make([]quota.Usage, len(c.Held))
-	for s, held := range c.Held {
-		byStage[s] = held.Clone()
+	byHold := make([]quota.Usage, len(c.Held))
+	for h, held := range c.Held {
+		byHold[h] = held.Clone()
 		ids.AddAll(held)
 	}
 	for i := range items {
 		usage := items[i].Options[choice[i]].Usage
-		byStage[stageOf[i]].AddAll(usage)
+		byHold[holdOf[i]].AddAll(usage)
 		ids.AddAll(usage)
 	}
 	var peak quota.Usage
-	amounts := make([]int64, len(byStage))
+	amounts := make([]int64, len(byHold))
 	for _, entry := range ids {
-		for s := range byStage {
-			amounts[s] = int64(byStage[s].Of(entry.ID))
+		for h := range byHold {
+			amounts[h] = int64(byHold[h].Of(entry.ID))
 		}
 		peak.Add(entry.ID, quota.Amount(stageplan.MostAtOnce(c.Outline.before, amounts)))
 	}

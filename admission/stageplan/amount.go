@@ -72,30 +72,18 @@ func (s *PodSet) checkAmounts(field string) Problems {
 	return problems
 }
 
-// amount is what the stage holds of one resource.
-func (s *Stage) amount(name corev1.ResourceName) int64 {
-	var sum int64
-	for i := range s.PodSets {
-		sum = plus(sum, s.PodSets[i].amount(name))
-	}
-	return sum
-}
-
-// amounts has, for each resource that the plan asks for, what each stage holds.
-func (p *Plan) amounts() map[corev1.ResourceName][]int64 {
+// amounts has, for each resource that the plan asks for, the amount of each of its Holds.
+func (p *Plan) amounts(holds []Hold) map[corev1.ResourceName][]int64 {
 	amounts := map[corev1.ResourceName][]int64{}
-	for s := range p.Stages {
-		for _, podSet := range p.Stages[s].PodSets {
+	for h, hold := range holds {
+		for _, i := range hold.PodSets {
+			podSet := &p.Stages[hold.Stage].PodSets[i]
 			for name := range podSet.Requests {
 				if amounts[name] == nil {
-					amounts[name] = make([]int64, len(p.Stages))
+					amounts[name] = make([]int64, len(holds))
 				}
+				amounts[name][h] = plus(amounts[name][h], podSet.amount(name))
 			}
-		}
-	}
-	for name, held := range amounts {
-		for s := range p.Stages {
-			held[s] = p.Stages[s].amount(name)
 		}
 	}
 	return amounts
@@ -104,7 +92,7 @@ func (p *Plan) amounts() map[corev1.ResourceName][]int64 {
 // checkSum makes sure that nothing computed from the plan can overflow: every other total is a part of the sum.
 func (p *Plan) checkSum() Problems {
 	var problems Problems
-	amounts := p.amounts()
+	amounts := p.amounts(p.Holds())
 	for _, name := range slices.Sorted(maps.Keys(amounts)) {
 		if total(amounts[name]) == math.MaxInt64 {
 			problems = problems.addf(replicatedJobsField, "requests of %s by all ReplicatedJobs together are larger than any quota", name)
@@ -121,19 +109,21 @@ func total(amounts []int64) int64 {
 	return sum
 }
 
-// Requests returns what the stage holds of each resource, those left out of which it holds nothing.
+// Requests returns what the stage asks for of each resource, those left out of which it asks for nothing.
 func (s *Stage) Requests() corev1.ResourceList {
-	return (&Plan{Stages: []Stage{*s}}).Sum()
+	return (&Plan{Stages: []Stage{{ReplicatedJobs: s.ReplicatedJobs, PodSets: s.PodSets}}}).Sum()
 }
 
 // Sum returns what all stages together ask for: what the JobSet would hold if it were admitted as a whole.
 func (p *Plan) Sum() corev1.ResourceList {
-	return p.collect(total)
+	return p.collect(p.Holds(), total)
 }
 
 // Peak returns the most that the JobSet may hold at once. See PeakOf.
 func (p *Plan) Peak() corev1.ResourceList {
-	return p.collect(p.MostHeld)
+	holds := p.Holds()
+	before := p.Precedence(holds)
+	return p.collect(holds, func(amounts []int64) int64 { return MostAtOnce(before, amounts) })
 }
 
 // PeakOf returns the most that the given stages may hold at once, if the others hold nothing: those that are not finished yet,
@@ -142,19 +132,15 @@ func (p *Plan) Peak() corev1.ResourceList {
 // Each resource has its own maximum. They need not be reached at the same time, so that the result is an upper bound of what is
 // held at any time, and the smallest for each single resource that MostHeld can give.
 func (p *Plan) PeakOf(stages []int) corev1.ResourceList {
-	return p.collect(func(amounts []int64) int64 {
-		chosen := make([]int64, len(amounts))
-		for _, s := range stages {
-			chosen[s] = amounts[s]
-		}
-		return p.MostHeld(chosen)
-	})
+	holds := slices.DeleteFunc(p.Holds(), func(h Hold) bool { return !slices.Contains(stages, h.Stage) })
+	before := p.Precedence(holds)
+	return p.collect(holds, func(amounts []int64) int64 { return MostAtOnce(before, amounts) })
 }
 
-// collect makes a list of what is left of each resource when its amounts, by stage, are made one.
-func (p *Plan) collect(one func(amounts []int64) int64) corev1.ResourceList {
+// collect makes a list of what is left of each resource when its amounts, one for each Hold, are made one.
+func (p *Plan) collect(holds []Hold, one func(amounts []int64) int64) corev1.ResourceList {
 	list := corev1.ResourceList{}
-	for name, amounts := range p.amounts() {
+	for name, amounts := range p.amounts(holds) {
 		if amount := one(amounts); amount > 0 {
 			list[name] = quantityOf(name, amount)
 		}

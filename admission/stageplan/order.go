@@ -14,8 +14,59 @@ func (p *Plan) FinishedBefore(a, b int) bool {
 	return p.finishedBefore()[a][b]
 }
 
-// Precedence is FinishedBefore of all pairs, the earlier stage first.
-func (p *Plan) Precedence() [][]bool { return p.finishedBefore() }
+// A Hold is quota that a stage gives back at one time: that of its ReplicatedJobs on whose success the same later stages depend. A stage has
+// several Holds only if a later stage waits for some of its ReplicatedJobs to succeed and not for the others: their quota is released
+// when these have succeeded, while the stage goes on holding the rest.
+type Hold struct {
+	// Stage is the index of the stage.
+	Stage int
+	// PodSets are indexes into the PodSets of the stage.
+	PodSets []int
+}
+
+// Holds returns the Holds of all stages, in the order of Stages and then of their first pod sets. Each stage has at least one.
+func (p *Plan) Holds() []Hold {
+	succeeded := p.succeeded()
+	var holds []Hold
+	for s := range p.Stages {
+		first := len(holds)
+		for podSet := range p.Stages[s].PodSets {
+			sameLater := func(h Hold) bool { return p.sameLater(succeeded, s, h.PodSets[0], podSet) }
+			if h := slices.IndexFunc(holds[first:], sameLater); h >= 0 {
+				holds[first+h].PodSets = append(holds[first+h].PodSets, podSet)
+				continue
+			}
+			holds = append(holds, Hold{Stage: s, PodSets: []int{podSet}})
+		}
+		if len(holds) == first {
+			holds = append(holds, Hold{Stage: s})
+		}
+	}
+	return holds
+}
+
+// sameLater reports whether the same stages can only open after the one and after the other ReplicatedJob of a stage has succeeded.
+func (p *Plan) sameLater(succeeded [][]uint64, stage, one, other int) bool {
+	for b := range p.Stages {
+		if bits := succeeded[b][stage]; bits>>one&1 != bits>>other&1 {
+			return false
+		}
+	}
+	return true
+}
+
+// Precedence reports, for each pair of these Holds of the plan, whether the quota of the first is released before the stage of the second can open.
+func (p *Plan) Precedence(holds []Hold) [][]bool {
+	succeeded := p.succeeded()
+	before := make([][]bool, len(holds))
+	for a, earlier := range holds {
+		before[a] = make([]bool, len(holds))
+		for b, later := range holds {
+			before[a][b] = len(earlier.PodSets) > 0 && succeeded[later.Stage][earlier.Stage]>>earlier.PodSets[0]&1 == 1
+		}
+	}
+	return before
+}
 
 // finishedBefore is FinishedBefore of all pairs.
 func (p *Plan) finishedBefore() [][]bool {
@@ -97,36 +148,35 @@ func cutAt(before [][]bool, s int) bool {
 	return true
 }
 
-// MostHeld returns the most that the stages may hold at once when each holds the given amount while it is open and unfinished.
-// Amounts below zero count as zero. If the sum of all does not fit, it returns the largest int64.
+// MostHeld returns the most that the JobSet may hold at once when each of its Holds has the given amount from when its stage opens until its
+// ReplicatedJobs have succeeded. Amounts below zero count as zero. If the sum of all does not fit, it returns the largest int64.
 //
-// Stages that are open and unfinished at the same time are an antichain of FinishedBefore: none finishes before another. So the
-// heaviest antichain is an upper bound. It is exact except where two stages, each waiting for another part of the same stage,
-// finish that stage only together.
+// Holds that exist at the same time are an antichain of Precedence: none is released before another begins. The heaviest antichain is
+// reached: let only those ReplicatedJobs succeed that must for its stages to open.
 //
-// By Dilworth's theorem the heaviest antichain weighs as much as the fewest chains that cover each stage as often as its weight
-// says; those are all the copies less the most that can be matched, each to a copy of a later stage (D. R. Fulkerson, Note on
+// By Dilworth's theorem the heaviest antichain weighs as much as the fewest chains that cover each Hold as often as its weight
+// says; those are all the copies less the most that can be matched, each to a copy of a later Hold (D. R. Fulkerson, Note on
 // Dilworth's decomposition theorem for partially ordered sets, Proc. Amer. Math. Soc. 7, 1956). Copies are counted, not listed:
 // the matching is a maximum flow.
-func (p *Plan) MostHeld(amounts []int64) int64 { return MostAtOnce(p.finishedBefore(), amounts) }
+func (p *Plan) MostHeld(amounts []int64) int64 { return MostAtOnce(p.Precedence(p.Holds()), amounts) }
 
-// MostAtOnce is MostHeld of a plan with this Precedence. What holds nothing costs nothing.
+// MostAtOnce is MostHeld of Holds with this Precedence. Those without an amount cost nothing.
 func MostAtOnce(before [][]bool, amounts []int64) int64 {
 	var weights []int64
-	var stages []int
-	for s, a := range amounts {
+	var holds []int
+	for h, a := range amounts {
 		if a > 0 {
-			weights, stages = append(weights, a), append(stages, s)
+			weights, holds = append(weights, a), append(holds, h)
 		}
 	}
 	sum := total(weights)
 	if sum == math.MaxInt64 {
 		return sum
 	}
-	among := make([][]bool, len(stages))
-	for i, a := range stages {
-		among[i] = make([]bool, len(stages))
-		for k, b := range stages {
+	among := make([][]bool, len(holds))
+	for i, a := range holds {
+		among[i] = make([]bool, len(holds))
+		for k, b := range holds {
 			among[i][k] = before[a][b]
 		}
 	}
@@ -137,14 +187,14 @@ func MostAtOnce(before [][]bool, amounts []int64) int64 {
 	return sum
 }
 
-// A matching assigns copies of stages to copies of later stages. It grows along shortest augmenting paths (J. Edmonds and
+// A matching assigns copies of Holds to copies of later Holds. It grows along shortest augmenting paths (J. Edmonds and
 // R. M. Karp, Theoretical improvements in algorithmic efficiency for network flow problems, J. ACM 19, 1972), so that the number
 // of paths does not depend on the weights.
 type matching struct {
 	before [][]bool
-	// earlier and later count the copies of each stage that are not assigned yet to a later, or from an earlier one.
+	// earlier and later count the copies of each Hold that are not assigned yet to a later, or from an earlier one.
 	earlier, later []int64
-	// assigned counts copies from the first stage to the second.
+	// assigned counts copies from the first Hold to the second.
 	assigned [][]int64
 }
 
@@ -159,7 +209,7 @@ func newMatching(before [][]bool, weights []int64) *matching {
 // augment assigns more copies along one shortest path, and returns how many: zero if there are as many as can be.
 func (m *matching) augment() int64 {
 	n := len(m.earlier)
-	// Nodes below n are stages as the earlier of a pair, the others as the later. A parent of itself is where a path begins.
+	// Nodes below n are Holds as the earlier of a pair, the others as the later. A parent of itself is where a path begins.
 	parent := make([]int, 2*n)
 	var queue []int
 	for s := range parent {
@@ -185,7 +235,7 @@ func (m *matching) augment() int64 {
 	return 0
 }
 
-// leads tells whether a path may go on from one node to another: forwards to any later stage, backwards where copies are assigned
+// leads tells whether a path may go on from one node to another: forwards to any later Hold, backwards where copies are assigned
 // that can be taken back.
 func (m *matching) leads(from, to int) bool {
 	n := len(m.earlier)

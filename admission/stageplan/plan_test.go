@@ -160,7 +160,7 @@ func TestNew(t *testing.T) {
 			spec: newSpec(gpu("a"), gpu("x", after("a Ready")), gpu("b"),
 				gpu("c", after("a Complete", "b Ready")), gpu("d", after("b Ready", "a Complete"))),
 			want:     "a.b; a.b[a] -Ready-> x; a.b[b] -Ready-> c.d & a.b[a] -Succeeded-> c.d",
-			wantPeak: "gpu=5", wantSum: "gpu=5", wantRuns: [][]int{{0, 1, 2}},
+			wantPeak: "gpu=4", wantSum: "gpu=5", wantRuns: [][]int{{0, 1, 2}},
 		},
 		"the same target with another status is another stage": {
 			spec: newSpec(gpu("a"), gpu("b", after("a Ready")), gpu("c", after("a Complete"))),
@@ -178,15 +178,15 @@ func TestNew(t *testing.T) {
 			want:     "r -Succeeded-> a; r -Ready-> b; a -Succeeded-> c & b -Succeeded-> c; a -Succeeded-> d",
 			wantPeak: "cpu=1 gpu=2", wantSum: "cpu=1 gpu=4", wantRuns: [][]int{{0, 1, 2, 3, 4}},
 		},
-		"a part that succeeded does not finish its stage": {
+		"a part that succeeded does not finish its stage, and gives its own quota back": {
 			spec: newSpec(gpu("a"), gpu("b"), gpu("c", after("a Complete"))),
-			want: "a.b; a.b[a] -Succeeded-> c", wantPeak: "gpu=3", wantSum: "gpu=3", wantRuns: [][]int{{0, 1}},
+			want: "a.b; a.b[a] -Succeeded-> c", wantPeak: "gpu=2", wantSum: "gpu=3", wantRuns: [][]int{{0, 1}},
 		},
 		"parts that succeeded one after the other do": {
 			spec: newSpec(gpu("a"), gpu("b"), gpu("c", after("a Complete")), gpu("d", after("b Complete", "c Ready"))),
 			want: "a.b; a.b[a] -Succeeded-> c; a.b[b] -Succeeded-> d & c -Ready-> d",
 			// d opens after a.b has finished, beside c.
-			wantPeak: "gpu=3", wantSum: "gpu=4", wantRuns: [][]int{{0, 1, 2}},
+			wantPeak: "gpu=2", wantSum: "gpu=4", wantRuns: [][]int{{0, 1, 2}},
 		},
 		"dependencies are merged by stage and status": {
 			spec: newSpec(gpu("a"), gpu("b"), gpu("c"), gpu("d", after("a Ready")),

@@ -69,18 +69,33 @@ func drawPlan(t *rapid.T) *stageplan.Plan {
 	return p
 }
 
-// held is what the stage holds of GPUs.
-func held(s *stageplan.Stage) int64 {
-	gpus := s.Requests()["gpu"]
-	return gpus.Value()
-}
-
+// amounts are the GPUs of each Hold.
 func amounts(p *stageplan.Plan) []int64 {
 	var list []int64
-	for s := range p.Stages {
-		list = append(list, held(&p.Stages[s]))
+	for _, h := range p.Holds() {
+		var sum int64
+		for _, i := range h.PodSets {
+			sum += gpusOf(&p.Stages[h.Stage].PodSets[i])
+		}
+		list = append(list, sum)
 	}
 	return list
+}
+
+func gpusOf(podSet *stageplan.PodSet) int64 {
+	gpus := podSet.Requests["gpu"]
+	return gpus.Value() * int64(podSet.Count)
+}
+
+// heldIn is what a stage that is open holds when ReplicatedJobs have these states: quota of a ReplicatedJob is released when it has succeeded.
+func heldIn(s *stageplan.Stage, states map[string]stageplan.Status) int64 {
+	var sum int64
+	for i, job := range s.ReplicatedJobs {
+		if states[job] != stageplan.Succeeded {
+			sum += gpusOf(&s.PodSets[i])
+		}
+	}
+	return sum
 }
 
 // isOpen tells whether the conditions of a stage hold when ReplicatedJobs have these states.
@@ -200,7 +215,7 @@ func TestNeverHoldsMoreThanPeak(t *testing.T) {
 			segments := map[int]bool{}
 			for s := range p.Stages {
 				if stage := &p.Stages[s]; isOpen(stage, states) && !isFinished(stage, states) {
-					now += held(stage)
+					now += heldIn(stage, states)
 					segments[segmentOf[s]] = true
 				}
 			}
@@ -265,19 +280,20 @@ func TestFinishedBefore(t *testing.T) {
 	})
 }
 
-// heaviestAntichain is a twin of MostHeld that tries all sets of stages.
+// heaviestAntichain is a twin of MostHeld that tries all sets of Holds.
 func heaviestAntichain(p *stageplan.Plan, amounts []int64) int64 {
 	var most int64
-	for set := range 1 << len(p.Stages) {
+	before := p.Precedence(p.Holds())
+	for set := range 1 << len(amounts) {
 		var sum int64
 		var chosen []int
-		for s := range p.Stages {
-			if set&(1<<s) != 0 {
-				chosen = append(chosen, s)
-				sum += amounts[s]
+		for h := range amounts {
+			if set&(1<<h) != 0 {
+				chosen = append(chosen, h)
+				sum += amounts[h]
 			}
 		}
-		apart := func(a, b int) bool { return !p.FinishedBefore(a, b) && !p.FinishedBefore(b, a) }
+		apart := func(a, b int) bool { return !before[a][b] && !before[b][a] }
 		if sum > most && allPairs(chosen, apart) {
 			most = sum
 		}
@@ -299,7 +315,8 @@ func allPairs(list []int, ok func(a, b int) bool) bool {
 func TestMostHeldIsTheHeaviestAntichain(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := drawPlan(t)
-		list := rapid.SliceOfN(rapid.Int64Range(-2, 20), len(p.Stages), len(p.Stages)).Draw(t, "amounts")
+		holds := len(p.Holds())
+		list := rapid.SliceOfN(rapid.Int64Range(-2, 20), holds, holds).Draw(t, "amounts")
 		if got, want := p.MostHeld(list), heaviestAntichain(p, list); got != want {
 			t.Fatalf("%s with %v: most held %d, heaviest antichain %d", p, list, got, want)
 		}
@@ -307,7 +324,7 @@ func TestMostHeldIsTheHeaviestAntichain(t *testing.T) {
 }
 
 // mostReached is a twin of MostHeld that tries all sets of stages that may have opened, each with no more success than it needs.
-func mostReached(p *stageplan.Plan, amounts []int64) int64 {
+func mostReached(p *stageplan.Plan) int64 {
 	var most int64
 	for set := range 1 << len(p.Stages) {
 		states := map[string]stageplan.Status{}
@@ -327,8 +344,8 @@ func mostReached(p *stageplan.Plan, amounts []int64) int64 {
 		}
 		var sum int64
 		for s := range p.Stages {
-			if set&(1<<s) != 0 && !isFinished(&p.Stages[s], states) {
-				sum += amounts[s]
+			if set&(1<<s) != 0 {
+				sum += heldIn(&p.Stages[s], states)
 			}
 		}
 		if reachable {
@@ -338,19 +355,62 @@ func mostReached(p *stageplan.Plan, amounts []int64) int64 {
 	return most
 }
 
-// TestPeakIsReached shows that the peak is no larger than it must be, where no condition Succeeded is on a part of a stage.
+// TestPeakIsReached shows that the peak is no larger than it must be.
 func TestPeakIsReached(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := drawPlan(t)
-		whole := true
-		for s := range p.Stages {
-			for _, c := range p.Stages[s].After {
-				whole = whole && (c.Status == stageplan.Ready || slices.Equal(c.Targets, p.Stages[c.Stage].ReplicatedJobs))
+		if got, want := p.MostHeld(amounts(p)), mostReached(p); got != want {
+			t.Fatalf("%s: peak %d, reached %d", p, got, want)
+		}
+	})
+}
+
+// TestHolds checks that every pod set is in one Hold, that two in one Hold are released for the same later stages, and two Holds of a stage
+// for different ones.
+func TestHolds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := drawPlan(t)
+		// opens lists the stages that open although one ReplicatedJob never succeeds.
+		opens := func(s, podSet int) (list []int) {
+			states := map[string]stageplan.Status{}
+			for b := range p.Stages {
+				if !isOpen(&p.Stages[b], states) {
+					continue
+				}
+				list = append(list, b)
+				for i, job := range p.Stages[b].ReplicatedJobs {
+					if states[job] = stageplan.Succeeded; b == s && i == podSet {
+						states[job] = stageplan.Ready
+					}
+				}
+			}
+			return list
+		}
+		seen := map[[2]int]bool{}
+		first := map[string]bool{}
+		for _, h := range p.Holds() {
+			want := opens(h.Stage, h.PodSets[0])
+			if key := fmt.Sprint(h.Stage, want); first[key] {
+				t.Fatalf("%s: two Holds of stage %d that are released together: %v", p, h.Stage, p.Holds())
+			} else {
+				first[key] = true
+			}
+			for _, i := range h.PodSets {
+				if seen[[2]int{h.Stage, i}] {
+					t.Fatalf("%s: pod set %d of stage %d is in two Holds: %v", p, i, h.Stage, p.Holds())
+				}
+				seen[[2]int{h.Stage, i}] = true
+				if got := opens(h.Stage, i); !slices.Equal(got, want) {
+					t.Fatalf("%s: a Hold with pod sets that are released apart: %v", p, p.Holds())
+				}
 			}
 		}
-		got, want := p.MostHeld(amounts(p)), mostReached(p, amounts(p))
-		if got < want || whole && got > want {
-			t.Fatalf("%s: peak %d, reached %d", p, got, want)
+		jobs := 0
+		for s := range p.Stages {
+			jobs += len(p.Stages[s].PodSets)
+		}
+		if len(seen) != jobs {
+			t.Fatalf("%s: %d of %d pod sets are in a Hold", p, len(seen), jobs)
 		}
 	})
 }
