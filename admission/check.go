@@ -35,12 +35,12 @@ func (e *Engine) check(l *look) *Refusal {
 	if refusal == nil && !l.preempts() {
 		return nil
 	}
-	yielding := e.borrowedPledges(l)
-	if len(yielding) == 0 {
+	yielding, reservers := e.borrowedPledges(l), e.borrowedPeaks(l)
+	if len(yielding)+len(reservers) == 0 {
 		return refusal
 	}
 	again := e.look(l.s)
-	again.yielding = yielding
+	again.yielding, again.reservers = yielding, reservers
 	var borrows bool
 	if e.asIfNothingWereKept(again, func() *Refusal {
 		refusal := e.firstRefusal(again)

@@ -122,6 +122,7 @@ func (e *Engine) makeRoom(l *look, decisions []Decision) []Decision {
 		e.pledge(l)
 		e.enqueue(l.s)
 		e.dropPledges(l.yielding)
+		e.dropPeaks(l.reservers)
 	}
 	messages := map[string]string{}
 	for _, v := range l.victims {

@@ -176,14 +176,14 @@ func (j *jobSet) keptIn(q *clusterQueue) quota.Usage {
 }
 
 // asIfNothingWereKept runs f with the quota set free that is kept for the stage's own JobSet, or pledged to the stage itself, to one that
-// comes after it in its line, or to one that yields to it.
+// comes after it in its line, or to one that yields to it, and with the peaks that others have reserved and that yield to it.
 func (e *Engine) asIfNothingWereKept(l *look, f func() *Refusal) *Refusal {
 	kept := l.j.keptIn(l.q)
 	behind := e.pledgedBehind(l)
 	if l.s.pledgedIn == l.q {
 		behind = append(behind, l.s)
 	}
-	if len(kept) == 0 && len(behind) == 0 {
+	if len(kept) == 0 && len(behind) == 0 && len(l.reservers) == 0 {
 		return f()
 	}
 	var refusal *Refusal
@@ -191,6 +191,9 @@ func (e *Engine) asIfNothingWereKept(l *look, f func() *Refusal) *Refusal {
 		l.q.node.Release(kept)
 		for _, s := range behind {
 			s.pledgedIn.node.Release(s.pledge)
+		}
+		for _, j := range l.reservers {
+			j.keeper.node.Release(j.kept)
 		}
 		refusal = f()
 		return true

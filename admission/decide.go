@@ -29,6 +29,7 @@ func (e *Engine) admit(l *look) Decision {
 	s.reservedAt = e.now
 	e.account(s)
 	e.dropPledges(behind)
+	e.dropPeaks(l.reservers)
 	return admit
 }
 
@@ -140,6 +141,8 @@ type look struct {
 	awaits  bool
 	// yielding are stages in other lines whose pledges do not count for it.
 	yielding []*stage
+	// reservers are JobSets in other ClusterQueues whose peak reservations do not count for it.
+	reservers []*jobSet
 	// trial is set for a stage that is admitted together with others.
 	trial *trial
 	// searched is the last search for victims.

@@ -23,7 +23,7 @@ type tenure struct {
 // renewTenures brings what preemption knows of a stage that belongs to no JobSet in step with what is booked for it.
 func (e *Engine) renewTenures(s *stage) {
 	if s.owner == "" && !s.tenure.isOf(s) {
-		s.tenure.renew(s.uid, []*stage{s})
+		s.tenure.renew(s.uid, []*stage{s}, nil)
 	}
 }
 
@@ -45,15 +45,17 @@ func (t *tenure) isOf(s *stage) bool {
 // as only an administrator can bring about, leave with them, but are not looked for.
 func (e *Engine) renewTenuresOf(j *jobSet) {
 	stages := slices.SortedFunc(maps.Values(j.members), compareStages)
-	j.tenure.renew(j.uid, stages)
+	j.tenure.renew(j.uid, stages, j)
 }
 
-// renew derives the tenure of those of some stages that hold quota.
-func (t *tenure) renew(uid types.UID, stages []*stage) {
+// renew derives the tenure of those of some stages that hold quota. j is their JobSet, or nil.
+func (t *tenure) renew(uid types.UID, stages []*stage, j *jobSet) {
 	stages = slices.DeleteFunc(stages, func(s *stage) bool { return !s.entry.isCharged() })
 	var now tenure
 	if len(stages) > 0 {
 		now = newTenure(uid, stages)
+		// A victim gives the peak that is reserved for it back, too.
+		now.holder.Usage = plus(now.holder.Usage, j.keptIn(now.queue))
 	}
 	if t.says(&now) {
 		return

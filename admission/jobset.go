@@ -285,11 +285,11 @@ func (e *Engine) findHome(j *jobSet) *clusterQueue {
 // line of its stages.
 func (e *Engine) reconsider(j *jobSet) {
 	before, claim := j.home, j.claim
-	e.renewTenuresOf(j)
 	e.unkeep(j)
 	j.home = e.findHome(j)
 	e.replaceClaim(j, e.claimOf(j))
 	e.keep(j)
+	e.renewTenuresOf(j)
 	if before != j.home || !sameClaim(claim, j.claim) {
 		j.turn++
 	}
@@ -341,7 +341,14 @@ func (e *Engine) isHalted(j *jobSet) bool {
 }
 
 // isLeaving tells whether stages of a JobSet have been evicted, or will be, and still hold quota. The others follow.
-func (j *jobSet) isLeaving() bool { return slices.ContainsFunc(j.tenure.stages, (*stage).takesAlong) }
+func (j *jobSet) isLeaving() bool {
+	for _, s := range j.members {
+		if s.takesAlong() {
+			return true
+		}
+	}
+	return false
+}
 
 // replaceClaim brings the bank in step with a claim, which is nil for none.
 func (e *Engine) replaceClaim(j *jobSet, now *safety.Claim) {
@@ -390,6 +397,7 @@ func (e *Engine) keep(j *jobSet) {
 			j.keeper.keptFor[j] = struct{}{}
 			j.keeper.node.Charge(j.kept)
 			delete(e.unkept, j)
+			e.noteReservation(j)
 			return
 		}
 	}
@@ -403,6 +411,7 @@ func (e *Engine) keepAgain() {
 		if e.keep(j); len(j.kept) == 0 {
 			continue
 		}
+		e.renewTenuresOf(j)
 		j.turn++
 		for _, s := range j.members {
 			e.enqueue(s)
@@ -416,10 +425,33 @@ func (e *Engine) unkeep(j *jobSet) {
 	if len(j.kept) == 0 {
 		return
 	}
+	e.noteReservation(j)
 	q, kept := j.keeper, j.kept
 	j.keeper, j.kept = nil, nil
 	delete(q.keptFor, j)
 	q.kept.Take(kept)
 	top := q.node.Release(kept)
 	e.wake(top, kept, q.group)
+}
+
+// noteReservation makes Changed name the queues whose reservation a peak is part of.
+func (e *Engine) noteReservation(j *jobSet) {
+	e.noteChange(j.keeper)
+	if lq := j.localQueue(); lq != nil {
+		e.noteLocalChange(lq)
+	}
+}
+
+// localQueue is that of the stages of the JobSet, or nil if none is known. All have the same but for a moment, while it is changed.
+func (j *jobSet) localQueue() *localQueue {
+	var first *stage
+	for _, s := range j.members {
+		if first == nil || compareStages(s, first) < 0 {
+			first = s
+		}
+	}
+	if first == nil {
+		return nil
+	}
+	return first.localQueue
 }

@@ -232,7 +232,7 @@ func (m *model) checkCharges(t *rapid.T) {
 	}
 	for queue := range m.queues {
 		view, _ := m.engine.ClusterQueue(queue)
-		for _, f := range view.FlavorsReservation {
+		for _, f := range view.FlavorsHeld {
 			for _, r := range f.Resources {
 				if want := held[fmt.Sprint(queue, f.Name, r.Name)]; r.Total.MilliValue() != want {
 					t.Fatalf("%s of %s %s are charged in %s, want %d thousandths: what the quota Workloads hold", r.Total.String(), f.Name, r.Name, queue, want)

@@ -163,7 +163,7 @@ func (m *model) checkSum(t *rapid.T) {
 			root = parent
 		}
 		view, _ := m.engine.ClusterQueue(name)
-		for i, f := range view.FlavorsReservation {
+		for i, f := range view.FlavorsHeld {
 			for k, r := range f.Resources {
 				key := root + string(f.Name) + string(r.Name)
 				nominal[key] += q.Spec.ResourceGroups[0].Flavors[i].Resources[k].NominalQuota.MilliValue()

@@ -180,7 +180,7 @@ func (w *world) checkQuota(t *rapid.T) {
 	for _, name := range slices.Sorted(maps.Keys(w.queues)) {
 		q := w.queues[name]
 		view, _ := w.engine.ClusterQueue(name)
-		for i, f := range view.FlavorsReservation {
+		for i, f := range view.FlavorsHeld {
 			for k, r := range f.Resources {
 				limits := q.Spec.ResourceGroups[0].Flavors[i].Resources[k]
 				own, total := limits.NominalQuota.MilliValue(), r.Total.MilliValue()

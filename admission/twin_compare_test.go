@@ -83,7 +83,7 @@ func (h *history) compareUsage(want verdict) {
 	for name := range h.twin.queues {
 		view, _ := h.engine.ClusterQueue(name)
 		used := bill{}
-		for _, f := range view.FlavorsReservation {
+		for _, f := range view.FlavorsHeld {
 			for _, r := range f.Resources {
 				fr := quota.FlavorResource{Flavor: f.Name, Resource: r.Name}
 				used[fr], _ = quota.Of(r.Name, r.Total)

@@ -16,8 +16,9 @@ type ClusterQueueView struct {
 	Generation                   int64
 	Active                       Activity
 	Pending, Reserving, Admitted int32
-	FlavorsReservation           []kueue.FlavorUsage
-	FlavorsUsage                 []kueue.FlavorUsage
+	// FlavorsReservation includes peaks that policy Reserve sets aside for stages to come; FlavorsHeld does not.
+	FlavorsReservation, FlavorsHeld []kueue.FlavorUsage
+	FlavorsUsage                    []kueue.FlavorUsage
 	// FairSharing is nil without fair sharing.
 	FairSharing *kueue.FairSharingStatus
 }
@@ -65,7 +66,8 @@ func (e *Engine) ClusterQueue(name string) (ClusterQueueView, bool) {
 	return ClusterQueueView{
 		Generation: q.generation, Active: e.activity(q),
 		Pending: q.ledger.pending, Reserving: q.ledger.reserving, Admitted: q.ledger.admitted,
-		FlavorsReservation: e.flavorUsages(q, &q.ledger.reserved),
+		FlavorsReservation: e.flavorUsages(q, q.reserved(nil)),
+		FlavorsHeld:        e.flavorUsages(q, &q.ledger.reserved),
 		FlavorsUsage:       e.flavorUsages(q, &q.ledger.used),
 		FairSharing:        e.shareOf(q.node),
 	}, true
@@ -81,7 +83,7 @@ func (e *Engine) LocalQueue(key types.NamespacedName) (LocalQueueView, bool) {
 	return LocalQueueView{
 		Active:  e.localActivity(lq),
 		Pending: lq.ledger.pending, Reserving: lq.ledger.reserving, Admitted: lq.ledger.admitted,
-		FlavorsReservation: localUsages(e.flavorUsages(q, &lq.ledger.reserved)),
+		FlavorsReservation: localUsages(e.flavorUsages(q, q.reserved(lq))),
 		FlavorsUsage:       localUsages(e.flavorUsages(q, &lq.ledger.used)),
 		FairSharing:        lq.fairSharing(),
 	}, true
@@ -93,6 +95,23 @@ const maxUsages = 64
 
 // flavorUsages lists each flavor and each of its resources once, in the order of the spec: the keys of these lists are their names, and the
 // API server refuses a status that repeats one.
+// reserved is what is reserved in a ClusterQueue, or of that for one of its LocalQueues: what stages hold, and the peaks that policy Reserve sets
+// aside for stages to come.
+func (q *clusterQueue) reserved(of *localQueue) *quota.Sum {
+	sum := q.ledger.reserved.Usage()
+	if of != nil {
+		sum = of.ledger.reserved.Usage()
+	}
+	var total quota.Sum
+	total.Add(sum)
+	for j := range q.keptFor {
+		if of == nil || j.localQueue() == of {
+			total.Add(j.kept)
+		}
+	}
+	return &total
+}
+
 func (e *Engine) flavorUsages(q *clusterQueue, sum *quota.Sum) []kueue.FlavorUsage {
 	var usages []kueue.FlavorUsage
 	for _, g := range q.groups {

@@ -357,7 +357,7 @@ func (w *world) used(queue string) string {
 		return "no such queue"
 	}
 	var parts []string
-	for _, f := range view.FlavorsReservation {
+	for _, f := range view.FlavorsHeld {
 		for _, r := range f.Resources {
 			parts = append(parts, fmt.Sprintf("%s/%s=%s", f.Name, r.Name, r.Total.String()))
 		}

@@ -15,7 +15,7 @@ func (s *simulation) audit() {
 			continue
 		}
 		held := s.heldIn(name)
-		for _, f := range view.FlavorsReservation {
+		for _, f := range view.FlavorsHeld {
 			for i := range f.Resources {
 				fr := flavorResource{f.Name, f.Resources[i].Name}
 				want, charged := held[fr], f.Resources[i].Total

@@ -56,7 +56,7 @@ type flavorResource struct {
 
 func borrowedIn(view *admission.ClusterQueueView) map[flavorResource]resource.Quantity {
 	borrowed := map[flavorResource]resource.Quantity{}
-	for _, f := range view.FlavorsReservation {
+	for _, f := range view.FlavorsHeld {
 		for i := range f.Resources {
 			borrowed[flavorResource{f.Name, f.Resources[i].Name}] = f.Resources[i].Borrowed
 		}
