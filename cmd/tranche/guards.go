@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -43,6 +44,11 @@ func checkGuards(ctx context.Context, restConfig *rest.Config, config *configapi
 	// Pods name gangs because of the one, and the other makes what they name.
 	if err := checkGangs(&guards, &config.Gang); err != nil {
 		return nil, err
+	}
+	if limit, set := guards.Data["maxTerminationGracePeriod"]; set {
+		if duration, err := time.ParseDuration(limit); err != nil || duration < time.Second {
+			return nil, fmt.Errorf("data.maxTerminationGracePeriod of ConfigMap %s is %q, must be a duration of at least a second, such as 90s or 1h", key, limit)
+		}
 	}
 	waiting, err := waitingContainer(guards.Data)
 	if err != nil {

@@ -80,13 +80,14 @@ func excluded(labels map[string]any) map[string]any {
 func TestChartValues(t *testing.T) {
 	got := objects(t, helm(t,
 		"--set=managerUser=somebody", "--set=manageJobSetsWithoutQueueName=true", "--set=gangProvider=KAI", "--set=gangSchedulerName=mine", "--set=image.tag=v9",
-		"--set=groupStart.command={a,b c}", "--set=groupStart.cpu=1", "--set=groupStart.memory=16Mi",
+		"--set=maxTerminationGracePeriod=90s", "--set=groupStart.command={a,b c}", "--set=groupStart.cpu=1", "--set=groupStart.memory=16Mi",
 		"--set=configuration.stageAdmission=Greedy", "--set-json=namespaceSelector={\"matchLabels\":{\"team\":\"ml\"}}",
 	))
 	parameters := field(t, got["ConfigMap/tranche-system/tranche-guards"], "data")
 	want := map[string]any{
 		"manager": "somebody", "manageJobSetsWithoutQueueName": "true", "gangProvider": "KAI", "gangSchedulerName": "mine",
-		"groupStartImage": "ghcr.io/tranche-dev/tranche:v9", "groupStartCommand": "a\nb c", "groupStartCPU": "1", "groupStartMemory": "16Mi",
+		"maxTerminationGracePeriod": "90s",
+		"groupStartImage":           "ghcr.io/tranche-dev/tranche:v9", "groupStartCommand": "a\nb c", "groupStartCPU": "1", "groupStartMemory": "16Mi",
 	}
 	if diff := cmp.Diff(want, parameters); diff != "" {
 		t.Errorf("parameters of the guards (-want +got):\n%s", diff)
