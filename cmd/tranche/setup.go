@@ -23,6 +23,7 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/barrier"
 	"github.com/tranche-dev/tranche/controllers/groupstart"
+	jobsetcontroller "github.com/tranche-dev/tranche/controllers/jobset"
 	"github.com/tranche-dev/tranche/controllers/leader"
 )
 
@@ -137,14 +138,16 @@ func stripPod(object any) (any, error) {
 		TypeMeta: pod.TypeMeta,
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
-			Labels: pod.Labels, OwnerReferences: pod.OwnerReferences,
+			Labels: jobsetcontroller.OriginalLabels(pod), OwnerReferences: pod.OwnerReferences,
 			CreationTimestamp: pod.CreationTimestamp, DeletionTimestamp: pod.DeletionTimestamp,
 		},
 		Spec:   corev1.PodSpec{NodeName: pod.Spec.NodeName, SchedulerName: pod.Spec.SchedulerName},
 		Status: corev1.PodStatus{Phase: pod.Status.Phase, InitContainerStatuses: groupstart.KeepOfStatus(pod)},
 	}
-	if release, inGroup := pod.Annotations[apis.ReleaseAnnotation]; inGroup {
-		stripped.Annotations = map[string]string{apis.ReleaseAnnotation: release}
+	for _, key := range []string{apis.ReleaseAnnotation, jobset.JobSetUIDKey} {
+		if value, ok := pod.Annotations[key]; ok {
+			metav1.SetMetaDataAnnotation(&stripped.ObjectMeta, key, value)
+		}
 	}
 	return stripped, nil
 }

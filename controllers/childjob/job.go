@@ -7,6 +7,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 )
 
@@ -66,6 +67,12 @@ func IsHeld(job *batchv1.Job) bool {
 // IsRunning tells whether a Job may have or make pods.
 func IsRunning(job *batchv1.Job) bool {
 	return !ptr.Deref(job.Spec.Suspend, false) && !isOver(job) && job.DeletionTimestamp.IsZero()
+}
+
+// IsStuck reports whether a Job is being deleted while finalizers keep it. The Job controller neither suspends it nor deletes its pods; the
+// garbage collector deletes them in foreground deletion only.
+func IsStuck(job *batchv1.Job) bool {
+	return !job.DeletionTimestamp.IsZero() && !slices.Contains(job.Finalizers, metav1.FinalizerDeleteDependents)
 }
 
 // IsEnding tells whether the Job controller has decided how a Job ends. From then on it makes no pods for it. One that is being deleted

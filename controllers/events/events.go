@@ -144,6 +144,19 @@ func StageReopened(stage string) Event {
 	return Event{corev1.EventTypeNormal, "StageReopened", "Requeue", fmt.Sprintf("Stage %q has to run again and is queued anew", stage)}
 }
 
+// JobSetStopped reports that Jobs of a JobSet that is being deleted have been suspended.
+func JobSetStopped(jobs int) Event {
+	return Event{
+		corev1.EventTypeNormal, "Stopped", "Hold",
+		fmt.Sprintf("Suspended %d Jobs: the JobSet is being deleted, and finalizers keep it; its quota is released when their pods have ended", jobs),
+	}
+}
+
+// PodEnded reports that a pod has been deleted that uses quota of its JobSet and that no Job would end.
+func PodEnded(pod, why string) Event {
+	return Event{corev1.EventTypeWarning, "PodEnded", "Delete", fmt.Sprintf("Deleted pod %q: %s", pod, why)}
+}
+
 // JobSetStarted tells the owner of a JobSet that it has been resumed for the first time.
 func JobSetStarted() Event {
 	return Event{corev1.EventTypeNormal, "Started", "Start", "Resumed the JobSet: its first stage is admitted"}

@@ -8,7 +8,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -77,6 +76,7 @@ func (r *Reconciler) giveBack(ctx context.Context, s *seen, w *wanted) error {
 	if err != nil {
 		return err
 	}
+	w.lookAgain(live)
 	for _, workload := range desired(live).giveBack {
 		status := life.Suspended(workload, time.Now())
 		told := events.StageSuspended(workload.Labels[apis.StageLabel])
@@ -147,17 +147,48 @@ func (r *Reconciler) readLive(ctx context.Context, key types.NamespacedName, job
 	if err := r.reader.List(ctx, &jobs, options(jobset.JobSetUIDKey)...); err != nil {
 		return b, fmt.Errorf("list Jobs of JobSet %s: %w", key, err)
 	}
-	var pods corev1.PodList
-	if err := r.reader.List(ctx, &pods, options(jobset.JobSetUIDKey)...); err != nil {
-		return b, fmt.Errorf("list pods of JobSet %s: %w", key, err)
-	}
 	for i := range workloads.Items {
 		b.workloads = append(b.workloads, &workloads.Items[i])
 	}
 	for i := range jobs.Items {
-		if owner := metav1.GetControllerOf(&jobs.Items[i]); owner != nil && owner.UID == jobSet {
+		if slices.Contains(jobSetOfJob(&jobs.Items[i]), string(jobSet)) {
 			b.jobs = append(b.jobs, &jobs.Items[i])
 		}
 	}
-	return b, b.addPods(ctx, r.reader, pods.Items)
+	return b, r.readLivePods(ctx, key, jobSet, &b)
+}
+
+// readLivePods finds the pods of a JobSet by its UID and by its name: one that has lost either label is still there.
+func (r *Reconciler) readLivePods(ctx context.Context, key types.NamespacedName, jobSet types.UID, b *belongings) error {
+	found := map[types.UID]bool{}
+	var all []corev1.Pod
+	for _, by := range []client.MatchingLabels{{jobset.JobSetUIDKey: string(jobSet)}, {jobset.JobSetNameKey: key.Name}} {
+		var pods corev1.PodList
+		if err := r.reader.List(ctx, &pods, client.InNamespace(key.Namespace), by); err != nil {
+			return fmt.Errorf("list pods of JobSet %s: %w", key, err)
+		}
+		for i := range pods.Items {
+			pod := &pods.Items[i]
+			_, watched := pod.Labels[jobset.JobSetUIDKey]
+			pod.Labels = OriginalLabels(pod)
+			if found[pod.UID] || !slices.Contains(jobSetOfPod(pod), string(jobSet)) {
+				continue
+			}
+			found[pod.UID] = true
+			b.unwatched = b.unwatched || !watched && isCharged(pod)
+			all = append(all, *pod)
+		}
+	}
+	return b.addPods(ctx, r.reader, all)
+}
+
+// lookAgain asks for another pass if no watch tells when pods that use quota end.
+func (w *wanted) lookAgain(s *seen) {
+	unwatched := s.mine.unwatched
+	for _, b := range s.orphans {
+		unwatched = unwatched || b.unwatched
+	}
+	if unwatched && (w.again == 0 || w.again > unwatchedEvery) {
+		w.again = unwatchedEvery
+	}
 }

@@ -46,6 +46,10 @@ type wanted struct {
 	grow []grow
 	// hold has Jobs that may not run any more, because their stage is evicted or somebody has deleted their quota Workload.
 	hold []*batchv1.Job
+	// stopped is how many of them belong to a JobSet that is being deleted.
+	stopped int
+	// end has pods that no Job ends.
+	end []abandoned
 	// conclude has held Jobs whose end is decided, but cannot be written while they are held.
 	conclude []*batchv1.Job
 	// remake has Jobs of evicted stages, and of gangs that start again, which would not start from their beginning. The JobSet controller makes them anew.
@@ -118,8 +122,15 @@ func desired(s *seen) *wanted {
 }
 
 func (w *wanted) decide(s *seen) {
-	for _, b := range s.orphans {
+	for uid, b := range s.orphans {
+		if s.leaving != nil && s.leaving.UID == uid {
+			w.leave(b)
+		}
+		w.endAbandoned(b)
 		w.retire(b)
+	}
+	if !s.isUnqueued {
+		w.endAbandoned(s.mine)
 	}
 	if s.jobSet == nil {
 		return
@@ -388,6 +399,10 @@ func misuse(js *jobsetapi.JobSet) string {
 		return fmt.Sprintf("spec.managedBy is %q: only JobSets run by %q can be queued", by, jobset.JobSetControllerName)
 	}
 	for i := range js.Spec.ReplicatedJobs {
+		if by := ptr.Deref(js.Spec.ReplicatedJobs[i].Template.Spec.ManagedBy, batchv1.JobControllerName); by != batchv1.JobControllerName {
+			return fmt.Sprintf("spec.replicatedJobs[%d].template.spec.managedBy is %q: the Job controller makes no pods for it; delete the JobSet and"+
+				" submit it again without the field", i, by)
+		}
 		if js.Spec.ReplicatedJobs[i].Template.Labels[apis.HoldLabel] != apis.HoldValue {
 			return fmt.Sprintf("spec.replicatedJobs[%d].template.metadata.labels: the JobSet is not held, so its Jobs start without quota:"+
 				" it was created before Tranche's admission policies were in force; delete it and submit it again", i)

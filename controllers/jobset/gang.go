@@ -91,6 +91,11 @@ func (st *stage) ending(s *seen) map[string]bool {
 		}
 	}
 	names, gangs := map[string]bool{}, map[string]bool{}
+	for _, job := range held {
+		if ptr.Deref(job.Status.Terminating, 0) > 0 {
+			names[job.Name], gangs[s.gangOf(job)] = true, true
+		}
+	}
 	for _, pod := range s.mine.pods {
 		job := held[pod.Labels[batchv1.JobNameLabel]]
 		if job == nil || pod.Labels[jobset.JobSetUIDKey] != job.Labels[jobset.JobSetUIDKey] {

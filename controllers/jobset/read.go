@@ -3,6 +3,7 @@ package jobset
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -31,6 +32,8 @@ type seen struct {
 	jobSet *jobsetapi.JobSet
 	// isUnqueued is true if the JobSet has no queue, and is led through its stages without quota.
 	isUnqueued bool
+	// leaving is a JobSet that is being deleted and that finalizers keep, or nil. Tranche manages it no longer.
+	leaving *jobsetapi.JobSet
 	// plan is nil if refusal says why there is none.
 	plan    *stageplan.Plan
 	refusal string
@@ -57,8 +60,12 @@ type seen struct {
 type belongings struct {
 	workloads []*kueue.Workload
 	jobs      []*batchv1.Job
-	// pods has only those that use quota: a Job of the JobSet controls them, and they are not terminal.
+	// pods has only those that use quota: a Job of the JobSet controls them or has made them, and they are not terminal.
 	pods []*corev1.Pod
+	// abandoned has those of them that no Job ends.
+	abandoned []abandoned
+	// unwatched is true if the cache does not have some of the pods.
+	unwatched bool
 }
 
 // priority is that of the quota Workloads of a JobSet.
@@ -74,7 +81,13 @@ func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*seen,
 	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("read JobSet %s: %w", key, err)
 	}
-	if err == nil && js.DeletionTimestamp.IsZero() {
+	switch {
+	case err != nil:
+	case !js.DeletionTimestamp.IsZero():
+		if !slices.Contains(js.Finalizers, metav1.FinalizerDeleteDependents) {
+			s.leaving = &js
+		}
+	default:
 		managed, err := r.manages(ctx, &js)
 		if err != nil {
 			return nil, err
@@ -155,33 +168,6 @@ func (r *Reconciler) readJobs(ctx context.Context, namespace string, uid types.U
 		return fmt.Errorf("list pods of JobSet %s: %w", uid, err)
 	}
 	return b.addPods(ctx, r.config.Client, pods.Items)
-}
-
-// addPods adds those pods that use quota. One whose Job is there and is no JobSet's does not: such a Job may have adopted it, and keeps it
-// when its stage is held. The pods of a Job that is gone end with it.
-func (b *belongings) addPods(ctx context.Context, reader client.Reader, pods []corev1.Pod) error {
-	counts := map[types.UID]bool{}
-	for _, job := range b.jobs {
-		counts[job.UID] = true
-	}
-	for i := range pods {
-		pod, owner := &pods[i], metav1.GetControllerOf(&pods[i])
-		if !isCharged(pod) {
-			continue
-		}
-		if _, known := counts[owner.UID]; !known {
-			var job batchv1.Job
-			err := reader.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: owner.Name}, &job)
-			if client.IgnoreNotFound(err) != nil {
-				return fmt.Errorf("read Job %q of pod %s: %w", owner.Name, client.ObjectKeyFromObject(pod), err)
-			}
-			counts[owner.UID] = err != nil || job.UID != owner.UID || jobSetOfJob(&job) != nil
-		}
-		if counts[owner.UID] {
-			b.pods = append(b.pods, pod)
-		}
-	}
-	return nil
 }
 
 // readPlan makes the plan and looks the priority up. What the user has to mend becomes s.refusal. A class that is deleted later

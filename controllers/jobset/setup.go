@@ -5,7 +5,7 @@
 // the files beside it), and writes it in an order that is safe to be cut off after any step (write.go):
 //
 //	create Workloads -> evict whole JobSets -> open and close stages -> name the scheduler -> resume the JobSet ->
-//	gather and mend gangs -> release Jobs -> grow Jobs -> hold Jobs -> note times -> finish stages -> give quota back ->
+//	gather and mend gangs -> release Jobs -> grow Jobs -> hold Jobs -> end abandoned pods -> note times -> finish stages -> give quota back ->
 //	clean up -> ask for growths
 //
 // A stage is opened before the one it waited for is finished, so that the freed quota can be handed over.
@@ -203,18 +203,8 @@ func jobSetOfJob(job client.Object) []string {
 	return []string{string(owner.UID)}
 }
 
-// jobSetOfPod indexes pods by the UID of the JobSet whose quota they use. The label alone says nothing: a pod that no Job controls, not
-// even one that is gone, is none that ends when its stage is held.
-func jobSetOfPod(pod client.Object) []string {
-	owner := metav1.GetControllerOf(pod)
-	uid := pod.GetLabels()[jobset.JobSetUIDKey]
-	if uid == "" || owner == nil || owner.Kind != "Job" || owner.APIVersion != batchv1.SchemeGroupVersion.String() {
-		return nil
-	}
-	return []string{uid}
-}
-
-// podEnds passes only what can let quota go: a pod that has become terminal, that no Job controls any more, or that has disappeared.
+// podEnds passes only what can release quota, or takes a pod away from its Job: a pod that has become terminal, that no Job controls any
+// more, or that has disappeared.
 func podEnds() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },
@@ -222,16 +212,9 @@ func podEnds() predicate.Predicate {
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, wasPod := e.ObjectOld.(*corev1.Pod)
 			after, isPod := e.ObjectNew.(*corev1.Pod)
-			return wasPod && isPod && isCharged(before) && !isCharged(after)
+			return wasPod && isPod && isCharged(before) && (!isCharged(after) || isLoose(after) && !isLoose(before))
 		},
 	}
-}
-
-// isCharged tells whether a pod uses quota of its JobSet.
-func isCharged(pod *corev1.Pod) bool { return jobSetOfPod(pod) != nil && !isTerminal(pod) }
-
-func isTerminal(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
 // Reconcile brings one JobSet a step further.
@@ -247,5 +230,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if s, err = r.refresh(ctx, s); err != nil {
 		return ctrl.Result{}, err
 	}
-	return r.write(ctx, s, desired(s))
+	w = desired(s)
+	w.lookAgain(s)
+	return r.write(ctx, s, w)
 }
