@@ -1,6 +1,11 @@
 package main
 
 import (
+	"crypto/tls"
+	"fmt"
+	"os"
+	"path/filepath"
+
 	"github.com/go-logr/logr"
 	"go.uber.org/zap/zapcore"
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -56,9 +62,13 @@ func newManager(restConfig *rest.Config, config *configapi.Configuration) (ctrl.
 	if err != nil {
 		return nil, err
 	}
+	metrics, err := metricsOptions(&config.Metrics)
+	if err != nil {
+		return nil, err
+	}
 	options := ctrl.Options{
 		Scheme:                 scheme,
-		Metrics:                metricsserver.Options{BindAddress: config.Metrics.BindAddress},
+		Metrics:                metrics,
 		HealthProbeBindAddress: config.Health.HealthProbeBindAddress,
 		Cache: cache.Options{
 			DefaultTransform: cache.TransformStripManagedFields(),
@@ -94,6 +104,28 @@ func newElectedManager(restConfig *rest.Config, election *configapi.LeaderElecti
 		return nil, err
 	}
 	return mgr, mgr.Add(lease.Fence)
+}
+
+// metricsOptions serves metrics to clients that the API server knows and that may read them, unless the configuration opens them to all.
+func metricsOptions(config *configapi.Metrics) (metricsserver.Options, error) {
+	options := metricsserver.Options{BindAddress: config.BindAddress, SecureServing: *config.Secure}
+	if !*config.Secure {
+		return options, nil
+	}
+	options.FilterProvider = filters.WithAuthenticationAndAuthorization
+	// Clients that reset streams at a high rate must not keep the manager from its work.
+	options.TLSOpts = []func(*tls.Config){func(c *tls.Config) { c.NextProtos = []string{"http/1.1"} }}
+	if config.CertDir == "" {
+		return options, nil
+	}
+	options.CertDir = config.CertDir
+	for _, name := range []string{corev1.TLSCertKey, corev1.TLSPrivateKeyKey} {
+		// Without either file the server would use a self-signed certificate.
+		if _, err := os.Stat(filepath.Join(config.CertDir, name)); err != nil {
+			return options, fmt.Errorf("metrics.certDir: %w", err)
+		}
+	}
+	return options, nil
 }
 
 func hasLabel(key string) (labels.Selector, error) {

@@ -109,7 +109,7 @@ func writeSettings(dir string, ports []string, overrides map[string]any) (string
 		"apiVersion":       "config.tranche.dev/v1alpha1",
 		"kind":             "Configuration",
 		"health":           map[string]any{"healthProbeBindAddress": ports[0]},
-		"metrics":          map[string]any{"bindAddress": ports[1]},
+		"metrics":          map[string]any{"bindAddress": ports[1], "secure": false},
 		"groupStart":       map[string]any{"bindAddress": ports[2], "address": ports[2]},
 		"leaderElection":   map[string]any{"leaderElect": false},
 		"clientConnection": map[string]any{"qps": 500, "burst": 1000},

@@ -27,7 +27,7 @@ type Configuration struct {
 	// LeaderElection lets several replicas of the manager stand by while one works.
 	LeaderElection LeaderElection `json:"leaderElection,omitempty"`
 
-	// Metrics says where metrics are served.
+	// Metrics says where metrics are served, and to which clients.
 	Metrics Metrics `json:"metrics,omitempty"`
 
 	// Health says where liveness and readiness probes are answered.
@@ -360,10 +360,19 @@ type LeaderElection struct {
 	ResourceNamespace string `json:"resourceNamespace,omitempty"`
 }
 
-// A Metrics says where metrics are served.
+// A Metrics says where metrics are served, and to which clients.
 type Metrics struct {
-	// BindAddress is HOST:PORT or :PORT, or 0 to serve no metrics. It defaults to :8080.
+	// BindAddress is HOST:PORT or :PORT, or 0 to serve no metrics. It defaults to :8443, and to :8080 if Secure is false.
 	BindAddress string `json:"bindAddress,omitempty"`
+
+	// Secure is true if metrics are served over TLS, and only to clients whose bearer token the API server knows and who may get the
+	// non-resource URL /metrics, as the ClusterRole tranche-metrics-reader allows. Metrics name the namespaces and queues of all tenants:
+	// with false, every client that reaches the port can read them. It defaults to true.
+	Secure *bool `json:"secure,omitempty"`
+
+	// CertDir is a directory with tls.crt and tls.key, which are read again when they change. Left out, the default, the manager creates a
+	// self-signed certificate at each start. It has no effect if Secure is false.
+	CertDir string `json:"certDir,omitempty"`
 }
 
 // A Health says where probes are answered.

@@ -1,6 +1,7 @@
 package v1alpha1_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -145,6 +146,26 @@ func TestLoadNamesTheFile(t *testing.T) {
 	}
 }
 
+// Metrics are served in the open only if the file says so, and then on the port on which they always were.
+func TestMetricsDefaults(t *testing.T) {
+	for content, want := range map[string]string{
+		"":                               ":8443 true",
+		"metrics: {secure: true}":        ":8443 true",
+		"metrics: {secure: false}":       ":8080 false",
+		"metrics: {bindAddress: \":9\"}": ":9 true",
+		"metrics: {bindAddress: \"0\"}":  "0 true",
+		"metrics: {bindAddress: a:1, secure: false}": "a:1 false",
+	} {
+		c, err := v1alpha1.Decode([]byte(header + content))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(c.Metrics.BindAddress, " ", *c.Metrics.Secure); got != want {
+			t.Errorf("%q: metrics are served at %s, want %s", content, got, want)
+		}
+	}
+}
+
 func TestValidate(t *testing.T) {
 	tests := map[string]struct {
 		content string
@@ -197,6 +218,7 @@ admissionFairSharing: {usageHalfLifeTime: 0s, usageSamplingInterval: 1s, resourc
 		"resourceLock":        {"leaderElection: {resourceLock: endpoints}", []string{"leaderElection.resourceLock"}},
 		"resourceName":        {"leaderElection: {resourceName: A_b}", []string{"leaderElection.resourceName"}},
 		"resourceNamespace":   {"leaderElection: {resourceNamespace: a.b}", []string{"leaderElection.resourceNamespace"}},
+		"metrics in the open": {"metrics: {secure: false}", nil},
 		"no port":             {"metrics: {bindAddress: localhost}", []string{"metrics.bindAddress"}},
 		"port not a number":   {"metrics: {bindAddress: \":http\"}", []string{"metrics.bindAddress"}},
 		"port too large":      {"health: {healthProbeBindAddress: \":65536\"}", []string{"health.healthProbeBindAddress"}},

@@ -18,7 +18,7 @@ func (c *Configuration) SetDefaults() {
 	set(&c.ClientConnection.Burst, 2000)
 	c.Concurrency.setDefaults()
 	c.LeaderElection.setDefaults()
-	setString(&c.Metrics.BindAddress, ":8080")
+	c.Metrics.setDefaults()
 	setString(&c.Health.HealthProbeBindAddress, ":8081")
 	set(&c.Visibility.Enable, false)
 	setString(&c.Visibility.BindAddress, ":8082")
@@ -43,6 +43,14 @@ func (c *Configuration) SetDefaults() {
 		}},
 	})
 	set(&c.ManageJobSetsWithoutQueueName, false)
+}
+
+func (m *Metrics) setDefaults() {
+	set(&m.Secure, true)
+	if *m.Secure {
+		setString(&m.BindAddress, ":8443")
+	}
+	setString(&m.BindAddress, ":8080")
 }
 
 func (c *Concurrency) setDefaults() {

@@ -12,6 +12,11 @@ tranche-system
 {{- if .Values.gangSchedulerName -}}
 {{- $_ := set $fixed.gang (lower .Values.gangProvider) (dict "schedulerName" .Values.gangSchedulerName) -}}
 {{- end -}}
+{{- if not .Values.metrics.secure -}}
+{{- $_ := set $fixed "metrics" (dict "secure" false) -}}
+{{- else if .Values.metrics.certSecret -}}
+{{- $_ := set $fixed "metrics" (dict "certDir" "/etc/tranche-metrics") -}}
+{{- end -}}
 {{- if .Values.visibility.enable -}}
 {{- $served := dict "enable" true -}}
 {{- if .Values.visibility.certSecret -}}
@@ -20,4 +25,9 @@ tranche-system
 {{- $_ := set $fixed "visibility" $served -}}
 {{- end -}}
 {{- toYaml (merge $fixed .Values.configuration) -}}
+{{- end -}}
+
+{{- /* tranche.metricsPort is the default port of metrics.bindAddress. */ -}}
+{{- define "tranche.metricsPort" -}}
+{{- if .Values.metrics.secure }}8443{{ else }}8080{{ end -}}
 {{- end -}}

@@ -1,0 +1,84 @@
+package integration_test
+
+import (
+	"context"
+	"crypto/tls"
+	"net/http"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/tranche-dev/tranche/test/world"
+)
+
+// Metrics name the namespaces and queues of all tenants.
+var _ = Describe("The metrics of the manager", func() {
+	It("can be read over TLS, with a token, and with the right to read them only", func(ctx SpecContext) {
+		address := freeAddress()
+		manager, err := env.StartManager(ctx, world.ManagerOptions{Settings: map[string]any{"metrics": map[string]any{"bindAddress": address}}})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(manager.Stop)
+
+		stranger, scraper := tokenOf(ctx, "metrics-stranger"), tokenOf(ctx, "metrics-scraper")
+		binding := &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "metrics-scraper"},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "tranche-metrics-reader"},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: metav1.NamespaceDefault, Name: "metrics-scraper"}},
+		}
+		Expect(env.adminClient.Create(ctx, binding)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) { Expect(env.adminClient.Delete(ctx, binding)).To(Succeed()) })
+
+		Eventually(func(g Gomega) {
+			g.Expect(statusOf(ctx, g, address, "")).To(Equal(http.StatusUnauthorized))
+			g.Expect(statusOf(ctx, g, address, scraper)).To(Equal(http.StatusOK))
+			g.Expect(statusOf(ctx, g, address, stranger)).To(Equal(http.StatusForbidden))
+		}).WithContext(ctx).Should(Succeed())
+		response, err := http.Get("http://" + address + "/metrics") //nolint:noctx // a plain request, as any client would send
+		Expect(err).NotTo(HaveOccurred())
+		Expect(response.Body.Close()).To(Succeed())
+		Expect(response.StatusCode).To(Equal(http.StatusBadRequest), "in plain text")
+	}, SpecTimeout(patience))
+
+	It("end the manager at its start if their certificate is missing", func(ctx SpecContext) {
+		manager, err := env.LaunchManager(world.ManagerOptions{Settings: map[string]any{
+			"metrics": map[string]any{"bindAddress": freeAddress(), "certDir": "/nowhere"},
+		}})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(manager.WaitReady(ctx)).To(MatchError(And(ContainSubstring("metrics.certDir"), ContainSubstring("/nowhere/tls.crt"))))
+	}, SpecTimeout(patience))
+})
+
+// tokenOf returns a token of a new ServiceAccount in namespace default.
+func tokenOf(ctx context.Context, name string) string {
+	GinkgoHelper()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name}}
+	Expect(env.adminClient.Create(ctx, account)).To(Succeed())
+	DeferCleanup(func(ctx SpecContext) { Expect(env.adminClient.Delete(ctx, account)).To(Succeed()) })
+	c, err := kubernetes.NewForConfig(env.Plane.AdminConfig())
+	Expect(err).NotTo(HaveOccurred())
+	request, err := c.CoreV1().ServiceAccounts(account.Namespace).CreateToken(ctx, name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	return request.Status.Token
+}
+
+// statusOf reads metrics over TLS and returns the HTTP status.
+func statusOf(ctx context.Context, g Gomega, address, token string) int {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address+"/metrics", http.NoBody)
+	g.Expect(err).NotTo(HaveOccurred())
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	insecure := &http.Client{Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // the certificate is self-signed
+	}}
+	defer insecure.CloseIdleConnections()
+	response, err := insecure.Do(request)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(response.Body.Close()).To(Succeed())
+	return response.StatusCode
+}
