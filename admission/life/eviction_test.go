@@ -75,16 +75,22 @@ func TestSuspended(t *testing.T) {
 	}
 }
 
+// A victim's owner reads the rule and the UIDs, and the preemptor's name only if it is in the same namespace.
 func TestPreemptionMessage(t *testing.T) {
-	preemptor := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: "team-b", Name: "jobset-x", UID: "u1"}}
 	for reason, want := range map[string]string{
 		kueue.InClusterQueueReason: "priority", kueue.InCohortReclamationReason: "nominal", kueue.InCohortFairSharingReason: "fair sharing",
 		kueue.InCohortReclaimWhileBorrowingReason: "borrowing", "Another": "Another",
 	} {
-		got := life.PreemptionMessage(preemptor, reason, "")
-		for _, part := range []string{"team-b/jobset-x", "UID: u1", "JobUID: UNKNOWN", want} {
-			if !strings.Contains(got, part) {
-				t.Errorf("message about %s = %q, want %q in it", reason, got, part)
+		preemptor := life.Preemptor{Namespace: "team-b", Name: "jobset-x", UID: "u1", Reason: reason}
+		for namespace, who := range map[string]string{"team-b": `for Workload "jobset-x" `, "team-a": "for a Workload of another namespace "} {
+			got := life.PreemptionMessage(namespace, preemptor)
+			for _, part := range []string{who, "UID: u1", "JobUID: UNKNOWN", want} {
+				if !strings.Contains(got, part) {
+					t.Errorf("message about %s in %s = %q, want %q in it", reason, namespace, got, part)
+				}
+			}
+			if namespace == "team-a" && (strings.Contains(got, "team-b") || strings.Contains(got, "jobset-x")) {
+				t.Errorf("message about %s in %s = %q names the preemptor", reason, namespace, got)
 			}
 		}
 	}

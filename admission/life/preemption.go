@@ -7,6 +7,7 @@ import (
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
@@ -23,14 +24,28 @@ func EvictionOf(workload *kueue.Workload) Eviction {
 	return e
 }
 
-// PreemptionMessage names the preemptor and the right by which it takes the quota, with the UIDs under the names that Kueue gives
-// them.
-func PreemptionMessage(preemptor *kueue.Workload, reason, jobUID string) string {
+// A Preemptor is the quota Workload that another one is preempted for.
+type Preemptor struct {
+	Namespace, Name string
+	UID             types.UID
+	// JobUID is the UID of the object that the quota Workload was created for, or empty if it is not known.
+	JobUID string
+	// Reason is that of the condition Preempted: the rule by which the preemptor takes the quota.
+	Reason string
+}
+
+// PreemptionMessage returns what the owner of a victim in a namespace reads of the preemptor, and of the rule by which it takes the quota. A
+// preemptor of another namespace is not named. The UIDs, under the names that Kueue gives them, lead to it where its objects can be read.
+func PreemptionMessage(victimNamespace string, p Preemptor) string {
+	jobUID := p.JobUID
 	if jobUID == "" {
 		jobUID = "UNKNOWN"
 	}
-	return fmt.Sprintf("Preempted to make room for the quota Workload %s/%s (UID: %s, JobUID: %s) due to %s",
-		preemptor.Namespace, preemptor.Name, preemptor.UID, jobUID, right(reason))
+	who := "a Workload of another namespace"
+	if p.Namespace == victimNamespace {
+		who = fmt.Sprintf("Workload %q", p.Name)
+	}
+	return fmt.Sprintf("Preempted to make room for %s (UID: %s, JobUID: %s) due to %s", who, p.UID, jobUID, right(p.Reason))
 }
 
 // right says in words by what a preemptor comes first.

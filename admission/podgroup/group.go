@@ -73,8 +73,6 @@ type Other struct {
 	Ref
 	// Exists tells whether there is a PodGroup or a pod of it, and IsWhole whether all pods are there that start together.
 	Exists, IsWhole bool
-	// IsOutside tells that its namespace is not managed. Nothing else is known then.
-	IsOutside bool
 	// Problem is what is wrong with it, or empty.
 	Problem string
 	// Together is what it names itself.
@@ -85,14 +83,17 @@ type Other struct {
 	HasStarted bool
 }
 
-// Dissent says which of the others keeps the gangs from asking for quota together, or is empty. All of them have to name the same gangs: so
-// nobody can hang on a gang that does not want it. Of gangs in other namespaces it tells no more than that.
+// dissent returns which of the others keeps the gangs from asking for quota together, or "" if none does. All of them have to name the same
+// gangs, so that no gang depends on one that has not agreed. Until a gang of another namespace names this one, its owner has agreed to
+// nothing, and the message does not reveal whether the gang exists.
 func (g *Gang) dissent(others []Other) string {
 	for _, ref := range g.Others() {
 		i := slices.IndexFunc(others, func(o Other) bool { return o.Ref == ref })
+		hasAgreed := i >= 0 && others[i].Exists && slices.Equal(others[i].Together, g.Together)
 		switch {
-		case i >= 0 && others[i].IsOutside:
-			return fmt.Sprintf("the gang starts together with gang %q, whose namespace is not managed: take it out of annotation groups", ref.Full())
+		case !hasAgreed && ref.Namespace != g.Namespace:
+			return fmt.Sprintf("the gang starts together with gang %q of another namespace, which does not exist there or does not name the same gangs: "+
+				"make annotation groups equal on all of them, or take it out", ref.Full())
 		case i < 0 || !others[i].Exists:
 			return fmt.Sprintf("the gang starts together with gang %q, which does not exist: create it, or take it out of annotation groups", ref.Full())
 		case !slices.Equal(others[i].Together, g.Together):

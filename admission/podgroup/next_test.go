@@ -139,11 +139,12 @@ func TestGather(t *testing.T) {
 // TestTogether: who starts together with others asks for nothing without them, and starts when all are admitted.
 func TestTogether(t *testing.T) {
 	w := newGang(t, 1, "min-available", "1", "groups", `["ml/train","x/b"]`)
-	w.expect("g", 0, `gang "x/b", which does not exist`)
+	const stranger = `gang "x/b" of another namespace, which does not exist there or does not name the same gangs`
+	w.expect("g", 0, stranger)
 	b := podgroup.Other{Ref: podgroup.Ref{Kind: podgroup.Lightweight, Namespace: "x", Name: "b"}, Exists: true, IsWhole: true}
 	w.others = []podgroup.Other{b}
 	w.settle()
-	w.expect("g", 0, "does not name the same gangs")
+	w.expect("g", 0, stranger)
 	b.Together = []string{"ml/train", "x/b"}
 	w.others = []podgroup.Other{b}
 	w.settle()
@@ -172,7 +173,7 @@ func TestTogether(t *testing.T) {
 	}
 }
 
-// TestOther: a gang counts as admitted for those that start with it when the engine charges it, and one in a namespace of others never.
+// TestOther: a gang counts as admitted for those that start with it when the engine charges it.
 func TestOther(t *testing.T) {
 	w := newGang(t, 2, "min-available", "2")
 	w.admit(w.workloads[0])
@@ -184,10 +185,6 @@ func TestOther(t *testing.T) {
 	if o := podgroup.OtherOf(s); o.IsAdmitted {
 		t.Error("admitted, although the engine charges nothing")
 	}
-	w = newGang(t, 1, "min-available", "1", "groups", `["ml/train","x/b"]`)
-	w.others = []podgroup.Other{{Ref: podgroup.Ref{Kind: podgroup.Lightweight, Namespace: "x", Name: "b"}, IsOutside: true}}
-	w.settle()
-	w.expect("g", 0, `gang "x/b", whose namespace is not managed`)
 }
 
 // TestReserve: quota by minResources, before the pods.

@@ -108,19 +108,20 @@ func isOver(workload *kueue.Workload, uid types.UID) bool {
 	return workload.UID != uid || life.IsTrue(workload, kueue.WorkloadFinished)
 }
 
-// preemptionMessage names the preemptor, and then says what the engine has to say about it.
+// preemptionMessage returns what the owner of the victim reads of the preemptor, followed by the message of the engine.
 func (w *writer) preemptionMessage(ctx context.Context, d *admission.Evict) (string, error) {
 	var preemptor kueue.Workload
 	err := w.config.Client.Get(ctx, d.Preemption.Preemptor, &preemptor)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return "", fmt.Errorf("read the preemptor, quota Workload %s: %w", d.Preemption.Preemptor, err)
 	}
-	jobUID := ""
-	if preemptor.UID == d.Preemption.PreemptorUID {
-		jobUID = preemptor.Labels[apis.JobUIDLabel]
+	p := life.Preemptor{
+		Namespace: d.Preemption.Preemptor.Namespace, Name: d.Preemption.Preemptor.Name, UID: d.Preemption.PreemptorUID, Reason: d.Preemption.Reason,
 	}
-	preemptor.Namespace, preemptor.Name, preemptor.UID = d.Preemption.Preemptor.Namespace, d.Preemption.Preemptor.Name, d.Preemption.PreemptorUID
-	message := life.PreemptionMessage(&preemptor, d.Preemption.Reason, jobUID)
+	if preemptor.UID == p.UID {
+		p.JobUID = preemptor.Labels[apis.JobUIDLabel]
+	}
+	message := life.PreemptionMessage(d.Stage.Namespace, p)
 	if d.Message != "" {
 		message += "; " + d.Message
 	}
@@ -140,12 +141,12 @@ func (w *writer) announceEviction(before, after *kueue.Workload, d *admission.Ev
 		events.Preempted(e.Message).Emit(w.config.Recorder, after)
 	}
 	if stage := after.Labels[apis.StageLabel]; stage != "" {
-		w.tellJobSet(after, events.StageEvicted(stageName(stage, after), Usage(before.Status.Admission), e.Reason, e.Message))
+		events.StageEvicted(StageName(stage, after), Usage(before.Status.Admission), e.Reason, e.Message).EmitOnOwner(w.config.Recorder, after)
 	}
 }
 
-// stageName tells the growths of a stage from the stage itself.
-func stageName(stage string, workload *kueue.Workload) string {
+// StageName returns the name of a stage as Events have it. A growth of the stage has a number behind the name.
+func StageName(stage string, workload *kueue.Workload) string {
 	if growth := workload.Labels[apis.GrowthLabel]; growth != "" {
 		stage += " (growth " + growth + ")"
 	}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
@@ -334,26 +333,14 @@ func (w *writer) announce(workload *kueue.Workload, d *admission.Admit) {
 	}
 	queue, held := string(d.Admission.ClusterQueue), Usage(&d.Admission)
 	if len(d.Checks) == 0 {
-		w.tellJobSet(workload, events.StageAdmitted(stageName(d.StageName, workload), queue, held))
+		events.StageAdmitted(StageName(d.StageName, workload), queue, held).EmitOnOwner(w.config.Recorder, workload)
 		return
 	}
 	var checks []string
 	for _, check := range d.Checks {
 		checks = append(checks, string(check))
 	}
-	w.tellJobSet(workload, events.StageReserved(stageName(d.StageName, workload), queue, held, checks))
-}
-
-// tellJobSet emits an Event on the JobSet that a quota Workload belongs to.
-func (w *writer) tellJobSet(workload *kueue.Workload, event events.Event) {
-	owner := metav1.GetControllerOf(workload)
-	if owner == nil {
-		return
-	}
-	event.EmitAbout(w.config.Recorder, &metav1.PartialObjectMetadata{
-		TypeMeta:   metav1.TypeMeta{APIVersion: owner.APIVersion, Kind: owner.Kind},
-		ObjectMeta: metav1.ObjectMeta{Namespace: workload.Namespace, Name: owner.Name, UID: owner.UID},
-	}, workload)
+	events.StageReserved(StageName(d.StageName, workload), queue, held, checks).EmitOnOwner(w.config.Recorder, workload)
 }
 
 // Usage renders what an admission charges, such as "15 nvidia.com/gpu of flavor a100".

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	k8sevents "k8s.io/client-go/tools/events"
 )
@@ -37,6 +38,25 @@ func (e Event) Emit(recorder k8sevents.EventRecorder, object runtime.Object) {
 func (e Event) EmitAbout(recorder k8sevents.EventRecorder, object, related runtime.Object) {
 	note := strings.ToValidUTF8(e.Message[:min(len(e.Message), maxNote)], "")
 	recorder.Eventf(object, related, e.Type, e.Reason, e.Action, "%s", note)
+}
+
+// EmitOnOwner records the event on the controller of an object, and relates it to the object. It does nothing if no controller owns the
+// object.
+func (e Event) EmitOnOwner(recorder k8sevents.EventRecorder, object Owned) {
+	owner := metav1.GetControllerOf(object)
+	if owner == nil {
+		return
+	}
+	e.EmitAbout(recorder, &metav1.PartialObjectMetadata{
+		TypeMeta:   metav1.TypeMeta{APIVersion: owner.APIVersion, Kind: owner.Kind},
+		ObjectMeta: metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: owner.Name, UID: owner.UID},
+	}, object)
+}
+
+// An Owned object may have a controller.
+type Owned interface {
+	metav1.Object
+	runtime.Object
 }
 
 // QuotaReserved tells the owner of a quota Workload that it holds quota now.
@@ -106,7 +126,7 @@ func StageOpened(stage string) Event {
 
 // StageReleased tells the owner of a JobSet that the Jobs of a stage may start.
 func StageReleased(stage, queue string, jobs int) Event {
-	return Event{corev1.EventTypeNormal, "StageReleased", "Release", fmt.Sprintf("Released stage %q: %d Jobs on ClusterQueue %q", stage, jobs, queue)}
+	return Event{corev1.EventTypeNormal, "StageReleased", "Release", fmt.Sprintf("Released stage %q: %s on ClusterQueue %q", stage, count(jobs, "Job"), queue)}
 }
 
 // StageReleasedUnqueued reports that the Jobs of a stage run now, in a JobSet without a queue.
@@ -116,12 +136,12 @@ func StageReleasedUnqueued(stage string, jobs int) Event {
 
 // StageGrows tells the owner of a JobSet that a stage that holds quota queues for more pods.
 func StageGrows(stage string, pods int32) Event {
-	return Event{corev1.EventTypeNormal, "StageGrows", "Queue", fmt.Sprintf("Stage %q queues for %d more pods, and goes on with those that it has", stage, pods)}
+	return Event{corev1.EventTypeNormal, "StageGrows", "Queue", fmt.Sprintf("Stage %q queues for %s more, and goes on with those that it has", stage, count(int(pods), "pod"))}
 }
 
 // StageResized tells the owner of a JobSet that running Jobs have as many pods now as there is admitted quota for.
 func StageResized(stage string, jobs int, pods int32) Event {
-	return Event{corev1.EventTypeNormal, "StageResized", "Resize", fmt.Sprintf("Resized stage %q: %d Jobs have %d pods each", stage, jobs, pods)}
+	return Event{corev1.EventTypeNormal, "StageResized", "Resize", fmt.Sprintf("Resized stage %q: %s with %s each", stage, count(jobs, "Job"), count(int(pods), "pod"))}
 }
 
 // StageReady tells the owner of a JobSet that all Jobs of a stage are ready.
@@ -188,6 +208,33 @@ func GroupTimedOut(started, pods int) Event {
 // GroupNotKept tells the owner of a JobSet why its group cannot start together.
 func GroupNotKept(message string) Event {
 	return Event{corev1.EventTypeWarning, "GroupNotKept", "Queue", message}
+}
+
+// FlavorInUse tells the owner of a ResourceFlavor that is being deleted what keeps it.
+func FlavorInUse(clusterQueues []string) Event {
+	return Event{
+		corev1.EventTypeWarning, "InUse", "Delete",
+		fmt.Sprintf("Not deleted yet: spec.resourceGroups of ClusterQueues %s still names the flavor, and quota Workloads are still admitted to it; remove it there",
+			strings.Join(clusterQueues, ", ")),
+	}
+}
+
+// GangBlocked tells the owner of a JobSet why a gang that holds its quota is not placed, and what helps.
+func GangBlocked(message string) Event {
+	return Event{corev1.EventTypeWarning, "GangBlocked", "Gang", message}
+}
+
+// PriorityKept tells the owner of a JobSet that the priority class which the JobSet names now does not exist.
+func PriorityKept(message string) Event {
+	return Event{corev1.EventTypeWarning, "PriorityKept", "Queue", message}
+}
+
+// count returns a number and its noun, such as "1 Job" or "3 Jobs".
+func count(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
 }
 
 // LedgerMismatch tells the owner of a ClusterQueue that the engine had booked something else than the objects say.

@@ -180,7 +180,8 @@ func (r *Reconciler) readWorkloads(ctx context.Context, ref podgroup.Ref, from l
 }
 
 // readOthers reads what counts of the gangs that start together with one. Whether they are admitted is read from where the gang itself is,
-// and their pods from the cache: those only count before quota is asked for. A gang in a namespace that is none of ours is not one of them.
+// and their pods from the cache: those only count before quota is asked for. A gang in a namespace that is
+// not managed counts as one that does not exist.
 func (r *Reconciler) readOthers(ctx context.Context, s *seen, from look) ([]*seen, error) {
 	cached := r.cached()
 	from.pods, from.findPods = cached.pods, cached.findPods
@@ -191,7 +192,6 @@ func (r *Reconciler) readOthers(ctx context.Context, s *seen, from look) ([]*see
 			return nil, fmt.Errorf("read namespace %q of gang %s: %w", ref.Namespace, ref.Full(), err)
 		}
 		if !managed {
-			s.Others = append(s.Others, podgroup.Other{Ref: ref, IsOutside: true})
 			continue
 		}
 		other, err := r.readGang(ctx, ref, from)

@@ -27,9 +27,9 @@ var _ = Describe("Two roles of Koordinator", func() {
 		for i := range 5 {
 			create(ctx, a.member(fmt.Sprintf("a-%d", i), 0).label(apis.KoordinatorLabel, "gang-a"))
 		}
-		expectNoted(ctx, groupA, fmt.Sprintf("starts together with gang %q, which does not exist", b.name+"/gang-b"))
+		stranger := fmt.Sprintf("starts together with gang %q of another namespace, which does not exist there or does not name the same gangs", b.name+"/gang-b")
+		expectNoted(ctx, groupA, stranger)
 		groupB := b.podGroup(ctx, koordinator, "gang-b", map[string]any{"minMember": int64(4)}, map[string]string{groups: fmt.Sprintf("[%q]", b.name+"/gang-b")})
-		expectNoted(ctx, groupA, "does not name the same gangs")
 		annotate(ctx, groupB, groups, together)
 		create(ctx, b.member("other", 0).koordinator("name", "other", "min-available", "1"))
 		b.expectPods(ctx, "other", "other=running")
