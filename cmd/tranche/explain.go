@@ -1,33 +1,41 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	visibility "sigs.k8s.io/kueue/apis/visibility/v1beta2"
 
 	"github.com/tranche-dev/tranche/apis"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	visibilityapi "github.com/tranche-dev/tranche/apis/visibility"
+	"github.com/tranche-dev/tranche/controllers/conditions"
 )
 
 func newExplainCommand() *cobra.Command {
 	var flags queryFlags
 	cmd := &cobra.Command{
 		Use:   "explain NAME",
-		Short: "Say why a quota Workload, or a JobSet, waits",
-		Long: "Say why a quota Workload is not admitted: its positions, the limit that fails and by how much, and who holds what is\n" +
-			"missing. NAME may also be that of a JobSet; then each of its quota Workloads is explained. Who may not read\n" +
-			"clusterqueues/pendingworkloads is told no names of other namespaces. The manager must serve the visibility API.",
+		Short: "Show the stages of a JobSet, and why a stage or a quota Workload waits",
+		Long: "Show the state of each stage of a JobSet, or of one quota Workload. For those that wait, print their positions, the limit that\n" +
+			"fails and by how much, and which JobSets hold the missing quota. Without the right to read clusterqueues/pendingworkloads,\n" +
+			"objects of other namespaces are not named. Where the manager does not serve the visibility API, or reading it is forbidden, the\n" +
+			"conditions of the quota Workloads are printed instead.",
 		Example: "  tranche explain -n team-a fine-tune-llm\n  tranche explain -n team-a jobset-fine-tune-llm-train-1a2b3",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -42,47 +50,95 @@ func newExplainCommand() *cobra.Command {
 	return cmd
 }
 
-// explain prints why a quota Workload waits, or each of those of a JobSet.
+// explain prints what becomes of a quota Workload, or of all stages of a JobSet.
 func (c *cluster) explain(ctx context.Context, out io.Writer, name string) error {
 	key := types.NamespacedName{Namespace: c.namespace, Name: name}
-	var list kueue.WorkloadList
 	var one kueue.Workload
 	switch err := c.Get(ctx, key, &one); {
-	case err == nil:
-		list.Items = []kueue.Workload{one}
-	case !apierrors.IsNotFound(err):
+	case apierrors.IsNotFound(err):
+		return c.explainJobSet(ctx, out, key)
+	case err != nil:
 		return fmt.Errorf("read quota Workload %s: %w", key, err)
-	default:
-		if err := c.List(ctx, &list, client.InNamespace(key.Namespace), client.MatchingLabels{apis.JobSetLabel: name}); err != nil {
-			return fmt.Errorf("list the quota Workloads of JobSet %s: %w", key, err)
-		}
 	}
-	if len(list.Items) == 0 {
-		return fmt.Errorf("namespace %s has no quota Workload %s, and none of a JobSet %s", key.Namespace, name, name)
-	}
-	for i := range list.Items {
-		if err := c.explainOne(ctx, out, &list.Items[i]); err != nil {
-			return err
-		}
-	}
-	return nil
+	limits, err := c.explainOne(ctx, out, &one)
+	return errors.Join(err, printLimits(out, limits))
 }
 
-func (c *cluster) explainOne(ctx context.Context, out io.Writer, w *kueue.Workload) error {
-	if state := stateOf(w); state != "" {
-		return printLines(out, headline(w), "  "+state)
+// explainJobSet prints all stages of a JobSet with their states, and why those wait that do. It needs no more than the right to read the
+// JobSet and its quota Workloads.
+func (c *cluster) explainJobSet(ctx context.Context, out io.Writer, key types.NamespacedName) error {
+	var js jobsetapi.JobSet
+	if err := c.Get(ctx, key, &js); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
+		return fmt.Errorf("read JobSet %s: %w", key, err)
 	}
-	told, err := c.lookUp(ctx, w)
-	if err != nil {
+	var list kueue.WorkloadList
+	if err := c.List(ctx, &list, client.InNamespace(key.Namespace), client.MatchingLabels{apis.JobSetLabel: key.Name}); err != nil {
+		return fmt.Errorf("list the quota Workloads of JobSet %s: %w", key, err)
+	}
+	if js.Name == "" && len(list.Items) == 0 {
+		return fmt.Errorf("namespace %s has no quota Workload %s, and no JobSet %s", key.Namespace, key.Name, key.Name)
+	}
+	if err := printLines(out, jobSetLines(&js, key, len(list.Items))...); err != nil {
 		return err
 	}
-	if told == nil {
-		return printLines(out, headline(w), "  is not in line: "+whyNotInLine(w))
+	slices.SortFunc(list.Items, compareStages)
+	var limits error
+	for i := range list.Items {
+		limit, err := c.explainOne(ctx, out, &list.Items[i])
+		if err != nil {
+			return err
+		}
+		limits = cmp.Or(limits, limit)
+	}
+	return printLimits(out, limits)
+}
+
+// jobSetLines are what the JobSet says of itself.
+func jobSetLines(js *jobsetapi.JobSet, key types.NamespacedName, workloads int) []string {
+	lines := []string{"JobSet " + key.String()}
+	if c := apimeta.FindStatusCondition(js.Status.Conditions, conditions.StageAdmitted); c != nil {
+		return append(lines, fmt.Sprintf("  %s: %s", c.Reason, c.Message))
+	}
+	if workloads == 0 {
+		return append(lines, fmt.Sprintf("  has no quota Workloads: it is in a queue only with the label %s in a managed namespace", apis.QueueLabel))
+	}
+	return lines
+}
+
+// compareStages puts quota Workloads in the order of the plan, and the growths of a stage behind it.
+func compareStages(a, b kueue.Workload) int {
+	number := func(w *kueue.Workload, label string) int {
+		n, _ := strconv.Atoi(w.Labels[label]) // what has no number comes first
+		return n
+	}
+	return cmp.Or(
+		cmp.Compare(number(&a, apis.StageIndexLabel), number(&b, apis.StageIndexLabel)),
+		cmp.Compare(number(&a, apis.GrowthLabel), number(&b, apis.GrowthLabel)), cmp.Compare(a.Name, b.Name),
+	)
+}
+
+// explainOne prints the state of one quota Workload. limits says why it is told without its positions and without the holders of quota, or is
+// nil.
+func (c *cluster) explainOne(ctx context.Context, out io.Writer, w *kueue.Workload) (limits, err error) {
+	if state := stateOf(w); state != "" {
+		return nil, printLines(out, headline(w), "  "+state)
+	}
+	if why := whyNotInLine(w); why != "" {
+		return nil, printLines(out, headline(w), "  "+why)
+	}
+	told, err := c.lookUp(ctx, w)
+	switch {
+	case isUnserved(err) || apierrors.IsForbidden(err):
+		return err, printLines(out, headline(w), "  "+conditionLine(w))
+	case err != nil:
+		return nil, err
+	case told == nil:
+		return nil, printLines(out, headline(w), "  "+conditionLine(w), "  is not in the queue yet: the manager has not seen all of it")
 	}
 	var x visibilityapi.Explanation
 	if text := told.Annotations[apis.ExplanationAnnotation]; text != "" {
 		if err := json.Unmarshal([]byte(text), &x); err != nil {
-			return fmt.Errorf("read the explanation of quota Workload %s: %w", client.ObjectKeyFromObject(w), err)
+			return nil, fmt.Errorf("read the explanation of quota Workload %s: %w", client.ObjectKeyFromObject(w), err)
 		}
 	}
 	lines := []string{
@@ -90,7 +146,24 @@ func (c *cluster) explainOne(ctx context.Context, out io.Writer, w *kueue.Worklo
 		fmt.Sprintf("  position %d in its ClusterQueue, %d in LocalQueue %s (0 is next), priority %d",
 			told.PositionInClusterQueue, told.PositionInLocalQueue, told.LocalQueueName, told.Priority),
 	}
-	return printLines(out, append(lines, explanationLines(&x)...)...)
+	return nil, printLines(out, append(lines, explanationLines(&x)...)...)
+}
+
+// conditionLine is what a quota Workload that waits says of itself.
+func conditionLine(w *kueue.Workload) string {
+	c := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadQuotaReserved)
+	if c == nil {
+		return "waiting for its first evaluation"
+	}
+	return fmt.Sprintf("%s: %s", c.Reason, c.Message)
+}
+
+// printLimits says once why something is missing from an explanation.
+func printLimits(out io.Writer, limits error) error {
+	if limits == nil {
+		return nil
+	}
+	return printLines(out, "Positions in the queue and the holders of quota are missing: "+withoutVisibility(limits))
 }
 
 // lookUp asks through the ClusterQueue, which tells more, and through the LocalQueue if that is forbidden. It returns nil for a quota
@@ -99,10 +172,14 @@ func (c *cluster) lookUp(ctx context.Context, w *kueue.Workload) (*visibility.Pe
 	local := types.NamespacedName{Namespace: w.Namespace, Name: string(w.Spec.QueueName)}
 	q := query{only: client.ObjectKeyFromObject(w)}
 	var lq kueue.LocalQueue
-	if err := c.Get(ctx, local, &lq); err != nil {
+	err := c.Get(ctx, local, &lq)
+	if err != nil && !apierrors.IsForbidden(err) {
 		return nil, fmt.Errorf("read LocalQueue %s: %w", local, err)
 	}
-	summary, err := c.pending(ctx, types.NamespacedName{Name: string(lq.Spec.ClusterQueue)}, q)
+	var summary *visibility.PendingWorkloadsSummary
+	if err == nil {
+		summary, err = c.pending(ctx, types.NamespacedName{Name: string(lq.Spec.ClusterQueue)}, q)
+	}
 	if isDenied(err) {
 		summary, err = c.pending(ctx, local, q)
 	}
@@ -133,37 +210,56 @@ func stateOf(w *kueue.Workload) string {
 	is := func(conditionType string) bool {
 		return apimeta.IsStatusConditionTrue(w.Status.Conditions, conditionType)
 	}
+	message := func(conditionType string) string {
+		return apimeta.FindStatusCondition(w.Status.Conditions, conditionType).Message
+	}
+	queue := ""
+	if w.Status.Admission != nil {
+		queue = fmt.Sprintf(" in ClusterQueue %q", w.Status.Admission.ClusterQueue)
+	}
 	switch {
 	case is(kueue.WorkloadFinished):
-		return "has finished"
+		finished := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadFinished)
+		return fmt.Sprintf("has finished: %s: %s", finished.Reason, finished.Message)
+	case is(kueue.WorkloadEvicted) && is(kueue.WorkloadQuotaReserved):
+		return "is evicted, and holds its quota" + queue + " until its pods have terminated: " + message(kueue.WorkloadEvicted)
+	case is(kueue.WorkloadAdmitted) && is(kueue.WorkloadPodsReady):
+		return "is admitted" + queue + ", and all pods are ready or have succeeded"
 	case is(kueue.WorkloadAdmitted):
-		return "is admitted"
+		return "is admitted" + queue + ", and not all pods are ready"
 	case is(kueue.WorkloadQuotaReserved):
-		return "has its quota, and waits for AdmissionChecks"
+		return "has its quota" + queue + ", and waits for AdmissionChecks"
 	}
 	return ""
 }
 
-// whyNotInLine is what the quota Workload itself says.
+// whyNotInLine is what a quota Workload that is not in the queue says of itself, or is empty.
 func whyNotInLine(w *kueue.Workload) string {
-	switch gates := w.Annotations[apis.AdmissionGatedByAnnotation]; {
-	case gates == apis.StageGate:
-		return "it waits for earlier stages of its JobSet"
-	case gates != "":
-		return "gated by " + gates
+	gates := strings.Split(w.Annotations[apis.AdmissionGatedByAnnotation], ",")
+	switch {
+	case slices.Contains(gates, apis.SuspendedGate):
+		return "is not in the queue: its JobSet is suspended by its user; set spec.suspend to false to queue again"
+	case slices.Contains(gates, apis.StageGate):
+		return "is not in the queue: it waits for earlier stages of its JobSet"
+	case gates[0] != "":
+		return "is not in the queue: gated by " + strings.Join(gates, ", ")
 	case w.Spec.Active != nil && !*w.Spec.Active:
-		return "spec.active is false"
+		return "is not in the queue: spec.active is false; set it to true to queue again"
 	}
-	if c := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadRequeued); c != nil && c.Status == "False" {
-		return c.Message
+	if c := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadRequeued); c != nil && c.Status == metav1.ConditionFalse {
+		why := "is not in the queue: " + c.Message
+		if state := w.Status.RequeueState; state != nil && state.RequeueAt != nil {
+			why += "; it queues again at " + state.RequeueAt.UTC().Format(time.RFC3339)
+		}
+		return why
 	}
-	return "the manager has not seen all of it yet, or waits until status.requeueState.requeueAt"
+	return ""
 }
 
 // explanationLines are for people what an explanation is for programs.
 func explanationLines(x *visibilityapi.Explanation) []string {
 	if x.Check == "" {
-		return []string{"  nothing is in its way but the next decision"}
+		return []string{"  all checks pass; waiting for the next scheduling cycle"}
 	}
 	lines := []string{fmt.Sprintf("  %s: %s", x.Reason, x.Message)}
 	if x.Behind != nil {

@@ -36,7 +36,7 @@ func TestExplanationLines(t *testing.T) {
 		x    visibilityapi.Explanation
 		want []string
 	}{
-		"nothing": {visibilityapi.Explanation{}, []string{"  nothing is in its way but the next decision"}},
+		"nothing": {visibilityapi.Explanation{}, []string{"  all checks pass; waiting for the next scheduling cycle"}},
 		"behind another": {
 			visibilityapi.Explanation{Check: "StrictFIFO", Reason: "WaitingForQuota", Message: "waits", Behind: &visibilityapi.Reference{Namespace: "ns", Name: "b"}},
 			[]string{"  WaitingForQuota: waits", "  behind Workload ns/b"},
@@ -76,7 +76,14 @@ func TestWhoIsNotInLine(t *testing.T) {
 			kueue.Workload{Status: kueue.WorkloadStatus{Conditions: []metav1.Condition{{Type: kueue.WorkloadRequeued, Status: metav1.ConditionFalse, Message: "by hand"}}}},
 			"by hand",
 		},
-		"backing off": {kueue.Workload{}, "requeueAt"},
+		"backing off": {
+			kueue.Workload{Status: kueue.WorkloadStatus{
+				Conditions:   []metav1.Condition{{Type: kueue.WorkloadRequeued, Status: metav1.ConditionFalse, Message: "too slow"}},
+				RequeueState: &kueue.RequeueState{RequeueAt: new(metav1.NewTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)))},
+			}},
+			"too slow; it queues again at 2026-01-01T00:00:00Z",
+		},
+		"in line": {kueue.Workload{}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := whyNotInLine(&tc.w); !strings.Contains(got, tc.want) {
@@ -105,7 +112,7 @@ func TestWritePending(t *testing.T) {
 		t.Errorf("got:\n%s", out.String())
 	}
 	out.Reset()
-	if err := writePending(&out, nil, now); err != nil || out.String() != "Nobody is pending.\n" {
+	if err := writePending(&out, nil, now); err != nil || out.String() != "No pending quota Workloads.\n" {
 		t.Errorf("got %q, %v", out.String(), err)
 	}
 }

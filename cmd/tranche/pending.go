@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/duration"
@@ -79,7 +80,11 @@ func (c *cluster) pendingOf(ctx context.Context, flags *pendingFlags) ([]visibil
 	var items []visibility.PendingWorkload
 	for _, queue := range queues {
 		summary, err := c.pending(ctx, queue, flags.query)
-		if err != nil {
+		switch {
+		case isUnserved(err) || apierrors.IsForbidden(err):
+			return nil, fmt.Errorf("%w\n%s.\nWithout it, \"kubectl get kwl -n %s -o wide\" lists quota Workloads with the reasons for which they wait, and "+
+				"\"tranche explain JOBSET\" shows the stages of a JobSet", err, withoutVisibility(err), c.namespace)
+		case err != nil:
 			return nil, err
 		}
 		items = append(items, summary.Items...)
@@ -90,7 +95,7 @@ func (c *cluster) pendingOf(ctx context.Context, flags *pendingFlags) ([]visibil
 // writePending prints a table.
 func writePending(out io.Writer, items []visibility.PendingWorkload, now time.Time) error {
 	if len(items) == 0 {
-		_, err := fmt.Fprintln(out, "Nobody is pending.")
+		_, err := fmt.Fprintln(out, "No pending quota Workloads.")
 		return err
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)

@@ -93,8 +93,6 @@ func (c *cluster) pending(ctx context.Context, queue types.NamespacedName, q que
 	result := request.Do(ctx)
 	body, _ := result.Raw()
 	switch err := result.Error(); {
-	case isUnserved(err):
-		return nil, fmt.Errorf("ask who is pending in %s: %w; is visibility.enable true in the manager's configuration, and config/visibility applied?", what, err)
 	case err != nil:
 		return nil, fmt.Errorf("ask who is pending in %s: %w", what, err)
 	}
@@ -103,6 +101,16 @@ func (c *cluster) pending(ctx context.Context, queue types.NamespacedName, q que
 		return nil, fmt.Errorf("read who is pending in %s: %w", what, err)
 	}
 	return &summary, nil
+}
+
+// withoutVisibility says why nothing answers a question to the visibility API, and what to do instead. RBAC forbids an API that does not
+// exist, too.
+func withoutVisibility(err error) string {
+	if apierrors.IsForbidden(err) {
+		return "the visibility API is not installed (config/visibility, or visibility.enable of the chart), or you lack the role " +
+			"tranche-pending-workloads-localqueue-viewer"
+	}
+	return "the visibility API is not served: visibility.enable must be true in the manager's configuration, and config/visibility applied"
 }
 
 // isUnserved tells that nobody answers for the API, as against that there is no such queue.
