@@ -45,6 +45,8 @@ type clusterQueue struct {
 	// flavorGroups are the groups with the flavors that exist; missing names the others.
 	flavorGroups []flavor.Group
 	missing      []string
+	// deleted names the flavors that are being deleted.
+	deleted []string
 
 	// node is charged; bare has the same limits and is not.
 	node, bare *quota.Node
@@ -175,12 +177,15 @@ func samePreemption(a, b *kueue.ClusterQueuePreemption) bool {
 
 // renewClusterQueue derives everything again that depends on the spec or on flavors.
 func (e *Engine) renewClusterQueue(q *clusterQueue) {
-	q.flavorGroups, q.missing = nil, nil
+	q.flavorGroups, q.missing, q.deleted = nil, nil, nil
 	for _, g := range q.groups {
 		var flavors []*flavor.Flavor
 		for i := range g.Flavors {
 			if f := e.flavors[g.Flavors[i].Name]; f != nil {
 				flavors = append(flavors, f.fact)
+				if f.fact.IsDeleted {
+					q.deleted = append(q.deleted, string(g.Flavors[i].Name))
+				}
 			} else {
 				q.missing = append(q.missing, string(g.Flavors[i].Name))
 			}
@@ -290,6 +295,10 @@ func (e *Engine) activity(q *clusterQueue) Activity {
 	message := "Can admit quota Workloads"
 	if len(q.remarks) > 0 {
 		message += ", but correct spec.resourceGroups: " + strings.Join(q.remarks[:min(len(q.remarks), maxRemarks)], "; ")
+	}
+	if len(q.deleted) > 0 {
+		message += "; being deleted, and still admitted to: ResourceFlavor " + strings.Join(q.deleted, ", ") +
+			"; remove it from spec.resourceGroups, or it cannot disappear"
 	}
 	return Activity{metav1.ConditionTrue, kueue.ClusterQueueActiveReasonReady, message}
 }

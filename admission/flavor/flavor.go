@@ -13,7 +13,9 @@ import (
 
 // A Flavor is what counts of a ResourceFlavor.
 type Flavor struct {
-	Name        kueue.ResourceFlavorReference
+	Name kueue.ResourceFlavorReference
+	// IsDeleted is true if the ResourceFlavor disappears as soon as no ClusterQueue uses it.
+	IsDeleted   bool
 	nodeLabels  map[string]string
 	taints      []corev1.Taint
 	tolerations []corev1.Toleration
@@ -23,16 +25,17 @@ type Flavor struct {
 func New(f *kueue.ResourceFlavor) *Flavor {
 	return &Flavor{
 		Name:        kueue.ResourceFlavorReference(f.Name),
+		IsDeleted:   !f.DeletionTimestamp.IsZero(),
 		nodeLabels:  maps.Clone(f.Spec.NodeLabels),
 		taints:      slices.Clone(f.Spec.NodeTaints),
 		tolerations: slices.Clone(f.Spec.Tolerations),
 	}
 }
 
-// Same tells whether two flavors admit the same pods.
+// Same reports whether two flavors admit the same pods, and both or neither are being deleted.
 func (f *Flavor) Same(other *Flavor) bool {
 	sameTaint := func(a, b corev1.Taint) bool { return a.Key == b.Key && a.Value == b.Value && a.Effect == b.Effect }
-	return f.Name == other.Name && maps.Equal(f.nodeLabels, other.nodeLabels) && slices.EqualFunc(f.taints, other.taints, sameTaint) &&
+	return f.Name == other.Name && f.IsDeleted == other.IsDeleted && maps.Equal(f.nodeLabels, other.nodeLabels) && slices.EqualFunc(f.taints, other.taints, sameTaint) &&
 		slices.Equal(words(f.tolerations), words(other.tolerations))
 }
 

@@ -145,7 +145,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 		cohort.SetupWithManager(ctx, mgr, runner),
 		admissioncheck.SetupWithManager(ctx, mgr, runner, int(*workers.AdmissionCheck)),
 		quotaworkload.SetupWithManager(ctx, mgr, quotaworkload.Config{
-			Runner: runner, Client: mgr.GetClient(), Recorder: recorder,
+			Runner: runner, Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: recorder,
 			PodsReady: config.WaitForPodsReady, Workers: int(*workers.Workload),
 		}),
 		jobset.SetupWithManager(ctx, mgr, jobset.Config{

@@ -4,8 +4,10 @@ package resourceflavor
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
+	k8sevents "k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/controllers/engine"
+	"github.com/tranche-dev/tranche/controllers/events"
 )
 
 // indexFlavor finds the ClusterQueues that name a ResourceFlavor.
@@ -23,7 +26,8 @@ const indexFlavor = "tranche.dev/flavor"
 
 // A Reconciler keeps the finalizer of ResourceFlavors.
 type Reconciler struct {
-	client client.Client
+	client   client.Client
+	recorder k8sevents.EventRecorder
 }
 
 // SetupWithManager starts to watch ResourceFlavors, with this many workers.
@@ -49,7 +53,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, runner *engine.Runn
 			return requests
 		})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
-		Complete(&Reconciler{client: mgr.GetClient()})
+		Complete(&Reconciler{client: mgr.GetClient(), recorder: mgr.GetEventRecorder("tranche")})
 }
 
 func flavorsOf(object client.Object) []string {
@@ -77,6 +81,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, fmt.Errorf("list the ClusterQueues with ResourceFlavor %s: %w", flavor.Name, err)
 	}
 	after := flavor.DeepCopy()
+	if !flavor.DeletionTimestamp.IsZero() && len(users.Items) > 0 {
+		var names []string
+		for i := range users.Items {
+			names = append(names, users.Items[i].Name)
+		}
+		slices.Sort(names)
+		events.FlavorInUse(names).Emit(r.recorder, &flavor)
+	}
 	deleted, used := !flavor.DeletionTimestamp.IsZero(), len(users.Items) > 0
 	differs := false
 	switch {
