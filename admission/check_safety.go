@@ -60,8 +60,8 @@ func (e *Engine) peakAboveLimits(l *look) *Refusal {
 	}
 	return &Refusal{
 		Check: peakWithinLimits, Reason: kueue.WorkloadQuotaReservedReasonExceedsMaxQuota,
-		Message: fmt.Sprintf("the JobSet could never run to its end in ClusterQueue %s%s: stages that hold quota at the same time need up to %s",
-			l.q.name, inBrackets(e.largestWhole(l)), message),
+		Message: fmt.Sprintf("the JobSet could never run to its end in ClusterQueue %s%s: stages that hold quota at the same time need up to %s%s",
+			l.q.name, inBrackets(e.largestWhole(l)), message, l.overruled()),
 	}
 }
 
@@ -183,8 +183,8 @@ func (e *Engine) unreserved(l *look, before, after *safety.Course) *Refusal {
 	}
 	return &Refusal{
 		Check: peakFits, Reason: kueue.WorkloadQuotaReservedReasonWaitingForQuota,
-		Message: fmt.Sprintf("waits for quota in ClusterQueue %s: this stage and those that may hold quota beside it are admitted together (policy Reserve) and need %s",
-			l.q.name, strings.Join(lacks, " and ")),
+		Message: fmt.Sprintf("waits for quota in ClusterQueue %s: this stage and those that may hold quota beside it are admitted together (policy Reserve) and need %s%s",
+			l.q.name, strings.Join(lacks, " and "), l.overruled()),
 	}
 }
 
@@ -196,8 +196,8 @@ func (e *Engine) deadlock(l *look, blocked []*safety.Claim, usage quota.Usage) *
 	}
 	return &Refusal{
 		Check: stageUnsafe, Reason: kueue.WorkloadQuotaReservedReasonWaitingForQuota,
-		Message: fmt.Sprintf("fits ClusterQueue %s now, but then this JobSet%s could wait for ever for quota of later stages: %s",
-			l.q.name, with, e.leftFor(l, blocked, usage)),
+		Message: fmt.Sprintf("fits ClusterQueue %s now, but then this JobSet%s could wait for ever for quota of later stages: %s%s",
+			l.q.name, with, e.leftFor(l, blocked, usage), l.overruled()),
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/tranche-dev/tranche/admission/preempt"
+	"github.com/tranche-dev/tranche/apis"
 )
 
 // Stage-admission policies.
@@ -67,6 +68,15 @@ func policies() []string { return []string{Greedy, Safe, Reserve} }
 
 // strictness is negative for what is no policy.
 func strictness(policy string) int { return slices.Index(policies(), policy) }
+
+// overruled says that a JobSet asks for a laxer policy than the one by which it is admitted, or nothing if it does not.
+func (l *look) overruled() string {
+	if l.j == nil || strictness(l.j.policy) < 0 || strictness(l.j.policy) >= strictness(l.policy) {
+		return ""
+	}
+	return fmt.Sprintf("; its annotation %s is %s, but policy %s of ClusterQueue %s is stricter and stands",
+		apis.StageAdmissionAnnotation, l.j.policy, l.policy, l.q.name)
+}
 
 // policy is that of the ClusterQueue, unless the JobSet asks for a stricter one.
 func (e *Engine) policy(q *clusterQueue, j *jobSet) string {

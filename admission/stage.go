@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -275,13 +274,13 @@ func (e *Engine) adoptStatus(s *stage, object *kueue.Workload) {
 		s.reservation.usage, s.reservation.parts = e.usageOf(object)
 	}
 	s.closed = ""
-	switch gates := strings.TrimSpace(object.Annotations[apis.AdmissionGatedByAnnotation]); {
+	switch gate := life.GateMessage(object); {
 	case !object.DeletionTimestamp.IsZero():
 		s.closed = "the quota Workload is being deleted"
 	case object.Spec.Active != nil && !*object.Spec.Active:
 		s.closed = "the quota Workload is not active: spec.active is false"
-	case gates != "":
-		s.closed = gateMessage(gates)
+	case gate != "":
+		s.closed = gate
 	default:
 		if c := condition(object, kueue.WorkloadRequeued); c != nil && c.Status == metav1.ConditionFalse {
 			s.closed = "kept out of the queue: " + c.Message
@@ -299,21 +298,6 @@ func (e *Engine) losesPlace(reason string) bool {
 		return !e.config.KeepPlaceAfterEviction
 	}
 	return true
-}
-
-// gateMessage says what the first of some gates waits for.
-func gateMessage(gates string) string {
-	first, _, _ := strings.Cut(gates, ",")
-	switch first = strings.TrimSpace(first); first {
-	case apis.StageGate:
-		return "the stage waits for earlier stages of its JobSet"
-	case apis.GangGate:
-		return "the gang is not complete, or does not ask for quota for another reason"
-	case apis.SuspendedGate:
-		return "the JobSet is suspended by its user"
-	default:
-		return "gated by " + first
-	}
 }
 
 func condition(object *kueue.Workload, conditionType string) *metav1.Condition {

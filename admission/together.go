@@ -203,10 +203,17 @@ func (e *Engine) refuseTogether(t *trial) {
 		}
 		t.refusals[i] = &Refusal{
 			Check: gangsPassTogether, Reason: kueue.WorkloadQuotaReservedReasonWaitingForQuota,
-			Message: fmt.Sprintf("waits for quota in ClusterQueue %s: it would fit alone, and not together with the other %d gangs that are admitted with it",
-				l.q.name, len(t.bundle.members)-1),
+			Message: fmt.Sprintf("waits for quota in ClusterQueue %s: it would fit alone, and not together with %s",
+				l.q.name, otherGangs(len(t.bundle.members)-1)),
 		}
 	}
+}
+
+func otherGangs(n int) string {
+	if n == 1 {
+		return "the other gang that is admitted with it"
+	}
+	return fmt.Sprintf("the other %d gangs that are admitted with it", n)
 }
 
 // waitForNews notes an amount whose every change is worth a look.

@@ -89,7 +89,7 @@ func TestGangsThatFitOnlyAloneWakeTogether(t *testing.T) {
 	w.lone("p", "a", "gpu=2", together("ab", 2))
 	w.lone("q", "b", "gpu=2", together("ab", 2))
 	w.wantAdmitted()
-	w.wantRefusal("b", "GangsPassTogether", kueue.WorkloadQuotaReservedReasonWaitingForQuota, "would fit alone, and not together with the other 1 gangs")
+	w.wantRefusal("b", "GangsPassTogether", kueue.WorkloadQuotaReservedReasonWaitingForQuota, "would fit alone, and not together with the other gang that is admitted with it")
 	w.change("busy", finish)
 	w.wantAdmitted("a", "b")
 }

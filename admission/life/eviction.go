@@ -58,6 +58,7 @@ func (d *draft) deactivate(reason, message string) {
 		d.status.AdmissionChecks[i].RequeueAfterSeconds, d.status.AdmissionChecks[i].RetryCount = nil, nil
 	}
 	if d.status.Admission == nil {
+		d.set(kueue.WorkloadQuotaReserved, metav1.ConditionFalse, kueue.WorkloadDeactivated, message)
 		d.set(kueue.WorkloadRequeued, metav1.ConditionFalse, reason, message)
 	}
 }
@@ -86,11 +87,14 @@ func GivenBack(workload *kueue.Workload, now time.Time) kueue.WorkloadStatus {
 	if evicted == nil {
 		evicted = &metav1.Condition{}
 	}
-	if !IsDeactivated(evicted.Reason) {
+	pending := kueue.WorkloadQuotaReservedReasonPendingEvaluation
+	if IsDeactivated(evicted.Reason) {
+		pending = kueue.WorkloadDeactivated
+	} else {
 		d.status.RequeueState = LaterTry(workload, now)
 	}
 	d.resetChecks()
-	d.release(kueue.WorkloadQuotaReservedReasonPendingEvaluation, evicted.Message)
+	d.release(pending, evicted.Message)
 	requeued, reason := metav1.ConditionFalse, evicted.Reason
 	if evicted.Reason == kueue.WorkloadEvictedByPreemption || evicted.Reason == kueue.WorkloadEvictedDueToNodeFailures {
 		requeued = metav1.ConditionTrue

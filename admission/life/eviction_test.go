@@ -50,7 +50,11 @@ func TestGivenBack(t *testing.T) {
 			workload.Status.AccumulatedPastExecutionTimeSeconds = new(int32(100))
 			workload.Status.Conditions = append(workload.Status.Conditions, metav1.Condition{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: reason, Message: "why"})
 			status := life.GivenBack(workload, now())
-			conditionsWant := []string{"QuotaReserved=False PendingEvaluation", "Admitted=False NoReservation", "Evicted=True " + reason, "Requeued=" + want + " " + reason}
+			pending := "PendingEvaluation"
+			if reason == "Deactivated" {
+				pending = reason
+			}
+			conditionsWant := []string{"QuotaReserved=False " + pending, "Admitted=False NoReservation", "Evicted=True " + reason, "Requeued=" + want + " " + reason}
 			if diff := cmp.Diff(conditionsWant, conditionLines(status)); diff != "" {
 				t.Errorf("conditions (-want +got):\n%s", diff)
 			}

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/apis"
 )
@@ -26,4 +27,22 @@ func SetGates(object metav1.Object, gates []string) {
 	}
 	annotations[apis.AdmissionGatedByAnnotation] = strings.Join(gates, ",")
 	object.SetAnnotations(annotations)
+}
+
+// GateMessage says why the first gate of a quota Workload keeps it from asking for quota, or is empty if it has none.
+func GateMessage(workload *kueue.Workload) string {
+	gates := Gates(workload)
+	if len(gates) == 0 {
+		return ""
+	}
+	switch gates[0] {
+	case apis.StageGate:
+		return "the stage waits for earlier stages of its JobSet"
+	case apis.GangGate:
+		return "the gang is not complete, or does not ask for quota for another reason"
+	case apis.SuspendedGate:
+		return "the JobSet is suspended by its user"
+	default:
+		return "gated by " + gates[0]
+	}
 }

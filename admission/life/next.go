@@ -7,7 +7,6 @@ import (
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -24,6 +23,8 @@ type Seen struct {
 	// there are none.
 	LocalQueue   *kueue.LocalQueue
 	ClusterQueue *kueue.ClusterQueue
+	// Lacking says what keeps the pods from being ready, of a Workload that is overdue: see IsOverdue. It may be empty.
+	Lacking string
 }
 
 // A Step is what has to be written next: at most one of Status, Deactivate and Drop. What it changes brings about the next one.
@@ -77,6 +78,7 @@ func deactivated(w *kueue.Workload, now time.Time) *Step {
 		e.Cause = kueue.EvictionUnderlyingCause(target.Reason)
 		e.Message += " due to " + target.Message
 	}
+	e.Message += "; set its spec.active to true to queue again"
 	return evict(w, e, nil, now)
 }
 
@@ -108,7 +110,7 @@ func holding(s *Seen, podsReady *configapi.WaitForPodsReady, now time.Time) *Ste
 		return evict(w, e, LaterTry(w, now), now)
 	}
 	if IsTrue(w, kueue.WorkloadAdmitted) {
-		return running(w, podsReady, now)
+		return running(s, podsReady, now)
 	}
 	if s.ReservedIn == nil {
 		return &Step{}
@@ -174,7 +176,8 @@ func superfluous(w *kueue.Workload, required []kueue.AdmissionCheckReference) []
 }
 
 // running watches the times of an admitted Workload.
-func running(w *kueue.Workload, podsReady *configapi.WaitForPodsReady, now time.Time) *Step {
+func running(s *Seen, podsReady *configapi.WaitForPodsReady, now time.Time) *Step {
+	w := s.Workload
 	admitted := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadAdmitted).LastTransitionTime.Time
 	again := time.Duration(0)
 	if limit := w.Spec.MaximumExecutionTimeSeconds; limit != nil {
@@ -185,13 +188,13 @@ func running(w *kueue.Workload, podsReady *configapi.WaitForPodsReady, now time.
 		}
 		again = left
 	}
-	deadline, cause := readyBy(w, podsReady, admitted)
-	if deadline.IsZero() {
+	limit := readyBy(w, podsReady, admitted)
+	if limit == nil {
 		return &Step{Again: again}
 	}
-	left := deadline.Sub(now)
+	left := limit.deadline().Sub(now)
 	if left <= 0 {
-		return notReady(w, &podsReady.RequeuingStrategy, cause, now)
+		return notReady(s, &podsReady.RequeuingStrategy, limit, now)
 	}
 	if again == 0 || left < again {
 		again = left
@@ -199,26 +202,54 @@ func running(w *kueue.Workload, podsReady *configapi.WaitForPodsReady, now time.
 	return &Step{Again: again}
 }
 
-// readyBy returns when the pods of an admitted Workload must be ready, and what they wait for. It is zero if they need not. What
+// IsOverdue reports whether the pods of a Workload that holds quota should have been ready before now.
+func IsOverdue(w *kueue.Workload, podsReady *configapi.WaitForPodsReady, now time.Time) bool {
+	admitted := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadAdmitted)
+	if !HoldsQuota(w) || IsTrue(w, kueue.WorkloadEvicted) || IsTrue(w, kueue.WorkloadFinished) || admitted == nil || admitted.Status != metav1.ConditionTrue {
+		return false
+	}
+	limit := readyBy(w, podsReady, admitted.LastTransitionTime.Time)
+	return limit != nil && !now.Before(limit.deadline())
+}
+
+// A readyLimit is how long pods may take to be ready.
+type readyLimit struct {
+	since   time.Time
+	timeout time.Duration
+	// cause is what the pods wait for.
+	cause kueue.EvictionUnderlyingCause
+}
+
+func (l *readyLimit) deadline() time.Time { return l.since.Add(l.timeout) }
+
+// setting names the field of the configuration that has the timeout.
+func (l *readyLimit) setting() string {
+	if l.cause == kueue.WorkloadWaitForRecovery {
+		return "waitForPodsReady.recoveryTimeout"
+	}
+	return "waitForPodsReady.timeout"
+}
+
+// readyBy returns by when the pods of an admitted Workload must be ready, or nil if they need not. What
 // PodsReady said before this admission does not count: the stage begins anew. Nor does the time in which a stage is closed again,
 // because its JobSet was restarted, and keeps its quota, nor that in which a gang of pods gathers quota.
-func readyBy(w *kueue.Workload, podsReady *configapi.WaitForPodsReady, admitted time.Time) (time.Time, kueue.EvictionUnderlyingCause) {
+func readyBy(w *kueue.Workload, podsReady *configapi.WaitForPodsReady, admitted time.Time) *readyLimit {
 	if !*podsReady.Enable || isClosed(w) || HasNoPodsYet(w) {
-		return time.Time{}, ""
+		return nil
 	}
 	started := startedAt(w, admitted)
 	ready := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadPodsReady)
 	switch {
 	case ready != nil && ready.Status == metav1.ConditionTrue:
-		return time.Time{}, ""
+		return nil
 	case ready == nil || ready.LastTransitionTime.Time.Before(started):
-		return started.Add(podsReady.Timeout.Duration), kueue.WorkloadWaitForStart
+		return &readyLimit{started, podsReady.Timeout.Duration, kueue.WorkloadWaitForStart}
 	case ready.Reason != kueue.WorkloadWaitForRecovery:
-		return ready.LastTransitionTime.Add(podsReady.Timeout.Duration), kueue.WorkloadWaitForStart
+		return &readyLimit{ready.LastTransitionTime.Time, podsReady.Timeout.Duration, kueue.WorkloadWaitForStart}
 	case podsReady.RecoveryTimeout.Duration == 0:
-		return time.Time{}, ""
+		return nil
 	}
-	return ready.LastTransitionTime.Add(podsReady.RecoveryTimeout.Duration), kueue.WorkloadWaitForRecovery
+	return &readyLimit{ready.LastTransitionTime.Time, podsReady.RecoveryTimeout.Duration, kueue.WorkloadWaitForRecovery}
 }
 
 // isClosed tells whether the pods of a Workload are not to run now, although it may hold quota.
@@ -228,7 +259,8 @@ func isClosed(w *kueue.Workload) bool {
 }
 
 // notReady sends a Workload back to the queue, for longer each time, until it has had its tries.
-func notReady(w *kueue.Workload, strategy *configapi.RequeuingStrategy, cause kueue.EvictionUnderlyingCause, now time.Time) *Step {
+func notReady(s *Seen, strategy *configapi.RequeuingStrategy, exceeded *readyLimit, now time.Time) *Step {
+	w := s.Workload
 	state := w.Status.RequeueState.DeepCopy()
 	if state == nil {
 		state = &kueue.RequeueState{}
@@ -239,9 +271,13 @@ func notReady(w *kueue.Workload, strategy *configapi.RequeuingStrategy, cause ku
 	}
 	state.Count = &count
 	state = Until(state, now.Add(backoff(strategy, count)))
+	lacking := s.Lacking
+	if lacking == "" {
+		lacking = "not all pods were ready"
+	}
 	e := Eviction{
-		Reason: kueue.WorkloadEvictedByPodsReadyTimeout, Cause: cause,
-		Message: fmt.Sprintf("Exceeded the PodsReady timeout %s", types.NamespacedName{Namespace: w.Namespace, Name: w.Name}),
+		Reason: kueue.WorkloadEvictedByPodsReadyTimeout, Cause: exceeded.cause,
+		Message: fmt.Sprintf("Exceeded the PodsReady timeout of %s (%s): %s", exceeded.timeout, exceeded.setting(), lacking),
 	}
 	return evict(w, e, state, now)
 }
@@ -262,6 +298,9 @@ func backoff(strategy *configapi.RequeuingStrategy, count int32) time.Duration {
 // waiting leads a Workload that holds nothing back into the queue.
 func waiting(s *Seen, now time.Time) *Step {
 	w := s.Workload
+	if step := gatedAgain(w, now); step != nil {
+		return step
+	}
 	if retry := Checks(w, kueue.CheckStateRetry); len(retry) > 0 {
 		status := PutOff(w, Verdict(retry), now)
 		return &Step{Status: &status}
@@ -288,6 +327,24 @@ func waiting(s *Seen, now time.Time) *Step {
 		return requeued(w, kueue.WorkloadClusterQueueRestarted, "The ClusterQueue was restarted after being stopped", now)
 	}
 	return &Step{}
+}
+
+// gatedAgain corrects what the Workload of a stage says that was refused quota before a gate took it out of the queue: what it waited for then
+// is not what it waits for now. It returns nil if there is nothing to correct. A Workload that has been gated from the start says nothing.
+func gatedAgain(w *kueue.Workload, now time.Time) *Step {
+	said := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadQuotaReserved)
+	if !isClosed(w) || said == nil {
+		return nil
+	}
+	reason := kueue.WorkloadAdmissionGated
+	if slices.Contains(Gates(w), apis.SuspendedGate) {
+		reason = kueue.WorkloadOnHold
+	}
+	if said.Reason == reason || said.Reason == kueue.WorkloadQuotaReservedReasonPendingEvaluation {
+		return nil
+	}
+	status := Pending(w, reason, "Not in the queue: "+GateMessage(w), now)
+	return &Step{Status: &status}
 }
 
 func requeued(w *kueue.Workload, reason, message string, now time.Time) *Step {

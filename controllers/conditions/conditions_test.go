@@ -37,6 +37,10 @@ func TestJobSetProgress(t *testing.T) {
 	backsOff := workload(is(kueue.WorkloadEvicted, metav1.ConditionTrue, "PodsReadyTimeout", "too slow"),
 		is(kueue.WorkloadQuotaReserved, metav1.ConditionFalse, "PendingEvaluation", "too slow"),
 		is(kueue.WorkloadRequeued, metav1.ConditionFalse, "PodsReadyTimeout", "too slow"))
+	backsOff.Status.RequeueState = &kueue.RequeueState{RequeueAt: &metav1.Time{}}
+	deactivated := workload(is(kueue.WorkloadRequeued, metav1.ConditionFalse, "DeactivatedDueToAdmissionCheck", "deactivated; set its spec.active to true"))
+	deactivated.Name = "jobset-train"
+	stopped := workload(is(kueue.WorkloadQuotaReserved, metav1.ConditionFalse, "Suspended", "LocalQueue main is stopped"))
 	stage := func(w *kueue.Workload) conditions.StageState {
 		return conditions.StageState{Index: 1, Name: "train", Workload: w}
 	}
@@ -50,11 +54,24 @@ func TestJobSetProgress(t *testing.T) {
 		"waits":         {conditions.Summary{Stages: 2, Current: []conditions.StageState{stage(short)}}, metav1.ConditionFalse, "WaitingForQuota", "needs 8 GPUs"},
 		"unchecked":     {conditions.Summary{Stages: 2, Current: []conditions.StageState{stage(unchecked)}}, metav1.ConditionFalse, "UnsatisfiedAdmissionChecks", "not all Ready: nodes is Pending"},
 		"leaving":       {conditions.Summary{Stages: 2, Current: []conditions.StageState{stage(leaving)}}, metav1.ConditionFalse, "Preempted", "for another"},
-		"backs off":     {conditions.Summary{Stages: 2, Current: []conditions.StageState{stage(backsOff)}}, metav1.ConditionFalse, "PodsReadyTimeout", "kept out of the queue"},
+		"backs off":     {conditions.Summary{Stages: 2, Current: []conditions.StageState{stage(backsOff)}}, metav1.ConditionFalse, "PodsReadyTimeout", "backing off until"},
 		"admitted":      {conditions.Summary{Stages: 2, Current: []conditions.StageState{stage(admitted)}}, metav1.ConditionTrue, "Admitted", `ClusterQueue "research"`},
 		"one of two":    {conditions.Summary{Stages: 2, Current: []conditions.StageState{stage(admitted), stage(short)}}, metav1.ConditionFalse, "WaitingForQuota", "needs 8 GPUs"},
 		"suspended":     {conditions.Summary{Stages: 2, Suspended: true, Current: []conditions.StageState{stage(admitted)}}, metav1.ConditionFalse, "JobSetSuspended", "spec.suspend"},
-		"over":          {conditions.Summary{Stages: 2, Over: true}, metav1.ConditionFalse, "Finished", "finished"},
+		"deactivated": {
+			conditions.Summary{Stages: 2, Current: []conditions.StageState{stage(deactivated)}}, metav1.ConditionFalse, "DeactivatedDueToAdmissionCheck",
+			`deactivated; set its spec.active to true (quota Workload "jobset-train")`,
+		},
+		"stopped": {conditions.Summary{Stages: 2, Current: []conditions.StageState{stage(stopped)}}, metav1.ConditionFalse, "QueueStopped", "main is stopped"},
+		"failed": {
+			conditions.Summary{Stages: 2, Over: true, Failure: &conditions.Failure{Stages: []conditions.StageState{stage(admitted)}, Message: "job x failed"}},
+			metav1.ConditionFalse, "Failed", `The JobSet has failed in stage 2/2 "train": job x failed`,
+		},
+		"failed, unknown where": {
+			conditions.Summary{Stages: 2, Current: []conditions.StageState{stage(admitted)}, Failure: &conditions.Failure{Message: "too many restarts"}},
+			metav1.ConditionFalse, "Failed", "The JobSet has failed: too many restarts",
+		},
+		"over": {conditions.Summary{Stages: 2, Over: true}, metav1.ConditionFalse, "Finished", "finished"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -2,8 +2,10 @@ package conditions
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tranche-dev/tranche/apis"
@@ -62,6 +64,29 @@ func WithGangs(js *jobsetapi.JobSet, all []metav1.Condition, reason, message str
 		c.Message = fmt.Sprintf("%s: gangs are not placed whole: %s", strings.Join(fields, ", "), message)
 	}
 	return append(all, timed(js, []metav1.Condition{c})...)
+}
+
+// WithGangBlocked adds to what is said of an admitted stage that a gang of it is not placed.
+func WithGangBlocked(all []metav1.Condition, message string) []metav1.Condition {
+	all = slices.Clone(all)
+	if c := apimeta.FindStatusCondition(all, StageAdmitted); c != nil && c.Status == metav1.ConditionTrue {
+		c.Message = cut(c.Message + "; but " + message)
+	}
+	return all
+}
+
+// BlockedGang returns what the condition GangScheduling newly says of a gang that holds its quota and is not placed, or "" if it says
+// nothing, or nothing else than before. That amounts have changed is no news.
+func BlockedGang(js *jobsetapi.JobSet, all []metav1.Condition) string {
+	c := apimeta.FindStatusCondition(all, GangScheduling)
+	if c == nil || !slices.Contains([]string{GangMissing, GangChanged, GangTooSmall, GangSplit, GangUnschedulable, GangUnheard}, c.Reason) {
+		return ""
+	}
+	before := apimeta.FindStatusCondition(js.Status.Conditions, GangScheduling)
+	if before != nil && before.Reason == c.Reason && withoutAmounts(before.Message) == withoutAmounts(c.Message) {
+		return ""
+	}
+	return c.Message
 }
 
 // gangFields lists where a JobSet asks for gangs.

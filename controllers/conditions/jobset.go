@@ -33,6 +33,8 @@ const (
 const (
 	reasonStageAdmitted = "Admitted"
 	reasonFinished      = "Finished"
+	reasonFailed        = "Failed"
+	reasonQueueStopped  = "QueueStopped"
 	reasonPreparing     = "Preparing"
 	reasonSuspended     = "JobSetSuspended"
 	maxMessage          = 1024
@@ -48,6 +50,16 @@ type Summary struct {
 	Suspended bool
 	// Over tells that every stage has finished.
 	Over bool
+	// Failure is nil if the JobSet has not failed.
+	Failure *Failure
+}
+
+// A Failure says how a JobSet has failed.
+type Failure struct {
+	// Stages are those with Jobs that have failed, in the order of the plan. There may be none, because a Job has been deleted since.
+	Stages []StageState
+	// Message is that of the JobSet controller.
+	Message string
 }
 
 // A StageState is where one stage stands.
@@ -93,6 +105,8 @@ func stageAdmitted(summary Summary) metav1.Condition {
 
 func whetherAdmitted(summary Summary) metav1.Condition {
 	switch {
+	case summary.Failure != nil:
+		return metav1.Condition{Status: metav1.ConditionFalse, Reason: reasonFailed, Message: summary.failure()}
 	case summary.Over:
 		return metav1.Condition{Status: metav1.ConditionFalse, Reason: reasonFinished, Message: "Every stage has finished"}
 	case summary.Suspended:
@@ -107,6 +121,18 @@ func whetherAdmitted(summary Summary) metav1.Condition {
 		return waitingStage(summary, *waiting)
 	}
 	return admittedStages(summary)
+}
+
+// failure names the stages in which a JobSet has failed.
+func (s *Summary) failure() string {
+	var where []string
+	for _, st := range s.Failure.Stages {
+		where = append(where, title(*s, st))
+	}
+	if len(where) == 0 {
+		return "The JobSet has failed: " + s.Failure.Message
+	}
+	return fmt.Sprintf("The JobSet has failed in %s: %s", strings.Join(where, ", "), s.Failure.Message)
 }
 
 // firstWaiting returns the first stage that is open and not admitted, or nil if there is none.
@@ -150,6 +176,10 @@ func isWaiting(workload *kueue.Workload) bool {
 
 func waitingStage(summary Summary, st StageState) metav1.Condition {
 	reason, message := whyItWaits(st.Workload)
+	if reason == kueue.WorkloadQuotaReservedReasonSuspended {
+		// In lists of JobSets it stands beside the column Suspended, which is about spec.suspend.
+		reason = reasonQueueStopped
+	}
 	return metav1.Condition{
 		Status: metav1.ConditionFalse, Reason: reason,
 		Message: fmt.Sprintf("Waiting to admit %s: %s", title(summary, st), message),
@@ -181,12 +211,23 @@ func whyItWaits(workload *kueue.Workload) (reason, message string) {
 		return kueue.WorkloadAdmittedReasonUnsatisfiedAdmissionChecks, "holds its quota, its AdmissionChecks are not all Ready: " + strings.Join(names, ", ")
 	}
 	if out := status(kueue.WorkloadRequeued, metav1.ConditionFalse); out != nil {
-		return out.Reason, "kept out of the queue for now: " + out.Message
+		return out.Reason, keptOut(workload, out)
 	}
 	if pending := status(kueue.WorkloadQuotaReserved, metav1.ConditionFalse); pending != nil {
 		return pending.Reason, pending.Message
 	}
 	return kueue.WorkloadQuotaReservedReasonPendingEvaluation, "not looked at yet"
+}
+
+// keptOut says until when a quota Workload that was evicted for a reason does not queue again.
+func keptOut(workload *kueue.Workload, why *metav1.Condition) string {
+	switch {
+	case life.IsDeactivated(why.Reason):
+		return fmt.Sprintf("%s (quota Workload %q)", why.Message, workload.Name)
+	case workload.Status.RequeueState != nil && workload.Status.RequeueState.RequeueAt != nil:
+		return "backing off until status.requeueState.requeueAt of its quota Workload: " + why.Message
+	}
+	return "kept out of the queue for now: " + why.Message
 }
 
 func title(summary Summary, st StageState) string {
@@ -198,13 +239,36 @@ func timed(js *jobsetapi.JobSet, all []metav1.Condition) []metav1.Condition {
 	for i := range all {
 		c := &all[i]
 		c.ObservedGeneration = js.Generation
-		c.Message = strings.ToValidUTF8(c.Message[:min(len(c.Message), maxMessage)], "")
+		c.Message = cut(c.Message)
 		c.LastTransitionTime = metav1.Now()
 		if old := apimeta.FindStatusCondition(js.Status.Conditions, c.Type); old != nil && old.Status == c.Status {
 			c.LastTransitionTime = old.LastTransitionTime
 		}
 	}
 	return all
+}
+
+// WithPriorityKept adds to what is said of a waiting stage that the JobSet names a priority class which does not exist. News is the same if
+// the JobSet did not say so before.
+func WithPriorityKept(js *jobsetapi.JobSet, all []metav1.Condition, message string) (with []metav1.Condition, news string) {
+	if message == "" {
+		return all, ""
+	}
+	all = slices.Clone(all)
+	c := apimeta.FindStatusCondition(all, StageAdmitted)
+	if c == nil {
+		return all, ""
+	}
+	c.Message = cut(message + "; " + c.Message)
+	before := apimeta.FindStatusCondition(js.Status.Conditions, StageAdmitted)
+	if before != nil && strings.HasPrefix(before.Message, message) {
+		return all, ""
+	}
+	return all, message
+}
+
+func cut(message string) string {
+	return strings.ToValidUTF8(message[:min(len(message), maxMessage)], "")
 }
 
 // Has tells whether the conditions contain one that says the same as this one.

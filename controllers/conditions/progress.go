@@ -18,11 +18,8 @@ const maxNamed = 3
 // inProgress is the condition StageInProgress: as short as a column of a list has to be. StageAdmitted says the rest.
 func inProgress(summary Summary) metav1.Condition {
 	c := metav1.Condition{Type: StageInProgress, Status: metav1.ConditionTrue, Reason: StageInProgress}
-	if summary.Over || len(summary.Current) == 0 {
-		c.Status, c.Reason = metav1.ConditionFalse, reasonPreparing
-		if summary.Over {
-			c.Reason = reasonFinished
-		}
+	if summary.Failure != nil || summary.Over || len(summary.Current) == 0 {
+		c.Status, c.Reason = metav1.ConditionFalse, whetherAdmitted(summary).Reason
 		return c
 	}
 	var names []string
@@ -58,7 +55,7 @@ func WaitNews(js *jobsetapi.JobSet, summary Summary) *Wait {
 	}
 	now := waitingStage(summary, *waiting)
 	before := apimeta.FindStatusCondition(js.Status.Conditions, StageAdmitted)
-	if before != nil && before.Status == now.Status && before.Reason == now.Reason && withoutAmounts(before.Message) == withoutAmounts(now.Message) {
+	if before != nil && before.Status == now.Status && before.Reason == now.Reason && strings.Contains(withoutAmounts(before.Message), withoutAmounts(now.Message)) {
 		return nil
 	}
 	return &Wait{Workload: waiting.Workload, Reason: now.Reason, Message: now.Message}
@@ -73,7 +70,7 @@ func isRefused(workload *kueue.Workload) bool {
 
 // withoutAmounts leaves out all digits, cut like the message of a condition.
 func withoutAmounts(message string) string {
-	message = strings.ToValidUTF8(message[:min(len(message), maxMessage)], "")
+	message = cut(message)
 	return strings.Map(func(r rune) rune {
 		if unicode.IsDigit(r) {
 			return -1

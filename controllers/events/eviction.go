@@ -17,9 +17,17 @@ func StageEvicted(stage, usage, reason, message string) Event {
 	return Event{corev1.EventTypeWarning, "StageEvicted", "Evict", fmt.Sprintf("Evicted stage %q, which held %s, due to %s: %s", stage, usage, reason, message)}
 }
 
-// StageRequeued tells the owner of a JobSet that an evicted stage holds nothing any more.
-func StageRequeued(stage, message string) Event {
-	return Event{corev1.EventTypeNormal, "StageRequeued", "Requeue", fmt.Sprintf("Stage %q gave its quota back and runs from its beginning once it is admitted again: %s", stage, message)}
+// StageRequeued tells the owner of a JobSet that an evicted stage has released its quota, and what of it has to run again: all, but for so many
+// Jobs that have succeeded.
+func StageRequeued(stage string, succeeded int, message string) Event {
+	again := "starts from its beginning"
+	if succeeded > 0 {
+		again = fmt.Sprintf("keeps %s that succeeded, and starts all others from their beginning,", count(succeeded, "Job"))
+	}
+	return Event{
+		corev1.EventTypeNormal, "StageRequeued", "Requeue",
+		fmt.Sprintf("Stage %q released its quota and %s when it is admitted again: %s", stage, again, message),
+	}
 }
 
 // GrowthRequeued tells the owner of a JobSet that the pods by which a stage had grown are over, and that it goes on without them.

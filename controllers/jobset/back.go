@@ -77,12 +77,14 @@ func (r *Reconciler) giveBack(ctx context.Context, s *seen, w *wanted) error {
 		return err
 	}
 	w.lookAgain(live)
+	succeeded := succeededJobs(live)
 	for _, workload := range desired(live).giveBack {
 		status := life.Suspended(workload, time.Now())
 		told := events.StageSuspended(workload.Labels[apis.StageLabel])
 		if life.IsTrue(workload, kueue.WorkloadEvicted) {
 			status = life.GivenBack(workload, time.Now())
-			told = events.StageRequeued(workload.Labels[apis.StageLabel], life.EvictionOf(workload).Message)
+			stage := workload.Labels[apis.StageLabel]
+			told = events.StageRequeued(stage, succeeded[stage], life.EvictionOf(workload).Message)
 			if growthNumber(workload) > 0 {
 				told = events.GrowthRequeued(workload.Labels[apis.StageLabel], life.EvictionOf(workload).Message)
 			}
@@ -97,6 +99,21 @@ func (r *Reconciler) giveBack(ctx context.Context, s *seen, w *wanted) error {
 		}
 	}
 	return nil
+}
+
+// succeededJobs counts the Jobs of each stage that have succeeded, and that an eviction keeps.
+func succeededJobs(s *seen) map[string]int {
+	counts := map[string]int{}
+	if s.jobSet == nil || s.plan == nil {
+		return counts
+	}
+	stages, _ := stagesOf(s)
+	for i := range stages {
+		for _, tally := range stages[i].tallies {
+			counts[stages[i].Name] += int(tally.succeeded)
+		}
+	}
+	return counts
 }
 
 // endsQuota tells whether quota Workloads that hold quota are about to stop doing so for good, although their stages may not have

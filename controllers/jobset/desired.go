@@ -81,6 +81,9 @@ type wanted struct {
 	conditions []metav1.Condition
 	// wait is told to the owner of the JobSet, or nil.
 	wait *conditions.Wait
+	// gangBlocked says why a gang is not placed, and priorityKept that the JobSet names a priority class which does not exist. Both are told
+	// to the owner of the JobSet once, and are empty otherwise.
+	gangBlocked, priorityKept string
 	// complaints are told to the owner of the JobSet.
 	complaints []string
 	// failed is what could not be written, and what the rest of the pass did not wait for. It is tried again.
@@ -117,6 +120,8 @@ func desired(s *seen) *wanted {
 	if s.jobSet != nil {
 		wait := s.gangWait()
 		w.conditions, w.again = withGangs(s, w.conditions, wait), wait.again
+		w.gangBlocked = conditions.BlockedGang(s.jobSet, w.conditions)
+		w.conditions, w.priorityKept = conditions.WithPriorityKept(s.jobSet, w.conditions, s.unknownPriority)
 	}
 	return w
 }
@@ -176,7 +181,7 @@ func (w *wanted) decide(s *seen) {
 	w.ended = w.endedHolds(s, stages)
 	if evicted != nil {
 		w.wait = nil
-		w.conditions = conditions.JobSetEvicted(s.jobSet, len(stages), conditions.StageState{Index: evicted.index, Name: evicted.Name, Workload: evicted.workload})
+		w.conditions = conditions.JobSetEvicted(s.jobSet, len(stages), evicted.state())
 	}
 }
 
@@ -210,10 +215,23 @@ func (w *wanted) wrapUp(st *stage, outcome metav1.Condition) {
 		w.unpinOnce(st.workload)
 		return
 	}
-	if !st.succeeded() && outcome.Reason == kueue.WorkloadFinishedReasonSucceeded {
-		outcome.Message = fmt.Sprintf("The JobSet has completed without stage %q", st.Name)
-	}
+	outcome = st.outcome(outcome)
 	w.progress = append(w.progress, progress{st.Name, st.workload, st.readiness(), &outcome, st.succeeded()})
+}
+
+// outcome returns the condition Finished of a stage whose JobSet has finished. A stage that has succeeded stays a success.
+func (st *stage) outcome(jobSet metav1.Condition) metav1.Condition {
+	switch {
+	case st.succeeded():
+		return *life.StageSucceeded(st.Name)
+	case jobSet.Reason == kueue.WorkloadFinishedReasonSucceeded:
+		jobSet.Message = fmt.Sprintf("The JobSet has completed without stage %q", st.Name)
+	case st.failed():
+		jobSet.Message = fmt.Sprintf("Stage %q has failed: %s", st.Name, jobSet.Message)
+	default:
+		jobSet.Message = fmt.Sprintf("The JobSet has failed before stage %q finished: %s", st.Name, jobSet.Message)
+	}
+	return jobSet
 }
 
 // unpinOnce does nothing for a Workload that is already free to go and not on its way.

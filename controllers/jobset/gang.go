@@ -187,6 +187,7 @@ func withGangs(s *seen, all []metav1.Condition, wait gangWait) []metav1.Conditio
 	reason, message := gangNews(s)
 	if wait.reason != "" && (reason == conditions.GangsKept || reason == conditions.GangsOfUser) {
 		reason, message = wait.reason, wait.message
+		all = conditions.WithGangBlocked(all, message)
 	}
 	return conditions.WithGangs(s.jobSet, all, reason, message)
 }
@@ -216,9 +217,16 @@ func gangNews(s *seen) (reason, message string) {
 		return conditions.GangsOfUser, taken
 	}
 	if s.keeper.Version() == "" {
-		return conditions.GangsKept, fmt.Sprintf("%d gangs, whose PodGroups %s makes", s.gangs.Gangs(), s.keeper.Name())
+		return conditions.GangsKept, fmt.Sprintf("%s, whose PodGroups %s makes", countGangs(s.gangs.Gangs()), s.keeper.Name())
 	}
-	return conditions.GangsKept, fmt.Sprintf("%d gangs, each with a PodGroup of %s from when its stage is admitted", s.gangs.Gangs(), s.keeper.Version())
+	return conditions.GangsKept, fmt.Sprintf("%s, each with a PodGroup of %s from when its stage is admitted", countGangs(s.gangs.Gangs()), s.keeper.Version())
+}
+
+func countGangs(n int32) string {
+	if n == 1 {
+		return "1 gang"
+	}
+	return fmt.Sprintf("%d gangs", n)
 }
 
 func notServed(keeper *gang.Keeper) string {

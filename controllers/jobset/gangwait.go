@@ -127,7 +127,8 @@ func (s *seen) diagnose(name string, p *pending, told gang.Told) (reason, messag
 		return conditions.GangSplit, fmt.Sprintf("the pods of gang %q go to several schedulers (%s), of which none counts those of another: "+
 			"find out what changes spec.schedulerName of pods", name, strings.Join(schedulers, ", "))
 	case told.Unschedulable != "":
-		return conditions.GangUnschedulable, fmt.Sprintf("%d of %d pods of gang %q have no node: %s", p.unplaced, p.pods, name, told.Unschedulable)
+		return conditions.GangUnschedulable, fmt.Sprintf("%d of %d pods of gang %q have no node: %s; "+
+			"add nodes that all of them fit on at once, or suspend the JobSet so that others can use its quota", p.unplaced, p.pods, name, told.Unschedulable)
 	case told.Reports || p.unplaced == 0:
 		return "", ""
 	case s.keeper.Name() == string(configapi.GangProviderKube):

@@ -47,6 +47,8 @@ type seen struct {
 	patience time.Duration
 
 	priority priority
+	// unknownPriority says that the JobSet names a priority class which does not exist, or is empty.
+	unknownPriority string
 	// mine belong to jobSet; orphans to JobSets of the same name that are gone or going.
 	mine    belongings
 	orphans map[types.UID]belongings
@@ -202,7 +204,8 @@ func (r *Reconciler) readPlan(ctx context.Context, s *seen) error {
 	s.priority, err = r.readPriority(ctx, s.jobSet)
 	if apierrors.IsNotFound(err) && len(s.mine.workloads) > 0 {
 		first := s.mine.workloads[0].Spec
-		s.priority, err = priority{ptr.Deref(first.Priority, 0), first.PriorityClassRef}, nil
+		s.priority = priority{ptr.Deref(first.Priority, 0), first.PriorityClassRef}
+		s.unknownPriority, err = s.priority.instead(s.jobSet), nil
 	}
 	if apierrors.IsNotFound(err) {
 		s.refusal = fmt.Sprintf("%v; create the class or submit the JobSet with another", err)
@@ -213,6 +216,17 @@ func (r *Reconciler) readPlan(ctx context.Context, s *seen) error {
 	}
 	s.plan = plan
 	return nil
+}
+
+// instead says that a JobSet keeps its priority because the class that it names now does not exist, or nothing if the class is the one that
+// it got its priority from.
+func (p priority) instead(js *jobsetapi.JobSet) string {
+	name := js.Labels[apis.PriorityClassLabel]
+	if name == "" || p.class != nil && p.class.Kind == kueue.WorkloadPriorityClassKind && p.class.Name == name {
+		return ""
+	}
+	return fmt.Sprintf("Label %s names WorkloadPriorityClass %q, which does not exist: the JobSet keeps priority %d; create the class or name another",
+		apis.PriorityClassLabel, name, p.value)
 }
 
 // readPriority follows Kueue: the class that the JobSet's label names, else the first PriorityClass among its pod templates, else

@@ -20,6 +20,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -220,6 +221,10 @@ func podEnds() predicate.Predicate {
 // Reconcile brings one JobSet a step further.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	s, err := r.read(ctx, req.NamespacedName)
+	if apierrors.IsNotFound(err) {
+		// The namespace is new and the cache has not seen it yet, or it has been deleted and the cache still has the JobSet.
+		return ctrl.Result{Requeue: true}, nil //nolint:staticcheck // retried with the back-off of the queue
+	}
 	if err != nil {
 		return ctrl.Result{}, err
 	}

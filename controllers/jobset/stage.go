@@ -411,8 +411,38 @@ func summary(s *seen, stages []stage) conditions.Summary {
 		}
 		sum.Over = false
 		if st.open {
-			sum.Current = append(sum.Current, conditions.StageState{Index: i, Name: st.Name, Workload: st.workload, Growths: st.growths})
+			sum.Current = append(sum.Current, st.state())
 		}
 	}
+	sum.Failure = failure(s, stages)
 	return sum
+}
+
+// failure returns how the JobSet has failed, or nil if it has not.
+func failure(s *seen, stages []stage) *conditions.Failure {
+	over, outcome := outcomeOf(s.jobSet)
+	if !over || outcome.Reason != kueue.WorkloadFinishedReasonFailed {
+		return nil
+	}
+	f := &conditions.Failure{Message: outcome.Message}
+	for i := range stages {
+		if stages[i].failed() {
+			f.Stages = append(f.Stages, stages[i].state())
+		}
+	}
+	return f
+}
+
+func (st *stage) state() conditions.StageState {
+	return conditions.StageState{Index: st.index, Name: st.Name, Workload: st.workload, Growths: st.growths}
+}
+
+// failed reports whether a Job of the stage has failed in the current attempt.
+func (st *stage) failed() bool {
+	for _, count := range st.tallies {
+		if count.failed > 0 {
+			return true
+		}
+	}
+	return false
 }

@@ -113,7 +113,7 @@ func (st *stage) hold(stages []stage) conditions.Hold {
 }
 
 // noteTries is how often the timeline is written if others write the JobSet at the same time.
-const noteTries = 3
+const noteTries = 5
 
 // note writes the timeline, if it can: quota is given back all the same. The owner of a JobSet can make the write impossible, for instance
 // by annotations that leave no room.
@@ -129,8 +129,13 @@ func (r *Reconciler) note(ctx context.Context, s *seen, w *wanted) error {
 			err = r.noteOn(ctx, js, s, w)
 		}
 	}
+	log := ctrl.LoggerFrom(ctx)
+	if apierrors.IsConflict(err) {
+		// The JobSet is written to all the time, which is nothing for the operator to act on.
+		log = log.V(1)
+	}
 	if err != nil && !apierrors.IsNotFound(err) {
-		ctrl.LoggerFrom(ctx).Info("Times of stages are missing in the timeline", "cause", err.Error())
+		log.Info("Times of stages are missing in the timeline", "cause", err.Error())
 	}
 	return ctx.Err()
 }

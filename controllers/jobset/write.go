@@ -9,6 +9,7 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -59,6 +60,10 @@ func (r *Reconciler) write(ctx context.Context, s *seen, w *wanted) (ctrl.Result
 }
 
 func retry(err error) (ctrl.Result, error) {
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		// Nothing new can be created there, and the namespace controller deletes the JobSet.
+		return ctrl.Result{}, nil
+	}
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{Requeue: true}, nil //nolint:staticcheck // a conflict is retried with the back-off of the queue
 	}
@@ -276,6 +281,12 @@ func (r *Reconciler) report(ctx context.Context, s *seen, w *wanted) error {
 				news = events.StageTooLarge
 			}
 			news(w.wait.Reason, w.wait.Message).EmitAbout(r.config.Recorder, s.jobSet, w.wait.Workload)
+		}
+		if w.gangBlocked != "" {
+			events.GangBlocked(w.gangBlocked).Emit(r.config.Recorder, s.jobSet)
+		}
+		if w.priorityKept != "" {
+			events.PriorityKept(w.priorityKept).Emit(r.config.Recorder, s.jobSet)
 		}
 	}
 	for _, complaint := range w.complaints {

@@ -188,7 +188,7 @@ func TestGangsThatCannotBe(t *testing.T) {
 			js := &jobsetapi.JobSet{}
 			js.Spec.GangConfig = &jobsetapi.GangConfig{GangMode: jobsetapi.GangModeGang}
 			s := &seen{jobSet: js}
-			w := &wanted{gather: c.gather, conditions: conditions.WithGangs(js, nil, conditions.GangsKept, "1 gangs")}
+			w := &wanted{gather: c.gather, conditions: conditions.WithGangs(js, nil, conditions.GangsKept, "1 gang")}
 			w.release = []release{{stage: "bad", workload: &kueue.Workload{}}, {stage: "good", workload: &kueue.Workload{}}}
 			if err := newReconciler(&server{refusals: map[string]error{"bad": c.refusal}}).gather(t.Context(), s, w); err != nil {
 				t.Fatalf("the pass stops at %v", err)

@@ -51,6 +51,10 @@ func (r *Reconciler) write(ctx context.Context, s *seen, step *podgroup.Step) (c
 			if apierrors.IsConflict(err) {
 				return ctrl.Result{Requeue: true}, nil //nolint:staticcheck // a conflict is retried with the back-off of the queue
 			}
+			if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+				// Nothing new can be created there, and the namespace controller deletes the pods.
+				return ctrl.Result{}, nil
+			}
 			return ctrl.Result{}, err
 		}
 	}

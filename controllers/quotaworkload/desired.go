@@ -3,8 +3,12 @@ package quotaworkload
 import (
 	"time"
 
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
 	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/apis"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
+	"github.com/tranche-dev/tranche/controllers/engine"
 	"github.com/tranche-dev/tranche/controllers/events"
 )
 
@@ -13,12 +17,25 @@ type wanted struct {
 	*life.Step
 	// events are told once it is written.
 	events []events.Event
+	// onJobSet is told to the owner of the JobSet, too. It may be nil.
+	onJobSet *events.Event
 }
 
 // desired computes what to write from what is there and from the time. It does no I/O.
 func desired(s *life.Seen, podsReady *configapi.WaitForPodsReady, now time.Time) *wanted {
 	step := life.Next(s, podsReady, now)
-	return &wanted{step, eventsOf(step.News)}
+	return &wanted{step, eventsOf(step.News), stageEvicted(s.Workload, step.News)}
+}
+
+// stageEvicted is the Event on the JobSet of a stage that has to give its quota back, or nil if there is nothing to say.
+func stageEvicted(w *kueue.Workload, news life.News) *events.Event {
+	n, isEvicted := news.(life.EvictedNews)
+	stage := w.Labels[apis.StageLabel]
+	if !isEvicted || stage == "" || w.Status.Admission == nil {
+		return nil
+	}
+	e := events.StageEvicted(engine.StageName(stage, w), engine.Usage(w.Status.Admission), n.Eviction.FullReason(), n.Eviction.Message)
+	return &e
 }
 
 // eventsOf are the Events that tell the owner of a quota Workload the news.

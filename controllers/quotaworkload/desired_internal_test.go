@@ -313,11 +313,11 @@ func TestDesired(t *testing.T) {
 		},
 		"deactivated while it holds nothing": {
 			workload: pending().inactive().requeue(1, 60),
-			want:     "Evicted=True Deactivated; Requeued=False Deactivated; no requeueState; event EvictedDueToDeactivated",
+			want:     "Evicted=True Deactivated; QuotaReserved=False Deactivated; Requeued=False Deactivated; no requeueState; event EvictedDueToDeactivated",
 		},
 		"deactivated after a preemption": {
 			workload: pending().inactive().evicted("Preempted").with(kueue.WorkloadRequeued, metav1.ConditionTrue, "Preempted", 5),
-			want:     "Evicted=True Deactivated; Requeued=False Deactivated; event EvictedDueToDeactivated",
+			want:     "Evicted=True Deactivated; QuotaReserved=False Deactivated; Requeued=False Deactivated; event EvictedDueToDeactivated",
 		},
 		"stays deactivated": {workload: pending().inactive().evicted("Deactivated").keptOut("Deactivated"), now: 99},
 		"activated again": {
@@ -344,15 +344,15 @@ func TestDesired(t *testing.T) {
 		},
 		"deactivated, nobody's, still holding": {
 			workload: admitted().inactive().evicted("Deactivated"), now: 7,
-			want: "QuotaReserved=False PendingEvaluation; Admitted=False NoReservation; Requeued=False Deactivated; no admission; past 7",
+			want: "QuotaReserved=False Deactivated; Admitted=False NoReservation; Requeued=False Deactivated; no admission; past 7",
 		},
 		"deactivated while a check asks for a later try": {
 			workload: unchecked().inactive().evicted("Deactivated").retry("nodes", 60, 0), now: 7,
-			want: "QuotaReserved=False PendingEvaluation; Admitted=False NoReservation; Requeued=False Deactivated; no admission; nodes=Pending/1",
+			want: "QuotaReserved=False Deactivated; Admitted=False NoReservation; Requeued=False Deactivated; no admission; nodes=Pending/1",
 		},
 		"ran for too long, nobody's, gets its time anew": {
 			workload: admitted().inactive().limit(60, 20).evicted("DeactivatedDueToMaximumExecutionTimeExceeded"), now: 40,
-			want: "QuotaReserved=False PendingEvaluation; Admitted=False NoReservation; Requeued=False DeactivatedDueToMaximumExecutionTimeExceeded; no admission; past 0",
+			want: "QuotaReserved=False Deactivated; Admitted=False NoReservation; Requeued=False DeactivatedDueToMaximumExecutionTimeExceeded; no admission; past 0",
 		},
 		"evicted, a JobSet's":    {workload: admitted().evicted("Preempted").ownedBy("JobSet")},
 		"evicted, a Job's":       {workload: admitted().evicted("Preempted").ownedBy("Job")},

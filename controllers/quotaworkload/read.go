@@ -3,12 +3,18 @@ package quotaworkload
 import (
 	"context"
 	"fmt"
+	"slices"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/apis"
 )
 
 // read returns everything that a pass knows. Its objects belong to the cache and are not changed.
@@ -23,6 +29,10 @@ func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*life.
 		s.ReservedIn, err = r.readClusterQueue(ctx, workload.Status.Admission.ClusterQueue)
 		return s, err
 	}
+	if life.IsOverdue(&workload, &r.config.PodsReady, time.Now()) {
+		s.Lacking, err = r.readLacking(ctx, &workload)
+		return s, err
+	}
 	if !life.IsStopped(&workload) {
 		return s, nil
 	}
@@ -34,6 +44,28 @@ func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*life.
 	s.LocalQueue = &queue
 	s.ClusterQueue, err = r.readClusterQueue(ctx, queue.Spec.ClusterQueue)
 	return s, err
+}
+
+// readLacking says what the pods of a stage lack that are not ready. The cache does not keep what pods say of themselves.
+func (r *Reconciler) readLacking(ctx context.Context, workload *kueue.Workload) (string, error) {
+	if workload.Labels[apis.StageLabel] == "" {
+		return "", nil
+	}
+	var pods corev1.PodList
+	err := r.config.Live.List(ctx, &pods, client.InNamespace(workload.Namespace), client.MatchingLabels{jobset.JobSetUIDKey: workload.Labels[apis.JobUIDLabel]})
+	if err != nil {
+		return "", fmt.Errorf("list the pods of quota Workload %s: %w", client.ObjectKeyFromObject(workload), err)
+	}
+	wanted := int32(0)
+	ofStage := map[string]bool{}
+	for i := range workload.Spec.PodSets {
+		ofStage[string(workload.Spec.PodSets[i].Name)] = true
+	}
+	for _, assignment := range workload.Status.Admission.PodSetAssignments {
+		wanted += ptr.Deref(assignment.Count, 0)
+	}
+	pods.Items = slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return !ofStage[pod.Labels[jobset.ReplicatedJobNameKey]] })
+	return lackOf(wanted, pods.Items), nil
 }
 
 // readClusterQueue returns nil if there is none.

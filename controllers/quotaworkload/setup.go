@@ -47,6 +47,8 @@ type Config struct {
 	Runner *engine.Runner
 	// Client reads from the cache and writes.
 	Client client.Client
+	// Live reads past the cache.
+	Live client.Reader
 	// Recorder emits Events.
 	Recorder k8sevents.EventRecorder
 	// PodsReady says how long the pods of an admitted Workload may take to be ready. Its defaults must be set.
@@ -56,8 +58,8 @@ type Config struct {
 }
 
 func (c *Config) validate() error {
-	if c.Runner == nil || c.Client == nil || c.Recorder == nil {
-		return errors.New("quotaworkload.Config: Runner, Client and Recorder are required")
+	if c.Runner == nil || c.Client == nil || c.Live == nil || c.Recorder == nil {
+		return errors.New("quotaworkload.Config: Runner, Client, Live and Recorder are required")
 	}
 	if c.PodsReady.Enable == nil {
 		return errors.New("quotaworkload.Config: the defaults of PodsReady are not set")

@@ -29,6 +29,9 @@ func (r *Reconciler) write(ctx context.Context, s *life.Seen, w *wanted) (ctrl.R
 		for _, event := range w.events {
 			event.Emit(r.config.Recorder, s.Workload)
 		}
+		if w.onJobSet != nil {
+			w.onJobSet.EmitOnOwner(r.config.Recorder, s.Workload)
+		}
 	}
 	return ctrl.Result{RequeueAfter: w.Again}, nil
 }

@@ -113,7 +113,7 @@ var _ = Describe("AdmissionChecks", Ordered, func() {
 		expect(ctx, w, "Requeued=False AdmissionCheck", "requeueAt")
 		reserve(ctx, fresh(ctx, w), spot, time.Now())
 		answer(ctx, w, kueue.AdmissionCheckState{Name: "budget", State: kueue.CheckStateRejected, Message: "no money left"})
-		now := expect(ctx, w, "inactive", "Evicted=True DeactivatedDueToAdmissionCheck", "QuotaReserved=False PendingEvaluation", "Admitted=False NoReservation",
+		now := expect(ctx, w, "inactive", "Evicted=True DeactivatedDueToAdmissionCheck", "QuotaReserved=False Deactivated", "Admitted=False NoReservation",
 			"Requeued=False DeactivatedDueToAdmissionCheck", "no DeactivationTarget", "no admission", "no requeueAt", "check budget=Pending", "check nodes=Pending")
 		Expect(find(now, kueue.WorkloadEvicted).Message).To(ContainSubstring(`"budget" (no money left)`))
 		expectEvent(ctx, w, "AdmissionCheckRejected")

@@ -80,7 +80,7 @@ var _ = Describe("Evicted quota Workloads", Ordered, func() {
 		third := create(ctx, t.workload("third", "8"))
 		expect(ctx, third, "QuotaReserved=False WaitingForQuota")
 		setActive(ctx, first, false)
-		expect(ctx, first, "Evicted=True Deactivated", "QuotaReserved=False PendingEvaluation", "Admitted=False NoReservation", "Requeued=False Deactivated", "no admission")
+		expect(ctx, first, "Evicted=True Deactivated", "QuotaReserved=False Deactivated", "Admitted=False NoReservation", "Requeued=False Deactivated", "no admission")
 		expectEvent(ctx, first, "EvictedDueToDeactivated")
 		expect(ctx, third, "Admitted=True Admitted")
 		setActive(ctx, first, true)

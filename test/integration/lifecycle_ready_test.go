@@ -5,6 +5,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	eventsv1 "k8s.io/api/events/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -110,6 +111,12 @@ var _ = Describe("Stages whose pods are not ready in time", Ordered, func() {
 		Eventually(func(g Gomega) {
 			g.Expect(env.adminClient.Get(ctx, client.ObjectKeyFromObject(js), js)).To(Succeed())
 			g.Expect(whyItWaits(js)).To(Equal(kueue.WorkloadEvictedByPodsReadyTimeout))
+			var told eventsv1.EventList
+			g.Expect(env.adminClient.List(ctx, &told, client.InNamespace(js.Namespace))).To(Succeed())
+			g.Expect(told.Items).To(ContainElement(And(
+				HaveField("Regarding.UID", js.UID), HaveField("Reason", "StageEvicted"),
+				HaveField("Note", ContainSubstring("Exceeded the PodsReady timeout of 4s (waitForPodsReady.timeout): 1 of 1 pods were not ready: 1 without a node (0/")),
+			)))
 		}).WithContext(ctx).Should(Succeed())
 	}, SpecTimeout(patience))
 })

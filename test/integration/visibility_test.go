@@ -225,7 +225,7 @@ var _ = Describe("The visibility API", Ordered, func() {
 			"    limit: nominalQuota of ClusterQueue " + t.clusterQueue.Name + " is 4",
 			"    held by Workload " + t.namespace + "/holder: 3 in ClusterQueue " + t.clusterQueue.Name + "\n",
 		}, "\n")))
-		Expect(tranche(env.AdminKubeconfig, "explain", "-n", t.namespace, "holder")).To(ContainSubstring("  is admitted\n"))
+		Expect(tranche(env.AdminKubeconfig, "explain", "-n", t.namespace, "holder")).To(ContainSubstring("  is admitted in ClusterQueue \"" + t.clusterQueue.Name + "\", and "))
 		Expect(tranche(env.AdminKubeconfig, "explain", "-n", t.namespace, "nobody")).To(ContainSubstring("no quota Workload nobody"))
 
 		By("asking the LocalQueue for those who may not read the ClusterQueue")

@@ -232,6 +232,10 @@ var columns = map[string][]apiextensionsv1.CustomResourceColumnDefinition{
 			Description: "Why quota is reserved or not",
 		},
 		{
+			Name: "Outcome", Type: "string", JSONPath: `.status.conditions[?(@.type=='Finished')].reason`,
+			Description: "How the workload has finished",
+		},
+		{
 			Name: "Message", Type: "string", JSONPath: `.status.conditions[?(@.type=='QuotaReserved')].message`, Priority: 1,
 			Description: "What is reserved, or what is short of what",
 		},

@@ -144,7 +144,7 @@ var _ = Describe("A gang", func() {
 		js := asGang(newJobSet("fits", role{name: "driver", replicas: 1, pods: 1}, role{name: "workers", replicas: 2, pods: 4}))
 		submit(ctx, js)
 		expectBound(ctx, js, "fits-all-r0: 9 of 9")
-		expectCondition(ctx, js, "GangScheduling", metav1.ConditionTrue, "1 gangs, each with a PodGroup of scheduling.k8s.io/v1alpha2")
+		expectCondition(ctx, js, "GangScheduling", metav1.ConditionTrue, "1 gang, each with a PodGroup of scheduling.k8s.io/v1alpha2")
 		groups := podGroups(ctx, Default, js)
 		Expect(groups).To(HaveLen(1))
 		Expect(groups[0].Spec.SchedulingPolicy.Gang.MinCount).To(BeEquivalentTo(9))

@@ -103,7 +103,7 @@ var _ = Describe("A gang of another scheduler", func() {
 		spec := "9 map[driver:1 workers:8] map[cpu:900m nvidia.com/gpu:9] default"
 		expectGroups(ctx, js, volcano, show, "volcano-all-r0: "+spec)
 		expectPods(ctx, js, gang, "driver default-scheduler volcano-all-r0 driver: 1 of 1", "workers default-scheduler volcano-all-r0 workers: 8 of 8")
-		expectCondition(ctx, js, "GangScheduling", metav1.ConditionTrue, "1 gangs, each with a PodGroup of scheduling.volcano.sh/v1beta1")
+		expectCondition(ctx, js, "GangScheduling", metav1.ConditionTrue, "1 gang, each with a PodGroup of scheduling.volcano.sh/v1beta1")
 
 		group := groupsOf(ctx, Default, js, volcano)[0]
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"minMember":1},"status":{"phase":"Running","running":9}}`))
@@ -148,7 +148,7 @@ var _ = Describe("A gang of another scheduler", func() {
 		submit(ctx, js)
 		expectPods(ctx, js, func(pod *corev1.Pod) string { return pod.Labels["kai.scheduler/queue"] },
 			"driver kai-scheduler research: 0 of 1", "workers kai-scheduler research: 0 of 2")
-		expectCondition(ctx, js, "GangScheduling", metav1.ConditionTrue, "1 gangs, whose PodGroups KAI makes")
+		expectCondition(ctx, js, "GangScheduling", metav1.ConditionTrue, "1 gang, whose PodGroups KAI makes")
 		Expect(podGroups(ctx, Default, js)).To(BeEmpty())
 	}, SpecTimeout(patience))
 

@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/gomega"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -112,11 +113,14 @@ var _ = Describe("The owner of a gang that waits is told", func() {
 		submit(ctx, js)
 		expectCondition(ctx, js, "GangScheduling", metav1.ConditionFalse, `8 of 8 pods of gang "second-all-r0-`)
 		expectCondition(ctx, js, "GangScheduling", metav1.ConditionFalse, "pod group is unschedulable")
+		expectCondition(ctx, js, "GangScheduling", metav1.ConditionFalse, "add nodes that all of them fit on at once, or suspend the JobSet")
+		expectCondition(ctx, js, "StageAdmitted", metav1.ConditionTrue, `; but 8 of 8 pods of gang "second-all-r0-`)
+		expectTold(ctx, js, "GangBlocked", "pod group is unschedulable")
 
 		By("letting both run to their ends, one after the other")
 		succeed(ctx, first)
 		expectBound(ctx, js, "second-all-r0: 8 of 8")
-		expectCondition(ctx, js, "GangScheduling", metav1.ConditionTrue, "1 gangs")
+		expectCondition(ctx, js, "GangScheduling", metav1.ConditionTrue, "1 gang")
 		succeed(ctx, js)
 	}, SpecTimeout(patience))
 
@@ -261,6 +265,22 @@ var _ = Describe("A gang of a stage", func() {
 		Expect(after).To(HaveLen(1))
 		Expect(after[0].UID).NotTo(Equal(before.UID))
 		Expect(after[0].Spec.SchedulingPolicy.Gang.MinCount).To(BeEquivalentTo(10))
-		expectCondition(ctx, js, "GangScheduling", metav1.ConditionTrue, "1 gangs")
+		expectCondition(ctx, js, "GangScheduling", metav1.ConditionTrue, "1 gang")
 	}, SpecTimeout(patience))
 })
+
+// expectTold waits until the owner of a JobSet has been told something.
+func expectTold(ctx context.Context, js *jobsetapi.JobSet, reason, text string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		var list eventsv1.EventList
+		g.Expect(env.Admin.List(ctx, &list, client.InNamespace(js.Namespace))).To(Succeed())
+		var notes []string
+		for _, e := range list.Items {
+			if e.Regarding.UID == js.UID && e.Reason == reason {
+				notes = append(notes, e.Note)
+			}
+		}
+		g.Expect(notes).To(ContainElement(ContainSubstring(text)))
+	}).WithContext(ctx).Should(Succeed())
+}

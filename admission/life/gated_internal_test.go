@@ -1,0 +1,36 @@
+package life
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/apis"
+)
+
+// What a stage was refused for before it was closed is not why it waits now.
+func TestGatedAgain(t *testing.T) {
+	for name, tc := range map[string]struct{ gates, said, want string }{
+		"in the queue":            {"", "WaitingForQuota", ""},
+		"closed":                  {apis.StageGate, "WaitingForPreemptedWorkloads", "AdmissionGated"},
+		"suspended":               {apis.StageGate + "," + apis.SuspendedGate, "WaitingForQuota", "OnHold"},
+		"says so already":         {apis.StageGate, "AdmissionGated", ""},
+		"was evicted":             {apis.StageGate, "PendingEvaluation", ""},
+		"closed from the start":   {apis.StageGate, "", ""},
+		"gated by something else": {"example.com/gate", "WaitingForQuota", ""},
+	} {
+		w := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{apis.AdmissionGatedByAnnotation: tc.gates}}}
+		if tc.said != "" {
+			w.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionFalse, Reason: tc.said}}
+		}
+		got := ""
+		if step := gatedAgain(w, time.Now()); step != nil {
+			got = step.Status.Conditions[0].Reason
+		}
+		if got != tc.want {
+			t.Errorf("%s: says %q, want %q", name, got, tc.want)
+		}
+	}
+}

@@ -1,0 +1,84 @@
+package quotaworkload
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// lackOf says what keeps pods from being ready, most frequent causes first, such as
+// "2 of 3 pods were not ready: 1 not created yet, or deleted, 1 without a node (0/4 nodes are available)".
+func lackOf(wanted int32, pods []corev1.Pod) string {
+	const most = 3
+	counts := map[string]int{}
+	missing, lacking := int(wanted), 0
+	for i := range pods {
+		if pods[i].DeletionTimestamp != nil {
+			continue
+		}
+		missing--
+		if cause := lackOfPod(&pods[i]); cause != "" {
+			counts[cause]++
+			lacking++
+		}
+	}
+	if missing > 0 {
+		counts["not created yet, or deleted"] = missing
+		lacking += missing
+	}
+	if lacking == 0 {
+		return ""
+	}
+	causes := slices.SortedFunc(maps.Keys(counts), func(a, b string) int { return cmp.Or(cmp.Compare(counts[b], counts[a]), strings.Compare(a, b)) })
+	var parts []string
+	for _, cause := range causes[:min(len(causes), most)] {
+		parts = append(parts, fmt.Sprintf("%d %s", counts[cause], cause))
+	}
+	if len(causes) > most {
+		parts = append(parts, "the others have other causes")
+	}
+	return fmt.Sprintf("%d of %d pods were not ready: %s", lacking, max(int(wanted), lacking), strings.Join(parts, ", "))
+}
+
+// lackOfPod says what keeps one pod from being ready, or nothing if it is ready or has succeeded.
+func lackOfPod(pod *corev1.Pod) string {
+	switch {
+	case pod.Status.Phase == corev1.PodSucceeded || conditionOf(pod, corev1.PodReady).Status == corev1.ConditionTrue:
+		return ""
+	case pod.Status.Phase == corev1.PodFailed:
+		return "failed" + inBrackets(pod.Status.Reason)
+	case pod.Spec.NodeName == "":
+		return "without a node" + inBrackets(conditionOf(pod, corev1.PodScheduled).Message)
+	}
+	for _, container := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		if w := container.State.Waiting; w != nil && w.Reason != "ContainerCreating" && w.Reason != "PodInitializing" {
+			return fmt.Sprintf("with container %q waiting%s", container.Name, inBrackets(w.Reason))
+		}
+	}
+	for _, container := range pod.Status.ContainerStatuses {
+		if container.State.Running != nil && !container.Ready {
+			return fmt.Sprintf("with container %q running and not ready", container.Name)
+		}
+	}
+	return "starting"
+}
+
+func conditionOf(pod *corev1.Pod, conditionType corev1.PodConditionType) corev1.PodCondition {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == conditionType {
+			return c
+		}
+	}
+	return corev1.PodCondition{}
+}
+
+func inBrackets(detail string) string {
+	if detail == "" {
+		return ""
+	}
+	return " (" + detail + ")"
+}
