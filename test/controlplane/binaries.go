@@ -31,9 +31,9 @@ func BuildDir(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	command := exec.CommandContext(ctx, "go", "run", "./build")
+	command := exec.CommandContext(ctx, "go", "run", "-trimpath", "./build")
 	command.Dir = filepath.Join(root, "test", "cluster")
-	command.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=")
+	command.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=", "CGO_ENABLED=0")
 	var out, problems bytes.Buffer
 	command.Stdout, command.Stderr = &out, &teed{problems: &problems}
 	if err := command.Run(); err != nil {

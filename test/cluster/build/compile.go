@@ -2,42 +2,55 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
 
-// compile builds all programs with one go command, so that both what they share is compiled once and the linker of one runs
-// beside the compiler of another.
-func (r *recipe) compile(ctx context.Context, dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+// A job is one go command that builds several programs, so that both what they share is compiled once and the linker of one runs beside the
+// compiler of another.
+type job struct {
+	title    string
+	module   string // directory of the module
+	dir      string // where the programs go
+	flags    []string
+	binaries []binary
+}
+
+// run builds the programs without cgo: so does the image of the manager, and packages that several jobs have in common are compiled once.
+func (j *job) run(ctx context.Context) error {
+	if err := os.MkdirAll(j.dir, 0o755); err != nil {
 		return fmt.Errorf("make room for the binaries: %w", err)
 	}
-	args := append([]string{"build", "-v", "-o", dir + string(filepath.Separator)}, r.flags...)
-	for _, b := range binaries() {
+	args := append([]string{"build", "-v", "-o", j.dir + string(filepath.Separator)}, j.flags...)
+	for _, b := range j.binaries {
 		args = append(args, b.pkg)
 	}
 	command := exec.CommandContext(ctx, "go", args...)
-	command.Dir = r.module
-	command.Env = append(os.Environ(), "GOWORK=off")
+	command.Dir = j.module
+	command.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0")
 	output, err := command.StderrPipe()
 	if err != nil {
-		return fmt.Errorf("build the control plane: %w", err)
+		return fmt.Errorf("build %s: %w", j.title, err)
 	}
 	lines := make(chan string)
 	go readLines(output, lines)
 	if err := command.Start(); err != nil {
-		return fmt.Errorf("build the control plane: %w", err)
+		return fmt.Errorf("build %s: %w", j.title, err)
 	}
-	problems := newProgress(dir).follow(lines)
+	progress := newProgress(j)
+	problems := progress.follow(lines)
 	if err := command.Wait(); err != nil {
-		return fmt.Errorf("build the control plane: %w\n%s", err, strings.Join(problems, "\n"))
+		return fmt.Errorf("build %s: %w\n%s", j.title, err, strings.Join(problems, "\n"))
 	}
+	progress.say("%s: done, %d packages compiled", j.title, progress.compiled)
 	return nil
 }
 
@@ -50,21 +63,18 @@ func readLines(from io.Reader, to chan<- string) {
 	}
 }
 
-// progress tells how far a build is: one line for each finished binary, and one now and then in between.
+// progress reports how far a build is: one line for each finished binary, and one now and then in between.
 type progress struct {
 	dir      string
 	start    time.Time
 	compiled int
-	waiting  map[string]binary // not linked yet, by name
+	waiting  []binary // not linked yet
 	problems []string
 }
 
-func newProgress(dir string) *progress {
-	p := &progress{dir: dir, start: time.Now(), waiting: map[string]binary{}}
-	for _, b := range binaries() {
-		p.waiting[b.name] = b
-	}
-	p.say("building the test control plane: %d programs; the first time takes minutes", len(p.waiting))
+func newProgress(j *job) *progress {
+	p := &progress{dir: j.dir, start: time.Now(), waiting: slices.Clone(j.binaries)}
+	p.say("building %s: %d programs; the first time takes minutes", j.title, len(p.waiting))
 	return p
 }
 
@@ -94,17 +104,16 @@ func (p *progress) follow(lines <-chan string) []string {
 	}
 }
 
+// tellLinked reports the programs that have been written since the build began.
 func (p *progress) tellLinked() {
-	for _, b := range binaries() {
-		file := b.linkedAs
-		if file == "" {
-			file = b.name
+	p.waiting = slices.DeleteFunc(p.waiting, func(b binary) bool {
+		info, err := os.Stat(filepath.Join(p.dir, cmp.Or(b.linkedAs, b.name)))
+		if err != nil || info.ModTime().Before(p.start) {
+			return false
 		}
-		if _, waiting := p.waiting[b.name]; waiting && exists(filepath.Join(p.dir, file)) {
-			delete(p.waiting, b.name)
-			p.say("built %s", b.name)
-		}
-	}
+		p.say("built %s", b.name)
+		return true
+	})
 }
 
 func (p *progress) say(format string, args ...any) {

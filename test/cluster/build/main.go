@@ -3,10 +3,13 @@
 // They land in bin/KEY, where KEY changes with everything that shapes them, together with the manifests that belong to
 // them; what is there already is not built again. Progress goes to standard error, and the directory is the only line on
 // standard output.
+//
+// With -with it also builds the manager and the demo, into the directory bin of the main module: all that `make demo` needs.
 package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -15,8 +18,18 @@ import (
 )
 
 func main() {
+	with := flag.String("with", "", "directory of the main module: build its manager and its demo, too")
+	version := flag.String("version", "dev", "version that the manager reports")
+	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if *with != "" {
+		if err := buildMain(ctx, *with, *version); err != nil {
+			fmt.Fprintln(os.Stderr, "build:", err)
+			stop()
+			os.Exit(1)
+		}
+	}
 	dir, err := build(ctx)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "build:", err)
@@ -24,6 +37,20 @@ func main() {
 		os.Exit(1)
 	}
 	fmt.Println(dir)
+}
+
+// buildMain builds the programs of the main module with the flags of `make build`.
+func buildMain(ctx context.Context, root, version string) error {
+	root, err := filepath.Abs(root)
+	if err != nil {
+		return fmt.Errorf("find the main module: %w", err)
+	}
+	main := &job{
+		title: "the manager and the demo", module: root, dir: filepath.Join(root, "bin"),
+		flags:    []string{"-trimpath", "-ldflags=-s -w -X main.version=" + version},
+		binaries: []binary{{name: "tranche", pkg: "./cmd/tranche"}, {name: "demo", pkg: "./test/demo"}},
+	}
+	return main.run(ctx)
 }
 
 // build returns the directory that holds everything, and fills it first if it is not there.

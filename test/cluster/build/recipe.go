@@ -115,7 +115,8 @@ func (r *recipe) cook(ctx context.Context, dir string) error {
 			return err
 		}
 	}
-	if err := r.compile(ctx, dir); err != nil {
+	control := &job{title: "the test control plane", module: r.module, dir: dir, flags: r.flags, binaries: binaries()}
+	if err := control.run(ctx); err != nil {
 		return err
 	}
 	for _, b := range binaries() {
