@@ -13,20 +13,21 @@ help: ## Print this help.
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-18s %s\n", $$1, $$2}'
 
 .PHONY: build
-build: ## Build bin/tranche.
-	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/tranche ./cmd/tranche
+build: ## Build bin/tranche, as the image has it.
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/tranche ./cmd/tranche
 
 .PHONY: cluster
 cluster: ## Build the control plane that tests and the demo run on (about 7 minutes, once).
-	@cd test/cluster && go run ./build
+	@cd test/cluster && CGO_ENABLED=0 go run -trimpath ./build
 
 .PHONY: demo
-demo: build cluster ## Run sample JobSets on a real control plane with fake GPU nodes. KEEP=1 leaves it running.
-	@go run ./test/demo $(if $(KEEP),--keep)
+demo: ## Run sample JobSets on a real control plane with fake GPU nodes. KEEP=1 leaves it running.
+	@cd test/cluster && CGO_ENABLED=0 go run -trimpath ./build -with ../.. -version '$(VERSION)' > /dev/null
+	@bin/demo $(if $(KEEP),--keep)
 
 .PHONY: test
 test: cluster build test-unit test-manifests ## Run every test. Of those on a control plane two packages run at a time: each waits most of its time.
-	$(GO_TEST) -count=1 -timeout 45m -p 2 ./test/e2e/... ./test/integration/... ./test/soak/... ./test/controlplane/... ./test/audit/...
+	$(GO_TEST) -count=1 -timeout 45m -p 2 ./test/e2e/... ./test/integration/... ./test/soak/... ./test/controlplane/... ./test/audit/... ./test/install/...
 
 # Packages outside test/ with tests that draw what they try, and those without.
 IMPORTS := go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./...
@@ -48,7 +49,7 @@ test-manifests: ## Render config/ and the chart and compare them.
 
 .PHONY: test-integration
 test-integration: cluster build ## Run the tests of guards and controllers on a real control plane.
-	$(GO_TEST) -count=1 -timeout 20m ./test/controlplane/... ./test/integration/...
+	$(GO_TEST) -count=1 -timeout 20m ./test/controlplane/... ./test/integration/... ./test/install/...
 
 .PHONY: test-e2e
 test-e2e: cluster build ## Run whole JobSets through the real binary on a real control plane.
@@ -87,7 +88,7 @@ golden: ## Write what is expected of the scenarios, and the objects of gangs, an
 .PHONY: manifests
 manifests: ## Write the CRDs of Kueue and JobSet, those of PodGroups for tests, and the chart's copies of config, anew.
 	cd tools && go run ./crdgen -root ..
-	$(TOOL) kustomize build config/crd > charts/tranche/crds/crds.yaml
+	$(TOOL) kustomize build config/crd > charts/tranche/files/crds.yaml
 	$(TOOL) kustomize build config/policies > charts/tranche/files/policies.yaml
 	$(TOOL) kustomize build config/rbac > charts/tranche/files/rbac.yaml
 	$(TOOL) kustomize build config/visibility > charts/tranche/files/visibility.yaml
@@ -110,3 +111,21 @@ IMAGE ?= ghcr.io/tranche-dev/tranche:$(VERSION)
 .PHONY: image
 image: ## Build and push the image IMAGE with docker buildx.
 	docker buildx build --push --build-arg VERSION=$(VERSION) --tag $(IMAGE) .
+
+KUBECTL ?= kubectl
+OVERLAY ?= default
+
+.PHONY: deploy
+deploy: ## Install or upgrade Tranche, running IMAGE, on the cluster of kubectl. OVERLAY=with-visibility also serves the visibility API.
+	rm -rf dist/config && mkdir -p dist && cp -r config dist/config
+	cd dist/config/manager && go tool -modfile=$(CURDIR)/tools/go.mod kustomize edit set image ghcr.io/tranche-dev/tranche=$(IMAGE)
+	$(KUBECTL) apply --server-side --force-conflicts -k dist/config/crd
+	$(KUBECTL) wait --for=condition=Established --timeout=1m -f config/crd/kueue.x-k8s.io_workloads.yaml -f config/crd/jobset.x-k8s.io_jobsets.yaml
+	$(KUBECTL) apply --server-side --force-conflicts -k dist/config/$(OVERLAY)
+	$(KUBECTL) --namespace tranche-system rollout status deployment tranche-manager
+
+.PHONY: undeploy
+undeploy: build ## Uninstall Tranche from the cluster of kubectl: JobSets that run go on, and CRDs and queues stay. EVERYTHING=1 deletes them.
+	bin/tranche uninstall --check $(if $(EVERYTHING),--everything) || true
+	$(KUBECTL) delete --ignore-not-found -k config/with-visibility
+	bin/tranche uninstall $(if $(EVERYTHING),--everything)

@@ -75,6 +75,9 @@ const (
 	// ReleaseAnnotation counts, on the pod templates of child Jobs that are in such a group, how often the Job has been released.
 	ReleaseAnnotation = "tranche.dev/release"
 
+	// UninstalledAnnotation is added to a JobSet and removed again by `tranche uninstall`, so that the JobSet controller reconciles it.
+	UninstalledAnnotation = "tranche.dev/uninstalled"
+
 	// RequireQueueLabel, with value "true" on a Namespace, makes a JobSet, or a pod of a group, without a queue name an error there.
 	RequireQueueLabel = "tranche.dev/require-queue"
 

@@ -25,6 +25,7 @@ func newCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newManagerCommand(), newBarrierCommand(), newPendingCommand(), newExplainCommand(), newSimulateCommand(), newVersionCommand())
+	root.AddCommand(newManagerCommand(), newBarrierCommand(), newPendingCommand(), newExplainCommand(), newSimulateCommand(), newUninstallCommand(),
+		newVersionCommand())
 	return root
 }

@@ -75,6 +75,13 @@ func runManager(ctx context.Context, flags managerFlags) error {
 	if err != nil {
 		return err
 	}
+	crds, err := newCRDCheck(restConfig)
+	if err != nil {
+		return err
+	}
+	if err := crds.missing(); err != nil {
+		return err
+	}
 	waiting, err := checkGuards(ctx, restConfig, config)
 	if err != nil {
 		return err
@@ -88,6 +95,9 @@ func runManager(ctx context.Context, flags managerFlags) error {
 	}
 	if err := addGroupStart(ctx, mgr, config, waiting); err != nil {
 		return fmt.Errorf("set up the start of groups: %w", err)
+	}
+	if err := mgr.AddReadyzCheck("crds", crds.ready); err != nil {
+		return fmt.Errorf("set up the readiness check: %w", err)
 	}
 	ctrl.Log.WithName("tranche").Info("Starting", "version", versionText())
 	return mgr.Start(ctx)

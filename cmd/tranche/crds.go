@@ -1,0 +1,63 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+)
+
+// A crdCheck asks the API server whether it serves what the manager cannot do without.
+type crdCheck struct {
+	// list returns the resources of a group and version.
+	list func(groupVersion string) (*metav1.APIResourceList, error)
+}
+
+// neededResources has, by group and version, the kinds of config/crd that the manager watches or writes.
+func neededResources() map[string][]string {
+	return map[string][]string{
+		"kueue.x-k8s.io/v1beta2": {
+			"admissionchecks", "clusterqueues", "cohorts", "localqueues", "resourceflavors", "workloadpriorityclasses", "workloads",
+		},
+		"jobset.x-k8s.io/v1alpha2": {"jobsets"},
+	}
+}
+
+func newCRDCheck(restConfig *rest.Config) (*crdCheck, error) {
+	client, err := discovery.NewDiscoveryClientForConfig(restConfig)
+	if err != nil {
+		return nil, fmt.Errorf("set up discovery: %w", err)
+	}
+	return &crdCheck{list: client.ServerResourcesForGroupVersion}, nil
+}
+
+// missing returns an error that names the kinds that the API server does not serve. An API server that does not answer lacks none.
+func (c *crdCheck) missing() error {
+	var names []string
+	for groupVersion, resources := range neededResources() {
+		group, _, _ := strings.Cut(groupVersion, "/")
+		list, err := c.list(groupVersion)
+		if err != nil && !apierrors.IsNotFound(err) {
+			continue
+		}
+		for _, name := range resources {
+			isServed := list != nil && slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == name })
+			if !isServed {
+				names = append(names, name+"."+group)
+			}
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	slices.Sort(names)
+	return fmt.Errorf("the cluster has no CRD for %s: apply config/crd", strings.Join(names, ", "))
+}
+
+// ready is the readiness check.
+func (c *crdCheck) ready(*http.Request) error { return c.missing() }

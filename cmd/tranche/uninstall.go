@@ -1,0 +1,251 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	batchv1 "k8s.io/api/batch/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/apis"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+)
+
+const (
+	uninstallPoll    = 200 * time.Millisecond
+	uninstallTimeout = 5 * time.Minute
+)
+
+// uninstallFlags are those of `tranche uninstall`.
+type uninstallFlags struct {
+	queryFlags
+	check, everything bool
+	timeout           time.Duration
+}
+
+func newUninstallCommand() *cobra.Command {
+	var flags uninstallFlags
+	cmd := &cobra.Command{
+		Use:   "uninstall",
+		Short: "Clear what the manager leaves behind when Tranche is uninstalled",
+		Long: "Clear what the manager leaves behind, after its Deployment and the admission policies have been deleted: remove the finalizers\n" +
+			"that only the manager would have removed, and have the JobSet controller start the held Jobs of JobSets that have started.\n" +
+			"Queues, quota Workloads, JobSets and CRDs stay. With --everything, JobSets in queues, all objects of kueue.x-k8s.io and their\n" +
+			"CRDs are deleted, too; the CRD of JobSets never is. With --check nothing is written: the command lists what is there and what\n" +
+			"has to be deleted first, and fails if something has to be.",
+		Example: "  tranche uninstall --check\n" +
+			"  kubectl delete -k config/default   # or: helm uninstall tranche --namespace tranche-system\n" +
+			"  tranche uninstall",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := flags.connect()
+			if err != nil {
+				return err
+			}
+			return c.uninstall(cmd.Context(), cmd.OutOrStdout(), &flags)
+		},
+	}
+	cmd.Flags().StringVar(&flags.kubeconfig, "kubeconfig", "", "kubeconfig file; without it, $KUBECONFIG, then ~/.kube/config")
+	cmd.Flags().BoolVar(&flags.check, "check", false, "write nothing: list what is there, and fail if something has to be deleted first")
+	cmd.Flags().BoolVar(&flags.everything, "everything", false, "also delete JobSets in queues, all objects of kueue.x-k8s.io and their CRDs")
+	cmd.Flags().DurationVar(&flags.timeout, "timeout", uninstallTimeout, "how long to wait for objects that are being deleted")
+	return cmd
+}
+
+func (c *cluster) uninstall(ctx context.Context, out io.Writer, flags *uninstallFlags) error {
+	ctx, cancel := context.WithTimeout(ctx, flags.timeout)
+	defer cancel()
+	found, err := c.takeInventory(ctx)
+	if err != nil {
+		return err
+	}
+	if err := found.write(out, flags.everything); err != nil {
+		return err
+	}
+	if len(found.obstacles) > 0 {
+		return errors.New("uninstall Tranche's own objects first, as listed above")
+	}
+	if flags.check {
+		return nil
+	}
+	if flags.everything {
+		if err := c.deleteJobSets(ctx, out, found.queued); err != nil {
+			return err
+		}
+		// Their quota Workloads may have changed meanwhile.
+		if found, err = c.takeInventory(ctx); err != nil {
+			return err
+		}
+	}
+	if err := c.removeFinalizers(ctx, out, found.pinned); err != nil {
+		return err
+	}
+	if flags.everything {
+		return c.deleteKueue(ctx, out, found.crds)
+	}
+	return c.resumeJobs(ctx, out, found.queued)
+}
+
+// deleteJobSets deletes JobSets and waits until their pods and Jobs are gone, so that no accelerator is in use that a later installation
+// would promise to others.
+func (c *cluster) deleteJobSets(ctx context.Context, out io.Writer, queued []queuedJobSet) error {
+	for i := range queued {
+		err := c.Delete(ctx, queued[i].jobSet, client.PropagationPolicy(metav1.DeletePropagationForeground))
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete JobSet %s: %w", client.ObjectKeyFromObject(queued[i].jobSet), err)
+		}
+	}
+	for i := range queued {
+		// A quota Workload blocks the deletion of its owner while it has its finalizer.
+		if err := c.await(ctx, queued[i].jobSet, func() error { return c.unpinWorkloads(ctx, queued[i].jobSet.Namespace) }); err != nil {
+			return err
+		}
+	}
+	if len(queued) > 0 {
+		_, err := fmt.Fprintf(out, "deleted %s\n", count(len(queued), "JobSet"))
+		return err
+	}
+	return nil
+}
+
+func (c *cluster) unpinWorkloads(ctx context.Context, namespace string) error {
+	var list kueue.WorkloadList
+	if err := c.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+		return ignoreUnserved(err)
+	}
+	for i := range list.Items {
+		if list.Items[i].DeletionTimestamp != nil {
+			if err := c.unpin(ctx, &list.Items[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// removeFinalizers removes the finalizers of quota Workloads first, since ClusterQueues, flavors and checks are kept because of them.
+func (c *cluster) removeFinalizers(ctx context.Context, out io.Writer, pinned []client.Object) error {
+	for _, object := range pinned {
+		if err := c.unpin(ctx, object); err != nil {
+			return err
+		}
+	}
+	if len(pinned) == 0 {
+		return nil
+	}
+	_, err := fmt.Fprintf(out, "removed the finalizer %s of %s\n", kueue.ResourceInUseFinalizerName, countKinds(pinned))
+	return err
+}
+
+func (c *cluster) unpin(ctx context.Context, object client.Object) error {
+	if !slices.Contains(object.GetFinalizers(), kueue.ResourceInUseFinalizerName) {
+		return nil
+	}
+	before, ok := object.DeepCopyObject().(client.Object)
+	if !ok {
+		return fmt.Errorf("copy %s %s", kindOf(object), client.ObjectKeyFromObject(object))
+	}
+	object.SetFinalizers(slices.DeleteFunc(slices.Clone(object.GetFinalizers()), func(name string) bool {
+		return name == kueue.ResourceInUseFinalizerName
+	}))
+	// The lock keeps a finalizer that another writer adds meanwhile.
+	err := c.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("remove the finalizer of %s %s: %w", kindOf(object), client.ObjectKeyFromObject(object), err)
+	}
+	return nil
+}
+
+// resumeJobs has the JobSet controller reconcile JobSets that have started and have held Jobs: without the admission policies it resumes
+// these Jobs. It acts on a JobSet that changes, so an annotation is added and removed again.
+func (c *cluster) resumeJobs(ctx context.Context, out io.Writer, queued []queuedJobSet) error {
+	jobs := 0
+	for i := range queued {
+		q := &queued[i]
+		if !q.runs() || q.held == 0 {
+			continue
+		}
+		key := client.ObjectKeyFromObject(q.jobSet)
+		for _, value := range []string{`"true"`, "null"} {
+			body := fmt.Appendf(nil, `{"metadata":{"uid":%q,"annotations":{%q:%s}}}`, q.jobSet.UID, apis.UninstalledAnnotation, value)
+			if err := c.Patch(ctx, q.jobSet, client.RawPatch(types.MergePatchType, body)); err != nil {
+				return fmt.Errorf("touch JobSet %s: %w", key, err)
+			}
+		}
+		jobs += q.held
+	}
+	if jobs == 0 {
+		return nil
+	}
+	_, err := fmt.Fprintf(out, "asked the JobSet controller to resume %s, in the order of their JobSets\n", count(jobs, "held Job"))
+	return err
+}
+
+// heldJobs counts the Jobs of a JobSet that are held.
+func (c *cluster) heldJobs(ctx context.Context, js *jobsetapi.JobSet) (int, error) {
+	var jobs batchv1.JobList
+	if err := c.List(ctx, &jobs, client.InNamespace(js.Namespace), client.MatchingLabels{apis.HoldLabel: apis.HoldValue}); err != nil {
+		return 0, fmt.Errorf("list the Jobs of namespace %s: %w", js.Namespace, err)
+	}
+	held := 0
+	for i := range jobs.Items {
+		if metav1.IsControlledBy(&jobs.Items[i], js) && ptr.Deref(jobs.Items[i].Spec.Suspend, false) {
+			held++
+		}
+	}
+	return held, nil
+}
+
+// deleteKueue deletes the CRDs of kueue.x-k8s.io, and so all of their objects, which have lost their finalizers, and the policies beside them.
+func (c *cluster) deleteKueue(ctx context.Context, out io.Writer, crds []metav1.PartialObjectMetadata) error {
+	for _, kind := range []string{
+		"ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "MutatingAdmissionPolicy",
+	} {
+		policy := metadataOf("admissionregistration.k8s.io", "v1", kind)
+		policy.Name = keepParameters
+		if err := c.Delete(ctx, policy); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete %s %s: %w", kind, policy.Name, err)
+		}
+	}
+	for i := range crds {
+		if err := c.Delete(ctx, &crds[i]); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete CustomResourceDefinition %s: %w", crds[i].Name, err)
+		}
+	}
+	for i := range crds {
+		if err := c.await(ctx, &crds[i], func() error { return nil }); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintf(out, "deleted %s of kueue.x-k8s.io with all their objects\n", count(len(crds), "CRD"))
+	return err
+}
+
+// await waits until an object is gone, and does something before each look.
+func (c *cluster) await(ctx context.Context, object client.Object, meanwhile func() error) error {
+	err := wait.PollUntilContextCancel(ctx, uninstallPoll, true, func(ctx context.Context) (bool, error) {
+		if err := meanwhile(); err != nil {
+			return false, err
+		}
+		err := c.Get(ctx, client.ObjectKeyFromObject(object), object)
+		if apierrors.IsNotFound(err) || isUnknownKind(err) {
+			return true, nil
+		}
+		return false, err
+	})
+	if err != nil {
+		return fmt.Errorf("wait until %s %s is gone: %w; it has the finalizers %v", kindOf(object), client.ObjectKeyFromObject(object), err, object.GetFinalizers())
+	}
+	return nil
+}

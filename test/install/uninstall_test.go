@@ -1,0 +1,281 @@
+package install_test
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/apis"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/test/controlplane"
+	"github.com/tranche-dev/tranche/test/sample"
+	"github.com/tranche-dev/tranche/test/world"
+)
+
+// A cluster has Tranche installed, and a queue with 2 CPUs.
+type cluster struct {
+	*shell
+	*world.World
+}
+
+// TestUninstall goes through the ways of docs/install.md in turn: deploy an image, uninstall and keep what runs, install again, and uninstall
+// everything.
+func TestUninstall(t *testing.T) {
+	w, err := world.Start(t.Context(), controlplane.Config{NodePools: []controlplane.NodePool{
+		{Name: "cpu", Count: 2, Allocatable: sample.Amounts("cpu", "64", "memory", "256Gi")},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := w.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	c := &cluster{shell: newShell(t, w.Plane, w.Root), World: w}
+	t.Run("make deploy runs the image", c.deploys)
+	manager := c.start(t)
+	c.createQueues(t)
+	t.Run("uninstall keeps what runs", func(t *testing.T) { c.keepsRunning(t, manager) })
+	t.Run("install again", c.installsAgain)
+	t.Run("a manager without CRDs is not ready", c.unready)
+	t.Run("uninstall everything", c.removesEverything)
+}
+
+func (c *cluster) deploys(t *testing.T) {
+	const image = "registry.example.com:5000/team/tranche:v9"
+	c.command(t, "make", "deploy", "IMAGE="+image)
+	if got := c.kubectl(t, "get", "deployment", "-n", "tranche-system", "tranche-manager", "-o", "jsonpath={.spec.template.spec.containers[*].image}"); got != image {
+		t.Errorf("the manager runs %q, want %q", got, image)
+	}
+	if got := c.kubectl(t, "get", "configmap", "-n", "tranche-system", "tranche-guards", "-o", "jsonpath={.data.groupStartImage}"); got != image {
+		t.Errorf("pods of groups wait in %q, want %q", got, image)
+	}
+}
+
+// start runs the real manager, beside the pods of its Deployment, which fake nodes only pretend to run.
+func (c *cluster) start(t *testing.T) *world.Manager {
+	t.Helper()
+	m, err := c.StartManager(t.Context(), world.ManagerOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func (c *cluster) createQueues(t *testing.T) {
+	t.Helper()
+	quota := kueue.ResourceQuota{Name: corev1.ResourceCPU, NominalQuota: sample.Amounts("cpu", "2")[corev1.ResourceCPU]}
+	for _, object := range []client.Object{
+		&kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: "cpu"}},
+		&kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: "all"}, Spec: kueue.ClusterQueueSpec{
+			NamespaceSelector: &metav1.LabelSelector{},
+			ResourceGroups: []kueue.ResourceGroup{{
+				CoveredResources: []corev1.ResourceName{corev1.ResourceCPU},
+				Flavors:          []kueue.FlavorQuotas{{Name: "cpu", Resources: []kueue.ResourceQuota{quota}}},
+			}},
+		}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}},
+		&kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "main"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "all"}},
+	} {
+		if err := c.Admin.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (c *cluster) keepsRunning(t *testing.T, manager *world.Manager) {
+	// The second stage is created held while no manager runs any longer.
+	runs := queued("runs", "main", 1, map[string]string{controlplane.FakeReadyAfter: "5s", controlplane.FakeExit: controlplane.FakeExitNever}, "first", "second")
+	waits := queued("waits", "main", 2, nil, "only")
+	c.create(t, runs)
+	eventually(t, "the first stage runs", func() bool { return len(c.pods(t, runs)) == 1 })
+	c.create(t, waits)
+	c.awaitWorkload(t, waits)
+	if err := manager.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	first := c.pods(t, runs)[0]
+	eventually(t, "the second stage is held", func() bool {
+		held := c.kubectl(t, "get", "jobs", "-n", "team", "-o", "jsonpath={.items[?(@.spec.suspend==true)].metadata.name}")
+		return strings.Contains(held, "runs-second-0") && !strings.Contains(held, "runs-first-0")
+	})
+
+	out, err := c.try(t.Context(), "bin/tranche", "uninstall", "--check")
+	for _, want := range []string{"Deployment tranche-system/tranche-manager", "tranche-hold-jobs", "1 JobSet that started", "1 held Job", "1 JobSet that waits", "ClusterQueue", "3 Workloads"} {
+		if err == nil || !strings.Contains(out, want) {
+			t.Errorf("uninstall --check does not name %q, or did not fail (%v):\n%s", want, err, out)
+		}
+	}
+	if out, err := c.try(t.Context(), "bin/tranche", "uninstall"); err == nil {
+		t.Errorf("uninstall did not refuse to begin while Tranche is installed:\n%s", out)
+	}
+
+	c.kubectl(t, "delete", "-k", "config/default")
+	t.Logf("uninstall:\n%s", c.command(t, "bin/tranche", "uninstall"))
+	if got := c.finalizers(t); got != "" {
+		t.Errorf("finalizers are left: %s", got)
+	}
+	eventually(t, "the second stage runs", func() bool { return len(c.pods(t, runs)) == 2 })
+	kept := false
+	for _, pod := range c.pods(t, runs) {
+		kept = kept || pod.UID == first.UID && pod.DeletionTimestamp == nil
+	}
+	if !kept {
+		t.Error("the pod of the first stage did not go on")
+	}
+	c.get(t, waits)
+	if !ptr.Deref(waits.Spec.Suspend, false) {
+		t.Error("a JobSet that waited for quota has started")
+	}
+	c.delete(t, runs)
+	c.delete(t, waits)
+}
+
+// installsAgain checks that the API server acts on the parameters of policies that were deleted and are there again.
+func (c *cluster) installsAgain(t *testing.T) {
+	c.kubectl(t, "apply", "--server-side", "-k", "config/default")
+	eventually(t, "JobSets are held again", func() bool {
+		js := queued("probe", "main", 1, nil, "only")
+		return c.Admin.Create(t.Context(), js, client.DryRunAll) == nil && ptr.Deref(js.Spec.Suspend, false)
+	})
+	// The API server reads new parameters.
+	for _, without := range []string{"true", "false"} {
+		c.kubectl(t, "patch", "configmap", "-n", "tranche-system", "tranche-guards", "--type=merge", "-p", `{"data":{"manageJobSetsWithoutQueueName":"`+without+`"}}`)
+		eventually(t, "JobSets without a queue are held: "+without, func() bool {
+			js := queued("probe", "", 1, nil, "only")
+			return c.Admin.Create(t.Context(), js, client.DryRunAll) == nil && ptr.Deref(js.Spec.Suspend, false) == (without == "true")
+		})
+	}
+	manager := c.start(t)
+	js := queued("again", "main", 1, nil, "only")
+	c.create(t, js)
+	eventually(t, "a JobSet completes", func() bool {
+		c.get(t, js)
+		return js.Status.TerminalState == string(jobset.JobSetCompleted)
+	})
+	if err := manager.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	c.delete(t, js)
+}
+
+func (c *cluster) unready(t *testing.T) {
+	manager := c.start(t)
+	c.kubectl(t, "delete", "crd", "cohorts.kueue.x-k8s.io")
+	eventually(t, "the manager is not ready", func() bool { return status(t, manager.Health+"/readyz/crds") == http.StatusInternalServerError })
+	if err := manager.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.StartManager(t.Context(), world.ManagerOptions{}); err == nil || !strings.Contains(err.Error(), "no CRD for cohorts.kueue.x-k8s.io: apply config/crd") {
+		t.Errorf("a manager without the CRD of Cohorts started, or did not say why not: %v", err)
+	}
+	c.kubectl(t, "apply", "--server-side", "--force-conflicts", "-k", "config/crd")
+}
+
+func (c *cluster) removesEverything(t *testing.T) {
+	manager := c.start(t)
+	runs := queued("runs", "main", 1, map[string]string{controlplane.FakeExit: controlplane.FakeExitNever}, "first", "second")
+	other := queued("other", "", 1, map[string]string{controlplane.FakeExit: controlplane.FakeExitNever}, "only")
+	c.create(t, runs)
+	c.create(t, other)
+	eventually(t, "all stages run", func() bool { return len(c.pods(t, runs)) == 2 && len(c.pods(t, other)) == 1 })
+	if err := manager.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	c.kubectl(t, "delete", "-k", "config/default")
+	t.Logf("uninstall:\n%s", c.command(t, "bin/tranche", "uninstall", "--everything"))
+	if left := c.kubectl(t, "get", "crd", "-o", "name"); strings.Contains(left, "kueue") || !strings.Contains(left, jobSetCRD) {
+		t.Errorf("the CRDs that are left are %s, want that of JobSets and none of Kueue", left)
+	}
+	if left := c.kubectl(t, "get", "jobsets,pods", "-n", "team", "-o", "name"); strings.Contains(left, "runs") || !strings.Contains(left, "other") {
+		t.Errorf("left are %s, want the JobSet in no queue and its pod", left)
+	}
+	c.kubectl(t, "delete", "namespace", "team", "--timeout=1m")
+	if out := c.command(t, "bin/tranche", "uninstall", "--check"); !strings.Contains(out, "Nothing of Tranche is left") {
+		t.Errorf("uninstall --check: %s", out)
+	}
+}
+
+// queued returns a JobSet with a stage of one pod for each name, in this order.
+func queued(name, queue string, cpus int, fate map[string]string, stages ...string) *jobsetapi.JobSet {
+	js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name}}
+	if queue != "" {
+		js.Labels = map[string]string{apis.QueueLabel: queue}
+	}
+	js.Spec.StartupPolicy = &jobsetapi.StartupPolicy{StartupPolicyOrder: jobset.InOrder}
+	for _, stage := range stages {
+		js.Spec.ReplicatedJobs = append(js.Spec.ReplicatedJobs, sample.ReplicatedJob(stage, 1, sample.Amounts("cpu", string(rune('0'+cpus))), fate))
+	}
+	return js
+}
+
+func (c *cluster) create(t *testing.T, js *jobsetapi.JobSet) {
+	t.Helper()
+	if err := c.Admin.Create(t.Context(), js); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (c *cluster) get(t *testing.T, js *jobsetapi.JobSet) {
+	t.Helper()
+	if err := c.Admin.Get(t.Context(), client.ObjectKeyFromObject(js), js); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// delete waits until the JobSet and its pods are gone.
+func (c *cluster) delete(t *testing.T, js *jobsetapi.JobSet) {
+	t.Helper()
+	c.kubectl(t, "delete", "jobset", "-n", js.Namespace, js.Name, "--timeout=1m")
+	eventually(t, "the pods of "+js.Name+" are gone", func() bool { return len(c.pods(t, js)) == 0 })
+}
+
+func (c *cluster) pods(t *testing.T, js *jobsetapi.JobSet) []corev1.Pod {
+	t.Helper()
+	var pods corev1.PodList
+	if err := c.Admin.List(t.Context(), &pods, client.InNamespace(js.Namespace), client.MatchingLabels{jobset.JobSetNameKey: js.Name}); err != nil {
+		t.Fatal(err)
+	}
+	return pods.Items
+}
+
+func (c *cluster) awaitWorkload(t *testing.T, js *jobsetapi.JobSet) {
+	t.Helper()
+	eventually(t, js.Name+" has a quota Workload", func() bool {
+		var list kueue.WorkloadList
+		err := c.Admin.List(t.Context(), &list, client.InNamespace(js.Namespace), client.MatchingLabels{apis.JobSetLabel: js.Name})
+		return err == nil && len(list.Items) > 0
+	})
+}
+
+// finalizers has those of all objects of Kueue's API.
+func (c *cluster) finalizers(t *testing.T) string {
+	t.Helper()
+	return strings.TrimSpace(c.kubectl(t, "get", "workloads.kueue.x-k8s.io,clusterqueues,resourceflavors,admissionchecks,localqueues", "-A",
+		"-o", "jsonpath={range .items[*]}{.metadata.finalizers[*]}{\" \"}{end}"))
+}
+
+func status(t *testing.T, url string) int {
+	t.Helper()
+	request, err := http.NewRequestWithContext(context.WithoutCancel(t.Context()), http.MethodGet, url, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0
+	}
+	defer response.Body.Close() //nolint:errcheck // it is read to its end
+	_, _ = io.Copy(io.Discard, response.Body)
+	return response.StatusCode
+}
