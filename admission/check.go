@@ -281,20 +281,41 @@ func podsAreReady(e *Engine, l *look) *Refusal {
 	}
 }
 
-// isNotBehind keeps New stages in order under StrictFIFO. What can never be admitted has been refused before and holds up nobody.
-func isNotBehind(_ *Engine, l *look) *Refusal {
+// isNotBehind keeps stages in order under StrictFIFO. A stage that can never be admitted has been refused before, and blocks no other.
+//
+// Two kinds of stages are never blocked. A stage of a hold segment in progress passes (queue.Item.Passes): what its JobSet holds comes back only
+// when this stage has run, and the blocking stage may wait for just that. Only JobSets that hold quota already have such stages, so that no
+// stream of new JobSets can overtake. And no JobSet blocks another stage of its own.
+func isNotBehind(e *Engine, l *look) *Refusal {
 	blocker := l.q.line.Blocker(l.s.ticket)
-	if blocker == nil || blocker.Member.isTogetherWith(l.s) {
+	if blocker == nil || blocker.Member.isTogetherWith(l.s) || l.isOwnStage(blocker.Member) {
 		return nil
 	}
 	l.effect = waitsBehind
-	// Who reads this may not know what there is in other namespaces.
-	first := "another quota Workload"
-	if key := blocker.Member.key; key.Namespace == l.s.key.Namespace {
-		first = key.String()
-	}
 	return &Refusal{
 		Check: strictFIFO, Reason: kueue.WorkloadQuotaReservedReasonWaitingForQuota,
-		Message: fmt.Sprintf("waits behind %s, which comes first in ClusterQueue %s (queueingStrategy StrictFIFO)", first, l.q.name),
+		Message: fmt.Sprintf("waits behind %s, which comes first in ClusterQueue %s (queueingStrategy StrictFIFO)", e.nameFor(l.s, blocker.Member), l.q.name),
 	}
+}
+
+// isOwnStage reports whether both stages belong to one JobSet. A growth comes after all stages, and is not one of them.
+func (l *look) isOwnStage(other *stage) bool {
+	return l.j != nil && other.owner == l.s.owner && !l.s.isGrowth
+}
+
+// nameFor names another stage to the owner of a stage. What exists in other namespaces is not disclosed.
+func (e *Engine) nameFor(reader, other *stage) string {
+	j := e.jobSets[other.owner]
+	isJobSet := other.ofJobSet && j != nil && j.isKnown()
+	switch isForeign := other.key.Namespace != reader.key.Namespace; {
+	case isJobSet && isForeign:
+		return "a JobSet of another namespace"
+	case isForeign:
+		return "a quota Workload of another namespace"
+	case isJobSet && len(j.plan.Stages) > 1 && other.index >= 0 && other.index < len(j.plan.Stages):
+		return fmt.Sprintf("stage %q of JobSet %q", j.plan.Stages[other.index].Name, j.key.Name)
+	case isJobSet:
+		return fmt.Sprintf("JobSet %q", j.key.Name)
+	}
+	return fmt.Sprintf("quota Workload %q", other.key.Name)
 }

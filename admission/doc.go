@@ -9,6 +9,7 @@
 //     reservation, finished or gone. What an observed admission says is charged as it is, over quota too.
 //   - An admission is assumed until it is settled: then what was observed counts again.
 //   - A JobSet continues when it holds quota or has finished stages; before, it is new.
+//   - A hold segment (stageplan.HoldSegments) of a JobSet is in progress while the JobSet holds quota for one of its stages.
 //   - A claim is what a JobSet that holds quota may come to hold on top. Stage admission says how claims count: not at all (Greedy),
 //     as quota that is kept free for them (Reserve), or so that they can be met one after the other (Safe). See package safety.
 //   - A bundle is stages that are admitted together or not at all, as gangs of one GangGroup are: those with the same label
@@ -19,6 +20,9 @@
 // Each ClusterQueue has a line (package queue). Decide offers its stages in order to the checks, which are listed in check.go in the
 // order in which an owner should hear of them. A stage that passes is charged at once. A stage that does not sleeps, with all
 // others of its shape, until something has changed that the answer may depend on.
+//
+// The order in a line is priority, then stages of JobSets that continue, then the submission of the JobSet or its last eviction. Under StrictFIFO a
+// stage that does not fit blocks all stages behind it but those of hold segments in progress (isNotBehind).
 //
 // # Bundles
 //

@@ -339,7 +339,7 @@ func TestStrangersHaveNoNames(t *testing.T) {
 				w.lone("q", "asks", "gpu=1", isOther)
 			},
 			asks:        "asks",
-			wantMessage: "waits behind another quota Workload, which comes first in ClusterQueue q (queueingStrategy StrictFIFO)",
+			wantMessage: "waits behind a quota Workload of another namespace, which comes first in ClusterQueue q (queueingStrategy StrictFIFO)",
 			wantAll:     []string{"StrictFIFO", "behind ns/second"},
 			want:        []string{"StrictFIFO"},
 		},
@@ -352,7 +352,7 @@ func TestStrangersHaveNoNames(t *testing.T) {
 				w.lone("q", "asks", "gpu=1", isOther)
 			},
 			asks:        "asks",
-			wantMessage: "waits behind other/second, which comes first in ClusterQueue q (queueingStrategy StrictFIFO)",
+			wantMessage: `waits behind quota Workload "second", which comes first in ClusterQueue q (queueingStrategy StrictFIFO)`,
 			wantAll:     []string{"StrictFIFO", "behind other/second"},
 			want:        []string{"StrictFIFO", "behind other/second"},
 		},

@@ -114,7 +114,7 @@ func TestGrowthWaitsInLine(t *testing.T) {
 	w.submit("q", "b", job{name: "main", requests: "gpu=2"})
 	w.grow("a-main", "gpu=2", "main/nvidia.com/gpu=a100")
 	w.wantAdmitted()
-	w.wantRefusal("a-main-growth", "StrictFIFO", "WaitingForQuota", "waits behind ns/b-main")
+	w.wantRefusal("a-main-growth", "StrictFIFO", "WaitingForQuota", `waits behind JobSet "b"`)
 	w.change("holder", finish)
 	w.wantAdmitted("b-main")
 	w.change("b-main", finish)

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -48,6 +49,8 @@ type jobSet struct {
 	advice advice
 	// tenure is what preemption knows of the JobSet.
 	tenure tenure
+	// deadlock is this JobSet and those that it waits for and that wait for it, or nil.
+	deadlock []*jobSet
 	// turn counts the changes of home and claim.
 	turn int
 }
@@ -145,7 +148,22 @@ func (j *jobSet) since() time.Time {
 	return since
 }
 
-// continues tells whether the JobSet holds quota or has finished stages.
+// segment returns the hold segment that the JobSet is in, or -1 if it holds no quota. The plan must be known.
+func (j *jobSet) segment() int {
+	last := -1
+	for _, s := range j.members {
+		switch {
+		case !s.entry.isCharged():
+		case s.index < 0 || s.index >= len(j.plan.Stages):
+			last = max(last, 0)
+		default:
+			last = max(last, j.outline.Segment(s.index))
+		}
+	}
+	return last
+}
+
+// continues reports whether the JobSet holds quota or has finished stages.
 func (j *jobSet) continues() bool {
 	for _, s := range j.members {
 		if s.entry.isCharged() || s.entry.phase == finished {
@@ -153,6 +171,20 @@ func (j *jobSet) continues() bool {
 		}
 	}
 	return false
+}
+
+// finishedKey returns which stages have finished as text, which is empty for a JobSet that has not begun. The plan must be known.
+func (j *jobSet) finishedKey() string {
+	if !j.continues() {
+		return ""
+	}
+	key := []byte("begun")
+	for i, isFinished := range j.finished() {
+		if isFinished {
+			key = strconv.AppendInt(append(key, ' '), int64(i), 10)
+		}
+	}
+	return string(key)
 }
 
 // attempt is the latest restart that a quota Workload counts for. What finished in an earlier one has to be done again.

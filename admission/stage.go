@@ -25,10 +25,11 @@ type stage struct {
 	localQueue *localQueue
 	// places are those in the crowds that it is in.
 	places places
-	// owner is the UID of the JobSet, or of whatever else has the plan, or empty if there is none.
-	owner   types.UID
-	index   int
-	attempt int
+	// owner is the UID of the JobSet, or of whatever else has the plan, or empty if there is none. ofJobSet is true if it is a JobSet.
+	owner    types.UID
+	ofJobSet bool
+	index    int
+	attempt  int
 	// isGrowth tells that the stage holds quota already, and this is only for the pods by which it has grown.
 	isGrowth bool
 	created  time.Time
@@ -131,9 +132,10 @@ func (e *Engine) observeStage(object *kueue.Workload) {
 func (e *Engine) join(s *stage, object *kueue.Workload) {
 	localQueue := types.NamespacedName{Namespace: object.Namespace, Name: string(object.Spec.QueueName)}
 	owner := types.UID(object.Labels[apis.PlanUIDLabel])
+	s.ofJobSet = false
 	for i := range object.OwnerReferences {
 		if ref := &object.OwnerReferences[i]; ref.Controller != nil && *ref.Controller && ref.Kind == "JobSet" {
-			owner = ref.UID
+			owner, s.ofJobSet = ref.UID, true
 		}
 	}
 	if s.localQueue != nil && (localQueue != s.localQueue.key || owner != s.owner) {
@@ -355,13 +357,16 @@ type class struct {
 	shape      *shape
 	// problem is what is unsupported.
 	problem string
-	// These are set for a stage of a JobSet with several stages, or with a plan that has a problem: the plan, the place in it and the policy; and the JobSet itself, at its
-	// turn, if it is under way.
-	plan   *shape
-	index  int
-	policy string
-	jobSet *jobSet
-	turn   int
+	// These are set for a stage of a JobSet with several stages, or with a plan that has a problem: the plan and the stages of it that have finished, the place in it and
+	// the policy. If the JobSet holds quota, the JobSet itself at its turn stands for its plan.
+	plan     *shape
+	finished string
+	index    int
+	policy   string
+	jobSet   *jobSet
+	turn     int
+	// passes is Item.Passes.
+	passes bool
 	// alone is a stage that waits until those have left who were preempted for it, or that is admitted together with others: nobody else waits
 	// for that.
 	alone *stage
@@ -414,12 +419,17 @@ func (e *Engine) item(s *stage, j *jobSet) queue.Item[*stage, class] {
 		return item
 	}
 	item.Since = j.since()
-	switch {
-	case j.continues():
+	if j.continues() {
 		item.Standing = queue.Continuing
+	}
+	segment := j.segment()
+	switch {
+	case segment >= 0:
+		item.Passes = s.index >= 0 && s.index < len(j.plan.Stages) && j.outline.Segment(s.index) <= segment
 		item.Shape.jobSet, item.Shape.turn, item.Shape.policy, item.Shape.index = j, j.turn, j.policy, s.index
+		item.Shape.passes = item.Passes
 	case len(j.plan.Stages) > 1 || s.index != 0 || j.problem != "":
-		item.Shape.plan, item.Shape.policy, item.Shape.index = j.shape, j.policy, s.index
+		item.Shape.plan, item.Shape.policy, item.Shape.index, item.Shape.finished = j.shape, j.policy, s.index, j.finishedKey()
 	}
 	return item
 }

@@ -176,7 +176,7 @@ func TestGangsHoldUpTheirLines(t *testing.T) {
 	w.lone("q", "b", "gpu=1", together("ab", 2))
 	w.lone("p", "behind", "gpu=1")
 	w.wantAdmitted()
-	w.wantRefusal("behind", "StrictFIFO", kueue.WorkloadQuotaReservedReasonWaitingForQuota, "waits behind ns/a")
+	w.wantRefusal("behind", "StrictFIFO", kueue.WorkloadQuotaReservedReasonWaitingForQuota, `waits behind quota Workload "a"`)
 	w.change("busy", finish)
 	w.wantAdmitted("a", "b", "behind")
 }

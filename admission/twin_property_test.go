@@ -57,8 +57,8 @@ func (h *history) finishAll() {
 	}
 }
 
-// checkOrder: in a ClusterQueue with StrictFIFO, nobody who is New is admitted while somebody New waits for quota who stands before it.
-// It looks only at those admitted that belong to no JobSet: they are New for certain.
+// checkOrder: in a ClusterQueue with StrictFIFO, no stage is admitted while a stage in front of it waits for quota, but for those that pass.
+// It looks only at those admitted that belong to no JobSet: they never pass.
 func (h *history) checkOrder(decisions []admission.Decision, want verdict) {
 	h.t.Helper()
 	for _, d := range decisions {
@@ -68,7 +68,7 @@ func (h *history) checkOrder(decisions []admission.Decision, want verdict) {
 		}
 		for key, check := range want.refused {
 			wl := h.twin.workloads[key]
-			if check != "QuotaFits" && check != "StrictFIFO" || h.twin.continues(wl) {
+			if check != "QuotaFits" && check != "StrictFIFO" {
 				continue
 			}
 			if h.twin.localQueueOf(wl).Spec.ClusterQueue == a.Admission.ClusterQueue && h.twin.comparePlaces(wl, h.twin.workloads[a.Stage]) < 0 {

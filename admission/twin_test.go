@@ -193,6 +193,12 @@ func (w *twin) continues(wl *kueue.Workload) bool {
 	return slices.ContainsFunc(w.siblings(wl), func(other *kueue.Workload) bool { return isFinished(other) || w.holds(other) != nil })
 }
 
+// passes reports whether a stage must run before its JobSet gives back what it holds. In the plans of the twin each stage waits for the one
+// before to be ready, so that all are one hold segment.
+func (w *twin) passes(wl *kueue.Workload) bool {
+	return slices.ContainsFunc(w.siblings(wl), func(other *kueue.Workload) bool { return w.holds(other) != nil })
+}
+
 func (w *twin) since(wl *kueue.Workload) time.Time {
 	since := wl.CreationTimestamp.Time
 	siblings := []*kueue.Workload{wl}
@@ -345,18 +351,20 @@ func (w *twin) offers(queue string, places map[string]*place, refused map[admiss
 	}
 	slices.SortFunc(line, w.comparePlaces)
 	var first *offer
-	isBlocked := false
+	var blocker *kueue.Workload
 	for _, wl := range line {
 		refusal := w.misconfigured(wl)
 		var o *offer
 		switch {
 		case refusal != "":
-		case isBlocked && !w.continues(wl):
+		case blocker != nil && !w.passes(wl) && (ownerOf(wl) == "" || ownerOf(wl) != ownerOf(blocker)):
 			refusal = "StrictFIFO"
 		default:
 			if o = w.offer(wl, places); o == nil {
 				refusal = "QuotaFits"
-				isBlocked = isBlocked || q.Spec.QueueingStrategy == kueue.StrictFIFO && !w.continues(wl)
+				if blocker == nil && q.Spec.QueueingStrategy == kueue.StrictFIFO {
+					blocker = wl
+				}
 			}
 		}
 		if first == nil {

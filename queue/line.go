@@ -6,6 +6,9 @@ import "slices"
 type Item[M any, S comparable] struct {
 	Member M
 	Position
+	// Passes is true for a stage that others never block, such as one whose JobSet gives back the quota that it holds only when this stage
+	// has run. It is the same for all stages of a Shape.
+	Passes bool
 	// Shape is the same for two stages only if every check must answer the same for both. When one is refused, the line does not
 	// offer the other: a thousand equal stages cost as much as one.
 	Shape S
@@ -17,8 +20,7 @@ type Strategy int
 const (
 	// BestEffort lets others overtake.
 	BestEffort Strategy = iota
-	// Strict lets nobody overtake who has not begun. A Continuing stage is never held up by a New one: that one may be waiting
-	// for the very quota which the Continuing one's JobSet gives back at its end.
+	// Strict lets no stage overtake but those that pass: the stage that does not fit may wait for the very quota that they bring back.
 	Strict
 )
 
@@ -30,7 +32,7 @@ type Line[M any, S, T comparable] struct {
 	awake    ranking[*class[M, S, T]]
 	asleep   map[T]*ranking[*sleeper[M, S, T]]
 	behind   map[S]*class[M, S, T]
-	// blocker has refused under Strict, and nothing New behind it is offered.
+	// blocker is the first stage that does not fit, under Strict. Of the stages behind it only those that pass are offered.
 	blocker *Ticket[M, S, T]
 	// lead orders shapes before positions are compared, or is nil.
 	lead func(S) float64
@@ -217,7 +219,7 @@ func (l *Line[M, S, T]) Next() *Ticket[M, S, T] {
 
 // Blocker returns the stage that this one must not overtake, or nil.
 func (l *Line[M, S, T]) Blocker(t *Ticket[M, S, T]) *Ticket[M, S, T] {
-	if l.blocker == nil || l.blocker == t || t.Standing == Continuing || t.Precedes(l.blocker) {
+	if l.blocker == nil || l.blocker == t || t.Passes || t.Precedes(l.blocker) {
 		return nil
 	}
 	return l.blocker
@@ -258,15 +260,19 @@ func (l *Line[M, S, T]) park(c *class[M, S, T], waits []Wait[T]) []M {
 	return c.tell()
 }
 
-// Block is Park of a stage that holds up those behind it, if the strategy is Strict and the stage is New.
+// Block is Park of a stage that blocks those behind it, if the strategy is Strict.
 func (l *Line[M, S, T]) Block(t *Ticket[M, S, T], waits []Wait[T]) []M {
 	told := l.park(t.class, waits)
-	if l.strategy == Strict && t.Standing == New && (l.blocker == nil || t.Precedes(l.blocker)) {
-		if before := l.blocker; before != nil && !before.class.isAwake && before.class != t.class {
-			// When the new one has gone, it holds up others again, and has to be offered before those are.
-			l.behind[before.class.shape] = before.class
-		}
-		l.blocker = t
+	second := t
+	if l.strategy != Strict || l.blocker == t {
+		return told
+	}
+	if l.blocker == nil || t.Precedes(l.blocker) {
+		l.blocker, second = t, l.blocker
+	}
+	if second != nil && !second.class.isAwake && second.class != l.blocker.class {
+		// When the blocker has gone, this one blocks in its place, and has to be offered before the stages behind it.
+		l.behind[second.class.shape] = second.class
 	}
 	return told
 }

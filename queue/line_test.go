@@ -111,31 +111,31 @@ func TestNewsAreForAllOfAShape(t *testing.T) {
 	}
 }
 
-func TestStrictLetsOnlyContinuingPass(t *testing.T) {
+func TestStrictBlocksAllButThoseThatPass(t *testing.T) {
 	l := newLine()
 	l.SetStrategy(queue.Strict)
 	first := l.Add(item("first", "1", 1))
 	second := l.Add(item("second", "2", 2))
-	late := item("continuing", "3", 3)
-	late.Standing = queue.Continuing
+	late := item("passing", "3", 3)
+	late.Passes = true
 	l.Block(first, on("gpu", 1))
 	if l.Blocker(second) != first {
-		t.Fatalf("second is held up by %v", l.Blocker(second))
+		t.Fatalf("second is blocked by %v", l.Blocker(second))
 	}
 	l.ParkBehind(second)
-	continuing := l.Add(late)
-	if l.Next() != continuing {
+	passing := l.Add(late)
+	if l.Next() != passing {
 		t.Fatalf("next is %v", next(l))
 	}
-	if l.Blocker(continuing) != nil {
-		t.Error("a continuing stage is held up by a new one")
+	if l.Blocker(passing) != nil {
+		t.Error("a stage that passes is blocked")
 	}
-	l.Remove(continuing)
+	l.Remove(passing)
 	zeroth := l.Add(item("zeroth", "0", 0))
 	if l.Next() != zeroth {
 		t.Errorf("next is %v", next(l))
 	} else if l.Blocker(zeroth) != nil {
-		t.Error("who comes first is held up")
+		t.Error("a stage in front of the blocker is blocked")
 	}
 	l.Remove(zeroth)
 	if got := next(l); got != "" {
@@ -144,6 +144,30 @@ func TestStrictLetsOnlyContinuingPass(t *testing.T) {
 	l.Remove(first)
 	if got := next(l); got != "second" {
 		t.Errorf("next is %q after the blocker has gone", got)
+	}
+}
+
+// TestStageThatPassesBlocksInItsTurn: a stage that passes the blocker and does not fit blocks those behind it when the blocker has gone.
+func TestStageThatPassesBlocksInItsTurn(t *testing.T) {
+	l := newLine()
+	l.SetStrategy(queue.Strict)
+	first := l.Add(item("first", "1", 1))
+	passing := item("passing", "2", 2)
+	passing.Passes = true
+	second, third := l.Add(passing), l.Add(item("third", "3", 3))
+	l.Block(first, on("gpu", 4))
+	l.Block(second, on("gpu", 2))
+	if l.Blocker(third) != first {
+		t.Fatalf("third is blocked by %v, want the first", l.Blocker(third))
+	}
+	l.ParkBehind(third)
+	l.Remove(first)
+	if l.Next() != second {
+		t.Fatalf("next is %q, want the one that passed", next(l))
+	}
+	l.Block(second, on("gpu", 2))
+	if l.Next() != third || l.Blocker(third) != second {
+		t.Errorf("next is %q, blocked by %v, want the third behind the second", next(l), l.Blocker(third))
 	}
 }
 

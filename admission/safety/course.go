@@ -14,6 +14,8 @@ type Outline struct {
 	holdOf [][]int
 	// segments lists the indexes of the Holds of each hold segment.
 	segments [][]int
+	// segmentOf has the index of its segment for each stage.
+	segmentOf []int
 	// before is the Precedence of the Holds.
 	before [][]bool
 }
@@ -21,7 +23,7 @@ type Outline struct {
 // NewOutline returns the outline of a plan.
 func NewOutline(plan *stageplan.Plan) *Outline {
 	holds := plan.Holds()
-	o := &Outline{holdOf: make([][]int, len(plan.Stages)), before: plan.Precedence(holds)}
+	o := &Outline{holdOf: make([][]int, len(plan.Stages)), segmentOf: make([]int, len(plan.Stages)), before: plan.Precedence(holds)}
 	for s := range plan.Stages {
 		o.holdOf[s] = make([]int, max(1, len(plan.Stages[s].PodSets)))
 	}
@@ -33,7 +35,7 @@ func NewOutline(plan *stageplan.Plan) *Outline {
 			o.holdOf[hold.Stage][0] = h
 		}
 	}
-	for _, segment := range plan.HoldSegments() {
+	for k, segment := range plan.HoldSegments() {
 		var inSegment []int
 		for h, hold := range holds {
 			if slices.Contains(segment, hold.Stage) {
@@ -41,6 +43,9 @@ func NewOutline(plan *stageplan.Plan) *Outline {
 			}
 		}
 		o.segments = append(o.segments, inSegment)
+		for _, s := range segment {
+			o.segmentOf[s] = k
+		}
 	}
 	return o
 }
@@ -59,6 +64,9 @@ func (o *Outline) IsDivided(stage int) bool {
 	holds := o.holdOf[stage]
 	return slices.ContainsFunc(holds, func(h int) bool { return h != holds[0] })
 }
+
+// Segment returns the index of the hold segment that a stage belongs to.
+func (o *Outline) Segment(stage int) int { return o.segmentOf[stage] }
 
 // A Course is how far a JobSet has come with its plan. The slices go by Hold: see stageplan.Hold.
 type Course struct {
