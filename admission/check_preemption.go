@@ -27,7 +27,7 @@ func (e *Engine) preemptionOracle(l *look) func(quota.ID, quota.Amount) flavor.V
 		case preempt.Found, preempt.Awaits, preempt.Fits:
 		case preempt.TooLarge, preempt.NeedsBorrowing:
 			return flavor.Verdict{Mode: flavor.NoFit}
-		case preempt.NoCandidates, preempt.NotEnough:
+		case preempt.NoCandidates, preempt.NotEnough, preempt.PeakTooLarge:
 			return flavor.Verdict{Mode: flavor.NoCandidates, Level: l.q.node.Level(id, amount)}
 		}
 		v := flavor.Verdict{Mode: flavor.Reclaim}
@@ -56,6 +56,14 @@ func (e *Engine) find(l *look, usage quota.Usage) preempt.Result {
 	return l.searched.result
 }
 
+// whyNothingIsReclaimed says so of a stage whose JobSet may hold more at once than could be reclaimed.
+func (l *look) whyNothingIsReclaimed() string {
+	if l.searched == nil || l.searched.result.Outcome != preempt.PeakTooLarge {
+		return ""
+	}
+	return l.searched.result.Outcome.String()
+}
+
 // A search is the last question to the Finder.
 type search struct {
 	usage  quota.Usage
@@ -64,7 +72,27 @@ type search struct {
 
 func (e *Engine) request(l *look, usage quota.Usage) preempt.Request {
 	p := l.s.ticket.Position
-	return preempt.Request{Queue: l.q.holders, UID: l.s.uid, Priority: int64(p.Priority), Queued: p.Since, Usage: usage}
+	r := preempt.Request{Queue: l.q.holders, UID: l.s.uid, Priority: int64(p.Priority), Queued: p.Since, Usage: usage, JobSet: l.s.owner}
+	if l.hasPlan() && !l.s.isGrowth {
+		r.Peaks = func() []quota.Usage { return e.peaksWith(l, usage) }
+	}
+	return r
+}
+
+// peaksWith returns what the JobSet of a stage may come to hold on top, before it gives anything back, once the stage is admitted with some usage.
+// There are none if no stage would wait for quota then.
+func (e *Engine) peaksWith(l *look, usage quota.Usage) []quota.Usage {
+	before := e.course(l.j, l.q)
+	after := before.With(l.s.index, usage)
+	if len(after.Ahead()) == 0 {
+		return nil
+	}
+	held := before.HeldNow()
+	var peaks []quota.Usage
+	for _, peak := range after.Peaks() {
+		peaks = append(peaks, peak.Without(held))
+	}
+	return peaks
 }
 
 // tenureOf returns the tenure, of a JobSet or of a stage without one, that made a Holder. It may know another one now.
@@ -118,16 +146,17 @@ func (e *Engine) stillHelps(l *look) bool {
 // Who gave its pledge up in the same pass, because another took what it counted on, gets no new one for what is on its way out
 // anyway: two could take turns at that for ever. It is looked at again when somebody has left.
 func (e *Engine) makeRoom(l *look, decisions []Decision) []Decision {
+	missing := e.list(e.missing(l))
 	if len(l.victims) > 0 || l.s.gaveUp != e.passes {
 		e.pledge(l)
 		e.enqueue(l.s)
 		e.dropPledges(l.yielding)
 		e.dropPeaks(l.reservers)
 	}
-	messages := map[string]string{}
 	for _, v := range l.victims {
-		if messages[v.Reason] == "" {
-			messages[v.Reason] = fmt.Sprintf("preempted in ClusterQueue %s: %s", l.q.name, v.Reason)
+		message := fmt.Sprintf("preempted in ClusterQueue %s: %s", l.q.name, v.Reason)
+		if from := tenureOf(v.Holder).queue; from != l.q {
+			message += fmt.Sprintf(", reclaims %s from ClusterQueue %s", missing, from.name)
 		}
 		for _, s := range tenureOf(v.Holder).stages {
 			if s.isLeaving() {
@@ -135,7 +164,7 @@ func (e *Engine) makeRoom(l *look, decisions []Decision) []Decision {
 			}
 			decisions = append(decisions, e.evict(s, Evict{
 				Reason:     kueue.WorkloadEvictedByPreemption,
-				Message:    messages[v.Reason],
+				Message:    message,
 				Preemption: &Preemption{Preemptor: l.s.key, PreemptorUID: l.s.uid, ClusterQueue: l.q.name, Reason: v.Reason},
 			}))
 			e.account(s)
@@ -154,6 +183,23 @@ func (e *Engine) makeRoom(l *look, decisions []Decision) []Decision {
 		e.wakeLine(l.q)
 	}
 	return decisions
+}
+
+// missing returns what a stage needs and is not free, and will not be when all have left that are being evicted already.
+func (e *Engine) missing(l *look) quota.Usage {
+	var missing quota.Usage
+	e.asIfNothingWereKept(l, func() *Refusal {
+		e.tree.Later(func() bool {
+			for _, c := range l.usage {
+				if free := max(0, l.q.node.Available(c.ID)); c.Amount > free {
+					missing.Add(c.ID, c.Amount.Minus(free))
+				}
+			}
+			return true
+		})
+		return nil
+	})
+	return missing
 }
 
 // fitsAlready tells whether there is quota for a stage although its victims have not left yet: what was kept for their later stages is free at

@@ -70,8 +70,16 @@ func (s *search) mayPreemptWhileBorrowing() bool {
 }
 
 func (s *search) reclaims() bool {
-	policy := s.request.Queue.Preemption.ReclaimWithinCohort
+	policy := s.reclaimPolicy()
 	return policy != kueue.PreemptionPolicyNever && policy != ""
+}
+
+// reclaimPolicy says which Holders of other Queues may be taken.
+func (s *search) reclaimPolicy() kueue.PreemptionPolicy {
+	if s.request.staysIn {
+		return kueue.PreemptionPolicyNever
+	}
+	return s.request.Queue.Preemption.ReclaimWithinCohort
 }
 
 func hasRoomBelowRoot(n *quota.Node, id quota.ID, a quota.Amount) bool {
@@ -141,7 +149,7 @@ func (s *search) collect(all []stream, cohort, except *quota.Node, like stream) 
 		}
 		if q := s.queues[n]; q == nil {
 			all = s.collect(all, n, nil, like)
-		} else if st := s.open(q, s.request.Queue.Preemption.ReclaimWithinCohort); st.head != nil {
+		} else if st := s.open(q, s.reclaimPolicy()); st.head != nil {
 			st.shared, st.rank = like.shared, like.rank
 			all = append(all, st)
 		}

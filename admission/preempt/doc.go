@@ -29,6 +29,12 @@
 //     is higher in the end than it was when the others were compared with it, and the two sides can take turns.
 //   - One request takes the same victim at most a few times (History).
 //
+// # Taking from other Queues
+//
+// A stage of a JobSet holds its quota while later stages wait for theirs. What counts is the most that the JobSet may hold at once before it gives
+// anything back (Request.Peaks): a request takes Holders of other Queues only if that peak could be had by the same rules. Otherwise two such JobSets
+// could take turns, each reclaiming what it owns for its first stage and borrowing for its second what the other owns.
+//
 // # Evictions under way
 //
 // The owner keeps a victim in its Queue and its Tree until it is gone, and tells so (Queue.Evict). The Tree then knows what will be charged

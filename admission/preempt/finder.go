@@ -48,6 +48,40 @@ func (f *Finder) Drop(n *quota.Node) { delete(f.queues, n) }
 
 // Find returns who has to leave so that a request fits.
 func (f *Finder) Find(r Request) Result {
+	result := f.find(r)
+	if r.Peaks == nil || !result.takesFromOthers() || f.peakCanBeHad(&r) {
+		return result
+	}
+	r.staysIn = true
+	if result = f.find(r); result.Outcome != Found {
+		return Result{Outcome: PeakTooLarge}
+	}
+	return result
+}
+
+// takesFromOthers reports whether Holders of other Queues than that of the request have to leave.
+func (r *Result) takesFromOthers() bool {
+	return slices.ContainsFunc(r.Victims, func(v Victim) bool { return v.Reason != kueue.InClusterQueueReason })
+}
+
+// peakCanBeHad reports whether one of the peaks could be had now. If not, the JobSet would hold its first stage and wait for more than it has a
+// right to, and the victims could take back what was taken from them in the same way.
+func (f *Finder) peakCanBeHad(r *Request) bool {
+	peaks := r.Peaks()
+	if len(peaks) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(peaks, func(peak quota.Usage) bool {
+		whole := *r
+		whole.Usage = peak
+		result := f.find(whole)
+		isOwn := func(v Victim) bool { return v.Holder.UID == r.JobSet }
+		canBeHad := result.Outcome == Found || result.Outcome == Fits || result.Outcome == Awaits
+		return canBeHad && !slices.ContainsFunc(result.Victims, isOwn)
+	})
+}
+
+func (f *Finder) find(r Request) Result {
 	n := r.Queue.node
 	for _, c := range r.Usage {
 		if c.Amount > n.Most(c.ID) {

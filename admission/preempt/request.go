@@ -16,6 +16,14 @@ type Request struct {
 	// Queued is the time by which it stands in line.
 	Queued time.Time
 	Usage  quota.Usage
+	// JobSet is the UID of the Holder that the request belongs to, if that holds quota already.
+	JobSet types.UID
+	// Peaks, if it is not nil, returns what the JobSet of the request may come to hold, as alternatives, before it gives anything back: the
+	// usage included, and what it holds not. Other Queues yield only if one of them could be had by the same rules.
+	Peaks func() []quota.Usage
+
+	// staysIn is true if only Holders of the own Queue are taken.
+	staysIn bool
 }
 
 // A Victim is a Holder that has to leave, with the reason for its condition Preempted.
@@ -51,6 +59,8 @@ const (
 	NoCandidates
 	// NotEnough means that it would not fit without all who may be preempted.
 	NotEnough
+	// PeakTooLarge means that other Queues would have to yield, and that none of the peaks could be had.
+	PeakTooLarge
 )
 
 // String says it to people.
@@ -68,6 +78,8 @@ func (o Outcome) String() string {
 		return "more than the ClusterQueue has, and borrowWithinCohort does not allow preemption while borrowing"
 	case NoCandidates:
 		return "nobody may be preempted who holds what is short"
+	case PeakTooLarge:
+		return "no quota is reclaimed for this stage, because all that its JobSet may hold at the same time could not be reclaimed"
 	case NotEnough:
 		return "does not fit even without all who may be preempted"
 	}

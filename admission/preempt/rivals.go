@@ -42,6 +42,7 @@ func (s *search) findRivals() *rivals {
 	*r = rivals{search: s, leaves: r.leaves[:0], streams: r.streams[:0]}
 	s.memory = s.memory[:0]
 	policies := s.request.Queue.Preemption
+	policies.ReclaimWithinCohort = s.reclaimPolicy()
 	if s.node.Parent() == nil {
 		r.root = s.rival(s.node, nil)
 		r.addLeaf(r.root, s.open(s.request.Queue, policies.WithinClusterQueue))
