@@ -28,7 +28,7 @@ func quotaFits(e *Engine, l *look) *Refusal {
 		l.victims, l.awaits = nil, false
 		return nil
 	case refusal == nil:
-		refusal = e.short(l, "")
+		refusal = e.short(l, l.whyNothingIsReclaimed())
 	}
 	return refusal
 }
@@ -63,8 +63,13 @@ func (e *Engine) fitsByPreemption(l *look) (refusal *Refusal, ok bool) {
 // short says what there is not enough of, and why nobody is preempted for it.
 func (e *Engine) short(l *look, whyNobody string) *Refusal {
 	l.effect = holdsUpOthers
-	message := fmt.Sprintf("waits for quota in ClusterQueue %s: needs %s", l.q.name, strings.Join(e.shortages(l), ", or "))
+	needs := strings.Join(e.shortages(l), ", or ")
+	message := fmt.Sprintf("waits for quota in ClusterQueue %s: needs %s", l.q.name, needs)
 	e.waitForPart(l)
+	e.suspectDeadlock(l)
+	if refusal := e.deadlockRefusal(l, needs); refusal != nil {
+		return refusal
+	}
 	if whyNobody != "" {
 		message += "; preemption: " + whyNobody
 	}

@@ -59,6 +59,8 @@ type Engine struct {
 	localQueues   map[types.NamespacedName]*localQueue
 	namespaces    map[string]map[string]string
 	jobSets       map[types.UID]*jobSet
+	// deadlocked are the JobSets that wait for each other, and suspects those that may do so now.
+	deadlocked, suspects map[*jobSet]struct{}
 	// unkept are the JobSets for which something should be kept that cannot be had.
 	unkept map[*jobSet]struct{}
 	// lastTopic is that of the last JobSet that was new.
@@ -113,6 +115,8 @@ func New(config Config) (*Engine, error) {
 		localQueues:   map[types.NamespacedName]*localQueue{},
 		namespaces:    map[string]map[string]string{},
 		jobSets:       map[types.UID]*jobSet{},
+		deadlocked:    map[*jobSet]struct{}{},
+		suspects:      map[*jobSet]struct{}{},
 		unkept:        map[*jobSet]struct{}{},
 		stages:        map[StageKey]*stage{},
 		bundles:       map[string]*bundle{},
@@ -186,7 +190,8 @@ func (e *Engine) Decide(now time.Time) []Decision {
 	e.settleAccounts()
 	e.keepAgain()
 	decisions := e.breakUp(e.relieve(e.drain(nil)))
-	for len(e.dirty)+len(e.held) > 0 {
+	e.noteDeadlocks()
+	for len(e.dirty)+len(e.held) > 0 || e.noteDeadlocks() {
 		if len(e.dirty) == 0 {
 			e.rest()
 		}

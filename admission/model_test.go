@@ -36,6 +36,10 @@ type model struct {
 	// wasCut tells that a ClusterQueue has been changed. From then on more may be reserved than there is: one that leaves its Cohort takes along
 	// what others have borrowed.
 	wasCut bool
+	// written are the evictions that could be written.
+	written []string
+	// drawJobs makes up a JobSet for a queue.
+	drawJobs func(t *rapid.T, queue string) []job
 }
 
 func drawModel(t *rapid.T, policy string) *model {
@@ -45,6 +49,7 @@ func drawModel(t *rapid.T, policy string) *model {
 		growths: map[string][]string{},
 		left:    rapid.IntRange(1, 6).Draw(t, "jobsets"), resizes: rapid.IntRange(0, 8).Draw(t, "resizes"), troubles: rapid.IntRange(0, 8).Draw(t, "troubles"),
 	}
+	m.drawJobs = func(t *rapid.T, _ string) []job { return drawJobs(t) }
 	if rapid.Bool().Draw(t, "tree") {
 		m.cohorts = map[string]string{"c": "root", "d": "root", "root": ""}
 		for _, name := range slices.Sorted(maps.Keys(m.cohorts)) {
@@ -119,7 +124,10 @@ func (m *model) decide(t *rapid.T) (failed bool) {
 			continue
 		case admission.Evict:
 			m.evictions = append(m.evictions, d.String()+" "+d.Message)
-			id, write = d.ID, func() { m.evict(m.jobSetOf(d.Stage), d.Reason) }
+			id, write = d.ID, func() {
+				m.written = append(m.written, d.String())
+				m.evict(m.jobSetOf(d.Stage), d.Reason)
+			}
 			if m.workloads[d.Stage].Labels[apis.GrowthLabel] != "" {
 				write = func() { m.evictGrowth(d.Stage.Name, d.Reason) }
 			}
@@ -306,7 +314,8 @@ func (m *model) moves(t *rapid.T) []func() {
 func (m *model) come(t *rapid.T) {
 	m.left--
 	name := fmt.Sprintf("js%d", m.left)
-	m.submit(m.drawQueue(t), name, drawJobs(t)...)
+	queue := m.drawQueue(t)
+	m.submit(queue, name, m.drawJobs(t, queue)...)
 	js := m.jobSets[name]
 	js.policy = rapid.SampledFrom([]string{"", "", "", admission.Reserve, admission.Greedy}).Draw(t, "policy")
 	m.putPlan(js)
@@ -383,6 +392,19 @@ func (m *model) canNever(js *fakeJobSet) bool {
 	return never && len(m.engine.Holding(js.uid)) == 0
 }
 
+// isDeadlocked reports whether a stage was told of a deadlock, and is told so when it is asked for.
+func (m *model) isDeadlocked(js *fakeJobSet) bool {
+	for i := range js.plan.Stages {
+		key := keyOf(js.workload(i))
+		for _, r := range m.engine.Explain(key) {
+			if r.Reason == apis.DeadlockedReason && r == m.refusals[key] {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // describe says how a JobSet stands.
 func (m *model) describe(js *fakeJobSet) string {
 	text := fmt.Sprintf("%s (%s, policy %s) hangs at %v", js.name, js.plan, js.policy, js.states)
@@ -412,18 +434,28 @@ func TestStagedJobSetsComeToTheirEnd(t *testing.T) {
 	}
 }
 
-// TestTheSameHistoriesDeadlockUnderGreedy makes sure that the test above can find a deadlock.
+// TestTheSameHistoriesDeadlockUnderGreedy makes sure that the test above can find a deadlock, and that each is reported.
 func TestTheSameHistoriesDeadlockUnderGreedy(t *testing.T) {
 	hung := 0
-	models := rapid.Custom(func(t *rapid.T) bool {
+	models := rapid.Custom(func(t *rapid.T) [2]string {
 		m := drawModel(t, admission.Greedy)
 		m.run(t)
 		js := m.hanging()
-		return js != nil && len(m.engine.Holding(js.uid)) > 0
+		if js == nil || len(m.engine.Holding(js.uid)) == 0 {
+			return [2]string{}
+		}
+		if !m.isDeadlocked(js) {
+			return [2]string{js.name, m.describe(js)}
+		}
+		return [2]string{js.name}
 	})
 	for seed := range 200 {
-		if models.Example(seed) {
+		found := models.Example(seed)
+		if found[0] != "" {
 			hung++
+		}
+		if found[1] != "" {
+			t.Errorf("no stage is told of the deadlock: %s", found[1])
 		}
 	}
 	t.Logf("%d of 200 hang", hung)

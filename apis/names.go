@@ -164,3 +164,7 @@ const (
 
 // ReservedPodSet is the pod set of a quota Workload of a gang that asks for a sum, before anything is known of the pods.
 const ReservedPodSet = "reserved"
+
+// DeadlockedReason is the reason of QuotaReserved=False of a stage under policy Greedy that waits for JobSets that wait for its own. Kueue has
+// no reason for it.
+const DeadlockedReason = "Deadlocked"
