@@ -357,6 +357,9 @@ func (w *twin) offers(queue string, places map[string]*place, refused map[admiss
 		var o *offer
 		switch {
 		case refusal != "":
+		case slices.ContainsFunc(w.siblings(wl), w.isLeaving):
+			// It waits for no quota, and blocks no other.
+			refusal = "JobSetStays"
 		case blocker != nil && !w.passes(wl) && (ownerOf(wl) == "" || ownerOf(wl) != ownerOf(blocker)):
 			refusal = "StrictFIFO"
 		default:
