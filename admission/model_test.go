@@ -383,13 +383,7 @@ func (m *model) hanging() *fakeJobSet {
 // canNever tells whether a JobSet holds nothing and was told that it can never run to its end. Some have run their first stages while a
 // ClusterQueue could have more than it has in the end.
 func (m *model) canNever(js *fakeJobSet) bool {
-	never := false
-	for i := range js.plan.Stages {
-		for _, r := range m.engine.Explain(keyOf(js.workload(i))) {
-			never = never || r.Reason == kueue.WorkloadQuotaReservedReasonExceedsMaxQuota || r.Reason == kueue.WorkloadQuotaReservedReasonNoMatchingFlavor
-		}
-	}
-	return never && len(m.engine.Holding(js.uid)) == 0
+	return m.isTooLarge(js) && len(m.engine.Holding(js.uid)) == 0
 }
 
 // isDeadlocked reports whether a stage was told of a deadlock, and is told so when it is asked for.
@@ -403,6 +397,27 @@ func (m *model) isDeadlocked(js *fakeJobSet) bool {
 		}
 	}
 	return false
+}
+
+// isInTheWay reports whether a JobSet holds quota and was told that its next stage can never fit. Others wait for it, and are in no deadlock.
+func (m *model) isInTheWay() bool {
+	for _, js := range m.jobSets {
+		if len(m.engine.Holding(js.uid)) > 0 && m.isTooLarge(js) {
+			return true
+		}
+	}
+	return false
+}
+
+// isTooLarge reports whether a stage was told that it can never fit.
+func (m *model) isTooLarge(js *fakeJobSet) bool {
+	never := false
+	for i := range js.plan.Stages {
+		for _, r := range m.engine.Explain(keyOf(js.workload(i))) {
+			never = never || r.Reason == kueue.WorkloadQuotaReservedReasonExceedsMaxQuota || r.Reason == kueue.WorkloadQuotaReservedReasonNoMatchingFlavor
+		}
+	}
+	return never
 }
 
 // describe says how a JobSet stands.
@@ -444,7 +459,7 @@ func TestTheSameHistoriesDeadlockUnderGreedy(t *testing.T) {
 		if js == nil || len(m.engine.Holding(js.uid)) == 0 {
 			return [2]string{}
 		}
-		if !m.isDeadlocked(js) {
+		if !m.isDeadlocked(js) && !m.isInTheWay() {
 			return [2]string{js.name, m.describe(js)}
 		}
 		return [2]string{js.name}
