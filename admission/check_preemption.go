@@ -83,7 +83,11 @@ func (e *Engine) request(l *look, usage quota.Usage) preempt.Request {
 // There are none if no stage would wait for quota then.
 func (e *Engine) peaksWith(l *look, usage quota.Usage) []quota.Usage {
 	before := e.course(l.j, l.q)
-	after := before.With(l.s.index, usage)
+	var parts []podSetCharge
+	if l.choice != nil && usage.Equal(l.usage) {
+		parts = l.parts(l.choice)
+	}
+	after := before.With(l.j.usageByHold(l.s.index, usage, parts))
 	if len(after.Ahead()) == 0 {
 		return nil
 	}

@@ -260,15 +260,16 @@ func (j *jobSet) addItems(c *safety.Course, stage int, items []flavor.Item) {
 	}
 }
 
-// usageByHold divides what is charged for a stage among its Holds.
+// usageByHold divides what is charged for a stage among its Holds. Without parts all of it counts for the Hold that lasts longest.
 func (j *jobSet) usageByHold(stage int, usage quota.Usage, parts []podSetCharge) map[int]quota.Usage {
 	holds := j.outline.HoldsOf(stage)
-	if !j.outline.IsDivided(stage) {
-		return map[int]quota.Usage{holds[0]: usage}
-	}
 	usages := map[int]quota.Usage{}
 	for _, h := range holds {
 		usages[h] = quota.Usage{}
+	}
+	if !j.outline.IsDivided(stage) || parts == nil {
+		usages[j.outline.LongestHold(stage)] = usage
+		return usages
 	}
 	for _, part := range parts {
 		h := holds[max(0, j.podSet(stage, part.podSet))]

@@ -1,6 +1,7 @@
 package safety
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/tranche-dev/tranche/admission/flavor"
@@ -63,6 +64,19 @@ func (o *Outline) HoldsOf(stage int) []int { return o.holdOf[stage] }
 func (o *Outline) IsDivided(stage int) bool {
 	holds := o.holdOf[stage]
 	return slices.ContainsFunc(holds, func(h int) bool { return h != holds[0] })
+}
+
+// LongestHold returns the Hold of a stage that the fewest other Holds come after.
+func (o *Outline) LongestHold(stage int) int {
+	later := func(h int) (n int) {
+		for _, isBefore := range o.before[h] {
+			if isBefore {
+				n++
+			}
+		}
+		return n
+	}
+	return slices.MinFunc(o.holdOf[stage], func(a, b int) int { return cmp.Compare(later(a), later(b)) })
 }
 
 // Segment returns the index of the hold segment that a stage belongs to.
