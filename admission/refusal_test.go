@@ -65,6 +65,12 @@ func TestRefusals(t *testing.T) {
 			workload:  func(wl *kueue.Workload) { wl.Spec.PodSets[0].TopologyRequest = &kueue.PodSetTopologyRequest{} },
 			wantCheck: "IsSupported", wantReason: "Misconfigured", wantInMessage: "spec.podSets[0].topologyRequest",
 		},
+		"resource claim": {
+			workload: func(wl *kueue.Workload) {
+				wl.Spec.PodSets[0].Template.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "devices", ResourceClaimTemplateName: new("eight")}}
+			},
+			wantCheck: "IsSupported", wantReason: "Misconfigured", wantInMessage: `has the resource claim "devices", whose devices are charged to no quota`,
+		},
 		"overflow": {
 			workload: func(wl *kueue.Workload) {
 				wl.Spec.PodSets[0].Count = math.MaxInt32

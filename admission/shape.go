@@ -90,6 +90,7 @@ func (e *Engine) shapeOf(object *kueue.Workload) *shape {
 			podSet.Min = min(max(*p.MinCount, 1), max(podSet.Count, 0))
 		}
 		podSet.Pinned = pinned(object.Annotations[apis.FlavorsAnnotation], podSet.Name)
+		s.checkClaims(podSet.Name, &p.Template.Spec)
 		s.add(podSet, stageplan.PodRequests(&p.Template.Spec))
 	}
 	e.draftKey = s.appendKey(e.draftKey[:0])
@@ -125,6 +126,7 @@ func shapeOfStage(stage *stageplan.Stage) *shape {
 	s := &shape{}
 	for i := range stage.PodSets {
 		p := &stage.PodSets[i]
+		s.checkClaims(p.Name, &p.Template.Spec)
 		s.add(flavor.PodSet{Name: p.Name, Count: p.Count, Pod: flavor.NewPod(&p.Template.Spec)}, p.Requests)
 	}
 	s.key = string(s.appendKey(nil))
@@ -147,6 +149,14 @@ func (s *shape) add(podSet flavor.PodSet, requests corev1.ResourceList) {
 	}
 	slices.SortFunc(podSet.Requests, flavor.CompareRequests)
 	s.podSets = append(s.podSets, podSet)
+}
+
+// checkClaims refuses devices that are charged to no quota. Controllers replace resource claims by requests where they can.
+func (s *shape) checkClaims(podSet string, pod *corev1.PodSpec) {
+	for i := range pod.ResourceClaims {
+		s.complain("pod set %s has the resource claim %q, whose devices are charged to no quota: remove it from spec.resourceClaims, or request an extended resource",
+			podSet, pod.ResourceClaims[i].Name)
+	}
 }
 
 func (s *shape) complain(format string, args ...any) {

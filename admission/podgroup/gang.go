@@ -243,6 +243,11 @@ func (g *Gang) checkPods(problems *Problems) {
 				return
 			}
 		}
+		if waiting(pod) && len(pod.Spec.ResourceClaims) > 0 {
+			addf(problems, "pod %q has the resource claim %q, whose devices are charged to no quota: remove it from spec.resourceClaims, or request an extended resource",
+				pod.Name, pod.Spec.ResourceClaims[0].Name)
+			return
+		}
 	}
 }
 
