@@ -47,6 +47,9 @@ type clusterQueue struct {
 	missing      []string
 	// deleted names the flavors that are being deleted.
 	deleted []string
+	// topological are flavors with a topology, and isConcurrent is true if spec.concurrentAdmissionPolicy is set. Neither is supported.
+	topological  []string
+	isConcurrent bool
 
 	// node is charged; bare has the same limits and is not.
 	node, bare *quota.Node
@@ -138,6 +141,7 @@ func (q *clusterQueue) adopt(object *kueue.ClusterQueue) bool {
 		q.preemption = *spec.Preemption
 	}
 	q.isUsageBased = spec.AdmissionScope != nil && spec.AdmissionScope.AdmissionMode == kueue.UsageBasedAdmissionFairSharing
+	q.isConcurrent = spec.ConcurrentAdmissionPolicy != nil
 	q.selectorProblem = ""
 	selector, err := metav1.LabelSelectorAsSelector(spec.NamespaceSelector)
 	if err != nil {
@@ -154,7 +158,7 @@ func (q *clusterQueue) adopt(object *kueue.ClusterQueue) bool {
 
 func (q *clusterQueue) saysTheSameAs(o *clusterQueue) bool {
 	facts := func(q *clusterQueue) string {
-		return fmt.Sprintln(q.terminating, q.stop, q.policy, q.cohort, q.weight, q.fungibility, q.selector, q.selectorProblem, q.checks, q.isUsageBased)
+		return fmt.Sprintln(q.terminating, q.stop, q.policy, q.cohort, q.weight, q.fungibility, q.selector, q.selectorProblem, q.checks, q.isUsageBased, q.isConcurrent)
 	}
 	return facts(q) == facts(o) && sameGroups(q.groups, o.groups) && samePreemption(&q.preemption, &o.preemption)
 }
@@ -177,7 +181,7 @@ func samePreemption(a, b *kueue.ClusterQueuePreemption) bool {
 
 // renewClusterQueue derives everything again that depends on the spec or on flavors.
 func (e *Engine) renewClusterQueue(q *clusterQueue) {
-	q.flavorGroups, q.missing, q.deleted = nil, nil, nil
+	q.flavorGroups, q.missing, q.deleted, q.topological = nil, nil, nil, nil
 	for _, g := range q.groups {
 		var flavors []*flavor.Flavor
 		for i := range g.Flavors {
@@ -185,6 +189,9 @@ func (e *Engine) renewClusterQueue(q *clusterQueue) {
 				flavors = append(flavors, f.fact)
 				if f.fact.IsDeleted {
 					q.deleted = append(q.deleted, string(g.Flavors[i].Name))
+				}
+				if f.fact.HasTopology {
+					q.topological = append(q.topological, string(f.fact.Name))
 				}
 			} else {
 				q.missing = append(q.missing, string(g.Flavors[i].Name))
@@ -274,6 +281,12 @@ func (e *Engine) activity(q *clusterQueue) Activity {
 	}
 	if len(q.missing) > 0 {
 		add(kueue.ClusterQueueActiveReasonFlavorNotFound, "no such ResourceFlavor: "+strings.Join(q.missing, ", "))
+	}
+	if len(q.topological) > 0 {
+		add(kueue.ClusterQueueActiveReasonTopologyNotFound, "spec.topologyName is not supported, remove it from ResourceFlavor "+strings.Join(q.topological, ", "))
+	}
+	if q.isConcurrent {
+		add(kueue.ClusterQueueActiveReasonUnknown, "spec.concurrentAdmissionPolicy is not supported, remove it")
 	}
 	for _, rule := range q.checks {
 		switch c := e.checks[string(rule.Name)]; {

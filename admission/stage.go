@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -199,17 +198,13 @@ func (e *Engine) adoptSpec(s *stage, object *kueue.Workload) {
 	s.index = number(object.Labels[apis.StageIndexLabel])
 	s.attempt = number(object.Annotations[apis.AttemptAnnotation])
 	s.isGrowth = object.Labels[apis.GrowthLabel] != ""
+	s.priority, s.unsupported = priorityOf(object), unsupported(object)
 	sameReclaimable := slices.Equal(s.reclaimable, object.Status.ReclaimablePods)
 	if s.generation == object.Generation && object.Generation > 0 && sameReclaimable {
 		return
 	}
 	s.generation = object.Generation
 	s.reclaimable = slices.Clone(object.Status.ReclaimablePods)
-	s.priority = 0
-	if object.Spec.Priority != nil {
-		s.priority = *object.Spec.Priority
-	}
-	s.unsupported = unsupported(&object.Spec)
 	before := s.shape
 	s.shape = e.shapeOf(object)
 	e.letGo(before)
@@ -237,19 +232,6 @@ func number(s string) int {
 		return 0
 	}
 	return n
-}
-
-// unsupported names what the spec asks for and does not get, or is empty.
-func unsupported(spec *kueue.WorkloadSpec) string {
-	if len(spec.PreemptionGates) > 0 {
-		return "spec.preemptionGates are not supported yet"
-	}
-	for i := range spec.PodSets {
-		if spec.PodSets[i].TopologyRequest != nil {
-			return fmt.Sprintf("spec.podSets[%d].topologyRequest is not supported yet", i)
-		}
-	}
-	return ""
 }
 
 // adoptStatus takes over what the object says about its own state.

@@ -44,6 +44,14 @@ const (
 	// are let go under the admission that the Workload has.
 	StartedAnnotation = "tranche.dev/started"
 
+	// DevicesAnnotation lists, on a pod template of a quota Workload, the resources in its overhead that stand for devices which its pods
+	// claim. No node has them.
+	DevicesAnnotation = "tranche.dev/devices"
+
+	// ClaimTemplatesAnnotation lists beside it the ResourceClaimTemplates that were counted, as NAME=UID. If one is replaced by another of
+	// its name, the stage queues again.
+	ClaimTemplatesAnnotation = "tranche.dev/claim-templates"
+
 	// AttemptAnnotation gives, on a quota Workload, the value of status.restarts of its JobSet that the Workload counts for.
 	AttemptAnnotation = "tranche.dev/attempt"
 
@@ -118,6 +126,22 @@ const (
 
 	// MaxExecTimeLabel bounds, on a JobSet and in seconds, how long each of its quota Workloads may be admitted.
 	MaxExecTimeLabel = "kueue.x-k8s.io/max-exec-time-seconds"
+
+	// PrebuiltWorkloadKey names, as a label or an annotation of a JobSet or a pod, a quota Workload that its user has made. It is refused.
+	PrebuiltWorkloadKey = "kueue.x-k8s.io/prebuilt-workload-name"
+
+	// PriorityBoostAnnotation is added, on a quota Workload, to its priority.
+	PriorityBoostAnnotation = "kueue.x-k8s.io/priority-boost"
+
+	// AllowedFlavorsAnnotation lists, on a quota Workload of Kueue, the flavors that it may have. It is refused.
+	AllowedFlavorsAnnotation = "kueue.x-k8s.io/workload-allowed-resource-flavors"
+
+	// ConcurrentParentLabel marks, with value "true", a quota Workload of Kueue that asks for several flavors at once. It is refused.
+	ConcurrentParentLabel = "kueue.x-k8s.io/concurrent-admission-parent"
+
+	// SliceNameAnnotation and SliceReplacementAnnotation are on a quota Workload of Kueue that replaces a smaller one. They are refused.
+	SliceNameAnnotation        = "kueue.x-k8s.io/workload-slice-name"
+	SliceReplacementAnnotation = "kueue.x-k8s.io/workload-slice-replacement-for"
 
 	// AdmissionGatedByAnnotation lists, on a quota Workload and separated by commas, what must be removed before it is admitted.
 	AdmissionGatedByAnnotation = "kueue.x-k8s.io/admission-gated-by"

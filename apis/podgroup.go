@@ -40,6 +40,12 @@ const (
 	// PodGroupTotalCountAnnotation says, on a pod, how many pods its group has.
 	PodGroupTotalCountAnnotation = "kueue.x-k8s.io/pod-group-total-count"
 
+	// PodGroupFastAdmissionAnnotation, PodGroupServingAnnotation and RetriableInGroupAnnotation change, on a pod, how Kueue admits its group.
+	// The values that would change it are refused.
+	PodGroupFastAdmissionAnnotation = "kueue.x-k8s.io/pod-group-fast-admission"
+	PodGroupServingAnnotation       = "kueue.x-k8s.io/pod-group-serving"
+	RetriableInGroupAnnotation      = "kueue.x-k8s.io/retriable-in-group"
+
 	// CoschedulingLabel names, on a pod, its PodGroup of the group scheduling.x-k8s.io.
 	CoschedulingLabel = "scheduling.x-k8s.io/pod-group"
 

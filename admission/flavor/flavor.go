@@ -16,6 +16,8 @@ type Flavor struct {
 	Name kueue.ResourceFlavorReference
 	// IsDeleted is true if the ResourceFlavor disappears as soon as no ClusterQueue uses it.
 	IsDeleted   bool
+	// HasTopology is true if the ResourceFlavor names a Topology.
+	HasTopology bool
 	nodeLabels  map[string]string
 	taints      []corev1.Taint
 	tolerations []corev1.Toleration
@@ -26,6 +28,7 @@ func New(f *kueue.ResourceFlavor) *Flavor {
 	return &Flavor{
 		Name:        kueue.ResourceFlavorReference(f.Name),
 		IsDeleted:   !f.DeletionTimestamp.IsZero(),
+		HasTopology: f.Spec.TopologyName != nil,
 		nodeLabels:  maps.Clone(f.Spec.NodeLabels),
 		taints:      slices.Clone(f.Spec.NodeTaints),
 		tolerations: slices.Clone(f.Spec.Tolerations),
@@ -35,7 +38,8 @@ func New(f *kueue.ResourceFlavor) *Flavor {
 // Same reports whether two flavors admit the same pods, and both or neither are being deleted.
 func (f *Flavor) Same(other *Flavor) bool {
 	sameTaint := func(a, b corev1.Taint) bool { return a.Key == b.Key && a.Value == b.Value && a.Effect == b.Effect }
-	return f.Name == other.Name && f.IsDeleted == other.IsDeleted && maps.Equal(f.nodeLabels, other.nodeLabels) && slices.EqualFunc(f.taints, other.taints, sameTaint) &&
+	return f.Name == other.Name && f.IsDeleted == other.IsDeleted && f.HasTopology == other.HasTopology && maps.Equal(f.nodeLabels, other.nodeLabels) &&
+		slices.EqualFunc(f.taints, other.taints, sameTaint) &&
 		slices.Equal(words(f.tolerations), words(other.tolerations))
 }
 

@@ -237,11 +237,17 @@ func (g *Gang) checkPods(problems *Problems) {
 	for _, pod := range g.living() {
 		for _, key := range []string{
 			kueue.PodSetRequiredTopologyAnnotation, kueue.PodSetPreferredTopologyAnnotation, kueue.PodSetUnconstrainedTopologyAnnotation,
+			kueue.PodSetSliceRequiredTopologyAnnotation, kueue.PodSetSliceSizeAnnotation, kueue.PodSetSliceRequiredTopologyConstraintsAnnotation,
+			kueue.PodSetGroupName,
 		} {
 			if _, asks := pod.Annotations[key]; asks {
 				addf(problems, "annotation %s of pod %q asks for a topology, which is not supported for gangs of pods: take it out", key, pod.Name)
 				return
 			}
+		}
+		if key := unsupportedKey(pod); key != "" {
+			addf(problems, "pod %q has %s, which is not supported for gangs of pods: recreate it without", pod.Name, key)
+			return
 		}
 		if waiting(pod) && len(pod.Spec.ResourceClaims) > 0 {
 			addf(problems, "pod %q has the resource claim %q, whose devices are charged to no quota: remove it from spec.resourceClaims, or request an extended resource",
@@ -249,6 +255,24 @@ func (g *Gang) checkPods(problems *Problems) {
 			return
 		}
 	}
+}
+
+// unsupportedKey returns what of Kueue's labels and annotations a waiting pod has, and would be ignored.
+func unsupportedKey(pod *corev1.Pod) string {
+	if !waiting(pod) {
+		return ""
+	}
+	if pod.Labels[apis.PrebuiltWorkloadKey] != "" || pod.Annotations[apis.PrebuiltWorkloadKey] != "" {
+		return apis.PrebuiltWorkloadKey
+	}
+	for _, setting := range []struct{ key, value string }{
+		{apis.PodGroupFastAdmissionAnnotation, "true"}, {apis.PodGroupServingAnnotation, "true"}, {apis.RetriableInGroupAnnotation, "false"},
+	} {
+		if pod.Annotations[setting.key] == setting.value {
+			return setting.key + ": " + setting.value
+		}
+	}
+	return ""
 }
 
 // IsTerminal tells whether a pod has ended.

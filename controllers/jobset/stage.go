@@ -386,7 +386,15 @@ func topologyOf(template *corev1.PodTemplateSpec) *kueue.PodSetTopologyRequest {
 	if value, ok := template.Annotations[kueue.PodSetUnconstrainedTopologyAnnotation]; ok {
 		request.Unconstrained = new(value == "true")
 	}
-	if request.Required == nil && request.Preferred == nil && request.Unconstrained == nil {
+	if level, ok := template.Annotations[kueue.PodSetSliceRequiredTopologyAnnotation]; ok {
+		request.PodSetSliceRequiredTopology = &level
+	}
+	_, hasSize := template.Annotations[kueue.PodSetSliceSizeAnnotation]
+	_, hasConstraints := template.Annotations[kueue.PodSetSliceRequiredTopologyConstraintsAnnotation]
+	if group, ok := template.Annotations[kueue.PodSetGroupName]; ok {
+		request.PodSetGroupName = &group
+	}
+	if !hasSize && !hasConstraints && equality.Semantic.DeepEqual(request, kueue.PodSetTopologyRequest{}) {
 		return nil
 	}
 	return &request
