@@ -24,8 +24,10 @@ var layers = map[string][]string{
 	"admission/quota":     {"apis"},
 	"admission/stageplan": {"apis"},
 	"admission/life":      {"apis"},
+	"admission/charge":    {"apis"},
+	"admission/device":    {"apis"},
 	"admission/elastic":   {"apis", "admission/life"},
-	"admission/gang":      {"apis", "admission/stageplan"},
+	"admission/gang":      {"apis", "admission/stageplan", "admission/device"},
 	"admission/podgroup":  {"apis", "admission/stageplan", "admission/life", "admission/flavor"},
 	"admission/flavor":    {"apis", "admission/quota"},
 	"admission/fairshare": {"apis", "admission/quota"},
@@ -46,7 +48,7 @@ var layers = map[string][]string{
 // pure packages may import these, the layers above, and no more.
 var pureImports = []string{
 	"cmp", "container/heap", "errors", "fmt", "hash/fnv", "iter", "maps", "math", "math/bits", "slices", "strconv", "strings", "time",
-	"k8s.io/api/core/v1", "k8s.io/apimachinery/pkg/api/resource", "k8s.io/apimachinery/pkg/types",
+	"k8s.io/api/core/v1", "k8s.io/api/resource/v1", "k8s.io/apimachinery/pkg/api/resource", "k8s.io/apimachinery/pkg/types",
 	// Selectors, tolerations and pod requests mean what Kubernetes says they mean, so its own code computes them. None of these
 	// reaches a client.
 	"k8s.io/apimachinery/pkg/apis/meta/v1", "k8s.io/apimachinery/pkg/labels",

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/tranche-dev/tranche/admission/charge"
 	"github.com/tranche-dev/tranche/admission/preempt"
 	"github.com/tranche-dev/tranche/apis"
 )
@@ -32,6 +33,8 @@ type Config struct {
 	AdmissionFairSharing *UsagePolicy
 	// BlockAdmission makes every admission wait until all pods of the stages admitted before are ready.
 	BlockAdmission bool
+	// Charges say what is charged for requests.
+	Charges charge.Rules
 	// KeepPlaceAfterEviction makes a stage that was evicted because its pods were not ready in time take the place in line that it had.
 	KeepPlaceAfterEviction bool
 }

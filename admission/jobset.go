@@ -91,7 +91,7 @@ func (e *Engine) observePlan(ev PlanObserved) {
 		return
 	}
 	j := e.jobSet(ev.UID)
-	stages, whole := shapesOf(ev.Plan)
+	stages, whole := e.shapesOf(ev.Plan)
 	if j.isKnown() && j.shape.key == whole.key && j.policy == ev.StageAdmission && j.submitted.Equal(ev.Submitted) {
 		return
 	}
@@ -126,11 +126,11 @@ func (e *Engine) losePlan(uid types.UID) {
 }
 
 // shapesOf returns the shapes of the stages, and one without pod sets that stands for the plan.
-func shapesOf(plan *stageplan.Plan) (stages []*shape, whole *shape) {
+func (e *Engine) shapesOf(plan *stageplan.Plan) (stages []*shape, whole *shape) {
 	var b strings.Builder
 	b.WriteString("plan " + plan.String())
 	for i := range plan.Stages {
-		s := shapeOfStage(&plan.Stages[i])
+		s := e.shapeOfStage(&plan.Stages[i])
 		stages = append(stages, s)
 		b.WriteString("\n" + s.key)
 	}

@@ -91,7 +91,7 @@ func (e *Engine) shapeOf(object *kueue.Workload) *shape {
 		}
 		podSet.Pinned = pinned(object.Annotations[apis.FlavorsAnnotation], podSet.Name)
 		s.checkClaims(podSet.Name, &p.Template.Spec)
-		s.add(podSet, stageplan.PodRequests(&p.Template.Spec))
+		s.add(podSet, e.config.Charges.Apply(stageplan.PodRequests(&p.Template.Spec)))
 	}
 	e.draftKey = s.appendKey(e.draftKey[:0])
 	if known := e.shapes[string(e.draftKey)]; known != nil {
@@ -122,12 +122,12 @@ func pinned(list, podSet string) map[corev1.ResourceName]kueue.ResourceFlavorRef
 }
 
 // shapeOfStage converts the pod sets of a stage of a plan.
-func shapeOfStage(stage *stageplan.Stage) *shape {
+func (e *Engine) shapeOfStage(stage *stageplan.Stage) *shape {
 	s := &shape{}
 	for i := range stage.PodSets {
 		p := &stage.PodSets[i]
 		s.checkClaims(p.Name, &p.Template.Spec)
-		s.add(flavor.PodSet{Name: p.Name, Count: p.Count, Pod: flavor.NewPod(&p.Template.Spec)}, p.Requests)
+		s.add(flavor.PodSet{Name: p.Name, Count: p.Count, Pod: flavor.NewPod(&p.Template.Spec)}, e.config.Charges.Apply(p.Requests))
 	}
 	s.key = string(s.appendKey(nil))
 	return s

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
+	"github.com/tranche-dev/tranche/admission/device"
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 )
@@ -154,7 +155,7 @@ func membersOf(js *jobsetapi.JobSet, plan *stageplan.Plan) (members []Member, st
 		}
 		member := Member{
 			ReplicatedJob: job.Name, Index: i, Jobs: max(job.Replicas, 0),
-			Requests: at.podSet.Requests, Template: at.podSet.Template, jobRestarts: restarts[job.Name],
+			Requests: placedRequests(at.podSet), Template: at.podSet.Template, jobRestarts: restarts[job.Name],
 		}
 		if member.Jobs > 0 {
 			member.PodsPerJob = at.podSet.Count / member.Jobs
@@ -162,6 +163,25 @@ func membersOf(js *jobsetapi.JobSet, plan *stageplan.Plan) (members []Member, st
 		members, stages = append(members, member), append(stages, at.stage)
 	}
 	return members, stages, problems
+}
+
+// placedRequests is what a pod requests of a node. Its devices are allocated by their claims, and no node has the resources that quota is
+// charged for them.
+func placedRequests(podSet *stageplan.PodSet) corev1.ResourceList {
+	devices := device.Resources(podSet.Template)
+	if len(devices) == 0 {
+		return podSet.Requests
+	}
+	requests := podSet.Requests.DeepCopy()
+	for _, name := range devices {
+		left := requests[name]
+		left.Sub(podSet.Template.Spec.Overhead[name])
+		requests[name] = left
+		if left.Sign() <= 0 {
+			delete(requests, name)
+		}
+	}
+	return requests
 }
 
 // countPods sets the number of pods of each gang, and finds gangs without pods, and gangs with too many.

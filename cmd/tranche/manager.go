@@ -160,6 +160,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 		}),
 		jobset.SetupWithManager(ctx, mgr, jobset.Config{
 			Runner: runner, Client: mgr.GetClient(), Recorder: recorder, Namespaces: namespaces, Gangs: gangs, Waiting: waiting,
+			Devices:          devicesOf(&config.Resources),
 			WithoutQueueName: *config.ManageJobSetsWithoutQueueName,
 			Workers:          int(*workers.JobSet),
 			Releases:         int(*config.Concurrency.Releases),
@@ -230,6 +231,7 @@ func engineConfig(config *configapi.Configuration) admission.Config {
 	c := admission.Config{
 		StageAdmission:         string(config.StageAdmission),
 		BlockAdmission:         *config.WaitForPodsReady.Enable && *config.WaitForPodsReady.BlockAdmission,
+		Charges:                chargesOf(&config.Resources),
 		KeepPlaceAfterEviction: config.WaitForPodsReady.RequeuingStrategy.Timestamp == configapi.RequeuingTimestampCreation,
 	}
 	if f := config.FairSharing; f != nil {

@@ -16,14 +16,15 @@ import (
 )
 
 // withClusterDefaults returns the JobSet with what the API server will add to its pods: the init container in which those of a group wait
-// for each other, the overhead of their RuntimeClasses and the defaults of the LimitRanges of the namespace. Quota must count them. The JobSet itself is not changed.
-func (r *Reconciler) withClusterDefaults(ctx context.Context, js *jobsetapi.JobSet) (*jobsetapi.JobSetSpec, error) {
+// for each other, the overhead of their RuntimeClasses and the defaults of the LimitRanges of the namespace. Quota must count them. In the
+// place of resource claims it has what quota is charged for their devices; problem says why it has not. The JobSet itself is not changed.
+func (r *Reconciler) withClusterDefaults(ctx context.Context, js *jobsetapi.JobSet) (spec *jobsetapi.JobSetSpec, problem string, err error) {
 	var ranges corev1.LimitRangeList
 	if err := r.config.Client.List(ctx, &ranges, client.InNamespace(js.Namespace)); err != nil {
-		return nil, fmt.Errorf("list LimitRanges of namespace %s: %w", js.Namespace, err)
+		return nil, "", fmt.Errorf("list LimitRanges of namespace %s: %w", js.Namespace, err)
 	}
 	limits, requests := containerDefaults(ranges.Items)
-	spec := js.Spec.DeepCopy()
+	spec = js.Spec.DeepCopy()
 	for i := range spec.ReplicatedJobs {
 		pod := &spec.ReplicatedJobs[i].Template.Spec.Template.Spec
 		if r.config.Waiting != nil && spec.ReplicatedJobs[i].Template.Annotations[apis.GroupStartAnnotation] != "" {
@@ -32,10 +33,17 @@ func (r *Reconciler) withClusterDefaults(ctx context.Context, js *jobsetapi.JobS
 		setContainerDefaults(pod.InitContainers, limits, requests)
 		setContainerDefaults(pod.Containers, limits, requests)
 		if err := r.setOverhead(ctx, pod); err != nil {
-			return nil, err
+			return nil, "", err
+		}
+		unpaid, err := r.chargeDevices(ctx, js, &spec.ReplicatedJobs[i])
+		if err != nil {
+			return nil, "", err
+		}
+		if unpaid != nil && problem == "" {
+			problem = fmt.Sprintf("spec.replicatedJobs[%d].template.spec.template.spec.resourceClaims: %s", i, unpaid.Message)
 		}
 	}
-	return spec, nil
+	return spec, problem, nil
 }
 
 // containerDefaults merges the defaults for containers. Of several the first counts, as in the API server's admission.

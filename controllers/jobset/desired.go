@@ -279,6 +279,10 @@ func (w *wanted) advance(s *seen, st *stage) {
 		w.progress = append(w.progress, progress{stage: st.Name, workload: st.workload, ready: life.PodsNotStarted()})
 		return
 	}
+	if !st.holdsQuota() && (st.hasOtherClaims() || st.hasOtherOverhead()) {
+		w.remove = append(w.remove, st.workload)
+		return
+	}
 	if after := st.adjusted(s); after != nil {
 		w.change = append(w.change, change{st.workload, after, st.isGated() && st.open})
 	}
@@ -412,6 +416,9 @@ func misuse(js *jobsetapi.JobSet) string {
 	if queue := js.Labels[apis.QueueLabel]; len(validation.IsDNS1123Subdomain(queue)) > 0 {
 		return fmt.Sprintf("metadata.labels: %q in %s is no name of a LocalQueue: suspend the JobSet and name one that exists in its namespace",
 			queue, apis.QueueLabel)
+	}
+	if !isStarted(js) && (js.Labels[apis.PrebuiltWorkloadKey] != "" || js.Annotations[apis.PrebuiltWorkloadKey] != "") {
+		return fmt.Sprintf("metadata: %s is not supported, because the manager makes the quota Workloads of a JobSet: submit it again without", apis.PrebuiltWorkloadKey)
 	}
 	if by := ptr.Deref(js.Spec.ManagedBy, jobset.JobSetControllerName); by != jobset.JobSetControllerName {
 		return fmt.Sprintf("spec.managedBy is %q: only JobSets run by %q can be queued", by, jobset.JobSetControllerName)

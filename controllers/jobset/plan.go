@@ -78,7 +78,7 @@ func (f *planFeed) feedAll(ctx context.Context) error {
 
 // feed tells the engine the plan of a JobSet, if it has a valid one.
 func (f *planFeed) feed(ctx context.Context, js *jobsetapi.JobSet) error {
-	spec, err := f.reconciler.withClusterDefaults(ctx, js)
+	spec, _, err := f.reconciler.withClusterDefaults(ctx, js)
 	if err != nil {
 		return fmt.Errorf("plan JobSet %s: %w", client.ObjectKeyFromObject(js), err)
 	}

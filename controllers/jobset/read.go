@@ -175,7 +175,7 @@ func (r *Reconciler) readJobs(ctx context.Context, namespace string, uid types.U
 // readPlan makes the plan and looks the priority up. What the user has to mend becomes s.refusal. A class that is deleted later
 // does not hurt JobSets that are queued already.
 func (r *Reconciler) readPlan(ctx context.Context, s *seen) error {
-	spec, err := r.withClusterDefaults(ctx, s.jobSet)
+	spec, unpaid, err := r.withClusterDefaults(ctx, s.jobSet)
 	if err != nil {
 		return err
 	}
@@ -190,7 +190,10 @@ func (r *Reconciler) readPlan(ctx context.Context, s *seen) error {
 	}
 	if !s.isUnqueued {
 		r.config.Runner.Observe(observation(s.jobSet, plan))
-		if s.refusal = misuse(s.jobSet); s.refusal != "" {
+		if s.refusal = misuse(s.jobSet); s.refusal == "" && !isStarted(s.jobSet) {
+			s.refusal = unpaid
+		}
+		if s.refusal != "" {
 			return nil
 		}
 	}

@@ -66,10 +66,11 @@ func (s *seen) hasPodOf(job *batchv1.Job) bool {
 	return false
 }
 
-// lacksQuota tells whether a stage that holds quota needs more of it than is charged, because a gang has grown or because pods that were
+// lacksQuota tells whether a stage that holds quota needs more of it than is charged, because a gang has grown, its
+// ResourceClaimTemplates were replaced, or because pods that were
 // said to be reclaimable have to run again. Others may have that quota by now, so that it cannot just be taken.
 func (st *stage) lacksQuota(s *seen) bool {
-	return st.holdsQuota() && (st.hasOutgrown(s.jobSet) || !covers(st.reclaimable(s), st.workload.Status.ReclaimablePods))
+	return st.holdsQuota() && (st.hasOtherClaims() || st.hasOutgrown(s.jobSet) || !covers(st.reclaimable(s), st.workload.Status.ReclaimablePods))
 }
 
 // reclaimNews returns what is to be said about reclaimable pods, if that is not what is said already. A stage that has succeeded

@@ -1,27 +1,110 @@
 package e2e_test
 
 import (
+	"context"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/conditions"
+	"github.com/tranche-dev/tranche/test/sample"
 )
 
-var _ = Describe("Devices", func() {
-	It("are refused where no quota is charged for them", func(ctx SpecContext) {
-		t := newTeam(ctx, "100", "15")
-		js := t.newJobSet("free", replicatedJob{name: "init", cpus: "1"}, replicatedJob{name: "main", cpus: "1"})
-		pod := &js.Spec.ReplicatedJobs[1].Template.Spec.Template.Spec
-		pod.ResourceClaims = []corev1.PodResourceClaim{{Name: "eight", ResourceClaimTemplateName: new("eight-devices")}}
-		submit(ctx, inOrder(js))
+// The configuration of the tests maps DeviceClass gpu.example.com to the GPUs of the quota.
+var _ = Describe("What a pod is charged for", func() {
+	claiming := func(js *jobsetapi.JobSet, index int, template string) *jobsetapi.JobSet {
+		pod := &js.Spec.ReplicatedJobs[index].Template.Spec.Template.Spec
+		pod.ResourceClaims = []corev1.PodResourceClaim{{Name: "devices", ResourceClaimTemplateName: &template}}
+		return js
+	}
+	refused := func(ctx context.Context, t team, jobSet string, parts ...string) {
+		GinkgoHelper()
 		Eventually(func(g Gomega) {
-			c := apimeta.FindStatusCondition(t.jobSet(ctx, g, "free").Status.Conditions, conditions.StageAdmitted)
+			c := apimeta.FindStatusCondition(t.jobSet(ctx, g, jobSet).Status.Conditions, conditions.StageAdmitted)
 			g.Expect(c).NotTo(BeNil())
 			g.Expect(c.Reason).To(Equal("Misconfigured"))
-			g.Expect(c.Message).To(ContainSubstring(`resource claim "eight"`))
-			g.Expect(t.pods(ctx, g, "init")).To(BeEmpty(), "nothing starts that could not be continued")
+			for _, part := range parts {
+				g.Expect(c.Message).To(ContainSubstring(part))
+			}
 		}).WithContext(ctx).Should(Succeed())
+	}
+	reserves := func(ctx context.Context, t team, gpus string) {
+		GinkgoHelper()
+		Eventually(func(g Gomega) { g.Expect(t.reserved(ctx, g)).To(Equal(gpus)) }).WithContext(ctx).
+			Should(Succeed(), func() string { return t.describe(ctx) })
+	}
+
+	It("are the devices that it claims", func(ctx SpecContext) {
+		t := newTeam(ctx, "100", "15")
+		t.createClaimTemplate(ctx, "eight", "gpu.example.com", 8)
+		submit(ctx, claiming(t.newJobSet("first", replicatedJob{name: "main", cpus: "1"}), 0, "eight"))
+		t.expectStages(ctx, "first", "main=admitted")
+		submit(ctx, claiming(t.newJobSet("second", replicatedJob{name: "main", cpus: "1"}), 0, "eight"))
+		Eventually(func(g Gomega) {
+			c := apimeta.FindStatusCondition(t.jobSet(ctx, g, "second").Status.Conditions, conditions.StageAdmitted)
+			g.Expect(c).NotTo(BeNil())
+			g.Expect(c.Message).To(ContainSubstring("nvidia.com/gpu"))
+		}).WithContext(ctx).Should(Succeed())
+		reserves(ctx, t, "8")
+
+		By("replacing the ResourceClaimTemplate by another of its name, which the next pods would use")
+		Expect(env.Admin.Delete(ctx, t.claimTemplate("eight", "gpu.example.com", 8))).To(Succeed())
+		t.createClaimTemplate(ctx, "eight", "gpu.example.com", 5)
+		reserves(ctx, t, "10")
+		t.expectStages(ctx, "first", "main=admitted")
+		t.expectStages(ctx, "second", "main=admitted")
+	}, SpecTimeout(specTimeout))
+
+	It("are no devices that nothing is charged for, until that is put right", func(ctx SpecContext) {
+		t := newTeam(ctx, "100", "15")
+		js := t.newJobSet("free", replicatedJob{name: "init", cpus: "1"}, replicatedJob{name: "main", cpus: "1"})
+		submit(ctx, inOrder(claiming(js, 1, "late")))
+		refused(ctx, t, "free", `resource claim "devices" names ResourceClaimTemplate "late", which does not exist: create it`)
+		t.createClaimTemplate(ctx, "late", "nic.example.com", 1)
+		refused(ctx, t, "free", `is for DeviceClass "nic.example.com", which no quota is charged for`, "resources.deviceClassMappings")
+		Expect(t.workloads(ctx, Default)).To(BeEmpty(), "nothing starts that could not be continued")
+		Expect(env.Admin.Delete(ctx, t.claimTemplate("late", "", 0))).To(Succeed())
+		t.createClaimTemplate(ctx, "late", "gpu.example.com", 1)
+		t.expectStages(ctx, "free", "init=ready", "main=admitted")
+		reserves(ctx, t, "1")
+
+		By("refusing a claim that pods can share")
+		shared := t.newJobSet("shared", replicatedJob{name: "main", cpus: "1"})
+		shared.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "devices", ResourceClaimName: new("one")}}
+		submit(ctx, shared)
+		refused(ctx, t, "shared", `resource claim "devices" names a ResourceClaim, which pods can share`)
+	}, SpecTimeout(specTimeout))
+
+	It("is what transformations make of its requests, without what is excluded", func(ctx SpecContext) {
+		t := newTeam(ctx, "100", "3")
+		js := t.newJobSet("halves", replicatedJob{name: "main", cpus: "1"})
+		amounts := sample.Amounts("cpu", "1", "example.com/half-gpus", "6", "excluded.example.com/nic", "1")
+		js.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: amounts, Limits: amounts}
+		submit(ctx, js)
+		t.expectStages(ctx, "halves", "main=admitted")
+		reserves(ctx, t, "3")
+		usage := t.workload(ctx, Default, "halves", "main").Status.Admission.PodSetAssignments[0].ResourceUsage
+		Expect(usage).To(HaveLen(2), "cpu and GPUs")
+		// Its child Jobs are released as they are.
+		Eventually(func(g Gomega) { g.Expect(t.pods(ctx, g, "main")).To(HaveLen(1)) }).WithContext(ctx).Should(Succeed())
 	}, SpecTimeout(specTimeout))
 })
+
+func (t team) claimTemplate(name, class string, count int64) *resourcev1.ResourceClaimTemplate {
+	return &resourcev1.ResourceClaimTemplate{
+		ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: name},
+		Spec: resourcev1.ResourceClaimTemplateSpec{Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{
+			Requests: []resourcev1.DeviceRequest{{Name: "all", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: class, Count: count}}},
+		}}},
+	}
+}
+
+func (t team) createClaimTemplate(ctx context.Context, name, class string, count int64) {
+	GinkgoHelper()
+	Expect(env.Admin.Create(ctx, t.claimTemplate(name, class, count))).To(Succeed())
+}

@@ -113,6 +113,11 @@ func writeSettings(dir string, ports []string, overrides map[string]any) (string
 		"groupStart":       map[string]any{"bindAddress": ports[2], "address": ports[2]},
 		"leaderElection":   map[string]any{"leaderElect": false},
 		"clientConnection": map[string]any{"qps": 500, "burst": 1000},
+		"resources": map[string]any{
+			"excludeResourcePrefixes": []string{"excluded.example.com/"},
+			"transformations":         []any{map[string]any{"input": "example.com/half-gpus", "strategy": "Replace", "outputs": map[string]any{"nvidia.com/gpu": "0.5"}}},
+			"deviceClassMappings":     []any{map[string]any{"name": "nvidia.com/gpu", "deviceClassNames": []string{"gpu.example.com"}}},
+		},
 	}
 	maps.Copy(settings, overrides)
 	data, err := yaml.Marshal(settings)

@@ -35,6 +35,9 @@ func (c *Configuration) SetDefaults() {
 		set(&c.AdmissionFairSharing.UsageHalfLifeTime, metav1.Duration{})
 		set(&c.AdmissionFairSharing.UsageSamplingInterval, metav1.Duration{Duration: 5 * time.Minute})
 	}
+	for i := range c.Resources.Transformations {
+		setString(&c.Resources.Transformations[i].Strategy, Retain)
+	}
 	set(&c.ManagedNamespaceSelector, metav1.LabelSelector{
 		MatchExpressions: []metav1.LabelSelectorRequirement{{
 			Key:      corev1.LabelMetadataName,

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tranche-dev/tranche/apis/config/v1alpha1"
 )
@@ -91,6 +92,11 @@ func (r *reference) rows(t *testing.T, path string, v reflect.Value) {
 			continue
 		}
 		comment := r.comments[v.Type().Name()+"."+field.Name]
+		if field.Type.Kind() == reflect.Slice && isOurs(field.Type.Elem()) {
+			fmt.Fprintf(&r.b, "| `%s%s` | list of blocks | none | %s |\n", path, name, comment)
+			r.rows(t, path+name+"[].", reflect.New(field.Type.Elem()).Elem())
+			continue
+		}
 		if comment == "" {
 			t.Errorf("%s%s has no comment", path, name)
 		}
@@ -122,6 +128,8 @@ func typeName(t reflect.Type) string {
 		return "number"
 	case t.Kind() == reflect.Slice:
 		return "list of " + typeName(t.Elem()) + "s"
+	case t == reflect.TypeFor[corev1.ResourceList]():
+		return "map of quantities"
 	case t.Kind() == reflect.Map:
 		return "map of numbers"
 	default:

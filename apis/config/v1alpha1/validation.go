@@ -50,6 +50,7 @@ func (c *Configuration) Validate() field.ErrorList {
 	errs = append(errs, c.WaitForPodsReady.validate(field.NewPath("waitForPodsReady"))...)
 	errs = append(errs, c.FairSharing.validate(field.NewPath("fairSharing"))...)
 	errs = append(errs, c.AdmissionFairSharing.validate(field.NewPath("admissionFairSharing"))...)
+	errs = append(errs, c.Resources.validate(field.NewPath("resources"))...)
 	errs = append(errs, metav1validation.ValidateLabelSelector(c.ManagedNamespaceSelector,
 		metav1validation.LabelSelectorValidationOptions{}, field.NewPath("managedNamespaceSelector"))...)
 	return errs

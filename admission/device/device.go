@@ -1,0 +1,167 @@
+// Package device charges the devices that pods claim (Dynamic Resource Allocation). Quota has no devices: each counts as one of the resource
+// to which the configuration maps its DeviceClass.
+//
+//	spec.resourceClaims -> ResourceClaimTemplate -> 8 of DeviceClass gpu.example.com -> example.com/gpus: 8
+//
+// The pod template of a quota Workload carries the result as overhead, because overhead is what a pod costs beside its containers, and has
+// no resource claims any longer. Resource claims that are left are refused by the engine.
+package device
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tranche-dev/tranche/apis"
+)
+
+// A Mapping has the resource of quota that stands for the devices of each DeviceClass.
+type Mapping map[string]corev1.ResourceName
+
+// A Template is what counts of a ResourceClaimTemplate. Its spec does not change as long as its UID does not.
+type Template struct {
+	UID  types.UID
+	Spec resourcev1.ResourceClaimSpec
+}
+
+// A Problem is a resource claim for which nothing can be charged.
+type Problem struct {
+	// Message names the claim and the cure.
+	Message string
+	// IsMissing is true if the ResourceClaimTemplate does not exist yet.
+	IsMissing bool
+}
+
+func problemf(format string, args ...any) *Problem {
+	return &Problem{Message: fmt.Sprintf(format, args...)}
+}
+
+// Charge replaces the resource claims of a pod template by what quota is charged for their devices. templates has the
+// ResourceClaimTemplates that exist. If there is a Problem the pod template stays as it is.
+func (m Mapping) Charge(pod *corev1.PodTemplateSpec, templates map[string]Template) *Problem {
+	requests, uids := corev1.ResourceList{}, map[string]string{}
+	for i := range pod.Spec.ResourceClaims {
+		claim := &pod.Spec.ResourceClaims[i]
+		if claim.ResourceClaimTemplateName == nil {
+			return problemf("resource claim %q names a ResourceClaim, which pods can share, so that no quota can be charged for it: name a ResourceClaimTemplate", claim.Name)
+		}
+		name := *claim.ResourceClaimTemplateName
+		template, exists := templates[name]
+		if !exists {
+			return &Problem{fmt.Sprintf("resource claim %q names ResourceClaimTemplate %q, which does not exist: create it", claim.Name, name), true}
+		}
+		if problem := m.add(requests, claim.Name, template.Spec.Devices.Requests); problem != nil {
+			return problem
+		}
+		uids[name] = string(template.UID)
+	}
+	setAnnotation(pod, apis.ClaimTemplatesAnnotation, uids)
+	setOverhead(pod, requests)
+	pod.Spec.ResourceClaims = nil
+	return nil
+}
+
+// add counts the devices of one claim.
+func (m Mapping) add(to corev1.ResourceList, claim string, requests []resourcev1.DeviceRequest) *Problem {
+	for i := range requests {
+		r := &requests[i]
+		exactly := r.Exactly
+		switch {
+		case exactly == nil:
+			return problemf("request %q of resource claim %q lists alternatives (firstAvailable), of which nobody knows yet which is taken: request exactly one DeviceClass", r.Name, claim)
+		case exactly.AdminAccess != nil && *exactly.AdminAccess:
+			return problemf("request %q of resource claim %q has adminAccess, which no quota is charged for: remove it", r.Name, claim)
+		case exactly.AllocationMode != resourcev1.DeviceAllocationModeExactCount:
+			return problemf("request %q of resource claim %q has the allocationMode %q: request a number of devices with %q",
+				r.Name, claim, exactly.AllocationMode, resourcev1.DeviceAllocationModeExactCount)
+		}
+		name, isMapped := m[exactly.DeviceClassName]
+		if !isMapped {
+			return problemf("request %q of resource claim %q is for DeviceClass %q, which no quota is charged for: an administrator must map it in resources.deviceClassMappings of the manager's configuration",
+				r.Name, claim, exactly.DeviceClassName)
+		}
+		sum := to[name]
+		sum.Add(*resource.NewQuantity(exactly.Count, resource.DecimalSI))
+		to[name] = sum
+	}
+	return nil
+}
+
+// Inherit charges a pod template for what another was charged for: its ResourceClaimTemplates have gone meanwhile.
+func Inherit(pod, charged *corev1.PodTemplateSpec) {
+	requests := corev1.ResourceList{}
+	for _, name := range Resources(charged) {
+		requests[name] = charged.Spec.Overhead[name]
+	}
+	setOverhead(pod, requests)
+	pod.Spec.ResourceClaims = nil
+	if value := charged.Annotations[apis.ClaimTemplatesAnnotation]; value != "" {
+		pod.Annotations = with(pod.Annotations, apis.ClaimTemplatesAnnotation, value)
+	}
+}
+
+// IsSame reports whether two pod templates are charged for claims of the same ResourceClaimTemplates, or for none.
+func IsSame(a, b *corev1.PodTemplateSpec) bool {
+	return a.Annotations[apis.ClaimTemplatesAnnotation] == b.Annotations[apis.ClaimTemplatesAnnotation] &&
+		(len(a.Spec.ResourceClaims) > 0) == (len(b.Spec.ResourceClaims) > 0)
+}
+
+// Resources are those that stand for the devices of a pod template. No node has them.
+func Resources(pod *corev1.PodTemplateSpec) []corev1.ResourceName {
+	var names []corev1.ResourceName
+	for name := range strings.SplitSeq(pod.Annotations[apis.DevicesAnnotation], ",") {
+		if name != "" {
+			names = append(names, corev1.ResourceName(name))
+		}
+	}
+	return names
+}
+
+// Forget removes what only Charge and Inherit may write.
+func Forget(pod *corev1.PodTemplateSpec) {
+	pod.Annotations = maps.Clone(pod.Annotations)
+	delete(pod.Annotations, apis.ClaimTemplatesAnnotation)
+	delete(pod.Annotations, apis.DevicesAnnotation)
+}
+
+func setOverhead(pod *corev1.PodTemplateSpec, requests corev1.ResourceList) {
+	if len(requests) == 0 {
+		return
+	}
+	overhead := maps.Clone(pod.Spec.Overhead)
+	if overhead == nil {
+		overhead = corev1.ResourceList{}
+	}
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(requests)) {
+		sum := overhead[name].DeepCopy()
+		sum.Add(requests[name])
+		overhead[name] = sum
+		names = append(names, string(name))
+	}
+	pod.Spec.Overhead = overhead
+	pod.Annotations = with(pod.Annotations, apis.DevicesAnnotation, strings.Join(names, ","))
+}
+
+func setAnnotation(pod *corev1.PodTemplateSpec, key string, values map[string]string) {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		parts = append(parts, name+"="+values[name])
+	}
+	pod.Annotations = with(pod.Annotations, key, strings.Join(parts, ","))
+}
+
+func with(annotations map[string]string, key, value string) map[string]string {
+	annotations = maps.Clone(annotations)
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[key] = value
+	return annotations
+}

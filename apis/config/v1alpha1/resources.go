@@ -1,0 +1,86 @@
+package v1alpha1
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+const (
+	// maxMappings and maxDeviceClasses are Kueue's.
+	maxMappings      = 16
+	maxDeviceClasses = 8
+)
+
+func (r *Resources) validate(path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for i, prefix := range r.ExcludeResourcePrefixes {
+		if prefix == "" {
+			errs = append(errs, field.Invalid(path.Child("excludeResourcePrefixes").Index(i), prefix, "must not be empty: no quota would be charged for anything"))
+		}
+	}
+	return append(append(errs, r.validateTransformations(path.Child("transformations"))...), r.validateMappings(path.Child("deviceClassMappings"))...)
+}
+
+func (r *Resources) validateTransformations(path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	inputs := map[corev1.ResourceName]bool{}
+	for i := range r.Transformations {
+		t, path := &r.Transformations[i], path.Index(i)
+		errs = append(errs, resourceName(path.Child("input"), t.Input)...)
+		if inputs[t.Input] {
+			errs = append(errs, field.Duplicate(path.Child("input"), t.Input))
+		}
+		inputs[t.Input] = true
+		errs = append(errs, oneOf(path.Child("strategy"), t.Strategy, Retain, Replace)...)
+		if t.MultiplyBy != "" {
+			errs = append(errs, resourceName(path.Child("multiplyBy"), t.MultiplyBy)...)
+		}
+		for _, name := range slices.Sorted(maps.Keys(t.Outputs)) {
+			errs = append(errs, resourceName(path.Child("outputs").Key(string(name)), name)...)
+		}
+	}
+	return errs
+}
+
+func (r *Resources) validateMappings(path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if len(r.DeviceClassMappings) > maxMappings {
+		errs = append(errs, field.TooMany(path, len(r.DeviceClassMappings), maxMappings))
+	}
+	names, classes := map[corev1.ResourceName]bool{}, map[corev1.ResourceName]corev1.ResourceName{}
+	for i := range r.DeviceClassMappings {
+		m, path := &r.DeviceClassMappings[i], path.Index(i)
+		errs = append(errs, resourceName(path.Child("name"), m.Name)...)
+		if names[m.Name] {
+			errs = append(errs, field.Duplicate(path.Child("name"), m.Name))
+		}
+		names[m.Name] = true
+		if path := path.Child("deviceClassNames"); len(m.DeviceClassNames) == 0 {
+			errs = append(errs, field.Required(path, "must name at least one DeviceClass"))
+		} else if len(m.DeviceClassNames) > maxDeviceClasses {
+			errs = append(errs, field.TooMany(path, len(m.DeviceClassNames), maxDeviceClasses))
+		}
+		for j, class := range m.DeviceClassNames {
+			path := path.Child("deviceClassNames").Index(j)
+			errs = append(errs, resourceName(path, class)...)
+			if other, isMapped := classes[class]; isMapped {
+				errs = append(errs, field.Invalid(path, class, fmt.Sprintf("is mapped to %s already", other)))
+			}
+			classes[class] = m.Name
+		}
+	}
+	return errs
+}
+
+func resourceName(path *field.Path, name corev1.ResourceName) field.ErrorList {
+	var errs field.ErrorList
+	for _, msg := range validation.IsQualifiedName(string(name)) {
+		errs = append(errs, field.Invalid(path, name, msg))
+	}
+	return errs
+}

@@ -1,0 +1,130 @@
+package jobset
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/device"
+	"github.com/tranche-dev/tranche/admission/stageplan"
+	"github.com/tranche-dev/tranche/apis"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+)
+
+// chargeDevices replaces the resource claims of a ReplicatedJob by what quota is charged for their devices, or returns why that cannot be.
+// A ResourceClaimTemplate that is deleted while its JobSet runs stays charged.
+func (r *Reconciler) chargeDevices(ctx context.Context, js *jobsetapi.JobSet, job *jobsetapi.ReplicatedJob) (*device.Problem, error) {
+	pod := &job.Template.Spec.Template
+	device.Forget(pod)
+	if len(pod.Spec.ResourceClaims) == 0 {
+		return nil, nil //nolint:nilnil // there is no problem
+	}
+	templates := map[string]device.Template{}
+	for i := range pod.Spec.ResourceClaims {
+		name := ptr.Deref(pod.Spec.ResourceClaims[i].ResourceClaimTemplateName, "")
+		if name == "" {
+			continue
+		}
+		var template resourcev1.ResourceClaimTemplate
+		err := r.config.Client.Get(ctx, types.NamespacedName{Namespace: js.Namespace, Name: name}, &template)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read ResourceClaimTemplate %q of ReplicatedJob %q: %w", name, job.Name, err)
+		}
+		templates[name] = device.Template{UID: template.UID, Spec: template.Spec.Spec}
+	}
+	problem := r.config.Devices.Charge(pod, templates)
+	if problem == nil || !problem.IsMissing || !isStarted(js) {
+		return problem, nil
+	}
+	charged, err := r.chargedTemplate(ctx, js, job.Name)
+	if err != nil || charged == nil {
+		return problem, err
+	}
+	device.Inherit(pod, charged)
+	return nil, nil //nolint:nilnil // there is no problem
+}
+
+// chargedTemplate returns the pod template of a ReplicatedJob that quota is charged for, or nil.
+func (r *Reconciler) chargedTemplate(ctx context.Context, js *jobsetapi.JobSet, replicatedJob string) (*corev1.PodTemplateSpec, error) {
+	var workloads kueue.WorkloadList
+	if err := r.config.Client.List(ctx, &workloads, client.InNamespace(js.Namespace), client.MatchingFields{indexJobSetUID: string(js.UID)}); err != nil {
+		return nil, fmt.Errorf("list quota Workloads of JobSet %s: %w", client.ObjectKeyFromObject(js), err)
+	}
+	for i := range workloads.Items {
+		podSets := workloads.Items[i].Spec.PodSets
+		for j := range podSets {
+			if podSets[j].Name == kueue.NewPodSetReference(replicatedJob) && podSets[j].Template.Annotations[apis.ClaimTemplatesAnnotation] != "" {
+				return &podSets[j].Template, nil
+			}
+		}
+	}
+	return nil, nil //nolint:nilnil // there is none
+}
+
+// hasOtherClaims reports whether the quota Workload of a stage was charged for devices of other ResourceClaimTemplates than those that pods
+// of the stage would claim now. Pods may have been made with either.
+func (st *stage) hasOtherClaims() bool {
+	return st.hasPodSet(func(charged *kueue.PodSet, planned *stageplan.PodSet) bool {
+		return !device.IsSame(&charged.Template, planned.Template)
+	})
+}
+
+// hasOtherOverhead reports whether pods of the stage would have another overhead now, devices included.
+func (st *stage) hasOtherOverhead() bool {
+	return st.hasPodSet(func(charged *kueue.PodSet, planned *stageplan.PodSet) bool {
+		return !equality.Semantic.DeepEqual(charged.Template.Spec.Overhead, planned.Template.Spec.Overhead)
+	})
+}
+
+func (st *stage) hasPodSet(differs func(charged *kueue.PodSet, planned *stageplan.PodSet) bool) bool {
+	for i := range st.PodSets {
+		planned := &st.PodSets[i]
+		if slices.ContainsFunc(st.workload.Spec.PodSets, func(charged kueue.PodSet) bool {
+			return charged.Name == kueue.NewPodSetReference(planned.Name) && differs(&charged, planned)
+		}) {
+			return true
+		}
+	}
+	return false
+}
+
+// jobSetsThatClaim maps a ResourceClaimTemplate to the JobSets that name it.
+func jobSetsThatClaim(reader client.Reader) handler.MapFunc {
+	return func(ctx context.Context, template client.Object) []reconcile.Request {
+		var list jobsetapi.JobSetList
+		if err := reader.List(ctx, &list, client.InNamespace(template.GetNamespace())); err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Listing JobSets", "because of", template.GetName())
+			return nil
+		}
+		var requests []reconcile.Request
+		for i := range list.Items {
+			if list.Items[i].Status.TerminalState == "" && claims(&list.Items[i], template.GetName()) {
+				requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+			}
+		}
+		return requests
+	}
+}
+
+func claims(js *jobsetapi.JobSet, template string) bool {
+	return slices.ContainsFunc(js.Spec.ReplicatedJobs, func(job jobsetapi.ReplicatedJob) bool {
+		return slices.ContainsFunc(job.Template.Spec.Template.Spec.ResourceClaims, func(claim corev1.PodResourceClaim) bool {
+			return ptr.Deref(claim.ResourceClaimTemplateName, "") == template
+		})
+	})
+}
