@@ -15,7 +15,7 @@ import (
 type Flavor struct {
 	Name kueue.ResourceFlavorReference
 	// IsDeleted is true if the ResourceFlavor disappears as soon as no ClusterQueue uses it.
-	IsDeleted   bool
+	IsDeleted bool
 	// HasTopology is true if the ResourceFlavor names a Topology.
 	HasTopology bool
 	nodeLabels  map[string]string
