@@ -17,8 +17,6 @@ import (
 )
 
 const (
-	// defaultWait is how long Koordinator lets a gang wait that says nothing about it.
-	defaultWait = 10 * time.Minute
 	// mostPods bounds what sums of counts can come to.
 	mostPods = 1 << 24
 	// mostOwners bounds the references that a quota Workload has to owners, and what the garbage collector has to look up.
@@ -81,9 +79,10 @@ func shorten(text string, most int) string {
 
 func addf(p *Problems, format string, args ...any) { *p = append(*p, fmt.Sprintf(format, args...)) }
 
-// New reads what a gang asks for. The pods must be members of the gang. If there are problems the Gang has what could be read.
-func New(ref Ref, object *Object, pods []*corev1.Pod) (*Gang, Problems) {
-	g := &Gang{Ref: ref, Object: object, Pods: slices.Clone(pods), Min: 1, Wait: defaultWait}
+// New reads what a gang asks for. The pods must be members of the gang, and wait is how long one waits that says nothing about it. If there are
+// problems the Gang has what could be read.
+func New(ref Ref, object *Object, pods []*corev1.Pod, wait time.Duration) (*Gang, Problems) {
+	g := &Gang{Ref: ref, Object: object, Pods: slices.Clone(pods), Min: 1, Wait: wait}
 	slices.SortFunc(g.Pods, func(a, b *corev1.Pod) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
@@ -156,7 +155,10 @@ func (g *Gang) setting(name string, problems *Problems) (value, where string) {
 	return value, fmt.Sprintf("annotation %s of PodGroup %q", key, g.Name)
 }
 
-func (g *Gang) isKoordinators() bool { return g.Kind == Koordinator || g.Kind == Lightweight }
+// hasSettings reports whether Koordinator's annotations count for the gang. Koordinator reads them on the PodGroups of Coscheduling, too.
+func (g *Gang) hasSettings() bool {
+	return g.Kind == Koordinator || g.Kind == Lightweight || g.Kind == Coscheduling
+}
 
 func (g *Gang) readCounts(problems *Problems) {
 	if g.Object != nil {
@@ -172,7 +174,7 @@ func (g *Gang) readCounts(problems *Problems) {
 		value := g.agreed("annotation "+key, func(pod *corev1.Pod) string { return pod.Annotations[key] }, problems)
 		g.Min = number(value, "annotation "+key+" of the pods", problems)
 		g.Total = g.Min
-	case g.isKoordinators():
+	case g.hasSettings():
 		g.readKoordinator(problems)
 	}
 }

@@ -117,6 +117,15 @@ func TestNew(t *testing.T) {
 			pods: pods(map[string]string{key + "mode": "NonStrict", key + "min-available": "3"}),
 			want: with(func(s *settings) { s.Min, s.Total, s.NonStrict = 3, 5, true }),
 		},
+		"settings on a PodGroup of Coscheduling": {
+			kind: podgroup.Coscheduling, object: &podgroup.Object{MinMember: 2, TimeoutSeconds: 7, Annotations: map[string]string{
+				key + "mode": "NonStrict", key + "total-number": "5", key + "waiting-time": "90s", key + "groups": `["ml/train", "x/b"]`,
+			}},
+			pods: pods(nil),
+			want: with(func(s *settings) {
+				s.Min, s.Total, s.NonStrict, s.Wait, s.Together = 2, 5, true, 90*time.Second, []string{"ml/train", "x/b"}
+			}),
+		},
 		"total below the minimum": {
 			kind: podgroup.Lightweight, pods: pods(map[string]string{key + "min-available": "3", key + "total-number": "2", key + "waiting-time": "90s"}),
 			want: with(func(s *settings) { s.Min, s.Total, s.Wait = 3, 3, 90*time.Second }),
@@ -141,7 +150,7 @@ func TestNew(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			g, problems := podgroup.New(podgroup.Ref{Kind: c.kind, Namespace: "ml", Name: "train"}, c.object, c.pods)
+			g, problems := podgroup.New(podgroup.Ref{Kind: c.kind, Namespace: "ml", Name: "train"}, c.object, c.pods, 10*time.Minute)
 			got := settings{g.Min, g.Total, g.NonStrict, g.Together, g.Wait, g.Queue}
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("settings (-want +got):\n%s", diff)

@@ -13,7 +13,7 @@ import (
 
 // readGroup reads which gangs start together with this one.
 func (g *Gang) readGroup(problems *Problems) {
-	if !g.isKoordinators() {
+	if !g.hasSettings() {
 		return
 	}
 	text, where := g.setting("groups", problems)

@@ -64,7 +64,7 @@ func (w *world) add(cpus int) *corev1.Pod {
 }
 
 func (w *world) seen() *podgroup.Seen {
-	gang, problems := podgroup.New(w.ref, w.object, w.pods)
+	gang, problems := podgroup.New(w.ref, w.object, w.pods, 10*time.Minute)
 	s := &podgroup.Seen{Gang: gang, Problems: problems, Workloads: slices.Clone(w.workloads), Others: w.others, Charged: map[types.UID]bool{}}
 	s.Flavors = map[kueue.ResourceFlavorReference]*kueue.ResourceFlavor{
 		"spot": {Spec: kueue.ResourceFlavorSpec{NodeLabels: map[string]string{"pool": "spot"}, Tolerations: []corev1.Toleration{{Key: "spot"}}}},

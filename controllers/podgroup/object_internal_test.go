@@ -3,6 +3,7 @@ package podgroup
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -116,7 +117,7 @@ func TestStripPod(t *testing.T) {
 	}
 	step := func(pod *corev1.Pod) *podgroup.Step {
 		ref, _ := podgroup.RefOf(pod)
-		gang, problems := podgroup.New(ref, nil, []*corev1.Pod{pod})
+		gang, problems := podgroup.New(ref, nil, []*corev1.Pod{pod}, 10*time.Minute)
 		gang.Queue = "main"
 		return podgroup.Next(&podgroup.Seen{Gang: gang, Problems: problems}, metav1.Now().Time)
 	}

@@ -190,6 +190,11 @@ type PodGroups struct {
 	// Status is Manage if the status of PodGroups of scheduling.x-k8s.io, scheduling.sigs.k8s.io and scheduling.incubator.k8s.io is kept
 	// where nobody else writes it, as the controllers of their schedulers do, and Leave if it is not. It defaults to Manage.
 	Status PodGroupStatus `json:"status,omitempty"`
+
+	// WaitingTime is how long a gang of pods keeps quota with which it cannot start, where neither the annotation
+	// gang.scheduling.koordinator.sh/waiting-time nor scheduleTimeoutSeconds of its PodGroup gives another time. It defaults to 10m, as
+	// Koordinator's defaultTimeout does.
+	WaitingTime *metav1.Duration `json:"waitingTime,omitempty"`
 }
 
 // A PodGroupStatus says who keeps the status of PodGroups.

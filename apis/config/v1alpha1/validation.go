@@ -45,7 +45,7 @@ func (c *Configuration) Validate() field.ErrorList {
 	errs = append(errs, oneOf(field.NewPath("stageAdmission"), c.StageAdmission,
 		StageAdmissionSafe, StageAdmissionReserve, StageAdmissionGreedy)...)
 	errs = append(errs, c.Gang.validate(field.NewPath("gang"))...)
-	errs = append(errs, oneOf(field.NewPath("podGroups", "status"), c.PodGroups.Status, PodGroupStatusManage, PodGroupStatusLeave)...)
+	errs = append(errs, c.PodGroups.validate(field.NewPath("podGroups"))...)
 	errs = append(errs, c.GroupStart.validate(field.NewPath("groupStart"))...)
 	errs = append(errs, c.WaitForPodsReady.validate(field.NewPath("waitForPodsReady"))...)
 	errs = append(errs, c.FairSharing.validate(field.NewPath("fairSharing"))...)
@@ -96,6 +96,14 @@ func (g *Gang) validate(path *field.Path) field.ErrorList {
 	errs = append(errs, subdomain(path.Child("kai", "schedulerName"), g.KAI.SchedulerName)...)
 	if problems := validation.IsValidLabelValue(g.KAI.Queue); len(problems) > 0 {
 		errs = append(errs, field.Invalid(path.Child("kai", "queue"), g.KAI.Queue, problems[0]))
+	}
+	return errs
+}
+
+func (p *PodGroups) validate(path *field.Path) field.ErrorList {
+	errs := oneOf(path.Child("status"), p.Status, PodGroupStatusManage, PodGroupStatusLeave)
+	if p.WaitingTime != nil && p.WaitingTime.Duration <= 0 {
+		errs = append(errs, field.Invalid(path.Child("waitingTime"), p.WaitingTime.Duration.String(), "must be greater than 0"))
 	}
 	return errs
 }
