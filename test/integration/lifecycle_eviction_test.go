@@ -9,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/test/world"
 )
 
 var _ = Describe("Evicted quota Workloads", Ordered, func() {
@@ -27,7 +29,7 @@ var _ = Describe("Evicted quota Workloads", Ordered, func() {
 		By("evicting one that nothing would admit again before the other waits")
 		gated := fresh(ctx, w)
 		gated.Annotations = map[string]string{"kueue.x-k8s.io/admission-gated-by": gate}
-		Expect(env.adminClient.Update(ctx, gated)).To(Succeed())
+		Expect(env.clientAs(world.ManagerUser).Update(ctx, gated)).To(Succeed())
 		evict(ctx, w, kueue.WorkloadEvictedByPreemption)
 		expect(ctx, w, "Evicted=True Preempted", "QuotaReserved=False PendingEvaluation", "Admitted=False NoReservation", "Requeued=True Preempted", "no admission")
 		expect(ctx, third, "Admitted=True Admitted")
