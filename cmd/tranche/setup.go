@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/go-logr/logr"
+	uberzap "go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -45,7 +48,35 @@ func newScheme() (*runtime.Scheme, error) {
 }
 
 func newLogger(config *configapi.Configuration) logr.Logger {
-	return zap.New(zap.UseDevMode(config.Logging.Format == configapi.LogText), zap.Level(zapLevel(*config.Logging.Verbosity)))
+	return zap.New(zap.UseDevMode(config.Logging.Format == configapi.LogText), zap.Level(zapLevel(*config.Logging.Verbosity)),
+		zap.RawZapOpts(uberzap.WrapCore(func(core zapcore.Core) zapcore.Core { return calmCore{core} })))
+}
+
+// A calmCore logs no errors that only say that a namespace is being deleted: what could not be created there goes with it.
+type calmCore struct{ zapcore.Core }
+
+// With implements zapcore.Core.
+func (c calmCore) With(fields []zapcore.Field) zapcore.Core { return calmCore{c.Core.With(fields)} }
+
+// Check implements zapcore.Core.
+func (c calmCore) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if c.Enabled(entry.Level) {
+		return checked.AddCore(entry, c)
+	}
+	return checked
+}
+
+// Write implements zapcore.Core.
+func (c calmCore) Write(entry zapcore.Entry, fields []zapcore.Field) error {
+	if slices.ContainsFunc(fields, isOfTerminatingNamespace) {
+		return nil
+	}
+	return c.Core.Write(entry, fields)
+}
+
+func isOfTerminatingNamespace(field zapcore.Field) bool {
+	err, isError := field.Interface.(error)
+	return isError && apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
 // newManager makes the manager with a cache of what it needs and no more.

@@ -44,6 +44,7 @@ var _ = Describe("The owner of a JobSet reads", func() {
 		t := newTeam(ctx, "100", "15")
 		submit(ctx, t.fineTune("half"))
 		t.end(ctx, "half", "initializer", corev1.PodSucceeded)
+		t.expectStages(ctx, "half", "trainer-node=ready")
 		t.end(ctx, "half", "trainer-node", corev1.PodFailed)
 		t.expectSays(ctx, "half", "Failed", `The JobSet has failed in stage 2/2 "trainer-node": `)
 		t.expectStages(ctx, "half", "initializer=Succeeded", "trainer-node=Failed")
