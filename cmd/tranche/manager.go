@@ -161,6 +161,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 		jobset.SetupWithManager(ctx, mgr, jobset.Config{
 			Runner: runner, Client: mgr.GetClient(), Recorder: recorder, Namespaces: namespaces, Gangs: gangs, Waiting: waiting,
 			Devices:          devicesOf(&config.Resources),
+			Retention:        config.ObjectRetentionPolicies.Workloads.AfterFinished,
 			WithoutQueueName: *config.ManageJobSetsWithoutQueueName,
 			Workers:          int(*workers.JobSet),
 			Releases:         int(*config.Concurrency.Releases),

@@ -75,7 +75,7 @@ type wanted struct {
 	ask []*kueue.Workload
 	// awaitsEngine tells that the engine may still have to hear of an admission that the cache shows.
 	awaitsEngine bool
-	// again is when to look at gangs again that wait for nodes, or zero: nothing may tell of them.
+	// again is when to look again at gangs that wait for nodes, or at finished quota Workloads that expire, or zero: nothing else may report them.
 	again time.Duration
 	// conditions of the JobSet, complete.
 	conditions []metav1.Condition
@@ -119,7 +119,10 @@ func desired(s *seen) *wanted {
 	w.decide(s)
 	if s.jobSet != nil {
 		wait := s.gangWait()
-		w.conditions, w.again = withGangs(s, w.conditions, wait), wait.again
+		w.conditions = withGangs(s, w.conditions, wait)
+		if wait.again != 0 {
+			w.again = wait.again
+		}
 		w.gangBlocked = conditions.BlockedGang(s.jobSet, w.conditions)
 		w.conditions, w.priorityKept = conditions.WithPriorityKept(s.jobSet, w.conditions, s.unknownPriority)
 	}
@@ -166,6 +169,7 @@ func (w *wanted) decide(s *seen) {
 	w.conditions = conditions.JobSetProgress(s.jobSet, sum)
 	if over {
 		w.ended = w.endedHolds(s, stages)
+		w.expire(s, stages)
 		return
 	}
 	w.disperse = append(w.disperse, s.gangs.Stale()...)

@@ -45,6 +45,8 @@ type seen struct {
 	// now and patience tell which pods have waited long for a node.
 	now      time.Time
 	patience time.Duration
+	// retention is how long finished quota Workloads are kept, or nil.
+	retention *metav1.Duration
 
 	priority priority
 	// unknownPriority says that the JobSet names a priority class which does not exist, or is empty.
@@ -77,7 +79,7 @@ type priority struct {
 }
 
 func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*seen, error) {
-	s := &seen{key: key, orphans: map[types.UID]belongings{}, now: time.Now(), patience: r.config.Gangs.Patience()}
+	s := &seen{key: key, orphans: map[types.UID]belongings{}, now: time.Now(), patience: r.config.Gangs.Patience(), retention: r.config.Retention}
 	var js jobsetapi.JobSet
 	err := r.config.Client.Get(ctx, key, &js)
 	if client.IgnoreNotFound(err) != nil {

@@ -76,6 +76,8 @@ type Config struct {
 	Waiting *corev1.Container
 	// Devices says what quota is charged for devices. JobSets that claim others are refused.
 	Devices device.Mapping
+	// Retention is how long quota Workloads are kept that have finished, as has their JobSet. Without it they are kept as long as that.
+	Retention *metav1.Duration
 	// Namespaces selects the namespaces whose JobSets are managed, by their labels.
 	Namespaces labels.Selector
 	// WithoutQueueName tells that JobSets without a queue name are held too.

@@ -410,11 +410,12 @@ func executionTimeOf(js *jobsetapi.JobSet) *int32 {
 
 // summary is what the conditions of the JobSet say about its stages.
 func summary(s *seen, stages []stage) conditions.Summary {
+	over, _ := outcomeOf(s.jobSet)
 	sum := conditions.Summary{Stages: len(stages), Suspended: isSuspendedByUser(s.jobSet), Over: true}
 	for i := range stages {
 		st := &stages[i]
 		if st.workload == nil || life.IsTrue(st.workload, kueue.WorkloadFinished) {
-			sum.Over = sum.Over && st.workload != nil
+			sum.Over = sum.Over && (st.workload != nil || over)
 			continue
 		}
 		sum.Over = false

@@ -67,6 +67,9 @@ type Configuration struct {
 	// default, quota is charged for what is requested, and pods that claim devices are refused.
 	Resources Resources `json:"resources,omitzero"`
 
+	// ObjectRetentionPolicies says how long objects are kept that nothing needs. By default they stay as long as their owners.
+	ObjectRetentionPolicies ObjectRetentionPolicies `json:"objectRetentionPolicies,omitzero"`
+
 	// ManagedNamespaceSelector picks the namespaces whose JobSets the manager admits. It defaults to all but kube-system and
 	// tranche-system.
 	ManagedNamespaceSelector *metav1.LabelSelector `json:"managedNamespaceSelector,omitempty"`
@@ -389,6 +392,19 @@ type DeviceClassMapping struct {
 
 	// DeviceClassNames list the DeviceClasses, at most 8. None is in two mappings.
 	DeviceClassNames []corev1.ResourceName `json:"deviceClassNames"`
+}
+
+// ObjectRetentionPolicies says how long objects are kept that nothing needs.
+type ObjectRetentionPolicies struct {
+	// Workloads is about quota Workloads of JobSets.
+	Workloads WorkloadRetentionPolicy `json:"workloads,omitzero"`
+}
+
+// A WorkloadRetentionPolicy says how long quota Workloads are kept.
+type WorkloadRetentionPolicy struct {
+	// AfterFinished is how long a finished quota Workload is kept, but at least until its JobSet has finished: until then it says
+	// which stages have succeeded. Left out, the default, it stays as long as its JobSet.
+	AfterFinished *metav1.Duration `json:"afterFinished,omitempty"`
 }
 
 // A LeaderElection configures the Lease by which one replica becomes the leader. Its fields are those of component-base.
