@@ -274,8 +274,11 @@ func (s *simulation) lead(j *job) {
 	}
 }
 
-// hasSucceeded tells whether all that has to succeed for the JobSet to have succeeded has done so, if that is not all there is.
+// hasSucceeded reports whether what has to succeed for the JobSet to have succeeded has done so, if that is not all of the JobSet.
 func (j *job) hasSucceeded() bool {
+	if j.SuccessAny {
+		return slices.ContainsFunc(j.Success, func(name string) bool { return j.pods[name].haveSucceeded() })
+	}
 	return len(j.Success) > 0 && !slices.ContainsFunc(j.Success, func(name string) bool { return !j.pods[name].haveSucceeded() })
 }
 

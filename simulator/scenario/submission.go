@@ -40,6 +40,8 @@ type Submission struct {
 	MaxRestarts int
 	// Success are the ReplicatedJobs that have to succeed for the JobSet to have succeeded, or nil for all.
 	Success []string
+	// SuccessAny is true if it is enough that one of them succeeds.
+	SuccessAny bool
 	// StopAfter is how long pods take to end when they are evicted.
 	StopAfter time.Duration
 
@@ -233,8 +235,15 @@ func courseOptions() []option[Submission] {
 			into(count, func(o *s, v int32) { o.MaxRestarts = int(v) }),
 		},
 		{
-			Option{"success", "JOB,...", "The ReplicatedJobs that have to succeed for the JobSet to have succeeded (successPolicy All); all if left out."},
-			func(o *s, text string) error { o.Success = strings.Split(text, ","); return nil },
+			Option{
+				"success", "JOB,...|any:JOB,...",
+				"The ReplicatedJobs that have to succeed for the JobSet to have succeeded (successPolicy All), or one of which has to (Any); all if left out.",
+			},
+			func(o *s, text string) error {
+				jobs, isAny := strings.CutPrefix(text, "any:")
+				o.Success, o.SuccessAny = strings.Split(jobs, ","), isAny
+				return nil
+			},
 		},
 		{
 			Option{"stop-after", "TIME", "How long pods take to end when they are evicted; no time if left out."},
