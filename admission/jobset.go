@@ -212,7 +212,22 @@ func (j *jobSet) finished() []bool {
 	for i := range done {
 		done[i] = done[i] && !open[i]
 	}
+	for _, s := range j.members {
+		if s.index >= 0 && s.index < len(done) && s.attempt == attempt && s.closed == "" && s.entry.isCharged() {
+			j.addWaitedFor(done, s.index)
+		}
+	}
 	return done
+}
+
+// addWaitedFor adds the stages that must have succeeded before a stage was opened. Their quota Workloads may say otherwise, if they were
+// deleted and created again: what runs is not out of turn because of that.
+func (j *jobSet) addWaitedFor(done []bool, stage int) {
+	for _, c := range j.plan.Stages[stage].After {
+		if c.Status == stageplan.Succeeded && len(c.Targets) == len(j.plan.Stages[c.Stage].ReplicatedJobs) {
+			done[c.Stage] = true
+		}
+	}
 }
 
 // course is how far the JobSet has come. It counts only what is held in the given ClusterQueue, and items there. It must only be

@@ -55,6 +55,10 @@ const (
 	// AttemptAnnotation gives, on a quota Workload, the value of status.restarts of its JobSet that the Workload counts for.
 	AttemptAnnotation = "tranche.dev/attempt"
 
+	// SucceededJobsAnnotation lists, on the quota Workload of a stage, the Jobs that have succeeded in this attempt, so that they need not
+	// run again if they are deleted: the names of ReplicatedJobs with ranges of indexes, as "ps=0-3;worker=1,4".
+	SucceededJobsAnnotation = "tranche.dev/succeeded-jobs"
+
 	// StageAdmissionAnnotation overrides the stage-admission policy. Users may set it on ClusterQueues and JobSets.
 	StageAdmissionAnnotation = "tranche.dev/stage-admission"
 

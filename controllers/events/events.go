@@ -144,6 +144,23 @@ func StageResized(stage string, jobs int, pods int32) Event {
 	return Event{corev1.EventTypeNormal, "StageResized", "Resize", fmt.Sprintf("Resized stage %q: %s with %s each", stage, count(jobs, "Job"), count(int(pods), "pod"))}
 }
 
+// JobSkipped tells the owner of a JobSet that a Job which was recreated after it had succeeded ends without running.
+func JobSkipped(job string) Event {
+	return Event{
+		corev1.EventTypeNormal, "JobSkipped", "Skip",
+		fmt.Sprintf("Marked Job %q as succeeded without running it: a Job of this name has succeeded in this attempt, and was deleted", job),
+	}
+}
+
+// JobSetPaused tells the owner of a JobSet that it was suspended for a moment, because the JobSet controller creates the Jobs of later
+// ReplicatedJobs of a stage only then.
+func JobSetPaused(stage string) Event {
+	return Event{
+		corev1.EventTypeNormal, "JobSetPaused", "Suspend",
+		fmt.Sprintf("Suspended the JobSet for a moment, so that the JobSet controller creates all Jobs of stage %q, which start together", stage),
+	}
+}
+
 // StageReady tells the owner of a JobSet that all Jobs of a stage are ready.
 func StageReady(stage string) Event {
 	return Event{corev1.EventTypeNormal, "StageReady", "Observe", fmt.Sprintf("All Jobs of stage %q are ready or have succeeded", stage)}

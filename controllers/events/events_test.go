@@ -38,6 +38,8 @@ func all() []struct {
 		{"JobSet", events.StageReserved("trainer", "research", "15 nvidia.com/gpu of flavor a100", []string{"budget"})},
 		{"JobSet", events.StageEvicted("trainer", "15 nvidia.com/gpu of flavor a100", "Preempted", `Preempted to make room for Workload "urgent"`)},
 		{"JobSet", events.StageGrows("trainer", 2)},
+		{"JobSet", events.JobSkipped("tune-init-0")},
+		{"JobSet", events.JobSetPaused("ps.worker")},
 		{"JobSet", events.StageResized("trainer", 1, 5)},
 		{"JobSet", events.GrowthRequeued("trainer", "Exceeded the PodsReady timeout of 30m0s (waitForPodsReady.timeout): 1 of 2 pods were not ready: 1 without a node")},
 		{"JobSet", events.StageRequeued("trainer", 0, `Preempted to make room for Workload "urgent"`)},

@@ -32,7 +32,9 @@ type wanted struct {
 	change []change
 	// name tells to write into the pod templates of the JobSet which scheduler places their gangs, before it is started.
 	name bool
-	// start resumes the JobSet for the first time.
+	// pause names the stage for which the JobSet is suspended, until the JobSet controller has created the Jobs that start together.
+	pause string
+	// start resumes the JobSet for the first time, or after a pause.
 	start bool
 	// disperse has objects of gangs that are over, or that are not what the JobSet asks for any more.
 	disperse []*unstructured.Unstructured
@@ -50,6 +52,8 @@ type wanted struct {
 	stopped int
 	// end has pods that no Job ends.
 	end []abandoned
+	// skip has held Jobs that stand for some that have succeeded and were deleted. They end without running.
+	skip []*batchv1.Job
 	// conclude has held Jobs whose end is decided, but cannot be written while they are held.
 	conclude []*batchv1.Job
 	// remake has Jobs of evicted stages, and of gangs that start again, which would not start from their beginning. The JobSet controller makes them anew.
@@ -173,8 +177,9 @@ func (w *wanted) decide(s *seen) {
 		return
 	}
 	w.disperse = append(w.disperse, s.gangs.Stale()...)
+	w.skipJobs(s, stages)
 	w.wait = conditions.WaitNews(s.jobSet, sum)
-	w.start = !isStarted(s.jobSet) && slices.ContainsFunc(stages, func(st stage) bool { return st.mayRun(s) })
+	w.startOrPause(s, stages)
 	if w.start && s.isMisnamed() {
 		// Only templates of a suspended JobSet can be changed.
 		w.name, w.start = true, false
@@ -318,7 +323,7 @@ func (w *wanted) advance(s *seen, st *stage) {
 	if ready, news := st.readinessNews(); news {
 		w.progress = append(w.progress, progress{stage: st.Name, workload: st.workload, ready: ready})
 	}
-	if w.gatherGangs(s, st) {
+	if w.gatherGangs(s, st) && !st.decided && !st.awaitsJobs {
 		w.releaseJobs(s, st)
 	}
 }
@@ -343,7 +348,7 @@ func (w *wanted) releaseJobs(s *seen, st *stage) {
 	spent, anew := st.spent(s, ending)
 	w.remake = append(w.remake, spent...)
 	for _, job := range st.jobs {
-		if !childjob.IsHeld(job) || ending[job.Name] || anew[s.gangOf(job)] {
+		if !childjob.IsHeld(job) || st.hasSucceeded(job) || ending[job.Name] || anew[s.gangOf(job)] {
 			continue
 		}
 		if s.isOfOtherScheduler(job) {
@@ -427,6 +432,10 @@ func misuse(js *jobsetapi.JobSet) string {
 	if by := ptr.Deref(js.Spec.ManagedBy, jobset.JobSetControllerName); by != jobset.JobSetControllerName {
 		return fmt.Sprintf("spec.managedBy is %q: only JobSets run by %q can be queued", by, jobset.JobSetControllerName)
 	}
+	if restartsInPlace(js) && isStaged(js) {
+		return "spec.failurePolicy.restartStrategy is InPlaceRestart: the pods of such a JobSet wait for those of all its stages, so that it must be of" +
+			" one stage; delete it, and submit it again without spec.startupPolicy and dependsOn, or with restartStrategy Recreate"
+	}
 	for i := range js.Spec.ReplicatedJobs {
 		if by := ptr.Deref(js.Spec.ReplicatedJobs[i].Template.Spec.ManagedBy, batchv1.JobControllerName); by != batchv1.JobControllerName {
 			return fmt.Sprintf("spec.replicatedJobs[%d].template.spec.managedBy is %q: the Job controller makes no pods for it; delete the JobSet and"+
@@ -438,6 +447,16 @@ func misuse(js *jobsetapi.JobSet) string {
 		}
 	}
 	return ""
+}
+
+func restartsInPlace(js *jobsetapi.JobSet) bool {
+	return js.Spec.FailurePolicy != nil && js.Spec.FailurePolicy.RestartStrategy == jobset.InPlaceRestart
+}
+
+// isStaged reports whether a JobSet has several stages.
+func isStaged(js *jobsetapi.JobSet) bool {
+	inOrder := js.Spec.StartupPolicy != nil && js.Spec.StartupPolicy.StartupPolicyOrder == jobset.InOrder && len(js.Spec.ReplicatedJobs) > 1
+	return inOrder || slices.ContainsFunc(js.Spec.ReplicatedJobs, func(r jobsetapi.ReplicatedJob) bool { return len(r.DependsOn) > 0 })
 }
 
 func attemptOf(js *jobsetapi.JobSet) string { return strconv.Itoa(int(js.Status.Restarts)) }

@@ -107,8 +107,8 @@ func TestDesired(t *testing.T) {
 			world: world{started: true, suspended: true, workloads: map[string]string{"init": "admitted suspended ready", "train": "closed suspended"}, jobs: map[string]string{"init": "running"}},
 			want:  []string{"ready init=False"},
 		},
-		"a finished Job that was deleted and made anew runs its stage again": {
-			world: world{started: true, workloads: map[string]string{"init": "finished", "train": "waiting"}, jobs: map[string]string{"init": "held"}},
+		"a stage that has finished otherwise than by success runs again": {
+			world: world{started: true, workloads: map[string]string{"init": "finished otherwise", "train": "closed"}, jobs: map[string]string{"init": "held", "train": "held"}},
 			want:  []string{"remove init"},
 		},
 		"a deleted Workload holds its Jobs before it goes": {
@@ -169,12 +169,8 @@ func (w world) build(t *testing.T) *seen {
 	if w.over != "" {
 		js.Status.Conditions = []metav1.Condition{{Type: string(w.over), Status: metav1.ConditionTrue}}
 	}
-	plan, err := stageplan.New(&js.Spec)
-	if err != nil {
-		t.Fatal(err)
-	}
 	s := &seen{
-		key: types.NamespacedName{Namespace: "ns", Name: "js"}, jobSet: js, plan: plan, charged: map[types.UID]bool{},
+		key: types.NamespacedName{Namespace: "ns", Name: "js"}, jobSet: js, plan: planOf(t, js), charged: map[types.UID]bool{},
 		flavors: map[kueue.ResourceFlavorReference]*kueue.ResourceFlavor{"a100": {Spec: kueue.ResourceFlavorSpec{NodeLabels: map[string]string{"node": "a100"}}}},
 	}
 	for i, name := range []string{"init", "train"} {
@@ -192,9 +188,19 @@ func (w world) build(t *testing.T) *seen {
 		job, index, _ := strings.Cut(job, ":")
 		s.mine.pods = append(s.mine.pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{
 			jobset.ReplicatedJobNameKey: name, batchv1.JobNameLabel: job, batchv1.JobCompletionIndexAnnotation: index,
+			jobset.JobIndexKey: job[strings.LastIndex(job, "-")+1:],
 		}}})
 	}
 	return s
+}
+
+func planOf(t *testing.T, js *jobsetapi.JobSet) *stageplan.Plan {
+	t.Helper()
+	plan, err := stageplan.New(&js.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plan
 }
 
 func jobSpec(cpus string) batchv1.JobSpec {
@@ -253,6 +259,9 @@ func (w world) workload(s *seen, index int, words []string) *kueue.Workload {
 		workload.Spec.Active = new(false)
 	}
 	for _, word := range words {
+		if jobs, ok := strings.CutPrefix(word, "succeeded:"); ok {
+			workload.Annotations[apis.SucceededJobsAnnotation] = st.Name + "=" + jobs
+		}
 		if pods, ok := strings.CutPrefix(word, "for"); ok {
 			count, _ := strconv.ParseInt(pods, 10, 32)
 			workload.Status.Admission.PodSetAssignments[0].Count = new(int32(count))
@@ -267,6 +276,10 @@ func (w world) workload(s *seen, index int, words []string) *kueue.Workload {
 	}
 	if has("finished") {
 		condition(kueue.WorkloadFinished, metav1.ConditionTrue)
+		workload.Status.Conditions[len(workload.Status.Conditions)-1].Reason = kueue.WorkloadFinishedReasonSucceeded
+	}
+	if has("otherwise") {
+		workload.Status.Conditions[len(workload.Status.Conditions)-1].Reason = kueue.WorkloadFinishedReasonFailed
 	}
 	return workload
 }
@@ -275,7 +288,7 @@ func (w world) job(name, replicatedJob string, words []string) *batchv1.Job {
 	has := func(word string) bool { return slices.Contains(words, word) }
 	job := &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Labels: map[string]string{
-			jobset.ReplicatedJobNameKey: replicatedJob, restartAttemptLabel: fmt.Sprint(w.restarts),
+			jobset.ReplicatedJobNameKey: replicatedJob, restartAttemptLabel: fmt.Sprint(w.restarts), jobset.JobIndexKey: name[strings.LastIndex(name, "-")+1:],
 		}},
 		Spec: jobSpec("1"),
 	}
@@ -329,6 +342,9 @@ func render(w *wanted) []string {
 		add("evict %s", x.workload.Name)
 	}
 	for _, x := range w.change {
+		if isRecord(x) {
+			continue // TestDesiredOfSucceededJobs is about those
+		}
 		if count := x.after.Spec.PodSets[0].Count; count != x.before.Spec.PodSets[0].Count {
 			add("resize %s=%d", x.after.Name, count)
 		} else if x.opened {
@@ -339,6 +355,9 @@ func render(w *wanted) []string {
 	}
 	if w.name {
 		add("name")
+	}
+	if w.pause != "" {
+		add("pause for %s", w.pause)
 	}
 	if w.start {
 		add("start")
@@ -366,6 +385,9 @@ func render(w *wanted) []string {
 	}
 	for _, x := range w.hold {
 		add("hold %s", x.Name)
+	}
+	for _, x := range w.skip {
+		add("skip %s", x.Name)
 	}
 	for _, x := range w.conclude {
 		add("conclude %s", x.Name)
@@ -405,6 +427,12 @@ func render(w *wanted) []string {
 		add("complain %s", x)
 	}
 	return lines
+}
+
+// isRecord reports whether a change is about nothing but the Jobs that have succeeded.
+func isRecord(c change) bool {
+	return c.after.Annotations[apis.SucceededJobsAnnotation] != c.before.Annotations[apis.SucceededJobsAnnotation] &&
+		c.after.Annotations[apis.AdmissionGatedByAnnotation] == c.before.Annotations[apis.AdmissionGatedByAnnotation]
 }
 
 func TestWorkloadName(t *testing.T) {
@@ -473,10 +501,18 @@ func TestMisuse(t *testing.T) {
 		change func(*jobsetapi.JobSet)
 		want   string
 	}{
-		"queued and held":      {func(*jobsetapi.JobSet) {}, ""},
-		"no queue":             {func(js *jobsetapi.JobSet) { js.Labels = nil }, apis.QueueLabel},
-		"no queue's name":      {func(js *jobsetapi.JobSet) { js.Labels[apis.QueueLabel] = "Team_A" }, "Team_A"},
-		"another controller":   {func(js *jobsetapi.JobSet) { js.Spec.ManagedBy = new("kueue.x-k8s.io/multikueue") }, "spec.managedBy"},
+		"queued and held":    {func(*jobsetapi.JobSet) {}, ""},
+		"no queue":           {func(js *jobsetapi.JobSet) { js.Labels = nil }, apis.QueueLabel},
+		"no queue's name":    {func(js *jobsetapi.JobSet) { js.Labels[apis.QueueLabel] = "Team_A" }, "Team_A"},
+		"another controller": {func(js *jobsetapi.JobSet) { js.Spec.ManagedBy = new("kueue.x-k8s.io/multikueue") }, "spec.managedBy"},
+		"in-place restarts": {
+			func(js *jobsetapi.JobSet) {
+				js.Spec.FailurePolicy = &jobset.FailurePolicy{RestartStrategy: jobset.InPlaceRestart}
+			}, "restartStrategy",
+		},
+		"in-place restarts of one stage": {func(js *jobsetapi.JobSet) {
+			js.Spec.FailurePolicy, js.Spec.StartupPolicy = &jobset.FailurePolicy{RestartStrategy: jobset.InPlaceRestart}, nil
+		}, ""},
 		"not held":             {func(js *jobsetapi.JobSet) { js.Spec.ReplicatedJobs[1].Template.Labels = nil }, "spec.replicatedJobs[1].template.metadata.labels"},
 		"the stock controller": {func(js *jobsetapi.JobSet) { js.Spec.ManagedBy = ptr.To(jobset.JobSetControllerName) }, ""},
 	}

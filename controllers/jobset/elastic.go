@@ -52,8 +52,11 @@ func (st *stage) sizeOf(s *seen, podSet int) elastic.Size {
 func (st *stage) live(s *seen, podSet int) int32 {
 	name := st.PodSets[podSet].Name
 	live := st.tallies[name].replicas
-	for _, job := range st.jobs {
-		if st.replicatedJobOf(job) == name && childjob.IsFinished(job, batchv1.JobComplete) && !s.hasPodOf(job) && !restartsWhole(s.jobSet, name) {
+	if restartsWhole(s.jobSet, name) {
+		return live
+	}
+	for index := range st.done[name] {
+		if !s.hasPodAt(name, index) {
 			live--
 		}
 	}
@@ -147,9 +150,9 @@ func (st *stage) hasWrongSize(workload *kueue.Workload) bool {
 // matter of its growths.
 func (st *stage) isSteady() bool {
 	for i, name := range st.ReplicatedJobs {
-		steady := int32(0)
+		steady := st.tallies[name].succeeded
 		for _, job := range st.jobs {
-			if st.replicatedJobOf(job) == name && (childjob.IsFinished(job, batchv1.JobComplete) || childjob.IsReadyWith(job, st.sizes[i].Base)) {
+			if st.replicatedJobOf(job) == name && !st.hasSucceeded(job) && childjob.IsReadyWith(job, st.sizes[i].Base) {
 				steady++
 			}
 		}

@@ -56,13 +56,6 @@ func markEvicted(stages []stage) *stage {
 	for i := range stages {
 		st := &stages[i]
 		st.jobSetEvicted, st.goesBack = true, goesBack(*st)
-		if !st.goesBack {
-			continue
-		}
-		for name, count := range st.tallies {
-			count.ready = count.succeeded // what runs is about to end
-			st.tallies[name] = count
-		}
 	}
 	return cause
 }

@@ -123,7 +123,7 @@ func (st *stage) spent(s *seen, ending map[string]bool) (jobs []*batchv1.Job, ga
 	for _, job := range st.jobs {
 		gang := s.gangOf(job)
 		runs[gang] = runs[gang] || childjob.IsRunning(job)
-		starts[gang] = starts[gang] || childjob.IsHeld(job) && !ending[job.Name]
+		starts[gang] = starts[gang] || childjob.IsHeld(job) && !ending[job.Name] && !st.hasSucceeded(job)
 	}
 	gangs = map[string]bool{}
 	for _, job := range st.jobs {

@@ -84,7 +84,7 @@ func (w *wanted) tend(s *seen, st *stage, e *eviction) {
 			w.tendOne(s, st, k)
 		}
 	}
-	if !st.mayRun(s) {
+	if !st.mayRun(s) || st.decided {
 		return
 	}
 	w.resizeJobs(s, st)

@@ -3,8 +3,10 @@ package jobset
 import (
 	"context"
 	"slices"
+	"strconv"
 
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -64,6 +66,13 @@ func (s *seen) hasPodOf(job *batchv1.Job) bool {
 		}
 	}
 	return false
+}
+
+// hasPodAt reports whether a pod may still run of the Job with this index among those of a ReplicatedJob.
+func (s *seen) hasPodAt(replicatedJob string, index int32) bool {
+	return slices.ContainsFunc(s.mine.pods, func(pod *corev1.Pod) bool {
+		return replicatedJobOf(pod) == replicatedJob && pod.Labels[jobset.JobIndexKey] == strconv.Itoa(int(index))
+	})
 }
 
 // lacksQuota tells whether a stage that holds quota needs more of it than is charged, because a gang has grown, its

@@ -38,8 +38,12 @@ type stage struct {
 	// growths are the quota Workloads for the pods by which the stage has grown, the oldest first, and sizes has one entry for each of PodSets.
 	growths []*kueue.Workload
 	sizes   []elastic.Size
-	// jobs of the current attempt.
-	jobs []*batchv1.Job
+	// jobs of the current attempt, and those that have succeeded and are being deleted.
+	jobs, leaving []*batchv1.Job
+	// done has the Jobs that have succeeded in the current attempt, those included that have disappeared since, and forgotten the
+	// ReplicatedJobs of which it has none because their gangs run again as a whole.
+	done      succeededJobs
+	forgotten map[string]bool
 	// hasPods tells whether pods of the stage may still run, those of earlier attempts included.
 	hasPods bool
 	// tallies counts the Jobs of the current attempt, by ReplicatedJob.
@@ -50,6 +54,9 @@ type stage struct {
 	hasBegun bool
 	// shut tells whether the stage is kept from being admitted because another was deactivated.
 	shut bool
+	// decided is true if the JobSet controller is about to end or restart the JobSet, and awaitsJobs if it has still to create Jobs of it
+	// that start together.
+	decided, awaitsJobs bool
 	// stale tells whether workload still counts for an earlier attempt.
 	stale bool
 	// jobSetEvicted tells whether the JobSet is evicted, and goesBack whether this stage has to give back what it holds.
@@ -79,15 +86,27 @@ func stagesOf(s *seen) (stages []stage, evicted *stage) {
 			st.tallies[name] = tally{replicas: replicas[name]}
 		}
 		st.addJobs(s)
-		if s.isUnqueued {
-			st.recall(s.jobSet)
-		} else {
+		if !s.isUnqueued {
 			st.addWorkload(s)
 		}
+		st.readSucceeded()
+		if s.isUnqueued {
+			st.recall(s.jobSet)
+		}
+	}
+	inferSucceeded(stages)
+	for i := range stages {
+		stages[i].count(s)
 	}
 	evicted = markEvicted(stages)
+	for i := range stages {
+		stages[i].forgetSucceeded(s)
+		stages[i].count(s)
+	}
+	decided, awaitsJobs := s.isDecided(stages), s.awaitedStage(stages) != nil
 	deactivated := slices.IndexFunc(stages, func(st stage) bool { return st.isDeactivated() })
 	for i := range stages {
+		stages[i].decided, stages[i].awaitsJobs = decided, awaitsJobs
 		stages[i].open = stages[i].isOpen(stages)
 		stages[i].shut = deactivated >= 0 && !stages[i].isDeactivated()
 		stages[i].measure(s)
@@ -107,25 +126,17 @@ func (st *stage) addJobs(s *seen) {
 	attempt := attemptOf(s.jobSet)
 	for _, job := range s.mine.jobs {
 		name := job.Labels[jobset.ReplicatedJobNameKey]
-		count, mine := st.tallies[name]
-		if !mine {
+		if _, mine := st.tallies[name]; !mine {
 			continue
 		}
 		st.hasPods = st.hasPods || childjob.HasPods(job)
-		if job.Labels[restartAttemptLabel] != attempt || !job.DeletionTimestamp.IsZero() {
-			continue
-		}
-		st.jobs = append(st.jobs, job)
 		switch {
+		case job.Labels[restartAttemptLabel] != attempt:
+		case job.DeletionTimestamp.IsZero():
+			st.jobs = append(st.jobs, job)
 		case childjob.IsFinished(job, batchv1.JobComplete):
-			count.succeeded++
-			count.ready++
-		case childjob.IsFinished(job, batchv1.JobFailed):
-			count.failed++
-		case childjob.IsReady(job):
-			count.ready++
+			st.leaving = append(st.leaving, job)
 		}
-		st.tallies[name] = count
 	}
 	for _, pod := range s.mine.pods {
 		_, mine := st.tallies[pod.Labels[jobset.ReplicatedJobNameKey]]
@@ -148,10 +159,13 @@ func (st *stage) addWorkload(s *seen) {
 }
 
 // isOpen tells whether a stage may be admitted. Once opened it stays open for the attempt, even if a Job that was ready is not any
-// more, unless its JobSet is evicted.
+// more, unless its JobSet is evicted. Nothing is admitted of a JobSet that is about to end or restart.
 func (st *stage) isOpen(stages []stage) bool {
 	if st.hasBegun {
 		return true
+	}
+	if st.decided && !st.succeeded() && (st.workload == nil || !st.holdsQuota()) {
+		return false
 	}
 	if st.workload != nil && !st.stale && !st.isGated() && (!st.jobSetEvicted || st.succeeded()) {
 		return true
@@ -185,10 +199,10 @@ func (st *stage) succeeded() bool { return st.all(stageplan.Succeeded) }
 
 func (st *stage) holdsQuota() bool { return life.HoldsQuota(st.workload) }
 
-// mustRunAgain tells whether a finished stage has Jobs to run: because the JobSet was restarted, or because finished Jobs were
-// deleted and the JobSet controller has made them anew.
+// mustRunAgain reports whether a finished stage has Jobs to run, because the JobSet was restarted or because its quota Workload was
+// finished otherwise than by success.
 func (st *stage) mustRunAgain() bool {
-	return st.stale || slices.ContainsFunc(st.jobs, childjob.IsHeld)
+	return st.stale || slices.ContainsFunc(st.jobs, func(job *batchv1.Job) bool { return childjob.IsHeld(job) && !st.hasSucceeded(job) })
 }
 
 // mayRun tells whether the Jobs of a stage may be released.
@@ -269,6 +283,7 @@ func (st *stage) assignmentOf(job *batchv1.Job) *kueue.PodSetAssignment {
 // adjusted returns the quota Workload of the stage as it should be, or nil if it is so already.
 func (st *stage) adjusted(s *seen) *kueue.Workload {
 	return st.adjust(s, st.workload, func(after *kueue.Workload) {
+		st.record(after)
 		st.resize(s, after)
 		if (st.goesBack || !st.holdsQuota()) && st.hasWrongSize(after) {
 			// It must not be admitted for what it was before.

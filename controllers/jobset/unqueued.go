@@ -26,7 +26,7 @@ import (
 //
 //	init(runs)       train(held)    init has to succeed
 //	init(succeeded)  train(held)    annotation tranche.dev/finished-stages, then train is released
-//	init(deleted)    train(runs)
+//	init(deleted)    train(runs)    init-0 is created again and stays held, until it is skipped (succeeded.go)
 
 // leadUnqueued decides what to write for a JobSet without a queue.
 func (w *wanted) leadUnqueued(s *seen) {
@@ -41,20 +41,16 @@ func (w *wanted) leadUnqueued(s *seen) {
 	}
 	w.disperse = append(w.disperse, s.gangs.Stale()...)
 	w.finished = newlyFinished(s.jobSet, stages)
+	w.skipJobs(s, stages)
 	for i := range stages {
 		st := &stages[i]
 		switch {
 		case ptr.Deref(s.jobSet.Spec.Suspend, false):
 			w.resizeGangs(s, st)
-		case st.open && !st.isDone() && w.gatherGangs(s, st):
+		case st.open && !st.succeeded() && !st.decided && w.gatherGangs(s, st):
 			w.releaseJobs(s, st)
 		}
 	}
-}
-
-// isDone reports whether a stage has succeeded, and none of its Jobs has been created again since.
-func (st *stage) isDone() bool {
-	return st.succeeded() && !slices.ContainsFunc(st.jobs, childjob.IsHeld)
 }
 
 // recall adds what is known about a stage without its quota Workload.
@@ -64,9 +60,7 @@ func (st *stage) recall(js *jobsetapi.JobSet) {
 		return
 	}
 	st.hasBegun = true
-	for name, count := range st.tallies {
-		st.tallies[name] = tally{replicas: count.replicas, ready: count.replicas, succeeded: count.replicas}
-	}
+	st.addSucceeded(st.ReplicatedJobs)
 }
 
 // finishedStages returns the stages that the JobSet names as succeeded in its current attempt.

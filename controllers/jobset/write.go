@@ -35,7 +35,8 @@ const lookAgain = time.Minute
 // what came before, and the next pass starts from what has been reached. What nothing relies on that is still wanted does not stop it.
 func (r *Reconciler) write(ctx context.Context, s *seen, w *wanted) (ctrl.Result, error) {
 	steps := []func(context.Context, *seen, *wanted) error{
-		r.create, r.evict, r.change, r.name, r.start, r.disperse, r.gather, r.noteFinished, r.release, r.grow, r.hold, r.reportStopped, r.end, r.conclude, r.remake, r.restore,
+		r.create, r.evict, r.change, r.name, r.pause, r.start, r.disperse, r.gather, r.noteFinished, r.release, r.grow, r.hold, r.skip, r.reportStopped,
+		r.end, r.conclude, r.remake, r.restore,
 		r.note, r.progress, r.reclaim,
 		r.giveBack, r.remove, r.unpin, r.drop, r.report, r.ask,
 	}

@@ -22,10 +22,6 @@ var _ = Describe("What somebody deletes by hand", func() {
 	It("is made again: a child Job, whose pods end before those of the new one start", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "15")
 		submit(ctx, slowly(t.training("child"), "2s"))
-		finished := newTeam(ctx, "100", "15")
-		submit(ctx, finished.fineTune("finished"))
-		finished.end(ctx, "finished", "initializer", corev1.PodSucceeded)
-		finished.expectStages(ctx, "finished", "trainer-node=ready")
 		t.expectStages(ctx, "child", "trainer=ready")
 
 		By("deleting a Job that runs")
@@ -41,13 +37,6 @@ var _ = Describe("What somebody deletes by hand", func() {
 		t.expectReserved(ctx, "15")
 		t.drive(ctx, "child")
 		t.expectNoRestart(ctx, "child")
-
-		By("deleting a Job that had succeeded: its stage runs again, beside the one that had followed it")
-		finished.deleteJob(ctx, "finished-initializer-0")
-		finished.expectStages(ctx, "finished", "initializer=ready", "trainer-node=ready")
-		finished.drive(ctx, "finished")
-		finished.expectNoRestart(ctx, "finished")
-		finished.expectReserved(ctx, "0")
 	}, SpecTimeout(specTimeout))
 
 	It("is made again: the quota Workload of a stage, after its pods have ended", func(ctx SpecContext) {

@@ -1,0 +1,310 @@
+package jobset
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/stageplan"
+	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/controllers/childjob"
+	"github.com/tranche-dev/tranche/controllers/events"
+	"github.com/tranche-dev/tranche/controllers/patch"
+)
+
+// A Job that has succeeded may disappear: its time to live expires (ttlSecondsAfterFinished), or a user deletes it. The JobSet controller
+// creates it again. What has succeeded stays succeeded for the attempt, so that the new Job stays held:
+//
+//	init(finished)  train(runs)      init-0 expires; init-0 is created again and stays held; train runs on
+//	init(finished)  train(finished)  init-0 is marked as succeeded without running; the JobSet completes
+//
+// The record is on the quota Workload of the stage: the condition Finished, and before that an annotation with the Jobs that have
+// succeeded. A stage whose success has opened another stage in this attempt has succeeded, too.
+
+// succeededJobs are indexes of Jobs that have succeeded in the current attempt, by ReplicatedJob.
+type succeededJobs map[string]map[int32]bool
+
+func (s succeededJobs) add(replicatedJob string, index int32) {
+	if s[replicatedJob] == nil {
+		s[replicatedJob] = map[int32]bool{}
+	}
+	s[replicatedJob][index] = true
+}
+
+// addAll adds all Jobs of a ReplicatedJob.
+func (s succeededJobs) addAll(replicatedJob string, replicas int32) {
+	for index := range replicas {
+		s.add(replicatedJob, index)
+	}
+}
+
+// parseSucceeded reads what String has written, as "ps=0-3;worker=1,4". It ignores what is not of that form, or beyond the replicas.
+func parseSucceeded(text string, replicas map[string]int32) succeededJobs {
+	all := succeededJobs{}
+	for part := range strings.SplitSeq(text, ";") {
+		name, ranges, _ := strings.Cut(part, "=")
+		for r := range strings.SplitSeq(ranges, ",") {
+			from, to, isRange := strings.Cut(r, "-")
+			if !isRange {
+				to = from
+			}
+			first, err1 := strconv.ParseInt(from, 10, 32)
+			last, err2 := strconv.ParseInt(to, 10, 32)
+			if err1 != nil || err2 != nil || first < 0 {
+				continue
+			}
+			for index := int32(first); index <= int32(last) && index < replicas[name]; index++ {
+				all.add(name, index)
+			}
+		}
+	}
+	return all
+}
+
+// String writes ranges of indexes in a fixed order.
+func (s succeededJobs) String() string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(s)) {
+		var ranges []string
+		indexes := slices.Sorted(maps.Keys(s[name]))
+		for i := 0; i < len(indexes); i++ {
+			first := indexes[i]
+			for i+1 < len(indexes) && indexes[i+1] == indexes[i]+1 {
+				i++
+			}
+			if last := indexes[i]; last > first {
+				ranges = append(ranges, fmt.Sprintf("%d-%d", first, last))
+			} else {
+				ranges = append(ranges, strconv.Itoa(int(first)))
+			}
+		}
+		if len(ranges) > 0 {
+			parts = append(parts, name+"="+strings.Join(ranges, ","))
+		}
+	}
+	return strings.Join(parts, ";")
+}
+
+// readSucceeded reads which Jobs of a stage its quota Workload records as succeeded in the current attempt.
+func (st *stage) readSucceeded() {
+	st.done = succeededJobs{}
+	if st.workload == nil || st.stale {
+		return
+	}
+	replicas := map[string]int32{}
+	for name, count := range st.tallies {
+		replicas[name] = count.replicas
+	}
+	st.done = parseSucceeded(st.workload.Annotations[apis.SucceededJobsAnnotation], replicas)
+	finished := apimeta.FindStatusCondition(st.workload.Status.Conditions, kueue.WorkloadFinished)
+	if finished != nil && finished.Status == metav1.ConditionTrue && finished.Reason == kueue.WorkloadFinishedReasonSucceeded {
+		st.addSucceeded(st.ReplicatedJobs)
+	}
+}
+
+func (st *stage) addSucceeded(replicatedJobs []string) {
+	for _, name := range replicatedJobs {
+		st.done.addAll(name, st.tallies[name].replicas)
+	}
+}
+
+// inferSucceeded adds what must have succeeded because a stage that waited for it was opened in this attempt.
+func inferSucceeded(stages []stage) {
+	for i := range stages {
+		st := &stages[i]
+		if st.workload == nil || st.stale || st.isGated() {
+			continue
+		}
+		for _, c := range st.After {
+			if c.Status == stageplan.Succeeded {
+				stages[c.Stage].addSucceeded(c.Targets)
+			}
+		}
+	}
+}
+
+// hasSucceeded reports whether a Job has succeeded in the current attempt, or stands for one that has.
+func (st *stage) hasSucceeded(job *batchv1.Job) bool {
+	if childjob.IsFinished(job, batchv1.JobComplete) {
+		return true
+	}
+	index, ok := indexOf(job)
+	return ok && st.done[replicatedJobOf(job)][index]
+}
+
+// forgetSucceeded drops the record of gangs that run again as a whole: a Job of theirs that has succeeded and disappeared runs again with
+// the others. Those that are still there are recreated (stop, spent).
+func (st *stage) forgetSucceeded(s *seen) {
+	runs, starts := map[string]bool{}, map[string]bool{}
+	for _, job := range st.jobs {
+		gang := s.gangOf(job)
+		runs[gang] = runs[gang] || childjob.IsRunning(job)
+		starts[gang] = starts[gang] || childjob.IsHeld(job) && !st.hasSucceeded(job)
+	}
+	st.forgotten = map[string]bool{}
+	for _, job := range st.jobs {
+		name, gang := replicatedJobOf(job), s.gangOf(job)
+		if restartsWhole(s.jobSet, name) && (st.goesBack || gang != "" && starts[gang] && !runs[gang]) {
+			st.forgotten[name] = true
+			delete(st.done, name)
+		}
+	}
+}
+
+// count counts the Jobs of the current attempt by ReplicatedJob, and adds those that have succeeded to the record.
+func (st *stage) count(s *seen) {
+	for _, job := range st.leaving {
+		if index, ok := indexOf(job); ok && !restartsWhole(s.jobSet, replicatedJobOf(job)) {
+			st.done.add(replicatedJobOf(job), index)
+		}
+	}
+	for _, name := range st.ReplicatedJobs {
+		st.tallies[name] = tally{replicas: st.tallies[name].replicas}
+	}
+	for _, job := range st.jobs {
+		name := replicatedJobOf(job)
+		count := st.tallies[name]
+		switch index, ok := indexOf(job); {
+		case ok && !st.forgotten[name] && childjob.IsFinished(job, batchv1.JobComplete):
+			st.done.add(name, index)
+		case ok && st.done[name][index]:
+		case childjob.IsFinished(job, batchv1.JobComplete):
+			count.succeeded++
+			count.ready++
+		case childjob.IsFinished(job, batchv1.JobFailed):
+			count.failed++
+		case childjob.IsReady(job) && !st.goesBack: // what runs of an evicted stage is about to end
+			count.ready++
+		}
+		st.tallies[name] = count
+	}
+	for name, indexes := range st.done {
+		count := st.tallies[name]
+		count.succeeded += int32(len(indexes))
+		count.ready += int32(len(indexes))
+		st.tallies[name] = count
+	}
+}
+
+// record writes into the quota Workload which Jobs of the stage have succeeded. A stage that is about to finish needs no such record.
+func (st *stage) record(workload *kueue.Workload) {
+	text := st.done.String()
+	if text == workload.Annotations[apis.SucceededJobsAnnotation] || text != "" && st.succeeded() && !st.hasPods {
+		return
+	}
+	if text == "" {
+		delete(workload.Annotations, apis.SucceededJobsAnnotation)
+		return
+	}
+	workload.Annotations[apis.SucceededJobsAnnotation] = text
+}
+
+// skipJobs picks the held Jobs that stand for some that have succeeded, once the JobSet controller needs them to have: it completes a JobSet
+// only if all Jobs of its success policy that are there have succeeded, and creates the Jobs of a stage only after those that the stage
+// waits for. While it needs them for neither they stay held, so that a time to live of a few seconds makes no loop.
+func (w *wanted) skipJobs(s *seen, stages []stage) {
+	needed := s.isComplete(stages) || slices.ContainsFunc(stages, func(st stage) bool { return st.open && st.lacksJobs() })
+	if !needed || ptr.Deref(s.jobSet.Spec.Suspend, false) {
+		return
+	}
+	for i := range stages {
+		for _, job := range stages[i].jobs {
+			if childjob.IsHeld(job) && !childjob.IsEnding(job) && stages[i].hasSucceeded(job) && !s.hasPodOf(job) {
+				w.skip = append(w.skip, job)
+			}
+		}
+	}
+}
+
+// lacksJobs reports whether the JobSet controller has still to create Jobs of a stage that has not succeeded.
+func (st *stage) lacksJobs() bool {
+	present := map[string]int32{}
+	for _, job := range st.jobs {
+		present[replicatedJobOf(job)]++
+	}
+	for name, count := range st.tallies {
+		if present[name] < count.replicas && count.succeeded < count.replicas {
+			return true
+		}
+	}
+	return false
+}
+
+// skip marks held Jobs as succeeded, and releases them so that they can end: the Job controller creates no pods for a Job whose success is
+// decided, and ends none that has no start time.
+func (r *Reconciler) skip(ctx context.Context, s *seen, w *wanted) error {
+	return r.each(ctx, len(w.skip), func(i int) error {
+		job, key := w.skip[i], client.ObjectKeyFromObject(w.skip[i])
+		marked := job.DeepCopy()
+		now := metav1.Now()
+		marked.Status.Conditions = append(marked.Status.Conditions, batchv1.JobCondition{
+			Type: batchv1.JobSuccessCriteriaMet, Status: corev1.ConditionTrue, Reason: batchv1.JobReasonCompletionsReached,
+			Message:       "A Job of this name has succeeded in this attempt of the JobSet, and was deleted: this one ends without running",
+			LastProbeTime: now, LastTransitionTime: now,
+		})
+		// The write is refused if the Job has changed since: it may have been released.
+		if err := r.config.Client.Status().Patch(ctx, marked, patch.Locked(job, job.ResourceVersion)); err != nil {
+			return ignoreNotFound(err, "mark Job %s as succeeded", key)
+		}
+		released := marked.DeepCopy()
+		released.Spec.Suspend = new(false)
+		if err := r.config.Client.Patch(ctx, released, patch.Of(marked)); err != nil {
+			return ignoreNotFound(err, "let Job %s end", key)
+		}
+		events.JobSkipped(job.Name).Emit(r.config.Recorder, s.jobSet)
+		return nil
+	})
+}
+
+func ignoreNotFound(err error, format string, args ...any) error {
+	if client.IgnoreNotFound(err) == nil {
+		return nil
+	}
+	return fmt.Errorf(format+": %w", append(args, err)...)
+}
+
+// isComplete reports whether the Jobs of a JobSet satisfy its success policy, as the JobSet controller reads it.
+func (s *seen) isComplete(stages []stage) bool {
+	policy := jobset.SuccessPolicy{Operator: jobset.OperatorAll}
+	if s.jobSet.Spec.SuccessPolicy != nil {
+		policy = *s.jobSet.Spec.SuccessPolicy
+	}
+	expected, succeeded := int32(0), int32(0)
+	for i := range stages {
+		for name, count := range stages[i].tallies {
+			if len(policy.TargetReplicatedJobs) == 0 || slices.Contains(policy.TargetReplicatedJobs, name) {
+				expected += count.replicas
+				succeeded += count.succeeded
+			}
+		}
+	}
+	return succeeded > 0 && (policy.Operator == jobset.OperatorAny || succeeded >= expected)
+}
+
+// isDecided reports whether the JobSet controller is about to end or restart the JobSet, or a Job of it, at its next reconcile: the success
+// policy is satisfied, or a Job has failed. Until it has, no stage is opened and no Job released.
+func (s *seen) isDecided(stages []stage) bool {
+	return s.isComplete(stages) || slices.ContainsFunc(stages, func(st stage) bool { return st.hasFailed(s) })
+}
+
+// hasFailed reports whether a Job of the stage has failed, or is about to, that the JobSet controller has not decided to replace yet.
+func (st *stage) hasFailed(s *seen) bool {
+	return slices.ContainsFunc(st.jobs, func(job *batchv1.Job) bool {
+		index, _ := indexOf(job)
+		restarts, err := strconv.ParseInt(job.Labels[jobRestartAttemptLabel], 10, 32)
+		replaced := err == nil && int32(restarts) < jobRestartsOf(s.jobSet, replicatedJobOf(job), index)
+		return (childjob.IsFinished(job, batchv1.JobFailed) || childjob.IsFinished(job, batchv1.JobFailureTarget)) && !replaced
+	})
+}
