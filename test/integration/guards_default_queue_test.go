@@ -1,0 +1,101 @@
+package integration_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/apis"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+)
+
+var _ = Describe("The guards of a namespace with a LocalQueue named default", func() {
+	var namespace string
+	var tenant client.Client
+	unlabelled := func() *jobsetapi.JobSet {
+		js := newQueued(namespace, "free", "a", "b")
+		js.Labels = nil
+		return js
+	}
+
+	BeforeEach(func(ctx SpecContext) {
+		namespace = newTenant(ctx)
+		awaitGuards(ctx, namespace)
+		tenant = env.clientAs(alice)
+	}, NodeTimeout(patience))
+
+	It("queue and hold a JobSet that names no queue, in the same request, in whatever order they are evaluated", func(ctx SpecContext) {
+		Expect(tenant.Create(ctx, unlabelled(), client.DryRunAll)).To(Succeed(), "before there is a LocalQueue")
+		Expect(env.adminClient.Create(ctx, &kueue.LocalQueue{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "any"},
+		})).To(Succeed())
+		Eventually(func(g Gomega) {
+			js := unlabelled()
+			g.Expect(tenant.Create(ctx, js, client.DryRunAll)).To(Succeed())
+			g.Expect(js.Labels).To(HaveKeyWithValue(apis.QueueLabel, "default"))
+		}).WithContext(ctx).Should(Succeed())
+		// The API server puts its policies into another order, about once a second, when one of them has changed.
+		Consistently(func(g Gomega) {
+			touch(ctx, g)
+			for _, labels := range []map[string]string{nil, {"team": "ml"}} {
+				js := unlabelled()
+				js.Labels = labels
+				js.Annotations = map[string]string{apis.GangAnnotation: "Gang"}
+				g.Expect(tenant.Create(ctx, js, client.DryRunAll)).To(Succeed())
+				expectHeld(g, js)
+				g.Expect(js.Spec.ReplicatedJobs[0].Template.Annotations).To(HaveKeyWithValue(apis.GangGroupAnnotation, "all"))
+			}
+		}).WithContext(ctx).WithTimeout(6 * time.Second).WithPolling(300 * time.Millisecond).Should(Succeed())
+		js := unlabelled()
+		Expect(tenant.Create(ctx, js)).To(Succeed())
+		expectHeld(NewWithT(GinkgoT()), js)
+
+		By("leaving alone what names another queue, or is run by another controller")
+		named := newQueued(namespace, "named", "a")
+		Expect(tenant.Create(ctx, named, client.DryRunAll)).To(Succeed())
+		Expect(named.Labels).To(HaveKeyWithValue(apis.QueueLabel, "main"))
+		foreign := unlabelled()
+		foreign.Name = "foreign"
+		foreign.Spec.ManagedBy = new("example.com/controller")
+		Expect(tenant.Create(ctx, foreign, client.DryRunAll)).To(Succeed())
+		Expect(foreign.Labels).NotTo(HaveKey(apis.QueueLabel))
+		Expect(ptr.Deref(foreign.Spec.Suspend, false)).To(BeFalse())
+	}, SpecTimeout(patience))
+
+	It("leave a JobSet alone where there is none of that name", func(ctx SpecContext) {
+		Expect(env.adminClient.Create(ctx, &kueue.LocalQueue{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "main"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "any"},
+		})).To(Succeed())
+		js := unlabelled()
+		Expect(tenant.Create(ctx, js, client.DryRunAll)).To(Succeed())
+		Expect(js.Labels).To(BeEmpty())
+		Expect(ptr.Deref(js.Spec.Suspend, false)).To(BeFalse())
+		Expect(js.Spec.ReplicatedJobs[0].Template.Labels).NotTo(HaveKey(apis.HoldLabel))
+	}, SpecTimeout(patience))
+})
+
+// expectHeld checks that a JobSet was created as a queued one.
+func expectHeld(g Gomega, js *jobsetapi.JobSet) {
+	g.Expect(js.Labels).To(HaveKeyWithValue(apis.QueueLabel, "default"))
+	g.Expect(ptr.Deref(js.Spec.Suspend, false)).To(BeTrue())
+	for _, r := range js.Spec.ReplicatedJobs {
+		g.Expect(r.Template.Labels).To(HaveKeyWithValue(apis.HoldLabel, apis.HoldValue), r.Name)
+	}
+}
+
+// touch changes a policy without changing what it does.
+func touch(ctx context.Context, g Gomega) {
+	policy := &admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "tranche-hold-jobs"}}
+	change := fmt.Appendf(nil, `{"metadata":{"annotations":{"touched":%q}}}`, rand.String(8))
+	g.Expect(env.adminClient.Patch(ctx, policy, client.RawPatch(types.MergePatchType, change))).To(Succeed())
+}
