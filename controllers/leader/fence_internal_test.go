@@ -86,7 +86,7 @@ func TestFence(t *testing.T) {
 	}{
 		"a replica that has never led may ask":      {act: func(*testing.T, *world) {}, open: true},
 		"a leader writes until its renewal expires": {act: func(t *testing.T, w *world) { w.hold(t); w.pass(term - 1) }, open: true},
-		"and not later":                             {act: func(t *testing.T, w *world) { w.hold(t); w.pass(term) }},
+		"and not later": {act: func(t *testing.T, w *world) { w.hold(t); w.pass(term) }},
 		"a renewal counts from when it was asked for": {act: func(t *testing.T, w *world) {
 			w.lock.onCall = func() { w.pass(term / 2) }
 			w.hold(t)
