@@ -1,6 +1,7 @@
 // Package main is `make bench-e2e`: it runs a shape of load through the real manager binary on a real control plane, measures in the
-// same run what the machine can do without a manager, and holds the figures against bounds.yaml. The shape "staged" is another thing:
-// it runs the same staged JobSets twice, with each admitted as a whole and stage by stage, and compares.
+// same run what the machine can do without a manager, and compares the figures with bounds.yaml. The shape "staged" runs the same staged
+// JobSets twice, with each admitted as a whole and stage by stage, and compares. The shape "guards" times writes of JobSets with and
+// without the admission policies.
 package main
 
 import (
@@ -42,7 +43,7 @@ type options struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.shape, "shape", "baseline-tenth", "names of files in shapes, paths of others, or staged for the comparison; separated by commas")
+	flag.StringVar(&o.shape, "shape", "baseline-tenth", "names of files in shapes, paths of others, staged for the comparison, or guards for what these cost; separated by commas")
 	flag.IntVar(&o.count, "count", 1, "how many times to run it, each time on a new control plane")
 	flag.BoolVar(&o.atOnce, "at-once", false, "submit everything at once instead of at the rate of the shape")
 	flag.IntVar(&o.lives, "lives", 600, "how many quota Workloads to create, admit and finish to learn what the machine can do, before and again after")
@@ -99,6 +100,9 @@ func benchmark(ctx context.Context, o *options) ([]string, error) {
 func load(o *options, name string) (func(context.Context) ([]figure, error), string, error) {
 	if name == comparisonShape {
 		return func(ctx context.Context) ([]figure, error) { return compareOnce(ctx, o) }, name + suffix(o), nil
+	}
+	if name == guardsShape {
+		return func(ctx context.Context) ([]figure, error) { return measureGuards(ctx, o) }, name, nil
 	}
 	s, label, err := loadShape(o, name)
 	return func(ctx context.Context) ([]figure, error) { return measure(ctx, s, o) }, label, err
