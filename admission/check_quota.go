@@ -63,11 +63,10 @@ func (e *Engine) fitsByPreemption(l *look) (refusal *Refusal, ok bool) {
 // short says what there is not enough of, and why nobody is preempted for it.
 func (e *Engine) short(l *look, whyNobody string) *Refusal {
 	l.effect = holdsUpOthers
-	needs := strings.Join(e.shortages(l), ", or ")
-	message := fmt.Sprintf("waits for quota in ClusterQueue %s: needs %s", l.q.name, needs)
+	message := fmt.Sprintf("waits for quota in ClusterQueue %s: needs %s", l.q.name, strings.Join(e.shortages(l), ", or "))
 	e.waitForPart(l)
 	e.suspectDeadlock(l)
-	if refusal := e.deadlockRefusal(l, needs); refusal != nil {
+	if refusal := e.deadlockRefusal(l); refusal != nil {
 		return refusal
 	}
 	if whyNobody != "" {

@@ -27,33 +27,33 @@ func (e *Engine) noteDeadlocks() bool {
 			}
 		}
 	}
-	now := map[*jobSet]struct{}{}
+	clear(e.suspects)
+	now, changed := map[*jobSet]struct{}{}, false
 	for _, g := range slices.SortedFunc(maps.Keys(groups), compareGroups) {
-		e.findDeadlock(g, now)
+		members := e.findDeadlock(g)
+		for _, c := range members {
+			j := e.jobSets[c.Owner]
+			now[j] = struct{}{}
+			changed = e.setDeadlock(j, members) || changed
+		}
 	}
-	changed := false
 	for j := range e.deadlocked {
 		if _, still := now[j]; !still {
 			changed = e.setDeadlock(j, nil) || changed
 		}
 	}
-	clear(e.suspects)
-	for j := range now {
-		members := slices.SortedFunc(maps.Keys(now), compareJobSets)
-		members = slices.DeleteFunc(members, func(other *jobSet) bool { return other == j || other.home.group != j.home.group })
-		changed = e.setDeadlock(j, append([]*jobSet{j}, members...)) || changed
-	}
 	e.deadlocked = now
 	return changed
 }
 
-// findDeadlock adds the JobSets of a group that wait for each other.
-func (e *Engine) findDeadlock(g *group, to map[*jobSet]struct{}) {
-	for _, c := range e.bank.Deadlocked(g.queues[0].bare.Root(), e.asks) {
-		if c.Regard == safety.Unguarded {
-			to[e.jobSets[c.Owner]] = struct{}{}
-		}
-	}
+// findDeadlock returns the claims of the JobSets of a group that wait for each other, by name.
+func (e *Engine) findDeadlock(g *group) []*safety.Claim {
+	members := e.bank.Deadlocked(g.queues[0].bare.Root(), e.asks)
+	members = slices.DeleteFunc(members, func(c *safety.Claim) bool { return c.Regard != safety.Unguarded })
+	slices.SortFunc(members, func(a, b *safety.Claim) int {
+		return cmp.Or(cmp.Compare(a.JobSet, b.JobSet), cmp.Compare(a.Owner, b.Owner))
+	})
+	return members
 }
 
 // asks returns what the stages of a JobSet need that wait for nothing but quota.
@@ -67,8 +67,8 @@ func (e *Engine) asks(c *safety.Claim) []quota.Usage {
 	return needs
 }
 
-// setDeadlock notes who waits for each other, the JobSet first, and wakes its stages if that has changed.
-func (e *Engine) setDeadlock(j *jobSet, members []*jobSet) bool {
+// setDeadlock notes the claims that wait for each other, that of the JobSet among them, and wakes its stages if that has changed.
+func (e *Engine) setDeadlock(j *jobSet, members []*safety.Claim) bool {
 	if slices.Equal(j.deadlock, members) {
 		return false
 	}
@@ -80,10 +80,6 @@ func (e *Engine) setDeadlock(j *jobSet, members []*jobSet) bool {
 	return true
 }
 
-func compareJobSets(a, b *jobSet) int {
-	return cmp.Or(compareKeys(a.key, b.key), cmp.Compare(a.uid, b.uid))
-}
-
 // suspectDeadlock notes a stage under policy Greedy that waits for quota while its JobSet holds some.
 func (e *Engine) suspectDeadlock(l *look) {
 	if l.j == nil || l.j.claim == nil || l.j.claim.Regard != safety.Unguarded || l.s.isGrowth {
@@ -93,8 +89,9 @@ func (e *Engine) suspectDeadlock(l *look) {
 	l.waits = append(l.waits, queue.Wait[quota.ID]{Topic: l.j.topic})
 }
 
-// deadlockRefusal says which JobSets wait for each other, and what they hold, or is nil if the JobSet is in no deadlock.
-func (e *Engine) deadlockRefusal(l *look, needs string) *Refusal {
+// deadlockRefusal says which JobSets wait for each other, and what they hold, or is nil if the JobSet is in no deadlock. It says nothing of what is
+// free: that changes while the deadlock stays.
+func (e *Engine) deadlockRefusal(l *look) *Refusal {
 	if l.j == nil || len(l.j.deadlock) == 0 || l.s.isGrowth {
 		return nil
 	}
@@ -102,30 +99,40 @@ func (e *Engine) deadlockRefusal(l *look, needs string) *Refusal {
 	if len(l.j.deadlock) > 1 {
 		what = "JobSets in ClusterQueue %s or its Cohort hold quota and wait for each other (policy Greedy), and none can continue: %s; suspend or delete one of them"
 	}
-	parts := []string{fmt.Sprintf("this JobSet holds %s and needs %s", e.heldBy(l.j), needs)}
-	parts = append(parts, e.othersInDeadlock(l.j)...)
+	var needs []string
+	for _, usage := range choices(l.items) {
+		if text := e.list(usage); !slices.Contains(needs, text) && len(needs) < mostNamed {
+			needs = append(needs, text)
+		}
+	}
+	parts := e.holdersInDeadlock(l.j, strings.Join(needs, ", or "))
 	return &Refusal{
 		Check: quotaIsFree, Reason: apis.DeadlockedReason, Message: "Deadlocked: " + fmt.Sprintf(what, l.q.name, strings.Join(parts, "; ")),
 	}
 }
 
-// othersInDeadlock says what the others hold. What exists in other namespaces is not disclosed.
-func (e *Engine) othersInDeadlock(j *jobSet) []string {
-	const most = 4
+// mostNamed is how many JobSets, or combinations of flavors, a message names.
+const mostNamed = 4
+
+// holdersInDeadlock says what a JobSet holds and needs, and what the others hold. What exists in other namespaces is not disclosed.
+func (e *Engine) holdersInDeadlock(j *jobSet, needs string) []string {
+	own := "this JobSet needs " + needs
 	var parts []string
 	strangers, theirs := 0, quota.Usage{}
-	for _, other := range j.deadlock[1:] {
+	for _, c := range j.deadlock {
+		namespace, name, _ := strings.Cut(c.JobSet, "/")
 		switch {
-		case other.claim == nil:
-		case other.key.Namespace == j.key.Namespace:
-			parts = append(parts, fmt.Sprintf("JobSet %q holds %s", other.key.Name, e.heldBy(other)))
+		case c.Owner == j.uid:
+			own = fmt.Sprintf("this JobSet holds %s and needs %s", e.listOrNothing(c.Held), needs)
+		case namespace == j.key.Namespace:
+			parts = append(parts, fmt.Sprintf("JobSet %q holds %s", name, e.listOrNothing(c.Held)))
 		default:
 			strangers++
-			theirs.AddAll(other.claim.Held)
+			theirs.AddAll(c.Held)
 		}
 	}
-	if len(parts) > most {
-		parts = append(parts[:most], fmt.Sprintf("%d more JobSets", len(parts)-most))
+	if len(parts) > mostNamed {
+		parts = append(parts[:mostNamed], fmt.Sprintf("%d more JobSets", len(parts)-mostNamed))
 	}
 	switch {
 	case strangers == 1:
@@ -133,14 +140,7 @@ func (e *Engine) othersInDeadlock(j *jobSet) []string {
 	case strangers > 1:
 		parts = append(parts, fmt.Sprintf("%d JobSets of other namespaces hold %s", strangers, e.listOrNothing(theirs)))
 	}
-	return parts
-}
-
-func (e *Engine) heldBy(j *jobSet) string {
-	if j.claim == nil {
-		return e.listOrNothing(nil)
-	}
-	return e.listOrNothing(j.claim.Held)
+	return append([]string{own}, parts...)
 }
 
 func (e *Engine) listOrNothing(u quota.Usage) string {

@@ -49,8 +49,8 @@ type jobSet struct {
 	advice advice
 	// tenure is what preemption knows of the JobSet.
 	tenure tenure
-	// deadlock is this JobSet and those that it waits for and that wait for it, or nil.
-	deadlock []*jobSet
+	// deadlock has the claims that wait for each other, that of this JobSet among them, or is nil.
+	deadlock []*safety.Claim
 	// turn counts the changes of home and claim.
 	turn int
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // TestReclaimMakesProgress lets launchers whose trainers have to borrow meet in cohorts where each ClusterQueue reclaims what it owns. Every JobSet
-// finishes, and no JobSet is evicted twice for the same other one.
+// finishes, and no stage takes from the same JobSet twice.
 func TestReclaimMakesProgress(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawLaunchers(t)
@@ -56,14 +56,13 @@ func drawLaunchers(t *rapid.T) *model {
 	return m
 }
 
-// takings counts how often a JobSet was evicted for each other one.
+// takings counts how often a JobSet was evicted for each stage of another one.
 func (m *model) takings() map[string]int {
 	times := map[string]int{}
 	for _, eviction := range m.written {
 		victim, rest, _ := strings.Cut(strings.TrimPrefix(eviction, "evict ns/"), " ")
 		_, preemptor, ok := strings.Cut(rest, " for ns/")
 		if ok && strings.HasSuffix(victim, "-launcher") {
-			preemptor, _, _ = strings.Cut(preemptor, "-")
 			times[strings.TrimSuffix(victim, "-launcher")+" evicted for "+preemptor]++
 		}
 	}
