@@ -1,0 +1,92 @@
+package integration_test
+
+import (
+	"fmt"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/tranche-dev/tranche/apis"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+)
+
+var _ = Describe("The bounds of queued JobSets", Ordered, func() {
+	var namespace string
+	BeforeAll(func(ctx SpecContext) {
+		namespace = newTenant(ctx)
+		awaitGuards(ctx, namespace)
+	})
+
+	named := func(n int) []string {
+		names := make([]string, n)
+		for i := range names {
+			names[i] = fmt.Sprintf("r%d", i)
+		}
+		return names
+	}
+	inOrder := func(js *jobsetapi.JobSet) {
+		js.Spec.StartupPolicy = &jobsetapi.StartupPolicy{StartupPolicyOrder: jobset.InOrder}
+	}
+	inChain := func(js *jobsetapi.JobSet) {
+		for i := range js.Spec.ReplicatedJobs[1:] {
+			js.Spec.ReplicatedJobs[i+1].DependsOn = []jobset.DependsOn{{Name: fmt.Sprintf("r%d", i), Status: jobset.DependencyReady}}
+		}
+	}
+	text := func(size int) func(*jobsetapi.JobSet) {
+		return func(js *jobsetapi.JobSet) {
+			container := &js.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0]
+			container.Env = []corev1.EnvVar{{Name: "TEXT", Value: strings.Repeat("x", size)}}
+		}
+	}
+
+	DescribeTable("when one is created", func(ctx SpecContext, size int, change func(*jobsetapi.JobSet), want string) {
+		js := newQueued(namespace, "bounded", named(size)...)
+		change(js)
+		expectAnswer(env.clientAs(alice).Create(ctx, js, client.DryRunAll), want)
+		if want == allowed {
+			Expect(ptr.Deref(js.Spec.Suspend, false)).To(BeTrue())
+			for i := range js.Spec.ReplicatedJobs {
+				Expect(js.Spec.ReplicatedJobs[i].Template.Labels).To(HaveKeyWithValue(apis.HoldLabel, apis.HoldValue))
+			}
+		}
+	},
+		Entry("accept 300 ReplicatedJobs", 300, func(*jobsetapi.JobSet) {}, allowed),
+		Entry("refuse 301 ReplicatedJobs", 301, func(*jobsetapi.JobSet) {}, "a JobSet in a queue, or with gangs, groups or rules, has at most 300 ReplicatedJobs, not 301; raise the replicas"),
+		Entry("refuse 1000 ReplicatedJobs", 1000, func(*jobsetapi.JobSet) {}, "at most 300 ReplicatedJobs, not 1000"),
+		Entry("accept 100 stages in order", 100, inOrder, allowed),
+		Entry("refuse 101 stages in order", 101, inOrder, "a JobSet in a queue, or with gangs, groups or rules, has at most 100 stages, not 101; let more ReplicatedJobs start together"),
+		Entry("accept 100 stages that depend on each other", 100, inChain, allowed),
+		Entry("refuse 101 stages that depend on each other", 101, inChain, "at most 100 stages, not 101"),
+		Entry("accept long texts", 1, text(260_000), allowed),
+		Entry("refuse longer texts", 1, text(270_000), "have at most 262144 characters"),
+		Entry("let other JobSets be as large as they are", 301, func(js *jobsetapi.JobSet) { js.Labels = nil; inChain(js) }, noEffect),
+	)
+
+	It("hold a JobSet that claims to be held already", func(ctx SpecContext) {
+		js := newQueued(namespace, "forged", "a", "b")
+		js.Spec.Suspend = ptr.To(true)
+		for i := range js.Spec.ReplicatedJobs {
+			js.Spec.ReplicatedJobs[i].Template.Labels = map[string]string{apis.HoldLabel: apis.HoldValue}
+			js.Spec.ReplicatedJobs[i].Template.Annotations = map[string]string{apis.GangGroupAnnotation: "all", "mine": "yes"}
+		}
+		Expect(env.clientAs(alice).Create(ctx, js, client.DryRunAll)).To(Succeed())
+		for i := range js.Spec.ReplicatedJobs {
+			Expect(js.Spec.ReplicatedJobs[i].Template.Annotations).To(Equal(map[string]string{"mine": "yes"}))
+		}
+	}, SpecTimeout(patience))
+
+	It("keep the annotations of templates in gangs and groups", func(ctx SpecContext) {
+		js := newQueued(namespace, "together", "a", "b")
+		js.Annotations = map[string]string{apis.GangAnnotation: "Gang"}
+		js.Spec.ReplicatedJobs[0].Template.Annotations = map[string]string{apis.GroupStartAnnotation: "9", "mine": "yes"}
+		Expect(env.clientAs(alice).Create(ctx, js, client.DryRunAll)).To(Succeed())
+		Expect(js.Spec.ReplicatedJobs[0].Template.Annotations).To(Equal(
+			map[string]string{apis.GangGroupAnnotation: "all", apis.GroupStartAnnotation: "9", "mine": "yes"}))
+		Expect(js.Spec.ReplicatedJobs[1].Template.Annotations).To(Equal(map[string]string{apis.GangGroupAnnotation: "all"}))
+	}, SpecTimeout(patience))
+})
