@@ -79,9 +79,7 @@ func guardsOf(ctx context.Context, admin client.Client, size int) ([]figure, err
 		if err != nil {
 			return nil, fmt.Errorf("%s a JobSet with %d ReplicatedJobs: %w", write.name, size, err)
 		}
-		prefix := fmt.Sprintf("%s/%d", write.name, size)
-		figures = append(figures, millis(prefix+"/guarded", with), millis(prefix+"/free", without),
-			figure{name: prefix + "/ratio", value: float64(with) / float64(without)})
+		figures = append(figures, guardsFigures(write.name, size, with, without)...)
 	}
 	for _, namespace := range []string{guarded, free} {
 		if err := admin.Delete(ctx, wideJobSet(namespace, "stored", 0), client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
@@ -89,6 +87,15 @@ func guardsOf(ctx context.Context, admin client.Client, size int) ([]figure, err
 		}
 	}
 	return figures, nil
+}
+
+// guardsFigures reports one write: how long it took with guards and without.
+func guardsFigures(write string, size int, with, without time.Duration) []figure {
+	prefix := fmt.Sprintf("%s/%d", write, size)
+	return []figure{
+		millis(prefix+"/guarded", with), millis(prefix+"/free", without),
+		{name: prefix + "/ratio", value: float64(with) / float64(without)},
+	}
 }
 
 // alternate does the write in both namespaces in turn and returns the median of each. What else the machine does then weighs on both.

@@ -132,10 +132,21 @@ func TestBoundsAreAboutFigures(t *testing.T) {
 	for _, f := range comparisonFigures(&findings{comparison: account.Comparison{Whole: &account.Run{}, Staged: &account.Run{}}}) {
 		compared[f.name] = struct{}{}
 	}
+	guarded := map[string]struct{}{}
+	for _, size := range guardsSizes {
+		for _, write := range []string{"create", "update"} {
+			for _, f := range guardsFigures(write, size, 1, 1) {
+				guarded[f.name] = struct{}{}
+			}
+		}
+	}
 	for _, bound := range b {
 		figures := known
-		if bound.Shape == comparisonShape {
+		switch bound.Shape {
+		case comparisonShape:
 			figures = compared
+		case guardsShape:
+			figures = guarded
 		}
 		if _, ok := figures[bound.Figure]; !ok {
 			t.Errorf("bound for %q, which is no figure", bound.Figure)
