@@ -77,14 +77,14 @@ func (r *Reconciler) giveBack(ctx context.Context, s *seen, w *wanted) error {
 		return err
 	}
 	w.lookAgain(live)
-	succeeded := succeededJobs(live)
+	kept := keptJobs(live)
 	for _, workload := range desired(live).giveBack {
 		status := life.Suspended(workload, time.Now())
 		told := events.StageSuspended(workload.Labels[apis.StageLabel])
 		if life.IsTrue(workload, kueue.WorkloadEvicted) {
 			status = life.GivenBack(workload, time.Now())
 			stage := workload.Labels[apis.StageLabel]
-			told = events.StageRequeued(stage, succeeded[stage], life.EvictionOf(workload).Message)
+			told = events.StageRequeued(stage, kept[stage], life.EvictionOf(workload).Message)
 			if growthNumber(workload) > 0 {
 				told = events.GrowthRequeued(workload.Labels[apis.StageLabel], life.EvictionOf(workload).Message)
 			}
@@ -101,8 +101,8 @@ func (r *Reconciler) giveBack(ctx context.Context, s *seen, w *wanted) error {
 	return nil
 }
 
-// succeededJobs counts the Jobs of each stage that have succeeded, and that an eviction keeps.
-func succeededJobs(s *seen) map[string]int {
+// keptJobs counts the Jobs of each stage that have succeeded, and that an eviction keeps.
+func keptJobs(s *seen) map[string]int {
 	counts := map[string]int{}
 	if s.jobSet == nil || s.plan == nil {
 		return counts
