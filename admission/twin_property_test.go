@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -58,9 +59,16 @@ func (h *history) finishAll() {
 }
 
 // checkOrder: in a ClusterQueue with StrictFIFO, no stage is admitted while a stage in front of it waits for quota, but for those that pass.
-// It looks only at those admitted that belong to no JobSet: they never pass.
+// It looks only at those admitted that belong to no JobSet: they never pass. A JobSet of which a stage is admitted in the same call may have come
+// to stand in front of them only then.
 func (h *history) checkOrder(decisions []admission.Decision, want verdict) {
 	h.t.Helper()
+	begun := map[types.UID]bool{}
+	for _, d := range decisions {
+		if a, ok := d.(admission.Admit); ok && a.JobSet != "" {
+			begun[ownerOf(h.twin.workloads[a.Stage])] = true
+		}
+	}
 	for _, d := range decisions {
 		a, ok := d.(admission.Admit)
 		if !ok || a.JobSet != "" || h.twin.queues[string(a.Admission.ClusterQueue)].Spec.QueueingStrategy != kueue.StrictFIFO {
@@ -68,7 +76,7 @@ func (h *history) checkOrder(decisions []admission.Decision, want verdict) {
 		}
 		for key, check := range want.refused {
 			wl := h.twin.workloads[key]
-			if check != "QuotaFits" && check != "StrictFIFO" {
+			if check != "QuotaFits" && check != "StrictFIFO" || begun[ownerOf(wl)] {
 				continue
 			}
 			if h.twin.localQueueOf(wl).Spec.ClusterQueue == a.Admission.ClusterQueue && h.twin.comparePlaces(wl, h.twin.workloads[a.Stage]) < 0 {
