@@ -32,7 +32,7 @@ import (
 func (w *wanted) leadUnqueued(s *seen) {
 	stages, _ := stagesOf(s)
 	over, _ := outcomeOf(s.jobSet)
-	w.conditions = conditions.UnqueuedProgress(s.jobSet, unqueuedSummary(stages, over))
+	w.conditions = conditions.UnqueuedProgress(s.jobSet, unqueuedSummary(s.jobSet, stages))
 	for i := range stages {
 		w.concludeJobs(&stages[i])
 	}
@@ -127,7 +127,8 @@ func (s *seen) firstJobOf(stage string) *batchv1.Job {
 }
 
 // unqueuedSummary is what the condition StageInProgress says about the stages.
-func unqueuedSummary(stages []stage, over bool) conditions.Summary {
+func unqueuedSummary(js *jobsetapi.JobSet, stages []stage) conditions.Summary {
+	over, _ := outcomeOf(js)
 	sum := conditions.Summary{Stages: len(stages), Over: over}
 	for i := range stages {
 		if st := &stages[i]; !over && st.open && !st.succeeded() {
