@@ -2,7 +2,6 @@ package podgroup
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -399,10 +398,7 @@ func (t *turn) lead() {
 	}
 	t.dropTwins()
 	if t.isStarted() {
-		t.step.Tell = Message{"GangStarted", "Start", fmt.Sprintf("The gang is admitted in ClusterQueue %q and has started", t.home()), false}
-		if !t.running && len(t.waiting) == 0 {
-			t.step.Tell = Message{"GangWaiting", "Idle", fmt.Sprintf("The gang has started and no pod of it runs: its quota is given back if none comes within %s", idleGrace), false}
-		}
+		t.step.Tell = t.started()
 		t.fill()
 		return
 	}
