@@ -229,7 +229,7 @@ func (m *model) gate(js *fakeJobSet) {
 		for _, name := range m.workloadsOf(js, i) {
 			wl := m.workloads[keyOf(name)]
 			want := ""
-			if !js.isOpen(i) && wl.Status.Admission == nil && !isFinished(wl) {
+			if !js.isOpen(i) && !isFinished(wl) {
 				want = apis.StageGate
 			}
 			if wl.Annotations[apis.AdmissionGatedByAnnotation] != want {

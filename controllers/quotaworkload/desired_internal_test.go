@@ -317,7 +317,7 @@ func TestDesired(t *testing.T) {
 		},
 		"deactivated after a preemption": {
 			workload: pending().inactive().evicted("Preempted").with(kueue.WorkloadRequeued, metav1.ConditionTrue, "Preempted", 5),
-			want:     "Evicted=True Deactivated; QuotaReserved=False Deactivated; Requeued=False Deactivated; event EvictedDueToDeactivated",
+			want:     "Evicted=True Deactivated; Requeued=False Deactivated; QuotaReserved=False Deactivated; event EvictedDueToDeactivated",
 		},
 		"stays deactivated": {workload: pending().inactive().evicted("Deactivated").keptOut("Deactivated"), now: 99},
 		"activated again": {
