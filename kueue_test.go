@@ -132,8 +132,17 @@ func kueueRows(t *testing.T) []kueueRow {
 func kueueFields() []string {
 	var all []string
 	for _, object := range []any{
-		kueue.ClusterQueue{}, kueue.LocalQueue{}, kueue.Cohort{}, kueue.ResourceFlavor{}, kueue.AdmissionCheck{}, kueue.Workload{},
-		kueue.WorkloadPriorityClass{}, kueue.Topology{}, kueue.ProvisioningRequestConfig{}, kueue.MultiKueueConfig{}, kueue.MultiKueueCluster{},
+		kueue.ClusterQueue{},
+		kueue.LocalQueue{},
+		kueue.Cohort{},
+		kueue.ResourceFlavor{},
+		kueue.AdmissionCheck{},
+		kueue.Workload{},
+		kueue.WorkloadPriorityClass{},
+		kueue.Topology{},
+		kueue.ProvisioningRequestConfig{},
+		kueue.MultiKueueConfig{},
+		kueue.MultiKueueCluster{},
 		kueueconfig.Configuration{},
 	} {
 		kind := reflect.TypeOf(object)
@@ -152,8 +161,8 @@ func addKueueFields(all []string, path string, of reflect.Type) []string {
 	if of.Kind() != reflect.Struct || !strings.HasPrefix(of.PkgPath(), "sigs.k8s.io/kueue/") {
 		return append(all, strings.TrimSuffix(path, "[]"))
 	}
-	for i := range of.NumField() {
-		field := of.Field(i)
+	for field := range of.Fields() {
+		field := field
 		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
 		switch {
 		case name == "metadata" || field.Name == "TypeMeta":

@@ -181,24 +181,7 @@ func samePreemption(a, b *kueue.ClusterQueuePreemption) bool {
 
 // renewClusterQueue derives everything again that depends on the spec or on flavors.
 func (e *Engine) renewClusterQueue(q *clusterQueue) {
-	q.flavorGroups, q.missing, q.deleted, q.topological = nil, nil, nil, nil
-	for _, g := range q.groups {
-		var flavors []*flavor.Flavor
-		for i := range g.Flavors {
-			if f := e.flavors[g.Flavors[i].Name]; f != nil {
-				flavors = append(flavors, f.fact)
-				if f.fact.IsDeleted {
-					q.deleted = append(q.deleted, string(g.Flavors[i].Name))
-				}
-				if f.fact.HasTopology {
-					q.topological = append(q.topological, string(f.fact.Name))
-				}
-			} else {
-				q.missing = append(q.missing, string(g.Flavors[i].Name))
-			}
-		}
-		q.flavorGroups = append(q.flavorGroups, flavor.NewGroup(g.CoveredResources, flavors))
-	}
+	e.renewFlavors(q)
 	limits, remarks := e.limits(q.groups)
 	q.remarks = remarks
 	e.tree.SetQuotas(q.node, limits)
@@ -224,6 +207,30 @@ func (e *Engine) renewClusterQueue(q *clusterQueue) {
 	}
 	for _, s := range q.charged.stages {
 		e.noteIfOverdue(s)
+	}
+}
+
+// renewFlavors derives what the flavors of a ClusterQueue are, and what is wrong with them.
+func (e *Engine) renewFlavors(q *clusterQueue) {
+	q.flavorGroups, q.missing, q.deleted, q.topological = nil, nil, nil, nil
+	for _, g := range q.groups {
+		var flavors []*flavor.Flavor
+		for i := range g.Flavors {
+			name := g.Flavors[i].Name
+			f := e.flavors[name]
+			if f == nil {
+				q.missing = append(q.missing, string(name))
+				continue
+			}
+			flavors = append(flavors, f.fact)
+			if f.fact.IsDeleted {
+				q.deleted = append(q.deleted, string(name))
+			}
+			if f.fact.HasTopology {
+				q.topological = append(q.topological, string(name))
+			}
+		}
+		q.flavorGroups = append(q.flavorGroups, flavor.NewGroup(g.CoveredResources, flavors))
 	}
 }
 

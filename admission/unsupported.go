@@ -44,7 +44,7 @@ func priorityOf(object *kueue.Workload) int32 {
 	if boost, err := boostOf(object); err == nil {
 		priority += boost
 	}
-	return int32(min(max(priority, math.MinInt32), math.MaxInt32)) //nolint:gosec // it is within the limits
+	return int32(min(max(priority, math.MinInt32), math.MaxInt32))
 }
 
 func boostOf(object *kueue.Workload) (int64, error) {

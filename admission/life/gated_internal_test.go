@@ -26,7 +26,7 @@ func TestGatedAgain(t *testing.T) {
 			w.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionFalse, Reason: tc.said}}
 		}
 		got := ""
-		if step := gatedAgain(w, time.Now()); step != nil {
+		if step := gatedAgain(w, time.Unix(0, 0)); step != nil {
 			got = step.Status.Conditions[0].Reason
 		}
 		if got != tc.want {

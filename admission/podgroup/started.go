@@ -8,7 +8,7 @@ import "fmt"
 //	minMember 4: 2 run, 1 has succeeded, 1 has failed and is not recreated  ->  Unschedulable, 3 of 4
 func (t *turn) started() Message {
 	text := fmt.Sprintf("The gang is admitted in ClusterQueue %q and has started", t.home())
-	left := t.active + t.succeeded + int32(len(t.waiting))
+	left := t.active + t.succeeded + int32(len(t.waiting)) //nolint:gosec // far from 2^31
 	switch {
 	case !t.running && len(t.waiting) == 0:
 		return Message{"GangWaiting", "Idle", fmt.Sprintf("The gang has started and no pod of it runs: its quota is given back if none comes within %s", idleGrace), false}

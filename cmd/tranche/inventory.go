@@ -183,7 +183,7 @@ func (c *cluster) findCRDs(ctx context.Context, found *inventory) error {
 }
 
 // write lists what was found, and what becomes of it.
-func (found *inventory) write(out io.Writer, everything bool) error {
+func (found *inventory) write(out io.Writer, outcome []string) error {
 	lines := []string{}
 	if len(found.obstacles) > 0 {
 		lines = append(lines, "To be deleted first (kubectl delete -k config/default, or helm uninstall tranche --namespace "+apis.SystemNamespace+"):")
@@ -194,11 +194,7 @@ func (found *inventory) write(out io.Writer, everything bool) error {
 	if len(found.pinned) > 0 {
 		lines = append(lines, fmt.Sprintf("%s: the finalizer %s will be removed", countKinds(found.pinned), kueue.ResourceInUseFinalizerName))
 	}
-	if everything {
-		lines = append(lines, found.deleted()...)
-	} else {
-		lines = append(lines, found.kept()...)
-	}
+	lines = append(lines, outcome...)
 	if len(lines) == 0 {
 		lines = append(lines, "Nothing of Tranche is left on this cluster.")
 	}

@@ -173,12 +173,17 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 		addVisibility(mgr, runner, &config.Visibility),
 		ledger.SetupWithManager(mgr, ledger.Config{Engine: runner, Cache: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: recorder}),
 		mgr.AddHealthzCheck("ping", healthz.Ping),
-		mgr.AddReadyzCheck("engine", func(r *http.Request) error {
-			ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
-			defer cancel()
-			return runner.View(ctx, func(*admission.Engine) {})
-		}),
+		mgr.AddReadyzCheck("engine", answers(runner)),
 	)
+}
+
+// answers checks that the engine answers.
+func answers(runner *engine.Runner) healthz.Checker {
+	return func(r *http.Request) error {
+		ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
+		defer cancel()
+		return runner.View(ctx, func(*admission.Engine) {})
+	}
 }
 
 // addVisibility serves who is pending and why, if that is wanted.

@@ -6,7 +6,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/controllers/barrier"
@@ -17,7 +16,7 @@ func TestStripConfigMap(t *testing.T) {
 	data := map[string]string{barrier.KeyToken: "secret", barrier.KeyPods: "2", "other": "large"}
 	notice := map[string]string{barrier.KeyToken: "secret", barrier.KeyPods: "2"}
 	owner := func(kind, name string) []metav1.OwnerReference {
-		return []metav1.OwnerReference{{Kind: kind, Name: name, Controller: ptr.To(true)}}
+		return []metav1.OwnerReference{{Kind: kind, Name: name, Controller: new(true)}}
 	}
 	for name, tc := range map[string]struct {
 		name   string

@@ -70,7 +70,11 @@ func (c *cluster) uninstall(ctx context.Context, out io.Writer, flags *uninstall
 	if err != nil {
 		return err
 	}
-	if err := found.write(out, flags.everything); err != nil {
+	outcome := found.kept()
+	if flags.everything {
+		outcome = found.deleted()
+	}
+	if err := found.write(out, outcome); err != nil {
 		return err
 	}
 	if len(found.obstacles) > 0 {

@@ -59,7 +59,8 @@ func TestJobSetProgress(t *testing.T) {
 		"one of two":    {conditions.Summary{Stages: 2, Current: []conditions.StageState{stage(admitted), stage(short)}}, metav1.ConditionFalse, "WaitingForQuota", "needs 8 GPUs"},
 		"suspended":     {conditions.Summary{Stages: 2, Suspended: true, Current: []conditions.StageState{stage(admitted)}}, metav1.ConditionFalse, "JobSetSuspended", "spec.suspend"},
 		"deactivated": {
-			conditions.Summary{Stages: 2, Current: []conditions.StageState{stage(deactivated)}}, metav1.ConditionFalse, "DeactivatedDueToAdmissionCheck",
+			conditions.Summary{Stages: 2, Current: []conditions.StageState{stage(deactivated)}},
+			metav1.ConditionFalse, "DeactivatedDueToAdmissionCheck",
 			`deactivated; set its spec.active to true (quota Workload "jobset-train")`,
 		},
 		"stopped": {conditions.Summary{Stages: 2, Current: []conditions.StageState{stage(stopped)}}, metav1.ConditionFalse, "QueueStopped", "main is stopped"},

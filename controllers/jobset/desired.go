@@ -134,16 +134,7 @@ func desired(s *seen) *wanted {
 }
 
 func (w *wanted) decide(s *seen) {
-	for uid, b := range s.orphans {
-		if s.leaving != nil && s.leaving.UID == uid {
-			w.leave(b)
-		}
-		w.endAbandoned(b)
-		w.retire(b)
-	}
-	if !s.isUnqueued {
-		w.endAbandoned(s.mine)
-	}
+	w.decideAboutOrphans(s)
 	if s.jobSet == nil {
 		return
 	}
@@ -191,6 +182,20 @@ func (w *wanted) decide(s *seen) {
 	if evicted != nil {
 		w.wait = nil
 		w.conditions = conditions.JobSetEvicted(s.jobSet, len(stages), evicted.state())
+	}
+}
+
+// decideAboutOrphans ends what earlier JobSets of the name have left, and pods that no Job ends.
+func (w *wanted) decideAboutOrphans(s *seen) {
+	for uid, b := range s.orphans {
+		if s.leaving != nil && s.leaving.UID == uid {
+			w.leave(b)
+		}
+		w.endAbandoned(b)
+		w.retire(b)
+	}
+	if !s.isUnqueued {
+		w.endAbandoned(s.mine)
 	}
 }
 

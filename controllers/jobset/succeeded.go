@@ -192,8 +192,8 @@ func (st *stage) count(s *seen) {
 	}
 	for name, indexes := range st.done {
 		count := st.tallies[name]
-		count.succeeded += int32(len(indexes))
-		count.ready += int32(len(indexes))
+		done := int32(len(indexes)) //nolint:gosec // not more than the replicas
+		count.succeeded, count.ready = count.succeeded+done, count.ready+done
 		st.tallies[name] = count
 	}
 }

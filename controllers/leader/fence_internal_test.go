@@ -44,13 +44,15 @@ func (s *lockStub) Update(_ context.Context, r resourcelock.LeaderElectionRecord
 }
 
 type world struct {
+	t     *testing.T
 	lock  *lockStub
 	lease *Lease
 	now   instant
 }
 
-func newWorld() *world {
-	w := &world{lock: &lockStub{}, now: newClock()()}
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{t: t, lock: &lockStub{}, now: newClock()()}
 	w.lease = newLease(w.lock, newFence(term, func() instant { return w.now }))
 	return w
 }
@@ -61,16 +63,16 @@ func (w *world) pass(d time.Duration) {
 	w.now.wall = w.now.wall.Add(d)
 }
 
-func (w *world) hold(t *testing.T) {
-	t.Helper()
-	if err := w.lease.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: me}); err != nil {
-		t.Fatal(err)
+func (w *world) hold() {
+	w.t.Helper()
+	if err := w.lease.Update(w.t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: me}); err != nil {
+		w.t.Fatal(err)
 	}
 }
 
 // writes returns what a write to a guarded connection returns.
-func (w *world) writes(t *testing.T) error {
-	t.Helper()
+func (w *world) writes() error {
+	w.t.Helper()
 	near, far := net.Pipe()
 	defer near.Close() //nolint:errcheck // a pipe
 	defer far.Close()  //nolint:errcheck // a pipe
@@ -81,63 +83,63 @@ func (w *world) writes(t *testing.T) error {
 
 func TestFence(t *testing.T) {
 	for name, test := range map[string]struct {
-		act  func(*testing.T, *world)
+		act  func(*world)
 		open bool
 	}{
-		"a replica that has never led may ask":      {act: func(*testing.T, *world) {}, open: true},
-		"a leader writes until its renewal expires": {act: func(t *testing.T, w *world) { w.hold(t); w.pass(term - 1) }, open: true},
-		"and not later": {act: func(t *testing.T, w *world) { w.hold(t); w.pass(term) }},
-		"a renewal counts from when it was asked for": {act: func(t *testing.T, w *world) {
+		"a replica that has never led may ask":      {act: func(*world) {}, open: true},
+		"a leader writes until its renewal expires": {act: func(w *world) { w.hold(); w.pass(term - 1) }, open: true},
+		"and not later": {act: func(w *world) { w.hold(); w.pass(term) }},
+		"a renewal counts from when it was asked for": {act: func(w *world) {
 			w.lock.onCall = func() { w.pass(term / 2) }
-			w.hold(t)
+			w.hold()
 			w.pass(term / 2)
 		}},
-		"a renewal that may have failed does not count": {act: func(t *testing.T, w *world) {
-			w.hold(t)
+		"a renewal that may have failed does not count": {act: func(w *world) {
+			w.hold()
 			w.pass(term / 2)
 			w.lock.err = errors.New("timeout")
-			_ = w.lease.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: me})
+			_ = w.lease.Update(w.t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: me})
 			w.pass(term / 2)
 		}},
-		"a renewal after the expiry opens it again, since the Lease had no other holder": {act: func(t *testing.T, w *world) {
-			w.hold(t)
+		"a renewal after the expiry opens it again, since the Lease had no other holder": {act: func(w *world) {
+			w.hold()
 			w.pass(10 * term)
-			w.hold(t)
+			w.hold()
 		}, open: true},
-		"a machine that was suspended has only its wall clock to tell": {act: func(t *testing.T, w *world) {
-			w.hold(t)
+		"a machine that was suspended has only its wall clock to tell": {act: func(w *world) {
+			w.hold()
 			w.now.wall = w.now.wall.Add(term)
 		}},
-		"a wall clock that is set back does not help": {act: func(t *testing.T, w *world) {
-			w.hold(t)
+		"a wall clock that is set back does not help": {act: func(w *world) {
+			w.hold()
 			w.pass(term)
 			w.now.wall = w.now.wall.Add(-term)
 		}},
-		"another holder is the end": {act: func(t *testing.T, w *world) {
-			w.hold(t)
+		"another holder is the end": {act: func(w *world) {
+			w.hold()
 			w.lock.record.HolderIdentity = "replica-b"
-			_, _, _ = w.lease.Get(t.Context())
+			_, _, _ = w.lease.Get(w.t.Context())
 		}},
-		"even if the Lease is free again": {act: func(t *testing.T, w *world) {
-			w.hold(t)
+		"even if the Lease is free again": {act: func(w *world) {
+			w.hold()
 			w.lock.record.HolderIdentity = ""
-			_, _, _ = w.lease.Get(t.Context())
+			_, _, _ = w.lease.Get(w.t.Context())
 		}},
-		"a replica that stands by sees the leader": {act: func(t *testing.T, w *world) {
+		"a replica that stands by sees the leader": {act: func(w *world) {
 			w.lock.record.HolderIdentity = "replica-b"
-			_, _, _ = w.lease.Get(t.Context())
+			_, _, _ = w.lease.Get(w.t.Context())
 		}, open: true},
-		"nothing is written after the release": {act: func(t *testing.T, w *world) {
-			w.hold(t)
-			if err := w.lease.Update(t.Context(), resourcelock.LeaderElectionRecord{}); err != nil {
-				t.Fatal(err)
+		"nothing is written after the release": {act: func(w *world) {
+			w.hold()
+			if err := w.lease.Update(w.t.Context(), resourcelock.LeaderElectionRecord{}); err != nil {
+				w.t.Fatal(err)
 			}
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld()
-			test.act(t, w)
-			if err := w.writes(t); (err == nil) != test.open {
+			w := newWorld(t)
+			test.act(w)
+			if err := w.writes(); (err == nil) != test.open {
 				t.Errorf("a write returns %v; want the fence open: %t", err, test.open)
 			}
 		})
@@ -146,8 +148,8 @@ func TestFence(t *testing.T) {
 
 // TestLeaseIsNotTakenBack covers the release of a leader that was replaced: client-go writes it with the version that it has just read.
 func TestLeaseIsNotTakenBack(t *testing.T) {
-	w := newWorld()
-	w.hold(t)
+	w := newWorld(t)
+	w.hold()
 	w.lock.record.HolderIdentity = "replica-b"
 	if _, _, err := w.lease.Get(t.Context()); err != nil {
 		t.Fatal(err)

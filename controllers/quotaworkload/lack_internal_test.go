@@ -43,7 +43,8 @@ func TestLackOf(t *testing.T) {
 		"images":   {1, []corev1.Pod{pod(waiting("ImagePullBackOff"))}, `1 of 1 pods were not ready: 1 with container "main" waiting (ImagePullBackOff)`},
 		"starting": {1, []corev1.Pod{pod(waiting("ContainerCreating"))}, "1 of 1 pods were not ready: 1 starting"},
 		"many causes": {
-			6, []corev1.Pod{nowhere, nowhere, failed, runs, pod(waiting("CrashLoopBackOff")), ready},
+			6,
+			[]corev1.Pod{nowhere, nowhere, failed, runs, pod(waiting("CrashLoopBackOff")), ready},
 			`5 of 6 pods were not ready: 2 without a node (0/4 nodes are available), 1 failed (Evicted), 1 with container "main" running and not ready, the others have other causes`,
 		},
 	} {

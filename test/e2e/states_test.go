@@ -173,7 +173,7 @@ var _ = Describe("A namespace that is deleted with a JobSet in the middle of its
 		}).WithContext(ctx).Should(Succeed(), func() string { return t.describe(ctx) })
 		log, err := os.ReadFile(manager.Log)
 		Expect(err).NotTo(HaveOccurred())
-		for _, line := range strings.Split(string(log), "\n") {
+		for line := range strings.SplitSeq(string(log), "\n") {
 			if strings.Contains(line, t.namespace) {
 				Expect(line).NotTo(ContainSubstring(`"level":"error"`))
 			}

@@ -79,6 +79,7 @@ type helm struct {
 
 // lifeCycle installs, upgrades, uninstalls and installs again.
 func (h helm) lifeCycle(t *testing.T, upstream []string) {
+	t.Helper()
 	for _, file := range upstream {
 		h.kubectl(t, "apply", "--server-side", "-f", file)
 	}

@@ -94,6 +94,7 @@ func (c *cluster) createQueues(t *testing.T) {
 }
 
 func (c *cluster) keepsRunning(t *testing.T, manager *world.Manager) {
+	t.Helper()
 	// The second stage is created held while no manager runs any longer.
 	runs := queued("runs", "main", 1, map[string]string{controlplane.FakeReadyAfter: "5s", controlplane.FakeExit: controlplane.FakeExitNever}, "first", "second")
 	waits := queued("waits", "main", 2, nil, "only")

@@ -69,7 +69,7 @@ var _ = Describe("The bounds of queued JobSets", Ordered, func() {
 
 	It("hold a JobSet that claims to be held already", func(ctx SpecContext) {
 		js := newQueued(namespace, "forged", "a", "b")
-		js.Spec.Suspend = ptr.To(true)
+		js.Spec.Suspend = new(true)
 		for i := range js.Spec.ReplicatedJobs {
 			js.Spec.ReplicatedJobs[i].Template.Labels = map[string]string{apis.HoldLabel: apis.HoldValue}
 			js.Spec.ReplicatedJobs[i].Template.Annotations = map[string]string{apis.GangGroupAnnotation: "all", "mine": "yes"}

@@ -27,29 +27,29 @@ var _ = Describe("The schemas of queues", func() {
 		Entry("accept one without a spec", func(cq *kueue.ClusterQueue) { cq.Spec = kueue.ClusterQueueSpec{} }, allowed),
 		Entry("refuse a negative nominalQuota", quotaOf(func(r *kueue.ResourceQuota) { r.NominalQuota = resource.MustParse("-1") }),
 			`spec.resourceGroups[0].flavors[0].resources[0].nominalQuota: "-1" of cpu in flavor "blue" is negative; write 0 or more`),
-		Entry("refuse a negative borrowingLimit", quotaOf(func(r *kueue.ResourceQuota) { r.BorrowingLimit = ptr.To(resource.MustParse("-1m")) }),
+		Entry("refuse a negative borrowingLimit", quotaOf(func(r *kueue.ResourceQuota) { r.BorrowingLimit = new(resource.MustParse("-1m")) }),
 			`resources[0].borrowingLimit: "-1m" of cpu in flavor "blue" is negative`),
-		Entry("refuse a negative lendingLimit", quotaOf(func(r *kueue.ResourceQuota) { r.LendingLimit = ptr.To(resource.MustParse("-1")) }),
+		Entry("refuse a negative lendingLimit", quotaOf(func(r *kueue.ResourceQuota) { r.LendingLimit = new(resource.MustParse("-1")) }),
 			`resources[0].lendingLimit: "-1" of cpu in flavor "blue" is negative`),
 		Entry("refuse CPUs that cannot be counted", quotaOf(func(r *kueue.ResourceQuota) { r.NominalQuota = resource.MustParse("100T") }),
 			`"100T" of cpu in flavor "blue" is more than can be counted; write at most 72057594037927`),
 		Entry("refuse memory that cannot be counted", func(cq *kueue.ClusterQueue) {
 			cq.Spec.ResourceGroups[0].Flavors[0].Resources[1].NominalQuota = resource.MustParse("65Pi")
 		}, `resources[1].nominalQuota: "65Pi" of memory in flavor "blue" is more than can be counted; write at most 64Pi`),
-		Entry("refuse a limit that cannot be counted", quotaOf(func(r *kueue.ResourceQuota) { r.BorrowingLimit = ptr.To(resource.MustParse("1E")) }),
+		Entry("refuse a limit that cannot be counted", quotaOf(func(r *kueue.ResourceQuota) { r.BorrowingLimit = new(resource.MustParse("1E")) }),
 			`or leave the limit out`),
 		Entry("accept the most that can be counted", func(cq *kueue.ClusterQueue) {
 			cq.Spec.ResourceGroups[0].Flavors[0].Resources[1].NominalQuota = resource.MustParse("64Pi")
 		}, allowed),
-		Entry("refuse a lendingLimit above nominalQuota", quotaOf(func(r *kueue.ResourceQuota) { r.LendingLimit = ptr.To(resource.MustParse("5")) }),
+		Entry("refuse a lendingLimit above nominalQuota", quotaOf(func(r *kueue.ResourceQuota) { r.LendingLimit = new(resource.MustParse("5")) }),
 			`resources[0].lendingLimit: "5" of cpu in flavor "blue" is more than nominalQuota "4"; lend at most that`),
 		Entry("refuse a borrowingLimit without a Cohort", func(cq *kueue.ClusterQueue) {
 			cq.Spec.CohortName = ""
-			cq.Spec.ResourceGroups[0].Flavors[0].Resources[0].BorrowingLimit = ptr.To(resource.MustParse("1"))
+			cq.Spec.ResourceGroups[0].Flavors[0].Resources[0].BorrowingLimit = new(resource.MustParse("1"))
 		}, "borrowingLimit must be nil when cohort is empty"),
 		Entry("refuse a lendingLimit without a Cohort", func(cq *kueue.ClusterQueue) {
 			cq.Spec.CohortName = ""
-			cq.Spec.ResourceGroups[0].Flavors[0].Resources[0].LendingLimit = ptr.To(resource.MustParse("1"))
+			cq.Spec.ResourceGroups[0].Flavors[0].Resources[0].LendingLimit = new(resource.MustParse("1"))
 		}, `lendingLimit of cpu in flavor "blue" has no meaning without spec.cohortName; name one, or take the limit out`),
 		Entry("refuse a flavor twice in one resource group", func(cq *kueue.ClusterQueue) {
 			cq.Spec.ResourceGroups[0].Flavors = append(cq.Spec.ResourceGroups[0].Flavors, cq.Spec.ResourceGroups[0].Flavors[0])
@@ -118,14 +118,14 @@ var _ = Describe("The schemas of queues", func() {
 		Entry("accept a valid one", func(*kueue.Cohort) {}, allowed),
 		Entry("accept one without a spec", func(c *kueue.Cohort) { c.Spec = kueue.CohortSpec{} }, allowed),
 		Entry("accept a lendingLimit above nominalQuota", func(c *kueue.Cohort) {
-			c.Spec.ResourceGroups[0].Flavors[0].Resources[0].LendingLimit = ptr.To(resource.MustParse("5"))
+			c.Spec.ResourceGroups[0].Flavors[0].Resources[0].LendingLimit = new(resource.MustParse("5"))
 		}, allowed),
 		Entry("refuse a negative nominalQuota", func(c *kueue.Cohort) {
 			c.Spec.ResourceGroups[0].Flavors[0].Resources[0].NominalQuota = resource.MustParse("-1")
 		}, `nominalQuota: "-1" of cpu in flavor "blue" is negative`),
 		Entry("refuse a limit without a parent", func(c *kueue.Cohort) {
 			c.Spec.ParentName = ""
-			c.Spec.ResourceGroups[0].Flavors[0].Resources[0].BorrowingLimit = ptr.To(resource.MustParse("1"))
+			c.Spec.ResourceGroups[0].Flavors[0].Resources[0].BorrowingLimit = new(resource.MustParse("1"))
 		}, `borrowingLimit of cpu in flavor "blue" has no meaning without spec.parentName`),
 		Entry("refuse a flavor in two resource groups", func(c *kueue.Cohort) {
 			c.Spec.ResourceGroups = append(c.Spec.ResourceGroups, groupOf("blue", "nvidia.com/gpu"))
@@ -137,7 +137,7 @@ var _ = Describe("The schemas of queues", func() {
 			c.Spec.ResourceGroups[0].CoveredResources = []corev1.ResourceName{"memory", "cpu"}
 		}, `list the resources of coveredResources in their order: memory, cpu`),
 		Entry("refuse a negative weight", func(c *kueue.Cohort) {
-			c.Spec.FairSharing = &kueue.FairSharing{Weight: ptr.To(resource.MustParse("-1"))}
+			c.Spec.FairSharing = &kueue.FairSharing{Weight: new(resource.MustParse("-1"))}
 		},
 			`spec.fairSharing.weight: "-1" is no weight`),
 	)
@@ -300,7 +300,7 @@ func quotaOf(change func(*kueue.ResourceQuota)) func(*kueue.ClusterQueue) {
 
 func weightOf(weight string) func(*kueue.ClusterQueue) {
 	return func(cq *kueue.ClusterQueue) {
-		cq.Spec.FairSharing = &kueue.FairSharing{Weight: ptr.To(resource.MustParse(weight))}
+		cq.Spec.FairSharing = &kueue.FairSharing{Weight: new(resource.MustParse(weight))}
 	}
 }
 

@@ -51,10 +51,10 @@ var _ = Describe("The schema of quota Workloads", Ordered, func() {
 		Entry("refuse a minCount above the count", func(w *kueue.Workload) { w.Spec.PodSets[0].MinCount = ptr.To[int32](9) },
 			"minCount should be positive and less or equal to count"),
 		Entry("refuse a slice without a size", func(w *kueue.Workload) {
-			w.Spec.PodSets[0].TopologyRequest = &kueue.PodSetTopologyRequest{PodSetSliceRequiredTopology: ptr.To("rack")}
+			w.Spec.PodSets[0].TopologyRequest = &kueue.PodSetTopologyRequest{PodSetSliceRequiredTopology: new("rack")}
 		}, "pod set main must have podSetSliceRequiredTopology together with a podSetSliceSize above 0, or neither"),
 		Entry("refuse a slice without pods", func(w *kueue.Workload) {
-			w.Spec.PodSets[0].TopologyRequest = &kueue.PodSetTopologyRequest{PodSetSliceRequiredTopology: ptr.To("rack"), PodSetSliceSize: ptr.To[int32](0)}
+			w.Spec.PodSets[0].TopologyRequest = &kueue.PodSetTopologyRequest{PodSetSliceRequiredTopology: new("rack"), PodSetSliceSize: ptr.To[int32](0)}
 		}, "podSetSliceSize above 0"),
 		Entry("refuse a priority class without a priority", func(w *kueue.Workload) {
 			w.Spec.PriorityClassRef = &kueue.PriorityClassRef{Group: "kueue.x-k8s.io", Kind: "WorkloadPriorityClass", Name: "high"}
@@ -112,7 +112,7 @@ var _ = Describe("The schema of quota Workloads", Ordered, func() {
 		Entry("accept podSetUpdates", updateOf(kueue.PodSetUpdate{Name: "main", NodeSelector: map[string]string{"a": "b"}}), allowed),
 		Entry("refuse other podSetUpdates of a check that is Ready", func(w *kueue.Workload) { w.Status.AdmissionChecks[0].PodSetUpdates = nil },
 			"status.admissionChecks[*].podSetUpdates: cannot be changed while the check is Ready"),
-		Entry("refuse a cluster that was not nominated", func(w *kueue.Workload) { w.Status.ClusterName = ptr.To("other") }, "status.clusterName: must be one of status.nominatedClusterNames"),
+		Entry("refuse a cluster that was not nominated", func(w *kueue.Workload) { w.Status.ClusterName = new("other") }, "status.clusterName: must be one of status.nominatedClusterNames"),
 		Entry("refuse a gate that is added", func(w *kueue.Workload) { w.Annotations[gatedBy] = "example.com/a,example.com/b" },
 			"gates are added to kueue.x-k8s.io/admission-gated-by when the Workload is created"),
 		Entry("accept that a gate is taken out", func(w *kueue.Workload) { delete(w.Annotations, gatedBy) }, allowed),

@@ -28,7 +28,9 @@ var _ = Describe("The peak that policy Reserve sets aside", Ordered, func() {
 	It("shows in the status of its queue, and yields borrowed quota to its owner", func(ctx SpecContext) {
 		lender, borrower := newQueue(ctx), newQueue(ctx)
 		for _, t := range []*tenant{lender, borrower} {
-			t.onlyOnDemand(ctx, "4", func(spec *kueue.ClusterQueueSpec) { spec.CohortName = kueue.CohortReference("cohort-" + lender.namespace) })
+			t.onlyOnDemand(ctx, "4", func(spec *kueue.ClusterQueueSpec) {
+				spec.CohortName = kueue.CohortReference("cohort-" + lender.namespace)
+			})
 		}
 		before := borrower.clusterQueue.DeepCopy()
 		borrower.clusterQueue.Annotations = map[string]string{apis.StageAdmissionAnnotation: "Reserve"}

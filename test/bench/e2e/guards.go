@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
@@ -123,7 +122,7 @@ func wideJobSet(namespace, name string, size int) *jobsetapi.JobSet {
 	js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{
 		Namespace: namespace, Name: name, Labels: map[string]string{apis.QueueLabel: "main"},
 	}}
-	js.Spec.ManagedBy, js.Spec.Suspend = ptr.To("example.com/nothing"), ptr.To(true)
+	js.Spec.ManagedBy, js.Spec.Suspend = new("example.com/nothing"), new(true)
 	for i := range size {
 		job := jobset.ReplicatedJob{Name: fmt.Sprintf("r%d", i), Replicas: 1, Template: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{
 			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
