@@ -162,7 +162,6 @@ func addKueueFields(all []string, path string, of reflect.Type) []string {
 		return append(all, strings.TrimSuffix(path, "[]"))
 	}
 	for field := range of.Fields() {
-		field := field
 		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
 		switch {
 		case name == "metadata" || field.Name == "TypeMeta":
