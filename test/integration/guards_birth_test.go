@@ -313,7 +313,7 @@ var _ = Describe("The guards of what is created", func() {
 		Entry(nil, world.ManagerUser, "patch", "jobset.x-k8s.io/jobsets/status", true),
 		Entry(nil, world.ManagerUser, "create", "jobset.x-k8s.io/jobsets", false),
 		Entry(nil, world.ManagerUser, "patch", "batch/jobs", true),
-		Entry(nil, world.ManagerUser, "patch", "batch/jobs/status", false),
+		Entry(nil, world.ManagerUser, "patch", "batch/jobs/status", true),
 		Entry(nil, world.ManagerUser, "create", "batch/jobs", false),
 		Entry(nil, world.ManagerUser, "delete", "batch/jobs", true),
 		Entry(nil, world.ManagerUser, "create", "kueue.x-k8s.io/workloads", true),

@@ -6,6 +6,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -31,7 +32,10 @@ var _ = Describe("The guards of what Tranche does not support", func() {
 				Should(MatchError(ContainSubstring(want)))
 		}
 		By("leaving alone what has none of them")
-		Expect(env.adminClient.Create(ctx, &kueue.ResourceFlavor{ObjectMeta: meta("plain")}, client.DryRunAll)).To(Succeed())
+		plain := &unstructured.Unstructured{}
+		plain.SetGroupVersionKind(kueue.SchemeGroupVersion.WithKind("ResourceFlavor"))
+		plain.SetName("without-spec")
+		Expect(env.adminClient.Create(ctx, plain, client.DryRunAll)).To(Succeed())
 	}, SpecTimeout(patience))
 
 	It("warn about a queue name that has no effect", func(ctx SpecContext) {

@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
@@ -96,7 +95,7 @@ var _ = Describe("The schemas of queues", func() {
 			}
 		}, "reclaimWithinCohort=Never and borrowWithinCohort.Policy!=Never"),
 		Entry("refuse a preference that has no meaning", func(cq *kueue.ClusterQueue) {
-			cq.Spec.FlavorFungibility = &kueue.FlavorFungibility{Preference: ptr.To(kueue.BorrowingOverPreemption)}
+			cq.Spec.FlavorFungibility = &kueue.FlavorFungibility{Preference: new(kueue.BorrowingOverPreemption)}
 		}, "preference can only be set when both whenCanBorrow and"),
 		Entry("refuse a negative weight", weightOf("-1"), `spec.fairSharing.weight: "-1" is no weight; write 0 or a number above 1n`),
 		Entry("refuse a weight that vanishes", weightOf("1n"), `spec.fairSharing.weight: "1n" is no weight`),
@@ -163,7 +162,7 @@ var _ = Describe("The schemas of queues", func() {
 		Entry("refuse a toleration with neither key nor Exists", toleration(corev1.Toleration{Operator: corev1.TolerationOpEqual}), "operator must be Exists when 'key' is empty"),
 		Entry("refuse a toleration that exists and has a value", toleration(corev1.Toleration{Key: "a", Operator: corev1.TolerationOpExists, Value: "b"}), "a value must be empty"),
 		Entry("refuse tolerationSeconds without NoExecute", toleration(corev1.Toleration{
-			Key: "a", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule, TolerationSeconds: ptr.To[int64](1),
+			Key: "a", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule, TolerationSeconds: new(int64(1)),
 		}), "effect must be 'NoExecute'"),
 		Entry("refuse an operator of a toleration", toleration(corev1.Toleration{Key: "a", Operator: "Is"}), "supported toleration values"),
 		Entry("refuse an effect of a toleration", toleration(corev1.Toleration{Key: "a", Effect: "Never"}), "supported taint effect values"),
@@ -190,12 +189,23 @@ var _ = Describe("The schemas of queues", func() {
 	It("keep what may not change of a ClusterQueue and a ResourceFlavor", func(ctx SpecContext) {
 		cq := validClusterQueue("schema-immutable")
 		flavor := &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: "schema-immutable"}, Spec: kueue.ResourceFlavorSpec{
-			NodeLabels: map[string]string{"pool": "a"}, TopologyName: ptr.To[kueue.TopologyReference]("racks"),
+			NodeLabels: map[string]string{"pool": "a"}, TopologyName: new(kueue.TopologyReference("racks")),
 		}}
+		// Another policy refuses new ResourceFlavors with a topology.
+		restore := suspendPolicy(ctx, "tranche-guard-topology-name", func(g Gomega, active bool) {
+			probe := flavor.DeepCopy()
+			probe.Name = "schema-probe"
+			if active {
+				g.Expect(env.adminClient.Create(ctx, probe, client.DryRunAll)).NotTo(Succeed())
+			} else {
+				g.Expect(env.adminClient.Create(ctx, probe, client.DryRunAll)).To(Succeed())
+			}
+		})
 		for _, object := range []client.Object{cq, flavor} {
 			Expect(env.adminClient.Create(ctx, object)).To(Succeed())
 			DeferCleanup(func(ctx SpecContext) { Expect(env.adminClient.Delete(ctx, object)).To(Succeed()) })
 		}
+		restore()
 		expectAnswer(env.adminClient.Patch(ctx, cq.DeepCopy(), mergePatch(`{"spec":{"concurrentAdmissionPolicy":{"migration":{"mode":"RetainFirstAdmission"}}}}`)),
 			"spec.concurrentAdmissionPolicy: cannot be changed")
 		expectAnswer(env.adminClient.Patch(ctx, cq.DeepCopy(), mergePatch(`{"spec":{"cohortName":null}}`)), allowed)
