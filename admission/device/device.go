@@ -74,7 +74,7 @@ func (m Mapping) add(to corev1.ResourceList, claim string, requests []resourcev1
 		exactly := r.Exactly
 		switch {
 		case exactly == nil:
-			return problemf("request %q of resource claim %q lists alternatives (firstAvailable), of which nobody knows yet which is taken: request exactly one DeviceClass", r.Name, claim)
+			return problemf("request %q of resource claim %q lists alternatives (firstAvailable), and which of them is allocated is not known before scheduling: request exactly one DeviceClass", r.Name, claim)
 		case exactly.AdminAccess != nil && *exactly.AdminAccess:
 			return problemf("request %q of resource claim %q has adminAccess, which no quota is charged for: remove it", r.Name, claim)
 		case exactly.AllocationMode != resourcev1.DeviceAllocationModeExactCount:
