@@ -45,7 +45,7 @@ var _ = Describe("A manager that is killed among 1,000 admissions and preemption
 
 		random := rand.New(rand.NewPCG(seed, kills))
 		for range kills {
-			h.killAfter(ctx, proxy, 30+random.IntN(100))
+			h.killAfter(ctx, proxy, 20+random.IntN(80))
 		}
 		before := h.tally()
 		Expect(before.finished).To(BeNumerically("<", crops), "nothing was left to do for who came after the last kill")
@@ -76,6 +76,8 @@ func (h *harvest) killAfter(ctx context.Context, proxy *world.Proxy, writes int)
 	})
 	m, err := env.LaunchManager(world.ManagerOptions{Server: proxy.URL()})
 	Expect(err).NotTo(HaveOccurred())
+	// Where it is not killed it must not run beside the manager of the specs that follow.
+	DeferCleanup(m.Kill)
 	launched <- m
 	Eventually(m.Done()).WithContext(ctx).WithTimeout(2*patience).Should(BeClosed(), func() string {
 		return fmt.Sprintf("the manager has written %d times, not %d; %d have finished, and not:\n%s",

@@ -75,7 +75,7 @@ var _ = Describe("The owner of a JobSet reads", func() {
 			replicatedJob{name: "launcher", cpus: "1", gpus: "5"}, replicatedJob{name: "trainer", pods: 3, cpus: "1", gpus: "5"},
 		)), "3s")
 		submit(ctx, js)
-		t.expectSays(ctx, "greedy", "WaitingForQuota", `stage 2/2 "trainer"`)
+		t.expectSays(ctx, "greedy", "Deadlocked", `stage 2/2 "trainer"`)
 		t.evict(ctx, "greedy", "launcher", life.Eviction{Reason: kueue.WorkloadEvictedByPreemption, Message: "Preempted by the test"})
 		t.setActive(ctx, "greedy", "launcher", false)
 		Eventually(func(g Gomega) {

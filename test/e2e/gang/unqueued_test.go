@@ -35,7 +35,7 @@ var _ = Describe("A gang of a JobSet without a queue", func() {
 	It("is all pods, as in KEP-1068", func(ctx SpecContext) {
 		js := submitPrinted(ctx, "jobset.yaml")
 		expectBound(ctx, js, "sample-jobset-all-r0: 16 of 16")
-		expectCondition(ctx, js, conditions.GangScheduling, metav1.ConditionTrue, "1 gangs")
+		expectCondition(ctx, js, conditions.GangScheduling, metav1.ConditionTrue, "1 gang, ")
 		expectNoQuota(ctx, js)
 	}, SpecTimeout(patience))
 
