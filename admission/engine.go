@@ -63,6 +63,8 @@ type Engine struct {
 	deadlocked, suspects map[*jobSet]struct{}
 	// unkept are the JobSets for which something should be kept that cannot be had.
 	unkept map[*jobSet]struct{}
+	// peaks counts the JobSets for which a peak is reserved.
+	peaks int
 	// lastTopic is that of the last JobSet that was new.
 	lastTopic quota.ID
 	stages    map[StageKey]*stage

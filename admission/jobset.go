@@ -445,6 +445,7 @@ func (e *Engine) keep(j *jobSet) {
 			j.keeper.keptFor[j] = struct{}{}
 			j.keeper.node.Charge(j.kept)
 			delete(e.unkept, j)
+			e.peaks++
 			e.noteReservation(j)
 			return
 		}
@@ -473,6 +474,7 @@ func (e *Engine) unkeep(j *jobSet) {
 	if len(j.kept) == 0 {
 		return
 	}
+	e.peaks--
 	e.noteReservation(j)
 	q, kept := j.keeper, j.kept
 	j.keeper, j.kept = nil, nil

@@ -16,6 +16,9 @@ import (
 // more than their nominal quota of some flavor and resource, and so have the Cohorts above them up to the one that both have a part in. The
 // JobSet that was submitted last is first.
 func (e *Engine) borrowedPeaks(l *look) []*jobSet {
+	if e.peaks == 0 {
+		return nil
+	}
 	var all []*jobSet
 	for _, q := range l.q.group.queues {
 		if q == l.q {
