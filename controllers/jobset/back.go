@@ -199,7 +199,7 @@ func (r *Reconciler) readLivePods(ctx context.Context, key types.NamespacedName,
 	return b.addPods(ctx, r.reader, all)
 }
 
-// lookAgain asks for another pass if no watch tells when pods that use quota end.
+// lookAgain requests another reconcile if no watch reports the end of pods that use quota.
 func (w *wanted) lookAgain(s *seen) {
 	unwatched := s.mine.unwatched
 	for _, b := range s.orphans {
