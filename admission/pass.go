@@ -96,6 +96,9 @@ func (e *Engine) stillPasses(n *contender) bool {
 	if n.preempts() || n.trial != nil {
 		return false
 	}
+	if len(n.reservers) > 0 {
+		n.reservers = e.borrowedPeaks(n.look) // those admitted since the nomination may have taken some of them
+	}
 	refusal := e.asIfNothingWereKept(n.look, func() *Refusal {
 		if !n.q.node.Fits(n.usage) || e.config.BlockAdmission && e.unready > 0 {
 			return &Refusal{}
