@@ -24,9 +24,11 @@ import (
 // A yard has one cohort of ClusterQueues with three flavors, in which JobSets hold quota of their first stages, and want it for a second
 // and a third beside it.
 type yard struct {
-	b       *testing.B
-	engine  *admission.Engine
-	queues  int
+	b      *testing.B
+	engine *admission.Engine
+	queues int
+	// policy is the annotation stage-admission of the JobSets.
+	policy  string
 	version int
 	made    int
 	objects map[admission.StageKey]*kueue.Workload
@@ -34,7 +36,7 @@ type yard struct {
 	began []int
 }
 
-func newYard(b *testing.B, queues int, gpus int64) *yard {
+func newYard(b *testing.B, queues int, gpus int64, strategy kueue.QueueingStrategy) *yard {
 	b.Helper()
 	engine, err := admission.New(admission.Config{})
 	if err != nil {
@@ -57,7 +59,7 @@ func newYard(b *testing.B, queues int, gpus int64) *yard {
 		}
 		q := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		q.Spec = kueue.ClusterQueueSpec{
-			CohortName: "c", NamespaceSelector: &metav1.LabelSelector{}, ResourceGroups: []kueue.ResourceGroup{group},
+			CohortName: "c", NamespaceSelector: &metav1.LabelSelector{}, ResourceGroups: []kueue.ResourceGroup{group}, QueueingStrategy: strategy,
 		}
 		engine.Apply(admission.ClusterQueueObserved{ClusterQueue: q})
 		engine.Apply(admission.LocalQueueObserved{LocalQueue: &kueue.LocalQueue{
@@ -88,7 +90,7 @@ func (y *yard) submit() {
 		y.b.Fatal(err)
 	}
 	y.engine.Apply(admission.PlanObserved{
-		JobSet: types.NamespacedName{Namespace: "ns", Name: name}, UID: uid, Submitted: time.Unix(int64(i), 0), Plan: plan,
+		JobSet: types.NamespacedName{Namespace: "ns", Name: name}, UID: uid, Submitted: time.Unix(int64(i), 0), Plan: plan, StageAdmission: y.policy,
 	})
 	for k := range plan.Stages {
 		wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{
@@ -166,16 +168,23 @@ func (y *yard) end(i int) {
 
 // BenchmarkStagedCohort measures life in one cohort of 20 ClusterQueues with three flavors, in which many JobSets hold quota for their
 // first stages: in each step the oldest ends, another opens its second stage, another its third, and a new one comes. Where quota is
-// ample, every stage that asks is admitted; where it is scarce, many ask at each step, and most are refused.
+// ample, every stage that asks is admitted; where it is scarce, many ask at each step, and most are refused. Under StrictFIFO those that
+// are refused block others, and with policy Reserve the later stages of each JobSet have a peak reservation.
 func BenchmarkStagedCohort(b *testing.B) {
 	for _, bc := range []struct {
 		name string
 		// gpus for each JobSet that holds quota.
-		gpus int64
-	}{{"ample", 18}, {"scarce", 4}} {
+		gpus     int64
+		strategy kueue.QueueingStrategy
+		policy   string
+	}{
+		{"ample", 18, kueue.BestEffortFIFO, ""}, {"scarce", 4, kueue.BestEffortFIFO, ""},
+		{"strict", 4, kueue.StrictFIFO, ""}, {"reserve", 4, kueue.BestEffortFIFO, "Reserve"},
+	} {
 		for _, holders := range []int{10, 100, 1000} {
 			b.Run(fmt.Sprintf("%s/holders=%d", bc.name, holders), func(b *testing.B) {
-				y := newYard(b, 20, max(bc.gpus*int64(holders), 60*20*3/10))
+				y := newYard(b, 20, max(bc.gpus*int64(holders), 60*20*3/10), bc.strategy)
+				y.policy = bc.policy
 				for range holders {
 					y.submit()
 				}
