@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
@@ -78,15 +80,28 @@ func repositoryRoot() (string, error) {
 	}
 }
 
-// freePort returns a port that nothing listens on.
-func freePort() (int, error) {
-	listener, err := net.Listen("tcp", net.JoinHostPort(loopback, "0"))
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
+// Ports that programs are told to listen on. The kernel gives connections ports from 32768 on, so that none of them takes a port between the moment
+// in which it was found free and the moment in which its program listens.
+const (
+	firstPort = 10000
+	lastPort  = 32767
+)
+
+// FreePort returns a port that nothing listens on. It is drawn, so that control planes which start at the same time hardly draw the same one.
+func FreePort() (int, error) {
+	const tries = 100
+	var last error
+	for range tries {
+		port := firstPort + rand.IntN(lastPort-firstPort+1)
+		listener, err := net.Listen("tcp", net.JoinHostPort(loopback, strconv.Itoa(port)))
+		if err != nil {
+			last = err
+			continue
+		}
+		if err := listener.Close(); err != nil {
+			return 0, fmt.Errorf("find a free port: %w", err)
+		}
+		return port, nil
 	}
-	port := listener.Addr().(*net.TCPAddr).Port
-	if err := listener.Close(); err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
-	}
-	return port, nil
+	return 0, fmt.Errorf("find a free port from %d to %d: %w", firstPort, lastPort, last)
 }

@@ -23,7 +23,7 @@ func (p *ControlPlane) addProgram(name, user string, c *program) error {
 }
 
 func (p *ControlPlane) defineControllerManager() error {
-	port, err := freePort()
+	port, err := FreePort()
 	if err != nil {
 		return err
 	}
@@ -43,7 +43,7 @@ func (p *ControlPlane) defineControllerManager() error {
 }
 
 func (p *ControlPlane) defineScheduler() error {
-	port, err := freePort()
+	port, err := FreePort()
 	if err != nil {
 		return err
 	}

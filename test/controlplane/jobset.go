@@ -23,11 +23,11 @@ type jobsetWebhooks struct {
 
 // defineJobSet describes the stock JobSet controller and points its webhooks at this machine.
 func (p *ControlPlane) defineJobSet() error {
-	webhookPort, err := freePort()
+	webhookPort, err := FreePort()
 	if err != nil {
 		return err
 	}
-	healthPort, err := freePort()
+	healthPort, err := FreePort()
 	if err != nil {
 		return err
 	}

@@ -64,7 +64,7 @@ const kwokUser = "system:serviceaccount:kube-system:kwok-controller"
 var kwokStages []byte
 
 func (p *ControlPlane) defineKwok() error {
-	port, err := freePort()
+	port, err := FreePort()
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -38,6 +39,14 @@ func (p *ControlPlane) defineServers() error {
 		return err
 	}
 	var err error
+	if etcd.URL, err = freeURL(); err != nil {
+		return err
+	}
+	peers, err := freeURL()
+	if err != nil {
+		return err
+	}
+	etcd.Configure().Set("listen-peer-urls", peers.String())
 	if etcd.Path, err = p.tieLeash(Etcd); err != nil {
 		return err
 	}
@@ -60,9 +69,17 @@ func (p *ControlPlane) defineServers() error {
 	return p.chooseAddress()
 }
 
+func freeURL() (*url.URL, error) {
+	port, err := FreePort()
+	if err != nil {
+		return nil, err
+	}
+	return &url.URL{Scheme: "http", Host: address(port)}, nil
+}
+
 // chooseAddress fixes where the API server listens, so that the configurations of clients can be written before it runs.
 func (p *ControlPlane) chooseAddress() error {
-	port, err := freePort()
+	port, err := FreePort()
 	if err != nil {
 		return err
 	}

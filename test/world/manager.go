@@ -4,18 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"syscall"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/yaml"
+
+	"github.com/tranche-dev/tranche/test/controlplane"
 )
 
 const (
@@ -64,7 +67,7 @@ func (w *World) LaunchManager(options ManagerOptions) (*Manager, error) {
 	if err := w.writeKubeconfig(kubeconfig, options.Server); err != nil {
 		return nil, err
 	}
-	ports, err := freePorts(3)
+	ports, err := freeAddresses(3)
 	if err != nil {
 		return nil, err
 	}
@@ -187,22 +190,15 @@ func (m *Manager) tail() string {
 	return string(data[max(0, len(data)-size):])
 }
 
-// freePorts returns addresses on loopback that nobody listens on.
-func freePorts(n int) ([]string, error) {
-	var listeners []io.Closer
-	var addresses []string
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+// freeAddresses returns addresses on loopback that nothing listens on.
+func freeAddresses(n int) ([]string, error) {
+	addresses := map[string]struct{}{}
+	for len(addresses) < n {
+		port, err := controlplane.FreePort()
 		if err != nil {
 			return nil, err
 		}
-		listeners = append(listeners, l)
-		addresses = append(addresses, l.Addr().String())
+		addresses[net.JoinHostPort("127.0.0.1", strconv.Itoa(port))] = struct{}{}
 	}
-	for _, l := range listeners {
-		if err := l.Close(); err != nil {
-			return nil, err
-		}
-	}
-	return addresses, nil
+	return slices.Collect(maps.Keys(addresses)), nil
 }
