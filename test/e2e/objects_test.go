@@ -223,6 +223,7 @@ func (t team) end(ctx context.Context, jobSet, replicatedJob string, phase corev
 				pod.Status.Phase = phase
 				g.Expect(env.Admin.Status().Update(ctx, &pod)).To(Succeed())
 			}
+			g.Expect(pod.Status.Phase).NotTo(Equal(corev1.PodPending), pod.Name)
 			ended++
 		}
 		g.Expect(ended).To(BeNumerically(">", 0))
