@@ -192,7 +192,16 @@ func (h helm) expectSame(t *testing.T, before, after string) {
 
 func (h helm) awaitNoCRDs(t *testing.T) {
 	t.Helper()
-	eventually(t, "there are no CRDs", func() bool { return strings.TrimSpace(h.uids(t)) == "" })
+	// The API server deletes the objects of a CRD first. It backs off when it cannot list them, as shortly after the CRD was changed.
+	const poll, patience = time.Second, 5 * time.Minute
+	var left string
+	err := wait.PollUntilContextTimeout(t.Context(), poll, patience, true, func(context.Context) (bool, error) {
+		left = h.kubectl(t, "get", "crd", "-o", "jsonpath={range .items[*]}{.metadata.name} {.metadata.deletionTimestamp} {.status.conditions}{\"\\n\"}{end}")
+		return strings.TrimSpace(left) == "", nil
+	})
+	if err != nil {
+		t.Fatalf("wait until there are no CRDs: %v, left are\n%s", err, left)
+	}
 }
 
 func newShell(t *testing.T, plane *controlplane.ControlPlane, root string) *shell {
