@@ -29,6 +29,20 @@ var _ = Describe("The bounds of queued JobSets", Ordered, func() {
 		}
 		return names
 	}
+	inGroups := func(size int) func(*jobsetapi.JobSet) {
+		return func(js *jobsetapi.JobSet) {
+			for i := size; i < len(js.Spec.ReplicatedJobs); i++ {
+				js.Spec.ReplicatedJobs[i].DependsOn = []jobset.DependsOn{{Name: fmt.Sprintf("r%d", i/size*size-1), Status: jobset.DependencyReady}}
+			}
+		}
+	}
+	inRules := func(size int) func(*jobsetapi.JobSet) {
+		return func(js *jobsetapi.JobSet) {
+			js.Spec.StartupPolicy = &jobsetapi.StartupPolicy{StartupPolicyOrder: jobset.InOrder, Rules: []jobsetapi.StartupPolicyRule{{
+				TargetReplicatedJobs: named(size), WaitForReplicatedJobsStatus: "Ready",
+			}}}
+		}
+	}
 	inOrder := func(js *jobsetapi.JobSet) {
 		js.Spec.StartupPolicy = &jobsetapi.StartupPolicy{StartupPolicyOrder: jobset.InOrder}
 	}
@@ -55,7 +69,13 @@ var _ = Describe("The bounds of queued JobSets", Ordered, func() {
 			}
 		}
 	},
-		Entry("accept 300 ReplicatedJobs", 300, func(*jobsetapi.JobSet) {}, allowed),
+		Entry("accept 300 ReplicatedJobs", 300, inGroups(18), allowed),
+		Entry("accept 18 ReplicatedJobs that start together", 18, func(*jobsetapi.JobSet) {}, allowed),
+		Entry("refuse 19 ReplicatedJobs that start together", 19, func(*jobsetapi.JobSet) {}, "at most 18 ReplicatedJobs of a JobSet in a queue start together, not 19; let some wait"),
+		Entry("refuse 20 ReplicatedJobs that wait for the same", 40, inGroups(20), "at most 18 ReplicatedJobs of a JobSet in a queue start together, not 20"),
+		Entry("accept 18 ReplicatedJobs in a rule", 19, inRules(18), allowed),
+		Entry("refuse 19 ReplicatedJobs in a rule", 20, inRules(19), "at most 18 ReplicatedJobs of a JobSet in a queue start together"),
+		Entry("let 19 ReplicatedJobs without a queue start together", 20, func(js *jobsetapi.JobSet) { js.Labels = nil; inRules(19)(js) }, noEffect),
 		Entry("refuse 301 ReplicatedJobs", 301, func(*jobsetapi.JobSet) {}, "a JobSet in a queue, or with gangs, groups or rules, has at most 300 ReplicatedJobs, not 301; raise the replicas"),
 		Entry("refuse 1000 ReplicatedJobs", 1000, func(*jobsetapi.JobSet) {}, "at most 300 ReplicatedJobs, not 1000"),
 		Entry("accept 100 stages in order", 100, inOrder, allowed),
