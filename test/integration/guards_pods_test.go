@@ -283,10 +283,15 @@ var _ = Describe("The guards of Jobs against another owner", func() {
 			plain.GenerateName, plain.Spec.Suspend, plain.OwnerReferences = "impostor-", new(true), []metav1.OwnerReference{first}
 			plain.Labels = maps.Clone(job.Labels)
 			delete(plain.Labels, apis.HoldLabel)
+			// The garbage collector deletes the Job at once if it has no such owner: the finalizer keeps it for the second write.
+			plain.Finalizers = []string{"example.com/keep"}
 			if err := tenant.Create(ctx, plain); err != nil {
 				expectAnswer(err, "only the JobSet controller makes the Jobs of a JobSet")
 				continue
 			}
+			DeferCleanup(func(ctx SpecContext) {
+				Expect(env.adminClient.Patch(ctx, plain, jsonPatch(`[{"op":"remove","path":"/metadata/finalizers"}]`))).To(Succeed())
+			}, NodeTimeout(patience))
 			for _, isController := range []string{"true", "false"} {
 				patch := fmt.Sprintf(`[{"op":"replace","path":"/metadata/ownerReferences/0","value":{"apiVersion":%q,"kind":"JobSet","name":%q,"uid":%q,"controller":%s}}]`,
 					jobset.GroupVersion.String(), js.Name, js.UID, isController)
