@@ -57,6 +57,7 @@ type clusterQueue struct {
 	isRoused   bool
 	// isChanged tells that Changed has to name it.
 	isChanged bool
+	strategy  queue.Strategy
 	line      *line
 	ledger    ledger
 	// charged are the stages that are charged here, and holders what preemption knows of them.
@@ -148,17 +149,17 @@ func (q *clusterQueue) adopt(object *kueue.ClusterQueue) bool {
 		selector, q.selectorProblem = labels.Nothing(), err.Error()
 	}
 	q.selector = selector
-	strategy := queue.BestEffort
+	q.strategy = queue.BestEffort
 	if spec.QueueingStrategy == kueue.StrictFIFO {
-		strategy = queue.Strict
+		q.strategy = queue.Strict
 	}
-	q.line.SetStrategy(strategy)
+	q.line.SetStrategy(q.strategy)
 	return !q.saysTheSameAs(&before)
 }
 
 func (q *clusterQueue) saysTheSameAs(o *clusterQueue) bool {
 	facts := func(q *clusterQueue) string {
-		return fmt.Sprintln(q.terminating, q.stop, q.policy, q.cohort, q.weight, q.fungibility, q.selector, q.selectorProblem, q.checks, q.isUsageBased, q.isConcurrent)
+		return fmt.Sprintln(q.terminating, q.stop, q.strategy, q.policy, q.cohort, q.weight, q.fungibility, q.selector, q.selectorProblem, q.checks, q.isUsageBased, q.isConcurrent)
 	}
 	return facts(q) == facts(o) && sameGroups(q.groups, o.groups) && samePreemption(&q.preemption, &o.preemption)
 }
