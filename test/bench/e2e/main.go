@@ -1,7 +1,7 @@
 // Package main is `make bench-e2e`: it runs a shape of load through the real manager binary on a real control plane, measures in the
 // same run what the machine can do without a manager, and compares the figures with bounds.yaml. The shape "staged" runs the same staged
 // JobSets twice, with each admitted as a whole and stage by stage, and compares. The shape "guards" times writes of JobSets with and
-// without the admission policies.
+// without the admission policies. The shape "stages" times the stages of long JobSets with a queue and without.
 package main
 
 import (
@@ -43,7 +43,7 @@ type options struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.shape, "shape", "baseline-tenth", "names of files in shapes, paths of others, staged for the comparison, or guards for what these cost; separated by commas")
+	flag.StringVar(&o.shape, "shape", "baseline-tenth", "names of files in shapes, paths of others, staged for the comparison, guards for what these cost, or stages for long JobSets; separated by commas")
 	flag.IntVar(&o.count, "count", 1, "how many times to run it, each time on a new control plane")
 	flag.BoolVar(&o.atOnce, "at-once", false, "submit everything at once instead of at the rate of the shape")
 	flag.IntVar(&o.lives, "lives", 600, "how many quota Workloads to create, admit and finish to learn what the machine can do, before and again after")
@@ -103,6 +103,9 @@ func load(o *options, name string) (func(context.Context) ([]figure, error), str
 	}
 	if name == guardsShape {
 		return func(ctx context.Context) ([]figure, error) { return measureGuards(ctx, o) }, name, nil
+	}
+	if name == stagesShape {
+		return func(ctx context.Context) ([]figure, error) { return measureStages(ctx, o) }, name, nil
 	}
 	s, label, err := loadShape(o, name)
 	return func(ctx context.Context) ([]figure, error) { return measure(ctx, s, o) }, label, err

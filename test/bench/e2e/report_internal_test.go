@@ -140,6 +140,14 @@ func TestBoundsAreAboutFigures(t *testing.T) {
 			}
 		}
 	}
+	staged := map[string]struct{}{}
+	for _, order := range stageOrders {
+		for _, size := range stagesSizes {
+			for _, f := range stagesFigures(order, size, 1, 1) {
+				staged[f.name] = struct{}{}
+			}
+		}
+	}
 	for _, bound := range b {
 		figures := known
 		switch bound.Shape {
@@ -147,6 +155,8 @@ func TestBoundsAreAboutFigures(t *testing.T) {
 			figures = compared
 		case guardsShape:
 			figures = guarded
+		case stagesShape:
+			figures = staged
 		}
 		if _, ok := figures[bound.Figure]; !ok {
 			t.Errorf("bound for %q, which is no figure", bound.Figure)
