@@ -183,7 +183,7 @@ func stripConfigMap(object any) (any, error) {
 		return configMap, nil
 	}
 	configMap.Data = map[string]string{}
-	for _, key := range []string{barrier.KeyEndpoint, barrier.KeyToken, barrier.KeyPods, barrier.KeyReleased} {
+	for _, key := range barrier.Keys() {
 		if value, isThere := data[key]; isThere {
 			configMap.Data[key] = value
 		}

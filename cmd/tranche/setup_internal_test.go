@@ -13,8 +13,8 @@ import (
 
 // TestStripConfigMap: the cache holds the notices of groups, and no other data.
 func TestStripConfigMap(t *testing.T) {
-	data := map[string]string{barrier.KeyToken: "secret", barrier.KeyPods: "2", "other": "large"}
-	notice := map[string]string{barrier.KeyToken: "secret", barrier.KeyPods: "2"}
+	data := map[string]string{"token": "secret", "pods": "2", "released": "a.1\n", "started": "true\n", "endpoint": "http://tranche", "other": "large"}
+	notice := map[string]string{"token": "secret", "pods": "2", "released": "a.1\n", "started": "true\n", "endpoint": "http://tranche"}
 	owner := func(kind, name string) []metav1.OwnerReference {
 		return []metav1.OwnerReference{{Kind: kind, Name: name, Controller: new(true)}}
 	}

@@ -37,7 +37,13 @@ const (
 	KeyPods = "pods"
 	// KeyReleased lists the signals of those who may start, one a line.
 	KeyReleased = "released"
+	// KeyStarted is the file of KEP-498: it exists while every Job of the group may start. It names no attempt, so a kubelet that is late may
+	// still show that of an earlier one. A barrier compares KeyReleased.
+	KeyStarted = "started"
 )
+
+// Keys returns all of them.
+func Keys() []string { return []string{KeyEndpoint, KeyToken, KeyPods, KeyReleased, KeyStarted} }
 
 // Container is the name of the init container that waits.
 const Container = "group-scheduling-init"
@@ -72,6 +78,8 @@ type Notice struct {
 	Pods int
 	// Released has the signals of those who may start, sorted.
 	Released []string
+	// HasStarted is true while every Job of the group may start.
+	HasStarted bool
 }
 
 // ReadNotice makes a Notice of the keys of a ConfigMap. Those that are not there are empty.
@@ -80,6 +88,7 @@ func ReadNotice(read func(key string) string) Notice {
 	// Who writes nonsense into it is told nonsense.
 	n.Pods, _ = strconv.Atoi(strings.TrimSpace(read(KeyPods)))
 	slices.Sort(n.Released)
+	n.HasStarted = read(KeyStarted) != ""
 	return n
 }
 
@@ -91,6 +100,9 @@ func (n *Notice) Data() map[string]string {
 	}
 	if len(n.Released) > 0 {
 		data[KeyReleased] = strings.Join(n.Released, "\n") + "\n"
+	}
+	if n.HasStarted {
+		data[KeyStarted] = "true\n"
 	}
 	return data
 }

@@ -15,10 +15,11 @@ func TestNotice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		signal := rapid.StringMatching(`[0-9a-f]{2}\.[1-3]`)
 		want := barrier.Notice{
-			Endpoint: rapid.SampledFrom([]string{"", "http://tranche:8083/v1/groups/a/b"}).Draw(t, "endpoint"),
-			Token:    rapid.StringMatching(`[A-Z2-7]{1,26}`).Draw(t, "token"),
-			Pods:     rapid.IntRange(0, 1_000_000).Draw(t, "pods"),
-			Released: rapid.SliceOfNDistinct(signal, 0, 20, rapid.ID).Draw(t, "released"),
+			Endpoint:   rapid.SampledFrom([]string{"", "http://tranche:8083/v1/groups/a/b"}).Draw(t, "endpoint"),
+			Token:      rapid.StringMatching(`[A-Z2-7]{1,26}`).Draw(t, "token"),
+			Pods:       rapid.IntRange(0, 1_000_000).Draw(t, "pods"),
+			Released:   rapid.SliceOfNDistinct(signal, 0, 20, rapid.ID).Draw(t, "released"),
+			HasStarted: rapid.Bool().Draw(t, "started"),
 		}
 		data := want.Data()
 		got := barrier.ReadNotice(func(key string) string { return data[key] })
@@ -28,6 +29,9 @@ func TestNotice(t *testing.T) {
 		}
 		if one := signal.Draw(t, "signal"); got.Releases(one) != listed[one] {
 			t.Errorf("%v releases %q: %t", got.Released, one, !listed[one])
+		}
+		if content, exists := data["started"]; exists != want.HasStarted || exists && content == "" || got.HasStarted != want.HasStarted {
+			t.Errorf("file started is %q and exists: %t, read %t; want %t", content, exists, got.HasStarted, want.HasStarted)
 		}
 		if again := got.Data(); len(got.Released) != len(want.Released) || got.Token != want.Token || got.Pods != want.Pods || again["endpoint"] != data["endpoint"] {
 			t.Errorf("wrote %v, read %v", want, got)

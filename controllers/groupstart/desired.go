@@ -78,8 +78,8 @@ func (s *seen) isLeftover() bool {
 	return owner != nil && owner.Kind == "JobSet" && owner.Name == s.jobSet.Name && owner.UID != s.jobSet.UID
 }
 
-// post decides what the ConfigMap of the group says, and returns that. Once somebody may start that is not taken back: it is about these
-// pods and no others.
+// post decides what the ConfigMap of the group says, and returns that. A signal that was released is not taken back: it is about these pods
+// and no others. The file started is about no pods in particular, so it is removed as soon as a Job of the group is held or created again.
 func (w *wanted) post(s *seen) barrier.Notice {
 	notice := barrier.Notice{}
 	if s.configMap != nil {
@@ -89,6 +89,7 @@ func (w *wanted) post(s *seen) barrier.Notice {
 	if s.tally.isWhole() && len(s.tally.signals) > 0 && !areReleased(&notice, s.tally.signals) {
 		notice.Released, w.releases = s.tally.signals, true
 	}
+	notice.HasStarted = s.tally.complete && areReleased(&notice, s.tally.pending)
 	configMap := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: s.jobSet.Namespace, Name: barrier.ConfigMapName(s.jobSet.Name),
@@ -119,7 +120,7 @@ func (s *seen) news(notice *barrier.Notice) (reason, message string) {
 	case t.unaware != "":
 		return conditions.GroupNotInjected, fmt.Sprintf("the pods of Job %q do not wait for the others: the policy tranche-group-jobs was not there when the"+
 			" Job was created", t.unaware)
-	case t.complete && areReleased(notice, t.pending):
+	case notice.HasStarted:
 		return conditions.GroupReleased, fmt.Sprintf("all %d pods of the group had started", t.pods)
 	case t.gaveUp || t.complete && s.hasTimedOut():
 		return conditions.GroupTimedOut, fmt.Sprintf("a pod has given up waiting for all %d pods of the group to start; its termination message says how many had",

@@ -228,7 +228,7 @@ func newSeen(change func(*seen)) *seen {
 }
 
 func TestDesired(t *testing.T) {
-	released := "d0.1\nw0.1\n"
+	released, started := "d0.1\nw0.1\n", "true\n"
 	cases := map[string]struct {
 		change func(*seen)
 		// wantData is what is written, nil if nothing is.
@@ -239,11 +239,18 @@ func TestDesired(t *testing.T) {
 	}{
 		"whole": {
 			func(*seen) {},
-			map[string]string{"endpoint": "http://tranche/v1/groups/ml/js", "token": "t", "pods": "5", "released": released},
+			map[string]string{"endpoint": "http://tranche/v1/groups/ml/js", "token": "t", "pods": "5", "released": released, "started": started},
 			"AllStarted", "spec.replicatedJobs[0].template.metadata.annotations[tranche.dev/group-start]: all 5 pods of the group had started", true, false,
 		},
-		"whole, and said so": {func(s *seen) { s.configMap.Data["released"] = released }, nil, "AllStarted", "all 5 pods", false, false},
-		"not whole":          {func(s *seen) { s.tally.started = 4 }, nil, "WaitingForPods", "wait until all 5 pods of the group have started", false, false},
+		"whole, and said so": {
+			func(s *seen) { s.configMap.Data["released"], s.configMap.Data["started"] = released, started }, nil, "AllStarted", "all 5 pods", false, false,
+		},
+		"released by a manager that did not write the file started": {
+			func(s *seen) { s.configMap.Data["released"] = released },
+			map[string]string{"endpoint": "http://tranche/v1/groups/ml/js", "token": "t", "pods": "5", "released": released, "started": started},
+			"AllStarted", "", false, false,
+		},
+		"not whole": {func(s *seen) { s.tally.started = 4 }, nil, "WaitingForPods", "wait until all 5 pods of the group have started", false, false},
 		"no ConfigMap yet": {
 			func(s *seen) { s.configMap, s.tally = nil, tally{pods: 5} },
 			map[string]string{"endpoint": "http://tranche/v1/groups/ml/js", "token": "", "pods": "5"},
@@ -268,14 +275,30 @@ func TestDesired(t *testing.T) {
 			"WaitingForPods", "", false, false,
 		},
 		"what was released stays so": {
-			func(s *seen) { s.configMap.Data["released"] = released; s.tally.started = 1 }, nil, "AllStarted", "", false, false,
+			func(s *seen) {
+				s.configMap.Data["released"], s.configMap.Data["started"], s.tally.started = released, started, 1
+			}, nil, "AllStarted", "", false, false,
 		},
 		"another attempt waits": {
 			func(s *seen) { s.configMap.Data["released"] = "d0.0\nw0.0\n"; s.tally.started = 1 }, nil, "WaitingForPods", "", false, false,
 		},
+		"another attempt waits, and the file of the one before is there": {
+			func(s *seen) {
+				s.configMap.Data["released"], s.configMap.Data["started"], s.tally.started = "d0.0\nw0.0\n", started, 1
+			},
+			map[string]string{"endpoint": "http://tranche/v1/groups/ml/js", "token": "t", "pods": "5", "released": "d0.0\nw0.0\n"},
+			"WaitingForPods", "", false, false,
+		},
+		"a Job is held again before it is released again": {
+			func(s *seen) {
+				s.configMap.Data["released"], s.configMap.Data["started"], s.tally.started, s.tally.complete = released, started, 3, false
+			},
+			map[string]string{"endpoint": "http://tranche/v1/groups/ml/js", "token": "t", "pods": "5", "released": released},
+			"WaitingForPods", "", false, false,
+		},
 		"another attempt is whole": {
 			func(s *seen) { s.configMap.Data["released"] = "d0.0\nw0.0\n" },
-			map[string]string{"endpoint": "http://tranche/v1/groups/ml/js", "token": "t", "pods": "5", "released": released},
+			map[string]string{"endpoint": "http://tranche/v1/groups/ml/js", "token": "t", "pods": "5", "released": released, "started": started},
 			"AllStarted", "", true, false,
 		},
 		"a pod gave up": {
@@ -293,7 +316,7 @@ func TestDesired(t *testing.T) {
 		"turned off":            {func(s *seen) { s.injected, s.tally.waits = false, false }, nil, "NotConfigured", "groupStartImage", false, false},
 		"turned off while pods wait": {
 			func(s *seen) { s.injected = false },
-			map[string]string{"endpoint": "http://tranche/v1/groups/ml/js", "token": "t", "pods": "5", "released": released},
+			map[string]string{"endpoint": "http://tranche/v1/groups/ml/js", "token": "t", "pods": "5", "released": released, "started": started},
 			"AllStarted", "", true, false,
 		},
 		"the user's ConfigMap": {func(s *seen) { s.configMap.OwnerReferences = nil }, nil, "ConfigMapOfUser", `ConfigMap "js-group-scheduling" was made by somebody else`, false, true},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -137,11 +138,20 @@ func configMapOf(ctx context.Context, g Gomega, js *jobsetapi.JobSet) *corev1.Co
 	return &configMap
 }
 
-// expectReleased waits until exactly the pods of these ReplicatedJobs, as they are now, may start.
+// withoutStarted is what the ConfigMap of a group says that had started, while its next pods wait.
+func withoutStarted(data map[string]string) map[string]string {
+	data = maps.Clone(data)
+	delete(data, "started")
+	return data
+}
+
+// expectReleased waits until exactly the pods of these ReplicatedJobs, as they are now, may start. The file started is that of KEP-498.
 func expectReleased(ctx context.Context, js *jobsetapi.JobSet, replicatedJobs ...string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
-		g.Expect(strings.Fields(configMapOf(ctx, g, js).Data["released"])).To(Equal(signalsOf(ctx, g, js, replicatedJobs...)), told(ctx, g, js))
+		data := configMapOf(ctx, g, js).Data
+		g.Expect(strings.Fields(data["released"])).To(Equal(signalsOf(ctx, g, js, replicatedJobs...)), told(ctx, g, js))
+		g.Expect(data["started"]).NotTo(BeEmpty(), told(ctx, g, js))
 	}).WithContext(ctx).Should(Succeed())
 	expectCondition(ctx, js, metav1.ConditionTrue, "AllStarted", "")
 }
