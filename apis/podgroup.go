@@ -58,6 +58,10 @@ const (
 	// KoordinatorPrefix begins annotations of pods and PodGroups: name, min-available, total-number, mode, groups, waiting-time.
 	KoordinatorPrefix = "gang.scheduling.koordinator.sh/"
 
+	// KoordinatorTimeoutAnnotation is "true" on the pods of a gang that did not start within its waiting time, and on a PodGroup for which
+	// quota was reserved before its pods. Koordinator places no pod that has it.
+	KoordinatorTimeoutAnnotation = KoordinatorPrefix + "timeout"
+
 	// GroupNameAnnotation names, on a pod, its PodGroup of kube-batch or of Volcano.
 	GroupNameAnnotation = "scheduling.k8s.io/group-name"
 )

@@ -46,8 +46,11 @@ type Gang struct {
 	Ref
 	// Object is nil if there is none, or none is needed.
 	Object *Object
-	// Pods are all members, the oldest first.
+	// Pods are all members, the oldest first, without those in TimedOut.
 	Pods []*corev1.Pod
+	// TimedOut are gated pods of a gang that has timed out: they are not admitted before they are recreated. There are none unless
+	// Settings.StopsAfterTimeout.
+	TimedOut []*corev1.Pod
 	// Min pods start together, and up to Total ask for quota with them.
 	Min, Total int32
 	// NonStrict tells that the gang gathers its quota in parts.
@@ -58,6 +61,16 @@ type Gang struct {
 	Wait time.Duration
 	// Queue is the name of the LocalQueue, and PriorityClass that of the WorkloadPriorityClass, or empty.
 	Queue, PriorityClass string
+	// stops is true if pods that have timed out are not admitted.
+	stops bool
+}
+
+// Settings are what the configuration says about gangs.
+type Settings struct {
+	// Wait is how long a gang that says nothing about it keeps quota with which it cannot start.
+	Wait time.Duration
+	// StopsAfterTimeout is true if a gang for which Koordinator's annotations count does not queue again after that time.
+	StopsAfterTimeout bool
 }
 
 // Problems are what a user has to change before a gang can be admitted: what is wrong where, and how to mend it.
@@ -79,13 +92,14 @@ func shorten(text string, most int) string {
 
 func addf(p *Problems, format string, args ...any) { *p = append(*p, fmt.Sprintf(format, args...)) }
 
-// New reads what a gang asks for. The pods must be members of the gang, and wait is how long one waits that says nothing about it. If there are
-// problems the Gang has what could be read.
-func New(ref Ref, object *Object, pods []*corev1.Pod, wait time.Duration) (*Gang, Problems) {
-	g := &Gang{Ref: ref, Object: object, Pods: slices.Clone(pods), Min: 1, Wait: wait}
+// New reads what a gang asks for. The pods must be members of the gang. If there are problems the Gang has what could be read.
+func New(ref Ref, object *Object, pods []*corev1.Pod, settings Settings) (*Gang, Problems) {
+	g := &Gang{Ref: ref, Object: object, Pods: slices.Clone(pods), Min: 1, Wait: settings.Wait}
+	g.stops = settings.StopsAfterTimeout && g.hasSettings()
 	slices.SortFunc(g.Pods, func(a, b *corev1.Pod) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
+	g.splitTimedOut()
 	var problems Problems
 	if ref.HasObject() && object == nil {
 		addf(&problems, "there is no PodGroup %q %s in namespace %q: create it (its API must be served), or take the pods out of the gang", ref.Name, ref.api(), ref.Namespace)
@@ -113,9 +127,9 @@ func (r Ref) api() string {
 	return ""
 }
 
-// Living returns the pods that have not ended, and are not gated and about to go.
+// living returns the pods that have not ended, and are not gated and about to go. Those that have timed out come last.
 func (g *Gang) living() []*corev1.Pod {
-	return slices.DeleteFunc(slices.Clone(g.Pods), func(pod *corev1.Pod) bool { return IsTerminal(pod) || isVanishing(pod) })
+	return slices.DeleteFunc(g.All(), func(pod *corev1.Pod) bool { return IsTerminal(pod) || isVanishing(pod) })
 }
 
 // agreed returns the value that all pods give which wait, and complains if they differ. If none waits it is that of the first that lives. Pods

@@ -150,7 +150,7 @@ func TestNew(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			g, problems := podgroup.New(podgroup.Ref{Kind: c.kind, Namespace: "ml", Name: "train"}, c.object, c.pods, 10*time.Minute)
+			g, problems := podgroup.New(podgroup.Ref{Kind: c.kind, Namespace: "ml", Name: "train"}, c.object, c.pods, podgroup.Settings{Wait: 10 * time.Minute})
 			got := settings{g.Min, g.Total, g.NonStrict, g.Together, g.Wait, g.Queue}
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("settings (-want +got):\n%s", diff)

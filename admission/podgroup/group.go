@@ -132,7 +132,7 @@ func (g *Gang) missing(others []Other) string {
 func OtherOf(s *Seen) Other {
 	t := newTurn(s)
 	o := Other{
-		Ref: s.Gang.Ref, Exists: s.Gang.Object != nil || len(s.Gang.Pods) > 0, Problem: s.Problems.String(), Together: s.Gang.Together,
+		Ref: s.Gang.Ref, Exists: s.Gang.Object != nil || len(s.Gang.All()) > 0, Problem: s.Problems.String(), Together: s.Gang.Together,
 		IsWhole: len(t.waiting) >= int(s.Gang.Min-t.active-t.succeeded) || t.reserves() || t.isStarted(),
 	}
 	isStarted := slices.ContainsFunc(slices.Concat(t.core, t.over), func(w *kueue.Workload) bool { return hasStarted(w) || round(w) > 0 })

@@ -37,6 +37,9 @@ func (t *turn) gather() {
 	why := t.obstacle()
 	isWhole := len(t.waiting) >= t.needed()
 	t.step.Tell = Message{"GangWaiting", "Gather", why, false}
+	if t.timedOut() != "" {
+		t.step.Tell = Message{"GangTimedOut", "TimeOut", why, true}
+	}
 	switch {
 	case len(t.core) == 0:
 		t.ask(why)
@@ -94,6 +97,9 @@ func (t *turn) ending() string {
 func (t *turn) obstacle() string {
 	g := t.Gang
 	isWhole := len(t.waiting) >= t.needed()
+	if text := t.timedOut(); text != "" {
+		return text
+	}
 	if dissent := g.dissent(t.Others); dissent != "" && !t.isPast() {
 		return "Nothing is asked for: " + dissent
 	}
@@ -264,6 +270,7 @@ func (t *turn) timeOut() string {
 		return ""
 	}
 	why := fmt.Sprintf("The gang gave back what it had gathered: it did not start within %s", t.Gang.Wait)
+	t.noteTimeout()
 	t.evictAll(life.Eviction{Reason: kueue.WorkloadEvictedByPodsReadyTimeout, Message: why}, t.putOff)
 	return why
 }

@@ -194,7 +194,7 @@ func (t *turn) tend(w *kueue.Workload) {
 func (t *turn) isForgotten(w *kueue.Workload) bool {
 	g := t.Gang
 	switch {
-	case !t.isCurrent(w) || g.Object == nil && len(g.Pods) == 0:
+	case !t.isCurrent(w) || g.Object == nil && len(g.All()) == 0:
 		return true
 	case isExtra(w):
 		pod := t.pods[types.UID(w.Labels[apis.ExtraLabel])]
@@ -216,7 +216,9 @@ func (t *turn) isForgotten(w *kueue.Workload) bool {
 }
 
 // reserves tells whether the gang asks for quota although its pods are not there.
-func (t *turn) reserves() bool { return t.Gang.Object != nil && len(t.Gang.Object.MinResources) > 0 }
+func (t *turn) reserves() bool {
+	return t.Gang.Object != nil && len(t.Gang.Object.MinResources) > 0 && !t.Gang.hasTimedOutObject()
+}
 
 // deleteCrew deletes the pods of an evicted quota Workload.
 func (t *turn) deleteCrew(w *kueue.Workload) {
@@ -400,6 +402,7 @@ func (t *turn) lead() {
 	if t.isStarted() {
 		t.step.Tell = t.started()
 		t.fill()
+		t.forgetTimeout()
 		return
 	}
 	t.gather()

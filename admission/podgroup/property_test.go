@@ -33,7 +33,9 @@ type world struct {
 	others    []podgroup.Other
 	now       time.Time
 	made      int
-	last      *podgroup.Step
+	// stops is Settings.StopsAfterTimeout.
+	stops bool
+	last  *podgroup.Step
 }
 
 type failer interface {
@@ -64,7 +66,7 @@ func (w *world) add(cpus int) *corev1.Pod {
 }
 
 func (w *world) seen() *podgroup.Seen {
-	gang, problems := podgroup.New(w.ref, w.object, w.pods, 10*time.Minute)
+	gang, problems := podgroup.New(w.ref, w.object, w.pods, podgroup.Settings{Wait: 10 * time.Minute, StopsAfterTimeout: w.stops})
 	s := &podgroup.Seen{Gang: gang, Problems: problems, Workloads: slices.Clone(w.workloads), Others: w.others, Charged: map[types.UID]bool{}}
 	s.Flavors = map[kueue.ResourceFlavorReference]*kueue.ResourceFlavor{
 		"spot": {Spec: kueue.ResourceFlavorSpec{NodeLabels: map[string]string{"pool": "spot"}, Tolerations: []corev1.Toleration{{Key: "spot"}}}},
@@ -101,6 +103,18 @@ func (w *world) apply(step *podgroup.Step) bool {
 		x = x.DeepCopy()
 		x.UID, x.Generation, x.CreationTimestamp = types.UID(fmt.Sprintf("workload-%02d", w.made)), 1, metav1.NewTime(w.now)
 		w.workloads = append(w.workloads, x)
+	}
+	for _, pod := range step.TimeOut {
+		after := pod.DeepCopy()
+		after.Annotations[apis.KoordinatorTimeoutAnnotation] = "true"
+		w.pods[slices.IndexFunc(w.pods, func(there *corev1.Pod) bool { return there.UID == pod.UID })] = after
+	}
+	if step.TimeOutObject || step.ClearObject {
+		w.object.Annotations = maps.Clone(w.object.Annotations)
+		delete(w.object.Annotations, apis.KoordinatorTimeoutAnnotation)
+		if step.TimeOutObject {
+			w.object.Annotations = map[string]string{apis.KoordinatorTimeoutAnnotation: "true"}
+		}
 	}
 	for _, e := range step.Evict {
 		status := life.Evicted(w.find(e.Workload), e.Why, w.now)

@@ -21,6 +21,7 @@ func (t *turn) released(pod *corev1.Pod, w *kueue.Workload, podSet kueue.PodSetR
 		return nil, fmt.Errorf("pod %q stays gated: its quota Workload %q has no assignment for pod set %q", pod.Name, w.Name, podSet)
 	}
 	after := pod.DeepCopy()
+	delete(after.Annotations, apis.KoordinatorTimeoutAnnotation) // Koordinator would not place it
 	after.Spec.SchedulingGates = slices.DeleteFunc(after.Spec.SchedulingGates, func(g corev1.PodSchedulingGate) bool { return g.Name == apis.PodAdmissionGate })
 	flavors := slices.Sorted(maps.Values(w.Status.Admission.PodSetAssignments[assigned].Flavors))
 	for _, name := range slices.Compact(flavors) {

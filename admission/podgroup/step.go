@@ -31,6 +31,11 @@ type Seen struct {
 // A Step is what has to be written next, in the order of the fields: what takes away comes before what needs the consent of others. It may
 // be cut off after any write: what is left is found out again.
 type Step struct {
+	// TimeOut has pods, and TimeOutObject is true if the PodGroup is one, that get the annotation that their gang did not start in time.
+	TimeOut       []*corev1.Pod
+	TimeOutObject bool
+	// ClearObject is true if the PodGroup of a gang that has started since loses that annotation.
+	ClearObject bool
 	// Evict has quota Workloads that have to give back what they hold.
 	Evict []Evict
 	// Delete has pods of evicted quota Workloads.

@@ -39,7 +39,7 @@ func TestUnsupported(t *testing.T) {
 			pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: apis.PodAdmissionGate}}
 			tc.change(pod)
 			ref := podgroup.Ref{Kind: podgroup.Coscheduling, Namespace: "ml", Name: "g"}
-			_, problems := podgroup.New(ref, &podgroup.Object{UID: "object", MinMember: 1}, []*corev1.Pod{pod}, time.Minute)
+			_, problems := podgroup.New(ref, &podgroup.Object{UID: "object", MinMember: 1}, []*corev1.Pod{pod}, podgroup.Settings{Wait: time.Minute})
 			if got := problems.String(); tc.want == "" && got != "" || !strings.Contains(got, tc.want) {
 				t.Errorf("problems %q, want %q", got, tc.want)
 			}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/tranche-dev/tranche/admission/charge"
 	"github.com/tranche-dev/tranche/admission/device"
+	"github.com/tranche-dev/tranche/admission/podgroup"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 )
 
@@ -27,4 +28,9 @@ func devicesOf(config *configapi.Resources) device.Mapping {
 		}
 	}
 	return mapping
+}
+
+// gangSettings converts what the configuration says about gangs of pods.
+func gangSettings(config *configapi.PodGroups) podgroup.Settings {
+	return podgroup.Settings{Wait: config.WaitingTime.Duration, StopsAfterTimeout: config.AfterTimeout == configapi.PodGroupStop}
 }

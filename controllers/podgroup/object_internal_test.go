@@ -117,7 +117,7 @@ func TestStripPod(t *testing.T) {
 	}
 	step := func(pod *corev1.Pod) *podgroup.Step {
 		ref, _ := podgroup.RefOf(pod)
-		gang, problems := podgroup.New(ref, nil, []*corev1.Pod{pod}, 10*time.Minute)
+		gang, problems := podgroup.New(ref, nil, []*corev1.Pod{pod}, podgroup.Settings{Wait: 10 * time.Minute})
 		gang.Queue = "main"
 		return podgroup.Next(&podgroup.Seen{Gang: gang, Problems: problems}, metav1.Now().Time)
 	}

@@ -142,7 +142,7 @@ func (r *Reconciler) readGang(ctx context.Context, ref podgroup.Ref, from look) 
 	if s.object != nil {
 		object = objectOf(s.object)
 	}
-	s.Gang, s.Problems = podgroup.New(ref, object, pods, r.config.WaitingTime)
+	s.Gang, s.Problems = podgroup.New(ref, object, pods, r.config.Gangs)
 	return s, nil
 }
 

@@ -70,8 +70,8 @@ type Config struct {
 	Requeuing configapi.RequeuingStrategy
 	// Status says who keeps the status of PodGroups.
 	Status configapi.PodGroupStatus
-	// WaitingTime is how long a gang that says nothing about it keeps quota with which it cannot start.
-	WaitingTime time.Duration
+	// Gangs says how long gangs wait, and what becomes of them afterwards.
+	Gangs podgroup.Settings
 	// Workers is how many gangs are reconciled at the same time. Zero means 4.
 	Workers int
 	// Releases is how many pods of one gang are let go at the same time. Zero means 16.
@@ -85,8 +85,8 @@ func (c *Config) validate() error {
 	if c.Requeuing.BackoffBaseSeconds == nil {
 		return errors.New("podgroup.Config: the defaults of Requeuing are not set")
 	}
-	if c.WaitingTime <= 0 {
-		return fmt.Errorf("podgroup.Config: WaitingTime is %s, must be positive", c.WaitingTime)
+	if c.Gangs.Wait <= 0 {
+		return fmt.Errorf("podgroup.Config: Gangs.Wait is %s, must be positive", c.Gangs.Wait)
 	}
 	if c.Workers < 0 || c.Releases < 0 {
 		return fmt.Errorf("podgroup.Config: Workers is %d and Releases is %d, must not be negative", c.Workers, c.Releases)

@@ -46,7 +46,7 @@ func (r *Reconciler) keepStatus(ctx context.Context, s *seen, _ *podgroup.Step) 
 		return nil
 	}
 	before := statusOf(s.object)
-	isEmpty := len(s.Gang.Pods) == 0 && len(s.Workloads) == 0 && s.Gang.Queue == ""
+	isEmpty := len(s.Gang.All()) == 0 && len(s.Workloads) == 0 && s.Gang.Queue == ""
 	after := s.Gang.StatusAfter(before, time.Now())
 	if after == before || isEmpty && before == (podgroup.Status{}) {
 		return nil

@@ -52,15 +52,15 @@ func (r *Reconciler) forget(ref podgroup.Ref) {
 	delete(r.memory, ref)
 }
 
-func isGone(s *seen) bool { return s.object == nil && len(s.Gang.Pods) == 0 && len(s.Workloads) == 0 }
+func isGone(s *seen) bool { return s.object == nil && len(s.Gang.All()) == 0 && len(s.Workloads) == 0 }
 
 // subject is what Events about a gang are about: its PodGroup, or else its first pod, or what is given.
 func (r *Reconciler) subject(s *seen, otherwise runtime.Object) runtime.Object {
 	switch {
 	case s.object != nil:
 		return s.object
-	case len(s.Gang.Pods) > 0:
-		return s.Gang.Pods[0]
+	case len(s.Gang.All()) > 0:
+		return s.Gang.All()[0]
 	}
 	return otherwise
 }
@@ -77,7 +77,7 @@ func (r *Reconciler) tell(ctx context.Context, s *seen, step *podgroup.Step) err
 		if isNews = m.said != news; isNews {
 			m.heard = nil
 		}
-		deaf = m.deaf(s.Gang.Pods)
+		deaf = m.deaf(s.Gang.All())
 	})
 	isNoted := s.object == nil || s.object.GetAnnotations()[apis.GangMessageAnnotation] == news.Text
 	if isNoted && (news.Text == "" || !isNews && len(deaf) == 0) {

@@ -43,7 +43,7 @@ const (
 func (r *Reconciler) write(ctx context.Context, s *seen, step *podgroup.Step) (ctrl.Result, error) {
 	r.tellPlan(s, step)
 	steps := []func(context.Context, *seen, *podgroup.Step) error{
-		r.evict, r.deletePods, r.progress, r.reclaim, r.giveBack, r.unpin, r.drop, r.create, r.change, r.release, r.tell,
+		r.noteTimeout, r.evict, r.deletePods, r.progress, r.reclaim, r.giveBack, r.unpin, r.drop, r.create, r.change, r.release, r.tell,
 		r.keepStatus,
 	}
 	for _, do := range steps {

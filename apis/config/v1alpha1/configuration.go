@@ -198,7 +198,23 @@ type PodGroups struct {
 	// gang.scheduling.koordinator.sh/waiting-time nor scheduleTimeoutSeconds of its PodGroup gives another time. It defaults to 10m, as
 	// Koordinator's defaultTimeout does.
 	WaitingTime *metav1.Duration `json:"waitingTime,omitempty"`
+
+	// AfterTimeout says what becomes of a gang that did not start within its waiting time, and has given its quota back. Requeue lets it queue
+	// again after a back-off. Stop admits no pod with the annotation gang.scheduling.koordinator.sh/timeout=true, which the manager sets then,
+	// as Koordinator does: the gang queues again when its pods are recreated. It counts for the gangs for which Koordinator's annotations
+	// count, and defaults to Requeue.
+	AfterTimeout PodGroupAfterTimeout `json:"afterTimeout,omitempty"`
 }
+
+// A PodGroupAfterTimeout says what becomes of a gang that did not start in time.
+type PodGroupAfterTimeout string
+
+const (
+	// PodGroupRequeue lets it queue again.
+	PodGroupRequeue PodGroupAfterTimeout = "Requeue"
+	// PodGroupStop waits until its pods are recreated.
+	PodGroupStop PodGroupAfterTimeout = "Stop"
+)
 
 // A PodGroupStatus says who keeps the status of PodGroups.
 type PodGroupStatus string

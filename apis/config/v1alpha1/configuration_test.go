@@ -235,6 +235,7 @@ admissionFairSharing: {usageHalfLifeTime: 0s, usageSamplingInterval: 1s, resourc
 		"gang queue":          {"gang: {kai: {queue: a/b}, volcano: {queue: a_b}}", []string{"gang.volcano.queue", "gang.kai.queue"}},
 		"gang diagnosis":      {"gang: {diagnoseAfter: -1s}", []string{"gang.diagnoseAfter"}},
 		"podGroups status":    {"podGroups: {status: manage}", []string{"podGroups.status"}},
+		"podGroups timeout":   {"podGroups: {afterTimeout: stop}", []string{"podGroups.afterTimeout"}},
 		"podGroups waiting":   {"podGroups: {waitingTime: 0s}", []string{"podGroups.waitingTime"}},
 		"group start":         {"groupStart: {bindAddress: here, address: \":8083\", maxWaiters: 0}", []string{"groupStart.bindAddress", "groupStart.maxWaiters", "groupStart.address"}},
 		"group start port":    {"groupStart: {address: \"tranche:0\"}", []string{"groupStart.address"}},

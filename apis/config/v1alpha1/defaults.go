@@ -27,6 +27,7 @@ func (c *Configuration) SetDefaults() {
 	setString(&c.StageAdmission, StageAdmissionSafe)
 	c.Gang.setDefaults()
 	setString(&c.PodGroups.Status, PodGroupStatusManage)
+	setString(&c.PodGroups.AfterTimeout, PodGroupRequeue)
 	set(&c.PodGroups.WaitingTime, metav1.Duration{Duration: 10 * time.Minute})
 	setString(&c.GroupStart.BindAddress, ":8083")
 	setString(&c.GroupStart.Address, "tranche-barrier."+apis.SystemNamespace+".svc:8083")

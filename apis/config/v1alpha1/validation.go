@@ -103,6 +103,7 @@ func (g *Gang) validate(path *field.Path) field.ErrorList {
 
 func (p *PodGroups) validate(path *field.Path) field.ErrorList {
 	errs := oneOf(path.Child("status"), p.Status, PodGroupStatusManage, PodGroupStatusLeave)
+	errs = append(errs, oneOf(path.Child("afterTimeout"), p.AfterTimeout, PodGroupRequeue, PodGroupStop)...)
 	if p.WaitingTime != nil && p.WaitingTime.Duration <= 0 {
 		errs = append(errs, field.Invalid(path.Child("waitingTime"), p.WaitingTime.Duration.String(), "must be greater than 0"))
 	}

@@ -62,8 +62,14 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 
 // startManager puts off what is given back for one second only.
 func startManager(ctx context.Context) (*world.Manager, error) {
+	return startManagerWith(ctx, map[string]any{})
+}
+
+// startManagerWith does so with settings of podGroups.
+func startManagerWith(ctx context.Context, podGroups map[string]any) (*world.Manager, error) {
 	return env.StartManager(ctx, world.ManagerOptions{Settings: map[string]any{
 		"waitForPodsReady": map[string]any{"requeuingStrategy": map[string]any{"backoffBaseSeconds": 1, "backoffMaxSeconds": 1}},
+		"podGroups":        podGroups,
 	}})
 }
 

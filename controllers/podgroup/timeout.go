@@ -1,0 +1,48 @@
+package podgroup
+
+import (
+	"context"
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/admission/podgroup"
+	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/controllers/patch"
+)
+
+// noteTimeout marks the pods of a gang that did not start in time, before it gives its quota back: afterwards nothing else tells that they
+// have waited. A pod or PodGroup that the API server does not let be marked is left as it is.
+func (r *Reconciler) noteTimeout(ctx context.Context, s *seen, step *podgroup.Step) error {
+	err := r.each(ctx, len(step.TimeOut), func(i int) error { return r.setTimeout(ctx, step.TimeOut[i], "true") })
+	switch {
+	case err != nil:
+		return err
+	case step.TimeOutObject:
+		return r.setTimeout(ctx, s.object, "true")
+	case step.ClearObject:
+		return r.setTimeout(ctx, s.object, "")
+	}
+	return nil
+}
+
+// setTimeout sets the annotation of an object, or removes it if the value is empty.
+func (r *Reconciler) setTimeout(ctx context.Context, object client.Object, value string) error {
+	after, ok := object.DeepCopyObject().(client.Object)
+	if !ok {
+		return fmt.Errorf("copy %T", object)
+	}
+	annotations := after.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	if annotations[apis.KoordinatorTimeoutAnnotation] = value; value == "" {
+		delete(annotations, apis.KoordinatorTimeoutAnnotation)
+	}
+	after.SetAnnotations(annotations)
+	err := r.client.Patch(ctx, after, patch.Of(object))
+	if client.IgnoreNotFound(err) != nil && !isRefusal(err) {
+		return fmt.Errorf("note on %T %s whether its gang has timed out: %w", object, client.ObjectKeyFromObject(object), err)
+	}
+	return nil
+}
