@@ -121,7 +121,7 @@ func (r Ref) api() string {
 	case Koordinator:
 		return "of scheduling.sigs.k8s.io"
 	case GroupName:
-		return "of scheduling.volcano.sh or scheduling.incubator.k8s.io"
+		return "of scheduling.volcano.sh, scheduling.incubator.k8s.io or incubator.scheduling.k8s.io"
 	case Kueue, Lightweight:
 	}
 	return ""

@@ -24,6 +24,8 @@ const (
 	groupCoscheduling = "scheduling.x-k8s.io"
 	groupKoordinator  = "scheduling.sigs.k8s.io"
 	groupKubeBatch    = "scheduling.incubator.k8s.io"
+	// groupDocument is the group that the document about coscheduling prints. kube-batch itself has the other one.
+	groupDocument = "incubator.scheduling.k8s.io"
 )
 
 // A Status is what the status of a PodGroup says of its pods. What its API does not have is left at zero.
@@ -43,7 +45,7 @@ func StatusFields(apiVersion string) []string {
 		return []string{"phase", "running", "succeeded", "failed", "scheduleStartTime"}
 	case groupKoordinator:
 		return []string{"phase", "scheduled", "running", "succeeded", "failed", "scheduleStartTime"}
-	case groupKubeBatch:
+	case groupKubeBatch, groupDocument:
 		return []string{"admitted", "running", "succeeded", "failed"}
 	}
 	return nil

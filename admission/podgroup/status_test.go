@@ -19,6 +19,7 @@ const (
 	coscheduling = "scheduling.x-k8s.io/v1alpha1"
 	koordinator  = "scheduling.sigs.k8s.io/v1alpha1"
 	kubeBatch    = "scheduling.incubator.k8s.io/v1alpha1"
+	document     = "incubator.scheduling.k8s.io/v1alpha1"
 )
 
 func statusTime() time.Time { return time.Unix(1000, 0) }
@@ -90,6 +91,7 @@ func TestStatusAfter(t *testing.T) {
 		"Koordinator, nodes":             {api: koordinator, pods: "nr", least: 2, want: podgroup.Status{Phase: "Scheduled", Scheduled: 2, Running: 1, Started: now}},
 		"Koordinator, runs":              {api: koordinator, pods: "rr", least: 2, want: podgroup.Status{Phase: "Running", Scheduled: 2, Running: 2, Started: now}},
 		"Koordinator, waits for quota":   {api: koordinator, pods: "gg", least: 2, want: podgroup.Status{Phase: "Pending"}},
+		"the document":                   {api: document, pods: "glrsf", least: 2, want: podgroup.Status{Admitted: 4, Running: 1, Succeeded: 1, Failed: 1}},
 		"kube-batch":                     {api: kubeBatch, pods: "glrsf", least: 2, want: podgroup.Status{Admitted: 4, Running: 1, Succeeded: 1, Failed: 1}},
 		"Kubernetes keeps its own":       {api: "scheduling.k8s.io/v1alpha2", pods: "r", want: podgroup.Status{}},
 		"Volcano keeps its own":          {api: "scheduling.volcano.sh/v1beta1", pods: "r", want: podgroup.Status{}},
@@ -108,7 +110,7 @@ func TestStatusAfter(t *testing.T) {
 // TestStatusStays: what was said is said again as long as nothing changes, whatever the time, and what has ended stays so for ever.
 func TestStatusStays(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		api := rapid.SampledFrom([]string{coscheduling, koordinator, kubeBatch}).Draw(t, "api")
+		api := rapid.SampledFrom([]string{coscheduling, koordinator, kubeBatch, document}).Draw(t, "api")
 		var before podgroup.Status
 		for i := range rapid.IntRange(1, 8).Draw(t, "changes") {
 			gang := statusGang(api, rapid.StringMatching("[glnrsfSFR]{0,6}").Draw(t, "pods"), rapid.Int64Range(0, 5).Draw(t, "least"))

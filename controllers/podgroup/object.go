@@ -26,7 +26,7 @@ func knownAPIs() map[podgroup.Kind][][]string {
 		podgroup.Core:         {{"scheduling.k8s.io/v1beta1", "scheduling.k8s.io/v1alpha3", "scheduling.k8s.io/v1alpha2"}},
 		podgroup.Coscheduling: {{"scheduling.x-k8s.io/v1alpha1"}},
 		podgroup.Koordinator:  {{"scheduling.sigs.k8s.io/v1alpha1"}},
-		podgroup.GroupName:    {{"scheduling.volcano.sh/v1beta1"}, {"scheduling.incubator.k8s.io/v1alpha1"}},
+		podgroup.GroupName:    {{"scheduling.volcano.sh/v1beta1"}, {"scheduling.incubator.k8s.io/v1alpha1"}, {"incubator.scheduling.k8s.io/v1alpha1"}},
 	}
 }
 

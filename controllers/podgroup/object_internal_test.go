@@ -40,7 +40,8 @@ func (s resources) ServerResourcesForGroupVersion(version string) (*metav1.APIRe
 func TestServedAPIs(t *testing.T) {
 	got, err := servedAPIs(resources{
 		"scheduling.k8s.io/v1alpha2": {"podgroups", "workloads"}, "scheduling.k8s.io/v1alpha3": {"podgroups"}, "scheduling.k8s.io/v1beta1": {"priorityclasses"},
-		"scheduling.volcano.sh/v1beta1": {"podgroups"}, "scheduling.incubator.k8s.io/v1alpha1": {"podgroups"}, "scheduling.x-k8s.io/v1alpha1": {"elasticquotas"},
+		"scheduling.volcano.sh/v1beta1": {"podgroups"}, "scheduling.incubator.k8s.io/v1alpha1": {"podgroups"},
+		"incubator.scheduling.k8s.io/v1alpha1": {"podgroups"}, "scheduling.x-k8s.io/v1alpha1": {"elasticquotas"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -49,6 +50,7 @@ func TestServedAPIs(t *testing.T) {
 		podgroup.Core: {{Group: "scheduling.k8s.io", Version: "v1alpha3", Kind: "PodGroup"}},
 		podgroup.GroupName: {
 			{Group: "scheduling.volcano.sh", Version: "v1beta1", Kind: "PodGroup"}, {Group: "scheduling.incubator.k8s.io", Version: "v1alpha1", Kind: "PodGroup"},
+			{Group: "incubator.scheduling.k8s.io", Version: "v1alpha1", Kind: "PodGroup"},
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

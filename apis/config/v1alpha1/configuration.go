@@ -190,8 +190,9 @@ func (g *Gang) SchedulerName(provider GangProvider) string {
 
 // PodGroups says what is written to the PodGroups of gangs of pods.
 type PodGroups struct {
-	// Status is Manage if the status of PodGroups of scheduling.x-k8s.io, scheduling.sigs.k8s.io and scheduling.incubator.k8s.io is kept
-	// where nobody else writes it, as the controllers of their schedulers do, and Leave if it is not. It defaults to Manage.
+	// Status is Manage if the status of PodGroups of scheduling.x-k8s.io, scheduling.sigs.k8s.io, scheduling.incubator.k8s.io and
+	// incubator.scheduling.k8s.io is kept where no other writer does, as the controllers of their schedulers do, and Leave if it is not. It
+	// defaults to Manage.
 	Status PodGroupStatus `json:"status,omitempty"`
 
 	// WaitingTime is how long a gang of pods keeps quota with which it cannot start, where neither the annotation

@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/apis"
@@ -86,5 +87,27 @@ var _ = Describe("The status of a PodGroup", func() {
 		t.end(ctx, corev1.PodSucceeded, "p-0")
 		t.end(ctx, corev1.PodFailed, "p-1")
 		expectStatus(ctx, group, map[string]any{"admitted": int64(2), "running": int64(0), "succeeded": int64(1), "failed": int64(1)})
+	}, SpecTimeout(specTimeout))
+
+	It("of the document about coscheduling counts its pods, which have their quota before they are there", func(ctx SpecContext) {
+		t := newTeam(ctx, "2", "0")
+		spec := map[string]any{"minMembers": int64(2), "totalResources": map[string]any{"cpu": "2"}}
+		group := t.podGroup(ctx, "incubator.scheduling.k8s.io/v1alpha1", "job", spec, nil)
+		DeferCleanup(func(ctx SpecContext) {
+			Expect(client.IgnoreNotFound(env.Admin.Delete(ctx, group))).To(Succeed())
+		}, NodeTimeout(patience))
+		label := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"main"}}}`))
+		Expect(env.Admin.Patch(ctx, group, label)).To(Succeed())
+		t.expectUsage(ctx, "cpu", 2)
+		in := func(name string) pod { return t.member(name, 0).annotate(apis.GroupNameAnnotation, "job") }
+		create(ctx, in("p-0"))
+		expectNoted(ctx, group, "Quota is reserved for the gang, and waits for its pods")
+		t.expectPods(ctx, "p-", "p-0=gated")
+		create(ctx, in("p-1"))
+		t.expectPods(ctx, "p-", "p-0=running", "p-1=running")
+		expectStatus(ctx, group, map[string]any{"admitted": int64(2), "running": int64(2), "succeeded": int64(0), "failed": int64(0)})
+		t.end(ctx, corev1.PodSucceeded, "p-0", "p-1")
+		expectStatus(ctx, group, map[string]any{"admitted": int64(2), "running": int64(0), "succeeded": int64(2), "failed": int64(0)})
+		t.expectUsage(ctx, "cpu", 0)
 	}, SpecTimeout(specTimeout))
 })

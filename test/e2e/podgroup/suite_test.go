@@ -52,7 +52,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() error { return env.Stop() })
 	// Those of Volcano come later: see "A PodGroup whose API".
-	Expect(env.InstallPodGroups("scheduling.x-k8s.io", "scheduling.sigs.k8s.io", "scheduling.incubator.k8s.io")).To(Succeed())
+	Expect(env.InstallPodGroups("scheduling.x-k8s.io", "scheduling.sigs.k8s.io", "scheduling.incubator.k8s.io", "incubator.scheduling.k8s.io")).To(Succeed())
 	auditor, err = audit.Start(suite, env.Admin)
 	Expect(err).NotTo(HaveOccurred())
 	manager, err = startManager(suite)
