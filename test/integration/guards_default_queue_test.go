@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
@@ -72,13 +73,68 @@ var _ = Describe("The guards of a namespace with a LocalQueue named default", fu
 		Expect(ptr.Deref(foreign.Spec.Suspend, false)).To(BeFalse())
 	}, SpecTimeout(patience))
 
-	It("leave a JobSet alone where there is none of that name", func(ctx SpecContext) {
+	It("queue and gate a pod that names a group and no queue, in the same request, in whatever order they are evaluated", func(ctx SpecContext) {
+		Expect(env.adminClient.Create(ctx, &kueue.LocalQueue{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "any"},
+		})).To(Succeed())
+		member := func(change func(*corev1.Pod)) *corev1.Pod {
+			pod := newPod(namespace, "member")
+			delete(pod.Labels, apis.QueueLabel)
+			change(pod)
+			return pod
+		}
+		Eventually(func(g Gomega) {
+			pod := member(label(apis.PodGroupNameLabel, "g"))
+			g.Expect(tenant.Create(ctx, pod, client.DryRunAll)).To(Succeed())
+			g.Expect(pod.Labels).To(HaveKeyWithValue(apis.QueueLabel, "default"))
+		}).WithContext(ctx).Should(Succeed())
+		Consistently(func(g Gomega) {
+			touch(ctx, g)
+			for _, change := range []func(*corev1.Pod){
+				label(apis.PodGroupNameLabel, "g"), label(apis.CoschedulingLabel, "g"), label(apis.KoordinatorLabel, "g"), label(apis.KoordinatorOldPrefix+"name", "g"),
+				annotation(apis.PodGroupNameLabel, "g"), annotation(apis.KoordinatorPrefix+"name", "g"), annotation(apis.GroupNameAnnotation, "g"),
+				func(pod *corev1.Pod) { pod.Labels = nil; annotation(apis.GroupNameAnnotation, "g")(pod) },
+				func(pod *corev1.Pod) {
+					label(apis.PodGroupNameLabel, "g")(pod)
+					pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/mine"}}
+				},
+			} {
+				pod := member(change)
+				g.Expect(tenant.Create(ctx, pod, client.DryRunAll)).To(Succeed())
+				g.Expect(pod.Labels).To(And(HaveKeyWithValue(apis.QueueLabel, "default"), HaveKeyWithValue(apis.PodGroupMemberLabel, apis.PodGroupMemberValue)))
+				g.Expect(gatesOf(pod)).To(ContainElement(apis.PodAdmissionGate))
+			}
+		}).WithContext(ctx).WithTimeout(3 * time.Second).WithPolling(300 * time.Millisecond).Should(Succeed())
+		pod := member(label(apis.PodGroupNameLabel, "g"))
+		Expect(tenant.Create(ctx, pod)).To(Succeed())
+		expectAnswer(tenant.Patch(ctx, pod.DeepCopy(), jsonPatch(`[{"op":"remove","path":"/spec/schedulingGates"}]`)),
+			"spec.schedulingGates: Tranche takes kueue.x-k8s.io/admission out")
+
+		By("leaving alone what names another queue, or no group")
+		named := member(label(apis.PodGroupNameLabel, "g"))
+		label(apis.QueueLabel, "main")(named)
+		named.Name = "named"
+		Expect(tenant.Create(ctx, named, client.DryRunAll)).To(Succeed())
+		Expect(named.Labels).To(HaveKeyWithValue(apis.QueueLabel, "main"))
+		Expect(gatesOf(named)).To(ConsistOf(apis.PodAdmissionGate))
+		alone := member(func(pod *corev1.Pod) { pod.Name = "alone" })
+		Expect(tenant.Create(ctx, alone, client.DryRunAll)).To(Succeed())
+		Expect(alone.Labels).NotTo(HaveKey(apis.QueueLabel))
+		Expect(alone.Spec.SchedulingGates).To(BeEmpty())
+	}, SpecTimeout(patience))
+
+	It("leave a JobSet and a pod of a group alone where there is none of that name", func(ctx SpecContext) {
 		Expect(env.adminClient.Create(ctx, &kueue.LocalQueue{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "main"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "any"},
 		})).To(Succeed())
 		js := unlabelled()
 		Expect(tenant.Create(ctx, js, client.DryRunAll)).To(Succeed())
 		Expect(js.Labels).To(BeEmpty())
+		pod := newPod(namespace, "member")
+		pod.Labels = map[string]string{apis.PodGroupNameLabel: "g"}
+		Expect(tenant.Create(ctx, pod, client.DryRunAll)).To(Succeed())
+		Expect(pod.Labels).NotTo(HaveKey(apis.QueueLabel))
+		Expect(pod.Spec.SchedulingGates).To(BeEmpty())
 		Expect(ptr.Deref(js.Spec.Suspend, false)).To(BeFalse())
 		Expect(js.Spec.ReplicatedJobs[0].Template.Labels).NotTo(HaveKey(apis.HoldLabel))
 	}, SpecTimeout(patience))

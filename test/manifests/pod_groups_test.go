@@ -55,7 +55,7 @@ func TestPoliciesKnowTheSameGroups(t *testing.T) {
 			}
 		}
 	}
-	for _, key := range []string{"ValidatingAdmissionPolicy//tranche-require-queue", "ValidatingAdmissionPolicy//tranche-require-local-queue"} {
+	for _, key := range []string{"ValidatingAdmissionPolicy//tranche-require-queue", "ValidatingAdmissionPolicy//tranche-require-local-queue", "MutatingAdmissionPolicy//tranche-default-pod-queue"} {
 		condition := field(t, all[key], "spec", "matchConditions").([]any)[0].(map[string]any)["expression"].(string)
 		labels, annotations, _ := strings.Cut(condition, "object.metadata.?labels[?k]")
 		for keys, part := range map[string]string{"groupLabels": labels, "groupAnnotations": annotations} {
