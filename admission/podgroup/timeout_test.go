@@ -57,6 +57,7 @@ func TestTimeoutRequeues(t *testing.T) {
 func TestTimeoutStops(t *testing.T) {
 	const text = `did not start within its waiting time: pod "pod-01" and all others with the annotation gang.scheduling.koordinator.sh/timeout=true are not admitted`
 	newStopped := func(t *testing.T) *world {
+		t.Helper()
 		w := newTimedOut(t, true)
 		w.now = w.now.Add(time.Hour)
 		w.settle()

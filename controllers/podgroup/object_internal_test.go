@@ -49,7 +49,8 @@ func TestServedAPIs(t *testing.T) {
 	want := podGroupAPIs{
 		podgroup.Core: {{Group: "scheduling.k8s.io", Version: "v1alpha3", Kind: "PodGroup"}},
 		podgroup.GroupName: {
-			{Group: "scheduling.volcano.sh", Version: "v1beta1", Kind: "PodGroup"}, {Group: "scheduling.incubator.k8s.io", Version: "v1alpha1", Kind: "PodGroup"},
+			{Group: "scheduling.volcano.sh", Version: "v1beta1", Kind: "PodGroup"},
+			{Group: "scheduling.incubator.k8s.io", Version: "v1alpha1", Kind: "PodGroup"},
 			{Group: "incubator.scheduling.k8s.io", Version: "v1alpha1", Kind: "PodGroup"},
 		},
 	}
