@@ -22,6 +22,10 @@ const (
 	// may be gone by now. Its value is FinishedStages in JSON. Only the manager writes it.
 	FinishedStagesAnnotation = "tranche.dev/finished-stages"
 
+	// PausedAnnotation is "true" on a JobSet without a queue while the manager suspends it, so that the JobSet controller creates the Jobs of
+	// a stage that start together. Without it the suspension is the wish of the user. Only the manager writes it.
+	PausedAnnotation = "tranche.dev/paused"
+
 	// JobSetLabel names, on a quota Workload, on objects of gangs and on the ConfigMap of a group, the JobSet that it belongs to.
 	JobSetLabel = "tranche.dev/jobset"
 

@@ -42,12 +42,13 @@ func (w *wanted) leadUnqueued(s *seen) {
 	w.disperse = append(w.disperse, s.gangs.Stale()...)
 	w.finished = newlyFinished(s.jobSet, stages)
 	w.skipJobs(s, stages)
+	mayRelease := w.pauseOrResume(s, stages)
 	for i := range stages {
 		st := &stages[i]
 		switch {
 		case ptr.Deref(s.jobSet.Spec.Suspend, false):
 			w.resizeGangs(s, st)
-		case st.open && !st.succeeded() && !st.decided && w.gatherGangs(s, st):
+		case mayRelease && st.open && !st.succeeded() && !st.decided && w.gatherGangs(s, st):
 			w.releaseJobs(s, st)
 		}
 	}

@@ -109,16 +109,24 @@ func (r *Reconciler) change(ctx context.Context, s *seen, w *wanted) error {
 	return nil
 }
 
-// start resumes the JobSet and notes that from now on its suspension is the wish of its user.
+// start resumes the JobSet and notes that from now on its suspension is the wish of its user. The Event of its pause has told that a JobSet
+// without a queue is resumed.
 func (r *Reconciler) start(ctx context.Context, s *seen, w *wanted) error {
 	if !w.start {
 		return nil
 	}
 	after := s.jobSet.DeepCopy()
 	after.Spec.Suspend = new(false)
-	metav1.SetMetaDataAnnotation(&after.ObjectMeta, apis.StartedAnnotation, "true")
+	if s.isUnqueued {
+		delete(after.Annotations, apis.PausedAnnotation)
+	} else {
+		metav1.SetMetaDataAnnotation(&after.ObjectMeta, apis.StartedAnnotation, "true")
+	}
 	if err := r.patchIfSame(ctx, s.jobSet, after); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("resume JobSet %s: %w", s.key, err)
+	}
+	if s.isUnqueued {
+		return nil
 	}
 	events.JobSetStarted().Emit(r.config.Recorder, s.jobSet)
 	return nil

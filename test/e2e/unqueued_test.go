@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -15,10 +16,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	"sigs.k8s.io/jobset/pkg/constants"
 
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/conditions"
+	"github.com/tranche-dev/tranche/test/controlplane"
 	"github.com/tranche-dev/tranche/test/sample"
 	"github.com/tranche-dev/tranche/test/world"
 )
@@ -27,6 +30,14 @@ import (
 func (t team) unqueued(name string) *jobsetapi.JobSet {
 	js := inOrder(t.newJobSet(name, replicatedJob{name: "init", cpus: "1"}, replicatedJob{name: "launch", cpus: "1"}, replicatedJob{name: "train", pods: 2, cpus: "1"}),
 		rule(jobsetapi.SucceededStatus, "init"), rule(jobsetapi.ReadyStatus, "launch"))
+	js.Labels = nil
+	return js
+}
+
+// unqueuedPair makes a JobSet without a queue name: an initializer that has to succeed, two that have to be ready, and a trainer.
+func (t team) unqueuedPair(name string) *jobsetapi.JobSet {
+	js := inOrder(t.newJobSet(name, replicatedJob{name: "init", cpus: "1"}, replicatedJob{name: "left", cpus: "1"}, replicatedJob{name: "right", cpus: "1"},
+		replicatedJob{name: "train", cpus: "1"}), rule(jobsetapi.SucceededStatus, "init"), rule(jobsetapi.ReadyStatus, "left", "right"))
 	js.Labels = nil
 	return js
 }
@@ -42,6 +53,22 @@ func (t team) expectRunning(ctx context.Context, jobSet string, pods ...string) 
 			}
 		}
 		g.Expect(names).To(ConsistOf(pods))
+	}).WithContext(ctx).Should(Succeed(), func() string { return t.describe(ctx) })
+}
+
+// expectPlaced waits until the pods of these ReplicatedJobs have nodes in an attempt.
+func (t team) expectPlaced(ctx context.Context, js *jobsetapi.JobSet, attempt int32, replicatedJobs ...string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		var placed []string
+		for _, pod := range t.pods(ctx, g, "") {
+			if pod.Labels[constants.RestartsKey] == strconv.Itoa(int(attempt)) && pod.Labels[jobset.JobSetNameKey] == js.Name && pod.Spec.NodeName != "" {
+				placed = append(placed, pod.Labels[jobset.ReplicatedJobNameKey])
+			}
+		}
+		for _, name := range replicatedJobs {
+			g.Expect(placed).To(ContainElement(name))
+		}
 	}).WithContext(ctx).Should(Succeed(), func() string { return t.describe(ctx) })
 }
 
@@ -184,6 +211,33 @@ var _ = Describe("A JobSet without a queue", func() {
 		t.expectRunning(ctx, "again", "launch", "train", "train")
 	}, SpecTimeout(specTimeout))
 
+	It("starts the targets of a rule together, at first and after a restart", func(ctx SpecContext) {
+		t := newTeam(ctx, "0", "0")
+		js := t.unqueuedPair("pair")
+		for i := 1; i <= 2; i++ {
+			js.Spec.ReplicatedJobs[i].Template.Spec.Template.Annotations[controlplane.FakeReadyAfter] = "1h"
+		}
+		js.Spec.FailurePolicy = &jobset.FailurePolicy{MaxRestarts: 1}
+		submit(ctx, js)
+		for restarts := range int32(2) {
+			t.expectRestarts(ctx, "pair", restarts)
+			t.expectRunning(ctx, "pair", "init")
+			t.end(ctx, "pair", "init", corev1.PodSucceeded)
+			t.expectPlaced(ctx, js, restarts, "left", "right") // neither is ready, and each may wait for the other
+			makeReady(ctx, t, "left")
+			t.expectHeld(ctx, "train")
+			makeReady(ctx, t, "right")
+			t.expectRunning(ctx, "pair", "left", "right", "train")
+			now := t.get(ctx, Default, "pair")
+			Expect(now.Annotations).NotTo(HaveKey(apis.PausedAnnotation))
+			Expect(now.Spec.Suspend).To(HaveValue(BeFalse()))
+			if restarts == 0 {
+				t.endOne(ctx, "pair", "train", corev1.PodFailed)
+			}
+		}
+		t.expectEvent(ctx, "pair", "JobSetPaused")
+	}, SpecTimeout(specTimeout))
+
 	It("never starts what comes after a stage that has failed", func(ctx SpecContext) {
 		t := newTeam(ctx, "0", "0")
 		submit(ctx, t.unqueued("failing"))
@@ -250,13 +304,14 @@ var _ = Describe("A manager that is killed while it leads a JobSet without a que
 			managers, err := env.StartRelay(proxy, n, world.ManagerOptions{})
 			Expect(err).NotTo(HaveOccurred())
 			name := fmt.Sprintf("killed-%d", n)
-			js := submit(ctx, t.unqueued(name))
+			js := submit(ctx, t.unqueuedPair(name))
 			t.expectRunning(ctx, name, "init")
 			t.end(ctx, name, "init", corev1.PodSucceeded)
-			t.expectRunning(ctx, name, "launch", "train", "train")
+			t.expectRunning(ctx, name, "left", "right", "train")
 			t.expectEvent(ctx, name, "StageReleased")
-			t.end(ctx, name, "launch", corev1.PodSucceeded)
-			t.end(ctx, name, "train", corev1.PodSucceeded)
+			for _, replicatedJob := range []string{"left", "right", "train"} {
+				t.end(ctx, name, replicatedJob, corev1.PodSucceeded)
+			}
 			t.expectOver(ctx, name, jobset.JobSetCompleted)
 			t.expectInProgress(ctx, name, "")
 			struck, err = managers.Stop()
