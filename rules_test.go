@@ -28,7 +28,7 @@ var layers = map[string][]string{
 	"admission/device":    {"apis"},
 	"admission/elastic":   {"apis", "admission/life"},
 	"admission/gang":      {"apis", "admission/stageplan", "admission/device"},
-	"admission/podgroup":  {"apis", "admission/stageplan", "admission/life", "admission/flavor"},
+	"admission/podgroup":  {"apis", "admission/stageplan", "admission/life", "admission/flavor", "admission/device"},
 	"admission/flavor":    {"apis", "admission/quota"},
 	"admission/fairshare": {"apis", "admission/quota"},
 	"admission/preempt":   {"apis", "admission/quota", "admission/stageplan", "admission/flavor", "admission/fairshare"},

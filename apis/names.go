@@ -48,8 +48,8 @@ const (
 	// are let go under the admission that the Workload has.
 	StartedAnnotation = "tranche.dev/started"
 
-	// DevicesAnnotation lists, on a pod template of a quota Workload, the resources in its overhead that stand for devices which its pods
-	// claim. No node has them.
+	// DevicesAnnotation lists, on a pod template of the quota Workload of a stage, the resources in its overhead that stand for devices which
+	// its pods claim. No node has them.
 	DevicesAnnotation = "tranche.dev/devices"
 
 	// ClaimTemplatesAnnotation lists beside it the ResourceClaimTemplates that were counted, as NAME=UID. If one is replaced by another of

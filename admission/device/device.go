@@ -34,8 +34,12 @@ type Template struct {
 type Problem struct {
 	// Message names the claim and the cure.
 	Message string
-	// IsMissing is true if the ResourceClaimTemplate does not exist yet.
+	// IsMissing is true if the ResourceClaimTemplate, or the ResourceClaim that Kubernetes creates from it, does not exist yet.
 	IsMissing bool
+	// Template is the name of the ResourceClaimTemplate if IsMissing is true.
+	Template string
+	// IsUnmapped is true if an administrator has to change the configuration, and the claim can stay as it is.
+	IsUnmapped bool
 }
 
 func problemf(format string, args ...any) *Problem {
@@ -49,12 +53,12 @@ func (m Mapping) Charge(pod *corev1.PodTemplateSpec, templates map[string]Templa
 	for i := range pod.Spec.ResourceClaims {
 		claim := &pod.Spec.ResourceClaims[i]
 		if claim.ResourceClaimTemplateName == nil {
-			return problemf("resource claim %q names a ResourceClaim, which pods can share, so that no quota can be charged for it: name a ResourceClaimTemplate", claim.Name)
+			return shared(claim)
 		}
 		name := *claim.ResourceClaimTemplateName
 		template, exists := templates[name]
 		if !exists {
-			return &Problem{fmt.Sprintf("resource claim %q names ResourceClaimTemplate %q, which does not exist: create it", claim.Name, name), true}
+			return missing(claim.Name, name)
 		}
 		if problem := m.add(requests, claim.Name, template.Spec.Devices.Requests); problem != nil {
 			return problem
@@ -65,6 +69,18 @@ func (m Mapping) Charge(pod *corev1.PodTemplateSpec, templates map[string]Templa
 	setOverhead(pod, requests)
 	pod.Spec.ResourceClaims = nil
 	return nil
+}
+
+// missing complains about a resource claim whose ResourceClaimTemplate does not exist.
+func missing(claim, template string) *Problem {
+	problem := problemf("resource claim %q names ResourceClaimTemplate %q, which does not exist: create it", claim, template)
+	problem.IsMissing, problem.Template = true, template
+	return problem
+}
+
+// shared refuses a claim that names a ResourceClaim.
+func shared(claim *corev1.PodResourceClaim) *Problem {
+	return problemf("resource claim %q names a ResourceClaim, which pods can share, so that no quota can be charged for it: name a ResourceClaimTemplate", claim.Name)
 }
 
 // add counts the devices of one claim.
@@ -83,8 +99,10 @@ func (m Mapping) add(to corev1.ResourceList, claim string, requests []resourcev1
 		}
 		name, isMapped := m[exactly.DeviceClassName]
 		if !isMapped {
-			return problemf("request %q of resource claim %q is for DeviceClass %q, which no quota is charged for: an administrator must map it in resources.deviceClassMappings of the manager's configuration",
+			problem := problemf("request %q of resource claim %q is for DeviceClass %q, which no quota is charged for: an administrator must map it in resources.deviceClassMappings of the manager's configuration",
 				r.Name, claim, exactly.DeviceClassName)
+			problem.IsUnmapped = true
+			return problem
 		}
 		sum := to[name]
 		sum.Add(*resource.NewQuantity(exactly.Count, resource.DecimalSI))
@@ -134,19 +152,26 @@ func setOverhead(pod *corev1.PodTemplateSpec, requests corev1.ResourceList) {
 	if len(requests) == 0 {
 		return
 	}
-	overhead := maps.Clone(pod.Spec.Overhead)
-	if overhead == nil {
-		overhead = corev1.ResourceList{}
-	}
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(requests)) {
-		sum := overhead[name].DeepCopy()
-		sum.Add(requests[name])
-		overhead[name] = sum
 		names = append(names, string(name))
 	}
-	pod.Spec.Overhead = overhead
+	pod.Spec.Overhead = overheadWith(pod.Spec.Overhead, requests)
 	pod.Annotations = with(pod.Annotations, apis.DevicesAnnotation, strings.Join(names, ","))
+}
+
+// overheadWith returns a copy of the overhead of a pod to which requests are added.
+func overheadWith(overhead, requests corev1.ResourceList) corev1.ResourceList {
+	all := maps.Clone(overhead)
+	if all == nil {
+		all = corev1.ResourceList{}
+	}
+	for name := range requests {
+		sum := all[name].DeepCopy()
+		sum.Add(requests[name])
+		all[name] = sum
+	}
+	return all
 }
 
 func setAnnotation(pod *corev1.PodTemplateSpec, key string, values map[string]string) {

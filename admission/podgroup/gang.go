@@ -92,7 +92,8 @@ func shorten(text string, most int) string {
 
 func addf(p *Problems, format string, args ...any) { *p = append(*p, fmt.Sprintf(format, args...)) }
 
-// New reads what a gang asks for. The pods must be members of the gang. If there are problems the Gang has what could be read.
+// New reads what a gang asks for. The pods must be members of the gang, as Devices.Charge returns them. If there are problems the Gang has what
+// could be read.
 func New(ref Ref, object *Object, pods []*corev1.Pod, settings Settings) (*Gang, Problems) {
 	g := &Gang{Ref: ref, Object: object, Pods: slices.Clone(pods), Min: 1, Wait: settings.Wait}
 	g.stops = settings.StopsAfterTimeout && g.hasSettings()
@@ -263,11 +264,6 @@ func (g *Gang) checkPods(problems *Problems) {
 		}
 		if key := unsupportedKey(pod); key != "" {
 			addf(problems, "pod %q has %s, which is not supported for gangs of pods: recreate it without", pod.Name, key)
-			return
-		}
-		if waiting(pod) && len(pod.Spec.ResourceClaims) > 0 {
-			addf(problems, "pod %q has the resource claim %q, whose devices are charged to no quota: remove it from spec.resourceClaims, or request an extended resource",
-				pod.Name, pod.Spec.ResourceClaims[0].Name)
 			return
 		}
 	}

@@ -109,6 +109,9 @@ func (t *turn) obstacle() string {
 		}
 		return "The gang names no LocalQueue: set the label " + apis.QueueLabel + " of its PodGroup and pods"
 	}
+	if pod := g.unclaimed(); pod != nil && !isWhole && !t.reserves() {
+		return fmt.Sprintf("Nothing is asked for before Kubernetes has created the ResourceClaims of pod %q", pod.Name)
+	}
 	if !isWhole && !t.reserves() {
 		return fmt.Sprintf("Nothing is asked for before all pods are there that start together: the gang has fewer than %d", g.Min)
 	}

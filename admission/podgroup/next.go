@@ -83,6 +83,7 @@ func (t *turn) count() {
 	for _, pod := range t.Gang.Pods {
 		t.pods[pod.UID] = pod
 		switch {
+		case waiting(pod) && len(pod.Spec.ResourceClaims) > 0: // it asks for quota once its devices are known
 		case waiting(pod):
 			t.waiting = append(t.waiting, pod)
 		case isActive(pod):

@@ -31,6 +31,7 @@ type world struct {
 	pods      []*corev1.Pod
 	workloads []*kueue.Workload
 	others    []podgroup.Other
+	devices   podgroup.Devices
 	now       time.Time
 	made      int
 	// stops is Settings.StopsAfterTimeout.
@@ -66,8 +67,9 @@ func (w *world) add(cpus int) *corev1.Pod {
 }
 
 func (w *world) seen() *podgroup.Seen {
-	gang, problems := podgroup.New(w.ref, w.object, w.pods, podgroup.Settings{Wait: 10 * time.Minute, StopsAfterTimeout: w.stops})
-	s := &podgroup.Seen{Gang: gang, Problems: problems, Workloads: slices.Clone(w.workloads), Others: w.others, Charged: map[types.UID]bool{}}
+	pods, unclaimed := w.devices.Charge(w.pods)
+	gang, problems := podgroup.New(w.ref, w.object, pods, podgroup.Settings{Wait: 10 * time.Minute, StopsAfterTimeout: w.stops})
+	s := &podgroup.Seen{Gang: gang, Problems: append(problems, unclaimed...), Workloads: slices.Clone(w.workloads), Others: w.others, Charged: map[types.UID]bool{}}
 	s.Flavors = map[kueue.ResourceFlavorReference]*kueue.ResourceFlavor{
 		"spot": {Spec: kueue.ResourceFlavorSpec{NodeLabels: map[string]string{"pool": "spot"}, Tolerations: []corev1.Toleration{{Key: "spot"}}}},
 	}
@@ -129,11 +131,14 @@ func (w *world) apply(step *podgroup.Step) bool {
 		w.put(after)
 	}
 	for _, r := range step.Release {
-		i := slices.IndexFunc(w.pods, func(pod *corev1.Pod) bool { return pod.UID == r.Before.UID })
-		w.pods[i] = r.After
+		// A patch writes what differs between the two, which the devices do not.
+		before := w.pod(r.Before.UID)
+		claims, overhead := before.Spec.ResourceClaims, before.Spec.Overhead
+		*before = *r.After.DeepCopy()
+		before.Spec.ResourceClaims, before.Spec.Overhead = claims, overhead
 	}
 	for _, d := range step.Delete {
-		d.Pod.DeletionTimestamp = new(metav1.NewTime(w.now))
+		w.pod(d.Pod.UID).DeletionTimestamp = new(metav1.NewTime(w.now))
 	}
 	for _, p := range step.Progress {
 		after := w.find(p.Workload).DeepCopy()
@@ -164,6 +169,11 @@ func (w *world) apply(step *podgroup.Step) bool {
 	}
 	return len(step.Create)+len(step.Evict)+len(step.Change)+len(step.Release)+len(step.Delete)+len(step.Progress)+len(step.Reclaim)+
 		len(step.GiveBack)+len(step.Unpin)+len(step.Drop) > 0
+}
+
+func (w *world) pod(uid types.UID) *corev1.Pod {
+	i := slices.IndexFunc(w.pods, func(pod *corev1.Pod) bool { return pod.UID == uid })
+	return w.pods[i]
 }
 
 func (w *world) find(x *kueue.Workload) *kueue.Workload {

@@ -30,9 +30,6 @@ func TestUnsupported(t *testing.T) {
 		"serving":            {annotated(apis.PodGroupServingAnnotation, "true"), "has kueue.x-k8s.io/pod-group-serving: true"},
 		"not retriable":      {annotated(apis.RetriableInGroupAnnotation, "false"), "has kueue.x-k8s.io/retriable-in-group: false"},
 		"retriable as usual": {annotated(apis.RetriableInGroupAnnotation, "true"), ""},
-		"resource claim": {func(pod *corev1.Pod) {
-			pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "devices", ResourceClaimTemplateName: new("eight")}}
-		}, `has the resource claim "devices", whose devices are charged to no quota`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := named(map[string]string{apis.QueueLabel: "queue", apis.CoschedulingLabel: "g"}, nil)

@@ -168,7 +168,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 		}),
 		podgroup.SetupWithManager(ctx, mgr, podgroup.Config{
 			Runner: runner, Recorder: recorder, Resources: resources, Namespaces: namespaces, Requeuing: config.WaitForPodsReady.RequeuingStrategy,
-			Status: config.PodGroups.Status, Gangs: gangSettings(&config.PodGroups), Workers: int(*workers.JobSet), Releases: int(*config.Concurrency.Releases),
+			Devices: devicesOf(&config.Resources), Status: config.PodGroups.Status, Gangs: gangSettings(&config.PodGroups), Workers: int(*workers.JobSet), Releases: int(*config.Concurrency.Releases),
 		}),
 		addVisibility(mgr, runner, &config.Visibility),
 		ledger.SetupWithManager(mgr, ledger.Config{Engine: runner, Cache: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: recorder}),

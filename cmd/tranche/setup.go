@@ -11,6 +11,7 @@ import (
 	uberzap "go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -34,6 +35,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/groupstart"
 	jobsetcontroller "github.com/tranche-dev/tranche/controllers/jobset"
 	"github.com/tranche-dev/tranche/controllers/leader"
+	"github.com/tranche-dev/tranche/controllers/podgroup"
 )
 
 // newScheme knows every kind that the manager reads or writes.
@@ -104,7 +106,8 @@ func newManager(restConfig *rest.Config, config *configapi.Configuration) (ctrl.
 		Cache: cache.Options{
 			DefaultTransform: cache.TransformStripManagedFields(),
 			ByObject: map[client.Object]cache.ByObject{
-				&corev1.Pod{}: {Label: selector, Transform: stripPod},
+				&corev1.Pod{}:               {Label: selector, Transform: stripPod},
+				&resourcev1.ResourceClaim{}: {Transform: podgroup.StripClaim},
 				// Only those of groups.
 				&corev1.ConfigMap{}: {Label: ofGroups, Transform: stripConfigMap},
 			},

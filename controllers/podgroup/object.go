@@ -86,7 +86,8 @@ func objectOf(u *unstructured.Unstructured) *podgroup.Object {
 	return o
 }
 
-// stripPod keeps of a pod of a gang what says in which gang it is, what it asks for, whether it has a node, and whether it is over.
+// stripPod keeps of a pod of a gang what says in which gang it is, what it asks for, whether it has a node and whether it has
+// ended.
 func stripPod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
@@ -106,7 +107,7 @@ func stripPod(object any) (any, error) {
 			SchedulingGates: spec.SchedulingGates, SchedulingGroup: spec.SchedulingGroup, Priority: spec.Priority,
 			PriorityClassName: spec.PriorityClassName, NodeName: spec.NodeName,
 		},
-		Status: corev1.PodStatus{Phase: pod.Status.Phase},
+		Status: corev1.PodStatus{Phase: pod.Status.Phase, ResourceClaimStatuses: pod.Status.ResourceClaimStatuses},
 	}
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodReady {

@@ -142,7 +142,13 @@ func (r *Reconciler) readGang(ctx context.Context, ref podgroup.Ref, from look) 
 	if s.object != nil {
 		object = objectOf(s.object)
 	}
+	devices, err := r.readDevices(ctx, ref.Namespace, pods, from)
+	if err != nil {
+		return nil, err
+	}
+	pods, problems := devices.Charge(pods)
 	s.Gang, s.Problems = podgroup.New(ref, object, pods, r.config.Gangs)
+	s.Problems = append(s.Problems, problems...)
 	return s, nil
 }
 

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -32,6 +33,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission/device"
 	"github.com/tranche-dev/tranche/admission/podgroup"
 	"github.com/tranche-dev/tranche/apis"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
@@ -68,6 +70,8 @@ type Config struct {
 	Namespaces labels.Selector
 	// Requeuing says how long a gang is put off that has given back what it had gathered. Its defaults must be set.
 	Requeuing configapi.RequeuingStrategy
+	// Devices say what quota is charged for the devices that pods claim.
+	Devices device.Mapping
 	// Status says who keeps the status of PodGroups.
 	Status configapi.PodGroupStatus
 	// Gangs says how long gangs wait, and what becomes of them afterwards.
@@ -160,6 +164,8 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 		Named("podgroup").
 		Watches(&kueue.Workload{}, handler.EnqueueRequestsFromMapFunc(gangOfWorkload)).
 		WatchesRawSource(source.Kind(pods, &corev1.Pod{}, handler.TypedEnqueueRequestsFromMapFunc(gangOfPod))).
+		WatchesRawSource(source.Kind(mgr.GetCache(), &resourcev1.ResourceClaim{}, handler.TypedEnqueueRequestsFromMapFunc(r.gangOfClaim))).
+		WatchesRawSource(source.Kind(mgr.GetCache(), &resourcev1.ResourceClaimTemplate{}, handler.TypedEnqueueRequestsFromMapFunc(r.gangsOfTemplate))).
 		WatchesRawSource(source.Func(r.keepQueue)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: config.Workers,

@@ -1,0 +1,49 @@
+package podgroup
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tranche-dev/tranche/admission/device"
+)
+
+// Devices is what quota is charged by for the devices that pods of one namespace claim.
+type Devices struct {
+	Mapping device.Mapping
+	// Claims are the ResourceClaims, and Templates the ResourceClaimTemplates, by name.
+	Claims    map[string]device.Claim
+	Templates map[string]struct{}
+}
+
+// Charge returns pods that have their devices as overhead, and no resource claims. Where a ResourceClaim has not been created, or cannot be
+// charged, the pod is returned with its claims, and asks for no quota. The problems are those of pods that wait.
+func (d *Devices) Charge(pods []*corev1.Pod) ([]*corev1.Pod, Problems) {
+	var problems Problems
+	all := make([]*corev1.Pod, 0, len(pods))
+	for _, pod := range pods {
+		charged, problem := d.Mapping.ChargePod(pod, d.Claims)
+		all = append(all, charged)
+		if problem == nil || !waiting(pod) {
+			continue
+		}
+		_, isPossible := d.Templates[problem.Template]
+		switch {
+		case problem.IsMissing && isPossible:
+		case problem.IsMissing || problem.IsUnmapped:
+			addf(&problems, "pod %q: %s", pod.Name, problem.Message)
+		default:
+			addf(&problems, "pod %q: %s; then recreate the pod", pod.Name, problem.Message)
+		}
+	}
+	return all, problems
+}
+
+// unclaimed returns a pod that waits for its ResourceClaims, or nil.
+func (g *Gang) unclaimed() *corev1.Pod {
+	i := slices.IndexFunc(g.Pods, func(pod *corev1.Pod) bool { return waiting(pod) && len(pod.Spec.ResourceClaims) > 0 })
+	if i < 0 {
+		return nil
+	}
+	return g.Pods[i]
+}
