@@ -364,66 +364,6 @@ type AdmissionFairSharing struct {
 	ResourceWeights map[corev1.ResourceName]float64 `json:"resourceWeights,omitempty"`
 }
 
-// Resources says what quota is charged for. Its fields are those of Kueue.
-type Resources struct {
-	// ExcludeResourcePrefixes begin the names of resources that no quota is charged for.
-	ExcludeResourcePrefixes []string `json:"excludeResourcePrefixes,omitempty"`
-
-	// Transformations turn amounts of one resource into amounts of others before quota is charged. No two have the same input.
-	Transformations []ResourceTransformation `json:"transformations,omitempty"`
-
-	// DeviceClassMappings say which resource of quota stands for devices that pods claim (Dynamic Resource Allocation).
-	DeviceClassMappings []DeviceClassMapping `json:"deviceClassMappings,omitempty"`
-}
-
-// A ResourceTransformation turns an amount of one resource into amounts of others.
-type ResourceTransformation struct {
-	// Input is the resource that pods request.
-	Input corev1.ResourceName `json:"input"`
-
-	// Strategy is Replace if quota is charged for the outputs only, Retain if for the input, too. It defaults to Retain.
-	Strategy ResourceTransformationStrategy `json:"strategy,omitempty"`
-
-	// MultiplyBy is a resource whose amount multiplies the outputs of pods that request it.
-	MultiplyBy corev1.ResourceName `json:"multiplyBy,omitempty"`
-
-	// Outputs say what is charged for one unit of the input.
-	Outputs corev1.ResourceList `json:"outputs,omitempty"`
-}
-
-// A ResourceTransformationStrategy says what becomes of the input.
-type ResourceTransformationStrategy string
-
-const (
-	// Retain charges the input, too.
-	Retain ResourceTransformationStrategy = "Retain"
-
-	// Replace charges the outputs only.
-	Replace ResourceTransformationStrategy = "Replace"
-)
-
-// A DeviceClassMapping names the resource that stands for devices of some DeviceClasses.
-type DeviceClassMapping struct {
-	// Name is the resource in ClusterQueues that one device is one of.
-	Name corev1.ResourceName `json:"name"`
-
-	// DeviceClassNames list the DeviceClasses, at most 8. None is in two mappings.
-	DeviceClassNames []corev1.ResourceName `json:"deviceClassNames"`
-}
-
-// ObjectRetentionPolicies says how long objects are kept that nothing needs.
-type ObjectRetentionPolicies struct {
-	// Workloads is about quota Workloads of JobSets.
-	Workloads WorkloadRetentionPolicy `json:"workloads,omitzero"`
-}
-
-// A WorkloadRetentionPolicy says how long quota Workloads are kept.
-type WorkloadRetentionPolicy struct {
-	// AfterFinished is how long a finished quota Workload is kept, but at least until its JobSet has finished: until then it says
-	// which stages have succeeded. Left out, the default, it stays as long as its JobSet.
-	AfterFinished *metav1.Duration `json:"afterFinished,omitempty"`
-}
-
 // A LeaderElection configures the Lease by which one replica becomes the leader. Its fields are those of component-base.
 type LeaderElection struct {
 	// LeaderElect turns leader election on. It defaults to true.

@@ -140,30 +140,39 @@ func typeName(t reflect.Type) string {
 // fieldComments returns the comment of every field, by type and field name, as one line that does not begin with the name.
 func fieldComments(t *testing.T) map[string]string {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "configuration.go", nil, parser.ParseComments)
+	files, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
 	comments := map[string]string{}
-	ast.Inspect(file, func(n ast.Node) bool {
-		spec, ok := n.(*ast.TypeSpec)
-		if !ok {
-			return true
+	for _, name := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
 		}
-		structure, ok := spec.Type.(*ast.StructType)
-		if !ok {
-			return false
-		}
-		for _, field := range structure.Fields.List {
-			for _, name := range field.Names {
-				text := strings.Join(strings.Fields(field.Doc.Text()), " ")
-				text = strings.TrimPrefix(strings.TrimPrefix(text, name.Name+" "), "is ")
-				if text != "" {
-					comments[spec.Name.Name+"."+name.Name] = strings.ToUpper(text[:1]) + text[1:]
-				}
+		ast.Inspect(file, func(n ast.Node) bool {
+			spec, ok := n.(*ast.TypeSpec)
+			if ok {
+				addComments(comments, spec)
+			}
+			return !ok
+		})
+	}
+	return comments
+}
+
+func addComments(comments map[string]string, spec *ast.TypeSpec) {
+	structure, ok := spec.Type.(*ast.StructType)
+	if !ok {
+		return
+	}
+	for _, field := range structure.Fields.List {
+		for _, name := range field.Names {
+			text := strings.Join(strings.Fields(field.Doc.Text()), " ")
+			text = strings.TrimPrefix(strings.TrimPrefix(text, name.Name+" "), "is ")
+			if text != "" {
+				comments[spec.Name.Name+"."+name.Name] = strings.ToUpper(text[:1]) + text[1:]
 			}
 		}
-		return false
-	})
-	return comments
+	}
 }

@@ -16,6 +16,53 @@ const (
 	maxDeviceClasses = 8
 )
 
+// Resources says what quota is charged for. Its fields are those of Kueue.
+type Resources struct {
+	// ExcludeResourcePrefixes begin the names of resources that no quota is charged for.
+	ExcludeResourcePrefixes []string `json:"excludeResourcePrefixes,omitempty"`
+
+	// Transformations turn amounts of one resource into amounts of others before quota is charged. No two have the same input.
+	Transformations []ResourceTransformation `json:"transformations,omitempty"`
+
+	// DeviceClassMappings say which resource of quota stands for devices that pods claim (Dynamic Resource Allocation).
+	DeviceClassMappings []DeviceClassMapping `json:"deviceClassMappings,omitempty"`
+}
+
+// A ResourceTransformation turns an amount of one resource into amounts of others.
+type ResourceTransformation struct {
+	// Input is the resource that pods request.
+	Input corev1.ResourceName `json:"input"`
+
+	// Strategy is Replace if quota is charged for the outputs only, Retain if for the input, too. It defaults to Retain.
+	Strategy ResourceTransformationStrategy `json:"strategy,omitempty"`
+
+	// MultiplyBy is a resource whose amount multiplies the outputs of pods that request it.
+	MultiplyBy corev1.ResourceName `json:"multiplyBy,omitempty"`
+
+	// Outputs say what is charged for one unit of the input.
+	Outputs corev1.ResourceList `json:"outputs,omitempty"`
+}
+
+// A ResourceTransformationStrategy says what becomes of the input.
+type ResourceTransformationStrategy string
+
+const (
+	// Retain charges the input, too.
+	Retain ResourceTransformationStrategy = "Retain"
+
+	// Replace charges the outputs only.
+	Replace ResourceTransformationStrategy = "Replace"
+)
+
+// A DeviceClassMapping names the resource that stands for devices of some DeviceClasses.
+type DeviceClassMapping struct {
+	// Name is the resource in ClusterQueues that one device is one of.
+	Name corev1.ResourceName `json:"name"`
+
+	// DeviceClassNames list the DeviceClasses, at most 8. None is in two mappings.
+	DeviceClassNames []corev1.ResourceName `json:"deviceClassNames"`
+}
+
 func (r *Resources) validate(path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, prefix := range r.ExcludeResourcePrefixes {
