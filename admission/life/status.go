@@ -2,6 +2,7 @@ package life
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -106,6 +107,16 @@ func HoldsQuota(workload *kueue.Workload) bool {
 // IsShutOut tells whether a quota Workload was evicted because it is not active.
 func IsShutOut(workload *kueue.Workload) bool {
 	return !ptr.Deref(workload.Spec.Active, true) && IsTrue(workload, kueue.WorkloadEvicted) && !IsTrue(workload, kueue.WorkloadFinished)
+}
+
+// DeactivatedAt returns when a quota Workload was deactivated for one of the causes for which the manager does that, or nil. A user who
+// deactivates it has no such cause.
+func DeactivatedAt(workload *kueue.Workload) *time.Time {
+	evicted := apimeta.FindStatusCondition(workload.Status.Conditions, kueue.WorkloadEvicted)
+	if !IsShutOut(workload) || !strings.HasPrefix(evicted.Reason, kueue.WorkloadDeactivated+"DueTo") {
+		return nil
+	}
+	return &evicted.LastTransitionTime.Time
 }
 
 // IsStopped tells whether a quota Workload waits for the queue to go on that it was evicted from.

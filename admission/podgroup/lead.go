@@ -78,6 +78,9 @@ func (t *turn) ending() string {
 	if len(t.core)+len(t.waiting) > 0 || t.running || t.leaving {
 		return ""
 	}
+	if len(t.over) == 0 && !t.reserves() {
+		return t.endOfPods()
+	}
 	text := ""
 	for _, w := range t.over {
 		finished := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadFinished)

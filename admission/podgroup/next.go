@@ -20,6 +20,12 @@ import (
 // idleGrace is how long a gang that has started keeps quota without a pod: as long as who makes its pods may take to make them anew.
 const idleGrace = 2 * time.Minute
 
+// How a gang has ended.
+const (
+	textSucceeded = "All pods of the gang have succeeded"
+	textFailed    = "All pods of the gang have ended, not all have succeeded, and none was made anew"
+)
+
 // A turn computes one step.
 type turn struct {
 	*Seen
@@ -54,6 +60,8 @@ func Next(s *Seen, now time.Time) *Step {
 	if t.isForeign() {
 		return t.step
 	}
+	t.expireFinished()
+	t.expireDeactivated()
 	if len(s.Problems) > 0 {
 		t.step.Tell = Message{"Misconfigured", "Check", s.Problems.String(), true}
 		t.close()
@@ -294,7 +302,7 @@ func (t *turn) outcome(w *kueue.Workload, crew []*corev1.Pod) *metav1.Condition 
 		return nil
 	}
 	finished := &metav1.Condition{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue, Reason: kueue.WorkloadFinishedReasonSucceeded}
-	finished.Message = "All pods of the gang have succeeded"
+	finished.Message = textSucceeded
 	isAlone := !t.running && len(t.waiting) == 0 // as long as others of the gang go on, it goes on as one that has started
 	if isSpent(w, crew, t.Gang.Min) {
 		switch {
@@ -307,7 +315,7 @@ func (t *turn) outcome(w *kueue.Workload, crew []*corev1.Pod) *metav1.Condition 
 	if left := t.idle(w); left != 0 {
 		return nil
 	}
-	finished.Reason, finished.Message = kueue.WorkloadFinishedReasonFailed, "All pods of the gang have ended, not all have succeeded, and none was made anew"
+	finished.Reason, finished.Message = kueue.WorkloadFinishedReasonFailed, textFailed
 	if !isAlone {
 		finished.Message = "No pod of the gang uses the quota any more that it has started with, and none that waits can"
 	}

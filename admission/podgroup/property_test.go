@@ -20,6 +20,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/admission/podgroup"
 	"github.com/tranche-dev/tranche/apis"
+	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 )
 
 // A world is the objects of one gang, and what others do to them.
@@ -32,6 +33,7 @@ type world struct {
 	workloads []*kueue.Workload
 	others    []podgroup.Other
 	devices   podgroup.Devices
+	retention configapi.WorkloadRetentionPolicy
 	now       time.Time
 	made      int
 	// stops is Settings.StopsAfterTimeout.
@@ -69,7 +71,7 @@ func (w *world) add(cpus int) *corev1.Pod {
 func (w *world) seen() *podgroup.Seen {
 	pods, unclaimed := w.devices.Charge(w.pods)
 	gang, problems := podgroup.New(w.ref, w.object, pods, podgroup.Settings{Wait: 10 * time.Minute, StopsAfterTimeout: w.stops})
-	s := &podgroup.Seen{Gang: gang, Problems: append(problems, unclaimed...), Workloads: slices.Clone(w.workloads), Others: w.others, Charged: map[types.UID]bool{}}
+	s := &podgroup.Seen{Gang: gang, Problems: append(problems, unclaimed...), Workloads: slices.Clone(w.workloads), Others: w.others, Charged: map[types.UID]bool{}, Retention: w.retention}
 	s.Flavors = map[kueue.ResourceFlavorReference]*kueue.ResourceFlavor{
 		"spot": {Spec: kueue.ResourceFlavorSpec{NodeLabels: map[string]string{"pool": "spot"}, Tolerations: []corev1.Toleration{{Key: "spot"}}}},
 	}

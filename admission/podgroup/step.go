@@ -10,6 +10,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/life"
+	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 )
 
 // Seen is everything that the next step of a gang depends on, besides the time. Nothing in it is changed.
@@ -24,6 +25,8 @@ type Seen struct {
 	Priority Priority
 	// Charged has the quota Workloads that the engine counts as holding quota right now, whatever the cache says.
 	Charged map[types.UID]bool
+	// Retention says how long finished quota Workloads are kept, and pods whose quota Workload the manager has deactivated.
+	Retention configapi.WorkloadRetentionPolicy
 	// Backoff says how long a gang is put off that has given back what it had gathered, for the first, the second time and so on.
 	Backoff func(count int32) time.Duration
 }
@@ -38,7 +41,7 @@ type Step struct {
 	ClearObject bool
 	// Evict has quota Workloads that have to give back what they hold.
 	Evict []Evict
-	// Delete has pods of evicted quota Workloads.
+	// Delete has pods of evicted quota Workloads, and pods that are not kept any longer.
 	Delete []Delete
 	// Progress has conditions of quota Workloads that differ.
 	Progress []Progress
@@ -82,7 +85,7 @@ type Release struct {
 // A Delete takes a pod away whose quota was evicted.
 type Delete struct {
 	Pod *corev1.Pod
-	// Why is the message of the eviction.
+	// Why is the message of the eviction, or what the pod was kept for.
 	Why string
 }
 

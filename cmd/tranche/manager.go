@@ -161,14 +161,15 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 		jobset.SetupWithManager(ctx, mgr, jobset.Config{
 			Runner: runner, Client: mgr.GetClient(), Recorder: recorder, Namespaces: namespaces, Gangs: gangs, Waiting: waiting,
 			Devices:          devicesOf(&config.Resources),
-			Retention:        config.ObjectRetentionPolicies.Workloads.AfterFinished,
+			Retention:        config.ObjectRetentionPolicies.Workloads,
 			WithoutQueueName: *config.ManageJobSetsWithoutQueueName,
 			Workers:          int(*workers.JobSet),
 			Releases:         int(*config.Concurrency.Releases),
 		}),
 		podgroup.SetupWithManager(ctx, mgr, podgroup.Config{
 			Runner: runner, Recorder: recorder, Resources: resources, Namespaces: namespaces, Requeuing: config.WaitForPodsReady.RequeuingStrategy,
-			Devices: devicesOf(&config.Resources), Status: config.PodGroups.Status, Gangs: gangSettings(&config.PodGroups), Workers: int(*workers.JobSet), Releases: int(*config.Concurrency.Releases),
+			Devices: devicesOf(&config.Resources), Retention: config.ObjectRetentionPolicies.Workloads,
+			Status: config.PodGroups.Status, Gangs: gangSettings(&config.PodGroups), Workers: int(*workers.JobSet), Releases: int(*config.Concurrency.Releases),
 		}),
 		addVisibility(mgr, runner, &config.Visibility),
 		ledger.SetupWithManager(mgr, ledger.Config{Engine: runner, Cache: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: recorder}),

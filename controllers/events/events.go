@@ -161,6 +161,14 @@ func JobSetPaused(stage string) Event {
 	}
 }
 
+// JobSetDeleted reports that a JobSet was deleted because a quota Workload of it was deactivated for too long.
+func JobSetDeleted(workload string, after time.Duration) Event {
+	return Event{
+		corev1.EventTypeWarning, "Deleted", "Delete",
+		fmt.Sprintf("Deleted the JobSet %s after its quota Workload %q was deactivated (objectRetentionPolicies.workloads.afterDeactivatedByKueue)", after, workload),
+	}
+}
+
 // StageReady tells the owner of a JobSet that all Jobs of a stage are ready.
 func StageReady(stage string) Event {
 	return Event{corev1.EventTypeNormal, "StageReady", "Observe", fmt.Sprintf("All Jobs of stage %q are ready or have succeeded", stage)}

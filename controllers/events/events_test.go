@@ -40,6 +40,7 @@ func all() []struct {
 		{"JobSet", events.StageGrows("trainer", 2)},
 		{"JobSet", events.JobSkipped("tune-init-0")},
 		{"JobSet", events.JobSetPaused("ps.worker")},
+		{"JobSet", events.JobSetDeleted("train-trainer-5a7d3", time.Hour)},
 		{"JobSet", events.StageResized("trainer", 1, 5)},
 		{"JobSet", events.GrowthRequeued("trainer", "Exceeded the PodsReady timeout of 30m0s (waitForPodsReady.timeout): 1 of 2 pods were not ready: 1 without a node")},
 		{"JobSet", events.StageRequeued("trainer", 0, `Preempted to make room for Workload "urgent"`)},

@@ -75,11 +75,13 @@ type wanted struct {
 	unpin []*kueue.Workload
 	// drop has quota Workloads that nobody needs.
 	drop []*kueue.Workload
+	// expired is a quota Workload that was deactivated for so long that its JobSet is deleted, or nil.
+	expired *kueue.Workload
 	// ask has the quota Workloads of stages that have grown while they hold quota.
 	ask []*kueue.Workload
 	// awaitsEngine tells that the engine may still have to hear of an admission that the cache shows.
 	awaitsEngine bool
-	// again is when to look again at gangs that wait for nodes, or at finished quota Workloads that expire, or zero: nothing else may report them.
+	// again is when to look again at gangs that wait for nodes, or at what expires, or zero: nothing else may report them.
 	again time.Duration
 	// conditions of the JobSet, complete.
 	conditions []metav1.Condition
@@ -125,7 +127,7 @@ func desired(s *seen) *wanted {
 		wait := s.gangWait()
 		w.conditions = withGangs(s, w.conditions, wait)
 		if wait.again != 0 {
-			w.again = wait.again
+			w.lookAfter(wait.again)
 		}
 		w.gangBlocked = conditions.BlockedGang(s.jobSet, w.conditions)
 		w.conditions, w.priorityKept = conditions.WithPriorityKept(s.jobSet, w.conditions, s.unknownPriority)
@@ -167,6 +169,7 @@ func (w *wanted) decide(s *seen) {
 		w.expire(s, stages)
 		return
 	}
+	w.expireDeactivated(s, stages)
 	w.disperse = append(w.disperse, s.gangs.Stale()...)
 	w.skipJobs(s, stages)
 	w.wait = conditions.WaitNews(s.jobSet, sum)

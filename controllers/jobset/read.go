@@ -20,6 +20,7 @@ import (
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
+	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/childjob"
 	"github.com/tranche-dev/tranche/controllers/gang"
@@ -45,8 +46,8 @@ type seen struct {
 	// now and patience tell which pods have waited long for a node.
 	now      time.Time
 	patience time.Duration
-	// retention is how long finished quota Workloads are kept, or nil.
-	retention *metav1.Duration
+	// retention says how long finished quota Workloads and deactivated JobSets are kept.
+	retention configapi.WorkloadRetentionPolicy
 
 	priority priority
 	// unknownPriority says that the JobSet names a priority class which does not exist, or is empty.

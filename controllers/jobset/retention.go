@@ -1,11 +1,23 @@
 package jobset
 
-import "slices"
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/controllers/events"
+)
 
 // expire deletes the quota Workloads of a finished JobSet when they have been finished for as long as the configuration says. It is not
 // begun before the JobSet has finished: until then they say which stages have succeeded, and would be made again.
 func (w *wanted) expire(s *seen, stages []stage) {
-	if s.retention == nil {
+	if s.retention.AfterFinished == nil {
 		return
 	}
 	for i := range stages {
@@ -14,15 +26,63 @@ func (w *wanted) expire(s *seen, stages []stage) {
 			continue
 		}
 		finished := finishedAt(workload)
-		if finished == nil {
-			continue
-		}
-		left := finished.Add(s.retention.Duration).Sub(s.now)
-		switch {
-		case left <= 0:
+		if finished != nil && w.isExpired(s, finished.Time, s.retention.AfterFinished) {
 			w.drop = append(w.drop, workload)
-		case w.again == 0 || left < w.again:
-			w.again = left
 		}
 	}
+}
+
+// expireDeactivated deletes a JobSet when it has been kept for as long as the configuration says since the manager has deactivated one of its
+// quota Workloads. What has been deactivated waits for a user, who may also activate it again.
+func (w *wanted) expireDeactivated(s *seen, stages []stage) {
+	if s.retention.AfterDeactivatedByKueue == nil {
+		return
+	}
+	for i := range stages {
+		workload := stages[i].workload
+		if workload == nil {
+			continue
+		}
+		if at := life.DeactivatedAt(workload); at != nil && w.isExpired(s, *at, s.retention.AfterDeactivatedByKueue) {
+			w.expired = workload
+		}
+	}
+}
+
+// isExpired reports whether something was kept for long enough. Otherwise the JobSet is looked at again by then.
+func (w *wanted) isExpired(s *seen, since time.Time, kept *metav1.Duration) bool {
+	left := since.Add(kept.Duration).Sub(s.now)
+	if left > 0 {
+		w.lookAfter(left)
+	}
+	return left <= 0
+}
+
+// lookAfter has the JobSet looked at again after a while, or before.
+func (w *wanted) lookAfter(left time.Duration) {
+	if w.again == 0 || left < w.again {
+		w.again = left
+	}
+}
+
+// deleteExpired deletes a JobSet, unless the API server knows that its quota Workload was activated again.
+func (r *Reconciler) deleteExpired(ctx context.Context, s *seen, w *wanted) error {
+	if w.expired == nil {
+		return nil
+	}
+	var live kueue.Workload
+	if err := r.reader.Get(ctx, client.ObjectKeyFromObject(w.expired), &live); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if live.UID != w.expired.UID || life.DeactivatedAt(&live) == nil {
+		return nil
+	}
+	err := r.config.Client.Delete(ctx, s.jobSet.DeepCopy(), client.Preconditions{UID: &s.jobSet.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete deactivated JobSet %s: %w", s.key, err)
+	}
+	if err == nil {
+		events.JobSetDeleted(w.expired.Name, s.retention.AfterDeactivatedByKueue.Duration).Emit(r.config.Recorder, s.jobSet)
+	}
+	return nil
 }

@@ -1,12 +1,16 @@
 package jobset
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/apis"
 )
 
 // TestRetention: the quota Workloads of a finished JobSet are deleted an hour after they have finished. Those of a JobSet that goes on say
@@ -36,7 +40,7 @@ func TestRetention(t *testing.T) {
 					workload.Status.Conditions[i].LastTransitionTime = metav1.NewTime(finished)
 				}
 			}
-			s.retention, s.now = tc.retention, finished.Add(tc.after)
+			s.retention.AfterFinished, s.now = tc.retention, finished.Add(tc.after)
 			got := desired(s)
 			if diff := cmp.Diff(tc.want, render(got)); diff != "" || got.again != tc.wantAgain {
 				t.Errorf("looks again after %s, want %s; writes differ (-want +got):\n%s", got.again, tc.wantAgain, diff)
@@ -48,5 +52,43 @@ func TestRetention(t *testing.T) {
 	stages, _ := stagesOf(s)
 	if !summary(s, stages).Over || len(render(desired(s))) > 0 {
 		t.Error("a finished JobSet without quota Workloads is no longer finished")
+	}
+}
+
+// TestRetentionAfterDeactivation: a JobSet is deleted an hour after the manager has deactivated a stage of it, and not if a user has.
+func TestRetentionAfterDeactivation(t *testing.T) {
+	deactivated := time.Unix(1e9, 0)
+	hour := &metav1.Duration{Duration: time.Hour}
+	for name, tc := range map[string]struct {
+		reason      string
+		isActive    bool
+		over        jobset.JobSetConditionType
+		retention   *metav1.Duration
+		after       time.Duration
+		wantExpired bool
+		wantAgain   time.Duration
+	}{
+		"kept by default":            {reason: "DeactivatedDueToAdmissionCheck", after: 24 * time.Hour},
+		"kept":                       {reason: "DeactivatedDueToAdmissionCheck", retention: hour, after: 20 * time.Minute, wantAgain: 40 * time.Minute},
+		"expired":                    {reason: "DeactivatedDueToRequeuingLimitExceeded", retention: hour, after: time.Hour, wantExpired: true},
+		"expired at once":            {reason: "DeactivatedDueToMaximumExecutionTimeExceeded", retention: &metav1.Duration{}, wantExpired: true},
+		"deactivated by a user":      {reason: kueue.WorkloadDeactivated, retention: hour, after: 24 * time.Hour},
+		"activated again by a user":  {reason: "DeactivatedDueToAdmissionCheck", isActive: true, retention: hour, after: 24 * time.Hour},
+		"has finished all the same":  {reason: "DeactivatedDueToAdmissionCheck", over: jobset.JobSetCompleted, retention: hour, after: 24 * time.Hour},
+		"evicted, and not otherwise": {reason: kueue.WorkloadEvictedByPreemption, isActive: true, retention: hour, after: 24 * time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := world{started: true, over: tc.over, workloads: map[string]string{"init": "waiting", "train": "closed"}, jobs: map[string]string{"init": "held"}}.build(t)
+			workload := s.mine.workloads[slices.IndexFunc(s.mine.workloads, func(w *kueue.Workload) bool { return w.Labels[apis.StageLabel] == "init" })]
+			workload.Spec.Active = &tc.isActive
+			workload.Status.Conditions = []metav1.Condition{{
+				Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: tc.reason, LastTransitionTime: metav1.NewTime(deactivated),
+			}}
+			s.retention.AfterDeactivatedByKueue, s.now = tc.retention, deactivated.Add(tc.after)
+			w := desired(s)
+			if (w.expired == workload) != tc.wantExpired || w.again != tc.wantAgain {
+				t.Errorf("expired is %t, looks again after %s; want %t, %s", w.expired != nil, w.again, tc.wantExpired, tc.wantAgain)
+			}
+		})
 	}
 }

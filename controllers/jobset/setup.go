@@ -41,6 +41,7 @@ import (
 
 	"github.com/tranche-dev/tranche/admission/device"
 	"github.com/tranche-dev/tranche/apis"
+	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/engine"
 	"github.com/tranche-dev/tranche/controllers/gang"
@@ -76,8 +77,8 @@ type Config struct {
 	Waiting *corev1.Container
 	// Devices says what quota is charged for devices. JobSets that claim others are refused.
 	Devices device.Mapping
-	// Retention is how long quota Workloads are kept that have finished, as has their JobSet. Without it they are kept as long as that.
-	Retention *metav1.Duration
+	// Retention says how long quota Workloads are kept that have finished, as has their JobSet, and JobSets that the manager has deactivated.
+	Retention configapi.WorkloadRetentionPolicy
 	// Namespaces selects the namespaces whose JobSets are managed, by their labels.
 	Namespaces labels.Selector
 	// WithoutQueueName tells that JobSets without a queue name are held too.

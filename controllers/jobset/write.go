@@ -38,7 +38,7 @@ func (r *Reconciler) write(ctx context.Context, s *seen, w *wanted) (ctrl.Result
 		r.create, r.evict, r.change, r.name, r.pause, r.start, r.disperse, r.gather, r.noteFinished, r.release, r.grow, r.hold, r.skip, r.reportStopped,
 		r.end, r.conclude, r.remake, r.restore,
 		r.note, r.progress, r.reclaim,
-		r.giveBack, r.remove, r.unpin, r.drop, r.report, r.ask,
+		r.giveBack, r.remove, r.unpin, r.drop, r.report, r.ask, r.deleteExpired,
 	}
 	for _, step := range steps {
 		if err := step(ctx, s, w); err != nil {

@@ -102,7 +102,7 @@ func (r *Reconciler) read(ctx context.Context, ref podgroup.Ref, from look) (*se
 	if err := r.readFlavors(ctx, s); err != nil {
 		return nil, err
 	}
-	s.Backoff = r.backoff
+	s.Backoff, s.Retention = r.backoff, r.config.Retention
 	if err := r.readCharges(ctx, append(others, s)...); err != nil {
 		return nil, err
 	}

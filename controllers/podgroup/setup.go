@@ -70,6 +70,8 @@ type Config struct {
 	Namespaces labels.Selector
 	// Requeuing says how long a gang is put off that has given back what it had gathered. Its defaults must be set.
 	Requeuing configapi.RequeuingStrategy
+	// Retention says how long finished quota Workloads are kept, and pods whose quota Workload the manager has deactivated.
+	Retention configapi.WorkloadRetentionPolicy
 	// Devices say what quota is charged for the devices that pods claim.
 	Devices device.Mapping
 	// Status says who keeps the status of PodGroups.

@@ -67,7 +67,7 @@ type Configuration struct {
 	// default, quota is charged for what is requested, and pods that claim devices are refused.
 	Resources Resources `json:"resources,omitzero"`
 
-	// ObjectRetentionPolicies says how long objects are kept that nothing needs. By default they stay as long as their owners.
+	// ObjectRetentionPolicies say how long objects are kept that nothing needs. By default they are kept as long as their owners.
 	ObjectRetentionPolicies ObjectRetentionPolicies `json:"objectRetentionPolicies,omitzero"`
 
 	// ManagedNamespaceSelector picks the namespaces whose JobSets the manager admits. It defaults to all but kube-system and

@@ -3,6 +3,7 @@ package podgroup_test
 
 import (
 	"context"
+	"maps"
 	"testing"
 	"time"
 
@@ -62,15 +63,14 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 
 // startManager puts off what is given back for one second only.
 func startManager(ctx context.Context) (*world.Manager, error) {
-	return startManagerWith(ctx, map[string]any{})
+	return startManagerWith(ctx, nil)
 }
 
-// startManagerWith does so with settings of podGroups.
-func startManagerWith(ctx context.Context, podGroups map[string]any) (*world.Manager, error) {
-	return env.StartManager(ctx, world.ManagerOptions{Settings: map[string]any{
-		"waitForPodsReady": map[string]any{"requeuingStrategy": map[string]any{"backoffBaseSeconds": 1, "backoffMaxSeconds": 1}},
-		"podGroups":        podGroups,
-	}})
+// startManagerWith does so with further settings.
+func startManagerWith(ctx context.Context, more map[string]any) (*world.Manager, error) {
+	settings := map[string]any{"waitForPodsReady": map[string]any{"requeuingStrategy": map[string]any{"backoffBaseSeconds": 1, "backoffMaxSeconds": 1}}}
+	maps.Copy(settings, more)
+	return env.StartManager(ctx, world.ManagerOptions{Settings: settings})
 }
 
 var _ = AfterEach(func(ctx SpecContext) {

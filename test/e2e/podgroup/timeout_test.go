@@ -29,7 +29,7 @@ var _ = Describe("With podGroups.afterTimeout: Stop", Serial, Ordered, func() {
 		GinkgoHelper()
 		Expect(manager.Stop()).To(Succeed())
 		var err error
-		manager, err = startManagerWith(ctx, podGroups)
+		manager, err = startManagerWith(ctx, map[string]any{"podGroups": podGroups})
 		Expect(err).NotTo(HaveOccurred())
 	}
 	BeforeAll(func(ctx SpecContext) { restart(ctx, map[string]any{"afterTimeout": "Stop"}) }, NodeTimeout(patience))

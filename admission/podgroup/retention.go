@@ -1,0 +1,78 @@
+package podgroup
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/apis"
+)
+
+// expireFinished deletes the quota Workloads of a gang that has ended when they have been finished for as long as the configuration says.
+// Those of a PodGroup that asks for quota before its pods exist stay: they say that it has had its quota.
+func (t *turn) expireFinished() {
+	kept := t.Retention.AfterFinished
+	if kept == nil || t.running || len(t.waiting)+len(t.core) > 0 || t.reserves() {
+		return
+	}
+	for _, w := range t.over {
+		finished := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadFinished)
+		isPinned := slices.Contains(w.Finalizers, kueue.ResourceInUseFinalizerName)
+		if finished != nil && finished.Status == metav1.ConditionTrue && !isPinned && t.isExpired(finished.LastTransitionTime.Time, kept) {
+			t.step.Drop = append(t.step.Drop, w)
+		}
+	}
+}
+
+// expireDeactivated deletes pods that have waited for as long as the configuration says since the manager has deactivated their quota Workload.
+// Pods that a controller would create again stay.
+func (t *turn) expireDeactivated() {
+	kept := t.Retention.AfterDeactivatedByKueue
+	if kept == nil {
+		return
+	}
+	for _, w := range slices.Concat(t.core, t.extras) {
+		at := life.DeactivatedAt(w)
+		if at == nil || !t.isExpired(*at, kept) {
+			continue
+		}
+		why := fmt.Sprintf("its quota Workload %q has been deactivated for %s (objectRetentionPolicies.workloads.afterDeactivatedByKueue)", w.Name, kept.Duration)
+		for _, pod := range t.Gang.Pods {
+			isOfWorkload := !isExtra(w) || types.UID(w.Labels[apis.ExtraLabel]) == pod.UID
+			if isOfWorkload && waiting(pod) && metav1.GetControllerOfNoCopy(pod) == nil {
+				t.step.Delete = append(t.step.Delete, Delete{pod, why})
+			}
+		}
+	}
+}
+
+// isExpired reports whether something was kept for long enough. Otherwise the gang is looked at again by then.
+func (t *turn) isExpired(since time.Time, kept *metav1.Duration) bool {
+	left := since.Add(kept.Duration).Sub(t.now)
+	if left > 0 {
+		t.again(left)
+	}
+	return left <= 0
+}
+
+// endOfPods says how pods have ended whose quota Workloads were deleted since, and is empty if there are none.
+func (t *turn) endOfPods() string {
+	text := ""
+	for _, pod := range t.Gang.Pods {
+		if by, _ := paidBy(pod); by == "" || !IsTerminal(pod) {
+			continue
+		}
+		if pod.Status.Phase == corev1.PodFailed {
+			return textFailed
+		}
+		text = textSucceeded
+	}
+	return text
+}
