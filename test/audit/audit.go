@@ -2,9 +2,14 @@
 //
 //   - I1: whenever a quota Workload reserves quota, what its ClusterQueue and the Cohorts above it have reserved stays within what
 //     quota, borrowing and lending limits allow;
-//   - I2 and section 4 of the design: every pod of a queued JobSet lives only while a quota Workload of its stage holds quota;
+//   - I2 and section 4 of the design: every pod of a queued JobSet, and every ungated pod of a gang of pods, lives only while a quota Workload
+//     that pays for it holds quota, and only after that Workload was Admitted, which is after its AdmissionChecks were Ready. No more pods of
+//     a gang live at a time than its quota Workload pays for;
 //   - I4: quota that is held is given back for a reason that can be read, so that nothing is admitted twice, and what has finished
-//     never holds quota again.
+//     never holds quota again;
+//   - a gang starts whole: no pod of a gang of a JobSet gets a node while the gang has fewer pods than the JobSet asks for, no pod of a gang
+//     of pods is ungated while there are fewer pods than its quota was admitted for, and no main container of a group that starts together
+//     runs before all pods of the group have started.
 //
 // It orders what it sees by resource version, which the API server hands out in one sequence for all kinds, so it does not depend
 // on how fast its watches are. It outlives the API server: what happened while it could not watch counts in favor of Tranche.
@@ -14,14 +19,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"sync"
 	"time"
 
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -31,8 +35,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 )
 
 // retryEvery is how often the auditor tries to list what it could not watch.
@@ -47,15 +52,14 @@ type Auditor struct {
 	worlds   []*world
 	holders  map[types.UID]*holder
 	pods     map[types.UID]*life
+	members  map[types.UID]*member
+	jobSets  map[types.UID]needs
+	// placesGangs is true if the scheduler of Kubernetes places gangs whole.
+	placesGangs bool
+
 	found    []string
 	suspects []suspect
 	advanced chan struct{}
-}
-
-// A life is one pod of a queued JobSet.
-type life struct {
-	name, jobSet, replicatedJob string
-	span                        span
 }
 
 // A span is from the first resource version at which something was so to the first at which it was not. To is 0 while it lasts.
@@ -68,12 +72,15 @@ func (s span) covers(other span) bool {
 // A moment is between which resource versions something has happened. They are equal, but for what was not watched.
 type moment struct{ earliest, latest uint64 }
 
-// Start begins to audit. The client's scheme must know Kueue's API.
+// Start begins to audit. The client's scheme must know the APIs of Kueue and JobSet.
 func Start(ctx context.Context, c client.WithWatch) (*Auditor, error) {
-	a := &Auditor{
-		client: c, progress: map[string]uint64{}, worlds: []*world{newWorld()},
-		holders: map[types.UID]*holder{}, pods: map[types.UID]*life{}, advanced: make(chan struct{}, 1),
+	a := newAuditor()
+	a.client = c
+	_, err := c.RESTMapper().RESTMapping(schedulingv1alpha2.SchemeGroupVersion.WithKind("PodGroup").GroupKind(), schedulingv1alpha2.SchemeGroupVersion.Version)
+	if err != nil && !apimeta.IsNoMatchError(err) {
+		return nil, fmt.Errorf("look for the PodGroups of Kubernetes to audit them: %w", err)
 	}
+	a.placesGangs = err == nil
 	for _, kind := range kinds() {
 		from, err := a.list(ctx, kind)
 		if err != nil {
@@ -84,9 +91,16 @@ func Start(ctx context.Context, c client.WithWatch) (*Auditor, error) {
 	return a, nil
 }
 
+func newAuditor() *Auditor {
+	return &Auditor{
+		progress: map[string]uint64{}, worlds: []*world{newWorld()}, advanced: make(chan struct{}, 1), holders: map[types.UID]*holder{},
+		pods: map[types.UID]*life{}, members: map[types.UID]*member{}, jobSets: map[types.UID]needs{},
+	}
+}
+
 // kinds are what the auditor follows. Queues come first, so that limits are known before anything is charged to them.
 func kinds() []client.ObjectList {
-	return []client.ObjectList{&kueue.CohortList{}, &kueue.ClusterQueueList{}, &kueue.WorkloadList{}, &corev1.PodList{}}
+	return []client.ObjectList{&kueue.CohortList{}, &kueue.ClusterQueueList{}, &jobsetapi.JobSetList{}, &kueue.WorkloadList{}, &corev1.PodList{}}
 }
 
 // list takes in what there is of one kind, and what has gone since the auditor last knew, and returns from where to watch on.
@@ -138,6 +152,11 @@ func (a *Auditor) missing(kind client.ObjectList, items []client.Object, now mom
 		for uid, l := range a.pods {
 			if !listed[uid] && l.span.to == 0 {
 				l.span.to = now.earliest
+			}
+		}
+		for uid, m := range a.members {
+			if !listed[uid] {
+				m.end(now)
 			}
 		}
 	}
@@ -201,32 +220,15 @@ func (a *Auditor) see(object client.Object, now moment, what watch.EventType) {
 		a.seeClusterQueue(o, now)
 	case *kueue.Workload:
 		a.seeWorkload(o, now, what)
+	case *jobsetapi.JobSet:
+		a.seeJobSet(o)
 	case *corev1.Pod:
-		l := a.lifeOf(o, now)
-		if over := what == watch.Deleted || o.Status.Phase == corev1.PodSucceeded || o.Status.Phase == corev1.PodFailed; over && l.span.to == 0 {
-			l.span.to = now.earliest
-		}
+		a.seePod(o, now, what)
 	}
 }
 
 func isTrue(conditions []metav1.Condition, conditionType string) bool {
 	return apimeta.IsStatusConditionTrue(conditions, conditionType)
-}
-
-// lifeOf returns what is known of a pod. Those that belong to no JobSet are not kept, nor those
-// that only pass for such: the Job controller labels the pods that it makes with the name of their Job.
-func (a *Auditor) lifeOf(pod *corev1.Pod, now moment) *life {
-	if l := a.pods[pod.UID]; l != nil {
-		return l
-	}
-	l := &life{
-		name: pod.Namespace + "/" + pod.Name, jobSet: pod.Labels[jobset.JobSetUIDKey],
-		replicatedJob: pod.Labels[jobset.ReplicatedJobNameKey], span: span{from: now.latest},
-	}
-	if owner := metav1.GetControllerOf(pod); l.jobSet != "" && owner != nil && owner.Kind == "Job" && owner.Name == pod.Labels[batchv1.JobNameLabel] {
-		a.pods[pod.UID] = l
-	}
-	return l
 }
 
 // Violations waits until everything that had happened when it was called has been seen, and returns what was wrong with it. Pods
@@ -247,7 +249,7 @@ func (a *Auditor) Violations(ctx context.Context) ([]string, error) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return slices.Concat(a.found, a.breaches(), a.strays()), nil
+	return slices.Concat(a.found, a.breaches(), a.strays(), a.overbooked(), a.partial()), nil
 }
 
 func (a *Auditor) waitFor(ctx context.Context, kind string, at uint64) error {
@@ -264,28 +266,6 @@ func (a *Auditor) waitFor(ctx context.Context, kind string, at uint64) error {
 			return fmt.Errorf("wait for the audit of %s: %w", kind, ctx.Err())
 		}
 	}
-}
-
-// strays are the pods that lived while their stage held no quota.
-func (a *Auditor) strays() []string {
-	byJobSet := map[string][]*holder{}
-	for _, h := range a.holders {
-		byJobSet[h.jobSet] = append(byJobSet[h.jobSet], h)
-	}
-	var found []string
-	for _, uid := range slices.Sorted(maps.Keys(a.pods)) {
-		l := a.pods[uid]
-		holders, queued := byJobSet[l.jobSet]
-		if !queued || slices.ContainsFunc(holders, func(h *holder) bool { return h.pays(l) }) {
-			continue
-		}
-		found = append(found, fmt.Sprintf("I2: pod %s lived from %d to %d without quota of its stage", l.name, l.span.from, l.span.to))
-	}
-	return found
-}
-
-func (h *holder) pays(l *life) bool {
-	return slices.Contains(h.podSets, l.replicatedJob) && slices.ContainsFunc(h.held, func(s span) bool { return s.covers(l.span) })
 }
 
 func version(s string) uint64 {

@@ -3,11 +3,13 @@ package audit
 import (
 	"fmt"
 	"maps"
+	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/apis"
@@ -17,12 +19,37 @@ import (
 type holder struct {
 	name, jobSet string
 	podSets      []string
-	held         []span
-	queue        string
-	usage        map[flavorResource]int64
-	admission    *kueue.Admission
-	finished     bool
-	evicted      bool
+	held         []*holding
+	// isGang is true if it is of a gang of pods, and isExtra if it pays for a pod that came on top.
+	isGang, isExtra bool
+	// batches are those that it starts with.
+	batches   []batch
+	queue     string
+	usage     map[flavorResource]int64
+	admission *kueue.Admission
+	finished  bool
+	evicted   bool
+}
+
+// A holding is one time that a quota Workload holds quota.
+type holding struct {
+	span
+	// admitted is the resource version at which it was first Admitted, or 0.
+	admitted uint64
+	// slots are for how many pods it pays, from one change to the next.
+	slots []slots
+}
+
+// slots are for how many pods of each pod set a quota Workload pays from a resource version on.
+type slots struct {
+	from uint64
+	pods map[string]int
+}
+
+// A batch is several quota Workloads that start together: the parts of a gang, or those of a GangGroup.
+type batch struct {
+	key  string
+	size int
 }
 
 type flavorResource struct{ flavor, resource string }
@@ -53,6 +80,7 @@ func (a *Auditor) seeWorkload(w *kueue.Workload, now moment, what watch.EventTyp
 		for _, podSet := range w.Spec.PodSets {
 			h.podSets = append(h.podSets, string(podSet.Name))
 		}
+		h.isGang, h.isExtra = w.Labels[apis.PodGroupKey] != "", w.Labels[apis.ExtraLabel] != ""
 		a.holders[w.UID] = h
 	}
 	isGone := what == watch.Deleted
@@ -67,6 +95,7 @@ func (a *Auditor) seeWorkload(w *kueue.Workload, now moment, what watch.EventTyp
 		}
 		h.evicted = h.evicted || isTrue(w.Status.Conditions, kueue.WorkloadEvicted)
 		a.charge(h, w, now)
+		h.note(w, now)
 	case h.isHolding():
 		if !isGone && now.earliest == now.latest && !h.evicted && !mayGiveBack(w) {
 			a.report(now, h, "I4: holds no quota any more, and was neither evicted nor finished nor suspended")
@@ -81,10 +110,47 @@ func (a *Auditor) reserved(h *holder, w *kueue.Workload, now moment) {
 	if h.finished {
 		a.report(now, h, "I4: holds quota again after it had finished")
 	}
-	h.held = append(h.held, span{from: now.earliest})
+	h.held, h.batches = append(h.held, &holding{span: span{from: now.earliest}}), batchesOf(w)
+	h.note(w, now)
 	h.queue, h.usage, h.admission = string(w.Status.Admission.ClusterQueue), usageOf(w), w.Status.Admission.DeepCopy()
 	h.evicted = isTrue(w.Status.Conditions, kueue.WorkloadEvicted)
 	a.checkQuota(h, now)
+}
+
+// note notes what a quota Workload that holds quota pays for.
+func (h *holder) note(w *kueue.Workload, now moment) {
+	last := h.held[len(h.held)-1]
+	if last.admitted == 0 && isTrue(w.Status.Conditions, kueue.WorkloadAdmitted) {
+		last.admitted = now.earliest
+	}
+	pods := slotsOf(w)
+	if n := len(last.slots); n == 0 || !maps.Equal(last.slots[n-1].pods, pods) {
+		last.slots = append(last.slots, slots{now.latest, pods})
+	}
+}
+
+// slotsOf counts the pods that a quota Workload still pays for.
+func slotsOf(w *kueue.Workload) map[string]int {
+	pods := map[string]int{}
+	for i := range w.Status.Admission.PodSetAssignments {
+		assignment := &w.Status.Admission.PodSetAssignments[i]
+		pods[string(assignment.Name)] = int(ptr.Deref(assignment.Count, 1))
+	}
+	for _, r := range w.Status.ReclaimablePods {
+		pods[string(r.Name)] -= int(r.Count)
+	}
+	return pods
+}
+
+// batchesOf reads with what else a quota Workload starts.
+func batchesOf(w *kueue.Workload) []batch {
+	var all []batch
+	for key, annotation := range map[string]string{apis.PlanUIDLabel: apis.PartsAnnotation, apis.AdmitTogetherLabel: apis.AdmitTogetherCountAnnotation} {
+		if size, err := strconv.Atoi(w.Annotations[annotation]); err == nil && w.Labels[key] != "" {
+			all = append(all, batch{key + "=" + w.Labels[key], size})
+		}
+	}
+	return all
 }
 
 // charge follows what a quota Workload is charged while it holds quota.

@@ -34,8 +34,8 @@ func clusterQueue(name, cohort string, q quota) *kueue.ClusterQueue {
 	}
 }
 
-func newAuditor(queues ...*kueue.ClusterQueue) *Auditor {
-	a := &Auditor{worlds: []*world{newWorld()}, holders: map[types.UID]*holder{}}
+func newAuditorOf(queues ...*kueue.ClusterQueue) *Auditor {
+	a := newAuditor()
 	for _, q := range queues {
 		a.seeClusterQueue(q, moment{1, 1})
 	}
@@ -78,7 +78,7 @@ func TestReservationsWithinLimits(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			a := newAuditor(clusterQueue("a", test.cohort, test.a), clusterQueue("b", test.cohort, test.b))
+			a := newAuditorOf(clusterQueue("a", test.cohort, test.a), clusterQueue("b", test.cohort, test.b))
 			a.seeCohort(&kueue.Cohort{
 				ObjectMeta: metav1.ObjectMeta{Name: "rich", Generation: 1}, Spec: kueue.CohortSpec{ResourceGroups: quota{"2"}.groups()},
 			}, moment{1, 1})
@@ -113,7 +113,7 @@ func TestQuotaThatIsLowered(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			a := lower(newAuditor(clusterQueue("a", "", quota{"4"})), test.acknowledged)
+			a := lower(newAuditorOf(clusterQueue("a", "", quota{"4"})), test.acknowledged)
 			for _, w := range a.worlds {
 				if !w.ended.IsZero() {
 					w.ended = w.ended.Add(-test.ago)
@@ -151,7 +151,7 @@ func TestQuotaChangesHandsForAReason(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			a := newAuditor(clusterQueue("a", "", quota{"4"}), clusterQueue("b", "", quota{"4"}))
+			a := newAuditorOf(clusterQueue("a", "", quota{"4"}), clusterQueue("b", "", quota{"4"}))
 			w := workload("w", "a", "4")
 			a.seeWorkload(w, moment{2, 2}, watch.Added)
 			for i, change := range test.changes {
@@ -168,7 +168,7 @@ func TestQuotaChangesHandsForAReason(t *testing.T) {
 }
 
 func TestReclaimedPodsAreNotCharged(t *testing.T) {
-	a := newAuditor(clusterQueue("a", "", quota{"4"}))
+	a := newAuditorOf(clusterQueue("a", "", quota{"4"}))
 	w := workload("old", "a", "4")
 	a.seeWorkload(w, moment{2, 2}, watch.Added)
 	w = w.DeepCopy()
