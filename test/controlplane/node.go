@@ -30,8 +30,10 @@ const (
 	// FakeExit is how the pod ends: FakeExitSucceed (the default), FakeExitFail, FakeExitFailFirst or FakeExitNever.
 	FakeExit = "tranche.dev/fake-exit"
 
-	// FakeGangExit is FakeExit for pods of gangs, which may not have annotations that begin with tranche.dev/.
-	FakeGangExit = "fake.tranche.dev/exit"
+	// FakeGangExit and FakeGangRunTime are FakeExit and FakeRunTime for pods of gangs, which may not have annotations that begin with
+	// tranche.dev/.
+	FakeGangExit    = "fake.tranche.dev/exit"
+	FakeGangRunTime = "fake.tranche.dev/run-time"
 
 	// FakeInit, with any value, keeps the first init container of the pod running until a test writes into the pod's status that it has
 	// ended, and the pod from being Ready by itself.

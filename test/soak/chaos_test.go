@@ -37,6 +37,7 @@ const (
 	resumeJobSet   kind = "resume-jobset"
 	resizeJobSet   kind = "resize-jobset"
 	deleteJobSet   kind = "delete-jobset"
+	deletePods     kind = "delete-pods"
 	deleteWorkload kind = "delete-workload"
 )
 
@@ -62,6 +63,8 @@ func (s *soak) strike(k kind) {
 		what, err = s.resizeJobSet()
 	case deleteJobSet:
 		what, err = s.deleteJobSet()
+	case deletePods:
+		what, err = s.deletePods()
 	default:
 		what, err = s.deleteOne(k)
 	}
@@ -114,7 +117,7 @@ func (s *soak) startJobSet() {
 func (s *soak) startManager() {
 	s.t.Helper()
 	var err error
-	if s.manager, err = s.env.LaunchManager(world.ManagerOptions{}); err != nil {
+	if s.manager, err = s.env.LaunchManager(world.ManagerOptions{Settings: settings()}); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -160,7 +163,8 @@ func (s *soak) deleteOne(k kind) (string, error) {
 	switch k {
 	case deleteJob:
 		var list batchv1.JobList
-		if err := s.admin.List(ctx, &list, s.namespace()); err != nil {
+		// Those of gangs of pods are deleted together: no controller recreates one.
+		if err := s.admin.List(ctx, &list, s.namespace(), client.HasLabels{jobset.JobSetNameKey}); err != nil {
 			return "", err
 		}
 		if job := pick(s, list.Items); job != nil {
@@ -239,7 +243,9 @@ func (s *soak) setSuspend(k kind) (string, error) {
 
 // resizeJobSet makes the Jobs of a ReplicatedJob larger or smaller, as the user of the JobSet. It goes on to fit.
 func (s *soak) resizeJobSet() (string, error) {
-	js, err := s.pickJobSet(func(js *jobsetapi.JobSet) bool { return slices.ContainsFunc(js.Spec.ReplicatedJobs, isElastic) })
+	js, err := s.pickJobSet(func(js *jobsetapi.JobSet) bool {
+		return s.most[client.ObjectKeyFromObject(js)] > 0 && slices.ContainsFunc(js.Spec.ReplicatedJobs, isElastic)
+	})
 	if js == nil {
 		return "", err
 	}
@@ -282,7 +288,8 @@ func (s *soak) deleteJobSet() (string, error) {
 // settle ends the chaos: everything runs, all quota is what it was, and nothing is suspended by its user.
 func (s *soak) settle() {
 	s.t.Helper()
-	s.log("the chaos is over")
+	s.log("the chaos has ended")
+	s.outside.isCalm.Store(true)
 	s.startJobSet()
 	s.heedManager()
 	if s.manager == nil {

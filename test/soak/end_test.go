@@ -8,8 +8,10 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -21,7 +23,7 @@ import (
 // examples is how many of those that are stuck are described.
 const examples = 5
 
-// expectEnd waits until all JobSets have completed. All of them can.
+// expectEnd waits until all JobSets and gangs of pods have completed. All of them can.
 func (s *soak) expectEnd() {
 	s.t.Helper()
 	ctx := s.t.Context()
@@ -42,17 +44,21 @@ func (s *soak) expectEnd() {
 				open = append(open, js)
 			}
 		}
-		if len(open) == 0 {
+		jobs, ended := s.unfinishedPods(ctx)
+		if len(open)+len(jobs) == 0 {
 			return
 		}
-		if now := len(list.Items) - len(open); now != completed {
+		if now := len(list.Items) - len(open) + ended; now != completed {
 			completed, since = now, time.Now()
 		}
 		if time.Since(since) > stuckAfter {
 			for _, js := range open[:min(len(open), examples)] {
 				s.t.Error(s.describe(ctx, js))
 			}
-			s.t.Fatalf("%d JobSets are stuck, %d have completed", len(open), completed)
+			for _, job := range jobs[:min(len(jobs), examples)] {
+				s.t.Error(s.describePods(ctx, job))
+			}
+			s.t.Fatalf("%d JobSets and %d Jobs of gangs of pods are stuck, %d have completed", len(open), len(jobs), completed)
 		}
 		<-time.After(poll)
 	}
@@ -71,8 +77,14 @@ func (s *soak) expectFewRestarts() {
 			s.t.Errorf("JobSet %s has been restarted %d times and has never failed", key, js.Status.Restarts)
 		}
 	}
-	if found := len(list.Items) + len(s.deleted); found < len(s.jobSets) {
-		s.t.Errorf("of %d JobSets there are %d, and %d were deleted", len(s.jobSets), len(list.Items), len(s.deleted))
+	deleted := 0
+	for _, key := range s.jobSets {
+		if s.deleted[key] {
+			deleted++
+		}
+	}
+	if found := len(list.Items) + deleted; found < len(s.jobSets) {
+		s.t.Errorf("%d of %d JobSets exist, and %d were deleted", len(list.Items), len(s.jobSets), deleted)
 	}
 }
 
@@ -119,16 +131,26 @@ func isIdle(q *kueue.ClusterQueue) error {
 	return nil
 }
 
-// expectNothingLeft deletes all JobSets and waits until nothing is there any more that belonged to one.
+// expectNothingLeft deletes all JobSets and gangs of pods, and waits until nothing exists that belonged to one.
 func (s *soak) expectNothingLeft() {
 	s.t.Helper()
+	groups := &unstructured.UnstructuredList{}
+	groups.SetGroupVersionKind(newPodGroup().GroupVersionKind())
 	for i := range tenants {
 		namespace := client.InNamespace(tenantName(i))
-		s.await("delete all JobSets", func(ctx context.Context) error {
-			return s.admin.DeleteAllOf(ctx, &jobsetapi.JobSet{}, namespace, client.PropagationPolicy("Background"))
+		s.await("delete all JobSets and gangs of pods", func(ctx context.Context) error {
+			for _, object := range []client.Object{&jobsetapi.JobSet{}, &batchv1.Job{}, newPodGroup()} {
+				if err := s.admin.DeleteAllOf(ctx, object, namespace, client.PropagationPolicy("Background")); err != nil {
+					return err
+				}
+			}
+			return nil
 		})
 		s.await("wait until nothing is left over", func(ctx context.Context) error {
-			for _, list := range []client.ObjectList{&jobsetapi.JobSetList{}, &kueue.WorkloadList{}, &batchv1.JobList{}, &corev1.PodList{}} {
+			for _, list := range []client.ObjectList{
+				&jobsetapi.JobSetList{}, &kueue.WorkloadList{}, &batchv1.JobList{}, &corev1.PodList{}, groups,
+				&schedulingv1alpha2.PodGroupList{}, &schedulingv1alpha2.WorkloadList{},
+			} {
 				if err := s.admin.List(ctx, list, namespace); err != nil {
 					return err
 				}

@@ -1,5 +1,6 @@
-// Package soak_test lets tenants run many staged JobSets on a real control plane while processes are killed, objects are deleted
-// and quotas change, and then looks for what is wrong, stuck or left over.
+// Package soak_test lets tenants run staged JobSets, JobSets with gangs, groups that start together and gangs of pods on a real control plane,
+// with fair sharing between their queues and an AdmissionCheck on one of them, while processes are killed, objects are deleted and quotas change.
+// Then it looks for what is wrong, stuck or left over.
 //
 // SOAK_DURATION says for how long (one minute), SOAK_SEED repeats what was done in an earlier run as far as the timing allows,
 // SOAK_DIR keeps the logs, and SOAK_CHAOS names what may happen, separated by commas (everything).
@@ -15,16 +16,22 @@ import (
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
+	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/test/audit"
 	"github.com/tranche-dev/tranche/test/controlplane"
 	"github.com/tranche-dev/tranche/test/world"
 )
 
 const (
-	// jobSetsPerMinute makes 300 JobSets in 15 minutes.
-	jobSetsPerMinute = 20
+	// submissionsPerMinute makes 360 JobSets and gangs of pods in 15 minutes.
+	submissionsPerMinute = 24
 
 	poll = 100 * time.Millisecond
 	// stuckAfter is for how long nothing may come to its end when the chaos is over.
@@ -33,22 +40,26 @@ const (
 	auditTimeout = time.Minute
 )
 
-// A soak is one run. One goroutine does everything.
+// A soak is one run. One goroutine does everything but what outside plays.
 type soak struct {
 	t       *testing.T
 	env     *world.World
 	admin   client.Client
 	auditor *audit.Auditor
+	outside *outside
 	random  *rand.Rand
 	began   time.Time
 
 	manager *world.Manager // nil while it is down
 	jobSets []client.ObjectKey
+	// pods are the gangs of pods, and begun those of which something was created, by their numbers.
+	pods  []client.ObjectKey
+	begun map[int]*pods
 	// doomed are the JobSets that fail in their first attempt.
 	doomed map[client.ObjectKey]bool
 	// most is how many pods each stage of a JobSet may have.
 	most map[client.ObjectKey]int
-	// deleted are the JobSets that the chaos has deleted.
+	// deleted are the JobSets and gangs of pods that the chaos has deleted.
 	deleted map[client.ObjectKey]bool
 	strikes map[string]int
 }
@@ -58,16 +69,17 @@ func TestSoak(t *testing.T) {
 	seed := setting(t, "SOAK_SEED", rand.Uint64(), func(text string) (uint64, error) { return strconv.ParseUint(text, 10, 64) })
 	t.Logf("soak for %s with SOAK_SEED=%d", duration, seed)
 	s := newSoak(t, seed)
-	s.stir(duration, max(int(duration.Minutes()*jobSetsPerMinute), 1))
+	s.stir(duration, max(int(duration.Minutes()*submissionsPerMinute), 1))
 	s.settle()
 	s.expectEnd()
-	s.log("all JobSets have completed")
+	s.log("all JobSets and gangs of pods have completed")
 	s.expectFewRestarts()
 	s.expectNothingHeld()
 	s.expectNothingLeft()
 	s.log("nothing is left over")
 	s.expectNoViolations()
-	t.Logf("%d JobSets in %s, %d deleted by the chaos, strikes: %v", len(s.jobSets), time.Since(s.began).Round(time.Second), len(s.deleted), s.strikes)
+	t.Logf("%d JobSets and %d gangs of pods in %s, %d deleted by the chaos, strikes: %v, AdmissionCheck: %d Ready, %d Retry", len(s.jobSets), len(s.pods),
+		time.Since(s.began).Round(time.Second), len(s.deleted), s.strikes, s.outside.readies.Load(), s.outside.retries.Load())
 }
 
 // setting reads an environment variable.
@@ -91,6 +103,9 @@ func newSoak(t *testing.T, seed uint64) *soak {
 	t.Cleanup(cancel)
 	env, err := world.Start(ctx, controlplane.Config{
 		NodePools: nodePools(), WorkDir: os.Getenv("SOAK_DIR"), JobSetFeatureGates: map[string]bool{"ElasticJobSet": true},
+		// An unschedulable gang would be tried hundreds of times per second.
+		FeatureGates:  []string{"GenericWorkload=true", "GangScheduling=true", "SchedulerPopFromBackoffQ=false"},
+		RuntimeConfig: []string{"scheduling.k8s.io/v1alpha2=true"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -101,16 +116,19 @@ func newSoak(t *testing.T, seed uint64) *soak {
 		}
 	})
 	s := &soak{
-		t: t, env: env, admin: env.Admin, random: rand.New(rand.NewPCG(seed, seed)), began: time.Now(),
-		doomed: map[client.ObjectKey]bool{}, most: map[client.ObjectKey]int{}, deleted: map[client.ObjectKey]bool{}, strikes: map[string]int{},
+		t: t, env: env, admin: env.Admin, random: rand.New(rand.NewPCG(seed, seed)), began: time.Now(), begun: map[int]*pods{},
+		outside: &outside{admin: env.Admin, random: rand.New(rand.NewPCG(seed, 1))},
+		doomed:  map[client.ObjectKey]bool{}, most: map[client.ObjectKey]int{}, deleted: map[client.ObjectKey]bool{}, strikes: map[string]int{},
 	}
+	s.prepareGangs(ctx)
 	s.createTenants(ctx)
 	if s.auditor, err = audit.Start(ctx, env.Admin); err != nil {
 		t.Fatal(err)
 	}
-	if s.manager, err = env.StartManager(ctx, world.ManagerOptions{}); err != nil {
+	if s.manager, err = env.StartManager(ctx, world.ManagerOptions{Settings: settings()}); err != nil {
 		t.Fatal(err)
 	}
+	go s.outside.run(ctx)
 	t.Cleanup(func() {
 		if s.manager != nil {
 			_ = s.manager.Stop()
@@ -119,15 +137,51 @@ func newSoak(t *testing.T, seed uint64) *soak {
 	return s
 }
 
-// stir submits JobSets during the first half of the time, and strikes all the time.
-func (s *soak) stir(duration time.Duration, jobSets int) {
+// settings are those of the manager: gangs are placed by the scheduler of Kubernetes, and ClusterQueues share fairly what they borrow.
+func settings() map[string]any {
+	return map[string]any{
+		"gang":             map[string]any{"provider": "Kube", "diagnoseAfter": "5s"},
+		"fairSharing":      map[string]any{"preemptionStrategies": []string{"LessThanOrEqualToFinalShare", "LessThanInitialShare"}},
+		"waitForPodsReady": map[string]any{"requeuingStrategy": map[string]any{"backoffBaseSeconds": 1, "backoffMaxSeconds": 2}},
+	}
+}
+
+// prepareGangs installs the PodGroups of Coscheduling, and makes the policies send gangs of JobSets to the scheduler of Kubernetes.
+func (s *soak) prepareGangs(ctx context.Context) {
+	s.t.Helper()
+	if err := s.env.InstallPodGroups("scheduling.x-k8s.io"); err != nil {
+		s.t.Fatal(err)
+	}
+	guards := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: apis.SystemNamespace, Name: apis.GuardsConfigMap}}
+	if err := s.admin.Patch(ctx, guards, client.RawPatch(types.MergePatchType, []byte(`{"data":{"gangProvider":"Kube"}}`))); err != nil {
+		s.t.Fatal(err)
+	}
+	s.await("wait until the policies know who places gangs", func(ctx context.Context) error {
+		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
+			Namespace: metav1.NamespaceDefault, Name: "probe",
+			Labels:      map[string]string{apis.HoldLabel: apis.HoldValue, jobset.JobSetNameKey: "probe", jobset.JobSetUIDKey: "0f"},
+			Annotations: map[string]string{apis.GangGroupAnnotation: "all", apis.GroupStartAnnotation: "1"},
+		}}
+		job.Spec.Template.Spec = corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "main", Image: "example.com/probe"}}}
+		if err := s.admin.Create(ctx, job, client.DryRunAll); err != nil {
+			return err
+		}
+		if template := &job.Spec.Template.Spec; template.SchedulingGroup == nil || len(template.InitContainers) == 0 {
+			return errors.New("a Job in a gang and a group is created without them")
+		}
+		return nil
+	})
+}
+
+// stir submits JobSets and gangs of pods during the first half of the time, and strikes all the time.
+func (s *soak) stir(duration time.Duration, submissions int) {
 	s.t.Helper()
 	end := time.Now().Add(duration)
-	pending := s.random.Perm(jobSets)
+	pending := s.random.Perm(submissions)
 	kinds := s.kinds()
 	for time.Now().Before(end) && !s.t.Failed() {
-		due := int(float64(jobSets) * 2 * (1 - float64(time.Until(end))/float64(duration)))
-		for len(pending) > 0 && jobSets-len(pending) <= due && s.submit(pending[0]) {
+		due := int(float64(submissions) * 2 * (1 - float64(time.Until(end))/float64(duration)))
+		for len(pending) > 0 && submissions-len(pending) <= due && s.submit(pending[0]) {
 			pending = pending[1:]
 		}
 		s.strike(kinds[s.random.IntN(len(kinds))])
@@ -136,7 +190,7 @@ func (s *soak) stir(duration time.Duration, jobSets int) {
 		<-time.After(time.Duration(100+s.random.IntN(900)) * time.Millisecond)
 	}
 	for _, i := range pending {
-		s.await("submit a JobSet", func(context.Context) error {
+		s.await("submit", func(context.Context) error {
 			s.revive()
 			if !s.submit(i) {
 				return errors.New("refused")
@@ -151,13 +205,13 @@ func (s *soak) kinds() []kind {
 	s.t.Helper()
 	all := map[string]int{
 		killManager: 3, killJobSet: 2, killAPIServer: 1, deleteJob: 4, deletePod: 4, cutQuota: 3, restoreQuota: 3,
-		suspendJobSet: 4, resumeJobSet: 4, resizeJobSet: 8, deleteJobSet: 1, deleteWorkload: 1,
+		suspendJobSet: 4, resumeJobSet: 4, resizeJobSet: 8, deleteJobSet: 1, deletePods: 1, deleteWorkload: 1,
 	}
 	wanted := os.Getenv("SOAK_CHAOS")
 	var kinds []kind
 	for _, k := range []string{
 		killManager, killJobSet, killAPIServer, deleteJob, deletePod, cutQuota, restoreQuota, suspendJobSet, resumeJobSet, resizeJobSet, deleteJobSet,
-		deleteWorkload,
+		deletePods, deleteWorkload,
 	} {
 		if wanted == "" || strings.Contains(","+wanted+",", ","+k+",") {
 			for range all[k] {

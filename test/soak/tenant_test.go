@@ -14,7 +14,6 @@ import (
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/test/controlplane"
 	"github.com/tranche-dev/tranche/test/sample"
@@ -54,12 +53,15 @@ func nodePools() []controlplane.NodePool {
 
 func tenantName(i int) string { return "tenant-" + strconv.Itoa(i) }
 
-// createTenants makes the namespaces and queues of all tenants, which lend each other what is idle.
+// createTenants makes the namespaces and queues of all tenants, which lend each other what is idle: two Cohorts in one, of different weights.
 func (s *soak) createTenants(ctx context.Context) {
 	s.t.Helper()
 	objects := []client.Object{
 		&kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: "cpu"}},
 		&kueue.WorkloadPriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "urgent"}, Value: 100},
+		&kueue.AdmissionCheck{ObjectMeta: metav1.ObjectMeta{Name: checkName}, Spec: kueue.AdmissionCheckSpec{ControllerName: checkController}},
+		&kueue.Cohort{ObjectMeta: metav1.ObjectMeta{Name: cohort(0)}, Spec: kueue.CohortSpec{ParentName: "soak", FairSharing: weight("2")}},
+		&kueue.Cohort{ObjectMeta: metav1.ObjectMeta{Name: cohort(1)}, Spec: kueue.CohortSpec{ParentName: "soak", FairSharing: weight("1")}},
 	}
 	for _, a := range accelerators() {
 		objects = append(objects, &kueue.ResourceFlavor{
@@ -83,9 +85,21 @@ func (s *soak) createTenants(ctx context.Context) {
 	}
 }
 
+func weight(amount string) *kueue.FairSharing {
+	return &kueue.FairSharing{Weight: new(resource.MustParse(amount))}
+}
+
+// cohort returns the Cohort of a tenant.
+func cohort(tenant int) string { return "soak-" + strconv.Itoa(tenant%2) }
+
+// clusterQueue makes the ClusterQueue of a tenant. That of the last tenant has an AdmissionCheck.
 func clusterQueue(tenant int) *kueue.ClusterQueue {
 	q := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: tenantName(tenant)}}
-	q.Spec.CohortName = "soak"
+	q.Spec.CohortName = kueue.CohortReference(cohort(tenant))
+	q.Spec.FairSharing = weight([]string{"1", "500m", "2", "1"}[tenant])
+	if tenant == tenants-1 {
+		q.Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: checkName}}}
+	}
 	q.Spec.NamespaceSelector = &metav1.LabelSelector{}
 	q.Spec.Preemption = &kueue.ClusterQueuePreemption{
 		WithinClusterQueue: kueue.PreemptionPolicyLowerPriority, ReclaimWithinCohort: kueue.PreemptionPolicyAny,
@@ -125,28 +139,10 @@ func resourceGroups() []kueue.ResourceGroup {
 	return groups
 }
 
-// submit creates the JobSet of a number, and tells whether it could.
-func (s *soak) submit(i int) bool {
-	js := s.newJobSet(i)
-	if err := s.admin.Create(s.t.Context(), js); err != nil {
-		s.log("JobSet %s is not accepted: %v", js.Name, err)
-		return false
-	}
-	key := client.ObjectKeyFromObject(js)
-	s.jobSets = append(s.jobSets, key)
-	s.doomed[key] = js.Spec.FailurePolicy != nil
-	return true
-}
-
-// newJobSet makes a JobSet of two to five stages. What all its stages together ask for fits into the quota of its
+// newStaged makes a JobSet of two to five stages. What all its stages together ask for fits into the quota of its
 // tenant, or else each of them does, and ends before the next one starts.
-func (s *soak) newJobSet(i int) *jobsetapi.JobSet {
-	js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{
-		Namespace: tenantName(i % tenants), Name: fmt.Sprintf("run-%03d", i), Labels: map[string]string{apis.QueueLabel: "queue"},
-	}}
-	if s.random.IntN(5) == 0 {
-		js.Labels[apis.PriorityClassLabel] = "urgent"
-	}
+func (s *soak) newStaged(i int) *jobsetapi.JobSet {
+	js := s.newJobSet(i)
 	stages := 2 + s.random.IntN(4)
 	most := nominal / stages
 	isSequence := s.random.IntN(2) == 0
