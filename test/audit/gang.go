@@ -246,22 +246,16 @@ func (a *Auditor) ungatedInPart(members []*member) []string {
 			continue
 		}
 		gangs[m.ref] = append(gangs[m.ref], m)
-		h := a.holders[m.payer()]
-		if h == nil || h.isExtra {
-			continue
-		}
-		if held := h.holdingOf(m.life); held != nil && isEarlier(m, first[held], ungated) {
+		if h, held := a.payerOf(m); held != nil && !h.isExtra && isEarlier(m, first[held], ungated) {
 			first[held] = m
 		}
 	}
 	var found []string
 	for _, m := range slices.SortedFunc(maps.Values(first), func(x, y *member) int { return cmp.Compare(x.name, y.name) }) {
-		h := a.holders[m.payer()]
-		held := h.holdingOf(m.life)
-		if pods, isSum := held.slots[0].sum(), held.slots[0].pods[apis.ReservedPodSet] > 0; !isSum {
-			if there := countAt(gangs[m.ref], m.ungated, (*member).existing); there < pods {
-				found = append(found, fmt.Sprintf("gang: pod %s was ungated at %d when %d of the %d pods existed that %s was admitted for", m.name, m.ungated.at, there, pods, h.name))
-			}
+		h, held := a.payerOf(m)
+		pods := &held.slots[0]
+		if there := countAt(gangs[m.ref], m.ungated, (*member).existing); pods.pods[apis.ReservedPodSet] == 0 && there < pods.sum() {
+			found = append(found, fmt.Sprintf("gang: pod %s was ungated at %d when %d of the %d pods existed that %s was admitted for", m.name, m.ungated.at, there, pods.sum(), h.name))
 		}
 		for _, b := range h.batches {
 			if n := a.heldOf(b, m.ungated.at); m.ungated.at > 0 && n < b.size {
@@ -270,6 +264,16 @@ func (a *Auditor) ungatedInPart(members []*member) []string {
 		}
 	}
 	return found
+}
+
+// payerOf returns the quota Workload under which a pod of a gang was ungated, and the holding of quota that pays for it. They are nil if none
+// does.
+func (a *Auditor) payerOf(m *member) (*holder, *holding) {
+	if m.life == nil || a.holders[m.life.payer] == nil {
+		return nil, nil
+	}
+	h := a.holders[m.life.payer]
+	return h, h.holdingOf(m.life)
 }
 
 // heldOf counts the quota Workloads of a batch that had held quota by a resource version.
@@ -285,15 +289,6 @@ func (a *Auditor) heldOf(b batch, at uint64) int {
 
 func (a *Auditor) needsOf(m *member) needs { return a.jobSets[types.UID(m.jobSet)] }
 
-// payer is the quota Workload under which a pod of a gang was ungated, or empty.
-func (m *member) payer() types.UID {
-	if m.life == nil {
-		return ""
-	}
-	return m.life.payer
-}
-
-// What sightings of a member are.
 func ran(m *member) *sighting     { return m.ran }
 func ungated(m *member) *sighting { return m.ungated }
 

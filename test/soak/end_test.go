@@ -50,6 +50,7 @@ func (s *soak) expectEnd() {
 		}
 		if now := len(list.Items) - len(open) + ended; now != completed {
 			completed, since = now, time.Now()
+			s.log("%d JobSets and %d Jobs of gangs of pods have not completed", len(open), len(jobs))
 		}
 		if time.Since(since) > stuckAfter {
 			for _, js := range open[:min(len(open), examples)] {

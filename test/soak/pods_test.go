@@ -3,6 +3,7 @@ package soak_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 
@@ -65,9 +66,7 @@ func (s *soak) newPods(i int) *pods {
 // addKoordinator adds a gang that Koordinator's annotations describe.
 func (s *soak) addKoordinator(p *pods, gang string, n int, settings map[string]string) {
 	annotations := map[string]string{apis.KoordinatorPrefix + "name": gang, apis.KoordinatorPrefix + "min-available": strconv.Itoa(n)}
-	for key, value := range settings {
-		annotations[key] = value
-	}
+	maps.Copy(annotations, settings)
 	s.addGang(p, gang, n, nil, annotations)
 }
 
@@ -105,12 +104,8 @@ func (s *soak) addGang(p *pods, gang string, n int, labels, annotations map[stri
 		template := &job.Spec.Template
 		template.Labels = map[string]string{apis.QueueLabel: "queue"}
 		template.Annotations = map[string]string{controlplane.FakeGangRunTime: fmt.Sprintf("%dms", 500+s.random.IntN(3000))}
-		for key, value := range labels {
-			template.Labels[key] = value
-		}
-		for key, value := range annotations {
-			template.Annotations[key] = value
-		}
+		maps.Copy(template.Labels, labels)
+		maps.Copy(template.Annotations, annotations)
 		p.objects = append(p.objects, job)
 	}
 }
