@@ -56,11 +56,11 @@ test-e2e: cluster build ## Run whole JobSets through the real binary on a real c
 	$(GO_TEST) -count=1 -timeout 45m -p 1 ./test/audit/... ./test/e2e/...
 
 .PHONY: test-soak
-test-soak: cluster build ## Let 20 JobSets live through one minute of chaos on a real control plane.
+test-soak: cluster build ## Let 25 JobSets and gangs of pods live through one minute of chaos on a real control plane.
 	go test -v -count=1 -timeout 20m ./test/soak/...
 
 .PHONY: soak
-soak: cluster build ## The same with 300 JobSets and for 15 minutes. SOAK_DURATION=1h and SOAK_SEED=1 change that.
+soak: cluster build ## The same with 375 of them and for 15 minutes. SOAK_DURATION=1h and SOAK_SEED=1 change that.
 	SOAK_DURATION=$(or $(SOAK_DURATION),15m) go test -v -count=1 -timeout 0 ./test/soak/...
 
 .PHONY: bench

@@ -31,6 +31,7 @@ const (
 // pods are one or two gangs of pods, with the Jobs that make them and their PodGroups.
 type pods struct {
 	namespace, name string
+	isUrgent        bool
 	objects         []client.Object
 }
 
@@ -42,6 +43,7 @@ func (s *soak) newPods(i int) *pods {
 	p := &pods{namespace: tenantName(tenantOf(i)), name: fmt.Sprintf("pods-%03d", i)}
 	s.begun[i] = p
 	n := 2 + s.random.IntN(mostGangPods-1)
+	p.isUrgent = s.random.IntN(5) == 0
 	settings := map[string]string{apis.KoordinatorPrefix + "waiting-time": "20s"}
 	switch s.random.IntN(5) {
 	case 0:
@@ -103,6 +105,9 @@ func (s *soak) addGang(p *pods, gang string, n int, labels, annotations map[stri
 		}}}
 		template := &job.Spec.Template
 		template.Labels = map[string]string{apis.QueueLabel: "queue"}
+		if p.isUrgent {
+			template.Labels[apis.PriorityClassLabel] = "urgent"
+		}
 		template.Annotations = map[string]string{controlplane.FakeGangRunTime: fmt.Sprintf("%dms", 500+s.random.IntN(3000))}
 		maps.Copy(template.Labels, labels)
 		maps.Copy(template.Annotations, annotations)

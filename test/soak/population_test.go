@@ -13,15 +13,18 @@ import (
 	"github.com/tranche-dev/tranche/test/controlplane"
 )
 
+// kindsOfWork is after how many submissions the kinds of work begin again. Two of them are staged JobSets.
+const kindsOfWork = 5
+
 // submit creates what a number stands for, and reports whether it could: a gang of pods, or a JobSet with stages, with gangs or with a group
 // that starts together.
 func (s *soak) submit(i int) bool {
-	switch i % 6 {
-	case 3:
+	switch i % kindsOfWork {
+	case 2:
 		return s.submitJobSet(s.newGangs(i))
-	case 4:
+	case 3:
 		return s.submitJobSet(s.newGroup(i))
-	case 5:
+	case 4:
 		return s.submitPods(s.newPods(i))
 	default:
 		return s.submitJobSet(s.newStaged(i))
@@ -29,7 +32,7 @@ func (s *soak) submit(i int) bool {
 }
 
 // tenantOf returns the tenant that submits a number, so that each submits everything.
-func tenantOf(i int) int { return (i + i/6) % tenants }
+func tenantOf(i int) int { return (i + i/kindsOfWork) % tenants }
 
 func (s *soak) submitJobSet(js *jobsetapi.JobSet) bool {
 	if err := s.admin.Create(s.t.Context(), js); err != nil {

@@ -30,8 +30,8 @@ import (
 )
 
 const (
-	// submissionsPerMinute makes 360 JobSets and gangs of pods in 15 minutes.
-	submissionsPerMinute = 24
+	// submissionsPerMinute makes 375 JobSets and gangs of pods in 15 minutes.
+	submissionsPerMinute = 25
 
 	poll = 100 * time.Millisecond
 	// stuckAfter is for how long nothing may come to its end when the chaos is over.
