@@ -54,8 +54,9 @@ type Auditor struct {
 	pods     map[types.UID]*life
 	members  map[types.UID]*member
 	jobSets  map[types.UID]needs
-	// placesGangs is true if the scheduler of Kubernetes places gangs whole.
+	// placesGangs is true if the scheduler of Kubernetes places gangs whole, and userGroups are the PodGroups for it that belong to no JobSet.
 	placesGangs bool
+	userGroups  map[client.ObjectKey]bool
 
 	found    []string
 	suspects []suspect
@@ -81,7 +82,7 @@ func Start(ctx context.Context, c client.WithWatch) (*Auditor, error) {
 		return nil, fmt.Errorf("look for the PodGroups of Kubernetes to audit them: %w", err)
 	}
 	a.placesGangs = err == nil
-	for _, kind := range kinds() {
+	for _, kind := range a.kinds() {
 		from, err := a.list(ctx, kind)
 		if err != nil {
 			return nil, err
@@ -95,12 +96,17 @@ func newAuditor() *Auditor {
 	return &Auditor{
 		progress: map[string]uint64{}, worlds: []*world{newWorld()}, advanced: make(chan struct{}, 1), holders: map[types.UID]*holder{},
 		pods: map[types.UID]*life{}, members: map[types.UID]*member{}, jobSets: map[types.UID]needs{},
+		userGroups: map[client.ObjectKey]bool{},
 	}
 }
 
 // kinds are what the auditor follows. Queues come first, so that limits are known before anything is charged to them.
-func kinds() []client.ObjectList {
-	return []client.ObjectList{&kueue.CohortList{}, &kueue.ClusterQueueList{}, &jobsetapi.JobSetList{}, &kueue.WorkloadList{}, &corev1.PodList{}}
+func (a *Auditor) kinds() []client.ObjectList {
+	all := []client.ObjectList{&kueue.CohortList{}, &kueue.ClusterQueueList{}, &jobsetapi.JobSetList{}, &kueue.WorkloadList{}, &corev1.PodList{}}
+	if a.placesGangs {
+		all = append(all, &schedulingv1alpha2.PodGroupList{})
+	}
+	return all
 }
 
 // list takes in what there is of one kind, and what has gone since the auditor last knew, and returns from where to watch on.
@@ -222,6 +228,10 @@ func (a *Auditor) see(object client.Object, now moment, what watch.EventType) {
 		a.seeWorkload(o, now, what)
 	case *jobsetapi.JobSet:
 		a.seeJobSet(o)
+	case *schedulingv1alpha2.PodGroup:
+		if owner := metav1.GetControllerOf(o); owner == nil || owner.Kind != "JobSet" {
+			a.userGroups[client.ObjectKeyFromObject(o)] = true
+		}
 	case *corev1.Pod:
 		a.seePod(o, now, what)
 	}
@@ -234,7 +244,7 @@ func isTrue(conditions []metav1.Condition, conditionType string) bool {
 // Violations waits until everything that had happened when it was called has been seen, and returns what was wrong with it. Pods
 // of JobSets that have no quota Workload are not Tranche's matter.
 func (a *Auditor) Violations(ctx context.Context) ([]string, error) {
-	for _, list := range kinds() {
+	for _, list := range a.kinds() {
 		if err := a.client.List(ctx, list); err != nil {
 			return nil, fmt.Errorf("list %T to audit it: %w", list, err)
 		}

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	"sigs.k8s.io/jobset/pkg/constants"
 
@@ -46,8 +47,9 @@ type member struct {
 	ref podgroup.Ref
 	// signal is what a pod waits for until its group has started, or empty.
 	signal string
-	// isPlacedElsewhere is true if another scheduler, or a PodGroup of the user, places the pod.
+	// isPlacedElsewhere is true if another scheduler places the pod. Otherwise the PodGroup that it names counts.
 	isPlacedElsewhere bool
+	podGroup          client.ObjectKey
 
 	since uint64
 	// life is nil while the pod needs no quota.
@@ -98,6 +100,9 @@ func (m *member) ofJobSet(pod *corev1.Pod) {
 	m.attempt = m.jobSet + "/" + pod.Labels[constants.RestartsKey]
 	provider := pod.Annotations[apis.GangProviderAnnotation]
 	m.isPlacedElsewhere = provider != "" && provider != "Kube" || pod.Spec.SchedulerName != corev1.DefaultSchedulerName
+	if group := pod.Spec.SchedulingGroup; group != nil {
+		m.podGroup = client.ObjectKey{Namespace: pod.Namespace, Name: ptr.Deref(group.PodGroupName, "")}
+	}
 	if slices.ContainsFunc(pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == barrierContainer }) {
 		m.signal = pod.Labels[batchv1.ControllerUidLabel] + "." + pod.Annotations[apis.ReleaseAnnotation]
 	}
@@ -115,9 +120,7 @@ func isWaiting(pod *corev1.Pod) bool {
 type needs struct {
 	whole              int
 	replicatedJob, job map[string]int
-	// inOwn has the ReplicatedJobs that the user has put into a PodGroup of their own.
-	inOwn    map[string]bool
-	together int
+	together           int
 }
 
 // seeJobSet notes what a JobSet asks for. If that changes, the least counts: the change may not have been acted on.
@@ -136,15 +139,14 @@ func (a *Auditor) seeJobSet(js *jobsetapi.JobSet) {
 }
 
 func needsOf(js *jobsetapi.JobSet) needs {
-	n := needs{replicatedJob: map[string]int{}, job: map[string]int{}, inOwn: map[string]bool{}}
+	n := needs{replicatedJob: map[string]int{}, job: map[string]int{}}
 	isWhole := modeOf(js.Spec.GangConfig, js.Annotations) == jobsetapi.GangModeGang
 	for i := range js.Spec.ReplicatedJobs {
 		r := &js.Spec.ReplicatedJobs[i]
 		parallelism := ptr.Deref(r.Template.Spec.Parallelism, 1)
 		inJob := int(min(parallelism, ptr.Deref(r.Template.Spec.Completions, parallelism)))
 		pods := int(r.Replicas) * inJob
-		n.inOwn[r.Name] = r.Template.Spec.Template.Spec.SchedulingGroup != nil
-		if isWhole && !n.inOwn[r.Name] {
+		if isWhole {
 			n.whole += pods
 		}
 		switch modeOf(r.GangConfig, r.Template.Annotations) {
@@ -171,8 +173,6 @@ func modeOf(config *jobsetapi.GangConfig, annotations map[string]string) jobseta
 // gangOf returns the gang of a JobSet that a pod is in, and how many pods that has. They are 0 if it is in none.
 func (n *needs) gangOf(m *member) (gang string, pods int) {
 	switch {
-	case n.inOwn[m.replicatedJob]:
-		return "", 0
 	case n.whole > 0:
 		return m.attempt, n.whole
 	case n.replicatedJob[m.replicatedJob] > 0:
@@ -196,7 +196,7 @@ func (a *Auditor) placedInPart(members []*member) []string {
 	gangs := map[string][]*member{}
 	for _, m := range members {
 		n := a.needsOf(m)
-		if gang, pods := n.gangOf(m); pods > 0 && !m.isPlacedElsewhere {
+		if gang, pods := n.gangOf(m); pods > 0 && !m.isPlacedElsewhere && !a.userGroups[m.podGroup] {
 			gangs[gang] = append(gangs[gang], m)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
@@ -315,6 +316,25 @@ func TestGangsOfJobSetsArePlacedWhole(t *testing.T) {
 		"no gang": {jobSet: func(*jobsetapi.JobSet) {}, happens: func(s *story) {
 			s.create("a", 0, 1)
 			s.pod("a-0-0", bind)
+		}},
+		"a PodGroup of the user places them": {jobSet: whole, happens: func(s *story) {
+			group := &schedulingv1alpha2.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: "own"}}
+			s.see(group, s.now(), watch.Added)
+			s.pod("a-0-0", func(pod *corev1.Pod) {
+				ofJob("a", 0)(pod)
+				pod.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: new("own")}
+				bind(pod)
+			})
+		}},
+		"a PodGroup of the JobSet places them": {jobSet: whole, want: 1, happens: func(s *story) {
+			group := &schedulingv1alpha2.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: "all"}}
+			group.OwnerReferences = []metav1.OwnerReference{{Kind: "JobSet", Controller: new(true)}}
+			s.see(group, s.now(), watch.Added)
+			s.pod("a-0-0", func(pod *corev1.Pod) {
+				ofJob("a", 0)(pod)
+				pod.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: new("all")}
+				bind(pod)
+			})
 		}},
 		"another scheduler places them": {jobSet: whole, happens: func(s *story) {
 			s.create("a", 0, 1)
