@@ -19,6 +19,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/podgroup"
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/test/controlplane"
 )
 
 // barrierContainer is the init container in which the pods of a group wait for each other.
@@ -103,7 +104,9 @@ func (m *member) ofJobSet(pod *corev1.Pod) {
 	if group := pod.Spec.SchedulingGroup; group != nil {
 		m.podGroup = client.ObjectKey{Namespace: pod.Namespace, Name: ptr.Deref(group.PodGroupName, "")}
 	}
-	if slices.ContainsFunc(pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == barrierContainer }) {
+	// A fake node runs that container only if the pod asks for it: without that it ends at once.
+	runsInit := pod.Annotations[controlplane.FakeInit] != ""
+	if runsInit && slices.ContainsFunc(pod.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == barrierContainer }) {
 		m.signal = pod.Labels[batchv1.ControllerUidLabel] + "." + pod.Annotations[apis.ReleaseAnnotation]
 	}
 }

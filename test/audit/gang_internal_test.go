@@ -20,6 +20,7 @@ import (
 
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/test/controlplane"
 )
 
 // A story is what an auditor sees, one resource version after the other.
@@ -361,7 +362,7 @@ func TestGroupsStartTogether(t *testing.T) {
 		return func(pod *corev1.Pod) {
 			ofJob(replicatedJob, 0)(pod)
 			pod.Spec.InitContainers = []corev1.Container{{Name: barrierContainer}}
-			pod.Annotations[apis.ReleaseAnnotation] = "1"
+			pod.Annotations[apis.ReleaseAnnotation], pod.Annotations[controlplane.FakeInit] = "1", "waits"
 			pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: barrierContainer, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 		}
 	}
