@@ -81,6 +81,24 @@ type Other struct {
 	IsAdmitted bool
 	// HasStarted tells that it stands for itself: it is not admitted together with others any more.
 	HasStarted bool
+	// HasEnded is true if it has finished, and no pod of it runs or waits.
+	HasEnded bool
+	// isPast is true if it has started together with this gang since this one asked for quota. This gang then waits for nothing of it.
+	isPast bool
+}
+
+// markPast marks the other gangs that have started since this gang asked for quota, which it did when all had agreed. Their pods may have ended
+// before a pod of this gang was ungated, because this gang was preempted in between:
+//
+//	a, b admitted -> a started -> b preempted -> a succeeded -> b admitted alone
+func (t *turn) markPast() {
+	if len(t.core) == 0 {
+		return
+	}
+	t.Others = slices.Clone(t.Others)
+	for i := range t.Others {
+		t.Others[i].isPast = t.Others[i].HasStarted || t.Others[i].HasEnded
+	}
 }
 
 // dissent returns which of the others keeps the gangs from asking for quota together, or "" if none does. All of them have to name the same
@@ -89,6 +107,9 @@ type Other struct {
 func (g *Gang) dissent(others []Other) string {
 	for _, ref := range g.Others() {
 		i := slices.IndexFunc(others, func(o Other) bool { return o.Ref == ref })
+		if i >= 0 && others[i].isPast {
+			continue
+		}
 		hasAgreed := i >= 0 && others[i].Exists && slices.Equal(others[i].Together, g.Together)
 		switch {
 		case !hasAgreed && ref.Namespace != g.Namespace:
@@ -111,7 +132,7 @@ func (g *Gang) dissent(others []Other) string {
 func (g *Gang) unstarted(others []Other) int {
 	n := len(g.Together)
 	for _, ref := range g.Others() {
-		if slices.ContainsFunc(others, func(o Other) bool { return o.Ref == ref && o.HasStarted }) {
+		if slices.ContainsFunc(others, func(o Other) bool { return o.Ref == ref && (o.HasStarted || o.isPast) }) {
 			n--
 		}
 	}
@@ -137,6 +158,7 @@ func OtherOf(s *Seen) Other {
 	}
 	isStarted := slices.ContainsFunc(slices.Concat(t.core, t.over), func(w *kueue.Workload) bool { return hasStarted(w) || round(w) > 0 })
 	o.HasStarted = t.isPast()
+	o.HasEnded = len(t.core) == 0 && len(t.over) > 0 && t.isAlone()
 	isAdmitted := len(t.core) > 0 && t.allAdmitted()
 	o.IsAdmitted = isStarted || isAdmitted
 	return o

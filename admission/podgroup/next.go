@@ -82,6 +82,7 @@ func (t *turn) isForeign() bool { return len(t.Gang.Pods)+len(t.Workloads) == 0 
 func newTurn(s *Seen) *turn {
 	t := &turn{Seen: s, crews: map[string][]*corev1.Pod{}, pods: map[types.UID]*corev1.Pod{}, controllers: map[types.UID]struct{}{}, shapes: shapes{}}
 	t.sort()
+	t.markPast()
 	t.count()
 	return t
 }
@@ -238,10 +239,15 @@ func (t *turn) deleteCrew(w *kueue.Workload) {
 	}
 }
 
-// goBack gives the quota of an evicted quota Workload back when none of its pods runs any more.
+// goBack releases the quota of an evicted quota Workload when none of its pods runs. If all of them have succeeded meanwhile it has finished.
 func (t *turn) goBack(w *kueue.Workload) {
 	switch {
 	case t.runs(w):
+	case hasStarted(w) && !isExtra(w) && t.isAlone() && isSpent(w, t.crew(w), t.Gang.Min):
+		ready := life.PodsReady(apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadPodsReady), t.isReady(w, t.crew(w)))
+		t.step.Progress = append(t.step.Progress, Progress{w, ready, succeeded()})
+		t.over = append(t.over, w)
+		t.core = slices.DeleteFunc(t.core, func(c *kueue.Workload) bool { return c == w })
 	case hasStarted(w):
 		t.step.Change = append(t.step.Change, Change{w, withEnd(w)})
 	default:
@@ -295,15 +301,24 @@ func (t *turn) isReady(w *kueue.Workload, crew []*corev1.Pod) bool {
 	return well >= needed
 }
 
+// isAlone reports whether no pod of the gang runs or waits. As long as one does, a quota Workload goes on as one that has started.
+func (t *turn) isAlone() bool { return !t.running && len(t.waiting) == 0 }
+
+// succeeded is the condition of a quota Workload all of whose pods have succeeded.
+func succeeded() *metav1.Condition {
+	return &metav1.Condition{
+		Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue, Reason: kueue.WorkloadFinishedReasonSucceeded,
+		Message: textSucceeded,
+	}
+}
+
 // outcome tells whether a quota Workload of the core is not needed any more, and how its pods have ended. It is not either when no pod has
 // used it for a while, and none that waits can, or can be let go.
 func (t *turn) outcome(w *kueue.Workload, crew []*corev1.Pod) *metav1.Condition {
 	if isExtra(w) {
 		return nil
 	}
-	finished := &metav1.Condition{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue, Reason: kueue.WorkloadFinishedReasonSucceeded}
-	finished.Message = textSucceeded
-	isAlone := !t.running && len(t.waiting) == 0 // as long as others of the gang go on, it goes on as one that has started
+	finished, isAlone := succeeded(), t.isAlone()
 	if isSpent(w, crew, t.Gang.Min) {
 		switch {
 		case isAlone:

@@ -1,0 +1,88 @@
+package podgroup_test
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/admission/podgroup"
+)
+
+// newPreemptedEarly makes a gang that is admitted with the gang ml/b, and is preempted before its pod is ungated.
+func newPreemptedEarly(t *testing.T, b *podgroup.Other) *world {
+	t.Helper()
+	w := newGang(t, 1, "min-available", "1", "groups", `["ml/b","ml/train"]`)
+	b.Together, b.IsWhole = []string{"ml/b", "ml/train"}, true
+	w.others = []podgroup.Other{*b}
+	w.settle()
+	w.admitAll()
+	w.expect("g", 1, `waits for gang "ml/b"`)
+	w.preempt(w.workloads[0])
+	w.settle()
+	return w
+}
+
+// newEndedEarly makes the gang ml/b of two pods, which is preempted after it has started. Both succeed before they are deleted.
+func newEndedEarly(t *testing.T) *world {
+	t.Helper()
+	b := newWorld(t, podgroup.Ref{Kind: podgroup.Lightweight, Namespace: "ml", Name: "b"})
+	b.settings = newGang(t, 0, "min-available", "2").settings
+	b.add(1)
+	b.add(1)
+	b.settle()
+	b.admitAll()
+	b.expect("rr", 1, "has started")
+	b.preempt(b.workloads[0])
+	b.pods[0].Status.Phase, b.pods[1].Status.Phase = corev1.PodSucceeded, corev1.PodSucceeded
+	return b
+}
+
+// TestStartsAfterOneThatHasStarted: a gang that was preempted before its pods were ungated does not wait for the pods of a gang that was admitted
+// together with it, has started, and has gone on.
+func TestStartsAfterOneThatHasStarted(t *testing.T) {
+	tests := map[string]func(*world){
+		"and was preempted, and lost a pod": func(b *world) {
+			b.pods[1].Status.Phase = corev1.PodFailed
+			b.settle()
+			b.vanish(b.pods[1])
+		},
+		"and has succeeded": func(*world) {},
+	}
+	for name, happens := range tests {
+		t.Run(name, func(t *testing.T) {
+			other := newEndedEarly(t)
+			w := newPreemptedEarly(t, &podgroup.Other{Ref: other.ref, Exists: true})
+			other.now = w.now.Add(time.Second)
+			happens(other)
+			other.settle()
+			w.others = []podgroup.Other{podgroup.OtherOf(other.seen())}
+			w.settle()
+			w.admitAll()
+			w.expect("r", 1, "has started")
+		})
+	}
+}
+
+// TestWaitsForAnotherRun: a gang that is created after another of its group has succeeded waits until the pods of that are created again.
+func TestWaitsForAnotherRun(t *testing.T) {
+	other := newEndedEarly(t)
+	other.settle()
+	w := newGang(t, 1, "min-available", "1", "groups", `["ml/b","ml/train"]`)
+	w.now = other.now.Add(time.Minute)
+	w.others = []podgroup.Other{podgroup.OtherOf(other.seen())}
+	w.settle()
+	w.expect("g", 0, "does not name the same gangs")
+}
+
+// TestSucceedsWhilePreempted: a gang whose pods have all succeeded is finished, also if it was preempted meanwhile.
+func TestSucceedsWhilePreempted(t *testing.T) {
+	w := newEndedEarly(t)
+	w.settle()
+	if x := w.workloads[0]; !life.IsTrue(x, kueue.WorkloadFinished) {
+		t.Errorf("%s has not finished: %+v", x.Name, x.Status)
+	}
+	w.expectNothingHeld()
+}
