@@ -173,6 +173,17 @@ func TestPodsOfGangsLiveOnQuota(t *testing.T) {
 			s.workload("w", func(w *kueue.Workload) { w.Status.ReclaimablePods = []kueue.ReclaimablePod{{Name: "main", Count: 1}} })
 			s.pod("z", ungate("w"))
 		}},
+		"its quota is first seen when it was reclaimed": {happens: func(s *story) {
+			s.pod("x", ungate("w"))
+			s.pod("y", ungate("w"))
+			s.pod("x", phase(corev1.PodSucceeded))
+			w := workload("w", "a", "2")
+			w.Labels = map[string]string{apis.PodGroupKey: "kueue.gang"}
+			admit(w)
+			w.Status.ReclaimablePods = []kueue.ReclaimablePod{{Name: "main", Count: 1}}
+			s.at++
+			s.seeWorkload(w, moment{1, s.at}, watch.Modified)
+		}},
 		"ungated when one of the gang is gone": {want: 1, happens: func(s *story) {
 			for _, name := range []string{"y", "z"} {
 				s.pod(name, phase(corev1.PodFailed))

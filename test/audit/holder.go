@@ -123,23 +123,27 @@ func (h *holder) note(w *kueue.Workload, now moment) {
 	if last.admitted == 0 && isTrue(w.Status.Conditions, kueue.WorkloadAdmitted) {
 		last.admitted = now.earliest
 	}
-	pods := slotsOf(w)
-	if n := len(last.slots); n == 0 || !maps.Equal(last.slots[n-1].pods, pods) {
+	granted, pods := slotsOf(w)
+	if len(last.slots) == 0 {
+		last.slots = []slots{{now.earliest, granted}} // what was reclaimed while the auditor did not watch was used before
+	}
+	if n := len(last.slots); !maps.Equal(last.slots[n-1].pods, pods) {
 		last.slots = append(last.slots, slots{now.latest, pods})
 	}
 }
 
-// slotsOf counts the pods that a quota Workload still pays for.
-func slotsOf(w *kueue.Workload) map[string]int {
-	pods := map[string]int{}
+// slotsOf counts the pods that a quota Workload was admitted for, and those that it still pays for.
+func slotsOf(w *kueue.Workload) (granted, left map[string]int) {
+	granted = map[string]int{}
 	for i := range w.Status.Admission.PodSetAssignments {
 		assignment := &w.Status.Admission.PodSetAssignments[i]
-		pods[string(assignment.Name)] = int(ptr.Deref(assignment.Count, 1))
+		granted[string(assignment.Name)] = int(ptr.Deref(assignment.Count, 1))
 	}
+	left = maps.Clone(granted)
 	for _, r := range w.Status.ReclaimablePods {
-		pods[string(r.Name)] -= int(r.Count)
+		left[string(r.Name)] -= int(r.Count)
 	}
-	return pods
+	return granted, left
 }
 
 // batchesOf reads with what else a quota Workload starts.
