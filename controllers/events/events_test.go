@@ -64,6 +64,7 @@ func all() []struct {
 		{"quota Workload", events.Requeued("The back-off is over")},
 		{"PodGroup, pods", events.GangNews("GangWaiting", "Gather", "Nothing is asked for before all pods are there that start together: the gang has fewer than 5")},
 		{"PodGroup, pods", events.GangWarning("Misconfigured", "Check", `there is no PodGroup "train" of scheduling.x-k8s.io in namespace "ml": create it (its API must be served), or take the pods out of the gang`)},
+		{"PodGroup, pods", events.GangWarning("GangTimedOut", "TimeOut", `The gang did not start within its waiting time: pod "train-0" and all others with the annotation gang.scheduling.koordinator.sh/timeout=true are not admitted; recreate them, or remove the annotation`)},
 		{"PodGroup, pods", events.GangNews("GangStarted", "Start", `The gang is admitted in ClusterQueue "research" and has started`)},
 		{"PodGroup, pods", events.GangFinished("All pods of the gang have succeeded")},
 		{"pod", events.PodEvicted(`Preempted to make room for Workload "urgent"`)},

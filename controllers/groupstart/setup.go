@@ -1,12 +1,12 @@
 // Package groupstart lets the main containers of a group of pods start together (KEP-498). The pods wait in an init container that an
 // admission policy puts into their Jobs; the controller counts those that wait, and when all of them do it says so in the ConfigMap of the
-// group, which every pod mounts. That is one write for each group and attempt, whatever the number of pods. Package barrier is how the pods
-// learn of it.
+// group, which every pod mounts. That is one write for each group and attempt, whatever the number of pods, and one that removes the file
+// started before the next attempt. Package barrier is how the pods learn of it.
 //
 //	JobSet queued      ConfigMap made, with a token            pods mount it when they come
 //	stage released     pods start, each runs the init container and waits
 //	the last started   ConfigMap lists the Jobs of the group   init containers end, main containers start
-//	restart, eviction  other Jobs, or another release of them: the list does not hold for their pods
+//	restart, eviction  other Jobs, or another release of them: the list does not hold for their pods, and the file started is removed
 //
 // A pass reads everything about one JobSet (read.go), computes what should be written without touching anything (desired.go, group.go), and
 // writes it (write.go).
