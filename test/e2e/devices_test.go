@@ -8,7 +8,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/conditions"
@@ -78,6 +81,69 @@ var _ = Describe("What a pod is charged for", func() {
 		shared.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "devices", ResourceClaimName: new("one")}}
 		submit(ctx, shared)
 		refused(ctx, t, "shared", `resource claim "devices" names a ResourceClaim, which pods can share`)
+	}, SpecTimeout(specTimeout))
+
+	It("are no devices whose number or DeviceClass is not known, and one for each that is shared or a partition", func(ctx SpecContext) {
+		t := newTeam(ctx, "100", "15")
+		exactly := func(change func(*resourcev1.ExactDeviceRequest)) resourcev1.DeviceRequest {
+			r := resourcev1.DeviceRequest{Name: "all", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "gpu.example.com"}}
+			change(r.Exactly)
+			return r
+		}
+		// The API server lets only such a namespace ask for adminAccess.
+		label := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"`+resourcev1.DRAAdminNamespaceLabelKey+`":"true"}}}`))
+		Expect(env.Admin.Patch(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: t.namespace}}, label)).To(Succeed())
+		for name, tc := range map[string]struct {
+			request resourcev1.DeviceRequest
+			refusal string
+		}{
+			"every": {exactly(func(r *resourcev1.ExactDeviceRequest) { r.AllocationMode = resourcev1.DeviceAllocationModeAll }), `has the allocationMode "All": request a number of devices`},
+			"admin": {exactly(func(r *resourcev1.ExactDeviceRequest) { r.AdminAccess = new(true) }), "has adminAccess, which no quota is charged for: remove it"},
+			"alternative": {
+				resourcev1.DeviceRequest{Name: "all", FirstAvailable: []resourcev1.DeviceSubRequest{
+					{Name: "eight", DeviceClassName: "gpu.example.com", Count: 8}, {Name: "free", DeviceClassName: "nic.example.com"},
+				}},
+				"lists alternatives (firstAvailable)",
+			},
+			"capacity": {exactly(func(r *resourcev1.ExactDeviceRequest) {
+				r.Count = 2
+				r.Capacity = &resourcev1.CapacityRequirements{Requests: map[resourcev1.QualifiedName]resource.Quantity{"gpu.example.com/memory": resource.MustParse("80Gi")}}
+			}), ""},
+			"selected": {exactly(func(r *resourcev1.ExactDeviceRequest) {
+				r.Count = 3
+				r.Selectors = []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{Expression: `device.attributes["gpu.example.com"].profile == "1g.5gb"`}}}
+			}), ""},
+		} {
+			template := t.claimTemplate(name, "", 0)
+			template.Spec.Spec.Devices.Requests = []resourcev1.DeviceRequest{tc.request}
+			Expect(env.Admin.Create(ctx, template)).To(Succeed())
+			submit(ctx, claiming(t.newJobSet(name, replicatedJob{name: "main", cpus: "1"}), 0, name))
+			if tc.refusal != "" {
+				refused(ctx, t, name, `request "all" of resource claim "devices"`, tc.refusal)
+			} else {
+				t.expectStages(ctx, name, "main=admitted")
+			}
+		}
+		reserves(ctx, t, "5")
+
+		By("refusing an extended resource of the DeviceClass, under its own name and that of the class, of which there is no quota")
+		class := &resourcev1.DeviceClass{
+			ObjectMeta: metav1.ObjectMeta{Name: "gpu.example.com"}, Spec: resourcev1.DeviceClassSpec{ExtendedResourceName: new("gpu.example.com/whole")},
+		}
+		Expect(env.Admin.Create(ctx, class)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) { Expect(env.Admin.Delete(ctx, class)).To(Succeed()) }, NodeTimeout(patience))
+		for name, extended := range map[string]string{"named": "gpu.example.com/whole", "implicit": resourcev1.ResourceDeviceClassPrefix + "gpu.example.com"} {
+			js := t.newJobSet(name, replicatedJob{name: "main", cpus: "1"})
+			amounts := sample.Amounts("cpu", "1", extended, "8")
+			js.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: amounts, Limits: amounts}
+			submit(ctx, js)
+			Eventually(func(g Gomega) {
+				c := apimeta.FindStatusCondition(t.jobSet(ctx, g, name).Status.Conditions, conditions.StageAdmitted)
+				g.Expect(c).NotTo(BeNil())
+				g.Expect(c.Message).To(ContainSubstring("pod set main asks for " + extended + ", for which ClusterQueue " + t.namespace + " has no quota"))
+			}).WithContext(ctx).Should(Succeed())
+		}
+		reserves(ctx, t, "5")
 	}, SpecTimeout(specTimeout))
 
 	It("is what transformations make of its requests, without what is excluded", func(ctx SpecContext) {
