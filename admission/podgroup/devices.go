@@ -1,8 +1,6 @@
 package podgroup
 
 import (
-	"slices"
-
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tranche-dev/tranche/admission/device"
@@ -37,13 +35,4 @@ func (d *Devices) Charge(pods []*corev1.Pod) ([]*corev1.Pod, Problems) {
 		}
 	}
 	return all, problems
-}
-
-// unclaimed returns a pod that waits for its ResourceClaims, or nil.
-func (g *Gang) unclaimed() *corev1.Pod {
-	i := slices.IndexFunc(g.Pods, func(pod *corev1.Pod) bool { return waiting(pod) && len(pod.Spec.ResourceClaims) > 0 })
-	if i < 0 {
-		return nil
-	}
-	return g.Pods[i]
 }

@@ -117,6 +117,18 @@ func TestDevices(t *testing.T) {
 	if why := w.uncharged(); why != "" {
 		t.Error(why)
 	}
+
+	// One that waits for its ResourceClaim keeps the gang from ending.
+	for _, pod := range w.pods {
+		pod.Status.Phase = corev1.PodSucceeded
+	}
+	last := w.claim()
+	w.settle()
+	w.expect("sssg", 1, "has started")
+	w.give(last, "gpu", 1)
+	w.settle()
+	w.admitAll()
+	w.expect("sssr", 2, "has started")
 }
 
 // TestOtherDevices: what was admitted for other devices than the pods have got by now does not start.

@@ -75,7 +75,7 @@ func (t *turn) gather() {
 // ending says how the gang has ended, and is empty if it has not, or if there is more to come of it. Of parts that have ended differently one
 // that has failed counts.
 func (t *turn) ending() string {
-	if len(t.core)+len(t.waiting) > 0 || t.running || t.leaving {
+	if len(t.core)+len(t.waiting) > 0 || t.unclaimed != nil || t.running || t.leaving {
 		return ""
 	}
 	if len(t.over) == 0 && !t.reserves() {
@@ -112,8 +112,8 @@ func (t *turn) obstacle() string {
 		}
 		return "The gang names no LocalQueue: set the label " + apis.QueueLabel + " of its PodGroup and pods"
 	}
-	if pod := g.unclaimed(); pod != nil && !isWhole && !t.reserves() {
-		return fmt.Sprintf("Nothing is asked for before Kubernetes has created the ResourceClaims of pod %q", pod.Name)
+	if t.unclaimed != nil && !isWhole && !t.reserves() {
+		return fmt.Sprintf("Nothing is asked for before Kubernetes has created the ResourceClaims of pod %q", t.unclaimed.Name)
 	}
 	if !isWhole && !t.reserves() {
 		return fmt.Sprintf("Nothing is asked for before all pods are there that start together: the gang has fewer than %d", g.Min)

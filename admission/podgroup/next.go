@@ -23,7 +23,7 @@ const idleGrace = 2 * time.Minute
 // How a gang has ended.
 const (
 	textSucceeded = "All pods of the gang have succeeded"
-	textFailed    = "All pods of the gang have ended, not all have succeeded, and none was made anew"
+	textFailed    = "All pods of the gang have ended, not all have succeeded, and none was recreated"
 )
 
 // A turn computes one step.
@@ -44,6 +44,8 @@ type turn struct {
 	// waiting has the pods that want to be let go, active and succeeded how many others there are of this run of the gang.
 	waiting           []*corev1.Pod
 	active, succeeded int32
+	// unclaimed is a pod that wants to be ungated, and whose ResourceClaims have not been created or cannot be charged, or nil.
+	unclaimed *corev1.Pod
 	// running tells that a pod of any run may use quota, and wentOn that pods wait whose controller has had others let go before.
 	running, wentOn bool
 	// leaving tells that a quota Workload of the gang is about to disappear.
@@ -92,7 +94,8 @@ func (t *turn) count() {
 	for _, pod := range t.Gang.Pods {
 		t.pods[pod.UID] = pod
 		switch {
-		case waiting(pod) && len(pod.Spec.ResourceClaims) > 0: // it asks for quota once its devices are known
+		case waiting(pod) && len(pod.Spec.ResourceClaims) > 0:
+			t.unclaimed = cmp.Or(t.unclaimed, pod)
 		case waiting(pod):
 			t.waiting = append(t.waiting, pod)
 		case isActive(pod):
@@ -302,7 +305,7 @@ func (t *turn) isReady(w *kueue.Workload, crew []*corev1.Pod) bool {
 }
 
 // isAlone reports whether no pod of the gang runs or waits. As long as one does, a quota Workload goes on as one that has started.
-func (t *turn) isAlone() bool { return !t.running && len(t.waiting) == 0 }
+func (t *turn) isAlone() bool { return !t.running && len(t.waiting) == 0 && t.unclaimed == nil }
 
 // succeeded is the condition of a quota Workload all of whose pods have succeeded.
 func succeeded() *metav1.Condition {

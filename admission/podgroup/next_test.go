@@ -268,7 +268,7 @@ func TestIdle(t *testing.T) {
 	w.expect("ff", 1, "has started")
 	w.now = w.now.Add(w.last.Again)
 	w.settle()
-	if finished := fmt.Sprint(w.workloads[0].Status.Conditions); !strings.Contains(finished, "none was made anew") {
+	if finished := fmt.Sprint(w.workloads[0].Status.Conditions); !strings.Contains(finished, "none was recreated") {
 		t.Errorf("conditions are %s, want Finished", finished)
 	}
 	w.add(1)

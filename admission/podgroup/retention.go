@@ -19,7 +19,7 @@ import (
 // Those of a PodGroup that asks for quota before its pods exist stay: they say that it has had its quota.
 func (t *turn) expireFinished() {
 	kept := t.Retention.AfterFinished
-	if kept == nil || t.running || len(t.waiting)+len(t.core) > 0 || t.reserves() {
+	if kept == nil || t.running || t.unclaimed != nil || len(t.waiting)+len(t.core) > 0 || t.reserves() {
 		return
 	}
 	for _, w := range t.over {
