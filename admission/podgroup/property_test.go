@@ -257,6 +257,11 @@ func (w *world) check() {
 	if why := w.unpaid(); why != "" {
 		w.t.Errorf("%s, %s", why, w.standing())
 	}
+	for _, pod := range w.pods {
+		if !podgroup.IsGated(pod) && pod.Annotations[apis.KoordinatorTimeoutAnnotation] != "" {
+			w.t.Errorf("pod %s was released with the annotation of a gang that timed out", pod.Name)
+		}
+	}
 }
 
 // unpaid names a pod that runs and that nobody pays for, or for which more would be paid than was admitted, or is empty.
@@ -300,6 +305,7 @@ func TestGangs(t *testing.T) {
 		w.settings[apis.KoordinatorPrefix+"min-available"] = fmt.Sprint(least)
 		w.settings[apis.KoordinatorPrefix+"total-number"] = fmt.Sprint(least + rapid.IntRange(0, 2).Draw(t, "more"))
 		w.settings[apis.KoordinatorPrefix+"mode"] = rapid.SampledFrom([]string{"Strict", "NonStrict"}).Draw(t, "mode")
+		w.stops = rapid.Bool().Draw(t, "stops")
 		pod := func() *corev1.Pod { return w.pods[rapid.IntRange(0, len(w.pods)-1).Draw(t, "pod")] }
 		workload := func() *kueue.Workload { return w.workloads[rapid.IntRange(0, len(w.workloads)-1).Draw(t, "workload")] }
 		t.Repeat(map[string]func(*rapid.T){
@@ -339,6 +345,13 @@ func TestGangs(t *testing.T) {
 					}
 				}
 			},
+			"time out": func(t *rapid.T) {
+				if len(w.pods) > 0 {
+					if p := pod(); podgroup.IsGated(p) {
+						p.Annotations[apis.KoordinatorTimeoutAnnotation] = rapid.SampledFrom([]string{"true", "false"}).Draw(t, "timeout")
+					}
+				}
+			},
 			"wait": func(t *rapid.T) {
 				w.now = w.now.Add(time.Duration(rapid.IntRange(1, 900).Draw(t, "seconds")) * time.Second)
 			},
@@ -359,6 +372,9 @@ func TestGangs(t *testing.T) {
 			w.add(1)
 		}
 		for range 4 {
+			for _, p := range w.pods {
+				delete(p.Annotations, apis.KoordinatorTimeoutAnnotation)
+			}
 			w.now = w.now.Add(time.Hour)
 			w.admitAll()
 		}
