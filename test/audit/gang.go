@@ -260,7 +260,7 @@ func (a *Auditor) ungatedInPart(members []*member) []string {
 		if there := countAt(gangs[m.ref], m.ungated, (*member).existing); pods.pods[apis.ReservedPodSet] == 0 && there < pods.sum() {
 			found = append(found, fmt.Sprintf("gang: pod %s was ungated at %d when %d of the %d pods existed that %s was admitted for", m.name, m.ungated.at, there, pods.sum(), h.name))
 		}
-		for _, b := range h.batches {
+		for _, b := range held.batches {
 			if n := a.heldOf(b, m.ungated.at); m.ungated.at > 0 && n < b.size {
 				found = append(found, fmt.Sprintf("gang: pod %s was ungated at %d when %d of %d quota Workloads with %s had held quota", m.name, m.ungated.at, n, b.size, b.key))
 			}
@@ -283,7 +283,7 @@ func (a *Auditor) payerOf(m *member) (*holder, *holding) {
 func (a *Auditor) heldOf(b batch, at uint64) int {
 	n := 0
 	for _, h := range a.holders {
-		if slices.Contains(h.batches, b) && h.held[0].from <= at {
+		if slices.ContainsFunc(h.held, func(held *holding) bool { return held.from <= at && slices.Contains(held.batches, b) }) {
 			n++
 		}
 	}

@@ -212,6 +212,13 @@ func TestPodsOfGangsLiveOnQuota(t *testing.T) {
 			s.pod("x", ungate("w"))
 			s.workload("v", part)
 		}},
+		"ungated before another part is evicted, and comes back alone": {happens: func(s *story) {
+			s.workload("w", part)
+			s.workload("v", part)
+			s.pod("x", ungate("w"))
+			s.workload("v", asWaiting)
+			s.workload("v", asAdmitted)
+		}},
 		"ungated when the other parts have quota": {happens: func(s *story) {
 			s.workload("w", part)
 			s.workload("v", part)

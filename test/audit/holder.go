@@ -38,6 +38,8 @@ type holding struct {
 	admitted uint64
 	// slots are for how many pods it pays, from one change to the next.
 	slots []slots
+	// batches are those that it starts with.
+	batches []batch
 }
 
 // slots are for how many pods of each pod set a quota Workload pays from a resource version on.
@@ -110,7 +112,7 @@ func (a *Auditor) reserved(h *holder, w *kueue.Workload, now moment) {
 	if h.finished {
 		a.report(now, h, "I4: holds quota again after it had finished")
 	}
-	h.held, h.batches = append(h.held, &holding{span: span{from: now.earliest}}), batchesOf(w)
+	h.held = append(h.held, &holding{span: span{from: now.earliest}, batches: batchesOf(w)})
 	h.note(w, now)
 	h.queue, h.usage, h.admission = string(w.Status.Admission.ClusterQueue), usageOf(w), w.Status.Admission.DeepCopy()
 	h.evicted = isTrue(w.Status.Conditions, kueue.WorkloadEvicted)
