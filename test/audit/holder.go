@@ -22,13 +22,11 @@ type holder struct {
 	held         []*holding
 	// isGang is true if it is of a gang of pods, and isExtra if it pays for a pod that came on top.
 	isGang, isExtra bool
-	// batches are those that it starts with.
-	batches   []batch
-	queue     string
-	usage     map[flavorResource]int64
-	admission *kueue.Admission
-	finished  bool
-	evicted   bool
+	queue           string
+	usage           map[flavorResource]int64
+	admission       *kueue.Admission
+	finished        bool
+	evicted         bool
 }
 
 // A holding is one time that a quota Workload holds quota.
