@@ -42,7 +42,7 @@ func sightingAt(now moment) *sighting {
 // A member is one pod of a JobSet or of a gang of pods. Its sightings are nil until they happen.
 type member struct {
 	name string
-	// attempt, replicatedJob and job are of a pod of a JobSet, whose UID and restart are the attempt.
+	// These are set for a pod of a JobSet. The attempt is the UID of the JobSet and the number of its restart.
 	jobSet, attempt, replicatedJob, job string
 	// ref is the gang of a pod in a queue.
 	ref podgroup.Ref

@@ -20,13 +20,13 @@ type holder struct {
 	name, jobSet string
 	podSets      []string
 	held         []*holding
-	// isGang is true if it is of a gang of pods, and isExtra if it pays for a pod that came on top.
-	isGang, isExtra bool
-	queue           string
-	usage           map[flavorResource]int64
-	admission       *kueue.Admission
-	finished        bool
-	evicted         bool
+	// isExtra is true if it pays for a pod that came on top of a gang of pods.
+	isExtra   bool
+	queue     string
+	usage     map[flavorResource]int64
+	admission *kueue.Admission
+	finished  bool
+	evicted   bool
 }
 
 // A holding is one time that a quota Workload holds quota.
@@ -80,7 +80,7 @@ func (a *Auditor) seeWorkload(w *kueue.Workload, now moment, what watch.EventTyp
 		for _, podSet := range w.Spec.PodSets {
 			h.podSets = append(h.podSets, string(podSet.Name))
 		}
-		h.isGang, h.isExtra = w.Labels[apis.PodGroupKey] != "", w.Labels[apis.ExtraLabel] != ""
+		h.isExtra = w.Labels[apis.ExtraLabel] != ""
 		a.holders[w.UID] = h
 	}
 	isGone := what == watch.Deleted
