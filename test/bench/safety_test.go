@@ -178,8 +178,10 @@ func BenchmarkStagedCohort(b *testing.B) {
 		strategy kueue.QueueingStrategy
 		policy   string
 	}{
-		{"ample", 18, kueue.BestEffortFIFO, ""}, {"scarce", 4, kueue.BestEffortFIFO, ""},
-		{"strict", 4, kueue.StrictFIFO, ""}, {"reserve", 4, kueue.BestEffortFIFO, "Reserve"},
+		{"ample", 18, kueue.BestEffortFIFO, ""},
+		{"scarce", 4, kueue.BestEffortFIFO, ""},
+		{"strict", 4, kueue.StrictFIFO, ""},
+		{"reserve", 4, kueue.BestEffortFIFO, "Reserve"},
 	} {
 		for _, holders := range []int{10, 100, 1000} {
 			b.Run(fmt.Sprintf("%s/holders=%d", bc.name, holders), func(b *testing.B) {

@@ -53,11 +53,11 @@ func measureStages(ctx context.Context, o *options) (_ []figure, err error) {
 	var figures []figure
 	for _, order := range stageOrders {
 		for _, size := range stagesSizes {
-			queued, err := timeStages(ctx, w.Admin, longJobSet(order, size, true))
+			queued, err := timeStages(ctx, w.Admin, queuedOf(longJobSet(order, size)))
 			if err != nil {
 				return nil, err
 			}
-			stock, err := timeStages(ctx, w.Admin, longJobSet(order, size, false))
+			stock, err := timeStages(ctx, w.Admin, longJobSet(order, size))
 			if err != nil {
 				return nil, err
 			}
@@ -127,12 +127,8 @@ func timeStages(ctx context.Context, admin client.WithWatch, js *jobsetapi.JobSe
 }
 
 // longJobSet returns a JobSet whose ReplicatedJobs, of one pod each, run one after another.
-func longJobSet(order string, size int, isQueued bool) *jobsetapi.JobSet {
+func longJobSet(order string, size int) *jobsetapi.JobSet {
 	js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: fmt.Sprintf("%s-%d", order, size)}}
-	if isQueued {
-		js.Name += "-queued"
-		js.Labels = map[string]string{apis.QueueLabel: "main"}
-	}
 	if order == "in-order" {
 		js.Spec.StartupPolicy = &jobsetapi.StartupPolicy{StartupPolicyOrder: jobset.InOrder}
 	}
@@ -145,5 +141,12 @@ func longJobSet(order string, size int, isQueued bool) *jobsetapi.JobSet {
 		}
 		js.Spec.ReplicatedJobs = append(js.Spec.ReplicatedJobs, job)
 	}
+	return js
+}
+
+// queuedOf puts a JobSet into the queue.
+func queuedOf(js *jobsetapi.JobSet) *jobsetapi.JobSet {
+	js.Name += "-queued"
+	js.Labels = map[string]string{apis.QueueLabel: "main"}
 	return js
 }
