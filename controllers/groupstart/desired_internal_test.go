@@ -3,6 +3,7 @@ package groupstart
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/barrier"
+	"github.com/tranche-dev/tranche/controllers/childjob"
 )
 
 // newJobSet makes a JobSet with a group of 2 Jobs of 2 pods, w, and one of 1 pod, d, and with a Job x that is in no group.
@@ -41,7 +43,9 @@ func newJobSet(change func(*jobsetapi.JobSet)) *jobsetapi.JobSet {
 func newJob(replicatedJob string, index int, change func(*batchv1.Job)) batchv1.Job {
 	name := fmt.Sprintf("%s%d", replicatedJob, index)
 	job := batchv1.Job{ObjectMeta: metav1.ObjectMeta{
-		Name: name, UID: types.UID(name), Labels: map[string]string{jobset.ReplicatedJobNameKey: replicatedJob, restartAttemptLabel: "0"},
+		Name: name, UID: types.UID(name), Labels: map[string]string{
+			jobset.ReplicatedJobNameKey: replicatedJob, restartAttemptLabel: "0", jobset.JobIndexKey: strconv.Itoa(index),
+		},
 	}}
 	pods := map[string]int32{"w": 2, "d": 1, "x": 5}[replicatedJob]
 	job.Spec.Parallelism = &pods
@@ -116,6 +120,7 @@ func TestCount(t *testing.T) {
 		change    func(*jobsetapi.JobSet)
 		jobs      []batchv1.Job
 		pods      map[string][]string
+		done      childjob.Succeeded
 		want      tally
 		wantWhole bool
 	}{
@@ -167,6 +172,21 @@ func TestCount(t *testing.T) {
 			pods: map[string][]string{"w0": {"runs"}, "w1": {"runs", "runs"}, "d0": {"waits"}},
 			want: tally{started: 5, pods: 5, signals: whole, pending: whole, complete: true, waits: true}, wantWhole: true,
 		},
+		"one Job has succeeded, and was recreated and stays held": {
+			jobs: all(func(jobs []batchv1.Job) {
+				jobs[2].Spec.Suspend, jobs[2].Labels[apis.HoldLabel] = new(true), apis.HoldValue
+			}),
+			pods: map[string][]string{"w0": {"waits", "waits"}, "w1": {"waits", "waits"}}, done: childjob.Succeeded{"d": {0: true}},
+			want: tally{started: 5, pods: 5, signals: whole[1:], pending: whole[1:], complete: true, waits: true}, wantWhole: true,
+		},
+		"one Job has succeeded and disappeared": {
+			jobs: allJobs()[:2], pods: map[string][]string{"w0": {"waits", "waits"}, "w1": {"waits", "waits"}}, done: childjob.Succeeded{"d": {0: true}},
+			want: tally{started: 5, pods: 5, signals: whole[1:], pending: whole[1:], complete: true, waits: true}, wantWhole: true,
+		},
+		"one Job runs although one of its name has succeeded": {
+			jobs: allJobs(), pods: map[string][]string{"w0": {"waits", "waits"}, "w1": {"waits", "waits"}}, done: childjob.Succeeded{"d": {0: true}},
+			want: tally{started: 4, pods: 5, signals: whole, pending: whole, complete: true, waits: true},
+		},
 		"a Job that goes on after a suspension has pods to start": {
 			jobs: all(func(jobs []batchv1.Job) {
 				jobs[0].Spec.Completions, jobs[0].Status.Succeeded = new(int32(9)), 3
@@ -202,7 +222,7 @@ func TestCount(t *testing.T) {
 			if c.change == nil {
 				c.change = func(*jobsetapi.JobSet) {}
 			}
-			got := count(newJobSet(c.change), c.jobs, newPods(c.pods))
+			got := count(newJobSet(c.change), c.jobs, newPods(c.pods), c.done)
 			if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(tally{})); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
@@ -416,7 +436,7 @@ func TestWaits(t *testing.T) {
 		pod.Status.InitContainerStatuses[1].State.Running.StartedAt = metav1.Unix(started, 0)
 		return pod
 	}
-	got := count(newJobSet(func(*jobsetapi.JobSet) {}), allJobs(), []corev1.Pod{newPod("w0", "waits"), waiting(20), newPod("d0", "passed"), waiting(10)})
+	got := count(newJobSet(func(*jobsetapi.JobSet) {}), allJobs(), []corev1.Pod{newPod("w0", "waits"), waiting(20), newPod("d0", "passed"), waiting(10)}, nil)
 	if got.since.Unix() != 10 {
 		t.Errorf("waits since %v, want the first of those that do", got.since)
 	}

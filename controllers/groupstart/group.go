@@ -93,8 +93,9 @@ type tally struct {
 // isWhole tells whether the group may start: all pods have started at the same time.
 func (t *tally) isWhole() bool { return t.started >= t.pods }
 
-// count counts the pods of a group in the attempt that runs.
-func count(js *jobsetapi.JobSet, jobs []batchv1.Job, pods []corev1.Pod) tally {
+// count counts the pods of a group in the attempt that runs. Jobs that have succeeded in it have started, also if they have disappeared since: those
+// that the JobSet controller creates in their place stay held.
+func count(js *jobsetapi.JobSet, jobs []batchv1.Job, pods []corev1.Pod, done childjob.Succeeded) tally {
 	t := tally{complete: true}
 	byJob := map[types.UID][]*corev1.Pod{}
 	for i := range pods {
@@ -104,17 +105,27 @@ func count(js *jobsetapi.JobSet, jobs []batchv1.Job, pods []corev1.Pod) tally {
 	}
 	attempt := strconv.Itoa(int(js.Status.Restarts))
 	for _, member := range members(js) {
-		missing := member.Replicas
+		missing := map[int32]bool{}
+		for index := range member.Replicas {
+			missing[index] = true
+		}
 		for i := range jobs {
 			job := &jobs[i]
-			if job.Labels[jobset.ReplicatedJobNameKey] == member.Name && job.Labels[restartAttemptLabel] == attempt && job.DeletionTimestamp.IsZero() {
-				t.add(job, byJob[job.UID])
-				missing--
+			if job.Labels[jobset.ReplicatedJobNameKey] != member.Name || job.Labels[restartAttemptLabel] != attempt || !job.DeletionTimestamp.IsZero() {
+				continue
 			}
+			index, _ := childjob.Index(job)
+			t.add(job, byJob[job.UID], done[member.Name][index])
+			delete(missing, index)
 		}
-		if missing > 0 {
-			t.complete = false
-			t.pods += int(missing) * int(childjob.PodsAtOnce(&batchv1.Job{Spec: member.Template.Spec}))
+		size := int(childjob.PodsAtOnce(&batchv1.Job{Spec: member.Template.Spec}))
+		for index := range missing {
+			t.pods += size
+			if done[member.Name][index] {
+				t.started += size
+			} else {
+				t.complete = false
+			}
 		}
 	}
 	slices.Sort(t.signals)
@@ -122,8 +133,12 @@ func count(js *jobsetapi.JobSet, jobs []batchv1.Job, pods []corev1.Pod) tally {
 	return t
 }
 
-// add counts the pods of one Job.
-func (t *tally) add(job *batchv1.Job, pods []*corev1.Pod) {
+// add counts the pods of one Job. isDone is true if it has succeeded in this attempt, or one of its name.
+func (t *tally) add(job *batchv1.Job, pods []*corev1.Pod, isDone bool) {
+	if size := int(childjob.PodsAtOnce(job)); isDone && childjob.IsHeld(job) {
+		t.pods, t.started = t.pods+size, t.started+size
+		return
+	}
 	release := job.Spec.Template.Annotations[apis.ReleaseAnnotation]
 	signal := barrier.Signal(job.UID, release)
 	size := int(childjob.PodsAtOnce(job))

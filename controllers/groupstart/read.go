@@ -3,6 +3,8 @@ package groupstart
 import (
 	"context"
 	"fmt"
+	"maps"
+	"strconv"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -10,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
@@ -86,7 +89,32 @@ func (r *Reconciler) tallyOf(ctx context.Context, js *jobsetapi.JobSet) (tally, 
 	if err := r.config.Client.List(ctx, &pods, options...); err != nil {
 		return tally{}, fmt.Errorf("list pods of JobSet %s: %w", client.ObjectKeyFromObject(js), err)
 	}
-	return count(js, jobs.Items, pods.Items), nil
+	done, err := r.readSucceeded(ctx, js)
+	if err != nil {
+		return tally{}, err
+	}
+	return count(js, jobs.Items, pods.Items, done), nil
+}
+
+// readSucceeded reads which Jobs the quota Workloads of a JobSet record as succeeded in the attempt that runs.
+func (r *Reconciler) readSucceeded(ctx context.Context, js *jobsetapi.JobSet) (childjob.Succeeded, error) {
+	var workloads kueue.WorkloadList
+	options := []client.ListOption{client.InNamespace(js.Namespace), client.MatchingLabels{apis.JobSetLabel: js.Name}, client.UnsafeDisableDeepCopy}
+	if err := r.config.Client.List(ctx, &workloads, options...); err != nil {
+		return nil, fmt.Errorf("list quota Workloads of JobSet %s: %w", client.ObjectKeyFromObject(js), err)
+	}
+	replicas := map[string]int32{}
+	for i := range js.Spec.ReplicatedJobs {
+		replicas[js.Spec.ReplicatedJobs[i].Name] = js.Spec.ReplicatedJobs[i].Replicas
+	}
+	done := childjob.Succeeded{}
+	for i := range workloads.Items {
+		w := &workloads.Items[i]
+		if w.Labels[apis.JobUIDLabel] == string(js.UID) && w.Annotations[apis.AttemptAnnotation] == strconv.Itoa(int(js.Status.Restarts)) {
+			maps.Copy(done, childjob.ParseSucceeded(w.Annotations[apis.SucceededJobsAnnotation], replicas))
+		}
+	}
+	return done, nil
 }
 
 // readConfigMap finds a ConfigMap, also one that the cache does not have because it is not one of ours.

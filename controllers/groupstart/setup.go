@@ -33,6 +33,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
@@ -98,9 +99,17 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		For(&jobsetapi.JobSet{}, builder.WithPredicates(asking)).
 		Watches(&batchv1.Job{}, handler.EnqueueRequestsFromMapFunc(byLabel(jobset.JobSetNameKey)), builder.WithPredicates(inGroup)).
 		Watches(&corev1.Pod{}, settled(byLabel(jobset.JobSetNameKey)), builder.WithPredicates(inGroup, starts())).
+		Watches(&kueue.Workload{}, handler.EnqueueRequestsFromMapFunc(byLabel(apis.JobSetLabel)), builder.WithPredicates(recordsSuccess())).
 		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(byLabel(apis.JobSetLabel))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(r)
+}
+
+// recordsSuccess selects the quota Workloads that record another Job as succeeded. The cache may show that later than what became of the Job.
+func recordsSuccess() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return e.ObjectOld.GetAnnotations()[apis.SucceededJobsAnnotation] != e.ObjectNew.GetAnnotations()[apis.SucceededJobsAnnotation]
+	}, CreateFunc: func(event.CreateEvent) bool { return false }, DeleteFunc: func(event.DeleteEvent) bool { return false }}
 }
 
 // groupUID indexes Jobs and pods that are in a group by the UID of their JobSet.

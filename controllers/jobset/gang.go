@@ -55,7 +55,7 @@ type gathering struct {
 // a PodGroup.
 func (st *stage) isResizing(s *seen) bool {
 	return slices.ContainsFunc(st.jobs, func(job *batchv1.Job) bool {
-		index, ok := indexOf(job)
+		index, ok := childjob.Index(job)
 		return ok && s.gangs != nil && childjob.IsHeld(job) && childjob.IsIndexed(&job.Spec) && s.gangs.ObjectOf(replicatedJobOf(job), index) != "" &&
 			childjob.PodsAtOnce(job) != st.podsPerJob(st.podSetOf(job))
 	})
@@ -144,7 +144,7 @@ func podsLeft(job *batchv1.Job) int32 {
 
 // gangOf names the gang of a Job, or is empty.
 func (s *seen) gangOf(job *batchv1.Job) string {
-	index, ok := indexOf(job)
+	index, ok := childjob.Index(job)
 	if !ok || s.gangs == nil {
 		return ""
 	}
@@ -154,7 +154,7 @@ func (s *seen) gangOf(job *batchv1.Job) string {
 // gangUpdates are the labels and annotations by which the pods of a Job are in their gang. They are not known if the Job is one of another
 // attempt than the JobSet tells of.
 func (s *seen) gangUpdates(job *batchv1.Job) (updates []childjob.Update, known bool) {
-	index, ok := indexOf(job)
+	index, ok := childjob.Index(job)
 	if !ok || s.gangs == nil {
 		return nil, true
 	}
@@ -164,12 +164,6 @@ func (s *seen) gangUpdates(job *batchv1.Job) (updates []childjob.Update, known b
 	}
 	updates = []childjob.Update{{By: "its gang would", Update: kueue.PodSetUpdate{Labels: fields.Labels, Annotations: fields.Annotations}}}
 	return updates, cmp.Or(job.Labels[jobRestartAttemptLabel], "0") == strconv.Itoa(int(jobRestartsOf(s.jobSet, replicatedJobOf(job), index)))
-}
-
-// indexOf is the place of a Job among those of its ReplicatedJob.
-func indexOf(job *batchv1.Job) (int32, bool) {
-	index, err := strconv.ParseInt(job.Labels[jobset.JobIndexKey], 10, 32)
-	return int32(index), err == nil
 }
 
 // jobRestartsOf is how often a Job was restarted by itself.
@@ -241,7 +235,7 @@ func notServed(keeper *gang.Keeper) string {
 // that is.
 func (s *seen) namelessJob() (name, field string) {
 	for _, job := range s.mine.jobs {
-		index, ok := indexOf(job)
+		index, ok := childjob.Index(job)
 		if !ok || job.Labels[restartAttemptLabel] != attemptOf(s.jobSet) || name != "" && name < job.Name || s.isOfOtherScheduler(job) {
 			continue
 		}

@@ -69,7 +69,7 @@ func (s *seen) pendingGangs() map[string]*pending {
 	all := map[string]*pending{}
 	jobs := map[string]*pending{}
 	for _, job := range s.mine.jobs {
-		index, ok := indexOf(job)
+		index, ok := childjob.Index(job)
 		if !ok || job.Labels[restartAttemptLabel] != attemptOf(s.jobSet) || !childjob.IsRunning(job) {
 			continue
 		}

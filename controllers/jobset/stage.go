@@ -42,7 +42,7 @@ type stage struct {
 	jobs, leaving []*batchv1.Job
 	// done has the Jobs that have succeeded in the current attempt, those included that have disappeared since, and forgotten the
 	// ReplicatedJobs of which it has none because their gangs run again as a whole.
-	done      succeededJobs
+	done      childjob.Succeeded
 	forgotten map[string]bool
 	// hasPods tells whether pods of the stage may still run, those of earlier attempts included.
 	hasPods bool

@@ -3,10 +3,8 @@ package jobset
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -33,73 +31,9 @@ import (
 // The record is on the quota Workload of the stage: the condition Finished, and before that an annotation with the Jobs that have
 // succeeded. A stage whose success has opened another stage in this attempt has succeeded, too.
 
-// succeededJobs are indexes of Jobs that have succeeded in the current attempt, by ReplicatedJob.
-type succeededJobs map[string]map[int32]bool
-
-func (s succeededJobs) add(replicatedJob string, index int32) {
-	if s[replicatedJob] == nil {
-		s[replicatedJob] = map[int32]bool{}
-	}
-	s[replicatedJob][index] = true
-}
-
-// addAll adds all Jobs of a ReplicatedJob.
-func (s succeededJobs) addAll(replicatedJob string, replicas int32) {
-	for index := range replicas {
-		s.add(replicatedJob, index)
-	}
-}
-
-// parseSucceeded reads what String has written, as "ps=0-3;worker=1,4". It ignores what is not of that form, or beyond the replicas.
-func parseSucceeded(text string, replicas map[string]int32) succeededJobs {
-	all := succeededJobs{}
-	for part := range strings.SplitSeq(text, ";") {
-		name, ranges, _ := strings.Cut(part, "=")
-		for r := range strings.SplitSeq(ranges, ",") {
-			from, to, isRange := strings.Cut(r, "-")
-			if !isRange {
-				to = from
-			}
-			first, err1 := strconv.ParseInt(from, 10, 32)
-			last, err2 := strconv.ParseInt(to, 10, 32)
-			if err1 != nil || err2 != nil || first < 0 {
-				continue
-			}
-			for index := int32(first); index <= int32(last) && index < replicas[name]; index++ {
-				all.add(name, index)
-			}
-		}
-	}
-	return all
-}
-
-// String writes ranges of indexes in a fixed order.
-func (s succeededJobs) String() string {
-	var parts []string
-	for _, name := range slices.Sorted(maps.Keys(s)) {
-		var ranges []string
-		indexes := slices.Sorted(maps.Keys(s[name]))
-		for i := 0; i < len(indexes); i++ {
-			first := indexes[i]
-			for i+1 < len(indexes) && indexes[i+1] == indexes[i]+1 {
-				i++
-			}
-			if last := indexes[i]; last > first {
-				ranges = append(ranges, fmt.Sprintf("%d-%d", first, last))
-			} else {
-				ranges = append(ranges, strconv.Itoa(int(first)))
-			}
-		}
-		if len(ranges) > 0 {
-			parts = append(parts, name+"="+strings.Join(ranges, ","))
-		}
-	}
-	return strings.Join(parts, ";")
-}
-
 // readSucceeded reads which Jobs of a stage its quota Workload records as succeeded in the current attempt.
 func (st *stage) readSucceeded() {
-	st.done = succeededJobs{}
+	st.done = childjob.Succeeded{}
 	if st.workload == nil || st.stale {
 		return
 	}
@@ -107,7 +41,7 @@ func (st *stage) readSucceeded() {
 	for name, count := range st.tallies {
 		replicas[name] = count.replicas
 	}
-	st.done = parseSucceeded(st.workload.Annotations[apis.SucceededJobsAnnotation], replicas)
+	st.done = childjob.ParseSucceeded(st.workload.Annotations[apis.SucceededJobsAnnotation], replicas)
 	finished := apimeta.FindStatusCondition(st.workload.Status.Conditions, kueue.WorkloadFinished)
 	if finished != nil && finished.Status == metav1.ConditionTrue && finished.Reason == kueue.WorkloadFinishedReasonSucceeded {
 		st.addSucceeded(st.ReplicatedJobs)
@@ -116,7 +50,7 @@ func (st *stage) readSucceeded() {
 
 func (st *stage) addSucceeded(replicatedJobs []string) {
 	for _, name := range replicatedJobs {
-		st.done.addAll(name, st.tallies[name].replicas)
+		st.done.AddAll(name, st.tallies[name].replicas)
 	}
 }
 
@@ -140,7 +74,7 @@ func (st *stage) hasSucceeded(job *batchv1.Job) bool {
 	if childjob.IsFinished(job, batchv1.JobComplete) {
 		return true
 	}
-	index, ok := indexOf(job)
+	index, ok := childjob.Index(job)
 	return ok && st.done[replicatedJobOf(job)][index]
 }
 
@@ -166,8 +100,8 @@ func (st *stage) forgetSucceeded(s *seen) {
 // count counts the Jobs of the current attempt by ReplicatedJob, and adds those that have succeeded to the record.
 func (st *stage) count(s *seen) {
 	for _, job := range st.leaving {
-		if index, ok := indexOf(job); ok && !restartsWhole(s.jobSet, replicatedJobOf(job)) {
-			st.done.add(replicatedJobOf(job), index)
+		if index, ok := childjob.Index(job); ok && !restartsWhole(s.jobSet, replicatedJobOf(job)) {
+			st.done.Add(replicatedJobOf(job), index)
 		}
 	}
 	for _, name := range st.ReplicatedJobs {
@@ -176,9 +110,9 @@ func (st *stage) count(s *seen) {
 	for _, job := range st.jobs {
 		name := replicatedJobOf(job)
 		count := st.tallies[name]
-		switch index, ok := indexOf(job); {
+		switch index, ok := childjob.Index(job); {
 		case ok && !st.forgotten[name] && childjob.IsFinished(job, batchv1.JobComplete):
-			st.done.add(name, index)
+			st.done.Add(name, index)
 		case ok && st.done[name][index]:
 		case childjob.IsFinished(job, batchv1.JobComplete):
 			count.succeeded++
@@ -302,7 +236,7 @@ func (s *seen) isDecided(stages []stage) bool {
 // hasFailed reports whether a Job of the stage has failed, or is about to, that the JobSet controller has not decided to replace yet.
 func (st *stage) hasFailed(s *seen) bool {
 	return slices.ContainsFunc(st.jobs, func(job *batchv1.Job) bool {
-		index, _ := indexOf(job)
+		index, _ := childjob.Index(job)
 		restarts, err := strconv.ParseInt(job.Labels[jobRestartAttemptLabel], 10, 32)
 		replaced := err == nil && int32(restarts) < jobRestartsOf(s.jobSet, replicatedJobOf(job), index)
 		return (childjob.IsFinished(job, batchv1.JobFailed) || childjob.IsFinished(job, batchv1.JobFailureTarget)) && !replaced

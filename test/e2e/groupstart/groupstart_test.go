@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/apis"
 )
@@ -101,6 +102,39 @@ var _ = Describe("A group", func() {
 		}
 		Expect(kept).To(Equal(1), "one Job is another, one is the same")
 		Expect(js.Status.Restarts).To(BeZero())
+	}, SpecTimeout(patience))
+
+	It("does not wait for a Job that has succeeded, and was deleted and recreated", func(ctx SpecContext) {
+		js := inGroup(newJobSet("outlived", role{name: "workers", replicas: 1, pods: 1}, role{name: "driver", replicas: 1, pods: 1, late: true}))
+		submit(ctx, js)
+		expectWaiting(ctx, js, 1)
+		startLate(ctx, js, "driver", 1)
+		expectReleased(ctx, js, "workers", "driver")
+		pod := podOf(ctx, js, "workers")
+		Eventually(func(g Gomega) {
+			g.Expect(env.Admin.Get(ctx, client.ObjectKeyFromObject(pod), pod)).To(Succeed())
+			pod.Status.Phase = corev1.PodSucceeded
+			g.Expect(env.Admin.Status().Update(ctx, pod)).To(Succeed())
+		}).WithContext(ctx).Should(Succeed())
+		Eventually(func(g Gomega) {
+			var workloads kueue.WorkloadList
+			g.Expect(env.Admin.List(ctx, &workloads, client.InNamespace(js.Namespace), client.MatchingLabels{apis.JobSetLabel: js.Name})).To(Succeed())
+			g.Expect(workloads.Items).To(HaveLen(1))
+			g.Expect(workloads.Items[0].Annotations).To(HaveKeyWithValue(apis.SucceededJobsAnnotation, "workers=0"))
+		}).WithContext(ctx).Should(Succeed())
+		before := jobsOf(ctx, Default, js)
+		for i := range before {
+			Expect(env.Admin.Delete(ctx, &before[i], client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())
+		}
+		Eventually(func(g Gomega) {
+			after := jobsOf(ctx, g, js)
+			g.Expect(after).To(HaveLen(2))
+			for i := range after {
+				g.Expect(after[i].UID).NotTo(Equal(before[i].UID))
+			}
+		}).WithContext(ctx).Should(Succeed())
+		startLate(ctx, js, "driver", 1)
+		expectReleased(ctx, js, "driver")
 	}, SpecTimeout(patience))
 
 	It("waits anew after its JobSet was suspended", func(ctx SpecContext) {
