@@ -110,10 +110,10 @@ func IsShutOut(workload *kueue.Workload) bool {
 }
 
 // DeactivatedAt returns when a quota Workload was deactivated for one of the causes for which the manager does that, or nil. A user who
-// deactivates it has no such cause.
+// deactivates it has no such cause, also after the manager has deactivated it once and it was activated again.
 func DeactivatedAt(workload *kueue.Workload) *time.Time {
 	evicted := apimeta.FindStatusCondition(workload.Status.Conditions, kueue.WorkloadEvicted)
-	if !IsShutOut(workload) || !strings.HasPrefix(evicted.Reason, kueue.WorkloadDeactivated+"DueTo") {
+	if !IsShutOut(workload) || IsTrue(workload, kueue.WorkloadRequeued) || !strings.HasPrefix(evicted.Reason, kueue.WorkloadDeactivated+"DueTo") {
 		return nil
 	}
 	return &evicted.LastTransitionTime.Time

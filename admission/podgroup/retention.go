@@ -31,7 +31,8 @@ func (t *turn) expireFinished() {
 	}
 }
 
-// expireDeactivated deletes pods that have waited for as long as the configuration says since the manager has deactivated their quota Workload.
+// expireDeactivated deletes pods that have waited for as long as the configuration says since the manager has deactivated their quota Workload,
+// or since they were created, if that was later.
 // Pods that a controller would create again stay.
 func (t *turn) expireDeactivated() {
 	kept := t.Retention.AfterDeactivatedByKueue
@@ -40,13 +41,13 @@ func (t *turn) expireDeactivated() {
 	}
 	for _, w := range slices.Concat(t.core, t.extras) {
 		at := life.DeactivatedAt(w)
-		if at == nil || !t.isExpired(*at, kept) {
+		if at == nil {
 			continue
 		}
 		why := fmt.Sprintf("its quota Workload %q has been deactivated for %s (objectRetentionPolicies.workloads.afterDeactivatedByKueue)", w.Name, kept.Duration)
-		for _, pod := range t.Gang.Pods {
+		for _, pod := range t.Gang.All() {
 			isOfWorkload := !isExtra(w) || types.UID(w.Labels[apis.ExtraLabel]) == pod.UID
-			if isOfWorkload && waiting(pod) && metav1.GetControllerOfNoCopy(pod) == nil {
+			if isOfWorkload && waiting(pod) && metav1.GetControllerOfNoCopy(pod) == nil && t.isExpired(latest(*at, pod.CreationTimestamp.Time), kept) {
 				t.step.Delete = append(t.step.Delete, Delete{pod, why})
 			}
 		}

@@ -1,6 +1,7 @@
 package podgroup_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -93,8 +94,12 @@ func TestDeactivatedExpires(t *testing.T) {
 			status := life.Evicted(x, life.Eviction{Reason: kueue.WorkloadDeactivated, Cause: tc.cause, Message: "it is deactivated"}, w.now)
 			w.put(life.Merge(x, &status))
 			w.settle()
-			if w.standing() != "gg" || tc.cause != "" && w.last.Again != time.Hour {
-				t.Errorf("pods are %q, looks again in %s; want gg, an hour", w.standing(), w.last.Again)
+			again := time.Duration(0)
+			if tc.want == "GG" {
+				again = time.Hour
+			}
+			if w.standing() != "gg" || w.last.Again != again {
+				t.Errorf("pods are %q, looks again in %s; want gg, %s", w.standing(), w.last.Again, again)
 			}
 			w.now = w.now.Add(time.Hour)
 			w.settle()
@@ -102,5 +107,28 @@ func TestDeactivatedExpires(t *testing.T) {
 				t.Errorf("pods are %q, want %q", got, tc.want)
 			}
 		})
+	}
+}
+
+// TestDeactivatedKeepsNewPods: a pod that was created long after the manager has deactivated its gang waits for as long as the others did.
+func TestDeactivatedKeepsNewPods(t *testing.T) {
+	w := newGroup(t, 1)
+	w.retention.AfterDeactivatedByKueue = hour()
+	w.add(1)
+	w.settle()
+	x := w.workloads[0].DeepCopy()
+	x.Spec.Active = new(false)
+	status := life.Evicted(x, life.Eviction{Reason: kueue.WorkloadDeactivated, Cause: "AdmissionCheck", Message: "it is deactivated"}, w.now)
+	w.put(life.Merge(x, &status))
+	w.now = w.now.Add(24 * time.Hour)
+	w.add(1).CreationTimestamp = metav1.NewTime(w.now)
+	w.settle()
+	if got := w.standing(); got != "Gg" {
+		t.Errorf("pods are %q, want Gg", got)
+	}
+	w.now = w.now.Add(time.Hour)
+	w.settle()
+	if got := w.standing(); !strings.HasSuffix(got, "G") {
+		t.Errorf("pods are %q an hour later, want both deleted", got)
 	}
 }

@@ -74,7 +74,7 @@ func (r *Reconciler) deleteExpired(ctx context.Context, s *seen, w *wanted) erro
 	if err := r.reader.Get(ctx, client.ObjectKeyFromObject(w.expired), &live); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	if live.UID != w.expired.UID || life.DeactivatedAt(&live) == nil {
+	if at := life.DeactivatedAt(&live); live.UID != w.expired.UID || at == nil || !at.Equal(*life.DeactivatedAt(w.expired)) {
 		return nil
 	}
 	err := r.config.Client.Delete(ctx, s.jobSet.DeepCopy(), client.Preconditions{UID: &s.jobSet.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground))

@@ -62,6 +62,7 @@ func TestRetentionAfterDeactivation(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason      string
 		isActive    bool
+		requeued    bool
 		over        jobset.JobSetConditionType
 		retention   *metav1.Duration
 		after       time.Duration
@@ -74,6 +75,7 @@ func TestRetentionAfterDeactivation(t *testing.T) {
 		"expired at once":            {reason: "DeactivatedDueToMaximumExecutionTimeExceeded", retention: &metav1.Duration{}, wantExpired: true},
 		"deactivated by a user":      {reason: kueue.WorkloadDeactivated, retention: hour, after: 24 * time.Hour},
 		"activated again by a user":  {reason: "DeactivatedDueToAdmissionCheck", isActive: true, retention: hour, after: 24 * time.Hour},
+		"parked by a user since":     {reason: "DeactivatedDueToAdmissionCheck", requeued: true, retention: hour, after: 24 * time.Hour},
 		"has finished all the same":  {reason: "DeactivatedDueToAdmissionCheck", over: jobset.JobSetCompleted, retention: hour, after: 24 * time.Hour},
 		"evicted, and not otherwise": {reason: kueue.WorkloadEvictedByPreemption, isActive: true, retention: hour, after: 24 * time.Hour},
 	} {
@@ -84,6 +86,10 @@ func TestRetentionAfterDeactivation(t *testing.T) {
 			workload.Status.Conditions = []metav1.Condition{{
 				Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: tc.reason, LastTransitionTime: metav1.NewTime(deactivated),
 			}}
+			if tc.requeued {
+				requeued := metav1.Condition{Type: kueue.WorkloadRequeued, Status: metav1.ConditionTrue, Reason: kueue.WorkloadReactivated}
+				workload.Status.Conditions = append(workload.Status.Conditions, requeued)
+			}
 			s.retention.AfterDeactivatedByKueue, s.now = tc.retention, deactivated.Add(tc.after)
 			w := desired(s)
 			if (w.expired == workload) != tc.wantExpired || w.again != tc.wantAgain {
