@@ -66,7 +66,7 @@ func (c *Claim) isOf(pod *corev1.Pod) bool {
 	case c.Controller == nil:
 		return false
 	case c.Controller.UID == pod.UID:
-		return true
+		return c.Controller.Kind == "Pod" && c.Controller.APIVersion == "v1"
 	}
 	group := pod.Spec.SchedulingGroup
 	return group != nil && group.PodGroupName != nil && c.Controller.Name == *group.PodGroupName && c.Controller.Kind == "PodGroup" &&

@@ -1,6 +1,8 @@
 package podgroup
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tranche-dev/tranche/admission/device"
@@ -15,14 +17,15 @@ type Devices struct {
 }
 
 // Charge returns pods that have their devices as overhead, and no resource claims. Where a ResourceClaim has not been created, or cannot be
-// charged, the pod is returned with its claims, and asks for no quota. The problems are those of pods that wait.
+// charged, the pod is returned with its claims, and asks for no quota. The problem, if there is one, is that of the oldest pod that waits: it does
+// not depend on the order of the pods, which is another each time that they are read.
 func (d *Devices) Charge(pods []*corev1.Pod) ([]*corev1.Pod, Problems) {
 	var problems Problems
 	all := make([]*corev1.Pod, 0, len(pods))
-	for _, pod := range pods {
+	for _, pod := range slices.SortedFunc(slices.Values(pods), byAge) {
 		charged, problem := d.Mapping.ChargePod(pod, d.Claims)
 		all = append(all, charged)
-		if problem == nil || !waiting(pod) {
+		if problem == nil || !waiting(pod) || len(problems) > 0 {
 			continue
 		}
 		_, isPossible := d.Templates[problem.Template]

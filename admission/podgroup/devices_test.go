@@ -241,3 +241,19 @@ func TestDevicesAreCharged(t *testing.T) {
 		})
 	})
 }
+
+// TestDeviceProblemIsStable: caches list pods in any order, and a message that follows that order would be written again and again.
+func TestDeviceProblemIsStable(t *testing.T) {
+	w := newDeviceGang(t, 3)
+	for range 3 {
+		w.give(w.claim(), "nic", 1)
+	}
+	_, want := w.devices.Charge(w.pods)
+	if len(want) != 1 {
+		t.Fatalf("%d problems: %q, want one", len(want), want)
+	}
+	slices.Reverse(w.pods)
+	if _, got := w.devices.Charge(w.pods); !slices.Equal(got, want) {
+		t.Errorf("with the pods in another order the problem is %q, want %q", got, want)
+	}
+}

@@ -92,14 +92,17 @@ func shorten(text string, most int) string {
 
 func addf(p *Problems, format string, args ...any) { *p = append(*p, fmt.Sprintf(format, args...)) }
 
+// byAge puts the oldest pod first.
+func byAge(a, b *corev1.Pod) int {
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+}
+
 // New reads what a gang asks for. The pods must be members of the gang, as Devices.Charge returns them. If there are problems the Gang has what
 // could be read.
 func New(ref Ref, object *Object, pods []*corev1.Pod, settings Settings) (*Gang, Problems) {
 	g := &Gang{Ref: ref, Object: object, Pods: slices.Clone(pods), Min: 1, Wait: settings.Wait}
 	g.stops = settings.StopsAfterTimeout && g.hasSettings()
-	slices.SortFunc(g.Pods, func(a, b *corev1.Pod) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
-	})
+	slices.SortFunc(g.Pods, byAge)
 	g.splitTimedOut()
 	var problems Problems
 	if ref.HasObject() && object == nil {

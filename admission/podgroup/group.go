@@ -91,13 +91,17 @@ type Other struct {
 // before a pod of this gang was ungated, because this gang was preempted in between:
 //
 //	a, b admitted -> a started -> b preempted -> a succeeded -> b admitted alone
+//
+// Of another namespace only a gang counts that names the same gangs: otherwise a tenant could learn which gangs run there.
 func (t *turn) markPast() {
 	if len(t.core) == 0 {
 		return
 	}
 	t.Others = slices.Clone(t.Others)
 	for i := range t.Others {
-		t.Others[i].isPast = t.Others[i].HasStarted || t.Others[i].HasEnded
+		o := &t.Others[i]
+		isAgreed := o.Ref.Namespace == t.Gang.Ref.Namespace || slices.Equal(o.Together, t.Gang.Together)
+		o.isPast = (o.HasStarted || o.HasEnded) && isAgreed
 	}
 }
 
@@ -158,7 +162,7 @@ func OtherOf(s *Seen) Other {
 	}
 	isStarted := slices.ContainsFunc(slices.Concat(t.core, t.over), func(w *kueue.Workload) bool { return hasStarted(w) || round(w) > 0 })
 	o.HasStarted = t.isPast()
-	o.HasEnded = len(t.core) == 0 && len(t.over) > 0 && t.isAlone()
+	o.HasEnded = len(t.core) == 0 && (len(t.over) > 0 || t.endOfPods() != "") && t.isAlone()
 	isAdmitted := len(t.core) > 0 && t.allAdmitted()
 	o.IsAdmitted = isStarted || isAdmitted
 	return o

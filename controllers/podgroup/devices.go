@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -21,7 +22,7 @@ import (
 
 // readDevices reads what the pods of a gang are charged for: their ResourceClaims, and whether the ResourceClaimTemplates exist from which
 // those have to be created. Pods without resource claims need neither.
-func (r *Reconciler) readDevices(ctx context.Context, namespace string, pods []*corev1.Pod, from look) (*podgroup.Devices, error) {
+func (r *Reconciler) readDevices(ctx context.Context, namespace string, pods []*corev1.Pod) (*podgroup.Devices, error) {
 	devices := &podgroup.Devices{Mapping: r.config.Devices, Claims: map[string]device.Claim{}, Templates: map[string]struct{}{}}
 	names := map[string]struct{}{}
 	for _, pod := range pods {
@@ -34,7 +35,8 @@ func (r *Reconciler) readDevices(ctx context.Context, namespace string, pods []*
 		return devices, nil
 	}
 	var claims resourcev1.ResourceClaimList
-	if err := from.objects.List(ctx, &claims, client.InNamespace(namespace)); err != nil {
+	// The cache is enough: the spec of a ResourceClaim never changes, and one that it does not have yet has an event to come.
+	if err := r.client.List(ctx, &claims, client.InNamespace(namespace)); err != nil {
 		return nil, fmt.Errorf("list ResourceClaims in namespace %q: %w", namespace, err)
 	}
 	for i := range claims.Items {
@@ -69,10 +71,13 @@ func StripClaim(object any) (any, error) {
 	}, nil
 }
 
-// gangOfClaim maps a ResourceClaim to the gang of its pod.
+// gangOfClaim maps a ResourceClaim to the gang of its pod, or to that of its PodGroup.
 func (r *Reconciler) gangOfClaim(ctx context.Context, claim *resourcev1.ResourceClaim) []reconcile.Request {
 	owner := metav1.GetControllerOfNoCopy(claim)
-	if owner == nil || owner.Kind != "Pod" {
+	switch {
+	case owner != nil && owner.Kind == "PodGroup" && strings.HasPrefix(owner.APIVersion, "scheduling.k8s.io/"):
+		return []reconcile.Request{requestOf(podgroup.Ref{Kind: podgroup.Core, Namespace: claim.Namespace, Name: owner.Name})}
+	case owner == nil || owner.Kind != "Pod":
 		return nil
 	}
 	var pod corev1.Pod

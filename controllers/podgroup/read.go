@@ -142,7 +142,7 @@ func (r *Reconciler) readGang(ctx context.Context, ref podgroup.Ref, from look) 
 	if s.object != nil {
 		object = objectOf(s.object)
 	}
-	devices, err := r.readDevices(ctx, ref.Namespace, pods, from)
+	devices, err := r.readDevices(ctx, ref.Namespace, pods)
 	if err != nil {
 		return nil, err
 	}

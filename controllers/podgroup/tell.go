@@ -167,7 +167,7 @@ func (r *Reconciler) watch(ref podgroup.Ref, others []podgroup.Ref) {
 // tellOthers has the gangs looked at that name this one, when something has changed that they depend on.
 func (r *Reconciler) tellOthers(s *seen) {
 	ref, o, isNews := s.Gang.Ref, podgroup.OtherOf(&s.Seen), false
-	known := fmt.Sprint(o.Exists, o.IsWhole, o.IsAdmitted, o.HasStarted, o.Problem, o.Together)
+	known := fmt.Sprint(o.Exists, o.IsWhole, o.IsAdmitted, o.HasStarted, o.HasEnded, o.Problem, o.Together)
 	r.remember(ref, func(m *memory) { isNews, m.known = m.known != known, known })
 	if isGone(s) {
 		r.watch(ref, nil)

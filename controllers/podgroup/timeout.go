@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/admission/podgroup"
@@ -12,7 +14,8 @@ import (
 )
 
 // noteTimeout marks the pods of a gang that did not start in time, before it gives its quota back: afterwards nothing else tells that they
-// have waited. A pod or PodGroup that the API server does not let be marked is left as it is.
+// have waited. A pod or PodGroup that cannot be marked, because of a webhook for example, is left as it is, and the gang gives its quota back all the
+// same.
 func (r *Reconciler) noteTimeout(ctx context.Context, s *seen, step *podgroup.Step) error {
 	err := r.each(ctx, len(step.TimeOut), func(i int) error { return r.setTimeout(ctx, step.TimeOut[i], "true") })
 	switch {
@@ -41,8 +44,11 @@ func (r *Reconciler) setTimeout(ctx context.Context, object client.Object, value
 	}
 	after.SetAnnotations(annotations)
 	err := r.client.Patch(ctx, after, patch.Of(object))
-	if client.IgnoreNotFound(err) != nil && !isRefusal(err) {
+	switch {
+	case apierrors.IsConflict(err):
 		return fmt.Errorf("note on %T %s whether its gang has timed out: %w", object, client.ObjectKeyFromObject(object), err)
+	case client.IgnoreNotFound(err) != nil:
+		ctrl.LoggerFrom(ctx).Error(err, "Noting whether a gang has timed out", "object", client.ObjectKeyFromObject(object))
 	}
 	return nil
 }
