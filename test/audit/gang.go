@@ -22,6 +22,9 @@ import (
 	"github.com/tranche-dev/tranche/test/controlplane"
 )
 
+// startOnTheWay is for how long the start of a group may be on its way to the kubelets, which play it in turn.
+const startOnTheWay = time.Minute
+
 // barrierContainer is the init container in which the pods of a group wait for each other.
 const barrierContainer = "group-scheduling-init"
 
@@ -305,13 +308,15 @@ func (m *member) existing(at *sighting) bool { return m.since <= at.at && m.isTh
 
 // hadStarted reports whether a member had started at a sighting. One that has succeeded still counts.
 func (m *member) hadStarted(at *sighting) bool {
-	return m.started != nil && m.started.at <= at.at && (m.succeeded || m.isThere(at))
+	return m.started != nil && m.started.at <= at.at && (m.succeeded || m.isThereWithin(startOnTheWay, at))
 }
 
 // isThere reports whether a member had not ended at a sighting. One that had ended shortly before may still have been there for the component
 // that decided.
-func (m *member) isThere(at *sighting) bool {
-	return m.ended == nil || m.ended.at > at.at || at.seen.Sub(m.ended.seen) < onTheWay
+func (m *member) isThere(at *sighting) bool { return m.isThereWithin(onTheWay, at) }
+
+func (m *member) isThereWithin(limit time.Duration, at *sighting) bool {
+	return m.ended == nil || m.ended.at > at.at || at.seen.Sub(m.ended.seen) < limit
 }
 
 // countAt counts the members that were so at a sighting. What happened while the auditor did not watch counts in favor of Tranche.

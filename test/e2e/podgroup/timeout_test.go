@@ -43,7 +43,6 @@ var _ = Describe("With podGroups.afterTimeout: Stop", Serial, Ordered, func() {
 			return t.member(name, 0).koordinator("name", "x", "min-available", "2", "mode", "NonStrict", "waiting-time", "2s")
 		}
 		create(ctx, in("x-0"), in("x-1"))
-		t.expectUsage(ctx, "cpu", 2)
 		t.expectTold(ctx, "Pod", "x-0", `Warning GangTimedOut: The gang did not start within its waiting time: pod "x-0" and all others with the annotation`)
 		Expect(t.timedOut(ctx, Default)).To(ConsistOf("x-0", "x-1"))
 		t.expectUsage(ctx, "cpu", 1)
@@ -70,7 +69,6 @@ var _ = Describe("With podGroups.afterTimeout: Stop", Serial, Ordered, func() {
 		group := t.podGroup(ctx, koordinator, "early", spec, nil)
 		label := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"main"}}}`))
 		Expect(env.Admin.Patch(ctx, group, label)).To(Succeed())
-		t.expectUsage(ctx, "cpu", 2)
 		expectNoted(ctx, group, `No quota is reserved for PodGroup "early": it has the annotation`)
 		Expect(group.GetAnnotations()).To(HaveKeyWithValue(apis.KoordinatorTimeoutAnnotation, "true"))
 		t.expectUsage(ctx, "cpu", 0)
