@@ -105,7 +105,11 @@ func (s *stand) decide() { s.engine.Decide(start()) }
 
 func (s *stand) want(t *testing.T, want string, names ...string) {
 	t.Helper()
-	c := metrics.NewCollector(metrics.Config{Engine: s, Replica: metrics.Replica{Elected: elected()}, Timeout: time.Millisecond})
+	timeout := time.Minute
+	if s.hangs {
+		timeout = time.Millisecond
+	}
+	c := metrics.NewCollector(metrics.Config{Engine: s, Replica: metrics.Replica{Elected: elected()}, Timeout: timeout})
 	help := helpOf(c)
 	var b strings.Builder
 	for line := range strings.Lines(want) {

@@ -45,18 +45,18 @@ var _ = Describe("The guards of what is created", func() {
 		js.Spec.Suspend = new(false)
 		js.Spec.ReplicatedJobs[1].Template.Labels = map[string]string{"team": "ml"}
 		js.Spec.ReplicatedJobs[2].Template.Annotations = map[string]string{"note": "x"}
-		for i := range 40 {
+		for i := range 15 {
 			js.Spec.ReplicatedJobs = append(js.Spec.ReplicatedJobs, newQueued(namespace, "", fmt.Sprintf("more-%d", i)).Spec.ReplicatedJobs...)
 		}
 		Expect(tenant.Create(ctx, js)).To(Succeed())
 		Expect(*js.Spec.Suspend).To(BeTrue())
-		Expect(js.Spec.ReplicatedJobs).To(HaveLen(43))
+		Expect(js.Spec.ReplicatedJobs).To(HaveLen(18))
 		for _, r := range js.Spec.ReplicatedJobs {
 			Expect(r.Template.Labels).To(HaveKeyWithValue(apis.HoldLabel, apis.HoldValue), r.Name)
 		}
 		Expect(js.Spec.ReplicatedJobs[1].Template.Labels).To(HaveKeyWithValue("team", "ml"))
 		Expect(js.Spec.ReplicatedJobs[2].Template.Annotations).To(HaveKeyWithValue("note", "x"))
-		for _, job := range awaitJobs(ctx, js, 43) {
+		for _, job := range awaitJobs(ctx, js, 18) {
 			Expect(*job.Spec.Suspend).To(BeTrue())
 			Expect(job.Labels).To(HaveKeyWithValue(apis.HoldLabel, apis.HoldValue))
 		}
