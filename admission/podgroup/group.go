@@ -100,7 +100,7 @@ func (t *turn) markPast() {
 	t.Others = slices.Clone(t.Others)
 	for i := range t.Others {
 		o := &t.Others[i]
-		isAgreed := o.Ref.Namespace == t.Gang.Ref.Namespace || slices.Equal(o.Together, t.Gang.Together)
+		isAgreed := o.Namespace == t.Gang.Namespace || slices.Equal(o.Together, t.Gang.Together)
 		o.isPast = (o.HasStarted || o.HasEnded) && isAgreed
 	}
 }

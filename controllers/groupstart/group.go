@@ -115,30 +115,36 @@ func count(js *jobsetapi.JobSet, jobs []batchv1.Job, pods []corev1.Pod, done chi
 				continue
 			}
 			index, _ := childjob.Index(job)
-			t.add(job, byJob[job.UID], done[member.Name][index])
+			if done[member.Name][index] && childjob.IsHeld(job) {
+				size := int(childjob.PodsAtOnce(job))
+				t.pods, t.started = t.pods+size, t.started+size
+			} else {
+				t.add(job, byJob[job.UID])
+			}
 			delete(missing, index)
 		}
-		size := int(childjob.PodsAtOnce(&batchv1.Job{Spec: member.Template.Spec}))
-		for index := range missing {
-			t.pods += size
-			if done[member.Name][index] {
-				t.started += size
-			} else {
-				t.complete = false
-			}
-		}
+		t.addMissing(member, missing, done[member.Name])
 	}
 	slices.Sort(t.signals)
 	slices.Sort(t.pending)
 	return t
 }
 
-// add counts the pods of one Job. isDone is true if it has succeeded in this attempt, or one of its name.
-func (t *tally) add(job *batchv1.Job, pods []*corev1.Pod, isDone bool) {
-	if size := int(childjob.PodsAtOnce(job)); isDone && childjob.IsHeld(job) {
-		t.pods, t.started = t.pods+size, t.started+size
-		return
+// addMissing counts the pods of Jobs, by index, that do not exist.
+func (t *tally) addMissing(member *jobsetapi.ReplicatedJob, missing, done map[int32]bool) {
+	size := int(childjob.PodsAtOnce(&batchv1.Job{Spec: member.Template.Spec}))
+	for index := range missing {
+		t.pods += size
+		if done[index] {
+			t.started += size
+		} else {
+			t.complete = false
+		}
 	}
+}
+
+// add counts the pods of one Job.
+func (t *tally) add(job *batchv1.Job, pods []*corev1.Pod) {
 	release := job.Spec.Template.Annotations[apis.ReleaseAnnotation]
 	signal := barrier.Signal(job.UID, release)
 	size := int(childjob.PodsAtOnce(job))
