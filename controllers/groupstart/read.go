@@ -89,6 +89,10 @@ func (r *Reconciler) tallyOf(ctx context.Context, js *jobsetapi.JobSet) (tally, 
 	if err := r.config.Client.List(ctx, &pods, options...); err != nil {
 		return tally{}, fmt.Errorf("list pods of JobSet %s: %w", client.ObjectKeyFromObject(js), err)
 	}
+	if t := count(js, jobs.Items, pods.Items, nil); t.complete {
+		return t, nil
+	}
+	// Only a Job that is held or missing may have succeeded before. Looking for that is not worth it at each start of a pod.
 	done, err := r.readSucceeded(ctx, js)
 	if err != nil {
 		return tally{}, err
