@@ -33,7 +33,7 @@ func (j *jobSet) attempt() int {
 	return latest
 }
 
-// finished tells which stages have finished, and need not be run again. It must only be asked for when the plan is known.
+// finished returns, for each stage, whether it has finished and does not run again in this attempt. It must only be asked for when the plan is known.
 func (j *jobSet) finished() []bool {
 	done, open := make([]bool, len(j.plan.Stages)), make([]bool, len(j.plan.Stages))
 	attempt := j.attempt()

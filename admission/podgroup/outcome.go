@@ -29,8 +29,8 @@ func succeeded() *metav1.Condition {
 	}
 }
 
-// outcome tells whether a quota Workload of the core is not needed any more, and how its pods have ended. It is not either when no pod has
-// used it for a while, and none that waits can, or can be let go.
+// outcome returns how the pods of a quota Workload of the core have ended, or nil while it is needed. It is not needed either when no pod has used it
+// for idleGrace, and no pod that waits can be ungated under it.
 func (t *turn) outcome(w *kueue.Workload, crew []*corev1.Pod) *metav1.Condition {
 	if isExtra(w) {
 		return nil
@@ -55,7 +55,7 @@ func (t *turn) outcome(w *kueue.Workload, crew []*corev1.Pod) *metav1.Condition 
 }
 
 // idle returns how long a quota Workload may still be without pods, or something negative if it is not. It notes since when it is. Pods that
-// wait for it are let go at once, so that for those that are not somebody has to mend something: they do not keep it any longer. Those that
+// wait for it are ungated at once, so that those that stay gated need a repair by their user: they do not keep it longer. Those that
 // have come since get as much time from when they are first seen: no manager may have run before.
 func (t *turn) idle(w *kueue.Workload) time.Duration {
 	since, isNoted := idleSince(w)

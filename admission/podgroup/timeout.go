@@ -29,7 +29,7 @@ func (g *Gang) splitTimedOut() {
 	g.Pods = slices.DeleteFunc(g.Pods, isOut)
 }
 
-// hasTimedOutObject reports whether no quota is reserved for the PodGroup before its pods, because it was in vain before.
+// hasTimedOutObject reports whether no quota is reserved for the PodGroup before its pods, because they did not come in time before.
 func (g *Gang) hasTimedOutObject() bool { return g.stops && isMarked(g.Object.Annotations) }
 
 func isMarked(annotations map[string]string) bool {

@@ -13,7 +13,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/patch"
 )
 
-// noteTimeout marks the pods of a gang that did not start in time, before it gives its quota back: afterwards nothing else tells that they
+// noteTimeout marks the pods of a gang that did not start in time, before it gives its quota back: afterwards nothing else shows that they
 // have waited. A pod or PodGroup that cannot be marked, because of a webhook for example, is left as it is, and the gang gives its quota back all the
 // same.
 func (r *Reconciler) noteTimeout(ctx context.Context, s *seen, step *podgroup.Step) error {
