@@ -3,6 +3,10 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
+# One set of flags for all that is compiled: packages that the manager, the control plane, the tests and the linters have in common are compiled once.
+export CGO_ENABLED := 0
+export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
+
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
 GO_TEST := go test -tags invariants
@@ -14,15 +18,15 @@ help: ## Print this help.
 
 .PHONY: build
 build: ## Build bin/tranche, as the image has it.
-	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/tranche ./cmd/tranche
+	go build -ldflags '$(LDFLAGS)' -o bin/tranche ./cmd/tranche
 
 .PHONY: cluster
-cluster: ## Build the control plane that tests and the demo run on (about 7 minutes, once).
-	@cd test/cluster && CGO_ENABLED=0 go run -trimpath ./build
+cluster: ## Build the control plane that tests and the demo run on (minutes, once).
+	@cd test/cluster && go run ./build
 
 .PHONY: demo
 demo: ## Run sample JobSets on a real control plane with fake GPU nodes. KEEP=1 leaves it running.
-	@cd test/cluster && CGO_ENABLED=0 go run -trimpath ./build -with ../.. -version '$(VERSION)' > /dev/null
+	@cd test/cluster && go run ./build -with ../.. -version '$(VERSION)' > /dev/null
 	@bin/demo $(if $(KEEP),--keep)
 
 .PHONY: test
