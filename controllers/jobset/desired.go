@@ -271,7 +271,7 @@ func (w *wanted) lead(s *seen, st *stage, e *eviction) {
 	case life.IsTrue(st.workload, kueue.WorkloadFinished):
 		if st.mustRunAgain() {
 			w.remove = append(w.remove, st.workload)
-		} else if !st.hasPods {
+		} else if !st.hasPods && w.isSettled(s, st.workload) {
 			w.unpinOnce(st.workload)
 		}
 	default:

@@ -169,7 +169,7 @@ func (w world) build(t *testing.T) *seen {
 		js.Status.Conditions = []metav1.Condition{{Type: string(w.over), Status: metav1.ConditionTrue}}
 	}
 	s := &seen{
-		key: types.NamespacedName{Namespace: "ns", Name: "js"}, jobSet: js, plan: planOf(t, js), charged: map[types.UID]bool{},
+		key: types.NamespacedName{Namespace: "ns", Name: "js"}, jobSet: js, plan: planOf(t, js), charged: map[types.UID]bool{}, now: time.Now(),
 		flavors: map[kueue.ResourceFlavorReference]*kueue.ResourceFlavor{"a100": {Spec: kueue.ResourceFlavorSpec{NodeLabels: map[string]string{"node": "a100"}}}},
 	}
 	for i, name := range []string{"init", "train"} {

@@ -22,16 +22,27 @@ import (
 
 // This file keeps the timeline of a JobSet. What it says is derived from the conditions of the quota Workloads, so that it is written
 // only when a hold ends and before its times are lost: when a stage has finished, and before an eviction, a suspension or a restart
-// overwrites them, also one that leaves a stage its quota, or the loss of a pod. A JobSet that runs through costs one write for each stage.
+// overwrites them, also one that leaves a stage its quota, or the loss of a pod. A JobSet that runs through costs at most one write for each stage.
+
+// noteAfter is how long a stage must have finished before the manager writes to its JobSet and its quota Workload about it, while the JobSet runs.
+// When a stage finishes, the next one starts: its release does not wait for these writes, which conflict with those of the JobSet controller in
+// just that moment. Stages that finish soon after each other share a write.
+const noteAfter = 2 * time.Second
+
+// isSettled reports whether the stage of a quota Workload has finished for noteAfter. If it has not, the JobSet is looked at again by then.
+func (w *wanted) isSettled(s *seen, workload *kueue.Workload) bool {
+	return w.isExpired(s, finishedAt(workload).Time, &metav1.Duration{Duration: noteAfter})
+}
 
 // endedHolds finds the holds whose end is to be noted. An End of zero means now.
 func (w *wanted) endedHolds(s *seen, stages []stage) []conditions.Hold {
+	over, _ := outcomeOf(s.jobSet)
 	timeline := conditions.TimelineOf(s.jobSet)
 	var order []string
 	for i := range stages {
 		order = append(order, stages[i].Name)
 	}
-	var ended []conditions.Hold
+	var ended, fresh []conditions.Hold
 	for i := range stages {
 		st := &stages[i]
 		if st.workload == nil || !st.holdsQuota() {
@@ -42,12 +53,19 @@ func (w *wanted) endedHolds(s *seen, stages []stage) []conditions.Hold {
 		switch finished := finishedAt(st.workload); {
 		case finished != nil && !conditions.IsCounted(&timeline, st.Name, st.workload, order):
 			h.End = finished.Time
+			if !over && !w.endsHold(st) && !w.isSettled(s, st.workload) {
+				fresh = append(fresh, h)
+				continue
+			}
 		case finished != nil || !w.endsHold(st) && !w.losesFirstPod(st, &timeline):
 			continue
 		}
 		ended = append(ended, h)
 	}
-	return ended
+	if len(ended) == 0 {
+		return nil
+	}
+	return append(ended, fresh...)
 }
 
 // endsHold tells whether this pass gives the quota of a stage, or of one of its growths, back, or forgets that its pods were ready.

@@ -2,8 +2,10 @@ package jobset
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -126,6 +128,50 @@ func TestEndedHolds(t *testing.T) {
 	}
 }
 
+// The end of a stage is not noted while the next one is about to be released, but with that of another, and when the JobSet ends.
+func TestFreshEndWaitsToBeNoted(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	for name, c := range map[string]struct {
+		init, train time.Duration // how long ago the stage finished
+		over        jobset.JobSetConditionType
+		want        []string
+		again       time.Duration
+	}{
+		"finished just now":            {init: time.Second, again: noteAfter - time.Second},
+		"finished a while ago":         {init: noteAfter, want: []string{"init"}},
+		"together with an earlier end": {init: noteAfter, train: time.Second, want: []string{"init", "train"}, again: noteAfter - time.Second},
+		"the JobSet has ended":         {init: time.Second, train: time.Second, over: jobset.JobSetCompleted, want: []string{"init", "train"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stages := map[string]string{"init": "admitted finished", "train": "waiting"}
+			jobs := map[string]string{"init": "complete"}
+			if c.train != 0 {
+				stages["train"], jobs["train"] = "admitted finished", "complete"
+			}
+			s := world{started: true, over: c.over, workloads: stages, jobs: jobs}.build(t)
+			s.now = now
+			for _, workload := range s.mine.workloads {
+				ago := map[string]time.Duration{"init": c.init, "train": c.train}[workload.Labels[apis.StageLabel]]
+				for i := range workload.Status.Conditions {
+					workload.Status.Conditions[i].LastTransitionTime = metav1.NewTime(now.Add(-ago))
+				}
+			}
+			w := desired(s)
+			var got []string
+			for _, h := range w.ended {
+				got = append(got, h.Stage)
+			}
+			slices.Sort(got)
+			if diff := cmp.Diff(c.want, got, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("ended (-want +got):\n%s", diff)
+			}
+			if w.again != c.again {
+				t.Errorf("looks again after %s, want %s", w.again, c.again)
+			}
+		})
+	}
+}
+
 // A JobSet of so many stages that their timeline is cut is noted once, or each write would make the next one necessary.
 func TestCutTimelineIsNotedOnce(t *testing.T) {
 	js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{}}}
@@ -141,7 +187,7 @@ func TestCutTimelineIsNotedOnce(t *testing.T) {
 		}
 		stages = append(stages, st)
 	}
-	w, s := &wanted{}, &seen{jobSet: js}
+	w, s := &wanted{}, &seen{jobSet: js, now: time.Now()}
 	for pass, want := range []int{1000, 0} {
 		timeline := conditions.TimelineOf(js)
 		ended := w.endedHolds(s, stages)
