@@ -112,6 +112,8 @@ type Reconciler struct {
 	reader client.Reader
 	// waits is the budget for Events about stages that wait: the conditions of the JobSets say so too.
 	waits flowcontrol.RateLimiter
+	// unreported has the JobSets whose conditions have to be written.
+	unreported unreported
 }
 
 // SetupWithManager starts the stage controller, and feeds the plans of JobSets to the engine.
@@ -123,6 +125,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 		return err
 	}
 	r := &Reconciler{config: config, reader: mgr.GetAPIReader(), waits: flowcontrol.NewTokenBucketRateLimiter(waitsPerSecond, waitBurst)}
+	r.unreported.news = map[types.NamespacedName]news{}
 	if err := (&planFeed{reconciler: r}).setUp(ctx, mgr); err != nil {
 		return err
 	}

@@ -24,14 +24,32 @@ import (
 // only when a hold ends and before its times are lost: when a stage has finished, and before an eviction, a suspension or a restart
 // overwrites them, also one that leaves a stage its quota, or the loss of a pod. A JobSet that runs through costs at most one write for each stage.
 
-// noteAfter is how long a stage must have finished before the manager writes to its JobSet and its quota Workload about it, while the JobSet runs.
-// When a stage finishes, the next one starts: its release does not wait for these writes, which conflict with those of the JobSet controller in
-// just that moment. Stages that finish soon after each other share a write.
-const noteAfter = 2 * time.Second
+// While a JobSet runs, the manager writes to it and to the quota Workloads of its stages about finished stages once none was admitted and none has
+// finished for noteAfter, and at the latest when a stage has been finished for noteLatest. When a stage finishes, the next one starts: its release
+// does not wait for these writes, which conflict with those of the JobSet controller in just that moment. Stages that finish soon after each
+// other share a write.
+const (
+	noteAfter  = 5 * time.Second
+	noteLatest = 30 * time.Second
+)
 
-// isSettled reports whether the stage of a quota Workload has finished for noteAfter. If it has not, the JobSet is looked at again by then.
+// isSettled reports whether it is time to write about the stage of a quota Workload, which has finished. If not, the JobSet is looked at again by
+// then.
 func (w *wanted) isSettled(s *seen, workload *kueue.Workload) bool {
-	return w.isExpired(s, finishedAt(workload).Time, &metav1.Duration{Duration: noteAfter})
+	var last time.Time
+	for _, other := range s.mine.workloads {
+		for _, c := range other.Status.Conditions {
+			isStep := c.Type == kueue.WorkloadAdmitted || c.Type == kueue.WorkloadFinished
+			if isStep && c.Status == metav1.ConditionTrue && c.LastTransitionTime.After(last) {
+				last = c.LastTransitionTime.Time
+			}
+		}
+	}
+	left := min(noteAfter-s.now.Sub(last), noteLatest-s.now.Sub(finishedAt(workload).Time))
+	if left > 0 {
+		w.lookAfter(left)
+	}
+	return left <= 0
 }
 
 // endedHolds finds the holds whose end is to be noted. An End of zero means now.

@@ -128,32 +128,48 @@ func TestEndedHolds(t *testing.T) {
 	}
 }
 
-// The end of a stage is not noted while the next one is about to be released, but with that of another, and when the JobSet ends.
+// The end of a stage is not noted while the stages of its JobSet follow each other, but when none has done so for a while, at the latest after some
+// time, and when the JobSet ends.
 func TestFreshEndWaitsToBeNoted(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	for name, c := range map[string]struct {
-		init, train time.Duration // how long ago the stage finished
-		over        jobset.JobSetConditionType
-		want        []string
-		again       time.Duration
+		train string
+		ago   map[string]time.Duration // of what the quota Workload of a stage says
+		over  jobset.JobSetConditionType
+		want  []string
+		again time.Duration
 	}{
-		"finished just now":            {init: time.Second, again: noteAfter - time.Second},
-		"finished a while ago":         {init: noteAfter, want: []string{"init"}},
-		"together with an earlier end": {init: noteAfter, train: time.Second, want: []string{"init", "train"}, again: noteAfter - time.Second},
-		"the JobSet has ended":         {init: time.Second, train: time.Second, over: jobset.JobSetCompleted, want: []string{"init", "train"}},
+		"finished just now": {
+			train: "waiting", ago: map[string]time.Duration{"init": time.Second}, again: noteAfter - time.Second,
+		},
+		"finished a while ago": {
+			train: "waiting", ago: map[string]time.Duration{"init": noteAfter}, want: []string{"init"},
+		},
+		"the next one was admitted just now": {
+			train: "admitted", ago: map[string]time.Duration{"init": 3 * noteAfter, "train": time.Second}, again: noteAfter - time.Second,
+		},
+		"finished long ago": {
+			train: "admitted", ago: map[string]time.Duration{"init": noteLatest, "train": time.Second}, want: []string{"init"},
+		},
+		"together with an earlier end": {
+			train: "admitted finished", ago: map[string]time.Duration{"init": noteLatest, "train": time.Second}, want: []string{"init", "train"},
+			again: noteAfter - time.Second,
+		},
+		"the JobSet has ended": {
+			train: "admitted finished", ago: map[string]time.Duration{"init": time.Second, "train": time.Second}, over: jobset.JobSetCompleted,
+			want: []string{"init", "train"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			stages := map[string]string{"init": "admitted finished", "train": "waiting"}
 			jobs := map[string]string{"init": "complete"}
-			if c.train != 0 {
-				stages["train"], jobs["train"] = "admitted finished", "complete"
+			if c.train == "admitted finished" {
+				jobs["train"] = "complete"
 			}
-			s := world{started: true, over: c.over, workloads: stages, jobs: jobs}.build(t)
+			s := world{started: true, over: c.over, workloads: map[string]string{"init": "admitted finished", "train": c.train}, jobs: jobs}.build(t)
 			s.now = now
 			for _, workload := range s.mine.workloads {
-				ago := map[string]time.Duration{"init": c.init, "train": c.train}[workload.Labels[apis.StageLabel]]
 				for i := range workload.Status.Conditions {
-					workload.Status.Conditions[i].LastTransitionTime = metav1.NewTime(now.Add(-ago))
+					workload.Status.Conditions[i].LastTransitionTime = metav1.NewTime(now.Add(-c.ago[workload.Labels[apis.StageLabel]]))
 				}
 			}
 			w := desired(s)

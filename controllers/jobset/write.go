@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -21,8 +20,6 @@ import (
 
 	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/apis"
-	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
-	"github.com/tranche-dev/tranche/controllers/conditions"
 	"github.com/tranche-dev/tranche/controllers/events"
 	"github.com/tranche-dev/tranche/controllers/metrics"
 	"github.com/tranche-dev/tranche/controllers/patch"
@@ -55,7 +52,7 @@ func (r *Reconciler) write(ctx context.Context, s *seen, w *wanted) (ctrl.Result
 		return ctrl.Result{Requeue: true}, nil //nolint:staticcheck // nothing else tells when the engine has heard of it
 	}
 	if len(w.complaints) > 0 {
-		return ctrl.Result{RequeueAfter: lookAgain}, nil
+		w.lookAfter(lookAgain)
 	}
 	return ctrl.Result{RequeueAfter: w.again}, nil
 }
@@ -268,65 +265,4 @@ func (r *Reconciler) drop(ctx context.Context, _ *seen, w *wanted) error {
 		}
 	}
 	return nil
-}
-
-// report writes the conditions of the JobSet if they say something new, and tells complaints.
-func (r *Reconciler) report(ctx context.Context, s *seen, w *wanted) error {
-	if s.jobSet == nil {
-		return nil
-	}
-	if !isReported(s.jobSet, w.conditions) {
-		patch, err := conditions.JobSetPatch(s.jobSet, w.conditions)
-		if err != nil {
-			return fmt.Errorf("render conditions of JobSet %s: %w", s.key, err)
-		}
-		err = r.config.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(patch), client.FieldOwner(apis.FieldManager), client.ForceOwnership)
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("write conditions of JobSet %s: %w", s.key, err)
-		}
-		if w.wait != nil && r.waits.TryAccept() {
-			news := events.StageWaiting
-			if w.wait.IsTooLarge() {
-				news = events.StageTooLarge
-			}
-			news(w.wait.Reason, w.wait.Message).EmitAbout(r.config.Recorder, s.jobSet, w.wait.Workload)
-		}
-		if w.gangBlocked != "" {
-			events.GangBlocked(w.gangBlocked).Emit(r.config.Recorder, s.jobSet)
-		}
-		if w.priorityKept != "" {
-			events.PriorityKept(w.priorityKept).Emit(r.config.Recorder, s.jobSet)
-		}
-	}
-	for _, complaint := range w.complaints {
-		if s.refusal != "" {
-			events.Misconfigured(complaint).Emit(r.config.Recorder, s.jobSet)
-		} else {
-			events.JobRefused(complaint).Emit(r.config.Recorder, s.jobSet)
-		}
-	}
-	return nil
-}
-
-// tellRefused says on the JobSet that a quota Workload of it was refused.
-func (r *Reconciler) tellRefused(ctx context.Context, s *seen, refused *refusedWorkload) (ctrl.Result, error) {
-	why := refused.Error()
-	told := &wanted{conditions: withGangs(s, conditions.JobSetRefused(s.jobSet, why), gangWait{})}
-	if err := r.report(ctx, s, told); err != nil {
-		return ctrl.Result{}, err
-	}
-	events.Misconfigured(why).Emit(r.config.Recorder, s.jobSet)
-	return ctrl.Result{RequeueAfter: lookAgain}, nil
-}
-
-func isReported(js *jobsetapi.JobSet, all []metav1.Condition) bool {
-	reported := 0
-	for _, c := range js.Status.Conditions {
-		if conditions.Ours(c.Type) {
-			reported++
-		}
-	}
-	return reported == len(all) && !slices.ContainsFunc(all, func(c metav1.Condition) bool {
-		return !conditions.Has(js.Status.Conditions, c) || apimeta.FindStatusCondition(js.Status.Conditions, c.Type).ObservedGeneration != c.ObservedGeneration
-	})
 }
