@@ -62,6 +62,7 @@ func (e *Engine) renewCohort(c *cohort) {
 	e.tree.SetQuotas(c.node, limits)
 	e.bare.SetQuotas(c.bare, limits)
 	c.node.Weight, c.bare.Weight = c.weight, c.weight
+	e.changedCohorts[c.name] = struct{}{}
 	if c.parent != "" {
 		e.cohort(c.parent)
 	}

@@ -3,6 +3,7 @@ package admission_test
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -155,4 +156,26 @@ func TestQuotaCutBelowUsage(t *testing.T) {
 	}
 	w.change("big", finish)
 	w.wantAdmitted("one")
+}
+
+// TestCohortsWithoutClusterQueuesChange: the status of a Cohort needs the engine's view also if no ClusterQueue is below it, and may have been
+// asked for before the engine observed the Cohort.
+func TestCohortsWithoutClusterQueuesChange(t *testing.T) {
+	w := newWorld(t, admission.Config{FairSharing: true})
+	want := func(step string, names ...string) {
+		t.Helper()
+		if diff := cmp.Diff(names, w.engine.ChangedCohorts()); diff != "" {
+			t.Errorf("%s (-want +got): %s", step, diff)
+		}
+	}
+	w.cohort("alone", "", 8)
+	want("observed", "alone")
+	if view, known := w.engine.Cohort("alone"); !known || view.FairSharing == nil || view.FairSharing.WeightedShare != 0 {
+		t.Errorf("view = %v, %v, want a share of 0", view, known)
+	}
+	want("nothing has changed")
+	w.cohort("alone", "above", 8)
+	want("moved below another", "alone")
+	w.engine.Apply(admission.CohortGone{Name: "alone"})
+	want("gone")
 }

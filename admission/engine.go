@@ -82,6 +82,8 @@ type Engine struct {
 
 	changedClusterQueues []*clusterQueue
 	changedLocalQueues   []*localQueue
+	// changedCohorts are those whose own object has changed.
+	changedCohorts map[string]struct{}
 }
 
 // An observed fact, and which version of its object it comes from.
@@ -126,6 +128,8 @@ func New(config Config) (*Engine, error) {
 		rests:         1,
 		inFlight:      map[DecisionID]StageKey{},
 		graves:        graves{buried: map[types.UID]struct{}{}},
+
+		changedCohorts: map[string]struct{}{},
 	}, nil
 }
 
@@ -257,20 +261,20 @@ func (e *Engine) Holding(jobSet types.UID) quota.Usage {
 	return held
 }
 
-// ChangedCohorts returns the Cohorts that exist and whose views may differ because of what Changed is about to return. Without fair
-// sharing there are none.
+// ChangedCohorts returns the Cohorts that exist and whose views may differ from what they were at the last call: those that were observed
+// since, and those above the ClusterQueues that Changed is about to return. Without fair sharing there are none.
 func (e *Engine) ChangedCohorts() []string {
+	changed := e.changedCohorts
+	e.changedCohorts = map[string]struct{}{}
 	if !e.config.FairSharing {
 		return nil
 	}
-	changed := map[string]struct{}{}
 	for _, q := range e.changedClusterQueues {
 		for n := q.node.Parent(); n != nil; n = n.Parent() {
-			if e.cohorts[n.Name].exists {
-				changed[n.Name] = struct{}{}
-			}
+			changed[n.Name] = struct{}{}
 		}
 	}
+	maps.DeleteFunc(changed, func(name string, _ struct{}) bool { return !e.cohorts[name].exists })
 	return slices.Sorted(maps.Keys(changed))
 }
 
