@@ -140,7 +140,7 @@ func (s *simulation) create(j *job, st *stage) {
 func (j *job) newWorkload(p payer) *kueue.Workload {
 	w := &kueue.Workload{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: p.key.Namespace, Name: p.key.Name, Annotations: map[string]string{}, OwnerReferences: []metav1.OwnerReference{j.reference()},
+			Namespace: p.key.Namespace, Name: p.key.Name, Annotations: map[string]string{}, OwnerReferences: j.owners(),
 		},
 		Spec: kueue.WorkloadSpec{QueueName: kueue.LocalQueueName(j.Queue), Priority: new(j.Priority), Active: new(true)},
 	}
@@ -173,12 +173,13 @@ func (s *simulation) enter(j *job, p payer, w *kueue.Workload) {
 	s.put(w)
 }
 
-// reference names the job as the controller of its quota Workloads: who evicts one waits for the job to stop its pods.
-func (j *job) reference() metav1.OwnerReference {
+// owners names a JobSet as the controller of its quota Workloads. The quota Workload of a job of another kind has no owner: an evicted one keeps
+// its quota all the same until the job has stopped its pods.
+func (j *job) owners() []metav1.OwnerReference {
 	if !j.IsJobSet {
-		return metav1.OwnerReference{APIVersion: "batch/v1", Kind: "Job", Name: j.Name, Controller: new(true)}
+		return nil
 	}
-	return metav1.OwnerReference{APIVersion: "jobset.x-k8s.io/v1alpha2", Kind: "JobSet", Name: j.Name, UID: j.uid, Controller: new(true)}
+	return []metav1.OwnerReference{{APIVersion: "jobset.x-k8s.io/v1alpha2", Kind: "JobSet", Name: j.Name, UID: j.uid, Controller: new(true)}}
 }
 
 // includes tells whether a target means a stage, or a ReplicatedJob of it.

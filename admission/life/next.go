@@ -55,7 +55,8 @@ func Next(s *Seen, podsReady *configapi.WaitForPodsReady, now time.Time) *Step {
 	case !isActive && !isDeactivated:
 		return deactivated(w, now)
 	case HoldsQuota(w) && isEvicted:
-		return giveBack(w, now)
+		// The controller that runs the pods releases the quota when they have terminated, whether or not it owns the Workload.
+		return &Step{}
 	case HoldsQuota(w):
 		return holding(s, podsReady, now)
 	case isActive:
@@ -86,16 +87,6 @@ func deactivated(w *kueue.Workload, now time.Time) *Step {
 func target(w *kueue.Workload, cause, message string, news News, now time.Time) *Step {
 	status := DeactivationTarget(w, cause, message, now)
 	return &Step{Status: &status, News: news}
-}
-
-// giveBack ends an eviction where nobody runs anything. A controller that owns the Workload does that itself, once its pods are over,
-// and so does that of gangs of pods, whose Workloads may be owned by the pods.
-func giveBack(w *kueue.Workload, now time.Time) *Step {
-	if metav1.GetControllerOf(w) != nil || w.Labels[apis.PodGroupKey] != "" {
-		return &Step{}
-	}
-	status := GivenBack(w, now)
-	return &Step{Status: &status}
 }
 
 // holding follows a Workload that holds quota and may go on doing so.

@@ -46,6 +46,7 @@ var _ = Describe("AdmissionChecks", Ordered, func() {
 
 		By("evicting it when a check changes its mind, and giving its quota back")
 		answer(ctx, w, kueue.AdmissionCheckState{Name: "nodes", State: kueue.CheckStateRetry, Message: "gone"})
+		finishEviction(ctx, w)
 		now = expect(ctx, w, "Evicted=True AdmissionCheck", "QuotaReserved=False PendingEvaluation", "Admitted=False NoReservation", "no admission",
 			"check budget=Pending", "check nodes=Pending/1", "Requeued=True BackoffFinished", "no requeueAt")
 		Expect(find(now, kueue.WorkloadEvicted).Message).To(Equal(`Evicted due to AdmissionCheck in state Retry: "nodes" (gone)`))
@@ -58,7 +59,7 @@ var _ = Describe("AdmissionChecks", Ordered, func() {
 				writes++
 			}
 		}
-		Expect(writes).To(Equal(5), "checks, admission, eviction, giving back, requeueing: %v", proxy.Writes())
+		Expect(writes).To(Equal(4), "checks, admission, eviction, requeueing: %v", proxy.Writes())
 	}, SpecTimeout(patience))
 
 	It("follow what the ClusterQueue asks for while the quota Workload waits", func(ctx SpecContext) {
@@ -89,11 +90,13 @@ var _ = Describe("AdmissionChecks", Ordered, func() {
 		w := t.reserved(ctx, "train", spot)
 		expect(ctx, w, "check budget=Pending", "check nodes=Pending")
 		answer(ctx, w, kueue.AdmissionCheckState{Name: "nodes", State: kueue.CheckStateRetry, RequeueAfterSeconds: new(int32(600)), RetryCount: new(int32(4))})
+		finishEviction(ctx, w)
 		now := expect(ctx, w, "Evicted=True AdmissionCheck", "Requeued=False AdmissionCheck", "no admission", "check nodes=Pending/5", "requeueAt")
 		Expect(time.Until(now.Status.RequeueState.RequeueAt.Time)).To(BeNumerically("~", 600*time.Second, patience))
 
 		By("taking a later wish into account that comes after the eviction")
 		answer(ctx, w, kueue.AdmissionCheckState{Name: "budget", State: kueue.CheckStateRetry, RequeueAfterSeconds: new(int32(6000))})
+		finishEviction(ctx, w)
 		now = expect(ctx, w, "check budget=Pending/1", "Requeued=False AdmissionCheck", "requeueAt")
 		Expect(time.Until(now.Status.RequeueState.RequeueAt.Time)).To(BeNumerically("~", 6000*time.Second, patience))
 
@@ -101,6 +104,7 @@ var _ = Describe("AdmissionChecks", Ordered, func() {
 		w = t.reserved(ctx, "soon", spot)
 		expect(ctx, w, "check nodes=Pending")
 		answer(ctx, w, kueue.AdmissionCheckState{Name: "nodes", State: kueue.CheckStateRetry, RequeueAfterSeconds: new(int32(2))})
+		finishEviction(ctx, w)
 		until := expect(ctx, w, "Requeued=False AdmissionCheck", "requeueAt").Status.RequeueState.RequeueAt
 		now = expect(ctx, w, "Requeued=True BackoffFinished", "no requeueAt", "no count")
 		Expect(find(now, kueue.WorkloadRequeued).LastTransitionTime.Time).NotTo(BeTemporally("<", until.Time))
@@ -110,9 +114,11 @@ var _ = Describe("AdmissionChecks", Ordered, func() {
 		w := t.reserved(ctx, "train", spot)
 		expect(ctx, w, "check budget=Pending", "check nodes=Pending")
 		answer(ctx, w, kueue.AdmissionCheckState{Name: "nodes", State: kueue.CheckStateRetry, RequeueAfterSeconds: new(int32(600))})
+		finishEviction(ctx, w)
 		expect(ctx, w, "Requeued=False AdmissionCheck", "requeueAt")
 		reserve(ctx, fresh(ctx, w), spot, time.Now())
 		answer(ctx, w, kueue.AdmissionCheckState{Name: "budget", State: kueue.CheckStateRejected, Message: "no money left"})
+		finishEviction(ctx, w)
 		now := expect(ctx, w, "inactive", "Evicted=True DeactivatedDueToAdmissionCheck", "QuotaReserved=False Deactivated", "Admitted=False NoReservation",
 			"Requeued=False DeactivatedDueToAdmissionCheck", "no DeactivationTarget", "no admission", "no requeueAt", "check budget=Pending", "check nodes=Pending")
 		Expect(find(now, kueue.WorkloadEvicted).Message).To(ContainSubstring(`"budget" (no money left)`))
@@ -131,6 +137,7 @@ var _ = Describe("AdmissionChecks", Ordered, func() {
 				{Name: "main", Labels: map[string]string{"account": string(name)}},
 			}})
 		}
+		finishEviction(ctx, w)
 		now := expect(ctx, w, "inactive", "Evicted=True DeactivatedDueToAdmissionCheck", "no admission")
 		Expect(find(now, kueue.WorkloadEvicted).Message).To(ContainSubstring(`label "account" is to be "nodes", but is "budget" already`))
 	}, SpecTimeout(patience))

@@ -32,6 +32,7 @@ var _ = Describe("AdmissionChecks of quota that the engine has reserved", Ordere
 
 		By("keeping it out of the queue for as long as the check asks, though there is quota for it")
 		answer(ctx, w, kueue.AdmissionCheckState{Name: name, State: kueue.CheckStateRetry, RequeueAfterSeconds: new(int32(3))})
+		finishEviction(ctx, w)
 		until := expect(ctx, w, "Evicted=True AdmissionCheck", "Requeued=False AdmissionCheck", "requeueAt", "no admission").Status.RequeueState.RequeueAt
 		now := expect(ctx, w, "Requeued=True BackoffFinished", "Evicted=False QuotaReserved", "QuotaReserved=True QuotaReserved",
 			"Admitted=False UnsatisfiedAdmissionChecks", "check "+string(name)+"=Pending/1")
@@ -42,6 +43,7 @@ var _ = Describe("AdmissionChecks of quota that the engine has reserved", Ordere
 
 		By("asking the check anew after a deactivation")
 		setActive(ctx, w, false)
+		finishEviction(ctx, w)
 		expect(ctx, w, "Evicted=True Deactivated", "no admission", "check "+string(name)+"=Pending")
 		setActive(ctx, w, true)
 		expect(ctx, w, "Requeued=True Reactivated", "QuotaReserved=True QuotaReserved", "Admitted=False UnsatisfiedAdmissionChecks")

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/test/world"
 )
 
@@ -19,38 +20,49 @@ var _ = Describe("Evicted quota Workloads", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) { startManager(ctx, nil) }, NodeTimeout(patience))
 	BeforeEach(func(ctx SpecContext) { t = newQueue(ctx) }, NodeTimeout(patience))
 
-	It("give their quota back at once where nobody runs anything, and queue again after a preemption", func(ctx SpecContext) {
+	It("keep their quota until the controller that runs their pods releases it, and queue again", func(ctx SpecContext) {
 		w := create(ctx, t.workload("train", "8"))
 		other := create(ctx, t.workload("other", "8"))
 		expect(ctx, w, "Admitted=True Admitted")
 		expect(ctx, other, "Admitted=True Admitted")
 		third := create(ctx, t.workload("third", "8"))
 		expect(ctx, third, "QuotaReserved=False WaitingForQuota")
-		By("evicting one that nothing would admit again before the other waits")
+		By("evicting one, gated so that the other comes first")
 		gated := fresh(ctx, w)
 		gated.Annotations = map[string]string{"kueue.x-k8s.io/admission-gated-by": gate}
 		Expect(env.clientAs(world.ManagerUser).Update(ctx, gated)).To(Succeed())
 		evict(ctx, w, kueue.WorkloadEvictedByPreemption)
+		Consistently(func(g Gomega) {
+			g.Expect(state(fresh(ctx, w))).To(ContainElements("Evicted=True Preempted", "QuotaReserved=True QuotaReserved", "Admitted=True Admitted", "admission"))
+			g.Expect(state(fresh(ctx, third))).NotTo(ContainElement("admission"))
+		}).WithContext(ctx).WithTimeout(time.Second).Should(Succeed())
+		finishEviction(ctx, w)
 		expect(ctx, w, "Evicted=True Preempted", "QuotaReserved=False PendingEvaluation", "Admitted=False NoReservation", "Requeued=True Preempted", "no admission")
 		expect(ctx, third, "Admitted=True Admitted")
+		By("removing the gate, and the Workload that holds its quota")
+		open := fresh(ctx, w)
+		open.Annotations = nil
+		Expect(env.clientAs(world.ManagerUser).Update(ctx, open)).To(Succeed())
+		expect(ctx, w, "QuotaReserved=False WaitingForQuota")
+		Expect(env.adminClient.Delete(ctx, third)).To(Succeed())
+		expect(ctx, w, "Admitted=True Admitted", "Evicted=False QuotaReserved")
 	}, SpecTimeout(patience))
 
-	It("are left to the controller that owns them", func(ctx SpecContext) {
-		job := plainJob(t.namespace, "owner")
-		job.Spec.Suspend = new(true)
-		Expect(env.adminClient.Create(ctx, job)).To(Succeed())
-		owned := t.reserved(ctx, "owned", spot, func(w *kueue.Workload) {
-			w.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(job, metav1.SchemeGroupVersion.WithKind("Job"))}
-			w.OwnerReferences[0].APIVersion = "batch/v1"
+	It("queue again although the controller that releases their quota says nothing of Requeued", func(ctx SpecContext) {
+		first := create(ctx, t.workload("first", "8"))
+		create(ctx, t.workload("second", "8"))
+		expect(ctx, first, "Admitted=True Admitted")
+		t.stopLocalQueue(ctx, kueue.HoldAndDrain)
+		expect(ctx, first, "Evicted=True LocalQueueStopped", "admission")
+		now := fresh(ctx, first)
+		write(ctx, now, apis.AdmissionFieldManager, func(status *kueue.WorkloadStatus) {
+			status.Conditions = []metav1.Condition{
+				condition(kueue.WorkloadQuotaReserved, metav1.ConditionFalse, "Pending", time.Now()), *find(now, kueue.WorkloadEvicted),
+			}
 		})
-		expect(ctx, owned, "Admitted=True Admitted")
-		evict(ctx, owned, kueue.WorkloadEvictedByPreemption)
-		By("doing later what would come first if it were not for the owner")
-		loose := t.reserved(ctx, "loose", spot)
-		expect(ctx, loose, "Admitted=True Admitted")
-		evict(ctx, loose, kueue.WorkloadEvictedByPreemption)
-		expect(ctx, loose, "no admission")
-		expect(ctx, owned, "Evicted=True Preempted", "QuotaReserved=True QuotaReserved", "Admitted=True Admitted", "admission")
+		expect(ctx, first, "QuotaReserved=False Suspended", "no admission")
+		t.stopLocalQueue(ctx, kueue.None)
+		expect(ctx, first, "Admitted=True Admitted", "Evicted=False QuotaReserved")
 	}, SpecTimeout(patience))
 
 	DescribeTable("stay out of the queue until it goes on:", func(ctx SpecContext, evicted, restarted string, stop func(context.Context, *tenant, kueue.StopPolicy)) {
@@ -58,6 +70,7 @@ var _ = Describe("Evicted quota Workloads", Ordered, func() {
 		expect(ctx, w, "Admitted=True Admitted")
 		stop(ctx, t, kueue.HoldAndDrain)
 		evict(ctx, w, evicted)
+		finishEviction(ctx, w)
 		expect(ctx, w, "Evicted=True "+evicted, "Requeued=False "+evicted, "no admission")
 		stop(ctx, t, kueue.None)
 		expect(ctx, w, "Requeued=True "+restarted)
@@ -68,9 +81,7 @@ var _ = Describe("Evicted quota Workloads", Ordered, func() {
 			Expect(env.adminClient.Patch(ctx, t.clusterQueue, client.MergeFrom(before))).To(Succeed())
 		}, SpecTimeout(patience)),
 		Entry("that of a LocalQueue", "LocalQueueStopped", "LocalQueueRestarted", func(ctx context.Context, t *tenant, policy kueue.StopPolicy) {
-			before := t.localQueue.DeepCopy()
-			t.localQueue.Spec.StopPolicy = &policy
-			Expect(env.adminClient.Patch(ctx, t.localQueue, client.MergeFrom(before))).To(Succeed())
+			t.stopLocalQueue(ctx, policy)
 		}, SpecTimeout(patience)),
 	)
 
@@ -82,6 +93,7 @@ var _ = Describe("Evicted quota Workloads", Ordered, func() {
 		third := create(ctx, t.workload("third", "8"))
 		expect(ctx, third, "QuotaReserved=False WaitingForQuota")
 		setActive(ctx, first, false)
+		finishEviction(ctx, first)
 		expect(ctx, first, "Evicted=True Deactivated", "QuotaReserved=False Deactivated", "Admitted=False NoReservation", "Requeued=False Deactivated", "no admission")
 		expectEvent(ctx, first, "EvictedDueToDeactivated")
 		expect(ctx, third, "Admitted=True Admitted")
@@ -102,6 +114,13 @@ var _ = Describe("Evicted quota Workloads", Ordered, func() {
 	}, SpecTimeout(patience))
 })
 
+func (t *tenant) stopLocalQueue(ctx context.Context, policy kueue.StopPolicy) {
+	GinkgoHelper()
+	before := t.localQueue.DeepCopy()
+	t.localQueue.Spec.StopPolicy = &policy
+	Expect(env.adminClient.Patch(ctx, t.localQueue, client.MergeFrom(before))).To(Succeed())
+}
+
 var _ = Describe("The maximum execution time", Ordered, func() {
 	var t *tenant
 
@@ -113,6 +132,7 @@ var _ = Describe("The maximum execution time", Ordered, func() {
 		w.Spec.MaximumExecutionTimeSeconds = new(int32(2))
 		create(ctx, w)
 		since := find(expect(ctx, w, "Admitted=True Admitted"), kueue.WorkloadAdmitted).LastTransitionTime
+		finishEviction(ctx, w)
 		now := expect(ctx, w, "inactive", "Evicted=True DeactivatedDueToMaximumExecutionTimeExceeded",
 			"Requeued=False DeactivatedDueToMaximumExecutionTimeExceeded", "no DeactivationTarget", "no admission")
 		Expect(find(now, kueue.WorkloadEvicted).LastTransitionTime.Sub(since.Time)).To(BeNumerically(">=", 2*time.Second))
@@ -126,10 +146,12 @@ var _ = Describe("The maximum execution time", Ordered, func() {
 		w := t.reserved(ctx, "train", spot, func(w *kueue.Workload) { w.Spec.MaximumExecutionTimeSeconds = new(int32(600)) })
 		reserve(ctx, w, spot, time.Now().Add(-500*time.Second), admittedSince(time.Now().Add(-500*time.Second)))
 		evict(ctx, w, kueue.WorkloadEvictedByPreemption)
+		finishEviction(ctx, w)
 		now := expect(ctx, w, "Requeued=True Preempted", "no admission")
 		past := now.Status.AccumulatedPastExecutionTimeSeconds
 		Expect(past).To(HaveValue(BeNumerically("~", 500, 60)))
 		reserve(ctx, now, spot, time.Now().Add(-200*time.Second), admittedSince(time.Now().Add(-200*time.Second)))
+		finishEviction(ctx, w)
 		expect(ctx, w, "inactive", "Evicted=True DeactivatedDueToMaximumExecutionTimeExceeded", "no admission")
 
 		By("leaving one alone that was admitted as long ago, but not before")

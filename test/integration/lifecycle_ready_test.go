@@ -42,6 +42,7 @@ var _ = Describe("Stages whose pods are not ready in time", Ordered, func() {
 		report(ctx, ready, metav1.ConditionTrue, kueue.WorkloadStarted, time.Now())
 		w := t.reserved(ctx, "train", spot)
 		since := find(expect(ctx, w, "Admitted=True Admitted"), kueue.WorkloadAdmitted).LastTransitionTime
+		finishEviction(ctx, w)
 		now := expect(ctx, w, "Evicted=True PodsReadyTimeout", "Requeued=False PodsReadyTimeout", "QuotaReserved=False PendingEvaluation", "no admission", "count 1", "requeueAt")
 		evicted := find(now, kueue.WorkloadEvicted).LastTransitionTime
 		Expect(evicted.Sub(since.Time)).To(BeNumerically(">=", timeout))
@@ -52,10 +53,12 @@ var _ = Describe("Stages whose pods are not ready in time", Ordered, func() {
 
 		long := time.Now().Add(-time.Hour)
 		reserve(ctx, now, spot, long, admittedSince(long))
+		finishEviction(ctx, w)
 		now = expect(ctx, w, "Evicted=True PodsReadyTimeout", "Requeued=False PodsReadyTimeout", "no admission", "count 2", "requeueAt")
 		Expect(now.Status.RequeueState.RequeueAt.Sub(find(now, kueue.WorkloadEvicted).LastTransitionTime.Time)).To(Equal(4 * time.Second))
 
 		reserve(ctx, expect(ctx, w, "Requeued=True BackoffFinished"), spot, long, admittedSince(long))
+		finishEviction(ctx, w)
 		expect(ctx, w, "inactive", "Evicted=True DeactivatedDueToRequeuingLimitExceeded", "no admission", "no count")
 		expectEvent(ctx, w, "RequeuingLimitExceeded")
 		setActive(ctx, w, true)
@@ -70,6 +73,7 @@ var _ = Describe("Stages whose pods are not ready in time", Ordered, func() {
 		report(ctx, w, metav1.ConditionFalse, kueue.WorkloadWaitForRecovery, time.Now().Add(-2*recoveryTimeout))
 		reserve(ctx, other, spot, long, admittedSince(long))
 		reserve(ctx, w, spot, long, admittedSince(long))
+		finishEviction(ctx, w)
 		now := expect(ctx, w, "Evicted=True PodsReadyTimeout", "no admission", "count 1")
 		Expect(now.Status.SchedulingStats.Evictions).To(ConsistOf(kueue.WorkloadSchedulingStatsEviction{
 			Reason: kueue.WorkloadEvictedByPodsReadyTimeout, UnderlyingCause: kueue.WorkloadWaitForRecovery, Count: 1,

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/test/world"
 )
@@ -186,6 +187,20 @@ func evict(ctx context.Context, w *kueue.Workload, reason string) {
 		}
 		status.Conditions = append(status.Conditions, condition(kueue.WorkloadEvicted, metav1.ConditionTrue, reason, time.Now()))
 	})
+}
+
+// finishEviction waits until a quota Workload is evicted and releases its quota, as a job controller outside of Tranche does when the pods
+// have terminated.
+func finishEviction(ctx context.Context, w *kueue.Workload) {
+	GinkgoHelper()
+	var now *kueue.Workload
+	Eventually(func(g Gomega) {
+		now = fresh(ctx, w)
+		g.Expect(life.IsTrue(now, kueue.WorkloadEvicted)).To(BeTrue(), "conditions: %v", now.Status.Conditions)
+	}).WithContext(ctx).Should(Succeed())
+	if life.HoldsQuota(now) {
+		write(ctx, now, apis.AdmissionFieldManager, func(status *kueue.WorkloadStatus) { *status = life.GivenBack(now, time.Now()) })
+	}
 }
 
 // answer gives the state of an AdmissionCheck, as the controller of the check does: under a field manager of its own.

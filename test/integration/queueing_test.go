@@ -95,6 +95,7 @@ var _ = Describe("Queues and Cohorts", Ordered, func() {
 			big := create(ctx, borrower.urgent("big", "7", 9))
 			expect(ctx, big, admitted)
 			own := create(ctx, lender.workload("own", "4"))
+			finishEviction(ctx, big)
 			expect(ctx, own, admitted)
 			now := expect(ctx, big, "Preempted=True InCohortReclamation", "Requeued=True Preempted", "no admission", "QuotaReserved=False WaitingForQuota")
 			Expect(find(now, kueue.WorkloadPreempted).Message).To(ContainSubstring("UID: " + string(own.UID)))
@@ -111,7 +112,9 @@ var _ = Describe("Queues and Cohorts", Ordered, func() {
 			low, lower := create(ctx, t.urgent("low", "2", 2)), create(ctx, t.urgent("lower", "2", 1))
 			expect(ctx, low, admitted)
 			expect(ctx, lower, admitted)
-			expect(ctx, create(ctx, t.urgent("high", "2", 3)), admitted)
+			high := create(ctx, t.urgent("high", "2", 3))
+			finishEviction(ctx, lower)
+			expect(ctx, high, admitted)
 			expect(ctx, lower, "Preempted=True InClusterQueue", "no admission")
 			expect(ctx, low, admitted, "no Evicted")
 		}, SpecTimeout(patience))
@@ -121,6 +124,7 @@ var _ = Describe("Queues and Cohorts", Ordered, func() {
 			w := create(ctx, t.workload("one", "1"))
 			expect(ctx, w, admitted)
 			t.configure(ctx, func(spec *kueue.ClusterQueueSpec) { spec.StopPolicy = new(kueue.HoldAndDrain) })
+			finishEviction(ctx, w)
 			expect(ctx, w, "Evicted=True ClusterQueueStopped", "no admission", "Requeued=False ClusterQueueStopped")
 			t.configure(ctx, func(spec *kueue.ClusterQueueSpec) { spec.StopPolicy = new(kueue.None) })
 			expect(ctx, w, admitted, "Requeued=True ClusterQueueRestarted")
@@ -176,10 +180,14 @@ var _ = Describe("Queues and Cohorts", Ordered, func() {
 			}}
 			Expect(env.adminClient.Create(ctx, cohort)).To(Succeed())
 			DeferCleanup(func(ctx SpecContext) { Expect(env.adminClient.Delete(ctx, cohort)).To(Succeed()) })
+			var newest *kueue.Workload
 			for _, name := range []string{"a", "b", "c"} {
-				expect(ctx, create(ctx, borrower.workload(name, "2")), admitted)
+				newest = create(ctx, borrower.workload(name, "2"))
+				expect(ctx, newest, admitted)
 			}
-			expect(ctx, create(ctx, lender.workload("mine", "2")), admitted)
+			mine := create(ctx, lender.workload("mine", "2"))
+			finishEviction(ctx, newest)
+			expect(ctx, mine, admitted)
 			shares := func(g Gomega, t *tenant) int64 {
 				var q kueue.ClusterQueue
 				g.Expect(env.adminClient.Get(ctx, client.ObjectKeyFromObject(t.clusterQueue), &q)).To(Succeed())
@@ -192,6 +200,16 @@ var _ = Describe("Queues and Cohorts", Ordered, func() {
 				var c kueue.Cohort
 				g.Expect(env.adminClient.Get(ctx, client.ObjectKeyFromObject(cohort), &c)).To(Succeed())
 				g.Expect(c.Status.FairSharing).NotTo(BeNil())
+			}).WithContext(ctx).Should(Succeed())
+		}, SpecTimeout(patience))
+
+		It("tell the share of a Cohort without ClusterQueues", func(ctx SpecContext) {
+			cohort := &kueue.Cohort{ObjectMeta: metav1.ObjectMeta{GenerateName: "alone-"}}
+			Expect(env.adminClient.Create(ctx, cohort)).To(Succeed())
+			DeferCleanup(func(ctx SpecContext) { Expect(env.adminClient.Delete(ctx, cohort)).To(Succeed()) })
+			Eventually(func(g Gomega) {
+				g.Expect(env.adminClient.Get(ctx, client.ObjectKeyFromObject(cohort), cohort)).To(Succeed())
+				g.Expect(cohort.Status.FairSharing).To(HaveValue(HaveField("WeightedShare", BeEquivalentTo(0))))
 			}).WithContext(ctx).Should(Succeed())
 		}, SpecTimeout(patience))
 
