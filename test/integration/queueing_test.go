@@ -2,6 +2,7 @@ package integration_test
 
 import (
 	"context"
+	"slices"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -11,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/life"
 )
 
 // configure changes the ClusterQueue of a tenant, and waits until the manager decides by that.
@@ -180,13 +183,18 @@ var _ = Describe("Queues and Cohorts", Ordered, func() {
 			}}
 			Expect(env.adminClient.Create(ctx, cohort)).To(Succeed())
 			DeferCleanup(func(ctx SpecContext) { Expect(env.adminClient.Delete(ctx, cohort)).To(Succeed()) })
-			var newest *kueue.Workload
+			var borrowing []*kueue.Workload
 			for _, name := range []string{"a", "b", "c"} {
-				newest = create(ctx, borrower.workload(name, "2"))
-				expect(ctx, newest, admitted)
+				borrowing = append(borrowing, create(ctx, borrower.workload(name, "2")))
+				expect(ctx, borrowing[len(borrowing)-1], admitted)
 			}
 			mine := create(ctx, lender.workload("mine", "2"))
-			finishEviction(ctx, newest)
+			var victim int
+			Eventually(func() int {
+				victim = slices.IndexFunc(borrowing, func(w *kueue.Workload) bool { return life.IsTrue(fresh(ctx, w), kueue.WorkloadEvicted) })
+				return victim
+			}).WithContext(ctx).Should(BeNumerically(">=", 0))
+			finishEviction(ctx, borrowing[victim])
 			expect(ctx, mine, admitted)
 			shares := func(g Gomega, t *tenant) int64 {
 				var q kueue.ClusterQueue
