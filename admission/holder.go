@@ -23,7 +23,19 @@ type tenure struct {
 // renewTenures brings what preemption knows of a stage that belongs to no JobSet in step with what is booked for it.
 func (e *Engine) renewTenures(s *stage) {
 	if s.owner == "" && !s.tenure.isOf(s) {
+		before := s.tenure.holder
 		s.tenure.renew(s.uid, []*stage{s}, nil)
+		e.wakeIfLowered(before, &s.tenure)
+	}
+}
+
+// wakeIfLowered makes the next call of Decide look at all stages that may preempt what holds quota at a lower priority than before.
+func (e *Engine) wakeIfLowered(before *preempt.Holder, now *tenure) {
+	if e.isStale || before == nil || now.holder == nil || now.holder.Priority >= before.Priority || now.queue.group == nil {
+		return
+	}
+	for _, q := range now.queue.group.queues {
+		e.wakeLine(q)
 	}
 }
 
@@ -45,7 +57,9 @@ func (t *tenure) isOf(s *stage) bool {
 // as only an administrator can bring about, leave with them, but are not looked for.
 func (e *Engine) renewTenuresOf(j *jobSet) {
 	stages := slices.SortedFunc(maps.Values(j.members), compareStages)
+	before := j.tenure.holder
 	j.tenure.renew(j.uid, stages, j)
+	e.wakeIfLowered(before, &j.tenure)
 }
 
 // renew derives the tenure of those of some stages that hold quota. j is their JobSet, or nil.
