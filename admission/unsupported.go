@@ -49,7 +49,7 @@ func priorityOf(object *kueue.Workload) int32 {
 
 func boostOf(object *kueue.Workload) (int64, error) {
 	value, isSet := object.Annotations[apis.PriorityBoostAnnotation]
-	if !isSet {
+	if !isSet || value == "" {
 		return 0, nil
 	}
 	return strconv.ParseInt(value, 10, 32)

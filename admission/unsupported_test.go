@@ -1,6 +1,7 @@
 package admission_test
 
 import (
+	"strings"
 	"testing"
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -89,4 +90,26 @@ func TestPriorityBoost(t *testing.T) {
 	w.change("boosted", func(wl *kueue.Workload) { wl.Annotations = map[string]string{apis.PriorityBoostAnnotation: "10"} })
 	w.queue("q", "a100: gpu=1")
 	w.wantAdmitted("boosted")
+}
+
+// TestPriorityBoostOfVictims: a boost counts for the order in which stages are preempted, and while they run.
+func TestPriorityBoostOfVictims(t *testing.T) {
+	boost := func(by string) func(*kueue.Workload) {
+		return func(wl *kueue.Workload) { wl.Annotations = map[string]string{apis.PriorityBoostAnnotation: by} }
+	}
+	w := newWorld(t, admission.Config{})
+	w.queue("q", "a100: gpu=2", func(q *kueue.ClusterQueue) {
+		q.Spec.Preemption = &kueue.ClusterQueuePreemption{WithinClusterQueue: kueue.PreemptionPolicyLowerPriority}
+	})
+	w.lone("q", "first", "gpu=1")
+	w.lone("q", "second", "gpu=1")
+	w.wantAdmitted("first", "second")
+	w.change("second", boost("10"))
+	w.lone("q", "third", "gpu=1")
+	w.wantAdmitted()
+	w.change("first", boost("-1"))
+	w.wantAdmitted()
+	if len(w.evictions) != 1 || !strings.Contains(w.evictions[0], "first") {
+		t.Errorf("evicted %v, want first", w.evictions)
+	}
 }
