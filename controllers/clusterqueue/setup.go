@@ -57,14 +57,22 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.client.Get(ctx, req.NamespacedName, &queue); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
+	// As soon as the ClusterQueue exists, quota may be reserved in it, whatever the engine knows of it by now.
+	if queue.DeletionTimestamp.IsZero() {
+		if err := r.writeFinalizer(ctx, &queue, true); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
 	var view admission.ClusterQueueView
 	var known bool
 	if err := r.runner.View(ctx, func(e *admission.Engine) { view, known = e.ClusterQueue(queue.Name) }); err != nil || !known {
 		return ctrl.Result{}, err
 	}
-	// The finalizer first: it names the version of the object that it is about, which the status would change.
-	if err := r.writeFinalizer(ctx, &queue, view.Reserving > 0); err != nil {
-		return ctrl.Result{}, err
+	if !queue.DeletionTimestamp.IsZero() {
+		// The finalizer first: it names the version of the object that it is about, which the status would change.
+		if err := r.writeFinalizer(ctx, &queue, view.Reserving > 0); err != nil {
+			return ctrl.Result{}, err
+		}
 	}
 	return ctrl.Result{}, r.writeStatus(ctx, &queue, &view)
 }
