@@ -26,6 +26,8 @@ var layers = map[string][]string{
 	"admission/life":      {"apis"},
 	"admission/charge":    {"apis"},
 	"admission/device":    {"apis"},
+	// podresources adds to a pod what the plan counts.
+	"admission/podresources": {"apis", "admission/stageplan"},
 	"admission/elastic":   {"apis", "admission/life"},
 	"admission/gang":      {"apis", "admission/stageplan", "admission/device"},
 	"admission/podgroup":  {"apis", "admission/stageplan", "admission/life", "admission/flavor", "admission/device"},

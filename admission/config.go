@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/tranche-dev/tranche/admission/charge"
+	"github.com/tranche-dev/tranche/admission/device"
 	"github.com/tranche-dev/tranche/admission/preempt"
 	"github.com/tranche-dev/tranche/apis"
 )
@@ -35,6 +36,8 @@ type Config struct {
 	BlockAdmission bool
 	// Charges say what is charged for requests.
 	Charges charge.Rules
+	// Devices say what is charged for extended resources that devices serve.
+	Devices device.Mapping
 	// KeepPlaceAfterEviction makes a stage that was evicted because its pods were not ready in time take the place in line that it had.
 	KeepPlaceAfterEviction bool
 }

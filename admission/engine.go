@@ -11,6 +11,7 @@ import (
 
 	"github.com/tranche-dev/tranche/admission/fairshare"
 	"github.com/tranche-dev/tranche/admission/flavor"
+	"github.com/tranche-dev/tranche/admission/podresources"
 	"github.com/tranche-dev/tranche/admission/preempt"
 	"github.com/tranche-dev/tranche/admission/quota"
 	"github.com/tranche-dev/tranche/admission/safety"
@@ -37,6 +38,8 @@ type Engine struct {
 	// draft is memory for a shape that is being made, and draftKey for its key. Most turn out to be known.
 	draft    shape
 	draftKey []byte
+	// pods is memory for the pod specs of a shape that is being made.
+	pods []podresources.PodSet
 	// isStale tells that groups have to be formed anew. The revision changes whenever they are.
 	isStale  bool
 	revision uint64
@@ -52,6 +55,7 @@ type Engine struct {
 	// overdue are stages that may have to leave a queue which has been stopped.
 	overdue map[*stage]struct{}
 
+	podRules
 	flavors       map[kueue.ResourceFlavorReference]*observed[*flavor.Flavor]
 	checks        map[string]*observed[bool]
 	cohorts       map[string]*cohort
@@ -110,6 +114,7 @@ func New(config Config) (*Engine, error) {
 		decay:         newDecay(config.AdmissionFairSharing, tree.Index),
 		unopened:      map[*localQueue]struct{}{},
 		isStale:       true,
+		podRules:      newPodRules(),
 		checks:        map[string]*observed[bool]{},
 		cohorts:       map[string]*cohort{},
 		shapes:        map[string]*shape{},
@@ -138,6 +143,8 @@ func (e *Engine) Apply(event Event) {
 	switch ev := event.(type) {
 	case FlavorObserved, FlavorGone, CheckObserved, CheckGone, CohortObserved, CohortGone, ClusterQueueObserved, ClusterQueueGone:
 		e.applySetup(event)
+	case LimitRangeObserved, LimitRangeGone, RuntimeClassObserved, RuntimeClassGone, DeviceClassObserved, DeviceClassGone:
+		e.applyPodRule(event)
 	case LocalQueueObserved:
 		e.observeLocalQueue(ev.LocalQueue)
 	case LocalQueueGone:

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -11,7 +13,7 @@ import (
 )
 
 // An Event is one fact about the world, as last observed. Events carry API objects as they were read: the Engine converts what it
-// needs once and keeps no reference to them. An observation that is older than what the Engine already knows of the same object
+// needs once, and keeps no reference to them but to the pod sets of quota Workloads and to plans, which must not be changed. An observation that is older than what the Engine already knows of the same object
 // (by UID and resource version) is dropped, so that the answer to a write and the watch may arrive in either order.
 //
 //sumtype:decl
@@ -59,6 +61,27 @@ type NamespaceObserved struct {
 // NamespaceGone says that a Namespace does not exist any more.
 type NamespaceGone struct{ Name string }
 
+// LimitRangeObserved says that a LimitRange exists with this content.
+type LimitRangeObserved struct{ LimitRange *corev1.LimitRange }
+
+// LimitRangeGone says that a LimitRange does not exist any more.
+type LimitRangeGone struct{ Key types.NamespacedName }
+
+// RuntimeClassObserved says that a RuntimeClass exists with this overhead of each pod.
+type RuntimeClassObserved struct {
+	Name     string
+	Overhead corev1.ResourceList
+}
+
+// RuntimeClassGone says that a RuntimeClass does not exist any more.
+type RuntimeClassGone struct{ Name string }
+
+// DeviceClassObserved says that a DeviceClass exists with this content.
+type DeviceClassObserved struct{ DeviceClass *resourcev1.DeviceClass }
+
+// DeviceClassGone says that a DeviceClass does not exist any more.
+type DeviceClassGone struct{ Name string }
+
 // PlanObserved says which plan a JobSet follows. A stage of a JobSet is not admitted before its plan is known.
 type PlanObserved struct {
 	JobSet    types.NamespacedName
@@ -98,6 +121,12 @@ func (LocalQueueObserved) event()   {}
 func (LocalQueueGone) event()       {}
 func (NamespaceObserved) event()    {}
 func (NamespaceGone) event()        {}
+func (LimitRangeObserved) event()   {}
+func (LimitRangeGone) event()       {}
+func (RuntimeClassObserved) event() {}
+func (RuntimeClassGone) event()     {}
+func (DeviceClassObserved) event()  {}
+func (DeviceClassGone) event()      {}
 func (PlanObserved) event()         {}
 func (PlanGone) event()             {}
 func (WorkloadObserved) event()     {}
@@ -118,8 +147,16 @@ func (e LocalQueueObserved) String() string {
 func (e LocalQueueGone) String() string    { return "localqueue " + e.Key.String() + " gone" }
 func (e NamespaceObserved) String() string { return "namespace " + e.Name }
 func (e NamespaceGone) String() string     { return "namespace " + e.Name + " gone" }
-func (e PlanObserved) String() string      { return "plan of jobset " + e.JobSet.String() }
-func (e PlanGone) String() string          { return "plan " + string(e.UID) + " gone" }
+func (e LimitRangeObserved) String() string {
+	return "limitrange " + e.LimitRange.Namespace + "/" + e.LimitRange.Name
+}
+func (e LimitRangeGone) String() string       { return "limitrange " + e.Key.String() + " gone" }
+func (e RuntimeClassObserved) String() string { return "runtimeclass " + e.Name }
+func (e RuntimeClassGone) String() string     { return "runtimeclass " + e.Name + " gone" }
+func (e DeviceClassObserved) String() string  { return "deviceclass " + e.DeviceClass.Name }
+func (e DeviceClassGone) String() string      { return "deviceclass " + e.Name + " gone" }
+func (e PlanObserved) String() string         { return "plan of jobset " + e.JobSet.String() }
+func (e PlanGone) String() string             { return "plan " + string(e.UID) + " gone" }
 func (e WorkloadObserved) String() string {
 	return "workload " + e.Workload.Namespace + "/" + e.Workload.Name
 }

@@ -88,8 +88,12 @@ func (e *Engine) observePlan(ev PlanObserved) {
 	if e.graves.has(ev.UID) {
 		return
 	}
-	j := e.jobSet(ev.UID)
-	stages, whole := e.shapesOf(ev.Plan)
+	e.adoptPlan(e.jobSet(ev.UID), ev)
+}
+
+// adoptPlan derives everything again that depends on the plan, and on what the API server adds to the pods of the namespace.
+func (e *Engine) adoptPlan(j *jobSet, ev PlanObserved) {
+	stages, whole := e.shapesOf(ev.JobSet.Namespace, ev.Plan)
 	if j.isKnown() && j.shape.key == whole.key && j.policy == ev.StageAdmission && j.submitted.Equal(ev.Submitted) {
 		return
 	}
@@ -124,11 +128,11 @@ func (e *Engine) losePlan(uid types.UID) {
 }
 
 // shapesOf returns the shapes of the stages, and one without pod sets that stands for the plan.
-func (e *Engine) shapesOf(plan *stageplan.Plan) (stages []*shape, whole *shape) {
+func (e *Engine) shapesOf(namespace string, plan *stageplan.Plan) (stages []*shape, whole *shape) {
 	var b strings.Builder
 	b.WriteString("plan " + plan.String())
 	for i := range plan.Stages {
-		s := e.shapeOfStage(&plan.Stages[i])
+		s := e.shapeOfStage(namespace, &plan.Stages[i])
 		stages = append(stages, s)
 		b.WriteString("\n" + s.key)
 	}

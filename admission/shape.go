@@ -11,9 +11,10 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/flavor"
+	"github.com/tranche-dev/tranche/admission/podgroup"
+	"github.com/tranche-dev/tranche/admission/podresources"
 	"github.com/tranche-dev/tranche/admission/quota"
 	"github.com/tranche-dev/tranche/admission/stageplan"
-	"github.com/tranche-dev/tranche/apis"
 )
 
 // A shape is what pod sets ask for. Stages that ask for the same share one, so that a thousand equal stages are converted, stored and
@@ -76,23 +77,30 @@ func (e *Engine) offer(s *shape, q *clusterQueue) *offer {
 	return o
 }
 
-// shapeOf returns the shape of the pod sets of a quota Workload, held once more.
-func (e *Engine) shapeOf(object *kueue.Workload) *shape {
+// shapeOf returns the shape of the pod sets of a stage, held once more.
+func (e *Engine) shapeOf(of *stage) *shape {
 	s := &e.draft
 	s.podSets, s.problem = s.podSets[:0], ""
-	for i := range object.Spec.PodSets {
-		p := &object.Spec.PodSets[i]
-		podSet := flavor.PodSet{Name: string(p.Name), Count: countOf(object, i), Pod: flavor.NewPod(&p.Template.Spec)}
+	e.pods = e.pods[:0]
+	for i := range of.podSets {
+		p := &of.podSets[i]
+		spec := &p.Template.Spec
+		if !of.isGang || !podgroup.IsReserved(p.Name) {
+			spec = e.effective(of.key.Namespace, spec)
+			e.pods = append(e.pods, podresources.PodSet{Name: string(p.Name), Index: i, Spec: spec})
+		}
+		podSet := flavor.PodSet{Name: string(p.Name), Count: countOf(p, of.reclaimable), Pod: flavor.NewPod(spec)}
 		if len(s.podSets) < cap(s.podSets) {
 			podSet.Requests = s.podSets[:i+1][i].Requests[:0]
 		}
 		if p.MinCount != nil {
 			podSet.Min = min(max(*p.MinCount, 1), max(podSet.Count, 0))
 		}
-		podSet.Pinned = pinned(object.Annotations[apis.FlavorsAnnotation], podSet.Name)
-		s.checkClaims(podSet.Name, &p.Template.Spec)
-		s.add(podSet, e.config.Charges.Apply(stageplan.PodRequests(&p.Template.Spec)))
+		podSet.Pinned = pinned(of.pinned, podSet.Name)
+		s.checkClaims(podSet.Name, spec)
+		s.add(podSet, e.chargesFor(stageplan.PodRequests(spec)))
 	}
+	s.checkResources(e.podLimits[of.key.Namespace], e.pods)
 	e.draftKey = s.appendKey(e.draftKey[:0])
 	if known := e.shapes[string(e.draftKey)]; known != nil {
 		known.users++
@@ -122,13 +130,20 @@ func pinned(list, podSet string) map[corev1.ResourceName]kueue.ResourceFlavorRef
 }
 
 // shapeOfStage converts the pod sets of a stage of a plan.
-func (e *Engine) shapeOfStage(stage *stageplan.Stage) *shape {
+func (e *Engine) shapeOfStage(namespace string, stage *stageplan.Stage) *shape {
 	s := &shape{}
+	e.pods = e.pods[:0]
 	for i := range stage.PodSets {
 		p := &stage.PodSets[i]
-		s.checkClaims(p.Name, &p.Template.Spec)
-		s.add(flavor.PodSet{Name: p.Name, Count: p.Count, Pod: flavor.NewPod(&p.Template.Spec)}, e.config.Charges.Apply(p.Requests))
+		requests, spec := p.Requests, e.effective(namespace, &p.Template.Spec)
+		if spec != &p.Template.Spec {
+			requests = stageplan.PodRequests(spec)
+		}
+		e.pods = append(e.pods, podresources.PodSet{Name: p.Name, Index: i, Spec: spec})
+		s.checkClaims(p.Name, spec)
+		s.add(flavor.PodSet{Name: p.Name, Count: p.Count, Pod: flavor.NewPod(spec)}, e.chargesFor(requests))
 	}
+	s.checkResources(e.podLimits[namespace], e.pods)
 	s.key = string(s.appendKey(nil))
 	return s
 }
@@ -156,6 +171,13 @@ func (s *shape) checkClaims(podSet string, pod *corev1.PodSpec) {
 	for i := range pod.ResourceClaims {
 		s.complain("pod set %s has the resource claim %q, whose devices are charged to no quota: remove it from spec.resourceClaims, or request an extended resource",
 			podSet, pod.ResourceClaims[i].Name)
+	}
+}
+
+// checkResources refuses pods that the API server would not create.
+func (s *shape) checkResources(limits podresources.Limits, pods []podresources.PodSet) {
+	if violation := limits.Violation(pods); violation != "" {
+		s.complain("%s", violation)
 	}
 }
 

@@ -52,6 +52,11 @@ type stage struct {
 	reservation *assignment
 	reservedAt  time.Time
 	reclaimable []kueue.ReclaimablePod
+	// podSets belong to the object that was observed, and are not changed. pinned is its annotation apis.FlavorsAnnotation. isGang is true if it
+	// is for a gang of pods.
+	podSets []kueue.PodSet
+	pinned  string
+	isGang  bool
 
 	// assumed is what was decided and is not settled yet; evicting is the decision to evict that is not.
 	assumed  *assignment
@@ -199,6 +204,8 @@ func (e *Engine) adoptSpec(s *stage, object *kueue.Workload) {
 	s.attempt = number(object.Annotations[apis.AttemptAnnotation])
 	s.isGrowth = object.Labels[apis.GrowthLabel] != ""
 	s.priority, s.unsupported = priorityOf(object), unsupported(object)
+	s.podSets = object.Spec.PodSets
+	s.pinned, s.isGang = object.Annotations[apis.FlavorsAnnotation], object.Labels[apis.PodGroupKey] != ""
 	sameReclaimable := slices.Equal(s.reclaimable, object.Status.ReclaimablePods)
 	if s.generation == object.Generation && object.Generation > 0 && sameReclaimable {
 		return
@@ -206,15 +213,14 @@ func (e *Engine) adoptSpec(s *stage, object *kueue.Workload) {
 	s.generation = object.Generation
 	s.reclaimable = slices.Clone(object.Status.ReclaimablePods)
 	before := s.shape
-	s.shape = e.shapeOf(object)
+	s.shape = e.shapeOf(s)
 	e.letGo(before)
 }
 
 // countOf is how many pods of a pod set count: all but those that are not needed any more (KEP-78).
-func countOf(object *kueue.Workload, podSet int) int32 {
-	p := &object.Spec.PodSets[podSet]
+func countOf(p *kueue.PodSet, reclaimable []kueue.ReclaimablePod) int32 {
 	count := p.Count
-	for _, r := range object.Status.ReclaimablePods {
+	for _, r := range reclaimable {
 		if r.Name == p.Name && count >= 0 {
 			count -= min(max(0, r.Count), count)
 		}
@@ -327,7 +333,7 @@ func stillNeeded(a quota.Amount, p *kueue.PodSetAssignment, object *kueue.Worklo
 	if p.Count == nil || *p.Count <= 0 || i < 0 || !slices.ContainsFunc(object.Status.ReclaimablePods, reclaims) {
 		return a
 	}
-	if needed := countOf(object, i); needed < *p.Count {
+	if needed := countOf(&object.Spec.PodSets[i], object.Status.ReclaimablePods); needed < *p.Count {
 		return a / quota.Amount(*p.Count) * quota.Amount(max(0, needed))
 	}
 	return a

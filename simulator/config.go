@@ -134,8 +134,23 @@ func assign(field reflect.Value, text string) error {
 		field.SetFloat(x)
 	case field.Kind() == reflect.Pointer, field.Kind() == reflect.Slice:
 		return assignBehind(field, text)
+	case field.Kind() == reflect.Map && field.Type().Elem().Kind() == reflect.String:
+		return assignPairs(field, text)
 	default:
 		return fmt.Errorf("a setting of type %s cannot be written in a scenario", field.Type())
+	}
+	return nil
+}
+
+// assignPairs makes a map of KEY:VALUE, several with commas.
+func assignPairs(field reflect.Value, text string) error {
+	field.Set(reflect.MakeMap(field.Type()))
+	for pair := range strings.SplitSeq(text, ",") {
+		key, value, ok := strings.Cut(pair, ":")
+		if !ok {
+			return fmt.Errorf("%q must be KEY:VALUE", pair)
+		}
+		field.SetMapIndex(reflect.ValueOf(key).Convert(field.Type().Key()), reflect.ValueOf(value).Convert(field.Type().Elem()))
 	}
 	return nil
 }

@@ -62,6 +62,12 @@ func (s *simulation) exists(kind scenario.Kind, key types.NamespacedName) bool {
 		_, ok = o.checks[key.Name]
 	case scenario.PriorityClass:
 		_, ok = o.classes[key.Name]
+	case scenario.LimitRange:
+		_, ok = o.limitRanges[key]
+	case scenario.RuntimeClass:
+		_, ok = o.runtimeClasses[key.Name]
+	case scenario.DeviceClass:
+		_, ok = o.deviceClasses[key.Name]
 	}
 	return ok
 }
@@ -98,6 +104,8 @@ func (s *simulation) apply(kind scenario.Kind, key types.NamespacedName, fields 
 	case scenario.PriorityClass:
 		object := copyOr(o.classes[key.Name], &kueue.WorkloadPriorityClass{ObjectMeta: meta})
 		return then(fields.ApplyPriorityClass(object), func() { o.classes[key.Name] = object })
+	case scenario.LimitRange, scenario.RuntimeClass, scenario.DeviceClass:
+		return s.applyPodRule(kind, key, fields)
 	}
 	return nil
 }
@@ -194,6 +202,8 @@ func (s *simulation) remove(r scenario.Remove) error {
 		s.observe(admission.CheckGone{Name: r.Name})
 	case scenario.PriorityClass:
 		delete(o.classes, r.Name)
+	case scenario.LimitRange, scenario.RuntimeClass, scenario.DeviceClass:
+		s.removePodRule(r.Kind, key)
 	}
 	return nil
 }

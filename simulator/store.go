@@ -8,6 +8,9 @@ import (
 	"strconv"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -27,21 +30,28 @@ type store struct {
 	cohorts       map[string]*kueue.Cohort
 	clusterQueues map[string]*kueue.ClusterQueue
 	localQueues   map[types.NamespacedName]*kueue.LocalQueue
-	plans         map[types.UID]admission.PlanObserved
-	workloads     map[admission.StageKey]*kueue.Workload
+	// These decide what pods cost, and whether the API server creates them.
+	limitRanges    map[types.NamespacedName]*corev1.LimitRange
+	runtimeClasses map[string]*nodev1.RuntimeClass
+	deviceClasses  map[string]*resourcev1.DeviceClass
+	plans          map[types.UID]admission.PlanObserved
+	workloads      map[admission.StageKey]*kueue.Workload
 }
 
 func newStore() *store {
 	return &store{
-		namespaces:    map[string]map[string]string{},
-		flavors:       map[string]*kueue.ResourceFlavor{},
-		checks:        map[string]*kueue.AdmissionCheck{},
-		classes:       map[string]*kueue.WorkloadPriorityClass{},
-		cohorts:       map[string]*kueue.Cohort{},
-		clusterQueues: map[string]*kueue.ClusterQueue{},
-		localQueues:   map[types.NamespacedName]*kueue.LocalQueue{},
-		plans:         map[types.UID]admission.PlanObserved{},
-		workloads:     map[admission.StageKey]*kueue.Workload{},
+		namespaces:     map[string]map[string]string{},
+		flavors:        map[string]*kueue.ResourceFlavor{},
+		checks:         map[string]*kueue.AdmissionCheck{},
+		classes:        map[string]*kueue.WorkloadPriorityClass{},
+		cohorts:        map[string]*kueue.Cohort{},
+		clusterQueues:  map[string]*kueue.ClusterQueue{},
+		limitRanges:    map[types.NamespacedName]*corev1.LimitRange{},
+		runtimeClasses: map[string]*nodev1.RuntimeClass{},
+		deviceClasses:  map[string]*resourcev1.DeviceClass{},
+		localQueues:    map[types.NamespacedName]*kueue.LocalQueue{},
+		plans:          map[types.UID]admission.PlanObserved{},
+		workloads:      map[admission.StageKey]*kueue.Workload{},
 	}
 }
 
@@ -82,6 +92,15 @@ func (st *store) events() []admission.Event {
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(st.localQueues), compareKeys) {
 		events = append(events, admission.LocalQueueObserved{LocalQueue: st.localQueues[key].DeepCopy()})
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(st.limitRanges), compareKeys) {
+		events = append(events, limitRangeObserved(st.limitRanges[key]))
+	}
+	for _, name := range sorted(st.runtimeClasses) {
+		events = append(events, runtimeClassObserved(st.runtimeClasses[name]))
+	}
+	for _, name := range sorted(st.deviceClasses) {
+		events = append(events, deviceClassObserved(st.deviceClasses[name]))
 	}
 	for _, uid := range sorted(st.plans) {
 		events = append(events, st.plans[uid])

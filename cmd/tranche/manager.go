@@ -32,6 +32,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/metrics"
 	"github.com/tranche-dev/tranche/controllers/namespace"
 	"github.com/tranche-dev/tranche/controllers/podgroup"
+	"github.com/tranche-dev/tranche/controllers/podrules"
 	"github.com/tranche-dev/tranche/controllers/quotaworkload"
 	"github.com/tranche-dev/tranche/controllers/resourceflavor"
 	"github.com/tranche-dev/tranche/controllers/served"
@@ -149,6 +150,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 			Engine: runner, Replica: metrics.Replica{Elected: mgr.Elected(), LeaderElection: *config.LeaderElection.LeaderElect}, Version: versionText(),
 		}),
 		namespace.SetupWithManager(ctx, mgr, runner),
+		podrules.SetupWithManager(ctx, mgr, runner, devicesOf(&config.Resources)),
 		resourceflavor.SetupWithManager(ctx, mgr, runner, int(*workers.ResourceFlavor)),
 		clusterqueue.SetupWithManager(ctx, mgr, runner, int(*workers.ClusterQueue)),
 		localqueue.SetupWithManager(ctx, mgr, runner, int(*workers.LocalQueue)),
@@ -239,6 +241,7 @@ func engineConfig(config *configapi.Configuration) admission.Config {
 		StageAdmission:         string(config.StageAdmission),
 		BlockAdmission:         *config.WaitForPodsReady.Enable && *config.WaitForPodsReady.BlockAdmission,
 		Charges:                chargesOf(&config.Resources),
+		Devices:                devicesOf(&config.Resources),
 		KeepPlaceAfterEviction: config.WaitForPodsReady.RequeuingStrategy.Timestamp == configapi.RequeuingTimestampCreation,
 	}
 	if f := config.FairSharing; f != nil {

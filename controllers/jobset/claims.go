@@ -84,11 +84,18 @@ func (st *stage) hasOtherClaims() bool {
 	})
 }
 
-// hasOtherOverhead reports whether pods of the stage would have another overhead now, devices included.
-func (st *stage) hasOtherOverhead() bool {
+// hasOtherResources reports whether pods of the stage would have other resources now: another overhead, devices included, or other defaults of
+// LimitRanges.
+func (st *stage) hasOtherResources() bool {
 	return st.hasPodSet(func(charged *kueue.PodSet, planned *stageplan.PodSet) bool {
-		return !equality.Semantic.DeepEqual(charged.Template.Spec.Overhead, planned.Template.Spec.Overhead)
+		a, b := &charged.Template.Spec, &planned.Template.Spec
+		return !equality.Semantic.DeepEqual(a.Overhead, b.Overhead) || !slices.EqualFunc(a.InitContainers, b.InitContainers, sameResources) ||
+			!slices.EqualFunc(a.Containers, b.Containers, sameResources)
 	})
+}
+
+func sameResources(a, b corev1.Container) bool {
+	return equality.Semantic.DeepEqual(a.Resources.Requests, b.Resources.Requests) && equality.Semantic.DeepEqual(a.Resources.Limits, b.Resources.Limits)
 }
 
 func (st *stage) hasPodSet(differs func(charged *kueue.PodSet, planned *stageplan.PodSet) bool) bool {

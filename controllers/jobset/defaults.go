@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/admission/podresources"
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 )
@@ -23,18 +24,22 @@ func (r *Reconciler) withClusterDefaults(ctx context.Context, js *jobsetapi.JobS
 	if err := r.config.Client.List(ctx, &ranges, client.InNamespace(js.Namespace)); err != nil {
 		return nil, "", fmt.Errorf("list LimitRanges of namespace %s: %w", js.Namespace, err)
 	}
-	limits, requests := containerDefaults(ranges.Items)
+	all := make([]*corev1.LimitRange, len(ranges.Items))
+	for i := range ranges.Items {
+		all[i] = &ranges.Items[i]
+	}
+	limits := podresources.Merge(all)
 	spec = js.Spec.DeepCopy()
 	for i := range spec.ReplicatedJobs {
 		pod := &spec.ReplicatedJobs[i].Template.Spec.Template.Spec
 		if r.config.Waiting != nil && spec.ReplicatedJobs[i].Template.Annotations[apis.GroupStartAnnotation] != "" {
 			pod.InitContainers = slices.Insert(pod.InitContainers, 0, *r.config.Waiting.DeepCopy())
 		}
-		setContainerDefaults(pod.InitContainers, limits, requests)
-		setContainerDefaults(pod.Containers, limits, requests)
-		if err := r.setOverhead(ctx, pod); err != nil {
+		overhead, err := r.overheadOf(ctx, pod)
+		if err != nil {
 			return nil, "", err
 		}
+		*pod = *limits.Effective(pod, overhead)
 		unpaid, err := r.chargeDevices(ctx, js, &spec.ReplicatedJobs[i])
 		if err != nil {
 			return nil, "", err
@@ -46,62 +51,21 @@ func (r *Reconciler) withClusterDefaults(ctx context.Context, js *jobsetapi.JobS
 	return spec, problem, nil
 }
 
-// containerDefaults merges the defaults for containers. Of several the first counts, as in the API server's admission.
-func containerDefaults(ranges []corev1.LimitRange) (limits, requests corev1.ResourceList) {
-	limits, requests = corev1.ResourceList{}, corev1.ResourceList{}
-	for i := range ranges {
-		for _, item := range ranges[i].Spec.Limits {
-			if item.Type == corev1.LimitTypeContainer {
-				addMissing(limits, item.Default)
-				addMissing(requests, item.DefaultRequest)
-			}
-		}
-	}
-	return limits, requests
-}
-
-func addMissing(to, from corev1.ResourceList) {
-	for name, quantity := range from {
-		if _, ok := to[name]; !ok {
-			to[name] = quantity
-		}
-	}
-}
-
-func withMissing(list, defaults corev1.ResourceList) corev1.ResourceList {
-	if len(defaults) > 0 && list == nil {
-		list = corev1.ResourceList{}
-	}
-	addMissing(list, defaults)
-	return list
-}
-
-func setContainerDefaults(containers []corev1.Container, limits, requests corev1.ResourceList) {
-	for i := range containers {
-		r := &containers[i].Resources
-		// A limit of the container's own is its request too, and comes before the default request.
-		own := r.Limits
-		r.Limits = withMissing(r.Limits, limits)
-		if len(requests)+len(limits) > 0 {
-			r.Requests = withMissing(withMissing(r.Requests, own), requests)
-		}
-	}
-}
-
-func (r *Reconciler) setOverhead(ctx context.Context, pod *corev1.PodSpec) error {
-	if pod.RuntimeClassName == nil || pod.Overhead != nil {
-		return nil
+// overheadOf returns the overhead of the RuntimeClass of a pod, if it has one.
+func (r *Reconciler) overheadOf(ctx context.Context, pod *corev1.PodSpec) (corev1.ResourceList, error) {
+	if pod.RuntimeClassName == nil {
+		return nil, nil
 	}
 	var class nodev1.RuntimeClass
 	err := r.config.Client.Get(ctx, types.NamespacedName{Name: *pod.RuntimeClassName}, &class)
 	if apierrors.IsNotFound(err) {
-		return nil // the API server will refuse the pods and say why
+		return nil, nil // the API server will refuse the pods and say why
 	}
 	if err != nil {
-		return fmt.Errorf("read RuntimeClass %q: %w", *pod.RuntimeClassName, err)
+		return nil, fmt.Errorf("read RuntimeClass %q: %w", *pod.RuntimeClassName, err)
 	}
-	if class.Overhead != nil {
-		pod.Overhead = class.Overhead.PodFixed
+	if class.Overhead == nil {
+		return nil, nil
 	}
-	return nil
+	return class.Overhead.PodFixed, nil
 }

@@ -296,7 +296,7 @@ func (w *wanted) advance(s *seen, st *stage) {
 		w.progress = append(w.progress, progress{stage: st.Name, workload: st.workload, ready: life.PodsNotStarted()})
 		return
 	}
-	if !st.holdsQuota() && (st.hasOtherClaims() || st.hasOtherOverhead()) {
+	if !st.holdsQuota() && (st.hasOtherClaims() || st.hasOtherResources()) {
 		w.remove = append(w.remove, st.workload)
 		return
 	}

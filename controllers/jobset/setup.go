@@ -19,6 +19,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -150,6 +151,8 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(jobSetsOf(config.Client)), builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		Watches(&kueue.WorkloadPriorityClass{}, handler.EnqueueRequestsFromMapFunc(jobSetsOf(config.Client))).
 		Watches(&schedulingv1.PriorityClass{}, handler.EnqueueRequestsFromMapFunc(jobSetsOf(config.Client))).
+		Watches(&corev1.LimitRange{}, handler.EnqueueRequestsFromMapFunc(jobSetsOf(config.Client))).
+		Watches(&nodev1.RuntimeClass{}, handler.EnqueueRequestsFromMapFunc(jobSetsOf(config.Client))).
 		Watches(&resourcev1.ResourceClaimTemplate{}, handler.EnqueueRequestsFromMapFunc(jobSetsThatClaim(config.Client))).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: config.Workers,
@@ -158,14 +161,16 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 		Complete(r)
 }
 
-// jobSetsOf maps a Namespace to its JobSets, and a priority class to all that may use it: those that name it, or may have it by
-// default. Such objects change rarely.
+// jobSetsOf maps a Namespace or a LimitRange to the JobSets of the namespace, and a class to all that may use it: those that name it, or may have
+// it by default. Such objects change rarely.
 func jobSetsOf(reader client.Reader) handler.MapFunc {
 	return func(ctx context.Context, object client.Object) []reconcile.Request {
 		var options []client.ListOption
 		switch object.(type) {
 		case *corev1.Namespace:
 			options = append(options, client.InNamespace(object.GetName()))
+		case *corev1.LimitRange:
+			options = append(options, client.InNamespace(object.GetNamespace()))
 		case *kueue.WorkloadPriorityClass:
 			options = append(options, client.MatchingLabels{apis.PriorityClassLabel: object.GetName()})
 		}

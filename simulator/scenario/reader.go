@@ -8,6 +8,9 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
@@ -188,6 +191,12 @@ func (f Fields) check(kind Kind) error {
 		return f.ApplyAdmissionCheck(&kueue.AdmissionCheck{})
 	case PriorityClass:
 		return f.ApplyPriorityClass(&kueue.WorkloadPriorityClass{})
+	case LimitRange:
+		return f.ApplyLimitRange(&corev1.LimitRange{})
+	case RuntimeClass:
+		return f.ApplyRuntimeClass(&nodev1.RuntimeClass{})
+	case DeviceClass:
+		return f.ApplyDeviceClass(&resourcev1.DeviceClass{})
 	}
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 
 // A planner collects the ReplicatedJobs of one submission.
 type planner struct {
+	// pod has the container of each pod, without its requests.
 	pod     corev1.PodSpec
 	startup *jobsetapi.StartupPolicy
 	// sizes are the numbers of pods that differ from what the text says.
@@ -134,7 +135,7 @@ func (p *planner) add(name, body, sign string) (int, error) {
 	job := jobsetapi.ReplicatedJob{}
 	job.Name, job.Replicas = name, 1
 	template := corev1.PodTemplateSpec{Spec: *p.pod.DeepCopy()}
-	template.Spec.Containers = []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{Requests: maps.Clone(requests)}}}
+	template.Spec.Containers[0].Resources.Requests = maps.Clone(requests)
 	job.Template = batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Parallelism: &pods, Completions: &pods, Template: template}}
 	p.jobs = append(p.jobs, job)
 	return len(p.jobs) - 1, nil

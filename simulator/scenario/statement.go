@@ -149,6 +149,9 @@ const (
 	LocalQueue     Kind = "localqueue"
 	AdmissionCheck Kind = "admissioncheck"
 	PriorityClass  Kind = "priorityclass"
+	LimitRange     Kind = "limitrange"
+	RuntimeClass   Kind = "runtimeclass"
+	DeviceClass    Kind = "deviceclass"
 )
 
 // A Field is a word of the form KEY=VALUE.

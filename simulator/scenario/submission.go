@@ -55,6 +55,9 @@ type Submission struct {
 	selector    map[string]string
 	tolerations []corev1.Toleration
 	affinity    *corev1.Affinity
+	limits      corev1.ResourceList
+	// runtimeClass is that of its pods, or nil.
+	runtimeClass *string
 }
 
 // A perJob has a value for all ReplicatedJobs, and others for some of them.
@@ -198,6 +201,14 @@ func shapeOptions() []option[Submission] {
 		{
 			Option{"tolerates", "KEY=VALUE:EFFECT,...", "The tolerations of its pods; KEY alone tolerates every value and effect."},
 			into(tolerations, func(o *s, v []corev1.Toleration) { o.tolerations = v }),
+		},
+		{
+			Option{"limits", "RESOURCE:AMOUNT,...", "The limits of its containers, which count as requests where a container has none."},
+			into(amountsWithColon, func(o *s, v corev1.ResourceList) { o.limits = v }),
+		},
+		{
+			Option{"runtimeclass", "NAME", "The RuntimeClass of its pods, which adds its overhead to them."},
+			into(name, func(o *s, v string) { o.runtimeClass = &v }),
 		},
 		{
 			Option{"gates", "NAME,...", "Admission gates, which keep it from being admitted; `set NAME gates=none` takes them off."},
@@ -347,7 +358,10 @@ func keys[T any](m map[string]T) []string {
 }
 
 func (s *Submission) podSpec() corev1.PodSpec {
-	return corev1.PodSpec{NodeSelector: s.selector, Tolerations: s.tolerations, Affinity: s.affinity}
+	return corev1.PodSpec{
+		NodeSelector: s.selector, Tolerations: s.tolerations, Affinity: s.affinity, RuntimeClassName: s.runtimeClass,
+		Containers: []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{Limits: s.limits}}},
+	}
 }
 
 // Resized is the submission with another number of pods in a ReplicatedJob. It has the same stages.

@@ -115,6 +115,8 @@ func amounts(value, sign string) (corev1.ResourceList, error) {
 	return list, nil
 }
 
+func amountsWithColon(value string) (corev1.ResourceList, error) { return amounts(value, ":") }
+
 func labels(value string) (map[string]string, error) {
 	all := map[string]string{}
 	for part := range strings.SplitSeq(value, ",") {

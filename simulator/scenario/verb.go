@@ -67,6 +67,18 @@ func objectVerbs() []Verb {
 			Options: described(priorityClassOptions()), read: declares(PriorityClass),
 		},
 		{
+			Usage: "limitrange NAME", Text: "makes a LimitRange: what the containers of a namespace have to ask for, or its pods with type=Pod.",
+			Options: described(limitRangeOptions()), read: declares(LimitRange),
+		},
+		{
+			Usage: "runtimeclass NAME", Text: "makes a RuntimeClass.",
+			Options: described(runtimeClassOptions()), read: declares(RuntimeClass),
+		},
+		{
+			Usage: "deviceclass NAME", Text: "makes a DeviceClass. The setting devices=NAME:RESOURCE maps it to a resource of quota.",
+			Options: described(deviceClassOptions()), read: declares(DeviceClass),
+		},
+		{
 			Usage: "change KIND NAME",
 			Text:  "replaces the given fields of an object. KIND is the verb that makes such an object, and the fields are those of that verb.",
 			read:  readChange,
@@ -157,7 +169,7 @@ func runVerbs() []Verb {
 }
 
 func kinds() []Kind {
-	return []Kind{Flavor, Cohort, Queue, LocalQueue, Namespace, AdmissionCheck, PriorityClass}
+	return []Kind{Flavor, Cohort, Queue, LocalQueue, Namespace, AdmissionCheck, PriorityClass, LimitRange, RuntimeClass, DeviceClass}
 }
 
 // takesPart tells whether an action can happen to a part of a job.

@@ -126,24 +126,28 @@ var _ = Describe("What a pod is charged for", func() {
 		}
 		reserves(ctx, t, "5")
 
-		By("refusing an extended resource of the DeviceClass, under its own name and that of the class, of which there is no quota")
+		By("charging an extended resource of the DeviceClass to the mapping, and refusing that of its name, of which there is no quota")
 		class := &resourcev1.DeviceClass{
 			ObjectMeta: metav1.ObjectMeta{Name: "gpu.example.com"}, Spec: resourcev1.DeviceClassSpec{ExtendedResourceName: new("gpu.example.com/whole")},
 		}
 		Expect(env.Admin.Create(ctx, class)).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) { Expect(env.Admin.Delete(ctx, class)).To(Succeed()) }, NodeTimeout(patience))
-		for name, extended := range map[string]string{"named": "gpu.example.com/whole", "implicit": resourcev1.ResourceDeviceClassPrefix + "gpu.example.com"} {
+		asking := func(name, extended string) {
 			js := t.newJobSet(name, replicatedJob{name: "main", cpus: "1"})
 			amounts := sample.Amounts("cpu", "1", extended, "8")
 			js.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: amounts, Limits: amounts}
 			submit(ctx, js)
-			Eventually(func(g Gomega) {
-				c := apimeta.FindStatusCondition(t.jobSet(ctx, g, name).Status.Conditions, conditions.StageAdmitted)
-				g.Expect(c).NotTo(BeNil())
-				g.Expect(c.Message).To(ContainSubstring("pod set main asks for " + extended + ", for which ClusterQueue " + t.namespace + " has no quota"))
-			}).WithContext(ctx).Should(Succeed())
 		}
-		reserves(ctx, t, "5")
+		asking("named", "gpu.example.com/whole")
+		reserves(ctx, t, "13")
+		implicit := resourcev1.ResourceDeviceClassPrefix + "gpu.example.com"
+		asking("implicit", implicit)
+		Eventually(func(g Gomega) {
+			c := apimeta.FindStatusCondition(t.jobSet(ctx, g, "implicit").Status.Conditions, conditions.StageAdmitted)
+			g.Expect(c).NotTo(BeNil())
+			g.Expect(c.Message).To(ContainSubstring("pod set main asks for " + implicit + ", for which ClusterQueue " + t.namespace + " has no quota"))
+		}).WithContext(ctx).Should(Succeed())
+		reserves(ctx, t, "13")
 	}, SpecTimeout(specTimeout))
 
 	It("is what transformations make of its requests, without what is excluded", func(ctx SpecContext) {

@@ -1,0 +1,161 @@
+package admission
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/device"
+	"github.com/tranche-dev/tranche/admission/podresources"
+)
+
+// podRules are what of the cluster decides, besides its own template, what a pod costs and whether the API server will create it. When one of
+// them changes, the shapes that depend on it are made again: the stages that wait queue with what they ask for now, and admissions stay as they
+// are.
+type podRules struct {
+	limitRanges   map[types.NamespacedName]*observed[*corev1.LimitRange]
+	deviceClasses map[string]*observed[*resourcev1.DeviceClass]
+	// overheads are those of RuntimeClasses.
+	overheads map[string]corev1.ResourceList
+	// podLimits follow from limitRanges, by namespace, and extended from deviceClasses.
+	podLimits map[string]podresources.Limits
+	extended  device.Extended
+}
+
+func newPodRules() podRules {
+	return podRules{
+		limitRanges:   map[types.NamespacedName]*observed[*corev1.LimitRange]{},
+		deviceClasses: map[string]*observed[*resourcev1.DeviceClass]{},
+		overheads:     map[string]corev1.ResourceList{},
+		podLimits:     map[string]podresources.Limits{},
+	}
+}
+
+// applyPodRule folds in what the API server adds to pods.
+func (e *Engine) applyPodRule(event Event) {
+	switch ev := event.(type) { //nolint:gochecksumtype // the others are for Apply
+	case LimitRangeObserved:
+		e.observeLimitRange(ev.LimitRange)
+	case LimitRangeGone:
+		delete(e.limitRanges, ev.Key)
+		e.renewLimits(ev.Key.Namespace)
+	case RuntimeClassObserved:
+		e.observeOverhead(ev.Name, ev.Overhead.DeepCopy())
+	case RuntimeClassGone:
+		e.observeOverhead(ev.Name, nil)
+	case DeviceClassObserved:
+		e.observeDeviceClass(ev.DeviceClass)
+	case DeviceClassGone:
+		delete(e.deviceClasses, ev.Name)
+		e.renewExtended()
+	}
+}
+
+func (e *Engine) observeLimitRange(object *corev1.LimitRange) {
+	key := types.NamespacedName{Namespace: object.Namespace, Name: object.Name}
+	v := versionOf(object.UID, object.ResourceVersion)
+	if known := e.limitRanges[key]; known != nil && v.isOlderThan(known.version) {
+		return
+	}
+	e.limitRanges[key] = &observed[*corev1.LimitRange]{object.DeepCopy(), v}
+	e.renewLimits(key.Namespace)
+}
+
+// renewLimits derives again what the LimitRanges of a namespace say.
+func (e *Engine) renewLimits(namespace string) {
+	var ranges []*corev1.LimitRange
+	for key, known := range e.limitRanges {
+		if key.Namespace == namespace {
+			ranges = append(ranges, known.fact)
+		}
+	}
+	before, now := e.podLimits[namespace], podresources.Merge(ranges)
+	if equality.Semantic.DeepEqual(before, now) {
+		return
+	}
+	e.podLimits[namespace] = now
+	if len(ranges) == 0 {
+		delete(e.podLimits, namespace)
+	}
+	e.reshape(func(s *stage) bool { return s.key.Namespace == namespace })
+}
+
+func (e *Engine) observeOverhead(runtimeClass string, overhead corev1.ResourceList) {
+	if equality.Semantic.DeepEqual(e.overheads[runtimeClass], overhead) {
+		return
+	}
+	e.overheads[runtimeClass] = overhead
+	if overhead == nil {
+		delete(e.overheads, runtimeClass)
+	}
+	e.reshape(func(s *stage) bool {
+		return slices.ContainsFunc(s.podSets, func(p kueue.PodSet) bool {
+			return p.Template.Spec.RuntimeClassName != nil && *p.Template.Spec.RuntimeClassName == runtimeClass
+		})
+	})
+}
+
+func (e *Engine) observeDeviceClass(object *resourcev1.DeviceClass) {
+	v := versionOf(object.UID, object.ResourceVersion)
+	if known := e.deviceClasses[object.Name]; known != nil && v.isOlderThan(known.version) {
+		return
+	}
+	e.deviceClasses[object.Name] = &observed[*resourcev1.DeviceClass]{object.DeepCopy(), v}
+	e.renewExtended()
+}
+
+// renewExtended derives again what is charged for extended resources that devices serve.
+func (e *Engine) renewExtended() {
+	classes := make([]*resourcev1.DeviceClass, 0, len(e.deviceClasses))
+	for _, known := range e.deviceClasses {
+		classes = append(classes, known.fact)
+	}
+	now := e.config.Devices.Extended(classes)
+	if maps.Equal(e.extended, now) {
+		return
+	}
+	e.extended = now
+	e.reshape(func(*stage) bool { return true })
+}
+
+// reshape makes the shapes of some stages again, and those of the plans that they belong to.
+func (e *Engine) reshape(isConcerned func(*stage) bool) {
+	var concerned []*stage
+	for _, s := range e.stages {
+		if isConcerned(s) {
+			concerned = append(concerned, s)
+		}
+	}
+	slices.SortFunc(concerned, compareStages)
+	planned := map[*jobSet]bool{}
+	for _, s := range concerned {
+		before := s.shape
+		s.shape = e.shapeOf(s)
+		e.letGo(before)
+		if j := e.jobSets[s.owner]; j != nil && j.isKnown() && !planned[j] {
+			planned[j] = true
+			e.adoptPlan(j, PlanObserved{JobSet: j.key, UID: j.uid, Submitted: j.submitted, StageAdmission: j.policy, Plan: j.plan})
+		}
+		e.account(s)
+	}
+}
+
+// effective returns a pod spec as the API server makes it in a namespace.
+func (e *Engine) effective(namespace string, spec *corev1.PodSpec) *corev1.PodSpec {
+	var overhead corev1.ResourceList
+	if spec.RuntimeClassName != nil {
+		overhead = e.overheads[*spec.RuntimeClassName]
+	}
+	limits := e.podLimits[namespace]
+	return limits.Effective(spec, overhead)
+}
+
+// chargesFor returns what is charged for the requests of a pod.
+func (e *Engine) chargesFor(requests corev1.ResourceList) corev1.ResourceList {
+	return e.extended.Replace(requests, e.config.Charges.Apply(requests))
+}
