@@ -37,6 +37,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/resourceflavor"
 	"github.com/tranche-dev/tranche/controllers/served"
 	"github.com/tranche-dev/tranche/controllers/visibility"
+	"github.com/tranche-dev/tranche/controllers/workloadpriorityclass"
 )
 
 const readyTimeout = 5 * time.Second
@@ -150,6 +151,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 			Engine: runner, Replica: metrics.Replica{Elected: mgr.Elected(), LeaderElection: *config.LeaderElection.LeaderElect}, Version: versionText(),
 		}),
 		namespace.SetupWithManager(ctx, mgr, runner),
+		workloadpriorityclass.SetupWithManager(ctx, mgr),
 		podrules.SetupWithManager(ctx, mgr, runner, devicesOf(&config.Resources)),
 		resourceflavor.SetupWithManager(ctx, mgr, runner, int(*workers.ResourceFlavor)),
 		clusterqueue.SetupWithManager(ctx, mgr, runner, int(*workers.ClusterQueue)),

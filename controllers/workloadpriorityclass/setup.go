@@ -1,0 +1,78 @@
+// Package workloadpriorityclass makes quota Workloads follow the value of their WorkloadPriorityClass. Those of JobSets and of gangs of pods are left
+// to their own controllers, which also decide which class they have.
+package workloadpriorityclass
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/controllers/patch"
+)
+
+// indexClass finds the quota Workloads of a WorkloadPriorityClass.
+const indexClass = "tranche.dev/workload-priority-class"
+
+// A Reconciler writes the priority of quota Workloads.
+type Reconciler struct {
+	client client.Client
+}
+
+// SetupWithManager starts to watch WorkloadPriorityClasses.
+func SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &kueue.Workload{}, indexClass, classOf); err != nil {
+		return fmt.Errorf("index quota Workloads by WorkloadPriorityClass: %w", err)
+	}
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("workloadpriorityclass").
+		For(&kueue.WorkloadPriorityClass{}, builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
+		Complete(&Reconciler{client: mgr.GetClient()})
+}
+
+// classOf names the WorkloadPriorityClass that a quota Workload follows here.
+func classOf(object client.Object) []string {
+	workload, ok := object.(*kueue.Workload)
+	if !ok {
+		return nil
+	}
+	ref := workload.Spec.PriorityClassRef
+	hasController := workload.Labels[apis.JobSetLabel] != "" || workload.Labels[apis.PodGroupKey] != ""
+	if ref == nil || ref.Kind != kueue.WorkloadPriorityClassKind || hasController {
+		return nil
+	}
+	return []string{ref.Name}
+}
+
+// Reconcile gives all quota Workloads of a WorkloadPriorityClass its value.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	var class kueue.WorkloadPriorityClass
+	if err := r.client.Get(ctx, req.NamespacedName, &class); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	var list kueue.WorkloadList
+	if err := r.client.List(ctx, &list, client.MatchingFields{indexClass: class.Name}); err != nil {
+		return ctrl.Result{}, fmt.Errorf("list quota Workloads of WorkloadPriorityClass %q: %w", class.Name, err)
+	}
+	var problems []error
+	for i := range list.Items {
+		workload := &list.Items[i]
+		if life.IsTrue(workload, kueue.WorkloadFinished) || ptr.Equal(workload.Spec.Priority, &class.Value) {
+			continue
+		}
+		after := workload.DeepCopy()
+		after.Spec.Priority = &class.Value
+		if err := r.client.Patch(ctx, after, patch.Of(workload)); client.IgnoreNotFound(err) != nil {
+			problems = append(problems, fmt.Errorf("write priority of quota Workload %s: %w", client.ObjectKeyFromObject(workload), err))
+		}
+	}
+	return ctrl.Result{}, errors.Join(problems...)
+}
