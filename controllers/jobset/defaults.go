@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -53,19 +52,16 @@ func (r *Reconciler) withClusterDefaults(ctx context.Context, js *jobsetapi.JobS
 
 // overheadOf returns the overhead of the RuntimeClass of a pod, if it has one.
 func (r *Reconciler) overheadOf(ctx context.Context, pod *corev1.PodSpec) (corev1.ResourceList, error) {
-	if pod.RuntimeClassName == nil {
-		return nil, nil
-	}
 	var class nodev1.RuntimeClass
-	err := r.config.Client.Get(ctx, types.NamespacedName{Name: *pod.RuntimeClassName}, &class)
-	if apierrors.IsNotFound(err) {
-		return nil, nil // the API server will refuse the pods and say why
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read RuntimeClass %q: %w", *pod.RuntimeClassName, err)
+	if pod.RuntimeClassName != nil {
+		// If there is none the API server will refuse the pods, and say why.
+		err := r.config.Client.Get(ctx, types.NamespacedName{Name: *pod.RuntimeClassName}, &class)
+		if client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("read RuntimeClass %q: %w", *pod.RuntimeClassName, err)
+		}
 	}
 	if class.Overhead == nil {
-		return nil, nil
+		class.Overhead = &nodev1.Overhead{}
 	}
 	return class.Overhead.PodFixed, nil
 }
