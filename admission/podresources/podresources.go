@@ -12,6 +12,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tranche-dev/tranche/admission/stageplan"
 )
 
 // Limits are what the LimitRanges of one namespace say together. The zero Limits say nothing.
@@ -60,25 +62,24 @@ func (l *Limits) Effective(spec *corev1.PodSpec, overhead corev1.ResourceList) *
 		return spec
 	}
 	effective := *spec
+	if addsDefaults {
+		// A limit of its own is the request of a container, or of the pod as a whole, and comes before the default request.
+		effective = *stageplan.WithDefaultRequests(spec)
+		l.addDefaults(effective.InitContainers)
+		l.addDefaults(effective.Containers)
+	}
 	if addsOverhead {
 		effective.Overhead = overhead
-	}
-	if addsDefaults {
-		effective.InitContainers, effective.Containers = l.withDefaults(spec.InitContainers), l.withDefaults(spec.Containers)
 	}
 	return &effective
 }
 
-// withDefaults copies containers and adds their default resources. A limit of a container's own is its request, too, and comes before the
-// default request.
-func (l *Limits) withDefaults(containers []corev1.Container) []corev1.Container {
-	containers = slices.Clone(containers)
+// addDefaults adds the default resources of containers.
+func (l *Limits) addDefaults(containers []corev1.Container) {
 	for i := range containers {
 		r := &containers[i].Resources
-		requests := merge(merge(r.Requests, r.Limits, first), l.Container.DefaultRequest, first)
-		r.Limits, r.Requests = merge(r.Limits, l.Container.Default, first), requests
+		r.Limits, r.Requests = merge(r.Limits, l.Container.Default, first), merge(r.Requests, l.Container.DefaultRequest, first)
 	}
-	return containers
 }
 
 func lacks(list, defaults corev1.ResourceList) bool {

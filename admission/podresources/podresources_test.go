@@ -62,6 +62,13 @@ func TestEffective(t *testing.T) {
 			pod:    corev1.PodSpec{Containers: []corev1.Container{container("", "cpu=4")}},
 			want:   corev1.PodSpec{Containers: []corev1.Container{container("cpu=4", "cpu=4")}},
 		},
+		"a limit of the pod before the default request of its containers": {
+			ranges: []limitRange{{limitType: ofContainer, request: "cpu=1"}},
+			pod:    corev1.PodSpec{Containers: []corev1.Container{container("", "")}, Resources: &corev1.ResourceRequirements{Limits: list("cpu=4")}},
+			want: corev1.PodSpec{
+				Containers: []corev1.Container{container("cpu=1", "")}, Resources: &corev1.ResourceRequirements{Limits: list("cpu=4"), Requests: list("cpu=4")},
+			},
+		},
 		"the first of several defaults": {
 			ranges: []limitRange{{limitType: ofContainer, request: "cpu=1"}, {limitType: ofContainer, request: "cpu=2 memory=1Gi"}},
 			pod:    corev1.PodSpec{Containers: []corev1.Container{container("", "")}},

@@ -68,6 +68,12 @@ func PodRequests(spec *corev1.PodSpec) corev1.ResourceList {
 	if requests, only := onlyRequests(spec); only {
 		return requests
 	}
+	return resourcehelper.PodRequests(&corev1.Pod{Spec: *WithDefaultRequests(spec)}, resourcehelper.PodResourcesOptions{})
+}
+
+// WithDefaultRequests returns a copy of a pod spec in which limits are requests where these are missing, of containers and of the pod as a whole.
+// The API server does this to each new pod first, before its LimitRanges apply.
+func WithDefaultRequests(spec *corev1.PodSpec) *corev1.PodSpec {
 	pod := corev1.Pod{Spec: *spec}
 	pod.Spec.Containers = withDefaultRequests(spec.Containers)
 	pod.Spec.InitContainers = withDefaultRequests(spec.InitContainers)
@@ -75,7 +81,7 @@ func PodRequests(spec *corev1.PodSpec) corev1.ResourceList {
 		pod.Spec.Resources = spec.Resources.DeepCopy()
 		defaultPodLevelRequests(&pod)
 	}
-	return resourcehelper.PodRequests(&pod, resourcehelper.PodResourcesOptions{})
+	return &pod.Spec
 }
 
 // onlyRequests returns the requests of a container that are all there is to count, as in most pods.

@@ -87,15 +87,18 @@ func (st *stage) hasOtherClaims() bool {
 // hasOtherResources reports whether pods of the stage would have other resources now: another overhead, devices included, or other defaults of
 // LimitRanges.
 func (st *stage) hasOtherResources() bool {
+	var none corev1.ResourceRequirements
 	return st.hasPodSet(func(charged *kueue.PodSet, planned *stageplan.PodSet) bool {
 		a, b := &charged.Template.Spec, &planned.Template.Spec
 		return !equality.Semantic.DeepEqual(a.Overhead, b.Overhead) || !slices.EqualFunc(a.InitContainers, b.InitContainers, sameResources) ||
-			!slices.EqualFunc(a.Containers, b.Containers, sameResources)
+			!slices.EqualFunc(a.Containers, b.Containers, sameResources) || !sameAmounts(ptr.Deref(a.Resources, none), ptr.Deref(b.Resources, none))
 	})
 }
 
-func sameResources(a, b corev1.Container) bool {
-	return equality.Semantic.DeepEqual(a.Resources.Requests, b.Resources.Requests) && equality.Semantic.DeepEqual(a.Resources.Limits, b.Resources.Limits)
+func sameResources(a, b corev1.Container) bool { return sameAmounts(a.Resources, b.Resources) }
+
+func sameAmounts(a, b corev1.ResourceRequirements) bool {
+	return equality.Semantic.DeepEqual(a.Requests, b.Requests) && equality.Semantic.DeepEqual(a.Limits, b.Limits)
 }
 
 func (st *stage) hasPodSet(differs func(charged *kueue.PodSet, planned *stageplan.PodSet) bool) bool {
