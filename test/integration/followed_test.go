@@ -31,7 +31,9 @@ var _ = Describe("A change that lets a pending quota Workload fit", Ordered, Con
 	makeObject := func(ctx context.Context, object client.Object) {
 		GinkgoHelper()
 		Expect(env.adminClient.Create(ctx, object)).To(Succeed())
-		DeferCleanup(func(ctx SpecContext) { Expect(client.IgnoreNotFound(env.adminClient.Delete(ctx, object))).To(Succeed()) })
+		DeferCleanup(func(ctx SpecContext) {
+			Expect(client.IgnoreNotFound(env.adminClient.Delete(ctx, object))).To(Succeed())
+		})
 	}
 	update := func(ctx context.Context, object client.Object, change func()) {
 		GinkgoHelper()
