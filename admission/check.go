@@ -70,39 +70,52 @@ func suspended(check, format string, args ...any) *Refusal {
 	return &Refusal{Check: check, Reason: kueue.WorkloadQuotaReservedReasonSuspended, Message: fmt.Sprintf(format, args...)}
 }
 
+// namespaceSelected is the check that refuses what comes from namespaces which a ClusterQueue does not select.
+const namespaceSelected = "NamespaceIsSelected"
+
+// inKueue gives a refusal the message that Kueue has for it.
+func (r *Refusal) inKueue(format string, args ...any) *Refusal {
+	r.Kueue = fmt.Sprintf(format, args...)
+	return r
+}
+
 func localQueueExists(_ *Engine, l *look) *Refusal {
 	const check = "LocalQueueExists"
 	switch {
 	case l.lq.key.Name == "":
 		return misconfigured(check, "names no LocalQueue")
 	case !l.lq.exists:
-		return misconfigured(check, "there is no LocalQueue %s in namespace %s", l.lq.key.Name, l.lq.key.Namespace)
+		return misconfigured(check, "there is no LocalQueue %s in namespace %s", l.lq.key.Name, l.lq.key.Namespace).
+			inKueue("LocalQueue %s doesn't exist", l.lq.key.Name)
 	case l.lq.stop != kueue.None:
-		return suspended("LocalQueueIsActive", "LocalQueue %s is stopped by its spec.stopPolicy", l.lq.key.Name)
+		return suspended("LocalQueueIsActive", "LocalQueue %s is stopped by its spec.stopPolicy", l.lq.key.Name).
+			inKueue("LocalQueue %s is inactive", l.lq.key.Name)
 	}
 	return nil
 }
 
 func clusterQueueIsActive(e *Engine, l *look) *Refusal {
 	if !l.q.exists {
-		return misconfigured("ClusterQueueExists", "there is no ClusterQueue %s, to which LocalQueue %s leads", l.q.name, l.lq.key.Name)
+		return misconfigured("ClusterQueueExists", "there is no ClusterQueue %s, to which LocalQueue %s leads", l.q.name, l.lq.key.Name).
+			inKueue("ClusterQueue %s doesn't exist", l.q.name)
 	}
-	switch a := e.activity(l.q); a.Reason {
+	refuse := misconfigured
+	a := e.activity(l.q)
+	switch a.Reason {
 	case kueue.ClusterQueueActiveReasonReady:
 		return nil
 	case kueue.ClusterQueueActiveReasonStopped, kueue.ClusterQueueActiveReasonTerminating:
-		return suspended("ClusterQueueIsActive", "ClusterQueue %s: %s", l.q.name, a.Message)
-	default:
-		return misconfigured("ClusterQueueIsActive", "ClusterQueue %s: %s", l.q.name, a.Message)
+		refuse = suspended
 	}
+	return refuse("ClusterQueueIsActive", "ClusterQueue %s: %s", l.q.name, a.Message).inKueue("ClusterQueue %s is inactive", l.q.name)
 }
 
 func namespaceIsSelected(e *Engine, l *look) *Refusal {
 	if namespace, ok := e.namespaces[l.s.key.Namespace]; ok && l.q.selector.Matches(labels.Set(namespace)) {
 		return nil
 	}
-	return misconfigured("NamespaceIsSelected", "ClusterQueue %s does not admit from namespace %s: the labels of the namespace do not match spec.namespaceSelector",
-		l.q.name, l.s.key.Namespace)
+	return misconfigured(namespaceSelected, "ClusterQueue %s does not admit from namespace %s: the labels of the namespace do not match spec.namespaceSelector",
+		l.q.name, l.s.key.Namespace).inKueue("workload namespace doesn't match ClusterQueue selector")
 }
 
 func isSupported(_ *Engine, l *look) *Refusal {
@@ -278,6 +291,7 @@ func podsAreReady(e *Engine, l *look) *Refusal {
 	return &Refusal{
 		Check: "PodsAreReady", Reason: kueue.WorkloadQuotaReservedReasonWaitingForPodsReady,
 		Message: "waits until all pods of the stages that are admitted already are ready (waitForPodsReady.blockAdmission)",
+		Kueue:   "waiting for all admitted workloads to be in PodsReady condition",
 	}
 }
 

@@ -97,7 +97,8 @@ func (e *Engine) putToSleep(l *look, refusal *Refusal, decisions []Decision) []D
 		toTell = append(toTell, l.s)
 	}
 	for _, s := range toTell {
-		if s.told != *refusal {
+		if !s.told.saysTheSameAs(refusal) {
+			e.addKueueMessage(l, refusal)
 			s.told = *refusal
 			decisions = append(decisions, Refuse{Stage: s.key, UID: s.uid, Refusal: *refusal})
 		}

@@ -5,6 +5,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/life"
 )
 
 // A StageKey names a stage by the quota Workload that stands for it.
@@ -86,10 +88,52 @@ func (d Refuse) String() string {
 type Refusal struct {
 	// Check is the short CamelCase name of the rule that said no, such as QuotaFits or StageUnsafe. It is ours.
 	Check string
-	// Reason is the reason of the condition QuotaReserved=False, from Kueue's vocabulary.
+	// Reason is the finest of Kueue's reasons for QuotaReserved=False.
 	Reason string
 	// Message is a sentence for the owner: what is short, by how much, and what to do where that is known.
 	Message string
+	// Kueue is the message that Kueue has for it, or empty if Message says it.
+	Kueue string
+}
+
+// Wait returns what the status of a quota Workload says of the refusal.
+func (r Refusal) Wait() life.Wait {
+	return life.Wait{Reason: r.Reason, Message: r.Message, KueueReason: r.kueueReason(), KueueMessage: r.Kueue}
+}
+
+// kueueReason returns the reason that Kueue writes with default feature gates, or nothing if that is Pending. Its scheduler, which reads the labels of
+// namespaces, writes Pending for whatever it refuses, and its controllers write Inadmissible.
+func (r Refusal) kueueReason() string {
+	switch {
+	case r.Check == namespaceSelected:
+		return ""
+	case r.Reason == kueue.WorkloadQuotaReservedReasonMisconfigured, r.Reason == kueue.WorkloadQuotaReservedReasonSuspended:
+		return kueue.WorkloadInadmissible
+	case r.Reason == kueue.WorkloadQuotaReservedReasonWaitingForPodsReady:
+		return kueue.WorkloadWaiting //nolint:staticcheck // the reason that Kueue writes by default
+	}
+	return ""
+}
+
+// saysTheSameAs reports whether both refusals are the same to the owner of a stage.
+func (r *Refusal) saysTheSameAs(other *Refusal) bool {
+	return r.Check == other.Check && r.Reason == other.Reason && r.Message == other.Message
+}
+
+// addKueueMessage gives a refusal that is about quota the message that Kueue has for it.
+func (e *Engine) addKueueMessage(l *look, r *Refusal) {
+	if r.Kueue != "" {
+		return
+	}
+	switch r.Reason {
+	case kueue.WorkloadQuotaReservedReasonWaitingForQuota, kueue.WorkloadQuotaReservedReasonExceedsMaxQuota,
+		kueue.WorkloadQuotaReservedReasonNoMatchingFlavor, kueue.WorkloadQuotaReservedReasonWaitingForPreemptedWorkloads:
+		supply := e.supply(l.q)
+		r.Kueue = supply.KueueMessage(l.podSets, l.q.node.Available)
+	}
+	if n := len(l.victims); n > 0 && r.Kueue != "" {
+		r.Kueue += fmt.Sprintf(". Pending the preemption of %d workload(s)", n)
+	}
 }
 
 func (r Refusal) String() string { return r.Check + ": " + r.Message }

@@ -120,7 +120,7 @@ func TestRefusals(t *testing.T) {
 			w.lone("q", "one", "gpu=1", workload)
 			w.wantAdmitted()
 			w.wantRefusal("one", tc.wantCheck, tc.wantReason, tc.wantInMessage)
-			if got := w.engine.Explain(keyOf("one")); len(got) != 1 || got[0] != w.refusals[keyOf("one")] {
+			if got := w.engine.Explain(keyOf("one")); len(got) != 1 || got[0].String() != w.refusals[keyOf("one")].String() {
 				t.Errorf("Explain: %v", got)
 			}
 			// Everything is put right, and the stage must wake.

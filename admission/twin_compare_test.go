@@ -72,7 +72,7 @@ func (h *history) compareRefusals(want verdict) {
 		}
 		if h.twin.outOfLine(h.twin.workloads[key]) != "" {
 			delete(h.told, key)
-		} else if told := h.told[key]; told.Reason != explained.Reason || told != explained && told.Reason != kueue.WorkloadQuotaReservedReasonWaitingForQuota {
+		} else if told := h.told[key]; told.Reason != explained.Reason || told.String() != explained.String() && told.Reason != kueue.WorkloadQuotaReservedReasonWaitingForQuota {
 			h.t.Fatalf("%s was told %v, and is refused by %v", key, told, explained)
 		}
 	}

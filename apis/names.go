@@ -106,6 +106,10 @@ const (
 	FlavorNodeLabelsAnnotation = "tranche.dev/flavor-node-labels"
 )
 
+// WaitingCondition is the type of a condition of quota Workloads that hold no quota. Its reason is the finest of Kueue's reasons, such as
+// WaitingForQuota, and its message is for the owner: the condition QuotaReserved has the reason and the message that Kueue writes.
+const WaitingCondition = "tranche.dev/Waiting"
+
 // Admission gates: values in the annotation AdmissionGatedByAnnotation of quota Workloads.
 const (
 	// StageGate closes a stage whose rule has not been reached yet.

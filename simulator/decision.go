@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
@@ -139,11 +138,11 @@ func (s *simulation) writeRefusal(d *admission.Refuse) {
 		return
 	}
 	w := s.objects.workloads[d.Stage]
-	old := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadQuotaReserved)
+	old := life.WaitOf(w)
 	if w.Status.Admission != nil || old != nil && old.Reason == d.Refusal.Reason && old.Message == d.Refusal.Message {
 		return
 	}
-	status := life.Pending(w, d.Refusal.Reason, d.Refusal.Message, s.time())
+	status := life.Pending(w, d.Refusal.Wait(), s.time())
 	s.say("refuse %s %s", j.subject(p), d.Refusal)
 	s.put(life.Merge(w, &status))
 }

@@ -46,6 +46,7 @@ func (d *draft) set(conditionType string, status metav1.ConditionStatus, reason,
 // reserve says that the Workload holds this, and that what was said about an earlier eviction is over.
 func (d *draft) reserve(admission *kueue.Admission) {
 	d.status.Admission = admission
+	d.waitsNoLonger()
 	d.set(kueue.WorkloadQuotaReserved, metav1.ConditionTrue, reasonQuotaReserved, fmt.Sprintf("Quota reserved in ClusterQueue %s", admission.ClusterQueue))
 	for _, conditionType := range []string{kueue.WorkloadEvicted, kueue.WorkloadPreempted} {
 		if old := d.isTrue(conditionType); old != nil {
@@ -54,9 +55,9 @@ func (d *draft) reserve(admission *kueue.Admission) {
 	}
 }
 
-// release says that the Workload holds nothing, and counts the time that it was admitted. The draft has no admission.
-func (d *draft) release(reason, message string) {
-	d.set(kueue.WorkloadQuotaReserved, metav1.ConditionFalse, reason, message)
+// release says that the Workload holds nothing and why, and counts the time that it was admitted. The draft has no admission.
+func (d *draft) release(w Wait) {
+	d.wait(w)
 	admitted := apimeta.FindStatusCondition(d.status.Conditions, kueue.WorkloadAdmitted)
 	if admitted == nil && d.workload.Status.Admission == nil {
 		return
@@ -66,7 +67,7 @@ func (d *draft) release(reason, message string) {
 		seconds += int64(ptr.Deref(d.status.AccumulatedPastExecutionTimeSeconds, 0))
 		d.status.AccumulatedPastExecutionTimeSeconds = new(int32(min(seconds, math.MaxInt32))) //nolint:gosec // it is not negative either
 	}
-	d.set(kueue.WorkloadAdmitted, metav1.ConditionFalse, kueue.WorkloadAdmittedReasonNoReservation, "The quota Workload holds no quota")
+	d.set(kueue.WorkloadAdmitted, metav1.ConditionFalse, kueue.WorkloadAdmittedReasonNoReservation, messageNoReservation)
 }
 
 // resetChecks makes every AdmissionCheck begin anew.

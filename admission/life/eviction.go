@@ -58,7 +58,7 @@ func (d *draft) deactivate(reason, message string) {
 		d.status.AdmissionChecks[i].RequeueAfterSeconds, d.status.AdmissionChecks[i].RetryCount = nil, nil
 	}
 	if d.status.Admission == nil {
-		d.set(kueue.WorkloadQuotaReserved, metav1.ConditionFalse, kueue.WorkloadDeactivated, message)
+		d.wait(Wait{Reason: kueue.WorkloadDeactivated, Message: message})
 		d.set(kueue.WorkloadRequeued, metav1.ConditionFalse, reason, message)
 	}
 }
@@ -87,14 +87,14 @@ func GivenBack(workload *kueue.Workload, now time.Time) kueue.WorkloadStatus {
 	if evicted == nil {
 		evicted = &metav1.Condition{}
 	}
-	pending := kueue.WorkloadQuotaReservedReasonPendingEvaluation
+	wait := pendingEvaluation(evicted.Message)
 	if IsDeactivated(evicted.Reason) {
-		pending = kueue.WorkloadDeactivated
+		wait.Reason = kueue.WorkloadDeactivated
 	} else {
 		d.status.RequeueState = LaterTry(workload, now)
 	}
 	d.resetChecks()
-	d.release(pending, evicted.Message)
+	d.release(wait)
 	requeued, reason := metav1.ConditionFalse, evicted.Reason
 	if evicted.Reason == kueue.WorkloadEvictedByPreemption || evicted.Reason == kueue.WorkloadEvictedDueToNodeFailures {
 		requeued = metav1.ConditionTrue

@@ -50,11 +50,11 @@ func TestGivenBack(t *testing.T) {
 			workload.Status.AccumulatedPastExecutionTimeSeconds = new(int32(100))
 			workload.Status.Conditions = append(workload.Status.Conditions, metav1.Condition{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: reason, Message: "why"})
 			status := life.GivenBack(workload, now())
-			pending := "PendingEvaluation"
+			conditionsWant := []string{"QuotaReserved=False Pending", "Admitted=False NoReservation", "Evicted=True " + reason}
 			if reason == "Deactivated" {
-				pending = reason
+				conditionsWant = append(conditionsWant, "tranche.dev/Waiting=True Deactivated")
 			}
-			conditionsWant := []string{"QuotaReserved=False " + pending, "Admitted=False NoReservation", "Evicted=True " + reason, "Requeued=" + want + " " + reason}
+			conditionsWant = append(conditionsWant, "Requeued="+want+" "+reason)
 			if diff := cmp.Diff(conditionsWant, conditionLines(status)); diff != "" {
 				t.Errorf("conditions (-want +got):\n%s", diff)
 			}

@@ -1,6 +1,7 @@
 package life
 
 import (
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,6 +14,11 @@ import (
 // lists them.
 func Gates(object metav1.Object) []string {
 	return strings.FieldsFunc(object.GetAnnotations()[apis.AdmissionGatedByAnnotation], func(r rune) bool { return r == ',' || r == ' ' })
+}
+
+// isGatedByOthers reports whether a gate of a quota Workload does not belong to Tranche.
+func isGatedByOthers(workload *kueue.Workload) bool {
+	return slices.ContainsFunc(Gates(workload), func(gate string) bool { return !strings.HasPrefix(gate, "tranche.dev/") })
 }
 
 // SetGates makes these the gates of an object.

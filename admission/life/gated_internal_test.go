@@ -13,13 +13,12 @@ import (
 // What a stage was refused for before it was closed is not why it waits now.
 func TestGatedAgain(t *testing.T) {
 	for name, tc := range map[string]struct{ gates, said, want string }{
-		"in the queue":            {"", "WaitingForQuota", ""},
-		"closed":                  {apis.StageGate, "WaitingForPreemptedWorkloads", "AdmissionGated"},
-		"suspended":               {apis.StageGate + "," + apis.SuspendedGate, "WaitingForQuota", "OnHold"},
-		"says so already":         {apis.StageGate, "AdmissionGated", ""},
-		"was evicted":             {apis.StageGate, "PendingEvaluation", ""},
-		"closed from the start":   {apis.StageGate, "", ""},
-		"gated by something else": {"example.com/gate", "WaitingForQuota", ""},
+		"in the queue":          {"", "WaitingForQuota", ""},
+		"closed":                {apis.StageGate, "WaitingForPreemptedWorkloads", "AdmissionGated"},
+		"suspended":             {apis.StageGate + "," + apis.SuspendedGate, "WaitingForQuota", "OnHold"},
+		"says so already":       {apis.StageGate, "AdmissionGated", ""},
+		"was evicted":           {apis.StageGate, "PendingEvaluation", ""},
+		"closed from the start": {apis.StageGate, "", ""},
 	} {
 		w := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{apis.AdmissionGatedByAnnotation: tc.gates}}}
 		if tc.said != "" {

@@ -32,6 +32,12 @@ type (
 
 	// RequeuedNews tells that it is back in the queue.
 	RequeuedNews struct{ Why string }
+
+	// GatedNews reports that gates keep it out of the queue, as its annotation names them.
+	GatedNews struct{ By string }
+
+	// UngatedNews reports that no gate keeps it out of the queue.
+	UngatedNews struct{}
 )
 
 func (EvictedNews) isNews()    {}
@@ -40,3 +46,5 @@ func (RejectedNews) isNews()   {}
 func (OutOfTimeNews) isNews()  {}
 func (OutOfTriesNews) isNews() {}
 func (RequeuedNews) isNews()   {}
+func (GatedNews) isNews()      {}
+func (UngatedNews) isNews()    {}

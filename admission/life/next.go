@@ -3,6 +3,7 @@ package life
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -23,6 +24,8 @@ type Seen struct {
 	// there are none.
 	LocalQueue   *kueue.LocalQueue
 	ClusterQueue *kueue.ClusterQueue
+	// Gates are the feature gates of Kueue that are on.
+	Gates configapi.FeatureGates
 	// Lacking says what keeps the pods from being ready, of a Workload that is overdue: see IsOverdue. It may be empty.
 	Lacking string
 }
@@ -44,6 +47,14 @@ type Step struct {
 // Next computes the next step from what is there and from the time. Once a step changes nothing, there is nothing to do until
 // something changes or Again has passed.
 func Next(s *Seen, podsReady *configapi.WaitForPodsReady, now time.Time) *Step {
+	step := next(s, podsReady, now)
+	if step.Status != nil && s.Gates.Observability() {
+		step.Status = new(Observable(*step.Status))
+	}
+	return step
+}
+
+func next(s *Seen, podsReady *configapi.WaitForPodsReady, now time.Time) *Step {
 	w := s.Workload
 	isActive, isEvicted := ptr.Deref(w.Spec.Active, true), IsTrue(w, kueue.WorkloadEvicted)
 	isDeactivated := isEvicted && IsDeactivated(apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadEvicted).Reason)
@@ -289,8 +300,15 @@ func backoff(strategy *configapi.RequeuingStrategy, count int32) time.Duration {
 // waiting leads a Workload that holds nothing back into the queue.
 func waiting(s *Seen, now time.Time) *Step {
 	w := s.Workload
+	if step := gatedByOthers(w, now); step != nil {
+		return step
+	}
 	if step := gatedAgain(w, now); step != nil {
 		return step
+	}
+	if s.Gates.ExplicitStatus() && apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadQuotaReserved) == nil {
+		status := Pending(w, pendingEvaluation("Workload is pending evaluation in the scheduling queue"), now)
+		return &Step{Status: &status}
 	}
 	if retry := Checks(w, kueue.CheckStateRetry); len(retry) > 0 {
 		status := PutOff(w, Verdict(retry), now)
@@ -320,11 +338,29 @@ func waiting(s *Seen, now time.Time) *Step {
 	return &Step{}
 }
 
+// gatedByOthers writes that a quota Workload has a gate which does not belong to Tranche, and that it has none left. It returns nil if the status
+// says so already.
+func gatedByOthers(w *kueue.Workload, now time.Time) *Step {
+	const begin = "Admission is gated by: "
+	said := WaitOf(w)
+	isSaid := said != nil && said.Reason == kueue.WorkloadAdmissionGated && strings.HasPrefix(said.Message, begin)
+	switch isGated := isGatedByOthers(w); {
+	case isGated && !isSaid:
+		by := w.Annotations[apis.AdmissionGatedByAnnotation]
+		status := Pending(w, bothReasons(kueue.WorkloadAdmissionGated, begin+by), now)
+		return &Step{Status: &status, News: GatedNews{by}}
+	case !isGated && isSaid:
+		status := Pending(w, pendingEvaluation("AdmissionGatedBy cleared, waiting for quota reservation"), now)
+		return &Step{Status: &status, News: UngatedNews{}}
+	}
+	return nil
+}
+
 // gatedAgain corrects what the Workload of a stage says that was refused quota before a gate took it out of the queue: what it waited for then
 // is not what it waits for now. It returns nil if there is nothing to correct. A Workload that has been gated from the start says nothing.
 func gatedAgain(w *kueue.Workload, now time.Time) *Step {
-	said := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadQuotaReserved)
-	if !isClosed(w) || said == nil {
+	said := WaitOf(w)
+	if !isClosed(w) || said == nil || isGatedByOthers(w) {
 		return nil
 	}
 	reason := kueue.WorkloadAdmissionGated
@@ -334,7 +370,7 @@ func gatedAgain(w *kueue.Workload, now time.Time) *Step {
 	if said.Reason == reason || said.Reason == kueue.WorkloadQuotaReservedReasonPendingEvaluation {
 		return nil
 	}
-	status := Pending(w, reason, "Not in the queue: "+GateMessage(w), now)
+	status := Pending(w, bothReasons(reason, "Not in the queue: "+GateMessage(w)), now)
 	return &Step{Status: &status}
 }
 

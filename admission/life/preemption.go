@@ -67,7 +67,7 @@ func right(reason string) string {
 func Suspended(workload *kueue.Workload, now time.Time) kueue.WorkloadStatus {
 	d := newDraft(workload, now)
 	d.resetChecks()
-	d.release(kueue.WorkloadOnHold, "The JobSet is suspended by its user: set spec.suspend to false to queue again")
+	d.release(bothReasons(kueue.WorkloadOnHold, "The JobSet is suspended by its user: set spec.suspend to false to queue again"))
 	return d.status
 }
 

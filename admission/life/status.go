@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/apis"
 )
 
 // Reasons of the conditions on quota Workloads for which Kueue has no exported constant.
@@ -18,7 +20,10 @@ const (
 	reasonAdmitted      = "Admitted"
 )
 
-const messageAdmitted = "The quota Workload is admitted"
+const (
+	messageAdmitted      = "The workload is admitted"
+	messageNoReservation = "The workload has no reservation"
+)
 
 // Admitted returns the status of a quota Workload that has just been admitted with the given admission.
 func Admitted(workload *kueue.Workload, admission *kueue.Admission, now time.Time) kueue.WorkloadStatus {
@@ -28,14 +33,14 @@ func Admitted(workload *kueue.Workload, admission *kueue.Admission, now time.Tim
 	return d.status
 }
 
-// Pending returns the status of a quota Workload that holds no quota, with the reason for which it waits. If it did hold quota
+// Pending returns the status of a quota Workload that holds no quota, with what it waits for. If it did hold quota
 // before, this gives the quota back, and its AdmissionChecks begin anew.
-func Pending(workload *kueue.Workload, reason, message string, now time.Time) kueue.WorkloadStatus {
+func Pending(workload *kueue.Workload, wait Wait, now time.Time) kueue.WorkloadStatus {
 	d := newDraft(workload, now)
 	if workload.Status.Admission != nil {
 		d.resetChecks()
 	}
-	d.release(reason, message)
+	d.release(wait)
 	return d.status
 }
 
@@ -57,7 +62,7 @@ func Progress(workload *kueue.Workload, ready metav1.Condition, outcome *metav1.
 func admissionTypes() []string {
 	return []string{
 		kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted, kueue.WorkloadEvicted, kueue.WorkloadPreempted, kueue.WorkloadRequeued,
-		kueue.WorkloadDeactivationTarget,
+		kueue.WorkloadDeactivationTarget, apis.WaitingCondition,
 	}
 }
 

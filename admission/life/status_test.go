@@ -81,7 +81,7 @@ func TestPendingResetsChecks(t *testing.T) {
 		"Ready":   workload(),
 	} {
 		w.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "budget", State: kueue.CheckStateReady, RequeueAfterSeconds: new(int32(60))}}
-		status := life.Pending(w, "OnHold", "suspended", now())
+		status := life.Pending(w, life.Wait{Reason: "OnHold", KueueReason: "OnHold", Message: "suspended"}, now())
 		if got := string(status.AdmissionChecks[0].State); got != name {
 			t.Errorf("admission %v: check is %s, want %s", w.Status.Admission, got, name)
 		}
@@ -197,7 +197,7 @@ func TestAdmittedKeepsWhatItOwns(t *testing.T) {
 	}
 	want := map[string]string{
 		kueue.WorkloadQuotaReserved: "True Quota reserved in ClusterQueue research",
-		kueue.WorkloadAdmitted:      "True The quota Workload is admitted",
+		kueue.WorkloadAdmitted:      "True The workload is admitted",
 		kueue.WorkloadEvicted:       "False Previously: for another",
 		kueue.WorkloadRequeued:      "True ",
 	}

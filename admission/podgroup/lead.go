@@ -306,7 +306,10 @@ func (t *turn) wait(workloads []*kueue.Workload) (reason, text string) {
 		if t.isAdmitted(w) {
 			continue
 		}
-		for _, c := range []string{kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted, kueue.WorkloadRequeued} {
+		if wait := life.WaitOf(w); wait != nil && wait.Message != "" {
+			return wait.Reason, wait.Message
+		}
+		for _, c := range []string{kueue.WorkloadAdmitted, kueue.WorkloadRequeued} {
 			condition := apimeta.FindStatusCondition(w.Status.Conditions, c)
 			if condition != nil && condition.Status == metav1.ConditionFalse && condition.Message != "" {
 				return condition.Reason, condition.Message

@@ -130,7 +130,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 	recorder := mgr.GetEventRecorder("tranche")
 	runner, err := engine.NewRunner(engine.Config{
 		Engine: core, Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: recorder,
-		Elected: mgr.Elected(), Writers: int(*config.Concurrency.Writers),
+		Elected: mgr.Elected(), Writers: int(*config.Concurrency.Writers), Gates: config.FeatureGates,
 	})
 	if err != nil {
 		return err
@@ -160,7 +160,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 		admissioncheck.SetupWithManager(ctx, mgr, runner, int(*workers.AdmissionCheck)),
 		quotaworkload.SetupWithManager(ctx, mgr, quotaworkload.Config{
 			Runner: runner, Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: recorder,
-			PodsReady: config.WaitForPodsReady, Workers: int(*workers.Workload),
+			PodsReady: config.WaitForPodsReady, Gates: config.FeatureGates, Workers: int(*workers.Workload),
 		}),
 		jobset.SetupWithManager(ctx, mgr, jobset.Config{
 			Runner: runner, Client: mgr.GetClient(), Recorder: recorder, Namespaces: namespaces, Gangs: gangs, Waiting: waiting,

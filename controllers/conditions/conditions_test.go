@@ -116,7 +116,7 @@ func TestPatchWithChecksIsConditional(t *testing.T) {
 	w.ResourceVersion = "7"
 	for checks, want := range map[int]string{0: "", 1: "7"} {
 		w.Status.AdmissionChecks = make([]kueue.AdmissionCheckState, checks)
-		patch, err := conditions.Patch(w, life.Pending(w, "WaitingForQuota", "no quota", time.Now()), "")
+		patch, err := conditions.Patch(w, life.Pending(w, life.Wait{Reason: "WaitingForQuota", Message: "no quota"}, time.Now()), "")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -213,8 +213,8 @@ func whyItWaits(workload *kueue.Workload) (reason, message string) {
 	if out := status(kueue.WorkloadRequeued, metav1.ConditionFalse); out != nil {
 		return out.Reason, keptOut(workload, out)
 	}
-	if pending := status(kueue.WorkloadQuotaReserved, metav1.ConditionFalse); pending != nil {
-		return pending.Reason, pending.Message
+	if wait := life.WaitOf(workload); wait != nil {
+		return wait.Reason, wait.Message
 	}
 	return kueue.WorkloadQuotaReservedReasonPendingEvaluation, "not looked at yet"
 }

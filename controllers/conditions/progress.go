@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission/life"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 )
 
@@ -63,8 +64,8 @@ func WaitNews(js *jobsetapi.JobSet, summary Summary) *Wait {
 
 // isRefused tells whether the engine has said no to a quota Workload that asks for quota.
 func isRefused(workload *kueue.Workload) bool {
-	reserved := apimeta.FindStatusCondition(workload.Status.Conditions, kueue.WorkloadQuotaReserved)
-	return reserved != nil && reserved.Status == metav1.ConditionFalse && reserved.Reason != kueue.WorkloadQuotaReservedReasonPendingEvaluation &&
+	wait := life.WaitOf(workload)
+	return wait != nil && wait.Reason != kueue.WorkloadQuotaReservedReasonPendingEvaluation &&
 		!apimeta.IsStatusConditionFalse(workload.Status.Conditions, kueue.WorkloadRequeued)
 }
 

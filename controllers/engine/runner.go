@@ -19,8 +19,11 @@ import (
 	k8sevents "k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/admission/life"
+	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	"github.com/tranche-dev/tranche/controllers/metrics"
 )
 
@@ -48,6 +51,16 @@ type Config struct {
 	Elected <-chan struct{}
 	// Writers is how many decisions are written at the same time. Zero means 16.
 	Writers int
+	// Gates are the feature gates of Kueue that are on.
+	Gates configapi.FeatureGates
+}
+
+// Shown returns a status of a quota Workload as it is written: with other reasons under some feature gates.
+func (r *Runner) Shown(status kueue.WorkloadStatus) kueue.WorkloadStatus {
+	if !r.writer.config.Gates.Observability() {
+		return status
+	}
+	return life.Observable(status)
 }
 
 func (c *Config) validate() error {

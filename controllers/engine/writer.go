@@ -288,7 +288,7 @@ func (w *writer) refuse(ctx context.Context, d *admission.Refuse) {
 		return
 	}
 	if err == nil {
-		status := life.Pending(&seen, d.Refusal.Reason, d.Refusal.Message, time.Now())
+		status := life.Pending(&seen, d.Refusal.Wait(), time.Now())
 		_, err = w.apply(ctx, &seen, status, seen.ResourceVersion)
 	}
 	switch {
@@ -319,7 +319,7 @@ func (w *writer) apply(ctx context.Context, seen *kueue.Workload, status kueue.W
 		status.AccumulatedPastExecutionTimeSeconds = seen.Status.AccumulatedPastExecutionTimeSeconds
 	}
 	return patch.ApplyStatus(ctx, w.config.Client, seen, patch.Status{
-		Part: status, Owner: apis.AdmissionFieldManager, ResourceVersion: resourceVersion,
+		Part: w.runner.Shown(status), Owner: apis.AdmissionFieldManager, ResourceVersion: resourceVersion,
 	})
 }
 

@@ -102,6 +102,16 @@ func Requeued(message string) Event {
 	return Event{corev1.EventTypeNormal, "Requeued", "Requeue", message}
 }
 
+// AdmissionGated tells the owner of a quota Workload which gates keep it from asking for quota.
+func AdmissionGated(gates string) Event {
+	return Event{corev1.EventTypeNormal, "AdmissionGated", "AdmissionGated", "Workload admission is gated by: " + gates}
+}
+
+// AdmissionGateCleared tells the owner of a quota Workload that no gate keeps it from asking for quota.
+func AdmissionGateCleared() Event {
+	return Event{corev1.EventTypeNormal, "AdmissionGateCleared", "AdmissionGateCleared", "Admission gate cleared, workload is now admissible"}
+}
+
 // StageAdmitted tells the owner of a JobSet that a stage holds quota now.
 func StageAdmitted(stage, queue, usage string) Event {
 	return Event{corev1.EventTypeNormal, "StageAdmitted", "Admit", fmt.Sprintf("Admitted stage %q by ClusterQueue %q: %s", stage, queue, usage)}

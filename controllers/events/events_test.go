@@ -58,6 +58,8 @@ func all() []struct {
 		{"quota Workload", events.Admitted("research", 90*time.Second)},
 		{"quota Workload", events.Evicted("EvictedDueToPodsReadyTimeout", `Exceeded the PodsReady timeout of 30m0s (waitForPodsReady.timeout): 1 of 3 pods were not ready: 1 with container "main" waiting (ImagePullBackOff)`)},
 		{"quota Workload", events.Preempted(`Preempted to make room for Workload "urgent"`)},
+		{"quota Workload", events.AdmissionGated("example.com/budget")},
+		{"quota Workload", events.AdmissionGateCleared()},
 		{"quota Workload", events.AdmissionCheckRejected(`AdmissionCheck in state Rejected: "budget" (no money left)`)},
 		{"quota Workload", events.RequeuingLimitExceeded(3)},
 		{"quota Workload", events.MaximumExecutionTimeExceeded(3600)},

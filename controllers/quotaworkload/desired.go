@@ -53,6 +53,10 @@ func eventsOf(news life.News) []events.Event {
 		return []events.Event{events.RequeuingLimitExceeded(n.Limit)}
 	case life.RequeuedNews:
 		return []events.Event{events.Requeued(n.Why)}
+	case life.GatedNews:
+		return []events.Event{events.AdmissionGated(n.By)}
+	case life.UngatedNews:
+		return []events.Event{events.AdmissionGateCleared()}
 	}
 	return nil
 }

@@ -313,11 +313,11 @@ func TestDesired(t *testing.T) {
 		},
 		"deactivated while it holds nothing": {
 			workload: pending().inactive().requeue(1, 60),
-			want:     "Evicted=True Deactivated; QuotaReserved=False Deactivated; Requeued=False Deactivated; no requeueState; event EvictedDueToDeactivated",
+			want:     "Evicted=True Deactivated; QuotaReserved=False Pending; tranche.dev/Waiting=True Deactivated; Requeued=False Deactivated; no requeueState; event EvictedDueToDeactivated",
 		},
 		"deactivated after a preemption": {
 			workload: pending().inactive().evicted("Preempted").with(kueue.WorkloadRequeued, metav1.ConditionTrue, "Preempted", 5),
-			want:     "Evicted=True Deactivated; Requeued=False Deactivated; QuotaReserved=False Deactivated; event EvictedDueToDeactivated",
+			want:     "Evicted=True Deactivated; Requeued=False Deactivated; QuotaReserved=False Pending; tranche.dev/Waiting=True Deactivated; event EvictedDueToDeactivated",
 		},
 		"stays deactivated": {workload: pending().inactive().evicted("Deactivated").keptOut("Deactivated"), now: 99},
 		"activated again": {
@@ -328,31 +328,31 @@ func TestDesired(t *testing.T) {
 
 		"preempted, nobody's": {
 			workload: admitted().evicted("Preempted"), now: 7,
-			want: "QuotaReserved=False PendingEvaluation; Admitted=False NoReservation; Requeued=True Preempted; no admission; past 7",
+			want: "QuotaReserved=False Pending; Admitted=False NoReservation; Requeued=True Preempted; no admission; past 7",
 		},
 		"evicted, nobody's": {
 			workload: admitted().limit(60, 20).evicted("ClusterQueueStopped").check("budget", kueue.CheckStateReady), now: 7,
-			want: "QuotaReserved=False PendingEvaluation; Admitted=False NoReservation; Requeued=False ClusterQueueStopped; no admission; budget=Pending; past 27",
+			want: "QuotaReserved=False Pending; Admitted=False NoReservation; Requeued=False ClusterQueueStopped; no admission; budget=Pending; past 27",
 		},
 		"evicted before it was admitted": {
 			workload: unchecked().evicted("AdmissionCheck"), now: 7,
-			want: "QuotaReserved=False PendingEvaluation; Admitted=False NoReservation; Requeued=False AdmissionCheck; no admission",
+			want: "QuotaReserved=False Pending; Admitted=False NoReservation; Requeued=False AdmissionCheck; no admission",
 		},
 		"preempted while a check asks for a later try": {
 			workload: unchecked().evicted("Preempted").retry("nodes", 60, 0), now: 7,
-			want: "QuotaReserved=False PendingEvaluation; Admitted=False NoReservation; Requeued=False AdmissionCheck; no admission; nodes=Pending/1; requeue 0 at 1m3s",
+			want: "QuotaReserved=False Pending; Admitted=False NoReservation; Requeued=False AdmissionCheck; no admission; nodes=Pending/1; requeue 0 at 1m3s",
 		},
 		"deactivated, nobody's, still holding": {
 			workload: admitted().inactive().evicted("Deactivated"), now: 7,
-			want: "QuotaReserved=False Deactivated; Admitted=False NoReservation; Requeued=False Deactivated; no admission; past 7",
+			want: "QuotaReserved=False Pending; Admitted=False NoReservation; tranche.dev/Waiting=True Deactivated; Requeued=False Deactivated; no admission; past 7",
 		},
 		"deactivated while a check asks for a later try": {
 			workload: unchecked().inactive().evicted("Deactivated").retry("nodes", 60, 0), now: 7,
-			want: "QuotaReserved=False Deactivated; Admitted=False NoReservation; Requeued=False Deactivated; no admission; nodes=Pending/1",
+			want: "QuotaReserved=False Pending; Admitted=False NoReservation; tranche.dev/Waiting=True Deactivated; Requeued=False Deactivated; no admission; nodes=Pending/1",
 		},
 		"ran for too long, nobody's, gets its time anew": {
 			workload: admitted().inactive().limit(60, 20).evicted("DeactivatedDueToMaximumExecutionTimeExceeded"), now: 40,
-			want: "QuotaReserved=False Deactivated; Admitted=False NoReservation; Requeued=False DeactivatedDueToMaximumExecutionTimeExceeded; no admission; past 0",
+			want: "QuotaReserved=False Pending; Admitted=False NoReservation; tranche.dev/Waiting=True Deactivated; Requeued=False DeactivatedDueToMaximumExecutionTimeExceeded; no admission; past 0",
 		},
 		"evicted, a JobSet's":    {workload: admitted().evicted("Preempted").ownedBy("JobSet")},
 		"evicted, a Job's":       {workload: admitted().evicted("Preempted").ownedBy("Job")},

@@ -23,7 +23,7 @@ func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*life.
 	if err := r.config.Client.Get(ctx, key, &workload); err != nil {
 		return nil, err
 	}
-	s := &life.Seen{Workload: &workload}
+	s := &life.Seen{Workload: &workload, Gates: r.config.Gates}
 	var err error
 	if life.HoldsQuota(&workload) && !life.IsTrue(&workload, kueue.WorkloadAdmitted) {
 		s.ReservedIn, err = r.readClusterQueue(ctx, workload.Status.Admission.ClusterQueue)

@@ -53,6 +53,8 @@ type Config struct {
 	Recorder k8sevents.EventRecorder
 	// PodsReady says how long the pods of an admitted Workload may take to be ready. Its defaults must be set.
 	PodsReady configapi.WaitForPodsReady
+	// Gates are the feature gates of Kueue that are on.
+	Gates configapi.FeatureGates
 	// Workers is how many Workloads are reconciled at the same time. Zero means 8.
 	Workers int
 }

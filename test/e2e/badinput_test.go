@@ -110,9 +110,9 @@ var _ = Describe("Bad input", func() {
 
 		By("saying the same on its quota Workload and in an Event, and holding nothing")
 		Eventually(func(g Gomega) {
-			refused := apimeta.FindStatusCondition(t.workload(ctx, g, "wide", "ps").Status.Conditions, kueue.WorkloadQuotaReserved)
+			refused := apimeta.FindStatusCondition(t.workload(ctx, g, "wide", "ps").Status.Conditions, apis.WaitingCondition)
 			g.Expect(refused).To(HaveValue(MatchFields(IgnoreExtras, Fields{
-				"Status": Equal(metav1.ConditionFalse), "Reason": Equal(kueue.WorkloadQuotaReservedReasonExceedsMaxQuota), "Message": Equal(told),
+				"Status": Equal(metav1.ConditionTrue), "Reason": Equal(kueue.WorkloadQuotaReservedReasonExceedsMaxQuota), "Message": Equal(told),
 			})))
 			g.Expect(t.waits(ctx, g, "wide")).To(ConsistOf(HaveSuffix(told)))
 			g.Expect(t.reserved(ctx, g)).To(Equal("0"))

@@ -58,7 +58,7 @@ var _ = Describe("The owner of a JobSet reads", func() {
 		t.setActive(ctx, "off", "main", false)
 		t.expectEvent(ctx, "off", "StageEvicted")
 		Eventually(func(g Gomega) {
-			pending := apimeta.FindStatusCondition(t.workload(ctx, g, "off", "main").Status.Conditions, kueue.WorkloadQuotaReserved)
+			pending := apimeta.FindStatusCondition(t.workload(ctx, g, "off", "main").Status.Conditions, apis.WaitingCondition)
 			g.Expect(pending.Reason).To(Equal("Deactivated"))
 			said := apimeta.FindStatusCondition(t.jobSet(ctx, g, "off").Status.Conditions, conditions.StageAdmitted)
 			g.Expect(said.Reason).To(Equal(pending.Reason))

@@ -40,7 +40,7 @@ var _ = Describe("A staged JobSet tells", func() {
 		Eventually(func(g Gomega) {
 			g.Expect(t.list(ctx, g, "jobsets", "first")).To(HaveSuffix("2/3 launcher, 3/3 trainer-node Admitted"))
 			g.Expect(t.list(ctx, g, "jobsets", "second")).To(HaveSuffix("2/2 trainer-node WaitingForQuota"))
-			g.Expect(t.list(ctx, g, "workloads", "second")).To(HaveSuffix("trainer-node WaitingForQuota"))
+			g.Expect(t.list(ctx, g, "workloads", "second")).To(HaveSuffix("trainer-node Pending WaitingForQuota"))
 			g.Expect(t.waits(ctx, g, "second")).To(ConsistOf(And(
 				HavePrefix(`Waiting to admit stage 2/2 "trainer-node": `), ContainSubstring("15 nvidia.com/gpu of flavor a100: 0 of 20 free"),
 			)))

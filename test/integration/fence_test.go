@@ -68,7 +68,7 @@ var _ = Describe("A leader that was stopped for longer than its Lease", func() {
 			all = append(all, create(ctx, t.workload(fmt.Sprintf("w%02d", i), "1")))
 		}
 		expect(ctx, all[19], "Admitted=True Admitted")
-		expect(ctx, all[59], "QuotaReserved=False WaitingForQuota")
+		expect(ctx, all[59], "tranche.dev/Waiting=True WaitingForQuota")
 
 		Expect(old.Signal(syscall.SIGSTOP)).To(Succeed())
 		DeferCleanup(func() error { return old.Signal(syscall.SIGCONT) })

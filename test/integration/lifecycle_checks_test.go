@@ -47,7 +47,7 @@ var _ = Describe("AdmissionChecks", Ordered, func() {
 		By("evicting it when a check changes its mind, and giving its quota back")
 		answer(ctx, w, kueue.AdmissionCheckState{Name: "nodes", State: kueue.CheckStateRetry, Message: "gone"})
 		finishEviction(ctx, w)
-		now = expect(ctx, w, "Evicted=True AdmissionCheck", "QuotaReserved=False PendingEvaluation", "Admitted=False NoReservation", "no admission",
+		now = expect(ctx, w, "Evicted=True AdmissionCheck", "QuotaReserved=False Pending", "Admitted=False NoReservation", "no admission",
 			"check budget=Pending", "check nodes=Pending/1", "Requeued=True BackoffFinished", "no requeueAt")
 		Expect(find(now, kueue.WorkloadEvicted).Message).To(Equal(`Evicted due to AdmissionCheck in state Retry: "nodes" (gone)`))
 		expectEvent(ctx, w, "EvictedDueToAdmissionCheck")
@@ -119,7 +119,7 @@ var _ = Describe("AdmissionChecks", Ordered, func() {
 		reserve(ctx, fresh(ctx, w), spot, time.Now())
 		answer(ctx, w, kueue.AdmissionCheckState{Name: "budget", State: kueue.CheckStateRejected, Message: "no money left"})
 		finishEviction(ctx, w)
-		now := expect(ctx, w, "inactive", "Evicted=True DeactivatedDueToAdmissionCheck", "QuotaReserved=False Deactivated", "Admitted=False NoReservation",
+		now := expect(ctx, w, "inactive", "Evicted=True DeactivatedDueToAdmissionCheck", "QuotaReserved=False Pending", "Admitted=False NoReservation",
 			"Requeued=False DeactivatedDueToAdmissionCheck", "no DeactivationTarget", "no admission", "no requeueAt", "check budget=Pending", "check nodes=Pending")
 		Expect(find(now, kueue.WorkloadEvicted).Message).To(ContainSubstring(`"budget" (no money left)`))
 		expectEvent(ctx, w, "AdmissionCheckRejected")

@@ -43,7 +43,7 @@ var _ = Describe("Stages whose pods are not ready in time", Ordered, func() {
 		w := t.reserved(ctx, "train", spot)
 		since := find(expect(ctx, w, "Admitted=True Admitted"), kueue.WorkloadAdmitted).LastTransitionTime
 		finishEviction(ctx, w)
-		now := expect(ctx, w, "Evicted=True PodsReadyTimeout", "Requeued=False PodsReadyTimeout", "QuotaReserved=False PendingEvaluation", "no admission", "count 1", "requeueAt")
+		now := expect(ctx, w, "Evicted=True PodsReadyTimeout", "Requeued=False PodsReadyTimeout", "QuotaReserved=False Pending", "no admission", "count 1", "requeueAt")
 		evicted := find(now, kueue.WorkloadEvicted).LastTransitionTime
 		Expect(evicted.Sub(since.Time)).To(BeNumerically(">=", timeout))
 		Expect(now.Status.RequeueState.RequeueAt.Sub(evicted.Time)).To(Equal(2 * time.Second))

@@ -63,7 +63,7 @@ var _ = Describe("The metrics", Ordered, func() {
 		w := submit("runs", "6")
 		expect(ctx, w, "Admitted=True Admitted")
 		waits := submit("huge", "100")
-		expect(ctx, waits, "QuotaReserved=False ExceedsMaxQuota")
+		expect(ctx, waits, "tranche.dev/Waiting=True ExceedsMaxQuota")
 		wantMetrics(
 			of(`kueue_admitted_workloads_total{@,priority_class="",replica_role="standalone"} 1`),
 			of(`kueue_quota_reserved_workloads_total{@,priority_class="",replica_role="standalone"} 1`),

@@ -14,6 +14,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/apis"
 )
 
 // configure changes the ClusterQueue of a tenant, and waits until the manager decides by that.
@@ -86,7 +87,7 @@ var _ = Describe("Queues and Cohorts", Ordered, func() {
 				g.Expect(q.Status.FlavorsUsage[0].Resources[0].Borrowed.Value()).To(BeEquivalentTo(3))
 			}).WithContext(ctx).Should(Succeed())
 			own := create(ctx, lender.workload("own", "4"))
-			expect(ctx, own, "QuotaReserved=False WaitingForQuota")
+			expect(ctx, own, "tranche.dev/Waiting=True WaitingForQuota")
 			finish(ctx, big)
 			expect(ctx, own, admitted)
 		}, SpecTimeout(patience))
@@ -100,7 +101,7 @@ var _ = Describe("Queues and Cohorts", Ordered, func() {
 			own := create(ctx, lender.workload("own", "4"))
 			finishEviction(ctx, big)
 			expect(ctx, own, admitted)
-			now := expect(ctx, big, "Preempted=True InCohortReclamation", "Requeued=True Preempted", "no admission", "QuotaReserved=False WaitingForQuota")
+			now := expect(ctx, big, "Preempted=True InCohortReclamation", "Requeued=True Preempted", "no admission", "tranche.dev/Waiting=True WaitingForQuota")
 			Expect(find(now, kueue.WorkloadPreempted).Message).To(ContainSubstring("UID: " + string(own.UID)))
 			Expect(now.Status.SchedulingStats.Evictions).To(HaveLen(1))
 			finish(ctx, own)
@@ -154,8 +155,8 @@ var _ = Describe("Queues and Cohorts", Ordered, func() {
 			}
 			t.configure(ctx, func(spec *kueue.ClusterQueueSpec) { spec.CohortName = kueue.CohortReference(a) })
 			w := create(ctx, t.workload("one", "1"))
-			now := expect(ctx, w, "QuotaReserved=False Misconfigured")
-			Expect(find(now, kueue.WorkloadQuotaReserved).Message).To(ContainSubstring("form a cycle: " + a + ", " + b))
+			now := expect(ctx, w, "tranche.dev/Waiting=True Misconfigured")
+			Expect(find(now, apis.WaitingCondition).Message).To(ContainSubstring("form a cycle: " + a + ", " + b))
 			Expect(env.adminClient.Delete(ctx, &kueue.Cohort{ObjectMeta: metav1.ObjectMeta{Name: b}})).To(Succeed())
 			expect(ctx, w, admitted)
 		}, SpecTimeout(patience))
@@ -235,8 +236,8 @@ var _ = Describe("Queues and Cohorts", Ordered, func() {
 			third := t.workload("third", "2")
 			third.Spec.QueueName = "other"
 			create(ctx, third)
-			expect(ctx, second, "QuotaReserved=False WaitingForQuota")
-			expect(ctx, third, "QuotaReserved=False WaitingForQuota")
+			expect(ctx, second, "tranche.dev/Waiting=True WaitingForQuota")
+			expect(ctx, third, "tranche.dev/Waiting=True WaitingForQuota")
 			Eventually(func(g Gomega) {
 				var q kueue.LocalQueue
 				g.Expect(env.adminClient.Get(ctx, client.ObjectKeyFromObject(t.localQueue), &q)).To(Succeed())

@@ -38,9 +38,9 @@ var _ = Describe("A replica that does not lead", func() {
 			Expect(env.adminClient.DeleteAllOf(ctx, &jobsetapi.JobSet{}, client.InNamespace(t.namespace))).To(Succeed())
 		})
 		Expect(env.adminClient.Create(ctx, t.twoStages("staged", "3"))).To(Succeed())
-		expect(ctx, t.stageOf(ctx, "staged", "train"), "QuotaReserved=False WaitingForQuota")
+		expect(ctx, t.stageOf(ctx, "staged", "train"), "tranche.dev/Waiting=True WaitingForQuota")
 		Expect(env.adminClient.Create(ctx, t.twoStages("wide", "5"))).To(Succeed())
-		expect(ctx, t.stageOf(ctx, "wide", "ps"), "QuotaReserved=False ExceedsMaxQuota")
+		expect(ctx, t.stageOf(ctx, "wide", "ps"), "tranche.dev/Waiting=True ExceedsMaxQuota")
 
 		pending := "/namespaces/" + t.namespace + "/localqueues/queue/pendingworkloads"
 		Eventually(func(g Gomega) {
@@ -52,7 +52,7 @@ var _ = Describe("A replica that does not lead", func() {
 				summary, err = readerAs("").read(ctx, pending, "fieldSelector=metadata.name="+w.Name)
 				g.Expect(err).NotTo(HaveOccurred())
 				g.Expect(summary.Items).To(HaveLen(1))
-				x, said := explanationOf(summary), find(w, kueue.WorkloadQuotaReserved)
+				x, said := explanationOf(summary), find(w, apis.WaitingCondition)
 				g.Expect([]string{x.Reason, x.Message}).To(Equal([]string{said.Reason, said.Message}))
 			}
 		}).WithContext(ctx).Should(Succeed())

@@ -131,7 +131,7 @@ var _ = Describe("The visibility API", Ordered, func() {
 			if i == 1 {
 				w.Spec.QueueName = "other"
 			}
-			expect(ctx, create(ctx, w), "QuotaReserved=False WaitingForQuota")
+			expect(ctx, create(ctx, w), "tranche.dev/Waiting=True WaitingForQuota")
 		}
 		Eventually(func(g Gomega) {
 			summary, err := admin.read(ctx, cqPath)
@@ -164,7 +164,7 @@ var _ = Describe("The visibility API", Ordered, func() {
 		Expect(places(summary)).To(Equal([]string{"w1 other 1/0"}))
 		x := explanationOf(summary)
 		Expect(x.Reason).To(Equal("WaitingForQuota"))
-		Expect(x.Message).To(Equal(find(fresh(ctx, t.workload("w1", "3")), kueue.WorkloadQuotaReserved).Message))
+		Expect(x.Message).To(Equal(find(fresh(ctx, t.workload("w1", "3")), apis.WaitingCondition).Message))
 		short := x.Alternatives[0].Shortages[0]
 		Expect([]string{short.Needed.String(), short.Free.String(), short.Missing.String()}).To(Equal([]string{"3", "1", "2"}))
 		Expect(short.Constraint.Kind).To(Equal(visibilityapi.ClusterQueue))
@@ -190,7 +190,7 @@ var _ = Describe("The visibility API", Ordered, func() {
 		Expect(env.adminClient.Create(ctx, lq)).To(Succeed())
 		w := t.workload("waits", "4")
 		w.Namespace = stranger.Name
-		expect(ctx, create(ctx, w), "QuotaReserved=False WaitingForQuota")
+		expect(ctx, create(ctx, w), "tranche.dev/Waiting=True WaitingForQuota")
 		DeferCleanup(func(ctx SpecContext) { Expect(env.adminClient.Delete(ctx, w)).To(Succeed()) })
 		allow(ctx, stranger.Name, "researcher")
 		Eventually(func(g Gomega) {

@@ -235,6 +235,10 @@ var columns = map[string][]apiextensionsv1.CustomResourceColumnDefinition{
 			Description: "Why quota is reserved or not",
 		},
 		{
+			Name: "Waiting", Type: "string", JSONPath: `.status.conditions[?(@.type=='tranche.dev/Waiting')].reason`,
+			Description: "What the workload waits for",
+		},
+		{
 			Name: "Outcome", Type: "string", JSONPath: `.status.conditions[?(@.type=='Finished')].reason`,
 			Description: "How the workload has finished",
 		},

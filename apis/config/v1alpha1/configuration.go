@@ -70,6 +70,11 @@ type Configuration struct {
 	// ObjectRetentionPolicies say how long objects are kept that nothing needs. By default they are kept as long as their owners.
 	ObjectRetentionPolicies ObjectRetentionPolicies `json:"objectRetentionPolicies,omitzero"`
 
+	// FeatureGates turn features on that are off by default, under the names that they have in Kueue. UnadmittedWorkloadsObservability gives the
+	// condition QuotaReserved=False of quota Workloads its finest reason, such as WaitingForQuota instead of Pending.
+	// UnadmittedWorkloadsExplicitStatus, which needs it, sets QuotaReserved and Admitted to False as soon as a quota Workload is created.
+	FeatureGates FeatureGates `json:"featureGates,omitempty"`
+
 	// ManagedNamespaceSelector picks the namespaces whose JobSets the manager admits. It defaults to all but kube-system and
 	// tranche-system.
 	ManagedNamespaceSelector *metav1.LabelSelector `json:"managedNamespaceSelector,omitempty"`

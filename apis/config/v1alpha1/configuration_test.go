@@ -97,6 +97,8 @@ func TestDecode(t *testing.T) {
 		"JSON":                       {content: `{"apiVersion": "config.tranche.dev/v1alpha1", "kind": "Configuration"}`},
 		"no apiVersion":              {content: "kind: Configuration\n", wantErr: `apiVersion: Unsupported value: ""`},
 		"other version":              {content: strings.Replace(header, "v1alpha1", "v1", 1), wantErr: `apiVersion: Unsupported value: "config.tranche.dev/v1"`},
+		"unknown gate":               {content: header + "featureGates: {TopologyAwareScheduling: true}\n", wantErr: `featureGates: Unsupported value: "TopologyAwareScheduling"`},
+		"gate without another":       {content: header + "featureGates: {UnadmittedWorkloadsExplicitStatus: true}\n", wantErr: "needs UnadmittedWorkloadsObservability: true"},
 		"other kind":                 {content: strings.Replace(header, "kind: C", "kind: c", 1), wantErr: `kind: Unsupported value: "configuration"`},
 		"other program's file":       {content: "apiVersion: v1\nkind: Pod\nspec: {}\n", wantErr: `kind: Unsupported value: "Pod"`},
 		"unknown field":              {content: header + "stageAdmision: Safe\n", wantErr: `unknown field "stageAdmision"`},

@@ -130,6 +130,8 @@ func typeName(t reflect.Type) string {
 		return "list of " + typeName(t.Elem()) + "s"
 	case t == reflect.TypeFor[corev1.ResourceList]():
 		return "map of quantities"
+	case t.Kind() == reflect.Map && t.Elem().Kind() == reflect.Bool:
+		return "map of booleans"
 	case t.Kind() == reflect.Map:
 		return "map of numbers"
 	default:

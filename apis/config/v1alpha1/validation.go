@@ -51,6 +51,7 @@ func (c *Configuration) Validate() field.ErrorList {
 	errs = append(errs, c.FairSharing.validate(field.NewPath("fairSharing"))...)
 	errs = append(errs, c.AdmissionFairSharing.validate(field.NewPath("admissionFairSharing"))...)
 	errs = append(errs, c.Resources.validate(field.NewPath("resources"))...)
+	errs = append(errs, c.FeatureGates.validate(field.NewPath("featureGates"))...)
 	errs = append(errs, c.ObjectRetentionPolicies.Workloads.validate(field.NewPath("objectRetentionPolicies", "workloads"))...)
 	errs = append(errs, metav1validation.ValidateLabelSelector(c.ManagedNamespaceSelector,
 		metav1validation.LabelSelectorValidationOptions{}, field.NewPath("managedNamespaceSelector"))...)

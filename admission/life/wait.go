@@ -1,0 +1,94 @@
+package life
+
+import (
+	"slices"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/apis"
+)
+
+// A Wait is why a quota Workload holds no quota.
+type Wait struct {
+	// Reason is the finest reason of Kueue for QuotaReserved=False, such as WaitingForQuota, and Message a sentence for the owner.
+	Reason, Message string
+	// KueueReason and KueueMessage are what Kueue writes into the condition QuotaReserved with default feature gates. An empty reason stands
+	// for Pending, and an empty message for Message.
+	KueueReason, KueueMessage string
+}
+
+// pendingEvaluation is the Wait of a quota Workload that is in the queue, and about which nothing has been decided yet.
+func pendingEvaluation(message string) Wait {
+	return Wait{Reason: kueue.WorkloadQuotaReservedReasonPendingEvaluation, Message: message}
+}
+
+// bothReasons is the Wait of a quota Workload for which Kueue has the same reason with and without feature gates.
+func bothReasons(reason, message string) Wait {
+	return Wait{Reason: reason, KueueReason: reason, Message: message}
+}
+
+// wait sets the conditions of a quota Workload that holds no quota: QuotaReserved as Kueue has it with default feature gates, and WaitingCondition
+// where that leaves something out.
+func (d *draft) wait(w Wait) {
+	reason, message := w.KueueReason, w.KueueMessage
+	if reason == "" {
+		reason = kueue.WorkloadPending //nolint:staticcheck // the reason that Kueue writes by default
+	}
+	if message == "" {
+		message = w.Message
+	}
+	d.set(kueue.WorkloadQuotaReserved, metav1.ConditionFalse, reason, message)
+	if finest(reason) == w.Reason && message == w.Message {
+		d.waitsNoLonger()
+		return
+	}
+	d.set(apis.WaitingCondition, metav1.ConditionTrue, w.Reason, w.Message)
+}
+
+// finest returns the reason that Kueue writes with its feature gates instead of one that it writes without, if there is only one.
+func finest(reason string) string {
+	if reason == kueue.WorkloadPending { //nolint:staticcheck // the reason that Kueue writes by default
+		return kueue.WorkloadQuotaReservedReasonPendingEvaluation
+	}
+	return reason
+}
+
+// waitsNoLonger removes WaitingCondition.
+func (d *draft) waitsNoLonger() {
+	apimeta.RemoveStatusCondition(&d.status.Conditions, apis.WaitingCondition)
+}
+
+// WaitOf returns the finest reason for which a quota Workload holds no quota, and the message for its owner. It returns nil if its status gives
+// none.
+func WaitOf(workload *kueue.Workload) *Wait {
+	reserved := apimeta.FindStatusCondition(workload.Status.Conditions, kueue.WorkloadQuotaReserved)
+	if reserved == nil || reserved.Status != metav1.ConditionFalse {
+		return nil
+	}
+	w := &Wait{Reason: finest(reserved.Reason), Message: reserved.Message, KueueReason: reserved.Reason, KueueMessage: reserved.Message}
+	if c := apimeta.FindStatusCondition(workload.Status.Conditions, apis.WaitingCondition); c != nil && c.Status == metav1.ConditionTrue {
+		w.Reason, w.Message = c.Reason, c.Message
+	}
+	return w
+}
+
+// Observable returns a status of a quota Workload with the reason of QuotaReserved=False, and the condition Admitted beside it, that Kueue writes with
+// its feature gate UnadmittedWorkloadsObservability.
+func Observable(status kueue.WorkloadStatus) kueue.WorkloadStatus {
+	wait := WaitOf(&kueue.Workload{Status: status})
+	if wait == nil {
+		return status
+	}
+	status.Conditions = slices.Clone(status.Conditions)
+	reserved := apimeta.FindStatusCondition(status.Conditions, kueue.WorkloadQuotaReserved)
+	reserved.Reason = wait.Reason
+	if apimeta.FindStatusCondition(status.Conditions, kueue.WorkloadAdmitted) == nil {
+		status.Conditions = append(status.Conditions, metav1.Condition{
+			Type: kueue.WorkloadAdmitted, Status: metav1.ConditionFalse, Reason: kueue.WorkloadAdmittedReasonNoReservation, Message: messageNoReservation,
+			ObservedGeneration: reserved.ObservedGeneration, LastTransitionTime: reserved.LastTransitionTime,
+		})
+	}
+	return status
+}
