@@ -16,9 +16,11 @@ type cohort struct {
 	name    string
 	version version
 	exists  bool
-	parent  string
-	groups  []kueue.ResourceGroup
-	weight  float64
+	// isLost is true if the object has been deleted. Only as long as members name the cohort this is remembered.
+	isLost bool
+	parent string
+	groups []kueue.ResourceGroup
+	weight float64
 
 	node, bare *quota.Node
 	// cycle names those on the way from parent to parent, if it leads back to one of them. It is empty otherwise.
@@ -46,13 +48,13 @@ func (e *Engine) observeCohort(object *kueue.Cohort) {
 	if c.exists && c.parent == string(spec.ParentName) && c.weight == weight && sameGroups(c.groups, groups) {
 		return
 	}
-	c.exists, c.parent, c.groups, c.weight = true, string(spec.ParentName), groups, weight
+	c.exists, c.isLost, c.parent, c.groups, c.weight = true, false, string(spec.ParentName), groups, weight
 	e.renewCohort(c)
 }
 
 func (e *Engine) loseCohort(name string) {
 	c := e.cohort(name)
-	c.exists, c.parent, c.groups, c.weight, c.version = false, "", nil, 1, version{}
+	c.exists, c.isLost, c.parent, c.groups, c.weight, c.version = false, true, "", nil, 1, version{}
 	e.renewCohort(c)
 }
 

@@ -1,6 +1,10 @@
 package admission
 
-import "github.com/tranche-dev/tranche/admission/quota"
+import (
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/quota"
+)
 
 // A phase is how a stage counts.
 type phase int
@@ -21,13 +25,15 @@ type entry struct {
 	usage        quota.Usage
 	// isReady tells that all pods are ready, or cannot be yet: nobody waits for them.
 	isReady bool
+	// isHeld is true if the stop policy of the LocalQueue keeps the stage out of the line, as far as numbers tell.
+	isHeld bool
 }
 
 func (n *entry) isCharged() bool { return n.phase == reserving || n.phase == admitted }
 
 func (n *entry) equals(other *entry) bool {
 	return n.phase == other.phase && n.clusterQueue == other.clusterQueue && n.localQueue == other.localQueue &&
-		n.isReady == other.isReady && n.usage.Equal(other.usage)
+		n.isReady == other.isReady && n.isHeld == other.isHeld && n.usage.Equal(other.usage)
 }
 
 // entryOf derives what should be booked. It is the only place that says what observations and assumptions mean.
@@ -43,7 +49,7 @@ func (e *Engine) entryOf(s *stage) entry {
 			n.phase = admitted
 		}
 	case s.closed == "" && !s.requeueAt.After(e.now):
-		n.phase = waiting
+		n.phase, n.isHeld = waiting, s.localQueue.stop != kueue.None
 	}
 	if n.clusterQueue == nil {
 		n.clusterQueue = e.clusterQueue(s.localQueue.clusterQueue)
@@ -141,7 +147,9 @@ func (l *ledger) count(n *entry, sign int32) {
 	}
 	switch n.phase {
 	case waiting:
-		l.pending += sign
+		if !n.isHeld {
+			l.pending += sign
+		}
 	case admitted:
 		l.admitted += sign
 		l.reserving += sign

@@ -6,10 +6,12 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/quota"
+	"github.com/tranche-dev/tranche/queue"
 )
 
 // An Inventory is what the Engine knows of all queues, at one instant. Its lists are ordered by name and share no memory with the Engine.
@@ -21,8 +23,8 @@ type Inventory struct {
 
 // A Backlog counts the stages of a queue by how they stand.
 type Backlog struct {
-	// Active stages wait and have not been refused for what they are or ask for; Inadmissible ones have, and are looked at again when
-	// something changes that the answer depends on.
+	// Active stages are in the line of their ClusterQueue as Kueue counts them, and Inadmissible ones wait until something changes that the answer
+	// depends on. Those of a LocalQueue that is stopped are neither.
 	Active, Inadmissible, Finished int32
 	// Unadmitted counts by why.
 	Unadmitted map[Cause]int32
@@ -41,7 +43,9 @@ type ClusterQueueStock struct {
 	ClusterQueueView
 	Backlog
 	Name, Cohort, Root string
-	Limits             []Limit
+	// Share is the weighted share, not rounded. It has no meaning without fair sharing.
+	Share  float64
+	Limits []Limit
 	// Requested is what all stages ask for that wait.
 	Requested map[corev1.ResourceName]quota.Amount
 }
@@ -60,12 +64,14 @@ type LocalQueueStock struct {
 	ClusterQueue string
 }
 
-// A CohortStock is a Cohort that has an object or members, with everything below it.
+// A CohortStock is a Cohort with everything below it. It has an object, or members and has never had an object.
 type CohortStock struct {
 	CohortView
 	Name, Parent, Root string
-	Admitted           int32
-	Amounts            []CohortAmount
+	// Share is the weighted share, not rounded. It has no meaning without fair sharing.
+	Share    float64
+	Admitted int32
+	Amounts  []CohortAmount
 }
 
 // A CohortAmount is the nominal quota below a Cohort, and what is reserved of it.
@@ -84,6 +90,7 @@ func (e *Engine) Inventory() Inventory {
 			q := e.clusterQueues[name]
 			all.ClusterQueues = append(all.ClusterQueues, ClusterQueueStock{
 				ClusterQueueView: view, Backlog: *c.ofClusterQueue(q), Name: name, Cohort: q.cohort, Root: rootOf(q.node),
+				Share:  e.meter.Share(q.node, nil).Exact(),
 				Limits: e.limitsOf(q), Requested: c.requested[q],
 			})
 		}
@@ -97,7 +104,7 @@ func (e *Engine) Inventory() Inventory {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(e.cohorts)) {
-		if cohort := e.cohorts[name]; cohort.exists || len(cohort.node.Children()) > 0 {
+		if cohort := e.cohorts[name]; cohort.exists || !cohort.isLost && len(cohort.node.Children()) > 0 {
 			all.Cohorts = append(all.Cohorts, e.cohortStock(cohort, c))
 		}
 	}
@@ -121,8 +128,9 @@ func (e *Engine) takeCensus() *census {
 		reserved:  map[*quota.Node]*quota.Sum{}, admitted: map[*quota.Node]int32{},
 	}
 	for _, s := range e.stages {
-		c.ofClusterQueue(s.entry.clusterQueue).add(s)
-		c.ofLocalQueue(s.entry.localQueue).add(s)
+		isActive := s.entry.phase == waiting && e.isActive(s)
+		c.ofClusterQueue(s.entry.clusterQueue).add(s, isActive)
+		c.ofLocalQueue(s.entry.localQueue).add(s, isActive)
 		if s.entry.phase == waiting {
 			c.request(s)
 		}
@@ -168,8 +176,23 @@ func (c *census) request(s *stage) {
 	}
 }
 
-// add counts a stage. Who only waits behind another has not been refused itself.
-func (b *Backlog) add(s *stage) {
+// isActive reports whether Kueue counts a waiting stage as active: it has not been looked at yet, or victims give back quota for it, or it is in a
+// ClusterQueue with StrictFIFO, whose line keeps what it refuses unless its namespace is not selected.
+func (e *Engine) isActive(s *stage) bool {
+	q := s.entry.clusterQueue
+	switch {
+	case s.told.Check == "":
+		return true
+	case !q.exists || e.activity(q).Status != metav1.ConditionTrue:
+		return false
+	case s.told.Reason == kueue.WorkloadQuotaReservedReasonWaitingForPreemptedWorkloads:
+		return true
+	}
+	return q.strategy == queue.Strict && s.told.Check != namespaceSelected
+}
+
+// add counts a stage.
+func (b *Backlog) add(s *stage, isActive bool) {
 	cause := Cause{Admitted: kueue.WorkloadAdmittedReasonNoReservation, QuotaReserved: kueue.WorkloadQuotaReservedReasonPendingEvaluation}
 	switch s.entry.phase {
 	case admitted:
@@ -184,14 +207,14 @@ func (b *Backlog) add(s *stage) {
 			cause.QuotaReserved = kueue.WorkloadAdmissionGated
 		}
 	case waiting:
-		switch s.told.Check {
-		case "":
+		switch {
+		case s.entry.isHeld:
+		case isActive:
 			b.Active++
-		case strictFIFO:
-			b.Active++
-			cause.QuotaReserved = s.told.Reason
 		default:
 			b.Inadmissible++
+		}
+		if s.told.Check != "" {
 			cause.QuotaReserved = s.told.Reason
 		}
 	}
@@ -218,6 +241,7 @@ func (e *Engine) limitsOf(q *clusterQueue) []Limit {
 func (e *Engine) cohortStock(c *cohort, count *census) CohortStock {
 	stock := CohortStock{
 		CohortView: CohortView{FairSharing: e.shareOf(c.node)}, Name: c.name, Root: c.node.Root().Name, Admitted: count.admitted[c.node],
+		Share: e.meter.Share(c.node, nil).Exact(),
 	}
 	if parent := c.node.Parent(); parent != nil {
 		stock.Parent = parent.Name

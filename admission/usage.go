@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -124,12 +125,24 @@ func (e *Engine) sample() {
 			continue
 		}
 		q.sampled = e.decay.Status(q.account, e.now)
+		e.addUnused(q)
 		e.noteLocalChange(q)
 	}
 	for _, q := range e.clusterQueues {
 		// As time goes by, somebody else may have come to stand before the one who holds up the line.
 		if q.isUsageBased && q.line.Blocks() {
 			e.rouse(q)
+		}
+	}
+}
+
+// addUnused adds the resources of the ClusterQueue that a LocalQueue has not used, so that its status names them, too.
+func (e *Engine) addUnused(q *localQueue) {
+	for _, g := range e.clusterQueue(q.clusterQueue).groups {
+		for _, name := range g.CoveredResources {
+			if _, ok := q.sampled.ConsumedResources[name]; !ok {
+				q.sampled.ConsumedResources[name] = *resource.NewQuantity(0, resource.DecimalSI)
+			}
 		}
 	}
 }

@@ -45,6 +45,14 @@ func (s Share) Weighted() int64 {
 	return int64(w)
 }
 
+// Exact returns the share in thousandths, not rounded, and NaN if it is infinite.
+func (s Share) Exact() float64 {
+	if s.infinite {
+		return math.NaN()
+	}
+	return s.weighted
+}
+
 // A Meter measures shares in one Tree. It has memory that its measurements use again and again.
 type Meter struct {
 	tree *quota.Tree

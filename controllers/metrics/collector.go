@@ -160,7 +160,7 @@ func (s sink) clusterQueue(q *admission.ClusterQueueStock) {
 		s.send(queueStatus, isOne[status == statusOf(q.ClusterQueueView.Active)], q.Name, status, s.role)
 	}
 	if q.FairSharing != nil {
-		s.send(queueShare, share(q.FairSharing), q.Name, q.Cohort, s.role)
+		s.send(queueShare, q.Share, q.Name, q.Cohort, s.role)
 	}
 	for i := range q.Limits {
 		l := &q.Limits[i]
@@ -213,7 +213,7 @@ func (s sink) cohort(c *admission.CohortStock) {
 	s.send(cohortInfo, 1, c.Name, c.Parent, c.Root, s.role)
 	s.send(cohortRunning, float64(c.Admitted), c.Name, s.role)
 	if c.FairSharing != nil {
-		s.send(cohortShare, share(c.FairSharing), c.Name, s.role)
+		s.send(cohortShare, c.Share, c.Name, s.role)
 	}
 	for _, a := range c.Amounts {
 		s.send(cohortQuota, value(a.Nominal, a.Resource), c.Name, string(a.Flavor), string(a.Resource), s.role)
@@ -230,13 +230,6 @@ func statusOf(a admission.Activity) string {
 		return "active"
 	}
 	return "pending"
-}
-
-func share(status *kueue.FairSharingStatus) float64 {
-	if status.WeightedShare == math.MaxInt64 {
-		return math.NaN()
-	}
-	return float64(status.WeightedShare)
 }
 
 // value is an amount in the unit of its resource: cores, bytes, pieces.

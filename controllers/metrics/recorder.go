@@ -18,6 +18,10 @@ import (
 type Queues interface {
 	ClusterQueueExists(name string) bool
 	LocalQueueExists(key types.NamespacedName) bool
+	// CohortsOf returns the Cohort of a ClusterQueue and all above it.
+	CohortsOf(clusterQueue string) []string
+	// CohortIsNamed reports whether there is an object for a Cohort, or a ClusterQueue or another Cohort names it.
+	CohortIsNamed(name string) bool
 }
 
 // Timelines has what is noted on JobSets.
@@ -44,11 +48,13 @@ type Recorder struct {
 	mu sync.Mutex
 	// opened is when the stages were opened that wait.
 	opened map[types.UID]time.Time
+	// cohorts are those with series.
+	cohorts map[string]struct{}
 }
 
 // NewRecorder returns a Recorder that knows of no change yet.
 func NewRecorder(queues Queues, timelines Timelines, replica Replica, now func() time.Time) *Recorder {
-	return &Recorder{queues: queues, timelines: timelines, replica: replica, now: now, opened: map[types.UID]time.Time{}}
+	return &Recorder{queues: queues, timelines: timelines, replica: replica, now: now, opened: map[types.UID]time.Time{}, cohorts: map[string]struct{}{}}
 }
 
 // A change of a quota Workload, and where to count it.
@@ -78,6 +84,7 @@ func (r *Recorder) Changed(before, after *kueue.Workload) {
 	}
 	if condition := c.reached(kueue.WorkloadAdmitted); condition != nil {
 		c.admitted(condition)
+		r.admittedInCohorts(&c)
 		r.recordWait(&c, condition)
 	}
 	if condition := c.reached(kueue.WorkloadPodsReady); condition != nil && condition.Reason != kueue.WorkloadRecovered {
@@ -114,6 +121,40 @@ func (r *Recorder) ClusterQueueGone(name string) {
 	}
 	admissions.DeletePartialMatch(prometheus.Labels{"cluster_queue": name})
 	preempted.DeletePartialMatch(prometheus.Labels{"preempting_cluster_queue": name})
+}
+
+// CohortGone forgets a Cohort whose object was deleted.
+func (r *Recorder) CohortGone(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.forgetCohort(name)
+}
+
+// CohortsMoved forgets the Cohorts that have no object and that nothing names after a ClusterQueue or a Cohort has another parent or none.
+func (r *Recorder) CohortsMoved() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name := range r.cohorts {
+		if !r.queues.CohortIsNamed(name) {
+			r.forgetCohort(name)
+		}
+	}
+}
+
+func (r *Recorder) forgetCohort(name string) {
+	delete(r.cohorts, name)
+	cohortAdmitted.DeletePartialMatch(prometheus.Labels{"cohort": name})
+}
+
+// admittedInCohorts counts an admission in each Cohort above its ClusterQueue.
+func (r *Recorder) admittedInCohorts(c *change) {
+	if !c.inCluster {
+		return
+	}
+	for _, name := range r.queues.CohortsOf(c.clusterQueue) {
+		r.cohorts[name] = struct{}{}
+		cohortAdmitted.WithLabelValues(name, c.priority, c.role).Inc()
+	}
 }
 
 // LocalQueueGone forgets a LocalQueue.

@@ -28,6 +28,8 @@ type queues map[string]bool
 
 func (q queues) ClusterQueueExists(name string) bool            { return q[name] }
 func (q queues) LocalQueueExists(key types.NamespacedName) bool { return q[key.Name] }
+func (q queues) CohortsOf(string) []string                      { return nil }
+func (q queues) CohortIsNamed(string) bool                      { return false }
 
 // A life is that of a quota Workload, as a Recorder sees it. Each test has a queue of its own, since the counters are those of the process.
 type life struct {

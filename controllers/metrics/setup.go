@@ -3,6 +3,7 @@ package metrics
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,7 +37,31 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 		return err
 	}
 	err = watch(ctx, mgr, &kueue.ClusterQueue{}, cache.ResourceEventHandlerFuncs{
-		DeleteFunc: gone(func(q *kueue.ClusterQueue) { r.ClusterQueueGone(q.Name) }),
+		UpdateFunc: func(before, after any) {
+			was, ok := before.(*kueue.ClusterQueue)
+			if is, isTyped := after.(*kueue.ClusterQueue); ok && isTyped && was.Spec.CohortName != is.Spec.CohortName {
+				r.CohortsMoved()
+			}
+		},
+		DeleteFunc: gone(func(q *kueue.ClusterQueue) {
+			r.ClusterQueueGone(q.Name)
+			r.CohortsMoved()
+		}),
+	})
+	if err != nil {
+		return err
+	}
+	err = watch(ctx, mgr, &kueue.Cohort{}, cache.ResourceEventHandlerFuncs{
+		UpdateFunc: func(before, after any) {
+			was, ok := before.(*kueue.Cohort)
+			if is, isTyped := after.(*kueue.Cohort); ok && isTyped && was.Spec.ParentName != is.Spec.ParentName {
+				r.CohortsMoved()
+			}
+		},
+		DeleteFunc: gone(func(c *kueue.Cohort) {
+			r.CohortGone(c.Name)
+			r.CohortsMoved()
+		}),
 	})
 	if err != nil {
 		return err
@@ -80,6 +105,39 @@ func (q cachedQueues) ClusterQueueExists(name string) bool {
 // LocalQueueExists looks a LocalQueue up.
 func (q cachedQueues) LocalQueueExists(key types.NamespacedName) bool {
 	return q.reader.Get(context.Background(), key, &kueue.LocalQueue{}, &client.GetOptions{UnsafeDisableDeepCopy: new(true)}) == nil
+}
+
+// CohortsOf follows the parents of a ClusterQueue. Of Cohorts that are each other's parent each is returned once.
+func (q cachedQueues) CohortsOf(clusterQueue string) []string {
+	var queue kueue.ClusterQueue
+	if err := q.reader.Get(context.Background(), types.NamespacedName{Name: clusterQueue}, &queue, &client.GetOptions{UnsafeDisableDeepCopy: new(true)}); err != nil {
+		return nil
+	}
+	var all []string
+	for name := string(queue.Spec.CohortName); name != "" && !slices.Contains(all, name); {
+		all = append(all, name)
+		var cohort kueue.Cohort
+		if err := q.reader.Get(context.Background(), types.NamespacedName{Name: name}, &cohort, &client.GetOptions{UnsafeDisableDeepCopy: new(true)}); err != nil {
+			break
+		}
+		name = string(cohort.Spec.ParentName)
+	}
+	return all
+}
+
+// CohortIsNamed looks for the object of a Cohort, and for what names it.
+func (q cachedQueues) CohortIsNamed(name string) bool {
+	ctx, shared := context.Background(), &client.ListOptions{UnsafeDisableDeepCopy: new(true)}
+	if q.reader.Get(ctx, types.NamespacedName{Name: name}, &kueue.Cohort{}, &client.GetOptions{UnsafeDisableDeepCopy: new(true)}) == nil {
+		return true
+	}
+	var queues kueue.ClusterQueueList
+	var cohorts kueue.CohortList
+	if q.reader.List(ctx, &queues, shared) != nil || q.reader.List(ctx, &cohorts, shared) != nil {
+		return true
+	}
+	return slices.ContainsFunc(queues.Items, func(c kueue.ClusterQueue) bool { return string(c.Spec.CohortName) == name }) ||
+		slices.ContainsFunc(cohorts.Items, func(c kueue.Cohort) bool { return string(c.Spec.ParentName) == name })
 }
 
 // cachedTimelines are those of the JobSets in the cache.

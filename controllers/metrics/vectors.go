@@ -50,8 +50,10 @@ var (
 	localQuotaReservedWait = histogram("kueue_local_queue_quota_reserved_wait_time_seconds",
 		"Time from the creation of a quota Workload, or its last requeueing, to its reservation.", 14, ofLocalQueue("priority_class"))
 
-	admitted      = counter("kueue_admitted_workloads_total", "Number of quota Workloads admitted.", ofQueue("priority_class"))
-	localAdmitted = counter("kueue_local_queue_admitted_workloads_total", "Number of quota Workloads admitted.", ofLocalQueue("priority_class"))
+	admitted       = counter("kueue_admitted_workloads_total", "Number of quota Workloads admitted.", ofQueue("priority_class"))
+	localAdmitted  = counter("kueue_local_queue_admitted_workloads_total", "Number of quota Workloads admitted.", ofLocalQueue("priority_class"))
+	cohortAdmitted = counter("kueue_cohort_subtree_admitted_workloads_total", "Number of quota Workloads admitted by the ClusterQueues below the Cohort.",
+		ofCohort("priority_class"))
 	admissionWait = histogram("kueue_admission_wait_time_seconds",
 		"Time from the creation of a quota Workload, or its last requeueing, to its admission.", 16, ofQueue("priority_class"))
 	localAdmissionWait = histogram("kueue_local_queue_admission_wait_time_seconds",
@@ -105,7 +107,7 @@ var (
 
 // Vectors are all counters and histograms that have labels.
 func Vectors() []prometheus.Collector {
-	all := []prometheus.Collector{attempts, attemptDuration, preempted, admissions, writeFailures, groupWait, groupTimeouts, groupsWaiting}
+	all := []prometheus.Collector{attempts, attemptDuration, preempted, cohortAdmitted, admissions, writeFailures, groupWait, groupTimeouts, groupsWaiting}
 	for _, v := range slices.Concat(clusterQueueVectors(), localQueueVectors()) {
 		all = append(all, v)
 	}

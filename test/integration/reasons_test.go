@@ -1,6 +1,9 @@
 package integration_test
 
 import (
+	"context"
+	"fmt"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"k8s.io/utils/ptr"
@@ -8,6 +11,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/test/world"
 )
 
 var _ = Describe("The conditions of quota Workloads that wait", Ordered, func() {
@@ -51,6 +55,70 @@ var _ = Describe("The conditions of quota Workloads that wait", Ordered, func() 
 			Expect(env.adminClient.Patch(ctx, after, client.MergeFrom(before))).To(Succeed())
 			expect(ctx, w, "QuotaReserved=False Pending", "tranche.dev/Waiting=True WaitingForQuota")
 			expectEvent(ctx, w, "AdmissionGateCleared")
+		}, SpecTimeout(patience))
+	})
+
+	Context("in numbers", Ordered, func() {
+		var manager *world.Manager
+		BeforeAll(func(ctx SpecContext) {
+			createFlavors(ctx)
+			var err error
+			manager, err = env.StartManager(ctx, world.ManagerOptions{Settings: map[string]any{"fairSharing": map[string]any{
+				"preemptionStrategies": []string{"LessThanOrEqualToFinalShare", "LessThanInitialShare"},
+			}}})
+			Expect(err).NotTo(HaveOccurred())
+			DeferCleanup(func() error { return manager.Stop() })
+		}, NodeTimeout(patience))
+
+		want := func(ctx context.Context, name string, lines ...string) {
+			GinkgoHelper()
+			Eventually(func(g Gomega) {
+				all, err := scrape(ctx, manager.Metrics, name)
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(all).To(ContainElements(lines))
+			}).WithContext(ctx).Should(Succeed())
+		}
+		pending := func(t *tenant, active, inadmissible int) []string {
+			return []string{
+				fmt.Sprintf(`kueue_pending_workloads{cluster_queue=%q,replica_role="standalone",status="active"} %d`, t.clusterQueue.Name, active),
+				fmt.Sprintf(`kueue_pending_workloads{cluster_queue=%q,replica_role="standalone",status="inadmissible"} %d`, t.clusterQueue.Name, inadmissible),
+			}
+		}
+
+		It("are active in the line of StrictFIFO, inadmissible behind BestEffortFIFO, and nowhere in a LocalQueue that is stopped", func(ctx SpecContext) {
+			t := newQueue(ctx)
+			t.onlyOnDemand(ctx, "2", func(spec *kueue.ClusterQueueSpec) { spec.QueueingStrategy = kueue.StrictFIFO })
+			expect(ctx, create(ctx, t.workload("first", "2")), "Admitted=True Admitted")
+			for _, name := range []string{"second", "third"} {
+				expect(ctx, create(ctx, t.workload(name, "2")), "tranche.dev/Waiting=True WaitingForQuota")
+			}
+			want(ctx, t.clusterQueue.Name, pending(t, 2, 0)...)
+			t.configure(ctx, func(spec *kueue.ClusterQueueSpec) { spec.QueueingStrategy = kueue.BestEffortFIFO })
+			want(ctx, t.clusterQueue.Name, pending(t, 0, 2)...)
+
+			var local kueue.LocalQueue
+			key := client.ObjectKey{Namespace: t.namespace, Name: string(t.workload("", "1").Spec.QueueName)}
+			Expect(env.adminClient.Get(ctx, key, &local)).To(Succeed())
+			before := local.DeepCopy()
+			local.Spec.StopPolicy = ptr.To(kueue.Hold)
+			Expect(env.adminClient.Patch(ctx, &local, client.MergeFrom(before))).To(Succeed())
+			want(ctx, t.clusterQueue.Name, pending(t, 0, 0)...)
+			Eventually(func(g Gomega) {
+				g.Expect(env.adminClient.Get(ctx, key, &local)).To(Succeed())
+				g.Expect(local.Status.PendingWorkloads).To(BeZero())
+				g.Expect(local.Status.ReservingWorkloads).To(BeEquivalentTo(1))
+			}).WithContext(ctx).Should(Succeed())
+		}, SpecTimeout(patience))
+
+		It("count admissions for each Cohort above, and shares with their fractions", func(ctx SpecContext) {
+			borrower, lender := newQueue(ctx), newQueue(ctx)
+			name := "cohort-" + lender.namespace
+			for _, t := range []*tenant{borrower, lender} {
+				t.onlyOnDemand(ctx, "3", func(spec *kueue.ClusterQueueSpec) { spec.CohortName = kueue.CohortReference(name) })
+			}
+			expect(ctx, create(ctx, borrower.workload("large", "5")), "Admitted=True Admitted")
+			want(ctx, name, fmt.Sprintf(`kueue_cohort_subtree_admitted_workloads_total{cohort=%q,priority_class="",replica_role="standalone"} 1`, name),
+				fmt.Sprintf(`kueue_cluster_queue_weighted_share{cluster_queue=%q,cohort=%q,replica_role="standalone"} 333.3333333333333`, borrower.clusterQueue.Name, name))
 		}, SpecTimeout(patience))
 	})
 
