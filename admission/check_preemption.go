@@ -167,9 +167,12 @@ func (e *Engine) makeRoom(l *look, decisions []Decision) []Decision {
 				continue
 			}
 			decisions = append(decisions, e.evict(s, Evict{
-				Reason:     kueue.WorkloadEvictedByPreemption,
-				Message:    message,
-				Preemption: &Preemption{Preemptor: l.s.key, PreemptorUID: l.s.uid, ClusterQueue: l.q.name, Reason: v.Reason},
+				Reason:  kueue.WorkloadEvictedByPreemption,
+				Message: message,
+				Preemption: &Preemption{
+					Preemptor: l.s.key, PreemptorUID: l.s.uid, ClusterQueue: l.q.name, Reason: v.Reason,
+					PreemptorPath: l.q.node.Path(), VictimPath: tenureOf(v.Holder).queue.node.Path(),
+				},
 			}))
 			e.account(s)
 		}

@@ -313,7 +313,7 @@ func (e *Engine) activity(q *clusterQueue) Activity {
 	if len(reasons) > 0 {
 		return Activity{metav1.ConditionFalse, reasons[0], "Admits no quota Workloads: " + strings.Join(messages, "; ")}
 	}
-	message := "Can admit quota Workloads"
+	message := "Can admit new workloads"
 	if len(q.remarks) > 0 {
 		message += ", but correct spec.resourceGroups: " + strings.Join(q.remarks[:min(len(q.remarks), maxRemarks)], "; ")
 	}

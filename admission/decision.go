@@ -59,6 +59,8 @@ type Preemption struct {
 	ClusterQueue string
 	// Reason is the reason of the condition Preempted, such as InClusterQueue or InCohortReclamation.
 	Reason string
+	// PreemptorPath and VictimPath name the Cohorts and the ClusterQueue of either, such as /research/ml.
+	PreemptorPath, VictimPath string
 }
 
 // Refuse says why a stage waits. It is emitted when the reason changes, needs no settling, and only its last value matters.

@@ -54,9 +54,9 @@ func (s *stage) stoppedBy() stopped {
 	}
 	switch q, lq := s.entry.clusterQueue, s.localQueue; {
 	case drains(q.stop):
-		return stopped{kueue.WorkloadEvictedByClusterQueueStopped, "ClusterQueue " + q.name + " is stopped: spec.stopPolicy is " + string(q.stop)}
+		return stopped{kueue.WorkloadEvictedByClusterQueueStopped, "The ClusterQueue is stopped"}
 	case drains(lq.stop):
-		return stopped{kueue.WorkloadEvictedByLocalQueueStopped, "LocalQueue " + lq.key.Name + " is stopped: spec.stopPolicy is " + string(lq.stop)}
+		return stopped{kueue.WorkloadEvictedByLocalQueueStopped, "The LocalQueue is stopped"}
 	}
 	return stopped{}
 }

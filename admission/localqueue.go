@@ -129,13 +129,13 @@ func (e *Engine) localActivity(q *localQueue) Activity {
 	target := e.clusterQueue(q.clusterQueue)
 	switch {
 	case q.stop != kueue.None:
-		return Activity{metav1.ConditionFalse, "Stopped", "Admits no quota Workloads: stopped by spec.stopPolicy"}
+		return Activity{metav1.ConditionFalse, "Stopped", "LocalQueue is stopped"}
 	case !target.exists:
-		return Activity{metav1.ConditionFalse, "ClusterQueueDoesNotExist", "Admits no quota Workloads: there is no ClusterQueue " + q.clusterQueue}
+		return Activity{metav1.ConditionFalse, "ClusterQueueDoesNotExist", "Can't submit new workloads to clusterQueue: there is no ClusterQueue " + q.clusterQueue}
 	case e.activity(target).Status != metav1.ConditionTrue:
-		return Activity{metav1.ConditionFalse, "ClusterQueueIsInactive", e.activity(target).Message}
+		return Activity{metav1.ConditionFalse, "ClusterQueueIsInactive", "Can't submit new workloads to clusterQueue: " + e.activity(target).Message}
 	}
-	return Activity{metav1.ConditionTrue, "Ready", "Can admit quota Workloads"}
+	return Activity{metav1.ConditionTrue, "Ready", "Can submit new workloads to localQueue"}
 }
 
 func compareKeys(a, b types.NamespacedName) int {

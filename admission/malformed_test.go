@@ -38,24 +38,24 @@ func TestMalformedClusterQueue(t *testing.T) {
 		wantMessage string
 		wantFlavors int
 	}{
-		"valid": {[]kueue.ResourceGroup{flavorOf("blue", map[corev1.ResourceName]string{"cpu": "4"})}, "Can admit quota Workloads", 1},
+		"valid": {[]kueue.ResourceGroup{flavorOf("blue", map[corev1.ResourceName]string{"cpu": "4"})}, "Can admit new workloads", 1},
 		"negative": {
 			[]kueue.ResourceGroup{flavorOf("blue", map[corev1.ResourceName]string{"cpu": "-1"})},
-			`Can admit quota Workloads, but correct spec.resourceGroups: nominalQuota "-1" of cpu in flavor "blue" counts as 0`, 1,
+			`Can admit new workloads, but correct spec.resourceGroups: nominalQuota "-1" of cpu in flavor "blue" counts as 0`, 1,
 		},
 		"overflowing": {
 			[]kueue.ResourceGroup{flavorOf("blue", map[corev1.ResourceName]string{"memory": "7E"})},
-			`Can admit quota Workloads, but correct spec.resourceGroups: nominalQuota "7E" of memory in flavor "blue" counts as no limit`, 1,
+			`Can admit new workloads, but correct spec.resourceGroups: nominalQuota "7E" of memory in flavor "blue" counts as no limit`, 1,
 		},
 		"one flavor in two resource groups": {
 			[]kueue.ResourceGroup{flavorOf("blue", map[corev1.ResourceName]string{"cpu": "4"}), flavorOf("blue", map[corev1.ResourceName]string{"memory": "4"})},
-			"Can admit quota Workloads", 1,
+			"Can admit new workloads", 1,
 		},
 		"one resource of a flavor twice": {
 			[]kueue.ResourceGroup{flavorOf("blue", map[corev1.ResourceName]string{"cpu": "4"}), flavorOf("blue", map[corev1.ResourceName]string{"cpu": "2"})},
-			`Can admit quota Workloads, but correct spec.resourceGroups: of several quotas of cpu in flavor "blue" the last one counts`, 1,
+			`Can admit new workloads, but correct spec.resourceGroups: of several quotas of cpu in flavor "blue" the last one counts`, 1,
 		},
-		"more flavors than the status has room for": {many, "Can admit quota Workloads", 64},
+		"more flavors than the status has room for": {many, "Can admit new workloads", 64},
 	} {
 		t.Run(name, func(t *testing.T) {
 			engine, err := admission.New(admission.Config{})

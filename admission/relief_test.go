@@ -126,7 +126,7 @@ func TestRelief(t *testing.T) {
 		"queue drained": {
 			setUp: func(w *world) { w.queue("q", "a100: gpu=9"); w.halves("q", "one", "gpu=6") },
 			cut:   func(w *world) { w.queue("q", "a100: gpu=9", stopped(kueue.HoldAndDrain)) },
-			want:  []string{"one-first"}, wantMessage: "spec.stopPolicy is HoldAndDrain",
+			want:  []string{"one-first"}, wantMessage: "The ClusterQueue is stopped",
 		},
 		"cohort left": {
 			setUp: func(w *world) {

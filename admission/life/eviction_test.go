@@ -1,12 +1,12 @@
 package life_test
 
 import (
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/life"
@@ -79,23 +79,22 @@ func TestSuspended(t *testing.T) {
 	}
 }
 
-// A victim's owner reads the rule and the UIDs, and the preemptor's name only if it is in the same namespace.
+// A victim's owner reads what Kueue writes: the rule, UIDs and paths, and no name of another namespace.
 func TestPreemptionMessage(t *testing.T) {
 	for reason, want := range map[string]string{
-		kueue.InClusterQueueReason: "priority", kueue.InCohortReclamationReason: "nominal", kueue.InCohortFairSharingReason: "fair sharing",
-		kueue.InCohortReclaimWhileBorrowingReason: "borrowing", "Another": "Another",
+		kueue.InClusterQueueReason: "prioritization in the ClusterQueue", kueue.InCohortReclamationReason: "reclamation within the cohort",
+		kueue.InCohortFairSharingReason: "Fair Sharing within the cohort", "": "UNKNOWN",
+		kueue.InCohortReclaimWhileBorrowingReason: "reclamation within the cohort while borrowing",
 	} {
-		preemptor := life.Preemptor{Namespace: "team-b", Name: "jobset-x", UID: "u1", Reason: reason}
-		for namespace, who := range map[string]string{"team-b": `for Workload "jobset-x" `, "team-a": "for a Workload of another namespace "} {
-			got := life.PreemptionMessage(namespace, preemptor)
-			for _, part := range []string{who, "UID: u1", "JobUID: UNKNOWN", want} {
-				if !strings.Contains(got, part) {
-					t.Errorf("message about %s in %s = %q, want %q in it", reason, namespace, got, part)
-				}
-			}
-			if namespace == "team-a" && (strings.Contains(got, "team-b") || strings.Contains(got, "jobset-x")) {
-				t.Errorf("message about %s in %s = %q names the preemptor", reason, namespace, got)
-			}
+		got := life.PreemptionMessage(life.Preemptor{UID: "u1", Reason: reason, Path: "/all/b", VictimPath: "/all/a"})
+		want = "Preempted to accommodate a workload (UID: u1, JobUID: UNKNOWN) due to " + want + "; preemptor path: /all/b; preemptee path: /all/a"
+		if got != want {
+			t.Errorf("message about %s = %q, want %q", reason, got, want)
+		}
+	}
+	for namespace, want := range map[string]string{"a": `Workload "x"`, "b": "a Workload of another namespace"} {
+		if got := life.NameOf(namespace, types.NamespacedName{Namespace: "a", Name: "x"}); got != want {
+			t.Errorf("in %s it is %s, want %s", namespace, got, want)
 		}
 	}
 }

@@ -26,41 +26,50 @@ func EvictionOf(workload *kueue.Workload) Eviction {
 
 // A Preemptor is the quota Workload that another one is preempted for.
 type Preemptor struct {
-	Namespace, Name string
-	UID             types.UID
+	UID types.UID
 	// JobUID is the UID of the object that the quota Workload was created for, or empty if it is not known.
 	JobUID string
 	// Reason is that of the condition Preempted: the rule by which the preemptor takes the quota.
 	Reason string
+	// Path names the Cohorts of the preemptor from the root down, and its ClusterQueue. VictimPath is that of the victim.
+	Path, VictimPath string
 }
 
-// PreemptionMessage returns what the owner of a victim in a namespace reads of the preemptor, and of the rule by which it takes the quota. A
-// preemptor of another namespace is not named. The UIDs, under the names that Kueue gives them, lead to it where its objects can be read.
-func PreemptionMessage(victimNamespace string, p Preemptor) string {
-	jobUID := p.JobUID
-	if jobUID == "" {
-		jobUID = "UNKNOWN"
-	}
-	who := "a Workload of another namespace"
-	if p.Namespace == victimNamespace {
-		who = fmt.Sprintf("Workload %q", p.Name)
-	}
-	return fmt.Sprintf("Preempted to make room for %s (UID: %s, JobUID: %s) due to %s", who, p.UID, jobUID, right(p.Reason))
+// PreemptionMessage returns the message of Kueue for a preemption. It names neither the preemptor nor its namespace: the UIDs lead to it where its
+// objects can be read.
+func PreemptionMessage(p Preemptor) string {
+	return fmt.Sprintf("Preempted to accommodate a workload (UID: %s, JobUID: %s) due to %s; preemptor path: %s; preemptee path: %s",
+		orUnknown(string(p.UID)), orUnknown(p.JobUID), right(p.Reason), orUnknown(p.Path), orUnknown(p.VictimPath))
 }
 
-// right says in words by what a preemptor comes first.
+func orUnknown(value string) string {
+	if value == "" {
+		return "UNKNOWN"
+	}
+	return value
+}
+
+// NameOf names a quota Workload to readers of a namespace, who learn no names of other namespaces.
+func NameOf(reader string, workload types.NamespacedName) string {
+	if workload.Namespace != reader {
+		return "a Workload of another namespace"
+	}
+	return fmt.Sprintf("Workload %q", workload.Name)
+}
+
+// right says in Kueue's words by what a preemptor comes first.
 func right(reason string) string {
 	switch reason {
 	case kueue.InClusterQueueReason:
-		return "its priority in the ClusterQueue"
+		return "prioritization in the ClusterQueue"
 	case kueue.InCohortReclamationReason:
-		return "its ClusterQueue taking back nominal quota that was borrowed in the cohort"
+		return "reclamation within the cohort"
 	case kueue.InCohortFairSharingReason:
-		return "fair sharing within the cohort"
+		return "Fair Sharing within the cohort"
 	case kueue.InCohortReclaimWhileBorrowingReason:
-		return "its ClusterQueue borrowing before this one in the cohort"
+		return "reclamation within the cohort while borrowing"
 	}
-	return reason
+	return orUnknown(reason)
 }
 
 // Suspended returns the status of a quota Workload that holds nothing because the user has suspended its JobSet.

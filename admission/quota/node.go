@@ -63,6 +63,15 @@ func (n *Node) Root() *Node {
 	return n
 }
 
+// Path returns the names from the root down to the node, each behind a slash.
+func (n *Node) Path() string {
+	path := ""
+	for ; n != nil; n = n.parent {
+		path = "/" + n.Name + path
+	}
+	return path
+}
+
 // Height returns the number of steps down to the deepest leaf. It is 0 for a ClusterQueue.
 func (n *Node) Height() int {
 	n.tree.settle()

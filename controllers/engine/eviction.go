@@ -6,6 +6,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -108,7 +109,7 @@ func isOver(workload *kueue.Workload, uid types.UID) bool {
 	return workload.UID != uid || life.IsTrue(workload, kueue.WorkloadFinished)
 }
 
-// preemptionMessage returns what the owner of the victim reads of the preemptor, followed by the message of the engine.
+// preemptionMessage returns what the status of the victim says of the preemptor.
 func (w *writer) preemptionMessage(ctx context.Context, d *admission.Evict) (string, error) {
 	var preemptor kueue.Workload
 	err := w.config.Client.Get(ctx, d.Preemption.Preemptor, &preemptor)
@@ -116,32 +117,41 @@ func (w *writer) preemptionMessage(ctx context.Context, d *admission.Evict) (str
 		return "", fmt.Errorf("read the preemptor, quota Workload %s: %w", d.Preemption.Preemptor, err)
 	}
 	p := life.Preemptor{
-		Namespace: d.Preemption.Preemptor.Namespace, Name: d.Preemption.Preemptor.Name, UID: d.Preemption.PreemptorUID, Reason: d.Preemption.Reason,
+		UID: d.Preemption.PreemptorUID, Reason: d.Preemption.Reason, Path: d.Preemption.PreemptorPath, VictimPath: d.Preemption.VictimPath,
 	}
 	if preemptor.UID == p.UID {
 		p.JobUID = preemptor.Labels[apis.JobUIDLabel]
 	}
-	message := life.PreemptionMessage(d.Stage.Namespace, p)
-	if d.Message != "" {
-		message += "; " + d.Message
+	return life.PreemptionMessage(p), nil
+}
+
+// announcePreemption tells the owners of the victim and of the preemptor.
+func (w *writer) announcePreemption(before, after *kueue.Workload, d *admission.Evict, message string) {
+	metrics.Preempted(d.Preemption.ClusterQueue, d.Preemption.Reason)
+	if !w.events.TryAccept() {
+		return
 	}
-	return message, nil
+	events.Preempted(message).Emit(w.config.Recorder, after)
+	preemptor := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{
+		Namespace: d.Preemption.Preemptor.Namespace, Name: d.Preemption.Preemptor.Name, UID: d.Preemption.PreemptorUID,
+	}}
+	victim := life.NameOf(preemptor.Namespace, d.Stage)
+	events.PreemptedWorkload(victim, string(after.UID), string(before.Status.Admission.ClusterQueue)).Emit(w.config.Recorder, preemptor)
 }
 
 // announceEviction tells the owners of the quota Workload and of the JobSet.
 func (w *writer) announceEviction(before, after *kueue.Workload, d *admission.Evict) {
 	e := life.EvictionOf(after)
-	if d.Preemption != nil {
-		metrics.Preempted(d.Preemption.ClusterQueue, d.Preemption.Reason)
-	}
 	if w.events.TryAccept() {
 		events.Evicted(e.EventReason(), e.Message).Emit(w.config.Recorder, after)
 	}
-	if d.Preemption != nil && w.events.TryAccept() {
-		events.Preempted(e.Message).Emit(w.config.Recorder, after)
+	message := e.Message
+	if d.Preemption != nil {
+		message += "; preemptor: " + life.NameOf(d.Stage.Namespace, d.Preemption.Preemptor) + "; " + d.Message
+		w.announcePreemption(before, after, d, message)
 	}
 	if stage := after.Labels[apis.StageLabel]; stage != "" {
-		events.StageEvicted(StageName(stage, after), Usage(before.Status.Admission), e.Reason, e.Message).EmitOnOwner(w.config.Recorder, after)
+		events.StageEvicted(StageName(stage, after), Usage(before.Status.Admission), e.Reason, message).EmitOnOwner(w.config.Recorder, after)
 	}
 }
 

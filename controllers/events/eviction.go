@@ -7,9 +7,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Preempted tells the owner of a quota Workload for whom it has to go.
+// Preempted tells the owner of a quota Workload that it is preempted, and for which other one.
 func Preempted(message string) Event {
 	return Event{corev1.EventTypeNormal, "Preempted", "Evict", message}
+}
+
+// PreemptedWorkload tells the owner of a quota Workload that another one is preempted for it.
+func PreemptedWorkload(victim, uid, queue string) Event {
+	return Event{corev1.EventTypeNormal, "PreemptedWorkload", "PreemptedWorkload", fmt.Sprintf("Preempted %s (UID: %s) in ClusterQueue %s", victim, uid, queue)}
 }
 
 // StageEvicted tells the owner of a JobSet that a stage has to give back what it holds.
