@@ -109,6 +109,14 @@ func HoldsQuota(workload *kueue.Workload) bool {
 	return workload.Status.Admission != nil && IsTrue(workload, kueue.WorkloadQuotaReserved)
 }
 
+// QueuedSince returns when a quota Workload was created or last requeued.
+func QueuedSince(workload *kueue.Workload) time.Time {
+	if c := apimeta.FindStatusCondition(workload.Status.Conditions, kueue.WorkloadRequeued); c != nil {
+		return c.LastTransitionTime.Time
+	}
+	return workload.CreationTimestamp.Time
+}
+
 // IsShutOut tells whether a quota Workload was evicted because it is not active.
 func IsShutOut(workload *kueue.Workload) bool {
 	return !ptr.Deref(workload.Spec.Active, true) && IsTrue(workload, kueue.WorkloadEvicted) && !IsTrue(workload, kueue.WorkloadFinished)

@@ -21,6 +21,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	visibility "sigs.k8s.io/kueue/apis/visibility/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	visibilityapi "github.com/tranche-dev/tranche/apis/visibility"
@@ -149,13 +150,13 @@ func (c *cluster) explainOne(ctx context.Context, out io.Writer, w *kueue.Worklo
 	return nil, printLines(out, append(lines, explanationLines(&x)...)...)
 }
 
-// conditionLine is what a quota Workload that waits says of itself.
+// conditionLine is what the status of a quota Workload that waits says.
 func conditionLine(w *kueue.Workload) string {
-	c := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadQuotaReserved)
-	if c == nil {
+	wait := life.WaitOf(w)
+	if wait == nil {
 		return "waiting for its first evaluation"
 	}
-	return fmt.Sprintf("%s: %s", c.Reason, c.Message)
+	return fmt.Sprintf("%s: %s", wait.Reason, wait.Message)
 }
 
 // printLimits says once why something is missing from an explanation.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
@@ -326,7 +327,11 @@ func (w *writer) apply(ctx context.Context, seen *kueue.Workload, status kueue.W
 // announce tells the owners of the quota Workload and of the JobSet.
 func (w *writer) announce(workload *kueue.Workload, d *admission.Admit) {
 	if w.events.TryAccept() {
-		events.QuotaReserved(string(d.Admission.ClusterQueue)).Emit(w.config.Recorder, workload)
+		queue, reserved := string(d.Admission.ClusterQueue), apimeta.FindStatusCondition(workload.Status.Conditions, kueue.WorkloadQuotaReserved)
+		events.QuotaReserved(queue, reserved.LastTransitionTime.Sub(life.QueuedSince(workload))).Emit(w.config.Recorder, workload)
+		if len(d.Checks) == 0 {
+			events.Admitted(queue, 0).Emit(w.config.Recorder, workload)
+		}
 	}
 	if d.StageName == "" {
 		return

@@ -59,12 +59,15 @@ type Owned interface {
 	runtime.Object
 }
 
-// QuotaReserved tells the owner of a quota Workload that it holds quota now.
-func QuotaReserved(queue string) Event {
-	return Event{corev1.EventTypeNormal, "QuotaReserved", "Admit", fmt.Sprintf("Reserved quota in ClusterQueue %q", queue)}
+// QuotaReserved tells the owner of a quota Workload that it holds quota now, and for how long it has been queued.
+func QuotaReserved(queue string, waited time.Duration) Event {
+	return Event{
+		corev1.EventTypeNormal, "QuotaReserved", "QuotaReserved",
+		fmt.Sprintf("Quota reserved in ClusterQueue %s, wait time since queued was %.0fs", queue, waited.Seconds()),
+	}
 }
 
-// Admitted tells the owner of a quota Workload that all its AdmissionChecks are Ready, so many seconds after it got its quota.
+// Admitted tells the owner of a quota Workload that it is admitted, so many seconds after it got its quota.
 func Admitted(queue string, waited time.Duration) Event {
 	return Event{
 		corev1.EventTypeNormal, "Admitted", "Admit",

@@ -54,7 +54,7 @@ func all() []struct {
 		{"JobSet", events.GroupReleased(64)},
 		{"JobSet", events.GroupTimedOut(37, 64)},
 		{"JobSet", events.GroupNotKept(`ConfigMap "train-group-scheduling" was made by somebody else: give it another name`)},
-		{"quota Workload", events.QuotaReserved("research")},
+		{"quota Workload", events.QuotaReserved("research", 12*time.Second)},
 		{"quota Workload", events.Admitted("research", 90*time.Second)},
 		{"quota Workload", events.Evicted("EvictedDueToPodsReadyTimeout", `Exceeded the PodsReady timeout of 30m0s (waitForPodsReady.timeout): 1 of 3 pods were not ready: 1 with container "main" waiting (ImagePullBackOff)`)},
 		{"quota Workload", events.Preempted(`Preempted to accommodate a workload (UID: 5a1f, JobUID: 77c2) due to prioritization in the ClusterQueue; preemptor path: /research/ml; preemptee path: /research/ml; preemptor: Workload "urgent"`)},

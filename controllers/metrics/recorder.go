@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/apis"
 )
 
@@ -197,7 +198,7 @@ func (r *Recorder) noteOpening(before, after *kueue.Workload) {
 // recordWait records how long a stage has waited that is admitted now. Of one that was opened before this manager started that is
 // not known.
 func (r *Recorder) recordWait(c *change, admitted *metav1.Condition) {
-	since, position := queuedSince(c.after), "first"
+	since, position := life.QueuedSince(c.after), "first"
 	if index := c.after.Labels[apis.StageIndexLabel]; index != "" && index != "0" {
 		position = "later"
 	}
@@ -224,21 +225,21 @@ func (c *change) reached(conditionType string) *metav1.Condition {
 }
 
 func (c *change) reserved(reserved *metav1.Condition) {
-	wait := reserved.LastTransitionTime.Sub(queuedSince(c.after))
+	wait := reserved.LastTransitionTime.Sub(life.QueuedSince(c.after))
 	c.count(quotaReserved, localQuotaReserved)
 	c.observe(quotaReservedWait, localQuotaReservedWait, wait)
 }
 
 func (c *change) admitted(now *metav1.Condition) {
 	c.count(admitted, localAdmitted)
-	c.observe(admissionWait, localAdmissionWait, now.LastTransitionTime.Sub(queuedSince(c.after)))
+	c.observe(admissionWait, localAdmissionWait, now.LastTransitionTime.Sub(life.QueuedSince(c.after)))
 	if reserved := isTrue(c.after, kueue.WorkloadQuotaReserved); reserved != nil {
 		c.observe(checksWait, localChecksWait, now.LastTransitionTime.Sub(reserved.LastTransitionTime.Time))
 	}
 }
 
 func (c *change) ready(now *metav1.Condition) {
-	c.observe(readyWait, localReadyWait, now.LastTransitionTime.Sub(queuedSince(c.after)))
+	c.observe(readyWait, localReadyWait, now.LastTransitionTime.Sub(life.QueuedSince(c.after)))
 	if admitted := isTrue(c.after, kueue.WorkloadAdmitted); admitted != nil {
 		c.observe(admittedUntilReady, localAdmittedUntilReady, now.LastTransitionTime.Sub(admitted.LastTransitionTime.Time))
 	}
@@ -315,14 +316,6 @@ func (c *change) observe(clusterQueues, localQueues *prometheus.HistogramVec, d 
 // observe takes no time below zero: clocks differ, and creation times are rounded down.
 func observe(v *prometheus.HistogramVec, d time.Duration, labels ...string) {
 	v.WithLabelValues(labels...).Observe(max(0, d.Seconds()))
-}
-
-// queuedSince is when a quota Workload was created or last requeued.
-func queuedSince(w *kueue.Workload) time.Time {
-	if c := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadRequeued); c != nil {
-		return c.LastTransitionTime.Time
-	}
-	return w.CreationTimestamp.Time
 }
 
 func isGated(w *kueue.Workload) bool {

@@ -59,6 +59,7 @@ var _ = Describe("The owner of a JobSet reads", func() {
 		t.expectEvent(ctx, "off", "StageEvicted")
 		Eventually(func(g Gomega) {
 			pending := apimeta.FindStatusCondition(t.workload(ctx, g, "off", "main").Status.Conditions, apis.WaitingCondition)
+			g.Expect(pending).NotTo(BeNil())
 			g.Expect(pending.Reason).To(Equal("Deactivated"))
 			said := apimeta.FindStatusCondition(t.jobSet(ctx, g, "off").Status.Conditions, conditions.StageAdmitted)
 			g.Expect(said.Reason).To(Equal(pending.Reason))
