@@ -176,8 +176,9 @@ func (c *census) request(s *stage) {
 	}
 }
 
-// isActive reports whether Kueue counts a waiting stage as active: it has not been looked at yet, or victims give back quota for it, or it is in a
-// ClusterQueue with StrictFIFO, whose line keeps what it refuses unless its namespace is not selected.
+// isActive reports whether Kueue counts a waiting stage as active: it has not been looked at yet, or victims give back quota for it, or it waits for
+// quota where they do so for another stage, before which Kueue looks at no other, or it is in a ClusterQueue with StrictFIFO, whose line keeps what it
+// refuses unless its namespace is not selected.
 func (e *Engine) isActive(s *stage) bool {
 	q := s.entry.clusterQueue
 	switch {
@@ -185,7 +186,8 @@ func (e *Engine) isActive(s *stage) bool {
 		return true
 	case !q.exists || e.activity(q).Status != metav1.ConditionTrue:
 		return false
-	case s.told.Reason == kueue.WorkloadQuotaReservedReasonWaitingForPreemptedWorkloads:
+	case s.told.Reason == kueue.WorkloadQuotaReservedReasonWaitingForPreemptedWorkloads,
+		s.told.Reason == kueue.WorkloadQuotaReservedReasonWaitingForQuota && len(q.pledged) > 0:
 		return true
 	}
 	return q.strategy == queue.Strict && s.told.Check != namespaceSelected
