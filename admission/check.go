@@ -74,9 +74,9 @@ func suspended(check, format string, args ...any) *Refusal {
 const namespaceSelected = "NamespaceIsSelected"
 
 // inKueue gives a refusal the message that Kueue has for it.
-func (r *Refusal) inKueue(format string, args ...any) *Refusal {
+func (r Refusal) inKueue(format string, args ...any) *Refusal {
 	r.Kueue = fmt.Sprintf(format, args...)
-	return r
+	return &r
 }
 
 func localQueueExists(_ *Engine, l *look) *Refusal {

@@ -100,7 +100,7 @@ func (e *Engine) putToSleep(l *look, refusal *Refusal, decisions []Decision) []D
 		if !s.told.saysTheSameAs(refusal) {
 			e.addKueueMessage(l, refusal)
 			s.told = *refusal
-			decisions = append(decisions, Refuse{Stage: s.key, UID: s.uid, Refusal: *refusal})
+			decisions = append(decisions, Refuse{Stage: s.key, UID: s.uid, Refusal: *refusal, podSets: s.shape.podSets})
 		}
 	}
 	return decisions

@@ -3,9 +3,11 @@ package admission
 import (
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission/flavor"
 	"github.com/tranche-dev/tranche/admission/life"
 )
 
@@ -68,6 +70,30 @@ type Refuse struct {
 	Stage   StageKey
 	UID     types.UID
 	Refusal Refusal
+	// podSets are what it asks for. They are shared and not changed.
+	podSets []flavor.PodSet
+}
+
+// Equal reports whether both say the same of the same stage. What the stage asks for follows from its UID.
+func (d Refuse) Equal(other Refuse) bool {
+	return d.Stage == other.Stage && d.UID == other.UID && d.Refusal == other.Refusal
+}
+
+// Wait returns what the status of the quota Workload says.
+func (d Refuse) Wait() life.Wait {
+	w := d.Refusal.Wait()
+	for i := range d.podSets {
+		p := &d.podSets[i]
+		request := kueue.PodSetRequest{Name: kueue.NewPodSetReference(p.Name)}
+		for _, r := range p.Requests {
+			if request.Resources == nil {
+				request.Resources = corev1.ResourceList{}
+			}
+			request.Resources[r.Resource] = r.Amount.Quantity(r.Resource)
+		}
+		w.Requests = append(w.Requests, request)
+	}
+	return w
 }
 
 func (Admit) decision()  {}
@@ -118,7 +144,7 @@ func (r Refusal) kueueReason() string {
 }
 
 // saysTheSameAs reports whether both refusals are the same to the owner of a stage.
-func (r *Refusal) saysTheSameAs(other *Refusal) bool {
+func (r Refusal) saysTheSameAs(other *Refusal) bool {
 	return r.Check == other.Check && r.Reason == other.Reason && r.Message == other.Message
 }
 

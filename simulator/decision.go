@@ -142,7 +142,7 @@ func (s *simulation) writeRefusal(d *admission.Refuse) {
 	if w.Status.Admission != nil || old != nil && old.Reason == d.Refusal.Reason && old.Message == d.Refusal.Message {
 		return
 	}
-	status := life.Pending(w, d.Refusal.Wait(), s.time())
+	status := life.Pending(w, d.Wait(), s.time())
 	s.say("refuse %s %s", j.subject(p), d.Refusal)
 	s.put(life.Merge(w, &status))
 }

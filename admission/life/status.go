@@ -162,5 +162,6 @@ func Merge(workload *kueue.Workload, status *kueue.WorkloadStatus) *kueue.Worklo
 	after.Status.AdmissionChecks = applied.AdmissionChecks
 	after.Status.AccumulatedPastExecutionTimeSeconds = applied.AccumulatedPastExecutionTimeSeconds
 	after.Status.SchedulingStats = applied.SchedulingStats
+	after.Status.ResourceRequests = applied.ResourceRequests
 	return after
 }

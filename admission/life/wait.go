@@ -17,6 +17,8 @@ type Wait struct {
 	// KueueReason and KueueMessage are what Kueue writes into the condition QuotaReserved with default feature gates. An empty reason stands
 	// for Pending, and an empty message for Message.
 	KueueReason, KueueMessage string
+	// Requests is what quota is asked for, where that is known.
+	Requests []kueue.PodSetRequest
 }
 
 // pendingEvaluation is the Wait of a quota Workload that is in the queue, and about which nothing has been decided yet.
@@ -40,6 +42,7 @@ func (d *draft) wait(w Wait) {
 		message = w.Message
 	}
 	d.set(kueue.WorkloadQuotaReserved, metav1.ConditionFalse, reason, message)
+	d.status.ResourceRequests = w.Requests
 	if finest(reason) == w.Reason && message == w.Message {
 		d.waitsNoLonger()
 		return

@@ -289,7 +289,7 @@ func (w *writer) refuse(ctx context.Context, d *admission.Refuse) {
 		return
 	}
 	if err == nil {
-		status := life.Pending(&seen, d.Refusal.Wait(), time.Now())
+		status := life.Pending(&seen, d.Wait(), time.Now())
 		_, err = w.apply(ctx, &seen, status, seen.ResourceVersion)
 	}
 	switch {

@@ -15,9 +15,9 @@ import (
 // A tree has one ClusterQueue below some Cohorts.
 type tree []string
 
-func (tree) ClusterQueueExists(string) bool                    { return true }
-func (tree) LocalQueueExists(types.NamespacedName) bool        { return true }
-func (t tree) CohortsOf(string) []string                       { return t }
+func (*tree) ClusterQueueExists(string) bool                   { return true }
+func (*tree) LocalQueueExists(types.NamespacedName) bool       { return true }
+func (t *tree) CohortsOf(string) []string                      { return *t }
 func (t *tree) CohortIsNamed(name string) bool                 { return len(*t) > 0 && (*t)[0] == name }
 func (*tree) NotReadySince(workload *kueue.Workload) time.Time { return time.Time{} }
 

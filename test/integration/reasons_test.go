@@ -24,6 +24,8 @@ var _ = Describe("The conditions of quota Workloads that wait", Ordered, func() 
 			expect(ctx, create(ctx, t.workload("first", "3")), "Admitted=True Admitted", "no tranche.dev/Waiting")
 			second := create(ctx, t.workload("second", "3"))
 			now := expect(ctx, second, "QuotaReserved=False Pending", "tranche.dev/Waiting=True WaitingForQuota")
+			Expect(now.Status.ResourceRequests).To(HaveLen(1))
+			Expect(now.Status.ResourceRequests[0].Resources.Cpu().Value()).To(BeEquivalentTo(3))
 			Expect(find(now, kueue.WorkloadQuotaReserved).Message).To(Equal(
 				"couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor " + onDemand + ", 2 more needed"))
 			now = expect(ctx, create(ctx, t.workload("large", "5")), "QuotaReserved=False Pending", "tranche.dev/Waiting=True ExceedsMaxQuota")
