@@ -157,7 +157,10 @@ func (e *Engine) addKueueMessage(l *look, r *Refusal) {
 	case kueue.WorkloadQuotaReservedReasonWaitingForQuota, kueue.WorkloadQuotaReservedReasonExceedsMaxQuota,
 		kueue.WorkloadQuotaReservedReasonNoMatchingFlavor, kueue.WorkloadQuotaReservedReasonWaitingForPreemptedWorkloads:
 		supply := e.supply(l.q)
-		r.Kueue = supply.KueueMessage(l.podSets, l.q.node.Available)
+		e.asIfNothingWereKept(l, func() *Refusal {
+			r.Kueue = supply.KueueMessage(l.podSets, l.q.node.Available)
+			return nil
+		})
 	}
 	if n := len(l.victims); n > 0 && r.Kueue != "" {
 		r.Kueue += fmt.Sprintf(". Pending the preemption of %d workload(s)", n)
