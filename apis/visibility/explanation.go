@@ -14,7 +14,7 @@ type Explanation struct {
 	// next decision.
 	Check string `json:"check,omitempty"`
 
-	// Reason is that of the condition QuotaReserved=False, such as WaitingForQuota.
+	// Reason is that of the condition tranche.dev/Waiting of the quota Workload, such as WaitingForQuota.
 	Reason string `json:"reason,omitempty"`
 
 	// Message is the sentence of that condition, as it would be now. It names nothing in other namespaces.
