@@ -326,40 +326,15 @@ func TestDesired(t *testing.T) {
 		},
 		"activated again before it has given its quota back": {workload: reserved().evicted("Deactivated").ownedBy("JobSet")},
 
-		"preempted, nobody's": {
-			workload: admitted().evicted("Preempted"), now: 7,
-			want: "QuotaReserved=False Pending; Admitted=False NoReservation; Requeued=True Preempted; no admission; past 7",
-		},
-		"evicted, nobody's": {
-			workload: admitted().limit(60, 20).evicted("ClusterQueueStopped").check("budget", kueue.CheckStateReady), now: 7,
-			want: "QuotaReserved=False Pending; Admitted=False NoReservation; Requeued=False ClusterQueueStopped; no admission; budget=Pending; past 27",
-		},
-		"evicted before it was admitted": {
-			workload: unchecked().evicted("AdmissionCheck"), now: 7,
-			want: "QuotaReserved=False Pending; Admitted=False NoReservation; Requeued=False AdmissionCheck; no admission",
-		},
-		"preempted while a check asks for a later try": {
-			workload: unchecked().evicted("Preempted").retry("nodes", 60, 0), now: 7,
-			want: "QuotaReserved=False Pending; Admitted=False NoReservation; Requeued=False AdmissionCheck; no admission; nodes=Pending/1; requeue 0 at 1m3s",
-		},
-		"deactivated, nobody's, still holding": {
-			workload: admitted().inactive().evicted("Deactivated"), now: 7,
-			want: "QuotaReserved=False Pending; Admitted=False NoReservation; tranche.dev/Waiting=True Deactivated; Requeued=False Deactivated; no admission; past 7",
-		},
-		"deactivated while a check asks for a later try": {
-			workload: unchecked().inactive().evicted("Deactivated").retry("nodes", 60, 0), now: 7,
-			want: "QuotaReserved=False Pending; Admitted=False NoReservation; tranche.dev/Waiting=True Deactivated; Requeued=False Deactivated; no admission; nodes=Pending/1",
-		},
-		"ran for too long, nobody's, gets its time anew": {
-			workload: admitted().inactive().limit(60, 20).evicted("DeactivatedDueToMaximumExecutionTimeExceeded"), now: 40,
-			want: "QuotaReserved=False Pending; Admitted=False NoReservation; tranche.dev/Waiting=True Deactivated; Requeued=False DeactivatedDueToMaximumExecutionTimeExceeded; no admission; past 0",
-		},
-		"evicted, a JobSet's":    {workload: admitted().evicted("Preempted").ownedBy("JobSet")},
-		"evicted, a Job's":       {workload: admitted().evicted("Preempted").ownedBy("Job")},
-		"evicted, given back":    {workload: pending().evicted("Preempted").with(kueue.WorkloadRequeued, metav1.ConditionTrue, "Preempted", 5)},
-		"back-off":               {workload: pending().evicted("PodsReadyTimeout").keptOut("PodsReadyTimeout").requeue(1, 65), now: 10, want: "again in 55s"},
-		"back-off of a check":    {workload: pending().evicted("AdmissionCheck").keptOut("AdmissionCheck").requeue(0, 65), now: 10, want: "again in 55s"},
-		"back-off after a drain": {workload: pending().keptOut("ClusterQueueStopped").requeue(1, 65), now: 10, want: "again in 55s"},
+		"evicted, without a controller":                    {workload: admitted().evicted("Preempted")},
+		"deactivated, without a controller, still holding": {workload: admitted().inactive().evicted("Deactivated"), now: 7},
+		"evicted before it was admitted":                   {workload: unchecked().evicted("AdmissionCheck"), now: 7},
+		"evicted, a JobSet's":                              {workload: admitted().evicted("Preempted").ownedBy("JobSet")},
+		"evicted, a Job's":                                 {workload: admitted().evicted("Preempted").ownedBy("Job")},
+		"evicted, given back":                              {workload: pending().evicted("Preempted").with(kueue.WorkloadRequeued, metav1.ConditionTrue, "Preempted", 5)},
+		"back-off":                                         {workload: pending().evicted("PodsReadyTimeout").keptOut("PodsReadyTimeout").requeue(1, 65), now: 10, want: "again in 55s"},
+		"back-off of a check":                              {workload: pending().evicted("AdmissionCheck").keptOut("AdmissionCheck").requeue(0, 65), now: 10, want: "again in 55s"},
+		"back-off after a drain":                           {workload: pending().keptOut("ClusterQueueStopped").requeue(1, 65), now: 10, want: "again in 55s"},
 		"back-off over": {
 			workload: pending().evicted("PodsReadyTimeout").keptOut("PodsReadyTimeout").requeue(2, 65), now: 65,
 			want: "Requeued=True BackoffFinished; requeue 2; event Requeued",
@@ -477,6 +452,51 @@ func TestDesired(t *testing.T) {
 			}
 			if life.Differs(before, withoutMore(c.workload.Workload)) {
 				t.Error("desired has changed what it was given")
+			}
+		})
+	}
+}
+
+// TestRelease: what the controller that runs the pods of an evicted quota Workload writes when they have terminated.
+func TestRelease(t *testing.T) {
+	for name, c := range map[string]struct {
+		workload given
+		now      int
+		want     string
+	}{
+		"preempted": {
+			workload: admitted().evicted("Preempted"), now: 7,
+			want: "QuotaReserved=False Pending; Admitted=False NoReservation; Requeued=True Preempted; no admission; past 7",
+		},
+		"evicted": {
+			workload: admitted().limit(60, 20).evicted("ClusterQueueStopped").check("budget", kueue.CheckStateReady), now: 7,
+			want: "QuotaReserved=False Pending; Admitted=False NoReservation; Requeued=False ClusterQueueStopped; no admission; budget=Pending; past 27",
+		},
+		"evicted before it was admitted": {
+			workload: unchecked().evicted("AdmissionCheck"), now: 7,
+			want: "QuotaReserved=False Pending; Admitted=False NoReservation; Requeued=False AdmissionCheck; no admission",
+		},
+		"preempted while a check asks for a later try": {
+			workload: unchecked().evicted("Preempted").retry("nodes", 60, 0), now: 7,
+			want: "QuotaReserved=False Pending; Admitted=False NoReservation; Requeued=False AdmissionCheck; no admission; nodes=Pending/1; requeue 0 at 1m3s",
+		},
+		"deactivated, still holding": {
+			workload: admitted().inactive().evicted("Deactivated"), now: 7,
+			want: "QuotaReserved=False Deactivated; Admitted=False NoReservation; Requeued=False Deactivated; no admission; past 7",
+		},
+		"deactivated while a check asks for a later try": {
+			workload: unchecked().inactive().evicted("Deactivated").retry("nodes", 60, 0), now: 7,
+			want: "QuotaReserved=False Deactivated; Admitted=False NoReservation; Requeued=False Deactivated; no admission; nodes=Pending/1",
+		},
+		"ran for too long, gets its time anew": {
+			workload: admitted().inactive().limit(60, 20).evicted("DeactivatedDueToMaximumExecutionTimeExceeded"), now: 40,
+			want: "QuotaReserved=False Deactivated; Admitted=False NoReservation; Requeued=False DeactivatedDueToMaximumExecutionTimeExceeded; no admission; past 0",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status := life.GivenBack(c.workload.Workload, at(c.now))
+			if got := told(c.workload.DeepCopy(), &wanted{Step: &life.Step{Status: &status}}); got != c.want {
+				t.Errorf("released:\n got %s\nwant %s", got, c.want)
 			}
 		})
 	}
