@@ -25,7 +25,7 @@ func rules() []rule {
 	}
 }
 
-// check returns why a stage is not admitted, or nil. What is pledged to others counts as used. But who stays within the quota of its own
+// check returns why a stage is not admitted, or nil. It takes nothing that is reserved for other preemptors. But a stage that stays within the quota of its own
 // ClusterQueue evicts nobody, and waits for nobody, because of quota that others wait to borrow.
 func (e *Engine) check(l *look) *Refusal {
 	if b := l.s.bundle(); b != nil {

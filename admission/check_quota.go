@@ -142,12 +142,23 @@ func (e *Engine) lacks(l *look, usage quota.Usage) []string {
 		l.waitFor(id, a)
 		text := fmt.Sprintf("%s %s of flavor %s: %s of %s free", a.Format(fr.Resource), fr.Resource, fr.Flavor,
 			max(free, 0).Format(fr.Resource), l.q.node.Most(id).Format(fr.Resource))
-		if kept := l.q.kept.Of(id) - l.j.keptIn(l.q).Of(id); kept > 0 {
+		if kept := l.q.kept.Of(id) - l.j.keptIn(l.q).Of(id) + l.reservedForOthers(id); kept > 0 {
 			text += fmt.Sprintf(" (%s kept for stages to come)", kept.Format(fr.Resource))
 		}
 		lacks = append(lacks, text)
 	}
 	return lacks
+}
+
+// reservedForOthers is what preemptors of its ClusterQueue wait for that come before a stage.
+func (l *look) reservedForOthers(id quota.ID) quota.Amount {
+	var reserved quota.Amount
+	for s := range l.q.pledged {
+		if s != l.s && (s.ticket == nil || s.ticket.Precedes(l.s.ticket)) {
+			reserved = reserved.Plus(s.pledge.Of(id))
+		}
+	}
+	return reserved
 }
 
 // anyNews is the amount to wait for of whom any change may help. It is less than what is available, however far that is below 0: more
@@ -194,7 +205,7 @@ func (e *Engine) asIfNothingWereKept(l *look, f func() *Refusal) *Refusal {
 	e.tree.WhatIf(func() bool {
 		l.q.node.Release(kept)
 		for _, s := range behind {
-			s.pledgedIn.node.Release(s.pledge)
+			s.pledgedIn.node.Unreserve(s.pledge)
 		}
 		for _, j := range l.reservers {
 			j.keeper.node.Release(j.kept)

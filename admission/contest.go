@@ -94,11 +94,13 @@ func (r *ranking) Pop() any {
 	return n
 }
 
-// A tournament is the contest with fair sharing.
+// A tournament is the contest with fair sharing. Shares are those that there will be when all evicted stages have left and all preemptors
+// have what is reserved for them.
 type tournament struct {
-	tree *fairshare.Contest
-	root *quota.Node
-	in   map[*quota.Node]*contender
+	quota *quota.Tree
+	tree  *fairshare.Contest
+	root  *quota.Node
+	in    map[*quota.Node]*contender
 }
 
 func (t *tournament) enter(n *contender) {
@@ -110,23 +112,33 @@ func (t *tournament) enter(n *contender) {
 			usage = usage.Without(s.pledge)
 		}
 	}
-	t.tree.Enter(n.q.node, fairshare.Head{
-		UID: p.UID, Since: p.Since, Usage: usage,
-		// Among equal priorities, who is under way comes first.
-		Priority: int64(p.Priority)<<1 | int64(p.Standing),
+	t.later(func() {
+		t.tree.Enter(n.q.node, fairshare.Head{
+			UID: p.UID, Since: p.Since, Usage: usage,
+			// Among equal priorities, who is under way comes first.
+			Priority: int64(p.Priority)<<1 | int64(p.Standing),
+		})
+	})
+}
+
+func (t *tournament) later(f func()) {
+	t.quota.Later(func() bool {
+		f()
+		return true
 	})
 }
 
 func (t *tournament) withdraw(q *clusterQueue) {
 	if t.in[q.node] != nil {
-		t.tree.Leave(q.node)
+		t.later(func() { t.tree.Leave(q.node) })
 		delete(t.in, q.node)
 	}
 }
 
 func (t *tournament) winner() *contender {
-	node, ok := t.tree.First(t.root)
-	if !ok {
+	var node *quota.Node
+	t.later(func() { node, _ = t.tree.First(t.root) })
+	if node == nil {
 		return nil
 	}
 	n := t.in[node]
@@ -134,4 +146,4 @@ func (t *tournament) winner() *contender {
 	return n
 }
 
-func (t *tournament) charged(q *clusterQueue) { t.tree.Charged(q.node) }
+func (t *tournament) charged(q *clusterQueue) { t.later(func() { t.tree.Charged(q.node) }) }

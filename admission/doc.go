@@ -32,7 +32,7 @@
 // are admitted in one go, or all sleep. Under StrictFIFO they hold up their lines, all of them at once, while nothing but quota is in the way
 // of any: who waits behind another, or for what an owner must repair, holds up nobody, so that lines do not wait for each other.
 //
-// A bundle preempts nobody, and quota that is pledged to others counts as used for it. Those who hold quota without the others, as after a
+// A bundle preempts no stage, and takes nothing that is reserved for preemptors. Those who hold quota without the others, as after a
 // write that failed, give it back unless the rest still fits. Once all have been admitted each stands for itself: one that is evicted
 // later comes back alone, and may be preempted alone before that. Who made the stages takes the label off then.
 package admission

@@ -19,6 +19,8 @@ type stall struct {
 	node *quota.Node
 	// holdings are those below a node. It is nil if nothing is charged.
 	holdings func(id quota.ID, under *quota.Node) []holding
+	// charge, if it is not nil, charges what is reserved for preemptors, as if they held it beside their victims.
+	charge func()
 }
 
 // A holding is what one holder is charged of one FlavorResource at one node.
@@ -32,7 +34,22 @@ type holding struct {
 func (e *Engine) stall(l *look, counts func(*stage) bool) *stall {
 	return &stall{tree: e.tree, node: l.q.node, holdings: func(id quota.ID, under *quota.Node) []holding {
 		return e.holdings(l, id, under, counts)
+	}, charge: func() {
+		for q := range l.q.group.pledging {
+			for s := range q.pledged {
+				if l.isHeldUpBy(s) {
+					q.node.Charge(s.pledge)
+				}
+			}
+		}
 	}}
+}
+
+// isHeldUpBy reports whether the reservation of a preemptor counts for a stage: not its own, nor that of one that comes later in its line or
+// yields to it.
+func (l *look) isHeldUpBy(s *stage) bool {
+	isLater := s.pledgedIn == l.q && s.ticket != nil && !s.ticket.Precedes(l.s.ticket)
+	return s != l.s && !isLater && (s.owner == "" || s.owner != l.s.owner) && !slices.Contains(l.yielding, s)
 }
 
 func everybody(*stage) bool { return true }
@@ -45,7 +62,18 @@ func (l *look) isOnTheWayOut() func(*stage) bool {
 }
 
 // shortage says why an amount is not available, and who could change that.
-func (at *stall) shortage(fr quota.FlavorResource, id quota.ID, amount quota.Amount) visibility.Shortage {
+func (at *stall) shortage(fr quota.FlavorResource, id quota.ID, amount quota.Amount) (s visibility.Shortage) {
+	at.tree.WhatIf(func() bool {
+		if at.charge != nil {
+			at.charge()
+		}
+		s = at.shortageNow(fr, id, amount)
+		return true
+	})
+	return s
+}
+
+func (at *stall) shortageNow(fr quota.FlavorResource, id quota.ID, amount quota.Amount) visibility.Shortage {
 	bottleneck, _ := at.node.Bottleneck(id, amount)
 	s := visibility.Shortage{
 		Flavor: fr.Flavor, Resource: fr.Resource,
@@ -146,7 +174,7 @@ func (e *Engine) holdings(l *look, id quota.ID, under *quota.Node, counts func(*
 
 // addKept adds what is charged because it is kept: for later stages, and for those who wait until others have left.
 func (e *Engine) addKept(byHolder map[types.UID]*holding, l *look, q *clusterQueue, id quota.ID) {
-	if q.kept.Of(id) == 0 {
+	if q.kept.Of(id) == 0 && len(q.pledged) == 0 {
 		return
 	}
 	add := func(s *stage, a quota.Amount) {
@@ -162,9 +190,7 @@ func (e *Engine) addKept(byHolder map[types.UID]*holding, l *look, q *clusterQue
 		}
 	}
 	for s := range q.pledged {
-		// What is pledged to those who come later in its own line does not hold a stage up.
-		isLater := q == l.q && s.ticket != nil && !s.ticket.Precedes(l.s.ticket)
-		if a := s.pledge.Of(id); a > 0 && !isLater && (s.owner == "" || s.owner != l.s.owner) {
+		if a := s.pledge.Of(id); a > 0 && l.isHeldUpBy(s) {
 			add(s, a)
 		}
 	}

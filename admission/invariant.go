@@ -74,11 +74,6 @@ func (e *Engine) keptIn(q *clusterQueue) quota.Usage {
 	for _, j := range e.jobSets {
 		kept.AddAll(j.keptIn(q))
 	}
-	for _, s := range e.stages {
-		if s.pledgedIn == q {
-			kept.AddAll(s.pledge)
-		}
-	}
 	return kept
 }
 

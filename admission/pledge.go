@@ -8,15 +8,16 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// What a stage waits for whose victims are on their way out is charged to its ClusterQueue as a pledge, so that nobody else takes it.
+// A preemptor's usage is reserved in its ClusterQueue until all its victims have left (quota.Node.Reserve), so that no other stage takes what
+// they give back. A reservation counts in the state in which all evicted stages have left. Until then other stages may use idle quota if that
+// state has enough for all reservations: two preemptors do not wait for each other's victims.
 
 // pledge sets aside for a stage what it waits for.
 func (e *Engine) pledge(l *look) {
 	before, q := l.s.pledge, l.s.pledgedIn
 	top := e.unpledge(l.s)
 	l.s.pledge, l.s.pledgedIn = l.usage, l.q
-	l.q.kept.Add(l.usage)
-	l.q.node.Charge(l.usage)
+	l.q.node.Reserve(l.usage)
 	e.takings++
 	e.repledged = append(e.repledged, l.q)
 	l.q.pledged[l.s] = struct{}{}
@@ -33,8 +34,7 @@ func (e *Engine) unpledge(s *stage) *quota.Node {
 		return nil
 	}
 	q := s.pledgedIn
-	q.kept.Take(s.pledge)
-	top := q.node.Release(s.pledge)
+	top := q.node.Unreserve(s.pledge)
 	e.repledged = append(e.repledged, q)
 	delete(q.pledged, s)
 	if len(q.pledged) == 0 && q.group != nil {

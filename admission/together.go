@@ -13,7 +13,7 @@ import (
 )
 
 // A trial is all of a bundle that wait, in front of the checks at once. Each is looked at as if it were alone, and then all together.
-// Quota that is pledged to others counts as used, wherever they stand, and nobody is preempted.
+// They take nothing that is reserved for preemptors, wherever these stand, and preempt no stage.
 type trial struct {
 	bundle *bundle
 	looks  []*look

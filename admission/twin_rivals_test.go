@@ -209,7 +209,7 @@ func (w *twin) decideOnRivals(h *history) []string {
 
 func (r *rivalry) pass(group []string) {
 	for {
-		places := r.chargedBut(nil)
+		places := r.charged()
 		contest := map[string]*offer{}
 		for range group {
 			for _, name := range group {
@@ -311,16 +311,16 @@ func (r *rivalry) bidBut(wl *kueue.Workload, yielding []*kueue.Workload) *bid {
 	for _, other := range yielding {
 		exempt[other] = true
 	}
-	places := r.chargedBut(exempt)
-	b := &bid{offer: r.offer(wl, places), asOf: r.takings, yielding: yielding}
+	b := &bid{offer: r.offer(wl, r.charged()), asOf: r.takings, yielding: yielding}
 	q := r.queues[string(r.localQueueOf(wl).Spec.ClusterQueue)]
 	items, _ := r.items(q, r.places()["queue "+q.Name], podSetsOf(wl))
 	need := total(items, []int{0})
 	h := &hunt{twin: r.twin, wl: wl, bill: need, exempt: exempt}
-	if b.offer != nil {
+	if b.offer != nil && h.fits(nil, false) {
 		b.borrows = h.borrows(nil)
 		return b
 	}
+	b.offer = nil
 	if q.Spec.Preemption.WithinClusterQueue != kueue.PreemptionPolicyNever || q.Spec.Preemption.ReclaimWithinCohort != kueue.PreemptionPolicyNever {
 		b.victims, b.awaits = h.find()
 	}
@@ -403,18 +403,22 @@ func (r *rivalry) stillHolds(b *bid) bool {
 		for _, other := range b.yielding {
 			exempt[other] = true
 		}
-		return r.chargedBut(exempt)["queue "+b.offer.queue].fits(b.offer.bill)
+		h := &hunt{twin: r.twin, wl: b.offer.wl, bill: b.offer.bill, exempt: exempt}
+		return r.charged()["queue "+b.offer.queue].fits(b.offer.bill) && h.fits(nil, false)
 	case b.awaits:
 		return false
 	}
-	places := r.chargedBut(nil)
 	for _, v := range b.victims {
 		if v.reason != kueue.InClusterQueueReason || r.isLeaving(v.wl) {
 			return false
 		}
+	}
+	h := &hunt{twin: r.twin, wl: b.offer.wl, bill: b.offer.bill}
+	places := r.charged()
+	for _, v := range b.victims {
 		places["queue "+v.queue].charged.take(r.billOf(v.wl))
 	}
-	return places["queue "+b.offer.queue].fits(b.offer.bill)
+	return places["queue "+b.offer.queue].fits(b.offer.bill) && h.fits(b.victims, false)
 }
 
 // makeRoom evicts, and sets aside what the Workload waits for.
@@ -432,6 +436,13 @@ func (r *rivalry) makeRoom(b *bid) {
 		r.takings++
 		r.told = append(r.told, fmt.Sprintf("evict %s %s for %s", v.wl.Name, v.reason, wl.Name))
 	}
+	h := &hunt{twin: r.twin, wl: wl, bill: b.offer.bill, exempt: r.exempt(wl)}
+	if len(b.victims) > 0 && r.charged()["queue "+b.offer.queue].fits(b.offer.bill) && h.fits(nil, false) {
+		// Its victims leave for the reservations of others: it does not wait for them.
+		for _, other := range r.line(b.offer.queue) {
+			delete(r.refused, other)
+		}
+	}
 }
 
 // admit gives a Workload what it needs. What is pledged to others in its line has to be looked at again.
@@ -440,6 +451,9 @@ func (r *rivalry) admit(b *bid) {
 	r.admitting[keyOfWorkload(wl)] = b.offer.admission
 	r.told = append(r.told, "admit "+wl.Name)
 	r.takings++
+	if r.pledges[wl] != nil {
+		r.refused = map[*kueue.Workload]bool{}
+	}
 	delete(r.pledges, wl)
 	var behind []*kueue.Workload
 	for other := range r.pledges {
@@ -452,7 +466,8 @@ func (r *rivalry) admit(b *bid) {
 	r.drop(b.yielding)
 }
 
-// chargedBut charges what everybody holds, and what is pledged, except to some.
+// chargedBut charges what everybody holds, and what is reserved, except for some: those that are being evicted have to be taken off, as
+// reservations count when they have left.
 func (w *twin) chargedBut(exempt map[*kueue.Workload]bool) map[string]*place {
 	places := w.charged()
 	for wl, b := range w.pledges {

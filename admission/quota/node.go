@@ -144,6 +144,25 @@ func (n *Node) Return(u Usage) {
 	}
 }
 
+// Reserve sets quota aside for a stage that is admitted when those have left that Leave told of: it counts later, and not now. So quota that
+// they give back can be used before all of them have left, if there will be enough for all reservations then.
+func (n *Node) Reserve(u Usage) {
+	n.tree.countReservation(1)
+	n.Return(u)
+}
+
+// Unreserve takes a reservation back. It returns the highest node that gets something back: only below it more is available now.
+func (n *Node) Unreserve(u Usage) *Node {
+	n.tree.countReservation(-1)
+	top := n
+	for _, c := range u {
+		if reached := n.release(c.ID, [times]Amount{later: c.Amount}); reached.height > top.height {
+			top = reached
+		}
+	}
+	return top
+}
+
 // everywhere is an amount that is charged or released now, and so later too. In Later it concerns nothing but that.
 func (t *Tree) everywhere(a Amount) [times]Amount {
 	if t.time == later {
@@ -179,19 +198,27 @@ func (n *Node) release(id ID, amounts [times]Amount) *Node {
 	}
 }
 
-// Available returns how much more may be charged. It is negative only for a root that uses more than it has: what a node need not share
-// stays available to it, whatever happens to its parents.
+// Available returns how much more may be charged: now, and without taking what is reserved for later. It is negative only for a root that
+// uses more than it has: what a node need not share stays available to it, whatever happens to its parents.
 func (n *Node) Available(id ID) Amount {
+	free := n.availableAt(id, n.tree.time)
+	if n.tree.time == now && n.tree.reservations > 0 {
+		free = min(free, n.availableAt(id, later))
+	}
+	return free
+}
+
+func (n *Node) availableAt(id ID, t time) Amount {
 	c := n.peek(id)
 	if n.parent == nil {
-		return c.subtree.Minus(n.used(c))
+		return c.subtree.Minus(c.usage[t])
 	}
-	borrowable := n.parent.Available(id)
+	borrowable := n.parent.availableAt(id, t)
 	if c.quota.BorrowingLimit != MaxAmount {
 		shared := c.subtree - c.local
-		borrowable = min(borrowable, shared.Plus(c.quota.BorrowingLimit).Minus(max(0, n.used(c)-c.local)))
+		borrowable = min(borrowable, shared.Plus(c.quota.BorrowingLimit).Minus(max(0, c.usage[t]-c.local)))
 	}
-	return max(0, c.local-n.used(c)).Plus(max(0, borrowable))
+	return max(0, c.local-c.usage[t]).Plus(max(0, borrowable))
 }
 
 // Most returns how much could be charged if nothing were.

@@ -20,6 +20,8 @@ type Tree struct {
 	nested int
 	// time is the one that questions are about.
 	time time
+	// reservations counts those that Reserve has made: without any, nothing is available now that is not available later.
+	reservations int
 }
 
 type change struct {
@@ -180,6 +182,13 @@ func (t *Tree) Later(f func() bool) bool {
 	defer func(before time) { t.time = before }(t.time)
 	t.time = later
 	return t.WhatIf(f)
+}
+
+// countReservation counts a reservation that is made or taken back for good.
+func (t *Tree) countReservation(more int) {
+	if t.nested == 0 {
+		t.reservations += more
+	}
 }
 
 func (t *Tree) begin() int {
