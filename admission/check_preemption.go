@@ -112,6 +112,8 @@ func (e *Engine) preempts(l *look) *Refusal {
 		l.awaits = true
 	case result.Outcome == preempt.Found && e.isOwn(l, result.Victims):
 		return e.short(l, "only its own JobSet could be preempted")
+	case result.Outcome == preempt.Found && e.isOutOfTurn(l, result.Victims):
+		return e.short(l, "fair sharing evicts the stages of a ClusterQueue one after the other, and pods of an evicted one have not ended")
 	case result.Outcome == preempt.Found:
 		l.victims = result.Victims
 	default:
@@ -176,6 +178,7 @@ func (e *Engine) makeRoom(l *look, decisions []Decision) []Decision {
 			}))
 			e.account(s)
 		}
+		e.repledged = append(e.repledged, tenureOf(v.Holder).queue)
 	}
 	e.finder.History.Record(l.s.uid, l.victims)
 	l.effect = holdsUpOthers

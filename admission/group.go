@@ -18,6 +18,8 @@ type group struct {
 	asleep map[quota.ID]map[*clusterQueue]struct{}
 	// pledging has the queues in whose line somebody has a pledge.
 	pledging map[*clusterQueue]struct{}
+	// awaitsTurn has the queues in whose line a stage may wait for its turn to evict by fair sharing.
+	awaitsTurn map[*clusterQueue]struct{}
 	// awake has the queues in whose line somebody may be awake, each once, and says of itself whether Decide has to look.
 	awake   []*clusterQueue
 	isDirty bool
@@ -49,7 +51,7 @@ func (e *Engine) settleGroups() {
 		root := q.node.Root()
 		g := e.groups[root]
 		if g == nil {
-			g = &group{root: root, asleep: map[quota.ID]map[*clusterQueue]struct{}{}, pledging: map[*clusterQueue]struct{}{}}
+			g = &group{root: root, asleep: map[quota.ID]map[*clusterQueue]struct{}{}, pledging: map[*clusterQueue]struct{}{}, awaitsTurn: map[*clusterQueue]struct{}{}}
 			e.groups[root] = g
 		}
 		q.group = g

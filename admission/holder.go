@@ -23,10 +23,20 @@ type tenure struct {
 // renewTenures brings what preemption knows of a stage that belongs to no JobSet in step with what is booked for it.
 func (e *Engine) renewTenures(s *stage) {
 	if s.owner == "" && !s.tenure.isOf(s) {
-		before := s.tenure.holder
-		s.tenure.renew(s.uid, []*stage{s}, nil)
-		e.wakeIfLowered(before, &s.tenure)
+		e.renew(&s.tenure, s.uid, []*stage{s}, nil)
 	}
+}
+
+// renew derives a tenure, and wakes the stages that wait until the evicted ones of its ClusterQueue have left, and those that may preempt it
+// since its priority is lower.
+func (e *Engine) renew(t *tenure, uid types.UID, stages []*stage, j *jobSet) {
+	q, before := t.queue, t.holder
+	wasEvicting := q != nil && q.holders.HasEvicting()
+	t.renew(uid, stages, j)
+	if wasEvicting {
+		e.endFairTurn(q)
+	}
+	e.wakeIfLowered(before, t)
 }
 
 // wakeIfLowered makes the next call of Decide look at all stages that may preempt what holds quota at a lower priority than before.
@@ -57,9 +67,7 @@ func (t *tenure) isOf(s *stage) bool {
 // as only an administrator can bring about, leave with them, but are not looked for.
 func (e *Engine) renewTenuresOf(j *jobSet) {
 	stages := slices.SortedFunc(maps.Values(j.members), compareStages)
-	before := j.tenure.holder
-	j.tenure.renew(j.uid, stages, j)
-	e.wakeIfLowered(before, &j.tenure)
+	e.renew(&j.tenure, j.uid, stages, j)
 }
 
 // renew derives the tenure of those of some stages that hold quota. j is their JobSet, or nil.

@@ -17,6 +17,8 @@ type Queue struct {
 	node *quota.Node
 	// lists are by ID.
 	lists []list
+	// evicting is how many Holders are being evicted.
+	evicting int
 }
 
 // Node returns the node of the ClusterQueue.
@@ -37,12 +39,16 @@ func (q *Queue) Add(h *Holder) {
 // Remove takes a Holder out when its quota is given back.
 func (q *Queue) Remove(h *Holder) {
 	if h.leaving {
+		q.evicting--
 		q.node.Return(h.Usage)
 	} else {
 		q.unlist(h)
 	}
 	h.queue, h.leaving = nil, false
 }
+
+// HasEvicting reports whether a Holder is being evicted and has not left yet.
+func (q *Queue) HasEvicting() bool { return q.evicting > 0 }
 
 // Evict tells that a Holder is being evicted. It stays charged until it is removed.
 func (q *Queue) Evict(h *Holder) {
@@ -51,6 +57,7 @@ func (q *Queue) Evict(h *Holder) {
 	}
 	q.unlist(h)
 	h.leaving = true
+	q.evicting++
 	q.node.Leave(h.Usage)
 }
 

@@ -1,0 +1,42 @@
+package admission
+
+import (
+	"slices"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/preempt"
+)
+
+// Preemption by fair sharing takes turns. What is a fair share depends on the demand, and the stages of a burst are observed one after the other:
+// if each of them evicted at once, the first ones would evict more than their share. So a stage takes victims by fair sharing only while no
+// earlier stage of its ClusterQueue waits for victims, and no evicted stage is left in their ClusterQueues. In between, the stage whose
+// ClusterQueue has the lowest share comes next. Victims that are taken for priority, or because nominal quota is reclaimed, need no turn.
+
+// isOutOfTurn reports whether a stage has to wait before it takes victims by fair sharing, and notes that it does.
+func (e *Engine) isOutOfTurn(l *look, victims []preempt.Victim) bool {
+	isTakenFairly := func(v preempt.Victim) bool { return v.Reason == kueue.InCohortFairSharingReason }
+	if !slices.ContainsFunc(victims, isTakenFairly) {
+		return false
+	}
+	isOut := slices.ContainsFunc(victims, func(v preempt.Victim) bool { return isTakenFairly(v) && v.Holder.Queue().HasEvicting() })
+	for s := range l.q.pledged {
+		isOut = isOut || s != l.s && s.ticket != nil && s.ticket.Precedes(l.s.ticket)
+	}
+	if isOut {
+		l.q.group.awaitsTurn[l.q] = struct{}{}
+	}
+	return isOut
+}
+
+// endFairTurn wakes the stages that wait for their turn when the last evicted stage of a ClusterQueue has left.
+func (e *Engine) endFairTurn(q *clusterQueue) {
+	if e.isStale || q.group == nil || q.holders.HasEvicting() {
+		return // if groups are formed again, all stages are woken then
+	}
+	waiting := q.group.awaitsTurn
+	q.group.awaitsTurn = map[*clusterQueue]struct{}{}
+	for other := range waiting {
+		e.wakeLine(other)
+	}
+}
