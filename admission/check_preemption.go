@@ -154,9 +154,10 @@ func (e *Engine) stillHelps(l *look) bool {
 func (e *Engine) makeRoom(l *look, decisions []Decision) []Decision {
 	missing := e.list(e.missing(l))
 	if len(l.victims) > 0 || l.s.gaveUp != e.passes {
+		behind := e.pledgedBehind(l)
 		e.pledge(l)
 		e.enqueue(l.s)
-		e.dropPledges(l.yielding)
+		e.dropPledges(behind)
 		e.dropPeaks(l.reservers)
 	}
 	for _, v := range l.victims {

@@ -428,6 +428,7 @@ func (r *rivalry) makeRoom(b *bid) {
 	if len(b.victims) > 0 || !r.gaveUp[wl] {
 		r.pledges[wl] = b.offer.bill
 		r.takings++
+		r.drop(r.behind(wl))
 		r.drop(b.yielding)
 		r.refused[wl] = true
 	}
@@ -455,6 +456,12 @@ func (r *rivalry) admit(b *bid) {
 		r.refused = map[*kueue.Workload]bool{}
 	}
 	delete(r.pledges, wl)
+	r.drop(r.behind(wl))
+	r.drop(b.yielding)
+}
+
+// behind are those after a Workload in its line for whom something is reserved, the last in front.
+func (r *rivalry) behind(wl *kueue.Workload) []*kueue.Workload {
 	var behind []*kueue.Workload
 	for other := range r.pledges {
 		if r.localQueueOf(other) == r.localQueueOf(wl) && r.comparePlaces(other, wl) > 0 {
@@ -462,8 +469,7 @@ func (r *rivalry) admit(b *bid) {
 		}
 	}
 	slices.SortFunc(behind, func(a, b *kueue.Workload) int { return r.comparePlaces(b, a) })
-	r.drop(behind)
-	r.drop(b.yielding)
+	return behind
 }
 
 // chargedBut charges what everybody holds, and what is reserved, except for some: those that are being evicted have to be taken off, as
