@@ -25,17 +25,21 @@ func rules() []rule {
 	}
 }
 
-// check returns why a stage is not admitted, or nil. It takes nothing that is reserved for other preemptors. But a stage that stays within the quota of its own
-// ClusterQueue evicts nobody, and waits for nobody, because of quota that others wait to borrow.
+// check returns why a stage is not admitted, or nil. It takes nothing that is reserved for other stages. But a stage that stays within the quota
+// of its own ClusterQueue neither evicts nor waits because of quota that others wait to borrow, or keep from borrowers.
 func (e *Engine) check(l *look) *Refusal {
 	if b := l.s.bundle(); b != nil {
 		return e.checkTogether(l, b)
+	}
+	if l.s.ticket.Passes {
+		l.yielding = l.keptNominal(nil)
 	}
 	refusal := e.asIfNothingWereKept(l, func() *Refusal { return e.firstRefusal(l) })
 	if refusal == nil && !l.preempts() {
 		return nil
 	}
 	yielding, reservers := e.borrowedPledges(l), e.borrowedPeaks(l)
+	yielding = append(yielding, l.keptNominal(yielding)...)
 	if len(yielding)+len(reservers) == 0 {
 		return refusal
 	}

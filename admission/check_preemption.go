@@ -155,7 +155,7 @@ func (e *Engine) makeRoom(l *look, decisions []Decision) []Decision {
 	missing := e.list(e.missing(l))
 	if len(l.victims) > 0 || l.s.gaveUp != e.passes {
 		behind := e.pledgedBehind(l)
-		e.pledge(l)
+		e.pledge(l.s, l.q, l.usage)
 		e.enqueue(l.s)
 		e.dropPledges(behind)
 		e.dropPeaks(l.reservers)

@@ -62,7 +62,7 @@ func (e *Engine) fitsByPreemption(l *look) (refusal *Refusal, ok bool) {
 
 // short says what there is not enough of, and why nobody is preempted for it.
 func (e *Engine) short(l *look, whyNobody string) *Refusal {
-	l.effect = holdsUpOthers
+	l.effect, l.isShort = holdsUpOthers, true
 	message := fmt.Sprintf("waits for quota in ClusterQueue %s: needs %s", l.q.name, strings.Join(e.shortages(l), ", or "))
 	e.waitForPart(l)
 	e.suspectDeadlock(l)
@@ -174,9 +174,9 @@ func (l *look) waitFor(id quota.ID, amount quota.Amount) {
 		}
 	}
 	need := int64(amount)
-	if len(l.j.keptIn(l.q)) > 0 || spare(l.podSets) > 0 || l.q.mayPreempt() {
-		// What is kept for the JobSet itself does not show in what is available to all, a part may need less, and those who hold the
-		// rest may be preempted.
+	if len(l.j.keptIn(l.q)) > 0 || spare(l.podSets) > 0 || l.q.mayPreempt() || l.q.mayKeepNominal() {
+		// What is kept for the JobSet, or the stage, itself does not show in what is available to all, a part may need less, and those who
+		// hold the rest may be preempted.
 		need = anyNews
 	}
 	l.waits = append(l.waits, queue.Wait[quota.ID]{Topic: id, Need: need})

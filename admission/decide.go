@@ -77,7 +77,7 @@ func (e *Engine) refuse(l *look, refusal *Refusal, decisions []Decision) []Decis
 }
 
 func (e *Engine) putToSleep(l *look, refusal *Refusal, decisions []Decision) []Decision {
-	if !l.preempts() {
+	if !l.preempts() && !e.keepNominal(l) {
 		e.lose(l.s)
 	}
 	var toTell []*stage
@@ -146,6 +146,8 @@ type look struct {
 	reservers []*jobSet
 	// trial is set for a stage that is admitted together with others.
 	trial *trial
+	// isShort is true if there is not enough quota for it, now or after preemption.
+	isShort bool
 	// searched is the last search for victims.
 	searched *search
 

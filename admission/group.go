@@ -18,6 +18,8 @@ type group struct {
 	asleep map[quota.ID]map[*clusterQueue]struct{}
 	// pledging has the queues in whose line somebody has a pledge.
 	pledging map[*clusterQueue]struct{}
+	// keepers are the stages that keep nominal quota from borrowers.
+	keepers map[*stage]struct{}
 	// awaitsTurn has the queues in whose line a stage may wait for its turn to evict by fair sharing.
 	awaitsTurn map[*clusterQueue]struct{}
 	// awake has the queues in whose line somebody may be awake, each once, and says of itself whether Decide has to look.
@@ -51,13 +53,21 @@ func (e *Engine) settleGroups() {
 		root := q.node.Root()
 		g := e.groups[root]
 		if g == nil {
-			g = &group{root: root, asleep: map[quota.ID]map[*clusterQueue]struct{}{}, pledging: map[*clusterQueue]struct{}{}, awaitsTurn: map[*clusterQueue]struct{}{}}
+			g = &group{
+				root: root, asleep: map[quota.ID]map[*clusterQueue]struct{}{}, pledging: map[*clusterQueue]struct{}{},
+				keepers: map[*stage]struct{}{}, awaitsTurn: map[*clusterQueue]struct{}{},
+			}
 			e.groups[root] = g
 		}
 		q.group = g
 		g.queues = append(g.queues, q)
 		if len(q.pledged) > 0 {
 			g.pledging[q] = struct{}{}
+		}
+		for s := range q.pledged {
+			if s.keepsNominal {
+				g.keepers[s] = struct{}{}
+			}
 		}
 	}
 	e.dirty = nil

@@ -12,19 +12,19 @@ import (
 // they give back. A reservation counts in the state in which all evicted stages have left. Until then other stages may use idle quota if that
 // state has enough for all reservations: two preemptors do not wait for each other's victims.
 
-// pledge sets aside for a stage what it waits for.
-func (e *Engine) pledge(l *look) {
-	before, q := l.s.pledge, l.s.pledgedIn
-	top := e.unpledge(l.s)
-	l.s.pledge, l.s.pledgedIn = l.usage, l.q
-	l.q.node.Reserve(l.usage)
+// pledge reserves a usage for a stage, in place of what was reserved for it.
+func (e *Engine) pledge(s *stage, q *clusterQueue, usage quota.Usage) {
+	before, from := s.pledge, s.pledgedIn
+	top := e.unpledge(s)
+	s.pledge, s.pledgedIn = usage, q
+	q.node.Reserve(usage)
 	e.takings++
-	e.repledged = append(e.repledged, l.q)
-	l.q.pledged[l.s] = struct{}{}
-	l.q.group.pledging[l.q] = struct{}{}
-	if rest := before.Without(l.usage); len(rest) > 0 {
-		l.s.gaveUp = e.passes
-		e.wake(top, rest, q.group)
+	e.repledged = append(e.repledged, q)
+	q.pledged[s] = struct{}{}
+	q.group.pledging[q] = struct{}{}
+	if rest := before.Without(usage); len(rest) > 0 {
+		s.gaveUp = e.passes
+		e.wake(top, rest, from.group)
 	}
 }
 
@@ -37,10 +37,13 @@ func (e *Engine) unpledge(s *stage) *quota.Node {
 	top := q.node.Unreserve(s.pledge)
 	e.repledged = append(e.repledged, q)
 	delete(q.pledged, s)
-	if len(q.pledged) == 0 && q.group != nil {
-		delete(q.group.pledging, q)
+	if q.group != nil {
+		delete(q.group.keepers, s)
+		if len(q.pledged) == 0 {
+			delete(q.group.pledging, q)
+		}
 	}
-	s.pledge, s.pledgedIn = nil, nil
+	s.pledge, s.pledgedIn, s.keepsNominal = nil, nil, false
 	return top
 }
 

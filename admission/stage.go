@@ -68,6 +68,8 @@ type stage struct {
 	// pledge is set aside in pledgedIn for a stage that waits until others have left.
 	pledge    quota.Usage
 	pledgedIn *clusterQueue
+	// keepsNominal is true if the pledge is of nominal quota, which is kept from borrowers.
+	keepsNominal bool
 	// gaveUp is the last pass in which it gave a pledge up.
 	gaveUp uint64
 	// line is the ClusterQueue in whose line the stage stands, or nil, and ticket its place there.

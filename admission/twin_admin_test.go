@@ -154,7 +154,11 @@ func (h *history) observeQueue(name string) {
 	q := &kueue.ClusterQueue{ObjectMeta: h.meta(name)}
 	q.Spec.CohortName = pick[kueue.CohortReference](h, "cohort", "", "a", "a", "a", "b", "c")
 	q.Spec.ResourceGroups = h.groups(6)
-	q.Spec.QueueingStrategy = pick(h, "strategy", kueue.BestEffortFIFO, kueue.StrictFIFO)
+	q.Spec.QueueingStrategy = kueue.BestEffortFIFO
+	if q.Spec.CohortName == "" {
+		// What the head of one in a Cohort keeps from borrowers is compared by TestRivalsAgainstTwin.
+		q.Spec.QueueingStrategy = pick(h, "strategy", kueue.BestEffortFIFO, kueue.StrictFIFO)
+	}
 	q.Spec.StopPolicy = h.stopPolicy()
 	q.Spec.NamespaceSelector = &metav1.LabelSelector{}
 	switch h.draw("selector", 9) {

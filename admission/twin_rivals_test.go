@@ -193,6 +193,8 @@ type rivalry struct {
 	refused map[*kueue.Workload]bool
 	// gaveUp have had a pledge in this pass.
 	gaveUp map[*kueue.Workload]bool
+	// keeps are those whose pledge is nominal quota that is kept from borrowers.
+	keeps map[*kueue.Workload]bool
 }
 
 func (w *twin) decideOnRivals(h *history) []string {
@@ -200,7 +202,7 @@ func (w *twin) decideOnRivals(h *history) []string {
 	w.pledges = map[*kueue.Workload]bill{}
 	var told []string
 	for _, group := range w.groups() {
-		r := &rivalry{twin: w, bids: map[string]*bid{}, refused: map[*kueue.Workload]bool{}, gaveUp: map[*kueue.Workload]bool{}}
+		r := &rivalry{twin: w, bids: map[string]*bid{}, refused: map[*kueue.Workload]bool{}, gaveUp: map[*kueue.Workload]bool{}, keeps: map[*kueue.Workload]bool{}}
 		r.pass(group)
 		told = append(told, r.told...)
 	}
@@ -254,8 +256,12 @@ func (r *rivalry) nominate(queue string) *bid {
 			return b
 		}
 		r.refused[wl] = true
+		if r.keepNominal(wl) {
+			return nil
+		}
 		if r.pledges[wl] != nil {
 			delete(r.pledges, wl)
+			delete(r.keeps, wl)
 			r.gaveUp[wl] = true
 			r.refused = map[*kueue.Workload]bool{wl: true}
 		}
@@ -295,6 +301,7 @@ func (r *rivalry) bid(wl *kueue.Workload) *bid {
 		return b
 	}
 	yielding := r.yielding(wl)
+	yielding = append(yielding, r.keepers(wl, yielding)...)
 	if len(yielding) == 0 {
 		return b
 	}
@@ -387,6 +394,7 @@ func (r *rivalry) drop(yielding []*kueue.Workload) {
 			continue
 		}
 		delete(r.pledges, wl)
+		delete(r.keeps, wl)
 		r.gaveUp[wl] = true
 		r.refused = map[*kueue.Workload]bool{}
 		delete(r.bids, h.queue())
@@ -427,6 +435,7 @@ func (r *rivalry) makeRoom(b *bid) {
 	r.refused[wl] = true
 	if len(b.victims) > 0 || !r.gaveUp[wl] {
 		r.pledges[wl] = b.offer.bill
+		delete(r.keeps, wl)
 		r.takings++
 		r.drop(r.behind(wl))
 		r.drop(b.yielding)
@@ -456,6 +465,7 @@ func (r *rivalry) admit(b *bid) {
 		r.refused = map[*kueue.Workload]bool{}
 	}
 	delete(r.pledges, wl)
+	delete(r.keeps, wl)
 	r.drop(r.behind(wl))
 	r.drop(b.yielding)
 }

@@ -1,0 +1,83 @@
+package admission_test
+
+import (
+	"slices"
+
+	"github.com/google/go-cmp/cmp"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/quota"
+)
+
+// keepNominal reserves for the head of a StrictFIFO queue what it may keep from borrowers, and reports whether that is anything.
+func (r *rivalry) keepNominal(wl *kueue.Workload) bool {
+	kept := r.nominalOf(wl)
+	if len(kept) == 0 {
+		return false
+	}
+	before := r.pledges[wl]
+	if r.keeps[wl] && cmp.Equal(before, kept) {
+		return true
+	}
+	r.pledges[wl], r.keeps[wl] = kept, true
+	r.takings++
+	for fr, a := range before {
+		if a > kept[fr] {
+			r.gaveUp[wl] = true
+			r.refused = map[*kueue.Workload]bool{wl: true}
+		}
+	}
+	return true
+}
+
+// nominalOf is the part of what a Workload needs that its ClusterQueue does not use of its nominal quota, or all of it if it fits below the
+// root.
+func (r *rivalry) nominalOf(wl *kueue.Workload) bill {
+	q := r.queues[string(r.localQueueOf(wl).Spec.ClusterQueue)]
+	if q.Spec.QueueingStrategy != kueue.StrictFIFO || q.Spec.Preemption.ReclaimWithinCohort == kueue.PreemptionPolicyAny || q.Spec.CohortName == "" {
+		return nil
+	}
+	items, lack := r.items(q, r.places()["queue "+q.Name], podSetsOf(wl))
+	if lack != "" {
+		return nil
+	}
+	h := &hunt{twin: r.twin, wl: wl, bill: total(items, []int{0}), exempt: map[*kueue.Workload]bool{wl: true}}
+	return in(h, nil, nil, func(own *place, _ map[string]*place) bill {
+		kept := bill{}
+		for fr, need := range h.bill {
+			limit := own.limits[fr]
+			nominal, _ := quota.Of(fr.Resource, limit.NominalQuota)
+			unused := max(0, nominal-own.charged[fr])
+			switch {
+			case need <= nominal:
+				kept[fr] = min(need, unused)
+			case own.level(bill{fr: need}) < own.root().height():
+				kept[fr] = need
+			case own.fits(bill{fr: need}):
+				kept[fr] = unused
+			default:
+				return nil
+			}
+			if kept[fr] == 0 {
+				delete(kept, fr)
+			}
+		}
+		return kept
+	})
+}
+
+// keepers are the Workloads of other queues that keep nominal quota from borrowers, the last in front, without those that yield anyway.
+func (r *rivalry) keepers(wl *kueue.Workload, yielding []*kueue.Workload) []*kueue.Workload {
+	var all []*kueue.Workload
+	places := r.places()
+	rootOf := func(wl *kueue.Workload) *place {
+		return places["queue "+string(r.localQueueOf(wl).Spec.ClusterQueue)].root()
+	}
+	for other := range r.pledges {
+		if r.keeps[other] && r.localQueueOf(other) != r.localQueueOf(wl) && rootOf(other) == rootOf(wl) && !slices.Contains(yielding, other) {
+			all = append(all, other)
+		}
+	}
+	slices.SortFunc(all, func(a, b *kueue.Workload) int { return r.comparePlaces(b, a) })
+	return all
+}
