@@ -158,7 +158,7 @@ func (e *Engine) makeRoom(l *look, decisions []Decision) []Decision {
 		e.pledge(l.s, l.q, l.usage)
 		e.enqueue(l.s)
 		e.dropPledges(behind)
-		e.dropPeaks(l.reservers)
+		e.dropPeaks(l)
 	}
 	for _, v := range l.victims {
 		message := fmt.Sprintf("preempted in ClusterQueue %s: %s", l.q.name, v.Reason)

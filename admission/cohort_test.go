@@ -178,4 +178,8 @@ func TestCohortsWithoutClusterQueuesChange(t *testing.T) {
 	want("moved below another", "alone")
 	w.engine.Apply(admission.CohortGone{Name: "alone"})
 	want("gone")
+	w.cohort("brief", "", 8)
+	w.engine.Apply(admission.CohortGone{Name: "brief"})
+	w.engine.Decide(w.now())
+	want("forgotten before ChangedCohorts was called")
 }

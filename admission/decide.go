@@ -29,7 +29,7 @@ func (e *Engine) admit(l *look) Decision {
 	s.reservedAt = e.now
 	e.account(s)
 	e.dropPledges(behind)
-	e.dropPeaks(l.reservers)
+	e.dropPeaks(l)
 	return admit
 }
 

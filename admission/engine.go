@@ -281,7 +281,10 @@ func (e *Engine) ChangedCohorts() []string {
 			changed[n.Name] = struct{}{}
 		}
 	}
-	maps.DeleteFunc(changed, func(name string, _ struct{}) bool { return !e.cohorts[name].exists })
+	maps.DeleteFunc(changed, func(name string, _ struct{}) bool {
+		c := e.cohorts[name]
+		return c == nil || !c.exists
+	})
 	return slices.Sorted(maps.Keys(changed))
 }
 

@@ -229,7 +229,7 @@ func clusterQueueFields() map[string]followed {
 			before: func(w *world) {
 				w.cohort("c", "", 6)
 				for _, name := range []string{"q", "r"} {
-					w.queue(name, "a100: gpu=0", inCohort("c"), reclaiming(kueue.PreemptionPolicyAny))
+					w.queue(name, "a100: gpu=0", inCohort("c"), reclaimingQueue(kueue.PreemptionPolicyAny))
 					for _, n := range []string{"1", "2", "3"} {
 						w.lone(name, name+n, "gpu=1")
 					}
@@ -335,7 +335,7 @@ func withTaint(f *kueue.ResourceFlavor) *kueue.ResourceFlavor {
 	return f
 }
 
-func reclaiming(policy kueue.PreemptionPolicy) func(*kueue.ClusterQueue) {
+func reclaimingQueue(policy kueue.PreemptionPolicy) func(*kueue.ClusterQueue) {
 	return func(q *kueue.ClusterQueue) {
 		if q.Spec.Preemption == nil {
 			q.Spec.Preemption = &kueue.ClusterQueuePreemption{WithinClusterQueue: kueue.PreemptionPolicyNever}
@@ -346,7 +346,7 @@ func reclaiming(policy kueue.PreemptionPolicy) func(*kueue.ClusterQueue) {
 
 func borrowingWithin(b *kueue.BorrowWithinCohort) func(*kueue.ClusterQueue) {
 	return func(q *kueue.ClusterQueue) {
-		reclaiming(kueue.PreemptionPolicyAny)(q)
+		reclaimingQueue(kueue.PreemptionPolicyAny)(q)
 		q.Spec.Preemption.BorrowWithinCohort = b
 	}
 }
@@ -389,7 +389,7 @@ func preemptionFields() map[string]followed {
 				w.decide()
 				w.lone("q", "p", "gpu=1")
 			},
-			change: to(reclaiming(kueue.PreemptionPolicyAny)),
+			change: to(reclaimingQueue(kueue.PreemptionPolicyAny)),
 		},
 		preemption + "borrowWithinCohort.policy": {
 			preempts: true, before: borrower(policy(kueue.BorrowWithinCohortPolicyNever, 1)), change: to(policy(kueue.BorrowWithinCohortPolicyLowerPriority, 1)),

@@ -34,9 +34,9 @@ func (e *Engine) borrowedPeaks(l *look) []*jobSet {
 	return all
 }
 
-// dropPeaks takes back the peak reservations of JobSets for which there is no quota left, since another stage has got part of it.
-func (e *Engine) dropPeaks(reservers []*jobSet) {
-	for _, j := range reservers {
+// dropPeaks takes back the peak reservations for which there is no quota left, of those that yield to a stage, since the stage has got part of it.
+func (e *Engine) dropPeaks(l *look) {
+	for _, j := range l.reservers {
 		if len(j.kept) == 0 || e.canKeep(j) {
 			continue
 		}
@@ -48,6 +48,7 @@ func (e *Engine) dropPeaks(reservers []*jobSet) {
 			e.enqueue(s)
 		}
 	}
+	l.reservers = slices.DeleteFunc(l.reservers, func(j *jobSet) bool { return j.keeper == nil })
 }
 
 // canKeep is true if there will be quota for a peak reservation when all that is being evicted has left.
