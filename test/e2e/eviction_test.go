@@ -490,9 +490,12 @@ func (t team) workload(ctx context.Context, g Gomega, jobSet, stage string) *kue
 func stateOf(w *kueue.Workload) map[string]string {
 	state := map[string]string{}
 	for _, c := range w.Status.Conditions {
-		state[c.Type] = string(c.Status) + " " + c.Reason
-		if c.Type == kueue.WorkloadQuotaReserved {
+		switch c.Type {
+		case kueue.WorkloadQuotaReserved:
 			state[c.Type] = string(c.Status)
+		case apis.WaitingCondition: // why it waits, once the engine has looked at it again
+		default:
+			state[c.Type] = string(c.Status) + " " + c.Reason
 		}
 	}
 	return state

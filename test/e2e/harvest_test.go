@@ -23,6 +23,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/test/sample"
 )
 
@@ -180,6 +182,9 @@ func (h *harvest) see(ctx context.Context, w *kueue.Workload) {
 		h.evictions++
 	}
 	c.evicted = isEvicted
+	if isEvicted && w.Status.Admission != nil {
+		go h.release(ctx, w.DeepCopy())
+	}
 	runs := apimeta.IsStatusConditionTrue(w.Status.Conditions, kueue.WorkloadAdmitted) && !isEvicted
 	switch {
 	case apimeta.IsStatusConditionTrue(w.Status.Conditions, kueue.WorkloadFinished):
@@ -197,6 +202,19 @@ func (h *harvest) see(ctx context.Context, w *kueue.Workload) {
 	case c.stage == running && c.overdue:
 		c.overdue = false
 		go h.finish(ctx, key, c.attempt)
+	}
+}
+
+// release gives back what an evicted quota Workload holds, as the controller of a job does once its pods have ended. If that is refused because of a
+// write that the watch has not told of yet, what the watch tells next is given back.
+func (h *harvest) release(ctx context.Context, w *kueue.Workload) {
+	released := &kueue.Workload{
+		TypeMeta:   metav1.TypeMeta{APIVersion: kueue.SchemeGroupVersion.String(), Kind: "Workload"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: w.Name, ResourceVersion: w.ResourceVersion},
+		Status:     life.GivenBack(w, time.Now()),
+	}
+	if err := h.apply(ctx, released, apis.AdmissionFieldManager); !apierrors.IsConflict(err) {
+		h.report(ctx, err)
 	}
 }
 
@@ -219,7 +237,7 @@ func (h *harvest) finish(ctx context.Context, key types.NamespacedName, attempt 
 		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, ResourceVersion: version},
 		Status:     kueue.WorkloadStatus{Conditions: []metav1.Condition{condition}},
 	}
-	err := h.apply(ctx, w)
+	err := h.apply(ctx, w, "kueue-job-controller-Finished")
 	if !apierrors.IsConflict(err) {
 		h.report(ctx, err)
 		return
@@ -233,13 +251,13 @@ func (h *harvest) finish(ctx context.Context, key types.NamespacedName, attempt 
 	}
 }
 
-// apply writes a condition under the field manager of a job's controller.
-func (h *harvest) apply(ctx context.Context, w *kueue.Workload) error {
+// apply writes a part of a status under a field manager.
+func (h *harvest) apply(ctx context.Context, w *kueue.Workload, owner client.FieldOwner) error {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(w)
 	if err != nil {
 		return err
 	}
-	return env.Admin.Status().Apply(ctx, applied(fields), client.FieldOwner("kueue-job-controller-Finished"), client.ForceOwnership)
+	return env.Admin.Status().Apply(ctx, applied(fields), owner, client.ForceOwnership)
 }
 
 // report keeps an error for the end. What ends with the spec is none.

@@ -47,7 +47,7 @@ var _ = Describe("AdmissionChecks", Ordered, func() {
 		By("evicting it when a check changes its mind, and giving its quota back")
 		answer(ctx, w, kueue.AdmissionCheckState{Name: "nodes", State: kueue.CheckStateRetry, Message: "gone"})
 		finishEviction(ctx, w)
-		now = expect(ctx, w, "Evicted=True AdmissionCheck", "QuotaReserved=False Pending", "Admitted=False NoReservation", "no admission",
+		now = expect(ctx, w, "Evicted=True AdmissionCheck", "QuotaReserved=False AdmissionGated", "Admitted=False NoReservation", "no admission",
 			"check budget=Pending", "check nodes=Pending/1", "Requeued=True BackoffFinished", "no requeueAt")
 		Expect(find(now, kueue.WorkloadEvicted).Message).To(Equal(`Evicted due to AdmissionCheck in state Retry: "nodes" (gone)`))
 		expectEvent(ctx, w, "EvictedDueToAdmissionCheck")
@@ -59,7 +59,7 @@ var _ = Describe("AdmissionChecks", Ordered, func() {
 				writes++
 			}
 		}
-		Expect(writes).To(Equal(4), "checks, admission, eviction, requeueing: %v", proxy.Writes())
+		Expect(writes).To(Equal(5), "checks, admission, eviction, the gate, requeueing: %v", proxy.Writes())
 	}, SpecTimeout(patience))
 
 	It("follow what the ClusterQueue asks for while the quota Workload waits", func(ctx SpecContext) {

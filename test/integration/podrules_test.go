@@ -164,7 +164,7 @@ var _ = Describe("What the API server makes of pods", Ordered, ContinueOnFailure
 		}
 		plain := t.workload("plain", "1")
 		asks(&plain.Spec.PodSets[0].Template.Spec.Containers[0].Resources)
-		refused(ctx, create(ctx, plain), "asks for "+string(extended))
+		refused(ctx, create(ctx, plain), "resource "+string(extended)+" unavailable")
 		class := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: resourcev1.DeviceClassSpec{ExtendedResourceName: new(string(extended))}}
 		Expect(env.adminClient.Create(ctx, class)).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) { Expect(env.adminClient.Delete(ctx, class)).To(Succeed()) })

@@ -92,12 +92,16 @@ var _ = Describe("Policies of ClusterQueues", Ordered, func() {
 		})
 		low := create(ctx, t.urgent("low", "6", 1))
 		Expect(flavorOf(ctx, low)).To(BeEquivalentTo(onDemand))
-		Expect(flavorOf(ctx, create(ctx, t.urgent("high", "6", 2)))).To(Equal(want))
-		if want == spot {
-			expect(ctx, low, isAdmitted, "no Evicted")
-		} else {
-			// It is preempted, and goes on with the next flavor.
+		high := create(ctx, t.urgent("high", "6", 2))
+		if want == onDemand {
+			finishEviction(ctx, low)
+		}
+		Expect(flavorOf(ctx, high)).To(Equal(want))
+		if want == onDemand {
+			// It goes on with the next flavor.
 			expect(ctx, low, isAdmitted, "Requeued=True Preempted")
+		} else {
+			expect(ctx, low, isAdmitted, "no Evicted")
 		}
 	},
 		Entry("MayStopSearch", kueue.MayStopSearch, kueue.ResourceFlavorReference(onDemand), SpecTimeout(patience)),
@@ -161,7 +165,9 @@ var _ = Describe("Policies of ClusterQueues", Ordered, func() {
 		expect(ctx, above, isAdmitted)
 		expect(ctx, below, isAdmitted)
 		// It borrows 1 of the 2 that are left besides its own 4, and takes them from the Workload below the threshold.
-		expect(ctx, create(ctx, t.urgent("borrows", "5", 2)), isAdmitted)
+		borrows := create(ctx, t.urgent("borrows", "5", 2))
+		finishEviction(ctx, below)
+		expect(ctx, borrows, isAdmitted)
 		expect(ctx, below, "Preempted=True InCohortReclaimWhileBorrowing", "no admission")
 		expect(ctx, above, isAdmitted, "no Evicted")
 	}, SpecTimeout(patience))
