@@ -138,10 +138,29 @@ func isInPlan(_ *Engine, l *look) *Refusal {
 		return nil
 	case l.s.index < 0 || l.s.index >= len(l.j.plan.Stages):
 		return misconfigured("IsInPlan", "stage %d is not in the stage plan, which has %d stages", l.s.index, len(l.j.plan.Stages))
-	case l.j.problem != "":
-		return misconfigured("IsInPlan", "the stage plan cannot be admitted: %s", l.j.problem)
+	}
+	if problem := l.j.problemAhead(); problem != "" {
+		return misconfigured("IsInPlan", "the stage plan cannot be admitted: %s", problem)
 	}
 	return nil
+}
+
+// problemAhead returns what is wrong with the first stage that has a problem and has still to be admitted, or nothing. What an administrator forbids
+// to new pods matters for no stage that has finished, and for none that holds quota.
+func (j *jobSet) problemAhead() string {
+	if j.problem == "" {
+		return ""
+	}
+	isBehind := map[int]bool{}
+	for _, s := range j.members {
+		isBehind[s.index] = isBehind[s.index] || !s.isGrowth && (s.isFinished || s.entry.isCharged())
+	}
+	for i, shape := range j.stages {
+		if shape.problem != "" && !isBehind[i] {
+			return shape.problem
+		}
+	}
+	return ""
 }
 
 // flavorsExist finds the choices of flavors, and refuses what can never be admitted.

@@ -113,7 +113,7 @@ func (e *Engine) preempts(l *look) *Refusal {
 	case result.Outcome == preempt.Found && e.isOwn(l, result.Victims):
 		return e.short(l, "only its own JobSet could be preempted")
 	case result.Outcome == preempt.Found && e.isOutOfTurn(l, result.Victims):
-		return e.short(l, "fair sharing evicts the stages of a ClusterQueue one after the other, and pods of an evicted one have not ended")
+		return e.short(l, "fair sharing evicts for one stage after the other, and another one comes before it")
 	case result.Outcome == preempt.Found:
 		l.victims = result.Victims
 	default:

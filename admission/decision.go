@@ -2,6 +2,7 @@ package admission
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -74,9 +75,10 @@ type Refuse struct {
 	podSets []flavor.PodSet
 }
 
-// Equal reports whether both say the same of the same stage. What the stage asks for follows from its UID.
+// Equal reports whether both say the same of the same stage, and of what it asks for.
 func (d Refuse) Equal(other Refuse) bool {
-	return d.Stage == other.Stage && d.UID == other.UID && d.Refusal == other.Refusal
+	return d.Stage == other.Stage && d.UID == other.UID && d.Refusal == other.Refusal &&
+		slices.EqualFunc(d.podSets, other.podSets, func(a, b flavor.PodSet) bool { return a.Name == b.Name && slices.Equal(a.Requests, b.Requests) })
 }
 
 // Wait returns what the status of the quota Workload says.

@@ -25,31 +25,31 @@ type Event interface {
 // FlavorObserved says that a ResourceFlavor exists with this content.
 type FlavorObserved struct{ Flavor *kueue.ResourceFlavor }
 
-// FlavorGone says that a ResourceFlavor does not exist any more.
+// FlavorGone says that a ResourceFlavor no longer exists.
 type FlavorGone struct{ Name string }
 
 // ClusterQueueObserved says that a ClusterQueue exists with this content.
 type ClusterQueueObserved struct{ ClusterQueue *kueue.ClusterQueue }
 
-// ClusterQueueGone says that a ClusterQueue does not exist any more.
+// ClusterQueueGone says that a ClusterQueue no longer exists.
 type ClusterQueueGone struct{ Name string }
 
 // CohortObserved says that a Cohort exists with this content. Cohorts without an object are known by their members.
 type CohortObserved struct{ Cohort *kueue.Cohort }
 
-// CohortGone says that a Cohort does not exist any more.
+// CohortGone says that a Cohort no longer exists.
 type CohortGone struct{ Name string }
 
 // CheckObserved says that an AdmissionCheck exists with this content.
 type CheckObserved struct{ AdmissionCheck *kueue.AdmissionCheck }
 
-// CheckGone says that an AdmissionCheck does not exist any more.
+// CheckGone says that an AdmissionCheck no longer exists.
 type CheckGone struct{ Name string }
 
 // LocalQueueObserved says that a LocalQueue exists with this content.
 type LocalQueueObserved struct{ LocalQueue *kueue.LocalQueue }
 
-// LocalQueueGone says that a LocalQueue does not exist any more.
+// LocalQueueGone says that a LocalQueue no longer exists.
 type LocalQueueGone struct{ Key types.NamespacedName }
 
 // NamespaceObserved says that a Namespace exists with these labels.
@@ -58,13 +58,13 @@ type NamespaceObserved struct {
 	Labels map[string]string
 }
 
-// NamespaceGone says that a Namespace does not exist any more.
+// NamespaceGone says that a Namespace no longer exists.
 type NamespaceGone struct{ Name string }
 
 // LimitRangeObserved says that a LimitRange exists with this content.
 type LimitRangeObserved struct{ LimitRange *corev1.LimitRange }
 
-// LimitRangeGone says that a LimitRange does not exist any more.
+// LimitRangeGone says that a LimitRange no longer exists.
 type LimitRangeGone struct{ Key types.NamespacedName }
 
 // RuntimeClassObserved says that a RuntimeClass exists with this overhead of each pod.
@@ -73,13 +73,13 @@ type RuntimeClassObserved struct {
 	Overhead corev1.ResourceList
 }
 
-// RuntimeClassGone says that a RuntimeClass does not exist any more.
+// RuntimeClassGone says that a RuntimeClass no longer exists.
 type RuntimeClassGone struct{ Name string }
 
 // DeviceClassObserved says that a DeviceClass exists with this content.
 type DeviceClassObserved struct{ DeviceClass *resourcev1.DeviceClass }
 
-// DeviceClassGone says that a DeviceClass does not exist any more.
+// DeviceClassGone says that a DeviceClass no longer exists.
 type DeviceClassGone struct{ Name string }
 
 // PlanObserved says which plan a JobSet follows. A stage of a JobSet is not admitted before its plan is known.
@@ -92,13 +92,13 @@ type PlanObserved struct {
 	Plan           *stageplan.Plan
 }
 
-// PlanGone says that a JobSet does not exist any more.
+// PlanGone says that a JobSet no longer exists.
 type PlanGone struct{ UID types.UID }
 
 // WorkloadObserved says that a quota Workload exists with this content.
 type WorkloadObserved struct{ Workload *kueue.Workload }
 
-// WorkloadGone says that a quota Workload does not exist any more: the one with this UID, or without a UID whichever has this name. What is
+// WorkloadGone says that a quota Workload no longer exists: the one with this UID, or without a UID whichever has this name. What is
 // observed of it later does not count.
 type WorkloadGone struct {
 	Key StageKey

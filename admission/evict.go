@@ -14,6 +14,7 @@ func (e *Engine) evict(s *stage, d Evict) Decision {
 	e.inFlight[e.lastDecision] = s.key
 	s.evicting = e.lastDecision
 	d.ID, d.Stage, d.UID = s.evicting, s.key, s.uid
+	s.isTakenFairly = d.Preemption != nil && d.Preemption.Reason == kueue.InCohortFairSharingReason
 	return d
 }
 

@@ -10,7 +10,7 @@ import (
 
 // Preemption by fair sharing takes turns. What is a fair share depends on the demand, and the stages of a burst are observed one after the other:
 // if each of them evicted at once, the first ones would evict more than their share. So a stage takes victims by fair sharing only while no
-// earlier stage of its ClusterQueue waits for victims, and no evicted stage is left in their ClusterQueues. In between, the stage whose
+// earlier stage of its ClusterQueue waits for victims, and no stage that fair sharing has evicted is left in their ClusterQueues. In between, the stage whose
 // ClusterQueue has the lowest share comes next. Victims that are taken for priority, or because nominal quota is reclaimed, need no turn.
 
 // isOutOfTurn reports whether a stage has to wait before it takes victims by fair sharing, and notes that it does.
@@ -19,9 +19,9 @@ func (e *Engine) isOutOfTurn(l *look, victims []preempt.Victim) bool {
 	if !slices.ContainsFunc(victims, isTakenFairly) {
 		return false
 	}
-	isOut := slices.ContainsFunc(victims, func(v preempt.Victim) bool { return isTakenFairly(v) && v.Holder.Queue().HasEvicting() })
+	isOut := slices.ContainsFunc(victims, func(v preempt.Victim) bool { return isTakenFairly(v) && v.Holder.Queue().IsInTurn() })
 	for s := range l.q.pledged {
-		isOut = isOut || s != l.s && s.ticket != nil && s.ticket.Precedes(l.s.ticket)
+		isOut = isOut || l.s.comesAfterPreemptor(s)
 	}
 	if isOut {
 		l.q.group.awaitsTurn[l.q] = struct{}{}
@@ -29,9 +29,15 @@ func (e *Engine) isOutOfTurn(l *look, victims []preempt.Victim) bool {
 	return isOut
 }
 
-// endFairTurn wakes the stages that wait for their turn when the last evicted stage of a ClusterQueue has left.
+// comesAfterPreemptor reports whether another stage of its ClusterQueue waits for victims and comes before it. A head that keeps nominal quota waits
+// for no victims, and a stage that its JobSet has to run waits for none that come before it: they may wait for what the JobSet holds.
+func (s *stage) comesAfterPreemptor(other *stage) bool {
+	return other != s && !other.keepsNominal && !s.ticket.Passes && other.ticket != nil && other.ticket.Precedes(s.ticket)
+}
+
+// endFairTurn wakes the stages that wait for their turn when the last stage that fair sharing has evicted from a ClusterQueue has left.
 func (e *Engine) endFairTurn(q *clusterQueue) {
-	if e.isStale || q.group == nil || q.holders.HasEvicting() {
+	if e.isStale || q.group == nil || q.holders.IsInTurn() {
 		return // if groups are formed again, all stages are woken then
 	}
 	waiting := q.group.awaitsTurn

@@ -31,9 +31,9 @@ func (e *Engine) renewTenures(s *stage) {
 // since its priority is lower.
 func (e *Engine) renew(t *tenure, uid types.UID, stages []*stage, j *jobSet) {
 	q, before := t.queue, t.holder
-	wasEvicting := q != nil && q.holders.HasEvicting()
+	wasInTurn := q != nil && q.holders.IsInTurn()
 	t.renew(uid, stages, j)
-	if wasEvicting {
+	if wasInTurn {
 		e.endFairTurn(q)
 	}
 	e.wakeIfLowered(before, t)
@@ -58,6 +58,9 @@ func (t *tenure) isOf(s *stage) bool {
 	isSame := t.queue == s.entry.clusterQueue && h.Priority == int64(s.priority) && h.Usage.Equal(s.entry.usage) &&
 		h.Queued.Equal(s.created) && h.Reserved.Equal(s.reservedAt)
 	if isSame && s.isLeaving() {
+		if !h.IsEvicting() {
+			h.IsTakenFairly = s.isTakenFairly
+		}
 		t.queue.holders.Evict(h)
 	}
 	return isSame && h.IsEvicting() == s.isLeaving()
@@ -103,6 +106,7 @@ func newTenure(uid types.UID, stages []*stage) tenure {
 			h.Usage = plus(h.Usage, s.entry.usage)
 		}
 		h.Priority = max(h.Priority, int64(s.priority))
+		h.IsTakenFairly = h.IsTakenFairly || s.isTakenFairly
 		h.Queued, h.Reserved = earlier(h.Queued, s.created), earlier(h.Reserved, s.reservedAt)
 	}
 	t.holder = h

@@ -60,6 +60,12 @@ func (e *Engine) giveUp(s *stage) {
 	q, pledge := s.pledgedIn, s.pledge
 	if top := e.unpledge(s); top != nil {
 		e.wake(top, pledge, q.group)
+		if q.group != nil {
+			if _, awaits := q.group.awaitsTurn[q]; awaits && !e.isStale {
+				delete(q.group.awaitsTurn, q)
+				e.wakeLine(q) // a later stage of the line may wait until the victims of this one have left
+			}
+		}
 	}
 }
 

@@ -136,6 +136,9 @@ func (e *Engine) reshape(isConcerned func(*stage) bool) {
 	for _, s := range concerned {
 		before := s.shape
 		s.shape = e.shapeOf(s)
+		if s.shape != before {
+			s.told = Refusal{} // its status says what it asks for
+		}
 		e.letGo(before)
 		if j := e.jobSets[s.owner]; j != nil && j.isKnown() && !planned[j] {
 			planned[j] = true

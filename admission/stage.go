@@ -45,7 +45,9 @@ type stage struct {
 	isFinished bool
 	isAdmitted bool
 	isEvicted  bool
-	isReady    bool
+	// isTakenFairly is true if fair sharing evicts it, or has evicted it last.
+	isTakenFairly bool
+	isReady       bool
 	// hasNoPods tells that its pods cannot be ready yet, and nobody waits for them.
 	hasNoPods   bool
 	admittedAt  time.Time
@@ -249,6 +251,10 @@ func (e *Engine) adoptStatus(s *stage, object *kueue.Workload) {
 	s.isReady, s.hasNoPods = conditionIsTrue(object, kueue.WorkloadPodsReady), life.HasNoPodsYet(object)
 	s.admittedAt = admittedAt(object)
 	s.evicted, s.isEvicted = time.Time{}, false
+	if s.evicting == 0 {
+		c := condition(object, kueue.WorkloadPreempted)
+		s.isTakenFairly = c != nil && c.Status == metav1.ConditionTrue && c.Reason == kueue.InCohortFairSharingReason
+	}
 	if c := condition(object, kueue.WorkloadEvicted); c != nil && c.Status == metav1.ConditionTrue {
 		s.isEvicted = true
 		if e.losesPlace(c.Reason) {

@@ -19,6 +19,8 @@ type Holder struct {
 	// Queued is the time by which it stood in line, and Reserved the time of its reservation.
 	Queued, Reserved time.Time
 	Usage            quota.Usage
+	// IsTakenFairly is true if fair sharing evicts it. It is set before the Holder is evicted.
+	IsTakenFairly bool
 
 	queue   *Queue
 	leaving bool

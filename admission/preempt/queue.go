@@ -17,8 +17,8 @@ type Queue struct {
 	node *quota.Node
 	// lists are by ID.
 	lists []list
-	// evicting is how many Holders are being evicted.
-	evicting int
+	// takenFairly is how many Holders are being evicted by fair sharing.
+	takenFairly int
 }
 
 // Node returns the node of the ClusterQueue.
@@ -39,7 +39,9 @@ func (q *Queue) Add(h *Holder) {
 // Remove takes a Holder out when its quota is given back.
 func (q *Queue) Remove(h *Holder) {
 	if h.leaving {
-		q.evicting--
+		if h.IsTakenFairly {
+			q.takenFairly--
+		}
 		q.node.Return(h.Usage)
 	} else {
 		q.unlist(h)
@@ -47,8 +49,8 @@ func (q *Queue) Remove(h *Holder) {
 	h.queue, h.leaving = nil, false
 }
 
-// HasEvicting reports whether a Holder is being evicted and has not left yet.
-func (q *Queue) HasEvicting() bool { return q.evicting > 0 }
+// IsInTurn reports whether fair sharing evicts a Holder that has not left yet.
+func (q *Queue) IsInTurn() bool { return q.takenFairly > 0 }
 
 // Evict tells that a Holder is being evicted. It stays charged until it is removed.
 func (q *Queue) Evict(h *Holder) {
@@ -57,7 +59,9 @@ func (q *Queue) Evict(h *Holder) {
 	}
 	q.unlist(h)
 	h.leaving = true
-	q.evicting++
+	if h.IsTakenFairly {
+		q.takenFairly++
+	}
 	q.node.Leave(h.Usage)
 }
 
