@@ -236,8 +236,9 @@ func (r *Reconciler) remove(ctx context.Context, s *seen, w *wanted) error {
 	return nil
 }
 
+// delete deletes a quota Workload as it was read: one that was admitted meanwhile is looked at again.
 func (r *Reconciler) delete(ctx context.Context, workload *kueue.Workload) error {
-	err := r.config.Client.Delete(ctx, workload, client.Preconditions{UID: &workload.UID})
+	err := r.config.Client.Delete(ctx, workload, client.Preconditions{UID: &workload.UID, ResourceVersion: &workload.ResourceVersion})
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete quota Workload %s: %w", client.ObjectKeyFromObject(workload), err)
 	}
