@@ -28,15 +28,15 @@ var layers = map[string][]string{
 	"admission/device":    {"apis"},
 	// podresources adds to a pod what the plan counts.
 	"admission/podresources": {"apis", "admission/stageplan"},
-	"admission/elastic":   {"apis", "admission/life"},
-	"admission/gang":      {"apis", "admission/stageplan", "admission/device"},
-	"admission/podgroup":  {"apis", "admission/stageplan", "admission/life", "admission/flavor", "admission/device"},
-	"admission/flavor":    {"apis", "admission/quota"},
-	"admission/fairshare": {"apis", "admission/quota"},
-	"admission/preempt":   {"apis", "admission/quota", "admission/stageplan", "admission/flavor", "admission/fairshare"},
-	"admission/safety":    {"apis", "admission/quota", "admission/stageplan", "admission/flavor", "admission/fairshare"},
-	"admission":           {"apis", "queue", "admission/*"},
-	"simulator":           {"apis", "queue", "admission", "admission/*", "simulator/*"},
+	"admission/elastic":      {"apis", "admission/life"},
+	"admission/gang":         {"apis", "admission/stageplan", "admission/device"},
+	"admission/podgroup":     {"apis", "admission/stageplan", "admission/life", "admission/flavor", "admission/device"},
+	"admission/flavor":       {"apis", "admission/quota"},
+	"admission/fairshare":    {"apis", "admission/quota"},
+	"admission/preempt":      {"apis", "admission/quota", "admission/stageplan", "admission/flavor", "admission/fairshare"},
+	"admission/safety":       {"apis", "admission/quota", "admission/stageplan", "admission/flavor", "admission/fairshare"},
+	"admission":              {"apis", "queue", "admission/*"},
+	"simulator":              {"apis", "queue", "admission", "admission/*", "simulator/*"},
 	// childjob, gang, barrier, patch and served are no controllers: they know Jobs, the objects of gangs, how pods wait, how to write and what
 	// the API server has, for those who lead JobSets and gangs.
 	"controllers": {
