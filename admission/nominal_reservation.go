@@ -10,7 +10,7 @@ import (
 	"github.com/tranche-dev/tranche/queue"
 )
 
-// The head of a ClusterQueue with StrictFIFO that has a right to nominal quota, and may not take all of it back from whoever borrows it, keeps
+// The head of a ClusterQueue with StrictFIFO that has a right to nominal quota, and may not take all of it back from its borrowers, keeps
 // what its ClusterQueue does not use of it: otherwise a stream of small borrowers could starve it. The reservation is one like that of a
 // preemptor, and keeps away borrowers only: a stage that stays within the nominal quota of its own ClusterQueue passes it. So does a stage that
 // its JobSet has to run before it gives back what it holds: stage safety has promised that quota.

@@ -482,7 +482,7 @@ func (r *rivalry) behind(wl *kueue.Workload) []*kueue.Workload {
 	return behind
 }
 
-// chargedBut charges what everybody holds, and what is reserved, except for some: those that are being evicted have to be taken off, as
+// chargedBut charges what all hold, and what is reserved, except for some: those that are being evicted have to be taken off, as
 // reservations count when they have left.
 func (w *twin) chargedBut(exempt map[*kueue.Workload]bool) map[string]*place {
 	places := w.charged()

@@ -8,7 +8,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// KueueMessage returns the message by which Kueue tells that PodSets do not get the amounts that are available, or nothing if they do. Why pods
+// KueueMessage returns the message in which Kueue says that PodSets do not get the amounts that are available, or nothing if they do. Why pods
 // cannot use a flavor at all it says in the words of Objection.
 func (s *Supply) KueueMessage(podSets []PodSet, available func(quota.ID) quota.Amount) string {
 	var parts []string

@@ -18,12 +18,12 @@ func GangFinished(message string) Event {
 	return Event{corev1.EventTypeNormal, "GangFinished", "Finish", message}
 }
 
-// PodEvicted tells the owner of a pod that it is deleted, because its gang has to give back its quota. Who made it makes it anew.
+// PodEvicted tells the owner of a pod that it is deleted, because its gang has to give back its quota. Its controller, if it has one, creates it again.
 func PodEvicted(message string) Event {
 	return Event{corev1.EventTypeWarning, "Evicted", "Evict", "Deleted because its gang is evicted: " + message}
 }
 
 // BarePodEvicted tells the owner of a pod, which nobody makes anew, that it is deleted because its gang has to give back its quota.
 func BarePodEvicted(message string) Event {
-	return Event{corev1.EventTypeWarning, "Evicted", "Evict", "Deleted because its gang is evicted, and gone for good, since no controller makes it anew: " + message}
+	return Event{corev1.EventTypeWarning, "Evicted", "Evict", "Deleted because its gang is evicted, and no controller creates it again: " + message}
 }

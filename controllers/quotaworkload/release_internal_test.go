@@ -39,7 +39,7 @@ func TestRelease(t *testing.T) {
 			workload: unchecked().inactive().evicted("Deactivated").retry("nodes", 60, 0), now: 7,
 			want: "QuotaReserved=False Pending; Admitted=False NoReservation; tranche.dev/Waiting=True Deactivated; Requeued=False Deactivated; no admission; nodes=Pending/1",
 		},
-		"ran for too long, gets its time anew": {
+		"ran for too long, gets its whole time again": {
 			workload: admitted().inactive().limit(60, 20).evicted("DeactivatedDueToMaximumExecutionTimeExceeded"), now: 40,
 			want: "QuotaReserved=False Pending; Admitted=False NoReservation; tranche.dev/Waiting=True Deactivated; Requeued=False DeactivatedDueToMaximumExecutionTimeExceeded; no admission; past 0",
 		},

@@ -42,7 +42,7 @@ var _ = Describe("The conditions of quota Workloads that wait", Ordered, func() 
 			Expect(find(now, kueue.WorkloadQuotaReserved).Message).To(Equal("LocalQueue nowhere doesn't exist"))
 		}, SpecTimeout(patience))
 
-		It("name the gates of other controllers, and tell when the last has gone", func(ctx SpecContext) {
+		It("name the gates of other controllers, and say when the last is gone", func(ctx SpecContext) {
 			t := newQueue(ctx)
 			w := t.workload("gated", "1")
 			w.Annotations = map[string]string{apis.AdmissionGatedByAnnotation: "example.com/budget"}
