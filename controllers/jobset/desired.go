@@ -325,6 +325,7 @@ func (w *wanted) advance(s *seen, st *stage) {
 	if st.isClosedAgain() {
 		w.progress = append(w.progress, progress{stage: st.Name, workload: st.workload})
 	}
+	w.awaitsEngine = w.awaitsEngine || st.holdsQuota() && life.IsTrue(st.workload, kueue.WorkloadAdmitted) && !s.charged[st.workload.UID]
 	if !st.mayRun(s) {
 		return
 	}

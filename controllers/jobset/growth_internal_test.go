@@ -286,6 +286,17 @@ func TestIsElastic(t *testing.T) {
 	}
 }
 
+// Nothing else has the Jobs of an admitted stage released if the cache shows the admission before the engine has heard of it, and the conditions of
+// the JobSet do not change.
+func TestStageAwaitsTheEngine(t *testing.T) {
+	for words, want := range map[string]bool{"admitted": false, "admitted uncharged": true, "waiting": false} {
+		w := world{started: true, workloads: map[string]string{"init": words, "train": "closed"}, jobs: map[string]string{"init": "held", "train": "held"}}
+		if got := desired(w.build(t)).awaitsEngine; got != want {
+			t.Errorf("%s: awaitsEngine = %t, want %t", words, got, want)
+		}
+	}
+}
+
 // The engine may hear of an admission after the cache has shown it, and nothing else would tell then.
 func TestGrowthAwaitsTheEngine(t *testing.T) {
 	for words, want := range map[string]bool{"2 admitted": false, "2 admitted uncharged": true, "2 waiting": false} {
