@@ -202,6 +202,7 @@ var _ = Describe("Policies of ClusterQueues", Ordered, func() {
 var _ = Describe("blockAdmission", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) {
 		startManager(ctx, map[string]any{"waitForPodsReady": map[string]any{"enable": true, "timeout": "10m", "blockAdmission": true}})
+		deleteAdmitted(ctx)
 	}, NodeTimeout(patience))
 
 	It("admits one Workload after the other", func(ctx SpecContext) {
@@ -218,3 +219,21 @@ var _ = Describe("blockAdmission", Ordered, func() {
 		expect(ctx, second, isAdmitted)
 	}, SpecTimeout(patience))
 })
+
+// deleteAdmitted deletes every quota Workload that other specs have left admitted: under blockAdmission, each of the cluster counts.
+func deleteAdmitted(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		var all kueue.WorkloadList
+		g.Expect(env.adminClient.List(ctx, &all)).To(Succeed())
+		var left []string
+		for i := range all.Items {
+			w := &all.Items[i]
+			if w.Status.Admission != nil {
+				left = append(left, client.ObjectKeyFromObject(w).String())
+				g.Expect(client.IgnoreNotFound(env.adminClient.Delete(ctx, w))).To(Succeed())
+			}
+		}
+		g.Expect(left).To(BeEmpty())
+	}).WithContext(ctx).Should(Succeed())
+}
