@@ -66,7 +66,7 @@ func runAndKeep(ctx context.Context) error {
 	}
 	say("Everything is still running. In another terminal:")
 	say("  export KUBECONFIG=%s PATH=%s:$PATH", w.AdminKubeconfig, w.Plane.BinDir())
-	say("  kubectl get jobsets,workloads -A")
+	say("  kubectl get jobsets,kwl -A")
 	say("  kubectl create -f config/samples/jobsets/fine-tune-llm.yaml   # stages")
 	say("  kubectl create -f config/samples/jobsets/group-start.yaml     # pods that start together")
 	say("  kubectl apply -k config/samples/podgroups                     # pods that are admitted together")

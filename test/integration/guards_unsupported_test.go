@@ -58,6 +58,16 @@ var _ = Describe("The guards of what Tranche does not support", func() {
 			g.Expect(warnings.text()).To(ContainElement(ContainSubstring("has no effect on this Job, which runs without quota")))
 		}).WithContext(ctx).Should(Succeed())
 		warnings.reset()
+		ofGroup := job()
+		ofGroup.Labels = nil // the API server gives it those of its pods
+		ofGroup.Spec.Template.Labels = map[string]string{apis.QueueLabel: "queue", "scheduling.x-k8s.io/pod-group": "group"}
+		Expect(warned.Create(ctx, ofGroup, client.DryRunAll)).To(Succeed())
+		Expect(warnings.text()).NotTo(ContainElement(ContainSubstring("has no effect")))
+		withoutQueue := job()
+		withoutQueue.Spec.Template.Labels = map[string]string{"scheduling.x-k8s.io/pod-group": "group"}
+		Expect(warned.Create(ctx, withoutQueue, client.DryRunAll)).To(Succeed())
+		Expect(warnings.text()).To(ContainElement(ContainSubstring("has no effect on this Job")), "its pods name no queue")
+		warnings.reset()
 		Expect(warned.Create(ctx, newQueued(namespace, "queued", "a"), client.DryRunAll)).To(Succeed())
 		Expect(warnings.text()).NotTo(ContainElement(ContainSubstring("has no effect")))
 	}, SpecTimeout(patience))
