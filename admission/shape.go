@@ -11,7 +11,6 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/flavor"
-	"github.com/tranche-dev/tranche/admission/podgroup"
 	"github.com/tranche-dev/tranche/admission/podresources"
 	"github.com/tranche-dev/tranche/admission/quota"
 	"github.com/tranche-dev/tranche/admission/stageplan"
@@ -85,7 +84,8 @@ func (e *Engine) shapeOf(of *stage) *shape {
 	for i := range of.podSets {
 		p := &of.podSets[i]
 		spec := &p.Template.Spec
-		if !of.isGang || !podgroup.IsReserved(p.Name) {
+		if !of.isGang {
+			// Pods of a gang exist already, as the API server made them, or are reserved without a template.
 			spec = e.effective(of.key.Namespace, spec)
 			e.pods = append(e.pods, podresources.PodSet{Name: string(p.Name), Index: i, Spec: spec})
 		}

@@ -115,12 +115,6 @@ func reserved(total corev1.ResourceList, pods int32) []kueue.PodSet {
 	return podSets
 }
 
-// IsReserved reports whether a pod set of a gang is that of a reservation, which stands for pods that do not exist yet. Its template says nothing
-// of single pods.
-func IsReserved(podSet kueue.PodSetReference) bool {
-	return podSet == reservedPodSet || podSet == reservedPods
-}
-
 func reservedOf(name kueue.PodSetReference, count int32, requests corev1.ResourceList) kueue.PodSet {
 	return kueue.PodSet{
 		Name: name, Count: count,

@@ -111,17 +111,14 @@ var _ = Describe("What the API server makes of pods", Ordered, ContinueOnFailure
 	}, SpecTimeout(patience))
 
 	It("keeps pods outside of a LimitRange from holding quota until the LimitRange changes", func(ctx SpecContext) {
-		t.stopLocalQueue(ctx, kueue.Hold)
 		two := corev1.ResourceRequirements{Requests: cpus("2"), Limits: cpus("2")}
-		member := gang(ctx, "gang", two)
 		limits := limitRange(ctx, corev1.LimitRangeItem{Type: corev1.LimitTypeContainer, Max: cpus("1")})
 		plain := t.workload("plain", "2")
 		plain.Spec.PodSets[0].Template.Spec.Containers[0].Resources = two
 		create(ctx, plain)
 		staged := jobSet(ctx, "train", func(spec *corev1.PodSpec) { spec.Containers[0].Resources = two })
-		t.stopLocalQueue(ctx, kueue.None)
 		const above = "resources didn't satisfy LimitRange constraints: spec.podSets[0].template.spec.containers[0]: Invalid value: [\"cpu\"]: requests must not be above the limitRange max"
-		for _, w := range []*kueue.Workload{plain, staged, member} {
+		for _, w := range []*kueue.Workload{plain, staged} {
 			refused(ctx, w, above)
 		}
 		limits.Spec.Limits[0] = corev1.LimitRangeItem{Type: corev1.LimitTypePod, Min: cpus("3")}
@@ -129,8 +126,15 @@ var _ = Describe("What the API server makes of pods", Ordered, ContinueOnFailure
 		refused(ctx, plain, "requests must not be below the limitRange min")
 		Expect(env.adminClient.Delete(ctx, limits)).To(Succeed())
 		expect(ctx, plain, admitted)
-		expect(ctx, member, admitted)
 		expect(ctx, workloadOf(ctx, apis.JobSetLabel, "train"), admitted)
+	}, SpecTimeout(patience))
+
+	It("acts when a pod is created: later LimitRanges neither refuse nor charge gangs of existing pods", func(ctx SpecContext) {
+		t.stopLocalQueue(ctx, kueue.Hold)
+		large := gang(ctx, "large", corev1.ResourceRequirements{Requests: cpus("2"), Limits: cpus("2")})
+		limitRange(ctx, corev1.LimitRangeItem{Type: corev1.LimitTypeContainer, Max: cpus("1"), Default: cpus("1"), DefaultRequest: cpus("1")})
+		t.stopLocalQueue(ctx, kueue.None)
+		Expect(charged(expect(ctx, large, admitted), corev1.ResourceCPU)).To(Equal("2"))
 	}, SpecTimeout(patience))
 
 	It("is what they are charged for: defaults of LimitRanges, limits and the overhead of a RuntimeClass", func(ctx SpecContext) {
