@@ -1,6 +1,8 @@
 package simulator
 
 import (
+	"maps"
+
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -57,7 +59,29 @@ func (s *simulation) removePodRule(kind scenario.Kind, key types.NamespacedName)
 }
 
 func limitRangeObserved(o *corev1.LimitRange) admission.Event {
-	return admission.LimitRangeObserved{LimitRange: o.DeepCopy()}
+	object := o.DeepCopy()
+	for i := range object.Spec.Limits {
+		if item := &object.Spec.Limits[i]; item.Type == corev1.LimitTypeContainer {
+			setDefaults(item)
+		}
+	}
+	return admission.LimitRangeObserved{LimitRange: object}
+}
+
+// setDefaults does to a LimitRange what the API server does: a maximum is the default limit, and that, or a minimum, the default request.
+func setDefaults(item *corev1.LimitRangeItem) {
+	limits := maps.Clone(item.Max)
+	if limits == nil {
+		limits = corev1.ResourceList{}
+	}
+	maps.Copy(limits, item.Default)
+	requests := maps.Clone(item.Min)
+	if requests == nil {
+		requests = corev1.ResourceList{}
+	}
+	maps.Copy(requests, limits)
+	maps.Copy(requests, item.DefaultRequest)
+	item.Default, item.DefaultRequest = limits, requests
 }
 
 func runtimeClassObserved(o *nodev1.RuntimeClass) admission.Event {

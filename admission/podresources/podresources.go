@@ -24,8 +24,8 @@ type Limits struct {
 	Container, Pod corev1.LimitRangeItem
 }
 
-// Merge returns what LimitRanges of a namespace say together: the lowest maximum, the highest minimum, and of several defaults the one of the
-// LimitRange whose name comes first.
+// Merge returns what LimitRanges of a namespace say together: the lowest maximum and ratio, the highest minimum, and of several defaults the
+// one of the LimitRange whose name comes first.
 func Merge(ranges []*corev1.LimitRange) Limits {
 	var all Limits
 	for _, r := range slices.SortedFunc(slices.Values(ranges), func(a, b *corev1.LimitRange) int { return cmp.Compare(a.Name, b.Name) }) {
@@ -46,6 +46,7 @@ func Merge(ranges []*corev1.LimitRange) Limits {
 func tighten(all, item *corev1.LimitRangeItem) {
 	all.Max = merge(all.Max, item.Max, lower)
 	all.Min = merge(all.Min, item.Min, higher)
+	all.MaxLimitRequestRatio = merge(all.MaxLimitRequestRatio, item.MaxLimitRequestRatio, lower)
 	all.Default = merge(all.Default, item.Default, first)
 	all.DefaultRequest = merge(all.DefaultRequest, item.DefaultRequest, first)
 }

@@ -27,13 +27,13 @@ func list(text string) corev1.ResourceList {
 }
 
 // A limitRange has a type, and lists as list reads them.
-type limitRange struct{ limitType, max, min, limit, request string }
+type limitRange struct{ limitType, max, min, limit, request, ratio string }
 
 func merged(ranges []limitRange) podresources.Limits {
 	var all []*corev1.LimitRange
 	for i, r := range ranges {
 		all = append(all, &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("r%d", i)}, Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{{
-			Type: corev1.LimitType(r.limitType), Max: list(r.max), Min: list(r.min), Default: list(r.limit), DefaultRequest: list(r.request),
+			Type: corev1.LimitType(r.limitType), Max: list(r.max), Min: list(r.min), Default: list(r.limit), DefaultRequest: list(r.request), MaxLimitRequestRatio: list(r.ratio),
 		}}}})
 	}
 	return podresources.Merge(all)
@@ -69,6 +69,17 @@ func TestEffective(t *testing.T) {
 				Containers: []corev1.Container{container("cpu=1", "")}, Resources: &corev1.ResourceRequirements{Limits: list("cpu=4"), Requests: list("cpu=4")},
 			},
 		},
+		"the sum of the containers before a limit of the pod": {
+			ranges: []limitRange{{limitType: ofContainer, request: "cpu=1"}},
+			pod: corev1.PodSpec{
+				Containers: []corev1.Container{container("cpu=1 example.com/gpu=1", "example.com/gpu=1"), container("", "")},
+				Resources:  &corev1.ResourceRequirements{Limits: list("cpu=4")},
+			},
+			want: corev1.PodSpec{
+				Containers: []corev1.Container{container("cpu=1 example.com/gpu=1", "example.com/gpu=1"), container("cpu=1", "")},
+				Resources:  &corev1.ResourceRequirements{Limits: list("cpu=4"), Requests: list("cpu=1")},
+			},
+		},
 		"the first of several defaults": {
 			ranges: []limitRange{{limitType: ofContainer, request: "cpu=1"}, {limitType: ofContainer, request: "cpu=2 memory=1Gi"}},
 			pod:    corev1.PodSpec{Containers: []corev1.Container{container("", "")}},
@@ -96,6 +107,22 @@ func TestEffective(t *testing.T) {
 	}
 }
 
+// A violation is a pod in a namespace with LimitRanges, and part of what Violation reports of it.
+type violation struct {
+	ranges []limitRange
+	pod    corev1.PodSpec
+	want   string
+}
+
+func (tc *violation) check(t *testing.T) {
+	t.Helper()
+	limits := merged(tc.ranges)
+	got := limits.Violation([]podresources.PodSet{{Name: "b", Index: 1, Spec: &tc.pod}})
+	if !strings.Contains(got, tc.want) || (got == "") != (tc.want == "") {
+		t.Errorf("got  %q\nwant %q", got, tc.want)
+	}
+}
+
 func TestViolation(t *testing.T) {
 	const field = "spec.podSets[1].template.spec"
 	podLevel := func(requests, limits string) corev1.PodSpec {
@@ -105,11 +132,7 @@ func TestViolation(t *testing.T) {
 	one := func(requests, limits string) corev1.PodSpec {
 		return corev1.PodSpec{Containers: []corev1.Container{container(requests, limits)}}
 	}
-	for name, tc := range map[string]struct {
-		ranges []limitRange
-		pod    corev1.PodSpec
-		want   string
-	}{
+	for name, tc := range map[string]violation{
 		"within its limits": {pod: one("cpu=1 memory=2Gi", "cpu=1")},
 		"above its limits":  {pod: one("cpu=2 memory=2Gi", "cpu=1 memory=1Gi"), want: "resources validation failed: " + field + `.containers[0]: Invalid value: ["cpu","memory"]: requests must not exceed its limits`},
 		"init container": {
@@ -125,28 +148,11 @@ func TestViolation(t *testing.T) {
 		"below the minimum of a container": {
 			ranges: []limitRange{{limitType: "Container", min: "cpu=3"}}, pod: one("cpu=2", "cpu=3"), want: field + `.containers[0]: Invalid value: ["cpu"]: requests must not be below the limitRange min`,
 		},
-		"without a bound": {ranges: []limitRange{{limitType: "Container", max: "memory=1Gi", min: "memory=1Gi"}}, pod: one("cpu=2", "")},
-		"above the maximum of a pod": {
-			ranges: []limitRange{{limitType: "Pod", max: "cpu=3"}}, pod: corev1.PodSpec{Containers: []corev1.Container{container("cpu=2", ""), container("cpu=2", "")}},
-			want: field + `: Invalid value: ["cpu"]: requests must not be above the limitRange max`,
-		},
-		"pod-level resources above the maximum of a pod": {
-			ranges: []limitRange{{limitType: "Pod", max: "cpu=2"}}, pod: podLevel("cpu=3", "cpu=3"), want: field + `: Invalid value: ["cpu"]: requests must not be above the limitRange max`,
-		},
-		"pod-level resources below the minimum of a pod": {
-			ranges: []limitRange{{limitType: "Pod", min: "cpu=3"}}, pod: podLevel("cpu=2", "cpu=3"), want: field + `: Invalid value: ["cpu"]: requests must not be below the limitRange min`,
-		},
 		"several": {
-			ranges: []limitRange{{limitType: "Container", max: "cpu=1"}, {limitType: "Pod", max: "cpu=1"}}, pod: one("cpu=2", ""),
+			ranges: []limitRange{{limitType: "Container", max: "cpu=1"}, {limitType: "Pod", max: "cpu=1"}}, pod: one("cpu=2", "cpu=2"),
 			want: "[" + field + `.containers[0]: Invalid value: ["cpu"]: requests must not be above the limitRange max, ` + field + `: Invalid value`,
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			limits := merged(tc.ranges)
-			got := limits.Violation([]podresources.PodSet{{Name: "a", Spec: &corev1.PodSpec{}}, {Name: "b", Index: 1, Spec: &tc.pod}})
-			if !strings.Contains(got, tc.want) || (got == "") != (tc.want == "") {
-				t.Errorf("got  %q\nwant %q", got, tc.want)
-			}
-		})
+		t.Run(name, func(t *testing.T) { tc.check(t) })
 	}
 }

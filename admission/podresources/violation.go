@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
 
 	"github.com/tranche-dev/tranche/admission/stageplan"
 )
@@ -19,6 +21,15 @@ const (
 	aboveLimit = "requests must not exceed its limits"
 	aboveMax   = "requests must not be above the limitRange max"
 	belowMin   = "requests must not be below the limitRange min"
+)
+
+// Kueue has no texts for these: it admits such pods.
+const (
+	belowContainers = "requests must not be below those of the containers together"
+	abovePodLimit   = "limits must not exceed those of the pod"
+	noLimit         = "limits must be set because of the limitRange max"
+	noRequest       = "requests must be set because of the limitRange min"
+	aboveRatio      = "limits must not be above the requests times the limitRange maxLimitRequestRatio, and both must be set"
 )
 
 // A PodSet is the pod spec of a pod set of a quota Workload, as Effective returns it.
@@ -65,32 +76,80 @@ func join(violations []string) string {
 	return "[" + strings.Join(violations, ", ") + "]"
 }
 
-// ownLimits compares requests with the limits beside them.
+// ownLimits compares the resources of a pod with each other, as the API server does when it validates a pod.
 func ownLimits(p *PodSet) []string {
 	var all []string
-	check := func(child string, r *corev1.ResourceRequirements) {
+	p.eachContainer(func(child string, r *corev1.ResourceRequirements) {
 		all = p.appendViolation(all, child, above(r.Requests, r.Limits), aboveLimit)
+	})
+	if p.Spec.Resources == nil {
+		return all
 	}
-	p.eachContainer(check)
-	if p.Spec.Resources != nil {
-		check(".resources", p.Spec.Resources)
+	pod := corev1.Pod{Spec: *stageplan.WithDefaultRequests(p.Spec)}
+	ofPod := pod.Spec.Resources
+	all = p.appendViolation(all, ".resources", above(ofPod.Requests, ofPod.Limits), aboveLimit)
+	sum := resourcehelper.AggregateContainerRequests(&pod, resourcehelper.PodResourcesOptions{})
+	all = p.appendViolation(all, ".resources", above(sum, ofPod.Requests), belowContainers)
+	for i := range pod.Spec.Containers {
+		all = p.appendViolation(all, containerField(i), above(pod.Spec.Containers[i].Resources.Limits, ofPod.Limits), abovePodLimit)
 	}
 	return all
 }
 
-// outside compares requests and limits with the LimitRanges.
+// outside compares requests and limits with the LimitRanges, as the LimitRanger of the API server does.
 func (l *Limits) outside(p *PodSet) []string {
 	var all []string
-	p.eachContainer(func(child string, r *corev1.ResourceRequirements) {
-		all = p.appendViolation(all, child, above(merge(r.Requests, r.Limits, higher), l.Container.Max), aboveMax)
-		all = p.appendViolation(all, child, above(l.Container.Min, merge(r.Requests, r.Limits, lower)), belowMin)
+	effective := PodSet{Name: p.Name, Index: p.Index, Spec: stageplan.WithDefaultRequests(p.Spec)}
+	effective.eachContainer(func(child string, r *corev1.ResourceRequirements) {
+		all = p.appendOutside(all, child, &l.Container, r)
 	})
-	if len(l.Pod.Max) > 0 || len(l.Pod.Min) > 0 {
-		total := stageplan.PodRequests(p.Spec)
-		all = p.appendViolation(all, "", above(total, l.Pod.Max), aboveMax)
-		all = p.appendViolation(all, "", above(l.Pod.Min, total), belowMin)
+	return p.appendOutside(all, "", &l.Pod, total(effective.Spec))
+}
+
+// total is what the LimitRanger counts for a pod: what its containers ask for together, and CPU and memory of the pod as a whole where it has
+// them. The overhead of a RuntimeClass does not count.
+func total(spec *corev1.PodSpec) *corev1.ResourceRequirements {
+	pod, options := &corev1.Pod{Spec: *spec}, resourcehelper.PodResourcesOptions{}
+	all := &corev1.ResourceRequirements{
+		Requests: resourcehelper.AggregateContainerRequests(pod, options), Limits: resourcehelper.AggregateContainerLimits(pod, options),
+	}
+	if spec.Resources == nil {
+		return all
+	}
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		if request, has := spec.Resources.Requests[name]; has {
+			all.Requests[name] = request
+		}
+		if limit, has := spec.Resources.Limits[name]; has {
+			all.Limits[name] = limit
+		}
 	}
 	return all
+}
+
+// appendOutside appends what of the resources of a container or a pod violates an item of the LimitRanges.
+func (p *PodSet) appendOutside(all []string, child string, item *corev1.LimitRangeItem, r *corev1.ResourceRequirements) []string {
+	tooHigh := above(merge(r.Requests, r.Limits, higher), item.Max)
+	all = p.appendViolation(all, child, tooHigh, aboveMax)
+	// A request above the maximum needs no second complaint.
+	all = p.appendViolation(all, child, without(missing(item.Max, r.Limits), tooHigh), noLimit)
+	all = p.appendViolation(all, child, above(item.Min, merge(r.Requests, r.Limits, lower)), belowMin)
+	all = p.appendViolation(all, child, missing(item.Min, r.Requests), noRequest)
+	return p.appendViolation(all, child, aboveRatioOf(item.MaxLimitRequestRatio, r), aboveRatio)
+}
+
+// aboveRatioOf returns the resources of which the limit is too many times the request, or which lack one of them. The arithmetic is that of the
+// LimitRanger.
+func aboveRatioOf(ratios corev1.ResourceList, r *corev1.ResourceRequirements) []string {
+	var names []string
+	for name, ratio := range ratios {
+		values := sameUnit(r.Requests[name], r.Limits[name], ratio)
+		request, limit := values[0], values[1]
+		if request == 0 || limit == 0 || float64(limit)/float64(request)*1000 > float64(ratio.MilliValue()) {
+			names = append(names, string(name))
+		}
+	}
+	return names
 }
 
 func (p *PodSet) eachContainer(f func(child string, r *corev1.ResourceRequirements)) {
@@ -98,25 +157,63 @@ func (p *PodSet) eachContainer(f func(child string, r *corev1.ResourceRequiremen
 		f(".initContainers["+strconv.Itoa(i)+"]", &p.Spec.InitContainers[i].Resources)
 	}
 	for i := range p.Spec.Containers {
-		f(".containers["+strconv.Itoa(i)+"]", &p.Spec.Containers[i].Resources)
+		f(containerField(i), &p.Spec.Containers[i].Resources)
 	}
 }
+
+func containerField(i int) string { return ".containers[" + strconv.Itoa(i) + "]" }
 
 // above returns the resources of which a has more than b. What b does not have is not limited.
 func above(a, b corev1.ResourceList) []string {
 	var names []string
 	for name, amount := range a {
-		if bound, isBound := b[name]; isBound && amount.Cmp(bound) > 0 {
-			names = append(names, fmt.Sprintf("%q", name))
+		if bound, isBound := b[name]; isBound {
+			if values := sameUnit(amount, bound); values[0] > values[1] {
+				names = append(names, string(name))
+			}
 		}
 	}
-	slices.Sort(names)
 	return names
+}
+
+// missing returns the resources that a list lacks.
+func missing(wanted, list corev1.ResourceList) []string {
+	var names []string
+	for name := range wanted {
+		if _, has := list[name]; !has {
+			names = append(names, string(name))
+		}
+	}
+	return names
+}
+
+func without(names, excluded []string) []string {
+	return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(excluded, name) })
+}
+
+// sameUnit returns amounts in the unit in which the API server compares them: thousandths, or wholes if one of them is very large.
+func sameUnit(amounts ...resource.Quantity) []int64 {
+	values, isLarge := make([]int64, len(amounts)), false
+	for i := range amounts {
+		values[i] = amounts[i].Value()
+		isLarge = isLarge || values[i] > resource.MaxMilliValue
+	}
+	for i := range amounts {
+		if !isLarge {
+			values[i] = amounts[i].MilliValue()
+		}
+	}
+	return values
 }
 
 func (p *PodSet) appendViolation(all []string, child string, resources []string, text string) []string {
 	if len(resources) == 0 {
 		return all
 	}
-	return append(all, fmt.Sprintf("%s%s: Invalid value: [%s]: %s", p.field(), child, strings.Join(resources, ","), text))
+	slices.Sort(resources)
+	quoted := make([]string, len(resources))
+	for i, name := range resources {
+		quoted[i] = strconv.Quote(name)
+	}
+	return append(all, fmt.Sprintf("%s%s: Invalid value: [%s]: %s", p.field(), child, strings.Join(quoted, ","), text))
 }

@@ -113,20 +113,19 @@ func withDefaultRequests(containers []corev1.Container) []corev1.Container {
 	return containers
 }
 
-// defaultPodLevelRequests adds requests of the whole pod for what has only a limit of the whole pod. Where containers ask for the
-// same resource their sum goes first, except for huge pages, of which requests must equal limits.
+// defaultPodLevelRequests adds requests of the whole pod where it has limits: the sum of its containers for what they request, and else the limit.
+// Of huge pages, requests must equal limits.
 func defaultPodLevelRequests(pod *corev1.Pod) {
 	r := pod.Spec.Resources
-	byContainers := resourcehelper.AggregateContainerRequests(pod, resourcehelper.PodResourcesOptions{})
-	for name, limit := range r.Limits {
-		_, requested := r.Requests[name]
-		_, summed := byContainers[name]
-		if requested || summed && !strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) {
-			continue
-		}
-		if r.Requests == nil {
-			r.Requests = corev1.ResourceList{}
-		}
-		r.Requests[name] = limit
+	if len(r.Limits) == 0 {
+		return
 	}
+	requests := maps.Clone(r.Limits)
+	for name, sum := range resourcehelper.AggregateContainerRequests(pod, resourcehelper.PodResourcesOptions{}) {
+		if resourcehelper.IsSupportedPodLevelResource(name) && !strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) {
+			requests[name] = sum
+		}
+	}
+	maps.Copy(requests, r.Requests)
+	r.Requests = requests
 }

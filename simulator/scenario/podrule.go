@@ -42,8 +42,9 @@ func limitRangeOptions() []option[corev1.LimitRange] {
 		},
 		list("max", "The most that one may ask for.", func(i *corev1.LimitRangeItem) *corev1.ResourceList { return &i.Max }),
 		list("min", "The least that one may ask for.", func(i *corev1.LimitRangeItem) *corev1.ResourceList { return &i.Min }),
-		list("limit", "The limit of a container that has none.", func(i *corev1.LimitRangeItem) *corev1.ResourceList { return &i.Default }),
-		list("request", "The request of a container that has none.", func(i *corev1.LimitRangeItem) *corev1.ResourceList { return &i.DefaultRequest }),
+		list("ratio", "The most that a limit may be, in requests (maxLimitRequestRatio).", func(i *corev1.LimitRangeItem) *corev1.ResourceList { return &i.MaxLimitRequestRatio }),
+		list("limit", "The limit of a container that has none; the maximum if left out.", func(i *corev1.LimitRangeItem) *corev1.ResourceList { return &i.Default }),
+		list("request", "The request of a container that has neither; the limit or the minimum if left out.", func(i *corev1.LimitRangeItem) *corev1.ResourceList { return &i.DefaultRequest }),
 	}
 }
 
