@@ -103,6 +103,10 @@ func clusterQueueIsActive(e *Engine, l *look) *Refusal {
 		return misconfigured("ClusterQueueExists", "there is no ClusterQueue %s, to which LocalQueue %s leads", l.q.name, l.lq.key.Name).
 			inKueue("ClusterQueue %s doesn't exist", l.q.name)
 	}
+	if l.q.isUnprotected {
+		return suspended("ClusterQueueIsActive", "ClusterQueue %s admits no quota Workloads until it has the finalizer %s", l.q.name, kueue.ResourceInUseFinalizerName).
+			inKueue("ClusterQueue %s is inactive", l.q.name)
+	}
 	refuse := misconfigured
 	a := e.activity(l.q)
 	switch a.Reason {

@@ -26,13 +26,15 @@ type clusterQueue struct {
 	// exists tells whether there is an object; what comes next is from its spec.
 	exists      bool
 	terminating bool
-	stop        kueue.StopPolicy
-	checks      []kueue.AdmissionCheckStrategyRule
-	policy      string
-	cohort      string
-	weight      float64
-	groups      []kueue.ResourceGroup
-	fungibility flavor.Fungibility
+	// isUnprotected is that of ClusterQueueObserved.
+	isUnprotected bool
+	stop          kueue.StopPolicy
+	checks        []kueue.AdmissionCheckStrategyRule
+	policy        string
+	cohort        string
+	weight        float64
+	groups        []kueue.ResourceGroup
+	fungibility   flavor.Fungibility
 	// isUsageBased tells that its LocalQueues take turns by what they have used.
 	isUsageBased bool
 	preemption   kueue.ClusterQueuePreemption
@@ -93,7 +95,8 @@ func (e *Engine) clusterQueue(name string) *clusterQueue {
 	return q
 }
 
-func (e *Engine) observeClusterQueue(object *kueue.ClusterQueue) {
+func (e *Engine) observeClusterQueue(ev ClusterQueueObserved) {
+	object := ev.ClusterQueue
 	q := e.clusterQueue(object.Name)
 	v := versionOf(object.UID, object.ResourceVersion)
 	if v.isOlderThan(q.version) {
@@ -104,8 +107,8 @@ func (e *Engine) observeClusterQueue(object *kueue.ClusterQueue) {
 		q.generation = object.Generation
 		e.noteChange(q)
 	}
-	if differs := q.adopt(object); differs || !q.exists {
-		q.exists = true
+	if differs := q.adopt(object); differs || !q.exists || q.isUnprotected != ev.IsUnprotected {
+		q.exists, q.isUnprotected = true, ev.IsUnprotected
 		e.renewClusterQueue(q)
 	}
 }

@@ -188,7 +188,7 @@ func (e *Engine) applySetup(event Event) {
 	case CohortGone:
 		e.loseCohort(ev.Name)
 	case ClusterQueueObserved:
-		e.observeClusterQueue(ev.ClusterQueue)
+		e.observeClusterQueue(ev)
 	case ClusterQueueGone:
 		e.loseClusterQueue(ev.Name)
 	}

@@ -29,7 +29,11 @@ type FlavorObserved struct{ Flavor *kueue.ResourceFlavor }
 type FlavorGone struct{ Name string }
 
 // ClusterQueueObserved says that a ClusterQueue exists with this content.
-type ClusterQueueObserved struct{ ClusterQueue *kueue.ClusterQueue }
+type ClusterQueueObserved struct {
+	ClusterQueue *kueue.ClusterQueue
+	// IsUnprotected is true if no finalizer keeps the ClusterQueue from disappearing with the quota that it holds. Then it admits nothing.
+	IsUnprotected bool
+}
 
 // ClusterQueueGone says that a ClusterQueue no longer exists.
 type ClusterQueueGone struct{ Name string }

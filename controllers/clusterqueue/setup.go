@@ -33,7 +33,7 @@ type Reconciler struct {
 func SetupWithManager(ctx context.Context, mgr ctrl.Manager, runner *engine.Runner, workers int) error {
 	err := engine.Watch(ctx, mgr, runner, &kueue.ClusterQueue{}, engine.Source[*kueue.ClusterQueue]{
 		Observed: func(queue *kueue.ClusterQueue) admission.Event {
-			return admission.ClusterQueueObserved{ClusterQueue: queue}
+			return admission.ClusterQueueObserved{ClusterQueue: queue, IsUnprotected: lacksFinalizer(queue)}
 		},
 		Gone: func(queue *kueue.ClusterQueue) admission.Event { return admission.ClusterQueueGone{Name: queue.Name} },
 	})
@@ -43,12 +43,18 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, runner *engine.Runn
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("clusterqueue").
 		// Our own writes of the status must not wake us: by then there would be something new to write, at once and without end.
-		For(&kueue.ClusterQueue{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		For(&kueue.ClusterQueue{}, builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.NewPredicateFuncs(lacksFinalizer)))).
 		WatchesRawSource(engine.Changes(runner.OnClusterQueueChange, func(name string) reconcile.Request {
 			return reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
 		})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(&Reconciler{client: mgr.GetClient(), runner: runner})
+}
+
+// lacksFinalizer reports whether a ClusterQueue would disappear at once if it were deleted: it is new, or its finalizer was removed by hand. The
+// engine reserves no quota in it until the Reconciler has added the finalizer, since a deletion could come between the two.
+func lacksFinalizer(queue client.Object) bool {
+	return queue.GetDeletionTimestamp().IsZero() && !controllerutil.ContainsFinalizer(queue, kueue.ResourceInUseFinalizerName)
 }
 
 // Reconcile brings the status and the finalizer of one ClusterQueue up to date.
@@ -57,7 +63,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.client.Get(ctx, req.NamespacedName, &queue); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	// As soon as the ClusterQueue exists, quota may be reserved in it, whatever the engine knows of it by now.
+	// Quota is reserved in it only after this.
 	if queue.DeletionTimestamp.IsZero() {
 		if err := r.writeFinalizer(ctx, &queue, true); err != nil {
 			return ctrl.Result{}, err
@@ -69,8 +75,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	if !queue.DeletionTimestamp.IsZero() {
-		// The finalizer first: it names the version of the object that it is about, which the status would change.
-		if err := r.writeFinalizer(ctx, &queue, view.Reserving > 0); err != nil {
+		// The finalizer first: it names the version of the object that it is about, which the status would change. An engine that has not observed
+		// the deletion could still reserve quota.
+		isUsed := view.Reserving > 0 || view.Active.Reason != kueue.ClusterQueueActiveReasonTerminating
+		if err := r.writeFinalizer(ctx, &queue, isUsed); err != nil {
 			return ctrl.Result{}, err
 		}
 	}

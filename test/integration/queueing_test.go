@@ -10,6 +10,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -132,6 +133,31 @@ var _ = Describe("Queues and Cohorts", Ordered, func() {
 			expect(ctx, w, "Evicted=True ClusterQueueStopped", "no admission", "Requeued=False ClusterQueueStopped")
 			t.configure(ctx, func(spec *kueue.ClusterQueueSpec) { spec.StopPolicy = new(kueue.None) })
 			expect(ctx, w, admitted, "Requeued=True ClusterQueueRestarted")
+		}, SpecTimeout(patience))
+
+		It("hold no quota before they have their finalizer, and get it back", func(ctx SpecContext) {
+			allow := refuseFinalizers(ctx)
+			unprotected, other := newQueue(ctx), newQueue(ctx)
+			early := create(ctx, unprotected.workload("early", "1"))
+			Eventually(func(g Gomega) {
+				var q kueue.ClusterQueue
+				g.Expect(env.adminClient.Get(ctx, client.ObjectKeyFromObject(other.clusterQueue), &q)).To(Succeed())
+				g.Expect(q.Finalizers).To(BeEmpty())
+				q.Finalizers = []string{kueue.ResourceInUseFinalizerName}
+				g.Expect(env.adminClient.Update(ctx, &q)).To(Succeed())
+			}).WithContext(ctx).Should(Succeed())
+			expect(ctx, create(ctx, other.workload("late", "1")), admitted)
+			Expect(fresh(ctx, early).Status.Conditions).To(BeEmpty())
+			allow(ctx)
+			expect(ctx, early, admitted)
+
+			patch := []byte(`{"metadata":{"finalizers":null}}`)
+			Expect(env.adminClient.Patch(ctx, unprotected.clusterQueue.DeepCopy(), client.RawPatch(types.MergePatchType, patch))).To(Succeed())
+			Eventually(func(g Gomega) {
+				var q kueue.ClusterQueue
+				g.Expect(env.adminClient.Get(ctx, client.ObjectKeyFromObject(unprotected.clusterQueue), &q)).To(Succeed())
+				g.Expect(q.Finalizers).To(ConsistOf(kueue.ResourceInUseFinalizerName))
+			}).WithContext(ctx).Should(Succeed())
 		}, SpecTimeout(patience))
 
 		It("admit as many pods as there is room for", func(ctx SpecContext) {
