@@ -11,6 +11,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -34,8 +35,21 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("workloadpriorityclass").
-		For(&kueue.WorkloadPriorityClass{}, builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
+		For(&kueue.WorkloadPriorityClass{}, builder.WithPredicates(changesValue())).
 		Complete(&Reconciler{client: mgr.GetClient()})
+}
+
+// changesValue passes WorkloadPriorityClasses that are new or have another value. As in Kueue, a priority that was written into a quota Workload by hand
+// stays until then. All classes are new to a manager that starts: it would miss values that changed before.
+func changesValue() predicate.Funcs {
+	return predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, wasClass := e.ObjectOld.(*kueue.WorkloadPriorityClass)
+			after, isClass := e.ObjectNew.(*kueue.WorkloadPriorityClass)
+			return wasClass && isClass && before.Value != after.Value
+		},
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
+	}
 }
 
 // classOf names the WorkloadPriorityClass that a quota Workload follows here.
