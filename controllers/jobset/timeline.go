@@ -2,6 +2,7 @@ package jobset
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -18,6 +19,7 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/conditions"
 	"github.com/tranche-dev/tranche/controllers/metrics"
+	"github.com/tranche-dev/tranche/controllers/patch"
 )
 
 // This file keeps the timeline of a JobSet. What it says is derived from the conditions of the quota Workloads, so that it is written
@@ -148,37 +150,52 @@ func (st *stage) hold(stages []stage) conditions.Hold {
 	return h
 }
 
-// noteTries is how often the timeline is written if others write the JobSet at the same time.
-const noteTries = 5
-
-// note writes the timeline, if it can: quota is given back all the same. The owner of a JobSet can make the write impossible, for instance
-// by annotations that leave no room.
+// note writes the timeline. If the API server cannot be asked now, the JobSet is requeued, so that no time is lost with what the next steps
+// overwrite or delete. If it refuses the write, quota is released all the same: the owner of a JobSet can make the write impossible, for instance by
+// annotations that leave no room.
 func (r *Reconciler) note(ctx context.Context, s *seen, w *wanted) error {
 	if len(w.ended) == 0 {
 		return nil
 	}
-	js := s.jobSet
-	err := r.noteOn(ctx, js, s, w)
-	for i := 1; i < noteTries && apierrors.IsConflict(err); i++ {
-		js = &jobsetapi.JobSet{}
-		if err = r.reader.Get(ctx, s.key, js); err == nil && js.UID == s.jobSet.UID {
-			err = r.noteOn(ctx, js, s, w)
-		}
-	}
-	log := ctrl.LoggerFrom(ctx)
+	err := r.noteOn(ctx, s.jobSet, s, w, client.MergeFromWithOptions(s.jobSet, client.MergeFromWithOptimisticLock{}))
 	if apierrors.IsConflict(err) {
-		// The JobSet is written to all the time, which is nothing for the operator to act on.
-		log = log.V(1)
+		err = r.noteOnLatest(ctx, s, w)
 	}
-	if err != nil && !apierrors.IsNotFound(err) {
-		log.Info("Times of stages are missing in the timeline", "cause", err.Error())
+	switch {
+	case err == nil || apierrors.IsNotFound(err):
+		return ctx.Err()
+	case isTransient(err):
+		return err
 	}
-	return ctx.Err()
+	ctrl.LoggerFrom(ctx).Info("Times of stages are missing in the timeline", "cause", err.Error())
+	return nil
 }
 
-// noteOn writes the timeline of a JobSet as it was read. The write is refused if it has changed since, because it repeats what was noted
-// before.
-func (r *Reconciler) noteOn(ctx context.Context, js *jobsetapi.JobSet, s *seen, w *wanted) error {
+// isTransient reports whether the same write can succeed later without any change of the object.
+func isTransient(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return true // no answer
+	}
+	return apierrors.IsConflict(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err)
+}
+
+// noteOnLatest writes the timeline of a JobSet to which others write at the same time. The JobSet is read past the cache, and only the manager
+// writes its timeline, so that the write may name no version: the API server adds it to what the others have written by then.
+func (r *Reconciler) noteOnLatest(ctx context.Context, s *seen, w *wanted) error {
+	var js jobsetapi.JobSet
+	if err := r.reader.Get(ctx, s.key, &js); err != nil {
+		return fmt.Errorf("read JobSet %s: %w", s.key, err)
+	}
+	if js.UID != s.jobSet.UID {
+		return nil
+	}
+	return r.noteOn(ctx, &js, s, w, patch.Of(&js))
+}
+
+// noteOn writes the timeline of a JobSet by a patch of it. The timeline repeats what was noted before, so that the JobSet must not be older than the
+// last write.
+func (r *Reconciler) noteOn(ctx context.Context, js *jobsetapi.JobSet, s *seen, w *wanted, change client.Patch) error {
 	var order []string
 	for i := range s.plan.Stages {
 		order = append(order, s.plan.Stages[i].Name)
@@ -197,7 +214,7 @@ func (r *Reconciler) noteOn(ctx context.Context, js *jobsetapi.JobSet, s *seen, 
 	}
 	after := js.DeepCopy()
 	metav1.SetMetaDataAnnotation(&after.ObjectMeta, apis.TimelineAnnotation, value)
-	if err := r.config.Client.Patch(ctx, after, client.MergeFromWithOptions(js, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := r.config.Client.Patch(ctx, after, change); err != nil {
 		return fmt.Errorf("note times of JobSet %s: %w", s.key, err)
 	}
 	for i, h := range w.ended {
