@@ -83,6 +83,10 @@ const (
 	// AdmitTogetherCountAnnotation says how many these are.
 	AdmitTogetherCountAnnotation = "tranche.dev/admit-together-count"
 
+	// StartedTogetherAnnotation of a quota Workload names gangs of its group that have started since it was created, as NAMESPACE/NAME, separated by
+	// commas. Their pods and quota Workloads may be gone.
+	StartedTogetherAnnotation = "tranche.dev/started-together"
+
 	// MaxTogether is how many they can be.
 	MaxTogether = 64
 

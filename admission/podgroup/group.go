@@ -92,17 +92,48 @@ type Other struct {
 //
 //	a, b admitted -> a started -> b preempted -> a succeeded -> b admitted alone
 //
-// Of another namespace only a gang counts that names the same gangs: otherwise a tenant could learn which gangs run there.
+// Of another namespace only a gang counts that names the same gangs: otherwise a tenant could learn which gangs run there. The quota Workload of this
+// gang names the others that have started, and is right about those of which neither pods nor quota Workloads are left.
 func (t *turn) markPast() {
 	if len(t.core) == 0 {
 		return
 	}
+	var recorded []string
+	for _, w := range t.core {
+		recorded = append(recorded, strings.Split(w.Annotations[apis.StartedTogetherAnnotation], ",")...)
+	}
 	t.Others = slices.Clone(t.Others)
-	for i := range t.Others {
+	for _, ref := range t.Gang.Others() {
+		isRecorded := slices.Contains(recorded, ref.Full())
+		i := slices.IndexFunc(t.Others, func(o Other) bool { return o.Ref == ref })
+		switch {
+		case i < 0 && !isRecorded:
+			continue
+		case i < 0:
+			i = len(t.Others)
+			t.Others = append(t.Others, Other{Ref: ref})
+		}
 		o := &t.Others[i]
 		isAgreed := o.Namespace == t.Gang.Namespace || slices.Equal(o.Together, t.Gang.Together)
-		o.isPast = (o.HasStarted || o.HasEnded) && isAgreed
+		switch {
+		case (o.HasStarted || o.HasEnded) && isAgreed:
+			o.isPast = true
+		case isRecorded && !o.IsWhole:
+			o.isPast, o.IsAdmitted = true, true
+		}
 	}
+}
+
+// past names the others that have started since this gang asked for quota.
+func (t *turn) past() string {
+	var names []string
+	for i := range t.Others {
+		if t.Others[i].isPast {
+			names = append(names, t.Others[i].Full())
+		}
+	}
+	slices.Sort(names)
+	return strings.Join(names, ",")
 }
 
 // dissent returns which of the others keeps the gangs from asking for quota together, or "" if none does. All of them have to name the same

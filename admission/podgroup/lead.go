@@ -168,6 +168,10 @@ func (t *turn) reservation() *kueue.Workload {
 // bind makes the engine admit a quota Workload together with those of the other gangs that have not started yet, or none of them.
 func (t *turn) bind(w *kueue.Workload) {
 	unbind(w)
+	delete(w.Annotations, apis.StartedTogetherAnnotation)
+	if past := t.past(); past != "" {
+		w.Annotations[apis.StartedTogetherAnnotation] = past
+	}
 	if n := t.Gang.unstarted(t.Others); n > 1 && !t.isPast() {
 		w.Labels[apis.AdmitTogetherLabel] = t.Gang.togetherID()
 		w.Annotations[apis.AdmitTogetherCountAnnotation] = strconv.Itoa(n)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/admission/podgroup"
+	"github.com/tranche-dev/tranche/apis"
 )
 
 // newPreemptedEarly makes a gang that is admitted with the gang ml/b, and is preempted before its pod is ungated.
@@ -85,4 +86,42 @@ func TestSucceedsWhilePreempted(t *testing.T) {
 		t.Errorf("%s has not finished: %+v", x.Name, x.Status)
 	}
 	w.expectNothingHeld()
+}
+
+// TestRemembersOneThatIsGone: a gang that was preempted before its pods were ungated starts without a gang that has started meanwhile, also when
+// neither pods nor quota Workloads of that gang are left. Another run of that gang starts together with it.
+func TestRemembersOneThatIsGone(t *testing.T) {
+	for name, gone := range map[string][]podgroup.Other{
+		"without an object": nil,
+		"with its PodGroup": {{Exists: true, Together: []string{"ml/b", "ml/train"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := podgroup.Other{Ref: podgroup.Ref{Kind: podgroup.Lightweight, Namespace: "ml", Name: "b"}, Exists: true}
+			w := newPreemptedEarly(t, &b)
+			b.HasStarted, b.IsAdmitted = true, true
+			w.others = []podgroup.Other{b}
+			w.settle()
+
+			again := b
+			again.HasStarted, again.IsAdmitted = false, false
+			w.others = []podgroup.Other{again}
+			w.settle()
+			if x := w.workloads[0]; x.Labels[apis.AdmitTogetherLabel] == "" || x.Annotations[apis.StartedTogetherAnnotation] != "" {
+				t.Errorf("the other gang waits for quota again, and the quota Workload has %v, %v", x.Labels, x.Annotations)
+			}
+
+			w.others = []podgroup.Other{b}
+			w.settle()
+			for i := range gone {
+				gone[i].Ref = b.Ref
+			}
+			w.others = gone
+			w.settle()
+			if x := w.workloads[0]; x.Labels[apis.AdmitTogetherLabel] != "" {
+				t.Errorf("the quota Workload is still admitted together with others: %v", x.Labels)
+			}
+			w.admitAll()
+			w.expect("r", 1, "has started")
+		})
+	}
 }

@@ -130,6 +130,7 @@ func adjusted(there, wanted *kueue.Workload, gate string) *kueue.Workload {
 	after.Spec.QueueName, after.Spec.Priority, after.Spec.PriorityClassRef = wanted.Spec.QueueName, wanted.Spec.Priority, wanted.Spec.PriorityClassRef
 	copyKey(&after.Labels, wanted.Labels, apis.AdmitTogetherLabel)
 	copyKey(&after.Annotations, wanted.Annotations, apis.AdmitTogetherCountAnnotation)
+	copyKey(&after.Annotations, wanted.Annotations, apis.StartedTogetherAnnotation)
 	setGate(after, gate)
 	if equality.Semantic.DeepEqual(there, after) {
 		return nil

@@ -301,7 +301,7 @@ var _ = Describe("The guards of pods of groups", func() {
 		for field, keys := range map[string][]string{
 			"labels": {apis.AdmitTogetherLabel, apis.PlanUIDLabel, apis.ExtraLabel, apis.StageLabel},
 			"annotations": {
-				apis.AdmitTogetherCountAnnotation, apis.PodGroupKey, apis.PartsAnnotation, apis.RoundAnnotation, apis.StartedAnnotation, apis.FlavorsAnnotation,
+				apis.AdmitTogetherCountAnnotation, apis.StartedTogetherAnnotation, apis.PodGroupKey, apis.PartsAnnotation, apis.RoundAnnotation, apis.StartedAnnotation, apis.FlavorsAnnotation,
 			},
 		} {
 			want := "metadata." + field + ": only Tranche's manager"
