@@ -3,9 +3,11 @@ package e2e_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -125,7 +127,47 @@ var _ = Describe("A staged JobSet tells", func() {
 			g.Expect(times.Held[gpu]).To(Equal(held + 15*int64(times.Finished.Sub(again.LastTransitionTime.Time)/time.Second)))
 		}).WithContext(ctx).Should(Succeed())
 	}, SpecTimeout(specTimeout))
+
+	It("of the time that it held, while others write the JobSet all the time", func(ctx SpecContext) {
+		t := newTeam(ctx, "100", "20")
+		js := t.deepSpeed("busy")
+		submit(ctx, js)
+		t.end(ctx, "busy", "initializer", corev1.PodSucceeded)
+		t.expectStages(ctx, "busy", "launcher=ready", "trainer-node=ready")
+		reserved := apimeta.FindStatusCondition(t.workload(ctx, Default, "busy", "trainer-node").Status.Conditions, kueue.WorkloadQuotaReserved).LastTransitionTime.Time
+		Eventually(func() time.Time { return time.Now() }).WithContext(ctx).Should(BeTemporally(">", reserved.Add(2*time.Second)))
+		stop := keepWriting(ctx, js)
+		t.evict(ctx, "busy", "trainer-node", life.Eviction{Reason: kueue.WorkloadEvictedByPreemption, Message: "Preempted by the test"})
+		Eventually(func(g Gomega) {
+			again := apimeta.FindStatusCondition(t.workload(ctx, g, "busy", "trainer-node").Status.Conditions, kueue.WorkloadQuotaReserved)
+			g.Expect(again.LastTransitionTime.Time).To(BeTemporally(">", reserved), "it has been given back")
+		}).WithContext(ctx).Should(Succeed())
+		stop()
+		Expect(t.times(ctx, Default, "busy", "trainer-node").Held[gpu]).To(BeNumerically(">=", 2*15))
+	}, SpecTimeout(specTimeout))
 })
+
+// keepWriting lets several users write an annotation of a JobSet all the time, until stop is called.
+func keepWriting(ctx context.Context, js *jobsetapi.JobSet) (stop func()) {
+	GinkgoHelper()
+	ctx, cancel := context.WithCancel(ctx)
+	var writers sync.WaitGroup
+	for i := range 8 {
+		writers.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				patch := fmt.Sprintf(`{"metadata":{"annotations":{"example.com/writer-%d":"%d"}}}`, i, n)
+				// Only that the JobSet changes counts.
+				_ = env.Admin.Patch(ctx, js.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)))
+			}
+		})
+	}
+	stop = func() {
+		cancel()
+		writers.Wait()
+	}
+	DeferCleanup(stop)
+	return stop
+}
 
 // idle returns for how many GPU-seconds the manager has seen quota of the team held by stages that were not ready.
 func (t team) idle(ctx context.Context, g Gomega) float64 {
