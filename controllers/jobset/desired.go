@@ -79,7 +79,7 @@ type wanted struct {
 	expired *kueue.Workload
 	// ask has the quota Workloads of stages that have grown while they hold quota.
 	ask []*kueue.Workload
-	// awaitsEngine tells that the engine may still have to hear of an admission that the cache shows.
+	// awaitsEngine says that the engine may still have to hear of an admission that the cache shows.
 	awaitsEngine bool
 	// again is when to look again at gangs that wait for nodes, or at what expires, or zero: nothing else may report them.
 	again time.Duration
@@ -311,11 +311,7 @@ func (w *wanted) advance(s *seen, st *stage) {
 		w.reclaim = append(w.reclaim, news)
 	}
 	if isSuspendedByUser(s.jobSet) {
-		w.forgetReadiness(st)
-		w.resizeGangs(s, st)
-		if st.holdsQuota() && !st.hasPods && len(st.growths) == 0 && slices.Contains(life.Gates(st.workload), apis.SuspendedGate) {
-			w.giveBack = append(w.giveBack, st.workload)
-		}
+		w.suspend(s, st)
 		return
 	}
 	if st.lacksQuota(s) {
@@ -325,7 +321,9 @@ func (w *wanted) advance(s *seen, st *stage) {
 	if st.isClosedAgain() {
 		w.progress = append(w.progress, progress{stage: st.Name, workload: st.workload})
 	}
-	w.awaitsEngine = w.awaitsEngine || st.holdsQuota() && life.IsTrue(st.workload, kueue.WorkloadAdmitted) && !s.charged[st.workload.UID]
+	if st.awaitsEngine(s) {
+		w.awaitsEngine = true
+	}
 	if !st.mayRun(s) {
 		return
 	}
@@ -334,6 +332,15 @@ func (w *wanted) advance(s *seen, st *stage) {
 	}
 	if w.gatherGangs(s, st) && !st.decided && !st.awaitsJobs {
 		w.releaseJobs(s, st)
+	}
+}
+
+// suspend gives the quota of a stage back whose JobSet its user has suspended, once none of its pods is left.
+func (w *wanted) suspend(s *seen, st *stage) {
+	w.forgetReadiness(st)
+	w.resizeGangs(s, st)
+	if st.holdsQuota() && !st.hasPods && len(st.growths) == 0 && slices.Contains(life.Gates(st.workload), apis.SuspendedGate) {
+		w.giveBack = append(w.giveBack, st.workload)
 	}
 }
 

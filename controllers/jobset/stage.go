@@ -199,6 +199,11 @@ func (st *stage) succeeded() bool { return st.all(stageplan.Succeeded) }
 
 func (st *stage) holdsQuota() bool { return life.HoldsQuota(st.workload) }
 
+// awaitsEngine reports whether the engine may still have to hear of the admission of the stage that the cache shows.
+func (st *stage) awaitsEngine(s *seen) bool {
+	return st.holdsQuota() && life.IsTrue(st.workload, kueue.WorkloadAdmitted) && !s.charged[st.workload.UID]
+}
+
 // mustRunAgain reports whether a finished stage has Jobs to run, because the JobSet was restarted or because its quota Workload was
 // finished otherwise than by success.
 func (st *stage) mustRunAgain() bool {
