@@ -143,7 +143,8 @@ func (e *Engine) Apply(event Event) {
 	switch ev := event.(type) {
 	case FlavorObserved, FlavorGone, CheckObserved, CheckGone, CohortObserved, CohortGone, ClusterQueueObserved, ClusterQueueGone:
 		e.applySetup(event)
-	case LimitRangeObserved, LimitRangeGone, RuntimeClassObserved, RuntimeClassGone, DeviceClassObserved, DeviceClassGone:
+	case LimitRangeObserved, LimitRangeGone, RuntimeClassObserved, RuntimeClassGone, DeviceClassObserved, DeviceClassGone,
+		ClaimTemplateObserved, ClaimTemplateGone:
 		e.applyPodRule(event)
 	case LocalQueueObserved:
 		e.observeLocalQueue(ev.LocalQueue)

@@ -86,6 +86,14 @@ type DeviceClassObserved struct{ DeviceClass *resourcev1.DeviceClass }
 // DeviceClassGone says that a DeviceClass no longer exists.
 type DeviceClassGone struct{ Name string }
 
+// ClaimTemplateObserved says that a ResourceClaimTemplate exists with this content.
+type ClaimTemplateObserved struct {
+	Template *resourcev1.ResourceClaimTemplate
+}
+
+// ClaimTemplateGone says that a ResourceClaimTemplate no longer exists.
+type ClaimTemplateGone struct{ Key types.NamespacedName }
+
 // PlanObserved says which plan a JobSet follows. A stage of a JobSet is not admitted before its plan is known.
 type PlanObserved struct {
 	JobSet    types.NamespacedName
@@ -113,29 +121,31 @@ type WorkloadGone struct {
 // API server itself. What is observed of it later counts, unless it goes once more before.
 type WorkloadDoubted struct{ UID types.UID }
 
-func (FlavorObserved) event()       {}
-func (FlavorGone) event()           {}
-func (ClusterQueueObserved) event() {}
-func (ClusterQueueGone) event()     {}
-func (CohortObserved) event()       {}
-func (CohortGone) event()           {}
-func (CheckObserved) event()        {}
-func (CheckGone) event()            {}
-func (LocalQueueObserved) event()   {}
-func (LocalQueueGone) event()       {}
-func (NamespaceObserved) event()    {}
-func (NamespaceGone) event()        {}
-func (LimitRangeObserved) event()   {}
-func (LimitRangeGone) event()       {}
-func (RuntimeClassObserved) event() {}
-func (RuntimeClassGone) event()     {}
-func (DeviceClassObserved) event()  {}
-func (DeviceClassGone) event()      {}
-func (PlanObserved) event()         {}
-func (PlanGone) event()             {}
-func (WorkloadObserved) event()     {}
-func (WorkloadGone) event()         {}
-func (WorkloadDoubted) event()      {}
+func (FlavorObserved) event()        {}
+func (FlavorGone) event()            {}
+func (ClusterQueueObserved) event()  {}
+func (ClusterQueueGone) event()      {}
+func (CohortObserved) event()        {}
+func (CohortGone) event()            {}
+func (CheckObserved) event()         {}
+func (CheckGone) event()             {}
+func (LocalQueueObserved) event()    {}
+func (LocalQueueGone) event()        {}
+func (NamespaceObserved) event()     {}
+func (NamespaceGone) event()         {}
+func (LimitRangeObserved) event()    {}
+func (LimitRangeGone) event()        {}
+func (RuntimeClassObserved) event()  {}
+func (RuntimeClassGone) event()      {}
+func (DeviceClassObserved) event()   {}
+func (DeviceClassGone) event()       {}
+func (ClaimTemplateObserved) event() {}
+func (ClaimTemplateGone) event()     {}
+func (PlanObserved) event()          {}
+func (PlanGone) event()              {}
+func (WorkloadObserved) event()      {}
+func (WorkloadGone) event()          {}
+func (WorkloadDoubted) event()       {}
 
 func (e FlavorObserved) String() string       { return "flavor " + e.Flavor.Name }
 func (e FlavorGone) String() string           { return "flavor " + e.Name + " gone" }
@@ -159,8 +169,12 @@ func (e RuntimeClassObserved) String() string { return "runtimeclass " + e.Name 
 func (e RuntimeClassGone) String() string     { return "runtimeclass " + e.Name + " gone" }
 func (e DeviceClassObserved) String() string  { return "deviceclass " + e.DeviceClass.Name }
 func (e DeviceClassGone) String() string      { return "deviceclass " + e.Name + " gone" }
-func (e PlanObserved) String() string         { return "plan of jobset " + e.JobSet.String() }
-func (e PlanGone) String() string             { return "plan " + string(e.UID) + " gone" }
+func (e ClaimTemplateObserved) String() string {
+	return "claimtemplate " + e.Template.Namespace + "/" + e.Template.Name
+}
+func (e ClaimTemplateGone) String() string { return "claimtemplate " + e.Key.String() + " gone" }
+func (e PlanObserved) String() string      { return "plan of jobset " + e.JobSet.String() }
+func (e PlanGone) String() string          { return "plan " + string(e.UID) + " gone" }
 func (e WorkloadObserved) String() string {
 	return "workload " + e.Workload.Namespace + "/" + e.Workload.Name
 }

@@ -20,6 +20,8 @@ import (
 type podRules struct {
 	limitRanges   map[types.NamespacedName]*observed[*corev1.LimitRange]
 	deviceClasses map[string]*observed[*resourcev1.DeviceClass]
+	// claimTemplates are ResourceClaimTemplates.
+	claimTemplates map[types.NamespacedName]*observed[device.Template]
 	// overheads are those of RuntimeClasses.
 	overheads map[string]corev1.ResourceList
 	// podLimits follow from limitRanges, by namespace, and extended from deviceClasses.
@@ -29,10 +31,11 @@ type podRules struct {
 
 func newPodRules() podRules {
 	return podRules{
-		limitRanges:   map[types.NamespacedName]*observed[*corev1.LimitRange]{},
-		deviceClasses: map[string]*observed[*resourcev1.DeviceClass]{},
-		overheads:     map[string]corev1.ResourceList{},
-		podLimits:     map[string]podresources.Limits{},
+		limitRanges:    map[types.NamespacedName]*observed[*corev1.LimitRange]{},
+		deviceClasses:  map[string]*observed[*resourcev1.DeviceClass]{},
+		claimTemplates: map[types.NamespacedName]*observed[device.Template]{},
+		overheads:      map[string]corev1.ResourceList{},
+		podLimits:      map[string]podresources.Limits{},
 	}
 }
 
@@ -53,6 +56,11 @@ func (e *Engine) applyPodRule(event Event) {
 	case DeviceClassGone:
 		delete(e.deviceClasses, ev.Name)
 		e.renewExtended()
+	case ClaimTemplateObserved:
+		e.observeClaimTemplate(ev.Template)
+	case ClaimTemplateGone:
+		delete(e.claimTemplates, ev.Key)
+		e.reshapeClaiming(ev.Key)
 	}
 }
 
@@ -123,6 +131,29 @@ func (e *Engine) renewExtended() {
 	e.reshape(func(*stage) bool { return true })
 }
 
+func (e *Engine) observeClaimTemplate(object *resourcev1.ResourceClaimTemplate) {
+	key := types.NamespacedName{Namespace: object.Namespace, Name: object.Name}
+	v := versionOf(object.UID, object.ResourceVersion)
+	known := e.claimTemplates[key]
+	if known != nil && v.isOlderThan(known.version) {
+		return
+	}
+	template := device.Template{UID: object.UID, Spec: *object.Spec.Spec.DeepCopy()}
+	e.claimTemplates[key] = &observed[device.Template]{template, v}
+	if known == nil || known.fact.UID != template.UID {
+		e.reshapeClaiming(key)
+	}
+}
+
+// reshapeClaiming makes the shapes of the stages again that name a ResourceClaimTemplate.
+func (e *Engine) reshapeClaiming(template types.NamespacedName) {
+	e.reshape(func(s *stage) bool {
+		return s.key.Namespace == template.Namespace && slices.ContainsFunc(s.podSets, func(p kueue.PodSet) bool {
+			return device.Names(&p.Template.Spec, template.Name)
+		})
+	})
+}
+
 // reshape makes the shapes of some stages again, and those of the plans that they belong to.
 func (e *Engine) reshape(isConcerned func(*stage) bool) {
 	var concerned []*stage
@@ -156,6 +187,25 @@ func (e *Engine) effective(namespace string, spec *corev1.PodSpec) *corev1.PodSp
 	}
 	limits := e.podLimits[namespace]
 	return limits.Effective(spec, overhead)
+}
+
+// withDevices returns a pod spec that has what quota is charged for its devices as overhead, in the place of its resource claims, or says why it
+// cannot.
+func (e *Engine) withDevices(namespace string, spec *corev1.PodSpec) (*corev1.PodSpec, *device.Problem) {
+	if len(spec.ResourceClaims) == 0 {
+		return spec, nil
+	}
+	templates := map[string]device.Template{}
+	for i := range spec.ResourceClaims {
+		if name := spec.ResourceClaims[i].ResourceClaimTemplateName; name != nil {
+			if known := e.claimTemplates[types.NamespacedName{Namespace: namespace, Name: *name}]; known != nil {
+				templates[*name] = known.fact
+			}
+		}
+	}
+	pod := corev1.PodTemplateSpec{Spec: *spec}
+	problem := e.config.Devices.Charge(&pod, templates)
+	return &pod.Spec, problem
 }
 
 // chargesFor returns what is charged for the requests of a pod.

@@ -1,14 +1,18 @@
 package admission_test
 
 import (
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/admission/device"
 )
 
 // The status of a stage that waits says what it asks for, also when only that changes.
@@ -34,5 +38,44 @@ func TestRefusalFollowsLimitRange(t *testing.T) {
 		if len(asked) != 1 || asked[0] != cpu {
 			t.Errorf("refused with requests %v, want %s cpu once", asked, cpu)
 		}
+	}
+}
+
+// A quota Workload of another controller is charged for the devices that its pods claim, whenever its ResourceClaimTemplate is created, and keeps
+// that charge when the ResourceClaimTemplate is gone.
+func TestChargesClaimedDevices(t *testing.T) {
+	w := newWorld(t, admission.Config{Devices: device.Mapping{"gpu.example.com": gpu}})
+	w.queue("q", "a100: gpu=8")
+	claims := func(wl *kueue.Workload) {
+		wl.Spec.PodSets[0].Count = 2
+		wl.Spec.PodSets[0].Template.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "devices", ResourceClaimTemplateName: new("three")}}
+	}
+	template := func(class, uid string) {
+		template := &resourcev1.ResourceClaimTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "three", UID: types.UID(uid), ResourceVersion: uid}}
+		template.Spec.Spec.Devices.Requests = []resourcev1.DeviceRequest{{Name: "all", Exactly: &resourcev1.ExactDeviceRequest{
+			DeviceClassName: class, AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 3,
+		}}}
+		w.engine.Apply(admission.ClaimTemplateObserved{Template: template})
+	}
+	gone := admission.ClaimTemplateGone{Key: admission.StageKey{Namespace: "ns", Name: "three"}}
+	w.lone("q", "a", "", claims)
+	w.wantAdmitted()
+	w.wantRefusal("a", "IsSupported", "Misconfigured", `spec.podSets[0].template.spec.resourceClaims: resource claim "devices" names ResourceClaimTemplate "three", which does not exist`)
+	template("nic.example.com", "1")
+	w.wantAdmitted()
+	w.wantRefusal("a", "IsSupported", "Misconfigured", `is for DeviceClass "nic.example.com", which no quota is charged for`)
+	w.engine.Apply(gone)
+	template("gpu.example.com", "2")
+	w.wantAdmitted("a")
+	if got := w.used("q"); !strings.Contains(got, "6") {
+		t.Errorf("uses %s, want 6 devices", got)
+	}
+	w.lone("q", "b", "", claims)
+	w.wantAdmitted()
+	w.wantRefusal("b", "QuotaFits", "WaitingForQuota", "needs 6 nvidia.com/gpu of flavor a100: 2 of 8 free")
+	w.engine.Apply(gone)
+	w.wantAdmitted()
+	if got := w.used("q"); !strings.Contains(got, "6") {
+		t.Errorf("uses %s without the ResourceClaimTemplate, want 6 devices", got)
 	}
 }

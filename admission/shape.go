@@ -89,6 +89,11 @@ func (e *Engine) shapeOf(of *stage) *shape {
 			spec = e.effective(of.key.Namespace, spec)
 			e.pods = append(e.pods, podresources.PodSet{Name: string(p.Name), Index: i, Spec: spec})
 		}
+		if of.isGang {
+			s.checkClaims(string(p.Name), spec)
+		} else {
+			spec = e.chargeClaims(s, of.key.Namespace, i, spec)
+		}
 		podSet := flavor.PodSet{Name: string(p.Name), Count: countOf(p, of.reclaimable), Pod: flavor.NewPod(spec)}
 		if len(s.podSets) < cap(s.podSets) {
 			podSet.Requests = s.podSets[:i+1][i].Requests[:0]
@@ -97,7 +102,6 @@ func (e *Engine) shapeOf(of *stage) *shape {
 			podSet.Min = min(max(*p.MinCount, 1), max(podSet.Count, 0))
 		}
 		podSet.Pinned = pinned(of.pinned, podSet.Name)
-		s.checkClaims(podSet.Name, spec)
 		s.add(podSet, e.chargesFor(stageplan.PodRequests(spec)))
 	}
 	s.checkResources(e.podLimits[of.key.Namespace], e.pods)
@@ -166,7 +170,17 @@ func (s *shape) add(podSet flavor.PodSet, requests corev1.ResourceList) {
 	s.podSets = append(s.podSets, podSet)
 }
 
-// checkClaims refuses devices that are charged to no quota. Controllers replace resource claims by requests where they can.
+// chargeClaims returns a pod spec with what quota is charged for its devices. Devices that are charged to no quota are a problem.
+func (e *Engine) chargeClaims(s *shape, namespace string, podSet int, spec *corev1.PodSpec) *corev1.PodSpec {
+	charged, problem := e.withDevices(namespace, spec)
+	if problem != nil {
+		s.complain("spec.podSets[%d].template.spec.resourceClaims: %s", podSet, problem.Message)
+	}
+	return charged
+}
+
+// checkClaims refuses devices that are charged to no quota. Controllers replace the resource claims of JobSets and of gangs of pods by requests
+// where they can.
 func (s *shape) checkClaims(podSet string, pod *corev1.PodSpec) {
 	for i := range pod.ResourceClaims {
 		s.complain("pod set %s has the resource claim %q, whose devices are charged to no quota: remove it from spec.resourceClaims, or request an extended resource",

@@ -3,8 +3,9 @@
 //
 //	spec.resourceClaims -> ResourceClaimTemplate -> 8 of DeviceClass gpu.example.com -> example.com/gpus: 8
 //
-// The pod template of a quota Workload carries the result as overhead, because overhead is what a pod costs beside its containers, and has
-// no resource claims any longer. Resource claims that are left are refused by the engine.
+// The pod template of a quota Workload that the manager creates carries the result as overhead, because overhead is what a pod costs beside its
+// containers, and has no resource claims any longer. The engine does the same for the quota Workloads of other controllers, whose pod templates
+// stay as they are.
 package device
 
 import (
@@ -122,6 +123,13 @@ func Inherit(pod, charged *corev1.PodTemplateSpec) {
 	if value := charged.Annotations[apis.ClaimTemplatesAnnotation]; value != "" {
 		pod.Annotations = with(pod.Annotations, apis.ClaimTemplatesAnnotation, value)
 	}
+}
+
+// Names reports whether a resource claim of a pod names a ResourceClaimTemplate.
+func Names(pod *corev1.PodSpec, template string) bool {
+	return slices.ContainsFunc(pod.ResourceClaims, func(claim corev1.PodResourceClaim) bool {
+		return claim.ResourceClaimTemplateName != nil && *claim.ResourceClaimTemplateName == template
+	})
 }
 
 // IsSame reports whether two pod templates are charged for claims of the same ResourceClaimTemplates, or for none.

@@ -133,8 +133,6 @@ func jobSetsThatClaim(reader client.Reader) handler.MapFunc {
 
 func claims(js *jobsetapi.JobSet, template string) bool {
 	return slices.ContainsFunc(js.Spec.ReplicatedJobs, func(job jobsetapi.ReplicatedJob) bool {
-		return slices.ContainsFunc(job.Template.Spec.Template.Spec.ResourceClaims, func(claim corev1.PodResourceClaim) bool {
-			return ptr.Deref(claim.ResourceClaimTemplateName, "") == template
-		})
+		return device.Names(&job.Template.Spec.Template.Spec, template)
 	})
 }

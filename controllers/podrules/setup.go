@@ -1,5 +1,5 @@
 // Package podrules feeds the engine what the API server adds to pods, and what it rejects: LimitRanges, RuntimeClasses, and DeviceClasses that
-// serve extended resources.
+// serve extended resources; and ResourceClaimTemplates, which name the devices of pods.
 package podrules
 
 import (
@@ -18,7 +18,8 @@ import (
 	"github.com/tranche-dev/tranche/controllers/engine"
 )
 
-// SetupWithManager starts to watch LimitRanges and RuntimeClasses, and DeviceClasses if any is mapped to a resource of quota.
+// SetupWithManager starts to watch LimitRanges, RuntimeClasses and ResourceClaimTemplates, and DeviceClasses if any is mapped to a resource of
+// quota.
 func SetupWithManager(ctx context.Context, mgr ctrl.Manager, runner *engine.Runner, devices device.Mapping) error {
 	err := errors.Join(
 		engine.Watch(ctx, mgr, runner, &corev1.LimitRange{}, engine.Source[*corev1.LimitRange]{
@@ -32,6 +33,16 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, runner *engine.Runn
 				return admission.RuntimeClassObserved{Name: c.Name, Overhead: overheadOf(c)}
 			},
 			Gone: func(c *nodev1.RuntimeClass) admission.Event { return admission.RuntimeClassGone{Name: c.Name} },
+		}),
+		engine.Watch(ctx, mgr, runner, &resourcev1.ResourceClaimTemplate{}, engine.Source[*resourcev1.ResourceClaimTemplate]{
+			Observed: func(t *resourcev1.ResourceClaimTemplate) admission.Event {
+				return admission.ClaimTemplateObserved{Template: t}
+			},
+			// The spec never changes.
+			Differs: func(before, after *resourcev1.ResourceClaimTemplate) bool { return before.UID != after.UID },
+			Gone: func(t *resourcev1.ResourceClaimTemplate) admission.Event {
+				return admission.ClaimTemplateGone{Key: client.ObjectKeyFromObject(t)}
+			},
 		}),
 	)
 	if err != nil || len(devices) == 0 {

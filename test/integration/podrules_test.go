@@ -153,6 +153,31 @@ var _ = Describe("What the API server makes of pods", Ordered, ContinueOnFailure
 		Expect(charged(expect(ctx, staged, admitted), corev1.ResourceCPU)).To(Equal("3500m"))
 	}, SpecTimeout(patience))
 
+	It("is what plain quota Workloads are charged for: the devices that they claim", func(ctx SpecContext) {
+		t.configure(ctx, func(spec *kueue.ClusterQueueSpec) {
+			spec.ResourceGroups[0].CoveredResources = append(spec.ResourceGroups[0].CoveredResources, accelerators)
+			for i := range spec.ResourceGroups[0].Flavors {
+				flavor := &spec.ResourceGroups[0].Flavors[i]
+				flavor.Resources = append(flavor.Resources, kueue.ResourceQuota{Name: accelerators, NominalQuota: resource.MustParse("3")})
+			}
+		})
+		template := func(class string) *resourcev1.ResourceClaimTemplate {
+			r := &resourcev1.ResourceClaimTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: "two"}}
+			r.Spec.Spec.Devices.Requests = []resourcev1.DeviceRequest{{Name: "all", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: class, Count: 2}}}
+			return r
+		}
+		claims := t.workload("claims", "1")
+		claims.Spec.PodSets[0].Template.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "devices", ResourceClaimTemplateName: new("two")}}
+		refused(ctx, create(ctx, claims), `spec.podSets[0].template.spec.resourceClaims: resource claim "devices" names ResourceClaimTemplate "two", which does not exist: create it`)
+		other := template("nic.example.com")
+		Expect(env.adminClient.Create(ctx, other)).To(Succeed())
+		refused(ctx, claims, `is for DeviceClass "nic.example.com", which no quota is charged for`)
+		expect(ctx, claims, "QuotaReserved=False Inadmissible")
+		Expect(env.adminClient.Delete(ctx, other)).To(Succeed())
+		Expect(env.adminClient.Create(ctx, template(name))).To(Succeed())
+		Expect(charged(expect(ctx, claims, admitted), accelerators)).To(Equal("2"))
+	}, SpecTimeout(patience))
+
 	It("is charged to the mapping of a DeviceClass that serves an extended resource", func(ctx SpecContext) {
 		const extended corev1.ResourceName = "example.com/podrules"
 		t.configure(ctx, func(spec *kueue.ClusterQueueSpec) {
