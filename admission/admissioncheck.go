@@ -7,7 +7,13 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
-// observeCheck takes over whether an AdmissionCheck is active.
+// An admissionCheck is what counts of an AdmissionCheck.
+type admissionCheck struct {
+	isActive   bool
+	controller string
+}
+
+// observeCheck takes over whether an AdmissionCheck is active, and which controller it has.
 func (e *Engine) observeCheck(object *kueue.AdmissionCheck) {
 	v := versionOf(object.UID, object.ResourceVersion)
 	known := e.checks[object.Name]
@@ -17,8 +23,9 @@ func (e *Engine) observeCheck(object *kueue.AdmissionCheck) {
 	isActive := slices.ContainsFunc(object.Status.Conditions, func(c metav1.Condition) bool {
 		return c.Type == kueue.AdmissionCheckActive && c.Status == metav1.ConditionTrue
 	})
-	e.checks[object.Name] = &observed[bool]{isActive, v}
-	if known == nil || known.fact != isActive {
+	check := admissionCheck{isActive, object.Spec.ControllerName}
+	e.checks[object.Name] = &observed[admissionCheck]{check, v}
+	if known == nil || known.fact != check {
 		e.renewUsersOfCheck(object.Name)
 	}
 }

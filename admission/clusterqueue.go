@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -266,63 +265,4 @@ func (e *Engine) renewUsersOf(name kueue.ResourceFlavorReference) {
 			}
 		}
 	}
-}
-
-// maxRemarks is how many remarks about quotas the condition Active repeats.
-const maxRemarks = 3
-
-// An Activity is what the condition Active of a queue says.
-type Activity struct {
-	Status          metav1.ConditionStatus
-	Reason, Message string
-}
-
-// activity tells whether a ClusterQueue takes new reservations.
-func (e *Engine) activity(q *clusterQueue) Activity {
-	if q.terminating {
-		return Activity{metav1.ConditionFalse, kueue.ClusterQueueActiveReasonTerminating, "Admits no quota Workloads: the ClusterQueue is being deleted"}
-	}
-	var reasons, messages []string
-	add := func(reason, message string) {
-		reasons = append(reasons, reason)
-		messages = append(messages, message)
-	}
-	if q.stop != kueue.None {
-		add(kueue.ClusterQueueActiveReasonStopped, "stopped by spec.stopPolicy")
-	}
-	if len(q.missing) > 0 {
-		add(kueue.ClusterQueueActiveReasonFlavorNotFound, "no such ResourceFlavor: "+strings.Join(q.missing, ", "))
-	}
-	if len(q.topological) > 0 {
-		add(kueue.ClusterQueueActiveReasonTopologyNotFound, "spec.topologyName is not supported, remove it from ResourceFlavor "+strings.Join(q.topological, ", "))
-	}
-	if q.isConcurrent {
-		add(kueue.ClusterQueueActiveReasonUnknown, "spec.concurrentAdmissionPolicy is not supported, remove it")
-	}
-	for _, rule := range q.checks {
-		switch c := e.checks[string(rule.Name)]; {
-		case c == nil:
-			add(kueue.ClusterQueueActiveReasonAdmissionCheckNotFound, "no such AdmissionCheck: "+string(rule.Name))
-		case !c.fact:
-			add(kueue.ClusterQueueActiveReasonAdmissionCheckInactive, "AdmissionCheck "+string(rule.Name)+" is not active: its controller has not set the condition Active")
-		}
-	}
-	if q.cohort != "" && e.cohort(q.cohort).cycle != "" {
-		add(kueue.ClusterQueueActiveReasonUnknown, "spec.cohortName: the parents of Cohorts form a cycle: "+e.cohort(q.cohort).cycle)
-	}
-	if q.selectorProblem != "" {
-		add(kueue.ClusterQueueActiveReasonUnknown, "spec.namespaceSelector: "+q.selectorProblem)
-	}
-	if len(reasons) > 0 {
-		return Activity{metav1.ConditionFalse, reasons[0], "Admits no quota Workloads: " + strings.Join(messages, "; ")}
-	}
-	message := "Can admit new workloads"
-	if len(q.remarks) > 0 {
-		message += ", but correct spec.resourceGroups: " + strings.Join(q.remarks[:min(len(q.remarks), maxRemarks)], "; ")
-	}
-	if len(q.deleted) > 0 {
-		message += "; being deleted, and still admitted to: ResourceFlavor " + strings.Join(q.deleted, ", ") +
-			"; remove it from spec.resourceGroups, or it cannot disappear"
-	}
-	return Activity{metav1.ConditionTrue, kueue.ClusterQueueActiveReasonReady, message}
 }

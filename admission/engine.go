@@ -57,7 +57,7 @@ type Engine struct {
 
 	podRules
 	flavors       map[kueue.ResourceFlavorReference]*observed[*flavor.Flavor]
-	checks        map[string]*observed[bool]
+	checks        map[string]*observed[admissionCheck]
 	cohorts       map[string]*cohort
 	clusterQueues map[string]*clusterQueue
 	localQueues   map[types.NamespacedName]*localQueue
@@ -115,7 +115,7 @@ func New(config Config) (*Engine, error) {
 		unopened:      map[*localQueue]struct{}{},
 		isStale:       true,
 		podRules:      newPodRules(),
-		checks:        map[string]*observed[bool]{},
+		checks:        map[string]*observed[admissionCheck]{},
 		cohorts:       map[string]*cohort{},
 		shapes:        map[string]*shape{},
 		overdue:       map[*stage]struct{}{},

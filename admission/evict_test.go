@@ -112,10 +112,10 @@ func TestAdmissionChecks(t *testing.T) {
 	w.queue("q", "a100: gpu=4", withCheck)
 	w.lone("q", "one", "gpu=1")
 	w.wantAdmitted()
-	w.wantRefusal("one", "ClusterQueueIsActive", "Misconfigured", "no such AdmissionCheck: budget")
+	w.wantRefusal("one", "ClusterQueueIsActive", "Misconfigured", "references missing AdmissionCheck(s): budget")
 	w.engine.Apply(admission.CheckObserved{AdmissionCheck: check})
 	w.wantAdmitted()
-	w.wantRefusal("one", "ClusterQueueIsActive", "Misconfigured", "AdmissionCheck budget is not active")
+	w.wantRefusal("one", "ClusterQueueIsActive", "Misconfigured", "references inactive AdmissionCheck(s): budget")
 	check.Status.Conditions = []metav1.Condition{{Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue}}
 	w.engine.Apply(admission.CheckObserved{AdmissionCheck: check})
 	decisions := w.engine.Decide(w.now())

@@ -124,16 +124,18 @@ func (e *Engine) wakeLine(q *clusterQueue) {
 	e.rouse(q)
 }
 
-// localActivity tells whether stages may be submitted to a LocalQueue with good hope.
+const cannotSubmit = "Can't submit new workloads to clusterQueue"
+
+// localActivity reports whether a LocalQueue leads to a ClusterQueue that takes new reservations.
 func (e *Engine) localActivity(q *localQueue) Activity {
 	target := e.clusterQueue(q.clusterQueue)
 	switch {
 	case q.stop != kueue.None:
 		return Activity{metav1.ConditionFalse, "Stopped", "LocalQueue is stopped"}
 	case !target.exists:
-		return Activity{metav1.ConditionFalse, "ClusterQueueDoesNotExist", "Can't submit new workloads to clusterQueue: there is no ClusterQueue " + q.clusterQueue}
+		return Activity{metav1.ConditionFalse, "ClusterQueueDoesNotExist", cannotSubmit}
 	case e.activity(target).Status != metav1.ConditionTrue:
-		return Activity{metav1.ConditionFalse, "ClusterQueueIsInactive", "Can't submit new workloads to clusterQueue: " + e.activity(target).Message}
+		return Activity{metav1.ConditionFalse, "ClusterQueueIsInactive", cannotSubmit}
 	}
 	return Activity{metav1.ConditionTrue, "Ready", "Can submit new workloads to localQueue"}
 }

@@ -43,17 +43,17 @@ func TestRefusals(t *testing.T) {
 		},
 		"ClusterQueue stopped": {
 			queue:     func(q *kueue.ClusterQueue) { q.Spec.StopPolicy = &hold },
-			wantCheck: "ClusterQueueIsActive", wantReason: "Suspended", wantInMessage: "spec.stopPolicy",
+			wantCheck: "ClusterQueueIsActive", wantReason: "Suspended", wantInMessage: "is stopped",
 		},
 		"flavor gone": {
 			before:    func(w *world) { w.engine.Apply(admission.FlavorGone{Name: "a100"}) },
-			wantCheck: "ClusterQueueIsActive", wantReason: "Misconfigured", wantInMessage: "no such ResourceFlavor: a100",
+			wantCheck: "ClusterQueueIsActive", wantReason: "Misconfigured", wantInMessage: "references missing ResourceFlavor(s): a100",
 		},
 		"admission checks": {
 			queue: func(q *kueue.ClusterQueue) {
 				q.Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{Name: "x"}}}
 			},
-			wantCheck: "ClusterQueueIsActive", wantReason: "Misconfigured", wantInMessage: "no such AdmissionCheck: x",
+			wantCheck: "ClusterQueueIsActive", wantReason: "Misconfigured", wantInMessage: "references missing AdmissionCheck(s): x",
 		},
 		"namespace not selected": {
 			queue: func(q *kueue.ClusterQueue) {
@@ -345,7 +345,7 @@ func TestAllOfAShapeHearTheNews(t *testing.T) {
 	w.queue("q", "a100: gpu=4", func(q *kueue.ClusterQueue) { q.Spec.StopPolicy = &hold })
 	w.wantAdmitted()
 	for _, name := range []string{"one", "two"} {
-		w.wantRefusal(name, "ClusterQueueIsActive", "Suspended", "stopped by spec.stopPolicy")
+		w.wantRefusal(name, "ClusterQueueIsActive", "Suspended", "is stopped")
 	}
 	w.queue("q", "a100: gpu=4")
 	w.wantAdmitted()

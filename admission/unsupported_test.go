@@ -43,11 +43,11 @@ func TestUnsupported(t *testing.T) {
 		},
 		"concurrent admission": {
 			queue:     func(q *kueue.ClusterQueue) { q.Spec.ConcurrentAdmissionPolicy = &kueue.ConcurrentAdmissionPolicy{} },
-			wantCheck: "ClusterQueueIsActive", wantInMessage: "spec.concurrentAdmissionPolicy is not supported, remove it",
+			wantCheck: "ClusterQueueIsActive", wantInMessage: "spec.concurrentAdmissionPolicy is not supported: remove it",
 		},
 		"topology of a flavor": {
 			flavor:    func(f *kueue.ResourceFlavor) { f.Spec.TopologyName = &topology },
-			wantCheck: "ClusterQueueIsActive", wantInMessage: "spec.topologyName is not supported, remove it from ResourceFlavor a100",
+			wantCheck: "ClusterQueueIsActive", wantInMessage: "spec.topologyName is not supported: remove it from ResourceFlavor(s): a100",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

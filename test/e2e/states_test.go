@@ -92,7 +92,7 @@ var _ = Describe("The owner of a JobSet reads", func() {
 		t := newTeam(ctx, "100", "15")
 		t.patchQueue(ctx, `{"spec":{"stopPolicy":"Hold"}}`)
 		submit(ctx, t.newJobSet("held", replicatedJob{name: "main", cpus: "1"}))
-		t.expectSays(ctx, "held", "QueueStopped", "stopped by spec.stopPolicy")
+		t.expectSays(ctx, "held", "QueueStopped", "Can't admit new workloads: is stopped.")
 	}, SpecTimeout(specTimeout))
 
 	It("that the priority class which it names while it waits does not exist", func(ctx SpecContext) {
