@@ -145,6 +145,10 @@ func (r Refusal) kueueReason() string {
 	return ""
 }
 
+// HasEvent reports whether Kueue's scheduler would refuse a stage for this. It then emits an Event on the quota Workload. What its controllers
+// refuse, and what waits behind the head of a StrictFIFO queue, never reaches the scheduler.
+func (r Refusal) HasEvent() bool { return r.kueueReason() == "" && r.Check != strictFIFO }
+
 // saysTheSameAs reports whether both refusals are the same to the owner of a stage.
 func (r Refusal) saysTheSameAs(other *Refusal) bool {
 	return r.Check == other.Check && r.Reason == other.Reason && r.Message == other.Message

@@ -36,8 +36,8 @@ const (
 	hurriedRefusalsPerSecond = 5
 )
 
-// The conditions of a quota Workload say that it is admitted or evicted. The Events that say so again are for those who look on, so that
-// many at a time do without them.
+// The conditions of a quota Workload say that it is admitted, evicted or refused. The Events that repeat this have a budget, so that not every one
+// of many at a time gets an Event.
 const (
 	eventsPerSecond = 2
 	eventBurst      = 50
@@ -54,6 +54,8 @@ type writer struct {
 	budget   flowcontrol.RateLimiter
 	hurried  flowcontrol.RateLimiter
 	events   flowcontrol.RateLimiter
+	// refusalEvents keeps Events about refusals from taking the place of those about admissions.
+	refusalEvents flowcontrol.RateLimiter
 
 	mu      sync.Mutex
 	orders  map[admission.StageKey][]admission.Decision
@@ -63,16 +65,17 @@ type writer struct {
 
 func newWriter(config Config, runner *Runner) *writer {
 	return &writer{
-		config:   config,
-		runner:   runner,
-		queue:    workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[admission.StageKey]{Name: "tranche-orders"}),
-		refusals: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[admission.StageKey]{Name: "tranche-refusals"}),
-		budget:   flowcontrol.NewTokenBucketRateLimiter(refusalsPerSecond, refusalBurst),
-		hurried:  flowcontrol.NewTokenBucketRateLimiter(hurriedRefusalsPerSecond, 1),
-		events:   flowcontrol.NewTokenBucketRateLimiter(eventsPerSecond, eventBurst),
-		orders:   map[admission.StageKey][]admission.Decision{},
-		refuses:  map[admission.StageKey]*admission.Refuse{},
-		retries:  workqueue.NewTypedItemExponentialFailureRateLimiter[admission.StageKey](firstRetry, lastRetry),
+		config:        config,
+		runner:        runner,
+		queue:         workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[admission.StageKey]{Name: "tranche-orders"}),
+		refusals:      workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[admission.StageKey]{Name: "tranche-refusals"}),
+		budget:        flowcontrol.NewTokenBucketRateLimiter(refusalsPerSecond, refusalBurst),
+		hurried:       flowcontrol.NewTokenBucketRateLimiter(hurriedRefusalsPerSecond, 1),
+		events:        flowcontrol.NewTokenBucketRateLimiter(eventsPerSecond, eventBurst),
+		refusalEvents: flowcontrol.NewTokenBucketRateLimiter(eventsPerSecond, eventBurst),
+		orders:        map[admission.StageKey][]admission.Decision{},
+		refuses:       map[admission.StageKey]*admission.Refuse{},
+		retries:       workqueue.NewTypedItemExponentialFailureRateLimiter[admission.StageKey](firstRetry, lastRetry),
 	}
 }
 
@@ -288,16 +291,32 @@ func (w *writer) refuse(ctx context.Context, d *admission.Refuse) {
 	if apierrors.IsNotFound(err) || err == nil && (seen.UID != d.UID || seen.Status.Admission != nil) {
 		return
 	}
+	var written *kueue.Workload
 	if err == nil {
 		status := life.Pending(&seen, d.Wait(), time.Now())
-		_, err = w.apply(ctx, &seen, status, seen.ResourceVersion)
+		written, err = w.apply(ctx, &seen, status, seen.ResourceVersion)
 	}
 	switch {
 	case err == nil:
 		w.retries.Forget(d.Stage)
+		w.announceRefusal(&seen, written, d)
 	case apierrors.IsNotFound(err) || ctx.Err() != nil:
 	default:
 		w.retryRefusal(d)
+	}
+}
+
+// announceRefusal reports a refusal as an Event if the condition QuotaReserved has changed with it. Without a resourceVersion the recorder counts all
+// refusals of a quota Workload that have the same reason as one Event.
+func (w *writer) announceRefusal(before, written *kueue.Workload, d *admission.Refuse) {
+	was, is := life.WaitOf(before), life.WaitOf(written)
+	if !d.Refusal.HasEvent() || is == nil || was != nil && was.KueueReason == is.KueueReason && was.KueueMessage == is.KueueMessage {
+		return
+	}
+	if w.refusalEvents.TryAccept() {
+		about := *written
+		about.ResourceVersion = ""
+		events.Pending(is.KueueReason, is.KueueMessage).Emit(w.config.Recorder, &about)
 	}
 }
 

@@ -67,6 +67,11 @@ func QuotaReserved(queue string, waited time.Duration) Event {
 	}
 }
 
+// Pending reports why a quota Workload gets no quota. The reason is that of its condition QuotaReserved.
+func Pending(reason, message string) Event {
+	return Event{corev1.EventTypeWarning, reason, reason, message}
+}
+
 // Admitted tells the owner of a quota Workload that it is admitted, so many seconds after it got its quota.
 func Admitted(queue string, waited time.Duration) Event {
 	return Event{

@@ -55,6 +55,7 @@ func all() []struct {
 		{"JobSet", events.GroupTimedOut(37, 64)},
 		{"JobSet", events.GroupNotKept(`ConfigMap "train-group-scheduling" was made by somebody else: give it another name`)},
 		{"quota Workload", events.QuotaReserved("research", 12*time.Second)},
+		{"quota Workload", events.Pending("Pending", "couldn't assign flavors to pod set main: insufficient unused quota for nvidia.com/gpu in flavor a100, 5 more needed")},
 		{"quota Workload", events.Admitted("research", 90*time.Second)},
 		{"quota Workload", events.Evicted("EvictedDueToPodsReadyTimeout", `Exceeded the PodsReady timeout of 30m0s (waitForPodsReady.timeout): 1 of 3 pods were not ready: 1 with container "main" waiting (ImagePullBackOff)`)},
 		{"quota Workload", events.Preempted(`Preempted to accommodate a workload (UID: 5a1f, JobUID: 77c2) due to prioritization in the ClusterQueue; preemptor path: /research/ml; preemptee path: /research/ml; preemptor: Workload "urgent"`)},
