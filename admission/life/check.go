@@ -37,7 +37,7 @@ func AllReady(workload *kueue.Workload, now time.Time) kueue.WorkloadStatus {
 }
 
 func (d *draft) require(checks []kueue.AdmissionCheckReference) {
-	d.set(kueue.WorkloadAdmitted, metav1.ConditionFalse, kueue.WorkloadAdmittedReasonUnsatisfiedAdmissionChecks, "Not all AdmissionChecks are Ready")
+	d.set(kueue.WorkloadAdmitted, metav1.ConditionFalse, reasonUnsatisfied, messageUnsatisfied)
 	for _, name := range checks {
 		if !slices.ContainsFunc(d.status.AdmissionChecks, func(c kueue.AdmissionCheckState) bool { return c.Name == name }) {
 			d.status.AdmissionChecks = append(d.status.AdmissionChecks, kueue.AdmissionCheckState{
@@ -54,7 +54,7 @@ func reset(check *kueue.AdmissionCheckState, now time.Time) kueue.AdmissionCheck
 	}
 	after := kueue.AdmissionCheckState{
 		Name: check.Name, State: kueue.CheckStatePending, LastTransitionTime: metav1.NewTime(now),
-		Message:             "Reset to Pending. Previously: " + string(check.State),
+		Message:             "Reset to Pending after eviction. Previously: " + string(check.State),
 		RequeueAfterSeconds: check.RequeueAfterSeconds,
 	}
 	if check.State == kueue.CheckStateRetry {

@@ -3,6 +3,7 @@ package life
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -67,7 +68,11 @@ func (d *draft) release(w Wait) {
 		seconds += int64(ptr.Deref(d.status.AccumulatedPastExecutionTimeSeconds, 0))
 		d.status.AccumulatedPastExecutionTimeSeconds = new(int32(min(seconds, math.MaxInt32))) //nolint:gosec // it is not negative either
 	}
-	d.set(kueue.WorkloadAdmitted, metav1.ConditionFalse, kueue.WorkloadAdmittedReasonNoReservation, messageNoReservation)
+	reason, message := kueue.WorkloadAdmittedReasonNoReservation, messageNoReservation
+	if slices.ContainsFunc(d.status.AdmissionChecks, func(c kueue.AdmissionCheckState) bool { return c.State != kueue.CheckStateReady }) {
+		reason, message = reasonNeither, messageNeither
+	}
+	d.set(kueue.WorkloadAdmitted, metav1.ConditionFalse, reason, message)
 }
 
 // resetChecks makes every AdmissionCheck begin anew.

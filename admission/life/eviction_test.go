@@ -50,7 +50,7 @@ func TestGivenBack(t *testing.T) {
 			workload.Status.AccumulatedPastExecutionTimeSeconds = new(int32(100))
 			workload.Status.Conditions = append(workload.Status.Conditions, metav1.Condition{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: reason, Message: "why"})
 			status := life.GivenBack(workload, now())
-			conditionsWant := []string{"QuotaReserved=False Pending", "Admitted=False NoReservation", "Evicted=True " + reason}
+			conditionsWant := []string{"QuotaReserved=False Pending", "Admitted=False NoReservationUnsatisfiedChecks", "Evicted=True " + reason}
 			if reason == "Deactivated" {
 				conditionsWant = append(conditionsWant, "tranche.dev/Waiting=True Deactivated")
 			}
@@ -70,7 +70,7 @@ func TestGivenBack(t *testing.T) {
 
 func TestSuspended(t *testing.T) {
 	status := life.Suspended(admittedWorkload(), now())
-	want := []string{"QuotaReserved=False OnHold", "Admitted=False NoReservation"}
+	want := []string{"QuotaReserved=False OnHold", "Admitted=False NoReservationUnsatisfiedChecks"}
 	if diff := cmp.Diff(want, conditionLines(status)); diff != "" {
 		t.Errorf("conditions (-want +got):\n%s", diff)
 	}

@@ -18,11 +18,16 @@ import (
 const (
 	reasonQuotaReserved = "QuotaReserved"
 	reasonAdmitted      = "Admitted"
+	// These are the reasons of Admitted=False with default feature gates while AdmissionChecks are not Ready: with a reservation, and without.
+	reasonUnsatisfied = "UnsatisfiedChecks"
+	reasonNeither     = "NoReservationUnsatisfiedChecks"
 )
 
 const (
 	messageAdmitted      = "The workload is admitted"
 	messageNoReservation = "The workload has no reservation"
+	messageUnsatisfied   = "The workload has not all checks ready"
+	messageNeither       = "The workload has no reservation and not all checks ready"
 )
 
 // Admitted returns the status of a quota Workload that has just been admitted with the given admission.

@@ -35,7 +35,7 @@ func TestReserved(t *testing.T) {
 	status := life.Reserved(w, &kueue.Admission{ClusterQueue: "research"}, []kueue.AdmissionCheckReference{"budget", "nodes"}, at)
 	want := map[string]string{
 		kueue.WorkloadQuotaReserved: "True QuotaReserved",
-		kueue.WorkloadAdmitted:      "False UnsatisfiedAdmissionChecks",
+		kueue.WorkloadAdmitted:      "False UnsatisfiedChecks",
 		kueue.WorkloadEvicted:       "False QuotaReserved",
 	}
 	if diff := cmp.Diff(want, says(&status)); diff != "" {

@@ -77,14 +77,22 @@ func WaitOf(workload *kueue.Workload) *Wait {
 	return w
 }
 
-// Observable returns a status of a quota Workload with the reason of QuotaReserved=False, and the condition Admitted beside it, that Kueue writes with
-// its feature gate UnadmittedWorkloadsObservability.
+// Observable returns a status of a quota Workload with the reasons of QuotaReserved=False and Admitted=False, and the condition Admitted beside
+// QuotaReserved, that Kueue writes with its feature gate UnadmittedWorkloadsObservability.
 func Observable(status kueue.WorkloadStatus) kueue.WorkloadStatus {
+	status.Conditions = slices.Clone(status.Conditions)
+	if admitted := apimeta.FindStatusCondition(status.Conditions, kueue.WorkloadAdmitted); admitted != nil {
+		switch admitted.Reason {
+		case reasonUnsatisfied:
+			admitted.Reason = kueue.WorkloadAdmittedReasonUnsatisfiedAdmissionChecks
+		case reasonNeither:
+			admitted.Reason, admitted.Message = kueue.WorkloadAdmittedReasonNoReservation, messageNoReservation
+		}
+	}
 	wait := WaitOf(&kueue.Workload{Status: status})
 	if wait == nil {
 		return status
 	}
-	status.Conditions = slices.Clone(status.Conditions)
 	reserved := apimeta.FindStatusCondition(status.Conditions, kueue.WorkloadQuotaReserved)
 	reserved.Reason = wait.Reason
 	if apimeta.FindStatusCondition(status.Conditions, kueue.WorkloadAdmitted) == nil {

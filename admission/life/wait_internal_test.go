@@ -92,3 +92,26 @@ func TestExplicitStatus(t *testing.T) {
 		t.Errorf("without the gate it writes %+v", step.Status)
 	}
 }
+
+// Admitted=False has Kueue's reason and message, with a reservation and without.
+func TestUnsatisfiedChecks(t *testing.T) {
+	w := &kueue.Workload{}
+	says := func(reason, message, granular, granularMessage string) {
+		t.Helper()
+		c := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadAdmitted)
+		if c.Reason != reason || c.Message != message {
+			t.Errorf("Admitted=False has %s: %s, want %s: %s", c.Reason, c.Message, reason, message)
+		}
+		c = apimeta.FindStatusCondition(Observable(w.Status).Conditions, kueue.WorkloadAdmitted)
+		if c.Reason != granular || c.Message != granularMessage {
+			t.Errorf("with the gate Admitted=False has %s: %s, want %s: %s", c.Reason, c.Message, granular, granularMessage)
+		}
+	}
+	w.Status = Reserved(w, &kueue.Admission{ClusterQueue: "q"}, []kueue.AdmissionCheckReference{"budget"}, time.Unix(1, 0))
+	says("UnsatisfiedChecks", "The workload has not all checks ready", "UnsatisfiedAdmissionChecks", "The workload has not all checks ready")
+	w.Status = Pending(w, Wait{Reason: "WaitingForQuota", Message: "needs 3"}, time.Unix(2, 0))
+	says("NoReservationUnsatisfiedChecks", "The workload has no reservation and not all checks ready", "NoReservation", "The workload has no reservation")
+	w.Status.AdmissionChecks = nil
+	w.Status = Pending(w, Wait{Reason: "WaitingForQuota", Message: "needs 4"}, time.Unix(3, 0))
+	says("NoReservation", "The workload has no reservation", "NoReservation", "The workload has no reservation")
+}

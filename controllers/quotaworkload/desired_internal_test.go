@@ -47,13 +47,13 @@ func admitted() given {
 
 // unchecked waits for AdmissionChecks.
 func unchecked() given {
-	return reserved().with(kueue.WorkloadAdmitted, metav1.ConditionFalse, kueue.WorkloadAdmittedReasonUnsatisfiedAdmissionChecks, 0)
+	return reserved().with(kueue.WorkloadAdmitted, metav1.ConditionFalse, "UnsatisfiedChecks", 0)
 }
 
 func (g given) with(conditionType string, status metav1.ConditionStatus, reason string, seconds int) given {
 	message := "old"
 	if conditionType == kueue.WorkloadAdmitted && status == metav1.ConditionFalse {
-		message = "Not all AdmissionChecks are Ready"
+		message = "The workload has not all checks ready"
 	}
 	g.Status.Conditions = append(g.Status.Conditions, metav1.Condition{
 		Type: conditionType, Status: status, Reason: reason, Message: message, ObservedGeneration: 1, LastTransitionTime: metav1.NewTime(at(seconds)),
@@ -254,7 +254,7 @@ func TestDesired(t *testing.T) {
 		"reserved in no ClusterQueue": {workload: reserved()},
 		"reserved with checks": {
 			workload: reserved(), reservedIn: research(),
-			want: "Admitted=False UnsatisfiedAdmissionChecks; budget=Pending; nodes=Pending",
+			want: "Admitted=False UnsatisfiedChecks; budget=Pending; nodes=Pending",
 		},
 		"a check missing": {
 			workload: unchecked().check("nodes", kueue.CheckStateReady), reservedIn: research(), want: "budget=Pending",

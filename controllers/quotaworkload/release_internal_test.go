@@ -21,7 +21,7 @@ func TestRelease(t *testing.T) {
 		},
 		"evicted": {
 			workload: admitted().limit(60, 20).evicted("ClusterQueueStopped").check("budget", kueue.CheckStateReady), now: 7,
-			want: "QuotaReserved=False Pending; Admitted=False NoReservation; Requeued=False ClusterQueueStopped; no admission; budget=Pending; past 27",
+			want: "QuotaReserved=False Pending; Admitted=False NoReservationUnsatisfiedChecks; Requeued=False ClusterQueueStopped; no admission; budget=Pending; past 27",
 		},
 		"evicted before it was admitted": {
 			workload: unchecked().evicted("AdmissionCheck"), now: 7,
@@ -29,7 +29,7 @@ func TestRelease(t *testing.T) {
 		},
 		"preempted while a check asks for a later try": {
 			workload: unchecked().evicted("Preempted").retry("nodes", 60, 0), now: 7,
-			want: "QuotaReserved=False Pending; Admitted=False NoReservation; Requeued=False AdmissionCheck; no admission; nodes=Pending/1; requeue 0 at 1m3s",
+			want: "QuotaReserved=False Pending; Admitted=False NoReservationUnsatisfiedChecks; Requeued=False AdmissionCheck; no admission; nodes=Pending/1; requeue 0 at 1m3s",
 		},
 		"deactivated, still holding": {
 			workload: admitted().inactive().evicted("Deactivated"), now: 7,
@@ -37,7 +37,7 @@ func TestRelease(t *testing.T) {
 		},
 		"deactivated while a check asks for a later try": {
 			workload: unchecked().inactive().evicted("Deactivated").retry("nodes", 60, 0), now: 7,
-			want: "QuotaReserved=False Pending; Admitted=False NoReservation; tranche.dev/Waiting=True Deactivated; Requeued=False Deactivated; no admission; nodes=Pending/1",
+			want: "QuotaReserved=False Pending; Admitted=False NoReservationUnsatisfiedChecks; tranche.dev/Waiting=True Deactivated; Requeued=False Deactivated; no admission; nodes=Pending/1",
 		},
 		"ran for too long, gets its whole time again": {
 			workload: admitted().inactive().limit(60, 20).evicted("DeactivatedDueToMaximumExecutionTimeExceeded"), now: 40,

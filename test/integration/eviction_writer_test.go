@@ -144,7 +144,7 @@ var _ = Describe("The writer of decisions", Ordered, func() {
 			g.Expect(env.adminClient.Get(ctx, client.ObjectKeyFromObject(w), w)).To(Succeed())
 			g.Expect(life.IsTrue(w, kueue.WorkloadQuotaReserved)).To(BeTrue())
 		}).WithContext(ctx).Should(Succeed())
-		Expect(apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadAdmitted).Reason).To(Equal(kueue.WorkloadAdmittedReasonUnsatisfiedAdmissionChecks))
+		Expect(apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadAdmitted).Reason).To(Equal("UnsatisfiedChecks"))
 		Expect(w.Status.Admission).NotTo(BeNil())
 		states := map[kueue.AdmissionCheckReference]kueue.CheckState{}
 		for _, check := range w.Status.AdmissionChecks {

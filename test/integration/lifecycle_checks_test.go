@@ -32,7 +32,7 @@ var _ = Describe("AdmissionChecks", Ordered, func() {
 	It("admit a quota Workload once those of its flavors are Ready, with one write for each step", func(ctx SpecContext) {
 		proxy.AfterWrite(nil)
 		w := t.reserved(ctx, "train", spot)
-		expect(ctx, w, "check budget=Pending", "check nodes=Pending", "no check licence", "Admitted=False UnsatisfiedAdmissionChecks")
+		expect(ctx, w, "check budget=Pending", "check nodes=Pending", "no check licence", "Admitted=False UnsatisfiedChecks")
 		answer(ctx, w, kueue.AdmissionCheckState{Name: "budget", State: kueue.CheckStateReady, Message: "enough"})
 		answer(ctx, w, kueue.AdmissionCheckState{Name: "nodes", State: kueue.CheckStateReady, Message: "there", PodSetUpdates: []kueue.PodSetUpdate{
 			{Name: "main", NodeSelector: map[string]string{"pool": "spot-1"}},
@@ -47,7 +47,7 @@ var _ = Describe("AdmissionChecks", Ordered, func() {
 		By("evicting it when a check changes its mind, and giving its quota back")
 		answer(ctx, w, kueue.AdmissionCheckState{Name: "nodes", State: kueue.CheckStateRetry, Message: "gone"})
 		finishEviction(ctx, w)
-		now = expect(ctx, w, "Evicted=True AdmissionCheck", "QuotaReserved=False AdmissionGated", "Admitted=False NoReservation", "no admission",
+		now = expect(ctx, w, "Evicted=True AdmissionCheck", "QuotaReserved=False AdmissionGated", "Admitted=False NoReservationUnsatisfiedChecks", "no admission",
 			"check budget=Pending", "check nodes=Pending/1", "Requeued=True BackoffFinished", "no requeueAt")
 		Expect(find(now, kueue.WorkloadEvicted).Message).To(Equal(`Evicted due to AdmissionCheck in state Retry: "nodes" (gone)`))
 		expectEvent(ctx, w, "EvictedDueToAdmissionCheck")
@@ -81,7 +81,7 @@ var _ = Describe("AdmissionChecks", Ordered, func() {
 			Expect(env.adminClient.Patch(ctx, queue, client.MergeFrom(before))).To(Succeed())
 		}
 		setChecks("budget", "audit")
-		expect(ctx, w, "check budget=Pending", "check audit=Pending", "no check nodes", "Admitted=False UnsatisfiedAdmissionChecks")
+		expect(ctx, w, "check budget=Pending", "check audit=Pending", "no check nodes", "Admitted=False UnsatisfiedChecks")
 		setChecks()
 		expect(ctx, w, "no check", "Admitted=True Admitted")
 	}, SpecTimeout(patience))
@@ -119,7 +119,7 @@ var _ = Describe("AdmissionChecks", Ordered, func() {
 		reserve(ctx, fresh(ctx, w), spot, time.Now())
 		answer(ctx, w, kueue.AdmissionCheckState{Name: "budget", State: kueue.CheckStateRejected, Message: "no money left"})
 		finishEviction(ctx, w)
-		now := expect(ctx, w, "inactive", "Evicted=True DeactivatedDueToAdmissionCheck", "QuotaReserved=False Pending", "Admitted=False NoReservation",
+		now := expect(ctx, w, "inactive", "Evicted=True DeactivatedDueToAdmissionCheck", "QuotaReserved=False Pending", "Admitted=False NoReservationUnsatisfiedChecks",
 			"Requeued=False DeactivatedDueToAdmissionCheck", "no DeactivationTarget", "no admission", "no requeueAt", "check budget=Pending", "check nodes=Pending")
 		Expect(find(now, kueue.WorkloadEvicted).Message).To(ContainSubstring(`"budget" (no money left)`))
 		expectEvent(ctx, w, "AdmissionCheckRejected")

@@ -28,14 +28,14 @@ var _ = Describe("AdmissionChecks of quota that the engine has reserved", Ordere
 	It("stand between reservation and admission, which then counts anew", func(ctx SpecContext) {
 		name := t.clusterQueue.Spec.AdmissionChecksStrategy.AdmissionChecks[0].Name
 		w := create(ctx, t.workload("train", "8"))
-		expect(ctx, w, "QuotaReserved=True QuotaReserved", "Admitted=False UnsatisfiedAdmissionChecks", "check "+string(name)+"=Pending", "admission")
+		expect(ctx, w, "QuotaReserved=True QuotaReserved", "Admitted=False UnsatisfiedChecks", "check "+string(name)+"=Pending", "admission")
 
 		By("keeping it out of the queue for as long as the check asks, though there is quota for it")
 		answer(ctx, w, kueue.AdmissionCheckState{Name: name, State: kueue.CheckStateRetry, RequeueAfterSeconds: new(int32(3))})
 		finishEviction(ctx, w)
 		until := expect(ctx, w, "Evicted=True AdmissionCheck", "Requeued=False AdmissionCheck", "requeueAt", "no admission").Status.RequeueState.RequeueAt
 		now := expect(ctx, w, "Requeued=True BackoffFinished", "Evicted=False QuotaReserved", "QuotaReserved=True QuotaReserved",
-			"Admitted=False UnsatisfiedAdmissionChecks", "check "+string(name)+"=Pending/1")
+			"Admitted=False UnsatisfiedChecks", "check "+string(name)+"=Pending/1")
 		Expect(find(now, kueue.WorkloadQuotaReserved).LastTransitionTime.Time).NotTo(BeTemporally("<", until.Time))
 
 		answer(ctx, w, kueue.AdmissionCheckState{Name: name, State: kueue.CheckStateReady})
@@ -46,6 +46,6 @@ var _ = Describe("AdmissionChecks of quota that the engine has reserved", Ordere
 		finishEviction(ctx, w)
 		expect(ctx, w, "Evicted=True Deactivated", "no admission", "check "+string(name)+"=Pending")
 		setActive(ctx, w, true)
-		expect(ctx, w, "Requeued=True Reactivated", "QuotaReserved=True QuotaReserved", "Admitted=False UnsatisfiedAdmissionChecks")
+		expect(ctx, w, "Requeued=True Reactivated", "QuotaReserved=True QuotaReserved", "Admitted=False UnsatisfiedChecks")
 	}, SpecTimeout(patience))
 })
