@@ -77,6 +77,9 @@ func suspended(check, format string, args ...any) *Refusal {
 // namespaceSelected is the check that refuses what comes from namespaces which a ClusterQueue does not select.
 const namespaceSelected = "NamespaceIsSelected"
 
+// podsAreValid is the check that refuses pods which the API server would not create.
+const podsAreValid = "PodsAreValid"
+
 // inKueue gives a refusal the message that Kueue has for it.
 func (r Refusal) inKueue(format string, args ...any) *Refusal {
 	r.Kueue = fmt.Sprintf(format, args...)
@@ -130,6 +133,8 @@ func isSupported(_ *Engine, l *look) *Refusal {
 	switch {
 	case l.s.unsupported != "":
 		return misconfigured("IsSupported", "%s", l.s.unsupported)
+	case l.s.shape.isRejected:
+		return misconfigured(podsAreValid, "%s", l.s.shape.problem)
 	case l.s.shape.problem != "":
 		return misconfigured("IsSupported", "%s", l.s.shape.problem)
 	}

@@ -131,11 +131,11 @@ func (r Refusal) Wait() life.Wait {
 	return life.Wait{Reason: r.Reason, Message: r.Message, KueueReason: r.kueueReason(), KueueMessage: r.Kueue}
 }
 
-// kueueReason returns the reason that Kueue writes with default feature gates, or nothing if that is Pending. Its scheduler, which reads the labels of
-// namespaces, writes Pending for whatever it refuses, and its controllers write Inadmissible.
+// kueueReason returns the reason that Kueue writes with default feature gates, or nothing if that is Pending. Its scheduler, which reads the labels and
+// the LimitRanges of namespaces, writes Pending for whatever it refuses, and its controllers write Inadmissible.
 func (r Refusal) kueueReason() string {
 	switch {
-	case r.Check == namespaceSelected:
+	case r.Check == namespaceSelected, r.Check == podsAreValid:
 		return ""
 	case r.Reason == kueue.WorkloadQuotaReservedReasonMisconfigured, r.Reason == kueue.WorkloadQuotaReservedReasonSuspended:
 		return kueue.WorkloadInadmissible

@@ -24,6 +24,8 @@ type shape struct {
 	podSets []flavor.PodSet
 	// problem says what the Engine cannot do for these pod sets, or is empty.
 	problem string
+	// isRejected is true if problem is why the API server would not create the pods.
+	isRejected bool
 	// options has what ClusterQueues offer to them.
 	options map[*clusterQueue]*offer
 }
@@ -79,7 +81,7 @@ func (e *Engine) offer(s *shape, q *clusterQueue) *offer {
 // shapeOf returns the shape of the pod sets of a stage, held once more.
 func (e *Engine) shapeOf(of *stage) *shape {
 	s := &e.draft
-	s.podSets, s.problem = s.podSets[:0], ""
+	s.podSets, s.problem, s.isRejected = s.podSets[:0], "", false
 	e.pods = e.pods[:0]
 	for i := range of.podSets {
 		p := &of.podSets[i]
@@ -188,10 +190,11 @@ func (s *shape) checkClaims(podSet string, pod *corev1.PodSpec) {
 	}
 }
 
-// checkResources refuses pods that the API server would not create.
+// checkResources refuses pods that the API server would not create. It comes last.
 func (s *shape) checkResources(limits podresources.Limits, pods []podresources.PodSet) {
 	if violation := limits.Violation(pods); violation != "" {
 		s.complain("%s", violation)
+		s.isRejected = s.problem == violation
 	}
 }
 

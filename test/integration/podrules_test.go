@@ -101,6 +101,7 @@ var _ = Describe("What the API server makes of pods", Ordered, ContinueOnFailure
 		wrong := t.workload("wrong", "3")
 		wrong.Spec.PodSets[0].Template.Spec.Containers[0].Resources.Limits = cpus("2")
 		refused(ctx, create(ctx, wrong), "resources validation failed: spec.podSets[0].template.spec.containers[0]: Invalid value: [\"cpu\"]: requests must not exceed its limits")
+		expect(ctx, wrong, "QuotaReserved=False Pending", "tranche.dev/Waiting=True Misconfigured")
 		podLevel := t.workload("pod-level", "1")
 		podLevel.Spec.PodSets[0].Template.Spec.Resources = &corev1.ResourceRequirements{Requests: cpus("3"), Limits: cpus("2")}
 		refused(ctx, create(ctx, podLevel), "spec.podSets[0].template.spec.resources: Invalid value")
