@@ -6,12 +6,10 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/quota"
-	"github.com/tranche-dev/tranche/queue"
 )
 
 // An Inventory is what the Engine knows of all queues, at one instant. Its lists are ordered by name and share no memory with the Engine.
@@ -119,16 +117,18 @@ type census struct {
 	// reserved and admitted are what ClusterQueues add to each Cohort above them.
 	reserved map[*quota.Node]*quota.Sum
 	admitted map[*quota.Node]int32
+	// fits has the answers of fitsBesidesReservations.
+	fits map[ask]bool
 }
 
 func (e *Engine) takeCensus() *census {
 	c := &census{
 		clusterQueues: map[*clusterQueue]*Backlog{}, localQueues: map[*localQueue]*Backlog{},
 		requested: map[*clusterQueue]map[corev1.ResourceName]quota.Amount{},
-		reserved:  map[*quota.Node]*quota.Sum{}, admitted: map[*quota.Node]int32{},
+		reserved:  map[*quota.Node]*quota.Sum{}, admitted: map[*quota.Node]int32{}, fits: map[ask]bool{},
 	}
 	for _, s := range e.stages {
-		isActive := s.entry.phase == waiting && e.isActive(s)
+		isActive := s.entry.phase == waiting && e.isActive(c, s)
 		c.ofClusterQueue(s.entry.clusterQueue).add(s, isActive)
 		c.ofLocalQueue(s.entry.localQueue).add(s, isActive)
 		if s.entry.phase == waiting {
@@ -174,23 +174,6 @@ func (c *census) request(s *stage) {
 			requested[r.Resource] = requested[r.Resource].Plus(r.Amount)
 		}
 	}
-}
-
-// isActive reports whether Kueue counts a waiting stage as active: it has not been looked at yet, or victims give back quota for it, or it waits for
-// quota where they do so for another stage, before which Kueue looks at no other, or it is in a ClusterQueue with StrictFIFO, whose line keeps what it
-// refuses unless its namespace is not selected.
-func (e *Engine) isActive(s *stage) bool {
-	q := s.entry.clusterQueue
-	switch {
-	case s.told.Check == "":
-		return true
-	case !q.exists || e.activity(q).Status != metav1.ConditionTrue:
-		return false
-	case s.told.Reason == kueue.WorkloadQuotaReservedReasonWaitingForPreemptedWorkloads,
-		s.told.Reason == kueue.WorkloadQuotaReservedReasonWaitingForQuota && len(q.pledged) > 0:
-		return true
-	}
-	return q.strategy == queue.Strict && s.told.Check != namespaceSelected
 }
 
 // add counts a stage.

@@ -1,0 +1,59 @@
+package admission
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/flavor"
+	"github.com/tranche-dev/tranche/queue"
+)
+
+// isActive reports whether Kueue counts a waiting stage as active: its scheduler has not looked at it yet, or looks at it again in each cycle. It does
+// so for a stage whose victims release quota, for one that waits for quota behind such a stage, for one that only reservations keep from its quota,
+// and for a stage of a ClusterQueue with StrictFIFO, which keeps what it refuses unless its namespace is not selected.
+func (e *Engine) isActive(c *census, s *stage) bool {
+	q := s.entry.clusterQueue
+	switch {
+	case s.told.Check == "":
+		return true
+	case !q.exists || e.activity(q).Status != metav1.ConditionTrue:
+		return false
+	case s.told.Reason == kueue.WorkloadQuotaReservedReasonWaitingForPreemptedWorkloads:
+		return true
+	case s.told.Reason == kueue.WorkloadQuotaReservedReasonWaitingForQuota && (len(q.pledged) > 0 || e.fitsBesidesReservations(c, s)):
+		return true
+	}
+	return q.strategy == queue.Strict && s.told.Check != namespaceSelected
+}
+
+// An ask is a shape in a ClusterQueue.
+type ask struct {
+	shape        *shape
+	clusterQueue *clusterQueue
+}
+
+// fitsBesidesReservations reports whether a stage would fit if nothing were reserved for stages that wait. Kueue's scheduler tries such a stage in each
+// cycle, and gives its quota to the stage for which it is reserved.
+func (e *Engine) fitsBesidesReservations(c *census, s *stage) bool {
+	q := s.entry.clusterQueue
+	if q.group == nil || len(q.group.pledging) == 0 {
+		return false
+	}
+	key := ask{s.shape, q}
+	fits, isKnown := c.fits[key]
+	if o := e.offer(s.shape, q); !isKnown && o.lack == nil {
+		e.tree.WhatIf(func() bool {
+			for _, other := range q.group.pledgers() {
+				other.pledgedIn.node.Unreserve(other.pledge)
+			}
+			for choice := range flavor.Choices(o.items, flavor.MaxChoices) {
+				if fits = q.node.Fits(choice.Usage(o.items)); fits {
+					break
+				}
+			}
+			return true
+		})
+	}
+	c.fits[key] = fits
+	return fits
+}
