@@ -56,11 +56,12 @@ func (e *Engine) findDeadlock(g *group) []*safety.Claim {
 	return members
 }
 
-// asks returns what the stages of a JobSet need that wait for nothing but quota.
+// asks returns what the stages of a JobSet need that wait for nothing but quota of the ClusterQueue in which it holds some.
 func (e *Engine) asks(c *safety.Claim) []quota.Usage {
 	var needs []quota.Usage
-	for _, s := range e.jobSets[c.Owner].members {
-		if s.line != nil && s.told.Check == quotaIsFree && !s.isGrowth {
+	j := e.jobSets[c.Owner]
+	for _, s := range j.members {
+		if s.line != nil && s.line == j.home && s.told.Check == quotaIsFree && !s.isGrowth {
 			needs = append(needs, choices(e.offer(s.shape, s.line).items)...)
 		}
 	}
@@ -80,9 +81,13 @@ func (e *Engine) setDeadlock(j *jobSet, members []*safety.Claim) bool {
 	return true
 }
 
-// suspectDeadlock notes a stage under policy Greedy that waits for quota while its JobSet holds some.
+// asksAtHome reports whether a stage waits in the ClusterQueue in which its JobSet holds quota. An administrator can move its LocalQueue elsewhere:
+// there it waits for others.
+func (l *look) asksAtHome() bool { return l.j != nil && l.j.home == l.q && !l.s.isGrowth }
+
+// suspectDeadlock notes a stage under policy Greedy that waits for quota of the ClusterQueue in which its JobSet holds some.
 func (e *Engine) suspectDeadlock(l *look) {
-	if l.j == nil || l.j.claim == nil || l.j.claim.Regard != safety.Unguarded || l.s.isGrowth {
+	if !l.asksAtHome() || l.j.claim == nil || l.j.claim.Regard != safety.Unguarded {
 		return
 	}
 	e.suspects[l.j] = struct{}{}
@@ -92,7 +97,7 @@ func (e *Engine) suspectDeadlock(l *look) {
 // deadlockRefusal says which JobSets wait for each other, and what they hold, or is nil if the JobSet is in no deadlock. It says nothing of what is
 // free: that changes while the deadlock stays.
 func (e *Engine) deadlockRefusal(l *look) *Refusal {
-	if l.j == nil || len(l.j.deadlock) == 0 || l.s.isGrowth {
+	if !l.asksAtHome() || len(l.j.deadlock) == 0 {
 		return nil
 	}
 	what := "this JobSet waits in ClusterQueue %s for quota that it holds itself (policy Greedy), and cannot continue: %s; suspend or delete it"

@@ -1,0 +1,38 @@
+package admission_test
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/admission/stageplan"
+)
+
+// TestNoDeadlockInAnotherQueue has two JobSets that hold quota of one ClusterQueue and whose LocalQueue is moved to another one. There they do not
+// wait for each other, and what their owners are told is what Explain says.
+func TestNoDeadlockInAnotherQueue(t *testing.T) {
+	w := newWorld(t, admission.Config{StageAdmission: admission.Greedy})
+	w.queue("q", "a100: gpu=4")
+	w.queue("other", "a100: gpu=3")
+	w.lone("other", "busy", "gpu=2")
+	for _, name := range []string{"a", "b"} {
+		w.submit("q", name, job{name: "ps", requests: "gpu=2"}, job{name: "train", requests: "gpu=2", after: []string{"ps Ready"}})
+	}
+	w.decide()
+	w.engine.Apply(admission.LocalQueueObserved{LocalQueue: &kueue.LocalQueue{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "q", UID: "lq-q"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "other"},
+	}})
+	for _, name := range []string{"a", "b"} {
+		w.reach(name, "ps", stageplan.Ready)
+		w.decide()
+	}
+	for _, name := range []string{"a-train", "b-train"} {
+		key := keyOf(name)
+		w.wantRefusal(name, "QuotaFits", kueue.WorkloadQuotaReservedReasonWaitingForQuota, "ClusterQueue other")
+		if explained := w.engine.Explain(key); len(explained) != 1 || explained[0].Reason != w.refusals[key].Reason {
+			t.Errorf("%s was told %v, and is refused by %v", name, w.refusals[key], explained)
+		}
+	}
+}
