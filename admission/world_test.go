@@ -322,6 +322,8 @@ func (w *world) reach(jobSet, name string, status stageplan.Status) {
 func reclaim(wl *kueue.Workload, name string) {
 	for _, p := range wl.Spec.PodSets {
 		if string(p.Name) == name {
+			// The list is a map by name: some of the pods may be reclaimable already.
+			wl.Status.ReclaimablePods = slices.DeleteFunc(wl.Status.ReclaimablePods, func(r kueue.ReclaimablePod) bool { return r.Name == p.Name })
 			wl.Status.ReclaimablePods = append(wl.Status.ReclaimablePods, kueue.ReclaimablePod{Name: p.Name, Count: p.Count})
 		}
 	}
