@@ -31,9 +31,6 @@ func (e *Engine) check(l *look) *Refusal {
 	if b := l.s.bundle(); b != nil {
 		return e.checkTogether(l, b)
 	}
-	if l.s.ticket.Passes {
-		l.yielding = l.keptNominal(nil)
-	}
 	refusal := e.asIfNothingWereKept(l, func() *Refusal { return e.firstRefusal(l) })
 	if refusal == nil && !l.preempts() {
 		return nil

@@ -169,6 +169,9 @@ func (e *Engine) look(s *stage) *look {
 			l.podSets[i].Min = 0
 		}
 	}
+	if s.bundle() == nil && s.ticket.Passes {
+		l.yielding = l.keptNominal(nil)
+	}
 	return l
 }
 

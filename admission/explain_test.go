@@ -79,6 +79,21 @@ func TestExplanation(t *testing.T) {
 			},
 			want: []string{"QuotaFits", "0 a100 needs 1, 0 free, 1 missing: nominalQuota of ClusterQueue q is 8; Workload ns/seven in q 7"},
 		},
+		"nominal quota that is kept from others only": {
+			make: func(w *world) {
+				w.queue("q", "a100: gpu=4", inCohort("c"), reclaiming(kueue.PreemptionPolicyLowerPriority), func(q *kueue.ClusterQueue) {
+					q.Spec.QueueingStrategy = kueue.StrictFIFO
+				})
+				w.submit("q", "js", job{name: "ps", requests: "gpu=1"}, job{name: "train", requests: "gpu=3", after: []string{"ps Ready"}})
+				w.lone("q", "own", "gpu=1")
+				w.decide()
+				w.important("q", "head", "gpu=4", 9)
+				w.decide()
+				w.reach("js", "ps", stageplan.Ready)
+			},
+			asks: "js-train",
+			want: []string{"QuotaFits", "0 a100 needs 3, 2 free, 1 missing: sharedQuota of Cohort c is 4; Workload ns/own in q 1"},
+		},
 		"borrowing limit": {
 			make: func(w *world) {
 				w.queue("p", "a100: gpu=8", inCohort("c"))
