@@ -157,9 +157,11 @@ func (j *jobSet) problemAhead() string {
 	if j.problem == "" {
 		return ""
 	}
-	isBehind := map[int]bool{}
+	isBehind := j.finished()
 	for _, s := range j.members {
-		isBehind[s.index] = isBehind[s.index] || !s.isGrowth && (s.isFinished || s.entry.isCharged())
+		if s.index >= 0 && s.index < len(isBehind) && !s.isGrowth && s.entry.isCharged() {
+			isBehind[s.index] = true
+		}
 	}
 	for i, shape := range j.stages {
 		if shape.problem != "" && !isBehind[i] {

@@ -13,6 +13,8 @@ import (
 
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/admission/device"
+	"github.com/tranche-dev/tranche/admission/stageplan"
+	"github.com/tranche-dev/tranche/apis"
 )
 
 // The status of a stage that waits says what it asks for, also when only that changes.
@@ -78,4 +80,28 @@ func TestChargesClaimedDevices(t *testing.T) {
 	if got := w.used("q"); !strings.Contains(got, "6") {
 		t.Errorf("uses %s without the ResourceClaimTemplate, want 6 devices", got)
 	}
+}
+
+// A stage that has finished in an earlier attempt has to run again. If the API server would no longer create its pods, the first stage of the new
+// attempt is not admitted, in whatever order the quota Workloads are observed.
+func TestRestartMeetsLimitRange(t *testing.T) {
+	w := newWorld(t, admission.Config{})
+	w.queue("q", "a100: cpu=8")
+	w.submit("q", "js", job{name: "init", requests: "cpu=1"}, job{name: "load", requests: "cpu=6", after: []string{"init Complete"}},
+		job{name: "train", requests: "cpu=2", after: []string{"load Complete"}})
+	for _, name := range []string{"init", "load"} {
+		w.wantAdmitted("js-" + name)
+		w.reach("js", name, stageplan.Succeeded)
+	}
+	limits := &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "most", UID: "most"}}
+	limits.Spec.Limits = []corev1.LimitRangeItem{{Type: corev1.LimitTypeContainer, Max: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4")}}}
+	w.engine.Apply(admission.LimitRangeObserved{LimitRange: limits})
+	w.wantAdmitted("js-train")
+
+	w.change("js-init", func(wl *kueue.Workload) {
+		wl.Annotations = map[string]string{apis.AttemptAnnotation: "1"}
+		wl.Status = kueue.WorkloadStatus{}
+	})
+	w.wantAdmitted()
+	w.wantRefusal("js-init", "IsInPlan", kueue.WorkloadQuotaReservedReasonMisconfigured, `change the pods of "load"`)
 }
