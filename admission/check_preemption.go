@@ -10,10 +10,11 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// mayPreempt tells whether the policies of a ClusterQueue let its stages preempt anybody.
+func allowsPreemption(policy kueue.PreemptionPolicy) bool { return policy != "" && policy != kueue.PreemptionPolicyNever }
+
+// mayPreempt reports whether the policies of a ClusterQueue let its stages preempt others.
 func (q *clusterQueue) mayPreempt() bool {
-	allows := func(p kueue.PreemptionPolicy) bool { return p != "" && p != kueue.PreemptionPolicyNever }
-	return allows(q.preemption.WithinClusterQueue) || allows(q.preemption.ReclaimWithinCohort)
+	return allowsPreemption(q.preemption.WithinClusterQueue) || allowsPreemption(q.preemption.ReclaimWithinCohort)
 }
 
 // preemptionOracle tells the flavor walk how an amount that is not free could be had.

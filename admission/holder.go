@@ -39,13 +39,20 @@ func (e *Engine) renew(t *tenure, uid types.UID, stages []*stage, j *jobSet) {
 	e.wakeIfLowered(before, t)
 }
 
-// wakeIfLowered makes the next call of Decide look at all stages that may preempt what holds quota at a lower priority than before.
+// wakeIfLowered makes the next call of Decide look at all stages that may preempt what holds quota at a lower priority than before: in its own
+// ClusterQueue, and in those that reclaim quota.
 func (e *Engine) wakeIfLowered(before *preempt.Holder, now *tenure) {
 	if e.isStale || before == nil || now.holder == nil || now.holder.Priority >= before.Priority || now.queue.group == nil {
 		return
 	}
 	for _, q := range now.queue.group.queues {
-		e.wakeLine(q)
+		policy := q.preemption.ReclaimWithinCohort
+		if q == now.queue {
+			policy = q.preemption.WithinClusterQueue
+		}
+		if allowsPreemption(policy) {
+			e.wakeLine(q)
+		}
 	}
 }
 

@@ -97,7 +97,7 @@ func comparePledged(a, b *stage) int { return b.ticket.Compare(a.ticket.Position
 // the one that both have a part in, when those before it have given theirs up.
 func (e *Engine) borrowedPledges(l *look) []*stage {
 	policy := l.q.preemption.ReclaimWithinCohort
-	if policy == "" || policy == kueue.PreemptionPolicyNever {
+	if !allowsPreemption(policy) {
 		return nil
 	}
 	var borrowed []*stage
