@@ -135,8 +135,16 @@ func (w *twin) pass(group []string) []string {
 	}
 }
 
-// winner is the best offer, or nil.
+// winner is the best offer, or nil. Shares are compared as if those that are being evicted had gone.
 func (w *twin) winner(group []string, contest map[string]*offer, places map[string]*place) *offer {
+	if w.isFair {
+		places = w.charged()
+		for _, wl := range w.workloads {
+			if a := w.holds(wl); a != nil && w.isLeaving(wl) && places["queue "+string(a.ClusterQueue)] != nil {
+				places["queue "+string(a.ClusterQueue)].charged.take(w.chargeOf(wl))
+			}
+		}
+	}
 	var best *offer
 	offers := map[*place]*offer{}
 	for _, name := range group {
@@ -267,23 +275,27 @@ func (w *twin) holds(wl *kueue.Workload) *kueue.Admission {
 func (w *twin) charged() map[string]*place {
 	places := w.places()
 	for _, wl := range w.workloads {
-		a := w.holds(wl)
-		if a == nil || places["queue "+string(a.ClusterQueue)] == nil {
-			continue
-		}
-		isReserved := reservation(wl) != nil
-		for _, p := range a.PodSetAssignments {
-			for r, f := range p.Flavors {
-				q := p.ResourceUsage[r]
-				amount, _ := quota.Of(r, q)
-				if needed := stillNeeded(wl, p.Name); isReserved && needed < *p.Count {
-					amount = amount / quota.Amount(*p.Count) * quota.Amount(needed)
-				}
-				places["queue "+string(a.ClusterQueue)].charged[quota.FlavorResource{Flavor: f, Resource: r}] += amount
-			}
+		if a := w.holds(wl); a != nil && places["queue "+string(a.ClusterQueue)] != nil {
+			places["queue "+string(a.ClusterQueue)].charged.add(w.chargeOf(wl))
 		}
 	}
 	return places
+}
+
+// chargeOf is what a quota Workload that holds quota is charged.
+func (w *twin) chargeOf(wl *kueue.Workload) bill {
+	b, isReserved := bill{}, reservation(wl) != nil
+	for _, p := range w.holds(wl).PodSetAssignments {
+		for r, f := range p.Flavors {
+			q := p.ResourceUsage[r]
+			amount, _ := quota.Of(r, q)
+			if needed := stillNeeded(wl, p.Name); isReserved && needed < *p.Count {
+				amount = amount / quota.Amount(*p.Count) * quota.Amount(needed)
+			}
+			b[quota.FlavorResource{Flavor: f, Resource: r}] += amount
+		}
+	}
+	return b
 }
 
 // stillNeeded is how many pods of the spec are not reclaimable.
