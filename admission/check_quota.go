@@ -208,7 +208,9 @@ func (e *Engine) asIfNothingWereKept(l *look, f func() *Refusal) *Refusal {
 			s.pledgedIn.node.Unreserve(s.pledge)
 		}
 		for _, j := range l.reservers {
-			j.keeper.node.Release(j.kept)
+			if j.keeper != nil { // a victim keeps nothing
+				j.keeper.node.Release(j.kept)
+			}
 		}
 		refusal = f()
 		return true
