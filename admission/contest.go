@@ -105,11 +105,13 @@ type tournament struct {
 
 func (t *tournament) enter(n *contender) {
 	t.in[n.q.node] = n
-	p, usage := n.position(), n.usage
+	p, usage := n.position(), n.usage.Clone()
 	for s := range n.q.pledged {
-		// What is pledged to it is charged already, and those behind it would yield.
+		// What is pledged to it is charged already, and those behind it would yield. It asks for that all the same, and may borrow it.
 		if s == n.s || s.ticket != nil && !s.ticket.Precedes(n.s.ticket) {
-			usage = usage.Without(s.pledge)
+			for i, c := range usage {
+				usage[i].Amount = max(0, c.Amount.Minus(s.pledge.Of(c.ID)))
+			}
 		}
 	}
 	t.later(func() {
