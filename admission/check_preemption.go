@@ -10,7 +10,9 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-func allowsPreemption(policy kueue.PreemptionPolicy) bool { return policy != "" && policy != kueue.PreemptionPolicyNever }
+func allowsPreemption(policy kueue.PreemptionPolicy) bool {
+	return policy != "" && policy != kueue.PreemptionPolicyNever
+}
 
 // mayPreempt reports whether the policies of a ClusterQueue let its stages preempt others.
 func (q *clusterQueue) mayPreempt() bool {
