@@ -94,7 +94,8 @@ func TestRestartMeetsLimitRange(t *testing.T) {
 		w.reach("js", name, stageplan.Succeeded)
 	}
 	limits := &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "most", UID: "most"}}
-	limits.Spec.Limits = []corev1.LimitRangeItem{{Type: corev1.LimitTypeContainer, Max: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4")}}}
+	most := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4")}
+	limits.Spec.Limits = []corev1.LimitRangeItem{{Type: corev1.LimitTypeContainer, Max: most, Default: most}} // the API server sets this default
 	w.engine.Apply(admission.LimitRangeObserved{LimitRange: limits})
 	w.wantAdmitted("js-train")
 
@@ -103,5 +104,5 @@ func TestRestartMeetsLimitRange(t *testing.T) {
 		wl.Status = kueue.WorkloadStatus{}
 	})
 	w.wantAdmitted()
-	w.wantRefusal("js-init", "IsInPlan", kueue.WorkloadQuotaReservedReasonMisconfigured, `change the pods of "load"`)
+	w.wantRefusal("js-init", "IsInPlan", kueue.WorkloadQuotaReservedReasonMisconfigured, `raise the limits of the pods of "load"`)
 }
