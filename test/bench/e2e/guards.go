@@ -40,7 +40,7 @@ func measureGuards(ctx context.Context, o *options) (_ []figure, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, w.Stop()) }()
-	draw := rand.New(rand.NewPCG(o.seed, 0)) //nolint:gosec // only the order of writes
+	draw := rand.New(rand.NewPCG(o.seed, 0))
 	var figures []figure
 	for _, size := range guardsSizes {
 		found, err := guardsOf(ctx, w.Admin, draw, size)
