@@ -103,17 +103,22 @@ func newCohort(ctx context.Context, name, parent, weight, cpus string) {
 		cohort.Spec.FairSharing = &kueue.FairSharing{Weight: &of}
 	}
 	if cpus != "" {
-		cohort.Spec.ResourceGroups = []kueue.ResourceGroup{{
-			CoveredResources: []corev1.ResourceName{corev1.ResourceCPU},
-			Flavors: []kueue.FlavorQuotas{{Name: onDemand, Resources: []kueue.ResourceQuota{
-				{Name: corev1.ResourceCPU, NominalQuota: resource.MustParse(cpus)},
-			}}},
-		}}
+		cohort.Spec.ResourceGroups = onDemandQuota(cpus)
 	}
 	Expect(env.adminClient.Create(ctx, cohort)).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) {
 		Expect(client.IgnoreNotFound(env.adminClient.Delete(ctx, cohort))).To(Succeed())
 	})
+}
+
+// onDemandQuota returns the resource groups of a node with this nominal quota.
+func onDemandQuota(cpus string) []kueue.ResourceGroup {
+	return []kueue.ResourceGroup{{
+		CoveredResources: []corev1.ResourceName{corev1.ResourceCPU},
+		Flavors: []kueue.FlavorQuotas{{Name: onDemand, Resources: []kueue.ResourceQuota{
+			{Name: corev1.ResourceCPU, NominalQuota: resource.MustParse(cpus)},
+		}}},
+	}}
 }
 
 var _ = Describe("Reservations", Ordered, func() {
