@@ -22,12 +22,13 @@ import (
 	"github.com/tranche-dev/tranche/controllers/patch"
 )
 
-// This file has the writes by which a JobSet loses its quota: it is evicted, or suspended by its user.
+// This file writes the changes by which a JobSet loses its quota, because it is evicted or suspended by its user.
 
-// evict tells the other stages of an evicted JobSet that they are evicted, too.
+// evict marks the other stages of an evicted JobSet as evicted, too.
 func (r *Reconciler) evict(ctx context.Context, s *seen, w *wanted) error {
 	for _, e := range w.evict {
-		// The eviction counts itself and repeats what else the admission has written: it must be made from what is there.
+		// The eviction increments its own counters and repeats what else the admission has written, so it must be based on the latest
+		// object.
 		written, err := r.apply(ctx, e.workload, life.Evicted(e.workload, e.why, time.Now()), apis.AdmissionFieldManager, e.workload.ResourceVersion)
 		if err != nil {
 			return err
@@ -43,7 +44,7 @@ func (r *Reconciler) evict(ctx context.Context, s *seen, w *wanted) error {
 	return nil
 }
 
-// remake deletes Jobs without pods that run, so that the JobSet controller makes them anew.
+// remake deletes Jobs without running pods, so that the JobSet controller recreates them.
 func (r *Reconciler) remake(ctx context.Context, _ *seen, w *wanted) error {
 	return r.each(ctx, len(w.remake), func(i int) error {
 		job := w.remake[i]
@@ -55,7 +56,7 @@ func (r *Reconciler) remake(ctx context.Context, _ *seen, w *wanted) error {
 	})
 }
 
-// restore takes what an admission has added out of held Jobs.
+// restore removes the fields that an admission has added to held Jobs.
 func (r *Reconciler) restore(ctx context.Context, _ *seen, w *wanted) error {
 	return r.each(ctx, len(w.restore), func(i int) error {
 		job := w.restore[i]
@@ -66,8 +67,8 @@ func (r *Reconciler) restore(ctx context.Context, _ *seen, w *wanted) error {
 	})
 }
 
-// giveBack takes the quota of suspended and evicted stages back, and tells the engine at once. The cache may not show yet that a Job
-// was released or that a pod has come up, so that it is decided once more on what the API server says.
+// giveBack releases the quota of suspended and evicted stages, and notifies the engine at once. The cache may not show yet that a Job was
+// released or that a pod was created, so giveBack repeats the decision on live reads.
 func (r *Reconciler) giveBack(ctx context.Context, s *seen, w *wanted) error {
 	if len(w.giveBack) == 0 {
 		return nil
@@ -101,7 +102,7 @@ func (r *Reconciler) giveBack(ctx context.Context, s *seen, w *wanted) error {
 	return nil
 }
 
-// keptJobs counts the Jobs of each stage that have succeeded, and that an eviction keeps.
+// keptJobs counts, for each stage, the succeeded Jobs that an eviction keeps.
 func keptJobs(s *seen) map[string]int {
 	counts := map[string]int{}
 	if s.jobSet == nil || s.plan == nil {
@@ -116,8 +117,8 @@ func keptJobs(s *seen) map[string]int {
 	return counts
 }
 
-// endsQuota tells whether quota Workloads that hold quota are about to stop doing so for good, although their stages may not have
-// succeeded: the JobSet is over or gone, or has become smaller, or somebody has deleted them.
+// endsQuota reports whether quota Workloads are about to lose their quota for good, although their stages may not have succeeded: the
+// JobSet has finished, was deleted or has shrunk, or a user has deleted the quota Workloads.
 func (w *wanted) endsQuota() bool {
 	for _, p := range w.progress {
 		if p.finished != nil && !p.succeeded && p.workload.Status.Admission != nil {
@@ -129,8 +130,8 @@ func (w *wanted) endsQuota() bool {
 	})
 }
 
-// refresh reads past the cache what belongs to the JobSet and to those of its name before it. A Job that was released a moment ago
-// would look as if it were held, otherwise.
+// refresh reads the objects of the JobSet, and of earlier JobSets of its name, past the cache. In the cache, a Job that was just released
+// can still look held.
 func (r *Reconciler) refresh(ctx context.Context, s *seen) (*seen, error) {
 	live := *s
 	live.orphans = map[types.UID]belongings{}
@@ -149,8 +150,8 @@ func (r *Reconciler) refresh(ctx context.Context, s *seen) (*seen, error) {
 	return &live, err
 }
 
-// readLive reads what belongs to the JobSet past the cache: quota Workloads first, so that what is said about their Jobs and pods is
-// newer than what is said about them.
+// readLive reads the objects of the JobSet past the cache. It reads quota Workloads first, so that the state of the Jobs and pods is newer
+// than that of their quota Workloads.
 func (r *Reconciler) readLive(ctx context.Context, key types.NamespacedName, jobSet types.UID) (belongings, error) {
 	var b belongings
 	options := func(label string) []client.ListOption {
@@ -175,7 +176,7 @@ func (r *Reconciler) readLive(ctx context.Context, key types.NamespacedName, job
 	return b, r.readLivePods(ctx, key, jobSet, &b)
 }
 
-// readLivePods finds the pods of a JobSet by its UID and by its name: one that has lost either label is still there.
+// readLivePods finds the pods of a JobSet by its UID and by its name, so that it also finds a pod that has lost one of these labels.
 func (r *Reconciler) readLivePods(ctx context.Context, key types.NamespacedName, jobSet types.UID, b *belongings) error {
 	found := map[types.UID]bool{}
 	var all []corev1.Pod

@@ -23,8 +23,8 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 )
 
-// chargeDevices replaces the resource claims of a ReplicatedJob by what quota is charged for their devices, or returns why that cannot be.
-// A ResourceClaimTemplate that is deleted while its JobSet runs stays charged.
+// chargeDevices replaces the resource claims of a ReplicatedJob by the resources that are charged for their devices, or returns why it
+// cannot. The charge stays if a ResourceClaimTemplate is deleted while its JobSet runs.
 func (r *Reconciler) chargeDevices(ctx context.Context, js *jobsetapi.JobSet, job *jobsetapi.ReplicatedJob) (*device.Problem, error) {
 	pod := &job.Template.Spec.Template
 	device.Forget(pod)
@@ -59,7 +59,7 @@ func (r *Reconciler) chargeDevices(ctx context.Context, js *jobsetapi.JobSet, jo
 	return nil, nil //nolint:nilnil // there is no problem
 }
 
-// chargedTemplate returns the pod template of a ReplicatedJob that quota is charged for, or nil.
+// chargedTemplate returns the pod template of a ReplicatedJob for which quota is charged, or nil.
 func (r *Reconciler) chargedTemplate(ctx context.Context, js *jobsetapi.JobSet, replicatedJob string) (*corev1.PodTemplateSpec, error) {
 	var workloads kueue.WorkloadList
 	if err := r.config.Client.List(ctx, &workloads, client.InNamespace(js.Namespace), client.MatchingFields{indexJobSetUID: string(js.UID)}); err != nil {
@@ -77,15 +77,15 @@ func (r *Reconciler) chargedTemplate(ctx context.Context, js *jobsetapi.JobSet, 
 }
 
 // hasOtherClaims reports whether the quota Workload of a stage was charged for devices of other ResourceClaimTemplates than those that pods
-// of the stage would claim now. Pods may have been made with either.
+// of the stage would claim now. Existing pods may use either.
 func (st *stage) hasOtherClaims() bool {
 	return st.hasPodSet(func(charged *kueue.PodSet, planned *stageplan.PodSet) bool {
 		return !device.IsSame(&charged.Template, planned.Template)
 	})
 }
 
-// hasOtherResources reports whether pods of the stage would have other resources now: another overhead, devices included, or other defaults of
-// LimitRanges.
+// hasOtherResources reports whether new pods of the stage would have other resources than those charged: another overhead, including
+// devices, or other defaults of LimitRanges.
 func (st *stage) hasOtherResources() bool {
 	var none corev1.ResourceRequirements
 	return st.hasPodSet(func(charged *kueue.PodSet, planned *stageplan.PodSet) bool {

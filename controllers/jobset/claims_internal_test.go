@@ -9,8 +9,8 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-// TestReplacedClaims: what pods claim is another number of devices than the stage was charged for, whether it holds quota or not. Its quota
-// Workload is deleted, which holds the Jobs that it paid for, and is made again.
+// TestReplacedClaims: the pods claim another number of devices than the stage was charged for, whether it holds quota or not. Its quota
+// Workload is deleted, which holds its Jobs, and is recreated.
 func TestReplacedClaims(t *testing.T) {
 	for name, workloads := range map[string]map[string]string{
 		"holds quota":     {"init": "admitted", "train": "closed"},

@@ -15,9 +15,10 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 )
 
-// withClusterDefaults returns the JobSet with what the API server will add to its pods: the init container in which those of a group wait
-// for each other, the overhead of their RuntimeClasses and the defaults of the LimitRanges of the namespace. Quota must count them. In the
-// place of resource claims it has what quota is charged for their devices; problem says why it has not. The JobSet itself is not changed.
+// withClusterDefaults returns the spec of the JobSet with the fields that the API server will add to its pods: the init container in which
+// the pods of a group wait for each other, the overhead of their RuntimeClasses, and the defaults of the LimitRanges of the namespace.
+// Quota must count them. Resource claims are replaced by the resources that are charged for their devices; problem says why that is
+// impossible. withClusterDefaults does not change the JobSet.
 func (r *Reconciler) withClusterDefaults(ctx context.Context, js *jobsetapi.JobSet) (spec *jobsetapi.JobSetSpec, problem string, err error) {
 	var ranges corev1.LimitRangeList
 	if err := r.config.Client.List(ctx, &ranges, client.InNamespace(js.Namespace)); err != nil {
@@ -54,7 +55,7 @@ func (r *Reconciler) withClusterDefaults(ctx context.Context, js *jobsetapi.JobS
 func (r *Reconciler) overheadOf(ctx context.Context, pod *corev1.PodSpec) (corev1.ResourceList, error) {
 	var class nodev1.RuntimeClass
 	if pod.RuntimeClassName != nil {
-		// If there is none the API server will refuse the pods, and say why.
+		// If the RuntimeClass does not exist, the API server rejects the pods and reports why.
 		err := r.config.Client.Get(ctx, types.NamespacedName{Name: *pod.RuntimeClassName}, &class)
 		if client.IgnoreNotFound(err) != nil {
 			return nil, fmt.Errorf("read RuntimeClass %q: %w", *pod.RuntimeClassName, err)

@@ -22,83 +22,85 @@ import (
 	"github.com/tranche-dev/tranche/controllers/conditions"
 )
 
-// wanted is what a pass should write. The order of the fields is the order of the writes.
+// wanted contains the writes of one reconcile. The order of the fields is the order of the writes.
 type wanted struct {
 	// create has the quota Workloads that are missing.
 	create []*kueue.Workload
-	// evict has quota Workloads that have to give back what they hold because another stage of their JobSet has to.
+	// evict has quota Workloads that must release their quota because another stage of their JobSet must.
 	evict []evict
-	// change has quota Workloads whose gates, attempt, queue or priority are not what they should be.
+	// change has quota Workloads with wrong gates, attempt, queue or priority.
 	change []change
-	// name tells to write into the pod templates of the JobSet which scheduler places their gangs, before it is started.
+	// name is true if the manager must write into the pod templates of the JobSet which scheduler places their gangs, before it starts the
+	// JobSet.
 	name bool
 	// pause names the stage for which the JobSet is suspended, until the JobSet controller has created the Jobs that start together.
 	pause string
 	// start resumes the JobSet for the first time, or after a pause.
 	start bool
-	// disperse has objects of gangs that are over, or that are not what the JobSet asks for any more.
+	// disperse has gang objects that are finished, or that the JobSet no longer asks for.
 	disperse []*unstructured.Unstructured
-	// gather has objects of gangs that must be there, and be what they should, before their Jobs run.
+	// gather has gang objects that must exist, with the right content, before their Jobs run.
 	gather []gathering
-	// finished has the stages of a JobSet without a queue that have succeeded, if that is not noted yet.
+	// finished has the succeeded stages of a JobSet without a queue, if the JobSet does not record them yet.
 	finished []string
 	// release has the Jobs that may run.
 	release []release
 	// grow has the running Jobs whose number of pods changes.
 	grow []grow
-	// hold has Jobs that may not run any more, because their stage is evicted or somebody has deleted their quota Workload.
+	// hold has Jobs that may no longer run, because their stage is evicted or a user has deleted their quota Workload.
 	hold []*batchv1.Job
 	// stopped is how many of them belong to a JobSet that is being deleted.
 	stopped int
 	// end has pods that no Job ends.
 	end []abandoned
-	// skip has held Jobs that stand for some that have succeeded and were deleted. They end without running.
+	// skip has held Jobs that replace deleted Jobs which had succeeded. They complete without running.
 	skip []*batchv1.Job
-	// conclude has held Jobs whose end is decided, but cannot be written while they are held.
+	// conclude has held Jobs whose outcome is decided, but cannot be written while they are held.
 	conclude []*batchv1.Job
-	// remake has Jobs of evicted stages, and of gangs that start again, which would not start from their beginning. The JobSet controller makes them anew.
+	// remake has Jobs of evicted stages, and of restarting gangs, that would not start from their beginning. The JobSet controller
+	// recreates them.
 	remake []*batchv1.Job
-	// restore has held Jobs of evicted stages with what an admission has added to them.
+	// restore has held Jobs of evicted stages that still contain fields which an admission added.
 	restore []*batchv1.Job
-	// ended has the holds that go into the timeline of the JobSet.
+	// ended has the quota holds that have ended and go into the timeline of the JobSet.
 	ended []conditions.Hold
 	// progress has the conditions PodsReady and Finished that differ.
 	progress []progress
-	// reclaim has what differs about reclaimable pods.
+	// reclaim has changes of reclaimable pods.
 	reclaim []reclaim
-	// giveBack has the quota Workloads of a suspended or evicted JobSet whose pods are over.
+	// giveBack has the quota Workloads of a suspended or evicted JobSet whose pods have terminated.
 	giveBack []*kueue.Workload
-	// remove has quota Workloads whose stage has to run again, and that do not hold what it needs: they have finished, or have had
-	// pods reclaimed.
+	// remove has quota Workloads whose stage has to run again, and that do not hold the quota for it: they have finished, or some of their
+	// pods were reclaimed.
 	remove []*kueue.Workload
-	// unpin has quota Workloads that need not be kept if somebody deletes them: nothing of them runs any more.
+	// unpin has quota Workloads whose finalizer is no longer needed: none of their Jobs or pods runs.
 	unpin []*kueue.Workload
-	// drop has quota Workloads that nobody needs.
+	// drop has quota Workloads that are no longer needed.
 	drop []*kueue.Workload
-	// expired is a quota Workload that was deactivated for so long that its JobSet is deleted, or nil.
+	// expired is a quota Workload that has been deactivated for so long that its JobSet is deleted, or nil.
 	expired *kueue.Workload
-	// ask has the quota Workloads of stages that have grown while they hold quota.
+	// ask has the quota Workloads for the growths of stages that hold quota.
 	ask []*kueue.Workload
-	// awaitsEngine says that the engine may still have to hear of an admission that the cache shows.
+	// awaitsEngine is true if the engine may not have observed yet an admission that the cache shows.
 	awaitsEngine bool
-	// again is when to look again at gangs that wait for nodes, or at what expires, or zero: nothing else may report them.
+	// again is when to reconcile again because of gangs that wait for nodes, or of what expires, or zero. No watch may report these.
 	again time.Duration
 	// conditions of the JobSet, complete.
 	conditions []metav1.Condition
-	// wait is told to the owner of the JobSet, or nil.
+	// wait is reported to the user of the JobSet, or nil.
 	wait *conditions.Wait
-	// gangBlocked says why a gang is not placed, and priorityKept that the JobSet names a priority class which does not exist. Both are told
-	// to the owner of the JobSet once, and are empty otherwise.
+	// gangBlocked says why a gang is not placed, and priorityKept that the JobSet names a priority class which does not exist. Both are
+	// reported to the user of the JobSet once, and are empty otherwise.
 	gangBlocked, priorityKept string
-	// complaints are told to the owner of the JobSet.
+	// complaints are reported to the user of the JobSet.
 	complaints []string
-	// failed is what could not be written, and what the rest of the pass did not wait for. It is tried again.
+	// failed joins the errors of writes that the other steps did not depend on. These writes are retried.
 	failed error
 }
 
 type change struct {
 	before, after *kueue.Workload
-	// opened tells that the stage was closed before.
+	// opened is true if the stage was gated before.
 	opened bool
 }
 
@@ -112,14 +114,14 @@ type release struct {
 type progress struct {
 	stage    string
 	workload *kueue.Workload
-	// ready has no type if nothing is to be said about the pods any more.
+	// ready has no type if the condition PodsReady is removed.
 	ready    metav1.Condition
 	finished *metav1.Condition
-	// succeeded tells whether the stage finishes because all of its Jobs have succeeded.
+	// succeeded is true if the stage finishes because all of its Jobs have succeeded.
 	succeeded bool
 }
 
-// desired computes what to write from what is there. It does no I/O.
+// desired computes what to write from the snapshot. It does no I/O.
 func desired(s *seen) *wanted {
 	w := &wanted{}
 	w.decide(s)
@@ -175,7 +177,7 @@ func (w *wanted) decide(s *seen) {
 	w.wait = conditions.WaitNews(s.jobSet, sum)
 	w.startOrPause(s, stages)
 	if w.start && s.isMisnamed() {
-		// Only templates of a suspended JobSet can be changed.
+		// Pod templates can be changed only while the JobSet is suspended.
 		w.name, w.start = true, false
 	}
 	if e.complete {
@@ -188,7 +190,7 @@ func (w *wanted) decide(s *seen) {
 	}
 }
 
-// decideAboutOrphans ends what earlier JobSets of the name have left, and pods that no Job ends.
+// decideAboutOrphans stops the Jobs and pods that earlier JobSets of the name have left, and pods that no Job ends.
 func (w *wanted) decideAboutOrphans(s *seen) {
 	for uid, b := range s.orphans {
 		if s.leaving != nil && s.leaving.UID == uid {
@@ -215,7 +217,7 @@ func (w *wanted) refuse(s *seen) {
 	}
 }
 
-// retire lets the quota Workloads of a JobSet go that is not there any more, or that has no valid plan, once its pods are over.
+// retire deletes the quota Workloads of a JobSet that does not exist, or has no valid plan, once its pods have terminated.
 func (w *wanted) retire(b belongings) {
 	if len(b.pods) > 0 || slices.ContainsFunc(b.jobs, childjob.HasPods) {
 		return
@@ -223,7 +225,7 @@ func (w *wanted) retire(b belongings) {
 	w.drop = append(w.drop, b.workloads...)
 }
 
-// wrapUp finishes a stage of a JobSet that is over.
+// wrapUp finishes a stage of a finished JobSet.
 func (w *wanted) wrapUp(st *stage, outcome metav1.Condition) {
 	if st.workload == nil || st.hasPods {
 		return
@@ -236,7 +238,7 @@ func (w *wanted) wrapUp(st *stage, outcome metav1.Condition) {
 	w.progress = append(w.progress, progress{st.Name, st.workload, st.readiness(), &outcome, st.succeeded()})
 }
 
-// outcome returns the condition Finished of a stage whose JobSet has finished. A stage that has succeeded stays a success.
+// outcome returns the condition Finished of a stage whose JobSet has finished. A stage that has succeeded keeps that outcome.
 func (st *stage) outcome(jobSet metav1.Condition) metav1.Condition {
 	switch {
 	case st.succeeded():
@@ -251,14 +253,14 @@ func (st *stage) outcome(jobSet metav1.Condition) metav1.Condition {
 	return jobSet
 }
 
-// unpinOnce does nothing for a Workload that is already free to go and not on its way.
+// unpinOnce removes the finalizer of a quota Workload, and does nothing if it has none.
 func (w *wanted) unpinOnce(workload *kueue.Workload) {
 	if slices.Contains(workload.Finalizers, kueue.ResourceInUseFinalizerName) {
 		w.unpin = append(w.unpin, workload)
 	}
 }
 
-// lead brings one stage of a living JobSet further.
+// lead reconciles one stage of a JobSet that has not finished.
 func (w *wanted) lead(s *seen, st *stage, e *eviction) {
 	switch {
 	case st.workload == nil:
@@ -279,8 +281,8 @@ func (w *wanted) lead(s *seen, st *stage, e *eviction) {
 	}
 }
 
-// letGo follows a quota Workload that somebody has deleted: what it paid for is held again, as after an eviction, and then it may
-// disappear. The next pass makes a new one.
+// letGo handles a quota Workload that a user has deleted: it holds the Jobs of the stage again, as after an eviction, and then removes the
+// finalizer of the quota Workload. The next reconcile creates a new one.
 func (w *wanted) letGo(s *seen, st *stage) {
 	gone := !st.hasPods
 	if !life.IsTrue(st.workload, kueue.WorkloadFinished) {
@@ -335,7 +337,7 @@ func (w *wanted) advance(s *seen, st *stage) {
 	}
 }
 
-// suspend gives the quota of a stage back whose JobSet its user has suspended, once none of its pods is left.
+// suspend releases the quota of a stage whose JobSet was suspended by its user, once none of its pods is left.
 func (w *wanted) suspend(s *seen, st *stage) {
 	w.forgetReadiness(st)
 	w.resizeGangs(s, st)
@@ -344,17 +346,17 @@ func (w *wanted) suspend(s *seen, st *stage) {
 	}
 }
 
-// forgetReadiness says of a stage whose Jobs are held again that its pods have to become ready from their beginning.
+// forgetReadiness records, for a stage whose Jobs are held again, that its pods have not started.
 func (w *wanted) forgetReadiness(st *stage) {
 	if ready := life.PodsNotStarted(); st.hasSpoken() && !conditions.Has(st.workload.Status.Conditions, ready) {
 		w.progress = append(w.progress, progress{stage: st.Name, workload: st.workload, ready: ready})
 	}
 }
 
-// releaseJobs picks the held Jobs of an admitted stage. A Job that asks for more than its stage was charged stays held: it was not
-// made from the JobSet. So does one while a pod may still run that it has made before it was held, or that an earlier Job of its name
-// has made, which somebody has deleted: the quota of the stage pays for that pod until it has ended. The Jobs of a gang wait together, and
-// those of which pods have ended already are made anew.
+// releaseJobs selects the held Jobs of an admitted stage that may start. A Job that asks for more than its stage was charged stays held: it
+// was not created from the JobSet. A Job also stays held while a pod may still run that it created before it was held, or that a deleted
+// Job of its name created: the quota of the stage pays for that pod until it has terminated. The Jobs of a gang wait together, and those
+// with terminated pods are recreated.
 func (w *wanted) releaseJobs(s *seen, st *stage) {
 	rel := release{stage: st.Name}
 	if st.workload != nil {
@@ -387,7 +389,7 @@ func (w *wanted) releaseJobs(s *seen, st *stage) {
 	}
 }
 
-// released returns a Job as it should be to run, with the fields of its gang.
+// released returns a Job as it must be to run, with the fields of its gang.
 func (st *stage) released(s *seen, job *batchv1.Job, placed []childjob.Update) (*batchv1.Job, error) {
 	if s.isUnqueued {
 		return childjob.ReleasedUnqueued(job, placed...)
@@ -396,8 +398,8 @@ func (st *stage) released(s *seen, job *batchv1.Job, placed []childjob.Update) (
 	return childjob.Released(job, st.templateOf(job), st.assignmentOf(job), s.flavors, updates...)
 }
 
-// concludeJobs lets held Jobs end that have nothing left to do. They make no pods any more, so that it does not matter what their stage
-// holds; but as long as they do not end, it is held.
+// concludeJobs selects held Jobs that only have to end. They create no more pods, so it does not matter whether their stage holds quota;
+// but the stage keeps its quota until they have ended.
 func (w *wanted) concludeJobs(st *stage) {
 	for _, job := range st.jobs {
 		if childjob.CannotEnd(job) {
@@ -406,7 +408,7 @@ func (w *wanted) concludeJobs(st *stage) {
 	}
 }
 
-// outcomeOf tells whether a JobSet is over, and how.
+// outcomeOf reports whether a JobSet has finished, and returns the Finished condition of its quota Workloads.
 func outcomeOf(js *jobsetapi.JobSet) (over bool, finished metav1.Condition) {
 	finished = metav1.Condition{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue}
 	for _, condition := range js.Status.Conditions {
@@ -428,7 +430,7 @@ func isStarted(js *jobsetapi.JobSet) bool {
 	return started
 }
 
-// isSuspendedByUser tells the wish of the user from the suspension that every queued JobSet begins with.
+// isSuspendedByUser reports whether the user has suspended the JobSet. Every queued JobSet is also created suspended; that does not count.
 func isSuspendedByUser(js *jobsetapi.JobSet) bool {
 	return isStarted(js) && ptr.Deref(js.Spec.Suspend, false)
 }

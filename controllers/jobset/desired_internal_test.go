@@ -23,7 +23,7 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 )
 
-// A world is what a case of TestDesired starts from: init -Succeeded-> train, with one Job each.
+// A world is the start of a case of TestDesired: init -Succeeded-> train, with one Job each.
 type world struct {
 	started, suspended bool
 	// ready lets train start when init is ready, instead of when it has succeeded. gang makes the JobSet one gang.
@@ -208,7 +208,7 @@ func jobSpec(cpus string) batchv1.JobSpec {
 	}}}
 }
 
-// workload makes the quota Workload of a stage as the controller would, and changes it as the words say.
+// workload returns the quota Workload of a stage as the controller would create it, changed as the words say.
 func (w world) workload(s *seen, index int, words []string) *kueue.Workload {
 	has := func(word string) bool { return slices.Contains(words, word) }
 	st := &stage{Stage: &s.plan.Stages[index], index: index, open: !has("closed")}
@@ -330,7 +330,7 @@ func (w world) job(name, replicatedJob string, words []string) *batchv1.Job {
 	return job
 }
 
-// render turns what is wanted into lines, in the order of the writes.
+// render turns the actions into lines, in the order of the writes.
 func render(w *wanted) []string {
 	var lines []string
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
@@ -428,7 +428,7 @@ func render(w *wanted) []string {
 	return lines
 }
 
-// isRecord reports whether a change is about nothing but the Jobs that have succeeded.
+// isRecord reports whether a change affects only the record of succeeded Jobs.
 func isRecord(c change) bool {
 	return c.after.Annotations[apis.SucceededJobsAnnotation] != c.before.Annotations[apis.SucceededJobsAnnotation] &&
 		c.after.Annotations[apis.AdmissionGatedByAnnotation] == c.before.Annotations[apis.AdmissionGatedByAnnotation]
@@ -461,7 +461,7 @@ func quantities(cpus string) corev1.ResourceList {
 	return corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpus)}
 }
 
-// The schema of quota Workloads refuses other changes of the class while they hold quota, and would stop their JobSets.
+// The schema of quota Workloads rejects other changes of the class while they hold quota, which would stop their JobSets.
 func TestPriorityOfHeldQuota(t *testing.T) {
 	high, low := kueue.NewWorkloadPriorityClassRef("high"), kueue.NewWorkloadPriorityClassRef("low")
 	pod, other := kueue.NewPodPriorityClassRef("pod"), kueue.NewPodPriorityClassRef("other")

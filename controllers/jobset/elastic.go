@@ -15,15 +15,15 @@ import (
 	"github.com/tranche-dev/tranche/controllers/childjob"
 )
 
-// With its feature gate ElasticJobSet the JobSet controller lets users change the parallelism of Indexed Jobs, and changes the child
-// Jobs in the same moment. Fewer pods are always welcome: what they were charged for is reclaimable as soon as they have ended. Where there
-// would be more than there is quota for, a policy makes of it a write that changes nothing. What is missing is asked for by a quota
-// Workload of its own, a growth, and once that is admitted the manager makes the Jobs larger. Package elastic says who pays for which pods.
+// With its feature gate ElasticJobSet the JobSet controller lets users change the parallelism of Indexed Jobs, and changes the child Jobs
+// at the same time. Fewer pods are always allowed: their quota is reclaimable as soon as they have terminated. If there would be more pods
+// than quota, an admission policy turns the write into a no-op. A quota Workload of its own, a growth, asks for the missing quota, and once
+// it is admitted the manager enlarges the Jobs. Package elastic computes which quota Workload pays for which pods.
 //
-// What happens to a growth concerns only the pods that it pays for; what happens to the stage concerns its growths too, which go before it
-// gives its quota back: then it queues for all of its pods.
+// An event of a growth affects only the pods that the growth pays for. An event of the stage affects its growths too, which end before the
+// stage releases its quota. The stage then queues for all of its pods.
 
-// measure finds out who pays for the pods of a stage.
+// measure computes which quota Workloads pay for the pods of a stage.
 func (st *stage) measure(s *seen) {
 	st.sizes = make([]elastic.Size, len(st.PodSets))
 	for i := range st.PodSets {
@@ -47,8 +47,8 @@ func (st *stage) sizeOf(s *seen, podSet int) elastic.Size {
 	return elastic.Divide(want, base, live, growths)
 }
 
-// live is how many Jobs of a pod set need their quota: all but those that have succeeded. A gang of several Jobs keeps the quota of
-// those, too: evicted, it would need it again.
+// live returns how many Jobs of a pod set need their quota: all that have not succeeded. A gang of several Jobs also keeps the quota of
+// succeeded Jobs, because it would need that quota again after an eviction.
 func (st *stage) live(s *seen, podSet int) int32 {
 	name := st.PodSets[podSet].Name
 	live := st.tallies[name].replicas
@@ -63,8 +63,8 @@ func (st *stage) live(s *seen, podSet int) int32 {
 	return max(0, live)
 }
 
-// isScaled tells whether a stage that holds quota has ever had another number of pods than now. Only then may its Jobs run with fewer
-// than the JobSet asks for: others would not know what to do with that.
+// isScaled reports whether a stage that holds quota has ever had another number of pods than now. Only then may its Jobs run with fewer
+// pods than the JobSet asks for: other Jobs are not prepared for that.
 func (st *stage) isScaled(js *jobsetapi.JobSet, podSet int) bool {
 	name := st.PodSets[podSet].Name
 	if st.workload == nil || !st.holdsQuota() || !isElastic(js, name) {
@@ -76,7 +76,7 @@ func (st *stage) isScaled(js *jobsetapi.JobSet, podSet int) bool {
 		})
 }
 
-// isElastic tells whether the Jobs of a ReplicatedJob may have more pods later. A gang is admitted as a whole or not at all.
+// isElastic reports whether the Jobs of a ReplicatedJob may get more pods later. A gang is admitted as a whole or not at all.
 func isElastic(js *jobsetapi.JobSet, replicatedJob string) bool {
 	isGang := func(g *jobsetapi.GangConfig) bool { return g != nil && g.GangMode != jobsetapi.GangModeOff }
 	return !isGang(js.Spec.GangConfig) && slices.ContainsFunc(js.Spec.ReplicatedJobs, func(r jobsetapi.ReplicatedJob) bool {
@@ -84,7 +84,7 @@ func isElastic(js *jobsetapi.JobSet, replicatedJob string) bool {
 	})
 }
 
-// isSettled tells whether no pod of a pod set runs, or may still be made, beyond those that there is quota for now.
+// isSettled reports whether no pod of a pod set runs, or may still be created, beyond the quota that the stage holds now.
 func (st *stage) isSettled(s *seen, podSet int) bool {
 	name, limit := st.PodSets[podSet].Name, st.sizes[podSet].Now
 	if st.workload == nil || len(st.growths) == 0 && elastic.Charged(st.workload, name, 0) <= st.PodSets[podSet].Count {
@@ -113,7 +113,7 @@ func (st *stage) isSettledWhole(s *seen) bool {
 	return true
 }
 
-// hasOutgrown tells whether the stage holds quota for fewer pods than it can run with.
+// hasOutgrown reports whether the stage holds quota for fewer pods than it needs to run.
 func (st *stage) hasOutgrown(js *jobsetapi.JobSet) bool {
 	for i, z := range st.sizes {
 		name, count := st.PodSets[i].Name, st.PodSets[i].Count
@@ -124,8 +124,8 @@ func (st *stage) hasOutgrown(js *jobsetapi.JobSet) bool {
 	return false
 }
 
-// resize makes a quota Workload that holds nothing ask for the pods that the stage has by now. What it said about reclaimable pods has
-// to be right before, or too few pods would count in between.
+// resize changes a quota Workload that holds no quota so that it asks for the current number of pods. Its reclaimable pods must be right
+// before, or too few pods would count in between.
 func (st *stage) resize(s *seen, workload *kueue.Workload) {
 	if _, differs := st.reclaimNews(s); differs || st.holdsQuota() {
 		return
@@ -139,15 +139,15 @@ func (st *stage) resize(s *seen, workload *kueue.Workload) {
 	}
 }
 
-// hasWrongSize tells whether a quota Workload asks for another number of pods than the stage has by now.
+// hasWrongSize reports whether a quota Workload asks for another number of pods than the stage has now.
 func (st *stage) hasWrongSize(workload *kueue.Workload) bool {
 	return slices.ContainsFunc(st.PodSets, func(podSet stageplan.PodSet) bool {
 		return elastic.Charged(workload, podSet.Name, podSet.Count) != podSet.Count
 	})
 }
 
-// isSteady tells whether as many pods of a stage are ready, or have succeeded, as its own quota Workload pays for. The others are a
-// matter of its growths.
+// isSteady reports whether as many pods of a stage are ready, or have succeeded, as its own quota Workload pays for. The growths of the
+// stage pay for the others.
 func (st *stage) isSteady() bool {
 	for i, name := range st.ReplicatedJobs {
 		steady := st.tallies[name].succeeded

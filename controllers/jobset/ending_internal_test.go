@@ -16,7 +16,7 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 )
 
-// TestEnding: the Jobs of a gang wait together for those of its pods that are still ending, whatever objects their scheduler knows it by.
+// TestEnding: the Jobs of a gang wait together until all of its terminating pods are gone, whatever gang objects the scheduler uses.
 func TestEnding(t *testing.T) {
 	const off, whole, each = jobsetapi.GangModeOff, jobsetapi.GangModeGang, jobsetapi.GangModeReplicatedGang
 	kube := shapes.Kube{Version: shapes.V1alpha2}
@@ -24,7 +24,7 @@ func TestEnding(t *testing.T) {
 		provider shapes.Provider
 		// jobSet and workers is what the JobSet and one of its two ReplicatedJobs ask for.
 		jobSet, workers jobsetapi.GangMode
-		// attempt is that of the pod which is still ending.
+		// attempt is the attempt of the terminating pod.
 		attempt string
 		want    []string
 	}{
@@ -47,7 +47,8 @@ func TestEnding(t *testing.T) {
 	}
 }
 
-// newGangs makes a JobSet of a driver and two workers, in its second attempt, which asks for gangs in these two places. Its Jobs are held.
+// newGangs returns a JobSet of a driver and two workers, in its second attempt, which asks for gangs in these two places. Its Jobs are
+// held.
 func newGangs(t *testing.T, provider shapes.Provider, jobSet, workers jobsetapi.GangMode) (*seen, *stage) {
 	t.Helper()
 	js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "js", UID: "js-uid"}}
@@ -76,7 +77,7 @@ func newGangs(t *testing.T, provider shapes.Provider, jobSet, workers jobsetapi.
 	return s, st
 }
 
-// TestSpent: a gang that starts again starts whole, from its beginning where some of its pods have ended well.
+// TestSpent: a restarting gang starts as a whole, and from its beginning if some of its pods have succeeded.
 func TestSpent(t *testing.T) {
 	const off, whole, each = jobsetapi.GangModeOff, jobsetapi.GangModeGang, jobsetapi.GangModeReplicatedGang
 	finish := func(condition batchv1.JobConditionType) func(*batchv1.Job) {

@@ -14,32 +14,32 @@ import (
 	"github.com/tranche-dev/tranche/controllers/childjob"
 )
 
-// An eviction takes a whole JobSet back to the boundary of its last succeeded stage. It begins when the quota Workload of any stage
-// that holds quota says Evicted=True, and ends when no stage that has not succeeded holds quota:
+// An eviction returns a whole JobSet to the boundary of its last succeeded stage. It begins when the quota Workload of any stage that holds
+// quota has Evicted=True, and ends when no stage that has not succeeded holds quota:
 //
 //	init(finished)  launcher(held, Evicted)  train(held)
-//	   every stage that holds says Evicted; train, opened by launcher being Ready, is closed
-//	   their Jobs are held, those with progress are made anew once their pods are over
-//	   when no pod of any of them is left: train gives its quota back, then launcher
-//	init(finished)  launcher(waiting)        train(closed)
+//	   every stage that holds quota gets Evicted=True; train, which opened when launcher was Ready, is gated
+//	   their Jobs are held; Jobs with progress are recreated once their pods have terminated
+//	   when none of their pods is left: train releases its quota, then launcher
+//	init(finished)  launcher(waiting)        train(gated)
 //
-// Each step is derived anew from the objects, so it goes on wherever it was cut off.
+// Each step is derived from the objects, so the eviction continues wherever it was interrupted.
 type eviction struct {
-	// cause is the stage that was evicted first, nil if the JobSet is not evicted.
+	// cause is the stage that was evicted first, or nil if the JobSet is not evicted.
 	cause *stage
-	// complete tells that no pod of the evicted stages is left, and nothing else is to be done before they give their quota back.
+	// complete is true if no pod of the evicted stages is left, and nothing else must be done before they release their quota.
 	complete bool
 }
 
-// evict is what is told to a quota Workload whose JobSet is evicted because of another stage.
+// evict is the eviction of a quota Workload whose JobSet is evicted because of another stage.
 type evict struct {
 	workload *kueue.Workload
 	why      life.Eviction
 }
 
-// markEvicted finds out which stages have to go back, and returns the one for which they have to, or nil if none has to. A stage that
-// has succeeded does not go back: it finishes, whatever was decided about it meanwhile. The others go all the same, since it was the
-// JobSet that was to go.
+// markEvicted marks the stages that must release their quota, and returns the stage that caused the eviction, or nil. A stage that has
+// succeeded is not marked: it finishes, even if it was evicted in the meantime. The other stages are still evicted then, because the
+// eviction was meant for the JobSet.
 func markEvicted(stages []stage) *stage {
 	var cause *stage
 	for i := range stages {
@@ -69,13 +69,13 @@ func (st *stage) evictedAt() *metav1.Time {
 	return &apimeta.FindStatusCondition(st.workload.Status.Conditions, kueue.WorkloadEvicted).LastTransitionTime
 }
 
-// isDeactivated tells whether the stage was evicted because its quota Workload is not active. One that is deactivated before it
-// holds anything does not keep the stages before it from running.
+// isDeactivated reports whether the stage was evicted because its quota Workload is not active. A stage that is deactivated before it holds
+// quota does not keep earlier stages from running.
 func (st *stage) isDeactivated() bool {
 	return st.workload != nil && life.IsShutOut(st.workload)
 }
 
-// goBack brings one evicted stage closer to its boundary.
+// goBack takes the next step of the eviction of one stage.
 func (w *wanted) goBack(s *seen, st *stage, e *eviction) {
 	if after := st.adjusted(s); after != nil {
 		w.change = append(w.change, change{st.workload, after, st.isGated() && st.open})
@@ -88,8 +88,8 @@ func (w *wanted) goBack(s *seen, st *stage, e *eviction) {
 	e.complete = w.stop(s, st) && e.complete
 }
 
-// stop holds the Jobs of a stage again, and makes those anew that would not start from their beginning. It tells whether nothing of
-// them runs and nothing is left to be done to them.
+// stop holds the Jobs of a stage again, and has Jobs recreated that would not start from their beginning. It reports whether none of the
+// Jobs runs and none has to be changed.
 func (w *wanted) stop(s *seen, st *stage) bool {
 	stopped := !st.hasPods
 	for _, job := range st.jobs {
@@ -110,8 +110,8 @@ func (w *wanted) stop(s *seen, st *stage) bool {
 	return stopped
 }
 
-// giveBackEvicted lets the evicted stages give their quota back, the last first: so none is admitted before those that wait for it
-// are closed and hold nothing.
+// giveBackEvicted releases the quota of the evicted stages, the last stage first: so no stage is admitted before the stages that wait for
+// it are gated and hold no quota.
 func (w *wanted) giveBackEvicted(stages []stage) {
 	for i := range slices.Backward(stages) {
 		if st := &stages[i]; st.goesBack {
@@ -120,7 +120,8 @@ func (w *wanted) giveBackEvicted(stages []stage) {
 	}
 }
 
-// restartsWhole tells whether a Job that has succeeded belongs to a gang with others, which has to run from its beginning.
+// restartsWhole reports whether the Jobs of a ReplicatedJob are in a gang of several Jobs. Such a gang starts from its beginning, including
+// Jobs that have succeeded.
 func restartsWhole(js *jobsetapi.JobSet, replicatedJob string) bool {
 	return shapes.Whole(js, replicatedJob)
 }

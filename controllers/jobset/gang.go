@@ -27,8 +27,8 @@ import (
 	"github.com/tranche-dev/tranche/controllers/gang"
 )
 
-// gatherGangs makes sure that the objects of a stage's gangs are there before its Jobs start, and tells whether they may. What does not
-// fit any more is left to pods that still go by it.
+// gatherGangs makes sure that the objects of a stage's gangs exist before its Jobs start, and reports whether the Jobs may start. Objects
+// that no longer fit stay while pods still use them.
 func (w *wanted) gatherGangs(s *seen, st *stage) bool {
 	if wrong := s.gangs.Wrong(st.index); len(wrong) > 0 && !st.hasPods {
 		w.disperse = append(w.disperse, wrong...)
@@ -43,16 +43,16 @@ func (w *wanted) gatherGangs(s *seen, st *stage) bool {
 	return true
 }
 
-// A gathering is what is to be written before the Jobs of a stage start.
+// A gathering has the writes that must precede the start of the Jobs of a stage.
 type gathering struct {
 	stage string
-	// missing has objects to be made, and amiss those that are there and not what they should be.
+	// missing has objects to be created, and amiss existing objects that have drifted.
 	missing []*unstructured.Unstructured
 	amiss   []gang.Mend
 }
 
-// isResizing tells whether the JobSet controller has still to resize a Job of a gang. Kubernetes lets nobody do that any more once there is
-// a PodGroup.
+// isResizing reports whether the JobSet controller still has to resize a Job of a gang. Kubernetes rejects that resize once the gang has a
+// PodGroup.
 func (st *stage) isResizing(s *seen) bool {
 	return slices.ContainsFunc(st.jobs, func(job *batchv1.Job) bool {
 		index, ok := childjob.Index(job)
@@ -61,8 +61,8 @@ func (st *stage) isResizing(s *seen) bool {
 	})
 }
 
-// resizeGangs takes the gangs of a suspended JobSet apart that have another size by now. While there is the PodGroup of the old size, the
-// JobSet controller can neither resize their Jobs nor, since it fails at that first, suspend them.
+// resizeGangs deletes the objects of gangs of a suspended JobSet whose size has changed. While the PodGroup of the old size exists, the
+// JobSet controller can neither resize their Jobs nor, since the resize fails first, suspend them.
 func (w *wanted) resizeGangs(s *seen, st *stage) {
 	wrong := s.gangs.Wrong(st.index)
 	if len(wrong) == 0 {
@@ -78,11 +78,12 @@ func (w *wanted) resizeGangs(s *seen, st *stage) {
 	}
 }
 
-// ending returns the held Jobs of a stage that have to wait for pods to end, by their names: those of which a pod may still run that they
-// made before they were held, or that earlier Jobs of their names made. Of a gang it is all Jobs: a scheduler takes a pod of the same
-// attempt that is still ending for a member that has its place, and would place those that are made anew one by one.
+// ending returns the held Jobs of a stage that have to wait for pods to terminate, by name: a pod may still run that the Job created before
+// it was held, or that an earlier Job of the same name created. For a gang it returns all Jobs: a scheduler counts a terminating pod of the
+// same attempt as a placed member, and would place the recreated pods one by one.
 //
-//	suspended, and resumed before the workers have ended:  driver held, workers held -> both are released when the last worker has ended
+// suspended, and resumed before the workers have terminated:  driver held, workers held -> both are released when the last worker has
+// terminated
 func (st *stage) ending(s *seen) map[string]bool {
 	held := map[string]*batchv1.Job{}
 	for _, job := range st.jobs {
@@ -114,10 +115,9 @@ func (st *stage) ending(s *seen) map[string]bool {
 	return names
 }
 
-// spent returns the Jobs that keep gangs from starting whole, and the names of these gangs: pods of theirs have ended well before the JobSet
-// was suspended, and those that are left are fewer than the gang takes. Schedulers do not count pods that have ended, so that the others would
-// wait for ever. A gang of which a Job runs is in the middle of its life, and left alone; a Job that has failed, or is about to, is for the
-// failure policy of the JobSet.
+// spent returns the Jobs that keep gangs from starting as a whole, and the names of these gangs: some of their pods succeeded before the
+// JobSet was suspended, and fewer pods are left than the gang requires. Schedulers do not count terminated pods, so the others would wait
+// forever. spent leaves out gangs of which a Job runs. The failure policy of the JobSet handles Jobs that have failed or are about to fail.
 func (st *stage) spent(s *seen, ending map[string]bool) (jobs []*batchv1.Job, gangs map[string]bool) {
 	runs, starts := map[string]bool{}, map[string]bool{}
 	for _, job := range st.jobs {
@@ -137,12 +137,12 @@ func (st *stage) spent(s *seen, ending map[string]bool) (jobs []*batchv1.Job, ga
 	return jobs, gangs
 }
 
-// podsLeft is how many pods of a Job have still to succeed.
+// podsLeft returns how many pods of a Job still have to succeed.
 func podsLeft(job *batchv1.Job) int32 {
 	return ptr.Deref(job.Spec.Completions, ptr.Deref(job.Spec.Parallelism, 1)) - job.Status.Succeeded
 }
 
-// gangOf names the gang of a Job, or is empty.
+// gangOf returns the name of the gang of a Job, or "".
 func (s *seen) gangOf(job *batchv1.Job) string {
 	index, ok := childjob.Index(job)
 	if !ok || s.gangs == nil {
@@ -151,8 +151,8 @@ func (s *seen) gangOf(job *batchv1.Job) string {
 	return s.gangs.Shape.GangOf(replicatedJobOf(job), index)
 }
 
-// gangUpdates are the labels and annotations by which the pods of a Job are in their gang. They are not known if the Job is one of another
-// attempt than the JobSet tells of.
+// gangUpdates returns the labels and annotations that put the pods of a Job into their gang. They are not known if the Job belongs to
+// another attempt than the status of the JobSet.
 func (s *seen) gangUpdates(job *batchv1.Job) (updates []childjob.Update, known bool) {
 	index, ok := childjob.Index(job)
 	if !ok || s.gangs == nil {
@@ -166,7 +166,7 @@ func (s *seen) gangUpdates(job *batchv1.Job) (updates []childjob.Update, known b
 	return updates, cmp.Or(job.Labels[jobRestartAttemptLabel], "0") == strconv.Itoa(int(jobRestartsOf(s.jobSet, replicatedJobOf(job), index)))
 }
 
-// jobRestartsOf is how often a Job was restarted by itself.
+// jobRestartsOf returns how often a single Job was restarted.
 func jobRestartsOf(js *jobsetapi.JobSet, replicatedJob string, index int32) int32 {
 	for i := range js.Status.ReplicatedJobsStatus {
 		if status := &js.Status.ReplicatedJobsStatus[i]; status.Name == replicatedJob && int(index) < len(status.JobRestarts) && index >= 0 {
@@ -176,7 +176,7 @@ func jobRestartsOf(js *jobsetapi.JobSet, replicatedJob string, index int32) int3
 	return 0
 }
 
-// withGangs adds what is said about the gangs of the JobSet.
+// withGangs adds the conditions that report the gangs of the JobSet.
 func withGangs(s *seen, all []metav1.Condition, wait gangWait) []metav1.Condition {
 	reason, message := gangNews(s)
 	if wait.reason != "" && (reason == conditions.GangsKept || reason == conditions.GangsOfUser) {
@@ -231,8 +231,8 @@ func notServed(keeper *gang.Keeper) string {
 	return fmt.Sprintf("the API server has no PodGroups of %s; ask your administrator to install %s", keeper.Wanted(), keeper.Name())
 }
 
-// namelessJob returns the first Job of the attempt that should be in a gang and lacks what it must have from its creation on, and what
-// that is.
+// namelessJob returns the first Job of the attempt that should be in a gang and lacks a field that can be set only at creation, and the
+// name of that field.
 func (s *seen) namelessJob() (name, field string) {
 	for _, job := range s.mine.jobs {
 		index, ok := childjob.Index(job)
@@ -246,8 +246,8 @@ func (s *seen) namelessJob() (name, field string) {
 	return name, field
 }
 
-// gather makes the objects of gangs, and changes those that are not what the JobSet asks for. What keeps those of one stage from being
-// written keeps that stage back, and nothing else: others may have ended, and give back what they hold.
+// gather creates the objects of gangs, and updates those that have drifted. If the objects of one stage cannot be written, only that stage
+// waits: other stages may have ended and must release their quota.
 func (r *Reconciler) gather(ctx context.Context, s *seen, w *wanted) error {
 	for _, g := range w.gather {
 		err := r.gatherStage(ctx, g)
@@ -266,7 +266,7 @@ func (r *Reconciler) gather(ctx context.Context, s *seen, w *wanted) error {
 
 func (r *Reconciler) gatherStage(ctx context.Context, g gathering) error {
 	for _, object := range g.missing {
-		// The client writes its answer into the object.
+		// The client writes the response into the object.
 		if err := r.config.Client.Create(ctx, object.DeepCopy()); client.IgnoreAlreadyExists(err) != nil {
 			return fmt.Errorf("create %s %s: %w", object.GetKind(), client.ObjectKeyFromObject(object), err)
 		}
@@ -284,17 +284,17 @@ func (r *Reconciler) gatherStage(ctx context.Context, g gathering) error {
 	return nil
 }
 
-// isRefusal tells whether a write gets the same answer until somebody changes something: it is the answer of a schema, an admission webhook
-// or policy, or a ResourceQuota, or the API is not served any more.
+// isRefusal reports whether a write fails until a user or administrator changes something: it was rejected by a schema, an admission
+// webhook or policy, or a ResourceQuota, or the API is no longer served.
 func isRefusal(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) || isUnserved(err)
 }
 
-// isUnserved tells whether objects could not be made because there is no such API, though there was one when the manager started: its CRD
-// was deleted, or the API server is of another release. The manager starts anew when it has noticed (controllers/served).
+// isUnserved reports whether objects could not be created because the API server does not serve their API, which it did when the manager
+// started: the CRD was deleted, or the API server has another release. The manager restarts when it notices this (controllers/served).
 func isUnserved(err error) bool { return apierrors.IsNotFound(err) || apimeta.IsNoMatchError(err) }
 
-// tellGangsRefused says that a stage waits for objects of its gangs which the API server refuses.
+// tellGangsRefused reports that a stage waits for gang objects that the API server rejects.
 func (w *wanted) tellGangsRefused(s *seen, stage string, refusal error) {
 	reason, help := conditions.GangsRefused, "mend what it names, or ask your administrator"
 	if isUnserved(refusal) {
@@ -310,7 +310,7 @@ func (w *wanted) tellGangsRefused(s *seen, stage string, refusal error) {
 	w.conditions = conditions.WithGangs(s.jobSet, others, reason, why)
 }
 
-// disperse deletes objects of gangs, but for those that are on their way already. What needs them gone is not wanted yet.
+// disperse deletes gang objects, except those that are already terminating. It does not wait for their deletion.
 func (r *Reconciler) disperse(ctx context.Context, _ *seen, w *wanted) error {
 	for _, object := range w.disperse {
 		if object.GetDeletionTimestamp() != nil {

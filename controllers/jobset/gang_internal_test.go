@@ -23,7 +23,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/gang"
 )
 
-// A kubernetes is an API server that has gangs in one version.
+// A kubernetes is an API server that serves gangs in one version.
 type kubernetes struct{ version string }
 
 func (k kubernetes) ServerResourcesForGroupVersion(version string) (*metav1.APIResourceList, error) {
@@ -33,7 +33,7 @@ func (k kubernetes) ServerResourcesForGroupVersion(version string) (*metav1.APIR
 	return &metav1.APIResourceList{APIResources: []metav1.APIResource{{Name: "workloads", Kind: "Workload"}, {Name: "podgroups", Kind: "PodGroup"}}}, nil
 }
 
-// keepers has those for the schedulers that use this version of an API, and asks one by default.
+// keepers returns the keepers for the schedulers that use this version of an API, and asks one by default.
 func keepers(t *testing.T, version string, byDefault configapi.GangProvider) *gang.Keepers {
 	t.Helper()
 	config := &configapi.Configuration{Gang: configapi.Gang{Provider: byDefault}}
@@ -74,7 +74,7 @@ func gangsOf(t *testing.T, s *seen, provider shapes.Provider) *gang.State {
 	return state
 }
 
-// observe lets the objects of a stage be there.
+// observe makes the objects of a stage exist.
 func observe(s *seen, stage int, change func(*unstructured.Unstructured)) {
 	for _, object := range s.gangs.Missing(stage) {
 		object = object.DeepCopy()
@@ -183,7 +183,7 @@ func TestDesiredGangs(t *testing.T) {
 	}
 }
 
-// TestGangNews: the JobSet says whether its gangs are placed whole, and why not.
+// TestGangNews: the JobSet reports whether its gangs are placed as a whole, and why not.
 func TestGangNews(t *testing.T) {
 	job := func(group string) *batchv1.Job {
 		job := world{}.job("init-0", "init", []string{"running"})

@@ -16,25 +16,25 @@ import (
 	"github.com/tranche-dev/tranche/controllers/gang"
 )
 
-// A gangWait says what gangs wait for whose pods have been without a node for long. Most of these waits are silent: the scheduler says
+// A gangWait says why the pods of gangs have had no node for a long time. The scheduler does not report most of these waits: it writes
 // nothing about pods of a gang that it cannot try.
 type gangWait struct {
 	reason, message string
-	// again is when to look again, or zero.
+	// again is when to check again, or zero.
 	again time.Duration
 }
 
-// pending is what there is of a gang.
+// pending is the current state of the pods of a gang.
 type pending struct {
 	// pods that have not ended, and how many of them have no node.
 	pods, unplaced int64
-	// since is when the first of those that wait was made, or its Job was released.
+	// since is when the first waiting pod was created, or its Job was released.
 	since time.Time
-	// schedulers that the pods go to.
+	// schedulers has the names of the schedulers that the pods use.
 	schedulers map[string]bool
 }
 
-// gangWait looks for gangs that wait. The first by name is told of.
+// gangWait finds gangs that wait, and returns the first by name.
 func (s *seen) gangWait() gangWait {
 	if s.gangs == nil {
 		return gangWait{}
@@ -110,7 +110,7 @@ func (p *pending) waitsSince(since time.Time) {
 	}
 }
 
-// diagnose says what a gang waits for, and what helps.
+// diagnose returns why a gang waits, and what helps.
 func (s *seen) diagnose(name string, p *pending, told gang.Told) (reason, message string) {
 	switch schedulers := slices.Sorted(maps.Keys(p.schedulers)); {
 	case !told.There:

@@ -17,8 +17,8 @@ import (
 
 var waitStart = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// A waiting is a Job with the pods of a gang, made at waitStart. Its pods go to these schedulers, and have a node if that ends in a
-// plus sign.
+// A waiting is a Job with the pods of a gang, created at waitStart. Each entry names the scheduler of a pod; a plus sign at its end means
+// that the pod has a node.
 type waiting []string
 
 func (w waiting) build(t *testing.T) *seen {
@@ -49,7 +49,7 @@ func (w waiting) build(t *testing.T) *seen {
 	return s
 }
 
-// scheduled lets the scheduler say of a PodGroup whether it has a place.
+// scheduled returns a condition of a PodGroup that reports whether it is placed.
 func scheduled(status, message string) func(*unstructured.Unstructured) {
 	return func(object *unstructured.Unstructured) {
 		object.Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "PodGroupScheduled", "status": status, "message": message}}}
@@ -61,7 +61,7 @@ func TestGangWait(t *testing.T) {
 	nothing := func(*unstructured.Unstructured) {}
 	cases := map[string]struct {
 		pods waiting
-		// group changes the PodGroup, which is not there if it is nil.
+		// group changes the PodGroup, which does not exist if group is nil.
 		group      func(*unstructured.Unstructured)
 		change     func(*seen)
 		wantReason string

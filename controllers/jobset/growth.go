@@ -22,18 +22,18 @@ import (
 	"github.com/tranche-dev/tranche/controllers/events"
 )
 
-// grow is what is written to the running Jobs of a stage that has more or fewer admitted pods than before.
+// grow has the new sizes of the running Jobs of a stage whose number of admitted pods has changed.
 type grow struct {
 	stage string
-	// before and after belong together.
+	// before and after have the same Jobs at the same index.
 	before, after []*batchv1.Job
 }
 
-// growthNumber is that of a growth, or 0 for the quota Workload of a stage.
+// growthNumber returns the number of a growth, or 0 for the quota Workload of a stage.
 func growthNumber(workload *kueue.Workload) int {
 	number, err := strconv.Atoi(workload.Labels[apis.GrowthLabel])
 	if err != nil && workload.Labels[apis.GrowthLabel] != "" {
-		return 1 // the guards let nobody write that, but it is no stage
+		return 1 // the admission policies reject this label, but it is not the quota Workload of a stage
 	}
 	return number
 }
@@ -44,25 +44,25 @@ func sortGrowths(growths []*kueue.Workload) {
 	})
 }
 
-// holdingGrowths are those that hold quota.
+// holdingGrowths returns the growths that hold quota.
 func (st *stage) holdingGrowths() []*kueue.Workload {
 	return slices.DeleteFunc(slices.Clone(st.growths), func(growth *kueue.Workload) bool { return !life.HoldsQuota(growth) })
 }
 
-// mayUse tells whether pods may run on what a growth holds.
+// mayUse reports whether pods may run on the quota of a growth.
 func (s *seen) mayUse(growth *kueue.Workload) bool {
 	return life.HoldsQuota(growth) && life.IsTrue(growth, kueue.WorkloadAdmitted) && !life.IsTrue(growth, kueue.WorkloadEvicted) &&
 		!life.IsTrue(growth, kueue.WorkloadFinished) && growth.DeletionTimestamp.IsZero() && len(life.Gates(growth)) == 0 && s.charged[growth.UID]
 }
 
-// mayGrow tells whether a stage holds quota and goes on doing so. What does not, queues for all of its pods.
+// mayGrow reports whether a stage holds quota and keeps it. A stage that does not queues for all of its pods.
 func (st *stage) mayGrow(s *seen) bool {
 	w := st.workload
 	return w != nil && w.DeletionTimestamp.IsZero() && st.holdsQuota() && !st.goesBack && !life.IsTrue(w, kueue.WorkloadFinished) &&
 		!st.succeeded() && !isSuspendedByUser(s.jobSet) && !st.lacksQuota(s)
 }
 
-// tend brings the growths of one stage of a living JobSet further.
+// tend reconciles the growths of one stage of a JobSet that has not finished.
 func (w *wanted) tend(s *seen, st *stage, e *eviction) {
 	if !st.mayGrow(s) {
 		w.dropGrowths(st)
@@ -93,7 +93,8 @@ func (w *wanted) tend(s *seen, st *stage, e *eviction) {
 	}
 }
 
-// dropGrowths lets the growths of a stage go that is about to hold nothing any more: those that wait at once, the others with its pods.
+// dropGrowths deletes the growths of a stage that is about to release its quota: pending growths at once, the others when no pod of the
+// stage is left.
 func (w *wanted) dropGrowths(st *stage) {
 	for _, growth := range st.growths {
 		if !life.HoldsQuota(growth) || !st.hasPods {
@@ -102,12 +103,12 @@ func (w *wanted) dropGrowths(st *stage) {
 	}
 }
 
-// pays tells whether a growth pays, or asks, for any pods that the JobSet still wants.
+// pays reports whether a growth pays, or asks, for pods that the JobSet still wants.
 func (st *stage) pays(growth int) bool {
 	return slices.ContainsFunc(st.sizes, func(z elastic.Size) bool { return z.Growths[growth] > 0 })
 }
 
-// tendOne brings a growth further that the JobSet still wants.
+// tendOne reconciles a growth that the JobSet still wants.
 func (w *wanted) tendOne(s *seen, st *stage, k int) {
 	growth := st.growths[k]
 	spoken := hasSpoken(growth)
@@ -139,7 +140,7 @@ func (w *wanted) tendOne(s *seen, st *stage, k int) {
 	}
 }
 
-// isGrown tells whether all pods that there is admitted quota for are ready or have succeeded.
+// isGrown reports whether all pods with admitted quota are ready or have succeeded.
 func (st *stage) isGrown() bool {
 	return st.all(stageplan.Ready) && !slices.ContainsFunc(st.jobs, func(job *batchv1.Job) bool {
 		return childjob.IsRunning(job) && childjob.PodsAtOnce(job) < st.sizes[st.podSetOf(job)].Now
@@ -150,7 +151,8 @@ func (st *stage) podSetOf(job *batchv1.Job) int {
 	return slices.Index(st.ReplicatedJobs, st.replicatedJobOf(job))
 }
 
-// adjustedGrowth returns a growth as it should be, or nil if it is so already. One that holds nothing asks for what is missing by now.
+// adjustedGrowth returns a growth as it should be, or nil if it is so already. A growth without quota asks for the pods that are missing
+// now.
 func (st *stage) adjustedGrowth(s *seen, k int) *kueue.Workload {
 	return st.adjust(s, st.growths[k], func(after *kueue.Workload) {
 		if !life.HoldsQuota(after) && len(after.Status.ReclaimablePods) == 0 {
@@ -159,7 +161,7 @@ func (st *stage) adjustedGrowth(s *seen, k int) *kueue.Workload {
 	})
 }
 
-// podSetsOf asks for so many pods of each Job.
+// podSetsOf returns pod sets with the number of pods that more returns for each Job.
 func (st *stage) podSetsOf(more func(elastic.Size) int32) []kueue.PodSet {
 	var all []kueue.PodSet
 	for i, z := range st.sizes {
@@ -172,7 +174,7 @@ func (st *stage) podSetsOf(more func(elastic.Size) int32) []kueue.PodSet {
 	return all
 }
 
-// newGrowth makes a quota Workload for the pods for which nobody pays, or nil if there are none.
+// newGrowth returns a quota Workload for the pods that no quota Workload pays for, or nil if there are none.
 func newGrowth(s *seen, st *stage) *kueue.Workload {
 	podSets := st.podSetsOf(func(z elastic.Size) int32 { return z.Missing })
 	if len(podSets) == 0 {
@@ -187,13 +189,13 @@ func newGrowth(s *seen, st *stage) *kueue.Workload {
 	workload.Labels[apis.GrowthLabel] = strconv.Itoa(number)
 	workload.Annotations[apis.FlavorsAnnotation] = elastic.Flavors(st.workload)
 	workload.Spec.PodSets = podSets
-	// The time of the stage is that of its own quota Workload.
+	// The execution time of the stage is limited by its own quota Workload.
 	workload.Spec.MaximumExecutionTimeSeconds = nil
 	return workload
 }
 
-// resizeJobs makes the running Jobs of a stage as large as there is admitted quota for: larger when a growth was admitted, and smaller when
-// one has to go.
+// resizeJobs sizes the running Jobs of a stage to its admitted quota: it enlarges them when a growth was admitted, and shrinks them when a
+// growth must go.
 func (w *wanted) resizeJobs(s *seen, st *stage) {
 	g := grow{stage: st.Name}
 	for _, job := range st.jobs {
@@ -215,7 +217,7 @@ func (w *wanted) resizeJobs(s *seen, st *stage) {
 	}
 }
 
-// growthUpdates are what Ready AdmissionChecks ask of the pods of the growths of a stage.
+// growthUpdates returns the pod set updates that Ready AdmissionChecks request for the growths of a stage.
 func (st *stage) growthUpdates(s *seen, podSet int) []childjob.Update {
 	var updates []childjob.Update
 	for _, growth := range st.growths {
@@ -226,7 +228,7 @@ func (st *stage) growthUpdates(s *seen, podSet int) []childjob.Update {
 	return updates
 }
 
-// givesUpPods tells whether growths give quota up because Jobs were made smaller. What the cache says of these Jobs may be older than that.
+// givesUpPods reports whether growths release quota because Jobs were made smaller. The cache may show an older state of these Jobs.
 func (w *wanted) givesUpPods() bool {
 	return slices.ContainsFunc(w.reclaim, func(r reclaim) bool { return growthNumber(r.workload) > 0 })
 }

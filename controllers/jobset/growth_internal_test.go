@@ -25,11 +25,11 @@ import (
 // An elasticWorld is a world whose first stage has Indexed Jobs.
 type elasticWorld struct {
 	world
-	// want is how many pods each Job of the first stage should have, paid for how many its quota Workload pays, and sizes has how many each
-	// Job has now.
+	// want is how many pods each Job of the first stage should have, paid for how many of them its quota Workload pays, and sizes how many
+	// each Job has now.
 	want, paid int32
 	sizes      []int32
-	// growths has for each of them how many pods it asks for, and words about it.
+	// growths has for each growth how many pods it asks for, and words about it.
 	growths []string
 }
 
@@ -59,7 +59,7 @@ func (w elasticWorld) build(t *testing.T) *seen {
 	for i, words := range w.growths {
 		s.mine.workloads = append(s.mine.workloads, w.growth(s, i+1, strings.Fields(words)))
 	}
-	// What is ready has said so in the words of the controller.
+	// Stages with ready Jobs already have the condition PodsReady with the controller's message.
 	for _, workload := range s.mine.workloads {
 		if c := apimeta.FindStatusCondition(workload.Status.Conditions, kueue.WorkloadPodsReady); c != nil {
 			*c = life.PodsReady(nil, true)
@@ -233,13 +233,13 @@ func TestGrowth(t *testing.T) {
 	}
 }
 
-// reclaimed lets the quota Workload of the first stage say that it needs one pod less.
+// reclaimed makes the quota Workload of the first stage report one pod as reclaimable.
 func reclaimed(w world) world {
 	w.workloads = map[string]string{"init": "admitted ready reclaimed1", "train": "closed"}
 	return w
 }
 
-// The pods that a growth has brought have their own time to become ready: until then the stage is as ready as it was.
+// The new pods of a growth have their own timeout to become ready: until then the readiness of the stage does not change.
 func TestGrowthIsNotHeldAgainstItsStage(t *testing.T) {
 	w := elasticWorld{
 		world{started: true, workloads: map[string]string{"init": "admitted ready", "train": "closed"}, jobs: map[string]string{"init": "running up", "train": "held"}},
@@ -261,7 +261,7 @@ func TestGrowthIsNotHeldAgainstItsStage(t *testing.T) {
 	}
 }
 
-// A gang is admitted as a whole, also if only the ReplicatedJob or each of its Jobs is one.
+// A gang is admitted as a whole, even if only the ReplicatedJob or each of its Jobs is a gang.
 func TestIsElastic(t *testing.T) {
 	gang := func(mode jobsetapi.GangMode) *jobsetapi.GangConfig { return &jobsetapi.GangConfig{GangMode: mode} }
 	for name, c := range map[string]struct {
@@ -286,8 +286,8 @@ func TestIsElastic(t *testing.T) {
 	}
 }
 
-// Nothing else has the Jobs of an admitted stage released if the cache shows the admission before the engine has heard of it, and the conditions of
-// the JobSet do not change.
+// If the cache shows the admission before the engine has observed it, and the conditions of the JobSet do not change, only a requeue
+// releases the Jobs of an admitted stage.
 func TestStageAwaitsTheEngine(t *testing.T) {
 	for words, want := range map[string]bool{"admitted": false, "admitted uncharged": true, "waiting": false} {
 		w := world{started: true, workloads: map[string]string{"init": words, "train": "closed"}, jobs: map[string]string{"init": "held", "train": "held"}}
@@ -297,7 +297,7 @@ func TestStageAwaitsTheEngine(t *testing.T) {
 	}
 }
 
-// The engine may hear of an admission after the cache has shown it, and nothing else would tell then.
+// The engine may observe an admission after the cache has shown it, and no watch would report that.
 func TestGrowthAwaitsTheEngine(t *testing.T) {
 	for words, want := range map[string]bool{"2 admitted": false, "2 admitted uncharged": true, "2 waiting": false} {
 		w := elasticWorld{
@@ -312,7 +312,7 @@ func TestGrowthAwaitsTheEngine(t *testing.T) {
 	}
 }
 
-// Of a growth that has gone the time for which it held quota is told in the timeline of the stage.
+// The timeline of the stage records how long a deleted growth held quota.
 func TestTimelineOfGrowth(t *testing.T) {
 	w := elasticWorld{
 		world{started: true, workloads: map[string]string{"init": "admitted ready", "train": "closed"}, jobs: map[string]string{"init": "running up", "train": "held"}},
@@ -326,8 +326,8 @@ func TestTimelineOfGrowth(t *testing.T) {
 	}
 }
 
-// Whatever was asked for, admitted, given up and wanted by now: nothing runs that nobody pays for, what is missing is asked for once, and
-// what was given up is not taken back.
+// In every combination of requested, admitted, released and wanted pods: no pod runs without quota, missing quota is requested once, and
+// released quota is not taken back.
 func TestSizesAddUp(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		count := func(most int32, what string) int32 { return rapid.Int32Range(0, most).Draw(rt, what) }
@@ -396,7 +396,7 @@ func checkSizes(t *rapid.T, s *seen, st *stage) {
 	}
 }
 
-// Before quota of Jobs that were made smaller is given up, they are read past the cache.
+// Jobs that were made smaller are read past the cache before their quota is released.
 func TestGivingUpPodsIsCheckedLive(t *testing.T) {
 	for want, wants := range map[int32]bool{3: true, 4: false} {
 		w := elasticWorld{

@@ -17,8 +17,8 @@ const (
 	nameHashLength = 5
 )
 
-// workloadName names the quota Workload of a stage. Names sort in the order of the plan, and are different for two JobSets that
-// had the same name one after the other. A JobSet of one stage gets the name that Kueue gives. The growths of a stage are numbered from 1.
+// workloadName returns the name of the quota Workload of a stage. Names sort in the order of the plan, and differ for two JobSets that have
+// the same name one after the other. A JobSet of one stage gets the name that Kueue gives. The growths of a stage are numbered from 1.
 func workloadName(js *jobsetapi.JobSet, plan *stageplan.Plan, index, growth int) string {
 	var parts []string
 	if n := len(plan.Stages); n > 1 {

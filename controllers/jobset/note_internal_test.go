@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Entries of the timeline are only given up if the API server will not take them later either.
+// Timeline entries are dropped only if the API server will also reject them later.
 func TestIsTransient(t *testing.T) {
 	jobSets := schema.GroupResource{Group: "jobset.x-k8s.io", Resource: "jobsets"}
 	for name, tc := range map[string]struct {

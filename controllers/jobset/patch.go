@@ -10,11 +10,11 @@ import (
 	"github.com/tranche-dev/tranche/controllers/patch"
 )
 
-// patchTries is how often a patch is tried while somebody else writes to the object.
+// patchTries is how often a patch is tried while other clients write to the object.
 const patchTries = 5
 
-// patchIfSame makes of an object what it should be if its spec is still what was read: a Job or JobSet that has grown since must not
-// start. What others write to its status, which is often the case just when it is to start, does not matter.
+// patchIfSame patches an object if its spec has not changed since it was read: a Job or JobSet that has grown in the meantime must not
+// start. Concurrent writes to its status, which are frequent when it is about to start, do not matter.
 func (r *Reconciler) patchIfSame(ctx context.Context, before, after client.Object) error {
 	version := before.GetResourceVersion()
 	for try := 1; ; try++ {

@@ -18,12 +18,12 @@ import (
 	"github.com/tranche-dev/tranche/controllers/engine"
 )
 
-// A planFeed tells the engine the plan of each JobSet: where this process does not lead whenever a JobSet appears or changes, so that
-// the engine knows who is in line; of all that exist before it decides anything; and from then on the stage controller does so whenever
-// it reconciles one. It does not go by the JobSets alone, since what the cluster adds to their pods counts too.
+// A planFeed sends the plan of each JobSet to the engine. While this process does not lead, it sends a plan whenever a JobSet is created or
+// changes, so that the engine knows which JobSets are pending. Before this process decides anything, it sends all plans; from then on the
+// stage controller sends a plan with each reconcile. It also reads what the cluster adds to the pods of a JobSet.
 type planFeed struct {
 	reconciler *Reconciler
-	// mu makes sure that what was read before this process began to decide is not told after it.
+	// mu makes sure that a plan that was read before this process began to decide is not sent after that.
 	mu      sync.Mutex
 	decides bool
 }
@@ -45,7 +45,7 @@ func (f *planFeed) setUp(ctx context.Context, mgr ctrl.Manager) error {
 		Complete(f)
 }
 
-// Reconcile tells the engine the plan of one JobSet as long as this process decides nothing.
+// Reconcile sends the plan of one JobSet to the engine as long as this process decides nothing.
 func (f *planFeed) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -59,7 +59,7 @@ func (f *planFeed) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	return ctrl.Result{}, f.feed(ctx, &js)
 }
 
-// feedAll tells the engine all plans, and leaves the rest to the stage controller.
+// feedAll sends all plans to the engine, and leaves the rest to the stage controller.
 func (f *planFeed) feedAll(ctx context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -76,7 +76,7 @@ func (f *planFeed) feedAll(ctx context.Context) error {
 	return nil
 }
 
-// feed tells the engine the plan of a JobSet, if it has a valid one.
+// feed sends the plan of a JobSet to the engine, if it has a valid one.
 func (f *planFeed) feed(ctx context.Context, js *jobsetapi.JobSet) error {
 	spec, _, err := f.reconciler.withClusterDefaults(ctx, js)
 	if err != nil {

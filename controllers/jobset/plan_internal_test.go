@@ -17,7 +17,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/engine"
 )
 
-// A oneJobSet is a cluster with nothing but a JobSet.
+// A oneJobSet is a cluster with a single JobSet.
 type oneJobSet struct {
 	client.Client
 	jobSet *jobsetapi.JobSet
@@ -39,7 +39,7 @@ func (c *oneJobSet) List(_ context.Context, list client.ObjectList, _ ...client.
 	return nil
 }
 
-// Where the process does not lead the engine knows who is in line all the same: the visibility API is answered there, too.
+// The engine also knows the pending JobSets where the process does not lead, because the visibility API is answered there, too.
 func TestPlansAreKnownToFollowers(t *testing.T) {
 	s := world{workloads: map[string]string{"init": "waiting", "train": "closed"}}.build(t)
 	cluster := &oneJobSet{jobSet: s.jobSet}
@@ -92,7 +92,7 @@ func TestPlansAreKnownToFollowers(t *testing.T) {
 	if !isPending() {
 		t.Error("the stage is not in line")
 	}
-	// From then on the stage controller tells the plans.
+	// From then on the stage controller sends the plans.
 	if err := feed.feedAll(t.Context()); err != nil {
 		t.Fatal(err)
 	}

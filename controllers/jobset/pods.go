@@ -18,20 +18,22 @@ import (
 	"github.com/tranche-dev/tranche/controllers/events"
 )
 
-// This file says which pods use the quota of a JobSet, also when their labels or owners have been changed, and ends those that no Job ends.
-// Tenants can change neither (tranche-guard-pods), but administrators can, and so could tenants before that policy was installed.
+// This file determines which pods use the quota of a JobSet, even if their labels or owners were changed, and deletes pods that no Job
+// ends. Tenants cannot change labels or owners (tranche-guard-pods), but administrators can, and so could tenants before that policy was
+// installed.
 
 // unwatchedEvery is how often a JobSet is read past the cache while it has pods that the cache does not watch.
 const unwatchedEvery = 5 * time.Second
 
 const (
 	jobSetKeys = "jobset.sigs.k8s.io/"
-	// agentAnnotation is written by the pod itself, and is the only one of these that is no label at first.
+	// agentAnnotation is written by the pod itself. Of the annotations with this prefix, only it is not the copy of a label.
 	agentAnnotation = jobset.InPlaceRestartAttemptKey
 )
 
-// OriginalLabels returns the labels that a pod of a JobSet was created with, so far as they say whose it is. The JobSet controller writes
-// each of its labels into an annotation, too, and the owner of the pod has the name of its Job. It does not change the pod.
+// OriginalLabels returns the labels with which a pod of a JobSet was created, as far as they identify its JobSet and Job. The JobSet
+// controller also writes each of its labels into an annotation, and the owner reference of the pod has the name of its Job. OriginalLabels
+// does not change the pod.
 func OriginalLabels(pod *corev1.Pod) map[string]string {
 	original := map[string]string{}
 	for key, value := range pod.Annotations {
@@ -57,8 +59,8 @@ func OriginalLabels(pod *corev1.Pod) map[string]string {
 	return labels
 }
 
-// jobSetOfPod indexes pods by the UID of the JobSet whose quota they use. The label alone proves nothing: a pod uses quota if a Job controls
-// it, even one that is gone, or if it has the annotations of a pod that the Job of a JobSet has made.
+// jobSetOfPod indexes pods by the UID of the JobSet whose quota they use. The label alone proves nothing: a pod uses quota if a Job
+// controls it, even a deleted Job, or if it has the annotations of a pod that the Job of a JobSet has created.
 func jobSetOfPod(pod client.Object) []string {
 	uid := pod.GetLabels()[jobset.JobSetUIDKey]
 	if uid == "" || !isJob(metav1.GetControllerOf(pod)) && !isMade(pod) {
@@ -71,13 +73,13 @@ func isJob(owner *metav1.OwnerReference) bool {
 	return owner != nil && owner.Kind == "Job" && owner.APIVersion == batchv1.SchemeGroupVersion.String()
 }
 
-// isMade reports whether a pod has what a Job of a JobSet gives to the pods that it makes, other than labels.
+// isMade reports whether a pod has the annotations that a Job of a JobSet gives to the pods that it creates.
 func isMade(pod client.Object) bool {
 	uid := pod.GetLabels()[jobset.JobSetUIDKey]
 	return uid != "" && pod.GetAnnotations()[jobset.JobSetUIDKey] == uid
 }
 
-// isLoose reports whether a pod of a JobSet has been cut loose from its Job, which has replaced it.
+// isLoose reports whether a pod of a JobSet was detached from its Job, which has replaced it.
 func isLoose(pod client.Object) bool { return isMade(pod) && !isJob(metav1.GetControllerOf(pod)) }
 
 // isCharged reports whether a pod uses quota of its JobSet.
@@ -87,8 +89,9 @@ func isTerminal(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// addPods adds those pods that use quota. A pod whose Job is there and is no JobSet's does not, unless it was made by another: such a Job may
-// have adopted it, and keeps it when its stage is held. The pods of a Job that is gone end with it. Those that no Job ends are abandoned.
+// addPods adds the pods that use quota. If the Job of a pod exists and does not belong to a JobSet, the pod uses no quota, unless another
+// Job created it: a foreign Job may have adopted it, and keeps it running when its stage is held. The pods of a deleted Job terminate with
+// it. Pods that no Job ends are abandoned.
 func (b *belongings) addPods(ctx context.Context, reader client.Reader, pods []corev1.Pod) error {
 	jobs := map[types.UID]*batchv1.Job{}
 	for _, job := range b.jobs {
@@ -122,7 +125,7 @@ func (b *belongings) addPods(ctx context.Context, reader client.Reader, pods []c
 	return nil
 }
 
-// isStranger reports whether the Job that controls a pod is there and is none of a JobSet.
+// isStranger reports whether the Job that controls a pod exists and belongs to no JobSet.
 func isStranger(ctx context.Context, reader client.Reader, namespace string, owner *metav1.OwnerReference) (bool, error) {
 	var job batchv1.Job
 	err := reader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: owner.Name}, &job)
@@ -138,7 +141,7 @@ type abandoned struct {
 	why string
 }
 
-// endAbandoned asks for the deletion of the pods that no Job ends.
+// endAbandoned requests the deletion of the pods that no Job ends.
 func (w *wanted) endAbandoned(b belongings) {
 	for _, a := range b.abandoned {
 		if a.pod.DeletionTimestamp.IsZero() {
@@ -162,7 +165,7 @@ func (r *Reconciler) end(ctx context.Context, s *seen, w *wanted) error {
 	})
 }
 
-// subjectOr returns the JobSet, also one that is being deleted, or else another object.
+// subjectOr returns the JobSet, even if it is being deleted, or else another object.
 func (s *seen) subjectOr(object client.Object) client.Object {
 	switch {
 	case s.jobSet != nil:
@@ -173,8 +176,8 @@ func (s *seen) subjectOr(object client.Object) client.Object {
 	return object
 }
 
-// leave stops the Jobs of a JobSet that is being deleted and that finalizers keep: its quota would be out of reach until they are removed.
-// In foreground deletion the garbage collector deletes the Jobs.
+// leave stops the Jobs of a JobSet that is being deleted and has finalizers: otherwise its quota could not be released until they are
+// removed. In foreground deletion the garbage collector deletes the Jobs.
 func (w *wanted) leave(b belongings) {
 	for _, job := range b.jobs {
 		if childjob.IsNoticed(job) {
@@ -184,7 +187,7 @@ func (w *wanted) leave(b belongings) {
 	}
 }
 
-// reportStopped reports the Jobs of a JobSet that have been stopped because it is being deleted.
+// reportStopped reports the Jobs that were stopped because their JobSet is being deleted.
 func (r *Reconciler) reportStopped(_ context.Context, s *seen, w *wanted) error {
 	if w.stopped > 0 {
 		events.JobSetStopped(w.stopped).Emit(r.config.Recorder, s.leaving)

@@ -25,7 +25,7 @@ func madePod() *corev1.Pod {
 	return pod
 }
 
-// TestOriginalLabels: whose a pod is follows from its annotations and its owner, whatever has become of its labels.
+// TestOriginalLabels: the JobSet and Job of a pod follow from its annotations and its owner, even if its labels were changed.
 func TestOriginalLabels(t *testing.T) {
 	for name, change := range map[string]func(*corev1.Pod){
 		"as it was made":          func(*corev1.Pod) {},
@@ -51,7 +51,7 @@ func TestOriginalLabels(t *testing.T) {
 	}
 }
 
-// TestUsesQuota: a pod uses quota of its JobSet while a Job controls it, or if a Job has made it. Labels alone prove nothing.
+// TestUsesQuota: a pod uses quota of its JobSet while a Job controls it, or if a Job has created it. Labels alone prove nothing.
 func TestUsesQuota(t *testing.T) {
 	tests := map[string]struct {
 		change         func(*corev1.Pod)

@@ -26,54 +26,54 @@ import (
 	"github.com/tranche-dev/tranche/controllers/gang"
 )
 
-// seen is everything that a pass knows. It is not changed after read has made it, and its objects belong to the cache.
+// seen is the snapshot that one reconcile works on. It is not changed after read has returned it, and its objects belong to the cache.
 type seen struct {
 	key types.NamespacedName
-	// jobSet is nil if there is none, or none that Tranche manages.
+	// jobSet is nil if the JobSet does not exist, or is not managed by Tranche.
 	jobSet *jobsetapi.JobSet
-	// isUnqueued is true if the JobSet has no queue, and is led through its stages without quota.
+	// isUnqueued is true if the JobSet has no queue, and Tranche runs its stages without quota.
 	isUnqueued bool
-	// leaving is a JobSet that is being deleted and that finalizers keep, or nil. Tranche manages it no longer.
+	// leaving is a JobSet that is being deleted and has finalizers, or nil. Tranche no longer manages it.
 	leaving *jobsetapi.JobSet
 	// plan is nil if refusal says why there is none.
 	plan    *stageplan.Plan
 	refusal string
 
-	// keeper is nil if no scheduler places gangs, and gangs if the JobSet asks for none. scheduler says which that is.
+	// keeper is nil if no scheduler places gangs, and gangs is nil if the JobSet asks for none. scheduler names the scheduler.
 	scheduler scheduler
 	keeper    *gang.Keeper
 	gangs     *gang.State
-	// now and patience tell which pods have waited long for a node.
+	// now and patience determine which pods have waited long for a node.
 	now      time.Time
 	patience time.Duration
-	// retention says how long finished quota Workloads and deactivated JobSets are kept.
+	// retention configures how long finished quota Workloads and deactivated JobSets are kept.
 	retention configapi.WorkloadRetentionPolicy
 
 	priority priority
-	// unknownPriority says that the JobSet names a priority class which does not exist, or is empty.
+	// unknownPriority reports that the JobSet names a priority class which does not exist, or is empty.
 	unknownPriority string
-	// mine belong to jobSet; orphans to JobSets of the same name that are gone or going.
+	// mine belong to jobSet; orphans belong to JobSets of the same name that were or are being deleted.
 	mine    belongings
 	orphans map[types.UID]belongings
 
 	flavors map[kueue.ResourceFlavorReference]*kueue.ResourceFlavor
-	// charged has the quota Workloads that the engine counts as admitted right now, whatever the cache says.
+	// charged has the quota Workloads that the engine counts as admitted now, regardless of the cache.
 	charged map[types.UID]bool
 }
 
-// belongings are the objects of one JobSet.
+// belongings has the objects of one JobSet.
 type belongings struct {
 	workloads []*kueue.Workload
 	jobs      []*batchv1.Job
-	// pods has only those that use quota: a Job of the JobSet controls them or has made them, and they are not terminal.
+	// pods has only pods that use quota: a Job of the JobSet controls or has created them, and they are not terminal.
 	pods []*corev1.Pod
-	// abandoned has those of them that no Job ends.
+	// abandoned has those of the pods that no Job ends.
 	abandoned []abandoned
-	// unwatched is true if the cache does not have some of the pods.
+	// unwatched is true if the cache lacks some of the pods.
 	unwatched bool
 }
 
-// priority is that of the quota Workloads of a JobSet.
+// priority is the priority of the quota Workloads of a JobSet.
 type priority struct {
 	value int32
 	class *kueue.PriorityClassRef
@@ -119,7 +119,7 @@ func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*seen,
 	return s, r.readCharges(ctx, s)
 }
 
-// manages tells whether a JobSet is led by Tranche: it is held, and its namespace is one of ours.
+// manages reports whether Tranche manages a JobSet: the JobSet is held, and its namespace is selected.
 func (r *Reconciler) manages(ctx context.Context, js *jobsetapi.JobSet) (bool, error) {
 	if js.Labels[apis.QueueLabel] == "" && !r.config.WithoutQueueName && !childjob.AreUnqueued(js) {
 		return false, nil
@@ -175,8 +175,8 @@ func (r *Reconciler) readJobs(ctx context.Context, namespace string, uid types.U
 	return b.addPods(ctx, r.config.Client, pods.Items)
 }
 
-// readPlan makes the plan and looks the priority up. What the user has to mend becomes s.refusal. A class that is deleted later
-// does not hurt JobSets that are queued already.
+// readPlan computes the plan and reads the priority. A mistake that the user must fix becomes s.refusal. Deleting a priority class does not
+// affect JobSets that are already queued.
 func (r *Reconciler) readPlan(ctx context.Context, s *seen) error {
 	spec, unpaid, err := r.withClusterDefaults(ctx, s.jobSet)
 	if err != nil {
@@ -189,7 +189,7 @@ func (r *Reconciler) readPlan(ctx context.Context, s *seen) error {
 	plan, err := newPlan(spec)
 	if err != nil {
 		s.refusal = err.Error()
-		return nil //nolint:nilerr // the user must mend the spec; trying again would not help
+		return nil //nolint:nilerr // the user must fix the spec; a retry would not help
 	}
 	if !s.isUnqueued {
 		r.config.Runner.Observe(observation(s.jobSet, plan))
@@ -224,8 +224,8 @@ func (r *Reconciler) readPlan(ctx context.Context, s *seen) error {
 	return nil
 }
 
-// instead says that a JobSet keeps its priority because the class that it names now does not exist, or nothing if the class is the one that
-// it got its priority from.
+// instead returns a message that a JobSet keeps its priority because the class that it names now does not exist, or "" if the JobSet got
+// its priority from that class.
 func (p priority) instead(js *jobsetapi.JobSet) string {
 	name := js.Labels[apis.PriorityClassLabel]
 	if name == "" || p.class != nil && p.class.Kind == kueue.WorkloadPriorityClassKind && p.class.Name == name {
@@ -235,8 +235,8 @@ func (p priority) instead(js *jobsetapi.JobSet) string {
 		apis.PriorityClassLabel, name, p.value)
 }
 
-// readPriority follows Kueue: the class that the JobSet's label names, else the first PriorityClass among its pod templates, else
-// the default of the cluster.
+// readPriority determines the priority as Kueue does: from the class that the JobSet's label names, else from the first PriorityClass among
+// its pod templates, else from the default of the cluster.
 func (r *Reconciler) readPriority(ctx context.Context, js *jobsetapi.JobSet) (priority, error) {
 	if name := js.Labels[apis.PriorityClassLabel]; name != "" {
 		var class kueue.WorkloadPriorityClass
@@ -294,8 +294,8 @@ func (r *Reconciler) readFlavors(ctx context.Context, s *seen) error {
 	return nil
 }
 
-// readCharges asks the engine, because the cache may still show an admission that has been given back. Only what the engine
-// charges may be released.
+// readCharges asks the engine, because the cache may still show an admission whose quota was released. Only stages that the engine charges
+// may be released.
 func (r *Reconciler) readCharges(ctx context.Context, s *seen) error {
 	s.charged = map[types.UID]bool{}
 	return r.config.Runner.View(ctx, func(e *admission.Engine) {

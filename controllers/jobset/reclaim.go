@@ -18,19 +18,19 @@ import (
 // reclaimFieldManager owns status.reclaimablePods of quota Workloads. It is Kueue's name.
 const reclaimFieldManager client.FieldOwner = "kueue-reclaimable-pods"
 
-// reclaim is what a quota Workload should say about pods whose quota is not needed any more.
+// reclaim has the reclaimable pods that a quota Workload should report: pods whose quota is no longer needed.
 type reclaim struct {
 	workload *kueue.Workload
 	pods     []kueue.ReclaimablePod
 }
 
-// reclaimable counts, by pod set, the pods of Jobs that have succeeded and those by which Jobs were made smaller. Nothing of those runs
-// again unless the JobSet is restarted or made larger.
+// reclaimable counts, by pod set, the pods of Jobs that have succeeded and those by which Jobs were made smaller. None of these pods runs
+// again unless the JobSet is restarted or enlarged.
 func (st *stage) reclaimable(s *seen) []kueue.ReclaimablePod {
 	return st.reclaimableOf(s, st.workload, func(z elastic.Size) int32 { return z.Base })
 }
 
-// reclaimableOf does so for a quota Workload that pays for so many pods of each Job.
+// reclaimableOf does the same for a quota Workload that pays for paysFor pods of each Job.
 func (st *stage) reclaimableOf(s *seen, workload *kueue.Workload, paysFor func(elastic.Size) int32) []kueue.ReclaimablePod {
 	var all []kueue.ReclaimablePod
 	for i, z := range st.sizes {
@@ -49,7 +49,7 @@ func (st *stage) reclaimableOf(s *seen, workload *kueue.Workload, paysFor func(e
 	return all
 }
 
-// podsPerJob is how many pods each Job of a pod set is charged for.
+// podsPerJob returns for how many pods each Job of a pod set is charged.
 func (st *stage) podsPerJob(podSet int) int32 {
 	count := st.PodSets[podSet].Count
 	if replicas := st.tallies[st.PodSets[podSet].Name].replicas; replicas > 0 {
@@ -58,7 +58,7 @@ func (st *stage) podsPerJob(podSet int) int32 {
 	return count
 }
 
-// hasPodOf tells whether a pod of a Job may still run.
+// hasPodOf reports whether a pod of a Job may still run.
 func (s *seen) hasPodOf(job *batchv1.Job) bool {
 	for _, pod := range s.mine.pods {
 		if pod.Labels[batchv1.JobNameLabel] == job.Name && pod.Labels[jobset.JobSetUIDKey] == job.Labels[jobset.JobSetUIDKey] {
@@ -68,21 +68,21 @@ func (s *seen) hasPodOf(job *batchv1.Job) bool {
 	return false
 }
 
-// hasPodAt reports whether a pod may still run of the Job with this index among those of a ReplicatedJob.
+// hasPodAt reports whether a pod may still run that belongs to the Job with this index of a ReplicatedJob.
 func (s *seen) hasPodAt(replicatedJob string, index int32) bool {
 	return slices.ContainsFunc(s.mine.pods, func(pod *corev1.Pod) bool {
 		return replicatedJobOf(pod) == replicatedJob && pod.Labels[jobset.JobIndexKey] == strconv.Itoa(int(index))
 	})
 }
 
-// lacksQuota tells whether a stage that holds quota needs more of it than is charged, because a gang has grown, its
-// ResourceClaimTemplates were replaced, or because pods that were
-// said to be reclaimable have to run again. Others may have that quota by now, so that it cannot just be taken.
+// lacksQuota reports whether a stage that holds quota needs more than it is charged: a gang has grown, its ResourceClaimTemplates were
+// replaced, or pods that were reported as reclaimable have to run again. Other stages may use that quota by now, so the stage cannot just
+// take it.
 func (st *stage) lacksQuota(s *seen) bool {
 	return st.holdsQuota() && (st.hasOtherClaims() || st.hasOutgrown(s.jobSet) || !covers(st.reclaimable(s), st.workload.Status.ReclaimablePods))
 }
 
-// reclaimNews returns what is to be said about reclaimable pods, if that is not what is said already. A stage that has succeeded
+// reclaimNews returns the reclaimable pods, and whether they differ from those that the quota Workload reports. A stage that has succeeded
 // finishes instead.
 func (st *stage) reclaimNews(s *seen) (news reclaim, differs bool) {
 	news = reclaim{st.workload, st.reclaimable(s)}
@@ -91,7 +91,7 @@ func (st *stage) reclaimNews(s *seen) (news reclaim, differs bool) {
 	return news, !st.succeeded() && !same
 }
 
-// covers tells whether there is as much of everything in a as in b.
+// covers reports whether a has at least as many pods of each pod set as b.
 func covers(a, b []kueue.ReclaimablePod) bool {
 	return !slices.ContainsFunc(b, func(want kueue.ReclaimablePod) bool {
 		return !slices.ContainsFunc(a, func(has kueue.ReclaimablePod) bool { return has.Name == want.Name && has.Count >= want.Count })

@@ -19,28 +19,29 @@ import (
 	"github.com/tranche-dev/tranche/controllers/events"
 )
 
-// The manager writes the conditions of a JobSet once what they should say has been the same for reportAfter, and at the latest when it has differed
-// from what they say for reportLatest. Where one stage follows another, the state of the JobSet changes three times within a moment, and the
-// larger the JobSet, the more a write costs: the API server compares all pod templates, and the JobSet controller has to repeat its own write.
+// The manager writes the conditions of a JobSet once they have had the same new content for reportAfter, and at the latest when they have
+// been outdated for reportLatest. When one stage follows another, the state of the JobSet changes three times within a moment, and the
+// larger the JobSet, the more a write costs: the API server compares all pod templates, and the JobSet controller has to repeat its own
+// write.
 const (
 	reportAfter  = time.Second
 	reportLatest = 10 * time.Second
 )
 
-// unreported has the JobSets whose conditions are not what they should be. Its methods may be called from several goroutines.
+// unreported has the JobSets whose conditions are outdated. Its methods may be called from several goroutines.
 type unreported struct {
 	mu   sync.Mutex
 	news map[types.NamespacedName]news
 }
 
-// news is what the conditions of a JobSet should say, since when they should, and since when they have not said what they should.
+// news has the new conditions of a JobSet, since when they have had this content, and since when the written conditions have been outdated.
 type news struct {
 	conditions   []metav1.Condition
 	since, first time.Time
 }
 
-// wait returns how much longer the conditions of a JobSet wait to be written. Zero means that they are written now, and that the next ones wait
-// again: the cache may not show at once what was written.
+// wait returns how much longer to wait before the conditions of a JobSet are written. Zero means that they are written now, and that the
+// next ones wait again, because the cache may not show the write at once.
 func (u *unreported) wait(key types.NamespacedName, wanted []metav1.Condition, now time.Time) time.Duration {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -59,7 +60,7 @@ func (u *unreported) wait(key types.NamespacedName, wanted []metav1.Condition, n
 	return left
 }
 
-// isSame compares what conditions say, and not since when.
+// isSame compares the content of conditions, without their times.
 func isSame(a, b []metav1.Condition) bool {
 	return slices.EqualFunc(a, b, func(x, y metav1.Condition) bool {
 		return x.Type == y.Type && x.Status == y.Status && x.Reason == y.Reason && x.Message == y.Message
@@ -72,8 +73,8 @@ func (u *unreported) forget(key types.NamespacedName) {
 	delete(u.news, key)
 }
 
-// report writes the conditions of the JobSet if they have said something else for a while, and tells complaints. It does not wait to
-// tell the end of a JobSet or why it is refused.
+// report writes the conditions of the JobSet if they have been outdated for a while, and emits complaints. It writes at once if the JobSet
+// has finished or is refused.
 func (r *Reconciler) report(ctx context.Context, s *seen, w *wanted) error {
 	if s.jobSet == nil || isReported(s.jobSet, w.conditions) {
 		r.unreported.forget(s.key)
@@ -87,7 +88,7 @@ func (r *Reconciler) report(ctx context.Context, s *seen, w *wanted) error {
 	return r.tell(ctx, s, w)
 }
 
-// tell writes the conditions of the JobSet if they say something new, and tells complaints.
+// tell writes the conditions of the JobSet if they have changed, and emits complaints.
 func (r *Reconciler) tell(ctx context.Context, s *seen, w *wanted) error {
 	if s.jobSet == nil {
 		return nil
@@ -125,7 +126,7 @@ func (r *Reconciler) tell(ctx context.Context, s *seen, w *wanted) error {
 	return nil
 }
 
-// tellRefused says on the JobSet that a quota Workload of it was refused.
+// tellRefused reports on the JobSet that one of its quota Workloads was rejected.
 func (r *Reconciler) tellRefused(ctx context.Context, s *seen, refused *refusedWorkload) (ctrl.Result, error) {
 	why := refused.Error()
 	told := &wanted{conditions: withGangs(s, conditions.JobSetRefused(s.jobSet, why), gangWait{})}

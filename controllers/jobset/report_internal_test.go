@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Conditions are written when they have stayed the same for a while. Those that change again and again are written now and then.
+// Conditions are written when they have stayed the same for a while. Conditions that keep changing are written from time to time.
 func TestConditionsWaitToBeWritten(t *testing.T) {
 	u := unreported{news: map[types.NamespacedName]news{}}
 	key, start := types.NamespacedName{Namespace: "ns", Name: "js"}, time.Unix(1e9, 0)

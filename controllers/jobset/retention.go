@@ -14,8 +14,8 @@ import (
 	"github.com/tranche-dev/tranche/controllers/events"
 )
 
-// expire deletes the quota Workloads of a finished JobSet when they have been finished for as long as the configuration says. It is not
-// begun before the JobSet has finished: until then they say which stages have succeeded, and would be made again.
+// expire deletes the quota Workloads of a finished JobSet when they have been finished for the configured time. It does not begin before
+// the JobSet has finished: until then the quota Workloads record which stages have succeeded, and would be recreated.
 func (w *wanted) expire(s *seen, stages []stage) {
 	if s.retention.AfterFinished == nil {
 		return
@@ -32,8 +32,8 @@ func (w *wanted) expire(s *seen, stages []stage) {
 	}
 }
 
-// expireDeactivated deletes a JobSet when it has been kept for as long as the configuration says since the manager has deactivated one of its
-// quota Workloads. What has been deactivated waits for a user, who may also activate it again.
+// expireDeactivated deletes a JobSet when the configured time has passed since the manager deactivated one of its quota Workloads. Until
+// then a user may activate the quota Workload again.
 func (w *wanted) expireDeactivated(s *seen, stages []stage) {
 	if s.retention.AfterDeactivatedByKueue == nil {
 		return
@@ -49,7 +49,7 @@ func (w *wanted) expireDeactivated(s *seen, stages []stage) {
 	}
 }
 
-// isExpired reports whether something was kept for long enough. Otherwise the JobSet is looked at again by then.
+// isExpired reports whether an object was kept for long enough. Otherwise it requests a reconcile at the time of expiry.
 func (w *wanted) isExpired(s *seen, since time.Time, kept *metav1.Duration) bool {
 	left := since.Add(kept.Duration).Sub(s.now)
 	if left > 0 {
@@ -58,14 +58,14 @@ func (w *wanted) isExpired(s *seen, since time.Time, kept *metav1.Duration) bool
 	return left <= 0
 }
 
-// lookAfter has the JobSet looked at again after a while, or before.
+// lookAfter requests another reconcile after left, or earlier.
 func (w *wanted) lookAfter(left time.Duration) {
 	if w.again == 0 || left < w.again {
 		w.again = left
 	}
 }
 
-// deleteExpired deletes a JobSet, unless the API server knows that its quota Workload was activated again.
+// deleteExpired deletes a JobSet, unless its quota Workload was activated again according to the API server.
 func (r *Reconciler) deleteExpired(ctx context.Context, s *seen, w *wanted) error {
 	if w.expired == nil {
 		return nil

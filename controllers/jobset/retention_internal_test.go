@@ -13,8 +13,8 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-// TestRetention: the quota Workloads of a finished JobSet are deleted an hour after they have finished. Those of a JobSet that goes on say
-// which stages have succeeded, and stay.
+// TestRetention: the quota Workloads of a finished JobSet are deleted an hour after they have finished. Those of an unfinished JobSet
+// record which stages have succeeded, and stay.
 func TestRetention(t *testing.T) {
 	finished := time.Unix(1e9, 0)
 	for name, tc := range map[string]struct {
@@ -47,7 +47,7 @@ func TestRetention(t *testing.T) {
 			}
 		})
 	}
-	// The next pass finds none of them, and says the same of the JobSet.
+	// The next reconcile finds none of them, and reports the same about the JobSet.
 	s := world{started: true, over: jobset.JobSetCompleted, jobs: map[string]string{"init": "complete", "train": "complete"}}.build(t)
 	stages, _ := stagesOf(s)
 	if !summary(s, stages).Over || len(render(desired(s))) > 0 {
@@ -55,7 +55,7 @@ func TestRetention(t *testing.T) {
 	}
 }
 
-// TestRetentionAfterDeactivation: a JobSet is deleted an hour after the manager has deactivated a stage of it, and not if a user has.
+// TestRetentionAfterDeactivation: a JobSet is deleted an hour after the manager has deactivated one of its stages, but not if a user has.
 func TestRetentionAfterDeactivation(t *testing.T) {
 	deactivated := time.Unix(1e9, 0)
 	hour := &metav1.Duration{Duration: time.Hour}

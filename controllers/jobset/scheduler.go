@@ -18,25 +18,25 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 )
 
-// A scheduler is the one that places the gangs of a JobSet. The manager decides on it when it starts the JobSet, and writes it into the pod
-// templates: what Jobs need from their creation on cannot follow a stage to other flavors.
+// A scheduler is the scheduler that places the gangs of a JobSet. The manager chooses it when it starts the JobSet, and writes it into the
+// pod templates: fields that Jobs need from their creation on cannot change when a stage gets other flavors. In order of precedence:
 //
 //	flavors of the stages that are admitted at the start, then the LocalQueue, then gang.provider
 type scheduler struct {
-	// byDefault is the name of the one in the configuration.
+	// byDefault is the name of the scheduler in the configuration.
 	byDefault string
-	// schedulerName of the pods, or "" if they keep theirs.
+	// schedulerName of the pods, or "" if they keep their own.
 	schedulerName string
-	// problem says what is wrong with the annotation by which one was chosen, and what to change.
+	// problem says what is wrong with the annotation that names the scheduler, and what to change.
 	problem string
 }
 
-// of is the scheduler that a pod template names.
+// of returns the scheduler that a pod template names.
 func (c *scheduler) of(template *corev1.PodTemplateSpec) string {
 	return cmp.Or(template.Annotations[apis.GangProviderAnnotation], c.byDefault)
 }
 
-// chooseScheduler finds out which scheduler places the gangs of a JobSet.
+// chooseScheduler determines which scheduler places the gangs of a JobSet.
 func (r *Reconciler) chooseScheduler(ctx context.Context, s *seen) error {
 	s.keeper = r.config.Gangs.Default()
 	s.scheduler.byDefault = s.keeper.Name()
@@ -75,7 +75,7 @@ func (r *Reconciler) annotatedScheduler(ctx context.Context, s *seen) (name, obj
 	return queue.Annotations[apis.GangProviderAnnotation], fmt.Sprintf("LocalQueue %q", key.Name), nil
 }
 
-// contradiction says which flavor names another scheduler than the one that the JobSet was started for.
+// contradiction says which flavor names another scheduler than the one for which the JobSet was started.
 func (s *seen) contradiction() string {
 	for _, flavor := range slices.Sorted(maps.Keys(s.flavors)) {
 		if name := s.flavors[flavor].Annotations[apis.GangProviderAnnotation]; name != "" && name != s.keeper.Name() {
@@ -86,7 +86,7 @@ func (s *seen) contradiction() string {
 	return ""
 }
 
-// gangMembers has the places of the ReplicatedJobs whose pods are in gangs.
+// gangMembers returns the indexes of the ReplicatedJobs whose pods are in gangs.
 func gangMembers(js *jobsetapi.JobSet) []int {
 	var members []int
 	for i := range js.Spec.ReplicatedJobs {
@@ -101,20 +101,20 @@ func podTemplateOf(js *jobsetapi.JobSet, i int) *corev1.PodTemplateSpec {
 	return &js.Spec.ReplicatedJobs[i].Template.Spec.Template
 }
 
-// isMisnamed tells whether the pod templates of a JobSet name another scheduler than the one that places its gangs.
+// isMisnamed reports whether the pod templates of a JobSet name another scheduler than the one that places its gangs.
 func (s *seen) isMisnamed() bool {
 	return slices.ContainsFunc(gangMembers(s.jobSet), func(i int) bool {
 		return s.scheduler.of(podTemplateOf(s.jobSet, i)) != s.keeper.Name()
 	})
 }
 
-// isOfOtherScheduler tells whether a held Job was made for another scheduler. It has to be made anew.
+// isOfOtherScheduler reports whether a held Job was created for another scheduler. It has to be recreated.
 func (s *seen) isOfOtherScheduler(job *batchv1.Job) bool {
 	return job.Annotations[apis.GangGroupAnnotation] != "" && s.scheduler.of(&job.Spec.Template) != s.keeper.Name()
 }
 
-// name writes the scheduler into the pod templates of a suspended JobSet. A merge patch would have to repeat all ReplicatedJobs, also fields
-// that this version does not know.
+// name writes the scheduler into the pod templates of a suspended JobSet. A merge patch would have to repeat all ReplicatedJobs, including
+// fields that this version does not know.
 func (r *Reconciler) name(ctx context.Context, s *seen, w *wanted) error {
 	if !w.name {
 		return nil

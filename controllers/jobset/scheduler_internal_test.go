@@ -19,7 +19,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/conditions"
 )
 
-// asVolcano lets Volcano place the gangs of a JobSet, though another scheduler does so by default.
+// asVolcano makes Volcano place the gangs of a JobSet, though another scheduler is the default.
 func asVolcano(t *testing.T, s *seen) {
 	t.Helper()
 	asGangs(t, s)
@@ -40,14 +40,14 @@ func asVolcano(t *testing.T, s *seen) {
 	}
 }
 
-// nameVolcano does so in the pod templates of the JobSet.
+// nameVolcano names Volcano in the pod templates of the JobSet.
 func nameVolcano(s *seen) {
 	for i := range s.jobSet.Spec.ReplicatedJobs {
 		podTemplateOf(s.jobSet, i).Annotations = map[string]string{apis.GangProviderAnnotation: "Volcano"}
 	}
 }
 
-// nameVolcanoInJobs does so in those of its Jobs.
+// nameVolcanoInJobs names Volcano in the pod templates of its Jobs.
 func nameVolcanoInJobs(s *seen) {
 	for _, job := range s.mine.jobs {
 		job.Spec.Template.Annotations = map[string]string{apis.GangProviderAnnotation: "Volcano"}
@@ -118,7 +118,7 @@ func TestDesiredOfOtherScheduler(t *testing.T) {
 	}
 }
 
-// TestMend: what is sent has nothing of what the scheduler has written.
+// TestMend: the patch contains nothing that the scheduler has written.
 func TestMend(t *testing.T) {
 	s := world{started: true, workloads: map[string]string{"init": "admitted", "train": "closed"}}.build(t)
 	asVolcano(t, s)
@@ -144,7 +144,7 @@ func TestMend(t *testing.T) {
 	}
 }
 
-// A queue is an API server with one LocalQueue, whose gangs a scheduler places.
+// A queue is an API server with one LocalQueue, and the name of the scheduler that places its gangs.
 type queue struct {
 	client.Client
 	scheduler string
@@ -161,7 +161,7 @@ func TestChooseScheduler(t *testing.T) {
 		queue, flavor string
 		started       string
 		want          string
-		// wantSays is what the JobSet says of a choice that is not followed.
+		// wantSays is what the JobSet reports about a choice that is not followed.
 		wantSays string
 	}{
 		"the configuration": {byDefault: "Kube", want: "Kube"},
@@ -218,7 +218,7 @@ func (w *writer) Patch(_ context.Context, object client.Object, patch client.Pat
 	return err
 }
 
-// TestName: nothing of the pod templates is lost, and nothing is written to a JobSet that has changed.
+// TestName: nothing of the pod templates is lost, and a JobSet that has changed is not patched.
 func TestName(t *testing.T) {
 	s := world{workloads: map[string]string{"init": "admitted", "train": "closed"}}.build(t)
 	asVolcano(t, s)

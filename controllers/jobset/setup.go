@@ -1,14 +1,14 @@
-// Package jobset is the stage controller: it keeps one quota Workload for each stage of a queued JobSet, opens stages when their
-// rules are reached, releases the child Jobs of admitted stages, and gives quota back when the pods of a stage are over.
+// Package jobset is the stage controller: it keeps one quota Workload for each stage of a queued JobSet, opens stages when their start
+// conditions are met, releases the child Jobs of admitted stages, and releases quota when the pods of a stage have terminated.
 //
-// A pass reads everything about one JobSet (read.go), computes what should be written without touching anything (desired.go and
-// the files beside it), and writes it in an order that is safe to be cut off after any step (write.go):
+// A reconcile reads everything about one JobSet (read.go), computes what to write without I/O (desired.go and related files), and writes it
+// in an order that can be interrupted after any step (write.go):
 //
-//	create Workloads -> evict whole JobSets -> open and close stages -> name the scheduler -> resume the JobSet ->
-//	gather and mend gangs -> release Jobs -> grow Jobs -> hold Jobs -> end abandoned pods -> note times -> finish stages -> give quota back ->
-//	clean up -> ask for growths
+//	create Workloads -> evict whole JobSets -> open and gate stages -> name the scheduler -> resume the JobSet ->
+//	create and fix gang objects -> release Jobs -> grow Jobs -> hold Jobs -> end abandoned pods -> note times -> finish stages ->
+//	release quota -> clean up -> ask for growths
 //
-// A stage is opened before the one it waited for is finished, so that the freed quota can be handed over.
+// A stage is opened before the stage that it waits for is finished, so that the freed quota can be passed on.
 package jobset
 
 import (
@@ -52,8 +52,8 @@ const (
 	defaultWorkers  = 8
 	defaultReleases = 16
 
-	// A write that is refused is tried again after firstRetry, then after twice that, and so on. While the webhooks of the JobSet
-	// controller are down no JobSet can be resumed: nothing tells that they are back.
+	// A rejected write is retried after firstRetry, then after twice that, and so on. While the webhooks of the JobSet controller are down
+	// no JobSet can be resumed, and no watch reports that they are back.
 	firstRetry   = 5 * time.Millisecond
 	longestRetry = 15 * time.Second
 	// waitsPerSecond and waitBurst bound the Events about stages that wait, of which there may be thousands at a time.
@@ -64,7 +64,7 @@ const (
 	indexJobSetUID = "tranche.dev/jobset-uid"
 )
 
-// A Config says what the stage controller works with.
+// A Config configures the stage controller.
 type Config struct {
 	// Runner owns the admission engine.
 	Runner *engine.Runner
@@ -74,15 +74,16 @@ type Config struct {
 	Recorder k8sevents.EventRecorder
 	// Gangs keeps the objects of gangs. Without it, no scheduler places gangs.
 	Gangs *gang.Keepers
-	// Waiting is the init container in which the pods of a group wait for each other, as far as it costs quota. Without it, no pods wait.
+	// Waiting is the init container in which the pods of a group wait for each other, as far as it costs quota. If it is nil, no pods wait.
 	Waiting *corev1.Container
-	// Devices says what quota is charged for devices. JobSets that claim others are refused.
+	// Devices maps devices to the resources that are charged for them. JobSets that claim other devices are refused.
 	Devices device.Mapping
-	// Retention says how long quota Workloads are kept that have finished, as has their JobSet, and JobSets that the manager has deactivated.
+	// Retention configures how long quota Workloads are kept after they and their JobSet have finished, and how long JobSets that the
+	// manager has deactivated.
 	Retention configapi.WorkloadRetentionPolicy
 	// Namespaces selects the namespaces whose JobSets are managed, by their labels.
 	Namespaces labels.Selector
-	// WithoutQueueName tells that JobSets without a queue name are held too.
+	// WithoutQueueName is true if JobSets without a queue name are held too.
 	WithoutQueueName bool
 	// Workers is how many JobSets are reconciled at the same time. Zero means 8.
 	Workers int
@@ -106,12 +107,12 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// A Reconciler leads JobSets through their stages.
+// A Reconciler runs JobSets stage by stage.
 type Reconciler struct {
 	config Config
 	// reader reads past the cache.
 	reader client.Reader
-	// waits is the budget for Events about stages that wait: the conditions of the JobSets say so too.
+	// waits limits the Events about stages that wait. The conditions of the JobSets report these waits as well.
 	waits flowcontrol.RateLimiter
 	// unreported has the JobSets whose conditions have to be written.
 	unreported unreported
@@ -161,8 +162,8 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 		Complete(r)
 }
 
-// jobSetsOf maps a Namespace or a LimitRange to the JobSets of the namespace, and a class to all that may use it: those that name it, or may have
-// it by default. Such objects change rarely.
+// jobSetsOf maps a Namespace or a LimitRange to the JobSets of the namespace, and a class to all JobSets that may use it, by name or by
+// default. Such objects change rarely.
 func jobSetsOf(reader client.Reader) handler.MapFunc {
 	return func(ctx context.Context, object client.Object) []reconcile.Request {
 		var options []client.ListOption
@@ -220,8 +221,8 @@ func jobSetOfJob(job client.Object) []string {
 	return []string{string(owner.UID)}
 }
 
-// podEnds passes only what can release quota, or takes a pod away from its Job: a pod that has become terminal, that no Job controls any
-// more, or that has disappeared.
+// podEnds passes only events that can release quota, or detach a pod from its Job: a pod has become terminal, is no longer controlled by a
+// Job, or has disappeared.
 func podEnds() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },
@@ -234,11 +235,11 @@ func podEnds() predicate.Predicate {
 	}
 }
 
-// Reconcile brings one JobSet a step further.
+// Reconcile takes the next step for one JobSet.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	s, err := r.read(ctx, req.NamespacedName)
 	if apierrors.IsNotFound(err) {
-		// The namespace is new and the cache has not seen it yet, or it has been deleted and the cache still has the JobSet.
+		// Either the namespace is new and the cache lacks it, or it was deleted and the cache still has the JobSet.
 		return ctrl.Result{Requeue: true}, nil //nolint:staticcheck // retried with the back-off of the queue
 	}
 	if err != nil {

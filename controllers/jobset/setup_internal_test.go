@@ -14,7 +14,7 @@ import (
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 )
 
-// A pod that nobody ends must not keep an evicted stage from giving its quota back.
+// A pod that no Job ends must not keep an evicted stage from releasing its quota.
 func TestIsCharged(t *testing.T) {
 	owner := func(version, kind string, controller bool) []metav1.OwnerReference {
 		return []metav1.OwnerReference{{APIVersion: version, Kind: kind, Name: "name", UID: "owner", Controller: &controller}}
@@ -44,7 +44,7 @@ func TestIsCharged(t *testing.T) {
 	}
 }
 
-// jobs are what there is besides the Jobs of a JobSet that have been listed.
+// jobs are the Jobs that exist besides the listed Jobs of a JobSet.
 type jobs map[string]batchv1.Job
 
 func (all jobs) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {

@@ -29,7 +29,7 @@ const (
 	jobRestartAttemptLabel = constants.JobRestartAttemptKey
 )
 
-// A stage is one stage of the plan together with what there is of it.
+// A stage is one stage of the plan and its existing objects.
 type stage struct {
 	*stageplan.Stage
 	index int
@@ -40,26 +40,26 @@ type stage struct {
 	sizes   []elastic.Size
 	// jobs of the current attempt, and those that have succeeded and are being deleted.
 	jobs, leaving []*batchv1.Job
-	// done has the Jobs that have succeeded in the current attempt, those included that have disappeared since, and forgotten the
-	// ReplicatedJobs of which it has none because their gangs run again as a whole.
+	// done has the Jobs that have succeeded in the current attempt, including deleted Jobs. forgotten has the ReplicatedJobs without
+	// succeeded Jobs in done because their gangs run again as a whole.
 	done      childjob.Succeeded
 	forgotten map[string]bool
-	// hasPods tells whether pods of the stage may still run, those of earlier attempts included.
+	// hasPods is true if pods of the stage may still run, including those of earlier attempts.
 	hasPods bool
 	// tallies counts the Jobs of the current attempt, by ReplicatedJob.
 	tallies map[string]tally
-	// open tells whether what the stage waits for has been reached in the current attempt.
+	// open is true if the start conditions of the stage have been met in the current attempt.
 	open bool
-	// hasBegun is true if the stage of a JobSet without a queue has been opened in the current attempt: it runs, or has succeeded.
+	// hasBegun is true if the stage of a JobSet without a queue was opened in the current attempt: it runs, or has succeeded.
 	hasBegun bool
-	// shut tells whether the stage is kept from being admitted because another was deactivated.
+	// shut is true if the stage may not be admitted because another stage was deactivated.
 	shut bool
-	// decided is true if the JobSet controller is about to end or restart the JobSet, and awaitsJobs if it has still to create Jobs of it
+	// decided is true if the JobSet controller is about to end or restart the JobSet. awaitsJobs is true if it still has to create Jobs
 	// that start together.
 	decided, awaitsJobs bool
-	// stale tells whether workload still counts for an earlier attempt.
+	// stale is true if workload still counts for an earlier attempt.
 	stale bool
-	// jobSetEvicted tells whether the JobSet is evicted, and goesBack whether this stage has to give back what it holds.
+	// jobSetEvicted is true if the JobSet is evicted, and goesBack if this stage must release its quota.
 	jobSetEvicted, goesBack bool
 }
 
@@ -75,7 +75,8 @@ func (t tally) reached(status stageplan.Status) bool {
 	return t.ready >= t.replicas && t.failed == 0
 }
 
-// stagesOf sorts what there is of a JobSet into the stages of its plan, and returns the one for which the JobSet is evicted, if it is.
+// stagesOf assigns the existing objects of a JobSet to the stages of its plan, and returns the stage that caused its eviction, if it is
+// evicted.
 func stagesOf(s *seen) (stages []stage, evicted *stage) {
 	stages = make([]stage, len(s.plan.Stages))
 	replicas := replicasOf(s.jobSet)
@@ -158,8 +159,8 @@ func (st *stage) addWorkload(s *seen) {
 	sortGrowths(st.growths)
 }
 
-// isOpen tells whether a stage may be admitted. Once opened it stays open for the attempt, even if a Job that was ready is not any
-// more, unless its JobSet is evicted. Nothing is admitted of a JobSet that is about to end or restart.
+// isOpen reports whether a stage may be admitted. An opened stage stays open for the attempt, even if a Job is no longer ready, unless its
+// JobSet is evicted. No stage of a JobSet that is about to end or restart is admitted.
 func (st *stage) isOpen(stages []stage) bool {
 	if st.hasBegun {
 		return true
@@ -199,18 +200,18 @@ func (st *stage) succeeded() bool { return st.all(stageplan.Succeeded) }
 
 func (st *stage) holdsQuota() bool { return life.HoldsQuota(st.workload) }
 
-// awaitsEngine reports whether the engine may still have to hear of the admission of the stage that the cache shows.
+// awaitsEngine reports whether the engine may not have observed yet the admission of the stage that the cache shows.
 func (st *stage) awaitsEngine(s *seen) bool {
 	return st.holdsQuota() && life.IsTrue(st.workload, kueue.WorkloadAdmitted) && !s.charged[st.workload.UID]
 }
 
-// mustRunAgain reports whether a finished stage has Jobs to run, because the JobSet was restarted or because its quota Workload was
-// finished otherwise than by success.
+// mustRunAgain reports whether a finished stage has Jobs to run, because the JobSet was restarted or because its quota Workload finished
+// without success.
 func (st *stage) mustRunAgain() bool {
 	return st.stale || slices.ContainsFunc(st.jobs, func(job *batchv1.Job) bool { return childjob.IsHeld(job) && !st.hasSucceeded(job) })
 }
 
-// mayRun tells whether the Jobs of a stage may be released.
+// mayRun reports whether the Jobs of a stage may be released.
 func (st *stage) mayRun(s *seen) bool {
 	w := st.workload
 	return w != nil && !st.goesBack && w.DeletionTimestamp.IsZero() && st.open && !st.stale && len(life.Gates(w)) == 0 &&
@@ -218,30 +219,30 @@ func (st *stage) mayRun(s *seen) bool {
 		s.charged[w.UID] && !st.lacksQuota(s)
 }
 
-// readiness is the condition PodsReady of the stage.
+// readiness returns the condition PodsReady of the stage.
 func (st *stage) readiness() metav1.Condition { return readiness(st.workload, st.isSteady()) }
 
 func readiness(workload *kueue.Workload, ready bool) metav1.Condition {
 	return life.PodsReady(apimeta.FindStatusCondition(workload.Status.Conditions, kueue.WorkloadPodsReady), ready)
 }
 
-// readinessNews is readiness, if it is worth a write: a stage that has never been ready need not say so.
+// readinessNews returns readiness, and whether to write it: a stage that has never been ready does not need the condition.
 func (st *stage) readinessNews() (ready metav1.Condition, news bool) {
 	ready = st.readiness()
 	return ready, (st.hasSpoken() || ready.Status == metav1.ConditionTrue) && !conditions.Has(st.workload.Status.Conditions, ready)
 }
 
-// isClosedAgain tells whether a stage still says how its pods fare in an earlier attempt, which it keeps its quota from. It has none
-// now, and says nothing until it is opened.
+// isClosedAgain reports whether a gated stage still has the condition PodsReady of an earlier attempt from which it keeps its quota. It has
+// no pods now, and gets no condition until it is opened.
 func (st *stage) isClosedAgain() bool { return !st.open && st.holdsQuota() && st.hasSpoken() }
 
-// opensAgain tells whether a stage that has kept its quota is about to be opened again. The time that its pods have to become ready
-// does not count from its admission but from what it says now, before it is opened.
+// opensAgain reports whether a stage that has kept its quota is about to be opened again. The timeout for its pods to become ready then
+// starts with the condition that is written before it is opened, not with its admission.
 func (st *stage) opensAgain() bool {
 	return st.open && st.isGated() && st.holdsQuota() && !st.hasSpoken()
 }
 
-// hasSpoken tells whether the quota Workload says anything about its pods.
+// hasSpoken reports whether the quota Workload has the condition PodsReady.
 func (st *stage) hasSpoken() bool { return hasSpoken(st.workload) }
 
 func hasSpoken(workload *kueue.Workload) bool {
@@ -259,7 +260,7 @@ func (st *stage) templateOf(job *batchv1.Job) childjob.Template {
 	return childjob.Template{Pods: st.podsPerJob(i), First: st.sizes[i].First, Requests: st.PodSets[i].Requests}
 }
 
-// updatesOf are what Ready AdmissionChecks of a quota Workload ask of the pods of a pod set.
+// updatesOf returns the updates that Ready AdmissionChecks of a quota Workload request for the pods of a pod set.
 func updatesOf(workload *kueue.Workload, podSet string) []childjob.Update {
 	name := kueue.NewPodSetReference(podSet)
 	var updates []childjob.Update
@@ -291,7 +292,7 @@ func (st *stage) adjusted(s *seen) *kueue.Workload {
 		st.record(after)
 		st.resize(s, after)
 		if (st.goesBack || !st.holdsQuota()) && st.hasWrongSize(after) {
-			// It must not be admitted for what it was before.
+			// It must not be admitted for its previous size.
 			addGate(after, apis.ResizeGate)
 		}
 	})
@@ -301,7 +302,7 @@ func addGate(workload *kueue.Workload, gate string) {
 	life.SetGates(workload, append(life.Gates(workload), gate))
 }
 
-// adjust does so for one of the quota Workloads, which is resized last.
+// adjust does the same for any quota Workload of the stage. It calls resize last.
 func (st *stage) adjust(s *seen, workload *kueue.Workload, resize func(*kueue.Workload)) *kueue.Workload {
 	after := workload.DeepCopy()
 	if after.Annotations == nil {
@@ -321,8 +322,8 @@ func (st *stage) adjust(s *seen, workload *kueue.Workload, resize func(*kueue.Wo
 	return after
 }
 
-// isSameKind tells whether a quota Workload that holds quota may change from one priority class to the other. Its schema allows it
-// only between WorkloadPriorityClasses: all others wait until the quota is given back.
+// isSameKind reports whether a quota Workload that holds quota may change from one priority class to the other. The schema allows that only
+// between WorkloadPriorityClasses: all other changes wait until the quota is released.
 func isSameKind(before, after *kueue.PriorityClassRef) bool {
 	if before == nil || after == nil {
 		return before == after
@@ -331,7 +332,7 @@ func isSameKind(before, after *kueue.PriorityClassRef) bool {
 		(before.Name == after.Name || before.Kind == kueue.WorkloadPriorityClassKind)
 }
 
-// gate writes the gates that a quota Workload should have: those that the JobSet carries for other controllers, and ours.
+// gate writes the gates that a quota Workload should have: the gates of other controllers on the JobSet, and those of Tranche.
 func (st *stage) gate(s *seen, workload *kueue.Workload) {
 	gates := slices.DeleteFunc(life.Gates(s.jobSet), func(gate string) bool {
 		return slices.Contains([]string{apis.StageGate, apis.SuspendedGate, apis.DeactivatedGate, apis.ResizeGate}, gate)
@@ -394,7 +395,7 @@ func podSetOf(podSet *stageplan.PodSet) kueue.PodSet {
 	}
 }
 
-// topologyOf carries the wish for a topology over, so that it is refused by name instead of being overlooked.
+// topologyOf copies a topology request, so that it is refused by name instead of being ignored.
 func topologyOf(template *corev1.PodTemplateSpec) *kueue.PodSetTopologyRequest {
 	var request kueue.PodSetTopologyRequest
 	if level, ok := template.Annotations[kueue.PodSetRequiredTopologyAnnotation]; ok {
@@ -428,7 +429,7 @@ func executionTimeOf(js *jobsetapi.JobSet) *int32 {
 	return new(int32(seconds))
 }
 
-// summary is what the conditions of the JobSet say about its stages.
+// summary returns the summary of the stages for the conditions of the JobSet.
 func summary(s *seen, stages []stage) conditions.Summary {
 	over, _ := outcomeOf(s.jobSet)
 	sum := conditions.Summary{Stages: len(stages), Suspended: isSuspendedByUser(s.jobSet), Over: true}

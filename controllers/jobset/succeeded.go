@@ -23,13 +23,13 @@ import (
 )
 
 // A Job that has succeeded may disappear: its time to live expires (ttlSecondsAfterFinished), or a user deletes it. The JobSet controller
-// creates it again. What has succeeded stays succeeded for the attempt, so that the new Job stays held:
+// then recreates it. A success counts for the whole attempt, so the new Job stays held:
 //
-//	init(finished)  train(runs)      init-0 expires; init-0 is created again and stays held; train runs on
+//	init(finished)  train(runs)      init-0 expires; init-0 is recreated and stays held; train runs on
 //	init(finished)  train(finished)  init-0 is marked as succeeded without running; the JobSet completes
 //
-// The record is on the quota Workload of the stage: the condition Finished, and before that an annotation with the Jobs that have
-// succeeded. A stage whose success has opened another stage in this attempt has succeeded, too.
+// The quota Workload of the stage has the record: the condition Finished, and before that an annotation with the Jobs that have succeeded.
+// A stage whose success has opened another stage in this attempt has succeeded, too.
 
 // readSucceeded reads which Jobs of a stage its quota Workload records as succeeded in the current attempt.
 func (st *stage) readSucceeded() {
@@ -54,7 +54,7 @@ func (st *stage) addSucceeded(replicatedJobs []string) {
 	}
 }
 
-// inferSucceeded adds what must have succeeded because a stage that waited for it was opened in this attempt.
+// inferSucceeded adds Jobs that must have succeeded because a stage that waited for them was opened in this attempt.
 func inferSucceeded(stages []stage) {
 	for i := range stages {
 		st := &stages[i]
@@ -69,7 +69,7 @@ func inferSucceeded(stages []stage) {
 	}
 }
 
-// hasSucceeded reports whether a Job has succeeded in the current attempt, or stands for one that has.
+// hasSucceeded reports whether a Job has succeeded in the current attempt, or replaces one that has.
 func (st *stage) hasSucceeded(job *batchv1.Job) bool {
 	if childjob.IsFinished(job, batchv1.JobComplete) {
 		return true
@@ -78,8 +78,8 @@ func (st *stage) hasSucceeded(job *batchv1.Job) bool {
 	return ok && st.done[replicatedJobOf(job)][index]
 }
 
-// forgetSucceeded drops the record of gangs that run again as a whole: a Job of theirs that has succeeded and disappeared runs again with
-// the others. Those that are still there are recreated (stop, spent).
+// forgetSucceeded deletes the record of gangs that run again as a whole: their succeeded Jobs that have disappeared run again with the
+// others. Existing succeeded Jobs are recreated (stop, spent).
 func (st *stage) forgetSucceeded(s *seen) {
 	runs, starts := map[string]bool{}, map[string]bool{}
 	for _, job := range st.jobs {
@@ -119,7 +119,7 @@ func (st *stage) count(s *seen) {
 			count.ready++
 		case childjob.IsFinished(job, batchv1.JobFailed):
 			count.failed++
-		case childjob.IsReady(job) && !st.goesBack: // what runs of an evicted stage is about to end
+		case childjob.IsReady(job) && !st.goesBack: // running Jobs of an evicted stage are about to end
 			count.ready++
 		}
 		st.tallies[name] = count
@@ -145,9 +145,9 @@ func (st *stage) record(workload *kueue.Workload) {
 	workload.Annotations[apis.SucceededJobsAnnotation] = text
 }
 
-// skipJobs picks the held Jobs that stand for some that have succeeded, once the JobSet controller needs them to have: it completes a JobSet
-// only if all Jobs of its success policy that are there have succeeded, and creates the Jobs of a stage only after those that the stage
-// waits for. While it needs them for neither they stay held, so that a time to live of a few seconds makes no loop.
+// skipJobs selects held Jobs that replace succeeded ones, once the JobSet controller needs them to have succeeded: it completes a JobSet
+// only if all existing Jobs of its success policy have succeeded, and creates the Jobs of a stage only after those that the stage waits
+// for. Until then they stay held, so that a time to live of a few seconds does not cause a loop.
 func (w *wanted) skipJobs(s *seen, stages []stage) {
 	needed := s.isComplete(stages) || slices.ContainsFunc(stages, func(st stage) bool { return st.open && st.lacksJobs() })
 	if !needed || ptr.Deref(s.jobSet.Spec.Suspend, false) {
@@ -162,7 +162,7 @@ func (w *wanted) skipJobs(s *seen, stages []stage) {
 	}
 }
 
-// lacksJobs reports whether the JobSet controller has still to create Jobs of a stage that has not succeeded.
+// lacksJobs reports whether the JobSet controller still has to create Jobs of a stage that has not succeeded.
 func (st *stage) lacksJobs() bool {
 	present := map[string]int32{}
 	for _, job := range st.jobs {
@@ -177,7 +177,7 @@ func (st *stage) lacksJobs() bool {
 }
 
 // skip marks held Jobs as succeeded, and releases them so that they can end: the Job controller creates no pods for a Job whose success is
-// decided, and ends none that has no start time.
+// decided, and does not complete a Job without a start time.
 func (r *Reconciler) skip(ctx context.Context, s *seen, w *wanted) error {
 	return r.each(ctx, len(w.skip), func(i int) error {
 		job, key := w.skip[i], client.ObjectKeyFromObject(w.skip[i])
@@ -188,7 +188,7 @@ func (r *Reconciler) skip(ctx context.Context, s *seen, w *wanted) error {
 			Message:       "A Job of this name has succeeded in this attempt of the JobSet, and was deleted: this one ends without running",
 			LastProbeTime: now, LastTransitionTime: now,
 		})
-		// The write is refused if the Job has changed since: it may have been released.
+		// The API server rejects the write if the Job has changed since: it may have been released.
 		if err := r.config.Client.Status().Patch(ctx, marked, patch.Locked(job, job.ResourceVersion)); err != nil {
 			return ignoreNotFound(err, "mark Job %s as succeeded", key)
 		}
@@ -233,7 +233,7 @@ func (s *seen) isDecided(stages []stage) bool {
 	return s.isComplete(stages) || slices.ContainsFunc(stages, func(st stage) bool { return st.hasFailed(s) })
 }
 
-// hasFailed reports whether a Job of the stage has failed, or is about to, that the JobSet controller has not decided to replace yet.
+// hasFailed reports whether a Job of the stage has failed, or is about to, and the JobSet controller has not decided to replace it yet.
 func (st *stage) hasFailed(s *seen) bool {
 	return slices.ContainsFunc(st.jobs, func(job *batchv1.Job) bool {
 		index, _ := childjob.Index(job)

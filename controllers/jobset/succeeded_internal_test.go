@@ -16,7 +16,7 @@ import (
 func TestDesiredOfSucceededJobs(t *testing.T) {
 	cases := map[string]struct {
 		world world
-		// policy of success, or nil.
+		// policy is the success policy, or nil.
 		policy *jobset.SuccessPolicy
 		want   []string
 	}{

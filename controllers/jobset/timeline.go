@@ -22,21 +22,21 @@ import (
 	"github.com/tranche-dev/tranche/controllers/patch"
 )
 
-// This file keeps the timeline of a JobSet. What it says is derived from the conditions of the quota Workloads, so that it is written
-// only when a hold ends and before its times are lost: when a stage has finished, and before an eviction, a suspension or a restart
-// overwrites them, also one that leaves a stage its quota, or the loss of a pod. A JobSet that runs through costs at most one write for each stage.
+// This file keeps the timeline of a JobSet. The timeline is derived from the conditions of the quota Workloads, so it is written only when
+// a quota hold ends, before its times are lost: when a stage has finished, and before an eviction, a suspension, a restart or the loss of a
+// pod overwrites them, including a restart that leaves a stage its quota. A JobSet that runs without interruption costs at most one write
+// for each stage.
 
-// While a JobSet runs, the manager writes to it and to the quota Workloads of its stages about finished stages once none was admitted and none has
-// finished for noteAfter, and at the latest when a stage has been finished for noteLatest. When a stage finishes, the next one starts: its release
-// does not wait for these writes, which conflict with those of the JobSet controller in just that moment. Stages that finish soon after each
-// other share a write.
+// While a JobSet runs, the manager writes to it and to the quota Workloads of its stages about finished stages once no stage was admitted
+// and none has finished for noteAfter, and at the latest when a stage has been finished for noteLatest. When a stage finishes, the next one
+// starts: its release does not wait for these writes, which conflict with those of the JobSet controller at that moment. Stages that finish
+// soon after each other share a write.
 const (
 	noteAfter  = 5 * time.Second
 	noteLatest = 30 * time.Second
 )
 
-// isSettled reports whether it is time to write about the stage of a quota Workload, which has finished. If not, the JobSet is looked at again by
-// then.
+// isSettled reports whether it is time to write about the finished stage of a quota Workload. If not, it requests a reconcile at that time.
 func (w *wanted) isSettled(s *seen, workload *kueue.Workload) bool {
 	var last time.Time
 	for _, other := range s.mine.workloads {
@@ -54,7 +54,7 @@ func (w *wanted) isSettled(s *seen, workload *kueue.Workload) bool {
 	return left <= 0
 }
 
-// endedHolds finds the holds whose end is to be noted. An End of zero means now.
+// endedHolds returns the quota holds whose end must be noted. An End of zero means now.
 func (w *wanted) endedHolds(s *seen, stages []stage) []conditions.Hold {
 	over, _ := outcomeOf(s.jobSet)
 	timeline := conditions.TimelineOf(s.jobSet)
@@ -88,7 +88,8 @@ func (w *wanted) endedHolds(s *seen, stages []stage) []conditions.Hold {
 	return append(ended, fresh...)
 }
 
-// endsHold tells whether this pass gives the quota of a stage, or of one of its growths, back, or forgets that its pods were ready.
+// endsHold reports whether this reconcile releases the quota of a stage, or of one of its growths, or removes the record that its pods were
+// ready.
 func (w *wanted) endsHold(st *stage) bool {
 	for _, group := range [][]*kueue.Workload{w.giveBack, w.remove, w.unpin, w.drop} {
 		if slices.Contains(group, st.workload) || slices.ContainsFunc(st.holdingGrowths(), func(g *kueue.Workload) bool { return slices.Contains(group, g) }) {
@@ -98,20 +99,20 @@ func (w *wanted) endsHold(st *stage) bool {
 	return w.closes(st) || w.forgetsReadiness(st)
 }
 
-// closes tells whether this pass notes that a restart has closed a stage, which keeps its quota.
+// closes reports whether this reconcile notes that a restart has gated a stage, which keeps its quota.
 func (w *wanted) closes(st *stage) bool {
 	return slices.ContainsFunc(w.progress, func(p progress) bool { return p.workload == st.workload && p.ready.Type == "" && p.finished == nil })
 }
 
-// losesFirstPod tells whether this pass overwrites since when the pods of a stage were ready, which is not counted yet.
+// losesFirstPod reports whether this reconcile overwrites since when the pods of a stage were ready, which is not counted yet.
 func (w *wanted) losesFirstPod(st *stage, timeline *apis.Timeline) bool {
 	return conditions.IsReadyUncounted(timeline, st.Name, st.workload) && slices.ContainsFunc(w.progress, func(p progress) bool {
 		return p.workload == st.workload && p.ready.Reason == kueue.WorkloadWaitForRecovery
 	})
 }
 
-// forgetsReadiness tells whether this pass overwrites that the pods of a stage were ready: it is evicted, suspended or closed again. One
-// that waits for recovery still says so.
+// forgetsReadiness reports whether this reconcile overwrites that the pods of a stage were ready: the stage is evicted, suspended or gated
+// again. The condition of a stage that waits for recovery still contains it.
 func (w *wanted) forgetsReadiness(st *stage) bool {
 	ready := apimeta.FindStatusCondition(st.workload.Status.Conditions, kueue.WorkloadPodsReady)
 	if ready == nil || ready.Status != metav1.ConditionTrue && ready.Reason != kueue.WorkloadWaitForRecovery {
@@ -131,7 +132,7 @@ func finishedAt(w *kueue.Workload) *metav1.Time {
 	return nil
 }
 
-// hold is what there is to say of the quota that a stage holds, all but its end.
+// hold returns the quota hold of a stage, without its end.
 func (st *stage) hold(stages []stage) conditions.Hold {
 	h := conditions.Hold{Stage: st.Name, Workload: st.workload, Growths: st.holdingGrowths()}
 	waitedFor := map[stageplan.Status][]*kueue.Workload{}
@@ -150,9 +151,9 @@ func (st *stage) hold(stages []stage) conditions.Hold {
 	return h
 }
 
-// note writes the timeline. If the API server cannot be asked now, the JobSet is requeued, so that no time is lost with what the next steps
-// overwrite or delete. If it refuses the write, quota is released all the same: the owner of a JobSet can make the write impossible, for instance by
-// annotations that leave no room.
+// note writes the timeline. If the API server does not answer, the JobSet is requeued, so that the next steps do not overwrite or delete
+// times that are not noted. If the API server rejects the write, quota is released nevertheless: the user of a JobSet can make the write
+// impossible, for instance by annotations that leave no room.
 func (r *Reconciler) note(ctx context.Context, s *seen, w *wanted) error {
 	if len(w.ended) == 0 {
 		return nil
@@ -180,8 +181,8 @@ func isTransient(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err)
 }
 
-// noteOnLatest writes the timeline of a JobSet to which others write at the same time. The JobSet is read past the cache, and only the manager
-// writes its timeline, so that the write may name no version: the API server adds it to what the others have written by then.
+// noteOnLatest writes the timeline of a JobSet that other clients write to at the same time. It reads the JobSet past the cache. Only the
+// manager writes the timeline, so the write needs no resource version: the API server merges it with the other writes.
 func (r *Reconciler) noteOnLatest(ctx context.Context, s *seen, w *wanted) error {
 	var js jobsetapi.JobSet
 	if err := r.reader.Get(ctx, s.key, &js); err != nil {
@@ -193,8 +194,7 @@ func (r *Reconciler) noteOnLatest(ctx context.Context, s *seen, w *wanted) error
 	return r.noteOn(ctx, &js, s, w, patch.Of(&js))
 }
 
-// noteOn writes the timeline of a JobSet by a patch of it. The timeline repeats what was noted before, so that the JobSet must not be older than the
-// last write.
+// noteOn patches the timeline of a JobSet. The timeline repeats what was noted before, so the JobSet must not be older than the last write.
 func (r *Reconciler) noteOn(ctx context.Context, js *jobsetapi.JobSet, s *seen, w *wanted, change client.Patch) error {
 	var order []string
 	for i := range s.plan.Stages {

@@ -19,7 +19,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/conditions"
 )
 
-// A hold is noted when it is over, or before what tells of it is overwritten, and not again.
+// A quota hold is noted once: when it has ended, or before its record is overwritten.
 func TestEndedHolds(t *testing.T) {
 	cases := map[string]struct {
 		world world
@@ -128,8 +128,8 @@ func TestEndedHolds(t *testing.T) {
 	}
 }
 
-// The end of a stage is not noted while the stages of its JobSet follow each other, but when none has done so for a while, at the latest after some
-// time, and when the JobSet ends.
+// The end of a stage is not noted while the stages of its JobSet follow each other, but when there was no transition for a while, at the
+// latest after some time, and when the JobSet ends.
 func TestFreshEndWaitsToBeNoted(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	for name, c := range map[string]struct {
@@ -188,7 +188,7 @@ func TestFreshEndWaitsToBeNoted(t *testing.T) {
 	}
 }
 
-// A JobSet of so many stages that their timeline is cut is noted once, or each write would make the next one necessary.
+// If a JobSet has so many stages that its timeline is truncated, it is noted once. Otherwise each write would require the next one.
 func TestCutTimelineIsNotedOnce(t *testing.T) {
 	js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{}}}
 	var stages []stage

@@ -16,19 +16,20 @@ import (
 	"github.com/tranche-dev/tranche/controllers/events"
 )
 
-// With InOrder, the JobSet controller creates the Jobs of a ReplicatedJob of a running JobSet only when those of all ReplicatedJobs before
-// it are ready. The ReplicatedJobs of a stage start together, and may wait for each other to become ready. Of a suspended JobSet the
-// controller creates all Jobs at once. So nothing of a JobSet is released before all Jobs of such stages are there, and one that runs is
-// suspended for a moment, as it was before it first started:
+// With InOrder, the JobSet controller creates the Jobs of a ReplicatedJob of a running JobSet only when the Jobs of all earlier
+// ReplicatedJobs are ready. The ReplicatedJobs of a stage start together, and may wait for each other to become ready. While a JobSet is
+// suspended, the controller creates all of its Jobs at once. So Tranche releases no Job of a JobSet before all Jobs of such stages exist,
+// and suspends a running JobSet for a moment:
 //
 //	restart  ->  left-0 held; right-0 is missing  ->  pause: suspended  ->  left-0, right-0 held  ->  start, release both
 //
-// Where other Jobs of the attempt run, as when single Jobs were deleted, that would stop them: then it is as without Tranche.
+// The pause would also stop other running Jobs of the attempt, for instance if single Jobs were deleted. In that case the JobSet is not
+// paused and behaves as without Tranche.
 //
-// A JobSet without a queue is not suspended when it is created. It is paused in the same way, also at first, and has an annotation meanwhile,
-// because its user may suspend it at any time.
+// A JobSet without a queue is not created suspended. It is paused in the same way, also before its first stage, and has an annotation
+// during the pause, because its user may suspend it at any time.
 
-// awaitedStage returns the stage of which Jobs are missing that nothing may start without, or nil.
+// awaitedStage returns the stage whose missing Jobs must exist before any Job starts, or nil.
 func (s *seen) awaitedStage(stages []stage) *stage {
 	policy := s.jobSet.Spec.StartupPolicy
 	if policy == nil || policy.StartupPolicyOrder != jobset.InOrder || slices.ContainsFunc(stages, func(st stage) bool { return st.runs() }) {
@@ -44,7 +45,7 @@ func (s *seen) awaitedStage(stages []stage) *stage {
 // runs reports whether a Job of the current attempt runs.
 func (st *stage) runs() bool { return slices.ContainsFunc(st.jobs, childjob.IsRunning) }
 
-// startOrPause starts a JobSet when a stage may run and its Jobs are there, and pauses one whose Jobs are not.
+// startOrPause starts a JobSet when a stage may run and its Jobs exist, and pauses it if they do not.
 func (w *wanted) startOrPause(s *seen, stages []stage) {
 	if !slices.ContainsFunc(stages, func(st stage) bool { return st.mayRun(s) && !st.decided }) {
 		return
@@ -59,12 +60,12 @@ func (w *wanted) startOrPause(s *seen, stages []stage) {
 	w.start = awaited == nil
 }
 
-// pauseOrResume does so for a JobSet without a queue. It reports whether the Jobs of open stages may be released.
+// pauseOrResume does the same for a JobSet without a queue. It reports whether the Jobs of open stages may be released.
 func (w *wanted) pauseOrResume(s *seen, stages []stage) bool {
 	awaited, isSuspended := s.awaitedStage(stages), ptr.Deref(s.jobSet.Spec.Suspend, false)
 	switch {
 	case isPaused(s.jobSet):
-		// If its user resumes it too early, it is paused again.
+		// If the user resumes it too early, it is paused again.
 		w.start = awaited == nil || !isSuspended
 	case awaited != nil && !isSuspended && slices.ContainsFunc(stages, func(st stage) bool { return st.open && !st.succeeded() && !st.decided }):
 		w.pause = awaited.Name
@@ -79,7 +80,7 @@ func isPaused(js *jobsetapi.JobSet) bool {
 	return paused
 }
 
-// pause suspends the JobSet, and notes that its suspension is not the wish of its user.
+// pause suspends the JobSet, and records that the user did not request this suspension.
 func (r *Reconciler) pause(ctx context.Context, s *seen, w *wanted) error {
 	if w.pause == "" {
 		return nil

@@ -19,14 +19,14 @@ import (
 	"github.com/tranche-dev/tranche/controllers/events"
 )
 
-// A JobSet without a queue has no quota Workloads. Its stages are released as soon as they are open, and what a quota Workload keeps is
-// derived from the Jobs: a stage of which a Job runs has been opened. That a stage has succeeded is noted on the JobSet, because finished Jobs
-// may be deleted before the stages that wait for them have begun. spec.suspend belongs to the user. After a suspension the sequence starts
-// again with the first stage that has not succeeded.
+// A JobSet without a queue has no quota Workloads. Its stages are released as soon as they are open, and the state that a quota Workload
+// would keep is derived from the Jobs: a stage with a running Job has been opened. The JobSet records which stages have succeeded, because
+// finished Jobs may be deleted before the stages that wait for them have begun. spec.suspend belongs to the user. After a suspension the
+// sequence starts again with the first stage that has not succeeded.
 //
 //	init(runs)       train(held)    init has to succeed
 //	init(succeeded)  train(held)    annotation tranche.dev/finished-stages, then train is released
-//	init(deleted)    train(runs)    init-0 is created again and stays held, until it is skipped (succeeded.go)
+//	init(deleted)    train(runs)    init-0 is recreated and stays held, until it is skipped (succeeded.go)
 
 // leadUnqueued decides what to write for a JobSet without a queue.
 func (w *wanted) leadUnqueued(s *seen) {
@@ -54,7 +54,7 @@ func (w *wanted) leadUnqueued(s *seen) {
 	}
 }
 
-// recall adds what is known about a stage without its quota Workload.
+// recall restores the state of a stage without a quota Workload.
 func (st *stage) recall(js *jobsetapi.JobSet) {
 	st.hasBegun = slices.ContainsFunc(st.jobs, childjob.IsRunning)
 	if !slices.Contains(finishedStages(js), st.Name) {
@@ -67,15 +67,15 @@ func (st *stage) recall(js *jobsetapi.JobSet) {
 // finishedStages returns the stages that the JobSet names as succeeded in its current attempt.
 func finishedStages(js *jobsetapi.JobSet) []string {
 	var finished apis.FinishedStages
-	// What cannot be read was not written by the manager.
+	// The manager did not write an annotation that cannot be parsed.
 	if json.Unmarshal([]byte(js.Annotations[apis.FinishedStagesAnnotation]), &finished) != nil || finished.Attempt != js.Status.Restarts {
 		return nil
 	}
 	return finished.Stages
 }
 
-// newlyFinished returns the names of all stages that have succeeded, or nil if the JobSet names them already. The last stage need not be
-// named: nothing waits for it.
+// newlyFinished returns the names of all stages that have succeeded, or nil if the JobSet records them already. The last stage is left out:
+// no stage waits for it.
 func newlyFinished(js *jobsetapi.JobSet, stages []stage) []string {
 	noted, all := finishedStages(js), []string{}
 	for i := range stages {
@@ -89,7 +89,7 @@ func newlyFinished(js *jobsetapi.JobSet, stages []stage) []string {
 	return all
 }
 
-// noteFinished names on the JobSet the stages that have succeeded, before those that wait for them are released.
+// noteFinished records on the JobSet the stages that have succeeded, before the stages that wait for them are released.
 func (r *Reconciler) noteFinished(ctx context.Context, s *seen, w *wanted) error {
 	if w.finished == nil {
 		return nil
@@ -127,7 +127,7 @@ func (s *seen) firstJobOf(stage string) *batchv1.Job {
 	return nil
 }
 
-// unqueuedSummary is what the condition StageInProgress says about the stages.
+// unqueuedSummary returns the summary of the stages for the condition StageInProgress.
 func unqueuedSummary(js *jobsetapi.JobSet, stages []stage) conditions.Summary {
 	over, _ := outcomeOf(js)
 	sum := conditions.Summary{Stages: len(stages), Over: over}

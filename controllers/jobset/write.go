@@ -25,11 +25,11 @@ import (
 	"github.com/tranche-dev/tranche/controllers/patch"
 )
 
-// lookAgain is when a JobSet with complaints is looked at again, in case that somebody has mended what no watch tells of.
+// lookAgain is when a JobSet with complaints is reconciled again, in case a user has fixed something that no watch reports.
 const lookAgain = time.Minute
 
-// write does what is wanted, in the order that the package comment gives. It stops at the first error: what follows may rely on
-// what came before, and the next pass starts from what has been reached. What nothing relies on that is still wanted does not stop it.
+// write executes the actions in the order that the package comment gives. It stops at the first error: later steps may rely on earlier
+// ones, and the next reconcile continues from the state reached. A failed step on which no other step relies does not stop it.
 func (r *Reconciler) write(ctx context.Context, s *seen, w *wanted) (ctrl.Result, error) {
 	steps := []func(context.Context, *seen, *wanted) error{
 		r.create, r.evict, r.change, r.name, r.pause, r.start, r.disperse, r.gather, r.noteFinished, r.release, r.grow, r.hold, r.skip, r.reportStopped,
@@ -49,7 +49,7 @@ func (r *Reconciler) write(ctx context.Context, s *seen, w *wanted) (ctrl.Result
 		return retry(w.failed)
 	}
 	if w.awaitsEngine {
-		return ctrl.Result{Requeue: true}, nil //nolint:staticcheck // nothing else tells when the engine has heard of it
+		return ctrl.Result{Requeue: true}, nil //nolint:staticcheck // no watch reports when the engine has observed it
 	}
 	if len(w.complaints) > 0 {
 		w.lookAfter(lookAgain)
@@ -68,14 +68,14 @@ func retry(err error) (ctrl.Result, error) {
 	return ctrl.Result{}, err
 }
 
-// A refusedWorkload is a quota Workload that cannot be made of its JobSet, whenever it is tried.
+// A refusedWorkload is a quota Workload that the API server will always reject for its JobSet.
 type refusedWorkload struct{ cause error }
 
 func (e *refusedWorkload) Error() string { return e.cause.Error() }
 
 func (e *refusedWorkload) Unwrap() error { return e.cause }
 
-// create makes the last stage first: if one is refused then none of the stages that are open from the start holds quota in vain.
+// create creates the last stage first: if one is rejected, no stage that is open from the start holds quota without use.
 func (r *Reconciler) create(ctx context.Context, _ *seen, w *wanted) error {
 	for _, workload := range slices.Backward(w.create) {
 		err := r.config.Client.Create(ctx, workload)
@@ -93,7 +93,7 @@ func (r *Reconciler) change(ctx context.Context, s *seen, w *wanted) error {
 	for _, c := range w.change {
 		change := patch.Of(c.before)
 		if !equality.Semantic.DeepEqual(c.before.Spec.PodSets, c.after.Spec.PodSets) {
-			// It may have been admitted meanwhile, for the pods that it asked for before.
+			// It may have been admitted in the meantime, for the pods that it asked for before.
 			change = patch.Locked(c.before, c.before.ResourceVersion)
 		}
 		if err := r.config.Client.Patch(ctx, c.after, change); client.IgnoreNotFound(err) != nil {
@@ -106,8 +106,8 @@ func (r *Reconciler) change(ctx context.Context, s *seen, w *wanted) error {
 	return nil
 }
 
-// start resumes the JobSet and notes that from now on its suspension is the wish of its user. The Event of its pause has told that a JobSet
-// without a queue is resumed.
+// start resumes the JobSet and records that from now on a suspension is requested by the user. For a JobSet without a queue, the Event of
+// the pause has announced that it is resumed.
 func (r *Reconciler) start(ctx context.Context, s *seen, w *wanted) error {
 	if !w.start {
 		return nil
@@ -129,7 +129,7 @@ func (r *Reconciler) start(ctx context.Context, s *seen, w *wanted) error {
 	return nil
 }
 
-// release lets the Jobs of each admitted stage start, many at a time. What keeps one of them back does not keep the others.
+// release lets the Jobs of each admitted stage start, many at a time. If one Job cannot be released, the others still are.
 func (r *Reconciler) release(ctx context.Context, s *seen, w *wanted) error {
 	held := map[client.ObjectKey]*batchv1.Job{}
 	for _, job := range s.mine.jobs {
@@ -181,7 +181,7 @@ func (r *Reconciler) conclude(ctx context.Context, _ *seen, w *wanted) error {
 	return r.suspend(ctx, w.conclude, false)
 }
 
-// suspend holds Jobs, or lets go of them as they are.
+// suspend sets spec.suspend of Jobs to the given value.
 func (r *Reconciler) suspend(ctx context.Context, jobs []*batchv1.Job, suspend bool) error {
 	return r.each(ctx, len(jobs), func(i int) error {
 		after := jobs[i].DeepCopy()
@@ -195,7 +195,8 @@ func (r *Reconciler) suspend(ctx context.Context, jobs []*batchv1.Job, suspend b
 
 func (r *Reconciler) progress(ctx context.Context, s *seen, w *wanted) error {
 	for _, p := range w.progress {
-		// A stage finishes once. If the cache does not show yet that it has, the write is refused and nothing is told twice.
+		// A stage finishes once. If the cache does not show yet that it has, the API server rejects the write and no Event is emitted
+		// twice.
 		version := ""
 		if p.finished != nil {
 			version = p.workload.ResourceVersion
@@ -216,8 +217,8 @@ func (r *Reconciler) progress(ctx context.Context, s *seen, w *wanted) error {
 	return nil
 }
 
-// apply writes a part of the status of a quota Workload, if nobody has changed the Workload since resourceVersion, where that is not
-// empty. A Workload that has disappeared needs none.
+// apply writes a part of the status of a quota Workload if the Workload is unchanged since resourceVersion, unless that is empty. It does
+// nothing if the Workload has disappeared.
 func (r *Reconciler) apply(ctx context.Context, workload *kueue.Workload, status kueue.WorkloadStatus, owner client.FieldOwner, resourceVersion string) (*kueue.Workload, error) {
 	written, err := patch.ApplyStatus(ctx, r.config.Client, workload, patch.Status{Part: r.config.Runner.Shown(status), Owner: owner, ResourceVersion: resourceVersion})
 	if apierrors.IsNotFound(err) {
@@ -236,7 +237,7 @@ func (r *Reconciler) remove(ctx context.Context, s *seen, w *wanted) error {
 	return nil
 }
 
-// delete deletes a quota Workload as it was read: one that was admitted meanwhile is looked at again.
+// delete deletes a quota Workload as it was read. A Workload that was admitted in the meantime is reconciled again.
 func (r *Reconciler) delete(ctx context.Context, workload *kueue.Workload) error {
 	err := r.config.Client.Delete(ctx, workload, client.Preconditions{UID: &workload.UID, ResourceVersion: &workload.ResourceVersion})
 	if client.IgnoreNotFound(err) != nil {

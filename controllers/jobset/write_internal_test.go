@@ -24,14 +24,14 @@ import (
 	"github.com/tranche-dev/tranche/controllers/gang"
 )
 
-// A server is an API server of one object, which it lets be patched if the patch names its version or none.
+// A server is an API server of one object. It accepts a patch that names the version of the object or none.
 type server struct {
 	client.Client
 	version    int
 	generation int64
-	// refusals are the answers to those who create or change objects of these names.
+	// refusals are the answers to creates and updates of objects of these names.
 	refusals map[string]error
-	// busy is how many patches come just after somebody else has written the status.
+	// busy is how many patches arrive just after another client has written the status.
 	busy    int
 	patches int
 }
@@ -73,7 +73,7 @@ func newReconciler(s *server) *Reconciler {
 	return &Reconciler{config: Config{Client: s, Recorder: k8sevents.NewFakeRecorder(10), Releases: 2}, reader: s}
 }
 
-// What a quota Workload asks for must not change once it is admitted.
+// The requests of a quota Workload must not change once it is admitted.
 func TestResizeOfWhatHasBeenAdmitted(t *testing.T) {
 	cases := map[string]struct {
 		change       func(*kueue.Workload)
@@ -95,7 +95,7 @@ func TestResizeOfWhatHasBeenAdmitted(t *testing.T) {
 	}
 }
 
-// What was checked before it may start must be what starts. The status is of no matter: it is written a lot just then.
+// Only the version that was checked may start. The status does not matter: it is written often at that moment.
 func TestStartOfWhatHasChanged(t *testing.T) {
 	cases := map[string]struct {
 		server      server
@@ -130,7 +130,7 @@ func TestStartOfWhatHasChanged(t *testing.T) {
 }
 
 func TestReleaseGoesOn(t *testing.T) {
-	// The first Job has grown; the second, of another stage, is as it was.
+	// The first Job has grown; the second Job, of another stage, is unchanged.
 	grown := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "grown", ResourceVersion: "1"}}
 	same := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "same", ResourceVersion: "2", Generation: 2}}
 	s := &seen{jobSet: &jobsetapi.JobSet{}, mine: belongings{jobs: []*batchv1.Job{grown, same}}}
@@ -144,7 +144,7 @@ func TestReleaseGoesOn(t *testing.T) {
 	}
 }
 
-// A stage whose PodGroup cannot be written waits alone: the others start, and give back what they hold.
+// A stage whose PodGroup cannot be written waits alone: the other stages start, and release their quota.
 func TestGangsThatCannotBe(t *testing.T) {
 	resource := schema.GroupResource{Group: "scheduling.volcano.sh", Resource: "podgroups"}
 	refused := apierrors.NewForbidden(resource, "bad", errors.New("the queue is closed"))
