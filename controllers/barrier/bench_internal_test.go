@@ -14,15 +14,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// nobody is a Counter that is never asked.
+// The Counter of the benchmark is never asked.
 type nobody struct{}
 
 func (nobody) Count(context.Context, types.NamespacedName) (started, pods int, err error) {
 	return 0, 0, nil
 }
 
-// BenchmarkRelease lets so many pods wait, and releases their group: how long it takes until the last has its answer, and how much memory of
-// the manager each one costs.
+// BenchmarkRelease makes many pods wait, and releases their group. It measures how long it takes until the last pod has its answer, and how
+// much memory each pod costs the manager.
 func BenchmarkRelease(b *testing.B) {
 	for _, waiters := range []int{1000, 10_000} {
 		b.Run(fmt.Sprintf("%d", waiters), func(b *testing.B) {
@@ -51,7 +51,7 @@ func BenchmarkRelease(b *testing.B) {
 	}
 }
 
-// pipes is a listener in memory: a process may not have as many files as pods may wait.
+// pipes is a listener in memory, because a process may not open as many files as pods may wait.
 type pipes struct {
 	accept chan net.Conn
 	closed chan struct{}
@@ -91,7 +91,7 @@ func listen(b *testing.B, board *Board) (listener *pipes, stop func()) {
 	}
 }
 
-// ask sends the questions of so many pods, with as little as possible on their side.
+// ask sends the requests of many pods, with as little overhead as possible on their side.
 func ask(b *testing.B, listener *pipes, group types.NamespacedName, waiters int) []net.Conn {
 	b.Helper()
 	connections := make([]net.Conn, 0, waiters)
@@ -125,7 +125,7 @@ func readAll(b *testing.B, connections []net.Conn) {
 	}
 }
 
-// memory is what the process uses.
+// memory returns the memory that the process uses.
 func memory() uint64 {
 	var stats runtime.MemStats
 	runtime.GC()

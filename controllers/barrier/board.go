@@ -9,32 +9,33 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// errBusy says that no more pods can wait here.
+// errBusy is returned when the maximum number of pods already waits.
 var errBusy = errors.New("too many pods wait for an answer")
 
-// A Board has the notices of all groups, as the ConfigMaps are seen by this process, and wakes those who wait for one to change.
+// A Board has the notices of all groups, as this process reads them from the ConfigMaps, and wakes requests that wait for a notice to
+// change.
 type Board struct {
 	mu     sync.Mutex
 	groups map[types.NamespacedName]*posted
-	// waiting is how many wait, in all groups; room is how many may, half of them in one namespace.
+	// waiting is how many requests wait, in all groups; room is the maximum, and at most half of it may wait in one namespace.
 	waiting, room int
-	// inNamespace is how many wait in each namespace.
+	// inNamespace is how many requests wait in each namespace.
 	inNamespace map[string]int
 }
 
 // posted is the notice of one group.
 type posted struct {
 	notice Notice
-	// changed is closed when the notice is replaced or taken down.
+	// changed is closed when the notice is replaced or removed.
 	changed chan struct{}
 }
 
-// NewBoard returns a Board before which so many pods may wait at a time, half of them in one namespace.
+// NewBoard returns a Board on which at most room pods may wait at a time, half of them in one namespace.
 func NewBoard(room int) *Board {
 	return &Board{groups: map[types.NamespacedName]*posted{}, room: room, inNamespace: map[string]int{}}
 }
 
-// Post puts the notice of a group up, in place of the one before.
+// Post sets or replaces the notice of a group.
 func (b *Board) Post(group types.NamespacedName, notice Notice) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -50,14 +51,14 @@ func (b *Board) TakeDown(group types.NamespacedName) {
 	delete(b.groups, group)
 }
 
-// wake tells who waits for a group that its notice is not the last one any more. The lock must be held.
+// wake notifies requests that wait for a group that its notice has been replaced. The lock must be held.
 func (b *Board) wake(group types.NamespacedName) {
 	if old := b.groups[group]; old != nil {
 		close(old.changed)
 	}
 }
 
-// read returns the notice of a group and what is closed when that changes. There is none without a token.
+// read returns the notice of a group, and a channel that is closed when the notice changes. A notice without a token does not count.
 func (b *Board) read(group types.NamespacedName) (notice Notice, changed <-chan struct{}, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -68,7 +69,7 @@ func (b *Board) read(group types.NamespacedName) (notice Notice, changed <-chan 
 	return p.notice, p.changed, true
 }
 
-// enter takes a place before the Board, to be left again, or returns errBusy.
+// enter takes one of the places to wait, and returns a function that frees it, or errBusy.
 func (b *Board) enter(namespace string) (leave func(), err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -89,14 +90,15 @@ func (b *Board) leave(namespace string) {
 	}
 }
 
-// Waiting is how many pods wait.
+// Waiting returns how many pods wait.
 func (b *Board) Waiting() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.waiting
 }
 
-// Watch keeps the Board what an informer of ConfigMaps sees. Those that are no group's do not matter.
+// Watch returns an event handler that keeps the Board up to date with an informer of ConfigMaps. It ignores ConfigMaps that belong to no
+// group.
 func (b *Board) Watch() cache.ResourceEventHandler {
 	post := func(object any) {
 		configMap, ok := object.(*corev1.ConfigMap)

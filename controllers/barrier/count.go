@@ -8,17 +8,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// fresh is how long a count is good enough: all pods of a group may ask at the same time.
+// fresh is how long a count may be reused: all pods of a group may ask at the same time.
 const fresh = time.Second
 
-// counts remembers what was counted last.
+// counts caches the last count of each group.
 type counts struct {
 	counter Counter
 	mu      sync.Mutex
 	last    map[types.NamespacedName]*counted
 }
 
-// counted is what there was of one group.
+// counted is the last count of one group.
 type counted struct {
 	mu            sync.Mutex
 	at            time.Time
@@ -29,7 +29,7 @@ func newCounts(counter Counter) *counts {
 	return &counts{counter: counter, last: map[types.NamespacedName]*counted{}}
 }
 
-// count counts a group, unless that was done a moment ago. The group must be one that exists, or anybody could fill the memory.
+// count counts a group, unless it did so a moment ago. The group must exist, or any client could fill the memory.
 func (c *counts) count(ctx context.Context, group types.NamespacedName) (started, pods int, err error) {
 	last := c.of(group)
 	last.mu.Lock()
@@ -44,7 +44,7 @@ func (c *counts) count(ctx context.Context, group types.NamespacedName) (started
 	return started, pods, nil
 }
 
-// of returns what there is of a group, and forgets the groups that nobody has asked about for long.
+// of returns the last count of a group, and removes groups that no pod has asked about for a long time.
 func (c *counts) of(group types.NamespacedName) *counted {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -52,7 +52,7 @@ func (c *counts) of(group types.NamespacedName) *counted {
 		return last
 	}
 	for old, last := range c.last {
-		// Who is being counted is kept.
+		// A group that is being counted is kept.
 		if last.mu.TryLock() {
 			if time.Since(last.at) > longestWait {
 				delete(c.last, old)

@@ -1,19 +1,18 @@
-// Package barrier is the meeting point of a group: pods of a JobSet whose main containers start together. It has both ends of it: what a
-// waiting pod does (Wait), and what answers it (Board and Server). It is no controller: who decides when a group may start is
-// controllers/groupstart.
+// Package barrier lets the pods of a group start together: pods of a JobSet whose main containers wait for each other. It implements both
+// sides: the waiting pod (Wait), and the manager that answers it (Board and Server). It is no controller: controllers/groupstart decides
+// when a group may start.
 //
-// A group has a ConfigMap, which every pod of it mounts. It says who may start, so the truth is in the API and nowhere else; kubelets bring
-// it to the pods within a minute or two. A pod that wants to know at once asks the Server of any replica of the manager, which sees the
-// ConfigMap change as soon as it does, and which never answers anything else than what the ConfigMap says.
+// A group has a ConfigMap, which each of its pods mounts. The ConfigMap lists which pods may start, so the API is the only source of truth;
+// kubelets update the mounted files within a minute or two. A pod that needs the answer at once asks the Server of any replica of the
+// manager, which watches the ConfigMap and answers only with its content.
 //
 //	pod                                        manager (any replica)
 //	GET URL?signal&wait&nonce, MAC     ->      is the MAC made with the token of the group?
-//	                                           wait until the ConfigMap lists the signal, or the time is over
+//	                                           wait until the ConfigMap lists the signal, or the time has expired
 //	{released, started, pods}, MAC     <-
 //
-// Both messages are authenticated with the token in the ConfigMap, which never travels itself. So nobody else learns it by listening, or can
-// make a pod believe that it may start, and there are no certificates to be handed out. What can be overheard is how many pods of a group
-// have started.
+// Both messages are authenticated with the token in the ConfigMap, which is never sent. So a listener cannot learn the token or make a pod
+// believe that it may start, and no certificates are needed. A listener can see how many pods of a group have started.
 package barrier
 
 import (
@@ -29,20 +28,20 @@ import (
 
 // Keys of the ConfigMap of a group, and names of the files that the pods see.
 const (
-	// KeyEndpoint is the URL where the pods may ask. It is left out if there is none.
+	// KeyEndpoint is the URL where the pods may ask. The key is missing if there is no such URL.
 	KeyEndpoint = "endpoint"
 	// KeyToken is the secret of the group.
 	KeyToken = "token"
 	// KeyPods is how many pods the group has.
 	KeyPods = "pods"
-	// KeyReleased lists the signals of those who may start, one a line.
+	// KeyReleased lists the signals of the pods that may start, one per line.
 	KeyReleased = "released"
-	// KeyStarted is the file of KEP-498: it exists while every Job of the group may start. It names no attempt, so a kubelet that is late may
-	// still show that of an earlier one. A barrier compares KeyReleased.
+	// KeyStarted is the file of KEP-498: it exists while every Job of the group may start. It names no attempt, so a late kubelet may still
+	// show the file of an earlier attempt. A barrier therefore checks KeyReleased.
 	KeyStarted = "started"
 )
 
-// Keys returns all of them.
+// Keys returns all keys.
 func Keys() []string { return []string{KeyEndpoint, KeyToken, KeyPods, KeyReleased, KeyStarted} }
 
 // Container is the name of the init container that waits.
@@ -53,46 +52,46 @@ func ConfigMapName(jobSet string) string { return jobSet + suffix }
 
 const suffix = "-group-scheduling"
 
-// groupOf is the group that a ConfigMap belongs to, by its name.
+// groupOf returns the group that a ConfigMap belongs to, by its name.
 func groupOf(configMap types.NamespacedName) (group types.NamespacedName, ok bool) {
 	configMap.Name, ok = strings.CutSuffix(configMap.Name, suffix)
 	return configMap, ok
 }
 
-// Path is where the Server answers about a group.
+// Path returns the URL path at which the Server answers about a group.
 func Path(group types.NamespacedName) string { return pathPrefix + group.Namespace + "/" + group.Name }
 
 const pathPrefix = "/v1/groups/"
 
-// Signal is what the pods of a Job wait for. A Job that is made anew has another UID, and one that is released again counts its releases:
-// what is said to some pods never holds for those that take their place.
+// Signal returns the signal that the pods of a Job wait for. A recreated Job has another UID, and a Job that is released again counts its
+// releases: a signal never applies to the pods that replace those it was sent for.
 func Signal(job types.UID, release string) string { return string(job) + "." + release }
 
-// A Notice is what the ConfigMap of a group says.
+// A Notice is the content of the ConfigMap of a group.
 type Notice struct {
 	// Endpoint is the URL where the pods may ask, or empty.
 	Endpoint string
-	// Token is the secret of the group. Nobody is told anything about a group without one.
+	// Token is the secret of the group. The Server answers no questions about a group without a token.
 	Token string
-	// Pods is how many the group has.
+	// Pods is how many pods the group has.
 	Pods int
-	// Released has the signals of those who may start, sorted.
+	// Released has the signals of the pods that may start, sorted.
 	Released []string
 	// HasStarted is true while every Job of the group may start.
 	HasStarted bool
 }
 
-// ReadNotice makes a Notice of the keys of a ConfigMap. Those that are not there are empty.
+// ReadNotice parses the keys of a ConfigMap. Missing keys are empty.
 func ReadNotice(read func(key string) string) Notice {
 	n := Notice{Endpoint: strings.TrimSpace(read(KeyEndpoint)), Token: strings.TrimSpace(read(KeyToken)), Released: strings.Fields(read(KeyReleased))}
-	// Who writes nonsense into it is told nonsense.
+	// If a client writes an invalid number, the count is wrong, but no other pod starts.
 	n.Pods, _ = strconv.Atoi(strings.TrimSpace(read(KeyPods)))
 	slices.Sort(n.Released)
 	n.HasStarted = read(KeyStarted) != ""
 	return n
 }
 
-// Data is what to write into the ConfigMap.
+// Data returns the content of the ConfigMap.
 func (n *Notice) Data() map[string]string {
 	data := map[string]string{KeyToken: n.Token, KeyPods: strconv.Itoa(n.Pods)}
 	if n.Endpoint != "" {
@@ -107,15 +106,15 @@ func (n *Notice) Data() map[string]string {
 	return data
 }
 
-// Releases tells whether those who wait for a signal may start.
+// Releases reports whether the pods that wait for a signal may start.
 func (n *Notice) Releases(signal string) bool {
 	_, found := slices.BinarySearch(n.Released, signal)
 	return found
 }
 
-// An Answer is what the Server says.
+// An Answer is the response of the Server.
 type Answer struct {
-	// Released tells that who asks may start.
+	// Released is true if the requesting pod may start.
 	Released bool `json:"released"`
 	// Started is how many pods of the group have started, and Pods of how many. They are left out if Released.
 	Started int `json:"started,omitempty"`
@@ -127,7 +126,7 @@ const (
 	answerHeader = "Tranche-Mac"
 )
 
-// sign authenticates what is said. The roles keep a question from being sent back as an answer.
+// sign returns the MAC of a message. The role prevents that a question is sent back as an answer.
 func sign(token, role, uri string, body []byte) string {
 	mac := hmac.New(sha256.New, []byte(token))
 	for _, part := range []string{role, uri, string(body)} {

@@ -10,7 +10,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/barrier"
 )
 
-// TestNotice: what is written is what is read, and releases those it lists and nobody else.
+// TestNotice: a written notice is read back unchanged, and releases only the signals that it lists.
 func TestNotice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		signal := rapid.StringMatching(`[0-9a-f]{2}\.[1-3]`)
@@ -39,7 +39,7 @@ func TestNotice(t *testing.T) {
 	})
 }
 
-// TestReadNotice: whatever somebody writes into a ConfigMap, it can be read.
+// TestReadNotice: any content of a ConfigMap can be read.
 func TestReadNotice(t *testing.T) {
 	cases := map[string]struct {
 		data map[string]string

@@ -17,15 +17,15 @@ import (
 )
 
 const (
-	// longestWait bounds how long one question is kept waiting. Who still has to wait asks again.
+	// longestWait limits how long the Server holds one request. A pod that still has to wait asks again.
 	longestWait = time.Minute
-	// Who connects and asks nothing has no time: connections are scarce.
+	// A client that connects without a request is disconnected soon: connections are scarce.
 	headerTimeout = 5 * time.Second
 	writeTimeout  = longestWait + 10*time.Second
 	maxHeader     = 8 << 10
-	// idlers are connections beyond those of pods that wait, for those who are about to be refused.
+	// idlers is the number of connections beyond those of waiting pods, for requests that are about to be refused.
 	idlers = 100
-	// refused pods go by the file in the meantime.
+	// Refused pods rely on the mounted file in the meantime.
 	retryAfterSeconds = "15"
 )
 
@@ -35,11 +35,11 @@ type Counter interface {
 	Count(ctx context.Context, group types.NamespacedName) (started, pods int, err error)
 }
 
-// A ServerConfig says what a Server works with.
+// A ServerConfig configures a Server.
 type ServerConfig struct {
 	// Board has the notices.
 	Board *Board
-	// Counter is asked on behalf of those who have waited in vain.
+	// Counter is asked when a request times out.
 	Counter Counter
 	// BindAddress is HOST:PORT or :PORT.
 	BindAddress string
@@ -62,7 +62,7 @@ func NewServer(config ServerConfig) (*Server, error) {
 	return s, nil
 }
 
-// NeedLeaderElection tells the manager that every replica answers: a Service picks any.
+// NeedLeaderElection returns false: every replica answers, because a Service picks any of them.
 func (s *Server) NeedLeaderElection() bool { return false }
 
 // Start serves until ctx ends. The manager calls it when its caches have been filled.
@@ -80,10 +80,10 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 		Handler: s, ReadHeaderTimeout: headerTimeout, WriteTimeout: writeTimeout, MaxHeaderBytes: maxHeader,
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}
-	// Who has got an answer rarely asks again before a minute is over.
+	// A pod that was answered rarely asks again within a minute.
 	server.SetKeepAlivesEnabled(false)
 	stop := context.AfterFunc(ctx, func() {
-		// Everybody's context has ended with this one, so that this does not take long: who waits asks another replica.
+		// The contexts of all requests end with this one, so Shutdown does not take long. Waiting pods ask another replica.
 		if err := server.Shutdown(context.WithoutCancel(ctx)); err != nil {
 			ctrl.LoggerFrom(ctx).Error(err, "Stopping to serve waiting pods")
 		}
@@ -95,13 +95,13 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	return nil
 }
 
-// ServeHTTP answers one question. No question has a body.
+// ServeHTTP answers one request. A request has no body.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength == 0 {
 		s.mux.ServeHTTP(w, r)
 		return
 	}
-	// After the answer the body would be waited for, and who does not send it would keep the connection for as long as he likes.
+	// After the answer the server would wait for the body, and a client that never sends it would keep the connection open.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now())
 	http.Error(w, "a question has no body", http.StatusBadRequest)
 }
@@ -110,7 +110,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 	group := types.NamespacedName{Namespace: r.PathValue("namespace"), Name: r.PathValue("jobset")}
 	uri := r.URL.RequestURI()
 	notice, _, known := s.config.Board.read(group)
-	// A group that is not there takes as long as one with another token, and is told in the same words.
+	// A missing group takes as long as a group with another token, and gets the same message.
 	mac, _ := strings.CutPrefix(r.Header.Get("Authorization"), scheme)
 	if !isSigned(mac, signQuestion(cmp.Or(notice.Token, "none"), uri)) || !known {
 		http.Error(w, "there is no such group, or it has another token", http.StatusForbidden)
@@ -137,7 +137,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 	s.write(w, notice.Token, uri, answer)
 }
 
-// write sends an answer. Who does not take it has gone.
+// write sends an answer. A client that does not accept it has disconnected.
 func (s *Server) write(w http.ResponseWriter, token, uri string, answer Answer) {
 	body, err := json.Marshal(answer)
 	if err != nil {
@@ -149,7 +149,7 @@ func (s *Server) write(w http.ResponseWriter, token, uri string, answer Answer) 
 	_, _ = w.Write(body)
 }
 
-// await waits until the signal is released, but not for longer than that.
+// await waits until the signal is released, for at most wait.
 func (s *Server) await(ctx context.Context, group types.NamespacedName, signal string, wait time.Duration) (Answer, error) {
 	timer := time.NewTimer(max(wait, 0))
 	defer timer.Stop()
@@ -158,7 +158,7 @@ func (s *Server) await(ctx context.Context, group types.NamespacedName, signal s
 		if ok && notice.Releases(signal) {
 			return Answer{Released: true}, nil
 		}
-		// A notice that has been taken down is put up again, if it is needed at all.
+		// A notice that was removed is posted again, if it is still needed.
 		select {
 		case <-changed:
 		case <-timer.C:

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// long is more than any step takes, and short is over before anything happens.
+	// long is more than any step takes, and short expires before anything happens.
 	long  = time.Minute
 	short = 100 * time.Millisecond
 )
@@ -36,7 +36,7 @@ func (c tally) Count(context.Context, types.NamespacedName) (started, pods int, 
 	return c.started, c.pods, c.err
 }
 
-// serve runs a Server until the test ends, and returns its address and what ends it before.
+// serve runs a Server until the test ends, and returns its address and a function that stops it earlier.
 func serve(t *testing.T, board *barrier.Board, counter barrier.Counter, address string) (where string, stop func()) {
 	t.Helper()
 	server, err := barrier.NewServer(barrier.ServerConfig{Board: board, Counter: counter})
@@ -59,12 +59,12 @@ func serve(t *testing.T, board *barrier.Board, counter barrier.Counter, address 
 	return listener.Addr().String(), cancel
 }
 
-// noticeAt is a notice of the group that sends its pods to an address.
+// noticeAt returns a notice of the group that sends its pods to an address.
 func noticeAt(address string, released ...string) barrier.Notice {
 	return barrier.Notice{Endpoint: "http://" + address + barrier.Path(group), Token: "secret", Pods: 3, Released: released}
 }
 
-// wait runs what a pod runs.
+// wait runs a Waiter as a pod does.
 func wait(t *testing.T, notice barrier.Notice, timeout time.Duration) <-chan error {
 	t.Helper()
 	dir := t.TempDir()
@@ -74,7 +74,7 @@ func wait(t *testing.T, notice barrier.Notice, timeout time.Duration) <-chan err
 	return done
 }
 
-// expectWaiting waits until so many pods wait.
+// expectWaiting waits until the given number of pods waits.
 func expectWaiting(t *testing.T, board *barrier.Board, want int) {
 	t.Helper()
 	for deadline := time.Now().Add(long); board.Waiting() != want; time.Sleep(time.Millisecond) {
@@ -84,7 +84,7 @@ func expectWaiting(t *testing.T, board *barrier.Board, want int) {
 	}
 }
 
-// TestServerReleases: who waits is answered when the notice changes, though the file of the pod does not.
+// TestServerReleases: a waiting pod is answered when the notice changes, even if its file does not.
 func TestServerReleases(t *testing.T) {
 	board := barrier.NewBoard(10)
 	address, _ := serve(t, board, tally{}, "127.0.0.1:0")
@@ -99,7 +99,7 @@ func TestServerReleases(t *testing.T) {
 	expectWaiting(t, board, 0)
 }
 
-// TestServerComesBack: a pod goes on asking while there is nobody to answer.
+// TestServerComesBack: a pod keeps asking while no server answers.
 func TestServerComesBack(t *testing.T) {
 	board := barrier.NewBoard(10)
 	address, stop := serve(t, board, tally{}, "127.0.0.1:0")
@@ -126,7 +126,7 @@ func TestServerComesBack(t *testing.T) {
 	}
 }
 
-// TestServerCounts: who has waited in vain is told how many have started.
+// TestServerCounts: a pod whose request has timed out gets the number of started pods.
 func TestServerCounts(t *testing.T) {
 	board := barrier.NewBoard(10)
 	address, _ := serve(t, board, tally{started: 2, pods: 3}, "127.0.0.1:0")
@@ -138,7 +138,7 @@ func TestServerCounts(t *testing.T) {
 	}
 }
 
-// TestServerRefuses: nobody is told anything without the token of the group, and no pod believes who does not have it.
+// TestServerRefuses: the Server answers no question without the token of the group, and no pod accepts an answer without it.
 func TestServerRefuses(t *testing.T) {
 	cases := map[string]struct {
 		posted map[types.NamespacedName]barrier.Notice
@@ -187,7 +187,7 @@ func TestServerRefuses(t *testing.T) {
 	}
 }
 
-// TestNoTokenIsNone: a group without a token is told to nobody, whatever they take for it.
+// TestNoTokenIsNone: the Server answers no question about a group without a token, whatever token the question uses.
 func TestNoTokenIsNone(t *testing.T) {
 	board := barrier.NewBoard(10)
 	address, _ := serve(t, board, tally{}, "127.0.0.1:0")
@@ -199,7 +199,7 @@ func TestNoTokenIsNone(t *testing.T) {
 	}
 }
 
-// TestNobodyElseReleases: who answers in the place of the manager has no token to answer with.
+// TestNobodyElseReleases: an impostor of the manager has no token to sign its answers.
 func TestNobodyElseReleases(t *testing.T) {
 	for name, mac := range map[string]string{"no MAC": "", "a MAC of somebody else": strings.Repeat("0", 64), "the MAC of the question": "echo"} {
 		t.Run(name, func(t *testing.T) {
@@ -220,7 +220,7 @@ func TestNobodyElseReleases(t *testing.T) {
 	}
 }
 
-// TestRoomOfANamespace: nobody can take all the room there is.
+// TestRoomOfANamespace: one namespace cannot take all the places to wait.
 func TestRoomOfANamespace(t *testing.T) {
 	board := barrier.NewBoard(2)
 	address, _ := serve(t, board, tally{pods: 3}, "127.0.0.1:0")
@@ -243,7 +243,7 @@ func TestRoomOfANamespace(t *testing.T) {
 	}
 }
 
-// TestAsking: what is no question is refused, with the reason.
+// TestAsking: an invalid request is refused, with the reason.
 func TestAsking(t *testing.T) {
 	board := barrier.NewBoard(10)
 	address, _ := serve(t, board, tally{}, "127.0.0.1:0")
@@ -271,7 +271,7 @@ func TestAsking(t *testing.T) {
 	}
 }
 
-// TestWatch: the Board has what the ConfigMaps of groups say, and wakes who waits for one that is made again.
+// TestWatch: the Board has the content of the ConfigMaps of groups, and wakes requests that wait for a recreated ConfigMap.
 func TestWatch(t *testing.T) {
 	board := barrier.NewBoard(10)
 	address, _ := serve(t, board, tally{pods: 3}, "127.0.0.1:0")
@@ -294,7 +294,8 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestUnfinishedQuestions: who promises more than is sent holds no connection: connections are scarce, and this takes no token.
+// TestUnfinishedQuestions: a client that announces more than it sends holds no connection: connections are scarce, and this requires no
+// token.
 func TestUnfinishedQuestions(t *testing.T) {
 	board := barrier.NewBoard(10)
 	address, _ := serve(t, board, tally{}, "127.0.0.1:0")

@@ -18,42 +18,42 @@ import (
 )
 
 const (
-	// lookEvery is how often the files are looked at.
+	// lookEvery is how often the files are read.
 	lookEvery = time.Second
-	// After a question that was not answered the pod asks again, first after firstPause, later after up to longestPause.
+	// After a failed request the pod asks again, first after firstPause, later after up to longestPause.
 	firstPause   = time.Second
 	longestPause = 15 * time.Second
-	// grace is how long beyond the wait it asked for a pod waits for the answer.
+	// grace is how much longer than the requested wait a pod waits for the answer.
 	grace = 10 * time.Second
-	// lastWord is how long the last question may take.
+	// lastWord is how long the last request may take.
 	lastWord = 2 * time.Second
-	// maxAnswer is more than any answer has.
+	// maxAnswer is larger than any answer.
 	maxAnswer = 4 << 10
 )
 
-// A Waiter is a pod that waits for the others of its group.
+// A Waiter is a pod that waits for the other pods of its group.
 type Waiter struct {
 	// Dir is where the ConfigMap of the group is mounted.
 	Dir string
 	// Signal is what the pod waits for.
 	Signal string
-	// Timeout is how long it waits.
+	// Timeout is how long the pod waits.
 	Timeout time.Duration
-	// Told is called with what keeps the pod from asking the manager, each time that this is something else. It may be nil.
+	// Told is called with the error that keeps the pod from asking the manager, each time that the error changes. It may be nil.
 	Told func(error)
 }
 
-// A TimeoutError says that the others have not started in time.
+// A TimeoutError reports that the other pods have not started in time.
 type TimeoutError struct {
 	// Timeout is how long the pod has waited.
 	Timeout time.Duration
-	// Started is how many pods of the group had started, and Pods of how many. Pods is 0 if that is not known.
+	// Started is how many of the Pods of the group had started. Pods is 0 if that is not known.
 	Started, Pods int
 	// Unknown says why it is not known how many had started, or is nil.
 	Unknown error
 }
 
-// Error names how many pods of how many had started.
+// Error returns a message with the number of pods that had started.
 func (e *TimeoutError) Error() string {
 	switch {
 	case e.Unknown == nil:
@@ -68,7 +68,7 @@ func (e *TimeoutError) Error() string {
 // Unwrap returns why it is not known how many had started.
 func (e *TimeoutError) Unwrap() error { return e.Unknown }
 
-// Wait returns when the pod may start: when the file says so, or the manager, whichever is first. After the timeout it returns a
+// Wait returns when the pod may start, according to the file or to the manager, whichever is first. After the timeout it returns a
 // TimeoutError, and when ctx ends the cause of that.
 func (w *Waiter) Wait(ctx context.Context) error {
 	if w.Signal == "" || w.Timeout <= 0 {
@@ -76,7 +76,7 @@ func (w *Waiter) Wait(ctx context.Context) error {
 	}
 	waiting, cancel := context.WithTimeout(ctx, w.Timeout)
 	defer cancel()
-	// Both sides may find out, and nobody waits for the slower one.
+	// Both goroutines may report the release; the channel has room for both, so that neither blocks.
 	released := make(chan struct{}, 2)
 	go w.look(waiting, released)
 	go w.keepAsking(waiting, released)
@@ -91,7 +91,7 @@ func (w *Waiter) Wait(ctx context.Context) error {
 	return w.giveUp(ctx)
 }
 
-// giveUp looks once more, and says how many have started.
+// giveUp checks once more, and returns a TimeoutError with the number of pods that have started.
 func (w *Waiter) giveUp(ctx context.Context) error {
 	notice, err := w.read()
 	if notice.Releases(w.Signal) {
@@ -127,11 +127,11 @@ func (w *Waiter) look(ctx context.Context, released chan<- struct{}) {
 	}
 }
 
-// read reads the notice from the files. None of them has to be there: the volume is optional, and the kubelet fills it later.
+// read reads the notice from the files. Any of them may be missing: the volume is optional, and the kubelet fills it later.
 func (w *Waiter) read() (Notice, error) {
 	var failure error
 	notice := ReadNotice(func(key string) string {
-		data, err := os.ReadFile(filepath.Join(w.Dir, key)) //nolint:gosec // whoever starts the container says which directory
+		data, err := os.ReadFile(filepath.Join(w.Dir, key)) //nolint:gosec // the user who starts the container chooses the directory
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			failure = fmt.Errorf("read the ConfigMap of the group: %w", err)
 		}
@@ -153,7 +153,7 @@ func (w *Waiter) keepAsking(ctx context.Context, released chan<- struct{}) {
 			released <- struct{}{}
 			return
 		case err == nil:
-			// It has waited for a while already.
+			// The request has already waited for a while.
 			said, pause = "", firstPause
 			continue
 		case ctx.Err() != nil:
@@ -171,7 +171,7 @@ func (w *Waiter) keepAsking(ctx context.Context, released chan<- struct{}) {
 	}
 }
 
-// askOnce reads where to ask, which may have changed, and asks.
+// askOnce reads the endpoint, which may have changed, and sends one request.
 func (w *Waiter) askOnce(ctx context.Context) (Answer, error) {
 	notice, err := w.read()
 	if err != nil {
@@ -184,10 +184,10 @@ func (w *Waiter) askOnce(ctx context.Context) (Answer, error) {
 	return w.ask(ctx, notice, wait, wait+grace)
 }
 
-// errNoEndpoint says that the administrator has turned the Server off.
+// errNoEndpoint is returned if the administrator has turned the Server off.
 var errNoEndpoint = errors.New("the manager answers no pods (groupStart.bindAddress), the ConfigMap of the group will tell")
 
-// ask asks the manager and has it wait. Only an answer made with the token of the group counts.
+// ask sends a request that the manager holds for up to wait. Only an answer made with the token of the group counts.
 func (w *Waiter) ask(ctx context.Context, notice Notice, wait, timeout time.Duration) (Answer, error) {
 	if notice.Endpoint == "" {
 		return Answer{}, errNoEndpoint
@@ -227,7 +227,7 @@ func (w *Waiter) ask(ctx context.Context, notice Notice, wait, timeout time.Dura
 	return answer, nil
 }
 
-// jittered keeps the pods of a group from asking all at the same time again.
+// jittered randomizes a pause, so that the pods of a group do not all ask at the same time.
 func jittered(pause time.Duration) time.Duration {
 	more, err := rand.Int(rand.Reader, big.NewInt(int64(pause/2)))
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/barrier"
 )
 
-// mount writes the files that a kubelet makes of the ConfigMap of a group.
+// mount writes the files that a kubelet creates from the ConfigMap of a group.
 func mount(t *testing.T, dir string, notice barrier.Notice) {
 	t.Helper()
 	for key, value := range notice.Data() {
@@ -23,7 +23,7 @@ func mount(t *testing.T, dir string, notice barrier.Notice) {
 	}
 }
 
-// TestWaitForTheFile: without anybody to ask, the file says when the pod may start.
+// TestWaitForTheFile: without a server, the file determines when the pod may start.
 func TestWaitForTheFile(t *testing.T) {
 	cases := map[string]struct {
 		before, after barrier.Notice
@@ -65,7 +65,7 @@ func TestWaitForTheFile(t *testing.T) {
 	}
 }
 
-// TestWaitIsInterrupted: a pod that is deleted ends at once.
+// TestWaitIsInterrupted: a deleted pod ends at once.
 func TestWaitIsInterrupted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -78,7 +78,7 @@ func TestWaitIsInterrupted(t *testing.T) {
 	})
 }
 
-// TestWaitTells: what keeps the pod from asking is told once, however often it tries.
+// TestWaitTells: an error that keeps the pod from asking is reported once, however often the pod tries.
 func TestWaitTells(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []string
