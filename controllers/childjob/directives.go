@@ -18,36 +18,35 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-// additionsAnnotation lists, on a released Job, what its admission has added to the pod template besides node labels, so that it can
-// be taken back.
+// additionsAnnotation lists, on a released Job, what its admission has added to the pod template besides node labels, so that it can be
+// removed again.
 const additionsAnnotation = "tranche.dev/admission-additions"
 
-// A Template is what the child Jobs of a ReplicatedJob were charged as.
+// A Template is the size and the requests for which the child Jobs of a ReplicatedJob were charged.
 type Template struct {
 	// Pods is how many pods one Job can have at once.
 	Pods int32
-	// First is how many it begins with, if that is fewer. It must be Indexed then.
+	// First is how many pods it begins with, if that is fewer. The Job must be Indexed then.
 	First int32
-	// Requests of one pod, as the planner counts them.
+	// Requests are those of one pod, as the planner counts them.
 	Requests corev1.ResourceList
 }
 
-// An Update is what somebody asks of the pods of one pod set, such as a Ready AdmissionCheck.
+// An Update is a change of the pods of one pod set, requested for instance by a Ready AdmissionCheck.
 type Update struct {
-	// By says who, in words such as: the podSetUpdates of AdmissionCheck "capacity".
+	// By names the source of the request, in words such as: the podSetUpdates of AdmissionCheck "capacity".
 	By     string
 	Update kueue.PodSetUpdate
 }
 
-// CheckedBy names an AdmissionCheck in an Update.
+// CheckedBy returns the By of an Update that an AdmissionCheck requests.
 func CheckedBy(check kueue.AdmissionCheckReference) string {
 	return fmt.Sprintf("the podSetUpdates of AdmissionCheck %q", check)
 }
 
-// Released returns a copy of a held Job as it should be to run: not suspended, with the node labels and tolerations of the flavors
-// that its stage was admitted to, and with what AdmissionChecks and others ask for. It is an error if the Job asks for more than the template
-// that quota was charged for: then it was not made from the JobSet. It is one, too, if an update contradicts the Job, a flavor or
-// another update.
+// Released returns a copy of a held Job as it must be to run: not suspended, with the node labels and tolerations of the flavors that its
+// stage was admitted to, and with the updates. It returns an error if the Job asks for more than the template that quota was charged for:
+// such a Job was not created from the JobSet. It also returns an error if an update contradicts the Job, a flavor or another update.
 func Released(job *batchv1.Job, template Template, assignment *kueue.PodSetAssignment, flavors map[kueue.ResourceFlavorReference]*kueue.ResourceFlavor, updates ...Update) (*batchv1.Job, error) {
 	if assignment == nil {
 		return nil, fmt.Errorf("the Job %q stays held: its quota Workload has no assignment for its pods", job.Name)
@@ -66,12 +65,12 @@ func Released(job *batchv1.Job, template Template, assignment *kueue.PodSetAssig
 	return release(released, labels, tolerations, updates)
 }
 
-// ReleasedUnqueued does so for a Job that runs without quota, and as it is but for the updates.
+// ReleasedUnqueued does the same for a Job that runs without quota. It changes nothing but the updates.
 func ReleasedUnqueued(job *batchv1.Job, updates ...Update) (*batchv1.Job, error) {
 	return release(Restored(job), nil, nil, updates)
 }
 
-// release makes a restored Job run with these node labels, tolerations and updates.
+// release unsuspends a restored Job with these node labels, tolerations and updates.
 func release(released *batchv1.Job, labels map[string]string, tolerations []corev1.Toleration, updates []Update) (*batchv1.Job, error) {
 	released.Spec.Suspend = new(false)
 	var added additions
@@ -88,14 +87,14 @@ func release(released *batchv1.Job, labels map[string]string, tolerations []core
 	return released, added.note(released, nodeLabels)
 }
 
-// countRelease lets the pods of a Job that is in a group tell themselves from those of its earlier releases: what was said to them does
-// not hold for these.
+// countRelease numbers the releases of a Job that is in a group, so that its pods can be distinguished from those of earlier releases:
+// signals for those pods do not apply to these.
 func countRelease(job *batchv1.Job) {
 	if job.Annotations[apis.GroupStartAnnotation] == "" {
 		return
 	}
 	template := &job.Spec.Template
-	// Nobody but the manager writes it. If that is not a number it begins anew.
+	// Only the manager writes it. If the value is not a number, the count starts again.
 	releases, _ := strconv.Atoi(template.Annotations[apis.ReleaseAnnotation])
 	if template.Annotations == nil {
 		template.Annotations = map[string]string{}
@@ -103,7 +102,7 @@ func countRelease(job *batchv1.Job) {
 	template.Annotations[apis.ReleaseAnnotation] = strconv.Itoa(max(releases, 0) + 1)
 }
 
-// Honors says what of the updates is not in the pod template of a Job whose pods run already, so that it cannot be added any more.
+// Honors returns an error if the pod template of a Job with running pods lacks any of the updates, which can then no longer be added.
 func Honors(job *batchv1.Job, updates ...Update) error {
 	for i := range updates {
 		var added additions
@@ -119,7 +118,7 @@ func Honors(job *batchv1.Job, updates ...Update) error {
 	return nil
 }
 
-// Restored returns a copy of a Job without what earlier admissions have added to its pod template.
+// Restored returns a copy of a Job without the additions of earlier admissions to its pod template.
 func Restored(job *batchv1.Job) *batchv1.Job {
 	restored := job.DeepCopy()
 	template := &restored.Spec.Template
@@ -127,7 +126,7 @@ func Restored(job *batchv1.Job) *batchv1.Job {
 		delete(template.Spec.NodeSelector, key)
 	}
 	var added additions
-	// What cannot be read was not written by the manager, and the guards let nobody else write it.
+	// A value that cannot be parsed was not written by the manager, and the admission policies reject other writers.
 	if json.Unmarshal([]byte(job.Annotations[additionsAnnotation]), &added) == nil {
 		added.takeBack(template)
 	}
@@ -136,21 +135,21 @@ func Restored(job *batchv1.Job) *batchv1.Job {
 	return restored
 }
 
-// IsRestored tells whether there is nothing in a Job that an admission has added.
+// IsRestored reports whether a Job contains no addition of an admission.
 func IsRestored(job *batchv1.Job) bool {
 	_, labels := job.Annotations[apis.FlavorNodeLabelsAnnotation]
 	_, others := job.Annotations[additionsAnnotation]
 	return !labels && !others
 }
 
-// Additions are what an admission has added to the pod template of a Job. Node labels are noted apart.
+// Additions are what an admission has added to the pod template of a Job. Node labels are recorded separately.
 type additions struct {
 	Labels      []string            `json:"labels,omitempty"`
 	Annotations []string            `json:"annotations,omitempty"`
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
 }
 
-// addMap adds entries and returns, sorted, the keys that were not there before.
+// addMap adds entries and returns, sorted, the keys that did not exist before.
 func (*additions) addMap(to *map[string]string, entries map[string]string) []string {
 	var added []string
 	for _, key := range slices.Sorted(maps.Keys(entries)) {
@@ -178,7 +177,7 @@ func hasToleration(all []corev1.Toleration, one corev1.Toleration) bool {
 	return slices.ContainsFunc(all, func(t corev1.Toleration) bool { return equality.Semantic.DeepEqual(t, one) })
 }
 
-// merge adds what an update asks for and returns the keys of node labels that were not there before.
+// merge adds what an update requests and returns the keys of node labels that did not exist before.
 func (a *additions) merge(template *corev1.PodTemplateSpec, update *kueue.PodSetUpdate) ([]string, error) {
 	for _, part := range []struct {
 		name      string
@@ -211,7 +210,7 @@ func (a *additions) takeBack(template *corev1.PodTemplateSpec) {
 	template.Spec.Tolerations = slices.DeleteFunc(template.Spec.Tolerations, func(t corev1.Toleration) bool { return hasToleration(a.Tolerations, t) })
 }
 
-// note writes down what was added, in annotations of the Job.
+// note records the additions in annotations of the Job.
 func (a *additions) note(job *batchv1.Job, nodeLabels []string) error {
 	if job.Annotations == nil {
 		job.Annotations = map[string]string{}
@@ -245,7 +244,7 @@ func matches(job *batchv1.Job, template Template) error {
 	return nil
 }
 
-// directives collects what the flavors of an assignment ask of a pod, in a fixed order.
+// directives returns the node labels and tolerations of the flavors of an assignment, in a fixed order.
 func directives(assignment *kueue.PodSetAssignment, flavors map[kueue.ResourceFlavorReference]*kueue.ResourceFlavor) (map[string]string, []corev1.Toleration, error) {
 	var names []kueue.ResourceFlavorReference
 	for _, name := range assignment.Flavors {

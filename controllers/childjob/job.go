@@ -1,5 +1,4 @@
-// Package childjob knows the child Jobs of JobSets: what state one is in, and how it must look to run on the flavors that its
-// stage was admitted to.
+// Package childjob reads the state of child Jobs of JobSets, and prepares them to run on the flavors that their stage was admitted to.
 package childjob
 
 import (
@@ -11,7 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// IsFinished tells whether a Job has ended with the condition, batchv1.JobComplete or batchv1.JobFailed.
+// IsFinished reports whether a Job has ended with the condition, batchv1.JobComplete or batchv1.JobFailed.
 func IsFinished(job *batchv1.Job, condition batchv1.JobConditionType) bool {
 	return says(job, condition)
 }
@@ -26,12 +25,12 @@ func isOver(job *batchv1.Job) bool {
 	return IsFinished(job, batchv1.JobComplete) || IsFinished(job, batchv1.JobFailed)
 }
 
-// IsReady tells whether all pods that a Job can have at once are ready or have succeeded, as the JobSet controller counts them.
+// IsReady reports whether all pods that a Job can have at once are ready or have succeeded, as the JobSet controller counts them.
 func IsReady(job *batchv1.Job) bool {
 	return IsReadyWith(job, podsAtOnce(&job.Spec))
 }
 
-// IsReadyWith tells whether so many pods of a Job are ready or have succeeded, or all if it can have fewer.
+// IsReadyWith reports whether the given number of pods of a Job are ready or have succeeded, or all if it can have fewer.
 func IsReadyWith(job *batchv1.Job, pods int32) bool {
 	if ptr.Deref(job.Spec.Suspend, false) {
 		return false
@@ -39,19 +38,19 @@ func IsReadyWith(job *batchv1.Job, pods int32) bool {
 	return job.Status.Succeeded+ptr.Deref(job.Status.Ready, 0) >= min(pods, podsAtOnce(&job.Spec))
 }
 
-// IsIndexed tells whether the number of pods of a Job can change while it runs.
+// IsIndexed reports whether the number of pods of a Job can change while it runs.
 func IsIndexed(spec *batchv1.JobSpec) bool {
 	return ptr.Deref(spec.CompletionMode, batchv1.NonIndexedCompletion) == batchv1.IndexedCompletion
 }
 
-// Resized returns a copy of an Indexed Job that has so many pods at once, and is complete when that many have succeeded.
+// Resized returns a copy of an Indexed Job that has the given number of pods at once, and is complete when that many have succeeded.
 func Resized(job *batchv1.Job, pods int32) *batchv1.Job {
 	resized := job.DeepCopy()
 	resized.Spec.Parallelism, resized.Spec.Completions = &pods, &pods
 	return resized
 }
 
-// PodsAtOnce is how many pods a Job can have at once.
+// PodsAtOnce returns how many pods a Job can have at once.
 func PodsAtOnce(job *batchv1.Job) int32 { return podsAtOnce(&job.Spec) }
 
 func podsAtOnce(spec *batchv1.JobSpec) int32 {
@@ -59,36 +58,37 @@ func podsAtOnce(spec *batchv1.JobSpec) int32 {
 	return min(pods, ptr.Deref(spec.Completions, pods))
 }
 
-// IsHeld tells whether a Job waits to be released.
+// IsHeld reports whether a Job waits to be released.
 func IsHeld(job *batchv1.Job) bool {
 	return ptr.Deref(job.Spec.Suspend, false) && !isOver(job) && job.DeletionTimestamp.IsZero()
 }
 
-// IsRunning tells whether a Job may have or make pods.
+// IsRunning reports whether a Job may have or create pods.
 func IsRunning(job *batchv1.Job) bool {
 	return !ptr.Deref(job.Spec.Suspend, false) && !isOver(job) && job.DeletionTimestamp.IsZero()
 }
 
-// IsStuck reports whether a Job is being deleted while finalizers keep it. The Job controller neither suspends it nor deletes its pods; the
+// IsStuck reports whether a Job is being deleted and has finalizers. The Job controller neither suspends it nor deletes its pods; the
 // garbage collector deletes them in foreground deletion only.
 func IsStuck(job *batchv1.Job) bool {
 	return !job.DeletionTimestamp.IsZero() && !slices.Contains(job.Finalizers, metav1.FinalizerDeleteDependents)
 }
 
-// IsEnding tells whether the Job controller has decided how a Job ends. From then on it makes no pods for it. One that is being deleted
-// may never say that it has ended.
+// IsEnding reports whether the Job controller has decided how a Job ends. From then on it creates no pods for the Job. It is false for a
+// Job that is being deleted, which may never report its end.
 func IsEnding(job *batchv1.Job) bool {
 	return !isOver(job) && job.DeletionTimestamp.IsZero() && (says(job, batchv1.JobSuccessCriteriaMet) || says(job, batchv1.JobFailureTarget))
 }
 
-// CannotEnd tells whether the end of a held Job is decided and cannot be written: no Job may end without a start time, which the JobSet
-// controller takes from every Job that it tries to resume, and the Job controller gives only to one that is not suspended.
+// CannotEnd reports whether the end of a held Job is decided and cannot be written: no Job may end without a start time. The JobSet
+// controller removes the start time of every Job that it tries to resume, and the Job controller sets it only on a Job that is not
+// suspended.
 func CannotEnd(job *batchv1.Job) bool {
 	return IsHeld(job) && IsEnding(job) && job.Status.StartTime == nil
 }
 
-// HasPods tells whether a Job has pods that are not terminal, or may still make some. A held Job may until the Job controller has said
-// that it knows.
+// HasPods reports whether a Job has pods that are not terminal, or may still create some. A held Job may create pods until the Job
+// controller has reported that it is suspended.
 func HasPods(job *batchv1.Job) bool {
 	if isOver(job) {
 		return false
@@ -96,14 +96,14 @@ func HasPods(job *batchv1.Job) bool {
 	return job.Status.Active > 0 || ptr.Deref(job.Status.Terminating, 0) > 0 || IsRunning(job) || IsHeld(job) && !saysSuspended(job)
 }
 
-// IsNoticed tells whether the Job controller has noticed that a Job runs. A Job that is held before that would show what it showed
-// before its release, while the Job controller may be about to make its pods: nothing would tell when they are over.
+// IsNoticed reports whether the Job controller has noticed that a Job runs. A Job that is held earlier would keep the status from before
+// its release, while the Job controller may be about to create its pods: its status would not show when they have terminated.
 func IsNoticed(job *batchv1.Job) bool { return IsRunning(job) && !saysSuspended(job) }
 
 func saysSuspended(job *batchv1.Job) bool { return says(job, batchv1.JobSuspended) }
 
-// HasProgress tells whether pods of a Job have ended by themselves, well or not, and the Job has not. If it were released again it
-// would go on from there, and not with all of its pods.
+// HasProgress reports whether pods of a Job have ended by themselves, successfully or not, and the Job has not. If it were released again
+// it would continue from there, and not with all of its pods.
 func HasProgress(job *batchv1.Job) bool {
 	status := &job.Status
 	uncounted := status.UncountedTerminatedPods != nil && len(status.UncountedTerminatedPods.Succeeded)+len(status.UncountedTerminatedPods.Failed) > 0

@@ -33,7 +33,7 @@ func newJob(change func(*batchv1.Job)) *batchv1.Job {
 	return job
 }
 
-// suspended makes the Job controller have noticed that the Job is held.
+// suspended adds the condition by which the Job controller reports that the Job is held.
 func suspended(job *batchv1.Job) {
 	job.Status.Conditions = append(job.Status.Conditions, batchv1.JobCondition{Type: batchv1.JobSuspended, Status: corev1.ConditionTrue})
 }
@@ -226,7 +226,7 @@ func TestReleased(t *testing.T) {
 	}
 }
 
-// TestRestored releases a Job with everything that an admission can add, and takes it back.
+// TestRestored releases a Job with everything that an admission can add, and removes it again.
 func TestRestored(t *testing.T) {
 	template := childjob.Template{Pods: 2, Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}
 	own := corev1.Toleration{Key: "own", Operator: corev1.TolerationOpExists}
@@ -324,7 +324,7 @@ func TestReleasedRefuses(t *testing.T) {
 	}
 }
 
-// A Job that is larger than there is quota for begins smaller.
+// A Job that is larger than its quota begins with fewer pods.
 func TestReleasedSmaller(t *testing.T) {
 	template := childjob.Template{Pods: 4, First: 3, Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}
 	for name, c := range map[string]struct{ pods, want int32 }{
@@ -348,7 +348,7 @@ func TestReleasedSmaller(t *testing.T) {
 	}
 }
 
-// Pods that run cannot be given anything any more.
+// Running pods cannot be changed.
 func TestHonors(t *testing.T) {
 	for name, c := range map[string]struct {
 		update kueue.PodSetUpdate
@@ -371,7 +371,7 @@ func TestHonors(t *testing.T) {
 	}
 }
 
-// Each release of a Job in a group is told from those before, and what counts them is not taken back with the rest.
+// Each release of a Job in a group has its own number, and the number is not removed with the other additions.
 func TestReleasedCounts(t *testing.T) {
 	template := childjob.Template{Pods: 2, Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}
 	cases := map[string]struct {

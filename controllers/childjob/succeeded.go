@@ -11,7 +11,7 @@ import (
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 )
 
-// Index is the place of a Job among those of its ReplicatedJob.
+// Index returns the index of a Job among those of its ReplicatedJob.
 func Index(job *batchv1.Job) (int32, bool) {
 	index, err := strconv.ParseInt(job.Labels[jobset.JobIndexKey], 10, 32)
 	return int32(index), err == nil
@@ -20,7 +20,6 @@ func Index(job *batchv1.Job) (int32, bool) {
 // Succeeded has the indexes of Jobs that have succeeded in the current attempt, by ReplicatedJob.
 type Succeeded map[string]map[int32]bool
 
-// Add adds a Job.
 func (s Succeeded) Add(replicatedJob string, index int32) {
 	if s[replicatedJob] == nil {
 		s[replicatedJob] = map[int32]bool{}
@@ -28,14 +27,13 @@ func (s Succeeded) Add(replicatedJob string, index int32) {
 	s[replicatedJob][index] = true
 }
 
-// AddAll adds all Jobs of a ReplicatedJob.
 func (s Succeeded) AddAll(replicatedJob string, replicas int32) {
 	for index := range replicas {
 		s.Add(replicatedJob, index)
 	}
 }
 
-// ParseSucceeded reads what String has written, as "ps=0-3;worker=1,4". It ignores what is not of that form, or beyond the replicas.
+// ParseSucceeded parses the result of String, such as "ps=0-3;worker=1,4". It ignores text of another form and indexes beyond the replicas.
 func ParseSucceeded(text string, replicas map[string]int32) Succeeded {
 	all := Succeeded{}
 	for part := range strings.SplitSeq(text, ";") {
@@ -58,7 +56,7 @@ func ParseSucceeded(text string, replicas map[string]int32) Succeeded {
 	return all
 }
 
-// String writes ranges of indexes in a fixed order.
+// String returns ranges of indexes in a fixed order.
 func (s Succeeded) String() string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(s)) {
