@@ -18,19 +18,19 @@ import (
 // maxJobs is how many Jobs a group may have: their signals must fit into a ConfigMap.
 const maxJobs = 20_000
 
-// wanted is what a pass should write.
+// wanted contains the writes of one reconcile.
 type wanted struct {
-	// configMap is what the ConfigMap of the group should be, or nil if it is. It has no token if there was none.
+	// configMap is the ConfigMap of the group to write, or nil if it is up to date. It has no token if there was none.
 	configMap *corev1.ConfigMap
-	// releases tells that it lets the group start, and waits that pods of it go on waiting.
+	// releases is true if configMap lets the group start, and waits if pods of the group still wait.
 	releases, waits bool
-	// condition of the JobSet.
+	// condition is the condition of the JobSet.
 	condition metav1.Condition
-	// mendable tells that nothing tells when somebody has mended what is wrong.
+	// mendable is true if no watch reports when a user has fixed the problem.
 	mendable bool
 }
 
-// desired computes what to write from what is there. It does no I/O.
+// desired computes what to write from the snapshot. It does no I/O.
 func desired(s *seen) *wanted {
 	w := &wanted{waits: !s.tally.since.IsZero()}
 	reason, message := w.decide(s)
@@ -39,7 +39,7 @@ func desired(s *seen) *wanted {
 }
 
 func (w *wanted) decide(s *seen) (reason, message string) {
-	// Pods that wait already, because it was turned off afterwards, still have to be released.
+	// Pods that already wait, because group start was turned off afterwards, still have to be released.
 	if !s.injected && !s.tally.waits {
 		return conditions.GroupNotConfigured, "main containers start one by one: groupStartImage in the parameters of the guards is empty"
 	}
@@ -62,14 +62,14 @@ func (w *wanted) decide(s *seen) (reason, message string) {
 	return s.news(&notice)
 }
 
-// refuse gives up writing the ConfigMap, so that pods go on waiting which it would have released. A quota for ConfigMaps, a policy, or one that
-// its user has made immutable: only somebody else can help.
+// refuse reports that the ConfigMap cannot be written, so the pods that it would have released still wait. The cause is a quota for
+// ConfigMaps, a policy, or a ConfigMap that its user has made immutable: a user or an administrator must fix it.
 func (w *wanted) refuse(s *seen, err error) {
 	w.condition, w.mendable = conditions.Group(s.jobSet, conditions.GroupNotWritten, err.Error()), true
 	w.waits = !s.tally.since.IsZero()
 }
 
-// isLeftover tells whether the ConfigMap is about to go because its JobSet has gone. A watch tells when it has.
+// isLeftover reports whether the ConfigMap is about to be deleted because its JobSet was deleted. A watch reports the deletion.
 func (s *seen) isLeftover() bool {
 	if s.configMap == nil {
 		return false
@@ -78,8 +78,8 @@ func (s *seen) isLeftover() bool {
 	return owner != nil && owner.Kind == "JobSet" && owner.Name == s.jobSet.Name && owner.UID != s.jobSet.UID
 }
 
-// post decides what the ConfigMap of the group says, and returns that. A signal that was released is not taken back: it is about these pods
-// and no others. The file started is about no pods in particular, so it is removed as soon as a Job of the group is held or created again.
+// post computes the ConfigMap of the group, and returns its notice. A released signal is not taken back: it applies only to these pods. The
+// file started applies to no pods in particular, so it is removed as soon as a Job of the group is held or created again.
 func (w *wanted) post(s *seen) barrier.Notice {
 	notice := barrier.Notice{}
 	if s.configMap != nil {
@@ -104,17 +104,17 @@ func (w *wanted) post(s *seen) barrier.Notice {
 	return notice
 }
 
-// isThere tells whether a ConfigMap is as it should be.
+// isThere reports whether a ConfigMap is up to date.
 func isThere(there, wanted *corev1.ConfigMap) bool {
 	return there != nil && there.Labels[apis.JobSetLabel] == wanted.Labels[apis.JobSetLabel] && equality.Semantic.DeepEqual(there.Data, wanted.Data)
 }
 
-// areReleased tells whether those who wait for the signals may all start.
+// areReleased reports whether the pods that wait for the signals may all start.
 func areReleased(notice *barrier.Notice, signals []string) bool {
 	return !slices.ContainsFunc(signals, func(signal string) bool { return !notice.Releases(signal) })
 }
 
-// news is what the JobSet says about its group. What has been told stays until there is other news.
+// news returns the reason and message for the group of the JobSet. They stay the same until the state changes.
 func (s *seen) news(notice *barrier.Notice) (reason, message string) {
 	switch t := &s.tally; {
 	case t.unaware != "":
@@ -130,8 +130,8 @@ func (s *seen) news(notice *barrier.Notice) (reason, message string) {
 	}
 }
 
-// hasTimedOut tells whether the JobSet says already that its group has timed out. It goes on saying so while the pod is gone and its Job
-// makes another.
+// hasTimedOut reports whether the JobSet already reports that its group has timed out. It keeps reporting that while the pod is gone and
+// its Job creates another.
 func (s *seen) hasTimedOut() bool {
 	told := apimeta.FindStatusCondition(s.jobSet.Status.Conditions, conditions.GroupScheduling)
 	return told != nil && told.Reason == conditions.GroupTimedOut

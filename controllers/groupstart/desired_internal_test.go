@@ -21,7 +21,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/childjob"
 )
 
-// newJobSet makes a JobSet with a group of 2 Jobs of 2 pods, w, and one of 1 pod, d, and with a Job x that is in no group.
+// newJobSet returns a JobSet with a group of 2 Jobs of 2 pods, w, and one of 1 pod, d, and with a Job x that is in no group.
 func newJobSet(change func(*jobsetapi.JobSet)) *jobsetapi.JobSet {
 	js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "js", UID: "js"}}
 	for _, r := range []struct {
@@ -39,7 +39,7 @@ func newJobSet(change func(*jobsetapi.JobSet)) *jobsetapi.JobSet {
 	return js
 }
 
-// newJob makes the Job of a ReplicatedJob, released once and waiting.
+// newJob returns the Job of a ReplicatedJob, released once and waiting.
 func newJob(replicatedJob string, index int, change func(*batchv1.Job)) batchv1.Job {
 	name := fmt.Sprintf("%s%d", replicatedJob, index)
 	job := batchv1.Job{ObjectMeta: metav1.ObjectMeta{
@@ -57,8 +57,8 @@ func newJob(replicatedJob string, index int, change func(*batchv1.Job)) batchv1.
 
 func same(*batchv1.Job) {}
 
-// newPod makes a pod of a Job: waits, runs, ended, gave-up, new, gone (on its way out), passed (does not wait any more), or with the
-// release that it is of, as in waits.2.
+// newPod returns a pod of a Job: waits, runs, ended, gave-up, new, gone (terminating), passed (no longer waits), or with the number of its
+// release, as in waits.2.
 func newPod(job, state string) corev1.Pod {
 	state, release, _ := strings.Cut(state, ".")
 	if release == "" {
@@ -251,7 +251,7 @@ func TestDesired(t *testing.T) {
 	released, started := "d0.1\nw0.1\n", "true\n"
 	cases := map[string]struct {
 		change func(*seen)
-		// wantData is what is written, nil if nothing is.
+		// wantData is the written data, or nil if nothing is written.
 		wantData               map[string]string
 		wantReason             string
 		wantMessage            string
@@ -396,7 +396,7 @@ func TestDesired(t *testing.T) {
 	}
 }
 
-// TestKeepOfStatus: what the caches keep says the same as what they leave out.
+// TestKeepOfStatus: the cached part of a status gives the same result as the whole status.
 func TestKeepOfStatus(t *testing.T) {
 	for state, want := range map[string]bool{
 		"waits": true, "gone": true, "passed": true, "gave-up": false, "runs": true, "ended": true, "failed": false, "new": false,
@@ -429,7 +429,7 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// TestWaits: a group waits from when its first pod has started until it is released, also if it never is.
+// TestWaits: a group waits from the start of its first pod until it is released, even if it never is.
 func TestWaits(t *testing.T) {
 	waiting := func(started int64) corev1.Pod {
 		pod := newPod("w0", "waits")

@@ -22,15 +22,15 @@ import (
 	"github.com/tranche-dev/tranche/controllers/conditions"
 )
 
-// restartAttemptLabel gives, on a Job and its pods, the restart of the JobSet that they were made in.
+// restartAttemptLabel, on a Job and its pods, is the number of the restart of the JobSet in which they were created.
 const restartAttemptLabel = constants.RestartsKey
 
-// asks tells whether a JobSet asks for a group.
+// asks reports whether a JobSet asks for a group.
 func asks(js *jobsetapi.JobSet) bool {
 	return conditions.GroupField(js, apis.GroupStartAnnotation) != ""
 }
 
-// members are the ReplicatedJobs of the group. The admission policies have marked them.
+// members returns the ReplicatedJobs of the group. The admission policies have marked them.
 func members(js *jobsetapi.JobSet) []*jobsetapi.ReplicatedJob {
 	var all []*jobsetapi.ReplicatedJob
 	for i := range js.Spec.ReplicatedJobs {
@@ -41,15 +41,15 @@ func members(js *jobsetapi.JobSet) []*jobsetapi.ReplicatedJob {
 	return all
 }
 
-// whyNever says why the pods of a group can never all have started, or is empty. The admission policies refuse such a JobSet, if they were
-// there when it was created.
+// whyNever says why the pods of a group can never all have started, or is empty. The admission policies reject such a JobSet, if they were
+// installed when it was created.
 func whyNever(js *jobsetapi.JobSet) string {
 	group := members(js)
 	if len(group) == 0 {
 		return fmt.Sprintf("no ReplicatedJob has the annotation %s: the JobSet was created before Tranche's admission policies were in force;"+
 			" delete it and submit it again", apis.GroupStartAnnotation)
 	}
-	plan, err := stageplan.NewUnqueued(&js.Spec) // how large a plan may be is for the stage controller to say
+	plan, err := stageplan.NewUnqueued(&js.Spec) // the stage controller limits the size of a plan
 	if err != nil {
 		return err.Error()
 	}
@@ -71,30 +71,30 @@ func stageOf(plan *stageplan.Plan, replicatedJob string) string {
 	return plan.Stages[i].Name
 }
 
-// A tally is how far the pods of a group have come.
+// A tally counts the pods of a group by state.
 type tally struct {
-	// started is how many have started, and pods of how many.
+	// started is how many of the pods have started.
 	started, pods int
-	// signals are what the pods wait for, by Job, sorted.
+	// signals are the signals that the pods wait for, by Job, sorted.
 	signals []string
 	// pending are the signals of those Jobs whose pods may still wait.
 	pending []string
-	// complete tells that all Jobs are there and run.
+	// complete is true if all Jobs exist and run.
 	complete bool
-	// gaveUp tells that a pod has waited for too long.
+	// gaveUp is true if a pod has timed out.
 	gaveUp bool
-	// waits tells that there are Jobs whose pods wait, and unaware names one whose pods do not, or nobody.
+	// waits is true if there are Jobs whose pods wait. unaware names a Job whose pods do not wait, or is empty.
 	waits   bool
 	unaware string
-	// since is when the first of the pods began to wait that wait now, or zero if none does.
+	// since is when the first of the waiting pods began to wait, or zero if none waits.
 	since time.Time
 }
 
-// isWhole tells whether the group may start: all pods have started at the same time.
+// isWhole reports whether the group may start: all pods have started at the same time.
 func (t *tally) isWhole() bool { return t.started >= t.pods }
 
-// count counts the pods of a group in the attempt that runs. Jobs that have succeeded in it have started, also if they have disappeared since: those
-// that the JobSet controller creates in their place stay held.
+// count counts the pods of a group in the current attempt. Jobs that have succeeded in it count as started, even if they have disappeared
+// since: the Jobs that replace them stay held.
 func count(js *jobsetapi.JobSet, jobs []batchv1.Job, pods []corev1.Pod, done childjob.Succeeded) tally {
 	t := tally{complete: true}
 	byJob := map[types.UID][]*corev1.Pod{}
@@ -130,7 +130,7 @@ func count(js *jobsetapi.JobSet, jobs []batchv1.Job, pods []corev1.Pod, done chi
 	return t
 }
 
-// addMissing counts the pods of Jobs, by index, that do not exist.
+// addMissing counts the pods of missing Jobs, by index.
 func (t *tally) addMissing(member *jobsetapi.ReplicatedJob, missing, done map[int32]bool) {
 	size := int(childjob.PodsAtOnce(&batchv1.Job{Spec: member.Template.Spec}))
 	for index := range missing {
@@ -178,12 +178,13 @@ func (t *tally) add(job *batchv1.Job, pods []*corev1.Pod) {
 			t.waitsSince(pod)
 		}
 	}
-	// Pods that have succeeded may have been deleted since, or be of an earlier release: what counts is how many are left to run at once.
+	// Pods that have succeeded may have been deleted since, or belong to an earlier release: the number of pods that still have to run
+	// counts.
 	left := min(size, max(0, podsInAll(job)-max(succeeded, int(job.Status.Succeeded))))
 	t.started += size - left + min(left, running)
 }
 
-// waitsSince notes when a pod began to wait, if it still does.
+// waitsSince records when a pod began to wait, if it still does.
 func (t *tally) waitsSince(pod *corev1.Pod) {
 	state := barrierOf(pod)
 	if state == nil || state.Running == nil {
@@ -194,17 +195,18 @@ func (t *tally) waitsSince(pod *corev1.Pod) {
 	}
 }
 
-// podsInAll is how many pods of a Job have to succeed, as far as it says so. Where it does not it makes no pods after the first that has.
+// podsInAll returns how many pods of a Job have to succeed, if the Job specifies that. Otherwise the Job creates no pods after the first
+// success.
 func podsInAll(job *batchv1.Job) int {
 	return int(ptr.Deref(job.Spec.Completions, ptr.Deref(job.Spec.Parallelism, 1)))
 }
 
-// waits tells whether the pods of a Job wait for the others.
+// waits reports whether the pods of a Job wait for the others.
 func waits(job *batchv1.Job) bool {
 	return slices.ContainsFunc(job.Spec.Template.Spec.InitContainers, func(c corev1.Container) bool { return c.Name == barrier.Container })
 }
 
-// hasStarted tells whether a pod that has not ended is on a node and has nothing to do but to wait for the others, or does not wait any more.
+// hasStarted reports whether a pod that has not ended is on a node and only waits for the others, or no longer waits.
 func hasStarted(pod *corev1.Pod) bool {
 	if pod.Status.Phase == corev1.PodRunning || pod.Status.Phase == corev1.PodSucceeded {
 		return true
@@ -213,13 +215,13 @@ func hasStarted(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodPending && state != nil && (state.Running != nil || state.Terminated != nil && state.Terminated.ExitCode == 0)
 }
 
-// hasGivenUp tells whether a pod has waited in vain. Where its restart policy allows that it waits again afterwards.
+// hasGivenUp reports whether a pod has timed out. Its restart policy may let it wait again.
 func hasGivenUp(pod *corev1.Pod) bool {
 	state := barrierOf(pod)
 	return state != nil && state.Terminated != nil && state.Terminated.ExitCode != 0
 }
 
-// barrierOf returns the state of the container that waits, or nil if nothing is known about it.
+// barrierOf returns the state of the waiting init container, or nil if it is unknown.
 func barrierOf(pod *corev1.Pod) *corev1.ContainerState {
 	for i := range pod.Status.InitContainerStatuses {
 		if status := &pod.Status.InitContainerStatuses[i]; status.Name == barrier.Container {
@@ -229,7 +231,7 @@ func barrierOf(pod *corev1.Pod) *corev1.ContainerState {
 	return nil
 }
 
-// KeepOfStatus is what of a pod's status the caches must keep for this package.
+// KeepOfStatus returns the part of a pod's status that the caches must keep for this package.
 func KeepOfStatus(pod *corev1.Pod) []corev1.ContainerStatus {
 	state := barrierOf(pod)
 	switch {

@@ -20,19 +20,19 @@ import (
 	"github.com/tranche-dev/tranche/controllers/childjob"
 )
 
-// seen is everything that a pass knows. It is not changed after read has made it, and its objects belong to the cache.
+// seen is the snapshot that one reconcile works on. It is not changed after read has returned it, and its objects belong to the cache.
 type seen struct {
 	jobSet *jobsetapi.JobSet
 	// endpoint is the URL where the pods of the group may ask, or empty.
 	endpoint string
-	// injected tells that the admission policies let pods wait.
+	// injected is true if the admission policies make pods wait.
 	injected bool
-	// configMap is the one of the group's name, or nil. It may be somebody else's.
+	// configMap is the ConfigMap with the group's name, or nil. It may belong to a user.
 	configMap *corev1.ConfigMap
 	tally     tally
 }
 
-// read returns nil if nothing is to be done about a JobSet: there is none, or it has no group, is over or not managed.
+// read returns nil if there is nothing to do: the JobSet does not exist, has no group, has finished or is not managed.
 func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*seen, error) {
 	js, err := r.readJobSet(ctx, key)
 	if err != nil || js == nil || js.Status.TerminalState != "" {
@@ -66,7 +66,7 @@ func (r *Reconciler) readJobSet(ctx context.Context, key types.NamespacedName) (
 	return &js, nil
 }
 
-// manages tells whether the Jobs of a JobSet are held, so that pods of a later release can be told from those of an earlier one.
+// manages reports whether the Jobs of a JobSet are held, so that pods of a later release can be distinguished from those of an earlier one.
 func (r *Reconciler) manages(ctx context.Context, js *jobsetapi.JobSet) (bool, error) {
 	if js.Labels[apis.QueueLabel] == "" && !r.config.WithoutQueueName && !childjob.AreUnqueued(js) {
 		return false, nil
@@ -78,7 +78,7 @@ func (r *Reconciler) manages(ctx context.Context, js *jobsetapi.JobSet) (bool, e
 	return r.config.Namespaces.Matches(labels.Set(namespace.Labels)), nil
 }
 
-// tallyOf counts. The pods are read where they are: copying them costs more than counting.
+// tallyOf counts the pods. It reads them without copying, which would cost more than counting.
 func (r *Reconciler) tallyOf(ctx context.Context, js *jobsetapi.JobSet) (tally, error) {
 	var jobs batchv1.JobList
 	var pods corev1.PodList
@@ -92,7 +92,7 @@ func (r *Reconciler) tallyOf(ctx context.Context, js *jobsetapi.JobSet) (tally, 
 	if t := count(js, jobs.Items, pods.Items, nil); t.complete {
 		return t, nil
 	}
-	// Only a Job that is held or missing may have succeeded before. Looking for that is not worth it at each start of a pod.
+	// Only a Job that is held or missing may have succeeded before. Checking that at each start of a pod would cost too much.
 	done, err := r.readSucceeded(ctx, js)
 	if err != nil {
 		return tally{}, err
@@ -100,7 +100,7 @@ func (r *Reconciler) tallyOf(ctx context.Context, js *jobsetapi.JobSet) (tally, 
 	return count(js, jobs.Items, pods.Items, done), nil
 }
 
-// readSucceeded reads which Jobs the quota Workloads of a JobSet record as succeeded in the attempt that runs.
+// readSucceeded reads which Jobs the quota Workloads of a JobSet record as succeeded in the current attempt.
 func (r *Reconciler) readSucceeded(ctx context.Context, js *jobsetapi.JobSet) (childjob.Succeeded, error) {
 	var workloads kueue.WorkloadList
 	options := []client.ListOption{client.InNamespace(js.Namespace), client.MatchingLabels{apis.JobSetLabel: js.Name}, client.UnsafeDisableDeepCopy}
@@ -121,7 +121,7 @@ func (r *Reconciler) readSucceeded(ctx context.Context, js *jobsetapi.JobSet) (c
 	return done, nil
 }
 
-// readConfigMap finds a ConfigMap, also one that the cache does not have because it is not one of ours.
+// readConfigMap reads a ConfigMap, even if the cache lacks it because it belongs to no group.
 func (r *Reconciler) readConfigMap(ctx context.Context, key types.NamespacedName) (*corev1.ConfigMap, error) {
 	var found corev1.ConfigMap
 	err := r.config.Client.Get(ctx, key, &found)
@@ -137,7 +137,7 @@ func (r *Reconciler) readConfigMap(ctx context.Context, key types.NamespacedName
 	return &found, nil
 }
 
-// Count says how many pods of a group have started, and of how many.
+// Count returns how many pods of a group have started, and how many it has.
 func (r *Reconciler) Count(ctx context.Context, group types.NamespacedName) (started, pods int, err error) {
 	js, err := r.readJobSet(ctx, group)
 	if err != nil || js == nil {

@@ -1,15 +1,15 @@
 // Package groupstart lets the main containers of a group of pods start together (KEP-498). The pods wait in an init container that an
-// admission policy puts into their Jobs; the controller counts those that wait, and when all of them do it says so in the ConfigMap of the
-// group, which every pod mounts. That is one write for each group and attempt, whatever the number of pods, and one that removes the file
-// started before the next attempt. Package barrier is how the pods learn of it.
+// admission policy adds to their Jobs. The controller counts the waiting pods, and when all of them wait it releases them in the ConfigMap
+// of the group, which each of them mounts. That is one write for each group and attempt, whatever the number of pods, and one that removes
+// the file started before the next attempt. Package barrier passes the release on to the pods.
 //
-//	JobSet queued      ConfigMap made, with a token            pods mount it when they come
+//	JobSet queued      ConfigMap created, with a token         pods mount it when they are created
 //	stage released     pods start, each runs the init container and waits
 //	the last started   ConfigMap lists the Jobs of the group   init containers end, main containers start
-//	restart, eviction  other Jobs, or another release of them: the list does not hold for their pods, and the file started is removed
+//	restart, eviction  other Jobs, or another release of them: the list does not apply to their pods, and the file started is removed
 //
-// A pass reads everything about one JobSet (read.go), computes what should be written without touching anything (desired.go, group.go), and
-// writes it (write.go).
+// A reconcile reads everything about one JobSet (read.go), computes what to write without I/O (desired.go, group.go), and writes it
+// (write.go).
 package groupstart
 
 import (
@@ -41,9 +41,9 @@ import (
 )
 
 const (
-	// settle is how long the pods of a group may go on starting before they are counted again: counting costs as much as there are pods.
+	// settle is how long to wait for more pods of a group to start before they are counted again: counting costs as much as there are pods.
 	settle = 20 * time.Millisecond
-	// lookAgain is when what the API server has refused is tried again.
+	// lookAgain is when a write that the API server has rejected is retried.
 	lookAgain = time.Minute
 	workers   = 4
 
@@ -51,7 +51,7 @@ const (
 	indexGroup = "tranche.dev/group"
 )
 
-// A Config says what the controller of groups works with.
+// A Config configures the controller of groups.
 type Config struct {
 	// Client reads from the cache and writes.
 	Client client.Client
@@ -61,11 +61,11 @@ type Config struct {
 	Recorder k8sevents.EventRecorder
 	// Namespaces selects the namespaces whose JobSets are managed, by their labels.
 	Namespaces labels.Selector
-	// WithoutQueueName tells that JobSets without a queue name are managed, too.
+	// WithoutQueueName is true if JobSets without a queue name are managed, too.
 	WithoutQueueName bool
-	// Endpoint is HOST:PORT where pods are answered, or empty.
+	// Endpoint is the HOST:PORT that answers pods, or empty.
 	Endpoint string
-	// Injected tells that the admission policies let pods wait.
+	// Injected is true if the admission policies make pods wait.
 	Injected bool
 }
 
@@ -74,7 +74,7 @@ type Reconciler struct {
 	config Config
 }
 
-// New returns the controller of groups. It is also what counts for the Server of package barrier, whether or not this process leads.
+// New returns the controller of groups. It is also the Counter for the Server of package barrier, whether or not this process leads.
 func New(config Config) (*Reconciler, error) {
 	if config.Client == nil || config.Live == nil || config.Recorder == nil || config.Namespaces == nil {
 		return nil, errors.New("groupstart.Config: Client, Live, Recorder and Namespaces are required")
@@ -82,7 +82,7 @@ func New(config Config) (*Reconciler, error) {
 	return &Reconciler{config: config}, nil
 }
 
-// SetupWithManager starts to lead groups.
+// SetupWithManager adds the controller of groups to the manager.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	for _, kind := range []client.Object{&batchv1.Job{}, &corev1.Pod{}} {
 		if err := mgr.GetFieldIndexer().IndexField(ctx, kind, indexGroup, groupUID); err != nil {
@@ -105,7 +105,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Complete(r)
 }
 
-// recordsSuccess selects the quota Workloads that record another Job as succeeded. The cache may show that later than what became of the Job.
+// recordsSuccess selects the quota Workloads that record another Job as succeeded. The cache may show that record later than the new state
+// of the Job.
 func recordsSuccess() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return e.ObjectOld.GetAnnotations()[apis.SucceededJobsAnnotation] != e.ObjectNew.GetAnnotations()[apis.SucceededJobsAnnotation]
@@ -133,7 +134,7 @@ func byLabel(label string) handler.MapFunc {
 	}
 }
 
-// settled asks for a pass a moment later, so that many pods that start at the same time are counted once.
+// settled requests a reconcile a moment later, so that many pods that start at the same time are counted once.
 func settled(to handler.MapFunc) handler.EventHandler {
 	add := func(ctx context.Context, object client.Object, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 		for _, request := range to(ctx, object) {
@@ -150,7 +151,7 @@ func settled(to handler.MapFunc) handler.EventHandler {
 	}
 }
 
-// starts passes pods that begin to count, or that have given up. One that has gone makes no group whole.
+// starts passes pods that begin to count, or that have timed out. A deleted pod does not complete a group.
 func starts() predicate.Predicate {
 	state := func(object client.Object) (started, gaveUp bool) {
 		pod, ok := object.(*corev1.Pod)
@@ -171,7 +172,7 @@ func starts() predicate.Predicate {
 	}
 }
 
-// Reconcile brings one group a step further.
+// Reconcile takes the next step for one group.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	s, err := r.read(ctx, req.NamespacedName)
 	if err != nil {

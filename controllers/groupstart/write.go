@@ -20,7 +20,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/metrics"
 )
 
-// write lets the group start, if it may, and says how it is.
+// write lets the group start, if it may, and reports its state.
 func (r *Reconciler) write(ctx context.Context, s *seen, w *wanted) (ctrl.Result, error) {
 	err := r.post(ctx, s, w)
 	switch {
@@ -50,7 +50,7 @@ func (r *Reconciler) write(ctx context.Context, s *seen, w *wanted) (ctrl.Result
 	return ctrl.Result{}, nil
 }
 
-// post writes the ConfigMap of the group. It is written as it was read or not at all, so that nobody's change is lost.
+// post writes the ConfigMap of the group, unless it has changed since it was read, so that no other client's change is lost.
 func (r *Reconciler) post(ctx context.Context, s *seen, w *wanted) error {
 	if w.configMap == nil {
 		return nil
@@ -73,7 +73,7 @@ func (r *Reconciler) post(ctx context.Context, s *seen, w *wanted) error {
 	return nil
 }
 
-// report writes the condition of the JobSet if it says something new, and tells what went wrong.
+// report writes the condition of the JobSet if it has changed, and emits an Event if something went wrong.
 func (r *Reconciler) report(ctx context.Context, s *seen, w *wanted) error {
 	told := apimeta.FindStatusCondition(s.jobSet.Status.Conditions, conditions.GroupScheduling)
 	if told != nil && equality.Semantic.DeepEqual(*told, w.condition) {
