@@ -87,7 +87,7 @@ func TestJobSetProgress(t *testing.T) {
 	}
 }
 
-// A character that is cut in two would come back changed from the API server, and be written again for ever.
+// The API server would change a character that is cut in two, and the message would be written again forever.
 func TestLongMessageIsCutBetweenCharacters(t *testing.T) {
 	js := &jobsetapi.JobSet{}
 	js.Status.Conditions = conditions.JobSetRefused(js, "x"+strings.Repeat("é", 2000))
@@ -110,7 +110,7 @@ func TestJobSetEvicted(t *testing.T) {
 	}
 }
 
-// Whoever writes repeats the states of AdmissionChecks, so nobody may have changed them since.
+// A writer repeats the states of AdmissionChecks, so no other client may have changed them since.
 func TestPatchWithChecksIsConditional(t *testing.T) {
 	w := workload()
 	w.ResourceVersion = "7"
@@ -126,7 +126,7 @@ func TestPatchWithChecksIsConditional(t *testing.T) {
 	}
 }
 
-// A stage that runs and waits to grow is admitted, and says what it waits for.
+// A stage that runs and waits to grow is admitted, and reports why it waits.
 func TestStageThatWaitsToGrow(t *testing.T) {
 	admitted := &kueue.Workload{Status: kueue.WorkloadStatus{
 		Admission:  &kueue.Admission{ClusterQueue: "research"},

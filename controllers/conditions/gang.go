@@ -14,39 +14,39 @@ import (
 
 // Reasons of GangScheduling.
 const (
-	// GangsKept tells that there are objects for all gangs of a JobSet.
+	// GangsKept means that objects exist for all gangs of a JobSet.
 	GangsKept = "GangsKept"
-	// GangsOfUser tells that the user has made the objects of some gangs, which Tranche leaves as they are.
+	// GangsOfUser means that the user has created the objects of some gangs, which Tranche leaves unchanged.
 	GangsOfUser = "MadeByUser"
-	// GangsOfJobSet tells that the JobSet controller keeps the objects of gangs.
+	// GangsOfJobSet means that the JobSet controller keeps the objects of gangs.
 	GangsOfJobSet = "ManagedByJobSet"
-	// GangsNotConfigured tells that the administrator has named no scheduler that places gangs.
+	// GangsNotConfigured means that the administrator has named no scheduler that places gangs.
 	GangsNotConfigured = "NotConfigured"
-	// GangsNotServed tells that the API server has no objects for gangs.
+	// GangsNotServed means that the API server serves no objects for gangs.
 	GangsNotServed = "APINotServed"
-	// GangsContradicted tells that a LocalQueue or flavor names a scheduler that the gangs of a JobSet are not placed by.
+	// GangsContradicted means that a LocalQueue or flavor names another scheduler than the one that places the gangs of the JobSet.
 	GangsContradicted = "SchedulerContradicted"
-	// GangsNotNamed tells that pods do not name their gang.
+	// GangsNotNamed means that pods do not name their gang.
 	GangsNotNamed = "PodsNameNoGang"
-	// GangMissing tells that pods wait for a PodGroup which is not there.
+	// GangMissing means that pods wait for a PodGroup which does not exist.
 	GangMissing = "PodGroupMissing"
-	// GangsRefused tells that the API server refuses the objects of gangs.
+	// GangsRefused means that the API server rejects the objects of gangs.
 	GangsRefused = "PodGroupRefused"
-	// GangChanged tells that a PodGroup which pods go by is not what the JobSet asks for.
+	// GangChanged means that a PodGroup which pods use differs from what the JobSet asks for.
 	GangChanged = "PodGroupDiffers"
-	// GangTooSmall tells that there are fewer pods than a PodGroup takes.
+	// GangTooSmall means that there are fewer pods than a PodGroup requires.
 	GangTooSmall = "TooFewPods"
-	// GangSplit tells that the pods of a gang go to several schedulers.
+	// GangSplit means that the pods of a gang use several schedulers.
 	GangSplit = "SchedulersDiffer"
-	// GangUnschedulable tells that the scheduler has no place for a gang.
+	// GangUnschedulable means that the scheduler has no place for a gang.
 	GangUnschedulable = "Unschedulable"
-	// GangUnheard tells that the scheduler says nothing about a gang whose pods wait.
+	// GangUnheard means that the scheduler reports nothing about a gang whose pods wait.
 	GangUnheard = "SchedulerSilent"
-	// GangsMisconfigured tells that the user has to mend the JobSet.
+	// GangsMisconfigured means that the user has to fix the JobSet.
 	GangsMisconfigured = "Misconfigured"
 )
 
-// WithGangs adds what is said about the gangs of a JobSet, if it asks for any. They are placed whole if the reason is GangsKept,
+// WithGangs adds the condition GangScheduling, if the JobSet asks for gangs. They are placed as a whole if the reason is GangsKept,
 // GangsOfUser or GangsOfJobSet.
 func WithGangs(js *jobsetapi.JobSet, all []metav1.Condition, reason, message string) []metav1.Condition {
 	fields := gangFields(js)
@@ -66,7 +66,7 @@ func WithGangs(js *jobsetapi.JobSet, all []metav1.Condition, reason, message str
 	return append(all, timed(js, []metav1.Condition{c})...)
 }
 
-// WithGangBlocked adds to what is said of an admitted stage that a gang of it is not placed.
+// WithGangBlocked adds to the condition of an admitted stage that one of its gangs is not placed.
 func WithGangBlocked(all []metav1.Condition, message string) []metav1.Condition {
 	all = slices.Clone(all)
 	if c := apimeta.FindStatusCondition(all, StageAdmitted); c != nil && c.Status == metav1.ConditionTrue {
@@ -75,8 +75,8 @@ func WithGangBlocked(all []metav1.Condition, message string) []metav1.Condition 
 	return all
 }
 
-// BlockedGang returns what the condition GangScheduling newly says of a gang that holds its quota and is not placed, or "" if it says
-// nothing, or nothing else than before. That amounts have changed is no news.
+// BlockedGang returns the message of the condition GangScheduling about a gang that holds its quota and is not placed, or "" if there is no
+// such gang, or only amounts in the message have changed.
 func BlockedGang(js *jobsetapi.JobSet, all []metav1.Condition) string {
 	c := apimeta.FindStatusCondition(all, GangScheduling)
 	if c == nil || !slices.Contains([]string{GangMissing, GangChanged, GangTooSmall, GangSplit, GangUnschedulable, GangUnheard}, c.Reason) {
@@ -89,7 +89,7 @@ func BlockedGang(js *jobsetapi.JobSet, all []metav1.Condition) string {
 	return c.Message
 }
 
-// gangFields lists where a JobSet asks for gangs.
+// gangFields returns the fields and annotations in which a JobSet asks for gangs.
 func gangFields(js *jobsetapi.JobSet) []string {
 	var fields []string
 	add := func(config *jobsetapi.GangConfig, field string, annotations map[string]string, annotationsField string) {

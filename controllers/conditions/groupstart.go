@@ -11,25 +11,25 @@ import (
 
 // Reasons of GroupScheduling.
 const (
-	// GroupReleased tells that all pods of the group had started, so that their main containers may run.
+	// GroupReleased means that all pods of the group had started, so that their main containers may run.
 	GroupReleased = "AllStarted"
-	// GroupWaiting tells that not all pods have started yet.
+	// GroupWaiting means that not all pods have started yet.
 	GroupWaiting = "WaitingForPods"
-	// GroupTimedOut tells that a pod has given up.
+	// GroupTimedOut means that a pod has given up.
 	GroupTimedOut = "TimedOut"
-	// GroupOfUser tells that somebody else has a ConfigMap of the name of the group's.
+	// GroupOfUser means that a ConfigMap with the name of the group's belongs to a user.
 	GroupOfUser = "ConfigMapOfUser"
-	// GroupNotWritten tells that the API server refuses the ConfigMap of the group.
+	// GroupNotWritten means that the API server rejects the ConfigMap of the group.
 	GroupNotWritten = "ConfigMapRefused"
-	// GroupNotConfigured tells that the administrator has turned group start off.
+	// GroupNotConfigured means that the administrator has turned group start off.
 	GroupNotConfigured = "NotConfigured"
-	// GroupNotInjected tells that pods do not wait.
+	// GroupNotInjected means that pods do not wait.
 	GroupNotInjected = "PodsDoNotWait"
-	// GroupMisconfigured tells that the user has to mend the JobSet.
+	// GroupMisconfigured means that the user has to fix the JobSet.
 	GroupMisconfigured = "Misconfigured"
 )
 
-// Group returns what is said about the group of a JobSet whose main containers start together.
+// Group returns the condition GroupScheduling of a JobSet whose main containers start together.
 func Group(js *jobsetapi.JobSet, reason, message string) metav1.Condition {
 	c := metav1.Condition{Type: GroupScheduling, Status: metav1.ConditionFalse, Reason: reason, Message: message}
 	if reason == GroupReleased {
@@ -38,7 +38,7 @@ func Group(js *jobsetapi.JobSet, reason, message string) metav1.Condition {
 	return timed(js, []metav1.Condition{c})[0]
 }
 
-// GroupField names where a JobSet asks for a group, to begin a message with.
+// GroupField returns the field or annotation in which a JobSet asks for a group, to begin a message with.
 func GroupField(js *jobsetapi.JobSet, annotation string) string {
 	field := ""
 	switch {

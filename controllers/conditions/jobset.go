@@ -18,14 +18,14 @@ import (
 
 // Conditions of Tranche on JobSets.
 const (
-	// StageAdmitted tells whether all stages that are open hold their quota, and why not.
+	// StageAdmitted is true if all open stages hold their quota; if not, its message says why.
 	StageAdmitted = "StageAdmitted"
 	// StageInProgress names the stages that are open and not finished, in a few words, for lists of JobSets.
 	StageInProgress = "StageInProgress"
-	// GangScheduling tells whether the gangConfig of a JobSet is acted on. It is there only if there is one.
+	// GangScheduling is true if the gangs of a JobSet are placed as a whole. It exists only if the JobSet asks for gangs.
 	GangScheduling = "GangScheduling"
-	// GroupScheduling tells whether all pods of the group have started whose main containers start together. It is there only if the
-	// JobSet asks for that, and has a writer of its own.
+	// GroupScheduling is true if all pods of the group have started whose main containers start together. It exists only if the JobSet asks
+	// for that, and a controller of its own writes it.
 	GroupScheduling = "GroupScheduling"
 )
 
@@ -40,31 +40,31 @@ const (
 	maxMessage          = 1024
 )
 
-// A Summary is where a JobSet stands in its plan.
+// A Summary is the progress of a JobSet through its plan.
 type Summary struct {
-	// Stages is how many the plan has.
+	// Stages is the number of stages of the plan.
 	Stages int
 	// Current has the stages that are open and not finished, in the order of the plan.
 	Current []StageState
-	// Suspended tells that the user has suspended the JobSet.
+	// Suspended is true if the user has suspended the JobSet.
 	Suspended bool
-	// Over tells that every stage has finished.
+	// Over is true if every stage has finished.
 	Over bool
 	// Failure is nil if the JobSet has not failed.
 	Failure *Failure
 }
 
-// A Failure says how a JobSet has failed.
+// A Failure describes how a JobSet has failed.
 type Failure struct {
-	// Stages are those with Jobs that have failed, in the order of the plan. There may be none, because a Job has been deleted since.
+	// Stages has the stages with failed Jobs, in the order of the plan. It may be empty, because a Job was deleted since.
 	Stages []StageState
-	// Message is that of the JobSet controller.
+	// Message is the message of the JobSet controller.
 	Message string
 }
 
-// A StageState is where one stage stands.
+// A StageState is the state of one stage.
 type StageState struct {
-	// Index of the stage in the plan, from 0.
+	// Index is the index of the stage in the plan, from 0.
 	Index int
 	Name  string
 	// Workload is the quota Workload of the stage.
@@ -87,7 +87,7 @@ func UnqueuedRefused(js *jobsetapi.JobSet, why string) []metav1.Condition {
 	}})
 }
 
-// UnqueuedProgress returns the conditions of a JobSet that is led through its stages without a queue.
+// UnqueuedProgress returns the conditions of a JobSet without a queue that Tranche manages.
 func UnqueuedProgress(js *jobsetapi.JobSet, summary Summary) []metav1.Condition {
 	return timed(js, []metav1.Condition{inProgress(summary)})
 }
@@ -123,7 +123,7 @@ func whetherAdmitted(summary Summary) metav1.Condition {
 	return admittedStages(summary)
 }
 
-// failure names the stages in which a JobSet has failed.
+// failure returns a message with the stages in which a JobSet has failed.
 func (s *Summary) failure() string {
 	var where []string
 	for _, st := range s.Failure.Stages {
@@ -156,7 +156,7 @@ func admittedStages(summary Summary) metav1.Condition {
 	return metav1.Condition{Status: metav1.ConditionTrue, Reason: reasonStageAdmitted, Message: "Admitted " + strings.Join(parts, ", ")}
 }
 
-// waitingGrowth says why a stage does not have all pods yet that its JobSet asks for, or nothing if it does.
+// waitingGrowth says why a stage does not have all pods yet that its JobSet asks for, or is empty.
 func (st *StageState) waitingGrowth() string {
 	i := slices.IndexFunc(st.Growths, isWaiting)
 	if i < 0 {
@@ -177,7 +177,7 @@ func isWaiting(workload *kueue.Workload) bool {
 func waitingStage(summary Summary, st StageState) metav1.Condition {
 	reason, message := whyItWaits(st.Workload)
 	if reason == kueue.WorkloadQuotaReservedReasonSuspended {
-		// In lists of JobSets it stands beside the column Suspended, which is about spec.suspend.
+		// In lists of JobSets it is shown next to the column Suspended, which is about spec.suspend.
 		reason = reasonQueueStopped
 	}
 	return metav1.Condition{
@@ -186,8 +186,8 @@ func waitingStage(summary Summary, st StageState) metav1.Condition {
 	}
 }
 
-// whyItWaits finds what keeps a quota Workload from being admitted: that it is on its way out, that it is kept out of the queue, its
-// AdmissionChecks, or what the engine says.
+// whyItWaits returns what keeps a quota Workload from being admitted: its eviction, a gate that keeps it out of the queue, its
+// AdmissionChecks, or a refusal by the engine.
 func whyItWaits(workload *kueue.Workload) (reason, message string) {
 	status := func(conditionType string, status metav1.ConditionStatus) *metav1.Condition {
 		c := apimeta.FindStatusCondition(workload.Status.Conditions, conditionType)
@@ -219,7 +219,7 @@ func whyItWaits(workload *kueue.Workload) (reason, message string) {
 	return kueue.WorkloadQuotaReservedReasonPendingEvaluation, "not looked at yet"
 }
 
-// keptOut says until when a quota Workload that was evicted for a reason does not queue again.
+// keptOut says until when an evicted quota Workload does not queue again.
 func keptOut(workload *kueue.Workload, why *metav1.Condition) string {
 	switch {
 	case life.IsDeactivated(why.Reason):
@@ -234,7 +234,7 @@ func title(summary Summary, st StageState) string {
 	return fmt.Sprintf("stage %d/%d %q", st.Index+1, summary.Stages, st.Name)
 }
 
-// timed sets the times, and cuts messages that are too long.
+// timed sets the times, and truncates long messages.
 func timed(js *jobsetapi.JobSet, all []metav1.Condition) []metav1.Condition {
 	for i := range all {
 		c := &all[i]
@@ -248,8 +248,8 @@ func timed(js *jobsetapi.JobSet, all []metav1.Condition) []metav1.Condition {
 	return all
 }
 
-// WithPriorityKept adds to what is said of a waiting stage that the JobSet names a priority class which does not exist. News is the same if
-// the JobSet did not say so before.
+// WithPriorityKept adds to the condition of a waiting stage that the JobSet names a priority class which does not exist. It also returns
+// the message as news if the JobSet did not report it before.
 func WithPriorityKept(js *jobsetapi.JobSet, all []metav1.Condition, message string) (with []metav1.Condition, news string) {
 	if message == "" {
 		return all, ""
@@ -271,13 +271,13 @@ func cut(message string) string {
 	return strings.ToValidUTF8(message[:min(len(message), maxMessage)], "")
 }
 
-// Has tells whether the conditions contain one that says the same as this one.
+// Has reports whether the conditions contain one with the same type and content.
 func Has(all []metav1.Condition, one metav1.Condition) bool {
 	old := apimeta.FindStatusCondition(all, one.Type)
 	return old != nil && old.Status == one.Status && old.Reason == one.Reason && old.Message == one.Message
 }
 
-// JobSetPatch returns what server-side apply must be given to put exactly these conditions of Tranche on a JobSet.
+// JobSetPatch returns the server-side apply patch that puts exactly these conditions of Tranche on a JobSet.
 func JobSetPatch(js *jobsetapi.JobSet, all []metav1.Condition) (*unstructured.Unstructured, error) {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&struct {
 		Conditions []metav1.Condition `json:"conditions"`
@@ -293,7 +293,7 @@ func JobSetPatch(js *jobsetapi.JobSet, all []metav1.Condition) (*unstructured.Un
 	return patch, nil
 }
 
-// Ours tells whether the stage controller owns conditions of this type on JobSets.
+// Ours reports whether the stage controller owns conditions of this type on JobSets.
 func Ours(conditionType string) bool {
 	return slices.Contains([]string{StageAdmitted, StageInProgress, GangScheduling}, conditionType)
 }

@@ -9,8 +9,8 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 )
 
-// JobSetEvicted returns the conditions of a JobSet that goes back to the boundary of its last succeeded stage, because the quota
-// Workload of one of its stages was evicted.
+// JobSetEvicted returns the conditions of a JobSet that returns to the boundary of its last succeeded stage, because the quota Workload of
+// one of its stages was evicted.
 func JobSetEvicted(js *jobsetapi.JobSet, stages int, cause StageState) []metav1.Condition {
 	e := life.EvictionOf(cause.Workload)
 	summary := Summary{Stages: stages, Current: []StageState{cause}}

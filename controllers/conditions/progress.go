@@ -13,10 +13,10 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 )
 
-// maxNamed is how many stages a list of JobSets names for each.
+// maxNamed is how many stages a list of JobSets names for each JobSet.
 const maxNamed = 3
 
-// inProgress is the condition StageInProgress: as short as a column of a list has to be. StageAdmitted says the rest.
+// inProgress returns the condition StageInProgress, which is short enough for a column of a list. StageAdmitted has the details.
 func inProgress(summary Summary) metav1.Condition {
 	c := metav1.Condition{Type: StageInProgress, Status: metav1.ConditionTrue, Reason: StageInProgress}
 	if summary.Failure != nil || summary.Over || len(summary.Current) == 0 {
@@ -34,21 +34,21 @@ func inProgress(summary Summary) metav1.Condition {
 	return c
 }
 
-// A Wait says why a stage of a JobSet was refused quota.
+// A Wait describes why a stage of a JobSet was refused quota.
 type Wait struct {
 	// Workload is the quota Workload of the stage.
 	Workload *kueue.Workload
-	// Reason is Kueue's, such as WaitingForQuota.
+	// Reason is the reason of Kueue, such as WaitingForQuota.
 	Reason string
-	// Message names the stage and what is short of what.
+	// Message names the stage and the missing quota.
 	Message string
 }
 
-// IsTooLarge tells whether the stage would be refused even if nobody else held quota.
+// IsTooLarge reports whether the stage would be refused even if no quota were held.
 func (w *Wait) IsTooLarge() bool { return w.Reason == kueue.WorkloadQuotaReservedReasonExceedsMaxQuota }
 
-// WaitNews returns why a stage waits, if it was refused quota and the JobSet has not said so before, or said it for another stage or
-// for another reason. Amounts come and go while a stage waits: that they have changed is no news, and the condition shows them.
+// WaitNews returns why a stage waits, if it was refused quota and the JobSet has not reported that before, or reported another stage or
+// reason. Changed amounts are not news: the condition shows them.
 func WaitNews(js *jobsetapi.JobSet, summary Summary) *Wait {
 	waiting := summary.firstWaiting()
 	if waiting == nil || summary.Over || summary.Suspended || !isRefused(waiting.Workload) {
@@ -62,14 +62,14 @@ func WaitNews(js *jobsetapi.JobSet, summary Summary) *Wait {
 	return &Wait{Workload: waiting.Workload, Reason: now.Reason, Message: now.Message}
 }
 
-// isRefused tells whether the engine has said no to a quota Workload that asks for quota.
+// isRefused reports whether the engine has refused quota to a quota Workload that asks for it.
 func isRefused(workload *kueue.Workload) bool {
 	wait := life.WaitOf(workload)
 	return wait != nil && wait.Reason != kueue.WorkloadQuotaReservedReasonPendingEvaluation &&
 		!apimeta.IsStatusConditionFalse(workload.Status.Conditions, kueue.WorkloadRequeued)
 }
 
-// withoutAmounts leaves out all digits, cut like the message of a condition.
+// withoutAmounts removes all digits from a message that is truncated like that of a condition.
 func withoutAmounts(message string) string {
 	message = cut(message)
 	return strings.Map(func(r rune) rune {

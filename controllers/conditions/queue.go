@@ -13,7 +13,7 @@ import (
 	"github.com/tranche-dev/tranche/admission"
 )
 
-// Active is the condition Active of a queue with these conditions.
+// Active returns the condition Active of a queue with these conditions.
 func Active(old []metav1.Condition, generation int64, activity admission.Activity) metav1.Condition {
 	c := metav1.Condition{
 		Type: kueue.ClusterQueueActive, Status: activity.Status, Reason: activity.Reason, Message: activity.Message,
@@ -25,7 +25,7 @@ func Active(old []metav1.Condition, generation int64, activity admission.Activit
 	return c
 }
 
-// QueuePatch returns what server-side apply must be given to make status that of a ClusterQueue or LocalQueue.
+// QueuePatch returns the server-side apply patch that sets the status of a ClusterQueue or LocalQueue.
 func QueuePatch(queue client.Object, kind string, status any) (*unstructured.Unstructured, error) {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(status)
 	if err != nil {

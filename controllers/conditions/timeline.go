@@ -15,10 +15,10 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 )
 
-// maxTimeline is how many bytes a timeline may have: a quarter of what all annotations of an object may have together.
+// maxTimeline is how many bytes a timeline may have: a quarter of the limit for all annotations of an object.
 const maxTimeline = 64 << 10
 
-// A Hold is the time for which a stage has held quota, as its quota Workload tells it.
+// A Hold is the time for which a stage has held quota, according to its quota Workload.
 type Hold struct {
 	Stage string
 	// Workload holds the quota, or has finished with it.
@@ -27,15 +27,15 @@ type Hold struct {
 	Growths []*kueue.Workload
 	// Queued is when the stage could be admitted.
 	Queued time.Time
-	// End of the hold, or until when it is to be counted.
+	// End is the end of the hold, or the time until which it is counted.
 	End time.Time
 	// Opens has the quota Workloads of the stages that this one opens by being ready.
 	Opens []*kueue.Workload
-	// Closes tells that the hold goes on, and that a restart closes the stage.
+	// Closes is true if the hold continues, and a restart gates the stage.
 	Closes bool
 }
 
-// TimelineOf reads the timeline of a JobSet. What cannot be read counts as none.
+// TimelineOf parses the timeline of a JobSet. A timeline that cannot be parsed counts as none.
 func TimelineOf(js *jobsetapi.JobSet) apis.Timeline {
 	var t apis.Timeline
 	if err := json.Unmarshal([]byte(js.Annotations[apis.TimelineAnnotation]), &t); err != nil {
@@ -44,7 +44,7 @@ func TimelineOf(js *jobsetapi.JobSet) apis.Timeline {
 	return t
 }
 
-// RenderTimeline makes the value of the annotation. Where it would be too long it leaves the first stages out.
+// RenderTimeline returns the value of the annotation. If it would be too long, it omits the first stages.
 func RenderTimeline(t apis.Timeline) (string, error) {
 	for {
 		data, err := json.Marshal(t)
@@ -57,8 +57,8 @@ func RenderTimeline(t apis.Timeline) (string, error) {
 	}
 }
 
-// IsCounted tells whether a timeline has the end of the stage that this finished quota Workload stands for, or has left that stage out.
-// Stages come in the order in which order has their names.
+// IsCounted reports whether a timeline has the end of the stage of this finished quota Workload, or has omitted that stage. order has the
+// names of all stages in their order.
 func IsCounted(t *apis.Timeline, stage string, workload *kueue.Workload, order []string) bool {
 	i := indexOf(t, stage)
 	if i < 0 {
@@ -72,14 +72,14 @@ func indexOf(t *apis.Timeline, stage string) int {
 	return slices.IndexFunc(t.Stages, func(s apis.StageTimes) bool { return s.Name == stage })
 }
 
-// isLeftOut tells whether a stage that a timeline does not have is one of the first, which were cut off. Such a stage stays out, or it
-// would be added and left out again for ever.
+// isLeftOut reports whether a stage that a timeline does not have is one of the first, which were omitted. Such a stage stays out, or it
+// would be added and omitted again forever.
 func isLeftOut(t *apis.Timeline, stage string, order []string) bool {
 	return t.Omitted > 0 && (len(t.Stages) == 0 || slices.Index(order, stage) < slices.Index(order, t.Stages[0].Name))
 }
 
-// Count adds a hold to a timeline, as far as it is not counted yet. Stages come in the order in which order has their names; one that was
-// left out stays out. It returns for how long the stage was ready and waited for others.
+// Count adds a hold to a timeline, as far as it is not counted yet. order has the names of all stages in their order; an omitted stage
+// stays out. Count returns for how long the stage was ready and waited for others.
 func (h *Hold) Count(t *apis.Timeline, order []string) (waited time.Duration) {
 	if indexOf(t, h.Stage) < 0 && isLeftOut(t, h.Stage, order) {
 		_, _, waited = h.spans(t, time.Time{})
@@ -107,7 +107,7 @@ func (h *Hold) Count(t *apis.Timeline, order []string) (waited time.Duration) {
 	return waited
 }
 
-// add counts what a quota Workload has held for a time.
+// add adds the quota that a quota Workload has held, times the duration.
 func add(s *apis.StageTimes, workload *kueue.Workload, held, idle time.Duration) {
 	for name, amount := range accelerators(workload.Status.Admission) {
 		if s.Held == nil {
@@ -118,7 +118,7 @@ func add(s *apis.StageTimes, workload *kueue.Workload, held, idle time.Duration)
 	}
 }
 
-// stageTimes returns the entry of a stage, which is a new one if there is none.
+// stageTimes returns the entry of a stage, and creates it if there is none.
 func stageTimes(t *apis.Timeline, stage string, order []string) *apis.StageTimes {
 	if i := indexOf(t, stage); i >= 0 {
 		return &t.Stages[i]
@@ -133,8 +133,8 @@ func stageTimes(t *apis.Timeline, stage string, order []string) *apis.StageTimes
 	return &t.Stages[i]
 }
 
-// spans returns for how long quota was held since it was last counted, for how long of that it lay idle, and for how long of that the
-// stage was ready and waited for others:
+// spans returns for how long quota was held since it was last counted, for how long of that it was idle, and for how long of that the stage
+// was ready and waited for others:
 //
 //	reserved ---------- ready ------------ the stages that this one opens are ready ---------- end
 //	|<------------------------------- held -------------------------------------------------->|
@@ -172,8 +172,8 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// NotReadySince returns since when the pods of a stage have not been ready, if a restart has closed it since it holds its quota and they
-// have not been ready again. It is zero otherwise.
+// NotReadySince returns since when the pods of a stage have not been ready, if a restart has gated the stage while it held its quota and
+// the pods have not been ready again. It is zero otherwise.
 func NotReadySince(t *apis.Timeline, stage string, w *kueue.Workload) time.Time {
 	i := indexOf(t, stage)
 	reserved := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadQuotaReserved)
@@ -183,7 +183,7 @@ func NotReadySince(t *apis.Timeline, stage string, w *kueue.Workload) time.Time 
 	return t.Stages[i].NotReadySince.Time
 }
 
-// notReadySince is what is to be noted as that.
+// notReadySince returns the NotReadySince to record.
 func (h *Hold) notReadySince(t *apis.Timeline) *metav1.Time {
 	since := NotReadySince(t, h.Stage, h.Workload)
 	reserved := h.isTrue(kueue.WorkloadQuotaReserved)
@@ -201,9 +201,9 @@ func (h *Hold) notReadySince(t *apis.Timeline) *metav1.Time {
 	return new(metav1.NewTime(since.UTC()))
 }
 
-// readySince tells since when the pods of a quota Workload that holds quota, or has finished with it, were all ready for the first time, or
-// for the first time since the given NotReadySince. Of those that have lost a pod since then, also if they have recovered, only that much
-// is known: they count as ready from the beginning, which is right for what comes after the loss. What was before it is noted then.
+// readySince returns when all pods of a quota Workload that holds quota, or has finished, were ready for the first time, or for the first
+// time since the given NotReadySince. If a pod was lost since then, even if it was replaced, that time is unknown: the pods count as ready
+// from the beginning, which is right for the time after the loss. The time before the loss is recorded when the pod is lost.
 func readySince(w *kueue.Workload, notReadySince time.Time) (time.Time, bool) {
 	reserved := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadQuotaReserved)
 	ready := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadPodsReady)
@@ -220,8 +220,8 @@ func readySince(w *kueue.Workload, notReadySince time.Time) (time.Time, bool) {
 	return reserved.LastTransitionTime.Time, ready.LastTransitionTime.After(reserved.LastTransitionTime.Time)
 }
 
-// IsReadyUncounted tells whether the pods of a stage have become ready after what the timeline has counted. When they lose a pod nothing
-// else tells since when they were.
+// IsReadyUncounted reports whether the pods of a stage have become ready after the time that the timeline has counted. When a pod is lost,
+// no other record shows since when they were ready.
 func IsReadyUncounted(t *apis.Timeline, stage string, w *kueue.Workload) bool {
 	ready := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadPodsReady)
 	if ready == nil || ready.Status != metav1.ConditionTrue || ready.Reason == kueue.WorkloadRecovered {
@@ -231,7 +231,7 @@ func IsReadyUncounted(t *apis.Timeline, stage string, w *kueue.Workload) bool {
 	return i < 0 || t.Stages[i].Counted.Before(&ready.LastTransitionTime)
 }
 
-// readyTime is since when all pods are ready now.
+// readyTime returns since when all pods have been ready, or nil.
 func (h *Hold) readyTime() *metav1.Time {
 	reserved, ready := h.isTrue(kueue.WorkloadQuotaReserved), h.isTrue(kueue.WorkloadPodsReady)
 	if reserved == nil || ready == nil {
@@ -247,8 +247,8 @@ func (h *Hold) isTrue(conditionType string) *metav1.Condition {
 	return nil
 }
 
-// QueuedSince is when a quota Workload was created or last requeued, or when the last of the others was reached that it waited for: those
-// that had to succeed, and those that had to be ready.
+// QueuedSince returns when a quota Workload was created or last requeued, or when the last of its start conditions was met: stages that had
+// to succeed, and stages that had to be ready.
 func QueuedSince(w *kueue.Workload, succeeded, ready []*kueue.Workload) time.Time {
 	since := w.CreationTimestamp.Time
 	for _, other := range succeeded {
@@ -264,14 +264,14 @@ func QueuedSince(w *kueue.Workload, succeeded, ready []*kueue.Workload) time.Tim
 	if c := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadRequeued); c != nil {
 		since = later(since, c.LastTransitionTime.Time)
 	}
-	// A stage is opened before the one that it waited for is finished.
+	// A stage is opened before the stage that it waited for is finished.
 	if c := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadQuotaReserved); c != nil && c.LastTransitionTime.Time.Before(since) {
 		since = c.LastTransitionTime.Time
 	}
 	return since
 }
 
-// accelerators adds up what an admission charges of extended resources.
+// accelerators sums the extended resources that an admission charges.
 func accelerators(admission *kueue.Admission) map[corev1.ResourceName]int64 {
 	amounts := map[corev1.ResourceName]int64{}
 	if admission == nil {

@@ -17,10 +17,10 @@ import (
 	"github.com/tranche-dev/tranche/controllers/conditions"
 )
 
-// at is so many seconds after the beginning.
+// at returns the time that many seconds after the beginning.
 func at(seconds int) time.Time { return time.Date(2026, 1, 1, 0, 0, seconds, 0, time.UTC) }
 
-// holds makes a quota Workload that holds 2 GPUs and some CPUs, with conditions such as "PodsReady=False 20", or with a reason
+// holds returns a quota Workload that holds 2 GPUs and some CPUs, with conditions such as "PodsReady=False 20", or with a reason
 // "PodsReady=True 20 Recovered".
 func holds(conditions ...string) *kueue.Workload {
 	w := &kueue.Workload{Status: kueue.WorkloadStatus{Admission: &kueue.Admission{PodSetAssignments: []kueue.PodSetAssignment{{
@@ -40,7 +40,7 @@ func holds(conditions ...string) *kueue.Workload {
 	return w
 }
 
-// summary is "queued admitted ready finished | held idle", in seconds and GPU-seconds.
+// summary returns "queued admitted ready finished | held idle", in seconds and GPU-seconds.
 func summary(s apis.StageTimes) string {
 	second := func(t *metav1.Time) string {
 		if t == nil {
@@ -119,7 +119,7 @@ func TestCount(t *testing.T) {
 	}
 }
 
-// A stage that is admitted again adds to what it has held before.
+// A stage that is admitted again adds to the quota that it has held before.
 func TestCountOfSeveralHolds(t *testing.T) {
 	var timeline apis.Timeline
 	order := []string{"load", "train", "test"}
@@ -185,7 +185,7 @@ func TestQueuedSince(t *testing.T) {
 	}
 }
 
-// An annotation that is too long would be refused by the API server, and with it everything else that a pass has to write.
+// The API server would reject an annotation that is too long, and with it all other writes of a reconcile.
 func TestTimelineIsBounded(t *testing.T) {
 	var timeline apis.Timeline
 	var order []string
@@ -207,7 +207,7 @@ func TestTimelineIsBounded(t *testing.T) {
 	if err != nil || again != value {
 		t.Errorf("rendered again it differs, %v", err)
 	}
-	// What was left out stays out, whatever becomes of it, and counts as counted; what is there does not.
+	// An omitted stage stays out, whatever its state, and counts as counted; a stage with an entry does not.
 	for i, want := range map[int]bool{0: true, read.Omitted - 1: true, read.Omitted: false, 999: false} {
 		w := holds("QuotaReserved=True 70", "PodsReady=True 80", "Finished=True 90")
 		if got := conditions.IsCounted(&read, order[i], w, order); got != want {
@@ -225,7 +225,8 @@ func TestTimelineIsBounded(t *testing.T) {
 	}
 }
 
-// What a growth has held counts for its stage once, however often the stage is counted: when the growth goes, and when the stage ends.
+// The quota that a growth has held counts once for its stage, however often the stage is counted: when the growth is deleted, and when the
+// stage ends.
 func TestCountOfGrowths(t *testing.T) {
 	var timeline apis.Timeline
 	order := []string{"train"}
@@ -240,7 +241,8 @@ func TestCountOfGrowths(t *testing.T) {
 	} {
 		h.Count(&timeline, order)
 	}
-	// 100 s of the stage, 40 s and 10 s of its growths, with 2 GPUs each; the first lay idle for 10 s, the second for all of its time.
+	// 100 s of the stage, 40 s and 10 s of its growths, with 2 GPUs each; the first growth was idle for 10 s, the second for all of its
+	// time.
 	if got, want := timeline.Stages[0].Held["nvidia.com/gpu"], int64(2*(100+40+10)); got != want {
 		t.Errorf("held %d, want %d", got, want)
 	}

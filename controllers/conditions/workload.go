@@ -1,5 +1,5 @@
-// Package conditions builds the conditions that Tranche sets on JobSets and queues, and renders the statuses that controllers write.
-// Nothing else in the controllers makes a condition; those of quota Workloads are made by package life.
+// Package conditions builds the conditions that Tranche sets on JobSets and queues, and renders the statuses that controllers write. No
+// other controller package builds conditions; package life builds those of quota Workloads.
 package conditions
 
 import (
@@ -8,10 +8,10 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
-// Patch returns what server-side apply must be given to make status, or the part of it that one field manager owns, that of
-// the quota Workload. The write is refused if another object has taken the name, and, where resourceVersion is not empty, if
-// anybody has changed the object since. What has AdmissionChecks is always refused then: the status repeats their states, and the
-// controller of a check may have written another one.
+// Patch returns the server-side apply patch that sets the status of the quota Workload, or the part of it that one field manager owns. The
+// API server rejects the write if another object has taken the name, and, if resourceVersion is not empty, if another client has changed
+// the object since. A Workload with AdmissionChecks is always protected in this way: the status repeats their states, and the controller of
+// a check may have written another state.
 func Patch(workload *kueue.Workload, status kueue.WorkloadStatus, resourceVersion string) (*unstructured.Unstructured, error) {
 	if len(status.AdmissionChecks) > 0 {
 		resourceVersion = workload.ResourceVersion
