@@ -12,7 +12,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// An Account is what amounts are booked on.
+// An Account identifies an amount that the engine charges.
 type Account struct {
 	ClusterQueue string
 	LocalQueue   types.NamespacedName
@@ -25,23 +25,23 @@ func (a Account) Compare(o Account) int {
 		cmp.Compare(a.LocalQueue.Namespace, o.LocalQueue.Namespace), cmp.Compare(a.LocalQueue.Name, o.LocalQueue.Name))
 }
 
-// A Line says what the engine has booked on an account, and what it should have.
+// A Line has the amount that the engine charges to an account, and the amount that it should charge.
 type Line struct {
 	Account
 	Booked, Counted quota.Amount
 }
 
-// A Difference is a quota Workload for which the engine has booked something else than its object says.
+// A Difference is a quota Workload that the engine charges differently than its object says.
 type Difference struct {
 	Key types.NamespacedName
-	// Object is what the object says. It has no UID if there is none.
+	// Object is the state according to the object. It has no UID if the object does not exist.
 	Object Holding
 	// Booked is what the engine charges. It has no UID if that is nothing.
 	Booked admission.StageBook
 }
 
-// Differences holds objects, which are all quota Workloads that exist, against the books. It passes over stages about which a
-// decision is under way.
+// Differences compares objects, which are all existing quota Workloads, with the charges of the engine. It skips stages with a decision in
+// flight.
 func Differences(objects []Holding, books *admission.Books) []Difference {
 	booked := make(map[types.NamespacedName]*admission.StageBook, len(books.Stages))
 	for i := range books.Stages {
@@ -70,7 +70,7 @@ func Differences(objects []Holding, books *admission.Books) []Difference {
 	return all
 }
 
-// Lines lists the accounts on which something else is booked for the quota Workload than should be.
+// Lines returns the accounts to which the engine charges a wrong amount for the quota Workload.
 func (d *Difference) Lines() []Line {
 	lines := map[Account]Line{}
 	for _, a := range d.Booked.Amounts {
@@ -86,13 +86,13 @@ func (d *Difference) Lines() []Line {
 	return wrong(lines)
 }
 
-// fingerprint is the same for two differences only if neither the object nor the books have changed in between.
+// fingerprint is the same for two differences only if neither the object nor the charges have changed in between.
 func (d *Difference) fingerprint() string {
 	return fmt.Sprintf("%s@%s %s@%d %v", d.Object.UID, d.Object.ResourceVersion, d.Booked.UID, d.Booked.ResourceVersion, d.Lines())
 }
 
-// Imbalances lists the accounts of queues whose sum is not that of what is booked for the stages. The books are those of one instant,
-// so that there is nothing to wait for.
+// Imbalances returns the accounts of queues whose total is not the sum of the charges of their stages. The charges are a consistent
+// snapshot, so no second check is needed.
 func Imbalances(books *admission.Books) []Line {
 	inClusterQueues, inLocalQueues := map[Account]quota.Amount{}, map[Account]quota.Amount{}
 	for i := range books.Stages {
@@ -131,7 +131,7 @@ func book(lines map[Account]Line, account Account, amounts []admission.FlavorAmo
 	}
 }
 
-// wrong returns the lines that do not add up, in order.
+// wrong returns the lines with a mismatch, in order.
 func wrong(lines map[Account]Line) []Line {
 	all := slices.SortedFunc(maps.Values(lines), func(a, b Line) int { return a.Compare(b.Account) })
 	return slices.DeleteFunc(all, func(l Line) bool { return l.Booked == l.Counted })

@@ -10,19 +10,19 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// A Holding is what one quota Workload holds by its own account, which is the truth.
+// A Holding is the quota that one quota Workload holds according to its object, which is the truth.
 type Holding struct {
 	Key             types.NamespacedName
 	UID             types.UID
 	ResourceVersion string
-	// ClusterQueue is empty if the Workload holds nothing.
+	// ClusterQueue is empty if the Workload holds no quota.
 	ClusterQueue string
 	LocalQueue   types.NamespacedName
 	Amounts      map[quota.FlavorResource]quota.Amount
 }
 
-// HoldingOf reads what a quota Workload holds. It shares no code with the engine, so that the two can disagree: a Workload holds what
-// status.admission says from QuotaReserved on until it is Finished or gone, less what its reclaimable pods give back.
+// HoldingOf reads the quota that a quota Workload holds. It shares no code with the engine, so that the two can disagree: a Workload holds
+// what status.admission says from QuotaReserved on until it is Finished or deleted, less its reclaimable pods.
 func HoldingOf(w *kueue.Workload) Holding {
 	h := Holding{Key: types.NamespacedName{Namespace: w.Namespace, Name: w.Name}, UID: w.UID, ResourceVersion: w.ResourceVersion}
 	admission := w.Status.Admission
@@ -48,8 +48,8 @@ func HoldingOf(w *kueue.Workload) Holding {
 	return h
 }
 
-// podsOf returns for how many pods an assignment is charged, and how many of them can still be needed: what the spec asks for less
-// what has been reclaimed. Both are zero where nothing can be said.
+// podsOf returns for how many pods an assignment is charged, and how many of them can still be needed: the pods in the spec less the
+// reclaimed ones. Both are zero if the assignment has no count.
 func podsOf(w *kueue.Workload, podSet *kueue.PodSetAssignment) (charged, needed int64) {
 	if podSet.Count == nil || *podSet.Count <= 0 {
 		return 0, 0
@@ -69,7 +69,7 @@ func podsOf(w *kueue.Workload, podSet *kueue.PodSetAssignment) (charged, needed 
 	return charged, needed
 }
 
-// units counts thousandths of a CPU and whole units of all else, rounded up, as far as anybody can be charged.
+// units returns thousandths of a CPU and whole units of other resources, rounded up and limited to the largest amount that can be charged.
 func units(name corev1.ResourceName, q resource.Quantity) int64 {
 	scale := resource.Scale(0)
 	if name == corev1.ResourceCPU {

@@ -1,12 +1,12 @@
-// Package ledger audits the admission engine while it runs. The engine keeps books of what each queue holds, and adds to them and takes
-// from them with every observation and decision. Every minute, and at its start, the Auditor counts anew from the quota Workloads
-// themselves, and compares.
+// Package ledger audits the admission engine while it runs. The engine keeps a total of the charges of each queue, and updates it with
+// every observation and decision. Every minute, and at its start, the Auditor recomputes the charges from the quota Workloads, and
+// compares.
 //
-// What is on its way is no error: the cache may lag behind the engine, which knows the answers to its writes, or be ahead of it by an
-// observation that waits in its inbox. So a difference counts only if neither the object nor the books have changed between two looks,
-// no decision about the stage is under way, and the API server itself says that the cache is up to date about the object. Then the
-// engine has missed or misread something. It is told again what there is, and the mismatch becomes an Event on the ClusterQueue and
-// a count in tranche_ledger_mismatch_total: a bug, never to be tuned away.
+// A difference in transit is no error: the cache may lag behind the engine, which knows the responses to its writes, or be ahead of it by
+// an observation that waits in its inbox. So a difference counts only if neither the object nor the charges have changed between two
+// checks, no decision about the stage is in flight, and the API server confirms that the cache is up to date about the object. Then the
+// engine has missed or misread an observation. The Auditor sends the engine the current state again, and reports the mismatch as an Event
+// on the ClusterQueue and in tranche_ledger_mismatch_total: it is a bug, and must not be tuned away.
 package ledger
 
 import (
@@ -31,11 +31,11 @@ import (
 const (
 	defaultPeriod  = time.Minute
 	defaultConfirm = 10 * time.Second
-	// maxConfirmations bounds how many objects are read past the cache at one look. The others are read at the next.
+	// maxConfirmations limits how many objects one check reads past the cache. The next check reads the others.
 	maxConfirmations = 100
 )
 
-// An Engine keeps the books.
+// An Engine is the admission engine to audit.
 type Engine interface {
 	// View runs f on the engine and waits for it, or until the context ends.
 	View(ctx context.Context, f func(*admission.Engine)) error
@@ -43,19 +43,19 @@ type Engine interface {
 	Observe(event admission.Event)
 }
 
-// A Config says what an Auditor works with.
+// A Config configures an Auditor.
 type Config struct {
-	// Engine is the one to audit.
+	// Engine is the engine to audit.
 	Engine Engine
-	// Cache reads quota Workloads and ClusterQueues as the engine is told of them.
+	// Cache reads quota Workloads and ClusterQueues from the same cache as the engine's observations.
 	Cache client.Reader
 	// Live reads past the cache.
 	Live client.Reader
 	// Recorder emits Events.
 	Recorder k8sevents.EventRecorder
-	// Period is the time between two looks. Zero means a minute.
+	// Period is the time between two checks. Zero means a minute.
 	Period time.Duration
-	// Confirm is the time to the second look at what differs. Zero means ten seconds.
+	// Confirm is the time to the second check of a difference. Zero means ten seconds.
 	Confirm time.Duration
 }
 
@@ -75,10 +75,10 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// An Auditor compares the books of an engine with the objects.
+// An Auditor compares the charges of an engine with the objects.
 type Auditor struct {
 	config Config
-	// suspects has the fingerprints of what differed at the last look.
+	// suspects has the fingerprints of the differences at the last check.
 	suspects map[types.NamespacedName]string
 }
 
@@ -90,7 +90,7 @@ func SetupWithManager(mgr ctrl.Manager, config Config) error {
 	return mgr.Add(&Auditor{config: config})
 }
 
-// NeedLeaderElection tells the manager that only the leader audits: the others decide nothing.
+// NeedLeaderElection returns true: only the leader audits, because other replicas decide nothing.
 func (a *Auditor) NeedLeaderElection() bool { return true }
 
 // Start audits until the context ends.
@@ -111,7 +111,7 @@ func (a *Auditor) Start(ctx context.Context) error {
 	}
 }
 
-// look compares once.
+// look runs one check.
 func (a *Auditor) look(ctx context.Context) error {
 	var list kueue.WorkloadList
 	if err := a.config.Cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
@@ -126,7 +126,7 @@ func (a *Auditor) look(ctx context.Context) error {
 		return fmt.Errorf("read the books: %w", err)
 	}
 	for _, l := range Imbalances(&books) {
-		// Nothing that can be observed changes a sum. A new manager adds it up from nothing.
+		// No observation changes a total. A restarted manager recomputes it.
 		a.report(ctx, l, "those of its quota Workloads add up to", "restart the manager, which counts anew then")
 	}
 	confirmed := a.confirmed(Differences(objects, &books))
@@ -139,7 +139,7 @@ func (a *Auditor) look(ctx context.Context) error {
 	return nil
 }
 
-// confirmed returns the differences that were the same at the last look, and remembers all for the next.
+// confirmed returns the differences that were the same at the last check, and remembers all for the next.
 func (a *Auditor) confirmed(all []Difference) []Difference {
 	before := a.suspects
 	a.suspects = make(map[types.NamespacedName]string, len(all))
@@ -154,9 +154,9 @@ func (a *Auditor) confirmed(all []Difference) []Difference {
 	return confirmed
 }
 
-// settle asks the API server, and if it says what the cache says then the engine is wrong: it is told again.
+// settle asks the API server. If the cache is up to date, the engine is wrong, and settle sends it the object again.
 func (a *Auditor) settle(ctx context.Context, d *Difference) error {
-	// The engine may take it to have gone. If it goes while it is read, the engine hears that after this.
+	// The engine may believe that the object was deleted. If it is deleted during this read, the engine observes that after this.
 	a.config.Engine.Observe(admission.WorkloadDoubted{UID: d.Object.UID})
 	var live kueue.Workload
 	err := a.config.Live.Get(ctx, d.Key, &live)
@@ -164,7 +164,7 @@ func (a *Auditor) settle(ctx context.Context, d *Difference) error {
 		return fmt.Errorf("read quota Workload %s: %w", d.Key, err)
 	}
 	if d.Object.UID != "" && live.UID != d.Object.UID {
-		// It has gone after all, and the engine may have heard of that before it was told to doubt it.
+		// It was deleted after all, and the engine may have observed that before it was told to doubt it.
 		a.config.Engine.Observe(admission.WorkloadGone{Key: d.Key, UID: d.Object.UID})
 	}
 	if live.UID != d.Object.UID || live.ResourceVersion != d.Object.ResourceVersion {
@@ -182,7 +182,7 @@ func (a *Auditor) settle(ctx context.Context, d *Difference) error {
 	return nil
 }
 
-// report counts a wrong line and tells the owner of the ClusterQueue.
+// report counts a mismatch and emits an Event on the ClusterQueue.
 func (a *Auditor) report(ctx context.Context, l Line, truth, remedy string) {
 	ctrl.LoggerFrom(ctx).Error(nil, "The books were wrong", "clusterQueue", l.ClusterQueue, "localQueue", l.LocalQueue, "flavor", l.Flavor,
 		"resource", l.Resource, "booked", l.Booked, "counted", l.Counted, "truth", truth, "remedy", remedy)

@@ -15,7 +15,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// Only what is the same at two looks, one after the other, is confirmed.
+// Only a difference that is the same at two consecutive checks is confirmed.
 func TestConfirmed(t *testing.T) {
 	difference := func(object string, books uint64, booked quota.Amount) []Difference {
 		return []Difference{{
@@ -50,7 +50,7 @@ func TestConfirmed(t *testing.T) {
 	}
 }
 
-// A listener is an engine that hears everything at once.
+// A listener is an engine that observes everything at once.
 type listener struct{ *admission.Engine }
 
 func (l listener) View(_ context.Context, f func(*admission.Engine)) error {
@@ -75,8 +75,8 @@ func (s shelf) Get(_ context.Context, key client.ObjectKey, object client.Object
 	return nil
 }
 
-// The engine has heard that a quota Workload has gone, which the cache still shows. While the API server is asked, a late answer to a write
-// about it may be on its way: it counts only if the Workload lives.
+// The engine has observed that a quota Workload was deleted, which the cache still shows. While the API server is asked, a late response to
+// a write about the Workload may be in transit: it counts only if the Workload exists.
 func TestSettleAsksTheAPIServer(t *testing.T) {
 	newWorkload := func(uid types.UID) *kueue.Workload {
 		return &kueue.Workload{

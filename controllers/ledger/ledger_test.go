@@ -22,7 +22,9 @@ import (
 
 const gpu corev1.ResourceName = "nvidia.com/gpu"
 
-// newWorkload makes a quota Workload that holds so many GPUs of flavor a100 for each of 4 pods, in the ClusterQueue of its LocalQueue.
+// newWorkload returns a quota Workload that holds the given number of GPUs of flavor a100 for each of 4 pods, in the ClusterQueue of its
+// LocalQueue.
+// LocalQueue.
 func newWorkload(name, queue string, version int, each int64, changes ...func(*kueue.Workload)) *kueue.Workload {
 	requests := corev1.ResourceList{gpu: *resource.NewQuantity(each, resource.DecimalSI)}
 	w := &kueue.Workload{
@@ -68,7 +70,7 @@ func asks(name corev1.ResourceName, quantity string) func(*kueue.Workload) {
 	}
 }
 
-// An engine with a ClusterQueue "q" and one "r" of 1000 GPUs each.
+// newEngine returns an engine with ClusterQueues "q" and "r" of 1000 GPUs each.
 func newEngine(t interface{ Fatal(...any) }, workloads ...*kueue.Workload) *admission.Engine {
 	e, err := admission.New(admission.Config{})
 	if err != nil {
@@ -105,7 +107,7 @@ func holdings(workloads []*kueue.Workload) []ledger.Holding {
 	return all
 }
 
-// audit lists what differs, a line each.
+// audit returns the differences, a line each.
 func audit(e *admission.Engine, objects []*kueue.Workload) []string {
 	books := e.Books()
 	var lines []string
@@ -117,7 +119,7 @@ func audit(e *admission.Engine, objects []*kueue.Workload) []string {
 	return lines
 }
 
-// repair tells the engine of what differs as the Auditor does: the same object in the same version, or that there is none.
+// repair sends the differences to the engine as the Auditor does: the same object in the same version, or its deletion.
 func repair(e *admission.Engine, objects []*kueue.Workload) {
 	books := e.Books()
 	for _, d := range ledger.Differences(holdings(objects), &books) {
@@ -185,7 +187,7 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
-// What the engine takes to have gone by mistake counts again once the API server has said that it lives.
+// A Workload that the engine believes deleted by mistake counts again once the API server has confirmed that it exists.
 func TestRepairOfWhatWasTakenToHaveGone(t *testing.T) {
 	object := newWorkload("a", "q", 1, 2)
 	e := newEngine(t, object)
@@ -261,7 +263,7 @@ func find(b *admission.Books, name string) *admission.ClusterQueueBook {
 	return nil
 }
 
-// TestAgreesWithTheEngine lets both count the same random objects.
+// TestAgreesWithTheEngine makes both count the same random objects.
 func TestAgreesWithTheEngine(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var objects []*kueue.Workload
