@@ -21,7 +21,7 @@ import (
 )
 
 // readDevices reads what the pods of a gang are charged for: their ResourceClaims, and whether the ResourceClaimTemplates exist from which
-// those have to be created. Pods without resource claims need neither.
+// these are created. Pods without resource claims need neither.
 func (r *Reconciler) readDevices(ctx context.Context, namespace string, pods []*corev1.Pod) (*podgroup.Devices, error) {
 	devices := &podgroup.Devices{Mapping: r.config.Devices, Claims: map[string]device.Claim{}, Templates: map[string]struct{}{}}
 	names := map[string]struct{}{}
@@ -35,7 +35,7 @@ func (r *Reconciler) readDevices(ctx context.Context, namespace string, pods []*
 		return devices, nil
 	}
 	var claims resourcev1.ResourceClaimList
-	// The cache is enough: the spec of a ResourceClaim never changes, and one that it does not have yet has an event to come.
+	// The cache is enough: the spec of a ResourceClaim never changes, and an event will report a claim that the cache lacks.
 	if err := r.client.List(ctx, &claims, client.InNamespace(namespace)); err != nil {
 		return nil, fmt.Errorf("list ResourceClaims in namespace %q: %w", namespace, err)
 	}
@@ -56,7 +56,7 @@ func (r *Reconciler) readDevices(ctx context.Context, namespace string, pods []*
 	return devices, nil
 }
 
-// StripClaim keeps of a ResourceClaim in the cache what it asks for, and which pod it was created for.
+// StripClaim reduces a ResourceClaim in the cache to its requests and the pod it was created for.
 func StripClaim(object any) (any, error) {
 	claim, ok := object.(*resourcev1.ResourceClaim)
 	if !ok {
@@ -71,7 +71,7 @@ func StripClaim(object any) (any, error) {
 	}, nil
 }
 
-// gangOfClaim maps a ResourceClaim to the gang of its pod, or to that of its PodGroup.
+// gangOfClaim maps a ResourceClaim to the gang of its pod or of its PodGroup.
 func (r *Reconciler) gangOfClaim(ctx context.Context, claim *resourcev1.ResourceClaim) []reconcile.Request {
 	owner := metav1.GetControllerOfNoCopy(claim)
 	switch {
@@ -81,7 +81,7 @@ func (r *Reconciler) gangOfClaim(ctx context.Context, claim *resourcev1.Resource
 		return nil
 	}
 	var pod corev1.Pod
-	// A pod that the cache does not have yet has an event of its own to come.
+	// An event will report a pod that the cache lacks.
 	if err := r.pods.Get(ctx, types.NamespacedName{Namespace: claim.Namespace, Name: owner.Name}, &pod); err != nil {
 		return nil
 	}

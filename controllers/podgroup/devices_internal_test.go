@@ -12,7 +12,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/podgroup"
 )
 
-// TestStripDevices: what is left of a pod and its ResourceClaim in the caches is charged the same as all of them.
+// TestStripDevices: the reduced pod and ResourceClaim in the caches are charged the same as the whole objects.
 func TestStripDevices(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "pod", UID: "1"}}
 	pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "devices", ResourceClaimTemplateName: new("eight")}}
@@ -32,7 +32,7 @@ func TestStripDevices(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if strippedClaim.(*resourcev1.ResourceClaim).Status.Allocation != nil { //nolint:forcetypeassert // it is what was put in
+	if strippedClaim.(*resourcev1.ResourceClaim).Status.Allocation != nil { //nolint:forcetypeassert // the type is that of the argument
 		t.Error("kept too much of the ResourceClaim")
 	}
 	overhead := func(pod, claim any) corev1.ResourceList {

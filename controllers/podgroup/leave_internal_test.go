@@ -24,7 +24,7 @@ func (c labelled) Get(_ context.Context, _ client.ObjectKey, object client.Objec
 
 func (c labelled) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
 
-// TestLeave: what is remembered of a gang in a namespace that is not managed any more goes.
+// TestLeave: the memory of a gang is deleted when its namespace is no longer managed.
 func TestLeave(t *testing.T) {
 	a, b := podgroup.Ref{Kind: podgroup.Lightweight, Namespace: "ml", Name: "a"}, podgroup.Ref{Kind: podgroup.Lightweight, Namespace: "ml", Name: "b"}
 	r := &Reconciler{
@@ -38,7 +38,7 @@ func TestLeave(t *testing.T) {
 	}
 }
 
-// TestFollow: the end of each plan is found once.
+// TestFollow: the end of each plan is reported once.
 func TestFollow(t *testing.T) {
 	ref := podgroup.Ref{Kind: podgroup.Lightweight, Namespace: "ml", Name: "a"}
 	r := &Reconciler{memory: map[podgroup.Ref]*memory{}}

@@ -17,10 +17,10 @@ import (
 	"github.com/tranche-dev/tranche/controllers/served"
 )
 
-// podGroupAPIs are the APIs of PodGroups that are served, by the way in which pods name them.
+// podGroupAPIs are the served APIs of PodGroups, by the way in which pods name them.
 type podGroupAPIs map[podgroup.Kind][]schema.GroupVersionKind
 
-// knownAPIs are all APIs of PodGroups, the preferred first. Of a group only one version is read.
+// knownAPIs returns all APIs of PodGroups, the preferred first. Only one version of an API group is read.
 func knownAPIs() map[podgroup.Kind][][]string {
 	return map[podgroup.Kind][][]string{
 		podgroup.Core:         {{"scheduling.k8s.io/v1beta1", "scheduling.k8s.io/v1alpha3", "scheduling.k8s.io/v1alpha2"}},
@@ -30,7 +30,7 @@ func knownAPIs() map[podgroup.Kind][][]string {
 	}
 }
 
-// servedAPIs asks the API server for those that it has.
+// servedAPIs asks the API server which of them it serves.
 func servedAPIs(resources served.Lister) (podGroupAPIs, error) {
 	all := podGroupAPIs{}
 	for kind, groups := range knownAPIs() {
@@ -53,13 +53,13 @@ func servedAPIs(resources served.Lister) (podGroupAPIs, error) {
 	return all, nil
 }
 
-// isOfJobSet tells whether a PodGroup was made for a JobSet, whose quota Workloads already ask for what its pods need.
+// isOfJobSet reports whether a PodGroup was created for a JobSet, whose quota Workloads already ask for what its pods need.
 func isOfJobSet(object client.Object) bool {
 	controller := metav1.GetControllerOfNoCopy(object)
 	return object.GetLabels()[apis.JobSetLabel] != "" || controller != nil && controller.Kind == "JobSet"
 }
 
-// objectOf reads what counts of a PodGroup, of whichever API. What is not of the form that its API gives it counts as not set.
+// objectOf reads the relevant fields of a PodGroup of any API. A field of the wrong type counts as not set.
 func objectOf(u *unstructured.Unstructured) *podgroup.Object {
 	o := &podgroup.Object{
 		APIVersion: u.GetAPIVersion(), Name: u.GetName(), UID: u.GetUID(), Created: u.GetCreationTimestamp().Time,
@@ -86,8 +86,7 @@ func objectOf(u *unstructured.Unstructured) *podgroup.Object {
 	return o
 }
 
-// stripPod keeps of a pod of a gang what says in which gang it is, what it asks for, whether it has a node and whether it has
-// ended.
+// stripPod reduces a pod of a gang to the fields that determine its gang, its requests, whether it has a node and whether it has ended.
 func stripPod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {

@@ -17,7 +17,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-// resources lists the resources of each version that an API server has.
+// resources lists the resources of each version that an API server serves.
 type resources map[string][]string
 
 var errBroken = errors.New("no answer")
@@ -96,7 +96,7 @@ func TestObjectOf(t *testing.T) {
 	}
 }
 
-// TestStripPod: what is left of a pod in the cache makes the same gang as all of it.
+// TestStripPod: the reduced pod in the cache gives the same gang as the whole pod.
 func TestStripPod(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ml", Name: "pod", UID: "1", ResourceVersion: "2", Labels: map[string]string{"kueue.x-k8s.io/pod-group-name": "train"},

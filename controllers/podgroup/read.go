@@ -21,18 +21,18 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-// seen is everything that a pass knows. Its objects may belong to a cache and are not changed.
+// seen is the snapshot that one reconcile works on. Its objects may belong to a cache and are not changed.
 type seen struct {
 	podgroup.Seen
 	// object is the PodGroup as it was read, or nil.
 	object *unstructured.Unstructured
-	// awaitsEngine tells that the engine may still have to hear of an admission.
+	// awaitsEngine is true if the engine may not have observed an admission yet.
 	awaitsEngine bool
 }
 
-// A look is where a pass reads from.
+// A look has the readers of one reconcile.
 type look struct {
-	// objects and pods are readers, and finds makes of a gang how its pods and quota Workloads are found there.
+	// objects and pods are readers; findPods and findWorkloads return the list options for the pods and quota Workloads of a gang.
 	objects, pods client.Reader
 	findPods      func(podgroup.Ref) []client.ListOption
 	findWorkloads func(podgroup.Ref) []client.ListOption
@@ -46,7 +46,7 @@ func (r *Reconciler) cached() look {
 	return look{objects: r.client, pods: r.pods, findPods: byIndex, findWorkloads: byIndex}
 }
 
-// past reads past the caches.
+// past returns the readers that bypass the caches.
 func (r *Reconciler) past() look {
 	return look{
 		objects: r.live, pods: r.live,
@@ -59,7 +59,7 @@ func (r *Reconciler) past() look {
 	}
 }
 
-// podLabels are labels that all pods of a gang have. Only where a label alone names the gang others do not have them, too.
+// podLabels returns labels that all pods of a gang have. Pods of other gangs may have them too, unless a label alone names the gang.
 func podLabels(ref podgroup.Ref) client.MatchingLabels {
 	all := client.MatchingLabels{apis.PodGroupMemberLabel: apis.PodGroupMemberValue}
 	key := map[podgroup.Kind]string{podgroup.Coscheduling: apis.CoschedulingLabel, podgroup.Koordinator: apis.KoordinatorLabel}[ref.Kind]
@@ -69,8 +69,8 @@ func podLabels(ref podgroup.Ref) client.MatchingLabels {
 	return all
 }
 
-// read returns nil if the namespace is none of ours, and no quota Workload of the gang is left. As long as there is one it is brought to its
-// end: its pods are evicted and its quota is given back, but nothing else is let go.
+// read returns nil if the namespace is not managed, and the gang has no quota Workload. While it has one in such a namespace, its pods are
+// evicted and its quota is released, but no pod is ungated.
 func (r *Reconciler) read(ctx context.Context, ref podgroup.Ref, from look) (*seen, error) {
 	managed, err := r.isManaged(ctx, ref.Namespace)
 	if err != nil {
@@ -81,7 +81,7 @@ func (r *Reconciler) read(ctx context.Context, ref podgroup.Ref, from look) (*se
 		return nil, err
 	}
 	if !managed && len(workloads) == 0 {
-		return nil, nil //nolint:nilnil // there is nothing to see
+		return nil, nil //nolint:nilnil // there is nothing to read
 	}
 	s, err := r.readGang(ctx, ref, from)
 	if err != nil {
@@ -112,7 +112,7 @@ func (r *Reconciler) read(ctx context.Context, ref podgroup.Ref, from look) (*se
 	return s, nil
 }
 
-// isManaged tells whether a namespace is one of ours.
+// isManaged reports whether a namespace is managed.
 func (r *Reconciler) isManaged(ctx context.Context, name string) (bool, error) {
 	var namespace corev1.Namespace
 	if err := r.client.Get(ctx, types.NamespacedName{Name: name}, &namespace); err != nil {
@@ -121,7 +121,7 @@ func (r *Reconciler) isManaged(ctx context.Context, name string) (bool, error) {
 	return r.config.Namespaces.Matches(labels.Set(namespace.Labels)), nil
 }
 
-// readGang reads what makes a gang: its PodGroup and its pods.
+// readGang reads the PodGroup and the pods of a gang.
 func (r *Reconciler) readGang(ctx context.Context, ref podgroup.Ref, from look) (*seen, error) {
 	s := &seen{}
 	var err error
@@ -185,9 +185,9 @@ func (r *Reconciler) readWorkloads(ctx context.Context, ref podgroup.Ref, from l
 	return all, nil
 }
 
-// readOthers reads what counts of the gangs that start together with one. Whether they are admitted is read from where the gang itself is,
-// and their pods from the cache: those only count before quota is asked for. A gang in a namespace that is
-// not managed counts as one that does not exist.
+// readOthers reads the peers of a gang: the gangs that start together with it. It reads their quota Workloads where those of the gang
+// itself are read, and their pods from the cache: the pods only count before quota is requested. A gang in a namespace that is not managed
+// counts as one that does not exist.
 func (r *Reconciler) readOthers(ctx context.Context, s *seen, from look) ([]*seen, error) {
 	cached := r.cached()
 	from.pods, from.findPods = cached.pods, cached.findPods
@@ -212,7 +212,7 @@ func (r *Reconciler) readOthers(ctx context.Context, s *seen, from look) ([]*see
 	return all, nil
 }
 
-// readPriority follows Kueue: the WorkloadPriorityClass that is named, or else the priority that the pods have.
+// readPriority determines the priority as Kueue does: from the named WorkloadPriorityClass, or else from the pods.
 func (r *Reconciler) readPriority(ctx context.Context, s *seen) error {
 	name := s.Gang.PriorityClass
 	if name == "" {
@@ -262,8 +262,8 @@ func (r *Reconciler) readFlavors(ctx context.Context, s *seen) error {
 	return nil
 }
 
-// readCharges asks the engine, because what was read may still show an admission that is about to be taken back. Only what the engine
-// charges lets pods go.
+// readCharges asks the engine, because the objects may still show an admission that is about to be rolled back. Only pods of a Workload
+// that the engine charges are ungated.
 func (r *Reconciler) readCharges(ctx context.Context, gangs ...*seen) error {
 	return r.config.Runner.View(ctx, func(e *admission.Engine) {
 		for _, s := range gangs {
@@ -276,7 +276,7 @@ func (r *Reconciler) readCharges(ctx context.Context, gangs ...*seen) error {
 	})
 }
 
-// backoff is for how long a gang is put off that has been put off so many times.
+// backoff returns the requeue delay of a gang that has been requeued count times.
 func (r *Reconciler) backoff(count int32) time.Duration {
 	base, most := float64(*r.config.Requeuing.BackoffBaseSeconds), float64(*r.config.Requeuing.BackoffMaxSeconds)
 	seconds := min(base*math.Pow(2, float64(count-1)), most)

@@ -12,7 +12,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-// TestPodLabels: past the cache only the pods of the gang are read where a label names it, and in any case all of them.
+// TestPodLabels: reads past the cache return all pods of the gang, and no other pods if a label names the gang.
 func TestPodLabels(t *testing.T) {
 	cases := map[string]struct {
 		kind podgroup.Kind

@@ -1,12 +1,12 @@
-// Package podgroup admits gangs of pods: it keeps the quota Workloads of each gang, lets its pods go when they are admitted, and gives
-// quota back when pods are over. Which pods are a gang, and what comes next for it, is decided by package admission/podgroup.
+// Package podgroup admits gangs of pods: it keeps the quota Workloads of each gang, ungates its pods when they are admitted, and releases
+// quota when pods have terminated. Package admission/podgroup decides which pods are a gang, and computes its next step.
 //
-// A pass reads everything about one gang (read.go), lets that package compute the next step, and writes it in an order that is safe to be
-// cut off after any write (write.go). A step that lets pods or quota go is computed once more from what the API server says. At its end the
-// status of the PodGroup says how the pods are, unless somebody else writes it (status.go).
+// A reconcile reads everything about one gang (read.go), lets that package compute the next step, and writes it in an order that can be
+// interrupted after any write (write.go). A step that ungates pods or releases quota is computed a second time from live reads. At the end
+// the controller writes the state of the pods into the status of the PodGroup, unless another client writes that status (status.go).
 //
-// Pods of gangs are watched by a cache of their own, which keeps more of each than that of the pods of JobSets does. PodGroups are watched
-// in those APIs that are served when the manager starts.
+// The pods of gangs have a cache of their own, which keeps more of each pod than the cache for the pods of JobSets. PodGroups are watched
+// in the APIs that are served when the manager starts.
 package podgroup
 
 import (
@@ -47,8 +47,8 @@ const (
 
 	firstRetry   = 5 * time.Millisecond
 	longestRetry = 15 * time.Second
-	// toldPerSecond and toldBurst bound the gangs that are told something new, and toldPods the pods of one gang that are. Whose turn has not
-	// come is looked at again after tellLater.
+	// toldPerSecond and toldBurst limit the gangs that get Events, and toldPods the pods of one gang that do. A gang over the limit is
+	// reconciled again after tellLater.
 	toldPerSecond = 5
 	toldBurst     = 50
 	toldPods      = 8
@@ -58,29 +58,29 @@ const (
 	indexGang = "tranche.dev/gang"
 )
 
-// A Config says what the controller of gangs works with.
+// A Config configures the controller of gangs.
 type Config struct {
 	// Runner owns the admission engine.
 	Runner *engine.Runner
 	// Recorder emits Events.
 	Recorder k8sevents.EventRecorder
-	// Resources tells which PodGroups there are.
+	// Resources lists the APIs of PodGroups that are served.
 	Resources served.Lister
 	// Namespaces selects the namespaces whose gangs are managed, by their labels.
 	Namespaces labels.Selector
-	// Requeuing says how long a gang is put off that has given back what it had gathered. Its defaults must be set.
+	// Requeuing configures the requeue delay of a gang that has released its partial quota. Its defaults must be set.
 	Requeuing configapi.RequeuingStrategy
-	// Retention says how long finished quota Workloads are kept, and pods whose quota Workload the manager has deactivated.
+	// Retention configures how long finished quota Workloads are kept, and pods whose quota Workload the manager has deactivated.
 	Retention configapi.WorkloadRetentionPolicy
-	// Devices say what quota is charged for the devices that pods claim.
+	// Devices maps the devices that pods claim to the resources that are charged for them.
 	Devices device.Mapping
-	// Status says who keeps the status of PodGroups.
+	// Status configures which controller keeps the status of PodGroups.
 	Status configapi.PodGroupStatus
-	// Gangs says how long gangs wait, and what becomes of them afterwards.
+	// Gangs configures how long gangs wait, and what happens to them afterwards.
 	Gangs podgroup.Settings
 	// Workers is how many gangs are reconciled at the same time. Zero means 4.
 	Workers int
-	// Releases is how many pods of one gang are let go at the same time. Zero means 16.
+	// Releases is how many pods of one gang are ungated at the same time. Zero means 16.
 	Releases int
 }
 
@@ -110,21 +110,21 @@ func (c *Config) validate() error {
 type Reconciler struct {
 	config Config
 	client client.Client
-	// pods reads the pods of gangs from their cache, live everything past any cache.
+	// pods reads the pods of gangs from their cache; live reads everything past any cache.
 	pods, live client.Reader
 	apis       podGroupAPIs
 	statuses   statusAPIs
 	told       flowcontrol.RateLimiter
 	queue      workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-	// mu guards what this process remembers of gangs, only to tell each news once. It can be forgotten.
+	// mu guards the memory of gangs, which only prevents repeated reports. It can be forgotten.
 	mu     sync.Mutex
 	memory map[podgroup.Ref]*memory
-	// watchers are the gangs that name a gang as one that they start together with.
+	// watchers maps a gang to the gangs that name it as a peer.
 	watchers map[podgroup.Ref]map[podgroup.Ref]struct{}
 }
 
-// SetupWithManager starts the controller of gangs, and feeds the plans of gangs that gather their quota to the engine.
+// SetupWithManager starts the controller of gangs, and sends the plans of gangs with several parts to the engine.
 func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) error {
 	if err := config.validate(); err != nil {
 		return err
@@ -237,7 +237,7 @@ func gangOfPod(_ context.Context, pod *corev1.Pod) []reconcile.Request {
 	return nil
 }
 
-// keepQueue remembers the queue of the controller, so that a gang can have those looked at that start together with it.
+// keepQueue stores the queue of the controller, so that a gang can requeue its peers.
 func (r *Reconciler) keepQueue(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -245,7 +245,7 @@ func (r *Reconciler) keepQueue(_ context.Context, queue workqueue.TypedRateLimit
 	return nil
 }
 
-// Reconcile brings one gang a step further.
+// Reconcile takes the next step for one gang.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	ref, ok := podgroup.ParseRef(req.Namespace, req.Name)
 	if !ok {
@@ -262,7 +262,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	step := podgroup.Next(&s.Seen, time.Now())
 	if step.NeedsLive() {
 		if s, err = r.read(ctx, ref, r.past()); err != nil || s == nil {
-			return ctrl.Result{Requeue: err == nil}, err //nolint:staticcheck // the namespace has just gone: the next pass takes leave of the gang
+			return ctrl.Result{Requeue: err == nil}, err //nolint:staticcheck // the namespace was just deleted: the next reconcile forgets the gang
 		}
 		step = podgroup.Next(&s.Seen, time.Now())
 	}

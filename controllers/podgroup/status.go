@@ -25,7 +25,7 @@ import (
 // statusAPIs are the APIs of PodGroups whose status has a subresource.
 type statusAPIs map[schema.GroupVersionKind]struct{}
 
-// servedStatus asks the API server for those. A definition of kube-batch may have one, or not.
+// servedStatus asks the API server which of them have one. A definition of kube-batch may have one, or not.
 func servedStatus(resources served.Lister, podGroups podGroupAPIs) (statusAPIs, error) {
 	all := statusAPIs{}
 	for _, gvk := range slices.Concat(slices.Collect(maps.Values(podGroups))...) {
@@ -40,7 +40,7 @@ func servedStatus(resources served.Lister, podGroups podGroupAPIs) (statusAPIs, 
 	return all, nil
 }
 
-// keepStatus has the status of a PodGroup say how its pods are, if that is not what it says, and as long as nobody else writes it.
+// keepStatus writes the state of the pods into the status of a PodGroup if it has changed, unless another client writes that status.
 func (r *Reconciler) keepStatus(ctx context.Context, s *seen, _ *podgroup.Step) error {
 	if r.config.Status != configapi.PodGroupStatusManage || s.object == nil || len(podgroup.StatusFields(s.object.GetAPIVersion())) == 0 {
 		return nil
@@ -51,7 +51,8 @@ func (r *Reconciler) keepStatus(ctx context.Context, s *seen, _ *podgroup.Step) 
 	if after == before || isEmpty && before == (podgroup.Status{}) {
 		return nil
 	}
-	// What was tried for an object as it is now is not tried again: somebody else writes its status, or its API has no place for it.
+	// A write that was tried for the current version of the object is not repeated: another client writes its status, or its API rejects
+	// it.
 	attempt := attempt{s.object.GetResourceVersion(), after}
 	attempt.status.Started = 0
 	isTried := false
@@ -66,13 +67,13 @@ func (r *Reconciler) keepStatus(ctx context.Context, s *seen, _ *podgroup.Step) 
 	return nil
 }
 
-// An attempt is to write a status to an object as it was.
+// An attempt is a write of a status to one version of an object.
 type attempt struct {
 	resourceVersion string
 	status          podgroup.Status
 }
 
-// writeStatus computes the status once more from what the API server says that it is: one that has ended in the meantime stays so.
+// writeStatus computes the status again from a live read: a gang that has ended in the meantime stays ended.
 func (r *Reconciler) writeStatus(ctx context.Context, s *seen) error {
 	there := &unstructured.Unstructured{}
 	there.SetGroupVersionKind(s.object.GroupVersionKind())
@@ -101,14 +102,14 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *seen) error {
 	} else {
 		err = r.client.Patch(ctx, after, patch.Locked(there, there.GetResourceVersion()), client.FieldOwner(apis.FieldManager))
 	}
-	// Nobody can write to a PodGroup that its API does not take any more, and its pods need none of this.
+	// If the API of a PodGroup no longer accepts it, no client can write to it, and its pods do not need the status.
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsInvalid(err) {
 		return fmt.Errorf("write status of PodGroup %s: %w", key, err)
 	}
 	return nil
 }
 
-// isKeptElsewhere tells whether somebody else has written a field of the status: as a rule the controller of a scheduler.
+// isKeptElsewhere reports whether another client has written a field of the status, usually the controller of a scheduler.
 func isKeptElsewhere(object *unstructured.Unstructured) bool {
 	return slices.ContainsFunc(object.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool {
 		if entry.Manager == apis.FieldManager || entry.FieldsV1 == nil {
@@ -129,7 +130,7 @@ func isKeptElsewhere(object *unstructured.Unstructured) bool {
 	})
 }
 
-// statusOf reads the status of a PodGroup. What is not of the form that its API gives it counts as not set.
+// statusOf reads the status of a PodGroup. A field of the wrong type counts as not set.
 func statusOf(object *unstructured.Unstructured) podgroup.Status {
 	var s podgroup.Status
 	counts := s.Counts()
@@ -149,7 +150,7 @@ func statusOf(object *unstructured.Unstructured) podgroup.Status {
 	return s
 }
 
-// setStatus leaves fields of the status alone that are not kept.
+// setStatus sets the fields of the status that Tranche keeps, and leaves the others unchanged.
 func setStatus(object *unstructured.Unstructured, s podgroup.Status) error {
 	counts := s.Counts()
 	for _, field := range podgroup.StatusFields(object.GetAPIVersion()) {

@@ -19,21 +19,21 @@ import (
 	"github.com/tranche-dev/tranche/controllers/patch"
 )
 
-// memory is what this process remembers of a gang, to tell news once. Nothing is decided by it.
+// memory is what this process remembers of a gang, so that it reports each change once. No decision depends on it.
 type memory struct {
-	// said is what was told last, and heard are the pods that were told.
+	// said is the last report, and heard are the pods that got it.
 	said  podgroup.Message
 	heard map[types.UID]struct{}
-	// others are the gangs that start together with it, and known is what those were woken for that name it.
+	// others are the peers of the gang. known is the state of the gang at the time when the gangs that name it were last requeued.
 	others []podgroup.Ref
 	known  string
-	// plan is that of its parts, or empty.
+	// plan is the plan of its parts, or empty.
 	plan types.UID
-	// attempt is the last one to write the status of its PodGroup.
+	// attempt is the last write of the status of its PodGroup.
 	attempt attempt
 }
 
-// remember runs f on what is remembered of a gang.
+// remember runs f on the memory of a gang.
 func (r *Reconciler) remember(ref podgroup.Ref, f func(*memory)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -45,7 +45,7 @@ func (r *Reconciler) remember(ref podgroup.Ref, f func(*memory)) {
 	f(m)
 }
 
-// forget drops what is remembered of a gang that is not there any more.
+// forget deletes the memory of a gang that no longer exists.
 func (r *Reconciler) forget(ref podgroup.Ref) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -54,7 +54,7 @@ func (r *Reconciler) forget(ref podgroup.Ref) {
 
 func isGone(s *seen) bool { return s.object == nil && len(s.Gang.All()) == 0 && len(s.Workloads) == 0 }
 
-// subject is what Events about a gang are about: its PodGroup, or else its first pod, or what is given.
+// subject returns the object of Events about a gang: its PodGroup, or else its first pod, or otherwise.
 func (r *Reconciler) subject(s *seen, otherwise runtime.Object) runtime.Object {
 	switch {
 	case s.object != nil:
@@ -65,8 +65,8 @@ func (r *Reconciler) subject(s *seen, otherwise runtime.Object) runtime.Object {
 	return otherwise
 }
 
-// tell says on the PodGroup how its gang stands, and in Events on it and on its pods, each time when that is something new. Of many pods
-// only the first are told.
+// tell writes the state of a gang to its PodGroup, and emits Events on the PodGroup and its pods, each time the state changes. Of many pods
+// only the first get an Event.
 func (r *Reconciler) tell(ctx context.Context, s *seen, step *podgroup.Step) error {
 	if isGone(s) {
 		return nil
@@ -85,7 +85,7 @@ func (r *Reconciler) tell(ctx context.Context, s *seen, step *podgroup.Step) err
 		return nil
 	}
 	if !r.told.TryAccept() {
-		// It is told later, or what is true by then.
+		// The current state is reported later.
 		step.Again = tellLater
 		return nil
 	}
@@ -116,7 +116,7 @@ func (r *Reconciler) tell(ctx context.Context, s *seen, step *podgroup.Step) err
 	return nil
 }
 
-// deaf are those of the first pods that wait and have not heard yet what was told.
+// deaf returns those of the first waiting pods that have not got the last report yet.
 func (m *memory) deaf(pods []*corev1.Pod) []*corev1.Pod {
 	var all []*corev1.Pod
 	for _, pod := range pods[:min(len(pods), toldPods)] {
@@ -127,7 +127,7 @@ func (m *memory) deaf(pods []*corev1.Pod) []*corev1.Pod {
 	return all
 }
 
-// note writes on a PodGroup how its gang stands.
+// note writes the state of a gang to its PodGroup.
 func (r *Reconciler) note(ctx context.Context, s *seen, text string) error {
 	after := s.object.DeepCopy()
 	annotations := after.GetAnnotations()
@@ -144,8 +144,7 @@ func (r *Reconciler) note(ctx context.Context, s *seen, text string) error {
 	return nil
 }
 
-// watch has a gang looked at when something changes about the others that it names, whether they name it or not. It must be called before
-// these are read.
+// watch registers a gang to be requeued when its peers change, whether they name it or not. It must be called before the peers are read.
 func (r *Reconciler) watch(ref podgroup.Ref, others []podgroup.Ref) {
 	var before []podgroup.Ref
 	r.remember(ref, func(m *memory) { before, m.others = m.others, others })
@@ -164,7 +163,7 @@ func (r *Reconciler) watch(ref podgroup.Ref, others []podgroup.Ref) {
 	}
 }
 
-// tellOthers has the gangs looked at that name this one, when something has changed that they depend on.
+// tellOthers requeues the gangs that name this one, when something has changed that they depend on.
 func (r *Reconciler) tellOthers(s *seen) {
 	ref, o, isNews := s.Gang.Ref, podgroup.OtherOf(&s.Seen), false
 	known := fmt.Sprint(o.Exists, o.IsWhole, o.IsAdmitted, o.HasStarted, o.HasEnded, o.Problem, o.Together)
@@ -182,7 +181,7 @@ func (r *Reconciler) tellOthers(s *seen) {
 	}
 }
 
-// tellPlan tells the engine which plan the parts of a gang follow: before they are made, and until they are gone.
+// tellPlan sends the plan of the parts of a gang to the engine, before the parts are created and until they are deleted.
 func (r *Reconciler) tellPlan(s *seen, step *podgroup.Step) {
 	plan := podgroup.PlanOf(slices.Concat(s.Workloads, step.Create))
 	if ended := r.follow(s.Gang.Ref, plan.UID); ended != "" {
@@ -193,7 +192,7 @@ func (r *Reconciler) tellPlan(s *seen, step *podgroup.Step) {
 	}
 }
 
-// follow remembers which plan the parts of a gang follow, and returns the one that they do not follow any more, or nothing.
+// follow records which plan the parts of a gang follow, and returns the plan that they no longer follow, or "".
 func (r *Reconciler) follow(ref podgroup.Ref, plan types.UID) (ended types.UID) {
 	r.remember(ref, func(m *memory) {
 		if m.plan != plan {
@@ -204,7 +203,7 @@ func (r *Reconciler) follow(ref podgroup.Ref, plan types.UID) (ended types.UID) 
 	return ended
 }
 
-// leave takes leave of a gang that is none of ours any more.
+// leave removes the records of a gang that is no longer managed.
 func (r *Reconciler) leave(ref podgroup.Ref) {
 	if ended := r.follow(ref, ""); ended != "" {
 		r.config.Runner.Observe(admission.PlanGone{UID: ended})
@@ -220,7 +219,7 @@ func observation(ref podgroup.Ref, plan podgroup.Plan) admission.Event {
 	}
 }
 
-// feedPlans tells the engine all plans before it decides anything.
+// feedPlans sends all plans to the engine before it decides anything.
 func (r *Reconciler) feedPlans(ctx context.Context) error {
 	var list kueue.WorkloadList
 	if err := r.client.List(ctx, &list, client.HasLabels{apis.PlanUIDLabel}); err != nil {

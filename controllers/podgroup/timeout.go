@@ -13,9 +13,9 @@ import (
 	"github.com/tranche-dev/tranche/controllers/patch"
 )
 
-// noteTimeout marks the pods of a gang that did not start in time, before it gives its quota back: afterwards nothing else shows that they
-// have waited. A pod or PodGroup that cannot be marked, because of a webhook for example, is left as it is, and the gang gives its quota back all the
-// same.
+// noteTimeout marks the pods of a gang that did not start in time, before the gang releases its quota: afterwards no other record shows
+// that they have waited. If a pod or PodGroup cannot be marked, for example because of a webhook, it is left unchanged, and the gang still
+// releases its quota.
 func (r *Reconciler) noteTimeout(ctx context.Context, s *seen, step *podgroup.Step) error {
 	err := r.each(ctx, len(step.TimeOut), func(i int) error { return r.setTimeout(ctx, step.TimeOut[i], "true") })
 	switch {

@@ -29,17 +29,17 @@ import (
 )
 
 const (
-	// reasonDisrupted is that of the condition DisruptionTarget.
+	// reasonDisrupted is the reason of the condition DisruptionTarget.
 	reasonDisrupted = "EvictedByTranche"
-	// lookAgain is when a gang is looked at again with which something is wrong, in case that somebody has mended what no watch tells of.
+	// lookAgain is when a gang with a problem is reconciled again, in case a user has fixed something that no watch reports.
 	lookAgain = time.Minute
 	// reclaimFieldManager owns status.reclaimablePods of quota Workloads. It is Kueue's name.
 	reclaimFieldManager client.FieldOwner = "kueue-reclaimable-pods"
 )
 
-// write does what the step says, in its order. It stops at the first error: what follows may rely on what came before, and the next pass
-// starts from what has been reached. What takes away comes first, so that a tenant whose pods cannot be let go does not keep what it has to
-// give back.
+// write executes the actions of the step, in their order. It stops at the first error: later actions may rely on earlier ones, and the next
+// reconcile continues from the state reached. Actions that release quota come first, so that a tenant whose pods cannot be ungated does not
+// keep quota that must be released.
 func (r *Reconciler) write(ctx context.Context, s *seen, step *podgroup.Step) (ctrl.Result, error) {
 	r.tellPlan(s, step)
 	steps := []func(context.Context, *seen, *podgroup.Step) error{
@@ -61,14 +61,14 @@ func (r *Reconciler) write(ctx context.Context, s *seen, step *podgroup.Step) (c
 	r.tellOthers(s)
 	switch {
 	case s.awaitsEngine:
-		return ctrl.Result{Requeue: true}, nil //nolint:staticcheck // nothing else tells when the engine has heard of it
+		return ctrl.Result{Requeue: true}, nil //nolint:staticcheck // no watch reports when the engine has observed it
 	case step.Tell.IsWarning && (step.Again == 0 || step.Again > lookAgain):
 		return ctrl.Result{RequeueAfter: lookAgain}, nil
 	}
 	return ctrl.Result{RequeueAfter: step.Again}, nil
 }
 
-// create makes quota Workloads. One that cannot be made is a problem of the gang, and one whose name another object has is, too.
+// create creates quota Workloads. A quota Workload that is rejected, or whose name another object has, is a problem of the gang.
 func (r *Reconciler) create(ctx context.Context, s *seen, step *podgroup.Step) error {
 	for _, workload := range step.Create {
 		err := r.client.Create(ctx, workload.DeepCopy())
@@ -92,7 +92,7 @@ func (r *Reconciler) create(ctx context.Context, s *seen, step *podgroup.Step) e
 	return nil
 }
 
-// isTaken tells whether the quota Workload of a name is not of the gang.
+// isTaken reports whether the quota Workload of a name belongs to another gang.
 func (r *Reconciler) isTaken(ctx context.Context, s *seen, workload *kueue.Workload) (bool, error) {
 	var there kueue.Workload
 	if err := r.live.Get(ctx, client.ObjectKeyFromObject(workload), &there); err != nil {
@@ -120,13 +120,13 @@ func (r *Reconciler) evict(ctx context.Context, _ *seen, step *podgroup.Step) er
 	return nil
 }
 
-// change makes quota Workloads what they should be. That one cannot be is a problem of the gang, and then none of its pods is let go: they may
-// rely on it.
+// change updates quota Workloads. A rejected update is a problem of the gang, and then none of its pods is ungated: they may rely on the
+// update.
 func (r *Reconciler) change(ctx context.Context, _ *seen, step *podgroup.Step) error {
 	for _, c := range step.Change {
 		change := patch.Of(c.Before)
 		if !equality.Semantic.DeepEqual(c.Before.Spec.PodSets, c.After.Spec.PodSets) || !slices.Equal(ownersOf(c.Before), ownersOf(c.After)) {
-			// It may have been admitted meanwhile, for the pods that it asked for before; and a patch replaces all owners.
+			// It may have been admitted in the meantime, for the pods that it asked for before; and a patch replaces all owners.
 			change = patch.Locked(c.Before, c.Before.ResourceVersion)
 		}
 		err := r.client.Patch(ctx, c.After.DeepCopy(), change)
@@ -153,8 +153,8 @@ func ownersOf(workload *kueue.Workload) []string {
 	return uids
 }
 
-// release lets pods go, many at a time. What keeps one of them back does not keep the others: the next pass lets it go. One that the API
-// server refuses to let go is a problem of the gang.
+// release ungates pods, many at a time. If one pod cannot be ungated the others still are, and the next reconcile tries again. If the API
+// server rejects the change of a pod, that is a problem of the gang.
 func (r *Reconciler) release(ctx context.Context, _ *seen, step *podgroup.Step) error {
 	refused := make([]error, len(step.Release))
 	err := r.each(ctx, len(step.Release), func(i int) error {
@@ -178,7 +178,7 @@ func (r *Reconciler) release(ctx context.Context, _ *seen, step *podgroup.Step) 
 	return err
 }
 
-// isRefusal tells whether what was written is wrong, and not when or how often.
+// isRefusal reports whether the content of a write was rejected, as opposed to its time or frequency.
 func isRefusal(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsRequestEntityTooLargeError(err)
 }
@@ -204,8 +204,8 @@ func (r *Reconciler) deletePods(ctx context.Context, _ *seen, step *podgroup.Ste
 	})
 }
 
-// markDisrupted says of a pod that is about to be deleted that it has done nothing wrong, as Kubernetes does: by that a Job can be told, in its
-// podFailurePolicy, not to count it as failed.
+// markDisrupted records on a pod that is about to be deleted that the pod did not fail by itself, as Kubernetes does: the podFailurePolicy
+// of a Job can then ignore the failure.
 func (r *Reconciler) markDisrupted(ctx context.Context, d *podgroup.Delete) error {
 	const longest = 1024
 	condition := corev1.PodCondition{
@@ -219,7 +219,7 @@ func (r *Reconciler) markDisrupted(ctx context.Context, d *podgroup.Delete) erro
 		return fmt.Errorf("render condition of pod %s: %w", client.ObjectKeyFromObject(d.Pod), err)
 	}
 	err = r.client.Status().Patch(ctx, d.Pod.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, data))
-	// Another pod of its name has another UID, which is a conflict. A pod that nobody may mark has to go all the same.
+	// Another pod of its name has another UID, which is a conflict. A pod that cannot be marked is deleted nevertheless.
 	if client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) && !isRefusal(err) {
 		return fmt.Errorf("mark pod %s of an evicted gang: %w", client.ObjectKeyFromObject(d.Pod), err)
 	}
@@ -303,7 +303,7 @@ func (r *Reconciler) unpin(ctx context.Context, _ *seen, step *podgroup.Step) er
 
 func (r *Reconciler) drop(ctx context.Context, _ *seen, step *podgroup.Step) error {
 	for _, workload := range step.Drop {
-		// It may have been admitted, and a pod let go, since it was read: then it is not dropped.
+		// If it was admitted, and a pod ungated, since it was read, it is not dropped.
 		err := r.client.Delete(ctx, workload.DeepCopy(), client.Preconditions{UID: &workload.UID, ResourceVersion: &workload.ResourceVersion})
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete quota Workload %s: %w", client.ObjectKeyFromObject(workload), err)
@@ -315,8 +315,8 @@ func (r *Reconciler) drop(ctx context.Context, _ *seen, step *podgroup.Step) err
 	return nil
 }
 
-// apply writes a part of the status of a quota Workload, if nobody has changed the Workload since resourceVersion, where that is not
-// empty. A Workload that has disappeared needs none.
+// apply writes a part of the status of a quota Workload if the Workload is unchanged since resourceVersion, unless that is empty. It does
+// nothing if the Workload has disappeared.
 func (r *Reconciler) apply(ctx context.Context, workload *kueue.Workload, status kueue.WorkloadStatus, owner client.FieldOwner, resourceVersion string) (*kueue.Workload, error) {
 	written, err := patch.ApplyStatus(ctx, r.client, workload, patch.Status{Part: r.config.Runner.Shown(status), Owner: owner, ResourceVersion: resourceVersion})
 	if apierrors.IsNotFound(err) {

@@ -23,7 +23,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/podgroup"
 )
 
-// A refusing client notes what it is asked for, and refuses what names one of its objects.
+// A refusing client records the requests, and rejects those that name one of its objects.
 type refusing struct {
 	client.Client
 	refuses map[string]error
@@ -73,7 +73,7 @@ func (c refusingStatus) Patch(_ context.Context, object client.Object, _ client.
 	return c.ask("mark", object)
 }
 
-// TestRefused: what the API server refuses keeps nothing from being taken away, and what is wrong with a pod is told.
+// TestRefused: a rejected write does not prevent the release of quota, and a problem of a pod is reported.
 func TestRefused(t *testing.T) {
 	object := func(name string) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: "ml", Name: name, UID: types.UID(name)}
