@@ -1,7 +1,7 @@
-// Package gang keeps the objects by which a scheduler knows the gangs of JobSets. It is no controller: it reads and compares for who leads
-// the JobSets, and what should be made or deleted is written in the order that the life of stages asks for.
+// Package gang keeps the objects by which a scheduler knows the gangs of JobSets. It is no controller: it reads and compares for the
+// controller of JobSets, which writes the changes in the order that the lifecycle of stages requires.
 //
-// Objects that a user has made under the name of ours are never touched.
+// It never changes objects that a user has created under a name that Tranche needs.
 package gang
 
 import (
@@ -21,17 +21,17 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 )
 
-// A Keeper knows the objects of gangs of one scheduler. The nil Keeper keeps none.
+// A Keeper reads and compares the gang objects of one scheduler. The nil Keeper keeps none.
 type Keeper struct {
 	name     configapi.GangProvider
 	reader   client.Reader
 	provider shapes.Provider
-	// kinds are empty if the API server does not have all of them.
+	// kinds are empty if the API server does not serve all of them.
 	kinds  []shapes.Kind
 	served bool
 }
 
-// Name is that of the scheduler in the configuration.
+// Name returns the name of the scheduler in the configuration.
 func (k *Keeper) Name() string {
 	if k == nil {
 		return string(configapi.GangProviderNone)
@@ -39,10 +39,10 @@ func (k *Keeper) Name() string {
 	return string(k.name)
 }
 
-// Served tells whether the API server has the objects of gangs.
+// Served reports whether the API server serves the objects of gangs.
 func (k *Keeper) Served() bool { return k != nil && k.served }
 
-// Version is the version of the API, such as scheduling.k8s.io/v1alpha2, or "" if the scheduler makes all objects itself.
+// Version returns the version of the API, such as scheduling.k8s.io/v1alpha2, or "" if the scheduler creates all objects itself.
 func (k *Keeper) Version() string {
 	if len(k.kinds) == 0 {
 		return ""
@@ -50,7 +50,7 @@ func (k *Keeper) Version() string {
 	return k.kinds[0].APIVersion
 }
 
-// Wanted is the version of the API that the API server should have.
+// Wanted returns the version of the API that the API server should serve.
 func (k *Keeper) Wanted() string {
 	if kinds := k.provider.Kinds(); len(kinds) > 0 {
 		return kinds[0].APIVersion
@@ -64,16 +64,16 @@ func empty(kind metav1.TypeMeta) *unstructured.Unstructured {
 	return object
 }
 
-// Read compares what a JobSet asks for with what is there. It returns nil if the JobSet asks for no gangs, or for some that the JobSet
-// controller keeps itself (spec.scheduling), or if nothing can be kept, and why
-// the JobSet asks for what cannot be, which only its user can mend.
+// Read compares what a JobSet asks for with the existing objects. It returns nil if the JobSet asks for no gangs, if the JobSet controller
+// keeps the objects of its gangs itself (spec.scheduling), or if no objects can be kept. It returns a refusal if the JobSet asks for
+// something impossible, which only its user can fix.
 func (k *Keeper) Read(ctx context.Context, js *jobsetapi.JobSet, plan *stageplan.Plan) (state *State, refusal string, err error) {
 	if !k.Served() || js.Spec.Scheduling != nil {
 		return nil, "", nil
 	}
 	shape, err := shapes.New(js, plan, k.provider)
 	if err != nil {
-		return nil, err.Error(), nil //nolint:nilerr // trying again would not help
+		return nil, err.Error(), nil //nolint:nilerr // a retry would not help
 	}
 	if len(shape.Groups)+len(shape.Own) == 0 {
 		return nil, "", nil
@@ -84,7 +84,7 @@ func (k *Keeper) Read(ctx context.Context, js *jobsetapi.JobSet, plan *stageplan
 	return state, "", k.readObjects(ctx, state)
 }
 
-// readObjects reads what the JobSet has made, what others have made under the names that it needs, and what its pod templates name.
+// readObjects reads the objects of the JobSet, other objects with names that it needs, and the objects that its pod templates name.
 func (k *Keeper) readObjects(ctx context.Context, state *State) error {
 	if err := k.listObjects(ctx, state); err != nil {
 		return err
@@ -108,7 +108,7 @@ func (k *Keeper) readObjects(ctx context.Context, state *State) error {
 	return nil
 }
 
-// listObjects reads what the JobSet has made, for earlier attempts as well.
+// listObjects reads the objects of the JobSet, including those of earlier attempts.
 func (k *Keeper) listObjects(ctx context.Context, state *State) error {
 	for _, kind := range k.kinds {
 		list := &unstructured.UnstructuredList{}
@@ -126,7 +126,7 @@ func (k *Keeper) listObjects(ctx context.Context, state *State) error {
 	return nil
 }
 
-// readObject calls observe with an object, if it is there.
+// readObject calls observe with an object, if it exists.
 func (k *Keeper) readObject(ctx context.Context, kind string, key client.ObjectKey, observe func(*unstructured.Unstructured)) error {
 	found := empty(metav1.TypeMeta{APIVersion: k.Version(), Kind: kind})
 	err := k.reader.Get(ctx, key, found)

@@ -17,7 +17,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/gang"
 )
 
-// served lists the resources of each version that an API server has.
+// served lists the resources of each version that an API server serves.
 type served map[string][]string
 
 var errBroken = errors.New("no answer")
@@ -52,7 +52,7 @@ func TestNew(t *testing.T) {
 	all := []string{"podgroups", "podgroups/status", "workloads"}
 	cases := map[string]struct {
 		served served
-		// of is the scheduler that is asked for, Kube if it is empty.
+		// of is the requested scheduler; empty means Kube.
 		of         string
 		want       string
 		wantServed bool
@@ -97,7 +97,7 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// TestOf: names are those of the configuration.
+// TestOf: schedulers are named as in the configuration.
 func TestOf(t *testing.T) {
 	keepers, err := newKeepers(served{}, configapi.GangProviderVolcano)
 	if err != nil {
@@ -148,7 +148,7 @@ func TestNoGangs(t *testing.T) {
 	}
 }
 
-// TestNoKeeper: without a provider nothing is kept.
+// TestNoKeeper: without a provider no objects are kept.
 func TestNoKeeper(t *testing.T) {
 	var keepers *gang.Keepers
 	keeper := keepers.Default()

@@ -17,13 +17,13 @@ import (
 	"github.com/tranche-dev/tranche/controllers/served"
 )
 
-// A Config says which schedulers there may be.
+// A Config configures the schedulers.
 type Config struct {
-	// Gang says which one places gangs, and how each is used.
+	// Gang names the scheduler that places gangs by default, and configures each of them.
 	Gang *configapi.Gang
 	// Reader reads the objects of gangs. It must be a cache.
 	Reader client.Reader
-	// Resources tells which objects there are.
+	// Resources lists the resources that the API server serves.
 	Resources served.Lister
 }
 
@@ -40,7 +40,7 @@ type Keepers struct {
 	all    []*Keeper
 }
 
-// New asks the API server once which objects it has. A scheduler without them gets a Keeper that is not Served.
+// New asks the API server once which objects it serves. A scheduler without them gets a Keeper that is not Served.
 func New(config Config) (*Keepers, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func New(config Config) (*Keepers, error) {
 	k := &Keepers{config: *g}
 	for _, scheduler := range []struct {
 		name configapi.GangProvider
-		// providers speak different versions of one API. The newest is the first.
+		// providers implement different versions of one API. The newest is the first.
 		providers []shapes.Provider
 	}{
 		{configapi.GangProviderKube, []shapes.Provider{shapes.Kube{Version: shapes.V1beta1}, shapes.Kube{Version: shapes.V1alpha2}}},
@@ -94,7 +94,7 @@ func serves(resources served.Lister, kinds []shapes.Kind) (bool, error) {
 	return true, nil
 }
 
-// Kinds returns an empty object of each kind that there may be, to be watched.
+// Kinds returns an empty object of each kind of gang object, to be watched.
 func (k *Keepers) Kinds() []*unstructured.Unstructured {
 	var kinds []*unstructured.Unstructured
 	if k != nil {
@@ -131,7 +131,7 @@ func (k *Keepers) Of(name string) (*Keeper, error) {
 	return nil, fmt.Errorf("%q must be one of %s", name, strings.Join(names, ", "))
 }
 
-// Patience is how long pods may be without a node before it is told what they may wait for.
+// Patience returns how long pods may be without a node before the manager reports why.
 func (k *Keepers) Patience() time.Duration {
 	if k == nil || k.config.DiagnoseAfter == nil {
 		return 0
@@ -139,7 +139,7 @@ func (k *Keepers) Patience() time.Duration {
 	return k.config.DiagnoseAfter.Duration
 }
 
-// SchedulerName is the schedulerName of pods that a Keeper's scheduler places, or "" if they keep theirs.
+// SchedulerName returns the schedulerName of pods that a Keeper's scheduler places, or "" if they keep their own.
 func (k *Keepers) SchedulerName(keeper *Keeper) string {
 	if keeper == nil {
 		return ""

@@ -15,24 +15,24 @@ import (
 	shapes "github.com/tranche-dev/tranche/admission/gang"
 )
 
-// A State is what a JobSet asks for and what there is of it. The nil State asks for nothing.
+// A State has the gang objects that a JobSet asks for and those that exist. The nil State asks for none.
 type State struct {
 	// Shape is what the JobSet asks for.
 	Shape    *shapes.Shape
 	provider shapes.Provider
-	// wanted has, for each stage, what must be there before its Jobs start, in the order in which to make it.
+	// wanted has, for each stage, the objects that must exist before its Jobs start, in the order of creation.
 	wanted [][]*unstructured.Unstructured
-	// named has the same by name, of whatever kind.
+	// named has the same objects by name, of any kind.
 	named map[string][]*unstructured.Unstructured
-	// fixed has the kinds of objects whose specs cannot be changed.
+	// fixed has the kinds of objects whose specs are immutable.
 	fixed map[string]bool
-	// there has what is there of it, and what earlier attempts have left.
+	// there has the existing objects of the JobSet, including those of earlier attempts, and other objects with names that it needs.
 	there map[id]*unstructured.Unstructured
-	// own has what the user has made for the gangs of Shape.Own, by name.
+	// own has the objects that the user has created for the gangs of Shape.Own, by name.
 	own map[string]*unstructured.Unstructured
 }
 
-// NewState returns the State of a JobSet of which nothing is there yet.
+// NewState returns the State of a JobSet without existing objects.
 func NewState(shape *shapes.Shape, provider shapes.Provider, stages int) (*State, error) {
 	s := &State{
 		Shape: shape, provider: provider, named: map[string][]*unstructured.Unstructured{}, fixed: map[string]bool{},
@@ -57,10 +57,10 @@ func NewState(shape *shapes.Shape, provider shapes.Provider, stages int) (*State
 	return s, nil
 }
 
-// Observe notes that an object is there: one of the JobSet, or one that has a name which the JobSet needs.
+// Observe records an existing object: one of the JobSet, or one that has a name which the JobSet needs.
 func (s *State) Observe(object *unstructured.Unstructured) { s.there[idOf(object)] = object }
 
-// ObserveOwn notes that an object of the user is there, which pod templates of the JobSet name.
+// ObserveOwn records an existing object of the user, which pod templates of the JobSet name.
 func (s *State) ObserveOwn(object *unstructured.Unstructured) { s.own[object.GetName()] = object }
 
 // podGroup is the kind that pods name.
@@ -70,13 +70,13 @@ type id struct{ kind, name string }
 
 func idOf(object *unstructured.Unstructured) id { return id{object.GetKind(), object.GetName()} }
 
-// isOurs tells whether the JobSet has made an object.
+// isOurs reports whether an object belongs to the JobSet.
 func (s *State) isOurs(object *unstructured.Unstructured) bool {
 	owner := metav1.GetControllerOf(object)
 	return owner != nil && owner.UID == s.Shape.UID
 }
 
-// Missing returns what is to be made before the Jobs of a stage start.
+// Missing returns the objects that must be created before the Jobs of a stage start.
 func (s *State) Missing(stage int) []*unstructured.Unstructured {
 	if s == nil {
 		return nil
@@ -90,8 +90,8 @@ func (s *State) Missing(stage int) []*unstructured.Unstructured {
 	return missing
 }
 
-// Wrong returns what of a stage is not what the JobSet asks for any more and has to go before it can be made anew, because its spec cannot
-// be changed. What is on its way out is wrong, too.
+// Wrong returns the objects of a stage that have drifted and must be deleted before they can be recreated, because their specs are
+// immutable. It includes terminating objects.
 func (s *State) Wrong(stage int) []*unstructured.Unstructured {
 	var wrong []*unstructured.Unstructured
 	s.compare(stage, func(there, _ *unstructured.Unstructured, same bool) {
@@ -102,11 +102,11 @@ func (s *State) Wrong(stage int) []*unstructured.Unstructured {
 	return wrong
 }
 
-// A Mend is an object that is not what the JobSet asks for any more, and what it is to have. Whoever writes it must send nothing else of
-// it: schedulers write status without a subresource.
+// A Mend is an object that has drifted, and its intended content. A patch must send nothing else of the object, because schedulers write
+// status without a subresource.
 type Mend struct{ There, Wanted *unstructured.Unstructured }
 
-// Patch is the merge patch that does it, if the object is still the same.
+// Patch returns the merge patch that fixes the object, if the object is still the same.
 func (m Mend) Patch() ([]byte, error) {
 	metadata := map[string]any{"uid": string(m.There.GetUID())}
 	if annotations := m.Wanted.GetAnnotations(); len(annotations) > 0 {
@@ -115,7 +115,7 @@ func (m Mend) Patch() ([]byte, error) {
 	return json.Marshal(map[string]any{"metadata": metadata, "spec": m.Wanted.Object["spec"]})
 }
 
-// Amiss returns what of a stage is not what the JobSet asks for any more, and can be changed while pods go by it.
+// Amiss returns the objects of a stage that have drifted and can be changed while pods use them.
 func (s *State) Amiss(stage int) []Mend {
 	var amiss []Mend
 	s.compare(stage, func(there, wanted *unstructured.Unstructured, same bool) {
@@ -126,7 +126,7 @@ func (s *State) Amiss(stage int) []Mend {
 	return amiss
 }
 
-// compare calls f for all objects of a stage that the JobSet has made.
+// compare calls f for all objects of a stage that belong to the JobSet.
 func (s *State) compare(stage int, f func(there, wanted *unstructured.Unstructured, same bool)) {
 	if s == nil {
 		return
@@ -152,7 +152,7 @@ func hasAnnotations(there, wanted *unstructured.Unstructured) bool {
 	return true
 }
 
-// Stale returns what earlier attempts have left.
+// Stale returns the objects that earlier attempts have left.
 func (s *State) Stale() []*unstructured.Unstructured {
 	if s == nil {
 		return nil
@@ -172,7 +172,7 @@ func (s *State) Stale() []*unstructured.Unstructured {
 	return stale
 }
 
-// Taken names what others have made under a name that the JobSet needs, and what its pod templates name, or is empty.
+// Taken describes the objects of others under names that the JobSet needs, and the gangs of users that its pod templates name, or is empty.
 func (s *State) Taken() string {
 	var taken []string
 	for _, own := range s.Shape.Own {
@@ -189,7 +189,7 @@ func (s *State) Taken() string {
 	return strings.Join(slices.Compact(taken), "; ")
 }
 
-// Gangs is how many gangs the JobSet has.
+// Gangs returns how many gangs the JobSet has.
 func (s *State) Gangs() int32 {
 	var gangs int32
 	for i := range s.Shape.Groups {
@@ -198,7 +198,7 @@ func (s *State) Gangs() int32 {
 	return gangs
 }
 
-// PodFields is what the pods of a Job must carry to be in their gang.
+// PodFields returns the fields that put the pods of a Job into their gang.
 func (s *State) PodFields(replicatedJob string, job int32) shapes.PodFields {
 	if s == nil {
 		return shapes.PodFields{}
@@ -206,8 +206,8 @@ func (s *State) PodFields(replicatedJob string, job int32) shapes.PodFields {
 	return s.provider.Pods(s.Shape, replicatedJob, job)
 }
 
-// Lacks names the field of a pod template that puts its pods into their gang and can be set only when the Job is created, if the Job does
-// not have it.
+// Lacks returns the name of a missing field of a pod template that puts its pods into their gang and can be set only when the Job is
+// created, or "".
 func (s *State) Lacks(replicatedJob string, job int32, template *corev1.PodTemplateSpec) string {
 	fields := s.PodFields(replicatedJob, job)
 	switch {
@@ -220,7 +220,8 @@ func (s *State) Lacks(replicatedJob string, job int32, template *corev1.PodTempl
 	}
 }
 
-// holds tells whether what is there has everything that is wanted. The API server adds defaults, and nulls for fields that are not set.
+// holds reports whether an existing object contains everything that is wanted. The API server adds defaults, and nulls for fields that are
+// not set.
 func holds(there, wanted any) bool {
 	switch wanted := wanted.(type) {
 	case map[string]any:

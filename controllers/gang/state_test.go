@@ -14,7 +14,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/gang"
 )
 
-// newStateOf returns the State of a JobSet with so many gangs of one pod.
+// newStateOf returns the State of a JobSet with the given number of gangs of one pod.
 func newStateOf(t *testing.T, gangs int32) *gang.State {
 	t.Helper()
 	js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "js", UID: "0123456789ab"}}
@@ -61,7 +61,7 @@ func names(objects []*unstructured.Unstructured) string {
 	return strings.Join(all, ", ")
 }
 
-// TestState: what is there decides what is made, what is deleted and what is left alone.
+// TestState: the existing objects determine which objects are created, deleted or left alone.
 func TestState(t *testing.T) {
 	const both = "Workload js-gangs-0123456789ab, PodGroup js-all-r0-0123456789ab"
 	set := func(value any, path ...string) func(*unstructured.Unstructured) {
@@ -72,7 +72,7 @@ func TestState(t *testing.T) {
 		}
 	}
 	cases := map[string]struct {
-		// of has the attempt of what is there, which none if it is below zero. change is done to the PodGroup.
+		// of has the attempts of the existing objects; below zero means none. change modifies the PodGroup.
 		of                                           int32
 		change                                       func(*unstructured.Unstructured)
 		wantMissing, wantWrong, wantStale, wantTaken string
@@ -120,7 +120,7 @@ func TestState(t *testing.T) {
 	}
 }
 
-// TestWrongWorkload: its list of templates counts as a whole.
+// TestWrongWorkload: the list of templates of a gang Workload is compared as a whole.
 func TestWrongWorkload(t *testing.T) {
 	for name, templates := range map[string][]any{
 		"none": {}, "one more": {map[string]any{"name": "all"}, map[string]any{"name": "more"}}, "another": {map[string]any{"name": "x"}},
@@ -145,7 +145,7 @@ func TestNoState(t *testing.T) {
 	}
 }
 
-// TestTell: what the API server has of a gang, as different schedulers write it.
+// TestTell: the status of a gang is read from what different schedulers write.
 func TestTell(t *testing.T) {
 	condition := func(kind, status, at, message string) any {
 		return map[string]any{"type": kind, "status": status, "lastTransitionTime": at, "message": message}
@@ -194,8 +194,8 @@ func TestTell(t *testing.T) {
 	}
 }
 
-// TestTellOfMany: what is told of one gang costs the same however many others the JobSet has, and says nothing about them. All gangs of a
-// JobSet may be asked for in one pass.
+// TestTellOfMany: the cost of the status of one gang does not depend on the number of other gangs, and the status contains nothing about
+// them. One reconcile may ask for all gangs of a JobSet.
 func TestTellOfMany(t *testing.T) {
 	costs := func(gangs int32) float64 {
 		state := newStateOf(t, gangs)
@@ -219,7 +219,7 @@ func TestTellOfMany(t *testing.T) {
 	}
 }
 
-// TestAmiss: what can be changed is changed in place, annotations as well.
+// TestAmiss: mutable fields, including annotations, are changed in place.
 func TestAmiss(t *testing.T) {
 	js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "js", UID: "0123456789ab"}}
 	js.Spec.GangConfig = &jobsetapi.GangConfig{GangMode: jobsetapi.GangModeGang}

@@ -6,20 +6,20 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// A Told is what the API server tells of one gang.
+// A Told is the status of one gang according to the API server.
 type Told struct {
-	// There tells whether its object is there.
+	// There is true if its object exists.
 	There bool
-	// Min is how many pods it takes, or 0 if that is not known.
+	// Min is how many pods the gang requires, or 0 if that is not known.
 	Min int64
-	// Changed tells that the object is ours, and not what the JobSet asks for.
+	// Changed is true if the object belongs to the JobSet and has drifted.
 	Changed bool
-	// Reports tells that the scheduler reports on objects by conditions, and Unschedulable is why it has no place for the gang.
+	// Reports is true if the scheduler reports on objects by conditions. Unschedulable says why it has no place for the gang.
 	Reports       bool
 	Unschedulable string
 }
 
-// ObjectOf names the object that the pods of a Job are placed by, or is empty.
+// ObjectOf returns the name of the object by which the pods of a Job are placed, or "".
 func (s *State) ObjectOf(replicatedJob string, job int32) string {
 	for _, own := range s.Shape.Own {
 		if own.ReplicatedJob == replicatedJob {
@@ -33,7 +33,7 @@ func (s *State) ObjectOf(replicatedJob string, job int32) string {
 	})
 }
 
-// Tell tells of the gang with this object.
+// Tell returns the status of the gang with this object.
 func (s *State) Tell(name string) Told {
 	object := s.own[name]
 	told := Told{}
@@ -54,7 +54,7 @@ func (s *State) Tell(name string) Told {
 	return told
 }
 
-// readConditions knows those of Kubernetes 1.36 and 1.37, and those of Volcano.
+// readConditions reads the conditions of Kubernetes 1.36 and 1.37, and those of Volcano.
 func (t *Told) readConditions(object *unstructured.Unstructured) {
 	says := map[string]map[string]any{}
 	all, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
@@ -81,7 +81,7 @@ func (t *Told) readConditions(object *unstructured.Unstructured) {
 		return
 	}
 	t.Reports = true
-	// Volcano adds one and leaves the other as it was.
+	// Volcano adds one condition and leaves the other unchanged.
 	if field("Unschedulable", "status") == string(metav1.ConditionTrue) && field("Unschedulable", "lastTransitionTime") >= field("Scheduled", "lastTransitionTime") {
 		t.Unschedulable = field("Unschedulable", "message")
 	}
