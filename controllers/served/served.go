@@ -1,5 +1,5 @@
 // Package served notices when the API server begins or ceases to serve objects that the manager looks for when it starts, such as PodGroups
-// whose definition is installed later. The manager then ends, to be started anew: what it watches is fixed while it runs.
+// whose definition is installed later. The manager then ends so that it is restarted: its watches are fixed while it runs.
 package served
 
 import (
@@ -16,25 +16,25 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// every is the time between two looks.
+// every is the time between two checks.
 const every = 10 * time.Second
 
-// A Lister tells what an API server serves. client-go's discovery clients do.
+// A Lister lists the resources that an API server serves. client-go's discovery clients implement it.
 type Lister interface {
-	// ServerResourcesForGroupVersion lists the resources of a version, or says that it is not found.
+	// ServerResourcesForGroupVersion lists the resources of a version, or returns a NotFound error.
 	ServerResourcesForGroupVersion(groupVersion string) (*metav1.APIResourceList, error)
 }
 
-// Resources is a Lister that remembers what it has answered, and looks whether that still holds. It is safe for concurrent use.
+// Resources is a Lister that remembers its answers, and checks whether they still hold. It is safe for concurrent use.
 type Resources struct {
 	lister Lister
 
 	mu sync.Mutex
-	// first is what was answered for each version, and last what the last look has found instead, where that differs.
+	// first is the first answer for each version, and last the different answer of the last check, if there was one.
 	first, last map[string]answer
 }
 
-// An answer is what the API server has of a version: the names of its resources, sorted, or nil if it does not know the version.
+// An answer has the names of the resources of a version, sorted, or is nil if the API server does not serve the version.
 type answer []string
 
 // New returns Resources without answers.
@@ -42,7 +42,7 @@ func New(lister Lister) *Resources {
 	return &Resources{lister: lister, first: map[string]answer{}, last: map[string]answer{}}
 }
 
-// SetupWithManager returns Resources of the manager's API server. The manager ends with an error when what they have answered has changed.
+// SetupWithManager returns Resources of the manager's API server. The manager ends with an error when their answers have changed.
 func SetupWithManager(mgr ctrl.Manager) (*Resources, error) {
 	lister, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
@@ -52,7 +52,7 @@ func SetupWithManager(mgr ctrl.Manager) (*Resources, error) {
 	return r, mgr.Add(r)
 }
 
-// ServerResourcesForGroupVersion is that of a Lister.
+// ServerResourcesForGroupVersion implements Lister.
 func (r *Resources) ServerResourcesForGroupVersion(groupVersion string) (*metav1.APIResourceList, error) {
 	list, err := r.lister.ServerResourcesForGroupVersion(groupVersion)
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -78,7 +78,7 @@ func answerOf(list *metav1.APIResourceList) answer {
 	return names
 }
 
-// Start looks again and again until the context ends, or until something has changed, which is an error.
+// Start checks periodically until the context ends, or until something has changed, which is an error.
 func (r *Resources) Start(ctx context.Context) error {
 	ticks := time.NewTicker(every)
 	defer ticks.Stop()
@@ -94,12 +94,12 @@ func (r *Resources) Start(ctx context.Context) error {
 	}
 }
 
-// NeedLeaderElection is false: a replica that waits to lead must know, too.
+// NeedLeaderElection returns false: a replica that waits to lead must notice changes, too.
 func (r *Resources) NeedLeaderElection() bool { return false }
 
-// Look is an error if a version is served otherwise than it was first, and was so when Look was last called: an API server that starts knows
-// its own definitions before all of those that were added, and whoever adds some is not done after the first. What cannot be asked for now
-// has not changed.
+// Look returns an error if a version is served differently than at first, and was already when Look was last called: a starting API server
+// knows its own definitions before those that were added, and an administrator may add several definitions one after the other. A failed
+// request does not count as a change.
 func (r *Resources) Look() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

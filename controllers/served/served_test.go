@@ -13,7 +13,7 @@ import (
 
 const version = "scheduling.x-k8s.io/v1alpha1"
 
-// A server has these resources of the one version, nil if it does not serve it, or does not answer.
+// A server serves these resources of the one version; nil means that it does not serve the version, isMute that it does not answer.
 type server struct {
 	names  []string
 	isMute bool
@@ -33,7 +33,7 @@ func (s *server) ServerResourcesForGroupVersion(asked string) (*metav1.APIResour
 	return list, nil
 }
 
-// TestLook: what differs twice in the same way has changed, and nothing else has.
+// TestLook: only a difference that is the same in two checks counts as a change.
 func TestLook(t *testing.T) {
 	const starts = "the API server serves other objects than when the manager started, which must start anew to know them: " + version
 	none, quotas, both := server{}, server{names: []string{"elasticquotas"}}, server{names: []string{"podgroups", "elasticquotas"}}
@@ -77,7 +77,7 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// TestAsk: only what was asked for counts, as it was answered first, and what could not be asked for is told to who asks.
+// TestAsk: only requested versions count, with their first answers, and a failed request is reported to the caller.
 func TestAsk(t *testing.T) {
 	s := &server{isMute: true}
 	r := served.New(s)
