@@ -1,5 +1,5 @@
-// Package patch writes to objects that others write to as well. Each write names the UID of the object that it was computed from, so that none
-// hits a later object of the same name.
+// Package patch writes to objects that other clients write to as well. Each write names the UID of the object that it was computed from, so
+// that it cannot change a later object of the same name.
 package patch
 
 import (
@@ -15,10 +15,10 @@ import (
 	"github.com/tranche-dev/tranche/controllers/conditions"
 )
 
-// Of returns a merge patch that the API server refuses if another object has taken the name, such as the Job of a later restart attempt.
+// Of returns a merge patch that the API server rejects if another object has taken the name, such as the Job of a later restart attempt.
 func Of(before client.Object) client.Patch { return Locked(before, "") }
 
-// Locked returns a merge patch that is refused, too, if anybody has written to the object since it had the version.
+// Locked returns a merge patch that is also rejected if another client has written to the object since it had the version.
 func Locked(before client.Object, resourceVersion string) client.Patch {
 	return merge{client.MergeFrom(before), before, resourceVersion}
 }
@@ -29,7 +29,6 @@ type merge struct {
 	resourceVersion string
 }
 
-// Data renders the patch.
 func (p merge) Data(after client.Object) ([]byte, error) {
 	data, err := p.Patch.Data(after)
 	if err != nil {
@@ -55,12 +54,12 @@ func (p merge) Data(after client.Object) ([]byte, error) {
 type Status struct {
 	Part  kueue.WorkloadStatus
 	Owner client.FieldOwner
-	// ResourceVersion, where it is not empty, is that which the Workload must still have.
+	// ResourceVersion, unless it is empty, is the version that the Workload must still have.
 	ResourceVersion string
 }
 
-// ApplyStatus writes a part of the status of a quota Workload by server-side apply, and returns what the API server made of the Workload.
-// Its errors wrap those of the API server.
+// ApplyStatus writes a part of the status of a quota Workload by server-side apply, and returns the Workload from the response. Its errors
+// wrap those of the API server.
 func ApplyStatus(ctx context.Context, c client.Client, workload *kueue.Workload, status Status) (*kueue.Workload, error) {
 	key := client.ObjectKeyFromObject(workload)
 	object, err := conditions.Patch(workload, status.Part, status.ResourceVersion)
@@ -77,7 +76,7 @@ func ApplyStatus(ctx context.Context, c client.Client, workload *kueue.Workload,
 	return &written, nil
 }
 
-// Unpin takes Kueue's finalizer off a quota Workload, if it has it. One that has disappeared needs none.
+// Unpin removes Kueue's finalizer from a quota Workload, if it has it. It does nothing if the Workload has disappeared.
 func Unpin(ctx context.Context, c client.Client, workload *kueue.Workload) error {
 	isPin := func(finalizer string) bool { return finalizer == kueue.ResourceInUseFinalizerName }
 	if !slices.ContainsFunc(workload.Finalizers, isPin) {
