@@ -1,3 +1,3 @@
-// Package queue keeps the pending stages of a ClusterQueue in line: who comes next, who sleeps until what, and who waits behind
-// whom. It knows nothing of quota: what a stage sleeps on is a topic of any type.
+// Package queue orders the pending stages of a ClusterQueue: it determines the next stage, and which stages are parked until a change or
+// blocked by another stage. It knows nothing of quota: a stage is parked on topics of any type.
 package queue

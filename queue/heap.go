@@ -2,13 +2,13 @@ package queue
 
 import "container/heap"
 
-// A ranked thing knows where it stands in a heap.
+// A ranked thing knows its index in a heap.
 type ranked[E any] interface {
 	compare(E) int
 	place() *int
 }
 
-// A ranking gives the first of its members at once, and lets any leave in logarithmic time.
+// A ranking returns the first of its members in constant time, and removes any of them in logarithmic time.
 type ranking[E ranked[E]] struct{ members members[E] }
 
 func (r *ranking[E]) push(e E)  { heap.Push(&r.members, e) }

@@ -2,29 +2,29 @@ package queue
 
 import "slices"
 
-// An Item is a pending stage: Member is what its owner knows it by.
+// An Item is a pending stage. Member identifies it for the caller.
 type Item[M any, S comparable] struct {
 	Member M
 	Position
-	// Passes is true for a stage that others never block, such as one whose JobSet gives back the quota that it holds only when this stage
-	// has run. It is the same for all stages of a Shape.
+	// Passes is true for a stage that other stages never block, such as a stage whose JobSet releases the quota that it holds only after
+	// this stage has run. It is the same for all stages of a Shape.
 	Passes bool
-	// Shape is the same for two stages only if every check must answer the same for both. When one is refused, the line does not
+	// Shape is the same for two stages only if every check must answer the same for both. When one of them is refused, the line does not
 	// offer the other: a thousand equal stages cost as much as one.
 	Shape S
 }
 
-// A Strategy says whether a stage that does not fit holds up those behind it.
+// A Strategy determines whether a stage that does not fit blocks the stages behind it.
 type Strategy int
 
 const (
-	// BestEffort lets others overtake.
+	// BestEffort lets other stages overtake.
 	BestEffort Strategy = iota
-	// Strict lets no stage overtake but those that pass: the stage that does not fit may wait for the very quota that they bring back.
+	// Strict lets no stage overtake but those with Passes: the stage that does not fit may wait for the quota that these release.
 	Strict
 )
 
-// A Line is the pending stages of one ClusterQueue: members M of shape S that sleep on topics T.
+// A Line has the pending stages of one ClusterQueue: members M of shape S that are parked on topics T.
 type Line[M any, S, T comparable] struct {
 	strategy Strategy
 	size     int
@@ -32,18 +32,18 @@ type Line[M any, S, T comparable] struct {
 	awake    ranking[*class[M, S, T]]
 	asleep   map[T]*ranking[*sleeper[M, S, T]]
 	behind   map[S]*class[M, S, T]
-	// blocker is the first stage that does not fit, under Strict. Of the stages behind it only those that pass are offered.
+	// blocker is the first stage that does not fit, under Strict. Of the stages behind it only those with Passes are offered.
 	blocker *Ticket[M, S, T]
 	// lead orders shapes before positions are compared, or is nil.
 	lead func(S) float64
 }
 
-// A Ticket is a place in a Line.
+// A Ticket is an element of a Line.
 type Ticket[M any, S, T comparable] struct {
 	Item[M, S]
 	class *class[M, S, T]
 	index int
-	// isOut tells that the stage has left the line.
+	// isOut is true if the stage was removed from the line.
 	isOut bool
 }
 
@@ -51,7 +51,7 @@ func (t *Ticket[M, S, T]) compare(other *Ticket[M, S, T]) int { return t.Compare
 
 func (t *Ticket[M, S, T]) place() *int { return &t.index }
 
-// Precedes tells whether a stage comes before another one of the same Line.
+// Precedes reports whether a stage comes before another stage of the same Line.
 func (t *Ticket[M, S, T]) Precedes(other *Ticket[M, S, T]) bool {
 	if t.class.lead != other.class.lead {
 		return t.class.lead < other.class.lead
@@ -65,9 +65,9 @@ type class[M any, S, T comparable] struct {
 	lead    float64
 	tickets ranking[*Ticket[M, S, T]]
 	isAwake bool
-	// untold have joined since the class was last refused. Some may have left again.
+	// untold has the tickets that were added since the class was last refused. Some may have been removed again.
 	untold []*Ticket[M, S, T]
-	// heard is what was last announced to the shape.
+	// heard is the last announced refusal of the shape.
 	heard    string
 	sleepers []*sleeper[M, S, T]
 	index    int
@@ -85,7 +85,7 @@ func (c *class[M, S, T]) compare(other *class[M, S, T]) int {
 
 func (c *class[M, S, T]) place() *int { return &c.index }
 
-// A sleeper is a class that sleeps on one topic.
+// A sleeper is a class that is parked on one topic.
 type sleeper[M any, S, T comparable] struct {
 	class *class[M, S, T]
 	on    Wait[T]
@@ -104,7 +104,7 @@ func (s *sleeper[M, S, T]) compare(other *sleeper[M, S, T]) int {
 
 func (s *sleeper[M, S, T]) place() *int { return &s.index }
 
-// A Wait says on what a stage sleeps, and how much there must be of it to make it worth another look. Zero is always enough.
+// A Wait is a topic on which a stage is parked, and the amount of it that makes another check worthwhile. Zero is always enough.
 type Wait[T comparable] struct {
 	Topic T
 	Need  int64
@@ -119,7 +119,7 @@ func NewLine[M any, S, T comparable]() *Line[M, S, T] {
 	}
 }
 
-// SetStrategy changes the strategy, and wakes everybody if it is another one.
+// SetStrategy changes the strategy, and wakes all stages if it is another one.
 func (l *Line[M, S, T]) SetStrategy(s Strategy) {
 	if s != l.strategy {
 		l.strategy = s
@@ -127,14 +127,15 @@ func (l *Line[M, S, T]) SetStrategy(s Strategy) {
 	}
 }
 
-// SetLead makes shapes with a smaller lead come first, whatever their positions. Nil lets positions alone count. It wakes everybody.
+// SetLead makes shapes with a smaller lead come first, regardless of their positions. If it is nil, only positions count. It wakes all
+// stages.
 func (l *Line[M, S, T]) SetLead(lead func(S) float64) {
 	l.lead = lead
 	l.Reorder()
 	l.WakeAll()
 }
 
-// Reorder asks for the lead of every shape again. Those wake who come before the blocker now.
+// Reorder computes the lead of every shape again. It wakes stages that now come before the blocker.
 func (l *Line[M, S, T]) Reorder() {
 	for _, c := range l.classes {
 		c.lead = l.leadOf(c.shape)
@@ -150,7 +151,7 @@ func (l *Line[M, S, T]) Reorder() {
 	}
 }
 
-// Blocks tells whether a stage holds up those behind it.
+// Blocks reports whether a stage blocks the stages behind it.
 func (l *Line[M, S, T]) Blocks() bool { return l.blocker != nil }
 
 func (l *Line[M, S, T]) leadOf(shape S) float64 {
@@ -160,10 +161,10 @@ func (l *Line[M, S, T]) leadOf(shape S) float64 {
 	return l.lead(shape)
 }
 
-// Len returns how many stages are in line.
+// Len returns how many stages are pending.
 func (l *Line[M, S, T]) Len() int { return l.size }
 
-// Add puts a stage in line, and wakes all of its shape.
+// Add adds a stage, and wakes all stages of its shape.
 func (l *Line[M, S, T]) Add(item Item[M, S]) *Ticket[M, S, T] {
 	c := l.classes[item.Shape]
 	if c == nil {
@@ -182,7 +183,7 @@ func (l *Line[M, S, T]) Add(item Item[M, S]) *Ticket[M, S, T] {
 	return t
 }
 
-// Remove takes a stage out of line. Those that waited behind it are awake again.
+// Remove removes a stage. Stages that were blocked by it are awake again.
 func (l *Line[M, S, T]) Remove(t *Ticket[M, S, T]) {
 	l.size--
 	t.isOut = true
@@ -201,7 +202,7 @@ func (l *Line[M, S, T]) Remove(t *Ticket[M, S, T]) {
 		}
 	}
 	if l.blocker == t {
-		// The next of its shape holds up others in its place, and has to be offered before those are.
+		// The next stage of its shape takes its place as blocker, and must be offered before the blocked stages.
 		if c.tickets.size() > 0 && !c.isAwake {
 			l.wake(c)
 		}
@@ -225,7 +226,7 @@ func (l *Line[M, S, T]) Blocker(t *Ticket[M, S, T]) *Ticket[M, S, T] {
 	return l.blocker
 }
 
-// Announce says why the shape of a stage is about to be refused. If it has not heard that yet, all of it have to be told.
+// Announce records why the shape of a stage is about to be refused. If the reason is new, all stages of the shape must be notified.
 func (l *Line[M, S, T]) Announce(t *Ticket[M, S, T], reason string) {
 	if c := t.class; c.heard != reason {
 		c.heard = reason
@@ -233,8 +234,8 @@ func (l *Line[M, S, T]) Announce(t *Ticket[M, S, T], reason string) {
 	}
 }
 
-// Park lets a stage and all of its shape sleep until one of the waits is over, and returns those, in line order, that have not been
-// refused since they joined.
+// Park parks a stage and all others of its shape until one of the waits ends, and returns, in order, those that have not been refused since
+// they were added.
 func (l *Line[M, S, T]) Park(t *Ticket[M, S, T], waits []Wait[T]) []M {
 	told := l.park(t.class, waits)
 	if l.blocker != nil && l.blocker.class == t.class {
@@ -260,7 +261,7 @@ func (l *Line[M, S, T]) park(c *class[M, S, T], waits []Wait[T]) []M {
 	return c.tell()
 }
 
-// Block is Park of a stage that blocks those behind it, if the strategy is Strict.
+// Block does the same as Park for a stage that blocks the stages behind it, if the strategy is Strict.
 func (l *Line[M, S, T]) Block(t *Ticket[M, S, T], waits []Wait[T]) []M {
 	told := l.park(t.class, waits)
 	second := t
@@ -271,20 +272,20 @@ func (l *Line[M, S, T]) Block(t *Ticket[M, S, T], waits []Wait[T]) []M {
 		l.blocker, second = t, l.blocker
 	}
 	if second != nil && !second.class.isAwake && second.class != l.blocker.class {
-		// When the blocker has gone, this one blocks in its place, and has to be offered before the stages behind it.
+		// When the blocker is removed, this stage blocks in its place, and must be offered before the stages behind it.
 		l.behind[second.class.shape] = second.class
 	}
 	return told
 }
 
-// ParkBehind lets a stage and all of its shape sleep until the blocker has gone or is overtaken.
+// ParkBehind parks a stage and all others of its shape until the blocker is removed or overtaken.
 func (l *Line[M, S, T]) ParkBehind(t *Ticket[M, S, T]) []M {
 	told := l.park(t.class, nil)
 	l.behind[t.class.shape] = t.class
 	return told
 }
 
-// tell returns those who are untold, and tells them.
+// tell returns the members of the untold tickets, and clears the list.
 func (c *class[M, S, T]) tell() []M {
 	untold := slices.DeleteFunc(c.untold, func(t *Ticket[M, S, T]) bool { return t.isOut })
 	c.untold = nil
@@ -296,7 +297,7 @@ func (c *class[M, S, T]) tell() []M {
 	return members
 }
 
-// Wake wakes those who sleep on a topic and for whom this much is enough, and tells whether there were any.
+// Wake wakes the stages that are parked on a topic and need at most this amount, and reports whether there were any.
 func (l *Line[M, S, T]) Wake(topic T, enough int64) bool {
 	r := l.asleep[topic]
 	woken := false
@@ -307,10 +308,10 @@ func (l *Line[M, S, T]) Wake(topic T, enough int64) bool {
 	return woken
 }
 
-// Sleeps tells whether anybody sleeps on a topic.
+// Sleeps reports whether a stage is parked on a topic.
 func (l *Line[M, S, T]) Sleeps(topic T) bool { return l.asleep[topic] != nil }
 
-// WakeAll wakes everybody.
+// WakeAll wakes all stages.
 func (l *Line[M, S, T]) WakeAll() {
 	l.blocker = nil
 	for _, c := range l.classes {
@@ -327,14 +328,14 @@ func (l *Line[M, S, T]) unblock() {
 	}
 }
 
-// wake puts a class among those awake. If it has the blocker, what is behind stays there until the blocker has been looked at.
+// wake makes a class awake. If it has the blocker, the blocked stages stay parked until the blocker has been checked again.
 func (l *Line[M, S, T]) wake(c *class[M, S, T]) {
 	l.forget(c)
 	c.isAwake = true
 	l.awake.push(c)
 }
 
-// forget takes a class off everything that it sleeps on.
+// forget removes a class from all topics on which it is parked.
 func (l *Line[M, S, T]) forget(c *class[M, S, T]) {
 	for _, s := range c.sleepers {
 		r := l.asleep[s.on.Topic]

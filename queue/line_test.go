@@ -85,7 +85,7 @@ func TestOneSpeaksForItsShape(t *testing.T) {
 	}
 }
 
-// TestNewsAreForAllOfAShape: what has been heard before is for those who have joined since.
+// TestNewsAreForAllOfAShape: a refusal that was announced before is reported only to stages that were added since.
 func TestNewsAreForAllOfAShape(t *testing.T) {
 	l := newLine()
 	a := l.Add(item("a", "big", 1))
@@ -147,7 +147,7 @@ func TestStrictBlocksAllButThoseThatPass(t *testing.T) {
 	}
 }
 
-// TestStageThatPassesBlocksInItsTurn: a stage that passes the blocker and does not fit blocks those behind it when the blocker has gone.
+// TestStageThatPassesBlocksInItsTurn: a stage that passes the blocker and does not fit becomes the blocker when the blocker is removed.
 func TestStageThatPassesBlocksInItsTurn(t *testing.T) {
 	l := newLine()
 	l.SetStrategy(queue.Strict)
@@ -192,7 +192,7 @@ func TestLeadComesBeforePosition(t *testing.T) {
 	}
 }
 
-// TestNobodyOvertakesWhoWasABlockerBefore: one has taken the place of another as blocker, and leaves.
+// TestNobodyOvertakesWhoWasABlockerBefore: a stage has replaced another as blocker, and is removed.
 func TestNobodyOvertakesWhoWasABlockerBefore(t *testing.T) {
 	for name, shape := range map[string]string{"of its shape": "big", "of another shape": "bigger"} {
 		t.Run(name, func(t *testing.T) {
@@ -216,7 +216,7 @@ func TestNobodyOvertakesWhoWasABlockerBefore(t *testing.T) {
 	}
 }
 
-// TestWhoComesFirstNowIsOffered: under Strict, usage has changed who comes first since somebody was told to wait behind another.
+// TestWhoComesFirstNowIsOffered: under Strict, usage has changed the order since a stage was parked behind another.
 func TestWhoComesFirstNowIsOffered(t *testing.T) {
 	l := newLine()
 	usage := map[string]float64{"heavy": 1, "light": 2}

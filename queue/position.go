@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A Standing tells JobSets that are under way from those that have not begun.
+// A Standing distinguishes JobSets that have begun from those that have not.
 type Standing int
 
 const (
@@ -17,8 +17,8 @@ const (
 	Continuing
 )
 
-// A Position is a place in line. Before all others comes the higher priority; among equals the JobSet that is under way, so that it
-// can come to its end and give back what it holds; then who has waited longer; the UID makes the order total.
+// A Position orders pending stages. A higher priority comes first; at equal priority a JobSet that has begun, so that it can finish and
+// release its quota; then the stage that has waited longer. The UID makes the order total.
 type Position struct {
 	Priority int32
 	Standing Standing

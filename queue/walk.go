@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// Ordered yields the members of the line, or those of the shapes for which of is true, in the order in which they would be offered if
-// all were awake. It looks at each shape once, and then only at those who have been yielded and those next to them. The line must not
-// change meanwhile.
+// Ordered yields the members of the line, or those of the shapes for which of is true, in the order in which they would be offered if all
+// were awake. It visits each shape once, and then only the yielded members and their neighbors in the heap. The line must not change during
+// the iteration.
 func (l *Line[M, S, T]) Ordered(of func(S) bool) iter.Seq[M] {
 	return func(yield func(M) bool) {
 		front := &ranking[*spot[M, S, T]]{}
@@ -31,7 +31,7 @@ func (l *Line[M, S, T]) Ordered(of func(S) bool) iter.Seq[M] {
 	}
 }
 
-// A spot is a place in the heap of a class that a walk has come to.
+// A spot is the position of a walk in the heap of a class.
 type spot[M any, S, T comparable] struct {
 	class *class[M, S, T]
 	at    int
@@ -44,13 +44,13 @@ func (s *spot[M, S, T]) compare(other *spot[M, S, T]) int { return s.ticket().or
 
 func (s *spot[M, S, T]) place() *int { return &s.index }
 
-// order is Precedes for sorting.
+// order is Precedes as a comparison function for sorting.
 func (t *Ticket[M, S, T]) order(other *Ticket[M, S, T]) int {
 	return cmp.Or(cmp.Compare(t.class.lead, other.class.lead), t.compare(other))
 }
 
-// Ranks returns how many stand before each of some tickets, which must be given in the order of the line. Only those count whose
-// shapes of is true for, or all if it is nil. It looks at each shape once, and at those who come before the last of the tickets.
+// Ranks returns how many stages come before each of some tickets, which must be given in the order of the line. It counts only shapes for
+// which of is true, or all if of is nil. It visits each shape once, and the stages that come before the last of the tickets.
 func (l *Line[M, S, T]) Ranks(tickets []*Ticket[M, S, T], of func(S) bool) []int {
 	ranks := make([]int, len(tickets))
 	if len(tickets) == 0 {
@@ -67,7 +67,8 @@ func (l *Line[M, S, T]) Ranks(tickets []*Ticket[M, S, T], of func(S) bool) []int
 	return ranks
 }
 
-// count adds one to the rank of the first ticket that comes after the one at a place in the heap, and goes on with those below it.
+// count increments the rank of the first ticket that comes after the member at an index of the heap, and continues with the members below
+// it.
 func (c *class[M, S, T]) count(at int, tickets []*Ticket[M, S, T], ranks []int) {
 	if at >= c.tickets.size() {
 		return

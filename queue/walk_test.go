@@ -12,8 +12,7 @@ import (
 	"github.com/tranche-dev/tranche/queue"
 )
 
-// TestWalkIsTheOrderOfTheLine compares a walk with who is offered one after the other when everybody is awake, and the ranks with what
-// the walk says.
+// TestWalkIsTheOrderOfTheLine compares a walk with the order in which stages are offered when all are awake, and the ranks with the walk.
 func TestWalkIsTheOrderOfTheLine(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := newLine()
@@ -67,7 +66,7 @@ func TestWalkIsTheOrderOfTheLine(t *testing.T) {
 	})
 }
 
-// TestWalkStops: who wants the first two gets no more, and the line is as it was.
+// TestWalkStops: a caller that stops after two members gets no more, and the line is unchanged.
 func TestWalkStops(t *testing.T) {
 	l := newLine()
 	for i, name := range []string{"a", "b", "c", "d"} {
