@@ -10,14 +10,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// The status of a queue lags behind by this. All changes in that time make one write. Where changes do not end, the lag doubles from
-// write to write up to the longest one: however much goes through a queue, the API server has little to do with that.
+// The status of a queue lags behind by this delay. One write covers all changes in that time. If changes do not stop, the delay doubles
+// from write to write up to the maximum, which limits the load on the API server.
 const (
 	statusDelay    = time.Second
 	maxStatusDelay = 5 * time.Second
 )
 
-// Changes is a source of requests for a controller that writes the status of queues: one for each queue that the runner reports
+// Changes is a source of requests for a controller that writes the status of queues: one request for each queue that the runner reports
 // through register, a while after the first report.
 func Changes[K comparable](register func(func(K)), request func(K) reconcile.Request) source.Source {
 	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
@@ -31,8 +31,8 @@ func Changes[K comparable](register func(func(K)), request func(K) reconcile.Req
 	})
 }
 
-// A pacer does something for each key that is reported, less often for those that are reported again and again. It forgets a key once
-// there was no report for one delay.
+// A pacer calls do for each key that is reported, less often for keys that are reported repeatedly. It forgets a key once there was no
+// report for one delay.
 type pacer[K comparable] struct {
 	do func(K)
 
@@ -40,7 +40,7 @@ type pacer[K comparable] struct {
 	beats map[K]*beat
 }
 
-// A beat is the delay that runs for a key, and whether there has been a report since it began.
+// A beat is the running delay of a key, and whether there has been a report since it began.
 type beat struct {
 	delay      time.Duration
 	isReported bool

@@ -19,8 +19,8 @@ import (
 	"github.com/tranche-dev/tranche/controllers/metrics"
 )
 
-// evict writes an eviction and settles the decision. The stage controller does the rest: it holds the Jobs, and gives the quota back
-// once their pods have ended.
+// evict writes an eviction and settles the decision. The stage controller does the rest: it holds the Jobs, and releases the quota once
+// their pods have terminated.
 func (w *writer) evict(ctx context.Context, d *admission.Evict) {
 	before, after, err := w.writeEviction(ctx, d)
 	if apierrors.IsConflict(err) {
@@ -47,7 +47,7 @@ func (w *writer) evict(ctx context.Context, d *admission.Evict) {
 	}
 }
 
-// evictLater tries again when the cache has had time to see what has changed: as often as not the quota Workload has finished.
+// evictLater retries when the cache has had time to observe the change: often the quota Workload has finished.
 func (w *writer) evictLater(ctx context.Context, d *admission.Evict) {
 	time.AfterFunc(w.retries.When(d.Stage), func() {
 		if ctx.Err() == nil {
@@ -56,10 +56,10 @@ func (w *writer) evictLater(ctx context.Context, d *admission.Evict) {
 	})
 }
 
-// A lateEviction is tried again. Meanwhile the stage may have given back what it held, and hold quota anew.
+// A lateEviction is a retried eviction. In the meantime the stage may have released its quota, and hold new quota.
 type lateEviction struct{ admission.Evict }
 
-// evictIfAwaited writes a lateEviction, unless it means what is held no longer.
+// evictIfAwaited writes a lateEviction, unless it no longer applies to the quota that the stage holds.
 func (w *writer) evictIfAwaited(ctx context.Context, d *lateEviction) {
 	isAwaited := false
 	err := w.runner.View(ctx, func(e *admission.Engine) { isAwaited = e.Awaits(d.ID) })
@@ -70,10 +70,10 @@ func (w *writer) evictIfAwaited(ctx context.Context, d *lateEviction) {
 	w.evict(ctx, &d.Evict)
 }
 
-// writeEviction returns the quota Workload as it was, and as it is with the eviction, or nil if there is nothing to evict: it has
-// been replaced, has finished, holds nothing, or is evicted already. It writes only what it has read: an eviction counts itself, and
-// must not bring back a reservation that has gone meanwhile. The cache is asked first, and the API itself if that has not seen the
-// reservation yet.
+// writeEviction returns the quota Workload before and after the eviction, or nil if there is nothing to evict: the Workload has been
+// replaced, has finished, holds no quota, or is already evicted. The write is based on the version that was read: an eviction increments
+// its own counters, and must not restore a reservation that is gone. It reads the cache first, and the API server if the cache lacks the
+// reservation.
 func (w *writer) writeEviction(ctx context.Context, d *admission.Evict) (before, after *kueue.Workload, err error) {
 	before = &kueue.Workload{}
 	err = w.config.Client.Get(ctx, d.Stage, before)
@@ -98,18 +98,18 @@ func (w *writer) writeEviction(ctx context.Context, d *admission.Evict) (before,
 	return before, after, err
 }
 
-// isHeld tells whether there is something to evict.
+// isHeld reports whether the quota Workload holds quota that can be evicted.
 func isHeld(workload *kueue.Workload, uid types.UID) bool {
 	return !isOver(workload, uid) && workload.Status.Admission != nil && life.IsTrue(workload, kueue.WorkloadQuotaReserved) &&
 		!life.IsTrue(workload, kueue.WorkloadEvicted)
 }
 
-// isOver tells whether there will be nothing to evict any more: the quota Workload has been replaced, or has finished.
+// isOver reports whether there will never be anything to evict: the quota Workload has been replaced, or has finished.
 func isOver(workload *kueue.Workload, uid types.UID) bool {
 	return workload.UID != uid || life.IsTrue(workload, kueue.WorkloadFinished)
 }
 
-// preemptionMessage returns what the status of the victim says of the preemptor.
+// preemptionMessage returns the message about the preemptor for the status of the victim.
 func (w *writer) preemptionMessage(ctx context.Context, d *admission.Evict) (string, error) {
 	var preemptor kueue.Workload
 	err := w.config.Client.Get(ctx, d.Preemption.Preemptor, &preemptor)
@@ -125,7 +125,7 @@ func (w *writer) preemptionMessage(ctx context.Context, d *admission.Evict) (str
 	return life.PreemptionMessage(p), nil
 }
 
-// announcePreemption tells the owners of the victim and of the preemptor.
+// announcePreemption emits Events for the victim and for the preemptor.
 func (w *writer) announcePreemption(before, after *kueue.Workload, d *admission.Evict, message string) {
 	metrics.Preempted(d.Preemption.ClusterQueue, d.Preemption.Reason)
 	if !w.events.TryAccept() {
@@ -139,7 +139,7 @@ func (w *writer) announcePreemption(before, after *kueue.Workload, d *admission.
 	events.PreemptedWorkload(victim, string(after.UID), string(before.Status.Admission.ClusterQueue)).Emit(w.config.Recorder, preemptor)
 }
 
-// announceEviction tells the owners of the quota Workload and of the JobSet.
+// announceEviction emits Events for the quota Workload and for its JobSet.
 func (w *writer) announceEviction(before, after *kueue.Workload, d *admission.Evict) {
 	e := life.EvictionOf(after)
 	if w.events.TryAccept() {
@@ -155,7 +155,7 @@ func (w *writer) announceEviction(before, after *kueue.Workload, d *admission.Ev
 	}
 }
 
-// StageName returns the name of a stage as Events have it. A growth of the stage has a number behind the name.
+// StageName returns the name of a stage as Events contain it, followed by the number of the growth, if it is one.
 func StageName(stage string, workload *kueue.Workload) string {
 	if growth := workload.Labels[apis.GrowthLabel]; growth != "" {
 		stage += " (growth " + growth + ")"

@@ -1,9 +1,9 @@
-// Package engine runs the admission.Engine: one goroutine owns it, feeds it what the other controllers observe, and hands its
-// decisions to a bounded pool of writers. Everything else in the manager reaches the engine through a Runner.
+// Package engine runs the admission.Engine: one goroutine owns it, feeds it with the observations of the other controllers, and passes its
+// decisions to a bounded pool of writers. All other parts of the manager reach the engine through a Runner.
 //
-// Order: the observations of one kind of object are applied in the order in which they were made; nothing is decided before all
-// sources have delivered their initial state and this process leads; the decisions about one stage are written one after the
-// other; a decision that could not be written is taken back in the engine, which then decides anew.
+// Order: the observations of one kind of object are applied in the order in which they were made; nothing is decided before all sources
+// have delivered their initial state and this process leads; the decisions about one stage are written one after the other; a decision that
+// could not be written is rolled back in the engine, which then decides again.
 package engine
 
 import (
@@ -33,11 +33,11 @@ const (
 	lastRetry      = 30 * time.Second
 	// firstTries is how long to wait between tries to prepare for the first decision.
 	firstTries = time.Second
-	// shortestWait bounds how often the engine is asked whether the time has come for somebody.
+	// shortestWait limits how often the engine is asked whether a timer has expired.
 	shortestWait = 10 * time.Millisecond
 )
 
-// A Config says what a Runner works with.
+// A Config configures a Runner.
 type Config struct {
 	// Engine is owned by the Runner from now on.
 	Engine *admission.Engine
@@ -47,7 +47,7 @@ type Config struct {
 	Reader client.Reader
 	// Recorder emits the Events about decisions.
 	Recorder k8sevents.EventRecorder
-	// Elected is closed when this process leads. Until then the Runner follows what happens and decides nothing.
+	// Elected is closed when this process leads. Until then the Runner applies observations and decides nothing.
 	Elected <-chan struct{}
 	// Writers is how many decisions are written at the same time. Zero means 16.
 	Writers int
@@ -85,7 +85,7 @@ type Runner struct {
 	inbox   []func(*admission.Engine)
 	sources []cache.InformerSynced
 	first   []func(context.Context) error
-	// These are told, on the engine's goroutine which also owns them, of the queues whose status may differ.
+	// These functions are called for queues whose status may differ, on the engine's goroutine, which also owns the lists.
 	clusterQueues []func(name string)
 	cohorts       []func(name string)
 	localQueues   []func(key types.NamespacedName)
@@ -103,7 +103,7 @@ func NewRunner(config Config) (*Runner, error) {
 	return r, nil
 }
 
-// NeedLeaderElection tells the manager that a Runner follows along also where it does not lead, so that it is warm when it does.
+// NeedLeaderElection returns false: a Runner also applies observations where it does not lead, so that it is up to date when it does.
 func (r *Runner) NeedLeaderElection() bool { return false }
 
 // AddSource makes the Runner wait for a source of observations before it decides anything. Call it before Start.
@@ -113,36 +113,35 @@ func (r *Runner) AddSource(synced cache.InformerSynced) {
 	r.sources = append(r.sources, synced)
 }
 
-// BeforeFirst makes the Runner call f once, when all sources have delivered their initial state and this process leads, and decide
-// nothing before f has succeeded. What f observes counts for the first decision. Call it before Start.
+// BeforeFirst makes the Runner call f once, when all sources have delivered their initial state and this process leads, and decide nothing
+// before f has succeeded. The first decision takes into account what f observes. Call it before Start.
 func (r *Runner) BeforeFirst(f func(context.Context) error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.first = append(r.first, f)
 }
 
-// OnClusterQueueChange registers a function that is told of each ClusterQueue whose status may differ. It must not block.
+// OnClusterQueueChange registers a function that is called for each ClusterQueue whose status may differ. It must not block.
 func (r *Runner) OnClusterQueueChange(f func(name string)) {
 	r.post(func(*admission.Engine) { r.clusterQueues = append(r.clusterQueues, f) })
 }
 
-// OnCohortChange registers a function that is told of each Cohort whose status may differ. It must not block.
+// OnCohortChange registers a function that is called for each Cohort whose status may differ. It must not block.
 func (r *Runner) OnCohortChange(f func(name string)) {
 	r.post(func(*admission.Engine) { r.cohorts = append(r.cohorts, f) })
 }
 
-// OnLocalQueueChange registers a function that is told of each LocalQueue whose status may differ. It must not block.
+// OnLocalQueueChange registers a function that is called for each LocalQueue whose status may differ. It must not block.
 func (r *Runner) OnLocalQueueChange(f func(key types.NamespacedName)) {
 	r.post(func(*admission.Engine) { r.localQueues = append(r.localQueues, f) })
 }
 
-// Observe hands a fact to the engine. It does not block.
+// Observe passes an observation to the engine. It does not block.
 func (r *Runner) Observe(event admission.Event) {
 	r.post(func(e *admission.Engine) { e.Apply(event) })
 }
 
-// View runs f on the engine after everything that was observed before, and waits for it. f must only read, and keep no reference
-// to what it reads.
+// View runs f on the engine after all earlier observations, and waits for it. f must only read, and keep no reference to what it reads.
 func (r *Runner) View(ctx context.Context, f func(*admission.Engine)) error {
 	done := make(chan struct{})
 	r.post(func(e *admission.Engine) {
@@ -214,7 +213,7 @@ func succeed(ctx context.Context, f func(context.Context) error) bool {
 	return err == nil
 }
 
-// turn applies what has come in, and decides.
+// turn applies the posted observations, and decides.
 func (r *Runner) turn(ready <-chan struct{}) {
 	select {
 	case <-ready:
@@ -248,7 +247,7 @@ func (r *Runner) turn(ready <-chan struct{}) {
 	}
 }
 
-// drain applies everything that has been posted up to now.
+// drain applies everything that has been posted so far.
 func (r *Runner) drain() {
 	r.mu.Lock()
 	inbox := r.inbox

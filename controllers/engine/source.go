@@ -11,18 +11,18 @@ import (
 	"github.com/tranche-dev/tranche/admission"
 )
 
-// A Source says how objects of one kind become observations.
+// A Source turns objects of one kind into observations.
 type Source[T client.Object] struct {
-	// Observed is called for each object that exists or has changed. It may return nil if there is nothing to tell.
+	// Observed is called for each object that exists or has changed. It may return nil if there is nothing to observe.
 	Observed func(T) admission.Event
-	// Differs, where it is set, tells whether a change is of any interest to the engine.
+	// Differs, if it is set, reports whether a change matters to the engine.
 	Differs func(before, after T) bool
-	// Gone is called for each object that does not exist any more.
+	// Gone is called for each object that no longer exists.
 	Gone func(T) admission.Event
 }
 
-// Watch feeds the objects of one kind to the runner, in the order in which the API server tells of them. It goes straight from the
-// informer to the engine: a work queue would let an older observation overtake a newer one.
+// Watch feeds the objects of one kind to the runner, in the order in which the API server reports them. It goes straight from the informer
+// to the engine: a work queue would let an older observation overtake a newer one.
 func Watch[T client.Object](ctx context.Context, mgr ctrl.Manager, r *Runner, kind T, source Source[T]) error {
 	informer, err := mgr.GetCache().GetInformer(ctx, kind)
 	if err != nil {

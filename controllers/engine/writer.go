@@ -26,26 +26,26 @@ import (
 	"github.com/tranche-dev/tranche/controllers/patch"
 )
 
-// Nobody's accelerators wait for a refusal to be written. So it is written a while after it was decided, if it still holds by then,
-// and refusals together get no more of the API server than this.
+// No accelerator is idle because a refusal is not written yet. So a refusal is written a while after it was decided, if it still holds by
+// then, and the rate of all refusals is limited.
 const (
 	refusalDelay      = time.Second
 	refusalsPerSecond = 50
 	refusalBurst      = 200
-	// hurriedRefusalsPerSecond is how many there may be while admissions and evictions wait to be written.
+	// hurriedRefusalsPerSecond is the limit while admissions and evictions wait to be written.
 	hurriedRefusalsPerSecond = 5
 )
 
-// The conditions of a quota Workload say that it is admitted, evicted or refused. The Events that repeat this have a budget, so that not every one
-// of many at a time gets an Event.
+// The conditions of a quota Workload report that it is admitted, evicted or refused. The Events that repeat this are limited, so that not
+// every one of many at a time gets an Event.
 const (
 	eventsPerSecond = 2
 	eventBurst      = 50
 )
 
-// A writer applies decisions to the API. Of the refusals of one stage only the newest is kept, and none that an admission has
-// overtaken. An admission and an older refusal may be written at the same time: then the refusal, which names the version of the
-// object that it is about, meets a conflict or is overwritten.
+// A writer applies decisions to the API. It keeps only the newest refusal of a stage, and none that is older than an admission. An
+// admission and an older refusal may be written at the same time: the refusal names the version of its object, so it meets a conflict or is
+// overwritten.
 type writer struct {
 	config   Config
 	runner   *Runner
@@ -54,7 +54,7 @@ type writer struct {
 	budget   flowcontrol.RateLimiter
 	hurried  flowcontrol.RateLimiter
 	events   flowcontrol.RateLimiter
-	// refusalEvents keeps Events about refusals from taking the place of those about admissions.
+	// refusalEvents keeps Events about refusals from using the budget of those about admissions.
 	refusalEvents flowcontrol.RateLimiter
 
 	mu      sync.Mutex
@@ -79,10 +79,10 @@ func newWriter(config Config, runner *Runner) *writer {
 	}
 }
 
-// Write hands a decision to the writers. The decisions about one stage are written in the order in which they come.
+// Write passes a decision to the writers. The decisions about one stage are written in their order.
 func (r *Runner) Write(decision admission.Decision) { r.writer.add(decision) }
 
-// add takes a decision over. An admission or an eviction makes earlier refusals of the stage pointless.
+// add accepts a decision. An admission or an eviction replaces earlier refusals of the stage.
 func (w *writer) add(decision admission.Decision) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -107,8 +107,8 @@ func (w *writer) order(key admission.StageKey, decision admission.Decision) {
 	w.queue.Add(key)
 }
 
-// cancel takes back an admission that has not been written yet, instead of writing it and then that it is evicted. Nobody has heard of it,
-// so there is nothing to stop and to wait for.
+// cancel takes back an admission that has not been written yet, instead of writing both the admission and its eviction. No client has
+// observed the admission, so there is nothing to stop and to wait for.
 func (w *writer) cancel(d *admission.Evict) bool {
 	orders := w.orders[d.Stage]
 	if len(orders) == 0 {
@@ -175,7 +175,7 @@ func (w *writer) nextOrder(ctx context.Context) bool {
 	return true
 }
 
-// refusalBudget says when the next refusal may be written: nobody waits for that as they wait for an admission.
+// refusalBudget returns the rate limit for the next refusal. A refusal is less urgent than an admission.
 func (w *writer) refusalBudget() flowcontrol.RateLimiter {
 	if w.queue.Len() > 0 {
 		return w.hurried
@@ -183,7 +183,7 @@ func (w *writer) refusalBudget() flowcontrol.RateLimiter {
 	return w.budget
 }
 
-// nextRefusal writes one refusal, and passes over those that do not hold any more.
+// nextRefusal writes one refusal, and skips those that no longer hold.
 func (w *writer) nextRefusal(ctx context.Context) bool {
 	for {
 		key, shutdown := w.refusals.Get()
@@ -224,8 +224,8 @@ func (w *writer) admit(ctx context.Context, d *admission.Admit) {
 	w.takeBack(ctx, d.Stage, d.ID, err)
 }
 
-// takeBack settles a decision that was not written, after a while and after a look at the object itself: a write that was given up
-// may have been done all the same, and then its quota must not be given to anybody else.
+// takeBack settles a decision that was not written, after a while and after a live read of the object: a write that returned an error may
+// have succeeded, and then its quota must not be given to another stage.
 func (w *writer) takeBack(ctx context.Context, key admission.StageKey, id admission.DecisionID, cause error) {
 	time.AfterFunc(w.retries.When(key), func() {
 		if ctx.Err() != nil {
@@ -262,8 +262,8 @@ func (w *writer) writeAdmission(ctx context.Context, d *admission.Admit) (*kueue
 	return w.apply(ctx, &seen, status, "")
 }
 
-// asksFor tells whether a quota Workload still asks for what it gets. Its pod sets may have changed since that was decided. A pod set may
-// get fewer pods than it asks for, by its minCount or because some are reclaimable.
+// asksFor reports whether a quota Workload still asks for the quota that it gets. Its pod sets may have changed since that was decided. A
+// pod set may get fewer pods than it asks for, by its minCount or because some are reclaimable.
 func asksFor(workload *kueue.Workload, given *kueue.Admission) bool {
 	return !slices.ContainsFunc(given.PodSetAssignments, func(a kueue.PodSetAssignment) bool {
 		i := slices.IndexFunc(workload.Spec.PodSets, func(p kueue.PodSet) bool { return p.Name == a.Name })
@@ -284,7 +284,7 @@ func asksFor(workload *kueue.Workload, given *kueue.Admission) bool {
 	})
 }
 
-// refuse writes why a stage waits. A conflict means that the Workload has changed meanwhile: then the engine will look at it again.
+// refuse writes why a stage waits. A conflict means that the Workload has changed: then the engine will check it again.
 func (w *writer) refuse(ctx context.Context, d *admission.Refuse) {
 	var seen kueue.Workload
 	err := w.config.Client.Get(ctx, d.Stage, &seen)
@@ -306,7 +306,7 @@ func (w *writer) refuse(ctx context.Context, d *admission.Refuse) {
 	}
 }
 
-// announceRefusal reports a refusal as an Event if the condition QuotaReserved has changed with it. Without a resourceVersion the recorder counts all
+// announceRefusal emits an Event if the refusal has changed the condition QuotaReserved. Without a resourceVersion the recorder counts all
 // refusals of a quota Workload that have the same reason as one Event.
 func (w *writer) announceRefusal(before, written *kueue.Workload, d *admission.Refuse) {
 	was, is := life.WaitOf(before), life.WaitOf(written)
@@ -320,7 +320,7 @@ func (w *writer) announceRefusal(before, written *kueue.Workload, d *admission.R
 	}
 }
 
-// retryRefusal tries again later, unless there is news about the stage by then.
+// retryRefusal retries later, unless there is another decision about the stage by then.
 func (w *writer) retryRefusal(d *admission.Refuse) {
 	metrics.WriteFailed("Refuse")
 	w.mu.Lock()
@@ -332,8 +332,8 @@ func (w *writer) retryRefusal(d *admission.Refuse) {
 	w.refusals.AddAfter(d.Stage, w.retries.When(d.Stage))
 }
 
-// apply writes the status of a quota Workload under Kueue's field manager and returns what the API server made of it. What the field
-// manager owns and a write leaves out is lost: no decision takes away for how long the Workload has been admitted.
+// apply writes the status of a quota Workload under Kueue's field manager and returns the Workload from the response. Server-side apply
+// removes fields that the field manager owns and a write omits, so apply always repeats the accumulated execution time.
 func (w *writer) apply(ctx context.Context, seen *kueue.Workload, status kueue.WorkloadStatus, resourceVersion string) (*kueue.Workload, error) {
 	if status.AccumulatedPastExecutionTimeSeconds == nil {
 		status.AccumulatedPastExecutionTimeSeconds = seen.Status.AccumulatedPastExecutionTimeSeconds
@@ -343,7 +343,7 @@ func (w *writer) apply(ctx context.Context, seen *kueue.Workload, status kueue.W
 	})
 }
 
-// announce tells the owners of the quota Workload and of the JobSet.
+// announce emits Events for the quota Workload and for its JobSet.
 func (w *writer) announce(workload *kueue.Workload, d *admission.Admit) {
 	if w.events.TryAccept() {
 		queue, reserved := string(d.Admission.ClusterQueue), apimeta.FindStatusCondition(workload.Status.Conditions, kueue.WorkloadQuotaReserved)
@@ -367,7 +367,7 @@ func (w *writer) announce(workload *kueue.Workload, d *admission.Admit) {
 	events.StageReserved(StageName(d.StageName, workload), queue, held, checks).EmitOnOwner(w.config.Recorder, workload)
 }
 
-// Usage renders what an admission charges, such as "15 nvidia.com/gpu of flavor a100".
+// Usage renders the charges of an admission, such as "15 nvidia.com/gpu of flavor a100".
 func Usage(a *kueue.Admission) string {
 	var parts []string
 	for i := range a.PodSetAssignments {

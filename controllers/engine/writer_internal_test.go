@@ -12,7 +12,7 @@ import (
 	"github.com/tranche-dev/tranche/admission"
 )
 
-// An admission must not be written to a quota Workload that has come to ask for more pods, or fewer, since it was decided.
+// An admission must not be written to a quota Workload whose number of pods has changed since the decision.
 func TestAsksFor(t *testing.T) {
 	const given = 4
 	cases := map[string]struct {
@@ -84,7 +84,7 @@ func preempted(t *testing.T) (w *writer, admit, evict admission.Decision) {
 	return newWriter(config, &Runner{config: config, wake: make(chan struct{}, 1)}), first[0], second[0]
 }
 
-// An eviction takes an admission back that has not been written yet: neither is written.
+// An eviction cancels an admission that has not been written yet: neither is written.
 func TestEvictionBeforeTheAdmissionIsWritten(t *testing.T) {
 	w, admit, evict := preempted(t)
 	w.add(admit)
@@ -105,18 +105,18 @@ func TestEvictionBeforeTheAdmissionIsWritten(t *testing.T) {
 	}
 }
 
-// An eviction comes after an admission that is being written.
+// An eviction waits for an admission that is being written.
 func TestEvictionWhileTheAdmissionIsWritten(t *testing.T) {
 	w, admit, evict := preempted(t)
 	w.add(admit)
-	clear(w.orders) // as a worker does that begins to write
+	clear(w.orders) // as a worker does when it begins to write
 	w.add(evict)
 	if orders := w.orders[evict.(admission.Evict).Stage]; len(orders) != 1 || orders[0].String() != evict.String() {
 		t.Errorf("%v are to be written, want the eviction", orders)
 	}
 }
 
-// Refusals give way to admissions that wait to be written.
+// Refusals are delayed by admissions that wait to be written.
 func TestRefusalsGiveWay(t *testing.T) {
 	w, admit, _ := preempted(t)
 	if w.refusalBudget() != w.budget {
