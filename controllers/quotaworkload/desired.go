@@ -12,22 +12,22 @@ import (
 	"github.com/tranche-dev/tranche/controllers/events"
 )
 
-// wanted is what a pass should write.
+// wanted contains the writes of one reconcile.
 type wanted struct {
 	*life.Step
-	// events are told once it is written.
+	// events are emitted after the write.
 	events []events.Event
-	// onJobSet is told to the owner of the JobSet, too. It may be nil.
+	// onJobSet is also emitted on the JobSet. It may be nil.
 	onJobSet *events.Event
 }
 
-// desired computes what to write from what is there and from the time. It does no I/O.
+// desired computes what to write from the snapshot and the time. It does no I/O.
 func desired(s *life.Seen, podsReady *configapi.WaitForPodsReady, now time.Time) *wanted {
 	step := life.Next(s, podsReady, now)
 	return &wanted{step, eventsOf(step.News), stageEvicted(s.Workload, step.News)}
 }
 
-// stageEvicted is the Event on the JobSet of a stage that has to give its quota back, or nil if there is nothing to say.
+// stageEvicted returns the Event on the JobSet of a stage that must release its quota, or nil.
 func stageEvicted(w *kueue.Workload, news life.News) *events.Event {
 	n, isEvicted := news.(life.EvictedNews)
 	stage := w.Labels[apis.StageLabel]
@@ -38,7 +38,7 @@ func stageEvicted(w *kueue.Workload, news life.News) *events.Event {
 	return &e
 }
 
-// eventsOf are the Events that tell the owner of a quota Workload the news.
+// eventsOf returns the Events on a quota Workload for a transition.
 func eventsOf(news life.News) []events.Event {
 	switch n := news.(type) {
 	case life.EvictedNews:

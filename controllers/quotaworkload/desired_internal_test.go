@@ -19,10 +19,10 @@ import (
 
 var start = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// at is so many seconds after the start.
+// at returns the time that many seconds after the start.
 func at(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
 
-// given makes a quota Workload step by step.
+// given is a quota Workload that a test builds step by step.
 type given struct{ *kueue.Workload }
 
 func pending() given {
@@ -32,7 +32,7 @@ func pending() given {
 	}}
 }
 
-// reserved holds quota since the start.
+// reserved returns a Workload that has held quota since the start.
 func reserved() given {
 	g := pending().with(kueue.WorkloadQuotaReserved, metav1.ConditionTrue, "QuotaReserved", 0)
 	g.Status.Admission = &kueue.Admission{ClusterQueue: "research", PodSetAssignments: []kueue.PodSetAssignment{{
@@ -45,7 +45,7 @@ func admitted() given {
 	return reserved().with(kueue.WorkloadAdmitted, metav1.ConditionTrue, "Admitted", 0)
 }
 
-// unchecked waits for AdmissionChecks.
+// unchecked returns a Workload that waits for AdmissionChecks.
 func unchecked() given {
 	return reserved().with(kueue.WorkloadAdmitted, metav1.ConditionFalse, "UnsatisfiedChecks", 0)
 }
@@ -81,7 +81,7 @@ func (g given) check(name string, state kueue.CheckState) given {
 	return g
 }
 
-// retry is a check that asks for another try so many seconds after second 3.
+// retry adds a check that requests a retry the given number of seconds after second 3.
 func (g given) retry(name string, after, tries int32) given {
 	g = g.check(name, kueue.CheckStateRetry)
 	last := &g.Status.AdmissionChecks[len(g.Status.AdmissionChecks)-1]
@@ -111,7 +111,7 @@ func (g given) gated(gates string) given {
 	return g
 }
 
-// ofGang makes it a part of a gang of pods, which has started at a second, or has not.
+// ofGang makes it a part of a gang of pods, which has started at the given second, or has not started.
 func (g given) ofGang(started *int) given {
 	metav1.SetMetaDataAnnotation(&g.ObjectMeta, apis.PodGroupKey, "lightweight.train")
 	metav1.SetMetaDataLabel(&g.ObjectMeta, apis.PlanUIDLabel, "plan")
@@ -121,7 +121,7 @@ func (g given) ofGang(started *int) given {
 	return g
 }
 
-// reserved makes it one for pods of a gang that have not come.
+// reserved makes it a Workload for pods of a gang that do not exist yet.
 func (g given) reserved() given {
 	g = g.ofGang(nil)
 	g.Labels = nil
@@ -163,7 +163,7 @@ func podsReady(enable bool, limit *int32) configapi.WaitForPodsReady {
 	return c.WaitForPodsReady
 }
 
-// told says in one line what a pass writes.
+// told returns in one line what a reconcile writes.
 func told(before *kueue.Workload, w *wanted) string {
 	var parts []string
 	if w.Deactivate {
@@ -457,7 +457,7 @@ func TestDesired(t *testing.T) {
 	}
 }
 
-// withoutMore is the part of the status that belongs to admission.
+// withoutMore returns the part of the status that belongs to admission.
 func withoutMore(w *kueue.Workload) *kueue.WorkloadStatus {
 	status := w.Status.DeepCopy()
 	status.Conditions = nil

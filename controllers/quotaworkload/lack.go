@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// lackOf says what keeps pods from being ready, most frequent causes first, such as
-// "2 of 3 pods were not ready: 1 not created yet, or deleted, 1 without a node (0/4 nodes are available)".
+// lackOf returns what keeps pods from being ready, most frequent causes first, such as "2 of 3 pods were not ready: 1 not created yet, or
+// deleted, 1 without a node (0/4 nodes are available)".
 func lackOf(wanted int32, pods []corev1.Pod) string {
 	const most = 3
 	counts := map[string]int{}
@@ -44,7 +44,7 @@ func lackOf(wanted int32, pods []corev1.Pod) string {
 	return fmt.Sprintf("%d of %d pods were not ready: %s", lacking, max(int(wanted), lacking), strings.Join(parts, ", "))
 }
 
-// lackOfPod says what keeps one pod from being ready, or nothing if it is ready or has succeeded.
+// lackOfPod returns what keeps one pod from being ready, or "" if it is ready or has succeeded.
 func lackOfPod(pod *corev1.Pod) string {
 	switch {
 	case pod.Status.Phase == corev1.PodSucceeded || conditionOf(pod, corev1.PodReady).Status == corev1.ConditionTrue:

@@ -13,7 +13,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/life"
 )
 
-// any status that others may leave behind, sensible or not.
+// anyWorkload returns a Workload with any status that other clients may leave behind, sensible or not.
 func anyWorkload(t *rapid.T) *kueue.Workload {
 	g := rapid.SampledFrom([]func() given{pending, reserved, unchecked, admitted}).Draw(t, "state")()
 	for conditionType, reasons := range map[string][]string{
@@ -49,7 +49,7 @@ func anyWorkload(t *rapid.T) *kueue.Workload {
 	return g.Workload
 }
 
-// applied is what the API server makes of what a pass writes.
+// applied returns the Workload after the API server has applied the writes of a reconcile.
 func applied(before *kueue.Workload, w *wanted) *kueue.Workload {
 	after := before.DeepCopy()
 	switch {
@@ -63,8 +63,8 @@ func applied(before *kueue.Workload, w *wanted) *kueue.Workload {
 	return after
 }
 
-// Whatever there is, a few passes at the same time lead to a state in which nothing is written any more, and on the way no pass writes
-// what changes nothing.
+// From any state, a few reconciles at the same time lead to a state in which nothing is written, and on the way no reconcile writes without
+// changing anything.
 func TestPassesEnd(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := &life.Seen{

@@ -17,7 +17,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-// read returns everything that a pass knows. Its objects belong to the cache and are not changed.
+// read returns the snapshot that one reconcile works on. Its objects belong to the cache and are not changed.
 func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*life.Seen, error) {
 	var workload kueue.Workload
 	if err := r.config.Client.Get(ctx, key, &workload); err != nil {
@@ -46,7 +46,7 @@ func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*life.
 	return s, err
 }
 
-// readLacking says what the pods of a stage lack that are not ready. The cache does not keep what pods say of themselves.
+// readLacking returns what keeps the pods of a stage from being ready. It reads past the cache, which does not keep the status of pods.
 func (r *Reconciler) readLacking(ctx context.Context, workload *kueue.Workload) (string, error) {
 	if workload.Labels[apis.StageLabel] == "" {
 		return "", nil
@@ -68,7 +68,7 @@ func (r *Reconciler) readLacking(ctx context.Context, workload *kueue.Workload) 
 	return lackOf(wanted, pods.Items), nil
 }
 
-// readClusterQueue returns nil if there is none.
+// readClusterQueue returns nil if the ClusterQueue does not exist.
 func (r *Reconciler) readClusterQueue(ctx context.Context, name kueue.ClusterQueueReference) (*kueue.ClusterQueue, error) {
 	var queue kueue.ClusterQueue
 	if err := r.config.Client.Get(ctx, types.NamespacedName{Name: string(name)}, &queue); err != nil {

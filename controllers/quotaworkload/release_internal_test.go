@@ -8,7 +8,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/life"
 )
 
-// TestRelease: what the controller that runs the pods of an evicted quota Workload writes when they have terminated.
+// TestRelease covers the write by which the controller that runs the pods of an evicted quota Workload reports that they have terminated.
 func TestRelease(t *testing.T) {
 	for name, c := range map[string]struct {
 		workload given

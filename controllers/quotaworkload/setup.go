@@ -1,10 +1,9 @@
-// Package quotaworkload feeds quota Workloads to the engine, and leads each of them through that part of its life which concerns
-// nobody else: the AdmissionChecks between its reservation and its admission, its times, its deactivation, and the way back into
-// the queue. What the engine decides about quota is written by the engine's own writers, and the Jobs of a stage are led by the
-// controller of its JobSet.
+// Package quotaworkload feeds quota Workloads to the engine, and handles the part of their lifecycle that concerns a single Workload: the
+// AdmissionChecks between its reservation and its admission, its timeouts, its deactivation, and its return to the queue. The engine's own
+// writers write decisions about quota, and the JobSet controller of Tranche handles the Jobs of a stage.
 //
-// A pass reads what concerns one Workload (read.go), lets package life compute from that and the time what should be written, adds
-// the Events that tell of it (desired.go), and writes one thing (write.go). The change that this makes brings about the next pass.
+// A reconcile reads the state of one Workload (read.go), lets package life compute from that and the time what to write, adds the Events
+// (desired.go), and does one write (write.go). The change triggers the next reconcile.
 package quotaworkload
 
 import (
@@ -41,7 +40,7 @@ const (
 	indexClusterQueue = "tranche.dev/cluster-queue"
 )
 
-// A Config says what the controller of quota Workloads works with.
+// A Config configures the controller of quota Workloads.
 type Config struct {
 	// Runner owns the admission engine.
 	Runner *engine.Runner
@@ -51,7 +50,7 @@ type Config struct {
 	Live client.Reader
 	// Recorder emits Events.
 	Recorder k8sevents.EventRecorder
-	// PodsReady says how long the pods of an admitted Workload may take to be ready. Its defaults must be set.
+	// PodsReady configures how long the pods of an admitted Workload may take to be ready. Its defaults must be set.
 	PodsReady configapi.WaitForPodsReady
 	// Gates are the feature gates of Kueue that are on.
 	Gates configapi.FeatureGates
@@ -75,12 +74,12 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// A Reconciler leads quota Workloads through their life.
+// A Reconciler handles the lifecycle of quota Workloads.
 type Reconciler struct {
 	config Config
 }
 
-// SetupWithManager starts to watch quota Workloads, and to lead them through their life.
+// SetupWithManager starts to watch and to reconcile quota Workloads.
 func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) error {
 	if err := config.validate(); err != nil {
 		return err
@@ -149,7 +148,7 @@ func clusterQueueOf(object client.Object) []string {
 	return []string{string(queue.Spec.ClusterQueue)}
 }
 
-// ofClusterQueue maps a ClusterQueue to those who depend on its checks or on its stopPolicy.
+// ofClusterQueue maps a ClusterQueue to the quota Workloads that depend on its checks or on its stopPolicy.
 func (r *Reconciler) ofClusterQueue(ctx context.Context, object client.Object) []reconcile.Request {
 	requests := r.workloads(ctx, client.MatchingFields{indexUnchecked: object.GetName()})
 	var queues kueue.LocalQueueList
@@ -162,7 +161,7 @@ func (r *Reconciler) ofClusterQueue(ctx context.Context, object client.Object) [
 	return requests
 }
 
-// ofLocalQueue maps a LocalQueue to those who depend on its stopPolicy.
+// ofLocalQueue maps a LocalQueue to the quota Workloads that depend on its stopPolicy.
 func (r *Reconciler) ofLocalQueue(ctx context.Context, object client.Object) []reconcile.Request {
 	return r.workloads(ctx, client.InNamespace(object.GetNamespace()), client.MatchingFields{indexStopped: object.GetName()})
 }
@@ -180,7 +179,7 @@ func (r *Reconciler) workloads(ctx context.Context, options ...client.ListOption
 	return requests
 }
 
-// Reconcile brings one quota Workload a step further.
+// Reconcile takes the next step for one quota Workload.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	s, err := r.read(ctx, req.NamespacedName)
 	if err != nil {

@@ -15,13 +15,13 @@ import (
 	"github.com/tranche-dev/tranche/controllers/conditions"
 )
 
-// write does the one thing that is wanted, and then tells of it. Every write is refused if anybody has changed the Workload since it
-// was read: what was decided then need not be right any more.
+// write does the one write that is wanted, and then emits its Events. The API server rejects the write if another client has changed the
+// Workload since it was read: the decision may be outdated.
 func (r *Reconciler) write(ctx context.Context, s *life.Seen, w *wanted) (ctrl.Result, error) {
 	done, err := r.writeOne(ctx, s.Workload, w)
 	switch {
 	case apierrors.IsConflict(err):
-		// The cache has not seen the change yet. When it has, the watch brings the next pass; this is for one that is lost.
+		// The cache lacks the change. When it arrives, the watch triggers the next reconcile; the requeue is for a lost event.
 		return ctrl.Result{Requeue: true}, nil //nolint:staticcheck // a conflict is retried with the back-off of the queue
 	case err != nil:
 		return ctrl.Result{}, client.IgnoreNotFound(err)
@@ -36,7 +36,7 @@ func (r *Reconciler) write(ctx context.Context, s *life.Seen, w *wanted) (ctrl.R
 	return ctrl.Result{RequeueAfter: w.Again}, nil
 }
 
-// writeOne tells whether there was anything to write.
+// writeOne does the write, and reports whether there was anything to write.
 func (r *Reconciler) writeOne(ctx context.Context, workload *kueue.Workload, w *wanted) (bool, error) {
 	switch {
 	case w.Deactivate:
@@ -57,8 +57,7 @@ func (r *Reconciler) writeOne(ctx context.Context, workload *kueue.Workload, w *
 	return true, wrap(err, "write status of quota Workload %s", client.ObjectKeyFromObject(workload))
 }
 
-// dropChecks takes out the states of AdmissionChecks. Server-side apply would leave those in that the controller of a check has
-// written.
+// dropChecks removes the states of AdmissionChecks. Server-side apply would keep states that the controller of a check has written.
 func (r *Reconciler) dropChecks(ctx context.Context, workload *kueue.Workload, names []kueue.AdmissionCheckReference) error {
 	after := workload.DeepCopy()
 	after.Status.AdmissionChecks = slices.DeleteFunc(after.Status.AdmissionChecks, func(c kueue.AdmissionCheckState) bool {
@@ -68,7 +67,7 @@ func (r *Reconciler) dropChecks(ctx context.Context, workload *kueue.Workload, n
 	return wrap(err, "drop AdmissionChecks of quota Workload %s", client.ObjectKeyFromObject(workload))
 }
 
-// since makes a merge patch that fails if the object has changed.
+// since returns a merge patch that fails if the object has changed.
 func since(before client.Object) client.Patch {
 	return client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 }
