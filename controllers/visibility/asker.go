@@ -11,22 +11,22 @@ import (
 )
 
 const (
-	// answerTime bounds how long a request waits for the engine.
+	// answerTime limits how long a request waits for the engine.
 	answerTime = 5 * time.Second
-	// pause is how much longer than an answer has taken the engine is left alone after it: questions never take more than a tenth of its
-	// time, however many are asked.
+	// pause is how much longer than the last answer has taken the engine gets no requests: requests never take more than a tenth of its
+	// time, however many there are.
 	pause = 9
 )
 
-// An engine answers questions on its own goroutine.
+// An engine answers requests on its own goroutine.
 type engine interface {
 	View(ctx context.Context, f func(*admission.Engine)) error
 }
 
-// An asker lets one question at a time through to the engine.
+// An asker passes one request at a time to the engine.
 type asker struct {
 	engine engine
-	// turn has the time from which the next question may be asked.
+	// turn has the time from which the next request may be passed.
 	turn chan time.Time
 }
 
@@ -36,7 +36,7 @@ func newAsker(e engine) *asker {
 	return a
 }
 
-// ask runs f on the engine. If it fails, f may still run later, so that nothing that f writes must be read.
+// ask runs f on the engine. If it returns an error, f may still run later, so the caller must not read what f writes.
 func (a *asker) ask(ctx context.Context, f func(*admission.Engine)) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()

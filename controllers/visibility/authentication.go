@@ -17,15 +17,15 @@ import (
 )
 
 const (
-	// trustConfigMap, in kube-system, is where the API server says whom to believe.
+	// trustConfigMap, in kube-system, is where the API server publishes the certificates to trust.
 	trustConfigMap = "extension-apiserver-authentication"
-	// cacheTime is how long an answer of the API server about a token or a right counts.
+	// cacheTime is how long an answer of the API server about a token or a permission is cached.
 	cacheTime   = 10 * time.Second
 	reviewLimit = 10 * time.Second
 )
 
-// authenticate lets the API server say who asks: it vouches for those whose requests it passes on, and knows the certificates and tokens
-// of those who come by themselves. The ConfigMap is followed until ctx ends.
+// authenticate delegates authentication to the API server: it authenticates the requests that it passes on, and verifies the certificates
+// and tokens of clients that connect directly. The ConfigMap is watched until ctx ends.
 func authenticate(ctx context.Context, config *genericapiserver.Config, c kubernetes.Interface) error {
 	clients, err := dynamiccertificates.NewDynamicCAFromConfigMapController("client-ca", metav1.NamespaceSystem, trustConfigMap, "client-ca-file", c)
 	if err != nil {
@@ -58,7 +58,7 @@ func authenticate(ctx context.Context, config *genericapiserver.Config, c kubern
 		}
 	}
 	delegating := authenticatorfactory.DelegatingAuthenticatorConfig{
-		// Who is nobody may read what everybody may: discovery, by which the API server sees that this server is well.
+		// Anonymous clients may read what every client may: discovery, by which the API server checks that this server works.
 		Anonymous:                          &apiserver.AnonymousAuthConfig{Enabled: true},
 		TokenAccessReviewClient:            c.AuthenticationV1(),
 		TokenAccessReviewTimeout:           reviewLimit,
@@ -71,7 +71,7 @@ func authenticate(ctx context.Context, config *genericapiserver.Config, c kubern
 	return err
 }
 
-// authorize lets the API server say who may do what, discovery included.
+// authorize delegates authorization to the API server, including discovery.
 func authorize(config *genericapiserver.Config, c kubernetes.Interface) error {
 	options := authorizerfactory.DelegatingAuthorizerConfig{
 		SubjectAccessReviewClient: c.AuthorizationV1(),

@@ -10,8 +10,8 @@ import (
 	visibility "sigs.k8s.io/kueue/apis/visibility/v1beta2"
 )
 
-// definitions are the schemas of what is served. Those of metav1 come from a module that has them; Kueue's own package of schemas would
-// bring Kueue's scheduler along.
+// definitions returns the schemas of the served types. Those of metav1 come from a module that contains them; Kueue's own package of
+// schemas would import Kueue's scheduler.
 func definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 	all := maps.Clone(apiextensions.GetOpenAPIDefinitions(ref))
 	meta, pending := metav1.ObjectMeta{}.OpenAPIModelName(), visibility.PendingWorkload{}.OpenAPIModelName()

@@ -16,19 +16,19 @@ import (
 
 const (
 	defaultLimit = 1000
-	// mostLimit bounds how long the engine may be kept from its work by one question.
+	// mostLimit limits how long one request may occupy the engine.
 	mostLimit = 10_000
 )
 
-// A question is the query of a request: those of Kueue's PendingWorkloadOptions, and the selection of one quota Workload.
+// A question has the query parameters of a request: those of Kueue's PendingWorkloadOptions, and the selection of one quota Workload.
 type question struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// Offset is the position of the first that is told, 0 by default.
+	// Offset is the position of the first returned item, 0 by default.
 	Offset int64 `json:"offset,omitempty"`
-	// Limit is how many are told at most, 1000 by default.
+	// Limit is the maximum number of returned items, 1000 by default.
 	Limit int64 `json:"limit,omitempty"`
-	// FieldSelector picks one by metadata.name, and by metadata.namespace where the queue has none.
+	// FieldSelector selects one item by metadata.name, and by metadata.namespace where the queue has none.
 	FieldSelector string `json:"fieldSelector,omitempty"`
 }
 
@@ -38,7 +38,7 @@ func (q *question) DeepCopyObject() runtime.Object {
 	return &other
 }
 
-// read takes over what a request asks for.
+// read parses the query of a request.
 func (q *question) read(query url.Values) error {
 	var err error
 	if q.Offset, err = number(query, "offset", 0); err != nil {
@@ -51,7 +51,7 @@ func (q *question) read(query url.Values) error {
 	return nil
 }
 
-// number reads a parameter. As in Kueue, a limit of 0 is none given.
+// number parses a parameter. As in Kueue, a limit of 0 means no limit given.
 func number(query url.Values, name string, otherwise int64) (int64, error) {
 	text := query.Get(name)
 	if text == "" {
@@ -76,7 +76,7 @@ func (q *question) page() (admission.Page, error) {
 	return admission.Page{Offset: int(q.Offset), Limit: int(q.Limit)}, nil
 }
 
-// only returns the quota Workload that is picked, in the given namespace if it is not empty; ok is false if all are asked for.
+// only returns the selected quota Workload, in the given namespace if it is not empty; ok is false if all are requested.
 func (q *question) only(namespace string) (key types.NamespacedName, ok bool, err error) {
 	if q.FieldSelector == "" {
 		return key, false, nil

@@ -24,10 +24,10 @@ import (
 	visibility "sigs.k8s.io/kueue/apis/visibility/v1beta2"
 )
 
-// kubernetesVersion is the version of the libraries that serve.
+// kubernetesVersion is the version of the serving libraries.
 const kubernetesVersion = "1.36"
 
-// newScheme knows what is served and how it is asked for.
+// newScheme returns a scheme with the served types and the request options.
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
@@ -46,14 +46,14 @@ func newScheme() (*runtime.Scheme, error) {
 	return scheme, err
 }
 
-// retryEvery is how often the server tries to begin.
+// retryEvery is how often the server tries to start.
 const retryEvery = 5 * time.Second
 
-// errConfiguration marks what will not go away by itself.
+// errConfiguration marks errors that a retry does not resolve.
 var errConfiguration = errors.New("check the configuration")
 
-// Start serves until ctx ends. While the cluster is not ready for that (no aggregation layer, no rights yet) it tries again and again: nobody's
-// admission may wait for somebody who wants to read.
+// Start serves until ctx ends. If the cluster is not ready for that (no aggregation layer, no permissions yet) it retries: admission must
+// not wait for the visibility API.
 func (s *server) Start(ctx context.Context) error {
 	for ctx.Err() == nil {
 		err := s.serve(ctx)
@@ -79,7 +79,7 @@ func (s *server) serve(ctx context.Context) error {
 	return server.PrepareRun().RunWithContext(ctx)
 }
 
-// NeedLeaderElection tells the manager that every replica answers: the Service of an APIService picks any.
+// NeedLeaderElection returns false: every replica answers, because the Service of an APIService picks any of them.
 func (s *server) NeedLeaderElection() bool { return false }
 
 func (s *server) prepare(ctx context.Context) (*genericapiserver.GenericAPIServer, error) {
@@ -125,7 +125,7 @@ func (s *server) storage() map[string]rest.Storage {
 	}
 }
 
-// listen opens the port, with the certificate of the directory or one that is made now and kept in memory.
+// listen opens the port, with the certificate of the directory or one that is generated now and kept in memory.
 func (s *server) listen(config *genericapiserver.Config) error {
 	serving := genericoptions.NewSecureServingOptions()
 	if dir := s.config.CertDir; dir != "" {

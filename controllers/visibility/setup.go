@@ -1,7 +1,7 @@
-// Package visibility serves Kueue's visibility API: who is pending in a ClusterQueue or LocalQueue, at which position, and, which Kueue
-// does not tell, why. It is an aggregated API: the API server passes requests on to it, says who asks, and is asked what they may read.
+// Package visibility serves Kueue's visibility API: which quota Workloads are pending in a ClusterQueue or LocalQueue, at which position,
+// and, beyond Kueue, why. It is an aggregated API: the API server passes requests on to it, and authenticates and authorizes them.
 //
-// Every replica of the manager answers from its own engine, which follows the cluster also where it does not lead.
+// Every replica of the manager answers from its own engine, which also observes the cluster where it does not lead.
 package visibility
 
 import (
@@ -12,17 +12,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A Config says what the server works with.
+// A Config configures the server.
 type Config struct {
 	// Engine answers. It is a Runner of controllers/engine.
 	Engine engine
 	// Reader reads quota Workloads from the cache.
 	Reader client.Reader
-	// Rest is how to reach the API server, which is asked who may read what.
+	// Rest is the configuration for the API server, which authenticates and authorizes requests.
 	Rest *rest.Config
 	// BindAddress is HOST:PORT or :PORT.
 	BindAddress string
-	// CertDir is a directory with tls.crt and tls.key. If it is empty, the server makes itself a certificate.
+	// CertDir is a directory with tls.crt and tls.key. If it is empty, the server generates a certificate.
 	CertDir string
 }
 

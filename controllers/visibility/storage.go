@@ -21,7 +21,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-// A queue is the resource whose subresource can be read. It has nothing to read itself.
+// A queue is the resource whose subresource can be read. It has no content itself.
 type queue struct {
 	singular     string
 	isNamespaced bool
@@ -46,7 +46,7 @@ func (q queue) NamespaceScoped() bool { return q.isNamespaced }
 // GetSingularName implements rest.SingularNameProvider.
 func (q queue) GetSingularName() string { return q.singular }
 
-// pendingWorkloads answers who is pending in a queue.
+// pendingWorkloads returns the pending quota Workloads of a queue.
 type pendingWorkloads struct {
 	queue
 	asker *asker
@@ -92,7 +92,7 @@ func (p pendingWorkloads) Get(ctx context.Context, name string, options runtime.
 	return summary, nil
 }
 
-// one answers for a single quota Workload, with what it waits for.
+// one returns a single quota Workload, with the reason why it waits.
 func (p pendingWorkloads) one(ctx context.Context, key, only types.NamespacedName) (runtime.Object, error) {
 	var (
 		found          admission.Pending
@@ -131,7 +131,7 @@ func (p pendingWorkloads) one(ctx context.Context, key, only types.NamespacedNam
 	return summary, nil
 }
 
-// list also tells the engine the time: where it does not lead nobody else does.
+// list also advances the clock of the engine: where it does not lead nothing else does.
 func (p pendingWorkloads) list(e *admission.Engine, key types.NamespacedName, page admission.Page) ([]admission.Pending, bool) {
 	e.Advance(time.Now())
 	if p.isNamespaced {
@@ -140,7 +140,7 @@ func (p pendingWorkloads) list(e *admission.Engine, key types.NamespacedName, pa
 	return e.PendingInClusterQueue(key.Name, page)
 }
 
-// has tells whether a stage stands in a queue.
+// has reports whether a stage is pending in a queue.
 func (p pendingWorkloads) has(key types.NamespacedName, found *admission.Pending) bool {
 	if p.isNamespaced {
 		return found.LocalQueue == key
@@ -152,8 +152,8 @@ func (p pendingWorkloads) notFound(key types.NamespacedName) error {
 	return apierrors.NewNotFound(visibility.Resource(p.singular+"s"), key.Name)
 }
 
-// tell writes what is known of a pending stage as Kueue does. The engine does not know the owners of a quota Workload; one that has gone
-// meanwhile is told without them.
+// tell converts a pending stage to Kueue's type. The engine does not know the owners of a quota Workload; a Workload that has disappeared
+// is returned without them.
 func (p pendingWorkloads) tell(ctx context.Context, s *admission.Pending) visibility.PendingWorkload {
 	told := visibility.PendingWorkload{
 		ObjectMeta: metav1.ObjectMeta{
@@ -165,7 +165,7 @@ func (p pendingWorkloads) tell(ctx context.Context, s *admission.Pending) visibi
 		PositionInLocalQueue:   int32(s.InLocalQueue),   //nolint:gosec // far from 2^31
 	}
 	var object kueue.Workload
-	// There may be thousands, of which nothing is changed.
+	// There may be thousands, and none of them is changed.
 	if err := p.reader.Get(ctx, s.Stage, &object, &client.GetOptions{UnsafeDisableDeepCopy: new(true)}); err == nil && object.UID == s.UID {
 		told.OwnerReferences = slices.Clone(object.OwnerReferences)
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/tranche-dev/tranche/admission"
 )
 
-// TestQuestions reads queries as the server does.
+// TestQuestions parses queries as the server does.
 func TestQuestions(t *testing.T) {
 	scheme, err := newScheme()
 	if err != nil {
@@ -96,7 +96,7 @@ func (e *slowEngine) View(ctx context.Context, f func(*admission.Engine)) error 
 	return nil
 }
 
-// TestTheEngineIsLeftAlone: many questions, each of which takes 10 ms of the engine's goroutine, get a tenth of its time.
+// TestTheEngineIsLeftAlone: many requests, each of which takes 10 ms of the engine's goroutine, get a tenth of its time.
 func TestTheEngineIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &slowEngine{}
@@ -113,7 +113,7 @@ func TestTheEngineIsLeftAlone(t *testing.T) {
 	})
 }
 
-// TestNobodyWaitsForEver: an engine that does not answer keeps neither the one who asks nor those behind.
+// TestNobodyWaitsForEver: an engine that does not answer blocks neither the current request nor those behind it.
 func TestNobodyWaitsForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &slowEngine{time: time.Hour}
