@@ -1,9 +1,9 @@
 // Package leader keeps a manager that no longer holds the Lease from writing.
 //
-// Leader election alone does not: a process that was stopped for longer than the Lease lasts (SIGSTOP, a suspended machine, a node under memory
-// pressure) goes on where it was, and client-go notices that another replica leads only after a further renewDeadline. Object versions
-// protect each object by itself, but not the sum of quota over many objects. So the last renewal is checked where bytes leave the process: at
-// every write to a connection with the API server.
+// Leader election alone does not: a process that was stopped for longer than the Lease lasts (SIGSTOP, a suspended machine, a node under
+// memory pressure) continues where it was, and client-go notices that another replica leads only after a further renewDeadline. Object
+// versions protect each single object, but not the sum of quota over many objects. So the last renewal is checked where bytes leave the
+// process: at every write to a connection with the API server.
 package leader
 
 import (
@@ -22,15 +22,15 @@ const (
 	keepAlive   = 30 * time.Second
 )
 
-// A Fence cuts a manager off from the API server while it cannot be sure that it leads. Until the manager has led, the Fence is open: replicas that
-// stand by read. It is safe for concurrent use.
+// A Fence cuts a manager off from the API server while it cannot be sure that it leads. Until the manager has led, the Fence is open:
+// standby replicas read. It is safe for concurrent use.
 type Fence struct {
 	// term is how long a renewal counts.
 	term time.Duration
 	now  func() instant
 
 	mu sync.Mutex
-	// hasLed is true once the manager has held the Lease, and renewed is when the request began that renewed it last.
+	// hasLed is true once the manager has held the Lease, and renewed is when the request of the last renewal began.
 	hasLed  bool
 	renewed instant
 	// lost is why the manager will never lead again, and gone is closed with it.
@@ -38,8 +38,8 @@ type Fence struct {
 	gone chan struct{}
 }
 
-// An instant is read from two clocks. The monotonic one stops while the machine is suspended, and the wall clock may be set back: each covers for
-// the other.
+// An instant is a reading of two clocks. The monotonic clock stops while the machine is suspended, and the wall clock may be set back: each
+// compensates for the other.
 type instant struct {
 	monotonic time.Duration
 	wall      time.Time
@@ -64,8 +64,8 @@ func newFence(term time.Duration, now func() instant) *Fence {
 	return &Fence{term: term, now: now, gone: make(chan struct{})}
 }
 
-// Guard lets all connections that are made for config pass the Fence. Call it before any client is made from config, and use another
-// config for the Lease itself.
+// Guard makes all connections for config pass the Fence. Call it before any client is created from config, and use another config for the
+// Lease itself.
 func (f *Fence) Guard(config *rest.Config) {
 	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: keepAlive}
 	config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -87,10 +87,10 @@ func (f *Fence) Start(ctx context.Context) error {
 	}
 }
 
-// NeedLeaderElection is false: Start runs from the beginning.
+// NeedLeaderElection returns false: Start runs from the beginning.
 func (f *Fence) NeedLeaderElection() bool { return false }
 
-// check is an error while nothing may be written.
+// check returns an error while nothing may be written.
 func (f *Fence) check() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -106,14 +106,14 @@ func (f *Fence) check() error {
 	return nil
 }
 
-// isLost is an error if the manager will never lead again.
+// isLost returns an error if the manager will never lead again.
 func (f *Fence) isLost() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.lost
 }
 
-// renew opens the Fence for a term from the time at which the request for it began.
+// renew opens the Fence for a term from the time at which the renewal request began.
 func (f *Fence) renew(began instant) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -130,14 +130,14 @@ func (f *Fence) observe(holder, identity string) {
 	f.lose(fmt.Errorf("the Lease is held by %q: this replica no longer leads", holder))
 }
 
-// release closes the Fence after the manager has given the Lease back.
+// release closes the Fence after the manager has released the Lease.
 func (f *Fence) release() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.lose(errors.New("the Lease was released: this replica no longer leads"))
 }
 
-// lose needs the lock.
+// lose closes the Fence for good. The lock must be held.
 func (f *Fence) lose(reason error) {
 	if f.lost == nil {
 		f.lost = reason
@@ -145,7 +145,7 @@ func (f *Fence) lose(reason error) {
 	}
 }
 
-// A conn checks the Fence at every write. What fails ends the connection, since a part of a request may have been sent.
+// A conn checks the Fence at every write. A failed check closes the connection, since a part of a request may have been sent.
 type conn struct {
 	net.Conn
 	fence *Fence

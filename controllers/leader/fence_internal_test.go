@@ -57,7 +57,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// pass lets time pass on both clocks.
+// pass advances both clocks.
 func (w *world) pass(d time.Duration) {
 	w.now.monotonic += d
 	w.now.wall = w.now.wall.Add(d)
@@ -70,7 +70,7 @@ func (w *world) hold() {
 	}
 }
 
-// writes returns what a write to a guarded connection returns.
+// writes returns the result of a write to a guarded connection.
 func (w *world) writes() error {
 	w.t.Helper()
 	near, far := net.Pipe()

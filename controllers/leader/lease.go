@@ -20,14 +20,14 @@ type Lease struct {
 	Fence *Fence
 }
 
-// A Config says which Lease makes a replica the leader.
+// A Config names the Lease that makes a replica the leader.
 type Config struct {
-	// Rest leads to the API server. NewLease does not change it.
+	// Rest is the configuration for the API server. NewLease does not change it.
 	Rest *rest.Config
 	// Namespace and Name are those of the Lease.
 	Namespace, Name string
-	// RenewDeadline is how long a renewal counts. It is shorter than the duration of the Lease: the difference is left to requests
-	// that the API server has received and not yet processed.
+	// RenewDeadline is how long a renewal counts. It is shorter than the duration of the Lease: the difference is for requests that the API
+	// server has received and not yet processed.
 	RenewDeadline time.Duration
 }
 
@@ -39,7 +39,7 @@ func NewLease(c Config) (*Lease, error) {
 	}
 	config := rest.CopyConfig(c.Rest)
 	config.UserAgent += "/leader-election"
-	// One request that hangs must not use up the time of all tries.
+	// One hanging request must not use up the time of all tries.
 	config.Timeout = max(c.RenewDeadline/2, time.Second)
 	client, err := coordinationv1.NewForConfig(config)
 	if err != nil {
@@ -65,13 +65,13 @@ func (l *Lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []
 	return record, raw, err
 }
 
-// Create makes the Lease, held by this replica.
+// Create creates the Lease, held by this replica.
 func (l *Lease) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	return l.hold(record, func() error { return l.Interface.Create(ctx, record) })
 }
 
-// Update renews the Lease, takes it over, or releases it. A replica that has lost it does not write it again: a release by the old leader would
-// take it from the new one.
+// Update renews the Lease, takes it over, or releases it. A replica that has lost it does not write it again: a release by the old leader
+// would take it from the new one.
 func (l *Lease) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	return l.hold(record, func() error { return l.Interface.Update(ctx, record) })
 }
