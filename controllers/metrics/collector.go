@@ -27,7 +27,7 @@ func ofCohort(more ...string) []string {
 	return slices.Concat([]string{"cohort"}, more, []string{"replica_role"})
 }
 
-// What there is now.
+// Gauges of the current state.
 var (
 	engineUp = gauge("tranche_engine_responsive", "Is 1 if the engine answered this scrape, and 0 if the other gauges are missing because it did not.", nil)
 
@@ -63,10 +63,10 @@ var (
 	cohortRunning  = gauge("kueue_cohort_subtree_admitted_active_workloads", "Number of quota Workloads below the Cohort that are admitted and not finished.", ofCohort())
 )
 
-// isOne is the value of a series that says what is the case.
+// isOne is the value of a series that represents a state.
 var isOne = map[bool]float64{true: 1}
 
-// gauges are all of them.
+// gauges returns all gauges.
 func gauges() []*prometheus.Desc {
 	return []*prometheus.Desc{
 		engineUp, pending, reserving, running, done, unadmitted, queueStatus, queueInfo, queueShare, reservation, usage, requested,
@@ -76,15 +76,15 @@ func gauges() []*prometheus.Desc {
 	}
 }
 
-// A collector reads all gauges from the engine in one go. The engine only takes the inventory; the rest happens on the goroutine of the
-// scrape.
+// A collector reads all gauges from the engine in one call. The engine only returns its statistics; the goroutine of the scrape does the
+// rest.
 type collector struct {
 	engine  Engine
 	replica Replica
 	timeout time.Duration
 }
 
-// NewCollector returns what reports all gauges.
+// NewCollector returns the collector of all gauges.
 func NewCollector(config Config) prometheus.Collector {
 	c := &collector{engine: config.Engine, replica: config.Replica, timeout: config.Timeout}
 	if c.timeout <= 0 {
@@ -100,8 +100,8 @@ func (c *collector) Describe(descs chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect reports nothing but that the engine does not answer if it does not, so that all other metrics can be read then. A replica
-// that does not lead decides nothing, so it has nothing to say.
+// Collect reports only that the engine does not answer, if it does not, so that all other metrics can still be read. A replica that does
+// not lead decides nothing, so it reports nothing.
 func (c *collector) Collect(metrics chan<- prometheus.Metric) {
 	if !c.replica.leads() {
 		return
@@ -111,7 +111,7 @@ func (c *collector) Collect(metrics chan<- prometheus.Metric) {
 	defer cancel()
 	var inventory admission.Inventory
 	err := c.engine.View(ctx, func(e *admission.Engine) {
-		// Scrapes that were given up make no work for an engine that comes back.
+		// Abandoned scrapes cause no work for an engine that answers again.
 		if ctx.Err() == nil {
 			inventory = e.Inventory()
 		}
@@ -132,7 +132,7 @@ func (c *collector) Collect(metrics chan<- prometheus.Metric) {
 	}
 }
 
-// A sink takes what is collected.
+// A sink receives the collected metrics.
 type sink struct {
 	metrics chan<- prometheus.Metric
 	role    string
@@ -221,7 +221,7 @@ func (s sink) cohort(c *admission.CohortStock) {
 	}
 }
 
-// statusOf says in Kueue's three words what the condition Active says.
+// statusOf returns Kueue's word for the condition Active.
 func statusOf(a admission.Activity) string {
 	switch {
 	case a.Reason == kueue.ClusterQueueActiveReasonTerminating:
@@ -232,7 +232,7 @@ func statusOf(a admission.Activity) string {
 	return "pending"
 }
 
-// value is an amount in the unit of its resource: cores, bytes, pieces.
+// value returns an amount in the unit of its resource: cores, bytes, pieces.
 func value(a quota.Amount, name corev1.ResourceName) float64 {
 	if a == quota.MaxAmount {
 		return math.Inf(1)

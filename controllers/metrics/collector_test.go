@@ -22,14 +22,14 @@ import (
 
 func start() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
 
-// elected is what a process that leads has.
+// elected returns the closed channel of a process that leads.
 func elected() <-chan struct{} {
 	c := make(chan struct{})
 	close(c)
 	return c
 }
 
-// A stand answers from an engine of its own, or does not.
+// A stand answers from an engine of its own, or does not answer.
 type stand struct {
 	engine *admission.Engine
 	hangs  bool
@@ -100,7 +100,7 @@ func newWorkload(queue, name, cpus string) *kueue.Workload {
 	}
 }
 
-// decide writes nothing: what was admitted is assumed.
+// decide writes nothing: admissions are assumed.
 func (s *stand) decide() { s.engine.Decide(start()) }
 
 func (s *stand) want(t *testing.T, want string, names ...string) {
@@ -124,7 +124,7 @@ func (s *stand) want(t *testing.T, want string, names ...string) {
 	}
 }
 
-// helpOf has the help of each metric, so that tests need not repeat it.
+// helpOf returns the help of each metric, so that tests need not repeat it.
 func helpOf(c prometheus.Collector) map[string]string {
 	descs := make(chan *prometheus.Desc, 100)
 	c.Describe(descs)

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Of groups of pods that start together. The controller that lets them start leads, so that it is the only one who reports.
+// Metrics of groups of pods that start together. Only the leader runs the controller of groups, so only the leader reports them.
 var (
 	groupWait = histogram("tranche_group_start_wait_seconds",
 		"Time for which the first pod of a group had waited when the last one had started, so that all were released. Each attempt of a JobSet counts.",
@@ -36,12 +36,12 @@ func (w *waitingGroups) change(f func(groups map[types.NamespacedName]bool)) {
 	groupsWaiting.WithLabelValues(role()).Set(float64(len(w.groups)))
 }
 
-// GroupWaits notes that pods of a JobSet's group wait for others.
+// GroupWaits records that pods of a JobSet's group wait for others.
 func GroupWaits(jobSet types.NamespacedName) {
 	waiting.change(func(groups map[types.NamespacedName]bool) { groups[jobSet] = true })
 }
 
-// GroupWaitsNot notes that none do, or that there is no such group.
+// GroupWaitsNot records that no pods wait, or that there is no such group.
 func GroupWaitsNot(jobSet types.NamespacedName) {
 	waiting.change(func(groups map[types.NamespacedName]bool) { delete(groups, jobSet) })
 }
@@ -49,5 +49,5 @@ func GroupWaitsNot(jobSet types.NamespacedName) {
 // GroupReleased records that all pods of a group have started, and how long the first of them has waited for that.
 func GroupReleased(waited time.Duration) { observe(groupWait, waited, role()) }
 
-// GroupTimedOut counts a group of which a pod has given up.
+// GroupTimedOut counts a group with a pod that has given up.
 func GroupTimedOut() { groupTimeouts.WithLabelValues(role()).Inc() }

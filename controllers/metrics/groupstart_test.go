@@ -11,7 +11,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/metrics"
 )
 
-// TestGroups: a JobSet whose group waits counts once, however often that is said, and not any more when it does not.
+// TestGroups: a JobSet whose group waits counts once, however often that is recorded, and no longer when it does not wait.
 func TestGroups(t *testing.T) {
 	want := func(series string) {
 		t.Helper()
@@ -28,7 +28,7 @@ func TestGroups(t *testing.T) {
 		}
 		t.Error("nothing is reported")
 	}
-	// Other tests look at everything that was recorded.
+	// Other tests check everything that was recorded.
 	t.Cleanup(func() {
 		for _, c := range metrics.Vectors() {
 			if v, ok := c.(interface{ Reset() }); ok && testutil.CollectAndCount(c, "tranche_group_start_waiting_groups", "tranche_group_start_timeouts_total", "tranche_group_start_wait_seconds") > 0 {

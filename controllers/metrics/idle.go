@@ -14,13 +14,13 @@ const (
 	waitsForStage = "WaitsForStage"
 )
 
-// WaitedForStage counts the quota that a quota Workload held while its pods were ready and waited for those of another stage. The
-// controller of the JobSet knows that, and calls this when it has noted it.
+// WaitedForStage counts the quota that a quota Workload held while its pods were ready and waited for those of another stage. Only the
+// controller of the JobSet knows that time, and calls this after it has noted it.
 func WaitedForStage(workload *kueue.Workload, waited time.Duration) {
 	countIdle(workload, waited, waitsForStage, role())
 }
 
-// countIdle counts what an admission charges, for a time.
+// countIdle counts the charges of an admission, times the duration.
 func countIdle(workload *kueue.Workload, d time.Duration, cause, role string) {
 	admission := workload.Status.Admission
 	if admission == nil || d <= 0 {
@@ -44,7 +44,7 @@ func (c *change) idleUntilReady(ready *metav1.Condition) {
 		return
 	}
 	since := reserved.LastTransitionTime.Time
-	// What could not be noted is known since the stage was opened again.
+	// If no time was noted, the condition shows at least since when the stage has been open again.
 	if old := apimeta.FindStatusCondition(c.before.Status.Conditions, kueue.WorkloadPodsReady); old != nil && old.LastTransitionTime.After(since) {
 		since = old.LastTransitionTime.Time
 	}
@@ -54,7 +54,7 @@ func (c *change) idleUntilReady(ready *metav1.Condition) {
 	countIdle(c.before, ready.LastTransitionTime.Sub(since), notReady, c.role)
 }
 
-// idleUntil counts the quota that was held until this time, if the pods were never ready, or not since a restart.
+// idleUntil counts the quota that was held until end, if the pods were never ready, or not since a restart.
 func (c *change) idleUntil(end time.Time) {
 	reserved := isTrue(c.before, kueue.WorkloadQuotaReserved)
 	if reserved == nil || !c.inCluster || isTrue(c.after, kueue.WorkloadPodsReady) != nil {
@@ -72,13 +72,13 @@ func (c *change) idleUntil(end time.Time) {
 	countIdle(c.before, end.Sub(since), notReady, c.role)
 }
 
-// hasLostPods tells whether the pods of a quota Workload were all ready once, and then not any more.
+// hasLostPods reports whether all pods of a quota Workload were ready once, and then no longer.
 func hasLostPods(w *kueue.Workload) bool {
 	ready := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadPodsReady)
 	return ready != nil && ready.Reason == kueue.WorkloadWaitForRecovery
 }
 
-// wasReady tells whether the pods of a quota Workload have been ready since it holds its quota.
+// wasReady reports whether the pods of a quota Workload have been ready since it has held its quota.
 func wasReady(w *kueue.Workload, reserved *metav1.Condition) bool {
 	ready := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadPodsReady)
 	return ready != nil && (ready.Status == metav1.ConditionTrue || ready.LastTransitionTime.After(reserved.LastTransitionTime.Time))

@@ -1,9 +1,9 @@
-// Package metrics holds every Prometheus metric that Tranche adds to those of controller-runtime. What Kueue measures too has Kueue's
-// names, labels and buckets, so that its dashboards go on working; what is only ours begins with tranche_.
+// Package metrics holds every Prometheus metric that Tranche adds to those of controller-runtime. Metrics that Kueue has too have Kueue's
+// names, labels and buckets, so that its dashboards keep working; metrics of Tranche alone begin with tranche_.
 //
-// There are two kinds. What there is now (gauges) is read from the engine when somebody asks, by one collector: nothing is kept up to
-// date in between, and what has been deleted is not reported any more. What has happened (counters, histograms) is recorded from the
-// changes of quota Workloads as the cache sees them, see Recorder. Only the replica that leads reports and records either.
+// There are two kinds. One collector reads the current state (gauges) from the engine at each scrape: nothing is kept up to date in
+// between, and deleted objects are no longer reported. Transitions (counters, histograms) are recorded from the changes of quota Workloads
+// in the cache, see Recorder. Only the leader reports and records them.
 package metrics
 
 import (
@@ -22,21 +22,21 @@ import (
 // defaultTimeout is how long a scrape waits for the engine.
 const defaultTimeout = 5 * time.Second
 
-// An Engine is where the state of all queues is read.
+// An Engine provides the state of all queues.
 type Engine interface {
 	// View runs f on the engine and waits for it, or until the context ends.
 	View(ctx context.Context, f func(*admission.Engine)) error
 }
 
-// A Replica says what this process is among those that run the manager.
+// A Replica describes the role of this process among the replicas of the manager.
 type Replica struct {
 	// Elected is closed when this process leads.
 	Elected <-chan struct{}
-	// LeaderElection tells that there can be others.
+	// LeaderElection is true if there can be other replicas.
 	LeaderElection bool
 }
 
-// leads tells whether what happens is this process's to report.
+// leads reports whether this process reports metrics.
 func (r Replica) leads() bool {
 	select {
 	case <-r.Elected:
@@ -46,7 +46,7 @@ func (r Replica) leads() bool {
 	}
 }
 
-// role is the value of the label replica_role.
+// role returns the value of the label replica_role.
 func (r Replica) role() string {
 	switch {
 	case !r.LeaderElection:
@@ -57,17 +57,17 @@ func (r Replica) role() string {
 	return "follower"
 }
 
-// A Config says what to report of.
+// A Config configures the metrics.
 type Config struct {
 	Engine  Engine
 	Replica Replica
-	// Version is that of the manager.
+	// Version is the version of the manager.
 	Version string
 	// Timeout is how long a scrape waits for the engine. Zero means 5 seconds.
 	Timeout time.Duration
 }
 
-// current is set by Register. Before, nothing leads.
+// current is set by Register. Before that, no process leads.
 var current atomic.Pointer[Replica]
 
 func role() string {
@@ -111,7 +111,7 @@ func Register(config Config) error {
 	return nil
 }
 
-// buildInfo is what the Go tool has noted about this binary.
+// buildInfo returns the build information that the Go tool has recorded in this binary.
 func buildInfo(version string) prometheus.Collector {
 	labels := prometheus.Labels{
 		"git_version": version, "git_commit": "", "build_date": "",
@@ -144,21 +144,21 @@ func WriteFailed(decision string) { writeFailures.WithLabelValues(decision).Inc(
 // Released counts child Jobs that were released.
 func Released(jobs int) { releases.Add(float64(jobs)) }
 
-// Audited counts one comparison of the engine's books with the objects.
+// Audited counts one comparison of the engine's charges with the objects.
 func Audited() { audits.Inc() }
 
-// LedgerMismatch counts one difference between the engine's books and the objects.
+// LedgerMismatch counts one difference between the engine's charges and the objects.
 func LedgerMismatch(clusterQueue, flavor, resource string) {
 	mismatches.WithLabelValues(clusterQueue, flavor, resource).Inc()
 }
 
-// Preempted counts one eviction that was written for a stage in a ClusterQueue, by the reason of the condition Preempted. The quota
-// Workload that has to go does not name that queue, so the writer of the decision calls this.
+// Preempted counts one eviction that was written for a stage in a ClusterQueue, by the reason of the condition Preempted. The victim does
+// not name that queue, so the writer of the decision calls this.
 func Preempted(preemptingClusterQueue, reason string) {
 	preempted.WithLabelValues(preemptingClusterQueue, reason, role()).Inc()
 }
 
-// Decided counts one call of Engine.Decide that came to a decision about an admission, and how long it took.
+// Decided counts one call of Engine.Decide that decided about an admission, and its duration.
 func Decided(decisions []admission.Decision, took time.Duration) {
 	result := ""
 	for _, d := range decisions {

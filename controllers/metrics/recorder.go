@@ -15,7 +15,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-// Queues tells which queues exist.
+// Queues reports which queues exist.
 type Queues interface {
 	ClusterQueueExists(name string) bool
 	LocalQueueExists(key types.NamespacedName) bool
@@ -25,40 +25,39 @@ type Queues interface {
 	CohortIsNamed(name string) bool
 }
 
-// Timelines has what is noted on JobSets.
+// Timelines provides the notes on JobSets.
 type Timelines interface {
-	// NotReadySince is that of the stage that a quota Workload stands for, as the timeline of its JobSet says. It is zero if that says
-	// nothing.
+	// NotReadySince returns the NotReadySince of the stage of a quota Workload, according to the timeline of its JobSet, or zero.
 	NotReadySince(workload *kueue.Workload) time.Time
 }
 
-// A Recorder counts what happens to quota Workloads, from each change that the cache of the leader sees. That is the one place where
-// a transition comes by exactly once, whoever wrote it and however often: a write that is repeated, or reconciled again, changes nothing
-// and is seen as no change; and what a new manager finds at its start are objects, not changes. A transition that happens while no
-// manager runs is not counted, like one of which the cache only sees the end after it lost its watch.
+// A Recorder counts the transitions of quota Workloads, from each change in the cache of the leader. There each transition appears exactly
+// once, regardless of its writer and of repeated writes: a write that is repeated, or reconciled again, changes nothing and is not seen as
+// a change; and a new manager finds objects at its start, not changes. A transition while no manager runs is not counted, and neither is
+// one of which the cache sees only the end after it lost its watch.
 //
-// Times are those that the conditions say, in whole seconds, not those at which they were seen.
+// Times are those of the conditions, in whole seconds, not those of the observations.
 type Recorder struct {
 	queues    Queues
 	timelines Timelines
 	replica   Replica
 	now       func() time.Time
 
-	// mu makes sure that the series of a queue that has gone do not come back: either the queue is there and they are cleared later, or
-	// nothing is recorded.
+	// mu makes sure that the series of a deleted queue do not come back: either the queue exists and they are cleared later, or nothing is
+	// recorded.
 	mu sync.Mutex
-	// opened is when the stages were opened that wait.
+	// opened is when the pending stages were opened.
 	opened map[types.UID]time.Time
-	// cohorts are those with series.
+	// cohorts are the Cohorts with series.
 	cohorts map[string]struct{}
 }
 
-// NewRecorder returns a Recorder that knows of no change yet.
+// NewRecorder returns a Recorder without changes.
 func NewRecorder(queues Queues, timelines Timelines, replica Replica, now func() time.Time) *Recorder {
 	return &Recorder{queues: queues, timelines: timelines, replica: replica, now: now, opened: map[types.UID]time.Time{}, cohorts: map[string]struct{}{}}
 }
 
-// A change of a quota Workload, and where to count it.
+// A change is a change of a quota Workload, and where to count it.
 type change struct {
 	before, after   *kueue.Workload
 	clusterQueue    string
@@ -68,7 +67,7 @@ type change struct {
 	timelines       Timelines
 }
 
-// Changed records what differs between two observations of a quota Workload.
+// Changed records the differences between two observations of a quota Workload.
 func (r *Recorder) Changed(before, after *kueue.Workload) {
 	if before.UID != after.UID || before.ResourceVersion == after.ResourceVersion && after.ResourceVersion != "" {
 		return
@@ -113,7 +112,7 @@ func (r *Recorder) Gone(last *kueue.Workload) {
 	}
 }
 
-// ClusterQueueGone forgets a ClusterQueue.
+// ClusterQueueGone deletes the series of a ClusterQueue.
 func (r *Recorder) ClusterQueueGone(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -124,14 +123,15 @@ func (r *Recorder) ClusterQueueGone(name string) {
 	preempted.DeletePartialMatch(prometheus.Labels{"preempting_cluster_queue": name})
 }
 
-// CohortGone forgets a Cohort whose object was deleted.
+// CohortGone deletes the series of a Cohort whose object was deleted.
 func (r *Recorder) CohortGone(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.forgetCohort(name)
 }
 
-// CohortsMoved forgets the Cohorts that have no object and that nothing names after a ClusterQueue or a Cohort has another parent or none.
+// CohortsMoved deletes the series of Cohorts that have no object and that nothing names after a ClusterQueue or a Cohort has another parent
+// or none.
 func (r *Recorder) CohortsMoved() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -158,7 +158,7 @@ func (r *Recorder) admittedInCohorts(c *change) {
 	}
 }
 
-// LocalQueueGone forgets a LocalQueue.
+// LocalQueueGone deletes the series of a LocalQueue.
 func (r *Recorder) LocalQueueGone(key types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -185,7 +185,8 @@ func (r *Recorder) change(before, after *kueue.Workload) change {
 	return c
 }
 
-// noteOpening remembers when a stage was opened, which no field of it tells. Also a replica that does not lead does so: it may have to.
+// noteOpening records when a stage was opened, which none of its fields contains. A replica that does not lead also records it, because it
+// may lead later.
 func (r *Recorder) noteOpening(before, after *kueue.Workload) {
 	switch {
 	case isTrue(after, kueue.WorkloadFinished) != nil:
@@ -195,8 +196,8 @@ func (r *Recorder) noteOpening(before, after *kueue.Workload) {
 	}
 }
 
-// recordWait records how long a stage has waited that is admitted now. Of one that was opened before this manager started that is
-// not known.
+// recordWait records how long a stage that is admitted now has waited. That is not known for a stage that was opened before this manager
+// started.
 func (r *Recorder) recordWait(c *change, admitted *metav1.Condition) {
 	since, position := life.QueuedSince(c.after), "first"
 	if index := c.after.Labels[apis.StageIndexLabel]; index != "" && index != "0" {
@@ -247,7 +248,7 @@ func (c *change) ready(now *metav1.Condition) {
 
 func (c *change) finished() { c.count(finished, localFinished) }
 
-// evicted counts an eviction. What held no quota had nothing to be evicted from.
+// evicted counts an eviction. A Workload without quota is not counted.
 func (c *change) evicted(now *metav1.Condition) {
 	if c.clusterQueue == "" {
 		return
@@ -271,7 +272,7 @@ func (c *change) evicted(now *metav1.Condition) {
 	}
 }
 
-// released records how long quota was held that is free now.
+// released records how long quota was held that is released now.
 func (c *change) released() {
 	reserved := isTrue(c.before, kueue.WorkloadQuotaReserved)
 	if reserved == nil || !c.inCluster || isTrue(c.before, kueue.WorkloadFinished) != nil {
@@ -313,7 +314,7 @@ func (c *change) observe(clusterQueues, localQueues *prometheus.HistogramVec, d 
 	}
 }
 
-// observe takes no time below zero: clocks differ, and creation times are rounded down.
+// observe counts a negative duration as zero: clocks differ, and creation times are rounded down.
 func observe(v *prometheus.HistogramVec, d time.Duration, labels ...string) {
 	v.WithLabelValues(labels...).Observe(max(0, d.Seconds()))
 }

@@ -31,18 +31,18 @@ func (q queues) LocalQueueExists(key types.NamespacedName) bool { return q[key.N
 func (q queues) CohortsOf(string) []string                      { return nil }
 func (q queues) CohortIsNamed(string) bool                      { return false }
 
-// A life is that of a quota Workload, as a Recorder sees it. Each test has a queue of its own, since the counters are those of the process.
+// A life is the history of a quota Workload, as a Recorder observes it. Each test has a queue of its own, since the counters are global.
 type life struct {
 	recorder *metrics.Recorder
 	workload *kueue.Workload
 	queues   queues
 	clock    time.Time
 	version  int
-	// timeline is that of the JobSet, for those tests that note something.
+	// timeline is the timeline of the JobSet, for tests that note something.
 	timeline apis.Timeline
 }
 
-// NotReadySince is what the timeline says.
+// NotReadySince returns the NotReadySince of the timeline.
 func (l *life) NotReadySince(workload *kueue.Workload) time.Time {
 	return conditions.NotReadySince(&l.timeline, "train", workload)
 }
@@ -53,7 +53,7 @@ func (l *life) note(h conditions.Hold) {
 	h.Count(&l.timeline, []string{"train"})
 }
 
-// restart lets another manager go on.
+// restart continues with another manager.
 func (l *life) restart() {
 	l.recorder = metrics.NewRecorder(l.queues, l, metrics.Replica{Elected: elected()}, func() time.Time { return l.clock })
 }
@@ -64,7 +64,7 @@ func newLife(queue string, replica metrics.Replica) *life {
 	return l
 }
 
-// change is one write, seconds later.
+// change is one write, the given number of seconds later.
 func (l *life) change(seconds int, f func(*kueue.Workload)) {
 	before := l.workload.DeepCopy()
 	l.clock = l.clock.Add(time.Duration(seconds) * time.Second)

@@ -15,7 +15,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/metrics"
 )
 
-// step is what happens next to a stage with one GPU, and what the controller of its JobSet notes before.
+// step is the next event of a stage with one GPU, and what the controller of its JobSet notes before.
 func (l *life) step(step string) {
 	switch step {
 	case "reserved":
@@ -54,8 +54,8 @@ func (l *life) step(step string) {
 	}
 }
 
-// TestMetricsAndTimelineAgree: whatever becomes of a stage, and whenever the manager is restarted, the metrics of all managers together
-// say what the timeline says. Ten seconds pass before each step.
+// TestMetricsAndTimelineAgree: for any sequence of events, and any restarts of the manager, the metrics of all managers together agree with
+// the timeline. Ten seconds pass before each step.
 func TestMetricsAndTimelineAgree(t *testing.T) {
 	for name, c := range map[string]struct {
 		steps      []string

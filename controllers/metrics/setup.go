@@ -18,7 +18,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/conditions"
 )
 
-// SetupWithManager registers the metrics, and starts to record what happens to quota Workloads. Call it once.
+// SetupWithManager registers the metrics, and starts to record the transitions of quota Workloads. Call it once.
 func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) error {
 	if err := Register(config); err != nil {
 		return fmt.Errorf("register metrics: %w", err)
@@ -94,7 +94,7 @@ func gone[T client.Object](f func(T)) func(any) {
 	}
 }
 
-// cachedQueues are those in the cache, which knows of a deletion before it tells of it.
+// cachedQueues reads the queues from the cache, which removes an object before it reports the deletion.
 type cachedQueues struct{ reader client.Reader }
 
 // ClusterQueueExists looks a ClusterQueue up.
@@ -107,7 +107,7 @@ func (q cachedQueues) LocalQueueExists(key types.NamespacedName) bool {
 	return q.reader.Get(context.Background(), key, &kueue.LocalQueue{}, &client.GetOptions{UnsafeDisableDeepCopy: new(true)}) == nil
 }
 
-// CohortsOf follows the parents of a ClusterQueue. Of Cohorts that are each other's parent each is returned once.
+// CohortsOf follows the parents of a ClusterQueue. In a cycle of Cohorts it returns each of them once.
 func (q cachedQueues) CohortsOf(clusterQueue string) []string {
 	var queue kueue.ClusterQueue
 	if err := q.reader.Get(context.Background(), types.NamespacedName{Name: clusterQueue}, &queue, &client.GetOptions{UnsafeDisableDeepCopy: new(true)}); err != nil {
@@ -125,7 +125,7 @@ func (q cachedQueues) CohortsOf(clusterQueue string) []string {
 	return all
 }
 
-// CohortIsNamed looks for the object of a Cohort, and for what names it.
+// CohortIsNamed looks for the object of a Cohort, and for objects that name it.
 func (q cachedQueues) CohortIsNamed(name string) bool {
 	ctx, shared := context.Background(), &client.ListOptions{UnsafeDisableDeepCopy: new(true)}
 	if q.reader.Get(ctx, types.NamespacedName{Name: name}, &kueue.Cohort{}, &client.GetOptions{UnsafeDisableDeepCopy: new(true)}) == nil {
@@ -140,10 +140,10 @@ func (q cachedQueues) CohortIsNamed(name string) bool {
 		slices.ContainsFunc(cohorts.Items, func(c kueue.Cohort) bool { return string(c.Spec.ParentName) == name })
 }
 
-// cachedTimelines are those of the JobSets in the cache.
+// cachedTimelines reads the timelines of the JobSets in the cache.
 type cachedTimelines struct{ reader client.Reader }
 
-// NotReadySince looks the JobSet of a quota Workload up. Its controller notes what it knows before it changes the quota Workload.
+// NotReadySince reads the JobSet of a quota Workload. The stage controller writes the timeline before it changes the quota Workload.
 func (t cachedTimelines) NotReadySince(workload *kueue.Workload) time.Time {
 	owner := metav1.GetControllerOf(workload)
 	if owner == nil || owner.Kind != "JobSet" {

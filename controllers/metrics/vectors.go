@@ -12,7 +12,7 @@ type vector interface {
 	DeletePartialMatch(labels prometheus.Labels) int
 }
 
-// seconds are Kueue's buckets: 1, 2.5, 5, 10 and so on.
+// seconds returns Kueue's buckets: 1, 2.5, 5, 10 and so on.
 func seconds(count int) []float64 {
 	return append([]float64{1}, prometheus.ExponentialBuckets(2.5, 2, count-1)...)
 }
@@ -33,7 +33,7 @@ func histogram(name, help string, buckets int, labels []string) *prometheus.Hist
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: seconds(buckets)}, labels)
 }
 
-// What Kueue measures too.
+// Metrics that Kueue has too.
 var (
 	attempts = counter("kueue_admission_attempts_total",
 		"Number of rounds of decisions, by result: success where anything was admitted, inadmissible where something was refused and nothing admitted.",
@@ -89,7 +89,7 @@ var (
 		14, ofQueue("reason"))
 )
 
-// What is only ours.
+// Metrics of Tranche alone.
 var (
 	stageWait = histogram("tranche_stage_wait_seconds",
 		"Time from when a stage could run (its JobSet submitted, earlier stages done, or requeued) to its admission. Position is first or later, or growth where a stage that runs waited for more pods.",
@@ -105,7 +105,7 @@ var (
 		[]string{"cluster_queue", "flavor", "resource"})
 )
 
-// Vectors are all counters and histograms that have labels.
+// Vectors returns all counters and histograms that have labels.
 func Vectors() []prometheus.Collector {
 	all := []prometheus.Collector{attempts, attemptDuration, preempted, cohortAdmitted, admissions, writeFailures, groupWait, groupTimeouts, groupsWaiting}
 	for _, v := range slices.Concat(clusterQueueVectors(), localQueueVectors()) {
@@ -114,7 +114,7 @@ func Vectors() []prometheus.Collector {
 	return all
 }
 
-// clusterQueueVectors have a label cluster_queue.
+// clusterQueueVectors returns those with the label cluster_queue.
 func clusterQueueVectors() []vector {
 	return []vector{
 		quotaReserved, quotaReservedWait, admitted, admissionWait, checksWait, readyWait, admittedUntilReady, finished,
@@ -122,7 +122,7 @@ func clusterQueueVectors() []vector {
 	}
 }
 
-// localQueueVectors have labels name and namespace.
+// localQueueVectors returns those with the labels name and namespace.
 func localQueueVectors() []vector {
 	return []vector{
 		localQuotaReserved, localQuotaReservedWait, localAdmitted, localAdmissionWait, localChecksWait,
