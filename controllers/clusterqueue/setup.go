@@ -23,7 +23,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/engine"
 )
 
-// A Reconciler writes what the engine knows of ClusterQueues.
+// A Reconciler writes the engine's view of ClusterQueues into their status.
 type Reconciler struct {
 	client client.Client
 	runner *engine.Runner
@@ -42,7 +42,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, runner *engine.Runn
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("clusterqueue").
-		// Our own writes of the status must not wake us: by then there would be something new to write, at once and without end.
+		// Our own status writes must not trigger a reconcile: there would be something new to write each time, without end.
 		For(&kueue.ClusterQueue{}, builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.NewPredicateFuncs(lacksFinalizer)))).
 		WatchesRawSource(engine.Changes(runner.OnClusterQueueChange, func(name string) reconcile.Request {
 			return reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
@@ -51,8 +51,8 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, runner *engine.Runn
 		Complete(&Reconciler{client: mgr.GetClient(), runner: runner})
 }
 
-// lacksFinalizer reports whether a ClusterQueue would disappear at once if it were deleted: it is new, or its finalizer was removed by hand. The
-// engine reserves no quota in it until the Reconciler has added the finalizer, since a deletion could come between the two.
+// lacksFinalizer reports whether a ClusterQueue would disappear at once if it were deleted: it is new, or its finalizer was removed by
+// hand. The engine reserves no quota in it until the Reconciler has added the finalizer, since a deletion could come between the two.
 func lacksFinalizer(queue client.Object) bool {
 	return queue.GetDeletionTimestamp().IsZero() && !controllerutil.ContainsFinalizer(queue, kueue.ResourceInUseFinalizerName)
 }
@@ -63,7 +63,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.client.Get(ctx, req.NamespacedName, &queue); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	// Quota is reserved in it only after this.
+	// The engine reserves quota in it only after this.
 	if queue.DeletionTimestamp.IsZero() {
 		if err := r.writeFinalizer(ctx, &queue, true); err != nil {
 			return ctrl.Result{}, err
@@ -75,8 +75,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	if !queue.DeletionTimestamp.IsZero() {
-		// The finalizer first: it names the version of the object that it is about, which the status would change. An engine that has not observed
-		// the deletion could still reserve quota.
+		// The finalizer is written first: it names the version of the object, which the status would change. An engine that has not
+		// observed the deletion could still reserve quota.
 		isUsed := view.Reserving > 0 || view.Active.Reason != kueue.ClusterQueueActiveReasonTerminating
 		if err := r.writeFinalizer(ctx, &queue, isUsed); err != nil {
 			return ctrl.Result{}, err
@@ -101,7 +101,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, queue *kueue.ClusterQueue,
 	return nil
 }
 
-// desired is the status of a ClusterQueue as the engine sees it.
+// desired returns the status of a ClusterQueue according to the engine.
 func desired(queue *kueue.ClusterQueue, view *admission.ClusterQueueView) kueue.ClusterQueueStatus {
 	return kueue.ClusterQueueStatus{
 		Conditions:         []metav1.Condition{conditions.Active(queue.Status.Conditions, view.Generation, view.Active)},
@@ -114,7 +114,7 @@ func desired(queue *kueue.ClusterQueue, view *admission.ClusterQueueView) kueue.
 	}
 }
 
-// writeFinalizer keeps a ClusterQueue as long as it holds quota, so that the numbers of its stages have a home.
+// writeFinalizer keeps a ClusterQueue as long as it holds quota, so that its stages can still be charged to it.
 func (r *Reconciler) writeFinalizer(ctx context.Context, queue *kueue.ClusterQueue, used bool) error {
 	after := queue.DeepCopy()
 	deleted := !queue.DeletionTimestamp.IsZero()

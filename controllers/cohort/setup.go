@@ -20,7 +20,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/engine"
 )
 
-// A Reconciler writes what the engine knows of Cohorts.
+// A Reconciler writes the engine's view of Cohorts into their status.
 type Reconciler struct {
 	client client.Client
 	runner *engine.Runner

@@ -22,7 +22,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/engine"
 )
 
-// A Reconciler writes what the engine knows of LocalQueues.
+// A Reconciler writes the engine's view of LocalQueues into their status.
 type Reconciler struct {
 	client client.Client
 	runner *engine.Runner
@@ -41,7 +41,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, runner *engine.Runn
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("localqueue").
-		// Our own writes of the status must not wake us: by then there would be something new to write, at once and without end.
+		// Our own status writes must not trigger a reconcile: there would be something new to write each time, without end.
 		For(&kueue.LocalQueue{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(engine.Changes(runner.OnLocalQueueChange, func(key types.NamespacedName) reconcile.Request {
 			return reconcile.Request{NamespacedName: key}
@@ -76,7 +76,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, nil
 }
 
-// desired is the status of a LocalQueue as the engine sees it.
+// desired returns the status of a LocalQueue according to the engine.
 func desired(queue *kueue.LocalQueue, view *admission.LocalQueueView) kueue.LocalQueueStatus {
 	return kueue.LocalQueueStatus{
 		Conditions:         []metav1.Condition{conditions.Active(queue.Status.Conditions, queue.Generation, view.Active)},

@@ -1,5 +1,5 @@
-// Package podrules feeds the engine what the API server adds to pods, and what it rejects: LimitRanges, RuntimeClasses, and DeviceClasses that
-// serve extended resources; and ResourceClaimTemplates, which name the devices of pods.
+// Package podrules feeds the engine the objects by which the API server completes and rejects pods: LimitRanges, RuntimeClasses, and
+// DeviceClasses that serve extended resources; and ResourceClaimTemplates, which name the devices of pods.
 package podrules
 
 import (

@@ -1,5 +1,5 @@
-// Package workloadpriorityclass makes quota Workloads follow the value of their WorkloadPriorityClass. Those of JobSets and of gangs of pods are left
-// to their own controllers, which also decide which class they have.
+// Package workloadpriorityclass makes quota Workloads follow the value of their WorkloadPriorityClass. The controllers of JobSets and of
+// gangs of pods do this for their own quota Workloads, and also choose their class.
 package workloadpriorityclass
 
 import (
@@ -39,8 +39,8 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 		Complete(&Reconciler{client: mgr.GetClient()})
 }
 
-// changesValue passes WorkloadPriorityClasses that are new or have another value. As in Kueue, a priority that was written into a quota Workload by hand
-// stays until then. All classes are new to a manager that starts: it would miss values that changed before.
+// changesValue passes WorkloadPriorityClasses that are new or have another value. As in Kueue, a priority that was written into a quota
+// Workload by hand stays until then. All classes are new to a starting manager: otherwise it would miss values that changed before.
 func changesValue() predicate.Funcs {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
@@ -52,7 +52,7 @@ func changesValue() predicate.Funcs {
 	}
 }
 
-// classOf names the WorkloadPriorityClass that a quota Workload follows here.
+// classOf returns the WorkloadPriorityClass that a quota Workload follows here.
 func classOf(object client.Object) []string {
 	workload, ok := object.(*kueue.Workload)
 	if !ok {
@@ -66,7 +66,7 @@ func classOf(object client.Object) []string {
 	return []string{ref.Name}
 }
 
-// Reconcile gives all quota Workloads of a WorkloadPriorityClass its value.
+// Reconcile sets the priority of all quota Workloads of a WorkloadPriorityClass to its value.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	var class kueue.WorkloadPriorityClass
 	if err := r.client.Get(ctx, req.NamespacedName, &class); err != nil {
