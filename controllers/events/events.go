@@ -1,5 +1,5 @@
-// Package events holds every Event that Tranche emits, so that their words can be read, and changed, in one place. An Event tells
-// the owner of an object what has happened, after it was written.
+// Package events declares every Event that Tranche emits, so that their texts can be read, and changed, in one place. An Event reports on
+// an object what has happened, after it was written.
 package events
 
 import (
@@ -13,10 +13,10 @@ import (
 	k8sevents "k8s.io/client-go/tools/events"
 )
 
-// maxNote is how many bytes the API server takes. It refuses an Event that says more.
+// maxNote is how many bytes the API server accepts. It rejects an Event with a longer note.
 const maxNote = 1023
 
-// An Event is what is told to the owner of one object.
+// An Event is a message on one object.
 type Event struct {
 	// Type is Normal or Warning.
 	Type string
@@ -33,8 +33,8 @@ func (e Event) Emit(recorder k8sevents.EventRecorder, object runtime.Object) {
 	e.EmitAbout(recorder, object, nil)
 }
 
-// EmitAbout records the event on an object, with another one that it is about too. Events on one object that are alike but for their
-// message would be counted as one otherwise.
+// EmitAbout records the event on an object, with another object that it is about. Otherwise Events on one object that differ only in their
+// message would be counted as one.
 func (e Event) EmitAbout(recorder k8sevents.EventRecorder, object, related runtime.Object) {
 	note := strings.ToValidUTF8(e.Message[:min(len(e.Message), maxNote)], "")
 	recorder.Eventf(object, related, e.Type, e.Reason, e.Action, "%s", note)
@@ -59,7 +59,7 @@ type Owned interface {
 	runtime.Object
 }
 
-// QuotaReserved tells the owner of a quota Workload that it holds quota now, and for how long it has been queued.
+// QuotaReserved reports that a quota Workload holds quota now, and for how long it has been queued.
 func QuotaReserved(queue string, waited time.Duration) Event {
 	return Event{
 		corev1.EventTypeNormal, "QuotaReserved", "QuotaReserved",
@@ -72,7 +72,7 @@ func Pending(reason, message string) Event {
 	return Event{corev1.EventTypeWarning, reason, reason, message}
 }
 
-// Admitted tells the owner of a quota Workload that it is admitted, so many seconds after it got its quota.
+// Admitted reports that a quota Workload is admitted, and how long after its quota was reserved.
 func Admitted(queue string, waited time.Duration) Event {
 	return Event{
 		corev1.EventTypeNormal, "Admitted", "Admit",
@@ -80,17 +80,17 @@ func Admitted(queue string, waited time.Duration) Event {
 	}
 }
 
-// Evicted tells the owner of a quota Workload that it has to give its quota back. The reason is that of life.Eviction.
+// Evicted reports that a quota Workload must release its quota. The reason is that of life.Eviction.
 func Evicted(reason, message string) Event {
 	return Event{corev1.EventTypeNormal, reason, "Evict", message}
 }
 
-// AdmissionCheckRejected tells the owner of a quota Workload that it is deactivated because of its AdmissionChecks.
+// AdmissionCheckRejected reports that a quota Workload is deactivated because of its AdmissionChecks.
 func AdmissionCheckRejected(message string) Event {
 	return Event{corev1.EventTypeWarning, "AdmissionCheckRejected", "Deactivate", "Deactivated due to " + message}
 }
 
-// RequeuingLimitExceeded tells the owner of a quota Workload that it is deactivated because its pods were not ready too often.
+// RequeuingLimitExceeded reports that a quota Workload is deactivated because its pods were not ready too often.
 func RequeuingLimitExceeded(limit int32) Event {
 	return Event{
 		corev1.EventTypeWarning, "RequeuingLimitExceeded", "Deactivate",
@@ -98,51 +98,51 @@ func RequeuingLimitExceeded(limit int32) Event {
 	}
 }
 
-// MaximumExecutionTimeExceeded tells the owner of a quota Workload that it is deactivated because it was admitted for too long.
+// MaximumExecutionTimeExceeded reports that a quota Workload is deactivated because it was admitted for too long.
 func MaximumExecutionTimeExceeded(seconds int32) Event {
 	return Event{
 		corev1.EventTypeWarning, "MaximumExecutionTimeExceeded", "Deactivate", fmt.Sprintf("The maximum execution time (%ds) exceeded", seconds),
 	}
 }
 
-// Requeued tells the owner of a quota Workload that what kept it out of the queue is over.
+// Requeued reports that the cause that kept a quota Workload out of the queue has ended.
 func Requeued(message string) Event {
 	return Event{corev1.EventTypeNormal, "Requeued", "Requeue", message}
 }
 
-// AdmissionGated tells the owner of a quota Workload which gates keep it from asking for quota.
+// AdmissionGated reports which gates keep a quota Workload from asking for quota.
 func AdmissionGated(gates string) Event {
 	return Event{corev1.EventTypeNormal, "AdmissionGated", "AdmissionGated", "Workload admission is gated by: " + gates}
 }
 
-// AdmissionGateCleared tells the owner of a quota Workload that no gate keeps it from asking for quota.
+// AdmissionGateCleared reports that no gate keeps a quota Workload from asking for quota.
 func AdmissionGateCleared() Event {
 	return Event{corev1.EventTypeNormal, "AdmissionGateCleared", "AdmissionGateCleared", "Admission gate cleared, workload is now admissible"}
 }
 
-// StageAdmitted tells the owner of a JobSet that a stage holds quota now.
+// StageAdmitted reports that a stage of a JobSet holds quota now.
 func StageAdmitted(stage, queue, usage string) Event {
 	return Event{corev1.EventTypeNormal, "StageAdmitted", "Admit", fmt.Sprintf("Admitted stage %q by ClusterQueue %q: %s", stage, queue, usage)}
 }
 
-// StageWaiting tells the owner of a JobSet why a stage gets no quota. The reason is Kueue's; it is the action too, so that another
-// reason is told anew and not counted as the same Event once more.
+// StageWaiting reports why a stage of a JobSet gets no quota. The reason is Kueue's; it is also the action, so that another reason is a new
+// Event and not counted as the same one.
 func StageWaiting(reason, message string) Event {
 	return Event{corev1.EventTypeNormal, "StageWaiting", reason, message}
 }
 
-// StageTooLarge tells the owner of a JobSet that a stage gets no quota, and would get none if nobody else held any. It is StageWaiting as
-// a warning: nobody but the owner, or who sets the quotas, can help.
+// StageTooLarge reports that a stage of a JobSet gets no quota, and would get none if no other quota were held. It is StageWaiting as a
+// warning: only the user, or the administrator who sets the quotas, can help.
 func StageTooLarge(reason, message string) Event {
 	return Event{corev1.EventTypeWarning, "StageWaiting", reason, message}
 }
 
-// StageOpened tells the owner of a JobSet that a stage may be admitted now, because its rule has been reached.
+// StageOpened reports that a stage of a JobSet may be admitted now, because its start conditions are met.
 func StageOpened(stage string) Event {
 	return Event{corev1.EventTypeNormal, "StageOpened", "Open", fmt.Sprintf("Opened stage %q: what it waits for has been reached", stage)}
 }
 
-// StageReleased tells the owner of a JobSet that the Jobs of a stage may start.
+// StageReleased reports that the Jobs of a stage may start.
 func StageReleased(stage, queue string, jobs int) Event {
 	return Event{corev1.EventTypeNormal, "StageReleased", "Release", fmt.Sprintf("Released stage %q: %s on ClusterQueue %q", stage, count(jobs, "Job"), queue)}
 }
@@ -152,17 +152,17 @@ func StageReleasedUnqueued(stage string, jobs int) Event {
 	return Event{corev1.EventTypeNormal, "StageReleased", "Release", fmt.Sprintf("Released stage %q: %d Jobs without quota", stage, jobs)}
 }
 
-// StageGrows tells the owner of a JobSet that a stage that holds quota queues for more pods.
+// StageGrows reports that a stage that holds quota queues for more pods.
 func StageGrows(stage string, pods int32) Event {
 	return Event{corev1.EventTypeNormal, "StageGrows", "Queue", fmt.Sprintf("Stage %q queues for %s more, and goes on with those that it has", stage, count(int(pods), "pod"))}
 }
 
-// StageResized tells the owner of a JobSet that running Jobs have as many pods now as there is admitted quota for.
+// StageResized reports that running Jobs now have as many pods as there is admitted quota for.
 func StageResized(stage string, jobs int, pods int32) Event {
 	return Event{corev1.EventTypeNormal, "StageResized", "Resize", fmt.Sprintf("Resized stage %q: %s with %s each", stage, count(jobs, "Job"), count(int(pods), "pod"))}
 }
 
-// JobSkipped tells the owner of a JobSet that a Job which was recreated after it had succeeded ends without running.
+// JobSkipped reports that a Job which was recreated after it had succeeded ends without running.
 func JobSkipped(job string) Event {
 	return Event{
 		corev1.EventTypeNormal, "JobSkipped", "Skip",
@@ -170,8 +170,8 @@ func JobSkipped(job string) Event {
 	}
 }
 
-// JobSetPaused tells the owner of a JobSet that it was suspended for a moment, because the JobSet controller creates the Jobs of later
-// ReplicatedJobs of a stage only then.
+// JobSetPaused reports that a JobSet was suspended for a moment, because only then the JobSet controller creates the Jobs of later
+// ReplicatedJobs of a stage.
 func JobSetPaused(stage string) Event {
 	return Event{
 		corev1.EventTypeNormal, "JobSetPaused", "Suspend",
@@ -179,7 +179,7 @@ func JobSetPaused(stage string) Event {
 	}
 }
 
-// JobSetDeleted reports that a JobSet was deleted because a quota Workload of it was deactivated for too long.
+// JobSetDeleted reports that a JobSet was deleted because one of its quota Workloads was deactivated for too long.
 func JobSetDeleted(workload string, after time.Duration) Event {
 	return Event{
 		corev1.EventTypeWarning, "Deleted", "Delete",
@@ -187,27 +187,27 @@ func JobSetDeleted(workload string, after time.Duration) Event {
 	}
 }
 
-// StageReady tells the owner of a JobSet that all Jobs of a stage are ready.
+// StageReady reports that all Jobs of a stage are ready.
 func StageReady(stage string) Event {
 	return Event{corev1.EventTypeNormal, "StageReady", "Observe", fmt.Sprintf("All Jobs of stage %q are ready or have succeeded", stage)}
 }
 
-// StageFinished tells the owner of a JobSet that a stage has given its quota back for good.
+// StageFinished reports that a stage has released its quota for good.
 func StageFinished(stage, outcome string) Event {
 	return Event{corev1.EventTypeNormal, "StageFinished", "Finish", fmt.Sprintf("Finished stage %q: %s", stage, outcome)}
 }
 
-// StageSuspended tells the owner of a JobSet that a stage has given its quota back because the JobSet is suspended.
+// StageSuspended reports that a stage has released its quota because the JobSet is suspended.
 func StageSuspended(stage string) Event {
 	return Event{corev1.EventTypeNormal, "StageSuspended", "Hold", fmt.Sprintf("Stage %q gave its quota back: the JobSet is suspended", stage)}
 }
 
-// StageReopened tells the owner of a JobSet that a finished stage has to run again.
+// StageReopened reports that a finished stage has to run again.
 func StageReopened(stage string) Event {
 	return Event{corev1.EventTypeNormal, "StageReopened", "Requeue", fmt.Sprintf("Stage %q has to run again and is queued anew", stage)}
 }
 
-// JobSetStopped reports that Jobs of a JobSet that is being deleted have been suspended.
+// JobSetStopped reports that Jobs of a JobSet that is being deleted were suspended.
 func JobSetStopped(jobs int) Event {
 	return Event{
 		corev1.EventTypeNormal, "Stopped", "Hold",
@@ -215,32 +215,32 @@ func JobSetStopped(jobs int) Event {
 	}
 }
 
-// PodEnded reports that a pod has been deleted that uses quota of its JobSet and that no Job would end.
+// PodEnded reports that a pod was deleted that uses quota of its JobSet and that no Job would end.
 func PodEnded(pod, why string) Event {
 	return Event{corev1.EventTypeWarning, "PodEnded", "Delete", fmt.Sprintf("Deleted pod %q: %s", pod, why)}
 }
 
-// JobSetStarted tells the owner of a JobSet that it has been resumed for the first time.
+// JobSetStarted reports that a JobSet was resumed for the first time.
 func JobSetStarted() Event {
 	return Event{corev1.EventTypeNormal, "Started", "Start", "Resumed the JobSet: its first stage is admitted"}
 }
 
-// Misconfigured tells the owner of a JobSet why it cannot be queued.
+// Misconfigured reports why a JobSet cannot be queued.
 func Misconfigured(message string) Event {
 	return Event{corev1.EventTypeWarning, "Misconfigured", "Queue", message}
 }
 
-// JobRefused tells the owner of a JobSet why one of its Jobs is not released.
+// JobRefused reports why a Job of a JobSet is not released.
 func JobRefused(message string) Event {
 	return Event{corev1.EventTypeWarning, "JobRefused", "Release", message}
 }
 
-// GroupReleased tells the owner of a JobSet that the main containers of its group may start.
+// GroupReleased reports that the main containers of a group may start.
 func GroupReleased(pods int) Event {
 	return Event{corev1.EventTypeNormal, "GroupReleased", "Release", fmt.Sprintf("All %d pods of the group have started: their main containers may run", pods)}
 }
 
-// GroupTimedOut tells the owner of a JobSet that pods of its group have waited for the others in vain.
+// GroupTimedOut reports that pods of a group have waited for the others without success.
 func GroupTimedOut(started, pods int) Event {
 	return Event{
 		corev1.EventTypeWarning, "GroupTimedOut", "Observe",
@@ -248,12 +248,12 @@ func GroupTimedOut(started, pods int) Event {
 	}
 }
 
-// GroupNotKept tells the owner of a JobSet why its group cannot start together.
+// GroupNotKept reports why a group cannot start together.
 func GroupNotKept(message string) Event {
 	return Event{corev1.EventTypeWarning, "GroupNotKept", "Queue", message}
 }
 
-// FlavorInUse tells the owner of a ResourceFlavor that is being deleted what keeps it.
+// FlavorInUse reports what keeps a ResourceFlavor that is being deleted.
 func FlavorInUse(clusterQueues []string) Event {
 	return Event{
 		corev1.EventTypeWarning, "InUse", "Delete",
@@ -262,12 +262,12 @@ func FlavorInUse(clusterQueues []string) Event {
 	}
 }
 
-// GangBlocked tells the owner of a JobSet why a gang that holds its quota is not placed, and what helps.
+// GangBlocked reports why a gang that holds its quota is not placed, and what helps.
 func GangBlocked(message string) Event {
 	return Event{corev1.EventTypeWarning, "GangBlocked", "Gang", message}
 }
 
-// PriorityKept tells the owner of a JobSet that the priority class which the JobSet names now does not exist.
+// PriorityKept reports that the priority class which a JobSet names now does not exist.
 func PriorityKept(message string) Event {
 	return Event{corev1.EventTypeWarning, "PriorityKept", "Queue", message}
 }
@@ -280,7 +280,7 @@ func count(n int, noun string) string {
 	return fmt.Sprintf("%d %s", n, noun)
 }
 
-// LedgerMismatch tells the owner of a ClusterQueue that the engine had booked something else than the objects say.
+// LedgerMismatch reports on a ClusterQueue that the engine charged another amount than the objects say.
 func LedgerMismatch(booked, truth, remedy string) Event {
 	return Event{
 		corev1.EventTypeWarning, "LedgerMismatch", "Audit",

@@ -7,23 +7,23 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Preempted tells the owner of a quota Workload that it is preempted, and for which other one.
+// Preempted reports that a quota Workload is preempted, and for which other one.
 func Preempted(message string) Event {
 	return Event{corev1.EventTypeNormal, "Preempted", "Evict", message}
 }
 
-// PreemptedWorkload tells the owner of a quota Workload that another one is preempted for it.
+// PreemptedWorkload reports on a quota Workload that another one is preempted for it.
 func PreemptedWorkload(victim, uid, queue string) Event {
 	return Event{corev1.EventTypeNormal, "PreemptedWorkload", "PreemptedWorkload", fmt.Sprintf("Preempted %s (UID: %s) in ClusterQueue %s", victim, uid, queue)}
 }
 
-// StageEvicted tells the owner of a JobSet that a stage has to give back what it holds.
+// StageEvicted reports that a stage of a JobSet must release its quota.
 func StageEvicted(stage, usage, reason, message string) Event {
 	return Event{corev1.EventTypeWarning, "StageEvicted", "Evict", fmt.Sprintf("Evicted stage %q, which held %s, due to %s: %s", stage, usage, reason, message)}
 }
 
-// StageRequeued tells the owner of a JobSet that an evicted stage has released its quota, and what of it has to run again: all, but for so many
-// Jobs that have succeeded.
+// StageRequeued reports that an evicted stage has released its quota, and which of its Jobs run again: all but the given number of
+// succeeded Jobs.
 func StageRequeued(stage string, succeeded int, message string) Event {
 	again := "starts from its beginning"
 	if succeeded > 0 {
@@ -35,12 +35,12 @@ func StageRequeued(stage string, succeeded int, message string) Event {
 	}
 }
 
-// GrowthRequeued tells the owner of a JobSet that the pods by which a stage had grown are over, and that it goes on without them.
+// GrowthRequeued reports that the pods by which a stage had grown have terminated, and that the stage continues without them.
 func GrowthRequeued(stage, message string) Event {
 	return Event{corev1.EventTypeNormal, "GrowthRequeued", "Requeue", fmt.Sprintf("Stage %q gave back the quota of its growth, and goes on with the pods that it has: %s", stage, message)}
 }
 
-// StageReserved tells the owner of a JobSet that a stage holds quota and waits for AdmissionChecks.
+// StageReserved reports that a stage holds quota and waits for AdmissionChecks.
 func StageReserved(stage, queue, usage string, checks []string) Event {
 	return Event{
 		corev1.EventTypeNormal, "StageReserved", "Admit",
