@@ -67,12 +67,12 @@ func runBarrier(cmd *cobra.Command, flags barrierFlags) error {
 	return err
 }
 
-// leaveWord writes into the termination message of the container what went wrong. Who runs this by hand has no such file.
+// leaveWord writes an error to the termination message of the container. If a user runs the command by hand, that file does not exist.
 func leaveWord(path string, why error) error {
 	if why == nil {
 		return nil
 	}
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0) //nolint:gosec // whoever starts the container says which file
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0) //nolint:gosec // the user who starts the container chooses the file
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 		return nil
 	}

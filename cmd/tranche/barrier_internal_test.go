@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestBarrier: the verb ends with a code for each outcome, and says in the termination message what went wrong. The protocol is tested where
-// it lives.
+// TestBarrier: the command ends with a code for each outcome, and writes the error to the termination message. The tests of package barrier
+// cover the protocol.
 func TestBarrier(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "token"), "t")

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// A crdCheck asks the API server whether it serves what the manager cannot do without.
+// A crdCheck asks the API server whether it serves the kinds that the manager requires.
 type crdCheck struct {
 	// list returns the resources of a group and version.
 	list func(groupVersion string) (*metav1.APIResourceList, error)
@@ -36,7 +36,7 @@ func newCRDCheck(restConfig *rest.Config) (*crdCheck, error) {
 	return &crdCheck{list: client.ServerResourcesForGroupVersion}, nil
 }
 
-// missing returns an error that names the kinds that the API server does not serve. An API server that does not answer lacks none.
+// missing returns an error that names the kinds that the API server does not serve, or nil if the API server does not answer.
 func (c *crdCheck) missing() error {
 	var names []string
 	for groupVersion, resources := range neededResources() {

@@ -51,7 +51,7 @@ func newExplainCommand() *cobra.Command {
 	return cmd
 }
 
-// explain prints what becomes of a quota Workload, or of all stages of a JobSet.
+// explain prints the state of a quota Workload, or of all stages of a JobSet.
 func (c *cluster) explain(ctx context.Context, out io.Writer, name string) error {
 	key := types.NamespacedName{Namespace: c.namespace, Name: name}
 	var one kueue.Workload
@@ -65,7 +65,7 @@ func (c *cluster) explain(ctx context.Context, out io.Writer, name string) error
 	return errors.Join(err, printLimits(out, limits))
 }
 
-// explainJobSet prints all stages of a JobSet with their states, and why those wait that do. It needs no more than the right to read the
+// explainJobSet prints all stages of a JobSet with their states, and why pending stages wait. It requires only the permission to read the
 // JobSet and its quota Workloads.
 func (c *cluster) explainJobSet(ctx context.Context, out io.Writer, key types.NamespacedName) error {
 	var js jobsetapi.JobSet
@@ -94,7 +94,7 @@ func (c *cluster) explainJobSet(ctx context.Context, out io.Writer, key types.Na
 	return printLimits(out, limits)
 }
 
-// jobSetLines are what the JobSet says of itself.
+// jobSetLines returns what the conditions of the JobSet report.
 func jobSetLines(js *jobsetapi.JobSet, key types.NamespacedName, workloads int) []string {
 	lines := []string{"JobSet " + key.String()}
 	if c := apimeta.FindStatusCondition(js.Status.Conditions, conditions.StageAdmitted); c != nil {
@@ -106,10 +106,10 @@ func jobSetLines(js *jobsetapi.JobSet, key types.NamespacedName, workloads int) 
 	return lines
 }
 
-// compareStages puts quota Workloads in the order of the plan, and the growths of a stage behind it.
+// compareStages orders quota Workloads by the plan, and the growths of a stage after the stage.
 func compareStages(a, b kueue.Workload) int {
 	number := func(w *kueue.Workload, label string) int {
-		n, _ := strconv.Atoi(w.Labels[label]) // what has no number comes first
+		n, _ := strconv.Atoi(w.Labels[label]) // a missing number sorts first
 		return n
 	}
 	return cmp.Or(
@@ -118,8 +118,7 @@ func compareStages(a, b kueue.Workload) int {
 	)
 }
 
-// explainOne prints the state of one quota Workload. limits says why it is told without its positions and without the holders of quota, or is
-// nil.
+// explainOne prints the state of one quota Workload. limits says why the positions and the holders of quota are missing, or is nil.
 func (c *cluster) explainOne(ctx context.Context, out io.Writer, w *kueue.Workload) (limits, err error) {
 	if state := stateOf(w); state != "" {
 		return nil, printLines(out, headline(w), "  "+state)
@@ -150,7 +149,7 @@ func (c *cluster) explainOne(ctx context.Context, out io.Writer, w *kueue.Worklo
 	return nil, printLines(out, append(lines, explanationLines(&x)...)...)
 }
 
-// conditionLine is what the status of a quota Workload that waits says.
+// conditionLine returns what the status of a pending quota Workload reports.
 func conditionLine(w *kueue.Workload) string {
 	wait := life.WaitOf(w)
 	if wait == nil {
@@ -159,7 +158,7 @@ func conditionLine(w *kueue.Workload) string {
 	return fmt.Sprintf("%s: %s", wait.Reason, wait.Message)
 }
 
-// printLimits says once why something is missing from an explanation.
+// printLimits prints once why something is missing from an explanation.
 func printLimits(out io.Writer, limits error) error {
 	if limits == nil {
 		return nil
@@ -167,8 +166,8 @@ func printLimits(out io.Writer, limits error) error {
 	return printLines(out, "Positions in the queue and the holders of quota are missing: "+withoutVisibility(limits))
 }
 
-// lookUp asks through the ClusterQueue, which tells more, and through the LocalQueue if that is forbidden. It returns nil for a quota
-// Workload that is not in line.
+// lookUp asks through the ClusterQueue, which returns more, and through the LocalQueue if that is forbidden. It returns nil for a quota
+// Workload that is not pending.
 func (c *cluster) lookUp(ctx context.Context, w *kueue.Workload) (*visibility.PendingWorkload, error) {
 	local := types.NamespacedName{Namespace: w.Namespace, Name: string(w.Spec.QueueName)}
 	q := query{only: client.ObjectKeyFromObject(w)}
@@ -190,7 +189,7 @@ func (c *cluster) lookUp(ctx context.Context, w *kueue.Workload) (*visibility.Pe
 	return &summary.Items[0], nil
 }
 
-// isDenied tells that the LocalQueue has to be asked: the ClusterQueue may not be read, or does not exist.
+// isDenied reports whether the LocalQueue has to be asked: the ClusterQueue may not be read, or does not exist.
 func isDenied(err error) bool {
 	return err != nil && (apierrors.IsForbidden(err) || apierrors.IsNotFound(err) && !isUnserved(err))
 }
@@ -206,7 +205,7 @@ func headline(w *kueue.Workload) string {
 	return line
 }
 
-// stateOf says how far a quota Workload has come that waits for no quota, or is empty.
+// stateOf returns the state of a quota Workload that does not wait for quota, or "".
 func stateOf(w *kueue.Workload) string {
 	is := func(conditionType string) bool {
 		return apimeta.IsStatusConditionTrue(w.Status.Conditions, conditionType)
@@ -234,7 +233,7 @@ func stateOf(w *kueue.Workload) string {
 	return ""
 }
 
-// whyNotInLine is what a quota Workload that is not in the queue says of itself, or is empty.
+// whyNotInLine returns why a quota Workload is not in the queue, or "".
 func whyNotInLine(w *kueue.Workload) string {
 	gates := strings.Split(w.Annotations[apis.AdmissionGatedByAnnotation], ",")
 	switch {
@@ -257,7 +256,7 @@ func whyNotInLine(w *kueue.Workload) string {
 	return ""
 }
 
-// explanationLines are for people what an explanation is for programs.
+// explanationLines renders an explanation as text.
 func explanationLines(x *visibilityapi.Explanation) []string {
 	if x.Check == "" {
 		return []string{"  all checks pass; waiting for the next scheduling cycle"}

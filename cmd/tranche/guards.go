@@ -17,8 +17,8 @@ import (
 	"github.com/tranche-dev/tranche/controllers/barrier"
 )
 
-// checkGuards makes sure that the guards know this manager. If they took it for anybody else they would turn each of its releases
-// into a no-op, without an error. It returns what the guards let waiting pods run, or nil if they let none wait.
+// checkGuards makes sure that the admission policies recognize this manager. Otherwise they would turn each of its releases into a no-op,
+// without an error. It returns the container that the policies add to pods of groups, or nil if they add none.
 func checkGuards(ctx context.Context, restConfig *rest.Config, config *configapi.Configuration) (*corev1.Container, error) {
 	c, err := client.New(restConfig, client.Options{})
 	if err != nil {
@@ -41,7 +41,7 @@ func checkGuards(ctx context.Context, restConfig *rest.Config, config *configapi
 		return nil, fmt.Errorf("manageJobSetsWithoutQueueName is %t in the configuration, but %t in ConfigMap %s: make them equal",
 			*config.ManageJobSetsWithoutQueueName, held, key)
 	}
-	// Pods name gangs because of the one, and the other makes what they name.
+	// The pods name gangs because of the policies, and the manager creates the objects that they name.
 	if err := checkGangs(&guards, &config.Gang); err != nil {
 		return nil, err
 	}
@@ -57,7 +57,8 @@ func checkGuards(ctx context.Context, restConfig *rest.Config, config *configapi
 	return waiting, nil
 }
 
-// waitingContainer is the init container in which the guards let pods wait for the others of their group, as far as it costs quota, or nil.
+// waitingContainer returns the init container by which the policies make pods wait for the others of their group, as far as it costs quota,
+// or nil.
 func waitingContainer(data map[string]string) (*corev1.Container, error) {
 	if data["groupStartImage"] == "" {
 		return nil, nil //nolint:nilnil // group start is turned off
@@ -76,7 +77,7 @@ func waitingContainer(data map[string]string) (*corev1.Container, error) {
 	return &corev1.Container{Name: barrier.Container, Image: data["groupStartImage"], Resources: corev1.ResourceRequirements{Requests: amounts, Limits: amounts}}, nil
 }
 
-// checkGangs makes sure that the pods of gangs go to the scheduler that is told of them: Jobs are made by what the guards know.
+// checkGangs makes sure that the pods of gangs use the scheduler for which the manager creates gang objects: the policies prepare the Jobs.
 func checkGangs(guards *corev1.ConfigMap, gangs *configapi.Gang) error {
 	key := client.ObjectKeyFromObject(guards)
 	if named := cmp.Or(guards.Data["gangProvider"], string(configapi.GangProviderNone)); named != string(gangs.Provider) {

@@ -28,9 +28,9 @@ import (
 // keepParameters is the name of the policies and bindings of config/crd that match nothing and stay.
 const keepParameters = "tranche-keep-parameters"
 
-// An inventory is what of Tranche is on a cluster.
+// An inventory lists the objects of Tranche on a cluster.
 type inventory struct {
-	// obstacles name what has to be deleted before anything else is cleared, and how.
+	// obstacles name the objects that must be deleted before anything else is cleared, and how.
 	obstacles []string
 	// pinned are the objects with the finalizer that the manager keeps, quota Workloads first.
 	pinned []client.Object
@@ -85,7 +85,7 @@ func (c *cluster) findManager(ctx context.Context, found *inventory) error {
 	return nil
 }
 
-// findPolicies looks for bindings, by which policies take effect.
+// findPolicies looks for bindings, which put policies into effect.
 func (c *cluster) findPolicies(ctx context.Context, found *inventory) error {
 	var names []string
 	for _, list := range []client.ObjectList{&admissionregistrationv1.MutatingAdmissionPolicyBindingList{}, &admissionregistrationv1.ValidatingAdmissionPolicyBindingList{}} {
@@ -202,7 +202,7 @@ func (found *inventory) write(out io.Writer, outcome []string) error {
 	return err
 }
 
-// kept says what becomes of JobSets and pods that stay.
+// kept describes what happens to JobSets and pods that stay.
 func (found *inventory) kept() []string {
 	running, waiting, held := 0, 0, 0
 	for i := range found.queued {
@@ -230,7 +230,7 @@ func (found *inventory) kept() []string {
 	return lines
 }
 
-// deleted says what --everything deletes.
+// deleted describes what --everything deletes.
 func (found *inventory) deleted() []string {
 	var lines []string
 	if len(found.queued) > 0 {
@@ -289,7 +289,7 @@ func ignoreUnserved(err error) error {
 	return err
 }
 
-// count writes a number with a noun, such as "3 JobSets".
+// count returns a number with a noun, such as "3 JobSets".
 func count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -310,7 +310,7 @@ func countKinds(objects []client.Object) string {
 	return strings.Join(parts, ", ")
 }
 
-// kindOf names the kind of an object. Objects that were read one by one do not have it.
+// kindOf returns the kind of an object. Objects that were read one by one do not contain it.
 func kindOf(object client.Object) string {
 	if kind := object.GetObjectKind().GroupVersionKind().Kind; kind != "" {
 		return kind

@@ -117,7 +117,7 @@ func clientConfig(kubeconfig string, config *configapi.Configuration) (*rest.Con
 	return restConfig, nil
 }
 
-// addControllers connects everything with the one engine.
+// addControllers connects all controllers with the one engine.
 func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Configuration, waiting *corev1.Container) error {
 	namespaces, err := metav1.LabelSelectorAsSelector(config.ManagedNamespaceSelector)
 	if err != nil {
@@ -139,7 +139,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 	if err != nil {
 		return err
 	}
-	// LocalQueues may name other schedulers than the configuration, so all are asked for.
+	// LocalQueues may name other schedulers than the configuration, so all schedulers are checked.
 	gangs, err := gang.New(gang.Config{Gang: &config.Gang, Reader: mgr.GetCache(), Resources: resources})
 	if err != nil {
 		return err
@@ -182,7 +182,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 	)
 }
 
-// answers checks that the engine answers.
+// answers returns a check that the engine answers.
 func answers(runner *engine.Runner) healthz.Checker {
 	return func(r *http.Request) error {
 		ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
@@ -191,7 +191,7 @@ func answers(runner *engine.Runner) healthz.Checker {
 	}
 }
 
-// addVisibility serves who is pending and why, if that is wanted.
+// addVisibility adds the visibility API, if it is enabled.
 func addVisibility(mgr ctrl.Manager, runner *engine.Runner, config *configapi.Visibility) error {
 	if !*config.Enable {
 		return nil
@@ -201,7 +201,7 @@ func addVisibility(mgr ctrl.Manager, runner *engine.Runner, config *configapi.Vi
 	})
 }
 
-// addGroupStart lets groups start, and answers their pods if that is wanted.
+// addGroupStart adds the controller of groups, and the server for their pods if it is enabled.
 func addGroupStart(ctx context.Context, mgr ctrl.Manager, config *configapi.Configuration, waiting *corev1.Container) error {
 	namespaces, err := metav1.LabelSelectorAsSelector(config.ManagedNamespaceSelector)
 	if err != nil {

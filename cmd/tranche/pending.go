@@ -58,7 +58,7 @@ func newPendingCommand() *cobra.Command {
 	return cmd
 }
 
-// pendingOf asks about the queues that the flags mean.
+// pendingOf returns the pending quota Workloads of the queues that the flags select.
 func (c *cluster) pendingOf(ctx context.Context, flags *pendingFlags) ([]visibility.PendingWorkload, error) {
 	queues := []types.NamespacedName{{Namespace: c.namespace, Name: flags.localQueue}}
 	switch {
@@ -109,7 +109,7 @@ func writePending(out io.Writer, items []visibility.PendingWorkload, now time.Ti
 	return errors.Join(err, table.Flush())
 }
 
-// ownerOf names the controller of a quota Workload.
+// ownerOf returns the kind and name of the controller of a quota Workload.
 func ownerOf(w *visibility.PendingWorkload) string {
 	if owner := metav1.GetControllerOf(w); owner != nil {
 		return owner.Kind + "/" + owner.Name

@@ -19,7 +19,7 @@ import (
 
 const visibilityPath = "/apis/visibility.kueue.x-k8s.io/v1beta2"
 
-// queryFlags say which cluster and which namespace a verb asks about.
+// queryFlags select the cluster and the namespace of a command.
 type queryFlags struct {
 	kubeconfig, namespace string
 }
@@ -29,11 +29,11 @@ func (f *queryFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&f.namespace, "namespace", "n", "", "namespace; without it, that of the kubeconfig's context")
 }
 
-// A cluster answers questions of a user.
+// A cluster answers requests of a user.
 type cluster struct {
 	client.Client
 	raw *rest.RESTClient
-	// namespace is the one that is meant where none is named.
+	// namespace is the default namespace.
 	namespace string
 }
 
@@ -67,14 +67,14 @@ func (f *queryFlags) connect() (*cluster, error) {
 	return c, nil
 }
 
-// A query is what may be asked of a queue beside its name. Zero asks for the server's defaults.
+// A query has the parameters of a request about a queue. Zero means the server's defaults.
 type query struct {
 	limit, offset int64
 	// only picks one quota Workload.
 	only types.NamespacedName
 }
 
-// pending asks who waits in a queue: in a LocalQueue, or in a ClusterQueue if the namespace is empty.
+// pending returns the pending quota Workloads of a LocalQueue, or of a ClusterQueue if the namespace is empty.
 func (c *cluster) pending(ctx context.Context, queue types.NamespacedName, q query) (*visibility.PendingWorkloadsSummary, error) {
 	what, path := "ClusterQueue "+queue.Name, []string{visibilityPath, "clusterqueues", queue.Name, "pendingworkloads"}
 	if queue.Namespace != "" {
@@ -89,7 +89,7 @@ func (c *cluster) pending(ctx context.Context, queue types.NamespacedName, q que
 	if q.only.Name != "" {
 		request.Param("fieldSelector", "metadata.namespace="+q.only.Namespace+",metadata.name="+q.only.Name)
 	}
-	// Only Error reads what the server says of itself.
+	// Only Error contains the server's own message.
 	result := request.Do(ctx)
 	body, _ := result.Raw()
 	switch err := result.Error(); {
@@ -103,8 +103,7 @@ func (c *cluster) pending(ctx context.Context, queue types.NamespacedName, q que
 	return &summary, nil
 }
 
-// withoutVisibility says why nothing answers a question to the visibility API, and what to do instead. RBAC forbids an API that does not
-// exist, too.
+// withoutVisibility says why the visibility API does not answer, and what to do instead. RBAC also forbids an API that does not exist.
 func withoutVisibility(err error) string {
 	if apierrors.IsForbidden(err) {
 		return "the visibility API is not installed (config/visibility, or visibility.enable of the chart), or you lack the role " +
@@ -113,7 +112,7 @@ func withoutVisibility(err error) string {
 	return "the visibility API is not served: visibility.enable must be true in the manager's configuration, and config/visibility applied"
 }
 
-// isUnserved tells that nobody answers for the API, as against that there is no such queue.
+// isUnserved reports whether the API is not served, as opposed to a queue that does not exist.
 func isUnserved(err error) bool {
 	if status, ok := errors.AsType[*apierrors.StatusError](err); ok && apierrors.IsNotFound(err) {
 		return status.ErrStatus.Details == nil || status.ErrStatus.Details.Group == ""

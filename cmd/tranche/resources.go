@@ -9,7 +9,7 @@ import (
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 )
 
-// chargesOf converts what the configuration says about requests.
+// chargesOf converts the configuration of requests.
 func chargesOf(config *configapi.Resources) charge.Rules {
 	rules := charge.Rules{ExcludedPrefixes: config.ExcludeResourcePrefixes, Transformations: map[corev1.ResourceName]charge.Transformation{}}
 	for i := range config.Transformations {
@@ -19,7 +19,7 @@ func chargesOf(config *configapi.Resources) charge.Rules {
 	return rules
 }
 
-// devicesOf converts what the configuration says about devices.
+// devicesOf converts the configuration of devices.
 func devicesOf(config *configapi.Resources) device.Mapping {
 	mapping := device.Mapping{}
 	for i := range config.DeviceClassMappings {
@@ -30,7 +30,7 @@ func devicesOf(config *configapi.Resources) device.Mapping {
 	return mapping
 }
 
-// gangSettings converts what the configuration says about gangs of pods.
+// gangSettings converts the configuration of gangs of pods.
 func gangSettings(config *configapi.PodGroups) podgroup.Settings {
 	return podgroup.Settings{Wait: config.WaitingTime.Duration, StopsAfterTimeout: config.AfterTimeout == configapi.PodGroupStop}
 }

@@ -38,7 +38,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/podgroup"
 )
 
-// newScheme knows every kind that the manager reads or writes.
+// newScheme returns a scheme with every kind that the manager reads or writes.
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, kueue.AddToScheme, jobsetapi.AddToScheme} {
@@ -54,7 +54,7 @@ func newLogger(config *configapi.Configuration) logr.Logger {
 		zap.RawZapOpts(uberzap.WrapCore(func(core zapcore.Core) zapcore.Core { return calmCore{core} })))
 }
 
-// A calmCore logs no errors that only say that a namespace is being deleted: what could not be created there goes with it.
+// A calmCore drops errors that only report that a namespace is being deleted: an object that could not be created there is not needed.
 type calmCore struct{ zapcore.Core }
 
 // With implements zapcore.Core.
@@ -81,7 +81,7 @@ func isOfTerminatingNamespace(field zapcore.Field) bool {
 	return isError && apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
-// newManager makes the manager with a cache of what it needs and no more.
+// newManager returns a manager whose cache contains only what it needs.
 func newManager(restConfig *rest.Config, config *configapi.Configuration) (ctrl.Manager, error) {
 	scheme, err := newScheme()
 	if err != nil {
@@ -108,7 +108,7 @@ func newManager(restConfig *rest.Config, config *configapi.Configuration) (ctrl.
 			ByObject: map[client.Object]cache.ByObject{
 				&corev1.Pod{}:               {Label: selector, Transform: stripPod},
 				&resourcev1.ResourceClaim{}: {Transform: podgroup.StripClaim},
-				// Only those of groups.
+				// Only ConfigMaps of groups.
 				&corev1.ConfigMap{}: {Label: ofGroups, Transform: stripConfigMap},
 			},
 		},
@@ -119,7 +119,8 @@ func newManager(restConfig *rest.Config, config *configapi.Configuration) (ctrl.
 	return newElectedManager(restConfig, &config.LeaderElection, options)
 }
 
-// newElectedManager makes a manager that leads while it holds the Lease, and is cut off from the API server while it cannot be sure of that.
+// newElectedManager returns a manager that leads while it holds the Lease, and is cut off from the API server while it cannot be sure of
+// that.
 func newElectedManager(restConfig *rest.Config, election *configapi.LeaderElection, options ctrl.Options) (ctrl.Manager, error) {
 	lease, err := leader.NewLease(leader.Config{
 		Rest: restConfig, Namespace: election.ResourceNamespace, Name: election.ResourceName, RenewDeadline: election.RenewDeadline.Duration,
@@ -140,7 +141,7 @@ func newElectedManager(restConfig *rest.Config, election *configapi.LeaderElecti
 	return mgr, mgr.Add(lease.Fence)
 }
 
-// metricsOptions serves metrics to clients that the API server knows and that may read them, unless the configuration opens them to all.
+// metricsOptions serves metrics only to authenticated clients that may read them, unless the configuration opens them to all.
 func metricsOptions(config *configapi.Metrics) (metricsserver.Options, error) {
 	options := metricsserver.Options{BindAddress: config.BindAddress, SecureServing: *config.Secure}
 	if !*config.Secure {
@@ -170,8 +171,8 @@ func hasLabel(key string) (labels.Selector, error) {
 	return labels.NewSelector().Add(*requirement), nil
 }
 
-// stripConfigMap keeps of the ConfigMap of a group what its notice is made of. Of any other ConfigMap with the label it keeps no data: the
-// memory of the manager must not depend on it.
+// stripConfigMap reduces the ConfigMap of a group to the data of its notice. Of any other ConfigMap with the label it keeps no data, so
+// that the memory of the manager does not depend on it.
 func stripConfigMap(object any) (any, error) {
 	configMap, ok := object.(*corev1.ConfigMap)
 	if !ok {
@@ -194,7 +195,8 @@ func stripConfigMap(object any) (any, error) {
 	return configMap, nil
 }
 
-// stripPod keeps of a pod what tells whether it is terminal, whose it is, and whether it waits for a node or for others of its group.
+// stripPod reduces a pod to the fields that show whether it is terminal, its JobSet and Job, and whether it waits for a node or for others
+// of its group.
 func stripPod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
@@ -218,7 +220,7 @@ func stripPod(object any) (any, error) {
 	return stripped, nil
 }
 
-// zapLevel turns our verbosity, which grows with detail, into zap's level, which falls.
+// zapLevel converts our verbosity, which grows with detail, to zap's level, which falls.
 func zapLevel(verbosity int32) zapcore.Level {
 	return zapcore.Level(-verbosity) //nolint:gosec // the configuration allows 0 to 10
 }

@@ -19,7 +19,7 @@ const (
 	exitBadInput = 2
 )
 
-// An exitError ends the program with a code of its own.
+// An exitError ends the program with its exit code.
 type exitError struct {
 	code int
 	err  error
@@ -28,7 +28,7 @@ type exitError struct {
 func (e *exitError) Error() string { return e.err.Error() }
 func (e *exitError) Unwrap() error { return e.err }
 
-// exitCode is what the program ends with after an error.
+// exitCode returns the exit code of the program after an error.
 func exitCode(err error) int {
 	if own, ok := errors.AsType[*exitError](err); ok {
 		return own.code
@@ -144,7 +144,7 @@ func readManifests(warnings io.Writer, directories []string) (*simulator.Manifes
 	return manifests, nil
 }
 
-// compare asks whether the run is what the file expects.
+// compare checks whether the run matches the file.
 func compare(path string, script *scenario.Scenario, result *simulator.Result) error {
 	if len(result.Violations) > 0 {
 		return &exitError{exitDiffers, fmt.Errorf("%s: %d invariants are broken, which is a bug of the engine; please report it with the scenario:\n%s",

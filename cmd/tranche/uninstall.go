@@ -87,7 +87,7 @@ func (c *cluster) uninstall(ctx context.Context, out io.Writer, flags *uninstall
 		if err := c.deleteJobSets(ctx, out, found.queued); err != nil {
 			return err
 		}
-		// Their quota Workloads may have changed meanwhile.
+		// Their quota Workloads may have changed in the meantime.
 		if found, err = c.takeInventory(ctx); err != nil {
 			return err
 		}
@@ -101,8 +101,8 @@ func (c *cluster) uninstall(ctx context.Context, out io.Writer, flags *uninstall
 	return c.resumeJobs(ctx, out, found.queued)
 }
 
-// deleteJobSets deletes JobSets and waits until their pods and Jobs are gone, so that no accelerator is in use that a later installation
-// would promise to others.
+// deleteJobSets deletes JobSets and waits until their pods and Jobs are gone, so that a later installation does not admit other JobSets to
+// accelerators that are still in use.
 func (c *cluster) deleteJobSets(ctx context.Context, out io.Writer, queued []queuedJobSet) error {
 	for i := range queued {
 		err := c.Delete(ctx, queued[i].jobSet, client.PropagationPolicy(metav1.DeletePropagationForeground))
@@ -163,7 +163,7 @@ func (c *cluster) unpin(ctx context.Context, object client.Object) error {
 	object.SetFinalizers(slices.DeleteFunc(slices.Clone(object.GetFinalizers()), func(name string) bool {
 		return name == kueue.ResourceInUseFinalizerName
 	}))
-	// The lock keeps a finalizer that another writer adds meanwhile.
+	// The lock keeps a finalizer that another client adds in the meantime.
 	err := c.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("remove the finalizer of %s %s: %w", kindOf(object), client.ObjectKeyFromObject(object), err)
@@ -171,7 +171,7 @@ func (c *cluster) unpin(ctx context.Context, object client.Object) error {
 	return nil
 }
 
-// resumeJobs has the JobSet controller reconcile JobSets that have started and have held Jobs: without the admission policies it resumes
+// resumeJobs makes the JobSet controller reconcile JobSets that have started and have held Jobs: without the admission policies it resumes
 // these Jobs. It acts on a JobSet that changes, so an annotation is added and removed again.
 func (c *cluster) resumeJobs(ctx context.Context, out io.Writer, queued []queuedJobSet) error {
 	jobs := 0
@@ -211,7 +211,7 @@ func (c *cluster) heldJobs(ctx context.Context, js *jobsetapi.JobSet) (int, erro
 	return held, nil
 }
 
-// deleteKueue deletes the CRDs of kueue.x-k8s.io, and so all of their objects, which have lost their finalizers, and the policies beside them.
+// deleteKueue deletes the CRDs of kueue.x-k8s.io, and so all of their objects, whose finalizers were removed, and the related policies.
 func (c *cluster) deleteKueue(ctx context.Context, out io.Writer, crds []metav1.PartialObjectMetadata) error {
 	for _, kind := range []string{
 		"ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "MutatingAdmissionPolicy",
@@ -236,7 +236,7 @@ func (c *cluster) deleteKueue(ctx context.Context, out io.Writer, crds []metav1.
 	return err
 }
 
-// await waits until an object is gone, and does something before each look.
+// await waits until an object is gone, and calls meanwhile before each check.
 func (c *cluster) await(ctx context.Context, object client.Object, meanwhile func() error) error {
 	err := wait.PollUntilContextCancel(ctx, uninstallPoll, true, func(ctx context.Context) (bool, error) {
 		if err := meanwhile(); err != nil {

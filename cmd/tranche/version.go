@@ -24,7 +24,7 @@ func newVersionCommand() *cobra.Command {
 	}
 }
 
-// versionText is what was set at build time, else what the Go tool recorded.
+// versionText returns the version set at build time, else the one that the Go tool recorded.
 func versionText() string {
 	if version != "" {
 		return version
