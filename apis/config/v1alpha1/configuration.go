@@ -33,41 +33,41 @@ type Configuration struct {
 	// Health says where liveness and readiness probes are answered.
 	Health Health `json:"health,omitempty"`
 
-	// Visibility says whether and where Kueue's visibility API is served: who is pending, at which position, and why.
+	// Visibility says whether and where Kueue's visibility API is served: which quota Workloads are pending, at which position, and why.
 	Visibility Visibility `json:"visibility,omitempty"`
 
 	// Logging says how much is logged, and in which form.
 	Logging Logging `json:"logging,omitempty"`
 
-	// StageAdmission is the policy of JobSets whose own annotation and whose ClusterQueue's annotation tranche.dev/stage-admission
-	// say nothing: Safe, Reserve or Greedy. It defaults to Safe.
+	// StageAdmission is the policy of JobSets for which neither their own annotation tranche.dev/stage-admission nor that of their
+	// ClusterQueue sets one: Safe, Reserve or Greedy. It defaults to Safe.
 	StageAdmission StageAdmission `json:"stageAdmission,omitempty"`
 
-	// Gang says what becomes of the gangs that JobSets ask for.
+	// Gang configures the gangs that JobSets ask for.
 	Gang Gang `json:"gang,omitempty"`
 
-	// PodGroups says what is written to the PodGroups of gangs of pods.
+	// PodGroups configures what is written to the PodGroups of gangs of pods.
 	PodGroups PodGroups `json:"podGroups,omitempty"`
 
-	// GroupStart says where pods are answered whose main containers start together.
+	// GroupStart configures the server for pods whose main containers start together.
 	GroupStart GroupStart `json:"groupStart,omitempty"`
 
 	// WaitForPodsReady evicts stages whose pods do not become ready in time.
 	WaitForPodsReady WaitForPodsReady `json:"waitForPodsReady,omitempty"`
 
-	// FairSharing turns fair sharing between the ClusterQueues of a cohort on, by being there. Without it, which is the default,
-	// quota is shared first come, first served.
+	// FairSharing turns fair sharing between the ClusterQueues of a cohort on, if it is set. It is not set by default, and quota is shared
+	// first come, first served.
 	FairSharing *FairSharing `json:"fairSharing,omitempty"`
 
-	// AdmissionFairSharing turns fair sharing between the LocalQueues of those ClusterQueues on that ask for it by
-	// spec.admissionScope, by being there. It is not there by default.
+	// AdmissionFairSharing turns fair sharing between the LocalQueues of a ClusterQueue on, if it is set, for ClusterQueues that ask for it
+	// by spec.admissionScope. It is not set by default.
 	AdmissionFairSharing *AdmissionFairSharing `json:"admissionFairSharing,omitempty"`
 
 	// Resources says what quota is charged for the requests of pods, and for the devices that they claim. Without it, which is the
 	// default, quota is charged for what is requested, and pods that claim devices are refused.
 	Resources Resources `json:"resources,omitzero"`
 
-	// ObjectRetentionPolicies say how long objects are kept that nothing needs. By default they are kept as long as their owners.
+	// ObjectRetentionPolicies say how long objects are kept that are no longer needed. By default they are kept as long as their owners.
 	ObjectRetentionPolicies ObjectRetentionPolicies `json:"objectRetentionPolicies,omitzero"`
 
 	// FeatureGates turn features on that are off by default, under the names that they have in Kueue. UnadmittedWorkloadsObservability gives the
@@ -84,7 +84,7 @@ type Configuration struct {
 	ManageJobSetsWithoutQueueName *bool `json:"manageJobSetsWithoutQueueName,omitempty"`
 }
 
-// A Gang says what becomes of the gangs that JobSets ask for by gangConfig, or by the annotation tranche.dev/gang.
+// A Gang configures the gangs that JobSets ask for by gangConfig, or by the annotation tranche.dev/gang.
 type Gang struct {
 	// Provider is the scheduler that places gangs: Kube for that of Kubernetes itself, whose feature gates GenericWorkload and
 	// GangScheduling must be on, Coscheduling for the plugin of scheduler-plugins, Volcano, Koordinator or KAI, or None. It defaults to None,
@@ -95,16 +95,16 @@ type Gang struct {
 	// DiagnoseAfter is how long pods of a gang may be without a node before its JobSet says what they may wait for. It defaults to 1m.
 	DiagnoseAfter *metav1.Duration `json:"diagnoseAfter,omitempty"`
 
-	// Coscheduling is about the plugin of that name of scheduler-plugins.
+	// Coscheduling configures the plugin of that name of scheduler-plugins.
 	Coscheduling Coscheduling `json:"coscheduling,omitempty"`
 
-	// Volcano is about the scheduler of that name.
+	// Volcano configures the scheduler of that name.
 	Volcano Volcano `json:"volcano,omitempty"`
 
-	// Koordinator is about the scheduler of that name.
+	// Koordinator configures the scheduler of that name.
 	Koordinator Koordinator `json:"koordinator,omitempty"`
 
-	// KAI is about the scheduler of that name.
+	// KAI configures the scheduler of that name.
 	KAI KAI `json:"kai,omitempty"`
 }
 
@@ -114,19 +114,19 @@ type GangProvider string
 const (
 	// GangProviderNone places no gangs: pods are placed one by one.
 	GangProviderNone GangProvider = "None"
-	// GangProviderKube is the scheduler of Kubernetes, told by objects of the group scheduling.k8s.io.
+	// GangProviderKube is the scheduler of Kubernetes, which reads objects of the group scheduling.k8s.io.
 	GangProviderKube GangProvider = "Kube"
-	// GangProviderCoscheduling is the plugin of scheduler-plugins, told by PodGroups of scheduling.x-k8s.io.
+	// GangProviderCoscheduling is the plugin of scheduler-plugins, which reads PodGroups of scheduling.x-k8s.io.
 	GangProviderCoscheduling GangProvider = "Coscheduling"
-	// GangProviderVolcano is Volcano, told by PodGroups of scheduling.volcano.sh.
+	// GangProviderVolcano is Volcano, which reads PodGroups of scheduling.volcano.sh.
 	GangProviderVolcano GangProvider = "Volcano"
-	// GangProviderKoordinator is Koordinator, told by PodGroups of scheduling.sigs.k8s.io.
+	// GangProviderKoordinator is Koordinator, which reads PodGroups of scheduling.sigs.k8s.io.
 	GangProviderKoordinator GangProvider = "Koordinator"
-	// GangProviderKAI is KAI, which makes its PodGroups itself.
+	// GangProviderKAI is KAI, which creates its PodGroups itself.
 	GangProviderKAI GangProvider = "KAI"
 )
 
-// A Coscheduling says how the plugin Coscheduling is used.
+// A Coscheduling configures the plugin Coscheduling.
 type Coscheduling struct {
 	// SchedulerName is the profile that has the plugin. It defaults to scheduler-plugins-scheduler.
 	SchedulerName string `json:"schedulerName,omitempty"`
@@ -135,7 +135,7 @@ type Coscheduling struct {
 	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
 }
 
-// A Volcano says how Volcano is used.
+// A Volcano configures Volcano.
 type Volcano struct {
 	// SchedulerName is the name under which Volcano runs. It defaults to volcano.
 	SchedulerName string `json:"schedulerName,omitempty"`
@@ -144,30 +144,30 @@ type Volcano struct {
 	Queue string `json:"queue,omitempty"`
 }
 
-// A Koordinator says how Koordinator is used.
+// A Koordinator configures Koordinator.
 type Koordinator struct {
 	// SchedulerName is the name under which Koordinator runs. It defaults to koord-scheduler.
 	SchedulerName string `json:"schedulerName,omitempty"`
 
-	// Mode is Strict if all members of a gang give their places back when one has none, NonStrict if they keep them. It defaults to
-	// Strict: with NonStrict, gangs may wait for each other for ever.
+	// Mode is Strict if all members of a gang release their places when one has none, NonStrict if they keep them. It defaults to Strict:
+	// with NonStrict, gangs may wait for each other forever.
 	Mode KoordinatorMode `json:"mode,omitempty"`
 
 	// TimeoutSeconds is how long placed members of a gang wait for the others. Left out, the default, it is up to Koordinator.
 	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
 }
 
-// A KoordinatorMode says what becomes of the members of a gang that have a place when another has none.
+// A KoordinatorMode says whether the members of a gang keep their places when another member has none.
 type KoordinatorMode string
 
 const (
-	// KoordinatorStrict gives their places back.
+	// KoordinatorStrict releases their places.
 	KoordinatorStrict KoordinatorMode = "Strict"
 	// KoordinatorNonStrict keeps them.
 	KoordinatorNonStrict KoordinatorMode = "NonStrict"
 )
 
-// A KAI says how KAI is used.
+// A KAI configures KAI.
 type KAI struct {
 	// SchedulerName is the name under which KAI runs. It defaults to kai-scheduler.
 	SchedulerName string `json:"schedulerName,omitempty"`
@@ -176,7 +176,7 @@ type KAI struct {
 	Queue string `json:"queue,omitempty"`
 }
 
-// SchedulerName is the schedulerName that the pods of gangs get, or "" if they keep theirs.
+// SchedulerName returns the schedulerName that the pods of gangs get, or "" if they keep their own.
 func (g *Gang) SchedulerName(provider GangProvider) string {
 	switch provider {
 	case GangProviderCoscheduling:
@@ -193,7 +193,7 @@ func (g *Gang) SchedulerName(provider GangProvider) string {
 	return ""
 }
 
-// PodGroups says what is written to the PodGroups of gangs of pods.
+// PodGroups configures what is written to the PodGroups of gangs of pods.
 type PodGroups struct {
 	// Status is Manage if the status of PodGroups of scheduling.x-k8s.io, scheduling.sigs.k8s.io, scheduling.incubator.k8s.io and
 	// incubator.scheduling.k8s.io is kept where no other writer does, as the controllers of their schedulers do, and Leave if it is not. It
@@ -205,14 +205,14 @@ type PodGroups struct {
 	// Koordinator's defaultTimeout does.
 	WaitingTime *metav1.Duration `json:"waitingTime,omitempty"`
 
-	// AfterTimeout says what becomes of a gang that did not start within its waiting time, and has given its quota back. Requeue lets it queue
-	// again after a back-off. Stop admits no pod with the annotation gang.scheduling.koordinator.sh/timeout=true, which the manager sets then,
-	// as Koordinator does: the gang queues again when its pods are recreated. It counts for the gangs for which Koordinator's annotations
-	// count, and defaults to Requeue.
+	// AfterTimeout says what happens to a gang that did not start within its waiting time, and has released its quota. Requeue lets it
+	// queue again after a back-off. Stop admits no pod with the annotation gang.scheduling.koordinator.sh/timeout=true, which the manager
+	// sets then, as Koordinator does: the gang queues again when its pods are recreated. It applies to the gangs to which Koordinator's
+	// annotations apply, and defaults to Requeue.
 	AfterTimeout PodGroupAfterTimeout `json:"afterTimeout,omitempty"`
 }
 
-// A PodGroupAfterTimeout says what becomes of a gang that did not start in time.
+// A PodGroupAfterTimeout says what happens to a gang that did not start in time.
 type PodGroupAfterTimeout string
 
 const (
@@ -222,18 +222,18 @@ const (
 	PodGroupStop PodGroupAfterTimeout = "Stop"
 )
 
-// A PodGroupStatus says who keeps the status of PodGroups.
+// A PodGroupStatus says whether the manager keeps the status of PodGroups.
 type PodGroupStatus string
 
 const (
-	// PodGroupStatusManage keeps it where nobody else does.
+	// PodGroupStatusManage keeps the status if no other client writes it.
 	PodGroupStatusManage PodGroupStatus = "Manage"
-	// PodGroupStatusLeave leaves it to others.
+	// PodGroupStatusLeave leaves the status to other clients.
 	PodGroupStatusLeave PodGroupStatus = "Leave"
 )
 
-// A GroupStart says where pods are answered that wait for the others of their group, because of groupSchedulingConfig or the annotation
-// tranche.dev/group-start. What they run while they wait is in the ConfigMap of the guards.
+// A GroupStart configures the server for pods that wait for the others of their group, because of groupSchedulingConfig or the annotation
+// tranche.dev/group-start. The ConfigMap of the guards configures the container that waits.
 type GroupStart struct {
 	// BindAddress is HOST:PORT or :PORT, or 0 to answer no pods: they learn from a ConfigMap that they may start, up to two minutes later.
 	// Every replica of the manager answers. It defaults to :8083.
@@ -242,7 +242,7 @@ type GroupStart struct {
 	// Address is HOST:PORT where pods reach BindAddress. It defaults to tranche-barrier.tranche-system.svc:8083.
 	Address string `json:"address,omitempty"`
 
-	// MaxWaiters is how many pods each replica answers at a time, half of them in one namespace. The others go by the ConfigMap. It
+	// MaxWaiters is how many pods each replica answers at a time, half of them in one namespace. Other pods rely on the ConfigMap. It
 	// defaults to 20000.
 	MaxWaiters *int32 `json:"maxWaiters,omitempty"`
 }
@@ -300,7 +300,7 @@ type WaitForPodsReady struct {
 	// again. It defaults to 30m.
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
 
-	// RecoveryTimeout is how long a stage that was ready may stay without all of its pods, 0s for ever. It defaults to Timeout.
+	// RecoveryTimeout is how long a stage that was ready may stay without all of its pods; 0s means forever. It defaults to Timeout.
 	RecoveryTimeout *metav1.Duration `json:"recoveryTimeout,omitempty"`
 
 	// BlockAdmission makes every new admission wait until all pods of the admitted stages are ready. It defaults to false.
@@ -381,10 +381,10 @@ type LeaderElection struct {
 	// less than LeaseDuration, so that the requests that are being processed end before another replica takes over, and defaults to 10s.
 	RenewDeadline *metav1.Duration `json:"renewDeadline,omitempty"`
 
-	// RetryPeriod is how long everybody waits between two tries. It is less than RenewDeadline and defaults to 2s.
+	// RetryPeriod is how long each replica waits between two tries. It is less than RenewDeadline and defaults to 2s.
 	RetryPeriod *metav1.Duration `json:"retryPeriod,omitempty"`
 
-	// ResourceLock is the kind of object that stands for leadership. Only leases, the default, is known.
+	// ResourceLock is the kind of object that is locked. Only leases, the default, is known.
 	ResourceLock string `json:"resourceLock,omitempty"`
 
 	// ResourceName is the name of the Lease. It defaults to tranche-manager.
@@ -423,8 +423,8 @@ type Visibility struct {
 	// BindAddress is HOST:PORT or :PORT. It defaults to :8082.
 	BindAddress string `json:"bindAddress,omitempty"`
 
-	// CertDir is a directory with tls.crt and tls.key, which are read again when they change. Left out, the default, the server makes
-	// itself a certificate at each start, which nobody can check: the APIService must say insecureSkipTLSVerify.
+	// CertDir is a directory with tls.crt and tls.key, which are read again when they change. Left out, the default, the server generates a
+	// certificate at each start, which clients cannot verify: the APIService must set insecureSkipTLSVerify.
 	CertDir string `json:"certDir,omitempty"`
 }
 
@@ -444,7 +444,7 @@ const (
 	// LogJSON makes each line a JSON object.
 	LogJSON LogFormat = "json"
 
-	// LogText makes lines for the human eye.
+	// LogText makes each line readable text.
 	LogText LogFormat = "text"
 )
 
@@ -452,7 +452,7 @@ const (
 type StageAdmission string
 
 const (
-	// StageAdmissionSafe admits a stage only if afterwards every JobSet that holds quota can still run to its end in some order.
+	// StageAdmissionSafe admits a stage only if afterwards every JobSet that holds quota can still finish in some order.
 	StageAdmissionSafe StageAdmission = "Safe"
 
 	// StageAdmissionReserve admits the first stage only together with a reservation of the most that the JobSet holds at once.

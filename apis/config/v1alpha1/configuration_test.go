@@ -16,7 +16,7 @@ import (
 
 const header = "apiVersion: config.tranche.dev/v1alpha1\nkind: Configuration\n"
 
-// The sample names every field with its default value, so it is also the proof of what the defaults are.
+// The sample sets every field to its default value, so this test also verifies the documented defaults.
 func TestDefaultsAreTheSample(t *testing.T) {
 	sample, err := os.ReadFile(filepath.Join("testdata", "full.yaml"))
 	if err != nil {
@@ -148,7 +148,7 @@ func TestLoadNamesTheFile(t *testing.T) {
 	}
 }
 
-// Metrics are served in the open only if the file says so, and then on the port on which they always were.
+// Metrics are served without authentication only if the file says so, and then by default on port 8080.
 func TestMetricsDefaults(t *testing.T) {
 	for content, want := range map[string]string{
 		"":                               ":8443 true",

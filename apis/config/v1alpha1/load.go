@@ -21,7 +21,7 @@ func Load(path string) (*Configuration, error) {
 	var content []byte
 	if path != "" {
 		var err error
-		if content, err = os.ReadFile(path); err != nil { // #nosec G304 -- whoever starts the manager names the file
+		if content, err = os.ReadFile(path); err != nil { // #nosec G304 -- the administrator names the file
 			return nil, fmt.Errorf("reading the configuration: %w", err)
 		}
 	}
@@ -52,7 +52,7 @@ func Decode(content []byte) (*Configuration, error) {
 	return c, nil
 }
 
-// decodeInto asks for the kind first, so that a file for another program is not blamed field by field.
+// decodeInto checks the kind first, so that a file for another program gets one error instead of one for each field.
 func decodeInto(document []byte, c *Configuration) error {
 	var header struct {
 		APIVersion string `json:"apiVersion"`
@@ -70,8 +70,8 @@ func decodeInto(document []byte, c *Configuration) error {
 	return errors.Join(append([]error{err}, strict...)...)
 }
 
-// onlyDocument returns the one YAML document in content as JSON, and nil if there is nothing but comments. A second document is an
-// error, because it would have no effect.
+// onlyDocument returns the one YAML document in content as JSON, or nil if there are only comments. A second document is an error, because
+// it would have no effect.
 func onlyDocument(content []byte) ([]byte, error) {
 	var found []byte
 	reader := k8syaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))

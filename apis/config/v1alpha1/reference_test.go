@@ -40,7 +40,7 @@ value out of range, are errors that name the field, and the manager does not sta
 |---|---|---|---|
 `
 
-// The reference is made of the comments on the types and of what SetDefaults sets.
+// The reference is generated from the comments on the types and the values that SetDefaults sets.
 func TestReference(t *testing.T) {
 	defaults := &v1alpha1.Configuration{}
 	defaults.SetDefaults()
@@ -108,7 +108,7 @@ func (r *reference) rows(t *testing.T, path string, v reflect.Value) {
 	}
 }
 
-// isOurs tells the blocks of the file from types of Kubernetes.
+// isOurs distinguishes the blocks of the file from types of Kubernetes.
 func isOurs(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct && t.PkgPath() == reflect.TypeFor[v1alpha1.Configuration]().PkgPath()
 }

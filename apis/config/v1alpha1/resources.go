@@ -24,7 +24,7 @@ type Resources struct {
 	// Transformations turn amounts of one resource into amounts of others before quota is charged. No two have the same input.
 	Transformations []ResourceTransformation `json:"transformations,omitempty"`
 
-	// DeviceClassMappings say which resource of quota stands for devices that pods claim (Dynamic Resource Allocation).
+	// DeviceClassMappings say which resource is charged for devices that pods claim (Dynamic Resource Allocation).
 	DeviceClassMappings []DeviceClassMapping `json:"deviceClassMappings,omitempty"`
 }
 
@@ -43,7 +43,7 @@ type ResourceTransformation struct {
 	Outputs corev1.ResourceList `json:"outputs,omitempty"`
 }
 
-// A ResourceTransformationStrategy says what becomes of the input.
+// A ResourceTransformationStrategy says whether quota is charged for the input.
 type ResourceTransformationStrategy string
 
 const (
@@ -54,12 +54,12 @@ const (
 	Replace ResourceTransformationStrategy = "Replace"
 )
 
-// A DeviceClassMapping names the resource that stands for devices of some DeviceClasses.
+// A DeviceClassMapping names the resource that is charged for devices of some DeviceClasses.
 type DeviceClassMapping struct {
-	// Name is the resource in ClusterQueues that one device is one of.
+	// Name is the resource in ClusterQueues; each device is charged as one unit of it.
 	Name corev1.ResourceName `json:"name"`
 
-	// DeviceClassNames list the DeviceClasses, at most 8. None is in two mappings.
+	// DeviceClassNames list the DeviceClasses, at most 8. No DeviceClass may be in two mappings.
 	DeviceClassNames []corev1.ResourceName `json:"deviceClassNames"`
 }
 

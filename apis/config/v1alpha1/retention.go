@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// ObjectRetentionPolicies say how long objects are kept that nothing needs. Its fields are those of Kueue.
+// ObjectRetentionPolicies say how long objects are kept that are no longer needed. Its fields are those of Kueue.
 type ObjectRetentionPolicies struct {
 	// Workloads is about quota Workloads, and about the JobSets and pods that they belong to.
 	Workloads WorkloadRetentionPolicy `json:"workloads,omitzero"`
@@ -13,13 +13,14 @@ type ObjectRetentionPolicies struct {
 
 // A WorkloadRetentionPolicy says how long quota Workloads are kept.
 type WorkloadRetentionPolicy struct {
-	// AfterFinished is how long a finished quota Workload is kept, but at least until its JobSet or gang has finished: until then it says
-	// which stages have succeeded. Left out, the default, it is kept as long as its JobSet or gang.
+	// AfterFinished is how long a finished quota Workload is kept, but at least until its JobSet or gang has finished: until then it
+	// records which stages have succeeded. Left out, the default, it is kept as long as its JobSet or gang.
 	AfterFinished *metav1.Duration `json:"afterFinished,omitempty"`
 
-	// AfterDeactivatedByKueue is how long a JobSet is kept after the manager has deactivated a quota Workload of it: because it was requeued
-	// too often, ran for too long, or an AdmissionCheck rejected it. Then the JobSet is deleted. Of a gang of pods those pods are deleted that
-	// no controller would create again. A quota Workload that a user has deactivated does not count. Left out, the default, they are kept.
+	// AfterDeactivatedByKueue is how long a JobSet is kept after the manager has deactivated one of its quota Workloads: because it was
+	// requeued too often, ran for too long, or an AdmissionCheck rejected it. Then the JobSet is deleted. For a gang of pods, the pods are
+	// deleted that no controller would recreate. A quota Workload that a user has deactivated does not count. Left out, the default, they
+	// are kept.
 	AfterDeactivatedByKueue *metav1.Duration `json:"afterDeactivatedByKueue,omitempty"`
 }
 
