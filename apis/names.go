@@ -22,17 +22,17 @@ const (
 	// may be gone by now. Its value is FinishedStages in JSON. Only the manager writes it.
 	FinishedStagesAnnotation = "tranche.dev/finished-stages"
 
-	// PausedAnnotation is "true" on a JobSet without a queue while the manager suspends it, so that the JobSet controller creates the Jobs of
-	// a stage that start together. Without it the suspension is the wish of the user. Only the manager writes it.
+	// PausedAnnotation is "true" on a JobSet without a queue while the manager suspends it, so that the JobSet controller creates the Jobs
+	// of a stage that start together. Without it the user has requested the suspension. Only the manager writes it.
 	PausedAnnotation = "tranche.dev/paused"
 
 	// JobSetLabel names, on a quota Workload, on objects of gangs and on the ConfigMap of a group, the JobSet that it belongs to.
 	JobSetLabel = "tranche.dev/jobset"
 
-	// StageLabel names, on a quota Workload, the stage of the JobSet that it stands for, and on a PodGroup the one that it starts with.
+	// StageLabel names, on a quota Workload, its stage of the JobSet, and on a PodGroup the stage that it starts with.
 	StageLabel = "tranche.dev/stage"
 
-	// StageIndexLabel gives, on a quota Workload, the position of its stage in the stage plan, counted from 0.
+	// StageIndexLabel is, on a quota Workload, the position of its stage in the stage plan, counted from 0.
 	StageIndexLabel = "tranche.dev/stage-index"
 
 	// GrowthLabel numbers, on a quota Workload, the growths of its stage, counted from 1. Such a Workload asks only for the pods by which a
@@ -43,20 +43,20 @@ const (
 	// Jobs run on them already. An entry is PODSET/RESOURCE=FLAVOR.
 	FlavorsAnnotation = "tranche.dev/flavors"
 
-	// StartedAnnotation is set on a JobSet by the write that first resumes it. Once it is there, spec.suspend=true is the wish of
-	// the user; before, it only says that no stage has been admitted yet. On a quota Workload of a gang of pods it says since when pods
-	// are let go under the admission that the Workload has.
+	// StartedAnnotation is set on a JobSet by the write that first resumes it. Once it is set, spec.suspend=true is requested by the user;
+	// before, it only means that no stage has been admitted yet. On a quota Workload of a gang of pods it is the time since when pods have
+	// been ungated under its current admission.
 	StartedAnnotation = "tranche.dev/started"
 
-	// DevicesAnnotation lists, on a pod template of the quota Workload of a stage, the resources in its overhead that stand for devices which
-	// its pods claim. No node has them.
+	// DevicesAnnotation lists, on a pod template of the quota Workload of a stage, the resources in its overhead that are charged for
+	// devices which its pods claim. No node has them.
 	DevicesAnnotation = "tranche.dev/devices"
 
-	// ClaimTemplatesAnnotation lists beside it the ResourceClaimTemplates that were counted, as NAME=UID. If one is replaced by another of
-	// its name, the stage queues again.
+	// ClaimTemplatesAnnotation lists, on the same pod template, the ResourceClaimTemplates that were counted, as NAME=UID. If one is
+	// replaced by another of its name, the stage queues again.
 	ClaimTemplatesAnnotation = "tranche.dev/claim-templates"
 
-	// AttemptAnnotation gives, on a quota Workload, the value of status.restarts of its JobSet that the Workload counts for.
+	// AttemptAnnotation is, on a quota Workload, the value of status.restarts of its JobSet for which the Workload counts.
 	AttemptAnnotation = "tranche.dev/attempt"
 
 	// SucceededJobsAnnotation lists, on the quota Workload of a stage, the Jobs that have succeeded in this attempt, so that they need not
@@ -66,26 +66,27 @@ const (
 	// StageAdmissionAnnotation overrides the stage-admission policy. Users may set it on ClusterQueues and JobSets.
 	StageAdmissionAnnotation = "tranche.dev/stage-admission"
 
-	// GangAnnotation stands for gangConfig.gangMode of KEP-1068 on clusters that keep the upstream CRD, which has no such field: Off or
-	// Gang on a JobSet; Off, Gang or ReplicatedGang on spec.replicatedJobs[*].template.metadata. Users may set it when they create a JobSet.
+	// GangAnnotation replaces gangConfig.gangMode of KEP-1068 on clusters that keep the upstream CRD, which has no such field: Off or Gang
+	// on a JobSet; Off, Gang or ReplicatedGang on spec.replicatedJobs[*].template.metadata. Users may set it when they create a JobSet.
 	GangAnnotation = "tranche.dev/gang"
 
-	// GangGroupAnnotation says, on spec.replicatedJobs[*].template.metadata and on child Jobs, which gang of its JobSet a Job is in: all, or
-	// the place of the ReplicatedJob in the spec, with an x behind it if each Job is a gang. The admission policies set it.
+	// GangGroupAnnotation identifies, on spec.replicatedJobs[*].template.metadata and on child Jobs, the gang of a Job in its JobSet: all,
+	// or the index of the ReplicatedJob in the spec, followed by an x if each Job is a gang. The admission policies set it.
 	GangGroupAnnotation = "tranche.dev/gang-group"
 
 	// GangProviderAnnotation, on a LocalQueue or a ResourceFlavor, names the scheduler that places the gangs of its JobSets, instead of
-	// gang.provider in the manager's configuration. The manager copies what holds for a JobSet into its pod templates when it starts it.
+	// gang.provider in the manager's configuration. The manager copies the effective value into the pod templates of a JobSet when it
+	// starts it.
 	GangProviderAnnotation = "tranche.dev/gang-provider"
 
-	// GangSchedulerAnnotation is, beside GangProviderAnnotation in a pod template, the schedulerName of its pods, if that scheduler has
-	// one of its own.
+	// GangSchedulerAnnotation is, next to GangProviderAnnotation in a pod template, the schedulerName of its pods, if that scheduler has a
+	// name of its own.
 	GangSchedulerAnnotation = "tranche.dev/gang-scheduler"
 
-	// GroupStartAnnotation says, on spec.replicatedJobs[*].template.metadata and on child Jobs, that the main containers of their pods wait
-	// until all pods of the group have started, and for how many seconds at most. The group are all ReplicatedJobs of the JobSet that have
-	// it. The admission policies set it where groupSchedulingConfig of KEP-498 asks for that. On clusters that keep the upstream CRD, which
-	// has no such field, users may set it when they create a JobSet; on the JobSet itself it stands for all ReplicatedJobs.
+	// GroupStartAnnotation, on spec.replicatedJobs[*].template.metadata and on child Jobs, makes the main containers of their pods wait
+	// until all pods of the group have started, for at most this number of seconds. The group has all ReplicatedJobs of the JobSet with the
+	// annotation. The admission policies set it for groupSchedulingConfig of KEP-498. On clusters that keep the upstream CRD, which has no
+	// such field, users may set it when they create a JobSet; on the JobSet itself it applies to all ReplicatedJobs.
 	GroupStartAnnotation = "tranche.dev/group-start"
 
 	// ReleaseAnnotation counts, on the pod templates of child Jobs that are in such a group, how often the Job has been released.
@@ -97,49 +98,50 @@ const (
 	// RequireQueueLabel, with value "true" on a Namespace, makes a JobSet, or a pod of a group, without a queue name an error there.
 	RequireQueueLabel = "tranche.dev/require-queue"
 
-	// ExplanationAnnotation has, on a PendingWorkload of Kueue's visibility API, why it waits, as JSON (apis/visibility). It is there
-	// only if one quota Workload is asked for by name. Nothing in the cluster carries it.
+	// ExplanationAnnotation has, on a PendingWorkload of Kueue's visibility API, the reason why it waits, as JSON (apis/visibility). It is
+	// set only if one quota Workload is requested by name. No object in the cluster has it.
 	ExplanationAnnotation = "tranche.dev/explanation"
 
-	// FlavorNodeLabelsAnnotation lists, on a released Job, the keys of the node labels that came from ResourceFlavors, so that
-	// another admission can take them back.
+	// FlavorNodeLabelsAnnotation lists, on a released Job, the keys of the node labels that came from ResourceFlavors, so that another
+	// admission can remove them.
 	FlavorNodeLabelsAnnotation = "tranche.dev/flavor-node-labels"
 )
 
 // WaitingCondition is the type of a condition of quota Workloads that hold no quota. Its reason is the finest of Kueue's reasons, such as
-// WaitingForQuota, and its message is for the owner: the condition QuotaReserved has the reason and the message that Kueue writes.
+// WaitingForQuota, and its message is for the user: the condition QuotaReserved has the reason and the message that Kueue writes.
 const WaitingCondition = "tranche.dev/Waiting"
 
 // Admission gates: values in the annotation AdmissionGatedByAnnotation of quota Workloads.
 const (
-	// StageGate closes a stage whose rule has not been reached yet.
+	// StageGate gates a stage whose start conditions are not met yet.
 	StageGate = "tranche.dev/stage"
 
-	// SuspendedGate closes the stages of a JobSet that its user has suspended.
+	// SuspendedGate gates the stages of a JobSet that its user has suspended.
 	SuspendedGate = "tranche.dev/suspended"
 
-	// ResizeGate closes a stage that has given its quota back until it asks for as many pods as it has by now.
+	// ResizeGate gates a stage that has released its quota until it asks for its current number of pods.
 	ResizeGate = "tranche.dev/resize"
 
-	// DeactivatedGate closes the stages of a JobSet one of whose stages was evicted because its quota Workload is not active.
+	// DeactivatedGate gates the stages of a JobSet after one of its stages was evicted because its quota Workload is not active.
 	DeactivatedGate = "tranche.dev/deactivated"
 )
 
 // Names of Kueue that its API packages do not export.
 const (
-	// QueueLabel names, on a JobSet or on a pod of a group, the LocalQueue that it is submitted to.
+	// QueueLabel names, on a JobSet or on a pod of a group, its LocalQueue.
 	QueueLabel = "kueue.x-k8s.io/queue-name"
 
 	// PriorityClassLabel names, on a JobSet, the WorkloadPriorityClass of its quota Workloads.
 	PriorityClassLabel = "kueue.x-k8s.io/priority-class"
 
-	// JobUIDLabel gives, on a quota Workload, the UID of its owner.
+	// JobUIDLabel is, on a quota Workload, the UID of its owner.
 	JobUIDLabel = "kueue.x-k8s.io/job-uid"
 
-	// MaxExecTimeLabel bounds, on a JobSet and in seconds, how long each of its quota Workloads may be admitted.
+	// MaxExecTimeLabel limits, on a JobSet and in seconds, how long each of its quota Workloads may be admitted.
 	MaxExecTimeLabel = "kueue.x-k8s.io/max-exec-time-seconds"
 
-	// PrebuiltWorkloadKey names, as a label or an annotation of a JobSet or a pod, a quota Workload that its user has made. It is refused.
+	// PrebuiltWorkloadKey names, as a label or an annotation of a JobSet or a pod, a quota Workload that its user has created. It is
+	// refused.
 	PrebuiltWorkloadKey = "kueue.x-k8s.io/prebuilt-workload-name"
 
 	// PriorityBoostAnnotation is added, on a quota Workload, to its priority.
@@ -155,7 +157,7 @@ const (
 	SliceNameAnnotation        = "kueue.x-k8s.io/workload-slice-name"
 	SliceReplacementAnnotation = "kueue.x-k8s.io/workload-slice-replacement-for"
 
-	// AdmissionGatedByAnnotation lists, on a quota Workload and separated by commas, what must be removed before it is admitted.
+	// AdmissionGatedByAnnotation lists, on a quota Workload and separated by commas, the gates that must be removed before it is admitted.
 	AdmissionGatedByAnnotation = "kueue.x-k8s.io/admission-gated-by"
 )
 
@@ -164,14 +166,14 @@ const (
 	// AdmissionFieldManager owns status.admission and the conditions about admission of quota Workloads.
 	AdmissionFieldManager = "kueue-admission"
 
-	// FieldManager owns everything else that the manager writes, but for the condition of groups.
+	// FieldManager owns everything else that the manager writes, except the condition of groups.
 	FieldManager = "tranche"
 
 	// GroupStartFieldManager owns the condition GroupScheduling of JobSets.
 	GroupStartFieldManager = "tranche-group-start"
 )
 
-// The identity and the place of the manager that the manifests in config install.
+// The identity and the location of the manager that the manifests in config install.
 const (
 	// SystemNamespace is where the manager and the parameters of the guards live.
 	SystemNamespace = "tranche-system"
@@ -183,7 +185,7 @@ const (
 	GuardsConfigMap = "tranche-guards"
 )
 
-// The names under which schedulers of gangs run, as their own manifests give them. The policy tranche-gang-jobs has them, too.
+// The names under which schedulers of gangs run, as in their own manifests. The policy tranche-gang-jobs contains them, too.
 const (
 	// CoschedulingScheduler is the profile of scheduler-plugins.
 	CoschedulingScheduler = "scheduler-plugins-scheduler"
@@ -198,9 +200,9 @@ const (
 	KAIScheduler = "kai-scheduler"
 )
 
-// ReservedPodSet is the pod set of a quota Workload of a gang that asks for a sum, before anything is known of the pods.
+// ReservedPodSet is the pod set of a quota Workload of a gang that asks for a total before its pods are known.
 const ReservedPodSet = "reserved"
 
-// DeadlockedReason is the reason of QuotaReserved=False of a stage under policy Greedy that waits for JobSets that wait for its own. Kueue has
-// no reason for it.
+// DeadlockedReason is the reason of QuotaReserved=False of a stage under policy Greedy that waits for JobSets that wait for its JobSet.
+// Kueue has no reason for it.
 const DeadlockedReason = "Deadlocked"

@@ -1,43 +1,43 @@
 package apis
 
-// Names by which the manager keeps PodGroups as gangs of quota.
+// Names that the manager uses for the quota of gangs of pods.
 const (
-	// PodGroupKey says, as a label and as an annotation of a quota Workload, for which gang of pods it stands: KIND.NAME. The label is cut,
-	// and made unique again, where that is longer than a label may be.
+	// PodGroupKey identifies, as a label and as an annotation of a quota Workload, its gang of pods: KIND.NAME. A label that would be too
+	// long is truncated and made unique again.
 	PodGroupKey = "tranche.dev/pod-group"
 
-	// ExtraLabel names, on a quota Workload, the UID of the one pod for which it stands: a pod of a gang that has started without it.
+	// ExtraLabel is, on an extra quota Workload, the UID of its one pod: a pod of a gang that has started without it.
 	ExtraLabel = "tranche.dev/pod-group-extra"
 
-	// PartsAnnotation says, on a quota Workload that is a part of a gang which gathers its quota, how many parts there are.
+	// PartsAnnotation is, on a quota Workload that is a part of a gang which is admitted in parts, the number of parts.
 	PartsAnnotation = "tranche.dev/parts"
 
-	// RoundAnnotation counts, on a quota Workload of a gang, the admissions that it has lost after pods were let go under them.
+	// RoundAnnotation counts, on a quota Workload of a gang, the admissions that it has lost after pods were ungated under them.
 	RoundAnnotation = "tranche.dev/round"
 
-	// IdleSinceAnnotation says, on a quota Workload of a gang, since when no pod uses it, and none that waits can.
+	// IdleSinceAnnotation is, on a quota Workload of a gang, the time since when no pod uses it, and no waiting pod can.
 	IdleSinceAnnotation = "tranche.dev/idle-since"
 
-	// AdmissionAnnotation says, on a pod that runs, which admission of which quota Workload pays for it, and
-	// for which of its pod sets: UID.ROUND/PODSET.
+	// AdmissionAnnotation identifies, on a pod that runs, the admission of the quota Workload that pays for it, and the pod set:
+	// UID.ROUND/PODSET.
 	AdmissionAnnotation = "tranche.dev/admission"
 
-	// GangMessageAnnotation tells, on a PodGroup, what its gang waits for, what is wrong with it, or that it is admitted.
+	// GangMessageAnnotation reports, on a PodGroup, what its gang waits for, what is wrong with it, or that it is admitted.
 	GangMessageAnnotation = "tranche.dev/gang-message"
 
-	// GangGate closes the quota Workloads of a gang whose pods are not all there, or that does not ask for quota for another reason.
+	// GangGate gates the quota Workloads of a gang whose pods do not all exist, or that does not ask for quota for another reason.
 	GangGate = "tranche.dev/gang"
 )
 
-// Names of Kueue and of gang schedulers that say which gang a pod belongs to.
+// Names of Kueue and of gang schedulers that identify the gang of a pod.
 const (
 	// PodGroupNameLabel names, as a label or an annotation of a pod, its group.
 	PodGroupNameLabel = "kueue.x-k8s.io/pod-group-name"
 
-	// PodSetLabel names, on a pod that was let go, the pod set of its quota Workload that it was let go for. It is Kueue's.
+	// PodSetLabel names, on an ungated pod, the pod set of its quota Workload under which it was ungated. It is Kueue's.
 	PodSetLabel = "kueue.x-k8s.io/podset"
 
-	// PodGroupTotalCountAnnotation says, on a pod, how many pods its group has.
+	// PodGroupTotalCountAnnotation is, on a pod, the number of pods of its group.
 	PodGroupTotalCountAnnotation = "kueue.x-k8s.io/pod-group-total-count"
 
 	// PodGroupFastAdmissionAnnotation, PodGroupServingAnnotation and RetriableInGroupAnnotation change, on a pod, how Kueue admits its group.
@@ -52,7 +52,7 @@ const (
 	// KoordinatorLabel names, on a pod, its PodGroup of the group scheduling.sigs.k8s.io.
 	KoordinatorLabel = "pod-group.scheduling.sigs.k8s.io"
 
-	// KoordinatorOldPrefix begins labels of pods that say by themselves which gang they are in: name and min-available.
+	// KoordinatorOldPrefix begins labels of pods that identify their gang by themselves: name and min-available.
 	KoordinatorOldPrefix = "pod-group.scheduling.sigs.k8s.io/"
 
 	// KoordinatorPrefix begins annotations of pods and PodGroups: name, min-available, total-number, mode, groups, waiting-time.
@@ -66,7 +66,7 @@ const (
 	GroupNameAnnotation = "scheduling.k8s.io/group-name"
 )
 
-// Names that the manager and the admission policies keep together.
+// Names that the manager and the admission policies share.
 const (
 	// PodAdmissionGate is the scheduling gate of pods that wait for quota. It is Kueue's.
 	PodAdmissionGate = "kueue.x-k8s.io/admission"
@@ -80,14 +80,14 @@ const (
 	// AdmitTogetherLabel is the same on all quota Workloads that are admitted together or not at all.
 	AdmitTogetherLabel = "tranche.dev/admit-together"
 
-	// AdmitTogetherCountAnnotation says how many these are.
+	// AdmitTogetherCountAnnotation is the number of these quota Workloads.
 	AdmitTogetherCountAnnotation = "tranche.dev/admit-together-count"
 
 	// StartedTogetherAnnotation of a quota Workload names gangs of its group that have started since it was created, as NAMESPACE/NAME, separated by
 	// commas. Their pods and quota Workloads may be gone.
 	StartedTogetherAnnotation = "tranche.dev/started-together"
 
-	// MaxTogether is how many they can be.
+	// MaxTogether is the maximum number of quota Workloads that are admitted together.
 	MaxTogether = 64
 
 	// PlanUIDLabel makes a quota Workload a stage of the plan with this UID.

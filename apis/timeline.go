@@ -5,38 +5,38 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TimelineAnnotation says, on a JobSet, when each of its stages was queued, admitted, ready and finished, and for how long its quota was
-// held and lay idle. Its value is a Timeline in JSON. Only the manager writes it.
+// TimelineAnnotation records, on a JobSet, when each of its stages was queued, admitted, ready and finished, and for how long its quota was
+// held and idle. Its value is a Timeline in JSON. Only the manager writes it.
 const TimelineAnnotation = "tranche.dev/timeline"
 
-// A Timeline is what TimelineAnnotation says.
+// A Timeline is the content of TimelineAnnotation.
 type Timeline struct {
-	// Stages are those that have held quota and given it, or that of a growth, back, or finished, at least once, in the order of the plan.
+	// Stages are those that have held quota and released it, or that of a growth, or finished, at least once, in the order of the plan.
 	Stages []StageTimes `json:"stages"`
-	// Omitted is how many stages are left out for want of space. They are the first of the plan.
+	// Omitted is how many stages are left out for lack of space. They are the first of the plan.
 	Omitted int `json:"omitted,omitempty"`
 }
 
-// StageTimes are the times of one stage. Queued, Admitted, Ready and Finished are those of the last time that it held quota; Held and
-// Idle are sums over all times.
+// StageTimes are the times of one stage. Queued, Admitted, Ready and Finished are those of the last time that it held quota; Held and Idle
+// are sums over all times.
 type StageTimes struct {
 	Name string `json:"name"`
-	// Queued is when the stage could be admitted: the JobSet was submitted, what the stage waits for was reached, or it was requeued.
+	// Queued is when the stage could be admitted: the JobSet was submitted, the start conditions of the stage were met, or it was requeued.
 	Queued metav1.Time `json:"queued"`
 	// Admitted is when its quota was admitted.
 	Admitted metav1.Time `json:"admitted"`
 	// Ready is when all its pods were ready or had succeeded. It is missing if they never were, or not at the end.
 	Ready *metav1.Time `json:"ready,omitempty"`
-	// Finished is when it finished. It is missing if it gave its quota back before that.
+	// Finished is when it finished. It is missing if it released its quota before that.
 	Finished *metav1.Time `json:"finished,omitempty"`
-	// NotReadySince is since when its pods have not been ready again, if a restart has closed the stage while it kept its quota. It is
+	// NotReadySince is since when its pods have not been ready again, if a restart has gated the stage while it kept its quota. It is
 	// missing if they have been ready since, or if there was no such restart.
 	NotReadySince *metav1.Time `json:"notReadySince,omitempty"`
-	// Counted is until when Held and Idle count.
+	// Counted is the time until which Held and Idle are counted.
 	Counted metav1.Time `json:"counted"`
 	// Held is the amount of each accelerator times the seconds for which it was reserved.
 	Held map[corev1.ResourceName]int64 `json:"held,omitempty"`
-	// Idle is the part of Held in which not all pods of the stage were ready, or in which they were but a stage that their being
-	// ready has opened was not.
+	// Idle is the part of Held during which not all pods of the stage were ready, or they were ready but a stage that this readiness has
+	// opened was not.
 	Idle map[corev1.ResourceName]int64 `json:"idle,omitempty"`
 }

@@ -1,5 +1,5 @@
-// Package visibility has what Tranche tells of a pending quota Workload beyond Kueue's visibility API: why it waits, and for what. It is
-// the JSON value of the annotation tranche.dev/explanation on a PendingWorkload of visibility.kueue.x-k8s.io.
+// Package visibility describes why a pending quota Workload waits, and for what, beyond Kueue's visibility API. An Explanation is the JSON
+// value of the annotation tranche.dev/explanation on a PendingWorkload of visibility.kueue.x-k8s.io.
 package visibility
 
 import (
@@ -8,28 +8,28 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
-// An Explanation says why a quota Workload is not admitted, as it is now.
+// An Explanation describes why a quota Workload is not admitted at present.
 type Explanation struct {
-	// Check is the first check that the quota Workload does not pass, such as QuotaFits. It is empty if nothing is in its way but the
-	// next decision.
+	// Check is the first check that the quota Workload does not pass, such as QuotaFits. It is empty if all checks pass, and the quota
+	// Workload waits for the next scheduling cycle.
 	Check string `json:"check,omitempty"`
 
-	// Reason is that of the condition tranche.dev/Waiting of the quota Workload, such as WaitingForQuota.
+	// Reason is the reason of the condition tranche.dev/Waiting of the quota Workload, such as WaitingForQuota.
 	Reason string `json:"reason,omitempty"`
 
-	// Message is the sentence of that condition, as it would be now. It names nothing in other namespaces.
+	// Message is the current message of that condition. It names no objects in other namespaces.
 	Message string `json:"message,omitempty"`
 
 	// Behind names the quota Workload that must be admitted first, in a ClusterQueue with queueingStrategy StrictFIFO. It is
 	// empty for one of another namespace if the explanation is read through a LocalQueue.
 	Behind *Reference `json:"behind,omitempty"`
 
-	// Alternatives are ways to admit the quota Workload, each with other flavors: it fits as soon as nothing is short in one of them.
-	// At most 4 are told, those that are tried first.
+	// Alternatives are ways to admit the quota Workload, each with other flavors: it fits as soon as one of them has no shortage. At most 4
+	// are returned, those that are tried first.
 	Alternatives []Alternative `json:"alternatives,omitempty"`
 }
 
-// An Alternative is what is short with one combination of flavors.
+// An Alternative has the shortages of one combination of flavors.
 type Alternative struct {
 	// Shortages has at least one entry, in the order of flavors and resources.
 	Shortages []Shortage `json:"shortages"`
@@ -40,31 +40,30 @@ type Shortage struct {
 	// Flavor is the ResourceFlavor.
 	Flavor kueue.ResourceFlavorReference `json:"flavor"`
 
-	// Resource is what there is not enough of.
+	// Resource is the resource that is short.
 	Resource corev1.ResourceName `json:"resource"`
 
-	// Needed is how much the quota Workload asks for, Free how much of that it could have now.
+	// Needed is how much the quota Workload asks for.
 	Needed resource.Quantity `json:"needed"`
 
-	// Free is how much it could have now.
+	// Free is how much of that it could have now.
 	Free resource.Quantity `json:"free"`
 
-	// Missing is how much has to be given back, or added to the limit. It is more than Needed less Free where more is used already than
-	// the limit allows.
+	// Missing is how much has to be released, or added to the limit. It is more than Needed less Free if usage already exceeds the limit.
 	Missing resource.Quantity `json:"missing"`
 
-	// Constraint is the limit that fails. Of several that fail it is the tightest.
+	// Constraint is the limit that fails. If several fail it is the tightest.
 	Constraint Constraint `json:"constraint"`
 
-	// Holders are those who hold the most of it where it counts, the largest first, and as many as are needed to give back what is
-	// missing, but at most 5.
+	// Holders are the largest holders of the quota that counts against the limit, the largest first, as many as are needed to release the
+	// missing amount, but at most 5.
 	Holders []Holder `json:"holders,omitempty"`
 
-	// MoreHolders is how many more are needed than the 5 in Holders.
+	// MoreHolders is how many more holders are needed than the 5 in Holders.
 	MoreHolders int `json:"moreHolders,omitempty"`
 
-	// Unreleasable is what would still be missing if all others gave back what they hold: it takes a higher limit, or the end of an
-	// earlier stage of the same JobSet.
+	// Unreleasable is what would still be missing if all others released their quota: it requires a higher limit, or the end of an earlier
+	// stage of the same JobSet.
 	Unreleasable *resource.Quantity `json:"unreleasable,omitempty"`
 }
 
@@ -73,13 +72,13 @@ type Constraint struct {
 	// Kind is ClusterQueue or Cohort.
 	Kind NodeKind `json:"kind"`
 
-	// Name is that of the ClusterQueue or Cohort.
+	// Name is the name of the ClusterQueue or Cohort.
 	Name string `json:"name"`
 
-	// Limit says which of its limits it is.
+	// Limit is the kind of limit.
 	Limit Limit `json:"limit"`
 
-	// Amount is what the limit is.
+	// Amount is the value of the limit.
 	Amount resource.Quantity `json:"amount"`
 }
 
@@ -104,15 +103,15 @@ const (
 	// BorrowingLimit is how much more than their own quota a ClusterQueue, or the members of a Cohort, may use.
 	BorrowingLimit Limit = "borrowingLimit"
 
-	// LendingLimit is how much of its quota another ClusterQueue or Cohort lends: it keeps back at least as much as is missing, and does
-	// not use it.
+	// LendingLimit is how much of its quota another ClusterQueue or Cohort lends: it keeps at least as much as is missing, and does not use
+	// it.
 	LendingLimit Limit = "lendingLimit"
 
-	// SharedQuota is what the members of a Cohort share, with what the Cohort has itself.
+	// SharedQuota is the quota that the members of a Cohort share, including the Cohort's own.
 	SharedQuota Limit = "sharedQuota"
 )
 
-// A HolderKind is what holds quota as a whole.
+// A HolderKind is the kind of object that holds quota as a whole.
 type HolderKind string
 
 const (
@@ -123,25 +122,25 @@ const (
 	Workload HolderKind = "Workload"
 )
 
-// A Holder holds quota that would be enough if it were given back, alone or together with that of others.
+// A Holder holds quota that would be enough if it were released, alone or together with that of others.
 type Holder struct {
 	// Kind is JobSet or Workload.
 	Kind HolderKind `json:"kind"`
 
-	// Reference is its name. It is empty for holders of other namespaces if the explanation is read through a LocalQueue.
+	// Reference is the name of the holder. It is empty for holders of other namespaces if the explanation is read through a LocalQueue.
 	Reference `json:",inline"`
 
-	// ClusterQueue is where it holds the quota.
+	// ClusterQueue is the ClusterQueue in which it holds the quota.
 	ClusterQueue string `json:"clusterQueue"`
 
-	// Amount is how much of the resource would become free where it is missing.
+	// Amount is how much of the resource would be released where it is missing.
 	Amount resource.Quantity `json:"amount"`
 
-	// Kept tells that some of it is kept for the holder and not used yet: for its later stages, or until those have gone whom it
-	// preempts.
+	// Kept is true if some of it is reserved for the holder and not used yet: for its later stages, or until the victims of its preemption
+	// are gone.
 	Kept bool `json:"kept,omitempty"`
 
-	// Leaving tells that the holder has been evicted, and that its pods have not ended yet.
+	// Leaving is true if the holder has been evicted, and its pods have not terminated yet.
 	Leaving bool `json:"leaving,omitempty"`
 }
 
@@ -161,8 +160,8 @@ func (r Reference) String() string {
 	return r.Namespace + "/" + r.Name
 }
 
-// WithoutStrangers leaves out the names of what is in other namespaces than this one, for readers who may see no more than a LocalQueue.
-// The message has none. The explanation itself stays as it is.
+// WithoutStrangers returns the explanation without the names of objects in other namespaces than this one, for readers who may only see a
+// LocalQueue. The message contains no such names. The original is not changed.
 func (e *Explanation) WithoutStrangers(namespace string) Explanation {
 	told := *e
 	if e.Behind != nil && e.Behind.Namespace != namespace {

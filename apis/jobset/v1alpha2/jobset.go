@@ -15,7 +15,7 @@ type JobSet struct {
 
 	// Spec is what the user asks for.
 	Spec JobSetSpec `json:"spec,omitempty"`
-	// Status is written by the JobSet controller, but for the conditions that Tranche adds.
+	// Status is written by the JobSet controller, except for the conditions that Tranche adds.
 	Status jobset.JobSetStatus `json:"status,omitempty"`
 }
 
@@ -28,7 +28,7 @@ type JobSetList struct {
 	Items           []JobSet `json:"items"`
 }
 
-// A JobSetSpec is the upstream spec and more.
+// A JobSetSpec is the upstream spec with additional fields.
 type JobSetSpec struct {
 	jobset.JobSetSpec `json:",inline"`
 
@@ -41,15 +41,15 @@ type JobSetSpec struct {
 	// GangConfig makes the whole JobSet one gang (KEP-1068).
 	GangConfig *GangConfig `json:"gangConfig,omitempty"`
 
-	// Scheduling is what a later JobSet controller reads to keep the objects of gangs itself (KEP-969). Tranche only looks whether it is
-	// there, and then keeps none.
+	// Scheduling is the field by which a later JobSet controller keeps the objects of gangs itself (KEP-969). Tranche only checks whether
+	// it is set, and then keeps none.
 	Scheduling *runtime.RawExtension `json:"scheduling,omitempty"`
 
 	// GroupSchedulingConfig keeps main containers from starting before all pods of the group have started (KEP-498).
 	GroupSchedulingConfig *GroupSchedulingConfig `json:"groupSchedulingConfig,omitempty"`
 }
 
-// A ReplicatedJob is the upstream ReplicatedJob and more.
+// A ReplicatedJob is the upstream ReplicatedJob with additional fields.
 type ReplicatedJob struct {
 	jobset.ReplicatedJob `json:",inline"`
 
@@ -57,27 +57,27 @@ type ReplicatedJob struct {
 	GangConfig *GangConfig `json:"gangConfig,omitempty"`
 }
 
-// A StartupPolicy says in which order ReplicatedJobs start.
+// A StartupPolicy determines in which order ReplicatedJobs start.
 type StartupPolicy struct {
 	// StartupPolicyOrder is AnyOrder or InOrder.
 	StartupPolicyOrder jobset.StartupPolicyOptions `json:"startupPolicyOrder"`
 
-	// Rules say, with InOrder, which status ReplicatedJobs must reach before the next ones start (KEP-672). Each ReplicatedJob but
-	// the last stands in exactly one rule, in the order of spec.replicatedJobs. Without rules each waits for the one before to be
-	// Ready.
+	// Rules determine, with InOrder, which status ReplicatedJobs must reach before the next ones start (KEP-672). Each ReplicatedJob except
+	// the last is in exactly one rule, in the order of spec.replicatedJobs. Without rules each waits until the one before is Ready.
 	Rules []StartupPolicyRule `json:"rules,omitempty"`
 }
 
-// A StartupPolicyRule names ReplicatedJobs that start together, and what those after them wait for.
+// A StartupPolicyRule names ReplicatedJobs that start together, and the status that later ReplicatedJobs wait for.
 type StartupPolicyRule struct {
-	// TargetReplicatedJobs are the names of the ReplicatedJobs that the rule is about.
+	// TargetReplicatedJobs are the names of the ReplicatedJobs to which the rule applies.
 	TargetReplicatedJobs []string `json:"targetReplicatedJobs"`
 
-	// WaitForReplicatedJobsStatus is what all targets must reach before the ReplicatedJobs after them start. It defaults to Ready.
+	// WaitForReplicatedJobsStatus is the status that all targets must reach before the ReplicatedJobs after them start. It defaults to
+	// Ready.
 	WaitForReplicatedJobsStatus ReplicatedJobsStatus `json:"waitForReplicatedJobsStatus,omitempty"`
 }
 
-// A ReplicatedJobsStatus is what a rule waits for.
+// A ReplicatedJobsStatus is the status that a rule waits for.
 type ReplicatedJobsStatus string
 
 const (
@@ -87,7 +87,7 @@ const (
 	SucceededStatus ReplicatedJobsStatus = "Succeeded"
 )
 
-// A GangConfig says which pods are scheduled all together or not at all.
+// A GangConfig determines which pods are scheduled all together or not at all.
 type GangConfig struct {
 	// GangMode is Off or Gang; for a ReplicatedJob it may also be ReplicatedGang.
 	GangMode GangMode `json:"gangMode"`
@@ -97,15 +97,15 @@ type GangConfig struct {
 type GangMode string
 
 const (
-	// GangModeOff makes no gang.
+	// GangModeOff requests no gang.
 	GangModeOff GangMode = "Off"
-	// GangModeGang makes one gang of all pods of the JobSet, or of the ReplicatedJob.
+	// GangModeGang requests one gang of all pods of the JobSet, or of the ReplicatedJob.
 	GangModeGang GangMode = "Gang"
-	// GangModeReplicatedGang makes a gang of the pods of each Job of a ReplicatedJob.
+	// GangModeReplicatedGang requests a gang of the pods of each Job of a ReplicatedJob.
 	GangModeReplicatedGang GangMode = "ReplicatedGang"
 )
 
-// A GroupSchedulingConfig says which pods must all have started before their main containers run.
+// A GroupSchedulingConfig determines which pods must all have started before their main containers run.
 type GroupSchedulingConfig struct {
 	// TimeoutAfterSeconds is how long a pod waits for the others before it fails.
 	TimeoutAfterSeconds *int32 `json:"timeoutAfterSeconds"`

@@ -52,8 +52,8 @@ status:
   terminalState: Completed
 `
 
-// decoders are the ways in which objects reach the types: a client reads with the JSON libraries, and what was unstructured goes
-// through the converter.
+// decoders are the ways in which objects are decoded into the types: a client uses the JSON libraries, and the converter decodes
+// unstructured objects.
 func decoders() map[string]func([]byte, any) error {
 	return map[string]func([]byte, any) error{
 		"encoding/json": json.Unmarshal,
@@ -107,7 +107,7 @@ func TestRoundTripLosesNothing(t *testing.T) {
 	}
 }
 
-// A JobSet without any field of our own must look the same through both types, whatever upstream's fields hold.
+// A JobSet without additional fields must look the same through both types, for any values of upstream's fields.
 func TestUpstreamFieldsAreUntouched(t *testing.T) {
 	fill := randfill.NewWithSeed(672).NilChance(0.2).NumElements(1, 3).MaxDepth(12).Funcs(
 		func(fields *metav1.FieldsV1, _ randfill.Continue) { fields.SetRawString("{}") },
@@ -128,8 +128,8 @@ func TestUpstreamFieldsAreUntouched(t *testing.T) {
 	}
 }
 
-// The embedded structs hold fields with the same JSON names. JSON must neither fill nor show them: an outer field that is cleared
-// must not let an inner one through.
+// The embedded structs have fields with the same JSON names. JSON must neither fill nor show them: clearing an outer field must not reveal
+// an inner one.
 func TestShadowedFieldsStayHidden(t *testing.T) {
 	raw, err := yaml.YAMLToJSONStrict([]byte(full))
 	if err != nil {
