@@ -327,7 +327,7 @@ type RequeuingStrategy struct {
 	BackoffMaxSeconds *int32 `json:"backoffMaxSeconds,omitempty"`
 }
 
-// A RequeuingTimestamp says which time gives an evicted stage its place in line.
+// A RequeuingTimestamp says which time determines the queue position of an evicted stage.
 type RequeuingTimestamp string
 
 const (
@@ -340,9 +340,9 @@ const (
 
 // A FairSharing says how ClusterQueues of a cohort share what they borrow.
 type FairSharing struct {
-	// PreemptionStrategies say when a ClusterQueue may preempt in another one: LessThanOrEqualToFinalShare if its share with the new
-	// stage is at most the other's without the preempted one, LessThanInitialShare if it is less than the other's as it is. The
-	// second of two is asked only if the first finds nothing. One of them, or both in this order, is required.
+	// PreemptionStrategies say when a ClusterQueue may preempt in another one: LessThanOrEqualToFinalShare if its share with the new stage
+	// is at most the other's without the preempted one, LessThanInitialShare if it is less than the other's current share. The second of
+	// two is tried only if the first finds no victims. One of them, or both in this order, is required.
 	PreemptionStrategies []PreemptionStrategy `json:"preemptionStrategies,omitempty"`
 }
 

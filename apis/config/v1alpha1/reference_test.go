@@ -71,7 +71,7 @@ type reference struct {
 	comments map[string]string
 }
 
-// rows writes a row for each field below v that is not a struct of ours.
+// rows writes a row for each field below v that is not a struct of this package.
 func (r *reference) rows(t *testing.T, path string, v reflect.Value) {
 	t.Helper()
 	for i := range v.NumField() {

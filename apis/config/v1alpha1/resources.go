@@ -39,7 +39,7 @@ type ResourceTransformation struct {
 	// MultiplyBy is a resource whose amount multiplies the outputs of pods that request it.
 	MultiplyBy corev1.ResourceName `json:"multiplyBy,omitempty"`
 
-	// Outputs say what is charged for one unit of the input.
+	// Outputs are the amounts that are charged for one unit of the input.
 	Outputs corev1.ResourceList `json:"outputs,omitempty"`
 }
 

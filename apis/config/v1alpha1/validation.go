@@ -21,16 +21,16 @@ const (
 	// noListener turns a listener off, as in controller-runtime.
 	noListener = "0"
 
-	// maxConcurrency is far above what helps; it catches a number that ended up in the wrong field.
+	// maxConcurrency is far above useful values; it catches a number in the wrong field.
 	maxConcurrency = 1000
 
 	maxVerbosity = 10
 
-	// maxWaiters is more than a process has file descriptors for, as a rule.
+	// maxWaiters is usually more than a process has file descriptors for.
 	maxWaiters = 1_000_000
 )
 
-// Validate lists what is wrong with c, each with the path of its field. It expects the defaults to be set.
+// Validate returns the errors in c, each with the path of its field. It expects the defaults to be set.
 func (c *Configuration) Validate() field.ErrorList {
 	var errs field.ErrorList
 	errs = append(errs, oneOf(field.NewPath("apiVersion"), c.APIVersion, APIVersion)...)
@@ -83,7 +83,7 @@ func (c *Concurrency) validate(path *field.Path) field.ErrorList {
 	return errs
 }
 
-// validate checks all schedulers: LocalQueues may name those that are not the provider.
+// validate checks all schedulers: LocalQueues may name other schedulers than the provider.
 func (g *Gang) validate(path *field.Path) field.ErrorList {
 	errs := oneOf(path.Child("provider"), g.Provider, GangProviderNone, GangProviderKube, GangProviderCoscheduling,
 		GangProviderVolcano, GangProviderKoordinator, GangProviderKAI)
@@ -111,7 +111,7 @@ func (p *PodGroups) validate(path *field.Path) field.ErrorList {
 	return errs
 }
 
-// subdomain takes nothing, too.
+// subdomain also accepts an empty name.
 func subdomain(path *field.Path, name string) field.ErrorList {
 	if name == "" {
 		return nil
@@ -123,7 +123,7 @@ func subdomain(path *field.Path, name string) field.ErrorList {
 	return errs
 }
 
-// validate checks the times even if they are not enabled, so that turning them on brings no surprise.
+// validate checks the times even if the timeouts are off, so that turning them on causes no new errors.
 func (w *WaitForPodsReady) validate(path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if w.Timeout != nil && w.Timeout.Duration <= 0 {
@@ -138,7 +138,7 @@ func (w *WaitForPodsReady) validate(path *field.Path) field.ErrorList {
 	return errs
 }
 
-// validate takes the lists that mean something: the strategies are tried in one order only.
+// validate accepts only useful lists: the strategies are tried in one order only.
 func (f *FairSharing) validate(path *field.Path) field.ErrorList {
 	if f == nil {
 		return nil
@@ -181,7 +181,7 @@ func notNegative(path *field.Path, value *metav1.Duration) field.ErrorList {
 	return field.ErrorList{field.Invalid(path, value.Duration.String(), "must not be negative")}
 }
 
-// validate wants a host in the address for the pods: the name of the machine that the manager happens to run on is none.
+// validate requires a host in the address for the pods: the host name of the manager is no default.
 func (g *GroupStart) validate(path *field.Path) field.ErrorList {
 	errs := bindAddress(path.Child("bindAddress"), g.BindAddress)
 	errs = append(errs, between(path.Child("maxWaiters"), g.MaxWaiters, 1, maxWaiters)...)
@@ -193,7 +193,7 @@ func (g *GroupStart) validate(path *field.Path) field.ErrorList {
 	return errs
 }
 
-// validate checks the address even if the server is off, so that turning it on brings no surprise.
+// validate checks the address even if the server is off, so that turning it on causes no new errors.
 func (v *Visibility) validate(path *field.Path) field.ErrorList {
 	path = path.Child("bindAddress")
 	if v.BindAddress == noListener {
@@ -202,7 +202,7 @@ func (v *Visibility) validate(path *field.Path) field.ErrorList {
 	return bindAddress(path, v.BindAddress)
 }
 
-// validate checks the times even if leader election is off, so that turning it on brings no surprise.
+// validate checks the times even if leader election is off, so that turning it on causes no new errors.
 func (l *LeaderElection) validate(path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, d := range []struct {
@@ -244,7 +244,7 @@ func between(path *field.Path, value *int32, low, high int32) field.ErrorList {
 	return field.ErrorList{field.Invalid(path, *value, fmt.Sprintf("must be between %d and %d", low, high))}
 }
 
-// shorter says nothing about a limit that is invalid itself.
+// shorter returns no error if the limit itself is invalid.
 func shorter(path *field.Path, name string, value *metav1.Duration, limitName string, limit *metav1.Duration) field.ErrorList {
 	if value == nil || limit == nil || limit.Duration <= 0 || value.Duration < limit.Duration {
 		return nil
