@@ -84,7 +84,7 @@ type Notice struct {
 // ReadNotice parses the keys of a ConfigMap. Missing keys are empty.
 func ReadNotice(read func(key string) string) Notice {
 	n := Notice{Endpoint: strings.TrimSpace(read(KeyEndpoint)), Token: strings.TrimSpace(read(KeyToken)), Released: strings.Fields(read(KeyReleased))}
-	// If a client writes an invalid number, the count is wrong, but no other pod starts.
+	// An invalid number gives an invalid count.
 	n.Pods, _ = strconv.Atoi(strings.TrimSpace(read(KeyPods)))
 	slices.Sort(n.Released)
 	n.HasStarted = read(KeyStarted) != ""

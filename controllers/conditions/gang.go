@@ -76,7 +76,7 @@ func WithGangBlocked(all []metav1.Condition, message string) []metav1.Condition 
 }
 
 // BlockedGang returns the message of the condition GangScheduling about a gang that holds its quota and is not placed, or "" if there is no
-// such gang, or only amounts in the message have changed.
+// such gang, or the message has not changed except for amounts.
 func BlockedGang(js *jobsetapi.JobSet, all []metav1.Condition) string {
 	c := apimeta.FindStatusCondition(all, GangScheduling)
 	if c == nil || !slices.Contains([]string{GangMissing, GangChanged, GangTooSmall, GangSplit, GangUnschedulable, GangUnheard}, c.Reason) {

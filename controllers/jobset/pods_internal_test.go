@@ -10,7 +10,7 @@ import (
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 )
 
-// madePod is a pod as the Job controller makes it for a JobSet.
+// madePod is a pod as the Job controller creates it for a JobSet.
 func madePod() *corev1.Pod {
 	keys := map[string]string{
 		jobset.JobSetNameKey: "js", jobset.JobSetUIDKey: "js-uid", jobset.ReplicatedJobNameKey: "workers", jobset.JobIndexKey: "1",

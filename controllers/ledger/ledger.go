@@ -39,7 +39,7 @@ const (
 type Engine interface {
 	// View runs f on the engine and waits for it, or until the context ends.
 	View(ctx context.Context, f func(*admission.Engine)) error
-	// Observe hands a fact to the engine.
+	// Observe passes an observation to the engine.
 	Observe(event admission.Event)
 }
 
@@ -164,7 +164,7 @@ func (a *Auditor) settle(ctx context.Context, d *Difference) error {
 		return fmt.Errorf("read quota Workload %s: %w", d.Key, err)
 	}
 	if d.Object.UID != "" && live.UID != d.Object.UID {
-		// It was deleted after all, and the engine may have observed that before it was told to doubt it.
+		// It was deleted after all, and the engine may have observed that before it observed the doubt.
 		a.config.Engine.Observe(admission.WorkloadGone{Key: d.Key, UID: d.Object.UID})
 	}
 	if live.UID != d.Object.UID || live.ResourceVersion != d.Object.ResourceVersion {

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// trustConfigMap, in kube-system, is where the API server publishes the certificates to trust.
+	// trustConfigMap, in kube-system, is where the API server publishes which clients to trust.
 	trustConfigMap = "extension-apiserver-authentication"
 	// cacheTime is how long an answer of the API server about a token or a permission is cached.
 	cacheTime   = 10 * time.Second
