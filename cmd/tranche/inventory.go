@@ -182,7 +182,7 @@ func (c *cluster) findCRDs(ctx context.Context, found *inventory) error {
 	return nil
 }
 
-// write lists what was found, and what becomes of it.
+// write lists the objects that were found, and the outcome.
 func (found *inventory) write(out io.Writer, outcome []string) error {
 	lines := []string{}
 	if len(found.obstacles) > 0 {

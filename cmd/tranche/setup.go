@@ -54,7 +54,7 @@ func newLogger(config *configapi.Configuration) logr.Logger {
 		zap.RawZapOpts(uberzap.WrapCore(func(core zapcore.Core) zapcore.Core { return calmCore{core} })))
 }
 
-// A calmCore drops errors that only report that a namespace is being deleted: an object that could not be created there is not needed.
+// A calmCore drops errors that only report that a namespace is being deleted: a new object there would be deleted with it.
 type calmCore struct{ zapcore.Core }
 
 // With implements zapcore.Core.
