@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-# One set of flags for all that is compiled: packages that the manager, the control plane, the tests and the linters have in common are compiled once.
+# One set of flags for all builds: packages that the manager, the control plane, the tests and the linters share are compiled once.
 export CGO_ENABLED := 0
 export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
 
@@ -17,7 +17,7 @@ help: ## Print this help.
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-18s %s\n", $$1, $$2}'
 
 .PHONY: build
-build: ## Build bin/tranche, as the image has it.
+build: ## Build bin/tranche, the binary of the image.
 	go build -ldflags '$(LDFLAGS)' -o bin/tranche ./cmd/tranche
 
 .PHONY: cluster
@@ -30,21 +30,21 @@ demo: ## Run sample JobSets on a real control plane with fake GPU nodes. KEEP=1 
 	@bin/demo $(if $(KEEP),--keep)
 
 .PHONY: test
-test: cluster build test-unit test-manifests ## Run every test. Of those on a control plane two packages run at a time: each waits most of its time.
+test: cluster build test-unit test-manifests ## Run every test. Two packages with a control plane run at a time, since each mostly waits.
 	SOAK_SEED=$(or $(SOAK_SEED),1) $(GO_TEST) -count=1 -timeout 60m -p 2 ./test/e2e/... ./test/integration/... ./test/soak/... ./test/controlplane/... ./test/audit/... ./test/install/...
 
-# Packages outside test/ with tests that draw what they try, and those without.
+# Packages outside test/ with randomized tests, and those without.
 IMPORTS := go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./...
 DRAWN   := $(IMPORTS) | grep -v '/test/' | grep 'pgregory.net/rapid' | cut -d' ' -f1
 PLAIN   := $(IMPORTS) | grep -v '/test/' | grep -v 'pgregory.net/rapid' | cut -d' ' -f1
 
 .PHONY: test-unit
-test-unit: ## Run the tests that need no control plane. SEED=0 lets those that draw what they try draw anew.
+test-unit: ## Run the tests that need no control plane. SEED=0 gives randomized tests a new seed.
 	$(GO_TEST) $$($(PLAIN))
 	$(GO_TEST) $$($(DRAWN)) -rapid.seed=$(or $(SEED),1)
 
 .PHONY: test-random
-test-random: ## Let the tests that draw what they try draw anew, and ten times as much.
+test-random: ## Run the randomized tests with a new seed and ten times as many cases.
 	$(GO_TEST) -count=1 -timeout 1h $$($(DRAWN)) -rapid.checks=1000
 
 .PHONY: test-manifests
@@ -52,7 +52,7 @@ test-manifests: ## Render config/ and the chart and compare them.
 	go test ./test/manifests/...
 
 .PHONY: test-integration
-test-integration: cluster build ## Run the tests of guards and controllers on a real control plane.
+test-integration: cluster build ## Run the tests of admission policies and controllers on a real control plane.
 	$(GO_TEST) -count=1 -timeout 20m ./test/controlplane/... ./test/integration/... ./test/install/...
 
 .PHONY: test-e2e
@@ -60,11 +60,11 @@ test-e2e: cluster build ## Run whole JobSets through the real binary on a real c
 	$(GO_TEST) -count=1 -timeout 45m -p 1 ./test/audit/... ./test/e2e/...
 
 .PHONY: test-soak
-test-soak: cluster build ## Let 25 JobSets and gangs of pods live through one minute of chaos on a real control plane.
+test-soak: cluster build ## Run 25 JobSets and gangs of pods through one minute of chaos on a real control plane.
 	go test -v -count=1 -timeout 20m ./test/soak/...
 
 .PHONY: soak
-soak: cluster build ## The same with 375 of them and for 15 minutes. SOAK_DURATION=1h and SOAK_SEED=1 change that.
+soak: cluster build ## The same with 375 JobSets and gangs for 15 minutes. SOAK_DURATION=1h and SOAK_SEED=1 change that.
 	SOAK_DURATION=$(or $(SOAK_DURATION),15m) go test -v -count=1 -timeout 0 ./test/soak/...
 
 .PHONY: bench
@@ -72,25 +72,25 @@ bench: ## Measure the engine and check the bounds in test/bench/bounds.yaml.
 	go test -run '^$$' -bench . -benchmem ./test/bench/...
 
 .PHONY: bench-e2e
-bench-e2e: cluster build ## Measure the manager on a real control plane. SHAPE=baseline (or staged, guards, stages), COUNT=3 and ATONCE=1 change what.
+bench-e2e: cluster build ## Measure the manager on a real control plane. SHAPE=baseline (or staged, guards, stages), COUNT=3 and ATONCE=1 change the load.
 	go test ./test/bench/e2e/...
 	go run ./test/bench/e2e -shape $(or $(SHAPE),baseline-tenth$(comma)staged) -count $(or $(COUNT),1) $(if $(ATONCE),-at-once) -seed $(or $(SEED),1) -out $(or $(OUT),bin/comparison)
 
 TOOL := go tool -modfile=tools/go.mod
 
 .PHONY: generate
-generate: ## Write deep copies and reference documents anew.
+generate: ## Regenerate deep copies and reference documents.
 	$(TOOL) controller-gen object paths=./apis/...
 	go test ./apis/config/v1alpha1 ./controllers/events ./simulator/scenario ./controllers/metrics -run TestReference -update
 
 .PHONY: golden
-golden: ## Write what is expected of the scenarios, and the objects of gangs, anew. Review the difference like code.
+golden: ## Rewrite the expected output of scenarios and the objects of gangs. Review the difference like code.
 	$(GO_TEST) ./simulator -run TestScenarios -update
 	go test ./admission/gang -run TestGolden -update
 	go test ./simulator/scenario -run TestReference -update
 
 .PHONY: manifests
-manifests: ## Write the CRDs of Kueue and JobSet, those of PodGroups for tests, and the chart's copies of config, anew.
+manifests: ## Regenerate the CRDs of Kueue and JobSet, those of PodGroups for tests, and the chart's copies of config.
 	cd tools && go run ./crdgen -root ..
 	$(TOOL) kustomize build config/crd > charts/tranche/files/crds.yaml
 	$(TOOL) kustomize build config/policies > charts/tranche/files/policies.yaml
@@ -102,7 +102,7 @@ lint: ## Run the linters.
 	go tool -modfile=tools/golangci/go.mod golangci-lint run
 
 .PHONY: verify
-verify: generate manifests ## Check that everything generated is what is committed.
+verify: generate manifests ## Check that all generated files are committed.
 	git diff --exit-code
 
 .PHONY: chart
@@ -129,7 +129,7 @@ deploy: ## Install or upgrade Tranche, running IMAGE, on the cluster of kubectl.
 	$(KUBECTL) --namespace tranche-system rollout status deployment tranche-manager
 
 .PHONY: undeploy
-undeploy: build ## Uninstall Tranche from the cluster of kubectl: JobSets that run go on, and CRDs and queues stay. EVERYTHING=1 deletes them.
+undeploy: build ## Uninstall Tranche from the cluster of kubectl: running JobSets continue, and CRDs and queues stay. EVERYTHING=1 deletes them.
 	bin/tranche uninstall --check $(if $(EVERYTHING),--everything) || true
 	$(KUBECTL) delete --ignore-not-found -k config/with-visibility
 	bin/tranche uninstall $(if $(EVERYTHING),--everything)
