@@ -1,4 +1,4 @@
-{{- /* tranche.namespace is where everything lives. The guards name it, so it is not a choice. */ -}}
+{{- /* tranche.namespace is the namespace of all objects. The admission policies name it, so it cannot be changed. */ -}}
 {{- define "tranche.namespace" -}}
 {{- if ne .Release.Namespace "tranche-system" -}}
 {{- fail "install Tranche into its own namespace: helm install tranche ... --namespace tranche-system --create-namespace" -}}
