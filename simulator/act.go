@@ -12,7 +12,8 @@ import (
 	"github.com/tranche-dev/tranche/simulator/scenario"
 )
 
-// act makes something happen to a job. What cannot happen, as when a stage runs later than the scenario expects, is told and left.
+// act applies an action to a job. An action that is impossible, for instance because a stage runs later than the scenario expects, is
+// reported and skipped.
 func (s *simulation) act(a scenario.Act) {
 	j := s.jobs[a.Target.Name]
 	if why := s.obstacle(j); why != "" {
@@ -35,7 +36,7 @@ func (s *simulation) act(a scenario.Act) {
 	}
 }
 
-// obstacle says why nothing can happen to a job any more, or is empty.
+// obstacle returns the reason why no action can be applied to a job, or "".
 func (s *simulation) obstacle(j *job) string {
 	switch {
 	case j == nil:
@@ -52,7 +53,7 @@ func (s *simulation) ignore(verb string, t scenario.Target, why string) {
 	s.say("ignore %s %s: %s", verb, t, why)
 }
 
-// actOnPods lets running pods get ready, succeed or fail.
+// actOnPods makes running pods ready, succeeded or failed.
 func (s *simulation) actOnPods(j *job, a scenario.Act) {
 	found := false
 	for _, st := range j.stages {
@@ -77,7 +78,7 @@ func (s *simulation) actOnPods(j *job, a scenario.Act) {
 	s.lead(j)
 }
 
-// meant are the ReplicatedJobs of a stage that a target names.
+// meant returns the ReplicatedJobs of a stage that a target names.
 func (j *job) meant(t scenario.Target, st *stage) []string {
 	if slices.Contains(st.ReplicatedJobs, t.Part) {
 		return []string{t.Part}
@@ -98,14 +99,14 @@ func (s *simulation) evictByAdministrator(j *job, a scenario.Act) {
 	s.evict(j, payers[first], &status, e.Reason+": "+e.Message)
 }
 
-// isEvictable tells whether a quota Workload holds quota that it has not been asked to give back yet.
+// isEvictable reports whether a quota Workload holds quota and is not being evicted.
 func (s *simulation) isEvictable(p payer) bool {
 	w := s.objects.workloads[p.key]
 	return w != nil && life.HoldsQuota(w) && !isFinished(w) && !life.IsTrue(w, kueue.WorkloadEvicted)
 }
 
-// evict writes the status of a quota Workload that says that it is evicted. If it is that of a stage all other stages of its job that hold
-// quota are evicted with it, and their pods stopped. A growth goes alone.
+// evict writes the status of an evicted quota Workload. If it is that of a stage, all other stages of its job that hold quota are evicted
+// with it, and their pods stopped. A growth is evicted alone.
 func (s *simulation) evict(j *job, first payer, status *kueue.WorkloadStatus, why string) {
 	after := life.Merge(s.objects.workloads[first.key], status)
 	s.say("evict %s %s", j.subject(first), why)
@@ -127,7 +128,7 @@ func (s *simulation) evict(j *job, first payer, status *kueue.WorkloadStatus, wh
 	}
 }
 
-// reasonOf says why, and for whom, the engine evicts something.
+// reasonOf returns the reason of an eviction by the engine, and the preemptor.
 func (s *simulation) reasonOf(d *admission.Evict) string {
 	if d.Preemption == nil {
 		return d.Reason + ": " + d.Message
@@ -135,7 +136,7 @@ func (s *simulation) reasonOf(d *admission.Evict) string {
 	return d.Reason + " " + d.Preemption.Reason + " for " + s.subject(d.Preemption.Preemptor)
 }
 
-// delete takes a job away. Its quota Workloads stay until its pods have ended.
+// delete removes a job. Its quota Workloads stay until its pods have terminated.
 func (s *simulation) delete(j *job) {
 	j.isDeleted = true
 	if j.IsJobSet {
@@ -158,7 +159,7 @@ func (s *simulation) delete(j *job) {
 	s.stop(j)
 }
 
-// set changes quota Workloads, those of today and those that take their place.
+// set changes quota Workloads, the current ones and those that replace them.
 func (s *simulation) set(set scenario.Set) error {
 	j := s.jobs[set.Target.Name]
 	if why := s.obstacle(j); why != "" {
@@ -186,7 +187,7 @@ func (s *simulation) set(set scenario.Set) error {
 	return nil
 }
 
-// check writes what AdmissionChecks say.
+// check writes the states of AdmissionChecks.
 func (s *simulation) check(c scenario.Check) {
 	j := s.jobs[c.Target.Name]
 	if why := s.obstacle(j); why != "" {

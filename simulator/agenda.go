@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// An agenda has what is still to come, in the order of time, and of planning where times are the same.
+// agenda is the event queue of a run, ordered by time, and by insertion where times are equal.
 type agenda struct {
 	events, reports []appointment
 }
@@ -18,7 +18,7 @@ type appointment struct {
 // add plans an event.
 func (a *agenda) add(at time.Duration, do func()) { a.events = insert(a.events, appointment{at, do}) }
 
-// addReport plans something that looks at the world once nothing more happens at that time.
+// addReport plans a report, which runs after all other events of that time.
 func (a *agenda) addReport(at time.Duration, do func()) {
 	a.reports = insert(a.reports, appointment{at, do})
 }
@@ -31,10 +31,10 @@ func insert(list []appointment, one appointment) []appointment {
 	return slices.Insert(list, i, one)
 }
 
-// due takes the next event off that should have happened by now, or returns nil.
+// due removes and returns the next event that should have happened by now, or returns nil.
 func (a *agenda) due(now time.Duration) func() { return take(&a.events, now) }
 
-// report takes the next report off that should have been made by now, or returns nil.
+// report removes and returns the next report that should have been made by now, or returns nil.
 func (a *agenda) report(now time.Duration) func() { return take(&a.reports, now) }
 
 func take(list *[]appointment, now time.Duration) func() {
@@ -48,7 +48,7 @@ func take(list *[]appointment, now time.Duration) func() {
 
 func (a *agenda) isDue(now time.Duration) bool { return len(a.events) > 0 && a.events[0].at <= now }
 
-// next is when the next event or report is planned.
+// next returns the time of the next event or report.
 func (a *agenda) next() (time.Duration, bool) {
 	switch {
 	case len(a.events) == 0 && len(a.reports) == 0:

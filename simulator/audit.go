@@ -5,8 +5,8 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
-// audit holds what the engine says against the objects: what is held is charged, once, and nothing else is (I4, I5). It counts on
-// its own, from the objects alone.
+// audit compares the engine's charges with the objects: quota that is held is charged, once, and no other quota is (I4, I5). It computes
+// the charges from the objects alone.
 func (s *simulation) audit() {
 	for _, name := range sorted(s.objects.clusterQueues) {
 		view, ok := s.engine.ClusterQueue(name)
@@ -27,7 +27,7 @@ func (s *simulation) audit() {
 	}
 }
 
-// heldIn adds up what is held in a ClusterQueue.
+// heldIn adds up the quota that is held in a ClusterQueue.
 func (s *simulation) heldIn(queue string) map[flavorResource]resource.Quantity {
 	held := map[flavorResource]resource.Quantity{}
 	for _, key := range s.objects.workloadKeys() {
@@ -40,8 +40,8 @@ func (s *simulation) heldIn(queue string) map[flavorResource]resource.Quantity {
 	return held
 }
 
-// auditAdmission asks whether there was room for what has just been admitted (I1): in its ClusterQueue, and in the tree of Cohorts
-// that this is in. Lending limits inside the tree are left to the engine's own books.
+// auditAdmission checks whether the last admission fitted (I1): in its ClusterQueue, and in the cohort tree of that. The engine's own
+// invariants cover lending limits inside the tree.
 func (s *simulation) auditAdmission(w *kueue.Workload) {
 	name := string(w.Status.Admission.ClusterQueue)
 	q := s.objects.clusterQueues[name]
@@ -64,7 +64,7 @@ func (s *simulation) auditAdmission(w *kueue.Workload) {
 	}
 }
 
-// limitOf is the most that a ClusterQueue may hold of its own and borrowed quota, if there is a limit.
+// limitOf returns the most that a ClusterQueue may hold of its own and borrowed quota, if there is a limit.
 func limitOf(q *kueue.ClusterQueue, fr flavorResource) (limit resource.Quantity, limited bool) {
 	quota := quotaOf(q.Spec.ResourceGroups, fr)
 	if quota == nil {
@@ -94,7 +94,7 @@ func quotaOf(groups []kueue.ResourceGroup, fr flavorResource) *kueue.ResourceQuo
 	return nil
 }
 
-// auditTree holds what all ClusterQueues below one root hold against what all quotas there add up to.
+// auditTree compares the quota that all ClusterQueues below one root hold with the sum of all quotas there.
 func (s *simulation) auditTree(q *kueue.ClusterQueue, fr flavorResource) {
 	root := s.rootOf(q.Spec.CohortName)
 	var held, quota resource.Quantity
@@ -118,7 +118,7 @@ func (s *simulation) auditTree(q *kueue.ClusterQueue, fr flavorResource) {
 	}
 }
 
-// rootOf follows parents. In a cycle it stops where it has walked as far as there are Cohorts.
+// rootOf follows parents to the root. In a cycle it stops after as many steps as there are Cohorts.
 func (s *simulation) rootOf(name kueue.CohortReference) kueue.CohortReference {
 	for range s.objects.cohorts {
 		c := s.objects.cohorts[string(name)]

@@ -16,14 +16,14 @@ import (
 	"github.com/tranche-dev/tranche/simulator/scenario"
 )
 
-// A config is what a scenario can set: the engine's configuration, and how long pods may take to be ready.
+// config has the settings of a scenario: the engine's configuration, and how long pods may take to be ready.
 type config struct {
 	admission.Config
 	WaitForPodsReady configapi.WaitForPodsReady
 }
 
-// configure sets fields of the configuration by their names: StageAdmission is stage-admission, and a field of a struct in it comes
-// after a dot. So a scenario can set whatever there is.
+// configure sets fields of the configuration by their names: StageAdmission is stage-admission, and a field of a struct in it comes after a
+// dot. So a scenario can set every field.
 func configure(c *config, list []scenario.Field) error {
 	known := settings(reflect.TypeFor[config](), "", func() reflect.Value { return reflect.ValueOf(c).Elem() })
 	for _, setting := range list {
@@ -38,7 +38,7 @@ func configure(c *config, list []scenario.Field) error {
 	return nil
 }
 
-// complete sets the defaults. Who sets anything about pods that are not ready wants the timeouts, unless told otherwise.
+// complete sets the defaults. A scenario that sets a field about pods that are not ready enables the timeouts, unless it sets that, too.
 func (c *config) complete() error {
 	if c.WaitForPodsReady != (configapi.WaitForPodsReady{}) && c.WaitForPodsReady.Enable == nil {
 		c.WaitForPodsReady.Enable = new(true)
@@ -59,8 +59,8 @@ func Settings() []string {
 	return sorted(settings(reflect.TypeFor[config](), "", nil))
 }
 
-// settings finds the fields of a struct that can be written as one word, and how to get at each. Where a pointer on the way is nil
-// the struct behind it is made only when one of its fields is set.
+// settings returns the fields of a struct that can be written as one word, and a function that reaches each. A nil pointer to a struct on
+// the path is allocated only when one of its fields is set.
 func settings(t reflect.Type, prefix string, get func() reflect.Value) map[string]func() reflect.Value {
 	known := map[string]func() reflect.Value{}
 	for i := range t.NumField() {
@@ -155,7 +155,7 @@ func assignPairs(field reflect.Value, text string) error {
 	return nil
 }
 
-// assignBehind makes what a pointer points to, or a list of words with commas between them.
+// assignBehind sets the value that a pointer points to, or a list of words with commas between them.
 func assignBehind(field reflect.Value, text string) error {
 	if field.Kind() == reflect.Pointer {
 		value := reflect.New(field.Type().Elem())

@@ -13,7 +13,7 @@ import (
 	"github.com/tranche-dev/tranche/simulator/scenario"
 )
 
-// write does to the objects what a decision says, as the writers of the manager do, and settles it.
+// write applies a decision to the objects, as the writers of the manager do, and settles it.
 func (s *simulation) write(decision admission.Decision) {
 	s.out.detail("%v %s", s.now, decision)
 	switch d := decision.(type) {
@@ -26,7 +26,7 @@ func (s *simulation) write(decision admission.Decision) {
 	}
 }
 
-// find returns the quota Workload that a decision is about, if it is still there.
+// find returns the quota Workload of a decision, if it still exists.
 func (s *simulation) find(key admission.StageKey) (*job, payer) {
 	for _, name := range sorted(s.jobs) {
 		j := s.jobs[name]
@@ -39,7 +39,7 @@ func (s *simulation) find(key admission.StageKey) (*job, payer) {
 	return nil, payer{}
 }
 
-// subject is how the timeline calls the owner of a quota Workload.
+// subject returns the name of a quota Workload's owner in the timeline.
 func (s *simulation) subject(key admission.StageKey) string {
 	if j, p := s.find(key); j != nil {
 		return j.subject(p)
@@ -55,7 +55,7 @@ func (s *simulation) settle(id admission.DecisionID, err error) {
 	}
 }
 
-// isLost tells whether the write of a decision about a quota Workload is to fail now.
+// isLost reports whether the write of a decision about a quota Workload is to fail now.
 func (s *simulation) isLost(j *job, p payer) bool {
 	i := slices.IndexFunc(s.failing, func(t scenario.Target) bool { return t.Name == j.Name && j.concerns(t, p) })
 	if i >= 0 {
@@ -64,7 +64,7 @@ func (s *simulation) isLost(j *job, p payer) bool {
 	return i >= 0
 }
 
-// errWrite is what a scenario asks for with fail-write.
+// errWrite returns the error of a write that fails because of fail-write.
 func errWrite() error { return errors.New("the scenario lets this write fail") }
 
 func (s *simulation) writeAdmission(d *admission.Admit) {
@@ -131,7 +131,7 @@ func (s *simulation) writeEviction(d *admission.Evict) {
 	s.settle(d.ID, nil)
 }
 
-// writeRefusal tells the owner why a stage waits, if that is news.
+// writeRefusal reports to the owner why a stage waits, if that has changed.
 func (s *simulation) writeRefusal(d *admission.Refuse) {
 	j, p := s.find(d.Stage)
 	if j == nil {
@@ -168,7 +168,7 @@ func (s *simulation) explain(t scenario.Target) {
 	}
 }
 
-// standing says how a quota Workload stands that has nothing in its way.
+// standing describes the state of a quota Workload that no check refuses.
 func (s *simulation) standing(p payer) string {
 	w := s.objects.workloads[p.key]
 	switch {

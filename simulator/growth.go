@@ -34,8 +34,8 @@ func (s *simulation) resize(r scenario.Resize) error {
 	return nil
 }
 
-// fit lets the quota Workload of a stage that holds nothing ask for the pods that the stage has by now, but for those that have succeeded,
-// and tells whether these are others than before.
+// fit updates the quota Workload of a stage that holds no quota to the current pods of the stage, except those that have succeeded, and
+// reports whether they differ from before.
 func (j *job) fit(st *stage, w *kueue.Workload) (differs bool) {
 	if !j.IsJobSet || life.HoldsQuota(w) {
 		return false
@@ -58,7 +58,7 @@ func (j *job) fit(st *stage, w *kueue.Workload) (differs bool) {
 	return differs
 }
 
-// sizes finds out who pays for the pods of a stage, by pod set.
+// sizes computes which quota Workloads pay for the pods of a stage, by pod set.
 func (s *simulation) sizes(j *job, st *stage) []elastic.Size {
 	var all []elastic.Size
 	for i := range st.PodSets {
@@ -67,7 +67,7 @@ func (s *simulation) sizes(j *job, st *stage) []elastic.Size {
 	return all
 }
 
-// sizeOf is the size of the one Job of a pod set. When that has succeeded it needs nothing any more.
+// sizeOf returns the size of the one Job of a pod set. It needs no pods once it has succeeded.
 func (s *simulation) sizeOf(j *job, st *stage, podSet int) elastic.Size {
 	name, want := st.PodSets[podSet].Name, st.PodSets[podSet].Count
 	w, p := s.objects.workloads[st.own.key], j.pods[st.PodSets[podSet].Name]
@@ -87,13 +87,13 @@ func (s *simulation) sizeOf(j *job, st *stage, podSet int) elastic.Size {
 	return elastic.Divide(want, elastic.Held(w, name), 1, growths)
 }
 
-// mayUse tells whether pods may run on what a quota Workload holds.
+// mayUse reports whether pods may run on the quota of a quota Workload.
 func mayUse(w *kueue.Workload) bool {
 	return life.HoldsQuota(w) && life.IsTrue(w, kueue.WorkloadAdmitted) && !life.IsTrue(w, kueue.WorkloadEvicted) &&
 		w.Annotations[apis.AdmissionGatedByAnnotation] == ""
 }
 
-// isSteady tells whether as many pods of a stage are ready as its own quota Workload pays for.
+// isSteady reports whether as many pods of a stage are ready as its own quota Workload pays for.
 func (s *simulation) isSteady(j *job, st *stage) bool {
 	sizes := s.sizes(j, st)
 	for i, name := range st.ReplicatedJobs {
@@ -104,7 +104,7 @@ func (s *simulation) isSteady(j *job, st *stage) bool {
 	return true
 }
 
-// isGrown tells whether all pods that there is admitted quota for are ready.
+// isGrown reports whether all pods with admitted quota are ready.
 func isGrown(j *job, st *stage, sizes []elastic.Size) bool {
 	for i, name := range st.ReplicatedJobs {
 		if p := j.pods[name]; !p.areReady() || !p.haveSucceeded() && p.count() < sizes[i].Now {
@@ -114,14 +114,14 @@ func isGrown(j *job, st *stage, sizes []elastic.Size) bool {
 	return st.isReleased
 }
 
-// mayGrow tells whether a stage holds quota and goes on doing so.
+// mayGrow reports whether a stage holds quota and keeps it.
 func (s *simulation) mayGrow(j *job, st *stage) bool {
 	w := s.objects.workloads[st.own.key]
 	return j.IsJobSet && !j.stopping && !j.isOver && w != nil && life.HoldsQuota(w) && !isFinished(w) && !life.IsTrue(w, kueue.WorkloadEvicted)
 }
 
-// tend brings the growths of a stage further, as the stage controller does. Those of a stage that is about to hold nothing go at once if
-// they wait, else with its pods.
+// tend reconciles the growths of a stage, as the stage controller does. If the stage is about to release its quota, pending growths are
+// deleted at once, others with its pods.
 func (s *simulation) tend(j *job, st *stage) {
 	if !s.mayGrow(j, st) {
 		for _, growth := range slices.Clone(st.growths) {
@@ -152,7 +152,7 @@ func (s *simulation) tend(j *job, st *stage) {
 	}
 }
 
-// podSets asks for so many pods of each ReplicatedJob of a stage, if any.
+// podSets returns pod sets with the given number of pods of each ReplicatedJob of a stage, without empty ones.
 func podSets(st *stage, count func(podSet int) int32) []kueue.PodSet {
 	var all []kueue.PodSet
 	for i := range st.PodSets {
@@ -163,7 +163,7 @@ func podSets(st *stage, count func(podSet int) int32) []kueue.PodSet {
 	return all
 }
 
-// tendHolder brings a growth further that holds quota for pods which the JobSet still wants.
+// tendHolder reconciles a growth that holds quota for pods which the JobSet still wants.
 func (s *simulation) tendHolder(j *job, growth payer, sizes []elastic.Size, k int) {
 	s.reclaim(j, growth, sizes, func(z elastic.Size) int32 { return z.Growths[k] })
 	w := s.objects.workloads[growth.key]
@@ -179,7 +179,7 @@ func (s *simulation) tendHolder(j *job, growth payer, sizes []elastic.Size, k in
 	}
 }
 
-// isSettled tells whether there is no pod beyond those that there is quota for now.
+// isSettled reports whether no pod exceeds the current quota.
 func isSettled(j *job, st *stage, sizes []elastic.Size) bool {
 	for i, name := range st.ReplicatedJobs {
 		if j.pods[name].most() > sizes[i].Now {
@@ -189,7 +189,7 @@ func isSettled(j *job, st *stage, sizes []elastic.Size) bool {
 	return true
 }
 
-// resizeJobs makes the Jobs of a stage as large as there is admitted quota for.
+// resizeJobs sets the Jobs of a stage to the size of their admitted quota.
 func (s *simulation) resizeJobs(j *job, st *stage, sizes []elastic.Size) {
 	for i, name := range st.ReplicatedJobs {
 		p, now := j.pods[name], sizes[i].Now
@@ -203,7 +203,7 @@ func (s *simulation) resizeJobs(j *job, st *stage, sizes []elastic.Size) {
 		}
 		p.cut(now)
 		cuts := p.cuts
-		// What is left may all have succeeded.
+		// The remaining pods may all have succeeded.
 		s.agenda.add(s.now, func() { s.lead(j) })
 		s.agenda.add(s.now+j.StopAfter, func() {
 			if j.pods[name] == p && p.cuts == cuts {
@@ -214,7 +214,7 @@ func (s *simulation) resizeJobs(j *job, st *stage, sizes []elastic.Size) {
 	}
 }
 
-// reclaim says for how many pods a quota Workload is not needed any more, once these have ended.
+// reclaim reports as reclaimable the pods for which a quota Workload is no longer needed, once these have terminated.
 func (s *simulation) reclaim(j *job, p payer, sizes []elastic.Size, paysFor func(elastic.Size) int32) {
 	after := s.objects.workloads[p.key].DeepCopy()
 	differs := false
@@ -233,7 +233,7 @@ func (s *simulation) reclaim(j *job, p payer, sizes []elastic.Size, paysFor func
 	}
 }
 
-// ask makes a quota Workload for pods of a stage for which nobody pays, on the flavors of the stage.
+// ask creates a quota Workload for pods of a stage that no quota Workload pays for, on the flavors of the stage.
 func (s *simulation) ask(j *job, st *stage, podSets []kueue.PodSet) {
 	growth := payer{stage: st, growth: 1}
 	for _, other := range st.growths {
@@ -250,7 +250,7 @@ func (s *simulation) ask(j *job, st *stage, podSets []kueue.PodSet) {
 	s.enter(j, growth, w)
 }
 
-// askAgain lets a growth that holds nothing ask for what is missing by now.
+// askAgain updates a growth that holds no quota to the pods that are missing now.
 func (s *simulation) askAgain(j *job, growth payer, podSets []kueue.PodSet) {
 	w := s.objects.workloads[growth.key]
 	if counts(w.Spec.PodSets) == counts(podSets) && len(w.Spec.PodSets) == len(podSets) {
@@ -263,7 +263,7 @@ func (s *simulation) askAgain(j *job, growth payer, podSets []kueue.PodSet) {
 	s.put(after)
 }
 
-// counts is how a scenario writes how many pods there are: 2, or ps:1,train:2.
+// counts formats numbers of pods as a scenario does: 2, or ps:1,train:2.
 func counts(podSets []kueue.PodSet) string {
 	if len(podSets) == 1 {
 		return strconv.Itoa(int(podSets[0].Count))
@@ -275,7 +275,7 @@ func counts(podSets []kueue.PodSet) string {
 	return strings.Join(words, ",")
 }
 
-// dropGrowths lets all growths of a stage go.
+// dropGrowths deletes all growths of a stage.
 func (s *simulation) dropGrowths(j *job, st *stage) {
 	for _, growth := range slices.Clone(st.growths) {
 		s.dropGrowth(j, growth)

@@ -19,7 +19,7 @@ import (
 	"github.com/tranche-dev/tranche/simulator/scenario"
 )
 
-// A job is a submission and how far it has come: what the JobSet controller, the stage controller and the pods know of it.
+// job is a submission and its progress: the state that the JobSet controller, the stage controller and the pods have of it.
 type job struct {
 	*scenario.Submission
 	uid     types.UID
@@ -29,9 +29,10 @@ type job struct {
 	stages  []*stage
 	// pods of the ReplicatedJobs whose Jobs run, or have succeeded.
 	pods map[string]*pods
-	// settings are what set lines have changed, for quota Workloads that are made anew.
+	// settings are the changes of set lines, which also apply to quota Workloads that are recreated.
 	settings []scenario.Set
-	// suspended is the wish of the user; stopping lasts until evicted pods have ended; isOver once it has succeeded or failed.
+	// suspended is true if the user has suspended the job; stopping lasts until evicted pods have terminated; isOver is true once it has
+	// succeeded or failed.
 	suspended, stopping, isOver, isDeleted bool
 }
 
@@ -46,9 +47,9 @@ type stage struct {
 	gates []string
 	// isOpen is sticky: a stage that has been opened stays open for the attempt, until it is evicted.
 	isOpen bool
-	// isShut tells that another stage is deactivated.
+	// isShut is true if another stage is deactivated.
 	isShut bool
-	// isReleased tells that its pods have been started.
+	// isReleased is true if its pods have been started.
 	isReleased bool
 	// starts counts releases.
 	starts int
@@ -71,7 +72,7 @@ func (j *job) payers() []payer {
 	return all
 }
 
-// subject is how the timeline calls a quota Workload: after its stage.
+// subject returns the name of a quota Workload in the timeline: after its stage.
 func (j *job) subject(p payer) string {
 	switch {
 	case !j.IsJobSet:
@@ -115,7 +116,7 @@ func (s *simulation) submit(submission scenario.Submission) error {
 	return nil
 }
 
-// putPlan lets the plan of a JobSet be observed.
+// putPlan makes the engine observe the plan of a JobSet.
 func (s *simulation) putPlan(j *job) {
 	plan := admission.PlanObserved{
 		JobSet: types.NamespacedName{Namespace: j.Namespace, Name: j.Name}, UID: j.uid, Submitted: j.created,
@@ -125,7 +126,7 @@ func (s *simulation) putPlan(j *job) {
 	s.observe(plan)
 }
 
-// create makes the quota Workload of a stage.
+// create creates the quota Workload of a stage.
 func (s *simulation) create(j *job, st *stage) {
 	w := j.newWorkload(st.own)
 	w.Spec.MaximumExecutionTimeSeconds = j.MaxSeconds
@@ -136,7 +137,7 @@ func (s *simulation) create(j *job, st *stage) {
 	s.enter(j, st.own, w)
 }
 
-// newWorkload makes a quota Workload that asks for nothing.
+// newWorkload returns a quota Workload without requests.
 func (j *job) newWorkload(p payer) *kueue.Workload {
 	w := &kueue.Workload{
 		ObjectMeta: metav1.ObjectMeta{
@@ -155,7 +156,7 @@ func (j *job) newWorkload(p payer) *kueue.Workload {
 	return w
 }
 
-// podSet asks for so many pods of a ReplicatedJob of a stage.
+// podSet returns a pod set with count pods of a ReplicatedJob of a stage.
 func podSet(st *stage, i int, count int32) kueue.PodSet {
 	p := &st.PodSets[i]
 	return kueue.PodSet{Name: kueue.NewPodSetReference(p.Name), Count: count, Template: *p.Template.DeepCopy()}
@@ -165,7 +166,7 @@ func podSet(st *stage, i int, count int32) kueue.PodSet {
 func (s *simulation) enter(j *job, p payer, w *kueue.Workload) {
 	for _, setting := range j.settings {
 		if j.concerns(setting.Target, p) {
-			// The fields have been tried when the scenario was read.
+			// The fields were validated when the scenario was read.
 			_ = setting.Fields.ApplyWorkload(w)
 		}
 	}
@@ -173,8 +174,8 @@ func (s *simulation) enter(j *job, p payer, w *kueue.Workload) {
 	s.put(w)
 }
 
-// owners names a JobSet as the controller of its quota Workloads. The quota Workload of a job of another kind has no owner: an evicted one keeps
-// its quota all the same until the job has stopped its pods.
+// owners returns a JobSet as the controller of its quota Workloads. The quota Workload of a job of another kind has no owner: an evicted
+// one also keeps its quota until the job has stopped its pods.
 func (j *job) owners() []metav1.OwnerReference {
 	if !j.IsJobSet {
 		return nil
@@ -182,17 +183,17 @@ func (j *job) owners() []metav1.OwnerReference {
 	return []metav1.OwnerReference{{APIVersion: "jobset.x-k8s.io/v1alpha2", Kind: "JobSet", Name: j.Name, UID: j.uid, Controller: new(true)}}
 }
 
-// includes tells whether a target means a stage, or a ReplicatedJob of it.
+// includes reports whether a target names a stage, or a ReplicatedJob of it.
 func (j *job) includes(t scenario.Target, st *stage) bool {
 	return t.Part == "" || t.Part == st.Name || slices.Contains(st.ReplicatedJobs, t.Part)
 }
 
-// concerns tells whether a target means a quota Workload: the job means all, and a stage its own.
+// concerns reports whether a target names a quota Workload: the job names all, and a stage its own.
 func (j *job) concerns(t scenario.Target, p payer) bool {
 	return t.Part == "" || t.Growth == p.growth && j.includes(t, p.stage)
 }
 
-// annotate writes the gates and the attempt of a stage, and tells whether they were others before.
+// annotate writes the gates and the attempt of a stage, and reports whether they have changed.
 func (j *job) annotate(st *stage, w *kueue.Workload) (differs bool) {
 	gates := slices.Clone(st.gates)
 	if !st.isOpen {
@@ -212,7 +213,7 @@ func (j *job) annotate(st *stage, w *kueue.Workload) (differs bool) {
 	return !maps.Equal(before, w.Annotations)
 }
 
-// reached tells whether all that a stage waits for has happened.
+// reached reports whether the start conditions of a stage are met.
 func (j *job) reached(st *stage) bool {
 	for _, c := range st.After {
 		for _, target := range c.Targets {
@@ -237,7 +238,7 @@ func keyOf(w *kueue.Workload) admission.StageKey {
 	return admission.StageKey{Namespace: w.Namespace, Name: w.Name}
 }
 
-// drop deletes a quota Workload for good.
+// drop deletes a quota Workload permanently.
 func (s *simulation) drop(p payer) {
 	if s.objects.workloads[p.key] != nil {
 		delete(s.objects.workloads, p.key)
@@ -246,8 +247,8 @@ func (s *simulation) drop(p payer) {
 	p.stage.growths = slices.DeleteFunc(p.stage.growths, func(growth payer) bool { return growth.key == p.key })
 }
 
-// lead brings a job further, as the stage controller does: what is open is opened, what is admitted is released, and only then what
-// has succeeded is finished, so that no gap lets a stranger take the quota of the next stage.
+// lead reconciles a job, as the stage controller does: it opens stages, releases admitted ones, and only then finishes those that have
+// succeeded, so that no other job can take the quota of the next stage.
 func (s *simulation) lead(j *job) {
 	if j.isDeleted {
 		return
@@ -275,7 +276,7 @@ func (s *simulation) lead(j *job) {
 	}
 }
 
-// hasSucceeded reports whether what has to succeed for the JobSet to have succeeded has done so, if that is not all of the JobSet.
+// hasSucceeded reports whether the ReplicatedJobs of the success policy have succeeded, if the policy does not require all of them.
 func (j *job) hasSucceeded() bool {
 	if j.SuccessAny {
 		return slices.ContainsFunc(j.Success, func(name string) bool { return j.pods[name].haveSucceeded() })
@@ -297,7 +298,7 @@ func (s *simulation) leadStage(j *job, st *stage) {
 	s.tellReadiness(j, w, st.isReleased && s.isSteady(j, st))
 }
 
-// close shuts the stages of a job that wait while one of them is deactivated.
+// close gates the pending stages of a job while one of its stages is deactivated.
 func (s *simulation) close(j *job) {
 	isOut := func(st *stage) bool { w := s.objects.workloads[st.own.key]; return w != nil && life.IsShutOut(w) }
 	some := slices.ContainsFunc(j.stages, isOut)
@@ -321,7 +322,7 @@ func (s *simulation) release(j *job, st *stage) {
 	st.starts++
 	sizes := s.sizes(j, st)
 	for i, name := range st.ReplicatedJobs {
-		// What has succeeded before an eviction is not run again.
+		// Jobs that succeeded before an eviction are not run again.
 		if j.pods[name] == nil {
 			j.pods[name] = &pods{}
 			s.begin(j, st, name, sizes[i].First)
@@ -329,7 +330,7 @@ func (s *simulation) release(j *job, st *stage) {
 	}
 }
 
-// finished says that a stage is over. It gives back what the stage holds.
+// finished records that a stage has finished, and releases its quota.
 func (s *simulation) finished(j *job, st *stage, reason string) {
 	w := s.objects.workloads[st.own.key].DeepCopy()
 	s.setFinished(w, reason)
@@ -344,7 +345,7 @@ func (s *simulation) finished(j *job, st *stage, reason string) {
 	s.dropGrowths(j, st)
 }
 
-// failJob ends a job, or starts it anew.
+// failJob ends a job, or restarts it.
 func (s *simulation) failJob(j *job, st *stage) {
 	if j.attempt < j.MaxRestarts {
 		s.restart(j)
@@ -354,7 +355,7 @@ func (s *simulation) failJob(j *job, st *stage) {
 	s.end(j, kueue.WorkloadFinishedReasonFailed)
 }
 
-// end finishes all stages of a job that is over, when the pods that still run have ended.
+// end finishes all stages of a job that has succeeded or failed, when the running pods have terminated.
 func (s *simulation) end(j *job, reason string) {
 	j.isOver = true
 	for _, st := range j.stages {
@@ -371,8 +372,8 @@ func (s *simulation) end(j *job, reason string) {
 	}
 }
 
-// restart begins the next attempt: stages that hold quota keep it, and those that have finished, or have given up what they need again, get
-// new quota Workloads.
+// restart begins the next attempt: stages that hold quota keep it. Stages that have finished, or have released quota that they need again,
+// get new quota Workloads.
 func (s *simulation) restart(j *job) {
 	j.attempt++
 	s.say("restart %s", j.Name)
@@ -393,13 +394,13 @@ func (s *simulation) restart(j *job) {
 	s.lead(j)
 }
 
-// isShort tells whether a quota Workload does not pay for any pod of a ReplicatedJob that has to run.
+// isShort reports whether a quota Workload does not pay for any pod of a ReplicatedJob that has to run.
 func (st *stage) isShort(w *kueue.Workload) bool {
 	return slices.ContainsFunc(st.PodSets, func(p stageplan.PodSet) bool { return p.Count > 0 && elastic.Held(w, p.Name) == 0 })
 }
 
-// stop lets the pods of all stages end that have not succeeded, and takes the job back to the boundary of those that have. When the
-// pods have ended, what the stages hold is given back.
+// stop ends the pods of all stages that have not succeeded, and takes the job back to the boundary of the succeeded stages. When the pods
+// have terminated, the quota of the stages is released.
 func (s *simulation) stop(j *job) {
 	for _, st := range j.stages {
 		if w := s.objects.workloads[st.own.key]; w == nil || isFinished(w) {

@@ -12,9 +12,9 @@ import (
 	"github.com/tranche-dev/tranche/admission/life"
 )
 
-// The lives are the quota Workloads whose next step beside the engine has to be looked for. What comes of that is in the objects.
+// lives are the quota Workloads whose next step outside of the engine has to be computed. The results are in the objects.
 type lives struct {
-	// changed have to be looked at now, and awaited at a time.
+	// changed have to be reconciled now, and awaited at a time.
 	changed map[admission.StageKey]bool
 	awaited map[admission.StageKey]time.Duration
 }
@@ -25,23 +25,23 @@ func newLives() lives {
 
 func (l *lives) add(key admission.StageKey) { l.changed[key] = true }
 
-// addAll is for news that may concern every quota Workload.
+// addAll queues every quota Workload, after a change that may concern all of them.
 func (l *lives) addAll(st *store) {
 	for key := range st.workloads {
 		l.add(key)
 	}
 }
 
-// forget forgets for what time passes, as a manager does that dies.
+// forget drops all awaited times, as a manager does that exits.
 func (l *lives) forget() { clear(l.awaited) }
 
-// isDue tells whether somebody has to be looked at by now.
+// isDue reports whether a quota Workload has to be reconciled by now.
 func (l *lives) isDue(now time.Duration) bool {
 	at, isAwaited := l.next()
 	return len(l.changed) > 0 || isAwaited && at <= now
 }
 
-// next is when somebody has to be looked at although nothing happens.
+// next returns the time at which a quota Workload has to be reconciled without an event.
 func (l *lives) next() (at time.Duration, isAwaited bool) {
 	for _, one := range l.awaited {
 		if !isAwaited || one < at {
@@ -51,7 +51,7 @@ func (l *lives) next() (at time.Duration, isAwaited bool) {
 	return at, isAwaited
 }
 
-// due takes those out who have to be looked at by now.
+// due removes and returns the quota Workloads that have to be reconciled by now.
 func (l *lives) due(now time.Duration) []admission.StageKey {
 	for key, at := range l.awaited {
 		if at <= now {
@@ -66,7 +66,7 @@ func (l *lives) due(now time.Duration) []admission.StageKey {
 	return keys
 }
 
-// withoutEngine does everything that is due and that the engine need not decide.
+// withoutEngine does all due work that the engine need not decide.
 func (s *simulation) withoutEngine() {
 	for {
 		for f := s.agenda.due(s.now); f != nil; f = s.agenda.due(s.now) {
@@ -83,7 +83,7 @@ func (s *simulation) withoutEngine() {
 	}
 }
 
-// live brings a quota Workload one step further, as the controller of quota Workloads does.
+// live reconciles a quota Workload, as the controller of quota Workloads does.
 func (s *simulation) live(key admission.StageKey, w *kueue.Workload) {
 	step := life.Next(s.seen(w), &s.config.WaitForPodsReady, s.time())
 	if step.Again > 0 {
@@ -115,7 +115,7 @@ func (s *simulation) live(key admission.StageKey, w *kueue.Workload) {
 	s.lead(j)
 }
 
-// seen is what the next step in the life of a quota Workload depends on.
+// seen returns the snapshot on which the next status of a quota Workload depends.
 func (s *simulation) seen(w *kueue.Workload) *life.Seen {
 	seen := &life.Seen{Workload: w}
 	if w.Status.Admission != nil {

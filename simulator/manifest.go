@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Manifests are objects that are there before a scenario begins.
+// Manifests are objects that exist before a scenario begins.
 type Manifests struct {
 	// Skipped names the objects of other kinds, with their files.
 	Skipped []string
@@ -144,7 +144,7 @@ func decodeInto[T any](document []byte, list *[]*T) error {
 	return nil
 }
 
-// addTo puts the objects into a store. Of two of the same kind and name the later one counts.
+// addTo puts the objects into a store. Of two objects of the same kind and name the later one is used.
 func (m *Manifests) addTo(st *store, now time.Time) {
 	if m == nil {
 		return
@@ -154,7 +154,7 @@ func (m *Manifests) addTo(st *store, now time.Time) {
 	}
 	addAll(st, now, m.flavors, func(o *kueue.ResourceFlavor) { st.flavors[o.Name] = o })
 	addAll(st, now, m.checks, func(o *kueue.AdmissionCheck) {
-		// Whoever answers it says so in the status, which manifests do not have.
+		// The controller of a check reports in its status that it is active, which manifests do not have.
 		o.Status.Conditions = []metav1.Condition{{Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue, Reason: "Active"}}
 		st.checks[o.Name] = o
 	})

@@ -12,7 +12,7 @@ import (
 	"github.com/tranche-dev/tranche/simulator/scenario"
 )
 
-// declare makes an object.
+// declare creates an object.
 func (s *simulation) declare(d scenario.Declare) error {
 	namespace := d.Fields.Get("namespace", metav1.NamespaceDefault)
 	if s.exists(d.Kind, types.NamespacedName{Namespace: namespace, Name: d.Name}) {
@@ -72,7 +72,7 @@ func (s *simulation) exists(kind scenario.Kind, key types.NamespacedName) bool {
 	return ok
 }
 
-// apply makes the object that the fields describe of the one that is there, or of an empty one.
+// apply applies the fields to an existing object, or to an empty one.
 func (s *simulation) apply(kind scenario.Kind, key types.NamespacedName, fields scenario.Fields) error {
 	meta := metav1.ObjectMeta{Name: key.Name}
 	o := s.objects
@@ -110,7 +110,7 @@ func (s *simulation) apply(kind scenario.Kind, key types.NamespacedName, fields 
 	return nil
 }
 
-// copyOr copies an object that is there; else it takes the new one.
+// copyOr copies an existing object, or else returns the new one.
 func copyOr[T interface {
 	comparable
 	DeepCopy() T
@@ -129,7 +129,7 @@ func then(err error, f func()) error {
 	return err
 }
 
-// needNamespace makes a Namespace that nobody has declared.
+// needNamespace creates a Namespace that the scenario does not declare.
 func (s *simulation) needNamespace(name string) {
 	if _, ok := s.objects.namespaces[name]; !ok {
 		s.putNamespace(name, nil)

@@ -4,7 +4,7 @@ import (
 	"github.com/tranche-dev/tranche/simulator/scenario"
 )
 
-// plan puts a line on the agenda, or does at once what cannot wait: reports of the present, and running.
+// plan puts a line into the event queue. Reports of the present, and run lines, are executed at once.
 func (s *simulation) plan(line *scenario.Line) error {
 	if line.Statement == nil {
 		return nil
@@ -54,7 +54,7 @@ func (s *simulation) plan(line *scenario.Line) error {
 	return nil
 }
 
-// planReport makes a report of the present at once, when what the lines above say has happened, and one of the future then.
+// planReport executes a report of the present at once, after all earlier lines have happened, and plans a report of the future.
 func (s *simulation) planReport(line *scenario.Line, report func()) error {
 	if line.At > s.now {
 		s.hasRun = false

@@ -13,7 +13,7 @@ import (
 	"github.com/tranche-dev/tranche/simulator/scenario"
 )
 
-// applyPodRule does so for the objects by which the API server changes or rejects pods.
+// applyPodRule applies the fields of objects by which the API server changes or rejects pods.
 func (s *simulation) applyPodRule(kind scenario.Kind, key types.NamespacedName, fields scenario.Fields) error {
 	meta := metav1.ObjectMeta{Name: key.Name}
 	o := s.objects
@@ -68,7 +68,7 @@ func limitRangeObserved(o *corev1.LimitRange) admission.Event {
 	return admission.LimitRangeObserved{LimitRange: object}
 }
 
-// setDefaults does to a LimitRange what the API server does: a maximum is the default limit, and that, or a minimum, the default request.
+// setDefaults defaults a LimitRange as the API server does: a maximum is the default limit, and that, or a minimum, the default request.
 func setDefaults(item *corev1.LimitRangeItem) {
 	limits := maps.Clone(item.Max)
 	if limits == nil {

@@ -5,22 +5,23 @@ import (
 	"time"
 )
 
-// pods are those of a ReplicatedJob whose Job runs, or has succeeded. There are none, and nil, while it is held.
+// pods are the pods of a ReplicatedJob whose Job runs, or has succeeded. They are nil while it is held.
 type pods struct {
-	// batches have begun one after the other.
+	// batches of pods were started one after the other.
 	batches []*batch
-	// lingering is how many pods there may still be, while those end by which the Job was made smaller, and cuts counts how often that was.
+	// lingering is how many pods may still exist while the pods removed from the Job terminate, and cuts counts how often the Job was made
+	// smaller.
 	lingering int32
 	cuts      int
 }
 
-// A batch is pods that have begun together. One that has succeeded counts as ready, too.
+// batch is a set of pods that were started together. One that has succeeded also counts as ready.
 type batch struct {
 	count                 int32
 	isReady, hasSucceeded bool
 }
 
-// count is for how many pods the Job is made.
+// count returns the number of pods of the Job.
 func (p *pods) count() int32 {
 	sum := int32(0)
 	if p != nil {
@@ -31,7 +32,7 @@ func (p *pods) count() int32 {
 	return sum
 }
 
-// most is how many there may be at the moment.
+// most returns the largest number of pods that may exist at the moment.
 func (p *pods) most() int32 {
 	switch {
 	case p == nil:
@@ -42,7 +43,7 @@ func (p *pods) most() int32 {
 	return max(p.count(), p.lingering)
 }
 
-// ready counts those that are ready or have succeeded.
+// ready returns how many pods are ready or have succeeded.
 func (p *pods) ready() int32 {
 	sum := int32(0)
 	if p != nil {
@@ -63,7 +64,7 @@ func (p *pods) haveSucceeded() bool {
 	return p != nil && !slices.ContainsFunc(p.batches, func(b *batch) bool { return !b.hasSucceeded })
 }
 
-// cut leaves only so many, of those that have begun first.
+// cut keeps the given number of pods, those that were started first.
 func (p *pods) cut(left int32) {
 	p.lingering = p.most()
 	p.cuts++
@@ -77,7 +78,7 @@ func (p *pods) cut(left int32) {
 	}
 }
 
-// begin starts pods of a ReplicatedJob, and plans what becomes of them.
+// begin starts pods of a ReplicatedJob, and plans their readiness and end.
 func (s *simulation) begin(j *job, st *stage, name string, count int32) {
 	b := &batch{count: count}
 	p, start := j.pods[name], st.starts

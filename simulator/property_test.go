@@ -11,20 +11,19 @@ import (
 	"github.com/tranche-dev/tranche/simulator/scenario"
 )
 
-// TestRandomScenarios holds the invariants over scenarios that nobody has thought of, and a crash in the middle changes nothing of
-// what follows (I5).
+// TestRandomScenarios checks the invariants over random scenarios, and a crash in the middle changes nothing of what follows (I5).
 func TestRandomScenarios(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		lines := randomLines(t)
 		script := strings.Join(lines, "")
 		want := play(t, script)
 		if strings.Contains(script, "policy=Reserve") && strings.Contains(script, "tolerates=spot") {
-			// On which flavor quota is kept under Reserve follows from what is free when it is, and so is chosen anew after a crash.
+			// The flavor of a peak reservation depends on the quota that is free at that time, and so is chosen again after a crash.
 			return
 		}
 		if strings.Contains(script, "within=LowerPriority") && strings.Contains(script, "tolerates=spot") && strings.Contains(script, ";p=") {
-			// Of a stage with two pod sets the first takes a flavor that is free, and the second may find nobody to preempt there. Once a less
-			// important stage has taken that flavor both could do with preemption, but nobody looks again because something was taken.
+			// The first pod set of a stage takes a free flavor, and the second may find no victims there. Once a less important stage has
+			// taken that flavor, both could preempt, but an admission of another stage does not cause a new check.
 			return
 		}
 		at := rapid.IntRange(0, 20).Draw(t, "crash")

@@ -13,12 +13,12 @@ import (
 	"github.com/tranche-dev/tranche/simulator/scenario"
 )
 
-// held writes what is held in one ClusterQueue, or in all.
+// held writes the held quota of one ClusterQueue, or of all.
 func (s *simulation) held(queue string) {
 	s.out.lines = append(s.out.lines, s.heldLines(queue)...)
 }
 
-// heldNow is held in the middle of a run.
+// heldNow writes the held quota in the middle of a run.
 func (s *simulation) heldNow(queue string) {
 	if queue != "" && s.objects.clusterQueues[queue] == nil {
 		s.say("ignore held %s: there is no such ClusterQueue", queue)
@@ -64,7 +64,7 @@ func borrowedIn(view *admission.ClusterQueueView) map[flavorResource]resource.Qu
 	return borrowed
 }
 
-// heldLine is such as held ml gpu 8/9: a/ps 2, a/train 6.
+// heldLine returns a line such as held ml gpu 8/9: a/ps 2, a/train 6.
 func (s *simulation) heldLine(queue string, fr flavorResource, quota, borrowed resource.Quantity) string {
 	var total resource.Quantity
 	var parts []string
@@ -90,7 +90,7 @@ func (s *simulation) heldLine(queue string, fr flavorResource, quota, borrowed r
 	return line
 }
 
-// usage is what a quota Workload holds in a ClusterQueue, without pods that are over.
+// usage returns the quota that a quota Workload holds in a ClusterQueue, without terminated pods.
 func usage(w *kueue.Workload, queue string) map[flavorResource]resource.Quantity {
 	held := map[flavorResource]resource.Quantity{}
 	if !life.HoldsQuota(w) || isFinished(w) || string(w.Status.Admission.ClusterQueue) != queue {
@@ -108,7 +108,7 @@ func usage(w *kueue.Workload, queue string) map[flavorResource]resource.Quantity
 	return held
 }
 
-// stillNeeded takes off what reclaimable pods have given back.
+// stillNeeded subtracts the quota of reclaimable pods.
 func stillNeeded(w *kueue.Workload, a *kueue.PodSetAssignment, amount resource.Quantity) resource.Quantity {
 	for _, r := range w.Status.ReclaimablePods {
 		if r.Name == a.Name && a.Count != nil && *a.Count > 0 {

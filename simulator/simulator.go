@@ -1,6 +1,6 @@
-// Package simulator runs scenarios: it puts the admission.Engine on virtual time, holds the API objects that the engine decides
-// about, and plays everybody else. It is the API server, the users and administrators of the scenario, the JobSet controller and
-// the pods, and it writes decisions to the objects as the manager does. The same scenario always gives the same run.
+// Package simulator runs scenarios: it runs the admission.Engine on virtual time, holds the API objects that the engine decides about, and
+// simulates all other components: the API server, the users and administrators of the scenario, the JobSet controller and the pods. It
+// writes decisions to the objects as the manager does. The same scenario always gives the same run.
 package simulator
 
 import (
@@ -14,17 +14,17 @@ import (
 )
 
 const (
-	// maxRounds bounds how often the engine may decide anew while no time passes.
+	// maxRounds limits how often the engine may decide again while no time passes.
 	maxRounds = 1000
-	// maxInstants bounds a run that never comes to its end.
+	// maxInstants limits a run that never finishes.
 	maxInstants = 100_000
 )
 
-// A Result is what came of a run.
+// A Result is the result of a run.
 type Result struct {
-	// Lines are the timeline, what is held at the end, and the hash.
+	// Lines are the timeline, the quota held at the end, and the hash.
 	Lines []string
-	// Violations are the lines that tell of broken invariants. There are none unless the engine has a bug.
+	// Violations are the lines that report broken invariants. There are none unless the engine has a bug.
 	Violations []string
 }
 
@@ -33,8 +33,8 @@ func (r *Result) String() string {
 	return strings.Join(r.Lines, "\n") + "\n"
 }
 
-// Run plays a scenario, on top of what the manifests give. The error says what is wrong with the input, or that the run comes to
-// no end; it names the line of the scenario where there is one.
+// Run runs a scenario, starting with the objects of the manifests. The error describes a mistake in the input, or that the run does not
+// finish; it names the line of the scenario if there is one.
 func Run(s *scenario.Scenario, manifests *Manifests) (*Result, error) {
 	sim := newSimulation()
 	if err := sim.start(s, manifests); err != nil {
@@ -61,16 +61,16 @@ type simulation struct {
 	agenda  agenda
 	// now is virtual time since the start.
 	now time.Duration
-	// hasRun tells that nothing has been planned since the last run line.
+	// hasRun is true if no event has been planned since the last run line.
 	hasRun bool
 	jobs   map[string]*job
 	lives  lives
-	// failing are the targets of which the next write will fail.
+	// failing are the targets whose next write will fail.
 	failing []scenario.Target
 	out     transcript
-	// isStuck tells that the engine has come to no end, and nothing can go on.
+	// isStuck is true if the engine never stopped deciding, so that the run cannot continue.
 	isStuck bool
-	// problem is the first error that somebody has met while time passed.
+	// problem is the first error that occurred while time passed.
 	problem error
 }
 
@@ -101,12 +101,12 @@ func (s *simulation) start(script *scenario.Scenario, manifests *Manifests) erro
 	return nil
 }
 
-// startTime is when virtual time begins. Its date means nothing.
+// startTime returns the time at which virtual time begins. Its date has no meaning.
 func startTime() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
 
 func (s *simulation) time() time.Time { return startTime().Add(s.now) }
 
-// observe tells the engine of a fact, and holds its books against what they are derived from.
+// observe applies an event to the engine, and compares its charges with the objects.
 func (s *simulation) observe(event admission.Event) {
 	s.engine.Apply(event)
 	for _, violation := range s.engine.Violations() {
@@ -114,7 +114,7 @@ func (s *simulation) observe(event admission.Event) {
 	}
 }
 
-// crash makes a new engine. What the old one has decided last is never written.
+// crash creates a new engine. The last decisions of the old one are never written.
 func (s *simulation) crash() {
 	s.engine.Decide(s.time())
 	engine, err := admission.New(s.config.Config)
@@ -137,7 +137,7 @@ func (s *simulation) fail(err error) {
 	}
 }
 
-// instant does everything that is due, until nobody has anything to do before time passes.
+// instant does all due work, until none is left before time passes.
 func (s *simulation) instant() error {
 	if s.isStuck {
 		return nil
@@ -162,7 +162,7 @@ func (s *simulation) instant() error {
 	return nil
 }
 
-// writeConsumption keeps in the status of LocalQueues what the engine must find there after a crash.
+// writeConsumption writes the consumed usage into the status of LocalQueues, where the engine reads it after a crash.
 func (s *simulation) writeConsumption() {
 	for key, queue := range s.objects.localQueues {
 		if view, ok := s.engine.LocalQueue(key); ok {
@@ -171,7 +171,7 @@ func (s *simulation) writeConsumption() {
 	}
 }
 
-// runUntil lets time pass.
+// runUntil advances the time.
 func (s *simulation) runUntil(until time.Duration) error {
 	for range maxInstants {
 		if err := s.instant(); err != nil {
@@ -192,7 +192,7 @@ func (s *simulation) runUntil(until time.Duration) error {
 	return fmt.Errorf("the run comes to no end: at %s there is still something to come; write run until=TIME", clock(s.now))
 }
 
-// forever is when a run to the end ends.
+// forever is the end of a run to the end.
 const forever = time.Duration(1<<63 - 1)
 
 // runToTheEnd finishes a scenario that does not end with a run line.
@@ -203,13 +203,13 @@ func (s *simulation) runToTheEnd() error {
 	return s.runUntil(forever)
 }
 
-// timed is what an engine has whose rules depend on the time.
+// timed is the interface of an engine whose rules depend on the time.
 type timed interface {
-	// NextTime is when the engine must decide although nothing happens.
+	// NextTime returns when the engine must decide without an event.
 	NextTime() (time.Time, bool)
 }
 
-// next is when something happens next.
+// next returns the time of the next event.
 func (s *simulation) next() (time.Duration, bool) {
 	next, ok := s.agenda.next()
 	if at, isAwaited := s.lives.next(); isAwaited && (!ok || at < next) {

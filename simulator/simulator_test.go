@@ -189,8 +189,8 @@ func withoutCrashes(t *testing.T, s *scenario.Scenario) string {
 	return timeline(result)
 }
 
-// timeline leaves out what a crash may change: its own lines, the hash, and refusals, because a new engine tells everybody who waits
-// how much is free now, and the old one lets them sleep while nothing gets better for them.
+// timeline leaves out the lines that a crash may change: its own lines, the hash, and refusals, because a new engine reports the free quota
+// to every pending stage, and the old one keeps them parked while no quota that they could use is released.
 func timeline(result *simulator.Result) string {
 	var lines []string
 	for _, line := range result.Lines {

@@ -18,7 +18,7 @@ import (
 	"github.com/tranche-dev/tranche/admission"
 )
 
-// A store is the API server: all objects, and nothing besides. A crash of the engine loses nothing that is here.
+// store is the API server: all objects, and no other state. A crash of the engine does not change it.
 type store struct {
 	// sequence numbers objects and their versions.
 	sequence int
@@ -30,7 +30,7 @@ type store struct {
 	cohorts       map[string]*kueue.Cohort
 	clusterQueues map[string]*kueue.ClusterQueue
 	localQueues   map[types.NamespacedName]*kueue.LocalQueue
-	// These decide what pods cost, and whether the API server creates them.
+	// These objects determine the requests of pods, and whether the API server creates them.
 	limitRanges    map[types.NamespacedName]*corev1.LimitRange
 	runtimeClasses map[string]*nodev1.RuntimeClass
 	deviceClasses  map[string]*resourcev1.DeviceClass
@@ -61,7 +61,7 @@ func (st *store) newUID() types.UID {
 	return types.UID(fmt.Sprintf("%08d", st.sequence))
 }
 
-// stamp does to an object that is written what the API server does.
+// stamp sets the metadata of a written object as the API server does.
 func (st *store) stamp(object metav1.Object, now time.Time) {
 	if object.GetUID() == "" {
 		object.SetUID(st.newUID())
@@ -72,7 +72,7 @@ func (st *store) stamp(object metav1.Object, now time.Time) {
 	object.SetResourceVersion(strconv.Itoa(st.sequence))
 }
 
-// events are all observations that somebody makes who looks at the objects for the first time.
+// events returns the observations of a client that lists all objects for the first time.
 func (st *store) events() []admission.Event {
 	var events []admission.Event
 	for _, name := range sorted(st.namespaces) {

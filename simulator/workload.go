@@ -17,7 +17,7 @@ import (
 
 func isFinished(w *kueue.Workload) bool { return life.IsTrue(w, kueue.WorkloadFinished) }
 
-// setFinished writes that a stage is over.
+// setFinished records that a stage has finished.
 func (s *simulation) setFinished(w *kueue.Workload, reason string) {
 	apimeta.SetStatusCondition(&w.Status.Conditions, metav1.Condition{
 		Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue, Reason: reason, ObservedGeneration: w.Generation,
@@ -25,10 +25,10 @@ func (s *simulation) setFinished(w *kueue.Workload, reason string) {
 	})
 }
 
-// timestamp is now as objects have it: in whole seconds.
+// timestamp returns the current time in the precision of objects: in whole seconds.
 func (s *simulation) timestamp() metav1.Time { return metav1.NewTime(s.time().Truncate(time.Second)) }
 
-// giveBack takes away what a quota Workload holds whose pods have ended.
+// giveBack releases the quota of a quota Workload whose pods have terminated.
 func (s *simulation) giveBack(w *kueue.Workload) *kueue.Workload {
 	status := life.Suspended(w, s.time())
 	if life.IsTrue(w, kueue.WorkloadEvicted) {
@@ -41,7 +41,7 @@ func (s *simulation) giveBack(w *kueue.Workload) *kueue.Workload {
 	return after
 }
 
-// tellReadiness writes the condition PodsReady of an admitted quota Workload. One that has never been ready need not say so.
+// tellReadiness writes the condition PodsReady of an admitted quota Workload. A quota Workload that has never been ready need not have it.
 func (s *simulation) tellReadiness(j *job, w *kueue.Workload, areReady bool) {
 	old := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadPodsReady)
 	c := life.PodsReady(old, areReady)
@@ -60,7 +60,7 @@ func (s *simulation) setPodsReady(w *kueue.Workload, c metav1.Condition) {
 	}
 }
 
-// setChecks writes the states of checks, and tells whether the quota Workload waits for one of them.
+// setChecks writes the states of checks, and reports whether the quota Workload waits for one of them.
 func (s *simulation) setChecks(w *kueue.Workload, states []scenario.CheckState) bool {
 	found := false
 	for i := range w.Status.AdmissionChecks {
@@ -77,7 +77,7 @@ func (s *simulation) setChecks(w *kueue.Workload, states []scenario.CheckState) 
 	return found
 }
 
-// details tell what cannot be guessed of an admission: flavors that have names, and pods that are fewer than asked for.
+// details returns the parts of an admission that vary: named flavors, and pod counts below the requested ones.
 func details(w *kueue.Workload) string {
 	var flavors, fewer []string
 	for i := range w.Status.Admission.PodSetAssignments {

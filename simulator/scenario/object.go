@@ -139,7 +139,7 @@ func cohortOptions() []option[kueue.Cohort] {
 	}
 }
 
-// NoNamespace is what the field namespace of a queue line says to make no LocalQueue.
+// NoNamespace is the value of the field namespace of a queue line without a LocalQueue.
 const NoNamespace = "none"
 
 func queueOptions() []option[kueue.ClusterQueue] {

@@ -14,7 +14,7 @@ type Option struct {
 	Text string
 }
 
-// An option is an Option together with what it does to a T.
+// option is an Option and the function that applies it to a T.
 type option[T any] struct {
 	Option
 	set func(*T, string) error
@@ -28,7 +28,7 @@ func described[T any](options []option[T]) []Option {
 	return all
 }
 
-// apply does to object what the fields say.
+// apply applies the fields to an object.
 func apply[T any](object *T, fields Fields, options []option[T]) error {
 	for _, f := range fields {
 		i := slices.IndexFunc(options, func(o option[T]) bool { return o.Key == f.Key })

@@ -17,7 +17,7 @@ type quotaField Field
 
 type quotaFields []quotaField
 
-// quotas tells fields about quota from the others.
+// quotas separates fields about quota from the others.
 func (f Fields) quotas() (quotas quotaFields, others Fields) {
 	for _, field := range f {
 		flavor, resource, hasFlavor := strings.Cut(field.Key, ":")
@@ -33,7 +33,7 @@ func (f Fields) quotas() (quotas quotaFields, others Fields) {
 	return quotas, others
 }
 
-// HasDefaultFlavor tells whether there is a quota that names no flavor.
+// HasDefaultFlavor reports whether a quota names no flavor.
 func (f Fields) HasDefaultFlavor() bool {
 	quotas, _ := f.quotas()
 	return slices.ContainsFunc(quotas, func(q quotaField) bool {
@@ -74,7 +74,7 @@ func (q quotaField) read() (flavor kueue.ResourceFlavorReference, quota kueue.Re
 	return kueue.ResourceFlavorReference(flavorName), quota, nil
 }
 
-// applyTo puts the quotas into groups: a flavor and resource that is there is replaced, others come after.
+// applyTo puts the quotas into groups: an existing flavor and resource is replaced, others are appended.
 func (q quotaFields) applyTo(groups *[]kueue.ResourceGroup) error {
 	if len(q) == 0 {
 		return nil
@@ -110,7 +110,7 @@ func (q quotaFields) applyTo(groups *[]kueue.ResourceGroup) error {
 	return err
 }
 
-// group makes a resource group of all flavors that have quota for the same resources.
+// group returns a resource group of all flavors that have quota for the same resources.
 func group(flavors []kueue.FlavorQuotas) ([]kueue.ResourceGroup, error) {
 	var groups []kueue.ResourceGroup
 	for _, f := range flavors {
@@ -130,7 +130,7 @@ func group(flavors []kueue.FlavorQuotas) ([]kueue.ResourceGroup, error) {
 		}
 		groups[i].Flavors = append(groups[i].Flavors, f)
 	}
-	// A resource stands in the same place in every flavor of a group.
+	// A resource has the same index in every flavor of a group.
 	for _, g := range groups {
 		for i := range g.Flavors {
 			slices.SortFunc(g.Flavors[i].Resources, func(a, b kueue.ResourceQuota) int { return strings.Compare(string(a.Name), string(b.Name)) })

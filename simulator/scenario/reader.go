@@ -14,7 +14,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
-// A reader gives the lines of one scenario their meaning.
+// reader interprets the lines of one scenario.
 type reader struct {
 	problems    []error
 	submissions map[string]*Submission
@@ -22,7 +22,7 @@ type reader struct {
 	declared map[string]int
 	// line is the number of the line that is read.
 	line int
-	// now is how far the lines before have been run; ended tells that they have been run to the end.
+	// now is the time up to which the earlier lines have been run; ended is true if they have been run to the end.
 	now   time.Duration
 	ended bool
 	begun bool
@@ -39,7 +39,7 @@ func (r *reader) complain(line int, err error) {
 	r.problems = append(r.problems, &Error{Line: line, Err: err})
 }
 
-// read finds out what a line means.
+// read interprets a line.
 func (r *reader) read(line *Line) error {
 	verbs := Verbs()
 	i := slices.IndexFunc(verbs, func(v Verb) bool { return v.Name() == line.Words[0] })
@@ -65,7 +65,7 @@ func (r *reader) read(line *Line) error {
 	return nil
 }
 
-// sort tells names from fields, and checks that there are as many names as the usage says.
+// sort separates names from fields, and checks that there are as many names as in the usage.
 func (w *words) sort(all []string) error {
 	for _, word := range all {
 		key, value, isField := strings.Cut(word, "=")
@@ -103,7 +103,7 @@ func (w *words) arg(i int) string {
 	return ""
 }
 
-// only complains about fields that the verb does not have.
+// only returns an error for fields that the verb does not have.
 func (w *words) only(options ...Option) error {
 	for _, f := range w.fields {
 		if !slices.ContainsFunc(options, func(o Option) bool { return o.Key == f.Key }) {
@@ -113,7 +113,7 @@ func (w *words) only(options ...Option) error {
 	return nil
 }
 
-// time takes the field at out of the fields.
+// time removes the field at from the fields and returns its value.
 func (r *reader) time(w *words) (time.Duration, error) {
 	i := slices.IndexFunc(w.fields, func(f Field) bool { return f.Key == "at" })
 	if i < 0 || w.verb.Untimed {
@@ -174,7 +174,7 @@ func declares(kind Kind) func(*reader, *words) (Statement, error) {
 	}
 }
 
-// check tries the fields on an object that is thrown away.
+// check validates the fields on a temporary object.
 func (f Fields) check(kind Kind) error {
 	switch kind {
 	case Namespace:
@@ -317,7 +317,7 @@ func readCheck(r *reader, w *words) (Statement, error) {
 	return check, nil
 }
 
-// checkState reads what a check says, such as Ready or Retry/after=5m.
+// checkState reads the state of a check, such as Ready or Retry/after=5m.
 func checkState(check, value string) (CheckState, error) {
 	word, after, isPutOff := strings.Cut(value, "/after=")
 	state, err := oneOf(word, kueue.CheckStatePending, kueue.CheckStateReady, kueue.CheckStateRetry, kueue.CheckStateRejected)

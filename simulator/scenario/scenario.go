@@ -1,6 +1,6 @@
-// Package scenario reads and writes scenarios: short texts that say which queues there are, which JobSets are submitted and what
-// happens to them, and, below a line of four dashes, what is expected to come of it. docs/reference/scenario.md describes the
-// language; it is made from the tables of this package, which are also what the reader works with.
+// Package scenario reads and writes scenarios: short texts that describe queues, submitted JobSets and events, and, below a line of four
+// dashes, the expected result. docs/reference/scenario.md describes the language; it is generated from the tables of this package, which
+// the reader also uses.
 package scenario
 
 import (
@@ -11,33 +11,33 @@ import (
 	"time"
 )
 
-// separator stands between what happens and what is expected to come of it.
+// separator is the line between the script and the expected result.
 const separator = "----"
 
 // A Scenario is a parsed file.
 type Scenario struct {
 	Lines []Line
-	// Golden is what follows the separator, as it was written.
+	// Golden is the text after the separator, unchanged.
 	Golden string
-	// HasGolden tells whether there is a separator.
+	// HasGolden is true if the file has a separator.
 	HasGolden bool
 }
 
 // A Line is one line of a scenario.
 type Line struct {
-	// Number of the line in its file, from 1.
+	// Number is that of the line in its file, from 1.
 	Number int
-	// Words as they were written, without the comment. There are none on a line that only comments.
+	// Words are those of the line, without the comment. A comment line has none.
 	Words []string
-	// Comment with its #, or empty.
+	// Comment is the comment with its #, or empty.
 	Comment string
-	// At is when it happens: as the line says, or when the lines before it have been run to.
+	// At is the time of the line: its own, or the time up to which the earlier lines have been run.
 	At time.Duration
-	// Statement is what the words mean, or nil if there are none.
+	// Statement is the meaning of the words, or nil if there are none.
 	Statement Statement
 }
 
-// An Error says what is wrong with a line, and what to write instead.
+// An Error describes a mistake in a line, and what to write instead.
 type Error struct {
 	Line int
 	Err  error
@@ -45,10 +45,10 @@ type Error struct {
 
 func (e *Error) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e.Err) }
 
-// Unwrap returns what is wrong.
+// Unwrap returns the mistake.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Parse reads a scenario. The error joins one of type *Error for each line that is wrong.
+// Parse reads a scenario. The error joins one of type *Error for each wrong line.
 func Parse(text string) (*Scenario, error) {
 	script, golden, hasGolden := split(text)
 	s := &Scenario{Golden: golden, HasGolden: hasGolden}

@@ -197,7 +197,7 @@ func TestSubmission(t *testing.T) {
 	}
 }
 
-// Who resizes a submission gets another one, with the same stages.
+// Resizing a submission returns another one, with the same stages.
 func TestResized(t *testing.T) {
 	s, err := scenario.Parse(story + "submit a stages=ps(gpu=1)=Ready=>train(2*gpu=3)\nresize a/train pods=5\nresize a/ps pods=2\nset a/train+2 active=false\n")
 	if err != nil {
@@ -242,7 +242,7 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// FuzzParse reads what nobody has meant to write: it must not panic, and what it takes prints back to the same.
+// FuzzParse reads random texts: it must not panic, and a text that it accepts prints back to the same.
 func FuzzParse(f *testing.F) {
 	paths, err := filepath.Glob("../testdata/*/*.txt")
 	if err != nil {

@@ -20,13 +20,13 @@ type planner struct {
 	// pod has the container of each pod, without its requests.
 	pod     corev1.PodSpec
 	startup *jobsetapi.StartupPolicy
-	// sizes are the numbers of pods that differ from what the text says.
+	// sizes are the numbers of pods that differ from those in the text.
 	sizes map[string]int32
 	jobs  []jobsetapi.ReplicatedJob
 }
 
 // readStages reads ps(gpu=2)=Ready=>train(gpu=6): chains of ReplicatedJobs, with + between those that start together and a semicolon
-// between chains. A ReplicatedJob that was there before is named alone.
+// between chains. A later reference to a ReplicatedJob is its name alone.
 func (p *planner) readStages(text string) (*stageplan.Plan, error) {
 	for chain := range strings.SplitSeq(text, ";") {
 		if err := p.chain(chain); err != nil {
@@ -77,7 +77,7 @@ func dependency(word string) jobset.DependsOnStatus {
 	return jobset.DependencyReady
 }
 
-// group reads ReplicatedJobs with + between them, all of which wait for those before.
+// group reads ReplicatedJobs with + between them, all of which wait for the previous ones.
 func (p *planner) group(text string, before []string, status jobset.DependsOnStatus) ([]string, error) {
 	var group []string
 	for word := range strings.SplitSeq(text, "+") {

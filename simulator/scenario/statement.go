@@ -50,7 +50,7 @@ type Resize struct {
 	Pods   int32
 }
 
-// Act makes something happen to a job, or to one stage of it.
+// Act applies an action to a job, or to one stage of it.
 type Act struct {
 	Action Action
 	Target Target
@@ -63,7 +63,7 @@ type Check struct {
 	States []CheckState
 }
 
-// A CheckState is what an AdmissionCheck says.
+// A CheckState is the state of one AdmissionCheck.
 type CheckState struct {
 	Check string
 	State kueue.CheckState
@@ -71,23 +71,23 @@ type CheckState struct {
 	AfterSeconds int32
 }
 
-// Crash throws the engine away, with what it has decided and nobody has written yet, and makes a new one from the objects.
+// Crash discards the engine, including decisions that are not written yet, and creates a new one from the objects.
 type Crash struct{}
 
-// FailWrite lets the write of the next decision about a quota Workload fail.
+// FailWrite makes the write of the next decision about a quota Workload fail.
 type FailWrite struct{ Target Target }
 
 // Explain prints why stages wait.
 type Explain struct{ Target Target }
 
-// Held prints what is held in a ClusterQueue, or in all of them if it names none.
+// Held prints the held quota of a ClusterQueue, or of all of them if it names none.
 type Held struct{ Queue string }
 
-// Run lets time pass.
+// Run advances the time.
 type Run struct {
-	// Until is when to stop.
+	// Until is the time at which the run stops.
 	Until time.Duration
-	// ToTheEnd tells to go on until nothing is left to come, instead.
+	// ToTheEnd is true if the run continues until no event is left, instead.
 	ToTheEnd bool
 }
 
@@ -123,7 +123,7 @@ func (t Target) String() string {
 	return fmt.Sprintf("%s/%s+%d", t.Name, t.Part, t.Growth)
 }
 
-// An Action is a verb that makes something happen to a job.
+// An Action is a verb that changes the state of a job.
 type Action string
 
 // The actions.
@@ -137,7 +137,7 @@ const (
 	Resume  Action = "resume"
 )
 
-// A Kind is the kind of an object as a scenario calls it.
+// A Kind is the kind of an object in a scenario.
 type Kind string
 
 // The kinds.
@@ -157,10 +157,10 @@ const (
 // A Field is a word of the form KEY=VALUE.
 type Field struct{ Key, Value string }
 
-// Fields of one line, in its order. No key is there twice.
+// Fields are those of one line, in its order. Each key occurs once.
 type Fields []Field
 
-// Get returns the value of a field, or another if it is not there.
+// Get returns the value of a field, or otherwise if it is missing.
 func (f Fields) Get(key, otherwise string) string {
 	for i := range f {
 		if f[i].Key == key {

@@ -17,14 +17,14 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 )
 
-// A Submission is a job as its user hands it in, together with how long its pods take.
+// A Submission is a submitted job, and how long its pods take.
 type Submission struct {
 	Name, Namespace, Queue string
-	// IsJobSet tells a JobSet from a job of another kind, which has one quota Workload that belongs to no JobSet.
+	// IsJobSet is true for a JobSet, and false for a job of another kind, which has one quota Workload that belongs to no JobSet.
 	IsJobSet bool
 	// Plan has its stages. A job that is no JobSet has one.
 	Plan *stageplan.Plan
-	// Priority counts if Class is empty.
+	// Priority is used if Class is empty.
 	Priority int32
 	// Class is the name of a WorkloadPriorityClass.
 	Class string
@@ -36,13 +36,13 @@ type Submission struct {
 	MaxSeconds *int32
 	// MinCount lets the first pod set be admitted with fewer pods, if it is not nil.
 	MinCount *int32
-	// MaxRestarts is how many times the JobSet starts anew when one of its Jobs has failed.
+	// MaxRestarts is how many times the JobSet restarts when one of its Jobs has failed.
 	MaxRestarts int
 	// Success are the ReplicatedJobs that have to succeed for the JobSet to have succeeded, or nil for all.
 	Success []string
 	// SuccessAny is true if it is enough that one of them succeeds.
 	SuccessAny bool
-	// StopAfter is how long pods take to end when they are evicted.
+	// StopAfter is how long pods take to terminate when they are evicted.
 	StopAfter time.Duration
 
 	run, readyAfter perJob[time.Duration]
@@ -73,10 +73,10 @@ func (p *perJob[T]) of(job string) (value T, ok bool) {
 	return *p.all, true
 }
 
-// RunTime is how long after its start a ReplicatedJob comes to its end, if it does so by itself.
+// RunTime returns how long after its start a ReplicatedJob finishes, if it finishes by itself.
 func (s *Submission) RunTime(job string) (time.Duration, bool) { return s.run.of(job) }
 
-// ReadyAfter is how long after its start a ReplicatedJob gets ready, if it does so by itself.
+// ReadyAfter returns how long after its start a ReplicatedJob gets ready, if it gets ready by itself.
 func (s *Submission) ReadyAfter(job string) (time.Duration, bool) {
 	if d, ok := s.readyAfter.of(job); ok {
 		return d, true
@@ -85,7 +85,7 @@ func (s *Submission) ReadyAfter(job string) (time.Duration, bool) {
 	return 0, runs
 }
 
-// Fails tells whether a ReplicatedJob fails at its end in this attempt, counted from 0.
+// Fails reports whether a ReplicatedJob fails at its end in this attempt, counted from 0.
 func (s *Submission) Fails(job string, attempt int) bool {
 	times, ok := s.fails.of(job)
 	return ok && attempt < times
@@ -143,7 +143,7 @@ func submitOptions() []option[Submission] {
 	return slices.Concat(planOptions(), shapeOptions(), courseOptions())
 }
 
-// planOptions say where it is submitted, and what it consists of.
+// planOptions are the options for the queue and the stages of a submission.
 func planOptions() []option[Submission] {
 	type s = Submission
 	return []option[s]{
@@ -174,7 +174,7 @@ func planOptions() []option[Submission] {
 	}
 }
 
-// shapeOptions say what is asked for.
+// shapeOptions are the options for the requests of a submission.
 func shapeOptions() []option[Submission] {
 	type s = Submission
 	return []option[s]{
@@ -225,7 +225,7 @@ func shapeOptions() []option[Submission] {
 	}
 }
 
-// courseOptions say what becomes of it.
+// courseOptions are the options for the progress of a submission.
 func courseOptions() []option[Submission] {
 	type s = Submission
 	return []option[s]{
@@ -305,7 +305,7 @@ func readSubmission(name string, fields Fields) (*Submission, error) {
 	return s, s.plan()
 }
 
-// plan reads what the submission consists of.
+// plan reads the stages of the submission.
 func (s *Submission) plan() error {
 	var err error
 	p := &planner{pod: s.podSpec(), startup: s.startup, sizes: s.sizes}
@@ -364,7 +364,7 @@ func (s *Submission) podSpec() corev1.PodSpec {
 	}
 }
 
-// Resized is the submission with another number of pods in a ReplicatedJob. It has the same stages.
+// Resized returns the submission with another number of pods in a ReplicatedJob. It has the same stages.
 func (s *Submission) Resized(job string, pods int32) (*Submission, error) {
 	after := *s
 	after.sizes = maps.Clone(s.sizes)
@@ -375,7 +375,7 @@ func (s *Submission) Resized(job string, pods int32) (*Submission, error) {
 	return &after, after.plan()
 }
 
-// jobsOf are the ReplicatedJobs that a part of the submission means; without a part, all.
+// jobsOf returns the ReplicatedJobs that a part of the submission names; without a part, all.
 func (s *Submission) jobsOf(part string) []string {
 	var all []string
 	for i := range s.Plan.Stages {
@@ -394,7 +394,7 @@ func (s *Submission) hasStage(name string) bool {
 	return slices.ContainsFunc(s.Plan.Stages, func(stage stageplan.Stage) bool { return stage.Name == name })
 }
 
-// has tells whether there is a stage or ReplicatedJob of this name.
+// has reports whether a stage or ReplicatedJob of this name exists.
 func (s *Submission) has(part string) bool {
 	return slices.ContainsFunc(s.Plan.Stages, func(stage stageplan.Stage) bool {
 		return stage.Name == part || slices.Contains(stage.ReplicatedJobs, part)

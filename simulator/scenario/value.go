@@ -62,7 +62,7 @@ func oneOf[T ~string](value string, choices ...T) (T, error) {
 	return "", fmt.Errorf("%q must be %s", value, strings.Join(words, " or "))
 }
 
-// name checks what becomes the name of an object.
+// name checks the name of an object.
 func name(value string) (string, error) {
 	const most = 63
 	ok := value != "" && len(value) <= most && isAlphanumeric(value[0]) && isAlphanumeric(value[len(value)-1])
@@ -77,7 +77,7 @@ func name(value string) (string, error) {
 
 func isAlphanumeric(c byte) bool { return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' }
 
-// isResource tells resources from misspelt fields: the short names are few, all others have a slash.
+// isResource distinguishes resources from misspelt fields: the short names are few, all others have a slash.
 func isResource(key string) bool {
 	return slices.Contains(resources(), key) || strings.Contains(strings.Trim(key, "/"), "/")
 }
@@ -170,7 +170,7 @@ func taintEffect(value string) (corev1.TaintEffect, error) {
 	return oneOf(value, corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute, corev1.TaintEffectPreferNoSchedule)
 }
 
-// tolerations reads KEY, KEY=VALUE and KEY=VALUE:EFFECT; what is left out is tolerated whatever it is.
+// tolerations reads KEY, KEY=VALUE and KEY=VALUE:EFFECT; an omitted value or effect tolerates all.
 func tolerations(value string) ([]corev1.Toleration, error) {
 	var all []corev1.Toleration
 	for part := range strings.SplitSeq(value, ",") {

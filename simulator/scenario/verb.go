@@ -13,9 +13,9 @@ import (
 type Verb struct {
 	// Usage begins with the word.
 	Usage string
-	// Text says what such a line does.
+	// Text describes the effect of such a line.
 	Text string
-	// Options are the fields that it can have, besides at.
+	// Options are the fields that it can have, in addition to at.
 	Options []Option
 	// Untimed is set if it cannot have at.
 	Untimed bool
@@ -172,7 +172,7 @@ func kinds() []Kind {
 	return []Kind{Flavor, Cohort, Queue, LocalQueue, Namespace, AdmissionCheck, PriorityClass, LimitRange, RuntimeClass, DeviceClass}
 }
 
-// takesPart tells whether an action can happen to a part of a job.
+// takesPart reports whether an action can be applied to a part of a job.
 func (a Action) takesPart() bool { return !slices.Contains([]Action{Delete, Suspend, Resume}, a) }
 
 func setOptions() []option[kueue.Workload] {
@@ -204,10 +204,10 @@ func setOptions() []option[kueue.Workload] {
 	}
 }
 
-// ApplyWorkload does what the fields of a set line say to a quota Workload, except for gates.
+// ApplyWorkload applies the fields of a set line to a quota Workload, except for gates.
 func (f Fields) ApplyWorkload(object *kueue.Workload) error { return apply(object, f, setOptions()) }
 
-// Gates are what the field gates of a set line says, if it is there.
+// Gates returns the value of the field gates of a set line, if it has one.
 func (f Fields) Gates() (names []string, ok bool) {
 	text := f.Get("gates", "")
 	if text == "" {
@@ -217,7 +217,7 @@ func (f Fields) Gates() (names []string, ok bool) {
 	return names, err == nil
 }
 
-// misspelt names the verb that somebody may have meant.
+// misspelt returns an error with the verb that the user may have meant.
 func misspelt(word string) error {
 	verbs := Verbs()
 	known := make([]string, len(verbs))
