@@ -1,4 +1,4 @@
-// Package audit watches a cluster from outside, as a suspicious admin would, and checks the invariants that Tranche promises:
+// Package audit watches a cluster from outside and checks the invariants that Tranche guarantees:
 //
 //   - I1: whenever a quota Workload reserves quota, what its ClusterQueue and the Cohorts above it have reserved stays within what
 //     quota, borrowing and lending limits allow;
@@ -40,7 +40,7 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 )
 
-// retryEvery is how often the auditor tries to list what it could not watch.
+// retryEvery is how often the auditor retries to list a kind that it could not watch.
 const retryEvery = 200 * time.Millisecond
 
 // An Auditor follows a cluster until its context ends. Its methods may be called from any goroutine.
@@ -63,14 +63,14 @@ type Auditor struct {
 	advanced chan struct{}
 }
 
-// A span is from the first resource version at which something was so to the first at which it was not. To is 0 while it lasts.
+// A span is the range from the first resource version at which a fact was true to the first at which it was not. To is 0 while it lasts.
 type span struct{ from, to uint64 }
 
 func (s span) covers(other span) bool {
 	return s.from <= other.from && (s.to == 0 || other.to != 0 && other.to <= s.to)
 }
 
-// A moment is between which resource versions something has happened. They are equal, but for what was not watched.
+// A moment is the range of resource versions in which an event happened. They are equal unless the event was not watched.
 type moment struct{ earliest, latest uint64 }
 
 // Start begins to audit. The client's scheme must know the APIs of Kueue and JobSet.
@@ -100,7 +100,7 @@ func newAuditor() *Auditor {
 	}
 }
 
-// kinds are what the auditor follows. Queues come first, so that limits are known before anything is charged to them.
+// kinds are the kinds that the auditor follows. Queues come first, so that limits are known before quota is charged to them.
 func (a *Auditor) kinds() []client.ObjectList {
 	all := []client.ObjectList{&kueue.CohortList{}, &kueue.ClusterQueueList{}, &jobsetapi.JobSetList{}, &kueue.WorkloadList{}, &corev1.PodList{}}
 	if a.placesGangs {
@@ -109,7 +109,8 @@ func (a *Auditor) kinds() []client.ObjectList {
 	return all
 }
 
-// list takes in what there is of one kind, and what has gone since the auditor last knew, and returns from where to watch on.
+// list reads the existing objects of one kind, and records those deleted since the auditor's last read. It returns the version to watch
+// from.
 func (a *Auditor) list(ctx context.Context, kind client.ObjectList) (string, error) {
 	list := kind.DeepCopyObject().(client.ObjectList)
 	if err := a.client.List(ctx, list); err != nil {
@@ -125,7 +126,7 @@ func (a *Auditor) list(ctx context.Context, kind client.ObjectList) (string, err
 	name := fmt.Sprintf("%T", kind)
 	now := moment{earliest: a.progress[name] + 1, latest: version(list.GetResourceVersion())}
 	a.missing(kind, items, now)
-	// What has given quota back comes first: nobody knows in which order it happened.
+	// Objects that have released quota come first: the order in which that happened is not known.
 	slices.SortStableFunc(items, func(x, y client.Object) int { return rank(x) - rank(y) })
 	for _, object := range items {
 		a.see(object, now, watch.Modified)
@@ -141,7 +142,7 @@ func rank(object client.Object) int {
 	return 0
 }
 
-// missing notes the end of what was known and is not listed any more.
+// missing records the end of objects that were known and are no longer listed.
 func (a *Auditor) missing(kind client.ObjectList, items []client.Object, now moment) {
 	listed := map[types.UID]bool{}
 	for _, object := range items {
@@ -168,7 +169,7 @@ func (a *Auditor) missing(kind client.ObjectList, items []client.Object, now mom
 	}
 }
 
-// follow watches one kind until the context ends. When the API server does not know any more what has happened since, it lists anew.
+// follow watches one kind until the context ends. When the API server no longer has the events since the last version, it lists again.
 func (a *Auditor) follow(ctx context.Context, kind client.ObjectList, from string) {
 	name := fmt.Sprintf("%T", kind)
 	for ctx.Err() == nil {
@@ -186,14 +187,14 @@ func (a *Auditor) follow(ctx context.Context, kind client.ObjectList, from strin
 	}
 }
 
-// watch takes in what happens to one kind, for as long as the API server can tell.
+// watch processes the events of one kind, for as long as the API server can send them.
 func (a *Auditor) watch(ctx context.Context, kind client.ObjectList, from string) {
 	source := &cache.ListWatch{WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 		return a.client.Watch(ctx, kind.DeepCopyObject().(client.ObjectList), &client.ListOptions{Raw: &options})
 	}}
 	watcher, err := watchtools.NewRetryWatcherWithContext(ctx, from, source)
 	if err != nil {
-		return // from is no version, so list anew
+		return // from is no version, so list again
 	}
 	defer watcher.Stop()
 	for event := range watcher.ResultChan() {
@@ -217,7 +218,7 @@ func (a *Auditor) advance(kind string, at uint64) {
 	}
 }
 
-// see takes one object in, as it is or was last.
+// see processes one object in its current or last state.
 func (a *Auditor) see(object client.Object, now moment, what watch.EventType) {
 	switch o := object.(type) {
 	case *kueue.Cohort:
@@ -241,8 +242,8 @@ func isTrue(conditions []metav1.Condition, conditionType string) bool {
 	return apimeta.IsStatusConditionTrue(conditions, conditionType)
 }
 
-// Violations waits until everything that had happened when it was called has been seen, and returns what was wrong with it. Pods
-// of JobSets that have no quota Workload are not Tranche's matter.
+// Violations waits until all events before the call have been observed, and returns the violations. Pods of JobSets without a quota
+// Workload are ignored.
 func (a *Auditor) Violations(ctx context.Context) ([]string, error) {
 	for _, list := range a.kinds() {
 		if err := a.client.List(ctx, list); err != nil {

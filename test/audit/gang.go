@@ -22,14 +22,14 @@ import (
 	"github.com/tranche-dev/tranche/test/controlplane"
 )
 
-// startOnTheWay is for how long the start of a group may be on its way to the kubelets, which play it in turn.
+// startOnTheWay is how long the start of a group may take to reach the kubelets, which are simulated in turn.
 const startOnTheWay = time.Minute
 
 // barrierContainer is the init container in which the pods of a group wait for each other.
 const barrierContainer = "group-scheduling-init"
 
-// A sighting is when something was first so: the resource version, and when the auditor saw that. The version is 0 if it happened while the
-// auditor did not watch.
+// A sighting is the time at which a fact was first true: the resource version, and when the auditor observed it. The version is 0 if it
+// happened while the auditor did not watch.
 type sighting struct {
 	at   uint64
 	seen time.Time
@@ -49,7 +49,7 @@ type member struct {
 	jobSet, attempt, replicatedJob, job string
 	// ref is the gang of a pod in a queue.
 	ref podgroup.Ref
-	// signal is what a pod waits for until its group has started, or empty.
+	// signal is the entry that a pod waits for until its group has started, or empty.
 	signal string
 	// isPlacedElsewhere is true if another scheduler places the pod. Otherwise the PodGroup that it names counts.
 	isPlacedElsewhere bool
@@ -65,7 +65,7 @@ type member struct {
 	succeeded                    bool
 }
 
-// end notes that a pod has ended.
+// end records that a pod has terminated.
 func (m *member) end(now moment) {
 	if m.ended == nil {
 		m.ended = &sighting{now.earliest, time.Now()}
@@ -121,15 +121,15 @@ func isWaiting(pod *corev1.Pod) bool {
 	})
 }
 
-// needs are how many pods the gangs of a JobSet have: one gang of all pods, of the pods of each ReplicatedJob, or of those of each Job; and
-// how many start together.
+// needs returns how many pods the gangs of a JobSet have: one gang of all pods, of the pods of each ReplicatedJob, or of those of each Job;
+// and how many start together.
 type needs struct {
 	whole              int
 	replicatedJob, job map[string]int
 	together           int
 }
 
-// seeJobSet notes what a JobSet asks for. If that changes, the least counts: the change may not have been acted on.
+// seeJobSet records the requests of a JobSet. If they change, the smallest counts: the controllers may not have acted on the change.
 func (a *Auditor) seeJobSet(js *jobsetapi.JobSet) {
 	now := needsOf(js)
 	if before, known := a.jobSets[js.UID]; known {
@@ -188,13 +188,13 @@ func (n *needs) gangOf(m *member) (gang string, pods int) {
 	}
 }
 
-// partial are the gangs that started while some of their pods were missing.
+// partial returns the gangs that started while some of their pods were missing.
 func (a *Auditor) partial() []string {
 	members := slices.SortedFunc(maps.Values(a.members), func(x, y *member) int { return cmp.Compare(x.name, y.name) })
 	return slices.Concat(a.placedInPart(members), a.ungatedInPart(members), a.startedInPart(members))
 }
 
-// placedInPart are the pods that got a node while their gang of a JobSet had fewer pods than it takes.
+// placedInPart returns the pods that got a node while their gang of a JobSet had fewer pods than it requires.
 func (a *Auditor) placedInPart(members []*member) []string {
 	if !a.placesGangs {
 		return nil
@@ -219,8 +219,8 @@ func (a *Auditor) placedInPart(members []*member) []string {
 	return found
 }
 
-// startedInPart are the pods whose main containers ran before all pods of their group had started. Once that has been so for a Job, pods that
-// the Job replaces do not wait again.
+// startedInPart returns the pods whose main containers ran before all pods of their group had started. Once the group of a Job has started,
+// pods that the Job replaces do not wait again.
 func (a *Auditor) startedInPart(members []*member) []string {
 	groups, first := map[string][]*member{}, map[string]*member{}
 	for _, m := range members {
@@ -243,8 +243,8 @@ func (a *Auditor) startedInPart(members []*member) []string {
 	return found
 }
 
-// ungatedInPart are the gangs of pods that were ungated while fewer pods existed than their quota was admitted for, or while other quota
-// Workloads that start with theirs had never had any.
+// ungatedInPart returns the gangs of pods that were ungated while fewer pods existed than their quota was admitted for, or while other
+// quota Workloads that start with theirs had never held quota.
 func (a *Auditor) ungatedInPart(members []*member) []string {
 	gangs, first := map[podgroup.Ref][]*member{}, map[*holding]*member{}
 	for _, m := range members {

@@ -23,7 +23,7 @@ import (
 	"github.com/tranche-dev/tranche/test/controlplane"
 )
 
-// A story is what an auditor sees, one resource version after the other.
+// A story is a sequence of observations of an auditor, one resource version after the other.
 type story struct {
 	*Auditor
 	at   uint64
@@ -39,7 +39,7 @@ func (s *story) now() moment {
 	return moment{s.at, s.at}
 }
 
-// pod lets the auditor see a pod after a change. The first change creates it.
+// pod makes the auditor observe a pod after a change. The first change creates it.
 func (s *story) pod(name string, change func(*corev1.Pod)) {
 	pod := s.pods[name]
 	if pod == nil {
@@ -57,7 +57,7 @@ func gated(pod *corev1.Pod) {
 	pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: apis.PodAdmissionGate}}
 }
 
-// ungate takes the gate off a pod, under the first admission of a quota Workload.
+// ungate removes the gate of a pod, under the first admission of a quota Workload.
 func ungate(workload string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		pod.Spec.SchedulingGates = nil
@@ -71,7 +71,7 @@ func phase(phase corev1.PodPhase) func(*corev1.Pod) {
 
 func bind(pod *corev1.Pod) { pod.Spec.NodeName = "node" }
 
-// workload lets the auditor see a quota Workload of a gang that holds quota for two pods, after a change.
+// workload makes the auditor observe a quota Workload of a gang that holds quota for two pods, after a change.
 func (s *story) workload(name string, change func(*kueue.Workload)) {
 	w := workload(name, "a", "2")
 	w.Labels, w.Annotations = map[string]string{apis.PodGroupKey: "kueue.gang"}, map[string]string{}
@@ -93,7 +93,7 @@ func asWaiting(w *kueue.Workload) {
 	w.Status.Admission, w.Status.Conditions = nil, []metav1.Condition{{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue}}
 }
 
-// later lets time pass, so that nothing counts as being under way.
+// later advances the time, so that no change counts as in progress.
 func (s *story) later() {
 	for _, m := range s.members {
 		if m.ended != nil {

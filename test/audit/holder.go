@@ -20,7 +20,7 @@ type holder struct {
 	name, jobSet string
 	podSets      []string
 	held         []*holding
-	// isExtra is true if it pays for a pod that came on top of a gang of pods.
+	// isExtra is true if it pays for a pod in addition to the pods that a gang started with.
 	isExtra   bool
 	queue     string
 	usage     map[flavorResource]int64
@@ -40,7 +40,7 @@ type holding struct {
 	batches []batch
 }
 
-// slots are for how many pods of each pod set a quota Workload pays from a resource version on.
+// slots are the numbers of pods that it pays for, from one change to the next.
 type slots struct {
 	from uint64
 	pods map[string]int
@@ -65,7 +65,7 @@ func (h *holder) isHolding() bool {
 	return last >= 0 && h.held[last].to == 0
 }
 
-// release notes that a quota Workload holds nothing any more.
+// release records that a quota Workload no longer holds quota.
 func (h *holder) release(now moment) {
 	if h.isHolding() {
 		h.held[len(h.held)-1].to = now.latest
@@ -105,7 +105,7 @@ func (a *Auditor) seeWorkload(w *kueue.Workload, now moment, what watch.EventTyp
 	h.finished = h.finished || isTrue(w.Status.Conditions, kueue.WorkloadFinished)
 }
 
-// reserved notes that a quota Workload has reserved quota.
+// reserved records that a quota Workload has reserved quota.
 func (a *Auditor) reserved(h *holder, w *kueue.Workload, now moment) {
 	if h.finished {
 		a.report(now, h, "I4: holds quota again after it had finished")
@@ -117,7 +117,7 @@ func (a *Auditor) reserved(h *holder, w *kueue.Workload, now moment) {
 	a.checkQuota(h, now)
 }
 
-// note notes what a quota Workload that holds quota pays for.
+// note records which pods a quota Workload that holds quota pays for.
 func (h *holder) note(w *kueue.Workload, now moment) {
 	last := h.held[len(h.held)-1]
 	if last.admitted == 0 && isTrue(w.Status.Conditions, kueue.WorkloadAdmitted) {
@@ -146,7 +146,7 @@ func slotsOf(w *kueue.Workload) (granted, left map[string]int) {
 	return granted, left
 }
 
-// batchesOf reads with what else a quota Workload starts.
+// batchesOf returns the quota Workloads with which a quota Workload starts.
 func batchesOf(w *kueue.Workload) []batch {
 	var all []batch
 	for key, annotation := range map[string]string{apis.PlanUIDLabel: apis.PartsAnnotation, apis.AdmitTogetherLabel: apis.AdmitTogetherCountAnnotation} {
@@ -157,7 +157,7 @@ func batchesOf(w *kueue.Workload) []batch {
 	return all
 }
 
-// charge follows what a quota Workload is charged while it holds quota.
+// charge records the charges of a quota Workload while it holds quota.
 func (a *Auditor) charge(h *holder, w *kueue.Workload, now moment) {
 	usage := usageOf(w)
 	grown := false
@@ -173,14 +173,14 @@ func (a *Auditor) charge(h *holder, w *kueue.Workload, now moment) {
 	}
 }
 
-// mayGiveBack tells whether a quota Workload says why it holds nothing any more.
+// mayGiveBack reports whether a quota Workload has a condition that explains why it no longer holds quota.
 func mayGiveBack(w *kueue.Workload) bool {
 	reserved := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadQuotaReserved)
 	return isTrue(w.Status.Conditions, kueue.WorkloadEvicted) || isTrue(w.Status.Conditions, kueue.WorkloadFinished) ||
 		reserved != nil && reserved.Reason == kueue.WorkloadOnHold
 }
 
-// usageOf is what an admission charges, without pods whose quota has been reclaimed, in thousandths.
+// usageOf returns the charge of an admission, without pods whose quota has been reclaimed, in thousandths.
 func usageOf(w *kueue.Workload) map[flavorResource]int64 {
 	reclaimed := map[kueue.PodSetReference]int64{}
 	for _, r := range w.Status.ReclaimablePods {

@@ -62,8 +62,8 @@ func newLife(pod *corev1.Pod, now moment) *life {
 	return l
 }
 
-// isOfJobSet reports whether a pod belongs to a JobSet, and does not only pass for such: the Job controller labels the pods that it makes
-// with the name of their Job.
+// isOfJobSet reports whether a pod really belongs to a JobSet: the Job controller labels the pods that it creates with the name of their
+// Job.
 func isOfJobSet(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(pod)
 	return pod.Labels[jobset.JobSetUIDKey] != "" && owner != nil && owner.Kind == "Job" && owner.Name == pod.Labels[batchv1.JobNameLabel]
@@ -75,7 +75,7 @@ func isOfGang(pod *corev1.Pod) bool {
 	return podgroup.IsMember(pod) || hasGang && pod.Labels[apis.QueueLabel] != ""
 }
 
-// strays are the pods that lived while no quota Workload paid for them.
+// strays returns the pods that lived while no quota Workload paid for them.
 func (a *Auditor) strays() []string {
 	byJobSet := map[string][]*holder{}
 	for _, h := range a.holders {
@@ -114,7 +114,7 @@ func (h *holder) holdingOf(l *life) *holding {
 	return nil
 }
 
-// overbooked are the times at which more pods of a gang lived than its quota Workload paid for.
+// overbooked returns the times at which more pods of a gang lived than its quota Workload paid for.
 func (a *Auditor) overbooked() []string {
 	crews := map[*holding][]*life{}
 	for _, uid := range slices.Sorted(maps.Keys(a.pods)) {
@@ -159,7 +159,8 @@ func (held *holding) overbooked(crew []*life) string {
 	return ""
 }
 
-// most is for how many pods of a pod set quota was held at a resource version. Quota that a PodGroup reserves as a sum is for all its pods.
+// most returns the number of pods of a pod set that quota was held for at a resource version. Quota that a PodGroup reserves as a sum is
+// for all its pods.
 func (held *holding) most(podSet string, at uint64) int {
 	most := 0
 	for i, s := range held.slots {

@@ -10,10 +10,10 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
-// onTheWay is for how long a decision may be on its way that was made before the manager knew of a change of quota.
+// onTheWay is how long a decision may take to be written that was made before the manager observed a change of quota.
 const onTheWay = 5 * time.Second
 
-// A world is what the specifications of all queues were between two changes of them.
+// A world is the set of specifications of all queues between two changes of them.
 type world struct {
 	queues  map[string]*kueue.ClusterQueue
 	cohorts map[string]*kueue.Cohort
@@ -23,7 +23,7 @@ type world struct {
 	ended   time.Time
 }
 
-// A suspect is a reservation that was more than what the world that was known then allows.
+// A suspect is a reservation that exceeded the limits of the world at that time.
 type suspect struct {
 	newcomer, queue string
 	key             flavorResource
@@ -44,7 +44,7 @@ func (a *Auditor) next(now moment) (old, begun *world) {
 	return old, begun
 }
 
-// seeCohort takes a Cohort in. Nothing tells when the manager knows of it, so that it counts as known at once.
+// seeCohort records a Cohort. No status reports when the manager has observed it, so it counts as observed at once.
 func (a *Auditor) seeCohort(c *kueue.Cohort, now moment) {
 	known := a.worlds[len(a.worlds)-1].cohorts[c.Name]
 	if known != nil && known.UID == c.UID && known.Generation == c.Generation {
@@ -66,7 +66,7 @@ func (a *Auditor) seeClusterQueue(q *kueue.ClusterQueue, now moment) {
 	old.changed, begun.queues[q.Name] = q, q
 }
 
-// acknowledge ends the worlds before a generation of a ClusterQueue that the manager knows of.
+// acknowledge ends the worlds before a generation of a ClusterQueue that the manager has observed.
 func (a *Auditor) acknowledge(q *kueue.ClusterQueue, generation int64) {
 	for _, w := range a.worlds {
 		if w.ended.IsZero() && w.changed != nil && w.changed.UID == q.UID && w.changed.Generation <= generation {
@@ -90,8 +90,8 @@ func (a *Auditor) checkQuota(newcomer *holder, now moment) {
 	}
 }
 
-// breaches are the suspects that no world allows which the manager could have known. What it could have known is certain only now:
-// each kind has a watch of its own.
+// breaches returns the suspects that exceed every world that the manager could have observed. These worlds are certain only now: each kind
+// has a watch of its own.
 func (a *Auditor) breaches() []string {
 	var found []string
 	for i := range a.suspects {
@@ -111,7 +111,7 @@ func (a *Auditor) breaches() []string {
 	return found
 }
 
-// excess says which node has reserved more than it may, on the way up from a ClusterQueue. It is empty if there is none.
+// excess returns the node that has reserved more than it may, on the path up from a ClusterQueue. It is empty if there is none.
 func (w *world) excess(queue string, key flavorResource, usage map[string]int64) string {
 	nodes := w.tree(key)
 	for name, amount := range usage {

@@ -91,7 +91,7 @@ func TestReservationsWithinLimits(t *testing.T) {
 	}
 }
 
-// lower tells the auditor that quota is lowered from 4 to 2 at version 5, and of a reservation of 3 after that.
+// lower makes the auditor observe that quota is lowered from 4 to 2 at version 5, and a reservation of 3 after that.
 func lower(a *Auditor, acknowledged int64) *Auditor {
 	lowered := clusterQueue("a", "", quota{"2"})
 	lowered.Generation = 2
