@@ -12,8 +12,8 @@ import (
 )
 
 // BenchmarkSafetyCheck asks a Bank with many claims in 20 ClusterQueues of one cohort, each of which may use one of three flavors, whether
-// one more may come: one that can finish at once, one that has to wait until half of the others have finished, and one that could wait
-// for ever. It also takes one in and lets it go.
+// one more may be added: one that can finish at once, one that has to wait until half of the others have finished, and one that could wait
+// forever. It also adds and removes a claim.
 func BenchmarkSafetyCheck(b *testing.B) {
 	for _, bc := range []struct {
 		name string
@@ -48,12 +48,12 @@ func BenchmarkSafetyCheck(b *testing.B) {
 	}
 }
 
-// BenchmarkRelief asks a Bank with as many claims, none of which can finish since quota was taken away, who should go: that is one of them, a
-// half, or all but a few.
+// BenchmarkRelief selects the victims of deadlock recovery in a Bank with as many claims, none of which can finish since quota was taken
+// away: one of them, a half, or all but a few.
 func BenchmarkRelief(b *testing.B) {
 	for _, bc := range []struct {
 		name string
-		// left is what is left of the quota, in hundredths of what is held.
+		// left is the remaining quota, in hundredths of what is held.
 		left int
 	}{{"few", 100}, {"half", 50}, {"most", 5}} {
 		for _, holders := range []int{10, 100, 1000} {

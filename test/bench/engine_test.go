@@ -23,7 +23,7 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 )
 
-// A bound says how many times as long as another a benchmark may take.
+// A bound limits how many times as long as another a benchmark may take.
 type bound struct {
 	Benchmark string  `json:"benchmark"`
 	Than      string  `json:"than"`
@@ -161,7 +161,7 @@ func (c *cluster) finishOldest() {
 	c.engine.Apply(admission.WorkloadGone{Key: admission.StageKey{Namespace: wl.Namespace, Name: wl.Name}})
 }
 
-// turnOver measures one stage that ends, the one that takes its quota, and one that comes anew.
+// turnOver measures one stage that finishes, the one that takes its quota, and one that is newly created.
 func (c *cluster) turnOver(b *testing.B, sizes int) {
 	b.Helper()
 	for b.Loop() {
@@ -172,7 +172,7 @@ func (c *cluster) turnOver(b *testing.B, sizes int) {
 	record(b)
 }
 
-// BenchmarkAdmit has 1,000 stages that run and many that wait, all of one shape or of many.
+// BenchmarkAdmit has 1,000 stages that run and many that wait, all of one demand or of many.
 func BenchmarkAdmit(b *testing.B) {
 	for _, shapes := range []int{1, 8} {
 		for _, pending := range []int{100, 10_000} {
@@ -218,7 +218,7 @@ func BenchmarkAdmitSafely(b *testing.B) {
 	}
 }
 
-// addStaged submits a JobSet that holds 1 GPU and will need 8 more beside it.
+// addStaged submits a JobSet that holds 1 GPU and will need 8 more at the same time.
 func (c *cluster) addStaged(b *testing.B, name string) {
 	b.Helper()
 	first, second := jobsetapi.ReplicatedJob{}, jobsetapi.ReplicatedJob{}

@@ -21,8 +21,8 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 )
 
-// A yard has one cohort of ClusterQueues with three flavors, in which JobSets hold quota of their first stages, and want it for a second
-// and a third beside it.
+// A yard has one cohort of ClusterQueues with three flavors, in which JobSets hold quota of their first stages, and need more for a second
+// and a third.
 type yard struct {
 	b      *testing.B
 	engine *admission.Engine
@@ -147,7 +147,7 @@ func (y *yard) decide() (admitted, refused int, took time.Duration) {
 	return admitted, refused, took
 }
 
-// open lets a later stage of a JobSet ask for quota.
+// open opens a later stage of a JobSet.
 func (y *yard) open(i, stage int) {
 	wl := y.objects[admission.StageKey{Namespace: "ns", Name: fmt.Sprintf("js-%d-%d", i, stage)}]
 	if wl.Annotations != nil {
@@ -156,7 +156,7 @@ func (y *yard) open(i, stage int) {
 	}
 }
 
-// end takes a JobSet away with all that it holds.
+// end removes a JobSet and releases its quota.
 func (y *yard) end(i int) {
 	for stage := range 3 {
 		key := admission.StageKey{Namespace: "ns", Name: fmt.Sprintf("js-%d-%d", i, stage)}
@@ -166,10 +166,10 @@ func (y *yard) end(i int) {
 	y.engine.Apply(admission.PlanGone{UID: types.UID(fmt.Sprintf("js-%d", i))})
 }
 
-// BenchmarkStagedCohort measures life in one cohort of 20 ClusterQueues with three flavors, in which many JobSets hold quota for their
-// first stages: in each step the oldest ends, another opens its second stage, another its third, and a new one comes. Where quota is
-// ample, every stage that asks is admitted; where it is scarce, many ask at each step, and most are refused. Under StrictFIFO those that
-// are refused block others, and with policy Reserve the later stages of each JobSet have a peak reservation.
+// BenchmarkStagedCohort measures one cohort of 20 ClusterQueues with three flavors, in which many JobSets hold quota for their first
+// stages: in each step the oldest ends, another opens its second stage, another its third, and a new one is created. Where quota is ample,
+// every stage that asks is admitted; where it is scarce, many ask at each step, and most are refused. Under StrictFIFO those that are
+// refused block others, and with policy Reserve the later stages of each JobSet have a peak reservation.
 func BenchmarkStagedCohort(b *testing.B) {
 	for _, bc := range []struct {
 		name string

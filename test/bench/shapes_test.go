@@ -101,7 +101,7 @@ func (f *fleet) observe(wl *kueue.Workload) {
 	f.engine.Apply(admission.WorkloadObserved{Workload: wl})
 }
 
-// decide settles all that is decided, and returns who was admitted.
+// decide settles all decisions, and returns the admitted stages.
 func (f *fleet) decide() []admission.StageKey {
 	return f.settle(f.engine.Decide(time.Unix(0, 0)))
 }
@@ -188,7 +188,7 @@ func BenchmarkFit(b *testing.B) {
 	}
 }
 
-// BenchmarkEnqueue adds a stage to a line that is longer and longer, where nothing fits.
+// BenchmarkEnqueue adds a stage to a growing queue in which no stage fits.
 func BenchmarkEnqueue(b *testing.B) {
 	for _, pending := range []int{1000, 32_000, 1_000_000} {
 		b.Run(fmt.Sprintf("pending=%d", pending), func(b *testing.B) {
@@ -235,7 +235,7 @@ func heap() uint64 {
 	return m.HeapAlloc
 }
 
-// BenchmarkIdleEvent releases a little where everybody who waits needs more.
+// BenchmarkIdleEvent releases a little quota where every pending stage needs more.
 func BenchmarkIdleEvent(b *testing.B) {
 	for _, pending := range []int{10_000, 1_000_000} {
 		b.Run(fmt.Sprintf("pending=%d", pending), func(b *testing.B) {
@@ -276,7 +276,7 @@ func BenchmarkPreempt(b *testing.B) {
 	}
 }
 
-// BenchmarkReclaim has queues that take back what others have borrowed from them, with and without fair sharing.
+// BenchmarkReclaim has queues that reclaim quota that others have borrowed, with and without fair sharing.
 func BenchmarkReclaim(b *testing.B) {
 	for _, fair := range []bool{false, true} {
 		for _, queues := range []int{4, 40, 400} {
@@ -285,7 +285,7 @@ func BenchmarkReclaim(b *testing.B) {
 					WithinClusterQueue: kueue.PreemptionPolicyNever, ReclaimWithinCohort: kueue.PreemptionPolicyAny,
 				}}
 				f := newFleet(b, s, 0, admission.Config{FairSharing: fair})
-				// The second half of the queues runs what the first half owns as well.
+				// The second half of the queues also uses the nominal quota of the first half.
 				for i := range queues / 2 {
 					for k := range 20 {
 						f.gone([]admission.StageKey{{Namespace: "ns", Name: "w" + strconv.Itoa(i*20+k+1)}})
@@ -299,7 +299,7 @@ func BenchmarkReclaim(b *testing.B) {
 	}
 }
 
-// preemptAll measures one pass in which the first queues each preempt for one head of this many CPUs.
+// preemptAll measures one scheduling cycle in which the first queues each preempt for one head of this many CPUs.
 func (f *fleet) preemptAll(queues, victims int, cpus int64) {
 	f.b.Helper()
 	var took time.Duration
@@ -331,7 +331,7 @@ func (f *fleet) preemptAll(queues, victims int, cpus int64) {
 		if evicted != victims {
 			f.b.Fatalf("%d evicted, want %d", evicted, victims)
 		}
-		// Nobody is evicted in fact, so that the next pass finds the same.
+		// No eviction is written, so that the next cycle finds the same state.
 		f.gone(heads)
 		for _, id := range ids {
 			f.engine.Settle(id, errNotWritten)

@@ -23,8 +23,8 @@ func (c *cluster) addBundle(stages int, gpus int64) {
 func BenchmarkTogether(b *testing.B) {
 	const stages = 4
 	for _, pending := range []int{100, 10_000} {
-		// Those that wait are too large for what comes free, and each operation is that of BenchmarkAdmit: one that stands alone ends, another
-		// one takes its quota, and one comes anew.
+		// Pending groups are too large for the released quota, and each operation is that of BenchmarkAdmit: a stage outside of groups
+		// finishes, another one takes its quota, and one is newly created.
 		b.Run(fmt.Sprintf("passed/pending=%d", pending), func(b *testing.B) {
 			c := newCluster(b, 1000)
 			for c.names < 1000 {
@@ -37,7 +37,7 @@ func BenchmarkTogether(b *testing.B) {
 			c.addLone(1)
 			c.turnOver(b, 1)
 		})
-		// All stages of 100 bundles run. Each operation ends those of one, admits the next one, and one comes anew.
+		// All stages of 100 groups run. Each operation ends those of one group, admits the next one, and creates a new one.
 		b.Run(fmt.Sprintf("admitted/pending=%d", pending), func(b *testing.B) {
 			c := newCluster(b, 100*stages)
 			for c.names < 100*stages+pending {

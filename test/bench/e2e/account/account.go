@@ -1,5 +1,5 @@
-// Package account adds up what JobSets hold and use of their accelerators over time, and for how long they wait. It knows only what it
-// is told they do from when on.
+// Package account adds up the accelerators that JobSets hold and use over time, and how long they wait. Its inputs are the states of JobSets
+// and their times.
 package account
 
 import (
@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// A State is what is true of a JobSet from one observation to the next.
+// A State is the state of a JobSet from one observation to the next.
 type State struct {
 	// Held is how many accelerators it holds quota for, and Used how many its running pods have.
 	Held, Used int64
-	// Waits tells whether something of it could start, but for want of quota.
+	// Waits is true if a part of it could start, but lacks quota.
 	Waits bool
-	// Admitted tells whether any of it was admitted, and Finished whether it is over.
+	// Admitted is true if a part of it was admitted, and Finished if it has finished.
 	Admitted, Finished bool
 }
 
@@ -33,14 +33,15 @@ type entry struct {
 	state State
 }
 
-// A JobSet is what is known of one at the end of a run. Times count from the beginning of the run, all in seconds.
+// A JobSet is the record of one JobSet at the end of a run. Times count from the beginning of the run, all in seconds.
 type JobSet struct {
 	Name string `json:"name"`
-	// Submitted, Admitted and Finished are when it was seen first, when the first of it was seen admitted, and when it was seen to be over.
+	// Submitted, Admitted and Finished are the times at which it was first observed, at which its first part was observed admitted, and at
+	// which it was observed to have finished.
 	Submitted float64 `json:"submitted"`
 	Admitted  float64 `json:"admitted"`
 	Finished  float64 `json:"finished"`
-	// Waited is for how long, all in all, something of it could have started but for want of quota.
+	// Waited is the total time in which a part of it could have started, but lacked quota.
 	Waited float64 `json:"waited"`
 	// Held is accelerators times the seconds for which quota was held for them, Idle the part of it in which no running pod had them.
 	Held float64 `json:"held"`
@@ -54,7 +55,7 @@ type Step struct {
 	Used int64   `json:"used"`
 }
 
-// See notes that from now on a state is that of a JobSet. Time does not go back: what is told late counts from the latest time.
+// See records a new state of a JobSet. Time does not go back: a late observation counts from the latest time.
 func (b *Book) See(now time.Duration, jobSet string, s State) {
 	b.advance(max(now, b.now))
 	e := b.entries[jobSet]
@@ -90,7 +91,7 @@ func (b *Book) advance(now time.Duration) {
 	}
 }
 
-// draw adds a step to the curve, if it goes elsewhere.
+// draw adds a step to the curve, if its value changes.
 func (b *Book) draw() {
 	step := b.total
 	step.At = rounded(b.now.Seconds())
@@ -104,7 +105,7 @@ func (b *Book) draw() {
 	}
 }
 
-// Over tells how many JobSets are over and hold nothing any more.
+// Over returns how many JobSets have finished and no longer hold quota.
 func (b *Book) Over() int {
 	n := 0
 	for _, e := range b.entries {
@@ -115,7 +116,7 @@ func (b *Book) Over() int {
 	return n
 }
 
-// Run returns what was noted, in the order of submission.
+// Run returns the records, in the order of submission.
 func (b *Book) Run() *Run {
 	r := &Run{Curve: slices.Clone(b.curve)}
 	for _, e := range b.entries {
@@ -131,5 +132,5 @@ func (b *Book) Run() *Run {
 	return r
 }
 
-// rounded cuts what is finer than anybody can measure here.
+// rounded drops digits below the precision of the measurement.
 func rounded(seconds float64) float64 { return math.Round(seconds*1000) / 1000 }

@@ -7,7 +7,7 @@ import (
 	"github.com/tranche-dev/tranche/test/bench/e2e/ledger"
 )
 
-// A Run is what happened to a number of JobSets.
+// A Run is the record of a number of JobSets.
 type Run struct {
 	JobSets []JobSet `json:"jobSets"`
 	Curve   []Step   `json:"curve"`
@@ -24,21 +24,21 @@ type Comparison struct {
 	Staged *Run `json:"staged"`
 }
 
-// Figures are what is said of a run in short.
+// Figures summarize a run.
 type Figures struct {
-	// Makespan is from the first submission until the last JobSet was over.
+	// Makespan is the time from the first submission until the last JobSet has finished.
 	Makespan time.Duration
-	// Wait is from the submission of a JobSet until the first of it was admitted, Waited for how long it waited for quota in all its
-	// stages together, and Turnaround is from its submission until it was over.
+	// Wait is the time from the submission of a JobSet until its first part was admitted, Waited is how long it waited for quota in all its
+	// stages together, and Turnaround is the time from its submission until it has finished.
 	Wait, Waited, Turnaround Spread
 	// Held is accelerators times the seconds for which they were held, Idle the part of it in which no running pod had them.
 	Held, Idle float64
 }
 
-// A Spread says how long something took.
+// A Spread describes the distribution of a duration.
 type Spread struct{ Mean, P95 time.Duration }
 
-// Figures sums a run up.
+// Figures summarizes a run.
 func (r *Run) Figures() Figures {
 	var f Figures
 	var waits, waited, turnarounds []float64

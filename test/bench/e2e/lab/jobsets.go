@@ -46,7 +46,7 @@ func Draw(seed uint64, count int) []Submission {
 		js.Spec.ReplicatedJobs = kinds[kind]()
 		for j := range js.Spec.ReplicatedJobs {
 			if js.Spec.ReplicatedJobs[j].Name == workers {
-				// The leader goes on for as long as it is let.
+				// The leader runs until it is deleted.
 				js.Spec.SuccessPolicy = &jobset.SuccessPolicy{Operator: jobset.OperatorAll, TargetReplicatedJobs: []string{workers}}
 			}
 		}
@@ -74,7 +74,7 @@ func (d draw) fineTune() []jobsetapi.ReplicatedJob {
 	}
 }
 
-// distribute has a leader that loads first and keeps its accelerators beside its workers.
+// distribute has a leader that loads first and keeps its accelerators while its workers run.
 func (d draw) distribute() []jobsetapi.ReplicatedJob {
 	pool, pods := d.placed(1, 3)
 	return []jobsetapi.ReplicatedJob{
@@ -92,7 +92,7 @@ func (d draw) sweep() []jobsetapi.ReplicatedJob {
 	}
 }
 
-// placed draws a pool of nodes, half of the time any, and how many pods. Of the smaller pool nobody asks for the most.
+// placed draws a pool of nodes, half of the time any, and a number of pods. No task asks for the most pods of the smaller pool.
 func (d draw) placed(least, most int) (pool string, pods int32) {
 	switch d.IntN(6) {
 	case 0:
@@ -110,7 +110,7 @@ func (d draw) between(least, most float64) time.Duration {
 	return time.Duration(least*float64(time.Second)) + time.Duration(d.IntN(steps+1))*step
 }
 
-// A task is what each pod of a ReplicatedJob needs, and how its life goes.
+// A task is the request of each pod of a ReplicatedJob, and how long it runs.
 type task struct {
 	cpus, gpus int64
 	// pool is where it runs; empty means anywhere.
@@ -137,7 +137,7 @@ func newJob(name string, pods int32, t task) jobsetapi.ReplicatedJob {
 	return job
 }
 
-// after lets a ReplicatedJob wait for another one.
+// after makes a ReplicatedJob wait for another one.
 func after(other string, status jobset.DependsOnStatus, job jobsetapi.ReplicatedJob) jobsetapi.ReplicatedJob {
 	job.DependsOn = []jobset.DependsOn{{Name: other, Status: status}}
 	return job

@@ -64,7 +64,7 @@ func NodePools() []controlplane.NodePool {
 	}
 }
 
-// Queues are the flavors and what belongs to the tenants, in the order of creation. Nobody preempts.
+// Queues are the flavors and the objects of the tenants, in the order of creation. Preemption is off.
 func Queues() []client.Object {
 	objects := []client.Object{&kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: "cpu"}}}
 	for _, name := range []string{a100, h100} {

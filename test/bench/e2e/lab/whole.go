@@ -12,18 +12,18 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 )
 
-// Queued makes a JobSet one that Tranche admits stage by stage.
+// Queued returns a JobSet that Tranche admits stage by stage.
 func Queued(js *jobsetapi.JobSet) {
 	js.Labels = map[string]string{apis.QueueLabel: queueName}
 }
 
-// Suspended makes a JobSet one that waits for somebody to resume it as a whole.
+// Suspended returns a JobSet that waits until a client resumes it as a whole.
 func Suspended(js *jobsetapi.JobSet) {
 	js.Spec.Suspend = new(true)
 }
 
-// Whole is the quota Workload that Kueue makes of a JobSet: one pod set for each ReplicatedJob, with all of its pods. It has the name of
-// the JobSet.
+// Whole returns the quota Workload that Kueue creates for a JobSet: one pod set for each ReplicatedJob, with all of its pods. It has the
+// name of the JobSet.
 func Whole(js *jobsetapi.JobSet) *kueue.Workload {
 	w := &kueue.Workload{
 		TypeMeta:   metav1.TypeMeta{APIVersion: kueue.SchemeGroupVersion.String(), Kind: "Workload"},
@@ -41,7 +41,7 @@ func Whole(js *jobsetapi.JobSet) *kueue.Workload {
 
 func podsOf(job *jobsetapi.ReplicatedJob) int32 { return ptr.Deref(job.Template.Spec.Parallelism, 1) }
 
-// Reclaimable are the pods that Kueue gives back the quota of before a JobSet is over: those of Jobs that have succeeded.
+// Reclaimable returns the pods whose quota Kueue releases before a JobSet has finished: those of Jobs that have succeeded.
 func Reclaimable(js *jobsetapi.JobSet) []kueue.ReclaimablePod {
 	succeeded := map[string]int32{}
 	for i := range js.Status.ReplicatedJobsStatus {

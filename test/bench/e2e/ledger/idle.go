@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// An Idleness says for how long quota lay idle.
+// An Idleness describes for how long quota was idle.
 type Idleness struct {
 	// Share is the mean over all groups of ClusterQueues of the share of time in which quota of theirs lay idle.
 	Share float64
@@ -16,11 +16,11 @@ type Idleness struct {
 
 // Idle computes how much quota lay idle from the beginning to the last entry.
 //
-// Quota of a group lies idle at an instant if one of its ClusterQueues has somebody who has waited for longer than the grace, and
-// who would fit even into less quota than there is: without what has become free in the ClusterQueue, and in the group, within the
-// grace before. With the order Strict only those of the highest class that waits in the ClusterQueue count.
+// Quota of a group is idle at an instant if one of its ClusterQueues has a quota Workload that has waited for longer than the grace and
+// would fit even into less than the free quota: without the quota released in the ClusterQueue, and in the group, within the grace before.
+// With the order Strict only pending Workloads of the highest class in the ClusterQueue count.
 //
-// So quota that passes from hand to hand within the grace is never idle, however much of it is on its way.
+// So quota that is admitted again within the grace is never idle.
 func (l *Ledger) Idle() Idleness {
 	var sum time.Duration
 	var idleness Idleness
@@ -49,7 +49,7 @@ type group struct {
 	waiting, due map[Life]int // due are those that have waited for longer than the grace
 }
 
-// steps turns the log of a tree into what happens when, with what happens only because time passes.
+// steps turns the log of a tree into events, including those that happen only because time passes.
 func (l *Ledger) steps(tree int) []step {
 	grace := l.config.Grace
 	var steps []step
@@ -131,7 +131,7 @@ func (l *Ledger) isIdle(g *group, tree int) bool {
 	return false
 }
 
-// mayGo tells whether the order lets those of a class be admitted while others wait.
+// mayGo reports whether the order allows Workloads of a class to be admitted while others wait.
 func (l *Ledger) mayGo(g *group, queue, class int) bool {
 	if l.config.Order == Overtaking {
 		return true

@@ -1,5 +1,5 @@
-// Package ledger keeps the books of a benchmark's run from what a watch tells: who waits, who holds how much, whether any limit was
-// ever exceeded, how long admissions took, and for how long quota lay idle although somebody could have used it.
+// Package ledger records a benchmark's run from a watch: which quota Workloads wait and how much quota each holds, whether any limit was
+// ever exceeded, how long admissions took, and for how long quota was idle although a pending quota Workload could have used it.
 package ledger
 
 import (
@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A Config says what the books are about. Amounts are in thousandths of a CPU.
+// A Config describes the queues and classes. Amounts are in thousandths of a CPU.
 type Config struct {
 	// Trees has, for each ClusterQueue, the index of the group that it shares quota with.
 	Trees []int
@@ -16,13 +16,13 @@ type Config struct {
 	QueueLimit, TreeLimit int64
 	// Classes are the kinds of quota Workloads.
 	Classes []Class
-	// Order says who may be admitted before whom.
+	// Order defines which quota Workloads may be admitted before others.
 	Order Order
-	// Grace is for how long quota may be free, and somebody who could use it may wait, before the quota counts as idle.
+	// Grace is for how long quota may be free, while a quota Workload that could use it waits, before the quota counts as idle.
 	Grace time.Duration
 }
 
-// A Class is what the books must know of a kind of quota Workload.
+// A Class describes a kind of quota Workload.
 type Class struct {
 	// Amount is what one of them asks for.
 	Amount int64
@@ -30,20 +30,20 @@ type Class struct {
 	Priority int32
 }
 
-// An Order says who may be admitted before whom in one ClusterQueue.
+// An Order defines which quota Workloads may be admitted before others in one ClusterQueue.
 type Order int
 
 const (
-	// Overtaking lets whoever fits be admitted.
+	// Overtaking allows admission of every quota Workload that fits.
 	Overtaking Order = iota
-	// Strict lets nobody be admitted before those of a higher class.
+	// Strict allows no admission before the pending ones of a higher class.
 	Strict
 )
 
 // A Life is a quota Workload from its creation on.
 type Life struct{ Queue, Class int }
 
-// A Standing is what a quota Workload has come to.
+// A Standing is the state of a quota Workload.
 type Standing int
 
 // The standings.
@@ -54,13 +54,13 @@ const (
 	Finished
 )
 
-// A Charge says what a quota Workload that holds quota is charged, and where.
+// A Charge is the charge of a quota Workload that holds quota, and its ClusterQueue.
 type Charge struct {
 	Queue  int
 	Amount int64
 }
 
-// A Ledger is told of every change in the order of the watch. It is not safe for concurrent use.
+// A Ledger records every change in the order of the watch. It is not safe for concurrent use.
 type Ledger struct {
 	config Config
 	lives  []account
@@ -75,7 +75,7 @@ type Ledger struct {
 	end        time.Duration
 }
 
-// An account is what is known of one life.
+// An account is the record of one life.
 type account struct {
 	life     Life
 	standing Standing
@@ -85,7 +85,7 @@ type account struct {
 	admitted bool // once at least
 }
 
-// An entry says that somebody has stopped waiting, or that the use of quota has changed.
+// An entry records that a quota Workload has stopped waiting, or that the use of quota has changed.
 type entry struct {
 	life   Life
 	at     time.Duration
@@ -94,7 +94,7 @@ type entry struct {
 	used   int64
 }
 
-// New returns the books of these lives before anything has happened.
+// New returns an empty ledger of these lives.
 func New(config Config, lives []Life) *Ledger {
 	l := &Ledger{
 		config: config, lives: make([]account, len(lives)), queues: make([]int64, len(config.Trees)),
@@ -107,7 +107,7 @@ func New(config Config, lives []Life) *Ledger {
 	return l
 }
 
-// See notes what one life has come to. A charge is looked at only with Holding.
+// See records the state of one life. A charge is used only with Holding.
 func (l *Ledger) See(at time.Duration, index int, standing Standing, charge Charge) {
 	a := &l.lives[index]
 	l.end = at
@@ -133,7 +133,7 @@ func (l *Ledger) See(at time.Duration, index int, standing Standing, charge Char
 	}
 }
 
-// leave takes a life off what it was booked on.
+// leave removes the charges of a life.
 func (l *Ledger) leave(at time.Duration, a *account) {
 	switch a.standing {
 	case Waiting:
@@ -177,16 +177,16 @@ func (l *Ledger) violate(format string, args ...any) {
 	l.violations = append(l.violations, fmt.Sprintf(format, args...))
 }
 
-// Standing tells what a life has come to.
+// Standing returns the state of a life.
 func (l *Ledger) Standing(index int) Standing { return l.lives[index].standing }
 
-// Finished is how many lives have come to their end.
+// Finished returns how many lives have finished.
 func (l *Ledger) Finished() int { return l.finished }
 
-// Admissions is how often anybody was given quota.
+// Admissions returns how often quota was admitted.
 func (l *Ledger) Admissions() int { return l.admissions }
 
-// Violations are what must not have happened.
+// Violations are the broken limits.
 func (l *Ledger) Violations() []string { return l.violations }
 
 // Latencies returns, of one class and in ascending order, how long each life waited from its creation to its first admission.

@@ -12,7 +12,7 @@ import (
 
 const ms = time.Millisecond
 
-// A fact is what the watch says of one life at some time.
+// A fact is one event of the watch about a life.
 type fact struct {
 	at       time.Duration
 	life     int

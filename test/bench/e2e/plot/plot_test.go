@@ -18,7 +18,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden file anew")
 
-// sample is a small chart: 8 of 12 are held first and half of them in use, then 2 in a second panel that is over earlier.
+// sample is a small chart: 8 of 12 are held first and half of them in use, then 2 in a second panel that ends earlier.
 func sample() *plot.Chart {
 	return &plot.Chart{
 		Title: "Held & used", X: "time in s", Y: "GPUs", Inner: "in use", Outer: "held <idle>", Limit: 12, LimitName: "quota",

@@ -1,5 +1,5 @@
-// Package shape reads what the end-to-end benchmark puts on a cluster, the queues and what is submitted to them over time, and says
-// how fast anybody could be done with it.
+// Package shape reads the load of the end-to-end benchmark, the queues and the quota Workloads submitted over time, and computes the
+// shortest possible time for it.
 package shape
 
 import (
@@ -19,9 +19,9 @@ type Shape struct {
 	Cohorts int `json:"cohorts"`
 	// QueuesPerCohort is how many ClusterQueues each cohort has, or how many there are if there are no cohorts.
 	QueuesPerCohort int `json:"queuesPerCohort"`
-	// Queue is what all ClusterQueues are like.
+	// Queue describes all ClusterQueues.
 	Queue Queue `json:"queue"`
-	// Classes are what is submitted to each ClusterQueue.
+	// Classes are submitted to each ClusterQueue.
 	Classes []Class `json:"classes"`
 }
 
@@ -98,7 +98,7 @@ func (s *Shape) validate() error {
 	return errors.Join(problems...)
 }
 
-// AllAtOnce makes the whole shape arrive without any pause.
+// AllAtOnce removes the pauses between submissions.
 func (s *Shape) AllAtOnce() {
 	for i := range s.Classes {
 		s.Classes[i].Every.Duration = 0
@@ -157,7 +157,7 @@ func (s *Shape) QuotaBound() time.Duration {
 	return time.Duration(work / float64(s.Queue.NominalCPU.MilliValue()))
 }
 
-// ArrivalBound is when the last quota Workload could be finished if each was admitted as soon as it was there.
+// ArrivalBound is when the last quota Workload could be finished if each was admitted at its creation.
 func (s *Shape) ArrivalBound() time.Duration {
 	var last time.Duration
 	for i := range s.Classes {
