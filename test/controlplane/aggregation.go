@@ -6,11 +6,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// aggregator is the name by which the API server is known to those to whom it passes requests on.
+// aggregator is the user name of the API server when it forwards requests.
 const aggregator = "front-proxy"
 
-// configureAggregation lets the API server pass requests on to other API servers, with a certificate of an authority that signs nothing
-// else: who has one may speak for anybody.
+// configureAggregation lets the API server forward requests to other API servers, with a certificate of an authority that signs nothing
+// else: a client with such a certificate may impersonate any user.
 func configureAggregation(api *envtest.APIServer) error {
 	proxies, err := newAuthority()
 	if err != nil {

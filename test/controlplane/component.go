@@ -28,7 +28,7 @@ type component interface { //nolint:interfacebloat // six verbs are what can be 
 	start(ctx context.Context) error // returns when it is ready
 	stop() error                     // orderly; nothing to do if it does not run
 	kill() error                     // at once; nothing to do if it does not run
-	lost() error                     // an error if it ended although nobody stopped it
+	lost() error                     // an error if it ended without being stopped
 	pid() int
 }
 

@@ -1,9 +1,7 @@
 // Package controlplane runs a real Kubernetes control plane on this machine, for tests and for the demo: etcd, kube-apiserver,
-// kube-controller-manager, kube-scheduler, kwok with fake nodes, and the stock JobSet controller with its webhooks.
-//
-// Nothing is mocked but the machines: kwok plays the kubelets, and the annotations of a pod say how its life goes
-// (FakeReadyAfter and its neighbours). The binaries come from the module test/cluster. Everything listens on loopback, on free
-// ports, and dies with the process that started it.
+// kube-controller-manager, kube-scheduler, kwok with fake nodes, and the stock JobSet controller with its webhooks. Only the machines are
+// simulated: kwok acts as the kubelets, and the annotations of a pod set its readiness and its end (FakeReadyAfter and others). The
+// binaries come from the module test/cluster. Everything listens on loopback, on free ports, and dies with the process that started it.
 //
 //	plane, err := controlplane.Start(ctx, controlplane.Config{
 //		CRDs:      []string{"config/crd"},

@@ -24,7 +24,7 @@ const (
 	// FakeReadyAfter is the time from being bound to a node to being Ready. Default: none.
 	FakeReadyAfter = "tranche.dev/fake-ready-after"
 
-	// FakeRunTime is the time from being Ready to the end of the pod. Default: 1s. Pods that no Job owns run for ever.
+	// FakeRunTime is the time from being Ready to the end of the pod. Default: 1s. Pods that no Job owns run forever.
 	FakeRunTime = "tranche.dev/fake-run-time"
 
 	// FakeExit is how the pod ends: FakeExitSucceed (the default), FakeExitFail, FakeExitFailFirst or FakeExitNever.

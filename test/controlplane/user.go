@@ -10,9 +10,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// UserConfig returns a configuration for clients that act as a user, proven by a client certificate. Nobody has to create the
-// user, and what it may do is a matter of RBAC. The name of a service account (system:serviceaccount:NAMESPACE:NAME) is as good
-// as any, and gets the groups of service accounts. It panics only if the machine cannot make a certificate.
+// UserConfig returns a configuration for clients that act as a user, authenticated by a client certificate. The user need not be created,
+// and RBAC decides its permissions. The name may be that of a service account (system:serviceaccount:NAMESPACE:NAME), and then gets the
+// groups of service accounts. It panics only if the machine cannot make a certificate.
 func (p *ControlPlane) UserConfig(user string, groups ...string) *rest.Config {
 	if account, ok := strings.CutPrefix(user, "system:serviceaccount:"); ok {
 		namespace, _, _ := strings.Cut(account, ":")

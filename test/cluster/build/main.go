@@ -1,8 +1,6 @@
-// Command build makes the binaries of the test control plane from the modules that go.mod pins.
-//
-// They land in bin/KEY, where KEY changes with everything that shapes them, together with the manifests that belong to
-// them; what is there already is not built again. Progress goes to standard error, and the directory is the only line on
-// standard output.
+// Command build makes the binaries of the test control plane from the modules that go.mod pins. They are written to bin/KEY, where KEY is a
+// hash of all inputs of the build, together with their manifests; existing binaries are not built again. Progress goes to standard error,
+// and the directory is the only line on standard output.
 //
 // With -with it also builds the manager and the demo, into the directory bin of the main module: all that `make demo` needs.
 package main
@@ -76,10 +74,10 @@ func build(ctx context.Context) (string, error) {
 		return "", err
 	}
 	defer unlock()
-	if exists(done) { // somebody else built it while we waited
+	if exists(done) { // another process built it while we waited
 		return done, nil
 	}
-	// A directory without its final name is never used, so a build that is cut off leaves nothing half-made behind.
+	// A directory without its final name is never used, so an interrupted build leaves no partial result.
 	unfinished := filepath.Join(bin, "unfinished")
 	if err := os.RemoveAll(unfinished); err != nil {
 		return "", fmt.Errorf("remove an unfinished build: %w", err)
