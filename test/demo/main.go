@@ -1,5 +1,5 @@
-// Package main is `make demo`: it brings a real control plane up with fake GPU nodes, installs Tranche from the manifests in
-// config, submits the sample JobSets of two teams, more than fit at once, and shows how they go through their stages.
+// Package main is `make demo`: it brings a real control plane up with fake GPU nodes, installs Tranche from the manifests in config,
+// submits the sample JobSets of two teams, more than fit at once, and shows their stages.
 package main
 
 import (

@@ -14,7 +14,7 @@ const (
 	whySize = 70
 )
 
-// show follows the JobSets until all of them are over: as a table on a terminal, as lines of news where output is piped.
+// show follows the JobSets until all of them have finished: as a table on a terminal, as lines of changes where output is piped.
 func show(ctx context.Context, o *observer, jobSets int) error {
 	ticker := time.NewTicker(redraw)
 	defer ticker.Stop()

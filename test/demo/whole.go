@@ -10,7 +10,7 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 )
 
-// A course is what one JobSet needs if it is admitted as a whole: the sum of all parts at first, and each part until its end.
+// A course is the demand of one JobSet that is admitted as a whole: the sum of all parts at first, and each part until its end.
 type course struct {
 	parts           []part
 	sum, held, used float64
@@ -22,9 +22,8 @@ type part struct {
 	end  time.Duration
 }
 
-// wholeJobSets computes what it would have cost to admit each JobSet once, with the sum of its stages, of which each gives back its part at
-// its end, as Kueue does: first come first served where it fits, per team. Each stage takes as long as it was seen to take when it was
-// admitted by itself.
+// wholeJobSets computes the cost of admitting each JobSet once, with the sum of its stages, of which each releases its part at its end, as
+// Kueue does: first come, first served where it fits, per team. Each stage takes as long as it took when it was admitted by itself.
 func (s *script) wholeJobSets(o *observer) (figures, error) {
 	var total figures
 	for _, team := range s.teams {

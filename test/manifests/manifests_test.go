@@ -53,7 +53,7 @@ func compare(t *testing.T, overlay string, values ...string) {
 	}
 }
 
-// Who brings a certificate has the API server check it.
+// With a certificate of the user, the API server verifies it.
 func TestChartWithACertificate(t *testing.T) {
 	got := objects(t, helm(t, "--set=visibility.enable=true", "--set=visibility.certSecret=certs", "--set=visibility.caBundle=QUFB"))
 	spec := field(t, got["APIService//v1beta2.visibility.kueue.x-k8s.io"], "spec")
@@ -84,7 +84,7 @@ func excluded(labels map[string]any) map[string]any {
 	}}}
 }
 
-// What the chart says may be chosen reaches every object that it concerns.
+// Each value of the chart reaches every object that it concerns.
 func TestChartValues(t *testing.T) {
 	got := objects(t, helm(t,
 		"--set=managerUser=somebody", "--set=manageJobSetsWithoutQueueName=true", "--set=gangProvider=KAI", "--set=gangSchedulerName=mine", "--set=image.tag=v9",
@@ -132,7 +132,7 @@ func TestChartValues(t *testing.T) {
 	}
 }
 
-// Who turns group start off, or has an image of their own for it, is heard.
+// Values that turn group start off, or set another image for it, take effect.
 func TestChartGroupStart(t *testing.T) {
 	for value, want := range map[string]string{"groupStart.enable=false": "", "groupStart.image=mine:v1": "mine:v1"} {
 		got := objects(t, helm(t, "--set="+value))

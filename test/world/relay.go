@@ -36,7 +36,7 @@ func (w *World) StartRelay(proxy *Proxy, n int, options ManagerOptions) (*Relay,
 	return r, nil
 }
 
-// Stop ends the manager that runs, and tells whether the first one was killed.
+// Stop ends the manager that runs, and reports whether the first one was killed.
 func (r *Relay) Stop() (struck bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
