@@ -15,7 +15,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
-// connections is how many connections the writes go over, so that none of them waits for another one in this process.
+// connections is the number of connections of the writes, so that no write waits for another one in this process.
 const connections = 8
 
 // An api writes quota Workloads. It neither limits its requests nor reads what the API server answers to those that succeed.
@@ -72,7 +72,7 @@ func (a *api) create(ctx context.Context, w *kueue.Workload) error {
 	return nil
 }
 
-// A patch is what server-side apply is given.
+// A patch is the body of a server-side apply.
 type patch struct {
 	APIVersion string         `json:"apiVersion"`
 	Kind       string         `json:"kind"`

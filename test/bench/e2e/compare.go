@@ -36,22 +36,22 @@ const (
 	staged way = "staged"
 )
 
-// findings are what the two runs have found out.
+// findings are the results of the two runs.
 type findings struct {
 	comparison account.Comparison
-	// timeline is what Tranche's own timelines say of the staged run.
+	// timeline has the sums of Tranche's own timelines of the staged run.
 	timeline timelineSums
 	problems []error
 }
 
-// A timelineSums is how many accelerator-seconds the timelines of JobSets say were held, and were idle. missing is how many stages they
-// do not tell of yet, or not that they have finished.
+// A timelineSums has the accelerator-seconds that were held, and were idle, according to the timelines of JobSets. missing is how many
+// stages they do not contain yet, or not as finished.
 type timelineSums struct {
 	held, idle float64
 	missing    int
 }
 
-// compareOnce runs the same JobSets both ways, each on a control plane of its own, and writes what came of it to files.
+// compareOnce runs the same JobSets both ways, each on a control plane of its own, and writes the results to files.
 func compareOnce(ctx context.Context, o *options) ([]figure, error) {
 	found := &findings{comparison: account.Comparison{Seed: o.seed, Quota: lab.Quota()}}
 	for _, w := range []way{whole, staged} {
@@ -75,7 +75,7 @@ func compareOnce(ctx context.Context, o *options) ([]figure, error) {
 	return comparisonFigures(found), nil
 }
 
-// runWay brings a control plane up and lets all JobSets run in one way.
+// runWay starts a control plane and runs all JobSets in one way.
 func (found *findings) runWay(ctx context.Context, how way, o *options) (_ *account.Run, err error) {
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
@@ -107,7 +107,7 @@ func (found *findings) runWay(ctx context.Context, how way, o *options) (_ *acco
 	return found.submitAll(ctx, r, how, o)
 }
 
-// submitAll submits the JobSets when they are due, and waits until all of them are over.
+// submitAll submits the JobSets when they are due, and waits until all of them have finished.
 func (found *findings) submitAll(ctx context.Context, r *run, how way, o *options) (*account.Run, error) {
 	submissions := lab.Draw(o.seed, o.jobSets)
 	f := newFollower(len(submissions))
@@ -156,7 +156,7 @@ func (found *findings) submitAll(ctx context.Context, r *run, how way, o *option
 	return f.book.Run(), nil
 }
 
-// awaitTimelines waits until the timelines of all JobSets tell of all their stages: the manager writes one after a stage has finished.
+// awaitTimelines waits until the timelines of all JobSets contain all their stages: the manager writes one after a stage has finished.
 func (f *follower) awaitTimelines(ctx context.Context) error {
 	err := wait.PollUntilContextTimeout(ctx, settleEvery, settleTimeout, true, func(context.Context) (bool, error) {
 		f.mu.Lock()
@@ -178,7 +178,7 @@ func (r *run) submitStaged(ctx context.Context, js *jobsetapi.JobSet) error {
 	return nil
 }
 
-// unfinished says what the JobSets are waiting for that are not over.
+// unfinished describes what the unfinished JobSets wait for.
 func (f *follower) unfinished(cause error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -196,7 +196,7 @@ func (f *follower) unfinished(cause error) error {
 	return errors.Join(append(problems, late...)...)
 }
 
-// timelines sums up what the timelines say. mu is held.
+// timelines sums up the timelines. mu is held.
 func (f *follower) timelines() timelineSums {
 	var sums timelineSums
 	for _, s := range f.sights {

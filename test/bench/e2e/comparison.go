@@ -23,7 +23,7 @@ type line struct {
 	whole, staged     float64
 }
 
-// ratio is what the staged run has of the other, 1 where neither has anything.
+// ratio returns the figure of the staged run divided by that of the other, 1 if both are zero.
 func (l *line) ratio() float64 {
 	if l.whole == l.staged {
 		return 1
@@ -31,7 +31,7 @@ func (l *line) ratio() float64 {
 	return l.staged / l.whole
 }
 
-// linesOf are the figures by which the runs are compared.
+// linesOf returns the figures by which the runs are compared.
 func linesOf(c *account.Comparison) []line {
 	w, s := c.Whole.Figures(), c.Staged.Figures()
 	inSeconds := func(name, title string, of func(*account.Figures) time.Duration) line {
@@ -72,7 +72,7 @@ func summary(c *account.Comparison) string {
 	return out.String()
 }
 
-// noise is by how much the time that a JobSet takes may differ without anybody's doing.
+// noise is the random variation of the time that a JobSet takes.
 const noise = time.Second
 
 // later counts the JobSets that took longer from their submission to their end when they were admitted stage by stage.
@@ -92,7 +92,7 @@ func later(c *account.Comparison) int {
 	return n
 }
 
-// comparisonFigures computes everything that is reported of a comparison.
+// comparisonFigures computes all reported figures of a comparison.
 func comparisonFigures(found *findings) []figure {
 	lines := linesOf(&found.comparison)
 	var figures []figure
@@ -121,7 +121,7 @@ func comparisonFigures(found *findings) []figure {
 	)
 }
 
-// chartOf draws what was held and used over time.
+// chartOf draws the held and used accelerators over time.
 func chartOf(c *account.Comparison) *plot.Chart {
 	chart := &plot.Chart{
 		Title: fmt.Sprintf("GPUs held, and in use, by the same %d JobSets admitted in two ways", len(c.Staged.JobSets)),

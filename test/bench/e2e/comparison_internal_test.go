@@ -99,7 +99,7 @@ func TestState(t *testing.T) {
 	}
 }
 
-// A follower puts together what belongs to a JobSet, and is done when all of them are over.
+// A follower combines the objects of a JobSet, and is done when all JobSets have finished.
 func TestFollower(t *testing.T) {
 	f := newFollower(1)
 	pod := gpuPod("pod", corev1.PodRunning)

@@ -49,7 +49,7 @@ func parseSamples(page io.Reader, metric string) ([]sample, error) {
 	return samples, lines.Err()
 }
 
-// counts are requests by what they are about.
+// counts are numbers of requests by verb or resource.
 type counts map[string]float64
 
 // since returns by how much counts have grown.

@@ -22,18 +22,18 @@ import (
 )
 
 const (
-	// The field managers of whoever admits, and of the controllers of jobs.
+	// The field managers of the manager that admits, and of the controllers of jobs.
 	admissionManager = "kueue-admission"
 	finishManager    = "kueue-job-controller-Finished"
 
-	// evictionGrace is how long a manager has to clear the reservation of whom it has evicted, before the driver does it as the
+	// evictionGrace is how long a manager has to clear the reservation of an evicted quota Workload, before the driver does it as the
 	// controller of a job would.
 	evictionGrace = 200 * time.Millisecond
 	// idleGrace is how long quota may be free before it counts as idle.
 	idleGrace = 50 * time.Millisecond
 )
 
-// A driver submits a shape, and runs what is admitted: after the run time of a quota Workload it writes that it is finished.
+// A driver submits a shape, and runs admitted quota Workloads: after its run time it writes that a quota Workload is finished.
 type driver struct {
 	api   *api
 	shape *shape.Shape
@@ -52,7 +52,7 @@ type driver struct {
 	done      chan struct{}
 }
 
-// A life is one quota Workload as it was last seen, and what the driver has to do with it.
+// A life is the last observed state of one quota Workload, and the driver's pending work for it.
 type life struct {
 	class      int
 	key        types.NamespacedName
@@ -108,8 +108,8 @@ func booksOf(s *shape.Shape) ledger.Config {
 	return c
 }
 
-// follow watches all quota Workloads from now on. The events of one watch come in the order of the changes, so that what holds
-// quota after each of them is what held quota in the API server.
+// follow watches all quota Workloads from now on. The events of one watch come in the order of the changes, so that the reservations after
+// each of them are those in the API server.
 func (d *driver) follow(ctx context.Context, c client.WithWatch) error {
 	var list kueue.WorkloadList
 	if err := c.List(ctx, &list); err != nil {
@@ -173,7 +173,7 @@ func (d *driver) submit(ctx context.Context, c *shape.Class, lives []life) {
 	}
 }
 
-// see takes over what the watch tells of one quota Workload.
+// see applies an event of the watch to one quota Workload.
 func (d *driver) see(ctx context.Context, object *kueue.Workload, kind watch.EventType) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -210,7 +210,7 @@ func (d *driver) see(ctx context.Context, object *kueue.Workload, kind watch.Eve
 	}
 }
 
-// begin lets an admitted quota Workload run.
+// begin starts the run of an admitted quota Workload.
 func (d *driver) begin(ctx context.Context, i int) {
 	l := &d.lives[i]
 	l.running, l.overdue = true, false
@@ -222,8 +222,7 @@ func (d *driver) begin(ctx context.Context, i int) {
 	})
 }
 
-// finish writes that a run has come to its end, unless it has been interrupted. If somebody else has written in between it tries
-// again with what they have written.
+// finish writes that a run has finished, unless it has been interrupted. After a conflicting write it tries again with the new version.
 func (d *driver) finish(ctx context.Context, i, attempt int) {
 	for {
 		d.mu.Lock()
@@ -249,7 +248,7 @@ func (d *driver) finish(ctx context.Context, i, attempt int) {
 	}
 }
 
-// heedEviction notes that a quota Workload is evicted, and after a while clears its reservation if nobody else does.
+// heedEviction records that a quota Workload is evicted, and after some time clears its reservation if the manager does not.
 func (d *driver) heedEviction(ctx context.Context, i int, object *kueue.Workload) {
 	l := &d.lives[i]
 	wasEvicted := l.evicted != nil
@@ -271,7 +270,7 @@ func (d *driver) heedEviction(ctx context.Context, i int, object *kueue.Workload
 	}
 }
 
-// clear takes the reservation off a quota Workload that is still evicted, under the field manager that has written it.
+// clear removes the reservation of a quota Workload that is still evicted, under the field manager that has written it.
 func (d *driver) clear(ctx context.Context, i int) {
 	d.mu.Lock()
 	l := &d.lives[i]
@@ -296,7 +295,7 @@ func (d *driver) clear(ctx context.Context, i int) {
 	d.report(err)
 }
 
-// report keeps an error for the end. What ends with the run is none.
+// report keeps an error for the end. Errors caused by the end of the run are ignored.
 func (d *driver) report(err error) {
 	if err == nil {
 		return

@@ -18,21 +18,21 @@ import (
 )
 
 const (
-	// floorNamespace has no LocalQueue: what is in there is nobody's to admit.
+	// floorNamespace has no LocalQueue, so that no manager admits its quota Workloads.
 	floorNamespace = "floor"
-	// warmUp is how many lives come before those that are measured.
+	// warmUp is the number of lives before those that are measured.
 	warmUp      = 100
 	parallelism = 32
 )
 
-// A floor says what the machine needs for one life of a quota Workload, its creation, admission and end, when nothing else is done.
+// A floor is the time that the machine needs for one life of a quota Workload, its creation, admission and end, without other work.
 type floor struct {
 	wall time.Duration
 	// apiserver and all are processor time, of the API server alone and together with etcd and the driver.
 	apiserver, all time.Duration
 }
 
-// sound lives so many lives at full rate and returns what one of them takes. It leaves nothing behind.
+// sound runs so many lives at full rate and returns the time of one of them. It deletes all its objects.
 func (r *run) sound(ctx context.Context, lives int) (floor, error) {
 	if err := r.world.CreateNamespace(ctx, floorNamespace, nil); err != nil {
 		return floor{}, fmt.Errorf("create namespace %s: %w", floorNamespace, err)

@@ -20,8 +20,8 @@ import (
 	"github.com/tranche-dev/tranche/test/bench/e2e/lab"
 )
 
-// A follower watches JobSets with their quota Workloads and pods, and enters into a book what they hold, use and wait for, at the time
-// at which it is told.
+// A follower watches JobSets with their quota Workloads and pods, and records in a book the quota that they hold, use and wait for, at the
+// time of each event.
 type follower struct {
 	// changed is called after each change, with the key of the JobSet.
 	changed func(types.NamespacedName)
@@ -36,14 +36,14 @@ type follower struct {
 	problems []error
 }
 
-// A sight is what was last seen of a JobSet.
+// A sight is the last observed state of a JobSet.
 type sight struct {
 	jobSet    *jobsetapi.JobSet
 	workloads map[types.UID]*kueue.Workload
 	pods      map[types.UID]*corev1.Pod
 }
 
-// newFollower makes one that is done when so many JobSets are over and hold nothing any more.
+// newFollower returns a follower that is done when so many JobSets have finished and no longer hold quota.
 func newFollower(expected int) *follower {
 	return &follower{
 		changed: func(types.NamespacedName) {}, began: time.Now(), sights: map[types.NamespacedName]*sight{}, expected: expected,
@@ -72,7 +72,7 @@ func (f *follower) follow(ctx context.Context, c client.WithWatch) error {
 	return nil
 }
 
-// see takes one event in, and returns the key of the JobSet that it is about.
+// see processes one event, and returns the key of its JobSet.
 func (f *follower) see(event watch.Event, now time.Time) (types.NamespacedName, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -148,7 +148,7 @@ func (s *sight) state() account.State {
 	return state
 }
 
-// gpusOf is how many accelerators a quota Workload is charged: those that it was admitted with, without those of reclaimable pods.
+// gpusOf returns how many accelerators a quota Workload is charged: those that it was admitted with, without those of reclaimable pods.
 func gpusOf(w *kueue.Workload) int64 {
 	if w.Status.Admission == nil {
 		return 0

@@ -22,7 +22,7 @@ import (
 )
 
 // guardsShape is the name of the benchmark of the guards: how long the API server takes to create and to update a queued JobSet, as a
-// multiple of the same write in a namespace that the guards leave alone.
+// multiple of the same write in a namespace without the guards.
 const guardsShape = "guards"
 
 // guardsRounds is how often each write is done with guards, and how often without.

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A lag collects by how much the driver was late with what was due at a fixed time.
+// A lag collects how late the driver was with work that was due at a fixed time.
 type lag struct {
 	mu   sync.Mutex
 	late []time.Duration

@@ -1,7 +1,7 @@
-// Package main is `make bench-e2e`: it runs a shape of load through the real manager binary on a real control plane, measures in the
-// same run what the machine can do without a manager, and compares the figures with bounds.yaml. The shape "staged" runs the same staged
-// JobSets twice, with each admitted as a whole and stage by stage, and compares. The shape "guards" times writes of JobSets with and
-// without the admission policies. The shape "stages" times the stages of long JobSets with a queue and without.
+// Package main is `make bench-e2e`: it runs a shape of load through the real manager binary on a real control plane, measures in the same
+// run the rate of the machine without a manager, and compares the figures with bounds.yaml. The shape "staged" runs the same staged JobSets
+// twice, with each admitted as a whole and stage by stage, and compares. The shape "guards" times writes of JobSets with and without the
+// admission policies. The shape "stages" times the stages of long JobSets with a queue and without.
 package main
 
 import (

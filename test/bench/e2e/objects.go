@@ -24,7 +24,7 @@ func queueName(queue int) string { return fmt.Sprintf("cq-%04d", queue) }
 
 func localQueueName(index int) string { return fmt.Sprintf("lq-%03d", index) }
 
-// createQueues creates everything that does not move.
+// createQueues creates the queues and flavors, which do not change.
 func createQueues(ctx context.Context, c client.Client, s *shape.Shape) error {
 	objects := []client.Object{&kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: flavorName}}}
 	for queue := range s.Queues() {
@@ -82,7 +82,7 @@ func quotaWorkload(namespace, name, localQueue string, c *shape.Class) *kueue.Wo
 	return w
 }
 
-// admission is what a manager writes about a quota Workload that it admits.
+// admission returns the status that a manager writes for a quota Workload that it admits.
 func admission(queue string, cpu resource.Quantity) *kueue.WorkloadStatus {
 	return &kueue.WorkloadStatus{
 		Admission: &kueue.Admission{
@@ -100,7 +100,7 @@ func admission(queue string, cpu resource.Quantity) *kueue.WorkloadStatus {
 	}
 }
 
-// outcome is what the controller of a job writes when the job is over.
+// outcome returns the condition that the controller of a job writes when the job has finished.
 func outcome() *kueue.WorkloadStatus {
 	return &kueue.WorkloadStatus{Conditions: []metav1.Condition{
 		condition(kueue.WorkloadFinished, metav1.ConditionTrue, kueue.WorkloadFinishedReasonSucceeded, "Finished by the benchmark"),

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// ticksPerSecond is in what the kernel counts the time of processes, on every platform that Go runs on.
+// ticksPerSecond is the unit in which the kernel counts the time of processes, on every platform that Go runs on.
 const ticksPerSecond = 100
 
 // A usage is what a process has used since it began.
@@ -20,7 +20,7 @@ type usage struct {
 	peak int64 // bytes of memory
 }
 
-// readUsage asks the kernel about a process.
+// readUsage reads the usage of a process from the kernel.
 func readUsage(pid int) (usage, error) {
 	dir := filepath.Join("/proc", strconv.Itoa(pid))
 	stat, err := os.ReadFile(filepath.Join(dir, "stat"))

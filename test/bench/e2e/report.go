@@ -35,14 +35,14 @@ func mebibytes(name string, bytes int64) figure {
 	return figure{name: name, value: float64(bytes) / (1 << 20), unit: "MiB"}
 }
 
-// figuresOf computes everything that is reported of a run.
+// figuresOf computes all reported figures of a run.
 func figuresOf(s *shape.Shape, found *results) []figure {
 	figures := append(bounding(s, found), service(s, found)...)
 	figures = append(figures, requests(found)...)
 	return append(figures, costs(found)...)
 }
 
-// bounding says how long it took, and how long it takes whoever does it.
+// bounding reports how long the run took, and its lower bounds.
 func bounding(s *shape.Shape, found *results) []figure {
 	var life, cpu, all time.Duration
 	var notes []string
@@ -69,7 +69,7 @@ func bounding(s *shape.Shape, found *results) []figure {
 	}
 }
 
-// service says what those who wait have got.
+// service reports the admissions and waiting times of the quota Workloads.
 func service(s *shape.Shape, found *results) []figure {
 	d := found.driver
 	d.mu.Lock()
@@ -105,7 +105,7 @@ func service(s *shape.Shape, found *results) []figure {
 	)
 }
 
-// requests says what the manager has sent for each admission.
+// requests reports the requests of the manager for each admission.
 func requests(found *results) []figure {
 	admissions := float64(max(found.driver.books.Admissions(), 1))
 	sent := found.after.sent.since(found.before.sent)
@@ -124,7 +124,7 @@ func requests(found *results) []figure {
 	return figures
 }
 
-// costs says what the processes have used.
+// costs reports the resources that the processes have used.
 func costs(found *results) []figure {
 	before, after := &found.before, &found.after
 	late := found.driver.lag.sorted()
@@ -137,7 +137,7 @@ func costs(found *results) []figure {
 	}
 }
 
-// others says which share of the machine was taken by what has nothing to do with the run. Where that is much, so is the noise.
+// others reports the share of the machine that other processes used. A large share means much noise.
 func others(before, after *reading) figure {
 	spent := after.machine - before.machine - after.since(before)
 	whole := after.at.Sub(before.at) * time.Duration(after.cores)

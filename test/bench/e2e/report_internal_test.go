@@ -114,7 +114,7 @@ func TestBounds(t *testing.T) {
 	checkError(t, err, "least")
 }
 
-// Each bound is about a figure that the report has, or it would hold nothing.
+// Each bound is for a figure of the report; otherwise it would check nothing.
 func TestBoundsAreAboutFigures(t *testing.T) {
 	b, err := decodeBounds(boundsFile)
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 const (
 	settleEvery   = 100 * time.Millisecond
 	settleTimeout = 30 * time.Second
-	// quietFor is longer than a manager may put off the status of a queue.
+	// quietFor is longer than a manager may delay the status of a queue.
 	quietFor = 1500 * time.Millisecond
 )
 
@@ -37,7 +37,7 @@ type run struct {
 	managerMetrics           string
 }
 
-// A reading is what is read off everything at one time.
+// A reading has all measured values at one time.
 type reading struct {
 	apiserver, etcd, manager, driver usage
 	sent, received                   counts
@@ -46,7 +46,7 @@ type reading struct {
 	cores                            int
 }
 
-// results are what a run has found out.
+// results are the results of a run.
 type results struct {
 	floors        []floor
 	driver        *driver
@@ -55,7 +55,7 @@ type results struct {
 	unfinished    int
 }
 
-// measure brings a control plane up, runs the shape on it, and takes it down.
+// measure starts a control plane, runs the shape on it, and stops it.
 func measure(ctx context.Context, s *shape.Shape, o *options) (_ []figure, err error) {
 	w, err := world.Start(ctx, controlplane.Config{
 		WorkDir: o.workDir,
@@ -92,8 +92,8 @@ func (r *run) connect() error {
 	return nil
 }
 
-// play measures what the machine can do, then what it does with the manager, then again what it can do: other work on the machine
-// comes and goes.
+// play measures the rate of the machine without a manager, then with the manager, then without it again, because other load on the machine
+// varies.
 func (r *run) play(ctx context.Context, o *options) (*results, error) {
 	found := &results{driver: newDriver(r.api, r.shape)}
 	following, cancel := context.WithCancel(ctx)
@@ -124,7 +124,7 @@ func (r *run) addFloor(ctx context.Context, found *results, lives int) error {
 	return err
 }
 
-// startManager runs the manager with its own defaults for what it asks of the API server, and waits until all queues are active.
+// startManager runs the manager with its default limits for requests to the API server, and waits until all queues are active.
 func (r *run) startManager(ctx context.Context) (*world.Manager, error) {
 	manager, err := r.world.StartManager(ctx, world.ManagerOptions{Settings: map[string]any{"clientConnection": map[string]any{}}})
 	if err != nil {
@@ -146,7 +146,7 @@ func (r *run) startManager(ctx context.Context) (*world.Manager, error) {
 	return manager, nil
 }
 
-// awaitQuiet waits until the manager sends nothing any more, so that what it does once for each queue is not charged to admissions.
+// awaitQuiet waits until the manager no longer sends requests, so that its initial work for each queue is not charged to admissions.
 func (r *run) awaitQuiet(ctx context.Context) error {
 	last := -1.0
 	err := wait.PollUntilContextTimeout(ctx, quietFor, settleTimeout, true, func(ctx context.Context) (bool, error) {
@@ -164,7 +164,7 @@ func (r *run) awaitQuiet(ctx context.Context) error {
 	return nil
 }
 
-// awaitQueues waits until something is true of all ClusterQueues.
+// awaitQueues waits until a condition holds for all ClusterQueues.
 func (r *run) awaitQueues(ctx context.Context, is func(*kueue.ClusterQueue) bool) error {
 	err := wait.PollUntilContextTimeout(ctx, settleEvery, settleTimeout, true, func(ctx context.Context) (bool, error) {
 		var list kueue.ClusterQueueList
@@ -184,7 +184,7 @@ func (r *run) awaitQueues(ctx context.Context, is func(*kueue.ClusterQueue) bool
 	return nil
 }
 
-// drive submits the shape and waits until all of it is finished, or for as long as there is patience.
+// drive submits the shape and waits until all of it is finished, or until a timeout.
 func (r *run) drive(ctx context.Context, found *results, timeout time.Duration) error {
 	var err error
 	if found.before, err = r.read(ctx); err != nil {
@@ -203,7 +203,7 @@ func (r *run) drive(ctx context.Context, found *results, timeout time.Duration) 
 	found.wall = time.Since(began)
 	found.unfinished = found.driver.unfinished()
 	if found.unfinished == 0 {
-		// The manager owes a last status of each queue, and those writes count, too.
+		// The manager still has to write a last status of each queue, and those writes count, too.
 		began = time.Now()
 		if err := r.awaitQueues(ctx, func(q *kueue.ClusterQueue) bool {
 			return q.Status.PendingWorkloads == 0 && q.Status.ReservingWorkloads == 0
@@ -233,7 +233,7 @@ func (r *run) read(ctx context.Context) (reading, error) {
 	return now, errors.Join(problems[:]...)
 }
 
-// readServers reads only what runs without a manager, too.
+// readServers reads only the processes that also run without a manager.
 func (r *run) readServers() (reading, error) {
 	var now reading
 	var problems [3]error
@@ -249,7 +249,7 @@ func (now *reading) since(before *reading) time.Duration {
 		now.manager.cpu - before.manager.cpu + now.driver.cpu - before.driver.cpu
 }
 
-// unfinished counts what has not come to its end, and adds examples to the problems.
+// unfinished counts the unfinished quota Workloads, and adds examples to the problems.
 func (d *driver) unfinished() int {
 	const examples = 5
 	d.mu.Lock()

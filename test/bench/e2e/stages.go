@@ -30,7 +30,7 @@ const stageRunTime = time.Second
 // stagesSizes are the numbers of stages. At most 100 are admitted.
 var stagesSizes = []int{10, 100}
 
-// stageOrders are the ways in which a JobSet says that its ReplicatedJobs run one after another.
+// stageOrders are the fields by which a JobSet defines that its ReplicatedJobs run one after another.
 var stageOrders = []string{"depends-on", "in-order"}
 
 // measureStages runs the benchmark once, one JobSet at a time.
@@ -98,7 +98,7 @@ func createStagesQueue(ctx context.Context, admin client.Client) error {
 	return nil
 }
 
-// timeStages lets a JobSet run and returns how long it took from its creation to its end.
+// timeStages runs a JobSet and returns how long it took from its creation to its end.
 func timeStages(ctx context.Context, admin client.WithWatch, js *jobsetapi.JobSet) (time.Duration, error) {
 	news, err := admin.Watch(ctx, &jobsetapi.JobSetList{}, client.InNamespace(js.Namespace), client.MatchingFields{"metadata.name": js.Name})
 	if err != nil {

@@ -20,9 +20,9 @@ import (
 // reclaimManager is the field manager of status.reclaimablePods.
 const reclaimManager = "kueue-reclaimable-pods"
 
-// A wholeRunner does for JobSets what Kueue's JobSet integration does: it asks for quota for all of a JobSet at once, resumes it when
-// that is admitted, gives quota back as Jobs succeed, and the rest when the JobSet is over. Who is admitted is up to the manager; in
-// which order the Jobs of a JobSet start is up to the JobSet controller.
+// A wholeRunner does the work of Kueue's JobSet integration: it asks for quota for all of a JobSet at once, resumes the JobSet when that is
+// admitted, releases quota as Jobs succeed, and the rest when the JobSet has finished. The manager decides which JobSet is admitted; the
+// JobSet controller decides in which order its Jobs start.
 type wholeRunner struct {
 	admin    client.Client
 	api      *api
@@ -48,7 +48,7 @@ func (r *wholeRunner) submit(ctx context.Context, js *jobsetapi.JobSet) error {
 	return r.api.create(ctx, lab.Whole(js))
 }
 
-// changed wakes the goroutine of a JobSet, which looks at what there is then.
+// changed wakes the goroutine of a JobSet, which then reads the current state.
 func (r *wholeRunner) changed(ctx context.Context, key types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -60,7 +60,7 @@ func (r *wholeRunner) changed(ctx context.Context, key types.NamespacedName) {
 	}
 	select {
 	case signal <- struct{}{}:
-	default: // it has not looked yet
+	default: // it has not read the state yet
 	}
 }
 
@@ -75,14 +75,14 @@ func (r *wholeRunner) tend(ctx context.Context, key types.NamespacedName, signal
 		if js == nil || w == nil {
 			continue
 		}
-		// A write that has begun may end.
+		// A write in progress may complete.
 		if err := r.act(context.WithoutCancel(ctx), js, w); err != nil && !apierrors.IsConflict(err) {
 			r.follower.report(err)
 		}
 	}
 }
 
-// act does what is due. What was done already but has not been seen yet may be done again, which changes nothing.
+// act does the due work. Work that was done but not observed yet may be repeated, which changes nothing.
 func (r *wholeRunner) act(ctx context.Context, js *jobsetapi.JobSet, w *kueue.Workload) error {
 	key := client.ObjectKeyFromObject(w)
 	isAdmitted := apimeta.IsStatusConditionTrue(w.Status.Conditions, kueue.WorkloadAdmitted)
