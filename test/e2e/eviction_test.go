@@ -416,7 +416,7 @@ func (t team) submitUrgent(ctx context.Context, gpus string) {
 	t.expectStages(ctx, "urgent", "urgent=waiting")
 }
 
-// submitUrgentFirst does the same where nobody holds the GPUs yet.
+// submitUrgentFirst does the same where no stage holds the GPUs yet.
 func (t team) submitUrgentFirst(ctx context.Context, gpus string) {
 	GinkgoHelper()
 	t.createUrgent(ctx, gpus)

@@ -81,7 +81,7 @@ func forgedPod(like corev1.Pod, name string) *corev1.Pod {
 	return pod
 }
 
-// removeForged deletes pods that nobody else would, and the Job of one of them.
+// removeForged deletes pods that no controller deletes, and the Job of one of them.
 func (t team) removeForged(ctx context.Context, decoy *batchv1.Job, pods []*corev1.Pod) {
 	GinkgoHelper()
 	for _, pod := range pods {

@@ -49,7 +49,7 @@ type crop struct {
 	attempt int // grows whenever a run ends
 	stage   growth
 	evicted bool
-	overdue bool // its run is over, and it has to be written once more
+	overdue bool // its run has ended, and it has to be written once more
 	timer   *time.Timer
 }
 
@@ -167,7 +167,7 @@ func (h *harvest) submit(ctx context.Context, i int) {
 	h.report(ctx, env.Admin.Create(ctx, w))
 }
 
-// see takes over what the watch tells of one quota Workload.
+// see applies an event of the watch to one quota Workload.
 func (h *harvest) see(ctx context.Context, w *kueue.Workload) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -218,8 +218,8 @@ func (h *harvest) release(ctx context.Context, w *kueue.Workload) {
 	}
 }
 
-// finish writes that a run has come to its end, unless it has been evicted meanwhile. If that is refused because of a write that the
-// watch has not told of yet, what the watch tells next decides.
+// finish writes that a run has finished, unless it has been evicted meanwhile. If that is refused because of a write that has not been
+// observed yet, the next event of the watch decides.
 func (h *harvest) finish(ctx context.Context, key types.NamespacedName, attempt int) {
 	h.mu.Lock()
 	c := h.lives[key]
@@ -282,7 +282,7 @@ func (h *harvest) tally() tally {
 	return tally{h.submitted, h.finished, h.evictions, append([]error(nil), h.problems...)}
 }
 
-// unfinished names the quota Workloads that have not come to their end.
+// unfinished names the quota Workloads that have not finished.
 func (h *harvest) unfinished(ctx context.Context) string {
 	var list kueue.WorkloadList
 	if err := env.Admin.List(ctx, &list, client.InNamespace(h.namespace)); err != nil {

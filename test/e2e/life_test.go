@@ -144,7 +144,7 @@ func (t team) reachAttempt(ctx context.Context, jobSet string, attempt int32) {
 	}).WithContext(ctx).Should(Succeed(), func() string { return t.describe(ctx) })
 }
 
-// isFinished tells whether the stage of a quota Workload is over.
+// isFinished reports whether the stage of a quota Workload has finished.
 func isFinished(w *kueue.Workload) bool {
 	return apimeta.IsStatusConditionTrue(w.Status.Conditions, kueue.WorkloadFinished)
 }

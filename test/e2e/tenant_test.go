@@ -31,7 +31,7 @@ func (t team) editor(ctx context.Context, user string) client.Client {
 	return c
 }
 
-// With the manager running: the attempts themselves, by everybody and on every field, are in test/integration.
+// These tests run with the manager: the attempts themselves, by all users and on every field, are in test/integration.
 var _ = Describe("A tenant with the role edit", func() {
 	merge := func(patch string) client.Patch { return client.RawPatch(types.MergePatchType, []byte(patch)) }
 

@@ -293,7 +293,7 @@ var _ = Describe("A gang", func() {
 		submit(ctx, js)
 		expectTried(ctx, js, "repair-all")
 		group := podGroups(ctx, Default, js)[0]
-		// Only when no pod names it any more can it disappear; suspending takes the pods away.
+		// It is deleted only when no pod names it; suspending deletes the pods.
 		suspend(ctx, js, true)
 		Eventually(func(g Gomega) { g.Expect(podsOf(ctx, g, js)).To(BeEmpty()) }).WithContext(ctx).Should(Succeed())
 		Expect(env.Admin.Delete(ctx, &group)).To(Succeed())

@@ -25,7 +25,7 @@ func setGuards(ctx context.Context, provider, schedulerName string) {
 	Expect(env.Admin.Patch(ctx, guards, client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
 }
 
-// born tells what becomes of a child Job in a gang when it is created: its schedulerName and its PodGroup.
+// born returns the schedulerName and the PodGroup that a child Job in a gang gets when it is created.
 func born(ctx context.Context, g Gomega, change func(*corev1.PodTemplateSpec)) string {
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
 		Namespace: metav1.NamespaceDefault, Name: "probe", Labels: map[string]string{

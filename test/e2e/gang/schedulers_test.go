@@ -57,8 +57,8 @@ func expectGroups(ctx context.Context, js *jobsetapi.JobSet, apiVersion string, 
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// expectPods waits until all pods of a ReplicatedJob carry the same, such as the name of their gang without the digits of the UID, and tells
-// how many have a node.
+// expectPods waits until the pods of a JobSet are as wanted: for each ReplicatedJob, scheduler and shown value, such as the name of their
+// gang without the digits of the UID, how many of how many have a node.
 func expectPods(ctx context.Context, js *jobsetapi.JobSet, show func(*corev1.Pod) string, want ...string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {

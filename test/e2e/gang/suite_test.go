@@ -42,7 +42,7 @@ func TestGangs(t *testing.T) {
 	RunSpecs(t, "Gangs end to end")
 }
 
-// There are three nodes of 4 GPUs, and quota for more than they have: what does not fit is for the scheduler to find out.
+// There are three nodes of 4 GPUs, and quota for more: only the scheduler determines that a gang does not fit.
 var _ = BeforeSuite(func(ctx SpecContext) {
 	suite, cancel := context.WithCancel(context.Background())
 	DeferCleanup(cancel)

@@ -40,7 +40,7 @@ func makeGroup(ctx context.Context, name string, pods int32) {
 	DeferCleanup(func(ctx SpecContext) { Expect(client.IgnoreNotFound(env.Admin.Delete(ctx, group))).To(Succeed()) }, NodeTimeout(patience))
 }
 
-// suspend writes the wish of the user.
+// suspend sets spec.suspend as the user.
 func suspend(ctx context.Context, js *jobsetapi.JobSet, wish bool) {
 	GinkgoHelper()
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"suspend":`+map[bool]string{true: "true", false: "false"}[wish]+`}}`))
@@ -149,7 +149,7 @@ var _ = Describe("The owner of a gang that waits is told", func() {
 	}, SpecTimeout(patience))
 })
 
-// refuseGroups makes the API server refuse the PodGroups of a ReplicatedJob, as the webhook of a scheduler may. Somebody has to lift it.
+// refuseGroups makes the API server refuse the PodGroups of a ReplicatedJob, as the webhook of a scheduler may. The caller has to lift it.
 func refuseGroups(ctx context.Context, js, replicatedJob, why string) (lift func(context.Context)) {
 	GinkgoHelper()
 	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "refuses-groups-of-" + js}}

@@ -203,7 +203,7 @@ var _ = Describe("The container that waits", func() {
 			}}},
 		})).To(Succeed())
 		Expect(env.Admin.Create(ctx, &kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: limited, Name: "ml"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "ml"}})).To(Succeed())
-		// The cache of the manager may show the LimitRange later than the JobSet; once it does, quota is asked for anew.
+		// The cache of the manager may show the LimitRange later than the JobSet; once it does, quota is requested again.
 		js := inGroup(newJobSet("counted", role{name: "workers", replicas: 1, pods: 2}))
 		js.Namespace = limited
 		Expect(env.Admin.Create(ctx, js)).To(Succeed())

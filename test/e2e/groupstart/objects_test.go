@@ -101,7 +101,7 @@ func jobsOf(ctx context.Context, g Gomega, js *jobsetapi.JobSet) []batchv1.Job {
 	return jobs.Items
 }
 
-// isWaiting tells whether the init container of a pod runs.
+// isWaiting reports whether the init container of a pod runs.
 func isWaiting(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.InitContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Name == container && s.State.Running != nil })
 }
@@ -211,7 +211,7 @@ func endPod(ctx context.Context, pod *corev1.Pod, code int32) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// podOf returns a pod of a ReplicatedJob that is not on its way out.
+// podOf returns a pod of a ReplicatedJob that is not terminating.
 func podOf(ctx context.Context, js *jobsetapi.JobSet, replicatedJob string) *corev1.Pod {
 	GinkgoHelper()
 	for _, pod := range podsOf(ctx, Default, js) {

@@ -79,7 +79,7 @@ func startManager() (manager *world.Manager, address string) {
 	Expect(listener.Close()).To(Succeed())
 	manager, err = env.StartManager(suite, world.ManagerOptions{Settings: map[string]any{
 		"groupStart": map[string]any{"bindAddress": address, "address": address},
-		// Who leads is not in question, however busy the machine is.
+		// The leader does not change, also on a busy machine.
 		"leaderElection": map[string]any{"leaderElect": true, "leaseDuration": "2h", "renewDeadline": "1h"},
 	}})
 	Expect(err).NotTo(HaveOccurred())

@@ -21,7 +21,7 @@ import (
 
 var update = flag.Bool("update", false, "write what is expected of pod templates anew")
 
-// setParameters changes the parameters of the guards until the spec is over.
+// setParameters changes the parameters of the guards until the spec has finished.
 func setParameters(ctx SpecContext, parameters map[string]string) {
 	GinkgoHelper()
 	guards := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: apis.SystemNamespace, Name: apis.GuardsConfigMap}}

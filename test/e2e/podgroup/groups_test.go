@@ -102,7 +102,7 @@ var _ = Describe("Two roles of Koordinator", func() {
 	}, SpecTimeout(specTimeout))
 })
 
-// What Koordinator leaves open: gangs that gather their pods one by one, and wait for each other for ever.
+// Koordinator does not prevent this deadlock: gangs that get their pods one by one, and wait for each other forever.
 var _ = Describe("Gangs that gather their quota", func() {
 	gang := func(ctx context.Context, t team, name string, pods int, settings ...string) {
 		for i := range pods {

@@ -17,7 +17,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-// replicas makes something that makes pods of a gang anew when they are gone. They run until they are deleted.
+// replicas returns a ReplicaSet that recreates pods of a gang when they are deleted. They run until they are deleted.
 func (t team) replicas(name string, pods int32, member pod) *appsv1.ReplicaSet {
 	member.label("made-by", name)
 	member.Spec.RestartPolicy = corev1.RestartPolicyAlways

@@ -59,7 +59,7 @@ func newTeam(ctx context.Context, cpus, gpus string) team {
 	return t
 }
 
-// empty deletes everything of a team, and waits until nothing holds quota any more.
+// empty deletes all objects of a team, and waits until its quota is released.
 func (t team) empty(ctx context.Context) {
 	GinkgoHelper()
 	for _, group := range t.podGroups(ctx, Default) {
