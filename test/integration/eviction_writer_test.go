@@ -155,7 +155,7 @@ var _ = Describe("The writer of decisions", Ordered, func() {
 	}, SpecTimeout(patience))
 })
 
-// newStage makes the quota Workload of the stage "train" of a JobSet that nobody runs.
+// newStage creates the quota Workload of the stage "train" of a JobSet that no controller runs.
 func newStage(ctx context.Context, name string) *kueue.Workload {
 	GinkgoHelper()
 	pod := corev1.PodTemplateSpec{Spec: corev1.PodSpec{

@@ -77,7 +77,7 @@ var _ = Describe("A leader that was stopped for longer than its Lease", func() {
 		}
 		Eventually(func() string { return leaderOf(ctx, lease) }).WithContext(ctx).ShouldNot(Equal(first))
 		Eventually(log.all).WithContext(ctx).Should(ContainElement(HavePrefix("new: ")))
-		// Both have much to write: the old leader, too, now hears of what has finished.
+		// Both have many writes: the old leader also observes now that these have finished.
 		for _, w := range all[20:30] {
 			finish(ctx, w)
 		}

@@ -232,7 +232,7 @@ var _ = Describe("The guards of what is created", func() {
 		Expect(tenant.Create(ctx, plainJob(namespace, "plain"), client.DryRunAll)).To(Succeed())
 	}, SpecTimeout(patience))
 
-	// One at a time: an API server loses sight of the parameters for ever once no binding refers to them (kubernetes#130887).
+	// One at a time: an API server permanently stops watching the parameters once no binding refers to them (kubernetes#130887).
 	DescribeTable("refuse what is not held, should a policy that holds be missing", Serial, func(ctx SpecContext, missing string, attempts map[string]func(context.Context, *jobsetapi.JobSet) error) {
 		js := newQueued(namespace, "train", "a")
 		Expect(tenant.Create(ctx, js)).To(Succeed())

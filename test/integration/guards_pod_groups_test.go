@@ -109,7 +109,7 @@ var _ = Describe("The guards of pods of groups", func() {
 		Entry("is on a node already", func(pod *corev1.Pod) { pod.Spec.NodeName = "cpu-0" }, "spec.nodeName"),
 	)
 
-	// Nobody but the manager: the cluster admin gets the same answers.
+	// Only the manager may write: the cluster admin gets the same answers.
 	DescribeTable("on a pod that waits", func(ctx SpecContext, patch, want string) {
 		pod := newMember(ctx, tenant, namespace, "waits")
 		for _, who := range []client.Client{tenant, env.adminClient} {

@@ -46,7 +46,7 @@ var _ = Describe("The guards", func() {
 		job = awaitJobs(ctx, js, 2)[0]
 	}, NodeTimeout(patience))
 
-	// Nobody but the manager: a tenant, the JobSet controller and the cluster admin get the same answers.
+	// Only the manager may write: a tenant, the JobSet controller and the cluster admin get the same answers.
 	DescribeTable("on a held Job", func(ctx SpecContext, patch, want string) {
 		for _, who := range []client.Client{env.clientAs(alice), env.clientAs(controlplane.JobSetUser), env.adminClient} {
 			before := get(ctx, job)

@@ -20,7 +20,7 @@ var _ = Describe("AdmissionChecks", Ordered, func() {
 
 	BeforeAll(func(ctx SpecContext) { proxy = startManager(ctx, nil) }, NodeTimeout(patience))
 
-	// budget is asked of everybody, nodes of those on spot, licence of those on demand.
+	// The check budget applies to all, nodes to those on spot, licence to those on demand.
 	BeforeEach(func(ctx SpecContext) {
 		t = newQueue(ctx,
 			kueue.AdmissionCheckStrategyRule{Name: "budget"},

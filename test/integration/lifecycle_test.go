@@ -34,7 +34,7 @@ const (
 	gate = "example.com/lifecycle"
 )
 
-// startManager runs the manager, behind a proxy that counts its writes, until the specs of the container are over.
+// startManager runs the manager, behind a proxy that counts its writes, until the specs of the container have finished.
 func startManager(ctx context.Context, settings map[string]any) *world.Proxy {
 	GinkgoHelper()
 	createFlavors(ctx)

@@ -65,7 +65,7 @@ var _ = Describe("A replica that does not lead", func() {
 	}, SpecTimeout(4*patience))
 })
 
-// startReplica starts a manager that leads if nobody else has the Lease.
+// startReplica starts a manager that leads if no other one has the Lease.
 func startReplica(ctx context.Context, lease string, settings map[string]any) *world.Manager {
 	GinkgoHelper()
 	all := map[string]any{"leaderElection": map[string]any{
@@ -78,7 +78,7 @@ func startReplica(ctx context.Context, lease string, settings map[string]any) *w
 	return m
 }
 
-// leaderOf waits until somebody has a Lease, and returns who.
+// leaderOf waits until a Lease has a holder, and returns it.
 func leaderOf(ctx context.Context, name string) string {
 	GinkgoHelper()
 	var lease coordinationv1.Lease

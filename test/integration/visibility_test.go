@@ -42,16 +42,16 @@ func installVisibility(ctx context.Context, address string) {
 		"-p", `{"spec":{"service":{"port":`+port+`}}}`)).To(Succeed())
 }
 
-// freeAddress is one on loopback that nobody listens on.
+// freeAddress returns an unused address on loopback.
 func freeAddress() string {
 	GinkgoHelper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	Expect(err).NotTo(HaveOccurred())
-	defer l.Close() //nolint:errcheck // nobody has used it
+	defer l.Close() //nolint:errcheck // it was never used
 	return l.Addr().String()
 }
 
-// A reader asks the visibility API as somebody, through the API server.
+// A reader sends requests to the visibility API as a user, through the API server.
 type reader struct{ client kubernetes.Interface }
 
 func readerAs(user string) reader {

@@ -34,7 +34,7 @@ const (
 	submissionsPerMinute = 25
 
 	poll = 100 * time.Millisecond
-	// stuckAfter is for how long nothing may come to its end when the chaos is over.
+	// stuckAfter is for how long no JobSet or gang may finish after the chaos.
 	stuckAfter = 3 * time.Minute
 	// auditTimeout is how long the auditor may take to catch up.
 	auditTimeout = time.Minute

@@ -233,7 +233,7 @@ func (s *soak) newReplicatedJob(name string, most int) jobsetapi.ReplicatedJob {
 	return r
 }
 
-// isElastic tells whether the Jobs of a ReplicatedJob may become larger and smaller.
+// isElastic reports whether the Jobs of a ReplicatedJob may become larger and smaller.
 func isElastic(r jobsetapi.ReplicatedJob) bool {
 	return ptr.Deref(r.Template.Spec.CompletionMode, batchv1.NonIndexedCompletion) == batchv1.IndexedCompletion
 }

@@ -91,7 +91,7 @@ func (w *World) LaunchManager(options ManagerOptions) (*Manager, error) {
 	}
 	go func() {
 		defer close(m.done)
-		defer log.Close() //nolint:errcheck // the process is over
+		defer log.Close() //nolint:errcheck // the process has ended
 		_ = m.cmd.Wait()
 	}()
 	return m, nil
