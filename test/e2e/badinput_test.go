@@ -21,7 +21,7 @@ import (
 )
 
 var _ = Describe("Bad input", func() {
-	// expectRefusal waits until the JobSet says why it waits, and then shows that another JobSet of the queue is not held up.
+	// expectRefusal waits until the JobSet reports why it waits, and then checks that it does not block another JobSet of the queue.
 	expectRefusal := func(ctx SpecContext, t team, js *jobsetapi.JobSet, parts ...string) {
 		GinkgoHelper()
 		submit(ctx, js)

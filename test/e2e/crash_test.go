@@ -25,7 +25,7 @@ var _ = Describe("A manager that is killed", Serial, func() {
 		DeferCleanup(func() { proxy.Stop() })
 	})
 
-	// bringBack starts the manager of the suite again, before the team that was made last is cleared.
+	// bringBack restarts the manager of the suite before the last created team is cleared.
 	bringBack := func() {
 		DeferCleanup(func(ctx SpecContext) {
 			var err error
@@ -73,7 +73,7 @@ var _ = Describe("A manager that is killed", Serial, func() {
 	}, SpecTimeout(specTimeout))
 })
 
-// crashRun leads a fine-tuning JobSet to its end.
+// crashRun runs a fine-tuning JobSet until it finishes.
 func (t team) crashRun(ctx SpecContext, name string) {
 	GinkgoHelper()
 	for _, step := range []string{"initializer", "trainer-node"} {

@@ -19,7 +19,7 @@ var _ = Describe("Quota that a finalizer or a label was to keep", func() {
 	merge := func(patch string) client.Patch { return client.RawPatch(types.MergePatchType, []byte(patch)) }
 	const finalizer = `{"metadata":{"finalizers":["example.com/mine"]}}`
 
-	// pin puts a finalizer on an object as a tenant, deletes it, and takes the finalizer away when the spec ends.
+	// pin adds a finalizer to an object as a tenant, deletes the object, and removes the finalizer when the spec ends.
 	pin := func(ctx context.Context, tenant client.Client, object client.Object) {
 		GinkgoHelper()
 		Eventually(func() error { return tenant.Patch(ctx, object, merge(finalizer)) }).WithContext(ctx).Should(Succeed())

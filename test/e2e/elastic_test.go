@@ -413,7 +413,7 @@ func (t team) scale(ctx context.Context, name string, replicatedJob int, pods in
 	return err
 }
 
-// growths are the quota Workloads by which the stages of a JobSet have grown.
+// growths returns the quota Workloads by which the stages of a JobSet have grown.
 func (t team) growths(ctx context.Context, g Gomega, jobSet string) []kueue.Workload {
 	var list kueue.WorkloadList
 	g.Expect(env.Admin.List(ctx, &list, client.InNamespace(t.namespace), client.MatchingLabels{apis.JobSetLabel: jobSet},
@@ -459,7 +459,7 @@ func (t team) podUIDs(ctx context.Context, g Gomega, jobSet string) []types.UID 
 	return uids
 }
 
-// expectPods waits until a JobSet has so many pods that run, and checks that those that it had are still among them.
+// expectPods waits until a JobSet has so many running pods, and checks that the earlier pods are still among them.
 func (t team) expectPods(ctx context.Context, jobSet string, count int, before []types.UID) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {

@@ -17,7 +17,7 @@ import (
 	"github.com/tranche-dev/tranche/test/sample"
 )
 
-// A point is where a JobSet of t.deepSpeed can be in its life. Its name is that of the JobSet.
+// A point is a state in the lifecycle of a JobSet of t.deepSpeed. Its name is that of the JobSet.
 type point struct {
 	name string
 	// prepare changes the JobSet before it is submitted, reach brings it to the point, and at is how its stages look there.
@@ -184,7 +184,7 @@ func (t team) newStarvedQueue(ctx context.Context) {
 	})).To(Succeed())
 }
 
-// feed gives every queue of the team enough quota for whatever waits there.
+// feed gives every queue of the team enough quota for all its pending Workloads.
 func (t team) feed(ctx context.Context) {
 	GinkgoHelper()
 	for _, name := range []string{t.namespace, t.namespace + "-" + starved} {

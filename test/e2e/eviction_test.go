@@ -26,8 +26,8 @@ import (
 	"github.com/tranche-dev/tranche/test/world"
 )
 
-// urgent is a WorkloadPriorityClass. A JobSet of it that waits takes what an evicted one gives back, so that the evicted one can be
-// looked at while it waits.
+// urgent is a WorkloadPriorityClass. A JobSet of it that waits takes the quota that an evicted one releases, so that the evicted one can be
+// checked while it waits.
 const urgent = "urgent"
 
 var preemption = life.Eviction{Reason: kueue.WorkloadEvictedByPreemption, Message: "Preempted by the test", Preempted: kueue.InClusterQueueReason}
@@ -399,7 +399,7 @@ func (t team) serving(name string) *jobsetapi.JobSet {
 	), rule(jobsetapi.ReadyStatus, "server"))
 }
 
-// slowly makes the pods of a JobSet go on for a while after they are told to stop.
+// slowly makes the pods of a JobSet run for some time after their deletion.
 func slowly(js *jobsetapi.JobSet, after string) *jobsetapi.JobSet {
 	for i := range js.Spec.ReplicatedJobs {
 		template := &js.Spec.ReplicatedJobs[i].Template.Spec.Template
@@ -409,7 +409,7 @@ func slowly(js *jobsetapi.JobSet, after string) *jobsetapi.JobSet {
 	return js
 }
 
-// submitUrgent submits a JobSet that comes before all others, asks for these GPUs and has to wait for them.
+// submitUrgent submits a JobSet with precedence over all others that asks for these GPUs and has to wait for them.
 func (t team) submitUrgent(ctx context.Context, gpus string) {
 	GinkgoHelper()
 	t.createUrgent(ctx, gpus)
@@ -432,7 +432,7 @@ func (t team) createUrgent(ctx context.Context, gpus string) {
 	submit(ctx, js)
 }
 
-// setChecks says what AdmissionChecks have found about a stage, as their controllers would.
+// setChecks writes the states of AdmissionChecks of a stage, as their controllers would.
 func (t team) setChecks(ctx context.Context, jobSet, stage string, checks ...kueue.AdmissionCheckState) {
 	GinkgoHelper()
 	for i := range checks {
@@ -458,7 +458,7 @@ func (t team) endJob(ctx context.Context, job string, phase corev1.PodPhase) {
 	Expect(ended).To(BeNumerically(">", 0))
 }
 
-// evict says on the quota Workload of a stage that it has to give back what it holds, as another controller would.
+// evict sets the condition Evicted on the quota Workload of a stage, as another controller would.
 func (t team) evict(ctx context.Context, jobSet, stage string, why life.Eviction) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
@@ -493,7 +493,7 @@ func stateOf(w *kueue.Workload) map[string]string {
 		switch c.Type {
 		case kueue.WorkloadQuotaReserved:
 			state[c.Type] = string(c.Status)
-		case apis.WaitingCondition: // why it waits, once the engine has looked at it again
+		case apis.WaitingCondition: // why it waits, once the engine has checked it again
 		default:
 			state[c.Type] = string(c.Status) + " " + c.Reason
 		}
@@ -501,7 +501,7 @@ func stateOf(w *kueue.Workload) map[string]string {
 	return state
 }
 
-// expectStopping waits until the pods of an evicted JobSet stop, and checks that its stages go on holding their quota.
+// expectStopping waits until the pods of an evicted JobSet stop, and checks that its stages keep their quota.
 func (t team) expectStopping(ctx context.Context, jobSet string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
@@ -526,7 +526,7 @@ func (t team) expectStopping(ctx context.Context, jobSet string) {
 	}).WithContext(ctx).Should(Succeed(), func() string { return t.describe(ctx) })
 }
 
-// succeedOne ends one pod of a ReplicatedJob well, and waits until its Job counts it.
+// succeedOne makes one pod of a ReplicatedJob succeed, and waits until its Job counts it.
 func (t team) succeedOne(ctx context.Context, jobSet, replicatedJob string) {
 	GinkgoHelper()
 	ended := types.UID("")

@@ -65,7 +65,8 @@ var _ = Describe("An evicted JobSet", func() {
 	}, SpecTimeout(specTimeout))
 })
 
-// forgedPod makes a pod that looks to JobSets like another, and to Jobs, which would adopt it, does not. It has no owner, and does not end.
+// forgedPod creates a pod with the JobSet labels of another pod, but without the labels by which Jobs would adopt it. It has no owner, and
+// runs until it is deleted.
 func forgedPod(like corev1.Pod, name string) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: like.Namespace, Name: name, Labels: map[string]string{},

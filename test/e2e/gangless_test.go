@@ -15,7 +15,7 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 )
 
-// This API server has no objects for gangs: test/e2e/gang has another that does.
+// This API server serves no objects for gangs: test/e2e/gang has another that does.
 var _ = Describe("A gang whose scheduler has no API here", func() {
 	It("gets its quota and runs, and its owner hears what is missing", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "15")

@@ -53,7 +53,7 @@ type crop struct {
 	timer   *time.Timer
 }
 
-// A growth is how far a quota Workload has come.
+// A growth is the progress of a quota Workload.
 type growth int
 
 const (
@@ -205,8 +205,8 @@ func (h *harvest) see(ctx context.Context, w *kueue.Workload) {
 	}
 }
 
-// release gives back what an evicted quota Workload holds, as the controller of a job does once its pods have ended. If that is refused because of a
-// write that the watch has not told of yet, what the watch tells next is given back.
+// release releases the quota of an evicted quota Workload, as the controller of a job does once its pods have terminated. If that is
+// refused because of a write that has not been observed yet, the next event of the watch causes another try.
 func (h *harvest) release(ctx context.Context, w *kueue.Workload) {
 	released := &kueue.Workload{
 		TypeMeta:   metav1.TypeMeta{APIVersion: kueue.SchemeGroupVersion.String(), Kind: "Workload"},
@@ -260,7 +260,7 @@ func (h *harvest) apply(ctx context.Context, w *kueue.Workload, owner client.Fie
 	return env.Admin.Status().Apply(ctx, applied(fields), owner, client.ForceOwnership)
 }
 
-// report keeps an error for the end. What ends with the spec is none.
+// report keeps an error for the end. Errors caused by the end of the spec are ignored.
 func (h *harvest) report(ctx context.Context, err error) {
 	if err == nil || ctx.Err() != nil {
 		return
@@ -270,7 +270,7 @@ func (h *harvest) report(ctx context.Context, err error) {
 	h.problems = append(h.problems, err)
 }
 
-// tally is how far a harvest has come.
+// tally is the progress of a harvest.
 type tally struct {
 	submitted, finished, evictions int
 	problems                       []error

@@ -17,7 +17,7 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 )
 
-// This file has what the specs about the life of JobSets share.
+// This file has the helpers that the specs about the lifecycle of JobSets share.
 
 // get reads a JobSet of the team.
 func (t team) get(ctx context.Context, g Gomega, name string) *jobsetapi.JobSet {
@@ -74,7 +74,7 @@ func (t team) expectRestarts(ctx context.Context, name string, restarts int32) {
 		Should(Succeed(), func() string { return t.describe(ctx) })
 }
 
-// told counts how often the owner of a JobSet was told something, by the note.
+// told counts the Events of a JobSet with this note.
 func (t team) told(ctx context.Context, g Gomega, jobSet, reason string) map[string]int {
 	var list eventsv1.EventList
 	g.Expect(env.Admin.List(ctx, &list, client.InNamespace(t.namespace))).To(Succeed())
@@ -91,7 +91,7 @@ func (t team) told(ctx context.Context, g Gomega, jobSet, reason string) map[str
 	return counts
 }
 
-// drive ends whatever pods of these JobSets run, well, until all of the JobSets are completed.
+// drive makes all running pods of these JobSets succeed, until all of the JobSets are completed.
 func (t team) drive(ctx context.Context, jobSets ...string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
@@ -127,8 +127,8 @@ func (t team) setReady(ctx context.Context, jobSet, replicatedJob string, ready 
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// reachAttempt does what the agents of an in-place restart do: every pod says that it has reached the attempt, until the JobSet
-// controller takes notice.
+// reachAttempt does the work of the agents of an in-place restart: every pod reports that it has reached the attempt, until the JobSet
+// controller observes that.
 func (t team) reachAttempt(ctx context.Context, jobSet string, attempt int32) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {

@@ -43,7 +43,7 @@ func newTeam(ctx context.Context, cpus, gpus string) team {
 	return t
 }
 
-// clear deletes the JobSets of a team and waits until nothing is left of them.
+// clear deletes the JobSets of a team and waits until all their objects are deleted.
 func (t team) clear(ctx SpecContext) {
 	Expect(env.Admin.DeleteAllOf(ctx, &jobsetapi.JobSet{}, client.InNamespace(t.namespace))).To(Succeed())
 	Eventually(func(g Gomega) {
@@ -75,7 +75,7 @@ func clusterQueue(name, cpus, gpus string) *kueue.ClusterQueue {
 	}
 }
 
-// A replicatedJob is one of a JobSet to be made. Its pods run until the test ends them, unless runs says how long.
+// A replicatedJob describes a ReplicatedJob to create. Its pods run until the test ends them, unless runs is set.
 type replicatedJob struct {
 	name           string
 	replicas, pods int32
@@ -84,7 +84,7 @@ type replicatedJob struct {
 	after          []jobset.DependsOn
 }
 
-// newJobSet makes a JobSet for the team's queue, and does not submit it.
+// newJobSet returns a JobSet for the team's queue, and does not submit it.
 func (t team) newJobSet(name string, replicatedJobs ...replicatedJob) *jobsetapi.JobSet {
 	js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{
 		Namespace: t.namespace, Name: name, Labels: map[string]string{apis.QueueLabel: "queue"},
@@ -210,7 +210,7 @@ func split(s string) (string, string) {
 	return s, ""
 }
 
-// end lets the pods of a ReplicatedJob end, all of them, as they appear.
+// end makes all pods of a ReplicatedJob finish as they appear.
 func (t team) end(ctx context.Context, jobSet, replicatedJob string, phase corev1.PodPhase) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
@@ -235,7 +235,7 @@ func (t team) end(ctx context.Context, jobSet, replicatedJob string, phase corev
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// expectOver waits until a JobSet has ended in this way.
+// expectOver waits until a JobSet has finished in this way.
 func (t team) expectOver(ctx context.Context, name string, how jobset.JobSetConditionType) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
@@ -271,7 +271,7 @@ func (t team) setQuota(ctx context.Context, gpus string) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// describe tells everything about a team, for failures.
+// describe returns the full state of a team, for failures.
 func (t team) describe(ctx context.Context) string {
 	g := NewGomega(func(message string, _ ...int) { AddReportEntry("describe", message) })
 	text := "state of " + t.namespace + ":\n"
@@ -299,7 +299,7 @@ func (t team) expectNoRestart(ctx context.Context, name string) {
 	Expect(js.Status.RestartsCountTowardsMax).To(BeZero())
 }
 
-// expectEvent waits until the owner of a JobSet has been told something.
+// expectEvent waits until an Event is recorded on a JobSet.
 func (t team) expectEvent(ctx context.Context, jobSet, reason string) {
 	GinkgoHelper()
 	told := func(e eventsv1.Event) bool { return e.Regarding.Name == jobSet && e.Reason == reason }

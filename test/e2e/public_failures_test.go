@@ -19,14 +19,14 @@ import (
 	"github.com/tranche-dev/tranche/test/world"
 )
 
-// Timeouts of the manager for the specs about readiness. Their effect is waited for, so that they are short, but not so short that
-// pods which do well are late on a busy machine.
+// Timeouts of the manager for the specs about readiness. The specs wait for their effect, so they are short, but long enough that ready
+// pods are in time on a busy machine.
 const (
 	startTimeout    = 8 * time.Second
 	recoveryTimeout = 3 * time.Second
 )
 
-// Each of these has been reported of a system in use. The issue is named where it is known.
+// Each of these was reported for a production system. The issue is named where it is known.
 var _ = Describe("What has gone wrong elsewhere", func() {
 	Describe("with readiness timeouts", Serial, Ordered, func() {
 		BeforeAll(func(ctx SpecContext) {
@@ -194,14 +194,14 @@ func (t team) evictions(ctx context.Context, jobSet, stage string) int {
 	return count
 }
 
-// labelNode lets pods that select the team's namespace run on a node.
+// labelNode allows pods that select the team's namespace to run on a node.
 func (t team) labelNode(ctx context.Context, node string) string {
 	GinkgoHelper()
 	t.patchNode(ctx, node, func(labels map[string]string) { labels[t.namespace] = "here" })
 	return node
 }
 
-// unlabelNode takes that back.
+// unlabelNode reverts labelNode.
 func (t team) unlabelNode(ctx context.Context, node string) {
 	GinkgoHelper()
 	t.patchNode(ctx, node, func(labels map[string]string) { delete(labels, t.namespace) })

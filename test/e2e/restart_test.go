@@ -63,7 +63,7 @@ var _ = Describe("A manager that is killed among 1,000 admissions and preemption
 	}, SpecTimeout(6*time.Minute))
 })
 
-// killAfter runs a manager and kills it when it has written so often, before it is told of the last write.
+// killAfter runs a manager and kills it after so many writes, before it gets the answer to the last write.
 func (h *harvest) killAfter(ctx context.Context, proxy *world.Proxy, writes int) {
 	GinkgoHelper()
 	launched := make(chan *world.Manager, 1)
@@ -76,7 +76,7 @@ func (h *harvest) killAfter(ctx context.Context, proxy *world.Proxy, writes int)
 	})
 	m, err := env.LaunchManager(world.ManagerOptions{Server: proxy.URL()})
 	Expect(err).NotTo(HaveOccurred())
-	// Where it is not killed it must not run beside the manager of the specs that follow.
+	// If it is not killed, it must not run at the same time as the manager of the specs that follow.
 	DeferCleanup(m.Kill)
 	launched <- m
 	Eventually(m.Done()).WithContext(ctx).WithTimeout(2*patience).Should(BeClosed(), func() string {

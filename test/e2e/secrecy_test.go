@@ -15,7 +15,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-// Tenants share ClusterQueues, and must not learn from messages what runs in the namespaces of others.
+// Tenants share ClusterQueues, and messages must not reveal the objects in the namespaces of other tenants.
 var _ = Describe("A tenant whose JobSet is preempted for another namespace", func() {
 	It("reads why and by which rule, and no name of that namespace", func(ctx SpecContext) {
 		victim, other := newTeam(ctx, "100", "20"), newTeam(ctx, "0", "0")

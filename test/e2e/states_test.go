@@ -25,7 +25,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/conditions"
 )
 
-// What the objects and Events of a JobSet say when something goes wrong.
+// The messages of the objects and Events of a JobSet in error cases.
 var _ = Describe("The owner of a JobSet reads", func() {
 	It("that it has failed, and in which stage", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "15")

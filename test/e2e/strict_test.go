@@ -54,7 +54,7 @@ var _ = Describe("Under StrictFIFO a later stage that waits", func() {
 	}, SpecTimeout(specTimeout))
 })
 
-// expectBehind waits until a stage says that it waits behind the trainers of the JobSet big.
+// expectBehind waits until the trainers of the JobSet big block a stage.
 func (t team) expectBehind(ctx context.Context, jobSet, stage string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {

@@ -103,7 +103,7 @@ var _ = Describe("A Job that has succeeded and disappears", func() {
 })
 
 var _ = Describe("A JobSet whose end or restart is decided", func() {
-	// The JobSet controller is down, so that the manager has all the time to do what it should not.
+	// The JobSet controller is down, so that the manager has enough time to make the mistake.
 	JustBeforeEach(func() {
 		DeferCleanup(func(ctx SpecContext) { Expect(env.Plane.StartComponent(ctx, controlplane.JobSet)).To(Succeed()) })
 	})
@@ -160,7 +160,7 @@ var _ = Describe("A JobSet whose end or restart is decided", func() {
 })
 
 var _ = Describe("A stage of several ReplicatedJobs in a JobSet with InOrder", func() {
-	// Its pods become ready only when all of them are there, as those of a rendezvous.
+	// Its pods become ready only when all of them exist, as those of a rendezvous.
 	pair := func(t team) *jobsetapi.JobSet {
 		js := inOrder(t.newJobSet("pair",
 			replicatedJob{name: "init", cpus: "1"},
@@ -257,7 +257,7 @@ func (t team) awaitRunning(ctx context.Context, jobSet, replicatedJob string) ty
 	return t.jobs(ctx, Default, replicatedJob)[0].UID
 }
 
-// expectRecreated waits until the JobSet controller has made a Job again that was deleted, and checks that it is held.
+// expectRecreated waits until the JobSet controller has recreated a deleted Job, and checks that it is held.
 func (t team) expectRecreated(ctx context.Context, name string, before types.UID) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {

@@ -75,7 +75,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	}, NodeTimeout(patience))
 }, NodeTimeout(5*time.Minute))
 
-// expectBooksRight asks the last manager whether its ledger has ever found the books of its engine wrong.
+// expectBooksRight checks that the quota audit of the last manager has never found a mismatch.
 func expectBooksRight(ctx context.Context) {
 	GinkgoHelper()
 	body := metricsOf(ctx, NewWithT(GinkgoT()), manager)

@@ -27,7 +27,7 @@ import (
 	"github.com/tranche-dev/tranche/test/world"
 )
 
-// What users see of stages without knowing anything about the engine.
+// The stages as users see them, without knowledge of the engine.
 var _ = Describe("A staged JobSet tells", func() {
 	It("in lists where it stands, in an Event what it waits for, and in its timeline how it went", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "20")
@@ -147,7 +147,7 @@ var _ = Describe("A staged JobSet tells", func() {
 	}, SpecTimeout(specTimeout))
 })
 
-// keepWriting lets several users write an annotation of a JobSet all the time, until stop is called.
+// keepWriting makes several users write an annotation of a JobSet all the time, until stop is called.
 func keepWriting(ctx context.Context, js *jobsetapi.JobSet) (stop func()) {
 	GinkgoHelper()
 	ctx, cancel := context.WithCancel(ctx)
@@ -193,7 +193,7 @@ func (t team) list(ctx context.Context, g Gomega, kind, name string) string {
 	return strings.Join(strings.Fields(lines[len(lines)-1]), " ")
 }
 
-// waits returns what the owner of a JobSet was told about stages that wait.
+// waits returns the Events about stages of a JobSet that wait.
 func (t team) waits(ctx context.Context, g Gomega, name string) []string {
 	var list eventsv1.EventList
 	g.Expect(env.Admin.List(ctx, &list, client.InNamespace(t.namespace))).To(Succeed())

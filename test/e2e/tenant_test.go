@@ -18,7 +18,8 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 )
 
-// editor lets a user do in the namespace of the team what the role edit allows, as soon as the API server knows of it.
+// editor gives a user the role edit in the namespace of the team, and returns a client of that user. RBAC applies as soon as the API server
+// has observed the binding.
 func (t team) editor(ctx context.Context, user string) client.Client {
 	GinkgoHelper()
 	Expect(env.Admin.Create(ctx, &rbacv1.RoleBinding{

@@ -93,7 +93,8 @@ func (t team) expectInProgress(ctx context.Context, jobSet, message string) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// newTeamOfKEP makes a team with what the pods in KEP-672 need: their volumes, and a node for GPUs that takes pods without tolerations.
+// newTeamOfKEP creates a team with the objects that the pods in KEP-672 need: their volumes, and a node for GPUs that takes pods without
+// tolerations.
 func newTeamOfKEP(ctx context.Context) team {
 	GinkgoHelper()
 	t := newTeam(ctx, "0", "0")

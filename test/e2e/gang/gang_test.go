@@ -115,7 +115,7 @@ func expectBound(ctx context.Context, js *jobsetapi.JobSet, want ...string) {
 	Eventually(func(g Gomega) { g.Expect(bound(ctx, g, js)).To(Equal(want)) }).WithContext(ctx).Should(Succeed())
 }
 
-// expectTried waits until the scheduler has said of a gang that it does not fit.
+// expectTried waits until the scheduler has reported that a gang does not fit.
 func expectTried(ctx context.Context, js *jobsetapi.JobSet, prefix string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
@@ -237,7 +237,7 @@ var _ = Describe("A gang", func() {
 		suspend(ctx, js, true)
 		expectBound(ctx, js, "resumed-all-r0: 8 of 8")
 		suspend(ctx, js, false)
-		// The manager has seen the wish when it has been told of it, and leads another JobSet after that.
+		// The manager has observed the suspension once its watch has delivered it, and reconciles another JobSet after that.
 		probe := newJobSet("led", role{name: "main", replicas: 1, pods: 1})
 		submit(ctx, probe)
 		expectBound(ctx, probe, "none: 1 of 1")
@@ -344,7 +344,7 @@ func fail(ctx context.Context, js *jobsetapi.JobSet, replicatedJob string) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// hold gives the pods of a ReplicatedJob these finalizers, so that they do not disappear, or takes them away.
+// hold adds these finalizers to the pods of a ReplicatedJob, or removes them.
 func hold(ctx context.Context, js *jobsetapi.JobSet, replicatedJob string, finalizers ...string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
@@ -358,7 +358,7 @@ func hold(ctx context.Context, js *jobsetapi.JobSet, replicatedJob string, final
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// expectOthersPlaced lets the scheduler place a pod that is in no gang, so that it has seen everything that was there before.
+// expectOthersPlaced makes the scheduler place a pod that is in no gang, so that it has observed all earlier objects.
 func expectOthersPlaced(ctx context.Context) {
 	GinkgoHelper()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "other-"}}
@@ -371,7 +371,7 @@ func expectOthersPlaced(ctx context.Context) {
 	Expect(env.Admin.Delete(ctx, pod)).To(Succeed())
 }
 
-// endOne lets a pod of a ReplicatedJob end well, and waits until its Job counts that.
+// endOne makes a pod of a ReplicatedJob succeed, and waits until its Job counts that.
 func endOne(ctx context.Context, js *jobsetapi.JobSet, replicatedJob string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {

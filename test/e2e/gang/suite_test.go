@@ -75,7 +75,8 @@ func startManager(ctx context.Context) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// settings are those of the manager. No other scheduler runs here: that of Kubernetes stands in for some, and places their pods one by one.
+// settings are those of the manager. No other scheduler runs here: that of Kubernetes replaces some of them, and places their pods one by
+// one.
 func settings() map[string]any {
 	standIn := map[string]any{"schedulerName": corev1.DefaultSchedulerName}
 	return map[string]any{"gang": map[string]any{
@@ -84,14 +85,14 @@ func settings() map[string]any {
 	}}
 }
 
-// startAnew starts the manager as Kubernetes does when it has noticed that other APIs are served.
+// startAnew restarts the manager as Kubernetes does after it has noticed a change of the served APIs.
 func startAnew(ctx context.Context) {
 	GinkgoHelper()
 	Eventually(manager.Done()).WithContext(ctx).Should(BeClosed())
 	startManager(ctx)
 }
 
-// turnOn tells the guards that gangs are placed, and waits until the API server goes by it.
+// turnOn sets the parameters of the guards for gangs, and waits until the API server applies them.
 func turnOn(ctx context.Context) {
 	GinkgoHelper()
 	setGuards(ctx, "Kube", "")
@@ -135,7 +136,7 @@ func newClusterQueue(name string, flavors ...string) *kueue.ClusterQueue {
 	}}
 }
 
-// newHeldQueue makes a LocalQueue in which everything waits.
+// newHeldQueue creates a LocalQueue with stopPolicy Hold.
 func newHeldQueue() *kueue.LocalQueue {
 	queue := newLocalQueue("held", "")
 	queue.Spec.StopPolicy = new(kueue.Hold)

@@ -24,14 +24,14 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 )
 
-// newOwn makes a JobSet whose pods name a PodGroup of its user.
+// newOwn returns a JobSet whose pods name a PodGroup of its user.
 func newOwn(name, group string, pods int32) *jobsetapi.JobSet {
 	js := asGang(newJobSet(name, role{name: "workers", replicas: 1, pods: pods}))
 	js.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.SchedulingGroup = &corev1.PodSchedulingGroup{PodGroupName: &group}
 	return js
 }
 
-// makeGroup makes a PodGroup of a user, and deletes it at the end of the spec.
+// makeGroup creates a PodGroup of a user, and deletes it at the end of the spec.
 func makeGroup(ctx context.Context, name string, pods int32) {
 	GinkgoHelper()
 	group := &schedulingv1alpha2.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
@@ -59,7 +59,7 @@ func resize(ctx context.Context, js *jobsetapi.JobSet, pods int32) error {
 	})
 }
 
-// succeed lets a JobSet end well.
+// succeed makes a JobSet succeed.
 func succeed(ctx context.Context, js *jobsetapi.JobSet) {
 	GinkgoHelper()
 	end(ctx, js)
@@ -69,7 +69,7 @@ func succeed(ctx context.Context, js *jobsetapi.JobSet) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// end lets all pods of a JobSet end well.
+// end makes all pods of a JobSet succeed.
 func end(ctx context.Context, js *jobsetapi.JobSet) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
@@ -269,7 +269,7 @@ var _ = Describe("A gang of a stage", func() {
 	}, SpecTimeout(patience))
 })
 
-// expectTold waits until the owner of a JobSet has been told something.
+// expectTold waits until an Event is recorded on a JobSet.
 func expectTold(ctx context.Context, js *jobsetapi.JobSet, reason, text string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {

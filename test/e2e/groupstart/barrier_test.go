@@ -31,7 +31,7 @@ type process struct {
 	stderr   bytes.Buffer
 }
 
-// newProcess starts to wait for a signal, with what a kubelet would mount.
+// newProcess starts to wait for a signal, with the files that a kubelet would mount.
 func newProcess(data map[string]string, signal, timeout string) *process {
 	GinkgoHelper()
 	p := &process{dir: GinkgoT().TempDir(), log: filepath.Join(GinkgoT().TempDir(), "termination-log")}
@@ -45,7 +45,7 @@ func newProcess(data map[string]string, signal, timeout string) *process {
 	return p
 }
 
-// mount does what a kubelet does when a ConfigMap has changed.
+// mount writes the files as a kubelet does when a ConfigMap has changed.
 func (p *process) mount(data map[string]string) {
 	GinkgoHelper()
 	for key, value := range data {
@@ -77,7 +77,7 @@ func endpointAt(address string, js *jobsetapi.JobSet) string {
 	return "http://" + address + "/v1/groups/" + js.Namespace + "/" + js.Name
 }
 
-// almost makes a JobSet that only waits for its driver, and returns what its pods see of it.
+// almost creates a JobSet that only waits for its driver, and returns the files that its pods see.
 func almost(ctx context.Context, name string) (js *jobsetapi.JobSet, data map[string]string, signal string) {
 	GinkgoHelper()
 	js = inGroup(newJobSet(name, role{name: "workers", replicas: 1, pods: 2}, role{name: "driver", replicas: 1, pods: 1, late: true}))

@@ -66,7 +66,7 @@ func newJobSet(name string, roles ...role) *jobsetapi.JobSet {
 	return js
 }
 
-// inGroup lets the main containers of these ReplicatedJobs, or of all, start together.
+// inGroup makes the main containers of these ReplicatedJobs, or of all, start together.
 func inGroup(js *jobsetapi.JobSet, targets ...string) *jobsetapi.JobSet {
 	js.Spec.GroupSchedulingConfig = &jobsetapi.GroupSchedulingConfig{TimeoutAfterSeconds: new(int32(300)), TargetReplicatedJobs: targets}
 	return js
@@ -120,7 +120,7 @@ func expectWaiting(ctx context.Context, js *jobsetapi.JobSet, want int) {
 	}).WithContext(ctx).WithPolling(max(poll, time.Duration(want)*time.Millisecond)).Should(Succeed())
 }
 
-// signalsOf are what the pods of some ReplicatedJobs wait for.
+// signalsOf returns the entries that the pods of some ReplicatedJobs wait for.
 func signalsOf(ctx context.Context, g Gomega, js *jobsetapi.JobSet, replicatedJobs ...string) []string {
 	var signals []string
 	for _, job := range jobsOf(ctx, g, js) {
@@ -166,7 +166,7 @@ func expectCondition(ctx context.Context, js *jobsetapi.JobSet, status metav1.Co
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// conditionOf reads a JobSet, and what it says of its group.
+// conditionOf reads a JobSet, and returns the condition about its group.
 func conditionOf(ctx context.Context, g Gomega, js *jobsetapi.JobSet) *metav1.Condition {
 	g.Expect(env.Admin.Get(ctx, client.ObjectKeyFromObject(js), js)).To(Succeed())
 	c := apimeta.FindStatusCondition(js.Status.Conditions, "GroupScheduling")
@@ -254,7 +254,7 @@ func (s *jobsetSpec) inOrder() {
 	s.Spec.StartupPolicy = &jobsetapi.StartupPolicy{StartupPolicyOrder: jobset.InOrder}
 }
 
-// told is what a JobSet says of itself and how far its pods are, to be read when a test fails.
+// told returns the conditions of a JobSet and the state of its pods, for the output of a failed test.
 func told(ctx context.Context, g Gomega, js *jobsetapi.JobSet) string {
 	var now jobsetapi.JobSet
 	g.Expect(env.Admin.Get(ctx, client.ObjectKeyFromObject(js), &now)).To(Succeed())

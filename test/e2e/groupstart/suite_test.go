@@ -1,5 +1,5 @@
-// Package groupstart_test runs JobSets whose pods start together through the real manager binary, with fake kubelets: what a pod runs while
-// it waits is the real binary, run by the tests.
+// Package groupstart_test runs JobSets whose pods start together through the real manager binary, with fake kubelets: the waiting pods run
+// the real binary, started by the tests.
 package groupstart_test
 
 import (
@@ -28,7 +28,7 @@ const (
 
 	poll     = 50 * time.Millisecond
 	patience = 90 * time.Second
-	// A thousand pods take their time, on a machine that has other things to do.
+	// A thousand pods take long on a busy machine.
 	muchPatience = 10 * time.Minute
 )
 
@@ -86,7 +86,7 @@ func startManager() (manager *world.Manager, address string) {
 	return manager, address
 }
 
-// awaitPolicies waits until the API server goes by the policies about groups, which takes it a moment.
+// awaitPolicies waits until the API server applies the policies about groups, which takes it a moment.
 func awaitPolicies(ctx context.Context) {
 	GinkgoHelper()
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{

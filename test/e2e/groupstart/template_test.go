@@ -44,7 +44,7 @@ var _ = Describe("The pod template of a Job in a group", func() {
 		js := inGroup(newJobSet(golden, role{name: "workers", replicas: 1, pods: 1}))
 		change(&js.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec)
 		js.Spec.Suspend = new(true)
-		// The API server goes by the parameters a moment after they were written.
+		// The API server applies the parameters a moment after they were written.
 		Eventually(func(g Gomega) {
 			fresh := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: js.Namespace, Name: js.Name, Labels: js.Labels}, Spec: *js.Spec.DeepCopy()}
 			g.Expect(env.Admin.Create(ctx, fresh)).To(Succeed())

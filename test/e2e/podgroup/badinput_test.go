@@ -75,7 +75,7 @@ var _ = Describe("What is wrong with a gang is told, and holds nothing else up:"
 	}, SpecTimeout(specTimeout))
 })
 
-// annotate sets an annotation of a PodGroup, or takes it out.
+// annotate sets an annotation of a PodGroup, or removes it.
 func annotate(ctx SpecContext, group client.Object, key, value string) {
 	GinkgoHelper()
 	quoted := "null"

@@ -68,7 +68,7 @@ var _ = Describe("Devices that gangs of pods claim", func() {
 	}, SpecTimeout(specTimeout))
 })
 
-// claimTemplate creates a ResourceClaimTemplate in place of one of its name.
+// claimTemplate creates or replaces a ResourceClaimTemplate.
 func (t team) claimTemplate(ctx context.Context, name, class string, count int64) {
 	GinkgoHelper()
 	template := &resourcev1.ResourceClaimTemplate{
@@ -81,7 +81,7 @@ func (t team) claimTemplate(ctx context.Context, name, class string, count int64
 	Expect(env.Admin.Create(ctx, template)).To(Succeed())
 }
 
-// claimed is how many devices the ResourceClaims of a team ask for together.
+// claimed returns how many devices the ResourceClaims of a team ask for together.
 func (t team) claimed(ctx context.Context, g Gomega) int64 {
 	var list resourcev1.ResourceClaimList
 	g.Expect(env.Admin.List(ctx, &list, client.InNamespace(t.name))).To(Succeed())

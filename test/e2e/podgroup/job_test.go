@@ -16,7 +16,7 @@ import (
 	"github.com/tranche-dev/tranche/test/controlplane"
 )
 
-// job makes a Job that has no patience with pods that fail, but for those that had to make room. Its pods run until they are deleted.
+// job creates a Job that fails at the first failed pod, except for preempted ones. Its pods run until they are deleted.
 func (t team) job(name string, pods int32, member pod) *batchv1.Job {
 	member.label("made-by", name).annotate(controlplane.FakeGangExit, controlplane.FakeExitNever)
 	return &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: t.name, Name: name}, Spec: batchv1.JobSpec{
@@ -29,7 +29,7 @@ func (t team) job(name string, pods int32, member pod) *batchv1.Job {
 	}}
 }
 
-// killDeleted does what a kubelet does with pods that are deleted: they end, and as a rule they fail.
+// killDeleted acts as a kubelet does with deleted pods: they terminate, and as a rule they fail.
 func (t team) killDeleted(ctx context.Context, g Gomega) {
 	for _, p := range t.pods(ctx, g) {
 		if p.DeletionTimestamp != nil && p.Status.Phase == corev1.PodRunning {

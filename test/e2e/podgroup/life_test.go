@@ -27,7 +27,7 @@ func (t team) replicas(name string, pods int32, member pod) *appsv1.ReplicaSet {
 	}}
 }
 
-// count says how the pods stand that something makes: so many of them gated, running and so on.
+// count returns the states of the pods that a controller has created: how many are gated, running and so on.
 func (t team) count(ctx context.Context, g Gomega, by string) map[string]int {
 	counts := map[string]int{}
 	for _, p := range t.pods(ctx, g) {
@@ -54,7 +54,7 @@ func (t team) submit(ctx context.Context, replicas *appsv1.ReplicaSet) {
 	DeferCleanup(func(ctx SpecContext) { withdraw(ctx, replicas) }, NodeTimeout(patience))
 }
 
-// withdraw deletes it, and what it has made.
+// withdraw deletes the controller and its pods.
 func withdraw(ctx context.Context, replicas *appsv1.ReplicaSet) {
 	GinkgoHelper()
 	Expect(client.IgnoreNotFound(env.Admin.Delete(ctx, replicas, client.PropagationPolicy(metav1.DeletePropagationBackground)))).To(Succeed())

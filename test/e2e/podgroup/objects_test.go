@@ -72,7 +72,7 @@ func (t team) empty(ctx context.Context) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// A pod is one of a gang, in the making.
+// A pod describes a pod of a gang to create.
 type pod struct{ *corev1.Pod }
 
 // member makes a pod that asks for so many GPUs, or for one CPU if that is 0.
@@ -162,7 +162,7 @@ func (t team) workloads(ctx context.Context, g Gomega) []kueue.Workload {
 	return list.Items
 }
 
-// standing says of each pod whose name has the prefix how it stands: gated, pending, running, succeeded or failed.
+// standing returns the state of each pod whose name has the prefix: gated, pending, running, succeeded or failed.
 func (t team) standing(ctx context.Context, g Gomega, prefix string) []string {
 	var all []string
 	for _, p := range t.pods(ctx, g) {
@@ -184,7 +184,7 @@ func (t team) expectPods(ctx context.Context, prefix string, want ...string) {
 	Eventually(func(g Gomega) { g.Expect(t.standing(ctx, g, prefix)).To(Equal(want)) }).WithContext(ctx).Should(Succeed())
 }
 
-// end makes running pods end in this way.
+// end finishes running pods in this way.
 func (t team) end(ctx context.Context, phase corev1.PodPhase, names ...string) {
 	GinkgoHelper()
 	for _, name := range names {
@@ -198,7 +198,7 @@ func (t team) end(ctx context.Context, phase corev1.PodPhase, names ...string) {
 	}
 }
 
-// usage is what the ClusterQueue says that is reserved of a resource.
+// usage returns the reserved amount of a resource in the status of the ClusterQueue.
 func (t team) usage(ctx context.Context, g Gomega, resourceName corev1.ResourceName) int64 {
 	var queue kueue.ClusterQueue
 	g.Expect(env.Admin.Get(ctx, types.NamespacedName{Name: t.name}, &queue)).To(Succeed())
@@ -250,7 +250,7 @@ func (t team) expectTold(ctx context.Context, kind, name, substring string) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// expectNoted waits until a PodGroup says this about its gang.
+// expectNoted waits until a PodGroup has this message about its gang.
 func expectNoted(ctx context.Context, group *unstructured.Unstructured, substring string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {

@@ -13,7 +13,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-// expectStatus waits until a PodGroup says this about its pods.
+// expectStatus waits until a PodGroup has this status of its pods.
 func expectStatus(ctx context.Context, group *unstructured.Unstructured, fields map[string]any) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
@@ -24,7 +24,7 @@ func expectStatus(ctx context.Context, group *unstructured.Unstructured, fields 
 	}).WithContext(ctx).Should(Succeed())
 }
 
-// statusNow returns what a PodGroup says about its pods.
+// statusNow returns the status of a PodGroup.
 func statusNow(ctx context.Context, group *unstructured.Unstructured) any {
 	GinkgoHelper()
 	Expect(env.Admin.Get(ctx, client.ObjectKeyFromObject(group), group)).To(Succeed())

@@ -9,8 +9,8 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-// The story of the Coscheduling document: tasks of a job start together, or none does, and what a gang that does not fit would need is not
-// left idle.
+// The story of the Coscheduling document: tasks of a job start together, or none does, and quota that a gang which does not fit would need
+// is not left idle.
 var _ = Describe("A gang of Coscheduling", func() {
 	It("starts its parameter server and its workers together, and leaves to others what it cannot use", func(ctx SpecContext) {
 		t := newTeam(ctx, "10", "8")

@@ -61,12 +61,12 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	DeferCleanup(func() error { return manager.Stop() })
 }, NodeTimeout(5*time.Minute))
 
-// startManager puts off what is given back for one second only.
+// startManager starts a manager with a back-off of one second only.
 func startManager(ctx context.Context) (*world.Manager, error) {
 	return startManagerWith(ctx, nil)
 }
 
-// startManagerWith does so with further settings.
+// startManagerWith starts it with further settings.
 func startManagerWith(ctx context.Context, more map[string]any) (*world.Manager, error) {
 	settings := map[string]any{"waitForPodsReady": map[string]any{"requeuingStrategy": map[string]any{"backoffBaseSeconds": 1, "backoffMaxSeconds": 1}}}
 	maps.Copy(settings, more)
