@@ -174,12 +174,12 @@ func newStage(ctx context.Context, name string) *kueue.Workload {
 		},
 		Spec: kueue.WorkloadSpec{PodSets: []kueue.PodSet{{Name: "main", Count: 1, Template: pod}}},
 	}
-	// Its stage is for the manager to say.
+	// Only the manager may write its stage.
 	Expect(env.clientAs(world.ManagerUser, "system:masters").Create(ctx, w)).To(Succeed())
 	return w
 }
 
-// watchAdmissions tells every admission that a quota Workload is ever seen with.
+// watchAdmissions returns every admission that a quota Workload is ever observed with.
 func watchAdmissions(ctx context.Context, w *kueue.Workload) <-chan *kueue.Admission {
 	GinkgoHelper()
 	watcher, err := env.adminClient.Watch(ctx, &kueue.WorkloadList{}, client.InNamespace(w.Namespace), client.MatchingFields{"metadata.name": w.Name})
@@ -206,7 +206,7 @@ func admit(w *kueue.Workload) admission.Admit {
 	}
 }
 
-// expectEvents waits until the owner of an object has been told all of these.
+// expectEvents waits until all of these Events are recorded on an object.
 func expectEvents(ctx context.Context, object string, reasons ...string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {

@@ -19,7 +19,7 @@ var _ = Describe("A change that lets a pending quota Workload fit", Ordered, Con
 
 	BeforeAll(func(ctx SpecContext) { startManager(ctx, nil) }, NodeTimeout(patience))
 
-	// waits creates a quota Workload and waits until it says why it is not admitted.
+	// waits creates a quota Workload and waits until it reports why it is not admitted.
 	waits := func(ctx context.Context, w *kueue.Workload) *kueue.Workload {
 		GinkgoHelper()
 		create(ctx, w)

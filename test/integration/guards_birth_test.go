@@ -183,7 +183,7 @@ var _ = Describe("The guards of what is created", func() {
 
 	It("turn the resumes of the JobSet controller into nothing", func(ctx SpecContext) {
 		js := newQueued(namespace, "train", "runs", "held")
-		// The controller shuffles tolerations, and doubles those with seconds, unless it is kept from it.
+		// The controller shuffles tolerations, and doubles those with seconds, unless the policy prevents it.
 		js.Spec.ReplicatedJobs[1].Template.Spec.Template.Spec.Tolerations = []corev1.Toleration{
 			{Key: "a", Operator: corev1.TolerationOpExists},
 			{Key: "b", Operator: corev1.TolerationOpExists},
@@ -326,7 +326,8 @@ var _ = Describe("The guards of what is created", func() {
 	)
 })
 
-// reviewOf asks whether a user may do something to a resource, given as GROUP/RESOURCE or GROUP/RESOURCE/SUBRESOURCE.
+// reviewOf returns the review that asks whether a user may do an operation on a resource, given as GROUP/RESOURCE or
+// GROUP/RESOURCE/SUBRESOURCE.
 func reviewOf(namespace, user, verb, resource string) *authorizationv1.SubjectAccessReview {
 	parts := append(strings.Split(resource, "/"), "")
 	return &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
@@ -361,7 +362,7 @@ func versions(ctx context.Context, jobs []*batchv1.Job) map[string]string {
 	return all
 }
 
-// holds returns how many writes the policy tranche-hold-jobs has turned into nothing so far.
+// holds returns how many writes the policy tranche-hold-jobs has turned into no-ops so far.
 func holds(ctx context.Context) float64 {
 	GinkgoHelper()
 	metrics, err := env.KubectlOutput(ctx, "get", "--raw", "/metrics")
@@ -377,7 +378,7 @@ func holds(ctx context.Context) float64 {
 	return sum
 }
 
-// errorsLogged counts what the JobSet controller has complained about so far, other than objects that had changed under it.
+// errorsLogged counts the errors of the JobSet controller so far, other than write conflicts.
 func errorsLogged() int {
 	GinkgoHelper()
 	log, err := os.ReadFile(filepath.Join(env.Plane.LogDir(), controlplane.JobSet+".log"))

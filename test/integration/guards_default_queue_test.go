@@ -149,7 +149,7 @@ func expectHeld(g Gomega, js *jobsetapi.JobSet) {
 	}
 }
 
-// touch changes a policy without changing what it does.
+// touch changes a policy without changing its effect.
 func touch(ctx context.Context, g Gomega) {
 	policy := &admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "tranche-hold-jobs"}}
 	change := fmt.Appendf(nil, `{"metadata":{"annotations":{"touched":%q}}}`, rand.String(8))

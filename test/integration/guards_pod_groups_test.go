@@ -199,7 +199,7 @@ var _ = Describe("The guards of pods of groups", func() {
 		expectAnswer(tenant.Patch(ctx, queued.DeepCopy(), jsonPatch(`[{"op":"remove","path":"/metadata/labels/kueue.x-k8s.io~1queue-name"}]`)), allowed)
 	}, SpecTimeout(patience))
 
-	// The API server asks only those policies again that an object has met before it was changed.
+	// The API server evaluates again only policies that an object matched before it was changed.
 	It("refuse a pod of a group that gets its queue while it is created, and is not gated", func(ctx SpecContext) {
 		const queueKey = "example.com/queue"
 		policy := &admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "names-queues-in-" + namespace}}
@@ -375,7 +375,7 @@ func awaitPod(ctx context.Context, job *batchv1.Job) *corev1.Pod {
 	return &pods.Items[0]
 }
 
-// awaitPodGuards waits until the API server acts by the policies for pods of groups, too.
+// awaitPodGuards waits until the API server also applies the policies for pods of groups.
 func awaitPodGuards(ctx context.Context, namespace string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {

@@ -25,7 +25,7 @@ const (
 	anHour  = int64(3600)
 	tooLong = anHour + 1
 
-	// loose and unowned are JSON patches that cut a pod loose from its Job.
+	// loose and unowned are JSON patches that detach a pod from its Job.
 	loose = `[{"op":"remove","path":"/metadata/labels/batch.kubernetes.io~1controller-uid"},{"op":"remove","path":"/metadata/labels/controller-uid"},` +
 		`{"op":"remove","path":"/metadata/labels/job-name"},{"op":"remove","path":"/metadata/labels/batch.kubernetes.io~1job-name"}]`
 	unowned = `[{"op":"remove","path":"/metadata/ownerReferences"}]`
@@ -37,7 +37,7 @@ var _ = Describe("The guards of pods that run on quota", Ordered, ContinueOnFail
 	var job *batchv1.Job
 	var pod *corev1.Pod
 
-	// Nothing is changed by any of the attempts, so they share one pod. The tenant may also write to the subresources of pods.
+	// No attempt changes the pod, so they share one. The tenant may also write to the subresources of pods.
 	BeforeAll(func(ctx SpecContext) {
 		namespace = newTenant(ctx)
 		awaitGuards(ctx, namespace)

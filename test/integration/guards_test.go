@@ -24,10 +24,10 @@ import (
 	"github.com/tranche-dev/tranche/test/world"
 )
 
-// alice is a tenant: she has the role edit in her namespace, and no more.
+// alice is a tenant: she only has the role edit in her namespace.
 const alice = "alice"
 
-// What an attempt ends in, other than an error with a certain text.
+// The results of an attempt, other than an error with a certain text.
 const (
 	allowed  = ""
 	noEffect = "no effect"
@@ -191,7 +191,7 @@ var _ = Describe("The guards", func() {
 				expectAnswer(who.Delete(ctx, object, orphan), "delete it without --cascade=orphan")
 				expectAnswer(who.DeleteAllOf(ctx, object, client.InNamespace(namespace), orphan), "delete it without --cascade=orphan")
 			}
-			// What a request for a Job means that does not say what becomes of the pods.
+			// The meaning of a request for a Job that sets no propagation policy for the pods.
 			expectAnswer(who.Delete(ctx, job), "propagationPolicy Background or Foreground")
 			expectAnswer(who.DeleteAllOf(ctx, job, client.InNamespace(namespace)), "propagationPolicy Background or Foreground")
 		}
@@ -287,7 +287,7 @@ func deleteJobSets(ctx SpecContext, namespace string) {
 	Expect(env.adminClient.DeleteAllOf(ctx, &jobsetapi.JobSet{}, client.InNamespace(namespace))).To(Succeed())
 }
 
-// awaitGuards waits until the API server acts by every policy, and by alice's role. It learns of them one by one.
+// awaitGuards waits until the API server applies every policy, and alice's role. It observes them one by one.
 func awaitGuards(ctx context.Context, namespace string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
@@ -342,7 +342,7 @@ func plainJob(namespace, name string) *batchv1.Job {
 	}
 }
 
-// awaitJobs waits until the JobSet controller has made the Jobs, and the Job controller has taken note of their suspension.
+// awaitJobs waits until the JobSet controller has created the Jobs, and the Job controller has observed their suspension.
 func awaitJobs(ctx context.Context, js *jobsetapi.JobSet, n int) []*batchv1.Job {
 	GinkgoHelper()
 	var jobs []*batchv1.Job
@@ -359,14 +359,14 @@ func awaitJobs(ctx context.Context, js *jobsetapi.JobSet, n int) []*batchv1.Job 
 	return jobs
 }
 
-// start does what the manager does when the first stage of a JobSet is admitted.
+// start writes a JobSet as the manager does when its first stage is admitted.
 func start(ctx context.Context, js *jobsetapi.JobSet) {
 	GinkgoHelper()
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:"true"}},"spec":{"suspend":false}}`, apis.StartedAnnotation)
 	Expect(env.clientAs(world.ManagerUser).Patch(ctx, js.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
 }
 
-// release does what the manager does with the Jobs of an admitted stage.
+// release writes the Jobs of an admitted stage as the manager does.
 func release(ctx context.Context, job *batchv1.Job) {
 	GinkgoHelper()
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:""}},"spec":{"suspend":false}}`, apis.FlavorNodeLabelsAnnotation)

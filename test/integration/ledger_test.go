@@ -22,7 +22,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/ledger"
 )
 
-// Here the feed of the engine withholds what the test wants it to miss. The engine decides nothing: this process never leads.
+// Here the feed of the engine withholds events that the test wants it to miss. The engine decides nothing: this process never leads.
 var _ = Describe("The ledger", Ordered, func() {
 	var (
 		runner *engine.Runner
@@ -145,7 +145,7 @@ func mismatches(ctx context.Context, g Gomega, t *tenant) []string {
 	return told
 }
 
-// expectMismatch waits until the owner of the ClusterQueue has been told this, and nothing else.
+// expectMismatch waits until this Event, and no other, is recorded on the ClusterQueue.
 func expectMismatch(ctx context.Context, t *tenant, want string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {

@@ -30,7 +30,7 @@ const (
 	onDemand = "lifecycle-on-demand"
 	spot     = "lifecycle-spot"
 
-	// gate keeps the engine away from Workloads whose quota the test reserves itself.
+	// gate prevents the engine from admitting Workloads whose quota the test reserves itself.
 	gate = "example.com/lifecycle"
 )
 
@@ -94,7 +94,7 @@ func newQueue(ctx context.Context, checks ...kueue.AdmissionCheckStrategyRule) *
 	return t
 }
 
-// clear deletes what a tenant has, so that the ClusterQueue can go.
+// clear deletes the objects of a tenant, so that the ClusterQueue can be deleted.
 func (t *tenant) clear(ctx SpecContext) {
 	Expect(env.adminClient.DeleteAllOf(ctx, &kueue.Workload{}, client.InNamespace(t.namespace))).To(Succeed())
 	Expect(env.adminClient.Delete(ctx, t.clusterQueue)).To(Succeed())
@@ -121,7 +121,7 @@ func create(ctx context.Context, w *kueue.Workload) *kueue.Workload {
 	return w
 }
 
-// reserved makes a quota Workload and gives it quota as the engine would, since the given time. The engine itself leaves it alone.
+// reserved creates a quota Workload and reserves its quota as the engine would, since the given time. The engine itself ignores it.
 func (t *tenant) reserved(ctx context.Context, name, flavor string, change ...func(*kueue.Workload)) *kueue.Workload {
 	GinkgoHelper()
 	w := t.workload(name, "1")
@@ -173,7 +173,7 @@ func write(ctx context.Context, w *kueue.Workload, manager string, change func(*
 	Expect(env.adminClient.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(patch), client.FieldOwner(manager), client.ForceOwnership)).To(Succeed())
 }
 
-// evict says that a Workload has to go, as the engine would. It repeats what the field manager has said before.
+// evict sets the condition Evicted on a Workload, as the engine would. It repeats the earlier fields of the field manager.
 func evict(ctx context.Context, w *kueue.Workload, reason string) {
 	GinkgoHelper()
 	w = fresh(ctx, w)
@@ -226,7 +226,7 @@ func setActive(ctx context.Context, w *kueue.Workload, active bool) {
 	Expect(env.adminClient.Patch(ctx, w.DeepCopy(), patch)).To(Succeed())
 }
 
-// state says in words what a Workload shows: conditions as Type=Status Reason, checks as check NAME=State, and what else is asked for.
+// state describes a Workload in words: conditions as Type=Status Reason, checks as check NAME=State, and the other requested fields.
 func state(w *kueue.Workload) []string {
 	var all []string
 	for _, c := range w.Status.Conditions {
@@ -255,7 +255,7 @@ func state(w *kueue.Workload) []string {
 	return all
 }
 
-// expect waits until a Workload shows this, where "no X" stands for what must not be there, and returns it.
+// expect waits until a Workload has this state, where "no X" stands for fields that must be absent, and returns it.
 func expect(ctx context.Context, w *kueue.Workload, want ...string) *kueue.Workload {
 	GinkgoHelper()
 	var now *kueue.Workload

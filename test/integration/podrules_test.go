@@ -19,7 +19,8 @@ import (
 
 const accelerators corev1.ResourceName = "example.com/accelerators"
 
-// Quota Workloads of users, of JobSets and of gangs of pods are all charged for, and refused because of, what the API server makes of their pods.
+// Quota Workloads of users, of JobSets and of gangs of pods are all charged, and refused, according to the pods that the API server would
+// create for them.
 var _ = Describe("What the API server makes of pods", Ordered, ContinueOnFailure, func() {
 	var t *tenant
 	const (

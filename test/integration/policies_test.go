@@ -98,7 +98,7 @@ var _ = Describe("Policies of ClusterQueues", Ordered, func() {
 		}
 		Expect(flavorOf(ctx, high)).To(Equal(want))
 		if want == onDemand {
-			// It goes on with the next flavor.
+			// It continues with the next flavor.
 			expect(ctx, low, isAdmitted, "Requeued=True Preempted")
 		} else {
 			expect(ctx, low, isAdmitted, "no Evicted")
@@ -164,7 +164,7 @@ var _ = Describe("Policies of ClusterQueues", Ordered, func() {
 		above, below := create(ctx, third.urgent("above", "2", 1)), create(ctx, third.urgent("below", "4", -1))
 		expect(ctx, above, isAdmitted)
 		expect(ctx, below, isAdmitted)
-		// It borrows 1 of the 2 that are left besides its own 4, and takes them from the Workload below the threshold.
+		// It borrows 1 of the 2 that remain in addition to its own 4, and preempts the Workload below the threshold.
 		borrows := create(ctx, t.urgent("borrows", "5", 2))
 		finishEviction(ctx, below)
 		expect(ctx, borrows, isAdmitted)

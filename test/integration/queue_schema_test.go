@@ -168,7 +168,7 @@ var _ = Describe("The schemas of queues", func() {
 		Entry("refuse an effect of a toleration", toleration(corev1.Toleration{Key: "a", Effect: "Never"}), "supported taint effect values"),
 	)
 
-	// A quantity that no client can read would keep every reader from all ClusterQueues.
+	// A quantity that no client can parse would prevent every client from reading all ClusterQueues.
 	DescribeTable("refuse a quantity that cannot be read", func(ctx SpecContext, amount string) {
 		cq := toUnstructured(validClusterQueue("schema"))
 		groups := cq.Object["spec"].(map[string]any)["resourceGroups"].([]any)
@@ -252,7 +252,7 @@ var _ = Describe("The schemas of queues", func() {
 	}, SpecTimeout(patience))
 })
 
-// suspendPolicy takes the binding of a policy away, and returns what puts it back. Both wait until probe succeeds.
+// suspendPolicy removes the binding of a policy, and returns a function that restores it. Both wait until probe succeeds.
 func suspendPolicy(ctx SpecContext, name string, probe func(g Gomega, active bool)) (restore func()) {
 	GinkgoHelper()
 	binding := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: name}}

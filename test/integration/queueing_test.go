@@ -18,7 +18,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-// configure changes the ClusterQueue of a tenant, and waits until the manager decides by that.
+// configure changes the ClusterQueue of a tenant, and waits until the manager uses the change.
 func (t *tenant) configure(ctx context.Context, change func(*kueue.ClusterQueueSpec)) {
 	GinkgoHelper()
 	before := t.clusterQueue.DeepCopy()

@@ -17,7 +17,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
-// A slowTenant is one whose quota Workloads belong to a Job: they keep the quota after an eviction, until the test gives it back.
+// A slowTenant is a tenant whose quota Workloads belong to a Job: they keep the quota after an eviction, until the test releases it.
 type slowTenant struct {
 	*tenant
 	job *batchv1.Job
@@ -49,7 +49,7 @@ func reclaiming(policy kueue.PreemptionPolicy) func(*kueue.ClusterQueueSpec) {
 	return func(spec *kueue.ClusterQueueSpec) { spec.Preemption.ReclaimWithinCohort = policy }
 }
 
-// workloads are those of a tenant that hold quota, those that are being evicted, and how many have ever been evicted.
+// workloads returns the quota Workloads of a tenant that hold quota, those that are being evicted, and how many have ever been evicted.
 func (t slowTenant) workloads(ctx context.Context, g Gomega) (running, leaving []*kueue.Workload, evicted int) {
 	var list kueue.WorkloadList
 	g.Expect(env.adminClient.List(ctx, &list, client.InNamespace(t.namespace))).To(Succeed())

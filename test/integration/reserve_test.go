@@ -13,7 +13,7 @@ import (
 	"github.com/tranche-dev/tranche/test/controlplane"
 )
 
-// reservation reads what the status of the ClusterQueue of a tenant shows as reserved, and how much of that is borrowed.
+// reservation returns the reserved and the borrowed quota in the status of a tenant's ClusterQueue.
 func (t *tenant) reservation(ctx context.Context, g Gomega) []string {
 	var q kueue.ClusterQueue
 	g.Expect(env.adminClient.Get(ctx, client.ObjectKeyFromObject(t.clusterQueue), &q)).To(Succeed())

@@ -1,4 +1,4 @@
-// Package integration_test checks what the API server does with Tranche's CRDs and guards, on a real control plane without the
+// Package integration_test checks the behaviour of the API server with Tranche's CRDs and guards, on a real control plane without the
 // manager.
 package integration_test
 

@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Each file of testdata/jobset-validation is a JobSet whose first line says what the API server answers: "# want: ok", or
-// "# want: " and a part of the error. What follows a second "---" is an update of the same object, and the answer is to that.
+// Each file of testdata/jobset-validation is a JobSet whose first line contains the expected answer of the API server: "# want: ok", or "#
+// want: " and a part of the error. What follows a second "---" is an update of the same object, and the answer is to that.
 var _ = Describe("The JobSet CRD", func() {
 	files, err := filepath.Glob("testdata/jobset-validation/*.yaml")
 	It("has cases", func() {

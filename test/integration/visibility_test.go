@@ -26,7 +26,7 @@ import (
 
 const visibilityAPI = "/apis/visibility.kueue.x-k8s.io/v1beta2"
 
-// installVisibility applies config/visibility and leads its Service to a port of this machine, where nothing runs inside the cluster.
+// installVisibility applies config/visibility and points its Service to a port of this machine, where nothing runs inside the cluster.
 func installVisibility(ctx context.Context, address string) {
 	GinkgoHelper()
 	_, port, err := net.SplitHostPort(address)
@@ -272,7 +272,7 @@ var _ = Describe("The visibility API", Ordered, func() {
 	}, SpecTimeout(patience))
 })
 
-// allow gives a user roles in one namespace: without any named, that of who may see who is pending in LocalQueues.
+// allow gives a user roles in one namespace: by default the role that may read the pending list of LocalQueues.
 func allow(ctx context.Context, namespace, user string, roles ...string) {
 	GinkgoHelper()
 	if len(roles) == 0 {
