@@ -65,7 +65,7 @@ func (s *soak) expectEnd() {
 	}
 }
 
-// expectFewRestarts checks that only failures count as restarts, not what the chaos has made of a JobSet.
+// expectFewRestarts checks that only failures count as restarts, and other effects of the chaos on a JobSet do not.
 func (s *soak) expectFewRestarts() {
 	s.t.Helper()
 	var list jobsetapi.JobSetList
@@ -89,7 +89,7 @@ func (s *soak) expectFewRestarts() {
 	}
 }
 
-// expectNothingHeld waits until the engine says that all quota is free.
+// expectNothingHeld waits until the engine reports that all quota is free.
 func (s *soak) expectNothingHeld() {
 	s.t.Helper()
 	s.await("wait until all quota is free", func(ctx context.Context) error {
@@ -178,7 +178,7 @@ func (s *soak) expectNoViolations() {
 	}
 }
 
-// describe tells everything about a JobSet.
+// describe returns the full state of a JobSet.
 func (s *soak) describe(ctx context.Context, js *jobsetapi.JobSet) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "JobSet %s/%s suspend=%v restarts=%d %s\n", js.Namespace, js.Name, ptr.Deref(js.Spec.Suspend, false), js.Status.Restarts, render(js.Status.Conditions))

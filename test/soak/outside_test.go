@@ -29,12 +29,12 @@ const (
 	barrierContainer = "group-scheduling-init"
 	configMapSuffix  = "-group-scheduling"
 
-	// outsideEvery is how often what is not part of Tranche looks at the cluster.
+	// outsideEvery is how often the simulated outside components read the cluster.
 	outsideEvery = 250 * time.Millisecond
 )
 
-// An outside plays what is not part of Tranche and not run by the control plane: the controller of an AdmissionCheck, and what kubelets do
-// beyond the fake nodes. An error is left for the next time: the API server may be down.
+// An outside simulates components that are neither part of Tranche nor run by the control plane: the controller of an AdmissionCheck, and
+// the work of kubelets beyond the fake nodes. It retries after an error: the API server may be down.
 type outside struct {
 	admin  client.Client
 	random *rand.Rand
