@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// agenda is the event queue of a run, ordered by time, and by insertion where times are equal.
+// agenda is the event queue of a run. It is ordered by time, and by insertion where times are equal.
 type agenda struct {
 	events, reports []appointment
 }
