@@ -85,18 +85,18 @@ func (e *Engine) shapeOf(of *stage) *shape {
 	e.pods = e.pods[:0]
 	for i := range of.podSets {
 		p := &of.podSets[i]
-		spec := &p.Template.Spec
+		spec, count := &p.Template.Spec, countOf(p, of.reclaimable)
 		if !of.isGang {
 			// Pods of a gang exist already, as the API server made them, or are reserved without a template.
 			spec = e.effective(of.key.Namespace, spec)
-			e.pods = append(e.pods, podresources.PodSet{Name: string(p.Name), Index: i, Spec: spec})
+			e.addPods(count, podresources.PodSet{Name: string(p.Name), Index: i, Spec: spec})
 		}
 		if of.isGang {
 			s.checkClaims(string(p.Name), spec)
 		} else {
 			spec = e.chargeClaims(s, of.key.Namespace, i, spec)
 		}
-		podSet := flavor.PodSet{Name: string(p.Name), Count: countOf(p, of.reclaimable), Pod: flavor.NewPod(spec)}
+		podSet := flavor.PodSet{Name: string(p.Name), Count: count, Pod: flavor.NewPod(spec)}
 		if len(s.podSets) < cap(s.podSets) {
 			podSet.Requests = s.podSets[:i+1][i].Requests[:0]
 		}
@@ -145,7 +145,7 @@ func (e *Engine) shapeOfStage(namespace string, stage *stageplan.Stage) *shape {
 		if spec != &p.Template.Spec {
 			requests = stageplan.PodRequests(spec)
 		}
-		e.pods = append(e.pods, podresources.PodSet{Name: p.Name, Index: i, Spec: spec})
+		e.addPods(p.Count, podresources.PodSet{Name: p.Name, Index: i, Spec: spec})
 		s.checkClaims(p.Name, spec)
 		s.add(flavor.PodSet{Name: p.Name, Count: p.Count, Pod: flavor.NewPod(spec)}, e.chargesFor(requests))
 	}
@@ -187,6 +187,13 @@ func (s *shape) checkClaims(podSet string, pod *corev1.PodSpec) {
 	for i := range pod.ResourceClaims {
 		s.complain("pod set %s has the resource claim %q, whose devices are charged to no quota: remove it from spec.resourceClaims, or request an extended resource",
 			podSet, pod.ResourceClaims[i].Name)
+	}
+}
+
+// addPods notes the pods of a pod set for checkResources, unless none of them has still to be created.
+func (e *Engine) addPods(count int32, podSet podresources.PodSet) {
+	if count > 0 {
+		e.pods = append(e.pods, podSet)
 	}
 }
 
