@@ -69,9 +69,6 @@ func (e *Engine) nominateAll(g *group, c contest, decisions []Decision) []Decisi
 
 // nominate refuses everybody in a line who passes no check, up to the first who does.
 func (e *Engine) nominate(c contest, q *clusterQueue, decisions []Decision) []Decision {
-	if q.isUnprotected {
-		return decisions // it will have its finalizer in a moment: no stage needs to be told
-	}
 	for {
 		head := q.line.Next()
 		if head == nil {

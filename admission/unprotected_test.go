@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
 )
@@ -21,9 +22,8 @@ func TestUnprotectedClusterQueue(t *testing.T) {
 
 	protect(false)
 	w.lone("q", "second", "gpu=1")
-	if decisions := w.engine.Decide(w.now()); len(decisions) > 0 {
-		t.Errorf("decided %v in a ClusterQueue without its finalizer", decisions)
-	}
+	w.wantAdmitted()
+	w.wantRefusal("second", "ClusterQueueIsActive", "Suspended", "until it has the finalizer kueue.x-k8s.io/resource-in-use")
 	explained := w.engine.Explain(types.NamespacedName{Namespace: "ns", Name: "second"})
 	if len(explained) == 0 || !strings.Contains(explained[0].Message, "until it has the finalizer kueue.x-k8s.io/resource-in-use") {
 		t.Errorf("explained by %v", explained)
@@ -40,4 +40,25 @@ func TestUnprotectedClusterQueue(t *testing.T) {
 			t.Errorf("%v was admitted beyond the quota", admit.Stage)
 		}
 	}
+}
+
+// What is reserved for a preemptor is free for others while the ClusterQueue of the preemptor lacks its finalizer, which the API server may refuse
+// for long.
+func TestUnprotectedPreemptorGivesWay(t *testing.T) {
+	w := newWorld(t, admission.Config{})
+	inCohort := func(q *kueue.ClusterQueue) {
+		q.Spec.CohortName = "team"
+		q.Spec.Preemption = &kueue.ClusterQueuePreemption{WithinClusterQueue: kueue.PreemptionPolicyLowerPriority}
+	}
+	w.queue("q", "a100: gpu=4", inCohort)
+	w.queue("r", "a100: gpu=0", inCohort)
+	w.lone("q", "low", "gpu=4")
+	w.wantAdmitted("low")
+	w.lone("q", "high", "gpu=4", func(wl *kueue.Workload) { wl.Spec.Priority = new(int32(10)) })
+	w.lone("r", "other", "gpu=2")
+	w.wantAdmitted()
+	w.engine.Apply(admission.ClusterQueueObserved{ClusterQueue: w.queues["q"], IsUnprotected: true})
+	w.wantAdmitted()
+	w.remove("low")
+	w.wantAdmitted("other")
 }

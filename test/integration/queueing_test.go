@@ -147,7 +147,8 @@ var _ = Describe("Queues and Cohorts", Ordered, func() {
 				g.Expect(env.adminClient.Update(ctx, &q)).To(Succeed())
 			}).WithContext(ctx).Should(Succeed())
 			expect(ctx, create(ctx, other.workload("late", "1")), admitted)
-			Expect(fresh(ctx, early).Status.Conditions).To(BeEmpty())
+			refused := expect(ctx, early, "QuotaReserved=False Inadmissible", "tranche.dev/Waiting=True Suspended")
+			Expect(find(refused, apis.WaitingCondition).Message).To(ContainSubstring("until it has the finalizer " + kueue.ResourceInUseFinalizerName))
 			allow(ctx)
 			expect(ctx, early, admitted)
 
