@@ -125,3 +125,28 @@ func TestRemembersOneThatIsGone(t *testing.T) {
 		})
 	}
 }
+
+// TestRemembersWhileItHoldsQuota: a gang that holds quota and waits for another of its group, which was preempted, starts without a third one that has
+// started and is gone by then.
+func TestRemembersWhileItHoldsQuota(t *testing.T) {
+	w := newGang(t, 1, "min-available", "1", "groups", `["ml/b","ml/c","ml/train"]`)
+	gang := func(name string) podgroup.Other {
+		ref := podgroup.Ref{Kind: podgroup.Lightweight, Namespace: "ml", Name: name}
+		return podgroup.Other{Ref: ref, Exists: true, IsWhole: true, Together: []string{"ml/b", "ml/c", "ml/train"}}
+	}
+	b, c := gang("b"), gang("c")
+	w.others = []podgroup.Other{b, c}
+	w.settle()
+	w.admitAll()
+	b.HasStarted, b.IsAdmitted = true, true
+	w.others = []podgroup.Other{b, c}
+	w.settle()
+	w.expect("g", 1, `waits for gang "ml/c"`)
+
+	w.others = []podgroup.Other{c}
+	w.settle()
+	c.IsAdmitted = true
+	w.others = []podgroup.Other{c}
+	w.settle()
+	w.expect("r", 1, "has started")
+}

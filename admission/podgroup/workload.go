@@ -118,24 +118,29 @@ func (g *Gang) extraName(pod *corev1.Pod) string {
 	return g.workloadName(string(g.incarnation())) + "-" + digest(string(pod.UID))[:length]
 }
 
-// adjusted returns what a quota Workload that waits should be, or nil if it is that already. What holds quota is not changed.
+// adjusted returns what a quota Workload should be, or nil if it is that already. One that holds quota is not changed, but for the gangs of its group
+// that it names: they can be gone before its own gang starts.
 func adjusted(there, wanted *kueue.Workload, gate string) *kueue.Workload {
-	if life.HoldsQuota(there) {
+	after := there.DeepCopy()
+	copyKey(&after.Annotations, wanted.Annotations, apis.StartedTogetherAnnotation)
+	if !life.HoldsQuota(there) {
+		adjustWaiting(after, wanted, gate)
+	}
+	if equality.Semantic.DeepEqual(there, after) {
 		return nil
 	}
-	after := there.DeepCopy()
-	if !samePodSets(there.Spec.PodSets, wanted.Spec.PodSets) {
+	return after
+}
+
+// adjustWaiting makes a quota Workload that waits what it should be.
+func adjustWaiting(after, wanted *kueue.Workload, gate string) {
+	if !samePodSets(after.Spec.PodSets, wanted.Spec.PodSets) {
 		after.Spec.PodSets = wanted.Spec.PodSets
 	}
 	after.Spec.QueueName, after.Spec.Priority, after.Spec.PriorityClassRef = wanted.Spec.QueueName, wanted.Spec.Priority, wanted.Spec.PriorityClassRef
 	copyKey(&after.Labels, wanted.Labels, apis.AdmitTogetherLabel)
 	copyKey(&after.Annotations, wanted.Annotations, apis.AdmitTogetherCountAnnotation)
-	copyKey(&after.Annotations, wanted.Annotations, apis.StartedTogetherAnnotation)
 	setGate(after, gate)
-	if equality.Semantic.DeepEqual(there, after) {
-		return nil
-	}
-	return after
 }
 
 func copyKey(to *map[string]string, from map[string]string, key string) {
