@@ -70,9 +70,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 	}
 	var view admission.ClusterQueueView
-	var known bool
-	if err := r.runner.View(ctx, func(e *admission.Engine) { view, known = e.ClusterQueue(queue.Name) }); err != nil || !known {
-		return ctrl.Result{}, err
+	var known, isComplete bool
+	err := r.runner.View(ctx, func(e *admission.Engine) {
+		view, known = e.ClusterQueue(queue.Name)
+		isComplete = r.runner.IsComplete()
+	})
+	if err != nil || !known || !isComplete {
+		return ctrl.Result{}, err // the first decisions of the engine report every ClusterQueue
 	}
 	if !queue.DeletionTimestamp.IsZero() {
 		// The finalizer is written first: it names the version of the object, which the status would change. An engine that has not

@@ -91,6 +91,9 @@ type Runner struct {
 	localQueues   []func(key types.NamespacedName)
 
 	wake chan struct{}
+
+	// isComplete is that of IsComplete, and belongs to the engine's goroutine.
+	isComplete bool
 }
 
 // NewRunner returns a Runner that does nothing before Start.
@@ -155,6 +158,10 @@ func (r *Runner) View(ctx context.Context, f func(*admission.Engine)) error {
 		return fmt.Errorf("wait for the admission engine: %w", ctx.Err())
 	}
 }
+
+// IsComplete reports, within View, whether the engine has observed all objects that there were when this process started, and decides. Before that
+// its numbers are too low.
+func (r *Runner) IsComplete() bool { return r.isComplete }
 
 // Start runs the engine until the context ends.
 func (r *Runner) Start(ctx context.Context) error {
@@ -222,6 +229,7 @@ func (r *Runner) turn(ready <-chan struct{}) {
 		return
 	}
 	r.drain()
+	r.isComplete = true // what was posted before may be older than the last observations
 	started := time.Now()
 	decisions := r.config.Engine.Decide(started)
 	metrics.Decided(decisions, time.Since(started))

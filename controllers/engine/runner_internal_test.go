@@ -1,0 +1,35 @@
+package engine
+
+import (
+	"testing"
+
+	"github.com/tranche-dev/tranche/admission"
+)
+
+// What holds quota may not have been observed before all sources have delivered what there is: until then nothing may rely on what the engine counts.
+func TestIsComplete(t *testing.T) {
+	e, err := admission.New(admission.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &Runner{config: Config{Engine: e}, wake: make(chan struct{}, 1)}
+	ready := make(chan struct{})
+	wants := func(want bool) {
+		t.Helper()
+		isViewed := false
+		r.post(func(*admission.Engine) {
+			isViewed = true
+			if r.IsComplete() != want {
+				t.Errorf("IsComplete is %t, want %t", !want, want)
+			}
+		})
+		r.turn(ready)
+		if !isViewed {
+			t.Error("the engine has not been viewed")
+		}
+	}
+	wants(false)
+	close(ready)
+	wants(false) // it may have been posted before the last observations
+	wants(true)
+}
