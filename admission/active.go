@@ -8,9 +8,9 @@ import (
 	"github.com/tranche-dev/tranche/queue"
 )
 
-// isActive reports whether Kueue counts a waiting stage as active: its scheduler has not looked at it yet, or looks at it again in each cycle. It does
-// so for a stage whose victims release quota, for one that waits for quota behind such a stage, for one that only reservations keep from its quota,
-// and for a stage of a ClusterQueue with StrictFIFO, which keeps what it refuses unless its namespace is not selected.
+// isActive reports whether Kueue counts a waiting stage as active: its scheduler has not tried the stage yet, or tries it again in each cycle. It
+// does so for a stage whose victims release quota, for a stage that waits for quota behind such a stage, for a stage that only reservations keep
+// from its quota, and for a stage of a ClusterQueue with StrictFIFO, which requeues what it refuses unless its namespace is not selected.
 func (e *Engine) isActive(c *census, s *stage) bool {
 	q := s.entry.clusterQueue
 	switch {

@@ -12,7 +12,7 @@ import (
 // maxRemarks is how many remarks about quotas the condition Active repeats.
 const maxRemarks = 3
 
-// An Activity is what the condition Active of a queue says. Reasons and messages are those of Kueue where Kueue has them.
+// An Activity is the condition Active of a queue. Reasons and messages are those of Kueue where Kueue has them.
 type Activity struct {
 	Status          metav1.ConditionStatus
 	Reason, Message string
@@ -101,7 +101,7 @@ func (e *Engine) addChecks(why *inactivity, q *clusterQueue) {
 	}
 }
 
-// hasOnly reports whether flavors are all that the ClusterQueue has. No flavors stand for all.
+// hasOnly reports whether the ClusterQueue has no other flavors than these. An empty list stands for all flavors.
 func (q *clusterQueue) hasOnly(flavors []kueue.ResourceFlavorReference) bool {
 	if len(flavors) == 0 {
 		return true
@@ -116,7 +116,7 @@ func (q *clusterQueue) hasOnly(flavors []kueue.ResourceFlavorReference) bool {
 	return true
 }
 
-// advisories are what an administrator should correct although the ClusterQueue is active.
+// advisories returns problems that an administrator should correct although the ClusterQueue is active.
 func (q *clusterQueue) advisories() string {
 	message := ""
 	if len(q.remarks) > 0 {

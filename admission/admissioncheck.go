@@ -7,13 +7,13 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
-// An admissionCheck is what counts of an AdmissionCheck.
+// An admissionCheck is the part of an AdmissionCheck that the Engine uses.
 type admissionCheck struct {
 	isActive   bool
 	controller string
 }
 
-// observeCheck takes over whether an AdmissionCheck is active, and which controller it has.
+// observeCheck records whether an AdmissionCheck is active, and its controller.
 func (e *Engine) observeCheck(object *kueue.AdmissionCheck) {
 	v := versionOf(object.UID, object.ResourceVersion)
 	known := e.checks[object.Name]

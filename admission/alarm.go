@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// alarms has the stages that may join their line again at some time, each once.
+// alarms is a heap of the stages that back off, ordered by the time at which they may be pending again. Each stage is in it once.
 type alarms []*stage //nolint:recvcheck // heap.Interface asks for both
 
 func (a alarms) Len() int           { return len(a) }
@@ -31,13 +31,13 @@ func (a *alarms) Pop() any {
 	return popped
 }
 
-// An alarm says when to look at a stage, and where that stands among alarms. Its zero value is none.
+// An alarm is the time at which a stage may be pending again, and the index of the stage in alarms. The zero value means none.
 type alarm struct {
 	at    time.Time
 	index int
 }
 
-// setAlarm makes sure that a stage that must wait until some time is looked at then, and not before.
+// setAlarm sets the alarm of a stage to its requeueAt, or removes it if that time has passed.
 func (e *Engine) setAlarm(s *stage) {
 	if s.alarm.at.Equal(s.requeueAt) {
 		return
@@ -49,7 +49,6 @@ func (e *Engine) setAlarm(s *stage) {
 	}
 }
 
-// dropAlarm takes the alarm of a stage away, if there is one.
 func (e *Engine) dropAlarm(s *stage) {
 	if !s.alarm.at.IsZero() {
 		heap.Remove(&e.alarms, s.alarm.index)
@@ -57,7 +56,7 @@ func (e *Engine) dropAlarm(s *stage) {
 	}
 }
 
-// ring looks at the stages whose time has come.
+// ring updates the stages whose back-off has expired.
 func (e *Engine) ring() {
 	for len(e.alarms) > 0 && !e.alarms[0].alarm.at.After(e.now) {
 		s := e.alarms[0]
@@ -66,7 +65,7 @@ func (e *Engine) ring() {
 	}
 }
 
-// Advance tells the Engine the time where nothing is decided: stages whose back-off is over by now wait again.
+// Advance sets the time of the Engine without a decision: stages whose back-off has expired by now wait again.
 func (e *Engine) Advance(now time.Time) {
 	if now.After(e.now) {
 		e.now = now
@@ -74,7 +73,7 @@ func (e *Engine) Advance(now time.Time) {
 	}
 }
 
-// NextTime returns when Decide has to be called again even if nothing is observed before.
+// NextTime returns the time at which Decide has to be called again even if nothing is observed before.
 func (e *Engine) NextTime() (at time.Time, ok bool) {
 	if len(e.alarms) > 0 {
 		at, ok = e.alarms[0].alarm.at, true

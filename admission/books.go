@@ -9,12 +9,12 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// Books are what the Engine charges at one instant: for each stage, and summed up for each queue as its decisions use it. They are for
-// those who audit the Engine. Their lists are ordered by name and share no memory with the Engine.
+// Books are the amounts that the Engine charges at one instant: for each stage, and summed up for each queue as its decisions use them. They are
+// meant for audits. Their lists are ordered by name and share no memory with the Engine.
 type Books struct {
-	// Stages are those that are charged, or about which a decision is being written.
+	// Stages are the stages that are charged, or that have a decision in flight.
 	Stages []StageBook
-	// ClusterQueues and LocalQueues are those with which anything has to do, whether they exist or not.
+	// ClusterQueues and LocalQueues are those that a stage refers to, whether they exist or not.
 	ClusterQueues []ClusterQueueBook
 	LocalQueues   []LocalQueueBook
 }
@@ -25,21 +25,21 @@ type FlavorAmount struct {
 	Amount quota.Amount
 }
 
-// A StageBook is what is charged for one stage.
+// A StageBook is the charge of one stage.
 type StageBook struct {
 	Key StageKey
 	UID types.UID
 	// ResourceVersion is that of the last observation.
 	ResourceVersion uint64
-	// IsUnderWay tells that a decision about the stage has not been settled, so that the books are ahead of what can be observed.
+	// IsUnderWay is true if a decision about the stage has not been settled, so that the charge may differ from what can be observed.
 	IsUnderWay   bool
 	ClusterQueue string
 	LocalQueue   types.NamespacedName
 	Amounts      []FlavorAmount
 }
 
-// A ClusterQueueBook has the sums of a ClusterQueue. Reserved is what its status shows; Charged is what the quota tree counts, less
-// what is set aside for stages that are not admitted yet. They are the same unless the Engine has a bug.
+// A ClusterQueueBook has the sums of a ClusterQueue. Reserved is what its status shows. Charged is what the quota tree counts, less the peak
+// reservations of stages that are not admitted yet. They are the same unless the Engine has a bug.
 type ClusterQueueBook struct {
 	Name              string
 	Reserved, Charged []FlavorAmount
@@ -51,7 +51,7 @@ type LocalQueueBook struct {
 	Reserved []FlavorAmount
 }
 
-// Books copies what is charged. It takes time in proportion to the number of stages.
+// Books copies all charges. It takes time in proportion to the number of stages.
 func (e *Engine) Books() Books {
 	var all Books
 	for _, key := range slices.SortedFunc(maps.Keys(e.stages), compareKeys) {

@@ -12,16 +12,16 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-// maxTogether bounds how many stages are admitted together: all of them are looked at whenever one is.
+// maxTogether bounds the size of a co-admission group: all members are checked whenever one is.
 const maxTogether = apis.MaxTogether
 
-// A standing is how a stage counts among those that it is admitted together with.
+// A standing is the state of a member of a co-admission group.
 type standing int
 
 const (
 	isClosed standing = iota
 	isWaiting
-	// isAssumed is charged, and not observed so yet.
+	// isAssumed means charged, but not observed so yet.
 	isAssumed
 	isHolding
 	isGoing
@@ -29,35 +29,35 @@ const (
 	standings
 )
 
-// A bundle is stages that are admitted together or not at all.
+// A bundle is a co-admission group: stages that are admitted all or none.
 type bundle struct {
 	id      string
 	members map[StageKey]*stage
-	// sizes counts the members by how many of them there should be, as each says.
+	// sizes counts the members by the group size that they report.
 	sizes  map[int]int
 	counts [standings]int
-	// topic is what they sleep on until one of them stands otherwise.
+	// topic is the topic on which the members are parked until the state of one of them changes.
 	topic quota.ID
-	// wasOver tells what isOver did when it was last asked whether the others have to hear of it.
+	// wasOver is the last result of isOver of which the other members were notified.
 	wasOver bool
-	// wasWhole tells that all of them have been seen admitted at once, since the last time when none held quota.
+	// wasWhole is true if all members have been observed as admitted at once, since the last time when none held quota.
 	wasWhole bool
-	// best is what is known of whether they fit together where nothing is charged.
+	// best caches whether the members fit together if nothing is charged.
 	best best
-	// hold is set while one of them has stopped its line until others have come to their turn.
+	// hold is set while the group has paused the queue of one member until the other members have their turn.
 	hold hold
 }
 
-// A membership is what a stage that is in a bundle says of it.
+// A membership is what a stage reports about its co-admission group.
 type membership struct {
 	bundle *bundle
 	size   int
-	// born is since when the stage asks for quota: its creation, or its last eviction.
+	// born is the time since when the stage asks for quota: its creation, or its last eviction.
 	born     time.Time
 	standing standing
 }
 
-// adoptBundle makes a stage a member of the bundle that it names.
+// adoptBundle makes a stage a member of the co-admission group that its label names.
 func (e *Engine) adoptBundle(s *stage, object *kueue.Workload) {
 	id := object.Labels[apis.AdmitTogetherLabel]
 	if id == "" {
@@ -67,7 +67,7 @@ func (e *Engine) adoptBundle(s *stage, object *kueue.Workload) {
 	size := bundleSize(object.Annotations[apis.AdmitTogetherCountAnnotation])
 	if m := s.membership; m == nil || m.bundle.id != id || m.size != size {
 		e.unbundle(s)
-		// It does not preempt any more.
+		// It no longer preempts.
 		e.lose(s)
 		b := e.bundles[id]
 		if b == nil {
@@ -80,14 +80,14 @@ func (e *Engine) adoptBundle(s *stage, object *kueue.Workload) {
 		b.counts[isClosed]++
 		e.wakeBundle(b)
 		if s.line != nil {
-			// So far it did not wait for them.
+			// Until now it did not wait for the other members.
 			e.wakeLine(s.line)
 		}
 	}
 	s.membership.born = bornAt(object)
 }
 
-// bundleSize reads how many there are. What is no number of stages that can be admitted together counts as 0.
+// bundleSize parses the size of a group. It returns 0 for a text that is no valid size.
 func bundleSize(text string) int {
 	size, err := strconv.Atoi(text)
 	if err != nil || size < 1 || size > maxTogether {
@@ -96,7 +96,7 @@ func bundleSize(text string) int {
 	return size
 }
 
-// bornAt is since when a quota Workload asks for quota. One whose checks failed has not been admitted before.
+// bornAt returns since when a quota Workload asks for quota. If its AdmissionChecks failed, it has not been admitted before.
 func bornAt(object *kueue.Workload) time.Time {
 	born := object.CreationTimestamp.Time
 	if c := condition(object, kueue.WorkloadEvicted); c != nil && c.Reason != kueue.WorkloadEvictedByAdmissionCheck && c.LastTransitionTime.After(born) {
@@ -105,7 +105,7 @@ func bornAt(object *kueue.Workload) time.Time {
 	return born
 }
 
-// unbundle takes a stage out of its bundle, if it is in one.
+// unbundle removes a stage from its co-admission group, if it has one.
 func (e *Engine) unbundle(s *stage) {
 	m := s.membership
 	if m == nil {
@@ -127,7 +127,7 @@ func (e *Engine) unbundle(s *stage) {
 	e.noteIfStuck(b)
 }
 
-// standingOf says how a stage counts.
+// standingOf returns the state of a member.
 func standingOf(s *stage) standing {
 	switch {
 	case s.entry.phase == finished:
@@ -144,7 +144,7 @@ func standingOf(s *stage) standing {
 	return isClosed
 }
 
-// review tells the others in its bundle if a stage stands otherwise than before.
+// review wakes the other members if the state of a member has changed.
 func (e *Engine) review(s *stage) {
 	m := s.membership
 	if m == nil {
@@ -168,7 +168,7 @@ func (e *Engine) review(s *stage) {
 	}
 }
 
-// wakeBundle wakes all in a bundle who wait for the others. Where there are too many, none is admitted whatever the others do.
+// wakeBundle wakes all members that wait for the others. If there are too many members, none is admitted whatever the others do.
 func (e *Engine) wakeBundle(b *bundle) {
 	if e.isStale || len(b.members) > maxTogether+1 {
 		return
@@ -180,7 +180,7 @@ func (e *Engine) wakeBundle(b *bundle) {
 	}
 }
 
-// noteIfStuck makes the next call of Decide look at a bundle some of which hold quota while nobody in line asks for the rest.
+// noteIfStuck makes the next call of Decide check a group of which some members hold quota while none that is pending asks for the rest.
 func (e *Engine) noteIfStuck(b *bundle) {
 	if b.counts[isHolding] > 0 && b.counts[isClosed] > 0 && b.counts[isWaiting]+b.counts[isAssumed]+b.counts[isGoing] == 0 {
 		e.stuck[b] = struct{}{}
@@ -189,7 +189,7 @@ func (e *Engine) noteIfStuck(b *bundle) {
 	delete(e.stuck, b)
 }
 
-// has tells whether there is such a member.
+// has reports whether a member satisfies the predicate.
 func (b *bundle) has(is func(*stage) bool) bool {
 	for _, s := range b.members {
 		if is(s) {
@@ -199,10 +199,10 @@ func (b *bundle) has(is func(*stage) bool) bool {
 	return false
 }
 
-// isWhole tells whether there are as many as all say.
+// isWhole reports whether all members report the same size, and the group has that size.
 func (b *bundle) isWhole() bool { return len(b.sizes) == 1 && b.sizes[len(b.members)] > 0 }
 
-// sorted lists the members that stand in some way.
+// sorted returns the members in a state, in order.
 func (b *bundle) sorted(as standing) []*stage {
 	if b.counts[as] == 0 {
 		return nil
@@ -211,7 +211,7 @@ func (b *bundle) sorted(as standing) []*stage {
 	return slices.DeleteFunc(members, func(s *stage) bool { return s.membership.standing != as })
 }
 
-// bundle returns that of a stage, or nil if the stage stands for itself.
+// bundle returns the co-admission group of a stage, or nil if the stage is independent.
 func (s *stage) bundle() *bundle {
 	if s.membership == nil || s.membership.bundle.isOver() {
 		return nil
@@ -219,9 +219,9 @@ func (s *stage) bundle() *bundle {
 	return s.membership.bundle
 }
 
-// isOver tells whether the members have all been admitted together, and some of them still run. Then the rest may be admitted alone. What
-// is remembered of that is lost with the Engine, but a stage that began to ask for quota after those that hold some were admitted was
-// admitted with them before, or took the place of one that was.
+// isOver reports whether all members have been admitted together, and some of them still run. Then the rest may be admitted alone. The Engine
+// forgets at a restart what it has observed of that. But a stage that began to ask for quota after the holding members were admitted had been
+// admitted with them before, or replaces one that was.
 func (b *bundle) isOver() bool {
 	if b.counts[isHolding] == 0 {
 		return b.counts[hasFinished] > 0
@@ -247,12 +247,12 @@ func (b *bundle) isOver() bool {
 	})
 }
 
-// isUnadmitted tells whether a stage holds quota and waits for AdmissionChecks.
+// isUnadmitted reports whether a stage holds quota and waits for AdmissionChecks.
 func (s *stage) isUnadmitted() bool {
 	return s.membership.standing == isHolding && s.entry.phase != admitted
 }
 
-// breakUp evicts those who hold quota in bundles of which the rest does not ask for any.
+// breakUp evicts members that hold quota in groups of which the rest does not ask for any.
 func (e *Engine) breakUp(decisions []Decision) []Decision {
 	if len(e.stuck) == 0 {
 		return decisions
@@ -266,7 +266,7 @@ func (e *Engine) breakUp(decisions []Decision) []Decision {
 	return decisions
 }
 
-// evictBundle takes back what some of a bundle hold without the others: none of them has begun.
+// evictBundle evicts the members that hold quota without the others: none of them has started.
 func (e *Engine) evictBundle(b *bundle, decisions []Decision) []Decision {
 	for _, s := range b.sorted(isHolding) {
 		decisions = append(decisions, e.evict(s, Evict{
@@ -278,7 +278,7 @@ func (e *Engine) evictBundle(b *bundle, decisions []Decision) []Decision {
 	return decisions
 }
 
-// isTogetherWith tells whether two stages are in the same bundle.
+// isTogetherWith reports whether two stages are in the same co-admission group.
 func (s *stage) isTogetherWith(other *stage) bool {
 	return s.membership != nil && other.membership != nil && s.membership.bundle == other.membership.bundle
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/tranche-dev/tranche/queue"
 )
 
-// A rule says no to a stage, or finds nothing against it.
+// A rule returns why a stage is refused, or nil.
 type rule func(*Engine, *look) *Refusal
 
-// rules in the order in which an owner should hear of them: what somebody must repair comes before what time will solve.
+// rules returns the checks in the order in which they are reported: problems that a user must fix come before those that time will solve.
 func rules() []rule {
 	return []rule{
 		localQueueExists, clusterQueueIsActive, namespaceIsSelected,
@@ -25,8 +25,8 @@ func rules() []rule {
 	}
 }
 
-// check returns why a stage is not admitted, or nil. It takes nothing that is reserved for other stages. But a stage that stays within the quota
-// of its own ClusterQueue neither evicts nor waits because of quota that others wait to borrow, or keep from borrowers.
+// check returns why a stage is not admitted, or nil. The stage uses no quota that is reserved for other stages. But a stage that stays within the
+// quota of its own ClusterQueue neither evicts nor waits because of quota that other stages wait to borrow, or keep from borrowers.
 func (e *Engine) check(l *look) *Refusal {
 	if b := l.s.bundle(); b != nil {
 		return e.checkTogether(l, b)
@@ -71,13 +71,13 @@ func suspended(check, format string, args ...any) *Refusal {
 	return &Refusal{Check: check, Reason: kueue.WorkloadQuotaReservedReasonSuspended, Message: fmt.Sprintf(format, args...)}
 }
 
-// namespaceSelected is the check that refuses what comes from namespaces which a ClusterQueue does not select.
+// namespaceSelected is the check that refuses stages of namespaces that a ClusterQueue does not select.
 const namespaceSelected = "NamespaceIsSelected"
 
 // podsAreValid is the check that refuses pods which the API server would not create.
 const podsAreValid = "PodsAreValid"
 
-// inKueue gives a refusal the message that Kueue has for it.
+// inKueue sets the message that Kueue has for a refusal.
 func (r Refusal) inKueue(format string, args ...any) *Refusal {
 	r.Kueue = fmt.Sprintf(format, args...)
 	return &r
@@ -151,8 +151,8 @@ func isInPlan(_ *Engine, l *look) *Refusal {
 	return nil
 }
 
-// problemAhead returns what is wrong with the first stage that has a problem and has still to be admitted, or nothing. What an administrator forbids
-// to new pods matters for no stage that has finished, and for none that holds quota.
+// problemAhead returns the problem of the first stage that has one and has still to be admitted, or nothing. A rule of an administrator for new
+// pods does not apply to stages that have finished, or that hold quota.
 func (j *jobSet) problemAhead() string {
 	if j.problem == "" {
 		return ""
@@ -171,7 +171,7 @@ func (j *jobSet) problemAhead() string {
 	return ""
 }
 
-// flavorsExist finds the choices of flavors, and refuses what can never be admitted.
+// flavorsExist computes the choices of flavors, and refuses a stage that can never be admitted.
 func flavorsExist(e *Engine, l *look) *Refusal {
 	o := e.offer(l.s.shape, l.q)
 	if o.lack != nil {
@@ -191,7 +191,7 @@ func flavorsExist(e *Engine, l *look) *Refusal {
 	return neverFits(e.largest(l), fmt.Sprintf("all pod sets together need %s in ClusterQueue %s", strings.Join(e.aboveMost(l.q, o.first), " and "), l.q.name))
 }
 
-// neverFits refuses what is too large even if nothing were charged. What would fit comes before the amounts: these may be many.
+// neverFits refuses a stage that is too large even if nothing were charged. The size that would fit comes before the amounts, which may be many.
 func neverFits(advice, why string) *Refusal {
 	return &Refusal{
 		Check: withinLimits, Reason: kueue.WorkloadQuotaReservedReasonExceedsMaxQuota, Message: fmt.Sprintf("can never fit%s: %s", inBrackets(advice), why),
@@ -209,7 +209,7 @@ func oversize(q *clusterQueue, lack *flavor.Lack) string {
 	return fmt.Sprintf("pod set %s in ClusterQueue %s: %s", lack.PodSet, q.name, strings.Join(lack.Objections, "; "))
 }
 
-// growthFitsLimits refuses to let a stage grow beyond what it could ever hold.
+// growthFitsLimits refuses a growth that would make a stage larger than its ClusterQueue could ever admit.
 func growthFitsLimits(e *Engine, l *look) *Refusal {
 	if !l.s.isGrowth || l.j == nil || l.items == nil {
 		return nil
@@ -238,7 +238,7 @@ func growthFitsLimits(e *Engine, l *look) *Refusal {
 	}
 }
 
-// isWithinMost tells whether some combination of flavors could be had if nothing were charged.
+// isWithinMost reports whether some combination of flavors is within the capacity of the ClusterQueue.
 func (q *clusterQueue) isWithinMost(items []flavor.Item) bool {
 	for choice := range flavor.Choices(items, flavor.MaxChoices) {
 		if q.couldHave(choice.Usage(items)) {
@@ -248,12 +248,12 @@ func (q *clusterQueue) isWithinMost(items []flavor.Item) bool {
 	return false
 }
 
-// couldHave tells whether a usage could be had if nothing were charged.
+// couldHave reports whether a usage is within the capacity of the ClusterQueue.
 func (q *clusterQueue) couldHave(usage quota.Usage) bool {
 	return !slices.ContainsFunc(usage, func(c quota.Charge) bool { return c.Amount > q.node.Most(c.ID) })
 }
 
-// aboveMost says what of a usage could not be had even if nothing were charged.
+// aboveMost returns which amounts of a usage exceed the capacity of the ClusterQueue.
 func (e *Engine) aboveMost(q *clusterQueue, usage quota.Usage) []string {
 	if q.couldHave(usage) {
 		return nil
@@ -287,7 +287,7 @@ func lackRefusal(q *clusterQueue, lack *flavor.Lack) *Refusal {
 	}
 }
 
-// checksAreFew refuses what has to pass more AdmissionChecks than the status of a quota Workload can tell of.
+// checksAreFew refuses a stage that has to pass more AdmissionChecks than the status of a quota Workload can list.
 func checksAreFew(_ *Engine, l *look) *Refusal {
 	const most = 8
 	if len(l.q.checks) <= most {
@@ -301,7 +301,7 @@ func checksAreFew(_ *Engine, l *look) *Refusal {
 	return nil
 }
 
-// jobSetStays admits no stage of a JobSet that is evicted: it would have to go with the others.
+// jobSetStays refuses all stages of a JobSet that is being evicted: they would have to be evicted with the others.
 func jobSetStays(_ *Engine, l *look) *Refusal {
 	if l.j == nil || !l.j.isLeaving() {
 		return nil
@@ -328,8 +328,8 @@ func podsAreReady(e *Engine, l *look) *Refusal {
 
 // isNotBehind keeps stages in order under StrictFIFO. A stage that can never be admitted has been refused before, and blocks no other.
 //
-// Two kinds of stages are never blocked. A stage of a hold segment in progress passes (queue.Item.Passes): what its JobSet holds comes back only
-// when this stage has run, and the blocking stage may wait for just that. Only JobSets that hold quota already have such stages, so that no
+// Two kinds of stages are never blocked. A stage of a hold segment in progress passes (queue.Item.Passes): its JobSet releases its quota only
+// when this stage has run, and the blocking stage may wait for that quota. Only JobSets that already hold quota have such stages, so that no
 // stream of new JobSets can overtake. And no JobSet blocks another stage of its own.
 func isNotBehind(e *Engine, l *look) *Refusal {
 	blocker := l.q.line.Blocker(l.s.ticket)
@@ -348,7 +348,7 @@ func (l *look) isOwnStage(other *stage) bool {
 	return l.j != nil && other.owner == l.s.owner && !l.s.isGrowth
 }
 
-// nameFor names another stage to the owner of a stage. What exists in other namespaces is not disclosed.
+// nameFor returns the name of another stage for the owner of a stage. Objects of other namespaces are not disclosed.
 func (e *Engine) nameFor(reader, other *stage) string {
 	j := e.jobSets[other.owner]
 	isJobSet := other.ofJobSet && j != nil && j.isKnown()

@@ -19,7 +19,7 @@ func (q *clusterQueue) mayPreempt() bool {
 	return allowsPreemption(q.preemption.WithinClusterQueue) || allowsPreemption(q.preemption.ReclaimWithinCohort)
 }
 
-// preemptionOracle tells the flavor walk how an amount that is not free could be had.
+// preemptionOracle returns a function that reports to the flavor walk how an amount that is not free could be obtained.
 func (e *Engine) preemptionOracle(l *look) func(quota.ID, quota.Amount) flavor.Verdict {
 	if !l.q.mayPreempt() {
 		return nil
@@ -39,7 +39,8 @@ func (e *Engine) preemptionOracle(l *look) func(quota.ID, quota.Amount) flavor.V
 				v.Mode = flavor.Preempt
 			}
 		}
-		// Who is on the way out already does not count either: whoever looks again while its victims leave must come to the same answer.
+		// Stages that are already being evicted do not count either: a check that is repeated while its victims leave must return the same
+		// answer.
 		e.tree.Later(func() bool {
 			for _, victim := range result.Victims {
 				tenureOf(victim.Holder).queue.node.Release(victim.Holder.Usage)
@@ -51,7 +52,7 @@ func (e *Engine) preemptionOracle(l *look) func(quota.ID, quota.Amount) flavor.V
 	}
 }
 
-// find searches for victims. A stage that asks for one resource only asks for it twice, first as the flavor walk does.
+// find searches for victims. For a stage that asks for one resource, the flavor walk asks the same question first; it is searched once.
 func (e *Engine) find(l *look, usage quota.Usage) preempt.Result {
 	if l.searched == nil || !l.searched.usage.Equal(usage) {
 		l.searched = &search{usage, e.finder.Find(e.request(l, usage))}
@@ -59,7 +60,7 @@ func (e *Engine) find(l *look, usage quota.Usage) preempt.Result {
 	return l.searched.result
 }
 
-// whyNothingIsReclaimed says so of a stage whose JobSet may hold more at once than could be reclaimed.
+// whyNothingIsReclaimed returns the reason for a stage whose JobSet may hold more at once than could be reclaimed, or nothing.
 func (l *look) whyNothingIsReclaimed() string {
 	if l.searched == nil || l.searched.result.Outcome != preempt.PeakTooLarge {
 		return ""
@@ -67,7 +68,7 @@ func (l *look) whyNothingIsReclaimed() string {
 	return l.searched.result.Outcome.String()
 }
 
-// A search is the last question to the Finder.
+// A search is the last request to the Finder, with its result.
 type search struct {
 	usage  quota.Usage
 	result preempt.Result
@@ -82,8 +83,8 @@ func (e *Engine) request(l *look, usage quota.Usage) preempt.Request {
 	return r
 }
 
-// peaksWith returns what the JobSet of a stage may come to hold on top, before it gives anything back, once the stage is admitted with some usage.
-// There are none if no stage would wait for quota then.
+// peaksWith returns the amounts that the JobSet of a stage may come to hold in addition, before it releases anything, once the stage is admitted
+// with some usage. There are none if no stage would wait for quota then.
 func (e *Engine) peaksWith(l *look, usage quota.Usage) []quota.Usage {
 	before := e.course(l.j, l.q)
 	var parts []podSetCharge
@@ -102,12 +103,12 @@ func (e *Engine) peaksWith(l *look, usage quota.Usage) []quota.Usage {
 	return peaks
 }
 
-// tenureOf returns the tenure, of a JobSet or of a stage without one, that made a Holder. It may know another one now.
+// tenureOf returns the eviction unit, of a JobSet or of a stage without one, that made a Holder. The unit may have another Holder now.
 func tenureOf(h *preempt.Holder) *tenure {
-	return h.Of.(*tenure) //nolint:forcetypeassert // nobody else makes Holders
+	return h.Of.(*tenure) //nolint:forcetypeassert // only tenures make Holders
 }
 
-// preempts finds out who has to leave for the flavors that have been chosen, and refuses if that cannot be.
+// preempts searches for victims for the chosen flavors, and refuses the stage if there are not enough.
 func (e *Engine) preempts(l *look) *Refusal {
 	result := e.find(l, l.usage)
 	switch {
@@ -125,7 +126,7 @@ func (e *Engine) preempts(l *look) *Refusal {
 	return nil
 }
 
-// isOwn tells whether a stage would evict its own JobSet.
+// isOwn reports whether a stage would evict its own JobSet.
 func (e *Engine) isOwn(l *look, victims []preempt.Victim) bool {
 	for _, v := range victims {
 		if v.Holder.UID == l.s.owner {
@@ -135,7 +136,7 @@ func (e *Engine) isOwn(l *look, victims []preempt.Victim) bool {
 	return false
 }
 
-// stillHelps tells whether victims of the stage's own ClusterQueue, which nobody else may take, are still there and enough.
+// stillHelps reports whether the victims, all of the stage's own ClusterQueue, which no other stage may take, are still valid and enough.
 func (e *Engine) stillHelps(l *look) bool {
 	for _, v := range l.victims {
 		if v.Reason != kueue.InClusterQueueReason || tenureOf(v.Holder).holder != v.Holder || v.Holder.IsEvicting() {
@@ -150,10 +151,10 @@ func (e *Engine) stillHelps(l *look) bool {
 	})
 }
 
-// makeRoom evicts those who have to leave, and pledges what a stage needs to it, so that nobody else takes what they give back.
+// makeRoom evicts the victims, and reserves the usage of the stage for it, so that no other stage takes the quota that they release.
 //
-// Who gave its pledge up in the same pass, because another took what it counted on, gets no new one for what is on its way out
-// anyway: two could take turns at that for ever. It is looked at again when somebody has left.
+// A stage that lost its reservation in the same cycle, because another stage took quota that it counted on, gets no new reservation for
+// quota that is being released anyway: two stages could take turns at that forever. The stage is checked again when a victim has left.
 func (e *Engine) makeRoom(l *look, decisions []Decision) []Decision {
 	missing := e.list(e.missing(l))
 	if len(l.victims) > 0 || l.s.gaveUp != e.passes {
@@ -199,7 +200,7 @@ func (e *Engine) makeRoom(l *look, decisions []Decision) []Decision {
 	return decisions
 }
 
-// missing returns what a stage needs and is not free, and will not be when all have left that are being evicted already.
+// missing returns the usage of a stage that is not free, and will not be when all stages that are already being evicted have left.
 func (e *Engine) missing(l *look) quota.Usage {
 	var missing quota.Usage
 	e.asIfNothingWereKept(l, func() *Refusal {
@@ -216,8 +217,8 @@ func (e *Engine) missing(l *look) quota.Usage {
 	return missing
 }
 
-// fitsAlready tells whether there is quota for a stage although its victims have not left yet: what was kept for their later stages is free at
-// once.
+// fitsAlready reports whether there is quota for a stage although its victims have not left yet: the peak reservations of its victims are
+// released at once.
 func (e *Engine) fitsAlready(l *look) bool {
 	return e.asIfNothingWereKept(l, func() *Refusal {
 		if !l.q.node.Fits(l.usage) {
@@ -227,7 +228,7 @@ func (e *Engine) fitsAlready(l *look) bool {
 	}) == nil
 }
 
-// lookAgain wakes everybody in a line, and all in its group who wait for others to leave.
+// lookAgain wakes all pending stages of a ClusterQueue, and all in its cohort tree that wait for victims to leave.
 func (e *Engine) lookAgain(q *clusterQueue) {
 	if q == nil || e.isStale || q.group == nil {
 		return

@@ -13,11 +13,11 @@ import (
 	"github.com/tranche-dev/tranche/queue"
 )
 
-// quotaFits chooses flavors for which there is quota now, or will be once others have been preempted: those that flavorFungibility
-// prefers, or if these do not fit together, the first that do.
+// quotaFits chooses flavors with quota that is free now, or will be when victims have left: the flavors that flavorFungibility prefers, or if
+// these do not fit together, the first that do.
 func quotaFits(e *Engine, l *look) *Refusal {
 	if l.choice != nil {
-		// A part fits, and more never would.
+		// A part fits now, and more than that part exceeds the capacity.
 		return nil
 	}
 	refusal, mayPreempt := e.fitsByPreemption(l)
@@ -33,7 +33,7 @@ func quotaFits(e *Engine, l *look) *Refusal {
 	return refusal
 }
 
-// fitsByPreemption makes the choice where the flavor walk counts on preemption. Without a refusal, ok tells that there is a choice.
+// fitsByPreemption makes the choice where the flavor walk counts on preemption. Without a refusal, ok is true if there is a choice.
 func (e *Engine) fitsByPreemption(l *look) (refusal *Refusal, ok bool) {
 	if !l.q.mayPreempt() || l.s.bundle() != nil {
 		return nil, false
@@ -60,7 +60,7 @@ func (e *Engine) fitsByPreemption(l *look) (refusal *Refusal, ok bool) {
 	return refusal, refusal == nil
 }
 
-// short says what there is not enough of, and why nobody is preempted for it.
+// short returns the refusal that lists the missing quota, and why no stage is preempted for it.
 func (e *Engine) short(l *look, whyNobody string) *Refusal {
 	l.effect, l.isShort = holdsUpOthers, true
 	message := fmt.Sprintf("waits for quota in ClusterQueue %s: needs %s", l.q.name, strings.Join(e.shortages(l), ", or "))
@@ -75,7 +75,7 @@ func (e *Engine) short(l *look, whyNobody string) *Refusal {
 	return &Refusal{Check: quotaIsFree, Reason: kueue.WorkloadQuotaReservedReasonWaitingForQuota, Message: message}
 }
 
-// chooseWhatFits makes the choice for the items, if there is one for which there is quota now.
+// chooseWhatFits chooses flavors for the items with quota that is free now, if there are any.
 func (e *Engine) chooseWhatFits(l *look) bool {
 	l.choice = make(flavor.Choice, len(l.items))
 	walk := flavor.Walk{Node: l.q.node, Fungibility: l.q.fungibility}
@@ -100,7 +100,7 @@ func (l *look) choose(choice flavor.Choice) {
 	l.level = l.q.node.LevelOf(l.usage)
 }
 
-// fitting yields the combinations of flavors for which there is quota now. They must not be kept.
+// fitting yields the combinations of flavors with quota that is free now. The caller must not keep them.
 func (e *Engine) fitting(l *look) func(func(flavor.Choice) bool) {
 	return func(yield func(flavor.Choice) bool) {
 		for choice := range flavor.Choices(l.items, flavor.MaxChoices) {
@@ -111,7 +111,7 @@ func (e *Engine) fitting(l *look) func(func(flavor.Choice) bool) {
 	}
 }
 
-// shortages says what each combination of flavors lacks, and notes what to wait for.
+// shortages returns the missing quota of each combination of flavors, and notes the amounts to wait for.
 func (e *Engine) shortages(l *look) []string {
 	const most = 4
 	var short []string
@@ -127,7 +127,7 @@ func (e *Engine) shortages(l *look) []string {
 	return short
 }
 
-// lacks says what of a usage is short, and notes it as what to wait for.
+// lacks returns the missing quota of a usage, and notes the amounts to wait for.
 func (e *Engine) lacks(l *look, usage quota.Usage) []string {
 	if l.q.node.Fits(usage) {
 		return nil
@@ -150,7 +150,7 @@ func (e *Engine) lacks(l *look, usage quota.Usage) []string {
 	return lacks
 }
 
-// reservedForOthers is what preemptors of its ClusterQueue wait for that come before a stage.
+// reservedForOthers returns the amount that is reserved for preemptors of its ClusterQueue that precede a stage.
 func (l *look) reservedForOthers(id quota.ID) quota.Amount {
 	var reserved quota.Amount
 	for s := range l.q.pledged {
@@ -161,11 +161,11 @@ func (l *look) reservedForOthers(id quota.ID) quota.Amount {
 	return reserved
 }
 
-// anyNews is the amount to wait for of whom any change may help. It is less than what is available, however far that is below 0: more
-// than there is may be charged and pledged together.
+// anyNews is the amount to wait for where any change may help. It is less than any available amount, however far that is below 0: charges and
+// reservations together may exceed the quota.
 const anyNews = math.MinInt64
 
-// waitFor notes an amount without which it makes no sense to look again.
+// waitFor notes an amount that must be available before the stage is worth another check.
 func (l *look) waitFor(id quota.ID, amount quota.Amount) {
 	for i := range l.waits {
 		if l.waits[i].Topic == id {
@@ -175,14 +175,14 @@ func (l *look) waitFor(id quota.ID, amount quota.Amount) {
 	}
 	need := int64(amount)
 	if len(l.j.keptIn(l.q)) > 0 || spare(l.podSets) > 0 || l.q.mayPreempt() || l.q.mayKeepNominal() {
-		// What is kept for the JobSet, or the stage, itself does not show in what is available to all, a part may need less, and those who
-		// hold the rest may be preempted.
+		// The peak reservation of the JobSet, or the reservation of the stage, itself does not show in the amount that is available to all; a
+		// part of the stage may need less; and the holders of the rest may be preempted.
 		need = anyNews
 	}
 	l.waits = append(l.waits, queue.Wait[quota.ID]{Topic: id, Need: need})
 }
 
-// keptIn returns what is kept for a JobSet, which may be nil, in a ClusterQueue.
+// keptIn returns the peak reservation of a JobSet, which may be nil, in a ClusterQueue.
 func (j *jobSet) keptIn(q *clusterQueue) quota.Usage {
 	if j == nil || j.keeper != q {
 		return nil
@@ -190,8 +190,9 @@ func (j *jobSet) keptIn(q *clusterQueue) quota.Usage {
 	return j.kept
 }
 
-// asIfNothingWereKept runs f with the quota set free that is kept for the stage's own JobSet, or pledged to the stage itself, to one that
-// comes after it in its line, or to one that yields to it, and with the peaks that others have reserved and that yield to it.
+// asIfNothingWereKept runs f as if some reservations were released: the peak reservation of the stage's own JobSet; the preemption reservations
+// of the stage itself, of those behind it in its queue, and of those that yield to it; and the peak reservations of other JobSets that yield to
+// it.
 func (e *Engine) asIfNothingWereKept(l *look, f func() *Refusal) *Refusal {
 	kept := l.j.keptIn(l.q)
 	behind := e.pledgedBehind(l)
@@ -208,7 +209,7 @@ func (e *Engine) asIfNothingWereKept(l *look, f func() *Refusal) *Refusal {
 			s.pledgedIn.node.Unreserve(s.pledge)
 		}
 		for _, j := range l.reservers {
-			if j.keeper != nil { // a victim keeps nothing
+			if j.keeper != nil { // victims have no peak reservation
 				j.keeper.node.Release(j.kept)
 			}
 		}

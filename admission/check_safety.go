@@ -13,8 +13,8 @@ import (
 	"github.com/tranche-dev/tranche/queue"
 )
 
-// A prospect is what a JobSet that holds nothing was last told of its peak. It is good while the queue, the limits and the stages that have
-// finished stay.
+// A prospect is the cached result of the peak check of a JobSet that holds nothing. It is valid while the queue, the limits and the set of
+// finished stages stay the same.
 type prospect struct {
 	queue    *clusterQueue
 	revision uint64
@@ -22,8 +22,8 @@ type prospect struct {
 	refusal  *Refusal
 }
 
-// peakFitsLimits refuses a JobSet that holds nothing, as at its first stage, if some later stage can never be admitted beside what must then
-// be held.
+// peakFitsLimits refuses a JobSet that holds nothing, as at its first stage, if some later stage can never be admitted beside the stages that
+// must hold quota then.
 func peakFitsLimits(e *Engine, l *look) *Refusal {
 	if !l.hasPlan() || l.policy == Greedy || l.j.home != nil {
 		return nil
@@ -35,7 +35,7 @@ func peakFitsLimits(e *Engine, l *look) *Refusal {
 	return l.j.prospect.refusal
 }
 
-// peakAboveLimits depends only on what is left of the plan and on what the ClusterQueue could have if nothing were charged.
+// peakAboveLimits depends only on the rest of the plan and on the capacity of the ClusterQueue.
 func (e *Engine) peakAboveLimits(l *look) *Refusal {
 	c := e.course(l.j, l.q)
 	for s := range l.j.plan.Stages {
@@ -65,7 +65,7 @@ func (e *Engine) peakAboveLimits(l *look) *Refusal {
 	}
 }
 
-// stateStaysSafe takes the first choice that fits and that the stage-admission policy lets through.
+// stateStaysSafe selects the first choice that fits and that the stage-admission policy accepts.
 func stateStaysSafe(e *Engine, l *look) *Refusal {
 	refusal := e.unsafe(l, l.choice)
 	if refusal == nil {
@@ -82,7 +82,7 @@ func stateStaysSafe(e *Engine, l *look) *Refusal {
 	return refusal
 }
 
-// waitForOtherChoices notes what must be free to make another choice of flavors possible, or other victims.
+// waitForOtherChoices notes the amounts that must be free to make another choice of flavors, or other victims, possible.
 func (e *Engine) waitForOtherChoices(l *look) {
 	for choice := range flavor.Choices(l.items, flavor.MaxChoices) {
 		for _, c := range choice.Usage(l.items) {
@@ -93,7 +93,7 @@ func (e *Engine) waitForOtherChoices(l *look) {
 	}
 }
 
-// unsafe asks the policy about one choice.
+// unsafe returns why the policy rejects a choice, or nil.
 func (e *Engine) unsafe(l *look, choice flavor.Choice) *Refusal {
 	if !l.hasPlan() || l.policy == Greedy {
 		return nil
@@ -101,7 +101,7 @@ func (e *Engine) unsafe(l *look, choice flavor.Choice) *Refusal {
 	before := e.course(l.j, l.q)
 	after := l.admitted(before, choice)
 	if len(after.Ahead()) == 0 {
-		// Nothing is left to ask for: it gives back what it holds, and nobody else is worse off.
+		// The JobSet has nothing left to ask for: it will release its quota, and no other JobSet is worse off.
 		return nil
 	}
 	if l.policy == Reserve {
@@ -114,12 +114,13 @@ func (e *Engine) unsafe(l *look, choice flavor.Choice) *Refusal {
 	return e.unfinishable(l, after, choice.Usage(l.items))
 }
 
-// admitted is the course of the JobSet after the stage has been admitted with a choice.
+// admitted returns the progress of the JobSet after the stage has been admitted with a choice.
 func (l *look) admitted(before *safety.Course, choice flavor.Choice) *safety.Course {
 	return before.With(l.j.usageByHold(l.s.index, choice.Usage(l.items), l.parts(choice)))
 }
 
-// unfinishable asks whether, after the admission, the JobSet could no longer finish. Then whoever waits for what it holds might not either.
+// unfinishable refuses the stage if, after the admission, the JobSet could no longer finish. Then JobSets that wait for its quota might not
+// either.
 func (e *Engine) unfinishable(l *look, after *safety.Course, usage quota.Usage) *Refusal {
 	heldUp := e.bank.HeldUp(l.claim(after), e.leavers(l))
 	if len(heldUp) == 0 {
@@ -129,12 +130,12 @@ func (e *Engine) unfinishable(l *look, after *safety.Course, usage quota.Usage) 
 	return e.deadlock(l, heldUp, usage)
 }
 
-// claim is what the JobSet of the stage would claim.
+// claim returns the claim of the JobSet after the admission.
 func (l *look) claim(after *safety.Course) *safety.Claim {
 	return &safety.Claim{JobSet: l.j.key.String(), Owner: l.j.uid, Node: l.q.bare, Held: after.HeldNow(), Peaks: after.Peaks()}
 }
 
-// leavers are the claims that an admission takes the place of: that of the JobSet itself, and those of its victims.
+// leavers returns the claims that an admission replaces: that of the JobSet itself, and those of its victims.
 func (e *Engine) leavers(l *look) []*safety.Claim {
 	var leavers []*safety.Claim
 	if l.j.claim != nil {
@@ -148,8 +149,8 @@ func (e *Engine) leavers(l *look) []*safety.Claim {
 	return leavers
 }
 
-// waitForClaims notes that it makes no sense to look again before one of these claims becomes smaller: all others were found to finish,
-// and whatever they do in fact is no better than that.
+// waitForClaims parks the stage until one of these claims becomes smaller: all other JobSets can finish, and their actual progress cannot free
+// more than that.
 func (l *look) waitForClaims(e *Engine, heldUp []*safety.Claim) {
 	const most = 8
 	topics := []quota.ID{anyClaim}
@@ -168,7 +169,7 @@ func (l *look) waitForClaims(e *Engine, heldUp []*safety.Claim) {
 	}
 }
 
-// unreserved asks whether all that the JobSet may come to hold in this hold segment is free now.
+// unreserved refuses the stage unless all that the JobSet may come to hold in this hold segment is free now.
 func (e *Engine) unreserved(l *look, before, after *safety.Course) *Refusal {
 	held := before.HeldNow()
 	lacks := []string{"a flavor that takes each of the stages to come"}
@@ -188,7 +189,7 @@ func (e *Engine) unreserved(l *look, before, after *safety.Course) *Refusal {
 	}
 }
 
-// deadlock says who would wait for whom.
+// deadlock returns a refusal that names the JobSets that would wait for each other.
 func (e *Engine) deadlock(l *look, blocked []*safety.Claim, usage quota.Usage) *Refusal {
 	with := ""
 	if others := l.others(blocked); len(others) > 0 {
@@ -201,8 +202,7 @@ func (e *Engine) deadlock(l *look, blocked []*safety.Claim, usage quota.Usage) *
 	}
 }
 
-// others names the other JobSets of the namespace among some claims, and counts all else: who reads this may not know what there is in
-// other namespaces.
+// others names the other JobSets of the namespace among some claims, and counts those of other namespaces, which are not disclosed.
 func (l *look) others(claims []*safety.Claim) []string {
 	const most = 3
 	var others []string
@@ -229,7 +229,7 @@ func (l *look) others(claims []*safety.Claim) []string {
 	return others
 }
 
-// leftFor says what would stay free of what a blocked JobSet needs most.
+// leftFor describes how much would stay free of the resource that a blocked JobSet needs most.
 func (e *Engine) leftFor(l *look, blocked []*safety.Claim, usage quota.Usage) string {
 	for _, c := range blocked {
 		for _, peak := range c.Peaks {

@@ -16,13 +16,13 @@ import (
 	"github.com/tranche-dev/tranche/queue"
 )
 
-// A clusterQueue exists from the first time that something names it, whether or not there is an object.
+// A clusterQueue exists as soon as an object names it, whether or not there is a ClusterQueue object.
 type clusterQueue struct {
 	name    string
 	version version
-	// generation is that of the spec that counts.
+	// generation is that of the spec in use.
 	generation int64
-	// exists tells whether there is an object; what comes next is from its spec.
+	// exists is true if there is an object; the fields below are from its spec.
 	exists      bool
 	terminating bool
 	// isUnprotected is that of ClusterQueueObserved.
@@ -34,16 +34,16 @@ type clusterQueue struct {
 	weight        float64
 	groups        []kueue.ResourceGroup
 	fungibility   flavor.Fungibility
-	// isUsageBased tells that its LocalQueues take turns by what they have used.
+	// isUsageBased is true if the order of its LocalQueues depends on their past usage.
 	isUsageBased bool
 	preemption   kueue.ClusterQueuePreemption
 	selector     labels.Selector
 	// selectorProblem says what is wrong with the selector, or is empty.
 	selectorProblem string
 
-	// remarks are about quotas of the spec that do not count as they are written.
+	// remarks are about quotas of the spec that are not used as they are written.
 	remarks []string
-	// flavorGroups are the groups with the flavors that exist; missing names the others.
+	// flavorGroups are the groups with the flavors that exist; missing names those that do not.
 	flavorGroups []flavor.Group
 	missing      []string
 	// deleted names the flavors that are being deleted.
@@ -56,19 +56,19 @@ type clusterQueue struct {
 	node, bare *quota.Node
 	group      *group
 	isRoused   bool
-	// isChanged tells that Changed has to name it.
+	// isChanged is true if Changed has to return it.
 	isChanged bool
 	strategy  queue.Strategy
 	line      *line
 	ledger    ledger
-	// charged are the stages that are charged here, and holders what preemption knows of them.
+	// charged are the stages that are charged here, and holders is the view that preemption has of them.
 	charged crowd
 	holders *preempt.Queue
-	// pledged are the stages in its line to which quota is pledged that others still hold.
+	// pledged are its pending stages with a preemption reservation, for quota that victims still hold.
 	pledged map[*stage]struct{}
-	// kept is what is set aside for JobSets under policy Reserve. It is charged to the node too.
+	// kept is the sum of the peak reservations. It is charged to the node, too.
 	kept quota.Sum
-	// keptFor are the JobSets for which something is.
+	// keptFor are the JobSets with a peak reservation here.
 	keptFor map[*jobSet]struct{}
 }
 
@@ -122,7 +122,7 @@ func (e *Engine) loseClusterQueue(name string) {
 	e.renewClusterQueue(q)
 }
 
-// adopt takes over what counts of an object, and tells whether it differs from before.
+// adopt copies the relevant fields of an object, and reports whether they have changed.
 func (q *clusterQueue) adopt(object *kueue.ClusterQueue) bool {
 	before := *q
 	spec := object.Spec.DeepCopy()
@@ -182,7 +182,7 @@ func samePreemption(a, b *kueue.ClusterQueuePreemption) bool {
 		policyA == policyB && thresholdA == thresholdB
 }
 
-// renewClusterQueue derives everything again that depends on the spec or on flavors.
+// renewClusterQueue recomputes all that depends on the spec or on flavors.
 func (e *Engine) renewClusterQueue(q *clusterQueue) {
 	e.renewFlavors(q)
 	limits, remarks := e.limits(q.groups)
@@ -213,7 +213,7 @@ func (e *Engine) renewClusterQueue(q *clusterQueue) {
 	}
 }
 
-// renewFlavors derives what the flavors of a ClusterQueue are, and what is wrong with them.
+// renewFlavors computes the flavor groups of a ClusterQueue, and the problems of its flavors.
 func (e *Engine) renewFlavors(q *clusterQueue) {
 	q.flavorGroups, q.missing, q.deleted, q.topological = nil, nil, nil, nil
 	for _, g := range q.groups {

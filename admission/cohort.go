@@ -10,20 +10,20 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// A cohort exists from the first time that something names it, whether or not there is an object. Without one it has no quota of its
-// own, no parent and weight 1.
+// A cohort exists as soon as an object names it, whether or not there is a Cohort object. Without one it has no quota of its own, no parent and
+// weight 1.
 type cohort struct {
 	name    string
 	version version
 	exists  bool
-	// isLost is true if the object has been deleted. Only as long as members name the cohort this is remembered.
+	// isLost is true if the object has been deleted. It is remembered only while members name the cohort.
 	isLost bool
 	parent string
 	groups []kueue.ResourceGroup
 	weight float64
 
 	node, bare *quota.Node
-	// cycle names those on the way from parent to parent, if it leads back to one of them. It is empty otherwise.
+	// cycle names the Cohorts from parent to parent, if they form a cycle, and is empty otherwise.
 	cycle string
 }
 
@@ -58,7 +58,7 @@ func (e *Engine) loseCohort(name string) {
 	e.renewCohort(c)
 }
 
-// renewCohort derives everything again that depends on the spec.
+// renewCohort recomputes all that depends on the spec.
 func (e *Engine) renewCohort(c *cohort) {
 	limits, _ := e.limits(c.groups)
 	e.tree.SetQuotas(c.node, limits)
@@ -71,7 +71,7 @@ func (e *Engine) renewCohort(c *cohort) {
 	e.isStale = true
 }
 
-// weightOf is 1 unless something else is said.
+// weightOf returns the weight, by default 1.
 func weightOf(f *kueue.FairSharing) float64 {
 	if f == nil || f.Weight == nil {
 		return 1
@@ -79,8 +79,8 @@ func weightOf(f *kueue.FairSharing) float64 {
 	return max(0, f.Weight.AsApproximateFloat64())
 }
 
-// limits converts the quotas of some resource groups. Remarks are about quotas that do not count as they are written: the API server
-// refuses them, but may have stored them before it did.
+// limits converts the quotas of some resource groups. Remarks are about quotas that are not used as they are written: the API server rejects
+// them, but may have stored them before it did.
 func (e *Engine) limits(groups []kueue.ResourceGroup) (limits map[quota.ID]quota.Quota, remarks []string) {
 	limits = map[quota.ID]quota.Quota{}
 	for _, g := range groups {
@@ -112,7 +112,7 @@ func (e *Engine) limits(groups []kueue.ResourceGroup) (limits map[quota.ID]quota
 	return limits, remarks
 }
 
-// inexact describes what a quantity counts as that has no exact amount.
+// inexact describes the amount that is used for a quantity that has no exact amount.
 func inexact(a quota.Amount) string {
 	if a == 0 {
 		return "0"
@@ -120,7 +120,7 @@ func inexact(a quota.Amount) string {
 	return "no limit"
 }
 
-// sameGroups tells whether two lists of resource groups say the same.
+// sameGroups reports whether two lists of resource groups are equal.
 func sameGroups(a, b []kueue.ResourceGroup) bool {
 	return slices.EqualFunc(a, b, func(a, b kueue.ResourceGroup) bool {
 		return slices.Equal(a.CoveredResources, b.CoveredResources) && slices.EqualFunc(a.Flavors, b.Flavors, sameQuotas)

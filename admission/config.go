@@ -13,36 +13,36 @@ import (
 
 // Stage-admission policies.
 const (
-	// Safe admits a stage only if all JobSets that hold quota can still come to their end.
+	// Safe admits a stage only if all JobSets that hold quota can still finish.
 	Safe = "Safe"
-	// Reserve keeps the peak of a hold segment free from its first stage on.
+	// Reserve reserves the peak of a hold segment from its first stage on.
 	Reserve = "Reserve"
-	// Greedy only asks whether the stage itself fits. JobSets can wait for each other for ever.
+	// Greedy only checks whether the stage itself fits. JobSets can deadlock.
 	Greedy = "Greedy"
 )
 
-// A Config says how an Engine decides where objects do not say otherwise. Its zero value is sound.
+// A Config has the defaults of an Engine, for what objects leave open. Its zero value is valid.
 type Config struct {
 	// StageAdmission is Safe, Reserve or Greedy. Empty means Safe.
 	StageAdmission string
-	// FairSharing makes ClusterQueues and Cohorts share what they borrow from each other: who borrows least of it, by weight, is served
-	// first (KEP-1714).
+	// FairSharing makes ClusterQueues and Cohorts share the quota that they borrow from each other: the one that borrows least, by weight, is
+	// served first (KEP-1714).
 	FairSharing bool
-	// PreemptionStrategies say when that allows to preempt. None means all, in the order of preempt.DefaultStrategies.
+	// PreemptionStrategies say when fair sharing allows preemption. None means all, in the order of preempt.DefaultStrategies.
 	PreemptionStrategies []preempt.Strategy
-	// AdmissionFairSharing is nil where what LocalQueues have used in the past does not count.
+	// AdmissionFairSharing is nil if the past usage of LocalQueues does not count.
 	AdmissionFairSharing *UsagePolicy
 	// BlockAdmission makes every admission wait until all pods of the stages admitted before are ready.
 	BlockAdmission bool
-	// Charges say what is charged for requests.
+	// Charges are the rules by which requests are charged.
 	Charges charge.Rules
-	// Devices say what is charged for extended resources that devices serve.
+	// Devices map extended resources that devices serve to charged resources.
 	Devices device.Mapping
-	// KeepPlaceAfterEviction makes a stage that was evicted because its pods were not ready in time take the place in line that it had.
+	// KeepPlaceAfterEviction makes a stage that was evicted because its pods were not ready in time keep its queue position.
 	KeepPlaceAfterEviction bool
 }
 
-// strategies are those of the Finder: none means preemption without regard to shares.
+// strategies returns the strategies of the Finder: none means preemption without regard to shares.
 func (c *Config) strategies() []preempt.Strategy {
 	switch {
 	case !c.FairSharing:
@@ -72,10 +72,10 @@ func (c *Config) validate() error {
 // policies from the most lenient to the strictest.
 func policies() []string { return []string{Greedy, Safe, Reserve} }
 
-// strictness is negative for what is no policy.
+// strictness is negative for an unknown policy.
 func strictness(policy string) int { return slices.Index(policies(), policy) }
 
-// overruled says that a JobSet asks for a laxer policy than the one by which it is admitted, or nothing if it does not.
+// overruled returns a remark if a JobSet asks for a laxer policy than the one by which it is admitted, and nothing otherwise.
 func (l *look) overruled() string {
 	if l.j == nil || strictness(l.j.policy) < 0 || strictness(l.j.policy) >= strictness(l.policy) {
 		return ""
@@ -84,7 +84,7 @@ func (l *look) overruled() string {
 		apis.StageAdmissionAnnotation, l.j.policy, l.policy, l.q.name)
 }
 
-// policy is that of the ClusterQueue, unless the JobSet asks for a stricter one.
+// policy returns that of the ClusterQueue, unless the JobSet asks for a stricter one.
 func (e *Engine) policy(q *clusterQueue, j *jobSet) string {
 	policy := e.config.StageAdmission
 	if strictness(q.policy) >= 0 {

@@ -9,7 +9,7 @@ import (
 	"github.com/tranche-dev/tranche/queue"
 )
 
-// A contender is a head that has passed all checks.
+// A contender is a nominee: a head that has passed all checks.
 type contender struct {
 	*look
 	// asOf is how often quota had been taken before the checks.
@@ -17,19 +17,19 @@ type contender struct {
 	index int
 }
 
-// A contest has at most one contender of each ClusterQueue.
+// A contest holds at most one nominee of each ClusterQueue.
 type contest interface {
 	enter(*contender)
-	// withdraw takes the contender of a ClusterQueue out, if there is one.
+	// withdraw removes the nominee of a ClusterQueue, if there is one.
 	withdraw(*clusterQueue)
-	// winner takes the best contender out. It is nil if there is none.
+	// winner removes the best nominee. It is nil if there is none.
 	winner() *contender
-	// charged must be called after what a ClusterQueue is charged has changed.
+	// charged must be called after the charges of a ClusterQueue have changed.
 	charged(*clusterQueue)
 }
 
-// A ranking is the contest without fair sharing: who has to borrow from less far up wins, then who has the higher priority, then who has
-// waited longer. It implements heap.Interface.
+// A ranking is the contest without fair sharing: the nominee that borrows from less far up wins, then the one with the higher priority, then the
+// one that has waited longer. It implements heap.Interface.
 type ranking struct {
 	contenders []*contender
 	in         map[*clusterQueue]*contender
@@ -39,7 +39,7 @@ func (n *contender) compare(other *contender) int {
 	return cmp.Or(cmp.Compare(n.level, other.level), n.position().Compare(other.position()))
 }
 
-// position is where a stage stands. A bundle stands where the last of it does.
+// position returns the queue position of a candidate. A co-admission group has that of its last member.
 func (l *look) position() queue.Position {
 	if l.trial != nil {
 		return l.trial.position
@@ -78,7 +78,6 @@ func (r *ranking) Swap(i, j int) {
 	r.contenders[i].index, r.contenders[j].index = i, j
 }
 
-// Push is for package heap.
 func (r *ranking) Push(x any) {
 	if n, ok := x.(*contender); ok {
 		n.index = len(r.contenders)
@@ -86,7 +85,6 @@ func (r *ranking) Push(x any) {
 	}
 }
 
-// Pop is for package heap.
 func (r *ranking) Pop() any {
 	last := len(r.contenders) - 1
 	n := r.contenders[last]
@@ -94,8 +92,8 @@ func (r *ranking) Pop() any {
 	return n
 }
 
-// A tournament is the contest with fair sharing. Shares are those that there will be when all evicted stages have left and all preemptors
-// have what is reserved for them.
+// A tournament is the contest with fair sharing. It compares the shares that ClusterQueues will have when all evicted stages have left and all
+// preemptors have the quota that is reserved for them.
 type tournament struct {
 	quota *quota.Tree
 	tree  *fairshare.Contest
@@ -107,7 +105,7 @@ func (t *tournament) enter(n *contender) {
 	t.in[n.q.node] = n
 	p, usage := n.position(), n.usage.Clone()
 	for s := range n.q.pledged {
-		// What is pledged to it is charged already, and those behind it would yield. It asks for that all the same, and may borrow it.
+		// Its own reservation is charged already, and those behind it would yield. It asks for that quota all the same, and may borrow it.
 		if s == n.s || s.ticket != nil && !s.ticket.Precedes(n.s.ticket) {
 			for i, c := range usage {
 				usage[i].Amount = max(0, c.Amount.Minus(s.pledge.Of(c.ID)))
@@ -117,7 +115,7 @@ func (t *tournament) enter(n *contender) {
 	t.later(func() {
 		t.tree.Enter(n.q.node, fairshare.Head{
 			UID: p.UID, Since: p.Since, Usage: usage,
-			// Among equal priorities, who is under way comes first.
+			// Among equal priorities, a JobSet that continues comes first.
 			Priority: int64(p.Priority)<<1 | int64(p.Standing),
 		})
 	})

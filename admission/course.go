@@ -10,7 +10,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/stageplan"
 )
 
-// finishedKey returns which stages have finished as text, which is empty for a JobSet that has not begun. The plan must be known.
+// finishedKey returns the set of finished stages as text, which is empty for a JobSet that has not begun. The plan must be known.
 func (j *jobSet) finishedKey() string {
 	if !j.continues() {
 		return ""
@@ -24,7 +24,7 @@ func (j *jobSet) finishedKey() string {
 	return string(key)
 }
 
-// attempt is the latest restart that a quota Workload counts for. What finished in an earlier one has to be done again.
+// attempt returns the latest restart of any quota Workload. Stages that finished in an earlier attempt have to run again.
 func (j *jobSet) attempt() int {
 	latest := 0
 	for _, s := range j.members {
@@ -33,7 +33,7 @@ func (j *jobSet) attempt() int {
 	return latest
 }
 
-// finished returns, for each stage, whether it has finished and does not run again in this attempt. It must only be asked for when the plan is known.
+// finished reports, for each stage, whether it has finished and does not run again in this attempt. The plan must be known.
 func (j *jobSet) finished() []bool {
 	done, open := make([]bool, len(j.plan.Stages)), make([]bool, len(j.plan.Stages))
 	attempt := j.attempt()
@@ -42,7 +42,7 @@ func (j *jobSet) finished() []bool {
 		case s.index < 0 || s.index >= len(done):
 		case s.entry.phase == finished && s.attempt == attempt:
 			done[s.index] = true
-		case !s.isGrowth: // what a stage would like to hold beside what it needs is no part of its plan
+		case !s.isGrowth: // growths are extra pods, not part of the plan
 			open[s.index] = true
 		}
 	}
@@ -57,8 +57,8 @@ func (j *jobSet) finished() []bool {
 	return done
 }
 
-// addWaitedFor adds the stages that must have succeeded before a stage was opened. Their quota Workloads may say otherwise, if they were
-// deleted and created again: what runs is not out of turn because of that.
+// addWaitedFor adds the stages that must have succeeded before a stage was opened. Their quota Workloads may say otherwise, if they were deleted
+// and recreated: the running stage has still been opened in order.
 func (j *jobSet) addWaitedFor(done []bool, stage int) {
 	for _, c := range j.plan.Stages[stage].After {
 		if c.Status == stageplan.Succeeded && len(c.Targets) == len(j.plan.Stages[c.Stage].ReplicatedJobs) {
@@ -67,8 +67,8 @@ func (j *jobSet) addWaitedFor(done []bool, stage int) {
 	}
 }
 
-// course is how far the JobSet has come. It counts only what is held in the given ClusterQueue, and items there. It must only be
-// asked for when the plan is known.
+// course returns the progress of the JobSet. It counts only quota that is held in the given ClusterQueue, and items there. The plan must be
+// known.
 func (e *Engine) course(j *jobSet, q *clusterQueue) *safety.Course {
 	n := j.outline.Holds()
 	c := &safety.Course{Outline: j.outline, Held: make([]quota.Usage, n), Finished: make([]bool, n), Items: make([][]flavor.Item, n)}
@@ -98,7 +98,7 @@ func (e *Engine) course(j *jobSet, q *clusterQueue) *safety.Course {
 	return c
 }
 
-// addItems adds the items of a stage to its Holds. There are none if no flavor takes one of its pod sets.
+// addItems adds the items of a stage to its Holds. There are none if no flavor fits one of its pod sets.
 func (j *jobSet) addItems(c *safety.Course, stage int, items []flavor.Item) {
 	if items == nil {
 		return
@@ -112,7 +112,7 @@ func (j *jobSet) addItems(c *safety.Course, stage int, items []flavor.Item) {
 	}
 }
 
-// usageByHold divides what is charged for a stage among its Holds. Without parts all of it counts for the Hold that lasts longest.
+// usageByHold divides the charge of a stage among its Holds. Without parts all of it counts for the Hold that lasts longest.
 func (j *jobSet) usageByHold(stage int, usage quota.Usage, parts []podSetCharge) map[int]quota.Usage {
 	holds := j.outline.HoldsOf(stage)
 	usages := map[int]quota.Usage{}
@@ -132,12 +132,12 @@ func (j *jobSet) usageByHold(stage int, usage quota.Usage, parts []podSetCharge)
 	return usages
 }
 
-// podSet is the index of a pod set of a stage of the plan, or negative.
+// podSet returns the index of a pod set in a stage of the plan, or a negative number.
 func (j *jobSet) podSet(stage int, name string) int {
 	return slices.IndexFunc(j.plan.Stages[stage].PodSets, func(p stageplan.PodSet) bool { return p.Name == name })
 }
 
-// noteSucceeded marks the Holds of a stage of which all pods are reclaimable: their ReplicatedJobs have succeeded.
+// noteSucceeded marks the Holds of a stage whose pods are all reclaimable: their ReplicatedJobs have succeeded.
 func (j *jobSet) noteSucceeded(s *stage, c *safety.Course) {
 	if !j.outline.IsDivided(s.index) || s.isGrowth {
 		return

@@ -1,12 +1,12 @@
 package admission
 
-// A crowd is stages in no order. Each knows its place, so that it is found without a search.
+// A crowd is an unordered set of stages. Each stage knows its index, so that it is removed without a search.
 type crowd struct {
 	stages []*stage
 	place  func(*stage) *int
 }
 
-// places are those of one stage in each of the crowds that it may be in.
+// places are the indices of one stage in the sets that it may be in.
 type places struct{ inLocalQueue, amongCharged int }
 
 func placeInLocalQueue(s *stage) *int { return &s.places.inLocalQueue }
@@ -17,7 +17,7 @@ func (c *crowd) add(s *stage) {
 	c.stages = append(c.stages, s)
 }
 
-// drop lets the last take the place of one that leaves.
+// drop removes a stage, and moves the last one to its place.
 func (c *crowd) drop(s *stage) {
 	at, last := *c.place(s), len(c.stages)-1
 	c.stages[at] = c.stages[last]

@@ -13,8 +13,8 @@ import (
 	"github.com/tranche-dev/tranche/queue"
 )
 
-// noteDeadlocks finds the JobSets under policy Greedy that wait for each other, and wakes the waiting stages of those that have come to do so, or
-// no longer do: their messages change. It returns true if there are such stages. No JobSet is evicted.
+// noteDeadlocks finds the JobSets under policy Greedy that wait for each other, and wakes the waiting stages of JobSets that have entered or left
+// a deadlock, since their messages change. It returns true if there are such stages. No JobSet is evicted.
 func (e *Engine) noteDeadlocks() bool {
 	if len(e.suspects)+len(e.deadlocked) == 0 {
 		return false
@@ -56,7 +56,7 @@ func (e *Engine) findDeadlock(g *group) []*safety.Claim {
 	return members
 }
 
-// asks returns what the stages of a JobSet need that wait for nothing but quota of the ClusterQueue in which it holds some.
+// asks returns the needs of the stages of a JobSet that only wait for quota of the ClusterQueue in which the JobSet holds quota.
 func (e *Engine) asks(c *safety.Claim) []quota.Usage {
 	var needs []quota.Usage
 	j := e.jobSets[c.Owner]
@@ -68,7 +68,7 @@ func (e *Engine) asks(c *safety.Claim) []quota.Usage {
 	return needs
 }
 
-// setDeadlock notes the claims that wait for each other, that of the JobSet among them, and wakes its stages if that has changed.
+// setDeadlock records the claims that wait for each other, among them that of the JobSet, and wakes its stages if they have changed.
 func (e *Engine) setDeadlock(j *jobSet, members []*safety.Claim) bool {
 	if slices.Equal(j.deadlock, members) {
 		return false
@@ -81,8 +81,8 @@ func (e *Engine) setDeadlock(j *jobSet, members []*safety.Claim) bool {
 	return true
 }
 
-// asksAtHome reports whether a stage waits in the ClusterQueue in which its JobSet holds quota. An administrator can move its LocalQueue elsewhere:
-// there it waits for others.
+// asksAtHome reports whether a stage waits in the ClusterQueue in which its JobSet holds quota. If an administrator has moved its LocalQueue, the
+// stage waits in another ClusterQueue.
 func (l *look) asksAtHome() bool { return l.j != nil && l.j.home == l.q && !l.s.isGrowth }
 
 // suspectDeadlock notes a stage under policy Greedy that waits for quota of the ClusterQueue in which its JobSet holds some.
@@ -94,8 +94,8 @@ func (e *Engine) suspectDeadlock(l *look) {
 	l.waits = append(l.waits, queue.Wait[quota.ID]{Topic: l.j.topic})
 }
 
-// deadlockRefusal says which JobSets wait for each other, and what they hold, or is nil if the JobSet is in no deadlock. It says nothing of what is
-// free: that changes while the deadlock stays.
+// deadlockRefusal returns which JobSets wait for each other, and what they hold, or nil if the JobSet is in no deadlock. It does not mention the
+// free quota, which changes while the deadlock stays.
 func (e *Engine) deadlockRefusal(l *look) *Refusal {
 	if !l.asksAtHome() || len(l.j.deadlock) == 0 {
 		return nil
@@ -116,10 +116,10 @@ func (e *Engine) deadlockRefusal(l *look) *Refusal {
 	}
 }
 
-// mostNamed is how many JobSets, or combinations of flavors, a message names.
+// mostNamed limits the JobSets, or combinations of flavors, that a message names.
 const mostNamed = 4
 
-// holdersInDeadlock says what a JobSet holds and needs, and what the others hold. What exists in other namespaces is not disclosed.
+// holdersInDeadlock describes what a JobSet holds and needs, and what the others hold. Objects of other namespaces are not disclosed.
 func (e *Engine) holdersInDeadlock(j *jobSet, needs string) []string {
 	own := "this JobSet needs " + needs
 	var parts []string

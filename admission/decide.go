@@ -33,7 +33,7 @@ func (e *Engine) admit(l *look) Decision {
 	return admit
 }
 
-// parts divides what is charged under a choice among the pod sets.
+// parts divides the charge of a choice among the pod sets.
 func (l *look) parts(choice flavor.Choice) []podSetCharge {
 	parts := make([]podSetCharge, len(l.podSets))
 	for i := range parts {
@@ -45,7 +45,7 @@ func (l *look) parts(choice flavor.Choice) []podSetCharge {
 	return parts
 }
 
-// admission is what the choice means for the pod sets.
+// admission returns the status.admission for the choice.
 func (l *look) admission() kueue.Admission {
 	a := kueue.Admission{ClusterQueue: kueue.ClusterQueueReference(l.q.name)}
 	podSets := l.podSets
@@ -68,7 +68,7 @@ func (l *look) admission() kueue.Admission {
 	return a
 }
 
-// refuse lets a stage and all of its class sleep, and tells those who have not heard this refusal.
+// refuse parks a stage and its equivalence class, and emits the refusal for those of which it is not the last one emitted.
 func (e *Engine) refuse(l *look, refusal *Refusal, decisions []Decision) []Decision {
 	if l.trial != nil {
 		return e.sleepTogether(l, decisions)
@@ -106,7 +106,8 @@ func (e *Engine) putToSleep(l *look, refusal *Refusal, decisions []Decision) []D
 	return decisions
 }
 
-// news is what all have to hear. Who waits for quota hears it once: what is short changes with every admission.
+// news returns the text whose change is announced to all. A stage that waits for quota is notified once: the missing amounts change with every
+// admission.
 func (r Refusal) news() string {
 	if r.Reason == kueue.WorkloadQuotaReservedReasonWaitingForQuota {
 		return r.Reason
@@ -114,7 +115,7 @@ func (r Refusal) news() string {
 	return r.Message
 }
 
-// An effect is what a refusal means for the line.
+// An effect is what a refusal means for the pending queue.
 type effect int
 
 const (
@@ -123,7 +124,7 @@ const (
 	waitsBehind
 )
 
-// A look is one stage in front of the checks, with what they have found out so far.
+// A look is a candidate: one stage being checked, with the results of the checks so far.
 type look struct {
 	s      *stage
 	q      *clusterQueue
@@ -133,37 +134,37 @@ type look struct {
 
 	podSets []flavor.PodSet
 	items   []flavor.Item
-	// choice of flavors that has been made, what is used under it, and how far up that has to borrow.
+	// choice is the combination of flavors that has been chosen, usage its usage, and level how far up that has to borrow.
 	choice flavor.Choice
 	usage  quota.Usage
 	level  int
-	// victims have to leave before there is quota for it; awaits tells that all who have to leave are on their way out.
+	// victims have to leave before there is quota for it; awaits is true if all victims are already being evicted.
 	victims []preempt.Victim
 	awaits  bool
-	// yielding are stages in other lines whose pledges do not count for it.
+	// yielding are stages in other queues whose preemption reservations do not count for it.
 	yielding []*stage
 	// reservers are JobSets in other ClusterQueues whose peak reservations do not count for it.
 	reservers []*jobSet
-	// trial is set for a stage that is admitted together with others.
+	// trial is set for a member of a co-admission group.
 	trial *trial
 	// isShort is true if there is not enough quota for it, now or after preemption.
 	isShort bool
 	// searched is the last search for victims.
 	searched *search
 
-	// effect and waits say what a refusal means, and what must change before it makes sense to look again.
+	// effect is what a refusal means, and waits are the changes that make another check worthwhile.
 	effect effect
 	waits  []queue.Wait[quota.ID]
 }
 
-// preempts tells whether somebody has to leave first.
+// preempts reports whether victims have to leave first.
 func (l *look) preempts() bool { return len(l.victims) > 0 || l.awaits }
 
 func (e *Engine) look(s *stage) *look {
 	q, j := s.line, e.jobSets[s.owner]
 	l := &look{s: s, q: q, lq: s.localQueue, j: j, policy: e.policy(q, j), podSets: s.shape.podSets}
 	if s.bundle() != nil && spare(l.podSets) > 0 {
-		// Nothing is held for a gang that does not fit whole.
+		// A gang that does not fit whole reserves nothing.
 		l.podSets = slices.Clone(l.podSets)
 		for i := range l.podSets {
 			l.podSets[i].Min = 0
@@ -175,5 +176,5 @@ func (e *Engine) look(s *stage) *look {
 	return l
 }
 
-// hasPlan tells whether there is more than one stage to think about.
+// hasPlan reports whether the JobSet has more than one stage.
 func (l *look) hasPlan() bool { return l.j != nil && len(l.j.plan.Stages) > 1 }

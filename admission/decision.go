@@ -18,8 +18,8 @@ type StageKey = types.NamespacedName
 // A DecisionID names a decision that has not been settled yet. Zero names none.
 type DecisionID uint64
 
-// A Decision is a change that the Engine has made to its own state and that must now be written to the API. Its owner writes the
-// decisions of one stage in the order in which they came, and calls Settle for each that has an ID.
+// A Decision is a change that the Engine has made to its own state and that must now be written to the API. The caller writes the decisions of
+// one stage in their order, and calls Settle for each that has an ID.
 //
 //sumtype:decl
 type Decision interface {
@@ -31,7 +31,7 @@ type Decision interface {
 type Admit struct {
 	ID    DecisionID
 	Stage StageKey
-	// UID of the quota Workload that was decided on; a newer one with the same name must not be written to.
+	// UID of the quota Workload that was decided on; the decision must not be written to a newer one with the same name.
 	UID       types.UID
 	Admission kueue.Admission
 	// Checks are the AdmissionChecks that have to be Ready before the stage counts as admitted. Without any it is admitted at once.
@@ -40,8 +40,8 @@ type Admit struct {
 	JobSet, StageName string
 }
 
-// Evict takes back what a stage holds. What it holds stays charged until its quota Workload shows no reservation any more: only then
-// have its pods ended. It must be settled.
+// Evict takes quota back from a stage. The quota stays charged until the quota Workload no longer shows a reservation: only then have the pods
+// terminated. It must be settled.
 type Evict struct {
 	ID    DecisionID
 	Stage StageKey
@@ -54,7 +54,7 @@ type Evict struct {
 	Preemption *Preemption
 }
 
-// A Preemption says for whom a stage has to go, and by which right.
+// A Preemption describes for which stage a victim is evicted, and why.
 type Preemption struct {
 	Preemptor    StageKey
 	PreemptorUID types.UID
@@ -66,22 +66,22 @@ type Preemption struct {
 	PreemptorPath, VictimPath string
 }
 
-// Refuse says why a stage waits. It is emitted when the reason changes, needs no settling, and only its last value matters.
+// Refuse reports why a stage waits. It is emitted when the reason changes, needs no settling, and only its last value matters.
 type Refuse struct {
 	Stage   StageKey
 	UID     types.UID
 	Refusal Refusal
-	// podSets are what it asks for. They are shared and not changed.
+	// podSets are the demand of the stage. They are shared and not changed.
 	podSets []flavor.PodSet
 }
 
-// Equal reports whether both say the same of the same stage, and of what it asks for.
+// Equal reports whether both have the same reason for the same stage, and the same demand.
 func (d Refuse) Equal(other Refuse) bool {
 	return d.Stage == other.Stage && d.UID == other.UID && d.Refusal == other.Refusal &&
 		slices.EqualFunc(d.podSets, other.podSets, func(a, b flavor.PodSet) bool { return a.Name == b.Name && slices.Equal(a.Requests, b.Requests) })
 }
 
-// Wait returns what the status of the quota Workload says.
+// Wait returns the refusal as the status of the quota Workload reports it.
 func (d Refuse) Wait() life.Wait {
 	w := d.Refusal.Wait()
 	for i := range d.podSets {
@@ -116,23 +116,23 @@ func (d Refuse) String() string {
 
 // A Refusal is one reason why a stage is not admitted.
 type Refusal struct {
-	// Check is the short CamelCase name of the rule that said no, such as QuotaFits or StageUnsafe. It is ours.
+	// Check is the short CamelCase name of the check that refused the stage, such as QuotaFits or StageUnsafe. It is specific to Tranche.
 	Check string
-	// Reason is the finest of Kueue's reasons for QuotaReserved=False.
+	// Reason is the most specific of Kueue's reasons for QuotaReserved=False.
 	Reason string
-	// Message is a sentence for the owner: what is short, by how much, and what to do where that is known.
+	// Message is a sentence for the owner: what is missing, how much, and what to do where that is known.
 	Message string
-	// Kueue is the message that Kueue has for it, or empty if Message says it.
+	// Kueue is the message that Kueue has for the refusal, or empty if it equals Message.
 	Kueue string
 }
 
-// Wait returns what the status of a quota Workload says of the refusal.
+// Wait returns the refusal as the status of a quota Workload reports it.
 func (r Refusal) Wait() life.Wait {
 	return life.Wait{Reason: r.Reason, Message: r.Message, KueueReason: r.kueueReason(), KueueMessage: r.Kueue}
 }
 
-// kueueReason returns the reason that Kueue writes with default feature gates, or nothing if that is Pending. Its scheduler, which reads the labels and
-// the LimitRanges of namespaces, writes Pending for whatever it refuses, and its controllers write Inadmissible.
+// kueueReason returns the reason that Kueue writes with default feature gates, or nothing if that is Pending. Kueue's scheduler, which reads the
+// labels and the LimitRanges of namespaces, writes Pending for all that it refuses; Kueue's controllers write Inadmissible.
 func (r Refusal) kueueReason() string {
 	switch {
 	case r.Check == namespaceSelected, r.Check == podsAreValid:
@@ -145,8 +145,8 @@ func (r Refusal) kueueReason() string {
 	return ""
 }
 
-// HasEvent reports whether Kueue's scheduler would refuse a stage for this. It then emits an Event on the quota Workload. What its controllers
-// refuse, and what waits behind the head of a StrictFIFO queue, never reaches the scheduler.
+// HasEvent reports whether Kueue's scheduler would refuse a stage for this reason. It then emits an Event on the quota Workload. Stages that
+// Kueue's controllers refuse, and those behind the head of a StrictFIFO queue, never reach the scheduler.
 func (r Refusal) HasEvent() bool { return r.kueueReason() == "" && r.Check != strictFIFO }
 
 // saysTheSameAs reports whether both refusals are the same to the owner of a stage.

@@ -23,7 +23,7 @@ type Engine struct {
 	// now is the time of the last call of Decide.
 	now time.Time
 
-	// tree has what is charged; bare has the same limits, and is charged what the claims in bank hold.
+	// tree has all charges; bare has the same limits, and is charged the claims in bank.
 	tree, bare *quota.Tree
 	bank       *safety.Bank
 	meter      *fairshare.Meter
@@ -33,26 +33,26 @@ type Engine struct {
 	transfers  []transfer
 	unopened   map[*localQueue]struct{}
 	nextSample time.Time
-	// unready is how many stages are admitted whose pods are not ready.
+	// unready is the number of admitted stages whose pods are not ready.
 	unready int
-	// draft is memory for a shape that is being made, and draftKey for its key. Most turn out to be known.
+	// draft is memory for a shape under construction, and draftKey for its key. Most shapes turn out to be known.
 	draft    shape
 	draftKey []byte
-	// pods is memory for the pod specs of a shape that is being made.
+	// pods is memory for the pod specs of a shape under construction.
 	pods []podresources.PodSet
-	// isStale tells that groups have to be formed anew. The revision changes whenever they are.
+	// isStale is true if the cohort trees have to be rebuilt. The revision changes whenever they are.
 	isStale  bool
 	revision uint64
 	groups   map[*quota.Node]*group
-	// passes counts the passes, and takings how often quota was taken, or set aside, by a decision.
+	// passes counts the scheduling cycles, and takings how often a decision charged or reserved quota.
 	passes, takings uint64
-	// repledged are the ClusterQueues that are charged other pledges than the contest of this pass knows of. Those of other groups, and from
-	// before the pass, are in it, too, and do no harm.
+	// repledged are the ClusterQueues whose preemption reservations have changed since the contest of this cycle read them. It may also contain
+	// ClusterQueues of other cohort trees, and from before the cycle, which is harmless.
 	repledged []*clusterQueue
-	// dirty has the groups in which somebody may be awake.
+	// dirty has the cohort trees in which a stage may be pending and not parked.
 	dirty  []*group
 	alarms alarms
-	// overdue are stages that may have to leave a queue which has been stopped.
+	// overdue are stages that may have to be evicted because their queue has been stopped.
 	overdue map[*stage]struct{}
 
 	podRules
@@ -65,17 +65,17 @@ type Engine struct {
 	jobSets       map[types.UID]*jobSet
 	// deadlocked are the JobSets that wait for each other, and suspects those that may do so now.
 	deadlocked, suspects map[*jobSet]struct{}
-	// unkept are the JobSets for which something should be kept that cannot be had.
+	// unkept are the JobSets whose peak could not be reserved.
 	unkept map[*jobSet]struct{}
-	// peaks counts the JobSets for which a peak is reserved.
+	// peaks counts the JobSets with a peak reservation.
 	peaks int
-	// lastTopic is that of the last JobSet that was new.
+	// lastTopic is the topic that was assigned last to a JobSet.
 	lastTopic quota.ID
 	stages    map[StageKey]*stage
 	bundles   map[string]*bundle
-	// stuck are bundles some of which may have to give back what they hold.
+	// stuck are co-admission groups of which some members may have to release their quota.
 	stuck map[*bundle]struct{}
-	// held are the lines that a stage of a bundle has stopped, and rests how often all others came to rest meanwhile.
+	// held are the queues that a co-admission group has paused, and rests counts how often all others became idle meanwhile.
 	held   []*clusterQueue
 	rests  uint64
 	shapes map[string]*shape
@@ -90,7 +90,7 @@ type Engine struct {
 	changedCohorts map[string]struct{}
 }
 
-// An observed fact, and which version of its object it comes from.
+// An observed fact, and the version of its object.
 type observed[T any] struct {
 	fact    T
 	version version
@@ -138,7 +138,7 @@ func New(config Config) (*Engine, error) {
 	}, nil
 }
 
-// Apply folds in one observed fact.
+// Apply records one observed fact.
 func (e *Engine) Apply(event Event) {
 	switch ev := event.(type) {
 	case FlavorObserved, FlavorGone, CheckObserved, CheckGone, CohortObserved, CohortGone, ClusterQueueObserved, ClusterQueueGone:
@@ -173,7 +173,7 @@ func (e *Engine) Apply(event Event) {
 	e.verify()
 }
 
-// applySetup folds in what the administrators of the cluster set up.
+// applySetup records a fact about objects of administrators.
 func (e *Engine) applySetup(event Event) {
 	switch ev := event.(type) { //nolint:gochecksumtype // the others are for Apply
 	case FlavorObserved:
@@ -195,8 +195,8 @@ func (e *Engine) applySetup(event Event) {
 	}
 }
 
-// Decide returns what has been decided since, in the order in which to write it. Each decision counts as done at once. The same
-// events and decisions before, and the same times, give the same result.
+// Decide returns the new decisions, in the order in which to write them. Each decision counts as done at once. The same events, decisions and
+// times give the same result.
 func (e *Engine) Decide(now time.Time) []Decision {
 	e.now = now
 	e.settleGroups()
@@ -222,9 +222,9 @@ func (e *Engine) Decide(now time.Time) []Decision {
 	return decisions
 }
 
-// Settle ends a decision, whether it was written, and the answer applied, or could not be. From then on what has been observed
-// counts: a stage whose reservation has not been seen is released and waits again, and one that has not been seen evicted may be evicted
-// again. It is a no-op if its stage has gone.
+// Settle ends a decision: either it was written, and the answer applied, or the write failed. From then on the observed state counts: a stage
+// whose reservation has not been observed is released and waits again, and a stage that has not been observed as evicted may be evicted again. It
+// is a no-op if its stage no longer exists.
 func (e *Engine) Settle(id DecisionID, _ error) {
 	key, ok := e.inFlight[id]
 	if !ok {
@@ -244,21 +244,20 @@ func (e *Engine) Settle(id DecisionID, _ error) {
 	e.verify()
 }
 
-// Awaits tells whether a decision has been neither settled nor overtaken by what was observed since. One that has been must not be
-// written any more.
+// Awaits reports whether a decision has been neither settled nor superseded by an observation. A superseded decision must no longer be written.
 func (e *Engine) Awaits(id DecisionID) bool {
 	_, waits := e.inFlight[id]
 	return waits
 }
 
-// Charged tells whether a stage is charged for an admission that has been observed, and that no later observation has taken back.
-// It is false while the write is under way, and for another object of the same name.
+// Charged reports whether a stage is charged for an admission that has been observed, and not revoked by a later observation. It is false while
+// the write is in flight, and for another object of the same name.
 func (e *Engine) Charged(key StageKey, uid types.UID) bool {
 	s := e.stages[key]
 	return s != nil && s.uid == uid && s.reservation != nil && s.entry.isCharged()
 }
 
-// Holding returns what the stages of a JobSet are charged together.
+// Holding returns the sum of what the stages of a JobSet are charged.
 func (e *Engine) Holding(jobSet types.UID) quota.Usage {
 	var held quota.Usage
 	if j := e.jobSets[jobSet]; j != nil {
@@ -269,8 +268,8 @@ func (e *Engine) Holding(jobSet types.UID) quota.Usage {
 	return held
 }
 
-// ChangedCohorts returns the Cohorts that exist and whose views may differ from what they were at the last call: those that were observed
-// since, and those above the ClusterQueues that Changed is about to return. Without fair sharing there are none.
+// ChangedCohorts returns the Cohorts that exist and whose views may have changed since the last call: those that were observed since, and those
+// above the ClusterQueues that Changed is about to return. Without fair sharing there are none.
 func (e *Engine) ChangedCohorts() []string {
 	changed := e.changedCohorts
 	e.changedCohorts = map[string]struct{}{}
@@ -289,7 +288,7 @@ func (e *Engine) ChangedCohorts() []string {
 	return slices.Sorted(maps.Keys(changed))
 }
 
-// Changed returns the queues that exist and whose views may differ from what they were at the last call.
+// Changed returns the queues that exist and whose views may have changed since the last call.
 func (e *Engine) Changed() (clusterQueues []string, localQueues []types.NamespacedName) {
 	for _, q := range e.changedClusterQueues {
 		q.isChanged = false
@@ -339,16 +338,15 @@ func versionOf(uid types.UID, resourceVersion string) version {
 	return version{uid, n}
 }
 
-// isOlderThan tells whether an observation adds nothing to one that is known.
+// isOlderThan reports whether an observation is older than a known one of the same object.
 func (v version) isOlderThan(known version) bool {
 	return v.uid == known.uid && v.resource != 0 && v.resource < known.resource
 }
 
-// maxGraves bounds how many objects are remembered as gone. The answer to a write can come that many deletions late.
+// maxGraves bounds the number of tombstones. The answer to a write can come that many deletions late.
 const maxGraves = 4096
 
-// graves remember the quota Workloads and JobSets that have gone, so that a late answer to a write, or a late plan, does not bring one
-// back.
+// graves are the tombstones of deleted quota Workloads and JobSets, so that a late answer to a write, or a late plan, does not recreate them.
 type graves struct {
 	buried map[types.UID]struct{}
 	order  []types.UID
@@ -374,7 +372,7 @@ func (g *graves) exhume(uid types.UID) {
 		return
 	}
 	delete(g.buried, uid)
-	// Its place must not end what it may be buried for again.
+	// Clear its slot: otherwise the slot would later remove a new tombstone of the same UID.
 	g.order[slices.Index(g.order, uid)] = ""
 }
 

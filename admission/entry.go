@@ -17,15 +17,15 @@ const (
 	finished
 )
 
-// An entry is what is booked for a stage: in which queues it counts as what, and what it is charged there.
+// An entry is how a stage is accounted for: its phase, its queues, and its charge.
 type entry struct {
 	phase        phase
 	clusterQueue *clusterQueue
 	localQueue   *localQueue
 	usage        quota.Usage
-	// isReady tells that all pods are ready, or cannot be yet: nobody waits for them.
+	// isReady is true if all pods are ready, or cannot be ready yet: no stage waits for them.
 	isReady bool
-	// isHeld is true if the stop policy of the LocalQueue keeps the stage out of the line, as far as numbers tell.
+	// isHeld is true if the stop policy of the LocalQueue keeps the stage out of the counts of pending stages.
 	isHeld bool
 }
 
@@ -36,7 +36,7 @@ func (n *entry) equals(other *entry) bool {
 		n.isReady == other.isReady && n.isHeld == other.isHeld && n.usage.Equal(other.usage)
 }
 
-// entryOf derives what should be booked. It is the only place that says what observations and assumptions mean.
+// entryOf derives the entry of a stage. It is the only place that interprets observations and assumptions.
 func (e *Engine) entryOf(s *stage) entry {
 	n := entry{localQueue: s.localQueue, isReady: s.isReady || s.hasNoPods}
 	charge := s.charge()
@@ -57,7 +57,7 @@ func (e *Engine) entryOf(s *stage) entry {
 	return n
 }
 
-// account books a stage as it is now and tells all that depend on it.
+// account updates the entry of a stage, and all that depends on it.
 func (e *Engine) account(s *stage) {
 	e.setAlarm(s)
 	e.book(s, e.entryOf(s))
@@ -70,7 +70,7 @@ func (e *Engine) account(s *stage) {
 	e.review(s)
 }
 
-// book replaces what is booked for a stage.
+// book replaces the entry of a stage.
 func (e *Engine) book(s *stage, now entry) {
 	before := s.entry
 	if before.equals(&now) {
@@ -102,7 +102,7 @@ func (e *Engine) book(s *stage, now entry) {
 	}
 }
 
-// countUnready keeps the number of stages for whose pods all others wait under BlockAdmission.
+// countUnready updates the number of stages for whose pods all others wait under BlockAdmission.
 func (e *Engine) countUnready(before, now *entry) {
 	if before.phase == admitted && !before.isReady {
 		e.unready--
@@ -117,7 +117,7 @@ func (e *Engine) countUnready(before, now *entry) {
 	}
 }
 
-// post adds an entry to all books.
+// post adds an entry to the totals and charges of its queues.
 func (e *Engine) post(n *entry, sign int32) {
 	if n.phase == closed {
 		return
@@ -131,7 +131,7 @@ func (e *Engine) post(n *entry, sign int32) {
 	e.noteLocalChange(n.localQueue)
 }
 
-// unpost takes an entry off all books, and returns how far up that gives quota back.
+// unpost subtracts an entry from the totals and charges of its queues, and returns the topmost node that the release reaches.
 func (e *Engine) unpost(n *entry) *quota.Node {
 	e.post(n, -1)
 	if !n.isCharged() {

@@ -12,9 +12,10 @@ import (
 	"github.com/tranche-dev/tranche/admission/stageplan"
 )
 
-// An Event is one fact about the world, as last observed. Events carry API objects as they were read: the Engine converts what it
-// needs once, and keeps no reference to them but to the pod sets of quota Workloads and to plans, which must not be changed. An observation that is older than what the Engine already knows of the same object
-// (by UID and resource version) is dropped, so that the answer to a write and the watch may arrive in either order.
+// An Event is one observed fact about the world. Events carry API objects as they were read: the Engine converts what it needs once, and keeps
+// no references to them except to the pod sets of quota Workloads and to plans, which must not be changed. An observation that is older than
+// the latest one of the same object (by UID and resource version) is dropped, so that the answer to a write and the watch may arrive in either
+// order.
 //
 //sumtype:decl
 type Event interface {
@@ -22,79 +23,79 @@ type Event interface {
 	event()
 }
 
-// FlavorObserved says that a ResourceFlavor exists with this content.
+// FlavorObserved reports that a ResourceFlavor exists with this content.
 type FlavorObserved struct{ Flavor *kueue.ResourceFlavor }
 
-// FlavorGone says that a ResourceFlavor no longer exists.
+// FlavorGone reports that a ResourceFlavor no longer exists.
 type FlavorGone struct{ Name string }
 
-// ClusterQueueObserved says that a ClusterQueue exists with this content.
+// ClusterQueueObserved reports that a ClusterQueue exists with this content.
 type ClusterQueueObserved struct {
 	ClusterQueue *kueue.ClusterQueue
-	// IsUnprotected is true if no finalizer keeps the ClusterQueue from disappearing with the quota that it holds. Then it admits nothing.
+	// IsUnprotected is true if no finalizer prevents the deletion of the ClusterQueue while it holds quota. Then it admits nothing.
 	IsUnprotected bool
 }
 
-// ClusterQueueGone says that a ClusterQueue no longer exists.
+// ClusterQueueGone reports that a ClusterQueue no longer exists.
 type ClusterQueueGone struct{ Name string }
 
-// CohortObserved says that a Cohort exists with this content. Cohorts without an object are known by their members.
+// CohortObserved reports that a Cohort exists with this content. Cohorts without an object are known by their members.
 type CohortObserved struct{ Cohort *kueue.Cohort }
 
-// CohortGone says that a Cohort no longer exists.
+// CohortGone reports that a Cohort no longer exists.
 type CohortGone struct{ Name string }
 
-// CheckObserved says that an AdmissionCheck exists with this content.
+// CheckObserved reports that an AdmissionCheck exists with this content.
 type CheckObserved struct{ AdmissionCheck *kueue.AdmissionCheck }
 
-// CheckGone says that an AdmissionCheck no longer exists.
+// CheckGone reports that an AdmissionCheck no longer exists.
 type CheckGone struct{ Name string }
 
-// LocalQueueObserved says that a LocalQueue exists with this content.
+// LocalQueueObserved reports that a LocalQueue exists with this content.
 type LocalQueueObserved struct{ LocalQueue *kueue.LocalQueue }
 
-// LocalQueueGone says that a LocalQueue no longer exists.
+// LocalQueueGone reports that a LocalQueue no longer exists.
 type LocalQueueGone struct{ Key types.NamespacedName }
 
-// NamespaceObserved says that a Namespace exists with these labels.
+// NamespaceObserved reports that a Namespace exists with these labels.
 type NamespaceObserved struct {
 	Name   string
 	Labels map[string]string
 }
 
-// NamespaceGone says that a Namespace no longer exists.
+// NamespaceGone reports that a Namespace no longer exists.
 type NamespaceGone struct{ Name string }
 
-// LimitRangeObserved says that a LimitRange exists with this content.
+// LimitRangeObserved reports that a LimitRange exists with this content.
 type LimitRangeObserved struct{ LimitRange *corev1.LimitRange }
 
-// LimitRangeGone says that a LimitRange no longer exists.
+// LimitRangeGone reports that a LimitRange no longer exists.
 type LimitRangeGone struct{ Key types.NamespacedName }
 
-// RuntimeClassObserved says that a RuntimeClass exists with this overhead of each pod.
+// RuntimeClassObserved reports that a RuntimeClass exists with this overhead of each pod.
 type RuntimeClassObserved struct {
 	Name     string
 	Overhead corev1.ResourceList
 }
 
-// RuntimeClassGone says that a RuntimeClass no longer exists.
+// RuntimeClassGone reports that a RuntimeClass no longer exists.
 type RuntimeClassGone struct{ Name string }
 
-// DeviceClassObserved says that a DeviceClass exists with this content.
+// DeviceClassObserved reports that a DeviceClass exists with this content.
 type DeviceClassObserved struct{ DeviceClass *resourcev1.DeviceClass }
 
-// DeviceClassGone says that a DeviceClass no longer exists.
+// DeviceClassGone reports that a DeviceClass no longer exists.
 type DeviceClassGone struct{ Name string }
 
-// ClaimTemplateObserved says that a ResourceClaimTemplate exists with this content.
+// ClaimTemplateObserved reports that a ResourceClaimTemplate exists with this content.
 type ClaimTemplateObserved struct {
 	Template *resourcev1.ResourceClaimTemplate
 }
 
-// ClaimTemplateGone says that a ResourceClaimTemplate no longer exists.
+// ClaimTemplateGone reports that a ResourceClaimTemplate no longer exists.
 type ClaimTemplateGone struct{ Key types.NamespacedName }
 
-// PlanObserved says which plan a JobSet follows. A stage of a JobSet is not admitted before its plan is known.
+// PlanObserved reports the plan of a JobSet. A stage of a JobSet is not admitted before its plan is known.
 type PlanObserved struct {
 	JobSet    types.NamespacedName
 	UID       types.UID
@@ -104,21 +105,21 @@ type PlanObserved struct {
 	Plan           *stageplan.Plan
 }
 
-// PlanGone says that a JobSet no longer exists.
+// PlanGone reports that a JobSet no longer exists.
 type PlanGone struct{ UID types.UID }
 
-// WorkloadObserved says that a quota Workload exists with this content.
+// WorkloadObserved reports that a quota Workload exists with this content.
 type WorkloadObserved struct{ Workload *kueue.Workload }
 
-// WorkloadGone says that a quota Workload no longer exists: the one with this UID, or without a UID whichever has this name. What is
-// observed of it later does not count.
+// WorkloadGone reports that a quota Workload no longer exists: the one with this UID, or if that is empty, any with this name. Later observations
+// of it are ignored.
 type WorkloadGone struct {
 	Key StageKey
 	UID types.UID
 }
 
-// WorkloadDoubted says that somebody has reason to think that a quota Workload exists which is taken to have gone, and is about to ask the
-// API server itself. What is observed of it later counts, unless it goes once more before.
+// WorkloadDoubted reports that a quota Workload with a tombstone may exist after all, and that the sender is about to read it from the API
+// server. Later observations of it count, until it is deleted again.
 type WorkloadDoubted struct{ UID types.UID }
 
 func (FlavorObserved) event()        {}

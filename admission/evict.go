@@ -7,7 +7,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
-// evict decides that a stage has to give up what it holds.
+// evict decides that a stage has to release its quota.
 func (e *Engine) evict(s *stage, d Evict) Decision {
 	e.lastDecision++
 	e.takings++
@@ -18,8 +18,8 @@ func (e *Engine) evict(s *stage, d Evict) Decision {
 	return d
 }
 
-// dropEviction ends the decision to evict a stage that has given back what it held before that was written. Whatever it will hold next is not
-// meant by it.
+// dropEviction drops the decision to evict a stage that has released its quota before the decision was written. It does not apply to quota that
+// the stage holds later.
 func (e *Engine) dropEviction(s *stage) {
 	if s.reservation == nil && s.assumed == nil && s.evicting != 0 {
 		delete(e.inFlight, s.evicting)
@@ -27,16 +27,16 @@ func (e *Engine) dropEviction(s *stage) {
 	}
 }
 
-// isLeaving tells whether a stage has been evicted, or will be, and still holds quota until its pods have ended. One that is about to be
-// admitted again still shows its last eviction.
+// isLeaving reports whether a stage has been evicted, or will be, and still holds quota until its pods have terminated. A stage that is about to
+// be admitted again still shows its last eviction.
 func (s *stage) isLeaving() bool {
 	return s.entry.isCharged() && (s.evicting != 0 || s.isEvicted && s.reservation != nil)
 }
 
-// takesAlong tells whether all else of the JobSet leaves with a stage. A growth goes alone.
+// takesAlong reports whether the rest of the JobSet is evicted with a stage. A growth is evicted alone.
 func (s *stage) takesAlong() bool { return s.isLeaving() && !s.isGrowth }
 
-// noteIfOverdue makes the next call of Decide look at a stage that holds quota in a queue which has been stopped.
+// noteIfOverdue makes the next call of Decide check a stage that holds quota in a queue that has been stopped.
 func (e *Engine) noteIfOverdue(s *stage) {
 	if s.entry.isCharged() && !s.isLeaving() && (s.stoppedBy().reason != "") {
 		e.overdue[s] = struct{}{}
@@ -47,8 +47,7 @@ func (e *Engine) noteIfOverdue(s *stage) {
 
 type stopped struct{ reason, message string }
 
-// stoppedBy says which queue has been stopped so that the stage must go: with Hold, those that wait for AdmissionChecks must, with
-// HoldAndDrain all.
+// stoppedBy returns which stopped queue evicts the stage: Hold evicts stages that wait for AdmissionChecks, HoldAndDrain evicts all.
 func (s *stage) stoppedBy() stopped {
 	drains := func(stop kueue.StopPolicy) bool {
 		return stop == kueue.HoldAndDrain || stop == kueue.Hold && s.entry.phase == reserving
@@ -62,7 +61,7 @@ func (s *stage) stoppedBy() stopped {
 	return stopped{}
 }
 
-// drain evicts what queues that have been stopped must not hold any more.
+// drain evicts stages from stopped queues.
 func (e *Engine) drain(decisions []Decision) []Decision {
 	for _, s := range slices.SortedFunc(maps.Keys(e.overdue), compareStages) {
 		delete(e.overdue, s)

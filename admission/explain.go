@@ -13,8 +13,8 @@ import (
 	"github.com/tranche-dev/tranche/apis/visibility"
 )
 
-// Explain says why a stage is not admitted, as it is now. It is empty for a stage that is charged or finished, that does not exist,
-// or that has nothing in its way but the next call of Decide.
+// Explain returns why a stage is not admitted, as of now. It is empty for a stage that is charged or finished, that does not exist, or that only
+// waits for the next call of Decide.
 func (e *Engine) Explain(key StageKey) []Refusal {
 	e.settleGroups()
 	s := e.stages[key]
@@ -30,7 +30,7 @@ func (e *Engine) Explain(key StageKey) []Refusal {
 	return nil
 }
 
-// absence says why a stage that waits for something is not in line.
+// absence returns why a stage that waits is not pending in a queue.
 func (s *stage) absence() Refusal {
 	switch {
 	case s.entry.phase == closed && s.closed == "":
@@ -47,9 +47,9 @@ func (s *stage) absence() Refusal {
 	}
 }
 
-// Explanation says the same as Explain, and what is behind it: which limit of which node fails, and who holds what is missing there. It
-// looks at all who hold quota in the Cohort, so it is for people who ask, not for every refusal. ok is false for a stage that does not
-// exist, that is charged, or that has finished.
+// Explanation returns the same as Explain, and the details: which limit of which node fails, and the holders of the missing quota. It reads all
+// holders in the Cohort, so it is meant for queries of users, not for every refusal. ok is false for a stage that does not exist, that is
+// charged, or that has finished.
 func (e *Engine) Explanation(key StageKey) (x visibility.Explanation, ok bool) {
 	e.settleGroups()
 	s := e.stages[key]
@@ -94,7 +94,7 @@ const (
 	stageUnsafe      = "StageUnsafe"
 )
 
-// elaborate adds what is behind a refusal.
+// elaborate adds the details of a refusal.
 func (e *Engine) elaborate(l *look, x *visibility.Explanation) {
 	switch x.Check {
 	case strictFIFO:
@@ -122,7 +122,7 @@ func (e *Engine) elaborate(l *look, x *visibility.Explanation) {
 	}
 }
 
-// choices are the usages of the first combinations of flavors.
+// choices returns the usages of the first combinations of flavors.
 func choices(items []flavor.Item) []quota.Usage {
 	var usages []quota.Usage
 	for choice := range flavor.Choices(items, flavor.MaxChoices) {
@@ -131,7 +131,7 @@ func choices(items []flavor.Item) []quota.Usage {
 	return usages
 }
 
-// elaborateDeadlock says what the first of those who could wait for ever would need more, if what they all hold were all that is charged.
+// elaborateDeadlock adds what the first of the JobSets in the deadlock still needs, if nothing were charged but what those JobSets hold.
 func (e *Engine) elaborateDeadlock(l *look, x *visibility.Explanation) {
 	own, gone := l.claim(l.admitted(e.course(l.j, l.q), l.choice)), e.leavers(l)
 	blocked := e.bank.HeldUp(own, gone)
@@ -156,7 +156,7 @@ func (e *Engine) elaborateDeadlock(l *look, x *visibility.Explanation) {
 	})
 }
 
-// alternativesAtBest is alternatives if nothing were charged.
+// alternativesAtBest is like alternatives, as if nothing were charged.
 func (e *Engine) alternativesAtBest(l *look, usages ...quota.Usage) []visibility.Alternative {
 	var told []visibility.Alternative
 	e.bare.WhatIf(func() bool {
@@ -169,8 +169,7 @@ func (e *Engine) alternativesAtBest(l *look, usages ...quota.Usage) []visibility
 	return told
 }
 
-// alternatives says what is short of each of some usages, in the order in which they are given, and leaves out those that say the same
-// as another.
+// alternatives returns the shortages of some usages, in the given order, without duplicates.
 func (e *Engine) alternatives(at *stall, usages ...quota.Usage) []visibility.Alternative {
 	const most = 4
 	var told []visibility.Alternative
@@ -190,7 +189,7 @@ func (e *Engine) alternatives(at *stall, usages ...quota.Usage) []visibility.Alt
 	return told
 }
 
-// roomIsMade refuses a stage that waits for others to leave.
+// roomIsMade refuses a stage that waits for its victims to leave.
 func roomIsMade(l *look) Refusal {
 	return Refusal{
 		Check: "RoomIsMade", Reason: kueue.WorkloadQuotaReservedReasonWaitingForPreemptedWorkloads,

@@ -29,8 +29,8 @@ func (e *Engine) isOutOfTurn(l *look, victims []preempt.Victim) bool {
 	return isOut
 }
 
-// comesAfterPreemptor reports whether another stage of its ClusterQueue waits for victims and comes before it. A head that keeps nominal quota waits
-// for no victims, and a stage that its JobSet has to run waits for none that come before it: they may wait for what the JobSet holds.
+// comesAfterPreemptor reports whether another stage of its ClusterQueue waits for victims and precedes it. A head that reserves nominal quota
+// waits for no victims. A stage that its JobSet has to run does not wait for preceding stages: these may wait for quota that the JobSet holds.
 func (s *stage) comesAfterPreemptor(other *stage) bool {
 	return other != s && !other.keepsNominal && !s.ticket.Passes && other.ticket != nil && other.ticket.Precedes(s.ticket)
 }
@@ -38,7 +38,7 @@ func (s *stage) comesAfterPreemptor(other *stage) bool {
 // endFairTurn wakes the stages that wait for their turn when the last stage that fair sharing has evicted from a ClusterQueue has left.
 func (e *Engine) endFairTurn(q *clusterQueue) {
 	if e.isStale || q.group == nil || q.holders.IsInTurn() {
-		return // if groups are formed again, all stages are woken then
+		return // rebuilding the cohort trees wakes all stages
 	}
 	waiting := q.group.awaitsTurn
 	q.group.awaitsTurn = map[*clusterQueue]struct{}{}

@@ -8,21 +8,21 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// A group is the ClusterQueues that share quota: those under one root Cohort, or one that has none. What is decided in one group
-// has no effect on another.
+// A group is a cohort tree: the ClusterQueues under one root Cohort, or one that has none. Decisions in one cohort tree have no effect on
+// another.
 type group struct {
 	root *quota.Node
 	// queues by name.
 	queues []*clusterQueue
-	// asleep has the queues in whose line somebody may sleep on a topic.
+	// asleep has the queues in which a stage may be parked on a topic.
 	asleep map[quota.ID]map[*clusterQueue]struct{}
-	// pledging has the queues in whose line somebody has a pledge.
+	// pledging has the queues in which a stage has a preemption reservation.
 	pledging map[*clusterQueue]struct{}
-	// keepers are the stages that keep nominal quota from borrowers.
+	// keepers are the stages that reserve nominal quota against borrowers.
 	keepers map[*stage]struct{}
-	// awaitsTurn has the queues in whose line a stage may wait for its turn to evict by fair sharing.
+	// awaitsTurn has the queues in which a stage may wait for its turn to evict by fair sharing.
 	awaitsTurn map[*clusterQueue]struct{}
-	// awake has the queues in whose line somebody may be awake, each once, and says of itself whether Decide has to look.
+	// awake has the queues in which a stage may be pending and not parked, each once. isDirty is true if Decide has to check them.
 	awake   []*clusterQueue
 	isDirty bool
 }
@@ -30,14 +30,14 @@ type group struct {
 func compareGroups(a, b *group) int { return strings.Compare(a.queues[0].name, b.queues[0].name) }
 
 const (
-	// anyClaim is the topic of those who wait for other JobSets' claims to become smaller. Below allReady each JobSet has a topic of its own,
-	// on which those sleep who wait for its claim.
+	// anyClaim is the topic of stages that wait for claims of other JobSets to become smaller. Below allReady each JobSet has its own topic, on
+	// which stages are parked that wait for its claim.
 	anyClaim quota.ID = -1
-	// allReady is the topic of those who wait for the pods of all admitted stages to be ready.
+	// allReady is the topic of stages that wait for the pods of all admitted stages to be ready.
 	allReady quota.ID = -2
 )
 
-// settleGroups forms the groups anew if anything has changed that they depend on, and wakes everybody: such changes are rare.
+// settleGroups rebuilds the cohort trees if anything has changed that they depend on, and wakes all stages: such changes are rare.
 func (e *Engine) settleGroups() {
 	if !e.isStale {
 		return
@@ -84,7 +84,7 @@ func (e *Engine) settleGroups() {
 	}
 }
 
-// forgetQueues forgets ClusterQueues that do not exist and that nothing refers to any more.
+// forgetQueues forgets ClusterQueues that do not exist and that no object refers to.
 func (e *Engine) forgetQueues() {
 	gone := map[*clusterQueue]struct{}{}
 	for _, q := range e.clusterQueues {
@@ -128,7 +128,7 @@ func (e *Engine) forgetQueue(q *clusterQueue) {
 	}
 }
 
-// forgetCohorts forgets Cohorts that do not exist and that nothing names any more.
+// forgetCohorts forgets Cohorts that do not exist and that no object names.
 func (e *Engine) forgetCohorts() {
 	named := map[string]struct{}{}
 	for _, c := range e.cohorts {
@@ -146,7 +146,7 @@ func (e *Engine) forgetCohorts() {
 	}
 }
 
-// adoptParents puts ClusterQueues and Cohorts under their parents. Cohorts whose parents form a cycle stay without a parent.
+// adoptParents sets the parents of ClusterQueues and Cohorts. Cohorts whose parents form a cycle get no parent.
 func (e *Engine) adoptParents() {
 	for _, c := range e.cohorts {
 		c.cycle = e.cycleAbove(c)
@@ -171,7 +171,7 @@ func (e *Engine) adoptParents() {
 	}
 }
 
-// cycleAbove names the Cohorts from parent to parent up to the first that comes again, if there is one.
+// cycleAbove names the Cohorts from parent to parent up to the first that is repeated, if there is one.
 func (e *Engine) cycleAbove(c *cohort) string {
 	var met []string
 	for ; c.parent != ""; c = e.cohorts[c.parent] {
@@ -183,7 +183,7 @@ func (e *Engine) cycleAbove(c *cohort) string {
 	return ""
 }
 
-// rouse makes the next call of Decide look at a line.
+// rouse makes the next call of Decide check a queue.
 func (e *Engine) rouse(q *clusterQueue) {
 	if e.isStale {
 		return
@@ -198,7 +198,7 @@ func (e *Engine) rouse(q *clusterQueue) {
 	}
 }
 
-// wake wakes those who may have waited for what has been released: everywhere below the node that it reaches.
+// wake wakes the stages that may have waited for the released quota: all below the node that the release reaches.
 func (e *Engine) wake(top *quota.Node, released quota.Usage, g *group) {
 	if e.isStale {
 		return
@@ -214,7 +214,7 @@ func (e *Engine) wake(top *quota.Node, released quota.Usage, g *group) {
 	}
 }
 
-// sleep notes that somebody in a line sleeps on a topic.
+// sleep notes that a stage of a queue is parked on a topic.
 func (g *group) sleep(q *clusterQueue, topic quota.ID) {
 	if g.asleep[topic] == nil {
 		g.asleep[topic] = map[*clusterQueue]struct{}{}
@@ -222,7 +222,7 @@ func (g *group) sleep(q *clusterQueue, topic quota.ID) {
 	g.asleep[topic][q] = struct{}{}
 }
 
-// wakeClaimWaiters wakes those who wait for the claim of a JobSet to become smaller.
+// wakeClaimWaiters wakes the stages that wait for the claim of a JobSet to become smaller.
 func (e *Engine) wakeClaimWaiters(g *group, j *jobSet) {
 	e.wakeTopic(g, j.topic)
 	e.wakeTopic(g, anyClaim)

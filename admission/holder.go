@@ -11,24 +11,24 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// A tenure is what preemption knows of a stage, or of all stages of a JobSet, that hold quota of one ClusterQueue. Its home is
-// renew, which derives it from what is booked.
+// A tenure is an eviction unit: a stage, or all stages of a JobSet, that hold quota of one ClusterQueue. Preemption sees it as a Holder. Only
+// renew derives it from entries.
 type tenure struct {
 	holder *preempt.Holder
 	queue  *clusterQueue
-	// stages are those that leave together.
+	// stages are those that are evicted together.
 	stages []*stage
 }
 
-// renewTenures brings what preemption knows of a stage that belongs to no JobSet in step with what is booked for it.
+// renewTenures updates the eviction unit of a stage that belongs to no JobSet.
 func (e *Engine) renewTenures(s *stage) {
 	if s.owner == "" && !s.tenure.isOf(s) {
 		e.renew(&s.tenure, s.uid, []*stage{s}, nil)
 	}
 }
 
-// renew derives a tenure, and wakes the stages that wait until the evicted ones of its ClusterQueue have left, and those that may preempt it
-// since its priority is lower.
+// renew derives an eviction unit. It wakes the stages that wait until the evicted stages of its ClusterQueue have left, and if its priority has
+// been lowered, those that may now preempt it.
 func (e *Engine) renew(t *tenure, uid types.UID, stages []*stage, j *jobSet) {
 	q, before := t.queue, t.holder
 	wasInTurn := q != nil && q.holders.IsInTurn()
@@ -39,7 +39,7 @@ func (e *Engine) renew(t *tenure, uid types.UID, stages []*stage, j *jobSet) {
 	e.wakeIfLowered(before, t)
 }
 
-// wakeIfLowered makes the next call of Decide look at all stages that may preempt what holds quota at a lower priority than before: in its own
+// wakeIfLowered makes the next call of Decide check all stages that may preempt a unit of which the priority has been lowered: in its own
 // ClusterQueue, and in those that reclaim quota.
 func (e *Engine) wakeIfLowered(before *preempt.Holder, now *tenure) {
 	if e.isStale || before == nil || now.holder == nil || now.holder.Priority >= before.Priority || now.queue.group == nil {
@@ -56,7 +56,8 @@ func (e *Engine) wakeIfLowered(before *preempt.Holder, now *tenure) {
 	}
 }
 
-// isOf tells whether the tenure of a stage that belongs to no JobSet already says what is booked. On the way out it learns that.
+// isOf reports whether the eviction unit of a stage that belongs to no JobSet is up to date. If only the eviction of the stage is new, it marks
+// the holder as evicting.
 func (t *tenure) isOf(s *stage) bool {
 	h := t.holder
 	if h == nil || !s.entry.isCharged() {
@@ -73,20 +74,20 @@ func (t *tenure) isOf(s *stage) bool {
 	return isSame && h.IsEvicting() == s.isLeaving()
 }
 
-// renewTenuresOf does the same for a JobSet, whose stages leave together. Those that are charged to another ClusterQueue than its home,
-// as only an administrator can bring about, leave with them, but are not looked for.
+// renewTenuresOf updates the eviction unit of a JobSet, whose stages leave together. Stages that are charged to another ClusterQueue than the
+// rest, which only an administrator can cause, leave with them, but are not searched as victims.
 func (e *Engine) renewTenuresOf(j *jobSet) {
 	stages := slices.SortedFunc(maps.Values(j.members), compareStages)
 	e.renew(&j.tenure, j.uid, stages, j)
 }
 
-// renew derives the tenure of those of some stages that hold quota. j is their JobSet, or nil.
+// renew derives the unit from the stages that hold quota. j is their JobSet, or nil.
 func (t *tenure) renew(uid types.UID, stages []*stage, j *jobSet) {
 	stages = slices.DeleteFunc(stages, func(s *stage) bool { return !s.entry.isCharged() })
 	var now tenure
 	if len(stages) > 0 {
 		now = newTenure(uid, stages)
-		// A victim gives the peak that is reserved for it back, too.
+		// A victim also releases its peak reservation.
 		now.holder.Usage = plus(now.holder.Usage, j.keptIn(now.queue))
 	}
 	if t.says(&now) {
@@ -136,7 +137,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// says tells whether two tenures are the same for preemption.
+// says reports whether two units are the same for preemption.
 func (t *tenure) says(o *tenure) bool {
 	if t.holder == nil || o.holder == nil {
 		return t.holder == o.holder

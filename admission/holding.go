@@ -13,24 +13,24 @@ import (
 	"github.com/tranche-dev/tranche/apis/visibility"
 )
 
-// A stall is where a usage does not fit: a node in one of the trees, and who holds what is charged in that tree.
+// A stall is where a usage does not fit: a node in one of the trees, and the holders of what is charged in that tree.
 type stall struct {
 	tree *quota.Tree
 	node *quota.Node
-	// holdings are those below a node. It is nil if nothing is charged.
+	// holdings returns the holders below a node. It is nil if nothing is charged.
 	holdings func(id quota.ID, under *quota.Node) []holding
-	// charge, if it is not nil, charges what is reserved for preemptors, as if they held it beside their victims.
+	// charge, if it is not nil, charges the preemption reservations, as if preemptors held them beside their victims.
 	charge func()
 }
 
-// A holding is what one holder is charged of one FlavorResource at one node.
+// A holding is the amount that one holder is charged of one FlavorResource at one node.
 type holding struct {
 	visibility.Holder
 	node   *quota.Node
 	amount quota.Amount
 }
 
-// stall is where a stage asks for quota, among all holders that count.
+// stall returns where a stage asks for quota, among all holders that count.
 func (e *Engine) stall(l *look, counts func(*stage) bool) *stall {
 	return &stall{tree: e.tree, node: l.q.node, holdings: func(id quota.ID, under *quota.Node) []holding {
 		return e.holdings(l, id, under, counts)
@@ -45,8 +45,8 @@ func (e *Engine) stall(l *look, counts func(*stage) bool) *stall {
 	}}
 }
 
-// isHeldUpBy reports whether the reservation of a preemptor counts for a stage: not its own, nor that of one that comes later in its line or
-// yields to it.
+// isHeldUpBy reports whether the reservation of a preemptor counts for a stage: not if it is its own, or that of a stage that comes later in its
+// queue or yields to it.
 func (l *look) isHeldUpBy(s *stage) bool {
 	isLater := s.pledgedIn == l.q && s.ticket != nil && !s.ticket.Precedes(l.s.ticket)
 	return s != l.s && !isLater && (s.owner == "" || s.owner != l.s.owner) && !slices.Contains(l.yielding, s)
@@ -54,14 +54,14 @@ func (l *look) isHeldUpBy(s *stage) bool {
 
 func everybody(*stage) bool { return true }
 
-// isOnTheWayOut tells who leaves, or has to leave for a stage.
+// isOnTheWayOut returns a predicate for stages that are being evicted, or have to be evicted for a stage.
 func (l *look) isOnTheWayOut() func(*stage) bool {
 	return func(s *stage) bool {
 		return s.isLeaving() || slices.ContainsFunc(l.victims, func(v preempt.Victim) bool { return slices.Contains(tenureOf(v.Holder).stages, s) })
 	}
 }
 
-// shortage says why an amount is not available, and who could change that.
+// shortage returns why an amount is not available, and the holders that could release it.
 func (at *stall) shortage(fr quota.FlavorResource, id quota.ID, amount quota.Amount) (s visibility.Shortage) {
 	at.tree.WhatIf(func() bool {
 		if at.charge != nil {
@@ -106,8 +106,8 @@ func constraintOf(b *quota.Bottleneck, fr quota.FlavorResource) visibility.Const
 	return c
 }
 
-// name lets the largest holders give back what they hold, one after the other and as if, until nothing is missing, and names them.
-// Those whose quota nobody else could use are left out.
+// name names the largest holders. It simulates that they release their quota, one after the other, until nothing is missing. It leaves out
+// holders whose quota no other ClusterQueue could use.
 func (at *stall) name(s *visibility.Shortage, id quota.ID, b *quota.Bottleneck) {
 	const most = 5
 	missing := b.Missing
@@ -140,7 +140,7 @@ func (at *stall) name(s *visibility.Shortage, id quota.ID, b *quota.Bottleneck) 
 	}
 }
 
-// compareHoldings puts the largest first.
+// compareHoldings orders the largest first.
 func compareHoldings(a, b holding) int {
 	return cmp.Or(
 		cmp.Compare(b.amount, a.amount), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name),
@@ -148,8 +148,7 @@ func compareHoldings(a, b holding) int {
 	)
 }
 
-// holdings collects what is charged below a node to others than the stage's own JobSet, by JobSet or quota Workload. They come in no
-// order.
+// holdings returns the charges below a node of others than the stage's own JobSet, by JobSet or quota Workload, in no order.
 func (e *Engine) holdings(l *look, id quota.ID, under *quota.Node, counts func(*stage) bool) []holding {
 	var all []holding
 	for _, q := range l.q.group.queues {
@@ -172,7 +171,7 @@ func (e *Engine) holdings(l *look, id quota.ID, under *quota.Node, counts func(*
 	return all
 }
 
-// addKept adds what is charged because it is kept: for later stages, and for those who wait until others have left.
+// addKept adds the reservations: for later stages, and for preemptors that wait until their victims have left.
 func (e *Engine) addKept(byHolder map[types.UID]*holding, l *look, q *clusterQueue, id quota.ID) {
 	if q.kept.Of(id) == 0 && len(q.pledged) == 0 {
 		return
@@ -196,7 +195,7 @@ func (e *Engine) addKept(byHolder map[types.UID]*holding, l *look, q *clusterQue
 	}
 }
 
-// holding is that of a stage's JobSet, or of the stage if it has none.
+// holding returns that of a stage's JobSet, or of the stage if it has none.
 func (e *Engine) holding(byHolder map[types.UID]*holding, s *stage, q *clusterQueue) *holding {
 	uid, kind, key := s.uid, visibility.Workload, s.key
 	if j := e.jobSets[s.owner]; j != nil && j.isKnown() {
@@ -212,7 +211,7 @@ func (e *Engine) holding(byHolder map[types.UID]*holding, s *stage, q *clusterQu
 	return h
 }
 
-// claimed is what others hold than the one with a claim that cannot be met, and than the JobSet of the stage, which has the claim own.
+// claimed returns the holdings of all claims except two: stuck, which cannot be met, and own, that of the JobSet of the stage.
 func claimed(claims []*safety.Claim, own, stuck *safety.Claim, id quota.ID, under *quota.Node) []holding {
 	var all []holding
 	for _, c := range claims {

@@ -9,8 +9,8 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// Violations holds the books against what they are derived from, and says where they differ. There are none unless the Engine has
-// a bug. Each call looks at every stage.
+// Violations compares all totals with the state that they are derived from, and describes the differences. There are none unless the Engine has a
+// bug. Each call reads every stage.
 func (e *Engine) Violations() []string {
 	var violations []string
 	report := func(format string, args ...any) { violations = append(violations, fmt.Sprintf(format, args...)) }
@@ -60,7 +60,7 @@ func count[K comparable](ledgers map[K]*ledger, key K, n *entry) {
 	ledgers[key].count(n, 1)
 }
 
-// equals takes no ledger for an empty one.
+// equals treats nil like an empty ledger.
 func (l *ledger) equals(other *ledger) bool {
 	if other == nil {
 		other = &ledger{}
@@ -77,7 +77,7 @@ func (e *Engine) keptIn(q *clusterQueue) quota.Usage {
 	return kept
 }
 
-// verify panics if the books are wrong, in builds for tests.
+// verify panics if the totals are wrong, in builds for tests.
 func (e *Engine) verify() {
 	if !verifies {
 		return

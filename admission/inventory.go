@@ -12,23 +12,23 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// An Inventory is what the Engine knows of all queues, at one instant. Its lists are ordered by name and share no memory with the Engine.
+// An Inventory is the state of all queues at one instant. Its lists are ordered by name and share no memory with the Engine.
 type Inventory struct {
 	ClusterQueues []ClusterQueueStock
 	LocalQueues   []LocalQueueStock
 	Cohorts       []CohortStock
 }
 
-// A Backlog counts the stages of a queue by how they stand.
+// A Backlog counts the stages of a queue by state.
 type Backlog struct {
-	// Active stages are in the line of their ClusterQueue as Kueue counts them, and Inadmissible ones wait until something changes that the answer
-	// depends on. Those of a LocalQueue that is stopped are neither.
+	// Active stages are pending as Kueue counts them, and Inadmissible ones wait until something changes that the answer depends on. Stages of a
+	// LocalQueue that is stopped are neither.
 	Active, Inadmissible, Finished int32
-	// Unadmitted counts by why.
+	// Unadmitted counts stages that are not admitted, by cause.
 	Unadmitted map[Cause]int32
 }
 
-// A Cause is why a stage is not admitted, as its conditions say: the reasons of Admitted=False and of QuotaReserved=False.
+// A Cause is why a stage is not admitted, as its conditions report it: the reasons of Admitted=False and of QuotaReserved=False.
 type Cause struct{ Admitted, QuotaReserved string }
 
 // Compare orders causes.
@@ -36,7 +36,7 @@ func (c Cause) Compare(other Cause) int {
 	return cmp.Or(cmp.Compare(c.Admitted, other.Admitted), cmp.Compare(c.QuotaReserved, other.QuotaReserved))
 }
 
-// A ClusterQueueStock is a ClusterQueue that exists.
+// A ClusterQueueStock is the state of a ClusterQueue that exists.
 type ClusterQueueStock struct {
 	ClusterQueueView
 	Backlog
@@ -44,7 +44,7 @@ type ClusterQueueStock struct {
 	// Share is the weighted share, not rounded. It has no meaning without fair sharing.
 	Share  float64
 	Limits []Limit
-	// Requested is what all stages ask for that wait.
+	// Requested is the sum of the requests of all waiting stages.
 	Requested map[corev1.ResourceName]quota.Amount
 }
 
@@ -54,7 +54,7 @@ type Limit struct {
 	quota.Quota
 }
 
-// A LocalQueueStock is a LocalQueue that exists.
+// A LocalQueueStock is the state of a LocalQueue that exists.
 type LocalQueueStock struct {
 	LocalQueueView
 	Backlog
@@ -62,7 +62,7 @@ type LocalQueueStock struct {
 	ClusterQueue string
 }
 
-// A CohortStock is a Cohort with everything below it. It has an object, or members and has never had an object.
+// A CohortStock is the state of a Cohort with everything below it. The Cohort has an object, or has members and never had an object.
 type CohortStock struct {
 	CohortView
 	Name, Parent, Root string
@@ -72,13 +72,13 @@ type CohortStock struct {
 	Amounts  []CohortAmount
 }
 
-// A CohortAmount is the nominal quota below a Cohort, and what is reserved of it.
+// A CohortAmount is the nominal quota below a Cohort, and the part of it that is reserved.
 type CohortAmount struct {
 	quota.FlavorResource
 	Nominal, Reserved quota.Amount
 }
 
-// Inventory counts everything anew, so that no decision pays for it. It takes time in proportion to the number of stages.
+// Inventory counts everything on each call, so that no decision pays for it. It takes time in proportion to the number of stages.
 func (e *Engine) Inventory() Inventory {
 	e.settleGroups()
 	c := e.takeCensus()
@@ -114,10 +114,10 @@ type census struct {
 	clusterQueues map[*clusterQueue]*Backlog
 	localQueues   map[*localQueue]*Backlog
 	requested     map[*clusterQueue]map[corev1.ResourceName]quota.Amount
-	// reserved and admitted are what ClusterQueues add to each Cohort above them.
+	// reserved and admitted are the amounts that ClusterQueues add to each Cohort above them.
 	reserved map[*quota.Node]*quota.Sum
 	admitted map[*quota.Node]int32
-	// fits has the answers of fitsBesidesReservations.
+	// fits caches the answers of fitsBesidesReservations.
 	fits map[ask]bool
 }
 
@@ -162,7 +162,7 @@ func (c *census) ofLocalQueue(q *localQueue) *Backlog {
 	return c.localQueues[q]
 }
 
-// request adds up what waiting stages ask for. It saturates.
+// request adds the requests of a waiting stage. It saturates.
 func (c *census) request(s *stage) {
 	requested := c.requested[s.entry.clusterQueue]
 	if requested == nil {
@@ -206,7 +206,7 @@ func (b *Backlog) add(s *stage, isActive bool) {
 	b.Unadmitted[cause]++
 }
 
-// strictFIFO is the check that refuses those who wait behind another.
+// strictFIFO is the check that refuses stages behind a blocking stage.
 const strictFIFO = "StrictFIFO"
 
 // limitsOf lists the quotas of a ClusterQueue in the order of its spec.
@@ -244,7 +244,7 @@ func (e *Engine) cohortStock(c *cohort, count *census) CohortStock {
 	return stock
 }
 
-// rootOf names the Cohort on top of a ClusterQueue, if there is one.
+// rootOf returns the name of the root Cohort of a ClusterQueue, or nothing.
 func rootOf(n *quota.Node) string {
 	if n.Parent() == nil {
 		return ""

@@ -18,7 +18,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/stageplan"
 )
 
-// A jobSet exists from the first time that its plan or a stage of it is observed.
+// A jobSet exists as soon as its plan or one of its stages is observed.
 type jobSet struct {
 	uid       types.UID
 	key       types.NamespacedName
@@ -27,27 +27,28 @@ type jobSet struct {
 	// plan is nil until it is known.
 	plan    *stageplan.Plan
 	outline *safety.Outline
-	// stages has the shapes of the stages, problem what is wrong with the first that has a problem, and shape stands for all of the plan.
+	// stages has the shapes of the stages, problem is the first problem of a stage, and shape stands for the whole plan.
 	stages  []*shape
 	problem string
 	shape   *shape
 	members map[StageKey]*stage
 
-	// home is the ClusterQueue in which the JobSet holds quota, or nil; there it may have a claim. In keeper quota is kept for it.
+	// home is the ClusterQueue in which the JobSet holds quota, or nil; it may have a claim there. keeper is the one in which its peak is
+	// reserved.
 	home  *clusterQueue
 	claim *safety.Claim
-	// claimed is the revision as of which bank has the claim.
+	// claimed is the revision at which the claim was added to bank.
 	claimed uint64
 	kept    quota.Usage
 	keeper  *clusterQueue
-	// topic is what those sleep on who wait for the claim to become smaller.
+	// topic is the topic of stages that wait for the claim to become smaller.
 	topic    quota.ID
 	prospect prospect
-	// advice is about all of the plan.
+	// advice is the size hint for the whole plan.
 	advice advice
-	// tenure is what preemption knows of the JobSet.
+	// tenure is the eviction unit of the JobSet.
 	tenure tenure
-	// deadlock has the claims that wait for each other, that of this JobSet among them, or is nil.
+	// deadlock has the claims that wait for each other, among them that of this JobSet, or is nil.
 	deadlock []*safety.Claim
 	// turn counts the changes of home and claim.
 	turn int
@@ -64,7 +65,7 @@ func (e *Engine) jobSet(uid types.UID) *jobSet {
 	return j
 }
 
-// newTopic returns a topic for a JobSet. After very many they are used again: then some are woken who need not be.
+// newTopic returns a topic for a JobSet. Topics are reused after very many: then some stages are woken needlessly.
 func (e *Engine) newTopic() quota.ID {
 	const last = math.MinInt32
 	if e.lastTopic == last {
@@ -91,7 +92,7 @@ func (e *Engine) observePlan(ev PlanObserved) {
 	e.adoptPlan(e.jobSet(ev.UID), ev)
 }
 
-// adoptPlan derives everything again that depends on the plan, and on what the API server adds to the pods of the namespace.
+// adoptPlan recomputes all that depends on the plan, and on what the API server adds to the pods of the namespace.
 func (e *Engine) adoptPlan(j *jobSet, ev PlanObserved) {
 	stages, whole := e.shapesOf(ev.JobSet.Namespace, ev.Plan)
 	if j.isKnown() && j.shape.key == whole.key && j.policy == ev.StageAdmission && j.submitted.Equal(ev.Submitted) {
@@ -139,7 +140,7 @@ func (e *Engine) shapesOf(namespace string, plan *stageplan.Plan) (stages []*sha
 	return stages, &shape{key: b.String()}
 }
 
-// since is when the JobSet took its place in line: at its submission, or when it was last evicted.
+// since returns the start of the JobSet's queue position: its submission, or its last eviction.
 func (j *jobSet) since() time.Time {
 	since := j.submitted
 	for _, s := range j.members {
@@ -150,7 +151,7 @@ func (j *jobSet) since() time.Time {
 	return since
 }
 
-// segment returns the hold segment that the JobSet is in, or -1 if it holds no quota. The plan must be known.
+// segment returns the current hold segment of the JobSet, or -1 if it holds no quota. The plan must be known.
 func (j *jobSet) segment() int {
 	last := -1
 	for _, s := range j.members {
@@ -175,8 +176,8 @@ func (j *jobSet) continues() bool {
 	return false
 }
 
-// findHome is the ClusterQueue in which the JobSet holds quota, or nil. It is one, since all stages have the same LocalQueue and
-// only an administrator can move that.
+// findHome returns the ClusterQueue in which the JobSet holds quota, or nil. There is only one, since all stages have the same LocalQueue, unless
+// an administrator moves that.
 func (e *Engine) findHome(j *jobSet) *clusterQueue {
 	var home *clusterQueue
 	for _, s := range j.members {
@@ -187,8 +188,7 @@ func (e *Engine) findHome(j *jobSet) *clusterQueue {
 	return home
 }
 
-// reconsider derives everything again that depends on how far a JobSet has come: its claim, what is kept for it, and the places in
-// line of its stages.
+// reconsider recomputes all that depends on the progress of a JobSet: its claim, its peak reservation, and the queue positions of its stages.
 func (e *Engine) reconsider(j *jobSet) {
 	before, claim := j.home, j.claim
 	e.unkeep(j)
@@ -207,7 +207,7 @@ func (e *Engine) reconsider(j *jobSet) {
 	}
 }
 
-// claimOf finds out what a JobSet may still come to hold. Who is on its way out comes to hold nothing more.
+// claimOf computes what a JobSet may still come to hold. A JobSet that is being evicted has no claim.
 func (e *Engine) claimOf(j *jobSet) *safety.Claim {
 	if j.home == nil || !j.isKnown() || e.isStale || j.isLeaving() {
 		return nil
@@ -221,7 +221,7 @@ func (e *Engine) claimOf(j *jobSet) *safety.Claim {
 	}
 }
 
-// regard tells whether the Engine answers for a JobSet, and whether its stages may be admitted at all now.
+// regard returns whether the Engine protects a JobSet from deadlocks, and whether its stages may be admitted at all now.
 func (e *Engine) regard(j *jobSet) safety.Regard {
 	switch {
 	case e.policy(j.home, j) == Greedy:
@@ -232,7 +232,7 @@ func (e *Engine) regard(j *jobSet) safety.Regard {
 	return safety.Guarded
 }
 
-// isHalted tells whether somebody has to let a JobSet go on, whatever quota there is.
+// isHalted reports whether a JobSet cannot continue before a user or administrator acts, however much quota is free.
 func (e *Engine) isHalted(j *jobSet) bool {
 	namespace, known := e.namespaces[j.key.Namespace]
 	if !j.home.exists || e.activity(j.home).Status != metav1.ConditionTrue || !known || !j.home.selector.Matches(labels.Set(namespace)) {
@@ -246,7 +246,7 @@ func (e *Engine) isHalted(j *jobSet) bool {
 	return false
 }
 
-// isLeaving tells whether stages of a JobSet have been evicted, or will be, and still hold quota. The others follow.
+// isLeaving reports whether stages of a JobSet have been evicted, or will be, and still hold quota. The others follow.
 func (j *jobSet) isLeaving() bool {
 	for _, s := range j.members {
 		if s.takesAlong() {
@@ -256,7 +256,7 @@ func (j *jobSet) isLeaving() bool {
 	return false
 }
 
-// replaceClaim brings the bank in step with a claim, which is nil for none.
+// replaceClaim updates the claim in the bank. A nil claim removes it.
 func (e *Engine) replaceClaim(j *jobSet, now *safety.Claim) {
 	if j.claim != nil && now != nil && j.claimed == e.revision && j.claim.Node == now.Node && j.claim.Regard == now.Regard && sameClaim(j.claim, now) {
 		return
@@ -277,7 +277,7 @@ func sameClaim(a, b *safety.Claim) bool {
 	return a.Held.Equal(b.Held) && slices.EqualFunc(a.Peaks, b.Peaks, quota.Usage.Equal)
 }
 
-// shrinks tells whether others may be better off. Who gets more of what is foreseen for it leaves the others no better off.
+// shrinks reports whether other JobSets may be better off. They are not if the JobSet holds more of its expected peak.
 func shrinks(before, after *safety.Claim) bool {
 	if after == nil || before.Regard != after.Regard {
 		return true
@@ -286,8 +286,8 @@ func shrinks(before, after *safety.Claim) bool {
 	return less || before.Held.Equal(after.Held) && !slices.EqualFunc(before.Peaks, after.Peaks, quota.Usage.Equal)
 }
 
-// keep sets aside what policy Reserve promises to a JobSet: the first of its peaks that can be had now. If none can, as after a quota cut
-// or a restart, nothing is until one can: two JobSets could each wait for what is kept for the other.
+// keep makes the peak reservation of policy Reserve for a JobSet: the first of its peaks that fits now. If none fits, as after a quota cut or a
+// restart, nothing is reserved until one does: two JobSets could each wait for the reservation of the other.
 func (e *Engine) keep(j *jobSet) {
 	if j.claim == nil || e.policy(j.home, j) != Reserve {
 		return
@@ -311,8 +311,7 @@ func (e *Engine) keep(j *jobSet) {
 	e.unkept[j] = struct{}{}
 }
 
-// keepAgain tries to set aside what could not be before, so that what is kept follows from what is held and not from what was held
-// meanwhile.
+// keepAgain retries peak reservations that did not fit, so that they depend on the current charges only.
 func (e *Engine) keepAgain() {
 	for _, j := range slices.SortedFunc(maps.Keys(e.unkept), func(a, b *jobSet) int { return cmp.Compare(a.uid, b.uid) }) {
 		if e.keep(j); len(j.kept) == 0 {
@@ -326,7 +325,7 @@ func (e *Engine) keepAgain() {
 	}
 }
 
-// unkeep gives up what was set aside. Those who wait for it wake.
+// unkeep releases the peak reservation, and wakes the stages that wait for that quota.
 func (e *Engine) unkeep(j *jobSet) {
 	delete(e.unkept, j)
 	if len(j.kept) == 0 {
@@ -342,7 +341,7 @@ func (e *Engine) unkeep(j *jobSet) {
 	e.wake(top, kept, q.group)
 }
 
-// noteReservation makes Changed name the queues whose reservation a peak is part of.
+// noteReservation makes Changed return the queues whose reservation includes the peak.
 func (e *Engine) noteReservation(j *jobSet) {
 	e.noteChange(j.keeper)
 	if lq := j.localQueue(); lq != nil {
@@ -350,7 +349,7 @@ func (e *Engine) noteReservation(j *jobSet) {
 	}
 }
 
-// localQueue is that of the stages of the JobSet, or nil if none is known. All have the same but for a moment, while it is changed.
+// localQueue returns that of the stages of the JobSet, or nil if none is known. All stages have the same one, except while it is being changed.
 func (j *jobSet) localQueue() *localQueue {
 	var first *stage
 	for _, s := range j.members {

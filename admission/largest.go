@@ -9,25 +9,26 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// A sizing looks for the largest numbers of pods with which pod sets would fit a ClusterQueue if nothing were charged.
+// A sizing searches for the largest numbers of pods with which pod sets would fit a ClusterQueue if nothing were charged.
 type sizing struct {
 	podSets []flavor.PodSet
-	// items of the pod sets, with all flavors that take them, whatever their quota.
+	// items of the pod sets, with all flavors that fit them, whatever their quota.
 	items []flavor.Item
 	most  func(quota.ID) quota.Amount
-	// suits tells whether there is a combination of flavors for items, of which each option alone can be had.
+	// suits reports whether some combination of flavors for items is feasible. Each option alone is within capacity.
 	suits func(items []flavor.Item) bool
 }
 
-// An advice is what was last found out about that. It is good while the queue and the limits stay.
+// An advice is a cached size hint. It is valid while the queue and the limits stay the same.
 type advice struct {
 	queue    *clusterQueue
 	revision uint64
 	text     string
 }
 
-// largest says with how many pods what can never fit would fit: the JobSet, where it is judged as a whole, or else the stage. It is empty
-// if the number of pods is not what keeps it from fitting. It takes time to find out, and many may ask again and again.
+// largest returns the size hint for a stage that can never fit: the numbers of pods with which the JobSet, where it is judged as a whole, or else
+// the stage would fit. It is empty if the number of pods is not what prevents that. The result is cached because it is expensive and many may
+// ask.
 func (e *Engine) largest(l *look) string {
 	known := &e.offer(l.s.shape, l.q).advice
 	if l.isJudgedWhole() {
@@ -39,7 +40,7 @@ func (e *Engine) largest(l *look) string {
 	return known.text
 }
 
-// largestWhole does so only for a JobSet that has not begun: of another one the stages that have finished do not count.
+// largestWhole returns the hint only for a JobSet that has not begun. Otherwise the finished stages would count, too.
 func (e *Engine) largestWhole(l *look) string {
 	if !l.isJudgedWhole() {
 		return ""
@@ -47,7 +48,7 @@ func (e *Engine) largestWhole(l *look) string {
 	return e.largest(l)
 }
 
-// isJudgedWhole tells whether it is the JobSet that has to fit.
+// isJudgedWhole reports whether the whole JobSet has to fit.
 func (l *look) isJudgedWhole() bool { return l.hasPlan() && l.policy != Greedy && !l.j.continues() }
 
 func (e *Engine) findLargest(l *look) string {
@@ -78,7 +79,7 @@ func (e *Engine) addStages(z *sizing, l *look) (holdOf []int) {
 	return holdOf
 }
 
-// add takes in more pod sets. If some flavor must be found for them first, whatever their number, nothing is left of the sizing.
+// add adds more pod sets. If no flavor fits one of them, whatever their number, it drops all items and returns false.
 func (z *sizing) add(supply flavor.Supply, podSets []flavor.PodSet) bool {
 	supply.Most = func(quota.ID) quota.Amount { return quota.MaxAmount }
 	items, lack := supply.Items(podSets)
@@ -94,7 +95,7 @@ func (z *sizing) add(supply flavor.Supply, podSets []flavor.PodSet) bool {
 	return true
 }
 
-// runsToItsEnd tells whether a JobSet that has not begun could get all its stages in turn if they had these items.
+// runsToItsEnd reports whether a JobSet that has not begun could run all its stages in turn if they had these items.
 func (e *Engine) runsToItsEnd(l *look, items []flavor.Item, holdOf []int) bool {
 	c := e.course(l.j, l.q)
 	for h := range c.Items {
@@ -107,8 +108,9 @@ func (e *Engine) runsToItsEnd(l *look, items []flavor.Item, holdOf []int) bool {
 	return slices.ContainsFunc(c.PeaksToTheEnd(), l.q.couldHave)
 }
 
-// advice names the pod sets of which one alone need be smaller, if there are such. If not, it takes the same share from all that there are,
-// and gives back what need not be taken. Of very many pod sets that would be too long to read, and to find out.
+// advice names the pod sets of which a single one has to be smaller, if there are such. If not, it reduces all of them to the same share, and
+// then grows each again as far as possible. Beyond a number of pod sets it reports only the share: the full result would be too long to read and
+// to compute.
 func (z *sizing) advice() string {
 	const named, percent = 8, 100
 	if p := z.tooLarge(); p != "" {
@@ -129,7 +131,7 @@ func (z *sizing) advice() string {
 	return "would not fit with one pod of each pod set either"
 }
 
-// oneSmaller returns for which pod sets it is enough that they alone are smaller.
+// oneSmaller returns the pod sets for which it is enough to make that one alone smaller.
 func (z *sizing) oneSmaller() []string {
 	const most = 3
 	var smaller []string
@@ -162,7 +164,7 @@ func (z *sizing) allSmaller() []string {
 	return smaller
 }
 
-// tooLarge names a pod set of which not even one pod would fit, or nothing.
+// tooLarge returns a pod set of which not even one pod would fit, or nothing.
 func (z *sizing) tooLarge() string {
 	for p := range z.podSets {
 		if z.podSets[p].Count > 0 && z.bound(p) < 1 {
@@ -184,12 +186,12 @@ func (z *sizing) whole() []int32 {
 	return counts
 }
 
-// share is the largest of some equal parts of all pod sets that would fit. It is negative if not even one pod of each would.
+// share returns the largest number of equal parts of all pod sets that fits. It is negative if not even one pod of each fits.
 func (z *sizing) share(parts int64) int64 {
 	return largest(0, parts, func(part int64) bool { return z.fits(z.part(part, parts)) })
 }
 
-// part is a part of each pod set, and at least one pod.
+// part returns a share of each pod set, at least one pod.
 func (z *sizing) part(part, parts int64) []int32 {
 	counts := z.whole()
 	for p := range counts {
@@ -198,7 +200,8 @@ func (z *sizing) part(part, parts int64) []int32 {
 	return counts
 }
 
-// grow sets the number of pods of one pod set to the largest that fits beside the others. It leaves it if not even the least does.
+// grow sets the number of pods of one pod set to the largest that fits beside the others. It leaves the number unchanged if not even the least
+// fits.
 func (z *sizing) grow(counts []int32, p int, least int32) bool {
 	before := counts[p]
 	best := largest(int64(least), int64(min(z.podSets[p].Count, z.bound(p))), func(n int64) bool {
@@ -213,7 +216,7 @@ func (z *sizing) grow(counts []int32, p int, least int32) bool {
 	return false
 }
 
-// bound is how many pods of a pod set would fit if there were no others.
+// bound returns how many pods of a pod set would fit if there were no others.
 func (z *sizing) bound(p int) int32 {
 	bound := z.podSets[p].Count
 	for i := range z.items {
@@ -228,7 +231,7 @@ func (z *sizing) bound(p int) int32 {
 	return bound
 }
 
-// room is how many pods of a pod set there is quota for, of one flavor.
+// room returns for how many pods of a pod set there is quota of one flavor.
 func (z *sizing) room(p int, usage quota.Usage) int32 {
 	room := z.podSets[p].Count
 	for _, c := range usage {
@@ -239,7 +242,7 @@ func (z *sizing) room(p int, usage quota.Usage) int32 {
 	return room
 }
 
-// fits tells whether the pod sets would fit with these numbers of pods.
+// fits reports whether the pod sets would fit with these numbers of pods.
 func (z *sizing) fits(counts []int32) bool {
 	items := slices.Clone(z.items)
 	for i := range items {
@@ -260,7 +263,7 @@ func (z *sizing) fits(counts []int32) bool {
 	return z.suits(items)
 }
 
-// resized is what a usage of all pods becomes with another number of them.
+// resized returns the usage for another number of pods.
 func resized(u quota.Usage, from, to int32) quota.Usage {
 	if from == to {
 		return u
@@ -272,9 +275,9 @@ func resized(u quota.Usage, from, to int32) quota.Usage {
 	return u
 }
 
-// largest returns the last number from least to most that is fine, or one less than the least. All below one that is fine are.
+// largest returns the last number from least to most for which isFine holds, or least-1. It holds for all numbers below one for which it holds.
 func largest(least, most int64, isFine func(int64) bool) int64 {
-	// Often nothing but the most itself is in the way.
+	// Often most is the only limit.
 	if most >= least && isFine(most) {
 		return most
 	}

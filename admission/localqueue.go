@@ -12,8 +12,8 @@ import (
 	"github.com/tranche-dev/tranche/admission/fairshare"
 )
 
-// A localQueue exists from the first time that something names it, whether or not there is an object. Without one its stages stand
-// in the line of the ClusterQueue with the empty name.
+// A localQueue exists as soon as an object names it, whether or not there is a LocalQueue object. Without one its stages are pending in the
+// ClusterQueue with the empty name.
 type localQueue struct {
 	key          types.NamespacedName
 	version      version
@@ -22,10 +22,10 @@ type localQueue struct {
 	clusterQueue string
 	weight       float64
 	ledger       ledger
-	// isChanged tells that Changed has to name it.
+	// isChanged is true if Changed has to return it.
 	isChanged bool
-	// consumed is what the status said when the queue was first observed; account is open from the first Decide after that; sampled
-	// is what the status is to say.
+	// consumed is the usage in the status when the queue was first observed; account is opened at the first Decide after that; sampled is the
+	// usage for the new status.
 	consumed *kueue.LocalQueueAdmissionFairSharingStatus
 	account  *fairshare.Account
 	sampled  *kueue.LocalQueueAdmissionFairSharingStatus
@@ -77,14 +77,14 @@ func (e *Engine) loseLocalQueue(key types.NamespacedName) {
 	e.dropIfUnknown(q)
 }
 
-// dropIfUnknown forgets a queue that has neither an object nor stages. Tenants choose the names.
+// dropIfUnknown forgets a queue that has neither an object nor stages. Otherwise tenants could fill the memory with names.
 func (e *Engine) dropIfUnknown(q *localQueue) {
 	if !q.exists && len(q.members.stages) == 0 {
 		delete(e.localQueues, q.key)
 	}
 }
 
-// renewLocalQueue moves the stages of a queue to where they belong now.
+// renewLocalQueue moves the stages of a queue to the right ClusterQueue.
 func (e *Engine) renewLocalQueue(q *localQueue) {
 	for _, s := range q.members.stages {
 		e.account(s)
@@ -109,7 +109,7 @@ func (e *Engine) observeNamespace(name string, labels map[string]string) {
 	}
 }
 
-// reconsiderMembers finds out again what JobSets that hold quota may come to hold.
+// reconsiderMembers recomputes the claims of the JobSets of a LocalQueue that hold quota.
 func (e *Engine) reconsiderMembers(q *localQueue) {
 	for _, s := range q.members.stages {
 		if j := e.jobSets[s.owner]; j != nil && j.home != nil {
@@ -118,7 +118,7 @@ func (e *Engine) reconsiderMembers(q *localQueue) {
 	}
 }
 
-// wakeLine makes the next call of Decide look at everybody in a line.
+// wakeLine makes the next call of Decide check all stages of a queue.
 func (e *Engine) wakeLine(q *clusterQueue) {
 	q.line.WakeAll()
 	e.rouse(q)

@@ -10,14 +10,14 @@ import (
 	"github.com/tranche-dev/tranche/queue"
 )
 
-// The head of a ClusterQueue with StrictFIFO that has a right to nominal quota, and may not take all of it back from its borrowers, keeps
-// what its ClusterQueue does not use of it: otherwise a stream of small borrowers could starve it. The reservation is one like that of a
-// preemptor, and keeps away borrowers only: a stage that stays within the nominal quota of its own ClusterQueue passes it. So does a stage that
-// its JobSet has to run before it gives back what it holds: stage safety has promised that quota.
+// The head of a ClusterQueue with StrictFIFO that has a right to nominal quota, and may not reclaim all of it from borrowers, reserves the idle
+// nominal quota of its ClusterQueue: otherwise a stream of small borrowers could starve it. The reservation is like that of a preemptor, but
+// blocks borrowers only: a stage that stays within the nominal quota of its own ClusterQueue ignores it. So does a stage that its JobSet has to
+// run before it releases quota: stage safety has promised that quota.
 
-// nominalReservation returns what is reserved for a stage that waits for quota, or nothing: of the first flavors with which it would have no
-// more than the nominal quota of its ClusterQueue, or of a Cohort below the root. What fits is reserved with the rest. A stage that is admitted
-// together with others keeps nothing: it needs quota of all their ClusterQueues at once.
+// nominalReservation returns the usage to reserve for a stage that waits for quota, or nothing: with the first flavors with which the stage would
+// use only nominal quota of its ClusterQueue, or of a Cohort below the root. The part that fits is reserved with the rest. A member of a
+// co-admission group reserves nothing: it needs quota of all ClusterQueues of the group at once.
 func (e *Engine) nominalReservation(l *look) quota.Usage {
 	if !l.isShort || !l.q.mayKeepNominal() || l.s.membership != nil {
 		return nil
@@ -38,13 +38,13 @@ func (e *Engine) nominalReservation(l *look) quota.Usage {
 	return reserved
 }
 
-// mayKeepNominal reports whether the head of a ClusterQueue keeps nominal quota from borrowers, because it may not take all of it back.
+// mayKeepNominal reports whether the head of a ClusterQueue reserves nominal quota against borrowers, because it may not reclaim all of it.
 func (q *clusterQueue) mayKeepNominal() bool {
 	return q.strategy == queue.Strict && q.preemption.ReclaimWithinCohort != kueue.PreemptionPolicyAny && q.node.Parent() != nil
 }
 
-// entitledTo returns the part of a usage that a ClusterQueue need not borrow, or from no farther than a Cohort below the root. It is not ok if
-// some of the usage is not available and would have to be borrowed from farther away.
+// entitledTo returns the part of a usage that a ClusterQueue need not borrow, or only from a Cohort below the root. It is not ok if some of the
+// usage is not available and would have to be borrowed from farther away.
 func (q *clusterQueue) entitledTo(usage quota.Usage) (part quota.Usage, ok bool) {
 	for _, c := range usage {
 		nominal := q.node.Quota(c.ID).Nominal
@@ -77,9 +77,9 @@ func (e *Engine) keepNominal(l *look) bool {
 	return true
 }
 
-// keptNominal are the stages that keep nominal quota, and do not keep it from a stage: those of other ClusterQueues if it stays within nominal
-// quota itself, and all if its JobSet has to run it before it gives back what it holds, as the keepers may wait for that. Those that yield
-// anyway are left out. The one that comes last is first.
+// keptNominal returns the stages whose nominal reservations do not count for a stage: those of other ClusterQueues if it stays within nominal
+// quota itself, and all if its JobSet has to run it before releasing quota, since the others may wait for that. Stages that yield anyway are left
+// out. The result is in reverse queue order.
 func (l *look) keptNominal(yielding []*stage) []*stage {
 	var kept []*stage
 	for s := range l.q.group.keepers {

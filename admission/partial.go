@@ -7,8 +7,8 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// fitsInPart looks for the largest number of pods that fit now, where pod sets may have fewer than they ask for (KEP-420). Of several
-// such pod sets each gives up the same share of what it can spare.
+// fitsInPart searches for the largest number of pods that fit now, where pod sets may have fewer than they ask for (KEP-420). If there are
+// several such pod sets, each is reduced by the same share of its spare pods.
 func (e *Engine) fitsInPart(l *look) bool {
 	most := spare(l.podSets)
 	if most == 0 {
@@ -26,7 +26,7 @@ func (e *Engine) fitsInPart(l *look) bool {
 	return low <= most && e.fitsWithout(l, whole, low, most)
 }
 
-// spare is how many pods the pod sets can do without.
+// spare returns how many pods the pod sets can do without.
 func spare(podSets []flavor.PodSet) int64 {
 	var total int64
 	for i := range podSets {
@@ -37,7 +37,7 @@ func spare(podSets []flavor.PodSet) int64 {
 	return total
 }
 
-// fitsWithout tells whether the pod sets fit without some of the pods that they can spare, and if so takes them.
+// fitsWithout reports whether the pod sets fit without some of their spare pods, and if so selects that size.
 func (e *Engine) fitsWithout(l *look, whole []flavor.PodSet, fewer, most int64) bool {
 	podSets := without(whole, fewer, most)
 	supply := e.supply(l.q)
@@ -65,7 +65,7 @@ func without(whole []flavor.PodSet, fewer, most int64) []flavor.PodSet {
 	return podSets
 }
 
-// mayFitInPart tells whether the fewest pods that are enough could be had if nothing were charged. Then they are what is waited for.
+// mayFitInPart reports whether the minimum number of pods is within capacity. Then the stage waits for quota for these.
 func (e *Engine) mayFitInPart(l *look) bool {
 	most := spare(l.podSets)
 	if most == 0 {
@@ -80,7 +80,7 @@ func (e *Engine) mayFitInPart(l *look) bool {
 	return true
 }
 
-// waitForPart notes what must be had before the fewest pods that are enough fit. There may be more flavors for these than for all.
+// waitForPart notes the amounts that are missing for the minimum number of pods. There may be more flavors for these than for all pods.
 func (e *Engine) waitForPart(l *look) {
 	whole := l.items
 	if e.mayFitInPart(l) {
@@ -89,7 +89,7 @@ func (e *Engine) waitForPart(l *look) {
 	l.items = whole
 }
 
-// supply is what a ClusterQueue has to choose from.
+// supply returns the flavors and quotas of a ClusterQueue.
 func (e *Engine) supply(q *clusterQueue) flavor.Supply {
 	return flavor.Supply{Groups: q.flavorGroups, Index: e.tree.Index, Most: func(id quota.ID) quota.Amount { return q.node.Most(id) }}
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// pass looks at everybody in a group who is awake, until nothing more fits.
+// pass runs one scheduling cycle of a cohort tree: it checks all stages that are not parked, until nothing more fits.
 //
-// The head of each line that passes all checks stands for its ClusterQueue in a contest. The winner is admitted, if what it has been
-// promised is still there, and the next in its line takes its place.
+// The head of each queue that passes all checks is the nominee of its ClusterQueue in a contest. The winner is admitted, if it still passes, and
+// the next stage of its queue takes its place.
 func (e *Engine) pass(g *group, decisions []Decision) []Decision {
 	var c contest = &ranking{in: map[*clusterQueue]*contender{}}
 	if e.config.FairSharing {
@@ -49,7 +49,7 @@ func (e *Engine) pass(g *group, decisions []Decision) []Decision {
 	}
 }
 
-// nominateAll lets each line in which somebody may be awake send its first into the contest.
+// nominateAll nominates the head of each queue in which a stage may not be parked.
 func (e *Engine) nominateAll(g *group, c contest, decisions []Decision) []Decision {
 	for len(g.awake) > 0 {
 		awake := g.awake
@@ -67,7 +67,7 @@ func (e *Engine) nominateAll(g *group, c contest, decisions []Decision) []Decisi
 	return decisions
 }
 
-// nominate refuses everybody in a line who passes no check, up to the first who does.
+// nominate refuses the stages of a queue that do not pass the checks, up to the first that does.
 func (e *Engine) nominate(c contest, q *clusterQueue, decisions []Decision) []Decision {
 	for {
 		head := q.line.Next()
@@ -88,7 +88,7 @@ func (e *Engine) nominate(c contest, q *clusterQueue, decisions []Decision) []De
 	}
 }
 
-// stillPasses tells whether nothing that has been decided since the nomination takes away what was found then.
+// stillPasses reports whether a nominee still passes after the decisions since its nomination.
 func (e *Engine) stillPasses(n *contender) bool {
 	if n.asOf == e.takings || n.preempts() && len(n.j.keptIn(n.q)) == 0 && e.stillHelps(n.look) {
 		return true
@@ -97,7 +97,7 @@ func (e *Engine) stillPasses(n *contender) bool {
 		return false
 	}
 	if len(n.reservers) > 0 {
-		n.reservers = e.borrowedPeaks(n.look) // those admitted since the nomination may have taken some of them
+		n.reservers = e.borrowedPeaks(n.look) // stages admitted since the nomination may have used some of them
 	}
 	refusal := e.asIfNothingWereKept(n.look, func() *Refusal {
 		if !n.q.node.Fits(n.usage) || e.config.BlockAdmission && e.unready > 0 {

@@ -7,14 +7,13 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// A peak reservation is what policy Reserve sets aside for the later stages of a JobSet. No pod uses it, so that the part of it that is borrowed
-// can be given back at once: it yields to a stage that stays within the nominal quota of its own ClusterQueue. The JobSet keeps what its
-// stages hold, and the rest of its peak is reserved again when it fits. Like the quota of its stages it is given back when the JobSet is
-// preempted.
+// A peak reservation is quota that policy Reserve reserves for the later stages of a JobSet. No pod uses it, so that the borrowed part of it can
+// be released at once: it yields to a stage that stays within the nominal quota of its own ClusterQueue. The JobSet keeps the quota of its
+// stages, and the rest of its peak is reserved again when it fits. Like the quota of its stages it is released when the JobSet is preempted.
 
-// borrowedPeaks are the JobSets whose peak reservations borrow from what a stage may ask for as its own: those of other ClusterQueues that have
-// more than their nominal quota of some flavor and resource, and so have the Cohorts above them up to the one that both have a part in. The
-// JobSet that was submitted last is first.
+// borrowedPeaks returns the JobSets whose peak reservations borrow from the quota of a stage's own ClusterQueue: those of other ClusterQueues
+// that use more than their nominal quota of some flavor and resource, as do the Cohorts above them up to the first common one. The JobSet that
+// was submitted last is first.
 func (e *Engine) borrowedPeaks(l *look) []*jobSet {
 	if e.peaks == 0 {
 		return nil
@@ -34,7 +33,7 @@ func (e *Engine) borrowedPeaks(l *look) []*jobSet {
 	return all
 }
 
-// dropPeaks takes back the peak reservations for which there is no quota left, of those that yield to a stage, since the stage has got part of it.
+// dropPeaks releases the peak reservations that yield to a stage and that no longer fit, since the stage has got part of their quota.
 func (e *Engine) dropPeaks(l *look) {
 	for _, j := range l.reservers {
 		if len(j.kept) == 0 || e.canKeep(j) {
@@ -51,7 +50,7 @@ func (e *Engine) dropPeaks(l *look) {
 	l.reservers = slices.DeleteFunc(l.reservers, func(j *jobSet) bool { return j.keeper == nil })
 }
 
-// canKeep is true if there will be quota for a peak reservation when all that is being evicted has left.
+// canKeep reports whether a peak reservation will fit when all stages that are being evicted have left.
 func (e *Engine) canKeep(j *jobSet) bool {
 	return e.tree.Later(func() bool {
 		j.keeper.node.Release(j.kept)

@@ -8,11 +8,11 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// A preemptor's usage is reserved in its ClusterQueue until all its victims have left (quota.Node.Reserve), so that no other stage takes what
-// they give back. A reservation counts in the state in which all evicted stages have left. Until then other stages may use idle quota if that
-// state has enough for all reservations: two preemptors do not wait for each other's victims.
+// A preemptor's usage is reserved in its ClusterQueue until all its victims have left (quota.Node.Reserve), so that no other stage takes the
+// quota that they release. A reservation counts in the state in which all evicted stages have left. Until then other stages may use idle quota if
+// that state has enough for all reservations: two preemptors do not wait for each other's victims.
 
-// pledge reserves a usage for a stage, in place of what was reserved for it.
+// pledge reserves a usage for a preemptor, and replaces its earlier reservation.
 func (e *Engine) pledge(s *stage, q *clusterQueue, usage quota.Usage) {
 	before, from := s.pledge, s.pledgedIn
 	top := e.unpledge(s)
@@ -28,7 +28,7 @@ func (e *Engine) pledge(s *stage, q *clusterQueue, usage quota.Usage) {
 	}
 }
 
-// unpledge gives that up, and returns how far up that gives quota back.
+// unpledge removes the reservation, and returns the topmost node that the release reaches.
 func (e *Engine) unpledge(s *stage) *quota.Node {
 	if s.pledgedIn == nil {
 		return nil
@@ -47,7 +47,8 @@ func (e *Engine) unpledge(s *stage) *quota.Node {
 	return top
 }
 
-// lose takes a pledge back from a stage that does not wait for it any more, and gives it none for what is on its way out in this pass.
+// lose cancels the reservation of a stage that no longer waits for it, and allows it no new one in this cycle for quota that is already being
+// released.
 func (e *Engine) lose(s *stage) {
 	if s.pledgedIn != nil {
 		s.gaveUp = e.passes
@@ -55,7 +56,7 @@ func (e *Engine) lose(s *stage) {
 	e.giveUp(s)
 }
 
-// giveUp takes a pledge back and wakes those who may use it.
+// giveUp removes a reservation and wakes the stages that may use its quota.
 func (e *Engine) giveUp(s *stage) {
 	q, pledge := s.pledgedIn, s.pledge
 	if top := e.unpledge(s); top != nil {
@@ -69,8 +70,8 @@ func (e *Engine) giveUp(s *stage) {
 	}
 }
 
-// pledgedBehind are the other stages whose pledges do not count for a stage: those that come after it in its line, and those that yield to
-// it. Who comes last is first.
+// pledgedBehind returns the other stages whose reservations do not count for a stage: those that come after it in its queue, and those that yield
+// to it. They are in reverse queue order.
 func (e *Engine) pledgedBehind(l *look) []*stage {
 	var behind []*stage
 	for s := range l.q.pledged {
@@ -87,14 +88,14 @@ func (e *Engine) pledgedBehind(l *look) []*stage {
 	return behind
 }
 
-// comparePledged puts who comes last in line in front.
+// comparePledged orders by queue position, the last first.
 func comparePledged(a, b *stage) int { return b.ticket.Compare(a.ticket.Position) }
 
-// borrowedPledges are the stages in other lines that wait to borrow from what a stage may take back, if it stays within the quota of its
-// own ClusterQueue: who only waits has no more right to that than who holds it. Who comes last is first.
+// borrowedPledges returns the stages in other queues that wait to borrow quota that a stage may reclaim, if it stays within the quota of its own
+// ClusterQueue: a stage that only waits has no more right to that quota than a stage that holds it. They are in reverse queue order.
 //
-// In each line they are those up to the first whose pledge is not of more than its ClusterQueue has, and than each Cohort above it has, up to
-// the one that both have a part in, when those before it have given theirs up.
+// In each queue, the last stage first, they are the stages before the first one whose reservation does not borrow once the reservations listed
+// before it are removed. A reservation borrows if its ClusterQueue, and each Cohort above it below the first common one, exceed their own quota.
 func (e *Engine) borrowedPledges(l *look) []*stage {
 	policy := l.q.preemption.ReclaimWithinCohort
 	if !allowsPreemption(policy) {
@@ -103,7 +104,7 @@ func (e *Engine) borrowedPledges(l *look) []*stage {
 	var borrowed []*stage
 	keeps := map[*clusterQueue]struct{}{l.q: {}}
 	e.tree.Later(func() bool {
-		// All lines together: what one gives up may leave another within what a Cohort above both has.
+		// All queues at once: a reservation that is removed may bring another one within the quota of a common Cohort.
 		for _, s := range l.q.group.pledgers() {
 			q := s.pledgedIn
 			if _, ok := keeps[q]; ok {
@@ -123,7 +124,7 @@ func (e *Engine) borrowedPledges(l *look) []*stage {
 	return borrowed
 }
 
-// pledgers are all in line who have a pledge. Who comes last is first.
+// pledgers returns all pending stages with a reservation, in reverse queue order.
 func (g *group) pledgers() []*stage {
 	var all []*stage
 	for q := range g.pledging {
@@ -146,7 +147,7 @@ func borrows(n, from *quota.Node, id quota.ID) bool {
 	return true
 }
 
-// wouldBorrow tells whether a stage takes more than the quota of its own ClusterQueue once all have left that have to.
+// wouldBorrow reports whether a stage uses more than the quota of its own ClusterQueue once all its victims have left.
 func (e *Engine) wouldBorrow(l *look) bool {
 	borrows := false
 	e.tree.Later(func() bool {
@@ -159,8 +160,8 @@ func (e *Engine) wouldBorrow(l *look) bool {
 	return borrows
 }
 
-// dropPledges takes back what is pledged to stages, if somebody else has got part of it. They are looked at again, and get no new pledge in
-// this pass unless they evict somebody: so a pass comes to its end.
+// dropPledges cancels the reservations that no longer fit, since another stage has got part of their quota. The stages are checked again, and get
+// no new reservation in this cycle unless they evict a victim: so a cycle ends.
 func (e *Engine) dropPledges(behind []*stage) {
 	for _, s := range behind {
 		if s.pledgedIn != nil && !e.canStillHave(s) {
@@ -171,7 +172,7 @@ func (e *Engine) dropPledges(behind []*stage) {
 	}
 }
 
-// canStillHave tells whether there will be quota for a pledge when all have left that are on their way out.
+// canStillHave reports whether a reservation will fit when all stages that are being evicted have left.
 func (e *Engine) canStillHave(s *stage) bool {
 	return e.tree.Later(func() bool {
 		s.pledgedIn.node.Release(s.pledge)

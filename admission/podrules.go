@@ -14,17 +14,17 @@ import (
 	"github.com/tranche-dev/tranche/admission/podresources"
 )
 
-// podRules are what of the cluster decides, besides its own template, what a pod costs and whether the API server will create it. When one of
-// them changes, the shapes that depend on it are made again: the stages that wait queue with what they ask for now, and admissions stay as they
-// are.
+// podRules are the objects of the cluster that determine, besides its template, what a pod is charged and whether the API server will create it.
+// When one of them changes, the shapes that depend on it are computed again: waiting stages queue with their new demand, and admissions stay
+// unchanged.
 type podRules struct {
 	limitRanges   map[types.NamespacedName]*observed[*corev1.LimitRange]
 	deviceClasses map[string]*observed[*resourcev1.DeviceClass]
 	// claimTemplates are ResourceClaimTemplates.
 	claimTemplates map[types.NamespacedName]*observed[device.Template]
-	// overheads are those of RuntimeClasses.
+	// overheads are the pod overheads of RuntimeClasses.
 	overheads map[string]corev1.ResourceList
-	// podLimits follow from limitRanges, by namespace, and extended from deviceClasses.
+	// podLimits is derived from limitRanges, by namespace, and extended from deviceClasses.
 	podLimits map[string]podresources.Limits
 	extended  device.Extended
 }
@@ -39,7 +39,7 @@ func newPodRules() podRules {
 	}
 }
 
-// applyPodRule folds in what the API server adds to pods.
+// applyPodRule records a fact that affects what the API server adds to pods.
 func (e *Engine) applyPodRule(event Event) {
 	switch ev := event.(type) { //nolint:gochecksumtype // the others are for Apply
 	case LimitRangeObserved:
@@ -74,7 +74,7 @@ func (e *Engine) observeLimitRange(object *corev1.LimitRange) {
 	e.renewLimits(key.Namespace)
 }
 
-// renewLimits derives again what the LimitRanges of a namespace say.
+// renewLimits recomputes the limits of the LimitRanges of a namespace.
 func (e *Engine) renewLimits(namespace string) {
 	var ranges []*corev1.LimitRange
 	for key, known := range e.limitRanges {
@@ -117,7 +117,7 @@ func (e *Engine) observeDeviceClass(object *resourcev1.DeviceClass) {
 	e.renewExtended()
 }
 
-// renewExtended derives again what is charged for extended resources that devices serve.
+// renewExtended recomputes the charges of extended resources that devices serve.
 func (e *Engine) renewExtended() {
 	classes := make([]*resourcev1.DeviceClass, 0, len(e.deviceClasses))
 	for _, known := range e.deviceClasses {
@@ -145,7 +145,7 @@ func (e *Engine) observeClaimTemplate(object *resourcev1.ResourceClaimTemplate) 
 	}
 }
 
-// reshapeClaiming makes the shapes of the stages again that name a ResourceClaimTemplate.
+// reshapeClaiming recomputes the shapes of the stages that name a ResourceClaimTemplate.
 func (e *Engine) reshapeClaiming(template types.NamespacedName) {
 	e.reshape(func(s *stage) bool {
 		return s.key.Namespace == template.Namespace && slices.ContainsFunc(s.podSets, func(p kueue.PodSet) bool {
@@ -154,7 +154,7 @@ func (e *Engine) reshapeClaiming(template types.NamespacedName) {
 	})
 }
 
-// reshape makes the shapes of some stages again, and those of the plans that they belong to.
+// reshape recomputes the shapes of some stages, and those of their plans.
 func (e *Engine) reshape(isConcerned func(*stage) bool) {
 	var concerned []*stage
 	for _, s := range e.stages {
@@ -168,7 +168,7 @@ func (e *Engine) reshape(isConcerned func(*stage) bool) {
 		before := s.shape
 		s.shape = e.shapeOf(s)
 		if s.shape != before {
-			s.told = Refusal{} // its status says what it asks for
+			s.told = Refusal{} // its status reports the demand
 		}
 		e.letGo(before)
 		if j := e.jobSets[s.owner]; j != nil && j.isKnown() && !planned[j] {
@@ -189,8 +189,7 @@ func (e *Engine) effective(namespace string, spec *corev1.PodSpec) *corev1.PodSp
 	return limits.Effective(spec, overhead)
 }
 
-// withDevices returns a pod spec that has what quota is charged for its devices as overhead, in the place of its resource claims, or says why it
-// cannot.
+// withDevices returns a pod spec in which the charges for its devices are overhead, instead of resource claims, or a problem.
 func (e *Engine) withDevices(namespace string, spec *corev1.PodSpec) (*corev1.PodSpec, *device.Problem) {
 	if len(spec.ResourceClaims) == 0 {
 		return spec, nil
@@ -208,7 +207,7 @@ func (e *Engine) withDevices(namespace string, spec *corev1.PodSpec) (*corev1.Po
 	return &pod.Spec, problem
 }
 
-// chargesFor returns what is charged for the requests of a pod.
+// chargesFor returns the charges for the requests of a pod.
 func (e *Engine) chargesFor(requests corev1.ResourceList) corev1.ResourceList {
 	return e.extended.Replace(requests, e.config.Charges.Apply(requests))
 }

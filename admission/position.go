@@ -6,24 +6,24 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A Pending is a stage in line.
+// A Pending is a pending stage with its queue position.
 type Pending struct {
 	Stage      StageKey
 	UID        types.UID
 	LocalQueue types.NamespacedName
-	// ClusterQueue is the one in whose line it stands.
+	// ClusterQueue is the one in which it is pending.
 	ClusterQueue string
 	Priority     int32
 	Created      time.Time
-	// InClusterQueue and InLocalQueue count those who stand before it.
+	// InClusterQueue and InLocalQueue count the stages before it.
 	InClusterQueue, InLocalQueue int
 }
 
-// A Page is a part of a line: at most Limit stages from the one at Offset on. Neither may be negative.
+// A Page is a part of a queue: at most Limit stages, starting at Offset. Neither may be negative.
 type Page struct{ Offset, Limit int }
 
-// PendingInClusterQueue returns those in the line of a ClusterQueue, if it exists, in the order in which they would be admitted if all
-// fitted. It takes time for those up to the end of the page, and for each kind of stage that is in line.
+// PendingInClusterQueue returns the pending stages of a ClusterQueue, if it exists, in the order in which they would be admitted if all fitted.
+// It takes time for the stages up to the end of the page, and for each kind of pending stage.
 func (e *Engine) PendingInClusterQueue(name string, page Page) ([]Pending, bool) {
 	q := e.clusterQueues[name]
 	if q == nil || !q.exists {
@@ -46,7 +46,7 @@ func (e *Engine) PendingInClusterQueue(name string, page Page) ([]Pending, bool)
 	return all, true
 }
 
-// PendingInLocalQueue returns those of a LocalQueue, if it exists, in the same order.
+// PendingInLocalQueue returns the pending stages of a LocalQueue, if it exists, in the same order.
 func (e *Engine) PendingInLocalQueue(key types.NamespacedName, page Page) ([]Pending, bool) {
 	lq := e.localQueues[key]
 	if lq == nil || !lq.exists {
@@ -72,7 +72,7 @@ func (e *Engine) PendingInLocalQueue(key types.NamespacedName, page Page) ([]Pen
 	return all, true
 }
 
-// PendingStage returns one, if it is in line.
+// PendingStage returns the position of one stage, if it is pending.
 func (e *Engine) PendingStage(key StageKey) (Pending, bool) {
 	e.settleGroups()
 	s := e.stages[key]

@@ -13,10 +13,10 @@ import (
 	"github.com/tranche-dev/tranche/admission/safety"
 )
 
-// relieve evicts JobSets that hold quota where somebody could wait for ever: quota or a flavor was taken away, a queue stopped or moved,
-// or a JobSet that was restarted still holds a later stage while it repeats an earlier one. Admissions alone never lead there.
+// relieve evicts JobSets to resolve a deadlock, as after quota or a flavor was removed, a queue was stopped or moved, or a restarted JobSet still holds a
+// later stage while it repeats an earlier one. Admissions alone never lead to a deadlock.
 //
-// A JobSet that is evicted is not admitted before that is safe, so that it is not evicted for the same reason again.
+// An evicted JobSet is not admitted before that is safe, so that it is not evicted for the same reason again.
 func (e *Engine) relieve(decisions []Decision) []Decision {
 	for _, root := range e.bank.Unsafe() {
 		for _, c := range e.bank.Relief(root, e.price, e.compareClaims) {
@@ -33,8 +33,8 @@ func (e *Engine) relieve(decisions []Decision) []Decision {
 	return decisions
 }
 
-// price is what it costs to evict a JobSet: the accelerator-seconds since it began to hold what it holds. All of them are after its last
-// stage boundary.
+// price returns the cost of evicting a JobSet: the accelerator-seconds since it began to hold its quota. All of them are after its last stage
+// boundary.
 func (e *Engine) price(c *safety.Claim) safety.Price {
 	j := e.jobSets[c.Owner]
 	price := safety.Price{Priority: j.priority()}
@@ -49,7 +49,7 @@ func (e *Engine) price(c *safety.Claim) safety.Price {
 	return price
 }
 
-// isAccelerator tells whether a resource is none of those that every node has.
+// isAccelerator reports whether a resource is none of those that every node has.
 func isAccelerator(name corev1.ResourceName) bool {
 	usual := []corev1.ResourceName{
 		corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceStorage, corev1.ResourceEphemeralStorage, corev1.ResourcePods,
@@ -57,12 +57,12 @@ func isAccelerator(name corev1.ResourceName) bool {
 	return !slices.Contains(usual, name) && !strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
 }
 
-// priority is the highest of what holds quota.
+// priority returns the highest priority of the stages that hold quota.
 func (j *jobSet) priority() int32 {
 	return slices.MaxFunc(j.tenure.stages, func(a, b *stage) int { return cmp.Compare(a.priority, b.priority) }).priority
 }
 
-// compareClaims orders by who should go first: who loses least, then the lower priority, then who has come last.
+// compareClaims orders victims: least loss first, then lower priority, then latest submission or eviction.
 func (e *Engine) compareClaims(a, b *safety.Claim) int {
 	x, y := e.price(a), e.price(b)
 	return cmp.Or(
@@ -71,7 +71,7 @@ func (e *Engine) compareClaims(a, b *safety.Claim) int {
 	)
 }
 
-// whyRelief says what is wrong with what a JobSet holds and may come to hold.
+// whyRelief returns why the JobSet cannot continue with the quota that it holds.
 func (e *Engine) whyRelief(j *jobSet) string {
 	if j.claim.Regard == safety.Halted {
 		return fmt.Sprintf("holds quota for which others could wait for ever, while ClusterQueue %s does not let it go on", j.home.name)
@@ -79,7 +79,7 @@ func (e *Engine) whyRelief(j *jobSet) string {
 	return fmt.Sprintf("could wait for ever in ClusterQueue %s with the quota that it holds: %s", j.home.name, e.lackOf(j))
 }
 
-// lackOf says what a JobSet may need at once and cannot have.
+// lackOf describes what a JobSet may need at once and cannot get.
 func (e *Engine) lackOf(j *jobSet) string {
 	if len(j.claim.Peaks) > 0 {
 		peak := j.claim.Peaks[0]
@@ -96,7 +96,7 @@ func (e *Engine) lackOf(j *jobSet) string {
 	return "a stage could never be admitted"
 }
 
-// list names amounts.
+// list formats amounts.
 func (e *Engine) list(u quota.Usage) string {
 	var parts []string
 	for fr, a := range e.tree.Index.ByName(u) {

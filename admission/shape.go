@@ -16,32 +16,32 @@ import (
 	"github.com/tranche-dev/tranche/admission/stageplan"
 )
 
-// A shape is what pod sets ask for. Stages that ask for the same share one, so that a thousand equal stages are converted, stored and
-// answered once.
+// A shape is the demand of pod sets. Stages with the same demand share one, so that a thousand equal stages are converted, stored and checked
+// once.
 type shape struct {
 	key     string
 	users   int
 	podSets []flavor.PodSet
-	// problem says what the Engine cannot do for these pod sets, or is empty.
+	// problem is what the Engine cannot do for these pod sets, or empty.
 	problem string
-	// isRejected is true if problem is why the API server would not create the pods.
+	// isRejected is true if the problem is that the API server would not create the pods.
 	isRejected bool
-	// options has what ClusterQueues offer to them.
+	// options has the offers of ClusterQueues for these pod sets.
 	options map[*clusterQueue]*offer
 }
 
-// An offer has the items of a shape in one ClusterQueue. Its home is Engine.offer.
+// An offer has the items of a shape in one ClusterQueue. Only Engine.offer creates it.
 type offer struct {
 	revision uint64
 	items    []flavor.Item
 	lack     *flavor.Lack
 	// usage of the first options.
 	first quota.Usage
-	// advice is about these pod sets alone.
+	// advice is the size hint for these pod sets alone.
 	advice advice
 }
 
-// hold returns the shape with this key, which is a new one if there is none, and counts one more user.
+// hold returns the shape with this key, creates it if there is none, and increments its user count.
 func (e *Engine) hold(s *shape) *shape {
 	if known := e.shapes[s.key]; known != nil {
 		s = known
@@ -53,7 +53,7 @@ func (e *Engine) hold(s *shape) *shape {
 	return s
 }
 
-// letGo counts one user less. It takes nil.
+// letGo decrements the user count of a shape, which may be nil.
 func (e *Engine) letGo(s *shape) {
 	if s == nil {
 		return
@@ -63,7 +63,7 @@ func (e *Engine) letGo(s *shape) {
 	}
 }
 
-// offer returns what a ClusterQueue has for a shape.
+// offer returns the offer of a ClusterQueue for a shape.
 func (e *Engine) offer(s *shape, q *clusterQueue) *offer {
 	o := s.options[q]
 	if o == nil || o.revision != e.revision {
@@ -78,7 +78,7 @@ func (e *Engine) offer(s *shape, q *clusterQueue) *offer {
 	return o
 }
 
-// shapeOf returns the shape of the pod sets of a stage, held once more.
+// shapeOf returns the shape of the pod sets of a stage, and increments its user count.
 func (e *Engine) shapeOf(of *stage) *shape {
 	s := &e.draft
 	s.podSets, s.problem, s.isRejected = s.podSets[:0], "", false
@@ -87,7 +87,7 @@ func (e *Engine) shapeOf(of *stage) *shape {
 		p := &of.podSets[i]
 		spec, count := &p.Template.Spec, countOf(p, of.reclaimable)
 		if !of.isGang {
-			// Pods of a gang exist already, as the API server made them, or are reserved without a template.
+			// Pods of a gang exist already, as the API server created them, or are reserved without a template.
 			spec = e.effective(of.key.Namespace, spec)
 			e.addPods(count, podresources.PodSet{Name: string(p.Name), Index: i, Spec: spec})
 		}
@@ -118,7 +118,7 @@ func (e *Engine) shapeOf(of *stage) *shape {
 	return e.hold(&made)
 }
 
-// pinned reads the entries of a pod set in FlavorsAnnotation. It is nil if there are none.
+// pinned parses the entries of a pod set in FlavorsAnnotation. It is nil if there are none.
 func pinned(list, podSet string) map[corev1.ResourceName]kueue.ResourceFlavorReference {
 	var all map[corev1.ResourceName]kueue.ResourceFlavorReference
 	for entry := range strings.SplitSeq(list, ",") {
@@ -154,7 +154,7 @@ func (e *Engine) shapeOfStage(namespace string, stage *stageplan.Stage) *shape {
 	return s
 }
 
-// add adds a pod set, and multiplies what one pod asks for. What cannot be charged is a problem.
+// add adds a pod set, and multiplies the requests of one pod. Requests that cannot be charged are a problem.
 func (s *shape) add(podSet flavor.PodSet, requests corev1.ResourceList) {
 	if podSet.Count < 0 {
 		s.complain("pod set %s has a negative count", podSet.Name)
@@ -172,7 +172,7 @@ func (s *shape) add(podSet flavor.PodSet, requests corev1.ResourceList) {
 	s.podSets = append(s.podSets, podSet)
 }
 
-// chargeClaims returns a pod spec with what quota is charged for its devices. Devices that are charged to no quota are a problem.
+// chargeClaims returns a pod spec with the charges for its devices. Devices that are charged to no quota are a problem.
 func (e *Engine) chargeClaims(s *shape, namespace string, podSet int, spec *corev1.PodSpec) *corev1.PodSpec {
 	charged, problem := e.withDevices(namespace, spec)
 	if problem != nil {
@@ -197,7 +197,7 @@ func (e *Engine) addPods(count int32, podSet podresources.PodSet) {
 	}
 }
 
-// checkResources refuses pods that the API server would not create. It comes last.
+// checkResources refuses pods that the API server would not create. It must be called last.
 func (s *shape) checkResources(limits podresources.Limits, pods []podresources.PodSet) {
 	if violation := limits.Violation(pods); violation != "" {
 		s.complain("%s", violation)
@@ -212,8 +212,8 @@ func (s *shape) complain(format string, args ...any) {
 	}
 }
 
-// appendKey appends the key, which is the same only for shapes to which every check answers the same. Names are quoted, since those of one
-// tenant must not read like the shape of another.
+// appendKey appends the key, which is equal only for shapes for which every check gives the same answer. Names are quoted, so that those of one
+// tenant cannot equal the shape of another.
 func (s *shape) appendKey(b []byte) []byte {
 	b = strconv.AppendQuote(b, s.problem)
 	for i := range s.podSets {

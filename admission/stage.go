@@ -22,33 +22,33 @@ type stage struct {
 	version    version
 	generation int64
 	localQueue *localQueue
-	// places are those in the crowds that it is in.
+	// places are its indices in the stage sets.
 	places places
-	// owner is the UID of the JobSet, or of whatever else has the plan, or empty if there is none. ofJobSet is true if it is a JobSet.
+	// owner is the UID of the JobSet, or of another object that has the plan, or empty if there is none. ofJobSet is true if it is a JobSet.
 	owner    types.UID
 	ofJobSet bool
 	index    int
 	attempt  int
-	// isGrowth tells that the stage holds quota already, and this is only for the pods by which it has grown.
+	// isGrowth is true if the stage already holds quota, and this quota Workload is only for the pods by which it has grown.
 	isGrowth bool
 	created  time.Time
 
-	// From the spec, converted once for each generation. unsupported says what of it the Engine cannot do, or is empty.
+	// From the spec, converted once for each generation. unsupported is what the Engine cannot do for it, or empty.
 	priority    int32
 	shape       *shape
 	unsupported string
 
-	// From the last observation: closed says why the stage asks for nothing, reservation what it holds.
+	// From the last observation: closed is why the stage asks for nothing, and reservation is what it holds.
 	closed     string
 	evicted    time.Time
 	requeueAt  time.Time
 	isFinished bool
 	isAdmitted bool
 	isEvicted  bool
-	// isTakenFairly is true if fair sharing evicts it, or has evicted it last.
+	// isTakenFairly is true if fair sharing evicts it, or did at its last eviction.
 	isTakenFairly bool
 	isReady       bool
-	// hasNoPods tells that its pods cannot be ready yet, and nobody waits for them.
+	// hasNoPods is true if its pods cannot be ready yet, so that no stage waits for them.
 	hasNoPods   bool
 	admittedAt  time.Time
 	reservation *assignment
@@ -60,26 +60,26 @@ type stage struct {
 	pinned  string
 	isGang  bool
 
-	// assumed is what was decided and is not settled yet; evicting is the decision to evict that is not.
+	// assumed is the admission that is decided and not settled yet; evicting is the decision to evict that is not settled yet.
 	assumed  *assignment
 	evicting DecisionID
 
-	// entry is what is booked for the stage, and tenure what preemption knows of it if it belongs to no JobSet.
+	// entry is how the stage is accounted for, and tenure its eviction unit if it belongs to no JobSet.
 	entry  entry
 	tenure tenure
-	// pledge is set aside in pledgedIn for a stage that waits until others have left.
+	// pledge is the preemption reservation of a stage that waits for its victims to leave, in ClusterQueue pledgedIn.
 	pledge    quota.Usage
 	pledgedIn *clusterQueue
-	// keepsNominal is true if the pledge is of nominal quota, which is kept from borrowers.
+	// keepsNominal is true if the reservation is of nominal quota, against borrowers.
 	keepsNominal bool
-	// gaveUp is the last pass in which it gave a pledge up.
+	// gaveUp is the last cycle in which it lost a reservation.
 	gaveUp uint64
-	// line is the ClusterQueue in whose line the stage stands, or nil, and ticket its place there.
+	// line is the ClusterQueue in which the stage is pending, or nil, and ticket its element there.
 	line   *clusterQueue
 	ticket *ticket
 	// alarm is set while the stage must wait until requeueAt.
 	alarm alarm
-	// membership is nil unless the stage is admitted together with others.
+	// membership is nil unless the stage is in a co-admission group.
 	membership *membership
 	// told is the refusal that was last emitted.
 	told Refusal
@@ -87,24 +87,24 @@ type stage struct {
 
 type ticket = queue.Ticket[*stage, class, quota.ID]
 
-// An assignment charges a ClusterQueue.
+// An assignment is a charge to a ClusterQueue.
 type assignment struct {
 	decision     DecisionID
 	clusterQueue *clusterQueue
 	usage        quota.Usage
 	// parts divides usage among the pod sets.
 	parts []podSetCharge
-	// isAdmitted tells that nothing but the quota had to be waited for.
+	// isAdmitted is true if the stage waits for nothing else after its quota.
 	isAdmitted bool
 }
 
-// A podSetCharge is what is charged for one pod set.
+// A podSetCharge is the charge of one pod set.
 type podSetCharge struct {
 	podSet string
 	usage  quota.Usage
 }
 
-// charge returns what the stage is charged, or nil.
+// charge returns the charge of the stage, or nil.
 func (s *stage) charge() *assignment {
 	if s.reservation != nil {
 		return s.reservation
@@ -136,7 +136,7 @@ func (e *Engine) observeStage(object *kueue.Workload) {
 	e.account(s)
 }
 
-// join makes the stage a member of its LocalQueue, and of its JobSet or of whatever else has the plan that its label names.
+// join makes the stage a member of its LocalQueue, and of its JobSet or of the object whose plan its label names.
 func (e *Engine) join(s *stage, object *kueue.Workload) {
 	localQueue := types.NamespacedName{Namespace: object.Namespace, Name: string(object.Spec.QueueName)}
 	owner := types.UID(object.Labels[apis.PlanUIDLabel])
@@ -159,7 +159,7 @@ func (e *Engine) join(s *stage, object *kueue.Workload) {
 	}
 }
 
-// leave takes the stage off everything that it is booked on, and out of its LocalQueue and JobSet.
+// leave removes the stage from all totals, and from its LocalQueue and JobSet.
 func (e *Engine) leave(s *stage) {
 	e.book(s, entry{})
 	e.renewTenures(s)
@@ -174,7 +174,7 @@ func (e *Engine) leave(s *stage) {
 	}
 }
 
-// observeEnd buries also what is not known, or not any more. A namesake that was made since may have been observed before.
+// observeEnd records a tombstone also for an unknown stage. A newer stage of the same name may have been observed before.
 func (e *Engine) observeEnd(ev WorkloadGone) {
 	e.graves.bury(ev.UID)
 	if s := e.stages[ev.Key]; s != nil && (ev.UID == "" || ev.UID == s.uid) {
@@ -201,7 +201,7 @@ func (e *Engine) loseStage(key StageKey) {
 	delete(e.inFlight, s.evicting)
 }
 
-// adoptSpec converts what counts of the spec.
+// adoptSpec converts the relevant parts of the spec.
 func (e *Engine) adoptSpec(s *stage, object *kueue.Workload) {
 	s.created = object.CreationTimestamp.Time
 	s.index = number(object.Labels[apis.StageIndexLabel])
@@ -221,7 +221,7 @@ func (e *Engine) adoptSpec(s *stage, object *kueue.Workload) {
 	e.letGo(before)
 }
 
-// countOf is how many pods of a pod set count: all but those that are not needed any more (KEP-78).
+// countOf returns how many pods of a pod set count: all except the reclaimable ones (KEP-78).
 func countOf(p *kueue.PodSet, reclaimable []kueue.ReclaimablePod) int32 {
 	count := p.Count
 	for _, r := range reclaimable {
@@ -232,7 +232,7 @@ func countOf(p *kueue.PodSet, reclaimable []kueue.ReclaimablePod) int32 {
 	return count
 }
 
-// number reads a label or annotation of the manager; what is no number counts as 0, as in a quota Workload of another maker.
+// number parses a label or annotation of the manager. It returns 0 for a text that is no number, as in a quota Workload of another controller.
 func number(s string) int {
 	if s == "" {
 		return 0
@@ -244,7 +244,7 @@ func number(s string) int {
 	return n
 }
 
-// adoptStatus takes over what the object says about its own state.
+// adoptStatus records the state that the object reports.
 func (e *Engine) adoptStatus(s *stage, object *kueue.Workload) {
 	s.isFinished = conditionIsTrue(object, kueue.WorkloadFinished)
 	s.isAdmitted = conditionIsTrue(object, kueue.WorkloadAdmitted)
@@ -286,8 +286,8 @@ func (e *Engine) adoptStatus(s *stage, object *kueue.Workload) {
 	}
 }
 
-// losesPlace tells whether an eviction puts a stage behind those that came before it. Who was preempted, or whose queue was stopped, was
-// not to blame and keeps its place.
+// losesPlace reports whether an eviction moves a stage behind those that came before it. A stage that was preempted, or whose queue was stopped,
+// keeps its queue position.
 func (e *Engine) losesPlace(reason string) bool {
 	switch reason {
 	case kueue.WorkloadEvictedByPreemption, kueue.WorkloadEvictedByClusterQueueStopped, kueue.WorkloadEvictedByLocalQueueStopped:
@@ -312,8 +312,8 @@ func conditionIsTrue(object *kueue.Workload, conditionType string) bool {
 	return c != nil && c.Status == metav1.ConditionTrue
 }
 
-// usageOf is what an admission charges, and for which pod sets. It counts as it is written, whatever quota says, less what reclaimable pods give
-// back.
+// usageOf returns the charge of an admission, in total and by pod set. It is charged as it is written, whatever the quota, less the reclaimable
+// pods.
 func (e *Engine) usageOf(object *kueue.Workload) (usage quota.Usage, parts []podSetCharge) {
 	for i := range object.Status.Admission.PodSetAssignments {
 		p := &object.Status.Admission.PodSetAssignments[i]
@@ -333,8 +333,8 @@ func (e *Engine) usageOf(object *kueue.Workload) (usage quota.Usage, parts []pod
 	return usage, parts
 }
 
-// stillNeeded is the part of an amount for the pods that are needed: not more than are left of the spec without those that are
-// reclaimable. An admission may have left these out already, or some for want of quota.
+// stillNeeded returns the part of an amount for the pods that are needed: not more than the pods of the spec that are not reclaimable. An
+// admission may already leave these out, or others for lack of quota.
 func stillNeeded(a quota.Amount, p *kueue.PodSetAssignment, object *kueue.Workload) quota.Amount {
 	reclaims := func(r kueue.ReclaimablePod) bool { return r.Name == p.Name }
 	i := slices.IndexFunc(object.Spec.PodSets, func(spec kueue.PodSet) bool { return spec.Name == p.Name })
@@ -347,14 +347,14 @@ func stillNeeded(a quota.Amount, p *kueue.PodSetAssignment, object *kueue.Worklo
 	return a
 }
 
-// A class is what all checks depend on, so that stages of the same class are answered together.
+// A class is an equivalence class: all that the checks depend on, so that stages of the same class are answered together.
 type class struct {
 	localQueue *localQueue
 	shape      *shape
-	// problem is what is unsupported.
+	// problem is the unsupported part of the spec.
 	problem string
-	// These are set for a stage of a JobSet with several stages, or with a plan that has a problem: the plan and the stages of it that have finished, the place in it and
-	// the policy. If the JobSet holds quota, the JobSet itself at its turn stands for its plan.
+	// These are set for a stage of a JobSet with several stages, or with a plan that has a problem: the plan and its finished stages, the index
+	// of the stage and the policy. If the JobSet holds quota, the JobSet and its turn replace the plan.
 	plan     *shape
 	finished string
 	index    int
@@ -363,12 +363,11 @@ type class struct {
 	turn     int
 	// passes is Item.Passes.
 	passes bool
-	// alone is a stage that waits until those have left who were preempted for it, or that is admitted together with others: nobody else waits
-	// for that.
+	// alone is a stage that waits for its victims to leave, or that is in a co-admission group: no other stage waits for that.
 	alone *stage
 }
 
-// enqueue puts the stage in the line where it belongs, at its place, or takes it out of line.
+// enqueue moves the stage to its queue and position, or removes it from its queue.
 func (e *Engine) enqueue(s *stage) {
 	var to *clusterQueue
 	j := e.jobSets[s.owner]
@@ -396,7 +395,7 @@ func (e *Engine) enqueue(s *stage) {
 	}
 }
 
-// item is the place of a stage in line. j is nil if its owner is no JobSet.
+// item returns the queue item of a stage. j is nil if its owner is no JobSet.
 func (e *Engine) item(s *stage, j *jobSet) queue.Item[*stage, class] {
 	item := queue.Item[*stage, class]{Member: s, Position: queue.Position{Priority: s.priority, Since: s.created, UID: s.uid}}
 	if s.evicted.After(item.Since) {
@@ -410,7 +409,7 @@ func (e *Engine) item(s *stage, j *jobSet) queue.Item[*stage, class] {
 		return item
 	}
 	if s.isGrowth {
-		// The JobSet comes to its end without it, so that it waits behind all who have asked before.
+		// The JobSet can finish without the growth, so that it waits behind all stages that asked before.
 		item.Shape.jobSet, item.Shape.turn, item.Shape.policy, item.Shape.index = j, j.turn, j.policy, s.index
 		return item
 	}

@@ -12,20 +12,20 @@ import (
 	"github.com/tranche-dev/tranche/queue"
 )
 
-// A trial is all of a bundle that wait, in front of the checks at once. Each is looked at as if it were alone, and then all together.
-// They take nothing that is reserved for preemptors, wherever these stand, and preempt no stage.
+// A trial is one check of a co-admission group: of all members that wait. Each is checked as if it were alone, and then all together. They use no
+// quota that is reserved for preemptors, whatever its queue position, and preempt no stage.
 type trial struct {
 	bundle *bundle
 	looks  []*look
-	// refusals has what is against each of looks, or nil.
+	// refusals has the refusal of each of looks, or nil.
 	refusals []*Refusal
-	// position is the last of those that they stand at.
+	// position is the last of their queue positions.
 	position queue.Position
-	// isPart tells that others of the bundle hold quota already and have to give it back if these are refused.
+	// isPart is true if other members hold quota already and have to release it if these are refused.
 	isPart bool
 }
 
-// try looks at a bundle.
+// try checks a co-admission group.
 func (e *Engine) try(b *bundle) *trial {
 	t := &trial{bundle: b}
 	for _, s := range b.sorted(isWaiting) {
@@ -65,7 +65,7 @@ func (t *trial) isRefused() bool {
 	return slices.ContainsFunc(t.refusals, func(r *Refusal) bool { return r != nil })
 }
 
-// refusalOf is what one of those hears who are looked at.
+// refusalOf returns the refusal of one member, or nil.
 func (t *trial) refusalOf(s *stage) *Refusal {
 	if i := slices.IndexFunc(t.looks, func(l *look) bool { return l.s == s }); i >= 0 {
 		return t.refusals[i]
@@ -73,14 +73,14 @@ func (t *trial) refusalOf(s *stage) *Refusal {
 	return nil
 }
 
-// The checks of bundles.
+// The checks of co-admission groups.
 const (
 	gangsAreThere     = "GangsAreThere"
 	gangsAgree        = "GangsAgree"
 	gangsPassTogether = "GangsPassTogether"
 )
 
-// refuseAsBundle refuses all for what is wrong with the bundle, whatever quota there is.
+// refuseAsBundle refuses all members for problems of the group that do not depend on quota.
 func (e *Engine) refuseAsBundle(t *trial) bool {
 	b := t.bundle
 	isOfAPlan := b.has(func(s *stage) bool { return s.owner != "" })
@@ -103,7 +103,7 @@ func (e *Engine) refuseAsBundle(t *trial) bool {
 	return t.isRefused()
 }
 
-// disagreement says what the members do not agree on.
+// disagreement returns the refusal for members that report different sizes, or a wrong one.
 func (b *bundle) disagreement(s *stage) *Refusal {
 	if b.sizes[0] > 0 {
 		return misconfigured(gangsAgree, "from 1 to %d gangs can be admitted together, and at least one of these says another number", maxTogether)
@@ -114,7 +114,7 @@ func (b *bundle) disagreement(s *stage) *Refusal {
 	return misconfigured(gangsAgree, "says that %d gangs are admitted together, and at least one of them says another number", s.membership.size)
 }
 
-// missing refuses because of a member that is not in line.
+// missing returns a refusal because of a member that is not pending, or nil.
 func (b *bundle) missing(s *stage) *Refusal {
 	if b.counts[isGoing] > 0 {
 		return &Refusal{
@@ -136,7 +136,7 @@ func (b *bundle) missing(s *stage) *Refusal {
 	}
 }
 
-// nameOf names another stage. Who reads this may not know what there is in other namespaces.
+// nameOf returns the name of another stage for the owner of a stage. Objects of other namespaces are not disclosed.
 func (s *stage) nameOf(other *stage) string {
 	if other.key.Namespace == s.key.Namespace {
 		return "gang " + other.key.Name
@@ -144,9 +144,8 @@ func (s *stage) nameOf(other *stage) string {
 	return "a gang of another namespace"
 }
 
-// refuseWithOthers refuses those who pass because of the first who does not. While quota is all that is in the way of any of them, all hold
-// up their lines, and otherwise none does: no line waits for somebody who waits in another one for what has nothing to do with quota,
-// or behind others.
+// refuseWithOthers refuses the members that pass because of the first that does not. If all obstacles are missing quota, all members block their
+// queues. Otherwise none does: no queue waits for a member in another queue whose obstacle is not quota, or that is behind other stages.
 func (e *Engine) refuseWithOthers(t *trial) {
 	first, holdsUp := -1, true
 	for i, l := range t.looks {
@@ -175,7 +174,7 @@ func (e *Engine) refuseWithOthers(t *trial) {
 	}
 }
 
-// because refuses a stage that passes for the sake of another one that does not.
+// because refuses a stage that passes because of another member that does not.
 func because(s *stage, other *look, refusal *Refusal) *Refusal {
 	message := fmt.Sprintf("waits for %s, which is admitted together with it", s.nameOf(other.s))
 	switch {
@@ -188,7 +187,7 @@ func because(s *stage, other *look, refusal *Refusal) *Refusal {
 	return &Refusal{Check: gangsPassTogether, Reason: refusal.Reason, Message: message}
 }
 
-// refuseTogether refuses all of a bundle, each of which would fit alone. Whatever comes free of what any of them could use may help.
+// refuseTogether refuses all members, if each would fit alone but not all together. Any release of quota that one of them could use wakes them.
 func (e *Engine) refuseTogether(t *trial) {
 	if !e.fitsAtBest(t) {
 		e.refuseForGood(t)
@@ -216,7 +215,7 @@ func otherGangs(n int) string {
 	return fmt.Sprintf("the other %d gangs that are admitted with it", n)
 }
 
-// waitForNews notes an amount whose every change is worth a look.
+// waitForNews notes an amount of which every change wakes the candidate.
 func (l *look) waitForNews(id quota.ID) {
 	for i := range l.waits {
 		if l.waits[i].Topic == id {
@@ -227,7 +226,7 @@ func (l *look) waitForNews(id quota.ID) {
 	l.waits = append(l.waits, queue.Wait[quota.ID]{Topic: id, Need: anyNews})
 }
 
-// refuseForGood refuses what would not fit together even if nothing were charged.
+// refuseForGood refuses members that would not fit together even if nothing were charged.
 func (e *Engine) refuseForGood(t *trial) {
 	for i, l := range t.looks {
 		l.effect, l.waits = waitsForChange, nil
@@ -239,7 +238,7 @@ func (e *Engine) refuseForGood(t *trial) {
 	}
 }
 
-// checkTogether is check for a stage of a bundle.
+// checkTogether is check for a member of a co-admission group.
 func (e *Engine) checkTogether(l *look, b *bundle) *Refusal {
 	t := e.try(b)
 	for i, other := range t.looks {
@@ -252,8 +251,8 @@ func (e *Engine) checkTogether(l *look, b *bundle) *Refusal {
 	return t.refusalOf(l.s)
 }
 
-// sleepTogether lets all of a bundle sleep who have been refused, each in its own line, and tells them why. What some hold without the others
-// they give back.
+// sleepTogether parks all refused members, each in its own queue, and emits their refusals. Members that hold quota without the others release
+// it.
 func (e *Engine) sleepTogether(l *look, decisions []Decision) []Decision {
 	t := l.trial
 	t.bundle.hold = hold{}
@@ -270,7 +269,7 @@ func (e *Engine) sleepTogether(l *look, decisions []Decision) []Decision {
 	return decisions
 }
 
-// admitTogether admits all of a bundle.
+// admitTogether admits all members.
 func (e *Engine) admitTogether(t *trial, decisions []Decision) []Decision {
 	t.bundle.hold = hold{}
 	for _, l := range t.looks {
@@ -279,12 +278,12 @@ func (e *Engine) admitTogether(t *trial, decisions []Decision) []Decision {
 	return decisions
 }
 
-// A hold is on the line of a stage that would be admitted if all of its bundle had come to their turn.
+// A hold pauses the queue of a member that would be admitted if all members of its group had their turn.
 type hold struct{ rests, takings uint64 }
 
-// isTurn tells whether nobody who is awake comes before any of a bundle: in its line, and in the lines that share quota with it. In the group
-// of the look the contest sees to that. Who has come to its turn holds its line until the others have, or until all lines have come to
-// rest and nobody has taken anything: then those in front are held themselves, and wait for one of these.
+// isTurn reports whether no stage that is not parked precedes any of the members: in its queue, and in the queues that share quota with it. In
+// the cohort tree of the candidate the contest ensures that. Until then the queue of the candidate is paused, at most until every queue is idle
+// and no quota has been taken meanwhile: then the preceding stages are themselves on paused queues, and wait for one of these members.
 func (e *Engine) isTurn(l *look) bool {
 	t := l.trial
 	h := &t.bundle.hold
@@ -307,25 +306,25 @@ func (e *Engine) isTurn(l *look) bool {
 	return true
 }
 
-// has tells whether a stage is looked at in the trial.
+// has reports whether a stage is in the trial.
 func (t *trial) has(s *stage) bool {
 	return slices.ContainsFunc(t.looks, func(l *look) bool { return l.s == s })
 }
 
-// comesBefore tells whether one of the bundle is this one, or comes before it in its line.
+// comesBefore reports whether a member is this stage, or precedes it in its queue.
 func (t *trial) comesBefore(other *ticket, q *clusterQueue) bool {
 	return slices.ContainsFunc(t.looks, func(l *look) bool {
 		return l.q == q && (l.s.ticket == other || l.s.ticket.Precedes(other))
 	})
 }
 
-// holdLine stops a line until all lines have come to rest, or one of the bundle of its head is looked at.
+// holdLine pauses a queue until every queue is idle, or a member of the group of its head is checked.
 func (e *Engine) holdLine(l *look) {
 	l.trial.bundle.hold = hold{e.rests, e.takings}
 	e.held = append(e.held, l.q)
 }
 
-// rest lets those go on who have stopped, once all lines have come to rest.
+// rest resumes the paused queues, once every queue is idle.
 func (e *Engine) rest() {
 	held := e.held
 	e.held = nil
@@ -335,7 +334,7 @@ func (e *Engine) rest() {
 	}
 }
 
-// A best is whether some shapes fit together, each in its ClusterQueue, if nothing is charged.
+// A best caches whether some shapes fit together, each in its ClusterQueue, if nothing is charged.
 type best struct {
 	revision uint64
 	lots     []lot
@@ -348,7 +347,7 @@ type lot struct {
 	queue *clusterQueue
 }
 
-// fitsAtBest tells whether all of a bundle, also those who hold quota already, would fit together if nothing were charged.
+// fitsAtBest reports whether all members, including those that hold quota already, would fit together if nothing were charged.
 func (e *Engine) fitsAtBest(t *trial) bool {
 	var lots []lot
 	for _, l := range t.looks {
@@ -384,7 +383,7 @@ func (e *Engine) packAtBest(lots []lot) bool {
 	})
 }
 
-// pack finds a choice for each of a bundle with which all fit at once.
+// pack selects a choice for each member with which all fit at once.
 func (e *Engine) pack(t *trial) bool {
 	p := packing{tree: e.tree, budget: flavor.MaxChoices*4 + len(t.looks)}
 	for _, l := range t.looks {
@@ -407,14 +406,14 @@ type packing struct {
 	budget int
 }
 
-// A part is what has to fit in one ClusterQueue.
+// A part is the demand in one ClusterQueue.
 type part struct {
 	node              *quota.Node
 	items             []flavor.Item
 	preferred, choice flavor.Choice
 }
 
-// place finds choices for the parts from the i-th on.
+// place searches choices for the parts from the i-th on.
 func (p *packing) place(i int) bool {
 	if i == len(p.parts) {
 		return true

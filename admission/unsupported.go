@@ -10,7 +10,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-// unsupported names what a quota Workload asks for and does not get, or is empty.
+// unsupported returns what a quota Workload asks for and Tranche does not support, or nothing.
 func unsupported(object *kueue.Workload) string {
 	if len(object.Spec.PreemptionGates) > 0 {
 		return "spec.preemptionGates are not supported: remove them"
@@ -35,7 +35,7 @@ func unsupported(object *kueue.Workload) string {
 	return ""
 }
 
-// priorityOf is the priority of a quota Workload, with what other controllers add to it.
+// priorityOf returns the priority of a quota Workload, including the boost that other controllers add.
 func priorityOf(object *kueue.Workload) int32 {
 	priority := int64(0)
 	if object.Spec.Priority != nil {

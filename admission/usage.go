@@ -14,17 +14,17 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// What LocalQueues have used in the past decides who is next in a ClusterQueue whose admissionScope says so (KEP-4136). A LocalQueue's
-// account is opened at the first call of Decide after it was observed, from its status and from what its stages hold then. From then
-// on every change of what it is charged is a transfer. Transfers wait for the next call of Decide, which knows the time.
+// The past usage of LocalQueues determines the order in a ClusterQueue whose admissionScope says so (KEP-4136). A LocalQueue's account is opened
+// at the first call of Decide after it was observed, from its status and the charges of its stages. From then on every change of its charges is a
+// transfer. Transfers wait for the next call of Decide, which knows the time.
 
-// A transfer is a change of what a LocalQueue is charged.
+// A transfer is a change of the charges of a LocalQueue.
 type transfer struct {
 	queue       *localQueue
 	before, now entry
 }
 
-// transfer notes a change for the accounts.
+// transfer records a change for the accounts.
 func (e *Engine) transfer(before, now entry) {
 	if e.decay == nil || !before.isCharged() && !now.isCharged() {
 		return
@@ -38,7 +38,7 @@ func (e *Engine) transfer(before, now entry) {
 	}
 }
 
-// settleAccounts brings the accounts up to now.
+// settleAccounts updates the accounts to the current time.
 func (e *Engine) settleAccounts() {
 	if e.decay == nil {
 		return
@@ -51,7 +51,7 @@ func (e *Engine) settleAccounts() {
 	e.sample()
 }
 
-// settleTransfers carries out what has been noted.
+// settleTransfers applies the recorded transfers.
 func (e *Engine) settleTransfers() {
 	for _, t := range e.transfers {
 		if t.queue.account != nil {
@@ -74,7 +74,7 @@ func (e *Engine) carryOut(t transfer) {
 	case admitted:
 		e.decay.Release(a, t.before.usage, e.now)
 		if t.now.phase == admitted {
-			// It has become less or more, and has paid for its entry.
+			// Its usage has changed, and its entry penalty is already paid.
 			e.decay.Resume(a, t.now.usage, e.now)
 			return
 		}
@@ -88,7 +88,7 @@ func (e *Engine) carryOut(t transfer) {
 	}
 }
 
-// openAccount takes over what the status of a LocalQueue says, and what its stages hold.
+// openAccount initializes the account of a LocalQueue from its status and the charges of its stages.
 func (e *Engine) openAccount(q *localQueue) {
 	account := fairshare.Account{}
 	if q.consumed != nil {
@@ -107,14 +107,14 @@ func (e *Engine) openAccount(q *localQueue) {
 	e.reorder(q)
 }
 
-// reorder makes the line of the ClusterQueue ask for the levels again.
+// reorder makes the queue of the ClusterQueue read the levels again.
 func (e *Engine) reorder(q *localQueue) {
 	if target := e.clusterQueues[q.clusterQueue]; target != nil && target.isUsageBased {
 		target.line.Reorder()
 	}
 }
 
-// sample renews what the status of each LocalQueue says of its account, now and then.
+// sample updates the usage in the status of each LocalQueue once in a sampling interval.
 func (e *Engine) sample() {
 	if e.now.Before(e.nextSample) {
 		return
@@ -129,14 +129,14 @@ func (e *Engine) sample() {
 		e.noteLocalChange(q)
 	}
 	for _, q := range e.clusterQueues {
-		// As time goes by, somebody else may have come to stand before the one who holds up the line.
+		// As usage decays, another stage may have come to precede the blocking stage.
 		if q.isUsageBased && q.line.Blocks() {
 			e.rouse(q)
 		}
 	}
 }
 
-// addUnused adds the resources of the ClusterQueue that a LocalQueue has not used, so that its status names them, too.
+// addUnused adds the resources of the ClusterQueue that a LocalQueue has not used, so that its status lists them, too.
 func (e *Engine) addUnused(q *localQueue) {
 	for _, g := range e.clusterQueue(q.clusterQueue).groups {
 		for _, name := range g.CoveredResources {
@@ -147,7 +147,7 @@ func (e *Engine) addUnused(q *localQueue) {
 	}
 }
 
-// levelOf returns what orders the stages of a ClusterQueue before their positions.
+// levelOf returns the level by which stages of a ClusterQueue are ordered before their positions.
 func (e *Engine) levelOf(c class) float64 {
 	if c.localQueue.account == nil {
 		return 0
@@ -157,7 +157,7 @@ func (e *Engine) levelOf(c class) float64 {
 
 func compareLocalQueues(a, b *localQueue) int { return compareKeys(a.key, b.key) }
 
-// fairSharing is the part of the status of a LocalQueue for its account.
+// fairSharing returns the part of the status of a LocalQueue for its account.
 func (q *localQueue) fairSharing() *kueue.LocalQueueFairSharingStatus {
 	if q.sampled == nil {
 		return nil
@@ -165,7 +165,7 @@ func (q *localQueue) fairSharing() *kueue.LocalQueueFairSharingStatus {
 	return &kueue.LocalQueueFairSharingStatus{AdmissionFairSharingStatus: q.sampled}
 }
 
-// admittedAt is since when a stage runs.
+// admittedAt returns since when a stage is admitted.
 func admittedAt(object *kueue.Workload) time.Time {
 	if c := condition(object, kueue.WorkloadAdmitted); c != nil && c.Status == metav1.ConditionTrue {
 		return c.LastTransitionTime.Time
@@ -173,11 +173,11 @@ func admittedAt(object *kueue.Workload) time.Time {
 	return time.Time{}
 }
 
-// A UsagePolicy says how the LocalQueues of a ClusterQueue take turns by what they have used (KEP-4136).
+// A UsagePolicy is how the past usage of LocalQueues determines their order in a ClusterQueue (KEP-4136).
 type UsagePolicy struct {
-	// UsageHalfLifeTime is the time after which usage counts half. If it is zero, the past does not count.
+	// UsageHalfLifeTime is the time after which usage counts half. If it is zero, past usage does not count.
 	UsageHalfLifeTime time.Duration
-	// UsageSamplingInterval is how often the status of a LocalQueue tells its usage, and for how long an admission counts in advance.
+	// UsageSamplingInterval is how often the usage in the status of a LocalQueue is updated, and for how long an admission counts in advance.
 	// Zero means 5 minutes.
 	UsageSamplingInterval time.Duration
 	// ResourceWeights are 1 unless set.

@@ -9,21 +9,21 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// A ClusterQueueView is all that the status of a ClusterQueue is made of. FlavorsReservation and FlavorsUsage have every flavor and
-// resource of the spec, in its order, also where nothing is used.
+// A ClusterQueueView has all values for the status of a ClusterQueue. FlavorsReservation and FlavorsUsage have every flavor and resource of the
+// spec, in its order, including unused ones.
 type ClusterQueueView struct {
-	// Generation is that of the spec by which is decided.
+	// Generation is that of the spec in use.
 	Generation                   int64
 	Active                       Activity
 	Pending, Reserving, Admitted int32
-	// FlavorsReservation includes peaks that policy Reserve sets aside for stages to come; FlavorsHeld does not.
+	// FlavorsReservation includes the peak reservations of policy Reserve; FlavorsHeld does not.
 	FlavorsReservation, FlavorsHeld []kueue.FlavorUsage
 	FlavorsUsage                    []kueue.FlavorUsage
 	// FairSharing is nil without fair sharing.
 	FairSharing *kueue.FairSharingStatus
 }
 
-// A CohortView is all that the status of a Cohort is made of.
+// A CohortView has all values for the status of a Cohort.
 type CohortView struct {
 	// FairSharing is nil without fair sharing.
 	FairSharing *kueue.FairSharingStatus
@@ -46,7 +46,7 @@ func (e *Engine) shareOf(n *quota.Node) *kueue.FairSharingStatus {
 	return &kueue.FairSharingStatus{WeightedShare: e.meter.Share(n, nil).Weighted()}
 }
 
-// A LocalQueueView is all that the status of a LocalQueue is made of.
+// A LocalQueueView has all values for the status of a LocalQueue.
 type LocalQueueView struct {
 	Active                       Activity
 	Pending, Reserving, Admitted int32
@@ -89,14 +89,12 @@ func (e *Engine) LocalQueue(key types.NamespacedName) (LocalQueueView, bool) {
 	}, true
 }
 
-// maxUsages is how many flavors, and resources of a flavor, the status of a queue has room for (maxItems of its CRD). Its spec has room
-// for more.
+// maxUsages is the limit of flavors, and of resources of a flavor, in the status of a queue (maxItems of its CRD). The limit of its spec is
+// higher.
 const maxUsages = 64
 
-// flavorUsages lists each flavor and each of its resources once, in the order of the spec: the keys of these lists are their names, and the
-// API server refuses a status that repeats one.
-// reserved is what is reserved in a ClusterQueue, or of that for one of its LocalQueues: what stages hold, and the peaks that policy Reserve sets
-// aside for stages to come.
+// reserved returns the reserved amounts of a ClusterQueue, or the part of them for one of its LocalQueues: what stages hold, and the peak
+// reservations of policy Reserve.
 func (q *clusterQueue) reserved(of *localQueue) *quota.Sum {
 	sum := q.ledger.reserved.Usage()
 	if of != nil {
@@ -112,6 +110,8 @@ func (q *clusterQueue) reserved(of *localQueue) *quota.Sum {
 	return &total
 }
 
+// flavorUsages lists each flavor and each of its resources once, in the order of the spec: the keys of these lists are their names, and the
+// API server refuses a status that repeats one.
 func (e *Engine) flavorUsages(q *clusterQueue, sum *quota.Sum) []kueue.FlavorUsage {
 	var usages []kueue.FlavorUsage
 	for _, g := range q.groups {
