@@ -8,8 +8,8 @@ import (
 	"github.com/tranche-dev/tranche/admission"
 )
 
-// A stage that only the reservation of another ClusterQueue keeps from its quota counts as active, as in Kueue, and one for which there is no quota in
-// any case does not.
+// A stage counts as active, as in Kueue, if only the reservation of another ClusterQueue keeps it from its quota. A stage for which there is no
+// quota in any case does not.
 func TestActiveBehindReservation(t *testing.T) {
 	w := newWorld(t, admission.Config{})
 	w.queue("owner", "a100: gpu=2", func(q *kueue.ClusterQueue) {

@@ -17,7 +17,7 @@ func inCohort(name kueue.CohortReference) func(*kueue.ClusterQueue) {
 	return func(q *kueue.ClusterQueue) { q.Spec.CohortName = name }
 }
 
-// withLimits sets limits of everything; a negative one is none.
+// withLimits sets limits of every flavor and resource; a negative one means no limit.
 func withLimits(borrowing, lending int64) func(*kueue.ClusterQueue) {
 	return func(q *kueue.ClusterQueue) {
 		r := &q.Spec.ResourceGroups[0].Flavors[0].Resources[0]
@@ -84,7 +84,7 @@ func TestBorrowing(t *testing.T) {
 	}
 }
 
-// TestWhatOneGivesBackAnotherBorrows also shows that the status tells what is borrowed.
+// TestWhatOneGivesBackAnotherBorrows also shows that the status reports what is borrowed.
 func TestWhatOneGivesBackAnotherBorrows(t *testing.T) {
 	w := newWorld(t, admission.Config{})
 	w.queue("p", "a100: gpu=4", inCohort("c"))
@@ -100,7 +100,7 @@ func TestWhatOneGivesBackAnotherBorrows(t *testing.T) {
 	}
 }
 
-// TestWhoDoesNotBorrowComesFirst: the older stage would have to borrow what the younger one owns.
+// TestWhoDoesNotBorrowComesFirst: the older stage would have to borrow nominal quota of the younger one's ClusterQueue.
 func TestWhoDoesNotBorrowComesFirst(t *testing.T) {
 	w := newWorld(t, admission.Config{})
 	w.queue("p", "a100: gpu=4", inCohort("c"))
@@ -141,7 +141,7 @@ func TestCohortsThatFormACycle(t *testing.T) {
 	w.wantAdmitted("one")
 }
 
-// TestQuotaCutBelowUsage: nothing is lost, and nothing is admitted until less is used.
+// TestQuotaCutBelowUsage: no stage is evicted, and none is admitted until less is used.
 func TestQuotaCutBelowUsage(t *testing.T) {
 	w := newWorld(t, admission.Config{})
 	w.queue("p", "a100: gpu=4", inCohort("c"))

@@ -10,8 +10,8 @@ import (
 	"github.com/tranche-dev/tranche/admission/stageplan"
 )
 
-// TestNoDeadlockInAnotherQueue has two JobSets that hold quota of one ClusterQueue and whose LocalQueue is moved to another one. There they do not
-// wait for each other, and what their owners are told is what Explain says.
+// TestNoDeadlockInAnotherQueue has two JobSets that hold quota of one ClusterQueue and whose LocalQueue is moved to another one. There they do
+// not wait for each other, and the refusals match what Explain returns.
 func TestNoDeadlockInAnotherQueue(t *testing.T) {
 	w := newWorld(t, admission.Config{StageAdmission: admission.Greedy})
 	w.queue("q", "a100: gpu=4")

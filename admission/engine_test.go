@@ -73,7 +73,7 @@ func TestSafeKeepsTwoFromWaitingForEachOther(t *testing.T) {
 				}
 			}
 			if policy == admission.Greedy {
-				// 5 free, 6 needed by both: found to be the deadlock that the other policies prevent.
+				// 5 are free and both need 6: this is the deadlock that the other policies prevent.
 				w.wantAdmitted()
 				return
 			}
@@ -110,7 +110,7 @@ func TestFailedWriteIsTakenBack(t *testing.T) {
 	if !ok || w.engine.Charged(keyOf("one"), "wl-one") || w.used("q") != "a100/nvidia.com/gpu=8" {
 		t.Fatalf("decided %v", decisions)
 	}
-	// Somebody else's change, seen while the write is under way, takes nothing back.
+	// A change by another client, observed while the write is in flight, does not revoke the admission.
 	w.change("one", func(wl *kueue.Workload) { wl.Labels = map[string]string{"a": "b"} })
 	if w.used("q") != "a100/nvidia.com/gpu=8" {
 		t.Errorf("used %s while in flight", w.used("q"))
@@ -125,7 +125,7 @@ func TestFailedWriteIsTakenBack(t *testing.T) {
 	}
 }
 
-// TestStrictFIFOAfterTheFirstHasLeft: who comes next holds up the others, whether or not it asks for the same.
+// TestStrictFIFOAfterTheFirstHasLeft: the next stage blocks the others, whether or not it asks for the same.
 func TestStrictFIFOAfterTheFirstHasLeft(t *testing.T) {
 	for name, requests := range map[string]string{"the same": "gpu=5", "another": "gpu=6"} {
 		t.Run(name, func(t *testing.T) {

@@ -14,7 +14,7 @@ func withStop(stop kueue.StopPolicy) func(*kueue.ClusterQueue) {
 	return func(q *kueue.ClusterQueue) { q.Spec.StopPolicy = &stop }
 }
 
-// evicted lets the engine decide, and returns whom it evicts. The caller settles.
+// evicted lets the engine decide, and returns its evictions. The caller settles.
 func (w *world) evicted() []admission.Evict {
 	var evicted []admission.Evict
 	for _, d := range w.engine.Decide(w.now()) {
@@ -76,7 +76,7 @@ func TestStopPolicies(t *testing.T) {
 	}
 }
 
-// TestEvictionThatIsOvertaken: what a stage holds after it has given everything back is not meant by an eviction that was decided before.
+// TestEvictionThatIsOvertaken: an eviction does not apply to quota that the stage holds after it has released everything.
 func TestEvictionThatIsOvertaken(t *testing.T) {
 	w := newWorld(t, admission.Config{})
 	w.queue("q", "a100: gpu=4")
@@ -132,7 +132,7 @@ func TestAdmissionChecks(t *testing.T) {
 	w.wantAdmitted("two")
 }
 
-// TestRequeueAt: a stage whose back-off is not over stays out of line.
+// TestRequeueAt: a stage is not pending until its back-off has expired.
 func TestRequeueAt(t *testing.T) {
 	w := newWorld(t, admission.Config{})
 	w.queue("q", "a100: gpu=4")

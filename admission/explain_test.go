@@ -15,7 +15,7 @@ import (
 	"github.com/tranche-dev/tranche/apis/visibility"
 )
 
-// told writes what is behind a refusal in one line for each shortage; alternatives have numbers.
+// told formats an explanation, one line for each shortage; alternatives have numbers.
 func told(x *visibility.Explanation) []string {
 	lines := []string{x.Check}
 	if x.Behind != nil {
@@ -54,7 +54,7 @@ func policy(name string) func(*kueue.ClusterQueue) {
 func TestExplanation(t *testing.T) {
 	for name, tc := range map[string]struct {
 		make func(*world)
-		// want is about the quota Workload named asks, if it is not another one.
+		// want is about the quota Workload named asks, if that is set.
 		asks string
 		want []string
 	}{
@@ -304,7 +304,7 @@ func TestExplanationOfWhoDoesNotWait(t *testing.T) {
 	}
 }
 
-// immigrate puts another JobSet like one that there is into namespace other.
+// immigrate adds a JobSet like an existing one to namespace other.
 func (w *world) immigrate(like, name string) {
 	w.clock++
 	model := w.jobSets[like]
@@ -319,15 +319,15 @@ func (w *world) immigrate(like, name string) {
 	}
 }
 
-// TestStrangersHaveNoNames: through a LocalQueue nobody reads the names of what is in other namespaces, and no message has them: it is in
-// the conditions and Events of whoever waits.
+// TestStrangersHaveNoNames: answers for a LocalQueue do not contain names of objects in other namespaces, and no message does, since messages are
+// in the conditions and Events of the waiting stage.
 func TestStrangersHaveNoNames(t *testing.T) {
 	isOther := func(wl *kueue.Workload) { wl.Namespace = "other" }
 	for name, tc := range map[string]struct {
 		make        func(*world)
 		asks        string
 		wantMessage string
-		// wantAll is told through the ClusterQueue, and want through the LocalQueue.
+		// wantAll is reported for the ClusterQueue, and want for the LocalQueue.
 		wantAll, want []string
 	}{
 		"holders": {

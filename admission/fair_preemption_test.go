@@ -59,9 +59,9 @@ func fairTree(w *world) {
 	w.queue("b", "a100: gpu=0", inCohort("best-effort"))
 }
 
-// TestFairBurst has two queues that run all that there is, and then all four ask for more with high priority while no victim has left yet.
-// Whenever the Engine decides and in whatever order victims leave, six are enough, the shares are fair at each level, and each stage that had
-// others evicted runs. Where the stages come in another order, the first of each queue may evict one more: it is alone then.
+// TestFairBurst has two queues that use all quota, and then all four ask for more with high priority while no victim has left yet. Whenever the
+// Engine decides and in whatever order victims leave, six evictions are enough, the shares are fair at each level, and each stage that evicted
+// others runs. If the stages arrive in another order, the first of each queue may evict one more: it is alone then.
 func TestFairBurst(t *testing.T) {
 	for name, shuffle := range map[string]func(*rapid.T, []string) []string{
 		"in turn": func(_ *rapid.T, arrivals []string) []string { return arrivals },
@@ -87,7 +87,7 @@ func TestFairBurst(t *testing.T) {
 				start := w.now()
 				for _, name := range shuffle(t, arrivals) {
 					w.lone(name[:1], name, "gpu=1", func(wl *kueue.Workload) {
-						// All are created in one second, so that their order in line is by chance.
+						// All are created in one second, so that their order in the queue is random.
 						wl.Spec.Priority, wl.CreationTimestamp.Time = new(int32(100)), start
 						wl.UID = types.UID(fmt.Sprintf("wl-%04d-%s", rapid.IntRange(0, 9999).Draw(t, "uid"), name))
 					})
@@ -136,8 +136,8 @@ func (w *world) settleShares(t *rapid.T) {
 	t.Fatalf("the preemptions do not end: %q", w.evictions)
 }
 
-// wantPaidFor checks that each queue runs as many important stages as others were evicted for it. Which of its stages these are is up to their
-// order in line.
+// wantPaidFor checks that each queue runs as many important stages as others were evicted for it. Their order in the queue determines which of
+// its stages these are.
 func (w *world) wantPaidFor(t *rapid.T) {
 	paid := map[string]int{}
 	for _, eviction := range w.evictions {
@@ -226,7 +226,7 @@ func unfair(nodes map[string]*shareNode) string {
 }
 
 // TestSharesSettleFairly lets Workloads of one GPU arrive in random trees, while victims leave. In the end the shares are max-min fair within one
-// Workload at each level, nothing is idle that is asked for, and each queue evicted at most one more than was necessary.
+// Workload at each level, no quota that is asked for is idle, and each queue evicted at most one more than was necessary.
 func TestSharesSettleFairly(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t, admission.Config{FairSharing: true})

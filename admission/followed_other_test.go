@@ -112,7 +112,7 @@ func otherFields() map[string]followed {
 			config: byUsage(),
 			before: func(w *world) {
 				w.usedBy("other", "q", usageBased)
-				// By its past, q comes after the other.
+				// By its past usage, q comes after the other.
 				localQueue(func(q *kueue.LocalQueue) {
 					q.Spec.FairSharing = &kueue.FairSharing{Weight: resource.NewMilliQuantity(1, resource.DecimalSI)}
 				})(w)
@@ -157,7 +157,7 @@ func otherFields() map[string]followed {
 			},
 		},
 		"WorkloadPriorityClass.value": {
-			// Controllers write it into the quota Workloads of the class.
+			// Controllers copy it to the quota Workloads of the class.
 			before: func(w *world) {
 				queueing(func(q *kueue.ClusterQueue) { q.Spec.QueueingStrategy = kueue.StrictFIFO }, "gpu=1", func(wl *kueue.Workload) { wl.Spec.Priority = new(int32(-1)) })(w)
 				w.lone("q", "runs", "gpu=1", func(wl *kueue.Workload) { wl.Spec.Priority = new(int32(1)) })

@@ -19,14 +19,14 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-// A followed field is one whose change is followed by a new look at pending stages.
+// A followed field is one whose changes cause another check of pending stages.
 type followed struct {
 	config admission.Config
 	// before sets up a pending quota Workload "p" that the field keeps from being admitted, and change changes the field.
 	before, change func(*world)
 	// instead of being admitted, p preempts: then another gives way.
 	preempts bool
-	// why no change of the field can make a pending stage fit. Then there is nothing to try.
+	// why no change of the field can make a pending stage fit. Then the test skips it.
 	why string
 }
 
@@ -101,7 +101,7 @@ func (tc *followed) try(t *testing.T) {
 	w := newWorld(t, tc.config)
 	tc.before(w)
 	for range 2 {
-		// Nor does it when time passes.
+		// It is not admitted when time passes, either.
 		if got := w.decide(); slices.Contains(got, "p") {
 			t.Fatalf("p is admitted before the change")
 		}
@@ -274,8 +274,8 @@ func byUsage() admission.Config {
 	return admission.Config{AdmissionFairSharing: &admission.UsagePolicy{UsageHalfLifeTime: time.Hour, UsageSamplingInterval: time.Minute}}
 }
 
-// usedBy makes a strict ClusterQueue in which a stage of a LocalQueue that has used much waits for all of the quota, before p of a LocalQueue that has
-// used less.
+// usedBy creates a strict ClusterQueue in which a stage of a LocalQueue with much past usage waits for all of the quota, before p of a LocalQueue
+// with less usage.
 func (w *world) usedBy(busy, idle string, change func(*kueue.ClusterQueue)) {
 	w.queue("q", "a100: gpu=4", func(q *kueue.ClusterQueue) { q.Spec.QueueingStrategy = kueue.StrictFIFO }, change)
 	w.localQueue("other", "q", "")
@@ -353,7 +353,7 @@ func borrowingWithin(b *kueue.BorrowWithinCohort) func(*kueue.ClusterQueue) {
 
 func preemptionFields() map[string]followed {
 	const preemption = "ClusterQueue.spec.preemption."
-	// borrower holds what p could have beside the nominal quota of its own.
+	// borrower holds the quota that p could use beside the nominal quota of its own ClusterQueue.
 	borrower := func(change func(*kueue.ClusterQueue)) func(*world) {
 		return func(w *world) {
 			w.queue("lender", "a100: gpu=4", inCohort("c"))

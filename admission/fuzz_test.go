@@ -12,8 +12,8 @@ import (
 	"github.com/tranche-dev/tranche/admission"
 )
 
-// FuzzEngine feeds objects that no API server has checked: two ClusterQueues, a Cohort and a quota Workload. Nothing may panic, no books may
-// be wrong, and nobody may be refused without a reason.
+// FuzzEngine feeds objects that no API server has validated: two ClusterQueues, a Cohort and a quota Workload. The Engine must not panic, its
+// totals must be right, and no stage may be refused without a reason.
 func FuzzEngine(f *testing.F) {
 	queue := `{"cohortName":"c","namespaceSelector":{},"resourceGroups":[{"coveredResources":["cpu","pods"],"flavors":[{"name":"f","resources":[` +
 		`{"name":"cpu","nominalQuota":"3","borrowingLimit":"8E","lendingLimit":"-1"},{"name":"pods","nominalQuota":"9"}]}]}]}`

@@ -17,18 +17,18 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-// A gathering is a gang that gathers its quota part by part: a plan whose stages are all open at once, and held until all are.
+// A gathering is a gang that gathers its quota part by part: a plan whose stages are all open at once, and hold quota until all do.
 type gathering struct {
 	name, queue string
 	// requests of each part.
 	requests []string
-	// made is how many parts have a quota Workload.
+	// made is the number of parts that have a quota Workload.
 	made int
 }
 
 func (g *gathering) part(i int) string { return fmt.Sprintf("%s-%d", g.name, i) }
 
-// plan lets the plan of a gathering be observed. No JobSet has it.
+// plan lets the Engine observe the plan of a gathering. No JobSet has it.
 func (w *world) plan(g *gathering) {
 	plan := &stageplan.Plan{}
 	for i, requests := range g.requests {
@@ -42,7 +42,7 @@ func (w *world) plan(g *gathering) {
 	})
 }
 
-// gather makes the quota Workload of the next part.
+// gather creates the quota Workload of the next part.
 func (w *world) gather(g *gathering) {
 	i := g.made
 	g.made++
@@ -52,7 +52,7 @@ func (w *world) gather(g *gathering) {
 	})
 }
 
-// isComplete tells whether all parts hold quota.
+// isComplete reports whether all parts hold quota.
 func (w *world) isComplete(g *gathering) bool {
 	for i := range g.requests {
 		if wl := w.workloads[keyOf(g.part(i))]; wl == nil || wl.Status.Admission == nil || isFinished(wl) {
@@ -73,7 +73,7 @@ func (w *world) endGathering(g *gathering) {
 	}
 }
 
-// threeOfFive is Koordinator's example: three gangs of 5 on a quota of 10, the members of which come in turns.
+// threeOfFive is Koordinator's example: three gangs of 5 on a quota of 10, whose members arrive in turns.
 func threeOfFive(t *testing.T, policy string) (*world, []*gathering) {
 	t.Helper()
 	w := newWorld(t, admission.Config{StageAdmission: policy})
@@ -110,7 +110,7 @@ func TestGangsThatGatherDoNotDeadlock(t *testing.T) {
 	}
 }
 
-// TestTheSameGangsDeadlockUnderGreedy: all is given away, and nobody has got enough.
+// TestTheSameGangsDeadlockUnderGreedy: all quota is given out, and no gang has enough.
 func TestTheSameGangsDeadlockUnderGreedy(t *testing.T) {
 	w, gangs := threeOfFive(t, admission.Greedy)
 	if i := slices.IndexFunc(gangs, w.isComplete); i >= 0 {
@@ -121,7 +121,7 @@ func TestTheSameGangsDeadlockUnderGreedy(t *testing.T) {
 	}
 }
 
-// TestAPlanNeedsNoJobSet: a part waits for the plan, holds quota as a stage does, and is told of like one.
+// TestAPlanNeedsNoJobSet: a part waits for the plan, and holds quota and is reported like a stage.
 func TestAPlanNeedsNoJobSet(t *testing.T) {
 	w := newWorld(t, admission.Config{})
 	w.queue("q", "a: gpu=2")
@@ -143,8 +143,7 @@ func TestAPlanNeedsNoJobSet(t *testing.T) {
 	w.wantAdmitted()
 }
 
-// TestGatheringsComeToTheirEnd: whatever gangs gather on quota that they share, all finish that may ever run (I3), and quota is never
-// exceeded (I1).
+// TestGatheringsComeToTheirEnd: whatever gangs gather quota that they share, all that can run finish (I3), and quota is never exceeded (I1).
 func TestGatheringsComeToTheirEnd(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t, admission.Safe)
@@ -186,7 +185,7 @@ func TestGatheringsComeToTheirEnd(t *testing.T) {
 	})
 }
 
-// TestGatherUnderBlockAdmission: nobody waits for the pods of parts that are gathered, which have none before all of them are.
+// TestGatherUnderBlockAdmission: no stage waits for the pods of parts that are gathered: none exist before all parts are.
 func TestGatherUnderBlockAdmission(t *testing.T) {
 	w := newWorld(t, admission.Config{BlockAdmission: true})
 	w.queue("q", "a: gpu=10")

@@ -14,7 +14,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-// grow lets a stage ask for pods beside those it holds quota for.
+// grow lets a stage ask for more pods than it holds quota for.
 func (w *world) grow(stage, requests, flavors string) {
 	w.t.Helper()
 	w.clock++
@@ -45,8 +45,8 @@ func (w *world) resize(jobSet, name string, pods int32) {
 	w.putPlan(js)
 }
 
-// A JobSet whose next stage is resized between two stages, so that it could never have it, is told so and holds up nobody. Made smaller
-// again, it goes on.
+// A JobSet whose next stage is resized between two stages, so that it could never fit, is refused with that reason and blocks no other. Resized
+// to fewer pods, it continues.
 func TestNextStageIsResized(t *testing.T) {
 	for name, tc := range map[string]struct{ resized, check, part string }{
 		"beyond all quota":              {"second", "WithinLimits", "can never fit (would fit with at most 2 of 3 pods of second)"},
@@ -104,7 +104,7 @@ func TestPeakAfterARestart(t *testing.T) {
 	w.wantRefusal("a-x", "PeakWithinLimits", "ExceedsMaxQuota", "need up to 3 nvidia.com/gpu of flavor a100, of which the quota is 2")
 }
 
-// What has run for long may come to its end without its growth, so that the growth waits behind those who have asked before it.
+// A stage that has run for long may finish without its growth, so the growth waits behind stages that asked before it.
 func TestGrowthWaitsInLine(t *testing.T) {
 	w := newWorld(t, admission.Config{})
 	w.queue("q", "a100: gpu=4", func(q *kueue.ClusterQueue) { q.Spec.QueueingStrategy = kueue.StrictFIFO })
@@ -124,7 +124,7 @@ func TestGrowthWaitsInLine(t *testing.T) {
 	}
 }
 
-// Pods of one Job run on one flavor. If there is nothing left of it, another does not help.
+// Pods of one Job run on one flavor. If its quota is used up, another flavor does not help.
 func TestGrowthStaysOnItsFlavor(t *testing.T) {
 	w := newWorld(t, admission.Config{})
 	w.queue("q", "a100: gpu=4; h100: gpu=8")
@@ -141,7 +141,7 @@ func TestGrowthStaysOnItsFlavor(t *testing.T) {
 	}
 }
 
-// What can never be had is said at once, and holds nobody up.
+// A growth that can never fit is refused at once, and blocks no other.
 func TestGrowthBeyondAllLimits(t *testing.T) {
 	w := newWorld(t, admission.Config{})
 	w.queue("q", "a100: gpu=4", func(q *kueue.ClusterQueue) { q.Spec.QueueingStrategy = kueue.StrictFIFO })
@@ -153,7 +153,7 @@ func TestGrowthBeyondAllLimits(t *testing.T) {
 	w.wantRefusal("a-main-growth", "WithinLimits", "ExceedsMaxQuota", "with what it holds it would need 5 nvidia.com/gpu of flavor a100, of which the quota is 4")
 }
 
-// A growth that waits is nothing that its JobSet must get before it can finish: neither it nor the rival waits for the other.
+// A waiting growth is not needed for its JobSet to finish: neither it nor the rival waits for the other.
 func TestGrowthIsNoClaim(t *testing.T) {
 	for name, tc := range map[string]struct {
 		grows bool
@@ -180,7 +180,7 @@ func TestGrowthIsNoClaim(t *testing.T) {
 	}
 }
 
-// A growth that is taken back takes nothing along: the JobSet goes on to be counted as one that will claim more.
+// An evicted growth does not evict the rest of its JobSet: the JobSet still has a claim.
 func TestGrowthLeavesAlone(t *testing.T) {
 	w := newWorld(t, admission.Config{})
 	w.queue("q", "a100: gpu=7")
@@ -197,7 +197,7 @@ func TestGrowthLeavesAlone(t *testing.T) {
 	}
 }
 
-// Preemption takes a JobSet as a whole, and its growths with it.
+// Preemption evicts a JobSet as a whole, including its growths.
 func TestPreemptionTakesTheGrowthToo(t *testing.T) {
 	w := newWorld(t, admission.Config{})
 	w.queue("q", "a100: gpu=4", func(q *kueue.ClusterQueue) {
@@ -214,7 +214,7 @@ func TestPreemptionTakesTheGrowthToo(t *testing.T) {
 	}
 }
 
-// A growth that has not gone yet does not bring back the stage that has finished without it.
+// A growth that still exists does not make the engine charge the finished stage again.
 func TestGrowthOfAFinishedStage(t *testing.T) {
 	w := newWorld(t, admission.Config{})
 	w.queue("q", "a100: gpu=5")
@@ -228,7 +228,7 @@ func TestGrowthOfAFinishedStage(t *testing.T) {
 	w.wantAdmitted("b-first")
 }
 
-// I3 with growths: every JobSet whose stages fit comes to its end, whatever the stages would like to hold beside what they need.
+// I3 with growths: every JobSet whose stages fit finishes, whatever growths its stages ask for.
 func TestGrowthsStarveNobody(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newWorld(rt, admission.Config{})
@@ -265,7 +265,7 @@ func TestGrowthsStarveNobody(t *testing.T) {
 	})
 }
 
-// pass lets the first stage of a JobSet reach what the second waits for. One that succeeds takes its growth along.
+// pass lets the first stage of a JobSet meet the start condition of the second. If it succeeds, its growth finishes, too.
 func (w *world) pass(jobSet string) {
 	status := w.jobSets[jobSet].plan.Stages[1].After[0].Status
 	w.reach(jobSet, "first", status)

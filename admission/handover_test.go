@@ -11,8 +11,8 @@ import (
 	"github.com/tranche-dev/tranche/admission/stageplan"
 )
 
-// TestHandOver lets a stage finish whose JobSet has another one, while a stranger waits for the same quota. The next stage opens first, and
-// the engine decides before it hears that the stage has finished.
+// TestHandOver lets a stage finish whose JobSet has another one, while another JobSet waits for the same quota. The next stage opens first, and
+// the engine decides before it observes that the stage has finished.
 func TestHandOver(t *testing.T) {
 	important := func(wl *kueue.Workload) { wl.Spec.Priority = new(int32(1)) }
 	for name, tc := range map[string]struct {
@@ -59,8 +59,8 @@ func TestHandOver(t *testing.T) {
 	}
 }
 
-// TestWhoHoldsQuotaComesFirst: a later stage of a JobSet that holds quota goes before a JobSet that came earlier and has not begun, under
-// each strategy, and after one of higher priority.
+// TestWhoHoldsQuotaComesFirst: a later stage of a JobSet that holds quota precedes a JobSet that came earlier and has not begun, under each
+// strategy, and comes after one of higher priority.
 func TestWhoHoldsQuotaComesFirst(t *testing.T) {
 	for _, strategy := range []kueue.QueueingStrategy{kueue.BestEffortFIFO, kueue.StrictFIFO} {
 		t.Run(string(strategy), func(t *testing.T) {
@@ -70,7 +70,7 @@ func TestWhoHoldsQuotaComesFirst(t *testing.T) {
 			w.wantAdmitted("running")
 			w.submit("q", "earlier", twoStages("gpu=4", "Complete", "gpu=1")...)
 			if strategy == kueue.StrictFIFO {
-				// It would hold up the other one, which has not begun yet.
+				// It would block the other one, which has not begun yet.
 				w.change("earlier-first", func(wl *kueue.Workload) { wl.Spec.Active = new(false) })
 			}
 			w.submit("q", "begun", twoStages("gpu=1", "Ready", "gpu=4")...)

@@ -19,7 +19,8 @@ func onFlavor(name string) func(*corev1.PodSpec) {
 	return func(spec *corev1.PodSpec) { spec.NodeSelector = map[string]string{"flavor": name} }
 }
 
-// TestLargestSize: who can never fit hears with how many pods it would, of the flavor that has most for it.
+// TestLargestSize: a refusal of a stage that can never fit names the number of pods that would, with the flavor that has the largest capacity for
+// it.
 func TestLargestSize(t *testing.T) {
 	for name, tc := range map[string]struct {
 		quotas string
@@ -128,7 +129,7 @@ func TestLargestSize(t *testing.T) {
 	}
 }
 
-// TestLargestSizeFollowsTheQuota: what is said changes with the quota, and so does the refusal, without anybody submitting anything anew.
+// TestLargestSizeFollowsTheQuota: the hint changes with the quota, and so does the refusal, without a new submission.
 func TestLargestSizeFollowsTheQuota(t *testing.T) {
 	w := newWorld(t, admission.Config{})
 	w.queue("q", "a100: gpu=4")
@@ -151,7 +152,7 @@ func TestLargestSizeFollowsTheQuota(t *testing.T) {
 	w.wantAdmitted("js-data")
 }
 
-// TestAdviceIsRight does what the refusal says: then the JobSet is admitted, and with one more pod of what was named it is not.
+// TestAdviceIsRight follows the hint of the refusal: then the JobSet is admitted, and with one more pod of a named pod set it is not.
 func TestAdviceIsRight(t *testing.T) {
 	advised := regexp.MustCompile(`at most (\d+) of \d+ pods of (\w+)`)
 	rapid.Check(t, func(t *rapid.T) {
@@ -223,7 +224,7 @@ func drawReplicatedJobs(t *rapid.T) []job {
 	return jobs
 }
 
-// refusalOf submits jobs to an empty queue. refused is false for who may run to its end.
+// refusalOf submits jobs to an empty queue. refused is false if the JobSet may run to its end.
 func refusalOf(t *rapid.T, quotas string, jobs []job) (message string, refused bool) {
 	w := newWorld(t, admission.Config{})
 	w.queue("q", quotas)

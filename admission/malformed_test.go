@@ -22,8 +22,8 @@ func flavorOf(name kueue.ResourceFlavorReference, quotas map[corev1.ResourceName
 	return g
 }
 
-// TestMalformedClusterQueue: a ClusterQueue that was stored before the API server refused it. Its quotas count as the condition says, and
-// its status has no key twice.
+// TestMalformedClusterQueue: a ClusterQueue that was stored before the API server refused it. Its quotas count as the condition says, and its
+// status has no key twice.
 func TestMalformedClusterQueue(t *testing.T) {
 	many := make([]kueue.ResourceGroup, 16)
 	for g := range many {

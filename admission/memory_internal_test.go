@@ -18,7 +18,7 @@ import (
 	jobset "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 )
 
-// TestNothingIsLeftBehind lets tenants come and go, each with names of its own, and counts what the Engine still knows of them.
+// TestNothingIsLeftBehind creates and deletes tenants, each with names of its own, and counts what the Engine still stores about them.
 func TestNothingIsLeftBehind(t *testing.T) {
 	e, err := New(Config{StageAdmission: Reserve})
 	if err != nil {

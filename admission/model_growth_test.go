@@ -14,8 +14,8 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-// This file lets the JobSets of a model grow and shrink: what a stage holds is divided as the manager does it, what is missing is asked for
-// by growths, and what is not needed any more is given up when its pods have ended.
+// This file lets the JobSets of a model grow and shrink: the charge of a stage is divided as the manager does it, missing quota is asked for by
+// growths, and quota that is no longer needed is released when its pods have terminated.
 
 // resize gives a ReplicatedJob of some JobSet another number of pods, unless it has succeeded.
 func (m *model) resize(t *rapid.T) {
@@ -32,7 +32,7 @@ func (m *model) drawJobSet(t *rapid.T) *fakeJobSet {
 	return m.jobSets[rapid.SampledFrom(slices.Sorted(maps.Keys(m.jobSets))).Draw(t, "whose")]
 }
 
-// evictGrowth marks one growth of a JobSet. Its pods end later, and nothing else happens to the JobSet.
+// evictGrowth evicts one growth of a JobSet. Its pods terminate later, and the rest of the JobSet is unchanged.
 func (m *model) evictGrowth(name, reason string) {
 	m.change(name, func(wl *kueue.Workload) {
 		setCondition(wl, kueue.WorkloadEvicted, metav1.ConditionTrue)
@@ -41,7 +41,7 @@ func (m *model) evictGrowth(name, reason string) {
 	})
 }
 
-// holdingGrowths are those of a JobSet that can be evicted.
+// holdingGrowths returns the growths of a JobSet that can be evicted.
 func (m *model) holdingGrowths(js *fakeJobSet) []string {
 	var all []string
 	for i := range js.plan.Stages {
@@ -65,7 +65,7 @@ func (m *model) isEvicted(name string) bool {
 	})
 }
 
-// divide finds out who pays for the pods of a stage that holds quota, by pod set.
+// divide computes which quota Workloads pay for the pods of a stage that holds quota, by pod set.
 func (m *model) divide(js *fakeJobSet, i int) []elastic.Size {
 	stage := &js.plan.Stages[i]
 	var sizes []elastic.Size
@@ -85,7 +85,7 @@ func (m *model) divide(js *fakeJobSet, i int) []elastic.Size {
 	return sizes
 }
 
-// tend lets the stages of a JobSet ask for the pods that they want by now, and for no others.
+// tend updates the growths of the stages of a JobSet: they ask for the pods that are wanted now, and for no others.
 func (m *model) tend(js *fakeJobSet) {
 	for i := range js.plan.Stages {
 		stage := js.workload(i)
@@ -117,7 +117,7 @@ func (m *model) fit(js *fakeJobSet, i int) {
 	}
 }
 
-// askFor lets growths ask for what a stage lacks that holds quota.
+// askFor lets growths ask for the missing pods of a stage that holds quota.
 func (m *model) askFor(js *fakeJobSet, i int) {
 	stage, sizes := js.workload(i), m.divide(js, i)
 	for g, growth := range slices.Clone(m.growths[stage]) {
@@ -162,7 +162,7 @@ func (m *model) dropGrowths(stage string) {
 	}
 }
 
-// endings are the pods that may end because a stage that goes on has become smaller, or a growth was evicted.
+// endings returns the pods that may terminate because a running stage has become smaller, or a growth was evicted.
 func (m *model) endings(js *fakeJobSet) []func() {
 	var all []func()
 	for i := range js.plan.Stages {
@@ -191,7 +191,7 @@ func (m *model) endings(js *fakeJobSet) []func() {
 	return all
 }
 
-// reclaims says that a quota Workload is needed for no more pods than it pays for.
+// reclaims marks the pods that a quota Workload pays for and does not need as reclaimable.
 func (m *model) reclaims(js *fakeJobSet, i int, name string, pays func(podSet int) int32) []func() {
 	wl := m.workloads[keyOf(name)]
 	var list []kueue.ReclaimablePod
@@ -209,7 +209,7 @@ func (m *model) reclaims(js *fakeJobSet, i int, name string, pays func(podSet in
 	return []func(){func() { m.change(name, func(wl *kueue.Workload) { wl.Status.ReclaimablePods = list }) }}
 }
 
-// checkCharges makes sure that exactly what the objects hold is charged: that of growths, too, and less what is reclaimable (I4).
+// checkCharges checks that exactly the reservations of the objects are charged: including growths, and less the reclaimable pods (I4).
 func (m *model) checkCharges(t *rapid.T) {
 	held := map[string]int64{}
 	for _, wl := range m.workloads {

@@ -16,25 +16,26 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-// A model is a world in which everything happens that may happen to staged JobSets: Jobs fail and restart their JobSet, JobSets grow and
-// shrink, are evicted and preempted, pods end late, administrators take quota and flavors away and give them back, stop queues and move them, writes fail, and
-// the manager is killed and reads everything anew.
+// A model is a world in which everything that may happen to staged JobSets happens: Jobs fail and restart their JobSet, JobSets grow and shrink,
+// are evicted and preempted, pods terminate late, administrators remove and restore quota and flavors, stop queues and move them, writes fail,
+// and the manager is killed and reads everything again.
 type model struct {
 	*world
 	config admission.Config
 	// cohorts has the parents of Cohorts by name.
 	cohorts map[string]string
-	// whole has the ClusterQueues as they are when nobody takes anything away.
+	// whole has the ClusterQueues with their original quota.
 	whole map[string]*kueue.ClusterQueue
-	// evicting are the JobSets whose pods are to end.
+	// evicting are the JobSets whose pods are about to terminate.
 	evicting map[string]bool
-	// growths are the names of those of each stage, the oldest first, and grown counts all there have ever been.
+	// growths are the names of the growths of each stage, the oldest first, and grown counts all that were ever created.
 	growths map[string][]string
 	grown   int
-	// left is how many JobSets are still to come, resizes how often one of them is resized, and troubles how many more disturbances there are.
+	// left is how many JobSets are still to be submitted, resizes how often one of them is resized, and troubles how many more disturbances there
+	// are.
 	left, resizes, troubles int
-	// wasCut tells that a ClusterQueue has been changed. From then on more may be reserved than there is: one that leaves its Cohort takes along
-	// what others have borrowed.
+	// wasCut is true if a ClusterQueue has been changed. From then on more may be reserved than the quota: a ClusterQueue that leaves its Cohort
+	// takes quota along that others have borrowed.
 	wasCut bool
 	// written are the evictions that could be written.
 	written []string
@@ -80,7 +81,7 @@ func (m *model) putQueue(q *kueue.ClusterQueue) {
 	m.engine.Apply(admission.ClusterQueueObserved{ClusterQueue: q})
 }
 
-// run goes on until nothing moves any more. What was taken away is given back before the end.
+// run continues until nothing changes. Quota that was removed is restored before the end.
 func (m *model) run(t *rapid.T) {
 	for range 3000 {
 		m.clock++
@@ -113,7 +114,7 @@ func (m *model) giveBack() {
 	}
 }
 
-// decide writes what is decided, some of it not at the first try. It tells whether anything has failed.
+// decide writes the decisions, some of them not at the first try. It reports whether a write has failed.
 func (m *model) decide(t *rapid.T) (failed bool) {
 	for _, d := range m.engine.Decide(m.now()) {
 		var id admission.DecisionID
@@ -158,8 +159,8 @@ func (m *model) decide(t *rapid.T) (failed bool) {
 	return failed
 }
 
-// checkSum makes sure that no more is reserved below a root than all quota there (I1). Limits on borrowing and lending are held against
-// a twin in other tests.
+// checkSum checks that no more is reserved below a root than all quota there (I1). Other tests check the limits on borrowing and lending against
+// a twin.
 func (m *model) checkSum(t *rapid.T) {
 	nominal, used := map[string]int64{}, map[string]int64{}
 	for name, q := range m.queues {
@@ -190,7 +191,7 @@ func (m *model) jobSetOf(stage admission.StageKey) *fakeJobSet {
 	return m.jobSets[m.workloads[stage].OwnerReferences[0].Name]
 }
 
-// evict marks all stages of a JobSet that hold quota. Its pods end later.
+// evict evicts all stages of a JobSet that hold quota. Its pods terminate later.
 func (m *model) evict(js *fakeJobSet, reason string) {
 	for i := range js.plan.Stages {
 		if wl := m.workloads[keyOf(js.workload(i))]; wl.Status.Admission != nil && !isFinished(wl) {
@@ -204,7 +205,7 @@ func (m *model) evict(js *fakeJobSet, reason string) {
 	}
 }
 
-// stop ends the pods of an evicted JobSet, which goes back to its last stage boundary.
+// stop terminates the pods of an evicted JobSet, which returns to its last stage boundary.
 func (m *model) stop(js *fakeJobSet) {
 	delete(m.evicting, js.name)
 	for i := range js.plan.Stages {
@@ -223,7 +224,7 @@ func (m *model) stop(js *fakeJobSet) {
 	m.gate(js)
 }
 
-// gate closes the stages that are not open, and opens the others.
+// gate adds the gates of stages that are not open, and removes those of open stages.
 func (m *model) gate(js *fakeJobSet) {
 	for i := range js.plan.Stages {
 		for _, name := range m.workloadsOf(js, i) {
@@ -244,7 +245,7 @@ func (m *model) workloadsOf(js *fakeJobSet, i int) []string {
 	return append([]string{js.workload(i)}, m.growths[js.workload(i)]...)
 }
 
-// restart begins a JobSet again. Stages that hold quota keep it, finished ones have to run again.
+// restart restarts a JobSet. Stages that hold quota keep it, finished ones have to run again.
 func (m *model) restart(js *fakeJobSet) {
 	js.attempt++
 	clear(js.states)
@@ -252,7 +253,7 @@ func (m *model) restart(js *fakeJobSet) {
 		for _, name := range m.workloadsOf(js, i) {
 			m.change(name, func(wl *kueue.Workload) {
 				wl.Annotations[apis.AttemptAnnotation] = strconv.Itoa(js.attempt)
-				// What was reclaimed has to be asked for again, with the rest.
+				// Reclaimed quota has to be asked for again, with the rest.
 				if isFinished(wl) || len(wl.Status.ReclaimablePods) > 0 {
 					wl.Status = kueue.WorkloadStatus{}
 				}
@@ -262,7 +263,7 @@ func (m *model) restart(js *fakeJobSet) {
 	m.gate(js)
 }
 
-// kill lets a new Engine observe all that there is.
+// kill lets a new Engine observe all objects.
 func (m *model) kill(t *rapid.T) {
 	engine, err := admission.New(m.config)
 	if err != nil {
@@ -287,7 +288,7 @@ func (m *model) kill(t *rapid.T) {
 	m.engine.Apply(admission.FlavorObserved{Flavor: newFlavor("b")})
 }
 
-// moves are all that can happen next without another decision, in a fixed order.
+// moves returns all that can happen next without another decision, in a fixed order.
 func (m *model) moves(t *rapid.T) []func() {
 	var moves []func()
 	if m.left > 0 {
@@ -326,7 +327,7 @@ func (m *model) come(t *rapid.T) {
 	}
 }
 
-// disturb does what nobody wants.
+// disturb causes one of the disturbances.
 func (m *model) disturb(t *rapid.T) {
 	m.troubles--
 	if rapid.IntRange(0, 4).Draw(t, "kill") == 0 {
@@ -370,7 +371,7 @@ func (m *model) disturb(t *rapid.T) {
 	m.putQueue(q)
 }
 
-// hanging returns a JobSet that has not finished, though nothing is in its way for good.
+// hanging returns a JobSet that has not finished, though it has no permanent obstacle.
 func (m *model) hanging() *fakeJobSet {
 	for _, name := range slices.Sorted(maps.Keys(m.jobSets)) {
 		if js := m.jobSets[name]; !js.hasSucceeded() && !m.canNever(js) {
@@ -380,13 +381,13 @@ func (m *model) hanging() *fakeJobSet {
 	return nil
 }
 
-// canNever tells whether a JobSet holds nothing and was told that it can never run to its end. Some have run their first stages while a
-// ClusterQueue could have more than it has in the end.
+// canNever reports whether a JobSet holds nothing and was refused because it can never run to its end. Some have run their first stages while a
+// ClusterQueue had more capacity than it has in the end.
 func (m *model) canNever(js *fakeJobSet) bool {
 	return m.isTooLarge(js) && len(m.engine.Holding(js.uid)) == 0
 }
 
-// isDeadlocked reports whether a stage was told of a deadlock, and is told so when it is asked for.
+// isDeadlocked reports whether a stage was refused because of a deadlock, and Explain says the same.
 func (m *model) isDeadlocked(js *fakeJobSet) bool {
 	for i := range js.plan.Stages {
 		key := keyOf(js.workload(i))
@@ -399,7 +400,7 @@ func (m *model) isDeadlocked(js *fakeJobSet) bool {
 	return false
 }
 
-// isInTheWay reports whether a JobSet holds quota and was told that its next stage can never fit. Others wait for it, and are in no deadlock.
+// isInTheWay reports whether a JobSet holds quota and was refused because its next stage can never fit. Others wait for it, without a deadlock.
 func (m *model) isInTheWay() bool {
 	for _, js := range m.jobSets {
 		if len(m.engine.Holding(js.uid)) > 0 && m.isTooLarge(js) {
@@ -409,7 +410,7 @@ func (m *model) isInTheWay() bool {
 	return false
 }
 
-// isTooLarge reports whether a stage was told that it can never fit.
+// isTooLarge reports whether a stage was refused because it can never fit.
 func (m *model) isTooLarge(js *fakeJobSet) bool {
 	never := false
 	for i := range js.plan.Stages {
@@ -420,7 +421,7 @@ func (m *model) isTooLarge(js *fakeJobSet) bool {
 	return never
 }
 
-// describe says how a JobSet stands.
+// describe formats the state of a JobSet.
 func (m *model) describe(js *fakeJobSet) string {
 	text := fmt.Sprintf("%s (%s, policy %s) hangs at %v", js.name, js.plan, js.policy, js.states)
 	for i := range js.plan.Stages {
@@ -433,8 +434,8 @@ func (m *model) describe(js *fakeJobSet) string {
 	return text + fmt.Sprintf("\nevictions %q", m.evictions)
 }
 
-// TestStagedJobSetsComeToTheirEnd: whatever happens, in the end all JobSets have finished that may ever run (I3), without a deadlock and
-// without evictions that go on and on; and at every instant the books agree with the objects and with quota (I1, I4, I5).
+// TestStagedJobSetsComeToTheirEnd: whatever happens, in the end all JobSets that can run have finished (I3), without a deadlock and without
+// endless evictions; and at every instant the charges agree with the objects and with quota (I1, I4, I5).
 func TestStagedJobSetsComeToTheirEnd(t *testing.T) {
 	for _, policy := range []string{admission.Safe, admission.Reserve} {
 		t.Run(policy, func(t *testing.T) {

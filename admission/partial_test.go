@@ -52,7 +52,7 @@ func TestPartialAdmission(t *testing.T) {
 	}
 }
 
-// TestReclaimablePods: what pods do not need any more is free for others, and counts again after a restart.
+// TestReclaimablePods: quota that pods no longer need is free for others, and counts again after a restart.
 func TestReclaimablePods(t *testing.T) {
 	w := newWorld(t, admission.Config{})
 	w.queue("q", "a100: gpu=8")
@@ -116,7 +116,7 @@ func TestPartWaitsForFlavorsThatAllCannotTake(t *testing.T) {
 	w.wantAdmitted("elastic")
 }
 
-// TestReclaimedBeforeAdmission: an admission leaves out pods that are reclaimable, and they are not taken off once more.
+// TestReclaimedBeforeAdmission: an admission leaves out pods that are reclaimable, and they are not subtracted again.
 func TestReclaimedBeforeAdmission(t *testing.T) {
 	w := newWorld(t, admission.Config{})
 	w.queue("q", "a100: gpu=8")

@@ -8,8 +8,8 @@ import (
 	"github.com/tranche-dev/tranche/admission"
 )
 
-// TestVictimWithBorrowedPeak reclaims GPUs from a JobSet that has also reserved CPUs of the preemptor's ClusterQueue for its next stage. There are
-// enough CPUs for both, so that the eviction is what ends that reservation.
+// TestVictimWithBorrowedPeak reclaims GPUs from a JobSet that has also reserved CPUs of the preemptor's ClusterQueue for its next stage. There
+// are enough CPUs for both, so that only the eviction ends that reservation.
 func TestVictimWithBorrowedPeak(t *testing.T) {
 	w := newWorld(t, admission.Config{StageAdmission: admission.Reserve})
 	w.queue("owner", "a: gpu=4 cpu=8", inCohort("c"), reclaiming(kueue.PreemptionPolicyAny))

@@ -10,8 +10,8 @@ import (
 	"github.com/tranche-dev/tranche/admission/stageplan"
 )
 
-// TestWhoCameLastYields: two queues of one Cohort wait to borrow together, each for more than it has, from another Cohort. Who asks there for
-// its own quota takes it from the one who came last. What the other waits for is then no more than their Cohort has.
+// TestWhoCameLastYields: two queues of one Cohort wait to borrow together, each for more than it has, from another Cohort. A stage that asks
+// there for its own quota takes it from the later one. What the other waits for is then no more than their Cohort has.
 func TestWhoCameLastYields(t *testing.T) {
 	for range 10 {
 		w := newWorld(t, admission.Config{})
@@ -46,8 +46,8 @@ func TestWhoCameLastYields(t *testing.T) {
 	}
 }
 
-// TestWhatWasKeptIsFreeAtOnce: under Reserve, the later stages of a victim have quota kept for them that no pod uses. Who needs no more than that
-// does not wait for the pods of the victim to end.
+// TestWhatWasKeptIsFreeAtOnce: under Reserve, a victim has quota reserved for its later stages that no pod uses. A stage that needs no more than
+// that does not wait for the pods of the victim to terminate.
 func TestWhatWasKeptIsFreeAtOnce(t *testing.T) {
 	w := newWorld(t, admission.Config{StageAdmission: admission.Reserve})
 	w.queue("q", "a100: gpu=6", preempting(kueue.PreemptionPolicyLowerPriority))
@@ -58,7 +58,7 @@ func TestWhatWasKeptIsFreeAtOnce(t *testing.T) {
 	w.wantEvicted("evict ns/staged-first InClusterQueue for ns/urgent")
 }
 
-// TestNoStageOfAnEvictedJobSetIsAdmitted: it would have to go with the others. It is looked at again when they have gone.
+// TestNoStageOfAnEvictedJobSetIsAdmitted: it would have to be evicted with the others. It is checked again when they have left.
 func TestNoStageOfAnEvictedJobSetIsAdmitted(t *testing.T) {
 	w := newWorld(t, admission.Config{StageAdmission: admission.Greedy})
 	w.queue("q", "a100: gpu=4 cpu=4", preempting(kueue.PreemptionPolicyLowerPriority))

@@ -17,7 +17,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-// The status of a stage that waits says what it asks for, also when only that changes.
+// The status of a waiting stage reports its demand, also when only that changes.
 func TestRefusalFollowsLimitRange(t *testing.T) {
 	w := newWorld(t, admission.Config{})
 	w.queue("q", "a100: cpu=4", func(q *kueue.ClusterQueue) { q.Spec.StopPolicy = new(kueue.Hold) })

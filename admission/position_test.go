@@ -13,7 +13,7 @@ import (
 	"github.com/tranche-dev/tranche/admission"
 )
 
-// positions writes pending stages as NAME LOCALQUEUE in-cluster-queue/in-local-queue.
+// positions formats pending stages as NAME LOCALQUEUE in-cluster-queue/in-local-queue.
 func positions(all []admission.Pending) []string {
 	var lines []string
 	for _, p := range all {
@@ -91,7 +91,7 @@ func TestPositionsInUnknownQueues(t *testing.T) {
 	}
 }
 
-// TestPositionAfterABackOff: an Engine that decides nothing knows the time from those who ask.
+// TestPositionAfterABackOff: an Engine that decides nothing gets the time from its callers.
 func TestPositionAfterABackOff(t *testing.T) {
 	w := newWorld(t, admission.Config{})
 	w.queue("q", "a100: gpu=4")

@@ -14,9 +14,9 @@ import (
 	"github.com/tranche-dev/tranche/admission"
 )
 
-// TestPreemptionEnds lets stages preempt each other in random cohorts, with pods that end late, writes that fail and stages that come,
-// finish and are deleted. Every call of Decide ends; with nobody new the evictions end; and once all who hold quota have finished, again and
-// again, everybody has had a turn who may ever fit.
+// TestPreemptionEnds lets stages preempt each other in random cohorts, with pods that terminate late, writes that fail and stages that arrive,
+// finish and are deleted. Every call of Decide ends; without new stages the evictions end; and once all stages that hold quota have finished,
+// again and again, every stage that can ever fit has had a turn.
 func TestPreemptionEnds(t *testing.T) {
 	for _, fair := range []bool{false, true} {
 		t.Run(fmt.Sprintf("fair=%t", fair), func(t *testing.T) {
@@ -61,7 +61,7 @@ func drawRivals(t *rapid.T, config admission.Config) *world {
 	return w
 }
 
-// decideOnRivals writes what is decided, some of it not at the first try.
+// decideOnRivals writes the decisions, some of them not at the first try.
 func (w *world) decideOnRivals(t *rapid.T) int {
 	decided := 0
 	for _, d := range w.engine.Decide(w.now()) {
@@ -101,7 +101,7 @@ func (w *world) settleRival(id admission.DecisionID, fails error, write func()) 
 	w.engine.Settle(id, fails)
 }
 
-// moveRival lets one stage leave, finish or disappear.
+// moveRival lets one stage leave, finish or be deleted.
 func (w *world) moveRival(t *rapid.T) {
 	names := []string{}
 	for _, key := range slices.SortedFunc(maps.Keys(w.workloads), compareNames) {
@@ -129,7 +129,7 @@ func isLeaving(wl *kueue.Workload) bool {
 	})
 }
 
-// comeToRest lets everybody leave who has to, until nothing is decided any more.
+// comeToRest lets all victims leave, until nothing is decided.
 func (w *world) comeToRest(t *rapid.T) {
 	for range 2000 {
 		decided := w.decideOnRivals(t)
@@ -147,7 +147,7 @@ func (w *world) comeToRest(t *rapid.T) {
 	t.Fatalf("the preemptions do not end: %q", w.evictions)
 }
 
-// runEverybody lets all finish who run, and those after them.
+// runEverybody lets all running stages finish, and those after them.
 func (w *world) runEverybody(t *rapid.T) {
 	for range 100 {
 		ran := false
@@ -169,7 +169,7 @@ func (w *world) runEverybody(t *rapid.T) {
 	}
 }
 
-// isBehindNever tells whether a stage waits under StrictFIFO.
+// isBehindNever reports whether a stage waits under StrictFIFO.
 func (w *world) isBehindNever(key admission.StageKey) bool {
 	return w.refusals[key].Check == "StrictFIFO"
 }

@@ -20,7 +20,7 @@ func (w *world) important(queue, name, requests string, priority int32) {
 	w.lone(queue, name, requests, func(wl *kueue.Workload) { wl.Spec.Priority = &priority })
 }
 
-// leave ends the pods of a stage that was evicted.
+// leave terminates the pods of a stage that was evicted.
 func (w *world) leave(name string) {
 	w.t.Helper()
 	w.change(name, func(wl *kueue.Workload) {
@@ -37,7 +37,7 @@ func (w *world) wantEvicted(want ...string) {
 	}
 }
 
-// TestWhatVictimsGiveBackIsPledged: while the victims of one stage still end, nobody else takes what they give back.
+// TestWhatVictimsGiveBackIsPledged: while the victims of one stage still terminate, no other stage takes the quota that they release.
 func TestWhatVictimsGiveBackIsPledged(t *testing.T) {
 	w := newWorld(t, admission.Config{})
 	w.queue("q", "a100: gpu=4", preempting(kueue.PreemptionPolicyLowerPriority))
@@ -56,7 +56,7 @@ func TestWhatVictimsGiveBackIsPledged(t *testing.T) {
 	w.wantEvicted("evict ns/low1 InClusterQueue for ns/high", "evict ns/low2 InClusterQueue for ns/high")
 }
 
-// TestWhoComesFirstTakesAPledge: a stage that comes before the one that has preempted may have what was pledged to that.
+// TestWhoComesFirstTakesAPledge: a stage that precedes the preemptor may use the quota that is reserved for that.
 func TestWhoComesFirstTakesAPledge(t *testing.T) {
 	w := newWorld(t, admission.Config{})
 	w.queue("q", "a100: gpu=4", preempting(kueue.PreemptionPolicyLowerPriority))
@@ -73,7 +73,7 @@ func TestWhoComesFirstTakesAPledge(t *testing.T) {
 	w.wantAdmitted("high")
 }
 
-// TestAPledgeEndsWithItsStage: what was pledged to a stage that is deleted is free for others.
+// TestAPledgeEndsWithItsStage: quota that was reserved for a stage that is deleted is free for others.
 func TestAPledgeEndsWithItsStage(t *testing.T) {
 	w := newWorld(t, admission.Config{})
 	w.queue("q", "a100: gpu=4", preempting(kueue.PreemptionPolicyLowerPriority))
@@ -86,7 +86,7 @@ func TestAPledgeEndsWithItsStage(t *testing.T) {
 	w.wantAdmitted("low")
 }
 
-// TestOnlyAsManyAsNeeded and only those that hold what is short.
+// TestOnlyAsManyAsNeeded: only as many victims as needed, and only those that hold the missing quota.
 func TestOnlyAsManyAsNeeded(t *testing.T) {
 	w := newWorld(t, admission.Config{})
 	w.queue("q", "a100: gpu=4 cpu=8", preempting(kueue.PreemptionPolicyLowerPriority))

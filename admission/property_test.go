@@ -18,8 +18,8 @@ import (
 	"github.com/tranche-dev/tranche/admission/stageplan"
 )
 
-// TestEverythingFinishes runs random JobSets on random quota, with the least helpful Jobs: none succeeds before all stages that may
-// run beside it do run. Under Safe and Reserve, every JobSet that is not refused for good comes to its end (I3).
+// TestEverythingFinishes runs random JobSets on random quota, with the least helpful Jobs: none succeeds before all stages that may run beside it
+// do run. Under Safe and Reserve, every JobSet that is not refused permanently finishes (I3).
 func TestEverythingFinishes(t *testing.T) {
 	for _, policy := range []string{admission.Safe, admission.Reserve} {
 		t.Run(policy, func(t *testing.T) {
@@ -120,7 +120,7 @@ func drawJobs(t *rapid.T) []job {
 	return jobs
 }
 
-// runToTheEnd submits JobSets now and then, and goes on until nothing moves any more.
+// runToTheEnd submits JobSets now and then, and continues until nothing changes.
 func (w *world) runToTheEnd(t *rapid.T) {
 	left := rapid.IntRange(1, 6).Draw(t, "jobsets")
 	for range 2000 {
@@ -174,7 +174,7 @@ func (w *world) decideWithFailures(t *rapid.T) {
 	}
 }
 
-// checkQuota adds up what the quota Workloads hold, and asks each limit by its own words.
+// checkQuota adds up what the quota Workloads hold, and checks each limit independently of the Engine.
 func (w *world) checkQuota(t *rapid.T) {
 	nominal, used := map[string]int64{}, map[string]int64{}
 	for _, name := range slices.Sorted(maps.Keys(w.queues)) {
@@ -207,7 +207,7 @@ func (w *world) checkQuota(t *rapid.T) {
 	}
 }
 
-// moves are all that can happen next without another decision, in a fixed order.
+// moves returns all that can happen next without another decision, in a fixed order.
 func (w *world) moves() []func() {
 	var moves []func()
 	for _, key := range slices.SortedFunc(maps.Keys(w.workloads), compareNames) {
@@ -222,7 +222,7 @@ func (w *world) moves() []func() {
 	return moves
 }
 
-// movesOf lets what runs become ready, and succeed only when there is nothing that it could wait for beside it.
+// movesOf lets running stages become ready, and succeed only when they cannot be waiting for another stage beside them.
 func (w *world) movesOf(js *fakeJobSet) []func() {
 	var ready, succeed []func()
 	complete := true
@@ -258,7 +258,7 @@ func (js *fakeJobSet) hasSucceeded() bool {
 	return true
 }
 
-// isRefusedForGood tells whether a JobSet was told at its first stages that it can never run, and holds nothing.
+// isRefusedForGood reports whether a JobSet was refused at its first stages because it can never run, and holds nothing.
 func (w *world) isRefusedForGood(js *fakeJobSet) bool {
 	good := false
 	for i := range js.plan.Stages {

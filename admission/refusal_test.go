@@ -123,7 +123,7 @@ func TestRefusals(t *testing.T) {
 			if got := w.engine.Explain(keyOf("one")); len(got) != 1 || got[0].String() != w.refusals[keyOf("one")].String() {
 				t.Errorf("Explain: %v", got)
 			}
-			// Everything is put right, and the stage must wake.
+			// All problems are fixed, and the stage must wake.
 			w.lone("q", "one", "gpu=1")
 			w.queue("q", "a100: gpu=8")
 			w.decide()
@@ -145,7 +145,7 @@ func TestPeakThatNeverFits(t *testing.T) {
 	w.wantRefusal("second-first", "WithinLimits", "ExceedsMaxQuota", "stage second could never be admitted")
 }
 
-// TestLaterStagesLeaveTheFirstFlavor needs a second choice: if x took the flavor that comes first for its later stage, y could not.
+// TestLaterStagesLeaveTheFirstFlavor needs a second choice: if x took the first flavor for its later stage, y could not use it.
 func TestLaterStagesLeaveTheFirstFlavor(t *testing.T) {
 	w := newWorld(t, admission.Config{})
 	w.queue("q", "a: gpu=4; b: gpu=4")
@@ -181,7 +181,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestContinuingComesFirst hands the quota of a finished stage to the next stage of the same JobSet, not to who has waited longer.
+// TestContinuingComesFirst hands the quota of a finished stage to the next stage of the same JobSet, not to a stage that has waited longer.
 func TestContinuingComesFirst(t *testing.T) {
 	w := newWorld(t, admission.Config{})
 	w.queue("q", "a100: gpu=2")
@@ -243,7 +243,7 @@ func TestLateAnswersBringNothingBack(t *testing.T) {
 	}
 }
 
-// TestNamesakes: of two quota Workloads of one name the second may be observed before the end of the first is.
+// TestNamesakes: of two quota Workloads of one name the second may be observed before the deletion of the first is.
 func TestNamesakes(t *testing.T) {
 	w := newWorld(t, admission.Config{})
 	w.queue("q", "a100: gpu=2")
@@ -258,7 +258,7 @@ func TestNamesakes(t *testing.T) {
 	}
 }
 
-// TestDoubt: what is taken to have gone counts again when somebody has looked, unless it has gone since he began to.
+// TestDoubt: a quota Workload with a tombstone counts again when the API server has been asked, unless it was deleted after the question.
 func TestDoubt(t *testing.T) {
 	w := newWorld(t, admission.Config{})
 	w.queue("q", "a100: gpu=2")
@@ -332,7 +332,7 @@ func TestGatesAndViews(t *testing.T) {
 	}
 }
 
-// TestAllOfAShapeHearTheNews: two equal quota Workloads, of which one stands for both.
+// TestAllOfAShapeHearTheNews: two equal quota Workloads, of which one is checked for both.
 func TestAllOfAShapeHearTheNews(t *testing.T) {
 	hold := kueue.Hold
 	w := newWorld(t, admission.Config{})

@@ -13,13 +13,13 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-// halves hold 2 and will need as many more at once as the name of the test says.
+// halves submits a JobSet whose first stage holds 2, and whose second stage needs more beside it.
 func (w *world) halves(queue, name, more string) {
 	w.t.Helper()
 	w.submit(queue, name, twoStages("gpu=2", "Ready", more)...)
 }
 
-// decideUntilCalm lets everybody leave who is evicted, and returns who was, and who was admitted, until nothing is decided any more.
+// decideUntilCalm lets all victims leave, until nothing is decided, and returns the evicted and the admitted stages.
 func (w *world) decideUntilCalm() (evicted, admitted []string) {
 	w.t.Helper()
 	for range 50 {
@@ -53,7 +53,7 @@ func stopped(policy kueue.StopPolicy) func(*kueue.ClusterQueue) {
 	return func(q *kueue.ClusterQueue) { q.Spec.StopPolicy = &policy }
 }
 
-// TestRelief takes something away from JobSets that hold quota. Each world is safe before.
+// TestRelief removes quota from JobSets that hold it. Each world is safe before.
 func TestRelief(t *testing.T) {
 	for name, tc := range map[string]struct {
 		setUp, cut  func(*world)
@@ -180,7 +180,7 @@ func TestRelief(t *testing.T) {
 			if len(admitted) > 0 {
 				t.Fatalf("admitted %q after the cut", admitted)
 			}
-			// Whatever else is observed, nobody is evicted again for the same cut.
+			// Whatever else is observed, no stage is evicted again for the same cut.
 			for key, wl := range w.workloads {
 				w.put(wl)
 				if again, _ := w.decideUntilCalm(); len(again) > 0 {
@@ -191,7 +191,7 @@ func TestRelief(t *testing.T) {
 	}
 }
 
-// everybodyOpen lists the stages that are open, wait and are no others' business.
+// everybodyOpen lists the stages that are open, hold no quota and have not finished.
 func (w *world) everybodyOpen() []string {
 	var open []string
 	for _, wl := range w.workloads {
@@ -203,7 +203,7 @@ func (w *world) everybodyOpen() []string {
 	return open
 }
 
-// TestReliefTakesWhoLosesLeast: of two that cannot both finish, accelerator-time counts first, then priority, then age.
+// TestReliefTakesWhoLosesLeast: of two that cannot both finish, lost accelerator-time decides first, then priority, then age.
 func TestReliefTakesWhoLosesLeast(t *testing.T) {
 	type held struct {
 		first    string

@@ -13,8 +13,8 @@ import (
 )
 
 // TestIdleQuotaUnderReservations lets stages of one cohort preempt each other while victims leave late. A preemptor never waits when it fits into
-// what is idle, so no two of them wait for each other. Other stages may use what is idle, but for what the reservations together still lack
-// when all evicted stages have left.
+// idle quota, so no two of them wait for each other. Other stages may use idle quota, except what the reservations together still lack when all
+// evicted stages have left.
 func TestIdleQuotaUnderReservations(t *testing.T) {
 	for _, fair := range []bool{false, true} {
 		t.Run(fmt.Sprintf("fair=%t", fair), func(t *testing.T) {
@@ -30,7 +30,7 @@ func TestIdleQuotaUnderReservations(t *testing.T) {
 						w.important(rapid.SampledFrom([]string{"p", "q", "r"}).Draw(t, "queue"), fmt.Sprint("w", n), fmt.Sprint("gpu=", size), int32(rapid.IntRange(0, 3).Draw(t, "priority")))
 					}
 					w.decide()
-					w.decide() // stages that were told of an eviction look again
+					w.decide() // stages that were notified of an eviction are checked again
 					w.wantNoIdlePreemptor(t, total)
 					w.probe(t, total)
 				}
@@ -60,7 +60,7 @@ func gpusOf(wl *kueue.Workload) int {
 	return int(q.Value())
 }
 
-// idle returns what no stage is charged, what evicted stages still hold, and what preemptors wait for.
+// idle returns the idle quota, what evicted stages still hold, and what preemptors wait for.
 func (w *world) idle(total int) (idle, leaving int, waiting map[string]int) {
 	idle, waiting = total, map[string]int{}
 	for _, key := range slices.SortedFunc(maps.Keys(w.workloads), compareNames) {
@@ -89,7 +89,7 @@ func (w *world) wantNoIdlePreemptor(t *rapid.T, total int) {
 	}
 }
 
-// probe submits a stage that may not preempt and asks for all that is idle, but for what the reservations lack. It has to be admitted.
+// probe submits a stage that may not preempt and asks for all idle quota, except what the reservations lack. It has to be admitted.
 func (w *world) probe(t *rapid.T, total int) {
 	idle, leaving, waiting := w.idle(total)
 	lack := -leaving

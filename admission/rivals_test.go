@@ -12,8 +12,8 @@ import (
 	"github.com/tranche-dev/tranche/admission"
 )
 
-// TestManyRivals has many stages of three sizes, the larger the more important, in six queues that reclaim from each other while pods
-// of victims still end. Many preemptors count on the same victims then. Each call of Decide comes to an end.
+// TestManyRivals has many stages of three sizes, the larger the more important, in six queues that reclaim from each other while pods of victims
+// still terminate. Many preemptors count on the same victims then. Each call of Decide ends.
 func TestManyRivals(t *testing.T) {
 	for seed := range uint64(6) {
 		r := rand.New(rand.NewPCG(seed, 0))

@@ -14,27 +14,27 @@ import (
 	"github.com/tranche-dev/tranche/admission"
 )
 
-// A ganging is a world of gangs that are admitted together, and of others that stand between them. Writes fail, gangs are evicted, and the
-// manager is killed.
+// A ganging is a world of co-admitted gangs, and of other quota Workloads between them. Writes fail, gangs are evicted, and the manager is
+// killed.
 type ganging struct {
 	*world
 	config admission.Config
 	groups []*gangGroup
-	// left is how many groups and others are still to come, and troubles how many more disturbances there are.
+	// left is how many groups and other quota Workloads are still to be submitted, and troubles how many more disturbances there are.
 	left, troubles int
-	// hasLimits tells that there are limits on what is borrowed and lent.
+	// hasLimits is true if there are limits on what is borrowed and lent.
 	hasLimits bool
 }
 
-// A gangGroup is gangs that are admitted together.
+// A gangGroup is a co-admission group of gangs.
 type gangGroup struct {
 	id    string
 	gangs []string
-	// queues and gpus has where each gang queues, and how much it asks for.
+	// queues and gpus are the ClusterQueue and the demand of each gang.
 	queues []string
 	gpus   []int
 	made   int
-	// wasWhole tells that all have held quota at once, so that they have started.
+	// wasWhole is true if all have held quota at once, so that they have started.
 	wasWhole bool
 }
 
@@ -58,7 +58,7 @@ func drawGanging(t *rapid.T) *ganging {
 	return m
 }
 
-// come lets another group or somebody else come.
+// come submits another group or another quota Workload.
 func (m *ganging) come(t *rapid.T) {
 	m.left--
 	priority := int32(rapid.IntRange(0, 1).Draw(t, "priority"))
@@ -75,14 +75,14 @@ func (m *ganging) come(t *rapid.T) {
 	m.groups = append(m.groups, g)
 }
 
-// make makes the quota Workload of the next gang of a group.
+// make creates the quota Workload of the next gang of a group.
 func (m *ganging) make(g *gangGroup) {
 	i := g.made
 	g.made++
 	m.lone(g.queues[i], g.gangs[i], fmt.Sprintf("gpu=%d", g.gpus[i]), together(g.id, len(g.gangs)))
 }
 
-// decideOnGangs writes what is decided, some of it not at the first try.
+// decideOnGangs writes the decisions, some of them not at the first try.
 func (m *ganging) decideOnGangs(t *rapid.T) (decided int) {
 	decisions := m.engine.Decide(m.now())
 	m.checkParts(t)
@@ -125,7 +125,7 @@ func (m *ganging) decideOnGangs(t *rapid.T) (decided int) {
 	return decided
 }
 
-// holders are the gangs of a group that hold quota, as their objects say, or that have finished.
+// holders returns the gangs of a group that hold quota, by their objects, or that have finished.
 func (m *ganging) holders(g *gangGroup) []string {
 	return slices.DeleteFunc(slices.Clone(g.gangs[:g.made]), func(name string) bool {
 		wl := m.workloads[keyOf(name)]
@@ -133,7 +133,7 @@ func (m *ganging) holders(g *gangGroup) []string {
 	})
 }
 
-// checkParts makes sure that no part of a group is charged alone, but for what has been observed so.
+// checkParts checks that no part of a group is charged alone, except what has been observed so.
 func (m *ganging) checkParts(t *rapid.T) {
 	charged := map[string]bool{}
 	for _, s := range m.engine.Books().Stages {
@@ -152,7 +152,7 @@ func (m *ganging) checkParts(t *rapid.T) {
 	}
 }
 
-// evict marks a quota Workload. Its pods end later.
+// evict evicts a quota Workload. Its pods terminate later.
 func (m *ganging) evict(name, reason string) {
 	m.change(name, func(wl *kueue.Workload) {
 		setCondition(wl, kueue.WorkloadEvicted, metav1.ConditionTrue)
@@ -161,7 +161,7 @@ func (m *ganging) evict(name, reason string) {
 	})
 }
 
-// comeToRest lets everybody leave who has to, until nothing is decided any more.
+// comeToRest lets all victims leave, until nothing is decided.
 func (m *ganging) comeToRest(t *rapid.T) {
 	for range 300 {
 		m.clock++
@@ -181,7 +181,7 @@ func (m *ganging) comeToRest(t *rapid.T) {
 	t.Fatalf("still deciding after 300 rounds: %q", m.evictions[max(0, len(m.evictions)-10):])
 }
 
-// checkAtRest makes sure that no group that has never been whole holds anything.
+// checkAtRest checks that no group that has never been whole holds anything.
 func (m *ganging) checkAtRest(t *rapid.T) {
 	for _, g := range m.groups {
 		if held := m.holders(g); !g.wasWhole && len(held) > 0 {
@@ -190,7 +190,7 @@ func (m *ganging) checkAtRest(t *rapid.T) {
 	}
 }
 
-// moves are all that can happen next without another decision, in a fixed order.
+// moves returns all that can happen next without another decision, in a fixed order.
 func (m *ganging) moves(t *rapid.T) []func() {
 	var moves []func()
 	if m.left > 0 {
@@ -221,7 +221,7 @@ func (m *ganging) moves(t *rapid.T) []func() {
 	return moves
 }
 
-// isTooLarge tries all choices of flavors: whether a group cannot fit even if nothing is charged.
+// isTooLarge tries all choices of flavors, and reports whether a group cannot fit even if nothing is charged.
 func (m *ganging) isTooLarge(g *gangGroup) bool {
 	for choice := range 1 << len(g.gangs) {
 		used, nominal := map[string]int64{}, map[string]int64{}
@@ -250,8 +250,8 @@ func (m *ganging) root(queue string) string {
 	return "queue " + queue
 }
 
-// TestGangGroupsComeToTheirEnd: whatever happens, no part of a group holds quota alone, but for what was written so by accident or after all
-// have started; and in the end all have finished that fit at all.
+// TestGangGroupsComeToTheirEnd: whatever happens, no part of a group holds quota alone, except what was written so by accident or after all have
+// started; and in the end all that can ever fit have finished.
 func TestGangGroupsComeToTheirEnd(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawGanging(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-// together makes a quota Workload one of several that are admitted together.
+// together makes a quota Workload a member of a co-admission group.
 func together(id string, size int) func(*kueue.Workload) {
 	return func(wl *kueue.Workload) {
 		wl.Labels = map[string]string{apis.AdmitTogetherLabel: id}
@@ -79,7 +79,7 @@ func TestGangsShareQuota(t *testing.T) {
 	}
 }
 
-// TestGangsThatFitOnlyAloneWakeTogether: neither of them lacks anything, and what comes free makes room for both.
+// TestGangsThatFitOnlyAloneWakeTogether: each would fit alone, and released quota makes room for both.
 func TestGangsThatFitOnlyAloneWakeTogether(t *testing.T) {
 	w := newWorld(t, admission.Config{})
 	w.queue("p", "a: gpu=2", inCohort("c"))
@@ -144,7 +144,7 @@ func TestWhatIsWrongWithGangs(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			// What holds up nobody lets the next one pass.
+			// If the gangs do not block their queues, the next one passes.
 			w := twoQueues(t, strictFIFO)
 			w.lone("p", "first", "gpu=1", tt.first...)
 			w.lone("q", "second", "gpu=1", tt.second...)
@@ -167,7 +167,7 @@ func TestWhatIsWrongWithGangs(t *testing.T) {
 	}
 }
 
-// TestGangsHoldUpTheirLines: where nothing but quota is in the way, nobody overtakes any of them, and those behind are told.
+// TestGangsHoldUpTheirLines: if missing quota is the only obstacle, no stage overtakes any of them, and the stages behind them are refused.
 func TestGangsHoldUpTheirLines(t *testing.T) {
 	w := twoQueues(t, strictFIFO)
 	w.lone("q", "busy", "gpu=4")
@@ -181,7 +181,7 @@ func TestGangsHoldUpTheirLines(t *testing.T) {
 	w.wantAdmitted("a", "b", "behind")
 }
 
-// TestGangsInOppositeOrder: each has one in front and one behind the other, in lines that nobody may overtake in.
+// TestGangsInOppositeOrder: each precedes the other in one of two StrictFIFO queues.
 func TestGangsInOppositeOrder(t *testing.T) {
 	w := twoQueues(t, strictFIFO)
 	w.lone("p", "busy-p", "gpu=4")
@@ -207,7 +207,7 @@ func TestGangsInOppositeOrder(t *testing.T) {
 	}
 }
 
-// TestGangsWaitForEachOthersTurn: of two groups each stands in front of the other somewhere, and there is quota for both.
+// TestGangsWaitForEachOthersTurn: of two groups each precedes the other in some queue, and there is quota for both.
 func TestGangsWaitForEachOthersTurn(t *testing.T) {
 	for name, change := range map[string]func(*kueue.ClusterQueue){"best effort": func(*kueue.ClusterQueue) {}, "strict": strictFIFO, "one cohort": inCohort("c")} {
 		t.Run(name, func(t *testing.T) {
@@ -224,7 +224,7 @@ func TestGangsWaitForEachOthersTurn(t *testing.T) {
 	}
 }
 
-// TestGangsHearWhenOneIsGone: those who were one too many are looked at again without it.
+// TestGangsHearWhenOneIsGone: a group that had one member too many is checked again when that is deleted.
 func TestGangsHearWhenOneIsGone(t *testing.T) {
 	w := twoQueues(t)
 	for _, name := range []string{"a", "b", "c"} {
@@ -235,8 +235,8 @@ func TestGangsHearWhenOneIsGone(t *testing.T) {
 	w.wantAdmitted("a", "c")
 }
 
-// TestGangsComeToTheirTurn: the second of the gangs is not admitted before those who stand in front of it in its line, nor do those behind the
-// first take its place meanwhile.
+// TestGangsComeToTheirTurn: the second gang is not admitted before the stages that precede it in its queue, and the stages behind the first do
+// not take its place meanwhile.
 func TestGangsComeToTheirTurn(t *testing.T) {
 	w := twoQueues(t)
 	w.lone("p", "a", "gpu=4", together("ab", 2))
@@ -254,7 +254,7 @@ func TestGangsComeToTheirTurn(t *testing.T) {
 	w.wantAdmitted("before", "behind")
 }
 
-// A settlement says which writes of the next decisions fail.
+// decideFailing lets the named writes of the next decisions fail.
 func (w *world) decideFailing(fails ...string) {
 	w.t.Helper()
 	for _, d := range w.engine.Decide(w.now()) {
@@ -282,7 +282,7 @@ func TestGangsThatWereAdmittedInPart(t *testing.T) {
 		w.decideFailing("b")
 		w.wantAdmitted("b")
 	})
-	// Somebody more important takes what the rest needs before the next decision.
+	// A more important stage takes the quota that the rest needs before the next decision.
 	inPart := func(t *testing.T, change ...func(*kueue.Workload)) *world {
 		t.Helper()
 		w := twoQueues(t)
@@ -324,7 +324,7 @@ func TestGangsThatWereAdmittedInPart(t *testing.T) {
 
 func (w *world) restart() { w.restartWith(admission.Config{}) }
 
-// restartWith lets a new Engine observe all that there is.
+// restartWith lets a new Engine observe all objects.
 func (w *world) restartWith(config admission.Config) {
 	w.t.Helper()
 	engine, err := admission.New(config)
@@ -345,7 +345,7 @@ func (w *world) restartWith(config admission.Config) {
 	}
 }
 
-// TestAfterTheGangs: once all have been admitted, each stands for itself.
+// TestAfterTheGangs: once all have been admitted, each is independent.
 func TestAfterTheGangs(t *testing.T) {
 	admitted := func(t *testing.T) *world {
 		t.Helper()
@@ -414,7 +414,7 @@ func TestAfterTheGangs(t *testing.T) {
 	}
 }
 
-// TestGangsWaitForEachOthersChecks: one that holds quota and still waits for its AdmissionChecks has not been admitted.
+// TestGangsWaitForEachOthersChecks: a gang that holds quota and still waits for its AdmissionChecks has not been admitted.
 func TestGangsWaitForEachOthersChecks(t *testing.T) {
 	w := twoQueues(t)
 	w.lone("p", "a", "gpu=4", together("ab", 2))
@@ -440,7 +440,7 @@ func TestGangsWaitForEachOthersChecks(t *testing.T) {
 	w.wantEvicted("evict ns/a Preempted")
 }
 
-// TestNobodyIsPreemptedForGangs, but they may be preempted, each alone.
+// TestNobodyIsPreemptedForGangs: gangs do not preempt, but may be preempted, each alone.
 func TestNobodyIsPreemptedForGangs(t *testing.T) {
 	w := twoQueues(t, func(q *kueue.ClusterQueue) {
 		q.Spec.Preemption = &kueue.ClusterQueuePreemption{WithinClusterQueue: kueue.PreemptionPolicyLowerPriority}
@@ -460,7 +460,7 @@ func TestNobodyIsPreemptedForGangs(t *testing.T) {
 	w.wantEvicted("evict ns/b InClusterQueue for ns/vip")
 }
 
-// TestGangsAreNotAdmittedWithFewerPods, though each says that fewer are enough.
+// TestGangsAreNotAdmittedWithFewerPods, though the minimum of each would fit.
 func TestGangsAreNotAdmittedWithFewerPods(t *testing.T) {
 	w := twoQueues(t)
 	fewer := func(wl *kueue.Workload) { wl.Spec.PodSets[0].Count, wl.Spec.PodSets[0].MinCount = 3, new(int32(1)) }

@@ -12,7 +12,7 @@ import (
 	"github.com/tranche-dev/tranche/admission"
 )
 
-// furnish begins with a cluster in which something can be admitted.
+// furnish creates a cluster in which a stage can be admitted.
 func (h *history) furnish() {
 	for _, name := range []string{"x", "y", "z"} {
 		h.observeFlavor(name)
@@ -35,7 +35,7 @@ func (h *history) furnish() {
 	}
 }
 
-// reconfigure lets an administrator change something.
+// reconfigure lets an administrator change an object.
 func (h *history) reconfigure() {
 	gone := h.chance("gone", 6)
 	switch h.draw("kind", 9) {
@@ -156,7 +156,7 @@ func (h *history) observeQueue(name string) {
 	q.Spec.ResourceGroups = h.groups(6)
 	q.Spec.QueueingStrategy = kueue.BestEffortFIFO
 	if q.Spec.CohortName == "" {
-		// What the head of one in a Cohort keeps from borrowers is compared by TestRivalsAgainstTwin.
+		// TestRivalsAgainstTwin compares what the head of a queue in a Cohort reserves against borrowers.
 		q.Spec.QueueingStrategy = pick(h, "strategy", kueue.BestEffortFIFO, kueue.StrictFIFO)
 	}
 	q.Spec.StopPolicy = h.stopPolicy()
@@ -195,7 +195,7 @@ func (h *history) weight() *kueue.FairSharing {
 	return &kueue.FairSharing{Weight: &weight}
 }
 
-// groups has quota for one or two groups of resources.
+// groups returns one or two resource groups with quotas.
 func (h *history) groups(most int) []kueue.ResourceGroup {
 	var groups []kueue.ResourceGroup
 	split := pick(h, "groups", [][]corev1.ResourceName{{gpu}}, [][]corev1.ResourceName{{"cpu", gpu}}, [][]corev1.ResourceName{{gpu}, {"cpu"}}, [][]corev1.ResourceName{{gpu, "pods"}})

@@ -11,7 +11,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// decide lets all decide, and compares.
+// decide lets the Engines and the twin decide, and compares.
 func (h *history) decide() {
 	h.t.Helper()
 	if at, ok := h.engine.NextTime(); ok && h.chance("waits", 10) && at.After(h.now) {
@@ -95,7 +95,7 @@ func (h *history) compareUsage(want verdict) {
 	}
 }
 
-// isWithinLimits tells whether an admission that counts leaves everybody within the limits (I1).
+// isWithinLimits reports whether an admission that counts keeps all places within the limits (I1).
 func (h *history) isWithinLimits(a *kueue.Admission) bool {
 	place := h.twin.charged()["queue "+string(a.ClusterQueue)]
 	for _, p := range a.PodSetAssignments {

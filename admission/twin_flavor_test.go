@@ -23,7 +23,7 @@ type option struct {
 	bill   bill
 }
 
-// A pod set as it counts: so many pods, or at least min of them if that is not 0.
+// A pod set as it counts: its number of pods, or at least min of them if that is not 0.
 type podSet struct {
 	name       kueue.PodSetReference
 	count, min int32
@@ -31,8 +31,8 @@ type podSet struct {
 	requests   map[corev1.ResourceName]quota.Amount
 }
 
-// choose takes for each item the first flavor that fits on top of those before, or with TryNextFlavor the one that borrows from least
-// far up. If these do not lead to the end, it takes the first combination that fits.
+// choose selects for each item the first flavor that fits on top of those before, or with TryNextFlavor the one that borrows from least far up.
+// If these do not lead to a full choice, it selects the first combination that fits.
 func (p *place) choose(items []item, fungibility *kueue.FlavorFungibility) []int {
 	tryNext := fungibility != nil && fungibility.WhenCanBorrow == kueue.TryNextFlavor
 	choice := []int{}
@@ -96,7 +96,7 @@ func total(items []item, choice []int) bill {
 	return sum
 }
 
-// takes tells whether pods may run on nodes of a flavor. Of selectors and affinity, labels count that some flavor of the group has.
+// takes reports whether pods may run on nodes of a flavor. Of selectors and affinity, only labels count that some flavor of the group has.
 func takes(f *kueue.ResourceFlavor, keys map[string]bool, spec *corev1.PodSpec) bool {
 	tolerations := append(slices.Clone(spec.Tolerations), f.Spec.Tolerations...)
 	for _, taint := range f.Spec.NodeTaints {
@@ -122,7 +122,7 @@ func takes(f *kueue.ResourceFlavor, keys map[string]bool, spec *corev1.PodSpec) 
 	})
 }
 
-// items are the choices to make, or the check that says that there are none.
+// items returns the choices to make, or the check that refuses since there are none.
 func (w *twin) items(q *kueue.ClusterQueue, bare *place, podSets []podSet) ([]item, string) {
 	items := []item{}
 	for i, p := range podSets {
@@ -145,7 +145,7 @@ func (w *twin) items(q *kueue.ClusterQueue, bare *place, podSets []podSet) ([]it
 	return items, ""
 }
 
-// item is the choice of a flavor of one group, without options if nothing is asked for.
+// item returns the choice of a flavor of one group, without options if nothing is requested.
 func (w *twin) item(g kueue.ResourceGroup, bare *place, p podSet) (item, string) {
 	requests := map[corev1.ResourceName]quota.Amount{}
 	for _, r := range g.CoveredResources {
@@ -202,7 +202,7 @@ func admissionOf(queue string, podSets []podSet, items []item, choice []int) kue
 	return a
 }
 
-// checksOf are the AdmissionChecks that an admission has to pass.
+// checksOf returns the AdmissionChecks that an admission has to pass.
 func (w *twin) checksOf(a kueue.Admission) []kueue.AdmissionCheckReference {
 	used := map[kueue.ResourceFlavorReference]bool{}
 	for _, p := range a.PodSetAssignments {

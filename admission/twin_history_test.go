@@ -25,9 +25,8 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 )
 
-// TestEngineAgainstTwin lets clusters live through random histories, and compares after each call of Decide. Beside the Engine runs a
-// second one with the same input, which must decide the same to the letter. A crash replaces both by new ones that are told all
-// objects in random order (I5).
+// TestEngineAgainstTwin runs clusters through random histories, and compares after each call of Decide. Beside the Engine runs a second one with
+// the same input, which must decide exactly the same. A crash replaces both by new ones that observe all objects in random order (I5).
 func TestEngineAgainstTwin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := newHistory(t)
@@ -50,9 +49,9 @@ type history struct {
 	twin    *twin
 	now     time.Time
 	version int
-	// stale are observations that have been overtaken.
+	// stale are observations that are out of date.
 	stale []admission.Event
-	// told is what owners have been told last.
+	// told is the last refusal of each stage.
 	told map[admission.StageKey]admission.Refusal
 	// unsettled are decisions that are still to be written.
 	unsettled []admission.Decision
@@ -96,7 +95,7 @@ func (h *history) meta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, UID: types.UID(name), ResourceVersion: strconv.Itoa(h.version)}
 }
 
-// step lets one thing happen.
+// step makes one random change.
 func (h *history) step() {
 	switch h.draw("what", 19) {
 	case 0, 1, 2, 3:
@@ -185,7 +184,7 @@ func affinityTo(r corev1.NodeSelectorRequirement) *corev1.Affinity {
 	}}}
 }
 
-// submitJobSet creates a JobSet with up to three stages. The plan may come first or last. Some stages have a place that the plan lacks.
+// submitJobSet creates a JobSet with up to three stages. The plan may come first or last. Some stages have an index that the plan lacks.
 func (h *history) submitJobSet(namespace, name string, queue kueue.LocalQueueName) {
 	yes := true
 	spec := &jobsetapi.JobSetSpec{}
@@ -230,7 +229,7 @@ func (h *history) observePlan(ev admission.PlanObserved) {
 	h.tell(ev)
 }
 
-// observe makes the next version of a quota Workload known.
+// observe makes the Engines observe the next version of a quota Workload.
 func (h *history) observe(wl *kueue.Workload) {
 	key := keyOfWorkload(wl)
 	if old := h.twin.workloads[key]; old != nil {
@@ -253,7 +252,7 @@ func (h *history) remove(wl *kueue.Workload) {
 	h.tell(admission.WorkloadGone{Key: key})
 }
 
-// crash starts new Engines, which are told everything in random order. What was decided and not written is lost.
+// crash starts new Engines, which observe everything in random order. Decisions that were not written are lost.
 func (h *history) crash() {
 	var events []admission.Event
 	for _, name := range slices.Sorted(maps.Keys(h.twin.flavors)) {
@@ -290,7 +289,7 @@ func (h *history) crash() {
 	clear(h.twin.evicting)
 }
 
-// settleOne writes one of the decisions that are to be written, or fails to.
+// settleOne writes one of the pending decisions, or fails to.
 func (h *history) settleOne() {
 	if len(h.unsettled) == 0 {
 		return
@@ -339,7 +338,7 @@ func (h *history) settle(d admission.Decision, id admission.DecisionID, outcome 
 	}
 }
 
-// change makes a new version of a quota Workload, if it is still the same.
+// change creates a new version of a quota Workload, if it is still the same.
 func (h *history) change(key admission.StageKey, uid types.UID, f func(*kueue.Workload)) {
 	if old := h.twin.workloads[key]; old != nil && old.UID == uid {
 		wl := old.DeepCopy()
@@ -362,14 +361,14 @@ func (h *history) evict(wl *kueue.Workload) {
 	wl.Status.Conditions[len(wl.Status.Conditions)-1].LastTransitionTime = metav1.NewTime(h.now)
 }
 
-// release lets the pods of an eviction, or of anything else, end.
+// release terminates the pods of an eviction, or any others.
 func (h *history) release(wl *kueue.Workload) {
 	wl.Status.Admission = nil
 	setCondition(wl, kueue.WorkloadQuotaReserved, metav1.ConditionFalse)
 	setCondition(wl, kueue.WorkloadAdmitted, metav1.ConditionFalse)
 }
 
-// changeWorkload lets anybody change one of the quota Workloads, or delete it.
+// changeWorkload changes one of the quota Workloads as any client may, or deletes it.
 func (h *history) changeWorkload() {
 	if len(h.twin.workloads) == 0 {
 		return
@@ -426,7 +425,7 @@ func (h *history) changeSpec(wl *kueue.Workload) {
 	}
 }
 
-// impose lets somebody else write an admission, which counts as it is.
+// impose lets another client write an admission, which is charged as it is written.
 func (h *history) impose(wl *kueue.Workload) {
 	a := &kueue.Admission{ClusterQueue: pick[kueue.ClusterQueueReference](h, "imposed on", "q0", "q1", "elsewhere")}
 	for i := range wl.Spec.PodSets {

@@ -9,7 +9,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// keepNominal reserves for the head of a StrictFIFO queue what it may keep from borrowers, and reports whether that is anything.
+// keepNominal reserves nominal quota for the head of a StrictFIFO queue against borrowers, and reports whether there is any to reserve.
 func (r *rivalry) keepNominal(wl *kueue.Workload) bool {
 	kept := r.nominalOf(wl)
 	if len(kept) == 0 {
@@ -30,8 +30,7 @@ func (r *rivalry) keepNominal(wl *kueue.Workload) bool {
 	return true
 }
 
-// nominalOf is the part of what a Workload needs that its ClusterQueue does not use of its nominal quota, or all of it if it fits below the
-// root.
+// nominalOf returns the part of a Workload's need that is unused nominal quota of its ClusterQueue, or all of it if it fits below the root.
 func (r *rivalry) nominalOf(wl *kueue.Workload) bill {
 	q := r.queues[string(r.localQueueOf(wl).Spec.ClusterQueue)]
 	if q.Spec.QueueingStrategy != kueue.StrictFIFO || q.Spec.Preemption.ReclaimWithinCohort == kueue.PreemptionPolicyAny || q.Spec.CohortName == "" {
@@ -66,7 +65,7 @@ func (r *rivalry) nominalOf(wl *kueue.Workload) bill {
 	})
 }
 
-// keepers are the Workloads of other queues that keep nominal quota from borrowers, the last in front, without those that yield anyway.
+// keepers returns the Workloads of other queues that reserve nominal quota against borrowers, in reverse order, without those that yield anyway.
 func (r *rivalry) keepers(wl *kueue.Workload, yielding []*kueue.Workload) []*kueue.Workload {
 	var all []*kueue.Workload
 	places := r.places()

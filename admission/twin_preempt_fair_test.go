@@ -8,8 +8,8 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
-// fair takes from whoever has the highest share, as if the Workload had been admitted: first by LessThanOrEqualToFinalShare, and then once
-// more from each ClusterQueue by LessThanInitialShare.
+// fair takes victims from the queue with the highest share, as if the Workload had been admitted: first by LessThanOrEqualToFinalShare, and then
+// once more from each ClusterQueue by LessThanInitialShare.
 func (h *hunt) fair(all []prey) []prey {
 	left := map[string][]prey{}
 	slices.SortFunc(all, h.comparePreyOfOneRank)
@@ -20,7 +20,7 @@ func (h *hunt) fair(all []prey) []prey {
 	var victims []prey
 	failed := map[string][]prey{}
 	for queue := h.highest(left, victims); queue != ""; queue = h.highest(left, victims) {
-		// Whose turn it is goes through all of its own until it has found one.
+		// The selected queue tries all of its candidates until one is taken.
 		for taken := false; !taken && len(left[queue]) > 0; {
 			p := left[queue][0]
 			left[queue] = left[queue][1:]
@@ -55,7 +55,7 @@ func (h *hunt) fair(all []prey) []prey {
 	return nil
 }
 
-// compareSides compares the shares of the two sides that meet in the lowest Cohort above the Workload and somebody else.
+// compareSides compares the shares of the two sides that meet in the lowest common Cohort of the Workload and a candidate.
 func (h *hunt) compareSides(p prey, gone []prey) int {
 	return in(h, gone, []bill{h.bill}, func(own *place, places map[string]*place) int {
 		theirs := places["queue "+p.queue]
@@ -64,7 +64,7 @@ func (h *hunt) compareSides(p prey, gone []prey) int {
 	})
 }
 
-// below is the child of a place that is above another one, or that one.
+// below returns the child of a place that is above another place, or is that place.
 func below(top, p *place) *place {
 	for p.parent != top {
 		p = p.parent
@@ -78,7 +78,7 @@ func (h *hunt) isFinallyLess(p prey, victims []prey) bool {
 
 func (h *hunt) isInitiallyLess(p prey, victims []prey) bool { return h.compareSides(p, victims) < 0 }
 
-// areFair tells whether the Workload fits without the victims, and each of them could be taken after those before it.
+// areFair reports whether the Workload fits without the victims, and each of them could be taken after those before it.
 func (h *hunt) areFair(victims []prey) bool {
 	for i, p := range victims {
 		if p.finally && !h.isFinallyLess(p, victims[:i]) || p.initially && !h.isInitiallyLess(p, victims[:i]) {
@@ -88,9 +88,9 @@ func (h *hunt) areFair(victims []prey) bool {
 	return h.fits(victims, false)
 }
 
-// highest goes down from the root, always to the child with the highest share that borrows, or that is above the Workload. At equal
-// shares a Cohort comes before a ClusterQueue, Cohorts go by name, other ClusterQueues before the Workload's own, and these by whom they
-// would yield.
+// highest goes down from the root, always to the child with the highest share that borrows, or that is above the Workload. At equal shares a
+// Cohort comes before a ClusterQueue, Cohorts are ordered by name, other ClusterQueues come before the Workload's own, and these are ordered by
+// their next victim.
 func (h *hunt) highest(left map[string][]prey, victims []prey) string {
 	return in(h, victims, []bill{h.bill}, func(own *place, places map[string]*place) string {
 		names := map[*place]string{}

@@ -11,26 +11,26 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// A hunt looks for those who have to leave so that one quota Workload fits, by the rules that package preempt documents. It makes the
-// state anew for each question.
+// A hunt searches victims so that one quota Workload fits, by the rules that package preempt documents. It recomputes the state for each
+// question.
 type hunt struct {
 	twin *twin
 	wl   *kueue.Workload
 	bill bill
-	// exempt are the pledges that do not count for the Workload.
+	// exempt are the Workloads whose reservations do not count for the Workload.
 	exempt map[*kueue.Workload]bool
-	// short is what there is not enough of.
+	// short is the missing quota.
 	short []quota.FlavorResource
 }
 
-// A prey is somebody who may have to leave. Of two, who has the lower rank leaves first: whom the Workload has an advantage over, others
-// in the cohort, and those in the same ClusterQueue.
+// A prey is a candidate victim. A lower rank leaves first: candidates over which the Workload has an advantage, then others in the cohort, then
+// those in the same ClusterQueue.
 type prey struct {
 	wl     *kueue.Workload
 	queue  string
 	rank   int
 	reason string
-	// finally tells that it was taken by the strategy LessThanOrEqualToFinalShare, and initially by the other one.
+	// finally is true if it was taken by the strategy LessThanOrEqualToFinalShare, and initially by the other one.
 	finally, initially bool
 }
 
@@ -40,8 +40,8 @@ const (
 	ofQueue
 )
 
-// in asks something about the places as they are when all who are on their way out, and some others, have gone. The hunt's Workload is
-// charged once or not at all.
+// in evaluates ask for the places as they are when all that are being evicted, and some others, have left. The hunt's Workload is charged once or
+// not at all.
 func in[T any](h *hunt, gone []prey, charged []bill, ask func(own *place, places map[string]*place) T) T {
 	places := h.twin.chargedBut(h.exempt)
 	for _, wl := range h.twin.workloads {
@@ -63,7 +63,7 @@ func (h *hunt) policies() kueue.ClusterQueuePreemption {
 	return *h.twin.queues[h.queue()].Spec.Preemption
 }
 
-// find returns those who have to leave, or tells that it is enough to wait for those who leave already.
+// find returns the victims, or reports that it is enough to wait for those that are being evicted already.
 func (h *hunt) find() (victims []prey, awaits bool) {
 	if h.fits(nil, false) {
 		return nil, true
@@ -89,7 +89,7 @@ func (h *hunt) find() (victims []prey, awaits bool) {
 	return h.classic(all), false
 }
 
-// fits tells whether the Workload fits when some have gone, and, if that is asked for, borrows nothing then.
+// fits reports whether the Workload fits when some have left, and, if required, borrows nothing then.
 func (h *hunt) fits(gone []prey, mustNotBorrow bool) bool {
 	return in(h, gone, nil, func(own *place, _ map[string]*place) bool {
 		return own.fits(h.bill) && (!mustNotBorrow || !with(own, h.bill, func() bool { return own.parent != nil && own.isOver(keys(h.bill)) }))
@@ -100,7 +100,7 @@ func keys(b bill) []quota.FlavorResource {
 	return slices.DeleteFunc(slices.Collect(maps.Keys(b)), func(fr quota.FlavorResource) bool { return b[fr] == 0 })
 }
 
-// isOver tells whether more is used in a place and below than it has of any of these.
+// isOver reports whether more is used in a place and below than it has of any of these.
 func (p *place) isOver(frs []quota.FlavorResource) bool {
 	return slices.ContainsFunc(frs, func(fr quota.FlavorResource) bool {
 		own, keep := p.has(fr)
@@ -113,7 +113,7 @@ func (h *hunt) borrowsWhilePreempting() bool {
 	return b != nil && b.Policy == kueue.BorrowWithinCohortPolicyLowerPriority
 }
 
-// mayTry tells whether preemption is of use at all: who may not preempt while borrowing must end up within some quota.
+// mayTry reports whether preemption can help at all: a Workload that may not preempt while borrowing must end up within some quota.
 func (h *hunt) mayTry() bool {
 	if h.borrowsWhilePreempting() || h.twin.isFair && h.policies().ReclaimWithinCohort != kueue.PreemptionPolicyNever {
 		return true
@@ -133,7 +133,7 @@ func (h *hunt) mayTry() bool {
 	})
 }
 
-// candidates are all who may have to leave, those who leave first in front.
+// candidates returns all candidate victims, the first to leave first.
 func (h *hunt) candidates() []prey {
 	return in(h, nil, nil, func(own *place, places map[string]*place) (all []prey) {
 		for _, wl := range h.twin.workloads {
@@ -174,7 +174,7 @@ func (h *hunt) allows(policy kueue.PreemptionPolicy, wl *kueue.Workload) bool {
 	return false
 }
 
-// hasAdvantage tells whether the Workload would stay within the quota of its ClusterQueue, or of a Cohort above that, and the other one is
+// hasAdvantage reports whether the Workload would stay within the quota of its ClusterQueue, or of a Cohort above that, and the other one is
 // outside of that.
 func (h *hunt) hasAdvantage(own, theirs *place) bool {
 	return with(own, h.bill, func() bool {
@@ -187,7 +187,7 @@ func (h *hunt) hasAdvantage(own, theirs *place) bool {
 	})
 }
 
-// isOverBelow tells whether a ClusterQueue and all Cohorts above it, up to one that is not asked, borrow of what is short.
+// isOverBelow reports whether a ClusterQueue and all Cohorts above it, below top, borrow some of the missing quota.
 func (h *hunt) isOverBelow(p, top *place) bool {
 	for ; p != top; p = p.parent {
 		if !p.isOver(h.short) {
@@ -197,7 +197,7 @@ func (h *hunt) isOverBelow(p, top *place) bool {
 	return true
 }
 
-// meeting is the lowest place above both.
+// meeting returns the lowest place above both.
 func meeting(a, b *place) *place {
 	for p := a; p != nil; p = p.parent {
 		for q := b; q != nil; q = q.parent {
@@ -213,7 +213,7 @@ func (h *hunt) comparePrey(a, b prey) int {
 	return cmp.Or(cmp.Compare(a.rank, b.rank), h.comparePreyOfOneRank(a, b))
 }
 
-// comparePreyOfOneRank: the less important leaves first, and of equals who got its quota last.
+// comparePreyOfOneRank orders the less important first, and of equals the one that got its quota last.
 func (h *hunt) comparePreyOfOneRank(a, b prey) int {
 	return cmp.Or(cmp.Compare(priorityOf(a.wl), priorityOf(b.wl)), h.twin.reservedAt(b.wl).Compare(h.twin.reservedAt(a.wl)), cmp.Compare(a.wl.UID, b.wl.UID))
 }
@@ -225,13 +225,13 @@ func (w *twin) reservedAt(wl *kueue.Workload) time.Time {
 	return conditionOf(wl, kueue.WorkloadQuotaReserved).LastTransitionTime.Time
 }
 
-// isLeaving tells whether somebody who holds quota is evicted.
+// isLeaving reports whether a Workload that holds quota is evicted.
 func (w *twin) isLeaving(wl *kueue.Workload) bool {
 	return w.holds(wl) != nil && (w.evicting[keyOfWorkload(wl)] || reservation(wl) != nil && isTrue(wl, kueue.WorkloadEvicted))
 }
 
-// classic takes one candidate after the other until the Workload fits: either without borrowing, or not from those who are left in peace
-// by who borrows.
+// classic takes one candidate after the other until the Workload fits: either without borrowing, or without candidates that a borrower may not
+// preempt.
 func (h *hunt) classic(all []prey) []prey {
 	attempts := []bool{false, true}
 	switch best := all[0].rank; {
@@ -286,7 +286,7 @@ func (h *hunt) reasonFor(p prey, mustNotBorrow bool) string {
 	return ""
 }
 
-// spare lets those stay who need not leave: the last but one is asked first.
+// spare drops victims that need not leave: the last but one is tried first.
 func spare(victims []prey, suffices func([]prey) bool) []prey {
 	for i := len(victims) - 2; i >= 0; i-- {
 		if rest := slices.Delete(slices.Clone(victims), i, i+1); suffices(rest) {

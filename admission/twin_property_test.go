@@ -12,8 +12,8 @@ import (
 	"github.com/tranche-dev/tranche/admission"
 )
 
-// TestNobodyWaitsForEver: when those that hold quota finish, whatever happened before, every quota Workload is admitted that could be if
-// nothing were charged; under StrictFIFO too, since each comes to be the first.
+// TestNobodyWaitsForEver: when all that hold quota finish, whatever happened before, every quota Workload is admitted that could be if nothing
+// were charged; under StrictFIFO too, since each becomes the head.
 func TestNobodyWaitsForEver(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := newHistory(t)
@@ -37,7 +37,7 @@ func TestNobodyWaitsForEver(t *testing.T) {
 	})
 }
 
-// finishAll writes all decisions, and lets all finish that hold quota.
+// finishAll writes all decisions, and lets all that hold quota finish.
 func (h *history) finishAll() {
 	for _, d := range h.unsettled {
 		switch d := d.(type) {
@@ -58,9 +58,9 @@ func (h *history) finishAll() {
 	}
 }
 
-// checkOrder: in a ClusterQueue with StrictFIFO, no stage is admitted while a stage in front of it waits for quota, but for those that pass.
-// It looks only at those admitted that belong to no JobSet: they never pass. A JobSet of which a stage is admitted in the same call may have come
-// to stand in front of them only then.
+// checkOrder: in a ClusterQueue with StrictFIFO, no stage is admitted while a stage before it waits for quota, except stages that pass. It checks
+// only admitted stages that belong to no JobSet: they never pass. A JobSet of which a stage is admitted in the same call may have come to precede
+// them only then.
 func (h *history) checkOrder(decisions []admission.Decision, want verdict) {
 	h.t.Helper()
 	begun := map[types.UID]bool{}

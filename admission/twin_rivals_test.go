@@ -18,9 +18,8 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// TestRivalsAgainstTwin lets quota Workloads preempt each other in random clusters, and compares all decisions with the twin's. Before
-// each call of Decide the manager crashes, so that everybody is looked at: what an Engine need not look at again is the matter of other
-// tests.
+// TestRivalsAgainstTwin lets quota Workloads preempt each other in random clusters, and compares all decisions with the twin's. Before each call
+// of Decide the manager crashes, so that all stages are checked: other tests cover which stages an Engine need not check again.
 func TestRivalsAgainstTwin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := newHistory(t)
@@ -107,7 +106,7 @@ func (h *history) observeRivalQueue(name string) {
 	h.tell(admission.LocalQueueObserved{LocalQueue: lq})
 }
 
-// moveRivals submits a quota Workload, or lets one finish or the pods of one end, or changes a ClusterQueue.
+// moveRivals submits a quota Workload, lets one finish, terminates the pods of one, or changes a ClusterQueue.
 func (h *history) moveRivals() {
 	queue := pick(h, "queue", slices.Sorted(maps.Keys(h.twin.queues))...)
 	what := h.draw("what", 9)
@@ -169,31 +168,31 @@ func (h *history) decideOnRivals() {
 	}
 }
 
-// A bid is what a ClusterQueue sends into the contest: an offer that fits, or one that will when others have left.
+// A bid is the nominee of a ClusterQueue: an offer that fits, or one that will when its victims have left.
 type bid struct {
 	offer   *offer
 	victims []prey
 	awaits  bool
-	// borrows tells that the ClusterQueue will use more than it has.
+	// borrows is true if the ClusterQueue will use more than it has.
 	borrows bool
-	// yielding give up their pledges for it.
+	// yielding are the Workloads that lose their reservations to it.
 	yielding []*kueue.Workload
 	// asOf is how often quota had been taken then.
 	asOf int
 }
 
-// rivalry is one pass over ClusterQueues that share quota.
+// A rivalry is one scheduling cycle of ClusterQueues that share quota.
 type rivalry struct {
 	*twin
 	told []string
-	// takings is how often quota was taken, or set aside, in this pass.
+	// takings is how often quota was charged or reserved in this cycle.
 	takings int
 	bids    map[string]*bid
-	// refused are not looked at again in this pass, unless quota is given back.
+	// refused are not checked again in this cycle, unless quota is released.
 	refused map[*kueue.Workload]bool
-	// gaveUp have had a pledge in this pass.
+	// gaveUp are the Workloads that have had a reservation in this cycle.
 	gaveUp map[*kueue.Workload]bool
-	// keeps are those whose pledge is nominal quota that is kept from borrowers.
+	// keeps are the Workloads whose reservation is nominal quota, against borrowers.
 	keeps map[*kueue.Workload]bool
 }
 
@@ -239,7 +238,7 @@ func (r *rivalry) pass(group []string) {
 	}
 }
 
-// nominate is the first in the line of a ClusterQueue that can be admitted, now or when others have left.
+// nominate returns the first pending Workload of a ClusterQueue that can be admitted, now or when its victims have left.
 func (r *rivalry) nominate(queue string) *bid {
 	q := r.queues[queue]
 	for _, wl := range r.line(queue) {
@@ -283,7 +282,7 @@ func (w *twin) line(queue string) []*kueue.Workload {
 	return line
 }
 
-// exempt are the pledges that a Workload may count on: its own, and those of who comes after it in its line.
+// exempt returns the Workloads whose reservations do not count for a Workload: itself, and those that come after it in its queue.
 func (w *twin) exempt(wl *kueue.Workload) map[*kueue.Workload]bool {
 	exempt := map[*kueue.Workload]bool{}
 	for other := range w.pledges {
@@ -294,7 +293,7 @@ func (w *twin) exempt(wl *kueue.Workload) map[*kueue.Workload]bool {
 	return exempt
 }
 
-// bid is what a Workload can have. Who stays within what its ClusterQueue has takes it from those who only wait to borrow it.
+// bid returns what a Workload can get. If it stays within what its ClusterQueue has, Workloads that only wait to borrow that yield.
 func (r *rivalry) bid(wl *kueue.Workload) *bid {
 	b := r.bidBut(wl, nil)
 	if b != nil && !b.awaits && len(b.victims) == 0 {
@@ -312,7 +311,7 @@ func (r *rivalry) bid(wl *kueue.Workload) *bid {
 	return again
 }
 
-// bidBut is what a Workload can have if some give up what is pledged to them.
+// bidBut returns what a Workload can get if some lose their reservations.
 func (r *rivalry) bidBut(wl *kueue.Workload, yielding []*kueue.Workload) *bid {
 	exempt := r.exempt(wl)
 	for _, other := range yielding {
@@ -340,14 +339,14 @@ func (r *rivalry) bidBut(wl *kueue.Workload, yielding []*kueue.Workload) *bid {
 	return b
 }
 
-// borrows tells whether the Workload ends up with more than its ClusterQueue has when some have gone.
+// borrows reports whether the Workload ends up with more than its ClusterQueue has when some have left.
 func (h *hunt) borrows(gone []prey) bool {
 	return in(h, gone, nil, func(own *place, _ map[string]*place) bool {
 		return own.parent != nil && with(own, h.bill, func() bool { return own.isOver(keys(h.bill)) })
 	})
 }
 
-// yielding are those in other lines who wait to borrow what a Workload may take back, the last in front.
+// yielding returns the Workloads in other queues that wait to borrow what a Workload may reclaim, in reverse order.
 func (r *rivalry) yielding(wl *kueue.Workload) []*kueue.Workload {
 	h := &hunt{twin: r.twin, wl: wl}
 	if h.policies().ReclaimWithinCohort == kueue.PreemptionPolicyNever {
@@ -375,7 +374,7 @@ func (r *rivalry) yielding(wl *kueue.Workload) []*kueue.Workload {
 	})
 }
 
-// isOverUpTo tells whether a place and all above it, up to one that is not asked, use more of something than they have.
+// isOverUpTo reports whether a place and all above it, below top, use more of something than they have.
 func (p *place) isOverUpTo(top *place, fr quota.FlavorResource) bool {
 	for ; p != top; p = p.parent {
 		if !p.isOver([]quota.FlavorResource{fr}) {
@@ -385,7 +384,7 @@ func (p *place) isOverUpTo(top *place, fr quota.FlavorResource) bool {
 	return true
 }
 
-// drop lets those give up their pledges who cannot have them any more.
+// drop cancels the reservations that no longer fit.
 func (r *rivalry) drop(yielding []*kueue.Workload) {
 	for _, wl := range yielding {
 		b := r.pledges[wl]
@@ -401,7 +400,7 @@ func (r *rivalry) drop(yielding []*kueue.Workload) {
 	}
 }
 
-// stillHolds tells whether what was found when somebody entered the contest has not been taken away since.
+// stillHolds reports whether a bid is still valid after what has been taken since.
 func (r *rivalry) stillHolds(b *bid) bool {
 	switch {
 	case b.asOf == r.takings:
@@ -429,7 +428,7 @@ func (r *rivalry) stillHolds(b *bid) bool {
 	return places["queue "+b.offer.queue].fits(b.offer.bill) && h.fits(b.victims, false)
 }
 
-// makeRoom evicts, and sets aside what the Workload waits for.
+// makeRoom evicts, and reserves what the Workload waits for.
 func (r *rivalry) makeRoom(b *bid) {
 	wl := b.offer.wl
 	r.refused[wl] = true
@@ -455,7 +454,7 @@ func (r *rivalry) makeRoom(b *bid) {
 	}
 }
 
-// admit gives a Workload what it needs. What is pledged to others in its line has to be looked at again.
+// admit admits a Workload. The reservations of others in its queue have to be checked again.
 func (r *rivalry) admit(b *bid) {
 	wl := b.offer.wl
 	r.admitting[keyOfWorkload(wl)] = b.offer.admission
@@ -470,7 +469,7 @@ func (r *rivalry) admit(b *bid) {
 	r.drop(b.yielding)
 }
 
-// behind are those after a Workload in its line for whom something is reserved, the last in front.
+// behind returns the Workloads after a Workload in its queue that have a reservation, in reverse order.
 func (r *rivalry) behind(wl *kueue.Workload) []*kueue.Workload {
 	var behind []*kueue.Workload
 	for other := range r.pledges {
@@ -482,7 +481,7 @@ func (r *rivalry) behind(wl *kueue.Workload) []*kueue.Workload {
 	return behind
 }
 
-// chargedBut charges what all hold, and what is reserved, except for some: those that are being evicted have to be taken off, as
+// chargedBut charges what all hold, and the reservations, except for some. Workloads that are being evicted have to be subtracted, since
 // reservations count when they have left.
 func (w *twin) chargedBut(exempt map[*kueue.Workload]bool) map[string]*place {
 	places := w.charged()
@@ -494,7 +493,7 @@ func (w *twin) chargedBut(exempt map[*kueue.Workload]bool) map[string]*place {
 	return places
 }
 
-// billOf is what somebody is charged.
+// billOf returns the charge of a Workload.
 func (w *twin) billOf(wl *kueue.Workload) bill {
 	b := bill{}
 	for _, p := range w.holds(wl).PodSetAssignments {

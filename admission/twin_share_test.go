@@ -9,8 +9,8 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// A share is what somebody borrows of what the tree could lend (KEP-1714): of the resource of which that is the largest part, and divided
-// by the weight. Who borrows and has no weight comes after all who have one.
+// A share is the part of the lendable quota of the tree that a place borrows (KEP-1714): of the resource with the largest part, and divided by
+// the weight. A place that borrows and has no weight comes after all places that have one.
 type share struct {
 	isInfinite bool
 	part       float64
@@ -26,7 +26,7 @@ func (s share) compare(o share) int {
 	return cmp.Compare(s.part, o.part)
 }
 
-// share is that of a ClusterQueue or Cohort, with what is charged to it now.
+// share returns that of a ClusterQueue or Cohort, with its current charges.
 func (p *place) share() share {
 	if p.parent == nil {
 		return share{}
@@ -52,7 +52,7 @@ func (p *place) share() share {
 	return share{false, part / p.weight}
 }
 
-// offered is what there is a limit for in a place and below.
+// offered returns the flavors and resources that have a limit or a charge in a place and below.
 func (p *place) offered() map[quota.FlavorResource]bool {
 	all := map[quota.FlavorResource]bool{}
 	for fr := range p.limits {
@@ -69,7 +69,7 @@ func (p *place) offered() map[quota.FlavorResource]bool {
 	return all
 }
 
-// most is how much could be used below a place if nothing were.
+// most returns how much could be used below a place if nothing were charged.
 func (p *place) most(fr quota.FlavorResource) quota.Amount {
 	own, keep := p.has(fr)
 	if p.parent == nil {
@@ -90,8 +90,8 @@ func weightOf(f *kueue.FairSharing) float64 {
 	return f.Weight.AsApproximateFloat64()
 }
 
-// champion finds among the offers below a place the one to admit next: each Cohort sends up the best of those that it gets, and the best
-// is the one by which the sender does not come to borrow what it asks for, then the one that leaves its sender with the lowest share.
+// champion returns the offer below a place to admit next: each Cohort nominates the best of the offers below it. The best is the one by which the
+// nominating child does not come to borrow what it asks for, then the one that leaves that child with the lowest share.
 func (w *twin) champion(p *place, offers map[*place]*offer) *offer {
 	if o := offers[p]; o != nil {
 		return o

@@ -19,8 +19,8 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-// A twin decides what an Engine under the policy Greedy must decide. It keeps the objects as they were last observed and nothing else
-// but the decisions that are not settled, and works everything out anew for each question, by trying.
+// A twin decides what an Engine under the policy Greedy must decide. It stores only the objects as they were last observed and the decisions that
+// are not settled, and recomputes everything for each question, by trying.
 type twin struct {
 	now         time.Time
 	flavors     map[string]*kueue.ResourceFlavor
@@ -33,9 +33,9 @@ type twin struct {
 	workloads   map[admission.StageKey]*kueue.Workload
 	admitting   map[admission.StageKey]kueue.Admission
 	evicting    map[admission.StageKey]bool
-	// isFair turns fair sharing between ClusterQueues on.
+	// isFair enables fair sharing between ClusterQueues.
 	isFair bool
-	// pledges are what is set aside for those who wait for others to leave.
+	// pledges are the reservations of the Workloads that wait for their victims to leave.
 	pledges map[*kueue.Workload]bill
 }
 
@@ -48,7 +48,7 @@ func newTwin() *twin {
 	}
 }
 
-// A verdict is all that a twin has to say at one time.
+// A verdict is the full result of a twin at one time.
 type verdict struct {
 	evicted, admitted []string
 	// refused has the check that refuses each quota Workload that holds nothing and is not finished.
@@ -84,7 +84,7 @@ func (w *twin) decide(now time.Time) verdict {
 	return v
 }
 
-// groups are the ClusterQueues that share quota.
+// groups returns the ClusterQueues that share quota.
 func (w *twin) groups() [][]string {
 	places := w.places()
 	var groups [][]string
@@ -110,8 +110,8 @@ type offer struct {
 	place     *place
 }
 
-// pass admits until nothing more fits. Each ClusterQueue sends its first that can be admitted into a contest, and the next when that one
-// has won, or has lost its quota to another.
+// pass admits until nothing more fits. Each ClusterQueue nominates its first Workload that can be admitted, and the next when that one has won,
+// or has lost its quota to another.
 func (w *twin) pass(group []string) []string {
 	var admitted []string
 	contest := map[string]*offer{}
@@ -135,7 +135,7 @@ func (w *twin) pass(group []string) []string {
 	}
 }
 
-// winner is the best offer, or nil. Shares are compared as if those that are being evicted had gone.
+// winner returns the best offer, or nil. Shares are compared as if Workloads that are being evicted had left.
 func (w *twin) winner(group []string, contest map[string]*offer, places map[string]*place) *offer {
 	if w.isFair {
 		places = w.charged()
@@ -188,7 +188,7 @@ func priorityOf(wl *kueue.Workload) int32 {
 	return *wl.Spec.Priority
 }
 
-// siblings are the quota Workloads of the same JobSet.
+// siblings returns the quota Workloads of the same JobSet.
 func (w *twin) siblings(wl *kueue.Workload) []*kueue.Workload {
 	owner := ownerOf(wl)
 	if owner == "" {
@@ -201,8 +201,8 @@ func (w *twin) continues(wl *kueue.Workload) bool {
 	return slices.ContainsFunc(w.siblings(wl), func(other *kueue.Workload) bool { return isFinished(other) || w.holds(other) != nil })
 }
 
-// passes reports whether a stage must run before its JobSet gives back what it holds. In the plans of the twin each stage waits for the one
-// before to be ready, so that all are one hold segment.
+// passes reports whether a stage must run before its JobSet releases quota. In the plans of the twin each stage waits for the one before to be
+// ready, so that all are one hold segment.
 func (w *twin) passes(wl *kueue.Workload) bool {
 	return slices.ContainsFunc(w.siblings(wl), func(other *kueue.Workload) bool { return w.holds(other) != nil })
 }
@@ -249,7 +249,7 @@ func compareStageKeys(a, b admission.StageKey) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
-// reservation is what has been observed to be reserved, or nil.
+// reservation returns the observed reservation, or nil.
 func reservation(wl *kueue.Workload) *kueue.Admission {
 	if wl.Status.Admission != nil && isTrue(wl, kueue.WorkloadQuotaReserved) {
 		return wl.Status.Admission
@@ -257,7 +257,7 @@ func reservation(wl *kueue.Workload) *kueue.Admission {
 	return nil
 }
 
-// holds is what is charged, or nil.
+// holds returns what is charged, or nil.
 func (w *twin) holds(wl *kueue.Workload) *kueue.Admission {
 	if isFinished(wl) {
 		return nil
@@ -271,7 +271,7 @@ func (w *twin) holds(wl *kueue.Workload) *kueue.Admission {
 	return nil
 }
 
-// charged charges what everybody holds. What is reserved counts for no more pods than are still needed.
+// charged charges what all Workloads hold. A reservation counts only the pods that are still needed.
 func (w *twin) charged() map[string]*place {
 	places := w.places()
 	for _, wl := range w.workloads {
@@ -282,7 +282,7 @@ func (w *twin) charged() map[string]*place {
 	return places
 }
 
-// chargeOf is what a quota Workload that holds quota is charged.
+// chargeOf returns the charge of a quota Workload that holds quota.
 func (w *twin) chargeOf(wl *kueue.Workload) bill {
 	b, isReserved := bill{}, reservation(wl) != nil
 	for _, p := range w.holds(wl).PodSetAssignments {
@@ -298,7 +298,7 @@ func (w *twin) chargeOf(wl *kueue.Workload) bill {
 	return b
 }
 
-// stillNeeded is how many pods of the spec are not reclaimable.
+// stillNeeded returns how many pods of the spec are not reclaimable.
 func stillNeeded(wl *kueue.Workload, name kueue.PodSetReference) int32 {
 	needed := int32(0)
 	for _, p := range wl.Spec.PodSets {
@@ -314,7 +314,7 @@ func stillNeeded(wl *kueue.Workload, name kueue.PodSetReference) int32 {
 	return needed
 }
 
-// mustLeave says why what is reserved has to be given up, or nothing.
+// mustLeave returns why a reservation has to be released, or nothing.
 func (w *twin) mustLeave(wl *kueue.Workload) string {
 	a := reservation(wl)
 	if a == nil || isFinished(wl) || isTrue(wl, kueue.WorkloadEvicted) || w.evicting[keyOfWorkload(wl)] {
@@ -336,7 +336,7 @@ func (w *twin) localQueueOf(wl *kueue.Workload) *kueue.LocalQueue {
 	return w.localQueues[types.NamespacedName{Namespace: wl.Namespace, Name: string(wl.Spec.QueueName)}]
 }
 
-// outOfLine says why a quota Workload does not stand in line, or nothing.
+// outOfLine returns why a quota Workload is not pending, or nothing.
 func (w *twin) outOfLine(wl *kueue.Workload) string {
 	_, isPlanned := w.plans[ownerOf(wl)]
 	switch r := wl.Status.RequeueState; {
@@ -352,7 +352,7 @@ func (w *twin) outOfLine(wl *kueue.Workload) string {
 	return ""
 }
 
-// offers goes through the line of a ClusterQueue, notes who is refused by what, and returns the first who is not.
+// offers tries the pending Workloads of a ClusterQueue, records the check that refuses each, and returns the first that is not refused.
 func (w *twin) offers(queue string, places map[string]*place, refused map[admission.StageKey]string) *offer {
 	q := w.queues[queue]
 	var line []*kueue.Workload
@@ -392,7 +392,7 @@ func (w *twin) offers(queue string, places map[string]*place, refused map[admiss
 	return first
 }
 
-// misconfigured is the first check that refuses for something that time does not heal.
+// misconfigured returns the first check that refuses for a reason that time does not solve.
 func (w *twin) misconfigured(wl *kueue.Workload) string {
 	lq := w.localQueueOf(wl)
 	if lq == nil {
@@ -448,7 +448,7 @@ func rulesOf(q *kueue.ClusterQueue) []kueue.AdmissionCheckStrategyRule {
 	return q.Spec.AdmissionChecksStrategy.AdmissionChecks
 }
 
-// neverFits asks whether all, or the fewest pods that are enough, could be admitted if nothing were charged.
+// neverFits returns why neither all pods, nor the minimum, could be admitted if nothing were charged.
 func (w *twin) neverFits(wl *kueue.Workload, q *kueue.ClusterQueue) string {
 	bare := w.places()["queue "+q.Name]
 	whole := podSetsOf(wl)
@@ -464,7 +464,7 @@ func (w *twin) neverFits(wl *kueue.Workload, q *kueue.ClusterQueue) string {
 	return lack
 }
 
-// offer is what a quota Workload gets if it is admitted now, or nil.
+// offer returns what a quota Workload gets if it is admitted now, or nil.
 func (w *twin) offer(wl *kueue.Workload, places map[string]*place) *offer {
 	q := w.queues[string(w.localQueueOf(wl).Spec.ClusterQueue)]
 	place, bare := places["queue "+q.Name], w.places()["queue "+q.Name]
@@ -497,7 +497,7 @@ func podSetsOf(wl *kueue.Workload) []podSet {
 	return podSets
 }
 
-// smaller are the ways to do with fewer pods, one after the other: all give up the same share of what they can spare, rounded down.
+// smaller returns the sizes with fewer pods, one after the other: all pod sets give up the same share of their spare pods, rounded down.
 func smaller(whole []podSet) [][]podSet {
 	most := int32(0)
 	for _, p := range whole {

@@ -8,7 +8,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// A bill says how much is used of what.
+// A bill is an amount for each flavor and resource.
 type bill map[quota.FlavorResource]quota.Amount
 
 func (b bill) add(other bill) {
@@ -23,7 +23,7 @@ func (b bill) take(other bill) {
 	}
 }
 
-// A place is a ClusterQueue or a Cohort in the trees of a twin. It knows nothing but what its objects say, and what is charged to it.
+// A place is a ClusterQueue or a Cohort in the trees of a twin. It has only what its objects say, and what is charged to it.
 type place struct {
 	parent   *place
 	children []*place
@@ -32,7 +32,7 @@ type place struct {
 	weight   float64
 }
 
-// places makes the trees anew from what has been observed.
+// places rebuilds the trees from the observed objects.
 func (w *twin) places() map[string]*place {
 	places := map[string]*place{}
 	at := func(name string) *place {
@@ -62,7 +62,7 @@ func (w *twin) places() map[string]*place {
 	return places
 }
 
-// isCyclic follows the parents for longer than any path is that ends.
+// isCyclic reports whether the chain of parents is longer than any path without a cycle.
 func (w *twin) isCyclic(cohort string) bool {
 	for range len(w.cohorts) + 1 {
 		c := w.cohorts[cohort]
@@ -84,7 +84,7 @@ func (p *place) limit(groups []kueue.ResourceGroup) {
 	}
 }
 
-// has is what a place passes on of what it has, and what it does not.
+// has returns the part of the quota of a place that it shares with its parent, and the part that it keeps.
 func (p *place) has(fr quota.FlavorResource) (share, keep quota.Amount) {
 	r := p.limits[fr]
 	share, _ = quota.Of(fr.Resource, r.NominalQuota)
@@ -109,7 +109,7 @@ func (p *place) uses(fr quota.FlavorResource) quota.Amount {
 	return used
 }
 
-// isWithinLimits asks everybody who has to pass on what is used.
+// isWithinLimits checks the limits of the place and of all places above it that the usage reaches.
 func (p *place) isWithinLimits(fr quota.FlavorResource) bool {
 	share, keep := p.has(fr)
 	used := p.uses(fr)
@@ -127,7 +127,7 @@ func (p *place) isWithinLimits(fr quota.FlavorResource) bool {
 	return p.parent.isWithinLimits(fr)
 }
 
-// with returns what f says while a bill is charged.
+// with returns the result of f while a bill is charged.
 func with[T any](p *place, b bill, f func() T) T {
 	before := maps.Clone(p.charged)
 	p.charged.add(b)
@@ -136,7 +136,7 @@ func with[T any](p *place, b bill, f func() T) T {
 	return answer
 }
 
-// fits tells whether everybody stays within the limits with another bill.
+// fits reports whether all places stay within the limits with another bill.
 func (p *place) fits(b bill) bool {
 	return with(p, b, func() bool {
 		for fr, a := range b {
@@ -148,7 +148,7 @@ func (p *place) fits(b bill) bool {
 	})
 }
 
-// level is how far up somebody has to borrow if another bill is charged.
+// level returns how far up the place has to borrow if another bill is charged.
 func (p *place) level(b bill) int {
 	return with(p, b, func() int {
 		level := 0

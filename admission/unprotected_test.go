@@ -10,7 +10,7 @@ import (
 	"github.com/tranche-dev/tranche/admission"
 )
 
-// A ClusterQueue without its finalizer can disappear at any moment: nothing is admitted to it, and what it holds still counts.
+// A ClusterQueue without its finalizer can be deleted at any moment: nothing is admitted to it, and what it holds still counts.
 func TestUnprotectedClusterQueue(t *testing.T) {
 	w := newWorld(t, admission.Config{})
 	w.queue("q", "a100: gpu=4")

@@ -10,7 +10,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-// TestUnsupported has what Kueue knows and Tranche does not: it is refused by name instead of being ignored.
+// TestUnsupported has what Kueue supports and Tranche does not: it is refused by name instead of being ignored.
 func TestUnsupported(t *testing.T) {
 	topology := kueue.TopologyReference("racks")
 	for name, tc := range map[string]struct {

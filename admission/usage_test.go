@@ -30,7 +30,7 @@ func (w *world) localQueue(name, clusterQueue, consumed string) {
 	w.engine.Apply(admission.LocalQueueObserved{LocalQueue: q})
 }
 
-// TestLocalQueuesTakeTurns: of two LocalQueues the one that has used less is next, whoever came first; a restart does not change that.
+// TestLocalQueuesTakeTurns: of two LocalQueues the one that has used less is next, regardless of arrival; a restart does not change that.
 func TestLocalQueuesTakeTurns(t *testing.T) {
 	config := admission.Config{AdmissionFairSharing: &admission.UsagePolicy{
 		UsageHalfLifeTime: time.Hour, UsageSamplingInterval: time.Minute,
@@ -59,7 +59,7 @@ func TestLocalQueuesTakeTurns(t *testing.T) {
 	}
 }
 
-// TestConsumptionIsTold: the status tells it once in each interval.
+// TestConsumptionIsTold: the status reports the usage once in each interval.
 func TestConsumptionIsTold(t *testing.T) {
 	w := newWorld(t, admission.Config{AdmissionFairSharing: &admission.UsagePolicy{
 		UsageHalfLifeTime: time.Minute, UsageSamplingInterval: time.Minute,
@@ -77,7 +77,7 @@ func TestConsumptionIsTold(t *testing.T) {
 	if view.FairSharing == nil {
 		t.Fatal("nothing is told")
 	}
-	// Half of 8 for the interval that the entry counts for, and from there half of the way to 8.
+	// Half of 8 for the interval for which the entry counts, and from there half of the way to 8.
 	consumed := view.FairSharing.AdmissionFairSharingStatus.ConsumedResources[gpu]
 	if got := consumed.AsApproximateFloat64(); got < 5.9 || got > 6.1 {
 		t.Errorf("consumed %v, want about 6", got)
@@ -97,7 +97,7 @@ func TestBlockAdmission(t *testing.T) {
 	w.wantAdmitted("two")
 }
 
-// TestPlaceAfterEviction: who was evicted for its own fault goes to the end of the line.
+// TestPlaceAfterEviction: a stage that was evicted for its own fault goes to the end of the queue.
 func TestPlaceAfterEviction(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string

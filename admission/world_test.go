@@ -26,8 +26,8 @@ const gpu corev1.ResourceName = "nvidia.com/gpu"
 
 func start() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
 
-// A world plays the API server and everybody else around an Engine. Its objects change only through its methods, and each change is
-// observed at once.
+// A world plays all clients and the API server around an Engine. Its objects change only through its methods, and each change is observed at
+// once.
 type world struct {
 	t         tester
 	engine    *admission.Engine
@@ -36,9 +36,9 @@ type world struct {
 	workloads map[admission.StageKey]*kueue.Workload
 	jobSets   map[string]*fakeJobSet
 	refusals  map[admission.StageKey]admission.Refusal
-	// evictions are those decided; who is evicted holds its quota until leave.
+	// evictions are the decided evictions; an evicted stage holds its quota until leave.
 	evictions []string
-	// evictedFor is the last message to one of them.
+	// evictedFor is the message of the last eviction.
 	evictedFor string
 	queues     map[string]*kueue.ClusterQueue
 }
@@ -55,7 +55,7 @@ type fakeJobSet struct {
 	spec   *jobsetapi.JobSetSpec
 	plan   *stageplan.Plan
 	states map[string]stageplan.Status
-	// policy is what the JobSet asks for, and attempt how often it was restarted.
+	// policy is the policy that the JobSet asks for, and attempt how often it was restarted.
 	policy    string
 	attempt   int
 	submitted time.Time
@@ -105,7 +105,7 @@ func (w *world) queue(name, quotas string, change ...func(*kueue.ClusterQueue)) 
 	w.putLocalQueue(name)
 }
 
-// putLocalQueue lets a LocalQueue be observed that leads to the ClusterQueue of the same name.
+// putLocalQueue lets the Engine observe a LocalQueue of the ClusterQueue of the same name.
 func (w *world) putLocalQueue(name string) {
 	w.engine.Apply(admission.LocalQueueObserved{LocalQueue: &kueue.LocalQueue{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("lq-" + name)},
@@ -120,7 +120,7 @@ func newFlavor(name string) *kueue.ResourceFlavor {
 	}
 }
 
-// amounts reads "gpu=8 cpu=500m".
+// amounts parses "gpu=8 cpu=500m".
 func amounts(list string) corev1.ResourceList {
 	requests := corev1.ResourceList{}
 	for field := range strings.FieldsSeq(list) {
@@ -141,7 +141,7 @@ func template(requests string, change ...func(*corev1.PodSpec)) corev1.PodTempla
 	return corev1.PodTemplateSpec{Spec: spec}
 }
 
-// A job is a ReplicatedJob: its name, what it asks for, and what it waits for, as in "ps Ready".
+// A job is a ReplicatedJob: its name, its requests, and its dependency, as in "ps Ready".
 type job struct {
 	name, requests string
 	after          []string
@@ -182,7 +182,7 @@ func (w *world) submit(queue, name string, jobs ...job) {
 	w.open(js)
 }
 
-// putPlan lets the plan of a JobSet be observed.
+// putPlan lets the Engine observe the plan of a JobSet.
 func (w *world) putPlan(js *fakeJobSet) {
 	w.engine.Apply(admission.PlanObserved{
 		JobSet: types.NamespacedName{Namespace: "ns", Name: js.name}, UID: js.uid, Submitted: js.submitted, StageAdmission: js.policy, Plan: js.plan,
@@ -265,7 +265,7 @@ func reserve(wl *kueue.Workload, a *kueue.Admission) {
 	setCondition(wl, kueue.WorkloadEvicted, metav1.ConditionFalse)
 }
 
-// date says that everything about a quota Workload has happened now.
+// date sets all times of a quota Workload to now.
 func (w *world) date(wl *kueue.Workload) {
 	for i := range wl.Status.Conditions {
 		wl.Status.Conditions[i].LastTransitionTime = metav1.NewTime(w.now())
@@ -274,7 +274,7 @@ func (w *world) date(wl *kueue.Workload) {
 
 func finish(wl *kueue.Workload) { setCondition(wl, kueue.WorkloadFinished, metav1.ConditionTrue) }
 
-// decide lets the engine decide, writes what it says, and returns the names of the stages that it has admitted now.
+// decide lets the engine decide, writes the decisions, and returns the names of the stages that it has admitted now.
 func (w *world) decide() []string {
 	w.t.Helper()
 	admitted := []string{}
@@ -318,7 +318,7 @@ func (w *world) reach(jobSet, name string, status stageplan.Status) {
 	}
 }
 
-// reclaim gives back what the pods of a ReplicatedJob were charged that has succeeded while its stage goes on.
+// reclaim marks the pods of a ReplicatedJob that has succeeded while its stage still runs as reclaimable.
 func reclaim(wl *kueue.Workload, name string) {
 	for _, p := range wl.Spec.PodSets {
 		if string(p.Name) == name {
@@ -331,7 +331,7 @@ func reclaim(wl *kueue.Workload, name string) {
 
 func (js *fakeJobSet) workload(i int) string { return js.name + "-" + js.plan.Stages[i].Name }
 
-// open takes the gates off the stages whose conditions have been reached.
+// open removes the gates of the stages whose conditions have been met.
 func (w *world) open(js *fakeJobSet) {
 	for i := range js.plan.Stages {
 		wl := w.workloads[keyOf(js.workload(i))]
