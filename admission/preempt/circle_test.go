@@ -38,7 +38,7 @@ func (w *world) ask(queue int, uid types.UID, priority int64, queued int, gpus q
 	}
 }
 
-// run serves the first in line that can be served, until nobody can, and returns the number of evictions and who holds quota then.
+// run serves the first request that can be served, until there is none, and returns the number of evictions and the final holders.
 func (w *world) run(t *testing.T, line []preempt.Request) (evictions int, holds map[types.UID]bool) {
 	t.Helper()
 	held := map[types.UID]preempt.Request{}
@@ -70,8 +70,8 @@ func (w *world) run(t *testing.T, line []preempt.Request) (evictions int, holds 
 	return evictions, holds
 }
 
-// TestCircleOfReclaimAndPriority: p borrows from b and has the higher priority; it takes x and y of b, of which x fits into what b has and
-// takes it back; then y fits, too, and p may take both again. b must have the last word.
+// TestCircleOfReclaimAndPriority: p borrows from b and has the higher priority; it preempts x and y of b, of which x fits into the quota of b and
+// reclaims it; then y fits, too, and p may preempt both again. b must win in the end.
 func TestCircleOfReclaimAndPriority(t *testing.T) {
 	w := flat(nil, 5, 2)
 	w.queues[0].Preemption, w.queues[1].Preemption = reclaimAny, reclaimByPrio
@@ -112,8 +112,8 @@ func TestHistoryForgets(t *testing.T) {
 	}
 }
 
-// TestSparedOnlyIfStillFair: with o of its own ClusterQueue gone, the request has a share low enough to take v. To spare o afterwards would
-// make that unfair.
+// TestSparedOnlyIfStillFair: without o of its own ClusterQueue, the request has a share low enough to preempt v. To spare o afterwards would make
+// that unfair.
 func TestSparedOnlyIfStillFair(t *testing.T) {
 	w := flat([]preempt.Strategy{preempt.LessThanInitialShare}, 0, 0, 10)
 	w.queues[0].Preemption = withinAndReturn
@@ -126,7 +126,7 @@ func TestSparedOnlyIfStillFair(t *testing.T) {
 	}
 }
 
-// said writes a result as text.
+// said formats a result.
 func said(r preempt.Result) string {
 	if len(r.Victims) == 0 {
 		return r.Outcome.String()

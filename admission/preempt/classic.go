@@ -8,7 +8,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// A rank is a class of candidates in classic preemption. The lower one is taken first.
+// A rank is a class of candidates in classic preemption. The lower one is preempted first.
 type rank int
 
 const (
@@ -18,7 +18,7 @@ const (
 	ofOwnQueue
 )
 
-// classic preempts for what a ClusterQueue or Cohort has, and for priority.
+// classic preempts to reclaim quota of a ClusterQueue or Cohort, and by priority.
 func (s *search) classic() Result {
 	if !s.mayTry() {
 		return Result{Outcome: NeedsBorrowing}
@@ -49,8 +49,8 @@ func (s *search) classic() Result {
 	return Result{Outcome: NotEnough}
 }
 
-// mayTry tells whether there can be a right to preempt for all that is short: the ClusterQueue has as much, or a Cohort below the root
-// still has it unused, or it may preempt while it borrows.
+// mayTry reports whether there can be a right to preempt for all missing quota: the ClusterQueue has as much nominal quota, a Cohort below the
+// root still has it unused, or the request may preempt while it borrows.
 func (s *search) mayTry() bool {
 	if s.mayPreemptWhileBorrowing() || len(s.strategies) > 0 && s.reclaims() {
 		return true
@@ -74,7 +74,7 @@ func (s *search) reclaims() bool {
 	return policy != kueue.PreemptionPolicyNever && policy != ""
 }
 
-// reclaimPolicy says which Holders of other Queues may be taken.
+// reclaimPolicy returns which Holders of other Queues may be preempted.
 func (s *search) reclaimPolicy() kueue.PreemptionPolicy {
 	if s.request.staysIn {
 		return kueue.PreemptionPolicyNever
@@ -116,7 +116,7 @@ func (s *search) isUnderNominal() bool {
 	return true
 }
 
-// candidates returns the streams that yield somebody.
+// candidates returns the streams that have a head.
 func (s *search) candidates() []stream {
 	s.cursors = s.cursors[:0]
 	all := s.streams[:0]
@@ -141,7 +141,7 @@ func (s *search) candidates() []stream {
 	return all
 }
 
-// collect adds the streams below a Cohort, except those below one child. It does not enter what is within its quota.
+// collect adds the streams below a Cohort, except those below one child. It skips nodes that are within their quota.
 func (s *search) collect(all []stream, cohort, except *quota.Node, like stream) []stream {
 	for _, n := range cohort.Children() {
 		if n == except || !s.isOver(n) {
@@ -166,7 +166,7 @@ func exceeds(n *quota.Node, u quota.Usage) bool {
 	return false
 }
 
-// take takes one candidate after the other until the request fits.
+// take selects one candidate after the other until the request fits.
 func (s *search) take(candidates []stream, b borrowing) ([]Victim, bool) {
 	h := s.heap[:0]
 	for i := range candidates {
@@ -198,7 +198,7 @@ func (s *search) take(candidates []stream, b borrowing) ([]Victim, bool) {
 	return nil, false
 }
 
-// reason returns for what the head of a stream may be taken. If it may not, nobody after it may either.
+// reason returns the reason for which the head of a stream may be preempted. If it may not, no Holder after it may either.
 func (s *search) reason(st *stream, b borrowing) string {
 	if st.rank == ofOwnQueue {
 		return kueue.InClusterQueueReason

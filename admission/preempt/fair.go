@@ -6,7 +6,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// fair preempts from whoever has the highest share.
+// fair preempts from the side with the highest share.
 func (s *search) fair() Result {
 	if !s.mayTry() {
 		return Result{Outcome: NeedsBorrowing}
@@ -31,7 +31,7 @@ func (s *search) fair() Result {
 	return s.result(victims, s.fitsCharged, s.staysFair)
 }
 
-// fitsCharged asks whether the request fits, which is charged.
+// fitsCharged reports whether the request, which is charged, fits.
 func (s *search) fitsCharged() bool {
 	s.node.Release(s.request.Usage)
 	fits := s.fits(mayBorrow)
@@ -39,7 +39,7 @@ func (s *search) fitsCharged() bool {
 	return fits
 }
 
-// fairEnough is enough, with the request not charged.
+// fairEnough is like enough, with the request not charged.
 func (s *search) fairEnough(r *rivals) bool {
 	return s.tree.WhatIf(func() bool {
 		s.node.Release(s.request.Usage)
@@ -47,7 +47,7 @@ func (s *search) fairEnough(r *rivals) bool {
 	})
 }
 
-// takeFirst takes Holders of the own Queue, and of others by the first strategy.
+// takeFirst selects Holders of the own Queue, and of others by the first strategy.
 func (s *search) takeFirst(r *rivals) (victims []Victim, fits bool) {
 	withinQuota := !s.isOver(s.node)
 	for c := r.highest(); c != nil; c = r.highest() {
@@ -82,7 +82,7 @@ func (s *search) firstThatMeets(c *rival) Victim {
 		if spent(s.taken, h, kueue.InCohortFairSharingReason) {
 			continue
 		}
-		// What uses the same fails for the same reason.
+		// A Holder with the same usage fails for the same reason.
 		if failed == nil || !failed.Usage.Equal(h.Usage) {
 			if s.isMet(s.strategies[0], h) {
 				return Victim{Holder: h, Reason: kueue.InCohortFairSharingReason, strategy: s.strategies[0]}
@@ -96,7 +96,7 @@ func (s *search) firstThatMeets(c *rival) Victim {
 	return Victim{}
 }
 
-// takeSecond takes at most one Holder more from each ClusterQueue, by the second strategy.
+// takeSecond selects at most one more Holder of each ClusterQueue, by the second strategy.
 func (s *search) takeSecond(r *rivals, victims []Victim) ([]Victim, bool) {
 	r.retry()
 	for c := r.highest(); c != nil; c = r.highest() {
@@ -113,8 +113,8 @@ func (s *search) takeSecond(r *rivals, victims []Victim) ([]Victim, bool) {
 	return victims, false
 }
 
-// staysFair tells whether all victims but the spared one, which is charged again, would be taken without it. Only who is closer to the
-// request than another victim can make a difference: it belongs to the side that is compared with that one.
+// staysFair reports whether all victims except the spared one, which is charged again, would be preempted without it. Only a Holder that is
+// closer to the request than another victim can make a difference: it belongs to the side that is compared with that victim.
 func (s *search) staysFair(spared int, victims []Victim) bool {
 	distance := s.distance(victims[spared].Holder)
 	matters := false
@@ -143,7 +143,7 @@ func (s *search) staysFair(spared int, victims []Victim) bool {
 	})
 }
 
-// distance returns how far above the request the lowest node is that it shares with a Holder.
+// distance returns how far above the request the lowest common node with a Holder is.
 func (s *search) distance(h *Holder) int {
 	d := 0
 	for n := s.node; !n.IsAbove(h.queue.node); n = n.Parent() {
@@ -152,5 +152,5 @@ func (s *search) distance(h *Holder) int {
 	return d
 }
 
-// isAncestor tells whether a node is above the request.
+// isAncestor reports whether a node is above the request.
 func (s *search) isAncestor(n *quota.Node) bool { return n.IsAbove(s.node) }

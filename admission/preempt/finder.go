@@ -18,7 +18,7 @@ type Finder struct {
 	meter      *fairshare.Meter
 	strategies []Strategy
 	queues     map[*quota.Node]*Queue
-	// All below is memory to use again.
+	// Memory for reuse.
 	heap    streams
 	streams []stream
 	cursors []cursor
@@ -33,7 +33,7 @@ func NewFinder(tree *quota.Tree, strategies ...Strategy) *Finder {
 	}
 }
 
-// Queue returns the Queue of a ClusterQueue, which is new and empty if there was none.
+// Queue returns the Queue of a ClusterQueue, and creates it if there is none.
 func (f *Finder) Queue(n *quota.Node) *Queue {
 	q := f.queues[n]
 	if q == nil {
@@ -43,10 +43,10 @@ func (f *Finder) Queue(n *quota.Node) *Queue {
 	return q
 }
 
-// Drop forgets the Queue of a ClusterQueue, which must be empty.
+// Drop removes the Queue of a ClusterQueue, which must be empty.
 func (f *Finder) Drop(n *quota.Node) { delete(f.queues, n) }
 
-// Find returns who has to leave so that a request fits.
+// Find returns the victims without which a request fits.
 func (f *Finder) Find(r Request) Result {
 	result := f.find(r)
 	if r.Peaks == nil || !result.takesFromOthers() || f.peakCanBeHad(&r) {
@@ -64,8 +64,8 @@ func (r *Result) takesFromOthers() bool {
 	return slices.ContainsFunc(r.Victims, func(v Victim) bool { return v.Reason != kueue.InClusterQueueReason })
 }
 
-// peakCanBeHad reports whether one of the peaks could be had now. If not, the JobSet would hold its first stage and wait for more than it has a
-// right to, and the victims could take back what was taken from them in the same way.
+// peakCanBeHad reports whether one of the peaks could be obtained now. If not, the JobSet would hold its first stage and wait for more than it
+// has a right to, and the victims could reclaim what was taken from them in the same way.
 func (f *Finder) peakCanBeHad(r *Request) bool {
 	peaks := r.Peaks()
 	if len(peaks) == 0 {
@@ -99,7 +99,7 @@ func (f *Finder) find(r Request) Result {
 	return result
 }
 
-// findLater counts on those who are being evicted already.
+// findLater counts the quota of Holders that are being evicted already as free.
 func (f *Finder) findLater(r Request) Result {
 	n := r.Queue.node
 	if n.Fits(r.Usage) {
@@ -117,7 +117,7 @@ func (f *Finder) findLater(r Request) Result {
 	return s.classic()
 }
 
-// A search has what does not change while one Request is answered.
+// A search has the state that is constant while one Request is answered.
 type search struct {
 	*Finder
 	request Request
@@ -128,7 +128,7 @@ type search struct {
 	taken map[types.UID]int
 }
 
-// isOver tells whether a subtree uses more than its own quota of anything that is short.
+// isOver reports whether a subtree uses more than its own quota of any missing resource.
 func (s *search) isOver(n *quota.Node) bool {
 	for _, id := range s.short {
 		if n.Excess(id, 0) > 0 {
@@ -138,7 +138,7 @@ func (s *search) isOver(n *quota.Node) bool {
 	return false
 }
 
-// borrowing says whether a request may end up using more than its ClusterQueue has.
+// borrowing is whether a request may end up using more than its ClusterQueue has.
 type borrowing int
 
 const (
@@ -150,7 +150,7 @@ func (s *search) fits(b borrowing) bool {
 	return (b == mayBorrow || !s.node.BorrowsAny(s.request.Usage)) && s.node.Fits(s.request.Usage)
 }
 
-// mayPreempt tells whether a policy lets the request take a Holder.
+// mayPreempt reports whether a policy lets the request preempt a Holder.
 func (r *Request) mayPreempt(policy kueue.PreemptionPolicy, h *Holder) bool {
 	switch policy {
 	case kueue.PreemptionPolicyAny:
@@ -164,7 +164,7 @@ func (r *Request) mayPreempt(policy kueue.PreemptionPolicy, h *Holder) bool {
 	return false
 }
 
-// result spares whom it can and returns the others.
+// result spares the victims that can stay and returns the others.
 func (s *search) result(victims []Victim, fits func() bool, isFair func(spared int, rest []Victim) bool) Result {
 	for i := len(victims) - 2; i >= 0; i-- {
 		v := victims[i].Holder

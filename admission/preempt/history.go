@@ -8,13 +8,13 @@ import (
 )
 
 const (
-	// maxTaken is how often one Workload may take another one.
+	// maxTaken is how often one Workload may preempt another one.
 	maxTaken = 3
-	// maxReclaimed is the same for reclaiming what the own ClusterQueue or a Cohort above it has.
+	// maxReclaimed is the limit for reclaiming quota of the own ClusterQueue or a Cohort above it.
 	maxReclaimed = 4
 )
 
-// A History counts who was evicted for whom. It is what ends circles of preemptions.
+// A History counts which Workloads were preempted by which. It ends circles of preemptions.
 type History struct {
 	taken map[types.UID]map[types.UID]int
 	// takers are the inverse of taken, for Forget.
@@ -26,7 +26,7 @@ func NewHistory() *History {
 	return &History{taken: map[types.UID]map[types.UID]int{}, takers: map[types.UID][]types.UID{}}
 }
 
-// Record tells that a request is granted these victims.
+// Record adds the victims of a request.
 func (x *History) Record(preemptor types.UID, victims []Victim) {
 	for _, v := range victims {
 		of := x.taken[preemptor]
@@ -40,7 +40,7 @@ func (x *History) Record(preemptor types.UID, victims []Victim) {
 	}
 }
 
-// Forget drops a Workload that is gone for good, or that was evicted for another reason than a preemption.
+// Forget removes a Workload that is deleted, or that was evicted for another reason than a preemption.
 func (x *History) Forget(uid types.UID) {
 	for victim := range x.taken[uid] {
 		x.takers[victim] = slices.DeleteFunc(x.takers[victim], func(t types.UID) bool { return t == uid })
@@ -58,7 +58,7 @@ func (x *History) Forget(uid types.UID) {
 	delete(x.takers, uid)
 }
 
-// Len returns how many pairs are remembered.
+// Len returns how many pairs are stored.
 func (x *History) Len() int {
 	n := 0
 	for _, of := range x.taken {
@@ -67,7 +67,7 @@ func (x *History) Len() int {
 	return n
 }
 
-// spent tells whether a victim, of those that a preemptor has taken so far, may not be taken again.
+// spent reports whether a preemptor, with its past victims, may not preempt a victim again.
 func spent(taken map[types.UID]int, h *Holder, reason string) bool {
 	if len(taken) == 0 {
 		return false

@@ -9,14 +9,14 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// A Holder is what is evicted as a whole: a Workload with a reservation, or all stages of a JobSet that have one. Nothing of it may change
-// while a Queue has it.
+// A Holder is a unit of eviction: a Workload with a reservation, or all stages of a JobSet that have one. It must not change while a Queue has
+// it.
 type Holder struct {
-	// Of is for the owner of the Holder; this package does not read it.
+	// Of is for the caller; this package does not read it.
 	Of       any
 	UID      types.UID
 	Priority int64
-	// Queued is the time by which it stood in line, and Reserved the time of its reservation.
+	// Queued is the time of its queue position, and Reserved the time of its reservation.
 	Queued, Reserved time.Time
 	Usage            quota.Usage
 	// IsTakenFairly is true if fair sharing evicts it. It is set before the Holder is evicted.
@@ -29,10 +29,10 @@ type Holder struct {
 // Queue returns the Queue that has the Holder, or nil.
 func (h *Holder) Queue() *Queue { return h.queue }
 
-// IsEvicting tells whether the Holder is on its way out.
+// IsEvicting reports whether the Holder is being evicted.
 func (h *Holder) IsEvicting() bool { return h.leaving }
 
-// compare orders by who is taken first.
+// compare orders Holders: the one that is preempted first is lower.
 func (h *Holder) compare(other *Holder) int {
 	switch {
 	case h == other:

@@ -7,14 +7,14 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// A list has the Holders of one Queue that use one FlavorResource, in the order in which they are taken. It is cut in chunks, so that
-// a change moves few of them.
+// A list has the Holders of one Queue that use one FlavorResource, in the order in which they are preempted. It is cut in chunks, so that a
+// change moves few of them.
 type list struct {
 	id     quota.ID
 	chunks []chunk
 }
 
-// A chunk also knows how much its Holders use, their lowest priority, and when the last of them stood in line.
+// A chunk also stores how much its Holders use, their lowest priority, and their latest Queued time.
 type chunk struct {
 	holders []*Holder
 	total   quota.Amount
@@ -24,8 +24,8 @@ type chunk struct {
 
 const chunkSize = 64
 
-// find returns the chunk in which a Holder is or belongs, and its place there. The list must not be empty. Who has come last is most often
-// taken first.
+// find returns the chunk in which a Holder is or belongs, and its index there. The list must not be empty. The latest Holder is most often
+// preempted first.
 func (l *list) find(h *Holder) (c, i int) {
 	if h.compare(l.chunks[0].holders[0]) <= 0 {
 		return 0, 0
@@ -89,7 +89,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// atMost returns how much the Holders up to a priority use, or more than that, but not more than all.
+// atMost returns an upper bound of how much the Holders up to a priority use, which is at most what all use.
 func (l *list) atMost(priority int64) quota.Amount {
 	var total quota.Amount
 	for i := range l.chunks {

@@ -31,7 +31,7 @@ func full(queues int, holders func(queue int) int, p kueue.ClusterQueuePreemptio
 	return w
 }
 
-// serve answers requests one after the other, each in the state that the one before leaves.
+// serve answers requests one after the other, each in the state after the one before.
 func (w *world) serve(b *testing.B, requests []preempt.Request, victims int) {
 	b.Helper()
 	for _, r := range requests {
@@ -62,7 +62,7 @@ var policiesOfBench = kueue.ClusterQueuePreemption{
 	WithinClusterQueue: kueue.PreemptionPolicyLowerPriority, ReclaimWithinCohort: kueue.PreemptionPolicyAny,
 }
 
-// BenchmarkOwnQueue: each request takes 20 Holders of its own Queue.
+// BenchmarkOwnQueue: each request preempts 20 Holders of its own Queue.
 func BenchmarkOwnQueue(b *testing.B) {
 	for _, queues := range []int{10, 100, 1000} {
 		for mode, strategies := range map[string][]preempt.Strategy{"classic": nil, "fair": preempt.DefaultStrategies()} {
@@ -81,7 +81,7 @@ func BenchmarkOwnQueue(b *testing.B) {
 	}
 }
 
-// BenchmarkReclaim: half of the ClusterQueues use the quota of the others, which want it back.
+// BenchmarkReclaim: half of the ClusterQueues use the quota of the others, which reclaim it.
 func BenchmarkReclaim(b *testing.B) {
 	for _, queues := range []int{10, 100, 400} {
 		for mode, strategies := range map[string][]preempt.Strategy{"classic": nil, "fair": preempt.DefaultStrategies()} {

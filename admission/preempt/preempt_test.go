@@ -12,7 +12,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// TestFindAgainstTwin compares who has to leave, why, and in which order, for several requests in one state.
+// TestFindAgainstTwin compares the victims, their reasons, and their order, for several requests in one state.
 func TestFindAgainstTwin(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := draw(t, modes(t))
@@ -70,7 +70,7 @@ func TestManyHolders(t *testing.T) {
 	}
 }
 
-// TestEveryVictimIsNeeded: with all of them gone the request fits, with classic preemption not if any one of them stays; at least not without
+// TestEveryVictimIsNeeded: without all of them the request fits; with classic preemption not if any one of them stays, at least not without
 // borrowing.
 func TestEveryVictimIsNeeded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -102,7 +102,7 @@ func TestEveryVictimIsNeeded(t *testing.T) {
 	})
 }
 
-// TestPreemptionEnds: a fixed set of requests; who waits is admitted if it fits, or preempts; who is preempted waits again.
+// TestPreemptionEnds: a fixed set of requests; a waiting request is admitted if it fits, or preempts; a victim waits again.
 func TestPreemptionEnds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := draw(t, modes(t))

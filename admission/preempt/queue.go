@@ -6,12 +6,12 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// A Queue is a ClusterQueue with those that hold its quota. What they use must be charged to its node.
+// A Queue is a ClusterQueue with the Holders of its quota. Their usage must be charged to its node.
 type Queue struct {
 	// Preemption has the policies for requests of this ClusterQueue. The zero value is Never.
 	Preemption kueue.ClusterQueuePreemption
-	// Level, if it is not nil, says how much whoever a Holder is of has used: at equal priority the highest is taken first, whenever its
-	// reservation was. It may change between searches.
+	// Level, if it is not nil, returns the past usage of a Holder's owner: at equal priority the highest is preempted first, regardless of the
+	// reservation time. It may change between searches.
 	Level func(*Holder) float64
 
 	node *quota.Node
@@ -36,7 +36,7 @@ func (q *Queue) Add(h *Holder) {
 	}
 }
 
-// Remove takes a Holder out when its quota is given back.
+// Remove removes a Holder when its quota is released.
 func (q *Queue) Remove(h *Holder) {
 	if h.leaving {
 		if h.IsTakenFairly {
@@ -52,7 +52,7 @@ func (q *Queue) Remove(h *Holder) {
 // IsInTurn reports whether fair sharing evicts a Holder that has not left yet.
 func (q *Queue) IsInTurn() bool { return q.takenFairly > 0 }
 
-// Evict tells that a Holder is being evicted. It stays charged until it is removed.
+// Evict marks a Holder as being evicted. It stays charged until it is removed.
 func (q *Queue) Evict(h *Holder) {
 	if h.leaving {
 		return

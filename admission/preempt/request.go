@@ -8,21 +8,21 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// A Request is what does not fit.
+// A Request is a demand that does not fit.
 type Request struct {
 	Queue    *Queue
 	UID      types.UID
 	Priority int64
-	// Queued is the time by which it stands in line.
+	// Queued is the time of its queue position.
 	Queued time.Time
 	Usage  quota.Usage
 	// JobSet is the UID of the Holder that the request belongs to, if that holds quota already.
 	JobSet types.UID
-	// Peaks, if it is not nil, returns what the JobSet of the request may come to hold, as alternatives, before it gives anything back: the
-	// usage included, and what it holds not. Other Queues yield only if one of them could be had by the same rules.
+	// Peaks, if it is not nil, returns what the JobSet of the request may come to hold in addition, as alternatives, before it releases anything.
+	// They include the usage, but not what the JobSet holds. Other Queues yield only if one of the peaks could be obtained by the same rules.
 	Peaks func() []quota.Usage
 
-	// staysIn is true if only Holders of the own Queue are taken.
+	// staysIn is true if only Holders of the own Queue are preempted.
 	staysIn bool
 }
 
@@ -35,7 +35,7 @@ type Victim struct {
 	strategy Strategy
 }
 
-// A Result has either Victims or an Outcome that says why there are none.
+// A Result has either Victims or an Outcome that is the reason why there are none.
 type Result struct {
 	Outcome Outcome
 	Victims []Victim
@@ -49,21 +49,22 @@ const (
 	Found Outcome = iota
 	// Fits means that there is nothing to do.
 	Fits
-	// Awaits means that it will fit when all are gone that already are being evicted.
+	// Awaits means that the request will fit when all Holders that are already being evicted have left.
 	Awaits
-	// TooLarge means that it would not even fit if nothing were used.
+	// TooLarge means that the request would not even fit if nothing were used.
 	TooLarge
-	// NeedsBorrowing means that it is more than the ClusterQueue has, and that borrowWithinCohort does not allow to preempt for that.
+	// NeedsBorrowing means that the request exceeds the quota of the ClusterQueue, and that borrowWithinCohort does not allow preemption for
+	// that.
 	NeedsBorrowing
-	// NoCandidates means that the policies of the ClusterQueue allow nobody to be preempted who holds what is short.
+	// NoCandidates means that the policies of the ClusterQueue allow no victim that holds the missing quota.
 	NoCandidates
-	// NotEnough means that it would not fit without all who may be preempted.
+	// NotEnough means that the request would not fit even without all Holders that may be preempted.
 	NotEnough
-	// PeakTooLarge means that other Queues would have to yield, and that none of the peaks could be had.
+	// PeakTooLarge means that other Queues would have to yield, and that none of the peaks could be obtained.
 	PeakTooLarge
 )
 
-// String says it to people.
+// String describes the outcome for users.
 func (o Outcome) String() string {
 	switch o {
 	case Found:

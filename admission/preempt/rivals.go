@@ -10,7 +10,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// rivals are the ClusterQueues that may yield to a request, in a tree in which each Cohort knows its child with the highest share.
+// rivals is a tree of the ClusterQueues that may yield to a request, in which each Cohort knows its child with the highest share.
 type rivals struct {
 	search  *search
 	root    *rival
@@ -18,25 +18,25 @@ type rivals struct {
 	streams []stream
 }
 
-// A rival is a ClusterQueue that may yield, or a Cohort with such ones below.
+// A rival is a ClusterQueue that may yield, or a Cohort above such ClusterQueues.
 type rival struct {
 	node   *quota.Node
 	parent *rival
 	share  fairshare.Share
-	// children are those of a Cohort, the one with the highest share first; index is the place of this one among its siblings, or -1.
+	// children are those of a Cohort, the one with the highest share first; index is the position among its siblings, or -1.
 	children children
 	index    int
 
-	// stream has the candidates of a ClusterQueue, and left is the first one of those that have failed the first strategy.
+	// stream has the candidates of a ClusterQueue, and left is the first candidate that has failed the first strategy.
 	stream *stream
 	left   *Holder
-	// retries tells that left is the only candidate.
+	// retries is true if left is the only candidate.
 	retries bool
-	// isOwn tells that it is the ClusterQueue of the request.
+	// isOwn is true for the ClusterQueue of the request.
 	isOwn bool
 }
 
-// findRivals collects them.
+// findRivals builds the tree.
 func (s *search) findRivals() *rivals {
 	r := &s.rivals
 	*r = rivals{search: s, leaves: r.leaves[:0], streams: r.streams[:0]}
@@ -59,7 +59,7 @@ func (s *search) findRivals() *rivals {
 	return r
 }
 
-// rival returns a new one. Its memory is good until the next search.
+// rival returns a new rival. Its memory is valid until the next search.
 func (s *search) rival(n *quota.Node, parent *rival) *rival {
 	if len(s.memory) == cap(s.memory) {
 		s.memory = make([]rival, 0, 2*cap(s.memory)+16)
@@ -97,7 +97,7 @@ func (r *rivals) addLeaf(c *rival, st stream) {
 	}
 }
 
-// place puts a ClusterQueue, of which a candidate has been taken or left, and the Cohorts above it where they belong.
+// place updates the position of a ClusterQueue, of which a candidate has been taken or left, and of the Cohorts above it.
 func (r *rivals) place(c *rival) {
 	for ; c != nil; c = c.parent {
 		if c.parent == nil {
@@ -116,8 +116,8 @@ func (r *rivals) place(c *rival) {
 	}
 }
 
-// isOut is true for those that cannot yield any more. A Cohort above the request need not borrow: what is below may be unequal, and the
-// ClusterQueue of the request yields for priority.
+// isOut is true for rivals that cannot yield any longer. A Cohort above the request need not borrow: its children may have unequal shares, and
+// the ClusterQueue of the request yields by priority.
 func (c *rival) isOut(s *search) bool {
 	switch {
 	case c.stream != nil && c.head() == nil, c.stream == nil && len(c.children) == 0:
@@ -136,7 +136,7 @@ func (c *rival) head() *Holder {
 	return c.stream.head
 }
 
-// retry begins anew with those that were left.
+// retry starts the second strategy with the candidates that were left.
 func (r *rivals) retry() {
 	for _, leaf := range r.leaves {
 		leaf.retries = true
@@ -159,7 +159,7 @@ func (r *rivals) highest() *rival {
 	return c
 }
 
-// compare orders by who yields first.
+// compare orders rivals: the one that yields first is lower.
 func (c *rival) compare(other *rival) int {
 	if byShare := other.share.Compare(c.share); byShare != 0 {
 		return byShare
@@ -177,7 +177,7 @@ func (c *rival) compare(other *rival) int {
 	return c.head().compare(other.head())
 }
 
-// children is a heap in which each one knows where it is.
+// children is a heap in which each rival knows its index.
 type children []*rival
 
 func (h *children) Len() int           { return len(*h) }

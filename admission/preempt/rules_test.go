@@ -10,7 +10,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// TestRules: ClusterQueues a and b have 4 gpus each. The request comes from a, with priority 5, and stood in line at 10.
+// TestRules: ClusterQueues a and b have 4 gpus each. The request comes from a, with priority 5, and queued at 10.
 func TestRules(t *testing.T) {
 	const (
 		never = kueue.PreemptionPolicyNever
@@ -164,8 +164,8 @@ func TestEvictingCountsAsGone(t *testing.T) {
 	}
 }
 
-// TestHierarchy: m and n have 4 each for the ClusterQueues below, which have nothing. n uses 5 of x and y, and is taken from although o
-// in m uses more than it has, too: only a is closer.
+// TestHierarchy: m and n have 4 each for the ClusterQueues below, which have nothing. n uses 5 of x and y, and has to yield although o in m uses
+// more than it has, too: only a is closer.
 func TestHierarchy(t *testing.T) {
 	w := newWorld()
 	root, m, n := w.tree.AddCohort("root"), w.tree.AddCohort("m"), w.tree.AddCohort("n")
@@ -193,7 +193,7 @@ func TestHierarchy(t *testing.T) {
 	}
 }
 
-// TestLevels: in one ClusterQueue, priority comes before what has been used, and that before the time of the reservation.
+// TestLevels: in one ClusterQueue, priority comes before past usage, and past usage before the time of the reservation.
 func TestLevels(t *testing.T) {
 	levels := map[types.UID]float64{"idle": 1, "heavy": 7, "light": 2, "urgent": 9}
 	for _, strategies := range [][]preempt.Strategy{nil, preempt.DefaultStrategies()} {

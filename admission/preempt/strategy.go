@@ -5,24 +5,24 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// A Strategy of fair sharing compares the share that the side of the request has, including the request, with that of the side of a victim.
-// The sides are the children of the lowest Cohort that both are in. The names are those of Kueue's configuration.
+// A Strategy of fair sharing compares the share of the side of the request, including the request, with that of the side of a victim. The sides
+// are the children of the lowest common Cohort. The names are those of Kueue's configuration.
 type Strategy string
 
 const (
-	// LessThanOrEqualToFinalShare compares with the share that the victim's side has without the victim.
+	// LessThanOrEqualToFinalShare compares with the share of the victim's side without the victim.
 	LessThanOrEqualToFinalShare Strategy = "LessThanOrEqualToFinalShare"
-	// LessThanInitialShare compares with the share that the victim's side has with the victim. As the second strategy it takes at most
-	// one more Holder from each ClusterQueue.
+	// LessThanInitialShare compares with the share of the victim's side with the victim. As the second strategy it preempts at most one more
+	// Holder of each ClusterQueue.
 	LessThanInitialShare Strategy = "LessThanInitialShare"
 )
 
-// DefaultStrategies returns those that are used if the configuration names none.
+// DefaultStrategies returns the strategies that are used if the configuration names none.
 func DefaultStrategies() []Strategy {
 	return []Strategy{LessThanOrEqualToFinalShare, LessThanInitialShare}
 }
 
-// sides returns the children of the lowest Cohort that the request and another ClusterQueue are in.
+// sides returns the children of the lowest common Cohort of the request and another ClusterQueue.
 func (s *search) sides(other *quota.Node) (own, theirs *quota.Node) {
 	theirs = other
 	for !theirs.Parent().IsAbove(s.node) {
@@ -37,7 +37,7 @@ func (s *search) sides(other *quota.Node) (own, theirs *quota.Node) {
 
 func (s *search) share(n *quota.Node) fairshare.Share { return s.meter.Share(n, nil) }
 
-// isMet tells whether a strategy allows to take a Holder now.
+// isMet reports whether a strategy allows preempting a Holder now.
 func (s *search) isMet(strategy Strategy, h *Holder) bool {
 	own, theirs := s.sides(h.queue.node)
 	before := s.share(own).Compare(s.share(theirs))

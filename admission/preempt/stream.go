@@ -11,28 +11,28 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// A stream yields the Holders of one Queue that use what is short and that a policy lets the request take, in order.
+// A stream yields, in order, the Holders of one Queue that use missing quota and that a policy lets the request preempt.
 type stream struct {
 	queue   *Queue
 	policy  kueue.PreemptionPolicy
 	cursors []cursor
-	// ordered are the Holders that are left of a Queue with levels.
+	// ordered are the remaining Holders of a Queue with levels.
 	ordered []*Holder
 	// head is the next Holder, or nil.
 	head *Holder
-	// shared is the lowest node that the Queue shares with the request, and rank what comes first in classic preemption.
+	// shared is the lowest common node of the Queue and the request, and rank the order in classic preemption.
 	shared *quota.Node
 	rank   rank
 }
 
-// A cursor is a place in a list.
+// A cursor is a position in a list.
 type cursor struct {
 	list  *list
 	chunk int
 	at    int
 }
 
-// open returns a stream. Its head is nil if there is nobody to take.
+// open returns a stream. Its head is nil if no Holder may be preempted.
 func (s *search) open(q *Queue, policy kueue.PreemptionPolicy) stream {
 	st := stream{queue: q, policy: policy}
 	if policy == kueue.PreemptionPolicyNever || policy == "" {
@@ -52,8 +52,8 @@ func (s *search) open(q *Queue, policy kueue.PreemptionPolicy) stream {
 	return st
 }
 
-// byLevel returns all Holders of a Queue with levels in the order in which they are taken. Levels change all the time, so that nothing of
-// it can be kept.
+// byLevel returns all Holders of a Queue with levels in the order in which they are preempted. Levels change constantly, so the order is not
+// cached.
 func (st *stream) byLevel(r *Request) []*Holder {
 	levels := map[*Holder]float64{}
 	for i := range st.cursors {
@@ -70,7 +70,7 @@ func (st *stream) byLevel(r *Request) []*Holder {
 	})
 }
 
-// next goes on to the next Holder.
+// next advances to the next Holder.
 func (st *stream) next(r *Request) {
 	if st.queue.Level != nil {
 		st.ordered = st.ordered[1:]
@@ -85,7 +85,7 @@ func (st *stream) next(r *Request) {
 	st.settle(r)
 }
 
-// settle finds the head after the cursors have been moved.
+// settle sets the head after the cursors have moved.
 func (st *stream) settle(r *Request) {
 	st.head = nil
 	if st.queue.Level != nil {
@@ -113,7 +113,7 @@ func (c *cursor) holder() *Holder {
 	return nil
 }
 
-// settle moves on to a Holder that may be taken. It skips the rest of a chunk with one look.
+// settle advances to the next Holder that may be preempted. It skips the rest of a chunk with one check.
 func (c *cursor) settle(policy kueue.PreemptionPolicy, r *Request) {
 	for c.chunk < len(c.list.chunks) {
 		in := &c.list.chunks[c.chunk]
@@ -132,8 +132,8 @@ func (c *cursor) settle(policy kueue.PreemptionPolicy, r *Request) {
 	}
 }
 
-// enough tells whether those that the streams yield use as much of each ID as is missing. If not, no choice among them helps: nobody's
-// leaving makes more available than he uses.
+// enough reports whether the Holders of the streams use as much of each ID as is missing. If not, no choice among them helps: a Holder that
+// leaves makes no more available than it uses.
 func (s *search) enough(of []stream) bool {
 	for _, id := range s.short {
 		missing := s.request.Usage.Of(id).Minus(s.node.Available(id))

@@ -12,7 +12,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// A twin follows the rules of doc.go with sorted slices. Before each question it makes the state anew from who is gone.
+// A twin follows the rules of doc.go with sorted slices. Before each question it recomputes the state without the Holders that have left.
 type twin struct {
 	*world
 	r     preempt.Request
@@ -33,7 +33,7 @@ type taken struct {
 	strategy preempt.Strategy
 }
 
-// in asks something in the state without some Holders, with the request charged or not.
+// in evaluates ask in the state without some Holders, with the request charged or not.
 func in[T any](w *twin, without []taken, charged int, ask func() T) T {
 	var answer T
 	w.tree.WhatIf(func() bool {
@@ -238,7 +238,7 @@ func (w *twin) classicReason(c candidate, mustNotBorrow bool) string {
 	return ""
 }
 
-// spare gives back, the last but one first, whom it can.
+// spare drops the victims that can stay, from the last but one on.
 func (w *twin) spare(victims []taken, good func([]taken) bool) []taken {
 	for i := len(victims) - 2; i >= 0; i-- {
 		if rest := slices.Delete(slices.Clone(victims), i, i+1); good(rest) {
@@ -252,7 +252,7 @@ func (w *twin) share(n *quota.Node) fairshare.Share {
 	return fairshare.NewMeter(w.tree).Share(n, nil)
 }
 
-// childOf returns the child of a node that is the other one or above it.
+// childOf returns the child of a node that is, or is above, the other node.
 func childOf(n, below *quota.Node) *quota.Node {
 	for below.Parent() != n {
 		below = below.Parent()
@@ -331,7 +331,7 @@ func (w *twin) nextOf(q *preempt.Queue, left, retry map[*preempt.Queue][]candida
 	return taken{}, false
 }
 
-// isFair: the request fits without the victims, and one after the other could be taken.
+// isFair: the request fits without the victims, and they could be preempted one after the other.
 func (w *twin) isFair(victims []taken) bool {
 	for i, v := range victims {
 		if v.strategy != "" && !w.met(v.strategy, v.candidate, victims[:i]) {

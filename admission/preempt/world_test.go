@@ -15,7 +15,7 @@ import (
 
 const unlimited = quota.MaxAmount
 
-// A world has a tree, its ClusterQueues and who holds their quota.
+// A world has a tree, its ClusterQueues and their Holders.
 type world struct {
 	tree       *quota.Tree
 	strategies []preempt.Strategy
@@ -66,7 +66,7 @@ func (w *world) release(q *preempt.Queue, h *preempt.Holder) {
 	w.held[q] = slices.DeleteFunc(w.held[q], func(o *preempt.Holder) bool { return o == h })
 }
 
-// admit makes a request hold what it asks for.
+// admit makes a request a Holder of its usage.
 func (w *world) admit(r preempt.Request) *preempt.Holder {
 	w.now = w.now.Add(time.Second)
 	h := &preempt.Holder{UID: r.UID, Priority: r.Priority, Queued: r.Queued, Reserved: w.now, Usage: r.Usage}
@@ -144,7 +144,7 @@ func (w *world) request(t *rapid.T, most quota.Amount) preempt.Request {
 	}
 }
 
-// fill admits what fits, and sometimes what does not. Some of it is being evicted.
+// fill admits requests that fit, and sometimes others. Some of them are being evicted.
 func (w *world) fill(t *rapid.T) {
 	for range rapid.SampledFrom([]int{20, 30, 10, 5, 0}).Draw(t, "holders") {
 		r := w.request(t, 3)
@@ -158,7 +158,7 @@ func (w *world) fill(t *rapid.T) {
 	}
 }
 
-// short returns a request that does not fit and could, if a few attempts find one.
+// short returns a request that does not fit and could, if a few attempts produce one.
 func (w *world) short(t *rapid.T) preempt.Request {
 	r := w.request(t, 4)
 	for range 8 {
