@@ -6,24 +6,24 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// A Bank has the claims of all JobSets. What they hold is charged to the Tree of their nodes, which has the limits and no other charges.
+// A Bank has the claims of all JobSets. The quota that they hold is charged to the Tree of their nodes, which has the limits and no other charges.
 //
-// For the claims below each root it knows an order in which they can finish, and keeps it from one question to the next: who comes anew
-// is put where it can finish, and who leaves makes no other worse off.
+// For the claims below each root the Bank stores an order in which they can finish, and reuses it for the next question: a new claim is inserted
+// where it can finish, and the removal of a claim makes no other worse off.
 type Bank struct {
 	tree  *quota.Tree
 	pools map[*quota.Node]*pool
-	// doubted are the pools that have become doubtful since Unsafe was last asked.
+	// doubted are the pools that have become doubtful since the last call of Unsafe.
 	doubted []*pool
 }
 
 // A pool has the claims below one root.
 type pool struct {
 	root *quota.Node
-	// order has those who can finish, each as soon as all before it have, and stuck the others. Halted claims are in neither.
+	// order has the claims that can finish, each as soon as all before it have, and stuck the others. Halted claims are in neither.
 	order, stuck []*Claim
 	halted       []*Claim
-	// isDoubtful tells that order may have claims which cannot finish.
+	// isDoubtful is true if order may have claims that cannot finish.
 	isDoubtful bool
 }
 
@@ -62,7 +62,7 @@ func (b *Bank) doubt(p *pool) {
 	}
 }
 
-// Add charges what a claim holds, and takes it in.
+// Add adds a claim and charges what it holds.
 func (b *Bank) Add(c *Claim) {
 	root := c.Node.Root()
 	p := b.pools[root]
@@ -93,7 +93,7 @@ func (b *Bank) Add(c *Claim) {
 	b.doubt(p)
 }
 
-// Remove takes a claim out, and what it holds off the Tree.
+// Remove removes a claim and releases what it holds.
 func (b *Bank) Remove(c *Claim) {
 	p := c.pool
 	c.pool = nil
@@ -112,13 +112,12 @@ func (b *Bank) Remove(c *Claim) {
 	}
 }
 
-// HeldUp returns who could not finish if a claim were added, the claim itself among them, or nothing if it could finish: then nobody is
-// worse off who can finish now, in whatever order JobSets finish. The claims that are gone do not count, neither now nor then. The claim
-// must be in no Bank; one that it takes the place of must be among those that are gone.
+// HeldUp returns the claims that could not finish if a claim were added, among them the claim itself, or nothing if it could finish: then no claim
+// that can finish now is worse off, in whatever order JobSets finish. The claims that are gone do not count, neither now nor then. The claim must be in no
+// Bank; a claim that it replaces must be among those that are gone.
 //
-// If the claim can finish, everybody else can who can without it: all that it holds comes back. So one question is enough: does it get
-// its turn when those finish who can without it? Who finishes only adds to what is free, so that the order in which they are found
-// does not matter.
+// If the claim can finish, so can all others that can without it: all that it holds is released. So one question is enough: can it finish after the
+// claims that can finish without it? A finishing claim only adds to the free quota, so the order in which they are found does not matter.
 func (b *Bank) HeldUp(c *Claim, gone []*Claim) []*Claim {
 	c.prepare()
 	p := b.pools[c.Node.Root()]
@@ -152,8 +151,8 @@ func (b *Bank) HeldUp(c *Claim, gone []*Claim) []*Claim {
 	return left
 }
 
-// finish lets claims finish, all of which are charged, until one can that must not be among them, and tells whether that can. It returns
-// who did in this order, and who did not in the order in which they were.
+// finish lets charged claims finish until a claim that must not be among them can, and reports whether it can. It returns the finished claims in
+// this order, and the others in their original order.
 func (b *Bank) finish(waiting []*Claim, until *Claim) (done, left []*Claim, ok bool) {
 	b.tree.WhatIf(func() bool {
 		done, left, ok = finish(waiting, until)
@@ -189,7 +188,7 @@ func finish(waiting []*Claim, until *Claim) (done, left []*Claim, ok bool) {
 	}
 }
 
-// arrange finds out anew who can finish.
+// arrange recomputes which claims can finish.
 func (b *Bank) arrange(p *pool) {
 	if !p.isDoubtful {
 		return

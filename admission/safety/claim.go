@@ -8,11 +8,11 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// A Claim is what a JobSet holds and what it may come to hold. Nothing of it may change while a Bank has it.
+// A Claim is what a JobSet holds and what it may come to hold. It must not change while a Bank has it.
 type Claim struct {
 	// JobSet is a name for messages.
 	JobSet string
-	// Owner is for the owner of the claim; this package does not read it.
+	// Owner is for the caller; this package does not read it.
 	Owner types.UID
 	// Node is its ClusterQueue, in the Tree of the Bank.
 	Node *quota.Node
@@ -23,22 +23,22 @@ type Claim struct {
 
 	// pool has the claim, or is nil.
 	pool *pool
-	// needs are the peaks without what is held, and without those that ask for as much as another one and more.
+	// needs are the peaks without what is held. Peaks that ask for at least as much as another one are left out.
 	needs []quota.Usage
-	// isGone tells that the claim does not count in the question that is being answered.
+	// isGone is true if the claim does not count in the current question.
 	isGone bool
 }
 
-// A Regard says what is thought of a claim.
+// A Regard is how a claim is treated.
 type Regard int
 
 const (
 	// Guarded claims must be able to finish.
 	Guarded Regard = iota
-	// Halted claims hold what they have and ask for nothing until somebody lets them go on, as in a queue that is stopped. Others must be
-	// able to finish without what they hold.
+	// Halted claims keep what they hold and ask for nothing until a user or an administrator lets them continue, as in a queue that is stopped.
+	// Others must be able to finish without that quota.
 	Halted
-	// Unguarded claims are of JobSets that take what they can get. Nobody answers for them, but others are let in only if they, too, can
+	// Unguarded claims are of JobSets that use what they can get. They are not protected, but other claims are admitted only if these, too, can
 	// finish.
 	Unguarded
 )
@@ -57,7 +57,7 @@ func (c *Claim) prepare() {
 	}
 }
 
-// canFinish tells whether one of the peaks can be had.
+// canFinish reports whether one of the peaks is available.
 func (c *Claim) canFinish() bool {
 	return slices.ContainsFunc(c.needs, c.Node.Fits)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/stageplan"
 )
 
-// An Outline is what of a plan decides how much is held at once. It does not change.
+// An Outline is the part of a plan that determines how much is held at once. It does not change.
 type Outline struct {
 	// holdOf is the index of the Hold of each pod set, by stage.
 	holdOf [][]int
@@ -51,7 +51,7 @@ func NewOutline(plan *stageplan.Plan) *Outline {
 	return o
 }
 
-// Holds is the number of Holds.
+// Holds returns the number of Holds.
 func (o *Outline) Holds() int { return len(o.before) }
 
 // HoldOf returns the index of the Hold of a pod set. A stage without pod sets has one Hold, of its pod set 0.
@@ -66,7 +66,7 @@ func (o *Outline) IsDivided(stage int) bool {
 	return slices.ContainsFunc(holds, func(h int) bool { return h != holds[0] })
 }
 
-// LongestHold returns the Hold of a stage that the fewest other Holds come after.
+// LongestHold returns the Hold of a stage that precedes the fewest other Holds.
 func (o *Outline) LongestHold(stage int) int {
 	later := func(h int) (n int) {
 		for _, isBefore := range o.before[h] {
@@ -82,18 +82,18 @@ func (o *Outline) LongestHold(stage int) int {
 // Segment returns the index of the hold segment that a stage belongs to.
 func (o *Outline) Segment(stage int) int { return o.segmentOf[stage] }
 
-// A Course is how far a JobSet has come with its plan. The slices go by Hold: see stageplan.Hold.
+// A Course is the progress of a JobSet in its plan. The slices are indexed by Hold: see stageplan.Hold.
 type Course struct {
 	Outline *Outline
-	// Held is what a Hold has, or nil if its stage is not admitted. One that is admitted and needs no quota has an empty usage.
+	// Held is the charge of a Hold, or nil if its stage is not admitted. An admitted Hold that needs no quota has an empty usage.
 	Held []quota.Usage
-	// Finished Holds will get nothing more: their stage has finished, or the ReplicatedJobs of the Hold have succeeded.
+	// Finished Holds will get no more quota: their stage has finished, or the ReplicatedJobs of the Hold have succeeded.
 	Finished []bool
 	// Items of the Holds whose stages neither hold quota nor have finished.
 	Items [][]flavor.Item
 }
 
-// With returns the course after a stage has been admitted with these usages of its Holds.
+// With returns the progress after a stage has been admitted with these usages of its Holds.
 func (c *Course) With(usages map[int]quota.Usage) *Course {
 	after := *c
 	after.Held = slices.Clone(c.Held)
@@ -106,7 +106,7 @@ func (c *Course) With(usages map[int]quota.Usage) *Course {
 	return &after
 }
 
-// HeldNow is what all stages hold.
+// HeldNow returns the sum of what all stages hold.
 func (c *Course) HeldNow() quota.Usage {
 	var held quota.Usage
 	for _, u := range c.Held {
@@ -115,7 +115,7 @@ func (c *Course) HeldNow() quota.Usage {
 	return held
 }
 
-// Ahead lists the Holds that the JobSet may come to have before it gives everything back: those of the hold segment that it is in.
+// Ahead lists the Holds that the JobSet may come to have before it releases everything: those of its current hold segment.
 func (c *Course) Ahead() []int {
 	segments := c.Outline.segments
 	last := -1
@@ -146,8 +146,8 @@ func (c *Course) Remaining() []int {
 	return remaining
 }
 
-// isOutOfTurn is true if a Hold has quota although another has to finish before it, as after a restart. Then it keeps the quota
-// beside whatever comes before its turn.
+// isOutOfTurn is true if a Hold has quota although another has to finish before it, as after a restart. Then it keeps the quota beside all that
+// precedes it.
 func (c *Course) isOutOfTurn(s int) bool {
 	if c.Held[s] == nil {
 		return false
@@ -160,15 +160,14 @@ func (c *Course) isOutOfTurn(s int) bool {
 	return false
 }
 
-// Peaks returns the most that the JobSet may hold at once until it gives everything back, for each combination of flavors. There
-// are none if some stage ahead can use no flavor.
+// Peaks returns the most that the JobSet may hold at once until it releases everything, for each combination of flavors. There are none if some
+// stage ahead fits no flavor.
 func (c *Course) Peaks() []quota.Usage { return c.peaksOf(c.Ahead()) }
 
-// PeaksToTheEnd is Peaks of all that is left of the plan.
+// PeaksToTheEnd returns the peaks of the rest of the plan.
 func (c *Course) PeaksToTheEnd() []quota.Usage { return c.peaksOf(c.Remaining()) }
 
-// peaksOf returns the peaks of what is held together with the given Holds. They do not become more when a stage is admitted as
-// they foresee.
+// peaksOf returns the peaks of the held quota together with the given Holds. They do not grow when a stage is admitted as they assume.
 func (c *Course) peaksOf(holds []int) []quota.Usage {
 	var items []flavor.Item
 	var holdOf []int
@@ -200,7 +199,7 @@ func (c *Course) peaksOf(holds []int) []quota.Usage {
 		}
 	}
 	var peaks []quota.Usage
-	// Each look at a choice costs more in a longer plan.
+	// Each choice costs more time in a longer plan.
 	for choice := range flavor.Choices(items, max(1, flavor.MaxChoices/max(1, len(holds)))) {
 		peak := peakOf(items, holdOf, choice)
 		peak.AddAll(outOfTurn)
@@ -211,8 +210,8 @@ func (c *Course) peaksOf(holds []int) []quota.Usage {
 	return peaks
 }
 
-// holdsAllAtOnce is true if none of the given Holds, and of those that have quota, finishes before another of them: then the most that
-// they have at once is the sum of all.
+// holdsAllAtOnce is true if none of the given Holds, and of those that have quota, finishes before another of them: then the peak is the sum of
+// all.
 func (c *Course) holdsAllAtOnce(holds []int) bool {
 	counts := func(h int) bool { return c.Held[h] != nil || slices.Contains(holds, h) }
 	for a, row := range c.Outline.before {
@@ -225,7 +224,7 @@ func (c *Course) holdsAllAtOnce(holds []int) bool {
 	return true
 }
 
-// peak is the most that is held at once under a choice, where some Holds are released before others begin.
+// peak returns the most that is held at once under a choice, where some Holds are released before others begin.
 func (c *Course) peak(items []flavor.Item, holdOf []int, choice flavor.Choice) quota.Usage {
 	var ids quota.Usage
 	byHold := make([]quota.Usage, len(c.Held))

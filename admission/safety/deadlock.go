@@ -7,10 +7,10 @@ import (
 )
 
 // Deadlocked returns the claims below a root that wait for each other: even if all other claims finish, none of these gets what it asks for. The
-// function asks returns what the waiting stages of a claim need, as alternatives; a claim that asks for nothing goes on and finishes.
+// function asks returns what the waiting stages of a claim need, as alternatives; a claim that asks for nothing continues and finishes.
 //
-// This is deadlock detection (E. G. Coffman, M. J. Elphick, A. Shoshani, System Deadlocks, Computing Surveys 3, 1971): unlike Unsafe it looks at
-// what is asked for now and not at what may be asked for later. Whoever manages a Halted claim can let it finish, so it is part of no deadlock.
+// This is deadlock detection (E. G. Coffman, M. J. Elphick, A. Shoshani, System Deadlocks, Computing Surveys 3, 1971): unlike Unsafe it uses what is
+// requested now and not what may be requested later. A Halted claim is part of no deadlock, since its manager can let it finish.
 func (b *Bank) Deadlocked(root *quota.Node, asks func(*Claim) []quota.Usage) []*Claim {
 	p := b.pools[root]
 	if p == nil {

@@ -11,7 +11,7 @@ import (
 )
 
 // TestDeadlockedAgainstAllSubsets compares Deadlocked with its definition: the largest set of claims of which none gets what it asks for when all
-// others have given back what they hold.
+// others have released what they hold.
 func TestDeadlockedAgainstAllSubsets(t *testing.T) {
 	found := 0
 	rapid.Check(t, func(t *rapid.T) {

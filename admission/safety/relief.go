@@ -7,8 +7,8 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// Unsafe returns the roots below which there are claims that cannot finish, in the order of their names. It returns them once, and
-// again when claims or limits below them have changed.
+// Unsafe returns the roots below which there are claims that cannot finish, ordered by name. It returns them once, and again when claims or
+// limits below them have changed.
 func (b *Bank) Unsafe() []*quota.Node {
 	if len(b.doubted) == 0 {
 		return nil
@@ -27,21 +27,21 @@ func (b *Bank) Unsafe() []*quota.Node {
 	return roots
 }
 
-// A Price is what it costs to evict the JobSet of a claim.
+// A Price is the cost of evicting the JobSet of a claim.
 type Price struct {
-	// Lost is the work that is lost, in whatever unit.
+	// Lost is the lost work, in any unit.
 	Lost     float64
 	Priority int32
 }
 
-// mostCompared is among how many claims the cheapest set is looked for in all sets that there are.
+// mostCompared limits the number of candidates for which all sets are compared.
 const mostCompared = 10
 
-// Relief returns the cheapest claims below a root without which all others that are Guarded can finish: those that lose least together,
-// then those among whom the highest priority is lowest, then the fewest, then those that come first by the given order. Among more than
-// mostCompared claims that may have to go, it is a set of which none can stay, and not always the cheapest.
+// Relief returns the cheapest victims: claims below a root without which all other Guarded claims can finish. The cheapest set loses least; then its
+// highest priority is lowest; then it is the smallest; then its claims come first by the given order. With more than mostCompared candidates, it is
+// a set of which none can stay, and not always the cheapest.
 //
-// Only who is stuck, or Halted, may have to go: all others give back what they hold anyway. Unguarded claims are taken to finish.
+// Only stuck or Halted claims are candidates: all others release what they hold anyway. Unguarded claims are assumed to finish.
 func (b *Bank) Relief(root *quota.Node, price func(*Claim) Price, order func(x, y *Claim) int) []*Claim {
 	p := b.pools[root]
 	if p == nil {
@@ -69,12 +69,12 @@ func (b *Bank) Relief(root *quota.Node, price func(*Claim) Price, order func(x, 
 	return r.best
 }
 
-// A relief is one search. All but the stuck and the halted claims have finished.
+// A relief is one search. All claims except the stuck and the halted ones have finished.
 type relief struct {
 	tree  *quota.Tree
 	price func(*Claim) Price
 	stuck []*Claim
-	// candidates in the order in which they should go.
+	// candidates in the order in which they should be evicted.
 	candidates, best []*Claim
 }
 
@@ -96,11 +96,11 @@ func (r *relief) search() {
 	}
 }
 
-// takeAndSpare takes as many candidates as are enough, and spares whom it can, from the last on.
+// takeAndSpare selects as many candidates as are enough, and spares those that can stay, from the last on.
 func (r *relief) takeAndSpare() {
 	few, enough := 0, len(r.candidates)
 	for enough-few > 1 {
-		// With more who go the others can but finish earlier.
+		// With more victims the others can only finish earlier.
 		if middle := few + (enough-few)/2; r.suffices(r.candidates[:middle]) {
 			enough = middle
 		} else {
@@ -110,8 +110,8 @@ func (r *relief) takeAndSpare() {
 	r.best = r.spare(r.candidates[:enough])
 }
 
-// spare returns who has to go of some without whom all others can finish. It keeps an order in which those can who stay: whoever can stay
-// is put where it can finish, as by Add.
+// spare returns the victims that have to go, of some without which all others can finish. It maintains an order in which the remaining claims can
+// finish: a claim that can stay is inserted where it can finish, as by Add.
 func (r *relief) spare(some []*Claim) (goes []*Claim) {
 	r.tree.WhatIf(func() bool {
 		for _, c := range some {
@@ -140,7 +140,7 @@ func (r *relief) spare(some []*Claim) (goes []*Claim) {
 	return goes
 }
 
-// beside returns the order with one claim more, which is charged already, if all can finish then.
+// beside returns the order with one more claim, which is charged already, if all can finish then.
 func (r *relief) beside(order []*Claim, c *Claim) ([]*Claim, bool) {
 	if c.Regard == Halted {
 		done, left, _ := r.finish(order, nil)
@@ -150,7 +150,7 @@ func (r *relief) beside(order []*Claim, c *Claim) ([]*Claim, bool) {
 	return slices.Concat(done, []*Claim{c}, left), ok
 }
 
-// finish is finish, taken back.
+// finish calls the function finish and undoes its changes.
 func (r *relief) finish(waiting []*Claim, until *Claim) (done, left []*Claim, ok bool) {
 	r.tree.WhatIf(func() bool {
 		done, left, ok = finish(waiting, until)
@@ -159,7 +159,7 @@ func (r *relief) finish(waiting []*Claim, until *Claim) (done, left []*Claim, ok
 	return done, left, ok
 }
 
-// suffices tells whether the others can finish without some.
+// suffices reports whether the others can finish without some.
 func (r *relief) suffices(some []*Claim) bool {
 	return r.tree.WhatIf(func() bool {
 		for _, c := range some {
@@ -180,7 +180,7 @@ func (r *relief) isCheaper(some []*Claim) bool {
 	return cmp.Or(cmp.Compare(price.Lost, best.Lost), cmp.Compare(price.Priority, best.Priority), cmp.Compare(len(some), len(r.best))) < 0
 }
 
-// sum is what a set costs: all that is lost, and the highest priority.
+// sum returns the cost of a set: the sum of what is lost, and the highest priority.
 func (r *relief) sum(some []*Claim) Price {
 	total := r.price(some[0])
 	for _, c := range some[1:] {

@@ -12,7 +12,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/safety"
 )
 
-// resources is how many IDs there are: two flavors of two resources.
+// resources is the number of IDs: two flavors of two resources.
 const resources quota.ID = 4
 
 func drawUsage(t *rapid.T, most int64) quota.Usage {
@@ -62,7 +62,7 @@ func drawForest(t *rapid.T) *forest {
 	return f
 }
 
-// change gives a node other quotas and another parent.
+// change sets other quotas and another parent of a node.
 func (f *forest) change(t *rapid.T, n *quota.Node, parents []*quota.Node, most int) {
 	f.tree.SetQuotas(n, drawQuotas(t, most))
 	var parent *quota.Node
@@ -135,8 +135,8 @@ func below(claims []*safety.Claim, n *quota.Node) []*safety.Claim {
 	return slices.DeleteFunc(slices.Clone(claims), func(c *safety.Claim) bool { return c.Node.Root() != n.Root() })
 }
 
-// TestBankAgainstTheBankersAlgorithm lets JobSets come, ask, change and go, and quotas change, and asks the Bank and the algorithm as it
-// is written down.
+// TestBankAgainstTheBankersAlgorithm adds, checks, changes and removes JobSets, changes quotas, and compares the Bank with the textbook
+// algorithm.
 func TestBankAgainstTheBankersAlgorithm(t *testing.T) {
 	answers := map[string]int{}
 	rapid.Check(t, func(t *rapid.T) {
@@ -174,7 +174,8 @@ func TestBankAgainstTheBankersAlgorithm(t *testing.T) {
 	t.Logf("answers: %v", answers)
 }
 
-// TestHeldUpWithoutThoseWhoGo has a queue of 8 where a JobSet that goes leaves room for another to finish, and none that holds as much and stays.
+// TestHeldUpWithoutThoseWhoGo has a queue of 8 in which a leaving JobSet makes room for another to finish, and one that holds as much and stays
+// does not.
 func TestHeldUpWithoutThoseWhoGo(t *testing.T) {
 	tree := quota.NewTree()
 	id := tree.Index.ID(quota.FlavorResource{Flavor: "a", Resource: "gpu"})
@@ -203,7 +204,7 @@ func TestHeldUpWithoutThoseWhoGo(t *testing.T) {
 	}
 }
 
-// ask holds the answer to one question against the twin. Some of the claims may be gone.
+// ask compares the answer to one question with the twin. Some of the claims may be gone.
 func (f *forest) ask(t *rapid.T, bank *safety.Bank, claims []*safety.Claim, c *safety.Claim) string {
 	c.Regard = safety.Guarded
 	var gone []*safety.Claim
@@ -248,7 +249,7 @@ func (f *forest) ask(t *rapid.T, bank *safety.Bank, claims []*safety.Claim, c *s
 	return "no"
 }
 
-// changeQuota changes one ClusterQueue or Cohort, as the owner of a Bank has to.
+// changeQuota changes one ClusterQueue or Cohort, and the Bank as its caller has to.
 func (f *forest) changeQuota(t *rapid.T, bank *safety.Bank, claims []*safety.Claim) {
 	bank.Doubt()
 	if len(f.groups) > 0 && rapid.Bool().Draw(t, "of a Cohort") {
@@ -263,7 +264,7 @@ func (f *forest) changeQuota(t *rapid.T, bank *safety.Bank, claims []*safety.Cla
 	}
 }
 
-// checkUnsafe lets the Bank say who should go, and holds that against the twin, which tries all sets.
+// checkUnsafe compares the victims of the Bank with the twin, which tries all sets.
 func (f *forest) checkUnsafe(t *rapid.T, bank *safety.Bank, claims []*safety.Claim) {
 	if rapid.IntRange(0, 3).Draw(t, "look") > 0 {
 		return
@@ -297,7 +298,7 @@ func (f *forest) checkUnsafe(t *rapid.T, bank *safety.Bank, claims []*safety.Cla
 	}
 }
 
-// isRelieved tells whether all that are Guarded can finish without some, if the Unguarded do.
+// isRelieved reports whether all Guarded claims can finish without some, if the Unguarded ones do.
 func (f *forest) isRelieved(claims, some []*safety.Claim) bool {
 	rest := without(claims, some)
 	rest = slices.DeleteFunc(rest, func(c *safety.Claim) bool { return c.Regard == safety.Unguarded })
