@@ -8,7 +8,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/device"
 )
 
-// Devices is what quota is charged by for the devices that pods of one namespace claim.
+// Devices are the objects by which the device claims of pods of one namespace are charged.
 type Devices struct {
 	Mapping device.Mapping
 	// Claims are the ResourceClaims, and Templates the ResourceClaimTemplates, by name.
@@ -16,9 +16,9 @@ type Devices struct {
 	Templates map[string]struct{}
 }
 
-// Charge returns pods that have their devices as overhead, and no resource claims. Where a ResourceClaim has not been created, or cannot be
-// charged, the pod is returned with its claims, and asks for no quota. The problem, if there is one, is that of the oldest pod that waits: it does
-// not depend on the order of the pods, which is another each time that they are read.
+// Charge returns pods that have the charges of their devices as overhead, and no resource claims. If a ResourceClaim has not been created, or
+// cannot be charged, the pod is returned with its claims, and asks for no quota. The problem, if there is one, is that of the oldest waiting pod:
+// it does not depend on the order of the pods, which changes between reads.
 func (d *Devices) Charge(pods []*corev1.Pod) ([]*corev1.Pod, Problems) {
 	var problems Problems
 	all := make([]*corev1.Pod, 0, len(pods))

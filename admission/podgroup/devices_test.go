@@ -31,7 +31,7 @@ func newDeviceGang(t failer, least int) *world {
 	return w
 }
 
-// claim makes a pod that claims devices.
+// claim creates a pod that claims devices.
 func (w *world) claim() *corev1.Pod {
 	pod := w.add(1)
 	pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "devices", ResourceClaimTemplateName: new("devices")}}
@@ -118,7 +118,7 @@ func TestDevices(t *testing.T) {
 		t.Error(why)
 	}
 
-	// One that waits for its ResourceClaim keeps the gang from ending.
+	// A pod that waits for its ResourceClaim prevents the gang from finishing.
 	for _, pod := range w.pods {
 		pod.Status.Phase = corev1.PodSucceeded
 	}
@@ -131,7 +131,7 @@ func TestDevices(t *testing.T) {
 	w.expect("sssr", 2, "has started")
 }
 
-// TestOtherDevices: what was admitted for other devices than the pods have got by now does not start.
+// TestOtherDevices: a gang that was admitted for other devices than its pods now have does not start.
 func TestOtherDevices(t *testing.T) {
 	w := newDeviceGang(t, 1)
 	pod := w.claim()

@@ -10,7 +10,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-// TestForeign: a PodGroup is told nothing before it has to do with quota.
+// TestForeign: nothing is reported on a PodGroup that has nothing to do with quota.
 func TestForeign(t *testing.T) {
 	reserves := corev1.ResourceList{"cpu": resource.MustParse("2")}
 	queued := map[string]string{apis.QueueLabel: "main"}

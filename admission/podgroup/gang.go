@@ -17,15 +17,15 @@ import (
 )
 
 const (
-	// mostPods bounds what sums of counts can come to.
+	// mostPods bounds numbers of pods, so that their sums do not overflow.
 	mostPods = 1 << 24
-	// mostOwners bounds the references that a quota Workload has to owners, and what the garbage collector has to look up.
+	// mostOwners bounds the owner references of a quota Workload, and so the lookups of the garbage collector.
 	mostOwners = 16
-	// mostQuoted bounds what is quoted of what others have written.
+	// mostQuoted bounds the length of quoted user input.
 	mostQuoted = 64
 )
 
-// An Object is a PodGroup, of whichever API.
+// An Object is a PodGroup, of any API.
 type Object struct {
 	APIVersion  string
 	Name        string
@@ -33,18 +33,18 @@ type Object struct {
 	Created     time.Time
 	Labels      map[string]string
 	Annotations map[string]string
-	// MinMember is how many pods have to start together. Zero says nothing, which means 1.
+	// MinMember is how many pods have to start together. Zero means unset, which counts as 1.
 	MinMember int64
-	// MinResources is what all of these ask for together, if that is known before they are there.
+	// MinResources is the sum of the requests of these pods, if it is known before they exist.
 	MinResources corev1.ResourceList
-	// TimeoutSeconds is how long a gang may keep what it has gathered, if positive.
+	// TimeoutSeconds is how long a gang may keep gathered quota, if positive.
 	TimeoutSeconds int64
 }
 
 // A Gang is pods that start together, with all that they and their PodGroup ask for.
 type Gang struct {
 	Ref
-	// Object is nil if there is none, or none is needed.
+	// Object is nil if there is no PodGroup, or none is needed.
 	Object *Object
 	// Pods are all members, the oldest first, without those in TimedOut.
 	Pods []*corev1.Pod
@@ -53,11 +53,11 @@ type Gang struct {
 	TimedOut []*corev1.Pod
 	// Min pods start together, and up to Total ask for quota with them.
 	Min, Total int32
-	// NonStrict tells that the gang gathers its quota in parts.
+	// NonStrict is true if the gang gathers its quota in parts.
 	NonStrict bool
 	// Together has the names of all gangs that start together with this one, itself among them, in order. It is empty if there is no other.
 	Together []string
-	// Wait is how long a gang may keep what it has gathered.
+	// Wait is how long a gang may keep gathered quota.
 	Wait time.Duration
 	// Queue is the name of the LocalQueue, and PriorityClass that of the WorkloadPriorityClass, or empty.
 	Queue, PriorityClass string
@@ -65,24 +65,23 @@ type Gang struct {
 	stops bool
 }
 
-// Settings are what the configuration says about gangs.
+// Settings are the part of the configuration that is about gangs.
 type Settings struct {
-	// Wait is how long a gang that says nothing about it keeps quota with which it cannot start.
+	// Wait is how long a gang without its own timeout keeps quota with which it cannot start.
 	Wait time.Duration
 	// StopsAfterTimeout is true if a gang for which Koordinator's annotations count does not queue again after that time.
 	StopsAfterTimeout bool
 }
 
-// Problems are what a user has to change before a gang can be admitted: what is wrong where, and how to mend it.
+// Problems are what a user has to change before a gang can be admitted: what is wrong where, and how to fix it.
 type Problems []string
 
-// String joins them.
 func (p Problems) String() string { return strings.Join(p, "; ") }
 
-// brief cuts what others have written to a length that can be told.
+// brief shortens user input for messages.
 func brief(text string) string { return shorten(text, mostQuoted) }
 
-// shorten cuts a text after so many bytes, between two runes.
+// shorten cuts a text after a number of bytes, between two runes.
 func shorten(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -92,7 +91,7 @@ func shorten(text string, most int) string {
 
 func addf(p *Problems, format string, args ...any) { *p = append(*p, fmt.Sprintf(format, args...)) }
 
-// byAge puts the oldest pod first.
+// byAge orders the oldest pod first.
 func byAge(a, b *corev1.Pod) int {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 }
@@ -115,7 +114,7 @@ func New(ref Ref, object *Object, pods []*corev1.Pod, settings Settings) (*Gang,
 	return g, problems
 }
 
-// api says of which API a PodGroup is.
+// api describes the API of a PodGroup.
 func (r Ref) api() string {
 	switch r.Kind {
 	case Core:
@@ -131,13 +130,13 @@ func (r Ref) api() string {
 	return ""
 }
 
-// living returns the pods that have not ended, and are not gated and about to go. Those that have timed out come last.
+// living returns the pods that have not terminated, without those that are gated and being deleted. Pods that have timed out come last.
 func (g *Gang) living() []*corev1.Pod {
 	return slices.DeleteFunc(g.All(), func(pod *corev1.Pod) bool { return IsTerminal(pod) || isVanishing(pod) })
 }
 
-// agreed returns the value that all pods give which wait, and complains if they differ. If none waits it is that of the first that lives. Pods
-// that were let go, or have ended, are nobody's to mend: others that take their place may ask for something else.
+// agreed returns the value that all waiting pods have, and adds a problem if they differ. If none waits it is that of the first living pod. The
+// user need not fix pods that were ungated, or have terminated: pods that replace them may have other values.
 func (g *Gang) agreed(what string, value func(*corev1.Pod) string, problems *Problems) string {
 	var first *corev1.Pod
 	for _, pod := range g.Pods {
@@ -160,7 +159,7 @@ func (g *Gang) agreed(what string, value func(*corev1.Pod) string, problems *Pro
 	return ""
 }
 
-// setting returns an annotation of Koordinator: that of the pods if they have one, else that of the PodGroup.
+// setting returns an annotation of Koordinator: that of the pods if they have it, else that of the PodGroup.
 func (g *Gang) setting(name string, problems *Problems) (value, where string) {
 	key := apis.KoordinatorPrefix + name
 	value = g.agreed("annotation "+key, func(pod *corev1.Pod) string { return pod.Annotations[key] }, problems)
@@ -220,7 +219,7 @@ func (g *Gang) readKoordinator(problems *Problems) {
 		g.Total = max(g.Min, number(total, where, problems))
 	}
 	mode, _ := g.setting("mode", problems)
-	g.NonStrict = mode == "NonStrict" // Koordinator takes everything else for Strict
+	g.NonStrict = mode == "NonStrict" // Koordinator treats everything else as Strict
 	if wait, where := g.setting("waiting-time", problems); wait != "" {
 		duration, err := time.ParseDuration(wait)
 		if err != nil || duration <= 0 {
@@ -231,7 +230,7 @@ func (g *Gang) readKoordinator(problems *Problems) {
 	}
 }
 
-// number reads how many pods somebody asks for.
+// number parses a number of pods.
 func number(text, where string, problems *Problems) int32 {
 	n, err := strconv.ParseInt(text, 10, 32)
 	if err != nil || n < 1 || n > mostPods {
@@ -252,7 +251,7 @@ func (g *Gang) readQueue(problems *Problems) {
 	g.Queue, g.PriorityClass = label(apis.QueueLabel), label(apis.PriorityClassLabel)
 }
 
-// checkPods looks for what the engine would overlook.
+// checkPods checks for settings that the engine would ignore.
 func (g *Gang) checkPods(problems *Problems) {
 	for _, pod := range g.living() {
 		for _, key := range []string{
@@ -272,7 +271,7 @@ func (g *Gang) checkPods(problems *Problems) {
 	}
 }
 
-// unsupportedKey returns what of Kueue's labels and annotations a waiting pod has, and would be ignored.
+// unsupportedKey returns a label or annotation of Kueue on a waiting pod that would be ignored.
 func unsupportedKey(pod *corev1.Pod) string {
 	if !waiting(pod) {
 		return ""
@@ -290,25 +289,25 @@ func unsupportedKey(pod *corev1.Pod) string {
 	return ""
 }
 
-// IsTerminal tells whether a pod has ended.
+// IsTerminal reports whether a pod has terminated.
 func IsTerminal(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// IsGated tells whether a pod may not be scheduled before it is let go.
+// IsGated reports whether a pod may not be scheduled before it is ungated.
 func IsGated(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Spec.SchedulingGates, func(gate corev1.PodSchedulingGate) bool { return gate.Name == apis.PodAdmissionGate })
 }
 
-// isVanishing tells whether a pod that has never run is about to go.
+// isVanishing reports whether a pod that has never run is being deleted.
 func isVanishing(pod *corev1.Pod) bool { return IsGated(pod) && pod.DeletionTimestamp != nil }
 
-// waiting tells whether a pod wants to be let go.
+// waiting reports whether a pod waits to be ungated.
 func waiting(pod *corev1.Pod) bool {
 	return IsGated(pod) && !IsTerminal(pod) && pod.DeletionTimestamp == nil
 }
 
-// isActive tells whether a pod may use what its quota pays for.
+// isActive reports whether a pod may use the quota that pays for it.
 func isActive(pod *corev1.Pod) bool { return !IsGated(pod) && !IsTerminal(pod) }
 
 func isReady(pod *corev1.Pod) bool {
@@ -317,8 +316,8 @@ func isReady(pod *corev1.Pod) bool {
 	})
 }
 
-// owners returns who a quota Workload of the core belongs to: the PodGroup of the gang, or else who controls its pods, and pods themselves
-// where nobody does, as with Kueue. Of many pods only the oldest own it: one is enough to keep it.
+// owners returns the owners of a quota Workload of the core: the PodGroup of the gang, or else the controllers of its pods, and pods themselves
+// if they have none, as with Kueue. If there are many, only the oldest own it: one is enough to keep it.
 func (g *Gang) owners() []metav1.OwnerReference {
 	if g.Object != nil {
 		return []metav1.OwnerReference{{APIVersion: g.Object.APIVersion, Kind: "PodGroup", Name: g.Object.Name, UID: g.Object.UID, Controller: new(true)}}

@@ -44,7 +44,7 @@ func (g *Gang) readGroup(problems *Problems) {
 	}
 }
 
-// isName tells whether something can have a name, as far as that keeps it short and free of what would have to be escaped.
+// isName reports whether a text is short and free of characters that would have to be escaped, as names are.
 func isName(text string) bool {
 	const longest = 253
 	return text != "" && len(text) <= longest && strings.Trim(text, "-_.") == text && !strings.ContainsFunc(text, func(c rune) bool { return !isLabelRune(c) })
@@ -61,39 +61,39 @@ func (g *Gang) Others() []Ref {
 	return others
 }
 
-// gathers tells whether the gang gathers its quota. One that starts together with others does not: they could each keep what the other
-// gathers, and no order of gangs would be safe.
+// gathers reports whether the gang gathers its quota. A gang of a GangGroup does not: each could keep what the other gathers, and no order of
+// gangs would be safe.
 func (g *Gang) gathers() bool { return g.NonStrict && len(g.Together) == 0 }
 
-// togetherID is the same for all gangs that name the same gangs, and for no others.
+// togetherID is equal for all gangs that name the same gangs, and differs for all others.
 func (g *Gang) togetherID() string { return digest(append([]string{string(g.Kind)}, g.Together...)...) }
 
-// An Other is what is known of a gang that starts together with this one.
+// An Other is a peer: the relevant state of another gang of the same GangGroup.
 type Other struct {
 	Ref
-	// Exists tells whether there is a PodGroup or a pod of it, and IsWhole whether all pods are there that start together.
+	// Exists is true if there is a PodGroup or a pod of it, and IsWhole if all pods that start together exist.
 	Exists, IsWhole bool
-	// Problem is what is wrong with it, or empty.
+	// Problem is the problem of the gang, or empty.
 	Problem string
-	// Together is what it names itself.
+	// Together are the gangs that it names itself.
 	Together []string
-	// IsAdmitted tells that all it needs to start is admitted, or that it has started.
+	// IsAdmitted is true if all quota that it needs to start is admitted, or if it has started.
 	IsAdmitted bool
-	// HasStarted tells that it stands for itself: it is not admitted together with others any more.
+	// HasStarted is true if it is independent: it is no longer admitted together with others.
 	HasStarted bool
-	// HasEnded is true if it has finished, and no pod of it runs or waits.
+	// HasEnded is true if it has finished, and none of its pods runs or waits.
 	HasEnded bool
-	// isPast is true if it has started together with this gang since this one asked for quota. This gang then waits for nothing of it.
+	// isPast is true if it has started together with this gang since this one asked for quota. This gang then does not wait for it.
 	isPast bool
 }
 
-// markPast marks the other gangs that have started since this gang asked for quota, which it did when all had agreed. Their pods may have ended
-// before a pod of this gang was ungated, because this gang was preempted in between:
+// markPast marks the other gangs that have started since this gang asked for quota, which it did when all had agreed. Their pods may have
+// terminated before a pod of this gang was ungated, because this gang was preempted in between:
 //
 //	a, b admitted -> a started -> b preempted -> a succeeded -> b admitted alone
 //
-// Of another namespace only a gang counts that names the same gangs: otherwise a tenant could learn which gangs run there. The quota Workload of this
-// gang names the others that have started, and is right about those of which neither pods nor quota Workloads are left.
+// A gang of another namespace counts only if it names the same gangs: otherwise a tenant could learn which gangs run there. The quota Workload of this
+// gang names the others that have started, which is relied on if neither pods nor quota Workloads of those are left.
 func (t *turn) markPast() {
 	if len(t.core) == 0 {
 		return
@@ -136,9 +136,9 @@ func (t *turn) past() string {
 	return strings.Join(names, ",")
 }
 
-// dissent returns which of the others keeps the gangs from asking for quota together, or "" if none does. All of them have to name the same
-// gangs, so that no gang depends on one that has not agreed. Until a gang of another namespace names this one, its owner has agreed to
-// nothing, and the message does not reveal whether the gang exists.
+// dissent returns which peer prevents the gangs from asking for quota together, or "" if none does. All of them have to name the same gangs, so
+// that no gang depends on one that has not agreed. Until a gang of another namespace names this one, its owner has agreed to nothing, and the
+// message does not reveal whether the gang exists.
 func (g *Gang) dissent(others []Other) string {
 	for _, ref := range g.Others() {
 		i := slices.IndexFunc(others, func(o Other) bool { return o.Ref == ref })
@@ -163,7 +163,7 @@ func (g *Gang) dissent(others []Other) string {
 	return ""
 }
 
-// unstarted counts the gangs that are admitted together: this one, and the others that have not started. One that has stands for itself.
+// unstarted counts the gangs that are admitted together: this one, and the peers that have not started. A started gang is independent.
 func (g *Gang) unstarted(others []Other) int {
 	n := len(g.Together)
 	for _, ref := range g.Others() {
@@ -174,7 +174,7 @@ func (g *Gang) unstarted(others []Other) int {
 	return n
 }
 
-// missing names an other that is not admitted, or is empty.
+// missing names a peer that is not admitted, or is empty.
 func (g *Gang) missing(others []Other) string {
 	for _, ref := range g.Others() {
 		if !slices.ContainsFunc(others, func(o Other) bool { return o.Ref == ref && o.IsAdmitted }) {
@@ -184,7 +184,7 @@ func (g *Gang) missing(others []Other) string {
 	return ""
 }
 
-// OtherOf says of a gang what those need to know that start together with it.
+// OtherOf returns the state of a gang that its peers need.
 func OtherOf(s *Seen) Other {
 	t := newTurn(s)
 	o := Other{

@@ -12,7 +12,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-// TestShapesDiffer: two pods whose shapes have the same first 8 digits, which is found within seconds, do not stand for each other.
+// TestShapesDiffer: two pods whose shapes have the same first 8 digits, which can be found within seconds, do not count as equal.
 func TestShapesDiffer(t *testing.T) {
 	w := newGang(t, 0, "min-available", "2")
 	for nonce, cpus := range map[string]string{"x140848": "1m", "x58854": "1000"} {
@@ -26,7 +26,7 @@ func TestShapesDiffer(t *testing.T) {
 	}
 }
 
-// TestLongText: what others have written comes back short, whatever it is.
+// TestLongText: quoted user input is short, whatever it is.
 func TestLongText(t *testing.T) {
 	const key = apis.KoordinatorPrefix
 	long := strings.Repeat("é", 100_000)
@@ -61,7 +61,7 @@ func TestLongText(t *testing.T) {
 	}
 }
 
-// TestNoLabels: a quota Workload whose labels and annotations somebody has taken away is mended.
+// TestNoLabels: a quota Workload whose labels and annotations a user has removed is repaired.
 func TestNoLabels(t *testing.T) {
 	w := newWorld(t, podgroup.Ref{Kind: podgroup.Koordinator, Namespace: "ml", Name: "train"})
 	w.object = &podgroup.Object{Name: "train", MinMember: 1, Annotations: map[string]string{apis.KoordinatorPrefix + "groups": `["ml/other","ml/train"]`}}

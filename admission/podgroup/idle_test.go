@@ -22,7 +22,7 @@ func newReserved(t failer) *world {
 	return w
 }
 
-// TestHoldsNothingIdle: a gang that holds quota and cannot start gives it back, at once or when its waiting time is over.
+// TestHoldsNothingIdle: a gang that holds quota and cannot start releases it, at once or when its waiting time has expired.
 func TestHoldsNothingIdle(t *testing.T) {
 	for name, tc := range map[string]struct {
 		gang func(t failer) *world
@@ -100,7 +100,7 @@ func TestHoldsNothingIdle(t *testing.T) {
 	}
 }
 
-// TestReservedElsewhere: what is reserved where the pods cannot run is given back, and what they need is asked for.
+// TestReservedElsewhere: quota that is reserved where the pods cannot run is released, and the gang asks for what they need.
 func TestReservedElsewhere(t *testing.T) {
 	for name, narrow := range map[string]func(*corev1.PodSpec){
 		"by node selector": func(spec *corev1.PodSpec) { spec.NodeSelector = map[string]string{"pool": "on-demand"} },
@@ -126,7 +126,7 @@ func TestReservedElsewhere(t *testing.T) {
 	}
 }
 
-// TestRolled: a core that no pod uses any more, and none that waits can use, does not keep its quota.
+// TestRolled: a core that no pod uses any longer, and no waiting pod can use, does not keep its quota.
 func TestRolled(t *testing.T) {
 	t.Run("while all pods run on extras", func(t *testing.T) {
 		w := newStarted(t, 2)
@@ -165,7 +165,7 @@ func TestRolled(t *testing.T) {
 	})
 }
 
-// TestIdleGrace: the time in which pods can be made anew begins when the last one has ended.
+// TestIdleGrace: the time in which pods can be recreated begins when the last one has terminated.
 func TestIdleGrace(t *testing.T) {
 	w := newStarted(t, 2)
 	w.now = w.now.Add(10 * time.Minute)
@@ -196,7 +196,7 @@ func TestIdleGrace(t *testing.T) {
 	}
 }
 
-// TestEvictIsLive: a cache that does not show yet that all pods are there does not make a gang give its quota back.
+// TestEvictIsLive: a cache that does not show yet that all pods exist does not make a gang release its quota.
 func TestEvictIsLive(t *testing.T) {
 	w := newGroup(t, 2)
 	w.add(1)

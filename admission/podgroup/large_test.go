@@ -11,7 +11,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-// TestOwners: references to owners do not grow with the pods, and a quota Workload never loses its last owner while there are pods.
+// TestOwners: the number of owner references does not grow with the pods, and a quota Workload never loses its last owner while there are pods.
 func TestOwners(t *testing.T) {
 	w := newGang(t, 200, "min-available", "40")
 	w.admitAll()
@@ -46,7 +46,7 @@ func deleteOwner(owners []metav1.OwnerReference, uid types.UID) []metav1.OwnerRe
 	return all
 }
 
-// TestOwnedByController: who makes the pods owns the core in their place.
+// TestOwnedByController: the controller of the pods owns the core in their place.
 func TestOwnedByController(t *testing.T) {
 	w := newGang(t, 0, "min-available", "3")
 	for range 3 {
@@ -92,7 +92,7 @@ func TestManyExtras(t *testing.T) {
 	w.expect(strings.Repeat("r", 72), 72, "has started")
 }
 
-// BenchmarkFill is a pass over a gang that has started with one pod, and has others of as many shapes that wait for quota of their own.
+// BenchmarkFill is one step of a gang that has started with one pod, and has others of as many shapes that wait for quota of their own.
 func BenchmarkFill(b *testing.B) {
 	w := newGang(b, 1, "min-available", "1")
 	w.admitAll()

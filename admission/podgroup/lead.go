@@ -19,16 +19,16 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-// needed is how many pods have to be let go together, besides those that run or have succeeded.
+// needed returns how many pods have to be ungated together, besides those that run or have succeeded.
 func (t *turn) needed() int { return max(1, int(t.Gang.Min-t.active-t.succeeded)) }
 
-// chosen are the pods that ask for quota together: all that are needed, and more up to the total.
+// chosen returns the pods that ask for quota together: all that are needed, and more up to the total.
 func (t *turn) chosen() []*corev1.Pod {
 	n := max(t.needed(), int(t.Gang.Total-t.active-t.succeeded))
 	return t.waiting[:min(n, len(t.waiting))]
 }
 
-// gather leads a gang that has not started.
+// gather reconciles a gang that has not started.
 func (t *turn) gather() {
 	if text := t.ending(); text != "" {
 		t.step.Tell = Message{"GangFinished", "Finish", text, false}
@@ -72,8 +72,8 @@ func (t *turn) gather() {
 	}
 }
 
-// ending says how the gang has ended, and is empty if it has not, or if there is more to come of it. Of parts that have ended differently one
-// that has failed counts.
+// ending describes how the gang has finished, and is empty if it has not, or if it is not done. If its parts have finished differently, a failed
+// one counts.
 func (t *turn) ending() string {
 	if len(t.core)+len(t.waiting) > 0 || t.unclaimed != nil || t.running || t.leaving {
 		return ""
@@ -96,7 +96,7 @@ func (t *turn) ending() string {
 	return text
 }
 
-// obstacle says what keeps the gang from asking for quota, or is empty.
+// obstacle describes what prevents the gang from asking for quota, or is empty.
 func (t *turn) obstacle() string {
 	g := t.Gang
 	isWhole := len(t.waiting) >= t.needed()
@@ -121,18 +121,18 @@ func (t *turn) obstacle() string {
 	return ""
 }
 
-// isPast tells whether the gang has once started together with the others. From then on it stands for itself, also when it has given back all
-// that it had, and who makes its pods goes on.
+// isPast reports whether the gang has once started together with the others. From then on it is independent, also when it has released all its
+// quota and the controller of its pods continues.
 func (t *turn) isPast() bool {
 	return t.wentOn || slices.ContainsFunc(t.core, func(w *kueue.Workload) bool { return hasStarted(w) || round(w) > 0 })
 }
 
-// isReserved tells whether the gang asks for quota by what its PodGroup says.
+// isReserved reports whether the gang asks for quota by minResources of its PodGroup.
 func (t *turn) isReserved() bool {
 	return t.reserves() && !t.Gang.gathers() || len(t.core) == 1 && t.core[0].Spec.PodSets[0].Name == reservedPodSet
 }
 
-// ask makes the quota Workloads of the core.
+// ask creates the quota Workloads of the core.
 func (t *turn) ask(why string) {
 	if t.leaving {
 		t.step.Tell.Text = "A quota Workload of the gang was deleted: its pods that run end first, and then quota is asked for anew"
@@ -165,7 +165,7 @@ func (t *turn) reservation() *kueue.Workload {
 	return w
 }
 
-// bind makes the engine admit a quota Workload together with those of the other gangs that have not started yet, or none of them.
+// bind makes the engine admit a quota Workload together with those of the peers that have not started yet, all or none.
 func (t *turn) bind(w *kueue.Workload) {
 	unbind(w)
 	delete(w.Annotations, apis.StartedTogetherAnnotation)
@@ -178,7 +178,7 @@ func (t *turn) bind(w *kueue.Workload) {
 	}
 }
 
-// keepOne makes the one quota Workload of the core ask for what the gang is now, as long as it waits.
+// keepOne updates the single quota Workload of the core to the current gang, as long as it waits.
 func (t *turn) keepOne(why string) {
 	there, gate := t.core[0], ""
 	if why != "" || len(there.Status.ReclaimablePods) > 0 && !life.HoldsQuota(there) {
@@ -206,7 +206,7 @@ func (t *turn) keepOne(why string) {
 	}
 }
 
-// keepParts completes and closes the parts of a gang that gathers its quota. What one of them is put off for, all are.
+// keepParts creates, updates and gates the parts of a gang that gathers its quota. If one of them backs off, all do.
 func (t *turn) keepParts(why string) {
 	if why == "" && t.renewParts() {
 		return
@@ -228,7 +228,7 @@ func (t *turn) keepParts(why string) {
 	t.share()
 }
 
-// renewParts makes parts that are missing, and all of them anew if the pods do not fit them any more. It tells whether it has begun to.
+// renewParts creates missing parts, and replaces all of them if the pods no longer fit them. It reports whether it has begun to replace them.
 func (t *turn) renewParts() bool {
 	wanted := t.Gang.core(t.Priority, t.chosen(), t.shapes)
 	if len(wanted) > 1 && wanted[0].Labels[apis.PlanUIDLabel] == t.core[0].Labels[apis.PlanUIDLabel] {
@@ -257,7 +257,7 @@ func (t *turn) isPutOff(w *kueue.Workload) bool {
 	return state != nil && state.RequeueAt != nil && state.RequeueAt.After(t.now)
 }
 
-// timeOut makes a gang that has not started give back what it holds when it has kept that for too long, and tells so, or is empty.
+// timeOut evicts a gang that has not started and has held quota for too long. It returns the message, or nothing if it does not.
 func (t *turn) timeOut() string {
 	var since *metav1.Time
 	for _, w := range t.core {
@@ -285,7 +285,7 @@ func (t *turn) timeOut() string {
 	return why
 }
 
-// putOff is when a quota Workload that gives back what it has gathered queues again: later each time.
+// putOff returns when a quota Workload that releases gathered quota queues again: later each time.
 func (t *turn) putOff(w *kueue.Workload) *kueue.RequeueState {
 	state := w.Status.RequeueState.DeepCopy()
 	if state == nil {
@@ -304,7 +304,7 @@ func (t *turn) allAdmitted() bool {
 	return !slices.ContainsFunc(t.core, func(w *kueue.Workload) bool { return !t.isAdmitted(w) })
 }
 
-// wait says why quota Workloads are not admitted, as Kueue's reason and as a sentence, or nothing as long as that is not known.
+// wait returns why quota Workloads are not admitted, as Kueue's reason and as a sentence, or nothing if that is not known yet.
 func (t *turn) wait(workloads []*kueue.Workload) (reason, text string) {
 	for _, w := range workloads {
 		if t.isAdmitted(w) {
@@ -323,7 +323,7 @@ func (t *turn) wait(workloads []*kueue.Workload) (reason, text string) {
 	return "", ""
 }
 
-// A matching is which pods go where.
+// A matching assigns pods to slots.
 type matching []place
 
 type place struct {
@@ -334,7 +334,7 @@ type place struct {
 
 func (m matching) isWhole(needed int) bool { return len(m) >= needed }
 
-// match gives the pods that wait places in quota Workloads, the oldest first.
+// match assigns waiting pods to slots of quota Workloads, the oldest first.
 func (t *turn) match(workloads []*kueue.Workload) matching {
 	var rooms []*room
 	for _, w := range workloads {
@@ -355,7 +355,7 @@ func (t *turn) match(workloads []*kueue.Workload) matching {
 	return all
 }
 
-// suits tells whether a pod can run where something was reserved before anything was known of where.
+// suits reports whether a pod can run on the flavors that were reserved before the pods' constraints were known.
 func (t *turn) suits(w *kueue.Workload, pod *corev1.Pod) bool {
 	constraints := flavor.NewPod(&pod.Spec)
 	for i := range w.Status.Admission.PodSetAssignments {
@@ -376,8 +376,8 @@ func (t *turn) suits(w *kueue.Workload, pod *corev1.Pod) bool {
 	return true
 }
 
-// start lets all pods go that the gang needs. If they are not those that it was admitted for it gives its quota back, and asks for what
-// they need.
+// start ungates all pods that the gang needs. If they do not match what the gang was admitted for, it releases its quota, and asks for what they
+// need.
 func (t *turn) start() {
 	places := t.match(t.core)
 	if !places.isWhole(t.needed()) {
@@ -402,7 +402,7 @@ func (t *turn) start() {
 	t.step.Tell = Message{"GangStarted", "Start", fmt.Sprintf("The gang is admitted in ClusterQueue %q and has started", t.home()), false}
 }
 
-// releases lets pods go. It tells what keeps one of them back.
+// releases returns the ungated pods, and why one of them cannot be ungated.
 func (t *turn) releases(places matching) (all []Release, why string) {
 	for _, p := range places {
 		after, err := t.released(p.pod, p.room.workload, p.podSet)
@@ -415,8 +415,8 @@ func (t *turn) releases(places matching) (all []Release, why string) {
 	return all, why
 }
 
-// fill lets pods go one by one, now that the gang has started: those that there is a place for, which others have left or never taken,
-// and the others when quota Workloads of their own are admitted.
+// fill ungates pods one by one, now that the gang has started: pods for which there is a slot, which others have left or never used, and the
+// others when their extra quota Workloads are admitted.
 func (t *turn) fill() {
 	admitted := slices.DeleteFunc(slices.Clone(t.core), func(w *kueue.Workload) bool { return !t.isAdmitted(w) || !hasStarted(w) })
 	t.share()
@@ -456,7 +456,7 @@ func (t *turn) fill() {
 	}
 }
 
-// share makes the pods that have come since own the core, too, so that it does not go with those that it began with.
+// share adds the pods that have been created since to the owners of the core, so that it is not deleted with the pods that it began with.
 func (t *turn) share() {
 	for _, w := range t.core {
 		if after := t.Gang.withOwners(w); after != nil {

@@ -22,28 +22,28 @@ type turn struct {
 	*Seen
 	now  time.Time
 	step *Step
-	// core and extras are of the gang as it is now, in the order of their names. Both are without those that are over.
+	// core and extras are the quota Workloads of the current gang, ordered by name, without the finished ones.
 	core, extras []*kueue.Workload
-	// over are those of the core that have finished.
+	// over are the finished quota Workloads of the core.
 	over []*kueue.Workload
 	// crews has the pods that each admission pays for.
 	crews map[string][]*corev1.Pod
-	// pods has the pods of the gang by their UIDs, controllers what controls those that wait, and shapes what is known of their shapes.
+	// pods has the pods of the gang by their UIDs, controllers the controllers of waiting pods, and shapes caches shapes.
 	pods        map[types.UID]*corev1.Pod
 	controllers map[types.UID]struct{}
 	shapes      shapes
-	// waiting has the pods that want to be let go, active and succeeded how many others there are of this run of the gang.
+	// waiting has the pods that wait to be ungated; active and succeeded count the other pods of this run of the gang.
 	waiting           []*corev1.Pod
 	active, succeeded int32
-	// unclaimed is a pod that wants to be ungated, and whose ResourceClaims have not been created or cannot be charged, or nil.
+	// unclaimed is a pod that waits to be ungated, and whose ResourceClaims have not been created or cannot be charged, or nil.
 	unclaimed *corev1.Pod
-	// running tells that a pod of any run may use quota, and wentOn that pods wait whose controller has had others let go before.
+	// running is true if a pod of any run may use quota, and wentOn if pods wait whose controller has had pods that were ungated before.
 	running, wentOn bool
-	// leaving tells that a quota Workload of the gang is about to disappear.
+	// leaving is true if a quota Workload of the gang is being deleted.
 	leaving bool
 }
 
-// Next computes the next step from what is there and from the time.
+// Next computes the next step from the snapshot and the time.
 func Next(s *Seen, now time.Time) *Step {
 	t := newTurn(s)
 	t.now, t.step = now, &Step{}
@@ -68,10 +68,10 @@ func Next(s *Seen, now time.Time) *Step {
 	return t.step
 }
 
-// isForeign tells whether a PodGroup has nothing to do with quota: nobody is told about it.
+// isForeign reports whether a PodGroup has nothing to do with quota: nothing is reported on it.
 func (t *turn) isForeign() bool { return len(t.Gang.Pods)+len(t.Workloads) == 0 && t.Gang.Queue == "" }
 
-// newTurn sorts what is seen.
+// newTurn sorts the objects of a snapshot.
 func newTurn(s *Seen) *turn {
 	t := &turn{Seen: s, crews: map[string][]*corev1.Pod{}, pods: map[types.UID]*corev1.Pod{}, controllers: map[types.UID]struct{}{}, shapes: shapes{}}
 	t.sort()
@@ -104,7 +104,7 @@ func (t *turn) count() {
 	}
 }
 
-// isOfOneThatWaits tells whether a pod has the same controller as one that waits.
+// isOfOneThatWaits reports whether a pod has the same controller as one that waits.
 func (t *turn) isOfOneThatWaits(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner == nil {
@@ -114,8 +114,8 @@ func (t *turn) isOfOneThatWaits(pod *corev1.Pod) bool {
 	return ok
 }
 
-// run returns what tells pods of this run of the gang from those of a run before it, which its name may have had: they are paid for by a
-// quota Workload of the gang, as it is now, or have come after its core, or have the same controller as a pod that waits.
+// run returns a predicate for pods of this run of the gang, in contrast to earlier runs of the same name: they are paid for by a quota Workload
+// of the current gang, or were created after its core, or have the same controller as a pod that waits.
 func (t *turn) run() func(*corev1.Pod) bool {
 	payers := map[string]struct{}{}
 	ours := slices.Concat(t.core, t.extras)
@@ -140,10 +140,10 @@ func (t *turn) run() func(*corev1.Pod) bool {
 
 func (t *turn) crew(w *kueue.Workload) []*corev1.Pod { return t.crews[admissionOf(w)] }
 
-// runs tells whether a pod may still use what the quota Workload pays for.
+// runs reports whether a pod may still use the quota of the quota Workload.
 func (t *turn) runs(w *kueue.Workload) bool { return slices.ContainsFunc(t.crew(w), isActive) }
 
-// sort tells the quota Workloads of the gang from those of gangs before it.
+// sort separates the quota Workloads of the gang from those of earlier gangs of its name.
 func (t *turn) sort() {
 	t.Workloads = slices.Clone(t.Workloads)
 	slices.SortFunc(t.Workloads, func(a, b *kueue.Workload) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID)) })
@@ -162,12 +162,12 @@ func (t *turn) sort() {
 	}
 }
 
-// isCurrent tells whether a quota Workload belongs to the gang as it is now, and not to an earlier PodGroup of its name.
+// isCurrent reports whether a quota Workload belongs to the current gang, and not to an earlier PodGroup of its name.
 func (t *turn) isCurrent(w *kueue.Workload) bool {
 	return t.Gang.Object == nil || w.Labels[apis.JobUIDLabel] == string(t.Gang.Object.UID)
 }
 
-// tend brings one quota Workload further, as far as that concerns nobody else. Whatever else it is, its pods go once it is evicted.
+// tend reconciles one quota Workload, as far as that affects no other. Whatever its state, its pods are deleted once it is evicted.
 func (t *turn) tend(w *kueue.Workload) {
 	if life.HoldsQuota(w) && life.IsTrue(w, kueue.WorkloadEvicted) {
 		t.deleteCrew(w)
@@ -194,7 +194,7 @@ func (t *turn) tend(w *kueue.Workload) {
 	}
 }
 
-// isForgotten tells whether nobody needs a quota Workload any more.
+// isForgotten reports whether a quota Workload is no longer needed.
 func (t *turn) isForgotten(w *kueue.Workload) bool {
 	g := t.Gang
 	switch {
@@ -209,17 +209,17 @@ func (t *turn) isForgotten(w *kueue.Workload) bool {
 		if IsGated(pod) {
 			return !t.isStarted() // it asks for quota with the others
 		}
-		return by != admissionOf(w) // it has found another place
+		return by != admissionOf(w) // it has another slot
 	case life.IsTrue(w, kueue.WorkloadFinished):
 		return len(t.core) == 0 && !t.leaving && len(t.waiting) > 0
 	case len(t.waiting) > 0 || t.running || t.reserves():
 		return false
 	}
-	// One that was evicted keeps its place in line for pods that are made anew.
+	// An evicted one keeps its queue position for pods that are recreated.
 	return !life.IsTrue(w, kueue.WorkloadEvicted) && (!life.HoldsQuota(w) || !hasStarted(w))
 }
 
-// reserves tells whether the gang asks for quota although its pods are not there.
+// reserves reports whether the gang asks for quota although its pods do not exist.
 func (t *turn) reserves() bool {
 	return t.Gang.Object != nil && len(t.Gang.Object.MinResources) > 0 && !t.Gang.hasTimedOutObject()
 }
@@ -249,7 +249,7 @@ func (t *turn) goBack(w *kueue.Workload) {
 	}
 }
 
-// follow tells how the pods of a quota Workload fare that holds quota.
+// follow reports the state of the pods of a quota Workload that holds quota.
 func (t *turn) follow(w *kueue.Workload) {
 	if !hasStarted(w) && !isExtra(w) {
 		return
@@ -275,7 +275,7 @@ func (t *turn) follow(w *kueue.Workload) {
 	}
 }
 
-// isReady tells whether all pods of a quota Workload are there, and are ready or have succeeded.
+// isReady reports whether all pods of a quota Workload exist, and are ready or have succeeded.
 func (t *turn) isReady(w *kueue.Workload, crew []*corev1.Pod) bool {
 	well := int32(0)
 	for _, pod := range crew {
@@ -295,14 +295,14 @@ func (t *turn) isReady(w *kueue.Workload, crew []*corev1.Pod) bool {
 	return well >= needed
 }
 
-// again looks at the gang after a while, or before.
+// again requeues the gang after a duration, or earlier.
 func (t *turn) again(after time.Duration) {
 	if t.step.Again == 0 || after < t.step.Again {
 		t.step.Again = after
 	}
 }
 
-// close keeps quota Workloads that wait from being admitted as long as something is wrong.
+// close gates waiting quota Workloads while there is a problem.
 func (t *turn) close() {
 	for _, w := range t.core {
 		if life.HoldsQuota(w) {
@@ -316,7 +316,7 @@ func (t *turn) close() {
 	}
 }
 
-// lead brings the gang as a whole further.
+// lead reconciles the gang as a whole.
 func (t *turn) lead() {
 	if cause := t.evicted(); cause != nil {
 		t.step.Tell = Message{"GangEvicted", "Evict", "The gang is evicted: " + life.EvictionOf(cause).Message, false}
@@ -333,8 +333,8 @@ func (t *turn) lead() {
 	t.gather()
 }
 
-// dropTwins keeps one of several quota Workloads that each ask for the whole gang: the one under which it has started, or that holds quota.
-// Each is named after the oldest pod, and caches that lag do not show the same one.
+// dropTwins keeps one of several quota Workloads that each ask for the whole gang: the one under which it has started, or that holds quota. Each
+// is named after the oldest pod, and stale caches may show different ones.
 func (t *turn) dropTwins() {
 	if len(t.core) < 2 || slices.ContainsFunc(t.core, isPart) {
 		return
@@ -357,7 +357,7 @@ func (t *turn) dropTwins() {
 	t.core = slices.DeleteFunc(t.core, func(w *kueue.Workload) bool { return w != t.core[0] && !hasStarted(w) })
 }
 
-// isStarted tells whether the gang rule is off.
+// isStarted reports whether the gang rule is off.
 func (t *turn) isStarted() bool {
 	return slices.ContainsFunc(t.core, func(w *kueue.Workload) bool { return life.HoldsQuota(w) && hasStarted(w) })
 }
@@ -371,7 +371,7 @@ func (t *turn) home() kueue.ClusterQueueReference {
 	return ""
 }
 
-// evicted returns a quota Workload of the core that has to give back what it holds, or nil.
+// evicted returns a quota Workload of the core that has to release its quota, or nil.
 func (t *turn) evicted() *kueue.Workload {
 	for _, w := range t.core {
 		if life.HoldsQuota(w) && life.IsTrue(w, kueue.WorkloadEvicted) {
@@ -381,7 +381,7 @@ func (t *turn) evicted() *kueue.Workload {
 	return nil
 }
 
-// evictAll makes the rest of the gang follow one that is evicted. Those of its pods that it had no room for follow, too.
+// evictAll evicts the rest of the gang, including its extra quota Workloads.
 func (t *turn) evictAll(why life.Eviction, requeue func(*kueue.Workload) *kueue.RequeueState) {
 	for _, w := range slices.Concat(t.core, t.extras) {
 		if !life.HoldsQuota(w) || life.IsTrue(w, kueue.WorkloadEvicted) || slices.Contains(t.step.Drop, w) || t.evicts(w) {
@@ -395,17 +395,17 @@ func (t *turn) evictAll(why life.Eviction, requeue func(*kueue.Workload) *kueue.
 	}
 }
 
-// evicts tells whether this step makes a quota Workload give back what it holds.
+// evicts reports whether this step evicts a quota Workload.
 func (t *turn) evicts(w *kueue.Workload) bool {
 	return slices.ContainsFunc(t.step.Evict, func(e Evict) bool { return e.Workload == w })
 }
 
-// isAdmitted tells whether pods may be let go under a quota Workload.
+// isAdmitted reports whether pods may be ungated under a quota Workload.
 func (t *turn) isAdmitted(w *kueue.Workload) bool {
 	return IsAdmitted(w) && t.Charged[w.UID]
 }
 
-// IsAdmitted tells whether a quota Workload says that it is admitted, and may stay so.
+// IsAdmitted reports whether a quota Workload is admitted by its status, and may stay so.
 func IsAdmitted(w *kueue.Workload) bool {
 	return life.HoldsQuota(w) && life.IsTrue(w, kueue.WorkloadAdmitted) && !life.IsTrue(w, kueue.WorkloadEvicted) &&
 		!life.IsTrue(w, kueue.WorkloadFinished) && w.DeletionTimestamp.IsZero()

@@ -35,7 +35,7 @@ func (w *world) expect(standing string, workloads int, told string) {
 	}
 }
 
-// TestStrict: nothing is asked for before all pods are there, and nothing runs before all of it is admitted.
+// TestStrict: no quota is asked for before all pods exist, and no pod runs before all quota is admitted.
 func TestStrict(t *testing.T) {
 	w := newGang(t, 2, "min-available", "3")
 	w.expect("gg", 0, "fewer than 3")
@@ -79,7 +79,7 @@ func TestStrict(t *testing.T) {
 	w.expect("", 0, "")
 }
 
-// TestEviction: all pods go before the quota does, and then the gang queues as a whole.
+// TestEviction: all pods terminate before the quota is released, and then the gang queues as a whole.
 func TestEviction(t *testing.T) {
 	w := newGang(t, 3, "min-available", "3")
 	w.admitAll()
@@ -107,7 +107,7 @@ func TestEviction(t *testing.T) {
 	}
 }
 
-// TestGather: parts are kept until all are admitted, or the waiting time is over.
+// TestGather: parts are kept until all are admitted, or the waiting time has expired.
 func TestGather(t *testing.T) {
 	w := newGang(t, 20, "min-available", "20", "mode", "NonStrict", "waiting-time", "60s")
 	w.expect(strings.Repeat("g", 20), 16, "waits for quota")
@@ -136,7 +136,7 @@ func TestGather(t *testing.T) {
 	w.expect(strings.Repeat("r", 20), 16, "has started")
 }
 
-// TestTogether: who starts together with others asks for nothing without them, and starts when all are admitted.
+// TestTogether: a gang of a GangGroup asks for no quota without the others, and starts when all are admitted.
 func TestTogether(t *testing.T) {
 	w := newGang(t, 1, "min-available", "1", "groups", `["ml/train","x/b"]`)
 	const stranger = `gang "x/b" of another namespace, which does not exist there or does not name the same gangs`
@@ -159,7 +159,7 @@ func TestTogether(t *testing.T) {
 	w.settle()
 	w.expect("r", 1, "has started")
 
-	// From now on it stands for itself.
+	// From now on it is independent.
 	w.preempt(w.workloads[0])
 	w.settle()
 	w.vanish(w.pods[0])
@@ -208,7 +208,7 @@ func TestReserve(t *testing.T) {
 	w.expect("rrg", 2, "there is no PodGroup")
 }
 
-// TestReservedPods: what is reserved is for so many pods as start together, also if they ask for nothing.
+// TestReservedPods: a reserved sum is for as many pods as start together, also if they request nothing.
 func TestReservedPods(t *testing.T) {
 	w := newWorld(t, podgroup.Ref{Kind: podgroup.Coscheduling, Namespace: "ml", Name: "train"})
 	w.object = &podgroup.Object{
@@ -257,7 +257,7 @@ func TestShapes(t *testing.T) {
 	}
 }
 
-// TestIdle: who makes no more pods keeps no quota.
+// TestIdle: a gang whose pods are not recreated keeps no quota.
 func TestIdle(t *testing.T) {
 	w := newGang(t, 2, "min-available", "2")
 	w.admitAll()
@@ -278,7 +278,7 @@ func TestIdle(t *testing.T) {
 	w.expect("ffrr", 1, "has started")
 }
 
-// TestClosedAfterReclaim: who gives quota back after some of its pods were reclaimed is closed until it asks for what it needs.
+// TestClosedAfterReclaim: a gang that releases quota after some of its pods were reclaimed is gated until it asks for what it needs.
 func TestClosedAfterReclaim(t *testing.T) {
 	w := newGang(t, 2, "min-available", "2")
 	w.admitAll()
@@ -300,7 +300,7 @@ func TestClosedAfterReclaim(t *testing.T) {
 	w.expect("sr", 1, "has started")
 }
 
-// TestExtraFindsPlace: a pod that has waited for quota of its own takes what another one has left, and asks for no more.
+// TestExtraFindsPlace: a pod that has waited for quota of its own takes the slot that another one has left, and asks for no more.
 func TestExtraFindsPlace(t *testing.T) {
 	w := newGang(t, 2, "min-available", "2")
 	w.admitAll()

@@ -9,19 +9,19 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
-// idleGrace is how long a gang that has started keeps quota without a pod: as long as the controller of its pods may take to recreate them.
+// idleGrace is how long a started gang keeps quota without a pod: the time that the controller of its pods may take to recreate them.
 const idleGrace = 2 * time.Minute
 
-// How a gang has ended.
+// How a gang has finished.
 const (
 	textSucceeded = "All pods of the gang have succeeded"
 	textFailed    = "All pods of the gang have ended, not all have succeeded, and none was recreated"
 )
 
-// isAlone reports whether no pod of the gang runs or waits. As long as one does, a quota Workload goes on as one that has started.
+// isAlone reports whether no pod of the gang runs or waits. While one does, a quota Workload of a started gang does not finish as spent.
 func (t *turn) isAlone() bool { return !t.running && len(t.waiting) == 0 && t.unclaimed == nil }
 
-// succeeded is the condition of a quota Workload all of whose pods have succeeded.
+// succeeded returns the condition of a quota Workload whose pods have all succeeded.
 func succeeded() *metav1.Condition {
 	return &metav1.Condition{
 		Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue, Reason: kueue.WorkloadFinishedReasonSucceeded,
@@ -29,8 +29,8 @@ func succeeded() *metav1.Condition {
 	}
 }
 
-// outcome returns how the pods of a quota Workload of the core have ended, or nil while it is needed. It is not needed either when no pod has used it
-// for idleGrace, and no pod that waits can be ungated under it.
+// outcome returns the Finished condition of a quota Workload of the core, or nil while it is needed. It is also no longer needed when no pod has
+// used it for idleGrace, and no waiting pod can be ungated under it.
 func (t *turn) outcome(w *kueue.Workload, crew []*corev1.Pod) *metav1.Condition {
 	if isExtra(w) {
 		return nil
@@ -41,7 +41,7 @@ func (t *turn) outcome(w *kueue.Workload, crew []*corev1.Pod) *metav1.Condition 
 		case isAlone:
 			return finished
 		case w.Spec.PodSets[0].Name != reservedPodSet:
-			return nil // it holds nothing any more
+			return nil // it holds no quota any longer
 		}
 	}
 	if left := t.idle(w); left != 0 {
@@ -54,9 +54,9 @@ func (t *turn) outcome(w *kueue.Workload, crew []*corev1.Pod) *metav1.Condition 
 	return finished
 }
 
-// idle returns how long a quota Workload may still be without pods, or something negative if it is not. It notes since when it is. Pods that
-// wait for it are ungated at once, so that those that stay gated need a repair by their user: they do not keep it longer. Those that
-// have come since get as much time from when they are first seen: no manager may have run before.
+// idle returns how long a quota Workload may still be without pods, or a negative duration if it has pods. It records since when it has none.
+// Pods that wait for it are ungated at once; a pod that is still gated by then needs a fix by its user, so it does not extend the time. Pods that
+// have been created since get the full time from when they are first observed: the manager may not have run before.
 func (t *turn) idle(w *kueue.Workload) time.Duration {
 	since, isNoted := idleSince(w)
 	if t.runs(w) {
@@ -93,8 +93,8 @@ func (t *turn) grace(since time.Time) time.Duration {
 	return left
 }
 
-// isUnused tells whether an extra has kept quota for too long for a pod that is not let go. It notes since when that has been tried: nobody
-// may have looked at it before.
+// isUnused reports whether an extra has kept quota for too long for a pod that is not ungated. It records since when the manager has tried: the
+// manager may not have run before.
 func (t *turn) isUnused(w *kueue.Workload) bool {
 	if !isExtra(w) || !IsAdmitted(w) || t.runs(w) {
 		return false

@@ -18,7 +18,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-// newGroup makes a gang with a PodGroup, and lets so many pods of it start together.
+// newGroup creates a gang with a PodGroup, of which least pods start together.
 func newGroup(t failer, least int) *world {
 	w := newWorld(t, podgroup.Ref{Kind: podgroup.Coscheduling, Namespace: "ml", Name: "train"})
 	w.object = &podgroup.Object{
@@ -38,7 +38,7 @@ func newStarted(t failer, least int) *world {
 	return w
 }
 
-// TestUnpinIsLive: the finalizer of a quota Workload that is being deleted stays until the API server says that none of its pods runs.
+// TestUnpinIsLive: the finalizer of a quota Workload that is being deleted stays until the API server shows that none of its pods runs.
 func TestUnpinIsLive(t *testing.T) {
 	w := newGroup(t, 2)
 	w.add(1)
@@ -47,14 +47,14 @@ func TestUnpinIsLive(t *testing.T) {
 	gated := []*corev1.Pod{w.pods[0].DeepCopy(), w.pods[1].DeepCopy()}
 	w.admitAll()
 	w.workloads[0].DeletionTimestamp = new(metav1.NewTime(w.now))
-	w.pods = gated // a cache that lags
+	w.pods = gated // a stale cache
 	step := podgroup.Next(w.seen(), w.now)
 	if len(step.Unpin) != 1 || !step.NeedsLive() {
 		t.Errorf("unpins %d quota Workloads, live %t; want 1 on what the API server says", len(step.Unpin), step.NeedsLive())
 	}
 }
 
-// TestReservedNotFinishedUnderPods: no step lets a pod go on a quota Workload that it finishes.
+// TestReservedNotFinishedUnderPods: no step ungates a pod on a quota Workload that it finishes.
 func TestReservedNotFinishedUnderPods(t *testing.T) {
 	w := newGroup(t, 1)
 	w.object.MinResources = corev1.ResourceList{"cpu": resource.MustParse("1")}
@@ -77,7 +77,7 @@ func TestReservedNotFinishedUnderPods(t *testing.T) {
 	}
 }
 
-// TestEvictWhatNobodyNeeds: pods go when their quota Workload is evicted, also if it is about to go itself.
+// TestEvictWhatNobodyNeeds: pods are deleted when their quota Workload is evicted, also if it is about to be deleted itself.
 func TestEvictWhatNobodyNeeds(t *testing.T) {
 	for name, lose := range map[string]func(*world){
 		"the PodGroup is deleted": func(w *world) {
@@ -110,7 +110,7 @@ func TestEvictWhatNobodyNeeds(t *testing.T) {
 	}
 }
 
-// TestOneCore: of two quota Workloads that caches which lag have given a gang one is kept.
+// TestOneCore: if stale caches have led to two quota Workloads of a gang, one is kept.
 func TestOneCore(t *testing.T) {
 	for name, tc := range map[string]struct {
 		admitted     int

@@ -10,7 +10,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-// TestPastTogether: who has started together with others stands for itself, also when it has to ask for quota anew.
+// TestPastTogether: a gang that has started together with others is independent, also when it has to ask for quota again.
 func TestPastTogether(t *testing.T) {
 	w := newGang(t, 1, "min-available", "1", "groups", `["ml/train","x/b"]`)
 	owned(w.pods, "job")
@@ -27,7 +27,7 @@ func TestPastTogether(t *testing.T) {
 	w.settle()
 	w.expectNothingHeld()
 
-	// The other has come to its end meanwhile.
+	// The other has finished meanwhile.
 	w.others = nil
 	w.add(1)
 	owned(w.pods, "job")
@@ -39,7 +39,7 @@ func TestPastTogether(t *testing.T) {
 	w.admitAll()
 	w.expect("fr", 1, "has started")
 
-	// Another run of both is not past anything.
+	// A new run of both has not started yet.
 	w.pods[1].Status.Phase = corev1.PodSucceeded
 	w.settle()
 	owned([]*corev1.Pod{w.add(1)}, "another")
@@ -47,7 +47,7 @@ func TestPastTogether(t *testing.T) {
 	w.expect("fsg", 0, "does not exist")
 }
 
-// TestRolledOut: pods of a gang that has started need not agree with those that take their place.
+// TestRolledOut: pods of a started gang need not agree with those that replace them.
 func TestRolledOut(t *testing.T) {
 	w := newGang(t, 2, "min-available", "2")
 	w.admitAll()
@@ -71,7 +71,7 @@ func TestRolledOut(t *testing.T) {
 	w.expect("rrrgg", 4, "different values")
 }
 
-// TestMoved: a pod of another queue does not take what one had that is gone.
+// TestMoved: a pod of another queue does not take the slot of a pod that is gone.
 func TestMoved(t *testing.T) {
 	w := newStarted(t, 2)
 	w.vanish(w.pods[0])
@@ -85,7 +85,7 @@ func TestMoved(t *testing.T) {
 	w.expect("rr", 2, "has started")
 }
 
-// TestEndsInParts: a gang whose parts have ended differently has not succeeded.
+// TestEndsInParts: a gang whose parts have finished differently has not succeeded.
 func TestEndsInParts(t *testing.T) {
 	for name, failed := range map[string]int{"the first": 0, "the last": 1} {
 		t.Run(name, func(t *testing.T) {

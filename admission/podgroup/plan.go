@@ -13,8 +13,8 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-// A Plan is what the engine is told of a gang that gathers its quota: its parts are stages, all open from the beginning, which are held
-// until all of them have been. So a part is only admitted if the gangs that hold parts can all get the rest, one after the other.
+// A Plan is how the engine sees a gang that gathers its quota: its parts are stages that are all open from the beginning, and hold quota until
+// all of them do. So a part is only admitted if the gangs that hold parts can all get the rest, one after the other.
 type Plan struct {
 	// UID is empty if there are no parts.
 	UID       types.UID
@@ -22,8 +22,8 @@ type Plan struct {
 	Stages    *stageplan.Plan
 }
 
-// PlanOf returns the plan of the parts among some quota Workloads of one gang, those that are there and those that are about to be made. If
-// some are left of an earlier plan the plan of the newest counts.
+// PlanOf returns the plan of the parts among some quota Workloads of one gang, both existing ones and those to be created. If some are left of an
+// earlier plan, the newest plan counts.
 func PlanOf(workloads []*kueue.Workload) Plan {
 	parts := slices.DeleteFunc(slices.Clone(workloads), func(w *kueue.Workload) bool { return !isPart(w) || !w.DeletionTimestamp.IsZero() })
 	if len(parts) == 0 {

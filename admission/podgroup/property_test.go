@@ -23,7 +23,7 @@ import (
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 )
 
-// A world is the objects of one gang, and what others do to them.
+// A world has the objects of one gang, and simulates what others do to them.
 type world struct {
 	t         failer
 	ref       podgroup.Ref
@@ -51,7 +51,7 @@ func newWorld(t failer, ref podgroup.Ref) *world {
 	return &world{t: t, ref: ref, now: time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC), settings: map[string]string{}}
 }
 
-// add makes a gated pod that asks for so many CPUs.
+// add creates a gated pod that asks for some CPUs.
 func (w *world) add(cpus int) *corev1.Pod {
 	w.made++
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
@@ -82,7 +82,7 @@ func (w *world) seen() *podgroup.Seen {
 	return s
 }
 
-// settle takes steps until nothing more is to be done.
+// settle takes steps until there is nothing left to do.
 func (w *world) settle() {
 	w.t.Helper()
 	const most = 40
@@ -97,7 +97,7 @@ func (w *world) settle() {
 	w.t.Fatalf("%d steps did not come to an end, the last: %+v", most, w.last)
 }
 
-// apply writes a step, and tells whether there was anything to write.
+// apply writes a step, and reports whether there was anything to write.
 func (w *world) apply(step *podgroup.Step) bool {
 	for _, x := range step.Create {
 		if slices.ContainsFunc(w.workloads, func(there *kueue.Workload) bool { return there.Name == x.Name }) {
@@ -133,7 +133,7 @@ func (w *world) apply(step *podgroup.Step) bool {
 		w.put(after)
 	}
 	for _, r := range step.Release {
-		// A patch writes what differs between the two, which the devices do not.
+		// A patch writes the differences between the two, and the devices are equal in both.
 		before := w.pod(r.Before.UID)
 		claims, overhead := before.Spec.ResourceClaims, before.Spec.Overhead
 		*before = *r.After.DeepCopy()
@@ -195,7 +195,7 @@ func (w *world) remove(x *kueue.Workload) {
 	w.workloads = slices.DeleteFunc(w.workloads, func(there *kueue.Workload) bool { return there.UID == x.UID })
 }
 
-// admit gives quota to what asks for it, as the engine would, and tells whether it did.
+// admit admits a quota Workload if it asks for quota, as the engine would, and reports whether it did.
 func (w *world) admit(x *kueue.Workload) bool {
 	later := x.Status.RequeueState != nil && x.Status.RequeueState.RequeueAt != nil && x.Status.RequeueState.RequeueAt.After(w.now)
 	if life.HoldsQuota(x) || life.IsTrue(x, kueue.WorkloadFinished) || x.DeletionTimestamp != nil || later || x.Annotations[apis.AdmissionGatedByAnnotation] != "" {
@@ -230,7 +230,7 @@ func (w *world) vanish(pod *corev1.Pod) {
 	w.pods = slices.DeleteFunc(w.pods, func(p *corev1.Pod) bool { return p.UID == pod.UID })
 }
 
-// standing says of each pod how it stands: g for gated, r for running, s for succeeded, f for failed, and in capitals if it is to go.
+// standing returns one letter for each pod: g for gated, r for running, s for succeeded, f for failed, and a capital if it is being deleted.
 func (w *world) standing() string {
 	var b strings.Builder
 	for _, pod := range w.pods {
@@ -251,7 +251,7 @@ func (w *world) standing() string {
 	return b.String()
 }
 
-// check tells what must hold at every moment.
+// check checks what must hold at every moment.
 func (w *world) check() {
 	w.t.Helper()
 	if why := w.unpaid(); why != "" {
@@ -264,7 +264,7 @@ func (w *world) check() {
 	}
 }
 
-// unpaid names a pod that runs and that nobody pays for, or for which more would be paid than was admitted, or is empty.
+// unpaid names a running pod that no quota Workload pays for, or for which more would be paid than was admitted, or is empty.
 func (w *world) unpaid() string {
 	paid := map[string]int32{}
 	for _, x := range w.workloads {
@@ -287,7 +287,7 @@ func (w *world) unpaid() string {
 		}
 		by := pod.Annotations[apis.AdmissionAnnotation]
 		if _, known := paid[by]; known && strings.HasSuffix(by, "/reserved") {
-			continue // what is reserved is a sum, and not for a number of pods
+			continue // a reservation is a sum, and not for a number of pods
 		}
 		if paid[by]--; paid[by] < 0 {
 			return fmt.Sprintf("pod %s runs, and nobody pays for it: %q of %v", pod.Name, by, paid)
@@ -296,7 +296,7 @@ func (w *world) unpaid() string {
 	return ""
 }
 
-// TestGangs: whatever happens to a gang, its steps come to an end, and what runs is paid for.
+// TestGangs: whatever happens to a gang, its steps end, and running pods are paid for.
 func TestGangs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t, podgroup.Ref{Kind: podgroup.Lightweight, Namespace: "ml", Name: "train"})
@@ -357,7 +357,7 @@ func TestGangs(t *testing.T) {
 			},
 			"": func(*rapid.T) { w.settle() },
 		})
-		// Let everybody have what they ask for: then a gang that has all of its pods starts.
+		// Admit all that ask: then a gang that has all of its pods starts.
 		for range 2 * (least + 2) {
 			for _, p := range slices.Clone(w.pods) {
 				if p.DeletionTimestamp != nil {
@@ -367,7 +367,7 @@ func TestGangs(t *testing.T) {
 			w.now = w.now.Add(time.Hour)
 			w.admitAll()
 		}
-		// What has succeeded may be of a run before.
+		// Succeeded pods may be of an earlier run.
 		for strings.Count(w.standing(), "g")+strings.Count(w.standing(), "r") < least {
 			w.add(1)
 		}

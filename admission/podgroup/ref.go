@@ -15,17 +15,17 @@ import (
 type Kind string
 
 const (
-	// Kueue is by Kueue's label or annotation. There is no object.
+	// Kueue uses Kueue's label or annotation. There is no object.
 	Kueue Kind = "kueue"
-	// Core is by spec.schedulingGroup: a PodGroup of Kubernetes.
+	// Core uses spec.schedulingGroup: a PodGroup of Kubernetes.
 	Core Kind = "core"
-	// Coscheduling is by the label of the scheduler plugin: a PodGroup of its own.
+	// Coscheduling uses the label of the scheduler plugin: a PodGroup of its own API.
 	Coscheduling Kind = "coscheduling"
-	// Koordinator is by Koordinator's label: a PodGroup of its own.
+	// Koordinator uses Koordinator's label: a PodGroup of its own API.
 	Koordinator Kind = "koordinator"
-	// Lightweight is by Koordinator's annotations, or older labels, alone. There is no object.
+	// Lightweight uses only Koordinator's annotations, or older labels. There is no object.
 	Lightweight Kind = "lightweight"
-	// GroupName is by the annotation of kube-batch and Volcano: a PodGroup of one of them.
+	// GroupName uses the annotation of kube-batch and Volcano: a PodGroup of one of them.
 	GroupName Kind = "group-name"
 )
 
@@ -35,7 +35,7 @@ type Ref struct {
 	Namespace, Name string
 }
 
-// RefOf returns the gang that a pod names. If it names several the first of the Kinds counts, in the order in which they are declared.
+// RefOf returns the gang that a pod names. If it names several, the first of the Kinds counts, in the order of their declaration.
 func RefOf(pod *corev1.Pod) (ref Ref, ok bool) {
 	core := ""
 	if group := pod.Spec.SchedulingGroup; group != nil && group.PodGroupName != nil {
@@ -61,7 +61,7 @@ func RefOf(pod *corev1.Pod) (ref Ref, ok bool) {
 	return Ref{}, false
 }
 
-// ParseRef reads what String has written.
+// ParseRef parses the result of String.
 func ParseRef(namespace, text string) (ref Ref, ok bool) {
 	kind, name, ok := strings.Cut(text, ".")
 	return Ref{Kind(kind), namespace, name}, ok && name != ""
@@ -70,10 +70,10 @@ func ParseRef(namespace, text string) (ref Ref, ok bool) {
 // String returns the kind and the name.
 func (r Ref) String() string { return string(r.Kind) + "." + r.Name }
 
-// HasObject tells whether a PodGroup says what the gang asks for, and not its pods alone.
+// HasObject reports whether the gang has a PodGroup, and is not described by its pods alone.
 func (r Ref) HasObject() bool { return r.Kind != Kueue && r.Kind != Lightweight }
 
-// Full returns the namespace and the name, as lists of gangs that belong together have them.
+// Full returns the namespace and the name, in the form of lists of GangGroups.
 func (r Ref) Full() string { return r.Namespace + "/" + r.Name }
 
 // Label returns the value of the label apis.PodGroupKey.
@@ -82,7 +82,7 @@ func (r Ref) Label() string { return fitting(r.String(), maxLabel, isLabelRune) 
 const (
 	maxLabel = 63
 	maxName  = 200
-	// hashLength is long enough that nobody can make two names alike.
+	// hashLength is long enough that no collision can be constructed.
 	hashLength = 32
 )
 
@@ -92,7 +92,7 @@ func isLabelRune(c rune) bool {
 
 func isNameRune(c rune) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-' }
 
-// fitting returns the text as it is, if it fits, or what can be kept of it with a hash that makes it unique.
+// fitting returns the text unchanged, if it fits, or the usable part of it with a hash that makes it unique.
 func fitting(text string, most int, allowed func(rune) bool) string {
 	ends := strings.Trim(text, "-_.") == text
 	if len(text) <= most && ends && strings.IndexFunc(text, func(c rune) bool { return !allowed(c) }) < 0 {
@@ -101,7 +101,7 @@ func fitting(text string, most int, allowed func(rune) bool) string {
 	return cut(text, most-1-hashLength, allowed) + "-" + digest(text)
 }
 
-// cut returns what can be kept of a text, and something in any case.
+// cut returns the usable part of a text, which is never empty.
 func cut(text string, most int, allowed func(rune) bool) string {
 	kept := strings.Map(func(c rune) rune {
 		if !allowed(c) {
@@ -121,8 +121,8 @@ func digest(parts ...string) string {
 	return hex.EncodeToString(sum[:])[:hashLength]
 }
 
-// workloadName names the first quota Workload of a gang. That of a group of Kueue is named like the group, as there. All others have at
-// their end what tells them apart, also from those of an object of the same name before.
+// workloadName returns the name of the first quota Workload of a gang. With Kueue's label it is the name of the group, as in Kueue. All others
+// end with a unique part, which also differs from that of an earlier object of the same name.
 func (r Ref) workloadName(incarnation string) string {
 	if r.Kind == Kueue {
 		return fitting(r.Name, maxName, func(c rune) bool { return isNameRune(c) || c == '.' })
@@ -132,7 +132,7 @@ func (r Ref) workloadName(incarnation string) string {
 	return name + "-" + digest(r.String(), incarnation)[:length]
 }
 
-// IsMember tells whether the admission policies have made a pod a member of a gang.
+// IsMember reports whether the admission policies have made a pod a member of a gang.
 func IsMember(object metav1.Object) bool {
 	return object.GetLabels()[apis.PodGroupMemberLabel] == apis.PodGroupMemberValue
 }

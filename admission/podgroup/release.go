@@ -13,8 +13,8 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-// released returns a copy of a gated pod that may be scheduled on the flavors that its pod set has got, with what AdmissionChecks ask
-// for. Kubernetes lets a gated pod only become narrower, so that what contradicts it is an error.
+// released returns a copy of a gated pod that may be scheduled on the flavors of its pod set, with the updates of AdmissionChecks. Kubernetes
+// only allows the constraints of a gated pod to become narrower, so that contradictions are an error.
 func (t *turn) released(pod *corev1.Pod, w *kueue.Workload, podSet kueue.PodSetReference) (*corev1.Pod, error) {
 	assigned := slices.IndexFunc(w.Status.Admission.PodSetAssignments, func(a kueue.PodSetAssignment) bool { return a.Name == podSet })
 	if assigned < 0 {
@@ -71,7 +71,7 @@ func narrow(pod *corev1.Pod, nodeLabels map[string]string, tolerations []corev1.
 	return nil
 }
 
-// addUpdate adds what AdmissionChecks ask for.
+// addUpdate adds the updates of AdmissionChecks.
 func addUpdate(pod *corev1.Pod, update *kueue.PodSetUpdate) error {
 	for _, part := range []struct {
 		name string

@@ -15,8 +15,8 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-// expireFinished deletes the quota Workloads of a gang that has ended when they have been finished for as long as the configuration says.
-// Those of a PodGroup that asks for quota before its pods exist stay: they say that it has had its quota.
+// expireFinished deletes the quota Workloads of a finished gang when the retention time of the configuration has passed. Those of a PodGroup that
+// asks for quota before its pods exist stay: they record that it has had its quota.
 func (t *turn) expireFinished() {
 	kept := t.Retention.AfterFinished
 	if kept == nil || t.running || t.unclaimed != nil || len(t.waiting)+len(t.core) > 0 || t.reserves() {
@@ -31,9 +31,8 @@ func (t *turn) expireFinished() {
 	}
 }
 
-// expireDeactivated deletes pods that have waited for as long as the configuration says since the manager has deactivated their quota Workload,
-// or since they were created, if that was later.
-// Pods that a controller would create again stay.
+// expireDeactivated deletes pods that have waited for the retention time of the configuration since the manager has deactivated their quota
+// Workload, or since they were created, if that was later. Pods that a controller would recreate stay.
 func (t *turn) expireDeactivated() {
 	kept := t.Retention.AfterDeactivatedByKueue
 	if kept == nil {
@@ -54,7 +53,7 @@ func (t *turn) expireDeactivated() {
 	}
 }
 
-// isExpired reports whether something was kept for long enough. Otherwise the gang is looked at again by then.
+// isExpired reports whether the retention time has passed. Otherwise it requeues the gang for that time.
 func (t *turn) isExpired(since time.Time, kept *metav1.Duration) bool {
 	left := since.Add(kept.Duration).Sub(t.now)
 	if left > 0 {
@@ -63,7 +62,7 @@ func (t *turn) isExpired(since time.Time, kept *metav1.Duration) bool {
 	return left <= 0
 }
 
-// endOfPods says how pods have ended whose quota Workloads were deleted since, and is empty if there are none.
+// endOfPods describes how pods have finished whose quota Workloads were deleted since, and is empty if there are none.
 func (t *turn) endOfPods() string {
 	text := ""
 	for _, pod := range t.Gang.Pods {

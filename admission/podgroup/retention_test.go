@@ -15,7 +15,7 @@ import (
 
 func hour() *metav1.Duration { return &metav1.Duration{Duration: time.Hour} }
 
-// TestFinishedExpires: the quota Workload of a gang that has ended is deleted after an hour. The gang has still ended, and asks for nothing.
+// TestFinishedExpires: the quota Workload of a finished gang is deleted after an hour. The gang is still finished, and asks for nothing.
 func TestFinishedExpires(t *testing.T) {
 	for name, tc := range map[string]struct {
 		phase corev1.PodPhase
@@ -31,7 +31,7 @@ func TestFinishedExpires(t *testing.T) {
 				pod.Status.Phase = tc.phase
 			}
 			w.settle()
-			w.now = w.now.Add(3 * time.Minute) // nothing uses the quota of those that have failed
+			w.now = w.now.Add(3 * time.Minute) // failed pods do not use the quota
 			w.settle()
 			w.expect(w.standing(), 1, tc.want)
 			if w.last.Again <= 0 || w.last.Again > time.Hour {
@@ -72,7 +72,7 @@ func TestReservedStaysFinished(t *testing.T) {
 	}
 }
 
-// TestDeactivatedExpires: an hour after the manager has deactivated a gang its pods are deleted that no controller creates again.
+// TestDeactivatedExpires: an hour after the manager has deactivated a gang its pods are deleted, except those that a controller would recreate.
 func TestDeactivatedExpires(t *testing.T) {
 	for name, tc := range map[string]struct {
 		cause      kueue.EvictionUnderlyingCause

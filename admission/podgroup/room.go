@@ -10,16 +10,16 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-// A room is what an admitted quota Workload has left for pods that want to be let go.
+// A room has the free slots of an admitted quota Workload.
 type room struct {
 	workload *kueue.Workload
-	// free has the slots of each pod set. Where quota is reserved by a sum, rest is what is not used of that, and pods how many more may use it.
+	// free has the slots of each pod set. If a sum is reserved (minResources), rest is its unused part, and pods how many more pods may use it.
 	free map[kueue.PodSetReference]int32
 	rest corev1.ResourceList
 	pods int32
 }
 
-// newRoom counts what the pods that the quota Workload pays for have left of it.
+// newRoom subtracts the pods that the quota Workload pays for.
 func newRoom(w *kueue.Workload, crew []*corev1.Pod) *room {
 	r := &room{workload: w, free: map[kueue.PodSetReference]int32{}}
 	for i := range w.Spec.PodSets {
@@ -43,7 +43,7 @@ func newRoom(w *kueue.Workload, crew []*corev1.Pod) *room {
 	return r
 }
 
-// spend takes what a pod asks for off what is left.
+// spend subtracts the requests of a pod.
 func (r *room) spend(pod *corev1.Pod) {
 	for name, q := range stageplan.PodRequests(&pod.Spec) {
 		left := r.rest[name]
@@ -53,7 +53,7 @@ func (r *room) spend(pod *corev1.Pod) {
 	r.pods--
 }
 
-// take finds a place for a pod of a shape.
+// take assigns a slot to a pod of a shape.
 func (r *room) take(pod *corev1.Pod, shape kueue.PodSetReference) (podSet kueue.PodSetReference, ok bool) {
 	if r.rest != nil {
 		if r.pods <= 0 {
@@ -74,8 +74,8 @@ func (r *room) take(pod *corev1.Pod, shape kueue.PodSetReference) (podSet kueue.
 	return shape, true
 }
 
-// paidBy returns the admission that pays for a pod, and the pod set that it was let go for. Kueue's label says the latter too, but anybody may
-// change that.
+// paidBy returns the admission that pays for a pod, and the pod set for which it was ungated. Kueue's label also names the pod set, but any user
+// may change that.
 func paidBy(pod *corev1.Pod) (admission string, podSet kueue.PodSetReference) {
 	admission, name, _ := strings.Cut(pod.Annotations[apis.AdmissionAnnotation], "/")
 	return admission, kueue.PodSetReference(name)
@@ -86,8 +86,8 @@ func podSetOf(pod *corev1.Pod) kueue.PodSetReference {
 	return podSet
 }
 
-// reclaimed counts the pods of a pod set that have succeeded under this admission. Those that were said to have, and are not there any
-// more, still count.
+// reclaimed counts the pods of a pod set that have succeeded under this admission. Pods that were recorded as succeeded, and no longer exist,
+// still count.
 func reclaimed(w *kueue.Workload, podSet kueue.PodSetReference, crew []*corev1.Pod) int32 {
 	succeeded := int32(0)
 	for _, pod := range crew {
@@ -107,8 +107,8 @@ func said(w *kueue.Workload, podSet kueue.PodSetReference) int32 {
 	return 0
 }
 
-// reclaimable returns what the quota Workload should say about pods whose quota is not needed any more, and whether it says so already.
-// What is reserved as a sum is needed until the end: nobody has said which part of it is whose.
+// reclaimable returns the reclaimable pods for the status of the quota Workload, and whether it is up to date. A reserved sum is needed until the
+// end: the share of each pod in it is not known.
 func reclaimable(w *kueue.Workload, crew []*corev1.Pod) (pods []kueue.ReclaimablePod, isSaid bool) {
 	isSaid = true
 	for i := range w.Spec.PodSets {
@@ -124,7 +124,7 @@ func reclaimable(w *kueue.Workload, crew []*corev1.Pod) (pods []kueue.Reclaimabl
 	return pods, isSaid
 }
 
-// isSpent tells whether all pods that the quota Workload was admitted for have succeeded.
+// isSpent reports whether all pods that the quota Workload was admitted for have succeeded.
 func isSpent(w *kueue.Workload, crew []*corev1.Pod, least int32) bool {
 	succeeded := int32(0)
 	for _, pod := range crew {

@@ -15,16 +15,16 @@ import (
 const (
 	// mostShapes is how many pod sets a quota Workload of a gang can have.
 	mostShapes = 8
-	// mostExtras is how many pods of one shape wait for quota of their own at a time. The others would only stand in line behind them.
+	// mostExtras is how many pods of one shape wait for quota of their own at a time. The others would only queue behind them.
 	mostExtras = 64
-	// reservedPodSet asks for what a PodGroup says that its pods will ask for together.
+	// reservedPodSet is the pod set for minResources of a PodGroup.
 	reservedPodSet = apis.ReservedPodSet
 	// reservedPods counts these pods without the first.
 	reservedPods = "reserved-pods"
 )
 
-// shapeOf names what quota depends on in a pod: what it requests, and where it can run. A pod set counts all pods whose shape has its name
-// and asks for what the first of them does, so nobody may be able to make two shapes of one name.
+// shapeOf returns a hash of all parts of a pod that affect quota: its requests, and where it can run. A pod set counts all pods whose shape has
+// its name, and has the requests of the first of them, so it must be impossible to construct two shapes of one name.
 func shapeOf(pod *corev1.Pod) string {
 	var required *corev1.NodeSelector
 	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil {
@@ -38,13 +38,13 @@ func shapeOf(pod *corev1.Pod) string {
 		Claims       []corev1.PodResourceClaim
 	}{stageplan.PodRequests(&pod.Spec), pod.Spec.NodeSelector, required, pod.Spec.Tolerations, pod.Spec.ResourceClaims})
 	if err != nil {
-		// Nothing in there can fail to be written. If it did, a pod would be its own shape.
+		// Marshalling this cannot fail. If it did, the pod would be its own shape.
 		shape = []byte(pod.UID)
 	}
 	return digest(string(shape))
 }
 
-// shapes has the shapes of pods, each of which is computed once.
+// shapes caches the shapes of pods.
 type shapes map[*corev1.Pod]kueue.PodSetReference
 
 func (s shapes) of(pod *corev1.Pod) kueue.PodSetReference {
@@ -56,7 +56,7 @@ func (s shapes) of(pod *corev1.Pod) kueue.PodSetReference {
 	return shape
 }
 
-// podSets returns a pod set for each shape, in the order of their names.
+// podSets returns a pod set for each shape, ordered by name.
 func (s shapes) podSets(pods ...*corev1.Pod) []kueue.PodSet {
 	var all []kueue.PodSet
 	index := map[kueue.PodSetReference]int{}
@@ -86,7 +86,7 @@ func (s shapes) chunks(pods []*corev1.Pod) [][]*corev1.Pod {
 	return all
 }
 
-// templateOf keeps of a pod what quota depends on. What else there is differs between pods of the same shape.
+// templateOf returns the parts of a pod that affect quota. Other parts differ between pods of the same shape.
 func templateOf(pod *corev1.Pod) corev1.PodTemplateSpec {
 	spec := &pod.Spec
 	return corev1.PodTemplateSpec{Spec: *(&corev1.PodSpec{
@@ -105,8 +105,8 @@ func bare(containers []corev1.Container) []corev1.Container {
 	return all
 }
 
-// reserved asks for what a PodGroup says that so many pods will ask for together. Nothing is known of where they can run, nor which of them asks
-// for what: so all of it is asked for at once, and the other pods count only as pods.
+// reserved returns pod sets for minResources of a PodGroup. The constraints of the pods and the shares of each in the sum are not known: so the
+// first pod set asks for all of it, and the other pods count only as pods.
 func reserved(total corev1.ResourceList, pods int32) []kueue.PodSet {
 	podSets := []kueue.PodSet{reservedOf(reservedPodSet, 1, total.DeepCopy())}
 	if pods > 1 {

@@ -23,7 +23,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-// A lab is a world with caches that lag, objects with versions, a garbage collector, and writes as controllers/podgroup does them.
+// A lab is a world with stale caches, objects with versions, a garbage collector, and writes as in controllers/podgroup.
 type lab struct {
 	*world
 	version         int
@@ -84,7 +84,7 @@ func (l *lab) see(object *podgroup.Object, pods []*corev1.Pod, workloads []*kueu
 	return s
 }
 
-// pass is what the controller does once. It may be cut off after so many writes. It tells whether it wrote.
+// pass is one reconcile of the controller. It may be interrupted after a number of writes. It reports whether it wrote.
 func (l *lab) pass(most int) bool {
 	step := podgroup.Next(l.see(l.cachedObject, l.cachedPods, l.cachedWorkloads), l.now)
 	if step.NeedsLive() {
@@ -304,8 +304,8 @@ func (l *lab) quiet(t *rapid.T, why string) {
 	}
 }
 
-// TestStale: whatever happens to a gang, in whichever order the caches show it and wherever a pass is cut off, no pod runs unpaid, its steps
-// come to an end, what is evicted is given back, and what there is quota for starts.
+// TestStale: whatever happens to a gang, in whichever order the caches show it and wherever a reconcile is interrupted, no pod runs unpaid, its
+// steps end, evicted quota is released, and gangs for which there is quota start.
 func TestStale(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		kind := rapid.SampledFrom([]podgroup.Kind{podgroup.Lightweight, podgroup.Koordinator, podgroup.Kueue, podgroup.Coscheduling}).Draw(t, "kind")
@@ -435,7 +435,7 @@ func TestStale(t *testing.T) {
 			"": func(t *rapid.T) { l.checkPaid(t) },
 		}
 		t.Repeat(act)
-		// Evicted gangs give back, and what fits starts.
+		// Evicted gangs release their quota, and gangs that fit start.
 		if l.ref.HasObject() && l.object == nil {
 			l.object = object()
 		}
@@ -465,7 +465,7 @@ func TestStale(t *testing.T) {
 			if len(l.standing())-strings.Count(l.standing(), "f")-strings.Count(l.standing(), "F") < max(least, 4) {
 				l.stamp(l.add(1))
 			}
-			// Pods without a controller that have succeeded for a PodGroup that is gone do not count for the one that has taken its place.
+			// Pods without a controller that have succeeded for a deleted PodGroup do not count for the one that has replaced it.
 			if gated := strings.Count(l.standing(), "g"); gated > 0 && gated < least && !strings.ContainsAny(l.standing(), "rR") {
 				l.stamp(l.add(1))
 			}

@@ -2,8 +2,8 @@ package podgroup
 
 import "fmt"
 
-// started returns what users have to know about a gang that has started. One of which fewer pods are left than it takes is for the controller of
-// its pods to complete or to restart: Coscheduling has the Event Unschedulable for that, and leaves the pods that run as they are.
+// started returns the message for a gang that has started. If it has fewer pods left than its minimum, the controller of its pods has to complete or
+// restart it: Coscheduling has the Event Unschedulable for that, and leaves the running pods unchanged.
 //
 //	minMember 4: 2 run, 1 has succeeded, 1 has failed and is not recreated  ->  Unschedulable, 3 of 4
 func (t *turn) started() Message {

@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestBelowMinimum: a gang that has started and lost pods says so until others have taken their place.
+// TestBelowMinimum: a gang that has started and lost pods reports that until others have replaced them.
 func TestBelowMinimum(t *testing.T) {
 	w := newGang(t, 3, "min-available", "3")
 	w.admitAll()

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// The phases of PodGroups. Those from PreScheduling to Scheduled are Koordinator's, but Scheduling, which Coscheduling has, too.
+// The phases of PodGroups. Those from PreScheduling to Scheduled are Koordinator's, except Scheduling, which Coscheduling has, too.
 const (
 	PhasePending       = "Pending"
 	PhasePreScheduling = "PreScheduling"
@@ -19,26 +19,26 @@ const (
 	PhaseFailed        = "Failed"
 )
 
-// The API groups whose PodGroups have a status that is kept.
+// The API groups whose PodGroups have a status that Tranche maintains.
 const (
 	groupCoscheduling = "scheduling.x-k8s.io"
 	groupKoordinator  = "scheduling.sigs.k8s.io"
 	groupKubeBatch    = "scheduling.incubator.k8s.io"
-	// groupDocument is the group that the document about coscheduling prints. kube-batch itself has the other one.
+	// groupDocument is the group in the coscheduling document. kube-batch itself has the other one.
 	groupDocument = "incubator.scheduling.k8s.io"
 )
 
-// A Status is what the status of a PodGroup says of its pods. What its API does not have is left at zero.
+// A Status has the fields of the status of a PodGroup that are about its pods. Fields that its API does not have are zero.
 type Status struct {
 	Phase string
-	// Admitted pods have been let go, Scheduled ones have a node. They count until they are gone, the others while they are in that phase.
+	// Admitted pods have been ungated, Scheduled ones have a node. They count until they are deleted, the others while they are in that phase.
 	Admitted, Scheduled, Running, Succeeded, Failed int64
-	// Started is when enough pods had been let go for the first time, in seconds since 1970, or zero.
+	// Started is when enough pods had been ungated for the first time, in seconds since 1970, or zero.
 	Started int64
 }
 
-// StatusFields are the names of the fields of a Status that PodGroups of an API have. There are none if their status is not kept: that of
-// Kubernetes and that of Volcano are their schedulers'.
+// StatusFields returns the fields of a Status that the PodGroups of an API have. There are none if Tranche does not maintain their status: that
+// of Kubernetes and that of Volcano belong to their schedulers.
 func StatusFields(apiVersion string) []string {
 	switch groupOf(apiVersion) {
 	case groupCoscheduling:
@@ -56,8 +56,8 @@ func groupOf(apiVersion string) string {
 	return group
 }
 
-// StatusAfter returns what the status of the PodGroup of a gang should say that has said before. One that has ended stays as it is,
-// whatever becomes of the pods: so it is with the controllers that the APIs come from.
+// StatusAfter returns the new status of the PodGroup of a gang, given the previous one. A finished one stays unchanged, whatever becomes of the
+// pods, as with the controllers of these APIs.
 func (g *Gang) StatusAfter(before Status, now time.Time) Status {
 	if g.Object == nil || isOver(before.Phase) {
 		return before
@@ -87,8 +87,7 @@ func (s *Status) Counts() map[string]*int64 {
 
 func isOver(phase string) bool { return phase == PhaseFinished || phase == PhaseFailed }
 
-// pods counts the pods that have been let go. One that ends because it is deleted has neither succeeded nor failed: an evicted gang is not
-// over.
+// pods counts the ungated pods. A pod that terminates because it is deleted has neither succeeded nor failed: an evicted gang has not finished.
 func (g *Gang) pods() Status {
 	var s Status
 	for _, pod := range g.Pods {
@@ -112,7 +111,7 @@ func (g *Gang) pods() Status {
 	return s
 }
 
-// phase follows the controllers of Coscheduling and Koordinator, but that pods count only once they have been let go: those that wait for
+// phase follows the controllers of Coscheduling and Koordinator, except that pods count only once they have been ungated: pods that wait for
 // quota are not about to be scheduled.
 func (g *Gang) phase(s Status) string {
 	least := max(1, g.Object.MinMember)

@@ -24,8 +24,8 @@ const (
 
 func statusTime() time.Time { return time.Unix(1000, 0) }
 
-// statusGang has a pod for each letter: g is gated, l let go, n has a node, r runs, s has succeeded and f failed; S and F have, too, because they
-// are deleted, and R is deleted and runs.
+// statusGang has a pod for each letter: g is gated, l ungated, n has a node, r runs, s has succeeded and f failed; S and F have, too, because
+// they are deleted, and R is deleted and runs.
 func statusGang(api, pods string, least int64) *podgroup.Gang {
 	gang := &podgroup.Gang{Object: &podgroup.Object{APIVersion: api, MinMember: least}}
 	for i, how := range pods {
@@ -107,7 +107,7 @@ func TestStatusAfter(t *testing.T) {
 	}
 }
 
-// TestStatusStays: what was said is said again as long as nothing changes, whatever the time, and what has ended stays so for ever.
+// TestStatusStays: the status is stable while nothing changes, whatever the time, and a finished status stays forever.
 func TestStatusStays(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		api := rapid.SampledFrom([]string{coscheduling, koordinator, kubeBatch, document}).Draw(t, "api")

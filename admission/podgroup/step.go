@@ -13,121 +13,121 @@ import (
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 )
 
-// Seen is everything that the next step of a gang depends on, besides the time. Nothing in it is changed.
+// Seen is the snapshot: everything that the next step of a gang depends on, besides the time. It must not be changed.
 type Seen struct {
 	Gang     *Gang
 	Problems Problems
-	// Workloads are all quota Workloads of the gang, and of gangs of its name before it.
+	// Workloads are all quota Workloads of the gang, and of earlier gangs of its name.
 	Workloads []*kueue.Workload
-	// Others are the gangs that start together with it.
+	// Others are the peers: the gangs that start together with it.
 	Others   []Other
 	Flavors  map[kueue.ResourceFlavorReference]*kueue.ResourceFlavor
 	Priority Priority
-	// Charged has the quota Workloads that the engine counts as holding quota right now, whatever the cache says.
+	// Charged has the quota Workloads that the engine charges right now, whatever the cache shows.
 	Charged map[types.UID]bool
-	// Retention says how long finished quota Workloads are kept, and pods whose quota Workload the manager has deactivated.
+	// Retention is how long finished quota Workloads are kept, and pods whose quota Workload the manager has deactivated.
 	Retention configapi.WorkloadRetentionPolicy
-	// Backoff says how long a gang is put off that has given back what it had gathered, for the first, the second time and so on.
+	// Backoff returns how long a gang backs off that has released gathered quota, for the first time, the second time and so on.
 	Backoff func(count int32) time.Duration
 }
 
-// A Step is what has to be written next, in the order of the fields: what takes away comes before what needs the consent of others. It may
-// be cut off after any write: what is left is found out again.
+// A Step has the next writes, in the order of the fields: writes that take away come before those that may be rejected. It may be interrupted
+// after any write: the rest is computed again.
 type Step struct {
-	// TimeOut has pods, and TimeOutObject is true if the PodGroup is one, that get the annotation that their gang did not start in time.
+	// TimeOut has pods that get the annotation that their gang did not start in time. TimeOutObject is true if the PodGroup gets it, too.
 	TimeOut       []*corev1.Pod
 	TimeOutObject bool
-	// ClearObject is true if the PodGroup of a gang that has started since loses that annotation.
+	// ClearObject is true if that annotation is removed from the PodGroup, since the gang has started.
 	ClearObject bool
-	// Evict has quota Workloads that have to give back what they hold.
+	// Evict has quota Workloads to evict.
 	Evict []Evict
-	// Delete has pods of evicted quota Workloads, and pods that are not kept any longer.
+	// Delete has pods of evicted quota Workloads, and pods whose retention has expired.
 	Delete []Delete
-	// Progress has conditions of quota Workloads that differ.
+	// Progress has changed conditions of quota Workloads.
 	Progress []Progress
-	// Reclaim has what differs about reclaimable pods.
+	// Reclaim has changes of reclaimable pods.
 	Reclaim []Reclaim
-	// GiveBack has evicted quota Workloads whose pods are over.
+	// GiveBack has evicted quota Workloads that release their quota, since their pods have terminated.
 	GiveBack []*kueue.Workload
-	// Unpin has quota Workloads that need not be kept if somebody deletes them.
+	// Unpin has quota Workloads whose finalizer is removed, so that they can be deleted.
 	Unpin []*kueue.Workload
-	// Drop has quota Workloads that nobody needs.
+	// Drop has quota Workloads to delete, since they are not needed.
 	Drop []*kueue.Workload
-	// Create has quota Workloads that are missing.
+	// Create has missing quota Workloads.
 	Create []*kueue.Workload
-	// Change has quota Workloads whose spec or metadata are not what they should be.
+	// Change has quota Workloads whose spec or metadata has to be updated.
 	Change []Change
-	// Release has pods that may be scheduled.
+	// Release has pods to ungate.
 	Release []Release
-	// Tell is what the user should know. It stays the same while nothing changes.
+	// Tell is the message for the user. It stays the same while nothing changes.
 	Tell Message
-	// Again is when to look again although nothing has changed, or zero.
+	// Again is when to reconcile again without a change, or zero.
 	Again time.Duration
 }
 
-// An Evict makes a quota Workload give back what it holds.
+// An Evict evicts a quota Workload.
 type Evict struct {
 	Workload *kueue.Workload
 	Why      life.Eviction
-	// Requeue is for when the Workload is put off, or nil.
+	// Requeue is set if the Workload backs off, or nil.
 	Requeue *kueue.RequeueState
 }
 
-// A Change is of the metadata or the spec of a quota Workload.
+// A Change updates the metadata or the spec of a quota Workload.
 type Change struct{ Before, After *kueue.Workload }
 
-// A Release lets a pod go.
+// A Release ungates a pod.
 type Release struct {
 	Workload      *kueue.Workload
 	Before, After *corev1.Pod
 }
 
-// A Delete takes a pod away whose quota was evicted.
+// A Delete deletes a pod whose quota was evicted.
 type Delete struct {
 	Pod *corev1.Pod
-	// Why is the message of the eviction, or what the pod was kept for.
+	// Why is the message of the eviction, or of the expired retention.
 	Why string
 }
 
-// A Progress is how the pods of a quota Workload fare.
+// A Progress is the state of the pods of a quota Workload.
 type Progress struct {
 	Workload *kueue.Workload
-	// Ready has no type if nothing is to be said about the pods.
+	// Ready has no type if the condition PodsReady is not written.
 	Ready metav1.Condition
-	// Finished is nil as long as the quota Workload is needed.
+	// Finished is nil while the quota Workload is needed.
 	Finished *metav1.Condition
 }
 
-// A Reclaim is what a quota Workload should say about pods whose quota is not needed any more.
+// A Reclaim has the pods of a quota Workload whose quota is no longer needed.
 type Reclaim struct {
 	Workload *kueue.Workload
 	Pods     []kueue.ReclaimablePod
 }
 
-// A Message tells the user of a gang how it stands.
+// A Message reports the state of a gang to its user.
 type Message struct {
 	// Reason is a CamelCase word, and Topic another one that differs where the same reason has several causes.
 	Reason, Topic string
-	// Text is a sentence without clock times and counters, or empty if there is nothing to tell.
+	// Text is a sentence without clock times and counters, or empty if there is nothing to report.
 	Text string
-	// IsWarning tells that nothing will happen before somebody has changed something.
+	// IsWarning is true if nothing will happen before a user has changed something.
 	IsWarning bool
 }
 
-// Brief returns the message with a text that fits into an annotation beside what else is there.
+// Brief returns the message with a text that fits into an annotation together with its other content.
 func (m Message) Brief() Message {
 	const longest = 1000
 	m.Text = shorten(m.Text, longest)
 	return m
 }
 
-// NeedsLive tells whether the step lets pods go or quota go, which must not be decided on what a cache says: it may not show yet that a
-// pod was let go, or has come.
+// NeedsLive reports whether the step ungates pods or releases quota, which must not be decided on cached objects: the cache may not show yet that
+// a pod was ungated, or created.
 func (s *Step) NeedsLive() bool {
 	if len(s.Evict)+len(s.Change)+len(s.Release)+len(s.Delete)+len(s.GiveBack)+len(s.Unpin)+len(s.Drop)+len(s.Reclaim) > 0 {
 		return true
 	}
-	// Nor does a gang ask twice for what it needs to start.
+	// A gang must also not ask twice for its initial quota.
 	if slices.ContainsFunc(s.Create, func(w *kueue.Workload) bool { return !isExtra(w) }) {
 		return true
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-// A gang that did not start within its waiting time gives its quota back, and its gated pods get Koordinator's annotation. A PodGroup for which
-// quota was reserved gets it, too, because it may have no pods. What follows is a setting:
+// A gang that did not start within its waiting time releases its quota, and its gated pods get Koordinator's annotation. A PodGroup for which quota
+// was reserved gets it, too, because it may have no pods. The next step is a setting:
 //
 //	Requeue: annotated, backs off, is admitted  ->  pods released without the annotation, which would keep Koordinator from placing them
 //	Stop:    annotated, not admitted            ->  the user recreates the pods, or removes the annotation  ->  queues again
@@ -29,14 +29,14 @@ func (g *Gang) splitTimedOut() {
 	g.Pods = slices.DeleteFunc(g.Pods, isOut)
 }
 
-// hasTimedOutObject reports whether no quota is reserved for the PodGroup before its pods, because they did not come in time before.
+// hasTimedOutObject reports whether no quota is reserved for the PodGroup before its pods exist, because they were not created in time before.
 func (g *Gang) hasTimedOutObject() bool { return g.stops && isMarked(g.Object.Annotations) }
 
 func isMarked(annotations map[string]string) bool {
 	return annotations[apis.KoordinatorTimeoutAnnotation] == "true"
 }
 
-// timedOut says which pods have to be recreated before the gang queues again, and is empty if it can do without.
+// timedOut describes which pods have to be recreated before the gang queues again, and is empty if it does not need them.
 func (t *turn) timedOut() string {
 	g := t.Gang
 	switch {
@@ -51,13 +51,13 @@ func (t *turn) timedOut() string {
 	return ""
 }
 
-// stopped says what to do with the pods that are not admitted.
+// stopped describes what to do with the pods that are not admitted.
 func (t *turn) stopped() string {
 	return fmt.Sprintf("pod %q and all others with the annotation %s=true are not admitted; recreate them, or remove the annotation",
 		t.Gang.TimedOut[0].Name, apis.KoordinatorTimeoutAnnotation)
 }
 
-// noteTimeout marks what has waited for too long.
+// noteTimeout marks the pods and the PodGroup that have waited for too long.
 func (t *turn) noteTimeout() {
 	if !t.Gang.hasSettings() {
 		return
@@ -70,7 +70,7 @@ func (t *turn) noteTimeout() {
 	t.step.TimeOutObject = t.reserves() && !isMarked(t.Gang.Object.Annotations)
 }
 
-// forgetTimeout clears the PodGroup of a gang that has started, and says what becomes of its other pods.
+// forgetTimeout clears the annotation of the PodGroup of a started gang, and reports the state of its other pods.
 func (t *turn) forgetTimeout() {
 	g := t.Gang
 	t.step.ClearObject = g.Object != nil && g.hasSettings() && isMarked(g.Object.Annotations)

@@ -12,7 +12,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-// marks says of each pod whether it has the annotation of a gang that timed out: t, or - if it has not.
+// marks returns one letter for each pod: t if it has the annotation of a gang that timed out, or - if it has not.
 func (w *world) marks() string {
 	var b strings.Builder
 	for _, pod := range w.pods {
@@ -28,7 +28,7 @@ func (w *world) expectMarks(want string) {
 	}
 }
 
-// newTimedOut makes a gang of which one part was admitted and another was not, so that it gives its quota back.
+// newTimedOut creates a gang of which one part was admitted and another was not, so that it releases its quota.
 func newTimedOut(t *testing.T, stops bool, settings ...string) *world {
 	t.Helper()
 	w := newGang(t, 2, append([]string{"min-available", "2", "mode", "NonStrict", "waiting-time", "60s"}, settings...)...)
@@ -129,7 +129,7 @@ func TestTimeoutOfOtherGangs(t *testing.T) {
 	}
 }
 
-// TestTimeoutOfReservation: a PodGroup whose pods do not come in time is marked, too.
+// TestTimeoutOfReservation: a PodGroup whose pods are not created in time is marked, too.
 func TestTimeoutOfReservation(t *testing.T) {
 	for name, stops := range map[string]bool{"requeues": false, "stops": true} {
 		t.Run(name, func(t *testing.T) {

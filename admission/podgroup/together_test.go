@@ -12,7 +12,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-// newPreemptedEarly makes a gang that is admitted with the gang ml/b, and is preempted before its pod is ungated.
+// newPreemptedEarly creates a gang that is admitted with the gang ml/b, and is preempted before its pod is ungated.
 func newPreemptedEarly(t *testing.T, b *podgroup.Other) *world {
 	t.Helper()
 	w := newGang(t, 1, "min-available", "1", "groups", `["ml/b","ml/train"]`)
@@ -26,7 +26,7 @@ func newPreemptedEarly(t *testing.T, b *podgroup.Other) *world {
 	return w
 }
 
-// newEndedEarly makes the gang ml/b of two pods, which is preempted after it has started. Both succeed before they are deleted.
+// newEndedEarly creates the gang ml/b of two pods, which is preempted after it has started. Both succeed before they are deleted.
 func newEndedEarly(t *testing.T) *world {
 	t.Helper()
 	b := newWorld(t, podgroup.Ref{Kind: podgroup.Lightweight, Namespace: "ml", Name: "b"})
@@ -42,7 +42,7 @@ func newEndedEarly(t *testing.T) *world {
 }
 
 // TestStartsAfterOneThatHasStarted: a gang that was preempted before its pods were ungated does not wait for the pods of a gang that was admitted
-// together with it, has started, and has gone on.
+// together with it, has started, and was preempted or has succeeded since.
 func TestStartsAfterOneThatHasStarted(t *testing.T) {
 	tests := map[string]func(*world){
 		"and was preempted, and lost a pod": func(b *world) {

@@ -11,7 +11,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/podgroup"
 )
 
-// refuse takes all steps, but that the API server lets no pod go.
+// refuse takes all steps, but the API server rejects ungating pods.
 func (w *world) refuse() {
 	w.t.Helper()
 	for range 40 {
@@ -34,7 +34,7 @@ func (w *world) expectNothingHeld() {
 	}
 }
 
-// TestNotLetGo: quota of a gang that has started is not kept for pods that cannot be let go.
+// TestNotLetGo: quota of a started gang is not kept for pods that cannot be ungated.
 func TestNotLetGo(t *testing.T) {
 	const grace = 2 * time.Minute
 	t.Run("because the API server refuses them", func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestNotLetGo(t *testing.T) {
 		w.now = w.now.Add(time.Minute)
 		w.add(1)
 		w.add(1)
-		// No manager runs, or none leads.
+		// No manager runs, or none is the leader.
 		w.now = w.now.Add(grace)
 		w.settle()
 		w.expect("ffrr", 1, "has started")

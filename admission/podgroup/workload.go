@@ -17,16 +17,16 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-// mostParts is in how many parts a gang gathers its quota at most.
+// mostParts bounds the parts in which a gang gathers its quota.
 const mostParts = 16
 
-// A Priority is that of the quota Workloads of a gang.
+// A Priority is the priority of the quota Workloads of a gang.
 type Priority struct {
 	Value int32
 	Class *kueue.PriorityClassRef
 }
 
-// incarnation tells gangs of the same name apart: those of different PodGroups, and without one those that have nothing in common.
+// incarnation distinguishes gangs of the same name: those of different PodGroups, and without a PodGroup those that have nothing in common.
 func (g *Gang) incarnation() types.UID {
 	if g.Object != nil {
 		return g.Object.UID
@@ -37,8 +37,8 @@ func (g *Gang) incarnation() types.UID {
 	return g.Pods[0].UID
 }
 
-// round counts how often pods were let go under a quota Workload, and have ended because it was evicted: so two admissions of it can be told
-// apart.
+// round counts how often the pods under a quota Workload were ungated, and have terminated because it was evicted. It distinguishes two
+// admissions of the same quota Workload.
 func round(w *kueue.Workload) int {
 	n, err := strconv.Atoi(w.Annotations[apis.RoundAnnotation])
 	if err != nil {
@@ -47,17 +47,17 @@ func round(w *kueue.Workload) int {
 	return n
 }
 
-// admissionOf names the admission that a quota Workload has now, or is about to get.
+// admissionOf identifies the admission that a quota Workload has now, or is about to get.
 func admissionOf(w *kueue.Workload) string { return fmt.Sprintf("%s.%d", w.UID, round(w)) }
 
 func isExtra(w *kueue.Workload) bool { return w.Labels[apis.ExtraLabel] != "" }
 
 func isPart(w *kueue.Workload) bool { return w.Labels[apis.PlanUIDLabel] != "" }
 
-// hasStarted tells whether pods of the gang may have been let go under this admission.
+// hasStarted reports whether pods of the gang may have been ungated under this admission.
 func hasStarted(w *kueue.Workload) bool { return w.Annotations[apis.StartedAnnotation] != "" }
 
-// newWorkload makes a quota Workload that asks for these pods.
+// newWorkload returns a quota Workload for these pod sets.
 func (g *Gang) newWorkload(name string, priority Priority, podSets []kueue.PodSet) *kueue.Workload {
 	return &kueue.Workload{
 		ObjectMeta: metav1.ObjectMeta{
@@ -73,7 +73,7 @@ func (g *Gang) newWorkload(name string, priority Priority, podSets []kueue.PodSe
 	}
 }
 
-// core makes the quota Workloads that the gang needs for these pods to start.
+// core returns the quota Workloads that the gang needs for these pods to start.
 func (g *Gang) core(priority Priority, pods []*corev1.Pod, shapes shapes) []*kueue.Workload {
 	name := g.workloadName(string(g.incarnation()))
 	if !g.gathers() || len(pods) < 2 {
@@ -97,13 +97,13 @@ func (g *Gang) core(priority Priority, pods []*corev1.Pod, shapes shapes) []*kue
 	return all
 }
 
-// unbind lets the engine admit a quota Workload by itself.
+// unbind lets the engine admit a quota Workload independently.
 func unbind(w *kueue.Workload) {
 	delete(w.Labels, apis.AdmitTogetherLabel)
 	delete(w.Annotations, apis.AdmitTogetherCountAnnotation)
 }
 
-// extra makes the quota Workload of one pod that the core has no room for.
+// extra returns the quota Workload of one pod that has no slot in the core.
 func (g *Gang) extra(priority Priority, pod *corev1.Pod, shapes shapes) *kueue.Workload {
 	w := g.newWorkload(g.extraName(pod), priority, shapes.podSets(pod))
 	w.Labels[apis.ExtraLabel] = string(pod.UID)
@@ -118,8 +118,8 @@ func (g *Gang) extraName(pod *corev1.Pod) string {
 	return g.workloadName(string(g.incarnation())) + "-" + digest(string(pod.UID))[:length]
 }
 
-// adjusted returns what a quota Workload should be, or nil if it is that already. One that holds quota is not changed, but for the gangs of its group
-// that it names: they can be gone before its own gang starts.
+// adjusted returns the wanted state of a quota Workload, or nil if it is up to date. In one that holds quota only the gangs of its group that it names
+// change: they can be gone before its own gang starts.
 func adjusted(there, wanted *kueue.Workload, gate string) *kueue.Workload {
 	after := there.DeepCopy()
 	copyKey(&after.Annotations, wanted.Annotations, apis.StartedTogetherAnnotation)
@@ -132,7 +132,7 @@ func adjusted(there, wanted *kueue.Workload, gate string) *kueue.Workload {
 	return after
 }
 
-// adjustWaiting makes a quota Workload that waits what it should be.
+// adjustWaiting gives a waiting quota Workload its wanted state.
 func adjustWaiting(after, wanted *kueue.Workload, gate string) {
 	if !samePodSets(after.Spec.PodSets, wanted.Spec.PodSets) {
 		after.Spec.PodSets = wanted.Spec.PodSets
@@ -151,7 +151,7 @@ func copyKey(to *map[string]string, from map[string]string, key string) {
 	}
 }
 
-// setGate closes a quota Workload, or opens it where the gate is empty. Gates of others stay as they are.
+// setGate sets the gang gate of a quota Workload, or removes it if the gate is empty. Other gates stay unchanged.
 func setGate(w *kueue.Workload, gate string) {
 	gates := slices.DeleteFunc(life.Gates(w), func(g string) bool { return g == apis.GangGate })
 	if gate != "" {
@@ -160,7 +160,7 @@ func setGate(w *kueue.Workload, gate string) {
 	life.SetGates(w, gates)
 }
 
-// samePodSets compares what pods are asked for. Defaults that the API server has added do not count.
+// samePodSets compares the demand of pod sets. It ignores defaults that the API server has added.
 func samePodSets(a, b []kueue.PodSet) bool {
 	return slices.EqualFunc(a, b, func(a, b kueue.PodSet) bool {
 		return a.Name == b.Name && a.Count == b.Count &&
@@ -168,8 +168,7 @@ func samePodSets(a, b []kueue.PodSet) bool {
 	})
 }
 
-// withOwners adds who has come to the owners of a quota Workload, or returns nil if there are enough. Those that have gone are taken out by
-// the garbage collector.
+// withOwners adds new owners to a quota Workload, or returns nil if there are enough. The garbage collector removes the deleted ones.
 func (g *Gang) withOwners(w *kueue.Workload) *kueue.Workload {
 	if g.Object != nil {
 		return nil
@@ -188,20 +187,20 @@ func (g *Gang) withOwners(w *kueue.Workload) *kueue.Workload {
 	return after
 }
 
-// withStart notes that pods are let go from now on under the admission that the quota Workload has.
+// withStart records that pods are ungated from now on under the admission that the quota Workload has.
 func withStart(w *kueue.Workload, now time.Time) *kueue.Workload {
 	after := w.DeepCopy()
 	add(&after.Annotations, apis.StartedAnnotation, life.Started(now))
 	return after
 }
 
-// idleSince returns what withIdle has noted.
+// idleSince returns the time that withIdle has recorded.
 func idleSince(w *kueue.Workload) (since time.Time, isNoted bool) {
 	since, err := time.Parse(time.RFC3339, w.Annotations[apis.IdleSinceAnnotation])
 	return since, err == nil
 }
 
-// withIdle notes since when no pod uses the quota Workload. Zero is for one that is used.
+// withIdle records since when no pod uses the quota Workload. Zero means that it is used.
 func withIdle(w *kueue.Workload, since time.Time) *kueue.Workload {
 	after := w.DeepCopy()
 	if since.IsZero() {
@@ -212,8 +211,8 @@ func withIdle(w *kueue.Workload, since time.Time) *kueue.Workload {
 	return after
 }
 
-// withEnd notes that no pod runs any more that was let go under the admission that the quota Workload is about to lose. If pods of it have
-// been reclaimed it is closed, too, so that it is not admitted again for fewer pods than it needs.
+// withEnd records that no pod runs any longer that was ungated under the admission that the quota Workload is about to lose. If pods of it have
+// been reclaimed it is gated, too, so that it is not admitted again for fewer pods than it needs.
 func withEnd(w *kueue.Workload) *kueue.Workload {
 	after := w.DeepCopy()
 	delete(after.Annotations, apis.StartedAnnotation)
