@@ -11,8 +11,8 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
-// Reserved returns the status of a quota Workload that has just got its quota and is admitted as soon as these AdmissionChecks are
-// Ready. States that are there already stay as they are.
+// Reserved returns the status of a quota Workload that has just got its quota and is admitted as soon as these AdmissionChecks are Ready.
+// Existing states stay unchanged.
 func Reserved(workload *kueue.Workload, admission *kueue.Admission, checks []kueue.AdmissionCheckReference, now time.Time) kueue.WorkloadStatus {
 	d := newDraft(workload, now)
 	d.reserve(admission)
@@ -20,9 +20,8 @@ func Reserved(workload *kueue.Workload, admission *kueue.Admission, checks []kue
 	return d.status
 }
 
-// Required returns the status of a quota Workload that holds quota and is admitted as soon as these AdmissionChecks are Ready. States
-// that are there already stay as they are, also those of other checks: server-side apply cannot remove what the controller of a
-// check has written.
+// Required returns the status of a quota Workload that holds quota and is admitted as soon as these AdmissionChecks are Ready. Existing states
+// stay unchanged, also those of other checks: server-side apply cannot remove what the controller of a check has written.
 func Required(workload *kueue.Workload, checks []kueue.AdmissionCheckReference, now time.Time) kueue.WorkloadStatus {
 	d := newHoldingDraft(workload, now)
 	d.require(checks)
@@ -47,7 +46,7 @@ func (d *draft) require(checks []kueue.AdmissionCheckReference) {
 	}
 }
 
-// reset is the state of an AdmissionCheck after an eviction. A check that asked for another try has its tries counted.
+// reset returns the state of an AdmissionCheck after an eviction. If the check asked for a retry, its retries are counted.
 func reset(check *kueue.AdmissionCheckState, now time.Time) kueue.AdmissionCheckState {
 	if check.State == kueue.CheckStatePending {
 		return *check
@@ -75,7 +74,7 @@ func Checks(workload *kueue.Workload, state kueue.CheckState) []kueue.AdmissionC
 	return found
 }
 
-// Verdict says in a message which AdmissionChecks are in a state, and what they have said.
+// Verdict returns a message that names AdmissionChecks in one state, and contains their messages.
 func Verdict(checks []kueue.AdmissionCheckState) string {
 	var parts []string
 	for i := range checks {

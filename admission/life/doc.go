@@ -1,7 +1,7 @@
-// Package life leads quota Workloads through their life beside the engine: it makes their conditions and the rest of their status
-// that belongs to admission, and computes from that and the time what comes next, from the AdmissionChecks between reservation and
-// admission to eviction, deactivation and the way back into the queue. Who holds a Workload and its time calls it, the controllers
-// on a cluster and the simulator on virtual time, and both write what it says:
+// Package life computes the status and lifecycle of quota Workloads apart from the decisions of the engine: it makes their conditions and the
+// rest of their status that belongs to admission, and computes from that and the time the next step: AdmissionChecks between reservation and
+// admission, eviction, deactivation and requeueing. The controllers on a cluster and the simulator on virtual time call it, and write its
+// result:
 //
-//	Reserved -> checks Ready -> Admitted -> Evicted -> given back -> Requeued
+//	Reserved -> checks Ready -> Admitted -> Evicted -> quota released -> Requeued
 package life

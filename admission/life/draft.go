@@ -13,22 +13,22 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
-// maxConditionMessage is what the API server takes.
+// maxConditionMessage is the limit of the API server.
 const maxConditionMessage = 32 << 10
 
-// A draft is the part of a quota Workload's status that belongs to admission, while it is being changed.
+// A draft is a builder of the part of a quota Workload's status that belongs to admission.
 type draft struct {
 	workload *kueue.Workload
 	now      time.Time
 	status   kueue.WorkloadStatus
 }
 
-// newDraft begins with what the Workload shows, without its admission.
+// newDraft starts from the status of the Workload, without its admission.
 func newDraft(workload *kueue.Workload, now time.Time) *draft {
 	return &draft{workload: workload, now: now.Truncate(time.Second), status: admissionPart(workload)}
 }
 
-// newHoldingDraft begins with what the Workload shows, its admission included.
+// newHoldingDraft starts from the status of the Workload, including its admission.
 func newHoldingDraft(workload *kueue.Workload, now time.Time) *draft {
 	d := newDraft(workload, now)
 	d.status.Admission = workload.Status.Admission.DeepCopy()
@@ -44,7 +44,7 @@ func (d *draft) set(conditionType string, status metav1.ConditionStatus, reason,
 	})
 }
 
-// reserve says that the Workload holds this, and that what was said about an earlier eviction is over.
+// reserve sets the admission and its conditions, and clears those of an earlier eviction.
 func (d *draft) reserve(admission *kueue.Admission) {
 	d.status.Admission = admission
 	d.waitsNoLonger()
@@ -56,7 +56,7 @@ func (d *draft) reserve(admission *kueue.Admission) {
 	}
 }
 
-// release says that the Workload holds nothing and why, and counts the time that it was admitted. The draft has no admission.
+// release sets the conditions of a Workload that holds nothing and why, and adds the time that it was admitted. The draft has no admission.
 func (d *draft) release(w Wait) {
 	d.wait(w)
 	admitted := apimeta.FindStatusCondition(d.status.Conditions, kueue.WorkloadAdmitted)
@@ -75,7 +75,7 @@ func (d *draft) release(w Wait) {
 	d.set(kueue.WorkloadAdmitted, metav1.ConditionFalse, reason, message)
 }
 
-// resetChecks makes every AdmissionCheck begin anew.
+// resetChecks resets every AdmissionCheck.
 func (d *draft) resetChecks() {
 	for i := range d.status.AdmissionChecks {
 		d.status.AdmissionChecks[i] = reset(&d.status.AdmissionChecks[i], d.now)

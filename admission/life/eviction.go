@@ -9,24 +9,24 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
-// An Eviction says why a quota Workload has to give its quota back.
+// An Eviction is why a quota Workload has to release its quota.
 type Eviction struct {
 	// Reason is the reason of the condition Evicted, such as Preempted or PodsReadyTimeout.
 	Reason string
-	// Cause is what lies behind the reason, or empty. It becomes a part of the reason Deactivated.
+	// Cause is the cause behind the reason, or empty. It becomes a part of the reason Deactivated.
 	Cause kueue.EvictionUnderlyingCause
 	// Message is a sentence for the owner.
 	Message string
-	// Preempted is the reason of the condition Preempted, for those who are preempted.
+	// Preempted is the reason of the condition Preempted, for victims of a preemption.
 	Preempted string
 }
 
-// EventReason is the reason of the Event about the eviction, such as EvictedDueToPreempted.
+// EventReason returns the reason of the Event about the eviction, such as EvictedDueToPreempted.
 func (e *Eviction) EventReason() string {
 	return kueue.WorkloadEvicted + "DueTo" + e.FullReason()
 }
 
-// FullReason is the reason of the condition Evicted, such as Preempted or DeactivatedDueToAdmissionCheck.
+// FullReason returns the reason of the condition Evicted, such as Preempted or DeactivatedDueToAdmissionCheck.
 func (e *Eviction) FullReason() string {
 	if e.Reason == kueue.WorkloadDeactivated && e.Cause != "" {
 		return e.Reason + "DueTo" + string(e.Cause)
@@ -34,8 +34,8 @@ func (e *Eviction) FullReason() string {
 	return e.Reason
 }
 
-// Evicted returns the status of a quota Workload that has to give back what it holds. It goes on holding that until its pods are
-// over: see GivenBack. Its AdmissionChecks begin anew.
+// Evicted returns the status of a quota Workload that has to release its quota. It holds the quota until its pods have terminated: see GivenBack.
+// Its AdmissionChecks are reset.
 func Evicted(workload *kueue.Workload, e Eviction, now time.Time) kueue.WorkloadStatus {
 	d := newHoldingDraft(workload, now)
 	d.set(kueue.WorkloadEvicted, metav1.ConditionTrue, e.FullReason(), e.Message)
@@ -50,7 +50,7 @@ func Evicted(workload *kueue.Workload, e Eviction, now time.Time) kueue.Workload
 	return d.status
 }
 
-// deactivate forgets all tries of the past. What holds no quota has none to give back, so it leaves the queue at once.
+// deactivate clears all past retries. A Workload that holds no quota has none to release, so it leaves the queue at once.
 func (d *draft) deactivate(reason, message string) {
 	d.status.Conditions = slices.DeleteFunc(d.status.Conditions, func(c metav1.Condition) bool { return c.Type == kueue.WorkloadDeactivationTarget })
 	d.status.RequeueState = nil
@@ -63,7 +63,7 @@ func (d *draft) deactivate(reason, message string) {
 	}
 }
 
-// count keeps statistics of evictions.
+// count updates the eviction statistics.
 func (d *draft) count(e Eviction) {
 	if d.status.SchedulingStats == nil {
 		d.status.SchedulingStats = &kueue.SchedulingStats{}
@@ -79,8 +79,8 @@ func (d *draft) count(e Eviction) {
 	stats.Evictions[i].Count++
 }
 
-// GivenBack returns the status of an evicted quota Workload whose pods are over. Only after a preemption does it queue again at
-// once: every other reason has to pass first. It is for Workloads with condition Evicted=True.
+// GivenBack returns the status of an evicted quota Workload whose pods have terminated. Only after a preemption does it queue again at once:
+// every other reason has to end first. It is for Workloads with condition Evicted=True.
 func GivenBack(workload *kueue.Workload, now time.Time) kueue.WorkloadStatus {
 	d := newDraft(workload, now)
 	evicted := d.isTrue(kueue.WorkloadEvicted)
@@ -104,13 +104,13 @@ func GivenBack(workload *kueue.Workload, now time.Time) kueue.WorkloadStatus {
 	}
 	d.set(kueue.WorkloadRequeued, requeued, reason, evicted.Message)
 	if strings.HasSuffix(evicted.Reason, "DueTo"+kueue.WorkloadMaximumExecutionTimeExceeded) {
-		// Who activates it again gives it its time anew.
+		// A user who activates it again resets its execution time.
 		d.status.AccumulatedPastExecutionTimeSeconds = nil
 	}
 	return d.status
 }
 
-// IsDeactivated tells whether this is the reason of a condition that speaks of a deactivation, whatever its cause.
+// IsDeactivated reports whether this is the reason of a condition about a deactivation, whatever its cause.
 func IsDeactivated(reason string) bool {
 	return reason == kueue.WorkloadDeactivated || strings.HasPrefix(reason, kueue.WorkloadDeactivated+"DueTo")
 }
@@ -122,8 +122,8 @@ func DeactivationTarget(workload *kueue.Workload, cause, message string, now tim
 	return d.status
 }
 
-// Requeued returns the status of a quota Workload that holds nothing and may queue again. The reason is why: Reactivated,
-// BackoffFinished, ClusterQueueRestarted or LocalQueueRestarted.
+// Requeued returns the status of a quota Workload that holds nothing and may queue again. The reason is one of Reactivated, BackoffFinished,
+// ClusterQueueRestarted and LocalQueueRestarted.
 func Requeued(workload *kueue.Workload, reason, message string, now time.Time) kueue.WorkloadStatus {
 	d := newDraft(workload, now)
 	d.set(kueue.WorkloadRequeued, metav1.ConditionTrue, reason, message)
@@ -131,14 +131,14 @@ func Requeued(workload *kueue.Workload, reason, message string, now time.Time) k
 	return d.status
 }
 
-// BackedOff returns the status of a quota Workload that holds nothing and whose time to queue again has come.
+// BackedOff returns the status of a quota Workload that holds nothing and whose back-off has expired.
 func BackedOff(workload *kueue.Workload, now time.Time) kueue.WorkloadStatus {
 	d := newDraft(workload, now)
 	d.waitNoMore()
 	return d.status
 }
 
-// waitNoMore forgets for when the Workload was put off, and keeps how often.
+// waitNoMore clears the requeue time of the Workload, and keeps its count.
 func (d *draft) waitNoMore() {
 	if d.status.RequeueState == nil {
 		return
@@ -149,8 +149,8 @@ func (d *draft) waitNoMore() {
 	}
 }
 
-// PutOff returns the status of a quota Workload that holds nothing, and for which AdmissionChecks have asked for another try after it
-// had been evicted. If the try lies in the future the Workload waits until then.
+// PutOff returns the status of a quota Workload that holds nothing, and for which AdmissionChecks have asked for a retry after it had been
+// evicted. If the retry is in the future the Workload waits until then.
 func PutOff(workload *kueue.Workload, message string, now time.Time) kueue.WorkloadStatus {
 	d := newDraft(workload, now)
 	d.resetChecks()
@@ -166,7 +166,7 @@ func (d *draft) isPutOff() bool {
 	return state != nil && state.RequeueAt != nil && state.RequeueAt.After(d.now)
 }
 
-// LaterTry returns the requeueState of a quota Workload, put off for as long as the AdmissionChecks in state Retry ask for.
+// LaterTry returns the requeueState of a quota Workload that backs off for as long as the AdmissionChecks in state Retry ask for.
 func LaterTry(workload *kueue.Workload, now time.Time) *kueue.RequeueState {
 	state := workload.Status.RequeueState.DeepCopy()
 	for _, check := range Checks(workload, kueue.CheckStateRetry) {
@@ -181,7 +181,7 @@ func LaterTry(workload *kueue.Workload, now time.Time) *kueue.RequeueState {
 	return state
 }
 
-// Until puts a requeueState off to a time, unless it is put off for longer already.
+// Until sets the requeue time of a requeueState, unless it is later already.
 func Until(state *kueue.RequeueState, at time.Time) *kueue.RequeueState {
 	if state == nil {
 		state = &kueue.RequeueState{}

@@ -12,7 +12,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/life"
 )
 
-// admittedWorkload is a quota Workload that has been admitted for a minute, and a little more since times are cut to seconds.
+// admittedWorkload returns a quota Workload that has been admitted for a minute, and a little more since times are cut to seconds.
 func admittedWorkload() *kueue.Workload {
 	since := metav1.NewTime(now().Add(-62 * time.Second))
 	return &kueue.Workload{Status: kueue.WorkloadStatus{
@@ -79,7 +79,7 @@ func TestSuspended(t *testing.T) {
 	}
 }
 
-// A victim's owner reads what Kueue writes: the rule, UIDs and paths, and no name of another namespace.
+// The message to a victim's owner is that of Kueue: the rule, UIDs and paths, and no name of another namespace.
 func TestPreemptionMessage(t *testing.T) {
 	for reason, want := range map[string]string{
 		kueue.InClusterQueueReason: "prioritization in the ClusterQueue", kueue.InCohortReclamationReason: "reclamation within the cohort",

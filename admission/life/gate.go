@@ -10,8 +10,8 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-// Gates are what keeps a quota Workload from asking for quota, or those made of a JobSet, as the annotation kueue.x-k8s.io/admission-gated-by
-// lists them.
+// Gates returns the gates that prevent a quota Workload, or those of a JobSet, from asking for quota, as the annotation
+// kueue.x-k8s.io/admission-gated-by lists them.
 func Gates(object metav1.Object) []string {
 	return strings.FieldsFunc(object.GetAnnotations()[apis.AdmissionGatedByAnnotation], func(r rune) bool { return r == ',' || r == ' ' })
 }
@@ -21,7 +21,7 @@ func isGatedByOthers(workload *kueue.Workload) bool {
 	return slices.ContainsFunc(Gates(workload), func(gate string) bool { return !strings.HasPrefix(gate, "tranche.dev/") })
 }
 
-// SetGates makes these the gates of an object.
+// SetGates sets the gates of an object.
 func SetGates(object metav1.Object, gates []string) {
 	annotations := object.GetAnnotations()
 	switch {
@@ -35,7 +35,7 @@ func SetGates(object metav1.Object, gates []string) {
 	object.SetAnnotations(annotations)
 }
 
-// GateMessage says why the first gate of a quota Workload keeps it from asking for quota, or is empty if it has none.
+// GateMessage returns why the first gate of a quota Workload prevents it from asking for quota, or nothing if it has none.
 func GateMessage(workload *kueue.Workload) string {
 	gates := Gates(workload)
 	if len(gates) == 0 {

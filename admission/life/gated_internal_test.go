@@ -10,7 +10,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-// What a stage was refused for before it was closed is not why it waits now.
+// The refusal of a stage before it was gated is not why it waits now.
 func TestGatedAgain(t *testing.T) {
 	for name, tc := range map[string]struct{ gates, said, want string }{
 		"in the queue":          {"", "WaitingForQuota", ""},

@@ -6,31 +6,31 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
-// News is what a step means to the owner of the quota Workload.
+// News is a transition of the quota Workload that is reported to its owner.
 //
 //sumtype:decl
 type News interface{ isNews() }
 
 type (
-	// EvictedNews tells that it has to give its quota back.
+	// EvictedNews reports that it has to release its quota.
 	EvictedNews struct{ Eviction Eviction }
 
-	// AdmittedNews tells that all its AdmissionChecks are Ready, and for how long it has waited for them.
+	// AdmittedNews reports that all its AdmissionChecks are Ready, and how long it has waited for them.
 	AdmittedNews struct {
 		ClusterQueue kueue.ClusterQueueReference
 		Waited       time.Duration
 	}
 
-	// RejectedNews tells that AdmissionChecks have had it deactivated.
+	// RejectedNews reports that it is deactivated because of AdmissionChecks.
 	RejectedNews struct{ Verdict string }
 
-	// OutOfTimeNews tells that it is deactivated because it has been admitted for as many seconds as it may be.
+	// OutOfTimeNews reports that it is deactivated because it has been admitted for as many seconds as it may be.
 	OutOfTimeNews struct{ Seconds int32 }
 
-	// OutOfTriesNews tells that it is deactivated because it was requeued as often as it may be.
+	// OutOfTriesNews reports that it is deactivated because it was requeued as often as it may be.
 	OutOfTriesNews struct{ Limit int32 }
 
-	// RequeuedNews tells that it is back in the queue.
+	// RequeuedNews reports that it is back in the queue.
 	RequeuedNews struct{ Why string }
 
 	// GatedNews reports that gates keep it out of the queue, as its annotation names them.

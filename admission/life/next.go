@@ -15,37 +15,36 @@ import (
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 )
 
-// Seen is what the next step in the life of a quota Workload depends on, besides the time. Nothing in it is changed.
+// Seen is the snapshot that the next step of a quota Workload depends on, besides the time. It must not be changed.
 type Seen struct {
 	Workload *kueue.Workload
 	// ReservedIn is the ClusterQueue that holds the Workload's quota while it waits for AdmissionChecks. It is nil if there is none.
 	ReservedIn *kueue.ClusterQueue
-	// LocalQueue and ClusterQueue are where a Workload stands that waits for one of them to go on: see IsStopped. They are nil if
-	// there are none.
+	// LocalQueue and ClusterQueue are the stopped queues that the Workload waits for: see IsStopped. They are nil if they do not exist.
 	LocalQueue   *kueue.LocalQueue
 	ClusterQueue *kueue.ClusterQueue
 	// Gates are the feature gates of Kueue that are on.
 	Gates configapi.FeatureGates
-	// Lacking says what keeps the pods from being ready, of a Workload that is overdue: see IsOverdue. It may be empty.
+	// Lacking is why the pods of an overdue Workload are not ready: see IsOverdue. It may be empty.
 	Lacking string
 }
 
-// A Step is what has to be written next: at most one of Status, Deactivate and Drop. What it changes brings about the next one.
+// A Step is the next write: at most one of Status, Deactivate and Drop. The change that it causes leads to the next step.
 type Step struct {
-	// Status is the whole part of the status that belongs to admission, or nil. It need not differ from what is there: see Differs.
+	// Status is the whole part of the status that belongs to admission, or nil. It may equal the current status: see Differs.
 	Status *kueue.WorkloadStatus
 	// Deactivate asks for spec.active=false.
 	Deactivate bool
-	// Drop names the AdmissionChecks whose states have to go.
+	// Drop names the AdmissionChecks whose states have to be removed.
 	Drop []kueue.AdmissionCheckReference
-	// News is told to the owner once it is written. It may be nil.
+	// News is reported to the owner once the step is written. It may be nil.
 	News News
-	// Again is when to look again although nothing has changed, or zero.
+	// Again is when to reconcile again without a change, or zero.
 	Again time.Duration
 }
 
-// Next computes the next step from what is there and from the time. Once a step changes nothing, there is nothing to do until
-// something changes or Again has passed.
+// Next computes the next step from the snapshot and the time. Once a step changes nothing, there is nothing to do until something changes or
+// Again has passed.
 func Next(s *Seen, podsReady *configapi.WaitForPodsReady, now time.Time) *Step {
 	step := next(s, podsReady, now)
 	if step.Status != nil && s.Gates.Observability() {
@@ -76,14 +75,14 @@ func next(s *Seen, podsReady *configapi.WaitForPodsReady, now time.Time) *Step {
 	return &Step{}
 }
 
-// evict makes a Workload give its quota back.
+// evict returns the step that evicts a Workload.
 func evict(w *kueue.Workload, e Eviction, requeue *kueue.RequeueState, now time.Time) *Step {
 	status := Evicted(w, e, now)
 	status.RequeueState = requeue
 	return &Step{Status: &status, News: EvictedNews{e}}
 }
 
-// deactivated evicts a Workload whose spec.active is false. It remembers why, if it was not a user who said so.
+// deactivated evicts a Workload whose spec.active is false. It records the cause, if it was not a user.
 func deactivated(w *kueue.Workload, now time.Time) *Step {
 	e := Eviction{Reason: kueue.WorkloadDeactivated, Message: "The quota Workload is deactivated"}
 	if target := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadDeactivationTarget); target != nil {
@@ -94,13 +93,13 @@ func deactivated(w *kueue.Workload, now time.Time) *Step {
 	return evict(w, e, nil, now)
 }
 
-// target begins a deactivation. It takes two more passes, so that the cause is kept whatever happens.
+// target starts a deactivation. It takes two more steps, so that the cause is kept whatever happens.
 func target(w *kueue.Workload, cause, message string, news News, now time.Time) *Step {
 	status := DeactivationTarget(w, cause, message, now)
 	return &Step{Status: &status, News: news}
 }
 
-// holding follows a Workload that holds quota and may go on doing so.
+// holding returns the next step of a Workload that holds quota and is not evicted.
 func holding(s *Seen, podsReady *configapi.WaitForPodsReady, now time.Time) *Step {
 	w := s.Workload
 	if rejected := Checks(w, kueue.CheckStateRejected); len(rejected) > 0 {
@@ -120,7 +119,7 @@ func holding(s *Seen, podsReady *configapi.WaitForPodsReady, now time.Time) *Ste
 	return checking(s, now)
 }
 
-// checking follows a Workload from its reservation to its admission.
+// checking returns the next step of a Workload between its reservation and its admission.
 func checking(s *Seen, now time.Time) *Step {
 	w, required := s.Workload, requiredChecks(s)
 	if drop := superfluous(w, required); len(drop) > 0 {
@@ -141,7 +140,7 @@ func checking(s *Seen, now time.Time) *Step {
 	}
 }
 
-// requiredChecks are those of the ClusterQueue that concern all Workloads or a flavor that this one has got.
+// requiredChecks returns the checks of the ClusterQueue for all Workloads, and for a flavor of this one.
 func requiredChecks(s *Seen) []kueue.AdmissionCheckReference {
 	if s.ReservedIn.Spec.AdmissionChecksStrategy == nil {
 		return nil
@@ -177,7 +176,7 @@ func superfluous(w *kueue.Workload, required []kueue.AdmissionCheckReference) []
 	return names
 }
 
-// running watches the times of an admitted Workload.
+// running checks the time limits of an admitted Workload.
 func running(s *Seen, podsReady *configapi.WaitForPodsReady, now time.Time) *Step {
 	w := s.Workload
 	admitted := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadAdmitted).LastTransitionTime.Time
@@ -224,7 +223,7 @@ type readyLimit struct {
 
 func (l *readyLimit) deadline() time.Time { return l.since.Add(l.timeout) }
 
-// setting names the field of the configuration that has the timeout.
+// setting returns the name of the configuration field that has the timeout.
 func (l *readyLimit) setting() string {
 	if l.cause == kueue.WorkloadWaitForRecovery {
 		return "waitForPodsReady.recoveryTimeout"
@@ -232,9 +231,9 @@ func (l *readyLimit) setting() string {
 	return "waitForPodsReady.timeout"
 }
 
-// readyBy returns by when the pods of an admitted Workload must be ready, or nil if they need not. What
-// PodsReady said before this admission does not count: the stage begins anew. Nor does the time in which a stage is closed again,
-// because its JobSet was restarted, and keeps its quota, nor that in which a gang of pods gathers quota.
+// readyBy returns by when the pods of an admitted Workload must be ready, or nil if they need not. PodsReady from before this admission does not
+// count: the stage starts again. Time in which a stage is gated again and keeps its quota, because its JobSet was restarted, does not count
+// either, nor does time in which a gang of pods gathers quota.
 func readyBy(w *kueue.Workload, podsReady *configapi.WaitForPodsReady, admitted time.Time) *readyLimit {
 	if !*podsReady.Enable || isClosed(w) || HasNoPodsYet(w) {
 		return nil
@@ -254,13 +253,13 @@ func readyBy(w *kueue.Workload, podsReady *configapi.WaitForPodsReady, admitted 
 	return &readyLimit{ready.LastTransitionTime.Time, podsReady.RecoveryTimeout.Duration, kueue.WorkloadWaitForRecovery}
 }
 
-// isClosed tells whether the pods of a Workload are not to run now, although it may hold quota.
+// isClosed reports whether the pods of a Workload must not run now, although it may hold quota.
 func isClosed(w *kueue.Workload) bool {
 	gates := Gates(w)
 	return slices.Contains(gates, apis.StageGate) || slices.Contains(gates, apis.SuspendedGate)
 }
 
-// notReady sends a Workload back to the queue, for longer each time, until it has had its tries.
+// notReady requeues a Workload with a growing back-off, until it has reached the retry limit.
 func notReady(s *Seen, strategy *configapi.RequeuingStrategy, exceeded *readyLimit, now time.Time) *Step {
 	w := s.Workload
 	state := w.Status.RequeueState.DeepCopy()
@@ -284,8 +283,8 @@ func notReady(s *Seen, strategy *configapi.RequeuingStrategy, exceeded *readyLim
 	return evict(w, e, state, now)
 }
 
-// backoff is base*2^(count-1), at most the maximum. Kueue adds a random ten-thousandth, which is less than the second that requeueAt
-// is written in; here the same history gives the same time.
+// backoff returns base*2^(count-1), at most the maximum. Kueue adds a random ten-thousandth, which is less than the resolution of requeueAt, one
+// second; here the same history gives the same time.
 func backoff(strategy *configapi.RequeuingStrategy, count int32) time.Duration {
 	seconds, most := int64(*strategy.BackoffBaseSeconds), int64(*strategy.BackoffMaxSeconds)
 	for range count - 1 {
@@ -297,7 +296,7 @@ func backoff(strategy *configapi.RequeuingStrategy, count int32) time.Duration {
 	return time.Duration(min(seconds, most)) * time.Second
 }
 
-// waiting leads a Workload that holds nothing back into the queue.
+// waiting returns a Workload that holds nothing to the queue.
 func waiting(s *Seen, now time.Time) *Step {
 	w := s.Workload
 	if step := gatedByOthers(w, now); step != nil {
@@ -338,8 +337,8 @@ func waiting(s *Seen, now time.Time) *Step {
 	return &Step{}
 }
 
-// gatedByOthers writes that a quota Workload has a gate which does not belong to Tranche, and that it has none left. It returns nil if the status
-// says so already.
+// gatedByOthers reports in the status that a quota Workload has a gate which does not belong to Tranche, or no longer has one. It returns nil if
+// the status is up to date.
 func gatedByOthers(w *kueue.Workload, now time.Time) *Step {
 	const begin = "Admission is gated by: "
 	said := WaitOf(w)
@@ -356,8 +355,8 @@ func gatedByOthers(w *kueue.Workload, now time.Time) *Step {
 	return nil
 }
 
-// gatedAgain corrects what the Workload of a stage says that was refused quota before a gate took it out of the queue: what it waited for then
-// is not what it waits for now. It returns nil if there is nothing to correct. A Workload that has been gated from the start says nothing.
+// gatedAgain corrects the status of a stage's Workload that was refused quota before a gate removed it from the queue: the old reason for waiting
+// no longer holds. It returns nil if there is nothing to correct. The status of a Workload that has been gated from the start has no reason.
 func gatedAgain(w *kueue.Workload, now time.Time) *Step {
 	said := WaitOf(w)
 	if !isClosed(w) || said == nil || isGatedByOthers(w) {

@@ -10,7 +10,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-// StageSucceeded is the condition Finished of a quota Workload whose stage has succeeded.
+// StageSucceeded returns the condition Finished of a quota Workload whose stage has succeeded.
 func StageSucceeded(stage string) *metav1.Condition {
 	return &metav1.Condition{
 		Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue, Reason: kueue.WorkloadFinishedReasonSucceeded,
@@ -18,9 +18,9 @@ func StageSucceeded(stage string) *metav1.Condition {
 	}
 }
 
-// HasNoPodsYet tells whether a quota Workload is for pods of a gang that cannot have been let go: it is gathered, until all parts of the gang are
-// admitted, or was reserved before the pods were there. The gang says for how long it is kept, and nobody waits until the pods are ready, least
-// of all the other parts.
+// HasNoPodsYet reports whether a quota Workload is for pods of a gang that cannot have been ungated: either the gang gathers quota, until all its
+// parts are admitted, or it was reserved before the pods existed. The gang determines how long it is kept, and no Workload waits until the pods
+// are ready, least of all the other parts.
 func HasNoPodsYet(workload *kueue.Workload) bool {
 	if workload.Annotations[apis.PodGroupKey] == "" || workload.Annotations[apis.StartedAnnotation] != "" {
 		return false
@@ -28,10 +28,10 @@ func HasNoPodsYet(workload *kueue.Workload) bool {
 	return workload.Labels[apis.PlanUIDLabel] != "" || len(workload.Spec.PodSets) > 0 && workload.Spec.PodSets[0].Name == apis.ReservedPodSet
 }
 
-// Started is the value of StartedAnnotation of a gang whose pods are let go from a time on.
+// Started returns the value of StartedAnnotation of a gang whose pods are ungated from a time on.
 func Started(now time.Time) string { return now.UTC().Format(time.RFC3339) }
 
-// startedAt returns since when the pods of an admitted quota Workload may run: those of a gang later than it was admitted.
+// startedAt returns since when the pods of an admitted quota Workload may run: those of a gang may start later than it was admitted.
 func startedAt(workload *kueue.Workload, admitted time.Time) time.Time {
 	if at, err := time.Parse(time.RFC3339, workload.Annotations[apis.StartedAnnotation]); err == nil && at.After(admitted) {
 		return at
@@ -39,7 +39,7 @@ func startedAt(workload *kueue.Workload, admitted time.Time) time.Time {
 	return admitted
 }
 
-// PodsReady is the condition PodsReady of a quota Workload that had the old one.
+// PodsReady returns the new condition PodsReady of a quota Workload, given the old one.
 func PodsReady(old *metav1.Condition, ready bool) metav1.Condition {
 	wasReady := old != nil && old.Status == metav1.ConditionTrue
 	lost := old != nil && old.Reason == kueue.WorkloadWaitForRecovery

@@ -10,9 +10,9 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
-// PodSetUpdates returns what the AdmissionChecks of a quota Workload add to its pod sets, by the name of the pod set, all checks
-// together. It is an error if two of them, or a check and the pod set itself, give different values to one label, annotation or node
-// label, or if a check names a pod set that does not exist.
+// PodSetUpdates returns the changes that the AdmissionChecks of a quota Workload request for its pod sets, merged by pod set. It is an error if
+// two checks, or a check and the pod set itself, give different values to one label, annotation or node label, or if a check names a pod set that
+// does not exist.
 func PodSetUpdates(workload *kueue.Workload) (map[kueue.PodSetReference]kueue.PodSetUpdate, error) {
 	all := map[kueue.PodSetReference]kueue.PodSetUpdate{}
 	for _, check := range Checks(workload, kueue.CheckStateReady) {

@@ -11,7 +11,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
-// EvictionOf returns what a quota Workload with the condition Evicted was evicted for.
+// EvictionOf returns the eviction of a quota Workload with the condition Evicted.
 func EvictionOf(workload *kueue.Workload) Eviction {
 	var e Eviction
 	if c := apimeta.FindStatusCondition(workload.Status.Conditions, kueue.WorkloadEvicted); c != nil {
@@ -29,14 +29,14 @@ type Preemptor struct {
 	UID types.UID
 	// JobUID is the UID of the object that the quota Workload was created for, or empty if it is not known.
 	JobUID string
-	// Reason is that of the condition Preempted: the rule by which the preemptor takes the quota.
+	// Reason is the reason of the condition Preempted: the rule by which the preemptor takes the quota.
 	Reason string
 	// Path names the Cohorts of the preemptor from the root down, and its ClusterQueue. VictimPath is that of the victim.
 	Path, VictimPath string
 }
 
-// PreemptionMessage returns the message of Kueue for a preemption. It names neither the preemptor nor its namespace: the UIDs lead to it where its
-// objects can be read.
+// PreemptionMessage returns the message of Kueue for a preemption. It names neither the preemptor nor its namespace: a user who may read its
+// objects can look up the UIDs.
 func PreemptionMessage(p Preemptor) string {
 	return fmt.Sprintf("Preempted to accommodate a workload (UID: %s, JobUID: %s) due to %s; preemptor path: %s; preemptee path: %s",
 		orUnknown(string(p.UID)), orUnknown(p.JobUID), right(p.Reason), orUnknown(p.Path), orUnknown(p.VictimPath))
@@ -49,7 +49,7 @@ func orUnknown(value string) string {
 	return value
 }
 
-// NameOf names a quota Workload to readers of a namespace, who learn no names of other namespaces.
+// NameOf returns the name of a quota Workload for readers of a namespace. It does not disclose names of other namespaces.
 func NameOf(reader string, workload types.NamespacedName) string {
 	if workload.Namespace != reader {
 		return "a Workload of another namespace"
@@ -57,7 +57,7 @@ func NameOf(reader string, workload types.NamespacedName) string {
 	return fmt.Sprintf("Workload %q", workload.Name)
 }
 
-// right says in Kueue's words by what a preemptor comes first.
+// right returns Kueue's words for the rule of a preemption.
 func right(reason string) string {
 	switch reason {
 	case kueue.InClusterQueueReason:
@@ -80,7 +80,7 @@ func Suspended(workload *kueue.Workload, now time.Time) kueue.WorkloadStatus {
 	return d.status
 }
 
-// PodsNotStarted is the condition PodsReady of a quota Workload whose Jobs are held again: they start from the beginning.
+// PodsNotStarted returns the condition PodsReady of a quota Workload whose Jobs are held again: they start from the beginning.
 func PodsNotStarted() metav1.Condition {
 	return PodsReady(nil, false)
 }

@@ -38,8 +38,8 @@ func Admitted(workload *kueue.Workload, admission *kueue.Admission, now time.Tim
 	return d.status
 }
 
-// Pending returns the status of a quota Workload that holds no quota, with what it waits for. If it did hold quota
-// before, this gives the quota back, and its AdmissionChecks begin anew.
+// Pending returns the status of a quota Workload that holds no quota, with the reason why it waits. If it did hold quota, this releases it, and
+// resets its AdmissionChecks.
 func Pending(workload *kueue.Workload, wait Wait, now time.Time) kueue.WorkloadStatus {
 	d := newDraft(workload, now)
 	if workload.Status.Admission != nil {
@@ -49,8 +49,8 @@ func Pending(workload *kueue.Workload, wait Wait, now time.Time) kueue.WorkloadS
 	return d.status
 }
 
-// Progress returns the part of the status of a quota Workload that tells how its pods fare: the condition PodsReady, unless
-// it has no type, and Finished where outcome is not nil.
+// Progress returns the part of the status of a quota Workload that is about its pods: the condition PodsReady, unless it has no type, and
+// Finished if outcome is not nil.
 func Progress(workload *kueue.Workload, ready metav1.Condition, outcome *metav1.Condition, now time.Time) kueue.WorkloadStatus {
 	var status kueue.WorkloadStatus
 	for _, c := range []*metav1.Condition{&ready, outcome} {
@@ -63,7 +63,7 @@ func Progress(workload *kueue.Workload, ready metav1.Condition, outcome *metav1.
 	return status
 }
 
-// admissionTypes are the conditions that belong to whoever admits and evicts.
+// admissionTypes returns the conditions that belong to the admission.
 func admissionTypes() []string {
 	return []string{
 		kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted, kueue.WorkloadEvicted, kueue.WorkloadPreempted, kueue.WorkloadRequeued,
@@ -71,8 +71,8 @@ func admissionTypes() []string {
 	}
 }
 
-// admissionPart copies what a server-side apply of the admission must repeat, or it would remove it. That is all that the field
-// manager of admissions owns but status.admission itself, whose absence means that nothing is held.
+// admissionPart copies the fields that a server-side apply of the admission must repeat, or it would remove them. These are all fields of the
+// field manager of admissions except status.admission itself, whose absence means that nothing is held.
 func admissionPart(workload *kueue.Workload) kueue.WorkloadStatus {
 	var status kueue.WorkloadStatus
 	for _, condition := range workload.Status.Conditions {
@@ -88,14 +88,14 @@ func admissionPart(workload *kueue.Workload) kueue.WorkloadStatus {
 	return status
 }
 
-// Differs tells whether applying status, which must be complete, changes the part of the quota Workload that belongs to admission.
+// Differs reports whether applying status, which must be complete, changes the part of the quota Workload that belongs to admission.
 func Differs(workload *kueue.Workload, status *kueue.WorkloadStatus) bool {
 	now := admissionPart(workload)
 	now.Admission = workload.Status.Admission
 	return !equality.Semantic.DeepEqual(&now, status)
 }
 
-// set puts a condition, and keeps its transition time where the workload already shows the same status.
+// set sets a condition, and keeps its transition time if the workload already has the same status.
 func set(status *kueue.WorkloadStatus, workload *kueue.Workload, condition metav1.Condition) {
 	condition.ObservedGeneration = workload.Generation
 	if old := apimeta.FindStatusCondition(workload.Status.Conditions, condition.Type); old != nil && old.Status == condition.Status {
@@ -104,12 +104,12 @@ func set(status *kueue.WorkloadStatus, workload *kueue.Workload, condition metav
 	apimeta.SetStatusCondition(&status.Conditions, condition)
 }
 
-// IsTrue tells whether a quota Workload has a condition of this type with status True.
+// IsTrue reports whether a quota Workload has a condition of this type with status True.
 func IsTrue(workload *kueue.Workload, conditionType string) bool {
 	return apimeta.IsStatusConditionTrue(workload.Status.Conditions, conditionType)
 }
 
-// HoldsQuota tells whether a quota Workload holds quota.
+// HoldsQuota reports whether a quota Workload holds quota.
 func HoldsQuota(workload *kueue.Workload) bool {
 	return workload.Status.Admission != nil && IsTrue(workload, kueue.WorkloadQuotaReserved)
 }
@@ -122,13 +122,13 @@ func QueuedSince(workload *kueue.Workload) time.Time {
 	return workload.CreationTimestamp.Time
 }
 
-// IsShutOut tells whether a quota Workload was evicted because it is not active.
+// IsShutOut reports whether a quota Workload was evicted because it is not active.
 func IsShutOut(workload *kueue.Workload) bool {
 	return !ptr.Deref(workload.Spec.Active, true) && IsTrue(workload, kueue.WorkloadEvicted) && !IsTrue(workload, kueue.WorkloadFinished)
 }
 
-// DeactivatedAt returns when a quota Workload was deactivated for one of the causes for which the manager does that, or nil. A user who
-// deactivates it has no such cause, also after the manager has deactivated it once and it was activated again.
+// DeactivatedAt returns when a quota Workload was deactivated for one of the causes for which the manager does that, or nil. A deactivation by a
+// user has no such cause, also after the manager has deactivated the Workload once and it was activated again.
 func DeactivatedAt(workload *kueue.Workload) *time.Time {
 	evicted := apimeta.FindStatusCondition(workload.Status.Conditions, kueue.WorkloadEvicted)
 	if !IsShutOut(workload) || IsTrue(workload, kueue.WorkloadRequeued) || !strings.HasPrefix(evicted.Reason, kueue.WorkloadDeactivated+"DueTo") {
@@ -137,7 +137,7 @@ func DeactivatedAt(workload *kueue.Workload) *time.Time {
 	return &evicted.LastTransitionTime.Time
 }
 
-// IsStopped tells whether a quota Workload waits for the queue to go on that it was evicted from.
+// IsStopped reports whether a quota Workload was evicted from a stopped queue and waits until that is resumed.
 func IsStopped(workload *kueue.Workload) bool {
 	c := keptOut(workload)
 	return c != nil && (c.Reason == kueue.WorkloadEvictedByClusterQueueStopped || c.Reason == kueue.WorkloadEvictedByLocalQueueStopped)
@@ -152,8 +152,8 @@ func keptOut(workload *kueue.Workload) *metav1.Condition {
 	return c
 }
 
-// Merge returns a copy of a quota Workload as it is once status, which must be complete, has been applied to the part of it that
-// belongs to admission. What belongs to others stays.
+// Merge returns a copy of a quota Workload as it is once status, which must be complete, has been applied to the part of it that belongs to
+// admission. Other parts stay.
 func Merge(workload *kueue.Workload, status *kueue.WorkloadStatus) *kueue.Workload {
 	after, applied := workload.DeepCopy(), status.DeepCopy()
 	for _, c := range workload.Status.Conditions {

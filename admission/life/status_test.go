@@ -14,7 +14,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/life"
 )
 
-// now is a time that is no whole second.
+// now returns a time that is no whole second.
 func now() time.Time { return time.Date(2026, 1, 1, 12, 0, 0, 5e8, time.UTC) }
 
 func says(status *kueue.WorkloadStatus) map[string]string {
@@ -74,7 +74,7 @@ func TestEvicted(t *testing.T) {
 	}
 }
 
-// Who gives quota back begins with the AdmissionChecks anew; who only says why he waits leaves them alone.
+// Releasing quota resets the AdmissionChecks; an update of the waiting reason does not.
 func TestPendingResetsChecks(t *testing.T) {
 	for name, w := range map[string]*kueue.Workload{
 		"Pending": workload(metav1.Condition{Type: kueue.WorkloadAdmitted, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(now().Add(-time.Minute))}),
@@ -182,7 +182,7 @@ func TestPodsReady(t *testing.T) {
 	}
 }
 
-// What server-side apply leaves out it removes, so an admission must repeat what the same field manager has written before.
+// Server-side apply removes what it leaves out, so an admission must repeat what the same field manager has written before.
 func TestAdmittedKeepsWhatItOwns(t *testing.T) {
 	w := workload(
 		metav1.Condition{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionFalse, Reason: "Pending"},

@@ -12,27 +12,27 @@ import (
 
 // A Wait is why a quota Workload holds no quota.
 type Wait struct {
-	// Reason is the finest reason of Kueue for QuotaReserved=False, such as WaitingForQuota, and Message a sentence for the owner.
+	// Reason is the most specific reason of Kueue for QuotaReserved=False, such as WaitingForQuota, and Message a sentence for the owner.
 	Reason, Message string
-	// KueueReason and KueueMessage are what Kueue writes into the condition QuotaReserved with default feature gates. An empty reason stands
-	// for Pending, and an empty message for Message.
+	// KueueReason and KueueMessage are what Kueue writes into the condition QuotaReserved with default feature gates. An empty reason means
+	// Pending, and an empty message means Message.
 	KueueReason, KueueMessage string
-	// Requests is what quota is asked for, where that is known.
+	// Requests is the requested quota, if it is known.
 	Requests []kueue.PodSetRequest
 }
 
-// pendingEvaluation is the Wait of a quota Workload that is in the queue, and about which nothing has been decided yet.
+// pendingEvaluation returns the Wait of a quota Workload that is in the queue, and about which nothing has been decided yet.
 func pendingEvaluation(message string) Wait {
 	return Wait{Reason: kueue.WorkloadQuotaReservedReasonPendingEvaluation, Message: message}
 }
 
-// bothReasons is the Wait of a quota Workload for which Kueue has the same reason with and without feature gates.
+// bothReasons returns the Wait of a quota Workload for which Kueue has the same reason with and without feature gates.
 func bothReasons(reason, message string) Wait {
 	return Wait{Reason: reason, KueueReason: reason, Message: message}
 }
 
-// wait sets the conditions of a quota Workload that holds no quota: QuotaReserved as Kueue has it with default feature gates, and WaitingCondition
-// where that leaves something out.
+// wait sets the conditions of a quota Workload that holds no quota: QuotaReserved as Kueue writes it with default feature gates, and
+// WaitingCondition if that has more details.
 func (d *draft) wait(w Wait) {
 	reason, message := w.KueueReason, w.KueueMessage
 	if reason == "" {
@@ -63,8 +63,8 @@ func (d *draft) waitsNoLonger() {
 	apimeta.RemoveStatusCondition(&d.status.Conditions, apis.WaitingCondition)
 }
 
-// WaitOf returns the finest reason for which a quota Workload holds no quota, and the message for its owner. It returns nil if its status gives
-// none.
+// WaitOf returns the most specific reason for which a quota Workload holds no quota, and the message for its owner. It returns nil if its status
+// has none.
 func WaitOf(workload *kueue.Workload) *Wait {
 	reserved := apimeta.FindStatusCondition(workload.Status.Conditions, kueue.WorkloadQuotaReserved)
 	if reserved == nil || reserved.Status != metav1.ConditionFalse {
@@ -77,8 +77,8 @@ func WaitOf(workload *kueue.Workload) *Wait {
 	return w
 }
 
-// Observable returns a status of a quota Workload with the reasons of QuotaReserved=False and Admitted=False, and the condition Admitted beside
-// QuotaReserved, that Kueue writes with its feature gate UnadmittedWorkloadsObservability.
+// Observable returns a status of a quota Workload with the reasons of QuotaReserved=False and Admitted=False, and with the condition Admitted
+// besides QuotaReserved, that Kueue writes with its feature gate UnadmittedWorkloadsObservability.
 func Observable(status kueue.WorkloadStatus) kueue.WorkloadStatus {
 	status.Conditions = slices.Clone(status.Conditions)
 	if admitted := apimeta.FindStatusCondition(status.Conditions, kueue.WorkloadAdmitted); admitted != nil {

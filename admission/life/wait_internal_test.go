@@ -12,7 +12,8 @@ import (
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 )
 
-// By default QuotaReserved has the reason and the message of Kueue, and the feature gate brings the finest reason. WaitOf finds that either way.
+// By default QuotaReserved has the reason and the message of Kueue, and the feature gate brings the most specific reason. WaitOf returns that
+// either way.
 func TestWait(t *testing.T) {
 	for name, tc := range map[string]struct {
 		wait                               Wait
@@ -50,7 +51,7 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// Who is admitted waits for nothing.
+// An admitted Workload waits for nothing.
 func TestAdmittedDoesNotWait(t *testing.T) {
 	w := &kueue.Workload{}
 	w.Status = Pending(w, Wait{Reason: "WaitingForQuota", Message: "needs 3"}, time.Unix(0, 0))
