@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// amountOf returns a quantity in the unit in which quota is charged: thousandths of a CPU, and whole units of all else, rounded
-// up. It stops at the largest int64, which therefore stands for "too much" wherever amounts are added or multiplied.
+// amountOf returns a quantity in the unit in which quota is charged: thousandths of a CPU, and whole units of all else, rounded up. It saturates
+// at the largest int64, which therefore means "too much" wherever amounts are added or multiplied.
 func amountOf(name corev1.ResourceName, q resource.Quantity) int64 {
 	largest, amount := resource.NewQuantity(math.MaxInt64, resource.DecimalSI), q.Value
 	if name == corev1.ResourceCPU {
@@ -51,7 +51,7 @@ func times(amount int64, n int32) int64 {
 	return amount * int64(n)
 }
 
-// amount is what all pods of the set ask for of one resource.
+// amount returns the sum of the requests of all pods of the set for one resource.
 func (s *PodSet) amount(name corev1.ResourceName) int64 {
 	return times(amountOf(name, s.Requests[name]), s.Count)
 }
@@ -89,7 +89,7 @@ func (p *Plan) amounts(holds []Hold) map[corev1.ResourceName][]int64 {
 	return amounts
 }
 
-// checkSum makes sure that nothing computed from the plan can overflow: every other total is a part of the sum.
+// checkSum checks that nothing computed from the plan can overflow: every other total is a part of the sum.
 func (p *Plan) checkSum() Problems {
 	var problems Problems
 	amounts := p.amounts(p.Holds())
@@ -109,12 +109,12 @@ func total(amounts []int64) int64 {
 	return sum
 }
 
-// Requests returns what the stage asks for of each resource, those left out of which it asks for nothing.
+// Requests returns the total requests of the stage, without resources of which it requests nothing.
 func (s *Stage) Requests() corev1.ResourceList {
 	return (&Plan{Stages: []Stage{{ReplicatedJobs: s.ReplicatedJobs, PodSets: s.PodSets}}}).Sum()
 }
 
-// Sum returns what all stages together ask for: what the JobSet would hold if it were admitted as a whole.
+// Sum returns the total requests of all stages: what the JobSet would hold if it were admitted as a whole.
 func (p *Plan) Sum() corev1.ResourceList {
 	return p.collect(p.Holds(), total)
 }
@@ -126,8 +126,8 @@ func (p *Plan) Peak() corev1.ResourceList {
 	return p.collect(holds, func(amounts []int64) int64 { return MostAtOnce(before, amounts) })
 }
 
-// PeakOf returns the most that the given stages may hold at once, if the others hold nothing: those that are not finished yet,
-// for what a running JobSet may come to hold, or those of a segment.
+// PeakOf returns the most that the given stages may hold at once, if the others hold nothing. The stages are, for instance, those that are not
+// finished yet, for what a running JobSet may come to hold, or those of a segment.
 //
 // Each resource has its own maximum. They need not be reached at the same time, so that the result is an upper bound of what is
 // held at any time, and the smallest for each single resource that MostHeld can give.
@@ -137,7 +137,7 @@ func (p *Plan) PeakOf(stages []int) corev1.ResourceList {
 	return p.collect(holds, func(amounts []int64) int64 { return MostAtOnce(before, amounts) })
 }
 
-// collect makes a list of what is left of each resource when its amounts, one for each Hold, are made one.
+// collect returns, for each resource, one applied to its amounts by Hold, without zero results.
 func (p *Plan) collect(holds []Hold, one func(amounts []int64) int64) corev1.ResourceList {
 	list := corev1.ResourceList{}
 	for name, amounts := range p.amounts(holds) {

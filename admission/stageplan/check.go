@@ -6,7 +6,7 @@ import (
 	jobsetv1alpha2 "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 )
 
-// checkStructure finds what would keep groupsOf from making a plan of which every ReplicatedJob is in exactly one stage.
+// checkStructure checks for all that would prevent groupsOf from making a plan in which every ReplicatedJob is in exactly one stage.
 func checkStructure(spec *jobsetv1alpha2.JobSetSpec) Problems {
 	problems := checkNames(spec)
 	problems = append(problems, checkOrder(spec)...)
@@ -33,7 +33,7 @@ func checkNames(spec *jobsetv1alpha2.JobSetSpec) Problems {
 	return problems
 }
 
-// isName tells whether a quota Workload can have a PodSet of this name.
+// isName reports whether a quota Workload can have a PodSet of this name.
 func isName(s string) bool {
 	if s == "" || len(s) > maxNameLength || s[0] == '-' || s[len(s)-1] == '-' {
 		return false
@@ -107,7 +107,7 @@ func checkDependsOn(job int, dependencies []jobset.DependsOn, index map[string]i
 	return problems
 }
 
-// checkRules holds the rules against the ReplicatedJobs: each but the last is a target exactly once, in the same order.
+// checkRules compares the rules with the ReplicatedJobs: each except the last is a target exactly once, in the same order.
 func checkRules(spec *jobsetv1alpha2.JobSetSpec) Problems {
 	if spec.StartupPolicy == nil || len(spec.StartupPolicy.Rules) == 0 || len(spec.ReplicatedJobs) == 0 {
 		return nil
@@ -130,7 +130,7 @@ type rulesChecker struct {
 	index map[string]int
 	// ruleOf has the first rule that names a target.
 	ruleOf map[string]int
-	// latest is the place in the spec of the last ReplicatedJob that an earlier rule has named.
+	// latest is the index in the spec of the last ReplicatedJob that an earlier rule has named.
 	latest   int
 	problems Problems
 }
@@ -152,7 +152,7 @@ func (c *rulesChecker) checkRule(i int) {
 	}
 }
 
-// checkTarget tells whether the target counts for the order of those that follow.
+// checkTarget reports whether the target counts for the order of those that follow.
 func (c *rulesChecker) checkTarget(rule, target int) bool {
 	name := c.spec.StartupPolicy.Rules[rule].TargetReplicatedJobs[target]
 	field := targetField(rule, target)
@@ -177,7 +177,7 @@ func (c *rulesChecker) checkTarget(rule, target int) bool {
 	return false
 }
 
-// checkLimits says which stages are too large, and whether there are too many.
+// checkLimits reports stages that are too large, and whether there are too many.
 func checkLimits(groups []group) Problems {
 	var problems Problems
 	if len(groups) > MaxStages {

@@ -8,7 +8,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/stageplan"
 )
 
-// FuzzNew feeds JobSets that no API server has checked.
+// FuzzNew feeds JobSets that no API server has validated.
 func FuzzNew(f *testing.F) {
 	for _, s := range []*spec{
 		nil,

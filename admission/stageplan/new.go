@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// MaxReplicatedJobs is the most ReplicatedJobs that a stage can have: a quota Workload has no room for more PodSets.
+	// MaxReplicatedJobs is the maximum number of ReplicatedJobs of a stage: the limit of PodSets of a quota Workload.
 	MaxReplicatedJobs = 18
 
-	// MaxStages is the most stages that a plan can have. It bounds what one JobSet can cost the manager: the questions about a
-	// plan take time that grows with the third power of its stages.
+	// MaxStages is the maximum number of stages of a plan. It bounds the cost of one JobSet for the manager: computations on a plan take time
+	// that grows with the third power of its stages.
 	MaxStages = 100
 )
 
-// New returns the plan of a JobSet. It trusts nothing that the API server may have let through, never panics, and does not keep
-// or change the spec, except that the pod templates are shared. The error is of type Problems and has all that is wrong.
+// New returns the plan of a JobSet. It does not rely on the validation of the API server, never panics, and does not keep or change the spec, except
+// that the pod templates are shared. The error is of type Problems and lists all problems.
 //
 // Stages come in the order of their first ReplicatedJobs. That order is topological: a ReplicatedJob may only wait for those
 // listed before it, and the ReplicatedJobs of a stage all wait for the same ones, hence for ones listed before the first of them.
@@ -50,7 +50,7 @@ func NewUnqueued(spec *jobsetv1alpha2.JobSetSpec) (*Plan, error) {
 	return &Plan{Stages: stagesOf(groups, podSets)}, nil
 }
 
-// read finds the stages of a spec and the pods of all ReplicatedJobs, or what is wrong.
+// read returns the stages of a spec and the pods of all ReplicatedJobs, or the problems.
 func read(spec *jobsetv1alpha2.JobSetSpec) ([]group, []PodSet, Problems) {
 	if spec == nil {
 		spec = &jobsetv1alpha2.JobSetSpec{}
@@ -63,13 +63,13 @@ func read(spec *jobsetv1alpha2.JobSetSpec) ([]group, []PodSet, Problems) {
 	return groupsOf(spec), podSets, nil
 }
 
-// A wait is what one ReplicatedJob, given by its index in the spec, must reach.
+// A wait is a ReplicatedJob, given by its index in the spec, with the status that it must reach.
 type wait struct {
 	job    int
 	status Status
 }
 
-// A group is a stage in the making: ReplicatedJobs that wait for the same, by their indexes in the spec.
+// A group is a stage under construction: ReplicatedJobs that wait for the same, by their indexes in the spec.
 type group struct {
 	jobs  []int
 	waits []wait
@@ -77,7 +77,7 @@ type group struct {
 	field string
 }
 
-// groupsOf finds the stages of a spec in which checkStructure has found no problem.
+// groupsOf returns the stages of a spec in which checkStructure has found no problem.
 func groupsOf(spec *jobsetv1alpha2.JobSetSpec) []group {
 	switch {
 	case !inOrder(spec):
@@ -93,7 +93,7 @@ func inOrder(spec *jobsetv1alpha2.JobSetSpec) bool {
 	return spec.StartupPolicy != nil && spec.StartupPolicy.StartupPolicyOrder == jobset.InOrder
 }
 
-// groupsByDependencies puts ReplicatedJobs together that depend on the same: without any dependsOn, all of them.
+// groupsByDependencies groups ReplicatedJobs that depend on the same: without any dependsOn, all of them.
 func groupsByDependencies(spec *jobsetv1alpha2.JobSetSpec) []group {
 	index := indexByName(spec)
 	groupByKey := map[string]int{}
@@ -132,7 +132,7 @@ func groupField(job int, waits []wait) string {
 	return jobField(job) + ".dependsOn"
 }
 
-// groupsOneByOne lets each ReplicatedJob wait until the one before it is ready.
+// groupsOneByOne returns one group for each ReplicatedJob, which waits until the one before it is ready.
 func groupsOneByOne(spec *jobsetv1alpha2.JobSetSpec) []group {
 	var groups []group
 	for i := range spec.ReplicatedJobs {
@@ -145,7 +145,7 @@ func groupsOneByOne(spec *jobsetv1alpha2.JobSetSpec) []group {
 	return groups
 }
 
-// groupsByRules makes one stage of the targets of each rule, and one of the last ReplicatedJob, which is in no rule.
+// groupsByRules returns one group for the targets of each rule, and one for the last ReplicatedJob, which is in no rule.
 func groupsByRules(spec *jobsetv1alpha2.JobSetSpec) []group {
 	index := indexByName(spec)
 	var groups []group
@@ -173,7 +173,7 @@ func ruleStatus(s string) Status {
 	return Status(s)
 }
 
-// indexByName gives the first of each name.
+// indexByName returns the first index of each name.
 func indexByName(spec *jobsetv1alpha2.JobSetSpec) map[string]int {
 	index := make(map[string]int, len(spec.ReplicatedJobs))
 	for i := range spec.ReplicatedJobs {

@@ -5,18 +5,18 @@ import (
 	"slices"
 )
 
-// FinishedBefore tells whether stage b can only open after stage a has finished, that is, after every ReplicatedJob of a has
+// FinishedBefore reports whether stage b can only open after stage a has finished, that is, after every ReplicatedJob of a has
 // succeeded. The conditions on the way to b count together: if b waits for a part of a, and another stage that b waits for waited
-// for the rest, then a has finished. A condition Ready finishes nothing, nor does Succeeded of a part.
+// for the rest, then a has finished. A condition Ready finishes no stage, nor does Succeeded of a part.
 //
-// It is a strict partial order. Each call looks at the whole plan.
+// It is a strict partial order. Each call reads the whole plan.
 func (p *Plan) FinishedBefore(a, b int) bool {
 	return p.finishedBefore()[a][b]
 }
 
-// A Hold is quota that a stage gives back at one time: that of its ReplicatedJobs on whose success the same later stages depend. A stage has
-// several Holds only if a later stage waits for some of its ReplicatedJobs to succeed and not for the others: their quota is released
-// when these have succeeded, while the stage goes on holding the rest.
+// A Hold is quota that a stage releases at one time: that of its ReplicatedJobs on whose success the same later stages depend. A stage has
+// several Holds only if a later stage waits for some of its ReplicatedJobs to succeed and not for the others: their quota is released when these
+// have succeeded, while the stage still holds the rest.
 type Hold struct {
 	// Stage is the index of the stage.
 	Stage int
@@ -45,7 +45,7 @@ func (p *Plan) Holds() []Hold {
 	return holds
 }
 
-// sameLater reports whether the same stages can only open after the one and after the other ReplicatedJob of a stage has succeeded.
+// sameLater reports whether two ReplicatedJobs of a stage have the same dependents: the stages that can only open after they have succeeded.
 func (p *Plan) sameLater(succeeded [][]uint64, stage, one, other int) bool {
 	for b := range p.Stages {
 		if bits := succeeded[b][stage]; bits>>one&1 != bits>>other&1 {
@@ -68,7 +68,7 @@ func (p *Plan) Precedence(holds []Hold) [][]bool {
 	return before
 }
 
-// finishedBefore is FinishedBefore of all pairs.
+// finishedBefore returns FinishedBefore of all pairs.
 func (p *Plan) finishedBefore() [][]bool {
 	succeeded := p.succeeded()
 	before := make([][]bool, len(p.Stages))
@@ -82,8 +82,8 @@ func (p *Plan) finishedBefore() [][]bool {
 	return before
 }
 
-// succeeded tells, for each stage b and then each stage a, which ReplicatedJobs of a have succeeded whenever b is open: bit i for
-// the i-th of them. MaxReplicatedJobs is less than 64.
+// succeeded returns, for each stage b and then each stage a, which ReplicatedJobs of a have succeeded whenever b is open: bit i for the i-th of
+// them. MaxReplicatedJobs is less than 64.
 func (p *Plan) succeeded() [][]uint64 {
 	rows := make([][]uint64, len(p.Stages))
 	for b := range p.Stages {
@@ -112,14 +112,14 @@ func (s *Stage) bits(targets []string) uint64 {
 	return bits
 }
 
-// HoldSegments cuts the stages into runs between which the JobSet holds nothing: when a stage of one run opens, all stages of the
-// runs before it have finished. No run could be cut further, so each is what policy Reserve must reserve for at once, namely its
+// HoldSegments divides the stages into runs between which the JobSet holds nothing: when a stage of one run opens, all stages of the
+// runs before it have finished. No run could be divided further, so each is what policy Reserve must reserve at once, namely its
 // PeakOf.
 //
-// `a -Ready-> b -Succeeded-> c` is one run, not two: nobody waits for the end of a, so that it may go on beside c.
+// `a -Ready-> b -Succeeded-> c` is one run, not two: no stage waits until a has finished, so it may run beside c.
 //
-// In a plan of any shape, join two stages when neither finishes before the other. Of two stages that are not connected by such
-// joins, one finishes before the other, and so does everything connected with it; hence the connected parts lie one after the
+// In a plan of any form, join two stages when neither finishes before the other. Of two stages that are not connected by such
+// joins, one finishes before the other, and so does everything connected with it; hence the connected parts come one after the
 // other, and since a stage comes after those that finish before it, each is a run of neighbours in Stages.
 func (p *Plan) HoldSegments() [][]int {
 	before := p.finishedBefore()
@@ -138,7 +138,7 @@ func (p *Plan) HoldSegments() [][]int {
 	return segments
 }
 
-// cutAt tells whether every stage below s finishes before every other.
+// cutAt reports whether every stage below s finishes before every other.
 func cutAt(before [][]bool, s int) bool {
 	for a := range s {
 		if slices.Contains(before[a][s:], false) {
@@ -206,10 +206,10 @@ func newMatching(before [][]bool, weights []int64) *matching {
 	return m
 }
 
-// augment assigns more copies along one shortest path, and returns how many: zero if there are as many as can be.
+// augment assigns more copies along one shortest path, and returns how many: zero if the matching is maximal.
 func (m *matching) augment() int64 {
 	n := len(m.earlier)
-	// Nodes below n are Holds as the earlier of a pair, the others as the later. A parent of itself is where a path begins.
+	// Nodes below n are Holds as the earlier of a pair, the others as the later. A path begins at a node that is its own parent.
 	parent := make([]int, 2*n)
 	var queue []int
 	for s := range parent {
@@ -235,8 +235,8 @@ func (m *matching) augment() int64 {
 	return 0
 }
 
-// leads tells whether a path may go on from one node to another: forwards to any later Hold, backwards where copies are assigned
-// that can be taken back.
+// leads reports whether a path may continue from one node to another: forwards to any later Hold, backwards where assigned copies can be
+// unassigned.
 func (m *matching) leads(from, to int) bool {
 	n := len(m.earlier)
 	switch {
@@ -249,7 +249,7 @@ func (m *matching) leads(from, to int) bool {
 	}
 }
 
-// assign assigns as many copies as the path that ends at a node has room for.
+// assign assigns as many copies as fit on the path that ends at a node.
 func (m *matching) assign(parent []int, end int) int64 {
 	n := len(m.earlier)
 	room := m.later[end-n]

@@ -1,5 +1,5 @@
-// Package stageplan turns the spec of a JobSet into its stage plan: which ReplicatedJobs start together, what must have happened
-// before they may, and how much the JobSet can hold at once because of it.
+// Package stageplan turns the spec of a JobSet into its stage plan: which ReplicatedJobs start together, their start conditions, and how
+// much the JobSet can hold at once.
 package stageplan
 
 import (
@@ -16,10 +16,10 @@ const (
 	Succeeded Status = "Succeeded"
 )
 
-// A Plan is the directed acyclic graph of the stages of one JobSet. The zero Plan has no stages. A Plan is never changed after
-// New has made it, so it may be shared.
+// A Plan is the directed acyclic graph of the stages of one JobSet. The zero Plan has no stages. A Plan is immutable after New, so it may be
+// shared.
 type Plan struct {
-	// Stages in an order in which each comes after all those that it waits for. The index of a stage is its place here.
+	// Stages in an order in which each comes after all those that it waits for. The index of a stage is its position here.
 	Stages []Stage
 }
 

@@ -278,7 +278,7 @@ func TestMostHeldOfAmounts(t *testing.T) {
 		"below zero counts as zero": {plan: chain, amounts: []int64{-9, 2, -3}, want: 2},
 		"the sum fits exactly":      {plan: chain, amounts: []int64{0, math.MaxInt64 - 2, 1}, want: math.MaxInt64 - 1},
 		"the sum does not fit":      {plan: chain, amounts: []int64{math.MaxInt64 / 2, math.MaxInt64 / 2, 2}, want: math.MaxInt64},
-		// b and d are held together, whatever of a was first paired with c.
+		// b and d are held together, whichever part of a was first paired with c.
 		"fewer pairs taken back than asked for": {plan: crossing, amounts: []int64{0, 1, 3, 2, 3}, want: 6},
 	}
 	for name, c := range cases {
@@ -343,7 +343,7 @@ func TestStageNames(t *testing.T) {
 	}
 }
 
-// problemsOf returns what New finds wrong, one line each.
+// problemsOf returns the problems that New reports, one line each.
 func problemsOf(t *testing.T, s *spec) []string {
 	t.Helper()
 	p, err := stageplan.New(s)

@@ -63,7 +63,7 @@ func checkCount(n int32, field string) Problems {
 // and after the API server has set its defaults, limits where requests are missing. Defaults are set on pods only, not on the pod
 // templates of a JobSet, so it is done here on a copy.
 //
-// The result is to read: it may be that of the only container.
+// The result must not be changed: it may be that of the only container.
 func PodRequests(spec *corev1.PodSpec) corev1.ResourceList {
 	if requests, only := onlyRequests(spec); only {
 		return requests
@@ -71,7 +71,7 @@ func PodRequests(spec *corev1.PodSpec) corev1.ResourceList {
 	return resourcehelper.PodRequests(&corev1.Pod{Spec: *WithDefaultRequests(spec)}, resourcehelper.PodResourcesOptions{})
 }
 
-// WithDefaultRequests returns a copy of a pod spec in which limits are requests where these are missing, of containers and of the pod as a whole.
+// WithDefaultRequests returns a copy of a pod spec in which missing requests are set to the limits, of containers and of the pod as a whole.
 // The API server does this to each new pod first, before its LimitRanges apply.
 func WithDefaultRequests(spec *corev1.PodSpec) *corev1.PodSpec {
 	pod := corev1.Pod{Spec: *spec}
@@ -84,7 +84,7 @@ func WithDefaultRequests(spec *corev1.PodSpec) *corev1.PodSpec {
 	return &pod.Spec
 }
 
-// onlyRequests returns the requests of a container that are all there is to count, as in most pods.
+// onlyRequests returns the requests of the only container, if nothing else counts, as in most pods.
 func onlyRequests(spec *corev1.PodSpec) (requests corev1.ResourceList, ok bool) {
 	if len(spec.Containers) != 1 || len(spec.InitContainers) > 0 || spec.Overhead != nil || spec.Resources != nil {
 		return nil, false
@@ -98,7 +98,7 @@ func onlyRequests(spec *corev1.PodSpec) (requests corev1.ResourceList, ok bool) 
 	return of.Requests, true
 }
 
-// withDefaultRequests returns the containers with requests added for what has only a limit.
+// withDefaultRequests returns the containers with missing requests set to their limits.
 func withDefaultRequests(containers []corev1.Container) []corev1.Container {
 	containers = slices.Clone(containers)
 	for i := range containers {

@@ -9,19 +9,19 @@ import (
 type Problem struct {
 	// Field is the path of the field in the JobSet, such as spec.startupPolicy.rules[1].targetReplicatedJobs[0].
 	Field string
-	// Message says what is wrong with it, and what to change where that is not plain.
+	// Message describes the problem, and what to change unless that is obvious.
 	Message string
 }
 
 func (p Problem) String() string { return p.Field + ": " + p.Message }
 
-// Problems is the error that New returns: everything that is wrong with a JobSet, in the order of its fields.
+// Problems is the error that New returns: all problems of a JobSet, in the order of its fields.
 type Problems []Problem
 
 // maxProblemsShown keeps messages in conditions and Events within what the API allows.
 const maxProblemsShown = 8
 
-// Error lists the problems on one line, and counts those that are too many to list.
+// Error lists the problems on one line, and counts those beyond the limit.
 func (p Problems) Error() string {
 	var b strings.Builder
 	for i, problem := range p {

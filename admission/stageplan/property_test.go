@@ -69,7 +69,7 @@ func drawPlan(t *rapid.T) *stageplan.Plan {
 	return p
 }
 
-// amounts are the GPUs of each Hold.
+// amounts returns the GPUs of each Hold.
 func amounts(p *stageplan.Plan) []int64 {
 	var list []int64
 	for _, h := range p.Holds() {
@@ -87,7 +87,7 @@ func gpusOf(podSet *stageplan.PodSet) int64 {
 	return gpus.Value() * int64(podSet.Count)
 }
 
-// heldIn is what a stage that is open holds when ReplicatedJobs have these states: quota of a ReplicatedJob is released when it has succeeded.
+// heldIn returns what an open stage holds when ReplicatedJobs have these states: quota of a ReplicatedJob is released when it has succeeded.
 func heldIn(s *stageplan.Stage, states map[string]stageplan.Status) int64 {
 	var sum int64
 	for i, job := range s.ReplicatedJobs {
@@ -98,7 +98,7 @@ func heldIn(s *stageplan.Stage, states map[string]stageplan.Status) int64 {
 	return sum
 }
 
-// isOpen tells whether the conditions of a stage hold when ReplicatedJobs have these states.
+// isOpen reports whether the conditions of a stage hold when ReplicatedJobs have these states.
 func isOpen(s *stageplan.Stage, states map[string]stageplan.Status) bool {
 	for _, c := range s.After {
 		for _, target := range c.Targets {
@@ -114,7 +114,7 @@ func isFinished(s *stageplan.Stage, states map[string]stageplan.Status) bool {
 	return !slices.ContainsFunc(s.ReplicatedJobs, func(job string) bool { return states[job] != stageplan.Succeeded })
 }
 
-// wellFormed returns what is wrong with a plan of these ReplicatedJobs.
+// wellFormed returns a problem of a plan of these ReplicatedJobs, or nothing.
 func wellFormed(p *stageplan.Plan, jobs []job) string {
 	names, places := map[string]bool{}, map[string]int{}
 	for i, s := range p.Stages {
@@ -230,7 +230,7 @@ func TestNeverHoldsMoreThanPeak(t *testing.T) {
 	})
 }
 
-// step lets one ReplicatedJob of an open stage become ready or succeed.
+// step makes one ReplicatedJob of an open stage ready, or lets it succeed.
 func step(t *rapid.T, p *stageplan.Plan, states map[string]stageplan.Status) {
 	var running []string
 	for s := range p.Stages {
@@ -249,8 +249,8 @@ func step(t *rapid.T, p *stageplan.Plan, states map[string]stageplan.Status) {
 	}
 }
 
-// TestFinishedBefore holds the order against its meaning: if one ReplicatedJob of a runs for ever and all others do as well as
-// they can, then b opens unless a must finish first.
+// TestFinishedBefore compares the order with its meaning: if one ReplicatedJob of a runs forever and all others advance as far as they can, then
+// b opens unless a must finish first.
 func TestFinishedBefore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := drawPlan(t)
@@ -452,7 +452,7 @@ func TestHoldSegments(t *testing.T) {
 // TestLargePlan bounds what the largest JobSet costs, by the arithmetic of its peak.
 func TestLargePlan(t *testing.T) {
 	p := mustPlan(t, layered(stageplan.MaxStages, stageplan.MaxReplicatedJobs))
-	// Every third stage is only waited for until it is ready, and all of these 33 are held to the end, beside one other.
+	// Stages only wait until every third stage is ready, and all of these 33 are held to the end, beside one other.
 	gpus := p.Peak()["nvidia.com/gpu"]
 	if got, want := gpus.Value(), int64(34*stageplan.MaxReplicatedJobs); got != want {
 		t.Errorf("peak of %d GPUs, want %d", got, want)
