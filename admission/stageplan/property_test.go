@@ -452,7 +452,7 @@ func TestHoldSegments(t *testing.T) {
 // TestLargePlan bounds what the largest JobSet costs, by the arithmetic of its peak.
 func TestLargePlan(t *testing.T) {
 	p := mustPlan(t, layered(stageplan.MaxStages, stageplan.MaxReplicatedJobs))
-	// Stages only wait until every third stage is ready, and all of these 33 are held to the end, beside one other.
+	// Every third stage is a dependency with status Ready, and all of these 33 hold quota to the end, beside one other.
 	gpus := p.Peak()["nvidia.com/gpu"]
 	if got, want := gpus.Value(), int64(34*stageplan.MaxReplicatedJobs); got != want {
 		t.Errorf("peak of %d GPUs, want %d", got, want)

@@ -29,7 +29,7 @@ func (p *Plan) String() string {
 	return b.String()
 }
 
-// continuesChain tells whether a stage waits for the whole stage before it and nothing else.
+// continuesChain reports whether a stage waits for the whole stage before it and nothing else.
 func (p *Plan) continuesChain(i int) bool {
 	after := p.Stages[i].After
 	return len(after) == 1 && after[0].Stage == i-1 && slices.Equal(after[0].Targets, p.Stages[i-1].ReplicatedJobs)
