@@ -76,6 +76,7 @@ type Settings struct {
 // Problems are what a user has to change before a gang can be admitted: what is wrong where, and how to fix it.
 type Problems []string
 
+// String joins the problems.
 func (p Problems) String() string { return strings.Join(p, "; ") }
 
 // brief shortens user input for messages.
