@@ -20,8 +20,8 @@ func schedulerField(member *Member) string {
 	return jobField(member.Index) + ".template.spec.template.spec.schedulerName"
 }
 
-// checkStages finds out whether a gang of the whole JobSet can start: only if all of its pods can exist at once. Those of a later
-// stage are not made before earlier ones have run, and these do not run before the gang is whole.
+// checkStages checks whether a gang of the whole JobSet can start: only if all of its pods can exist at once. Pods of a later stage are not
+// created before earlier stages have run, and these do not run before the gang is complete.
 func checkStages(plan *stageplan.Plan, field string) stageplan.Problems {
 	for s := range plan.Stages {
 		for _, after := range plan.Stages[s].After {
@@ -36,7 +36,7 @@ func checkStages(plan *stageplan.Plan, field string) stageplan.Problems {
 	return nil
 }
 
-// leaveOwn takes the groups out whose pod templates name gangs of their user. One gang cannot be half the user's.
+// leaveOwn removes the groups whose pod templates name user-created gangs. All pods of a gang must name one, or none.
 func (s *Shape) leaveOwn(provider Provider, asked modes) stageplan.Problems {
 	var problems stageplan.Problems
 	var ours []Group
@@ -66,7 +66,7 @@ func (s *Shape) leaveOwn(provider Provider, asked modes) stageplan.Problems {
 	return problems
 }
 
-// check finds what the scheduler would make of the gangs that is not what was asked for. Most of it would be waits of which nobody tells.
+// check reports where the scheduler would handle the gangs differently from what the JobSet asks for. Most of that would be silent waits.
 func (s *Shape) check(provider Provider, asked modes) stageplan.Problems {
 	var problems stageplan.Problems
 	for g := range s.Groups {
@@ -89,7 +89,7 @@ func (s *Shape) check(provider Provider, asked modes) stageplan.Problems {
 	return problems
 }
 
-// checkScheduler makes sure that the pods of a gang go to one scheduler, and to the one that knows about the gang.
+// checkScheduler checks that the pods of a gang go to one scheduler, and to the one that knows about the gang.
 func (s *Shape) checkScheduler(provider Provider, first, member *Member) *stageplan.Problem {
 	has := member.Template.Spec.SchedulerName
 	needs := provider.Pods(s, member.ReplicatedJob, 0).SchedulerName

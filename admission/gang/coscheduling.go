@@ -15,13 +15,13 @@ const (
 
 // Coscheduling is the provider for the plugin of that name of kubernetes-sigs/scheduler-plugins.
 type Coscheduling struct {
-	// SchedulerName is the profile that has the plugin. It defaults to the name that the chart of the project gives.
+	// SchedulerName is the profile that has the plugin. It defaults to the name in the chart of the project.
 	SchedulerName string
 	// TimeoutSeconds is how long placed members wait for the others. It defaults to that of the plugin.
 	TimeoutSeconds *int32
 }
 
-// Kinds are PodGroups.
+// Kinds returns PodGroups.
 func (Coscheduling) Kinds() []Kind { return mutableKind(coschedulingVersion) }
 
 // Objects returns a PodGroup for each gang.

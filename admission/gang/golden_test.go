@@ -21,7 +21,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// providers are those of the goldens, by the names of their files.
+// providers returns the providers of the golden files, by file name.
 func providers() map[string]gang.Provider {
 	return map[string]gang.Provider{
 		"kube-v1alpha1": gang.Kube{Version: gang.V1alpha1},
@@ -76,7 +76,7 @@ func examples(t *testing.T) []string {
 	return dirs
 }
 
-// show renders all that a provider makes of a JobSet.
+// show formats all that a provider makes of a JobSet.
 func show(t *testing.T, js *jobsetapi.JobSet, provider gang.Provider) string {
 	t.Helper()
 	p := plan(t, js)
@@ -138,7 +138,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestKubeTypes reads the objects for Kubernetes 1.36 with its own types, which must know every field and lose none.
+// TestKubeTypes decodes the objects for Kubernetes 1.36 with its own types, which must have every field and lose none.
 func TestKubeTypes(t *testing.T) {
 	for _, dir := range examples(t) {
 		js, _ := example(t, dir)
@@ -185,7 +185,7 @@ func fields(t *testing.T, v any) map[string]any {
 	return all
 }
 
-// withoutNull leaves out fields that are null: those without omitempty, which mean the same when they are not there.
+// withoutNull removes fields that are null: those without omitempty, for which null and absence mean the same.
 func withoutNull(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

@@ -13,19 +13,19 @@ import (
 
 const kaiQueueLabel = "kai.scheduler/queue"
 
-// KAI is the provider for the KAI scheduler. Its pod grouper makes all PodGroups itself, from the JobSet, and overwrites what pods say. So
-// there are no objects of ours, and gangs that it would not make are refused.
+// KAI is the provider for the KAI scheduler. Its pod grouper creates all PodGroups itself, from the JobSet, and overrides settings of pods. So
+// Tranche creates no objects, and refuses gangs that the pod grouper would not create.
 type KAI struct {
 	// SchedulerName defaults to kai-scheduler.
 	SchedulerName string
-	// Queue of KAI that the pods are in. Without it they are in the one that the user names by a label.
+	// Queue of KAI that the pods are in. Without it they are in the one that the user names with a label.
 	Queue string
 }
 
-// Kinds are none.
+// Kinds returns no kinds.
 func (KAI) Kinds() []Kind { return nil }
 
-// Objects returns none.
+// Objects returns no objects.
 func (KAI) Objects(*Shape, int) []Object { return nil }
 
 // Pods returns the scheduler and the label of the queue.
@@ -44,8 +44,8 @@ func (k KAI) Pods(shape *Shape, replicatedJob string, job int32) PodFields {
 // Named returns nothing: pods of a JobSet cannot choose their gang.
 func (KAI) Named(*corev1.PodTemplateSpec) string { return "" }
 
-// Refuse compares a group with what the pod grouper makes: one gang of the JobSet if startupPolicyOrder is AnyOrder, which the JobSet
-// controller sets where there is no startupPolicy; otherwise one of each ReplicatedJob. Both are the same if there is only one.
+// Refuse compares a group with what the pod grouper creates: one gang of the JobSet if startupPolicyOrder is AnyOrder, which the JobSet
+// controller sets if there is no startupPolicy; otherwise one of each ReplicatedJob. Both are the same if there is only one.
 func (KAI) Refuse(shape *Shape, group *Group) string {
 	makesOne := shape.Order == jobset.AnyOrder
 	switch {

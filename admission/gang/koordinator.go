@@ -18,13 +18,13 @@ const (
 	koordinatorPrefix  = "gang.scheduling.koordinator.sh/"
 )
 
-// A KoordinatorMode says what becomes of the members that have a place when another has none.
+// A KoordinatorMode determines what happens to members that have a node when another member has none.
 type KoordinatorMode string
 
 const (
-	// Strict gives the places of all members back.
+	// Strict releases the nodes of all members.
 	Strict KoordinatorMode = "Strict"
-	// NonStrict keeps them. Gangs may then wait for each other for ever.
+	// NonStrict keeps them. Gangs may then deadlock.
 	NonStrict KoordinatorMode = "NonStrict"
 )
 
@@ -38,14 +38,14 @@ type Koordinator struct {
 	TimeoutSeconds *int32
 }
 
-// A part is what Koordinator calls a gang: a whole gang, or what one ReplicatedJob has in one.
+// A part is what Koordinator calls a gang: a whole gang, or the pods of one ReplicatedJob in a gang.
 type part struct {
 	name     string
 	minCount int32
 	podSet   stageplan.PodSet
 }
 
-// partsOf returns the parts of a gang. A part without pods has nothing to wait for, so there is none.
+// partsOf returns the parts of a gang. ReplicatedJobs without pods have no part.
 func (Koordinator) partsOf(shape *Shape, g gang) []part {
 	podSets := g.podSets()
 	if len(podSets) == 1 {
@@ -60,7 +60,7 @@ func (Koordinator) partsOf(shape *Shape, g gang) []part {
 	return parts
 }
 
-// Kinds are PodGroups.
+// Kinds returns PodGroups.
 func (Koordinator) Kinds() []Kind { return mutableKind(koordinatorVersion) }
 
 // Objects returns a PodGroup for each gang, or for each ReplicatedJob of a gang of several.
@@ -82,9 +82,9 @@ func (k Koordinator) Objects(shape *Shape, stage int) []Object {
 	return objects
 }
 
-// annotations of one PodGroup. By default Koordinator forgets about a gang once it was whole, so that pods which come back in the same
-// attempt, after an eviction or a suspension, would be placed one by one. Counting those who wait and those who run, it does not, and
-// still lets a single pod that was lost come back to the others.
+// annotations returns those of one PodGroup. By default Koordinator forgets a gang once it was complete, so that pods that are recreated in the
+// same attempt, after an eviction or a suspension, would be placed one by one. If it counts waiting and running pods, it does not forget the
+// gang, and still places a single pod that was lost and recreated.
 func (k Koordinator) annotations(shape *Shape, p part, all []part) map[string]string {
 	annotations := map[string]string{
 		koordinatorPrefix + "mode":         string(cmp.Or(k.Mode, Strict)),
@@ -117,7 +117,7 @@ func (k Koordinator) Pods(shape *Shape, replicatedJob string, job int32) PodFiel
 	}
 }
 
-// Named returns the gang that the template names, in one of the ways that Koordinator knows.
+// Named returns the gang that the template names, in any of the ways that Koordinator supports.
 func (Koordinator) Named(template *corev1.PodTemplateSpec) string {
 	return cmp.Or(template.Labels[koordinatorLabel], template.Labels[koordinatorLabel+"/name"], template.Annotations[koordinatorPrefix+"name"])
 }

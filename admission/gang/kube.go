@@ -11,7 +11,7 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 )
 
-// A KubeVersion is a version of the group scheduling.k8s.io. Each release of Kubernetes serves another, and none two of them.
+// A KubeVersion is a version of the group scheduling.k8s.io. Each release of Kubernetes serves a different one, and only one.
 type KubeVersion string
 
 const (
@@ -25,17 +25,17 @@ const (
 
 const kubeGroup = "scheduling.k8s.io/"
 
-// maxTemplates is how many groups a gang Workload has room for.
+// maxTemplates is the limit of groups in a gang Workload.
 const maxTemplates = 8
 
-// Kube is the provider for the scheduler of Kubernetes itself. A JobSet has one gang Workload with a template for each group, and more of
-// them if there are more groups than it has room for. From the templates come PodGroups, one for each gang and attempt.
+// Kube is the provider for the scheduler of Kubernetes itself. A JobSet has one gang Workload with a template for each group, and more if there
+// are more groups than its limit. From the templates come PodGroups, one for each gang and attempt.
 type Kube struct {
-	// Version that the API server has.
+	// Version that the API server serves.
 	Version KubeVersion
 }
 
-// Kinds are gang Workloads and, but for V1alpha1, PodGroups.
+// Kinds returns gang Workloads and, except for V1alpha1, PodGroups.
 func (k Kube) Kinds() []Kind {
 	apiVersion := kubeGroup + string(k.Version)
 	kinds := []Kind{{TypeMeta: metav1.TypeMeta{APIVersion: apiVersion, Kind: "Workload"}, Fixed: true}}
@@ -45,8 +45,8 @@ func (k Kube) Kinds() []Kind {
 	return kinds
 }
 
-// Objects returns the gang Workloads with the groups of a stage, and then its PodGroups. A gang Workload has all of its groups, those
-// of other stages as well: its templates cannot be changed.
+// Objects returns the gang Workloads with the groups of a stage, and then its PodGroups. A gang Workload has all of its groups, also those of
+// other stages: its templates cannot be changed.
 func (k Kube) Objects(shape *Shape, stage int) []Object {
 	var objects []Object
 	for first := 0; first < len(shape.Groups); first += maxTemplates {
@@ -96,7 +96,7 @@ func gangPolicy(group *Group) map[string]any {
 	return map[string]any{"gang": map[string]any{"minCount": int64(group.MinCount)}}
 }
 
-// workloadName names a gang Workload. It is the same in all attempts: nothing in it changes by a restart.
+// workloadName returns the name of a gang Workload. It is the same in all attempts: nothing in it changes by a restart.
 func workloadName(shape *Shape, number int) string {
 	if number == 0 {
 		return shape.name("", "gangs")
@@ -127,8 +127,8 @@ func (k Kube) Pods(shape *Shape, replicatedJob string, job int32) PodFields {
 	return PodFields{SchedulingGroup: &corev1.PodSchedulingGroup{PodGroupName: new(shape.gangName(group, member, job))}}
 }
 
-// replicaKey tells gangs of the same entry apart. Pods of different attempts are in different gangs, though the entry is the same; those
-// of the first attempt have the keys that KEP-1068 gives them.
+// replicaKey distinguishes gangs of the same entry. Pods of different attempts are in different gangs, though the entry is the same; those of the
+// first attempt have the keys that KEP-1068 gives them.
 func replicaKey(shape *Shape, group *Group, member *Member, job int32) string {
 	var parts []string
 	if group.Mode == jobsetapi.GangModeReplicatedGang {

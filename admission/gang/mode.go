@@ -9,21 +9,21 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 )
 
-// A mode is what is asked for in one place of a JobSet.
+// A mode is the gangMode in one place of a JobSet.
 type mode struct {
 	mode jobsetapi.GangMode
-	// field is where it is asked for.
+	// field is the path of that place.
 	field string
 }
 
-// modes are what a JobSet asks for.
+// modes are all gangModes of a JobSet.
 type modes struct {
 	jobSet mode
 	// replicatedJobs has one for each, in the order of the spec.
 	replicatedJobs []mode
 }
 
-// fieldOf is where a group is asked for.
+// fieldOf returns the field that asks for a group.
 func (m *modes) fieldOf(group *Group) string {
 	if group.token == wholeJobSet {
 		return m.jobSet.field
@@ -31,7 +31,7 @@ func (m *modes) fieldOf(group *Group) string {
 	return m.replicatedJobs[group.Members[0].Index].field
 }
 
-// modesOf reads the gang configuration of a JobSet from its fields, and from annotations where the CRD does not have the fields.
+// modesOf reads the gang configuration of a JobSet from its fields, and from annotations if the CRD does not have the fields.
 func modesOf(js *jobsetapi.JobSet) (modes, stageplan.Problems) {
 	all := modes{}
 	var problems stageplan.Problems
@@ -53,7 +53,7 @@ func modesOf(js *jobsetapi.JobSet) (modes, stageplan.Problems) {
 	return all, problems
 }
 
-// Whole tells whether all pods of a ReplicatedJob are in one gang, alone or with those of others.
+// Whole reports whether all pods of a ReplicatedJob are in one gang, alone or with those of others.
 func Whole(js *jobsetapi.JobSet, replicatedJob string) bool {
 	asked, _ := modesOf(js)
 	return asked.jobSet.mode == jobsetapi.GangModeGang || slices.ContainsFunc(js.Spec.ReplicatedJobs, func(r jobsetapi.ReplicatedJob) bool {

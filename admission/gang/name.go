@@ -8,16 +8,15 @@ import (
 )
 
 const (
-	// maxNameLength is the most characters that a label value can have: some schedulers know the members of a gang by a label with its
-	// name.
+	// maxNameLength is the limit of a label value: some schedulers identify the members of a gang by a label with its name.
 	maxNameLength = 63
 	uidLength     = 12
-	// wholeJobSet stands for the JobSet in the names of its gang and of its only group. No other group can have that name: a gang of
-	// the JobSet excludes all others.
+	// wholeJobSet stands for the JobSet in the names of its gang and of its only group. No other group can have that name: a gang of the JobSet
+	// excludes all others.
 	wholeJobSet = "all"
 )
 
-// gangName names one gang of a group: that with the pods of this Job. See the package comment.
+// gangName returns the name of the gang of a group that has the pods of this Job. See the package comment.
 func (s *Shape) gangName(group *Group, member *Member, job int32) string {
 	switch {
 	case group.Mode == jobsetapi.GangModeReplicatedGang:
@@ -29,13 +28,13 @@ func (s *Shape) gangName(group *Group, member *Member, job int32) string {
 	}
 }
 
-// roleName names the part of a gang of the whole JobSet that one ReplicatedJob is, for schedulers that make a gang of such parts.
+// roleName returns the name of the part of a gang of the whole JobSet that has the pods of one ReplicatedJob, for schedulers that compose a gang
+// of such parts.
 func (s *Shape) roleName(member *Member) string {
 	return s.name("-"+member.ReplicatedJob, fmt.Sprint(member.Index), s.attempt(nil, 0))
 }
 
-// attempt tells one run of the pods from the next. A Job may be restarted by itself, but that is a new attempt only of a gang that has
-// no other Jobs.
+// attempt distinguishes one run of the pods from the next. A restart of a single Job is a new attempt only of a gang that has no other Jobs.
 func (s *Shape) attempt(member *Member, job int32) string {
 	attempt := fmt.Sprintf("r%d", s.Restarts)
 	if member != nil {
@@ -46,7 +45,7 @@ func (s *Shape) attempt(member *Member, job int32) string {
 	return attempt
 }
 
-// name puts the parts of a name together. None of the last three has a hyphen, so that they can be told apart from the end.
+// name joins the parts of a name. None of the last three has a hyphen, so that they can be parsed from the end.
 func (s *Shape) name(readable string, parts ...string) string {
 	tail := "-" + strings.Join(append(parts, s.shortUID()), "-")
 	head := strings.ReplaceAll(s.JobSet.Name+readable, ".", "-")

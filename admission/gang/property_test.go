@@ -54,7 +54,7 @@ func drawJobSet(t *rapid.T) *jobsetapi.JobSet {
 	return js
 }
 
-// modeOf is what a ReplicatedJob asks for.
+// modeOf returns the gangMode of a ReplicatedJob.
 func modeOf(j *job) jobsetapi.GangMode {
 	if j.GangConfig != nil {
 		return j.GangConfig.GangMode
@@ -65,7 +65,7 @@ func modeOf(j *job) jobsetapi.GangMode {
 	return off
 }
 
-// podsOf is how many pods one Job of a ReplicatedJob has at once.
+// podsOf returns how many pods one Job of a ReplicatedJob has at once.
 func podsOf(j *job) int32 {
 	pods := int32(1)
 	if p := j.Template.Spec.Parallelism; p != nil {
@@ -77,7 +77,7 @@ func podsOf(j *job) int32 {
 	return pods
 }
 
-// isWrong tells by brute force whether a JobSet asks for a gang that no scheduler could place.
+// isWrong reports by brute force whether a JobSet asks for a gang that no scheduler could place.
 func isWrong(js *jobsetapi.JobSet, p *stageplan.Plan) bool {
 	var all int32
 	for i := range js.Spec.ReplicatedJobs {
@@ -90,7 +90,7 @@ func isWrong(js *jobsetapi.JobSet, p *stageplan.Plan) bool {
 	return js.Spec.GangConfig != nil && (all == 0 || len(p.Stages) > 1)
 }
 
-// A pod is known to schedulers by the gang that it names.
+// link returns how schedulers identify the gang of a pod.
 func link(fields gang.PodFields) string {
 	switch {
 	case fields.SchedulingGroup != nil:
@@ -120,7 +120,7 @@ func members(js *jobsetapi.JobSet, shape *gang.Shape, provider gang.Provider) ma
 	return count
 }
 
-// minimums reads, for each gang, how many pods its object asks for, out of the objects of all stages.
+// minimums returns, for each gang, the minimum of pods in its object, from the objects of all stages.
 func minimums(t *rapid.T, p *stageplan.Plan, shape *gang.Shape, provider gang.Provider) map[string]int64 {
 	count, made := map[string]int64{}, map[string]gang.Object{}
 	for s := range p.Stages {
@@ -180,7 +180,7 @@ func TestEveryPodCounts(t *testing.T) {
 			pods := members(js, shape, provider)
 			checkSum(t, js, shape, pods, name)
 			if name == "kai" {
-				continue // its objects are its own
+				continue // it has user-created objects
 			}
 			if diff := cmp.Diff(entriesOf(t, pods), minimums(t, p, shape, provider)); diff != "" {
 				t.Fatalf("%s: -pods +minimums\n%s", name, diff)
@@ -189,7 +189,7 @@ func TestEveryPodCounts(t *testing.T) {
 	})
 }
 
-// entriesOf leaves the keys out by which gangs of the same entry of a gang Workload are told apart. All of them have as many pods.
+// entriesOf removes the keys that distinguish gangs of the same entry of a gang Workload. All of them have as many pods.
 func entriesOf(t *rapid.T, pods map[string]int64) map[string]int64 {
 	entries := map[string]int64{}
 	for name, n := range pods {
@@ -260,7 +260,7 @@ func TestEveryAttemptIsNew(t *testing.T) {
 	})
 }
 
-// TestSameAgain: what is made depends on nothing but the JobSet.
+// TestSameAgain: the result depends only on the JobSet.
 func TestSameAgain(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		js := drawJobSet(t)

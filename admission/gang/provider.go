@@ -10,41 +10,41 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 )
 
-// A Provider knows how one scheduler wants to be told of gangs.
+// A Provider makes the objects and pod fields for the gangs of one scheduler.
 type Provider interface {
-	// Kinds are those of the objects, which the API server must have.
+	// Kinds returns the kinds of its objects, which the API server must serve.
 	Kinds() []Kind
 
-	// Objects returns what must be there before a stage starts, in the order in which to create it.
+	// Objects returns the objects that must exist before a stage starts, in the order in which to create them.
 	Objects(shape *Shape, stage int) []Object
 
-	// Pods returns what the pods of one Job must carry besides. It is nothing if they are in no gang.
+	// Pods returns the fields that the pods of one Job must have in addition. It is empty if they are in no gang.
 	Pods(shape *Shape, replicatedJob string, job int32) PodFields
 
 	// Named returns the name of the gang that a pod template already belongs to, or "".
 	Named(template *corev1.PodTemplateSpec) string
 
-	// Refuse says why the scheduler cannot do what a group asks for and what to change, or "".
+	// Refuse returns why the scheduler cannot do what a group asks for and what to change, or "".
 	Refuse(shape *Shape, group *Group) string
 }
 
-// A Kind is one of objects that a scheduler reads.
+// A Kind is a kind of objects that a scheduler reads.
 type Kind struct {
 	metav1.TypeMeta
-	// Fixed tells that the spec of an object cannot be changed.
+	// Fixed is true if the spec of an object cannot be changed.
 	Fixed bool
 }
 
-// mutableKind lists the one kind of a scheduler whose objects may be changed.
+// mutableKind returns the one kind of a scheduler whose objects may be changed.
 func mutableKind(apiVersion string) []Kind {
 	return []Kind{{TypeMeta: metav1.TypeMeta{APIVersion: apiVersion, Kind: podGroup}}}
 }
 
-// podGroup is what most schedulers call the object of a gang.
+// podGroup is the kind that most schedulers use for a gang.
 const podGroup = "PodGroup"
 
-// An Object is one that the scheduler reads. There are no Go types for most of them that could be imported together, so its spec is
-// what JSON has: maps from string, []any, string, int64.
+// An Object is an object that the scheduler reads. There are no Go types for most of them that could be imported together, so its spec has JSON
+// types: maps from string, []any, string, int64.
 type Object struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -52,11 +52,11 @@ type Object struct {
 	Spec map[string]any `json:"spec"`
 }
 
-// PodFields are what the pods of a Job must carry to be members of their gang.
+// PodFields are the fields that the pods of a Job must have to be members of their gang.
 type PodFields struct {
 	Labels      map[string]string `json:"labels,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
-	// SchedulerName is the scheduler that knows of the gang, or "" if any does.
+	// SchedulerName is the scheduler that supports the gang, or "" if any does.
 	SchedulerName string `json:"schedulerName,omitempty"`
 	// SchedulingGroup is spec.schedulingGroup of Kubernetes 1.36 and later.
 	SchedulingGroup *corev1.PodSchedulingGroup `json:"schedulingGroup,omitempty"`
@@ -70,11 +70,11 @@ type WorkloadRef struct {
 	Name string `json:"name"`
 	// PodGroup is the name of an entry of its spec.podGroups.
 	PodGroup string `json:"podGroup"`
-	// PodGroupReplicaKey tells gangs of the same entry apart.
+	// PodGroupReplicaKey distinguishes gangs of the same entry.
 	PodGroupReplicaKey string `json:"podGroupReplicaKey,omitempty"`
 }
 
-// newObject makes an object that goes with its JobSet.
+// newObject returns an object that is owned by its JobSet.
 func (s *Shape) newObject(apiVersion, kind, name string) Object {
 	object := Object{
 		TypeMeta: metav1.TypeMeta{APIVersion: apiVersion, Kind: kind},
@@ -117,14 +117,14 @@ func (s *Shape) gangsOf(stage int) []gang {
 	return gangs
 }
 
-// newPodGroup makes the object of one gang, or of a part of it.
+// newPodGroup returns the object of one gang, or of a part of it.
 func (s *Shape) newPodGroup(apiVersion string, group *Group, name string) Object {
 	object := s.newObject(apiVersion, podGroup, name)
 	object.Labels[apis.StageLabel] = group.StageName
 	return object
 }
 
-// podSets are the pods of one gang of the group, to be summed up.
+// podSets returns the pods of one gang of the group, to be added up.
 func (g *Group) podSets() []stageplan.PodSet {
 	var podSets []stageplan.PodSet
 	for i := range g.Members {
@@ -138,7 +138,7 @@ func (g *Group) podSets() []stageplan.PodSet {
 	return podSets
 }
 
-// minResources is what pods ask for together, as the field of that name that several PodGroups have.
+// minResources returns the total requests of pods, in the form of the field of that name of several PodGroups.
 func minResources(podSets ...stageplan.PodSet) map[string]any {
 	requests := (&stageplan.Stage{PodSets: podSets}).Requests()
 	resources := map[string]any{}
@@ -148,7 +148,7 @@ func minResources(podSets ...stageplan.PodSet) map[string]any {
 	return resources
 }
 
-// withoutNothing leaves out the fields that say nothing.
+// withoutNothing removes empty fields.
 func withoutNothing(spec map[string]any) map[string]any {
 	for key, value := range spec {
 		switch v := value.(type) {

@@ -13,12 +13,12 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 )
 
-// MaxGangs is the most gangs that a JobSet can have. It bounds what one JobSet can cost the API server: a gang is an object, and
+// MaxGangs is the maximum number of gangs of a JobSet. It bounds the cost of one JobSet for the API server: a gang is an object, and
 // ReplicatedGang makes one of each replica.
 const MaxGangs = 4096
 
-// A Shape is the gangs that a JobSet asks for in its current attempt. The zero Shape has none. A Shape is never changed after New has
-// made it, so it may be shared.
+// A Shape is the gangs that a JobSet asks for in its current attempt. The zero Shape has none. A Shape is immutable after New, so it may be
+// shared.
 type Shape struct {
 	// JobSet and UID of the JobSet.
 	JobSet types.NamespacedName
@@ -29,9 +29,9 @@ type Shape struct {
 	Order jobset.StartupPolicyOptions
 	// Groups in the order of the spec.
 	Groups []Group
-	// Own has what the user places in gangs by objects of their own.
+	// Own has the ReplicatedJobs whose pods are in user-created gangs.
 	Own []Own
-	// replicatedJobs counts all of the JobSet, those in no gang as well.
+	// replicatedJobs counts all ReplicatedJobs, including those in no gang.
 	replicatedJobs int
 }
 
@@ -54,7 +54,7 @@ type Group struct {
 
 // A Member is a ReplicatedJob with pods in gangs.
 type Member struct {
-	// ReplicatedJob is its name, and Index its place in the spec.
+	// ReplicatedJob is its name, and Index its index in the spec.
 	ReplicatedJob string
 	Index         int
 	// Jobs is how many Jobs it has, and PodsPerJob how many pods each has at once.
@@ -62,20 +62,20 @@ type Member struct {
 	// Requests of one pod as the scheduler counts them, and Template of its pods. They are shared with the stage plan.
 	Requests corev1.ResourceList
 	Template *corev1.PodTemplateSpec
-	// jobRestarts counts how often each Job was restarted by itself. Jobs beyond its end never were.
+	// jobRestarts counts how often each Job was restarted alone. Jobs beyond its end never were.
 	jobRestarts []int32
 }
 
-// Own is a ReplicatedJob whose pod template names a gang that its user has made.
+// Own is a ReplicatedJob whose pod template names a user-created gang.
 type Own struct {
 	ReplicatedJob string
 	// Gang is the name in the pod template.
 	Gang string
 }
 
-// New returns the gangs of a JobSet with this stage plan, for the scheduler that a provider knows. It trusts nothing that the API
-// server may have let through, never panics, and neither keeps nor changes the JobSet, except that pod templates are shared. What is
-// wrong with the JobSet is an error that names it and wraps stageplan.Problems, with all that is wrong.
+// New returns the gangs of a JobSet with this stage plan, for the scheduler of a provider. It does not rely on the validation of the API server,
+// never panics, and neither keeps nor changes the JobSet, except that pod templates are shared. The error names the JobSet and wraps
+// stageplan.Problems, with all problems.
 func New(js *jobsetapi.JobSet, plan *stageplan.Plan, provider Provider) (*Shape, error) {
 	shape := &Shape{
 		JobSet:   types.NamespacedName{Namespace: js.Namespace, Name: js.Name},
@@ -104,7 +104,7 @@ func New(js *jobsetapi.JobSet, plan *stageplan.Plan, provider Provider) (*Shape,
 	return shape, nil
 }
 
-// addGroups makes the groups that are asked for.
+// addGroups adds the requested groups.
 func (s *Shape) addGroups(js *jobsetapi.JobSet, plan *stageplan.Plan, asked modes) stageplan.Problems {
 	members, stages, problems := membersOf(js, plan)
 	if len(problems) > 0 {
@@ -165,7 +165,7 @@ func membersOf(js *jobsetapi.JobSet, plan *stageplan.Plan) (members []Member, st
 	return members, stages, problems
 }
 
-// placedRequests is what a pod requests of a node. Its devices are allocated by their claims, and no node has the resources that quota is
+// placedRequests returns what a pod requests of a node. Its devices are allocated by their claims, and no node has the resources that quota is
 // charged for them.
 func placedRequests(podSet *stageplan.PodSet) corev1.ResourceList {
 	devices := device.Resources(podSet.Template)
@@ -184,7 +184,7 @@ func placedRequests(podSet *stageplan.PodSet) corev1.ResourceList {
 	return requests
 }
 
-// countPods sets the number of pods of each gang, and finds gangs without pods, and gangs with too many.
+// countPods sets the number of pods of each gang, and reports gangs without pods, and gangs with too many.
 func (s *Shape) countPods(asked modes) stageplan.Problems {
 	var problems stageplan.Problems
 	var gangs int64
@@ -209,7 +209,7 @@ func (s *Shape) countPods(asked modes) stageplan.Problems {
 	return problems
 }
 
-// pods is how many pods each gang of the group has.
+// pods returns how many pods each gang of the group has.
 func (g *Group) pods() int64 {
 	if g.Mode == jobsetapi.GangModeReplicatedGang {
 		return int64(g.Members[0].PodsPerJob)
@@ -221,7 +221,7 @@ func (g *Group) pods() int64 {
 	return pods
 }
 
-// Gangs is how many gangs the group has: one, or one for each Job.
+// Gangs returns how many gangs the group has: one, or one for each Job.
 func (g *Group) Gangs() int32 {
 	if g.Mode == jobsetapi.GangModeReplicatedGang {
 		return g.Members[0].Jobs
@@ -229,10 +229,10 @@ func (g *Group) Gangs() int32 {
 	return 1
 }
 
-// Pods is how many pods all Jobs of a ReplicatedJob have at once. The stage plan has made sure that an int32 has room for them.
+// Pods returns how many pods all Jobs of a ReplicatedJob have at once. The stage plan guarantees that the number fits an int32.
 func (m *Member) Pods() int32 { return m.Jobs * m.PodsPerJob }
 
-// restartsOf is how often a Job of the ReplicatedJob was restarted by itself.
+// restartsOf returns how often a Job of the ReplicatedJob was restarted alone.
 func (m *Member) restartsOf(job int32) int32 {
 	if int(job) >= len(m.jobRestarts) {
 		return 0
@@ -253,8 +253,8 @@ func (s *Shape) find(replicatedJob string, job int32) (*Group, *Member) {
 	return nil, nil
 }
 
-// GangOf names the gang that the pods of a Job are in, or is empty if they are in none. Schedulers may know it as several objects, or by no
-// object of ours.
+// GangOf returns the name of the gang that has the pods of a Job, or nothing if they are in none. Schedulers may represent it by several objects,
+// or by objects that Tranche does not create.
 func (s *Shape) GangOf(replicatedJob string, job int32) string {
 	for _, own := range s.Own {
 		if own.ReplicatedJob == replicatedJob {

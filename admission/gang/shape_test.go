@@ -276,7 +276,7 @@ func TestRefuse(t *testing.T) {
 	}
 }
 
-// TestAccept has what looks like what TestRefuse has, but is right.
+// TestAccept has valid cases that are similar to those of TestRefuse.
 func TestAccept(t *testing.T) {
 	cases := map[string]struct {
 		js       *jobsetapi.JobSet
@@ -302,7 +302,7 @@ func TestAccept(t *testing.T) {
 	}
 }
 
-// TestWithoutPlan: a plan that is not of this JobSet is an error, and nothing worse.
+// TestWithoutPlan: a plan that is not of this JobSet is an error, and does not cause a panic.
 func TestWithoutPlan(t *testing.T) {
 	for name, p := range map[string]*stageplan.Plan{"nil": nil, "empty": {}, "of another": plan(t, newJobSet(newJob("z")))} {
 		for _, js := range []*jobsetapi.JobSet{newJobSet(newJob("a", mode(whole))), asGang(newJobSet(newJob("a")))} {
@@ -382,7 +382,7 @@ func TestNamesStay(t *testing.T) {
 	}
 }
 
-// TestManyGroups: a gang Workload has room for eight groups.
+// TestManyGroups: a gang Workload has at most eight groups.
 func TestManyGroups(t *testing.T) {
 	js := newJobSet()
 	for i := range 18 {
@@ -420,13 +420,13 @@ func TestManyGroups(t *testing.T) {
 	}
 }
 
-// templateOf is the gang Workload and the template that a PodGroup is made from.
+// templateOf returns the gang Workload and the template that a PodGroup is made from.
 func templateOf(object gang.Object) string {
 	ref := object.Spec["podGroupTemplateRef"].(map[string]any)["workload"].(map[string]any)
 	return fmt.Sprint(ref["workloadName"], "/", ref["podGroupTemplateName"])
 }
 
-// TestKoordinatorMode: the mode is that of the configuration, and Strict without.
+// TestKoordinatorMode: the mode is that of the configuration, and Strict by default.
 func TestKoordinatorMode(t *testing.T) {
 	js := asGang(newJobSet(newJob("a"), newJob("none", replicas(0))))
 	for want, provider := range map[string]gang.Koordinator{"Strict": {}, "NonStrict": {Mode: gang.NonStrict}} {
@@ -444,7 +444,7 @@ func TestKoordinatorMode(t *testing.T) {
 	}
 }
 
-// TestPriorityClass: Volcano is told of one for the whole gang, if there is one.
+// TestPriorityClass: the objects for Volcano have the PriorityClass of the whole gang, if there is one.
 func TestPriorityClass(t *testing.T) {
 	priority := func(class string) func(*job) {
 		return func(j *job) { j.Template.Spec.Template.Spec.PriorityClassName = class }
@@ -472,7 +472,7 @@ func TestPriorityClass(t *testing.T) {
 	}
 }
 
-// TestWhole tells ReplicatedJobs whose pods are one gang from those of which each Job is one, and those in none.
+// TestWhole distinguishes ReplicatedJobs whose pods are one gang from those of which each Job is one, and those in none.
 func TestWhole(t *testing.T) {
 	js := newJobSet(newJob("a", mode(whole)), newJob("b", annotated(whole)), newJob("c", mode(replicatedGang)), newJob("d"))
 	for name, want := range map[string]bool{"a": true, "b": true, "c": false, "d": false, "unknown": false} {
@@ -487,7 +487,7 @@ func TestWhole(t *testing.T) {
 	}
 }
 
-// TestNobodysPods: pods in no gang get nothing.
+// TestNobodysPods: pods in no gang get no fields.
 func TestNobodysPods(t *testing.T) {
 	js := newJobSet(newJob("a", mode(whole)), newJob("b"))
 	for name, provider := range providers() {
