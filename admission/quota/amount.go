@@ -9,14 +9,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// An Amount is a quantity of one resource: thousandths of a CPU, whole units of all else. Arithmetic on it stops at its limits
-// and never wraps.
+// An Amount is a quantity of one resource: thousandths of a CPU, whole units of all else. Arithmetic on it saturates and never wraps.
 type Amount int64
 
 // MaxAmount stands for no limit.
 const MaxAmount Amount = math.MaxInt64
 
-// MaxCharge is the most that may be charged at once. It leaves room to add many such charges up exactly.
+// MaxCharge is the maximum of one charge. Many such charges can be added up exactly.
 const MaxCharge Amount = 1 << 56
 
 // Of converts a quantity, rounded up. A quantity below zero becomes zero, and one above MaxCharge becomes MaxAmount; in both cases
@@ -64,7 +63,7 @@ func (a Amount) Times(n int32) Amount {
 	return a * Amount(n)
 }
 
-// Quantity converts an amount back to the form that people write for this resource.
+// Quantity converts an amount back to the usual form of this resource.
 func (a Amount) Quantity(name corev1.ResourceName) resource.Quantity {
 	switch {
 	case name == corev1.ResourceCPU:
@@ -77,7 +76,7 @@ func (a Amount) Quantity(name corev1.ResourceName) resource.Quantity {
 	}
 }
 
-// Format writes an amount as people read it for this resource.
+// Format formats an amount for readers in the usual form of this resource.
 func (a Amount) Format(name corev1.ResourceName) string {
 	if name == corev1.ResourceCPU || name == corev1.ResourceMemory {
 		q := a.Quantity(name)

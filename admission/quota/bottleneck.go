@@ -2,17 +2,17 @@ package quota
 
 import "cmp"
 
-// A Limit is which limit of a node keeps a charge from fitting.
+// A Limit is the limit of a node because of which a charge does not fit.
 type Limit int
 
 const (
-	// NominalQuota is all that a ClusterQueue without a Cohort has.
+	// NominalQuota is the quota of a ClusterQueue without a Cohort.
 	NominalQuota Limit = iota
 	// BorrowingLimit is how much more the subtree may use than it has.
 	BorrowingLimit
-	// LendingLimit is what another node lends: what it keeps back and does not use would be enough.
+	// LendingLimit is the limit of another node: the quota that it does not lend and does not use would be enough.
 	LendingLimit
-	// SharedQuota is what all below a root share.
+	// SharedQuota is the quota that all below a root share.
 	SharedQuota
 )
 
@@ -27,10 +27,10 @@ type Bottleneck struct {
 	Under   *Node
 }
 
-// IsClusterQueue tells leaves from Cohorts.
+// IsClusterQueue reports whether the node is a leaf, and not a Cohort.
 func (n *Node) IsClusterQueue() bool { return n.isQueue }
 
-// Bottleneck finds what keeps a charge from fitting. Of several limits it is the one that leaves least; ok is false if there is none.
+// Bottleneck returns why a charge does not fit. If there are several limits, it returns the one that leaves least; ok is false if there is none.
 func (n *Node) Bottleneck(id ID, a Amount) (b Bottleneck, ok bool) {
 	if a <= n.Available(id) {
 		return Bottleneck{}, false
@@ -51,7 +51,7 @@ func (n *Node) Bottleneck(id ID, a Amount) (b Bottleneck, ok bool) {
 	}
 }
 
-// atTheTop blames what a root has, or who keeps as much as is missing from it.
+// atTheTop returns the quota of the root as the bottleneck, or a node that keeps as much as is missing from it.
 func (n *Node) atTheTop(id ID, a Amount, asking *Node) Bottleneck {
 	c := n.peek(id)
 	b := Bottleneck{Node: n, Limit: SharedQuota, Amount: c.subtree, Missing: a.Minus(c.subtree.Minus(n.used(c))), Under: n}
@@ -65,7 +65,7 @@ func (n *Node) atTheTop(id ID, a Amount, asking *Node) Bottleneck {
 	return b
 }
 
-// keeper returns who keeps most from those outside without using it, and how much all do together.
+// keeper returns the node that keeps most unused quota from others, and the sum of what all nodes keep.
 func (n *Node) keeper(id ID, asking *Node) (keeper *Node, all Amount) {
 	for node := range n.below {
 		kept := node.idle(id)
@@ -94,7 +94,7 @@ func (n *Node) below(yield func(*Node) bool) {
 	}
 }
 
-// idle is what a node keeps for its own subtree, and this does not use.
+// idle returns the quota that a node keeps for its own subtree, and that is not used there.
 func (n *Node) idle(id ID) Amount {
 	c := n.peek(id)
 	return max(0, c.local-n.used(c))

@@ -1,11 +1,11 @@
-// Package quota keeps account of what ClusterQueues and Cohorts are charged, and answers what they may still use.
+// Package quota accounts for the charges of ClusterQueues and Cohorts, and answers what they may still use.
 //
-// ClusterQueues are the leaves of a Tree and Cohorts the nodes above them (KEP-79). Each node has quota of its own; what its
-// lendingLimit does not keep back, its parent may pass on. A charge to a ClusterQueue uses first what only its own subtree may
-// use; the rest goes up to the parent, and so on. So each node knows what it needs to answer alone, a charge costs one step per level,
-// and so does the question what is available.
+// ClusterQueues are the leaves of a Tree and Cohorts the nodes above them (KEP-79). Each node has quota of its own; the part that its lendingLimit
+// does not keep can be used by others through its parent. A charge to a ClusterQueue uses first the quota that only its own subtree may use; the rest is
+// charged to the parent, and so on. So each node stores all that it needs for an answer, a charge costs one step per level, and so does the question how
+// much is available.
 //
 // FlavorResources are numbered by an Index, so that a node is an array and a Usage a short list.
 //
-// Questions that begin with "what if" are asked by changing the Tree inside WhatIf, which takes everything back.
+// Hypothetical questions change the Tree inside WhatIf, which undoes everything.
 package quota

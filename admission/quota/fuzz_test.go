@@ -9,7 +9,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// FuzzOf feeds whatever the API server takes for a quantity.
+// FuzzOf feeds any text that the API server accepts as a quantity.
 func FuzzOf(f *testing.F) {
 	for _, text := range []string{"0", "1", "-1", "1500m", "1n", "8E", "9223372036854775807", "9223372036854775808", "72057594037927936", "72057594037927937", "1e30", "-8E", "0.1", "12Ki"} {
 		f.Add("cpu", text)
@@ -40,7 +40,7 @@ func FuzzOf(f *testing.F) {
 	})
 }
 
-// FuzzTree reads a forest and what is charged to it from bytes: limits up to the largest amounts, Cohorts at any height, charges over quota.
+// FuzzTree decodes a forest and its charges from bytes: limits up to the largest amounts, Cohorts at any height, charges over quota.
 func FuzzTree(f *testing.F) {
 	f.Add([]byte{3, 2, 0, 7, 255, 255, 1, 7, 1, 255, 2, 255, 255, 255, 1, 9, 0, 3, 1, 255, 0, 2})
 	f.Add([]byte{1, 1, 255, 255, 0, 0, 255, 255, 0, 255, 0, 255, 0, 254})
@@ -73,7 +73,7 @@ func FuzzTree(f *testing.F) {
 	})
 }
 
-// checkNodes: nothing is used that nobody was charged, and nobody is offered more than all that there is.
+// checkNodes: usage equals the charges, and no node has more available than all quota.
 func checkNodes(t *testing.T, nodes, queues []*quota.Node, charged []quota.Amount) {
 	t.Helper()
 	for _, n := range nodes {
@@ -94,7 +94,7 @@ func checkNodes(t *testing.T, nodes, queues []*quota.Node, charged []quota.Amoun
 	}
 }
 
-// A reader takes bytes as long as there are any, then zeros.
+// A reader returns bytes as long as there are any, then zeros.
 type reader struct{ data []byte }
 
 func (r *reader) next() byte {

@@ -7,7 +7,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
-// A FlavorResource is what quota is given for: a resource on nodes of one flavor.
+// A FlavorResource is the unit of quota: a resource on nodes of one flavor.
 type FlavorResource struct {
 	Flavor   kueue.ResourceFlavorReference
 	Resource corev1.ResourceName
@@ -21,8 +21,8 @@ func (fr FlavorResource) Compare(other FlavorResource) int {
 // An ID is the number of a FlavorResource in one Index. IDs count from zero on.
 type ID int32
 
-// An Index numbers FlavorResources, and the resources among them, in the order in which it meets them. It never takes a number back:
-// its size is bounded by what administrators have ever given quota for.
+// An Index numbers FlavorResources, and the resources among them, in the order in which it meets them. It never removes a number: its size is
+// bounded by the FlavorResources for which administrators have ever given quota.
 type Index struct {
 	ids       map[FlavorResource]ID
 	names     []FlavorResource
@@ -37,7 +37,7 @@ func NewIndex() *Index {
 	return &Index{ids: map[FlavorResource]ID{}, resources: map[corev1.ResourceName]int{}}
 }
 
-// ID returns the number of a FlavorResource, which is a new one if it has none yet.
+// ID returns the number of a FlavorResource, and assigns one if it has none yet.
 func (x *Index) ID(fr FlavorResource) ID {
 	id, known := x.ids[fr]
 	if !known {
@@ -70,5 +70,5 @@ func (x *Index) ResourceName(r int) corev1.ResourceName { return x.resourceNames
 // Resources returns how many resources there are.
 func (x *Index) Resources() int { return len(x.resources) }
 
-// Compare orders by name, so that what people read does not depend on the order of events.
+// Compare orders by name, so that output does not depend on the order of events.
 func (x *Index) Compare(a, b ID) int { return x.names[a].Compare(x.names[b]) }

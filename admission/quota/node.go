@@ -1,16 +1,16 @@
 package quota
 
-// Quota is what a node has of one FlavorResource.
+// Quota is the quota of a node for one FlavorResource.
 type Quota struct {
 	Nominal Amount
-	// BorrowingLimit is how much more the subtree may use than it has, and LendingLimit how much of what it has others may use.
-	// MaxAmount is no limit.
+	// BorrowingLimit is how much more the subtree may use than its own quota, and LendingLimit how much of its quota others may use. MaxAmount is
+	// no limit.
 	BorrowingLimit, LendingLimit Amount
 }
 
 // A Node is a ClusterQueue or a Cohort in a Tree. Only ClusterQueues are charged.
 type Node struct {
-	// Name is for people, Weight for fair sharing (1 unless set otherwise); the Tree needs neither.
+	// Name is for messages, Weight for fair sharing (1 unless set otherwise); the Tree needs neither.
 	Name   string
 	Weight float64
 
@@ -25,26 +25,26 @@ type Node struct {
 	lendable []Amount
 }
 
-// A cell is what a node knows of one FlavorResource. All but quota and, in a leaf, usage is derived by Tree.derive.
+// A cell has the values of a node for one FlavorResource. All except quota and, in a leaf, usage is derived by Tree.derive.
 type cell struct {
 	quota Quota
-	// subtree is what all of the subtree has, less what its members keep for themselves.
+	// subtree is the quota of the whole subtree, less what its members keep for themselves.
 	subtree Amount
-	// local is the part of subtree that nobody outside may use.
+	// local is the part of subtree that no node outside may use.
 	local Amount
 	// most is how much could be charged if nothing were.
 	most Amount
-	// usage is what a leaf is charged, and what the children of a Cohort use beyond their local parts, by time.
+	// usage is the charge of a leaf, and what the children of a Cohort use beyond their local parts, by time.
 	usage [times]Amount
 }
 
-// A time is the instant that a question is about.
+// A time selects the state that a question is about.
 type time int
 
 const (
-	// now counts all that is charged.
+	// now counts all charges.
 	now time = iota
-	// later counts what will be left of it when all have left that Leave told of.
+	// later is the state after all evictions that Leave has announced.
 	later
 	times
 )
@@ -52,7 +52,7 @@ const (
 // Parent returns the Cohort of the node, or nil.
 func (n *Node) Parent() *Node { return n.parent }
 
-// Children returns the members of a Cohort in the order in which they joined. The result is to read.
+// Children returns the members of a Cohort in the order in which they joined. The result must not be changed.
 func (n *Node) Children() []*Node { return n.children }
 
 // Root returns the Cohort on top, which is the node itself if it has no parent.
@@ -78,7 +78,7 @@ func (n *Node) Height() int {
 	return n.height
 }
 
-// peek returns a cell to read.
+// peek returns a copy of a cell.
 func (n *Node) peek(id ID) cell {
 	n.tree.settle()
 	if int(id) < len(n.cells) {
@@ -104,22 +104,22 @@ func (n *Node) grow(size int) {
 // Quota returns the quota of the node itself.
 func (n *Node) Quota(id ID) Quota { return n.peek(id).quota }
 
-// Subtree returns what the node and those below have together, without what these keep for themselves.
+// Subtree returns the quota of the node and those below together, without what these keep for themselves.
 func (n *Node) Subtree(id ID) Amount { return n.peek(id).subtree }
 
-// Used returns what a ClusterQueue is charged, or what the members of a Cohort use of what they share.
+// Used returns the charge of a ClusterQueue, or what the members of a Cohort use of the quota that they share.
 func (n *Node) Used(id ID) Amount { return n.used(n.peek(id)) }
 
 func (n *Node) used(c cell) Amount { return c.usage[n.tree.time] }
 
-// Charge adds to what a ClusterQueue uses. It does not ask whether that fits.
+// Charge adds to the usage of a ClusterQueue. It does not check whether that fits.
 func (n *Node) Charge(u Usage) {
 	for _, c := range u {
 		n.charge(c.ID, n.tree.everywhere(c.Amount))
 	}
 }
 
-// Release takes away what was charged. It returns the highest node whose usage has become less: only below it more is available now.
+// Release subtracts a charge. It returns the highest node whose usage has decreased: only below it more is available now.
 func (n *Node) Release(u Usage) *Node {
 	top := n
 	for _, c := range u {
@@ -130,28 +130,29 @@ func (n *Node) Release(u Usage) *Node {
 	return top
 }
 
-// Leave tells that what is charged will be released some time. Until then it counts for all questions that are not asked in Later.
+// Leave announces that a charge will be released, because it is being evicted. Until then it counts for all questions that are not asked in
+// Later.
 func (n *Node) Leave(u Usage) {
 	for _, c := range u {
 		n.release(c.ID, [times]Amount{later: c.Amount})
 	}
 }
 
-// Return takes that back. It must be called for all that was told before it is released, or right after.
+// Return undoes Leave. It must be called for all that was announced before it is released, or right after.
 func (n *Node) Return(u Usage) {
 	for _, c := range u {
 		n.charge(c.ID, [times]Amount{later: c.Amount})
 	}
 }
 
-// Reserve sets quota aside for a stage that is admitted when those have left that Leave told of: it counts later, and not now. So quota that
-// they give back can be used before all of them have left, if there will be enough for all reservations then.
+// Reserve reserves quota for a preemptor, which is admitted when the charges that Leave has announced are released: it counts later, and not now.
+// So quota that victims release can be used before all of them have left, if there will be enough for all reservations then.
 func (n *Node) Reserve(u Usage) {
 	n.tree.countReservation(1)
 	n.Return(u)
 }
 
-// Unreserve takes a reservation back. It returns the highest node that gets something back: only below it more is available now.
+// Unreserve removes a reservation. It returns the highest node that the release reaches: only below it more is available now.
 func (n *Node) Unreserve(u Usage) *Node {
 	n.tree.countReservation(-1)
 	top := n
@@ -163,7 +164,7 @@ func (n *Node) Unreserve(u Usage) *Node {
 	return top
 }
 
-// everywhere is an amount that is charged or released now, and so later too. In Later it concerns nothing but that.
+// everywhere returns an amount that is charged or released now, and so later too. In Later it affects only that state.
 func (t *Tree) everywhere(a Amount) [times]Amount {
 	if t.time == later {
 		return [times]Amount{later: a}
@@ -182,7 +183,7 @@ func (n *Node) charge(id ID, amounts [times]Amount) {
 	}
 }
 
-// release returns the highest node that is reached.
+// release returns the highest node that the release reaches.
 func (n *Node) release(id ID, amounts [times]Amount) *Node {
 	for {
 		c := n.cell(id)
@@ -198,8 +199,8 @@ func (n *Node) release(id ID, amounts [times]Amount) *Node {
 	}
 }
 
-// Available returns how much more may be charged: now, and without taking what is reserved for later. It is negative only for a root that
-// uses more than it has: what a node need not share stays available to it, whatever happens to its parents.
+// Available returns how much more may be charged: now, and without using what is reserved for later. It is negative only for a root that uses
+// more than its quota: quota that a node need not share stays available to it, whatever happens to its parents.
 func (n *Node) Available(id ID) Amount {
 	free := n.availableAt(id, n.tree.time)
 	if n.tree.time == now && n.tree.reservations > 0 {
@@ -221,11 +222,10 @@ func (n *Node) availableAt(id ID, t time) Amount {
 	return max(0, c.local-c.usage[t]).Plus(max(0, borrowable))
 }
 
-// Most returns how much could be charged if nothing were.
+// Most returns the capacity: how much could be charged if nothing were.
 func (n *Node) Most(id ID) Amount { return n.peek(id).most }
 
-// Lendable returns how much of a resource could be charged if nothing were, all flavors together. The resource is numbered as by
-// Index.Resource.
+// Lendable returns how much of a resource could be charged if nothing were, all flavors together. The resource is numbered as by Index.Resource.
 func (n *Node) Lendable(r int) Amount {
 	n.tree.settle()
 	if r < len(n.lendable) {
@@ -234,7 +234,7 @@ func (n *Node) Lendable(r int) Amount {
 	return 0
 }
 
-// Excess returns how much more the subtree would use than it has after another charge. It is negative if that would leave some.
+// Excess returns by how much the subtree would exceed its own quota after another charge. It is negative if some quota would be left.
 func (n *Node) Excess(id ID, more Amount) Amount {
 	c := n.peek(id)
 	return n.used(c).Plus(more).Minus(c.subtree)
@@ -246,7 +246,7 @@ func (n *Node) PassedOn(id ID, more Amount) Amount {
 	return more - min(more, max(0, c.local-n.used(c)))
 }
 
-// Fits tells whether all of a usage is available. What asks for nothing fits even where more is charged than the limits allow.
+// Fits reports whether all of a usage is available. An empty usage fits even if more is charged than the limits allow.
 func (n *Node) Fits(u Usage) bool {
 	for _, c := range u {
 		if c.Amount > n.Available(c.ID) {
@@ -256,13 +256,13 @@ func (n *Node) Fits(u Usage) bool {
 	return true
 }
 
-// Borrows tells whether the subtree would use more than it has after another charge. A node without a parent cannot borrow.
+// Borrows reports whether the subtree would exceed its own quota after another charge. A node without a parent cannot borrow.
 func (n *Node) Borrows(id ID, more Amount) bool {
 	c := n.peek(id)
 	return n.parent != nil && n.used(c).Plus(more) > c.subtree
 }
 
-// BorrowsAny tells whether the subtree would borrow any of what a usage has.
+// BorrowsAny reports whether the subtree would borrow any part of a usage.
 func (n *Node) BorrowsAny(u Usage) bool {
 	for _, c := range u {
 		if n.Borrows(c.ID, c.Amount) {

@@ -6,21 +6,21 @@ import (
 	"slices"
 )
 
-// A Tree has nodes with quota and what is charged to them. It is a forest: each Cohort without a parent is the root of its own tree.
+// A Tree has nodes with quota and charges. It is a forest: each Cohort without a parent is the root of its own tree.
 type Tree struct {
 	Index *Index
 
 	nodes []*Node
-	// stale tells that quotas or parents have changed since the last derive, and version how often they were derived.
+	// stale is true if quotas or parents have changed since the last derive, and version counts the calls of derive.
 	stale   bool
 	version uint64
 
-	// undo has what every cell was before each change since the outermost WhatIf began.
+	// undo has the previous value of a cell for each change since the outermost WhatIf began.
 	undo   []change
 	nested int
-	// time is the one that questions are about.
+	// time is the state that questions are about.
 	time time
-	// reservations counts those that Reserve has made: without any, nothing is available now that is not available later.
+	// reservations counts the reservations of Reserve: without any, nothing is available now that is not available later.
 	reservations int
 }
 
@@ -50,7 +50,7 @@ func (t *Tree) add(n *Node) *Node {
 	return n
 }
 
-// Remove takes a node away that is charged nothing and has no children.
+// Remove removes a node that has no charges and no children.
 func (t *Tree) Remove(n *Node) {
 	t.SetParent(n, nil)
 	t.nodes = slices.DeleteFunc(t.nodes, func(other *Node) bool { return other == n })
@@ -68,7 +68,7 @@ func (t *Tree) SetQuotas(n *Node, quotas map[ID]Quota) {
 	t.stale = true
 }
 
-// noQuota is what a node has of what its spec does not name: nothing of its own, and it passes on what its members share.
+// noQuota is the default for a FlavorResource that the spec of a node does not name: no quota of its own, and all quota of its members is shared.
 func noQuota() Quota { return Quota{BorrowingLimit: MaxAmount, LendingLimit: MaxAmount} }
 
 // SetParent moves a node with all that is below it. Nil makes it a root. It must not be called within WhatIf, nor with a parent that is
@@ -87,7 +87,7 @@ func (t *Tree) SetParent(n, parent *Node) {
 	t.stale = true
 }
 
-// IsAbove tells whether a node is the other one or above it.
+// IsAbove reports whether a node is, or is above, the other one.
 func (n *Node) IsAbove(other *Node) bool {
 	for ; other != nil; other = other.parent {
 		if other == n {
@@ -97,13 +97,13 @@ func (n *Node) IsAbove(other *Node) bool {
 	return false
 }
 
-// Version returns another number after each change of quotas or parents. What others derive from these is good while it stays.
+// Version returns another number after each change of quotas or parents. Values that are derived from these are valid while it stays the same.
 func (t *Tree) Version() uint64 {
 	t.settle()
 	return t.version
 }
 
-// settle derives what depends on quotas and parents if they have changed.
+// settle calls derive if quotas or parents have changed.
 func (t *Tree) settle() {
 	if t.stale {
 		t.derive()
@@ -121,7 +121,7 @@ func (t *Tree) derive() {
 	}
 }
 
-// derive computes what a node knows from its quota and from its children.
+// derive computes the values of a node that depend on its quota and its children.
 func (n *Node) derive() {
 	n.grow(n.tree.Index.Len())
 	n.height = 0
@@ -149,7 +149,7 @@ func (n *Node) derive() {
 	}
 }
 
-// deriveMost computes what a node could use of what its parents have, if nothing were charged.
+// deriveMost computes the capacity of a node, which depends on its parents.
 func (n *Node) deriveMost() {
 	n.lendable = make([]Amount, n.tree.Index.Resources())
 	for id := range n.tree.Index.Len() {
@@ -170,21 +170,21 @@ func (n *Node) deriveMost() {
 	}
 }
 
-// WhatIf returns what f returns, and takes back all charges and releases that f makes, also if f panics. It can be nested.
+// WhatIf returns the result of f, and undoes all charges and releases of f, also if f panics. It can be nested.
 func (t *Tree) WhatIf(f func() bool) bool {
 	mark := t.begin()
 	defer t.takeBack(mark)
 	return f()
 }
 
-// Later is WhatIf when all have left that Leave told of. Charges and releases that f makes count only then.
+// Later is WhatIf in the state after all evictions that Leave has announced. Charges and releases of f count only in that state.
 func (t *Tree) Later(f func() bool) bool {
 	defer func(before time) { t.time = before }(t.time)
 	t.time = later
 	return t.WhatIf(f)
 }
 
-// countReservation counts a reservation that is made or taken back for good.
+// countReservation counts a reservation that is made or removed outside of WhatIf.
 func (t *Tree) countReservation(more int) {
 	if t.nested == 0 {
 		t.reservations += more
@@ -211,7 +211,7 @@ func (n *Node) remember(id ID, c *cell) {
 	}
 }
 
-// Hash depends on all that the Tree can answer, and on nothing else.
+// Hash depends on all answers of the Tree, and on nothing else.
 func (t *Tree) Hash() uint64 {
 	t.settle()
 	h := fnv.New64a()

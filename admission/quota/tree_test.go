@@ -11,7 +11,7 @@ import (
 
 const unlimited = quota.MaxAmount
 
-// A twin of a Tree keeps nothing but what it is told, and answers by recomputing everything.
+// A twin of a Tree stores only its inputs, and answers by recomputing everything.
 type twin struct {
 	parent  []int // by node; -1 for a root
 	quota   []quota.Quota
@@ -28,7 +28,7 @@ func (w *twin) children(n int) []int {
 	return children
 }
 
-// share is what a node passes on of what it has, and keep what it does not.
+// has returns the part of its quota that a node shares, and the part that it keeps.
 func (w *twin) has(n int) (share, keep quota.Amount) {
 	share = w.quota[n].Nominal
 	for _, c := range w.children(n) {
@@ -62,7 +62,7 @@ func (w *twin) available(n int) quota.Amount {
 	}
 }
 
-// allowed asks every node that has to pass the charge on.
+// allowed checks the limits of all nodes that the charge reaches.
 func (w *twin) allowed(n int) bool {
 	for {
 		share, keep := w.has(n)
@@ -179,7 +179,7 @@ func compare(t *rapid.T, nodes []*quota.Node, w *twin, queues []int) {
 	}
 }
 
-// TestReleaseTellsHowFarItReaches: who is not below the node that Release returns has no more than before.
+// TestReleaseTellsHowFarItReaches: nodes that are not below the node that Release returns have no more available than before.
 func TestReleaseTellsHowFarItReaches(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := forest(t)

@@ -12,15 +12,15 @@ type Charge struct {
 	Amount Amount
 }
 
-// A Usage says how much is used of what: in ascending order of the IDs, without repetition, and all amounts above zero. A Usage that
-// others may hold must not be changed.
+// A Usage is a list of charges: in ascending order of the IDs, without repetition, and all amounts above zero. A shared Usage must not be
+// changed.
 type Usage []Charge //nolint:recvcheck // what changes it needs a pointer, what reads it does not
 
 func (u Usage) find(id ID) (int, bool) {
 	return slices.BinarySearchFunc(u, id, func(c Charge, id ID) int { return cmp.Compare(c.ID, id) })
 }
 
-// Of returns one amount.
+// Of returns the amount of an ID.
 func (u Usage) Of(id ID) Amount {
 	if i, ok := u.find(id); ok {
 		return u[i].Amount
@@ -59,13 +59,13 @@ func (u Usage) Without(other Usage) Usage {
 	return rest
 }
 
-// Equal tells whether two usages are the same.
+// Equal reports whether two usages are the same.
 func (u Usage) Equal(other Usage) bool { return slices.Equal(u, other) }
 
 // Clone returns a copy that may be changed.
 func (u Usage) Clone() Usage { return slices.Clone(u) }
 
-// ByName yields the amounts in the order of the names, which is the one for people.
+// ByName yields the amounts ordered by name, for messages.
 func (x *Index) ByName(u Usage) iter.Seq2[FlavorResource, Amount] {
 	return func(yield func(FlavorResource, Amount) bool) {
 		for _, c := range slices.SortedFunc(slices.Values(u), func(a, b Charge) int { return x.Compare(a.ID, b.ID) }) {
@@ -76,7 +76,7 @@ func (x *Index) ByName(u Usage) iter.Seq2[FlavorResource, Amount] {
 	}
 }
 
-// A Sum is a sum of usages from which each can be taken away again. The zero Sum is empty.
+// A Sum is a sum of usages from which each can be subtracted again. The zero Sum is empty.
 type Sum struct{ amounts []Amount }
 
 // Add adds a usage.
@@ -86,14 +86,14 @@ func (s *Sum) Add(u Usage) {
 	}
 }
 
-// Take takes away a usage that was added before.
+// Take subtracts a usage that was added before.
 func (s *Sum) Take(u Usage) {
 	for _, c := range u {
 		*s.at(c.ID) -= c.Amount
 	}
 }
 
-// Of returns one amount.
+// Of returns the amount of an ID.
 func (s *Sum) Of(id ID) Amount {
 	if int(id) < len(s.amounts) {
 		return s.amounts[id]
