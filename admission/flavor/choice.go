@@ -6,8 +6,8 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// MaxChoices bounds how many combinations of flavors are looked at for one stage. For what is left of a plan they
-// are divided by the number of its stages.
+// MaxChoices bounds how many combinations of flavors are tried for one stage. For the rest of a plan the bound is divided by the number of its
+// stages.
 const MaxChoices = 256
 
 // A Choice has the index of an option for each item.
@@ -15,8 +15,8 @@ type Choice []int
 
 // Choices yields combinations of options, those of the first options first: the last item changes fastest.
 //
-// If there are more combinations than the limit, the items in front keep their options and those behind are left with the first.
-// So a combination that was among them stays among them when one of the items is decided as it says.
+// If there are more combinations than the limit, the first items keep all their options and the others only have their first option.
+// So a combination that is yielded is still yielded when one of the items is fixed to its option.
 func Choices(items []Item, limit int) iter.Seq[Choice] {
 	width := make([]int, len(items))
 	for i := range items {
@@ -43,7 +43,7 @@ func Choices(items []Item, limit int) iter.Seq[Choice] {
 	}
 }
 
-// Usage is what the items use under this choice.
+// Usage returns the total usage of the items under this choice.
 func (c Choice) Usage(items []Item) quota.Usage {
 	if len(items) == 1 {
 		return items[0].Options[c[0]].Usage

@@ -11,10 +11,10 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
-// A Flavor is what counts of a ResourceFlavor.
+// A Flavor is the relevant part of a ResourceFlavor.
 type Flavor struct {
 	Name kueue.ResourceFlavorReference
-	// IsDeleted is true if the ResourceFlavor disappears as soon as no ClusterQueue uses it.
+	// IsDeleted is true if the ResourceFlavor is deleted as soon as no ClusterQueue uses it.
 	IsDeleted bool
 	// HasTopology is true if the ResourceFlavor names a Topology.
 	HasTopology bool
@@ -23,7 +23,7 @@ type Flavor struct {
 	tolerations []corev1.Toleration
 }
 
-// New converts a ResourceFlavor, of which it keeps nothing.
+// New converts a ResourceFlavor, and keeps no reference to it.
 func New(f *kueue.ResourceFlavor) *Flavor {
 	return &Flavor{
 		Name:        kueue.ResourceFlavorReference(f.Name),
@@ -43,7 +43,7 @@ func (f *Flavor) Same(other *Flavor) bool {
 		slices.Equal(words(f.tolerations), words(other.tolerations))
 }
 
-// words are what of tolerations decides about taints.
+// words returns the parts of tolerations that are compared with taints.
 func words(tolerations []corev1.Toleration) [][4]string {
 	all := make([][4]string, len(tolerations))
 	for i, t := range tolerations {
@@ -52,7 +52,7 @@ func words(tolerations []corev1.Toleration) [][4]string {
 	return all
 }
 
-// A Pod is what of a pod template decides which flavors its pods may use.
+// A Pod is the part of a pod template that determines which flavors its pods may use.
 type Pod struct {
 	selector    map[string]string
 	terms       []corev1.NodeSelectorTerm
@@ -60,7 +60,7 @@ type Pod struct {
 	signature   string
 }
 
-// NewPod converts the spec of a pod template, of which it keeps nothing.
+// NewPod converts the spec of a pod template, and keeps no reference to it.
 func NewPod(spec *corev1.PodSpec) Pod {
 	pod := Pod{selector: maps.Clone(spec.NodeSelector)}
 	for _, t := range spec.Tolerations {
@@ -72,18 +72,18 @@ func NewPod(spec *corev1.PodSpec) Pod {
 			pod.terms = append(pod.terms, *a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[i].DeepCopy())
 		}
 	}
-	// Quoted, so that no value can pass for several.
+	// Quoted, so that one value cannot look like several.
 	if len(pod.selector) > 0 || len(pod.terms) > 0 || len(pod.tolerations) > 0 {
 		pod.signature = fmt.Sprintf("%q %q %q", pod.selector, pod.terms, words(pod.tolerations))
 	}
 	return pod
 }
 
-// Signature is the same only for pods that may use the same flavors.
+// Signature is equal only for pods that may use the same flavors.
 func (p *Pod) Signature() string { return p.signature }
 
-// Objection says why pods may not use the flavor, or nothing if they may. Of their node selector and affinity only the keys count
-// that some flavor of the group has as a node label; the rest is for the scheduler.
+// Objection returns why pods may not use the flavor, or nothing if they may. Only those keys of their node selector and affinity count that some
+// flavor of the group has as a node label; the scheduler checks the rest.
 func (f *Flavor) Objection(pod *Pod, keys map[string]struct{}) string {
 	for i := range f.taints {
 		taint := &f.taints[i]
@@ -102,8 +102,7 @@ func (f *Flavor) Objection(pod *Pod, keys map[string]struct{}) string {
 	return f.objectionByAffinity(pod, keys)
 }
 
-// objectionByAffinity looks at the required node affinity, whose terms are alternatives. A term of which nothing counts is one
-// that every flavor satisfies.
+// objectionByAffinity checks the required node affinity, whose terms are alternatives. A term without relevant keys is satisfied by every flavor.
 func (f *Flavor) objectionByAffinity(pod *Pod, keys map[string]struct{}) string {
 	var terms []corev1.NodeSelectorTerm
 	var wanted []string

@@ -24,7 +24,7 @@ func newFlavor(name string, change func(*kueue.ResourceFlavor)) *flavor.Flavor {
 	return flavor.New(f)
 }
 
-// supply has 4 of everything.
+// supply has 4 of each flavor and resource.
 func supply(group flavor.Group) *flavor.Supply {
 	return &flavor.Supply{Groups: []flavor.Group{group}, Index: quota.NewIndex(), Most: func(quota.ID) quota.Amount { return 4 }}
 }

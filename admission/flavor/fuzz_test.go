@@ -13,8 +13,8 @@ import (
 	"github.com/tranche-dev/tranche/admission/flavor"
 )
 
-// FuzzObjection feeds pods and flavors that no API server has checked: selectors, affinity, tolerations, labels and taints. Pods of the
-// same signature must get the same answer.
+// FuzzObjection feeds pods and flavors that no API server has validated: selectors, affinity, tolerations, labels and taints. Pods with the same
+// signature must get the same answer.
 func FuzzObjection(f *testing.F) {
 	f.Add([]byte(`{"nodeSelector":{"a":"b","c":"d"}}`), []byte(`{"nodeSelector":{"a":"b c:d"}}`), []byte(`{"nodeLabels":{"a":"b","c":"d"}}`))
 	f.Add([]byte(`{}`), []byte(`{}`), []byte(`{"nodeTaints":[{"key":"k","effect":"NoSchedule"}]}`))
@@ -51,7 +51,7 @@ func FuzzObjection(f *testing.F) {
 	})
 }
 
-// checkWithoutRequirements: who asks for less is refused by no more than the taints.
+// checkWithoutRequirements: pods without requirements are refused only because of taints.
 func checkWithoutRequirements(t *testing.T, f *flavor.Flavor, spec *corev1.PodSpec, objection string) {
 	t.Helper()
 	free := flavor.NewPod(&corev1.PodSpec{Tolerations: slices.Clone(spec.Tolerations)})

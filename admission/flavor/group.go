@@ -30,7 +30,7 @@ func NewGroup(resources []corev1.ResourceName, flavors []*Flavor) Group {
 	return g
 }
 
-// A Request is what pods ask for of one resource.
+// A Request is an amount of one resource that pods ask for.
 type Request struct {
 	Resource corev1.ResourceName
 	Amount   quota.Amount
@@ -41,20 +41,20 @@ func CompareRequests(a, b Request) int {
 	return strings.Compare(string(a.Resource), string(b.Resource))
 }
 
-// A PodSet is pods of one shape.
+// A PodSet is a number of pods of one shape.
 type PodSet struct {
 	Name  string
 	Count int32
-	// Min is how many pods are enough, or 0 if only all are.
+	// Min is the smallest number of pods that is enough, or 0 if all are needed.
 	Min int32
 	Pod Pod
-	// Pinned says from which flavor a resource must come, if from a certain one.
+	// Pinned names the flavor of each resource that must come from a certain flavor.
 	Pinned map[corev1.ResourceName]kueue.ResourceFlavorReference
 	// Requests of all the pods together, by name of the resource.
 	Requests []Request
 }
 
-// Resize changes the number of pods, which must not have been zero, and what they ask for together.
+// Resize changes the number of pods, which must not have been zero, and their total requests.
 func (p *PodSet) Resize(count int32) {
 	requests := slices.Clone(p.Requests)
 	for i := range requests {
@@ -63,43 +63,43 @@ func (p *PodSet) Resize(count int32) {
 	p.Count, p.Requests = count, requests
 }
 
-// An Item is a choice of a flavor that is to be made: what one PodSet asks for of one Group comes from one flavor.
+// An Item is a choice of a flavor that has to be made: all that one PodSet asks for of one Group comes from one flavor.
 type Item struct {
 	// PodSet is the index of the PodSet.
 	PodSet   int
 	Requests []Request
 	// Options to choose from, in the order in which they are tried.
 	Options []Option
-	// Objections has the reasons why the others are none.
+	// Objections has the reasons against the other flavors.
 	Objections []string
 }
 
-// An Option is a flavor, and what is charged for it.
+// An Option is a flavor with its charge.
 type Option struct {
 	Flavor kueue.ResourceFlavorReference
 	Usage  quota.Usage
 }
 
-// A Lack is a PodSet that cannot be served, whatever is free.
+// A Lack is a PodSet that can never be admitted, whatever is free.
 type Lack struct {
 	PodSet string
 	// Uncovered is a resource that no Group has, or empty.
 	Uncovered corev1.ResourceName
-	// Oversized tells that pods may use some flavor, but none has enough quota, even if all of it were free.
+	// Oversized is true if pods may use some flavor, but none has enough quota, even if all of it were free.
 	Oversized bool
 	// Objections to each flavor.
 	Objections []string
 }
 
-// A Supply is what there is to choose from.
+// A Supply has the flavors to choose from.
 type Supply struct {
 	Groups []Group
 	Index  *quota.Index
-	// Most that can be had if nothing is charged.
+	// Most returns the capacity.
 	Most func(quota.ID) quota.Amount
 }
 
-// Items finds the choices that PodSets have, and what is lacking for them.
+// Items returns the choices for PodSets, or what is lacking for them.
 func (s *Supply) Items(podSets []PodSet) ([]Item, *Lack) {
 	items := []Item{}
 	for p := range podSets {
@@ -133,7 +133,7 @@ func (s *Supply) uncovered(podSet *PodSet) *Lack {
 	return nil
 }
 
-// requests are what a PodSet asks for of the group. Pods are a resource of which each asks for one.
+// requests returns what a PodSet asks for of the group. Each pod also requests one of the resource pods.
 func (g *Group) requests(podSet *PodSet) []Request {
 	var requests []Request
 	for _, r := range podSet.Requests {
@@ -149,7 +149,7 @@ func (g *Group) requests(podSet *PodSet) []Request {
 	return requests
 }
 
-// choose sets the options of an item, and tells whether a flavor was left out for its quota alone.
+// choose sets the options of an item, and reports whether a flavor was left out only because of its quota.
 func (s *Supply) choose(item *Item, g *Group, podSet *PodSet) (oversized bool) {
 	for _, f := range g.Flavors {
 		if objection := podSet.objection(f, item, g); objection != "" {
@@ -176,7 +176,7 @@ func (s *Supply) choose(item *Item, g *Group, podSet *PodSet) (oversized bool) {
 	return oversized
 }
 
-// objection says why an item of the PodSet cannot come from a flavor, or nothing if it can.
+// objection returns why an item of the PodSet cannot come from a flavor, or nothing if it can.
 func (p *PodSet) objection(f *Flavor, item *Item, g *Group) string {
 	for _, r := range item.Requests {
 		if pinned, ok := p.Pinned[r.Resource]; ok && pinned != f.Name {

@@ -8,8 +8,8 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// KueueMessage returns the message in which Kueue says that PodSets do not get the amounts that are available, or nothing if they do. Why pods
-// cannot use a flavor at all it says in the words of Objection.
+// KueueMessage returns Kueue's message for PodSets that do not fit the available amounts, or nothing if they fit. For flavors that pods cannot
+// use at all, it contains the text of Objection.
 func (s *Supply) KueueMessage(podSets []PodSet, available func(quota.ID) quota.Amount) string {
 	var parts []string
 	assumed := quota.Usage{}
@@ -26,8 +26,8 @@ func (s *Supply) KueueMessage(podSets []PodSet, available func(quota.ID) quota.A
 	return strings.Join(parts, "; ")
 }
 
-// reasons returns why a PodSet does not get flavors now, and whether it could if others gave quota back. What it would use of the first such flavors
-// is added to the amounts that are assumed for the PodSets after it.
+// reasons returns why a PodSet does not get flavors now, and whether it could if quota were released. The usage of the first such flavors is
+// added to the amounts that are assumed for the PodSets after it.
 func (s *Supply) reasons(podSet *PodSet, assumed *quota.Usage, available func(quota.ID) quota.Amount) (reasons []string, isPossible bool) {
 	if lack := s.uncovered(podSet); lack != nil {
 		return []string{fmt.Sprintf("resource %s unavailable in ClusterQueue", lack.Uncovered)}, false
@@ -48,8 +48,8 @@ func (s *Supply) reasons(podSet *PodSet, assumed *quota.Usage, available func(qu
 	return reasons, true
 }
 
-// try returns the usage of the first flavor of a group that fits and no reasons, or the usage of the first that could fit and what there is to say
-// against each flavor.
+// try returns the usage of the first flavor of a group that fits and no reasons, or the usage of the first that could fit and the reasons against
+// each flavor.
 func (s *Supply) try(podSet *PodSet, g *Group, item *Item, assumed quota.Usage, available func(quota.ID) quota.Amount) (reasons []string, chosen quota.Usage) {
 	for _, f := range g.Flavors {
 		if objection := podSet.objection(f, item, g); objection != "" {

@@ -8,23 +8,23 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// A Mode says how quota can be had, from worst to best.
+// A Mode is how quota can be obtained, from worst to best.
 type Mode int
 
 const (
-	// NoFit cannot be had.
+	// NoFit means that the quota cannot be obtained.
 	NoFit Mode = iota
-	// NoCandidates could be had by preemption, but there is nobody who could be preempted.
+	// NoCandidates means that preemption would be allowed, but there is no victim.
 	NoCandidates
-	// Preempt can be had if stages of the same ClusterQueue are preempted.
+	// Preempt means that stages of the same ClusterQueue have to be preempted.
 	Preempt
-	// Reclaim can be had if only stages of other ClusterQueues are preempted.
+	// Reclaim means that only stages of other ClusterQueues have to be preempted.
 	Reclaim
-	// Fit can be had now.
+	// Fit means that the quota is available now.
 	Fit
 )
 
-// A Verdict says how one flavor, or a whole Choice, can be had. Level is how far up the tree it has to borrow.
+// A Verdict is how quota of one flavor, or of a whole Choice, can be obtained. Level is how far up the tree it has to borrow.
 type Verdict struct {
 	Mode  Mode
 	Level int
@@ -32,8 +32,8 @@ type Verdict struct {
 
 func worst(a, b Verdict) Verdict { return Verdict{min(a.Mode, b.Mode), max(a.Level, b.Level)} }
 
-// A Fungibility says when the next flavor is tried. Its zero value is that of the API: what fits, borrowing or not, ends the search, and
-// what would have to preempt does not.
+// A Fungibility determines when the next flavor is tried. Its zero value is that of the API: a flavor that fits, borrowing or not, ends the
+// search, and a flavor that needs preemption does not.
 type Fungibility struct {
 	TryNextBeforeBorrowing   bool
 	PreemptBeforeTryingNext  bool
@@ -52,7 +52,7 @@ func NewFungibility(policy *kueue.FlavorFungibility) Fungibility {
 	}
 }
 
-// endsWith tells whether no other flavor is looked at after this verdict.
+// endsWith reports whether no other flavor is tried after this verdict.
 func (f Fungibility) endsWith(v Verdict) bool {
 	switch {
 	case v.Mode <= NoCandidates, v.Mode < Fit && !f.PreemptBeforeTryingNext:
@@ -62,7 +62,7 @@ func (f Fungibility) endsWith(v Verdict) bool {
 	}
 }
 
-// prefers tells whether a flavor is better than the best before it.
+// prefers reports whether a flavor is better than the best before it.
 func (f Fungibility) prefers(a, best Verdict) bool {
 	if a.Mode <= NoCandidates || best.Mode <= NoCandidates {
 		return a.Mode > best.Mode
@@ -73,15 +73,15 @@ func (f Fungibility) prefers(a, best Verdict) bool {
 	return cmp.Or(cmp.Compare(a.Mode, best.Mode), cmp.Compare(best.Level, a.Level)) > 0
 }
 
-// A Walk tries the flavors of one item after the other, as the flavorFungibility of a ClusterQueue says.
+// A Walk tries the flavors of each item in turn, as the flavorFungibility of a ClusterQueue determines.
 type Walk struct {
 	Node        *quota.Node
 	Fungibility Fungibility
-	// Preemption says how an amount of which there is not enough could be had. Nil means that it cannot.
+	// Preemption returns how an amount that is not available could be obtained. Nil means that it cannot.
 	Preemption func(quota.ID, quota.Amount) Verdict
 }
 
-// Choose fills choice, and says how it can be had. What items before use counts for those after.
+// Choose fills choice, and returns how it can be obtained. The usage of an item counts for those after it.
 func (w *Walk) Choose(items []Item, choice Choice) Verdict {
 	var used quota.Usage
 	verdict := Verdict{Mode: Fit}
@@ -104,7 +104,7 @@ func (w *Walk) Choose(items []Item, choice Choice) Verdict {
 	return verdict
 }
 
-// judge says how a usage can be had on top of another.
+// judge returns how a usage can be obtained on top of another.
 func (w *Walk) judge(used, usage quota.Usage) Verdict {
 	verdict := Verdict{Mode: Fit}
 	for _, c := range usage {

@@ -17,7 +17,7 @@ func TestWalk(t *testing.T) {
 	for name, tc := range map[string]struct {
 		policy  *kueue.FlavorFungibility
 		charged [2]quota.Amount
-		// preempt says how what is not free of a flavor can be had.
+		// preempt is how a missing amount of a flavor can be obtained.
 		preempt     map[quota.ID]flavor.Verdict
 		requests    []quota.Amount
 		want        flavor.Choice
