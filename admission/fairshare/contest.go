@@ -10,25 +10,25 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// A Head is what a ClusterQueue would have admitted next.
+// A Head is the head of a ClusterQueue's pending queue.
 type Head struct {
 	UID      types.UID
 	Priority int64
-	// Since is the time by which it stands in line.
+	// Since is the time of its queue position.
 	Since time.Time
-	// Usage is what its admission would charge. It is not changed and must not be.
+	// Usage is what its admission would charge. It must not be changed.
 	Usage quota.Usage
 }
 
-// A Contest has the heads of ClusterQueues and knows for each Cohort which of those below is the next to admit. It is a tournament: each
-// ClusterQueue sends its head to its Cohort, and each Cohort sends the best of those that it gets to its parent. There the best is the one
-// with which its sender would borrow nothing of what it asks for; then the one with which its sender would have the lowest share; then
-// the higher priority, the earlier time and the lower UID.
+// A Contest has the heads of ClusterQueues and stores for each Cohort which of the heads below it is the next to admit. It is a tournament: each
+// ClusterQueue sends its head to its Cohort, and each Cohort sends the best of the heads that it gets to its parent. The best head is the one
+// with which its sender would borrow nothing of the resources that it asks for; then the one with which its sender would have the lowest share; then
+// the one with the higher priority, the earlier time and the lower UID.
 //
-// What a head would change on its way up depends on the path that it takes and on nothing else. So an admission changes
+// The usage that a head would add to a node depends only on the path from its ClusterQueue to the root. So an admission changes
 // only the results on one path.
 //
-// Changes of quotas and parents need not be told. Changes of weights do (Charged).
+// The Contest detects changes of quotas and parents itself. Changes of weights must be reported (Charged).
 type Contest struct {
 	meter   *Meter
 	places  map[*quota.Node]*place
@@ -39,15 +39,15 @@ type Contest struct {
 type place struct {
 	node   *quota.Node
 	parent *place
-	// senders are the places right below that send a head, the best one first.
+	// senders are the child places that send a head, the best one first.
 	senders senders
 	// index is where this place is among the senders of its parent, or -1.
 	index int
-	// head is what a ClusterQueue contends with.
+	// head is the head of a ClusterQueue.
 	head *Head
 
-	// best is the place whose head this place sends, and added what that head would add to the usage of this node, with all IDs that
-	// the head has. The rest is what the parent compares.
+	// best is the place whose head this place sends, and added what that head would add to the usage of this node, with all IDs that the head
+	// has. The parent compares the other fields.
 	best    *place
 	added   quota.Usage
 	borrows bool
@@ -59,8 +59,8 @@ func NewContest(meter *Meter) *Contest {
 	return &Contest{meter: meter, places: map[*quota.Node]*place{}}
 }
 
-// Enter has a ClusterQueue contend with a head, in place of the one that it had. What was charged to the ClusterQueue before counts, so
-// that Charged need not be called as well.
+// Enter sets the head of a ClusterQueue, and replaces an earlier one. It also reads the current charges of the ClusterQueue, so that Charged need
+// not be called as well.
 func (c *Contest) Enter(n *quota.Node, head Head) {
 	c.settle()
 	p := c.place(n)
@@ -68,7 +68,7 @@ func (c *Contest) Enter(n *quota.Node, head Head) {
 	c.update(p)
 }
 
-// Leave takes the head of a ClusterQueue out.
+// Leave removes the head of a ClusterQueue.
 func (c *Contest) Leave(n *quota.Node) {
 	c.settle()
 	if p := c.places[n]; p != nil {
@@ -98,7 +98,7 @@ func (c *Contest) First(root *quota.Node) (n *quota.Node, ok bool) {
 	return p.best.node, true
 }
 
-// settle begins anew if quotas or parents have changed.
+// settle rebuilds the places if quotas or parents have changed.
 func (c *Contest) settle() {
 	version := c.meter.tree.Version()
 	if c.version == version {
@@ -106,7 +106,7 @@ func (c *Contest) settle() {
 	}
 	c.version = version
 	before := c.places
-	// The order in which the heads come back does not matter: no two are equal.
+	// The order in which the heads are entered again does not matter: no two are equal.
 	c.places = make(map[*quota.Node]*place, len(before))
 	for n, old := range before {
 		if old.head != nil {
@@ -129,7 +129,7 @@ func (c *Contest) place(n *quota.Node) *place {
 	return p
 }
 
-// update repairs the path from a place to the root.
+// update recomputes the path from a place to the root.
 func (c *Contest) update(p *place) {
 	for ; p != nil; p = p.parent {
 		p.choose()
@@ -144,7 +144,7 @@ func (c *Contest) update(p *place) {
 	}
 }
 
-// choose finds out which head to send, and what it would add here.
+// choose determines which head to send, and what it would add here.
 func (p *place) choose() {
 	switch {
 	case p.head != nil:
@@ -170,7 +170,7 @@ func (p *place) borrowsAny() bool {
 	return false
 }
 
-// send puts the place where it belongs among the senders of its parent.
+// send updates the position of the place among the senders of its parent.
 func (p *place) send() {
 	switch s := &p.parent.senders; {
 	case p.best == nil && p.index >= 0:
@@ -196,7 +196,7 @@ func (p *place) compare(other *place) int {
 	return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.Since.Compare(b.Since), cmp.Compare(a.UID, b.UID))
 }
 
-// senders is a heap in which each place knows where it is.
+// senders is a heap in which each place knows its index.
 type senders []*place
 
 func (s *senders) Len() int           { return len(*s) }

@@ -58,7 +58,7 @@ func usage(t *rapid.T) quota.Usage {
 	return u
 }
 
-// tournament recomputes who is first below a node, from nothing but the tree and the heads.
+// tournament recomputes which ClusterQueue below a node is first, only from the tree and the heads.
 func tournament(tree *quota.Tree, heads map[*quota.Node]fairshare.Head, n *quota.Node) *quota.Node {
 	if _, ok := heads[n]; ok {
 		return n
@@ -150,7 +150,7 @@ func TestContestAgainstTournament(t *testing.T) {
 	})
 }
 
-// TestContestOrder: four equal ClusterQueues, of which b borrows already what c asks for and d something else.
+// TestContestOrder: four equal ClusterQueues, of which b already borrows the resource that c asks for, and d another one.
 func TestContestOrder(t *testing.T) {
 	tree := quota.NewTree()
 	gpu, cpu := tree.Index.ID(names[0]), tree.Index.ID(names[2])

@@ -12,12 +12,12 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// A Policy is how past usage is weighed.
+// A Policy determines how past usage is weighed.
 type Policy struct {
-	// HalfLife is the time after which usage counts half. If it is zero, the past does not count.
+	// HalfLife is the time after which usage counts half. If it is zero, past usage does not count.
 	HalfLife time.Duration
-	// Sampling is the time that an admission counts for in advance, so that one after the other from the same LocalQueue has its price
-	// at once.
+	// Sampling is the time for which an admission counts in advance, so that each of several admissions of one LocalQueue affects the order at
+	// once.
 	Sampling time.Duration
 	// Weights of resources are 1 unless set.
 	Weights map[corev1.ResourceName]float64
@@ -29,13 +29,13 @@ type Decay struct {
 	policy Policy
 }
 
-// An Account has what one LocalQueue has used, until some time. The zero Account has used nothing.
+// An Account has the past usage of one LocalQueue, up to some time. The zero Account has no usage.
 type Account struct {
-	// consumed is by resource, in the unit in which people write it. Between two changes it moves from what it was towards what runs,
-	// half of the way in each half-life.
+	// consumed is by resource, in the usual unit of the resource. Between two changes it moves towards the running usage, half of the way in each
+	// half-life.
 	consumed []float64
 	running  quota.Sum
-	// entered is what has a reservation and is not admitted yet.
+	// entered is the usage that has a reservation and is not admitted yet.
 	entered quota.Sum
 	at      time.Time
 }
@@ -46,10 +46,10 @@ func NewDecay(index *quota.Index, policy Policy) *Decay { return &Decay{index, p
 // Enter adds the penalty for a reservation.
 func (d *Decay) Enter(a *Account, u quota.Usage) { a.entered.Add(u) }
 
-// Withdraw takes back the penalty for a reservation that was given up before the admission.
+// Withdraw removes the penalty for a reservation that was released before the admission.
 func (d *Decay) Withdraw(a *Account, u quota.Usage) { a.entered.Take(u) }
 
-// Admit makes a reservation that was entered run. The penalty stays, as usage.
+// Admit starts the usage of a reservation that was entered. The penalty stays, as usage.
 func (d *Decay) Admit(a *Account, u quota.Usage, now time.Time) {
 	a.entered.Take(u)
 	d.advance(a, now)
@@ -60,21 +60,21 @@ func (d *Decay) Admit(a *Account, u quota.Usage, now time.Time) {
 	a.running.Add(u)
 }
 
-// Resume makes run what was admitted before a restart of the manager: at the time of its admission, or that of the restored status if that
-// is later.
+// Resume starts usage that was admitted before a restart of the manager: at the time of its admission, or that of the restored status if that is
+// later.
 func (d *Decay) Resume(a *Account, u quota.Usage, at time.Time) {
 	d.advance(a, at)
 	a.running.Add(u)
 }
 
-// Release ends what runs.
+// Release ends running usage.
 func (d *Decay) Release(a *Account, u quota.Usage, now time.Time) {
 	d.advance(a, now)
 	a.running.Take(u)
 }
 
-// Level returns one number for all that a LocalQueue has used and will soon use. The lower one is served first. A LocalQueue without weight
-// comes after all that have one.
+// Level returns one number for the past and imminent usage of a LocalQueue. The lower one is served first. A LocalQueue without weight comes
+// after all that have one.
 func (d *Decay) Level(a *Account, weight float64, now time.Time) float64 {
 	if weight <= 0 {
 		return math.Inf(1)
@@ -91,7 +91,7 @@ func (d *Decay) Level(a *Account, weight float64, now time.Time) float64 {
 	return level / weight
 }
 
-// Status returns what has to survive a restart, exact to a thousandth.
+// Status returns the values that must survive a restart, exact to a thousandth.
 func (d *Decay) Status(a *Account, now time.Time) *kueue.LocalQueueAdmissionFairSharingStatus {
 	d.advance(a, now)
 	s := &kueue.LocalQueueAdmissionFairSharingStatus{ConsumedResources: corev1.ResourceList{}, LastUpdate: metav1.NewTime(a.at)}
@@ -107,7 +107,7 @@ func (d *Decay) Status(a *Account, now time.Time) *kueue.LocalQueueAdmissionFair
 	return s
 }
 
-// Restore returns the account that a status was made of. Resources that the Index does not know are left out.
+// Restore returns the account for a status. Resources that the Index does not know are left out.
 func (d *Decay) Restore(s *kueue.LocalQueueAdmissionFairSharingStatus) Account {
 	a := Account{at: s.LastUpdate.Time}
 	for r := range d.index.Resources() {
@@ -118,7 +118,7 @@ func (d *Decay) Restore(s *kueue.LocalQueueAdmissionFairSharingStatus) Account {
 	return a
 }
 
-// quantity rounds, and stops at the limit.
+// quantity rounds, and saturates.
 func quantity(x float64) int64 {
 	if x = math.Round(x); x < math.MaxInt64 {
 		return int64(x)
@@ -126,7 +126,7 @@ func quantity(x float64) int64 {
 	return math.MaxInt64
 }
 
-// weight returns how much of the way to what runs the usage goes in some time.
+// weight returns which part of the way to the running usage the consumed usage moves in some time.
 func (d *Decay) weight(elapsed time.Duration) float64 {
 	if d.policy.HalfLife <= 0 {
 		return 0
@@ -134,7 +134,7 @@ func (d *Decay) weight(elapsed time.Duration) float64 {
 	return 1 - math.Exp2(-elapsed.Seconds()/d.policy.HalfLife.Seconds())
 }
 
-// advance brings the account to a time. Time does not go backwards.
+// advance updates the account to a time. Time does not go backwards.
 func (d *Decay) advance(a *Account, now time.Time) {
 	if a.at.IsZero() {
 		a.at = now
@@ -170,7 +170,7 @@ func (d *Decay) resourceWeight(r int) float64 {
 	return 1
 }
 
-// units converts to the unit in which people write the resource.
+// units converts to the usual unit of the resource.
 func (d *Decay) units(c quota.Charge) float64 {
 	if d.index.Name(c.ID).Resource == corev1.ResourceCPU {
 		return float64(c.Amount) / 1000

@@ -85,7 +85,7 @@ func TestDecayWithoutHalfLife(t *testing.T) {
 	}
 }
 
-// TestDecayIsContinuous: asking in between changes nothing, nor does a restart.
+// TestDecayIsContinuous: neither queries in between nor a restart change anything.
 func TestDecayIsContinuous(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := decay(time.Hour, time.Minute)

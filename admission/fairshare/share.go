@@ -7,22 +7,22 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// A Share is the dominant resource share of a ClusterQueue or Cohort: of what the tree of its parent could lend at most, the part that its
-// subtree uses beyond its own quota; the largest part among all resources; divided by the weight of the node. The zero Share is that of
-// a node that borrows nothing.
+// A Share is the dominant resource share of a ClusterQueue or Cohort: the usage of its subtree beyond its own quota, as a part of the capacity
+// that the tree of its parent could lend; the largest part among all resources; divided by the weight of the node. The zero Share is that of a
+// node that borrows nothing.
 type Share struct {
-	// ratio is in thousandths and not yet divided by the weight; weighted is, and not used if the share is infinite.
+	// ratio is in thousandths and not divided by the weight; weighted is divided by it, and not used if the share is infinite.
 	ratio, weighted float64
 	borrows         bool
-	// infinite is true for what borrows and has no weight.
+	// infinite is true for a node that borrows and has no weight.
 	infinite bool
 }
 
-// Borrows tells whether the subtree uses more than its own quota of anything.
+// Borrows reports whether the subtree uses more than its own quota of any resource.
 func (s Share) Borrows() bool { return s.borrows }
 
-// Compare orders by share: who comes first is admitted first, and preempted last. An infinite share is above all others; among infinite
-// ones those compare that a weight of 1 would give.
+// Compare orders by share: the lower one is admitted first, and preempted last. An infinite share is above all others; infinite ones are compared
+// by the shares that a weight of 1 would give.
 func (s Share) Compare(other Share) int {
 	switch {
 	case s.infinite && other.infinite:
@@ -53,7 +53,7 @@ func (s Share) Exact() float64 {
 	return s.weighted
 }
 
-// A Meter measures shares in one Tree. It has memory that its measurements use again and again.
+// A Meter measures shares in one Tree. It reuses memory between measurements.
 type Meter struct {
 	tree *quota.Tree
 	// excess is by resource.
@@ -63,7 +63,7 @@ type Meter struct {
 // NewMeter returns a Meter for a Tree.
 func NewMeter(tree *quota.Tree) *Meter { return &Meter{tree: tree} }
 
-// Share returns the share that a node would have after it is charged more. A node without a parent borrows from nobody.
+// Share returns the share that a node would have after it is charged more. A node without a parent borrows nothing.
 func (m *Meter) Share(n *quota.Node, more quota.Usage) Share {
 	parent := n.Parent()
 	if parent == nil {

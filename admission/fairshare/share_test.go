@@ -59,7 +59,7 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// TestShareWithoutWeight: above all others, and by usage among themselves.
+// TestShareWithoutWeight: above all others, and ordered by usage among themselves.
 func TestShareWithoutWeight(t *testing.T) {
 	share := func(weight float64, used quota.Amount) fairshare.Share {
 		tree, q := cohort(weight, 10)
@@ -86,7 +86,7 @@ func TestShareWithoutParent(t *testing.T) {
 	}
 }
 
-// TestShareIsMonotone: whoever uses more has no lower share, at its node and above.
+// TestShareIsMonotone: more usage gives no lower share, at its node and above.
 func TestShareIsMonotone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tree, nodes, queues := forest(t)
