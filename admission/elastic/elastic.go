@@ -1,11 +1,11 @@
 // Package elastic divides the pods of a stage that grows and shrinks among the quota Workloads which pay for them: its own, and those
-// of its growths. What is held is never taken back here, only found not to be needed:
+// of its growths. It never releases quota itself, and only determines which quota is not needed:
 //
 //	train(5 pods wanted)  quota Workload: 3  growth 1: 2 waits     the Jobs run with 3 pods
 //	train(5 pods wanted)  quota Workload: 3  growth 1: 2 admitted  the Jobs run with 5
 //	train(4 pods wanted)  quota Workload: 3  growth 1: 2 - 1       the Jobs run with 4
 //
-// The newest growth is given up first. The controllers on a cluster and the simulator on virtual time write what follows from it.
+// The newest growth is reduced first. The controllers on a cluster and the simulator on virtual time write the result.
 package elastic
 
 import (
@@ -19,37 +19,38 @@ import (
 	"github.com/tranche-dev/tranche/admission/life"
 )
 
-// A Size says how many pods each Job of a pod set has, and who pays for them.
+// A Size is how many pods each Job of a pod set has, and which quota Workloads pay for them.
 type Size struct {
-	// Want is how many the JobSet asks for, and Now how many there is admitted quota for.
+	// Want is how many pods the JobSet asks for, and Now for how many there is admitted quota.
 	Want, Now int32
-	// First is how many a held Job begins with: Now, but for growths that ask for something that is not yet in its pod template.
+	// First is the number of pods with which a held Job starts: Now, except for growths that ask for a change that is not yet in its pod
+	// template.
 	First int32
-	// Base is for how many the quota Workload of the stage pays, Growths for how many each growth does, or asks, and Missing for how
-	// many nobody does.
+	// Base is for how many pods the quota Workload of the stage pays, Growths for how many each growth pays or asks, and Missing for how many no
+	// quota Workload does.
 	Base    int32
 	Growths []int32
 	Missing int32
-	// Live is how many Jobs need them.
+	// Live is how many Jobs need these pods.
 	Live int32
 }
 
-// A Growth is what one growth can do for a pod set.
+// A Growth is what one growth can pay for a pod set.
 type Growth struct {
-	// HoldsQuota tells whether it holds quota, and Held for how many pods of each Job. One that does not asks for what is missing.
+	// HoldsQuota is true if it holds quota, and Held is for how many pods of each Job. A growth without quota asks for the missing pods.
 	HoldsQuota bool
 	Held       int32
-	// MayRun tells whether pods may run on what it holds, and MayBegin whether a held Job may begin with them.
+	// MayRun is true if pods may run on its quota, and MayBegin if a held Job may start with them.
 	MayRun, MayBegin bool
 }
 
-// Fixed is the size of a pod set that nobody has ever changed.
+// Fixed returns the size of a pod set that has never been changed.
 func Fixed(want, live int32, growths int) Size {
 	return Size{Want: want, Now: want, First: want, Base: want, Growths: make([]int32, growths), Live: live}
 }
 
-// Divide finds out who pays for the pods of each of the live Jobs: first the quota Workload of the stage, which can pay for base of them,
-// and then the growths, the oldest first. Of those that wait, the oldest asks for all that is missing.
+// Divide computes which quota Workloads pay for the pods of each of the live Jobs: first the quota Workload of the stage, which can pay for base
+// of them, and then the growths, the oldest first. Of the waiting growths, the oldest asks for all missing pods.
 func Divide(want, base, live int32, growths []Growth) Size {
 	base = min(want, base)
 	z := Size{Want: want, Now: base, First: base, Base: base, Growths: make([]int32, len(growths)), Missing: want - base, Live: live}
@@ -72,9 +73,8 @@ func Divide(want, base, live int32, growths []Growth) Size {
 	return z
 }
 
-// Charged is for how many pods of a pod set a quota Workload asks, or the default where it does not say. While it holds quota it is no
-// more than it was admitted for, together with those that were reclaimable then: what it asks for may have changed while it was being
-// admitted.
+// Charged returns for how many pods of a pod set a quota Workload asks, or the default if it has no such pod set. While it holds quota the number
+// is at most what it was admitted for, together with the pods that were reclaimable then: its spec may have changed while it was being admitted.
 func Charged(workload *kueue.Workload, podSet string, orElse int32) int32 {
 	name := kueue.NewPodSetReference(podSet)
 	i := slices.IndexFunc(workload.Spec.PodSets, func(p kueue.PodSet) bool { return p.Name == name })
@@ -93,7 +93,7 @@ func Charged(workload *kueue.Workload, podSet string, orElse int32) int32 {
 	return asked
 }
 
-// Reclaimable is how many pods of a pod set a quota Workload says it does not need any more.
+// Reclaimable returns how many pods of a pod set a quota Workload no longer needs, by its status.
 func Reclaimable(workload *kueue.Workload, podSet string) int32 {
 	name := kueue.NewPodSetReference(podSet)
 	for _, pods := range workload.Status.ReclaimablePods {
@@ -104,12 +104,12 @@ func Reclaimable(workload *kueue.Workload, podSet string) int32 {
 	return 0
 }
 
-// Held is for how many pods of a pod set a quota Workload still holds quota.
+// Held returns for how many pods of a pod set a quota Workload still holds quota.
 func Held(workload *kueue.Workload, podSet string) int32 {
 	return max(0, Charged(workload, podSet, 0)-Reclaimable(workload, podSet))
 }
 
-// Flavors lists the flavors on which the pods of an admitted quota Workload run, for the annotation by which its growths stay there.
+// Flavors lists the flavors on which the pods of an admitted quota Workload run, for the annotation that keeps its growths on them.
 func Flavors(workload *kueue.Workload) string {
 	var all []string
 	for i := range workload.Status.Admission.PodSetAssignments {

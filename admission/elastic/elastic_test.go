@@ -57,7 +57,7 @@ func TestDivide(t *testing.T) {
 	}
 }
 
-// Every pod is paid for once: by the stage, by a growth, or by nobody; and no more run than are paid for.
+// Every pod is paid for once: by the stage, by a growth, or not at all; and no more run than are paid for.
 func TestDivideAddsUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		pods := rapid.Int32Range(0, 9)
