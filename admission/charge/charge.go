@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Rules say what is charged for requests. The zero Rules charge what is requested.
+// Rules determine what is charged for requests. The zero Rules charge what is requested.
 type Rules struct {
 	// ExcludedPrefixes begin the names of resources that are not charged.
 	ExcludedPrefixes []string
@@ -28,7 +28,7 @@ type Transformation struct {
 	Outputs corev1.ResourceList
 }
 
-// Apply returns what is charged for requests, which stay as they are.
+// Apply returns what is charged for requests, which are not changed.
 func (r *Rules) Apply(requests corev1.ResourceList) corev1.ResourceList {
 	if len(r.ExcludedPrefixes) == 0 && len(r.Transformations) == 0 {
 		return requests
@@ -50,7 +50,7 @@ func (r *Rules) Apply(requests corev1.ResourceList) corev1.ResourceList {
 			add(outputs, output, times(amount, rule.Outputs[output]))
 		}
 	}
-	// Negative outputs reduce other outputs, and nothing that is requested.
+	// Negative outputs reduce other outputs, but not requested amounts.
 	for name, amount := range outputs {
 		if amount.Sign() > 0 {
 			add(charged, name, amount)

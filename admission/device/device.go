@@ -22,10 +22,10 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-// A Mapping has the resource of quota that stands for the devices of each DeviceClass.
+// A Mapping has the quota resource for the devices of each DeviceClass.
 type Mapping map[string]corev1.ResourceName
 
-// A Template is what counts of a ResourceClaimTemplate. Its spec does not change as long as its UID does not.
+// A Template is the relevant part of a ResourceClaimTemplate. Its spec does not change unless its UID does.
 type Template struct {
 	UID  types.UID
 	Spec resourcev1.ResourceClaimSpec
@@ -33,7 +33,7 @@ type Template struct {
 
 // A Problem is a resource claim for which nothing can be charged.
 type Problem struct {
-	// Message names the claim and the cure.
+	// Message names the claim and the fix.
 	Message string
 	// IsMissing is true if the ResourceClaimTemplate, or the ResourceClaim that Kubernetes creates from it, does not exist yet.
 	IsMissing bool
@@ -47,8 +47,8 @@ func problemf(format string, args ...any) *Problem {
 	return &Problem{Message: fmt.Sprintf(format, args...)}
 }
 
-// Charge replaces the resource claims of a pod template by what quota is charged for their devices. templates has the
-// ResourceClaimTemplates that exist. If there is a Problem the pod template stays as it is.
+// Charge replaces the resource claims of a pod template by the quota that is charged for their devices. templates has the existing
+// ResourceClaimTemplates. If there is a Problem the pod template is not changed.
 func (m Mapping) Charge(pod *corev1.PodTemplateSpec, templates map[string]Template) *Problem {
 	requests, uids := corev1.ResourceList{}, map[string]string{}
 	for i := range pod.Spec.ResourceClaims {
@@ -72,14 +72,14 @@ func (m Mapping) Charge(pod *corev1.PodTemplateSpec, templates map[string]Templa
 	return nil
 }
 
-// missing complains about a resource claim whose ResourceClaimTemplate does not exist.
+// missing returns the problem of a resource claim whose ResourceClaimTemplate does not exist.
 func missing(claim, template string) *Problem {
 	problem := problemf("resource claim %q names ResourceClaimTemplate %q, which does not exist: create it", claim, template)
 	problem.IsMissing, problem.Template = true, template
 	return problem
 }
 
-// shared refuses a claim that names a ResourceClaim.
+// shared returns the problem of a claim that names a ResourceClaim.
 func shared(claim *corev1.PodResourceClaim) *Problem {
 	return problemf("resource claim %q names a ResourceClaim, which pods can share, so that no quota can be charged for it: name a ResourceClaimTemplate", claim.Name)
 }
@@ -112,7 +112,7 @@ func (m Mapping) add(to corev1.ResourceList, claim string, requests []resourcev1
 	return nil
 }
 
-// Inherit charges a pod template for what another was charged for: its ResourceClaimTemplates have gone meanwhile.
+// Inherit copies the charges of another pod template, because its ResourceClaimTemplates have been deleted meanwhile.
 func Inherit(pod, charged *corev1.PodTemplateSpec) {
 	requests := corev1.ResourceList{}
 	for _, name := range Resources(charged) {
@@ -138,7 +138,7 @@ func IsSame(a, b *corev1.PodTemplateSpec) bool {
 		(len(a.Spec.ResourceClaims) > 0) == (len(b.Spec.ResourceClaims) > 0)
 }
 
-// Resources are those that stand for the devices of a pod template. No node has them.
+// Resources returns the resources that stand for the devices of a pod template. No node has them.
 func Resources(pod *corev1.PodTemplateSpec) []corev1.ResourceName {
 	var names []corev1.ResourceName
 	for name := range strings.SplitSeq(pod.Annotations[apis.DevicesAnnotation], ",") {
@@ -149,7 +149,7 @@ func Resources(pod *corev1.PodTemplateSpec) []corev1.ResourceName {
 	return names
 }
 
-// Forget removes what only Charge and Inherit may write.
+// Forget removes fields that only Charge and Inherit may set.
 func Forget(pod *corev1.PodTemplateSpec) {
 	pod.Annotations = maps.Clone(pod.Annotations)
 	delete(pod.Annotations, apis.ClaimTemplatesAnnotation)

@@ -8,12 +8,12 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Extended has, for each extended resource that a mapped DeviceClass serves, the resource of quota that is charged instead.
+// Extended has, for each extended resource that a mapped DeviceClass serves, the quota resource that is charged instead.
 type Extended map[corev1.ResourceName]corev1.ResourceName
 
-// Extended returns what is charged for the extended resources of DeviceClasses. If several name the same extended resource the scheduler takes
-// the one that was created last, and of those created at the same time the one whose name comes first. An extended resource of a DeviceClass
-// without a mapping is charged under its own name.
+// Extended returns what is charged for the extended resources of DeviceClasses. If several name the same extended resource the scheduler uses the
+// one that was created last, and of those created at the same time the one whose name comes first. An extended resource of a DeviceClass without
+// a mapping is charged under its own name.
 func (m Mapping) Extended(classes []*resourcev1.DeviceClass) Extended {
 	serving := map[corev1.ResourceName]*resourcev1.DeviceClass{}
 	for _, class := range classes {
@@ -38,8 +38,8 @@ func comesBefore(class, other *resourcev1.DeviceClass) bool {
 	return class.Name < other.Name
 }
 
-// Replace returns what is charged for a pod, after other rules have made charged of its requests. Amounts of extended resources that devices
-// serve are charged to the resource of the mapping, whatever the other rules have made of them.
+// Replace returns the charges of a pod, given the charges that other rules have derived from its requests. Amounts of extended resources that
+// devices serve are charged to the resource of the mapping, regardless of the other rules.
 func (x Extended) Replace(requests, charged corev1.ResourceList) corev1.ResourceList {
 	var replaced corev1.ResourceList
 	for name := range x {

@@ -10,17 +10,17 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// A Claim is what counts of a ResourceClaim. Its spec never changes.
+// A Claim is the relevant part of a ResourceClaim. Its spec never changes.
 type Claim struct {
 	// Controller controls the ResourceClaim, or is nil.
 	Controller *metav1.OwnerReference
 	Spec       resourcev1.ResourceClaimSpec
 }
 
-// ChargePod returns a copy of a pod that has its devices as overhead, and no resource claims. It counts the ResourceClaims that Kubernetes has
-// created for the pod, and not their templates, of which others may have taken the name since. claims has those of its namespace by name. If
-// there is a Problem the pod is returned as it is. IsMissing is true as long as a ResourceClaim has not been created: then the message holds
-// only if the ResourceClaimTemplate does not exist.
+// ChargePod returns a copy of a pod that has the charges of its devices as overhead, and no resource claims. It counts the ResourceClaims that
+// Kubernetes has created for the pod, and not their templates, which may have been replaced by others of the same name. claims has those of its
+// namespace by name. If there is a Problem the pod is returned unchanged. IsMissing is true while a ResourceClaim has not been created: then the
+// message holds only if the ResourceClaimTemplate does not exist.
 func (m Mapping) ChargePod(pod *corev1.Pod, claims map[string]Claim) (*corev1.Pod, *Problem) {
 	if len(pod.Spec.ResourceClaims) == 0 {
 		return pod, nil
@@ -50,7 +50,7 @@ func (m Mapping) ChargePod(pod *corev1.Pod, claims map[string]Claim) (*corev1.Po
 }
 
 // createdFor returns the name of the ResourceClaim that Kubernetes has created for a resource claim of a pod, or an empty name. isNeeded is false
-// if Kubernetes has decided that the claim needs none, and gets no devices.
+// if Kubernetes has decided that no ResourceClaim is needed: then the pod gets no devices for it.
 func createdFor(pod *corev1.Pod, claim string) (name string, isNeeded bool) {
 	statuses := pod.Status.ResourceClaimStatuses
 	i := slices.IndexFunc(statuses, func(s corev1.PodResourceClaimStatus) bool { return s.Name == claim })
@@ -60,7 +60,7 @@ func createdFor(pod *corev1.Pod, claim string) (name string, isNeeded bool) {
 	return ptr.Deref(statuses[i].ResourceClaimName, ""), statuses[i].ResourceClaimName != nil
 }
 
-// isOf reports whether a ResourceClaim is that of a pod or of its PodGroup. The scheduler takes no other.
+// isOf reports whether a ResourceClaim is that of a pod or of its PodGroup. The scheduler uses no other.
 func (c *Claim) isOf(pod *corev1.Pod) bool {
 	switch {
 	case c.Controller == nil:

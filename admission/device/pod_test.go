@@ -15,7 +15,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/stageplan"
 )
 
-// claiming makes a pod for whose resource claims ResourceClaims of these names have been created, or none if a name is empty.
+// claiming returns a pod for whose resource claims ResourceClaims of these names have been created, or none if a name is empty.
 func claiming(created ...string) *corev1.Pod {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "p"}, Spec: pod().Spec}
 	for _, name := range created {
@@ -36,7 +36,7 @@ func claim(owner types.UID, requests ...resourcev1.DeviceRequest) device.Claim {
 	return c
 }
 
-// TestChargePod: what is charged for a pod are the ResourceClaims that it has got.
+// TestChargePod: a pod is charged for the ResourceClaims that were created for it.
 func TestChargePod(t *testing.T) {
 	mapping := device.Mapping{"gpu": whole}
 	ofGroup := claim("group", exactly("gpu", 3))
