@@ -1,4 +1,4 @@
-// Package podresources computes what the API server makes of the resources of a pod, which a pod template does not show yet: the defaults of
+// Package podresources computes how the API server changes the resources of a pod, which a pod template does not show yet: the defaults of
 // the LimitRanges of its namespace, and the overhead of its RuntimeClass. It also predicts whether the API server will create the pod.
 //
 //	template: limits {cpu: 4}                 -> pod: requests {cpu: 4}, limits {cpu: 4}
@@ -16,7 +16,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/stageplan"
 )
 
-// Limits are what the LimitRanges of one namespace say together. The zero Limits say nothing.
+// Limits are the merged limits of the LimitRanges of one namespace. The zero Limits have no limit.
 type Limits struct {
 	// Names are those of the LimitRanges, sorted.
 	Names []string
@@ -24,7 +24,7 @@ type Limits struct {
 	Container, Pod corev1.LimitRangeItem
 }
 
-// Merge returns what LimitRanges of a namespace say together: the lowest maximum and ratio, the highest minimum, and of several defaults the
+// Merge returns the merged limits of LimitRanges of a namespace: the lowest maximum and ratio, the highest minimum, and of several defaults the
 // one of the LimitRange whose name comes first.
 func Merge(ranges []*corev1.LimitRange) Limits {
 	var all Limits
@@ -51,8 +51,8 @@ func tighten(all, item *corev1.LimitRangeItem) {
 	all.DefaultRequest = merge(all.DefaultRequest, item.DefaultRequest, first)
 }
 
-// Effective returns the spec that the API server makes of a pod: with the default resources of its containers, and with this overhead, which is
-// that of its RuntimeClass, unless the spec has one. It returns the spec itself if nothing has to be added, and never changes it.
+// Effective returns the spec of a pod as the API server creates it: with the default resources of its containers, and with this overhead, which
+// is that of its RuntimeClass, unless the spec has one. It returns the spec itself if nothing has to be added, and never changes it.
 func (l *Limits) Effective(spec *corev1.PodSpec, overhead corev1.ResourceList) *corev1.PodSpec {
 	addsOverhead := len(spec.Overhead) == 0 && len(overhead) > 0
 	lacksDefaults := func(c corev1.Container) bool {
@@ -92,7 +92,7 @@ func lacks(list, defaults corev1.ResourceList) bool {
 	return false
 }
 
-// merge returns a list with all resources of both, and pick chooses between two amounts of the same resource.
+// merge returns a list with all resources of both, where pick chooses between two amounts of the same resource.
 func merge(a, b corev1.ResourceList, pick func(corev1.ResourceList, corev1.ResourceList, corev1.ResourceName)) corev1.ResourceList {
 	if len(b) == 0 {
 		return a

@@ -13,7 +13,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/podresources"
 )
 
-// list reads "cpu=2 memory=1Gi".
+// list parses "cpu=2 memory=1Gi".
 func list(text string) corev1.ResourceList {
 	all := corev1.ResourceList{}
 	for word := range strings.FieldsSeq(text) {
@@ -26,7 +26,7 @@ func list(text string) corev1.ResourceList {
 	return all
 }
 
-// A limitRange has a type, and lists as list reads them.
+// A limitRange has a type, and lists in the format of list.
 type limitRange struct{ limitType, max, min, limit, request, ratio string }
 
 func merged(ranges []limitRange) podresources.Limits {

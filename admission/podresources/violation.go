@@ -42,8 +42,8 @@ type PodSet struct {
 
 func (p *PodSet) field() string { return fmt.Sprintf("spec.podSets[%d].template.spec", p.Index) }
 
-// Violation reports why the API server will reject the pods of some pod sets, and what to change. It is empty if the API server will accept
-// them as far as their resources are concerned.
+// Violation returns why the API server will reject the pods of some pod sets, and what to change. It is empty if the API server will accept their
+// resources.
 func (l *Limits) Violation(podSets []PodSet) string {
 	if violations, names := collect(podSets, ownLimits); len(violations) > 0 {
 		return fmt.Sprintf("%s: %s; lower the requests or raise the limits of the pods of %s", invalidResources, join(violations), names)
@@ -106,8 +106,8 @@ func (l *Limits) outside(p *PodSet) []string {
 	return p.appendOutside(all, "", &l.Pod, total(effective.Spec))
 }
 
-// total is what the LimitRanger counts for a pod: what its containers ask for together, and CPU and memory of the pod as a whole where it has
-// them. The overhead of a RuntimeClass does not count.
+// total returns the resources of a pod as the LimitRanger counts them: the sum of its containers, or the CPU and memory of the pod as a whole if
+// it has them. The overhead of a RuntimeClass does not count.
 func total(spec *corev1.PodSpec) *corev1.ResourceRequirements {
 	pod, options := &corev1.Pod{Spec: *spec}, resourcehelper.PodResourcesOptions{}
 	all := &corev1.ResourceRequirements{
@@ -127,18 +127,18 @@ func total(spec *corev1.PodSpec) *corev1.ResourceRequirements {
 	return all
 }
 
-// appendOutside appends what of the resources of a container or a pod violates an item of the LimitRanges.
+// appendOutside appends the violations of an item of the LimitRanges by the resources of a container or a pod.
 func (p *PodSet) appendOutside(all []string, child string, item *corev1.LimitRangeItem, r *corev1.ResourceRequirements) []string {
 	tooHigh := above(merge(r.Requests, r.Limits, higher), item.Max)
 	all = p.appendViolation(all, child, tooHigh, aboveMax)
-	// A request above the maximum needs no second complaint.
+	// A request above the maximum needs no second violation.
 	all = p.appendViolation(all, child, without(missing(item.Max, r.Limits), tooHigh), noLimit)
 	all = p.appendViolation(all, child, above(item.Min, merge(r.Requests, r.Limits, lower)), belowMin)
 	all = p.appendViolation(all, child, missing(item.Min, r.Requests), noRequest)
 	return p.appendViolation(all, child, aboveRatioOf(item.MaxLimitRequestRatio, r), aboveRatio)
 }
 
-// aboveRatioOf returns the resources of which the limit is too many times the request, or which lack one of them. The arithmetic is that of the
+// aboveRatioOf returns the resources whose limit is too many times the request, or which lack one of them. The arithmetic is that of the
 // LimitRanger.
 func aboveRatioOf(ratios corev1.ResourceList, r *corev1.ResourceRequirements) []string {
 	var names []string
@@ -163,7 +163,7 @@ func (p *PodSet) eachContainer(f func(child string, r *corev1.ResourceRequiremen
 
 func containerField(i int) string { return ".containers[" + strconv.Itoa(i) + "]" }
 
-// above returns the resources of which a has more than b. What b does not have is not limited.
+// above returns the resources of which a has more than b. Resources that b lacks are not limited.
 func above(a, b corev1.ResourceList) []string {
 	var names []string
 	for name, amount := range a {
