@@ -145,8 +145,8 @@ func (n *Node) Return(u Usage) {
 	}
 }
 
-// Reserve reserves quota for a preemptor, which is admitted when the charges that Leave has announced are released: it counts later, and not now.
-// So quota that victims release can be used before all of them have left, if there will be enough for all reservations then.
+// Reserve reserves quota for a stage that is admitted when the charges that Leave has announced are released: it counts later, and not now. So
+// quota that victims release can be used before all of them have left, if there will be enough for all reservations then.
 func (n *Node) Reserve(u Usage) {
 	n.tree.countReservation(1)
 	n.Return(u)
