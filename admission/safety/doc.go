@@ -10,8 +10,8 @@
 // stage opens, the flavors that the sequence assumed for it are free, and the state after admitting it is safe too, with the same sequence. Each
 // admission that the policy allows keeps the state safe, so there is always a first JobSet, it finishes, and the rest is a smaller safe state.
 //
-// A JobSet releases everything at the end of a hold segment (stageplan.HoldSegments). What it needs after that is not a claim: it will hold
-// nothing while it waits.
+// A JobSet releases everything at the end of a hold segment (stageplan.HoldSegments). Its later needs are not a claim: it will hold nothing
+// while it waits.
 //
 // # One question for each admission
 //
