@@ -10,7 +10,7 @@ import (
 
 // isActive reports whether Kueue counts a waiting stage as active: its scheduler has not tried the stage yet, or tries it again in each cycle. It
 // does so for a stage whose victims release quota, for a stage that waits for quota behind such a stage, for a stage that only reservations keep
-// from its quota, and for a stage of a ClusterQueue with StrictFIFO, which requeues what it refuses unless its namespace is not selected.
+// from its quota, and for a stage of a ClusterQueue with StrictFIFO, which keeps a refused stage active unless its namespace is not selected.
 func (e *Engine) isActive(c *census, s *stage) bool {
 	q := s.entry.clusterQueue
 	switch {

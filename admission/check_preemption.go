@@ -105,7 +105,7 @@ func (e *Engine) peaksWith(l *look, usage quota.Usage) []quota.Usage {
 
 // tenureOf returns the eviction unit, of a JobSet or of a stage without one, that made a Holder. The unit may have another Holder now.
 func tenureOf(h *preempt.Holder) *tenure {
-	return h.Of.(*tenure) //nolint:forcetypeassert // only tenures make Holders
+	return h.Of.(*tenure) //nolint:forcetypeassert // nothing else makes Holders
 }
 
 // preempts searches for victims for the chosen flavors, and refuses the stage if there are not enough.

@@ -8,10 +8,10 @@ import (
 	"github.com/tranche-dev/tranche/admission/preempt"
 )
 
-// Preemption by fair sharing takes turns. What is a fair share depends on the demand, and the stages of a burst are observed one after the other:
-// if each of them evicted at once, the first ones would evict more than their share. So a stage takes victims by fair sharing only while no
-// earlier stage of its ClusterQueue waits for victims, and no stage that fair sharing has evicted is left in their ClusterQueues. In between, the stage whose
-// ClusterQueue has the lowest share comes next. Victims that are taken for priority, or because nominal quota is reclaimed, need no turn.
+// Preemption by fair sharing takes turns. The fair share depends on the demand, and the stages of a burst are observed one after the other: if
+// each of them evicted at once, the first ones would evict more than their share. So a stage takes victims by fair sharing only while no earlier
+// stage of its ClusterQueue waits for victims, and no stage that fair sharing has evicted is left in their ClusterQueues. In between, the stage
+// whose ClusterQueue has the lowest share comes next. Victims of priority or of reclaimed nominal quota need no turn.
 
 // isOutOfTurn reports whether a stage has to wait before it takes victims by fair sharing, and notes that it does.
 func (e *Engine) isOutOfTurn(l *look, victims []preempt.Victim) bool {

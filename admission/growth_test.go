@@ -214,7 +214,7 @@ func TestPreemptionTakesTheGrowthToo(t *testing.T) {
 	}
 }
 
-// A growth that still exists does not make the engine charge the finished stage again.
+// A growth that still exists does not make the engine count the finished stage as unfinished.
 func TestGrowthOfAFinishedStage(t *testing.T) {
 	w := newWorld(t, admission.Config{})
 	w.queue("q", "a100: gpu=5")

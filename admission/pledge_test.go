@@ -11,7 +11,7 @@ import (
 )
 
 // TestWhoCameLastYields: two queues of one Cohort wait to borrow together, each for more than it has, from another Cohort. A stage that asks
-// there for its own quota takes it from the later one. What the other waits for is then no more than their Cohort has.
+// there for its own quota takes it from the later one. Then the other one waits for no more than its Cohort has.
 func TestWhoCameLastYields(t *testing.T) {
 	for range 10 {
 		w := newWorld(t, admission.Config{})

@@ -13,8 +13,8 @@ import (
 	"github.com/tranche-dev/tranche/admission/safety"
 )
 
-// relieve evicts JobSets to resolve a deadlock, as after quota or a flavor was removed, a queue was stopped or moved, or a restarted JobSet still holds a
-// later stage while it repeats an earlier one. Admissions alone never lead to a deadlock.
+// relieve evicts JobSets to resolve a deadlock. It can arise when quota or a flavor is removed, when a queue is stopped or moved, or when a
+// restarted JobSet still holds a later stage while it repeats an earlier one. Admissions alone never lead to this state.
 //
 // An evicted JobSet is not admitted before that is safe, so that it is not evicted for the same reason again.
 func (e *Engine) relieve(decisions []Decision) []Decision {
