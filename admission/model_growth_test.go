@@ -93,6 +93,7 @@ func (m *model) tend(js *fakeJobSet) {
 		case isFinished(wl):
 			m.dropGrowths(stage)
 		case wl.Status.Admission == nil:
+			m.dropGrowths(stage)
 			m.fit(js, i)
 		case m.evicting[js.name]:
 			for _, growth := range slices.Clone(m.growths[stage]) {
