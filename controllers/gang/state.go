@@ -102,25 +102,25 @@ func (s *State) Wrong(stage int) []*unstructured.Unstructured {
 	return wrong
 }
 
-// A Mend is an object that has drifted, and its intended content. A patch must send nothing else of the object, because schedulers write
+// An Update is an object that has drifted, and its intended content. A patch must send nothing else of the object, because schedulers write
 // status without a subresource.
-type Mend struct{ There, Wanted *unstructured.Unstructured }
+type Update struct{ There, Wanted *unstructured.Unstructured }
 
 // Patch returns the merge patch that fixes the object, if the object is still the same.
-func (m Mend) Patch() ([]byte, error) {
-	metadata := map[string]any{"uid": string(m.There.GetUID())}
-	if annotations := m.Wanted.GetAnnotations(); len(annotations) > 0 {
+func (u Update) Patch() ([]byte, error) {
+	metadata := map[string]any{"uid": string(u.There.GetUID())}
+	if annotations := u.Wanted.GetAnnotations(); len(annotations) > 0 {
 		metadata["annotations"] = annotations
 	}
-	return json.Marshal(map[string]any{"metadata": metadata, "spec": m.Wanted.Object["spec"]})
+	return json.Marshal(map[string]any{"metadata": metadata, "spec": u.Wanted.Object["spec"]})
 }
 
 // Amiss returns the objects of a stage that have drifted and can be changed while pods use them.
-func (s *State) Amiss(stage int) []Mend {
-	var amiss []Mend
+func (s *State) Amiss(stage int) []Update {
+	var amiss []Update
 	s.compare(stage, func(there, wanted *unstructured.Unstructured, same bool) {
 		if there.GetDeletionTimestamp() == nil && !s.fixed[there.GetKind()] && !same {
-			amiss = append(amiss, Mend{There: there, Wanted: wanted})
+			amiss = append(amiss, Update{There: there, Wanted: wanted})
 		}
 	})
 	return amiss

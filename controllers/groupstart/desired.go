@@ -26,8 +26,8 @@ type wanted struct {
 	releases, waits bool
 	// condition is the condition of the JobSet.
 	condition metav1.Condition
-	// mendable is true if no watch reports when a user has fixed the problem.
-	mendable bool
+	// retries is true if the problem may be fixed without an event of a watch, so that it has to be looked at again.
+	retries bool
 }
 
 // desired computes what to write from the snapshot. It does no I/O.
@@ -53,7 +53,7 @@ func (w *wanted) decide(s *seen) (reason, message string) {
 		return conditions.GroupWaiting, fmt.Sprintf("ConfigMap %q of an earlier JobSet of the same name is still being deleted", s.configMap.Name)
 	}
 	if s.configMap != nil && !metav1.IsControlledBy(s.configMap, s.jobSet) {
-		w.mendable = true
+		w.retries = true
 		return conditions.GroupOfUser, fmt.Sprintf("the group never starts, because ConfigMap %q was made by somebody else, and is left as it is: give it"+
 			" another name, or give the JobSet another", s.configMap.Name)
 	}
@@ -65,7 +65,7 @@ func (w *wanted) decide(s *seen) (reason, message string) {
 // refuse reports that the ConfigMap cannot be written, so the pods that it would have released still wait. The cause is a quota for
 // ConfigMaps, a policy, or a ConfigMap that its user has made immutable: a user or an administrator must fix it.
 func (w *wanted) refuse(s *seen, err error) {
-	w.condition, w.mendable = conditions.Group(s.jobSet, conditions.GroupNotWritten, err.Error()), true
+	w.condition, w.retries = conditions.Group(s.jobSet, conditions.GroupNotWritten, err.Error()), true
 	w.waits = !s.tally.since.IsZero()
 }
 

@@ -389,8 +389,8 @@ func TestDesired(t *testing.T) {
 			if (w.condition.Status == metav1.ConditionTrue) != (c.wantReason == "AllStarted") {
 				t.Errorf("status %s", w.condition.Status)
 			}
-			if w.releases != c.wantRelease || w.mendable != c.wantAgain {
-				t.Errorf("releases %t, mendable %t", w.releases, w.mendable)
+			if w.releases != c.wantRelease || w.retries != c.wantAgain {
+				t.Errorf("releases %t, retries %t", w.releases, w.retries)
 			}
 		})
 	}
@@ -458,7 +458,7 @@ func TestWaits(t *testing.T) {
 	}
 	s := newSeen(func(s *seen) { s.tally.since = time.Unix(10, 0) })
 	w := desired(s)
-	if w.refuse(s, errors.New("exceeded quota")); !w.waits || !w.mendable || w.condition.Reason != "ConfigMapRefused" {
-		t.Errorf("refused: waits = %t, mendable = %t, condition %v", w.waits, w.mendable, w.condition)
+	if w.refuse(s, errors.New("exceeded quota")); !w.waits || !w.retries || w.condition.Reason != "ConfigMapRefused" {
+		t.Errorf("refused: waits = %t, retries = %t, condition %v", w.waits, w.retries, w.condition)
 	}
 }

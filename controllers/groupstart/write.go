@@ -44,7 +44,7 @@ func (r *Reconciler) write(ctx context.Context, s *seen, w *wanted) (ctrl.Result
 	} else {
 		metrics.GroupWaitsNot(key)
 	}
-	if w.mendable {
+	if w.retries {
 		return ctrl.Result{RequeueAfter: lookAgain}, nil
 	}
 	return ctrl.Result{}, nil

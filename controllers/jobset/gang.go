@@ -48,7 +48,7 @@ type gathering struct {
 	stage string
 	// missing has objects to be created, and amiss existing objects that have drifted.
 	missing []*unstructured.Unstructured
-	amiss   []gang.Mend
+	amiss   []gang.Update
 }
 
 // isResizing reports whether the JobSet controller still has to resize a Job of a gang. Kubernetes rejects that resize once the gang has a

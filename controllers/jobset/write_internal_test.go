@@ -161,7 +161,7 @@ func TestGangsThatCannotBe(t *testing.T) {
 		return gathering{stage: name, missing: []*unstructured.Unstructured{object(name)}}
 	}
 	amiss := func(name string) gathering {
-		return gathering{stage: name, amiss: []gang.Mend{{There: object(name), Wanted: object(name)}}}
+		return gathering{stage: name, amiss: []gang.Update{{There: object(name), Wanted: object(name)}}}
 	}
 	answer := `podgroups.scheduling.volcano.sh "bad" is forbidden: the queue is closed`
 	cases := map[string]struct {
