@@ -38,7 +38,7 @@ var layers = map[string][]string{
 	"admission":              {"apis", "queue", "admission/*"},
 	"simulator":              {"apis", "queue", "admission", "admission/*", "simulator/*"},
 	// childjob, gang, barrier, patch and served are no controllers: they know Jobs, the objects of gangs, how pods wait, how to write and what
-	// the API server has, for those who lead JobSets and gangs.
+	// the API server has, for the controllers of JobSets and gangs.
 	"controllers": {
 		"apis", "queue", "admission", "admission/*", "controllers/engine", "controllers/events", "controllers/conditions", "controllers/metrics",
 		"controllers/childjob", "controllers/gang", "controllers/barrier", "controllers/patch", "controllers/served",
@@ -96,7 +96,7 @@ func row(dir string) (allowed []string, ok bool) {
 	return nil, false
 }
 
-// covers tells whether an entry of a row names dir or holds it.
+// covers reports whether an entry of a row names dir or holds it.
 func covers(entry, dir string) bool {
 	if parent, ok := strings.CutSuffix(entry, "/*"); ok {
 		return strings.HasPrefix(dir, parent+"/")

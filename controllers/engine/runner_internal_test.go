@@ -6,7 +6,7 @@ import (
 	"github.com/tranche-dev/tranche/admission"
 )
 
-// What holds quota may not have been observed before all sources have delivered what there is: until then nothing may rely on what the engine counts.
+// Quota Workloads that hold quota may be unknown before all sources have delivered their objects: until then nothing may rely on the counts of the engine.
 func TestIsComplete(t *testing.T) {
 	e, err := admission.New(admission.Config{})
 	if err != nil {
