@@ -20,6 +20,7 @@ func Index(job *batchv1.Job) (int32, bool) {
 // Succeeded has the indexes of Jobs that have succeeded in the current attempt, by ReplicatedJob.
 type Succeeded map[string]map[int32]bool
 
+// Add adds the Job of a ReplicatedJob with this index.
 func (s Succeeded) Add(replicatedJob string, index int32) {
 	if s[replicatedJob] == nil {
 		s[replicatedJob] = map[int32]bool{}
@@ -27,6 +28,7 @@ func (s Succeeded) Add(replicatedJob string, index int32) {
 	s[replicatedJob][index] = true
 }
 
+// AddAll adds all Jobs of a ReplicatedJob.
 func (s Succeeded) AddAll(replicatedJob string, replicas int32) {
 	for index := range replicas {
 		s.Add(replicatedJob, index)

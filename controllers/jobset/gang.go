@@ -83,7 +83,7 @@ func (w *wanted) resizeGangs(s *seen, st *stage) {
 // same attempt as a placed member, and would place the recreated pods one by one.
 //
 // suspended, and resumed before the workers have terminated:  driver held, workers held -> both are released when the last worker has
-// terminated
+// terminated.
 func (st *stage) ending(s *seen) map[string]bool {
 	held := map[string]*batchv1.Job{}
 	for _, job := range st.jobs {

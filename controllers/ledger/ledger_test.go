@@ -24,7 +24,6 @@ const gpu corev1.ResourceName = "nvidia.com/gpu"
 
 // newWorkload returns a quota Workload that holds the given number of GPUs of flavor a100 for each of 4 pods, in the ClusterQueue of its
 // LocalQueue.
-// LocalQueue.
 func newWorkload(name, queue string, version int, each int64, changes ...func(*kueue.Workload)) *kueue.Workload {
 	requests := corev1.ResourceList{gpu: *resource.NewQuantity(each, resource.DecimalSI)}
 	w := &kueue.Workload{
