@@ -31,7 +31,7 @@ var _ = Describe("What somebody deletes by hand", func() {
 			alive := t.podsOf(ctx, g, "child", "trainer")
 			Expect(len(alive)).To(BeNumerically("<=", 3), "more pods than the stage has quota for")
 			g.Expect(t.jobUIDs(ctx, g)["child-trainer-0"]).NotTo(Equal(before["child-trainer-0"]))
-			g.Expect(ptr.Deref(t.jobs(ctx, g, "trainer")[0].Status.Ready, 0)).To(Equal(int32(3)))
+			g.Expect(ptr.Deref(t.job(ctx, g, "trainer").Status.Ready, 0)).To(Equal(int32(3)))
 		}).WithContext(ctx).Should(Succeed(), func() string { return t.describe(ctx) })
 		Expect(t.workload(ctx, Default, "child", "trainer").UID).To(Equal(uid))
 		t.expectReserved(ctx, "15")

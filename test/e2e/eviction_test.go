@@ -128,7 +128,7 @@ var _ = Describe("An evicted JobSet", func() {
 			one.Status.Phase = phase
 			Expect(env.Admin.Status().Update(ctx, &one)).To(Succeed())
 			Eventually(func(g Gomega) {
-				status := t.jobs(ctx, g, "trainer")[0].Status
+				status := t.job(ctx, g, "trainer").Status
 				g.Expect(status.Succeeded + status.Failed).To(Equal(int32(1)))
 			}).WithContext(ctx).Should(Succeed())
 			t.evict(ctx, "victim", "trainer", preemption)
@@ -160,7 +160,7 @@ var _ = Describe("An evicted JobSet", func() {
 			t.evict(ctx, "victim", "trainer", preemption)
 			// The JobSet controller tries to resume the held Job, and takes its start time. No Job can end without one.
 			Eventually(func(g Gomega) {
-				job := t.jobs(ctx, g, "trainer")[0]
+				job := t.job(ctx, g, "trainer")
 				g.Expect(*job.Spec.Suspend).To(BeTrue())
 				g.Expect(job.Status.StartTime).To(BeNil())
 			}).WithContext(ctx).Should(Succeed(), func() string { return t.describe(ctx) })

@@ -141,6 +141,13 @@ func (t team) jobs(ctx context.Context, g Gomega, replicatedJob string) []batchv
 	return list.Items
 }
 
+// job returns the only Job of a ReplicatedJob.
+func (t team) job(ctx context.Context, g Gomega, replicatedJob string) *batchv1.Job {
+	jobs := t.jobs(ctx, g, replicatedJob)
+	g.Expect(jobs).To(HaveLen(1))
+	return &jobs[0]
+}
+
 // pods of a ReplicatedJob, or all of the team.
 func (t team) pods(ctx context.Context, g Gomega, replicatedJob string) []corev1.Pod {
 	var list corev1.PodList
