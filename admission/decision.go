@@ -9,7 +9,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/flavor"
-	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 )
 
 // A StageKey names a stage by the quota Workload that stands for it.
@@ -82,7 +82,7 @@ func (d Refuse) Equal(other Refuse) bool {
 }
 
 // Wait returns the refusal as the status of the quota Workload reports it.
-func (d Refuse) Wait() life.Wait {
+func (d Refuse) Wait() quotaworkload.Wait {
 	w := d.Refusal.Wait()
 	for i := range d.podSets {
 		p := &d.podSets[i]
@@ -127,8 +127,8 @@ type Refusal struct {
 }
 
 // Wait returns the refusal as the status of a quota Workload reports it.
-func (r Refusal) Wait() life.Wait {
-	return life.Wait{Reason: r.Reason, Message: r.Message, KueueReason: r.kueueReason(), KueueMessage: r.Kueue}
+func (r Refusal) Wait() quotaworkload.Wait {
+	return quotaworkload.Wait{Reason: r.Reason, Message: r.Message, KueueReason: r.kueueReason(), KueueMessage: r.Kueue}
 }
 
 // kueueReason returns the reason that Kueue writes with default feature gates, or nothing if that is Pending. Kueue's scheduler, which reads the

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/admission/quota"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/queue"
 )
@@ -248,7 +248,7 @@ func number(s string) int {
 func (e *Engine) adoptStatus(s *stage, object *kueue.Workload) {
 	s.isFinished = conditionIsTrue(object, kueue.WorkloadFinished)
 	s.isAdmitted = conditionIsTrue(object, kueue.WorkloadAdmitted)
-	s.isReady, s.hasNoPods = conditionIsTrue(object, kueue.WorkloadPodsReady), life.HasNoPodsYet(object)
+	s.isReady, s.hasNoPods = conditionIsTrue(object, kueue.WorkloadPodsReady), quotaworkload.HasNoPodsYet(object)
 	s.admittedAt = admittedAt(object)
 	s.evicted, s.isEvicted = time.Time{}, false
 	if s.evicting == 0 {
@@ -272,7 +272,7 @@ func (e *Engine) adoptStatus(s *stage, object *kueue.Workload) {
 		s.reservation.usage, s.reservation.parts = e.usageOf(object)
 	}
 	s.closed = ""
-	switch gate := life.GateMessage(object); {
+	switch gate := quotaworkload.GateMessage(object); {
 	case !object.DeletionTimestamp.IsZero():
 		s.closed = "the quota Workload is being deleted"
 	case object.Spec.Active != nil && !*object.Spec.Active:

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/simulator/scenario"
 )
 
@@ -102,7 +103,7 @@ func (s *simulation) evictByAdministrator(j *job, a scenario.Act) {
 // isEvictable reports whether a quota Workload holds quota and is not being evicted.
 func (s *simulation) isEvictable(p payer) bool {
 	w := s.objects.workloads[p.key]
-	return w != nil && life.HoldsQuota(w) && !isFinished(w) && !life.IsTrue(w, kueue.WorkloadEvicted)
+	return w != nil && quotaworkload.HoldsQuota(w) && !isFinished(w) && !quotaworkload.IsTrue(w, kueue.WorkloadEvicted)
 }
 
 // evict writes the status of an evicted quota Workload. If it is that of a stage, all other stages of its job that hold quota are evicted
@@ -145,8 +146,8 @@ func (s *simulation) delete(j *job) {
 	}
 	for _, p := range j.payers() {
 		w := s.objects.workloads[p.key]
-		if w == nil || !life.HoldsQuota(w) || !p.stage.isReleased && !j.stopping {
-			if w != nil && life.HoldsQuota(w) && !isFinished(w) {
+		if w == nil || !quotaworkload.HoldsQuota(w) || !p.stage.isReleased && !j.stopping {
+			if w != nil && quotaworkload.HoldsQuota(w) && !isFinished(w) {
 				s.say("stop %s", j.subject(p))
 			}
 			s.drop(p)
@@ -197,7 +198,7 @@ func (s *simulation) check(c scenario.Check) {
 	found := false
 	for _, p := range j.payers() {
 		w := s.objects.workloads[p.key]
-		if w == nil || isFinished(w) || !life.HoldsQuota(w) || !j.concerns(c.Target, p) {
+		if w == nil || isFinished(w) || !quotaworkload.HoldsQuota(w) || !j.concerns(c.Target, p) {
 			continue
 		}
 		after := w.DeepCopy()

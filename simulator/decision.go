@@ -10,6 +10,7 @@ import (
 
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/simulator/scenario"
 )
 
@@ -80,7 +81,7 @@ func (s *simulation) writeAdmission(d *admission.Admit) {
 		return
 	}
 	w := s.objects.workloads[d.Stage]
-	if life.HoldsQuota(w) || isFinished(w) {
+	if quotaworkload.HoldsQuota(w) || isFinished(w) {
 		s.violation("I4: the engine admits %s once more", j.subject(p))
 	}
 	status := life.Admitted(w, &d.Admission, s.time())
@@ -176,7 +177,7 @@ func (s *simulation) standing(p payer) string {
 		return "it is gone"
 	case isFinished(w):
 		return "it has finished"
-	case life.HoldsQuota(w):
+	case quotaworkload.HoldsQuota(w):
 		return fmt.Sprintf("it holds quota in %s", w.Status.Admission.ClusterQueue)
 	}
 	return "nothing is in its way"

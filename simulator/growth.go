@@ -9,7 +9,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/elastic"
-	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/simulator/scenario"
 )
@@ -37,7 +37,7 @@ func (s *simulation) resize(r scenario.Resize) error {
 // fit updates the quota Workload of a stage that holds no quota to the current pods of the stage, except those that have succeeded, and
 // reports whether they differ from before.
 func (j *job) fit(st *stage, w *kueue.Workload) (differs bool) {
-	if !j.IsJobSet || life.HoldsQuota(w) {
+	if !j.IsJobSet || quotaworkload.HoldsQuota(w) {
 		return false
 	}
 	var over []kueue.ReclaimablePod
@@ -75,21 +75,21 @@ func (s *simulation) sizeOf(j *job, st *stage, podSet int) elastic.Size {
 		return elastic.Fixed(want, 0, len(st.growths))
 	}
 	isScaled := len(st.growths) > 0 || elastic.Charged(w, name, want) != want || p != nil && p.count() < want
-	if !j.IsJobSet || !life.HoldsQuota(w) || !isScaled {
+	if !j.IsJobSet || !quotaworkload.HoldsQuota(w) || !isScaled {
 		return elastic.Fixed(want, 1, len(st.growths))
 	}
 	var growths []elastic.Growth
 	for _, growth := range st.growths {
 		gw := s.objects.workloads[growth.key]
 		mayRun := mayUse(gw)
-		growths = append(growths, elastic.Growth{HoldsQuota: life.HoldsQuota(gw), Held: elastic.Held(gw, name), MayRun: mayRun, MayBegin: mayRun})
+		growths = append(growths, elastic.Growth{HoldsQuota: quotaworkload.HoldsQuota(gw), Held: elastic.Held(gw, name), MayRun: mayRun, MayBegin: mayRun})
 	}
 	return elastic.Divide(want, elastic.Held(w, name), 1, growths)
 }
 
 // mayUse reports whether pods may run on the quota of a quota Workload.
 func mayUse(w *kueue.Workload) bool {
-	return life.HoldsQuota(w) && life.IsTrue(w, kueue.WorkloadAdmitted) && !life.IsTrue(w, kueue.WorkloadEvicted) &&
+	return quotaworkload.HoldsQuota(w) && quotaworkload.IsTrue(w, kueue.WorkloadAdmitted) && !quotaworkload.IsTrue(w, kueue.WorkloadEvicted) &&
 		w.Annotations[apis.AdmissionGatedByAnnotation] == ""
 }
 
@@ -117,7 +117,7 @@ func isGrown(j *job, st *stage, sizes []elastic.Size) bool {
 // mayGrow reports whether a stage holds quota and keeps it.
 func (s *simulation) mayGrow(j *job, st *stage) bool {
 	w := s.objects.workloads[st.own.key]
-	return j.IsJobSet && !j.stopping && !j.isOver && w != nil && life.HoldsQuota(w) && !isFinished(w) && !life.IsTrue(w, kueue.WorkloadEvicted)
+	return j.IsJobSet && !j.stopping && !j.isOver && w != nil && quotaworkload.HoldsQuota(w) && !isFinished(w) && !quotaworkload.IsTrue(w, kueue.WorkloadEvicted)
 }
 
 // tend reconciles the growths of a stage, as the stage controller does. If the stage is about to release its quota, pending growths are
@@ -125,7 +125,7 @@ func (s *simulation) mayGrow(j *job, st *stage) bool {
 func (s *simulation) tend(j *job, st *stage) {
 	if !s.mayGrow(j, st) {
 		for _, growth := range slices.Clone(st.growths) {
-			if !life.HoldsQuota(s.objects.workloads[growth.key]) {
+			if !quotaworkload.HoldsQuota(s.objects.workloads[growth.key]) {
 				s.dropGrowth(j, growth)
 			}
 		}
@@ -139,11 +139,11 @@ func (s *simulation) tend(j *job, st *stage) {
 	for k, growth := range slices.Clone(st.growths) {
 		w := s.objects.workloads[growth.key]
 		switch pays := slices.ContainsFunc(sizes, func(z elastic.Size) bool { return z.Growths[k] > 0 }); {
-		case pays && life.HoldsQuota(w):
+		case pays && quotaworkload.HoldsQuota(w):
 			s.tendHolder(j, growth, sizes, k)
 		case pays:
 			s.askAgain(j, growth, podSets(st, func(i int) int32 { return sizes[i].Growths[k] }))
-		case !life.HoldsQuota(w) || isSettled(j, st, sizes):
+		case !quotaworkload.HoldsQuota(w) || isSettled(j, st, sizes):
 			s.dropGrowth(j, growth)
 		}
 	}
@@ -168,7 +168,7 @@ func (s *simulation) tendHolder(j *job, growth payer, sizes []elastic.Size, k in
 	s.reclaim(j, growth, sizes, func(z elastic.Size) int32 { return z.Growths[k] })
 	w := s.objects.workloads[growth.key]
 	switch {
-	case !life.IsTrue(w, kueue.WorkloadEvicted):
+	case !quotaworkload.IsTrue(w, kueue.WorkloadEvicted):
 		s.tellReadiness(j, w, mayUse(w) && isGrown(j, growth.stage, sizes))
 	case isSettled(j, growth.stage, sizes):
 		s.say("stop %s", j.subject(growth))

@@ -14,6 +14,7 @@ import (
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/admission/elastic"
 	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/simulator/scenario"
@@ -206,7 +207,7 @@ func (j *job) annotate(st *stage, w *kueue.Workload) (differs bool) {
 		gates = append(gates, apis.DeactivatedGate)
 	}
 	before := maps.Clone(w.Annotations)
-	life.SetGates(w, gates)
+	quotaworkload.SetGates(w, gates)
 	if j.IsJobSet {
 		w.Annotations[apis.AttemptAnnotation] = strconv.Itoa(j.attempt)
 	}
@@ -309,7 +310,7 @@ func (s *simulation) close(j *job) {
 
 func (j *job) mayRun(st *stage, w *kueue.Workload) bool {
 	return !st.isReleased && !j.stopping && w.Annotations[apis.AdmissionGatedByAnnotation] == "" &&
-		life.HoldsQuota(w) && life.IsTrue(w, kueue.WorkloadAdmitted) && !life.IsTrue(w, kueue.WorkloadEvicted)
+		quotaworkload.HoldsQuota(w) && quotaworkload.IsTrue(w, kueue.WorkloadAdmitted) && !quotaworkload.IsTrue(w, kueue.WorkloadEvicted)
 }
 
 func (j *job) haveSucceeded(st *stage) bool {
@@ -338,7 +339,7 @@ func (s *simulation) finished(j *job, st *stage, reason string) {
 	switch {
 	case j.haveSucceeded(st):
 		s.say("finish %s", j.subject(st.own))
-	case life.HoldsQuota(w):
+	case quotaworkload.HoldsQuota(w):
 		s.say("stop %s", j.subject(st.own))
 	}
 	s.put(w)
@@ -382,7 +383,7 @@ func (s *simulation) restart(j *job) {
 		st.isOpen, st.isReleased = j.reached(st), false
 		w := s.objects.workloads[st.own.key]
 		isShort := w != nil && !isFinished(w) && st.isShort(w)
-		if isShort && life.HoldsQuota(w) {
+		if isShort && quotaworkload.HoldsQuota(w) {
 			s.dropGrowths(j, st)
 			s.say("stop %s", j.subject(st.own))
 		}
@@ -436,11 +437,11 @@ func (s *simulation) stopped(j *job) {
 		switch {
 		case w == nil:
 		case j.isDeleted:
-			if life.HoldsQuota(w) && !isFinished(w) {
+			if quotaworkload.HoldsQuota(w) && !isFinished(w) {
 				s.say("stop %s", j.subject(p))
 			}
 			s.drop(p)
-		case life.HoldsQuota(w) && !isFinished(w):
+		case quotaworkload.HoldsQuota(w) && !isFinished(w):
 			s.say("stop %s", j.subject(p))
 			s.put(s.giveBack(w))
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 )
 
 // lives are the quota Workloads whose next step outside of the engine has to be computed. The results are in the objects.
@@ -104,7 +105,7 @@ func (s *simulation) live(key admission.StageKey, w *kueue.Workload) {
 		after = life.Merge(w, step.Status)
 	}
 	j, p := s.find(key)
-	if evicted, is := step.News.(life.EvictedNews); is && life.HoldsQuota(w) {
+	if evicted, is := step.News.(life.EvictedNews); is && quotaworkload.HoldsQuota(w) {
 		s.evict(j, p, step.Status, evicted.Eviction.FullReason()+": "+evicted.Eviction.Message)
 		return
 	}

@@ -9,7 +9,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
-	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/simulator/scenario"
 )
 
@@ -93,7 +93,7 @@ func (s *simulation) heldLine(queue string, fr flavorResource, quota, borrowed r
 // usage returns the quota that a quota Workload holds in a ClusterQueue, without terminated pods.
 func usage(w *kueue.Workload, queue string) map[flavorResource]resource.Quantity {
 	held := map[flavorResource]resource.Quantity{}
-	if !life.HoldsQuota(w) || isFinished(w) || string(w.Status.Admission.ClusterQueue) != queue {
+	if !quotaworkload.HoldsQuota(w) || isFinished(w) || string(w.Status.Admission.ClusterQueue) != queue {
 		return held
 	}
 	for i := range w.Status.Admission.PodSetAssignments {

@@ -12,10 +12,11 @@ import (
 
 	"github.com/tranche-dev/tranche/admission/elastic"
 	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/simulator/scenario"
 )
 
-func isFinished(w *kueue.Workload) bool { return life.IsTrue(w, kueue.WorkloadFinished) }
+func isFinished(w *kueue.Workload) bool { return quotaworkload.IsTrue(w, kueue.WorkloadFinished) }
 
 // setFinished records that a stage has finished.
 func (s *simulation) setFinished(w *kueue.Workload, reason string) {
@@ -31,7 +32,7 @@ func (s *simulation) timestamp() metav1.Time { return metav1.NewTime(s.time().Tr
 // giveBack releases the quota of a quota Workload whose pods have terminated.
 func (s *simulation) giveBack(w *kueue.Workload) *kueue.Workload {
 	status := life.Suspended(w, s.time())
-	if life.IsTrue(w, kueue.WorkloadEvicted) {
+	if quotaworkload.IsTrue(w, kueue.WorkloadEvicted) {
 		status = life.GivenBack(w, s.time())
 	}
 	after := life.Merge(w, &status)
@@ -46,7 +47,7 @@ func (s *simulation) tellReadiness(j *job, w *kueue.Workload, areReady bool) {
 	old := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadPodsReady)
 	c := life.PodsReady(old, areReady)
 	isNews := old == nil && c.Status == metav1.ConditionTrue || old != nil && (old.Status != c.Status || old.Reason != c.Reason)
-	if isNews && !j.stopping && life.HoldsQuota(w) {
+	if isNews && !j.stopping && quotaworkload.HoldsQuota(w) {
 		after := w.DeepCopy()
 		s.setPodsReady(after, c)
 		s.put(after)

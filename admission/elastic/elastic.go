@@ -16,7 +16,7 @@ import (
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 )
 
 // A Size is how many pods each Job of a pod set has, and which quota Workloads pay for them.
@@ -82,7 +82,7 @@ func Charged(workload *kueue.Workload, podSet string, orElse int32) int32 {
 		return orElse
 	}
 	asked := workload.Spec.PodSets[i].Count
-	if !life.HoldsQuota(workload) {
+	if !quotaworkload.HoldsQuota(workload) {
 		return asked
 	}
 	for _, assignment := range workload.Status.Admission.PodSetAssignments {

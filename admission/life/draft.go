@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 )
 
 // maxConditionMessage is the limit of the API server.
@@ -57,7 +59,7 @@ func (d *draft) reserve(admission *kueue.Admission) {
 }
 
 // release sets the conditions of a Workload that holds nothing and why, and adds the time that it was admitted. The draft has no admission.
-func (d *draft) release(w Wait) {
+func (d *draft) release(w quotaworkload.Wait) {
 	d.wait(w)
 	admitted := apimeta.FindStatusCondition(d.status.Conditions, kueue.WorkloadAdmitted)
 	if admitted == nil && d.workload.Status.Admission == nil {

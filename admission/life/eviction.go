@@ -7,6 +7,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 )
 
 // An Eviction is why a quota Workload has to release its quota.
@@ -58,7 +60,7 @@ func (d *draft) deactivate(reason, message string) {
 		d.status.AdmissionChecks[i].RequeueAfterSeconds, d.status.AdmissionChecks[i].RetryCount = nil, nil
 	}
 	if d.status.Admission == nil {
-		d.wait(Wait{Reason: kueue.WorkloadDeactivated, Message: message})
+		d.wait(quotaworkload.Wait{Reason: kueue.WorkloadDeactivated, Message: message})
 		d.set(kueue.WorkloadRequeued, metav1.ConditionFalse, reason, message)
 	}
 }

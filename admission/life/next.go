@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 )
@@ -55,19 +56,19 @@ func Next(s *Seen, podsReady *configapi.WaitForPodsReady, now time.Time) *Step {
 
 func next(s *Seen, podsReady *configapi.WaitForPodsReady, now time.Time) *Step {
 	w := s.Workload
-	isActive, isEvicted := ptr.Deref(w.Spec.Active, true), IsTrue(w, kueue.WorkloadEvicted)
+	isActive, isEvicted := ptr.Deref(w.Spec.Active, true), quotaworkload.IsTrue(w, kueue.WorkloadEvicted)
 	isDeactivated := isEvicted && IsDeactivated(apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadEvicted).Reason)
 	switch {
-	case IsTrue(w, kueue.WorkloadFinished) || !w.DeletionTimestamp.IsZero():
+	case quotaworkload.IsTrue(w, kueue.WorkloadFinished) || !w.DeletionTimestamp.IsZero():
 		return &Step{}
-	case isActive && IsTrue(w, kueue.WorkloadDeactivationTarget):
+	case isActive && quotaworkload.IsTrue(w, kueue.WorkloadDeactivationTarget):
 		return &Step{Deactivate: true}
 	case !isActive && !isDeactivated:
 		return deactivated(w, now)
-	case HoldsQuota(w) && isEvicted:
+	case quotaworkload.HoldsQuota(w) && isEvicted:
 		// The controller that runs the pods releases the quota when they have terminated, whether or not it owns the Workload.
 		return &Step{}
-	case HoldsQuota(w):
+	case quotaworkload.HoldsQuota(w):
 		return holding(s, podsReady, now)
 	case isActive:
 		return waiting(s, now)
@@ -110,7 +111,7 @@ func holding(s *Seen, podsReady *configapi.WaitForPodsReady, now time.Time) *Ste
 		e := Eviction{Reason: kueue.WorkloadEvictedByAdmissionCheck, Message: "Evicted due to " + Verdict(retry)}
 		return evict(w, e, LaterTry(w, now), now)
 	}
-	if IsTrue(w, kueue.WorkloadAdmitted) {
+	if quotaworkload.IsTrue(w, kueue.WorkloadAdmitted) {
 		return running(s, podsReady, now)
 	}
 	if s.ReservedIn == nil {
@@ -206,7 +207,7 @@ func running(s *Seen, podsReady *configapi.WaitForPodsReady, now time.Time) *Ste
 // IsOverdue reports whether the pods of a Workload that holds quota should have been ready before now.
 func IsOverdue(w *kueue.Workload, podsReady *configapi.WaitForPodsReady, now time.Time) bool {
 	admitted := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadAdmitted)
-	if !HoldsQuota(w) || IsTrue(w, kueue.WorkloadEvicted) || IsTrue(w, kueue.WorkloadFinished) || admitted == nil || admitted.Status != metav1.ConditionTrue {
+	if !quotaworkload.HoldsQuota(w) || quotaworkload.IsTrue(w, kueue.WorkloadEvicted) || quotaworkload.IsTrue(w, kueue.WorkloadFinished) || admitted == nil || admitted.Status != metav1.ConditionTrue {
 		return false
 	}
 	limit := readyBy(w, podsReady, admitted.LastTransitionTime.Time)
@@ -235,7 +236,7 @@ func (l *readyLimit) setting() string {
 // count: the stage starts again. Time in which a stage is gated again and keeps its quota, because its JobSet was restarted, does not count
 // either, nor does time in which a gang of pods gathers quota.
 func readyBy(w *kueue.Workload, podsReady *configapi.WaitForPodsReady, admitted time.Time) *readyLimit {
-	if !*podsReady.Enable || isClosed(w) || HasNoPodsYet(w) {
+	if !*podsReady.Enable || isClosed(w) || quotaworkload.HasNoPodsYet(w) {
 		return nil
 	}
 	started := startedAt(w, admitted)
@@ -255,7 +256,7 @@ func readyBy(w *kueue.Workload, podsReady *configapi.WaitForPodsReady, admitted 
 
 // isClosed reports whether the pods of a Workload must not run now, although it may hold quota.
 func isClosed(w *kueue.Workload) bool {
-	gates := Gates(w)
+	gates := quotaworkload.Gates(w)
 	return slices.Contains(gates, apis.StageGate) || slices.Contains(gates, apis.SuspendedGate)
 }
 
@@ -363,13 +364,13 @@ func gatedAgain(w *kueue.Workload, now time.Time) *Step {
 		return nil
 	}
 	reason := kueue.WorkloadAdmissionGated
-	if slices.Contains(Gates(w), apis.SuspendedGate) {
+	if slices.Contains(quotaworkload.Gates(w), apis.SuspendedGate) {
 		reason = kueue.WorkloadOnHold
 	}
 	if said.Reason == reason || said.Reason == kueue.WorkloadQuotaReservedReasonPendingEvaluation {
 		return nil
 	}
-	status := Pending(w, bothReasons(reason, "Not in the queue: "+GateMessage(w)), now)
+	status := Pending(w, bothReasons(reason, "Not in the queue: "+quotaworkload.GateMessage(w)), now)
 	return &Step{Status: &status}
 }
 

@@ -18,16 +18,6 @@ func StageSucceeded(stage string) *metav1.Condition {
 	}
 }
 
-// HasNoPodsYet reports whether a quota Workload is for pods of a gang that cannot have been ungated: either the gang gathers quota, until all its
-// parts are admitted, or it was reserved before the pods existed. The gang determines how long it is kept, and no Workload waits until the pods
-// are ready, least of all the other parts.
-func HasNoPodsYet(workload *kueue.Workload) bool {
-	if workload.Annotations[apis.PodGroupKey] == "" || workload.Annotations[apis.StartedAnnotation] != "" {
-		return false
-	}
-	return workload.Labels[apis.PlanUIDLabel] != "" || len(workload.Spec.PodSets) > 0 && workload.Spec.PodSets[0].Name == apis.ReservedPodSet
-}
-
 // Started returns the value of StartedAnnotation of a gang whose pods are ungated from a time on.
 func Started(now time.Time) string { return now.UTC().Format(time.RFC3339) }
 

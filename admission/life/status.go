@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 )
 
@@ -40,7 +41,7 @@ func Admitted(workload *kueue.Workload, admission *kueue.Admission, now time.Tim
 
 // Pending returns the status of a quota Workload that holds no quota, with the reason why it waits. If it did hold quota, this releases it, and
 // resets its AdmissionChecks.
-func Pending(workload *kueue.Workload, wait Wait, now time.Time) kueue.WorkloadStatus {
+func Pending(workload *kueue.Workload, wait quotaworkload.Wait, now time.Time) kueue.WorkloadStatus {
 	d := newDraft(workload, now)
 	if workload.Status.Admission != nil {
 		d.resetChecks()
@@ -104,16 +105,6 @@ func set(status *kueue.WorkloadStatus, workload *kueue.Workload, condition metav
 	apimeta.SetStatusCondition(&status.Conditions, condition)
 }
 
-// IsTrue reports whether a quota Workload has a condition of this type with status True.
-func IsTrue(workload *kueue.Workload, conditionType string) bool {
-	return apimeta.IsStatusConditionTrue(workload.Status.Conditions, conditionType)
-}
-
-// HoldsQuota reports whether a quota Workload holds quota.
-func HoldsQuota(workload *kueue.Workload) bool {
-	return workload.Status.Admission != nil && IsTrue(workload, kueue.WorkloadQuotaReserved)
-}
-
 // QueuedSince returns when a quota Workload was created or last requeued.
 func QueuedSince(workload *kueue.Workload) time.Time {
 	if c := apimeta.FindStatusCondition(workload.Status.Conditions, kueue.WorkloadRequeued); c != nil {
@@ -124,14 +115,14 @@ func QueuedSince(workload *kueue.Workload) time.Time {
 
 // IsShutOut reports whether a quota Workload was evicted because it is not active.
 func IsShutOut(workload *kueue.Workload) bool {
-	return !ptr.Deref(workload.Spec.Active, true) && IsTrue(workload, kueue.WorkloadEvicted) && !IsTrue(workload, kueue.WorkloadFinished)
+	return !ptr.Deref(workload.Spec.Active, true) && quotaworkload.IsTrue(workload, kueue.WorkloadEvicted) && !quotaworkload.IsTrue(workload, kueue.WorkloadFinished)
 }
 
 // DeactivatedAt returns when a quota Workload was deactivated for one of the causes for which the manager does that, or nil. A deactivation by a
 // user has no such cause, also after the manager has deactivated the Workload once and it was activated again.
 func DeactivatedAt(workload *kueue.Workload) *time.Time {
 	evicted := apimeta.FindStatusCondition(workload.Status.Conditions, kueue.WorkloadEvicted)
-	if !IsShutOut(workload) || IsTrue(workload, kueue.WorkloadRequeued) || !strings.HasPrefix(evicted.Reason, kueue.WorkloadDeactivated+"DueTo") {
+	if !IsShutOut(workload) || quotaworkload.IsTrue(workload, kueue.WorkloadRequeued) || !strings.HasPrefix(evicted.Reason, kueue.WorkloadDeactivated+"DueTo") {
 		return nil
 	}
 	return &evicted.LastTransitionTime.Time

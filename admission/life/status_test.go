@@ -12,6 +12,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 )
 
 // now returns a time that is no whole second.
@@ -81,7 +82,7 @@ func TestPendingResetsChecks(t *testing.T) {
 		"Ready":   workload(),
 	} {
 		w.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "budget", State: kueue.CheckStateReady, RequeueAfterSeconds: new(int32(60))}}
-		status := life.Pending(w, life.Wait{Reason: "OnHold", KueueReason: "OnHold", Message: "suspended"}, now())
+		status := life.Pending(w, quotaworkload.Wait{Reason: "OnHold", KueueReason: "OnHold", Message: "suspended"}, now())
 		if got := string(status.AdmissionChecks[0].State); got != name {
 			t.Errorf("admission %v: check is %s, want %s", w.Status.Admission, got, name)
 		}

@@ -7,33 +7,23 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 )
 
-// A Wait is why a quota Workload holds no quota.
-type Wait struct {
-	// Reason is the most specific reason of Kueue for QuotaReserved=False, such as WaitingForQuota, and Message a sentence for the owner.
-	Reason, Message string
-	// KueueReason and KueueMessage are what Kueue writes into the condition QuotaReserved with default feature gates. An empty reason means
-	// Pending, and an empty message means Message.
-	KueueReason, KueueMessage string
-	// Requests is the requested quota, if it is known.
-	Requests []kueue.PodSetRequest
-}
-
 // pendingEvaluation returns the Wait of a quota Workload that is in the queue, and about which nothing has been decided yet.
-func pendingEvaluation(message string) Wait {
-	return Wait{Reason: kueue.WorkloadQuotaReservedReasonPendingEvaluation, Message: message}
+func pendingEvaluation(message string) quotaworkload.Wait {
+	return quotaworkload.Wait{Reason: kueue.WorkloadQuotaReservedReasonPendingEvaluation, Message: message}
 }
 
 // bothReasons returns the Wait of a quota Workload for which Kueue has the same reason with and without feature gates.
-func bothReasons(reason, message string) Wait {
-	return Wait{Reason: reason, KueueReason: reason, Message: message}
+func bothReasons(reason, message string) quotaworkload.Wait {
+	return quotaworkload.Wait{Reason: reason, KueueReason: reason, Message: message}
 }
 
 // wait sets the conditions of a quota Workload that holds no quota: QuotaReserved as Kueue writes it with default feature gates, and
 // WaitingCondition if that has more details.
-func (d *draft) wait(w Wait) {
+func (d *draft) wait(w quotaworkload.Wait) {
 	reason, message := w.KueueReason, w.KueueMessage
 	if reason == "" {
 		reason = kueue.WorkloadPending //nolint:staticcheck // the reason that Kueue writes by default
@@ -65,12 +55,12 @@ func (d *draft) waitsNoLonger() {
 
 // WaitOf returns the most specific reason for which a quota Workload holds no quota, and the message for its owner. It returns nil if its status
 // has none.
-func WaitOf(workload *kueue.Workload) *Wait {
+func WaitOf(workload *kueue.Workload) *quotaworkload.Wait {
 	reserved := apimeta.FindStatusCondition(workload.Status.Conditions, kueue.WorkloadQuotaReserved)
 	if reserved == nil || reserved.Status != metav1.ConditionFalse {
 		return nil
 	}
-	w := &Wait{Reason: finest(reserved.Reason), Message: reserved.Message, KueueReason: reserved.Reason, KueueMessage: reserved.Message}
+	w := &quotaworkload.Wait{Reason: finest(reserved.Reason), Message: reserved.Message, KueueReason: reserved.Reason, KueueMessage: reserved.Message}
 	if c := apimeta.FindStatusCondition(workload.Status.Conditions, apis.WaitingCondition); c != nil && c.Status == metav1.ConditionTrue {
 		w.Reason, w.Message = c.Reason, c.Message
 	}

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 )
@@ -16,11 +17,11 @@ import (
 // either way.
 func TestWait(t *testing.T) {
 	for name, tc := range map[string]struct {
-		wait                               Wait
+		wait                               quotaworkload.Wait
 		reason, message, waiting, granular string
 	}{
-		"for quota":   {Wait{Reason: "WaitingForQuota", Message: "needs 3", KueueMessage: "couldn't"}, "Pending", "couldn't", "WaitingForQuota needs 3", "WaitingForQuota"},
-		"for a queue": {Wait{Reason: "Suspended", Message: "stopped", KueueReason: "Inadmissible"}, "Inadmissible", "stopped", "Suspended stopped", "Suspended"},
+		"for quota":   {quotaworkload.Wait{Reason: "WaitingForQuota", Message: "needs 3", KueueMessage: "couldn't"}, "Pending", "couldn't", "WaitingForQuota needs 3", "WaitingForQuota"},
+		"for a queue": {quotaworkload.Wait{Reason: "Suspended", Message: "stopped", KueueReason: "Inadmissible"}, "Inadmissible", "stopped", "Suspended stopped", "Suspended"},
 		"in line":     {pendingEvaluation("new"), "Pending", "new", "", "PendingEvaluation"},
 		"gated":       {bothReasons("AdmissionGated", "by"), "AdmissionGated", "by", "", "AdmissionGated"},
 	} {
@@ -54,7 +55,7 @@ func TestWait(t *testing.T) {
 // An admitted Workload waits for nothing.
 func TestAdmittedDoesNotWait(t *testing.T) {
 	w := &kueue.Workload{}
-	w.Status = Pending(w, Wait{Reason: "WaitingForQuota", Message: "needs 3"}, time.Unix(0, 0))
+	w.Status = Pending(w, quotaworkload.Wait{Reason: "WaitingForQuota", Message: "needs 3"}, time.Unix(0, 0))
 	status := Admitted(w, &kueue.Admission{ClusterQueue: "q"}, time.Unix(1, 0))
 	if apimeta.FindStatusCondition(status.Conditions, apis.WaitingCondition) != nil {
 		t.Error("the condition Waiting is still there")
@@ -110,9 +111,9 @@ func TestUnsatisfiedChecks(t *testing.T) {
 	}
 	w.Status = Reserved(w, &kueue.Admission{ClusterQueue: "q"}, []kueue.AdmissionCheckReference{"budget"}, time.Unix(1, 0))
 	says("UnsatisfiedChecks", "The workload has not all checks ready", "UnsatisfiedAdmissionChecks", "The workload has not all checks ready")
-	w.Status = Pending(w, Wait{Reason: "WaitingForQuota", Message: "needs 3"}, time.Unix(2, 0))
+	w.Status = Pending(w, quotaworkload.Wait{Reason: "WaitingForQuota", Message: "needs 3"}, time.Unix(2, 0))
 	says("NoReservationUnsatisfiedChecks", "The workload has no reservation and not all checks ready", "NoReservation", "The workload has no reservation")
 	w.Status.AdmissionChecks = nil
-	w.Status = Pending(w, Wait{Reason: "WaitingForQuota", Message: "needs 4"}, time.Unix(3, 0))
+	w.Status = Pending(w, quotaworkload.Wait{Reason: "WaitingForQuota", Message: "needs 4"}, time.Unix(3, 0))
 	says("NoReservation", "The workload has no reservation", "NoReservation", "The workload has no reservation")
 }

@@ -15,8 +15,8 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/device"
-	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/admission/podgroup"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
 )
@@ -227,7 +227,7 @@ func TestDevicesAreCharged(t *testing.T) {
 			"preempt": func(*rapid.T) {
 				if len(w.workloads) > 0 {
 					x := w.workloads[rapid.IntRange(0, len(w.workloads)-1).Draw(t, "workload")]
-					if life.HoldsQuota(x) && !life.IsTrue(x, kueue.WorkloadEvicted) && !life.IsTrue(x, kueue.WorkloadFinished) {
+					if quotaworkload.HoldsQuota(x) && !quotaworkload.IsTrue(x, kueue.WorkloadEvicted) && !quotaworkload.IsTrue(x, kueue.WorkloadFinished) {
 						w.preempt(x)
 					}
 				}

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/admission/podgroup"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 )
 
@@ -85,14 +85,14 @@ func TestHoldsNothingIdle(t *testing.T) {
 			w := tc.gang(t)
 			w.settle()
 			if tc.wait > 0 {
-				if !slices.ContainsFunc(w.workloads, life.HoldsQuota) || w.last.Again != tc.wait {
+				if !slices.ContainsFunc(w.workloads, quotaworkload.HoldsQuota) || w.last.Again != tc.wait {
 					t.Fatalf("looks again in %s, want in %s: %s", w.last.Again, tc.wait, w.last.Tell.Text)
 				}
 				w.now = w.now.Add(tc.wait)
 				w.settle()
 			}
 			for _, x := range w.workloads {
-				if life.HoldsQuota(x) {
+				if quotaworkload.HoldsQuota(x) {
 					t.Errorf("%s holds quota: %s, %+v", x.Name, w.last.Tell.Text, x.Status)
 				}
 			}
@@ -119,7 +119,7 @@ func TestReservedElsewhere(t *testing.T) {
 			narrow(&w.add(1).Spec)
 			w.settle()
 			w.expect("gg", 1, "")
-			if x := w.workloads[0]; life.HoldsQuota(x) || len(x.Spec.PodSets) != 1 || x.Spec.PodSets[0].Count != 2 {
+			if x := w.workloads[0]; quotaworkload.HoldsQuota(x) || len(x.Spec.PodSets) != 1 || x.Spec.PodSets[0].Count != 2 {
 				t.Errorf("want no quota held, and a pod set of the pods: %+v", x)
 			}
 		})
@@ -141,7 +141,7 @@ func TestRolled(t *testing.T) {
 		w.expect("rr", 3, "has started")
 		w.now = w.now.Add(w.last.Again)
 		w.settle()
-		if x := w.workloads[0]; x.UID == core && !life.IsTrue(x, kueue.WorkloadFinished) {
+		if x := w.workloads[0]; x.UID == core && !quotaworkload.IsTrue(x, kueue.WorkloadFinished) {
 			t.Errorf("the core holds quota that nobody uses: %+v", x.Status)
 		}
 		w.vanish(w.pods[0])
@@ -174,7 +174,7 @@ func TestIdleGrace(t *testing.T) {
 	w.now = w.now.Add(time.Minute)
 	w.pods[1].Status.Phase = corev1.PodFailed
 	w.settle()
-	if life.IsTrue(w.workloads[0], kueue.WorkloadFinished) || w.last.Again != 2*time.Minute {
+	if quotaworkload.IsTrue(w.workloads[0], kueue.WorkloadFinished) || w.last.Again != 2*time.Minute {
 		t.Fatalf("looks again in %s, and quota is %+v", w.last.Again, w.workloads[0].Status)
 	}
 	if want := "no pod of it runs: its quota is given back if none comes within 2m0s"; !strings.Contains(w.last.Tell.Text, want) {
@@ -191,7 +191,7 @@ func TestIdleGrace(t *testing.T) {
 	}
 	w.now = w.now.Add(2 * time.Minute)
 	w.settle()
-	if !life.IsTrue(w.workloads[0], kueue.WorkloadFinished) {
+	if !quotaworkload.IsTrue(w.workloads[0], kueue.WorkloadFinished) {
 		t.Errorf("a gang without pods keeps its quota: %+v", w.workloads[0].Status)
 	}
 }

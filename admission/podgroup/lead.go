@@ -16,6 +16,7 @@ import (
 
 	"github.com/tranche-dev/tranche/admission/flavor"
 	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 )
 
@@ -181,7 +182,7 @@ func (t *turn) bind(w *kueue.Workload) {
 // keepOne updates the single quota Workload of the core to the current gang, as long as it waits.
 func (t *turn) keepOne(why string) {
 	there, gate := t.core[0], ""
-	if why != "" || len(there.Status.ReclaimablePods) > 0 && !life.HoldsQuota(there) {
+	if why != "" || len(there.Status.ReclaimablePods) > 0 && !quotaworkload.HoldsQuota(there) {
 		gate = apis.GangGate
 	}
 	var wanted *kueue.Workload
@@ -261,7 +262,7 @@ func (t *turn) isPutOff(w *kueue.Workload) bool {
 func (t *turn) timeOut() string {
 	var since *metav1.Time
 	for _, w := range t.core {
-		if !life.HoldsQuota(w) {
+		if !quotaworkload.HoldsQuota(w) {
 			continue
 		}
 		if hasStarted(w) {

@@ -14,6 +14,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 )
 
@@ -154,7 +155,7 @@ func (t *turn) sort() {
 		case !t.isCurrent(w):
 		case isExtra(w):
 			t.extras = append(t.extras, w)
-		case life.IsTrue(w, kueue.WorkloadFinished):
+		case quotaworkload.IsTrue(w, kueue.WorkloadFinished):
 			t.over = append(t.over, w)
 		default:
 			t.core = append(t.core, w)
@@ -169,7 +170,7 @@ func (t *turn) isCurrent(w *kueue.Workload) bool {
 
 // tend reconciles one quota Workload, as far as that affects no other. Whatever its state, its pods are deleted once it is evicted.
 func (t *turn) tend(w *kueue.Workload) {
-	if life.HoldsQuota(w) && life.IsTrue(w, kueue.WorkloadEvicted) {
+	if quotaworkload.HoldsQuota(w) && quotaworkload.IsTrue(w, kueue.WorkloadEvicted) {
 		t.deleteCrew(w)
 	}
 	switch {
@@ -181,13 +182,13 @@ func (t *turn) tend(w *kueue.Workload) {
 		if !t.runs(w) {
 			t.step.Drop = append(t.step.Drop, w)
 		}
-	case life.IsTrue(w, kueue.WorkloadFinished):
+	case quotaworkload.IsTrue(w, kueue.WorkloadFinished):
 		if !t.runs(w) && slices.Contains(w.Finalizers, kueue.ResourceInUseFinalizerName) {
 			t.step.Unpin = append(t.step.Unpin, w)
 		}
-	case life.HoldsQuota(w) && life.IsTrue(w, kueue.WorkloadEvicted):
+	case quotaworkload.HoldsQuota(w) && quotaworkload.IsTrue(w, kueue.WorkloadEvicted):
 		t.goBack(w)
-	case life.HoldsQuota(w):
+	case quotaworkload.HoldsQuota(w):
 		t.follow(w)
 	case len(w.Status.ReclaimablePods) > 0:
 		t.step.Reclaim = append(t.step.Reclaim, Reclaim{Workload: w})
@@ -210,13 +211,13 @@ func (t *turn) isForgotten(w *kueue.Workload) bool {
 			return !t.isStarted() // it asks for quota with the others
 		}
 		return by != admissionOf(w) // it has another slot
-	case life.IsTrue(w, kueue.WorkloadFinished):
+	case quotaworkload.IsTrue(w, kueue.WorkloadFinished):
 		return len(t.core) == 0 && !t.leaving && len(t.waiting) > 0
 	case len(t.waiting) > 0 || t.running || t.reserves():
 		return false
 	}
 	// An evicted one keeps its queue position for pods that are recreated.
-	return !life.IsTrue(w, kueue.WorkloadEvicted) && (!life.HoldsQuota(w) || !hasStarted(w))
+	return !quotaworkload.IsTrue(w, kueue.WorkloadEvicted) && (!quotaworkload.HoldsQuota(w) || !hasStarted(w))
 }
 
 // reserves reports whether the gang asks for quota although its pods do not exist.
@@ -305,7 +306,7 @@ func (t *turn) again(after time.Duration) {
 // close gates waiting quota Workloads while there is a problem.
 func (t *turn) close() {
 	for _, w := range t.core {
-		if life.HoldsQuota(w) {
+		if quotaworkload.HoldsQuota(w) {
 			continue
 		}
 		after := w.DeepCopy()
@@ -341,7 +342,7 @@ func (t *turn) dropTwins() {
 	}
 	rank := func(w *kueue.Workload) int {
 		switch {
-		case !life.HoldsQuota(w):
+		case !quotaworkload.HoldsQuota(w):
 			return 2
 		case !hasStarted(w):
 			return 1
@@ -359,7 +360,7 @@ func (t *turn) dropTwins() {
 
 // isStarted reports whether the gang rule is off.
 func (t *turn) isStarted() bool {
-	return slices.ContainsFunc(t.core, func(w *kueue.Workload) bool { return life.HoldsQuota(w) && hasStarted(w) })
+	return slices.ContainsFunc(t.core, func(w *kueue.Workload) bool { return quotaworkload.HoldsQuota(w) && hasStarted(w) })
 }
 
 func (t *turn) home() kueue.ClusterQueueReference {
@@ -374,7 +375,7 @@ func (t *turn) home() kueue.ClusterQueueReference {
 // evicted returns a quota Workload of the core that has to release its quota, or nil.
 func (t *turn) evicted() *kueue.Workload {
 	for _, w := range t.core {
-		if life.HoldsQuota(w) && life.IsTrue(w, kueue.WorkloadEvicted) {
+		if quotaworkload.HoldsQuota(w) && quotaworkload.IsTrue(w, kueue.WorkloadEvicted) {
 			return w
 		}
 	}
@@ -384,7 +385,7 @@ func (t *turn) evicted() *kueue.Workload {
 // evictAll evicts the rest of the gang, including its extra quota Workloads.
 func (t *turn) evictAll(why life.Eviction, requeue func(*kueue.Workload) *kueue.RequeueState) {
 	for _, w := range slices.Concat(t.core, t.extras) {
-		if !life.HoldsQuota(w) || life.IsTrue(w, kueue.WorkloadEvicted) || slices.Contains(t.step.Drop, w) || t.evicts(w) {
+		if !quotaworkload.HoldsQuota(w) || quotaworkload.IsTrue(w, kueue.WorkloadEvicted) || slices.Contains(t.step.Drop, w) || t.evicts(w) {
 			continue
 		}
 		e := Evict{Workload: w, Why: why}
@@ -407,6 +408,6 @@ func (t *turn) isAdmitted(w *kueue.Workload) bool {
 
 // IsAdmitted reports whether a quota Workload is admitted by its status, and may stay so.
 func IsAdmitted(w *kueue.Workload) bool {
-	return life.HoldsQuota(w) && life.IsTrue(w, kueue.WorkloadAdmitted) && !life.IsTrue(w, kueue.WorkloadEvicted) &&
-		!life.IsTrue(w, kueue.WorkloadFinished) && w.DeletionTimestamp.IsZero()
+	return quotaworkload.HoldsQuota(w) && quotaworkload.IsTrue(w, kueue.WorkloadAdmitted) && !quotaworkload.IsTrue(w, kueue.WorkloadEvicted) &&
+		!quotaworkload.IsTrue(w, kueue.WorkloadFinished) && w.DeletionTimestamp.IsZero()
 }

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/admission/podgroup"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 )
 
@@ -71,7 +71,7 @@ func TestStrict(t *testing.T) {
 	}
 	w.settle()
 	w.expect("ssss", 1, "All pods of the gang have succeeded")
-	if !life.IsTrue(w.workloads[0], kueue.WorkloadFinished) {
+	if !quotaworkload.IsTrue(w.workloads[0], kueue.WorkloadFinished) {
 		t.Errorf("all have succeeded, and the gang has not finished: %+v", w.workloads[0].Status)
 	}
 	w.pods = nil
@@ -88,13 +88,13 @@ func TestEviction(t *testing.T) {
 	w.preempt(w.workloads[0])
 	w.settle()
 	w.expect("sRR", 1, "evicted")
-	if !life.HoldsQuota(w.workloads[0]) {
+	if !quotaworkload.HoldsQuota(w.workloads[0]) {
 		t.Error("the quota was given back while pods run")
 	}
 	w.vanish(w.pods[2])
 	w.vanish(w.pods[1])
 	w.settle()
-	if life.HoldsQuota(w.workloads[0]) {
+	if quotaworkload.HoldsQuota(w.workloads[0]) {
 		t.Error("the quota was not given back")
 	}
 	w.add(1)
@@ -126,7 +126,7 @@ func TestGather(t *testing.T) {
 	w.now = w.now.Add(time.Minute)
 	w.settle()
 	for _, x := range w.workloads {
-		if life.HoldsQuota(x) || x.Annotations[apis.AdmissionGatedByAnnotation] != apis.GangGate {
+		if quotaworkload.HoldsQuota(x) || x.Annotations[apis.AdmissionGatedByAnnotation] != apis.GangGate {
 			t.Errorf("%s holds quota or is open: %+v", x.Name, x.Status)
 		}
 	}
@@ -236,7 +236,7 @@ func TestReservedPods(t *testing.T) {
 		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 	}
 	w.settle()
-	if core := w.workloads[0]; !life.IsTrue(core, kueue.WorkloadPodsReady) {
+	if core := w.workloads[0]; !quotaworkload.IsTrue(core, kueue.WorkloadPodsReady) {
 		t.Errorf("all pods are ready, and %s says %+v", core.Name, core.Status.Conditions)
 	}
 	w.pods[1].Status.Phase = corev1.PodFailed
@@ -286,7 +286,7 @@ func TestClosedAfterReclaim(t *testing.T) {
 	w.settle()
 	w.preempt(w.workloads[0])
 	w.vanish(w.pods[1])
-	for life.HoldsQuota(w.workloads[0]) {
+	for quotaworkload.HoldsQuota(w.workloads[0]) {
 		if !w.apply(podgroup.Next(w.seen(), w.now)) {
 			t.Fatal("the quota is not given back")
 		}

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/admission/podgroup"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 )
 
@@ -67,12 +67,12 @@ func TestReservedNotFinishedUnderPods(t *testing.T) {
 	w.pods[0].Status.Phase = corev1.PodSucceeded
 	w.settle()
 	w.expect("sr", 1, "has started")
-	if life.IsTrue(w.workloads[0], kueue.WorkloadFinished) || !life.HoldsQuota(w.workloads[0]) {
+	if quotaworkload.IsTrue(w.workloads[0], kueue.WorkloadFinished) || !quotaworkload.HoldsQuota(w.workloads[0]) {
 		t.Errorf("a pod runs on quota that is free for others: %+v", w.workloads[0].Status)
 	}
 	w.pods[1].Status.Phase = corev1.PodSucceeded
 	w.settle()
-	if !life.IsTrue(w.workloads[0], kueue.WorkloadFinished) {
+	if !quotaworkload.IsTrue(w.workloads[0], kueue.WorkloadFinished) {
 		t.Errorf("all have succeeded, and the gang has not finished: %+v", w.workloads[0].Status)
 	}
 }

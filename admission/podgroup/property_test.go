@@ -19,6 +19,7 @@ import (
 
 	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/admission/podgroup"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 )
@@ -77,7 +78,7 @@ func (w *world) seen() *podgroup.Seen {
 	}
 	s.Backoff = func(count int32) time.Duration { return time.Duration(count) * time.Minute }
 	for _, x := range w.workloads {
-		s.Charged[x.UID] = life.HoldsQuota(x)
+		s.Charged[x.UID] = quotaworkload.HoldsQuota(x)
 	}
 	return s
 }
@@ -198,7 +199,7 @@ func (w *world) remove(x *kueue.Workload) {
 // admit admits a quota Workload if it asks for quota, as the engine would, and reports whether it did.
 func (w *world) admit(x *kueue.Workload) bool {
 	later := x.Status.RequeueState != nil && x.Status.RequeueState.RequeueAt != nil && x.Status.RequeueState.RequeueAt.After(w.now)
-	if life.HoldsQuota(x) || life.IsTrue(x, kueue.WorkloadFinished) || x.DeletionTimestamp != nil || later || x.Annotations[apis.AdmissionGatedByAnnotation] != "" {
+	if quotaworkload.HoldsQuota(x) || quotaworkload.IsTrue(x, kueue.WorkloadFinished) || x.DeletionTimestamp != nil || later || x.Annotations[apis.AdmissionGatedByAnnotation] != "" {
 		return false
 	}
 	a := &kueue.Admission{ClusterQueue: "research"}
@@ -268,7 +269,7 @@ func (w *world) check() {
 func (w *world) unpaid() string {
 	paid := map[string]int32{}
 	for _, x := range w.workloads {
-		if !life.HoldsQuota(x) || life.IsTrue(x, kueue.WorkloadFinished) {
+		if !quotaworkload.HoldsQuota(x) || quotaworkload.IsTrue(x, kueue.WorkloadFinished) {
 			continue
 		}
 		for _, p := range x.Spec.PodSets {
@@ -333,7 +334,7 @@ func TestGangs(t *testing.T) {
 			},
 			"preempt": func(*rapid.T) {
 				if len(w.workloads) > 0 {
-					if x := workload(); life.HoldsQuota(x) && !life.IsTrue(x, kueue.WorkloadEvicted) && !life.IsTrue(x, kueue.WorkloadFinished) {
+					if x := workload(); quotaworkload.HoldsQuota(x) && !quotaworkload.IsTrue(x, kueue.WorkloadEvicted) && !quotaworkload.IsTrue(x, kueue.WorkloadFinished) {
 						w.preempt(x)
 					}
 				}

@@ -11,6 +11,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 )
 
 func hour() *metav1.Duration { return &metav1.Duration{Duration: time.Hour} }
@@ -67,7 +68,7 @@ func TestReservedStaysFinished(t *testing.T) {
 	w.now = w.now.Add(24 * time.Hour)
 	w.settle()
 	w.expect("s", 1, "All pods of the gang have succeeded")
-	if !life.IsTrue(w.workloads[0], kueue.WorkloadFinished) {
+	if !quotaworkload.IsTrue(w.workloads[0], kueue.WorkloadFinished) {
 		t.Error("it asks for quota again")
 	}
 }

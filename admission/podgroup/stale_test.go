@@ -20,6 +20,7 @@ import (
 
 	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/admission/podgroup"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 )
 
@@ -79,7 +80,7 @@ func (l *lab) see(object *podgroup.Object, pods []*corev1.Pod, workloads []*kueu
 	s := w.seen()
 	s.Charged = map[types.UID]bool{}
 	for _, x := range l.workloads {
-		s.Charged[x.UID] = life.HoldsQuota(x)
+		s.Charged[x.UID] = quotaworkload.HoldsQuota(x)
 	}
 	return s
 }
@@ -216,7 +217,7 @@ func (l *lab) write(step *podgroup.Step, most int) bool {
 			after.OwnerReferences = c.After.OwnerReferences
 		}
 		if !equality.Semantic.DeepEqual(c.Before.Spec, c.After.Spec) {
-			if life.HoldsQuota(now) && !equality.Semantic.DeepEqual(c.Before.Spec.PodSets, c.After.Spec.PodSets) {
+			if quotaworkload.HoldsQuota(now) && !equality.Semantic.DeepEqual(c.Before.Spec.PodSets, c.After.Spec.PodSets) {
 				l.say("  refused by the API server: pod sets of what holds quota")
 				return true
 			}
@@ -381,7 +382,7 @@ func TestStale(t *testing.T) {
 			},
 			"preempt": func(*rapid.T) {
 				if len(l.workloads) > 0 {
-					if x := workload(); life.HoldsQuota(x) && !life.IsTrue(x, kueue.WorkloadEvicted) && !life.IsTrue(x, kueue.WorkloadFinished) {
+					if x := workload(); quotaworkload.HoldsQuota(x) && !quotaworkload.IsTrue(x, kueue.WorkloadEvicted) && !quotaworkload.IsTrue(x, kueue.WorkloadFinished) {
 						l.say("preempt %s", x.UID)
 						l.preempt(x)
 						l.stamp(l.live(x))
@@ -448,7 +449,7 @@ func TestStale(t *testing.T) {
 				}
 			}
 			for _, x := range slices.Clone(l.workloads) {
-				if life.HoldsQuota(x) && life.IsTrue(x, kueue.WorkloadEvicted) {
+				if quotaworkload.HoldsQuota(x) && quotaworkload.IsTrue(x, kueue.WorkloadEvicted) {
 					l.quiet(t, "evicted")
 					for _, p := range slices.Clone(l.pods) {
 						if p.DeletionTimestamp != nil {
@@ -472,7 +473,7 @@ func TestStale(t *testing.T) {
 		}
 		l.quiet(t, "at last")
 		for _, x := range l.workloads {
-			if life.HoldsQuota(x) && life.IsTrue(x, kueue.WorkloadEvicted) {
+			if quotaworkload.HoldsQuota(x) && quotaworkload.IsTrue(x, kueue.WorkloadEvicted) {
 				t.Fatalf("evicted, and never given back: %s %s\n%s", x.UID, l.standing(), strings.Join(l.log, "\n"))
 			}
 		}

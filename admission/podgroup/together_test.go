@@ -7,8 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/admission/podgroup"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 )
 
@@ -82,7 +82,7 @@ func TestWaitsForAnotherRun(t *testing.T) {
 func TestSucceedsWhilePreempted(t *testing.T) {
 	w := newEndedEarly(t)
 	w.settle()
-	if x := w.workloads[0]; !life.IsTrue(x, kueue.WorkloadFinished) {
+	if x := w.workloads[0]; !quotaworkload.IsTrue(x, kueue.WorkloadFinished) {
 		t.Errorf("%s has not finished: %+v", x.Name, x.Status)
 	}
 	w.expectNothingHeld()

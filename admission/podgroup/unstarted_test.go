@@ -7,8 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/admission/podgroup"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 )
 
 // refuse takes all steps, but the API server rejects ungating pods.
@@ -28,7 +28,7 @@ func (w *world) refuse() {
 func (w *world) expectNothingHeld() {
 	w.t.Helper()
 	for _, x := range w.workloads {
-		if life.HoldsQuota(x) && !life.IsTrue(x, kueue.WorkloadFinished) {
+		if quotaworkload.HoldsQuota(x) && !quotaworkload.IsTrue(x, kueue.WorkloadFinished) {
 			w.t.Errorf("%s holds quota that no pod uses: %s, %+v", x.Name, w.last.Tell.Text, x.Status)
 		}
 	}
@@ -76,7 +76,7 @@ func TestNotLetGo(t *testing.T) {
 			w.now = w.now.Add(grace)
 			w.refuse()
 		}
-		if x := w.workloads[1]; life.HoldsQuota(x) || x.Status.RequeueState == nil {
+		if x := w.workloads[1]; quotaworkload.HoldsQuota(x) || x.Status.RequeueState == nil {
 			t.Errorf("%s holds quota that no pod uses: %+v", x.Name, x.Status)
 		}
 		w.now = w.now.Add(time.Hour)

@@ -13,6 +13,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
 )
@@ -123,7 +124,7 @@ func (g *Gang) extraName(pod *corev1.Pod) string {
 func adjusted(there, wanted *kueue.Workload, gate string) *kueue.Workload {
 	after := there.DeepCopy()
 	copyKey(&after.Annotations, wanted.Annotations, apis.StartedTogetherAnnotation)
-	if !life.HoldsQuota(there) {
+	if !quotaworkload.HoldsQuota(there) {
 		adjustWaiting(after, wanted, gate)
 	}
 	if equality.Semantic.DeepEqual(there, after) {
@@ -153,11 +154,11 @@ func copyKey(to *map[string]string, from map[string]string, key string) {
 
 // setGate sets the gang gate of a quota Workload, or removes it if the gate is empty. Other gates stay unchanged.
 func setGate(w *kueue.Workload, gate string) {
-	gates := slices.DeleteFunc(life.Gates(w), func(g string) bool { return g == apis.GangGate })
+	gates := slices.DeleteFunc(quotaworkload.Gates(w), func(g string) bool { return g == apis.GangGate })
 	if gate != "" {
 		gates = append(gates, gate)
 	}
-	life.SetGates(w, gates)
+	quotaworkload.SetGates(w, gates)
 }
 
 // samePodSets compares the demand of pod sets. It ignores defaults that the API server has added.

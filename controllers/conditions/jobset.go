@@ -13,6 +13,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 )
 
@@ -171,7 +172,7 @@ func (st *StageState) waitingGrowth() string {
 }
 
 func isWaiting(workload *kueue.Workload) bool {
-	return !life.IsTrue(workload, kueue.WorkloadAdmitted) || life.IsTrue(workload, kueue.WorkloadEvicted)
+	return !quotaworkload.IsTrue(workload, kueue.WorkloadAdmitted) || quotaworkload.IsTrue(workload, kueue.WorkloadEvicted)
 }
 
 func waitingStage(summary Summary, st StageState) metav1.Condition {

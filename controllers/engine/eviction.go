@@ -14,6 +14,7 @@ import (
 
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/controllers/events"
 	"github.com/tranche-dev/tranche/controllers/metrics"
@@ -100,13 +101,13 @@ func (w *writer) writeEviction(ctx context.Context, d *admission.Evict) (before,
 
 // isHeld reports whether the quota Workload holds quota that can be evicted.
 func isHeld(workload *kueue.Workload, uid types.UID) bool {
-	return !isOver(workload, uid) && workload.Status.Admission != nil && life.IsTrue(workload, kueue.WorkloadQuotaReserved) &&
-		!life.IsTrue(workload, kueue.WorkloadEvicted)
+	return !isOver(workload, uid) && workload.Status.Admission != nil && quotaworkload.IsTrue(workload, kueue.WorkloadQuotaReserved) &&
+		!quotaworkload.IsTrue(workload, kueue.WorkloadEvicted)
 }
 
 // isOver reports whether there will never be anything to evict: the quota Workload has been replaced, or has finished.
 func isOver(workload *kueue.Workload, uid types.UID) bool {
-	return workload.UID != uid || life.IsTrue(workload, kueue.WorkloadFinished)
+	return workload.UID != uid || quotaworkload.IsTrue(workload, kueue.WorkloadFinished)
 }
 
 // preemptionMessage returns the message about the preemptor for the status of the victim.

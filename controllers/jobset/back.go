@@ -15,6 +15,7 @@ import (
 
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/controllers/childjob"
 	"github.com/tranche-dev/tranche/controllers/engine"
@@ -82,7 +83,7 @@ func (r *Reconciler) giveBack(ctx context.Context, s *seen, w *wanted) error {
 	for _, workload := range desired(live).giveBack {
 		status := life.Suspended(workload, time.Now())
 		told := events.StageSuspended(workload.Labels[apis.StageLabel])
-		if life.IsTrue(workload, kueue.WorkloadEvicted) {
+		if quotaworkload.IsTrue(workload, kueue.WorkloadEvicted) {
 			status = life.GivenBack(workload, time.Now())
 			stage := workload.Labels[apis.StageLabel]
 			told = events.StageRequeued(stage, kept[stage], life.EvictionOf(workload).Message)
@@ -126,7 +127,7 @@ func (w *wanted) endsQuota() bool {
 		}
 	}
 	return w.givesUpPods() || slices.ContainsFunc(slices.Concat(w.unpin, w.drop), func(workload *kueue.Workload) bool {
-		return workload.Status.Admission != nil && !life.IsTrue(workload, kueue.WorkloadFinished)
+		return workload.Status.Admission != nil && !quotaworkload.IsTrue(workload, kueue.WorkloadFinished)
 	})
 }
 

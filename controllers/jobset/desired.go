@@ -16,6 +16,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/childjob"
@@ -230,7 +231,7 @@ func (w *wanted) wrapUp(st *stage, outcome metav1.Condition) {
 	if st.workload == nil || st.hasPods {
 		return
 	}
-	if life.IsTrue(st.workload, kueue.WorkloadFinished) || !st.workload.DeletionTimestamp.IsZero() {
+	if quotaworkload.IsTrue(st.workload, kueue.WorkloadFinished) || !st.workload.DeletionTimestamp.IsZero() {
 		w.unpinOnce(st.workload)
 		return
 	}
@@ -270,7 +271,7 @@ func (w *wanted) lead(s *seen, st *stage, e *eviction) {
 		e.complete = e.complete && !st.goesBack
 	case st.goesBack:
 		w.goBack(s, st, e)
-	case life.IsTrue(st.workload, kueue.WorkloadFinished):
+	case quotaworkload.IsTrue(st.workload, kueue.WorkloadFinished):
 		if st.mustRunAgain() {
 			w.remove = append(w.remove, st.workload)
 		} else if !st.hasPods && w.isSettled(s, st.workload) {
@@ -285,7 +286,7 @@ func (w *wanted) lead(s *seen, st *stage, e *eviction) {
 // finalizer of the quota Workload. The next reconcile creates a new one.
 func (w *wanted) letGo(s *seen, st *stage) {
 	gone := !st.hasPods
-	if !life.IsTrue(st.workload, kueue.WorkloadFinished) {
+	if !quotaworkload.IsTrue(st.workload, kueue.WorkloadFinished) {
 		gone = w.stop(s, st)
 	}
 	if gone {
@@ -341,7 +342,7 @@ func (w *wanted) advance(s *seen, st *stage) {
 func (w *wanted) suspend(s *seen, st *stage) {
 	w.forgetReadiness(st)
 	w.resizeGangs(s, st)
-	if st.holdsQuota() && !st.hasPods && len(st.growths) == 0 && slices.Contains(life.Gates(st.workload), apis.SuspendedGate) {
+	if st.holdsQuota() && !st.hasPods && len(st.growths) == 0 && slices.Contains(quotaworkload.Gates(st.workload), apis.SuspendedGate) {
 		w.giveBack = append(w.giveBack, st.workload)
 	}
 }

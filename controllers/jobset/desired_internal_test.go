@@ -17,7 +17,7 @@ import (
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
@@ -215,7 +215,7 @@ func (w world) workload(s *seen, index int, words []string) *kueue.Workload {
 	workload := newWorkload(s, st)
 	workload.Name = st.Name
 	workload.UID = types.UID(st.Name)
-	gates := life.Gates(workload)
+	gates := quotaworkload.Gates(workload)
 	gates = slices.DeleteFunc(gates, func(gate string) bool { return gate == apis.SuspendedGate })
 	if has("suspended") {
 		gates = append(gates, apis.SuspendedGate)

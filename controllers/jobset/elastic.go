@@ -8,7 +8,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/elastic"
-	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
@@ -40,7 +40,7 @@ func (st *stage) sizeOf(s *seen, podSet int) elastic.Size {
 	var growths []elastic.Growth
 	for _, growth := range st.growths {
 		growths = append(growths, elastic.Growth{
-			HoldsQuota: life.HoldsQuota(growth), Held: elastic.Held(growth, name) / live,
+			HoldsQuota: quotaworkload.HoldsQuota(growth), Held: elastic.Held(growth, name) / live,
 			MayRun: s.mayUse(growth), MayBegin: len(updatesOf(growth, name)) == 0,
 		})
 	}

@@ -10,6 +10,7 @@ import (
 
 	shapes "github.com/tranche-dev/tranche/admission/gang"
 	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/childjob"
 )
@@ -48,7 +49,7 @@ func markEvicted(stages []stage) *stage {
 		}
 	}
 	goesBack := func(st stage) bool {
-		return st.workload != nil && st.holdsQuota() && !life.IsTrue(st.workload, kueue.WorkloadFinished) && !st.succeeded()
+		return st.workload != nil && st.holdsQuota() && !quotaworkload.IsTrue(st.workload, kueue.WorkloadFinished) && !st.succeeded()
 	}
 	if cause == nil || !slices.ContainsFunc(stages, goesBack) {
 		return nil
@@ -61,8 +62,8 @@ func markEvicted(stages []stage) *stage {
 }
 
 func (st *stage) isEvicted() bool {
-	return st.workload != nil && st.holdsQuota() && life.IsTrue(st.workload, kueue.WorkloadEvicted) &&
-		!life.IsTrue(st.workload, kueue.WorkloadFinished)
+	return st.workload != nil && st.holdsQuota() && quotaworkload.IsTrue(st.workload, kueue.WorkloadEvicted) &&
+		!quotaworkload.IsTrue(st.workload, kueue.WorkloadFinished)
 }
 
 func (st *stage) evictedAt() *metav1.Time {
@@ -80,7 +81,7 @@ func (w *wanted) goBack(s *seen, st *stage, e *eviction) {
 	if after := st.adjusted(s); after != nil {
 		w.change = append(w.change, change{st.workload, after, st.isGated() && st.open})
 	}
-	if !life.IsTrue(st.workload, kueue.WorkloadEvicted) {
+	if !quotaworkload.IsTrue(st.workload, kueue.WorkloadEvicted) {
 		w.evict = append(w.evict, evict{st.workload, life.EvictionOf(e.cause.workload)})
 		e.complete = false
 	}

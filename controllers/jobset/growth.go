@@ -15,6 +15,7 @@ import (
 
 	"github.com/tranche-dev/tranche/admission/elastic"
 	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/controllers/childjob"
@@ -46,19 +47,19 @@ func sortGrowths(growths []*kueue.Workload) {
 
 // holdingGrowths returns the growths that hold quota.
 func (st *stage) holdingGrowths() []*kueue.Workload {
-	return slices.DeleteFunc(slices.Clone(st.growths), func(growth *kueue.Workload) bool { return !life.HoldsQuota(growth) })
+	return slices.DeleteFunc(slices.Clone(st.growths), func(growth *kueue.Workload) bool { return !quotaworkload.HoldsQuota(growth) })
 }
 
 // mayUse reports whether pods may run on the quota of a growth.
 func (s *seen) mayUse(growth *kueue.Workload) bool {
-	return life.HoldsQuota(growth) && life.IsTrue(growth, kueue.WorkloadAdmitted) && !life.IsTrue(growth, kueue.WorkloadEvicted) &&
-		!life.IsTrue(growth, kueue.WorkloadFinished) && growth.DeletionTimestamp.IsZero() && len(life.Gates(growth)) == 0 && s.charged[growth.UID]
+	return quotaworkload.HoldsQuota(growth) && quotaworkload.IsTrue(growth, kueue.WorkloadAdmitted) && !quotaworkload.IsTrue(growth, kueue.WorkloadEvicted) &&
+		!quotaworkload.IsTrue(growth, kueue.WorkloadFinished) && growth.DeletionTimestamp.IsZero() && len(quotaworkload.Gates(growth)) == 0 && s.charged[growth.UID]
 }
 
 // mayGrow reports whether a stage holds quota and keeps it. A stage that does not queues for all of its pods.
 func (st *stage) mayGrow(s *seen) bool {
 	w := st.workload
-	return w != nil && w.DeletionTimestamp.IsZero() && st.holdsQuota() && !st.goesBack && !life.IsTrue(w, kueue.WorkloadFinished) &&
+	return w != nil && w.DeletionTimestamp.IsZero() && st.holdsQuota() && !st.goesBack && !quotaworkload.IsTrue(w, kueue.WorkloadFinished) &&
 		!st.succeeded() && !isSuspendedByUser(s.jobSet) && !st.lacksQuota(s)
 }
 
@@ -70,14 +71,14 @@ func (w *wanted) tend(s *seen, st *stage, e *eviction) {
 		return
 	}
 	for k, growth := range st.growths {
-		w.awaitsEngine = w.awaitsEngine || life.IsTrue(growth, kueue.WorkloadAdmitted) && !s.charged[growth.UID]
+		w.awaitsEngine = w.awaitsEngine || quotaworkload.IsTrue(growth, kueue.WorkloadAdmitted) && !s.charged[growth.UID]
 		switch {
 		case !growth.DeletionTimestamp.IsZero():
-			if !life.HoldsQuota(growth) || st.isSettledWhole(s) {
+			if !quotaworkload.HoldsQuota(growth) || st.isSettledWhole(s) {
 				w.unpinOnce(growth)
 			}
-		case life.IsTrue(growth, kueue.WorkloadFinished) || !st.pays(k):
-			if !life.HoldsQuota(growth) || st.isSettledWhole(s) {
+		case quotaworkload.IsTrue(growth, kueue.WorkloadFinished) || !st.pays(k):
+			if !quotaworkload.HoldsQuota(growth) || st.isSettledWhole(s) {
 				w.drop = append(w.drop, growth)
 			}
 		default:
@@ -97,7 +98,7 @@ func (w *wanted) tend(s *seen, st *stage, e *eviction) {
 // stage is left.
 func (w *wanted) dropGrowths(st *stage) {
 	for _, growth := range st.growths {
-		if !life.HoldsQuota(growth) || !st.hasPods {
+		if !quotaworkload.HoldsQuota(growth) || !st.hasPods {
 			w.drop = append(w.drop, growth)
 		}
 	}
@@ -112,14 +113,14 @@ func (st *stage) pays(growth int) bool {
 func (w *wanted) tendOne(s *seen, st *stage, k int) {
 	growth := st.growths[k]
 	spoken := hasSpoken(growth)
-	if st.open && isGated(growth) && life.HoldsQuota(growth) && !spoken {
+	if st.open && isGated(growth) && quotaworkload.HoldsQuota(growth) && !spoken {
 		w.progress = append(w.progress, progress{stage: st.Name, workload: growth, ready: life.PodsNotStarted()})
 		return
 	}
 	if after := st.adjustedGrowth(s, k); after != nil {
 		w.change = append(w.change, change{before: growth, after: after})
 	}
-	if !life.HoldsQuota(growth) {
+	if !quotaworkload.HoldsQuota(growth) {
 		return
 	}
 	pods := st.reclaimableOf(s, growth, func(z elastic.Size) int32 { return z.Growths[k] })
@@ -127,7 +128,7 @@ func (w *wanted) tendOne(s *seen, st *stage, k int) {
 		w.reclaim = append(w.reclaim, reclaim{growth, pods})
 	}
 	switch {
-	case life.IsTrue(growth, kueue.WorkloadEvicted):
+	case quotaworkload.IsTrue(growth, kueue.WorkloadEvicted):
 		if st.isSettledWhole(s) {
 			w.giveBack = append(w.giveBack, growth)
 		}
@@ -155,7 +156,7 @@ func (st *stage) podSetOf(job *batchv1.Job) int {
 // now.
 func (st *stage) adjustedGrowth(s *seen, k int) *kueue.Workload {
 	return st.adjust(s, st.growths[k], func(after *kueue.Workload) {
-		if !life.HoldsQuota(after) && len(after.Status.ReclaimablePods) == 0 {
+		if !quotaworkload.HoldsQuota(after) && len(after.Status.ReclaimablePods) == 0 {
 			after.Spec.PodSets = st.podSetsOf(func(z elastic.Size) int32 { return z.Growths[k] })
 		}
 	})

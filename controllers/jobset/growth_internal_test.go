@@ -17,6 +17,7 @@ import (
 
 	"github.com/tranche-dev/tranche/admission/elastic"
 	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
@@ -384,10 +385,10 @@ func checkSizes(t *rapid.T, s *seen, st *stage) {
 	}
 	waiting := 0
 	for k, growth := range st.growths {
-		if !life.HoldsQuota(growth) && st.pays(k) {
+		if !quotaworkload.HoldsQuota(growth) && st.pays(k) {
 			waiting++
 		}
-		if life.HoldsQuota(growth) && !covers(st.reclaimableOf(s, growth, func(z elastic.Size) int32 { return z.Growths[k] }), growth.Status.ReclaimablePods) {
+		if quotaworkload.HoldsQuota(growth) && !covers(st.reclaimableOf(s, growth, func(z elastic.Size) int32 { return z.Growths[k] }), growth.Status.ReclaimablePods) {
 			t.Errorf("growth %d would take back what it has given up: %v", k+1, growth.Status.ReclaimablePods)
 		}
 	}

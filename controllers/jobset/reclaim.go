@@ -12,7 +12,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/elastic"
-	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 )
 
 // reclaimFieldManager owns status.reclaimablePods of quota Workloads. It is Kueue's name.
@@ -37,7 +37,7 @@ func (st *stage) reclaimableOf(s *seen, workload *kueue.Workload, paysFor func(e
 		name := kueue.NewPodSetReference(st.PodSets[i].Name)
 		count := elastic.Charged(workload, st.PodSets[i].Name, 0) - paysFor(z)*z.Live
 		switch {
-		case !life.HoldsQuota(workload):
+		case !quotaworkload.HoldsQuota(workload):
 			count = z.Want * (st.tallies[st.PodSets[i].Name].replicas - z.Live)
 		case !st.isSettled(s, i):
 			count = elastic.Reclaimable(workload, st.PodSets[i].Name)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tranche-dev/tranche/admission/elastic"
 	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
@@ -184,7 +185,7 @@ func (st *stage) isOpen(stages []stage) bool {
 func (st *stage) isGated() bool { return isGated(st.workload) }
 
 func isGated(workload *kueue.Workload) bool {
-	return slices.Contains(life.Gates(workload), apis.StageGate)
+	return slices.Contains(quotaworkload.Gates(workload), apis.StageGate)
 }
 
 func (st *stage) all(status stageplan.Status) bool {
@@ -198,11 +199,11 @@ func (st *stage) all(status stageplan.Status) bool {
 
 func (st *stage) succeeded() bool { return st.all(stageplan.Succeeded) }
 
-func (st *stage) holdsQuota() bool { return life.HoldsQuota(st.workload) }
+func (st *stage) holdsQuota() bool { return quotaworkload.HoldsQuota(st.workload) }
 
 // awaitsEngine reports whether the engine may not have observed yet the admission of the stage that the cache shows.
 func (st *stage) awaitsEngine(s *seen) bool {
-	return st.holdsQuota() && life.IsTrue(st.workload, kueue.WorkloadAdmitted) && !s.charged[st.workload.UID]
+	return st.holdsQuota() && quotaworkload.IsTrue(st.workload, kueue.WorkloadAdmitted) && !s.charged[st.workload.UID]
 }
 
 // mustRunAgain reports whether a finished stage has Jobs to run, because the JobSet was restarted or because its quota Workload finished
@@ -214,8 +215,8 @@ func (st *stage) mustRunAgain() bool {
 // mayRun reports whether the Jobs of a stage may be released.
 func (st *stage) mayRun(s *seen) bool {
 	w := st.workload
-	return w != nil && !st.goesBack && w.DeletionTimestamp.IsZero() && st.open && !st.stale && len(life.Gates(w)) == 0 &&
-		st.holdsQuota() && life.IsTrue(w, kueue.WorkloadAdmitted) && !life.IsTrue(w, kueue.WorkloadFinished) &&
+	return w != nil && !st.goesBack && w.DeletionTimestamp.IsZero() && st.open && !st.stale && len(quotaworkload.Gates(w)) == 0 &&
+		st.holdsQuota() && quotaworkload.IsTrue(w, kueue.WorkloadAdmitted) && !quotaworkload.IsTrue(w, kueue.WorkloadFinished) &&
 		s.charged[w.UID] && !st.lacksQuota(s)
 }
 
@@ -299,7 +300,7 @@ func (st *stage) adjusted(s *seen) *kueue.Workload {
 }
 
 func addGate(workload *kueue.Workload, gate string) {
-	life.SetGates(workload, append(life.Gates(workload), gate))
+	quotaworkload.SetGates(workload, append(quotaworkload.Gates(workload), gate))
 }
 
 // adjust does the same for any quota Workload of the stage. It calls resize last.
@@ -309,10 +310,10 @@ func (st *stage) adjust(s *seen, workload *kueue.Workload, resize func(*kueue.Wo
 		after.Annotations = map[string]string{}
 	}
 	st.gate(s, after)
-	if !life.IsTrue(after, kueue.WorkloadQuotaReserved) || isSameKind(after.Spec.PriorityClassRef, s.priority.class) {
+	if !quotaworkload.IsTrue(after, kueue.WorkloadQuotaReserved) || isSameKind(after.Spec.PriorityClassRef, s.priority.class) {
 		after.Spec.Priority, after.Spec.PriorityClassRef = &s.priority.value, s.priority.class
 	}
-	if !life.HoldsQuota(workload) {
+	if !quotaworkload.HoldsQuota(workload) {
 		after.Spec.QueueName = queueOf(s.jobSet)
 	}
 	resize(after)
@@ -334,7 +335,7 @@ func isSameKind(before, after *kueue.PriorityClassRef) bool {
 
 // gate writes the gates that a quota Workload should have: the gates of other controllers on the JobSet, and those of Tranche.
 func (st *stage) gate(s *seen, workload *kueue.Workload) {
-	gates := slices.DeleteFunc(life.Gates(s.jobSet), func(gate string) bool {
+	gates := slices.DeleteFunc(quotaworkload.Gates(s.jobSet), func(gate string) bool {
 		return slices.Contains([]string{apis.StageGate, apis.SuspendedGate, apis.DeactivatedGate, apis.ResizeGate}, gate)
 	})
 	if !st.open {
@@ -346,7 +347,7 @@ func (st *stage) gate(s *seen, workload *kueue.Workload) {
 	if st.shut {
 		gates = append(gates, apis.DeactivatedGate)
 	}
-	life.SetGates(workload, gates)
+	quotaworkload.SetGates(workload, gates)
 	workload.Annotations[apis.AttemptAnnotation] = attemptOf(s.jobSet)
 }
 
@@ -435,7 +436,7 @@ func summary(s *seen, stages []stage) conditions.Summary {
 	sum := conditions.Summary{Stages: len(stages), Suspended: isSuspendedByUser(s.jobSet), Over: true}
 	for i := range stages {
 		st := &stages[i]
-		if st.workload == nil || life.IsTrue(st.workload, kueue.WorkloadFinished) {
+		if st.workload == nil || quotaworkload.IsTrue(st.workload, kueue.WorkloadFinished) {
 			sum.Over = sum.Over && (st.workload != nil || over)
 			continue
 		}

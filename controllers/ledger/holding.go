@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/admission/quota"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 )
 
 // A Holding is the quota that one quota Workload holds according to its object, which is the truth.
@@ -26,7 +26,7 @@ type Holding struct {
 func HoldingOf(w *kueue.Workload) Holding {
 	h := Holding{Key: types.NamespacedName{Namespace: w.Namespace, Name: w.Name}, UID: w.UID, ResourceVersion: w.ResourceVersion}
 	admission := w.Status.Admission
-	if admission == nil || !life.IsTrue(w, kueue.WorkloadQuotaReserved) || life.IsTrue(w, kueue.WorkloadFinished) {
+	if admission == nil || !quotaworkload.IsTrue(w, kueue.WorkloadQuotaReserved) || quotaworkload.IsTrue(w, kueue.WorkloadFinished) {
 		return h
 	}
 	h.ClusterQueue = string(admission.ClusterQueue)

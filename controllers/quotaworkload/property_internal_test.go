@@ -11,6 +11,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 )
 
 // anyWorkload returns a Workload with any status that other clients may leave behind, sensible or not.
@@ -87,17 +88,17 @@ func TestPassesEnd(t *testing.T) {
 
 // checkEnd checks what must hold when nothing is left to write.
 func checkEnd(t *rapid.T, first, w *kueue.Workload) {
-	if life.HoldsQuota(first) && !life.HoldsQuota(w) {
+	if quotaworkload.HoldsQuota(first) && !quotaworkload.HoldsQuota(w) {
 		t.Errorf("released the quota, which only the controller that runs the pods may do: %+v", w.Status)
 	}
 	evicted := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadEvicted)
 	if !ptr.Deref(w.Spec.Active, true) && (evicted == nil || evicted.Status != metav1.ConditionTrue || !life.IsDeactivated(evicted.Reason)) {
 		t.Errorf("not active and not evicted for that: %+v", w.Status)
 	}
-	if (w.Status.Admission == nil || !life.HoldsQuota(w)) && life.IsTrue(w, kueue.WorkloadAdmitted) {
+	if (w.Status.Admission == nil || !quotaworkload.HoldsQuota(w)) && quotaworkload.IsTrue(w, kueue.WorkloadAdmitted) {
 		t.Errorf("admitted without quota: %+v", w.Status)
 	}
-	if !life.HoldsQuota(w) || life.IsTrue(first, kueue.WorkloadAdmitted) || !life.IsTrue(w, kueue.WorkloadAdmitted) {
+	if !quotaworkload.HoldsQuota(w) || quotaworkload.IsTrue(first, kueue.WorkloadAdmitted) || !quotaworkload.IsTrue(w, kueue.WorkloadAdmitted) {
 		return
 	}
 	ready := life.Checks(w, kueue.CheckStateReady)

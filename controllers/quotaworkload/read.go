@@ -14,6 +14,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 )
 
@@ -25,7 +26,7 @@ func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*life.
 	}
 	s := &life.Seen{Workload: &workload, Gates: r.config.Gates}
 	var err error
-	if life.HoldsQuota(&workload) && !life.IsTrue(&workload, kueue.WorkloadAdmitted) {
+	if quotaworkload.HoldsQuota(&workload) && !quotaworkload.IsTrue(&workload, kueue.WorkloadAdmitted) {
 		s.ReservedIn, err = r.readClusterQueue(ctx, workload.Status.Admission.ClusterQueue)
 		return s, err
 	}

@@ -25,6 +25,7 @@ import (
 
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	"github.com/tranche-dev/tranche/controllers/engine"
 )
@@ -126,7 +127,7 @@ func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 
 func uncheckedIn(object client.Object) []string {
 	workload, ok := object.(*kueue.Workload)
-	if !ok || workload.Status.Admission == nil || life.IsTrue(workload, kueue.WorkloadAdmitted) {
+	if !ok || workload.Status.Admission == nil || quotaworkload.IsTrue(workload, kueue.WorkloadAdmitted) {
 		return nil
 	}
 	return []string{string(workload.Status.Admission.ClusterQueue)}

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/controllers/patch"
 )
@@ -79,7 +79,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	var problems []error
 	for i := range list.Items {
 		workload := &list.Items[i]
-		if life.IsTrue(workload, kueue.WorkloadFinished) || ptr.Equal(workload.Spec.Priority, &class.Value) {
+		if quotaworkload.IsTrue(workload, kueue.WorkloadFinished) || ptr.Equal(workload.Spec.Priority, &class.Value) {
 			continue
 		}
 		after := workload.DeepCopy()

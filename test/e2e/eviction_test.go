@@ -19,6 +19,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/conditions"
@@ -519,8 +520,8 @@ func (t team) expectStopping(ctx context.Context, jobSet string) {
 		g.Expect(c.Message).To(ContainSubstring(preemption.Message))
 		g.Expect(stopping).To(BeNumerically(">", 0))
 		for _, w := range t.workloads(ctx, g) {
-			if w.Labels[apis.JobSetLabel] == jobSet && !life.IsTrue(&w, kueue.WorkloadFinished) {
-				g.Expect(life.IsTrue(&w, kueue.WorkloadQuotaReserved)).To(BeTrue(), w.Name)
+			if w.Labels[apis.JobSetLabel] == jobSet && !quotaworkload.IsTrue(&w, kueue.WorkloadFinished) {
+				g.Expect(quotaworkload.IsTrue(&w, kueue.WorkloadQuotaReserved)).To(BeTrue(), w.Name)
 			}
 		}
 	}).WithContext(ctx).Should(Succeed(), func() string { return t.describe(ctx) })

@@ -18,7 +18,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
-	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/engine"
@@ -64,7 +64,7 @@ var _ = Describe("The writer of decisions", Ordered, func() {
 		runner.Write(admit(victim))
 		Eventually(func(g Gomega) {
 			g.Expect(env.adminClient.Get(ctx, client.ObjectKeyFromObject(victim), victim)).To(Succeed())
-			g.Expect(life.IsTrue(victim, kueue.WorkloadAdmitted)).To(BeTrue())
+			g.Expect(quotaworkload.IsTrue(victim, kueue.WorkloadAdmitted)).To(BeTrue())
 		}).WithContext(ctx).Should(Succeed())
 		evict := admission.Evict{
 			ID: 7, Stage: client.ObjectKeyFromObject(victim), UID: victim.UID, Reason: kueue.WorkloadEvictedByPreemption, Message: "it holds 5 of 8",
@@ -86,7 +86,7 @@ var _ = Describe("The writer of decisions", Ordered, func() {
 		}).WithContext(ctx).Should(Succeed())
 		Expect(victim.Status.Admission).NotTo(BeNil())
 		for _, held := range []string{kueue.WorkloadQuotaReserved, kueue.WorkloadAdmitted} {
-			Expect(life.IsTrue(victim, held)).To(BeTrue(), held)
+			Expect(quotaworkload.IsTrue(victim, held)).To(BeTrue(), held)
 		}
 
 		By("counting it once: what is decided again about an evicted stage is not written again")
@@ -95,7 +95,7 @@ var _ = Describe("The writer of decisions", Ordered, func() {
 		runner.Write(admit(victim))
 		Eventually(func(g Gomega) {
 			g.Expect(env.adminClient.Get(ctx, client.ObjectKeyFromObject(victim), victim)).To(Succeed())
-			g.Expect(life.IsTrue(victim, kueue.WorkloadEvicted)).To(BeFalse(), "it was admitted last")
+			g.Expect(quotaworkload.IsTrue(victim, kueue.WorkloadEvicted)).To(BeFalse(), "it was admitted last")
 		}).WithContext(ctx).Should(Succeed())
 		Expect(victim.Status.SchedulingStats.Evictions).To(Equal([]kueue.WorkloadSchedulingStatsEviction{{Reason: "Preempted", Count: 1}}))
 		expectEvents(ctx, "victim", "EvictedDueToPreempted", "Preempted", "QuotaReserved")
@@ -109,7 +109,7 @@ var _ = Describe("The writer of decisions", Ordered, func() {
 		runner.Write(admit(w))
 		Eventually(func(g Gomega) {
 			g.Expect(env.adminClient.Get(ctx, client.ObjectKeyFromObject(w), w)).To(Succeed())
-			g.Expect(life.IsTrue(w, kueue.WorkloadAdmitted)).To(BeTrue())
+			g.Expect(quotaworkload.IsTrue(w, kueue.WorkloadAdmitted)).To(BeTrue())
 		}).WithContext(ctx).Should(Succeed())
 		Expect(apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadEvicted)).To(BeNil())
 		Expect(w.Status.SchedulingStats).To(BeNil())
@@ -142,7 +142,7 @@ var _ = Describe("The writer of decisions", Ordered, func() {
 		runner.Write(decision)
 		Eventually(func(g Gomega) {
 			g.Expect(env.adminClient.Get(ctx, client.ObjectKeyFromObject(w), w)).To(Succeed())
-			g.Expect(life.IsTrue(w, kueue.WorkloadQuotaReserved)).To(BeTrue())
+			g.Expect(quotaworkload.IsTrue(w, kueue.WorkloadQuotaReserved)).To(BeTrue())
 		}).WithContext(ctx).Should(Succeed())
 		Expect(apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadAdmitted).Reason).To(Equal("UnsatisfiedChecks"))
 		Expect(w.Status.Admission).NotTo(BeNil())

@@ -21,6 +21,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/test/world"
 )
@@ -196,9 +197,9 @@ func finishEviction(ctx context.Context, w *kueue.Workload) {
 	var now *kueue.Workload
 	Eventually(func(g Gomega) {
 		now = fresh(ctx, w)
-		g.Expect(life.IsTrue(now, kueue.WorkloadEvicted)).To(BeTrue(), "conditions: %v", now.Status.Conditions)
+		g.Expect(quotaworkload.IsTrue(now, kueue.WorkloadEvicted)).To(BeTrue(), "conditions: %v", now.Status.Conditions)
 	}).WithContext(ctx).Should(Succeed())
-	if life.HoldsQuota(now) {
+	if quotaworkload.HoldsQuota(now) {
 		write(ctx, now, apis.AdmissionFieldManager, func(status *kueue.WorkloadStatus) { *status = life.GivenBack(now, time.Now()) })
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 )
 
@@ -219,7 +219,7 @@ var _ = Describe("Queues and Cohorts", Ordered, func() {
 			mine := create(ctx, lender.workload("mine", "2"))
 			var victim int
 			Eventually(func() int {
-				victim = slices.IndexFunc(borrowing, func(w *kueue.Workload) bool { return life.IsTrue(fresh(ctx, w), kueue.WorkloadEvicted) })
+				victim = slices.IndexFunc(borrowing, func(w *kueue.Workload) bool { return quotaworkload.IsTrue(fresh(ctx, w), kueue.WorkloadEvicted) })
 				return victim
 			}).WithContext(ctx).Should(BeNumerically(">=", 0))
 			finishEviction(ctx, borrowing[victim])

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 )
 
@@ -153,7 +153,7 @@ var _ = Describe("A gang", func() {
 		Expect(workload.OwnerReferences).To(HaveLen(3))
 		Expect(workload.Spec.PodSets).To(HaveLen(2))
 		Eventually(func(g Gomega) {
-			g.Expect(life.IsTrue(t.workload(ctx, g, "train"), kueue.WorkloadPodsReady)).To(BeTrue())
+			g.Expect(quotaworkload.IsTrue(t.workload(ctx, g, "train"), kueue.WorkloadPodsReady)).To(BeTrue())
 		}).WithContext(ctx).Should(Succeed())
 		t.end(ctx, corev1.PodSucceeded, "p-1")
 		t.expectUsage(ctx, gpu, 2)

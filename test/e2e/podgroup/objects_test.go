@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 )
 
@@ -226,7 +226,7 @@ func (t team) workload(ctx context.Context, g Gomega, name string) *kueue.Worklo
 func (t team) expectFinished(ctx context.Context, name string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
-		g.Expect(life.IsTrue(t.workload(ctx, g, name), kueue.WorkloadFinished)).To(BeTrue())
+		g.Expect(quotaworkload.IsTrue(t.workload(ctx, g, name), kueue.WorkloadFinished)).To(BeTrue())
 	}).WithContext(ctx).Should(Succeed())
 }
 

@@ -1,0 +1,28 @@
+package quotaworkload
+
+import (
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/apis"
+)
+
+// IsTrue reports whether a quota Workload has a condition of this type with status True.
+func IsTrue(workload *kueue.Workload, conditionType string) bool {
+	return apimeta.IsStatusConditionTrue(workload.Status.Conditions, conditionType)
+}
+
+// HoldsQuota reports whether a quota Workload holds quota.
+func HoldsQuota(workload *kueue.Workload) bool {
+	return workload.Status.Admission != nil && IsTrue(workload, kueue.WorkloadQuotaReserved)
+}
+
+// HasNoPodsYet reports whether a quota Workload is for pods of a gang that cannot have been ungated: either the gang gathers quota, until all its
+// parts are admitted, or it was reserved before the pods existed. The gang determines how long it is kept, and no Workload waits until the pods
+// are ready, least of all the other parts.
+func HasNoPodsYet(workload *kueue.Workload) bool {
+	if workload.Annotations[apis.PodGroupKey] == "" || workload.Annotations[apis.StartedAnnotation] != "" {
+		return false
+	}
+	return workload.Labels[apis.PlanUIDLabel] != "" || len(workload.Spec.PodSets) > 0 && workload.Spec.PodSets[0].Name == apis.ReservedPodSet
+}
