@@ -228,7 +228,7 @@ func kueueKeysOf(t *testing.T, file string) (keys []string) {
 func sources(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder
-	for _, dir := range []string{"admission", "apis", "controllers", "config/policies", "config/crd"} {
+	for _, dir := range []string{"admission", "apis", "controllers", "lifecycle", "config/policies", "config/crd"} {
 		err := filepath.WalkDir(dir, func(name string, _ fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(name, ".yaml") && !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
 				return err

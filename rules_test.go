@@ -23,7 +23,6 @@ var layers = map[string][]string{
 	"queue":               {"apis"},
 	"admission/quota":     {"apis"},
 	"admission/stageplan": {"apis"},
-	"admission/life":      {"apis", "admission/quotaworkload"},
 	// quotaworkload holds the facts about a quota Workload that the engine and its lifecycle both read.
 	"admission/quotaworkload": {"apis"},
 	"admission/charge":        {"apis"},
@@ -32,21 +31,25 @@ var layers = map[string][]string{
 	"admission/podresources": {"apis", "admission/stageplan"},
 	"admission/elastic":      {"apis", "admission/quotaworkload"},
 	"admission/gang":         {"apis", "admission/stageplan", "admission/device"},
-	"admission/podgroup":     {"apis", "admission/stageplan", "admission/life", "admission/quotaworkload", "admission/flavor", "admission/device"},
+	"admission/podgroup":     {"apis", "admission/stageplan", "lifecycle/workloadstatus", "admission/quotaworkload", "admission/flavor", "admission/device"},
 	"admission/flavor":       {"apis", "admission/quota"},
 	"admission/fairshare":    {"apis", "admission/quota"},
 	"admission/preempt":      {"apis", "admission/quota", "admission/stageplan", "admission/flavor", "admission/fairshare"},
 	"admission/safety":       {"apis", "admission/quota", "admission/stageplan", "admission/flavor", "admission/fairshare"},
 	"admission":              {"apis", "queue", "admission/*"},
-	"simulator":              {"apis", "queue", "admission", "admission/*", "simulator/*"},
+	"lifecycle": {
+		"apis", "admission/stageplan", "admission/quota", "admission/flavor", "admission/device", "admission/charge", "admission/podresources",
+		"admission/quotaworkload", "lifecycle/*",
+	},
+	"simulator": {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator/*"},
 	// childjob, gang, barrier, patch and served are no controllers: they know Jobs, the objects of gangs, how pods wait, how to write and what
 	// the API server has, for the controllers of JobSets and gangs.
 	"controllers": {
-		"apis", "queue", "admission", "admission/*", "controllers/engine", "controllers/events", "controllers/conditions", "controllers/metrics",
+		"apis", "queue", "admission", "admission/*", "lifecycle/*", "controllers/engine", "controllers/events", "controllers/conditions", "controllers/metrics",
 		"controllers/childjob", "controllers/gang", "controllers/barrier", "controllers/patch", "controllers/served",
 	},
-	"cmd":  {"apis", "queue", "admission", "admission/*", "simulator", "simulator/*", "controllers/*"},
-	"test": {"apis", "queue", "admission", "admission/*", "simulator", "simulator/*", "test/*"},
+	"cmd":  {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator", "simulator/*", "controllers/*"},
+	"test": {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator", "simulator/*", "test/*"},
 }
 
 // pure packages may import these, the layers above, and no more.
@@ -113,7 +116,7 @@ func (p pkg) ships() bool { return p.dir() != "test" && !strings.HasPrefix(p.dir
 
 func (p pkg) pure() bool {
 	top, _, _ := strings.Cut(p.dir(), "/")
-	return top == "queue" || top == "admission"
+	return top == "queue" || top == "admission" || top == "lifecycle"
 }
 
 func TestLayers(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
-	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 	"github.com/tranche-dev/tranche/simulator/scenario"
 )
 
@@ -95,8 +95,8 @@ func (s *simulation) evictByAdministrator(j *job, a scenario.Act) {
 		s.ignore(string(a.Action), a.Target, "it holds no quota, or gives it back already")
 		return
 	}
-	e := life.Eviction{Reason: kueue.WorkloadEvictedDueToNodeFailures, Message: "an administrator wants its nodes"}
-	status := life.Evicted(s.objects.workloads[payers[first].key], e, s.time())
+	e := workloadstatus.Eviction{Reason: kueue.WorkloadEvictedDueToNodeFailures, Message: "an administrator wants its nodes"}
+	status := workloadstatus.Evicted(s.objects.workloads[payers[first].key], e, s.time())
 	s.evict(j, payers[first], &status, e.Reason+": "+e.Message)
 }
 
@@ -109,7 +109,7 @@ func (s *simulation) isEvictable(p payer) bool {
 // evict writes the status of an evicted quota Workload. If it is that of a stage, all other stages of its job that hold quota are evicted
 // with it, and their pods stopped. A growth is evicted alone.
 func (s *simulation) evict(j *job, first payer, status *kueue.WorkloadStatus, why string) {
-	after := life.Merge(s.objects.workloads[first.key], status)
+	after := workloadstatus.Merge(s.objects.workloads[first.key], status)
 	s.say("evict %s %s", j.subject(first), why)
 	s.put(after)
 	if first.growth > 0 {
@@ -119,9 +119,9 @@ func (s *simulation) evict(j *job, first payer, status *kueue.WorkloadStatus, wh
 	for _, st := range j.stages {
 		if s.isEvictable(st.own) {
 			w := s.objects.workloads[st.own.key]
-			status := life.Evicted(w, life.EvictionOf(after), s.time())
+			status := workloadstatus.Evicted(w, workloadstatus.EvictionOf(after), s.time())
 			s.say("evict %s with %s", j.subject(st.own), j.subject(first))
-			s.put(life.Merge(w, &status))
+			s.put(workloadstatus.Merge(w, &status))
 		}
 	}
 	if !j.stopping {

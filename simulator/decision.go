@@ -9,8 +9,8 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
-	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 	"github.com/tranche-dev/tranche/simulator/scenario"
 )
 
@@ -84,11 +84,11 @@ func (s *simulation) writeAdmission(d *admission.Admit) {
 	if quotaworkload.HoldsQuota(w) || isFinished(w) {
 		s.violation("I4: the engine admits %s once more", j.subject(p))
 	}
-	status := life.Admitted(w, &d.Admission, s.time())
+	status := workloadstatus.Admitted(w, &d.Admission, s.time())
 	if len(d.Checks) > 0 {
-		status = life.Reserved(w, &d.Admission, d.Checks, s.time())
+		status = workloadstatus.Reserved(w, &d.Admission, d.Checks, s.time())
 	}
-	after := life.Merge(w, &status)
+	after := workloadstatus.Merge(w, &status)
 	s.out.object(d.Admission)
 	if len(d.Checks) > 0 {
 		s.say("reserve %s%s, checks %s", j.subject(p), details(after), joined(d.Checks))
@@ -122,11 +122,11 @@ func (s *simulation) writeEviction(d *admission.Evict) {
 		return
 	}
 	if s.isEvictable(p) {
-		e := life.Eviction{Reason: d.Reason, Message: d.Message}
+		e := workloadstatus.Eviction{Reason: d.Reason, Message: d.Message}
 		if d.Preemption != nil {
 			e.Preempted = d.Preemption.Reason
 		}
-		status := life.Evicted(s.objects.workloads[d.Stage], e, s.time())
+		status := workloadstatus.Evicted(s.objects.workloads[d.Stage], e, s.time())
 		s.evict(j, p, &status, s.reasonOf(d))
 	}
 	s.settle(d.ID, nil)
@@ -139,13 +139,13 @@ func (s *simulation) writeRefusal(d *admission.Refuse) {
 		return
 	}
 	w := s.objects.workloads[d.Stage]
-	old := life.WaitOf(w)
+	old := workloadstatus.WaitOf(w)
 	if w.Status.Admission != nil || old != nil && old.Reason == d.Refusal.Reason && old.Message == d.Refusal.Message {
 		return
 	}
-	status := life.Pending(w, d.Wait(), s.time())
+	status := workloadstatus.Pending(w, d.Wait(), s.time())
 	s.say("refuse %s %s", j.subject(p), d.Refusal)
-	s.put(life.Merge(w, &status))
+	s.put(workloadstatus.Merge(w, &status))
 }
 
 // explain prints why the stages of a job wait.

@@ -13,10 +13,10 @@ import (
 
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/admission/elastic"
-	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 	"github.com/tranche-dev/tranche/simulator/scenario"
 )
 
@@ -301,7 +301,10 @@ func (s *simulation) leadStage(j *job, st *stage) {
 
 // close gates the pending stages of a job while one of its stages is deactivated.
 func (s *simulation) close(j *job) {
-	isOut := func(st *stage) bool { w := s.objects.workloads[st.own.key]; return w != nil && life.IsShutOut(w) }
+	isOut := func(st *stage) bool {
+		w := s.objects.workloads[st.own.key]
+		return w != nil && workloadstatus.IsShutOut(w)
+	}
 	some := slices.ContainsFunc(j.stages, isOut)
 	for _, st := range j.stages {
 		st.isShut = some && !isOut(st)

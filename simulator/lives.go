@@ -9,8 +9,8 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
-	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
 // lives are the quota Workloads whose next step outside of the engine has to be computed. The results are in the objects.
@@ -86,7 +86,7 @@ func (s *simulation) withoutEngine() {
 
 // live reconciles a quota Workload, as the controller of quota Workloads does.
 func (s *simulation) live(key admission.StageKey, w *kueue.Workload) {
-	step := life.Next(s.seen(w), &s.config.WaitForPodsReady, s.time())
+	step := workloadstatus.Next(s.seen(w), &s.config.WaitForPodsReady, s.time())
 	if step.Again > 0 {
 		s.lives.awaited[key] = s.now + step.Again
 	}
@@ -99,17 +99,17 @@ func (s *simulation) live(key admission.StageKey, w *kueue.Workload) {
 		after.Status.AdmissionChecks = slices.DeleteFunc(after.Status.AdmissionChecks, func(c kueue.AdmissionCheckState) bool {
 			return slices.Contains(step.Drop, c.Name)
 		})
-	case step.Status == nil || !life.Differs(w, step.Status):
+	case step.Status == nil || !workloadstatus.Differs(w, step.Status):
 		return
 	default:
-		after = life.Merge(w, step.Status)
+		after = workloadstatus.Merge(w, step.Status)
 	}
 	j, p := s.find(key)
-	if evicted, is := step.News.(life.EvictedNews); is && quotaworkload.HoldsQuota(w) {
+	if evicted, is := step.News.(workloadstatus.EvictedNews); is && quotaworkload.HoldsQuota(w) {
 		s.evict(j, p, step.Status, evicted.Eviction.FullReason()+": "+evicted.Eviction.Message)
 		return
 	}
-	if _, is := step.News.(life.AdmittedNews); is {
+	if _, is := step.News.(workloadstatus.AdmittedNews); is {
 		s.say("admit %s%s", j.subject(p), details(after))
 	}
 	s.put(after)
@@ -117,8 +117,8 @@ func (s *simulation) live(key admission.StageKey, w *kueue.Workload) {
 }
 
 // seen returns the snapshot on which the next status of a quota Workload depends.
-func (s *simulation) seen(w *kueue.Workload) *life.Seen {
-	seen := &life.Seen{Workload: w}
+func (s *simulation) seen(w *kueue.Workload) *workloadstatus.Seen {
+	seen := &workloadstatus.Seen{Workload: w}
 	if w.Status.Admission != nil {
 		seen.ReservedIn = s.objects.clusterQueues[string(w.Status.Admission.ClusterQueue)]
 	}

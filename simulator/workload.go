@@ -11,8 +11,8 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/elastic"
-	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 	"github.com/tranche-dev/tranche/simulator/scenario"
 )
 
@@ -31,13 +31,13 @@ func (s *simulation) timestamp() metav1.Time { return metav1.NewTime(s.time().Tr
 
 // giveBack releases the quota of a quota Workload whose pods have terminated.
 func (s *simulation) giveBack(w *kueue.Workload) *kueue.Workload {
-	status := life.Suspended(w, s.time())
+	status := workloadstatus.Suspended(w, s.time())
 	if quotaworkload.IsTrue(w, kueue.WorkloadEvicted) {
-		status = life.GivenBack(w, s.time())
+		status = workloadstatus.GivenBack(w, s.time())
 	}
-	after := life.Merge(w, &status)
+	after := workloadstatus.Merge(w, &status)
 	if apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadPodsReady) != nil {
-		s.setPodsReady(after, life.PodsNotStarted())
+		s.setPodsReady(after, workloadstatus.PodsNotStarted())
 	}
 	return after
 }
@@ -45,7 +45,7 @@ func (s *simulation) giveBack(w *kueue.Workload) *kueue.Workload {
 // tellReadiness writes the condition PodsReady of an admitted quota Workload. A quota Workload that has never been ready need not have it.
 func (s *simulation) tellReadiness(j *job, w *kueue.Workload, areReady bool) {
 	old := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadPodsReady)
-	c := life.PodsReady(old, areReady)
+	c := workloadstatus.PodsReady(old, areReady)
 	isNews := old == nil && c.Status == metav1.ConditionTrue || old != nil && (old.Status != c.Status || old.Reason != c.Reason)
 	if isNews && !j.stopping && quotaworkload.HoldsQuota(w) {
 		after := w.DeepCopy()
@@ -55,7 +55,7 @@ func (s *simulation) tellReadiness(j *job, w *kueue.Workload, areReady bool) {
 }
 
 func (s *simulation) setPodsReady(w *kueue.Workload, c metav1.Condition) {
-	status := life.Progress(w, c, nil, s.time())
+	status := workloadstatus.Progress(w, c, nil, s.time())
 	for i := range status.Conditions {
 		apimeta.SetStatusCondition(&w.Status.Conditions, status.Conditions[i])
 	}

@@ -15,9 +15,9 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/flavor"
-	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
 // needed returns how many pods have to be ungated together, besides those that run or have succeeded.
@@ -51,7 +51,7 @@ func (t *turn) gather() {
 		t.keepOne(why)
 	default:
 		t.close()
-		t.evictAll(life.Eviction{Reason: kueue.WorkloadEvictedByPodsReadyTimeout, Message: "Not all pods of the gang are there any more that start together"}, t.putOff)
+		t.evictAll(workloadstatus.Eviction{Reason: kueue.WorkloadEvictedByPodsReadyTimeout, Message: "Not all pods of the gang are there any more that start together"}, t.putOff)
 	}
 	other := t.Gang.missing(t.Others)
 	switch {
@@ -246,7 +246,7 @@ func (t *turn) renewParts() bool {
 	}
 	why := "Pods of the gang have been replaced by others: it gives back what it has gathered, and begins anew"
 	t.step.Tell.Text = why
-	t.evictAll(life.Eviction{Reason: kueue.WorkloadEvictedByPodsReadyTimeout, Message: why}, t.putOff)
+	t.evictAll(workloadstatus.Eviction{Reason: kueue.WorkloadEvictedByPodsReadyTimeout, Message: why}, t.putOff)
 	if len(t.step.Evict) == 0 {
 		t.step.Drop = append(t.step.Drop, t.core...)
 	}
@@ -282,7 +282,7 @@ func (t *turn) timeOut() string {
 	}
 	why := fmt.Sprintf("The gang gave back what it had gathered: it did not start within %s", t.Gang.Wait)
 	t.noteTimeout()
-	t.evictAll(life.Eviction{Reason: kueue.WorkloadEvictedByPodsReadyTimeout, Message: why}, t.putOff)
+	t.evictAll(workloadstatus.Eviction{Reason: kueue.WorkloadEvictedByPodsReadyTimeout, Message: why}, t.putOff)
 	return why
 }
 
@@ -298,7 +298,7 @@ func (t *turn) putOff(w *kueue.Workload) *kueue.RequeueState {
 	if t.Backoff != nil {
 		delay = t.Backoff(count)
 	}
-	return life.Until(state, t.now.Add(delay))
+	return workloadstatus.Until(state, t.now.Add(delay))
 }
 
 func (t *turn) allAdmitted() bool {
@@ -311,7 +311,7 @@ func (t *turn) wait(workloads []*kueue.Workload) (reason, text string) {
 		if t.isAdmitted(w) {
 			continue
 		}
-		if wait := life.WaitOf(w); wait != nil && wait.Message != "" {
+		if wait := workloadstatus.WaitOf(w); wait != nil && wait.Message != "" {
 			return wait.Reason, wait.Message
 		}
 		for _, c := range []string{kueue.WorkloadAdmitted, kueue.WorkloadRequeued} {
@@ -387,7 +387,7 @@ func (t *turn) start() {
 			why = "The pods of the gang ask for more than minResources of its PodGroup, or cannot run where that was reserved"
 		}
 		t.step.Tell.Topic, t.step.Tell.Text = "Renew", why+": it gives its quota back, and asks for what they need"
-		t.evictAll(life.Eviction{Reason: kueue.WorkloadEvictedByPodsReadyTimeout, Message: t.step.Tell.Text}, t.putOff)
+		t.evictAll(workloadstatus.Eviction{Reason: kueue.WorkloadEvictedByPodsReadyTimeout, Message: t.step.Tell.Text}, t.putOff)
 		return
 	}
 	releases, why := t.releases(places)

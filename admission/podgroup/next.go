@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
 // A turn computes one step.
@@ -60,7 +60,7 @@ func Next(s *Seen, now time.Time) *Step {
 		t.step.Tell = Message{"Misconfigured", "Check", s.Problems.String(), true}
 		t.close()
 		if cause := t.evicted(); cause != nil {
-			t.evictAll(life.EvictionOf(cause), nil)
+			t.evictAll(workloadstatus.EvictionOf(cause), nil)
 		}
 		t.timeOut()
 		return t.step
@@ -229,7 +229,7 @@ func (t *turn) reserves() bool {
 func (t *turn) deleteCrew(w *kueue.Workload) {
 	for _, pod := range t.crew(w) {
 		if isActive(pod) && pod.DeletionTimestamp == nil {
-			t.step.Delete = append(t.step.Delete, Delete{pod, life.EvictionOf(w).Message})
+			t.step.Delete = append(t.step.Delete, Delete{pod, workloadstatus.EvictionOf(w).Message})
 		}
 	}
 }
@@ -239,7 +239,7 @@ func (t *turn) goBack(w *kueue.Workload) {
 	switch {
 	case t.runs(w):
 	case hasStarted(w) && !isExtra(w) && t.isAlone() && isSpent(w, t.crew(w), t.Gang.Min):
-		ready := life.PodsReady(apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadPodsReady), t.isReady(w, t.crew(w)))
+		ready := workloadstatus.PodsReady(apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadPodsReady), t.isReady(w, t.crew(w)))
 		t.step.Progress = append(t.step.Progress, Progress{w, ready, succeeded()})
 		t.over = append(t.over, w)
 		t.core = slices.DeleteFunc(t.core, func(c *kueue.Workload) bool { return c == w })
@@ -256,12 +256,12 @@ func (t *turn) follow(w *kueue.Workload) {
 		return
 	}
 	if t.isUnused(w) {
-		why := life.Eviction{Reason: kueue.WorkloadEvictedByPodsReadyTimeout, Message: "Its pod has not been let go"}
+		why := workloadstatus.Eviction{Reason: kueue.WorkloadEvictedByPodsReadyTimeout, Message: "Its pod has not been let go"}
 		t.step.Evict = append(t.step.Evict, Evict{Workload: w, Why: why, Requeue: t.putOff(w)})
 		return
 	}
 	crew := t.crew(w)
-	ready := life.PodsReady(apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadPodsReady), t.isReady(w, crew))
+	ready := workloadstatus.PodsReady(apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadPodsReady), t.isReady(w, crew))
 	if finished := t.outcome(w, crew); finished != nil {
 		t.step.Progress = append(t.step.Progress, Progress{w, ready, finished})
 		t.over = append(t.over, w)
@@ -320,8 +320,8 @@ func (t *turn) close() {
 // lead reconciles the gang as a whole.
 func (t *turn) lead() {
 	if cause := t.evicted(); cause != nil {
-		t.step.Tell = Message{"GangEvicted", "Evict", "The gang is evicted: " + life.EvictionOf(cause).Message, false}
-		t.evictAll(life.EvictionOf(cause), nil)
+		t.step.Tell = Message{"GangEvicted", "Evict", "The gang is evicted: " + workloadstatus.EvictionOf(cause).Message, false}
+		t.evictAll(workloadstatus.EvictionOf(cause), nil)
 		return
 	}
 	t.dropTwins()
@@ -383,7 +383,7 @@ func (t *turn) evicted() *kueue.Workload {
 }
 
 // evictAll evicts the rest of the gang, including its extra quota Workloads.
-func (t *turn) evictAll(why life.Eviction, requeue func(*kueue.Workload) *kueue.RequeueState) {
+func (t *turn) evictAll(why workloadstatus.Eviction, requeue func(*kueue.Workload) *kueue.RequeueState) {
 	for _, w := range slices.Concat(t.core, t.extras) {
 		if !quotaworkload.HoldsQuota(w) || quotaworkload.IsTrue(w, kueue.WorkloadEvicted) || slices.Contains(t.step.Drop, w) || t.evicts(w) {
 			continue

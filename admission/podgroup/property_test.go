@@ -17,11 +17,11 @@ import (
 	"pgregory.net/rapid"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/admission/podgroup"
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
 // A world has the objects of one gang, and simulates what others do to them.
@@ -122,11 +122,11 @@ func (w *world) apply(step *podgroup.Step) bool {
 		}
 	}
 	for _, e := range step.Evict {
-		status := life.Evicted(w.find(e.Workload), e.Why, w.now)
+		status := workloadstatus.Evicted(w.find(e.Workload), e.Why, w.now)
 		if e.Requeue != nil {
 			status.RequeueState = e.Requeue
 		}
-		w.put(life.Merge(w.find(e.Workload), &status))
+		w.put(workloadstatus.Merge(w.find(e.Workload), &status))
 	}
 	for _, c := range step.Change {
 		after := w.find(c.Before).DeepCopy()
@@ -145,7 +145,7 @@ func (w *world) apply(step *podgroup.Step) bool {
 	}
 	for _, p := range step.Progress {
 		after := w.find(p.Workload).DeepCopy()
-		for _, c := range life.Progress(after, p.Ready, p.Finished, w.now).Conditions {
+		for _, c := range workloadstatus.Progress(after, p.Ready, p.Finished, w.now).Conditions {
 			apimeta.SetStatusCondition(&after.Status.Conditions, c)
 		}
 		w.put(after)
@@ -156,8 +156,8 @@ func (w *world) apply(step *podgroup.Step) bool {
 		w.put(after)
 	}
 	for _, g := range step.GiveBack {
-		status := life.GivenBack(w.find(g), w.now)
-		w.put(life.Merge(w.find(g), &status))
+		status := workloadstatus.GivenBack(w.find(g), w.now)
+		w.put(workloadstatus.Merge(w.find(g), &status))
 	}
 	for _, u := range step.Unpin {
 		after := w.find(u).DeepCopy()
@@ -209,8 +209,8 @@ func (w *world) admit(x *kueue.Workload) bool {
 			Name: p.Name, Count: &p.Count, Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{"cpu": "spot"},
 		})
 	}
-	status := life.Admitted(x, a, w.now)
-	w.put(life.Merge(x, &status))
+	status := workloadstatus.Admitted(x, a, w.now)
+	w.put(workloadstatus.Merge(x, &status))
 	return true
 }
 
@@ -222,8 +222,8 @@ func (w *world) admitAll() {
 }
 
 func (w *world) preempt(x *kueue.Workload) {
-	status := life.Evicted(x, life.Eviction{Reason: kueue.WorkloadEvictedByPreemption, Message: "for another"}, w.now)
-	w.put(life.Merge(x, &status))
+	status := workloadstatus.Evicted(x, workloadstatus.Eviction{Reason: kueue.WorkloadEvictedByPreemption, Message: "for another"}, w.now)
+	w.put(workloadstatus.Merge(x, &status))
 }
 
 // vanish removes a pod.

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
 // released returns a copy of a gated pod that may be scheduled on the flavors of its pod set, with the updates of AdmissionChecks. Kubernetes
@@ -33,7 +33,7 @@ func (t *turn) released(pod *corev1.Pod, w *kueue.Workload, podSet kueue.PodSetR
 			return nil, fmt.Errorf("pod %q stays gated: ResourceFlavor %q: %w", pod.Name, name, err)
 		}
 	}
-	updates, err := life.PodSetUpdates(w)
+	updates, err := workloadstatus.PodSetUpdates(w)
 	if err != nil {
 		return nil, fmt.Errorf("pod %q stays gated: %w", pod.Name, err)
 	}

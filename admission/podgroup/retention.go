@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
 // expireFinished deletes the quota Workloads of a finished gang when the retention time of the configuration has passed. Those of a PodGroup that
@@ -39,7 +39,7 @@ func (t *turn) expireDeactivated() {
 		return
 	}
 	for _, w := range slices.Concat(t.core, t.extras) {
-		at := life.DeactivatedAt(w)
+		at := workloadstatus.DeactivatedAt(w)
 		if at == nil {
 			continue
 		}

@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
 func hour() *metav1.Duration { return &metav1.Duration{Duration: time.Hour} }
@@ -92,8 +92,8 @@ func TestDeactivatedExpires(t *testing.T) {
 			}
 			x := w.workloads[0].DeepCopy()
 			x.Spec.Active = new(false)
-			status := life.Evicted(x, life.Eviction{Reason: kueue.WorkloadDeactivated, Cause: tc.cause, Message: "it is deactivated"}, w.now)
-			w.put(life.Merge(x, &status))
+			status := workloadstatus.Evicted(x, workloadstatus.Eviction{Reason: kueue.WorkloadDeactivated, Cause: tc.cause, Message: "it is deactivated"}, w.now)
+			w.put(workloadstatus.Merge(x, &status))
 			w.settle()
 			again := time.Duration(0)
 			if tc.want == "GG" {
@@ -119,8 +119,8 @@ func TestDeactivatedKeepsNewPods(t *testing.T) {
 	w.settle()
 	x := w.workloads[0].DeepCopy()
 	x.Spec.Active = new(false)
-	status := life.Evicted(x, life.Eviction{Reason: kueue.WorkloadDeactivated, Cause: "AdmissionCheck", Message: "it is deactivated"}, w.now)
-	w.put(life.Merge(x, &status))
+	status := workloadstatus.Evicted(x, workloadstatus.Eviction{Reason: kueue.WorkloadDeactivated, Cause: "AdmissionCheck", Message: "it is deactivated"}, w.now)
+	w.put(workloadstatus.Merge(x, &status))
 	w.now = w.now.Add(24 * time.Hour)
 	w.add(1).CreationTimestamp = metav1.NewTime(w.now)
 	w.settle()

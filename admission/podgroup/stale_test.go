@@ -18,10 +18,10 @@ import (
 	"pgregory.net/rapid"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/admission/podgroup"
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
 // A lab is a world with stale caches, objects with versions, a garbage collector, and writes as in controllers/podgroup.
@@ -112,11 +112,11 @@ func (l *lab) write(step *podgroup.Step, most int) bool {
 	}
 	for _, e := range step.Evict {
 		if !status(e.Workload, true, func(x *kueue.Workload) *kueue.Workload {
-			s := life.Evicted(e.Workload, e.Why, l.now)
+			s := workloadstatus.Evicted(e.Workload, e.Why, l.now)
 			if e.Requeue != nil {
 				s.RequeueState = e.Requeue
 			}
-			return life.Merge(x, &s)
+			return workloadstatus.Merge(x, &s)
 		}) {
 			return true
 		}
@@ -137,7 +137,7 @@ func (l *lab) write(step *podgroup.Step, most int) bool {
 	}
 	for _, p := range step.Progress {
 		if !status(p.Workload, p.Finished != nil, func(x *kueue.Workload) *kueue.Workload {
-			for _, c := range life.Progress(p.Workload, p.Ready, p.Finished, l.now).Conditions {
+			for _, c := range workloadstatus.Progress(p.Workload, p.Ready, p.Finished, l.now).Conditions {
 				apimeta.SetStatusCondition(&x.Status.Conditions, c)
 			}
 			return x
@@ -157,7 +157,10 @@ func (l *lab) write(step *podgroup.Step, most int) bool {
 		}
 	}
 	for _, g := range step.GiveBack {
-		if !status(g, true, func(x *kueue.Workload) *kueue.Workload { s := life.GivenBack(g, l.now); return life.Merge(x, &s) }) {
+		if !status(g, true, func(x *kueue.Workload) *kueue.Workload {
+			s := workloadstatus.GivenBack(g, l.now)
+			return workloadstatus.Merge(x, &s)
+		}) {
 			return true
 		}
 		if did("give back %s", g.UID) {

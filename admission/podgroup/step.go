@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission/life"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
 // Seen is the snapshot: everything that the next step of a gang depends on, besides the time. It must not be changed.
@@ -68,7 +68,7 @@ type Step struct {
 // An Evict evicts a quota Workload.
 type Evict struct {
 	Workload *kueue.Workload
-	Why      life.Eviction
+	Why      workloadstatus.Eviction
 	// Requeue is set if the Workload backs off, or nil.
 	Requeue *kueue.RequeueState
 }

@@ -12,10 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
 // mostParts bounds the parts in which a gang gathers its quota.
@@ -191,7 +191,7 @@ func (g *Gang) withOwners(w *kueue.Workload) *kueue.Workload {
 // withStart records that pods are ungated from now on under the admission that the quota Workload has.
 func withStart(w *kueue.Workload, now time.Time) *kueue.Workload {
 	after := w.DeepCopy()
-	add(&after.Annotations, apis.StartedAnnotation, life.Started(now))
+	add(&after.Annotations, apis.StartedAnnotation, workloadstatus.Started(now))
 	return after
 }
 

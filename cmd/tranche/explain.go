@@ -21,11 +21,11 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	visibility "sigs.k8s.io/kueue/apis/visibility/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	visibilityapi "github.com/tranche-dev/tranche/apis/visibility"
 	"github.com/tranche-dev/tranche/controllers/conditions"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
 func newExplainCommand() *cobra.Command {
@@ -151,7 +151,7 @@ func (c *cluster) explainOne(ctx context.Context, out io.Writer, w *kueue.Worklo
 
 // conditionLine returns what the status of a pending quota Workload reports.
 func conditionLine(w *kueue.Workload) string {
-	wait := life.WaitOf(w)
+	wait := workloadstatus.WaitOf(w)
 	if wait == nil {
 		return "waiting for its first evaluation"
 	}

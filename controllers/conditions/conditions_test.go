@@ -9,10 +9,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/conditions"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
 func workload(all ...metav1.Condition) *kueue.Workload {
@@ -117,7 +117,7 @@ func TestPatchWithChecksIsConditional(t *testing.T) {
 	w.ResourceVersion = "7"
 	for checks, want := range map[int]string{0: "", 1: "7"} {
 		w.Status.AdmissionChecks = make([]kueue.AdmissionCheckState, checks)
-		patch, err := conditions.Patch(w, life.Pending(w, quotaworkload.Wait{Reason: "WaitingForQuota", Message: "no quota"}, time.Now()), "")
+		patch, err := conditions.Patch(w, workloadstatus.Pending(w, quotaworkload.Wait{Reason: "WaitingForQuota", Message: "no quota"}, time.Now()), "")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,9 +12,9 @@ import (
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
 // Conditions of Tranche on JobSets.
@@ -214,7 +214,7 @@ func whyItWaits(workload *kueue.Workload) (reason, message string) {
 	if out := status(kueue.WorkloadRequeued, metav1.ConditionFalse); out != nil {
 		return out.Reason, keptOut(workload, out)
 	}
-	if wait := life.WaitOf(workload); wait != nil {
+	if wait := workloadstatus.WaitOf(workload); wait != nil {
 		return wait.Reason, wait.Message
 	}
 	return kueue.WorkloadQuotaReservedReasonPendingEvaluation, "not looked at yet"
@@ -223,7 +223,7 @@ func whyItWaits(workload *kueue.Workload) (reason, message string) {
 // keptOut says until when an evicted quota Workload does not queue again.
 func keptOut(workload *kueue.Workload, why *metav1.Condition) string {
 	switch {
-	case life.IsDeactivated(why.Reason):
+	case workloadstatus.IsDeactivated(why.Reason):
 		return fmt.Sprintf("%s (quota Workload %q)", why.Message, workload.Name)
 	case workload.Status.RequeueState != nil && workload.Status.RequeueState.RequeueAt != nil:
 		return "backing off until status.requeueState.requeueAt of its quota Workload: " + why.Message

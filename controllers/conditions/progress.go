@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission/life"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
 // maxNamed is how many stages a list of JobSets names for each JobSet.
@@ -64,7 +64,7 @@ func WaitNews(js *jobsetapi.JobSet, summary Summary) *Wait {
 
 // isRefused reports whether the engine has refused quota to a quota Workload that asks for it.
 func isRefused(workload *kueue.Workload) bool {
-	wait := life.WaitOf(workload)
+	wait := workloadstatus.WaitOf(workload)
 	return wait != nil && wait.Reason != kueue.WorkloadQuotaReservedReasonPendingEvaluation &&
 		!apimeta.IsStatusConditionFalse(workload.Status.Conditions, kueue.WorkloadRequeued)
 }

@@ -1,5 +1,5 @@
 // Package conditions builds the conditions that Tranche sets on JobSets and queues, and renders the statuses that controllers write. No
-// other controller package builds conditions; package life builds those of quota Workloads.
+// other controller package builds conditions; package workloadstatus builds those of quota Workloads.
 package conditions
 
 import (

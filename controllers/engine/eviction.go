@@ -13,11 +13,11 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
-	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/controllers/events"
 	"github.com/tranche-dev/tranche/controllers/metrics"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
 // evict writes an eviction and settles the decision. The stage controller does the rest: it holds the Jobs, and releases the quota once
@@ -88,14 +88,14 @@ func (w *writer) writeEviction(ctx context.Context, d *admission.Evict) (before,
 	if !isHeld(before, d.UID) {
 		return before, nil, nil
 	}
-	e := life.Eviction{Reason: d.Reason, Message: d.Message}
+	e := workloadstatus.Eviction{Reason: d.Reason, Message: d.Message}
 	if d.Preemption != nil {
 		e.Preempted = d.Preemption.Reason
 		if e.Message, err = w.preemptionMessage(ctx, d); err != nil {
 			return nil, nil, err
 		}
 	}
-	after, err = w.apply(ctx, before, life.Evicted(before, e, time.Now()), before.ResourceVersion)
+	after, err = w.apply(ctx, before, workloadstatus.Evicted(before, e, time.Now()), before.ResourceVersion)
 	return before, after, err
 }
 
@@ -117,13 +117,13 @@ func (w *writer) preemptionMessage(ctx context.Context, d *admission.Evict) (str
 	if err != nil && !apierrors.IsNotFound(err) {
 		return "", fmt.Errorf("read the preemptor, quota Workload %s: %w", d.Preemption.Preemptor, err)
 	}
-	p := life.Preemptor{
+	p := workloadstatus.Preemptor{
 		UID: d.Preemption.PreemptorUID, Reason: d.Preemption.Reason, Path: d.Preemption.PreemptorPath, VictimPath: d.Preemption.VictimPath,
 	}
 	if preemptor.UID == p.UID {
 		p.JobUID = preemptor.Labels[apis.JobUIDLabel]
 	}
-	return life.PreemptionMessage(p), nil
+	return workloadstatus.PreemptionMessage(p), nil
 }
 
 // announcePreemption emits Events for the victim and for the preemptor.
@@ -136,19 +136,19 @@ func (w *writer) announcePreemption(before, after *kueue.Workload, d *admission.
 	preemptor := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{
 		Namespace: d.Preemption.Preemptor.Namespace, Name: d.Preemption.Preemptor.Name, UID: d.Preemption.PreemptorUID,
 	}}
-	victim := life.NameOf(preemptor.Namespace, d.Stage)
+	victim := workloadstatus.NameOf(preemptor.Namespace, d.Stage)
 	events.PreemptedWorkload(victim, string(after.UID), string(before.Status.Admission.ClusterQueue)).Emit(w.config.Recorder, preemptor)
 }
 
 // announceEviction emits Events for the quota Workload and for its JobSet.
 func (w *writer) announceEviction(before, after *kueue.Workload, d *admission.Evict) {
-	e := life.EvictionOf(after)
+	e := workloadstatus.EvictionOf(after)
 	if w.events.TryAccept() {
 		events.Evicted(e.EventReason(), e.Message).Emit(w.config.Recorder, after)
 	}
 	message := e.Message
 	if d.Preemption != nil {
-		message += "; preemptor: " + life.NameOf(d.Stage.Namespace, d.Preemption.Preemptor) + "; " + d.Message
+		message += "; preemptor: " + workloadstatus.NameOf(d.Stage.Namespace, d.Preemption.Preemptor) + "; " + d.Message
 		w.announcePreemption(before, after, d, message)
 	}
 	if stage := after.Labels[apis.StageLabel]; stage != "" {

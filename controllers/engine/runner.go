@@ -22,9 +22,9 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
-	"github.com/tranche-dev/tranche/admission/life"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	"github.com/tranche-dev/tranche/controllers/metrics"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
 const (
@@ -60,7 +60,7 @@ func (r *Runner) Shown(status kueue.WorkloadStatus) kueue.WorkloadStatus {
 	if !r.writer.config.Gates.Observability() {
 		return status
 	}
-	return life.Observable(status)
+	return workloadstatus.Observable(status)
 }
 
 func (c *Config) validate() error {

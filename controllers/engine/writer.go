@@ -19,11 +19,11 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
-	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/controllers/events"
 	"github.com/tranche-dev/tranche/controllers/metrics"
 	"github.com/tranche-dev/tranche/controllers/patch"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
 // No accelerator is idle because a refusal is not written yet. So a refusal is written a while after it was decided, if it still holds by
@@ -255,9 +255,9 @@ func (w *writer) writeAdmission(ctx context.Context, d *admission.Admit) (*kueue
 		return nil, fmt.Errorf("write status of quota Workload %s: it asks for other pods than were decided on", d.Stage)
 	}
 	seen.UID = d.UID
-	status := life.Admitted(&seen, &d.Admission, time.Now())
+	status := workloadstatus.Admitted(&seen, &d.Admission, time.Now())
 	if len(d.Checks) > 0 {
-		status = life.Reserved(&seen, &d.Admission, d.Checks, time.Now())
+		status = workloadstatus.Reserved(&seen, &d.Admission, d.Checks, time.Now())
 	}
 	return w.apply(ctx, &seen, status, "")
 }
@@ -293,7 +293,7 @@ func (w *writer) refuse(ctx context.Context, d *admission.Refuse) {
 	}
 	var written *kueue.Workload
 	if err == nil {
-		status := life.Pending(&seen, d.Wait(), time.Now())
+		status := workloadstatus.Pending(&seen, d.Wait(), time.Now())
 		written, err = w.apply(ctx, &seen, status, seen.ResourceVersion)
 	}
 	switch {
@@ -309,7 +309,7 @@ func (w *writer) refuse(ctx context.Context, d *admission.Refuse) {
 // announceRefusal emits an Event if the refusal has changed the condition QuotaReserved. Without a resourceVersion the recorder counts all
 // refusals of a quota Workload that have the same reason as one Event.
 func (w *writer) announceRefusal(before, written *kueue.Workload, d *admission.Refuse) {
-	was, is := life.WaitOf(before), life.WaitOf(written)
+	was, is := workloadstatus.WaitOf(before), workloadstatus.WaitOf(written)
 	if !d.Refusal.HasEvent() || is == nil || was != nil && was.KueueReason == is.KueueReason && was.KueueMessage == is.KueueMessage {
 		return
 	}
@@ -347,7 +347,7 @@ func (w *writer) apply(ctx context.Context, seen *kueue.Workload, status kueue.W
 func (w *writer) announce(workload *kueue.Workload, d *admission.Admit) {
 	if w.events.TryAccept() {
 		queue, reserved := string(d.Admission.ClusterQueue), apimeta.FindStatusCondition(workload.Status.Conditions, kueue.WorkloadQuotaReserved)
-		events.QuotaReserved(queue, reserved.LastTransitionTime.Sub(life.QueuedSince(workload))).Emit(w.config.Recorder, workload)
+		events.QuotaReserved(queue, reserved.LastTransitionTime.Sub(workloadstatus.QueuedSince(workload))).Emit(w.config.Recorder, workload)
 		if len(d.Checks) == 0 {
 			events.Admitted(queue, 0).Emit(w.config.Recorder, workload)
 		}

@@ -80,7 +80,7 @@ func Admitted(queue string, waited time.Duration) Event {
 	}
 }
 
-// Evicted reports that a quota Workload must release its quota. The reason is that of life.Eviction.
+// Evicted reports that a quota Workload must release its quota. The reason is that of workloadstatus.Eviction.
 func Evicted(reason, message string) Event {
 	return Event{corev1.EventTypeNormal, reason, "Evict", message}
 }

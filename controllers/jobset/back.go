@@ -14,13 +14,13 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
-	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/controllers/childjob"
 	"github.com/tranche-dev/tranche/controllers/engine"
 	"github.com/tranche-dev/tranche/controllers/events"
 	"github.com/tranche-dev/tranche/controllers/patch"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
 // This file writes the changes by which a JobSet loses its quota, because it is evicted or suspended by its user.
@@ -30,7 +30,7 @@ func (r *Reconciler) evict(ctx context.Context, s *seen, w *wanted) error {
 	for _, e := range w.evict {
 		// The eviction increments its own counters and repeats what else the admission has written, so it must be based on the latest
 		// object.
-		written, err := r.apply(ctx, e.workload, life.Evicted(e.workload, e.why, time.Now()), apis.AdmissionFieldManager, e.workload.ResourceVersion)
+		written, err := r.apply(ctx, e.workload, workloadstatus.Evicted(e.workload, e.why, time.Now()), apis.AdmissionFieldManager, e.workload.ResourceVersion)
 		if err != nil {
 			return err
 		}
@@ -81,14 +81,14 @@ func (r *Reconciler) giveBack(ctx context.Context, s *seen, w *wanted) error {
 	w.lookAgain(live)
 	kept := keptJobs(live)
 	for _, workload := range desired(live).giveBack {
-		status := life.Suspended(workload, time.Now())
+		status := workloadstatus.Suspended(workload, time.Now())
 		told := events.StageSuspended(workload.Labels[apis.StageLabel])
 		if quotaworkload.IsTrue(workload, kueue.WorkloadEvicted) {
-			status = life.GivenBack(workload, time.Now())
+			status = workloadstatus.GivenBack(workload, time.Now())
 			stage := workload.Labels[apis.StageLabel]
-			told = events.StageRequeued(stage, kept[stage], life.EvictionOf(workload).Message)
+			told = events.StageRequeued(stage, kept[stage], workloadstatus.EvictionOf(workload).Message)
 			if growthNumber(workload) > 0 {
-				told = events.GrowthRequeued(workload.Labels[apis.StageLabel], life.EvictionOf(workload).Message)
+				told = events.GrowthRequeued(workload.Labels[apis.StageLabel], workloadstatus.EvictionOf(workload).Message)
 			}
 		}
 		written, err := r.apply(ctx, workload, status, apis.AdmissionFieldManager, workload.ResourceVersion)

@@ -15,12 +15,12 @@ import (
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/childjob"
 	"github.com/tranche-dev/tranche/controllers/conditions"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
 // wanted contains the writes of one reconcile. The order of the fields is the order of the writes.
@@ -243,7 +243,7 @@ func (w *wanted) wrapUp(st *stage, outcome metav1.Condition) {
 func (st *stage) outcome(jobSet metav1.Condition) metav1.Condition {
 	switch {
 	case st.succeeded():
-		return *life.StageSucceeded(st.Name)
+		return *workloadstatus.StageSucceeded(st.Name)
 	case jobSet.Reason == kueue.WorkloadFinishedReasonSucceeded:
 		jobSet.Message = fmt.Sprintf("The JobSet has completed without stage %q", st.Name)
 	case st.failed():
@@ -296,7 +296,7 @@ func (w *wanted) letGo(s *seen, st *stage) {
 
 func (w *wanted) advance(s *seen, st *stage) {
 	if st.opensAgain() {
-		w.progress = append(w.progress, progress{stage: st.Name, workload: st.workload, ready: life.PodsNotStarted()})
+		w.progress = append(w.progress, progress{stage: st.Name, workload: st.workload, ready: workloadstatus.PodsNotStarted()})
 		return
 	}
 	if !st.holdsQuota() && (st.hasOtherClaims() || st.hasOtherResources()) {
@@ -307,7 +307,7 @@ func (w *wanted) advance(s *seen, st *stage) {
 		w.change = append(w.change, change{st.workload, after, st.isGated() && st.open})
 	}
 	if st.open && st.succeeded() && !st.hasPods {
-		w.progress = append(w.progress, progress{st.Name, st.workload, st.readiness(), life.StageSucceeded(st.Name), true})
+		w.progress = append(w.progress, progress{st.Name, st.workload, st.readiness(), workloadstatus.StageSucceeded(st.Name), true})
 		return
 	}
 	if news, differs := st.reclaimNews(s); differs && !st.lacksQuota(s) {
@@ -349,7 +349,7 @@ func (w *wanted) suspend(s *seen, st *stage) {
 
 // forgetReadiness records, for a stage whose Jobs are held again, that its pods have not started.
 func (w *wanted) forgetReadiness(st *stage) {
-	if ready := life.PodsNotStarted(); st.hasSpoken() && !conditions.Has(st.workload.Status.Conditions, ready) {
+	if ready := workloadstatus.PodsNotStarted(); st.hasSpoken() && !conditions.Has(st.workload.Status.Conditions, ready) {
 		w.progress = append(w.progress, progress{stage: st.Name, workload: st.workload, ready: ready})
 	}
 }

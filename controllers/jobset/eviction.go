@@ -9,10 +9,10 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	shapes "github.com/tranche-dev/tranche/admission/gang"
-	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/childjob"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
 // An eviction returns a whole JobSet to the boundary of its last succeeded stage. It begins when the quota Workload of any stage that holds
@@ -35,7 +35,7 @@ type eviction struct {
 // evict is the eviction of a quota Workload whose JobSet is evicted because of another stage.
 type evict struct {
 	workload *kueue.Workload
-	why      life.Eviction
+	why      workloadstatus.Eviction
 }
 
 // markEvicted marks the stages that must release their quota, and returns the stage that caused the eviction, or nil. A stage that has
@@ -73,7 +73,7 @@ func (st *stage) evictedAt() *metav1.Time {
 // isDeactivated reports whether the stage was evicted because its quota Workload is not active. A stage that is deactivated before it holds
 // quota does not keep earlier stages from running.
 func (st *stage) isDeactivated() bool {
-	return st.workload != nil && life.IsShutOut(st.workload)
+	return st.workload != nil && workloadstatus.IsShutOut(st.workload)
 }
 
 // goBack takes the next step of the eviction of one stage.
@@ -82,7 +82,7 @@ func (w *wanted) goBack(s *seen, st *stage, e *eviction) {
 		w.change = append(w.change, change{st.workload, after, st.isGated() && st.open})
 	}
 	if !quotaworkload.IsTrue(st.workload, kueue.WorkloadEvicted) {
-		w.evict = append(w.evict, evict{st.workload, life.EvictionOf(e.cause.workload)})
+		w.evict = append(w.evict, evict{st.workload, workloadstatus.EvictionOf(e.cause.workload)})
 		e.complete = false
 	}
 	w.forgetReadiness(st)

@@ -14,13 +14,13 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/elastic"
-	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/controllers/childjob"
 	"github.com/tranche-dev/tranche/controllers/conditions"
 	"github.com/tranche-dev/tranche/controllers/events"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
 // grow has the new sizes of the running Jobs of a stage whose number of admitted pods has changed.
@@ -114,7 +114,7 @@ func (w *wanted) tendOne(s *seen, st *stage, k int) {
 	growth := st.growths[k]
 	spoken := hasSpoken(growth)
 	if st.open && isGated(growth) && quotaworkload.HoldsQuota(growth) && !spoken {
-		w.progress = append(w.progress, progress{stage: st.Name, workload: growth, ready: life.PodsNotStarted()})
+		w.progress = append(w.progress, progress{stage: st.Name, workload: growth, ready: workloadstatus.PodsNotStarted()})
 		return
 	}
 	if after := st.adjustedGrowth(s, k); after != nil {

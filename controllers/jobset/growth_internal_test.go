@@ -16,11 +16,11 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/elastic"
-	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
 // An elasticWorld is a world whose first stage has Indexed Jobs.
@@ -63,7 +63,7 @@ func (w elasticWorld) build(t *testing.T) *seen {
 	// Stages with ready Jobs already have the condition PodsReady with the controller's message.
 	for _, workload := range s.mine.workloads {
 		if c := apimeta.FindStatusCondition(workload.Status.Conditions, kueue.WorkloadPodsReady); c != nil {
-			*c = life.PodsReady(nil, true)
+			*c = workloadstatus.PodsReady(nil, true)
 		}
 	}
 	return s

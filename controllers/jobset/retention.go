@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/controllers/events"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
 // expire deletes the quota Workloads of a finished JobSet when they have been finished for the configured time. It does not begin before
@@ -43,7 +43,7 @@ func (w *wanted) expireDeactivated(s *seen, stages []stage) {
 		if workload == nil {
 			continue
 		}
-		if at := life.DeactivatedAt(workload); at != nil && w.isExpired(s, *at, s.retention.AfterDeactivatedByKueue) {
+		if at := workloadstatus.DeactivatedAt(workload); at != nil && w.isExpired(s, *at, s.retention.AfterDeactivatedByKueue) {
 			w.expired = workload
 		}
 	}
@@ -74,7 +74,7 @@ func (r *Reconciler) deleteExpired(ctx context.Context, s *seen, w *wanted) erro
 	if err := r.reader.Get(ctx, client.ObjectKeyFromObject(w.expired), &live); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	if at := life.DeactivatedAt(&live); live.UID != w.expired.UID || at == nil || !at.Equal(*life.DeactivatedAt(w.expired)) {
+	if at := workloadstatus.DeactivatedAt(&live); live.UID != w.expired.UID || at == nil || !at.Equal(*workloadstatus.DeactivatedAt(w.expired)) {
 		return nil
 	}
 	err := r.config.Client.Delete(ctx, s.jobSet.DeepCopy(), client.Preconditions{UID: &s.jobSet.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground))

@@ -15,13 +15,13 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/elastic"
-	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/childjob"
 	"github.com/tranche-dev/tranche/controllers/conditions"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
 // Labels that the JobSet controller puts on child Jobs and their pods.
@@ -224,7 +224,7 @@ func (st *stage) mayRun(s *seen) bool {
 func (st *stage) readiness() metav1.Condition { return readiness(st.workload, st.isSteady()) }
 
 func readiness(workload *kueue.Workload, ready bool) metav1.Condition {
-	return life.PodsReady(apimeta.FindStatusCondition(workload.Status.Conditions, kueue.WorkloadPodsReady), ready)
+	return workloadstatus.PodsReady(apimeta.FindStatusCondition(workload.Status.Conditions, kueue.WorkloadPodsReady), ready)
 }
 
 // readinessNews returns readiness, and whether to write it: a stage that has never been ready does not need the condition.

@@ -11,12 +11,12 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/childjob"
 	"github.com/tranche-dev/tranche/controllers/conditions"
 	"github.com/tranche-dev/tranche/controllers/events"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
 // A JobSet without a queue has no quota Workloads. Its stages are released as soon as they are open, and the state that a quota Workload
@@ -106,7 +106,7 @@ func (r *Reconciler) noteFinished(ctx context.Context, s *seen, w *wanted) error
 	before := finishedStages(s.jobSet)
 	for _, stage := range w.finished {
 		if !slices.Contains(before, stage) {
-			events.StageFinished(stage, life.StageSucceeded(stage).Message).EmitAbout(r.config.Recorder, s.jobSet, s.firstJobOf(stage))
+			events.StageFinished(stage, workloadstatus.StageSucceeded(stage).Message).EmitAbout(r.config.Recorder, s.jobSet, s.firstJobOf(stage))
 		}
 	}
 	return nil

@@ -18,11 +18,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/controllers/events"
 	"github.com/tranche-dev/tranche/controllers/metrics"
 	"github.com/tranche-dev/tranche/controllers/patch"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
 // lookAgain is when a JobSet with complaints is reconciled again, in case a user has fixed something that no watch reports.
@@ -201,7 +201,7 @@ func (r *Reconciler) progress(ctx context.Context, s *seen, w *wanted) error {
 		if p.finished != nil {
 			version = p.workload.ResourceVersion
 		}
-		status := life.Progress(p.workload, p.ready, p.finished, time.Now())
+		status := workloadstatus.Progress(p.workload, p.ready, p.finished, time.Now())
 		written, err := r.apply(ctx, p.workload, status, apis.FieldManager, version)
 		if err != nil {
 			return err

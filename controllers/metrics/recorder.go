@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
 // Queues reports which queues exist.
@@ -199,7 +199,7 @@ func (r *Recorder) noteOpening(before, after *kueue.Workload) {
 // recordWait records how long a stage that is admitted now has waited. That is not known for a stage that was opened before this manager
 // started.
 func (r *Recorder) recordWait(c *change, admitted *metav1.Condition) {
-	since, position := life.QueuedSince(c.after), "first"
+	since, position := workloadstatus.QueuedSince(c.after), "first"
 	if index := c.after.Labels[apis.StageIndexLabel]; index != "" && index != "0" {
 		position = "later"
 	}
@@ -226,21 +226,21 @@ func (c *change) reached(conditionType string) *metav1.Condition {
 }
 
 func (c *change) reserved(reserved *metav1.Condition) {
-	wait := reserved.LastTransitionTime.Sub(life.QueuedSince(c.after))
+	wait := reserved.LastTransitionTime.Sub(workloadstatus.QueuedSince(c.after))
 	c.count(quotaReserved, localQuotaReserved)
 	c.observe(quotaReservedWait, localQuotaReservedWait, wait)
 }
 
 func (c *change) admitted(now *metav1.Condition) {
 	c.count(admitted, localAdmitted)
-	c.observe(admissionWait, localAdmissionWait, now.LastTransitionTime.Sub(life.QueuedSince(c.after)))
+	c.observe(admissionWait, localAdmissionWait, now.LastTransitionTime.Sub(workloadstatus.QueuedSince(c.after)))
 	if reserved := isTrue(c.after, kueue.WorkloadQuotaReserved); reserved != nil {
 		c.observe(checksWait, localChecksWait, now.LastTransitionTime.Sub(reserved.LastTransitionTime.Time))
 	}
 }
 
 func (c *change) ready(now *metav1.Condition) {
-	c.observe(readyWait, localReadyWait, now.LastTransitionTime.Sub(life.QueuedSince(c.after)))
+	c.observe(readyWait, localReadyWait, now.LastTransitionTime.Sub(workloadstatus.QueuedSince(c.after)))
 	if admitted := isTrue(c.after, kueue.WorkloadAdmitted); admitted != nil {
 		c.observe(admittedUntilReady, localAdmittedUntilReady, now.LastTransitionTime.Sub(admitted.LastTransitionTime.Time))
 	}

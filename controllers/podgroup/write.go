@@ -21,11 +21,11 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
-	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/admission/podgroup"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/controllers/events"
 	"github.com/tranche-dev/tranche/controllers/patch"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
 const (
@@ -104,7 +104,7 @@ func (r *Reconciler) isTaken(ctx context.Context, s *seen, workload *kueue.Workl
 
 func (r *Reconciler) evict(ctx context.Context, _ *seen, step *podgroup.Step) error {
 	for _, e := range step.Evict {
-		status := life.Evicted(e.Workload, e.Why, time.Now())
+		status := workloadstatus.Evicted(e.Workload, e.Why, time.Now())
 		if e.Requeue != nil {
 			status.RequeueState = e.Requeue
 		}
@@ -256,7 +256,7 @@ func (r *Reconciler) progress(ctx context.Context, s *seen, step *podgroup.Step)
 		if p.Finished != nil {
 			version = p.Workload.ResourceVersion
 		}
-		written, err := r.apply(ctx, p.Workload, life.Progress(p.Workload, p.Ready, p.Finished, time.Now()), apis.FieldManager, version)
+		written, err := r.apply(ctx, p.Workload, workloadstatus.Progress(p.Workload, p.Ready, p.Finished, time.Now()), apis.FieldManager, version)
 		if err != nil {
 			return err
 		}
@@ -281,7 +281,7 @@ func (r *Reconciler) reclaim(ctx context.Context, _ *seen, step *podgroup.Step) 
 
 func (r *Reconciler) giveBack(ctx context.Context, _ *seen, step *podgroup.Step) error {
 	for _, workload := range step.GiveBack {
-		written, err := r.apply(ctx, workload, life.GivenBack(workload, time.Now()), apis.AdmissionFieldManager, workload.ResourceVersion)
+		written, err := r.apply(ctx, workload, workloadstatus.GivenBack(workload, time.Now()), apis.AdmissionFieldManager, workload.ResourceVersion)
 		if err != nil {
 			return err
 		}

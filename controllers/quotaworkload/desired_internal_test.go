@@ -12,9 +12,9 @@ import (
 	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/apis"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
 var start = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -116,7 +116,7 @@ func (g given) ofGang(started *int) given {
 	metav1.SetMetaDataAnnotation(&g.ObjectMeta, apis.PodGroupKey, "lightweight.train")
 	metav1.SetMetaDataLabel(&g.ObjectMeta, apis.PlanUIDLabel, "plan")
 	if started != nil {
-		metav1.SetMetaDataAnnotation(&g.ObjectMeta, apis.StartedAnnotation, life.Started(at(*started)))
+		metav1.SetMetaDataAnnotation(&g.ObjectMeta, apis.StartedAnnotation, workloadstatus.Started(at(*started)))
 	}
 	return g
 }
@@ -172,7 +172,7 @@ func told(before *kueue.Workload, w *wanted) string {
 	for _, name := range w.Drop {
 		parts = append(parts, "drop "+string(name))
 	}
-	if w.Status != nil && life.Differs(before, w.Status) {
+	if w.Status != nil && workloadstatus.Differs(before, w.Status) {
 		parts = append(parts, changes(&before.Status, w.Status)...)
 	}
 	for _, event := range w.events {
@@ -446,11 +446,11 @@ func TestDesired(t *testing.T) {
 				c.podsReady = podsReady(false, nil)
 			}
 			before := c.workload.DeepCopy()
-			s := &life.Seen{Workload: c.workload.Workload, ReservedIn: c.reservedIn, LocalQueue: c.localQueue, ClusterQueue: c.clusterQueue}
+			s := &workloadstatus.Seen{Workload: c.workload.Workload, ReservedIn: c.reservedIn, LocalQueue: c.localQueue, ClusterQueue: c.clusterQueue}
 			if got := told(before, desired(s, &c.podsReady, at(c.now))); got != c.want {
 				t.Errorf("desired:\n got %s\nwant %s", got, c.want)
 			}
-			if life.Differs(before, withoutMore(c.workload.Workload)) {
+			if workloadstatus.Differs(before, withoutMore(c.workload.Workload)) {
 				t.Error("desired has changed what it was given")
 			}
 		})

@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
 // anyWorkload returns a Workload with any status that other clients may leave behind, sensible or not.
@@ -59,7 +59,7 @@ func applied(before *kueue.Workload, w *wanted) *kueue.Workload {
 	case len(w.Drop) > 0:
 		after.Status.AdmissionChecks = slices.DeleteFunc(after.Status.AdmissionChecks, func(c kueue.AdmissionCheckState) bool { return slices.Contains(w.Drop, c.Name) })
 	case w.Status != nil:
-		return life.Merge(before, w.Status)
+		return workloadstatus.Merge(before, w.Status)
 	}
 	return after
 }
@@ -68,14 +68,14 @@ func applied(before *kueue.Workload, w *wanted) *kueue.Workload {
 // changing anything.
 func TestPassesEnd(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := &life.Seen{
+		s := &workloadstatus.Seen{
 			Workload: anyWorkload(t), ReservedIn: research(), LocalQueue: &kueue.LocalQueue{}, ClusterQueue: &kueue.ClusterQueue{},
 		}
 		first := s.Workload
 		config, now := podsReady(rapid.Bool().Draw(t, "podsReady"), new(int32(2))), at(rapid.IntRange(0, 120).Draw(t, "now"))
 		for range 8 {
 			w := desired(s, &config, now)
-			isWrite := w.Deactivate || len(w.Drop) > 0 || w.Status != nil && life.Differs(s.Workload, w.Status)
+			isWrite := w.Deactivate || len(w.Drop) > 0 || w.Status != nil && workloadstatus.Differs(s.Workload, w.Status)
 			if !isWrite {
 				checkEnd(t, first, s.Workload)
 				return
@@ -92,7 +92,7 @@ func checkEnd(t *rapid.T, first, w *kueue.Workload) {
 		t.Errorf("released the quota, which only the controller that runs the pods may do: %+v", w.Status)
 	}
 	evicted := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadEvicted)
-	if !ptr.Deref(w.Spec.Active, true) && (evicted == nil || evicted.Status != metav1.ConditionTrue || !life.IsDeactivated(evicted.Reason)) {
+	if !ptr.Deref(w.Spec.Active, true) && (evicted == nil || evicted.Status != metav1.ConditionTrue || !workloadstatus.IsDeactivated(evicted.Reason)) {
 		t.Errorf("not active and not evicted for that: %+v", w.Status)
 	}
 	if (w.Status.Admission == nil || !quotaworkload.HoldsQuota(w)) && quotaworkload.IsTrue(w, kueue.WorkloadAdmitted) {
@@ -101,7 +101,7 @@ func checkEnd(t *rapid.T, first, w *kueue.Workload) {
 	if !quotaworkload.HoldsQuota(w) || quotaworkload.IsTrue(first, kueue.WorkloadAdmitted) || !quotaworkload.IsTrue(w, kueue.WorkloadAdmitted) {
 		return
 	}
-	ready := life.Checks(w, kueue.CheckStateReady)
+	ready := workloadstatus.Checks(w, kueue.CheckStateReady)
 	if len(ready) != 2 || ready[0].Name != "budget" || ready[1].Name != "nodes" {
 		t.Errorf("admitted with these checks ready: %+v", ready)
 	}

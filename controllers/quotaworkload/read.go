@@ -13,28 +13,28 @@ import (
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
 // read returns the snapshot that one reconcile works on. Its objects belong to the cache and are not changed.
-func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*life.Seen, error) {
+func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*workloadstatus.Seen, error) {
 	var workload kueue.Workload
 	if err := r.config.Client.Get(ctx, key, &workload); err != nil {
 		return nil, err
 	}
-	s := &life.Seen{Workload: &workload, Gates: r.config.Gates}
+	s := &workloadstatus.Seen{Workload: &workload, Gates: r.config.Gates}
 	var err error
 	if quotaworkload.HoldsQuota(&workload) && !quotaworkload.IsTrue(&workload, kueue.WorkloadAdmitted) {
 		s.ReservedIn, err = r.readClusterQueue(ctx, workload.Status.Admission.ClusterQueue)
 		return s, err
 	}
-	if life.IsOverdue(&workload, &r.config.PodsReady, time.Now()) {
+	if workloadstatus.IsOverdue(&workload, &r.config.PodsReady, time.Now()) {
 		s.Lacking, err = r.readLacking(ctx, &workload)
 		return s, err
 	}
-	if !life.IsStopped(&workload) {
+	if !workloadstatus.IsStopped(&workload) {
 		return s, nil
 	}
 	var queue kueue.LocalQueue

@@ -5,7 +5,7 @@ import (
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
 // TestRelease covers the write by which the controller that runs the pods of an evicted quota Workload reports that they have terminated.
@@ -45,8 +45,8 @@ func TestRelease(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			status := life.GivenBack(c.workload.Workload, at(c.now))
-			if got := told(c.workload.DeepCopy(), &wanted{Step: &life.Step{Status: &status}}); got != c.want {
+			status := workloadstatus.GivenBack(c.workload.Workload, at(c.now))
+			if got := told(c.workload.DeepCopy(), &wanted{Step: &workloadstatus.Step{Status: &status}}); got != c.want {
 				t.Errorf("released:\n got %s\nwant %s", got, c.want)
 			}
 		})

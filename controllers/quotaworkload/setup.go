@@ -2,7 +2,7 @@
 // AdmissionChecks between its reservation and its admission, its timeouts, its deactivation, and its return to the queue. The engine's own
 // writers write decisions about quota, and the JobSet controller of Tranche handles the Jobs of a stage.
 //
-// A reconcile reads the state of one Workload (read.go), lets package life compute from that and the time what to write, adds the Events
+// A reconcile reads the state of one Workload (read.go), lets package workloadstatus compute from that and the time what to write, adds the Events
 // (desired.go), and does one write (write.go). The change triggers the next reconcile.
 package quotaworkload
 
@@ -24,10 +24,10 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
-	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	"github.com/tranche-dev/tranche/controllers/engine"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
 const (
@@ -135,7 +135,7 @@ func uncheckedIn(object client.Object) []string {
 
 func stoppedIn(object client.Object) []string {
 	workload, ok := object.(*kueue.Workload)
-	if !ok || !life.IsStopped(workload) {
+	if !ok || !workloadstatus.IsStopped(workload) {
 		return nil
 	}
 	return []string{string(workload.Spec.QueueName)}

@@ -10,14 +10,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/controllers/conditions"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
 // write does the one write that is wanted, and then emits its Events. The API server rejects the write if another client has changed the
 // Workload since it was read: the decision may be outdated.
-func (r *Reconciler) write(ctx context.Context, s *life.Seen, w *wanted) (ctrl.Result, error) {
+func (r *Reconciler) write(ctx context.Context, s *workloadstatus.Seen, w *wanted) (ctrl.Result, error) {
 	done, err := r.writeOne(ctx, s.Workload, w)
 	switch {
 	case apierrors.IsConflict(err):
@@ -45,7 +45,7 @@ func (r *Reconciler) writeOne(ctx context.Context, workload *kueue.Workload, w *
 		return true, wrap(r.config.Client.Patch(ctx, after, since(workload)), "deactivate quota Workload %s", client.ObjectKeyFromObject(workload))
 	case len(w.Drop) > 0:
 		return true, r.dropChecks(ctx, workload, w.Drop)
-	case w.Status == nil || !life.Differs(workload, w.Status):
+	case w.Status == nil || !workloadstatus.Differs(workload, w.Status):
 		return false, nil
 	}
 	patch, err := conditions.Patch(workload, *w.Status, workload.ResourceVersion)

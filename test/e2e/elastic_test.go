@@ -19,9 +19,9 @@ import (
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 	"github.com/tranche-dev/tranche/test/world"
 )
 
@@ -444,7 +444,7 @@ func (t team) expectRefused(ctx context.Context, jobSet, reason string) {
 	Eventually(func(g Gomega) {
 		all := t.growths(ctx, g, jobSet)
 		g.Expect(all).NotTo(BeEmpty())
-		wait := life.WaitOf(&all[len(all)-1])
+		wait := workloadstatus.WaitOf(&all[len(all)-1])
 		g.Expect(wait).NotTo(BeNil())
 		g.Expect(wait.Reason).To(Equal(reason), wait.Message)
 	}).WithContext(ctx).Should(Succeed(), func() string { return t.describe(ctx) })

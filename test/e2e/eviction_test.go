@@ -18,11 +18,11 @@ import (
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/conditions"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 	"github.com/tranche-dev/tranche/test/controlplane"
 	"github.com/tranche-dev/tranche/test/world"
 )
@@ -31,7 +31,7 @@ import (
 // checked while it waits.
 const urgent = "urgent"
 
-var preemption = life.Eviction{Reason: kueue.WorkloadEvictedByPreemption, Message: "Preempted by the test", Preempted: kueue.InClusterQueueReason}
+var preemption = workloadstatus.Eviction{Reason: kueue.WorkloadEvictedByPreemption, Message: "Preempted by the test", Preempted: kueue.InClusterQueueReason}
 
 var _ = Describe("An evicted JobSet", func() {
 	It("gives its quota to who waits, and runs again from its beginning later", func(ctx SpecContext) {
@@ -235,7 +235,7 @@ var _ = Describe("An evicted JobSet", func() {
 		t.end(ctx, "victim", "initializer", corev1.PodSucceeded)
 		t.expectStages(ctx, "victim", "launcher=ready", "trainer-node=ready")
 		t.setActive(ctx, "victim", "trainer-node", false)
-		t.evict(ctx, "victim", "trainer-node", life.Eviction{Reason: kueue.WorkloadDeactivated, Message: "Deactivated by the test"})
+		t.evict(ctx, "victim", "trainer-node", workloadstatus.Eviction{Reason: kueue.WorkloadDeactivated, Message: "Deactivated by the test"})
 		t.expectStages(ctx, "victim", "initializer=Succeeded", "launcher=closed", "trainer-node=closed")
 		w := t.workload(ctx, Default, "victim", "launcher")
 		Expect(stateOf(w)).To(HaveKeyWithValue("Evicted", "True Deactivated"))
@@ -460,11 +460,11 @@ func (t team) endJob(ctx context.Context, job string, phase corev1.PodPhase) {
 }
 
 // evict sets the condition Evicted on the quota Workload of a stage, as another controller would.
-func (t team) evict(ctx context.Context, jobSet, stage string, why life.Eviction) {
+func (t team) evict(ctx context.Context, jobSet, stage string, why workloadstatus.Eviction) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		w := t.workload(ctx, g, jobSet, stage)
-		patch, err := conditions.Patch(w, life.Evicted(w, why, time.Now()), w.ResourceVersion)
+		patch, err := conditions.Patch(w, workloadstatus.Evicted(w, why, time.Now()), w.ResourceVersion)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(env.Admin.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(patch),
 			client.FieldOwner(apis.AdmissionFieldManager), client.ForceOwnership)).To(Succeed())

@@ -23,8 +23,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 	"github.com/tranche-dev/tranche/test/sample"
 )
 
@@ -211,7 +211,7 @@ func (h *harvest) release(ctx context.Context, w *kueue.Workload) {
 	released := &kueue.Workload{
 		TypeMeta:   metav1.TypeMeta{APIVersion: kueue.SchemeGroupVersion.String(), Kind: "Workload"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: w.Name, ResourceVersion: w.ResourceVersion},
-		Status:     life.GivenBack(w, time.Now()),
+		Status:     workloadstatus.GivenBack(w, time.Now()),
 	}
 	if err := h.apply(ctx, released, apis.AdmissionFieldManager); !apierrors.IsConflict(err) {
 		h.report(ctx, err)

@@ -20,9 +20,9 @@ import (
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/controllers/conditions"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
 // The messages of the objects and Events of a JobSet in error cases.
@@ -77,7 +77,7 @@ var _ = Describe("The owner of a JobSet reads", func() {
 		)), "3s")
 		submit(ctx, js)
 		t.expectSays(ctx, "greedy", "Deadlocked", `stage 2/2 "trainer"`)
-		t.evict(ctx, "greedy", "launcher", life.Eviction{Reason: kueue.WorkloadEvictedByPreemption, Message: "Preempted by the test"})
+		t.evict(ctx, "greedy", "launcher", workloadstatus.Eviction{Reason: kueue.WorkloadEvictedByPreemption, Message: "Preempted by the test"})
 		t.setActive(ctx, "greedy", "launcher", false)
 		Eventually(func(g Gomega) {
 			g.Expect(stateOf(t.workload(ctx, g, "greedy", "launcher"))).To(HaveKeyWithValue("QuotaReserved", "False"))

@@ -21,9 +21,9 @@ import (
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 	"github.com/tranche-dev/tranche/test/world"
 )
 
@@ -104,7 +104,7 @@ var _ = Describe("A staged JobSet tells", func() {
 		before := t.workload(ctx, Default, "victim", "trainer-node")
 		reserved := apimeta.FindStatusCondition(before.Status.Conditions, kueue.WorkloadQuotaReserved).LastTransitionTime.Time
 		Eventually(func() time.Time { return time.Now() }).WithContext(ctx).Should(BeTemporally(">", reserved.Add(2*time.Second)))
-		t.evict(ctx, "victim", "trainer-node", life.Eviction{Reason: kueue.WorkloadEvictedByPreemption, Message: "Preempted by the test"})
+		t.evict(ctx, "victim", "trainer-node", workloadstatus.Eviction{Reason: kueue.WorkloadEvictedByPreemption, Message: "Preempted by the test"})
 		Eventually(func(g Gomega) {
 			times := t.times(ctx, g, "victim", "trainer-node")
 			g.Expect(times.Finished).To(BeNil())
@@ -137,7 +137,7 @@ var _ = Describe("A staged JobSet tells", func() {
 		reserved := apimeta.FindStatusCondition(t.workload(ctx, Default, "busy", "trainer-node").Status.Conditions, kueue.WorkloadQuotaReserved).LastTransitionTime.Time
 		Eventually(func() time.Time { return time.Now() }).WithContext(ctx).Should(BeTemporally(">", reserved.Add(2*time.Second)))
 		stop := keepWriting(ctx, js)
-		t.evict(ctx, "busy", "trainer-node", life.Eviction{Reason: kueue.WorkloadEvictedByPreemption, Message: "Preempted by the test"})
+		t.evict(ctx, "busy", "trainer-node", workloadstatus.Eviction{Reason: kueue.WorkloadEvictedByPreemption, Message: "Preempted by the test"})
 		Eventually(func(g Gomega) {
 			again := apimeta.FindStatusCondition(t.workload(ctx, g, "busy", "trainer-node").Status.Conditions, kueue.WorkloadQuotaReserved)
 			g.Expect(again.LastTransitionTime.Time).To(BeTemporally(">", reserved), "it has been given back")

@@ -20,9 +20,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 	"github.com/tranche-dev/tranche/test/world"
 )
 
@@ -200,7 +200,7 @@ func finishEviction(ctx context.Context, w *kueue.Workload) {
 		g.Expect(quotaworkload.IsTrue(now, kueue.WorkloadEvicted)).To(BeTrue(), "conditions: %v", now.Status.Conditions)
 	}).WithContext(ctx).Should(Succeed())
 	if quotaworkload.HoldsQuota(now) {
-		write(ctx, now, apis.AdmissionFieldManager, func(status *kueue.WorkloadStatus) { *status = life.GivenBack(now, time.Now()) })
+		write(ctx, now, apis.AdmissionFieldManager, func(status *kueue.WorkloadStatus) { *status = workloadstatus.GivenBack(now, time.Now()) })
 	}
 }
 

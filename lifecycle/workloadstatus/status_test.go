@@ -1,4 +1,4 @@
-package life_test
+package workloadstatus_test
 
 import (
 	"strings"
@@ -11,8 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission/life"
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
 // now returns a time that is no whole second.
@@ -33,7 +33,7 @@ func TestReserved(t *testing.T) {
 		metav1.Condition{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: "Preempted", Message: "for another"},
 	)
 	w.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "nodes", State: kueue.CheckStatePending, RetryCount: new(int32(2))}}
-	status := life.Reserved(w, &kueue.Admission{ClusterQueue: "research"}, []kueue.AdmissionCheckReference{"budget", "nodes"}, at)
+	status := workloadstatus.Reserved(w, &kueue.Admission{ClusterQueue: "research"}, []kueue.AdmissionCheckReference{"budget", "nodes"}, at)
 	want := map[string]string{
 		kueue.WorkloadQuotaReserved: "True QuotaReserved",
 		kueue.WorkloadAdmitted:      "False UnsatisfiedChecks",
@@ -53,10 +53,10 @@ func TestReserved(t *testing.T) {
 
 func TestEvicted(t *testing.T) {
 	w := workload(metav1.Condition{Type: kueue.WorkloadAdmitted, Status: metav1.ConditionTrue, Reason: "Admitted"})
-	preempted := life.Eviction{Reason: "Preempted", Message: "for another", Preempted: "InClusterQueue"}
-	w.Status = life.Evicted(w, preempted, now())
-	w.Status = life.Evicted(w, preempted, now())
-	w.Status = life.Evicted(w, life.Eviction{Reason: "PodsReadyTimeout", Cause: "WaitForStart", Message: strings.Repeat("é", 20<<10)}, now())
+	preempted := workloadstatus.Eviction{Reason: "Preempted", Message: "for another", Preempted: "InClusterQueue"}
+	w.Status = workloadstatus.Evicted(w, preempted, now())
+	w.Status = workloadstatus.Evicted(w, preempted, now())
+	w.Status = workloadstatus.Evicted(w, workloadstatus.Eviction{Reason: "PodsReadyTimeout", Cause: "WaitForStart", Message: strings.Repeat("é", 20<<10)}, now())
 	want := map[string]string{
 		kueue.WorkloadAdmitted: "True Admitted", kueue.WorkloadEvicted: "True PodsReadyTimeout", kueue.WorkloadPreempted: "True InClusterQueue",
 	}
@@ -82,7 +82,7 @@ func TestPendingResetsChecks(t *testing.T) {
 		"Ready":   workload(),
 	} {
 		w.Status.AdmissionChecks = []kueue.AdmissionCheckState{{Name: "budget", State: kueue.CheckStateReady, RequeueAfterSeconds: new(int32(60))}}
-		status := life.Pending(w, quotaworkload.Wait{Reason: "OnHold", KueueReason: "OnHold", Message: "suspended"}, now())
+		status := workloadstatus.Pending(w, quotaworkload.Wait{Reason: "OnHold", KueueReason: "OnHold", Message: "suspended"}, now())
 		if got := string(status.AdmissionChecks[0].State); got != name {
 			t.Errorf("admission %v: check is %s, want %s", w.Status.Admission, got, name)
 		}
@@ -132,7 +132,7 @@ func TestPodSetUpdates(t *testing.T) {
 			w.Spec.PodSets = []kueue.PodSet{{Name: "main"}, {Name: "other"}}
 			w.Spec.PodSets[0].Template.Annotations = map[string]string{"own": "y"}
 			w.Status.AdmissionChecks = c.checks
-			got, err := life.PodSetUpdates(w)
+			got, err := workloadstatus.PodSetUpdates(w)
 			if c.wantErr != "" {
 				if err == nil || !strings.Contains(err.Error(), c.wantErr) {
 					t.Errorf("error %v, want one with %q", err, c.wantErr)
@@ -175,7 +175,7 @@ func TestPodsReady(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := life.PodsReady(c.old, c.ready)
+			got := workloadstatus.PodsReady(c.old, c.ready)
 			if got.Reason != c.want || (got.Status == metav1.ConditionTrue) != c.ready {
 				t.Errorf("PodsReady = %s %s, want %s", got.Status, got.Reason, c.want)
 			}
@@ -191,7 +191,7 @@ func TestAdmittedKeepsWhatItOwns(t *testing.T) {
 		metav1.Condition{Type: kueue.WorkloadRequeued, Status: metav1.ConditionTrue, Reason: "BackoffFinished"},
 		metav1.Condition{Type: kueue.WorkloadPodsReady, Status: metav1.ConditionFalse, Reason: "WaitForStart"},
 	)
-	status := life.Admitted(w, &kueue.Admission{ClusterQueue: "research"}, now())
+	status := workloadstatus.Admitted(w, &kueue.Admission{ClusterQueue: "research"}, now())
 	got := map[string]string{}
 	for _, c := range status.Conditions {
 		got[c.Type] = string(c.Status) + " " + c.Message

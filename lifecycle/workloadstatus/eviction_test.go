@@ -1,4 +1,4 @@
-package life_test
+package workloadstatus_test
 
 import (
 	"testing"
@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission/life"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
 // admittedWorkload returns a quota Workload that has been admitted for a minute, and a little more since times are cut to seconds.
@@ -49,7 +49,7 @@ func TestGivenBack(t *testing.T) {
 			workload := admittedWorkload()
 			workload.Status.AccumulatedPastExecutionTimeSeconds = new(int32(100))
 			workload.Status.Conditions = append(workload.Status.Conditions, metav1.Condition{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: reason, Message: "why"})
-			status := life.GivenBack(workload, now())
+			status := workloadstatus.GivenBack(workload, now())
 			conditionsWant := []string{"QuotaReserved=False Pending", "Admitted=False NoReservationUnsatisfiedChecks", "Evicted=True " + reason}
 			if reason == "Deactivated" {
 				conditionsWant = append(conditionsWant, "tranche.dev/Waiting=True Deactivated")
@@ -69,7 +69,7 @@ func TestGivenBack(t *testing.T) {
 }
 
 func TestSuspended(t *testing.T) {
-	status := life.Suspended(admittedWorkload(), now())
+	status := workloadstatus.Suspended(admittedWorkload(), now())
 	want := []string{"QuotaReserved=False OnHold", "Admitted=False NoReservationUnsatisfiedChecks"}
 	if diff := cmp.Diff(want, conditionLines(status)); diff != "" {
 		t.Errorf("conditions (-want +got):\n%s", diff)
@@ -86,14 +86,14 @@ func TestPreemptionMessage(t *testing.T) {
 		kueue.InCohortFairSharingReason: "Fair Sharing within the cohort", "": "UNKNOWN",
 		kueue.InCohortReclaimWhileBorrowingReason: "reclamation within the cohort while borrowing",
 	} {
-		got := life.PreemptionMessage(life.Preemptor{UID: "u1", Reason: reason, Path: "/all/b", VictimPath: "/all/a"})
+		got := workloadstatus.PreemptionMessage(workloadstatus.Preemptor{UID: "u1", Reason: reason, Path: "/all/b", VictimPath: "/all/a"})
 		want = "Preempted to accommodate a workload (UID: u1, JobUID: UNKNOWN) due to " + want + "; preemptor path: /all/b; preemptee path: /all/a"
 		if got != want {
 			t.Errorf("message about %s = %q, want %q", reason, got, want)
 		}
 	}
 	for namespace, want := range map[string]string{"a": `Workload "x"`, "b": "a Workload of another namespace"} {
-		if got := life.NameOf(namespace, types.NamespacedName{Namespace: "a", Name: "x"}); got != want {
+		if got := workloadstatus.NameOf(namespace, types.NamespacedName{Namespace: "a", Name: "x"}); got != want {
 			t.Errorf("in %s it is %s, want %s", namespace, got, want)
 		}
 	}
