@@ -31,7 +31,6 @@ var layers = map[string][]string{
 	"admission/podresources": {"apis", "admission/stageplan"},
 	"admission/elastic":      {"apis", "admission/quotaworkload"},
 	"admission/gang":         {"apis", "admission/stageplan", "admission/device"},
-	"admission/podgroup":     {"apis", "admission/stageplan", "lifecycle/workloadstatus", "admission/quotaworkload", "admission/flavor", "admission/device"},
 	"admission/flavor":       {"apis", "admission/quota"},
 	"admission/fairshare":    {"apis", "admission/quota"},
 	"admission/preempt":      {"apis", "admission/quota", "admission/stageplan", "admission/flavor", "admission/fairshare"},

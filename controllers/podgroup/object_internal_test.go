@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/tranche-dev/tranche/admission/podgroup"
 	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/lifecycle/podgang"
 )
 
 // resources lists the resources of each version that an API server serves.
@@ -47,8 +47,8 @@ func TestServedAPIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := podGroupAPIs{
-		podgroup.Core: {{Group: "scheduling.k8s.io", Version: "v1alpha3", Kind: "PodGroup"}},
-		podgroup.GroupName: {
+		podgang.Core: {{Group: "scheduling.k8s.io", Version: "v1alpha3", Kind: "PodGroup"}},
+		podgang.GroupName: {
 			{Group: "scheduling.volcano.sh", Version: "v1beta1", Kind: "PodGroup"},
 			{Group: "scheduling.incubator.k8s.io", Version: "v1alpha1", Kind: "PodGroup"},
 			{Group: "incubator.scheduling.k8s.io", Version: "v1alpha1", Kind: "PodGroup"},
@@ -118,11 +118,11 @@ func TestStripPod(t *testing.T) {
 	if stripped.ManagedFields != nil || stripped.Spec.Containers[0].Command != nil || stripped.Spec.Containers[0].Env != nil {
 		t.Errorf("kept too much: %+v", stripped)
 	}
-	step := func(pod *corev1.Pod) *podgroup.Step {
-		ref, _ := podgroup.RefOf(pod)
-		gang, problems := podgroup.New(ref, nil, []*corev1.Pod{pod}, podgroup.Settings{Wait: 10 * time.Minute})
+	step := func(pod *corev1.Pod) *podgang.Step {
+		ref, _ := podgang.RefOf(pod)
+		gang, problems := podgang.New(ref, nil, []*corev1.Pod{pod}, podgang.Settings{Wait: 10 * time.Minute})
 		gang.Queue = "main"
-		return podgroup.Next(&podgroup.Seen{Gang: gang, Problems: problems}, metav1.Now().Time)
+		return podgang.Next(&podgang.Seen{Gang: gang, Problems: problems}, metav1.Now().Time)
 	}
 	if diff := cmp.Diff(step(pod), step(stripped)); diff != "" || len(step(pod).Create) != 1 {
 		t.Errorf("steps (-whole +stripped):\n%s", diff)

@@ -17,13 +17,13 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
-	"github.com/tranche-dev/tranche/admission/podgroup"
 	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/lifecycle/podgang"
 )
 
 // seen is the snapshot that one reconcile works on. Its objects may belong to a cache and are not changed.
 type seen struct {
-	podgroup.Seen
+	podgang.Seen
 	// object is the PodGroup as it was read, or nil.
 	object *unstructured.Unstructured
 	// awaitsEngine is true if the engine may not have observed an admission yet.
@@ -34,13 +34,13 @@ type seen struct {
 type look struct {
 	// objects and pods are readers; findPods and findWorkloads return the list options for the pods and quota Workloads of a gang.
 	objects, pods client.Reader
-	findPods      func(podgroup.Ref) []client.ListOption
-	findWorkloads func(podgroup.Ref) []client.ListOption
+	findPods      func(podgang.Ref) []client.ListOption
+	findWorkloads func(podgang.Ref) []client.ListOption
 }
 
 // cached reads from the caches.
 func (r *Reconciler) cached() look {
-	byIndex := func(ref podgroup.Ref) []client.ListOption {
+	byIndex := func(ref podgang.Ref) []client.ListOption {
 		return []client.ListOption{client.InNamespace(ref.Namespace), client.MatchingFields{indexGang: ref.String()}}
 	}
 	return look{objects: r.client, pods: r.pods, findPods: byIndex, findWorkloads: byIndex}
@@ -50,19 +50,19 @@ func (r *Reconciler) cached() look {
 func (r *Reconciler) past() look {
 	return look{
 		objects: r.live, pods: r.live,
-		findPods: func(ref podgroup.Ref) []client.ListOption {
+		findPods: func(ref podgang.Ref) []client.ListOption {
 			return []client.ListOption{client.InNamespace(ref.Namespace), podLabels(ref)}
 		},
-		findWorkloads: func(ref podgroup.Ref) []client.ListOption {
+		findWorkloads: func(ref podgang.Ref) []client.ListOption {
 			return []client.ListOption{client.InNamespace(ref.Namespace), client.MatchingLabels{apis.PodGroupKey: ref.Label()}}
 		},
 	}
 }
 
 // podLabels returns labels that all pods of a gang have. Pods of other gangs may have them too, unless a label alone names the gang.
-func podLabels(ref podgroup.Ref) client.MatchingLabels {
+func podLabels(ref podgang.Ref) client.MatchingLabels {
 	all := client.MatchingLabels{apis.PodGroupMemberLabel: apis.PodGroupMemberValue}
-	key := map[podgroup.Kind]string{podgroup.Coscheduling: apis.CoschedulingLabel, podgroup.Koordinator: apis.KoordinatorLabel}[ref.Kind]
+	key := map[podgang.Kind]string{podgang.Coscheduling: apis.CoschedulingLabel, podgang.Koordinator: apis.KoordinatorLabel}[ref.Kind]
 	if key != "" && len(validation.IsValidLabelValue(ref.Name)) == 0 {
 		all[key] = ref.Name
 	}
@@ -71,7 +71,7 @@ func podLabels(ref podgroup.Ref) client.MatchingLabels {
 
 // read returns nil if the namespace is not managed, and the gang has no quota Workload. While it has one in such a namespace, its pods are
 // evicted and its quota is released, but no pod is ungated.
-func (r *Reconciler) read(ctx context.Context, ref podgroup.Ref, from look) (*seen, error) {
+func (r *Reconciler) read(ctx context.Context, ref podgang.Ref, from look) (*seen, error) {
 	managed, err := r.isManaged(ctx, ref.Namespace)
 	if err != nil {
 		return nil, fmt.Errorf("read namespace %q: %w", ref.Namespace, err)
@@ -107,7 +107,7 @@ func (r *Reconciler) read(ctx context.Context, ref podgroup.Ref, from look) (*se
 		return nil, err
 	}
 	for _, other := range others {
-		s.Others = append(s.Others, podgroup.OtherOf(&other.Seen))
+		s.Others = append(s.Others, podgang.OtherOf(&other.Seen))
 	}
 	return s, nil
 }
@@ -122,7 +122,7 @@ func (r *Reconciler) isManaged(ctx context.Context, name string) (bool, error) {
 }
 
 // readGang reads the PodGroup and the pods of a gang.
-func (r *Reconciler) readGang(ctx context.Context, ref podgroup.Ref, from look) (*seen, error) {
+func (r *Reconciler) readGang(ctx context.Context, ref podgang.Ref, from look) (*seen, error) {
 	s := &seen{}
 	var err error
 	if s.object, err = r.readObject(ctx, ref, from); err != nil {
@@ -134,11 +134,11 @@ func (r *Reconciler) readGang(ctx context.Context, ref podgroup.Ref, from look) 
 	}
 	var pods []*corev1.Pod
 	for i := range list.Items {
-		if named, ok := podgroup.RefOf(&list.Items[i]); ok && named == ref && podgroup.IsMember(&list.Items[i]) {
+		if named, ok := podgang.RefOf(&list.Items[i]); ok && named == ref && podgang.IsMember(&list.Items[i]) {
 			pods = append(pods, &list.Items[i])
 		}
 	}
-	var object *podgroup.Object
+	var object *podgang.Object
 	if s.object != nil {
 		object = objectOf(s.object)
 	}
@@ -147,13 +147,13 @@ func (r *Reconciler) readGang(ctx context.Context, ref podgroup.Ref, from look) 
 		return nil, err
 	}
 	pods, problems := devices.Charge(pods)
-	s.Gang, s.Problems = podgroup.New(ref, object, pods, r.config.Gangs)
+	s.Gang, s.Problems = podgang.New(ref, object, pods, r.config.Gangs)
 	s.Problems = append(s.Problems, problems...)
 	return s, nil
 }
 
 // readObject returns the PodGroup of a gang, or nil if there is none.
-func (r *Reconciler) readObject(ctx context.Context, ref podgroup.Ref, from look) (*unstructured.Unstructured, error) {
+func (r *Reconciler) readObject(ctx context.Context, ref podgang.Ref, from look) (*unstructured.Unstructured, error) {
 	for _, gvk := range r.apis[ref.Kind] {
 		object := &unstructured.Unstructured{}
 		object.SetGroupVersionKind(gvk)
@@ -171,7 +171,7 @@ func (r *Reconciler) readObject(ctx context.Context, ref podgroup.Ref, from look
 	return nil, nil //nolint:nilnil // there is none
 }
 
-func (r *Reconciler) readWorkloads(ctx context.Context, ref podgroup.Ref, from look) ([]*kueue.Workload, error) {
+func (r *Reconciler) readWorkloads(ctx context.Context, ref podgang.Ref, from look) ([]*kueue.Workload, error) {
 	var list kueue.WorkloadList
 	if err := from.objects.List(ctx, &list, from.findWorkloads(ref)...); err != nil {
 		return nil, fmt.Errorf("list quota Workloads of gang %s: %w", ref.Full(), err)
@@ -218,7 +218,7 @@ func (r *Reconciler) readPriority(ctx context.Context, s *seen) error {
 	if name == "" {
 		for i, pod := range s.Gang.Pods {
 			if value := ptr.Deref(pod.Spec.Priority, 0); i == 0 || value > s.Priority.Value {
-				s.Priority = podgroup.Priority{Value: value}
+				s.Priority = podgang.Priority{Value: value}
 				if pod.Spec.PriorityClassName != "" {
 					s.Priority.Class = kueue.NewPodPriorityClassRef(pod.Spec.PriorityClassName)
 				}
@@ -236,7 +236,7 @@ func (r *Reconciler) readPriority(ctx context.Context, s *seen) error {
 	if err != nil {
 		return fmt.Errorf("read WorkloadPriorityClass %q: %w", name, err)
 	}
-	s.Priority = podgroup.Priority{Value: class.Value, Class: kueue.NewWorkloadPriorityClassRef(name)}
+	s.Priority = podgang.Priority{Value: class.Value, Class: kueue.NewWorkloadPriorityClassRef(name)}
 	return nil
 }
 
@@ -270,7 +270,7 @@ func (r *Reconciler) readCharges(ctx context.Context, gangs ...*seen) error {
 			s.Charged = map[types.UID]bool{}
 			for _, workload := range s.Workloads {
 				s.Charged[workload.UID] = e.Charged(client.ObjectKeyFromObject(workload), workload.UID)
-				s.awaitsEngine = s.awaitsEngine || podgroup.IsAdmitted(workload) && !s.Charged[workload.UID]
+				s.awaitsEngine = s.awaitsEngine || podgang.IsAdmitted(workload) && !s.Charged[workload.UID]
 			}
 		}
 	})

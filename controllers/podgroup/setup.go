@@ -1,5 +1,5 @@
 // Package podgroup admits gangs of pods: it keeps the quota Workloads of each gang, ungates its pods when they are admitted, and releases
-// quota when pods have terminated. Package admission/podgroup decides which pods are a gang, and computes its next step.
+// quota when pods have terminated. Package lifecycle/podgang decides which pods are a gang, and computes its next step.
 //
 // A reconcile reads everything about one gang (read.go), lets that package compute the next step, and writes it in an order that can be
 // interrupted after any write (write.go). A step that ungates pods or releases quota is computed a second time from live reads. At the end
@@ -34,11 +34,11 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/device"
-	"github.com/tranche-dev/tranche/admission/podgroup"
 	"github.com/tranche-dev/tranche/apis"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	"github.com/tranche-dev/tranche/controllers/engine"
 	"github.com/tranche-dev/tranche/controllers/served"
+	"github.com/tranche-dev/tranche/lifecycle/podgang"
 )
 
 const (
@@ -77,7 +77,7 @@ type Config struct {
 	// Status configures which controller keeps the status of PodGroups.
 	Status configapi.PodGroupStatus
 	// Gangs configures how long gangs wait, and what happens to them afterwards.
-	Gangs podgroup.Settings
+	Gangs podgang.Settings
 	// Workers is how many gangs are reconciled at the same time. Zero means 4.
 	Workers int
 	// Releases is how many pods of one gang are ungated at the same time. Zero means 16.
@@ -119,9 +119,9 @@ type Reconciler struct {
 
 	// mu guards the memory of gangs, which only prevents repeated reports. It can be forgotten.
 	mu     sync.Mutex
-	memory map[podgroup.Ref]*memory
+	memory map[podgang.Ref]*memory
 	// watchers maps a gang to the gangs that name it as a peer.
-	watchers map[podgroup.Ref]map[podgroup.Ref]struct{}
+	watchers map[podgang.Ref]map[podgang.Ref]struct{}
 }
 
 // SetupWithManager starts the controller of gangs, and sends the plans of gangs with several parts to the engine.
@@ -143,7 +143,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 	}
 	r := &Reconciler{
 		config: config, client: mgr.GetClient(), pods: pods, live: mgr.GetAPIReader(), apis: podGroups, statuses: statuses,
-		told: flowcontrol.NewTokenBucketRateLimiter(toldPerSecond, toldBurst), memory: map[podgroup.Ref]*memory{}, watchers: map[podgroup.Ref]map[podgroup.Ref]struct{}{},
+		told: flowcontrol.NewTokenBucketRateLimiter(toldPerSecond, toldBurst), memory: map[podgang.Ref]*memory{}, watchers: map[podgang.Ref]map[podgang.Ref]struct{}{},
 	}
 	if err := addIndexes(ctx, mgr, pods); err != nil {
 		return err
@@ -158,7 +158,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 				if isOfJobSet(object) {
 					return nil
 				}
-				return []reconcile.Request{requestOf(podgroup.Ref{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()})}
+				return []reconcile.Request{requestOf(podgang.Ref{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()})}
 			}))
 		}
 	}
@@ -196,7 +196,7 @@ func addIndexes(ctx context.Context, mgr ctrl.Manager, pods cache.Cache) error {
 	err := errors.Join(
 		pods.IndexField(ctx, &corev1.Pod{}, indexGang, func(object client.Object) []string {
 			if pod, ok := object.(*corev1.Pod); ok {
-				if ref, named := podgroup.RefOf(pod); named {
+				if ref, named := podgang.RefOf(pod); named {
 					return []string{ref.String()}
 				}
 			}
@@ -215,12 +215,12 @@ func addIndexes(ctx context.Context, mgr ctrl.Manager, pods cache.Cache) error {
 	return nil
 }
 
-func requestOf(ref podgroup.Ref) reconcile.Request {
+func requestOf(ref podgang.Ref) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: ref.Namespace, Name: ref.String()}}
 }
 
-func refOfWorkload(object client.Object) (podgroup.Ref, bool) {
-	return podgroup.ParseRef(object.GetNamespace(), object.GetAnnotations()[apis.PodGroupKey])
+func refOfWorkload(object client.Object) (podgang.Ref, bool) {
+	return podgang.ParseRef(object.GetNamespace(), object.GetAnnotations()[apis.PodGroupKey])
 }
 
 func gangOfWorkload(_ context.Context, object client.Object) []reconcile.Request {
@@ -231,7 +231,7 @@ func gangOfWorkload(_ context.Context, object client.Object) []reconcile.Request
 }
 
 func gangOfPod(_ context.Context, pod *corev1.Pod) []reconcile.Request {
-	if ref, ok := podgroup.RefOf(pod); ok {
+	if ref, ok := podgang.RefOf(pod); ok {
 		return []reconcile.Request{requestOf(ref)}
 	}
 	return nil
@@ -247,7 +247,7 @@ func (r *Reconciler) keepQueue(_ context.Context, queue workqueue.TypedRateLimit
 
 // Reconcile takes the next step for one gang.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	ref, ok := podgroup.ParseRef(req.Namespace, req.Name)
+	ref, ok := podgang.ParseRef(req.Namespace, req.Name)
 	if !ok {
 		return ctrl.Result{}, nil
 	}
@@ -259,12 +259,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.leave(ref)
 		return ctrl.Result{}, nil
 	}
-	step := podgroup.Next(&s.Seen, time.Now())
+	step := podgang.Next(&s.Seen, time.Now())
 	if step.NeedsLive() {
 		if s, err = r.read(ctx, ref, r.past()); err != nil || s == nil {
 			return ctrl.Result{Requeue: err == nil}, err //nolint:staticcheck // the namespace was just deleted: the next reconcile forgets the gang
 		}
-		step = podgroup.Next(&s.Seen, time.Now())
+		step = podgang.Next(&s.Seen, time.Now())
 	}
 	return r.write(ctx, s, step)
 }

@@ -13,19 +13,19 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
-	"github.com/tranche-dev/tranche/admission/podgroup"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/controllers/events"
 	"github.com/tranche-dev/tranche/controllers/patch"
+	"github.com/tranche-dev/tranche/lifecycle/podgang"
 )
 
 // memory is what this process remembers of a gang, so that it reports each change once. No decision depends on it.
 type memory struct {
 	// said is the last report, and heard are the pods that got it.
-	said  podgroup.Message
+	said  podgang.Message
 	heard map[types.UID]struct{}
 	// others are the peers of the gang. known is the state of the gang at the time when the gangs that name it were last requeued.
-	others []podgroup.Ref
+	others []podgang.Ref
 	known  string
 	// plan is the plan of its parts, or empty.
 	plan types.UID
@@ -34,7 +34,7 @@ type memory struct {
 }
 
 // remember runs f on the memory of a gang.
-func (r *Reconciler) remember(ref podgroup.Ref, f func(*memory)) {
+func (r *Reconciler) remember(ref podgang.Ref, f func(*memory)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m := r.memory[ref]
@@ -46,7 +46,7 @@ func (r *Reconciler) remember(ref podgroup.Ref, f func(*memory)) {
 }
 
 // forget deletes the memory of a gang that no longer exists.
-func (r *Reconciler) forget(ref podgroup.Ref) {
+func (r *Reconciler) forget(ref podgang.Ref) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.memory, ref)
@@ -67,7 +67,7 @@ func (r *Reconciler) subject(s *seen, otherwise runtime.Object) runtime.Object {
 
 // tell writes the state of a gang to its PodGroup, and emits Events on the PodGroup and its pods, each time the state changes. Of many pods
 // only the first get an Event.
-func (r *Reconciler) tell(ctx context.Context, s *seen, step *podgroup.Step) error {
+func (r *Reconciler) tell(ctx context.Context, s *seen, step *podgang.Step) error {
 	if isGone(s) {
 		return nil
 	}
@@ -120,7 +120,7 @@ func (r *Reconciler) tell(ctx context.Context, s *seen, step *podgroup.Step) err
 func (m *memory) deaf(pods []*corev1.Pod) []*corev1.Pod {
 	var all []*corev1.Pod
 	for _, pod := range pods[:min(len(pods), toldPods)] {
-		if _, ok := m.heard[pod.UID]; !ok && podgroup.IsGated(pod) && pod.DeletionTimestamp == nil {
+		if _, ok := m.heard[pod.UID]; !ok && podgang.IsGated(pod) && pod.DeletionTimestamp == nil {
 			all = append(all, pod)
 		}
 	}
@@ -145,8 +145,8 @@ func (r *Reconciler) note(ctx context.Context, s *seen, text string) error {
 }
 
 // watch registers a gang to be requeued when its peers change, whether they name it or not. It must be called before the peers are read.
-func (r *Reconciler) watch(ref podgroup.Ref, others []podgroup.Ref) {
-	var before []podgroup.Ref
+func (r *Reconciler) watch(ref podgang.Ref, others []podgang.Ref) {
+	var before []podgang.Ref
 	r.remember(ref, func(m *memory) { before, m.others = m.others, others })
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -157,7 +157,7 @@ func (r *Reconciler) watch(ref podgroup.Ref, others []podgroup.Ref) {
 	}
 	for _, other := range others {
 		if r.watchers[other] == nil {
-			r.watchers[other] = map[podgroup.Ref]struct{}{}
+			r.watchers[other] = map[podgang.Ref]struct{}{}
 		}
 		r.watchers[other][ref] = struct{}{}
 	}
@@ -165,7 +165,7 @@ func (r *Reconciler) watch(ref podgroup.Ref, others []podgroup.Ref) {
 
 // tellOthers requeues the gangs that name this one, when something has changed that they depend on.
 func (r *Reconciler) tellOthers(s *seen) {
-	ref, o, isNews := s.Gang.Ref, podgroup.OtherOf(&s.Seen), false
+	ref, o, isNews := s.Gang.Ref, podgang.OtherOf(&s.Seen), false
 	known := fmt.Sprint(o.Exists, o.IsWhole, o.IsAdmitted, o.HasStarted, o.HasEnded, o.Problem, o.Together)
 	r.remember(ref, func(m *memory) { isNews, m.known = m.known != known, known })
 	if isGone(s) {
@@ -182,8 +182,8 @@ func (r *Reconciler) tellOthers(s *seen) {
 }
 
 // tellPlan sends the plan of the parts of a gang to the engine, before the parts are created and until they are deleted.
-func (r *Reconciler) tellPlan(s *seen, step *podgroup.Step) {
-	plan := podgroup.PlanOf(slices.Concat(s.Workloads, step.Create))
+func (r *Reconciler) tellPlan(s *seen, step *podgang.Step) {
+	plan := podgang.PlanOf(slices.Concat(s.Workloads, step.Create))
 	if ended := r.follow(s.Gang.Ref, plan.UID); ended != "" {
 		r.config.Runner.Observe(admission.PlanGone{UID: ended})
 	}
@@ -193,7 +193,7 @@ func (r *Reconciler) tellPlan(s *seen, step *podgroup.Step) {
 }
 
 // follow records which plan the parts of a gang follow, and returns the plan that they no longer follow, or "".
-func (r *Reconciler) follow(ref podgroup.Ref, plan types.UID) (ended types.UID) {
+func (r *Reconciler) follow(ref podgang.Ref, plan types.UID) (ended types.UID) {
 	r.remember(ref, func(m *memory) {
 		if m.plan != plan {
 			ended = m.plan
@@ -204,7 +204,7 @@ func (r *Reconciler) follow(ref podgroup.Ref, plan types.UID) (ended types.UID) 
 }
 
 // leave removes the records of a gang that is no longer managed.
-func (r *Reconciler) leave(ref podgroup.Ref) {
+func (r *Reconciler) leave(ref podgang.Ref) {
 	if ended := r.follow(ref, ""); ended != "" {
 		r.config.Runner.Observe(admission.PlanGone{UID: ended})
 	}
@@ -212,7 +212,7 @@ func (r *Reconciler) leave(ref podgroup.Ref) {
 	r.forget(ref)
 }
 
-func observation(ref podgroup.Ref, plan podgroup.Plan) admission.Event {
+func observation(ref podgang.Ref, plan podgang.Plan) admission.Event {
 	return admission.PlanObserved{
 		JobSet: types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, UID: plan.UID, Submitted: plan.Submitted,
 		StageAdmission: admission.Safe, Plan: plan.Stages,
@@ -232,7 +232,7 @@ func (r *Reconciler) feedPlans(ctx context.Context) error {
 	}
 	for _, parts := range byPlan {
 		if ref, ok := refOfWorkload(parts[0]); ok {
-			r.config.Runner.Observe(observation(ref, podgroup.PlanOf(parts)))
+			r.config.Runner.Observe(observation(ref, podgang.PlanOf(parts)))
 		}
 	}
 	return nil

@@ -8,15 +8,15 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/tranche-dev/tranche/admission/podgroup"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/controllers/patch"
+	"github.com/tranche-dev/tranche/lifecycle/podgang"
 )
 
 // noteTimeout marks the pods of a gang that did not start in time, before the gang releases its quota: afterwards no other record shows
 // that they have waited. If a pod or PodGroup cannot be marked, for example because of a webhook, it is left unchanged, and the gang still
 // releases its quota.
-func (r *Reconciler) noteTimeout(ctx context.Context, s *seen, step *podgroup.Step) error {
+func (r *Reconciler) noteTimeout(ctx context.Context, s *seen, step *podgang.Step) error {
 	err := r.each(ctx, len(step.TimeOut), func(i int) error { return r.setTimeout(ctx, step.TimeOut[i], "true") })
 	switch {
 	case err != nil:

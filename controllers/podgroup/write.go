@@ -21,10 +21,10 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
-	"github.com/tranche-dev/tranche/admission/podgroup"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/controllers/events"
 	"github.com/tranche-dev/tranche/controllers/patch"
+	"github.com/tranche-dev/tranche/lifecycle/podgang"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
@@ -40,9 +40,9 @@ const (
 // write executes the actions of the step, in their order. It stops at the first error: later actions may rely on earlier ones, and the next
 // reconcile continues from the state reached. Actions that release quota come first, so that a tenant whose pods cannot be ungated does not
 // keep quota that must be released.
-func (r *Reconciler) write(ctx context.Context, s *seen, step *podgroup.Step) (ctrl.Result, error) {
+func (r *Reconciler) write(ctx context.Context, s *seen, step *podgang.Step) (ctrl.Result, error) {
 	r.tellPlan(s, step)
-	steps := []func(context.Context, *seen, *podgroup.Step) error{
+	steps := []func(context.Context, *seen, *podgang.Step) error{
 		r.noteTimeout, r.evict, r.deletePods, r.progress, r.reclaim, r.giveBack, r.unpin, r.drop, r.create, r.change, r.release, r.tell,
 		r.keepStatus,
 	}
@@ -69,18 +69,18 @@ func (r *Reconciler) write(ctx context.Context, s *seen, step *podgroup.Step) (c
 }
 
 // create creates quota Workloads. A quota Workload that is rejected, or whose name another object has, is a problem of the gang.
-func (r *Reconciler) create(ctx context.Context, s *seen, step *podgroup.Step) error {
+func (r *Reconciler) create(ctx context.Context, s *seen, step *podgang.Step) error {
 	for _, workload := range step.Create {
 		err := r.client.Create(ctx, workload.DeepCopy())
 		switch {
 		case isRefusal(err):
-			step.Tell = podgroup.Message{Reason: "Misconfigured", Topic: "Create", Text: fmt.Sprintf("the gang gets no quota Workload, mend its pods: %s", err), IsWarning: true}
+			step.Tell = podgang.Message{Reason: "Misconfigured", Topic: "Create", Text: fmt.Sprintf("the gang gets no quota Workload, mend its pods: %s", err), IsWarning: true}
 			return nil
 		case apierrors.IsAlreadyExists(err):
 			if taken, err := r.isTaken(ctx, s, workload); err != nil || !taken {
 				return err
 			}
-			step.Tell = podgroup.Message{
+			step.Tell = podgang.Message{
 				Reason: "Misconfigured", Topic: "Create", IsWarning: true,
 				Text: fmt.Sprintf("the gang gets no quota Workload: there is one named %q already, which is not its own; give the gang another name", workload.Name),
 			}
@@ -102,7 +102,7 @@ func (r *Reconciler) isTaken(ctx context.Context, s *seen, workload *kueue.Workl
 	return !ok || ref != s.Gang.Ref, nil
 }
 
-func (r *Reconciler) evict(ctx context.Context, _ *seen, step *podgroup.Step) error {
+func (r *Reconciler) evict(ctx context.Context, _ *seen, step *podgang.Step) error {
 	for _, e := range step.Evict {
 		status := workloadstatus.Evicted(e.Workload, e.Why, time.Now())
 		if e.Requeue != nil {
@@ -122,7 +122,7 @@ func (r *Reconciler) evict(ctx context.Context, _ *seen, step *podgroup.Step) er
 
 // change updates quota Workloads. A rejected update is a problem of the gang, and then none of its pods is ungated: they may rely on the
 // update.
-func (r *Reconciler) change(ctx context.Context, _ *seen, step *podgroup.Step) error {
+func (r *Reconciler) change(ctx context.Context, _ *seen, step *podgang.Step) error {
 	for _, c := range step.Change {
 		change := patch.Of(c.Before)
 		if !equality.Semantic.DeepEqual(c.Before.Spec.PodSets, c.After.Spec.PodSets) || !slices.Equal(ownersOf(c.Before), ownersOf(c.After)) {
@@ -132,7 +132,7 @@ func (r *Reconciler) change(ctx context.Context, _ *seen, step *podgroup.Step) e
 		err := r.client.Patch(ctx, c.After.DeepCopy(), change)
 		if isRefusal(err) {
 			step.Release = nil
-			step.Tell = podgroup.Message{
+			step.Tell = podgang.Message{
 				Reason: "Misconfigured", Topic: "Change", IsWarning: true,
 				Text: fmt.Sprintf("the quota Workload %q cannot be changed to what the gang asks for, mend the gang: %s", c.Before.Name, err),
 			}
@@ -155,7 +155,7 @@ func ownersOf(workload *kueue.Workload) []string {
 
 // release ungates pods, many at a time. If one pod cannot be ungated the others still are, and the next reconcile tries again. If the API
 // server rejects the change of a pod, that is a problem of the gang.
-func (r *Reconciler) release(ctx context.Context, _ *seen, step *podgroup.Step) error {
+func (r *Reconciler) release(ctx context.Context, _ *seen, step *podgang.Step) error {
 	refused := make([]error, len(step.Release))
 	err := r.each(ctx, len(step.Release), func(i int) error {
 		rel := &step.Release[i]
@@ -170,7 +170,7 @@ func (r *Reconciler) release(ctx context.Context, _ *seen, step *podgroup.Step) 
 		return nil
 	})
 	if i := slices.IndexFunc(refused, func(err error) bool { return err != nil }); i >= 0 {
-		step.Tell = podgroup.Message{
+		step.Tell = podgang.Message{
 			Reason: "Misconfigured", Topic: "Release", IsWarning: true,
 			Text: fmt.Sprintf("pod %q stays gated, because the API server refuses to let it go; mend it, or make it anew: %s", step.Release[i].Before.Name, refused[i]),
 		}
@@ -183,7 +183,7 @@ func isRefusal(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsRequestEntityTooLargeError(err)
 }
 
-func (r *Reconciler) deletePods(ctx context.Context, _ *seen, step *podgroup.Step) error {
+func (r *Reconciler) deletePods(ctx context.Context, _ *seen, step *podgang.Step) error {
 	return r.each(ctx, len(step.Delete), func(i int) error {
 		d := &step.Delete[i]
 		if err := r.markDisrupted(ctx, d); err != nil {
@@ -206,7 +206,7 @@ func (r *Reconciler) deletePods(ctx context.Context, _ *seen, step *podgroup.Ste
 
 // markDisrupted records on a pod that is about to be deleted that the pod did not fail by itself, as Kubernetes does: the podFailurePolicy
 // of a Job can then ignore the failure.
-func (r *Reconciler) markDisrupted(ctx context.Context, d *podgroup.Delete) error {
+func (r *Reconciler) markDisrupted(ctx context.Context, d *podgang.Delete) error {
 	const longest = 1024
 	condition := corev1.PodCondition{
 		Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: reasonDisrupted, Message: "The gang is evicted: " + d.Why, LastTransitionTime: metav1.Now(),
@@ -250,7 +250,7 @@ func (r *Reconciler) each(ctx context.Context, n int, f func(int) error) error {
 	return errors.Join(all...)
 }
 
-func (r *Reconciler) progress(ctx context.Context, s *seen, step *podgroup.Step) error {
+func (r *Reconciler) progress(ctx context.Context, s *seen, step *podgang.Step) error {
 	for _, p := range step.Progress {
 		version := ""
 		if p.Finished != nil {
@@ -270,7 +270,7 @@ func (r *Reconciler) progress(ctx context.Context, s *seen, step *podgroup.Step)
 	return nil
 }
 
-func (r *Reconciler) reclaim(ctx context.Context, _ *seen, step *podgroup.Step) error {
+func (r *Reconciler) reclaim(ctx context.Context, _ *seen, step *podgang.Step) error {
 	for _, c := range step.Reclaim {
 		if _, err := r.apply(ctx, c.Workload, kueue.WorkloadStatus{ReclaimablePods: c.Pods}, reclaimFieldManager, c.Workload.ResourceVersion); err != nil {
 			return err
@@ -279,7 +279,7 @@ func (r *Reconciler) reclaim(ctx context.Context, _ *seen, step *podgroup.Step) 
 	return nil
 }
 
-func (r *Reconciler) giveBack(ctx context.Context, _ *seen, step *podgroup.Step) error {
+func (r *Reconciler) giveBack(ctx context.Context, _ *seen, step *podgang.Step) error {
 	for _, workload := range step.GiveBack {
 		written, err := r.apply(ctx, workload, workloadstatus.GivenBack(workload, time.Now()), apis.AdmissionFieldManager, workload.ResourceVersion)
 		if err != nil {
@@ -292,7 +292,7 @@ func (r *Reconciler) giveBack(ctx context.Context, _ *seen, step *podgroup.Step)
 	return nil
 }
 
-func (r *Reconciler) unpin(ctx context.Context, _ *seen, step *podgroup.Step) error {
+func (r *Reconciler) unpin(ctx context.Context, _ *seen, step *podgang.Step) error {
 	for _, workload := range step.Unpin {
 		if err := patch.Unpin(ctx, r.client, workload); err != nil {
 			return err
@@ -301,7 +301,7 @@ func (r *Reconciler) unpin(ctx context.Context, _ *seen, step *podgroup.Step) er
 	return nil
 }
 
-func (r *Reconciler) drop(ctx context.Context, _ *seen, step *podgroup.Step) error {
+func (r *Reconciler) drop(ctx context.Context, _ *seen, step *podgang.Step) error {
 	for _, workload := range step.Drop {
 		// If it was admitted, and a pod ungated, since it was read, it is not dropped.
 		err := r.client.Delete(ctx, workload.DeepCopy(), client.Preconditions{UID: &workload.UID, ResourceVersion: &workload.ResourceVersion})

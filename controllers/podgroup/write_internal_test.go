@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission/podgroup"
+	"github.com/tranche-dev/tranche/lifecycle/podgang"
 )
 
 // A refusing client records the requests, and rejects those that name one of its objects.
@@ -107,16 +107,16 @@ func TestRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			asked := &refusing{refuses: c.refuses}
 			r := &Reconciler{
-				client: asked, told: flowcontrol.NewFakeAlwaysRateLimiter(), memory: map[podgroup.Ref]*memory{},
+				client: asked, told: flowcontrol.NewFakeAlwaysRateLimiter(), memory: map[podgang.Ref]*memory{},
 				config: Config{Releases: 1, Recorder: k8sevents.NewFakeRecorder(len(takenAway))},
 			}
-			ref := podgroup.Ref{Kind: podgroup.Lightweight, Namespace: "ml", Name: "train"}
-			s := &seen{Seen: podgroup.Seen{Gang: &podgroup.Gang{Ref: ref}}}
-			step := &podgroup.Step{
+			ref := podgang.Ref{Kind: podgang.Lightweight, Namespace: "ml", Name: "train"}
+			s := &seen{Seen: podgang.Seen{Gang: &podgang.Gang{Ref: ref}}}
+			step := &podgang.Step{
 				Create:  []*kueue.Workload{extra},
-				Change:  []podgroup.Change{{Before: core, After: core}},
-				Release: []podgroup.Release{{Before: pod("annotated"), After: pod("annotated")}, {Before: pod("other"), After: pod("other")}},
-				Delete:  []podgroup.Delete{{Pod: pod("evicted")}},
+				Change:  []podgang.Change{{Before: core, After: core}},
+				Release: []podgang.Release{{Before: pod("annotated"), After: pod("annotated")}, {Before: pod("other"), After: pod("other")}},
+				Delete:  []podgang.Delete{{Pod: pod("evicted")}},
 				Drop:    []*kueue.Workload{{ObjectMeta: object("dropped")}},
 			}
 			_, err := r.write(t.Context(), s, step)

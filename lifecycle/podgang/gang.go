@@ -1,0 +1,344 @@
+package podgang
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/apis"
+)
+
+const (
+	// mostPods bounds numbers of pods, so that their sums do not overflow.
+	mostPods = 1 << 24
+	// mostOwners bounds the owner references of a quota Workload, and so the lookups of the garbage collector.
+	mostOwners = 16
+	// mostQuoted bounds the length of quoted user input.
+	mostQuoted = 64
+)
+
+// An Object is a PodGroup, of any API.
+type Object struct {
+	APIVersion  string
+	Name        string
+	UID         types.UID
+	Created     time.Time
+	Labels      map[string]string
+	Annotations map[string]string
+	// MinMember is how many pods have to start together. Zero means unset, which counts as 1.
+	MinMember int64
+	// MinResources is the sum of the requests of these pods, if it is known before they exist.
+	MinResources corev1.ResourceList
+	// TimeoutSeconds is how long a gang may keep gathered quota, if positive.
+	TimeoutSeconds int64
+}
+
+// A Gang is pods that start together, with all that they and their PodGroup ask for.
+type Gang struct {
+	Ref
+	// Object is nil if there is no PodGroup, or none is needed.
+	Object *Object
+	// Pods are all members, the oldest first, without those in TimedOut.
+	Pods []*corev1.Pod
+	// TimedOut are gated pods of a gang that has timed out: they are not admitted before they are recreated. There are none unless
+	// Settings.StopsAfterTimeout.
+	TimedOut []*corev1.Pod
+	// Min pods start together, and up to Total ask for quota with them.
+	Min, Total int32
+	// NonStrict is true if the gang gathers its quota in parts.
+	NonStrict bool
+	// Together has the names of all gangs that start together with this one, itself among them, in order. It is empty if there is no other.
+	Together []string
+	// Wait is how long a gang may keep gathered quota.
+	Wait time.Duration
+	// Queue is the name of the LocalQueue, and PriorityClass that of the WorkloadPriorityClass, or empty.
+	Queue, PriorityClass string
+	// stops is true if pods that have timed out are not admitted.
+	stops bool
+}
+
+// Settings are the part of the configuration that is about gangs.
+type Settings struct {
+	// Wait is how long a gang without its own timeout keeps quota with which it cannot start.
+	Wait time.Duration
+	// StopsAfterTimeout is true if a gang for which Koordinator's annotations count does not queue again after that time.
+	StopsAfterTimeout bool
+}
+
+// Problems are what a user has to change before a gang can be admitted: what is wrong where, and how to fix it.
+type Problems []string
+
+// String joins the problems.
+func (p Problems) String() string { return strings.Join(p, "; ") }
+
+// brief shortens user input for messages.
+func brief(text string) string { return shorten(text, mostQuoted) }
+
+// shorten cuts a text after a number of bytes, between two runes.
+func shorten(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "..."
+}
+
+func addf(p *Problems, format string, args ...any) { *p = append(*p, fmt.Sprintf(format, args...)) }
+
+// byAge orders the oldest pod first.
+func byAge(a, b *corev1.Pod) int {
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+}
+
+// New reads what a gang asks for. The pods must be members of the gang, as Devices.Charge returns them. If there are problems the Gang has what
+// could be read.
+func New(ref Ref, object *Object, pods []*corev1.Pod, settings Settings) (*Gang, Problems) {
+	g := &Gang{Ref: ref, Object: object, Pods: slices.Clone(pods), Min: 1, Wait: settings.Wait}
+	g.stops = settings.StopsAfterTimeout && g.hasSettings()
+	slices.SortFunc(g.Pods, byAge)
+	g.splitTimedOut()
+	var problems Problems
+	if ref.HasObject() && object == nil {
+		addf(&problems, "there is no PodGroup %q %s in namespace %q: create it (its API must be served), or take the pods out of the gang", ref.Name, ref.api(), ref.Namespace)
+	}
+	g.readCounts(&problems)
+	g.readGroup(&problems)
+	g.readQueue(&problems)
+	g.checkPods(&problems)
+	return g, problems
+}
+
+// api describes the API of a PodGroup.
+func (r Ref) api() string {
+	switch r.Kind {
+	case Core:
+		return "of scheduling.k8s.io"
+	case Coscheduling:
+		return "of scheduling.x-k8s.io"
+	case Koordinator:
+		return "of scheduling.sigs.k8s.io"
+	case GroupName:
+		return "of scheduling.volcano.sh, scheduling.incubator.k8s.io or incubator.scheduling.k8s.io"
+	case Kueue, Lightweight:
+	}
+	return ""
+}
+
+// living returns the pods that have not terminated, without those that are gated and being deleted. Pods that have timed out come last.
+func (g *Gang) living() []*corev1.Pod {
+	return slices.DeleteFunc(g.All(), func(pod *corev1.Pod) bool { return IsTerminal(pod) || isVanishing(pod) })
+}
+
+// agreed returns the value that all waiting pods have, and adds a problem if they differ. If none waits it is that of the first living pod. The
+// user need not fix pods that were ungated, or have terminated: pods that replace them may have other values.
+func (g *Gang) agreed(what string, value func(*corev1.Pod) string, problems *Problems) string {
+	var first *corev1.Pod
+	for _, pod := range g.Pods {
+		switch {
+		case !waiting(pod):
+		case first == nil:
+			first = pod
+		case value(first) != value(pod):
+			addf(problems, "pods %q and %q of the gang have different values of %s, %q and %q: make them equal",
+				first.Name, pod.Name, what, brief(value(first)), brief(value(pod)))
+			return value(first)
+		}
+	}
+	if first != nil {
+		return value(first)
+	}
+	if living := g.living(); len(living) > 0 {
+		return value(living[0])
+	}
+	return ""
+}
+
+// setting returns an annotation of Koordinator: that of the pods if they have it, else that of the PodGroup.
+func (g *Gang) setting(name string, problems *Problems) (value, where string) {
+	key := apis.KoordinatorPrefix + name
+	value = g.agreed("annotation "+key, func(pod *corev1.Pod) string { return pod.Annotations[key] }, problems)
+	if value != "" {
+		return value, "annotation " + key + " of the pods"
+	}
+	if g.Object != nil {
+		value = g.Object.Annotations[key]
+	}
+	return value, fmt.Sprintf("annotation %s of PodGroup %q", key, g.Name)
+}
+
+// hasSettings reports whether Koordinator's annotations count for the gang. Koordinator reads them on the PodGroups of Coscheduling, too.
+func (g *Gang) hasSettings() bool {
+	return g.Kind == Koordinator || g.Kind == Lightweight || g.Kind == Coscheduling
+}
+
+func (g *Gang) readCounts(problems *Problems) {
+	if g.Object != nil {
+		g.Min = g.Object.min(problems)
+		if seconds := g.Object.TimeoutSeconds; seconds > 0 {
+			g.Wait = time.Duration(min(seconds, int64(1)<<31)) * time.Second
+		}
+	}
+	g.Total = g.Min
+	switch {
+	case g.Kind == Kueue && len(g.living()) > 0:
+		key := apis.PodGroupTotalCountAnnotation
+		value := g.agreed("annotation "+key, func(pod *corev1.Pod) string { return pod.Annotations[key] }, problems)
+		g.Min = number(value, "annotation "+key+" of the pods", problems)
+		g.Total = g.Min
+	case g.hasSettings():
+		g.readKoordinator(problems)
+	}
+}
+
+func (o *Object) min(problems *Problems) int32 {
+	if o.MinMember < 0 || o.MinMember > mostPods {
+		addf(problems, "the PodGroup %q asks for %d pods at least: set its minimum to a number from 1 to %d", o.Name, o.MinMember, mostPods)
+		return 1
+	}
+	return int32(max(1, o.MinMember))
+}
+
+func (g *Gang) readKoordinator(problems *Problems) {
+	least, where := g.setting("min-available", problems)
+	if least == "" && g.Kind == Lightweight {
+		key := apis.KoordinatorOldPrefix + "min-available"
+		where = "annotation " + apis.KoordinatorPrefix + "min-available of the pods"
+		least = g.agreed("label "+key, func(pod *corev1.Pod) string { return pod.Labels[key] }, problems)
+	}
+	if (least != "" || g.Kind == Lightweight) && len(g.living()) > 0 {
+		g.Min = number(least, where, problems)
+	}
+	g.Total = g.Min
+	if total, where := g.setting("total-number", problems); total != "" {
+		g.Total = max(g.Min, number(total, where, problems))
+	}
+	mode, _ := g.setting("mode", problems)
+	g.NonStrict = mode == "NonStrict" // Koordinator treats everything else as Strict
+	if wait, where := g.setting("waiting-time", problems); wait != "" {
+		duration, err := time.ParseDuration(wait)
+		if err != nil || duration <= 0 {
+			addf(problems, "%s is %q: give a duration such as 300s", where, brief(wait))
+		} else {
+			g.Wait = duration
+		}
+	}
+}
+
+// number parses a number of pods.
+func number(text, where string, problems *Problems) int32 {
+	n, err := strconv.ParseInt(text, 10, 32)
+	if err != nil || n < 1 || n > mostPods {
+		addf(problems, "%s is %q: give a number of pods from 1 to %d", where, brief(text), mostPods)
+		return 1
+	}
+	return int32(n)
+}
+
+func (g *Gang) readQueue(problems *Problems) {
+	label := func(key string) string {
+		value := g.agreed("label "+key, func(pod *corev1.Pod) string { return pod.Labels[key] }, problems)
+		if value == "" && g.Object != nil && len(g.living()) == 0 {
+			value = g.Object.Labels[key]
+		}
+		return value
+	}
+	g.Queue, g.PriorityClass = label(apis.QueueLabel), label(apis.PriorityClassLabel)
+}
+
+// checkPods checks for settings that the engine would ignore.
+func (g *Gang) checkPods(problems *Problems) {
+	for _, pod := range g.living() {
+		for _, key := range []string{
+			kueue.PodSetRequiredTopologyAnnotation, kueue.PodSetPreferredTopologyAnnotation, kueue.PodSetUnconstrainedTopologyAnnotation,
+			kueue.PodSetSliceRequiredTopologyAnnotation, kueue.PodSetSliceSizeAnnotation, kueue.PodSetSliceRequiredTopologyConstraintsAnnotation,
+			kueue.PodSetGroupName,
+		} {
+			if _, asks := pod.Annotations[key]; asks {
+				addf(problems, "annotation %s of pod %q asks for a topology, which is not supported for gangs of pods: take it out", key, pod.Name)
+				return
+			}
+		}
+		if key := unsupportedKey(pod); key != "" {
+			addf(problems, "pod %q has %s, which is not supported for gangs of pods: recreate it without", pod.Name, key)
+			return
+		}
+	}
+}
+
+// unsupportedKey returns a label or annotation of Kueue on a waiting pod that would be ignored.
+func unsupportedKey(pod *corev1.Pod) string {
+	if !waiting(pod) {
+		return ""
+	}
+	if pod.Labels[apis.PrebuiltWorkloadKey] != "" || pod.Annotations[apis.PrebuiltWorkloadKey] != "" {
+		return apis.PrebuiltWorkloadKey
+	}
+	for _, setting := range []struct{ key, value string }{
+		{apis.PodGroupFastAdmissionAnnotation, "true"}, {apis.PodGroupServingAnnotation, "true"}, {apis.RetriableInGroupAnnotation, "false"},
+	} {
+		if pod.Annotations[setting.key] == setting.value {
+			return setting.key + ": " + setting.value
+		}
+	}
+	return ""
+}
+
+// IsTerminal reports whether a pod has terminated.
+func IsTerminal(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// IsGated reports whether a pod may not be scheduled before it is ungated.
+func IsGated(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Spec.SchedulingGates, func(gate corev1.PodSchedulingGate) bool { return gate.Name == apis.PodAdmissionGate })
+}
+
+// isVanishing reports whether a pod that has never run is being deleted.
+func isVanishing(pod *corev1.Pod) bool { return IsGated(pod) && pod.DeletionTimestamp != nil }
+
+// waiting reports whether a pod waits to be ungated.
+func waiting(pod *corev1.Pod) bool {
+	return IsGated(pod) && !IsTerminal(pod) && pod.DeletionTimestamp == nil
+}
+
+// isActive reports whether a pod may use the quota that pays for it.
+func isActive(pod *corev1.Pod) bool { return !IsGated(pod) && !IsTerminal(pod) }
+
+func isReady(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// owners returns the owners of a quota Workload of the core: the PodGroup of the gang, or else the controllers of its pods, and pods themselves
+// if they have none, as with Kueue. If there are many, only the oldest own it: one is enough to keep it.
+func (g *Gang) owners() []metav1.OwnerReference {
+	if g.Object != nil {
+		return []metav1.OwnerReference{{APIVersion: g.Object.APIVersion, Kind: "PodGroup", Name: g.Object.Name, UID: g.Object.UID, Controller: new(true)}}
+	}
+	var owners []metav1.OwnerReference
+	for _, pod := range g.Pods {
+		owner := ownerOf(pod)
+		if c := metav1.GetControllerOfNoCopy(pod); c != nil {
+			owner = metav1.OwnerReference{APIVersion: c.APIVersion, Kind: c.Kind, Name: c.Name, UID: c.UID}
+		}
+		if !slices.ContainsFunc(owners, func(o metav1.OwnerReference) bool { return o.UID == owner.UID }) {
+			owners = append(owners, owner)
+		}
+		if len(owners) == mostOwners {
+			break
+		}
+	}
+	return owners
+}
+
+func ownerOf(pod *corev1.Pod) metav1.OwnerReference {
+	return metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}
+}

@@ -1,0 +1,210 @@
+package podgang_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
+	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/lifecycle/podgang"
+)
+
+func newReserved(t failer) *world {
+	w := newGroup(t, 2)
+	w.object.MinResources = corev1.ResourceList{"cpu": resource.MustParse("2")}
+	w.settle()
+	return w
+}
+
+// TestHoldsNothingIdle: a gang that holds quota and cannot start releases it, at once or when its waiting time has expired.
+func TestHoldsNothingIdle(t *testing.T) {
+	for name, tc := range map[string]struct {
+		gang func(t failer) *world
+		wait time.Duration
+	}{
+		"strict, and not whole any more": {func(t failer) *world {
+			w := newGroup(t, 2)
+			w.add(1)
+			w.add(1)
+			w.settle()
+			w.admit(w.workloads[0])
+			w.vanish(w.pods[1])
+			return w
+		}, 0},
+		"parts of a gang with a problem": {func(t failer) *world {
+			w := newGang(t, 4, "min-available", "4", "mode", "NonStrict", "waiting-time", "60s")
+			w.admit(w.workloads[0])
+			w.admit(w.workloads[1])
+			w.settings[apis.KoordinatorPrefix+"mode"] = "Strict"
+			w.add(1)
+			return w
+		}, time.Minute},
+		"parts of a gang of which a pod has gone": {func(t failer) *world {
+			w := newGang(t, 4, "min-available", "4", "mode", "NonStrict", "waiting-time", "60s")
+			for _, x := range w.workloads {
+				w.admit(x)
+			}
+			w.vanish(w.pods[3])
+			return w
+		}, time.Minute},
+		"reserved, and no pods come": {func(t failer) *world {
+			w := newReserved(t)
+			w.object.TimeoutSeconds = 60
+			w.admit(w.workloads[0])
+			return w
+		}, time.Minute},
+		"a gang that starts together with it has a problem": {func(t failer) *world {
+			w := newGang(t, 1, "min-available", "1", "groups", `["ml/train","x/b"]`)
+			b := podgang.Other{
+				Ref: podgang.Ref{Kind: podgang.Lightweight, Namespace: "x", Name: "b"}, Exists: true, IsWhole: true, Together: []string{"ml/train", "x/b"},
+			}
+			w.others = []podgang.Other{b}
+			w.settle()
+			w.admit(w.workloads[0])
+			w.others[0].Problem = "gone bad"
+			return w
+		}, 10 * time.Minute},
+		"a gang that starts together with it is not admitted": {func(t failer) *world {
+			w := newGang(t, 1, "min-available", "1", "groups", `["ml/train","x/b"]`)
+			b := podgang.Other{
+				Ref: podgang.Ref{Kind: podgang.Lightweight, Namespace: "x", Name: "b"}, Exists: true, IsWhole: true, Together: []string{"ml/train", "x/b"},
+			}
+			w.others = []podgang.Other{b}
+			w.settle()
+			w.admit(w.workloads[0])
+			return w
+		}, 10 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := tc.gang(t)
+			w.settle()
+			if tc.wait > 0 {
+				if !slices.ContainsFunc(w.workloads, quotaworkload.HoldsQuota) || w.last.Again != tc.wait {
+					t.Fatalf("looks again in %s, want in %s: %s", w.last.Again, tc.wait, w.last.Tell.Text)
+				}
+				w.now = w.now.Add(tc.wait)
+				w.settle()
+			}
+			for _, x := range w.workloads {
+				if quotaworkload.HoldsQuota(x) {
+					t.Errorf("%s holds quota: %s, %+v", x.Name, w.last.Tell.Text, x.Status)
+				}
+			}
+		})
+	}
+}
+
+// TestReservedElsewhere: quota that is reserved where the pods cannot run is released, and the gang asks for what they need.
+func TestReservedElsewhere(t *testing.T) {
+	for name, narrow := range map[string]func(*corev1.PodSpec){
+		"by node selector": func(spec *corev1.PodSpec) { spec.NodeSelector = map[string]string{"pool": "on-demand"} },
+		"by node affinity": func(spec *corev1.PodSpec) {
+			spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+				NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
+					{Key: "pool", Operator: corev1.NodeSelectorOpNotIn, Values: []string{"spot"}},
+				}}},
+			}}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newReserved(t)
+			w.admitAll()
+			narrow(&w.add(1).Spec)
+			narrow(&w.add(1).Spec)
+			w.settle()
+			w.expect("gg", 1, "")
+			if x := w.workloads[0]; quotaworkload.HoldsQuota(x) || len(x.Spec.PodSets) != 1 || x.Spec.PodSets[0].Count != 2 {
+				t.Errorf("want no quota held, and a pod set of the pods: %+v", x)
+			}
+		})
+	}
+}
+
+// TestRolled: a core that no pod uses any longer, and no waiting pod can use, does not keep its quota.
+func TestRolled(t *testing.T) {
+	t.Run("while all pods run on extras", func(t *testing.T) {
+		w := newStarted(t, 2)
+		for range 2 {
+			w.add(3)
+			w.settle()
+			w.admitAll()
+			w.vanish(w.pods[0])
+			w.settle()
+		}
+		core := w.workloads[0].UID
+		w.expect("rr", 3, "has started")
+		w.now = w.now.Add(w.last.Again)
+		w.settle()
+		if x := w.workloads[0]; x.UID == core && !quotaworkload.IsTrue(x, kueue.WorkloadFinished) {
+			t.Errorf("the core holds quota that nobody uses: %+v", x.Status)
+		}
+		w.vanish(w.pods[0])
+		w.add(3)
+		w.settle()
+		w.admitAll()
+		w.expect("rr", 2, "has started")
+	})
+	t.Run("while pods wait that it keeps the quota from", func(t *testing.T) {
+		w := newStarted(t, 2)
+		w.pods = nil
+		w.add(3)
+		w.add(3)
+		w.settle()
+		w.expect("gg", 3, "has started")
+		w.now = w.now.Add(w.last.Again)
+		w.settle()
+		w.expect("gg", 1, "waits for quota")
+		w.admitAll()
+		w.expect("rr", 1, "has started")
+	})
+}
+
+// TestIdleGrace: the time in which pods can be recreated begins when the last one has terminated.
+func TestIdleGrace(t *testing.T) {
+	w := newStarted(t, 2)
+	w.now = w.now.Add(10 * time.Minute)
+	w.pods[0].Status.Phase = corev1.PodSucceeded
+	w.settle()
+	w.now = w.now.Add(time.Minute)
+	w.pods[1].Status.Phase = corev1.PodFailed
+	w.settle()
+	if quotaworkload.IsTrue(w.workloads[0], kueue.WorkloadFinished) || w.last.Again != 2*time.Minute {
+		t.Fatalf("looks again in %s, and quota is %+v", w.last.Again, w.workloads[0].Status)
+	}
+	if want := "no pod of it runs: its quota is given back if none comes within 2m0s"; !strings.Contains(w.last.Tell.Text, want) {
+		t.Errorf("told %q, want %q", w.last.Tell.Text, want)
+	}
+	w.now = w.now.Add(time.Minute)
+	w.add(1)
+	w.settle()
+	w.expect("sfr", 1, "has started")
+	w.pods[2].Status.Phase = corev1.PodFailed
+	w.settle()
+	if w.last.Again != 2*time.Minute {
+		t.Errorf("looks again in %s, want two minutes after the last pod", w.last.Again)
+	}
+	w.now = w.now.Add(2 * time.Minute)
+	w.settle()
+	if !quotaworkload.IsTrue(w.workloads[0], kueue.WorkloadFinished) {
+		t.Errorf("a gang without pods keeps its quota: %+v", w.workloads[0].Status)
+	}
+}
+
+// TestEvictIsLive: a cache that does not show yet that all pods exist does not make a gang release its quota.
+func TestEvictIsLive(t *testing.T) {
+	w := newGroup(t, 2)
+	w.add(1)
+	w.add(1)
+	w.settle()
+	w.admit(w.workloads[0])
+	w.pods = w.pods[:1]
+	if step := podgang.Next(w.seen(), w.now); len(step.Evict) != 1 || len(step.Change) > 0 || !step.NeedsLive() {
+		t.Errorf("evicts %d quota Workloads, live %t; want 1 on what the API server says", len(step.Evict), step.NeedsLive())
+	}
+}

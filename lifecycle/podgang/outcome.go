@@ -1,0 +1,112 @@
+package podgang
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+)
+
+// idleGrace is how long a started gang keeps quota without a pod: the time that the controller of its pods may take to recreate them.
+const idleGrace = 2 * time.Minute
+
+// How a gang has finished.
+const (
+	textSucceeded = "All pods of the gang have succeeded"
+	textFailed    = "All pods of the gang have ended, not all have succeeded, and none was recreated"
+)
+
+// isAlone reports whether no pod of the gang runs or waits. While one does, a quota Workload of a started gang does not finish as spent.
+func (t *turn) isAlone() bool { return !t.running && len(t.waiting) == 0 && t.unclaimed == nil }
+
+// succeeded returns the condition of a quota Workload whose pods have all succeeded.
+func succeeded() *metav1.Condition {
+	return &metav1.Condition{
+		Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue, Reason: kueue.WorkloadFinishedReasonSucceeded,
+		Message: textSucceeded,
+	}
+}
+
+// outcome returns the Finished condition of a quota Workload of the core, or nil while it is needed. It is also no longer needed when no pod has
+// used it for idleGrace, and no waiting pod can be ungated under it.
+func (t *turn) outcome(w *kueue.Workload, crew []*corev1.Pod) *metav1.Condition {
+	if isExtra(w) {
+		return nil
+	}
+	finished, isAlone := succeeded(), t.isAlone()
+	if isSpent(w, crew, t.Gang.Min) {
+		switch {
+		case isAlone:
+			return finished
+		case w.Spec.PodSets[0].Name != reservedPodSet:
+			return nil // it holds no quota any longer
+		}
+	}
+	if left := t.idle(w); left != 0 {
+		return nil
+	}
+	finished.Reason, finished.Message = kueue.WorkloadFinishedReasonFailed, textFailed
+	if !isAlone {
+		finished.Message = "No pod of the gang uses the quota any more that it has started with, and none that waits can"
+	}
+	return finished
+}
+
+// idle returns how long a quota Workload may still be without pods, or a negative duration if it has pods. It records since when it has none.
+// Pods that wait for it are ungated at once; a pod that is still gated by then needs a fix by its user, so it does not extend the time. Pods that
+// have been created since get the full time from when they are first observed: the manager may not have run before.
+func (t *turn) idle(w *kueue.Workload) time.Duration {
+	since, isNoted := idleSince(w)
+	if t.runs(w) {
+		if isNoted {
+			t.step.Change = append(t.step.Change, Change{w, withIdle(w, time.Time{})})
+		}
+		return -1
+	}
+	if !isNoted {
+		since = t.now
+	}
+	if places := t.match([]*kueue.Workload{w}); len(places) > 0 && places[0].pod.CreationTimestamp.After(since) {
+		since, isNoted = latest(t.now, places[0].pod.CreationTimestamp.Time), false
+	}
+	if !isNoted {
+		t.step.Change = append(t.step.Change, Change{w, withIdle(w, since)})
+	}
+	return t.grace(since)
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
+// grace returns how much is left of the time for which quota is kept that no pod uses since then.
+func (t *turn) grace(since time.Time) time.Duration {
+	left := max(0, since.Add(idleGrace).Sub(t.now))
+	if left > 0 {
+		t.again(left)
+	}
+	return left
+}
+
+// isUnused reports whether an extra has kept quota for too long for a pod that is not ungated. It records since when the manager has tried: the
+// manager may not have run before.
+func (t *turn) isUnused(w *kueue.Workload) bool {
+	if !isExtra(w) || !IsAdmitted(w) || t.runs(w) {
+		return false
+	}
+	admitted := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadAdmitted).LastTransitionTime.Time
+	since, isNoted := idleSince(w)
+	if isNoted && !since.Before(admitted) {
+		return t.grace(since) == 0
+	}
+	if t.grace(admitted) == 0 {
+		t.step.Change = append(t.step.Change, Change{w, withIdle(w, t.now)})
+		t.again(idleGrace)
+	}
+	return false
+}

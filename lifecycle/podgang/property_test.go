@@ -1,0 +1,387 @@
+package podgang_test
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
+	"github.com/tranche-dev/tranche/apis"
+	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
+	"github.com/tranche-dev/tranche/lifecycle/podgang"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
+)
+
+// A world has the objects of one gang, and simulates what others do to them.
+type world struct {
+	t         failer
+	ref       podgang.Ref
+	object    *podgang.Object
+	settings  map[string]string
+	pods      []*corev1.Pod
+	workloads []*kueue.Workload
+	others    []podgang.Other
+	devices   podgang.Devices
+	retention configapi.WorkloadRetentionPolicy
+	now       time.Time
+	made      int
+	// stops is Settings.StopsAfterTimeout.
+	stops bool
+	last  *podgang.Step
+}
+
+type failer interface {
+	Helper()
+	Errorf(format string, args ...any)
+	Fatalf(format string, args ...any)
+}
+
+func newWorld(t failer, ref podgang.Ref) *world {
+	return &world{t: t, ref: ref, now: time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC), settings: map[string]string{}}
+}
+
+// add creates a gated pod that asks for some CPUs.
+func (w *world) add(cpus int) *corev1.Pod {
+	w.made++
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ml", Name: fmt.Sprintf("pod-%02d", w.made), UID: types.UID(fmt.Sprintf("pod-%02d", w.made)), CreationTimestamp: metav1.NewTime(w.now),
+		Labels:      map[string]string{apis.QueueLabel: "main", apis.PodGroupMemberLabel: apis.PodGroupMemberValue},
+		Annotations: map[string]string{},
+	}}
+	maps.Copy(pod.Annotations, w.settings)
+	pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: apis.PodAdmissionGate}}
+	pod.Spec.Containers = []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{"cpu": *resource.NewQuantity(int64(cpus), resource.DecimalSI)},
+	}}}
+	w.pods = append(w.pods, pod)
+	return pod
+}
+
+func (w *world) seen() *podgang.Seen {
+	pods, unclaimed := w.devices.Charge(w.pods)
+	gang, problems := podgang.New(w.ref, w.object, pods, podgang.Settings{Wait: 10 * time.Minute, StopsAfterTimeout: w.stops})
+	s := &podgang.Seen{Gang: gang, Problems: append(problems, unclaimed...), Workloads: slices.Clone(w.workloads), Others: w.others, Charged: map[types.UID]bool{}, Retention: w.retention}
+	s.Flavors = map[kueue.ResourceFlavorReference]*kueue.ResourceFlavor{
+		"spot": {Spec: kueue.ResourceFlavorSpec{NodeLabels: map[string]string{"pool": "spot"}, Tolerations: []corev1.Toleration{{Key: "spot"}}}},
+	}
+	s.Backoff = func(count int32) time.Duration { return time.Duration(count) * time.Minute }
+	for _, x := range w.workloads {
+		s.Charged[x.UID] = quotaworkload.HoldsQuota(x)
+	}
+	return s
+}
+
+// settle takes steps until there is nothing left to do.
+func (w *world) settle() {
+	w.t.Helper()
+	const most = 40
+	for range most {
+		w.last = podgang.Next(w.seen(), w.now)
+		if !w.apply(w.last) {
+			w.check()
+			return
+		}
+		w.check()
+	}
+	w.t.Fatalf("%d steps did not come to an end, the last: %+v", most, w.last)
+}
+
+// apply writes a step, and reports whether there was anything to write.
+func (w *world) apply(step *podgang.Step) bool {
+	for _, x := range step.Create {
+		if slices.ContainsFunc(w.workloads, func(there *kueue.Workload) bool { return there.Name == x.Name }) {
+			continue
+		}
+		w.made++
+		x = x.DeepCopy()
+		x.UID, x.Generation, x.CreationTimestamp = types.UID(fmt.Sprintf("workload-%02d", w.made)), 1, metav1.NewTime(w.now)
+		w.workloads = append(w.workloads, x)
+	}
+	for _, pod := range step.TimeOut {
+		after := pod.DeepCopy()
+		after.Annotations[apis.KoordinatorTimeoutAnnotation] = "true"
+		w.pods[slices.IndexFunc(w.pods, func(there *corev1.Pod) bool { return there.UID == pod.UID })] = after
+	}
+	if step.TimeOutObject || step.ClearObject {
+		w.object.Annotations = maps.Clone(w.object.Annotations)
+		delete(w.object.Annotations, apis.KoordinatorTimeoutAnnotation)
+		if step.TimeOutObject {
+			w.object.Annotations = map[string]string{apis.KoordinatorTimeoutAnnotation: "true"}
+		}
+	}
+	for _, e := range step.Evict {
+		status := workloadstatus.Evicted(w.find(e.Workload), e.Why, w.now)
+		if e.Requeue != nil {
+			status.RequeueState = e.Requeue
+		}
+		w.put(workloadstatus.Merge(w.find(e.Workload), &status))
+	}
+	for _, c := range step.Change {
+		after := w.find(c.Before).DeepCopy()
+		after.Labels, after.Annotations, after.OwnerReferences, after.Spec = c.After.Labels, c.After.Annotations, c.After.OwnerReferences, c.After.Spec
+		w.put(after)
+	}
+	for _, r := range step.Release {
+		// A patch writes the differences between the two, and the devices are equal in both.
+		before := w.pod(r.Before.UID)
+		claims, overhead := before.Spec.ResourceClaims, before.Spec.Overhead
+		*before = *r.After.DeepCopy()
+		before.Spec.ResourceClaims, before.Spec.Overhead = claims, overhead
+	}
+	for _, d := range step.Delete {
+		w.pod(d.Pod.UID).DeletionTimestamp = new(metav1.NewTime(w.now))
+	}
+	for _, p := range step.Progress {
+		after := w.find(p.Workload).DeepCopy()
+		for _, c := range workloadstatus.Progress(after, p.Ready, p.Finished, w.now).Conditions {
+			apimeta.SetStatusCondition(&after.Status.Conditions, c)
+		}
+		w.put(after)
+	}
+	for _, r := range step.Reclaim {
+		after := w.find(r.Workload).DeepCopy()
+		after.Status.ReclaimablePods = r.Pods
+		w.put(after)
+	}
+	for _, g := range step.GiveBack {
+		status := workloadstatus.GivenBack(w.find(g), w.now)
+		w.put(workloadstatus.Merge(w.find(g), &status))
+	}
+	for _, u := range step.Unpin {
+		after := w.find(u).DeepCopy()
+		after.Finalizers = nil
+		w.put(after)
+		if after.DeletionTimestamp != nil {
+			w.remove(after)
+		}
+	}
+	for _, d := range step.Drop {
+		w.remove(d)
+	}
+	return len(step.Create)+len(step.Evict)+len(step.Change)+len(step.Release)+len(step.Delete)+len(step.Progress)+len(step.Reclaim)+
+		len(step.GiveBack)+len(step.Unpin)+len(step.Drop) > 0
+}
+
+func (w *world) pod(uid types.UID) *corev1.Pod {
+	i := slices.IndexFunc(w.pods, func(pod *corev1.Pod) bool { return pod.UID == uid })
+	return w.pods[i]
+}
+
+func (w *world) find(x *kueue.Workload) *kueue.Workload {
+	i := slices.IndexFunc(w.workloads, func(there *kueue.Workload) bool { return there.UID == x.UID })
+	if i < 0 {
+		w.t.Fatalf("there is no quota Workload %s", x.Name)
+	}
+	return w.workloads[i]
+}
+
+func (w *world) put(x *kueue.Workload) {
+	i := slices.IndexFunc(w.workloads, func(there *kueue.Workload) bool { return there.UID == x.UID })
+	w.workloads[i] = x
+}
+
+func (w *world) remove(x *kueue.Workload) {
+	w.workloads = slices.DeleteFunc(w.workloads, func(there *kueue.Workload) bool { return there.UID == x.UID })
+}
+
+// admit admits a quota Workload if it asks for quota, as the engine would, and reports whether it did.
+func (w *world) admit(x *kueue.Workload) bool {
+	later := x.Status.RequeueState != nil && x.Status.RequeueState.RequeueAt != nil && x.Status.RequeueState.RequeueAt.After(w.now)
+	if quotaworkload.HoldsQuota(x) || quotaworkload.IsTrue(x, kueue.WorkloadFinished) || x.DeletionTimestamp != nil || later || x.Annotations[apis.AdmissionGatedByAnnotation] != "" {
+		return false
+	}
+	a := &kueue.Admission{ClusterQueue: "research"}
+	for i := range x.Spec.PodSets {
+		p := &x.Spec.PodSets[i]
+		a.PodSetAssignments = append(a.PodSetAssignments, kueue.PodSetAssignment{
+			Name: p.Name, Count: &p.Count, Flavors: map[corev1.ResourceName]kueue.ResourceFlavorReference{"cpu": "spot"},
+		})
+	}
+	status := workloadstatus.Admitted(x, a, w.now)
+	w.put(workloadstatus.Merge(x, &status))
+	return true
+}
+
+func (w *world) admitAll() {
+	for _, x := range slices.Clone(w.workloads) {
+		w.admit(x)
+	}
+	w.settle()
+}
+
+func (w *world) preempt(x *kueue.Workload) {
+	status := workloadstatus.Evicted(x, workloadstatus.Eviction{Reason: kueue.WorkloadEvictedByPreemption, Message: "for another"}, w.now)
+	w.put(workloadstatus.Merge(x, &status))
+}
+
+// vanish removes a pod.
+func (w *world) vanish(pod *corev1.Pod) {
+	w.pods = slices.DeleteFunc(w.pods, func(p *corev1.Pod) bool { return p.UID == pod.UID })
+}
+
+// standing returns one letter for each pod: g for gated, r for running, s for succeeded, f for failed, and a capital if it is being deleted.
+func (w *world) standing() string {
+	var b strings.Builder
+	for _, pod := range w.pods {
+		letter := "r"
+		switch {
+		case pod.Status.Phase == corev1.PodSucceeded:
+			letter = "s"
+		case pod.Status.Phase == corev1.PodFailed:
+			letter = "f"
+		case podgang.IsGated(pod):
+			letter = "g"
+		}
+		if pod.DeletionTimestamp != nil {
+			letter = strings.ToUpper(letter)
+		}
+		b.WriteString(letter)
+	}
+	return b.String()
+}
+
+// check checks what must hold at every moment.
+func (w *world) check() {
+	w.t.Helper()
+	if why := w.unpaid(); why != "" {
+		w.t.Errorf("%s, %s", why, w.standing())
+	}
+	for _, pod := range w.pods {
+		if !podgang.IsGated(pod) && pod.Annotations[apis.KoordinatorTimeoutAnnotation] != "" {
+			w.t.Errorf("pod %s was released with the annotation of a gang that timed out", pod.Name)
+		}
+	}
+}
+
+// unpaid names a running pod that no quota Workload pays for, or for which more would be paid than was admitted, or is empty.
+func (w *world) unpaid() string {
+	paid := map[string]int32{}
+	for _, x := range w.workloads {
+		if !quotaworkload.HoldsQuota(x) || quotaworkload.IsTrue(x, kueue.WorkloadFinished) {
+			continue
+		}
+		for _, p := range x.Spec.PodSets {
+			count := p.Count
+			for _, r := range x.Status.ReclaimablePods {
+				if r.Name == p.Name {
+					count -= r.Count
+				}
+			}
+			paid[fmt.Sprintf("%s.%s/%s", x.UID, cmp.Or(x.Annotations[apis.RoundAnnotation], "0"), p.Name)] = count
+		}
+	}
+	for _, pod := range w.pods {
+		if podgang.IsGated(pod) || podgang.IsTerminal(pod) {
+			continue
+		}
+		by := pod.Annotations[apis.AdmissionAnnotation]
+		if _, known := paid[by]; known && strings.HasSuffix(by, "/reserved") {
+			continue // a reservation is a sum, and not for a number of pods
+		}
+		if paid[by]--; paid[by] < 0 {
+			return fmt.Sprintf("pod %s runs, and nobody pays for it: %q of %v", pod.Name, by, paid)
+		}
+	}
+	return ""
+}
+
+// TestGangs: whatever happens to a gang, its steps end, and running pods are paid for.
+func TestGangs(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(t, podgang.Ref{Kind: podgang.Lightweight, Namespace: "ml", Name: "train"})
+		least := rapid.IntRange(1, 4).Draw(t, "least")
+		w.settings[apis.KoordinatorPrefix+"name"] = "train"
+		w.settings[apis.KoordinatorPrefix+"min-available"] = fmt.Sprint(least)
+		w.settings[apis.KoordinatorPrefix+"total-number"] = fmt.Sprint(least + rapid.IntRange(0, 2).Draw(t, "more"))
+		w.settings[apis.KoordinatorPrefix+"mode"] = rapid.SampledFrom([]string{"Strict", "NonStrict"}).Draw(t, "mode")
+		w.stops = rapid.Bool().Draw(t, "stops")
+		pod := func() *corev1.Pod { return w.pods[rapid.IntRange(0, len(w.pods)-1).Draw(t, "pod")] }
+		workload := func() *kueue.Workload { return w.workloads[rapid.IntRange(0, len(w.workloads)-1).Draw(t, "workload")] }
+		t.Repeat(map[string]func(*rapid.T){
+			"add": func(t *rapid.T) {
+				if len(w.pods) < 8 {
+					w.add(rapid.IntRange(1, 2).Draw(t, "cpus"))
+				}
+			},
+			"vanish": func(*rapid.T) {
+				if len(w.pods) > 0 {
+					w.vanish(pod())
+				}
+			},
+			"end": func(t *rapid.T) {
+				if len(w.pods) > 0 {
+					if p := pod(); !podgang.IsGated(p) && !podgang.IsTerminal(p) {
+						p.Status.Phase = rapid.SampledFrom([]corev1.PodPhase{corev1.PodSucceeded, corev1.PodFailed}).Draw(t, "phase")
+					}
+				}
+			},
+			"admit": func(*rapid.T) {
+				if len(w.workloads) > 0 {
+					w.admit(workload())
+				}
+			},
+			"preempt": func(*rapid.T) {
+				if len(w.workloads) > 0 {
+					if x := workload(); quotaworkload.HoldsQuota(x) && !quotaworkload.IsTrue(x, kueue.WorkloadEvicted) && !quotaworkload.IsTrue(x, kueue.WorkloadFinished) {
+						w.preempt(x)
+					}
+				}
+			},
+			"delete": func(*rapid.T) {
+				if len(w.workloads) > 0 {
+					if x := workload(); len(x.Finalizers) > 0 {
+						x.DeletionTimestamp = new(metav1.NewTime(w.now))
+					}
+				}
+			},
+			"time out": func(t *rapid.T) {
+				if len(w.pods) > 0 {
+					if p := pod(); podgang.IsGated(p) {
+						p.Annotations[apis.KoordinatorTimeoutAnnotation] = rapid.SampledFrom([]string{"true", "false"}).Draw(t, "timeout")
+					}
+				}
+			},
+			"wait": func(t *rapid.T) {
+				w.now = w.now.Add(time.Duration(rapid.IntRange(1, 900).Draw(t, "seconds")) * time.Second)
+			},
+			"": func(*rapid.T) { w.settle() },
+		})
+		// Admit all that ask: then a gang that has all of its pods starts.
+		for range 2 * (least + 2) {
+			for _, p := range slices.Clone(w.pods) {
+				if p.DeletionTimestamp != nil {
+					w.vanish(p)
+				}
+			}
+			w.now = w.now.Add(time.Hour)
+			w.admitAll()
+		}
+		// Succeeded pods may be of an earlier run.
+		for strings.Count(w.standing(), "g")+strings.Count(w.standing(), "r") < least {
+			w.add(1)
+		}
+		for range 4 {
+			for _, p := range w.pods {
+				delete(p.Annotations, apis.KoordinatorTimeoutAnnotation)
+			}
+			w.now = w.now.Add(time.Hour)
+			w.admitAll()
+		}
+		isDeleted := slices.ContainsFunc(w.workloads, func(x *kueue.Workload) bool { return x.DeletionTimestamp != nil })
+		if !isDeleted && strings.Contains(w.standing(), "g") && strings.Count(w.standing(), "f") == 0 {
+			t.Errorf("pods stay gated although there is quota for all: %s, %s", w.standing(), w.last.Tell.Text)
+		}
+	})
+}

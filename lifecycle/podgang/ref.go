@@ -1,0 +1,138 @@
+package podgang
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tranche-dev/tranche/apis"
+)
+
+// A Kind is a way in which pods name their gang.
+type Kind string
+
+const (
+	// Kueue uses Kueue's label or annotation. There is no object.
+	Kueue Kind = "kueue"
+	// Core uses spec.schedulingGroup: a PodGroup of Kubernetes.
+	Core Kind = "core"
+	// Coscheduling uses the label of the scheduler plugin: a PodGroup of its own API.
+	Coscheduling Kind = "coscheduling"
+	// Koordinator uses Koordinator's label: a PodGroup of its own API.
+	Koordinator Kind = "koordinator"
+	// Lightweight uses only Koordinator's annotations, or older labels. There is no object.
+	Lightweight Kind = "lightweight"
+	// GroupName uses the annotation of kube-batch and Volcano: a PodGroup of one of them.
+	GroupName Kind = "group-name"
+)
+
+// A Ref names a gang.
+type Ref struct {
+	Kind            Kind
+	Namespace, Name string
+}
+
+// RefOf returns the gang that a pod names. If it names several, the first of the Kinds counts, in the order of their declaration.
+func RefOf(pod *corev1.Pod) (ref Ref, ok bool) {
+	core := ""
+	if group := pod.Spec.SchedulingGroup; group != nil && group.PodGroupName != nil {
+		core = *group.PodGroupName
+	}
+	for _, named := range []struct {
+		kind Kind
+		name string
+	}{
+		{Kueue, pod.Annotations[apis.PodGroupNameLabel]},
+		{Kueue, pod.Labels[apis.PodGroupNameLabel]},
+		{Core, core},
+		{Coscheduling, pod.Labels[apis.CoschedulingLabel]},
+		{Koordinator, pod.Labels[apis.KoordinatorLabel]},
+		{Lightweight, pod.Annotations[apis.KoordinatorPrefix+"name"]},
+		{Lightweight, pod.Labels[apis.KoordinatorOldPrefix+"name"]},
+		{GroupName, pod.Annotations[apis.GroupNameAnnotation]},
+	} {
+		if named.name != "" {
+			return Ref{named.kind, pod.Namespace, named.name}, true
+		}
+	}
+	return Ref{}, false
+}
+
+// ParseRef parses the result of String.
+func ParseRef(namespace, text string) (ref Ref, ok bool) {
+	kind, name, ok := strings.Cut(text, ".")
+	return Ref{Kind(kind), namespace, name}, ok && name != ""
+}
+
+// String returns the kind and the name.
+func (r Ref) String() string { return string(r.Kind) + "." + r.Name }
+
+// HasObject reports whether the gang has a PodGroup, and is not described by its pods alone.
+func (r Ref) HasObject() bool { return r.Kind != Kueue && r.Kind != Lightweight }
+
+// Full returns the namespace and the name, in the form of lists of GangGroups.
+func (r Ref) Full() string { return r.Namespace + "/" + r.Name }
+
+// Label returns the value of the label apis.PodGroupKey.
+func (r Ref) Label() string { return fitting(r.String(), maxLabel, isLabelRune) }
+
+const (
+	maxLabel = 63
+	maxName  = 200
+	// hashLength is long enough that no collision can be constructed.
+	hashLength = 32
+)
+
+func isLabelRune(c rune) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' || c == '.'
+}
+
+func isNameRune(c rune) bool { return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-' }
+
+// fitting returns the text unchanged, if it fits, or the usable part of it with a hash that makes it unique.
+func fitting(text string, most int, allowed func(rune) bool) string {
+	ends := strings.Trim(text, "-_.") == text
+	if len(text) <= most && ends && strings.IndexFunc(text, func(c rune) bool { return !allowed(c) }) < 0 {
+		return text
+	}
+	return cut(text, most-1-hashLength, allowed) + "-" + digest(text)
+}
+
+// cut returns the usable part of a text, which is never empty.
+func cut(text string, most int, allowed func(rune) bool) string {
+	kept := strings.Map(func(c rune) rune {
+		if !allowed(c) {
+			return '-'
+		}
+		return c
+	}, text)
+	kept = strings.Trim(kept[:min(len(kept), most)], "-_.")
+	if kept == "" {
+		return "x"
+	}
+	return kept
+}
+
+func digest(parts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\n")))
+	return hex.EncodeToString(sum[:])[:hashLength]
+}
+
+// workloadName returns the name of the first quota Workload of a gang. With Kueue's label it is the name of the group, as in Kueue. All others
+// end with a unique part, which also differs from that of an earlier object of the same name.
+func (r Ref) workloadName(incarnation string) string {
+	if r.Kind == Kueue {
+		return fitting(r.Name, maxName, func(c rune) bool { return isNameRune(c) || c == '.' })
+	}
+	const length = 5
+	name := "podgroup-" + string(r.Kind) + "-" + cut(strings.ToLower(r.Name), maxName, isNameRune)
+	return name + "-" + digest(r.String(), incarnation)[:length]
+}
+
+// IsMember reports whether the admission policies have made a pod a member of a gang.
+func IsMember(object metav1.Object) bool {
+	return object.GetLabels()[apis.PodGroupMemberLabel] == apis.PodGroupMemberValue
+}

@@ -1,0 +1,148 @@
+package podgang
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/stageplan"
+	"github.com/tranche-dev/tranche/apis"
+)
+
+// A room has the free slots of an admitted quota Workload.
+type room struct {
+	workload *kueue.Workload
+	// free has the slots of each pod set. If a sum is reserved (minResources), rest is its unused part, and pods how many more pods may use it.
+	free map[kueue.PodSetReference]int32
+	rest corev1.ResourceList
+	pods int32
+}
+
+// newRoom subtracts the pods that the quota Workload pays for.
+func newRoom(w *kueue.Workload, crew []*corev1.Pod) *room {
+	r := &room{workload: w, free: map[kueue.PodSetReference]int32{}}
+	for i := range w.Spec.PodSets {
+		p := &w.Spec.PodSets[i]
+		r.pods += p.Count
+		if p.Name == reservedPodSet {
+			r.rest = stageplan.PodRequests(&p.Template.Spec).DeepCopy()
+		} else {
+			r.free[p.Name] = p.Count - reclaimed(w, p.Name, crew)
+		}
+	}
+	for _, pod := range crew {
+		if !isActive(pod) {
+			continue
+		}
+		if r.rest != nil {
+			r.spend(pod)
+		}
+		r.free[podSetOf(pod)]--
+	}
+	return r
+}
+
+// spend subtracts the requests of a pod.
+func (r *room) spend(pod *corev1.Pod) {
+	for name, q := range stageplan.PodRequests(&pod.Spec) {
+		left := r.rest[name]
+		left.Sub(q)
+		r.rest[name] = left
+	}
+	r.pods--
+}
+
+// take assigns a slot to a pod of a shape.
+func (r *room) take(pod *corev1.Pod, shape kueue.PodSetReference) (podSet kueue.PodSetReference, ok bool) {
+	if r.rest != nil {
+		if r.pods <= 0 {
+			return "", false
+		}
+		for name, q := range stageplan.PodRequests(&pod.Spec) {
+			if left := r.rest[name]; q.Cmp(left) > 0 {
+				return "", false
+			}
+		}
+		r.spend(pod)
+		return reservedPodSet, true
+	}
+	if r.free[shape] <= 0 {
+		return "", false
+	}
+	r.free[shape]--
+	return shape, true
+}
+
+// paidBy returns the admission that pays for a pod, and the pod set for which it was ungated. Kueue's label also names the pod set, but any user
+// may change that.
+func paidBy(pod *corev1.Pod) (admission string, podSet kueue.PodSetReference) {
+	admission, name, _ := strings.Cut(pod.Annotations[apis.AdmissionAnnotation], "/")
+	return admission, kueue.PodSetReference(name)
+}
+
+func podSetOf(pod *corev1.Pod) kueue.PodSetReference {
+	_, podSet := paidBy(pod)
+	return podSet
+}
+
+// reclaimed counts the pods of a pod set that have succeeded under this admission. Pods that were recorded as succeeded, and no longer exist,
+// still count.
+func reclaimed(w *kueue.Workload, podSet kueue.PodSetReference, crew []*corev1.Pod) int32 {
+	succeeded := int32(0)
+	for _, pod := range crew {
+		if podSetOf(pod) == podSet && pod.Status.Phase == corev1.PodSucceeded {
+			succeeded++
+		}
+	}
+	return max(succeeded, said(w, podSet))
+}
+
+func said(w *kueue.Workload, podSet kueue.PodSetReference) int32 {
+	for _, p := range w.Status.ReclaimablePods {
+		if p.Name == podSet {
+			return p.Count
+		}
+	}
+	return 0
+}
+
+// reclaimable returns the reclaimable pods for the status of the quota Workload, and whether it is up to date. A reserved sum is needed until the
+// end: the share of each pod in it is not known.
+func reclaimable(w *kueue.Workload, crew []*corev1.Pod) (pods []kueue.ReclaimablePod, isSaid bool) {
+	isSaid = true
+	for i := range w.Spec.PodSets {
+		name := w.Spec.PodSets[i].Name
+		if name == reservedPodSet {
+			continue
+		}
+		if n := min(reclaimed(w, name, crew), w.Spec.PodSets[i].Count); n > 0 {
+			pods = append(pods, kueue.ReclaimablePod{Name: name, Count: n})
+			isSaid = isSaid && said(w, name) == n
+		}
+	}
+	return pods, isSaid
+}
+
+// isSpent reports whether all pods that the quota Workload was admitted for have succeeded.
+func isSpent(w *kueue.Workload, crew []*corev1.Pod, least int32) bool {
+	succeeded := int32(0)
+	for _, pod := range crew {
+		if isActive(pod) {
+			return false
+		}
+		if pod.Status.Phase == corev1.PodSucceeded {
+			succeeded++
+		}
+	}
+	for i := range w.Spec.PodSets {
+		p := &w.Spec.PodSets[i]
+		switch {
+		case p.Name == reservedPodSet:
+			return succeeded >= least
+		case reclaimed(w, p.Name, crew) < p.Count:
+			return false
+		}
+	}
+	return true
+}

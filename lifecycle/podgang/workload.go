@@ -1,0 +1,226 @@
+package podgang
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
+	"github.com/tranche-dev/tranche/admission/stageplan"
+	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
+)
+
+// mostParts bounds the parts in which a gang gathers its quota.
+const mostParts = 16
+
+// A Priority is the priority of the quota Workloads of a gang.
+type Priority struct {
+	Value int32
+	Class *kueue.PriorityClassRef
+}
+
+// incarnation distinguishes gangs of the same name: those of different PodGroups, and without a PodGroup those that have nothing in common.
+func (g *Gang) incarnation() types.UID {
+	if g.Object != nil {
+		return g.Object.UID
+	}
+	if len(g.Pods) == 0 {
+		return ""
+	}
+	return g.Pods[0].UID
+}
+
+// round counts how often the pods under a quota Workload were ungated, and have terminated because it was evicted. It distinguishes two
+// admissions of the same quota Workload.
+func round(w *kueue.Workload) int {
+	n, err := strconv.Atoi(w.Annotations[apis.RoundAnnotation])
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// admissionOf identifies the admission that a quota Workload has now, or is about to get.
+func admissionOf(w *kueue.Workload) string { return fmt.Sprintf("%s.%d", w.UID, round(w)) }
+
+func isExtra(w *kueue.Workload) bool { return w.Labels[apis.ExtraLabel] != "" }
+
+func isPart(w *kueue.Workload) bool { return w.Labels[apis.PlanUIDLabel] != "" }
+
+// hasStarted reports whether pods of the gang may have been ungated under this admission.
+func hasStarted(w *kueue.Workload) bool { return w.Annotations[apis.StartedAnnotation] != "" }
+
+// newWorkload returns a quota Workload for these pod sets.
+func (g *Gang) newWorkload(name string, priority Priority, podSets []kueue.PodSet) *kueue.Workload {
+	return &kueue.Workload{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: g.Namespace, Name: name,
+			Labels:          map[string]string{apis.JobUIDLabel: string(g.incarnation()), apis.PodGroupKey: g.Label()},
+			Annotations:     map[string]string{apis.PodGroupKey: g.String()},
+			Finalizers:      []string{kueue.ResourceInUseFinalizerName},
+			OwnerReferences: g.owners(),
+		},
+		Spec: kueue.WorkloadSpec{
+			QueueName: kueue.LocalQueueName(g.Queue), Priority: &priority.Value, PriorityClassRef: priority.Class, Active: new(true), PodSets: podSets,
+		},
+	}
+}
+
+// core returns the quota Workloads that the gang needs for these pods to start.
+func (g *Gang) core(priority Priority, pods []*corev1.Pod, shapes shapes) []*kueue.Workload {
+	name := g.workloadName(string(g.incarnation()))
+	if !g.gathers() || len(pods) < 2 {
+		return []*kueue.Workload{g.newWorkload(name, priority, shapes.podSets(pods...))}
+	}
+	uids := []string{string(g.incarnation())}
+	for _, pod := range pods {
+		uids = append(uids, string(pod.UID))
+	}
+	plan := digest(uids...)
+	var all []*kueue.Workload
+	parts := shapes.chunks(pods)
+	for i, chunk := range parts {
+		w := g.newWorkload(fmt.Sprintf("%s-%02d", name, i), priority, shapes.podSets(chunk...))
+		w.Labels[apis.PlanUIDLabel] = plan
+		w.Labels[apis.StageIndexLabel] = strconv.Itoa(i)
+		w.Annotations[apis.AttemptAnnotation] = "0"
+		w.Annotations[apis.PartsAnnotation] = strconv.Itoa(len(parts))
+		all = append(all, w)
+	}
+	return all
+}
+
+// unbind lets the engine admit a quota Workload independently.
+func unbind(w *kueue.Workload) {
+	delete(w.Labels, apis.AdmitTogetherLabel)
+	delete(w.Annotations, apis.AdmitTogetherCountAnnotation)
+}
+
+// extra returns the quota Workload of one pod that has no slot in the core.
+func (g *Gang) extra(priority Priority, pod *corev1.Pod, shapes shapes) *kueue.Workload {
+	w := g.newWorkload(g.extraName(pod), priority, shapes.podSets(pod))
+	w.Labels[apis.ExtraLabel] = string(pod.UID)
+	if g.Object == nil {
+		w.OwnerReferences = []metav1.OwnerReference{ownerOf(pod)}
+	}
+	return w
+}
+
+func (g *Gang) extraName(pod *corev1.Pod) string {
+	const length = 10
+	return g.workloadName(string(g.incarnation())) + "-" + digest(string(pod.UID))[:length]
+}
+
+// adjusted returns the wanted state of a quota Workload, or nil if it is up to date. In one that holds quota only the gangs of its group that it names
+// change: they can be gone before its own gang starts.
+func adjusted(there, wanted *kueue.Workload, gate string) *kueue.Workload {
+	after := there.DeepCopy()
+	copyKey(&after.Annotations, wanted.Annotations, apis.StartedTogetherAnnotation)
+	if !quotaworkload.HoldsQuota(there) {
+		adjustWaiting(after, wanted, gate)
+	}
+	if equality.Semantic.DeepEqual(there, after) {
+		return nil
+	}
+	return after
+}
+
+// adjustWaiting gives a waiting quota Workload its wanted state.
+func adjustWaiting(after, wanted *kueue.Workload, gate string) {
+	if !samePodSets(after.Spec.PodSets, wanted.Spec.PodSets) {
+		after.Spec.PodSets = wanted.Spec.PodSets
+	}
+	after.Spec.QueueName, after.Spec.Priority, after.Spec.PriorityClassRef = wanted.Spec.QueueName, wanted.Spec.Priority, wanted.Spec.PriorityClassRef
+	copyKey(&after.Labels, wanted.Labels, apis.AdmitTogetherLabel)
+	copyKey(&after.Annotations, wanted.Annotations, apis.AdmitTogetherCountAnnotation)
+	setGate(after, gate)
+}
+
+func copyKey(to *map[string]string, from map[string]string, key string) {
+	if value, ok := from[key]; ok {
+		add(to, key, value)
+	} else {
+		delete(*to, key)
+	}
+}
+
+// setGate sets the gang gate of a quota Workload, or removes it if the gate is empty. Other gates stay unchanged.
+func setGate(w *kueue.Workload, gate string) {
+	gates := slices.DeleteFunc(quotaworkload.Gates(w), func(g string) bool { return g == apis.GangGate })
+	if gate != "" {
+		gates = append(gates, gate)
+	}
+	quotaworkload.SetGates(w, gates)
+}
+
+// samePodSets compares the demand of pod sets. It ignores defaults that the API server has added.
+func samePodSets(a, b []kueue.PodSet) bool {
+	return slices.EqualFunc(a, b, func(a, b kueue.PodSet) bool {
+		return a.Name == b.Name && a.Count == b.Count &&
+			(a.Name != reservedPodSet || equality.Semantic.DeepEqual(stageplan.PodRequests(&a.Template.Spec), stageplan.PodRequests(&b.Template.Spec)))
+	})
+}
+
+// withOwners adds new owners to a quota Workload, or returns nil if there are enough. The garbage collector removes the deleted ones.
+func (g *Gang) withOwners(w *kueue.Workload) *kueue.Workload {
+	if g.Object != nil {
+		return nil
+	}
+	known := map[types.UID]struct{}{}
+	for i := range w.OwnerReferences {
+		known[w.OwnerReferences[i].UID] = struct{}{}
+	}
+	owners := g.owners()
+	missing := slices.DeleteFunc(slices.Clone(owners), func(o metav1.OwnerReference) bool { _, ok := known[o.UID]; return ok })
+	if len(missing) == 0 || len(owners)-len(missing) >= mostOwners/2 {
+		return nil
+	}
+	after := w.DeepCopy()
+	after.OwnerReferences = append(after.OwnerReferences, missing...)
+	return after
+}
+
+// withStart records that pods are ungated from now on under the admission that the quota Workload has.
+func withStart(w *kueue.Workload, now time.Time) *kueue.Workload {
+	after := w.DeepCopy()
+	add(&after.Annotations, apis.StartedAnnotation, workloadstatus.Started(now))
+	return after
+}
+
+// idleSince returns the time that withIdle has recorded.
+func idleSince(w *kueue.Workload) (since time.Time, isNoted bool) {
+	since, err := time.Parse(time.RFC3339, w.Annotations[apis.IdleSinceAnnotation])
+	return since, err == nil
+}
+
+// withIdle records since when no pod uses the quota Workload. Zero means that it is used.
+func withIdle(w *kueue.Workload, since time.Time) *kueue.Workload {
+	after := w.DeepCopy()
+	if since.IsZero() {
+		delete(after.Annotations, apis.IdleSinceAnnotation)
+	} else {
+		add(&after.Annotations, apis.IdleSinceAnnotation, since.UTC().Format(time.RFC3339))
+	}
+	return after
+}
+
+// withEnd records that no pod runs any longer that was ungated under the admission that the quota Workload is about to lose. If pods of it have
+// been reclaimed it is gated, too, so that it is not admitted again for fewer pods than it needs.
+func withEnd(w *kueue.Workload) *kueue.Workload {
+	after := w.DeepCopy()
+	delete(after.Annotations, apis.StartedAnnotation)
+	delete(after.Annotations, apis.IdleSinceAnnotation)
+	add(&after.Annotations, apis.RoundAnnotation, strconv.Itoa(round(w)+1))
+	if len(w.Status.ReclaimablePods) > 0 {
+		setGate(after, apis.GangGate)
+	}
+	return after
+}
