@@ -86,7 +86,7 @@ generate: ## Regenerate deep copies and reference documents.
 .PHONY: golden
 golden: ## Rewrite the expected output of scenarios and the objects of gangs. Review the difference like code.
 	$(GO_TEST) ./simulator -run TestScenarios -update
-	go test ./admission/gang -run TestGolden -update
+	go test ./lifecycle/schedulergang -run TestGolden -update
 	go test ./simulator/scenario -run TestReference -update
 
 .PHONY: manifests

@@ -12,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	shapes "github.com/tranche-dev/tranche/admission/gang"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	"github.com/tranche-dev/tranche/controllers/served"
+	shapes "github.com/tranche-dev/tranche/lifecycle/schedulergang"
 )
 
 // A Config configures the schedulers.

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	shapes "github.com/tranche-dev/tranche/admission/gang"
+	shapes "github.com/tranche-dev/tranche/lifecycle/schedulergang"
 )
 
 // A State has the gang objects that a JobSet asks for and those that exist. The nil State asks for none.

@@ -11,9 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
-	shapes "github.com/tranche-dev/tranche/admission/gang"
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	shapes "github.com/tranche-dev/tranche/lifecycle/schedulergang"
 )
 
 // TestEnding: the Jobs of a gang wait together until all of its terminating pods are gone, whatever gang objects the scheduler uses.

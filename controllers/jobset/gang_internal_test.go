@@ -16,11 +16,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
-	shapes "github.com/tranche-dev/tranche/admission/gang"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/conditions"
 	"github.com/tranche-dev/tranche/controllers/gang"
+	shapes "github.com/tranche-dev/tranche/lifecycle/schedulergang"
 )
 
 // A kubernetes is an API server that serves gangs in one version.

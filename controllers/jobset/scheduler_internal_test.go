@@ -13,10 +13,10 @@ import (
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	shapes "github.com/tranche-dev/tranche/admission/gang"
 	"github.com/tranche-dev/tranche/apis"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	"github.com/tranche-dev/tranche/controllers/conditions"
+	shapes "github.com/tranche-dev/tranche/lifecycle/schedulergang"
 )
 
 // asVolcano makes Volcano place the gangs of a JobSet, though another scheduler is the default.

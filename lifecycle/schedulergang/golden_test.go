@@ -1,4 +1,4 @@
-package gang_test
+package schedulergang_test
 
 import (
 	"bytes"
@@ -14,23 +14,23 @@ import (
 	schedulingv1alpha2 "k8s.io/api/scheduling/v1alpha2"
 	"sigs.k8s.io/yaml"
 
-	"github.com/tranche-dev/tranche/admission/gang"
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/lifecycle/schedulergang"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
 // providers returns the providers of the golden files, by file name.
-func providers() map[string]gang.Provider {
-	return map[string]gang.Provider{
-		"kube-v1alpha1": gang.Kube{Version: gang.V1alpha1},
-		"kube-v1alpha2": gang.Kube{Version: gang.V1alpha2},
-		"kube-v1beta1":  gang.Kube{Version: gang.V1beta1},
-		"coscheduling":  gang.Coscheduling{TimeoutSeconds: new(int32(60))},
-		"volcano":       gang.Volcano{Queue: "research"},
-		"koordinator":   gang.Koordinator{TimeoutSeconds: new(int32(600))},
-		"kai":           gang.KAI{Queue: "research"},
+func providers() map[string]schedulergang.Provider {
+	return map[string]schedulergang.Provider{
+		"kube-v1alpha1": schedulergang.Kube{Version: schedulergang.V1alpha1},
+		"kube-v1alpha2": schedulergang.Kube{Version: schedulergang.V1alpha2},
+		"kube-v1beta1":  schedulergang.Kube{Version: schedulergang.V1beta1},
+		"coscheduling":  schedulergang.Coscheduling{TimeoutSeconds: new(int32(60))},
+		"volcano":       schedulergang.Volcano{Queue: "research"},
+		"koordinator":   schedulergang.Koordinator{TimeoutSeconds: new(int32(600))},
+		"kai":           schedulergang.KAI{Queue: "research"},
 	}
 }
 
@@ -77,10 +77,10 @@ func examples(t *testing.T) []string {
 }
 
 // show formats all that a provider makes of a JobSet.
-func show(t *testing.T, js *jobsetapi.JobSet, provider gang.Provider) string {
+func show(t *testing.T, js *jobsetapi.JobSet, provider schedulergang.Provider) string {
 	t.Helper()
 	p := plan(t, js)
-	shape, err := gang.New(js, p, provider)
+	shape, err := schedulergang.New(js, p, provider)
 	if err != nil {
 		return fmt.Sprintf("# refused: %v\n", err)
 	}
@@ -142,8 +142,8 @@ func TestGolden(t *testing.T) {
 func TestKubeTypes(t *testing.T) {
 	for _, dir := range examples(t) {
 		js, _ := example(t, dir)
-		provider, p := gang.Kube{Version: gang.V1alpha2}, plan(t, js)
-		shape, err := gang.New(js, p, provider)
+		provider, p := schedulergang.Kube{Version: schedulergang.V1alpha2}, plan(t, js)
+		shape, err := schedulergang.New(js, p, provider)
 		if err != nil {
 			t.Fatalf("%s: %v", dir, err)
 		}

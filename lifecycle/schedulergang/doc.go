@@ -1,4 +1,4 @@
-// Package gang turns the gang configuration of a JobSet (KEP-1068) into the objects and pod fields that a scheduler needs to place gangs as a
+// Package schedulergang turns the gang configuration of a JobSet (KEP-1068) into the objects and pod fields that a scheduler needs to place gangs as a
 // whole. It decides, and writes nothing.
 //
 //   - A gang is the pods that are placed all together or not at all.
@@ -28,4 +28,4 @@
 // # User-created gangs
 //
 // A pod template that names a gang itself belongs to a user-created gang. It stays unchanged; see Shape.Own.
-package gang
+package schedulergang

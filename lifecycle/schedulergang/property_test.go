@@ -1,4 +1,4 @@
-package gang_test
+package schedulergang_test
 
 import (
 	"errors"
@@ -15,9 +15,9 @@ import (
 	"pgregory.net/rapid"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
-	"github.com/tranche-dev/tranche/admission/gang"
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/lifecycle/schedulergang"
 )
 
 // drawJobSet draws a JobSet that has a valid plan, with gangs at one of the levels.
@@ -91,7 +91,7 @@ func isWrong(js *jobsetapi.JobSet, p *stageplan.Plan) bool {
 }
 
 // link returns how schedulers identify the gang of a pod.
-func link(fields gang.PodFields) string {
+func link(fields schedulergang.PodFields) string {
 	switch {
 	case fields.SchedulingGroup != nil:
 		return *fields.SchedulingGroup.PodGroupName
@@ -107,7 +107,7 @@ func link(fields gang.PodFields) string {
 }
 
 // members counts, for each gang, the pods of all Jobs that name it. Gangs whose Jobs have no pods are left out.
-func members(js *jobsetapi.JobSet, shape *gang.Shape, provider gang.Provider) map[string]int64 {
+func members(js *jobsetapi.JobSet, shape *schedulergang.Shape, provider schedulergang.Provider) map[string]int64 {
 	count := map[string]int64{}
 	for i := range js.Spec.ReplicatedJobs {
 		j := &js.Spec.ReplicatedJobs[i]
@@ -121,8 +121,8 @@ func members(js *jobsetapi.JobSet, shape *gang.Shape, provider gang.Provider) ma
 }
 
 // minimums returns, for each gang, the minimum of pods in its object, from the objects of all stages.
-func minimums(t *rapid.T, p *stageplan.Plan, shape *gang.Shape, provider gang.Provider) map[string]int64 {
-	count, made := map[string]int64{}, map[string]gang.Object{}
+func minimums(t *rapid.T, p *stageplan.Plan, shape *schedulergang.Shape, provider schedulergang.Provider) map[string]int64 {
+	count, made := map[string]int64{}, map[string]schedulergang.Object{}
 	for s := range p.Stages {
 		for _, object := range provider.Objects(shape, s) {
 			key := object.Kind + "/" + object.Name
@@ -166,7 +166,7 @@ func TestEveryPodCounts(t *testing.T) {
 		}
 		for _, name := range slices.Sorted(maps.Keys(providers())) {
 			provider := providers()[name]
-			shape, err := gang.New(js, p, provider)
+			shape, err := schedulergang.New(js, p, provider)
 			var problems stageplan.Problems
 			if err != nil && !errors.As(err, &problems) {
 				t.Fatalf("%s: %v", name, err)
@@ -205,7 +205,7 @@ func entriesOf(t *rapid.T, pods map[string]int64) map[string]int64 {
 }
 
 // checkSum: all pods of ReplicatedJobs in gangs are counted, and the groups count as many.
-func checkSum(t *rapid.T, js *jobsetapi.JobSet, shape *gang.Shape, pods map[string]int64, provider string) {
+func checkSum(t *rapid.T, js *jobsetapi.JobSet, shape *schedulergang.Shape, pods map[string]int64, provider string) {
 	var want, got, groups int64
 	for i := range js.Spec.ReplicatedJobs {
 		if j := &js.Spec.ReplicatedJobs[i]; js.Spec.GangConfig != nil || modeOf(j) != off {
@@ -236,13 +236,13 @@ func TestEveryAttemptIsNew(t *testing.T) {
 		other.UID = "another-jobset" // no UID is drawn with these letters
 		for _, name := range slices.Sorted(maps.Keys(providers())) {
 			provider := providers()[name]
-			shape, err := gang.New(js, p, provider)
+			shape, err := schedulergang.New(js, p, provider)
 			if err != nil || name == "kai" {
 				continue
 			}
 			before := members(js, shape, provider)
 			for what, after := range map[string]*jobsetapi.JobSet{"next attempt": &next, "another JobSet": &other} {
-				shape, err := gang.New(after, p, provider)
+				shape, err := schedulergang.New(after, p, provider)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -269,11 +269,11 @@ func TestSameAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		for name, provider := range providers() {
-			first, err := gang.New(js, p, provider)
+			first, err := schedulergang.New(js, p, provider)
 			if err != nil {
 				continue
 			}
-			second, err := gang.New(js, p, provider)
+			second, err := schedulergang.New(js, p, provider)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,4 +1,4 @@
-package gang_test
+package schedulergang_test
 
 import (
 	"errors"
@@ -12,10 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
-	"github.com/tranche-dev/tranche/admission/gang"
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/lifecycle/schedulergang"
 )
 
 type job = jobsetapi.ReplicatedJob
@@ -97,7 +97,7 @@ func annotate(js *jobsetapi.JobSet, m jobsetapi.GangMode) *jobsetapi.JobSet {
 	return js
 }
 
-var kube gang.Provider = gang.Kube{Version: gang.V1alpha2}
+var kube schedulergang.Provider = schedulergang.Kube{Version: schedulergang.V1alpha2}
 
 // TestMinCount counts the pods of gangs by the formulas of KEP-1068.
 func TestMinCount(t *testing.T) {
@@ -131,7 +131,7 @@ func TestMinCount(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			shape, err := gang.New(c.js, plan(t, c.js), kube)
+			shape, err := schedulergang.New(c.js, plan(t, c.js), kube)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -151,7 +151,7 @@ func TestRefuse(t *testing.T) {
 	ready, succeeded := jobset.DependencyReady, jobset.DependencyComplete
 	cases := map[string]struct {
 		js       *jobsetapi.JobSet
-		provider gang.Provider
+		provider schedulergang.Provider
 		want     []string
 	}{
 		"a gang over stages that open by Ready": {
@@ -196,7 +196,7 @@ func TestRefuse(t *testing.T) {
 			[]string{"spec.gangConfig.gangMode: Gang makes a gang of 2147483648 pods, the most is 2147483647: make gangs of the ReplicatedJobs, or have fewer pods"},
 		},
 		"more gangs than there may be": {
-			newJobSet(newJob("a", mode(whole)), newJob("b", replicas(gang.MaxGangs), mode(replicatedGang)), newJob("c", mode(whole))), kube,
+			newJobSet(newJob("a", mode(whole)), newJob("b", replicas(schedulergang.MaxGangs), mode(replicatedGang)), newJob("c", mode(whole))), kube,
 			[]string{"spec.replicatedJobs[1].gangConfig.gangMode: the JobSet has more than 4096 gangs with the 4096 of this ReplicatedJob: " +
 				"set it to Gang, or have fewer replicas"},
 		},
@@ -230,7 +230,7 @@ func TestRefuse(t *testing.T) {
 		},
 		"another scheduler": {
 			newJobSet(newJob("a", mode(whole), scheduler("default-scheduler")), newJob("b", scheduler("default-scheduler"))),
-			gang.Volcano{},
+			schedulergang.Volcano{},
 			[]string{`spec.replicatedJobs[0].template.spec.template.spec.schedulerName: "default-scheduler" does not place the gangs of this cluster, "volcano" does: name that, or none`},
 		},
 		"a gang that is half of its user": {
@@ -239,25 +239,25 @@ func TestRefuse(t *testing.T) {
 		},
 		"KAI and gangs of Jobs": {
 			newJobSet(newJob("a", replicas(2), mode(replicatedGang))),
-			gang.KAI{},
+			schedulergang.KAI{},
 			[]string{"spec.replicatedJobs[0].gangConfig.gangMode: the KAI scheduler makes no gangs of single Jobs: ask for Gang, or make a ReplicatedJob of each Job"},
 		},
 		"KAI and a gang of the JobSet": {
 			asGang(newJobSet(newJob("a"), newJob("b"))),
-			gang.KAI{},
+			schedulergang.KAI{},
 			[]string{"spec.gangConfig.gangMode: the KAI scheduler makes a gang of each ReplicatedJob unless spec.startupPolicy.startupPolicyOrder is AnyOrder: " +
 				"set it, or ask for Gang on each"},
 		},
 		"KAI and a gang of a ReplicatedJob": {
 			anyOrder(newJobSet(newJob("a", mode(whole)), newJob("b", after("a", succeeded)))),
-			gang.KAI{},
+			schedulergang.KAI{},
 			[]string{"spec.replicatedJobs[0].gangConfig.gangMode: the KAI scheduler makes one gang of the whole JobSet if spec.startupPolicy.startupPolicyOrder is AnyOrder: " +
 				"set it to InOrder, or ask for Gang in spec.gangConfig"},
 		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			shape, err := gang.New(c.js, plan(t, c.js), c.provider)
+			shape, err := schedulergang.New(c.js, plan(t, c.js), c.provider)
 			var problems stageplan.Problems
 			if !errors.As(err, &problems) || shape != nil {
 				t.Fatalf("New() = %v, %v", shape, err)
@@ -280,22 +280,22 @@ func TestRefuse(t *testing.T) {
 func TestAccept(t *testing.T) {
 	cases := map[string]struct {
 		js       *jobsetapi.JobSet
-		provider gang.Provider
+		provider schedulergang.Provider
 	}{
-		"as many gangs as there may be":         {newJobSet(newJob("a", mode(whole)), newJob("b", replicas(gang.MaxGangs-1), mode(replicatedGang))), kube},
+		"as many gangs as there may be":         {newJobSet(newJob("a", mode(whole)), newJob("b", replicas(schedulergang.MaxGangs-1), mode(replicatedGang))), kube},
 		"one scheduler, named and by default":   {asGang(newJobSet(newJob("a"), newJob("b", scheduler("default-scheduler")))), kube},
 		"another scheduler in another gang":     {newJobSet(newJob("a", mode(whole), scheduler("x")), newJob("b", mode(whole))), kube},
-		"the scheduler of the provider":         {asGang(newJobSet(newJob("a"), newJob("b", scheduler("s")))), gang.Coscheduling{SchedulerName: "s"}},
-		"another scheduler outside of gangs":    {newJobSet(newJob("a", mode(whole)), newJob("b", scheduler("x"))), gang.Koordinator{}},
-		"KAI with one gang":                     {anyOrder(asGang(newJobSet(newJob("a"), newJob("b")))), gang.KAI{}},
-		"KAI with gangs of stages":              {inOrder(newJobSet(newJob("a", mode(whole)), newJob("b", mode(whole)))), gang.KAI{}},
-		"KAI with one ReplicatedJob":            {anyOrder(newJobSet(newJob("a", replicas(2), mode(whole)))), gang.KAI{}},
-		"KAI with one ReplicatedJob, as JobSet": {inOrder(asGang(newJobSet(newJob("a", replicas(2))))), gang.KAI{}},
-		"KAI with one Job":                      {newJobSet(newJob("a", mode(replicatedGang))), gang.KAI{}},
+		"the scheduler of the provider":         {asGang(newJobSet(newJob("a"), newJob("b", scheduler("s")))), schedulergang.Coscheduling{SchedulerName: "s"}},
+		"another scheduler outside of gangs":    {newJobSet(newJob("a", mode(whole)), newJob("b", scheduler("x"))), schedulergang.Koordinator{}},
+		"KAI with one gang":                     {anyOrder(asGang(newJobSet(newJob("a"), newJob("b")))), schedulergang.KAI{}},
+		"KAI with gangs of stages":              {inOrder(newJobSet(newJob("a", mode(whole)), newJob("b", mode(whole)))), schedulergang.KAI{}},
+		"KAI with one ReplicatedJob":            {anyOrder(newJobSet(newJob("a", replicas(2), mode(whole)))), schedulergang.KAI{}},
+		"KAI with one ReplicatedJob, as JobSet": {inOrder(asGang(newJobSet(newJob("a", replicas(2))))), schedulergang.KAI{}},
+		"KAI with one Job":                      {newJobSet(newJob("a", mode(replicatedGang))), schedulergang.KAI{}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if _, err := gang.New(c.js, plan(t, c.js), c.provider); err != nil {
+			if _, err := schedulergang.New(c.js, plan(t, c.js), c.provider); err != nil {
 				t.Error(err)
 			}
 		})
@@ -306,11 +306,11 @@ func TestAccept(t *testing.T) {
 func TestWithoutPlan(t *testing.T) {
 	for name, p := range map[string]*stageplan.Plan{"nil": nil, "empty": {}, "of another": plan(t, newJobSet(newJob("z")))} {
 		for _, js := range []*jobsetapi.JobSet{newJobSet(newJob("a", mode(whole))), asGang(newJobSet(newJob("a")))} {
-			if shape, err := gang.New(js, p, kube); err == nil {
+			if shape, err := schedulergang.New(js, p, kube); err == nil {
 				t.Errorf("%s: New() = %v", name, shape)
 			}
 		}
-		if shape, err := gang.New(asGang(newJobSet()), p, kube); err == nil {
+		if shape, err := schedulergang.New(asGang(newJobSet()), p, kube); err == nil {
 			t.Errorf("%s, no ReplicatedJobs: New() = %v", name, shape)
 		}
 	}
@@ -346,12 +346,12 @@ func TestNames(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			c.js.Name = c.name
-			shape, err := gang.New(c.js, plan(t, c.js), gang.Volcano{})
+			shape, err := schedulergang.New(c.js, plan(t, c.js), schedulergang.Volcano{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			var got []string
-			for _, object := range (gang.Volcano{}).Objects(shape, 0) {
+			for _, object := range (schedulergang.Volcano{}).Objects(shape, 0) {
 				got = append(got, object.Name)
 				if len(object.Labels[apis.JobSetLabel]) > 63 {
 					t.Errorf("label %q is too long", object.Labels[apis.JobSetLabel])
@@ -370,7 +370,7 @@ func TestNamesStay(t *testing.T) {
 		links := map[string]bool{}
 		for _, pods := range []int32{1, 4} {
 			js := newJobSet(newJob("a", parallelism(pods), mode(whole)))
-			shape, err := gang.New(js, plan(t, js), provider)
+			shape, err := schedulergang.New(js, plan(t, js), provider)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -391,7 +391,7 @@ func TestManyGroups(t *testing.T) {
 	last := &js.Spec.ReplicatedJobs[17]
 	after("j0", jobset.DependencyReady)(last)
 	p := plan(t, js)
-	shape, err := gang.New(js, p, kube)
+	shape, err := schedulergang.New(js, p, kube)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -421,7 +421,7 @@ func TestManyGroups(t *testing.T) {
 }
 
 // templateOf returns the gang Workload and the template that a PodGroup is made from.
-func templateOf(object gang.Object) string {
+func templateOf(object schedulergang.Object) string {
 	ref := object.Spec["podGroupTemplateRef"].(map[string]any)["workload"].(map[string]any)
 	return fmt.Sprint(ref["workloadName"], "/", ref["podGroupTemplateName"])
 }
@@ -429,8 +429,8 @@ func templateOf(object gang.Object) string {
 // TestKoordinatorMode: the mode is that of the configuration, and Strict by default.
 func TestKoordinatorMode(t *testing.T) {
 	js := asGang(newJobSet(newJob("a"), newJob("none", replicas(0))))
-	for want, provider := range map[string]gang.Koordinator{"Strict": {}, "NonStrict": {Mode: gang.NonStrict}} {
-		shape, err := gang.New(js, plan(t, js), provider)
+	for want, provider := range map[string]schedulergang.Koordinator{"Strict": {}, "NonStrict": {Mode: schedulergang.NonStrict}} {
+		shape, err := schedulergang.New(js, plan(t, js), provider)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -461,11 +461,11 @@ func TestPriorityClass(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			js := asGang(newJobSet(c.jobs...))
-			shape, err := gang.New(js, plan(t, js), gang.Volcano{})
+			shape, err := schedulergang.New(js, plan(t, js), schedulergang.Volcano{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := (gang.Volcano{}).Objects(shape, 0)[0].Spec["priorityClassName"]; got != c.want {
+			if got := (schedulergang.Volcano{}).Objects(shape, 0)[0].Spec["priorityClassName"]; got != c.want {
 				t.Errorf("priorityClassName %v, want %v", got, c.want)
 			}
 		})
@@ -476,12 +476,12 @@ func TestPriorityClass(t *testing.T) {
 func TestWhole(t *testing.T) {
 	js := newJobSet(newJob("a", mode(whole)), newJob("b", annotated(whole)), newJob("c", mode(replicatedGang)), newJob("d"))
 	for name, want := range map[string]bool{"a": true, "b": true, "c": false, "d": false, "unknown": false} {
-		if got := gang.Whole(js, name); got != want {
+		if got := schedulergang.Whole(js, name); got != want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}
 	for _, js := range []*jobsetapi.JobSet{asGang(newJobSet(newJob("d"))), annotate(newJobSet(newJob("d")), whole)} {
-		if !gang.Whole(js, "d") {
+		if !schedulergang.Whole(js, "d") {
 			t.Error("the JobSet is one gang")
 		}
 	}
@@ -491,14 +491,14 @@ func TestWhole(t *testing.T) {
 func TestNobodysPods(t *testing.T) {
 	js := newJobSet(newJob("a", mode(whole)), newJob("b"))
 	for name, provider := range providers() {
-		shape, err := gang.New(js, plan(t, js), provider)
+		shape, err := schedulergang.New(js, plan(t, js), provider)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for what, got := range map[string]gang.PodFields{
+		for what, got := range map[string]schedulergang.PodFields{
 			"off": provider.Pods(shape, "b", 0), "unknown": provider.Pods(shape, "c", 0), "too many": provider.Pods(shape, "a", 1), "negative": provider.Pods(shape, "a", -1),
 		} {
-			if diff := cmp.Diff(gang.PodFields{}, got); diff != "" {
+			if diff := cmp.Diff(schedulergang.PodFields{}, got); diff != "" {
 				t.Errorf("%s, %s: %s", name, what, diff)
 			}
 		}
