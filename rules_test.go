@@ -29,7 +29,6 @@ var layers = map[string][]string{
 	"admission/device":        {"apis"},
 	// podresources adds to a pod what the plan counts.
 	"admission/podresources": {"apis", "admission/stageplan"},
-	"admission/elastic":      {"apis", "admission/quotaworkload"},
 	"admission/flavor":       {"apis", "admission/quota"},
 	"admission/fairshare":    {"apis", "admission/quota"},
 	"admission/preempt":      {"apis", "admission/quota", "admission/stageplan", "admission/flavor", "admission/fairshare"},

@@ -9,9 +9,9 @@ import (
 	"pgregory.net/rapid"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission/elastic"
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/lifecycle/elastic"
 )
 
 // This file lets the JobSets of a model grow and shrink: the charge of a stage is divided as the manager does it, missing quota is asked for by

@@ -7,12 +7,12 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission/elastic"
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/childjob"
+	"github.com/tranche-dev/tranche/lifecycle/elastic"
 )
 
 // With its feature gate ElasticJobSet the JobSet controller lets users change the parallelism of Indexed Jobs, and changes the child Jobs

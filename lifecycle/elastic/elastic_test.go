@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission/elastic"
+	"github.com/tranche-dev/tranche/lifecycle/elastic"
 )
 
 func TestDivide(t *testing.T) {
