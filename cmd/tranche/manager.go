@@ -31,7 +31,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/localqueue"
 	"github.com/tranche-dev/tranche/controllers/metrics"
 	"github.com/tranche-dev/tranche/controllers/namespace"
-	"github.com/tranche-dev/tranche/controllers/podgroup"
+	"github.com/tranche-dev/tranche/controllers/podgang"
 	"github.com/tranche-dev/tranche/controllers/podrules"
 	"github.com/tranche-dev/tranche/controllers/quotaworkload"
 	"github.com/tranche-dev/tranche/controllers/resourceflavor"
@@ -170,7 +170,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 			Workers:          int(*workers.JobSet),
 			Releases:         int(*config.Concurrency.Releases),
 		}),
-		podgroup.SetupWithManager(ctx, mgr, podgroup.Config{
+		podgang.SetupWithManager(ctx, mgr, podgang.Config{
 			Runner: runner, Recorder: recorder, Resources: resources, Namespaces: namespaces, Requeuing: config.WaitForPodsReady.RequeuingStrategy,
 			Devices: devicesOf(&config.Resources), Retention: config.ObjectRetentionPolicies.Workloads,
 			Status: config.PodGroups.Status, Gangs: gangSettings(&config.PodGroups), Workers: int(*workers.JobSet), Releases: int(*config.Concurrency.Releases),

@@ -35,7 +35,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/groupstart"
 	jobsetcontroller "github.com/tranche-dev/tranche/controllers/jobset"
 	"github.com/tranche-dev/tranche/controllers/leader"
-	"github.com/tranche-dev/tranche/controllers/podgroup"
+	"github.com/tranche-dev/tranche/controllers/podgang"
 )
 
 // newScheme returns a scheme with every kind that the manager reads or writes.
@@ -107,7 +107,7 @@ func newManager(restConfig *rest.Config, config *configapi.Configuration) (ctrl.
 			DefaultTransform: cache.TransformStripManagedFields(),
 			ByObject: map[client.Object]cache.ByObject{
 				&corev1.Pod{}:               {Label: selector, Transform: stripPod},
-				&resourcev1.ResourceClaim{}: {Transform: podgroup.StripClaim},
+				&resourcev1.ResourceClaim{}: {Transform: podgang.StripClaim},
 				// Only ConfigMaps of groups.
 				&corev1.ConfigMap{}: {Label: ofGroups, Transform: stripConfigMap},
 			},

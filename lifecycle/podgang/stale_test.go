@@ -24,7 +24,7 @@ import (
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
-// A lab is a world with stale caches, objects with versions, a garbage collector, and writes as in controllers/podgroup.
+// A lab is a world with stale caches, objects with versions, a garbage collector, and writes as in controllers/podgang.
 type lab struct {
 	*world
 	version         int

@@ -1,4 +1,4 @@
-// Package podgroup admits gangs of pods: it keeps the quota Workloads of each gang, ungates its pods when they are admitted, and releases
+// Package podgang admits gangs of pods: it keeps the quota Workloads of each gang, ungates its pods when they are admitted, and releases
 // quota when pods have terminated. Package lifecycle/podgang decides which pods are a gang, and computes its next step.
 //
 // A reconcile reads everything about one gang (read.go), lets that package compute the next step, and writes it in an order that can be
@@ -7,7 +7,7 @@
 //
 // The pods of gangs have a cache of their own, which keeps more of each pod than the cache for the pods of JobSets. PodGroups are watched
 // in the APIs that are served when the manager starts.
-package podgroup
+package podgang
 
 import (
 	"context"
