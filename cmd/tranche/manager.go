@@ -24,7 +24,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/clusterqueue"
 	"github.com/tranche-dev/tranche/controllers/cohort"
 	"github.com/tranche-dev/tranche/controllers/engine"
-	"github.com/tranche-dev/tranche/controllers/gang"
+	"github.com/tranche-dev/tranche/controllers/gangobjects"
 	"github.com/tranche-dev/tranche/controllers/groupstart"
 	"github.com/tranche-dev/tranche/controllers/jobset"
 	"github.com/tranche-dev/tranche/controllers/ledger"
@@ -140,7 +140,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 		return err
 	}
 	// LocalQueues may name other schedulers than the configuration, so all schedulers are checked.
-	gangs, err := gang.New(gang.Config{Gang: &config.Gang, Reader: mgr.GetCache(), Resources: resources})
+	gangs, err := gangobjects.New(gangobjects.Config{Gang: &config.Gang, Reader: mgr.GetCache(), Resources: resources})
 	if err != nil {
 		return err
 	}

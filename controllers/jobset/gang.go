@@ -24,7 +24,7 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/childjob"
 	"github.com/tranche-dev/tranche/controllers/conditions"
-	"github.com/tranche-dev/tranche/controllers/gang"
+	"github.com/tranche-dev/tranche/controllers/gangobjects"
 )
 
 // gatherGangs makes sure that the objects of a stage's gangs exist before its Jobs start, and reports whether the Jobs may start. Objects
@@ -48,7 +48,7 @@ type gathering struct {
 	stage string
 	// missing has objects to be created, and amiss existing objects that have drifted.
 	missing []*unstructured.Unstructured
-	amiss   []gang.Update
+	amiss   []gangobjects.Update
 }
 
 // isResizing reports whether the JobSet controller still has to resize a Job of a gang. Kubernetes rejects that resize once the gang has a
@@ -223,7 +223,7 @@ func countGangs(n int32) string {
 	return fmt.Sprintf("%d gangs", n)
 }
 
-func notServed(keeper *gang.Keeper) string {
+func notServed(keeper *gangobjects.Keeper) string {
 	if keeper.Name() == string(configapi.GangProviderKube) {
 		return "the API server has no PodGroups of scheduling.k8s.io that the manager knows; ask your administrator to turn on" +
 			" the feature gate GenericWorkload and to serve scheduling.k8s.io/v1alpha2 (--runtime-config)"

@@ -19,7 +19,7 @@ import (
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/conditions"
-	"github.com/tranche-dev/tranche/controllers/gang"
+	"github.com/tranche-dev/tranche/controllers/gangobjects"
 	shapes "github.com/tranche-dev/tranche/lifecycle/schedulergang"
 )
 
@@ -34,18 +34,18 @@ func (k kubernetes) ServerResourcesForGroupVersion(version string) (*metav1.APIR
 }
 
 // keepers returns the keepers for the schedulers that use this version of an API, and asks one by default.
-func keepers(t *testing.T, version string, byDefault configapi.GangProvider) *gang.Keepers {
+func keepers(t *testing.T, version string, byDefault configapi.GangProvider) *gangobjects.Keepers {
 	t.Helper()
 	config := &configapi.Configuration{Gang: configapi.Gang{Provider: byDefault}}
 	config.SetDefaults()
-	k, err := gang.New(gang.Config{Gang: &config.Gang, Resources: kubernetes{version}})
+	k, err := gangobjects.New(gangobjects.Config{Gang: &config.Gang, Resources: kubernetes{version}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return k
 }
 
-func keeper(t *testing.T, version string) *gang.Keeper {
+func keeper(t *testing.T, version string) *gangobjects.Keeper {
 	t.Helper()
 	return keepers(t, version, configapi.GangProviderKube).Default()
 }
@@ -61,13 +61,13 @@ func asGangs(t *testing.T, s *seen) {
 	s.gangs = gangsOf(t, s, shapes.Kube{Version: shapes.V1alpha2})
 }
 
-func gangsOf(t *testing.T, s *seen, provider shapes.Provider) *gang.State {
+func gangsOf(t *testing.T, s *seen, provider shapes.Provider) *gangobjects.State {
 	t.Helper()
 	shape, err := shapes.New(s.jobSet, s.plan, provider)
 	if err != nil {
 		t.Fatal(err)
 	}
-	state, err := gang.NewState(shape, provider, len(s.plan.Stages))
+	state, err := gangobjects.NewState(shape, provider, len(s.plan.Stages))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	"github.com/tranche-dev/tranche/controllers/childjob"
 	"github.com/tranche-dev/tranche/controllers/conditions"
-	"github.com/tranche-dev/tranche/controllers/gang"
+	"github.com/tranche-dev/tranche/controllers/gangobjects"
 )
 
 // A gangWait says why the pods of gangs have had no node for a long time. The scheduler does not report most of these waits: it writes
@@ -111,7 +111,7 @@ func (p *pending) waitsSince(since time.Time) {
 }
 
 // diagnose returns why a gang waits, and what helps.
-func (s *seen) diagnose(name string, p *pending, told gang.Told) (reason, message string) {
+func (s *seen) diagnose(name string, p *pending, told gangobjects.Told) (reason, message string) {
 	switch schedulers := slices.Sorted(maps.Keys(p.schedulers)); {
 	case !told.There:
 		return conditions.GangMissing, fmt.Sprintf("the pods of gang %q wait for a PodGroup of this name, and there is none: "+

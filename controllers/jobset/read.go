@@ -23,7 +23,7 @@ import (
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/childjob"
-	"github.com/tranche-dev/tranche/controllers/gang"
+	"github.com/tranche-dev/tranche/controllers/gangobjects"
 )
 
 // seen is the snapshot that one reconcile works on. It is not changed after read has returned it, and its objects belong to the cache.
@@ -41,8 +41,8 @@ type seen struct {
 
 	// keeper is nil if no scheduler places gangs, and gangs is nil if the JobSet asks for none. scheduler names the scheduler.
 	scheduler scheduler
-	keeper    *gang.Keeper
-	gangs     *gang.State
+	keeper    *gangobjects.Keeper
+	gangs     *gangobjects.State
 	// now and patience determine which pods have waited long for a node.
 	now      time.Time
 	patience time.Duration

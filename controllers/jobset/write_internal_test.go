@@ -21,7 +21,7 @@ import (
 
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/conditions"
-	"github.com/tranche-dev/tranche/controllers/gang"
+	"github.com/tranche-dev/tranche/controllers/gangobjects"
 )
 
 // A server is an API server of one object. It accepts a patch that names the version of the object or none.
@@ -161,7 +161,7 @@ func TestGangsThatCannotBe(t *testing.T) {
 		return gathering{stage: name, missing: []*unstructured.Unstructured{object(name)}}
 	}
 	amiss := func(name string) gathering {
-		return gathering{stage: name, amiss: []gang.Update{{There: object(name), Wanted: object(name)}}}
+		return gathering{stage: name, amiss: []gangobjects.Update{{There: object(name), Wanted: object(name)}}}
 	}
 	answer := `podgroups.scheduling.volcano.sh "bad" is forbidden: the queue is closed`
 	cases := map[string]struct {

@@ -1,8 +1,8 @@
-// Package gang keeps the objects by which a scheduler knows the gangs of JobSets. It is no controller: it reads and compares for the
+// Package gangobjects keeps the objects by which a scheduler knows the gangs of JobSets. It is no controller: it reads and compares for the
 // controller of JobSets, which writes the changes in the order that the lifecycle of stages requires.
 //
 // It never changes objects that a user has created under a name that Tranche needs.
-package gang
+package gangobjects
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package gang_test
+package gangobjects_test
 
 import (
 	"cmp"
@@ -14,7 +14,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
-	"github.com/tranche-dev/tranche/controllers/gang"
+	"github.com/tranche-dev/tranche/controllers/gangobjects"
 )
 
 // served lists the resources of each version that an API server serves.
@@ -41,10 +41,10 @@ func (s served) ServerResourcesForGroupVersion(version string) (*metav1.APIResou
 	return list, nil
 }
 
-func newKeepers(served served, provider configapi.GangProvider) (*gang.Keepers, error) {
+func newKeepers(served served, provider configapi.GangProvider) (*gangobjects.Keepers, error) {
 	config := &configapi.Configuration{Gang: configapi.Gang{Provider: provider}}
 	config.SetDefaults()
-	return gang.New(gang.Config{Gang: &config.Gang, Resources: served})
+	return gangobjects.New(gangobjects.Config{Gang: &config.Gang, Resources: served})
 }
 
 // TestNew: each scheduler has the newest version of its API that has all of its kinds.
@@ -112,7 +112,7 @@ func TestOf(t *testing.T) {
 	if _, err := keepers.Of("volcano"); err == nil || !strings.Contains(err.Error(), `"volcano" must be one of None, Kube, Coscheduling, Volcano, Koordinator, KAI`) {
 		t.Errorf("error %v", err)
 	}
-	if _, err := gang.New(gang.Config{}); err == nil {
+	if _, err := gangobjects.New(gangobjects.Config{}); err == nil {
 		t.Error("a Config without anything is taken")
 	}
 }
@@ -150,7 +150,7 @@ func TestNoGangs(t *testing.T) {
 
 // TestNoKeeper: without a provider no objects are kept.
 func TestNoKeeper(t *testing.T) {
-	var keepers *gang.Keepers
+	var keepers *gangobjects.Keepers
 	keeper := keepers.Default()
 	state, refusal, err := keeper.Read(t.Context(), nil, nil)
 	if keeper.Served() || len(keepers.Kinds()) > 0 || state != nil || refusal != "" || err != nil {

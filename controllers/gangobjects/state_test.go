@@ -1,4 +1,4 @@
-package gang_test
+package gangobjects_test
 
 import (
 	"strings"
@@ -10,12 +10,12 @@ import (
 
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
-	"github.com/tranche-dev/tranche/controllers/gang"
+	"github.com/tranche-dev/tranche/controllers/gangobjects"
 	shapes "github.com/tranche-dev/tranche/lifecycle/schedulergang"
 )
 
 // newStateOf returns the State of a JobSet with the given number of gangs of one pod.
-func newStateOf(t *testing.T, gangs int32) *gang.State {
+func newStateOf(t *testing.T, gangs int32) *gangobjects.State {
 	t.Helper()
 	js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "js", UID: "0123456789ab"}}
 	js.Spec.ReplicatedJobs = make([]jobsetapi.ReplicatedJob, 1)
@@ -25,7 +25,7 @@ func newStateOf(t *testing.T, gangs int32) *gang.State {
 }
 
 // newState returns the State of a JobSet with one gang of one pod.
-func newState(t *testing.T, restarts int32) *gang.State {
+func newState(t *testing.T, restarts int32) *gangobjects.State {
 	t.Helper()
 	js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "js", UID: "0123456789ab"}}
 	js.Spec.GangConfig = &jobsetapi.GangConfig{GangMode: jobsetapi.GangModeGang}
@@ -35,7 +35,7 @@ func newState(t *testing.T, restarts int32) *gang.State {
 	return stateOf(t, js)
 }
 
-func stateOf(t *testing.T, js *jobsetapi.JobSet) *gang.State {
+func stateOf(t *testing.T, js *jobsetapi.JobSet) *gangobjects.State {
 	t.Helper()
 	plan, err := stageplan.New(&js.Spec)
 	if err != nil {
@@ -46,7 +46,7 @@ func stateOf(t *testing.T, js *jobsetapi.JobSet) *gang.State {
 	if err != nil {
 		t.Fatal(err)
 	}
-	state, err := gang.NewState(shape, provider, len(plan.Stages))
+	state, err := gangobjects.NewState(shape, provider, len(plan.Stages))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +139,7 @@ func TestWrongWorkload(t *testing.T) {
 
 // TestNoState: a JobSet without gangs needs nothing.
 func TestNoState(t *testing.T) {
-	var state *gang.State
+	var state *gangobjects.State
 	if got := names(state.Missing(0)) + names(state.Wrong(0)) + names(state.Stale()); got != "" {
 		t.Error(got)
 	}
@@ -155,23 +155,23 @@ func TestTell(t *testing.T) {
 		there      bool
 		minCount   int64
 		conditions []any
-		want       gang.Told
+		want       gangobjects.Told
 	}{
 		"nothing":      {},
-		"nothing said": {there: true, minCount: 1, want: gang.Told{There: true, Min: 1}},
-		"another size": {there: true, minCount: 2, want: gang.Told{There: true, Min: 2, Changed: true}},
-		"placed":       {there: true, minCount: 1, conditions: []any{condition("PodGroupScheduled", "True", "", "")}, want: gang.Told{There: true, Min: 1, Reports: true}},
-		"not placed":   {there: true, minCount: 1, conditions: []any{condition("PodGroupScheduled", "False", "", "no room")}, want: gang.Told{There: true, Min: 1, Reports: true, Unschedulable: "no room"}},
-		"not in 1.37":  {there: true, minCount: 1, conditions: []any{condition("PodGroupInitiallyScheduled", "False", "", "no room")}, want: gang.Told{There: true, Min: 1, Reports: true, Unschedulable: "no room"}},
+		"nothing said": {there: true, minCount: 1, want: gangobjects.Told{There: true, Min: 1}},
+		"another size": {there: true, minCount: 2, want: gangobjects.Told{There: true, Min: 2, Changed: true}},
+		"placed":       {there: true, minCount: 1, conditions: []any{condition("PodGroupScheduled", "True", "", "")}, want: gangobjects.Told{There: true, Min: 1, Reports: true}},
+		"not placed":   {there: true, minCount: 1, conditions: []any{condition("PodGroupScheduled", "False", "", "no room")}, want: gangobjects.Told{There: true, Min: 1, Reports: true, Unschedulable: "no room"}},
+		"not in 1.37":  {there: true, minCount: 1, conditions: []any{condition("PodGroupInitiallyScheduled", "False", "", "no room")}, want: gangobjects.Told{There: true, Min: 1, Reports: true, Unschedulable: "no room"}},
 		"not by Volcano": {
-			there: true, minCount: 1, want: gang.Told{There: true, Min: 1, Reports: true, Unschedulable: "no room"},
+			there: true, minCount: 1, want: gangobjects.Told{There: true, Min: 1, Reports: true, Unschedulable: "no room"},
 			conditions: []any{condition("Scheduled", "True", "2026-01-01T00:00:00Z", ""), condition("Unschedulable", "True", "2026-01-01T00:00:01Z", "no room")},
 		},
 		"by Volcano at last": {
-			there: true, minCount: 1, want: gang.Told{There: true, Min: 1, Reports: true},
+			there: true, minCount: 1, want: gangobjects.Told{There: true, Min: 1, Reports: true},
 			conditions: []any{condition("Unschedulable", "True", "2026-01-01T00:00:00Z", "no room"), condition("Scheduled", "True", "2026-01-01T00:00:01Z", "")},
 		},
-		"something else by that name": {there: true, minCount: 1, conditions: []any{"x", map[string]any{"type": int64(1)}}, want: gang.Told{There: true, Min: 1}},
+		"something else by that name": {there: true, minCount: 1, conditions: []any{"x", map[string]any{"type": int64(1)}}, want: gangobjects.Told{There: true, Min: 1}},
 	}
 	for what, c := range cases {
 		t.Run(what, func(t *testing.T) {
@@ -209,7 +209,7 @@ func TestTellOfMany(t *testing.T) {
 			state.Observe(object)
 		}
 		first, second := state.ObjectOf("main", 0), state.ObjectOf("main", 1)
-		if diff := cmp.Diff([]gang.Told{{There: true, Min: 1}, {There: true, Min: 7, Changed: true}}, []gang.Told{state.Tell(first), state.Tell(second)}); diff != "" {
+		if diff := cmp.Diff([]gangobjects.Told{{There: true, Min: 1}, {There: true, Min: 7, Changed: true}}, []gangobjects.Told{state.Tell(first), state.Tell(second)}); diff != "" {
 			t.Errorf("of %d gangs: -want +got\n%s", gangs, diff)
 		}
 		return testing.AllocsPerRun(10, func() { state.Tell(first) })
@@ -255,7 +255,7 @@ func TestAmiss(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			state, err := gang.NewState(shape, shapes.Koordinator{}, 1)
+			state, err := gangobjects.NewState(shape, shapes.Koordinator{}, 1)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,4 +1,4 @@
-package gang
+package gangobjects
 
 import (
 	corev1 "k8s.io/api/core/v1"
