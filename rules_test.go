@@ -39,11 +39,11 @@ var layers = map[string][]string{
 		"admission/quotaworkload", "lifecycle/*",
 	},
 	"simulator": {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator/*"},
-	// childjob, gangobjects, barrier, patch and served are no controllers: they know Jobs, the objects of gangs, how pods wait, how to write and what
+	// childjob, gangobjects, barrier, patch and apiwatch are no controllers: they know Jobs, the objects of gangs, how pods wait, how to write and what
 	// the API server has, for the controllers of JobSets and gangs.
 	"controllers": {
 		"apis", "queue", "admission", "admission/*", "lifecycle/*", "controllers/engine", "controllers/events", "controllers/conditions", "controllers/metrics",
-		"controllers/childjob", "controllers/gangobjects", "controllers/barrier", "controllers/patch", "controllers/served",
+		"controllers/childjob", "controllers/gangobjects", "controllers/barrier", "controllers/patch", "controllers/apiwatch",
 	},
 	"cmd":  {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator", "simulator/*", "controllers/*"},
 	"test": {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator", "simulator/*", "test/*"},

@@ -20,6 +20,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/preempt"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	"github.com/tranche-dev/tranche/controllers/admissioncheck"
+	"github.com/tranche-dev/tranche/controllers/apiwatch"
 	"github.com/tranche-dev/tranche/controllers/barrier"
 	"github.com/tranche-dev/tranche/controllers/clusterqueue"
 	"github.com/tranche-dev/tranche/controllers/cohort"
@@ -35,7 +36,6 @@ import (
 	"github.com/tranche-dev/tranche/controllers/podrules"
 	"github.com/tranche-dev/tranche/controllers/quotaworkload"
 	"github.com/tranche-dev/tranche/controllers/resourceflavor"
-	"github.com/tranche-dev/tranche/controllers/served"
 	"github.com/tranche-dev/tranche/controllers/visibility"
 	"github.com/tranche-dev/tranche/controllers/workloadpriorityclass"
 )
@@ -135,7 +135,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 	if err != nil {
 		return err
 	}
-	resources, err := served.SetupWithManager(mgr)
+	resources, err := apiwatch.SetupWithManager(mgr)
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
-	"github.com/tranche-dev/tranche/controllers/served"
+	"github.com/tranche-dev/tranche/controllers/apiwatch"
 	shapes "github.com/tranche-dev/tranche/lifecycle/schedulergang"
 )
 
@@ -24,7 +24,7 @@ type Config struct {
 	// Reader reads the objects of gangs. It must be a cache.
 	Reader client.Reader
 	// Resources lists the resources that the API server serves.
-	Resources served.Lister
+	Resources apiwatch.Lister
 }
 
 func (c *Config) validate() error {
@@ -78,7 +78,7 @@ func New(config Config) (*Keepers, error) {
 	return k, nil
 }
 
-func serves(resources served.Lister, kinds []shapes.Kind) (bool, error) {
+func serves(resources apiwatch.Lister, kinds []shapes.Kind) (bool, error) {
 	for _, kind := range kinds {
 		list, err := resources.ServerResourcesForGroupVersion(kind.APIVersion)
 		if apierrors.IsNotFound(err) {

@@ -291,7 +291,7 @@ func isRefusal(err error) bool {
 }
 
 // isUnserved reports whether objects could not be created because the API server does not serve their API, which it did when the manager
-// started: the CRD was deleted, or the API server has another release. The manager restarts when it notices this (controllers/served).
+// started: the CRD was deleted, or the API server has another release. The manager restarts when it notices this (controllers/apiwatch).
 func isUnserved(err error) bool { return apierrors.IsNotFound(err) || apimeta.IsNoMatchError(err) }
 
 // tellGangsRefused reports that a stage waits for gang objects that the API server rejects.

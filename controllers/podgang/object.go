@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/apis"
-	"github.com/tranche-dev/tranche/controllers/served"
+	"github.com/tranche-dev/tranche/controllers/apiwatch"
 	"github.com/tranche-dev/tranche/lifecycle/podgang"
 )
 
@@ -31,7 +31,7 @@ func knownAPIs() map[podgang.Kind][][]string {
 }
 
 // servedAPIs asks the API server which of them it serves.
-func servedAPIs(resources served.Lister) (podGroupAPIs, error) {
+func servedAPIs(resources apiwatch.Lister) (podGroupAPIs, error) {
 	all := podGroupAPIs{}
 	for kind, groups := range knownAPIs() {
 		for _, versions := range groups {

@@ -36,8 +36,8 @@ import (
 	"github.com/tranche-dev/tranche/admission/device"
 	"github.com/tranche-dev/tranche/apis"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
+	"github.com/tranche-dev/tranche/controllers/apiwatch"
 	"github.com/tranche-dev/tranche/controllers/engine"
-	"github.com/tranche-dev/tranche/controllers/served"
 	"github.com/tranche-dev/tranche/lifecycle/podgang"
 )
 
@@ -65,7 +65,7 @@ type Config struct {
 	// Recorder emits Events.
 	Recorder k8sevents.EventRecorder
 	// Resources lists the APIs of PodGroups that are served.
-	Resources served.Lister
+	Resources apiwatch.Lister
 	// Namespaces selects the namespaces whose gangs are managed, by their labels.
 	Namespaces labels.Selector
 	// Requeuing configures the requeue delay of a gang that has released its partial quota. Its defaults must be set.

@@ -17,8 +17,8 @@ import (
 
 	"github.com/tranche-dev/tranche/apis"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
+	"github.com/tranche-dev/tranche/controllers/apiwatch"
 	"github.com/tranche-dev/tranche/controllers/patch"
-	"github.com/tranche-dev/tranche/controllers/served"
 	"github.com/tranche-dev/tranche/lifecycle/podgang"
 )
 
@@ -26,7 +26,7 @@ import (
 type statusAPIs map[schema.GroupVersionKind]struct{}
 
 // servedStatus asks the API server which of them have one. A definition of kube-batch may have one, or not.
-func servedStatus(resources served.Lister, podGroups podGroupAPIs) (statusAPIs, error) {
+func servedStatus(resources apiwatch.Lister, podGroups podGroupAPIs) (statusAPIs, error) {
 	all := statusAPIs{}
 	for _, gvk := range slices.Concat(slices.Collect(maps.Values(podGroups))...) {
 		list, err := resources.ServerResourcesForGroupVersion(gvk.GroupVersion().String())

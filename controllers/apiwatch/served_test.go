@@ -1,4 +1,4 @@
-package served_test
+package apiwatch_test
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/tranche-dev/tranche/controllers/served"
+	"github.com/tranche-dev/tranche/controllers/apiwatch"
 )
 
 const version = "scheduling.x-k8s.io/v1alpha1"
@@ -56,7 +56,7 @@ func TestLook(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			now := c.servers[0]
-			r := served.New(&now)
+			r := apiwatch.New(&now)
 			if _, err := r.ServerResourcesForGroupVersion(version); err != nil && !apierrors.IsNotFound(err) {
 				t.Fatal(err)
 			}
@@ -80,7 +80,7 @@ func TestLook(t *testing.T) {
 // TestAsk: only requested versions count, with their first answers, and a failed request is reported to the caller.
 func TestAsk(t *testing.T) {
 	s := &server{isMute: true}
-	r := served.New(s)
+	r := apiwatch.New(s)
 	if _, err := r.ServerResourcesForGroupVersion(version); err == nil {
 		t.Error("no error where there is no answer")
 	}

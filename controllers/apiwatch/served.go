@@ -1,6 +1,6 @@
-// Package served notices when the API server begins or ceases to serve objects that the manager looks for when it starts, such as PodGroups
+// Package apiwatch notices when the API server begins or ceases to serve objects that the manager looks for when it starts, such as PodGroups
 // whose definition is installed later. The manager then ends so that it is restarted: its watches are fixed while it runs.
-package served
+package apiwatch
 
 import (
 	"context"
