@@ -19,7 +19,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/controllers/childjob"
 	"github.com/tranche-dev/tranche/controllers/events"
-	"github.com/tranche-dev/tranche/controllers/patch"
+	"github.com/tranche-dev/tranche/controllers/internal/patch"
 )
 
 // A Job that has succeeded may disappear: its time to live expires (ttlSecondsAfterFinished), or a user deletes it. The JobSet controller

@@ -18,8 +18,8 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/conditions"
+	"github.com/tranche-dev/tranche/controllers/internal/patch"
 	"github.com/tranche-dev/tranche/controllers/metrics"
-	"github.com/tranche-dev/tranche/controllers/patch"
 )
 
 // This file keeps the timeline of a JobSet. The timeline is derived from the conditions of the quota Workloads, so it is written only when

@@ -20,8 +20,8 @@ import (
 
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/controllers/events"
+	"github.com/tranche-dev/tranche/controllers/internal/patch"
 	"github.com/tranche-dev/tranche/controllers/metrics"
-	"github.com/tranche-dev/tranche/controllers/patch"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 

@@ -17,7 +17,7 @@ import (
 
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
-	"github.com/tranche-dev/tranche/controllers/patch"
+	"github.com/tranche-dev/tranche/controllers/internal/patch"
 )
 
 // indexClass finds the quota Workloads of a WorkloadPriorityClass.
