@@ -43,7 +43,7 @@ var layers = map[string][]string{
 	// the API server has, for the controllers of JobSets and gangs.
 	"controllers": {
 		"apis", "queue", "admission", "admission/*", "lifecycle/*", "controllers/engine", "controllers/events", "controllers/conditions", "controllers/metrics",
-		"controllers/childjob", "controllers/gangobjects", "controllers/barrier", "controllers/internal/patch", "controllers/apiwatch",
+		"controllers/childjob", "controllers/gangobjects", "controllers/groupstart/barrier", "controllers/internal/patch", "controllers/apiwatch",
 	},
 	"cmd":  {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator", "simulator/*", "controllers/*"},
 	"test": {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator", "simulator/*", "test/*"},

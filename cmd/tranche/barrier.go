@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tranche-dev/tranche/controllers/barrier"
+	"github.com/tranche-dev/tranche/controllers/groupstart/barrier"
 )
 
 // Exit codes of `tranche barrier`.

@@ -14,7 +14,7 @@ import (
 
 	"github.com/tranche-dev/tranche/apis"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
-	"github.com/tranche-dev/tranche/controllers/barrier"
+	"github.com/tranche-dev/tranche/controllers/groupstart/barrier"
 )
 
 // checkGuards makes sure that the admission policies recognize this manager. Otherwise they would turn each of its releases into a no-op,

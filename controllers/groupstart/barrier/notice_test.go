@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
-	"github.com/tranche-dev/tranche/controllers/barrier"
+	"github.com/tranche-dev/tranche/controllers/groupstart/barrier"
 )
 
 // TestNotice: a written notice is read back unchanged, and releases only the signals that it lists.

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tranche-dev/tranche/controllers/barrier"
+	"github.com/tranche-dev/tranche/controllers/groupstart/barrier"
 )
 
 // mount writes the files that a kubelet creates from the ConfigMap of a group.
