@@ -28,12 +28,12 @@ import (
 	"github.com/tranche-dev/tranche/controllers/groupstart"
 	"github.com/tranche-dev/tranche/controllers/groupstart/barrier"
 	"github.com/tranche-dev/tranche/controllers/jobset"
-	"github.com/tranche-dev/tranche/controllers/ledger"
 	"github.com/tranche-dev/tranche/controllers/localqueue"
 	"github.com/tranche-dev/tranche/controllers/metrics"
 	"github.com/tranche-dev/tranche/controllers/namespace"
 	"github.com/tranche-dev/tranche/controllers/podgang"
 	"github.com/tranche-dev/tranche/controllers/podrules"
+	"github.com/tranche-dev/tranche/controllers/quotaaudit"
 	"github.com/tranche-dev/tranche/controllers/quotaworkload"
 	"github.com/tranche-dev/tranche/controllers/resourceflavor"
 	"github.com/tranche-dev/tranche/controllers/visibility"
@@ -176,7 +176,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 			Status: config.PodGroups.Status, Gangs: gangSettings(&config.PodGroups), Workers: int(*workers.JobSet), Releases: int(*config.Concurrency.Releases),
 		}),
 		addVisibility(mgr, runner, &config.Visibility),
-		ledger.SetupWithManager(mgr, ledger.Config{Engine: runner, Cache: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: recorder}),
+		quotaaudit.SetupWithManager(mgr, quotaaudit.Config{Engine: runner, Cache: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: recorder}),
 		mgr.AddHealthzCheck("ping", healthz.Ping),
 		mgr.AddReadyzCheck("engine", answers(runner)),
 	)

@@ -19,7 +19,7 @@ import (
 
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/controllers/engine"
-	"github.com/tranche-dev/tranche/controllers/ledger"
+	"github.com/tranche-dev/tranche/controllers/quotaaudit"
 )
 
 // Here the feed of the engine withholds events that the test wants it to miss. The engine decides nothing: this process never leads.
@@ -67,10 +67,10 @@ var _ = Describe("The ledger", Ordered, func() {
 				return admission.WorkloadGone{Key: client.ObjectKeyFromObject(w), UID: w.UID}
 			},
 		})).To(Succeed())
-		audit := ledger.Config{
+		audit := quotaaudit.Config{
 			Engine: runner, Cache: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: recorder, Period: 2 * time.Second,
 		}
-		Expect(ledger.SetupWithManager(mgr, audit)).To(Succeed())
+		Expect(quotaaudit.SetupWithManager(mgr, audit)).To(Succeed())
 		done := make(chan struct{})
 		go func() {
 			defer close(done)

@@ -1,4 +1,4 @@
-// Package ledger audits the admission engine while it runs. The engine keeps a total of the charges of each queue, and updates it with
+// Package quotaaudit audits the admission engine while it runs. The engine keeps a total of the charges of each queue, and updates it with
 // every observation and decision. Every minute, and at its start, the Auditor recomputes the charges from the quota Workloads, and
 // compares.
 //
@@ -7,7 +7,7 @@
 // checks, no decision about the stage is in flight, and the API server confirms that the cache is up to date about the object. Then the
 // engine has missed or misread an observation. The Auditor sends the engine the current state again, and reports the mismatch as an Event
 // on the ClusterQueue and in tranche_ledger_mismatch_total: it is a bug, and must not be tuned away.
-package ledger
+package quotaaudit
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package ledger_test
+package quotaaudit_test
 
 import (
 	"fmt"
@@ -17,7 +17,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
-	"github.com/tranche-dev/tranche/controllers/ledger"
+	"github.com/tranche-dev/tranche/controllers/quotaaudit"
 )
 
 const gpu corev1.ResourceName = "nvidia.com/gpu"
@@ -98,10 +98,10 @@ func newEngine(t interface{ Fatal(...any) }, workloads ...*kueue.Workload) *admi
 	return e
 }
 
-func holdings(workloads []*kueue.Workload) []ledger.Holding {
-	var all []ledger.Holding
+func holdings(workloads []*kueue.Workload) []quotaaudit.Holding {
+	var all []quotaaudit.Holding
 	for _, w := range workloads {
-		all = append(all, ledger.HoldingOf(w))
+		all = append(all, quotaaudit.HoldingOf(w))
 	}
 	return all
 }
@@ -110,7 +110,7 @@ func holdings(workloads []*kueue.Workload) []ledger.Holding {
 func audit(e *admission.Engine, objects []*kueue.Workload) []string {
 	books := e.Books()
 	var lines []string
-	for _, d := range ledger.Differences(holdings(objects), &books) {
+	for _, d := range quotaaudit.Differences(holdings(objects), &books) {
 		for _, l := range d.Lines() {
 			lines = append(lines, fmt.Sprintf("%s in %s/%s: booked %d, counted %d", d.Key.Name, l.ClusterQueue, l.LocalQueue.Name, l.Booked, l.Counted))
 		}
@@ -121,7 +121,7 @@ func audit(e *admission.Engine, objects []*kueue.Workload) []string {
 // repair sends the differences to the engine as the Auditor does: the same object in the same version, or its deletion.
 func repair(e *admission.Engine, objects []*kueue.Workload) {
 	books := e.Books()
-	for _, d := range ledger.Differences(holdings(objects), &books) {
+	for _, d := range quotaaudit.Differences(holdings(objects), &books) {
 		i := slices.IndexFunc(objects, func(w *kueue.Workload) bool { return w.Namespace == d.Key.Namespace && w.Name == d.Key.Name })
 		if i < 0 {
 			e.Apply(admission.WorkloadGone{Key: d.Key, UID: d.Booked.UID})
@@ -227,7 +227,7 @@ func TestWhatIsUnderWayDoesNotDiffer(t *testing.T) {
 
 func TestImbalances(t *testing.T) {
 	books := newEngine(t, newWorkload("a", "q", 1, 2), newWorkload("b", "q", 1, 1), newWorkload("c", "r", 1, 5)).Books()
-	if lines := ledger.Imbalances(&books); len(lines) > 0 {
+	if lines := quotaaudit.Imbalances(&books); len(lines) > 0 {
 		t.Fatalf("imbalances %+v, want none", lines)
 	}
 	for name, c := range map[string]struct {
@@ -243,7 +243,7 @@ func TestImbalances(t *testing.T) {
 			books := newEngine(t, newWorkload("a", "q", 1, 2), newWorkload("b", "q", 1, 1), newWorkload("c", "r", 1, 5)).Books()
 			c.spoil(&books)
 			var got []string
-			for _, l := range ledger.Imbalances(&books) {
+			for _, l := range quotaaudit.Imbalances(&books) {
 				got = append(got, fmt.Sprintf("%s %s: booked %d, counted %d", l.ClusterQueue, l.LocalQueue, l.Booked, l.Counted))
 			}
 			if len(got) == 0 || got[0] != c.want {
@@ -288,7 +288,7 @@ func TestAgreesWithTheEngine(t *testing.T) {
 			t.Fatal(strings.Join(lines, "\n"))
 		}
 		books := e.Books()
-		if lines := ledger.Imbalances(&books); len(lines) > 0 {
+		if lines := quotaaudit.Imbalances(&books); len(lines) > 0 {
 			t.Fatalf("imbalances %+v", lines)
 		}
 	})

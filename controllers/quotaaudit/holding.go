@@ -1,4 +1,4 @@
-package ledger
+package quotaaudit
 
 import (
 	corev1 "k8s.io/api/core/v1"
