@@ -45,7 +45,7 @@ var layers = map[string][]string{
 		"apis", "queue", "admission", "admission/*", "lifecycle/*", "controllers/engine", "controllers/events", "controllers/conditions", "controllers/metrics",
 		"controllers/childjob", "controllers/gangobjects", "controllers/groupstart/barrier", "controllers/internal/patch", "controllers/apiwatch",
 	},
-	"cmd":  {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator", "simulator/*", "controllers/*"},
+	"cmd":  {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator", "simulator/*", "controllers/*", "cmd/*"},
 	"test": {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator", "simulator/*", "test/*"},
 }
 

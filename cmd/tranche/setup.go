@@ -31,10 +31,10 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/cmd/tranche/leader"
 	"github.com/tranche-dev/tranche/controllers/groupstart"
 	"github.com/tranche-dev/tranche/controllers/groupstart/barrier"
 	jobsetcontroller "github.com/tranche-dev/tranche/controllers/jobset"
-	"github.com/tranche-dev/tranche/controllers/leader"
 	"github.com/tranche-dev/tranche/controllers/podgang"
 )
 
