@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/tranche-dev/tranche/test/controlplane"
-	"github.com/tranche-dev/tranche/test/world"
+	"github.com/tranche-dev/tranche/test/testenv"
 )
 
 const (
@@ -75,10 +75,10 @@ func runAndKeep(ctx context.Context) error {
 	return nil
 }
 
-func setUp(ctx context.Context) (*world.World, error) {
+func setUp(ctx context.Context) (*testenv.World, error) {
 	say("Starting etcd, kube-apiserver, kube-controller-manager, kube-scheduler, JobSet and kwok ...")
 	began := time.Now()
-	w, err := world.Start(ctx, controlplane.Config{NodePools: pools()})
+	w, err := testenv.Start(ctx, controlplane.Config{NodePools: pools()})
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func pools() []controlplane.NodePool {
 }
 
 // play runs the manager and the JobSets, and reports.
-func play(ctx context.Context, w *world.World) error {
+func play(ctx context.Context, w *testenv.World) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	script, err := loadScript(ctx, w)
@@ -110,10 +110,10 @@ func play(ctx context.Context, w *world.World) error {
 		return err
 	}
 	// It is ended with the control plane, so that KEEP=1 leaves it running.
-	if _, err := w.StartManager(ctx, world.ManagerOptions{}); err != nil {
+	if _, err := w.StartManager(ctx, testenv.ManagerOptions{}); err != nil {
 		return err
 	}
-	say("The manager runs as %s.", world.ManagerUser)
+	say("The manager runs as %s.", testenv.ManagerUser)
 	observer, err := observe(ctx, w)
 	if err != nil {
 		return err

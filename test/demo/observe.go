@@ -18,7 +18,7 @@ import (
 
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
-	"github.com/tranche-dev/tranche/test/world"
+	"github.com/tranche-dev/tranche/test/testenv"
 )
 
 const gpu = corev1.ResourceName("nvidia.com/gpu")
@@ -41,7 +41,7 @@ type stageID struct{ jobSet, stage string }
 // A stay is when a stage held quota, and from when on its pods were ready.
 type stay struct{ admitted, ready, finished time.Time }
 
-func observe(ctx context.Context, w *world.World) (*observer, error) {
+func observe(ctx context.Context, w *testenv.World) (*observer, error) {
 	now := time.Now()
 	o := &observer{began: now, last: now, objects: map[string]client.Object{}, stays: map[stageID]*stay{}}
 	for _, list := range []client.ObjectList{&jobsetapi.JobSetList{}, &kueue.WorkloadList{}, &corev1.PodList{}} {

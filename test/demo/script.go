@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
-	"github.com/tranche-dev/tranche/test/world"
+	"github.com/tranche-dev/tranche/test/testenv"
 )
 
 // A script is what the demo submits.
@@ -32,7 +32,7 @@ type script struct {
 }
 
 // loadScript applies the queues of config/samples/demo, and makes copies of its JobSets for each team.
-func loadScript(ctx context.Context, w *world.World) (*script, error) {
+func loadScript(ctx context.Context, w *testenv.World) (*script, error) {
 	dir := filepath.Join(w.Root, "config", "samples", "demo")
 	if err := w.Kubectl(ctx, "apply", "--server-side", "-k", filepath.Join(dir, "queues")); err != nil {
 		return nil, err
@@ -99,7 +99,7 @@ func (s *script) copy() {
 }
 
 // submit creates the JobSets. From then on the script has them as the API server does, with all defaults.
-func (s *script) submit(ctx context.Context, w *world.World) error {
+func (s *script) submit(ctx context.Context, w *testenv.World) error {
 	for i := range s.jobSets {
 		if err := w.Admin.Create(ctx, &s.jobSets[i]); err != nil {
 			return fmt.Errorf("submit JobSet %s/%s: %w", s.jobSets[i].Namespace, s.jobSets[i].Name, err)

@@ -11,11 +11,11 @@ import (
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
-	"github.com/tranche-dev/tranche/test/world"
+	"github.com/tranche-dev/tranche/test/testenv"
 )
 
 var _ = Describe("A manager that is killed", Serial, func() {
-	var proxy *world.Proxy
+	var proxy *testenv.Proxy
 
 	BeforeEach(func(ctx SpecContext) {
 		Expect(manager.Stop()).To(Succeed())
@@ -29,7 +29,7 @@ var _ = Describe("A manager that is killed", Serial, func() {
 	bringBack := func() {
 		DeferCleanup(func(ctx SpecContext) {
 			var err error
-			manager, err = env.StartManager(ctx, world.ManagerOptions{})
+			manager, err = env.StartManager(ctx, testenv.ManagerOptions{})
 			Expect(err).NotTo(HaveOccurred())
 		})
 	}
@@ -40,7 +40,7 @@ var _ = Describe("A manager that is killed", Serial, func() {
 		struck := true
 		for n := 1; struck; n++ {
 			By(fmt.Sprintf("killing it after write %d", n))
-			managers, err := env.StartRelay(proxy, n, world.ManagerOptions{})
+			managers, err := env.StartRelay(proxy, n, testenv.ManagerOptions{})
 			Expect(err).NotTo(HaveOccurred())
 			name := fmt.Sprintf("run-%d", n)
 			js := submit(ctx, t.fineTune(name))
@@ -66,7 +66,7 @@ var _ = Describe("A manager that is killed", Serial, func() {
 		}
 		Expect(t.pods(ctx, Default, "")).To(BeEmpty())
 
-		m, err := env.StartManager(ctx, world.ManagerOptions{Server: proxy.URL()})
+		m, err := env.StartManager(ctx, testenv.ManagerOptions{Server: proxy.URL()})
 		Expect(err).NotTo(HaveOccurred())
 		t.expectStages(ctx, "patient", "initializer=ready", "trainer-node=closed")
 		Expect(m.Stop()).To(Succeed())

@@ -22,7 +22,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
-	"github.com/tranche-dev/tranche/test/world"
+	"github.com/tranche-dev/tranche/test/testenv"
 )
 
 var _ = Describe("An elastic JobSet", func() {
@@ -337,7 +337,7 @@ var _ = Describe("The manager of an elastic JobSet", Serial, func() {
 		DeferCleanup(func() { proxy.Stop() })
 		t := newTeam(ctx, "100", "20")
 		DeferCleanup(func(ctx SpecContext) {
-			manager, err = env.StartManager(ctx, world.ManagerOptions{})
+			manager, err = env.StartManager(ctx, testenv.ManagerOptions{})
 			Expect(err).NotTo(HaveOccurred())
 		})
 		struck := true
@@ -345,14 +345,14 @@ var _ = Describe("The manager of an elastic JobSet", Serial, func() {
 			By(fmt.Sprintf("killing it after write %d", n))
 			Expect(n).To(BeNumerically("<", 40), "the manager writes without end: %v", proxy.Writes())
 			name := fmt.Sprintf("run-%d", n)
-			first, err := env.LaunchManager(world.ManagerOptions{})
+			first, err := env.LaunchManager(testenv.ManagerOptions{})
 			Expect(err).NotTo(HaveOccurred())
 			js := submit(ctx, t.elastic(name, 2))
 			t.expectStages(ctx, name, "main=ready")
 			before := t.podUIDs(ctx, Default, name)
 			Expect(first.Stop()).To(Succeed())
 
-			m, err := env.LaunchManager(world.ManagerOptions{Server: proxy.URL()})
+			m, err := env.LaunchManager(testenv.ManagerOptions{Server: proxy.URL()})
 			Expect(err).NotTo(HaveOccurred())
 			struck = false
 			proxy.AfterWrite(func(done int) {
@@ -365,7 +365,7 @@ var _ = Describe("The manager of an elastic JobSet", Serial, func() {
 				select {
 				case <-m.Done():
 					var err error
-					m, err = env.LaunchManager(world.ManagerOptions{})
+					m, err = env.LaunchManager(testenv.ManagerOptions{})
 					Expect(err).NotTo(HaveOccurred())
 				default:
 				}

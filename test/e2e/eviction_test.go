@@ -24,7 +24,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/conditions"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 	"github.com/tranche-dev/tranche/test/controlplane"
-	"github.com/tranche-dev/tranche/test/world"
+	"github.com/tranche-dev/tranche/test/testenv"
 )
 
 // urgent is a WorkloadPriorityClass. A JobSet of it that waits takes the quota that an evicted one releases, so that the evicted one can be
@@ -329,14 +329,14 @@ var _ = Describe("A manager that is killed while it evicts", Serial, func() {
 		t := newTeam(ctx, "100", "20")
 		DeferCleanup(func(ctx SpecContext) {
 			var err error
-			manager, err = env.StartManager(ctx, world.ManagerOptions{})
+			manager, err = env.StartManager(ctx, testenv.ManagerOptions{})
 			Expect(err).NotTo(HaveOccurred())
 		})
 		struck := true
 		for n := 1; struck; n++ {
 			By(fmt.Sprintf("killing it after write %d", n))
 			proxy.AfterWrite(nil)
-			m, err := env.StartManager(ctx, world.ManagerOptions{Server: proxy.URL()})
+			m, err := env.StartManager(ctx, testenv.ManagerOptions{Server: proxy.URL()})
 			Expect(err).NotTo(HaveOccurred())
 			name := fmt.Sprintf("run-%d", n)
 			js := submit(ctx, t.serving(name))
@@ -361,13 +361,13 @@ var _ = Describe("A manager that is killed while it evicts", Serial, func() {
 })
 
 // evictedRun waits until an evicted JobSet of t.serving runs whole again, with a new manager as soon as the first has been killed.
-func (t team) evictedRun(ctx SpecContext, name string, m *world.Manager) *world.Manager {
+func (t team) evictedRun(ctx SpecContext, name string, m *testenv.Manager) *testenv.Manager {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		select {
 		case <-m.Done():
 			var err error
-			m, err = env.LaunchManager(world.ManagerOptions{})
+			m, err = env.LaunchManager(testenv.ManagerOptions{})
 			g.Expect(err).NotTo(HaveOccurred())
 		default:
 		}

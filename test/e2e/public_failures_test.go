@@ -16,7 +16,7 @@ import (
 
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/test/controlplane"
-	"github.com/tranche-dev/tranche/test/world"
+	"github.com/tranche-dev/tranche/test/testenv"
 )
 
 // Timeouts of the manager for the specs about readiness. The specs wait for their effect, so they are short, but long enough that ready
@@ -32,7 +32,7 @@ var _ = Describe("What has gone wrong elsewhere", func() {
 		BeforeAll(func(ctx SpecContext) {
 			Expect(manager.Stop()).To(Succeed())
 			var err error
-			manager, err = env.StartManager(ctx, world.ManagerOptions{Settings: map[string]any{"waitForPodsReady": map[string]any{
+			manager, err = env.StartManager(ctx, testenv.ManagerOptions{Settings: map[string]any{"waitForPodsReady": map[string]any{
 				"enable": true, "timeout": startTimeout.String(), "recoveryTimeout": recoveryTimeout.String(),
 				"requeuingStrategy": map[string]any{"backoffBaseSeconds": 1, "backoffMaxSeconds": 1},
 			}}})
@@ -42,7 +42,7 @@ var _ = Describe("What has gone wrong elsewhere", func() {
 		AfterAll(func(ctx SpecContext) {
 			Expect(manager.Stop()).To(Succeed())
 			var err error
-			manager, err = env.StartManager(ctx, world.ManagerOptions{})
+			manager, err = env.StartManager(ctx, testenv.ManagerOptions{})
 			Expect(err).NotTo(HaveOccurred())
 		})
 

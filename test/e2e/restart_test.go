@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/test/world"
+	"github.com/tranche-dev/tranche/test/testenv"
 )
 
 func applied(fields map[string]any) runtime.ApplyConfiguration {
@@ -34,7 +34,7 @@ var _ = Describe("A manager that is killed among 1,000 admissions and preemption
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() { proxy.Stop() })
 		DeferCleanup(func(ctx SpecContext) {
-			manager, err = env.StartManager(ctx, world.ManagerOptions{})
+			manager, err = env.StartManager(ctx, testenv.ManagerOptions{})
 			Expect(err).NotTo(HaveOccurred())
 		})
 		h := newHarvest(ctx, seed)
@@ -49,7 +49,7 @@ var _ = Describe("A manager that is killed among 1,000 admissions and preemption
 		}
 		before := h.tally()
 		Expect(before.finished).To(BeNumerically("<", crops), "nothing was left to do for who came after the last kill")
-		m, err := env.LaunchManager(world.ManagerOptions{Server: proxy.URL()})
+		m, err := env.LaunchManager(testenv.ManagerOptions{Server: proxy.URL()})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() error { return m.Stop() })
 		Eventually(func() int { return h.tally().finished }).WithContext(ctx).WithTimeout(4*patience).
@@ -65,9 +65,9 @@ var _ = Describe("A manager that is killed among 1,000 admissions and preemption
 })
 
 // killAfter runs a manager and kills it after so many writes, before it gets the answer to the last write.
-func (h *harvest) killAfter(ctx context.Context, proxy *world.Proxy, writes int) {
+func (h *harvest) killAfter(ctx context.Context, proxy *testenv.Proxy, writes int) {
 	GinkgoHelper()
-	launched := make(chan *world.Manager, 1)
+	launched := make(chan *testenv.Manager, 1)
 	proxy.AfterWrite(func(n int) {
 		if n == writes {
 			m := <-launched
@@ -75,7 +75,7 @@ func (h *harvest) killAfter(ctx context.Context, proxy *world.Proxy, writes int)
 			_ = m.Kill()
 		}
 	})
-	m, err := env.LaunchManager(world.ManagerOptions{Server: proxy.URL()})
+	m, err := env.LaunchManager(testenv.ManagerOptions{Server: proxy.URL()})
 	Expect(err).NotTo(HaveOccurred())
 	// If it is not killed, it must not run at the same time as the manager of the specs that follow.
 	DeferCleanup(m.Kill)

@@ -17,7 +17,7 @@ import (
 	"github.com/tranche-dev/tranche/test/audit"
 	"github.com/tranche-dev/tranche/test/controlplane"
 	"github.com/tranche-dev/tranche/test/sample"
-	"github.com/tranche-dev/tranche/test/world"
+	"github.com/tranche-dev/tranche/test/testenv"
 )
 
 const (
@@ -28,8 +28,8 @@ const (
 )
 
 var (
-	env     *world.World
-	manager *world.Manager
+	env     *testenv.World
+	manager *testenv.Manager
 	auditor *audit.Auditor
 )
 
@@ -46,7 +46,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	DeferCleanup(cancel)
 	var err error
 	gates := map[string]bool{"RestartJob": true, "InPlaceRestart": true, "ElasticJobSet": true}
-	env, err = world.Start(suite, controlplane.Config{JobSetFeatureGates: gates, NodePools: []controlplane.NodePool{
+	env, err = testenv.Start(suite, controlplane.Config{JobSetFeatureGates: gates, NodePools: []controlplane.NodePool{
 		{Name: "cpu", Count: 4, Labels: map[string]string{"pool": "cpu"}, Allocatable: sample.Amounts("cpu", "256", "memory", "1Ti")},
 		{
 			Name: "a100", Count: 8, Labels: map[string]string{"accelerator": "a100"},
@@ -67,7 +67,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	}
 	auditor, err = audit.Start(suite, env.Admin)
 	Expect(err).NotTo(HaveOccurred())
-	manager, err = env.StartManager(suite, world.ManagerOptions{})
+	manager, err = env.StartManager(suite, testenv.ManagerOptions{})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func(ctx SpecContext) {
 		expectBooksRight(ctx)
@@ -84,7 +84,7 @@ func expectBooksRight(ctx context.Context) {
 }
 
 // metricsOf reads the metrics of a manager.
-func metricsOf(ctx context.Context, g Gomega, m *world.Manager) string {
+func metricsOf(ctx context.Context, g Gomega, m *testenv.Manager) string {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, m.Metrics, http.NoBody)
 	g.Expect(err).NotTo(HaveOccurred())
 	response, err := http.DefaultClient.Do(request)

@@ -24,7 +24,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
-	"github.com/tranche-dev/tranche/test/world"
+	"github.com/tranche-dev/tranche/test/testenv"
 )
 
 // The stages as users see them, without knowledge of the engine.
@@ -51,7 +51,7 @@ var _ = Describe("A staged JobSet tells", func() {
 		By("starting another manager, which knows only what the objects say")
 		Expect(manager.Stop()).To(Succeed())
 		var err error
-		manager, err = env.StartManager(ctx, world.ManagerOptions{})
+		manager, err = env.StartManager(ctx, testenv.ManagerOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		t.end(ctx, "first", "trainer-node", corev1.PodSucceeded)
 		t.end(ctx, "first", "launcher", corev1.PodSucceeded)
@@ -82,7 +82,7 @@ var _ = Describe("A staged JobSet tells", func() {
 		}
 		Expect(manager.Stop()).To(Succeed())
 		var err error
-		manager, err = env.StartManager(ctx, world.ManagerOptions{})
+		manager, err = env.StartManager(ctx, testenv.ManagerOptions{})
 		Expect(err).NotTo(HaveOccurred())
 		suspend(ctx, js, true)
 		Eventually(func(g Gomega) {

@@ -23,7 +23,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/conditions"
 	"github.com/tranche-dev/tranche/test/controlplane"
 	"github.com/tranche-dev/tranche/test/sample"
-	"github.com/tranche-dev/tranche/test/world"
+	"github.com/tranche-dev/tranche/test/testenv"
 )
 
 // unqueued makes a JobSet without a queue name: an initializer that has to succeed, a launcher that has to be ready, and a trainer.
@@ -294,7 +294,7 @@ var _ = Describe("A manager that is killed while it leads a JobSet without a que
 		t := newTeam(ctx, "0", "0")
 		DeferCleanup(func(ctx SpecContext) {
 			var err error
-			manager, err = env.StartManager(ctx, world.ManagerOptions{})
+			manager, err = env.StartManager(ctx, testenv.ManagerOptions{})
 			Expect(err).NotTo(HaveOccurred())
 		}, NodeTimeout(patience))
 		proxy, err := env.StartProxy()
@@ -302,7 +302,7 @@ var _ = Describe("A manager that is killed while it leads a JobSet without a que
 		DeferCleanup(func() { proxy.Stop() })
 		for n, struck := 1, true; struck; n++ {
 			By(fmt.Sprintf("killing it after write %d", n))
-			managers, err := env.StartRelay(proxy, n, world.ManagerOptions{})
+			managers, err := env.StartRelay(proxy, n, testenv.ManagerOptions{})
 			Expect(err).NotTo(HaveOccurred())
 			name := fmt.Sprintf("killed-%d", n)
 			js := submit(ctx, t.unqueuedPair(name))

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/tranche-dev/tranche/test/controlplane"
-	"github.com/tranche-dev/tranche/test/world"
+	"github.com/tranche-dev/tranche/test/testenv"
 )
 
 const (
@@ -36,7 +36,7 @@ type shell struct {
 
 // TestHelm installs the chart with each helm on a cluster with and without the JobSet project's CRD.
 func TestHelm(t *testing.T) {
-	root, err := world.Root()
+	root, err := testenv.Root()
 	if err != nil {
 		t.Fatal(err)
 	}

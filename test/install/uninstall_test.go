@@ -18,19 +18,19 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/test/controlplane"
 	"github.com/tranche-dev/tranche/test/sample"
-	"github.com/tranche-dev/tranche/test/world"
+	"github.com/tranche-dev/tranche/test/testenv"
 )
 
 // A cluster has Tranche installed, and a queue with 2 CPUs.
 type cluster struct {
 	*shell
-	*world.World
+	*testenv.World
 }
 
 // TestUninstall goes through the ways of docs/install.md in turn: deploy an image, uninstall and keep what runs, install again, and uninstall
 // everything.
 func TestUninstall(t *testing.T) {
-	w, err := world.Start(t.Context(), controlplane.Config{NodePools: []controlplane.NodePool{
+	w, err := testenv.Start(t.Context(), controlplane.Config{NodePools: []controlplane.NodePool{
 		{Name: "cpu", Count: 2, Allocatable: sample.Amounts("cpu", "64", "memory", "256Gi")},
 	}})
 	if err != nil {
@@ -63,9 +63,9 @@ func (c *cluster) deploys(t *testing.T) {
 }
 
 // start runs the real manager, beside the pods of its Deployment, which fake nodes only pretend to run.
-func (c *cluster) start(t *testing.T) *world.Manager {
+func (c *cluster) start(t *testing.T) *testenv.Manager {
 	t.Helper()
-	m, err := c.StartManager(t.Context(), world.ManagerOptions{})
+	m, err := c.StartManager(t.Context(), testenv.ManagerOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func (c *cluster) createQueues(t *testing.T) {
 	}
 }
 
-func (c *cluster) keepsRunning(t *testing.T, manager *world.Manager) {
+func (c *cluster) keepsRunning(t *testing.T, manager *testenv.Manager) {
 	t.Helper()
 	// The second stage is created held while no manager runs any longer.
 	runs := queued("runs", "main", 1, map[string]string{controlplane.FakeReadyAfter: "5s", controlplane.FakeExit: controlplane.FakeExitNever}, "first", "second")
@@ -177,7 +177,7 @@ func (c *cluster) unready(t *testing.T) {
 	if err := manager.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.StartManager(t.Context(), world.ManagerOptions{}); err == nil || !strings.Contains(err.Error(), "no CRD for cohorts.kueue.x-k8s.io: apply config/crd") {
+	if _, err := c.StartManager(t.Context(), testenv.ManagerOptions{}); err == nil || !strings.Contains(err.Error(), "no CRD for cohorts.kueue.x-k8s.io: apply config/crd") {
 		t.Errorf("a manager without the CRD of Cohorts started, or did not say why not: %v", err)
 	}
 	c.kubectl(t, "apply", "--server-side", "--force-conflicts", "-k", "config/crd")

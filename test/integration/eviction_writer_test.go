@@ -22,7 +22,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/engine"
-	"github.com/tranche-dev/tranche/test/world"
+	"github.com/tranche-dev/tranche/test/testenv"
 )
 
 const decisions = "decisions" // a namespace
@@ -175,7 +175,7 @@ func newStage(ctx context.Context, name string) *kueue.Workload {
 		Spec: kueue.WorkloadSpec{PodSets: []kueue.PodSet{{Name: "main", Count: 1, Template: pod}}},
 	}
 	// Only the manager may write its stage.
-	Expect(env.clientAs(world.ManagerUser, "system:masters").Create(ctx, w)).To(Succeed())
+	Expect(env.clientAs(testenv.ManagerUser, "system:masters").Create(ctx, w)).To(Succeed())
 	return w
 }
 

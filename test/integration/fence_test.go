@@ -13,7 +13,7 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/test/world"
+	"github.com/tranche-dev/tranche/test/testenv"
 )
 
 // A writeLog is the sequence of writes that the API server has accepted, each with the replica that sent it.
@@ -35,7 +35,7 @@ func (l *writeLog) all() []string {
 }
 
 // startLogged starts a replica whose accepted writes are added to a log under its name.
-func (l *writeLog) startLogged(ctx context.Context, name, lease string) *world.Manager {
+func (l *writeLog) startLogged(ctx context.Context, name, lease string) *testenv.Manager {
 	GinkgoHelper()
 	proxy, err := env.StartProxy()
 	Expect(err).NotTo(HaveOccurred())
@@ -44,7 +44,7 @@ func (l *writeLog) startLogged(ctx context.Context, name, lease string) *world.M
 		writes := proxy.Writes()
 		l.add(name + ": " + writes[n-1])
 	})
-	m, err := env.StartManager(ctx, world.ManagerOptions{Server: proxy.URL(), Settings: map[string]any{"leaderElection": map[string]any{
+	m, err := env.StartManager(ctx, testenv.ManagerOptions{Server: proxy.URL(), Settings: map[string]any{"leaderElection": map[string]any{
 		"leaderElect": true, "resourceName": lease, "leaseDuration": "4s", "renewDeadline": "3s", "retryPeriod": "500ms",
 	}}})
 	Expect(err).NotTo(HaveOccurred())

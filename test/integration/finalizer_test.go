@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/test/world"
+	"github.com/tranche-dev/tranche/test/testenv"
 )
 
 // refuseFinalizers makes the API server refuse finalizers that the manager adds to ClusterQueues, until allow is called.
@@ -27,7 +27,7 @@ func refuseFinalizers(ctx context.Context) (allow func(context.Context)) {
 				},
 			}}},
 			Validations: []admissionv1.Validation{{
-				Expression: "request.userInfo.username != '" + world.ManagerUser + "' || !has(object.metadata.finalizers) || has(oldObject.metadata.finalizers)",
+				Expression: "request.userInfo.username != '" + testenv.ManagerUser + "' || !has(object.metadata.finalizers) || has(oldObject.metadata.finalizers)",
 			}},
 		},
 	}
@@ -53,7 +53,7 @@ func refuseFinalizers(ctx context.Context) (allow func(context.Context)) {
 		q.Finalizers = nil
 		g.Expect(env.adminClient.Update(ctx, &q)).To(Succeed())
 		q.Finalizers = []string{kueue.ResourceInUseFinalizerName}
-		g.Expect(env.clientAs(world.ManagerUser, "system:masters").Update(ctx, &q, client.DryRunAll)).To(MatchError(ContainSubstring(name)))
+		g.Expect(env.clientAs(testenv.ManagerUser, "system:masters").Update(ctx, &q, client.DryRunAll)).To(MatchError(ContainSubstring(name)))
 	}).WithContext(ctx).Should(Succeed())
 	return allow
 }

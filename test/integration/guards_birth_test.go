@@ -26,7 +26,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/test/controlplane"
-	"github.com/tranche-dev/tranche/test/world"
+	"github.com/tranche-dev/tranche/test/testenv"
 )
 
 var _ = Describe("The guards of what is created", func() {
@@ -309,20 +309,20 @@ var _ = Describe("The guards of what is created", func() {
 		Entry(nil, alice, "patch", "kueue.x-k8s.io/workloads/status", false),
 		Entry(nil, alice, "list", "kueue.x-k8s.io/localqueues", true),
 		Entry(nil, alice, "create", "kueue.x-k8s.io/localqueues", false),
-		Entry(nil, world.ManagerUser, "patch", "jobset.x-k8s.io/jobsets", true),
-		Entry(nil, world.ManagerUser, "patch", "jobset.x-k8s.io/jobsets/status", true),
-		Entry(nil, world.ManagerUser, "create", "jobset.x-k8s.io/jobsets", false),
-		Entry(nil, world.ManagerUser, "patch", "batch/jobs", true),
-		Entry(nil, world.ManagerUser, "patch", "batch/jobs/status", true),
-		Entry(nil, world.ManagerUser, "create", "batch/jobs", false),
-		Entry(nil, world.ManagerUser, "delete", "batch/jobs", true),
-		Entry(nil, world.ManagerUser, "create", "kueue.x-k8s.io/workloads", true),
-		Entry(nil, world.ManagerUser, "patch", "kueue.x-k8s.io/workloads/status", true),
-		Entry(nil, world.ManagerUser, "delete", "kueue.x-k8s.io/clusterqueues", false),
-		Entry(nil, world.ManagerUser, "get", "/secrets", false),
-		Entry(nil, world.ManagerUser, "create", "/pods", false),
-		Entry(nil, world.ManagerUser, "update", "/configmaps", true),
-		Entry(nil, world.ManagerUser, "delete", "/configmaps", false),
+		Entry(nil, testenv.ManagerUser, "patch", "jobset.x-k8s.io/jobsets", true),
+		Entry(nil, testenv.ManagerUser, "patch", "jobset.x-k8s.io/jobsets/status", true),
+		Entry(nil, testenv.ManagerUser, "create", "jobset.x-k8s.io/jobsets", false),
+		Entry(nil, testenv.ManagerUser, "patch", "batch/jobs", true),
+		Entry(nil, testenv.ManagerUser, "patch", "batch/jobs/status", true),
+		Entry(nil, testenv.ManagerUser, "create", "batch/jobs", false),
+		Entry(nil, testenv.ManagerUser, "delete", "batch/jobs", true),
+		Entry(nil, testenv.ManagerUser, "create", "kueue.x-k8s.io/workloads", true),
+		Entry(nil, testenv.ManagerUser, "patch", "kueue.x-k8s.io/workloads/status", true),
+		Entry(nil, testenv.ManagerUser, "delete", "kueue.x-k8s.io/clusterqueues", false),
+		Entry(nil, testenv.ManagerUser, "get", "/secrets", false),
+		Entry(nil, testenv.ManagerUser, "create", "/pods", false),
+		Entry(nil, testenv.ManagerUser, "update", "/configmaps", true),
+		Entry(nil, testenv.ManagerUser, "delete", "/configmaps", false),
 	)
 })
 

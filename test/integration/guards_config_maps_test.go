@@ -8,14 +8,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/apis"
-	"github.com/tranche-dev/tranche/test/world"
+	"github.com/tranche-dev/tranche/test/testenv"
 )
 
 var _ = Describe("The guard of ConfigMaps", func() {
 	It("keeps tenants from filling the cache of the manager", func(ctx SpecContext) {
 		namespace := newTenant(ctx)
 		awaitGuards(ctx, namespace)
-		tenant, manager := env.clientAs(alice), env.clientAs(world.ManagerUser)
+		tenant, manager := env.clientAs(alice), env.clientAs(testenv.ManagerUser)
 		forged := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: "forged", Labels: map[string]string{apis.JobSetLabel: "js"},
 		}}

@@ -18,7 +18,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/apis"
-	"github.com/tranche-dev/tranche/test/world"
+	"github.com/tranche-dev/tranche/test/testenv"
 )
 
 var _ = Describe("The guards of pods of groups", func() {
@@ -150,7 +150,7 @@ var _ = Describe("The guards of pods of groups", func() {
 	It("let the manager open the gate, and keep the pod in its group and within its quota from then on", func(ctx SpecContext) {
 		pod := newMember(ctx, tenant, namespace, "runs")
 		open := jsonPatch(`[{"op":"remove","path":"/spec/schedulingGates/0"},{"op":"add","path":"/spec/nodeSelector","value":{"kubernetes.io/os":"linux"}}]`)
-		expectAnswer(env.clientAs(world.ManagerUser, "system:masters").Patch(ctx, pod, open), allowed)
+		expectAnswer(env.clientAs(testenv.ManagerUser, "system:masters").Patch(ctx, pod, open), allowed)
 		expectAnswer(tenant.Patch(ctx, pod.DeepCopy(), jsonPatch(`[{"op":"remove","path":"/metadata/labels/kueue.x-k8s.io~1queue-name"}]`)), "metadata.labels: those that name the queue")
 		expectAnswer(tenant.Patch(ctx, pod.DeepCopy(), jsonPatch(`[{"op":"replace","path":"/metadata/labels/kueue.x-k8s.io~1pod-group-name","value":"other"}]`)), "metadata.labels: those that name the queue")
 		resize := func(who client.Client, amount string) error {
@@ -297,7 +297,7 @@ var _ = Describe("The guards of pods of groups", func() {
 		expectAnswer(tenant.Create(ctx, newWorkload(func(*kueue.Workload) {})), "cannot create resource")
 		plain := newWorkload(func(*kueue.Workload) {})
 		expectAnswer(env.adminClient.Create(ctx, plain), allowed)
-		manager := env.clientAs(world.ManagerUser)
+		manager := env.clientAs(testenv.ManagerUser)
 		for field, keys := range map[string][]string{
 			"labels": {apis.AdmitTogetherLabel, apis.PlanUIDLabel, apis.ExtraLabel, apis.StageLabel},
 			"annotations": {

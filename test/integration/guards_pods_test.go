@@ -18,7 +18,7 @@ import (
 
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/test/controlplane"
-	"github.com/tranche-dev/tranche/test/world"
+	"github.com/tranche-dev/tranche/test/testenv"
 )
 
 const (
@@ -160,7 +160,7 @@ var _ = Describe("The guards of pods that run on quota", Ordered, ContinueOnFail
 		expectAnswer(tenant.Patch(ctx, member.DeepCopy(), jsonPatch(unowned), client.DryRunAll), owners)
 
 		By("bounding how long it takes when it is deleted, once it has a node")
-		Expect(env.clientAs(world.ManagerUser).Patch(ctx, member.DeepCopy(), jsonPatch(`[{"op":"remove","path":"/spec/schedulingGates"}]`))).To(Succeed())
+		Expect(env.clientAs(testenv.ManagerUser).Patch(ctx, member.DeepCopy(), jsonPatch(`[{"op":"remove","path":"/spec/schedulingGates"}]`))).To(Succeed())
 		Eventually(func(g Gomega) { g.Expect(get(ctx, member).Spec.NodeName).NotTo(BeEmpty()) }).WithContext(ctx).Should(Succeed())
 		expectAnswer(tenant.Delete(ctx, member.DeepCopy(), client.GracePeriodSeconds(tooLong)), "gracePeriodSeconds is 3601")
 		Expect(tenant.Delete(ctx, plain, client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())

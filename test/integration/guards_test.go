@@ -21,7 +21,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/test/controlplane"
-	"github.com/tranche-dev/tranche/test/world"
+	"github.com/tranche-dev/tranche/test/testenv"
 )
 
 // alice is a tenant: she only has the role edit in her namespace.
@@ -363,14 +363,14 @@ func awaitJobs(ctx context.Context, js *jobsetapi.JobSet, n int) []*batchv1.Job 
 func start(ctx context.Context, js *jobsetapi.JobSet) {
 	GinkgoHelper()
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:"true"}},"spec":{"suspend":false}}`, apis.StartedAnnotation)
-	Expect(env.clientAs(world.ManagerUser).Patch(ctx, js.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
+	Expect(env.clientAs(testenv.ManagerUser).Patch(ctx, js.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
 }
 
 // release writes the Jobs of an admitted stage as the manager does.
 func release(ctx context.Context, job *batchv1.Job) {
 	GinkgoHelper()
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:""}},"spec":{"suspend":false}}`, apis.FlavorNodeLabelsAnnotation)
-	Expect(env.clientAs(world.ManagerUser).Patch(ctx, job.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
+	Expect(env.clientAs(testenv.ManagerUser).Patch(ctx, job.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
 }
 
 func jsonPatch(operations string) client.Patch {

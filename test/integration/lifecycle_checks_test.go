@@ -11,11 +11,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/test/world"
+	"github.com/tranche-dev/tranche/test/testenv"
 )
 
 var _ = Describe("AdmissionChecks", Ordered, func() {
-	var proxy *world.Proxy
+	var proxy *testenv.Proxy
 	var t *tenant
 
 	BeforeAll(func(ctx SpecContext) { proxy = startManager(ctx, nil) }, NodeTimeout(patience))

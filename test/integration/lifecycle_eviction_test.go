@@ -11,7 +11,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/apis"
-	"github.com/tranche-dev/tranche/test/world"
+	"github.com/tranche-dev/tranche/test/testenv"
 )
 
 var _ = Describe("Evicted quota Workloads", Ordered, func() {
@@ -30,7 +30,7 @@ var _ = Describe("Evicted quota Workloads", Ordered, func() {
 		By("evicting one, gated so that the other comes first")
 		gated := fresh(ctx, w)
 		gated.Annotations = map[string]string{"kueue.x-k8s.io/admission-gated-by": gate}
-		Expect(env.clientAs(world.ManagerUser).Update(ctx, gated)).To(Succeed())
+		Expect(env.clientAs(testenv.ManagerUser).Update(ctx, gated)).To(Succeed())
 		evict(ctx, w, kueue.WorkloadEvictedByPreemption)
 		Consistently(func(g Gomega) {
 			g.Expect(state(fresh(ctx, w))).To(ContainElements("Evicted=True Preempted", "QuotaReserved=True QuotaReserved", "Admitted=True Admitted", "admission"))
@@ -42,7 +42,7 @@ var _ = Describe("Evicted quota Workloads", Ordered, func() {
 		By("removing the gate, and the Workload that holds its quota")
 		open := fresh(ctx, w)
 		open.Annotations = nil
-		Expect(env.clientAs(world.ManagerUser).Update(ctx, open)).To(Succeed())
+		Expect(env.clientAs(testenv.ManagerUser).Update(ctx, open)).To(Succeed())
 		expect(ctx, w, "tranche.dev/Waiting=True WaitingForQuota")
 		Expect(env.adminClient.Delete(ctx, third)).To(Succeed())
 		expect(ctx, w, "Admitted=True Admitted", "Evicted=False QuotaReserved")

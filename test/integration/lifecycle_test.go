@@ -23,7 +23,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
-	"github.com/tranche-dev/tranche/test/world"
+	"github.com/tranche-dev/tranche/test/testenv"
 )
 
 // onDemand and spot are the flavors of the ClusterQueues here.
@@ -36,13 +36,13 @@ const (
 )
 
 // startManager runs the manager, behind a proxy that counts its writes, until the specs of the container have finished.
-func startManager(ctx context.Context, settings map[string]any) *world.Proxy {
+func startManager(ctx context.Context, settings map[string]any) *testenv.Proxy {
 	GinkgoHelper()
 	createFlavors(ctx)
 	proxy, err := env.StartProxy()
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(proxy.Stop)
-	manager, err := env.StartManager(ctx, world.ManagerOptions{Server: proxy.URL(), Settings: settings})
+	manager, err := env.StartManager(ctx, testenv.ManagerOptions{Server: proxy.URL(), Settings: settings})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() error { return manager.Stop() })
 	return proxy

@@ -13,14 +13,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/tranche-dev/tranche/test/world"
+	"github.com/tranche-dev/tranche/test/testenv"
 )
 
 // Metrics name the namespaces and queues of all tenants.
 var _ = Describe("The metrics of the manager", func() {
 	It("can be read over TLS, with a token, and with the right to read them only", func(ctx SpecContext) {
 		address := freeAddress()
-		manager, err := env.StartManager(ctx, world.ManagerOptions{Settings: map[string]any{"metrics": map[string]any{"bindAddress": address}}})
+		manager, err := env.StartManager(ctx, testenv.ManagerOptions{Settings: map[string]any{"metrics": map[string]any{"bindAddress": address}}})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(manager.Stop)
 
@@ -45,7 +45,7 @@ var _ = Describe("The metrics of the manager", func() {
 	}, SpecTimeout(patience))
 
 	It("end the manager at its start if their certificate is missing", func(ctx SpecContext) {
-		manager, err := env.LaunchManager(world.ManagerOptions{Settings: map[string]any{
+		manager, err := env.LaunchManager(testenv.ManagerOptions{Settings: map[string]any{
 			"metrics": map[string]any{"bindAddress": freeAddress(), "certDir": "/nowhere"},
 		}})
 		Expect(err).NotTo(HaveOccurred())

@@ -13,16 +13,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/test/world"
+	"github.com/tranche-dev/tranche/test/testenv"
 )
 
 var _ = Describe("The metrics", Ordered, func() {
-	var manager *world.Manager
+	var manager *testenv.Manager
 
 	start := func(ctx context.Context) {
 		GinkgoHelper()
 		var err error
-		manager, err = env.StartManager(ctx, world.ManagerOptions{})
+		manager, err = env.StartManager(ctx, testenv.ManagerOptions{})
 		Expect(err).NotTo(HaveOccurred())
 	}
 	BeforeAll(func(ctx SpecContext) {

@@ -11,7 +11,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/apis"
-	"github.com/tranche-dev/tranche/test/world"
+	"github.com/tranche-dev/tranche/test/testenv"
 )
 
 var _ = Describe("The conditions of quota Workloads that wait", Ordered, func() {
@@ -61,11 +61,11 @@ var _ = Describe("The conditions of quota Workloads that wait", Ordered, func() 
 	})
 
 	Context("in numbers", Ordered, func() {
-		var manager *world.Manager
+		var manager *testenv.Manager
 		BeforeAll(func(ctx SpecContext) {
 			createFlavors(ctx)
 			var err error
-			manager, err = env.StartManager(ctx, world.ManagerOptions{Settings: map[string]any{"fairSharing": map[string]any{
+			manager, err = env.StartManager(ctx, testenv.ManagerOptions{Settings: map[string]any{"fairSharing": map[string]any{
 				"preemptionStrategies": []string{"LessThanOrEqualToFinalShare", "LessThanInitialShare"},
 			}}})
 			Expect(err).NotTo(HaveOccurred())

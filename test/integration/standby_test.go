@@ -16,7 +16,7 @@ import (
 
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
-	"github.com/tranche-dev/tranche/test/world"
+	"github.com/tranche-dev/tranche/test/testenv"
 )
 
 // Two processes of the manager, of which the second does not lead before the first has ended.
@@ -66,13 +66,13 @@ var _ = Describe("A replica that does not lead", func() {
 })
 
 // startReplica starts a manager that leads if no other one has the Lease.
-func startReplica(ctx context.Context, lease string, settings map[string]any) *world.Manager {
+func startReplica(ctx context.Context, lease string, settings map[string]any) *testenv.Manager {
 	GinkgoHelper()
 	all := map[string]any{"leaderElection": map[string]any{
 		"leaderElect": true, "resourceName": lease, "leaseDuration": "10s", "renewDeadline": "8s", "retryPeriod": "1s",
 	}}
 	maps.Copy(all, settings)
-	m, err := env.StartManager(ctx, world.ManagerOptions{Settings: all})
+	m, err := env.StartManager(ctx, testenv.ManagerOptions{Settings: all})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() error { return m.Stop() })
 	return m

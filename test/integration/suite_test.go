@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/test/controlplane"
-	"github.com/tranche-dev/tranche/test/world"
+	"github.com/tranche-dev/tranche/test/testenv"
 )
 
 const (
@@ -24,7 +24,7 @@ const (
 
 // An environment is what the specs work on.
 type environment struct {
-	*world.World
+	*testenv.World
 	adminClient client.WithWatch
 }
 
@@ -49,7 +49,7 @@ func TestIntegration(t *testing.T) {
 var _ = BeforeSuite(func(SpecContext) {
 	suite, cancel := context.WithCancel(context.Background())
 	DeferCleanup(cancel)
-	w, err := world.Start(suite, controlplane.Config{NodePools: []controlplane.NodePool{{
+	w, err := testenv.Start(suite, controlplane.Config{NodePools: []controlplane.NodePool{{
 		Name: "cpu", Count: 2, Allocatable: corev1.ResourceList{
 			corev1.ResourceCPU: resource.MustParse("64"), corev1.ResourceMemory: resource.MustParse("256Gi"), "nvidia.com/gpu": resource.MustParse("64"),
 		},

@@ -26,7 +26,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/test/audit"
 	"github.com/tranche-dev/tranche/test/controlplane"
-	"github.com/tranche-dev/tranche/test/world"
+	"github.com/tranche-dev/tranche/test/testenv"
 )
 
 const (
@@ -43,14 +43,14 @@ const (
 // A soak is one run. One goroutine does everything but what outside plays.
 type soak struct {
 	t       *testing.T
-	env     *world.World
+	env     *testenv.World
 	admin   client.Client
 	auditor *audit.Auditor
 	outside *outside
 	random  *rand.Rand
 	began   time.Time
 
-	manager *world.Manager // nil while it is down
+	manager *testenv.Manager // nil while it is down
 	jobSets []client.ObjectKey
 	// pods are the gangs of pods, and begun those of which something was created, by their numbers.
 	pods  []client.ObjectKey
@@ -101,7 +101,7 @@ func newSoak(t *testing.T, seed uint64) *soak {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	t.Cleanup(cancel)
-	env, err := world.Start(ctx, controlplane.Config{
+	env, err := testenv.Start(ctx, controlplane.Config{
 		NodePools: nodePools(), WorkDir: os.Getenv("SOAK_DIR"), JobSetFeatureGates: map[string]bool{"ElasticJobSet": true},
 		// An unschedulable gang would be tried hundreds of times per second.
 		FeatureGates:  []string{"GenericWorkload=true", "GangScheduling=true", "SchedulerPopFromBackoffQ=false"},
@@ -125,7 +125,7 @@ func newSoak(t *testing.T, seed uint64) *soak {
 	if s.auditor, err = audit.Start(ctx, env.Admin); err != nil {
 		t.Fatal(err)
 	}
-	if s.manager, err = env.StartManager(ctx, world.ManagerOptions{Settings: settings()}); err != nil {
+	if s.manager, err = env.StartManager(ctx, testenv.ManagerOptions{Settings: settings()}); err != nil {
 		t.Fatal(err)
 	}
 	go s.outside.run(ctx)

@@ -22,7 +22,7 @@ import (
 	"github.com/tranche-dev/tranche/test/bench/e2e/lab"
 	"github.com/tranche-dev/tranche/test/bench/e2e/plot"
 	"github.com/tranche-dev/tranche/test/controlplane"
-	"github.com/tranche-dev/tranche/test/world"
+	"github.com/tranche-dev/tranche/test/testenv"
 )
 
 // comparisonShape is the name under which whole and staged admission are compared.
@@ -83,7 +83,7 @@ func (found *findings) runWay(ctx context.Context, how way, o *options) (_ *acco
 	if o.workDir != "" {
 		config.WorkDir = filepath.Join(o.workDir, string(how))
 	}
-	w, err := world.Start(ctx, config)
+	w, err := testenv.Start(ctx, config)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +93,7 @@ func (found *findings) runWay(ctx context.Context, how way, o *options) (_ *acco
 			return nil, fmt.Errorf("create %T %s: %w", object, object.GetName(), err)
 		}
 	}
-	manager, err := w.StartManager(ctx, world.ManagerOptions{Settings: map[string]any{"clientConnection": map[string]any{}}})
+	manager, err := w.StartManager(ctx, testenv.ManagerOptions{Settings: map[string]any{"clientConnection": map[string]any{}}})
 	if err != nil {
 		return nil, err
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/test/controlplane"
-	"github.com/tranche-dev/tranche/test/world"
+	"github.com/tranche-dev/tranche/test/testenv"
 )
 
 // guardsShape is the name of the benchmark of the guards: how long the API server takes to create and to update a queued JobSet, as a
@@ -33,7 +33,7 @@ var guardsSizes = []int{1, 10, 100, 300}
 
 // measureGuards runs the benchmark once. Nothing but etcd, the API server and the JobSet controller runs, which has webhooks.
 func measureGuards(ctx context.Context, o *options) (_ []figure, err error) {
-	w, err := world.Start(ctx, controlplane.Config{
+	w, err := testenv.Start(ctx, controlplane.Config{
 		WorkDir: o.workDir, Without: []string{controlplane.ControllerManager, controlplane.Scheduler, controlplane.Kwok},
 	})
 	if err != nil {

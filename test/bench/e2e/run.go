@@ -16,7 +16,7 @@ import (
 	"github.com/tranche-dev/tranche/test/bench/e2e/ledger"
 	"github.com/tranche-dev/tranche/test/bench/e2e/shape"
 	"github.com/tranche-dev/tranche/test/controlplane"
-	"github.com/tranche-dev/tranche/test/world"
+	"github.com/tranche-dev/tranche/test/testenv"
 )
 
 const (
@@ -28,7 +28,7 @@ const (
 
 // A run is one shape on one control plane.
 type run struct {
-	world   *world.World
+	world   *testenv.World
 	shape   *shape.Shape
 	api     *api
 	metrics rest.Interface
@@ -57,7 +57,7 @@ type results struct {
 
 // measure starts a control plane, runs the shape on it, and stops it.
 func measure(ctx context.Context, s *shape.Shape, o *options) (_ []figure, err error) {
-	w, err := world.Start(ctx, controlplane.Config{
+	w, err := testenv.Start(ctx, controlplane.Config{
 		WorkDir: o.workDir,
 		// Nothing here has pods. The JobSet controller stays, because its webhooks are needed to install Tranche.
 		Without: []string{controlplane.ControllerManager, controlplane.Scheduler, controlplane.Kwok},
@@ -81,7 +81,7 @@ func measure(ctx context.Context, s *shape.Shape, o *options) (_ []figure, err e
 }
 
 func (r *run) connect() error {
-	scheme, err := world.Scheme()
+	scheme, err := testenv.Scheme()
 	if err != nil {
 		return err
 	}
@@ -125,8 +125,8 @@ func (r *run) addFloor(ctx context.Context, found *results, lives int) error {
 }
 
 // startManager runs the manager with its default limits for requests to the API server, and waits until all queues are active.
-func (r *run) startManager(ctx context.Context) (*world.Manager, error) {
-	manager, err := r.world.StartManager(ctx, world.ManagerOptions{Settings: map[string]any{"clientConnection": map[string]any{}}})
+func (r *run) startManager(ctx context.Context) (*testenv.Manager, error) {
+	manager, err := r.world.StartManager(ctx, testenv.ManagerOptions{Settings: map[string]any{"clientConnection": map[string]any{}}})
 	if err != nil {
 		return nil, err
 	}

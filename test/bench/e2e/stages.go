@@ -17,7 +17,7 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/test/controlplane"
 	samples "github.com/tranche-dev/tranche/test/sample"
-	"github.com/tranche-dev/tranche/test/world"
+	"github.com/tranche-dev/tranche/test/testenv"
 )
 
 // stagesShape is the name of the benchmark of long JobSets: how long a stage takes, from its start to the start of the next, as a multiple of what
@@ -35,7 +35,7 @@ var stageOrders = []string{"depends-on", "in-order"}
 
 // measureStages runs the benchmark once, one JobSet at a time.
 func measureStages(ctx context.Context, o *options) (_ []figure, err error) {
-	w, err := world.Start(ctx, controlplane.Config{WorkDir: o.workDir, NodePools: []controlplane.NodePool{
+	w, err := testenv.Start(ctx, controlplane.Config{WorkDir: o.workDir, NodePools: []controlplane.NodePool{
 		{Name: "cpu", Count: 2, Allocatable: samples.Amounts("cpu", "64", "memory", "256Gi")},
 	}})
 	if err != nil {
@@ -45,7 +45,7 @@ func measureStages(ctx context.Context, o *options) (_ []figure, err error) {
 	if err := createStagesQueue(ctx, w.Admin); err != nil {
 		return nil, err
 	}
-	manager, err := w.StartManager(ctx, world.ManagerOptions{})
+	manager, err := w.StartManager(ctx, testenv.ManagerOptions{})
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
-	"github.com/tranche-dev/tranche/test/world"
+	"github.com/tranche-dev/tranche/test/testenv"
 )
 
 var _ = Describe("A manager that is killed while it leads a gang", Serial, func() {
@@ -19,7 +19,7 @@ var _ = Describe("A manager that is killed while it leads a gang", Serial, func(
 		DeferCleanup(func() { proxy.Stop() })
 		for n, struck := 1, true; struck; n++ {
 			By(fmt.Sprintf("killing it after write %d", n))
-			managers, err := env.StartRelay(proxy, n, world.ManagerOptions{Settings: settings()})
+			managers, err := env.StartRelay(proxy, n, testenv.ManagerOptions{Settings: settings()})
 			Expect(err).NotTo(HaveOccurred())
 			name := fmt.Sprintf("killed-%d", n)
 			js := asGang(newJobSet(name, role{name: "driver", replicas: 1, pods: 1}, role{name: "workers", replicas: 1, pods: 2}))

@@ -17,7 +17,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/test/audit"
 	"github.com/tranche-dev/tranche/test/controlplane"
-	"github.com/tranche-dev/tranche/test/world"
+	"github.com/tranche-dev/tranche/test/testenv"
 )
 
 const (
@@ -29,9 +29,9 @@ const (
 )
 
 var (
-	env     *world.World
+	env     *testenv.World
 	auditor *audit.Auditor
-	manager *world.Manager
+	manager *testenv.Manager
 )
 
 func TestGangs(t *testing.T) {
@@ -47,7 +47,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	suite, cancel := context.WithCancel(context.Background())
 	DeferCleanup(cancel)
 	var err error
-	env, err = world.Start(suite, controlplane.Config{
+	env, err = testenv.Start(suite, controlplane.Config{
 		// An unschedulable gang would be tried hundreds of times per second.
 		FeatureGates:  []string{"GenericWorkload=true", "GangScheduling=true", "SchedulerPopFromBackoffQ=false"},
 		RuntimeConfig: []string{"scheduling.k8s.io/v1alpha2=true"},
@@ -71,7 +71,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 func startManager(ctx context.Context) {
 	GinkgoHelper()
 	var err error
-	manager, err = env.StartManager(ctx, world.ManagerOptions{Settings: settings()})
+	manager, err = env.StartManager(ctx, testenv.ManagerOptions{Settings: settings()})
 	Expect(err).NotTo(HaveOccurred())
 }
 

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/jobset/pkg/constants"
 
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
-	"github.com/tranche-dev/tranche/test/world"
+	"github.com/tranche-dev/tranche/test/testenv"
 )
 
 // expectKept waits until all but the driver wait, and makes sure that they have not been released.
@@ -36,7 +36,7 @@ var _ = Describe("A manager that is killed while a group starts", Serial, func()
 		DeferCleanup(func() { proxy.Stop() })
 		for n, struck := 1, true; struck; n++ {
 			By(fmt.Sprintf("killing it after write %d", n))
-			managers, err := env.StartRelay(proxy, n, world.ManagerOptions{})
+			managers, err := env.StartRelay(proxy, n, testenv.ManagerOptions{})
 			Expect(err).NotTo(HaveOccurred())
 			js := inGroup(newJobSet(fmt.Sprintf("run-%d", n), role{name: "workers", replicas: 1, pods: 2}, role{name: "driver", replicas: 1, pods: 1, late: true}))
 			js.Spec.FailurePolicy = &jobset.FailurePolicy{MaxRestarts: 1}

@@ -20,7 +20,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/test/audit"
 	"github.com/tranche-dev/tranche/test/controlplane"
-	"github.com/tranche-dev/tranche/test/world"
+	"github.com/tranche-dev/tranche/test/testenv"
 )
 
 const (
@@ -33,10 +33,10 @@ const (
 )
 
 var (
-	env     *world.World
+	env     *testenv.World
 	auditor *audit.Auditor
 	// leader is the manager that runs all the time.
-	leader *world.Manager
+	leader *testenv.Manager
 	suite  context.Context
 )
 
@@ -54,7 +54,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	suite, cancel = context.WithCancel(context.Background())
 	DeferCleanup(cancel)
 	var err error
-	env, err = world.Start(suite, controlplane.Config{
+	env, err = testenv.Start(suite, controlplane.Config{
 		JobSetFeatureGates: map[string]bool{"RestartJob": true},
 		NodePools: []controlplane.NodePool{{
 			Name: "cpu", Count: 12, Allocatable: corev1.ResourceList{"cpu": resource.MustParse("128"), "memory": resource.MustParse("1Ti")},
@@ -71,13 +71,13 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 }, NodeTimeout(5*time.Minute))
 
 // startManager starts a manager that leads if no other does, and returns where it answers pods.
-func startManager() (manager *world.Manager, address string) {
+func startManager() (manager *testenv.Manager, address string) {
 	GinkgoHelper()
 	listener, err := (&net.ListenConfig{}).Listen(suite, "tcp", "127.0.0.1:0")
 	Expect(err).NotTo(HaveOccurred())
 	address = listener.Addr().String()
 	Expect(listener.Close()).To(Succeed())
-	manager, err = env.StartManager(suite, world.ManagerOptions{Settings: map[string]any{
+	manager, err = env.StartManager(suite, testenv.ManagerOptions{Settings: map[string]any{
 		"groupStart": map[string]any{"bindAddress": address, "address": address},
 		// The leader does not change, also on a busy machine.
 		"leaderElection": map[string]any{"leaderElect": true, "leaseDuration": "2h", "renewDeadline": "1h"},

@@ -14,7 +14,7 @@ import (
 
 	"github.com/tranche-dev/tranche/test/audit"
 	"github.com/tranche-dev/tranche/test/controlplane"
-	"github.com/tranche-dev/tranche/test/world"
+	"github.com/tranche-dev/tranche/test/testenv"
 )
 
 const (
@@ -26,9 +26,9 @@ const (
 )
 
 var (
-	env     *world.World
+	env     *testenv.World
 	auditor *audit.Auditor
-	manager *world.Manager
+	manager *testenv.Manager
 )
 
 func TestPodGroups(t *testing.T) {
@@ -44,7 +44,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	DeferCleanup(cancel)
 	nodes := corev1.ResourceList{"cpu": resource.MustParse("1k"), "memory": resource.MustParse("4Ti"), gpu: resource.MustParse("1k"), "pods": resource.MustParse("1k")}
 	var err error
-	env, err = world.Start(suite, controlplane.Config{
+	env, err = testenv.Start(suite, controlplane.Config{
 		NodePools: []controlplane.NodePool{
 			{Name: "cpu", Count: 1, Allocatable: nodes},
 			{Name: "gpu", Count: 1, Allocatable: nodes, Labels: map[string]string{"accelerator": "a100"}, Taints: []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}}},
@@ -62,15 +62,15 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 }, NodeTimeout(5*time.Minute))
 
 // startManager starts a manager with a back-off of one second only.
-func startManager(ctx context.Context) (*world.Manager, error) {
+func startManager(ctx context.Context) (*testenv.Manager, error) {
 	return startManagerWith(ctx, nil)
 }
 
 // startManagerWith starts it with further settings.
-func startManagerWith(ctx context.Context, more map[string]any) (*world.Manager, error) {
+func startManagerWith(ctx context.Context, more map[string]any) (*testenv.Manager, error) {
 	settings := map[string]any{"waitForPodsReady": map[string]any{"requeuingStrategy": map[string]any{"backoffBaseSeconds": 1, "backoffMaxSeconds": 1}}}
 	maps.Copy(settings, more)
-	return env.StartManager(ctx, world.ManagerOptions{Settings: settings})
+	return env.StartManager(ctx, testenv.ManagerOptions{Settings: settings})
 }
 
 var _ = AfterEach(func(ctx SpecContext) {

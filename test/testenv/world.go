@@ -1,6 +1,6 @@
-// Package world sets a whole Tranche up for the integration tests, the e2e tests and the demo: the real control plane, the
+// Package testenv sets a whole Tranche up for the integration tests, the e2e tests and the demo: the real control plane, the
 // manifests from config as a user applies them, and the real manager binary under its own identity.
-package world
+package testenv
 
 import (
 	"bytes"
