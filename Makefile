@@ -31,7 +31,7 @@ demo: ## Run sample JobSets on a real control plane with fake GPU nodes. KEEP=1 
 
 .PHONY: test
 test: cluster build test-unit test-manifests ## Run every test. Two packages with a control plane run at a time, since each mostly waits.
-	SOAK_SEED=$(or $(SOAK_SEED),1) $(GO_TEST) -count=1 -timeout 60m -p 2 ./test/e2e/... ./test/integration/... ./test/soak/... ./test/controlplane/... ./test/audit/... ./test/install/...
+	SOAK_SEED=$(or $(SOAK_SEED),1) $(GO_TEST) -count=1 -timeout 60m -p 2 ./test/e2e/... ./test/integration/... ./test/soak/... ./test/controlplane/... ./test/invariants/... ./test/install/...
 
 # Packages outside test/ with randomized tests, and those without.
 IMPORTS := go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./...
@@ -57,7 +57,7 @@ test-integration: cluster build ## Run the tests of admission policies and contr
 
 .PHONY: test-e2e
 test-e2e: cluster build ## Run whole JobSets through the real binary on a real control plane.
-	$(GO_TEST) -count=1 -timeout 45m -p 1 ./test/audit/... ./test/e2e/...
+	$(GO_TEST) -count=1 -timeout 45m -p 1 ./test/invariants/... ./test/e2e/...
 
 .PHONY: test-soak
 test-soak: cluster build ## Run 25 JobSets and gangs of pods through one minute of chaos on a real control plane.

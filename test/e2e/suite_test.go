@@ -14,8 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/test/audit"
 	"github.com/tranche-dev/tranche/test/controlplane"
+	"github.com/tranche-dev/tranche/test/invariants"
 	"github.com/tranche-dev/tranche/test/sample"
 	"github.com/tranche-dev/tranche/test/testenv"
 )
@@ -30,7 +30,7 @@ const (
 var (
 	env     *testenv.World
 	manager *testenv.Manager
-	auditor *audit.Auditor
+	auditor *invariants.Auditor
 )
 
 func TestE2E(t *testing.T) {
@@ -65,7 +65,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	} {
 		Expect(env.Admin.Create(ctx, flavor)).To(Succeed())
 	}
-	auditor, err = audit.Start(suite, env.Admin)
+	auditor, err = invariants.Start(suite, env.Admin)
 	Expect(err).NotTo(HaveOccurred())
 	manager, err = env.StartManager(suite, testenv.ManagerOptions{})
 	Expect(err).NotTo(HaveOccurred())

@@ -24,8 +24,8 @@ import (
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/tranche-dev/tranche/apis"
-	"github.com/tranche-dev/tranche/test/audit"
 	"github.com/tranche-dev/tranche/test/controlplane"
+	"github.com/tranche-dev/tranche/test/invariants"
 	"github.com/tranche-dev/tranche/test/testenv"
 )
 
@@ -45,7 +45,7 @@ type soak struct {
 	t       *testing.T
 	env     *testenv.World
 	admin   client.Client
-	auditor *audit.Auditor
+	auditor *invariants.Auditor
 	outside *outside
 	random  *rand.Rand
 	began   time.Time
@@ -122,7 +122,7 @@ func newSoak(t *testing.T, seed uint64) *soak {
 	}
 	s.prepareGangs(ctx)
 	s.createTenants(ctx)
-	if s.auditor, err = audit.Start(ctx, env.Admin); err != nil {
+	if s.auditor, err = invariants.Start(ctx, env.Admin); err != nil {
 		t.Fatal(err)
 	}
 	if s.manager, err = env.StartManager(ctx, testenv.ManagerOptions{Settings: settings()}); err != nil {

@@ -15,8 +15,8 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/apis"
-	"github.com/tranche-dev/tranche/test/audit"
 	"github.com/tranche-dev/tranche/test/controlplane"
+	"github.com/tranche-dev/tranche/test/invariants"
 	"github.com/tranche-dev/tranche/test/testenv"
 )
 
@@ -30,7 +30,7 @@ const (
 
 var (
 	env     *testenv.World
-	auditor *audit.Auditor
+	auditor *invariants.Auditor
 	manager *testenv.Manager
 )
 
@@ -59,7 +59,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() error { return env.Stop() })
-	auditor, err = audit.Start(suite, env.Admin)
+	auditor, err = invariants.Start(suite, env.Admin)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(env.InstallPodGroups()).To(Succeed())
 	turnOn(ctx)

@@ -18,8 +18,8 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/apis"
-	"github.com/tranche-dev/tranche/test/audit"
 	"github.com/tranche-dev/tranche/test/controlplane"
+	"github.com/tranche-dev/tranche/test/invariants"
 	"github.com/tranche-dev/tranche/test/testenv"
 )
 
@@ -34,7 +34,7 @@ const (
 
 var (
 	env     *testenv.World
-	auditor *audit.Auditor
+	auditor *invariants.Auditor
 	// leader is the manager that runs all the time.
 	leader *testenv.Manager
 	suite  context.Context
@@ -62,7 +62,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() error { return env.Stop() })
-	auditor, err = audit.Start(suite, env.Admin)
+	auditor, err = invariants.Start(suite, env.Admin)
 	Expect(err).NotTo(HaveOccurred())
 	awaitPolicies(ctx)
 	leader, _ = startManager()

@@ -12,8 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/tranche-dev/tranche/test/audit"
 	"github.com/tranche-dev/tranche/test/controlplane"
+	"github.com/tranche-dev/tranche/test/invariants"
 	"github.com/tranche-dev/tranche/test/testenv"
 )
 
@@ -27,7 +27,7 @@ const (
 
 var (
 	env     *testenv.World
-	auditor *audit.Auditor
+	auditor *invariants.Auditor
 	manager *testenv.Manager
 )
 
@@ -54,7 +54,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	DeferCleanup(func() error { return env.Stop() })
 	// Those of Volcano come later: see "A PodGroup whose API".
 	Expect(env.InstallPodGroups("scheduling.x-k8s.io", "scheduling.sigs.k8s.io", "scheduling.incubator.k8s.io", "incubator.scheduling.k8s.io")).To(Succeed())
-	auditor, err = audit.Start(suite, env.Admin)
+	auditor, err = invariants.Start(suite, env.Admin)
 	Expect(err).NotTo(HaveOccurred())
 	manager, err = startManager(suite)
 	Expect(err).NotTo(HaveOccurred())

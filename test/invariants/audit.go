@@ -1,4 +1,4 @@
-// Package audit watches a cluster from outside and checks the invariants that Tranche guarantees:
+// Package invariants watches a cluster from outside and checks the invariants that Tranche guarantees:
 //
 //   - I1: whenever a quota Workload reserves quota, what its ClusterQueue and the Cohorts above it have reserved stays within what
 //     quota, borrowing and lending limits allow;
@@ -13,7 +13,7 @@
 //
 // It orders what it sees by resource version, which the API server hands out in one sequence for all kinds, so it does not depend
 // on how fast its watches are. It outlives the API server: what happened while it could not watch counts in favor of Tranche.
-package audit
+package invariants
 
 import (
 	"context"
