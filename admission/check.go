@@ -250,7 +250,7 @@ func (q *clusterQueue) isWithinMost(items []flavor.Item) bool {
 
 // couldHave reports whether a usage is within the capacity of the ClusterQueue.
 func (q *clusterQueue) couldHave(usage quota.Usage) bool {
-	return !slices.ContainsFunc(usage, func(c quota.Charge) bool { return c.Amount > q.node.Most(c.ID) })
+	return !slices.ContainsFunc(usage, func(c quota.Charge) bool { return c.Amount > q.node.Capacity(c.ID) })
 }
 
 // aboveMost returns which amounts of a usage exceed the capacity of the ClusterQueue.
@@ -260,7 +260,7 @@ func (e *Engine) aboveMost(q *clusterQueue, usage quota.Usage) []string {
 	}
 	var above []string
 	for fr, a := range e.tree.Index.ByName(usage) {
-		if most := q.node.Most(e.tree.Index.ID(fr)); a > most {
+		if most := q.node.Capacity(e.tree.Index.ID(fr)); a > most {
 			above = append(above, fmt.Sprintf("%s %s of flavor %s, of which the quota is %s", a.Format(fr.Resource), fr.Resource, fr.Flavor, most.Format(fr.Resource)))
 		}
 	}

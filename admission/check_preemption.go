@@ -41,7 +41,7 @@ func (e *Engine) preemptionOracle(l *look) func(quota.ID, quota.Amount) flavor.V
 		}
 		// Stages that are already being evicted do not count either: a check that is repeated while its victims leave must return the same
 		// answer.
-		e.tree.Later(func() bool {
+		e.tree.WhatIfEvicted(func() bool {
 			for _, victim := range result.Victims {
 				tenureOf(victim.Holder).queue.node.Release(victim.Holder.Usage)
 			}
@@ -204,7 +204,7 @@ func (e *Engine) makeRoom(l *look, decisions []Decision) []Decision {
 func (e *Engine) missing(l *look) quota.Usage {
 	var missing quota.Usage
 	e.asIfNothingWereKept(l, func() *Refusal {
-		e.tree.Later(func() bool {
+		e.tree.WhatIfEvicted(func() bool {
 			for _, c := range l.usage {
 				if free := max(0, l.q.node.Available(c.ID)); c.Amount > free {
 					missing.Add(c.ID, c.Amount.Minus(free))

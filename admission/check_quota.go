@@ -141,7 +141,7 @@ func (e *Engine) lacks(l *look, usage quota.Usage) []string {
 		}
 		l.waitFor(id, a)
 		text := fmt.Sprintf("%s %s of flavor %s: %s of %s free", a.Format(fr.Resource), fr.Resource, fr.Flavor,
-			max(free, 0).Format(fr.Resource), l.q.node.Most(id).Format(fr.Resource))
+			max(free, 0).Format(fr.Resource), l.q.node.Capacity(id).Format(fr.Resource))
 		if kept := l.q.kept.Of(id) - l.j.keptIn(l.q).Of(id) + l.reservedForOthers(id); kept > 0 {
 			text += fmt.Sprintf(" (%s kept for stages to come)", kept.Format(fr.Resource))
 		}

@@ -237,7 +237,7 @@ func (e *Engine) leftFor(l *look, blocked []*safety.Claim, usage quota.Usage) st
 				id := e.tree.Index.ID(fr)
 				if left := l.q.node.Available(id).Minus(usage.Of(id)); more > left {
 					return fmt.Sprintf("%s of %s %s of flavor %s would stay free, and up to %s more may be needed at once",
-						max(left, 0).Format(fr.Resource), l.q.node.Most(id).Format(fr.Resource), fr.Resource, fr.Flavor, more.Format(fr.Resource))
+						max(left, 0).Format(fr.Resource), l.q.node.Capacity(id).Format(fr.Resource), fr.Resource, fr.Flavor, more.Format(fr.Resource))
 				}
 			}
 		}

@@ -122,7 +122,7 @@ func (t *tournament) enter(n *contender) {
 }
 
 func (t *tournament) later(f func()) {
-	t.quota.Later(func() bool {
+	t.quota.WhatIfEvicted(func() bool {
 		f()
 		return true
 	})

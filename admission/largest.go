@@ -52,7 +52,7 @@ func (e *Engine) largestWhole(l *look) string {
 func (l *look) isJudgedWhole() bool { return l.hasPlan() && l.policy != Greedy && !l.j.continues() }
 
 func (e *Engine) findLargest(l *look) string {
-	z := &sizing{most: l.q.node.Most}
+	z := &sizing{most: l.q.node.Capacity}
 	if l.isJudgedWhole() {
 		holds := e.addStages(z, l)
 		z.suits = func(items []flavor.Item) bool { return e.runsToItsEnd(l, items, holds) }

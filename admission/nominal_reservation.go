@@ -23,7 +23,7 @@ func (e *Engine) nominalReservation(l *look) quota.Usage {
 		return nil
 	}
 	var reserved quota.Usage
-	e.tree.Later(func() bool {
+	e.tree.WhatIfEvicted(func() bool {
 		if l.s.pledgedIn == l.q {
 			l.q.node.Release(l.s.pledge)
 		}

@@ -91,5 +91,5 @@ func (e *Engine) waitForPart(l *look) {
 
 // supply returns the flavors and quotas of a ClusterQueue.
 func (e *Engine) supply(q *clusterQueue) flavor.Supply {
-	return flavor.Supply{Groups: q.flavorGroups, Index: e.tree.Index, Most: func(id quota.ID) quota.Amount { return q.node.Most(id) }}
+	return flavor.Supply{Groups: q.flavorGroups, Index: e.tree.Index, Most: func(id quota.ID) quota.Amount { return q.node.Capacity(id) }}
 }

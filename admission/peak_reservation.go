@@ -52,7 +52,7 @@ func (e *Engine) dropPeaks(l *look) {
 
 // canKeep reports whether a peak reservation will fit when all stages that are being evicted have left.
 func (e *Engine) canKeep(j *jobSet) bool {
-	return e.tree.Later(func() bool {
+	return e.tree.WhatIfEvicted(func() bool {
 		j.keeper.node.Release(j.kept)
 		return j.keeper.node.Fits(j.kept)
 	})

@@ -103,7 +103,7 @@ func (e *Engine) borrowedPledges(l *look) []*stage {
 	}
 	var borrowed []*stage
 	keeps := map[*clusterQueue]struct{}{l.q: {}}
-	e.tree.Later(func() bool {
+	e.tree.WhatIfEvicted(func() bool {
 		// All queues at once: a reservation that is removed may bring another one within the quota of a common Cohort.
 		for _, s := range l.q.group.pledgers() {
 			q := s.pledgedIn
@@ -150,7 +150,7 @@ func borrows(n, from *quota.Node, id quota.ID) bool {
 // wouldBorrow reports whether a stage uses more than the quota of its own ClusterQueue once all its victims have left.
 func (e *Engine) wouldBorrow(l *look) bool {
 	borrows := false
-	e.tree.Later(func() bool {
+	e.tree.WhatIfEvicted(func() bool {
 		for _, v := range l.victims {
 			tenureOf(v.Holder).queue.node.Release(v.Holder.Usage)
 		}
@@ -174,7 +174,7 @@ func (e *Engine) dropPledges(behind []*stage) {
 
 // canStillHave reports whether a reservation will fit when all stages that are being evicted have left.
 func (e *Engine) canStillHave(s *stage) bool {
-	return e.tree.Later(func() bool {
+	return e.tree.WhatIfEvicted(func() bool {
 		s.pledgedIn.node.Release(s.pledge)
 		return s.pledgedIn.node.Fits(s.pledge)
 	})

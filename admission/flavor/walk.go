@@ -112,7 +112,7 @@ func (w *Walk) judge(used, usage quota.Usage) Verdict {
 		switch {
 		case amount <= w.Node.Available(c.ID):
 			verdict = worst(verdict, Verdict{Fit, w.Node.Level(c.ID, amount)})
-		case w.Preemption == nil || amount > w.Node.Most(c.ID):
+		case w.Preemption == nil || amount > w.Node.Capacity(c.ID):
 			return Verdict{Mode: NoFit}
 		default:
 			verdict = worst(verdict, w.Preemption(c.ID, amount))

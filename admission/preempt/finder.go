@@ -84,7 +84,7 @@ func (f *Finder) peakCanBeHad(r *Request) bool {
 func (f *Finder) find(r Request) Result {
 	n := r.Queue.node
 	for _, c := range r.Usage {
-		if c.Amount > n.Most(c.ID) {
+		if c.Amount > n.Capacity(c.ID) {
 			return Result{Outcome: TooLarge}
 		}
 	}
@@ -92,7 +92,7 @@ func (f *Finder) find(r Request) Result {
 		return Result{Outcome: Fits}
 	}
 	var result Result
-	f.tree.Later(func() bool {
+	f.tree.WhatIfEvicted(func() bool {
 		result = f.findLater(r)
 		return true
 	})

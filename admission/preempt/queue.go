@@ -42,7 +42,7 @@ func (q *Queue) Remove(h *Holder) {
 		if h.IsTakenFairly {
 			q.takenFairly--
 		}
-		q.node.Return(h.Usage)
+		q.node.UnmarkEvicting(h.Usage)
 	} else {
 		q.unlist(h)
 	}
@@ -62,7 +62,7 @@ func (q *Queue) Evict(h *Holder) {
 	if h.IsTakenFairly {
 		q.takenFairly++
 	}
-	q.node.Leave(h.Usage)
+	q.node.MarkEvicting(h.Usage)
 }
 
 func (q *Queue) unlist(h *Holder) {

@@ -55,7 +55,7 @@ func in[T any](w *twin, without []taken, charged int, ask func() T) T {
 func (w *twin) find() ([]taken, preempt.Outcome) {
 	n := w.r.Queue.Node()
 	for _, c := range w.r.Usage {
-		if c.Amount > n.Most(c.ID) {
+		if c.Amount > n.Capacity(c.ID) {
 			return nil, preempt.TooLarge
 		}
 	}

@@ -163,7 +163,7 @@ func (w *world) short(t *rapid.T) preempt.Request {
 	r := w.request(t, 4)
 	for range 8 {
 		n := r.Queue.Node()
-		if !n.Fits(r.Usage) && !slices.ContainsFunc(r.Usage, func(c quota.Charge) bool { return c.Amount > n.Most(c.ID) }) {
+		if !n.Fits(r.Usage) && !slices.ContainsFunc(r.Usage, func(c quota.Charge) bool { return c.Amount > n.Capacity(c.ID) }) {
 			break
 		}
 		r = w.request(t, 4)

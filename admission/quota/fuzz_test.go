@@ -77,15 +77,15 @@ func FuzzTree(f *testing.F) {
 func checkNodes(t *testing.T, nodes, queues []*quota.Node, charged []quota.Amount) {
 	t.Helper()
 	for _, n := range nodes {
-		if n.Used(0) < 0 || n.Subtree(0) < 0 || n.Most(0) < 0 {
-			t.Fatalf("%s uses %d of %d, at most %d", n.Name, n.Used(0), n.Subtree(0), n.Most(0))
+		if n.Used(0) < 0 || n.Subtree(0) < 0 || n.Capacity(0) < 0 {
+			t.Fatalf("%s uses %d of %d, at most %d", n.Name, n.Used(0), n.Subtree(0), n.Capacity(0))
 		}
 	}
 	for i, q := range queues {
 		if q.Used(0) != charged[i] {
 			t.Fatalf("%s uses %d, charged %d", q.Name, q.Used(0), charged[i])
 		}
-		if free, most := q.Available(0), q.Most(0); free > most {
+		if free, most := q.Available(0), q.Capacity(0); free > most {
 			t.Fatalf("%d available to %s, at most %d", free, q.Name, most)
 		}
 		if level := q.Level(0, 1); level < 0 || level > q.Root().Height() {

@@ -38,14 +38,14 @@ type cell struct {
 	usage [times]Amount
 }
 
-// A time selects the state that a question is about.
-type time int
+// A horizon selects the state that a question is about.
+type horizon int
 
 const (
 	// now counts all charges.
-	now time = iota
-	// later is the state after all evictions that Leave has announced.
-	later
+	now horizon = iota
+	// afterEvictions is the state after all evictions that Leave has announced.
+	afterEvictions
 	times
 )
 
@@ -110,7 +110,7 @@ func (n *Node) Subtree(id ID) Amount { return n.peek(id).subtree }
 // Used returns the charge of a ClusterQueue, or what the members of a Cohort use of the quota that they share.
 func (n *Node) Used(id ID) Amount { return n.used(n.peek(id)) }
 
-func (n *Node) used(c cell) Amount { return c.usage[n.tree.time] }
+func (n *Node) used(c cell) Amount { return c.usage[n.tree.horizon] }
 
 // Charge adds to the usage of a ClusterQueue. It does not check whether that fits.
 func (n *Node) Charge(u Usage) {
@@ -130,18 +130,18 @@ func (n *Node) Release(u Usage) *Node {
 	return top
 }
 
-// Leave announces that a charge will be released, because it is being evicted. Until then it counts for all questions that are not asked in
+// MarkEvicting announces that a charge will be released, because it is being evicted. Until then it counts for all questions that are not asked in
 // Later.
-func (n *Node) Leave(u Usage) {
+func (n *Node) MarkEvicting(u Usage) {
 	for _, c := range u {
-		n.release(c.ID, [times]Amount{later: c.Amount})
+		n.release(c.ID, [times]Amount{afterEvictions: c.Amount})
 	}
 }
 
-// Return undoes Leave. It must be called for all that was announced before it is released, or right after.
-func (n *Node) Return(u Usage) {
+// UnmarkEvicting undoes Leave. It must be called for all that was announced before it is released, or right after.
+func (n *Node) UnmarkEvicting(u Usage) {
 	for _, c := range u {
-		n.charge(c.ID, [times]Amount{later: c.Amount})
+		n.charge(c.ID, [times]Amount{afterEvictions: c.Amount})
 	}
 }
 
@@ -149,7 +149,7 @@ func (n *Node) Return(u Usage) {
 // quota that victims release can be used before all of them have left, if there will be enough for all reservations then.
 func (n *Node) Reserve(u Usage) {
 	n.tree.countReservation(1)
-	n.Return(u)
+	n.UnmarkEvicting(u)
 }
 
 // Unreserve removes a reservation. It returns the highest node that the release reaches: only below it more is available now.
@@ -157,7 +157,7 @@ func (n *Node) Unreserve(u Usage) *Node {
 	n.tree.countReservation(-1)
 	top := n
 	for _, c := range u {
-		if reached := n.release(c.ID, [times]Amount{later: c.Amount}); reached.height > top.height {
+		if reached := n.release(c.ID, [times]Amount{afterEvictions: c.Amount}); reached.height > top.height {
 			top = reached
 		}
 	}
@@ -166,10 +166,10 @@ func (n *Node) Unreserve(u Usage) *Node {
 
 // everywhere returns an amount that is charged or released now, and so later too. In Later it affects only that state.
 func (t *Tree) everywhere(a Amount) [times]Amount {
-	if t.time == later {
-		return [times]Amount{later: a}
+	if t.horizon == afterEvictions {
+		return [times]Amount{afterEvictions: a}
 	}
-	return [times]Amount{now: a, later: a}
+	return [times]Amount{now: a, afterEvictions: a}
 }
 
 func (n *Node) charge(id ID, amounts [times]Amount) {
@@ -202,28 +202,28 @@ func (n *Node) release(id ID, amounts [times]Amount) *Node {
 // Available returns how much more may be charged: now, and without using what is reserved for later. It is negative only for a root that uses
 // more than its quota: quota that a node need not share stays available to it, whatever happens to its parents.
 func (n *Node) Available(id ID) Amount {
-	free := n.availableAt(id, n.tree.time)
-	if n.tree.time == now && n.tree.reservations > 0 {
-		free = min(free, n.availableAt(id, later))
+	free := n.availableAt(id, n.tree.horizon)
+	if n.tree.horizon == now && n.tree.reservations > 0 {
+		free = min(free, n.availableAt(id, afterEvictions))
 	}
 	return free
 }
 
-func (n *Node) availableAt(id ID, t time) Amount {
+func (n *Node) availableAt(id ID, h horizon) Amount {
 	c := n.peek(id)
 	if n.parent == nil {
-		return c.subtree.Minus(c.usage[t])
+		return c.subtree.Minus(c.usage[h])
 	}
-	borrowable := n.parent.availableAt(id, t)
+	borrowable := n.parent.availableAt(id, h)
 	if c.quota.BorrowingLimit != MaxAmount {
 		shared := c.subtree - c.local
-		borrowable = min(borrowable, shared.Plus(c.quota.BorrowingLimit).Minus(max(0, c.usage[t]-c.local)))
+		borrowable = min(borrowable, shared.Plus(c.quota.BorrowingLimit).Minus(max(0, c.usage[h]-c.local)))
 	}
-	return max(0, c.local-c.usage[t]).Plus(max(0, borrowable))
+	return max(0, c.local-c.usage[h]).Plus(max(0, borrowable))
 }
 
-// Most returns the capacity: how much could be charged if nothing were.
-func (n *Node) Most(id ID) Amount { return n.peek(id).most }
+// Capacity returns the capacity: how much could be charged if nothing were.
+func (n *Node) Capacity(id ID) Amount { return n.peek(id).most }
 
 // Lendable returns how much of a resource could be charged if nothing were, all flavors together. The resource is numbered as by Index.Resource.
 func (n *Node) Lendable(r int) Amount {

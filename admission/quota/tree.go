@@ -18,8 +18,8 @@ type Tree struct {
 	// undo has the previous value of a cell for each change since the outermost WhatIf began.
 	undo   []change
 	nested int
-	// time is the state that questions are about.
-	time time
+	// horizon is the state that questions are about.
+	horizon horizon
 	// reservations counts the reservations of Reserve: without any, nothing is available now that is not available later.
 	reservations int
 }
@@ -177,10 +177,10 @@ func (t *Tree) WhatIf(f func() bool) bool {
 	return f()
 }
 
-// Later is WhatIf in the state after all evictions that Leave has announced. Charges and releases of f count only in that state.
-func (t *Tree) Later(f func() bool) bool {
-	defer func(before time) { t.time = before }(t.time)
-	t.time = later
+// WhatIfEvicted is WhatIf in the state after all evictions that Leave has announced. Charges and releases of f count only in that state.
+func (t *Tree) WhatIfEvicted(f func() bool) bool {
+	defer func(before horizon) { t.horizon = before }(t.horizon)
+	t.horizon = afterEvictions
 	return t.WhatIf(f)
 }
 

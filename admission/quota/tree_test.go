@@ -156,7 +156,7 @@ func compare(t *rapid.T, nodes []*quota.Node, w *twin, queues []int) {
 		if got, want := max(0, n.Available(0)), w.available(i); got != want {
 			t.Fatalf("%d available to %d, the twin says %d", got, i, want)
 		}
-		if got, want := n.Most(0), empty.available(i); got != want {
+		if got, want := n.Capacity(0), empty.available(i); got != want {
 			t.Fatalf("at most %d for %d, the twin says %d", got, i, want)
 		}
 		if got, want := n.Lendable(0), empty.available(i); got != want {
