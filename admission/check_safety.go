@@ -39,7 +39,7 @@ func peakFitsLimits(e *Engine, l *look) *Refusal {
 func (e *Engine) peakAboveLimits(l *look) *Refusal {
 	c := e.course(l.j, l.q)
 	for s := range l.j.plan.Stages {
-		hold := l.j.outline.HoldOf(s, 0)
+		hold := l.j.planGraph.HoldOf(s, 0)
 		if o := e.offer(l.j.stages[s], l.q); o.lack != nil && c.Items[hold] == nil && !c.Finished[hold] {
 			refusal := lackRefusal(l.q, o.lack)
 			advice := ""
@@ -115,14 +115,14 @@ func (e *Engine) unsafe(l *look, choice flavor.Choice) *Refusal {
 }
 
 // admitted returns the progress of the JobSet after the stage has been admitted with a choice.
-func (l *look) admitted(before *safety.Course, choice flavor.Choice) *safety.Course {
+func (l *look) admitted(before *safety.Progress, choice flavor.Choice) *safety.Progress {
 	return before.With(l.j.usageByHold(l.s.index, choice.Usage(l.items), l.parts(choice)))
 }
 
 // unfinishable refuses the stage if, after the admission, the JobSet could no longer finish. Then JobSets that wait for its quota might not
 // either.
-func (e *Engine) unfinishable(l *look, after *safety.Course, usage quota.Usage) *Refusal {
-	heldUp := e.bank.HeldUp(l.claim(after), e.leavers(l))
+func (e *Engine) unfinishable(l *look, after *safety.Progress, usage quota.Usage) *Refusal {
+	heldUp := e.bank.Blocked(l.claim(after), e.leavers(l))
 	if len(heldUp) == 0 {
 		return nil
 	}
@@ -131,7 +131,7 @@ func (e *Engine) unfinishable(l *look, after *safety.Course, usage quota.Usage) 
 }
 
 // claim returns the claim of the JobSet after the admission.
-func (l *look) claim(after *safety.Course) *safety.Claim {
+func (l *look) claim(after *safety.Progress) *safety.Claim {
 	return &safety.Claim{JobSet: l.j.key.String(), Owner: l.j.uid, Node: l.q.bare, Held: after.HeldNow(), Peaks: after.Peaks()}
 }
 
@@ -170,7 +170,7 @@ func (l *look) waitForClaims(e *Engine, heldUp []*safety.Claim) {
 }
 
 // unreserved refuses the stage unless all that the JobSet may come to hold in this hold segment is free now.
-func (e *Engine) unreserved(l *look, before, after *safety.Course) *Refusal {
+func (e *Engine) unreserved(l *look, before, after *safety.Progress) *Refusal {
 	held := before.HeldNow()
 	lacks := []string{"a flavor that takes each of the stages to come"}
 	for i, peak := range after.Peaks() {

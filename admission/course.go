@@ -69,9 +69,9 @@ func (j *jobSet) addWaitedFor(done []bool, stage int) {
 
 // course returns the progress of the JobSet. It counts only quota that is held in the given ClusterQueue, and items there. The plan must be
 // known.
-func (e *Engine) course(j *jobSet, q *clusterQueue) *safety.Course {
-	n := j.outline.Holds()
-	c := &safety.Course{Outline: j.outline, Held: make([]quota.Usage, n), Finished: make([]bool, n), Items: make([][]flavor.Item, n)}
+func (e *Engine) course(j *jobSet, q *clusterQueue) *safety.Progress {
+	n := j.planGraph.Holds()
+	c := &safety.Progress{PlanGraph: j.planGraph, Held: make([]quota.Usage, n), Finished: make([]bool, n), Items: make([][]flavor.Item, n)}
 	for _, s := range j.members {
 		if s.index >= 0 && s.index < len(j.plan.Stages) && s.entry.isCharged() && s.entry.clusterQueue == q {
 			for h, usage := range j.usageByHold(s.index, s.entry.usage, s.charge().parts) {
@@ -84,7 +84,7 @@ func (e *Engine) course(j *jobSet, q *clusterQueue) *safety.Course {
 		}
 	}
 	for stage, isFinished := range j.finished() {
-		holds := j.outline.HoldsOf(stage)
+		holds := j.planGraph.HoldsOf(stage)
 		if c.Held[holds[0]] != nil {
 			continue
 		}
@@ -99,28 +99,28 @@ func (e *Engine) course(j *jobSet, q *clusterQueue) *safety.Course {
 }
 
 // addItems adds the items of a stage to its Holds. There are none if no flavor fits one of its pod sets.
-func (j *jobSet) addItems(c *safety.Course, stage int, items []flavor.Item) {
+func (j *jobSet) addItems(c *safety.Progress, stage int, items []flavor.Item) {
 	if items == nil {
 		return
 	}
-	for _, h := range j.outline.HoldsOf(stage) {
+	for _, h := range j.planGraph.HoldsOf(stage) {
 		c.Items[h] = []flavor.Item{}
 	}
 	for _, item := range items {
-		h := j.outline.HoldOf(stage, item.PodSet)
+		h := j.planGraph.HoldOf(stage, item.PodSet)
 		c.Items[h] = append(c.Items[h], item)
 	}
 }
 
 // usageByHold divides the charge of a stage among its Holds. Without parts all of it counts for the Hold that lasts longest.
 func (j *jobSet) usageByHold(stage int, usage quota.Usage, parts []podSetCharge) map[int]quota.Usage {
-	holds := j.outline.HoldsOf(stage)
+	holds := j.planGraph.HoldsOf(stage)
 	usages := map[int]quota.Usage{}
 	for _, h := range holds {
 		usages[h] = quota.Usage{}
 	}
-	if !j.outline.IsDivided(stage) || parts == nil {
-		usages[j.outline.LongestHold(stage)] = usage
+	if !j.planGraph.IsDivided(stage) || parts == nil {
+		usages[j.planGraph.LongestHold(stage)] = usage
 		return usages
 	}
 	for _, part := range parts {
@@ -138,11 +138,11 @@ func (j *jobSet) podSet(stage int, name string) int {
 }
 
 // noteSucceeded marks the Holds of a stage whose pods are all reclaimable: their ReplicatedJobs have succeeded.
-func (j *jobSet) noteSucceeded(s *stage, c *safety.Course) {
-	if !j.outline.IsDivided(s.index) || s.isGrowth {
+func (j *jobSet) noteSucceeded(s *stage, c *safety.Progress) {
+	if !j.planGraph.IsDivided(s.index) || s.isGrowth {
 		return
 	}
-	holds := j.outline.HoldsOf(s.index)
+	holds := j.planGraph.HoldsOf(s.index)
 	for _, h := range holds {
 		c.Finished[h] = true
 	}

@@ -49,7 +49,7 @@ func (e *Engine) noteDeadlocks() bool {
 // findDeadlock returns the claims of the JobSets of a group that wait for each other, by name.
 func (e *Engine) findDeadlock(g *group) []*safety.Claim {
 	members := e.bank.Deadlocked(g.queues[0].bare.Root(), e.asks)
-	members = slices.DeleteFunc(members, func(c *safety.Claim) bool { return c.Regard != safety.Unguarded })
+	members = slices.DeleteFunc(members, func(c *safety.Claim) bool { return c.Mode != safety.Unguarded })
 	slices.SortFunc(members, func(a, b *safety.Claim) int {
 		return cmp.Or(cmp.Compare(a.JobSet, b.JobSet), cmp.Compare(a.Owner, b.Owner))
 	})
@@ -87,7 +87,7 @@ func (l *look) asksAtHome() bool { return l.j != nil && l.j.home == l.q && !l.s.
 
 // suspectDeadlock notes a stage under policy Greedy that waits for quota of the ClusterQueue in which its JobSet holds some.
 func (e *Engine) suspectDeadlock(l *look) {
-	if !l.asksAtHome() || l.j.claim == nil || l.j.claim.Regard != safety.Unguarded {
+	if !l.asksAtHome() || l.j.claim == nil || l.j.claim.Mode != safety.Unguarded {
 		return
 	}
 	e.suspects[l.j] = struct{}{}

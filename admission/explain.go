@@ -134,11 +134,11 @@ func choices(items []flavor.Item) []quota.Usage {
 // elaborateDeadlock adds what the first of the JobSets in the deadlock still needs, if nothing were charged but what those JobSets hold.
 func (e *Engine) elaborateDeadlock(l *look, x *visibility.Explanation) {
 	own, gone := l.claim(l.admitted(e.course(l.j, l.q), l.choice)), e.leavers(l)
-	blocked := e.bank.HeldUp(own, gone)
+	blocked := e.bank.Blocked(own, gone)
 	if len(blocked) == 0 {
 		return
 	}
-	claims := slices.DeleteFunc(e.bank.Around(l.q.bare), func(c *safety.Claim) bool { return slices.Contains(gone, c) })
+	claims := slices.DeleteFunc(e.bank.ClaimsUnderRoot(l.q.bare), func(c *safety.Claim) bool { return slices.Contains(gone, c) })
 	claims = append(claims, own)
 	e.bare.WhatIf(func() bool {
 		own.Node.Charge(own.Held)
@@ -160,7 +160,7 @@ func (e *Engine) elaborateDeadlock(l *look, x *visibility.Explanation) {
 func (e *Engine) alternativesAtBest(l *look, usages ...quota.Usage) []visibility.Alternative {
 	var told []visibility.Alternative
 	e.bare.WhatIf(func() bool {
-		for _, c := range e.bank.Around(l.q.bare) {
+		for _, c := range e.bank.ClaimsUnderRoot(l.q.bare) {
 			c.Node.Release(c.Held)
 		}
 		told = e.alternatives(&stall{tree: e.bare, node: l.q.bare}, usages...)

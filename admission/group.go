@@ -76,7 +76,7 @@ func (e *Engine) settleGroups() {
 		q.line.WakeAll()
 		e.rouse(q)
 	}
-	e.bank.Doubt()
+	e.bank.Invalidate()
 	for _, uid := range slices.Sorted(maps.Keys(e.jobSets)) {
 		if j := e.jobSets[uid]; j.home != nil {
 			e.reconsider(j)

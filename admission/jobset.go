@@ -25,8 +25,8 @@ type jobSet struct {
 	submitted time.Time
 	policy    string
 	// plan is nil until it is known.
-	plan    *stageplan.Plan
-	outline *safety.Outline
+	plan      *stageplan.Plan
+	planGraph *safety.PlanGraph
 	// stages has the shapes of the stages, problem is the first problem of a stage, and shape stands for the whole plan.
 	stages  []*shape
 	problem string
@@ -101,7 +101,7 @@ func (e *Engine) adoptPlan(j *jobSet, ev PlanObserved) {
 	before := append(j.stages, j.shape)
 	j.key, j.submitted, j.policy, j.plan = ev.JobSet, ev.Submitted, ev.StageAdmission, ev.Plan
 	j.prospect, j.advice = prospect{}, advice{}
-	j.shape, j.stages, j.problem, j.outline = e.hold(whole), nil, "", safety.NewOutline(ev.Plan)
+	j.shape, j.stages, j.problem, j.planGraph = e.hold(whole), nil, "", safety.NewPlanGraph(ev.Plan)
 	for _, s := range stages {
 		j.stages = append(j.stages, e.hold(s))
 		if j.problem == "" {
@@ -123,7 +123,7 @@ func (e *Engine) losePlan(uid types.UID) {
 	for _, s := range append(j.stages, j.shape) {
 		e.letGo(s)
 	}
-	j.plan, j.outline, j.shape, j.stages = nil, nil, nil, nil
+	j.plan, j.planGraph, j.shape, j.stages = nil, nil, nil, nil
 	e.reconsider(j)
 	e.dropIfForgotten(j)
 }
@@ -160,7 +160,7 @@ func (j *jobSet) segment() int {
 		case s.index < 0 || s.index >= len(j.plan.Stages):
 			last = max(last, 0)
 		default:
-			last = max(last, j.outline.Segment(s.index))
+			last = max(last, j.planGraph.Segment(s.index))
 		}
 	}
 	return last
@@ -217,12 +217,12 @@ func (e *Engine) claimOf(j *jobSet) *safety.Claim {
 		return nil
 	}
 	return &safety.Claim{
-		JobSet: j.key.String(), Owner: j.uid, Node: j.home.bare, Held: c.HeldNow(), Peaks: c.Peaks(), Regard: e.regard(j),
+		JobSet: j.key.String(), Owner: j.uid, Node: j.home.bare, Held: c.HeldNow(), Peaks: c.Peaks(), Mode: e.regard(j),
 	}
 }
 
 // regard returns whether the Engine protects a JobSet from deadlocks, and whether its stages may be admitted at all now.
-func (e *Engine) regard(j *jobSet) safety.Regard {
+func (e *Engine) regard(j *jobSet) safety.Mode {
 	switch {
 	case e.policy(j.home, j) == Greedy:
 		return safety.Unguarded
@@ -258,7 +258,7 @@ func (j *jobSet) isLeaving() bool {
 
 // replaceClaim updates the claim in the bank. A nil claim removes it.
 func (e *Engine) replaceClaim(j *jobSet, now *safety.Claim) {
-	if j.claim != nil && now != nil && j.claimed == e.revision && j.claim.Node == now.Node && j.claim.Regard == now.Regard && sameClaim(j.claim, now) {
+	if j.claim != nil && now != nil && j.claimed == e.revision && j.claim.Node == now.Node && j.claim.Mode == now.Mode && sameClaim(j.claim, now) {
 		return
 	}
 	if j.claim != nil {
@@ -279,7 +279,7 @@ func sameClaim(a, b *safety.Claim) bool {
 
 // shrinks reports whether other JobSets may be better off. They are not if the JobSet holds more of its expected peak.
 func shrinks(before, after *safety.Claim) bool {
-	if after == nil || before.Regard != after.Regard {
+	if after == nil || before.Mode != after.Mode {
 		return true
 	}
 	less := len(before.Held.Without(after.Held)) > 0

@@ -73,7 +73,7 @@ func (e *Engine) addStages(z *sizing, l *look) (holdOf []int) {
 			return nil
 		}
 		for i := range shape.podSets {
-			holdOf = append(holdOf, l.j.outline.HoldOf(s, i))
+			holdOf = append(holdOf, l.j.planGraph.HoldOf(s, i))
 		}
 	}
 	return holdOf

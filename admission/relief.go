@@ -19,7 +19,7 @@ import (
 // An evicted JobSet is not admitted before that is safe, so that it is not evicted for the same reason again.
 func (e *Engine) relieve(decisions []Decision) []Decision {
 	for _, root := range e.bank.Unsafe() {
-		for _, c := range e.bank.Relief(root, e.price, e.compareClaims) {
+		for _, c := range e.bank.SelectVictims(root, e.price, e.compareClaims) {
 			j := e.jobSets[c.Owner]
 			message := e.whyRelief(j)
 			for _, s := range j.tenure.stages {
@@ -73,7 +73,7 @@ func (e *Engine) compareClaims(a, b *safety.Claim) int {
 
 // whyRelief returns why the JobSet cannot continue with the quota that it holds.
 func (e *Engine) whyRelief(j *jobSet) string {
-	if j.claim.Regard == safety.Halted {
+	if j.claim.Mode == safety.Halted {
 		return fmt.Sprintf("holds quota for which others could wait for ever, while ClusterQueue %s does not let it go on", j.home.name)
 	}
 	return fmt.Sprintf("could wait for ever in ClusterQueue %s with the quota that it holds: %s", j.home.name, e.lackOf(j))

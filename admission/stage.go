@@ -420,7 +420,7 @@ func (e *Engine) item(s *stage, j *jobSet) queue.Item[*stage, class] {
 	segment := j.segment()
 	switch {
 	case segment >= 0:
-		item.Passes = s.index >= 0 && s.index < len(j.plan.Stages) && j.outline.Segment(s.index) <= segment
+		item.Passes = s.index >= 0 && s.index < len(j.plan.Stages) && j.planGraph.Segment(s.index) <= segment
 		item.Shape.jobSet, item.Shape.turn, item.Shape.policy, item.Shape.index = j, j.turn, j.policy, s.index
 		item.Shape.passes = item.Passes
 	case len(j.plan.Stages) > 1 || s.index != 0 || j.problem != "":

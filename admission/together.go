@@ -375,7 +375,7 @@ func (e *Engine) packAtBest(lots []lot) bool {
 				continue
 			}
 			emptied = append(emptied, root)
-			for _, c := range e.bank.Around(lot.queue.bare) {
+			for _, c := range e.bank.ClaimsUnderRoot(lot.queue.bare) {
 				c.Node.Release(c.Held)
 			}
 		}

@@ -39,8 +39,8 @@ func (b *Bank) Len() int {
 	return n
 }
 
-// Around returns all claims below the root of a node.
-func (b *Bank) Around(n *quota.Node) []*Claim {
+// ClaimsUnderRoot returns all claims below the root of a node.
+func (b *Bank) ClaimsUnderRoot(n *quota.Node) []*Claim {
 	p := b.pools[n.Root()]
 	if p == nil {
 		return nil
@@ -48,8 +48,8 @@ func (b *Bank) Around(n *quota.Node) []*Claim {
 	return slices.Concat(p.order, p.stuck, p.halted)
 }
 
-// Doubt must be called when quotas or parents in the Tree have changed. Then all claims have to be removed and added again.
-func (b *Bank) Doubt() {
+// Invalidate must be called when quotas or parents in the Tree have changed. Then all claims have to be removed and added again.
+func (b *Bank) Invalidate() {
 	for _, p := range b.pools {
 		b.doubt(p)
 	}
@@ -73,7 +73,7 @@ func (b *Bank) Add(c *Claim) {
 	c.pool = p
 	c.prepare()
 	c.Node.Charge(c.Held)
-	if c.Regard == Halted {
+	if c.Mode == Halted {
 		p.halted = append(p.halted, c)
 		b.doubt(p)
 		return
@@ -112,13 +112,13 @@ func (b *Bank) Remove(c *Claim) {
 	}
 }
 
-// HeldUp returns the claims that could not finish if a claim were added, among them the claim itself, or nothing if it could finish: then no claim
+// Blocked returns the claims that could not finish if a claim were added, among them the claim itself, or nothing if it could finish: then no claim
 // that can finish now is worse off, in whatever order JobSets finish. The claims that are gone do not count, neither now nor then. The claim must be in no
 // Bank; a claim that it replaces must be among those that are gone.
 //
 // If the claim can finish, so can all others that can without it: all that it holds is released. So one question is enough: can it finish after the
 // claims that can finish without it? A finishing claim only adds to the free quota, so the order in which they are found does not matter.
-func (b *Bank) HeldUp(c *Claim, gone []*Claim) []*Claim {
+func (b *Bank) Blocked(c *Claim, gone []*Claim) []*Claim {
 	c.prepare()
 	p := b.pools[c.Node.Root()]
 	if p == nil {
@@ -129,7 +129,7 @@ func (b *Bank) HeldUp(c *Claim, gone []*Claim) []*Claim {
 	b.tree.WhatIf(func() bool {
 		for _, g := range gone {
 			g.Node.Release(g.Held)
-			g.isGone = true
+			g.excluded = true
 		}
 		c.Node.Charge(c.Held)
 		waiting := p.order
@@ -141,10 +141,10 @@ func (b *Bank) HeldUp(c *Claim, gone []*Claim) []*Claim {
 			left = nil
 		} else {
 			left = slices.Concat([]*Claim{c}, left, p.halted)
-			left = slices.DeleteFunc(left, func(other *Claim) bool { return other.isGone })
+			left = slices.DeleteFunc(left, func(other *Claim) bool { return other.excluded })
 		}
 		for _, g := range gone {
-			g.isGone = false
+			g.excluded = false
 		}
 		return true
 	})
@@ -169,7 +169,7 @@ func finish(waiting []*Claim, until *Claim) (done, left []*Claim, ok bool) {
 		var still []*Claim
 		for i, c := range waiting {
 			switch {
-			case c.isGone:
+			case c.excluded:
 				continue
 			case !c.canFinish():
 				still = append(still, c)

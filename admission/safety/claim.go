@@ -18,23 +18,23 @@ type Claim struct {
 	Node *quota.Node
 	Held quota.Usage
 	// Peaks are alternatives: the most that the JobSet may hold at once, Held included. Without any it can never finish.
-	Peaks  []quota.Usage
-	Regard Regard
+	Peaks []quota.Usage
+	Mode  Mode
 
 	// pool has the claim, or is nil.
 	pool *pool
 	// needs are the peaks without what is held. Peaks that ask for at least as much as another one are left out.
 	needs []quota.Usage
-	// isGone is true if the claim does not count in the current question.
-	isGone bool
+	// excluded is true if the claim does not count in the current question.
+	excluded bool
 }
 
-// A Regard is how a claim is treated.
-type Regard int
+// A Mode is how a claim is treated.
+type Mode int
 
 const (
 	// Guarded claims must be able to finish.
-	Guarded Regard = iota
+	Guarded Mode = iota
 	// Halted claims keep what they hold and ask for nothing until a user or an administrator lets them continue, as in a queue that is stopped.
 	// Others must be able to finish without that quota.
 	Halted

@@ -59,7 +59,7 @@ func largestDeadlock(f *forest, claims []*safety.Claim, asks func(*safety.Claim)
 		f.twin(out, func() {
 			waits := func(c *safety.Claim) bool {
 				needs := asks(c)
-				return c.Regard != safety.Halted && len(needs) > 0 && !slices.ContainsFunc(needs, c.Node.Fits)
+				return c.Mode != safety.Halted && len(needs) > 0 && !slices.ContainsFunc(needs, c.Node.Fits)
 			}
 			goesOn := func(c *safety.Claim) bool { return !waits(c) }
 			if len(in) > len(largest) && !slices.ContainsFunc(in, goesOn) {

@@ -75,7 +75,7 @@ func (f *forest) change(t *rapid.T, n *quota.Node, parents []*quota.Node, most i
 func (f *forest) drawClaim(t *rapid.T, name int) *safety.Claim {
 	c := &safety.Claim{
 		JobSet: fmt.Sprintf("js%d", name), Node: rapid.SampledFrom(f.queues).Draw(t, "queue"), Held: drawUsage(t, 3),
-		Regard: rapid.SampledFrom([]safety.Regard{safety.Guarded, safety.Guarded, safety.Guarded, safety.Guarded, safety.Halted, safety.Unguarded}).Draw(t, "regard"),
+		Mode: rapid.SampledFrom([]safety.Mode{safety.Guarded, safety.Guarded, safety.Guarded, safety.Guarded, safety.Halted, safety.Unguarded}).Draw(t, "regard"),
 	}
 	for range rapid.SampledFrom([]int{0, 1, 1, 1, 2, 3}).Draw(t, "peaks") {
 		peak := drawUsage(t, 5)
@@ -94,7 +94,7 @@ func blocked(claims []*safety.Claim) []*safety.Claim {
 	for {
 		before := len(waiting)
 		waiting = slices.DeleteFunc(waiting, func(c *safety.Claim) bool {
-			finishes := c.Regard != safety.Halted && slices.ContainsFunc(c.Peaks, func(peak quota.Usage) bool { return c.Node.Fits(peak.Without(c.Held)) })
+			finishes := c.Mode != safety.Halted && slices.ContainsFunc(c.Peaks, func(peak quota.Usage) bool { return c.Node.Fits(peak.Without(c.Held)) })
 			if finishes {
 				c.Node.Release(c.Held)
 			}
@@ -147,11 +147,11 @@ func TestBankAgainstTheBankersAlgorithm(t *testing.T) {
 			switch step := rapid.IntRange(0, 9).Draw(t, "step"); {
 			case step < 6:
 				c := f.drawClaim(t, i)
-				regard := c.Regard
+				mode := c.Mode
 				answer := f.ask(t, bank, claims, c)
 				answers[answer]++
 				if answer == "yes" || step == 0 {
-					c.Regard = regard
+					c.Mode = mode
 					bank.Add(c)
 					claims = append(claims, c)
 				}
@@ -182,7 +182,7 @@ func TestHeldUpWithoutThoseWhoGo(t *testing.T) {
 	node := tree.AddClusterQueue("q")
 	tree.SetQuotas(node, map[quota.ID]quota.Quota{id: {Nominal: 8, BorrowingLimit: quota.MaxAmount, LendingLimit: quota.MaxAmount}})
 	claim := func(name string, held, peak quota.Amount) *safety.Claim {
-		c := &safety.Claim{JobSet: name, Node: node, Regard: safety.Guarded}
+		c := &safety.Claim{JobSet: name, Node: node, Mode: safety.Guarded}
 		c.Held.Add(id, held)
 		var most quota.Usage
 		most.Add(id, peak)
@@ -193,20 +193,20 @@ func TestHeldUpWithoutThoseWhoGo(t *testing.T) {
 	first := claim("first", 4, 8)
 	bank.Add(first)
 	asks := claim("asks", 3, 6)
-	if got := names(bank.HeldUp(asks, nil)); !slices.Equal(got, []string{"asks", "first"}) {
+	if got := names(bank.Blocked(asks, nil)); !slices.Equal(got, []string{"asks", "first"}) {
 		t.Errorf("while the first stays, %v are held up, want both", got)
 	}
-	if got := bank.HeldUp(asks, []*safety.Claim{first}); len(got) > 0 {
+	if got := bank.Blocked(asks, []*safety.Claim{first}); len(got) > 0 {
 		t.Errorf("when the first goes, %v are held up, want none", names(got))
 	}
-	if got := names(bank.HeldUp(asks, nil)); !slices.Equal(got, []string{"asks", "first"}) {
+	if got := names(bank.Blocked(asks, nil)); !slices.Equal(got, []string{"asks", "first"}) {
 		t.Errorf("after the question %v are held up, want both, as before", got)
 	}
 }
 
 // ask compares the answer to one question with the twin. Some of the claims may be gone.
 func (f *forest) ask(t *rapid.T, bank *safety.Bank, claims []*safety.Claim, c *safety.Claim) string {
-	c.Regard = safety.Guarded
+	c.Mode = safety.Guarded
 	var gone []*safety.Claim
 	for _, other := range claims {
 		if rapid.IntRange(0, 2).Draw(t, "gone") == 0 {
@@ -214,7 +214,7 @@ func (f *forest) ask(t *rapid.T, bank *safety.Bank, claims []*safety.Claim, c *s
 		}
 	}
 	before := f.tree.Hash()
-	got := names(bank.HeldUp(c, gone))
+	got := names(bank.Blocked(c, gone))
 	if f.tree.Hash() != before {
 		t.Fatal("HeldUp changes the tree")
 	}
@@ -251,7 +251,7 @@ func (f *forest) ask(t *rapid.T, bank *safety.Bank, claims []*safety.Claim, c *s
 
 // changeQuota changes one ClusterQueue or Cohort, and the Bank as its caller has to.
 func (f *forest) changeQuota(t *rapid.T, bank *safety.Bank, claims []*safety.Claim) {
-	bank.Doubt()
+	bank.Invalidate()
 	if len(f.groups) > 0 && rapid.Bool().Draw(t, "of a Cohort") {
 		i := rapid.IntRange(0, len(f.groups)-1).Draw(t, "which")
 		f.change(t, f.groups[i], f.groups[:i], 4)
@@ -279,7 +279,7 @@ func (f *forest) checkUnsafe(t *rapid.T, bank *safety.Bank, claims []*safety.Cla
 	order := func(x, y *safety.Claim) int { return slices.Compare([]byte(x.JobSet), []byte(y.JobSet)) }
 	for _, root := range unsafe {
 		before := f.tree.Hash()
-		goes := bank.Relief(root, price, order)
+		goes := bank.SelectVictims(root, price, order)
 		if f.tree.Hash() != before {
 			t.Fatal("Relief changes the tree")
 		}
@@ -301,11 +301,11 @@ func (f *forest) checkUnsafe(t *rapid.T, bank *safety.Bank, claims []*safety.Cla
 // isRelieved reports whether all Guarded claims can finish without some, if the Unguarded ones do.
 func (f *forest) isRelieved(claims, some []*safety.Claim) bool {
 	rest := without(claims, some)
-	rest = slices.DeleteFunc(rest, func(c *safety.Claim) bool { return c.Regard == safety.Unguarded })
+	rest = slices.DeleteFunc(rest, func(c *safety.Claim) bool { return c.Mode == safety.Unguarded })
 	relieved := false
 	f.tree.WhatIf(func() bool {
 		left := blocked(rest)
-		relieved = !slices.ContainsFunc(left, func(c *safety.Claim) bool { return c.Regard == safety.Guarded })
+		relieved = !slices.ContainsFunc(left, func(c *safety.Claim) bool { return c.Mode == safety.Guarded })
 		return true
 	})
 	return relieved
@@ -320,7 +320,7 @@ func (f *forest) checkCheapest(t *rapid.T, claims, goes []*safety.Claim, price f
 	}
 	var may []*safety.Claim
 	for _, c := range claims {
-		if c.Regard != safety.Unguarded {
+		if c.Mode != safety.Unguarded {
 			may = append(may, c)
 		}
 	}

@@ -34,7 +34,7 @@ func BenchmarkSafetyCheck(b *testing.B) {
 				more := quota.Usage{{ID: 0, Amount: quota.Amount(1 + (bc.held+bc.more)*total/100)}}
 				claim.Peaks = []quota.Usage{more}
 				for b.Loop() {
-					if heldUp := bank.HeldUp(claim, nil); (len(heldUp) > 0) != bc.wantHeldUp {
+					if heldUp := bank.Blocked(claim, nil); (len(heldUp) > 0) != bc.wantHeldUp {
 						b.Fatalf("held up %v", heldUp)
 					}
 					if !bc.wantHeldUp {
@@ -60,7 +60,7 @@ func BenchmarkRelief(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/holders=%d", bc.name, holders), func(b *testing.B) {
 				tree, bank, queues := newBank(holders)
 				root := queues[0].Root()
-				claims := bank.Around(root)
+				claims := bank.ClaimsUnderRoot(root)
 				limits := map[quota.ID]quota.Quota{}
 				for id := range quota.ID(3) {
 					limits[id] = quota.Quota{
@@ -68,7 +68,7 @@ func BenchmarkRelief(b *testing.B) {
 					}
 				}
 				tree.SetQuotas(root, limits)
-				bank.Doubt()
+				bank.Invalidate()
 				for _, c := range claims {
 					bank.Remove(c)
 					bank.Add(c)
@@ -76,7 +76,7 @@ func BenchmarkRelief(b *testing.B) {
 				price := func(*safety.Claim) safety.Price { return safety.Price{} }
 				order := func(x, y *safety.Claim) int { return cmp.Compare(x.Held[0].Amount, y.Held[0].Amount) }
 				for b.Loop() {
-					if len(bank.Relief(root, price, order)) == 0 {
+					if len(bank.SelectVictims(root, price, order)) == 0 {
 						b.Fatal("nobody need go")
 					}
 				}

@@ -37,12 +37,12 @@ type Price struct {
 // mostCompared limits the number of candidates for which all sets are compared.
 const mostCompared = 10
 
-// Relief returns the cheapest victims: claims below a root without which all other Guarded claims can finish. The cheapest set loses least; then its
+// SelectVictims returns the cheapest victims: claims below a root without which all other Guarded claims can finish. The cheapest set loses least; then its
 // highest priority is lowest; then it is the smallest; then its claims come first by the given order. With more than mostCompared candidates, it is
 // a set of which none can stay, and not always the cheapest.
 //
 // Only stuck or Halted claims are candidates: all others release what they hold anyway. Unguarded claims are assumed to finish.
-func (b *Bank) Relief(root *quota.Node, price func(*Claim) Price, order func(x, y *Claim) int) []*Claim {
+func (b *Bank) SelectVictims(root *quota.Node, price func(*Claim) Price, order func(x, y *Claim) int) []*Claim {
 	p := b.pools[root]
 	if p == nil {
 		return nil
@@ -54,7 +54,7 @@ func (b *Bank) Relief(root *quota.Node, price func(*Claim) Price, order func(x, 
 			c.Node.Release(c.Held)
 		}
 		for _, c := range p.stuck {
-			if c.Regard == Unguarded {
+			if c.Mode == Unguarded {
 				c.Node.Release(c.Held)
 			} else {
 				r.stuck = append(r.stuck, c)
@@ -107,20 +107,20 @@ func (r *relief) takeAndSpare() {
 			few = middle
 		}
 	}
-	r.best = r.spare(r.candidates[:enough])
+	r.best = r.minimize(r.candidates[:enough])
 }
 
-// spare returns the victims that have to go, of some without which all others can finish. It maintains an order in which the remaining claims can
+// minimize returns the victims that have to go, of some without which all others can finish. It maintains an order in which the remaining claims can
 // finish: a claim that can stay is inserted where it can finish, as by Add.
-func (r *relief) spare(some []*Claim) (goes []*Claim) {
+func (r *relief) minimize(some []*Claim) (goes []*Claim) {
 	r.tree.WhatIf(func() bool {
 		for _, c := range some {
 			c.Node.Release(c.Held)
-			c.isGone = true
+			c.excluded = true
 		}
 		order, _, _ := r.finish(r.stuck, nil)
 		for _, c := range slices.Backward(some) {
-			c.isGone = false
+			c.excluded = false
 			c.Node.Charge(c.Held)
 			beside, stays := r.beside(order, c)
 			if stays {
@@ -128,11 +128,11 @@ func (r *relief) spare(some []*Claim) (goes []*Claim) {
 				continue
 			}
 			c.Node.Release(c.Held)
-			c.isGone = true
+			c.excluded = true
 			goes = append(goes, c)
 		}
 		for _, c := range goes {
-			c.isGone = false
+			c.excluded = false
 		}
 		return true
 	})
@@ -142,7 +142,7 @@ func (r *relief) spare(some []*Claim) (goes []*Claim) {
 
 // beside returns the order with one more claim, which is charged already, if all can finish then.
 func (r *relief) beside(order []*Claim, c *Claim) ([]*Claim, bool) {
-	if c.Regard == Halted {
+	if c.Mode == Halted {
 		done, left, _ := r.finish(order, nil)
 		return done, len(left) == 0
 	}
@@ -164,12 +164,12 @@ func (r *relief) suffices(some []*Claim) bool {
 	return r.tree.WhatIf(func() bool {
 		for _, c := range some {
 			c.Node.Release(c.Held)
-			c.isGone = true
+			c.excluded = true
 		}
 		_, left, _ := finish(r.stuck, nil)
-		left = slices.DeleteFunc(left, func(c *Claim) bool { return c.isGone })
+		left = slices.DeleteFunc(left, func(c *Claim) bool { return c.excluded })
 		for _, c := range some {
-			c.isGone = false
+			c.excluded = false
 		}
 		return len(left) == 0
 	})

@@ -9,8 +9,8 @@ import (
 	"github.com/tranche-dev/tranche/admission/stageplan"
 )
 
-// An Outline is the part of a plan that determines how much is held at once. It does not change.
-type Outline struct {
+// A PlanGraph is the part of a plan that determines how much is held at once. It does not change.
+type PlanGraph struct {
 	// holdOf is the index of the Hold of each pod set, by stage.
 	holdOf [][]int
 	// segments lists the indexes of the Holds of each hold segment.
@@ -21,19 +21,19 @@ type Outline struct {
 	before [][]bool
 }
 
-// NewOutline returns the outline of a plan.
-func NewOutline(plan *stageplan.Plan) *Outline {
+// NewPlanGraph returns the outline of a plan.
+func NewPlanGraph(plan *stageplan.Plan) *PlanGraph {
 	holds := plan.Holds()
-	o := &Outline{holdOf: make([][]int, len(plan.Stages)), segmentOf: make([]int, len(plan.Stages)), before: plan.Precedence(holds)}
+	p := &PlanGraph{holdOf: make([][]int, len(plan.Stages)), segmentOf: make([]int, len(plan.Stages)), before: plan.Precedence(holds)}
 	for s := range plan.Stages {
-		o.holdOf[s] = make([]int, max(1, len(plan.Stages[s].PodSets)))
+		p.holdOf[s] = make([]int, max(1, len(plan.Stages[s].PodSets)))
 	}
 	for h, hold := range holds {
 		for _, i := range hold.PodSets {
-			o.holdOf[hold.Stage][i] = h
+			p.holdOf[hold.Stage][i] = h
 		}
 		if len(hold.PodSets) == 0 {
-			o.holdOf[hold.Stage][0] = h
+			p.holdOf[hold.Stage][0] = h
 		}
 	}
 	for k, segment := range plan.HoldSegments() {
@@ -43,48 +43,48 @@ func NewOutline(plan *stageplan.Plan) *Outline {
 				inSegment = append(inSegment, h)
 			}
 		}
-		o.segments = append(o.segments, inSegment)
+		p.segments = append(p.segments, inSegment)
 		for _, s := range segment {
-			o.segmentOf[s] = k
+			p.segmentOf[s] = k
 		}
 	}
-	return o
+	return p
 }
 
 // Holds returns the number of Holds.
-func (o *Outline) Holds() int { return len(o.before) }
+func (p *PlanGraph) Holds() int { return len(p.before) }
 
 // HoldOf returns the index of the Hold of a pod set. A stage without pod sets has one Hold, of its pod set 0.
-func (o *Outline) HoldOf(stage, podSet int) int { return o.holdOf[stage][podSet] }
+func (p *PlanGraph) HoldOf(stage, podSet int) int { return p.holdOf[stage][podSet] }
 
 // HoldsOf lists the Holds of the pod sets of a stage.
-func (o *Outline) HoldsOf(stage int) []int { return o.holdOf[stage] }
+func (p *PlanGraph) HoldsOf(stage int) []int { return p.holdOf[stage] }
 
 // IsDivided is true if a stage has several Holds.
-func (o *Outline) IsDivided(stage int) bool {
-	holds := o.holdOf[stage]
+func (p *PlanGraph) IsDivided(stage int) bool {
+	holds := p.holdOf[stage]
 	return slices.ContainsFunc(holds, func(h int) bool { return h != holds[0] })
 }
 
 // LongestHold returns the Hold of a stage that precedes the fewest other Holds.
-func (o *Outline) LongestHold(stage int) int {
+func (p *PlanGraph) LongestHold(stage int) int {
 	later := func(h int) (n int) {
-		for _, isBefore := range o.before[h] {
+		for _, isBefore := range p.before[h] {
 			if isBefore {
 				n++
 			}
 		}
 		return n
 	}
-	return slices.MinFunc(o.holdOf[stage], func(a, b int) int { return cmp.Compare(later(a), later(b)) })
+	return slices.MinFunc(p.holdOf[stage], func(a, b int) int { return cmp.Compare(later(a), later(b)) })
 }
 
 // Segment returns the index of the hold segment that a stage belongs to.
-func (o *Outline) Segment(stage int) int { return o.segmentOf[stage] }
+func (p *PlanGraph) Segment(stage int) int { return p.segmentOf[stage] }
 
-// A Course is the progress of a JobSet in its plan. The slices are indexed by Hold: see stageplan.Hold.
-type Course struct {
-	Outline *Outline
+// A Progress is the progress of a JobSet in its plan. The slices are indexed by Hold: see stageplan.Hold.
+type Progress struct {
+	PlanGraph *PlanGraph
 	// Held is the charge of a Hold, or nil if its stage is not admitted. An admitted Hold that needs no quota has an empty usage.
 	Held []quota.Usage
 	// Finished Holds will get no more quota: their stage has finished, or the ReplicatedJobs of the Hold have succeeded.
@@ -94,7 +94,7 @@ type Course struct {
 }
 
 // With returns the progress after a stage has been admitted with these usages of its Holds.
-func (c *Course) With(usages map[int]quota.Usage) *Course {
+func (c *Progress) With(usages map[int]quota.Usage) *Progress {
 	after := *c
 	after.Held = slices.Clone(c.Held)
 	for h, usage := range usages {
@@ -107,7 +107,7 @@ func (c *Course) With(usages map[int]quota.Usage) *Course {
 }
 
 // HeldNow returns the sum of what all stages hold.
-func (c *Course) HeldNow() quota.Usage {
+func (c *Progress) HeldNow() quota.Usage {
 	var held quota.Usage
 	for _, u := range c.Held {
 		held.AddAll(u)
@@ -116,8 +116,8 @@ func (c *Course) HeldNow() quota.Usage {
 }
 
 // Ahead lists the Holds that the JobSet may come to have before it releases everything: those of its current hold segment.
-func (c *Course) Ahead() []int {
-	segments := c.Outline.segments
+func (c *Progress) Ahead() []int {
+	segments := c.PlanGraph.segments
 	last := -1
 	for k, segment := range segments {
 		if slices.ContainsFunc(segment, func(s int) bool { return c.Held[s] != nil }) {
@@ -136,7 +136,7 @@ func (c *Course) Ahead() []int {
 }
 
 // Remaining lists the Holds that have no quota and have not finished.
-func (c *Course) Remaining() []int {
+func (c *Progress) Remaining() []int {
 	var remaining []int
 	for s := range c.Held {
 		if c.Held[s] == nil && !c.Finished[s] {
@@ -148,12 +148,12 @@ func (c *Course) Remaining() []int {
 
 // isOutOfTurn is true if a Hold has quota although another has to finish before it, as after a restart. Then it keeps the quota beside all that
 // precedes it.
-func (c *Course) isOutOfTurn(s int) bool {
+func (c *Progress) isOutOfTurn(s int) bool {
 	if c.Held[s] == nil {
 		return false
 	}
 	for a := range c.Held {
-		if c.Outline.before[a][s] && !c.Finished[a] {
+		if c.PlanGraph.before[a][s] && !c.Finished[a] {
 			return true
 		}
 	}
@@ -162,13 +162,13 @@ func (c *Course) isOutOfTurn(s int) bool {
 
 // Peaks returns the most that the JobSet may hold at once until it releases everything, for each combination of flavors. There are none if some
 // stage ahead fits no flavor.
-func (c *Course) Peaks() []quota.Usage { return c.peaksOf(c.Ahead()) }
+func (c *Progress) Peaks() []quota.Usage { return c.peaksOf(c.Ahead()) }
 
 // PeaksToTheEnd returns the peaks of the rest of the plan.
-func (c *Course) PeaksToTheEnd() []quota.Usage { return c.peaksOf(c.Remaining()) }
+func (c *Progress) PeaksToTheEnd() []quota.Usage { return c.peaksOf(c.Remaining()) }
 
 // peaksOf returns the peaks of the held quota together with the given Holds. They do not grow when a stage is admitted as they assume.
-func (c *Course) peaksOf(holds []int) []quota.Usage {
+func (c *Progress) peaksOf(holds []int) []quota.Usage {
 	var items []flavor.Item
 	var holdOf []int
 	for _, h := range holds {
@@ -188,7 +188,7 @@ func (c *Course) peaksOf(holds []int) []quota.Usage {
 			inTurn[s] = nil
 		}
 	}
-	regular := &Course{Outline: c.Outline, Held: inTurn}
+	regular := &Progress{PlanGraph: c.PlanGraph, Held: inTurn}
 	peakOf := regular.peak
 	if regular.holdsAllAtOnce(holds) {
 		held := regular.HeldNow()
@@ -212,9 +212,9 @@ func (c *Course) peaksOf(holds []int) []quota.Usage {
 
 // holdsAllAtOnce is true if none of the given Holds, and of those that have quota, finishes before another of them: then the peak is the sum of
 // all.
-func (c *Course) holdsAllAtOnce(holds []int) bool {
+func (c *Progress) holdsAllAtOnce(holds []int) bool {
 	counts := func(h int) bool { return c.Held[h] != nil || slices.Contains(holds, h) }
-	for a, row := range c.Outline.before {
+	for a, row := range c.PlanGraph.before {
 		for b, isBefore := range row {
 			if isBefore && counts(a) && counts(b) {
 				return false
@@ -225,7 +225,7 @@ func (c *Course) holdsAllAtOnce(holds []int) bool {
 }
 
 // peak returns the most that is held at once under a choice, where some Holds are released before others begin.
-func (c *Course) peak(items []flavor.Item, holdOf []int, choice flavor.Choice) quota.Usage {
+func (c *Progress) peak(items []flavor.Item, holdOf []int, choice flavor.Choice) quota.Usage {
 	var ids quota.Usage
 	byHold := make([]quota.Usage, len(c.Held))
 	for h, held := range c.Held {
@@ -243,7 +243,7 @@ func (c *Course) peak(items []flavor.Item, holdOf []int, choice flavor.Choice) q
 		for h := range byHold {
 			amounts[h] = int64(byHold[h].Of(entry.ID))
 		}
-		peak.Add(entry.ID, quota.Amount(stageplan.MostAtOnce(c.Outline.before, amounts)))
+		peak.Add(entry.ID, quota.Amount(stageplan.MostAtOnce(c.PlanGraph.before, amounts)))
 	}
 	return peak
 }
