@@ -41,7 +41,7 @@ func (e *Engine) fitsBesidesReservations(c *census, s *stage) bool {
 	}
 	key := ask{s.shape, q}
 	fits, isKnown := c.fits[key]
-	if o := e.offer(s.shape, q); !isKnown && o.lack == nil {
+	if o := e.offer(s.shape, q); !isKnown && o.infeasibility == nil {
 		e.tree.WhatIf(func() bool {
 			for _, other := range q.group.pledgers() {
 				other.pledgedIn.node.Unreserve(other.pledge)

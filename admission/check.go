@@ -174,13 +174,13 @@ func (j *jobSet) problemAhead() string {
 // flavorsExist computes the choices of flavors, and refuses a stage that can never be admitted.
 func flavorsExist(e *Engine, l *look) *Refusal {
 	o := e.offer(l.s.shape, l.q)
-	if o.lack != nil {
-		if o.lack.Oversized && (e.fitsInPart(l) || e.mayFitInPart(l)) {
+	if o.infeasibility != nil {
+		if o.infeasibility.Oversized && (e.fitsInPart(l) || e.mayFitInPart(l)) {
 			return nil
 		}
-		refusal := lackRefusal(l.q, o.lack)
-		if o.lack.Oversized {
-			refusal = neverFits(e.largest(l), oversize(l.q, o.lack))
+		refusal := lackRefusal(l.q, o.infeasibility)
+		if o.infeasibility.Oversized {
+			refusal = neverFits(e.largest(l), oversize(l.q, o.infeasibility))
 		}
 		return refusal
 	}
@@ -205,8 +205,8 @@ func inBrackets(advice string) string {
 	return " (" + advice + ")"
 }
 
-func oversize(q *clusterQueue, lack *flavor.Lack) string {
-	return fmt.Sprintf("pod set %s in ClusterQueue %s: %s", lack.PodSet, q.name, strings.Join(lack.Objections, "; "))
+func oversize(q *clusterQueue, infeasibility *flavor.Infeasibility) string {
+	return fmt.Sprintf("pod set %s in ClusterQueue %s: %s", infeasibility.PodSet, q.name, strings.Join(infeasibility.Objections, "; "))
 }
 
 // growthFitsLimits refuses a growth that would make a stage larger than its ClusterQueue could ever admit.
@@ -267,23 +267,23 @@ func (e *Engine) aboveMost(q *clusterQueue, usage quota.Usage) []string {
 	return above
 }
 
-func lackRefusal(q *clusterQueue, lack *flavor.Lack) *Refusal {
+func lackRefusal(q *clusterQueue, infeasibility *flavor.Infeasibility) *Refusal {
 	switch {
-	case lack.Uncovered != "":
+	case infeasibility.Uncovered != "":
 		return &Refusal{
 			Check: "ResourcesAreCovered", Reason: kueue.WorkloadQuotaReservedReasonNoMatchingFlavor,
-			Message: fmt.Sprintf("pod set %s asks for %s, for which ClusterQueue %s has no quota in any resource group", lack.PodSet, lack.Uncovered, q.name),
+			Message: fmt.Sprintf("pod set %s asks for %s, for which ClusterQueue %s has no quota in any resource group", infeasibility.PodSet, infeasibility.Uncovered, q.name),
 		}
-	case lack.Oversized:
-		return neverFits("", oversize(q, lack))
+	case infeasibility.Oversized:
+		return neverFits("", oversize(q, infeasibility))
 	}
-	objections := lack.Objections
+	objections := infeasibility.Objections
 	if len(objections) == 0 {
 		objections = []string{"the resource group has no flavors"}
 	}
 	return &Refusal{
 		Check: "FlavorMatches", Reason: kueue.WorkloadQuotaReservedReasonNoMatchingFlavor,
-		Message: fmt.Sprintf("no flavor of ClusterQueue %s takes pod set %s: %s", q.name, lack.PodSet, strings.Join(objections, "; ")),
+		Message: fmt.Sprintf("no flavor of ClusterQueue %s takes pod set %s: %s", q.name, infeasibility.PodSet, strings.Join(objections, "; ")),
 	}
 }
 

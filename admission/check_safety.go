@@ -40,10 +40,10 @@ func (e *Engine) peakAboveLimits(l *look) *Refusal {
 	c := e.course(l.j, l.q)
 	for s := range l.j.plan.Stages {
 		hold := l.j.planGraph.HoldOf(s, 0)
-		if o := e.offer(l.j.stages[s], l.q); o.lack != nil && c.Items[hold] == nil && !c.Finished[hold] {
-			refusal := lackRefusal(l.q, o.lack)
+		if o := e.offer(l.j.stages[s], l.q); o.infeasibility != nil && c.Items[hold] == nil && !c.Finished[hold] {
+			refusal := lackRefusal(l.q, o.infeasibility)
 			advice := ""
-			if o.lack.Oversized {
+			if o.infeasibility.Oversized {
 				advice = e.largestWhole(l)
 			}
 			refusal.Message = fmt.Sprintf("stage %s could never be admitted%s: %s", l.j.plan.Stages[s].Name, inBrackets(advice), refusal.Message)

@@ -96,7 +96,7 @@ func (r *ranking) Pop() any {
 // preemptors have the quota that is reserved for them.
 type tournament struct {
 	quota *quota.Tree
-	tree  *fairshare.Contest
+	tree  *fairshare.Tournament
 	root  *quota.Node
 	in    map[*quota.Node]*contender
 }

@@ -82,8 +82,8 @@ func (e *Engine) addStages(z *sizing, l *look) (holdOf []int) {
 // add adds more pod sets. If no flavor fits one of them, whatever their number, it drops all items and returns false.
 func (z *sizing) add(supply flavor.Supply, podSets []flavor.PodSet) bool {
 	supply.Most = func(quota.ID) quota.Amount { return quota.MaxAmount }
-	items, lack := supply.Items(podSets)
-	if lack != nil {
+	items, infeasibility := supply.Items(podSets)
+	if infeasibility != nil {
 		z.items = nil
 		return false
 	}

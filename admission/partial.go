@@ -41,8 +41,8 @@ func spare(podSets []flavor.PodSet) int64 {
 func (e *Engine) fitsWithout(l *look, whole []flavor.PodSet, fewer, most int64) bool {
 	podSets := without(whole, fewer, most)
 	supply := e.supply(l.q)
-	items, lack := supply.Items(podSets)
-	if lack != nil {
+	items, infeasibility := supply.Items(podSets)
+	if infeasibility != nil {
 		return false
 	}
 	before := l.items
@@ -72,8 +72,8 @@ func (e *Engine) mayFitInPart(l *look) bool {
 		return false
 	}
 	supply := e.supply(l.q)
-	items, lack := supply.Items(without(l.podSets, most, most))
-	if lack != nil || !l.q.isWithinMost(items) {
+	items, infeasibility := supply.Items(without(l.podSets, most, most))
+	if infeasibility != nil || !l.q.isWithinMost(items) {
 		return false
 	}
 	l.items = items

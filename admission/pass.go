@@ -15,7 +15,7 @@ import (
 func (e *Engine) pass(g *group, decisions []Decision) []Decision {
 	var c contest = &ranking{in: map[*clusterQueue]*contender{}}
 	if e.config.FairSharing {
-		c = &tournament{quota: e.tree, tree: fairshare.NewContest(e.meter), root: g.root, in: map[*quota.Node]*contender{}}
+		c = &tournament{quota: e.tree, tree: fairshare.NewTournament(e.meter), root: g.root, in: map[*quota.Node]*contender{}}
 	}
 	e.passes++
 	for {

@@ -89,8 +89,8 @@ func (e *Engine) lackOf(j *jobSet) string {
 		return "its stages need up to " + e.list(peak.Without(j.claim.Held)) + " more at once, which others hold who cannot go on either"
 	}
 	for i, s := range j.stages {
-		if o := e.offer(s, j.home); o.lack != nil {
-			return fmt.Sprintf("stage %s could never be admitted: %s", j.plan.Stages[i].Name, lackRefusal(j.home, o.lack).Message)
+		if o := e.offer(s, j.home); o.infeasibility != nil {
+			return fmt.Sprintf("stage %s could never be admitted: %s", j.plan.Stages[i].Name, lackRefusal(j.home, o.infeasibility).Message)
 		}
 	}
 	return "a stage could never be admitted"

@@ -32,9 +32,9 @@ type shape struct {
 
 // An offer has the items of a shape in one ClusterQueue. Only Engine.offer creates it.
 type offer struct {
-	revision uint64
-	items    []flavor.Item
-	lack     *flavor.Lack
+	revision      uint64
+	items         []flavor.Item
+	infeasibility *flavor.Infeasibility
 	// usage of the first options.
 	first quota.Usage
 	// advice is the size hint for these pod sets alone.
@@ -68,9 +68,9 @@ func (e *Engine) offer(s *shape, q *clusterQueue) *offer {
 	o := s.options[q]
 	if o == nil || o.revision != e.revision {
 		supply := e.supply(q)
-		items, lack := supply.Items(s.podSets)
-		o = &offer{revision: e.revision, items: items, lack: lack}
-		if lack == nil {
+		items, infeasibility := supply.Items(s.podSets)
+		o = &offer{revision: e.revision, items: items, infeasibility: infeasibility}
+		if infeasibility == nil {
 			o.first = make(flavor.Choice, len(items)).Usage(items)
 		}
 		s.options[q] = o

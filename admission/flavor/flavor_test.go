@@ -79,9 +79,9 @@ func TestOptions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			group := flavor.NewGroup([]corev1.ResourceName{"gpu", "pods"}, []*flavor.Flavor{newFlavor("a", tc.first), newFlavor("b", nil)})
 			podSets := []flavor.PodSet{{Name: "p", Count: 2, Pod: flavor.NewPod(&tc.pod), Requests: []flavor.Request{{Resource: "gpu", Amount: 4}}}}
-			items, lack := supply(group).Items(podSets)
-			if lack != nil || len(items) != 1 || !slices.Equal(flavors(items[0]), tc.wantOptions) {
-				t.Fatalf("items %+v, lack %+v, want options %v", items, lack, tc.wantOptions)
+			items, infeasibility := supply(group).Items(podSets)
+			if infeasibility != nil || len(items) != 1 || !slices.Equal(flavors(items[0]), tc.wantOptions) {
+				t.Fatalf("items %+v, lack %+v, want options %v", items, infeasibility, tc.wantOptions)
 			}
 			if want := []flavor.Request{{Resource: "gpu", Amount: 4}, {Resource: "pods", Amount: 2}}; !slices.Equal(items[0].Requests, want) {
 				t.Errorf("requests %v, want %v", items[0].Requests, want)
@@ -97,16 +97,16 @@ func TestLack(t *testing.T) {
 	group := flavor.NewGroup([]corev1.ResourceName{"gpu"}, []*flavor.Flavor{newFlavor("a", nil)})
 	for name, tc := range map[string]struct {
 		request flavor.Request
-		want    flavor.Lack
+		want    flavor.Infeasibility
 	}{
-		"uncovered": {flavor.Request{Resource: "tpu", Amount: 1}, flavor.Lack{PodSet: "p", Uncovered: "tpu"}},
-		"oversized": {flavor.Request{Resource: "gpu", Amount: 5}, flavor.Lack{PodSet: "p", Oversized: true}},
+		"uncovered": {flavor.Request{Resource: "tpu", Amount: 1}, flavor.Infeasibility{PodSet: "p", Uncovered: "tpu"}},
+		"oversized": {flavor.Request{Resource: "gpu", Amount: 5}, flavor.Infeasibility{PodSet: "p", Oversized: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			podSets := []flavor.PodSet{{Name: "p", Count: 1, Requests: []flavor.Request{tc.request}}}
-			_, lack := supply(group).Items(podSets)
-			if lack == nil || lack.Uncovered != tc.want.Uncovered || lack.Oversized != tc.want.Oversized || lack.PodSet != tc.want.PodSet {
-				t.Errorf("lack %+v, want %+v", lack, tc.want)
+			_, infeasibility := supply(group).Items(podSets)
+			if infeasibility == nil || infeasibility.Uncovered != tc.want.Uncovered || infeasibility.Oversized != tc.want.Oversized || infeasibility.PodSet != tc.want.PodSet {
+				t.Errorf("lack %+v, want %+v", infeasibility, tc.want)
 			}
 		})
 	}

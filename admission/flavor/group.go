@@ -80,8 +80,8 @@ type Option struct {
 	Usage  quota.Usage
 }
 
-// A Lack is a PodSet that can never be admitted, whatever is free.
-type Lack struct {
+// An Infeasibility is a PodSet that can never be admitted, whatever is free.
+type Infeasibility struct {
 	PodSet string
 	// Uncovered is a resource that no Group has, or empty.
 	Uncovered corev1.ResourceName
@@ -100,12 +100,12 @@ type Supply struct {
 }
 
 // Items returns the choices for PodSets, or what is lacking for them.
-func (s *Supply) Items(podSets []PodSet) ([]Item, *Lack) {
+func (s *Supply) Items(podSets []PodSet) ([]Item, *Infeasibility) {
 	items := []Item{}
 	for p := range podSets {
 		podSet := &podSets[p]
-		if lack := s.uncovered(podSet); lack != nil {
-			return nil, lack
+		if infeasibility := s.uncovered(podSet); infeasibility != nil {
+			return nil, infeasibility
 		}
 		for g := range s.Groups {
 			requests := s.Groups[g].requests(podSet)
@@ -115,7 +115,7 @@ func (s *Supply) Items(podSets []PodSet) ([]Item, *Lack) {
 			item := Item{PodSet: p, Requests: requests}
 			oversized := s.choose(&item, &s.Groups[g], podSet)
 			if len(item.Options) == 0 {
-				return nil, &Lack{PodSet: podSet.Name, Oversized: oversized, Objections: item.Objections}
+				return nil, &Infeasibility{PodSet: podSet.Name, Oversized: oversized, Objections: item.Objections}
 			}
 			items = append(items, item)
 		}
@@ -123,11 +123,11 @@ func (s *Supply) Items(podSets []PodSet) ([]Item, *Lack) {
 	return items, nil
 }
 
-func (s *Supply) uncovered(podSet *PodSet) *Lack {
+func (s *Supply) uncovered(podSet *PodSet) *Infeasibility {
 	for _, r := range podSet.Requests {
 		covers := func(g Group) bool { return slices.Contains(g.Resources, r.Resource) }
 		if r.Amount > 0 && r.Resource != corev1.ResourcePods && !slices.ContainsFunc(s.Groups, covers) {
-			return &Lack{PodSet: podSet.Name, Uncovered: r.Resource}
+			return &Infeasibility{PodSet: podSet.Name, Uncovered: r.Resource}
 		}
 	}
 	return nil

@@ -29,8 +29,8 @@ func (s *Supply) KueueMessage(podSets []PodSet, available func(quota.ID) quota.A
 // reasons returns why a PodSet does not get flavors now, and whether it could if quota were released. The usage of the first such flavors is
 // added to the amounts that are assumed for the PodSets after it.
 func (s *Supply) reasons(podSet *PodSet, assumed *quota.Usage, available func(quota.ID) quota.Amount) (reasons []string, isPossible bool) {
-	if lack := s.uncovered(podSet); lack != nil {
-		return []string{fmt.Sprintf("resource %s unavailable in ClusterQueue", lack.Uncovered)}, false
+	if infeasibility := s.uncovered(podSet); infeasibility != nil {
+		return []string{fmt.Sprintf("resource %s unavailable in ClusterQueue", infeasibility.Uncovered)}, false
 	}
 	for g := range s.Groups {
 		group := &s.Groups[g]

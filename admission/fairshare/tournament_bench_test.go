@@ -20,7 +20,7 @@ func BenchmarkContest(b *testing.B) {
 				tree.Index.ID(fr)
 			}
 			root := tree.AddCohort("root")
-			contest := fairshare.NewContest(fairshare.NewMeter(tree))
+			tournament := fairshare.NewTournament(fairshare.NewMeter(tree))
 			heads := map[*quota.Node]fairshare.Head{}
 			for i := range queues {
 				q := tree.AddClusterQueue(fmt.Sprint(i))
@@ -29,13 +29,13 @@ func BenchmarkContest(b *testing.B) {
 				heads[q] = fairshare.Head{UID: types.UID(q.Name), Since: time.Unix(int64(i), 0), Usage: quota.Usage{{ID: 0, Amount: quota.Amount(1 + i%3)}}}
 			}
 			for q, head := range heads {
-				contest.Enter(q, head)
+				tournament.Enter(q, head)
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				q, _ := contest.First(root)
+				q, _ := tournament.First(root)
 				q.Charge(heads[q].Usage)
-				contest.Enter(q, heads[q])
+				tournament.Enter(q, heads[q])
 			}
 		})
 	}

@@ -20,7 +20,7 @@ type Head struct {
 	Usage quota.Usage
 }
 
-// A Contest has the heads of ClusterQueues and stores for each Cohort which of the heads below it is the next to admit. It is a tournament: each
+// A Tournament has the heads of ClusterQueues and stores for each Cohort which of the heads below it is the next to admit. It is a tournament: each
 // ClusterQueue sends its head to its Cohort, and each Cohort sends the best of the heads that it gets to its parent. The best head is the one
 // with which its sender would borrow nothing of the resources that it asks for; then the one with which its sender would have the lowest share; then
 // the one with the higher priority, the earlier time and the lower UID.
@@ -28,8 +28,8 @@ type Head struct {
 // The usage that a head would add to a node depends only on the path from its ClusterQueue to the root. So an admission changes
 // only the results on one path.
 //
-// The Contest detects changes of quotas and parents itself. Changes of weights must be reported (Charged).
-type Contest struct {
+// The Tournament detects changes of quotas and parents itself. Changes of weights must be reported (Charged).
+type Tournament struct {
 	meter   *Meter
 	places  map[*quota.Node]*place
 	version uint64
@@ -54,44 +54,44 @@ type place struct {
 	share   Share
 }
 
-// NewContest returns a Contest without heads.
-func NewContest(meter *Meter) *Contest {
-	return &Contest{meter: meter, places: map[*quota.Node]*place{}}
+// NewTournament returns a Contest without heads.
+func NewTournament(meter *Meter) *Tournament {
+	return &Tournament{meter: meter, places: map[*quota.Node]*place{}}
 }
 
 // Enter sets the head of a ClusterQueue, and replaces an earlier one. It also reads the current charges of the ClusterQueue, so that Charged need
 // not be called as well.
-func (c *Contest) Enter(n *quota.Node, head Head) {
-	c.settle()
-	p := c.place(n)
+func (t *Tournament) Enter(n *quota.Node, head Head) {
+	t.settle()
+	p := t.place(n)
 	p.head = &head
-	c.update(p)
+	t.update(p)
 }
 
 // Leave removes the head of a ClusterQueue.
-func (c *Contest) Leave(n *quota.Node) {
-	c.settle()
-	if p := c.places[n]; p != nil {
+func (t *Tournament) Leave(n *quota.Node) {
+	t.settle()
+	if p := t.places[n]; p != nil {
 		p.head = nil
-		c.update(p)
+		t.update(p)
 	}
 }
 
 // Charged must be called when the usage of a ClusterQueue, or the weight of any node, has changed.
-func (c *Contest) Charged(n *quota.Node) {
-	c.settle()
+func (t *Tournament) Charged(n *quota.Node) {
+	t.settle()
 	for ; n != nil; n = n.Parent() {
-		if p := c.places[n]; p != nil {
-			c.update(p)
+		if p := t.places[n]; p != nil {
+			t.update(p)
 			return
 		}
 	}
 }
 
 // First returns the ClusterQueue below a root whose head is the next to admit.
-func (c *Contest) First(root *quota.Node) (n *quota.Node, ok bool) {
-	c.settle()
-	p := c.places[root]
+func (t *Tournament) First(root *quota.Node) (n *quota.Node, ok bool) {
+	t.settle()
+	p := t.places[root]
 	if p == nil || p.best == nil {
 		return nil, false
 	}
@@ -99,45 +99,45 @@ func (c *Contest) First(root *quota.Node) (n *quota.Node, ok bool) {
 }
 
 // settle rebuilds the places if quotas or parents have changed.
-func (c *Contest) settle() {
-	version := c.meter.tree.Version()
-	if c.version == version {
+func (t *Tournament) settle() {
+	version := t.meter.tree.Version()
+	if t.version == version {
 		return
 	}
-	c.version = version
-	before := c.places
+	t.version = version
+	before := t.places
 	// The order in which the heads are entered again does not matter: no two are equal.
-	c.places = make(map[*quota.Node]*place, len(before))
+	t.places = make(map[*quota.Node]*place, len(before))
 	for n, old := range before {
 		if old.head != nil {
-			p := c.place(n)
+			p := t.place(n)
 			p.head = old.head
-			c.update(p)
+			t.update(p)
 		}
 	}
 }
 
-func (c *Contest) place(n *quota.Node) *place {
-	p := c.places[n]
+func (t *Tournament) place(n *quota.Node) *place {
+	p := t.places[n]
 	if p == nil {
 		p = &place{node: n, index: -1}
-		c.places[n] = p
+		t.places[n] = p
 		if parent := n.Parent(); parent != nil {
-			p.parent = c.place(parent)
+			p.parent = t.place(parent)
 		}
 	}
 	return p
 }
 
 // update recomputes the path from a place to the root.
-func (c *Contest) update(p *place) {
+func (t *Tournament) update(p *place) {
 	for ; p != nil; p = p.parent {
 		p.choose()
 		if p.parent == nil {
 			return
 		}
 		if p.best != nil {
-			p.share = c.meter.Share(p.node, p.added)
+			p.share = t.meter.Share(p.node, p.added)
 			p.borrows = p.borrowsAny()
 		}
 		p.send()

@@ -96,7 +96,7 @@ func tournament(tree *quota.Tree, heads map[*quota.Node]fairshare.Head, n *quota
 func TestContestAgainstTournament(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tree, nodes, queues := forest(t)
-		contest := fairshare.NewContest(fairshare.NewMeter(tree))
+		contest := fairshare.NewTournament(fairshare.NewMeter(tree))
 		heads, charged := map[*quota.Node]fairshare.Head{}, map[*quota.Node]quota.Usage{}
 		var uid int
 		enter := func(q *quota.Node) {
@@ -168,19 +168,19 @@ func TestContestOrder(t *testing.T) {
 	queues["b"].Charge(quota.Usage{{ID: gpu, Amount: 5}})
 	queues["c"].Charge(quota.Usage{{ID: gpu, Amount: 4}})
 	queues["d"].Charge(quota.Usage{{ID: cpu, Amount: 8}})
-	contest := fairshare.NewContest(fairshare.NewMeter(tree))
+	tournament := fairshare.NewTournament(fairshare.NewMeter(tree))
 	for name, q := range queues {
-		contest.Enter(q, fairshare.Head{UID: types.UID(name), Usage: quota.Usage{{ID: gpu, Amount: 1}}})
+		tournament.Enter(q, fairshare.Head{UID: types.UID(name), Usage: quota.Usage{{ID: gpu, Amount: 1}}})
 	}
 	// a and d borrow no gpu, but d has the higher share; c has a lower share than b.
 	var got []string
 	for {
-		q, ok := contest.First(root)
+		q, ok := tournament.First(root)
 		if !ok {
 			break
 		}
 		got = append(got, q.Name)
-		contest.Leave(q)
+		tournament.Leave(q)
 	}
 	if want := "[a d c b]"; fmt.Sprint(got) != want {
 		t.Errorf("order %v, want %s", got, want)
@@ -190,12 +190,12 @@ func TestContestOrder(t *testing.T) {
 func TestContestOfOneClusterQueue(t *testing.T) {
 	tree := quota.NewTree()
 	q := tree.AddClusterQueue("q")
-	contest := fairshare.NewContest(fairshare.NewMeter(tree))
-	if _, ok := contest.First(q); ok {
+	tournament := fairshare.NewTournament(fairshare.NewMeter(tree))
+	if _, ok := tournament.First(q); ok {
 		t.Error("a first without a head")
 	}
-	contest.Enter(q, fairshare.Head{UID: "u"})
-	if got, ok := contest.First(q); !ok || got != q {
+	tournament.Enter(q, fairshare.Head{UID: "u"})
+	if got, ok := tournament.First(q); !ok || got != q {
 		t.Errorf("first is %v", got)
 	}
 }
