@@ -27,7 +27,7 @@ func (e *Engine) preemptionOracle(l *look) func(quota.ID, quota.Amount) flavor.V
 	return func(id quota.ID, amount quota.Amount) flavor.Verdict {
 		result := e.find(l, quota.Usage{{ID: id, Amount: amount}})
 		switch result.Outcome {
-		case preempt.Found, preempt.Awaits, preempt.Fits:
+		case preempt.Found, preempt.EvictionsPending, preempt.Fits:
 		case preempt.TooLarge, preempt.NeedsBorrowing:
 			return flavor.Verdict{Mode: flavor.NoFit}
 		case preempt.NoCandidates, preempt.NotEnough, preempt.PeakTooLarge:
@@ -112,7 +112,7 @@ func tenureOf(h *preempt.Holder) *tenure {
 func (e *Engine) preempts(l *look) *Refusal {
 	result := e.find(l, l.usage)
 	switch {
-	case result.Outcome == preempt.Awaits:
+	case result.Outcome == preempt.EvictionsPending:
 		l.awaits = true
 	case result.Outcome == preempt.Found && e.isOwn(l, result.Victims):
 		return e.short(l, "only its own JobSet could be preempted")

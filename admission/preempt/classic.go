@@ -93,7 +93,7 @@ func hasRoomBelowRoot(n *quota.Node, id quota.ID, a quota.Amount) bool {
 }
 
 // attempts returns in which order to try with and without borrowing. Without it there are more candidates.
-func (s *search) attempts(candidates []stream) []borrowing {
+func (s *search) attempts(candidates []candidateStream) []borrowing {
 	first := ofOwnQueue
 	for i := range candidates {
 		first = min(first, candidates[i].rank)
@@ -117,9 +117,9 @@ func (s *search) isUnderNominal() bool {
 }
 
 // candidates returns the streams that have a head.
-func (s *search) candidates() []stream {
+func (s *search) candidates() []candidateStream {
 	s.cursors = s.cursors[:0]
-	all := s.streams[:0]
+	all := s.candidateStreams[:0]
 	if s.node.Parent() != nil && s.reclaims() {
 		rest := s.request.Usage.Clone()
 		reached := byPriority
@@ -130,19 +130,19 @@ func (s *search) candidates() []stream {
 			for i, c := range rest {
 				rest[i].Amount = n.PassedOn(c.ID, c.Amount)
 			}
-			all = s.collect(all, n.Parent(), n, stream{shared: n.Parent(), rank: reached})
+			all = s.collect(all, n.Parent(), n, candidateStream{shared: n.Parent(), rank: reached})
 		}
 	}
 	if own := s.open(s.request.Queue, s.request.Queue.Preemption.WithinClusterQueue); own.head != nil {
 		own.rank = ofOwnQueue
 		all = append(all, own)
 	}
-	s.streams = all
+	s.candidateStreams = all
 	return all
 }
 
 // collect adds the streams below a Cohort, except those below one child. It skips nodes that are within their quota.
-func (s *search) collect(all []stream, cohort, except *quota.Node, like stream) []stream {
+func (s *search) collect(all []candidateStream, cohort, except *quota.Node, like candidateStream) []candidateStream {
 	for _, n := range cohort.Children() {
 		if n == except || !s.isOver(n) {
 			continue
@@ -167,7 +167,7 @@ func exceeds(n *quota.Node, u quota.Usage) bool {
 }
 
 // take selects one candidate after the other until the request fits.
-func (s *search) take(candidates []stream, b borrowing) ([]Victim, bool) {
+func (s *search) take(candidates []candidateStream, b borrowing) ([]Victim, bool) {
 	h := s.heap[:0]
 	for i := range candidates {
 		h = append(h, &candidates[i])
@@ -199,7 +199,7 @@ func (s *search) take(candidates []stream, b borrowing) ([]Victim, bool) {
 }
 
 // reason returns the reason for which the head of a stream may be preempted. If it may not, no Holder after it may either.
-func (s *search) reason(st *stream, b borrowing) string {
+func (s *search) reason(st *candidateStream, b borrowing) string {
 	if st.rank == ofOwnQueue {
 		return kueue.InClusterQueueReason
 	}
@@ -224,12 +224,12 @@ func (s *search) isBelowThreshold(h *Holder) bool {
 	return h.Priority < s.request.Priority && (threshold == nil || h.Priority <= int64(*threshold))
 }
 
-// streams is a heap.
-type streams []*stream
+// candidateStreams is a heap.
+type candidateStreams []*candidateStream
 
-func (h *streams) Len() int { return len(*h) }
+func (h *candidateStreams) Len() int { return len(*h) }
 
-func (h *streams) Less(i, k int) bool {
+func (h *candidateStreams) Less(i, k int) bool {
 	a, b := (*h)[i], (*h)[k]
 	if a.rank != b.rank {
 		return a.rank < b.rank
@@ -237,13 +237,13 @@ func (h *streams) Less(i, k int) bool {
 	return a.head.compare(b.head) < 0
 }
 
-func (h *streams) Swap(i, k int) { (*h)[i], (*h)[k] = (*h)[k], (*h)[i] }
+func (h *candidateStreams) Swap(i, k int) { (*h)[i], (*h)[k] = (*h)[k], (*h)[i] }
 
 // Push is for package heap.
-func (h *streams) Push(x any) { *h = append(*h, x.(*stream)) }
+func (h *candidateStreams) Push(x any) { *h = append(*h, x.(*candidateStream)) }
 
 // Pop is for package heap.
-func (h *streams) Pop() any {
+func (h *candidateStreams) Pop() any {
 	last := len(*h) - 1
 	st := (*h)[last]
 	(*h)[last] = nil

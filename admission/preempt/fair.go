@@ -14,7 +14,7 @@ func (s *search) fair() Result {
 	s.cursors = s.cursors[:0]
 	// Shares are compared as if the request had been admitted.
 	s.node.Charge(s.request.Usage)
-	r := s.findRivals()
+	r := s.buildShareTree()
 	if r.isEmpty() {
 		return Result{Outcome: NoCandidates}
 	}
@@ -40,25 +40,25 @@ func (s *search) fitsCharged() bool {
 }
 
 // fairEnough is like enough, with the request not charged.
-func (s *search) fairEnough(r *rivals) bool {
+func (s *search) fairEnough(r *shareTree) bool {
 	return s.tree.WhatIf(func() bool {
 		s.node.Release(s.request.Usage)
-		return s.enough(r.streams)
+		return s.enough(r.candidateStreams)
 	})
 }
 
 // takeFirst selects Holders of the own Queue, and of others by the first strategy.
-func (s *search) takeFirst(r *rivals) (victims []Victim, fits bool) {
+func (s *search) takeFirst(r *shareTree) (victims []Victim, fits bool) {
 	withinQuota := !s.isOver(s.node)
 	for c := r.highest(); c != nil; c = r.highest() {
 		var v Victim
 		switch {
 		case c.node == s.node:
 			v = Victim{Holder: c.head(), Reason: kueue.InClusterQueueReason}
-			c.stream.next(&s.request)
+			c.candidateStream.next(&s.request)
 		case withinQuota:
 			v = Victim{Holder: c.head(), Reason: kueue.InCohortReclamationReason}
-			c.stream.next(&s.request)
+			c.candidateStream.next(&s.request)
 		default:
 			v = s.firstThatMeets(c)
 		}
@@ -75,10 +75,10 @@ func (s *search) takeFirst(r *rivals) (victims []Victim, fits bool) {
 }
 
 // firstThatMeets returns the first Holder of a ClusterQueue that meets the first strategy, and leaves those before it to the second one.
-func (s *search) firstThatMeets(c *rival) Victim {
+func (s *search) firstThatMeets(c *shareNode) Victim {
 	var failed *Holder
 	for h := c.head(); h != nil; h = c.head() {
-		c.stream.next(&s.request)
+		c.candidateStream.next(&s.request)
 		if spent(s.taken, h, kueue.InCohortFairSharingReason) {
 			continue
 		}
@@ -97,7 +97,7 @@ func (s *search) firstThatMeets(c *rival) Victim {
 }
 
 // takeSecond selects at most one more Holder of each ClusterQueue, by the second strategy.
-func (s *search) takeSecond(r *rivals, victims []Victim) ([]Victim, bool) {
+func (s *search) takeSecond(r *shareTree, victims []Victim) ([]Victim, bool) {
 	r.retry()
 	for c := r.highest(); c != nil; c = r.highest() {
 		if h := c.left; s.isMet(LessThanInitialShare, h) {

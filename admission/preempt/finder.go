@@ -19,11 +19,11 @@ type Finder struct {
 	strategies []Strategy
 	queues     map[*quota.Node]*Queue
 	// Memory for reuse.
-	heap    streams
-	streams []stream
-	cursors []cursor
-	rivals  rivals
-	memory  []rival
+	heap             candidateStreams
+	candidateStreams []candidateStream
+	cursors          []cursor
+	shareTree        shareTree
+	memory           []shareNode
 }
 
 // NewFinder returns a Finder of classic preemption if there are no strategies, else one of fair sharing.
@@ -76,7 +76,7 @@ func (f *Finder) peakCanBeHad(r *Request) bool {
 		whole.Usage = peak
 		result := f.find(whole)
 		isOwn := func(v Victim) bool { return v.Holder.UID == r.JobSet }
-		canBeHad := result.Outcome == Found || result.Outcome == Fits || result.Outcome == Awaits
+		canBeHad := result.Outcome == Found || result.Outcome == Fits || result.Outcome == EvictionsPending
 		return canBeHad && !slices.ContainsFunc(result.Victims, isOwn)
 	})
 }
@@ -103,7 +103,7 @@ func (f *Finder) find(r Request) Result {
 func (f *Finder) findLater(r Request) Result {
 	n := r.Queue.node
 	if n.Fits(r.Usage) {
-		return Result{Outcome: Awaits}
+		return Result{Outcome: EvictionsPending}
 	}
 	s := &search{Finder: f, request: r, node: n, taken: f.History.taken[r.UID]}
 	for _, c := range r.Usage {

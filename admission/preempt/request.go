@@ -49,8 +49,8 @@ const (
 	Found Outcome = iota
 	// Fits means that there is nothing to do.
 	Fits
-	// Awaits means that the request will fit when all Holders that are already being evicted have left.
-	Awaits
+	// EvictionsPending means that the request will fit when all Holders that are already being evicted have left.
+	EvictionsPending
 	// TooLarge means that the request would not even fit if nothing were used.
 	TooLarge
 	// NeedsBorrowing means that the request exceeds the quota of the ClusterQueue, and that borrowWithinCohort does not allow preemption for
@@ -71,7 +71,7 @@ func (o Outcome) String() string {
 		return "fits after preemption"
 	case Fits:
 		return "fits"
-	case Awaits:
+	case EvictionsPending:
 		return "fits when those are gone that are being evicted"
 	case TooLarge:
 		return "more than could ever be available"

@@ -153,7 +153,7 @@ func TestEvictingCountsAsGone(t *testing.T) {
 	w.queues[0].Preemption = withinAndReturn
 	x, y := w.admit(w.ask(1, "x", 9, 0, 4)), w.admit(w.ask(1, "y", 1, 0, 4))
 	w.queues[1].Evict(x)
-	if got := w.finder.Find(w.ask(0, "p", 5, 0, 4)).Outcome; got != preempt.Awaits || !x.IsEvicting() || y.IsEvicting() {
+	if got := w.finder.Find(w.ask(0, "p", 5, 0, 4)).Outcome; got != preempt.EvictionsPending || !x.IsEvicting() || y.IsEvicting() {
 		t.Errorf("%s", got)
 	}
 	w.queues[1].Evict(y)

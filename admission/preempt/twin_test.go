@@ -70,7 +70,7 @@ func (w *twin) find() ([]taken, preempt.Outcome) {
 		}
 	}
 	if w.fits(nil, false) {
-		return nil, preempt.Awaits
+		return nil, preempt.EvictionsPending
 	}
 	in(w, nil, 0, func() bool {
 		for _, c := range w.r.Usage {

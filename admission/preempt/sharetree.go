@@ -10,48 +10,48 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// rivals is a tree of the ClusterQueues that may yield to a request, in which each Cohort knows its child with the highest share.
-type rivals struct {
-	search  *search
-	root    *rival
-	leaves  []*rival
-	streams []stream
+// shareTree is a tree of the ClusterQueues that may yield to a request, in which each Cohort knows its child with the highest share.
+type shareTree struct {
+	search           *search
+	root             *shareNode
+	leaves           []*shareNode
+	candidateStreams []candidateStream
 }
 
-// A rival is a ClusterQueue that may yield, or a Cohort above such ClusterQueues.
-type rival struct {
+// A shareNode is a ClusterQueue that may yield, or a Cohort above such ClusterQueues.
+type shareNode struct {
 	node   *quota.Node
-	parent *rival
+	parent *shareNode
 	share  fairshare.Share
 	// children are those of a Cohort, the one with the highest share first; index is the position among its siblings, or -1.
 	children children
 	index    int
 
-	// stream has the candidates of a ClusterQueue, and left is the first candidate that has failed the first strategy.
-	stream *stream
-	left   *Holder
+	// candidateStream has the candidates of a ClusterQueue, and left is the first candidate that has failed the first strategy.
+	candidateStream *candidateStream
+	left            *Holder
 	// retries is true if left is the only candidate.
 	retries bool
 	// isOwn is true for the ClusterQueue of the request.
 	isOwn bool
 }
 
-// findRivals builds the tree.
-func (s *search) findRivals() *rivals {
-	r := &s.rivals
-	*r = rivals{search: s, leaves: r.leaves[:0], streams: r.streams[:0]}
+// buildShareTree builds the tree.
+func (s *search) buildShareTree() *shareTree {
+	r := &s.shareTree
+	*r = shareTree{search: s, leaves: r.leaves[:0], candidateStreams: r.candidateStreams[:0]}
 	s.memory = s.memory[:0]
 	policies := s.request.Queue.Preemption
 	policies.ReclaimWithinCohort = s.reclaimPolicy()
 	if s.node.Parent() == nil {
-		r.root = s.rival(s.node, nil)
+		r.root = s.shareNode(s.node, nil)
 		r.addLeaf(r.root, s.open(s.request.Queue, policies.WithinClusterQueue))
 	} else {
-		r.root = s.rival(s.node.Root(), nil)
+		r.root = s.shareNode(s.node.Root(), nil)
 		r.collect(r.root, policies)
 	}
 	for i := range r.leaves {
-		r.leaves[i].stream = &r.streams[i]
+		r.leaves[i].candidateStream = &r.candidateStreams[i]
 	}
 	for _, leaf := range r.leaves {
 		r.place(leaf)
@@ -59,20 +59,20 @@ func (s *search) findRivals() *rivals {
 	return r
 }
 
-// rival returns a new rival. Its memory is valid until the next search.
-func (s *search) rival(n *quota.Node, parent *rival) *rival {
+// shareNode returns a new rival. Its memory is valid until the next search.
+func (s *search) shareNode(n *quota.Node, parent *shareNode) *shareNode {
 	if len(s.memory) == cap(s.memory) {
-		s.memory = make([]rival, 0, 2*cap(s.memory)+16)
+		s.memory = make([]shareNode, 0, 2*cap(s.memory)+16)
 	}
 	s.memory = s.memory[:len(s.memory)+1]
 	c := &s.memory[len(s.memory)-1]
-	*c = rival{node: n, parent: parent, index: -1, isOwn: n == s.node, children: c.children[:0]}
+	*c = shareNode{node: n, parent: parent, index: -1, isOwn: n == s.node, children: c.children[:0]}
 	return c
 }
 
-func (r *rivals) isEmpty() bool { return len(r.leaves) == 0 }
+func (r *shareTree) isEmpty() bool { return len(r.leaves) == 0 }
 
-func (r *rivals) collect(cohort *rival, policies kueue.ClusterQueuePreemption) {
+func (r *shareTree) collect(cohort *shareNode, policies kueue.ClusterQueuePreemption) {
 	s := r.search
 	for _, n := range cohort.node.Children() {
 		policy := policies.ReclaimWithinCohort
@@ -81,7 +81,7 @@ func (r *rivals) collect(cohort *rival, policies kueue.ClusterQueuePreemption) {
 		} else if !s.isOver(n) && !s.isAncestor(n) {
 			continue
 		}
-		c := s.rival(n, cohort)
+		c := s.shareNode(n, cohort)
 		if q := s.queues[n]; q != nil {
 			r.addLeaf(c, s.open(q, policy))
 		} else {
@@ -90,15 +90,15 @@ func (r *rivals) collect(cohort *rival, policies kueue.ClusterQueuePreemption) {
 	}
 }
 
-func (r *rivals) addLeaf(c *rival, st stream) {
+func (r *shareTree) addLeaf(c *shareNode, st candidateStream) {
 	if st.head != nil {
 		r.leaves = append(r.leaves, c)
-		r.streams = append(r.streams, st)
+		r.candidateStreams = append(r.candidateStreams, st)
 	}
 }
 
 // place updates the position of a ClusterQueue, of which a candidate has been taken or left, and of the Cohorts above it.
-func (r *rivals) place(c *rival) {
+func (r *shareTree) place(c *shareNode) {
 	for ; c != nil; c = c.parent {
 		if c.parent == nil {
 			return
@@ -118,9 +118,9 @@ func (r *rivals) place(c *rival) {
 
 // isOut is true for rivals that cannot yield any longer. A Cohort above the request need not borrow: its children may have unequal shares, and
 // the ClusterQueue of the request yields by priority.
-func (c *rival) isOut(s *search) bool {
+func (c *shareNode) isOut(s *search) bool {
 	switch {
-	case c.stream != nil && c.head() == nil, c.stream == nil && len(c.children) == 0:
+	case c.candidateStream != nil && c.head() == nil, c.candidateStream == nil && len(c.children) == 0:
 		return true
 	case s.isAncestor(c.node):
 		return false
@@ -129,15 +129,15 @@ func (c *rival) isOut(s *search) bool {
 }
 
 // head returns the candidate that a ClusterQueue would yield next.
-func (c *rival) head() *Holder {
+func (c *shareNode) head() *Holder {
 	if c.retries {
 		return c.left
 	}
-	return c.stream.head
+	return c.candidateStream.head
 }
 
 // retry starts the second strategy with the candidates that were left.
-func (r *rivals) retry() {
+func (r *shareTree) retry() {
 	for _, leaf := range r.leaves {
 		leaf.retries = true
 		r.place(leaf)
@@ -145,9 +145,9 @@ func (r *rivals) retry() {
 }
 
 // highest goes down from the root to the ClusterQueue that yields next. It returns nil if there is none.
-func (r *rivals) highest() *rival {
+func (r *shareTree) highest() *shareNode {
 	c := r.root
-	for c.stream == nil {
+	for c.candidateStream == nil {
 		if len(c.children) == 0 {
 			return nil
 		}
@@ -160,16 +160,16 @@ func (r *rivals) highest() *rival {
 }
 
 // compare orders rivals: the one that yields first is lower.
-func (c *rival) compare(other *rival) int {
+func (c *shareNode) compare(other *shareNode) int {
 	if byShare := other.share.Compare(c.share); byShare != 0 {
 		return byShare
 	}
 	switch {
-	case c.stream == nil && other.stream == nil:
+	case c.candidateStream == nil && other.candidateStream == nil:
 		return cmp.Compare(c.node.Name, other.node.Name)
-	case c.stream == nil:
+	case c.candidateStream == nil:
 		return -1
-	case other.stream == nil, c.isOwn:
+	case other.candidateStream == nil, c.isOwn:
 		return 1
 	case other.isOwn:
 		return -1
@@ -178,7 +178,7 @@ func (c *rival) compare(other *rival) int {
 }
 
 // children is a heap in which each rival knows its index.
-type children []*rival
+type children []*shareNode
 
 func (h *children) Len() int           { return len(*h) }
 func (h *children) Less(i, k int) bool { return (*h)[i].compare((*h)[k]) < 0 }
@@ -191,7 +191,7 @@ func (h *children) Swap(i, k int) {
 
 // Push is for package heap.
 func (h *children) Push(x any) {
-	c := x.(*rival)
+	c := x.(*shareNode)
 	c.index = len(*h)
 	*h = append(*h, c)
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// A stream yields, in order, the Holders of one Queue that use missing quota and that a policy lets the request preempt.
-type stream struct {
+// A candidateStream yields, in order, the Holders of one Queue that use missing quota and that a policy lets the request preempt.
+type candidateStream struct {
 	queue   *Queue
 	policy  kueue.PreemptionPolicy
 	cursors []cursor
@@ -33,8 +33,8 @@ type cursor struct {
 }
 
 // open returns a stream. Its head is nil if no Holder may be preempted.
-func (s *search) open(q *Queue, policy kueue.PreemptionPolicy) stream {
-	st := stream{queue: q, policy: policy}
+func (s *search) open(q *Queue, policy kueue.PreemptionPolicy) candidateStream {
+	st := candidateStream{queue: q, policy: policy}
 	if policy == kueue.PreemptionPolicyNever || policy == "" {
 		return st
 	}
@@ -54,7 +54,7 @@ func (s *search) open(q *Queue, policy kueue.PreemptionPolicy) stream {
 
 // byLevel returns all Holders of a Queue with levels in the order in which they are preempted. Levels change constantly, so the order is not
 // cached.
-func (st *stream) byLevel(r *Request) []*Holder {
+func (st *candidateStream) byLevel(r *Request) []*Holder {
 	levels := map[*Holder]float64{}
 	for i := range st.cursors {
 		for _, c := range st.cursors[i].list.chunks {
@@ -71,7 +71,7 @@ func (st *stream) byLevel(r *Request) []*Holder {
 }
 
 // next advances to the next Holder.
-func (st *stream) next(r *Request) {
+func (st *candidateStream) next(r *Request) {
 	if st.queue.Level != nil {
 		st.ordered = st.ordered[1:]
 		st.settle(r)
@@ -86,7 +86,7 @@ func (st *stream) next(r *Request) {
 }
 
 // settle sets the head after the cursors have moved.
-func (st *stream) settle(r *Request) {
+func (st *candidateStream) settle(r *Request) {
 	st.head = nil
 	if st.queue.Level != nil {
 		if len(st.ordered) > 0 {
@@ -134,7 +134,7 @@ func (c *cursor) settle(policy kueue.PreemptionPolicy, r *Request) {
 
 // enough reports whether the Holders of the streams use as much of each ID as is missing. If not, no choice among them helps: a Holder that
 // leaves makes no more available than it uses.
-func (s *search) enough(of []stream) bool {
+func (s *search) enough(of []candidateStream) bool {
 	for _, id := range s.short {
 		missing := s.request.Usage.Of(id).Minus(s.node.Available(id))
 		for i := range of {
