@@ -174,7 +174,7 @@ func (e *Engine) wakeBundle(b *bundle) {
 		return
 	}
 	for _, s := range b.members {
-		if s.line != nil && s.line.line.Wake(b.topic, 0) {
+		if s.line != nil && s.line.pending.Wake(b.topic, 0) {
 			e.rouse(s.line)
 		}
 	}

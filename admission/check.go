@@ -332,7 +332,7 @@ func podsAreReady(e *Engine, l *look) *Refusal {
 // when this stage has run, and the blocking stage may wait for that quota. Only JobSets that already hold quota have such stages, so that no
 // stream of new JobSets can overtake. And no JobSet blocks another stage of its own.
 func isNotBehind(e *Engine, l *look) *Refusal {
-	blocker := l.q.line.Blocker(l.s.ticket)
+	blocker := l.q.pending.Blocker(l.s.element)
 	if blocker == nil || blocker.Member.isTogetherWith(l.s) || l.isOwnStage(blocker.Member) {
 		return nil
 	}

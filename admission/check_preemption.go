@@ -75,7 +75,7 @@ type search struct {
 }
 
 func (e *Engine) request(l *look, usage quota.Usage) preempt.Request {
-	p := l.s.ticket.Position
+	p := l.s.element.Position
 	r := preempt.Request{Queue: l.q.holders, UID: l.s.uid, Priority: int64(p.Priority), Queued: p.Since, Usage: usage, JobSet: l.s.owner}
 	if l.hasPlan() && !l.s.isGrowth {
 		r.Peaks = func() []quota.Usage { return e.peaksWith(l, usage) }

@@ -154,7 +154,7 @@ func (e *Engine) lacks(l *look, usage quota.Usage) []string {
 func (l *look) reservedForOthers(id quota.ID) quota.Amount {
 	var reserved quota.Amount
 	for s := range l.q.pledged {
-		if s != l.s && (s.ticket == nil || s.ticket.Precedes(l.s.ticket)) {
+		if s != l.s && (s.element == nil || s.element.Precedes(l.s.element)) {
 			reserved = reserved.Plus(s.pledge.Of(id))
 		}
 	}

@@ -59,7 +59,7 @@ type clusterQueue struct {
 	// isChanged is true if Changed has to return it.
 	isChanged bool
 	strategy  queue.Strategy
-	line      *line
+	pending   *line
 	ledger    ledger
 	// charged are the stages that are charged here, and holders is the view that preemption has of them.
 	charged crowd
@@ -72,7 +72,7 @@ type clusterQueue struct {
 	keptFor map[*jobSet]struct{}
 }
 
-type line = queue.Line[*stage, class, quota.ID]
+type line = queue.Pending[*stage, class, quota.ID]
 
 // A ledger counts the stages of a queue.
 type ledger struct {
@@ -84,7 +84,7 @@ func (e *Engine) clusterQueue(name string) *clusterQueue {
 	q := e.clusterQueues[name]
 	if q == nil {
 		q = &clusterQueue{
-			name: name, stop: kueue.None, weight: 1, selector: labels.Nothing(), line: queue.NewLine[*stage, class, quota.ID](),
+			name: name, stop: kueue.None, weight: 1, selector: labels.Nothing(), pending: queue.NewPending[*stage, class, quota.ID](),
 			node: e.tree.AddClusterQueue(name), bare: e.bare.AddClusterQueue(name), charged: crowd{place: placeAmongCharged}, pledged: map[*stage]struct{}{}, keptFor: map[*jobSet]struct{}{},
 		}
 		q.holders = e.finder.Queue(q.node)
@@ -116,7 +116,7 @@ func (e *Engine) loseClusterQueue(name string) {
 	q := e.clusterQueue(name)
 	*q = clusterQueue{
 		name: name, stop: kueue.None, weight: 1, selector: labels.Nothing(),
-		node: q.node, bare: q.bare, group: q.group, isRoused: q.isRoused, isChanged: q.isChanged, line: q.line, ledger: q.ledger, charged: q.charged, holders: q.holders, pledged: q.pledged,
+		node: q.node, bare: q.bare, group: q.group, isRoused: q.isRoused, isChanged: q.isChanged, pending: q.pending, ledger: q.ledger, charged: q.charged, holders: q.holders, pledged: q.pledged,
 		kept: q.kept, keptFor: q.keptFor,
 	}
 	e.renewClusterQueue(q)
@@ -155,7 +155,7 @@ func (q *clusterQueue) adopt(object *kueue.ClusterQueue) bool {
 	if spec.QueueingStrategy == kueue.StrictFIFO {
 		q.strategy = queue.Strict
 	}
-	q.line.SetStrategy(q.strategy)
+	q.pending.SetStrategy(q.strategy)
 	return !q.saysTheSameAs(&before)
 }
 
@@ -191,10 +191,10 @@ func (e *Engine) renewClusterQueue(q *clusterQueue) {
 	e.bare.SetQuotas(q.bare, limits)
 	q.node.Weight, q.bare.Weight = q.weight, q.weight
 	if q.isUsageBased && e.decay != nil {
-		q.line.SetLead(e.levelOf)
+		q.pending.SetLead(e.levelOf)
 		q.holders.Level = func(h *preempt.Holder) float64 { return e.levelOf(class{localQueue: tenureOf(h).stages[0].localQueue}) }
 	} else {
-		q.line.SetLead(nil)
+		q.pending.SetLead(nil)
 		q.holders.Level = nil
 	}
 	q.holders.Preemption = q.preemption

@@ -44,7 +44,7 @@ func (l *look) position() queue.Position {
 	if l.trial != nil {
 		return l.trial.position
 	}
-	return l.s.ticket.Position
+	return l.s.element.Position
 }
 
 func (r *ranking) enter(n *contender) {
@@ -106,7 +106,7 @@ func (t *tournament) enter(n *contender) {
 	p, usage := n.position(), n.usage.Clone()
 	for s := range n.q.pledged {
 		// Its own reservation is charged already, and those behind it would yield. It asks for that quota all the same, and may borrow it.
-		if s == n.s || s.ticket != nil && !s.ticket.Precedes(n.s.ticket) {
+		if s == n.s || s.element != nil && !s.element.Precedes(n.s.element) {
 			for i, c := range usage {
 				usage[i].Amount = max(0, c.Amount.Minus(s.pledge.Of(c.ID)))
 			}

@@ -81,14 +81,14 @@ func (e *Engine) putToSleep(l *look, refusal *Refusal, decisions []Decision) []D
 		e.lose(l.s)
 	}
 	var toTell []*stage
-	l.q.line.Announce(l.s.ticket, refusal.news())
+	l.q.pending.Announce(l.s.element, refusal.news())
 	switch l.effect {
 	case waitsForChange:
-		toTell = l.q.line.Park(l.s.ticket, l.waits)
+		toTell = l.q.pending.Park(l.s.element, l.waits)
 	case holdsUpOthers:
-		toTell = l.q.line.Block(l.s.ticket, l.waits)
+		toTell = l.q.pending.Block(l.s.element, l.waits)
 	case waitsBehind:
-		toTell = l.q.line.ParkBehind(l.s.ticket)
+		toTell = l.q.pending.ParkBehind(l.s.element)
 	}
 	for _, wait := range l.waits {
 		l.q.group.sleep(l.q, wait.Topic)
@@ -170,7 +170,7 @@ func (e *Engine) look(s *stage) *look {
 			l.podSets[i].Min = 0
 		}
 	}
-	if s.bundle() == nil && s.ticket.Passes {
+	if s.bundle() == nil && s.element.Passes {
 		l.yielding = l.keptNominal(nil)
 	}
 	return l

@@ -98,7 +98,7 @@ const (
 func (e *Engine) elaborate(l *look, x *visibility.Explanation) {
 	switch x.Check {
 	case strictFIFO:
-		if blocker := l.q.line.Blocker(l.s.ticket); blocker != nil {
+		if blocker := l.q.pending.Blocker(l.s.element); blocker != nil {
 			x.Behind = &visibility.Reference{Namespace: blocker.Member.key.Namespace, Name: blocker.Member.key.Name}
 		}
 	case withinLimits:

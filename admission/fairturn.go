@@ -32,7 +32,7 @@ func (e *Engine) isOutOfTurn(l *look, victims []preempt.Victim) bool {
 // comesAfterPreemptor reports whether another stage of its ClusterQueue waits for victims and precedes it. A head that reserves nominal quota
 // waits for no victims. A stage that its JobSet has to run does not wait for preceding stages: these may wait for quota that the JobSet holds.
 func (s *stage) comesAfterPreemptor(other *stage) bool {
-	return other != s && !other.keepsNominal && !s.ticket.Passes && other.ticket != nil && other.ticket.Precedes(s.ticket)
+	return other != s && !other.keepsNominal && !s.element.Passes && other.element != nil && other.element.Precedes(s.element)
 }
 
 // endFairTurn wakes the stages that wait for their turn when the last stage that fair sharing has evicted from a ClusterQueue has left.

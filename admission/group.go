@@ -73,7 +73,7 @@ func (e *Engine) settleGroups() {
 	e.dirty = nil
 	for _, q := range e.clusterQueues {
 		q.isRoused = false
-		q.line.WakeAll()
+		q.pending.WakeAll()
 		e.rouse(q)
 	}
 	e.bank.Invalidate()
@@ -205,9 +205,9 @@ func (e *Engine) wake(top *quota.Node, released quota.Usage, g *group) {
 	}
 	for _, c := range released {
 		for q := range g.asleep[c.ID] {
-			if !q.line.Sleeps(c.ID) {
+			if !q.pending.Sleeps(c.ID) {
 				delete(g.asleep[c.ID], q)
-			} else if top.IsAbove(q.node) && q.line.Wake(c.ID, int64(q.node.Available(c.ID))) {
+			} else if top.IsAbove(q.node) && q.pending.Wake(c.ID, int64(q.node.Available(c.ID))) {
 				e.rouse(q)
 			}
 		}
@@ -233,7 +233,7 @@ func (e *Engine) wakeTopic(g *group, topic quota.ID) {
 		return
 	}
 	for q := range g.asleep[topic] {
-		q.line.Wake(topic, 0)
+		q.pending.Wake(topic, 0)
 		e.rouse(q)
 	}
 	delete(g.asleep, topic)

@@ -48,7 +48,7 @@ func (e *Engine) stall(l *look, counts func(*stage) bool) *stall {
 // isHeldUpBy reports whether the reservation of a preemptor counts for a stage: not if it is its own, or that of a stage that comes later in its
 // queue or yields to it.
 func (l *look) isHeldUpBy(s *stage) bool {
-	isLater := s.pledgedIn == l.q && s.ticket != nil && !s.ticket.Precedes(l.s.ticket)
+	isLater := s.pledgedIn == l.q && s.element != nil && !s.element.Precedes(l.s.element)
 	return s != l.s && !isLater && (s.owner == "" || s.owner != l.s.owner) && !slices.Contains(l.yielding, s)
 }
 

@@ -84,8 +84,8 @@ func (l *look) keptNominal(yielding []*stage) []*stage {
 	var kept []*stage
 	for s := range l.q.group.keepers {
 		isOwn := s.pledgedIn == l.q
-		isBehind := isOwn && (s == l.s || s.ticket == nil || !s.ticket.Precedes(l.s.ticket))
-		if s.ticket != nil && !isBehind && (l.s.ticket.Passes || !isOwn) && !slices.Contains(yielding, s) {
+		isBehind := isOwn && (s == l.s || s.element == nil || !s.element.Precedes(l.s.element))
+		if s.element != nil && !isBehind && (l.s.element.Passes || !isOwn) && !slices.Contains(yielding, s) {
 			kept = append(kept, s)
 		}
 	}

@@ -58,7 +58,7 @@ func (e *Engine) nominateAll(g *group, c contest, decisions []Decision) []Decisi
 		for _, q := range awake {
 			q.isRoused = false
 			if q.isUsageBased && e.decay != nil {
-				q.line.Reorder()
+				q.pending.Reorder()
 			}
 			c.withdraw(q)
 			decisions = e.nominate(c, q, decisions)
@@ -70,7 +70,7 @@ func (e *Engine) nominateAll(g *group, c contest, decisions []Decision) []Decisi
 // nominate refuses the stages of a queue that do not pass the checks, up to the first that does.
 func (e *Engine) nominate(c contest, q *clusterQueue, decisions []Decision) []Decision {
 	for {
-		head := q.line.Next()
+		head := q.pending.Next()
 		if head == nil {
 			return decisions
 		}

@@ -75,7 +75,7 @@ func (e *Engine) giveUp(s *stage) {
 func (e *Engine) pledgedBehind(l *look) []*stage {
 	var behind []*stage
 	for s := range l.q.pledged {
-		if s != l.s && s.ticket != nil && !s.ticket.Precedes(l.s.ticket) {
+		if s != l.s && s.element != nil && !s.element.Precedes(l.s.element) {
 			behind = append(behind, s)
 		}
 	}
@@ -89,7 +89,7 @@ func (e *Engine) pledgedBehind(l *look) []*stage {
 }
 
 // comparePledged orders by queue position, the last first.
-func comparePledged(a, b *stage) int { return b.ticket.Compare(a.ticket.Position) }
+func comparePledged(a, b *stage) int { return b.element.Compare(a.element.Position) }
 
 // borrowedPledges returns the stages in other queues that wait to borrow quota that a stage may reclaim, if it stays within the quota of its own
 // ClusterQueue: a stage that only waits has no more right to that quota than a stage that holds it. They are in reverse queue order.
@@ -129,7 +129,7 @@ func (g *group) pledgers() []*stage {
 	var all []*stage
 	for q := range g.pledging {
 		for s := range q.pledged {
-			if s.ticket != nil {
+			if s.element != nil {
 				all = append(all, s)
 			}
 		}

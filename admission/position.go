@@ -33,7 +33,7 @@ func (e *Engine) PendingInClusterQueue(name string, page Page) ([]Pending, bool)
 	var all []Pending
 	before := map[*localQueue]int{}
 	i := 0
-	for s := range q.line.Ordered(nil) {
+	for s := range q.pending.Ordered(nil) {
 		if i-page.Offset >= page.Limit {
 			break
 		}
@@ -53,21 +53,21 @@ func (e *Engine) PendingInLocalQueue(key types.NamespacedName, page Page) ([]Pen
 		return nil, false
 	}
 	e.settleGroups()
-	line := e.clusterQueue(lq.clusterQueue).line
-	var tickets []*ticket
+	pending := e.clusterQueue(lq.clusterQueue).pending
+	var elements []*ticket
 	i := 0
-	for s := range line.Ordered(lq.has) {
+	for s := range pending.Ordered(lq.has) {
 		if i-page.Offset >= page.Limit {
 			break
 		}
 		if i >= page.Offset {
-			tickets = append(tickets, s.ticket)
+			elements = append(elements, s.element)
 		}
 		i++
 	}
-	all := make([]Pending, len(tickets))
-	for i, rank := range line.Ranks(tickets, nil) {
-		all[i] = tickets[i].Member.pending(rank, page.Offset+i)
+	all := make([]Pending, len(elements))
+	for i, rank := range pending.Ranks(elements, nil) {
+		all[i] = elements[i].Member.pending(rank, page.Offset+i)
 	}
 	return all, true
 }
@@ -79,8 +79,8 @@ func (e *Engine) PendingStage(key StageKey) (Pending, bool) {
 	if s == nil || s.line == nil {
 		return Pending{}, false
 	}
-	line, tickets := s.line.line, []*ticket{s.ticket}
-	return s.pending(line.Ranks(tickets, nil)[0], line.Ranks(tickets, s.localQueue.has)[0]), true
+	pending, elements := s.line.pending, []*ticket{s.element}
+	return s.pending(pending.Ranks(elements, nil)[0], pending.Ranks(elements, s.localQueue.has)[0]), true
 }
 
 func (q *localQueue) has(c class) bool { return c.localQueue == q }

@@ -75,8 +75,8 @@ type stage struct {
 	// gaveUp is the last cycle in which it lost a reservation.
 	gaveUp uint64
 	// line is the ClusterQueue in which the stage is pending, or nil, and ticket its element there.
-	line   *clusterQueue
-	ticket *ticket
+	line    *clusterQueue
+	element *ticket
 	// alarm is set while the stage must wait until requeueAt.
 	alarm alarm
 	// membership is nil unless the stage is in a co-admission group.
@@ -85,7 +85,7 @@ type stage struct {
 	told Refusal
 }
 
-type ticket = queue.Ticket[*stage, class, quota.ID]
+type ticket = queue.Element[*stage, class, quota.ID]
 
 // An assignment is a charge to a ClusterQueue.
 type assignment struct {
@@ -379,18 +379,18 @@ func (e *Engine) enqueue(s *stage) {
 		item = e.item(s, j)
 	}
 	if s.line != nil {
-		if s.line == to && s.ticket.Item == item {
+		if s.line == to && s.element.Item == item {
 			return
 		}
 		if s.line != to {
 			e.lose(s)
 		}
-		s.line.line.Remove(s.ticket)
+		s.line.pending.Remove(s.element)
 		e.rouse(s.line)
 	}
-	s.line, s.ticket = to, nil
+	s.line, s.element = to, nil
 	if to != nil {
-		s.ticket = to.line.Add(item)
+		s.element = to.pending.Add(item)
 		e.rouse(to)
 	}
 }

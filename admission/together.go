@@ -32,8 +32,8 @@ func (e *Engine) try(b *bundle) *trial {
 		if s.line == nil {
 			continue
 		}
-		if len(t.looks) == 0 || t.position.Compare(s.ticket.Position) < 0 {
-			t.position = s.ticket.Position
+		if len(t.looks) == 0 || t.position.Compare(s.element.Position) < 0 {
+			t.position = s.element.Position
 		}
 		t.looks = append(t.looks, e.look(s))
 	}
@@ -259,7 +259,7 @@ func (e *Engine) sleepTogether(l *look, decisions []Decision) []Decision {
 	for i, m := range t.looks {
 		m.waits = append(m.waits, queue.Wait[quota.ID]{Topic: t.bundle.topic})
 		decisions = e.putToSleep(m, t.refusals[i], decisions)
-		if m.q != l.q && m.q.line.Next() != nil {
+		if m.q != l.q && m.q.pending.Next() != nil {
 			e.rouse(m.q)
 		}
 	}
@@ -291,14 +291,14 @@ func (e *Engine) isTurn(l *look) bool {
 		return true
 	}
 	for _, m := range t.looks {
-		if next := m.q.line.Next(); next != nil && !t.comesBefore(next, m.q) {
+		if next := m.q.pending.Next(); next != nil && !t.comesBefore(next, m.q) {
 			return false
 		}
 		if g := m.q.group; g == l.q.group || !g.isDirty {
 			continue
 		}
 		for _, q := range m.q.group.awake {
-			if next := q.line.Next(); next != nil && q != m.q && next.Compare(m.s.ticket.Position) < 0 && !t.has(next.Member) {
+			if next := q.pending.Next(); next != nil && q != m.q && next.Compare(m.s.element.Position) < 0 && !t.has(next.Member) {
 				return false
 			}
 		}
@@ -314,7 +314,7 @@ func (t *trial) has(s *stage) bool {
 // comesBefore reports whether a member is this stage, or precedes it in its queue.
 func (t *trial) comesBefore(other *ticket, q *clusterQueue) bool {
 	return slices.ContainsFunc(t.looks, func(l *look) bool {
-		return l.q == q && (l.s.ticket == other || l.s.ticket.Precedes(other))
+		return l.q == q && (l.s.element == other || l.s.element.Precedes(other))
 	})
 }
 

@@ -24,56 +24,56 @@ const (
 	Strict
 )
 
-// A Line has the pending stages of one ClusterQueue: members M of shape S that are parked on topics T.
-type Line[M any, S, T comparable] struct {
+// A Pending has the pending stages of one ClusterQueue: members M of shape S that are parked on topics T.
+type Pending[M any, S, T comparable] struct {
 	strategy Strategy
 	size     int
-	classes  map[S]*class[M, S, T]
-	awake    ranking[*class[M, S, T]]
+	classes  map[S]*equivClass[M, S, T]
+	awake    ranking[*equivClass[M, S, T]]
 	asleep   map[T]*ranking[*sleeper[M, S, T]]
-	behind   map[S]*class[M, S, T]
+	behind   map[S]*equivClass[M, S, T]
 	// blocker is the first stage that does not fit, under Strict. Of the stages behind it only those with Passes are offered.
-	blocker *Ticket[M, S, T]
+	blocker *Element[M, S, T]
 	// lead orders shapes before positions are compared, or is nil.
 	lead func(S) float64
 }
 
-// A Ticket is an element of a Line.
-type Ticket[M any, S, T comparable] struct {
+// An Element is an element of a Line.
+type Element[M any, S, T comparable] struct {
 	Item[M, S]
-	class *class[M, S, T]
-	index int
+	equivClass *equivClass[M, S, T]
+	index      int
 	// isOut is true if the stage was removed from the line.
 	isOut bool
 }
 
-func (t *Ticket[M, S, T]) compare(other *Ticket[M, S, T]) int { return t.Compare(other.Position) }
+func (t *Element[M, S, T]) compare(other *Element[M, S, T]) int { return t.Compare(other.Position) }
 
-func (t *Ticket[M, S, T]) place() *int { return &t.index }
+func (t *Element[M, S, T]) place() *int { return &t.index }
 
 // Precedes reports whether a stage comes before another stage of the same Line.
-func (t *Ticket[M, S, T]) Precedes(other *Ticket[M, S, T]) bool {
-	if t.class.lead != other.class.lead {
-		return t.class.lead < other.class.lead
+func (t *Element[M, S, T]) Precedes(other *Element[M, S, T]) bool {
+	if t.equivClass.lead != other.equivClass.lead {
+		return t.equivClass.lead < other.equivClass.lead
 	}
 	return t.compare(other) < 0
 }
 
-// A class has the tickets of one shape.
-type class[M any, S, T comparable] struct {
+// An equivClass has the tickets of one shape.
+type equivClass[M any, S, T comparable] struct {
 	shape   S
 	lead    float64
-	tickets ranking[*Ticket[M, S, T]]
+	tickets ranking[*Element[M, S, T]]
 	isAwake bool
-	// untold has the tickets that were added since the class was last refused. Some may have been removed again.
-	untold []*Ticket[M, S, T]
+	// unnotified has the tickets that were added since the class was last refused. Some may have been removed again.
+	unnotified []*Element[M, S, T]
 	// heard is the last announced refusal of the shape.
 	heard    string
 	sleepers []*sleeper[M, S, T]
 	index    int
 }
 
-func (c *class[M, S, T]) compare(other *class[M, S, T]) int {
+func (c *equivClass[M, S, T]) compare(other *equivClass[M, S, T]) int {
 	switch {
 	case c.tickets.first().Precedes(other.tickets.first()):
 		return -1
@@ -83,13 +83,13 @@ func (c *class[M, S, T]) compare(other *class[M, S, T]) int {
 	return 0
 }
 
-func (c *class[M, S, T]) place() *int { return &c.index }
+func (c *equivClass[M, S, T]) place() *int { return &c.index }
 
 // A sleeper is a class that is parked on one topic.
 type sleeper[M any, S, T comparable] struct {
-	class *class[M, S, T]
-	on    Wait[T]
-	index int
+	equivClass *equivClass[M, S, T]
+	on         Wait[T]
+	index      int
 }
 
 func (s *sleeper[M, S, T]) compare(other *sleeper[M, S, T]) int {
@@ -110,186 +110,186 @@ type Wait[T comparable] struct {
 	Need  int64
 }
 
-// NewLine returns an empty Line.
-func NewLine[M any, S, T comparable]() *Line[M, S, T] {
-	return &Line[M, S, T]{
-		classes: map[S]*class[M, S, T]{},
+// NewPending returns an empty Line.
+func NewPending[M any, S, T comparable]() *Pending[M, S, T] {
+	return &Pending[M, S, T]{
+		classes: map[S]*equivClass[M, S, T]{},
 		asleep:  map[T]*ranking[*sleeper[M, S, T]]{},
-		behind:  map[S]*class[M, S, T]{},
+		behind:  map[S]*equivClass[M, S, T]{},
 	}
 }
 
 // SetStrategy changes the strategy, and wakes all stages if it is another one.
-func (l *Line[M, S, T]) SetStrategy(s Strategy) {
-	if s != l.strategy {
-		l.strategy = s
-		l.WakeAll()
+func (p *Pending[M, S, T]) SetStrategy(s Strategy) {
+	if s != p.strategy {
+		p.strategy = s
+		p.WakeAll()
 	}
 }
 
 // SetLead makes shapes with a smaller lead come first, regardless of their positions. If it is nil, only positions count. It wakes all
 // stages.
-func (l *Line[M, S, T]) SetLead(lead func(S) float64) {
-	l.lead = lead
-	l.Reorder()
-	l.WakeAll()
+func (p *Pending[M, S, T]) SetLead(lead func(S) float64) {
+	p.lead = lead
+	p.Reorder()
+	p.WakeAll()
 }
 
 // Reorder computes the lead of every shape again. It wakes stages that now come before the blocker.
-func (l *Line[M, S, T]) Reorder() {
-	for _, c := range l.classes {
-		c.lead = l.leadOf(c.shape)
+func (p *Pending[M, S, T]) Reorder() {
+	for _, c := range p.classes {
+		c.lead = p.leadOf(c.shape)
 	}
-	l.awake.sort()
-	if l.blocker == nil {
+	p.awake.sort()
+	if p.blocker == nil {
 		return
 	}
-	for _, c := range l.behind {
-		if c.tickets.first().Precedes(l.blocker) {
-			l.wake(c)
+	for _, c := range p.behind {
+		if c.tickets.first().Precedes(p.blocker) {
+			p.wake(c)
 		}
 	}
 }
 
 // Blocks reports whether a stage blocks the stages behind it.
-func (l *Line[M, S, T]) Blocks() bool { return l.blocker != nil }
+func (p *Pending[M, S, T]) Blocks() bool { return p.blocker != nil }
 
-func (l *Line[M, S, T]) leadOf(shape S) float64 {
-	if l.lead == nil {
+func (p *Pending[M, S, T]) leadOf(shape S) float64 {
+	if p.lead == nil {
 		return 0
 	}
-	return l.lead(shape)
+	return p.lead(shape)
 }
 
 // Len returns how many stages are pending.
-func (l *Line[M, S, T]) Len() int { return l.size }
+func (p *Pending[M, S, T]) Len() int { return p.size }
 
 // Add adds a stage, and wakes all stages of its shape.
-func (l *Line[M, S, T]) Add(item Item[M, S]) *Ticket[M, S, T] {
-	c := l.classes[item.Shape]
+func (p *Pending[M, S, T]) Add(item Item[M, S]) *Element[M, S, T] {
+	c := p.classes[item.Shape]
 	if c == nil {
-		c = &class[M, S, T]{shape: item.Shape, lead: l.leadOf(item.Shape)}
-		l.classes[item.Shape] = c
+		c = &equivClass[M, S, T]{shape: item.Shape, lead: p.leadOf(item.Shape)}
+		p.classes[item.Shape] = c
 	}
-	t := &Ticket[M, S, T]{Item: item, class: c}
-	c.untold = append(c.untold, t)
+	t := &Element[M, S, T]{Item: item, equivClass: c}
+	c.unnotified = append(c.unnotified, t)
 	c.tickets.push(t)
-	l.size++
+	p.size++
 	if c.isAwake {
-		l.awake.fix(c)
+		p.awake.fix(c)
 	} else {
-		l.wake(c)
+		p.wake(c)
 	}
 	return t
 }
 
 // Remove removes a stage. Stages that were blocked by it are awake again.
-func (l *Line[M, S, T]) Remove(t *Ticket[M, S, T]) {
-	l.size--
+func (p *Pending[M, S, T]) Remove(t *Element[M, S, T]) {
+	p.size--
 	t.isOut = true
-	c := t.class
+	c := t.equivClass
 	if c.tickets.size() == 1 {
 		if c.isAwake {
-			l.awake.drop(c)
+			p.awake.drop(c)
 		}
-		l.forget(c)
+		p.forget(c)
 		c.tickets.drop(t)
-		delete(l.classes, c.shape)
+		delete(p.classes, c.shape)
 	} else {
 		c.tickets.drop(t)
 		if c.isAwake {
-			l.awake.fix(c)
+			p.awake.fix(c)
 		}
 	}
-	if l.blocker == t {
+	if p.blocker == t {
 		// The next stage of its shape takes its place as blocker, and must be offered before the blocked stages.
 		if c.tickets.size() > 0 && !c.isAwake {
-			l.wake(c)
+			p.wake(c)
 		}
-		l.unblock()
+		p.unblock()
 	}
 }
 
 // Next returns the first stage that is awake, or nil.
-func (l *Line[M, S, T]) Next() *Ticket[M, S, T] {
-	if l.awake.size() == 0 {
+func (p *Pending[M, S, T]) Next() *Element[M, S, T] {
+	if p.awake.size() == 0 {
 		return nil
 	}
-	return l.awake.first().tickets.first()
+	return p.awake.first().tickets.first()
 }
 
 // Blocker returns the stage that this one must not overtake, or nil.
-func (l *Line[M, S, T]) Blocker(t *Ticket[M, S, T]) *Ticket[M, S, T] {
-	if l.blocker == nil || l.blocker == t || t.Passes || t.Precedes(l.blocker) {
+func (p *Pending[M, S, T]) Blocker(t *Element[M, S, T]) *Element[M, S, T] {
+	if p.blocker == nil || p.blocker == t || t.Passes || t.Precedes(p.blocker) {
 		return nil
 	}
-	return l.blocker
+	return p.blocker
 }
 
 // Announce records why the shape of a stage is about to be refused. If the reason is new, all stages of the shape must be notified.
-func (l *Line[M, S, T]) Announce(t *Ticket[M, S, T], reason string) {
-	if c := t.class; c.heard != reason {
+func (p *Pending[M, S, T]) Announce(t *Element[M, S, T], reason string) {
+	if c := t.equivClass; c.heard != reason {
 		c.heard = reason
-		c.untold = slices.Clone(c.tickets.members)
+		c.unnotified = slices.Clone(c.tickets.members)
 	}
 }
 
 // Park parks a stage and all others of its shape until one of the waits ends, and returns, in order, those that have not been refused since
 // they were added.
-func (l *Line[M, S, T]) Park(t *Ticket[M, S, T], waits []Wait[T]) []M {
-	told := l.park(t.class, waits)
-	if l.blocker != nil && l.blocker.class == t.class {
-		l.unblock()
+func (p *Pending[M, S, T]) Park(t *Element[M, S, T], waits []Wait[T]) []M {
+	told := p.park(t.equivClass, waits)
+	if p.blocker != nil && p.blocker.equivClass == t.equivClass {
+		p.unblock()
 	}
 	return told
 }
 
-func (l *Line[M, S, T]) park(c *class[M, S, T], waits []Wait[T]) []M {
+func (p *Pending[M, S, T]) park(c *equivClass[M, S, T], waits []Wait[T]) []M {
 	if c.isAwake {
-		l.awake.drop(c)
+		p.awake.drop(c)
 		c.isAwake = false
 	}
-	l.forget(c)
+	p.forget(c)
 	for _, wait := range waits {
-		if l.asleep[wait.Topic] == nil {
-			l.asleep[wait.Topic] = &ranking[*sleeper[M, S, T]]{}
+		if p.asleep[wait.Topic] == nil {
+			p.asleep[wait.Topic] = &ranking[*sleeper[M, S, T]]{}
 		}
-		s := &sleeper[M, S, T]{class: c, on: wait}
+		s := &sleeper[M, S, T]{equivClass: c, on: wait}
 		c.sleepers = append(c.sleepers, s)
-		l.asleep[wait.Topic].push(s)
+		p.asleep[wait.Topic].push(s)
 	}
 	return c.tell()
 }
 
 // Block does the same as Park for a stage that blocks the stages behind it, if the strategy is Strict.
-func (l *Line[M, S, T]) Block(t *Ticket[M, S, T], waits []Wait[T]) []M {
-	told := l.park(t.class, waits)
+func (p *Pending[M, S, T]) Block(t *Element[M, S, T], waits []Wait[T]) []M {
+	told := p.park(t.equivClass, waits)
 	second := t
-	if l.strategy != Strict || l.blocker == t {
+	if p.strategy != Strict || p.blocker == t {
 		return told
 	}
-	if l.blocker == nil || t.Precedes(l.blocker) {
-		l.blocker, second = t, l.blocker
+	if p.blocker == nil || t.Precedes(p.blocker) {
+		p.blocker, second = t, p.blocker
 	}
-	if second != nil && !second.class.isAwake && second.class != l.blocker.class {
+	if second != nil && !second.equivClass.isAwake && second.equivClass != p.blocker.equivClass {
 		// When the blocker is removed, this stage blocks in its place, and must be offered before the stages behind it.
-		l.behind[second.class.shape] = second.class
+		p.behind[second.equivClass.shape] = second.equivClass
 	}
 	return told
 }
 
 // ParkBehind parks a stage and all others of its shape until the blocker is removed or overtaken.
-func (l *Line[M, S, T]) ParkBehind(t *Ticket[M, S, T]) []M {
-	told := l.park(t.class, nil)
-	l.behind[t.class.shape] = t.class
+func (p *Pending[M, S, T]) ParkBehind(t *Element[M, S, T]) []M {
+	told := p.park(t.equivClass, nil)
+	p.behind[t.equivClass.shape] = t.equivClass
 	return told
 }
 
 // tell returns the members of the untold tickets, and clears the list.
-func (c *class[M, S, T]) tell() []M {
-	untold := slices.DeleteFunc(c.untold, func(t *Ticket[M, S, T]) bool { return t.isOut })
-	c.untold = nil
-	slices.SortFunc(untold, (*Ticket[M, S, T]).compare)
+func (c *equivClass[M, S, T]) tell() []M {
+	untold := slices.DeleteFunc(c.unnotified, func(t *Element[M, S, T]) bool { return t.isOut })
+	c.unnotified = nil
+	slices.SortFunc(untold, (*Element[M, S, T]).compare)
 	members := make([]M, len(untold))
 	for i, t := range untold {
 		members[i] = t.Member
@@ -298,52 +298,52 @@ func (c *class[M, S, T]) tell() []M {
 }
 
 // Wake wakes the stages that are parked on a topic and need at most this amount, and reports whether there were any.
-func (l *Line[M, S, T]) Wake(topic T, enough int64) bool {
-	r := l.asleep[topic]
+func (p *Pending[M, S, T]) Wake(topic T, enough int64) bool {
+	r := p.asleep[topic]
 	woken := false
 	for r != nil && r.size() > 0 && r.first().on.Need <= enough {
-		l.wake(r.first().class)
+		p.wake(r.first().equivClass)
 		woken = true
 	}
 	return woken
 }
 
 // Sleeps reports whether a stage is parked on a topic.
-func (l *Line[M, S, T]) Sleeps(topic T) bool { return l.asleep[topic] != nil }
+func (p *Pending[M, S, T]) Sleeps(topic T) bool { return p.asleep[topic] != nil }
 
 // WakeAll wakes all stages.
-func (l *Line[M, S, T]) WakeAll() {
-	l.blocker = nil
-	for _, c := range l.classes {
+func (p *Pending[M, S, T]) WakeAll() {
+	p.blocker = nil
+	for _, c := range p.classes {
 		if !c.isAwake {
-			l.wake(c)
+			p.wake(c)
 		}
 	}
 }
 
-func (l *Line[M, S, T]) unblock() {
-	l.blocker = nil
-	for _, c := range l.behind {
-		l.wake(c)
+func (p *Pending[M, S, T]) unblock() {
+	p.blocker = nil
+	for _, c := range p.behind {
+		p.wake(c)
 	}
 }
 
 // wake makes a class awake. If it has the blocker, the blocked stages stay parked until the blocker has been checked again.
-func (l *Line[M, S, T]) wake(c *class[M, S, T]) {
-	l.forget(c)
+func (p *Pending[M, S, T]) wake(c *equivClass[M, S, T]) {
+	p.forget(c)
 	c.isAwake = true
-	l.awake.push(c)
+	p.awake.push(c)
 }
 
 // forget removes a class from all topics on which it is parked.
-func (l *Line[M, S, T]) forget(c *class[M, S, T]) {
+func (p *Pending[M, S, T]) forget(c *equivClass[M, S, T]) {
 	for _, s := range c.sleepers {
-		r := l.asleep[s.on.Topic]
+		r := p.asleep[s.on.Topic]
 		r.drop(s)
 		if r.size() == 0 {
-			delete(l.asleep, s.on.Topic)
+			delete(p.asleep, s.on.Topic)
 		}
 	}
 	c.sleepers = nil
-	delete(l.behind, c.shape)
+	delete(p.behind, c.shape)
 }

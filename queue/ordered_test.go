@@ -15,12 +15,12 @@ import (
 // TestWalkIsTheOrderOfTheLine compares a walk with the order in which stages are offered when all are awake, and the ranks with the walk.
 func TestWalkIsTheOrderOfTheLine(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		l := newLine()
+		p := newLine()
 		leads := map[string]float64{"a": 1, "b": 1, "c": 0}
 		if rapid.Bool().Draw(t, "usage counts") {
-			l.SetLead(func(shape string) float64 { return leads[shape] })
+			p.SetLead(func(shape string) float64 { return leads[shape] })
 		}
-		tickets := map[string]*queue.Ticket[string, string, string]{}
+		elements := map[string]*queue.Element[string, string, string]{}
 		for i := range rapid.IntRange(0, 20).Draw(t, "size") {
 			name := fmt.Sprintf("%02d", i)
 			it := queue.Item[string, string]{Member: name, Shape: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "shape"), Position: queue.Position{
@@ -28,37 +28,37 @@ func TestWalkIsTheOrderOfTheLine(t *testing.T) {
 				Standing: queue.Standing(rapid.IntRange(0, 1).Draw(t, "standing")),
 				Since:    time.Unix(int64(rapid.IntRange(0, 3).Draw(t, "since")), 0), UID: types.UID(name),
 			}}
-			tickets[name] = l.Add(it)
+			elements[name] = p.Add(it)
 		}
 		of := rapid.SampledFrom([]func(string) bool{nil, func(shape string) bool { return shape != "b" }}).Draw(t, "of")
-		walk := slices.Collect(l.Ordered(of))
-		whole := slices.Collect(l.Ordered(nil))
-		page := []*queue.Ticket[string, string, string]{}
+		walk := slices.Collect(p.Ordered(of))
+		whole := slices.Collect(p.Ordered(nil))
+		page := []*queue.Element[string, string, string]{}
 		var wantRanks []int
 		for i, name := range whole {
-			if i > 0 && tickets[name].Precedes(tickets[whole[i-1]]) {
+			if i > 0 && elements[name].Precedes(elements[whole[i-1]]) {
 				t.Fatalf("%s comes after %s in %v", name, whole[i-1], whole)
 			}
 			if rapid.Bool().Draw(t, "on the page") {
-				page = append(page, tickets[name])
+				page = append(page, elements[name])
 				before := 0
 				for _, other := range walk {
-					if tickets[other].Precedes(tickets[name]) {
+					if elements[other].Precedes(elements[name]) {
 						before++
 					}
 				}
 				wantRanks = append(wantRanks, before)
 			}
 		}
-		if got := l.Ranks(page, of); !slices.Equal(got, wantRanks) {
+		if got := p.Ranks(page, of); !slices.Equal(got, wantRanks) {
 			t.Fatalf("ranks are %v, want %v", got, wantRanks)
 		}
 		var offered []string
-		for l.Next() != nil {
-			if of == nil || of(l.Next().Shape) {
-				offered = append(offered, l.Next().Member)
+		for p.Next() != nil {
+			if of == nil || of(p.Next().Shape) {
+				offered = append(offered, p.Next().Member)
 			}
-			l.Remove(l.Next())
+			p.Remove(p.Next())
 		}
 		if !slices.Equal(walk, offered) {
 			t.Fatalf("the walk is %v, offered are %v", walk, offered)
@@ -68,17 +68,17 @@ func TestWalkIsTheOrderOfTheLine(t *testing.T) {
 
 // TestWalkStops: a caller that stops after two members gets no more, and the line is unchanged.
 func TestWalkStops(t *testing.T) {
-	l := newLine()
+	p := newLine()
 	for i, name := range []string{"a", "b", "c", "d"} {
-		l.Add(item(name, "same", int64(i)))
+		p.Add(item(name, "same", int64(i)))
 	}
 	var got []string
-	for name := range l.Ordered(nil) {
+	for name := range p.Ordered(nil) {
 		if got = append(got, name); len(got) == 2 {
 			break
 		}
 	}
-	if !slices.Equal(got, []string{"a", "b"}) || next(l) != "a" || l.Len() != 4 {
-		t.Errorf("got %v; next is %s of %d", got, next(l), l.Len())
+	if !slices.Equal(got, []string{"a", "b"}) || next(p) != "a" || p.Len() != 4 {
+		t.Errorf("got %v; next is %s of %d", got, next(p), p.Len())
 	}
 }

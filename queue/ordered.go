@@ -9,12 +9,12 @@ import (
 // Ordered yields the members of the line, or those of the shapes for which of is true, in the order in which they would be offered if all
 // were awake. It visits each shape once, and then only the yielded members and their neighbors in the heap. The line must not change during
 // the iteration.
-func (l *Line[M, S, T]) Ordered(of func(S) bool) iter.Seq[M] {
+func (p *Pending[M, S, T]) Ordered(of func(S) bool) iter.Seq[M] {
 	return func(yield func(M) bool) {
 		front := &ranking[*spot[M, S, T]]{}
-		for shape, c := range l.classes {
+		for shape, c := range p.classes {
 			if of == nil || of(shape) {
-				front.push(&spot[M, S, T]{class: c})
+				front.push(&spot[M, S, T]{equivClass: c})
 			}
 		}
 		for front.size() > 0 {
@@ -24,8 +24,8 @@ func (l *Line[M, S, T]) Ordered(of func(S) bool) iter.Seq[M] {
 			}
 			below := 2*next.at + 1
 			front.drop(next)
-			for i := below; i < min(below+2, next.class.tickets.size()); i++ {
-				front.push(&spot[M, S, T]{class: next.class, at: i})
+			for i := below; i < min(below+2, next.equivClass.tickets.size()); i++ {
+				front.push(&spot[M, S, T]{equivClass: next.equivClass, at: i})
 			}
 		}
 	}
@@ -33,32 +33,32 @@ func (l *Line[M, S, T]) Ordered(of func(S) bool) iter.Seq[M] {
 
 // A spot is the position of a walk in the heap of a class.
 type spot[M any, S, T comparable] struct {
-	class *class[M, S, T]
-	at    int
-	index int
+	equivClass *equivClass[M, S, T]
+	at         int
+	index      int
 }
 
-func (s *spot[M, S, T]) ticket() *Ticket[M, S, T] { return s.class.tickets.members[s.at] }
+func (s *spot[M, S, T]) ticket() *Element[M, S, T] { return s.equivClass.tickets.members[s.at] }
 
 func (s *spot[M, S, T]) compare(other *spot[M, S, T]) int { return s.ticket().order(other.ticket()) }
 
 func (s *spot[M, S, T]) place() *int { return &s.index }
 
 // order is Precedes as a comparison function for sorting.
-func (t *Ticket[M, S, T]) order(other *Ticket[M, S, T]) int {
-	return cmp.Or(cmp.Compare(t.class.lead, other.class.lead), t.compare(other))
+func (t *Element[M, S, T]) order(other *Element[M, S, T]) int {
+	return cmp.Or(cmp.Compare(t.equivClass.lead, other.equivClass.lead), t.compare(other))
 }
 
 // Ranks returns how many stages come before each of some tickets, which must be given in the order of the line. It counts only shapes for
 // which of is true, or all if of is nil. It visits each shape once, and the stages that come before the last of the tickets.
-func (l *Line[M, S, T]) Ranks(tickets []*Ticket[M, S, T], of func(S) bool) []int {
-	ranks := make([]int, len(tickets))
-	if len(tickets) == 0 {
+func (p *Pending[M, S, T]) Ranks(elements []*Element[M, S, T], of func(S) bool) []int {
+	ranks := make([]int, len(elements))
+	if len(elements) == 0 {
 		return ranks
 	}
-	for shape, c := range l.classes {
+	for shape, c := range p.classes {
 		if of == nil || of(shape) {
-			c.count(0, tickets, ranks)
+			c.count(0, elements, ranks)
 		}
 	}
 	for i := 1; i < len(ranks); i++ {
@@ -69,19 +69,19 @@ func (l *Line[M, S, T]) Ranks(tickets []*Ticket[M, S, T], of func(S) bool) []int
 
 // count increments the rank of the first ticket that comes after the member at an index of the heap, and continues with the members below
 // it.
-func (c *class[M, S, T]) count(at int, tickets []*Ticket[M, S, T], ranks []int) {
+func (c *equivClass[M, S, T]) count(at int, elements []*Element[M, S, T], ranks []int) {
 	if at >= c.tickets.size() {
 		return
 	}
 	t := c.tickets.members[at]
-	first, isOneOfThem := slices.BinarySearchFunc(tickets, t, (*Ticket[M, S, T]).order)
+	first, isOneOfThem := slices.BinarySearchFunc(elements, t, (*Element[M, S, T]).order)
 	if isOneOfThem {
 		first++
 	}
-	if first == len(tickets) {
+	if first == len(elements) {
 		return
 	}
 	ranks[first]++
-	c.count(2*at+1, tickets, ranks)
-	c.count(2*at+2, tickets, ranks)
+	c.count(2*at+1, elements, ranks)
+	c.count(2*at+2, elements, ranks)
 }
