@@ -19,7 +19,7 @@ func TestActiveBehindReservation(t *testing.T) {
 	w.queue("borrower", "a100: gpu=0", func(q *kueue.ClusterQueue) { q.Spec.CohortName = "lab" })
 	pending := func(active, inadmissible int32) {
 		t.Helper()
-		for _, q := range w.engine.Inventory().ClusterQueues {
+		for _, q := range w.engine.Stats().ClusterQueues {
 			if q.Name == "borrower" && (q.Backlog.Active != active || q.Inadmissible != inadmissible) {
 				t.Errorf("active %d, inadmissible %d, want %d and %d", q.Backlog.Active, q.Inadmissible, active, inadmissible)
 			}

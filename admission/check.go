@@ -14,7 +14,7 @@ import (
 )
 
 // A rule returns why a stage is refused, or nil.
-type rule func(*Engine, *look) *Refusal
+type rule func(*Engine, *candidate) *Refusal
 
 // rules returns the checks in the order in which they are reported: problems that a user must fix come before those that time will solve.
 func rules() []rule {
@@ -27,23 +27,23 @@ func rules() []rule {
 
 // check returns why a stage is not admitted, or nil. The stage uses no quota that is reserved for other stages. But a stage that stays within the
 // quota of its own ClusterQueue neither evicts nor waits because of quota that other stages wait to borrow, or keep from borrowers.
-func (e *Engine) check(l *look) *Refusal {
-	if b := l.s.bundle(); b != nil {
+func (e *Engine) check(l *candidate) *Refusal {
+	if b := l.s.coAdmissionGroup(); b != nil {
 		return e.checkTogether(l, b)
 	}
-	refusal := e.asIfNothingWereKept(l, func() *Refusal { return e.firstRefusal(l) })
+	refusal := e.ignoringOwnReservations(l, func() *Refusal { return e.firstRefusal(l) })
 	if refusal == nil && !l.preempts() {
 		return nil
 	}
-	yielding, reservers := e.borrowedPledges(l), e.borrowedPeaks(l)
+	yielding, reservers := e.borrowedPreemptReservations(l), e.borrowedPeaks(l)
 	yielding = append(yielding, l.keptNominal(yielding)...)
 	if len(yielding)+len(reservers) == 0 {
 		return refusal
 	}
-	again := e.look(l.s)
+	again := e.candidate(l.s)
 	again.yielding, again.reservers = yielding, reservers
 	var borrows bool
-	if e.asIfNothingWereKept(again, func() *Refusal {
+	if e.ignoringOwnReservations(again, func() *Refusal {
 		refusal := e.firstRefusal(again)
 		borrows = refusal == nil && e.wouldBorrow(again)
 		return refusal
@@ -54,7 +54,7 @@ func (e *Engine) check(l *look) *Refusal {
 	return refusal
 }
 
-func (e *Engine) firstRefusal(l *look) *Refusal {
+func (e *Engine) firstRefusal(l *candidate) *Refusal {
 	for _, rule := range rules() {
 		if refusal := rule(e, l); refusal != nil {
 			return refusal
@@ -83,7 +83,7 @@ func (r Refusal) inKueue(format string, args ...any) *Refusal {
 	return &r
 }
 
-func localQueueExists(_ *Engine, l *look) *Refusal {
+func localQueueExists(_ *Engine, l *candidate) *Refusal {
 	const check = "LocalQueueExists"
 	switch {
 	case l.lq.key.Name == "":
@@ -98,7 +98,7 @@ func localQueueExists(_ *Engine, l *look) *Refusal {
 	return nil
 }
 
-func clusterQueueIsActive(e *Engine, l *look) *Refusal {
+func clusterQueueIsActive(e *Engine, l *candidate) *Refusal {
 	if !l.q.exists {
 		return misconfigured("ClusterQueueExists", "there is no ClusterQueue %s, to which LocalQueue %s leads", l.q.name, l.lq.key.Name).
 			inKueue("ClusterQueue %s doesn't exist", l.q.name)
@@ -118,7 +118,7 @@ func clusterQueueIsActive(e *Engine, l *look) *Refusal {
 	return refuse("ClusterQueueIsActive", "ClusterQueue %s: %s", l.q.name, a.Message).inKueue("ClusterQueue %s is inactive", l.q.name)
 }
 
-func namespaceIsSelected(e *Engine, l *look) *Refusal {
+func namespaceIsSelected(e *Engine, l *candidate) *Refusal {
 	if namespace, ok := e.namespaces[l.s.key.Namespace]; ok && l.q.selector.Matches(labels.Set(namespace)) {
 		return nil
 	}
@@ -126,19 +126,19 @@ func namespaceIsSelected(e *Engine, l *look) *Refusal {
 		l.q.name, l.s.key.Namespace).inKueue("workload namespace doesn't match ClusterQueue selector")
 }
 
-func isSupported(_ *Engine, l *look) *Refusal {
+func isSupported(_ *Engine, l *candidate) *Refusal {
 	switch {
 	case l.s.unsupported != "":
 		return misconfigured("IsSupported", "%s", l.s.unsupported)
-	case l.s.shape.isRejected:
-		return misconfigured(podsAreValid, "%s", l.s.shape.problem)
-	case l.s.shape.problem != "":
-		return misconfigured("IsSupported", "%s", l.s.shape.problem)
+	case l.s.demand.isRejected:
+		return misconfigured(podsAreValid, "%s", l.s.demand.problem)
+	case l.s.demand.problem != "":
+		return misconfigured("IsSupported", "%s", l.s.demand.problem)
 	}
 	return nil
 }
 
-func isInPlan(_ *Engine, l *look) *Refusal {
+func isInPlan(_ *Engine, l *candidate) *Refusal {
 	switch {
 	case l.j == nil:
 		return nil
@@ -163,17 +163,17 @@ func (j *jobSet) problemAhead() string {
 			isBehind[s.index] = true
 		}
 	}
-	for i, shape := range j.stages {
-		if shape.problem != "" && !isBehind[i] {
-			return shape.problem
+	for i, demand := range j.stages {
+		if demand.problem != "" && !isBehind[i] {
+			return demand.problem
 		}
 	}
 	return ""
 }
 
 // flavorsExist computes the choices of flavors, and refuses a stage that can never be admitted.
-func flavorsExist(e *Engine, l *look) *Refusal {
-	o := e.offer(l.s.shape, l.q)
+func flavorsExist(e *Engine, l *candidate) *Refusal {
+	o := e.offer(l.s.demand, l.q)
 	if o.infeasibility != nil {
 		if o.infeasibility.Oversized && (e.fitsInPart(l) || e.mayFitInPart(l)) {
 			return nil
@@ -185,7 +185,7 @@ func flavorsExist(e *Engine, l *look) *Refusal {
 		return refusal
 	}
 	l.items = o.items
-	if l.q.couldHave(o.first) || l.q.isWithinMost(o.items) || e.fitsInPart(l) || e.mayFitInPart(l) {
+	if l.q.withinCapacity(o.first) || l.q.isWithinMost(o.items) || e.fitsInPart(l) || e.mayFitInPart(l) {
 		return nil
 	}
 	return neverFits(e.largest(l), fmt.Sprintf("all pod sets together need %s in ClusterQueue %s", strings.Join(e.aboveMost(l.q, o.first), " and "), l.q.name))
@@ -210,7 +210,7 @@ func oversize(q *clusterQueue, infeasibility *flavor.Infeasibility) string {
 }
 
 // growthFitsLimits refuses a growth that would make a stage larger than its ClusterQueue could ever admit.
-func growthFitsLimits(e *Engine, l *look) *Refusal {
+func growthFitsLimits(e *Engine, l *candidate) *Refusal {
 	if !l.s.isGrowth || l.j == nil || l.items == nil {
 		return nil
 	}
@@ -241,21 +241,21 @@ func growthFitsLimits(e *Engine, l *look) *Refusal {
 // isWithinMost reports whether some combination of flavors is within the capacity of the ClusterQueue.
 func (q *clusterQueue) isWithinMost(items []flavor.Item) bool {
 	for choice := range flavor.Choices(items, flavor.MaxChoices) {
-		if q.couldHave(choice.Usage(items)) {
+		if q.withinCapacity(choice.Usage(items)) {
 			return true
 		}
 	}
 	return false
 }
 
-// couldHave reports whether a usage is within the capacity of the ClusterQueue.
-func (q *clusterQueue) couldHave(usage quota.Usage) bool {
+// withinCapacity reports whether a usage is within the capacity of the ClusterQueue.
+func (q *clusterQueue) withinCapacity(usage quota.Usage) bool {
 	return !slices.ContainsFunc(usage, func(c quota.Charge) bool { return c.Amount > q.node.Capacity(c.ID) })
 }
 
 // aboveMost returns which amounts of a usage exceed the capacity of the ClusterQueue.
 func (e *Engine) aboveMost(q *clusterQueue, usage quota.Usage) []string {
-	if q.couldHave(usage) {
+	if q.withinCapacity(usage) {
 		return nil
 	}
 	var above []string
@@ -288,7 +288,7 @@ func lackRefusal(q *clusterQueue, infeasibility *flavor.Infeasibility) *Refusal 
 }
 
 // checksAreFew refuses a stage that has to pass more AdmissionChecks than the status of a quota Workload can list.
-func checksAreFew(_ *Engine, l *look) *Refusal {
+func checksAreFew(_ *Engine, l *candidate) *Refusal {
 	const most = 8
 	if len(l.q.checks) <= most {
 		return nil
@@ -302,7 +302,7 @@ func checksAreFew(_ *Engine, l *look) *Refusal {
 }
 
 // jobSetStays refuses all stages of a JobSet that is being evicted: they would have to be evicted with the others.
-func jobSetStays(_ *Engine, l *look) *Refusal {
+func jobSetStays(_ *Engine, l *candidate) *Refusal {
 	if l.j == nil || !l.j.isLeaving() {
 		return nil
 	}
@@ -313,7 +313,7 @@ func jobSetStays(_ *Engine, l *look) *Refusal {
 }
 
 // podsAreReady lets one stage start at a time under BlockAdmission.
-func podsAreReady(e *Engine, l *look) *Refusal {
+func podsAreReady(e *Engine, l *candidate) *Refusal {
 	if !e.config.BlockAdmission || e.unready == 0 {
 		return nil
 	}
@@ -331,7 +331,7 @@ func podsAreReady(e *Engine, l *look) *Refusal {
 // Two kinds of stages are never blocked. A stage of a hold segment in progress passes (queue.Item.Passes): its JobSet releases its quota only
 // when this stage has run, and the blocking stage may wait for that quota. Only JobSets that already hold quota have such stages, so that no
 // stream of new JobSets can overtake. And no JobSet blocks another stage of its own.
-func isNotBehind(e *Engine, l *look) *Refusal {
+func isNotBehind(e *Engine, l *candidate) *Refusal {
 	blocker := l.q.pending.Blocker(l.s.element)
 	if blocker == nil || blocker.Member.isTogetherWith(l.s) || l.isOwnStage(blocker.Member) {
 		return nil
@@ -344,7 +344,7 @@ func isNotBehind(e *Engine, l *look) *Refusal {
 }
 
 // isOwnStage reports whether both stages belong to one JobSet. A growth comes after all stages, and is not one of them.
-func (l *look) isOwnStage(other *stage) bool {
+func (l *candidate) isOwnStage(other *stage) bool {
 	return l.j != nil && other.owner == l.s.owner && !l.s.isGrowth
 }
 

@@ -20,7 +20,7 @@ func (q *clusterQueue) mayPreempt() bool {
 }
 
 // preemptionOracle returns a function that reports to the flavor walk how an amount that is not free could be obtained.
-func (e *Engine) preemptionOracle(l *look) func(quota.ID, quota.Amount) flavor.Verdict {
+func (e *Engine) preemptionOracle(l *candidate) func(quota.ID, quota.Amount) flavor.Verdict {
 	if !l.q.mayPreempt() {
 		return nil
 	}
@@ -43,7 +43,7 @@ func (e *Engine) preemptionOracle(l *look) func(quota.ID, quota.Amount) flavor.V
 		// answer.
 		e.tree.WhatIfEvicted(func() bool {
 			for _, victim := range result.Victims {
-				tenureOf(victim.Holder).queue.node.Release(victim.Holder.Usage)
+				evictionUnitOf(victim.Holder).queue.node.Release(victim.Holder.Usage)
 			}
 			v.Level = l.q.node.Level(id, amount)
 			return true
@@ -53,7 +53,7 @@ func (e *Engine) preemptionOracle(l *look) func(quota.ID, quota.Amount) flavor.V
 }
 
 // find searches for victims. For a stage that asks for one resource, the flavor walk asks the same question first; it is searched once.
-func (e *Engine) find(l *look, usage quota.Usage) preempt.Result {
+func (e *Engine) find(l *candidate, usage quota.Usage) preempt.Result {
 	if l.searched == nil || !l.searched.usage.Equal(usage) {
 		l.searched = &search{usage, e.finder.Find(e.request(l, usage))}
 	}
@@ -61,7 +61,7 @@ func (e *Engine) find(l *look, usage quota.Usage) preempt.Result {
 }
 
 // whyNothingIsReclaimed returns the reason for a stage whose JobSet may hold more at once than could be reclaimed, or nothing.
-func (l *look) whyNothingIsReclaimed() string {
+func (l *candidate) whyNothingIsReclaimed() string {
 	if l.searched == nil || l.searched.result.Outcome != preempt.PeakTooLarge {
 		return ""
 	}
@@ -74,7 +74,7 @@ type search struct {
 	result preempt.Result
 }
 
-func (e *Engine) request(l *look, usage quota.Usage) preempt.Request {
+func (e *Engine) request(l *candidate, usage quota.Usage) preempt.Request {
 	p := l.s.element.Position
 	r := preempt.Request{Queue: l.q.holders, UID: l.s.uid, Priority: int64(p.Priority), Queued: p.Since, Usage: usage, JobSet: l.s.owner}
 	if l.hasPlan() && !l.s.isGrowth {
@@ -85,8 +85,8 @@ func (e *Engine) request(l *look, usage quota.Usage) preempt.Request {
 
 // peaksWith returns the amounts that the JobSet of a stage may come to hold in addition, before it releases anything, once the stage is admitted
 // with some usage. There are none if no stage would wait for quota then.
-func (e *Engine) peaksWith(l *look, usage quota.Usage) []quota.Usage {
-	before := e.course(l.j, l.q)
+func (e *Engine) peaksWith(l *candidate, usage quota.Usage) []quota.Usage {
+	before := e.progress(l.j, l.q)
 	var parts []podSetCharge
 	if l.choice != nil && usage.Equal(l.usage) {
 		parts = l.parts(l.choice)
@@ -103,13 +103,13 @@ func (e *Engine) peaksWith(l *look, usage quota.Usage) []quota.Usage {
 	return peaks
 }
 
-// tenureOf returns the eviction unit, of a JobSet or of a stage without one, that made a Holder. The unit may have another Holder now.
-func tenureOf(h *preempt.Holder) *tenure {
-	return h.Of.(*tenure) //nolint:forcetypeassert // nothing else makes Holders
+// evictionUnitOf returns the eviction unit, of a JobSet or of a stage without one, that made a Holder. The unit may have another Holder now.
+func evictionUnitOf(h *preempt.Holder) *evictionUnit {
+	return h.Of.(*evictionUnit) //nolint:forcetypeassert // nothing else makes Holders
 }
 
 // preempts searches for victims for the chosen flavors, and refuses the stage if there are not enough.
-func (e *Engine) preempts(l *look) *Refusal {
+func (e *Engine) preempts(l *candidate) *Refusal {
 	result := e.find(l, l.usage)
 	switch {
 	case result.Outcome == preempt.EvictionsPending:
@@ -127,7 +127,7 @@ func (e *Engine) preempts(l *look) *Refusal {
 }
 
 // isOwn reports whether a stage would evict its own JobSet.
-func (e *Engine) isOwn(l *look, victims []preempt.Victim) bool {
+func (e *Engine) isOwn(l *candidate, victims []preempt.Victim) bool {
 	for _, v := range victims {
 		if v.Holder.UID == l.s.owner {
 			return true
@@ -137,9 +137,9 @@ func (e *Engine) isOwn(l *look, victims []preempt.Victim) bool {
 }
 
 // stillHelps reports whether the victims, all of the stage's own ClusterQueue, which no other stage may take, are still valid and enough.
-func (e *Engine) stillHelps(l *look) bool {
+func (e *Engine) stillHelps(l *candidate) bool {
 	for _, v := range l.victims {
-		if v.Reason != kueue.InClusterQueueReason || tenureOf(v.Holder).holder != v.Holder || v.Holder.IsEvicting() {
+		if v.Reason != kueue.InClusterQueueReason || evictionUnitOf(v.Holder).holder != v.Holder || v.Holder.IsEvicting() {
 			return false
 		}
 	}
@@ -155,21 +155,21 @@ func (e *Engine) stillHelps(l *look) bool {
 //
 // A stage that lost its reservation in the same cycle, because another stage took quota that it counted on, gets no new reservation for
 // quota that is being released anyway: two stages could take turns at that forever. The stage is checked again when a victim has left.
-func (e *Engine) makeRoom(l *look, decisions []Decision) []Decision {
+func (e *Engine) makeRoom(l *candidate, decisions []Decision) []Decision {
 	missing := e.list(e.missing(l))
-	if len(l.victims) > 0 || l.s.gaveUp != e.passes {
+	if len(l.victims) > 0 || l.s.gaveUp != e.cycles {
 		behind := e.pledgedBehind(l)
-		e.pledge(l.s, l.q, l.usage)
+		e.reserveForPreemptor(l.s, l.q, l.usage)
 		e.enqueue(l.s)
-		e.dropPledges(behind)
+		e.dropPreemptReservations(behind)
 		e.dropPeaks(l)
 	}
 	for _, v := range l.victims {
 		message := fmt.Sprintf("preempted in ClusterQueue %s: %s", l.q.name, v.Reason)
-		if from := tenureOf(v.Holder).queue; from != l.q {
+		if from := evictionUnitOf(v.Holder).queue; from != l.q {
 			message += fmt.Sprintf(", reclaims %s from ClusterQueue %s", missing, from.name)
 		}
-		for _, s := range tenureOf(v.Holder).stages {
+		for _, s := range evictionUnitOf(v.Holder).stages {
 			if s.isLeaving() {
 				continue
 			}
@@ -178,12 +178,12 @@ func (e *Engine) makeRoom(l *look, decisions []Decision) []Decision {
 				Message: message,
 				Preemption: &Preemption{
 					Preemptor: l.s.key, PreemptorUID: l.s.uid, ClusterQueue: l.q.name, Reason: v.Reason,
-					PreemptorPath: l.q.node.Path(), VictimPath: tenureOf(v.Holder).queue.node.Path(),
+					PreemptorPath: l.q.node.Path(), VictimPath: evictionUnitOf(v.Holder).queue.node.Path(),
 				},
 			}))
-			e.account(s)
+			e.refresh(s)
 		}
-		e.repledged = append(e.repledged, tenureOf(v.Holder).queue)
+		e.repledged = append(e.repledged, evictionUnitOf(v.Holder).queue)
 	}
 	e.finder.History.Record(l.s.uid, l.victims)
 	l.effect = holdsUpOthers
@@ -201,9 +201,9 @@ func (e *Engine) makeRoom(l *look, decisions []Decision) []Decision {
 }
 
 // missing returns the usage of a stage that is not free, and will not be when all stages that are already being evicted have left.
-func (e *Engine) missing(l *look) quota.Usage {
+func (e *Engine) missing(l *candidate) quota.Usage {
 	var missing quota.Usage
-	e.asIfNothingWereKept(l, func() *Refusal {
+	e.ignoringOwnReservations(l, func() *Refusal {
 		e.tree.WhatIfEvicted(func() bool {
 			for _, c := range l.usage {
 				if free := max(0, l.q.node.Available(c.ID)); c.Amount > free {
@@ -219,8 +219,8 @@ func (e *Engine) missing(l *look) quota.Usage {
 
 // fitsAlready reports whether there is quota for a stage although its victims have not left yet: the peak reservations of its victims are
 // released at once.
-func (e *Engine) fitsAlready(l *look) bool {
-	return e.asIfNothingWereKept(l, func() *Refusal {
+func (e *Engine) fitsAlready(l *candidate) bool {
+	return e.ignoringOwnReservations(l, func() *Refusal {
 		if !l.q.node.Fits(l.usage) {
 			return &Refusal{}
 		}
@@ -228,14 +228,14 @@ func (e *Engine) fitsAlready(l *look) bool {
 	}) == nil
 }
 
-// lookAgain wakes all pending stages of a ClusterQueue, and all in its cohort tree that wait for victims to leave.
-func (e *Engine) lookAgain(q *clusterQueue) {
-	if q == nil || e.isStale || q.group == nil {
+// candidateAgain wakes all pending stages of a ClusterQueue, and all in its cohort tree that wait for victims to leave.
+func (e *Engine) candidateAgain(q *clusterQueue) {
+	if q == nil || e.isStale || q.cohortTree == nil {
 		return
 	}
 	e.wakeLine(q)
-	for _, other := range q.group.queues {
-		if len(other.pledged) > 0 {
+	for _, other := range q.cohortTree.queues {
+		if len(other.preemptors) > 0 {
 			e.wakeLine(other)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 
 // quotaFits chooses flavors with quota that is free now, or will be when victims have left: the flavors that flavorFungibility prefers, or if
 // these do not fit together, the first that do.
-func quotaFits(e *Engine, l *look) *Refusal {
+func quotaFits(e *Engine, l *candidate) *Refusal {
 	if l.choice != nil {
 		// A part fits now, and more than that part exceeds the capacity.
 		return nil
@@ -34,8 +34,8 @@ func quotaFits(e *Engine, l *look) *Refusal {
 }
 
 // fitsByPreemption makes the choice where the flavor walk counts on preemption. Without a refusal, ok is true if there is a choice.
-func (e *Engine) fitsByPreemption(l *look) (refusal *Refusal, ok bool) {
-	if !l.q.mayPreempt() || l.s.bundle() != nil {
+func (e *Engine) fitsByPreemption(l *candidate) (refusal *Refusal, ok bool) {
+	if !l.q.mayPreempt() || l.s.coAdmissionGroup() != nil {
 		return nil, false
 	}
 	l.choice = make(flavor.Choice, len(l.items))
@@ -61,7 +61,7 @@ func (e *Engine) fitsByPreemption(l *look) (refusal *Refusal, ok bool) {
 }
 
 // short returns the refusal that lists the missing quota, and why no stage is preempted for it.
-func (e *Engine) short(l *look, whyNobody string) *Refusal {
+func (e *Engine) short(l *candidate, whyNobody string) *Refusal {
 	l.effect, l.isShort = holdsUpOthers, true
 	message := fmt.Sprintf("waits for quota in ClusterQueue %s: needs %s", l.q.name, strings.Join(e.shortages(l), ", or "))
 	e.waitForPart(l)
@@ -76,7 +76,7 @@ func (e *Engine) short(l *look, whyNobody string) *Refusal {
 }
 
 // chooseWhatFits chooses flavors for the items with quota that is free now, if there are any.
-func (e *Engine) chooseWhatFits(l *look) bool {
+func (e *Engine) chooseWhatFits(l *candidate) bool {
 	l.choice = make(flavor.Choice, len(l.items))
 	walk := flavor.Walk{Node: l.q.node, Fungibility: l.q.fungibility}
 	if verdict := walk.Choose(l.items, l.choice); verdict.Mode == flavor.Fit {
@@ -94,14 +94,14 @@ func (e *Engine) chooseWhatFits(l *look) bool {
 }
 
 // choose takes one of the combinations of flavors.
-func (l *look) choose(choice flavor.Choice) {
+func (l *candidate) choose(choice flavor.Choice) {
 	l.choice = slices.Clone(choice)
 	l.usage = choice.Usage(l.items)
 	l.level = l.q.node.LevelOf(l.usage)
 }
 
 // fitting yields the combinations of flavors with quota that is free now. The caller must not keep them.
-func (e *Engine) fitting(l *look) func(func(flavor.Choice) bool) {
+func (e *Engine) fitting(l *candidate) func(func(flavor.Choice) bool) {
 	return func(yield func(flavor.Choice) bool) {
 		for choice := range flavor.Choices(l.items, flavor.MaxChoices) {
 			if l.q.node.Fits(choice.Usage(l.items)) && !yield(choice) {
@@ -112,7 +112,7 @@ func (e *Engine) fitting(l *look) func(func(flavor.Choice) bool) {
 }
 
 // shortages returns the missing quota of each combination of flavors, and notes the amounts to wait for.
-func (e *Engine) shortages(l *look) []string {
+func (e *Engine) shortages(l *candidate) []string {
 	const most = 4
 	var short []string
 	for choice := range flavor.Choices(l.items, flavor.MaxChoices) {
@@ -128,7 +128,7 @@ func (e *Engine) shortages(l *look) []string {
 }
 
 // lacks returns the missing quota of a usage, and notes the amounts to wait for.
-func (e *Engine) lacks(l *look, usage quota.Usage) []string {
+func (e *Engine) lacks(l *candidate, usage quota.Usage) []string {
 	if l.q.node.Fits(usage) {
 		return nil
 	}
@@ -142,7 +142,7 @@ func (e *Engine) lacks(l *look, usage quota.Usage) []string {
 		l.waitFor(id, a)
 		text := fmt.Sprintf("%s %s of flavor %s: %s of %s free", a.Format(fr.Resource), fr.Resource, fr.Flavor,
 			max(free, 0).Format(fr.Resource), l.q.node.Capacity(id).Format(fr.Resource))
-		if kept := l.q.kept.Of(id) - l.j.keptIn(l.q).Of(id) + l.reservedForOthers(id); kept > 0 {
+		if kept := l.q.advanceReserved.Of(id) - l.j.keptIn(l.q).Of(id) + l.reservedForOthers(id); kept > 0 {
 			text += fmt.Sprintf(" (%s kept for stages to come)", kept.Format(fr.Resource))
 		}
 		lacks = append(lacks, text)
@@ -151,11 +151,11 @@ func (e *Engine) lacks(l *look, usage quota.Usage) []string {
 }
 
 // reservedForOthers returns the amount that is reserved for preemptors of its ClusterQueue that precede a stage.
-func (l *look) reservedForOthers(id quota.ID) quota.Amount {
+func (l *candidate) reservedForOthers(id quota.ID) quota.Amount {
 	var reserved quota.Amount
-	for s := range l.q.pledged {
+	for s := range l.q.preemptors {
 		if s != l.s && (s.element == nil || s.element.Precedes(l.s.element)) {
-			reserved = reserved.Plus(s.pledge.Of(id))
+			reserved = reserved.Plus(s.preemptReserved.Of(id))
 		}
 	}
 	return reserved
@@ -166,7 +166,7 @@ func (l *look) reservedForOthers(id quota.ID) quota.Amount {
 const anyNews = math.MinInt64
 
 // waitFor notes an amount that must be available before the stage is worth another check.
-func (l *look) waitFor(id quota.ID, amount quota.Amount) {
+func (l *candidate) waitFor(id quota.ID, amount quota.Amount) {
 	for i := range l.waits {
 		if l.waits[i].Topic == id {
 			l.waits[i].Need = min(l.waits[i].Need, int64(amount))
@@ -187,16 +187,16 @@ func (j *jobSet) keptIn(q *clusterQueue) quota.Usage {
 	if j == nil || j.keeper != q {
 		return nil
 	}
-	return j.kept
+	return j.peakReserved
 }
 
-// asIfNothingWereKept runs f as if some reservations were released: the peak reservation of the stage's own JobSet; the preemption reservations
+// ignoringOwnReservations runs f as if some reservations were released: the peak reservation of the stage's own JobSet; the preemption reservations
 // of the stage itself, of those behind it in its queue, and of those that yield to it; and the peak reservations of other JobSets that yield to
 // it.
-func (e *Engine) asIfNothingWereKept(l *look, f func() *Refusal) *Refusal {
+func (e *Engine) ignoringOwnReservations(l *candidate, f func() *Refusal) *Refusal {
 	kept := l.j.keptIn(l.q)
 	behind := e.pledgedBehind(l)
-	if l.s.pledgedIn == l.q {
+	if l.s.preemptQueue == l.q {
 		behind = append(behind, l.s)
 	}
 	if len(kept) == 0 && len(behind) == 0 && len(l.reservers) == 0 {
@@ -206,11 +206,11 @@ func (e *Engine) asIfNothingWereKept(l *look, f func() *Refusal) *Refusal {
 	e.tree.WhatIf(func() bool {
 		l.q.node.Release(kept)
 		for _, s := range behind {
-			s.pledgedIn.node.Unreserve(s.pledge)
+			s.preemptQueue.node.Unreserve(s.preemptReserved)
 		}
 		for _, j := range l.reservers {
 			if j.keeper != nil { // victims have no peak reservation
-				j.keeper.node.Release(j.kept)
+				j.keeper.node.Release(j.peakReserved)
 			}
 		}
 		refusal = f()

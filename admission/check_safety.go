@@ -13,9 +13,9 @@ import (
 	"github.com/tranche-dev/tranche/queue"
 )
 
-// A prospect is the cached result of the peak check of a JobSet that holds nothing. It is valid while the queue, the limits and the set of
+// A peakCheck is the cached result of the peak check of a JobSet that holds nothing. It is valid while the queue, the limits and the set of
 // finished stages stay the same.
-type prospect struct {
+type peakCheck struct {
 	queue    *clusterQueue
 	revision uint64
 	finished []bool
@@ -24,20 +24,20 @@ type prospect struct {
 
 // peakFitsLimits refuses a JobSet that holds nothing, as at its first stage, if some later stage can never be admitted beside the stages that
 // must hold quota then.
-func peakFitsLimits(e *Engine, l *look) *Refusal {
-	if !l.hasPlan() || l.policy == Greedy || l.j.home != nil {
+func peakFitsLimits(e *Engine, l *candidate) *Refusal {
+	if !l.hasPlan() || l.policy == Greedy || l.j.claimQueue != nil {
 		return nil
 	}
 	finished := l.j.finished()
-	if p := &l.j.prospect; p.queue != l.q || p.revision != e.revision || !slices.Equal(p.finished, finished) {
-		*p = prospect{l.q, e.revision, finished, e.peakAboveLimits(l)}
+	if p := &l.j.peakCheck; p.queue != l.q || p.revision != e.revision || !slices.Equal(p.finished, finished) {
+		*p = peakCheck{l.q, e.revision, finished, e.peakAboveLimits(l)}
 	}
-	return l.j.prospect.refusal
+	return l.j.peakCheck.refusal
 }
 
 // peakAboveLimits depends only on the rest of the plan and on the capacity of the ClusterQueue.
-func (e *Engine) peakAboveLimits(l *look) *Refusal {
-	c := e.course(l.j, l.q)
+func (e *Engine) peakAboveLimits(l *candidate) *Refusal {
+	c := e.progress(l.j, l.q)
 	for s := range l.j.plan.Stages {
 		hold := l.j.planGraph.HoldOf(s, 0)
 		if o := e.offer(l.j.stages[s], l.q); o.infeasibility != nil && c.Items[hold] == nil && !c.Finished[hold] {
@@ -51,7 +51,7 @@ func (e *Engine) peakAboveLimits(l *look) *Refusal {
 		}
 	}
 	peaks := c.PeaksToTheEnd()
-	if slices.ContainsFunc(peaks, l.q.couldHave) {
+	if slices.ContainsFunc(peaks, l.q.withinCapacity) {
 		return nil
 	}
 	message := "its stages hold more at once than there is"
@@ -66,7 +66,7 @@ func (e *Engine) peakAboveLimits(l *look) *Refusal {
 }
 
 // stateStaysSafe selects the first choice that fits and that the stage-admission policy accepts.
-func stateStaysSafe(e *Engine, l *look) *Refusal {
+func stateStaysSafe(e *Engine, l *candidate) *Refusal {
 	refusal := e.unsafe(l, l.choice)
 	if refusal == nil {
 		return nil
@@ -83,7 +83,7 @@ func stateStaysSafe(e *Engine, l *look) *Refusal {
 }
 
 // waitForOtherChoices notes the amounts that must be free to make another choice of flavors, or other victims, possible.
-func (e *Engine) waitForOtherChoices(l *look) {
+func (e *Engine) waitForOtherChoices(l *candidate) {
 	for choice := range flavor.Choices(l.items, flavor.MaxChoices) {
 		for _, c := range choice.Usage(l.items) {
 			if c.Amount > l.q.node.Available(c.ID) || l.preempts() {
@@ -94,11 +94,11 @@ func (e *Engine) waitForOtherChoices(l *look) {
 }
 
 // unsafe returns why the policy rejects a choice, or nil.
-func (e *Engine) unsafe(l *look, choice flavor.Choice) *Refusal {
+func (e *Engine) unsafe(l *candidate, choice flavor.Choice) *Refusal {
 	if !l.hasPlan() || l.policy == Greedy {
 		return nil
 	}
-	before := e.course(l.j, l.q)
+	before := e.progress(l.j, l.q)
 	after := l.admitted(before, choice)
 	if len(after.Ahead()) == 0 {
 		// The JobSet has nothing left to ask for: it will release its quota, and no other JobSet is worse off.
@@ -115,13 +115,13 @@ func (e *Engine) unsafe(l *look, choice flavor.Choice) *Refusal {
 }
 
 // admitted returns the progress of the JobSet after the stage has been admitted with a choice.
-func (l *look) admitted(before *safety.Progress, choice flavor.Choice) *safety.Progress {
+func (l *candidate) admitted(before *safety.Progress, choice flavor.Choice) *safety.Progress {
 	return before.With(l.j.usageByHold(l.s.index, choice.Usage(l.items), l.parts(choice)))
 }
 
 // unfinishable refuses the stage if, after the admission, the JobSet could no longer finish. Then JobSets that wait for its quota might not
 // either.
-func (e *Engine) unfinishable(l *look, after *safety.Progress, usage quota.Usage) *Refusal {
+func (e *Engine) unfinishable(l *candidate, after *safety.Progress, usage quota.Usage) *Refusal {
 	heldUp := e.bank.Blocked(l.claim(after), e.leavers(l))
 	if len(heldUp) == 0 {
 		return nil
@@ -131,12 +131,12 @@ func (e *Engine) unfinishable(l *look, after *safety.Progress, usage quota.Usage
 }
 
 // claim returns the claim of the JobSet after the admission.
-func (l *look) claim(after *safety.Progress) *safety.Claim {
+func (l *candidate) claim(after *safety.Progress) *safety.Claim {
 	return &safety.Claim{JobSet: l.j.key.String(), Owner: l.j.uid, Node: l.q.bare, Held: after.HeldNow(), Peaks: after.Peaks()}
 }
 
 // leavers returns the claims that an admission replaces: that of the JobSet itself, and those of its victims.
-func (e *Engine) leavers(l *look) []*safety.Claim {
+func (e *Engine) leavers(l *candidate) []*safety.Claim {
 	var leavers []*safety.Claim
 	if l.j.claim != nil {
 		leavers = append(leavers, l.j.claim)
@@ -151,7 +151,7 @@ func (e *Engine) leavers(l *look) []*safety.Claim {
 
 // waitForClaims parks the stage until one of these claims becomes smaller: all other JobSets can finish, and their actual progress cannot free
 // more than that.
-func (l *look) waitForClaims(e *Engine, heldUp []*safety.Claim) {
+func (l *candidate) waitForClaims(e *Engine, heldUp []*safety.Claim) {
 	const most = 8
 	topics := []quota.ID{anyClaim}
 	if len(heldUp) <= most {
@@ -170,7 +170,7 @@ func (l *look) waitForClaims(e *Engine, heldUp []*safety.Claim) {
 }
 
 // unreserved refuses the stage unless all that the JobSet may come to hold in this hold segment is free now.
-func (e *Engine) unreserved(l *look, before, after *safety.Progress) *Refusal {
+func (e *Engine) unreserved(l *candidate, before, after *safety.Progress) *Refusal {
 	held := before.HeldNow()
 	lacks := []string{"a flavor that takes each of the stages to come"}
 	for i, peak := range after.Peaks() {
@@ -190,7 +190,7 @@ func (e *Engine) unreserved(l *look, before, after *safety.Progress) *Refusal {
 }
 
 // deadlock returns a refusal that names the JobSets that would wait for each other.
-func (e *Engine) deadlock(l *look, blocked []*safety.Claim, usage quota.Usage) *Refusal {
+func (e *Engine) deadlock(l *candidate, blocked []*safety.Claim, usage quota.Usage) *Refusal {
 	with := ""
 	if others := l.others(blocked); len(others) > 0 {
 		with = " and " + strings.Join(others, ", ")
@@ -203,7 +203,7 @@ func (e *Engine) deadlock(l *look, blocked []*safety.Claim, usage quota.Usage) *
 }
 
 // others names the other JobSets of the namespace among some claims, and counts those of other namespaces, which are not disclosed.
-func (l *look) others(claims []*safety.Claim) []string {
+func (l *candidate) others(claims []*safety.Claim) []string {
 	const most = 3
 	var others []string
 	strangers := 0
@@ -230,7 +230,7 @@ func (l *look) others(claims []*safety.Claim) []string {
 }
 
 // leftFor describes how much would stay free of the resource that a blocked JobSet needs most.
-func (e *Engine) leftFor(l *look, blocked []*safety.Claim, usage quota.Usage) string {
+func (e *Engine) leftFor(l *candidate, blocked []*safety.Claim, usage quota.Usage) string {
 	for _, c := range blocked {
 		for _, peak := range c.Peaks {
 			for fr, more := range e.tree.Index.ByName(peak.Without(c.Held)) {

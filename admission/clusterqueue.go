@@ -53,29 +53,29 @@ type clusterQueue struct {
 	isConcurrent bool
 
 	// node is charged; bare has the same limits and is not.
-	node, bare *quota.Node
-	group      *group
-	isRoused   bool
+	node, bare  *quota.Node
+	cohortTree  *cohortTree
+	isScheduled bool
 	// isChanged is true if Changed has to return it.
-	isChanged bool
-	strategy  queue.Strategy
-	pending   *line
-	ledger    ledger
+	isChanged   bool
+	strategy    queue.Strategy
+	pending     *pendingQueue
+	queueTotals queueTotals
 	// charged are the stages that are charged here, and holders is the view that preemption has of them.
-	charged crowd
+	charged stageSet
 	holders *preempt.Queue
-	// pledged are its pending stages with a preemption reservation, for quota that victims still hold.
-	pledged map[*stage]struct{}
-	// kept is the sum of the peak reservations. It is charged to the node, too.
-	kept quota.Sum
+	// preemptors are its pending stages with a preemption reservation, for quota that victims still hold.
+	preemptors map[*stage]struct{}
+	// advanceReserved is the sum of the peak reservations. It is charged to the node, too.
+	advanceReserved quota.Sum
 	// keptFor are the JobSets with a peak reservation here.
 	keptFor map[*jobSet]struct{}
 }
 
-type line = queue.Pending[*stage, class, quota.ID]
+type pendingQueue = queue.Pending[*stage, equivalenceKey, quota.ID]
 
-// A ledger counts the stages of a queue.
-type ledger struct {
+// A queueTotals counts the stages of a queue.
+type queueTotals struct {
 	pending, reserving, admitted int32
 	reserved, used               quota.Sum
 }
@@ -84,8 +84,8 @@ func (e *Engine) clusterQueue(name string) *clusterQueue {
 	q := e.clusterQueues[name]
 	if q == nil {
 		q = &clusterQueue{
-			name: name, stop: kueue.None, weight: 1, selector: labels.Nothing(), pending: queue.NewPending[*stage, class, quota.ID](),
-			node: e.tree.AddClusterQueue(name), bare: e.bare.AddClusterQueue(name), charged: crowd{place: placeAmongCharged}, pledged: map[*stage]struct{}{}, keptFor: map[*jobSet]struct{}{},
+			name: name, stop: kueue.None, weight: 1, selector: labels.Nothing(), pending: queue.NewPending[*stage, equivalenceKey, quota.ID](),
+			node: e.tree.AddClusterQueue(name), bare: e.safetyTree.AddClusterQueue(name), charged: stageSet{place: placeAmongCharged}, preemptors: map[*stage]struct{}{}, keptFor: map[*jobSet]struct{}{},
 		}
 		q.holders = e.finder.Queue(q.node)
 		e.clusterQueues[name] = q
@@ -116,8 +116,8 @@ func (e *Engine) loseClusterQueue(name string) {
 	q := e.clusterQueue(name)
 	*q = clusterQueue{
 		name: name, stop: kueue.None, weight: 1, selector: labels.Nothing(),
-		node: q.node, bare: q.bare, group: q.group, isRoused: q.isRoused, isChanged: q.isChanged, pending: q.pending, ledger: q.ledger, charged: q.charged, holders: q.holders, pledged: q.pledged,
-		kept: q.kept, keptFor: q.keptFor,
+		node: q.node, bare: q.bare, cohortTree: q.cohortTree, isScheduled: q.isScheduled, isChanged: q.isChanged, pending: q.pending, queueTotals: q.queueTotals, charged: q.charged, holders: q.holders, preemptors: q.preemptors,
+		advanceReserved: q.advanceReserved, keptFor: q.keptFor,
 	}
 	e.renewClusterQueue(q)
 }
@@ -188,11 +188,13 @@ func (e *Engine) renewClusterQueue(q *clusterQueue) {
 	limits, remarks := e.limits(q.groups)
 	q.remarks = remarks
 	e.tree.SetQuotas(q.node, limits)
-	e.bare.SetQuotas(q.bare, limits)
+	e.safetyTree.SetQuotas(q.bare, limits)
 	q.node.Weight, q.bare.Weight = q.weight, q.weight
 	if q.isUsageBased && e.decay != nil {
 		q.pending.SetLead(e.levelOf)
-		q.holders.Level = func(h *preempt.Holder) float64 { return e.levelOf(class{localQueue: tenureOf(h).stages[0].localQueue}) }
+		q.holders.Level = func(h *preempt.Holder) float64 {
+			return e.levelOf(equivalenceKey{localQueue: evictionUnitOf(h).stages[0].localQueue})
+		}
 	} else {
 		q.pending.SetLead(nil)
 		q.holders.Level = nil

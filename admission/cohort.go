@@ -30,7 +30,7 @@ type cohort struct {
 func (e *Engine) cohort(name string) *cohort {
 	c := e.cohorts[name]
 	if c == nil {
-		c = &cohort{name: name, weight: 1, node: e.tree.AddCohort(name), bare: e.bare.AddCohort(name)}
+		c = &cohort{name: name, weight: 1, node: e.tree.AddCohort(name), bare: e.safetyTree.AddCohort(name)}
 		e.cohorts[name] = c
 	}
 	return c
@@ -62,7 +62,7 @@ func (e *Engine) loseCohort(name string) {
 func (e *Engine) renewCohort(c *cohort) {
 	limits, _ := e.limits(c.groups)
 	e.tree.SetQuotas(c.node, limits)
-	e.bare.SetQuotas(c.bare, limits)
+	e.safetyTree.SetQuotas(c.bare, limits)
 	c.node.Weight, c.bare.Weight = c.weight, c.weight
 	e.changedCohorts[c.name] = struct{}{}
 	if c.parent != "" {

@@ -76,7 +76,7 @@ func policies() []string { return []string{Greedy, Safe, Reserve} }
 func strictness(policy string) int { return slices.Index(policies(), policy) }
 
 // overruled returns a remark if a JobSet asks for a laxer policy than the one by which it is admitted, and nothing otherwise.
-func (l *look) overruled() string {
+func (l *candidate) overruled() string {
 	if l.j == nil || strictness(l.j.policy) < 0 || strictness(l.j.policy) >= strictness(l.policy) {
 		return ""
 	}

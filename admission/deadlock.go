@@ -19,11 +19,11 @@ func (e *Engine) noteDeadlocks() bool {
 	if len(e.suspects)+len(e.deadlocked) == 0 {
 		return false
 	}
-	groups := map[*group]struct{}{}
+	groups := map[*cohortTree]struct{}{}
 	for _, all := range []map[*jobSet]struct{}{e.suspects, e.deadlocked} {
 		for j := range all {
-			if j.home != nil {
-				groups[j.home.group] = struct{}{}
+			if j.claimQueue != nil {
+				groups[j.claimQueue.cohortTree] = struct{}{}
 			}
 		}
 	}
@@ -47,7 +47,7 @@ func (e *Engine) noteDeadlocks() bool {
 }
 
 // findDeadlock returns the claims of the JobSets of a group that wait for each other, by name.
-func (e *Engine) findDeadlock(g *group) []*safety.Claim {
+func (e *Engine) findDeadlock(g *cohortTree) []*safety.Claim {
 	members := e.bank.Deadlocked(g.queues[0].bare.Root(), e.asks)
 	members = slices.DeleteFunc(members, func(c *safety.Claim) bool { return c.Mode != safety.Unguarded })
 	slices.SortFunc(members, func(a, b *safety.Claim) int {
@@ -61,8 +61,8 @@ func (e *Engine) asks(c *safety.Claim) []quota.Usage {
 	var needs []quota.Usage
 	j := e.jobSets[c.Owner]
 	for _, s := range j.members {
-		if s.line != nil && s.line == j.home && s.told.Check == quotaIsFree && !s.isGrowth {
-			needs = append(needs, choices(e.offer(s.shape, s.line).items)...)
+		if s.line != nil && s.line == j.claimQueue && s.lastRefusal.Check == quotaIsFree && !s.isGrowth {
+			needs = append(needs, choices(e.offer(s.demand, s.line).items)...)
 		}
 	}
 	return needs
@@ -74,19 +74,19 @@ func (e *Engine) setDeadlock(j *jobSet, members []*safety.Claim) bool {
 		return false
 	}
 	j.deadlock = members
-	if j.home == nil || j.home.group == nil {
+	if j.claimQueue == nil || j.claimQueue.cohortTree == nil {
 		return false
 	}
-	e.wakeTopic(j.home.group, j.topic)
+	e.wakeTopic(j.claimQueue.cohortTree, j.topic)
 	return true
 }
 
 // asksAtHome reports whether a stage waits in the ClusterQueue in which its JobSet holds quota. If an administrator has moved its LocalQueue, the
 // stage waits in another ClusterQueue.
-func (l *look) asksAtHome() bool { return l.j != nil && l.j.home == l.q && !l.s.isGrowth }
+func (l *candidate) asksAtHome() bool { return l.j != nil && l.j.claimQueue == l.q && !l.s.isGrowth }
 
 // suspectDeadlock notes a stage under policy Greedy that waits for quota of the ClusterQueue in which its JobSet holds some.
-func (e *Engine) suspectDeadlock(l *look) {
+func (e *Engine) suspectDeadlock(l *candidate) {
 	if !l.asksAtHome() || l.j.claim == nil || l.j.claim.Mode != safety.Unguarded {
 		return
 	}
@@ -96,7 +96,7 @@ func (e *Engine) suspectDeadlock(l *look) {
 
 // deadlockRefusal returns which JobSets wait for each other, and what they hold, or nil if the JobSet is in no deadlock. It does not mention the
 // free quota, which changes while the deadlock stays.
-func (e *Engine) deadlockRefusal(l *look) *Refusal {
+func (e *Engine) deadlockRefusal(l *candidate) *Refusal {
 	if !l.asksAtHome() || len(l.j.deadlock) == 0 {
 		return nil
 	}

@@ -13,9 +13,9 @@ import (
 )
 
 // admit charges a stage that has passed all checks.
-func (e *Engine) admit(l *look) Decision {
+func (e *Engine) admit(l *candidate) Decision {
 	e.lastDecision++
-	e.takings++
+	e.chargeEpoch++
 	id, s := e.lastDecision, l.s
 	e.inFlight[id] = s.key
 	admit := Admit{ID: id, Stage: s.key, UID: s.uid, Admission: l.admission()}
@@ -25,16 +25,16 @@ func (e *Engine) admit(l *look) Decision {
 		admit.JobSet, admit.StageName = l.j.key.Name, l.j.plan.Stages[s.index].Name
 	}
 	behind := e.pledgedBehind(l)
-	e.giveUp(s)
+	e.releaseReservation(s)
 	s.reservedAt = e.now
-	e.account(s)
-	e.dropPledges(behind)
+	e.refresh(s)
+	e.dropPreemptReservations(behind)
 	e.dropPeaks(l)
 	return admit
 }
 
 // parts divides the charge of a choice among the pod sets.
-func (l *look) parts(choice flavor.Choice) []podSetCharge {
+func (l *candidate) parts(choice flavor.Choice) []podSetCharge {
 	parts := make([]podSetCharge, len(l.podSets))
 	for i := range parts {
 		parts[i].podSet = l.podSets[i].Name
@@ -46,7 +46,7 @@ func (l *look) parts(choice flavor.Choice) []podSetCharge {
 }
 
 // admission returns the status.admission for the choice.
-func (l *look) admission() kueue.Admission {
+func (l *candidate) admission() kueue.Admission {
 	a := kueue.Admission{ClusterQueue: kueue.ClusterQueueReference(l.q.name)}
 	podSets := l.podSets
 	a.PodSetAssignments = make([]kueue.PodSetAssignment, len(podSets))
@@ -69,16 +69,16 @@ func (l *look) admission() kueue.Admission {
 }
 
 // refuse parks a stage and its equivalence class, and emits the refusal for those of which it is not the last one emitted.
-func (e *Engine) refuse(l *look, refusal *Refusal, decisions []Decision) []Decision {
-	if l.trial != nil {
+func (e *Engine) refuse(l *candidate, refusal *Refusal, decisions []Decision) []Decision {
+	if l.groupCandidate != nil {
 		return e.sleepTogether(l, decisions)
 	}
 	return e.putToSleep(l, refusal, decisions)
 }
 
-func (e *Engine) putToSleep(l *look, refusal *Refusal, decisions []Decision) []Decision {
+func (e *Engine) putToSleep(l *candidate, refusal *Refusal, decisions []Decision) []Decision {
 	if !l.preempts() && !e.keepNominal(l) {
-		e.lose(l.s)
+		e.cancelReservation(l.s)
 	}
 	var toTell []*stage
 	l.q.pending.Announce(l.s.element, refusal.news())
@@ -91,16 +91,16 @@ func (e *Engine) putToSleep(l *look, refusal *Refusal, decisions []Decision) []D
 		toTell = l.q.pending.ParkBehind(l.s.element)
 	}
 	for _, wait := range l.waits {
-		l.q.group.sleep(l.q, wait.Topic)
+		l.q.cohortTree.sleep(l.q, wait.Topic)
 	}
 	if !slices.Contains(toTell, l.s) {
 		toTell = append(toTell, l.s)
 	}
 	for _, s := range toTell {
-		if !s.told.saysTheSameAs(refusal) {
+		if !s.lastRefusal.saysTheSameAs(refusal) {
 			e.addKueueMessage(l, refusal)
-			s.told = *refusal
-			decisions = append(decisions, Refuse{Stage: s.key, UID: s.uid, Refusal: *refusal, podSets: s.shape.podSets})
+			s.lastRefusal = *refusal
+			decisions = append(decisions, Refuse{Stage: s.key, UID: s.uid, Refusal: *refusal, podSets: s.demand.podSets})
 		}
 	}
 	return decisions
@@ -124,8 +124,8 @@ const (
 	waitsBehind
 )
 
-// A look is a candidate: one stage being checked, with the results of the checks so far.
-type look struct {
+// A candidate is a candidate: one stage being checked, with the results of the checks so far.
+type candidate struct {
 	s      *stage
 	q      *clusterQueue
 	lq     *localQueue
@@ -145,8 +145,8 @@ type look struct {
 	yielding []*stage
 	// reservers are JobSets in other ClusterQueues whose peak reservations do not count for it.
 	reservers []*jobSet
-	// trial is set for a member of a co-admission group.
-	trial *trial
+	// groupCandidate is set for a member of a co-admission group.
+	groupCandidate *groupCandidate
 	// isShort is true if there is not enough quota for it, now or after preemption.
 	isShort bool
 	// searched is the last search for victims.
@@ -158,23 +158,23 @@ type look struct {
 }
 
 // preempts reports whether victims have to leave first.
-func (l *look) preempts() bool { return len(l.victims) > 0 || l.awaits }
+func (l *candidate) preempts() bool { return len(l.victims) > 0 || l.awaits }
 
-func (e *Engine) look(s *stage) *look {
+func (e *Engine) candidate(s *stage) *candidate {
 	q, j := s.line, e.jobSets[s.owner]
-	l := &look{s: s, q: q, lq: s.localQueue, j: j, policy: e.policy(q, j), podSets: s.shape.podSets}
-	if s.bundle() != nil && spare(l.podSets) > 0 {
+	l := &candidate{s: s, q: q, lq: s.localQueue, j: j, policy: e.policy(q, j), podSets: s.demand.podSets}
+	if s.coAdmissionGroup() != nil && spare(l.podSets) > 0 {
 		// A gang that does not fit whole reserves nothing.
 		l.podSets = slices.Clone(l.podSets)
 		for i := range l.podSets {
 			l.podSets[i].Min = 0
 		}
 	}
-	if s.bundle() == nil && s.element.Passes {
+	if s.coAdmissionGroup() == nil && s.element.Passes {
 		l.yielding = l.keptNominal(nil)
 	}
 	return l
 }
 
 // hasPlan reports whether the JobSet has more than one stage.
-func (l *look) hasPlan() bool { return l.j != nil && len(l.j.plan.Stages) > 1 }
+func (l *candidate) hasPlan() bool { return l.j != nil && len(l.j.plan.Stages) > 1 }

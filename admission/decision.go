@@ -155,7 +155,7 @@ func (r Refusal) saysTheSameAs(other *Refusal) bool {
 }
 
 // addKueueMessage gives a refusal that is about quota the message that Kueue has for it.
-func (e *Engine) addKueueMessage(l *look, r *Refusal) {
+func (e *Engine) addKueueMessage(l *candidate, r *Refusal) {
 	if r.Kueue != "" {
 		return
 	}
@@ -163,7 +163,7 @@ func (e *Engine) addKueueMessage(l *look, r *Refusal) {
 	case kueue.WorkloadQuotaReservedReasonWaitingForQuota, kueue.WorkloadQuotaReservedReasonExceedsMaxQuota,
 		kueue.WorkloadQuotaReservedReasonNoMatchingFlavor, kueue.WorkloadQuotaReservedReasonWaitingForPreemptedWorkloads:
 		supply := e.supply(l.q)
-		e.asIfNothingWereKept(l, func() *Refusal {
+		e.ignoringOwnReservations(l, func() *Refusal {
 			r.Kueue = supply.KueueMessage(l.podSets, l.q.node.Available)
 			return nil
 		})

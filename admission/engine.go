@@ -23,11 +23,11 @@ type Engine struct {
 	// now is the time of the last call of Decide.
 	now time.Time
 
-	// tree has all charges; bare has the same limits, and is charged the claims in bank.
-	tree, bare *quota.Tree
-	bank       *safety.Bank
-	meter      *fairshare.Meter
-	finder     *preempt.Finder
+	// tree has all charges; safetyTree has the same limits, and is charged the claims in bank.
+	tree, safetyTree *quota.Tree
+	bank             *safety.Bank
+	meter            *fairshare.Meter
+	finder           *preempt.Finder
 	// decay is nil without admission fair sharing.
 	decay      *fairshare.Decay
 	transfers  []transfer
@@ -36,22 +36,22 @@ type Engine struct {
 	// unready is the number of admitted stages whose pods are not ready.
 	unready int
 	// draft is memory for a shape under construction, and draftKey for its key. Most shapes turn out to be known.
-	draft    shape
+	draft    demand
 	draftKey []byte
 	// pods is memory for the pod specs of a shape under construction.
 	pods []podresources.PodSet
 	// isStale is true if the cohort trees have to be rebuilt. The revision changes whenever they are.
-	isStale  bool
-	revision uint64
-	groups   map[*quota.Node]*group
-	// passes counts the scheduling cycles, and takings how often a decision charged or reserved quota.
-	passes, takings uint64
+	isStale     bool
+	revision    uint64
+	cohortTrees map[*quota.Node]*cohortTree
+	// cycles counts the scheduling cycles, and takings how often a decision charged or reserved quota.
+	cycles, chargeEpoch uint64
 	// repledged are the ClusterQueues whose preemption reservations have changed since the contest of this cycle read them. It may also contain
 	// ClusterQueues of other cohort trees, and from before the cycle, which is harmless.
 	repledged []*clusterQueue
 	// dirty has the cohort trees in which a stage may be pending and not parked.
-	dirty  []*group
-	alarms alarms
+	dirty  []*cohortTree
+	timers timers
 	// overdue are stages that may have to be evicted because their queue has been stopped.
 	overdue map[*stage]struct{}
 
@@ -70,19 +70,19 @@ type Engine struct {
 	// peaks counts the JobSets with a peak reservation.
 	peaks int
 	// lastTopic is the topic that was assigned last to a JobSet.
-	lastTopic quota.ID
-	stages    map[StageKey]*stage
-	bundles   map[string]*bundle
+	lastTopic         quota.ID
+	stages            map[StageKey]*stage
+	coAdmissionGroups map[string]*coAdmissionGroup
 	// stuck are co-admission groups of which some members may have to release their quota.
-	stuck map[*bundle]struct{}
+	stuck map[*coAdmissionGroup]struct{}
 	// held are the queues that a co-admission group has paused, and rests counts how often all others became idle meanwhile.
-	held   []*clusterQueue
-	rests  uint64
-	shapes map[string]*shape
+	held    []*clusterQueue
+	rests   uint64
+	demands map[string]*demand
 
 	lastDecision DecisionID
 	inFlight     map[DecisionID]StageKey
-	graves       graves
+	tombstones   tombstones
 
 	changedClusterQueues []*clusterQueue
 	changedLocalQueues   []*localQueue
@@ -104,35 +104,35 @@ func New(config Config) (*Engine, error) {
 	tree := quota.NewTree()
 	bare := tree.Twin()
 	return &Engine{
-		config:        config,
-		tree:          tree,
-		bare:          bare,
-		bank:          safety.NewBank(bare),
-		lastTopic:     allReady,
-		meter:         fairshare.NewMeter(tree),
-		finder:        preempt.NewFinder(tree, config.strategies()...),
-		decay:         newDecay(config.AdmissionFairSharing, tree.Index),
-		unopened:      map[*localQueue]struct{}{},
-		isStale:       true,
-		podRules:      newPodRules(),
-		checks:        map[string]*observed[admissionCheck]{},
-		cohorts:       map[string]*cohort{},
-		shapes:        map[string]*shape{},
-		overdue:       map[*stage]struct{}{},
-		flavors:       map[kueue.ResourceFlavorReference]*observed[*flavor.Flavor]{},
-		clusterQueues: map[string]*clusterQueue{},
-		localQueues:   map[types.NamespacedName]*localQueue{},
-		namespaces:    map[string]map[string]string{},
-		jobSets:       map[types.UID]*jobSet{},
-		deadlocked:    map[*jobSet]struct{}{},
-		suspects:      map[*jobSet]struct{}{},
-		unkept:        map[*jobSet]struct{}{},
-		stages:        map[StageKey]*stage{},
-		bundles:       map[string]*bundle{},
-		stuck:         map[*bundle]struct{}{},
-		rests:         1,
-		inFlight:      map[DecisionID]StageKey{},
-		graves:        graves{buried: map[types.UID]struct{}{}},
+		config:            config,
+		tree:              tree,
+		safetyTree:        bare,
+		bank:              safety.NewBank(bare),
+		lastTopic:         allReady,
+		meter:             fairshare.NewMeter(tree),
+		finder:            preempt.NewFinder(tree, config.strategies()...),
+		decay:             newDecay(config.AdmissionFairSharing, tree.Index),
+		unopened:          map[*localQueue]struct{}{},
+		isStale:           true,
+		podRules:          newPodRules(),
+		checks:            map[string]*observed[admissionCheck]{},
+		cohorts:           map[string]*cohort{},
+		demands:           map[string]*demand{},
+		overdue:           map[*stage]struct{}{},
+		flavors:           map[kueue.ResourceFlavorReference]*observed[*flavor.Flavor]{},
+		clusterQueues:     map[string]*clusterQueue{},
+		localQueues:       map[types.NamespacedName]*localQueue{},
+		namespaces:        map[string]map[string]string{},
+		jobSets:           map[types.UID]*jobSet{},
+		deadlocked:        map[*jobSet]struct{}{},
+		suspects:          map[*jobSet]struct{}{},
+		unkept:            map[*jobSet]struct{}{},
+		stages:            map[StageKey]*stage{},
+		coAdmissionGroups: map[string]*coAdmissionGroup{},
+		stuck:             map[*coAdmissionGroup]struct{}{},
+		rests:             1,
+		inFlight:          map[DecisionID]StageKey{},
+		tombstones:        tombstones{buried: map[types.UID]struct{}{}},
 
 		changedCohorts: map[string]struct{}{},
 	}, nil
@@ -161,14 +161,14 @@ func (e *Engine) Apply(event Event) {
 	case PlanObserved:
 		e.observePlan(ev)
 	case PlanGone:
-		e.graves.bury(ev.UID)
+		e.tombstones.insert(ev.UID)
 		e.losePlan(ev.UID)
 	case WorkloadObserved:
 		e.observeStage(ev.Workload)
 	case WorkloadGone:
 		e.observeEnd(ev)
-	case WorkloadDoubted:
-		e.graves.exhume(ev.UID)
+	case TombstoneCleared:
+		e.tombstones.remove(ev.UID)
 	}
 	e.verify()
 }
@@ -199,11 +199,11 @@ func (e *Engine) applySetup(event Event) {
 // times give the same result.
 func (e *Engine) Decide(now time.Time) []Decision {
 	e.now = now
-	e.settleGroups()
-	e.ring()
+	e.rebuildTrees()
+	e.fireTimers()
 	e.settleAccounts()
-	e.keepAgain()
-	decisions := e.breakUp(e.relieve(e.drain(nil)))
+	e.retryPeaks()
+	decisions := e.evictPartialGroups(e.recoverFromDeadlock(e.drain(nil)))
 	e.noteDeadlocks()
 	for len(e.dirty)+len(e.held) > 0 || e.noteDeadlocks() {
 		if len(e.dirty) == 0 {
@@ -213,10 +213,10 @@ func (e *Engine) Decide(now time.Time) []Decision {
 		e.dirty = nil
 		slices.SortFunc(dirty, compareGroups)
 		for _, g := range dirty {
-			decisions = e.pass(g, decisions)
+			decisions = e.runCycle(g, decisions)
 			g.isDirty = false
 		}
-		e.settleGroups()
+		e.rebuildTrees()
 	}
 	e.verify()
 	return decisions
@@ -235,17 +235,17 @@ func (e *Engine) Settle(id DecisionID, _ error) {
 	case s == nil:
 	case s.assumed != nil && s.assumed.decision == id:
 		s.assumed = nil
-		e.account(s)
+		e.refresh(s)
 	case s.evicting == id:
 		s.evicting = 0
-		e.account(s)
-		e.lookAgain(s.entry.clusterQueue)
+		e.refresh(s)
+		e.candidateAgain(s.entry.clusterQueue)
 	}
 	e.verify()
 }
 
-// Awaits reports whether a decision has been neither settled nor superseded by an observation. A superseded decision must no longer be written.
-func (e *Engine) Awaits(id DecisionID) bool {
+// InFlight reports whether a decision has been neither settled nor superseded by an observation. A superseded decision must no longer be written.
+func (e *Engine) InFlight(id DecisionID) bool {
 	_, waits := e.inFlight[id]
 	return waits
 }
@@ -343,40 +343,40 @@ func (v version) isOlderThan(known version) bool {
 	return v.uid == known.uid && v.resource != 0 && v.resource < known.resource
 }
 
-// maxGraves bounds the number of tombstones. The answer to a write can come that many deletions late.
-const maxGraves = 4096
+// maxTombstones bounds the number of tombstones. The answer to a write can come that many deletions late.
+const maxTombstones = 4096
 
-// graves are the tombstones of deleted quota Workloads and JobSets, so that a late answer to a write, or a late plan, does not recreate them.
-type graves struct {
+// tombstones are the tombstones of deleted quota Workloads and JobSets, so that a late answer to a write, or a late plan, does not recreate them.
+type tombstones struct {
 	buried map[types.UID]struct{}
 	order  []types.UID
 	next   int
 }
 
-func (g *graves) bury(uid types.UID) {
-	if _, known := g.buried[uid]; known || uid == "" {
+func (t *tombstones) insert(uid types.UID) {
+	if _, known := t.buried[uid]; known || uid == "" {
 		return
 	}
-	g.buried[uid] = struct{}{}
-	if len(g.order) < maxGraves {
-		g.order = append(g.order, uid)
+	t.buried[uid] = struct{}{}
+	if len(t.order) < maxTombstones {
+		t.order = append(t.order, uid)
 		return
 	}
-	delete(g.buried, g.order[g.next])
-	g.order[g.next] = uid
-	g.next = (g.next + 1) % maxGraves
+	delete(t.buried, t.order[t.next])
+	t.order[t.next] = uid
+	t.next = (t.next + 1) % maxTombstones
 }
 
-func (g *graves) exhume(uid types.UID) {
-	if !g.has(uid) {
+func (t *tombstones) remove(uid types.UID) {
+	if !t.has(uid) {
 		return
 	}
-	delete(g.buried, uid)
+	delete(t.buried, uid)
 	// Clear its slot: otherwise the slot would later remove a new tombstone of the same UID.
-	g.order[slices.Index(g.order, uid)] = ""
+	t.order[slices.Index(t.order, uid)] = ""
 }
 
-func (g *graves) has(uid types.UID) bool {
-	_, ok := g.buried[uid]
+func (t *tombstones) has(uid types.UID) bool {
+	_, ok := t.buried[uid]
 	return ok
 }

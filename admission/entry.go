@@ -10,7 +10,7 @@ import (
 type phase int
 
 const (
-	closed phase = iota
+	ineligible phase = iota
 	waiting
 	reserving
 	admitted
@@ -57,28 +57,28 @@ func (e *Engine) entryOf(s *stage) entry {
 	return n
 }
 
-// account updates the entry of a stage, and all that depends on it.
-func (e *Engine) account(s *stage) {
-	e.setAlarm(s)
-	e.book(s, e.entryOf(s))
-	e.renewTenures(s)
+// refresh updates the entry of a stage, and all that depends on it.
+func (e *Engine) refresh(s *stage) {
+	e.setTimer(s)
+	e.setEntry(s, e.entryOf(s))
+	e.renewEvictionUnits(s)
 	e.noteIfOverdue(s)
 	e.enqueue(s)
 	if j := e.jobSets[s.owner]; j != nil {
-		e.reconsider(j)
+		e.updateJobSet(j)
 	}
 	e.review(s)
 }
 
-// book replaces the entry of a stage.
-func (e *Engine) book(s *stage, now entry) {
+// setEntry replaces the entry of a stage.
+func (e *Engine) setEntry(s *stage, now entry) {
 	before := s.entry
 	if before.equals(&now) {
 		return
 	}
 	s.entry = now
 	if now.phase != waiting {
-		s.told = Refusal{}
+		s.lastRefusal = Refusal{}
 	}
 	e.transfer(before, now)
 	e.post(&now, 1)
@@ -98,7 +98,7 @@ func (e *Engine) book(s *stage, now entry) {
 		released = before.usage.Without(now.usage)
 	}
 	if len(released) > 0 {
-		e.wake(top, released, before.clusterQueue.group)
+		e.wake(top, released, before.clusterQueue.cohortTree)
 	}
 }
 
@@ -107,7 +107,7 @@ func (e *Engine) countUnready(before, now *entry) {
 	if before.phase == admitted && !before.isReady {
 		e.unready--
 		if e.unready == 0 && e.config.BlockAdmission {
-			for _, g := range e.groups {
+			for _, g := range e.cohortTrees {
 				e.wakeTopic(g, allReady)
 			}
 		}
@@ -119,11 +119,11 @@ func (e *Engine) countUnready(before, now *entry) {
 
 // post adds an entry to the totals and charges of its queues.
 func (e *Engine) post(n *entry, sign int32) {
-	if n.phase == closed {
+	if n.phase == ineligible {
 		return
 	}
-	n.clusterQueue.ledger.count(n, sign)
-	n.localQueue.ledger.count(n, sign)
+	n.clusterQueue.queueTotals.count(n, sign)
+	n.localQueue.queueTotals.count(n, sign)
 	if n.isCharged() && sign > 0 {
 		n.clusterQueue.node.Charge(n.usage)
 	}
@@ -140,7 +140,7 @@ func (e *Engine) unpost(n *entry) *quota.Node {
 	return n.clusterQueue.node.Release(n.usage)
 }
 
-func (l *ledger) count(n *entry, sign int32) {
+func (q *queueTotals) count(n *entry, sign int32) {
 	book := (*quota.Sum).Add
 	if sign < 0 {
 		book = (*quota.Sum).Take
@@ -148,16 +148,16 @@ func (l *ledger) count(n *entry, sign int32) {
 	switch n.phase {
 	case waiting:
 		if !n.isHeld {
-			l.pending += sign
+			q.pending += sign
 		}
 	case admitted:
-		l.admitted += sign
-		l.reserving += sign
-		book(&l.used, n.usage)
-		book(&l.reserved, n.usage)
+		q.admitted += sign
+		q.reserving += sign
+		book(&q.used, n.usage)
+		book(&q.reserved, n.usage)
 	case reserving:
-		l.reserving += sign
-		book(&l.reserved, n.usage)
-	case closed, finished:
+		q.reserving += sign
+		book(&q.reserved, n.usage)
+	case ineligible, finished:
 	}
 }

@@ -118,9 +118,9 @@ type WorkloadGone struct {
 	UID types.UID
 }
 
-// WorkloadDoubted reports that a quota Workload with a tombstone may exist after all, and that the sender is about to read it from the API
+// TombstoneCleared reports that a quota Workload with a tombstone may exist after all, and that the sender is about to read it from the API
 // server. Later observations of it count, until it is deleted again.
-type WorkloadDoubted struct{ UID types.UID }
+type TombstoneCleared struct{ UID types.UID }
 
 func (FlavorObserved) event()        {}
 func (FlavorGone) event()            {}
@@ -146,7 +146,7 @@ func (PlanObserved) event()          {}
 func (PlanGone) event()              {}
 func (WorkloadObserved) event()      {}
 func (WorkloadGone) event()          {}
-func (WorkloadDoubted) event()       {}
+func (TombstoneCleared) event()      {}
 
 func (e FlavorObserved) String() string       { return "flavor " + e.Flavor.Name }
 func (e FlavorGone) String() string           { return "flavor " + e.Name + " gone" }
@@ -179,5 +179,5 @@ func (e PlanGone) String() string          { return "plan " + string(e.UID) + " 
 func (e WorkloadObserved) String() string {
 	return "workload " + e.Workload.Namespace + "/" + e.Workload.Name
 }
-func (e WorkloadGone) String() string    { return "workload " + e.Key.String() + " gone" }
-func (e WorkloadDoubted) String() string { return "workload " + string(e.UID) + " doubted" }
+func (e WorkloadGone) String() string     { return "workload " + e.Key.String() + " gone" }
+func (e TombstoneCleared) String() string { return "workload " + string(e.UID) + " doubted" }

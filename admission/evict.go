@@ -10,7 +10,7 @@ import (
 // evict decides that a stage has to release its quota.
 func (e *Engine) evict(s *stage, d Evict) Decision {
 	e.lastDecision++
-	e.takings++
+	e.chargeEpoch++
 	e.inFlight[e.lastDecision] = s.key
 	s.evicting = e.lastDecision
 	d.ID, d.Stage, d.UID = s.evicting, s.key, s.uid
@@ -67,7 +67,7 @@ func (e *Engine) drain(decisions []Decision) []Decision {
 		delete(e.overdue, s)
 		if by := s.stoppedBy(); s.reservation != nil && by.reason != "" && !s.isLeaving() {
 			decisions = append(decisions, e.evict(s, Evict{Reason: by.reason, Message: by.message}))
-			e.account(s)
+			e.refresh(s)
 		}
 	}
 	return decisions

@@ -84,19 +84,19 @@ func TestEvictionThatIsOvertaken(t *testing.T) {
 	w.wantAdmitted("runs")
 	w.queue("q", "a100: gpu=4", withStop(kueue.HoldAndDrain))
 	late := w.evicted()
-	if len(late) != 1 || !w.engine.Awaits(late[0].ID) {
+	if len(late) != 1 || !w.engine.InFlight(late[0].ID) {
 		t.Fatalf("evicted %v", late)
 	}
 	w.change("runs", func(wl *kueue.Workload) {
 		wl.Status.Admission = nil
 		setCondition(wl, kueue.WorkloadQuotaReserved, metav1.ConditionFalse)
 	})
-	if w.engine.Awaits(late[0].ID) {
+	if w.engine.InFlight(late[0].ID) {
 		t.Error("the eviction is still to be written")
 	}
 	w.queue("q", "a100: gpu=4")
 	w.wantAdmitted("runs")
-	if w.engine.Awaits(late[0].ID) {
+	if w.engine.InFlight(late[0].ID) {
 		t.Error("the eviction is to be written again")
 	}
 }

@@ -16,15 +16,15 @@ import (
 // Explain returns why a stage is not admitted, as of now. It is empty for a stage that is charged or finished, that does not exist, or that only
 // waits for the next call of Decide.
 func (e *Engine) Explain(key StageKey) []Refusal {
-	e.settleGroups()
+	e.rebuildTrees()
 	s := e.stages[key]
 	switch {
-	case s == nil || s.entry.phase != waiting && s.entry.phase != closed:
+	case s == nil || s.entry.phase != waiting && s.entry.phase != ineligible:
 		return nil
 	case s.line == nil:
 		return []Refusal{s.absence()}
 	}
-	if refusal := e.check(e.look(s)); refusal != nil {
+	if refusal := e.check(e.candidate(s)); refusal != nil {
 		return []Refusal{*refusal}
 	}
 	return nil
@@ -33,12 +33,12 @@ func (e *Engine) Explain(key StageKey) []Refusal {
 // absence returns why a stage that waits is not pending in a queue.
 func (s *stage) absence() Refusal {
 	switch {
-	case s.entry.phase == closed && s.closed == "":
+	case s.entry.phase == ineligible && s.closed == "":
 		return Refusal{
 			Check: "BackoffIsOver", Reason: kueue.WorkloadQuotaReservedReasonPendingEvaluation,
 			Message: "may be admitted again from " + s.requeueAt.UTC().Format(time.RFC3339) + " on (status.requeueState.requeueAt)",
 		}
-	case s.entry.phase == closed:
+	case s.entry.phase == ineligible:
 		return Refusal{Check: "IsOpen", Reason: kueue.WorkloadAdmissionGated, Message: s.closed}
 	}
 	return Refusal{
@@ -51,30 +51,30 @@ func (s *stage) absence() Refusal {
 // holders in the Cohort, so it is meant for queries of users, not for every refusal. ok is false for a stage that does not exist, that is
 // charged, or that has finished.
 func (e *Engine) Explanation(key StageKey) (x visibility.Explanation, ok bool) {
-	e.settleGroups()
+	e.rebuildTrees()
 	s := e.stages[key]
-	if s == nil || s.entry.phase != waiting && s.entry.phase != closed {
+	if s == nil || s.entry.phase != waiting && s.entry.phase != ineligible {
 		return x, false
 	}
 	if s.line == nil {
 		return explanationOf(s.absence()), true
 	}
-	l := e.look(s)
-	if s.bundle() != nil {
+	l := e.candidate(s)
+	if s.coAdmissionGroup() != nil {
 		if refusal := e.check(l); refusal != nil {
 			x = explanationOf(*refusal)
 			e.elaborate(l, &x)
 		}
 		return x, true
 	}
-	e.asIfNothingWereKept(l, func() *Refusal {
+	e.ignoringOwnReservations(l, func() *Refusal {
 		switch refusal := e.firstRefusal(l); {
 		case refusal != nil:
 			x = explanationOf(*refusal)
 			e.elaborate(l, &x)
 		case l.preempts():
 			x = explanationOf(roomIsMade(l))
-			x.Alternatives = e.alternatives(e.stall(l, l.isOnTheWayOut()), l.usage)
+			x.Alternatives = e.alternatives(e.shortageFinder(l, l.isOnTheWayOut()), l.usage)
 		}
 		return nil
 	})
@@ -95,7 +95,7 @@ const (
 )
 
 // elaborate adds the details of a refusal.
-func (e *Engine) elaborate(l *look, x *visibility.Explanation) {
+func (e *Engine) elaborate(l *candidate, x *visibility.Explanation) {
 	switch x.Check {
 	case strictFIFO:
 		if blocker := l.q.pending.Blocker(l.s.element); blocker != nil {
@@ -107,16 +107,16 @@ func (e *Engine) elaborate(l *look, x *visibility.Explanation) {
 		items, _ := supply.Items(l.podSets)
 		x.Alternatives = e.alternativesAtBest(l, choices(items)...)
 	case peakWithinLimits:
-		x.Alternatives = e.alternativesAtBest(l, e.course(l.j, l.q).PeaksToTheEnd()...)
+		x.Alternatives = e.alternativesAtBest(l, e.progress(l.j, l.q).PeaksToTheEnd()...)
 	case quotaIsFree:
-		x.Alternatives = e.alternatives(e.stall(l, everybody), choices(l.items)...)
+		x.Alternatives = e.alternatives(e.shortageFinder(l, everybody), choices(l.items)...)
 	case peakFits:
-		before := e.course(l.j, l.q)
+		before := e.progress(l.j, l.q)
 		var more []quota.Usage
 		for _, peak := range l.admitted(before, l.choice).Peaks() {
 			more = append(more, peak.Without(before.HeldNow()))
 		}
-		x.Alternatives = e.alternatives(e.stall(l, everybody), more...)
+		x.Alternatives = e.alternatives(e.shortageFinder(l, everybody), more...)
 	case stageUnsafe:
 		e.elaborateDeadlock(l, x)
 	}
@@ -132,15 +132,15 @@ func choices(items []flavor.Item) []quota.Usage {
 }
 
 // elaborateDeadlock adds what the first of the JobSets in the deadlock still needs, if nothing were charged but what those JobSets hold.
-func (e *Engine) elaborateDeadlock(l *look, x *visibility.Explanation) {
-	own, gone := l.claim(l.admitted(e.course(l.j, l.q), l.choice)), e.leavers(l)
+func (e *Engine) elaborateDeadlock(l *candidate, x *visibility.Explanation) {
+	own, gone := l.claim(l.admitted(e.progress(l.j, l.q), l.choice)), e.leavers(l)
 	blocked := e.bank.Blocked(own, gone)
 	if len(blocked) == 0 {
 		return
 	}
 	claims := slices.DeleteFunc(e.bank.ClaimsUnderRoot(l.q.bare), func(c *safety.Claim) bool { return slices.Contains(gone, c) })
 	claims = append(claims, own)
-	e.bare.WhatIf(func() bool {
+	e.safetyTree.WhatIf(func() bool {
 		own.Node.Charge(own.Held)
 		for _, c := range gone {
 			c.Node.Release(c.Held)
@@ -149,7 +149,7 @@ func (e *Engine) elaborateDeadlock(l *look, x *visibility.Explanation) {
 		for _, peak := range blocked[0].Peaks {
 			more = append(more, peak.Without(blocked[0].Held))
 		}
-		x.Alternatives = e.alternatives(&stall{tree: e.bare, node: blocked[0].Node, holdings: func(id quota.ID, under *quota.Node) []holding {
+		x.Alternatives = e.alternatives(&shortageFinder{tree: e.safetyTree, node: blocked[0].Node, holdings: func(id quota.ID, under *quota.Node) []holding {
 			return claimed(claims, own, blocked[0], id, under)
 		}}, more...)
 		return true
@@ -157,20 +157,20 @@ func (e *Engine) elaborateDeadlock(l *look, x *visibility.Explanation) {
 }
 
 // alternativesAtBest is like alternatives, as if nothing were charged.
-func (e *Engine) alternativesAtBest(l *look, usages ...quota.Usage) []visibility.Alternative {
+func (e *Engine) alternativesAtBest(l *candidate, usages ...quota.Usage) []visibility.Alternative {
 	var told []visibility.Alternative
-	e.bare.WhatIf(func() bool {
+	e.safetyTree.WhatIf(func() bool {
 		for _, c := range e.bank.ClaimsUnderRoot(l.q.bare) {
 			c.Node.Release(c.Held)
 		}
-		told = e.alternatives(&stall{tree: e.bare, node: l.q.bare}, usages...)
+		told = e.alternatives(&shortageFinder{tree: e.safetyTree, node: l.q.bare}, usages...)
 		return true
 	})
 	return told
 }
 
 // alternatives returns the shortages of some usages, in the given order, without duplicates.
-func (e *Engine) alternatives(at *stall, usages ...quota.Usage) []visibility.Alternative {
+func (e *Engine) alternatives(at *shortageFinder, usages ...quota.Usage) []visibility.Alternative {
 	const most = 4
 	var told []visibility.Alternative
 	var short []quota.Usage
@@ -190,7 +190,7 @@ func (e *Engine) alternatives(at *stall, usages ...quota.Usage) []visibility.Alt
 }
 
 // roomIsMade refuses a stage that waits for its victims to leave.
-func roomIsMade(l *look) Refusal {
+func roomIsMade(l *candidate) Refusal {
 	return Refusal{
 		Check: "RoomIsMade", Reason: kueue.WorkloadQuotaReservedReasonWaitingForPreemptedWorkloads,
 		Message: fmt.Sprintf("waits until the pods of stages that are preempted for it in ClusterQueue %s have ended", l.q.name),

@@ -14,17 +14,17 @@ import (
 // whose ClusterQueue has the lowest share comes next. Victims of priority or of reclaimed nominal quota need no turn.
 
 // isOutOfTurn reports whether a stage has to wait before it takes victims by fair sharing, and notes that it does.
-func (e *Engine) isOutOfTurn(l *look, victims []preempt.Victim) bool {
+func (e *Engine) isOutOfTurn(l *candidate, victims []preempt.Victim) bool {
 	isTakenFairly := func(v preempt.Victim) bool { return v.Reason == kueue.InCohortFairSharingReason }
 	if !slices.ContainsFunc(victims, isTakenFairly) {
 		return false
 	}
 	isOut := slices.ContainsFunc(victims, func(v preempt.Victim) bool { return isTakenFairly(v) && v.Holder.Queue().IsInTurn() })
-	for s := range l.q.pledged {
+	for s := range l.q.preemptors {
 		isOut = isOut || l.s.comesAfterPreemptor(s)
 	}
 	if isOut {
-		l.q.group.awaitsTurn[l.q] = struct{}{}
+		l.q.cohortTree.awaitsTurn[l.q] = struct{}{}
 	}
 	return isOut
 }
@@ -37,11 +37,11 @@ func (s *stage) comesAfterPreemptor(other *stage) bool {
 
 // endFairTurn wakes the stages that wait for their turn when the last stage that fair sharing has evicted from a ClusterQueue has left.
 func (e *Engine) endFairTurn(q *clusterQueue) {
-	if e.isStale || q.group == nil || q.holders.IsInTurn() {
+	if e.isStale || q.cohortTree == nil || q.holders.IsInTurn() {
 		return // rebuilding the cohort trees wakes all stages
 	}
-	waiting := q.group.awaitsTurn
-	q.group.awaitsTurn = map[*clusterQueue]struct{}{}
+	waiting := q.cohortTree.awaitsTurn
+	q.cohortTree.awaitsTurn = map[*clusterQueue]struct{}{}
 	for other := range waiting {
 		e.wakeLine(other)
 	}

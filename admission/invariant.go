@@ -14,15 +14,15 @@ import (
 func (e *Engine) Violations() []string {
 	var violations []string
 	report := func(format string, args ...any) { violations = append(violations, fmt.Sprintf(format, args...)) }
-	clusterQueues := map[*clusterQueue]*ledger{}
-	localQueues := map[*localQueue]*ledger{}
+	clusterQueues := map[*clusterQueue]*queueTotals{}
+	localQueues := map[*localQueue]*queueTotals{}
 	for _, key := range slices.SortedFunc(maps.Keys(e.stages), compareKeys) {
 		s := e.stages[key]
 		want := e.entryOf(s)
 		if !want.equals(&s.entry) {
 			report("I4: %s is booked as %+v, and should be as %+v", key, s.entry, want)
 		}
-		if want.phase == closed {
+		if want.phase == ineligible {
 			continue
 		}
 		count(clusterQueues, want.clusterQueue, &want)
@@ -30,14 +30,14 @@ func (e *Engine) Violations() []string {
 	}
 	for _, name := range slices.Sorted(maps.Keys(e.clusterQueues)) {
 		q := e.clusterQueues[name]
-		if want := clusterQueues[q]; !q.ledger.equals(want) {
-			report("I1: the ledger of ClusterQueue %s is %+v, and should be %+v", name, q.ledger, want)
+		if want := clusterQueues[q]; !q.queueTotals.equals(want) {
+			report("I1: the ledger of ClusterQueue %s is %+v, and should be %+v", name, q.queueTotals, want)
 		}
 		kept := e.keptIn(q)
-		if !kept.Equal(q.kept.Usage()) {
-			report("I1: in ClusterQueue %s %v is kept, and should be %v", name, q.kept.Usage(), kept)
+		if !kept.Equal(q.advanceReserved.Usage()) {
+			report("I1: in ClusterQueue %s %v is kept, and should be %v", name, q.advanceReserved.Usage(), kept)
 		}
-		charged := q.ledger.reserved.Usage()
+		charged := q.queueTotals.reserved.Usage()
 		charged.AddAll(kept)
 		for _, c := range charged {
 			if used := q.node.Used(c.ID); used != c.Amount {
@@ -46,27 +46,27 @@ func (e *Engine) Violations() []string {
 		}
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(e.localQueues), compareKeys) {
-		if want := localQueues[e.localQueues[key]]; !e.localQueues[key].ledger.equals(want) {
-			report("I1: the ledger of LocalQueue %s is %+v, and should be %+v", key, e.localQueues[key].ledger, want)
+		if want := localQueues[e.localQueues[key]]; !e.localQueues[key].queueTotals.equals(want) {
+			report("I1: the ledger of LocalQueue %s is %+v, and should be %+v", key, e.localQueues[key].queueTotals, want)
 		}
 	}
 	return violations
 }
 
-func count[K comparable](ledgers map[K]*ledger, key K, n *entry) {
+func count[K comparable](ledgers map[K]*queueTotals, key K, n *entry) {
 	if ledgers[key] == nil {
-		ledgers[key] = &ledger{}
+		ledgers[key] = &queueTotals{}
 	}
 	ledgers[key].count(n, 1)
 }
 
 // equals treats nil like an empty ledger.
-func (l *ledger) equals(other *ledger) bool {
+func (q *queueTotals) equals(other *queueTotals) bool {
 	if other == nil {
-		other = &ledger{}
+		other = &queueTotals{}
 	}
-	return l.pending == other.pending && l.reserving == other.reserving && l.admitted == other.admitted &&
-		l.reserved.Usage().Equal(other.reserved.Usage()) && l.used.Usage().Equal(other.used.Usage())
+	return q.pending == other.pending && q.reserving == other.reserving && q.admitted == other.admitted &&
+		q.reserved.Usage().Equal(other.reserved.Usage()) && q.used.Usage().Equal(other.used.Usage())
 }
 
 func (e *Engine) keptIn(q *clusterQueue) quota.Usage {

@@ -28,30 +28,30 @@ type jobSet struct {
 	plan      *stageplan.Plan
 	planGraph *safety.PlanGraph
 	// stages has the shapes of the stages, problem is the first problem of a stage, and shape stands for the whole plan.
-	stages  []*shape
+	stages  []*demand
 	problem string
-	shape   *shape
+	demand  *demand
 	members map[StageKey]*stage
 
-	// home is the ClusterQueue in which the JobSet holds quota, or nil; it may have a claim there. keeper is the one in which its peak is
+	// claimQueue is the ClusterQueue in which the JobSet holds quota, or nil; it may have a claim there. keeper is the one in which its peak is
 	// reserved.
-	home  *clusterQueue
-	claim *safety.Claim
+	claimQueue *clusterQueue
+	claim      *safety.Claim
 	// claimed is the revision at which the claim was added to bank.
-	claimed uint64
-	kept    quota.Usage
-	keeper  *clusterQueue
+	claimed      uint64
+	peakReserved quota.Usage
+	keeper       *clusterQueue
 	// topic is the topic of stages that wait for the claim to become smaller.
-	topic    quota.ID
-	prospect prospect
-	// advice is the size hint for the whole plan.
-	advice advice
-	// tenure is the eviction unit of the JobSet.
-	tenure tenure
+	topic     quota.ID
+	peakCheck peakCheck
+	// sizeHint is the size hint for the whole plan.
+	sizeHint sizeHint
+	// evictionUnit is the eviction unit of the JobSet.
+	evictionUnit evictionUnit
 	// deadlock has the claims that wait for each other, among them that of this JobSet, or is nil.
 	deadlock []*safety.Claim
-	// turn counts the changes of home and claim.
-	turn int
+	// epoch counts the changes of home and claim.
+	epoch int
 }
 
 func (j *jobSet) isKnown() bool { return j.plan != nil }
@@ -86,7 +86,7 @@ func (e *Engine) observePlan(ev PlanObserved) {
 		e.losePlan(ev.UID)
 		return
 	}
-	if e.graves.has(ev.UID) {
+	if e.tombstones.has(ev.UID) {
 		return
 	}
 	e.adoptPlan(e.jobSet(ev.UID), ev)
@@ -95,24 +95,24 @@ func (e *Engine) observePlan(ev PlanObserved) {
 // adoptPlan recomputes all that depends on the plan, and on what the API server adds to the pods of the namespace.
 func (e *Engine) adoptPlan(j *jobSet, ev PlanObserved) {
 	stages, whole := e.shapesOf(ev.JobSet.Namespace, ev.Plan)
-	if j.isKnown() && j.shape.key == whole.key && j.policy == ev.StageAdmission && j.submitted.Equal(ev.Submitted) {
+	if j.isKnown() && j.demand.key == whole.key && j.policy == ev.StageAdmission && j.submitted.Equal(ev.Submitted) {
 		return
 	}
-	before := append(j.stages, j.shape)
+	before := append(j.stages, j.demand)
 	j.key, j.submitted, j.policy, j.plan = ev.JobSet, ev.Submitted, ev.StageAdmission, ev.Plan
-	j.prospect, j.advice = prospect{}, advice{}
-	j.shape, j.stages, j.problem, j.planGraph = e.hold(whole), nil, "", safety.NewPlanGraph(ev.Plan)
-	for _, s := range stages {
-		j.stages = append(j.stages, e.hold(s))
+	j.peakCheck, j.sizeHint = peakCheck{}, sizeHint{}
+	j.demand, j.stages, j.problem, j.planGraph = e.internDemand(whole), nil, "", safety.NewPlanGraph(ev.Plan)
+	for _, d := range stages {
+		j.stages = append(j.stages, e.internDemand(d))
 		if j.problem == "" {
-			j.problem = s.problem
+			j.problem = d.problem
 		}
 	}
-	for _, s := range before {
-		e.letGo(s)
+	for _, d := range before {
+		e.releaseDemand(d)
 	}
-	j.turn++
-	e.reconsider(j)
+	j.epoch++
+	e.updateJobSet(j)
 }
 
 func (e *Engine) losePlan(uid types.UID) {
@@ -120,24 +120,24 @@ func (e *Engine) losePlan(uid types.UID) {
 	if j == nil {
 		return
 	}
-	for _, s := range append(j.stages, j.shape) {
-		e.letGo(s)
+	for _, d := range append(j.stages, j.demand) {
+		e.releaseDemand(d)
 	}
-	j.plan, j.planGraph, j.shape, j.stages = nil, nil, nil, nil
-	e.reconsider(j)
+	j.plan, j.planGraph, j.demand, j.stages = nil, nil, nil, nil
+	e.updateJobSet(j)
 	e.dropIfForgotten(j)
 }
 
 // shapesOf returns the shapes of the stages, and one without pod sets that stands for the plan.
-func (e *Engine) shapesOf(namespace string, plan *stageplan.Plan) (stages []*shape, whole *shape) {
+func (e *Engine) shapesOf(namespace string, plan *stageplan.Plan) (stages []*demand, whole *demand) {
 	var b strings.Builder
 	b.WriteString("plan " + plan.String())
 	for i := range plan.Stages {
-		s := e.shapeOfStage(namespace, &plan.Stages[i])
-		stages = append(stages, s)
-		b.WriteString("\n" + s.key)
+		d := e.shapeOfStage(namespace, &plan.Stages[i])
+		stages = append(stages, d)
+		b.WriteString("\n" + d.key)
 	}
-	return stages, &shape{key: b.String()}
+	return stages, &demand{key: b.String()}
 }
 
 // since returns the start of the JobSet's queue position: its submission, or its last eviction.
@@ -188,19 +188,19 @@ func (e *Engine) findHome(j *jobSet) *clusterQueue {
 	return home
 }
 
-// reconsider recomputes all that depends on the progress of a JobSet: its claim, its peak reservation, and the queue positions of its stages.
-func (e *Engine) reconsider(j *jobSet) {
-	before, claim := j.home, j.claim
-	e.unkeep(j)
-	j.home = e.findHome(j)
+// updateJobSet recomputes all that depends on the progress of a JobSet: its claim, its peak reservation, and the queue positions of its stages.
+func (e *Engine) updateJobSet(j *jobSet) {
+	before, claim := j.claimQueue, j.claim
+	e.releasePeak(j)
+	j.claimQueue = e.findHome(j)
 	e.replaceClaim(j, e.claimOf(j))
-	e.keep(j)
-	e.renewTenuresOf(j)
-	if before != j.home || !sameClaim(claim, j.claim) {
-		j.turn++
+	e.reservePeak(j)
+	e.renewEvictionUnitsOf(j)
+	if before != j.claimQueue || !sameClaim(claim, j.claim) {
+		j.epoch++
 	}
-	if claim != nil && (before != j.home || shrinks(claim, j.claim)) {
-		e.wakeClaimWaiters(before.group, j)
+	if claim != nil && (before != j.claimQueue || shrinks(claim, j.claim)) {
+		e.wakeClaimWaiters(before.cohortTree, j)
 	}
 	for _, s := range j.members {
 		e.enqueue(s)
@@ -209,22 +209,22 @@ func (e *Engine) reconsider(j *jobSet) {
 
 // claimOf computes what a JobSet may still come to hold. A JobSet that is being evicted has no claim.
 func (e *Engine) claimOf(j *jobSet) *safety.Claim {
-	if j.home == nil || !j.isKnown() || e.isStale || j.isLeaving() {
+	if j.claimQueue == nil || !j.isKnown() || e.isStale || j.isLeaving() {
 		return nil
 	}
-	c := e.course(j, j.home)
+	c := e.progress(j, j.claimQueue)
 	if len(c.Ahead()) == 0 {
 		return nil
 	}
 	return &safety.Claim{
-		JobSet: j.key.String(), Owner: j.uid, Node: j.home.bare, Held: c.HeldNow(), Peaks: c.Peaks(), Mode: e.regard(j),
+		JobSet: j.key.String(), Owner: j.uid, Node: j.claimQueue.bare, Held: c.HeldNow(), Peaks: c.Peaks(), Mode: e.regard(j),
 	}
 }
 
 // regard returns whether the Engine protects a JobSet from deadlocks, and whether its stages may be admitted at all now.
 func (e *Engine) regard(j *jobSet) safety.Mode {
 	switch {
-	case e.policy(j.home, j) == Greedy:
+	case e.policy(j.claimQueue, j) == Greedy:
 		return safety.Unguarded
 	case e.isHalted(j):
 		return safety.Halted
@@ -235,7 +235,7 @@ func (e *Engine) regard(j *jobSet) safety.Mode {
 // isHalted reports whether a JobSet cannot continue before a user or administrator acts, however much quota is free.
 func (e *Engine) isHalted(j *jobSet) bool {
 	namespace, known := e.namespaces[j.key.Namespace]
-	if !j.home.exists || e.activity(j.home).Status != metav1.ConditionTrue || !known || !j.home.selector.Matches(labels.Set(namespace)) {
+	if !j.claimQueue.exists || e.activity(j.claimQueue).Status != metav1.ConditionTrue || !known || !j.claimQueue.selector.Matches(labels.Set(namespace)) {
 		return true
 	}
 	for _, s := range j.members {
@@ -286,10 +286,10 @@ func shrinks(before, after *safety.Claim) bool {
 	return less || before.Held.Equal(after.Held) && !slices.EqualFunc(before.Peaks, after.Peaks, quota.Usage.Equal)
 }
 
-// keep makes the peak reservation of policy Reserve for a JobSet: the first of its peaks that fits now. If none fits, as after a quota cut or a
+// reservePeak makes the peak reservation of policy Reserve for a JobSet: the first of its peaks that fits now. If none fits, as after a quota cut or a
 // restart, nothing is reserved until one does: two JobSets could each wait for the reservation of the other.
-func (e *Engine) keep(j *jobSet) {
-	if j.claim == nil || e.policy(j.home, j) != Reserve {
+func (e *Engine) reservePeak(j *jobSet) {
+	if j.claim == nil || e.policy(j.claimQueue, j) != Reserve {
 		return
 	}
 	for _, peak := range j.claim.Peaks {
@@ -297,11 +297,11 @@ func (e *Engine) keep(j *jobSet) {
 		if len(more) == 0 {
 			return
 		}
-		if j.home.node.Fits(more) {
-			j.keeper, j.kept = j.home, more
-			j.keeper.kept.Add(j.kept)
+		if j.claimQueue.node.Fits(more) {
+			j.keeper, j.peakReserved = j.claimQueue, more
+			j.keeper.advanceReserved.Add(j.peakReserved)
 			j.keeper.keptFor[j] = struct{}{}
-			j.keeper.node.Charge(j.kept)
+			j.keeper.node.Charge(j.peakReserved)
 			delete(e.unkept, j)
 			e.peaks++
 			e.noteReservation(j)
@@ -311,34 +311,34 @@ func (e *Engine) keep(j *jobSet) {
 	e.unkept[j] = struct{}{}
 }
 
-// keepAgain retries peak reservations that did not fit, so that they depend on the current charges only.
-func (e *Engine) keepAgain() {
+// retryPeaks retries peak reservations that did not fit, so that they depend on the current charges only.
+func (e *Engine) retryPeaks() {
 	for _, j := range slices.SortedFunc(maps.Keys(e.unkept), func(a, b *jobSet) int { return cmp.Compare(a.uid, b.uid) }) {
-		if e.keep(j); len(j.kept) == 0 {
+		if e.reservePeak(j); len(j.peakReserved) == 0 {
 			continue
 		}
-		e.renewTenuresOf(j)
-		j.turn++
+		e.renewEvictionUnitsOf(j)
+		j.epoch++
 		for _, s := range j.members {
 			e.enqueue(s)
 		}
 	}
 }
 
-// unkeep releases the peak reservation, and wakes the stages that wait for that quota.
-func (e *Engine) unkeep(j *jobSet) {
+// releasePeak releases the peak reservation, and wakes the stages that wait for that quota.
+func (e *Engine) releasePeak(j *jobSet) {
 	delete(e.unkept, j)
-	if len(j.kept) == 0 {
+	if len(j.peakReserved) == 0 {
 		return
 	}
 	e.peaks--
 	e.noteReservation(j)
-	q, kept := j.keeper, j.kept
-	j.keeper, j.kept = nil, nil
+	q, kept := j.keeper, j.peakReserved
+	j.keeper, j.peakReserved = nil, nil
 	delete(q.keptFor, j)
-	q.kept.Take(kept)
+	q.advanceReserved.Take(kept)
 	top := q.node.Release(kept)
-	e.wake(top, kept, q.group)
+	e.wake(top, kept, q.cohortTree)
 }
 
 // noteReservation makes Changed return the queues whose reservation includes the peak.

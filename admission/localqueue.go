@@ -21,7 +21,7 @@ type localQueue struct {
 	stop         kueue.StopPolicy
 	clusterQueue string
 	weight       float64
-	ledger       ledger
+	queueTotals  queueTotals
 	// isChanged is true if Changed has to return it.
 	isChanged bool
 	// consumed is the usage in the status when the queue was first observed; account is opened at the first Decide after that; sampled is the
@@ -30,13 +30,13 @@ type localQueue struct {
 	account  *fairshare.Account
 	sampled  *kueue.LocalQueueAdmissionFairSharingStatus
 	// members are all stages that name this queue.
-	members crowd
+	members stageSet
 }
 
 func (e *Engine) localQueue(key types.NamespacedName) *localQueue {
 	q := e.localQueues[key]
 	if q == nil {
-		q = &localQueue{key: key, stop: kueue.None, weight: 1, members: crowd{place: placeInLocalQueue}}
+		q = &localQueue{key: key, stop: kueue.None, weight: 1, members: stageSet{place: placeInLocalQueue}}
 		e.localQueues[key] = q
 		e.clusterQueue("")
 	}
@@ -87,7 +87,7 @@ func (e *Engine) dropIfUnknown(q *localQueue) {
 // renewLocalQueue moves the stages of a queue to the right ClusterQueue.
 func (e *Engine) renewLocalQueue(q *localQueue) {
 	for _, s := range q.members.stages {
-		e.account(s)
+		e.refresh(s)
 	}
 	e.wakeLine(e.clusterQueue(q.clusterQueue))
 	e.noteLocalChange(q)
@@ -112,8 +112,8 @@ func (e *Engine) observeNamespace(name string, labels map[string]string) {
 // reconsiderMembers recomputes the claims of the JobSets of a LocalQueue that hold quota.
 func (e *Engine) reconsiderMembers(q *localQueue) {
 	for _, s := range q.members.stages {
-		if j := e.jobSets[s.owner]; j != nil && j.home != nil {
-			e.reconsider(j)
+		if j := e.jobSets[s.owner]; j != nil && j.claimQueue != nil {
+			e.updateJobSet(j)
 		}
 	}
 }
@@ -121,7 +121,7 @@ func (e *Engine) reconsiderMembers(q *localQueue) {
 // wakeLine makes the next call of Decide check all stages of a queue.
 func (e *Engine) wakeLine(q *clusterQueue) {
 	q.pending.WakeAll()
-	e.rouse(q)
+	e.scheduleCycle(q)
 }
 
 const cannotSubmit = "Can't submit new workloads to clusterQueue"

@@ -34,19 +34,19 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	}
 	e.Changed()
 	counts := map[string]int{
-		"stages": len(e.stages), "jobSets": len(e.jobSets), "shapes": len(e.shapes), "alarms": len(e.alarms), "overdue": len(e.overdue),
+		"stages": len(e.stages), "jobSets": len(e.jobSets), "shapes": len(e.demands), "alarms": len(e.timers), "overdue": len(e.overdue),
 		"inFlight": len(e.inFlight), "namespaces": len(e.namespaces), "localQueues": len(e.localQueues), "dirty": len(e.dirty),
-		"claimants": e.bank.Len(), "unkept": len(e.unkept), "keptFor": len(e.clusterQueue("q").keptFor), "pledged": len(e.clusterQueue("q").pledged), "charged": len(e.clusterQueue("q").charged.stages), "line": e.clusterQueue("q").pending.Len(),
-		"bundles": len(e.bundles), "stuck": len(e.stuck), "held": len(e.held),
+		"claimants": e.bank.Len(), "unkept": len(e.unkept), "keptFor": len(e.clusterQueue("q").keptFor), "pledged": len(e.clusterQueue("q").preemptors), "charged": len(e.clusterQueue("q").charged.stages), "line": e.clusterQueue("q").pending.Len(),
+		"bundles": len(e.coAdmissionGroups), "stuck": len(e.stuck), "held": len(e.held),
 		"line without a queue": e.clusterQueue("").pending.Len(), "changedLocalQueues": len(e.changedLocalQueues),
-		"kept": len(e.clusterQueue("q").kept.Usage()), "reserved": len(e.clusterQueue("q").ledger.reserved.Usage()),
+		"kept": len(e.clusterQueue("q").advanceReserved.Usage()), "reserved": len(e.clusterQueue("q").queueTotals.reserved.Usage()),
 	}
 	for name, count := range counts {
 		if count > 0 {
 			t.Errorf("%d %s are left", count, name)
 		}
 	}
-	for topic, queues := range e.clusterQueue("q").group.asleep {
+	for topic, queues := range e.clusterQueue("q").cohortTree.asleep {
 		if e.clusterQueue("q").pending.Sleeps(topic) || len(queues) > 1 {
 			t.Errorf("somebody still sleeps on %d", topic)
 		}
@@ -93,9 +93,9 @@ func TestNoQueueIsLeftBehind(t *testing.T) {
 			t.Fatalf("%d ClusterQueues and %d Cohorts are known, want the one and that of those without", len(e.clusterQueues), len(e.cohorts))
 		}
 	}
-	for s := range maps.Values(e.shapes) {
-		if len(s.options) > 1 {
-			t.Errorf("a shape knows what %d ClusterQueues offer", len(s.options))
+	for d := range maps.Values(e.demands) {
+		if len(d.options) > 1 {
+			t.Errorf("a shape knows what %d ClusterQueues offer", len(d.options))
 		}
 	}
 }

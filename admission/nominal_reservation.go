@@ -18,14 +18,14 @@ import (
 // nominalReservation returns the usage to reserve for a stage that waits for quota, or nothing: with the first flavors with which the stage would
 // use only nominal quota of its ClusterQueue, or of a Cohort below the root. The part that fits is reserved with the rest. A member of a
 // co-admission group reserves nothing: it needs quota of all ClusterQueues of the group at once.
-func (e *Engine) nominalReservation(l *look) quota.Usage {
+func (e *Engine) nominalReservation(l *candidate) quota.Usage {
 	if !l.isShort || !l.q.mayKeepNominal() || l.s.membership != nil {
 		return nil
 	}
 	var reserved quota.Usage
 	e.tree.WhatIfEvicted(func() bool {
-		if l.s.pledgedIn == l.q {
-			l.q.node.Release(l.s.pledge)
+		if l.s.preemptQueue == l.q {
+			l.q.node.Release(l.s.preemptReserved)
 		}
 		for choice := range flavor.Choices(l.items, flavor.MaxChoices) {
 			if usage, ok := l.q.entitledTo(choice.Usage(l.items)); ok {
@@ -63,15 +63,15 @@ func (q *clusterQueue) entitledTo(usage quota.Usage) (part quota.Usage, ok bool)
 }
 
 // keepNominal reserves nominal quota for a stage that waits for it, and reports whether there is any to reserve.
-func (e *Engine) keepNominal(l *look) bool {
+func (e *Engine) keepNominal(l *candidate) bool {
 	reserved := e.nominalReservation(l)
 	if len(reserved) == 0 {
 		return false
 	}
-	if !l.s.keepsNominal || l.s.pledgedIn != l.q || !l.s.pledge.Equal(reserved) {
-		e.pledge(l.s, l.q, reserved)
+	if !l.s.keepsNominal || l.s.preemptQueue != l.q || !l.s.preemptReserved.Equal(reserved) {
+		e.reserveForPreemptor(l.s, l.q, reserved)
 		l.s.keepsNominal = true
-		l.q.group.keepers[l.s] = struct{}{}
+		l.q.cohortTree.keepers[l.s] = struct{}{}
 		e.enqueue(l.s)
 	}
 	return true
@@ -80,10 +80,10 @@ func (e *Engine) keepNominal(l *look) bool {
 // keptNominal returns the stages whose nominal reservations do not count for a stage: those of other ClusterQueues if it stays within nominal
 // quota itself, and all if its JobSet has to run it before releasing quota, since the others may wait for that. Stages that yield anyway are left
 // out. The result is in reverse queue order.
-func (l *look) keptNominal(yielding []*stage) []*stage {
+func (l *candidate) keptNominal(yielding []*stage) []*stage {
 	var kept []*stage
-	for s := range l.q.group.keepers {
-		isOwn := s.pledgedIn == l.q
+	for s := range l.q.cohortTree.keepers {
+		isOwn := s.preemptQueue == l.q
 		isBehind := isOwn && (s == l.s || s.element == nil || !s.element.Precedes(l.s.element))
 		if s.element != nil && !isBehind && (l.s.element.Passes || !isOwn) && !slices.Contains(yielding, s) {
 			kept = append(kept, s)

@@ -9,7 +9,7 @@ import (
 
 // fitsInPart searches for the largest number of pods that fit now, where pod sets may have fewer than they ask for (KEP-420). If there are
 // several such pod sets, each is reduced by the same share of its spare pods.
-func (e *Engine) fitsInPart(l *look) bool {
+func (e *Engine) fitsInPart(l *candidate) bool {
 	most := spare(l.podSets)
 	if most == 0 {
 		return false
@@ -38,7 +38,7 @@ func spare(podSets []flavor.PodSet) int64 {
 }
 
 // fitsWithout reports whether the pod sets fit without some of their spare pods, and if so selects that size.
-func (e *Engine) fitsWithout(l *look, whole []flavor.PodSet, fewer, most int64) bool {
+func (e *Engine) fitsWithout(l *candidate, whole []flavor.PodSet, fewer, most int64) bool {
 	podSets := without(whole, fewer, most)
 	supply := e.supply(l.q)
 	items, infeasibility := supply.Items(podSets)
@@ -66,7 +66,7 @@ func without(whole []flavor.PodSet, fewer, most int64) []flavor.PodSet {
 }
 
 // mayFitInPart reports whether the minimum number of pods is within capacity. Then the stage waits for quota for these.
-func (e *Engine) mayFitInPart(l *look) bool {
+func (e *Engine) mayFitInPart(l *candidate) bool {
 	most := spare(l.podSets)
 	if most == 0 {
 		return false
@@ -81,7 +81,7 @@ func (e *Engine) mayFitInPart(l *look) bool {
 }
 
 // waitForPart notes the amounts that are missing for the minimum number of pods. There may be more flavors for these than for all pods.
-func (e *Engine) waitForPart(l *look) {
+func (e *Engine) waitForPart(l *candidate) {
 	whole := l.items
 	if e.mayFitInPart(l) {
 		e.shortages(l)

@@ -14,17 +14,17 @@ import (
 // borrowedPeaks returns the JobSets whose peak reservations borrow from the quota of a stage's own ClusterQueue: those of other ClusterQueues
 // that use more than their nominal quota of some flavor and resource, as do the Cohorts above them up to the first common one. The JobSet that
 // was submitted last is first.
-func (e *Engine) borrowedPeaks(l *look) []*jobSet {
+func (e *Engine) borrowedPeaks(l *candidate) []*jobSet {
 	if e.peaks == 0 {
 		return nil
 	}
 	var all []*jobSet
-	for _, q := range l.q.group.queues {
+	for _, q := range l.q.cohortTree.queues {
 		if q == l.q {
 			continue
 		}
 		for j := range q.keptFor {
-			if slices.ContainsFunc(j.kept, func(c quota.Charge) bool { return borrows(q.node, l.q.node, c.ID) }) {
+			if slices.ContainsFunc(j.peakReserved, func(c quota.Charge) bool { return borrows(q.node, l.q.node, c.ID) }) {
 				all = append(all, j)
 			}
 		}
@@ -34,15 +34,15 @@ func (e *Engine) borrowedPeaks(l *look) []*jobSet {
 }
 
 // dropPeaks releases the peak reservations that yield to a stage and that no longer fit, since the stage has got part of their quota.
-func (e *Engine) dropPeaks(l *look) {
+func (e *Engine) dropPeaks(l *candidate) {
 	for _, j := range l.reservers {
-		if len(j.kept) == 0 || e.canKeep(j) {
+		if len(j.peakReserved) == 0 || e.canKeep(j) {
 			continue
 		}
-		e.unkeep(j)
+		e.releasePeak(j)
 		e.unkept[j] = struct{}{}
-		e.renewTenuresOf(j)
-		j.turn++
+		e.renewEvictionUnitsOf(j)
+		j.epoch++
 		for _, s := range j.members {
 			e.enqueue(s)
 		}
@@ -53,7 +53,7 @@ func (e *Engine) dropPeaks(l *look) {
 // canKeep reports whether a peak reservation will fit when all stages that are being evicted have left.
 func (e *Engine) canKeep(j *jobSet) bool {
 	return e.tree.WhatIfEvicted(func() bool {
-		j.keeper.node.Release(j.kept)
-		return j.keeper.node.Fits(j.kept)
+		j.keeper.node.Release(j.peakReserved)
+		return j.keeper.node.Fits(j.peakReserved)
 	})
 }

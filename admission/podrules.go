@@ -165,17 +165,17 @@ func (e *Engine) reshape(isConcerned func(*stage) bool) {
 	slices.SortFunc(concerned, compareStages)
 	planned := map[*jobSet]bool{}
 	for _, s := range concerned {
-		before := s.shape
-		s.shape = e.shapeOf(s)
-		if s.shape != before {
-			s.told = Refusal{} // its status reports the demand
+		before := s.demand
+		s.demand = e.shapeOf(s)
+		if s.demand != before {
+			s.lastRefusal = Refusal{} // its status reports the demand
 		}
-		e.letGo(before)
+		e.releaseDemand(before)
 		if j := e.jobSets[s.owner]; j != nil && j.isKnown() && !planned[j] {
 			planned[j] = true
 			e.adoptPlan(j, PlanObserved{JobSet: j.key, UID: j.uid, Submitted: j.submitted, StageAdmission: j.policy, Plan: j.plan})
 		}
-		e.account(s)
+		e.refresh(s)
 	}
 }
 

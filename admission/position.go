@@ -29,7 +29,7 @@ func (e *Engine) PendingInClusterQueue(name string, page Page) ([]Pending, bool)
 	if q == nil || !q.exists {
 		return nil, false
 	}
-	e.settleGroups()
+	e.rebuildTrees()
 	var all []Pending
 	before := map[*localQueue]int{}
 	i := 0
@@ -52,7 +52,7 @@ func (e *Engine) PendingInLocalQueue(key types.NamespacedName, page Page) ([]Pen
 	if lq == nil || !lq.exists {
 		return nil, false
 	}
-	e.settleGroups()
+	e.rebuildTrees()
 	pending := e.clusterQueue(lq.clusterQueue).pending
 	var elements []*ticket
 	i := 0
@@ -74,7 +74,7 @@ func (e *Engine) PendingInLocalQueue(key types.NamespacedName, page Page) ([]Pen
 
 // PendingStage returns the position of one stage, if it is pending.
 func (e *Engine) PendingStage(key StageKey) (Pending, bool) {
-	e.settleGroups()
+	e.rebuildTrees()
 	s := e.stages[key]
 	if s == nil || s.line == nil {
 		return Pending{}, false
@@ -83,7 +83,7 @@ func (e *Engine) PendingStage(key StageKey) (Pending, bool) {
 	return s.pending(pending.Ranks(elements, nil)[0], pending.Ranks(elements, s.localQueue.has)[0]), true
 }
 
-func (q *localQueue) has(c class) bool { return c.localQueue == q }
+func (q *localQueue) has(c equivalenceKey) bool { return c.localQueue == q }
 
 func (s *stage) pending(inClusterQueue, inLocalQueue int) Pending {
 	return Pending{

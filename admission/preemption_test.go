@@ -56,8 +56,8 @@ func TestWhatVictimsGiveBackIsPledged(t *testing.T) {
 	w.wantEvicted("evict ns/low1 InClusterQueue for ns/high", "evict ns/low2 InClusterQueue for ns/high")
 }
 
-// TestWhoComesFirstTakesAPledge: a stage that precedes the preemptor may use the quota that is reserved for that.
-func TestWhoComesFirstTakesAPledge(t *testing.T) {
+// TestWhoComesFirstTakesAPreemptReservation: a stage that precedes the preemptor may use the quota that is reserved for that.
+func TestWhoComesFirstTakesAPreemptReservation(t *testing.T) {
 	w := newWorld(t, admission.Config{})
 	w.queue("q", "a100: gpu=4", preempting(kueue.PreemptionPolicyLowerPriority))
 	w.important("q", "low", "gpu=4", 1)
@@ -73,8 +73,8 @@ func TestWhoComesFirstTakesAPledge(t *testing.T) {
 	w.wantAdmitted("high")
 }
 
-// TestAPledgeEndsWithItsStage: quota that was reserved for a stage that is deleted is free for others.
-func TestAPledgeEndsWithItsStage(t *testing.T) {
+// TestAPreemptReservationEndsWithItsStage: quota that was reserved for a stage that is deleted is free for others.
+func TestAPreemptReservationEndsWithItsStage(t *testing.T) {
 	w := newWorld(t, admission.Config{})
 	w.queue("q", "a100: gpu=4", preempting(kueue.PreemptionPolicyLowerPriority))
 	w.important("q", "low", "gpu=4", 1)

@@ -265,7 +265,7 @@ func TestDoubt(t *testing.T) {
 	w.lone("q", "one", "gpu=2")
 	w.wantAdmitted("one")
 	alive := admission.WorkloadObserved{Workload: w.workloads[keyOf("one")].DeepCopy()}
-	gone, doubted := admission.WorkloadGone{Key: keyOf("one"), UID: "wl-one"}, admission.WorkloadDoubted{UID: "wl-one"}
+	gone, doubted := admission.WorkloadGone{Key: keyOf("one"), UID: "wl-one"}, admission.TombstoneCleared{UID: "wl-one"}
 	for _, step := range []struct {
 		name   string
 		events []admission.Event

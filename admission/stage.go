@@ -35,7 +35,7 @@ type stage struct {
 
 	// From the spec, converted once for each generation. unsupported is what the Engine cannot do for it, or empty.
 	priority    int32
-	shape       *shape
+	demand      *demand
 	unsupported string
 
 	// From the last observation: closed is why the stage asks for nothing, and reservation is what it holds.
@@ -65,11 +65,11 @@ type stage struct {
 	evicting DecisionID
 
 	// entry is how the stage is accounted for, and tenure its eviction unit if it belongs to no JobSet.
-	entry  entry
-	tenure tenure
-	// pledge is the preemption reservation of a stage that waits for its victims to leave, in ClusterQueue pledgedIn.
-	pledge    quota.Usage
-	pledgedIn *clusterQueue
+	entry        entry
+	evictionUnit evictionUnit
+	// preemptReserved is the preemption reservation of a stage that waits for its victims to leave, in ClusterQueue preemptQueue.
+	preemptReserved quota.Usage
+	preemptQueue    *clusterQueue
 	// keepsNominal is true if the reservation is of nominal quota, against borrowers.
 	keepsNominal bool
 	// gaveUp is the last cycle in which it lost a reservation.
@@ -77,15 +77,15 @@ type stage struct {
 	// line is the ClusterQueue in which the stage is pending, or nil, and ticket its element there.
 	line    *clusterQueue
 	element *ticket
-	// alarm is set while the stage must wait until requeueAt.
-	alarm alarm
+	// timer is set while the stage must wait until requeueAt.
+	timer timer
 	// membership is nil unless the stage is in a co-admission group.
 	membership *membership
-	// told is the refusal that was last emitted.
-	told Refusal
+	// lastRefusal is the refusal that was last emitted.
+	lastRefusal Refusal
 }
 
-type ticket = queue.Element[*stage, class, quota.ID]
+type ticket = queue.Element[*stage, equivalenceKey, quota.ID]
 
 // An assignment is a charge to a ClusterQueue.
 type assignment struct {
@@ -116,7 +116,7 @@ func (e *Engine) observeStage(object *kueue.Workload) {
 	key := StageKey{Namespace: object.Namespace, Name: object.Name}
 	v := versionOf(object.UID, object.ResourceVersion)
 	s := e.stages[key]
-	if e.graves.has(object.UID) || s != nil && v.isOlderThan(s.version) {
+	if e.tombstones.has(object.UID) || s != nil && v.isOlderThan(s.version) {
 		return
 	}
 	if s != nil && s.uid != object.UID {
@@ -133,7 +133,7 @@ func (e *Engine) observeStage(object *kueue.Workload) {
 	e.adoptStatus(s, object)
 	e.adoptBundle(s, object)
 	e.dropEviction(s)
-	e.account(s)
+	e.refresh(s)
 }
 
 // join makes the stage a member of its LocalQueue, and of its JobSet or of the object whose plan its label names.
@@ -161,22 +161,22 @@ func (e *Engine) join(s *stage, object *kueue.Workload) {
 
 // leave removes the stage from all totals, and from its LocalQueue and JobSet.
 func (e *Engine) leave(s *stage) {
-	e.book(s, entry{})
-	e.renewTenures(s)
+	e.setEntry(s, entry{})
+	e.renewEvictionUnits(s)
 	e.enqueue(s)
 	s.localQueue.members.drop(s)
 	e.dropIfUnknown(s.localQueue)
 	s.localQueue = nil
 	if j := e.jobSets[s.owner]; j != nil {
 		delete(j.members, s.key)
-		e.reconsider(j)
+		e.updateJobSet(j)
 		e.dropIfForgotten(j)
 	}
 }
 
 // observeEnd records a tombstone also for an unknown stage. A newer stage of the same name may have been observed before.
 func (e *Engine) observeEnd(ev WorkloadGone) {
-	e.graves.bury(ev.UID)
+	e.tombstones.insert(ev.UID)
 	if s := e.stages[ev.Key]; s != nil && (ev.UID == "" || ev.UID == s.uid) {
 		e.loseStage(ev.Key)
 	}
@@ -189,9 +189,9 @@ func (e *Engine) loseStage(key StageKey) {
 	}
 	e.leave(s)
 	e.unbundle(s)
-	e.dropAlarm(s)
-	e.letGo(s.shape)
-	e.graves.bury(s.uid)
+	e.dropTimer(s)
+	e.releaseDemand(s.demand)
+	e.tombstones.insert(s.uid)
 	delete(e.stages, key)
 	e.finder.History.Forget(s.uid)
 	delete(e.overdue, s)
@@ -216,9 +216,9 @@ func (e *Engine) adoptSpec(s *stage, object *kueue.Workload) {
 	}
 	s.generation = object.Generation
 	s.reclaimable = slices.Clone(object.Status.ReclaimablePods)
-	before := s.shape
-	s.shape = e.shapeOf(s)
-	e.letGo(before)
+	before := s.demand
+	s.demand = e.shapeOf(s)
+	e.releaseDemand(before)
 }
 
 // countOf returns how many pods of a pod set count: all except the reclaimable ones (KEP-78).
@@ -347,15 +347,15 @@ func stillNeeded(a quota.Amount, p *kueue.PodSetAssignment, object *kueue.Worklo
 	return a
 }
 
-// A class is an equivalence class: all that the checks depend on, so that stages of the same class are answered together.
-type class struct {
+// An equivalenceKey is an equivalence class: all that the checks depend on, so that stages of the same class are answered together.
+type equivalenceKey struct {
 	localQueue *localQueue
-	shape      *shape
+	demand     *demand
 	// problem is the unsupported part of the spec.
 	problem string
 	// These are set for a stage of a JobSet with several stages, or with a plan that has a problem: the plan and its finished stages, the index
 	// of the stage and the policy. If the JobSet holds quota, the JobSet and its turn replace the plan.
-	plan     *shape
+	plan     *demand
 	finished string
 	index    int
 	policy   string
@@ -374,7 +374,7 @@ func (e *Engine) enqueue(s *stage) {
 	if s.entry.phase == waiting && (s.owner == "" || j != nil && j.isKnown()) {
 		to = s.entry.clusterQueue
 	}
-	var item queue.Item[*stage, class]
+	var item queue.Item[*stage, equivalenceKey]
 	if to != nil {
 		item = e.item(s, j)
 	}
@@ -383,26 +383,26 @@ func (e *Engine) enqueue(s *stage) {
 			return
 		}
 		if s.line != to {
-			e.lose(s)
+			e.cancelReservation(s)
 		}
 		s.line.pending.Remove(s.element)
-		e.rouse(s.line)
+		e.scheduleCycle(s.line)
 	}
 	s.line, s.element = to, nil
 	if to != nil {
 		s.element = to.pending.Add(item)
-		e.rouse(to)
+		e.scheduleCycle(to)
 	}
 }
 
 // item returns the queue item of a stage. j is nil if its owner is no JobSet.
-func (e *Engine) item(s *stage, j *jobSet) queue.Item[*stage, class] {
-	item := queue.Item[*stage, class]{Member: s, Position: queue.Position{Priority: s.priority, Since: s.created, UID: s.uid}}
+func (e *Engine) item(s *stage, j *jobSet) queue.Item[*stage, equivalenceKey] {
+	item := queue.Item[*stage, equivalenceKey]{Member: s, Position: queue.Position{Priority: s.priority, Since: s.created, UID: s.uid}}
 	if s.evicted.After(item.Since) {
 		item.Since = s.evicted
 	}
-	item.Shape = class{localQueue: s.localQueue, shape: s.shape, problem: s.unsupported}
-	if s.pledgedIn != nil || s.membership != nil {
+	item.Shape = equivalenceKey{localQueue: s.localQueue, demand: s.demand, problem: s.unsupported}
+	if s.preemptQueue != nil || s.membership != nil {
 		item.Shape.alone = s
 	}
 	if j == nil {
@@ -410,7 +410,7 @@ func (e *Engine) item(s *stage, j *jobSet) queue.Item[*stage, class] {
 	}
 	if s.isGrowth {
 		// The JobSet can finish without the growth, so that it waits behind all stages that asked before.
-		item.Shape.jobSet, item.Shape.turn, item.Shape.policy, item.Shape.index = j, j.turn, j.policy, s.index
+		item.Shape.jobSet, item.Shape.turn, item.Shape.policy, item.Shape.index = j, j.epoch, j.policy, s.index
 		return item
 	}
 	item.Since = j.since()
@@ -421,10 +421,10 @@ func (e *Engine) item(s *stage, j *jobSet) queue.Item[*stage, class] {
 	switch {
 	case segment >= 0:
 		item.Passes = s.index >= 0 && s.index < len(j.plan.Stages) && j.planGraph.Segment(s.index) <= segment
-		item.Shape.jobSet, item.Shape.turn, item.Shape.policy, item.Shape.index = j, j.turn, j.policy, s.index
+		item.Shape.jobSet, item.Shape.turn, item.Shape.policy, item.Shape.index = j, j.epoch, j.policy, s.index
 		item.Shape.passes = item.Passes
 	case len(j.plan.Stages) > 1 || s.index != 0 || j.problem != "":
-		item.Shape.plan, item.Shape.policy, item.Shape.index, item.Shape.finished = j.shape, j.policy, s.index, j.finishedKey()
+		item.Shape.plan, item.Shape.policy, item.Shape.index, item.Shape.finished = j.demand, j.policy, s.index, j.finishedKey()
 	}
 	return item
 }

@@ -15,11 +15,11 @@ func (r *rivalry) keepNominal(wl *kueue.Workload) bool {
 	if len(kept) == 0 {
 		return false
 	}
-	before := r.pledges[wl]
+	before := r.preemptReservations[wl]
 	if r.keeps[wl] && cmp.Equal(before, kept) {
 		return true
 	}
-	r.pledges[wl], r.keeps[wl] = kept, true
+	r.preemptReservations[wl], r.keeps[wl] = kept, true
 	r.takings++
 	for fr, a := range before {
 		if a > kept[fr] {
@@ -72,7 +72,7 @@ func (r *rivalry) keepers(wl *kueue.Workload, yielding []*kueue.Workload) []*kue
 	rootOf := func(wl *kueue.Workload) *place {
 		return places["queue "+string(r.localQueueOf(wl).Spec.ClusterQueue)].root()
 	}
-	for other := range r.pledges {
+	for other := range r.preemptReservations {
 		if r.keeps[other] && r.localQueueOf(other) != r.localQueueOf(wl) && rootOf(other) == rootOf(wl) && !slices.Contains(yielding, other) {
 			all = append(all, other)
 		}

@@ -198,7 +198,7 @@ type rivalry struct {
 
 func (w *twin) decideOnRivals(h *history) []string {
 	w.now = h.now
-	w.pledges = map[*kueue.Workload]bill{}
+	w.preemptReservations = map[*kueue.Workload]bill{}
 	var told []string
 	for _, group := range w.groups() {
 		r := &rivalry{twin: w, bids: map[string]*bid{}, refused: map[*kueue.Workload]bool{}, gaveUp: map[*kueue.Workload]bool{}, keeps: map[*kueue.Workload]bool{}}
@@ -258,8 +258,8 @@ func (r *rivalry) nominate(queue string) *bid {
 		if r.keepNominal(wl) {
 			return nil
 		}
-		if r.pledges[wl] != nil {
-			delete(r.pledges, wl)
+		if r.preemptReservations[wl] != nil {
+			delete(r.preemptReservations, wl)
 			delete(r.keeps, wl)
 			r.gaveUp[wl] = true
 			r.refused = map[*kueue.Workload]bool{wl: true}
@@ -285,7 +285,7 @@ func (w *twin) line(queue string) []*kueue.Workload {
 // exempt returns the Workloads whose reservations do not count for a Workload: itself, and those that come after it in its queue.
 func (w *twin) exempt(wl *kueue.Workload) map[*kueue.Workload]bool {
 	exempt := map[*kueue.Workload]bool{}
-	for other := range w.pledges {
+	for other := range w.preemptReservations {
 		if w.localQueueOf(other) == w.localQueueOf(wl) && w.comparePlaces(other, wl) >= 0 {
 			exempt[other] = true
 		}
@@ -352,7 +352,7 @@ func (r *rivalry) yielding(wl *kueue.Workload) []*kueue.Workload {
 	if h.policies().ReclaimWithinCohort == kueue.PreemptionPolicyNever {
 		return nil
 	}
-	pledged := slices.SortedFunc(maps.Keys(r.pledges), func(a, b *kueue.Workload) int { return r.comparePlaces(b, a) })
+	pledged := slices.SortedFunc(maps.Keys(r.preemptReservations), func(a, b *kueue.Workload) int { return r.comparePlaces(b, a) })
 	return in(h, nil, nil, func(own *place, places map[string]*place) (all []*kueue.Workload) {
 		kept := map[*place]bool{}
 		for _, other := range pledged {
@@ -360,7 +360,7 @@ func (r *rivalry) yielding(wl *kueue.Workload) []*kueue.Workload {
 			if theirs == own || theirs.root() != own.root() || kept[theirs] {
 				continue
 			}
-			b := r.pledges[other]
+			b := r.preemptReservations[other]
 			if !slices.ContainsFunc(keys(b), func(fr quota.FlavorResource) bool { return theirs.isOverUpTo(meeting(own, theirs), fr) }) {
 				kept[theirs] = true
 				continue
@@ -387,12 +387,12 @@ func (p *place) isOverUpTo(top *place, fr quota.FlavorResource) bool {
 // drop cancels the reservations that no longer fit.
 func (r *rivalry) drop(yielding []*kueue.Workload) {
 	for _, wl := range yielding {
-		b := r.pledges[wl]
+		b := r.preemptReservations[wl]
 		h := &hunt{twin: r.twin, wl: wl, bill: b, exempt: map[*kueue.Workload]bool{wl: true}}
 		if b == nil || h.fits(nil, false) {
 			continue
 		}
-		delete(r.pledges, wl)
+		delete(r.preemptReservations, wl)
 		delete(r.keeps, wl)
 		r.gaveUp[wl] = true
 		r.refused = map[*kueue.Workload]bool{}
@@ -433,7 +433,7 @@ func (r *rivalry) makeRoom(b *bid) {
 	wl := b.offer.wl
 	r.refused[wl] = true
 	if len(b.victims) > 0 || !r.gaveUp[wl] {
-		r.pledges[wl] = b.offer.bill
+		r.preemptReservations[wl] = b.offer.bill
 		delete(r.keeps, wl)
 		r.takings++
 		r.drop(r.behind(wl))
@@ -460,10 +460,10 @@ func (r *rivalry) admit(b *bid) {
 	r.admitting[keyOfWorkload(wl)] = b.offer.admission
 	r.told = append(r.told, "admit "+wl.Name)
 	r.takings++
-	if r.pledges[wl] != nil {
+	if r.preemptReservations[wl] != nil {
 		r.refused = map[*kueue.Workload]bool{}
 	}
-	delete(r.pledges, wl)
+	delete(r.preemptReservations, wl)
 	delete(r.keeps, wl)
 	r.drop(r.behind(wl))
 	r.drop(b.yielding)
@@ -472,7 +472,7 @@ func (r *rivalry) admit(b *bid) {
 // behind returns the Workloads after a Workload in its queue that have a reservation, in reverse order.
 func (r *rivalry) behind(wl *kueue.Workload) []*kueue.Workload {
 	var behind []*kueue.Workload
-	for other := range r.pledges {
+	for other := range r.preemptReservations {
 		if r.localQueueOf(other) == r.localQueueOf(wl) && r.comparePlaces(other, wl) > 0 {
 			behind = append(behind, other)
 		}
@@ -485,7 +485,7 @@ func (r *rivalry) behind(wl *kueue.Workload) []*kueue.Workload {
 // reservations count when they have left.
 func (w *twin) chargedBut(exempt map[*kueue.Workload]bool) map[string]*place {
 	places := w.charged()
-	for wl, b := range w.pledges {
+	for wl, b := range w.preemptReservations {
 		if !exempt[wl] {
 			places["queue "+string(w.localQueueOf(wl).Spec.ClusterQueue)].charged.add(b)
 		}

@@ -35,8 +35,8 @@ type twin struct {
 	evicting    map[admission.StageKey]bool
 	// isFair enables fair sharing between ClusterQueues.
 	isFair bool
-	// pledges are the reservations of the Workloads that wait for their victims to leave.
-	pledges map[*kueue.Workload]bill
+	// preemptReservations are the reservations of the Workloads that wait for their victims to leave.
+	preemptReservations map[*kueue.Workload]bill
 }
 
 func newTwin() *twin {

@@ -78,7 +78,7 @@ func (e *Engine) carryOut(t transfer) {
 			e.decay.Resume(a, t.now.usage, e.now)
 			return
 		}
-	case closed, waiting, finished:
+	case ineligible, waiting, finished:
 	}
 	if t.now.isCharged() {
 		e.decay.Enter(a, t.now.usage)
@@ -101,7 +101,7 @@ func (e *Engine) openAccount(q *localQueue) {
 			e.decay.Resume(q.account, s.entry.usage, s.admittedAt)
 		case reserving:
 			e.decay.Enter(q.account, s.entry.usage)
-		case closed, waiting, finished:
+		case ineligible, waiting, finished:
 		}
 	}
 	e.reorder(q)
@@ -131,7 +131,7 @@ func (e *Engine) sample() {
 	for _, q := range e.clusterQueues {
 		// As usage decays, another stage may have come to precede the blocking stage.
 		if q.isUsageBased && q.pending.Blocks() {
-			e.rouse(q)
+			e.scheduleCycle(q)
 		}
 	}
 }
@@ -148,7 +148,7 @@ func (e *Engine) addUnused(q *localQueue) {
 }
 
 // levelOf returns the level by which stages of a ClusterQueue are ordered before their positions.
-func (e *Engine) levelOf(c class) float64 {
+func (e *Engine) levelOf(c equivalenceKey) float64 {
 	if c.localQueue.account == nil {
 		return 0
 	}

@@ -35,7 +35,7 @@ func (e *Engine) Cohort(name string) (CohortView, bool) {
 	if c == nil || !c.exists {
 		return CohortView{}, false
 	}
-	e.settleGroups()
+	e.rebuildTrees()
 	return CohortView{FairSharing: e.shareOf(c.node)}, true
 }
 
@@ -62,13 +62,13 @@ func (e *Engine) ClusterQueue(name string) (ClusterQueueView, bool) {
 	if q == nil || !q.exists {
 		return ClusterQueueView{}, false
 	}
-	e.settleGroups()
+	e.rebuildTrees()
 	return ClusterQueueView{
 		Generation: q.generation, Active: e.activity(q),
-		Pending: q.ledger.pending, Reserving: q.ledger.reserving, Admitted: q.ledger.admitted,
+		Pending: q.queueTotals.pending, Reserving: q.queueTotals.reserving, Admitted: q.queueTotals.admitted,
 		FlavorsReservation: e.flavorUsages(q, q.reserved(nil)),
-		FlavorsHeld:        e.flavorUsages(q, &q.ledger.reserved),
-		FlavorsUsage:       e.flavorUsages(q, &q.ledger.used),
+		FlavorsHeld:        e.flavorUsages(q, &q.queueTotals.reserved),
+		FlavorsUsage:       e.flavorUsages(q, &q.queueTotals.used),
 		FairSharing:        e.shareOf(q.node),
 	}, true
 }
@@ -82,9 +82,9 @@ func (e *Engine) LocalQueue(key types.NamespacedName) (LocalQueueView, bool) {
 	q := e.clusterQueue(lq.clusterQueue)
 	return LocalQueueView{
 		Active:  e.localActivity(lq),
-		Pending: lq.ledger.pending, Reserving: lq.ledger.reserving, Admitted: lq.ledger.admitted,
+		Pending: lq.queueTotals.pending, Reserving: lq.queueTotals.reserving, Admitted: lq.queueTotals.admitted,
 		FlavorsReservation: localUsages(e.flavorUsages(q, q.reserved(lq))),
-		FlavorsUsage:       localUsages(e.flavorUsages(q, &lq.ledger.used)),
+		FlavorsUsage:       localUsages(e.flavorUsages(q, &lq.queueTotals.used)),
 		FairSharing:        lq.fairSharing(),
 	}, true
 }
@@ -96,15 +96,15 @@ const maxUsages = 64
 // reserved returns the reserved amounts of a ClusterQueue, or the part of them for one of its LocalQueues: what stages hold, and the peak
 // reservations of policy Reserve.
 func (q *clusterQueue) reserved(of *localQueue) *quota.Sum {
-	sum := q.ledger.reserved.Usage()
+	sum := q.queueTotals.reserved.Usage()
 	if of != nil {
-		sum = of.ledger.reserved.Usage()
+		sum = of.queueTotals.reserved.Usage()
 	}
 	var total quota.Sum
 	total.Add(sum)
 	for j := range q.keptFor {
 		if of == nil || j.localQueue() == of {
-			total.Add(j.kept)
+			total.Add(j.peakReserved)
 		}
 	}
 	return &total

@@ -63,7 +63,7 @@ type lateEviction struct{ admission.Evict }
 // evictIfAwaited writes a lateEviction, unless it no longer applies to the quota that the stage holds.
 func (w *writer) evictIfAwaited(ctx context.Context, d *lateEviction) {
 	isAwaited := false
-	err := w.runner.View(ctx, func(e *admission.Engine) { isAwaited = e.Awaits(d.ID) })
+	err := w.runner.View(ctx, func(e *admission.Engine) { isAwaited = e.InFlight(d.ID) })
 	if err != nil || !isAwaited {
 		w.retries.Forget(d.Stage)
 		return

@@ -95,7 +95,7 @@ func TestEvictionBeforeTheAdmissionIsWritten(t *testing.T) {
 	w.runner.drain()
 	engine := w.config.Engine
 	for _, id := range []admission.DecisionID{admit.(admission.Admit).ID, evict.(admission.Evict).ID} {
-		if engine.Awaits(id) {
+		if engine.InFlight(id) {
 			t.Errorf("decision %d is not settled", id)
 		}
 	}

@@ -109,11 +109,11 @@ func (c *collector) Collect(metrics chan<- prometheus.Metric) {
 	s := sink{metrics: metrics, role: c.replica.role()}
 	ctx, cancel := context.WithTimeout(context.Background(), c.timeout)
 	defer cancel()
-	var inventory admission.Inventory
+	var stats admission.Stats
 	err := c.engine.View(ctx, func(e *admission.Engine) {
 		// Abandoned scrapes cause no work for an engine that answers again.
 		if ctx.Err() == nil {
-			inventory = e.Inventory()
+			stats = e.Stats()
 		}
 	})
 	if err != nil {
@@ -121,14 +121,14 @@ func (c *collector) Collect(metrics chan<- prometheus.Metric) {
 		return
 	}
 	s.send(engineUp, 1)
-	for i := range inventory.ClusterQueues {
-		s.clusterQueue(&inventory.ClusterQueues[i])
+	for i := range stats.ClusterQueues {
+		s.clusterQueue(&stats.ClusterQueues[i])
 	}
-	for i := range inventory.LocalQueues {
-		s.localQueue(&inventory.LocalQueues[i])
+	for i := range stats.LocalQueues {
+		s.localQueue(&stats.LocalQueues[i])
 	}
-	for i := range inventory.Cohorts {
-		s.cohort(&inventory.Cohorts[i])
+	for i := range stats.Cohorts {
+		s.cohort(&stats.Cohorts[i])
 	}
 }
 
@@ -146,7 +146,7 @@ func (s sink) send(desc *prometheus.Desc, value float64, labels ...string) {
 	s.metrics <- metric
 }
 
-func (s sink) clusterQueue(q *admission.ClusterQueueStock) {
+func (s sink) clusterQueue(q *admission.ClusterQueueStats) {
 	s.send(pending, float64(q.Backlog.Active), q.Name, "active", s.role)
 	s.send(pending, float64(q.Inadmissible), q.Name, "inadmissible", s.role)
 	s.send(reserving, float64(q.Reserving), q.Name, s.role)
@@ -184,7 +184,7 @@ func (s sink) flavors(desc *prometheus.Desc, flavors []kueue.FlavorUsage, cohort
 	}
 }
 
-func (s sink) localQueue(q *admission.LocalQueueStock) {
+func (s sink) localQueue(q *admission.LocalQueueStats) {
 	name, namespace := q.Key.Name, q.Key.Namespace
 	s.send(localPending, float64(q.Backlog.Active), name, namespace, "active", s.role)
 	s.send(localPending, float64(q.Inadmissible), name, namespace, "inadmissible", s.role)
@@ -209,7 +209,7 @@ func (s sink) localFlavors(desc *prometheus.Desc, flavors []kueue.LocalQueueFlav
 	}
 }
 
-func (s sink) cohort(c *admission.CohortStock) {
+func (s sink) cohort(c *admission.CohortStats) {
 	s.send(cohortInfo, 1, c.Name, c.Parent, c.Root, s.role)
 	s.send(cohortRunning, float64(c.Admitted), c.Name, s.role)
 	if c.FairSharing != nil {

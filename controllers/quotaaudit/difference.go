@@ -37,15 +37,15 @@ type Difference struct {
 	// Object is the state according to the object. It has no UID if the object does not exist.
 	Object Holding
 	// Booked is what the engine charges. It has no UID if that is nothing.
-	Booked admission.StageBook
+	Booked admission.StageCharge
 }
 
 // Differences compares objects, which are all existing quota Workloads, with the charges of the engine. It skips stages with a decision in
 // flight.
-func Differences(objects []Holding, books *admission.Books) []Difference {
-	booked := make(map[types.NamespacedName]*admission.StageBook, len(books.Stages))
-	for i := range books.Stages {
-		booked[books.Stages[i].Key] = &books.Stages[i]
+func Differences(objects []Holding, chargeSnapshot *admission.ChargeSnapshot) []Difference {
+	booked := make(map[types.NamespacedName]*admission.StageCharge, len(chargeSnapshot.Stages))
+	for i := range chargeSnapshot.Stages {
+		booked[chargeSnapshot.Stages[i].Key] = &chargeSnapshot.Stages[i]
 	}
 	var all []Difference
 	note := func(d Difference) {
@@ -93,22 +93,22 @@ func (d *Difference) fingerprint() string {
 
 // Imbalances returns the accounts of queues whose total is not the sum of the charges of their stages. The charges are a consistent
 // snapshot, so no second check is needed.
-func Imbalances(books *admission.Books) []Line {
+func Imbalances(chargeSnapshot *admission.ChargeSnapshot) []Line {
 	inClusterQueues, inLocalQueues := map[Account]quota.Amount{}, map[Account]quota.Amount{}
-	for i := range books.Stages {
-		s := &books.Stages[i]
+	for i := range chargeSnapshot.Stages {
+		s := &chargeSnapshot.Stages[i]
 		for _, a := range s.Amounts {
 			inClusterQueues[Account{ClusterQueue: s.ClusterQueue, FlavorResource: a.FlavorResource}] += a.Amount
 			inLocalQueues[Account{LocalQueue: s.LocalQueue, FlavorResource: a.FlavorResource}] += a.Amount
 		}
 	}
 	reserved, charged := started(inClusterQueues), started(inClusterQueues)
-	for _, q := range books.ClusterQueues {
+	for _, q := range chargeSnapshot.ClusterQueues {
 		book(reserved, Account{ClusterQueue: q.Name}, q.Reserved)
 		book(charged, Account{ClusterQueue: q.Name}, q.Charged)
 	}
 	local := started(inLocalQueues)
-	for _, q := range books.LocalQueues {
+	for _, q := range chargeSnapshot.LocalQueues {
 		book(local, Account{LocalQueue: q.Key}, q.Reserved)
 	}
 	return slices.Concat(wrong(charged), wrong(reserved), wrong(local))

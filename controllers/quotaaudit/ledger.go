@@ -121,15 +121,15 @@ func (a *Auditor) look(ctx context.Context) error {
 	for i := range list.Items {
 		objects[i] = HoldingOf(&list.Items[i])
 	}
-	var books admission.Books
-	if err := a.config.Engine.View(ctx, func(e *admission.Engine) { books = e.Books() }); err != nil {
+	var chargeSnapshot admission.ChargeSnapshot
+	if err := a.config.Engine.View(ctx, func(e *admission.Engine) { chargeSnapshot = e.ChargeSnapshot() }); err != nil {
 		return fmt.Errorf("read the books: %w", err)
 	}
-	for _, l := range Imbalances(&books) {
+	for _, l := range Imbalances(&chargeSnapshot) {
 		// No observation changes a total. A restarted manager recomputes it.
 		a.report(ctx, l, "those of its quota Workloads add up to", "restart the manager, which counts anew then")
 	}
-	confirmed := a.confirmed(Differences(objects, &books))
+	confirmed := a.confirmed(Differences(objects, &chargeSnapshot))
 	for i := range confirmed[:min(len(confirmed), maxConfirmations)] {
 		if err := a.settle(ctx, &confirmed[i]); err != nil {
 			return err
@@ -157,7 +157,7 @@ func (a *Auditor) confirmed(all []Difference) []Difference {
 // settle asks the API server. If the cache is up to date, the engine is wrong, and settle sends it the object again.
 func (a *Auditor) settle(ctx context.Context, d *Difference) error {
 	// The engine may believe that the object was deleted. If it is deleted during this read, the engine observes that after this.
-	a.config.Engine.Observe(admission.WorkloadDoubted{UID: d.Object.UID})
+	a.config.Engine.Observe(admission.TombstoneCleared{UID: d.Object.UID})
 	var live kueue.Workload
 	err := a.config.Live.Get(ctx, d.Key, &live)
 	if client.IgnoreNotFound(err) != nil {

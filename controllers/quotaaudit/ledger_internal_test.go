@@ -20,7 +20,7 @@ func TestConfirmed(t *testing.T) {
 	difference := func(object string, books uint64, booked quota.Amount) []Difference {
 		return []Difference{{
 			Key: types.NamespacedName{Name: "w"}, Object: Holding{UID: "w", ResourceVersion: object},
-			Booked: admission.StageBook{
+			Booked: admission.StageCharge{
 				UID: "w", ResourceVersion: books, ClusterQueue: "q",
 				Amounts: []admission.FlavorAmount{{FlavorResource: quota.FlavorResource{Flavor: "a100", Resource: "gpu"}, Amount: booked}},
 			},
@@ -109,8 +109,8 @@ func TestSettleAsksTheAPIServer(t *testing.T) {
 				t.Fatal(err)
 			}
 			engine.Apply(admission.WorkloadObserved{Workload: old})
-			if books := engine.Books(); len(books.Stages) != c.want {
-				t.Errorf("the engine charges %d quota Workloads, want %d: %+v", len(books.Stages), c.want, books.Stages)
+			if chargeSnapshot := engine.ChargeSnapshot(); len(chargeSnapshot.Stages) != c.want {
+				t.Errorf("the engine charges %d quota Workloads, want %d: %+v", len(chargeSnapshot.Stages), c.want, chargeSnapshot.Stages)
 			}
 		})
 	}

@@ -108,9 +108,9 @@ func holdings(workloads []*kueue.Workload) []quotaaudit.Holding {
 
 // audit returns the differences, a line each.
 func audit(e *admission.Engine, objects []*kueue.Workload) []string {
-	books := e.Books()
+	chargeSnapshot := e.ChargeSnapshot()
 	var lines []string
-	for _, d := range quotaaudit.Differences(holdings(objects), &books) {
+	for _, d := range quotaaudit.Differences(holdings(objects), &chargeSnapshot) {
 		for _, l := range d.Lines() {
 			lines = append(lines, fmt.Sprintf("%s in %s/%s: booked %d, counted %d", d.Key.Name, l.ClusterQueue, l.LocalQueue.Name, l.Booked, l.Counted))
 		}
@@ -120,13 +120,13 @@ func audit(e *admission.Engine, objects []*kueue.Workload) []string {
 
 // repair sends the differences to the engine as the Auditor does: the same object in the same version, or its deletion.
 func repair(e *admission.Engine, objects []*kueue.Workload) {
-	books := e.Books()
-	for _, d := range quotaaudit.Differences(holdings(objects), &books) {
+	chargeSnapshot := e.ChargeSnapshot()
+	for _, d := range quotaaudit.Differences(holdings(objects), &chargeSnapshot) {
 		i := slices.IndexFunc(objects, func(w *kueue.Workload) bool { return w.Namespace == d.Key.Namespace && w.Name == d.Key.Name })
 		if i < 0 {
 			e.Apply(admission.WorkloadGone{Key: d.Key, UID: d.Booked.UID})
 		} else {
-			e.Apply(admission.WorkloadDoubted{UID: d.Object.UID})
+			e.Apply(admission.TombstoneCleared{UID: d.Object.UID})
 			e.Apply(admission.WorkloadObserved{Workload: objects[i]})
 		}
 	}
@@ -213,8 +213,8 @@ func TestWhatIsUnderWayDoesNotDiffer(t *testing.T) {
 	if !ok {
 		t.Fatalf("decided %v", decisions)
 	}
-	if books := e.Books(); len(books.Stages) != 1 || !books.Stages[0].IsUnderWay || len(books.Stages[0].Amounts) == 0 {
-		t.Fatalf("books = %+v, want one stage that is charged and under way", books)
+	if chargeSnapshot := e.ChargeSnapshot(); len(chargeSnapshot.Stages) != 1 || !chargeSnapshot.Stages[0].IsUnderWay || len(chargeSnapshot.Stages[0].Amounts) == 0 {
+		t.Fatalf("books = %+v, want one stage that is charged and under way", chargeSnapshot)
 	}
 	if lines := audit(e, []*kueue.Workload{object}); len(lines) > 0 {
 		t.Errorf("while it is written: %s", strings.Join(lines, "\n"))
@@ -226,24 +226,24 @@ func TestWhatIsUnderWayDoesNotDiffer(t *testing.T) {
 }
 
 func TestImbalances(t *testing.T) {
-	books := newEngine(t, newWorkload("a", "q", 1, 2), newWorkload("b", "q", 1, 1), newWorkload("c", "r", 1, 5)).Books()
-	if lines := quotaaudit.Imbalances(&books); len(lines) > 0 {
+	chargeSnapshot := newEngine(t, newWorkload("a", "q", 1, 2), newWorkload("b", "q", 1, 1), newWorkload("c", "r", 1, 5)).ChargeSnapshot()
+	if lines := quotaaudit.Imbalances(&chargeSnapshot); len(lines) > 0 {
 		t.Fatalf("imbalances %+v, want none", lines)
 	}
 	for name, c := range map[string]struct {
-		spoil func(*admission.Books)
+		spoil func(*admission.ChargeSnapshot)
 		want  string
 	}{
-		"the tree":       {func(b *admission.Books) { find(b, "q").Charged[0].Amount++ }, "q /: booked 13, counted 12"},
-		"the status":     {func(b *admission.Books) { find(b, "r").Reserved = nil }, "r /: booked 0, counted 20"},
-		"no stage":       {func(b *admission.Books) { b.Stages = b.Stages[:2] }, "r /: booked 20, counted 0"},
-		"the LocalQueue": {func(b *admission.Books) { b.LocalQueues[0].Reserved[0].Amount = 3 }, " ns/lq-q: booked 3, counted 12"},
+		"the tree":       {func(c *admission.ChargeSnapshot) { find(c, "q").Charged[0].Amount++ }, "q /: booked 13, counted 12"},
+		"the status":     {func(c *admission.ChargeSnapshot) { find(c, "r").Reserved = nil }, "r /: booked 0, counted 20"},
+		"no stage":       {func(c *admission.ChargeSnapshot) { c.Stages = c.Stages[:2] }, "r /: booked 20, counted 0"},
+		"the LocalQueue": {func(c *admission.ChargeSnapshot) { c.LocalQueues[0].Reserved[0].Amount = 3 }, " ns/lq-q: booked 3, counted 12"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			books := newEngine(t, newWorkload("a", "q", 1, 2), newWorkload("b", "q", 1, 1), newWorkload("c", "r", 1, 5)).Books()
-			c.spoil(&books)
+			chargeSnapshot := newEngine(t, newWorkload("a", "q", 1, 2), newWorkload("b", "q", 1, 1), newWorkload("c", "r", 1, 5)).ChargeSnapshot()
+			c.spoil(&chargeSnapshot)
 			var got []string
-			for _, l := range quotaaudit.Imbalances(&books) {
+			for _, l := range quotaaudit.Imbalances(&chargeSnapshot) {
 				got = append(got, fmt.Sprintf("%s %s: booked %d, counted %d", l.ClusterQueue, l.LocalQueue, l.Booked, l.Counted))
 			}
 			if len(got) == 0 || got[0] != c.want {
@@ -253,10 +253,10 @@ func TestImbalances(t *testing.T) {
 	}
 }
 
-func find(b *admission.Books, name string) *admission.ClusterQueueBook {
-	for i := range b.ClusterQueues {
-		if b.ClusterQueues[i].Name == name {
-			return &b.ClusterQueues[i]
+func find(c *admission.ChargeSnapshot, name string) *admission.ClusterQueueCharge {
+	for i := range c.ClusterQueues {
+		if c.ClusterQueues[i].Name == name {
+			return &c.ClusterQueues[i]
 		}
 	}
 	return nil
@@ -287,8 +287,8 @@ func TestAgreesWithTheEngine(t *testing.T) {
 		if lines := audit(e, objects); len(lines) > 0 {
 			t.Fatal(strings.Join(lines, "\n"))
 		}
-		books := e.Books()
-		if lines := quotaaudit.Imbalances(&books); len(lines) > 0 {
+		chargeSnapshot := e.ChargeSnapshot()
+		if lines := quotaaudit.Imbalances(&chargeSnapshot); len(lines) > 0 {
 			t.Fatalf("imbalances %+v", lines)
 		}
 	})

@@ -9,14 +9,14 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// Books are the amounts that the Engine charges at one instant: for each stage, and summed up for each queue as its decisions use them. They are
+// ChargeSnapshot are the amounts that the Engine charges at one instant: for each stage, and summed up for each queue as its decisions use them. They are
 // meant for audits. Their lists are ordered by name and share no memory with the Engine.
-type Books struct {
+type ChargeSnapshot struct {
 	// Stages are the stages that are charged, or that have a decision in flight.
-	Stages []StageBook
+	Stages []StageCharge
 	// ClusterQueues and LocalQueues are those that a stage refers to, whether they exist or not.
-	ClusterQueues []ClusterQueueBook
-	LocalQueues   []LocalQueueBook
+	ClusterQueues []ClusterQueueCharge
+	LocalQueues   []LocalQueueCharge
 }
 
 // A FlavorAmount is an amount of one flavor and resource.
@@ -25,8 +25,8 @@ type FlavorAmount struct {
 	Amount quota.Amount
 }
 
-// A StageBook is the charge of one stage.
-type StageBook struct {
+// A StageCharge is the charge of one stage.
+type StageCharge struct {
 	Key StageKey
 	UID types.UID
 	// ResourceVersion is that of the last observation.
@@ -38,29 +38,29 @@ type StageBook struct {
 	Amounts      []FlavorAmount
 }
 
-// A ClusterQueueBook has the sums of a ClusterQueue. Reserved is what its status shows. Charged is what the quota tree counts, less the peak
+// A ClusterQueueCharge has the sums of a ClusterQueue. Reserved is what its status shows. Charged is what the quota tree counts, less the peak
 // reservations of stages that are not admitted yet. They are the same unless the Engine has a bug.
-type ClusterQueueBook struct {
+type ClusterQueueCharge struct {
 	Name              string
 	Reserved, Charged []FlavorAmount
 }
 
-// A LocalQueueBook has the sums of a LocalQueue.
-type LocalQueueBook struct {
+// A LocalQueueCharge has the sums of a LocalQueue.
+type LocalQueueCharge struct {
 	Key      types.NamespacedName
 	Reserved []FlavorAmount
 }
 
-// Books copies all charges. It takes time in proportion to the number of stages.
-func (e *Engine) Books() Books {
-	var all Books
+// ChargeSnapshot copies all charges. It takes time in proportion to the number of stages.
+func (e *Engine) ChargeSnapshot() ChargeSnapshot {
+	var all ChargeSnapshot
 	for _, key := range slices.SortedFunc(maps.Keys(e.stages), compareKeys) {
 		s := e.stages[key]
 		isUnderWay := s.assumed != nil || s.evicting != 0
 		if !s.entry.isCharged() && !isUnderWay {
 			continue
 		}
-		book := StageBook{Key: key, UID: s.uid, ResourceVersion: s.version.resource, IsUnderWay: isUnderWay}
+		book := StageCharge{Key: key, UID: s.uid, ResourceVersion: s.version.resource, IsUnderWay: isUnderWay}
 		if s.entry.isCharged() {
 			book.ClusterQueue, book.LocalQueue, book.Amounts = s.entry.clusterQueue.name, s.entry.localQueue.key, e.amounts(s.entry.usage)
 		}
@@ -70,15 +70,15 @@ func (e *Engine) Books() Books {
 		q := e.clusterQueues[name]
 		var charged quota.Usage
 		for id := range quota.ID(e.tree.Index.Len()) { //nolint:gosec // far from 2^31
-			charged.Add(id, q.node.Used(id).Minus(q.kept.Of(id)))
+			charged.Add(id, q.node.Used(id).Minus(q.advanceReserved.Of(id)))
 		}
-		all.ClusterQueues = append(all.ClusterQueues, ClusterQueueBook{
-			Name: name, Reserved: e.amounts(q.ledger.reserved.Usage()), Charged: e.amounts(charged),
+		all.ClusterQueues = append(all.ClusterQueues, ClusterQueueCharge{
+			Name: name, Reserved: e.amounts(q.queueTotals.reserved.Usage()), Charged: e.amounts(charged),
 		})
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(e.localQueues), compareKeys) {
-		reserved := e.localQueues[key].ledger.reserved.Usage()
-		all.LocalQueues = append(all.LocalQueues, LocalQueueBook{Key: key, Reserved: e.amounts(reserved)})
+		reserved := e.localQueues[key].queueTotals.reserved.Usage()
+		all.LocalQueues = append(all.LocalQueues, LocalQueueCharge{Key: key, Reserved: e.amounts(reserved)})
 	}
 	return all
 }

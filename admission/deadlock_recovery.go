@@ -13,19 +13,19 @@ import (
 	"github.com/tranche-dev/tranche/admission/safety"
 )
 
-// relieve evicts JobSets to resolve a deadlock. It can arise when quota or a flavor is removed, when a queue is stopped or moved, or when a
+// recoverFromDeadlock evicts JobSets to resolve a deadlock. It can arise when quota or a flavor is removed, when a queue is stopped or moved, or when a
 // restarted JobSet still holds a later stage while it repeats an earlier one. Admissions alone never lead to this state.
 //
 // An evicted JobSet is not admitted before that is safe, so that it is not evicted for the same reason again.
-func (e *Engine) relieve(decisions []Decision) []Decision {
+func (e *Engine) recoverFromDeadlock(decisions []Decision) []Decision {
 	for _, root := range e.bank.Unsafe() {
 		for _, c := range e.bank.SelectVictims(root, e.price, e.compareClaims) {
 			j := e.jobSets[c.Owner]
 			message := e.whyRelief(j)
-			for _, s := range j.tenure.stages {
+			for _, s := range j.evictionUnit.stages {
 				if !s.isLeaving() {
 					decisions = append(decisions, e.evict(s, Evict{Reason: kueue.WorkloadEvictedByPreemption, Message: message}))
-					e.account(s)
+					e.refresh(s)
 				}
 			}
 		}
@@ -38,7 +38,7 @@ func (e *Engine) relieve(decisions []Decision) []Decision {
 func (e *Engine) price(c *safety.Claim) safety.Price {
 	j := e.jobSets[c.Owner]
 	price := safety.Price{Priority: j.priority()}
-	for _, s := range j.tenure.stages {
+	for _, s := range j.evictionUnit.stages {
 		seconds := max(0, e.now.Sub(s.reservedAt).Seconds())
 		for _, charge := range s.entry.usage {
 			if isAccelerator(e.tree.Index.Name(charge.ID).Resource) {
@@ -59,7 +59,7 @@ func isAccelerator(name corev1.ResourceName) bool {
 
 // priority returns the highest priority of the stages that hold quota.
 func (j *jobSet) priority() int32 {
-	return slices.MaxFunc(j.tenure.stages, func(a, b *stage) int { return cmp.Compare(a.priority, b.priority) }).priority
+	return slices.MaxFunc(j.evictionUnit.stages, func(a, b *stage) int { return cmp.Compare(a.priority, b.priority) }).priority
 }
 
 // compareClaims orders victims: least loss first, then lower priority, then latest submission or eviction.
@@ -74,23 +74,23 @@ func (e *Engine) compareClaims(a, b *safety.Claim) int {
 // whyRelief returns why the JobSet cannot continue with the quota that it holds.
 func (e *Engine) whyRelief(j *jobSet) string {
 	if j.claim.Mode == safety.Halted {
-		return fmt.Sprintf("holds quota for which others could wait for ever, while ClusterQueue %s does not let it go on", j.home.name)
+		return fmt.Sprintf("holds quota for which others could wait for ever, while ClusterQueue %s does not let it go on", j.claimQueue.name)
 	}
-	return fmt.Sprintf("could wait for ever in ClusterQueue %s with the quota that it holds: %s", j.home.name, e.lackOf(j))
+	return fmt.Sprintf("could wait for ever in ClusterQueue %s with the quota that it holds: %s", j.claimQueue.name, e.lackOf(j))
 }
 
 // lackOf describes what a JobSet may need at once and cannot get.
 func (e *Engine) lackOf(j *jobSet) string {
 	if len(j.claim.Peaks) > 0 {
 		peak := j.claim.Peaks[0]
-		if above := e.aboveMost(j.home, peak); len(above) > 0 {
+		if above := e.aboveMost(j.claimQueue, peak); len(above) > 0 {
 			return "its stages hold up to " + strings.Join(above, " and ")
 		}
 		return "its stages need up to " + e.list(peak.Without(j.claim.Held)) + " more at once, which others hold who cannot go on either"
 	}
-	for i, s := range j.stages {
-		if o := e.offer(s, j.home); o.infeasibility != nil {
-			return fmt.Sprintf("stage %s could never be admitted: %s", j.plan.Stages[i].Name, lackRefusal(j.home, o.infeasibility).Message)
+	for i, d := range j.stages {
+		if o := e.offer(d, j.claimQueue); o.infeasibility != nil {
+			return fmt.Sprintf("stage %s could never be admitted: %s", j.plan.Stages[i].Name, lackRefusal(j.claimQueue, o.infeasibility).Message)
 		}
 	}
 	return "a stage could never be admitted"

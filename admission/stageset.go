@@ -1,7 +1,7 @@
 package admission
 
-// A crowd is an unordered set of stages. Each stage knows its index, so that it is removed without a search.
-type crowd struct {
+// A stageSet is an unordered set of stages. Each stage knows its index, so that it is removed without a search.
+type stageSet struct {
 	stages []*stage
 	place  func(*stage) *int
 }
@@ -12,13 +12,13 @@ type places struct{ inLocalQueue, amongCharged int }
 func placeInLocalQueue(s *stage) *int { return &s.places.inLocalQueue }
 func placeAmongCharged(s *stage) *int { return &s.places.amongCharged }
 
-func (c *crowd) add(s *stage) {
+func (c *stageSet) add(s *stage) {
 	*c.place(s) = len(c.stages)
 	c.stages = append(c.stages, s)
 }
 
 // drop removes a stage, and moves the last one to its place.
-func (c *crowd) drop(s *stage) {
+func (c *stageSet) drop(s *stage) {
 	at, last := *c.place(s), len(c.stages)-1
 	c.stages[at] = c.stages[last]
 	*c.place(c.stages[at]) = at

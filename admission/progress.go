@@ -67,9 +67,9 @@ func (j *jobSet) addWaitedFor(done []bool, stage int) {
 	}
 }
 
-// course returns the progress of the JobSet. It counts only quota that is held in the given ClusterQueue, and items there. The plan must be
+// progress returns the progress of the JobSet. It counts only quota that is held in the given ClusterQueue, and items there. The plan must be
 // known.
-func (e *Engine) course(j *jobSet, q *clusterQueue) *safety.Progress {
+func (e *Engine) progress(j *jobSet, q *clusterQueue) *safety.Progress {
 	n := j.planGraph.Holds()
 	c := &safety.Progress{PlanGraph: j.planGraph, Held: make([]quota.Usage, n), Finished: make([]bool, n), Items: make([][]flavor.Item, n)}
 	for _, s := range j.members {
@@ -148,7 +148,7 @@ func (j *jobSet) noteSucceeded(s *stage, c *safety.Progress) {
 	}
 	for i, h := range holds {
 		needed := func(p flavor.PodSet) bool { return p.Name == j.plan.Stages[s.index].PodSets[i].Name && p.Count > 0 }
-		if slices.ContainsFunc(s.shape.podSets, needed) {
+		if slices.ContainsFunc(s.demand.podSets, needed) {
 			c.Finished[h] = false
 		}
 	}

@@ -15,11 +15,11 @@ import (
 // maxTogether bounds the size of a co-admission group: all members are checked whenever one is.
 const maxTogether = apis.MaxTogether
 
-// A standing is the state of a member of a co-admission group.
-type standing int
+// A memberState is the state of a member of a co-admission group.
+type memberState int
 
 const (
-	isClosed standing = iota
+	isClosed memberState = iota
 	isWaiting
 	// isAssumed means charged, but not observed so yet.
 	isAssumed
@@ -29,8 +29,8 @@ const (
 	standings
 )
 
-// A bundle is a co-admission group: stages that are admitted all or none.
-type bundle struct {
+// A coAdmissionGroup is a co-admission group: stages that are admitted all or none.
+type coAdmissionGroup struct {
 	id      string
 	members map[StageKey]*stage
 	// sizes counts the members by the group size that they report.
@@ -38,23 +38,23 @@ type bundle struct {
 	counts [standings]int
 	// topic is the topic on which the members are parked until the state of one of them changes.
 	topic quota.ID
-	// wasOver is the last result of isOver of which the other members were notified.
+	// wasOver is the last result of isSettled of which the other members were notified.
 	wasOver bool
 	// wasWhole is true if all members have been observed as admitted at once, since the last time when none held quota.
 	wasWhole bool
-	// best caches whether the members fit together if nothing is charged.
-	best best
-	// hold is set while the group has paused the queue of one member until the other members have their turn.
-	hold hold
+	// feasibility caches whether the members fit together if nothing is charged.
+	feasibility feasibility
+	// pause is set while the group has paused the queue of one member until the other members have their turn.
+	pause pause
 }
 
 // A membership is what a stage reports about its co-admission group.
 type membership struct {
-	bundle *bundle
-	size   int
+	coAdmissionGroup *coAdmissionGroup
+	size             int
 	// born is the time since when the stage asks for quota: its creation, or its last eviction.
-	born     time.Time
-	standing standing
+	born        time.Time
+	memberState memberState
 }
 
 // adoptBundle makes a stage a member of the co-admission group that its label names.
@@ -65,16 +65,16 @@ func (e *Engine) adoptBundle(s *stage, object *kueue.Workload) {
 		return
 	}
 	size := bundleSize(object.Annotations[apis.AdmitTogetherCountAnnotation])
-	if m := s.membership; m == nil || m.bundle.id != id || m.size != size {
+	if m := s.membership; m == nil || m.coAdmissionGroup.id != id || m.size != size {
 		e.unbundle(s)
 		// It no longer preempts.
-		e.lose(s)
-		b := e.bundles[id]
+		e.cancelReservation(s)
+		b := e.coAdmissionGroups[id]
 		if b == nil {
-			b = &bundle{id: id, members: map[StageKey]*stage{}, sizes: map[int]int{}, topic: e.newTopic()}
-			e.bundles[id] = b
+			b = &coAdmissionGroup{id: id, members: map[StageKey]*stage{}, sizes: map[int]int{}, topic: e.newTopic()}
+			e.coAdmissionGroups[id] = b
 		}
-		s.membership = &membership{bundle: b, size: size}
+		s.membership = &membership{coAdmissionGroup: b, size: size}
 		b.members[s.key] = s
 		b.sizes[size]++
 		b.counts[isClosed]++
@@ -111,15 +111,15 @@ func (e *Engine) unbundle(s *stage) {
 	if m == nil {
 		return
 	}
-	b := m.bundle
+	b := m.coAdmissionGroup
 	s.membership = nil
 	delete(b.members, s.key)
-	b.counts[m.standing]--
+	b.counts[m.memberState]--
 	if b.sizes[m.size]--; b.sizes[m.size] == 0 {
 		delete(b.sizes, m.size)
 	}
 	if len(b.members) == 0 {
-		delete(e.bundles, b.id)
+		delete(e.coAdmissionGroups, b.id)
 		delete(e.stuck, b)
 		return
 	}
@@ -128,7 +128,7 @@ func (e *Engine) unbundle(s *stage) {
 }
 
 // standingOf returns the state of a member.
-func standingOf(s *stage) standing {
+func standingOf(s *stage) memberState {
 	switch {
 	case s.entry.phase == finished:
 		return hasFinished
@@ -150,18 +150,18 @@ func (e *Engine) review(s *stage) {
 	if m == nil {
 		return
 	}
-	b, now := m.bundle, standingOf(s)
-	differs := now != m.standing
-	b.counts[m.standing]--
+	b, now := m.coAdmissionGroup, standingOf(s)
+	differs := now != m.memberState
+	b.counts[m.memberState]--
 	b.counts[now]++
-	m.standing = now
+	m.memberState = now
 	switch {
 	case b.counts[isHolding]+b.counts[isGoing]+b.counts[isAssumed] == 0:
 		b.wasWhole = false
 	case b.isWhole() && b.counts[isHolding] == len(b.members) && !b.has((*stage).isUnadmitted):
 		b.wasWhole = true
 	}
-	if isOver := b.isOver(); differs || isOver != b.wasOver {
+	if isOver := b.isSettled(); differs || isOver != b.wasOver {
 		b.wasOver = isOver
 		e.wakeBundle(b)
 		e.noteIfStuck(b)
@@ -169,19 +169,19 @@ func (e *Engine) review(s *stage) {
 }
 
 // wakeBundle wakes all members that wait for the others. If there are too many members, none is admitted whatever the others do.
-func (e *Engine) wakeBundle(b *bundle) {
+func (e *Engine) wakeBundle(b *coAdmissionGroup) {
 	if e.isStale || len(b.members) > maxTogether+1 {
 		return
 	}
 	for _, s := range b.members {
 		if s.line != nil && s.line.pending.Wake(b.topic, 0) {
-			e.rouse(s.line)
+			e.scheduleCycle(s.line)
 		}
 	}
 }
 
 // noteIfStuck makes the next call of Decide check a group of which some members hold quota while none that is pending asks for the rest.
-func (e *Engine) noteIfStuck(b *bundle) {
+func (e *Engine) noteIfStuck(b *coAdmissionGroup) {
 	if b.counts[isHolding] > 0 && b.counts[isClosed] > 0 && b.counts[isWaiting]+b.counts[isAssumed]+b.counts[isGoing] == 0 {
 		e.stuck[b] = struct{}{}
 		return
@@ -190,7 +190,7 @@ func (e *Engine) noteIfStuck(b *bundle) {
 }
 
 // has reports whether a member satisfies the predicate.
-func (b *bundle) has(is func(*stage) bool) bool {
+func (b *coAdmissionGroup) has(is func(*stage) bool) bool {
 	for _, s := range b.members {
 		if is(s) {
 			return true
@@ -200,36 +200,36 @@ func (b *bundle) has(is func(*stage) bool) bool {
 }
 
 // isWhole reports whether all members report the same size, and the group has that size.
-func (b *bundle) isWhole() bool { return len(b.sizes) == 1 && b.sizes[len(b.members)] > 0 }
+func (b *coAdmissionGroup) isWhole() bool { return len(b.sizes) == 1 && b.sizes[len(b.members)] > 0 }
 
 // sorted returns the members in a state, in order.
-func (b *bundle) sorted(as standing) []*stage {
+func (b *coAdmissionGroup) sorted(as memberState) []*stage {
 	if b.counts[as] == 0 {
 		return nil
 	}
 	members := slices.SortedFunc(maps.Values(b.members), compareStages)
-	return slices.DeleteFunc(members, func(s *stage) bool { return s.membership.standing != as })
+	return slices.DeleteFunc(members, func(s *stage) bool { return s.membership.memberState != as })
 }
 
-// bundle returns the co-admission group of a stage, or nil if the stage is independent.
-func (s *stage) bundle() *bundle {
-	if s.membership == nil || s.membership.bundle.isOver() {
+// coAdmissionGroup returns the co-admission group of a stage, or nil if the stage is independent.
+func (s *stage) coAdmissionGroup() *coAdmissionGroup {
+	if s.membership == nil || s.membership.coAdmissionGroup.isSettled() {
 		return nil
 	}
-	return s.membership.bundle
+	return s.membership.coAdmissionGroup
 }
 
-// isOver reports whether all members have been admitted together, and some of them still run. Then the rest may be admitted alone. The Engine
+// isSettled reports whether all members have been admitted together, and some of them still run. Then the rest may be admitted alone. The Engine
 // forgets at a restart what it has observed of that. But a stage that began to ask for quota after the holding members were admitted had been
 // admitted with them before, or replaces one that was.
-func (b *bundle) isOver() bool {
+func (b *coAdmissionGroup) isSettled() bool {
 	if b.counts[isHolding] == 0 {
 		return b.counts[hasFinished] > 0
 	}
 	if b.wasWhole || b.counts[hasFinished] > 0 {
 		return true
 	}
-	if b.has(func(s *stage) bool { return s.membership.standing == isHolding && s.isReady }) {
+	if b.has(func(s *stage) bool { return s.membership.memberState == isHolding && s.isReady }) {
 		return true
 	}
 	if b.has((*stage).isUnadmitted) {
@@ -237,29 +237,29 @@ func (b *bundle) isOver() bool {
 	}
 	var latest time.Time
 	for _, s := range b.members {
-		if s.membership.standing == isHolding && s.reservedAt.After(latest) {
+		if s.membership.memberState == isHolding && s.reservedAt.After(latest) {
 			latest = s.reservedAt
 		}
 	}
 	return !b.has(func(s *stage) bool {
-		asks := s.membership.standing == isWaiting || s.membership.standing == isClosed
+		asks := s.membership.memberState == isWaiting || s.membership.memberState == isClosed
 		return asks && !s.membership.born.After(latest)
 	})
 }
 
 // isUnadmitted reports whether a stage holds quota and waits for AdmissionChecks.
 func (s *stage) isUnadmitted() bool {
-	return s.membership.standing == isHolding && s.entry.phase != admitted
+	return s.membership.memberState == isHolding && s.entry.phase != admitted
 }
 
-// breakUp evicts members that hold quota in groups of which the rest does not ask for any.
-func (e *Engine) breakUp(decisions []Decision) []Decision {
+// evictPartialGroups evicts members that hold quota in groups of which the rest does not ask for any.
+func (e *Engine) evictPartialGroups(decisions []Decision) []Decision {
 	if len(e.stuck) == 0 {
 		return decisions
 	}
 	for _, b := range slices.SortedFunc(maps.Keys(e.stuck), compareBundles) {
 		delete(e.stuck, b)
-		if b.isWhole() && !b.isOver() {
+		if b.isWhole() && !b.isSettled() {
 			decisions = e.evictBundle(b, decisions)
 		}
 	}
@@ -267,18 +267,18 @@ func (e *Engine) breakUp(decisions []Decision) []Decision {
 }
 
 // evictBundle evicts the members that hold quota without the others: none of them has started.
-func (e *Engine) evictBundle(b *bundle, decisions []Decision) []Decision {
+func (e *Engine) evictBundle(b *coAdmissionGroup, decisions []Decision) []Decision {
 	for _, s := range b.sorted(isHolding) {
 		decisions = append(decisions, e.evict(s, Evict{
 			Reason:  kueue.WorkloadEvictedByPreemption,
 			Message: "gives its quota back: it is admitted together with other gangs or not at all, and not all of them can be admitted now",
 		}))
-		e.account(s)
+		e.refresh(s)
 	}
 	return decisions
 }
 
 // isTogetherWith reports whether two stages are in the same co-admission group.
 func (s *stage) isTogetherWith(other *stage) bool {
-	return s.membership != nil && other.membership != nil && s.membership.bundle == other.membership.bundle
+	return s.membership != nil && other.membership != nil && s.membership.coAdmissionGroup == other.membership.coAdmissionGroup
 }

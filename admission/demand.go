@@ -16,9 +16,9 @@ import (
 	"github.com/tranche-dev/tranche/admission/stageplan"
 )
 
-// A shape is the demand of pod sets. Stages with the same demand share one, so that a thousand equal stages are converted, stored and checked
+// A demand is the demand of pod sets. Stages with the same demand share one, so that a thousand equal stages are converted, stored and checked
 // once.
-type shape struct {
+type demand struct {
 	key     string
 	users   int
 	podSets []flavor.PodSet
@@ -37,51 +37,51 @@ type offer struct {
 	infeasibility *flavor.Infeasibility
 	// usage of the first options.
 	first quota.Usage
-	// advice is the size hint for these pod sets alone.
-	advice advice
+	// sizeHint is the size hint for these pod sets alone.
+	sizeHint sizeHint
 }
 
-// hold returns the shape with this key, creates it if there is none, and increments its user count.
-func (e *Engine) hold(s *shape) *shape {
-	if known := e.shapes[s.key]; known != nil {
-		s = known
+// internDemand returns the shape with this key, creates it if there is none, and increments its user count.
+func (e *Engine) internDemand(d *demand) *demand {
+	if known := e.demands[d.key]; known != nil {
+		d = known
 	} else {
-		s.options = map[*clusterQueue]*offer{}
-		e.shapes[s.key] = s
+		d.options = map[*clusterQueue]*offer{}
+		e.demands[d.key] = d
 	}
-	s.users++
-	return s
+	d.users++
+	return d
 }
 
-// letGo decrements the user count of a shape, which may be nil.
-func (e *Engine) letGo(s *shape) {
-	if s == nil {
+// releaseDemand decrements the user count of a shape, which may be nil.
+func (e *Engine) releaseDemand(d *demand) {
+	if d == nil {
 		return
 	}
-	if s.users--; s.users == 0 {
-		delete(e.shapes, s.key)
+	if d.users--; d.users == 0 {
+		delete(e.demands, d.key)
 	}
 }
 
 // offer returns the offer of a ClusterQueue for a shape.
-func (e *Engine) offer(s *shape, q *clusterQueue) *offer {
-	o := s.options[q]
+func (e *Engine) offer(d *demand, q *clusterQueue) *offer {
+	o := d.options[q]
 	if o == nil || o.revision != e.revision {
 		supply := e.supply(q)
-		items, infeasibility := supply.Items(s.podSets)
+		items, infeasibility := supply.Items(d.podSets)
 		o = &offer{revision: e.revision, items: items, infeasibility: infeasibility}
 		if infeasibility == nil {
 			o.first = make(flavor.Choice, len(items)).Usage(items)
 		}
-		s.options[q] = o
+		d.options[q] = o
 	}
 	return o
 }
 
 // shapeOf returns the shape of the pod sets of a stage, and increments its user count.
-func (e *Engine) shapeOf(of *stage) *shape {
-	s := &e.draft
-	s.podSets, s.problem, s.isRejected = s.podSets[:0], "", false
+func (e *Engine) shapeOf(of *stage) *demand {
+	d := &e.draft
+	d.podSets, d.problem, d.isRejected = d.podSets[:0], "", false
 	e.pods = e.pods[:0]
 	for i := range of.podSets {
 		p := &of.podSets[i]
@@ -92,30 +92,30 @@ func (e *Engine) shapeOf(of *stage) *shape {
 			e.addPods(count, podresources.PodSet{Name: string(p.Name), Index: i, Spec: spec})
 		}
 		if of.isGang {
-			s.checkClaims(string(p.Name), spec)
+			d.checkClaims(string(p.Name), spec)
 		} else {
-			spec = e.chargeClaims(s, of.key.Namespace, i, spec)
+			spec = e.chargeClaims(d, of.key.Namespace, i, spec)
 		}
 		podSet := flavor.PodSet{Name: string(p.Name), Count: count, Pod: flavor.NewPod(spec)}
-		if len(s.podSets) < cap(s.podSets) {
-			podSet.Requests = s.podSets[:i+1][i].Requests[:0]
+		if len(d.podSets) < cap(d.podSets) {
+			podSet.Requests = d.podSets[:i+1][i].Requests[:0]
 		}
 		if p.MinCount != nil {
 			podSet.Min = min(max(*p.MinCount, 1), max(podSet.Count, 0))
 		}
 		podSet.Pinned = pinned(of.pinned, podSet.Name)
-		s.add(podSet, e.chargesFor(stageplan.PodRequests(spec)))
+		d.add(podSet, e.chargesFor(stageplan.PodRequests(spec)))
 	}
-	s.checkResources(e.podLimits[of.key.Namespace], e.pods)
-	e.draftKey = s.appendKey(e.draftKey[:0])
-	if known := e.shapes[string(e.draftKey)]; known != nil {
+	d.checkResources(e.podLimits[of.key.Namespace], e.pods)
+	e.draftKey = d.appendKey(e.draftKey[:0])
+	if known := e.demands[string(e.draftKey)]; known != nil {
 		known.users++
 		return known
 	}
 	made := e.draft
 	made.key = string(e.draftKey)
-	e.draft = shape{}
-	return e.hold(&made)
+	e.draft = demand{}
+	return e.internDemand(&made)
 }
 
 // pinned parses the entries of a pod set in FlavorsAnnotation. It is nil if there are none.
@@ -136,8 +136,8 @@ func pinned(list, podSet string) map[corev1.ResourceName]kueue.ResourceFlavorRef
 }
 
 // shapeOfStage converts the pod sets of a stage of a plan.
-func (e *Engine) shapeOfStage(namespace string, stage *stageplan.Stage) *shape {
-	s := &shape{}
+func (e *Engine) shapeOfStage(namespace string, stage *stageplan.Stage) *demand {
+	d := &demand{}
 	e.pods = e.pods[:0]
 	for i := range stage.PodSets {
 		p := &stage.PodSets[i]
@@ -146,46 +146,46 @@ func (e *Engine) shapeOfStage(namespace string, stage *stageplan.Stage) *shape {
 			requests = stageplan.PodRequests(spec)
 		}
 		e.addPods(p.Count, podresources.PodSet{Name: p.Name, Index: i, Spec: spec})
-		s.checkClaims(p.Name, spec)
-		s.add(flavor.PodSet{Name: p.Name, Count: p.Count, Pod: flavor.NewPod(spec)}, e.chargesFor(requests))
+		d.checkClaims(p.Name, spec)
+		d.add(flavor.PodSet{Name: p.Name, Count: p.Count, Pod: flavor.NewPod(spec)}, e.chargesFor(requests))
 	}
-	s.checkResources(e.podLimits[namespace], e.pods)
-	s.key = string(s.appendKey(nil))
-	return s
+	d.checkResources(e.podLimits[namespace], e.pods)
+	d.key = string(d.appendKey(nil))
+	return d
 }
 
 // add adds a pod set, and multiplies the requests of one pod. Requests that cannot be charged are a problem.
-func (s *shape) add(podSet flavor.PodSet, requests corev1.ResourceList) {
+func (d *demand) add(podSet flavor.PodSet, requests corev1.ResourceList) {
 	if podSet.Count < 0 {
-		s.complain("pod set %s has a negative count", podSet.Name)
+		d.complain("pod set %s has a negative count", podSet.Name)
 	}
 	for name, q := range requests {
 		amount, exact := quota.Of(name, q)
 		total := amount.Times(podSet.Count)
 		if !exact || total > quota.MaxCharge {
-			s.complain("pod set %s asks for %s %s in each of %d pods, which cannot be charged to any quota", podSet.Name, q.String(), name, podSet.Count)
+			d.complain("pod set %s asks for %s %s in each of %d pods, which cannot be charged to any quota", podSet.Name, q.String(), name, podSet.Count)
 			continue
 		}
 		podSet.Requests = append(podSet.Requests, flavor.Request{Resource: name, Amount: total})
 	}
 	slices.SortFunc(podSet.Requests, flavor.CompareRequests)
-	s.podSets = append(s.podSets, podSet)
+	d.podSets = append(d.podSets, podSet)
 }
 
 // chargeClaims returns a pod spec with the charges for its devices. Devices that are charged to no quota are a problem.
-func (e *Engine) chargeClaims(s *shape, namespace string, podSet int, spec *corev1.PodSpec) *corev1.PodSpec {
+func (e *Engine) chargeClaims(d *demand, namespace string, podSet int, spec *corev1.PodSpec) *corev1.PodSpec {
 	charged, problem := e.withDevices(namespace, spec)
 	if problem != nil {
-		s.complain("spec.podSets[%d].template.spec.resourceClaims: %s", podSet, problem.Message)
+		d.complain("spec.podSets[%d].template.spec.resourceClaims: %s", podSet, problem.Message)
 	}
 	return charged
 }
 
 // checkClaims refuses devices that are charged to no quota. Controllers replace the resource claims of JobSets and of gangs of pods by requests
 // where they can.
-func (s *shape) checkClaims(podSet string, pod *corev1.PodSpec) {
+func (d *demand) checkClaims(podSet string, pod *corev1.PodSpec) {
 	for i := range pod.ResourceClaims {
-		s.complain("pod set %s has the resource claim %q, whose devices are charged to no quota: remove it from spec.resourceClaims, or request an extended resource",
+		d.complain("pod set %s has the resource claim %q, whose devices are charged to no quota: remove it from spec.resourceClaims, or request an extended resource",
 			podSet, pod.ResourceClaims[i].Name)
 	}
 }
@@ -198,26 +198,26 @@ func (e *Engine) addPods(count int32, podSet podresources.PodSet) {
 }
 
 // checkResources refuses pods that the API server would not create. It must be called last.
-func (s *shape) checkResources(limits podresources.Limits, pods []podresources.PodSet) {
+func (d *demand) checkResources(limits podresources.Limits, pods []podresources.PodSet) {
 	if violation := limits.Violation(pods); violation != "" {
-		s.complain("%s", violation)
-		s.isRejected = s.problem == violation
+		d.complain("%s", violation)
+		d.isRejected = d.problem == violation
 	}
 }
 
-func (s *shape) complain(format string, args ...any) {
+func (d *demand) complain(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
-	if s.problem == "" || text < s.problem {
-		s.problem = text
+	if d.problem == "" || text < d.problem {
+		d.problem = text
 	}
 }
 
 // appendKey appends the key, which is equal only for shapes for which every check gives the same answer. Names are quoted, so that those of one
 // tenant cannot equal the shape of another.
-func (s *shape) appendKey(b []byte) []byte {
-	b = strconv.AppendQuote(b, s.problem)
-	for i := range s.podSets {
-		p := &s.podSets[i]
+func (d *demand) appendKey(b []byte) []byte {
+	b = strconv.AppendQuote(b, d.problem)
+	for i := range d.podSets {
+		p := &d.podSets[i]
 		b = append(b, '\n')
 		b = strconv.AppendQuote(b, p.Name)
 		b = append(b, ' ')

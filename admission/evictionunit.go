@@ -11,25 +11,25 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// A tenure is an eviction unit: a stage, or all stages of a JobSet, that hold quota of one ClusterQueue. Preemption sees it as a Holder. Only
+// An evictionUnit is an eviction unit: a stage, or all stages of a JobSet, that hold quota of one ClusterQueue. Preemption sees it as a Holder. Only
 // renew derives it from entries.
-type tenure struct {
+type evictionUnit struct {
 	holder *preempt.Holder
 	queue  *clusterQueue
 	// stages are those that are evicted together.
 	stages []*stage
 }
 
-// renewTenures updates the eviction unit of a stage that belongs to no JobSet.
-func (e *Engine) renewTenures(s *stage) {
-	if s.owner == "" && !s.tenure.isOf(s) {
-		e.renew(&s.tenure, s.uid, []*stage{s}, nil)
+// renewEvictionUnits updates the eviction unit of a stage that belongs to no JobSet.
+func (e *Engine) renewEvictionUnits(s *stage) {
+	if s.owner == "" && !s.evictionUnit.isOf(s) {
+		e.renew(&s.evictionUnit, s.uid, []*stage{s}, nil)
 	}
 }
 
 // renew derives an eviction unit. It wakes the stages that wait until the evicted stages of its ClusterQueue have left, and if its priority has
 // been lowered, those that may now preempt it.
-func (e *Engine) renew(t *tenure, uid types.UID, stages []*stage, j *jobSet) {
+func (e *Engine) renew(t *evictionUnit, uid types.UID, stages []*stage, j *jobSet) {
 	q, before := t.queue, t.holder
 	wasInTurn := q != nil && q.holders.IsInTurn()
 	t.renew(uid, stages, j)
@@ -41,11 +41,11 @@ func (e *Engine) renew(t *tenure, uid types.UID, stages []*stage, j *jobSet) {
 
 // wakeIfLowered makes the next call of Decide check all stages that may preempt a unit of which the priority has been lowered: in its own
 // ClusterQueue, and in those that reclaim quota.
-func (e *Engine) wakeIfLowered(before *preempt.Holder, now *tenure) {
-	if e.isStale || before == nil || now.holder == nil || now.holder.Priority >= before.Priority || now.queue.group == nil {
+func (e *Engine) wakeIfLowered(before *preempt.Holder, now *evictionUnit) {
+	if e.isStale || before == nil || now.holder == nil || now.holder.Priority >= before.Priority || now.queue.cohortTree == nil {
 		return
 	}
-	for _, q := range now.queue.group.queues {
+	for _, q := range now.queue.cohortTree.queues {
 		policy := q.preemption.ReclaimWithinCohort
 		if q == now.queue {
 			policy = q.preemption.WithinClusterQueue
@@ -58,7 +58,7 @@ func (e *Engine) wakeIfLowered(before *preempt.Holder, now *tenure) {
 
 // isOf reports whether the eviction unit of a stage that belongs to no JobSet is up to date. If only the eviction of the stage is new, it marks
 // the holder as evicting.
-func (t *tenure) isOf(s *stage) bool {
+func (t *evictionUnit) isOf(s *stage) bool {
 	h := t.holder
 	if h == nil || !s.entry.isCharged() {
 		return h == nil && !s.entry.isCharged()
@@ -74,19 +74,19 @@ func (t *tenure) isOf(s *stage) bool {
 	return isSame && h.IsEvicting() == s.isLeaving()
 }
 
-// renewTenuresOf updates the eviction unit of a JobSet, whose stages leave together. Stages that are charged to another ClusterQueue than the
+// renewEvictionUnitsOf updates the eviction unit of a JobSet, whose stages leave together. Stages that are charged to another ClusterQueue than the
 // rest, which only an administrator can cause, leave with them, but are not searched as victims.
-func (e *Engine) renewTenuresOf(j *jobSet) {
+func (e *Engine) renewEvictionUnitsOf(j *jobSet) {
 	stages := slices.SortedFunc(maps.Values(j.members), compareStages)
-	e.renew(&j.tenure, j.uid, stages, j)
+	e.renew(&j.evictionUnit, j.uid, stages, j)
 }
 
 // renew derives the unit from the stages that hold quota. j is their JobSet, or nil.
-func (t *tenure) renew(uid types.UID, stages []*stage, j *jobSet) {
+func (t *evictionUnit) renew(uid types.UID, stages []*stage, j *jobSet) {
 	stages = slices.DeleteFunc(stages, func(s *stage) bool { return !s.entry.isCharged() })
-	var now tenure
+	var now evictionUnit
 	if len(stages) > 0 {
-		now = newTenure(uid, stages)
+		now = newEvictionUnit(uid, stages)
 		// A victim also releases its peak reservation.
 		now.holder.Usage = plus(now.holder.Usage, j.keptIn(now.queue))
 	}
@@ -106,8 +106,8 @@ func (t *tenure) renew(uid types.UID, stages []*stage, j *jobSet) {
 	}
 }
 
-func newTenure(uid types.UID, stages []*stage) tenure {
-	t := tenure{queue: stages[0].entry.clusterQueue, stages: stages}
+func newEvictionUnit(uid types.UID, stages []*stage) evictionUnit {
+	t := evictionUnit{queue: stages[0].entry.clusterQueue, stages: stages}
 	h := &preempt.Holder{UID: uid, Priority: int64(stages[0].priority), Queued: stages[0].created, Reserved: stages[0].reservedAt}
 	for _, s := range stages {
 		if s.entry.clusterQueue == t.queue {
@@ -138,7 +138,7 @@ func earlier(a, b time.Time) time.Time {
 }
 
 // says reports whether two units are the same for preemption.
-func (t *tenure) says(o *tenure) bool {
+func (t *evictionUnit) says(o *evictionUnit) bool {
 	if t.holder == nil || o.holder == nil {
 		return t.holder == o.holder
 	}

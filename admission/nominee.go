@@ -9,106 +9,106 @@ import (
 	"github.com/tranche-dev/tranche/queue"
 )
 
-// A contender is a nominee: a head that has passed all checks.
-type contender struct {
-	*look
+// A nominee is a nominee: a head that has passed all checks.
+type nominee struct {
+	*candidate
 	// asOf is how often quota had been taken before the checks.
 	asOf  uint64
 	index int
 }
 
-// A contest holds at most one nominee of each ClusterQueue.
-type contest interface {
-	enter(*contender)
+// A nominees holds at most one nominee of each ClusterQueue.
+type nominees interface {
+	enter(*nominee)
 	// withdraw removes the nominee of a ClusterQueue, if there is one.
 	withdraw(*clusterQueue)
 	// winner removes the best nominee. It is nil if there is none.
-	winner() *contender
+	winner() *nominee
 	// charged must be called after the charges of a ClusterQueue have changed.
 	charged(*clusterQueue)
 }
 
-// A ranking is the contest without fair sharing: the nominee that borrows from less far up wins, then the one with the higher priority, then the
+// A nomineeHeap is the contest without fair sharing: the nominee that borrows from less far up wins, then the one with the higher priority, then the
 // one that has waited longer. It implements heap.Interface.
-type ranking struct {
-	contenders []*contender
-	in         map[*clusterQueue]*contender
+type nomineeHeap struct {
+	nominees []*nominee
+	in       map[*clusterQueue]*nominee
 }
 
-func (n *contender) compare(other *contender) int {
+func (n *nominee) compare(other *nominee) int {
 	return cmp.Or(cmp.Compare(n.level, other.level), n.position().Compare(other.position()))
 }
 
 // position returns the queue position of a candidate. A co-admission group has that of its last member.
-func (l *look) position() queue.Position {
-	if l.trial != nil {
-		return l.trial.position
+func (l *candidate) position() queue.Position {
+	if l.groupCandidate != nil {
+		return l.groupCandidate.position
 	}
 	return l.s.element.Position
 }
 
-func (r *ranking) enter(n *contender) {
+func (r *nomineeHeap) enter(n *nominee) {
 	r.in[n.q] = n
 	heap.Push(r, n)
 }
 
-func (r *ranking) withdraw(q *clusterQueue) {
+func (r *nomineeHeap) withdraw(q *clusterQueue) {
 	if n := r.in[q]; n != nil {
 		heap.Remove(r, n.index)
 		delete(r.in, q)
 	}
 }
 
-func (r *ranking) winner() *contender {
-	if len(r.contenders) == 0 {
+func (r *nomineeHeap) winner() *nominee {
+	if len(r.nominees) == 0 {
 		return nil
 	}
-	n := r.contenders[0]
+	n := r.nominees[0]
 	r.withdraw(n.q)
 	return n
 }
 
-func (*ranking) charged(*clusterQueue) {}
+func (*nomineeHeap) charged(*clusterQueue) {}
 
-func (r *ranking) Len() int           { return len(r.contenders) }
-func (r *ranking) Less(i, j int) bool { return r.contenders[i].compare(r.contenders[j]) < 0 }
+func (r *nomineeHeap) Len() int           { return len(r.nominees) }
+func (r *nomineeHeap) Less(i, j int) bool { return r.nominees[i].compare(r.nominees[j]) < 0 }
 
-func (r *ranking) Swap(i, j int) {
-	r.contenders[i], r.contenders[j] = r.contenders[j], r.contenders[i]
-	r.contenders[i].index, r.contenders[j].index = i, j
+func (r *nomineeHeap) Swap(i, j int) {
+	r.nominees[i], r.nominees[j] = r.nominees[j], r.nominees[i]
+	r.nominees[i].index, r.nominees[j].index = i, j
 }
 
-func (r *ranking) Push(x any) {
-	if n, ok := x.(*contender); ok {
-		n.index = len(r.contenders)
-		r.contenders = append(r.contenders, n)
+func (r *nomineeHeap) Push(x any) {
+	if n, ok := x.(*nominee); ok {
+		n.index = len(r.nominees)
+		r.nominees = append(r.nominees, n)
 	}
 }
 
-func (r *ranking) Pop() any {
-	last := len(r.contenders) - 1
-	n := r.contenders[last]
-	r.contenders = r.contenders[:last]
+func (r *nomineeHeap) Pop() any {
+	last := len(r.nominees) - 1
+	n := r.nominees[last]
+	r.nominees = r.nominees[:last]
 	return n
 }
 
-// A tournament is the contest with fair sharing. It compares the shares that ClusterQueues will have when all evicted stages have left and all
+// A fairNominees is the contest with fair sharing. It compares the shares that ClusterQueues will have when all evicted stages have left and all
 // preemptors have the quota that is reserved for them.
-type tournament struct {
+type fairNominees struct {
 	quota *quota.Tree
 	tree  *fairshare.Tournament
 	root  *quota.Node
-	in    map[*quota.Node]*contender
+	in    map[*quota.Node]*nominee
 }
 
-func (t *tournament) enter(n *contender) {
+func (t *fairNominees) enter(n *nominee) {
 	t.in[n.q.node] = n
 	p, usage := n.position(), n.usage.Clone()
-	for s := range n.q.pledged {
+	for s := range n.q.preemptors {
 		// Its own reservation is charged already, and those behind it would yield. It asks for that quota all the same, and may borrow it.
 		if s == n.s || s.element != nil && !s.element.Precedes(n.s.element) {
 			for i, c := range usage {
-				usage[i].Amount = max(0, c.Amount.Minus(s.pledge.Of(c.ID)))
+				usage[i].Amount = max(0, c.Amount.Minus(s.preemptReserved.Of(c.ID)))
 			}
 		}
 	}
@@ -121,21 +121,21 @@ func (t *tournament) enter(n *contender) {
 	})
 }
 
-func (t *tournament) later(f func()) {
+func (t *fairNominees) later(f func()) {
 	t.quota.WhatIfEvicted(func() bool {
 		f()
 		return true
 	})
 }
 
-func (t *tournament) withdraw(q *clusterQueue) {
+func (t *fairNominees) withdraw(q *clusterQueue) {
 	if t.in[q.node] != nil {
 		t.later(func() { t.tree.Leave(q.node) })
 		delete(t.in, q.node)
 	}
 }
 
-func (t *tournament) winner() *contender {
+func (t *fairNominees) winner() *nominee {
 	var node *quota.Node
 	t.later(func() { node, _ = t.tree.First(t.root) })
 	if node == nil {
@@ -146,4 +146,4 @@ func (t *tournament) winner() *contender {
 	return n
 }
 
-func (t *tournament) charged(q *clusterQueue) { t.later(func() { t.tree.Charged(q.node) }) }
+func (t *fairNominees) charged(q *clusterQueue) { t.later(func() { t.tree.Charged(q.node) }) }

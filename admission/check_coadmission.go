@@ -12,11 +12,11 @@ import (
 	"github.com/tranche-dev/tranche/queue"
 )
 
-// A trial is one check of a co-admission group: of all members that wait. Each is checked as if it were alone, and then all together. They use no
+// A groupCandidate is one check of a co-admission group: of all members that wait. Each is checked as if it were alone, and then all together. They use no
 // quota that is reserved for preemptors, whatever its queue position, and preempt no stage.
-type trial struct {
-	bundle *bundle
-	looks  []*look
+type groupCandidate struct {
+	coAdmissionGroup *coAdmissionGroup
+	candidates       []*candidate
 	// refusals has the refusal of each of looks, or nil.
 	refusals []*Refusal
 	// position is the last of their queue positions.
@@ -26,49 +26,49 @@ type trial struct {
 }
 
 // try checks a co-admission group.
-func (e *Engine) try(b *bundle) *trial {
-	t := &trial{bundle: b}
+func (e *Engine) try(b *coAdmissionGroup) *groupCandidate {
+	g := &groupCandidate{coAdmissionGroup: b}
 	for _, s := range b.sorted(isWaiting) {
 		if s.line == nil {
 			continue
 		}
-		if len(t.looks) == 0 || t.position.Compare(s.element.Position) < 0 {
-			t.position = s.element.Position
+		if len(g.candidates) == 0 || g.position.Compare(s.element.Position) < 0 {
+			g.position = s.element.Position
 		}
-		t.looks = append(t.looks, e.look(s))
+		g.candidates = append(g.candidates, e.candidate(s))
 	}
-	t.refusals = make([]*Refusal, len(t.looks))
-	if e.refuseAsBundle(t) {
-		return t
+	g.refusals = make([]*Refusal, len(g.candidates))
+	if e.refuseAsBundle(g) {
+		return g
 	}
-	for i, l := range t.looks {
-		t.refusals[i] = e.firstRefusal(l)
+	for i, l := range g.candidates {
+		g.refusals[i] = e.firstRefusal(l)
 	}
-	if t.isRefused() {
-		e.refuseWithOthers(t)
-		return t
+	if g.isRefused() {
+		e.refuseWithOthers(g)
+		return g
 	}
-	if !e.pack(t) {
-		e.refuseTogether(t)
-		return t
+	if !e.pack(g) {
+		e.refuseTogether(g)
+		return g
 	}
-	for i, l := range t.looks {
-		t.refusals[i] = checksAreFew(e, l)
+	for i, l := range g.candidates {
+		g.refusals[i] = checksAreFew(e, l)
 	}
-	if t.isRefused() {
-		e.refuseWithOthers(t)
+	if g.isRefused() {
+		e.refuseWithOthers(g)
 	}
-	return t
+	return g
 }
 
-func (t *trial) isRefused() bool {
-	return slices.ContainsFunc(t.refusals, func(r *Refusal) bool { return r != nil })
+func (g *groupCandidate) isRefused() bool {
+	return slices.ContainsFunc(g.refusals, func(r *Refusal) bool { return r != nil })
 }
 
 // refusalOf returns the refusal of one member, or nil.
-func (t *trial) refusalOf(s *stage) *Refusal {
-	if i := slices.IndexFunc(t.looks, func(l *look) bool { return l.s == s }); i >= 0 {
-		return t.refusals[i]
+func (g *groupCandidate) refusalOf(s *stage) *Refusal {
+	if i := slices.IndexFunc(g.candidates, func(l *candidate) bool { return l.s == s }); i >= 0 {
+		return g.refusals[i]
 	}
 	return nil
 }
@@ -81,30 +81,30 @@ const (
 )
 
 // refuseAsBundle refuses all members for problems of the group that do not depend on quota.
-func (e *Engine) refuseAsBundle(t *trial) bool {
-	b := t.bundle
+func (e *Engine) refuseAsBundle(g *groupCandidate) bool {
+	b := g.coAdmissionGroup
 	isOfAPlan := b.has(func(s *stage) bool { return s.owner != "" })
-	for i, l := range t.looks {
+	for i, l := range g.candidates {
 		switch missing := b.missing(l.s); {
 		case isOfAPlan:
-			t.refusals[i] = misconfigured(gangsAgree, "one of the gangs that are admitted together is a stage of a plan, which cannot be")
+			g.refusals[i] = misconfigured(gangsAgree, "one of the gangs that are admitted together is a stage of a plan, which cannot be")
 		case b.sizes[0] > 0 || len(b.sizes) != 1 || b.sizes[len(b.members)] == 0 && len(b.members) > l.s.membership.size:
-			t.refusals[i] = b.disagreement(l.s)
+			g.refusals[i] = b.disagreement(l.s)
 		case b.sizes[len(b.members)] == 0:
-			t.refusals[i] = &Refusal{
+			g.refusals[i] = &Refusal{
 				Check: gangsAreThere, Reason: kueue.WorkloadQuotaReservedReasonPendingEvaluation,
 				Message: fmt.Sprintf("waits until all of the %d gangs that are admitted together ask for quota", l.s.membership.size),
 			}
 		case missing != nil:
-			t.refusals[i] = missing
+			g.refusals[i] = missing
 		}
 	}
-	t.isPart = b.isWhole() && b.counts[isHolding] > 0 && b.counts[isAssumed]+b.counts[isGoing] == 0
-	return t.isRefused()
+	g.isPart = b.isWhole() && b.counts[isHolding] > 0 && b.counts[isAssumed]+b.counts[isGoing] == 0
+	return g.isRefused()
 }
 
 // disagreement returns the refusal for members that report different sizes, or a wrong one.
-func (b *bundle) disagreement(s *stage) *Refusal {
+func (b *coAdmissionGroup) disagreement(s *stage) *Refusal {
 	if b.sizes[0] > 0 {
 		return misconfigured(gangsAgree, "from 1 to %d gangs can be admitted together, and at least one of these says another number", maxTogether)
 	}
@@ -115,7 +115,7 @@ func (b *bundle) disagreement(s *stage) *Refusal {
 }
 
 // missing returns a refusal because of a member that is not pending, or nil.
-func (b *bundle) missing(s *stage) *Refusal {
+func (b *coAdmissionGroup) missing(s *stage) *Refusal {
 	if b.counts[isGoing] > 0 {
 		return &Refusal{
 			Check: gangsAreThere, Reason: kueue.WorkloadQuotaReservedReasonPendingEvaluation,
@@ -146,22 +146,22 @@ func (s *stage) nameOf(other *stage) string {
 
 // refuseWithOthers refuses the members that pass because of the first that does not. If all obstacles are missing quota, all members block their
 // queues. Otherwise none does: no queue waits for a member in another queue whose obstacle is not quota, or that is behind other stages.
-func (e *Engine) refuseWithOthers(t *trial) {
+func (e *Engine) refuseWithOthers(g *groupCandidate) {
 	first, holdsUp := -1, true
-	for i, l := range t.looks {
-		if t.refusals[i] != nil {
+	for i, l := range g.candidates {
+		if g.refusals[i] != nil {
 			holdsUp = holdsUp && l.effect == holdsUpOthers
 			if first < 0 {
 				first = i
 			}
 		}
 	}
-	if holdsUp && !e.fitsAtBest(t) {
-		e.refuseForGood(t)
+	if holdsUp && !e.fitsAtBest(g) {
+		e.refuseForGood(g)
 		return
 	}
-	refused := slices.Clone(t.refusals)
-	for i, l := range t.looks {
+	refused := slices.Clone(g.refusals)
+	for i, l := range g.candidates {
 		switch {
 		case holdsUp:
 			l.effect = holdsUpOthers
@@ -169,13 +169,13 @@ func (e *Engine) refuseWithOthers(t *trial) {
 			l.effect = waitsForChange
 		}
 		if refused[i] == nil {
-			t.refusals[i] = because(l.s, t.looks[first], refused[first])
+			g.refusals[i] = because(l.s, g.candidates[first], refused[first])
 		}
 	}
 }
 
 // because refuses a stage that passes because of another member that does not.
-func because(s *stage, other *look, refusal *Refusal) *Refusal {
+func because(s *stage, other *candidate, refusal *Refusal) *Refusal {
 	message := fmt.Sprintf("waits for %s, which is admitted together with it", s.nameOf(other.s))
 	switch {
 	case other.s.key.Namespace != s.key.Namespace:
@@ -188,22 +188,22 @@ func because(s *stage, other *look, refusal *Refusal) *Refusal {
 }
 
 // refuseTogether refuses all members, if each would fit alone but not all together. Any release of quota that one of them could use wakes them.
-func (e *Engine) refuseTogether(t *trial) {
-	if !e.fitsAtBest(t) {
-		e.refuseForGood(t)
+func (e *Engine) refuseTogether(g *groupCandidate) {
+	if !e.fitsAtBest(g) {
+		e.refuseForGood(g)
 		return
 	}
-	for i, l := range t.looks {
+	for i, l := range g.candidates {
 		l.effect = holdsUpOthers
 		for choice := range flavor.Choices(l.items, flavor.MaxChoices) {
 			for _, c := range choice.Usage(l.items) {
 				l.waitForNews(c.ID)
 			}
 		}
-		t.refusals[i] = &Refusal{
+		g.refusals[i] = &Refusal{
 			Check: gangsPassTogether, Reason: kueue.WorkloadQuotaReservedReasonWaitingForQuota,
 			Message: fmt.Sprintf("waits for quota in ClusterQueue %s: it would fit alone, and not together with %s",
-				l.q.name, otherGangs(len(t.bundle.members)-1)),
+				l.q.name, otherGangs(len(g.coAdmissionGroup.members)-1)),
 		}
 	}
 }
@@ -216,7 +216,7 @@ func otherGangs(n int) string {
 }
 
 // waitForNews notes an amount of which every change wakes the candidate.
-func (l *look) waitForNews(id quota.ID) {
+func (l *candidate) waitForNews(id quota.ID) {
 	for i := range l.waits {
 		if l.waits[i].Topic == id {
 			l.waits[i].Need = anyNews
@@ -227,78 +227,78 @@ func (l *look) waitForNews(id quota.ID) {
 }
 
 // refuseForGood refuses members that would not fit together even if nothing were charged.
-func (e *Engine) refuseForGood(t *trial) {
-	for i, l := range t.looks {
+func (e *Engine) refuseForGood(g *groupCandidate) {
+	for i, l := range g.candidates {
 		l.effect, l.waits = waitsForChange, nil
-		t.refusals[i] = &Refusal{
+		g.refusals[i] = &Refusal{
 			Check: withinLimits, Reason: kueue.WorkloadQuotaReservedReasonExceedsMaxQuota,
 			Message: fmt.Sprintf("can never fit: the %d gangs that are admitted together need more at once than there is quota, in ClusterQueue %s or where the others queue",
-				len(t.bundle.members), l.q.name),
+				len(g.coAdmissionGroup.members), l.q.name),
 		}
 	}
 }
 
 // checkTogether is check for a member of a co-admission group.
-func (e *Engine) checkTogether(l *look, b *bundle) *Refusal {
-	t := e.try(b)
-	for i, other := range t.looks {
+func (e *Engine) checkTogether(l *candidate, b *coAdmissionGroup) *Refusal {
+	g := e.try(b)
+	for i, other := range g.candidates {
 		if other.s == l.s {
 			*l = *other
-			t.looks[i] = l
+			g.candidates[i] = l
 		}
 	}
-	l.trial = t
-	return t.refusalOf(l.s)
+	l.groupCandidate = g
+	return g.refusalOf(l.s)
 }
 
 // sleepTogether parks all refused members, each in its own queue, and emits their refusals. Members that hold quota without the others release
 // it.
-func (e *Engine) sleepTogether(l *look, decisions []Decision) []Decision {
-	t := l.trial
-	t.bundle.hold = hold{}
-	for i, m := range t.looks {
-		m.waits = append(m.waits, queue.Wait[quota.ID]{Topic: t.bundle.topic})
-		decisions = e.putToSleep(m, t.refusals[i], decisions)
+func (e *Engine) sleepTogether(l *candidate, decisions []Decision) []Decision {
+	g := l.groupCandidate
+	g.coAdmissionGroup.pause = pause{}
+	for i, m := range g.candidates {
+		m.waits = append(m.waits, queue.Wait[quota.ID]{Topic: g.coAdmissionGroup.topic})
+		decisions = e.putToSleep(m, g.refusals[i], decisions)
 		if m.q != l.q && m.q.pending.Next() != nil {
-			e.rouse(m.q)
+			e.scheduleCycle(m.q)
 		}
 	}
-	if t.isPart {
-		decisions = e.evictBundle(t.bundle, decisions)
+	if g.isPart {
+		decisions = e.evictBundle(g.coAdmissionGroup, decisions)
 	}
 	return decisions
 }
 
 // admitTogether admits all members.
-func (e *Engine) admitTogether(t *trial, decisions []Decision) []Decision {
-	t.bundle.hold = hold{}
-	for _, l := range t.looks {
+func (e *Engine) admitTogether(g *groupCandidate, decisions []Decision) []Decision {
+	g.coAdmissionGroup.pause = pause{}
+	for _, l := range g.candidates {
 		decisions = append(decisions, e.admit(l))
 	}
 	return decisions
 }
 
-// A hold pauses the queue of a member that would be admitted if all members of its group had their turn.
-type hold struct{ rests, takings uint64 }
+// A pause pauses the queue of a member that would be admitted if all members of its group had their turn.
+type pause struct{ rests, chargeEpoch uint64 }
 
 // isTurn reports whether no stage that is not parked precedes any of the members: in its queue, and in the queues that share quota with it. In
 // the cohort tree of the candidate the contest ensures that. Until then the queue of the candidate is paused, at most until every queue is idle
 // and no quota has been taken meanwhile: then the preceding stages are themselves on paused queues, and wait for one of these members.
-func (e *Engine) isTurn(l *look) bool {
-	t := l.trial
-	h := &t.bundle.hold
-	if h.rests > 0 && h.rests < e.rests && h.takings == e.takings {
+func (e *Engine) isTurn(l *candidate) bool {
+	g := l.groupCandidate
+	p := &g.coAdmissionGroup.pause
+	if p.rests > 0 && p.rests < e.rests && p.chargeEpoch == e.chargeEpoch {
 		return true
 	}
-	for _, m := range t.looks {
-		if next := m.q.pending.Next(); next != nil && !t.comesBefore(next, m.q) {
+	for _, m := range g.candidates {
+		if next := m.q.pending.Next(); next != nil && !g.comesBefore(next, m.q) {
 			return false
 		}
-		if g := m.q.group; g == l.q.group || !g.isDirty {
+		if g := m.q.cohortTree; g == l.q.cohortTree || !g.isDirty {
 			continue
 		}
-		for _, q := range m.q.group.awake {
-			if next := q.pending.Next(); next != nil && q != m.q && next.Compare(m.s.element.Position) < 0 && !t.has(next.Member) {
+		for _, q := range m.q.cohortTree.awake {
+			if next := q.pending.Next(); next != nil && q != m.q && next.Compare(m.s.element.Position) < 0 && !g.has(next.Member) {
 				return false
 			}
 		}
@@ -307,20 +307,20 @@ func (e *Engine) isTurn(l *look) bool {
 }
 
 // has reports whether a stage is in the trial.
-func (t *trial) has(s *stage) bool {
-	return slices.ContainsFunc(t.looks, func(l *look) bool { return l.s == s })
+func (g *groupCandidate) has(s *stage) bool {
+	return slices.ContainsFunc(g.candidates, func(l *candidate) bool { return l.s == s })
 }
 
 // comesBefore reports whether a member is this stage, or precedes it in its queue.
-func (t *trial) comesBefore(other *ticket, q *clusterQueue) bool {
-	return slices.ContainsFunc(t.looks, func(l *look) bool {
+func (g *groupCandidate) comesBefore(other *ticket, q *clusterQueue) bool {
+	return slices.ContainsFunc(g.candidates, func(l *candidate) bool {
 		return l.q == q && (l.s.element == other || l.s.element.Precedes(other))
 	})
 }
 
 // holdLine pauses a queue until every queue is idle, or a member of the group of its head is checked.
-func (e *Engine) holdLine(l *look) {
-	l.trial.bundle.hold = hold{e.rests, e.takings}
+func (e *Engine) holdLine(l *candidate) {
+	l.groupCandidate.coAdmissionGroup.pause = pause{e.rests, e.chargeEpoch}
 	e.held = append(e.held, l.q)
 }
 
@@ -330,52 +330,52 @@ func (e *Engine) rest() {
 	e.held = nil
 	e.rests++
 	for _, q := range held {
-		e.rouse(q)
+		e.scheduleCycle(q)
 	}
 }
 
-// A best caches whether some shapes fit together, each in its ClusterQueue, if nothing is charged.
-type best struct {
-	revision uint64
-	lots     []lot
-	fits     bool
+// A feasibility caches whether some shapes fit together, each in its ClusterQueue, if nothing is charged.
+type feasibility struct {
+	revision      uint64
+	queuedDemands []queuedDemand
+	fits          bool
 }
 
-// A lot is a shape in a ClusterQueue.
-type lot struct {
-	shape *shape
-	queue *clusterQueue
+// A queuedDemand is a shape in a ClusterQueue.
+type queuedDemand struct {
+	demand *demand
+	queue  *clusterQueue
 }
 
 // fitsAtBest reports whether all members, including those that hold quota already, would fit together if nothing were charged.
-func (e *Engine) fitsAtBest(t *trial) bool {
-	var lots []lot
-	for _, l := range t.looks {
-		lots = append(lots, lot{l.s.shape, l.q})
+func (e *Engine) fitsAtBest(g *groupCandidate) bool {
+	var queuedDemands []queuedDemand
+	for _, l := range g.candidates {
+		queuedDemands = append(queuedDemands, queuedDemand{l.s.demand, l.q})
 	}
-	for _, s := range t.bundle.sorted(isHolding) {
-		lots = append(lots, lot{s.shape, s.entry.clusterQueue})
+	for _, s := range g.coAdmissionGroup.sorted(isHolding) {
+		queuedDemands = append(queuedDemands, queuedDemand{s.demand, s.entry.clusterQueue})
 	}
-	if b := &t.bundle.best; b.revision != e.revision || !slices.Equal(b.lots, lots) {
-		*b = best{revision: e.revision, lots: lots, fits: e.packAtBest(lots)}
+	if f := &g.coAdmissionGroup.feasibility; f.revision != e.revision || !slices.Equal(f.queuedDemands, queuedDemands) {
+		*f = feasibility{revision: e.revision, queuedDemands: queuedDemands, fits: e.packAtBest(queuedDemands)}
 	}
-	return t.bundle.best.fits
+	return g.coAdmissionGroup.feasibility.fits
 }
 
-func (e *Engine) packAtBest(lots []lot) bool {
-	p := packing{tree: e.bare, budget: flavor.MaxChoices*4 + len(lots)}
-	for _, lot := range lots {
-		p.parts = append(p.parts, part{node: lot.queue.bare, items: e.offer(lot.shape, lot.queue).items})
+func (e *Engine) packAtBest(queuedDemands []queuedDemand) bool {
+	p := packing{tree: e.safetyTree, budget: flavor.MaxChoices*4 + len(queuedDemands)}
+	for _, queuedDemand := range queuedDemands {
+		p.parts = append(p.parts, part{node: queuedDemand.queue.bare, items: e.offer(queuedDemand.demand, queuedDemand.queue).items})
 	}
-	return e.bare.WhatIf(func() bool {
+	return e.safetyTree.WhatIf(func() bool {
 		var emptied []*quota.Node
-		for _, lot := range lots {
-			root := lot.queue.bare.Root()
+		for _, queuedDemand := range queuedDemands {
+			root := queuedDemand.queue.bare.Root()
 			if slices.Contains(emptied, root) {
 				continue
 			}
 			emptied = append(emptied, root)
-			for _, c := range e.bank.ClaimsUnderRoot(lot.queue.bare) {
+			for _, c := range e.bank.ClaimsUnderRoot(queuedDemand.queue.bare) {
 				c.Node.Release(c.Held)
 			}
 		}
@@ -384,15 +384,15 @@ func (e *Engine) packAtBest(lots []lot) bool {
 }
 
 // pack selects a choice for each member with which all fit at once.
-func (e *Engine) pack(t *trial) bool {
-	p := packing{tree: e.tree, budget: flavor.MaxChoices*4 + len(t.looks)}
-	for _, l := range t.looks {
+func (e *Engine) pack(g *groupCandidate) bool {
+	p := packing{tree: e.tree, budget: flavor.MaxChoices*4 + len(g.candidates)}
+	for _, l := range g.candidates {
 		p.parts = append(p.parts, part{node: l.q.node, items: l.items, preferred: l.choice})
 	}
 	if !p.place(0) {
 		return false
 	}
-	for i, l := range t.looks {
+	for i, l := range g.candidates {
 		l.choose(p.parts[i].choice)
 	}
 	return true
@@ -447,4 +447,4 @@ func (p *packing) tryChoice(i int, choice flavor.Choice) bool {
 	})
 }
 
-func compareBundles(a, b *bundle) int { return strings.Compare(a.id, b.id) }
+func compareBundles(a, b *coAdmissionGroup) int { return strings.Compare(a.id, b.id) }

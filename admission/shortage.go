@@ -13,8 +13,8 @@ import (
 	"github.com/tranche-dev/tranche/apis/visibility"
 )
 
-// A stall is where a usage does not fit: a node in one of the trees, and the holders of what is charged in that tree.
-type stall struct {
+// A shortageFinder is where a usage does not fit: a node in one of the trees, and the holders of what is charged in that tree.
+type shortageFinder struct {
 	tree *quota.Tree
 	node *quota.Node
 	// holdings returns the holders below a node. It is nil if nothing is charged.
@@ -30,15 +30,15 @@ type holding struct {
 	amount quota.Amount
 }
 
-// stall returns where a stage asks for quota, among all holders that count.
-func (e *Engine) stall(l *look, counts func(*stage) bool) *stall {
-	return &stall{tree: e.tree, node: l.q.node, holdings: func(id quota.ID, under *quota.Node) []holding {
+// shortageFinder returns where a stage asks for quota, among all holders that count.
+func (e *Engine) shortageFinder(l *candidate, counts func(*stage) bool) *shortageFinder {
+	return &shortageFinder{tree: e.tree, node: l.q.node, holdings: func(id quota.ID, under *quota.Node) []holding {
 		return e.holdings(l, id, under, counts)
 	}, charge: func() {
-		for q := range l.q.group.pledging {
-			for s := range q.pledged {
+		for q := range l.q.cohortTree.pledging {
+			for s := range q.preemptors {
 				if l.isHeldUpBy(s) {
-					q.node.Charge(s.pledge)
+					q.node.Charge(s.preemptReserved)
 				}
 			}
 		}
@@ -47,22 +47,22 @@ func (e *Engine) stall(l *look, counts func(*stage) bool) *stall {
 
 // isHeldUpBy reports whether the reservation of a preemptor counts for a stage: not if it is its own, or that of a stage that comes later in its
 // queue or yields to it.
-func (l *look) isHeldUpBy(s *stage) bool {
-	isLater := s.pledgedIn == l.q && s.element != nil && !s.element.Precedes(l.s.element)
+func (l *candidate) isHeldUpBy(s *stage) bool {
+	isLater := s.preemptQueue == l.q && s.element != nil && !s.element.Precedes(l.s.element)
 	return s != l.s && !isLater && (s.owner == "" || s.owner != l.s.owner) && !slices.Contains(l.yielding, s)
 }
 
 func everybody(*stage) bool { return true }
 
 // isOnTheWayOut returns a predicate for stages that are being evicted, or have to be evicted for a stage.
-func (l *look) isOnTheWayOut() func(*stage) bool {
+func (l *candidate) isOnTheWayOut() func(*stage) bool {
 	return func(s *stage) bool {
-		return s.isLeaving() || slices.ContainsFunc(l.victims, func(v preempt.Victim) bool { return slices.Contains(tenureOf(v.Holder).stages, s) })
+		return s.isLeaving() || slices.ContainsFunc(l.victims, func(v preempt.Victim) bool { return slices.Contains(evictionUnitOf(v.Holder).stages, s) })
 	}
 }
 
 // shortage returns why an amount is not available, and the holders that could release it.
-func (at *stall) shortage(fr quota.FlavorResource, id quota.ID, amount quota.Amount) (s visibility.Shortage) {
+func (at *shortageFinder) shortage(fr quota.FlavorResource, id quota.ID, amount quota.Amount) (s visibility.Shortage) {
 	at.tree.WhatIf(func() bool {
 		if at.charge != nil {
 			at.charge()
@@ -73,7 +73,7 @@ func (at *stall) shortage(fr quota.FlavorResource, id quota.ID, amount quota.Amo
 	return s
 }
 
-func (at *stall) shortageNow(fr quota.FlavorResource, id quota.ID, amount quota.Amount) visibility.Shortage {
+func (at *shortageFinder) shortageNow(fr quota.FlavorResource, id quota.ID, amount quota.Amount) visibility.Shortage {
 	bottleneck, _ := at.node.Bottleneck(id, amount)
 	s := visibility.Shortage{
 		Flavor: fr.Flavor, Resource: fr.Resource,
@@ -108,7 +108,7 @@ func constraintOf(b *quota.Bottleneck, fr quota.FlavorResource) visibility.Const
 
 // name names the largest holders. It simulates that they release their quota, one after the other, until nothing is missing. It leaves out
 // holders whose quota no other ClusterQueue could use.
-func (at *stall) name(s *visibility.Shortage, id quota.ID, b *quota.Bottleneck) {
+func (at *shortageFinder) name(s *visibility.Shortage, id quota.ID, b *quota.Bottleneck) {
 	const most = 5
 	missing := b.Missing
 	candidates := at.holdings(id, b.Under)
@@ -149,9 +149,9 @@ func compareHoldings(a, b holding) int {
 }
 
 // holdings returns the charges below a node of others than the stage's own JobSet, by JobSet or quota Workload, in no order.
-func (e *Engine) holdings(l *look, id quota.ID, under *quota.Node, counts func(*stage) bool) []holding {
+func (e *Engine) holdings(l *candidate, id quota.ID, under *quota.Node, counts func(*stage) bool) []holding {
 	var all []holding
-	for _, q := range l.q.group.queues {
+	for _, q := range l.q.cohortTree.queues {
 		if !under.IsAbove(q.node) {
 			continue
 		}
@@ -172,8 +172,8 @@ func (e *Engine) holdings(l *look, id quota.ID, under *quota.Node, counts func(*
 }
 
 // addKept adds the reservations: for later stages, and for preemptors that wait until their victims have left.
-func (e *Engine) addKept(byHolder map[types.UID]*holding, l *look, q *clusterQueue, id quota.ID) {
-	if q.kept.Of(id) == 0 && len(q.pledged) == 0 {
+func (e *Engine) addKept(byHolder map[types.UID]*holding, l *candidate, q *clusterQueue, id quota.ID) {
+	if q.advanceReserved.Of(id) == 0 && len(q.preemptors) == 0 {
 		return
 	}
 	add := func(s *stage, a quota.Amount) {
@@ -181,15 +181,15 @@ func (e *Engine) addKept(byHolder map[types.UID]*holding, l *look, q *clusterQue
 		h.amount, h.Kept = h.amount.Plus(a), true
 	}
 	for j := range q.keptFor {
-		if a := j.kept.Of(id); a > 0 && j.uid != l.s.owner {
+		if a := j.peakReserved.Of(id); a > 0 && j.uid != l.s.owner {
 			for _, s := range j.members {
 				add(s, a)
 				break
 			}
 		}
 	}
-	for s := range q.pledged {
-		if a := s.pledge.Of(id); a > 0 && l.isHeldUpBy(s) {
+	for s := range q.preemptors {
+		if a := s.preemptReserved.Of(id); a > 0 && l.isHeldUpBy(s) {
 			add(s, a)
 		}
 	}

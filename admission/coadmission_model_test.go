@@ -136,7 +136,7 @@ func (m *ganging) holders(g *gangGroup) []string {
 // checkParts checks that no part of a group is charged alone, except what has been observed so.
 func (m *ganging) checkParts(t *rapid.T) {
 	charged := map[string]bool{}
-	for _, s := range m.engine.Books().Stages {
+	for _, s := range m.engine.ChargeSnapshot().Stages {
 		charged[s.Key.Name] = s.ClusterQueue != ""
 	}
 	for _, g := range m.groups {

@@ -12,58 +12,58 @@ import (
 // quota that they release. A reservation counts in the state in which all evicted stages have left. Until then other stages may use idle quota if
 // that state has enough for all reservations: two preemptors do not wait for each other's victims.
 
-// pledge reserves a usage for a preemptor, and replaces its earlier reservation.
-func (e *Engine) pledge(s *stage, q *clusterQueue, usage quota.Usage) {
-	before, from := s.pledge, s.pledgedIn
-	top := e.unpledge(s)
-	s.pledge, s.pledgedIn = usage, q
+// reserveForPreemptor reserves a usage for a preemptor, and replaces its earlier reservation.
+func (e *Engine) reserveForPreemptor(s *stage, q *clusterQueue, usage quota.Usage) {
+	before, from := s.preemptReserved, s.preemptQueue
+	top := e.unreserve(s)
+	s.preemptReserved, s.preemptQueue = usage, q
 	q.node.Reserve(usage)
-	e.takings++
+	e.chargeEpoch++
 	e.repledged = append(e.repledged, q)
-	q.pledged[s] = struct{}{}
-	q.group.pledging[q] = struct{}{}
+	q.preemptors[s] = struct{}{}
+	q.cohortTree.pledging[q] = struct{}{}
 	if rest := before.Without(usage); len(rest) > 0 {
-		s.gaveUp = e.passes
-		e.wake(top, rest, from.group)
+		s.gaveUp = e.cycles
+		e.wake(top, rest, from.cohortTree)
 	}
 }
 
-// unpledge removes the reservation, and returns the topmost node that the release reaches.
-func (e *Engine) unpledge(s *stage) *quota.Node {
-	if s.pledgedIn == nil {
+// unreserve removes the reservation, and returns the topmost node that the release reaches.
+func (e *Engine) unreserve(s *stage) *quota.Node {
+	if s.preemptQueue == nil {
 		return nil
 	}
-	q := s.pledgedIn
-	top := q.node.Unreserve(s.pledge)
+	q := s.preemptQueue
+	top := q.node.Unreserve(s.preemptReserved)
 	e.repledged = append(e.repledged, q)
-	delete(q.pledged, s)
-	if q.group != nil {
-		delete(q.group.keepers, s)
-		if len(q.pledged) == 0 {
-			delete(q.group.pledging, q)
+	delete(q.preemptors, s)
+	if q.cohortTree != nil {
+		delete(q.cohortTree.keepers, s)
+		if len(q.preemptors) == 0 {
+			delete(q.cohortTree.pledging, q)
 		}
 	}
-	s.pledge, s.pledgedIn, s.keepsNominal = nil, nil, false
+	s.preemptReserved, s.preemptQueue, s.keepsNominal = nil, nil, false
 	return top
 }
 
-// lose cancels the reservation of a stage that no longer waits for it, and allows it no new one in this cycle for quota that is already being
+// cancelReservation cancels the reservation of a stage that no longer waits for it, and allows it no new one in this cycle for quota that is already being
 // released.
-func (e *Engine) lose(s *stage) {
-	if s.pledgedIn != nil {
-		s.gaveUp = e.passes
+func (e *Engine) cancelReservation(s *stage) {
+	if s.preemptQueue != nil {
+		s.gaveUp = e.cycles
 	}
-	e.giveUp(s)
+	e.releaseReservation(s)
 }
 
-// giveUp removes a reservation and wakes the stages that may use its quota.
-func (e *Engine) giveUp(s *stage) {
-	q, pledge := s.pledgedIn, s.pledge
-	if top := e.unpledge(s); top != nil {
-		e.wake(top, pledge, q.group)
-		if q.group != nil {
-			if _, awaits := q.group.awaitsTurn[q]; awaits && !e.isStale {
-				delete(q.group.awaitsTurn, q)
+// releaseReservation removes a reservation and wakes the stages that may use its quota.
+func (e *Engine) releaseReservation(s *stage) {
+	q, preemptReservation := s.preemptQueue, s.preemptReserved
+	if top := e.unreserve(s); top != nil {
+		e.wake(top, preemptReservation, q.cohortTree)
+		if q.cohortTree != nil {
+			if _, awaits := q.cohortTree.awaitsTurn[q]; awaits && !e.isStale {
+				delete(q.cohortTree.awaitsTurn, q)
 				e.wakeLine(q) // a later stage of the line may wait until the victims of this one have left
 			}
 		}
@@ -72,16 +72,16 @@ func (e *Engine) giveUp(s *stage) {
 
 // pledgedBehind returns the other stages whose reservations do not count for a stage: those that come after it in its queue, and those that yield
 // to it. They are in reverse queue order.
-func (e *Engine) pledgedBehind(l *look) []*stage {
+func (e *Engine) pledgedBehind(l *candidate) []*stage {
 	var behind []*stage
-	for s := range l.q.pledged {
+	for s := range l.q.preemptors {
 		if s != l.s && s.element != nil && !s.element.Precedes(l.s.element) {
 			behind = append(behind, s)
 		}
 	}
 	slices.SortFunc(behind, comparePledged)
 	for _, s := range l.yielding {
-		if s.pledgedIn != nil {
+		if s.preemptQueue != nil {
 			behind = append(behind, s)
 		}
 	}
@@ -91,12 +91,12 @@ func (e *Engine) pledgedBehind(l *look) []*stage {
 // comparePledged orders by queue position, the last first.
 func comparePledged(a, b *stage) int { return b.element.Compare(a.element.Position) }
 
-// borrowedPledges returns the stages in other queues that wait to borrow quota that a stage may reclaim, if it stays within the quota of its own
+// borrowedPreemptReservations returns the stages in other queues that wait to borrow quota that a stage may reclaim, if it stays within the quota of its own
 // ClusterQueue: a stage that only waits has no more right to that quota than a stage that holds it. They are in reverse queue order.
 //
 // In each queue, the last stage first, they are the stages before the first one whose reservation does not borrow once the reservations listed
 // before it are removed. A reservation borrows if its ClusterQueue, and each Cohort above it below the first common one, exceed their own quota.
-func (e *Engine) borrowedPledges(l *look) []*stage {
+func (e *Engine) borrowedPreemptReservations(l *candidate) []*stage {
 	policy := l.q.preemption.ReclaimWithinCohort
 	if !allowsPreemption(policy) {
 		return nil
@@ -105,16 +105,16 @@ func (e *Engine) borrowedPledges(l *look) []*stage {
 	keeps := map[*clusterQueue]struct{}{l.q: {}}
 	e.tree.WhatIfEvicted(func() bool {
 		// All queues at once: a reservation that is removed may bring another one within the quota of a common Cohort.
-		for _, s := range l.q.group.pledgers() {
-			q := s.pledgedIn
+		for _, s := range l.q.cohortTree.pledgers() {
+			q := s.preemptQueue
 			if _, ok := keeps[q]; ok {
 				continue
 			}
-			if !slices.ContainsFunc(s.pledge, func(c quota.Charge) bool { return borrows(q.node, l.q.node, c.ID) }) {
+			if !slices.ContainsFunc(s.preemptReserved, func(c quota.Charge) bool { return borrows(q.node, l.q.node, c.ID) }) {
 				keeps[q] = struct{}{}
 				continue
 			}
-			q.node.Release(s.pledge)
+			q.node.Release(s.preemptReserved)
 			if policy == kueue.PreemptionPolicyAny || s.priority < l.s.priority {
 				borrowed = append(borrowed, s)
 			}
@@ -125,10 +125,10 @@ func (e *Engine) borrowedPledges(l *look) []*stage {
 }
 
 // pledgers returns all pending stages with a reservation, in reverse queue order.
-func (g *group) pledgers() []*stage {
+func (g *cohortTree) pledgers() []*stage {
 	var all []*stage
 	for q := range g.pledging {
-		for s := range q.pledged {
+		for s := range q.preemptors {
 			if s.element != nil {
 				all = append(all, s)
 			}
@@ -148,11 +148,11 @@ func borrows(n, from *quota.Node, id quota.ID) bool {
 }
 
 // wouldBorrow reports whether a stage uses more than the quota of its own ClusterQueue once all its victims have left.
-func (e *Engine) wouldBorrow(l *look) bool {
+func (e *Engine) wouldBorrow(l *candidate) bool {
 	borrows := false
 	e.tree.WhatIfEvicted(func() bool {
 		for _, v := range l.victims {
-			tenureOf(v.Holder).queue.node.Release(v.Holder.Usage)
+			evictionUnitOf(v.Holder).queue.node.Release(v.Holder.Usage)
 		}
 		borrows = l.q.node.BorrowsAny(l.usage)
 		return true
@@ -160,13 +160,13 @@ func (e *Engine) wouldBorrow(l *look) bool {
 	return borrows
 }
 
-// dropPledges cancels the reservations that no longer fit, since another stage has got part of their quota. The stages are checked again, and get
+// dropPreemptReservations cancels the reservations that no longer fit, since another stage has got part of their quota. The stages are checked again, and get
 // no new reservation in this cycle unless they evict a victim: so a cycle ends.
-func (e *Engine) dropPledges(behind []*stage) {
+func (e *Engine) dropPreemptReservations(behind []*stage) {
 	for _, s := range behind {
-		if s.pledgedIn != nil && !e.canStillHave(s) {
-			q := s.pledgedIn
-			e.lose(s)
+		if s.preemptQueue != nil && !e.canStillHave(s) {
+			q := s.preemptQueue
+			e.cancelReservation(s)
 			e.wakeLine(q)
 		}
 	}
@@ -175,7 +175,7 @@ func (e *Engine) dropPledges(behind []*stage) {
 // canStillHave reports whether a reservation will fit when all stages that are being evicted have left.
 func (e *Engine) canStillHave(s *stage) bool {
 	return e.tree.WhatIfEvicted(func() bool {
-		s.pledgedIn.node.Release(s.pledge)
-		return s.pledgedIn.node.Fits(s.pledge)
+		s.preemptQueue.node.Release(s.preemptReserved)
+		return s.preemptQueue.node.Fits(s.preemptReserved)
 	})
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// A sizing searches for the largest numbers of pods with which pod sets would fit a ClusterQueue if nothing were charged.
-type sizing struct {
+// A sizeSearch searches for the largest numbers of pods with which pod sets would fit a ClusterQueue if nothing were charged.
+type sizeSearch struct {
 	podSets []flavor.PodSet
 	// items of the pod sets, with all flavors that fit them, whatever their quota.
 	items []flavor.Item
@@ -19,8 +19,8 @@ type sizing struct {
 	suits func(items []flavor.Item) bool
 }
 
-// An advice is a cached size hint. It is valid while the queue and the limits stay the same.
-type advice struct {
+// A sizeHint is a cached size hint. It is valid while the queue and the limits stay the same.
+type sizeHint struct {
 	queue    *clusterQueue
 	revision uint64
 	text     string
@@ -29,19 +29,19 @@ type advice struct {
 // largest returns the size hint for a stage that can never fit: the numbers of pods with which the JobSet, where it is judged as a whole, or else
 // the stage would fit. It is empty if the number of pods is not what prevents that. The result is cached because it is expensive and many may
 // ask.
-func (e *Engine) largest(l *look) string {
-	known := &e.offer(l.s.shape, l.q).advice
+func (e *Engine) largest(l *candidate) string {
+	known := &e.offer(l.s.demand, l.q).sizeHint
 	if l.isJudgedWhole() {
-		known = &l.j.advice
+		known = &l.j.sizeHint
 	}
 	if known.queue != l.q || known.revision != e.revision {
-		*known = advice{l.q, e.revision, e.findLargest(l)}
+		*known = sizeHint{l.q, e.revision, e.findLargest(l)}
 	}
 	return known.text
 }
 
 // largestWhole returns the hint only for a JobSet that has not begun. Otherwise the finished stages would count, too.
-func (e *Engine) largestWhole(l *look) string {
+func (e *Engine) largestWhole(l *candidate) string {
 	if !l.isJudgedWhole() {
 		return ""
 	}
@@ -49,10 +49,12 @@ func (e *Engine) largestWhole(l *look) string {
 }
 
 // isJudgedWhole reports whether the whole JobSet has to fit.
-func (l *look) isJudgedWhole() bool { return l.hasPlan() && l.policy != Greedy && !l.j.continues() }
+func (l *candidate) isJudgedWhole() bool {
+	return l.hasPlan() && l.policy != Greedy && !l.j.continues()
+}
 
-func (e *Engine) findLargest(l *look) string {
-	z := &sizing{most: l.q.node.Capacity}
+func (e *Engine) findLargest(l *candidate) string {
+	z := &sizeSearch{most: l.q.node.Capacity}
 	if l.isJudgedWhole() {
 		holds := e.addStages(z, l)
 		z.suits = func(items []flavor.Item) bool { return e.runsToItsEnd(l, items, holds) }
@@ -63,16 +65,16 @@ func (e *Engine) findLargest(l *look) string {
 	if z.items == nil {
 		return ""
 	}
-	return z.advice()
+	return z.sizeHint()
 }
 
 // addStages adds the pod sets of all stages of a plan, and returns the Hold of each.
-func (e *Engine) addStages(z *sizing, l *look) (holdOf []int) {
-	for s, shape := range l.j.stages {
-		if !z.add(e.supply(l.q), shape.podSets) {
+func (e *Engine) addStages(z *sizeSearch, l *candidate) (holdOf []int) {
+	for s, demand := range l.j.stages {
+		if !z.add(e.supply(l.q), demand.podSets) {
 			return nil
 		}
-		for i := range shape.podSets {
+		for i := range demand.podSets {
 			holdOf = append(holdOf, l.j.planGraph.HoldOf(s, i))
 		}
 	}
@@ -80,7 +82,7 @@ func (e *Engine) addStages(z *sizing, l *look) (holdOf []int) {
 }
 
 // add adds more pod sets. If no flavor fits one of them, whatever their number, it drops all items and returns false.
-func (z *sizing) add(supply flavor.Supply, podSets []flavor.PodSet) bool {
+func (z *sizeSearch) add(supply flavor.Supply, podSets []flavor.PodSet) bool {
 	supply.Most = func(quota.ID) quota.Amount { return quota.MaxAmount }
 	items, infeasibility := supply.Items(podSets)
 	if infeasibility != nil {
@@ -96,8 +98,8 @@ func (z *sizing) add(supply flavor.Supply, podSets []flavor.PodSet) bool {
 }
 
 // runsToItsEnd reports whether a JobSet that has not begun could run all its stages in turn if they had these items.
-func (e *Engine) runsToItsEnd(l *look, items []flavor.Item, holdOf []int) bool {
-	c := e.course(l.j, l.q)
+func (e *Engine) runsToItsEnd(l *candidate, items []flavor.Item, holdOf []int) bool {
+	c := e.progress(l.j, l.q)
 	for h := range c.Items {
 		c.Items[h] = []flavor.Item{}
 	}
@@ -105,13 +107,13 @@ func (e *Engine) runsToItsEnd(l *look, items []flavor.Item, holdOf []int) bool {
 		h := holdOf[item.PodSet]
 		c.Items[h] = append(c.Items[h], item)
 	}
-	return slices.ContainsFunc(c.PeaksToTheEnd(), l.q.couldHave)
+	return slices.ContainsFunc(c.PeaksToTheEnd(), l.q.withinCapacity)
 }
 
-// advice names the pod sets of which a single one has to be smaller, if there are such. If not, it reduces all of them to the same share, and
+// sizeHint names the pod sets of which a single one has to be smaller, if there are such. If not, it reduces all of them to the same share, and
 // then grows each again as far as possible. Beyond a number of pod sets it reports only the share: the full result would be too long to read and
 // to compute.
-func (z *sizing) advice() string {
+func (z *sizeSearch) sizeHint() string {
 	const named, percent = 8, 100
 	if p := z.tooLarge(); p != "" {
 		return fmt.Sprintf("one pod of %s alone is too large", p)
@@ -132,7 +134,7 @@ func (z *sizing) advice() string {
 }
 
 // oneSmaller returns the pod sets for which it is enough to make that one alone smaller.
-func (z *sizing) oneSmaller() []string {
+func (z *sizeSearch) oneSmaller() []string {
 	const most = 3
 	var smaller []string
 	for p := range z.podSets {
@@ -145,7 +147,7 @@ func (z *sizing) oneSmaller() []string {
 }
 
 // allSmaller returns numbers of pods that fit together and of which none can be larger: each pod set keeps the same share.
-func (z *sizing) allSmaller() []string {
+func (z *sizeSearch) allSmaller() []string {
 	parts := max(1, int64(slices.Max(z.whole())))
 	part := z.share(parts)
 	if part < 0 {
@@ -165,7 +167,7 @@ func (z *sizing) allSmaller() []string {
 }
 
 // tooLarge returns a pod set of which not even one pod would fit, or nothing.
-func (z *sizing) tooLarge() string {
+func (z *sizeSearch) tooLarge() string {
 	for p := range z.podSets {
 		if z.podSets[p].Count > 0 && z.bound(p) < 1 {
 			return z.podSets[p].Name
@@ -174,11 +176,11 @@ func (z *sizing) tooLarge() string {
 	return ""
 }
 
-func (z *sizing) name(counts []int32, p int) string {
+func (z *sizeSearch) name(counts []int32, p int) string {
 	return fmt.Sprintf("at most %d of %d pods of %s", counts[p], z.podSets[p].Count, z.podSets[p].Name)
 }
 
-func (z *sizing) whole() []int32 {
+func (z *sizeSearch) whole() []int32 {
 	counts := make([]int32, len(z.podSets))
 	for p := range counts {
 		counts[p] = z.podSets[p].Count
@@ -187,12 +189,12 @@ func (z *sizing) whole() []int32 {
 }
 
 // share returns the largest number of equal parts of all pod sets that fits. It is negative if not even one pod of each fits.
-func (z *sizing) share(parts int64) int64 {
+func (z *sizeSearch) share(parts int64) int64 {
 	return largest(0, parts, func(part int64) bool { return z.fits(z.part(part, parts)) })
 }
 
 // part returns a share of each pod set, at least one pod.
-func (z *sizing) part(part, parts int64) []int32 {
+func (z *sizeSearch) part(part, parts int64) []int32 {
 	counts := z.whole()
 	for p := range counts {
 		counts[p] = min(counts[p], max(1, int32(int64(counts[p])*part/parts))) //nolint:gosec // not more than it was
@@ -202,7 +204,7 @@ func (z *sizing) part(part, parts int64) []int32 {
 
 // grow sets the number of pods of one pod set to the largest that fits beside the others. It leaves the number unchanged if not even the least
 // fits.
-func (z *sizing) grow(counts []int32, p int, least int32) bool {
+func (z *sizeSearch) grow(counts []int32, p int, least int32) bool {
 	before := counts[p]
 	best := largest(int64(least), int64(min(z.podSets[p].Count, z.bound(p))), func(n int64) bool {
 		counts[p] = int32(n) //nolint:gosec // not more than Count
@@ -217,7 +219,7 @@ func (z *sizing) grow(counts []int32, p int, least int32) bool {
 }
 
 // bound returns how many pods of a pod set would fit if there were no others.
-func (z *sizing) bound(p int) int32 {
+func (z *sizeSearch) bound(p int) int32 {
 	bound := z.podSets[p].Count
 	for i := range z.items {
 		if z.items[i].PodSet == p {
@@ -232,7 +234,7 @@ func (z *sizing) bound(p int) int32 {
 }
 
 // room returns for how many pods of a pod set there is quota of one flavor.
-func (z *sizing) room(p int, usage quota.Usage) int32 {
+func (z *sizeSearch) room(p int, usage quota.Usage) int32 {
 	room := z.podSets[p].Count
 	for _, c := range usage {
 		if perPod := c.Amount / quota.Amount(max(1, z.podSets[p].Count)); perPod > 0 {
@@ -243,7 +245,7 @@ func (z *sizing) room(p int, usage quota.Usage) int32 {
 }
 
 // fits reports whether the pod sets would fit with these numbers of pods.
-func (z *sizing) fits(counts []int32) bool {
+func (z *sizeSearch) fits(counts []int32) bool {
 	items := slices.Clone(z.items)
 	for i := range items {
 		item := &items[i]

@@ -12,11 +12,11 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// An Inventory is the state of all queues at one instant. Its lists are ordered by name and share no memory with the Engine.
-type Inventory struct {
-	ClusterQueues []ClusterQueueStock
-	LocalQueues   []LocalQueueStock
-	Cohorts       []CohortStock
+// A Stats is the state of all queues at one instant. Its lists are ordered by name and share no memory with the Engine.
+type Stats struct {
+	ClusterQueues []ClusterQueueStats
+	LocalQueues   []LocalQueueStats
+	Cohorts       []CohortStats
 }
 
 // A Backlog counts the stages of a queue by state.
@@ -36,8 +36,8 @@ func (c Cause) Compare(other Cause) int {
 	return cmp.Or(cmp.Compare(c.Admitted, other.Admitted), cmp.Compare(c.QuotaReserved, other.QuotaReserved))
 }
 
-// A ClusterQueueStock is the state of a ClusterQueue that exists.
-type ClusterQueueStock struct {
+// A ClusterQueueStats is the state of a ClusterQueue that exists.
+type ClusterQueueStats struct {
 	ClusterQueueView
 	Backlog
 	Name, Cohort, Root string
@@ -54,16 +54,16 @@ type Limit struct {
 	quota.Quota
 }
 
-// A LocalQueueStock is the state of a LocalQueue that exists.
-type LocalQueueStock struct {
+// A LocalQueueStats is the state of a LocalQueue that exists.
+type LocalQueueStats struct {
 	LocalQueueView
 	Backlog
 	Key          types.NamespacedName
 	ClusterQueue string
 }
 
-// A CohortStock is the state of a Cohort with everything below it. The Cohort has an object, or has members and never had an object.
-type CohortStock struct {
+// A CohortStats is the state of a Cohort with everything below it. The Cohort has an object, or has members and never had an object.
+type CohortStats struct {
 	CohortView
 	Name, Parent, Root string
 	// Share is the weighted share, not rounded. It has no meaning without fair sharing.
@@ -78,15 +78,15 @@ type CohortAmount struct {
 	Nominal, Reserved quota.Amount
 }
 
-// Inventory counts everything on each call, so that no decision pays for it. It takes time in proportion to the number of stages.
-func (e *Engine) Inventory() Inventory {
-	e.settleGroups()
-	c := e.takeCensus()
-	var all Inventory
+// Stats counts everything on each call, so that no decision pays for it. It takes time in proportion to the number of stages.
+func (e *Engine) Stats() Stats {
+	e.rebuildTrees()
+	c := e.countStages()
+	var all Stats
 	for _, name := range slices.Sorted(maps.Keys(e.clusterQueues)) {
 		if view, ok := e.ClusterQueue(name); ok {
 			q := e.clusterQueues[name]
-			all.ClusterQueues = append(all.ClusterQueues, ClusterQueueStock{
+			all.ClusterQueues = append(all.ClusterQueues, ClusterQueueStats{
 				ClusterQueueView: view, Backlog: *c.ofClusterQueue(q), Name: name, Cohort: q.cohort, Root: rootOf(q.node),
 				Share:  e.meter.Share(q.node, nil).Exact(),
 				Limits: e.limitsOf(q), Requested: c.requested[q],
@@ -96,21 +96,21 @@ func (e *Engine) Inventory() Inventory {
 	for _, key := range slices.SortedFunc(maps.Keys(e.localQueues), compareKeys) {
 		if view, ok := e.LocalQueue(key); ok {
 			q := e.localQueues[key]
-			all.LocalQueues = append(all.LocalQueues, LocalQueueStock{
+			all.LocalQueues = append(all.LocalQueues, LocalQueueStats{
 				LocalQueueView: view, Backlog: *c.ofLocalQueue(q), Key: key, ClusterQueue: q.clusterQueue,
 			})
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(e.cohorts)) {
 		if cohort := e.cohorts[name]; cohort.exists || !cohort.isLost && len(cohort.node.Children()) > 0 {
-			all.Cohorts = append(all.Cohorts, e.cohortStock(cohort, c))
+			all.Cohorts = append(all.Cohorts, e.cohortStats(cohort, c))
 		}
 	}
 	return all
 }
 
-// A census is one count of all stages.
-type census struct {
+// A stageCounts is one count of all stages.
+type stageCounts struct {
 	clusterQueues map[*clusterQueue]*Backlog
 	localQueues   map[*localQueue]*Backlog
 	requested     map[*clusterQueue]map[corev1.ResourceName]quota.Amount
@@ -121,8 +121,8 @@ type census struct {
 	fits map[ask]bool
 }
 
-func (e *Engine) takeCensus() *census {
-	c := &census{
+func (e *Engine) countStages() *stageCounts {
+	c := &stageCounts{
 		clusterQueues: map[*clusterQueue]*Backlog{}, localQueues: map[*localQueue]*Backlog{},
 		requested: map[*clusterQueue]map[corev1.ResourceName]quota.Amount{},
 		reserved:  map[*quota.Node]*quota.Sum{}, admitted: map[*quota.Node]int32{}, fits: map[ask]bool{},
@@ -136,26 +136,26 @@ func (e *Engine) takeCensus() *census {
 		}
 	}
 	for _, q := range e.clusterQueues {
-		usage := q.ledger.reserved.Usage()
+		usage := q.queueTotals.reserved.Usage()
 		for n := q.node.Parent(); n != nil; n = n.Parent() {
 			if c.reserved[n] == nil {
 				c.reserved[n] = &quota.Sum{}
 			}
 			c.reserved[n].Add(usage)
-			c.admitted[n] += q.ledger.admitted
+			c.admitted[n] += q.queueTotals.admitted
 		}
 	}
 	return c
 }
 
-func (c *census) ofClusterQueue(q *clusterQueue) *Backlog {
+func (c *stageCounts) ofClusterQueue(q *clusterQueue) *Backlog {
 	if c.clusterQueues[q] == nil {
 		c.clusterQueues[q] = &Backlog{Unadmitted: map[Cause]int32{}}
 	}
 	return c.clusterQueues[q]
 }
 
-func (c *census) ofLocalQueue(q *localQueue) *Backlog {
+func (c *stageCounts) ofLocalQueue(q *localQueue) *Backlog {
 	if c.localQueues[q] == nil {
 		c.localQueues[q] = &Backlog{Unadmitted: map[Cause]int32{}}
 	}
@@ -163,14 +163,14 @@ func (c *census) ofLocalQueue(q *localQueue) *Backlog {
 }
 
 // request adds the requests of a waiting stage. It saturates.
-func (c *census) request(s *stage) {
+func (c *stageCounts) request(s *stage) {
 	requested := c.requested[s.entry.clusterQueue]
 	if requested == nil {
 		requested = map[corev1.ResourceName]quota.Amount{}
 		c.requested[s.entry.clusterQueue] = requested
 	}
-	for i := range s.shape.podSets {
-		for _, r := range s.shape.podSets[i].Requests {
+	for i := range s.demand.podSets {
+		for _, r := range s.demand.podSets[i].Requests {
 			requested[r.Resource] = requested[r.Resource].Plus(r.Amount)
 		}
 	}
@@ -187,7 +187,7 @@ func (b *Backlog) add(s *stage, isActive bool) {
 		return
 	case reserving:
 		cause = Cause{Admitted: kueue.WorkloadAdmittedReasonUnsatisfiedAdmissionChecks}
-	case closed:
+	case ineligible:
 		if s.closed != "" {
 			cause.QuotaReserved = kueue.WorkloadAdmissionGated
 		}
@@ -199,8 +199,8 @@ func (b *Backlog) add(s *stage, isActive bool) {
 		default:
 			b.Inadmissible++
 		}
-		if s.told.Check != "" {
-			cause.QuotaReserved = s.told.Reason
+		if s.lastRefusal.Check != "" {
+			cause.QuotaReserved = s.lastRefusal.Reason
 		}
 	}
 	b.Unadmitted[cause]++
@@ -223,8 +223,8 @@ func (e *Engine) limitsOf(q *clusterQueue) []Limit {
 	return limits
 }
 
-func (e *Engine) cohortStock(c *cohort, count *census) CohortStock {
-	stock := CohortStock{
+func (e *Engine) cohortStats(c *cohort, count *stageCounts) CohortStats {
+	stock := CohortStats{
 		CohortView: CohortView{FairSharing: e.shareOf(c.node)}, Name: c.name, Root: c.node.Root().Name, Admitted: count.admitted[c.node],
 		Share: e.meter.Share(c.node, nil).Exact(),
 	}

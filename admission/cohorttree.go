@@ -8,9 +8,9 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// A group is a cohort tree: the ClusterQueues under one root Cohort, or one that has none. Decisions in one cohort tree have no effect on
+// A cohortTree is a cohort tree: the ClusterQueues under one root Cohort, or one that has none. Decisions in one cohort tree have no effect on
 // another.
-type group struct {
+type cohortTree struct {
 	root *quota.Node
 	// queues by name.
 	queues []*clusterQueue
@@ -27,7 +27,7 @@ type group struct {
 	isDirty bool
 }
 
-func compareGroups(a, b *group) int { return strings.Compare(a.queues[0].name, b.queues[0].name) }
+func compareGroups(a, b *cohortTree) int { return strings.Compare(a.queues[0].name, b.queues[0].name) }
 
 const (
 	// anyClaim is the topic of stages that wait for claims of other JobSets to become smaller. Below allReady each JobSet has its own topic, on
@@ -37,8 +37,8 @@ const (
 	allReady quota.ID = -2
 )
 
-// settleGroups rebuilds the cohort trees if anything has changed that they depend on, and wakes all stages: such changes are rare.
-func (e *Engine) settleGroups() {
+// rebuildTrees rebuilds the cohort trees if anything has changed that they depend on, and wakes all stages: such changes are rare.
+func (e *Engine) rebuildTrees() {
 	if !e.isStale {
 		return
 	}
@@ -47,24 +47,24 @@ func (e *Engine) settleGroups() {
 	e.adoptParents()
 	e.forgetQueues()
 	e.forgetCohorts()
-	e.groups = map[*quota.Node]*group{}
+	e.cohortTrees = map[*quota.Node]*cohortTree{}
 	for _, name := range slices.Sorted(maps.Keys(e.clusterQueues)) {
 		q := e.clusterQueues[name]
 		root := q.node.Root()
-		g := e.groups[root]
+		g := e.cohortTrees[root]
 		if g == nil {
-			g = &group{
+			g = &cohortTree{
 				root: root, asleep: map[quota.ID]map[*clusterQueue]struct{}{}, pledging: map[*clusterQueue]struct{}{},
 				keepers: map[*stage]struct{}{}, awaitsTurn: map[*clusterQueue]struct{}{},
 			}
-			e.groups[root] = g
+			e.cohortTrees[root] = g
 		}
-		q.group = g
+		q.cohortTree = g
 		g.queues = append(g.queues, q)
-		if len(q.pledged) > 0 {
+		if len(q.preemptors) > 0 {
 			g.pledging[q] = struct{}{}
 		}
-		for s := range q.pledged {
+		for s := range q.preemptors {
 			if s.keepsNominal {
 				g.keepers[s] = struct{}{}
 			}
@@ -72,14 +72,14 @@ func (e *Engine) settleGroups() {
 	}
 	e.dirty = nil
 	for _, q := range e.clusterQueues {
-		q.isRoused = false
+		q.isScheduled = false
 		q.pending.WakeAll()
-		e.rouse(q)
+		e.scheduleCycle(q)
 	}
 	e.bank.Invalidate()
 	for _, uid := range slices.Sorted(maps.Keys(e.jobSets)) {
-		if j := e.jobSets[uid]; j.home != nil {
-			e.reconsider(j)
+		if j := e.jobSets[uid]; j.claimQueue != nil {
+			e.updateJobSet(j)
 		}
 	}
 }
@@ -96,7 +96,7 @@ func (e *Engine) forgetQueues() {
 		return
 	}
 	for _, s := range e.stages {
-		for _, q := range []*clusterQueue{s.line, s.entry.clusterQueue, s.pledgedIn, s.tenure.queue} {
+		for _, q := range []*clusterQueue{s.line, s.entry.clusterQueue, s.preemptQueue, s.evictionUnit.queue} {
 			delete(gone, q)
 		}
 		for _, a := range []*assignment{s.reservation, s.assumed} {
@@ -106,7 +106,7 @@ func (e *Engine) forgetQueues() {
 		}
 	}
 	for _, j := range e.jobSets {
-		for _, q := range []*clusterQueue{j.home, j.keeper, j.tenure.queue} {
+		for _, q := range []*clusterQueue{j.claimQueue, j.keeper, j.evictionUnit.queue} {
 			delete(gone, q)
 		}
 	}
@@ -122,9 +122,9 @@ func (e *Engine) forgetQueue(q *clusterQueue) {
 	delete(e.clusterQueues, q.name)
 	e.finder.Drop(q.node)
 	e.tree.Remove(q.node)
-	e.bare.Remove(q.bare)
-	for _, s := range e.shapes {
-		delete(s.options, q)
+	e.safetyTree.Remove(q.bare)
+	for _, d := range e.demands {
+		delete(d.options, q)
 	}
 }
 
@@ -141,7 +141,7 @@ func (e *Engine) forgetCohorts() {
 		if _, isNamed := named[name]; !c.exists && !isNamed {
 			delete(e.cohorts, name)
 			e.tree.Remove(c.node)
-			e.bare.Remove(c.bare)
+			e.safetyTree.Remove(c.bare)
 		}
 	}
 }
@@ -158,7 +158,7 @@ func (e *Engine) adoptParents() {
 			parent, bare = e.cohorts[c.parent].node, e.cohorts[c.parent].bare
 		}
 		e.tree.SetParent(c.node, parent)
-		e.bare.SetParent(c.bare, bare)
+		e.safetyTree.SetParent(c.bare, bare)
 	}
 	for _, name := range slices.Sorted(maps.Keys(e.clusterQueues)) {
 		q := e.clusterQueues[name]
@@ -167,7 +167,7 @@ func (e *Engine) adoptParents() {
 			parent, bare = e.cohorts[q.cohort].node, e.cohorts[q.cohort].bare
 		}
 		e.tree.SetParent(q.node, parent)
-		e.bare.SetParent(q.bare, bare)
+		e.safetyTree.SetParent(q.bare, bare)
 	}
 }
 
@@ -183,23 +183,23 @@ func (e *Engine) cycleAbove(c *cohort) string {
 	return ""
 }
 
-// rouse makes the next call of Decide check a queue.
-func (e *Engine) rouse(q *clusterQueue) {
+// scheduleCycle makes the next call of Decide check a queue.
+func (e *Engine) scheduleCycle(q *clusterQueue) {
 	if e.isStale {
 		return
 	}
-	if !q.isRoused {
-		q.isRoused = true
-		q.group.awake = append(q.group.awake, q)
+	if !q.isScheduled {
+		q.isScheduled = true
+		q.cohortTree.awake = append(q.cohortTree.awake, q)
 	}
-	if !q.group.isDirty {
-		q.group.isDirty = true
-		e.dirty = append(e.dirty, q.group)
+	if !q.cohortTree.isDirty {
+		q.cohortTree.isDirty = true
+		e.dirty = append(e.dirty, q.cohortTree)
 	}
 }
 
 // wake wakes the stages that may have waited for the released quota: all below the node that the release reaches.
-func (e *Engine) wake(top *quota.Node, released quota.Usage, g *group) {
+func (e *Engine) wake(top *quota.Node, released quota.Usage, g *cohortTree) {
 	if e.isStale {
 		return
 	}
@@ -208,14 +208,14 @@ func (e *Engine) wake(top *quota.Node, released quota.Usage, g *group) {
 			if !q.pending.Sleeps(c.ID) {
 				delete(g.asleep[c.ID], q)
 			} else if top.IsAbove(q.node) && q.pending.Wake(c.ID, int64(q.node.Available(c.ID))) {
-				e.rouse(q)
+				e.scheduleCycle(q)
 			}
 		}
 	}
 }
 
 // sleep notes that a stage of a queue is parked on a topic.
-func (g *group) sleep(q *clusterQueue, topic quota.ID) {
+func (g *cohortTree) sleep(q *clusterQueue, topic quota.ID) {
 	if g.asleep[topic] == nil {
 		g.asleep[topic] = map[*clusterQueue]struct{}{}
 	}
@@ -223,18 +223,18 @@ func (g *group) sleep(q *clusterQueue, topic quota.ID) {
 }
 
 // wakeClaimWaiters wakes the stages that wait for the claim of a JobSet to become smaller.
-func (e *Engine) wakeClaimWaiters(g *group, j *jobSet) {
+func (e *Engine) wakeClaimWaiters(g *cohortTree, j *jobSet) {
 	e.wakeTopic(g, j.topic)
 	e.wakeTopic(g, anyClaim)
 }
 
-func (e *Engine) wakeTopic(g *group, topic quota.ID) {
+func (e *Engine) wakeTopic(g *cohortTree, topic quota.ID) {
 	if e.isStale {
 		return
 	}
 	for q := range g.asleep[topic] {
 		q.pending.Wake(topic, 0)
-		e.rouse(q)
+		e.scheduleCycle(q)
 	}
 	delete(g.asleep, topic)
 }
