@@ -33,7 +33,7 @@ func (s *simulation) act(a scenario.Act) {
 		s.stop(j)
 	case scenario.Resume:
 		j.suspended = false
-		s.lead(j)
+		s.reconcileJob(j)
 	}
 }
 
@@ -76,7 +76,7 @@ func (s *simulation) actOnPods(j *job, a scenario.Act) {
 		s.ignore(string(a.Action), a.Target, "none of its pods run")
 		return
 	}
-	s.lead(j)
+	s.reconcileJob(j)
 }
 
 // meant returns the ReplicatedJobs of a stage that a target names.
@@ -89,31 +89,31 @@ func (j *job) meant(t scenario.Target, st *stage) []string {
 
 // evictByAdministrator evicts a job although the engine has not asked for it.
 func (s *simulation) evictByAdministrator(j *job, a scenario.Act) {
-	payers := j.payers()
-	first := slices.IndexFunc(payers, func(p payer) bool { return j.concerns(a.Target, p) && s.isEvictable(p) })
+	workloadRefs := j.workloadRefs()
+	first := slices.IndexFunc(workloadRefs, func(p workloadRef) bool { return j.concerns(a.Target, p) && s.isEvictable(p) })
 	if first < 0 {
 		s.ignore(string(a.Action), a.Target, "it holds no quota, or gives it back already")
 		return
 	}
 	e := workloadstatus.Eviction{Reason: kueue.WorkloadEvictedDueToNodeFailures, Message: "an administrator wants its nodes"}
-	status := workloadstatus.Evicted(s.objects.workloads[payers[first].key], e, s.time())
-	s.evict(j, payers[first], &status, e.Reason+": "+e.Message)
+	status := workloadstatus.Evicted(s.objects.workloads[workloadRefs[first].key], e, s.time())
+	s.evict(j, workloadRefs[first], &status, e.Reason+": "+e.Message)
 }
 
 // isEvictable reports whether a quota Workload holds quota and is not being evicted.
-func (s *simulation) isEvictable(p payer) bool {
+func (s *simulation) isEvictable(p workloadRef) bool {
 	w := s.objects.workloads[p.key]
 	return w != nil && quotaworkload.HoldsQuota(w) && !isFinished(w) && !quotaworkload.IsTrue(w, kueue.WorkloadEvicted)
 }
 
 // evict writes the status of an evicted quota Workload. If it is that of a stage, all other stages of its job that hold quota are evicted
 // with it, and their pods stopped. A growth is evicted alone.
-func (s *simulation) evict(j *job, first payer, status *kueue.WorkloadStatus, why string) {
+func (s *simulation) evict(j *job, first workloadRef, status *kueue.WorkloadStatus, why string) {
 	after := workloadstatus.Merge(s.objects.workloads[first.key], status)
 	s.say("evict %s %s", j.subject(first), why)
 	s.put(after)
 	if first.growth > 0 {
-		s.lead(j)
+		s.reconcileJob(j)
 		return
 	}
 	for _, st := range j.stages {
@@ -144,7 +144,7 @@ func (s *simulation) delete(j *job) {
 		delete(s.objects.plans, j.uid)
 		s.observe(admission.PlanGone{UID: j.uid})
 	}
-	for _, p := range j.payers() {
+	for _, p := range j.workloadRefs() {
 		w := s.objects.workloads[p.key]
 		if w == nil || !quotaworkload.HoldsQuota(w) || !p.stage.isReleased && !j.stopping {
 			if w != nil && quotaworkload.HoldsQuota(w) && !isFinished(w) {
@@ -168,7 +168,7 @@ func (s *simulation) set(set scenario.Set) error {
 		return nil
 	}
 	j.settings = append(j.settings, set)
-	for _, p := range j.payers() {
+	for _, p := range j.workloadRefs() {
 		w := s.objects.workloads[p.key]
 		if w == nil || isFinished(w) || !j.concerns(set.Target, p) {
 			continue
@@ -184,7 +184,7 @@ func (s *simulation) set(set scenario.Set) error {
 		j.annotate(p.stage, after)
 		s.put(after)
 	}
-	s.lead(j)
+	s.reconcileJob(j)
 	return nil
 }
 
@@ -196,7 +196,7 @@ func (s *simulation) check(c scenario.Check) {
 		return
 	}
 	found := false
-	for _, p := range j.payers() {
+	for _, p := range j.workloadRefs() {
 		w := s.objects.workloads[p.key]
 		if w == nil || isFinished(w) || !quotaworkload.HoldsQuota(w) || !j.concerns(c.Target, p) {
 			continue

@@ -28,16 +28,16 @@ func (s *simulation) write(decision admission.Decision) {
 }
 
 // find returns the quota Workload of a decision, if it still exists.
-func (s *simulation) find(key admission.StageKey) (*job, payer) {
+func (s *simulation) find(key admission.StageKey) (*job, workloadRef) {
 	for _, name := range sorted(s.jobs) {
 		j := s.jobs[name]
-		for _, p := range j.payers() {
+		for _, p := range j.workloadRefs() {
 			if p.key == key && s.objects.workloads[key] != nil {
 				return j, p
 			}
 		}
 	}
-	return nil, payer{}
+	return nil, workloadRef{}
 }
 
 // subject returns the name of a quota Workload's owner in the timeline.
@@ -57,7 +57,7 @@ func (s *simulation) settle(id admission.DecisionID, err error) {
 }
 
 // isLost reports whether the write of a decision about a quota Workload is to fail now.
-func (s *simulation) isLost(j *job, p payer) bool {
+func (s *simulation) isLost(j *job, p workloadRef) bool {
 	i := slices.IndexFunc(s.failing, func(t scenario.Target) bool { return t.Name == j.Name && j.concerns(t, p) })
 	if i >= 0 {
 		s.failing = slices.Delete(s.failing, i, i+1)
@@ -98,7 +98,7 @@ func (s *simulation) writeAdmission(d *admission.Admit) {
 	s.put(after)
 	s.settle(d.ID, nil)
 	s.auditAdmission(after)
-	s.lead(j)
+	s.reconcileJob(j)
 }
 
 func joined(checks []kueue.AdmissionCheckReference) string {
@@ -155,7 +155,7 @@ func (s *simulation) explain(t scenario.Target) {
 		s.ignore("explain", t, "it is not submitted yet")
 		return
 	}
-	for _, p := range j.payers() {
+	for _, p := range j.workloadRefs() {
 		if !j.concerns(t, p) {
 			continue
 		}
@@ -170,7 +170,7 @@ func (s *simulation) explain(t scenario.Target) {
 }
 
 // standing describes the state of a quota Workload that no check refuses.
-func (s *simulation) standing(p payer) string {
+func (s *simulation) standing(p workloadRef) string {
 	w := s.objects.workloads[p.key]
 	switch {
 	case w == nil:

@@ -30,7 +30,7 @@ func (s *simulation) resize(r scenario.Resize) error {
 		st.Stage = &j.Plan.Stages[i]
 	}
 	s.putPlan(j)
-	s.lead(j)
+	s.reconcileJob(j)
 	return nil
 }
 
@@ -120,9 +120,9 @@ func (s *simulation) mayGrow(j *job, st *stage) bool {
 	return j.IsJobSet && !j.stopping && !j.isOver && w != nil && quotaworkload.HoldsQuota(w) && !isFinished(w) && !quotaworkload.IsTrue(w, kueue.WorkloadEvicted)
 }
 
-// tend reconciles the growths of a stage, as the stage controller does. If the stage is about to release its quota, pending growths are
+// reconcileGrowths reconciles the growths of a stage, as the stage controller does. If the stage is about to release its quota, pending growths are
 // deleted at once, others with its pods.
-func (s *simulation) tend(j *job, st *stage) {
+func (s *simulation) reconcileGrowths(j *job, st *stage) {
 	if !s.mayGrow(j, st) {
 		for _, growth := range slices.Clone(st.growths) {
 			if !quotaworkload.HoldsQuota(s.objects.workloads[growth.key]) {
@@ -140,9 +140,9 @@ func (s *simulation) tend(j *job, st *stage) {
 		w := s.objects.workloads[growth.key]
 		switch pays := slices.ContainsFunc(sizes, func(z elastic.Size) bool { return z.Growths[k] > 0 }); {
 		case pays && quotaworkload.HoldsQuota(w):
-			s.tendHolder(j, growth, sizes, k)
+			s.reconcileHolder(j, growth, sizes, k)
 		case pays:
-			s.askAgain(j, growth, podSets(st, func(i int) int32 { return sizes[i].Growths[k] }))
+			s.requestAgain(j, growth, podSets(st, func(i int) int32 { return sizes[i].Growths[k] }))
 		case !quotaworkload.HoldsQuota(w) || isSettled(j, st, sizes):
 			s.dropGrowth(j, growth)
 		}
@@ -163,8 +163,8 @@ func podSets(st *stage, count func(podSet int) int32) []kueue.PodSet {
 	return all
 }
 
-// tendHolder reconciles a growth that holds quota for pods which the JobSet still wants.
-func (s *simulation) tendHolder(j *job, growth payer, sizes []elastic.Size, k int) {
+// reconcileHolder reconciles a growth that holds quota for pods which the JobSet still wants.
+func (s *simulation) reconcileHolder(j *job, growth workloadRef, sizes []elastic.Size, k int) {
 	s.reclaim(j, growth, sizes, func(z elastic.Size) int32 { return z.Growths[k] })
 	w := s.objects.workloads[growth.key]
 	switch {
@@ -175,7 +175,7 @@ func (s *simulation) tendHolder(j *job, growth payer, sizes []elastic.Size, k in
 		after := s.giveBack(w)
 		after.Status.ReclaimablePods = nil
 		s.put(after)
-		s.agenda.add(s.now, func() { s.lead(j) })
+		s.eventQueue.add(s.now, func() { s.reconcileJob(j) })
 	}
 }
 
@@ -204,18 +204,18 @@ func (s *simulation) resizeJobs(j *job, st *stage, sizes []elastic.Size) {
 		p.cut(now)
 		cuts := p.cuts
 		// The remaining pods may all have succeeded.
-		s.agenda.add(s.now, func() { s.lead(j) })
-		s.agenda.add(s.now+j.StopAfter, func() {
+		s.eventQueue.add(s.now, func() { s.reconcileJob(j) })
+		s.eventQueue.add(s.now+j.StopAfter, func() {
 			if j.pods[name] == p && p.cuts == cuts {
 				p.lingering = 0
-				s.lead(j)
+				s.reconcileJob(j)
 			}
 		})
 	}
 }
 
 // reclaim reports as reclaimable the pods for which a quota Workload is no longer needed, once these have terminated.
-func (s *simulation) reclaim(j *job, p payer, sizes []elastic.Size, paysFor func(elastic.Size) int32) {
+func (s *simulation) reclaim(j *job, p workloadRef, sizes []elastic.Size, paysFor func(elastic.Size) int32) {
 	after := s.objects.workloads[p.key].DeepCopy()
 	differs := false
 	for i := range p.stage.PodSets {
@@ -235,7 +235,7 @@ func (s *simulation) reclaim(j *job, p payer, sizes []elastic.Size, paysFor func
 
 // ask creates a quota Workload for pods of a stage that no quota Workload pays for, on the flavors of the stage.
 func (s *simulation) ask(j *job, st *stage, podSets []kueue.PodSet) {
-	growth := payer{stage: st, growth: 1}
+	growth := workloadRef{stage: st, growth: 1}
 	for _, other := range st.growths {
 		growth.growth = max(growth.growth, other.growth+1)
 	}
@@ -250,8 +250,8 @@ func (s *simulation) ask(j *job, st *stage, podSets []kueue.PodSet) {
 	s.enter(j, growth, w)
 }
 
-// askAgain updates a growth that holds no quota to the pods that are missing now.
-func (s *simulation) askAgain(j *job, growth payer, podSets []kueue.PodSet) {
+// requestAgain updates a growth that holds no quota to the pods that are missing now.
+func (s *simulation) requestAgain(j *job, growth workloadRef, podSets []kueue.PodSet) {
 	w := s.objects.workloads[growth.key]
 	if counts(w.Spec.PodSets) == counts(podSets) && len(w.Spec.PodSets) == len(podSets) {
 		return
@@ -282,7 +282,7 @@ func (s *simulation) dropGrowths(j *job, st *stage) {
 	}
 }
 
-func (s *simulation) dropGrowth(j *job, growth payer) {
+func (s *simulation) dropGrowth(j *job, growth workloadRef) {
 	s.say("drop %s", j.subject(growth))
 	s.drop(growth)
 }

@@ -42,8 +42,8 @@ type stage struct {
 	*stageplan.Stage
 	index int
 	// own is the quota Workload of the stage, and growths those of the pods by which it has grown, the oldest first.
-	own     payer
-	growths []payer
+	own     workloadRef
+	growths []workloadRef
 	// gates of the user.
 	gates []string
 	// isOpen is sticky: a stage that has been opened stays open for the attempt, until it is evicted.
@@ -56,17 +56,17 @@ type stage struct {
 	starts int
 }
 
-// A payer is a quota Workload of a job.
-type payer struct {
+// A workloadRef is a quota Workload of a job.
+type workloadRef struct {
 	key   admission.StageKey
 	stage *stage
 	// growth is its number, or 0 for that of the stage itself.
 	growth int
 }
 
-// payers are all quota Workloads of a job, those of a stage before those of its growths.
-func (j *job) payers() []payer {
-	var all []payer
+// workloadRefs are all quota Workloads of a job, those of a stage before those of its growths.
+func (j *job) workloadRefs() []workloadRef {
+	var all []workloadRef
 	for _, st := range j.stages {
 		all = append(append(all, st.own), st.growths...)
 	}
@@ -74,7 +74,7 @@ func (j *job) payers() []payer {
 }
 
 // subject returns the name of a quota Workload in the timeline: after its stage.
-func (j *job) subject(p payer) string {
+func (j *job) subject(p workloadRef) string {
 	switch {
 	case !j.IsJobSet:
 		return j.Name
@@ -96,7 +96,7 @@ func (s *simulation) submit(submission scenario.Submission) error {
 	}
 	for i := range sub.Plan.Stages {
 		st := &stage{Stage: &sub.Plan.Stages[i], index: i, gates: sub.Gates}
-		st.own = payer{key: admission.StageKey{Namespace: sub.Namespace, Name: sub.Name}, stage: st}
+		st.own = workloadRef{key: admission.StageKey{Namespace: sub.Namespace, Name: sub.Name}, stage: st}
 		if sub.IsJobSet {
 			st.own.key.Name += "-" + st.Name
 		}
@@ -139,7 +139,7 @@ func (s *simulation) create(j *job, st *stage) {
 }
 
 // newWorkload returns a quota Workload without requests.
-func (j *job) newWorkload(p payer) *kueue.Workload {
+func (j *job) newWorkload(p workloadRef) *kueue.Workload {
 	w := &kueue.Workload{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: p.key.Namespace, Name: p.key.Name, Annotations: map[string]string{}, OwnerReferences: j.owners(),
@@ -164,7 +164,7 @@ func podSet(st *stage, i int, count int32) kueue.PodSet {
 }
 
 // enter writes a quota Workload for the first time.
-func (s *simulation) enter(j *job, p payer, w *kueue.Workload) {
+func (s *simulation) enter(j *job, p workloadRef, w *kueue.Workload) {
 	for _, setting := range j.settings {
 		if j.concerns(setting.Target, p) {
 			// The fields were validated when the scenario was read.
@@ -190,7 +190,7 @@ func (j *job) includes(t scenario.Target, st *stage) bool {
 }
 
 // concerns reports whether a target names a quota Workload: the job names all, and a stage its own.
-func (j *job) concerns(t scenario.Target, p payer) bool {
+func (j *job) concerns(t scenario.Target, p workloadRef) bool {
 	return t.Part == "" || t.Growth == p.growth && j.includes(t, p.stage)
 }
 
@@ -231,7 +231,7 @@ func (s *simulation) put(w *kueue.Workload) {
 	s.objects.stamp(w, s.time())
 	key := keyOf(w)
 	s.objects.workloads[key] = w
-	s.lives.add(key)
+	s.workQueue.add(key)
 	s.observe(admission.WorkloadObserved{Workload: w.DeepCopy()})
 }
 
@@ -240,17 +240,17 @@ func keyOf(w *kueue.Workload) admission.StageKey {
 }
 
 // drop deletes a quota Workload permanently.
-func (s *simulation) drop(p payer) {
+func (s *simulation) drop(p workloadRef) {
 	if s.objects.workloads[p.key] != nil {
 		delete(s.objects.workloads, p.key)
 		s.observe(admission.WorkloadGone{Key: p.key})
 	}
-	p.stage.growths = slices.DeleteFunc(p.stage.growths, func(growth payer) bool { return growth.key == p.key })
+	p.stage.growths = slices.DeleteFunc(p.stage.growths, func(growth workloadRef) bool { return growth.key == p.key })
 }
 
-// lead reconciles a job, as the stage controller does: it opens stages, releases admitted ones, and only then finishes those that have
+// reconcileJob reconciles a job, as the stage controller does: it opens stages, releases admitted ones, and only then finishes those that have
 // succeeded, so that no other job can take the quota of the next stage.
-func (s *simulation) lead(j *job) {
+func (s *simulation) reconcileJob(j *job) {
 	if j.isDeleted {
 		return
 	}
@@ -258,7 +258,7 @@ func (s *simulation) lead(j *job) {
 		st.isOpen = st.isOpen || j.reached(st)
 	}
 	s.close(j)
-	for _, p := range j.payers() {
+	for _, p := range j.workloadRefs() {
 		if w := s.objects.workloads[p.key]; w != nil && !isFinished(w) {
 			after := w.DeepCopy()
 			isResized := p.growth == 0 && j.fit(p.stage, after)
@@ -269,7 +269,7 @@ func (s *simulation) lead(j *job) {
 	}
 	for _, st := range j.stages {
 		s.leadStage(j, st)
-		s.tend(j, st)
+		s.reconcileGrowths(j, st)
 	}
 	if !j.isOver && j.hasSucceeded() {
 		s.say("complete %s", j.Name)
@@ -363,12 +363,12 @@ func (s *simulation) failJob(j *job, st *stage) {
 func (s *simulation) end(j *job, reason string) {
 	j.isOver = true
 	for _, st := range j.stages {
-		s.tend(j, st)
+		s.reconcileGrowths(j, st)
 		after := time.Duration(0)
 		if st.isReleased {
 			after = j.StopAfter
 		}
-		s.agenda.add(s.now+after, func() {
+		s.eventQueue.add(s.now+after, func() {
 			if w := s.objects.workloads[st.own.key]; w != nil && !isFinished(w) {
 				s.finished(j, st, reason)
 			}
@@ -395,7 +395,7 @@ func (s *simulation) restart(j *job) {
 			s.create(j, st)
 		}
 	}
-	s.lead(j)
+	s.reconcileJob(j)
 }
 
 // isShort reports whether a quota Workload does not pay for any pod of a ReplicatedJob that has to run.
@@ -422,9 +422,9 @@ func (s *simulation) stop(j *job) {
 	}
 	isStopping := j.stopping
 	j.stopping = true
-	s.lead(j)
+	s.reconcileJob(j)
 	if !isStopping {
-		s.agenda.add(s.now+j.StopAfter, func() { s.stopped(j) })
+		s.eventQueue.add(s.now+j.StopAfter, func() { s.stopped(j) })
 	}
 }
 
@@ -435,7 +435,7 @@ func (s *simulation) stopped(j *job) {
 			s.dropGrowths(j, st)
 		}
 	}
-	for _, p := range j.payers() {
+	for _, p := range j.workloadRefs() {
 		w := s.objects.workloads[p.key]
 		switch {
 		case w == nil:
@@ -449,5 +449,5 @@ func (s *simulation) stopped(j *job) {
 			s.put(s.giveBack(w))
 		}
 	}
-	s.lead(j)
+	s.reconcileJob(j)
 }

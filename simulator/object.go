@@ -162,7 +162,7 @@ func (s *simulation) putCohort(object *kueue.Cohort) {
 func (s *simulation) putClusterQueue(object *kueue.ClusterQueue) {
 	s.objects.stamp(object, s.time())
 	s.objects.clusterQueues[object.Name] = object
-	s.lives.addAll(s.objects)
+	s.workQueue.addAll(s.objects)
 	s.observe(admission.ClusterQueueObserved{ClusterQueue: object.DeepCopy()})
 }
 
@@ -170,7 +170,7 @@ func (s *simulation) putLocalQueue(object *kueue.LocalQueue) {
 	s.needNamespace(object.Namespace)
 	s.objects.stamp(object, s.time())
 	s.objects.localQueues[types.NamespacedName{Namespace: object.Namespace, Name: object.Name}] = object
-	s.lives.addAll(s.objects)
+	s.workQueue.addAll(s.objects)
 	s.observe(admission.LocalQueueObserved{LocalQueue: object.DeepCopy()})
 }
 

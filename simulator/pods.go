@@ -84,7 +84,7 @@ func (s *simulation) begin(j *job, st *stage, name string, count int32) {
 	p, start := j.pods[name], st.starts
 	p.batches = append(p.batches, b)
 	later := func(after time.Duration, f func()) {
-		s.agenda.add(s.now+after, func() {
+		s.eventQueue.add(s.now+after, func() {
 			if st.starts == start && st.isReleased && slices.Contains(p.batches, b) && !b.hasSucceeded {
 				f()
 			}
@@ -93,7 +93,7 @@ func (s *simulation) begin(j *job, st *stage, name string, count int32) {
 	if after, ok := j.ReadyAfter(name); ok {
 		later(after, func() {
 			b.isReady = true
-			s.lead(j)
+			s.reconcileJob(j)
 		})
 	}
 	if after, ok := j.RunTime(name); ok {
@@ -103,7 +103,7 @@ func (s *simulation) begin(j *job, st *stage, name string, count int32) {
 				return
 			}
 			b.isReady, b.hasSucceeded = true, true
-			s.lead(j)
+			s.reconcileJob(j)
 		})
 	}
 }

@@ -41,7 +41,7 @@ func Run(s *scenario.Scenario, manifests *Manifests) (*Result, error) {
 		return nil, err
 	}
 	for i := range s.Lines {
-		if err := sim.plan(&s.Lines[i]); err != nil {
+		if err := sim.schedule(&s.Lines[i]); err != nil {
 			return nil, err
 		}
 	}
@@ -55,16 +55,16 @@ func Run(s *scenario.Scenario, manifests *Manifests) (*Result, error) {
 
 // A simulation is one run.
 type simulation struct {
-	config  config
-	engine  *admission.Engine
-	objects *store
-	agenda  agenda
+	config     config
+	engine     *admission.Engine
+	objects    *store
+	eventQueue eventQueue
 	// now is virtual time since the start.
 	now time.Duration
 	// hasRun is true if no event has been planned since the last run line.
-	hasRun bool
-	jobs   map[string]*job
-	lives  lives
+	hasRun    bool
+	jobs      map[string]*job
+	workQueue workQueue
 	// failing are the targets whose next write will fail.
 	failing []scenario.Target
 	out     transcript
@@ -75,7 +75,7 @@ type simulation struct {
 }
 
 func newSimulation() *simulation {
-	return &simulation{objects: newStore(), jobs: map[string]*job{}, lives: newLives()}
+	return &simulation{objects: newStore(), jobs: map[string]*job{}, workQueue: newWorkQueue()}
 }
 
 // start configures the engine and lets it observe the manifests.
@@ -124,8 +124,8 @@ func (s *simulation) crash() {
 	}
 	s.say("crash")
 	s.engine = engine
-	s.lives.forget()
-	s.lives.addAll(s.objects)
+	s.workQueue.forget()
+	s.workQueue.addAll(s.objects)
 	for _, event := range s.objects.events() {
 		s.observe(event)
 	}
@@ -143,7 +143,7 @@ func (s *simulation) instant() error {
 		return nil
 	}
 	for range maxRounds {
-		s.withoutEngine()
+		s.runControllers()
 		if s.problem != nil {
 			return s.problem
 		}
@@ -152,7 +152,7 @@ func (s *simulation) instant() error {
 			s.write(d)
 		}
 		s.writeConsumption()
-		if len(decisions) == 0 && !s.agenda.isDue(s.now) && !s.lives.isDue(s.now) {
+		if len(decisions) == 0 && !s.eventQueue.isDue(s.now) && !s.workQueue.isDue(s.now) {
 			s.audit()
 			return nil
 		}
@@ -177,7 +177,7 @@ func (s *simulation) runUntil(until time.Duration) error {
 		if err := s.instant(); err != nil {
 			return err
 		}
-		for f := s.agenda.report(s.now); f != nil; f = s.agenda.report(s.now) {
+		for f := s.eventQueue.report(s.now); f != nil; f = s.eventQueue.report(s.now) {
 			f()
 		}
 		next, ok := s.next()
@@ -211,8 +211,8 @@ type timed interface {
 
 // next returns the time of the next event.
 func (s *simulation) next() (time.Duration, bool) {
-	next, ok := s.agenda.next()
-	if at, isAwaited := s.lives.next(); isAwaited && (!ok || at < next) {
+	next, ok := s.eventQueue.next()
+	if at, isAwaited := s.workQueue.next(); isAwaited && (!ok || at < next) {
 		next, ok = at, true
 	}
 	engine, isTimed := any(s.engine).(timed)

@@ -68,7 +68,7 @@ func started(t *testing.T, text string) *simulation {
 		t.Fatal(err)
 	}
 	for i := range script.Lines {
-		if err := s.plan(&script.Lines[i]); err != nil {
+		if err := s.schedule(&script.Lines[i]); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -156,18 +156,18 @@ func TestClock(t *testing.T) {
 }
 
 func TestAgenda(t *testing.T) {
-	var a agenda
+	var e eventQueue
 	var got []int
 	for i, at := range []time.Duration{2, 1, 2, 0} {
-		a.add(at, func() { got = append(got, i) })
+		e.add(at, func() { got = append(got, i) })
 	}
-	for f := a.due(1); f != nil; f = a.due(1) {
+	for f := e.due(1); f != nil; f = e.due(1) {
 		f()
 	}
 	if diff := cmp.Diff([]int{3, 1}, got); diff != "" {
 		t.Errorf("by 1: -want +got\n%s", diff)
 	}
-	for f := a.due(2); f != nil; f = a.due(2) {
+	for f := e.due(2); f != nil; f = e.due(2) {
 		f()
 	}
 	if diff := cmp.Diff([]int{3, 1, 0, 2}, got); diff != "" {

@@ -4,15 +4,15 @@ import (
 	"github.com/tranche-dev/tranche/simulator/scenario"
 )
 
-// plan puts a line into the event queue. Reports of the present, and run lines, are executed at once.
-func (s *simulation) plan(line *scenario.Line) error {
+// schedule puts a line into the event queue. Reports of the present, and run lines, are executed at once.
+func (s *simulation) schedule(line *scenario.Line) error {
 	if line.Statement == nil {
 		return nil
 	}
 	at := max(line.At, s.now)
 	later := func(f func() error) {
 		s.hasRun = false
-		s.agenda.add(at, func() {
+		s.eventQueue.add(at, func() {
 			if err := f(); err != nil {
 				s.fail(&scenario.Error{Line: line.Number, Err: err})
 			}
@@ -58,7 +58,7 @@ func (s *simulation) plan(line *scenario.Line) error {
 func (s *simulation) planReport(line *scenario.Line, report func()) error {
 	if line.At > s.now {
 		s.hasRun = false
-		s.agenda.addReport(line.At, report)
+		s.eventQueue.addReport(line.At, report)
 		return nil
 	}
 	if err := s.instant(); err != nil {

@@ -13,38 +13,38 @@ import (
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
-// lives are the quota Workloads whose next step outside of the engine has to be computed. The results are in the objects.
-type lives struct {
+// workQueue are the quota Workloads whose next step outside of the engine has to be computed. The results are in the objects.
+type workQueue struct {
 	// changed have to be reconciled now, and awaited at a time.
 	changed map[admission.StageKey]bool
 	awaited map[admission.StageKey]time.Duration
 }
 
-func newLives() lives {
-	return lives{changed: map[admission.StageKey]bool{}, awaited: map[admission.StageKey]time.Duration{}}
+func newWorkQueue() workQueue {
+	return workQueue{changed: map[admission.StageKey]bool{}, awaited: map[admission.StageKey]time.Duration{}}
 }
 
-func (l *lives) add(key admission.StageKey) { l.changed[key] = true }
+func (w *workQueue) add(key admission.StageKey) { w.changed[key] = true }
 
 // addAll queues every quota Workload, after a change that may concern all of them.
-func (l *lives) addAll(st *store) {
+func (w *workQueue) addAll(st *store) {
 	for key := range st.workloads {
-		l.add(key)
+		w.add(key)
 	}
 }
 
 // forget drops all awaited times, as a manager does that exits.
-func (l *lives) forget() { clear(l.awaited) }
+func (w *workQueue) forget() { clear(w.awaited) }
 
 // isDue reports whether a quota Workload has to be reconciled by now.
-func (l *lives) isDue(now time.Duration) bool {
-	at, isAwaited := l.next()
-	return len(l.changed) > 0 || isAwaited && at <= now
+func (w *workQueue) isDue(now time.Duration) bool {
+	at, isAwaited := w.next()
+	return len(w.changed) > 0 || isAwaited && at <= now
 }
 
 // next returns the time at which a quota Workload has to be reconciled without an event.
-func (l *lives) next() (at time.Duration, isAwaited bool) {
-	for _, one := range l.awaited {
+func (w *workQueue) next() (at time.Duration, isAwaited bool) {
+	for _, one := range w.awaited {
 		if !isAwaited || one < at {
 			at, isAwaited = one, true
 		}
@@ -53,42 +53,42 @@ func (l *lives) next() (at time.Duration, isAwaited bool) {
 }
 
 // due removes and returns the quota Workloads that have to be reconciled by now.
-func (l *lives) due(now time.Duration) []admission.StageKey {
-	for key, at := range l.awaited {
+func (w *workQueue) due(now time.Duration) []admission.StageKey {
+	for key, at := range w.awaited {
 		if at <= now {
-			l.add(key)
+			w.add(key)
 		}
 	}
-	keys := slices.SortedFunc(maps.Keys(l.changed), compareKeys)
-	clear(l.changed)
+	keys := slices.SortedFunc(maps.Keys(w.changed), compareKeys)
+	clear(w.changed)
 	for _, key := range keys {
-		delete(l.awaited, key)
+		delete(w.awaited, key)
 	}
 	return keys
 }
 
-// withoutEngine does all due work that the engine need not decide.
-func (s *simulation) withoutEngine() {
+// runControllers does all due work that the engine need not decide.
+func (s *simulation) runControllers() {
 	for {
-		for f := s.agenda.due(s.now); f != nil; f = s.agenda.due(s.now) {
+		for f := s.eventQueue.due(s.now); f != nil; f = s.eventQueue.due(s.now) {
 			f()
 		}
-		if !s.lives.isDue(s.now) {
+		if !s.workQueue.isDue(s.now) {
 			return
 		}
-		for _, key := range s.lives.due(s.now) {
+		for _, key := range s.workQueue.due(s.now) {
 			if w := s.objects.workloads[key]; w != nil {
-				s.live(key, w)
+				s.reconcileWorkload(key, w)
 			}
 		}
 	}
 }
 
-// live reconciles a quota Workload, as the controller of quota Workloads does.
-func (s *simulation) live(key admission.StageKey, w *kueue.Workload) {
+// reconcileWorkload reconciles a quota Workload, as the controller of quota Workloads does.
+func (s *simulation) reconcileWorkload(key admission.StageKey, w *kueue.Workload) {
 	step := workloadstatus.Next(s.seen(w), &s.config.WaitForPodsReady, s.time())
 	if step.Again > 0 {
-		s.lives.awaited[key] = s.now + step.Again
+		s.workQueue.awaited[key] = s.now + step.Again
 	}
 	after := w.DeepCopy()
 	switch {
@@ -113,7 +113,7 @@ func (s *simulation) live(key admission.StageKey, w *kueue.Workload) {
 		s.say("admit %s%s", j.subject(p), details(after))
 	}
 	s.put(after)
-	s.lead(j)
+	s.reconcileJob(j)
 }
 
 // seen returns the snapshot on which the next status of a quota Workload depends.
