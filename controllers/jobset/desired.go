@@ -23,17 +23,17 @@ import (
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
-// wanted contains the writes of one reconcile. The order of the fields is the order of the writes.
-type wanted struct {
+// actions contains the writes of one reconcile. The order of the fields is the order of the writes.
+type actions struct {
 	// create has the quota Workloads that are missing.
 	create []*kueue.Workload
 	// evict has quota Workloads that must release their quota because another stage of their JobSet must.
 	evict []evict
 	// change has quota Workloads with wrong gates, attempt, queue or priority.
 	change []change
-	// name is true if the manager must write into the pod templates of the JobSet which scheduler places their gangs, before it starts the
+	// setScheduler is true if the manager must write into the pod templates of the JobSet which scheduler places their gangs, before it starts the
 	// JobSet.
-	name bool
+	setScheduler bool
 	// pause names the stage for which the JobSet is suspended, until the JobSet controller has created the Jobs that start together.
 	pause string
 	// start resumes the JobSet for the first time, or after a pause.
@@ -74,18 +74,18 @@ type wanted struct {
 	// remove has quota Workloads whose stage has to run again, and that do not hold the quota for it: they have finished, or some of their
 	// pods were reclaimed.
 	remove []*kueue.Workload
-	// unpin has quota Workloads whose finalizer is no longer needed: none of their Jobs or pods runs.
-	unpin []*kueue.Workload
+	// removeFinalizers has quota Workloads whose finalizer is no longer needed: none of their Jobs or pods runs.
+	removeFinalizers []*kueue.Workload
 	// drop has quota Workloads that are no longer needed.
 	drop []*kueue.Workload
 	// expired is a quota Workload that has been deactivated for so long that its JobSet is deleted, or nil.
 	expired *kueue.Workload
-	// ask has the quota Workloads for the growths of stages that hold quota.
-	ask []*kueue.Workload
+	// createGrowths has the quota Workloads for the growths of stages that hold quota.
+	createGrowths []*kueue.Workload
 	// awaitsEngine is true if the engine may not have observed yet an admission that the cache shows.
 	awaitsEngine bool
-	// again is when to reconcile again because of gangs that wait for nodes, or of what expires, or zero. No watch may report these.
-	again time.Duration
+	// requeueAfter is when to reconcile again because of gangs that wait for nodes, or of what expires, or zero. No watch may report these.
+	requeueAfter time.Duration
 	// conditions of the JobSet, complete.
 	conditions []metav1.Condition
 	// wait is reported to the user of the JobSet, or nil.
@@ -123,8 +123,8 @@ type progress struct {
 }
 
 // desired computes what to write from the snapshot. It does no I/O.
-func desired(s *seen) *wanted {
-	w := &wanted{}
+func desired(s *snapshot) *actions {
+	w := &actions{}
 	w.decide(s)
 	if s.jobSet != nil {
 		wait := s.gangWait()
@@ -138,7 +138,7 @@ func desired(s *seen) *wanted {
 	return w
 }
 
-func (w *wanted) decide(s *seen) {
+func (w *actions) decide(s *snapshot) {
 	w.decideAboutOrphans(s)
 	if s.jobSet == nil {
 		return
@@ -149,7 +149,7 @@ func (w *wanted) decide(s *seen) {
 		return
 	}
 	if s.isUnqueued {
-		w.leadUnqueued(s)
+		w.reconcileUnqueued(s)
 		return
 	}
 	stages, evicted := stagesOf(s)
@@ -161,8 +161,8 @@ func (w *wanted) decide(s *seen) {
 			w.wrapUp(&stages[i], outcome)
 			w.dropGrowths(&stages[i])
 		} else {
-			w.lead(s, &stages[i], &e)
-			w.tend(s, &stages[i], &e)
+			w.reconcileStage(s, &stages[i], &e)
+			w.reconcileGrowths(s, &stages[i], &e)
 		}
 	}
 	sum := summary(s, stages)
@@ -179,10 +179,10 @@ func (w *wanted) decide(s *seen) {
 	w.startOrPause(s, stages)
 	if w.start && s.isMisnamed() {
 		// Pod templates can be changed only while the JobSet is suspended.
-		w.name, w.start = true, false
+		w.setScheduler, w.start = true, false
 	}
 	if e.complete {
-		w.giveBackEvicted(stages)
+		w.releaseQuotaOfEvicted(stages)
 	}
 	w.ended = w.endedHolds(s, stages)
 	if evicted != nil {
@@ -192,13 +192,13 @@ func (w *wanted) decide(s *seen) {
 }
 
 // decideAboutOrphans stops the Jobs and pods that earlier JobSets of the name have left, and pods that no Job ends.
-func (w *wanted) decideAboutOrphans(s *seen) {
-	for uid, b := range s.orphans {
+func (w *actions) decideAboutOrphans(s *snapshot) {
+	for uid, o := range s.orphans {
 		if s.leaving != nil && s.leaving.UID == uid {
-			w.leave(b)
+			w.leave(o)
 		}
-		w.endAbandoned(b)
-		w.retire(b)
+		w.endAbandoned(o)
+		w.retire(o)
 	}
 	if !s.isUnqueued {
 		w.endAbandoned(s.mine)
@@ -206,7 +206,7 @@ func (w *wanted) decideAboutOrphans(s *seen) {
 }
 
 // refuse reports a JobSet that has no plan.
-func (w *wanted) refuse(s *seen) {
+func (w *actions) refuse(s *snapshot) {
 	told := conditions.StageAdmitted
 	w.conditions = conditions.JobSetRefused(s.jobSet, s.refusal)
 	if s.isUnqueued {
@@ -219,20 +219,20 @@ func (w *wanted) refuse(s *seen) {
 }
 
 // retire deletes the quota Workloads of a JobSet that does not exist, or has no valid plan, once its pods have terminated.
-func (w *wanted) retire(b belongings) {
-	if len(b.pods) > 0 || slices.ContainsFunc(b.jobs, childjob.HasPods) {
+func (w *actions) retire(o ownedObjects) {
+	if len(o.pods) > 0 || slices.ContainsFunc(o.jobs, childjob.HasPods) {
 		return
 	}
-	w.drop = append(w.drop, b.workloads...)
+	w.drop = append(w.drop, o.workloads...)
 }
 
 // wrapUp finishes a stage of a finished JobSet.
-func (w *wanted) wrapUp(st *stage, outcome metav1.Condition) {
+func (w *actions) wrapUp(st *stage, outcome metav1.Condition) {
 	if st.workload == nil || st.hasPods {
 		return
 	}
 	if quotaworkload.IsTrue(st.workload, kueue.WorkloadFinished) || !st.workload.DeletionTimestamp.IsZero() {
-		w.unpinOnce(st.workload)
+		w.removeFinalizerOnce(st.workload)
 		return
 	}
 	outcome = st.outcome(outcome)
@@ -254,47 +254,47 @@ func (st *stage) outcome(jobSet metav1.Condition) metav1.Condition {
 	return jobSet
 }
 
-// unpinOnce removes the finalizer of a quota Workload, and does nothing if it has none.
-func (w *wanted) unpinOnce(workload *kueue.Workload) {
+// removeFinalizerOnce removes the finalizer of a quota Workload, and does nothing if it has none.
+func (w *actions) removeFinalizerOnce(workload *kueue.Workload) {
 	if slices.Contains(workload.Finalizers, kueue.ResourceInUseFinalizerName) {
-		w.unpin = append(w.unpin, workload)
+		w.removeFinalizers = append(w.removeFinalizers, workload)
 	}
 }
 
-// lead reconciles one stage of a JobSet that has not finished.
-func (w *wanted) lead(s *seen, st *stage, e *eviction) {
+// reconcileStage reconciles one stage of a JobSet that has not finished.
+func (w *actions) reconcileStage(s *snapshot, st *stage, e *eviction) {
 	switch {
 	case st.workload == nil:
 		w.create = append(w.create, newWorkload(s, st))
 	case !st.workload.DeletionTimestamp.IsZero():
-		w.letGo(s, st)
-		e.complete = e.complete && !st.goesBack
-	case st.goesBack:
-		w.goBack(s, st, e)
+		w.handleDeleted(s, st)
+		e.complete = e.complete && !st.mustRelease
+	case st.mustRelease:
+		w.releaseEvicted(s, st, e)
 	case quotaworkload.IsTrue(st.workload, kueue.WorkloadFinished):
 		if st.mustRunAgain() {
 			w.remove = append(w.remove, st.workload)
 		} else if !st.hasPods && w.isSettled(s, st.workload) {
-			w.unpinOnce(st.workload)
+			w.removeFinalizerOnce(st.workload)
 		}
 	default:
 		w.advance(s, st)
 	}
 }
 
-// letGo handles a quota Workload that a user has deleted: it holds the Jobs of the stage again, as after an eviction, and then removes the
+// handleDeleted handles a quota Workload that a user has deleted: it holds the Jobs of the stage again, as after an eviction, and then removes the
 // finalizer of the quota Workload. The next reconcile creates a new one.
-func (w *wanted) letGo(s *seen, st *stage) {
+func (w *actions) handleDeleted(s *snapshot, st *stage) {
 	gone := !st.hasPods
 	if !quotaworkload.IsTrue(st.workload, kueue.WorkloadFinished) {
 		gone = w.stop(s, st)
 	}
 	if gone {
-		w.unpinOnce(st.workload)
+		w.removeFinalizerOnce(st.workload)
 	}
 }
 
-func (w *wanted) advance(s *seen, st *stage) {
+func (w *actions) advance(s *snapshot, st *stage) {
 	if st.opensAgain() {
 		w.progress = append(w.progress, progress{stage: st.Name, workload: st.workload, ready: workloadstatus.PodsNotStarted()})
 		return
@@ -333,13 +333,13 @@ func (w *wanted) advance(s *seen, st *stage) {
 	if ready, news := st.readinessNews(); news {
 		w.progress = append(w.progress, progress{stage: st.Name, workload: st.workload, ready: ready})
 	}
-	if w.gatherGangs(s, st) && !st.decided && !st.awaitsJobs {
+	if w.ensureGangs(s, st) && !st.decided && !st.awaitsJobs {
 		w.releaseJobs(s, st)
 	}
 }
 
 // suspend releases the quota of a stage whose JobSet was suspended by its user, once none of its pods is left.
-func (w *wanted) suspend(s *seen, st *stage) {
+func (w *actions) suspend(s *snapshot, st *stage) {
 	w.forgetReadiness(st)
 	w.resizeGangs(s, st)
 	if st.holdsQuota() && !st.hasPods && len(st.growths) == 0 && slices.Contains(quotaworkload.Gates(st.workload), apis.SuspendedGate) {
@@ -348,8 +348,8 @@ func (w *wanted) suspend(s *seen, st *stage) {
 }
 
 // forgetReadiness records, for a stage whose Jobs are held again, that its pods have not started.
-func (w *wanted) forgetReadiness(st *stage) {
-	if ready := workloadstatus.PodsNotStarted(); st.hasSpoken() && !conditions.Has(st.workload.Status.Conditions, ready) {
+func (w *actions) forgetReadiness(st *stage) {
+	if ready := workloadstatus.PodsNotStarted(); st.reportsReadiness() && !conditions.Has(st.workload.Status.Conditions, ready) {
 		w.progress = append(w.progress, progress{stage: st.Name, workload: st.workload, ready: ready})
 	}
 }
@@ -358,7 +358,7 @@ func (w *wanted) forgetReadiness(st *stage) {
 // was not created from the JobSet. A Job also stays held while a pod may still run that it created before it was held, or that a deleted
 // Job of its name created: the quota of the stage pays for that pod until it has terminated. The Jobs of a gang wait together, and those
 // with terminated pods are recreated.
-func (w *wanted) releaseJobs(s *seen, st *stage) {
+func (w *actions) releaseJobs(s *snapshot, st *stage) {
 	rel := release{stage: st.Name}
 	if st.workload != nil {
 		rel.queue, rel.workload = string(st.workload.Status.Admission.ClusterQueue), st.workload
@@ -391,7 +391,7 @@ func (w *wanted) releaseJobs(s *seen, st *stage) {
 }
 
 // released returns a Job as it must be to run, with the fields of its gang.
-func (st *stage) released(s *seen, job *batchv1.Job, placed []childjob.Update) (*batchv1.Job, error) {
+func (st *stage) released(s *snapshot, job *batchv1.Job, placed []childjob.Update) (*batchv1.Job, error) {
 	if s.isUnqueued {
 		return childjob.ReleasedUnqueued(job, placed...)
 	}
@@ -401,7 +401,7 @@ func (st *stage) released(s *seen, job *batchv1.Job, placed []childjob.Update) (
 
 // concludeJobs selects held Jobs that only have to end. They create no more pods, so it does not matter whether their stage holds quota;
 // but the stage keeps its quota until they have ended.
-func (w *wanted) concludeJobs(st *stage) {
+func (w *actions) concludeJobs(st *stage) {
 	for _, job := range st.jobs {
 		if childjob.CannotEnd(job) {
 			w.conclude = append(w.conclude, job)

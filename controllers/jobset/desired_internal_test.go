@@ -141,7 +141,7 @@ func TestDesired(t *testing.T) {
 }
 
 // build turns the words into objects.
-func (w world) build(t *testing.T) *seen {
+func (w world) build(t *testing.T) *snapshot {
 	t.Helper()
 	js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns", Name: "js", UID: "js-uid", Labels: map[string]string{apis.QueueLabel: "queue"}, Annotations: map[string]string{},
@@ -168,7 +168,7 @@ func (w world) build(t *testing.T) *seen {
 	if w.over != "" {
 		js.Status.Conditions = []metav1.Condition{{Type: string(w.over), Status: metav1.ConditionTrue}}
 	}
-	s := &seen{
+	s := &snapshot{
 		key: types.NamespacedName{Namespace: "ns", Name: "js"}, jobSet: js, plan: planOf(t, js), charged: map[types.UID]bool{}, now: time.Now(),
 		flavors: map[kueue.ResourceFlavorReference]*kueue.ResourceFlavor{"a100": {Spec: kueue.ResourceFlavorSpec{NodeLabels: map[string]string{"node": "a100"}}}},
 	}
@@ -209,7 +209,7 @@ func jobSpec(cpus string) batchv1.JobSpec {
 }
 
 // workload returns the quota Workload of a stage as the controller would create it, changed as the words say.
-func (w world) workload(s *seen, index int, words []string) *kueue.Workload {
+func (w world) workload(s *snapshot, index int, words []string) *kueue.Workload {
 	has := func(word string) bool { return slices.Contains(words, word) }
 	st := &stage{Stage: &s.plan.Stages[index], index: index, open: !has("closed")}
 	workload := newWorkload(s, st)
@@ -331,7 +331,7 @@ func (w world) job(name, replicatedJob string, words []string) *batchv1.Job {
 }
 
 // render turns the actions into lines, in the order of the writes.
-func render(w *wanted) []string {
+func render(w *actions) []string {
 	var lines []string
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
 	for _, x := range w.create {
@@ -352,7 +352,7 @@ func render(w *wanted) []string {
 			add("gate %s=%s", x.after.Name, x.after.Annotations[apis.AdmissionGatedByAnnotation])
 		}
 	}
-	if w.name {
+	if w.setScheduler {
 		add("name")
 	}
 	if w.pause != "" {
@@ -414,12 +414,12 @@ func render(w *wanted) []string {
 	for _, group := range []struct {
 		verb      string
 		workloads []*kueue.Workload
-	}{{"give back", w.giveBack}, {"remove", w.remove}, {"unpin", w.unpin}, {"drop", w.drop}} {
+	}{{"give back", w.giveBack}, {"remove", w.remove}, {"unpin", w.removeFinalizers}, {"drop", w.drop}} {
 		for _, x := range group.workloads {
 			add("%s %s", group.verb, x.Name)
 		}
 	}
-	for _, x := range w.ask {
+	for _, x := range w.createGrowths {
 		add("ask %s=%d on %s", x.Labels[apis.GrowthLabel], x.Spec.PodSets[0].Count, x.Annotations[apis.FlavorsAnnotation])
 	}
 	for _, x := range w.complaints {

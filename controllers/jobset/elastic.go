@@ -24,14 +24,14 @@ import (
 // stage releases its quota. The stage then queues for all of its pods.
 
 // measure computes which quota Workloads pay for the pods of a stage.
-func (st *stage) measure(s *seen) {
+func (st *stage) measure(s *snapshot) {
 	st.sizes = make([]elastic.Size, len(st.PodSets))
 	for i := range st.PodSets {
 		st.sizes[i] = st.sizeOf(s, i)
 	}
 }
 
-func (st *stage) sizeOf(s *seen, podSet int) elastic.Size {
+func (st *stage) sizeOf(s *snapshot, podSet int) elastic.Size {
 	name, want, live := st.PodSets[podSet].Name, st.podsPerJob(podSet), st.live(s, podSet)
 	if live == 0 || !st.isScaled(s.jobSet, podSet) {
 		return elastic.Fixed(want, live, len(st.growths))
@@ -49,7 +49,7 @@ func (st *stage) sizeOf(s *seen, podSet int) elastic.Size {
 
 // live returns how many Jobs of a pod set need their quota: all that have not succeeded. A gang of several Jobs also keeps the quota of
 // succeeded Jobs, because it would need that quota again after an eviction.
-func (st *stage) live(s *seen, podSet int) int32 {
+func (st *stage) live(s *snapshot, podSet int) int32 {
 	name := st.PodSets[podSet].Name
 	live := st.tallies[name].replicas
 	if restartsWhole(s.jobSet, name) {
@@ -85,7 +85,7 @@ func isElastic(js *jobsetapi.JobSet, replicatedJob string) bool {
 }
 
 // isSettled reports whether no pod of a pod set runs, or may still be created, beyond the quota that the stage holds now.
-func (st *stage) isSettled(s *seen, podSet int) bool {
+func (st *stage) isSettled(s *snapshot, podSet int) bool {
 	name, limit := st.PodSets[podSet].Name, st.sizes[podSet].Now
 	if st.workload == nil || len(st.growths) == 0 && elastic.Charged(st.workload, name, 0) <= st.PodSets[podSet].Count {
 		return true
@@ -104,7 +104,7 @@ func (st *stage) isSettled(s *seen, podSet int) bool {
 	return true
 }
 
-func (st *stage) isSettledWhole(s *seen) bool {
+func (st *stage) isSettledWhole(s *snapshot) bool {
 	for i := range st.PodSets {
 		if !st.isSettled(s, i) {
 			return false
@@ -126,7 +126,7 @@ func (st *stage) hasOutgrown(js *jobsetapi.JobSet) bool {
 
 // resize changes a quota Workload that holds no quota so that it asks for the current number of pods. Its reclaimable pods must be right
 // before, or too few pods would count in between.
-func (st *stage) resize(s *seen, workload *kueue.Workload) {
+func (st *stage) resize(s *snapshot, workload *kueue.Workload) {
 	if _, differs := st.reclaimNews(s); differs || st.holdsQuota() {
 		return
 	}

@@ -49,7 +49,7 @@ func TestEnding(t *testing.T) {
 
 // newGangs returns a JobSet of a driver and two workers, in its second attempt, which asks for gangs in these two places. Its Jobs are
 // held.
-func newGangs(t *testing.T, provider shapes.Provider, jobSet, workers jobsetapi.GangMode) (*seen, *stage) {
+func newGangs(t *testing.T, provider shapes.Provider, jobSet, workers jobsetapi.GangMode) (*snapshot, *stage) {
 	t.Helper()
 	js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "js", UID: "js-uid"}}
 	js.Status.Restarts = 1
@@ -59,7 +59,7 @@ func newGangs(t *testing.T, provider shapes.Provider, jobSet, workers jobsetapi.
 		js.Spec.ReplicatedJobs = append(js.Spec.ReplicatedJobs, member)
 	}
 	js.Spec.ReplicatedJobs[1].GangConfig = &jobsetapi.GangConfig{GangMode: workers}
-	s, st := &seen{jobSet: js}, &stage{}
+	s, st := &snapshot{jobSet: js}, &stage{}
 	for _, name := range []string{"driver-0", "workers-0", "workers-1"} {
 		role, index := name[:len(name)-2], name[len(name)-1:]
 		st.jobs = append(st.jobs, &batchv1.Job{

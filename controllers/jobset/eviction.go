@@ -56,7 +56,7 @@ func markEvicted(stages []stage) *stage {
 	}
 	for i := range stages {
 		st := &stages[i]
-		st.jobSetEvicted, st.goesBack = true, goesBack(*st)
+		st.jobSetEvicted, st.mustRelease = true, goesBack(*st)
 	}
 	return cause
 }
@@ -76,8 +76,8 @@ func (st *stage) isDeactivated() bool {
 	return st.workload != nil && workloadstatus.IsShutOut(st.workload)
 }
 
-// goBack takes the next step of the eviction of one stage.
-func (w *wanted) goBack(s *seen, st *stage, e *eviction) {
+// releaseEvicted takes the next step of the eviction of one stage.
+func (w *actions) releaseEvicted(s *snapshot, st *stage, e *eviction) {
 	if after := st.adjusted(s); after != nil {
 		w.change = append(w.change, change{st.workload, after, st.isGated() && st.open})
 	}
@@ -91,7 +91,7 @@ func (w *wanted) goBack(s *seen, st *stage, e *eviction) {
 
 // stop holds the Jobs of a stage again, and has Jobs recreated that would not start from their beginning. It reports whether none of the
 // Jobs runs and none has to be changed.
-func (w *wanted) stop(s *seen, st *stage) bool {
+func (w *actions) stop(s *snapshot, st *stage) bool {
 	stopped := !st.hasPods
 	for _, job := range st.jobs {
 		switch {
@@ -111,11 +111,11 @@ func (w *wanted) stop(s *seen, st *stage) bool {
 	return stopped
 }
 
-// giveBackEvicted releases the quota of the evicted stages, the last stage first: so no stage is admitted before the stages that wait for
+// releaseQuotaOfEvicted releases the quota of the evicted stages, the last stage first: so no stage is admitted before the stages that wait for
 // it are gated and hold no quota.
-func (w *wanted) giveBackEvicted(stages []stage) {
+func (w *actions) releaseQuotaOfEvicted(stages []stage) {
 	for i := range slices.Backward(stages) {
-		if st := &stages[i]; st.goesBack {
+		if st := &stages[i]; st.mustRelease {
 			w.giveBack = append(w.giveBack, st.workload)
 		}
 	}

@@ -27,9 +27,9 @@ import (
 	"github.com/tranche-dev/tranche/controllers/gangobjects"
 )
 
-// gatherGangs makes sure that the objects of a stage's gangs exist before its Jobs start, and reports whether the Jobs may start. Objects
+// ensureGangs makes sure that the objects of a stage's gangs exist before its Jobs start, and reports whether the Jobs may start. Objects
 // that no longer fit stay while pods still use them.
-func (w *wanted) gatherGangs(s *seen, st *stage) bool {
+func (w *actions) ensureGangs(s *snapshot, st *stage) bool {
 	if wrong := s.gangs.Wrong(st.index); len(wrong) > 0 && !st.hasPods {
 		w.disperse = append(w.disperse, wrong...)
 		return false
@@ -53,7 +53,7 @@ type gathering struct {
 
 // isResizing reports whether the JobSet controller still has to resize a Job of a gang. Kubernetes rejects that resize once the gang has a
 // PodGroup.
-func (st *stage) isResizing(s *seen) bool {
+func (st *stage) isResizing(s *snapshot) bool {
 	return slices.ContainsFunc(st.jobs, func(job *batchv1.Job) bool {
 		index, ok := childjob.Index(job)
 		return ok && s.gangs != nil && childjob.IsHeld(job) && childjob.IsIndexed(&job.Spec) && s.gangs.ObjectOf(replicatedJobOf(job), index) != "" &&
@@ -63,7 +63,7 @@ func (st *stage) isResizing(s *seen) bool {
 
 // resizeGangs deletes the objects of gangs of a suspended JobSet whose size has changed. While the PodGroup of the old size exists, the
 // JobSet controller can neither resize their Jobs nor, since the resize fails first, suspend them.
-func (w *wanted) resizeGangs(s *seen, st *stage) {
+func (w *actions) resizeGangs(s *snapshot, st *stage) {
 	wrong := s.gangs.Wrong(st.index)
 	if len(wrong) == 0 {
 		return
@@ -84,7 +84,7 @@ func (w *wanted) resizeGangs(s *seen, st *stage) {
 //
 // suspended, and resumed before the workers have terminated:  driver held, workers held -> both are released when the last worker has
 // terminated.
-func (st *stage) ending(s *seen) map[string]bool {
+func (st *stage) ending(s *snapshot) map[string]bool {
 	held := map[string]*batchv1.Job{}
 	for _, job := range st.jobs {
 		if childjob.IsHeld(job) {
@@ -118,7 +118,7 @@ func (st *stage) ending(s *seen) map[string]bool {
 // spent returns the Jobs that keep gangs from starting as a whole, and the names of these gangs: some of their pods succeeded before the
 // JobSet was suspended, and fewer pods are left than the gang requires. Schedulers do not count terminated pods, so the others would wait
 // forever. spent leaves out gangs of which a Job runs. The failure policy of the JobSet handles Jobs that have failed or are about to fail.
-func (st *stage) spent(s *seen, ending map[string]bool) (jobs []*batchv1.Job, gangs map[string]bool) {
+func (st *stage) spent(s *snapshot, ending map[string]bool) (jobs []*batchv1.Job, gangs map[string]bool) {
 	runs, starts := map[string]bool{}, map[string]bool{}
 	for _, job := range st.jobs {
 		gang := s.gangOf(job)
@@ -143,7 +143,7 @@ func podsLeft(job *batchv1.Job) int32 {
 }
 
 // gangOf returns the name of the gang of a Job, or "".
-func (s *seen) gangOf(job *batchv1.Job) string {
+func (s *snapshot) gangOf(job *batchv1.Job) string {
 	index, ok := childjob.Index(job)
 	if !ok || s.gangs == nil {
 		return ""
@@ -153,7 +153,7 @@ func (s *seen) gangOf(job *batchv1.Job) string {
 
 // gangUpdates returns the labels and annotations that put the pods of a Job into their gang. They are not known if the Job belongs to
 // another attempt than the status of the JobSet.
-func (s *seen) gangUpdates(job *batchv1.Job) (updates []childjob.Update, known bool) {
+func (s *snapshot) gangUpdates(job *batchv1.Job) (updates []childjob.Update, known bool) {
 	index, ok := childjob.Index(job)
 	if !ok || s.gangs == nil {
 		return nil, true
@@ -177,7 +177,7 @@ func jobRestartsOf(js *jobsetapi.JobSet, replicatedJob string, index int32) int3
 }
 
 // withGangs adds the conditions that report the gangs of the JobSet.
-func withGangs(s *seen, all []metav1.Condition, wait gangWait) []metav1.Condition {
+func withGangs(s *snapshot, all []metav1.Condition, wait gangWait) []metav1.Condition {
 	reason, message := gangNews(s)
 	if wait.reason != "" && (reason == conditions.GangsKept || reason == conditions.GangsOfUser) {
 		reason, message = wait.reason, wait.message
@@ -186,7 +186,7 @@ func withGangs(s *seen, all []metav1.Condition, wait gangWait) []metav1.Conditio
 	return conditions.WithGangs(s.jobSet, all, reason, message)
 }
 
-func gangNews(s *seen) (reason, message string) {
+func gangNews(s *snapshot) (reason, message string) {
 	switch {
 	case s.jobSet.Spec.Scheduling != nil:
 		return conditions.GangsOfJobSet, "spec.scheduling makes the JobSet controller keep the objects of its gangs: Tranche keeps none, and gangConfig changes nothing"
@@ -233,7 +233,7 @@ func notServed(keeper *gangobjects.Keeper) string {
 
 // namelessJob returns the first Job of the attempt that should be in a gang and lacks a field that can be set only at creation, and the
 // name of that field.
-func (s *seen) namelessJob() (name, field string) {
+func (s *snapshot) namelessJob() (name, field string) {
 	for _, job := range s.mine.jobs {
 		index, ok := childjob.Index(job)
 		if !ok || job.Labels[restartAttemptLabel] != attemptOf(s.jobSet) || name != "" && name < job.Name || s.isOfOtherScheduler(job) {
@@ -246,9 +246,9 @@ func (s *seen) namelessJob() (name, field string) {
 	return name, field
 }
 
-// gather creates the objects of gangs, and updates those that have drifted. If the objects of one stage cannot be written, only that stage
+// ensureGangs creates the objects of gangs, and updates those that have drifted. If the objects of one stage cannot be written, only that stage
 // waits: other stages may have ended and must release their quota.
-func (r *Reconciler) gather(ctx context.Context, s *seen, w *wanted) error {
+func (r *Reconciler) ensureGangs(ctx context.Context, s *snapshot, w *actions) error {
 	for _, g := range w.gather {
 		err := r.gatherStage(ctx, g)
 		if err == nil {
@@ -256,7 +256,7 @@ func (r *Reconciler) gather(ctx context.Context, s *seen, w *wanted) error {
 		}
 		w.release = slices.DeleteFunc(w.release, func(rel release) bool { return rel.stage == g.stage })
 		if isRefusal(err) {
-			w.tellGangsRefused(s, g.stage, err)
+			w.reportGangsRefused(s, g.stage, err)
 		} else {
 			w.failed = errors.Join(w.failed, err)
 		}
@@ -294,8 +294,8 @@ func isRefusal(err error) bool {
 // started: the CRD was deleted, or the API server has another release. The manager restarts when it notices this (controllers/apiwatch).
 func isUnserved(err error) bool { return apierrors.IsNotFound(err) || apimeta.IsNoMatchError(err) }
 
-// tellGangsRefused reports that a stage waits for gang objects that the API server rejects.
-func (w *wanted) tellGangsRefused(s *seen, stage string, refusal error) {
+// reportGangsRefused reports that a stage waits for gang objects that the API server rejects.
+func (w *actions) reportGangsRefused(s *snapshot, stage string, refusal error) {
 	reason, help := conditions.GangsRefused, "mend what it names, or ask your administrator"
 	if isUnserved(refusal) {
 		reason, help = conditions.GangsNotServed, "ask your administrator to serve the API again"
@@ -310,8 +310,8 @@ func (w *wanted) tellGangsRefused(s *seen, stage string, refusal error) {
 	w.conditions = conditions.WithGangs(s.jobSet, others, reason, why)
 }
 
-// disperse deletes gang objects, except those that are already terminating. It does not wait for their deletion.
-func (r *Reconciler) disperse(ctx context.Context, _ *seen, w *wanted) error {
+// deleteGangs deletes gang objects, except those that are already terminating. It does not wait for their deletion.
+func (r *Reconciler) deleteGangs(ctx context.Context, _ *snapshot, w *actions) error {
 	for _, object := range w.disperse {
 		if object.GetDeletionTimestamp() != nil {
 			continue

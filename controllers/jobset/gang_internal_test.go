@@ -51,7 +51,7 @@ func keeper(t *testing.T, version string) *gangobjects.Keeper {
 }
 
 // asGangs makes a gang of each ReplicatedJob.
-func asGangs(t *testing.T, s *seen) {
+func asGangs(t *testing.T, s *snapshot) {
 	t.Helper()
 	for i := range s.jobSet.Spec.ReplicatedJobs {
 		s.jobSet.Spec.ReplicatedJobs[i].GangConfig = &jobsetapi.GangConfig{GangMode: jobsetapi.GangModeGang}
@@ -61,7 +61,7 @@ func asGangs(t *testing.T, s *seen) {
 	s.gangs = gangsOf(t, s, shapes.Kube{Version: shapes.V1alpha2})
 }
 
-func gangsOf(t *testing.T, s *seen, provider shapes.Provider) *gangobjects.State {
+func gangsOf(t *testing.T, s *snapshot, provider shapes.Provider) *gangobjects.State {
 	t.Helper()
 	shape, err := shapes.New(s.jobSet, s.plan, provider)
 	if err != nil {
@@ -75,7 +75,7 @@ func gangsOf(t *testing.T, s *seen, provider shapes.Provider) *gangobjects.State
 }
 
 // observe makes the objects of a stage exist.
-func observe(s *seen, stage int, change func(*unstructured.Unstructured)) {
+func observe(s *snapshot, stage int, change func(*unstructured.Unstructured)) {
 	for _, object := range s.gangs.Missing(stage) {
 		object = object.DeepCopy()
 		if change != nil && object.GetKind() == "PodGroup" {
@@ -92,7 +92,7 @@ func TestDesiredGangs(t *testing.T) {
 	}
 	cases := map[string]struct {
 		world world
-		there func(*seen)
+		there func(*snapshot)
 		want  []string
 	}{
 		"the gangs of an admitted stage are there before its Jobs run": {
@@ -101,7 +101,7 @@ func TestDesiredGangs(t *testing.T) {
 		},
 		"they are made once": {
 			world: world{workloads: admitted, jobs: map[string]string{"init": "held"}},
-			there: func(s *seen) { observe(s, 0, nil) },
+			there: func(s *snapshot) { observe(s, 0, nil) },
 			want:  []string{"start", "release init-0 node=a100"},
 		},
 		"nothing is made for a stage that waits": {
@@ -113,16 +113,16 @@ func TestDesiredGangs(t *testing.T) {
 		},
 		"a gang of another number of pods goes before its Jobs run": {
 			world: world{started: true, workloads: admitted, jobs: map[string]string{"init": "held"}},
-			there: func(s *seen) { observe(s, 0, larger) },
+			there: func(s *snapshot) { observe(s, 0, larger) },
 			want:  []string{"disperse PodGroup js-init-0-r0-jsuid"},
 		},
 		"a gang of another number of pods stays while pods go by it": {
 			world: world{started: true, workloads: admitted, jobs: map[string]string{"init": "running"}, pods: []string{"init"}},
-			there: func(s *seen) { observe(s, 0, larger) },
+			there: func(s *snapshot) { observe(s, 0, larger) },
 		},
 		"what the user has made is left alone": {
 			world: world{started: true, workloads: admitted, jobs: map[string]string{"init": "held"}},
-			there: func(s *seen) {
+			there: func(s *snapshot) {
 				observe(s, 0, func(object *unstructured.Unstructured) {
 					object.SetOwnerReferences(nil)
 					larger(object)
@@ -132,7 +132,7 @@ func TestDesiredGangs(t *testing.T) {
 		},
 		"the gangs of an earlier attempt go": {
 			world: world{started: true, restarts: 1, workloads: admitted, jobs: map[string]string{"init": "held"}},
-			there: func(s *seen) {
+			there: func(s *snapshot) {
 				now := s.gangs
 				s.jobSet.Status.Restarts = 0
 				s.gangs = gangsOf(t, s, shapes.Kube{Version: shapes.V1alpha2})
@@ -146,21 +146,21 @@ func TestDesiredGangs(t *testing.T) {
 		},
 		"those of a JobSet that is over stay with it": {
 			world: world{started: true, over: jobset.JobSetFailed, workloads: map[string]string{"init": "finished", "train": "finished"}},
-			there: func(s *seen) { observe(s, 0, nil) },
+			there: func(s *snapshot) { observe(s, 0, nil) },
 		},
 		"a gang that gets another size while it is suspended is held first": {
 			world: world{started: true, suspended: true, workloads: map[string]string{"init": "admitted suspended", "train": "closed suspended"}, jobs: map[string]string{"init": "running"}, pods: []string{"init"}},
-			there: func(s *seen) { observe(s, 0, larger) },
+			there: func(s *snapshot) { observe(s, 0, larger) },
 			want:  []string{"hold init-0"},
 		},
 		"it goes when its pods have ended": {
 			world: world{started: true, suspended: true, workloads: map[string]string{"init": "suspended", "train": "closed suspended"}, jobs: map[string]string{"init": "held"}},
-			there: func(s *seen) { observe(s, 0, larger) },
+			there: func(s *snapshot) { observe(s, 0, larger) },
 			want:  []string{"disperse PodGroup js-init-0-r0-jsuid"},
 		},
 		"it is not made again before its Jobs have been resized": {
 			world: world{started: true, workloads: admitted, jobs: map[string]string{"init": "held wide"}},
-			there: func(s *seen) {
+			there: func(s *snapshot) {
 				s.mine.jobs[0].Labels[jobset.JobIndexKey] = "0"
 				s.mine.jobs[0].Spec.CompletionMode = new(batchv1.IndexedCompletion)
 			},
@@ -194,39 +194,39 @@ func TestGangNews(t *testing.T) {
 		return job
 	}
 	cases := map[string]struct {
-		change     func(*seen)
+		change     func(*snapshot)
 		wantReason string
 		want       string
 	}{
 		"all is well": {
-			func(s *seen) { s.mine.jobs = []*batchv1.Job{job("js-init-0-r0-jsuid")} }, conditions.GangsKept,
+			func(s *snapshot) { s.mine.jobs = []*batchv1.Job{job("js-init-0-r0-jsuid")} }, conditions.GangsKept,
 			"2 gangs, each with a PodGroup of scheduling.k8s.io/v1alpha2 from when its stage is admitted",
 		},
 		"no provider": {
-			func(s *seen) { s.keeper, s.gangs = nil, nil }, conditions.GangsNotConfigured,
+			func(s *snapshot) { s.keeper, s.gangs = nil, nil }, conditions.GangsNotConfigured,
 			"spec.replicatedJobs[0].gangConfig, spec.replicatedJobs[1].gangConfig: gangs are not placed whole: neither gang.provider in the manager's configuration nor the annotation",
 		},
 		"no API": {
-			func(s *seen) { s.keeper, s.gangs = keeper(t, ""), nil }, conditions.GangsNotServed, "turn on the feature gate GenericWorkload",
+			func(s *snapshot) { s.keeper, s.gangs = keeper(t, ""), nil }, conditions.GangsNotServed, "turn on the feature gate GenericWorkload",
 		},
 		"a gang that cannot be": {
-			func(s *seen) { s.plan, s.gangs, s.refusal = nil, nil, "mend it" }, conditions.GangsMisconfigured, "not placed whole: mend it",
+			func(s *snapshot) { s.plan, s.gangs, s.refusal = nil, nil, "mend it" }, conditions.GangsMisconfigured, "not placed whole: mend it",
 		},
 		"a Job whose pods name no gang": {
-			func(s *seen) { s.mine.jobs = []*batchv1.Job{job("")} }, conditions.GangsNotNamed, `the pods of Job "init-0" have no spec.schedulingGroup`,
+			func(s *snapshot) { s.mine.jobs = []*batchv1.Job{job("")} }, conditions.GangsNotNamed, `the pods of Job "init-0" have no spec.schedulingGroup`,
 		},
 		"gangs that the JobSet controller keeps": {
-			func(s *seen) { s.jobSet.Spec.Scheduling, s.gangs = &runtime.RawExtension{}, nil }, conditions.GangsOfJobSet,
+			func(s *snapshot) { s.jobSet.Spec.Scheduling, s.gangs = &runtime.RawExtension{}, nil }, conditions.GangsOfJobSet,
 			"Tranche keeps none",
 		},
 		"a gang of the user": {
-			func(s *seen) {
+			func(s *snapshot) {
 				observe(s, 0, func(object *unstructured.Unstructured) { object.SetOwnerReferences(nil) })
 			}, conditions.GangsOfUser,
 			`PodGroup "js-init-0-r0-jsuid" was made by somebody else`,
 		},
 		"no gangs": {
-			func(s *seen) {
+			func(s *snapshot) {
 				for i := range s.jobSet.Spec.ReplicatedJobs {
 					s.jobSet.Spec.ReplicatedJobs[i].GangConfig.GangMode = jobsetapi.GangModeOff
 				}

@@ -51,20 +51,20 @@ func (st *stage) holdingGrowths() []*kueue.Workload {
 }
 
 // mayUse reports whether pods may run on the quota of a growth.
-func (s *seen) mayUse(growth *kueue.Workload) bool {
+func (s *snapshot) mayUse(growth *kueue.Workload) bool {
 	return quotaworkload.HoldsQuota(growth) && quotaworkload.IsTrue(growth, kueue.WorkloadAdmitted) && !quotaworkload.IsTrue(growth, kueue.WorkloadEvicted) &&
 		!quotaworkload.IsTrue(growth, kueue.WorkloadFinished) && growth.DeletionTimestamp.IsZero() && len(quotaworkload.Gates(growth)) == 0 && s.charged[growth.UID]
 }
 
 // mayGrow reports whether a stage holds quota and keeps it. A stage that does not queues for all of its pods.
-func (st *stage) mayGrow(s *seen) bool {
+func (st *stage) mayGrow(s *snapshot) bool {
 	w := st.workload
-	return w != nil && w.DeletionTimestamp.IsZero() && st.holdsQuota() && !st.goesBack && !quotaworkload.IsTrue(w, kueue.WorkloadFinished) &&
+	return w != nil && w.DeletionTimestamp.IsZero() && st.holdsQuota() && !st.mustRelease && !quotaworkload.IsTrue(w, kueue.WorkloadFinished) &&
 		!st.succeeded() && !isSuspendedByUser(s.jobSet) && !st.lacksQuota(s)
 }
 
-// tend reconciles the growths of one stage of a JobSet that has not finished.
-func (w *wanted) tend(s *seen, st *stage, e *eviction) {
+// reconcileGrowths reconciles the growths of one stage of a JobSet that has not finished.
+func (w *actions) reconcileGrowths(s *snapshot, st *stage, e *eviction) {
 	if !st.mayGrow(s) {
 		w.dropGrowths(st)
 		e.complete = e.complete && len(st.growths) == 0
@@ -75,14 +75,14 @@ func (w *wanted) tend(s *seen, st *stage, e *eviction) {
 		switch {
 		case !growth.DeletionTimestamp.IsZero():
 			if !quotaworkload.HoldsQuota(growth) || st.isSettledWhole(s) {
-				w.unpinOnce(growth)
+				w.removeFinalizerOnce(growth)
 			}
 		case quotaworkload.IsTrue(growth, kueue.WorkloadFinished) || !st.pays(k):
 			if !quotaworkload.HoldsQuota(growth) || st.isSettledWhole(s) {
 				w.drop = append(w.drop, growth)
 			}
 		default:
-			w.tendOne(s, st, k)
+			w.reconcileGrowth(s, st, k)
 		}
 	}
 	if !st.mayRun(s) || st.decided {
@@ -90,13 +90,13 @@ func (w *wanted) tend(s *seen, st *stage, e *eviction) {
 	}
 	w.resizeJobs(s, st)
 	if growth := newGrowth(s, st); growth != nil {
-		w.ask = append(w.ask, growth)
+		w.createGrowths = append(w.createGrowths, growth)
 	}
 }
 
 // dropGrowths deletes the growths of a stage that is about to release its quota: pending growths at once, the others when no pod of the
 // stage is left.
-func (w *wanted) dropGrowths(st *stage) {
+func (w *actions) dropGrowths(st *stage) {
 	for _, growth := range st.growths {
 		if !quotaworkload.HoldsQuota(growth) || !st.hasPods {
 			w.drop = append(w.drop, growth)
@@ -109,10 +109,10 @@ func (st *stage) pays(growth int) bool {
 	return slices.ContainsFunc(st.sizes, func(z elastic.Size) bool { return z.Growths[growth] > 0 })
 }
 
-// tendOne reconciles a growth that the JobSet still wants.
-func (w *wanted) tendOne(s *seen, st *stage, k int) {
+// reconcileGrowth reconciles a growth that the JobSet still wants.
+func (w *actions) reconcileGrowth(s *snapshot, st *stage, k int) {
 	growth := st.growths[k]
-	spoken := hasSpoken(growth)
+	spoken := reportsReadiness(growth)
 	if st.open && isGated(growth) && quotaworkload.HoldsQuota(growth) && !spoken {
 		w.progress = append(w.progress, progress{stage: st.Name, workload: growth, ready: workloadstatus.PodsNotStarted()})
 		return
@@ -154,7 +154,7 @@ func (st *stage) podSetOf(job *batchv1.Job) int {
 
 // adjustedGrowth returns a growth as it should be, or nil if it is so already. A growth without quota asks for the pods that are missing
 // now.
-func (st *stage) adjustedGrowth(s *seen, k int) *kueue.Workload {
+func (st *stage) adjustedGrowth(s *snapshot, k int) *kueue.Workload {
 	return st.adjust(s, st.growths[k], func(after *kueue.Workload) {
 		if !quotaworkload.HoldsQuota(after) && len(after.Status.ReclaimablePods) == 0 {
 			after.Spec.PodSets = st.podSetsOf(func(z elastic.Size) int32 { return z.Growths[k] })
@@ -176,7 +176,7 @@ func (st *stage) podSetsOf(more func(elastic.Size) int32) []kueue.PodSet {
 }
 
 // newGrowth returns a quota Workload for the pods that no quota Workload pays for, or nil if there are none.
-func newGrowth(s *seen, st *stage) *kueue.Workload {
+func newGrowth(s *snapshot, st *stage) *kueue.Workload {
 	podSets := st.podSetsOf(func(z elastic.Size) int32 { return z.Missing })
 	if len(podSets) == 0 {
 		return nil
@@ -197,7 +197,7 @@ func newGrowth(s *seen, st *stage) *kueue.Workload {
 
 // resizeJobs sizes the running Jobs of a stage to its admitted quota: it enlarges them when a growth was admitted, and shrinks them when a
 // growth must go.
-func (w *wanted) resizeJobs(s *seen, st *stage) {
+func (w *actions) resizeJobs(s *snapshot, st *stage) {
 	g := grow{stage: st.Name}
 	for _, job := range st.jobs {
 		podSet := st.podSetOf(job)
@@ -219,7 +219,7 @@ func (w *wanted) resizeJobs(s *seen, st *stage) {
 }
 
 // growthUpdates returns the pod set updates that Ready AdmissionChecks request for the growths of a stage.
-func (st *stage) growthUpdates(s *seen, podSet int) []childjob.Update {
+func (st *stage) growthUpdates(s *snapshot, podSet int) []childjob.Update {
 	var updates []childjob.Update
 	for _, growth := range st.growths {
 		if s.mayUse(growth) {
@@ -230,12 +230,12 @@ func (st *stage) growthUpdates(s *seen, podSet int) []childjob.Update {
 }
 
 // givesUpPods reports whether growths release quota because Jobs were made smaller. The cache may show an older state of these Jobs.
-func (w *wanted) givesUpPods() bool {
+func (w *actions) givesUpPods() bool {
 	return slices.ContainsFunc(w.reclaim, func(r reclaim) bool { return growthNumber(r.workload) > 0 })
 }
 
 // grow makes running Jobs larger or smaller.
-func (r *Reconciler) grow(ctx context.Context, s *seen, w *wanted) error {
+func (r *Reconciler) grow(ctx context.Context, s *snapshot, w *actions) error {
 	for _, g := range w.grow {
 		err := r.each(ctx, len(g.after), func(i int) error {
 			if err := r.patchIfSame(ctx, g.before[i], g.after[i]); client.IgnoreNotFound(err) != nil {
@@ -251,9 +251,9 @@ func (r *Reconciler) grow(ctx context.Context, s *seen, w *wanted) error {
 	return nil
 }
 
-// ask creates the quota Workloads of growths.
-func (r *Reconciler) ask(ctx context.Context, s *seen, w *wanted) error {
-	for _, growth := range w.ask {
+// createGrowths creates the quota Workloads of growths.
+func (r *Reconciler) createGrowths(ctx context.Context, s *snapshot, w *actions) error {
+	for _, growth := range w.createGrowths {
 		err := r.config.Client.Create(ctx, growth)
 		if apierrors.IsAlreadyExists(err) {
 			continue

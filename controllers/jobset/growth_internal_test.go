@@ -34,7 +34,7 @@ type elasticWorld struct {
 	growths []string
 }
 
-func (w elasticWorld) build(t *testing.T) *seen {
+func (w elasticWorld) build(t *testing.T) *snapshot {
 	t.Helper()
 	s := w.world.build(t)
 	template := &s.jobSet.Spec.ReplicatedJobs[0].Template.Spec
@@ -69,7 +69,7 @@ func (w elasticWorld) build(t *testing.T) *seen {
 	return s
 }
 
-func (w elasticWorld) growth(s *seen, number int, words []string) *kueue.Workload {
+func (w elasticWorld) growth(s *snapshot, number int, words []string) *kueue.Workload {
 	growth := w.workload(s, 0, words[1:])
 	pods, _ := strconv.ParseInt(words[0], 10, 32)
 	growth.Name = fmt.Sprintf("growth-%d", number)
@@ -362,7 +362,7 @@ func TestSizesAddUp(t *testing.T) {
 	})
 }
 
-func checkSizes(t *rapid.T, s *seen, st *stage) {
+func checkSizes(t *rapid.T, s *snapshot, st *stage) {
 	z := st.sizes[0]
 	sum, paid := z.Base+z.Missing, elastic.Held(st.workload, st.PodSets[0].Name)
 	for k, growth := range st.growths {

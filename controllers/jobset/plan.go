@@ -18,18 +18,18 @@ import (
 	"github.com/tranche-dev/tranche/controllers/engine"
 )
 
-// A planFeed sends the plan of each JobSet to the engine. While this process does not lead, it sends a plan whenever a JobSet is created or
+// A planPublisher sends the plan of each JobSet to the engine. While this process does not lead, it sends a plan whenever a JobSet is created or
 // changes, so that the engine knows which JobSets are pending. Before this process decides anything, it sends all plans; from then on the
 // stage controller sends a plan with each reconcile. It also reads what the cluster adds to the pods of a JobSet.
-type planFeed struct {
+type planPublisher struct {
 	reconciler *Reconciler
 	// mu makes sure that a plan that was read before this process began to decide is not sent after that.
 	mu      sync.Mutex
 	decides bool
 }
 
-func (f *planFeed) setUp(ctx context.Context, mgr ctrl.Manager) error {
-	f.reconciler.config.Runner.BeforeFirst(f.feedAll)
+func (f *planPublisher) setUp(ctx context.Context, mgr ctrl.Manager) error {
+	f.reconciler.config.Runner.BeforeFirst(f.publishAll)
 	err := engine.Watch(ctx, mgr, f.reconciler.config.Runner, &jobsetapi.JobSet{}, engine.Source[*jobsetapi.JobSet]{
 		Observed: func(*jobsetapi.JobSet) admission.Event { return nil },
 		Gone:     func(js *jobsetapi.JobSet) admission.Event { return admission.PlanGone{UID: js.UID} },
@@ -46,7 +46,7 @@ func (f *planFeed) setUp(ctx context.Context, mgr ctrl.Manager) error {
 }
 
 // Reconcile sends the plan of one JobSet to the engine as long as this process decides nothing.
-func (f *planFeed) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+func (f *planPublisher) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.decides {
@@ -56,11 +56,11 @@ func (f *planFeed) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	if err := f.reconciler.config.Client.Get(ctx, req.NamespacedName, &js); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	return ctrl.Result{}, f.feed(ctx, &js)
+	return ctrl.Result{}, f.publish(ctx, &js)
 }
 
-// feedAll sends all plans to the engine, and leaves the rest to the stage controller.
-func (f *planFeed) feedAll(ctx context.Context) error {
+// publishAll sends all plans to the engine, and leaves the rest to the stage controller.
+func (f *planPublisher) publishAll(ctx context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.decides = true
@@ -69,15 +69,15 @@ func (f *planFeed) feedAll(ctx context.Context) error {
 		return fmt.Errorf("list JobSets: %w", err)
 	}
 	for i := range list.Items {
-		if err := f.feed(ctx, &list.Items[i]); err != nil {
+		if err := f.publish(ctx, &list.Items[i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// feed sends the plan of a JobSet to the engine, if it has a valid one.
-func (f *planFeed) feed(ctx context.Context, js *jobsetapi.JobSet) error {
+// publish sends the plan of a JobSet to the engine, if it has a valid one.
+func (f *planPublisher) publish(ctx context.Context, js *jobsetapi.JobSet) error {
 	spec, _, err := f.reconciler.withClusterDefaults(ctx, js)
 	if err != nil {
 		return fmt.Errorf("plan JobSet %s: %w", client.ObjectKeyFromObject(js), err)

@@ -84,7 +84,7 @@ func TestPlansAreKnownToFollowers(t *testing.T) {
 	if isPending() {
 		t.Fatal("the stage is in line before its plan is known")
 	}
-	feed := &planFeed{reconciler: &Reconciler{config: Config{Runner: runner, Client: cluster}}}
+	feed := &planPublisher{reconciler: &Reconciler{config: Config{Runner: runner, Client: cluster}}}
 	request := ctrl.Request{NamespacedName: s.key}
 	if _, err := feed.Reconcile(t.Context(), request); err != nil {
 		t.Fatal(err)
@@ -93,7 +93,7 @@ func TestPlansAreKnownToFollowers(t *testing.T) {
 		t.Error("the stage is not in line")
 	}
 	// From then on the stage controller sends the plans.
-	if err := feed.feedAll(t.Context()); err != nil {
+	if err := feed.publishAll(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	before := cluster.reads

@@ -92,9 +92,9 @@ func isTerminal(pod *corev1.Pod) bool {
 // addPods adds the pods that use quota. If the Job of a pod exists and does not belong to a JobSet, the pod uses no quota, unless another
 // Job created it: a foreign Job may have adopted it, and keeps it running when its stage is held. The pods of a deleted Job terminate with
 // it. Pods that no Job ends are abandoned.
-func (b *belongings) addPods(ctx context.Context, reader client.Reader, pods []corev1.Pod) error {
+func (o *ownedObjects) addPods(ctx context.Context, reader client.Reader, pods []corev1.Pod) error {
 	jobs := map[types.UID]*batchv1.Job{}
-	for _, job := range b.jobs {
+	for _, job := range o.jobs {
 		jobs[job.UID] = job
 	}
 	strangers := map[types.UID]bool{}
@@ -114,13 +114,13 @@ func (b *belongings) addPods(ctx context.Context, reader client.Reader, pods []c
 		}
 		switch {
 		case isLoose(pod) || isMade(pod) && strangers[owner.UID]:
-			b.abandoned = append(b.abandoned, abandoned{pod, "no Job of the JobSet controls it, and its Job has replaced it"})
+			o.abandoned = append(o.abandoned, abandoned{pod, "no Job of the JobSet controls it, and its Job has replaced it"})
 		case strangers[owner.UID]:
 			continue
 		case jobs[owner.UID] != nil && childjob.IsStuck(jobs[owner.UID]):
-			b.abandoned = append(b.abandoned, abandoned{pod, fmt.Sprintf("its Job %q is being deleted, and finalizers keep the Job", owner.Name)})
+			o.abandoned = append(o.abandoned, abandoned{pod, fmt.Sprintf("its Job %q is being deleted, and finalizers keep the Job", owner.Name)})
 		}
-		b.pods = append(b.pods, pod)
+		o.pods = append(o.pods, pod)
 	}
 	return nil
 }
@@ -142,8 +142,8 @@ type abandoned struct {
 }
 
 // endAbandoned requests the deletion of the pods that no Job ends.
-func (w *wanted) endAbandoned(b belongings) {
-	for _, a := range b.abandoned {
+func (w *actions) endAbandoned(o ownedObjects) {
+	for _, a := range o.abandoned {
 		if a.pod.DeletionTimestamp.IsZero() {
 			w.end = append(w.end, a)
 		}
@@ -151,7 +151,7 @@ func (w *wanted) endAbandoned(b belongings) {
 }
 
 // end deletes pods that no Job ends.
-func (r *Reconciler) end(ctx context.Context, s *seen, w *wanted) error {
+func (r *Reconciler) end(ctx context.Context, s *snapshot, w *actions) error {
 	return r.each(ctx, len(w.end), func(i int) error {
 		pod := w.end[i].pod
 		err := r.config.Client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID})
@@ -166,7 +166,7 @@ func (r *Reconciler) end(ctx context.Context, s *seen, w *wanted) error {
 }
 
 // subjectOr returns the JobSet, even if it is being deleted, or else another object.
-func (s *seen) subjectOr(object client.Object) client.Object {
+func (s *snapshot) subjectOr(object client.Object) client.Object {
 	switch {
 	case s.jobSet != nil:
 		return s.jobSet
@@ -178,8 +178,8 @@ func (s *seen) subjectOr(object client.Object) client.Object {
 
 // leave stops the Jobs of a JobSet that is being deleted and has finalizers: otherwise its quota could not be released until they are
 // removed. In foreground deletion the garbage collector deletes the Jobs.
-func (w *wanted) leave(b belongings) {
-	for _, job := range b.jobs {
+func (w *actions) leave(o ownedObjects) {
+	for _, job := range o.jobs {
 		if childjob.IsNoticed(job) {
 			w.hold = append(w.hold, job)
 			w.stopped++
@@ -188,7 +188,7 @@ func (w *wanted) leave(b belongings) {
 }
 
 // reportStopped reports the Jobs that were stopped because their JobSet is being deleted.
-func (r *Reconciler) reportStopped(_ context.Context, s *seen, w *wanted) error {
+func (r *Reconciler) reportStopped(_ context.Context, s *snapshot, w *actions) error {
 	if w.stopped > 0 {
 		events.JobSetStopped(w.stopped).Emit(r.config.Recorder, s.leaving)
 	}

@@ -26,8 +26,8 @@ import (
 	"github.com/tranche-dev/tranche/controllers/gangobjects"
 )
 
-// seen is the snapshot that one reconcile works on. It is not changed after read has returned it, and its objects belong to the cache.
-type seen struct {
+// snapshot is the snapshot that one reconcile works on. It is not changed after read has returned it, and its objects belong to the cache.
+type snapshot struct {
 	key types.NamespacedName
 	// jobSet is nil if the JobSet does not exist, or is not managed by Tranche.
 	jobSet *jobsetapi.JobSet
@@ -53,16 +53,16 @@ type seen struct {
 	// unknownPriority reports that the JobSet names a priority class which does not exist, or is empty.
 	unknownPriority string
 	// mine belong to jobSet; orphans belong to JobSets of the same name that were or are being deleted.
-	mine    belongings
-	orphans map[types.UID]belongings
+	mine    ownedObjects
+	orphans map[types.UID]ownedObjects
 
 	flavors map[kueue.ResourceFlavorReference]*kueue.ResourceFlavor
 	// charged has the quota Workloads that the engine counts as admitted now, regardless of the cache.
 	charged map[types.UID]bool
 }
 
-// belongings has the objects of one JobSet.
-type belongings struct {
+// ownedObjects has the objects of one JobSet.
+type ownedObjects struct {
 	workloads []*kueue.Workload
 	jobs      []*batchv1.Job
 	// pods has only pods that use quota: a Job of the JobSet controls or has created them, and they are not terminal.
@@ -79,8 +79,8 @@ type priority struct {
 	class *kueue.PriorityClassRef
 }
 
-func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*seen, error) {
-	s := &seen{key: key, orphans: map[types.UID]belongings{}, now: time.Now(), patience: r.config.Gangs.Patience(), retention: r.config.Retention}
+func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*snapshot, error) {
+	s := &snapshot{key: key, orphans: map[types.UID]ownedObjects{}, now: time.Now(), patience: r.config.Gangs.Patience(), retention: r.config.Retention}
 	var js jobsetapi.JobSet
 	err := r.config.Client.Get(ctx, key, &js)
 	if client.IgnoreNotFound(err) != nil {
@@ -131,53 +131,53 @@ func (r *Reconciler) manages(ctx context.Context, js *jobsetapi.JobSet) (bool, e
 	return r.config.Namespaces.Matches(labels.Set(namespace.Labels)), nil
 }
 
-func (r *Reconciler) readBelongings(ctx context.Context, s *seen) error {
+func (r *Reconciler) readBelongings(ctx context.Context, s *snapshot) error {
 	var workloads kueue.WorkloadList
 	if err := r.config.Client.List(ctx, &workloads, client.InNamespace(s.key.Namespace), client.MatchingLabels{apis.JobSetLabel: s.key.Name}); err != nil {
 		return fmt.Errorf("list quota Workloads of JobSet %s: %w", s.key, err)
 	}
-	byUID := map[types.UID]belongings{}
+	byUID := map[types.UID]ownedObjects{}
 	if s.jobSet != nil {
-		byUID[s.jobSet.UID] = belongings{}
+		byUID[s.jobSet.UID] = ownedObjects{}
 	}
 	for i := range workloads.Items {
 		uid := types.UID(workloads.Items[i].Labels[apis.JobUIDLabel])
-		b := byUID[uid]
-		b.workloads = append(b.workloads, &workloads.Items[i])
-		byUID[uid] = b
+		o := byUID[uid]
+		o.workloads = append(o.workloads, &workloads.Items[i])
+		byUID[uid] = o
 	}
-	for uid, b := range byUID {
-		if err := r.readJobs(ctx, s.key.Namespace, uid, &b); err != nil {
+	for uid, o := range byUID {
+		if err := r.readJobs(ctx, s.key.Namespace, uid, &o); err != nil {
 			return err
 		}
 		if s.jobSet != nil && uid == s.jobSet.UID {
-			s.mine = b
+			s.mine = o
 		} else {
-			s.orphans[uid] = b
+			s.orphans[uid] = o
 		}
 	}
 	return nil
 }
 
-func (r *Reconciler) readJobs(ctx context.Context, namespace string, uid types.UID, b *belongings) error {
+func (r *Reconciler) readJobs(ctx context.Context, namespace string, uid types.UID, o *ownedObjects) error {
 	options := []client.ListOption{client.InNamespace(namespace), client.MatchingFields{indexJobSetUID: string(uid)}}
 	var jobs batchv1.JobList
 	if err := r.config.Client.List(ctx, &jobs, options...); err != nil {
 		return fmt.Errorf("list Jobs of JobSet %s: %w", uid, err)
 	}
 	for i := range jobs.Items {
-		b.jobs = append(b.jobs, &jobs.Items[i])
+		o.jobs = append(o.jobs, &jobs.Items[i])
 	}
 	var pods corev1.PodList
 	if err := r.config.Client.List(ctx, &pods, options...); err != nil {
 		return fmt.Errorf("list pods of JobSet %s: %w", uid, err)
 	}
-	return b.addPods(ctx, r.config.Client, pods.Items)
+	return o.addPods(ctx, r.config.Client, pods.Items)
 }
 
 // readPlan computes the plan and reads the priority. A mistake that the user must fix becomes s.refusal. Deleting a priority class does not
 // affect JobSets that are already queued.
-func (r *Reconciler) readPlan(ctx context.Context, s *seen) error {
+func (r *Reconciler) readPlan(ctx context.Context, s *snapshot) error {
 	spec, unpaid, err := r.withClusterDefaults(ctx, s.jobSet)
 	if err != nil {
 		return err
@@ -268,7 +268,7 @@ func (r *Reconciler) readPriority(ctx context.Context, js *jobsetapi.JobSet) (pr
 	return priority{}, nil
 }
 
-func (r *Reconciler) readFlavors(ctx context.Context, s *seen) error {
+func (r *Reconciler) readFlavors(ctx context.Context, s *snapshot) error {
 	s.flavors = map[kueue.ResourceFlavorReference]*kueue.ResourceFlavor{}
 	for _, workload := range s.mine.workloads {
 		if workload.Status.Admission == nil {
@@ -296,7 +296,7 @@ func (r *Reconciler) readFlavors(ctx context.Context, s *seen) error {
 
 // readCharges asks the engine, because the cache may still show an admission whose quota was released. Only stages that the engine charges
 // may be released.
-func (r *Reconciler) readCharges(ctx context.Context, s *seen) error {
+func (r *Reconciler) readCharges(ctx context.Context, s *snapshot) error {
 	s.charged = map[types.UID]bool{}
 	return r.config.Runner.View(ctx, func(e *admission.Engine) {
 		for _, workload := range s.mine.workloads {

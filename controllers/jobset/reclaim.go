@@ -26,12 +26,12 @@ type reclaim struct {
 
 // reclaimable counts, by pod set, the pods of Jobs that have succeeded and those by which Jobs were made smaller. None of these pods runs
 // again unless the JobSet is restarted or enlarged.
-func (st *stage) reclaimable(s *seen) []kueue.ReclaimablePod {
+func (st *stage) reclaimable(s *snapshot) []kueue.ReclaimablePod {
 	return st.reclaimableOf(s, st.workload, func(z elastic.Size) int32 { return z.Base })
 }
 
 // reclaimableOf does the same for a quota Workload that pays for paysFor pods of each Job.
-func (st *stage) reclaimableOf(s *seen, workload *kueue.Workload, paysFor func(elastic.Size) int32) []kueue.ReclaimablePod {
+func (st *stage) reclaimableOf(s *snapshot, workload *kueue.Workload, paysFor func(elastic.Size) int32) []kueue.ReclaimablePod {
 	var all []kueue.ReclaimablePod
 	for i, z := range st.sizes {
 		name := kueue.NewPodSetReference(st.PodSets[i].Name)
@@ -59,7 +59,7 @@ func (st *stage) podsPerJob(podSet int) int32 {
 }
 
 // hasPodOf reports whether a pod of a Job may still run.
-func (s *seen) hasPodOf(job *batchv1.Job) bool {
+func (s *snapshot) hasPodOf(job *batchv1.Job) bool {
 	for _, pod := range s.mine.pods {
 		if pod.Labels[batchv1.JobNameLabel] == job.Name && pod.Labels[jobset.JobSetUIDKey] == job.Labels[jobset.JobSetUIDKey] {
 			return true
@@ -69,7 +69,7 @@ func (s *seen) hasPodOf(job *batchv1.Job) bool {
 }
 
 // hasPodAt reports whether a pod may still run that belongs to the Job with this index of a ReplicatedJob.
-func (s *seen) hasPodAt(replicatedJob string, index int32) bool {
+func (s *snapshot) hasPodAt(replicatedJob string, index int32) bool {
 	return slices.ContainsFunc(s.mine.pods, func(pod *corev1.Pod) bool {
 		return replicatedJobOf(pod) == replicatedJob && pod.Labels[jobset.JobIndexKey] == strconv.Itoa(int(index))
 	})
@@ -78,13 +78,13 @@ func (s *seen) hasPodAt(replicatedJob string, index int32) bool {
 // lacksQuota reports whether a stage that holds quota needs more than it is charged: a gang has grown, its ResourceClaimTemplates were
 // replaced, or pods that were reported as reclaimable have to run again. Other stages may use that quota by now, so the stage cannot just
 // take it.
-func (st *stage) lacksQuota(s *seen) bool {
+func (st *stage) lacksQuota(s *snapshot) bool {
 	return st.holdsQuota() && (st.hasOtherClaims() || st.hasOutgrown(s.jobSet) || !covers(st.reclaimable(s), st.workload.Status.ReclaimablePods))
 }
 
 // reclaimNews returns the reclaimable pods, and whether they differ from those that the quota Workload reports. A stage that has succeeded
 // finishes instead.
-func (st *stage) reclaimNews(s *seen) (news reclaim, differs bool) {
+func (st *stage) reclaimNews(s *snapshot) (news reclaim, differs bool) {
 	news = reclaim{st.workload, st.reclaimable(s)}
 	said := st.workload.Status.ReclaimablePods
 	same := covers(news.pods, said) && covers(said, news.pods)
@@ -98,7 +98,7 @@ func covers(a, b []kueue.ReclaimablePod) bool {
 	})
 }
 
-func (r *Reconciler) reclaim(ctx context.Context, _ *seen, w *wanted) error {
+func (r *Reconciler) reclaim(ctx context.Context, _ *snapshot, w *actions) error {
 	for _, c := range w.reclaim {
 		if _, err := r.apply(ctx, c.workload, kueue.WorkloadStatus{ReclaimablePods: c.pods}, reclaimFieldManager, ""); err != nil {
 			return err

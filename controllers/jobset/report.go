@@ -75,7 +75,7 @@ func (u *unreported) forget(key types.NamespacedName) {
 
 // report writes the conditions of the JobSet if they have been outdated for a while, and emits complaints. It writes at once if the JobSet
 // has finished or is refused.
-func (r *Reconciler) report(ctx context.Context, s *seen, w *wanted) error {
+func (r *Reconciler) report(ctx context.Context, s *snapshot, w *actions) error {
 	if s.jobSet == nil || isReported(s.jobSet, w.conditions) {
 		r.unreported.forget(s.key)
 	} else {
@@ -89,7 +89,7 @@ func (r *Reconciler) report(ctx context.Context, s *seen, w *wanted) error {
 }
 
 // tell writes the conditions of the JobSet if they have changed, and emits complaints.
-func (r *Reconciler) tell(ctx context.Context, s *seen, w *wanted) error {
+func (r *Reconciler) tell(ctx context.Context, s *snapshot, w *actions) error {
 	if s.jobSet == nil {
 		return nil
 	}
@@ -127,9 +127,9 @@ func (r *Reconciler) tell(ctx context.Context, s *seen, w *wanted) error {
 }
 
 // tellRefused reports on the JobSet that one of its quota Workloads was rejected.
-func (r *Reconciler) tellRefused(ctx context.Context, s *seen, refused *refusedWorkload) (ctrl.Result, error) {
+func (r *Reconciler) tellRefused(ctx context.Context, s *snapshot, refused *refusedWorkload) (ctrl.Result, error) {
 	why := refused.Error()
-	told := &wanted{conditions: withGangs(s, conditions.JobSetRefused(s.jobSet, why), gangWait{})}
+	told := &actions{conditions: withGangs(s, conditions.JobSetRefused(s.jobSet, why), gangWait{})}
 	if err := r.tell(ctx, s, told); err != nil {
 		return ctrl.Result{}, err
 	}

@@ -16,7 +16,7 @@ import (
 
 // expire deletes the quota Workloads of a finished JobSet when they have been finished for the configured time. It does not begin before
 // the JobSet has finished: until then the quota Workloads record which stages have succeeded, and would be recreated.
-func (w *wanted) expire(s *seen, stages []stage) {
+func (w *actions) expire(s *snapshot, stages []stage) {
 	if s.retention.AfterFinished == nil {
 		return
 	}
@@ -34,7 +34,7 @@ func (w *wanted) expire(s *seen, stages []stage) {
 
 // expireDeactivated deletes a JobSet when the configured time has passed since the manager deactivated one of its quota Workloads. Until
 // then a user may activate the quota Workload again.
-func (w *wanted) expireDeactivated(s *seen, stages []stage) {
+func (w *actions) expireDeactivated(s *snapshot, stages []stage) {
 	if s.retention.AfterDeactivatedByKueue == nil {
 		return
 	}
@@ -50,7 +50,7 @@ func (w *wanted) expireDeactivated(s *seen, stages []stage) {
 }
 
 // isExpired reports whether an object was kept for long enough. Otherwise it requests a reconcile at the time of expiry.
-func (w *wanted) isExpired(s *seen, since time.Time, kept *metav1.Duration) bool {
+func (w *actions) isExpired(s *snapshot, since time.Time, kept *metav1.Duration) bool {
 	left := since.Add(kept.Duration).Sub(s.now)
 	if left > 0 {
 		w.lookAfter(left)
@@ -59,14 +59,14 @@ func (w *wanted) isExpired(s *seen, since time.Time, kept *metav1.Duration) bool
 }
 
 // lookAfter requests another reconcile after left, or earlier.
-func (w *wanted) lookAfter(left time.Duration) {
-	if w.again == 0 || left < w.again {
-		w.again = left
+func (w *actions) lookAfter(left time.Duration) {
+	if w.requeueAfter == 0 || left < w.requeueAfter {
+		w.requeueAfter = left
 	}
 }
 
 // deleteExpired deletes a JobSet, unless its quota Workload was activated again according to the API server.
-func (r *Reconciler) deleteExpired(ctx context.Context, s *seen, w *wanted) error {
+func (r *Reconciler) deleteExpired(ctx context.Context, s *snapshot, w *actions) error {
 	if w.expired == nil {
 		return nil
 	}

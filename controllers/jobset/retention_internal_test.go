@@ -42,8 +42,8 @@ func TestRetention(t *testing.T) {
 			}
 			s.retention.AfterFinished, s.now = tc.retention, finished.Add(tc.after)
 			got := desired(s)
-			if diff := cmp.Diff(tc.want, render(got)); diff != "" || got.again != tc.wantAgain {
-				t.Errorf("looks again after %s, want %s; writes differ (-want +got):\n%s", got.again, tc.wantAgain, diff)
+			if diff := cmp.Diff(tc.want, render(got)); diff != "" || got.requeueAfter != tc.wantAgain {
+				t.Errorf("looks again after %s, want %s; writes differ (-want +got):\n%s", got.requeueAfter, tc.wantAgain, diff)
 			}
 		})
 	}
@@ -92,8 +92,8 @@ func TestRetentionAfterDeactivation(t *testing.T) {
 			}
 			s.retention.AfterDeactivatedByKueue, s.now = tc.retention, deactivated.Add(tc.after)
 			w := desired(s)
-			if (w.expired == workload) != tc.wantExpired || w.again != tc.wantAgain {
-				t.Errorf("expired is %t, looks again after %s; want %t, %s", w.expired != nil, w.again, tc.wantExpired, tc.wantAgain)
+			if (w.expired == workload) != tc.wantExpired || w.requeueAfter != tc.wantAgain {
+				t.Errorf("expired is %t, looks again after %s; want %t, %s", w.expired != nil, w.requeueAfter, tc.wantExpired, tc.wantAgain)
 			}
 		})
 	}

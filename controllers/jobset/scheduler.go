@@ -37,7 +37,7 @@ func (c *scheduler) of(template *corev1.PodTemplateSpec) string {
 }
 
 // chooseScheduler determines which scheduler places the gangs of a JobSet.
-func (r *Reconciler) chooseScheduler(ctx context.Context, s *seen) error {
+func (r *Reconciler) chooseScheduler(ctx context.Context, s *snapshot) error {
 	s.keeper = r.config.Gangs.Default()
 	s.scheduler.byDefault = s.keeper.Name()
 	members := gangMembers(s.jobSet)
@@ -61,7 +61,7 @@ func (r *Reconciler) chooseScheduler(ctx context.Context, s *seen) error {
 }
 
 // annotatedScheduler returns the scheduler that a flavor or the LocalQueue of a JobSet names, and the object that does.
-func (r *Reconciler) annotatedScheduler(ctx context.Context, s *seen) (name, object string, err error) {
+func (r *Reconciler) annotatedScheduler(ctx context.Context, s *snapshot) (name, object string, err error) {
 	for _, flavor := range slices.Sorted(maps.Keys(s.flavors)) {
 		if name := s.flavors[flavor].Annotations[apis.GangProviderAnnotation]; name != "" {
 			return name, fmt.Sprintf("ResourceFlavor %q", flavor), nil
@@ -76,7 +76,7 @@ func (r *Reconciler) annotatedScheduler(ctx context.Context, s *seen) (name, obj
 }
 
 // contradiction says which flavor names another scheduler than the one for which the JobSet was started.
-func (s *seen) contradiction() string {
+func (s *snapshot) contradiction() string {
 	for _, flavor := range slices.Sorted(maps.Keys(s.flavors)) {
 		if name := s.flavors[flavor].Annotations[apis.GangProviderAnnotation]; name != "" && name != s.keeper.Name() {
 			return fmt.Sprintf("ResourceFlavor %q names %s for them (%s), but the Jobs were made for %s: a JobSet keeps the scheduler that it was started with; "+
@@ -102,21 +102,21 @@ func podTemplateOf(js *jobsetapi.JobSet, i int) *corev1.PodTemplateSpec {
 }
 
 // isMisnamed reports whether the pod templates of a JobSet name another scheduler than the one that places its gangs.
-func (s *seen) isMisnamed() bool {
+func (s *snapshot) isMisnamed() bool {
 	return slices.ContainsFunc(gangMembers(s.jobSet), func(i int) bool {
 		return s.scheduler.of(podTemplateOf(s.jobSet, i)) != s.keeper.Name()
 	})
 }
 
 // isOfOtherScheduler reports whether a held Job was created for another scheduler. It has to be recreated.
-func (s *seen) isOfOtherScheduler(job *batchv1.Job) bool {
+func (s *snapshot) isOfOtherScheduler(job *batchv1.Job) bool {
 	return job.Annotations[apis.GangGroupAnnotation] != "" && s.scheduler.of(&job.Spec.Template) != s.keeper.Name()
 }
 
-// name writes the scheduler into the pod templates of a suspended JobSet. A merge patch would have to repeat all ReplicatedJobs, including
+// setScheduler writes the scheduler into the pod templates of a suspended JobSet. A merge patch would have to repeat all ReplicatedJobs, including
 // fields that this version does not know.
-func (r *Reconciler) name(ctx context.Context, s *seen, w *wanted) error {
-	if !w.name {
+func (r *Reconciler) setScheduler(ctx context.Context, s *snapshot, w *actions) error {
+	if !w.setScheduler {
 		return nil
 	}
 	type operation struct {

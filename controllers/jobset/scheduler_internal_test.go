@@ -20,7 +20,7 @@ import (
 )
 
 // asVolcano makes Volcano place the gangs of a JobSet, though another scheduler is the default.
-func asVolcano(t *testing.T, s *seen) {
+func asVolcano(t *testing.T, s *snapshot) {
 	t.Helper()
 	asGangs(t, s)
 	all := keepers(t, "scheduling.volcano.sh/v1beta1", configapi.GangProviderKube)
@@ -41,14 +41,14 @@ func asVolcano(t *testing.T, s *seen) {
 }
 
 // nameVolcano names Volcano in the pod templates of the JobSet.
-func nameVolcano(s *seen) {
+func nameVolcano(s *snapshot) {
 	for i := range s.jobSet.Spec.ReplicatedJobs {
 		podTemplateOf(s.jobSet, i).Annotations = map[string]string{apis.GangProviderAnnotation: "Volcano"}
 	}
 }
 
 // nameVolcanoInJobs names Volcano in the pod templates of its Jobs.
-func nameVolcanoInJobs(s *seen) {
+func nameVolcanoInJobs(s *snapshot) {
 	for _, job := range s.mine.jobs {
 		job.Spec.Template.Annotations = map[string]string{apis.GangProviderAnnotation: "Volcano"}
 		job.Spec.Template.Spec.SchedulerName = "volcano"
@@ -60,7 +60,7 @@ func TestDesiredOfOtherScheduler(t *testing.T) {
 	gathered := "gather PodGroup js-init-0-r0-jsuid"
 	cases := map[string]struct {
 		world world
-		there func(*seen)
+		there func(*snapshot)
 		want  []string
 	}{
 		"it is named before the JobSet starts": {
@@ -74,12 +74,12 @@ func TestDesiredOfOtherScheduler(t *testing.T) {
 		},
 		"Jobs that were made for it are released": {
 			world: world{started: true, workloads: admitted, jobs: map[string]string{"init": "held"}},
-			there: func(s *seen) { nameVolcano(s); nameVolcanoInJobs(s) },
+			there: func(s *snapshot) { nameVolcano(s); nameVolcanoInJobs(s) },
 			want:  []string{gathered, "release init-0 node=a100"},
 		},
 		"a Job of another of its own attempts waits until the JobSet tells of it": {
 			world: world{started: true, workloads: admitted, jobs: map[string]string{"init": "held"}},
-			there: func(s *seen) {
+			there: func(s *snapshot) {
 				nameVolcano(s)
 				nameVolcanoInJobs(s)
 				s.mine.jobs[0].Labels[jobRestartAttemptLabel] = "1"
@@ -88,7 +88,7 @@ func TestDesiredOfOtherScheduler(t *testing.T) {
 		},
 		"its objects are changed while pods go by them": {
 			world: world{started: true, workloads: admitted, jobs: map[string]string{"init": "running"}, pods: []string{"init"}},
-			there: func(s *seen) {
+			there: func(s *snapshot) {
 				observe(s, 0, func(object *unstructured.Unstructured) {
 					object.Object["spec"].(map[string]any)["minMember"] = int64(7)
 				})
@@ -226,10 +226,10 @@ func TestName(t *testing.T) {
 	podTemplateOf(s.jobSet, 1).Annotations = map[string]string{"mine": "kept"}
 	w := &writer{}
 	r := &Reconciler{config: Config{Client: w}}
-	if err := r.name(t.Context(), s, &wanted{}); err != nil || w.patch != nil {
+	if err := r.setScheduler(t.Context(), s, &actions{}); err != nil || w.patch != nil {
 		t.Errorf("wrote %s, error %v, want nothing", w.patch, err)
 	}
-	if err := r.name(t.Context(), s, &wanted{name: true}); err != nil {
+	if err := r.setScheduler(t.Context(), s, &actions{setScheduler: true}); err != nil {
 		t.Fatal(err)
 	}
 	const want = `[{"op":"test","path":"/metadata/uid","value":"uid"},{"op":"test","path":"/metadata/generation","value":3},` +

@@ -128,7 +128,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 	}
 	r := &Reconciler{config: config, reader: mgr.GetAPIReader(), waits: flowcontrol.NewTokenBucketRateLimiter(waitsPerSecond, waitBurst)}
 	r.unreported.news = map[types.NamespacedName]news{}
-	if err := (&planFeed{reconciler: r}).setUp(ctx, mgr); err != nil {
+	if err := (&planPublisher{reconciler: r}).setUp(ctx, mgr); err != nil {
 		return err
 	}
 	byLabel := func(label string) handler.EventHandler {

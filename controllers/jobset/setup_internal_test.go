@@ -78,11 +78,11 @@ func TestAddPods(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			listed := job("listed", ours)
-			b := belongings{jobs: []*batchv1.Job{&listed}}
+			o := ownedObjects{jobs: []*batchv1.Job{&listed}}
 			owner := *metav1.NewControllerRef(&metav1.ObjectMeta{Name: "train-0", UID: c.uid}, batchv1.SchemeGroupVersion.WithKind("Job"))
 			pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{jobset.JobSetUIDKey: "js"}, OwnerReferences: []metav1.OwnerReference{owner}}}
-			if err := b.addPods(t.Context(), c.there, []corev1.Pod{pod}); err != nil || len(b.pods) != c.want {
-				t.Errorf("%d pods count, want %d; error %v", len(b.pods), c.want, err)
+			if err := o.addPods(t.Context(), c.there, []corev1.Pod{pod}); err != nil || len(o.pods) != c.want {
+				t.Errorf("%d pods count, want %d; error %v", len(o.pods), c.want, err)
 			}
 		})
 	}

@@ -48,7 +48,7 @@ type stage struct {
 	// hasPods is true if pods of the stage may still run, including those of earlier attempts.
 	hasPods bool
 	// tallies counts the Jobs of the current attempt, by ReplicatedJob.
-	tallies map[string]tally
+	tallies map[string]jobCounts
 	// open is true if the start conditions of the stage have been met in the current attempt.
 	open bool
 	// hasBegun is true if the stage of a JobSet without a queue was opened in the current attempt: it runs, or has succeeded.
@@ -60,32 +60,32 @@ type stage struct {
 	decided, awaitsJobs bool
 	// stale is true if workload still counts for an earlier attempt.
 	stale bool
-	// jobSetEvicted is true if the JobSet is evicted, and goesBack if this stage must release its quota.
-	jobSetEvicted, goesBack bool
+	// jobSetEvicted is true if the JobSet is evicted, and mustRelease if this stage must release its quota.
+	jobSetEvicted, mustRelease bool
 }
 
-// A tally counts the Jobs of one ReplicatedJob. A Job that has succeeded also counts as ready.
-type tally struct {
+// A jobCounts counts the Jobs of one ReplicatedJob. A Job that has succeeded also counts as ready.
+type jobCounts struct {
 	replicas, ready, succeeded, failed int32
 }
 
-func (t tally) reached(status stageplan.Status) bool {
+func (j jobCounts) reached(status stageplan.Status) bool {
 	if status == stageplan.Succeeded {
-		return t.succeeded >= t.replicas
+		return j.succeeded >= j.replicas
 	}
-	return t.ready >= t.replicas && t.failed == 0
+	return j.ready >= j.replicas && j.failed == 0
 }
 
 // stagesOf assigns the existing objects of a JobSet to the stages of its plan, and returns the stage that caused its eviction, if it is
 // evicted.
-func stagesOf(s *seen) (stages []stage, evicted *stage) {
+func stagesOf(s *snapshot) (stages []stage, evicted *stage) {
 	stages = make([]stage, len(s.plan.Stages))
 	replicas := replicasOf(s.jobSet)
 	for i := range stages {
 		st := &stages[i]
-		*st = stage{Stage: &s.plan.Stages[i], index: i, tallies: map[string]tally{}}
+		*st = stage{Stage: &s.plan.Stages[i], index: i, tallies: map[string]jobCounts{}}
 		for _, name := range st.ReplicatedJobs {
-			st.tallies[name] = tally{replicas: replicas[name]}
+			st.tallies[name] = jobCounts{replicas: replicas[name]}
 		}
 		st.addJobs(s)
 		if !s.isUnqueued {
@@ -124,7 +124,7 @@ func replicasOf(js *jobsetapi.JobSet) map[string]int32 {
 	return replicas
 }
 
-func (st *stage) addJobs(s *seen) {
+func (st *stage) addJobs(s *snapshot) {
 	attempt := attemptOf(s.jobSet)
 	for _, job := range s.mine.jobs {
 		name := job.Labels[jobset.ReplicatedJobNameKey]
@@ -146,7 +146,7 @@ func (st *stage) addJobs(s *seen) {
 	}
 }
 
-func (st *stage) addWorkload(s *seen) {
+func (st *stage) addWorkload(s *snapshot) {
 	for _, workload := range s.mine.workloads {
 		switch {
 		case workload.Labels[apis.StageIndexLabel] != strconv.Itoa(st.index):
@@ -202,7 +202,7 @@ func (st *stage) succeeded() bool { return st.all(stageplan.Succeeded) }
 func (st *stage) holdsQuota() bool { return quotaworkload.HoldsQuota(st.workload) }
 
 // awaitsEngine reports whether the engine may not have observed yet the admission of the stage that the cache shows.
-func (st *stage) awaitsEngine(s *seen) bool {
+func (st *stage) awaitsEngine(s *snapshot) bool {
 	return st.holdsQuota() && quotaworkload.IsTrue(st.workload, kueue.WorkloadAdmitted) && !s.charged[st.workload.UID]
 }
 
@@ -213,9 +213,9 @@ func (st *stage) mustRunAgain() bool {
 }
 
 // mayRun reports whether the Jobs of a stage may be released.
-func (st *stage) mayRun(s *seen) bool {
+func (st *stage) mayRun(s *snapshot) bool {
 	w := st.workload
-	return w != nil && !st.goesBack && w.DeletionTimestamp.IsZero() && st.open && !st.stale && len(quotaworkload.Gates(w)) == 0 &&
+	return w != nil && !st.mustRelease && w.DeletionTimestamp.IsZero() && st.open && !st.stale && len(quotaworkload.Gates(w)) == 0 &&
 		st.holdsQuota() && quotaworkload.IsTrue(w, kueue.WorkloadAdmitted) && !quotaworkload.IsTrue(w, kueue.WorkloadFinished) &&
 		s.charged[w.UID] && !st.lacksQuota(s)
 }
@@ -230,23 +230,23 @@ func readiness(workload *kueue.Workload, ready bool) metav1.Condition {
 // readinessNews returns readiness, and whether to write it: a stage that has never been ready does not need the condition.
 func (st *stage) readinessNews() (ready metav1.Condition, news bool) {
 	ready = st.readiness()
-	return ready, (st.hasSpoken() || ready.Status == metav1.ConditionTrue) && !conditions.Has(st.workload.Status.Conditions, ready)
+	return ready, (st.reportsReadiness() || ready.Status == metav1.ConditionTrue) && !conditions.Has(st.workload.Status.Conditions, ready)
 }
 
 // isClosedAgain reports whether a gated stage still has the condition PodsReady of an earlier attempt from which it keeps its quota. It has
 // no pods now, and gets no condition until it is opened.
-func (st *stage) isClosedAgain() bool { return !st.open && st.holdsQuota() && st.hasSpoken() }
+func (st *stage) isClosedAgain() bool { return !st.open && st.holdsQuota() && st.reportsReadiness() }
 
 // opensAgain reports whether a stage that has kept its quota is about to be opened again. The timeout for its pods to become ready then
 // starts with the condition that is written before it is opened, not with its admission.
 func (st *stage) opensAgain() bool {
-	return st.open && st.isGated() && st.holdsQuota() && !st.hasSpoken()
+	return st.open && st.isGated() && st.holdsQuota() && !st.reportsReadiness()
 }
 
-// hasSpoken reports whether the quota Workload has the condition PodsReady.
-func (st *stage) hasSpoken() bool { return hasSpoken(st.workload) }
+// reportsReadiness reports whether the quota Workload has the condition PodsReady.
+func (st *stage) reportsReadiness() bool { return reportsReadiness(st.workload) }
 
-func hasSpoken(workload *kueue.Workload) bool {
+func reportsReadiness(workload *kueue.Workload) bool {
 	return apimeta.FindStatusCondition(workload.Status.Conditions, kueue.WorkloadPodsReady) != nil
 }
 
@@ -288,11 +288,11 @@ func (st *stage) assignmentOf(job *batchv1.Job) *kueue.PodSetAssignment {
 }
 
 // adjusted returns the quota Workload of the stage as it should be, or nil if it is so already.
-func (st *stage) adjusted(s *seen) *kueue.Workload {
+func (st *stage) adjusted(s *snapshot) *kueue.Workload {
 	return st.adjust(s, st.workload, func(after *kueue.Workload) {
 		st.record(after)
 		st.resize(s, after)
-		if (st.goesBack || !st.holdsQuota()) && st.hasWrongSize(after) {
+		if (st.mustRelease || !st.holdsQuota()) && st.hasWrongSize(after) {
 			// It must not be admitted for its previous size.
 			addGate(after, apis.ResizeGate)
 		}
@@ -304,7 +304,7 @@ func addGate(workload *kueue.Workload, gate string) {
 }
 
 // adjust does the same for any quota Workload of the stage. It calls resize last.
-func (st *stage) adjust(s *seen, workload *kueue.Workload, resize func(*kueue.Workload)) *kueue.Workload {
+func (st *stage) adjust(s *snapshot, workload *kueue.Workload, resize func(*kueue.Workload)) *kueue.Workload {
 	after := workload.DeepCopy()
 	if after.Annotations == nil {
 		after.Annotations = map[string]string{}
@@ -334,7 +334,7 @@ func isSameKind(before, after *kueue.PriorityClassRef) bool {
 }
 
 // gate writes the gates that a quota Workload should have: the gates of other controllers on the JobSet, and those of Tranche.
-func (st *stage) gate(s *seen, workload *kueue.Workload) {
+func (st *stage) gate(s *snapshot, workload *kueue.Workload) {
 	gates := slices.DeleteFunc(quotaworkload.Gates(s.jobSet), func(gate string) bool {
 		return slices.Contains([]string{apis.StageGate, apis.SuspendedGate, apis.DeactivatedGate, apis.ResizeGate}, gate)
 	})
@@ -356,7 +356,7 @@ func queueOf(js *jobsetapi.JobSet) kueue.LocalQueueName {
 }
 
 // newWorkload makes the quota Workload of a stage.
-func newWorkload(s *seen, st *stage) *kueue.Workload {
+func newWorkload(s *snapshot, st *stage) *kueue.Workload {
 	js := s.jobSet
 	workload := &kueue.Workload{
 		ObjectMeta: metav1.ObjectMeta{
@@ -431,7 +431,7 @@ func executionTimeOf(js *jobsetapi.JobSet) *int32 {
 }
 
 // summary returns the summary of the stages for the conditions of the JobSet.
-func summary(s *seen, stages []stage) conditions.Summary {
+func summary(s *snapshot, stages []stage) conditions.Summary {
 	over, _ := outcomeOf(s.jobSet)
 	sum := conditions.Summary{Stages: len(stages), Suspended: isSuspendedByUser(s.jobSet), Over: true}
 	for i := range stages {
@@ -450,7 +450,7 @@ func summary(s *seen, stages []stage) conditions.Summary {
 }
 
 // failure returns how the JobSet has failed, or nil if it has not.
-func failure(s *seen, stages []stage) *conditions.Failure {
+func failure(s *snapshot, stages []stage) *conditions.Failure {
 	over, outcome := outcomeOf(s.jobSet)
 	if !over || outcome.Reason != kueue.WorkloadFinishedReasonFailed {
 		return nil

@@ -80,7 +80,7 @@ func (st *stage) hasSucceeded(job *batchv1.Job) bool {
 
 // forgetSucceeded deletes the record of gangs that run again as a whole: their succeeded Jobs that have disappeared run again with the
 // others. Existing succeeded Jobs are recreated (stop, spent).
-func (st *stage) forgetSucceeded(s *seen) {
+func (st *stage) forgetSucceeded(s *snapshot) {
 	runs, starts := map[string]bool{}, map[string]bool{}
 	for _, job := range st.jobs {
 		gang := s.gangOf(job)
@@ -90,7 +90,7 @@ func (st *stage) forgetSucceeded(s *seen) {
 	st.forgotten = map[string]bool{}
 	for _, job := range st.jobs {
 		name, gang := replicatedJobOf(job), s.gangOf(job)
-		if restartsWhole(s.jobSet, name) && (st.goesBack || gang != "" && starts[gang] && !runs[gang]) {
+		if restartsWhole(s.jobSet, name) && (st.mustRelease || gang != "" && starts[gang] && !runs[gang]) {
 			st.forgotten[name] = true
 			delete(st.done, name)
 		}
@@ -98,14 +98,14 @@ func (st *stage) forgetSucceeded(s *seen) {
 }
 
 // count counts the Jobs of the current attempt by ReplicatedJob, and adds those that have succeeded to the record.
-func (st *stage) count(s *seen) {
+func (st *stage) count(s *snapshot) {
 	for _, job := range st.leaving {
 		if index, ok := childjob.Index(job); ok && !restartsWhole(s.jobSet, replicatedJobOf(job)) {
 			st.done.Add(replicatedJobOf(job), index)
 		}
 	}
 	for _, name := range st.ReplicatedJobs {
-		st.tallies[name] = tally{replicas: st.tallies[name].replicas}
+		st.tallies[name] = jobCounts{replicas: st.tallies[name].replicas}
 	}
 	for _, job := range st.jobs {
 		name := replicatedJobOf(job)
@@ -119,7 +119,7 @@ func (st *stage) count(s *seen) {
 			count.ready++
 		case childjob.IsFinished(job, batchv1.JobFailed):
 			count.failed++
-		case childjob.IsReady(job) && !st.goesBack: // running Jobs of an evicted stage are about to end
+		case childjob.IsReady(job) && !st.mustRelease: // running Jobs of an evicted stage are about to end
 			count.ready++
 		}
 		st.tallies[name] = count
@@ -148,7 +148,7 @@ func (st *stage) record(workload *kueue.Workload) {
 // skipJobs selects held Jobs that replace succeeded ones, once the JobSet controller needs them to have succeeded: it completes a JobSet
 // only if all existing Jobs of its success policy have succeeded, and creates the Jobs of a stage only after those that the stage waits
 // for. Until then they stay held, so that a time to live of a few seconds does not cause a loop.
-func (w *wanted) skipJobs(s *seen, stages []stage) {
+func (w *actions) skipJobs(s *snapshot, stages []stage) {
 	needed := s.isComplete(stages) || slices.ContainsFunc(stages, func(st stage) bool { return st.open && st.lacksJobs() })
 	if !needed || ptr.Deref(s.jobSet.Spec.Suspend, false) {
 		return
@@ -178,7 +178,7 @@ func (st *stage) lacksJobs() bool {
 
 // skip marks held Jobs as succeeded, and releases them so that they can end: the Job controller creates no pods for a Job whose success is
 // decided, and does not complete a Job without a start time.
-func (r *Reconciler) skip(ctx context.Context, s *seen, w *wanted) error {
+func (r *Reconciler) skip(ctx context.Context, s *snapshot, w *actions) error {
 	return r.each(ctx, len(w.skip), func(i int) error {
 		job, key := w.skip[i], client.ObjectKeyFromObject(w.skip[i])
 		marked := job.DeepCopy()
@@ -210,7 +210,7 @@ func ignoreNotFound(err error, format string, args ...any) error {
 }
 
 // isComplete reports whether the Jobs of a JobSet satisfy its success policy, as the JobSet controller reads it.
-func (s *seen) isComplete(stages []stage) bool {
+func (s *snapshot) isComplete(stages []stage) bool {
 	policy := jobset.SuccessPolicy{Operator: jobset.OperatorAll}
 	if s.jobSet.Spec.SuccessPolicy != nil {
 		policy = *s.jobSet.Spec.SuccessPolicy
@@ -229,12 +229,12 @@ func (s *seen) isComplete(stages []stage) bool {
 
 // isDecided reports whether the JobSet controller is about to end or restart the JobSet, or a Job of it, at its next reconcile: the success
 // policy is satisfied, or a Job has failed. Until it has, no stage is opened and no Job released.
-func (s *seen) isDecided(stages []stage) bool {
+func (s *snapshot) isDecided(stages []stage) bool {
 	return s.isComplete(stages) || slices.ContainsFunc(stages, func(st stage) bool { return st.hasFailed(s) })
 }
 
 // hasFailed reports whether a Job of the stage has failed, or is about to, and the JobSet controller has not decided to replace it yet.
-func (st *stage) hasFailed(s *seen) bool {
+func (st *stage) hasFailed(s *snapshot) bool {
 	return slices.ContainsFunc(st.jobs, func(job *batchv1.Job) bool {
 		index, _ := childjob.Index(job)
 		restarts, err := strconv.ParseInt(job.Labels[jobRestartAttemptLabel], 10, 32)

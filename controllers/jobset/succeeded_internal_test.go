@@ -139,7 +139,7 @@ func TestDesiredOfStageTogether(t *testing.T) {
 	}
 }
 
-func together(t *testing.T, started bool) *seen {
+func together(t *testing.T, started bool) *snapshot {
 	t.Helper()
 	s := world{started: started}.build(t)
 	js := s.jobSet

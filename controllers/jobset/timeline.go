@@ -37,7 +37,7 @@ const (
 )
 
 // isSettled reports whether it is time to write about the finished stage of a quota Workload. If not, it requests a reconcile at that time.
-func (w *wanted) isSettled(s *seen, workload *kueue.Workload) bool {
+func (w *actions) isSettled(s *snapshot, workload *kueue.Workload) bool {
 	var last time.Time
 	for _, other := range s.mine.workloads {
 		for _, c := range other.Status.Conditions {
@@ -55,7 +55,7 @@ func (w *wanted) isSettled(s *seen, workload *kueue.Workload) bool {
 }
 
 // endedHolds returns the quota holds whose end must be noted. An End of zero means now.
-func (w *wanted) endedHolds(s *seen, stages []stage) []conditions.Hold {
+func (w *actions) endedHolds(s *snapshot, stages []stage) []conditions.Hold {
 	over, _ := outcomeOf(s.jobSet)
 	timeline := conditions.TimelineOf(s.jobSet)
 	var order []string
@@ -90,8 +90,8 @@ func (w *wanted) endedHolds(s *seen, stages []stage) []conditions.Hold {
 
 // endsHold reports whether this reconcile releases the quota of a stage, or of one of its growths, or removes the record that its pods were
 // ready.
-func (w *wanted) endsHold(st *stage) bool {
-	for _, group := range [][]*kueue.Workload{w.giveBack, w.remove, w.unpin, w.drop} {
+func (w *actions) endsHold(st *stage) bool {
+	for _, group := range [][]*kueue.Workload{w.giveBack, w.remove, w.removeFinalizers, w.drop} {
 		if slices.Contains(group, st.workload) || slices.ContainsFunc(st.holdingGrowths(), func(g *kueue.Workload) bool { return slices.Contains(group, g) }) {
 			return true
 		}
@@ -100,12 +100,12 @@ func (w *wanted) endsHold(st *stage) bool {
 }
 
 // closes reports whether this reconcile notes that a restart has gated a stage, which keeps its quota.
-func (w *wanted) closes(st *stage) bool {
+func (w *actions) closes(st *stage) bool {
 	return slices.ContainsFunc(w.progress, func(p progress) bool { return p.workload == st.workload && p.ready.Type == "" && p.finished == nil })
 }
 
 // losesFirstPod reports whether this reconcile overwrites since when the pods of a stage were ready, which is not counted yet.
-func (w *wanted) losesFirstPod(st *stage, timeline *apis.Timeline) bool {
+func (w *actions) losesFirstPod(st *stage, timeline *apis.Timeline) bool {
 	return conditions.IsReadyUncounted(timeline, st.Name, st.workload) && slices.ContainsFunc(w.progress, func(p progress) bool {
 		return p.workload == st.workload && p.ready.Reason == kueue.WorkloadWaitForRecovery
 	})
@@ -113,12 +113,12 @@ func (w *wanted) losesFirstPod(st *stage, timeline *apis.Timeline) bool {
 
 // forgetsReadiness reports whether this reconcile overwrites that the pods of a stage were ready: the stage is evicted, suspended or gated
 // again. The condition of a stage that waits for recovery still contains it.
-func (w *wanted) forgetsReadiness(st *stage) bool {
+func (w *actions) forgetsReadiness(st *stage) bool {
 	ready := apimeta.FindStatusCondition(st.workload.Status.Conditions, kueue.WorkloadPodsReady)
 	if ready == nil || ready.Status != metav1.ConditionTrue && ready.Reason != kueue.WorkloadWaitForRecovery {
 		return false
 	}
-	return st.goesBack && ready.Status == metav1.ConditionTrue || slices.ContainsFunc(w.progress, func(p progress) bool {
+	return st.mustRelease && ready.Status == metav1.ConditionTrue || slices.ContainsFunc(w.progress, func(p progress) bool {
 		return p.workload == st.workload && p.ready.Status != metav1.ConditionTrue && p.ready.Reason != kueue.WorkloadWaitForRecovery
 	})
 }
@@ -154,7 +154,7 @@ func (st *stage) hold(stages []stage) conditions.Hold {
 // note writes the timeline. If the API server does not answer, the JobSet is requeued, so that the next steps do not overwrite or delete
 // times that are not noted. If the API server rejects the write, quota is released nevertheless: the user of a JobSet can make the write
 // impossible, for instance by annotations that leave no room.
-func (r *Reconciler) note(ctx context.Context, s *seen, w *wanted) error {
+func (r *Reconciler) note(ctx context.Context, s *snapshot, w *actions) error {
 	if len(w.ended) == 0 {
 		return nil
 	}
@@ -183,7 +183,7 @@ func isTransient(err error) bool {
 
 // noteOnLatest writes the timeline of a JobSet that other clients write to at the same time. It reads the JobSet past the cache. Only the
 // manager writes the timeline, so the write needs no resource version: the API server merges it with the other writes.
-func (r *Reconciler) noteOnLatest(ctx context.Context, s *seen, w *wanted) error {
+func (r *Reconciler) noteOnLatest(ctx context.Context, s *snapshot, w *actions) error {
 	var js jobsetapi.JobSet
 	if err := r.reader.Get(ctx, s.key, &js); err != nil {
 		return fmt.Errorf("read JobSet %s: %w", s.key, err)
@@ -195,7 +195,7 @@ func (r *Reconciler) noteOnLatest(ctx context.Context, s *seen, w *wanted) error
 }
 
 // noteOn patches the timeline of a JobSet. The timeline repeats what was noted before, so the JobSet must not be older than the last write.
-func (r *Reconciler) noteOn(ctx context.Context, js *jobsetapi.JobSet, s *seen, w *wanted, change client.Patch) error {
+func (r *Reconciler) noteOn(ctx context.Context, js *jobsetapi.JobSet, s *snapshot, w *actions, change client.Patch) error {
 	var order []string
 	for i := range s.plan.Stages {
 		order = append(order, s.plan.Stages[i].Name)

@@ -181,8 +181,8 @@ func TestFreshEndWaitsToBeNoted(t *testing.T) {
 			if diff := cmp.Diff(c.want, got, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("ended (-want +got):\n%s", diff)
 			}
-			if w.again != c.again {
-				t.Errorf("looks again after %s, want %s", w.again, c.again)
+			if w.requeueAfter != c.again {
+				t.Errorf("looks again after %s, want %s", w.requeueAfter, c.again)
 			}
 		})
 	}
@@ -203,7 +203,7 @@ func TestCutTimelineIsNotedOnce(t *testing.T) {
 		}
 		stages = append(stages, st)
 	}
-	w, s := &wanted{}, &seen{jobSet: js, now: time.Now()}
+	w, s := &actions{}, &snapshot{jobSet: js, now: time.Now()}
 	for pass, want := range []int{1000, 0} {
 		timeline := conditions.TimelineOf(js)
 		ended := w.endedHolds(s, stages)

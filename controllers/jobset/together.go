@@ -30,7 +30,7 @@ import (
 // during the pause, because its user may suspend it at any time.
 
 // awaitedStage returns the stage whose missing Jobs must exist before any Job starts, or nil.
-func (s *seen) awaitedStage(stages []stage) *stage {
+func (s *snapshot) awaitedStage(stages []stage) *stage {
 	policy := s.jobSet.Spec.StartupPolicy
 	if policy == nil || policy.StartupPolicyOrder != jobset.InOrder || slices.ContainsFunc(stages, func(st stage) bool { return st.runs() }) {
 		return nil
@@ -46,7 +46,7 @@ func (s *seen) awaitedStage(stages []stage) *stage {
 func (st *stage) runs() bool { return slices.ContainsFunc(st.jobs, childjob.IsRunning) }
 
 // startOrPause starts a JobSet when a stage may run and its Jobs exist, and pauses it if they do not.
-func (w *wanted) startOrPause(s *seen, stages []stage) {
+func (w *actions) startOrPause(s *snapshot, stages []stage) {
 	if !slices.ContainsFunc(stages, func(st stage) bool { return st.mayRun(s) && !st.decided }) {
 		return
 	}
@@ -61,7 +61,7 @@ func (w *wanted) startOrPause(s *seen, stages []stage) {
 }
 
 // pauseOrResume does the same for a JobSet without a queue. It reports whether the Jobs of open stages may be released.
-func (w *wanted) pauseOrResume(s *seen, stages []stage) bool {
+func (w *actions) pauseOrResume(s *snapshot, stages []stage) bool {
 	awaited, isSuspended := s.awaitedStage(stages), ptr.Deref(s.jobSet.Spec.Suspend, false)
 	switch {
 	case isPaused(s.jobSet):
@@ -81,7 +81,7 @@ func isPaused(js *jobsetapi.JobSet) bool {
 }
 
 // pause suspends the JobSet, and records that the user did not request this suspension.
-func (r *Reconciler) pause(ctx context.Context, s *seen, w *wanted) error {
+func (r *Reconciler) pause(ctx context.Context, s *snapshot, w *actions) error {
 	if w.pause == "" {
 		return nil
 	}

@@ -28,8 +28,8 @@ import (
 //	init(succeeded)  train(held)    annotation tranche.dev/finished-stages, then train is released
 //	init(deleted)    train(runs)    init-0 is recreated and stays held, until it is skipped (succeeded.go)
 
-// leadUnqueued decides what to write for a JobSet without a queue.
-func (w *wanted) leadUnqueued(s *seen) {
+// reconcileUnqueued decides what to write for a JobSet without a queue.
+func (w *actions) reconcileUnqueued(s *snapshot) {
 	stages, _ := stagesOf(s)
 	over, _ := outcomeOf(s.jobSet)
 	w.conditions = conditions.UnqueuedProgress(s.jobSet, unqueuedSummary(s.jobSet, stages))
@@ -48,7 +48,7 @@ func (w *wanted) leadUnqueued(s *seen) {
 		switch {
 		case ptr.Deref(s.jobSet.Spec.Suspend, false):
 			w.resizeGangs(s, st)
-		case mayRelease && st.open && !st.succeeded() && !st.decided && w.gatherGangs(s, st):
+		case mayRelease && st.open && !st.succeeded() && !st.decided && w.ensureGangs(s, st):
 			w.releaseJobs(s, st)
 		}
 	}
@@ -90,7 +90,7 @@ func newlyFinished(js *jobsetapi.JobSet, stages []stage) []string {
 }
 
 // noteFinished records on the JobSet the stages that have succeeded, before the stages that wait for them are released.
-func (r *Reconciler) noteFinished(ctx context.Context, s *seen, w *wanted) error {
+func (r *Reconciler) noteFinished(ctx context.Context, s *snapshot, w *actions) error {
 	if w.finished == nil {
 		return nil
 	}
@@ -113,7 +113,7 @@ func (r *Reconciler) noteFinished(ctx context.Context, s *seen, w *wanted) error
 }
 
 // firstJobOf returns a Job of a stage for its Events.
-func (s *seen) firstJobOf(stage string) *batchv1.Job {
+func (s *snapshot) firstJobOf(stage string) *batchv1.Job {
 	for i := range s.plan.Stages {
 		if s.plan.Stages[i].Name != stage {
 			continue

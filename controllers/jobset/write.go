@@ -30,12 +30,12 @@ const lookAgain = time.Minute
 
 // write executes the actions in the order that the package comment gives. It stops at the first error: later steps may rely on earlier
 // ones, and the next reconcile continues from the state reached. A failed step on which no other step relies does not stop it.
-func (r *Reconciler) write(ctx context.Context, s *seen, w *wanted) (ctrl.Result, error) {
-	steps := []func(context.Context, *seen, *wanted) error{
-		r.create, r.evict, r.change, r.name, r.pause, r.start, r.disperse, r.gather, r.noteFinished, r.release, r.grow, r.hold, r.skip, r.reportStopped,
-		r.end, r.conclude, r.remake, r.restore,
+func (r *Reconciler) write(ctx context.Context, s *snapshot, w *actions) (ctrl.Result, error) {
+	steps := []func(context.Context, *snapshot, *actions) error{
+		r.create, r.evict, r.change, r.setScheduler, r.pause, r.start, r.deleteGangs, r.ensureGangs, r.noteFinished, r.release, r.grow, r.hold, r.skip, r.reportStopped,
+		r.end, r.conclude, r.recreateJobs, r.restore,
 		r.note, r.progress, r.reclaim,
-		r.giveBack, r.remove, r.unpin, r.drop, r.report, r.ask, r.deleteExpired,
+		r.releaseQuota, r.remove, r.removeFinalizers, r.drop, r.report, r.createGrowths, r.deleteExpired,
 	}
 	for _, step := range steps {
 		if err := step(ctx, s, w); err != nil {
@@ -54,7 +54,7 @@ func (r *Reconciler) write(ctx context.Context, s *seen, w *wanted) (ctrl.Result
 	if len(w.complaints) > 0 {
 		w.lookAfter(lookAgain)
 	}
-	return ctrl.Result{RequeueAfter: w.again}, nil
+	return ctrl.Result{RequeueAfter: w.requeueAfter}, nil
 }
 
 func retry(err error) (ctrl.Result, error) {
@@ -76,7 +76,7 @@ func (e *refusedWorkload) Error() string { return e.cause.Error() }
 func (e *refusedWorkload) Unwrap() error { return e.cause }
 
 // create creates the last stage first: if one is rejected, no stage that is open from the start holds quota without use.
-func (r *Reconciler) create(ctx context.Context, _ *seen, w *wanted) error {
+func (r *Reconciler) create(ctx context.Context, _ *snapshot, w *actions) error {
 	for _, workload := range slices.Backward(w.create) {
 		err := r.config.Client.Create(ctx, workload)
 		if apierrors.IsInvalid(err) {
@@ -89,7 +89,7 @@ func (r *Reconciler) create(ctx context.Context, _ *seen, w *wanted) error {
 	return nil
 }
 
-func (r *Reconciler) change(ctx context.Context, s *seen, w *wanted) error {
+func (r *Reconciler) change(ctx context.Context, s *snapshot, w *actions) error {
 	for _, c := range w.change {
 		change := patch.Of(c.before)
 		if !equality.Semantic.DeepEqual(c.before.Spec.PodSets, c.after.Spec.PodSets) {
@@ -108,7 +108,7 @@ func (r *Reconciler) change(ctx context.Context, s *seen, w *wanted) error {
 
 // start resumes the JobSet and records that from now on a suspension is requested by the user. For a JobSet without a queue, the Event of
 // the pause has announced that it is resumed.
-func (r *Reconciler) start(ctx context.Context, s *seen, w *wanted) error {
+func (r *Reconciler) start(ctx context.Context, s *snapshot, w *actions) error {
 	if !w.start {
 		return nil
 	}
@@ -130,7 +130,7 @@ func (r *Reconciler) start(ctx context.Context, s *seen, w *wanted) error {
 }
 
 // release lets the Jobs of each admitted stage start, many at a time. If one Job cannot be released, the others still are.
-func (r *Reconciler) release(ctx context.Context, s *seen, w *wanted) error {
+func (r *Reconciler) release(ctx context.Context, s *snapshot, w *actions) error {
 	held := map[client.ObjectKey]*batchv1.Job{}
 	for _, job := range s.mine.jobs {
 		held[client.ObjectKeyFromObject(job)] = job
@@ -173,11 +173,11 @@ func (r *Reconciler) each(ctx context.Context, n int, f func(int) error) error {
 	return errors.Join(all...)
 }
 
-func (r *Reconciler) hold(ctx context.Context, _ *seen, w *wanted) error {
+func (r *Reconciler) hold(ctx context.Context, _ *snapshot, w *actions) error {
 	return r.suspend(ctx, w.hold, true)
 }
 
-func (r *Reconciler) conclude(ctx context.Context, _ *seen, w *wanted) error {
+func (r *Reconciler) conclude(ctx context.Context, _ *snapshot, w *actions) error {
 	return r.suspend(ctx, w.conclude, false)
 }
 
@@ -193,7 +193,7 @@ func (r *Reconciler) suspend(ctx context.Context, jobs []*batchv1.Job, suspend b
 	})
 }
 
-func (r *Reconciler) progress(ctx context.Context, s *seen, w *wanted) error {
+func (r *Reconciler) progress(ctx context.Context, s *snapshot, w *actions) error {
 	for _, p := range w.progress {
 		// A stage finishes once. If the cache does not show yet that it has, the API server rejects the write and no Event is emitted
 		// twice.
@@ -227,7 +227,7 @@ func (r *Reconciler) apply(ctx context.Context, workload *kueue.Workload, status
 	return written, err
 }
 
-func (r *Reconciler) remove(ctx context.Context, s *seen, w *wanted) error {
+func (r *Reconciler) remove(ctx context.Context, s *snapshot, w *actions) error {
 	for _, workload := range w.remove {
 		if err := r.delete(ctx, workload); err != nil {
 			return err
@@ -246,8 +246,8 @@ func (r *Reconciler) delete(ctx context.Context, workload *kueue.Workload) error
 	return nil
 }
 
-func (r *Reconciler) unpin(ctx context.Context, _ *seen, w *wanted) error {
-	for _, workload := range w.unpin {
+func (r *Reconciler) removeFinalizers(ctx context.Context, _ *snapshot, w *actions) error {
+	for _, workload := range w.removeFinalizers {
 		if err := patch.Unpin(ctx, r.config.Client, workload); err != nil {
 			return err
 		}
@@ -255,7 +255,7 @@ func (r *Reconciler) unpin(ctx context.Context, _ *seen, w *wanted) error {
 	return nil
 }
 
-func (r *Reconciler) drop(ctx context.Context, _ *seen, w *wanted) error {
+func (r *Reconciler) drop(ctx context.Context, _ *snapshot, w *actions) error {
 	for _, workload := range w.drop {
 		if workload.DeletionTimestamp.IsZero() {
 			if err := r.delete(ctx, workload); err != nil {

@@ -87,7 +87,7 @@ func TestResizeOfWhatHasBeenAdmitted(t *testing.T) {
 			before := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{UID: "uid", ResourceVersion: "1"}, Spec: kueue.WorkloadSpec{PodSets: []kueue.PodSet{{Count: 4}}}}
 			after := before.DeepCopy()
 			c.change(after)
-			err := newReconciler(&server{version: 2}).change(t.Context(), &seen{}, &wanted{change: []change{{before: before, after: after}}})
+			err := newReconciler(&server{version: 2}).change(t.Context(), &snapshot{}, &actions{change: []change{{before: before, after: after}}})
 			if got := apierrors.IsConflict(err); got != c.wantConflict {
 				t.Errorf("conflict = %t, want %t: %v", got, c.wantConflict, err)
 			}
@@ -109,10 +109,10 @@ func TestStartOfWhatHasChanged(t *testing.T) {
 	}
 	meta := metav1.ObjectMeta{Namespace: "ns", Name: "name", UID: "uid", ResourceVersion: "1", Generation: 1}
 	job, js := &batchv1.Job{ObjectMeta: meta}, &jobsetapi.JobSet{ObjectMeta: meta}
-	s := &seen{jobSet: js, mine: belongings{jobs: []*batchv1.Job{job}}}
+	s := &snapshot{jobSet: js, mine: ownedObjects{jobs: []*batchv1.Job{job}}}
 	released := job.DeepCopy()
 	released.Spec.Suspend = new(false)
-	w := &wanted{start: true, release: []release{{workload: &kueue.Workload{}, jobs: []*batchv1.Job{released}}}}
+	w := &actions{start: true, release: []release{{workload: &kueue.Workload{}, jobs: []*batchv1.Job{released}}}}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			for what, step := range map[string]func(*Reconciler) error{
@@ -133,8 +133,8 @@ func TestReleaseGoesOn(t *testing.T) {
 	// The first Job has grown; the second Job, of another stage, is unchanged.
 	grown := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "grown", ResourceVersion: "1"}}
 	same := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "same", ResourceVersion: "2", Generation: 2}}
-	s := &seen{jobSet: &jobsetapi.JobSet{}, mine: belongings{jobs: []*batchv1.Job{grown, same}}}
-	w := &wanted{release: []release{
+	s := &snapshot{jobSet: &jobsetapi.JobSet{}, mine: ownedObjects{jobs: []*batchv1.Job{grown, same}}}
+	w := &actions{release: []release{
 		{workload: &kueue.Workload{}, jobs: []*batchv1.Job{grown.DeepCopy()}},
 		{workload: &kueue.Workload{}, jobs: []*batchv1.Job{same.DeepCopy()}},
 	}}
@@ -187,10 +187,10 @@ func TestGangsThatCannotBe(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			js := &jobsetapi.JobSet{}
 			js.Spec.GangConfig = &jobsetapi.GangConfig{GangMode: jobsetapi.GangModeGang}
-			s := &seen{jobSet: js}
-			w := &wanted{gather: c.gather, conditions: conditions.WithGangs(js, nil, conditions.GangsKept, "1 gang")}
+			s := &snapshot{jobSet: js}
+			w := &actions{gather: c.gather, conditions: conditions.WithGangs(js, nil, conditions.GangsKept, "1 gang")}
 			w.release = []release{{stage: "bad", workload: &kueue.Workload{}}, {stage: "good", workload: &kueue.Workload{}}}
-			if err := newReconciler(&server{refusals: map[string]error{"bad": c.refusal}}).gather(t.Context(), s, w); err != nil {
+			if err := newReconciler(&server{refusals: map[string]error{"bad": c.refusal}}).ensureGangs(t.Context(), s, w); err != nil {
 				t.Fatalf("the pass stops at %v", err)
 			}
 			var released []string

@@ -26,7 +26,7 @@ import (
 // This file writes the changes by which a JobSet loses its quota, because it is evicted or suspended by its user.
 
 // evict marks the other stages of an evicted JobSet as evicted, too.
-func (r *Reconciler) evict(ctx context.Context, s *seen, w *wanted) error {
+func (r *Reconciler) evict(ctx context.Context, s *snapshot, w *actions) error {
 	for _, e := range w.evict {
 		// The eviction increments its own counters and repeats what else the admission has written, so it must be based on the latest
 		// object.
@@ -45,8 +45,8 @@ func (r *Reconciler) evict(ctx context.Context, s *seen, w *wanted) error {
 	return nil
 }
 
-// remake deletes Jobs without running pods, so that the JobSet controller recreates them.
-func (r *Reconciler) remake(ctx context.Context, _ *seen, w *wanted) error {
+// recreateJobs deletes Jobs without running pods, so that the JobSet controller recreates them.
+func (r *Reconciler) recreateJobs(ctx context.Context, _ *snapshot, w *actions) error {
 	return r.each(ctx, len(w.remake), func(i int) error {
 		job := w.remake[i]
 		err := r.config.Client.Delete(ctx, job, client.Preconditions{UID: &job.UID}, client.PropagationPolicy("Background"))
@@ -58,7 +58,7 @@ func (r *Reconciler) remake(ctx context.Context, _ *seen, w *wanted) error {
 }
 
 // restore removes the fields that an admission has added to held Jobs.
-func (r *Reconciler) restore(ctx context.Context, _ *seen, w *wanted) error {
+func (r *Reconciler) restore(ctx context.Context, _ *snapshot, w *actions) error {
 	return r.each(ctx, len(w.restore), func(i int) error {
 		job := w.restore[i]
 		if err := r.config.Client.Patch(ctx, childjob.Restored(job), patch.Of(job)); client.IgnoreNotFound(err) != nil {
@@ -68,9 +68,9 @@ func (r *Reconciler) restore(ctx context.Context, _ *seen, w *wanted) error {
 	})
 }
 
-// giveBack releases the quota of suspended and evicted stages, and notifies the engine at once. The cache may not show yet that a Job was
+// releaseQuota releases the quota of suspended and evicted stages, and notifies the engine at once. The cache may not show yet that a Job was
 // released or that a pod was created, so giveBack repeats the decision on live reads.
-func (r *Reconciler) giveBack(ctx context.Context, s *seen, w *wanted) error {
+func (r *Reconciler) releaseQuota(ctx context.Context, s *snapshot, w *actions) error {
 	if len(w.giveBack) == 0 {
 		return nil
 	}
@@ -104,15 +104,15 @@ func (r *Reconciler) giveBack(ctx context.Context, s *seen, w *wanted) error {
 }
 
 // keptJobs counts, for each stage, the succeeded Jobs that an eviction keeps.
-func keptJobs(s *seen) map[string]int {
+func keptJobs(s *snapshot) map[string]int {
 	counts := map[string]int{}
 	if s.jobSet == nil || s.plan == nil {
 		return counts
 	}
 	stages, _ := stagesOf(s)
 	for i := range stages {
-		for _, tally := range stages[i].tallies {
-			counts[stages[i].Name] += int(tally.succeeded)
+		for _, jobCounts := range stages[i].tallies {
+			counts[stages[i].Name] += int(jobCounts.succeeded)
 		}
 	}
 	return counts
@@ -120,28 +120,28 @@ func keptJobs(s *seen) map[string]int {
 
 // endsQuota reports whether quota Workloads are about to lose their quota for good, although their stages may not have succeeded: the
 // JobSet has finished, was deleted or has shrunk, or a user has deleted the quota Workloads.
-func (w *wanted) endsQuota() bool {
+func (w *actions) endsQuota() bool {
 	for _, p := range w.progress {
 		if p.finished != nil && !p.succeeded && p.workload.Status.Admission != nil {
 			return true
 		}
 	}
-	return w.givesUpPods() || slices.ContainsFunc(slices.Concat(w.unpin, w.drop), func(workload *kueue.Workload) bool {
+	return w.givesUpPods() || slices.ContainsFunc(slices.Concat(w.removeFinalizers, w.drop), func(workload *kueue.Workload) bool {
 		return workload.Status.Admission != nil && !quotaworkload.IsTrue(workload, kueue.WorkloadFinished)
 	})
 }
 
 // refresh reads the objects of the JobSet, and of earlier JobSets of its name, past the cache. In the cache, a Job that was just released
 // can still look held.
-func (r *Reconciler) refresh(ctx context.Context, s *seen) (*seen, error) {
+func (r *Reconciler) refresh(ctx context.Context, s *snapshot) (*snapshot, error) {
 	live := *s
-	live.orphans = map[types.UID]belongings{}
+	live.orphans = map[types.UID]ownedObjects{}
 	for uid := range s.orphans {
-		b, err := r.readLive(ctx, s.key, uid)
+		o, err := r.readLive(ctx, s.key, uid)
 		if err != nil {
 			return nil, err
 		}
-		live.orphans[uid] = b
+		live.orphans[uid] = o
 	}
 	if s.jobSet == nil {
 		return &live, nil
@@ -153,32 +153,32 @@ func (r *Reconciler) refresh(ctx context.Context, s *seen) (*seen, error) {
 
 // readLive reads the objects of the JobSet past the cache. It reads quota Workloads first, so that the state of the Jobs and pods is newer
 // than that of their quota Workloads.
-func (r *Reconciler) readLive(ctx context.Context, key types.NamespacedName, jobSet types.UID) (belongings, error) {
-	var b belongings
+func (r *Reconciler) readLive(ctx context.Context, key types.NamespacedName, jobSet types.UID) (ownedObjects, error) {
+	var o ownedObjects
 	options := func(label string) []client.ListOption {
 		return []client.ListOption{client.InNamespace(key.Namespace), client.MatchingLabels{label: string(jobSet)}}
 	}
 	var workloads kueue.WorkloadList
 	if err := r.reader.List(ctx, &workloads, options(apis.JobUIDLabel)...); err != nil {
-		return b, fmt.Errorf("list quota Workloads of JobSet %s: %w", key, err)
+		return o, fmt.Errorf("list quota Workloads of JobSet %s: %w", key, err)
 	}
 	var jobs batchv1.JobList
 	if err := r.reader.List(ctx, &jobs, options(jobset.JobSetUIDKey)...); err != nil {
-		return b, fmt.Errorf("list Jobs of JobSet %s: %w", key, err)
+		return o, fmt.Errorf("list Jobs of JobSet %s: %w", key, err)
 	}
 	for i := range workloads.Items {
-		b.workloads = append(b.workloads, &workloads.Items[i])
+		o.workloads = append(o.workloads, &workloads.Items[i])
 	}
 	for i := range jobs.Items {
 		if slices.Contains(jobSetOfJob(&jobs.Items[i]), string(jobSet)) {
-			b.jobs = append(b.jobs, &jobs.Items[i])
+			o.jobs = append(o.jobs, &jobs.Items[i])
 		}
 	}
-	return b, r.readLivePods(ctx, key, jobSet, &b)
+	return o, r.readLivePods(ctx, key, jobSet, &o)
 }
 
 // readLivePods finds the pods of a JobSet by its UID and by its name, so that it also finds a pod that has lost one of these labels.
-func (r *Reconciler) readLivePods(ctx context.Context, key types.NamespacedName, jobSet types.UID, b *belongings) error {
+func (r *Reconciler) readLivePods(ctx context.Context, key types.NamespacedName, jobSet types.UID, o *ownedObjects) error {
 	found := map[types.UID]bool{}
 	var all []corev1.Pod
 	for _, by := range []client.MatchingLabels{{jobset.JobSetUIDKey: string(jobSet)}, {jobset.JobSetNameKey: key.Name}} {
@@ -194,20 +194,20 @@ func (r *Reconciler) readLivePods(ctx context.Context, key types.NamespacedName,
 				continue
 			}
 			found[pod.UID] = true
-			b.unwatched = b.unwatched || !watched && isCharged(pod)
+			o.unwatched = o.unwatched || !watched && isCharged(pod)
 			all = append(all, *pod)
 		}
 	}
-	return b.addPods(ctx, r.reader, all)
+	return o.addPods(ctx, r.reader, all)
 }
 
 // lookAgain requests another reconcile if no watch reports the end of pods that use quota.
-func (w *wanted) lookAgain(s *seen) {
+func (w *actions) lookAgain(s *snapshot) {
 	unwatched := s.mine.unwatched
-	for _, b := range s.orphans {
-		unwatched = unwatched || b.unwatched
+	for _, o := range s.orphans {
+		unwatched = unwatched || o.unwatched
 	}
-	if unwatched && (w.again == 0 || w.again > unwatchedEvery) {
-		w.again = unwatchedEvery
+	if unwatched && (w.requeueAfter == 0 || w.requeueAfter > unwatchedEvery) {
+		w.requeueAfter = unwatchedEvery
 	}
 }

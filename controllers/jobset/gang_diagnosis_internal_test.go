@@ -21,7 +21,7 @@ var waitStart = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 // that the pod has a node.
 type waiting []string
 
-func (w waiting) build(t *testing.T) *seen {
+func (w waiting) build(t *testing.T) *snapshot {
 	t.Helper()
 	s := world{started: true, workloads: map[string]string{"init": "admitted", "train": "closed"}, jobs: map[string]string{"init": "running"}}.build(t)
 	parallelism := int32(2)
@@ -63,24 +63,24 @@ func TestGangWait(t *testing.T) {
 		pods waiting
 		// group changes the PodGroup, which does not exist if group is nil.
 		group      func(*unstructured.Unstructured)
-		change     func(*seen)
+		change     func(*snapshot)
 		wantReason string
 		want       string
 		wantAgain  time.Duration
 	}{
 		"all are placed": {pods: waiting{"default-scheduler+", "default-scheduler+"}, group: nothing},
 		"they have not waited long": {
-			pods: two, group: nothing, change: func(s *seen) { s.now = waitStart.Add(50 * time.Second) }, wantAgain: 10 * time.Second,
+			pods: two, group: nothing, change: func(s *snapshot) { s.now = waitStart.Add(50 * time.Second) }, wantAgain: 10 * time.Second,
 		},
 		"there is no PodGroup": {pods: two, wantReason: conditions.GangMissing, want: "wait for a PodGroup of this name", wantAgain: time.Minute},
 		"one has ended":        {pods: two[:1], group: nothing, wantReason: conditions.GangTooSmall, want: "1 of the 2 pods are there", wantAgain: time.Minute},
 		"none was made":        {group: nothing, wantReason: conditions.GangTooSmall, want: "0 of the 2 pods are there", wantAgain: time.Minute},
 		"those of an earlier attempt do not count": {
-			pods: two, group: nothing, change: func(s *seen) { s.mine.pods[0].Labels[restartAttemptLabel] = "7" },
+			pods: two, group: nothing, change: func(s *snapshot) { s.mine.pods[0].Labels[restartAttemptLabel] = "7" },
 			wantReason: conditions.GangTooSmall, want: "1 of the 2 pods are there", wantAgain: time.Minute,
 		},
 		"those that are ending do not count": {
-			pods: two, group: nothing, change: func(s *seen) { s.mine.pods[0].DeletionTimestamp = new(metav1.Now()) },
+			pods: two, group: nothing, change: func(s *snapshot) { s.mine.pods[0].DeletionTimestamp = new(metav1.Now()) },
 			wantReason: conditions.GangTooSmall, want: "1 of the 2 pods are there", wantAgain: time.Minute,
 		},
 		"some have ended, and the rest runs": {pods: waiting{"default-scheduler+"}, group: nothing},
@@ -111,8 +111,8 @@ func TestGangWait(t *testing.T) {
 				c.change(s)
 			}
 			w := desired(s)
-			if w.again != c.wantAgain {
-				t.Errorf("looks again after %s, want %s", w.again, c.wantAgain)
+			if w.requeueAfter != c.wantAgain {
+				t.Errorf("looks again after %s, want %s", w.requeueAfter, c.wantAgain)
 			}
 			got := apimeta.FindStatusCondition(w.conditions, conditions.GangScheduling)
 			if c.wantReason == "" {

@@ -35,7 +35,7 @@ type pending struct {
 }
 
 // gangWait finds gangs that wait, and returns the first by name.
-func (s *seen) gangWait() gangWait {
+func (s *snapshot) gangWait() gangWait {
 	if s.gangs == nil {
 		return gangWait{}
 	}
@@ -65,7 +65,7 @@ func (g *gangWait) lookIn(delay time.Duration) {
 }
 
 // pendingGangs counts the pods of the current attempt by the names of their gangs.
-func (s *seen) pendingGangs() map[string]*pending {
+func (s *snapshot) pendingGangs() map[string]*pending {
 	all := map[string]*pending{}
 	jobs := map[string]*pending{}
 	for _, job := range s.mine.jobs {
@@ -111,7 +111,7 @@ func (p *pending) waitsSince(since time.Time) {
 }
 
 // diagnose returns why a gang waits, and what helps.
-func (s *seen) diagnose(name string, p *pending, told gangobjects.Told) (reason, message string) {
+func (s *snapshot) diagnose(name string, p *pending, told gangobjects.Told) (reason, message string) {
 	switch schedulers := slices.Sorted(maps.Keys(p.schedulers)); {
 	case !told.There:
 		return conditions.GangMissing, fmt.Sprintf("the pods of gang %q wait for a PodGroup of this name, and there is none: "+
