@@ -33,7 +33,7 @@ func (s *simulation) timestamp() metav1.Time { return metav1.NewTime(s.time().Tr
 func (s *simulation) giveBack(w *kueue.Workload) *kueue.Workload {
 	status := workloadstatus.Suspended(w, s.time())
 	if quotaworkload.IsTrue(w, kueue.WorkloadEvicted) {
-		status = workloadstatus.GivenBack(w, s.time())
+		status = workloadstatus.QuotaReleased(w, s.time())
 	}
 	after := workloadstatus.Merge(w, &status)
 	if apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadPodsReady) != nil {

@@ -87,17 +87,17 @@ func (s *simulation) runControllers() {
 // reconcileWorkload reconciles a quota Workload, as the controller of quota Workloads does.
 func (s *simulation) reconcileWorkload(key admission.StageKey, w *kueue.Workload) {
 	step := workloadstatus.Next(s.seen(w), &s.config.WaitForPodsReady, s.time())
-	if step.Again > 0 {
-		s.workQueue.awaited[key] = s.now + step.Again
+	if step.RequeueAfter > 0 {
+		s.workQueue.awaited[key] = s.now + step.RequeueAfter
 	}
 	after := w.DeepCopy()
 	switch {
 	case step.Deactivate:
 		after.Spec.Active = new(false)
 		after.Generation++
-	case len(step.Drop) > 0:
+	case len(step.RemoveChecks) > 0:
 		after.Status.AdmissionChecks = slices.DeleteFunc(after.Status.AdmissionChecks, func(c kueue.AdmissionCheckState) bool {
-			return slices.Contains(step.Drop, c.Name)
+			return slices.Contains(step.RemoveChecks, c.Name)
 		})
 	case step.Status == nil || !workloadstatus.Differs(w, step.Status):
 		return
@@ -105,11 +105,11 @@ func (s *simulation) reconcileWorkload(key admission.StageKey, w *kueue.Workload
 		after = workloadstatus.Merge(w, step.Status)
 	}
 	j, p := s.find(key)
-	if evicted, is := step.News.(workloadstatus.EvictedNews); is && quotaworkload.HoldsQuota(w) {
+	if evicted, is := step.Transition.(workloadstatus.EvictedTransition); is && quotaworkload.HoldsQuota(w) {
 		s.evict(j, p, step.Status, evicted.Eviction.FullReason()+": "+evicted.Eviction.Message)
 		return
 	}
-	if _, is := step.News.(workloadstatus.AdmittedNews); is {
+	if _, is := step.Transition.(workloadstatus.AdmittedTransition); is {
 		s.say("admit %s%s", j.subject(p), details(after))
 	}
 	s.put(after)
@@ -117,14 +117,14 @@ func (s *simulation) reconcileWorkload(key admission.StageKey, w *kueue.Workload
 }
 
 // seen returns the snapshot on which the next status of a quota Workload depends.
-func (s *simulation) seen(w *kueue.Workload) *workloadstatus.Seen {
-	seen := &workloadstatus.Seen{Workload: w}
+func (s *simulation) seen(w *kueue.Workload) *workloadstatus.Snapshot {
+	snapshot := &workloadstatus.Snapshot{Workload: w}
 	if w.Status.Admission != nil {
-		seen.ReservedIn = s.objects.clusterQueues[string(w.Status.Admission.ClusterQueue)]
+		snapshot.ReservedIn = s.objects.clusterQueues[string(w.Status.Admission.ClusterQueue)]
 	}
-	seen.LocalQueue = s.objects.localQueues[types.NamespacedName{Namespace: w.Namespace, Name: string(w.Spec.QueueName)}]
-	if seen.LocalQueue != nil {
-		seen.ClusterQueue = s.objects.clusterQueues[string(seen.LocalQueue.Spec.ClusterQueue)]
+	snapshot.LocalQueue = s.objects.localQueues[types.NamespacedName{Namespace: w.Namespace, Name: string(w.Spec.QueueName)}]
+	if snapshot.LocalQueue != nil {
+		snapshot.ClusterQueue = s.objects.clusterQueues[string(snapshot.LocalQueue.Spec.ClusterQueue)]
 	}
-	return seen
+	return snapshot
 }

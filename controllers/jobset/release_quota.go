@@ -84,7 +84,7 @@ func (r *Reconciler) releaseQuota(ctx context.Context, s *snapshot, w *actions) 
 		status := workloadstatus.Suspended(workload, time.Now())
 		told := events.StageSuspended(workload.Labels[apis.StageLabel])
 		if quotaworkload.IsTrue(workload, kueue.WorkloadEvicted) {
-			status = workloadstatus.GivenBack(workload, time.Now())
+			status = workloadstatus.QuotaReleased(workload, time.Now())
 			stage := workload.Labels[apis.StageLabel]
 			told = events.StageRequeued(stage, kept[stage], workloadstatus.EvictionOf(workload).Message)
 			if growthNumber(workload) > 0 {

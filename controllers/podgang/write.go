@@ -281,7 +281,7 @@ func (r *Reconciler) reclaim(ctx context.Context, _ *seen, step *podgang.Step) e
 
 func (r *Reconciler) giveBack(ctx context.Context, _ *seen, step *podgang.Step) error {
 	for _, workload := range step.GiveBack {
-		written, err := r.apply(ctx, workload, workloadstatus.GivenBack(workload, time.Now()), apis.AdmissionFieldManager, workload.ResourceVersion)
+		written, err := r.apply(ctx, workload, workloadstatus.QuotaReleased(workload, time.Now()), apis.AdmissionFieldManager, workload.ResourceVersion)
 		if err != nil {
 			return err
 		}

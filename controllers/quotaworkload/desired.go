@@ -22,14 +22,14 @@ type wanted struct {
 }
 
 // desired computes what to write from the snapshot and the time. It does no I/O.
-func desired(s *workloadstatus.Seen, podsReady *configapi.WaitForPodsReady, now time.Time) *wanted {
+func desired(s *workloadstatus.Snapshot, podsReady *configapi.WaitForPodsReady, now time.Time) *wanted {
 	step := workloadstatus.Next(s, podsReady, now)
-	return &wanted{step, eventsOf(step.News), stageEvicted(s.Workload, step.News)}
+	return &wanted{step, eventsOf(step.Transition), stageEvicted(s.Workload, step.Transition)}
 }
 
 // stageEvicted returns the Event on the JobSet of a stage that must release its quota, or nil.
-func stageEvicted(w *kueue.Workload, news workloadstatus.News) *events.Event {
-	n, isEvicted := news.(workloadstatus.EvictedNews)
+func stageEvicted(w *kueue.Workload, transition workloadstatus.Transition) *events.Event {
+	n, isEvicted := transition.(workloadstatus.EvictedTransition)
 	stage := w.Labels[apis.StageLabel]
 	if !isEvicted || stage == "" || w.Status.Admission == nil {
 		return nil
@@ -39,23 +39,23 @@ func stageEvicted(w *kueue.Workload, news workloadstatus.News) *events.Event {
 }
 
 // eventsOf returns the Events on a quota Workload for a transition.
-func eventsOf(news workloadstatus.News) []events.Event {
-	switch n := news.(type) {
-	case workloadstatus.EvictedNews:
+func eventsOf(transition workloadstatus.Transition) []events.Event {
+	switch n := transition.(type) {
+	case workloadstatus.EvictedTransition:
 		return []events.Event{events.Evicted(n.Eviction.EventReason(), n.Eviction.Message)}
-	case workloadstatus.AdmittedNews:
+	case workloadstatus.AdmittedTransition:
 		return []events.Event{events.Admitted(string(n.ClusterQueue), n.Waited)}
-	case workloadstatus.RejectedNews:
+	case workloadstatus.RejectedTransition:
 		return []events.Event{events.AdmissionCheckRejected(n.Verdict)}
-	case workloadstatus.OutOfTimeNews:
+	case workloadstatus.OutOfTimeTransition:
 		return []events.Event{events.MaximumExecutionTimeExceeded(n.Seconds)}
-	case workloadstatus.OutOfTriesNews:
+	case workloadstatus.OutOfTriesTransition:
 		return []events.Event{events.RequeuingLimitExceeded(n.Limit)}
-	case workloadstatus.RequeuedNews:
+	case workloadstatus.RequeuedTransition:
 		return []events.Event{events.Requeued(n.Why)}
-	case workloadstatus.GatedNews:
+	case workloadstatus.GatedTransition:
 		return []events.Event{events.AdmissionGated(n.By)}
-	case workloadstatus.UngatedNews:
+	case workloadstatus.UngatedTransition:
 		return []events.Event{events.AdmissionGateCleared()}
 	}
 	return nil

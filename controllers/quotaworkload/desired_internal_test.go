@@ -169,7 +169,7 @@ func told(before *kueue.Workload, w *wanted) string {
 	if w.Deactivate {
 		parts = append(parts, "deactivate")
 	}
-	for _, name := range w.Drop {
+	for _, name := range w.RemoveChecks {
 		parts = append(parts, "drop "+string(name))
 	}
 	if w.Status != nil && workloadstatus.Differs(before, w.Status) {
@@ -178,8 +178,8 @@ func told(before *kueue.Workload, w *wanted) string {
 	for _, event := range w.events {
 		parts = append(parts, "event "+event.Reason)
 	}
-	if w.Again > 0 {
-		parts = append(parts, "again in "+w.Again.String())
+	if w.RequeueAfter > 0 {
+		parts = append(parts, "again in "+w.RequeueAfter.String())
 	}
 	return strings.Join(parts, "; ")
 }
@@ -446,7 +446,7 @@ func TestDesired(t *testing.T) {
 				c.podsReady = podsReady(false, nil)
 			}
 			before := c.workload.DeepCopy()
-			s := &workloadstatus.Seen{Workload: c.workload.Workload, ReservedIn: c.reservedIn, LocalQueue: c.localQueue, ClusterQueue: c.clusterQueue}
+			s := &workloadstatus.Snapshot{Workload: c.workload.Workload, ReservedIn: c.reservedIn, LocalQueue: c.localQueue, ClusterQueue: c.clusterQueue}
 			if got := told(before, desired(s, &c.podsReady, at(c.now))); got != c.want {
 				t.Errorf("desired:\n got %s\nwant %s", got, c.want)
 			}

@@ -56,8 +56,8 @@ func applied(before *kueue.Workload, w *wanted) *kueue.Workload {
 	switch {
 	case w.Deactivate:
 		after.Spec.Active = new(false)
-	case len(w.Drop) > 0:
-		after.Status.AdmissionChecks = slices.DeleteFunc(after.Status.AdmissionChecks, func(c kueue.AdmissionCheckState) bool { return slices.Contains(w.Drop, c.Name) })
+	case len(w.RemoveChecks) > 0:
+		after.Status.AdmissionChecks = slices.DeleteFunc(after.Status.AdmissionChecks, func(c kueue.AdmissionCheckState) bool { return slices.Contains(w.RemoveChecks, c.Name) })
 	case w.Status != nil:
 		return workloadstatus.Merge(before, w.Status)
 	}
@@ -68,14 +68,14 @@ func applied(before *kueue.Workload, w *wanted) *kueue.Workload {
 // changing anything.
 func TestPassesEnd(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := &workloadstatus.Seen{
+		s := &workloadstatus.Snapshot{
 			Workload: anyWorkload(t), ReservedIn: research(), LocalQueue: &kueue.LocalQueue{}, ClusterQueue: &kueue.ClusterQueue{},
 		}
 		first := s.Workload
 		config, now := podsReady(rapid.Bool().Draw(t, "podsReady"), new(int32(2))), at(rapid.IntRange(0, 120).Draw(t, "now"))
 		for range 8 {
 			w := desired(s, &config, now)
-			isWrite := w.Deactivate || len(w.Drop) > 0 || w.Status != nil && workloadstatus.Differs(s.Workload, w.Status)
+			isWrite := w.Deactivate || len(w.RemoveChecks) > 0 || w.Status != nil && workloadstatus.Differs(s.Workload, w.Status)
 			if !isWrite {
 				checkEnd(t, first, s.Workload)
 				return

@@ -19,12 +19,12 @@ import (
 )
 
 // read returns the snapshot that one reconcile works on. Its objects belong to the cache and are not changed.
-func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*workloadstatus.Seen, error) {
+func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*workloadstatus.Snapshot, error) {
 	var workload kueue.Workload
 	if err := r.config.Client.Get(ctx, key, &workload); err != nil {
 		return nil, err
 	}
-	s := &workloadstatus.Seen{Workload: &workload, Gates: r.config.Gates}
+	s := &workloadstatus.Snapshot{Workload: &workload, Gates: r.config.Gates}
 	var err error
 	if quotaworkload.HoldsQuota(&workload) && !quotaworkload.IsTrue(&workload, kueue.WorkloadAdmitted) {
 		s.ReservedIn, err = r.readClusterQueue(ctx, workload.Status.Admission.ClusterQueue)

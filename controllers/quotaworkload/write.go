@@ -17,7 +17,7 @@ import (
 
 // write does the one write that is wanted, and then emits its Events. The API server rejects the write if another client has changed the
 // Workload since it was read: the decision may be outdated.
-func (r *Reconciler) write(ctx context.Context, s *workloadstatus.Seen, w *wanted) (ctrl.Result, error) {
+func (r *Reconciler) write(ctx context.Context, s *workloadstatus.Snapshot, w *wanted) (ctrl.Result, error) {
 	done, err := r.writeOne(ctx, s.Workload, w)
 	switch {
 	case apierrors.IsConflict(err):
@@ -33,7 +33,7 @@ func (r *Reconciler) write(ctx context.Context, s *workloadstatus.Seen, w *wante
 			w.onJobSet.EmitOnOwner(r.config.Recorder, s.Workload)
 		}
 	}
-	return ctrl.Result{RequeueAfter: w.Again}, nil
+	return ctrl.Result{RequeueAfter: w.RequeueAfter}, nil
 }
 
 // writeOne does the write, and reports whether there was anything to write.
@@ -43,8 +43,8 @@ func (r *Reconciler) writeOne(ctx context.Context, workload *kueue.Workload, w *
 		after := workload.DeepCopy()
 		after.Spec.Active = new(false)
 		return true, wrap(r.config.Client.Patch(ctx, after, since(workload)), "deactivate quota Workload %s", client.ObjectKeyFromObject(workload))
-	case len(w.Drop) > 0:
-		return true, r.dropChecks(ctx, workload, w.Drop)
+	case len(w.RemoveChecks) > 0:
+		return true, r.dropChecks(ctx, workload, w.RemoveChecks)
 	case w.Status == nil || !workloadstatus.Differs(workload, w.Status):
 		return false, nil
 	}

@@ -156,7 +156,7 @@ func (w *world) apply(step *podgang.Step) bool {
 		w.put(after)
 	}
 	for _, g := range step.GiveBack {
-		status := workloadstatus.GivenBack(w.find(g), w.now)
+		status := workloadstatus.QuotaReleased(w.find(g), w.now)
 		w.put(workloadstatus.Merge(w.find(g), &status))
 	}
 	for _, u := range step.Unpin {

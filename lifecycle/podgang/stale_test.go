@@ -158,7 +158,7 @@ func (l *lab) write(step *podgang.Step, most int) bool {
 	}
 	for _, g := range step.GiveBack {
 		if !status(g, true, func(x *kueue.Workload) *kueue.Workload {
-			s := workloadstatus.GivenBack(g, l.now)
+			s := workloadstatus.QuotaReleased(g, l.now)
 			return workloadstatus.Merge(x, &s)
 		}) {
 			return true

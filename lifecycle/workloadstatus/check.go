@@ -14,33 +14,33 @@ import (
 // Reserved returns the status of a quota Workload that has just got its quota and is admitted as soon as these AdmissionChecks are Ready.
 // Existing states stay unchanged.
 func Reserved(workload *kueue.Workload, admission *kueue.Admission, checks []kueue.AdmissionCheckReference, now time.Time) kueue.WorkloadStatus {
-	d := newDraft(workload, now)
-	d.reserve(admission)
-	d.require(checks)
-	return d.status
+	s := newStatusBuilder(workload, now)
+	s.reserve(admission)
+	s.require(checks)
+	return s.status
 }
 
 // Required returns the status of a quota Workload that holds quota and is admitted as soon as these AdmissionChecks are Ready. Existing states
 // stay unchanged, also those of other checks: server-side apply cannot remove what the controller of a check has written.
 func Required(workload *kueue.Workload, checks []kueue.AdmissionCheckReference, now time.Time) kueue.WorkloadStatus {
-	d := newHoldingDraft(workload, now)
-	d.require(checks)
-	return d.status
+	s := newHoldingStatusBuilder(workload, now)
+	s.require(checks)
+	return s.status
 }
 
 // AllReady returns the status of a quota Workload whose AdmissionChecks are all Ready.
 func AllReady(workload *kueue.Workload, now time.Time) kueue.WorkloadStatus {
-	d := newHoldingDraft(workload, now)
-	d.set(kueue.WorkloadAdmitted, metav1.ConditionTrue, reasonAdmitted, messageAdmitted)
-	return d.status
+	s := newHoldingStatusBuilder(workload, now)
+	s.set(kueue.WorkloadAdmitted, metav1.ConditionTrue, reasonAdmitted, messageAdmitted)
+	return s.status
 }
 
-func (d *draft) require(checks []kueue.AdmissionCheckReference) {
-	d.set(kueue.WorkloadAdmitted, metav1.ConditionFalse, reasonUnsatisfied, messageUnsatisfied)
+func (s *statusBuilder) require(checks []kueue.AdmissionCheckReference) {
+	s.set(kueue.WorkloadAdmitted, metav1.ConditionFalse, reasonUnsatisfied, messageUnsatisfied)
 	for _, name := range checks {
-		if !slices.ContainsFunc(d.status.AdmissionChecks, func(c kueue.AdmissionCheckState) bool { return c.Name == name }) {
-			d.status.AdmissionChecks = append(d.status.AdmissionChecks, kueue.AdmissionCheckState{
-				Name: name, State: kueue.CheckStatePending, LastTransitionTime: metav1.NewTime(d.now),
+		if !slices.ContainsFunc(s.status.AdmissionChecks, func(c kueue.AdmissionCheckState) bool { return c.Name == name }) {
+			s.status.AdmissionChecks = append(s.status.AdmissionChecks, kueue.AdmissionCheckState{
+				Name: name, State: kueue.CheckStatePending, LastTransitionTime: metav1.NewTime(s.now),
 			})
 		}
 	}

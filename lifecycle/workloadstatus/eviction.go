@@ -36,41 +36,41 @@ func (e *Eviction) FullReason() string {
 	return e.Reason
 }
 
-// Evicted returns the status of a quota Workload that has to release its quota. It holds the quota until its pods have terminated: see GivenBack.
+// Evicted returns the status of a quota Workload that has to release its quota. It holds the quota until its pods have terminated: see QuotaReleased.
 // Its AdmissionChecks are reset.
 func Evicted(workload *kueue.Workload, e Eviction, now time.Time) kueue.WorkloadStatus {
-	d := newHoldingDraft(workload, now)
-	d.set(kueue.WorkloadEvicted, metav1.ConditionTrue, e.FullReason(), e.Message)
+	s := newHoldingStatusBuilder(workload, now)
+	s.set(kueue.WorkloadEvicted, metav1.ConditionTrue, e.FullReason(), e.Message)
 	if e.Preempted != "" {
-		d.set(kueue.WorkloadPreempted, metav1.ConditionTrue, e.Preempted, e.Message)
+		s.set(kueue.WorkloadPreempted, metav1.ConditionTrue, e.Preempted, e.Message)
 	}
-	d.resetChecks()
+	s.resetChecks()
 	if e.Reason == kueue.WorkloadDeactivated {
-		d.deactivate(e.FullReason(), e.Message)
+		s.deactivate(e.FullReason(), e.Message)
 	}
-	d.count(e)
-	return d.status
+	s.count(e)
+	return s.status
 }
 
 // deactivate clears all past retries. A Workload that holds no quota has none to release, so it leaves the queue at once.
-func (d *draft) deactivate(reason, message string) {
-	d.status.Conditions = slices.DeleteFunc(d.status.Conditions, func(c metav1.Condition) bool { return c.Type == kueue.WorkloadDeactivationTarget })
-	d.status.RequeueState = nil
-	for i := range d.status.AdmissionChecks {
-		d.status.AdmissionChecks[i].RequeueAfterSeconds, d.status.AdmissionChecks[i].RetryCount = nil, nil
+func (s *statusBuilder) deactivate(reason, message string) {
+	s.status.Conditions = slices.DeleteFunc(s.status.Conditions, func(c metav1.Condition) bool { return c.Type == kueue.WorkloadDeactivationTarget })
+	s.status.RequeueState = nil
+	for i := range s.status.AdmissionChecks {
+		s.status.AdmissionChecks[i].RequeueAfterSeconds, s.status.AdmissionChecks[i].RetryCount = nil, nil
 	}
-	if d.status.Admission == nil {
-		d.wait(quotaworkload.Wait{Reason: kueue.WorkloadDeactivated, Message: message})
-		d.set(kueue.WorkloadRequeued, metav1.ConditionFalse, reason, message)
+	if s.status.Admission == nil {
+		s.wait(quotaworkload.Wait{Reason: kueue.WorkloadDeactivated, Message: message})
+		s.set(kueue.WorkloadRequeued, metav1.ConditionFalse, reason, message)
 	}
 }
 
 // count updates the eviction statistics.
-func (d *draft) count(e Eviction) {
-	if d.status.SchedulingStats == nil {
-		d.status.SchedulingStats = &kueue.SchedulingStats{}
+func (s *statusBuilder) count(e Eviction) {
+	if s.status.SchedulingStats == nil {
+		s.status.SchedulingStats = &kueue.SchedulingStats{}
 	}
-	stats := d.status.SchedulingStats
+	stats := s.status.SchedulingStats
 	i := slices.IndexFunc(stats.Evictions, func(known kueue.WorkloadSchedulingStatsEviction) bool {
 		return known.Reason == e.Reason && known.UnderlyingCause == e.Cause
 	})
@@ -81,11 +81,11 @@ func (d *draft) count(e Eviction) {
 	stats.Evictions[i].Count++
 }
 
-// GivenBack returns the status of an evicted quota Workload whose pods have terminated. Only after a preemption does it queue again at once:
+// QuotaReleased returns the status of an evicted quota Workload whose pods have terminated. Only after a preemption does it queue again at once:
 // every other reason has to end first. It is for Workloads with condition Evicted=True.
-func GivenBack(workload *kueue.Workload, now time.Time) kueue.WorkloadStatus {
-	d := newDraft(workload, now)
-	evicted := d.isTrue(kueue.WorkloadEvicted)
+func QuotaReleased(workload *kueue.Workload, now time.Time) kueue.WorkloadStatus {
+	s := newStatusBuilder(workload, now)
+	evicted := s.isTrue(kueue.WorkloadEvicted)
 	if evicted == nil {
 		evicted = &metav1.Condition{}
 	}
@@ -93,23 +93,23 @@ func GivenBack(workload *kueue.Workload, now time.Time) kueue.WorkloadStatus {
 	if IsDeactivated(evicted.Reason) {
 		wait.Reason = kueue.WorkloadDeactivated
 	} else {
-		d.status.RequeueState = LaterTry(workload, now)
+		s.status.RequeueState = LaterTry(workload, now)
 	}
-	d.resetChecks()
-	d.release(wait)
+	s.resetChecks()
+	s.release(wait)
 	requeued, reason := metav1.ConditionFalse, evicted.Reason
 	if evicted.Reason == kueue.WorkloadEvictedByPreemption || evicted.Reason == kueue.WorkloadEvictedDueToNodeFailures {
 		requeued = metav1.ConditionTrue
-		if d.isPutOff() {
+		if s.isPostponed() {
 			requeued, reason = metav1.ConditionFalse, kueue.WorkloadEvictedByAdmissionCheck
 		}
 	}
-	d.set(kueue.WorkloadRequeued, requeued, reason, evicted.Message)
+	s.set(kueue.WorkloadRequeued, requeued, reason, evicted.Message)
 	if strings.HasSuffix(evicted.Reason, "DueTo"+kueue.WorkloadMaximumExecutionTimeExceeded) {
 		// A user who activates it again resets its execution time.
-		d.status.AccumulatedPastExecutionTimeSeconds = nil
+		s.status.AccumulatedPastExecutionTimeSeconds = nil
 	}
-	return d.status
+	return s.status
 }
 
 // IsDeactivated reports whether this is the reason of a condition about a deactivation, whatever its cause.
@@ -119,53 +119,53 @@ func IsDeactivated(reason string) bool {
 
 // DeactivationTarget returns the status of a quota Workload whose spec.active has to become false, and why.
 func DeactivationTarget(workload *kueue.Workload, cause, message string, now time.Time) kueue.WorkloadStatus {
-	d := newHoldingDraft(workload, now)
-	d.set(kueue.WorkloadDeactivationTarget, metav1.ConditionTrue, cause, message)
-	return d.status
+	s := newHoldingStatusBuilder(workload, now)
+	s.set(kueue.WorkloadDeactivationTarget, metav1.ConditionTrue, cause, message)
+	return s.status
 }
 
 // Requeued returns the status of a quota Workload that holds nothing and may queue again. The reason is one of Reactivated, BackoffFinished,
 // ClusterQueueRestarted and LocalQueueRestarted.
 func Requeued(workload *kueue.Workload, reason, message string, now time.Time) kueue.WorkloadStatus {
-	d := newDraft(workload, now)
-	d.set(kueue.WorkloadRequeued, metav1.ConditionTrue, reason, message)
-	d.waitNoMore()
-	return d.status
+	s := newStatusBuilder(workload, now)
+	s.set(kueue.WorkloadRequeued, metav1.ConditionTrue, reason, message)
+	s.waitNoMore()
+	return s.status
 }
 
 // BackedOff returns the status of a quota Workload that holds nothing and whose back-off has expired.
 func BackedOff(workload *kueue.Workload, now time.Time) kueue.WorkloadStatus {
-	d := newDraft(workload, now)
-	d.waitNoMore()
-	return d.status
+	s := newStatusBuilder(workload, now)
+	s.waitNoMore()
+	return s.status
 }
 
 // waitNoMore clears the requeue time of the Workload, and keeps its count.
-func (d *draft) waitNoMore() {
-	if d.status.RequeueState == nil {
+func (s *statusBuilder) waitNoMore() {
+	if s.status.RequeueState == nil {
 		return
 	}
-	d.status.RequeueState.RequeueAt = nil
-	if d.status.RequeueState.Count == nil {
-		d.status.RequeueState = nil
+	s.status.RequeueState.RequeueAt = nil
+	if s.status.RequeueState.Count == nil {
+		s.status.RequeueState = nil
 	}
 }
 
-// PutOff returns the status of a quota Workload that holds nothing, and for which AdmissionChecks have asked for a retry after it had been
+// Postponed returns the status of a quota Workload that holds nothing, and for which AdmissionChecks have asked for a retry after it had been
 // evicted. If the retry is in the future the Workload waits until then.
-func PutOff(workload *kueue.Workload, message string, now time.Time) kueue.WorkloadStatus {
-	d := newDraft(workload, now)
-	d.resetChecks()
-	d.status.RequeueState = LaterTry(workload, now)
-	if d.isPutOff() {
-		d.set(kueue.WorkloadRequeued, metav1.ConditionFalse, kueue.WorkloadEvictedByAdmissionCheck, message)
+func Postponed(workload *kueue.Workload, message string, now time.Time) kueue.WorkloadStatus {
+	s := newStatusBuilder(workload, now)
+	s.resetChecks()
+	s.status.RequeueState = LaterTry(workload, now)
+	if s.isPostponed() {
+		s.set(kueue.WorkloadRequeued, metav1.ConditionFalse, kueue.WorkloadEvictedByAdmissionCheck, message)
 	}
-	return d.status
+	return s.status
 }
 
-func (d *draft) isPutOff() bool {
-	state := d.status.RequeueState
-	return state != nil && state.RequeueAt != nil && state.RequeueAt.After(d.now)
+func (s *statusBuilder) isPostponed() bool {
+	state := s.status.RequeueState
+	return state != nil && state.RequeueAt != nil && state.RequeueAt.After(s.now)
 }
 
 // LaterTry returns the requeueState of a quota Workload that backs off for as long as the AdmissionChecks in state Retry ask for.

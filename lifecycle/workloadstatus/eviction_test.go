@@ -49,7 +49,7 @@ func TestGivenBack(t *testing.T) {
 			workload := admittedWorkload()
 			workload.Status.AccumulatedPastExecutionTimeSeconds = new(int32(100))
 			workload.Status.Conditions = append(workload.Status.Conditions, metav1.Condition{Type: kueue.WorkloadEvicted, Status: metav1.ConditionTrue, Reason: reason, Message: "why"})
-			status := workloadstatus.GivenBack(workload, now())
+			status := workloadstatus.QuotaReleased(workload, now())
 			conditionsWant := []string{"QuotaReserved=False Pending", "Admitted=False NoReservationUnsatisfiedChecks", "Evicted=True " + reason}
 			if reason == "Deactivated" {
 				conditionsWant = append(conditionsWant, "tranche.dev/Waiting=True Deactivated")

@@ -16,8 +16,8 @@ import (
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 )
 
-// Seen is the snapshot that the next step of a quota Workload depends on, besides the time. It must not be changed.
-type Seen struct {
+// Snapshot is the snapshot that the next step of a quota Workload depends on, besides the time. It must not be changed.
+type Snapshot struct {
 	Workload *kueue.Workload
 	// ReservedIn is the ClusterQueue that holds the Workload's quota while it waits for AdmissionChecks. It is nil if there is none.
 	ReservedIn *kueue.ClusterQueue
@@ -36,17 +36,17 @@ type Step struct {
 	Status *kueue.WorkloadStatus
 	// Deactivate asks for spec.active=false.
 	Deactivate bool
-	// Drop names the AdmissionChecks whose states have to be removed.
-	Drop []kueue.AdmissionCheckReference
-	// News is reported to the owner once the step is written. It may be nil.
-	News News
-	// Again is when to reconcile again without a change, or zero.
-	Again time.Duration
+	// RemoveChecks names the AdmissionChecks whose states have to be removed.
+	RemoveChecks []kueue.AdmissionCheckReference
+	// Transition is reported to the owner once the step is written. It may be nil.
+	Transition Transition
+	// RequeueAfter is when to reconcile again without a change, or zero.
+	RequeueAfter time.Duration
 }
 
 // Next computes the next step from the snapshot and the time. Once a step changes nothing, there is nothing to do until something changes or
 // Again has passed.
-func Next(s *Seen, podsReady *configapi.WaitForPodsReady, now time.Time) *Step {
+func Next(s *Snapshot, podsReady *configapi.WaitForPodsReady, now time.Time) *Step {
 	step := next(s, podsReady, now)
 	if step.Status != nil && s.Gates.Observability() {
 		step.Status = new(Observable(*step.Status))
@@ -54,7 +54,7 @@ func Next(s *Seen, podsReady *configapi.WaitForPodsReady, now time.Time) *Step {
 	return step
 }
 
-func next(s *Seen, podsReady *configapi.WaitForPodsReady, now time.Time) *Step {
+func next(s *Snapshot, podsReady *configapi.WaitForPodsReady, now time.Time) *Step {
 	w := s.Workload
 	isActive, isEvicted := ptr.Deref(w.Spec.Active, true), quotaworkload.IsTrue(w, kueue.WorkloadEvicted)
 	isDeactivated := isEvicted && IsDeactivated(apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadEvicted).Reason)
@@ -80,7 +80,7 @@ func next(s *Seen, podsReady *configapi.WaitForPodsReady, now time.Time) *Step {
 func evict(w *kueue.Workload, e Eviction, requeue *kueue.RequeueState, now time.Time) *Step {
 	status := Evicted(w, e, now)
 	status.RequeueState = requeue
-	return &Step{Status: &status, News: EvictedNews{e}}
+	return &Step{Status: &status, Transition: EvictedTransition{e}}
 }
 
 // deactivated evicts a Workload whose spec.active is false. It records the cause, if it was not a user.
@@ -95,17 +95,17 @@ func deactivated(w *kueue.Workload, now time.Time) *Step {
 }
 
 // target starts a deactivation. It takes two more steps, so that the cause is kept whatever happens.
-func target(w *kueue.Workload, cause, message string, news News, now time.Time) *Step {
+func target(w *kueue.Workload, cause, message string, transition Transition, now time.Time) *Step {
 	status := DeactivationTarget(w, cause, message, now)
-	return &Step{Status: &status, News: news}
+	return &Step{Status: &status, Transition: transition}
 }
 
 // holding returns the next step of a Workload that holds quota and is not evicted.
-func holding(s *Seen, podsReady *configapi.WaitForPodsReady, now time.Time) *Step {
+func holding(s *Snapshot, podsReady *configapi.WaitForPodsReady, now time.Time) *Step {
 	w := s.Workload
 	if rejected := Checks(w, kueue.CheckStateRejected); len(rejected) > 0 {
 		verdict := Verdict(rejected)
-		return target(w, kueue.WorkloadEvictedByAdmissionCheck, verdict, RejectedNews{verdict}, now)
+		return target(w, kueue.WorkloadEvictedByAdmissionCheck, verdict, RejectedTransition{verdict}, now)
 	}
 	if retry := Checks(w, kueue.CheckStateRetry); len(retry) > 0 {
 		e := Eviction{Reason: kueue.WorkloadEvictedByAdmissionCheck, Message: "Evicted due to " + Verdict(retry)}
@@ -121,28 +121,28 @@ func holding(s *Seen, podsReady *configapi.WaitForPodsReady, now time.Time) *Ste
 }
 
 // checking returns the next step of a Workload between its reservation and its admission.
-func checking(s *Seen, now time.Time) *Step {
+func checking(s *Snapshot, now time.Time) *Step {
 	w, required := s.Workload, requiredChecks(s)
 	if drop := superfluous(w, required); len(drop) > 0 {
-		return &Step{Drop: drop}
+		return &Step{RemoveChecks: drop}
 	}
 	status := Required(w, required, now)
 	if slices.ContainsFunc(status.AdmissionChecks, func(c kueue.AdmissionCheckState) bool { return c.State != kueue.CheckStateReady }) {
 		return &Step{Status: &status}
 	}
 	if _, err := PodSetUpdates(w); err != nil {
-		return target(w, kueue.WorkloadEvictedByAdmissionCheck, err.Error(), RejectedNews{err.Error()}, now)
+		return target(w, kueue.WorkloadEvictedByAdmissionCheck, err.Error(), RejectedTransition{err.Error()}, now)
 	}
 	status = AllReady(w, now)
 	reserved := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadQuotaReserved)
 	return &Step{
-		Status: &status,
-		News:   AdmittedNews{w.Status.Admission.ClusterQueue, now.Sub(reserved.LastTransitionTime.Time)},
+		Status:     &status,
+		Transition: AdmittedTransition{w.Status.Admission.ClusterQueue, now.Sub(reserved.LastTransitionTime.Time)},
 	}
 }
 
 // requiredChecks returns the checks of the ClusterQueue for all Workloads, and for a flavor of this one.
-func requiredChecks(s *Seen) []kueue.AdmissionCheckReference {
+func requiredChecks(s *Snapshot) []kueue.AdmissionCheckReference {
 	if s.ReservedIn.Spec.AdmissionChecksStrategy == nil {
 		return nil
 	}
@@ -178,7 +178,7 @@ func superfluous(w *kueue.Workload, required []kueue.AdmissionCheckReference) []
 }
 
 // running checks the time limits of an admitted Workload.
-func running(s *Seen, podsReady *configapi.WaitForPodsReady, now time.Time) *Step {
+func running(s *Snapshot, podsReady *configapi.WaitForPodsReady, now time.Time) *Step {
 	w := s.Workload
 	admitted := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadAdmitted).LastTransitionTime.Time
 	again := time.Duration(0)
@@ -186,13 +186,13 @@ func running(s *Seen, podsReady *configapi.WaitForPodsReady, now time.Time) *Ste
 		past := ptr.Deref(w.Status.AccumulatedPastExecutionTimeSeconds, 0)
 		left := admitted.Add(time.Duration(*limit-past) * time.Second).Sub(now)
 		if left <= 0 {
-			return target(w, kueue.WorkloadMaximumExecutionTimeExceeded, "exceeding the maximum execution time", OutOfTimeNews{*limit}, now)
+			return target(w, kueue.WorkloadMaximumExecutionTimeExceeded, "exceeding the maximum execution time", OutOfTimeTransition{*limit}, now)
 		}
 		again = left
 	}
 	limit := readyBy(w, podsReady, admitted)
 	if limit == nil {
-		return &Step{Again: again}
+		return &Step{RequeueAfter: again}
 	}
 	left := limit.deadline().Sub(now)
 	if left <= 0 {
@@ -201,7 +201,7 @@ func running(s *Seen, podsReady *configapi.WaitForPodsReady, now time.Time) *Ste
 	if again == 0 || left < again {
 		again = left
 	}
-	return &Step{Again: again}
+	return &Step{RequeueAfter: again}
 }
 
 // IsOverdue reports whether the pods of a Workload that holds quota should have been ready before now.
@@ -261,7 +261,7 @@ func isClosed(w *kueue.Workload) bool {
 }
 
 // notReady requeues a Workload with a growing back-off, until it has reached the retry limit.
-func notReady(s *Seen, strategy *configapi.RequeuingStrategy, exceeded *readyLimit, now time.Time) *Step {
+func notReady(s *Snapshot, strategy *configapi.RequeuingStrategy, exceeded *readyLimit, now time.Time) *Step {
 	w := s.Workload
 	state := w.Status.RequeueState.DeepCopy()
 	if state == nil {
@@ -269,7 +269,7 @@ func notReady(s *Seen, strategy *configapi.RequeuingStrategy, exceeded *readyLim
 	}
 	count := ptr.Deref(state.Count, 0) + 1
 	if limit := strategy.BackoffLimitCount; limit != nil && count > *limit {
-		return target(w, kueue.WorkloadRequeuingLimitExceeded, "exceeding the maximum number of re-queuing retries", OutOfTriesNews{*limit}, now)
+		return target(w, kueue.WorkloadRequeuingLimitExceeded, "exceeding the maximum number of re-queuing retries", OutOfTriesTransition{*limit}, now)
 	}
 	state.Count = &count
 	state = Until(state, now.Add(backoff(strategy, count)))
@@ -298,7 +298,7 @@ func backoff(strategy *configapi.RequeuingStrategy, count int32) time.Duration {
 }
 
 // waiting returns a Workload that holds nothing to the queue.
-func waiting(s *Seen, now time.Time) *Step {
+func waiting(s *Snapshot, now time.Time) *Step {
 	w := s.Workload
 	if step := gatedByOthers(w, now); step != nil {
 		return step
@@ -311,12 +311,12 @@ func waiting(s *Seen, now time.Time) *Step {
 		return &Step{Status: &status}
 	}
 	if retry := Checks(w, kueue.CheckStateRetry); len(retry) > 0 {
-		status := PutOff(w, Verdict(retry), now)
+		status := Postponed(w, Verdict(retry), now)
 		return &Step{Status: &status}
 	}
 	if state := w.Status.RequeueState; state != nil && state.RequeueAt != nil {
 		if left := state.RequeueAt.Sub(now); left > 0 {
-			return &Step{Again: left}
+			return &Step{RequeueAfter: left}
 		}
 	}
 	c := keptOut(w)
@@ -348,10 +348,10 @@ func gatedByOthers(w *kueue.Workload, now time.Time) *Step {
 	case isGated && !isSaid:
 		by := w.Annotations[apis.AdmissionGatedByAnnotation]
 		status := Pending(w, bothReasons(kueue.WorkloadAdmissionGated, begin+by), now)
-		return &Step{Status: &status, News: GatedNews{by}}
+		return &Step{Status: &status, Transition: GatedTransition{by}}
 	case !isGated && isSaid:
 		status := Pending(w, pendingEvaluation("AdmissionGatedBy cleared, waiting for quota reservation"), now)
-		return &Step{Status: &status, News: UngatedNews{}}
+		return &Step{Status: &status, Transition: UngatedTransition{}}
 	}
 	return nil
 }
@@ -376,5 +376,5 @@ func gatedAgain(w *kueue.Workload, now time.Time) *Step {
 
 func requeued(w *kueue.Workload, reason, message string, now time.Time) *Step {
 	status := Requeued(w, reason, message, now)
-	return &Step{Status: &status, News: RequeuedNews{message}}
+	return &Step{Status: &status, Transition: RequeuedTransition{message}}
 }

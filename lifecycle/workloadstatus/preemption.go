@@ -74,10 +74,10 @@ func right(reason string) string {
 
 // Suspended returns the status of a quota Workload that holds nothing because the user has suspended its JobSet.
 func Suspended(workload *kueue.Workload, now time.Time) kueue.WorkloadStatus {
-	d := newDraft(workload, now)
-	d.resetChecks()
-	d.release(bothReasons(kueue.WorkloadOnHold, "The JobSet is suspended by its user: set spec.suspend to false to queue again"))
-	return d.status
+	s := newStatusBuilder(workload, now)
+	s.resetChecks()
+	s.release(bothReasons(kueue.WorkloadOnHold, "The JobSet is suspended by its user: set spec.suspend to false to queue again"))
+	return s.status
 }
 
 // PodsNotStarted returns the condition PodsReady of a quota Workload whose Jobs are held again: they start from the beginning.

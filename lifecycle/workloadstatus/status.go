@@ -33,21 +33,21 @@ const (
 
 // Admitted returns the status of a quota Workload that has just been admitted with the given admission.
 func Admitted(workload *kueue.Workload, admission *kueue.Admission, now time.Time) kueue.WorkloadStatus {
-	d := newDraft(workload, now)
-	d.reserve(admission)
-	d.set(kueue.WorkloadAdmitted, metav1.ConditionTrue, reasonAdmitted, messageAdmitted)
-	return d.status
+	s := newStatusBuilder(workload, now)
+	s.reserve(admission)
+	s.set(kueue.WorkloadAdmitted, metav1.ConditionTrue, reasonAdmitted, messageAdmitted)
+	return s.status
 }
 
 // Pending returns the status of a quota Workload that holds no quota, with the reason why it waits. If it did hold quota, this releases it, and
 // resets its AdmissionChecks.
 func Pending(workload *kueue.Workload, wait quotaworkload.Wait, now time.Time) kueue.WorkloadStatus {
-	d := newDraft(workload, now)
+	s := newStatusBuilder(workload, now)
 	if workload.Status.Admission != nil {
-		d.resetChecks()
+		s.resetChecks()
 	}
-	d.release(wait)
-	return d.status
+	s.release(wait)
+	return s.status
 }
 
 // Progress returns the part of the status of a quota Workload that is about its pods: the condition PodsReady, unless it has no type, and

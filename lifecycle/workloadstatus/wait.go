@@ -23,7 +23,7 @@ func bothReasons(reason, message string) quotaworkload.Wait {
 
 // wait sets the conditions of a quota Workload that holds no quota: QuotaReserved as Kueue writes it with default feature gates, and
 // WaitingCondition if that has more details.
-func (d *draft) wait(w quotaworkload.Wait) {
+func (s *statusBuilder) wait(w quotaworkload.Wait) {
 	reason, message := w.KueueReason, w.KueueMessage
 	if reason == "" {
 		reason = kueue.WorkloadPending //nolint:staticcheck // the reason that Kueue writes by default
@@ -31,13 +31,13 @@ func (d *draft) wait(w quotaworkload.Wait) {
 	if message == "" {
 		message = w.Message
 	}
-	d.set(kueue.WorkloadQuotaReserved, metav1.ConditionFalse, reason, message)
-	d.status.ResourceRequests = w.Requests
+	s.set(kueue.WorkloadQuotaReserved, metav1.ConditionFalse, reason, message)
+	s.status.ResourceRequests = w.Requests
 	if finest(reason) == w.Reason && message == w.Message {
-		d.waitsNoLonger()
+		s.waitsNoLonger()
 		return
 	}
-	d.set(apis.WaitingCondition, metav1.ConditionTrue, w.Reason, w.Message)
+	s.set(apis.WaitingCondition, metav1.ConditionTrue, w.Reason, w.Message)
 }
 
 // finest returns the reason that Kueue writes with its feature gates instead of one that it writes without, if there is only one.
@@ -49,8 +49,8 @@ func finest(reason string) string {
 }
 
 // waitsNoLonger removes WaitingCondition.
-func (d *draft) waitsNoLonger() {
-	apimeta.RemoveStatusCondition(&d.status.Conditions, apis.WaitingCondition)
+func (s *statusBuilder) waitsNoLonger() {
+	apimeta.RemoveStatusCondition(&s.status.Conditions, apis.WaitingCondition)
 }
 
 // WaitOf returns the most specific reason for which a quota Workload holds no quota, and the message for its owner. It returns nil if its status

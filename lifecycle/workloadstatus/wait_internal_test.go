@@ -66,7 +66,7 @@ func TestGatedByOthers(t *testing.T) {
 	w := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{apis.AdmissionGatedByAnnotation: "example.com/gate"}}}
 	pass := func(want string) {
 		t.Helper()
-		step := Next(&Seen{Workload: w}, nil, time.Unix(0, 0))
+		step := Next(&Snapshot{Workload: w}, nil, time.Unix(0, 0))
 		if step.Status != nil {
 			w = Merge(w, step.Status)
 		}
@@ -75,8 +75,8 @@ func TestGatedByOthers(t *testing.T) {
 		}
 	}
 	pass("AdmissionGated Admission is gated by: example.com/gate")
-	if step := Next(&Seen{Workload: w}, nil, time.Unix(0, 0)); step.News != nil {
-		t.Errorf("tells %v again", step.News)
+	if step := Next(&Snapshot{Workload: w}, nil, time.Unix(0, 0)); step.Transition != nil {
+		t.Errorf("tells %v again", step.Transition)
 	}
 	w.Annotations = nil
 	pass("PendingEvaluation AdmissionGatedBy cleared, waiting for quota reservation")
@@ -85,12 +85,12 @@ func TestGatedByOthers(t *testing.T) {
 // With the gate a new Workload has its conditions before the engine has decided anything.
 func TestExplicitStatus(t *testing.T) {
 	gates := configapi.FeatureGates{configapi.UnadmittedWorkloadsObservability: true, configapi.UnadmittedWorkloadsExplicitStatus: true}
-	step := Next(&Seen{Workload: &kueue.Workload{}, Gates: gates}, nil, time.Unix(0, 0))
+	step := Next(&Snapshot{Workload: &kueue.Workload{}, Gates: gates}, nil, time.Unix(0, 0))
 	if step.Status == nil || apimeta.FindStatusCondition(step.Status.Conditions, kueue.WorkloadQuotaReserved).Reason != "PendingEvaluation" ||
 		!apimeta.IsStatusConditionFalse(step.Status.Conditions, kueue.WorkloadAdmitted) {
 		t.Errorf("writes %+v", step.Status)
 	}
-	if step := Next(&Seen{Workload: &kueue.Workload{}}, nil, time.Unix(0, 0)); step.Status != nil && len(step.Status.Conditions) > 0 {
+	if step := Next(&Snapshot{Workload: &kueue.Workload{}}, nil, time.Unix(0, 0)); step.Status != nil && len(step.Status.Conditions) > 0 {
 		t.Errorf("without the gate it writes %+v", step.Status)
 	}
 }

@@ -211,7 +211,7 @@ func (h *harvest) release(ctx context.Context, w *kueue.Workload) {
 	released := &kueue.Workload{
 		TypeMeta:   metav1.TypeMeta{APIVersion: kueue.SchemeGroupVersion.String(), Kind: "Workload"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: w.Name, ResourceVersion: w.ResourceVersion},
-		Status:     workloadstatus.GivenBack(w, time.Now()),
+		Status:     workloadstatus.QuotaReleased(w, time.Now()),
 	}
 	if err := h.apply(ctx, released, apis.AdmissionFieldManager); !apierrors.IsConflict(err) {
 		h.report(ctx, err)

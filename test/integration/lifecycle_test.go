@@ -200,7 +200,7 @@ func finishEviction(ctx context.Context, w *kueue.Workload) {
 		g.Expect(quotaworkload.IsTrue(now, kueue.WorkloadEvicted)).To(BeTrue(), "conditions: %v", now.Status.Conditions)
 	}).WithContext(ctx).Should(Succeed())
 	if quotaworkload.HoldsQuota(now) {
-		write(ctx, now, apis.AdmissionFieldManager, func(status *kueue.WorkloadStatus) { *status = workloadstatus.GivenBack(now, time.Now()) })
+		write(ctx, now, apis.AdmissionFieldManager, func(status *kueue.WorkloadStatus) { *status = workloadstatus.QuotaReleased(now, time.Now()) })
 	}
 }
 
