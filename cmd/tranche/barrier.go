@@ -37,7 +37,7 @@ func newBarrierCommand() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			err := runBarrier(cmd, flags)
-			return errors.Join(err, leaveWord(flags.terminationLog, err))
+			return errors.Join(err, writeTerminationMessage(flags.terminationLog, err))
 		},
 	}
 	cmd.Flags().StringVar(&flags.dir, "dir", "/mnt/group-scheduling", "directory where the ConfigMap of the group is mounted")
@@ -54,7 +54,7 @@ func runBarrier(cmd *cobra.Command, flags barrierFlags) error {
 	if flags.timeout <= 0 {
 		return fmt.Errorf("--timeout is %s, must be longer than that", flags.timeout)
 	}
-	waiter := &barrier.Waiter{Dir: flags.dir, Signal: flags.signal, Timeout: flags.timeout, Told: func(err error) {
+	waiter := &barrier.Waiter{Dir: flags.dir, Signal: flags.signal, Timeout: flags.timeout, OnError: func(err error) {
 		cmd.PrintErrln("tranche: waiting for the ConfigMap of the group:", err)
 	}}
 	err := waiter.Wait(cmd.Context())
@@ -67,8 +67,8 @@ func runBarrier(cmd *cobra.Command, flags barrierFlags) error {
 	return err
 }
 
-// leaveWord writes an error to the termination message of the container. If a user runs the command by hand, that file does not exist.
-func leaveWord(path string, why error) error {
+// writeTerminationMessage writes an error to the termination message of the container. If a user runs the command by hand, that file does not exist.
+func writeTerminationMessage(path string, why error) error {
 	if why == nil {
 		return nil
 	}

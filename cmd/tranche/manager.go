@@ -135,12 +135,12 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 	if err != nil {
 		return err
 	}
-	resources, err := apiwatch.SetupWithManager(mgr)
+	watcher, err := apiwatch.SetupWithManager(mgr)
 	if err != nil {
 		return err
 	}
 	// LocalQueues may name other schedulers than the configuration, so all schedulers are checked.
-	gangs, err := gangobjects.New(gangobjects.Config{Gang: &config.Gang, Reader: mgr.GetCache(), Resources: resources})
+	gangs, err := gangobjects.New(gangobjects.Config{Gang: &config.Gang, Reader: mgr.GetCache(), Resources: watcher})
 	if err != nil {
 		return err
 	}
@@ -171,7 +171,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 			Releases:         int(*config.Concurrency.Releases),
 		}),
 		podgang.SetupWithManager(ctx, mgr, podgang.Config{
-			Runner: runner, Recorder: recorder, Resources: resources, Namespaces: namespaces, Requeuing: config.WaitForPodsReady.RequeuingStrategy,
+			Runner: runner, Recorder: recorder, Resources: watcher, Namespaces: namespaces, Requeuing: config.WaitForPodsReady.RequeuingStrategy,
 			Devices: devicesOf(&config.Resources), Retention: config.ObjectRetentionPolicies.Workloads,
 			Status: config.PodGroups.Status, Gangs: gangSettings(&config.PodGroups), Workers: int(*workers.JobSet), Releases: int(*config.Concurrency.Releases),
 		}),
@@ -222,15 +222,15 @@ func addGroupStart(ctx context.Context, mgr ctrl.Manager, config *configapi.Conf
 	if err := groups.SetupWithManager(ctx, mgr); err != nil || !serves {
 		return err
 	}
-	board := barrier.NewBoard(int(*config.GroupStart.MaxWaiters))
+	noticeStore := barrier.NewNoticeStore(int(*config.GroupStart.MaxWaiters))
 	configMaps, err := mgr.GetCache().GetInformer(ctx, &corev1.ConfigMap{})
 	if err != nil {
 		return fmt.Errorf("watch ConfigMaps: %w", err)
 	}
-	if _, err := configMaps.AddEventHandler(board.Watch()); err != nil {
+	if _, err := configMaps.AddEventHandler(noticeStore.Watch()); err != nil {
 		return fmt.Errorf("watch ConfigMaps: %w", err)
 	}
-	server, err := barrier.NewServer(barrier.ServerConfig{Board: board, Counter: groups, BindAddress: config.GroupStart.BindAddress})
+	server, err := barrier.NewServer(barrier.ServerConfig{NoticeStore: noticeStore, Counter: groups, BindAddress: config.GroupStart.BindAddress})
 	if err != nil {
 		return err
 	}

@@ -56,14 +56,14 @@ func TestLook(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			now := c.servers[0]
-			r := apiwatch.New(&now)
-			if _, err := r.ServerResourcesForGroupVersion(version); err != nil && !apierrors.IsNotFound(err) {
+			w := apiwatch.New(&now)
+			if _, err := w.ServerResourcesForGroupVersion(version); err != nil && !apierrors.IsNotFound(err) {
 				t.Fatal(err)
 			}
 			var got string
 			for i, s := range c.servers[1:] {
 				now = s
-				if err := r.Look(); err != nil {
+				if err := w.Check(); err != nil {
 					got = err.Error()
 					if i < len(c.servers)-2 {
 						t.Fatalf("too early, after %d looks: %v", i+1, err)
@@ -80,22 +80,22 @@ func TestLook(t *testing.T) {
 // TestAsk: only requested versions count, with their first answers, and a failed request is reported to the caller.
 func TestAsk(t *testing.T) {
 	s := &server{isMute: true}
-	r := apiwatch.New(s)
-	if _, err := r.ServerResourcesForGroupVersion(version); err == nil {
+	w := apiwatch.New(s)
+	if _, err := w.ServerResourcesForGroupVersion(version); err == nil {
 		t.Error("no error where there is no answer")
 	}
 	*s = server{}
 	for range 2 {
-		if err := r.Look(); err != nil {
+		if err := w.Check(); err != nil {
 			t.Errorf("nothing has been answered, and %v", err)
 		}
 	}
 	for _, s.names = range [][]string{{"podgroups"}, {"podgroups", "podgroups/status"}} {
-		if _, err := r.ServerResourcesForGroupVersion(version); err != nil {
+		if _, err := w.ServerResourcesForGroupVersion(version); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(r.Look(), r.Look()); err == nil {
+	if err := errors.Join(w.Check(), w.Check()); err == nil {
 		t.Error("the first answer does not hold any more, and nothing is said")
 	}
 }

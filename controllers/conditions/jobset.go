@@ -294,7 +294,7 @@ func JobSetPatch(js *jobsetapi.JobSet, all []metav1.Condition) (*unstructured.Un
 	return patch, nil
 }
 
-// Ours reports whether the stage controller owns conditions of this type on JobSets.
-func Ours(conditionType string) bool {
+// IsOwned reports whether the stage controller owns conditions of this type on JobSets.
+func IsOwned(conditionType string) bool {
 	return slices.Contains([]string{StageAdmitted, StageInProgress, GangScheduling}, conditionType)
 }

@@ -47,9 +47,9 @@ type Wait struct {
 // IsTooLarge reports whether the stage would be refused even if no quota were held.
 func (w *Wait) IsTooLarge() bool { return w.Reason == kueue.WorkloadQuotaReservedReasonExceedsMaxQuota }
 
-// WaitNews returns why a stage waits, if it was refused quota and the JobSet has not reported that before, or reported another stage or
+// NewWaitReason returns why a stage waits, if it was refused quota and the JobSet has not reported that before, or reported another stage or
 // reason. Changed amounts are not news: the condition shows them.
-func WaitNews(js *jobsetapi.JobSet, summary Summary) *Wait {
+func NewWaitReason(js *jobsetapi.JobSet, summary Summary) *Wait {
 	waiting := summary.firstWaiting()
 	if waiting == nil || summary.Over || summary.Suspended || !isRefused(waiting.Workload) {
 		return nil

@@ -84,7 +84,7 @@ func TestWaitNews(t *testing.T) {
 			if c.before != nil {
 				js.Status.Conditions = conditions.JobSetProgress(js, *c.before)
 			}
-			got := conditions.WaitNews(js, c.now)
+			got := conditions.NewWaitReason(js, c.now)
 			switch {
 			case got == nil && c.want != "":
 				t.Errorf("no news, want %q", c.want)

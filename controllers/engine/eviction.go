@@ -52,16 +52,16 @@ func (w *writer) evict(ctx context.Context, d *admission.Evict) {
 func (w *writer) evictLater(ctx context.Context, d *admission.Evict) {
 	time.AfterFunc(w.retries.When(d.Stage), func() {
 		if ctx.Err() == nil {
-			w.add(lateEviction{*d})
+			w.add(retriedEviction{*d})
 		}
 	})
 }
 
-// A lateEviction is a retried eviction. In the meantime the stage may have released its quota, and hold new quota.
-type lateEviction struct{ admission.Evict }
+// A retriedEviction is a retried eviction. In the meantime the stage may have released its quota, and hold new quota.
+type retriedEviction struct{ admission.Evict }
 
-// evictIfAwaited writes a lateEviction, unless it no longer applies to the quota that the stage holds.
-func (w *writer) evictIfAwaited(ctx context.Context, d *lateEviction) {
+// evictIfAwaited writes a retriedEviction, unless it no longer applies to the quota that the stage holds.
+func (w *writer) evictIfAwaited(ctx context.Context, d *retriedEviction) {
 	isAwaited := false
 	err := w.runner.View(ctx, func(e *admission.Engine) { isAwaited = e.InFlight(d.ID) })
 	if err != nil || !isAwaited {

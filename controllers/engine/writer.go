@@ -93,7 +93,7 @@ func (w *writer) add(decision admission.Decision) {
 		if !w.cancel(&d) {
 			w.order(d.Stage, d)
 		}
-	case lateEviction:
+	case retriedEviction:
 		w.order(d.Stage, d)
 	case admission.Refuse:
 		w.refuses[d.Stage] = &d
@@ -167,7 +167,7 @@ func (w *writer) nextOrder(ctx context.Context) bool {
 			w.admit(ctx, &d)
 		case admission.Evict:
 			w.evict(ctx, &d)
-		case lateEviction:
+		case retriedEviction:
 			w.evictIfAwaited(ctx, &d)
 		case admission.Refuse: // is no order
 		}

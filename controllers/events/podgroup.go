@@ -2,9 +2,9 @@ package events
 
 import corev1 "k8s.io/api/core/v1"
 
-// GangNews reports the state of a gang on its PodGroup and pods. The topic is the action, so that another cause is a new Event and not
+// GangStatus reports the state of a gang on its PodGroup and pods. The topic is the action, so that another cause is a new Event and not
 // counted as the same one.
-func GangNews(reason, topic, message string) Event {
+func GangStatus(reason, topic, message string) Event {
 	return Event{corev1.EventTypeNormal, reason, topic, message}
 }
 

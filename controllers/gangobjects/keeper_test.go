@@ -41,7 +41,7 @@ func (s served) ServerResourcesForGroupVersion(version string) (*metav1.APIResou
 	return list, nil
 }
 
-func newKeepers(served served, provider configapi.GangProvider) (*gangobjects.Keepers, error) {
+func newBackends(served served, provider configapi.GangProvider) (*gangobjects.Registry, error) {
 	config := &configapi.Configuration{Gang: configapi.Gang{Provider: provider}}
 	config.SetDefaults()
 	return gangobjects.New(gangobjects.Config{Gang: &config.Gang, Resources: served})
@@ -76,22 +76,22 @@ func TestNew(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			keepers, err := newKeepers(c.served, configapi.GangProviderNone)
+			registry, err := newBackends(c.served, configapi.GangProviderNone)
 			if !errors.Is(err, c.wantErr) {
 				t.Fatalf("error %v, want %v", err, c.wantErr)
 			}
 			if err != nil {
 				return
 			}
-			keeper, err := keepers.Of(cmp.Or(c.of, "Kube"))
+			backend, err := registry.Of(cmp.Or(c.of, "Kube"))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if keeper.Served() != c.wantServed || keeper.Version() != c.want {
-				t.Errorf("served %t, version %q, want %t, %q", keeper.Served(), keeper.Version(), c.wantServed, c.want)
+			if backend.Served() != c.wantServed || backend.Version() != c.want {
+				t.Errorf("served %t, version %q, want %t, %q", backend.Served(), backend.Version(), c.wantServed, c.want)
 			}
-			if keepers.Default() != nil {
-				t.Errorf("by default %v, want none", keepers.Default().Name())
+			if registry.Default() != nil {
+				t.Errorf("by default %v, want none", registry.Default().Name())
 			}
 		})
 	}
@@ -99,17 +99,17 @@ func TestNew(t *testing.T) {
 
 // TestOf: schedulers are named as in the configuration.
 func TestOf(t *testing.T) {
-	keepers, err := newKeepers(served{}, configapi.GangProviderVolcano)
+	registry, err := newBackends(served{}, configapi.GangProviderVolcano)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if byDefault := keepers.Default(); byDefault.Name() != "Volcano" || keepers.SchedulerName(byDefault) != "volcano" {
-		t.Errorf("by default %q with schedulerName %q", byDefault.Name(), keepers.SchedulerName(byDefault))
+	if byDefault := registry.Default(); byDefault.Name() != "Volcano" || registry.SchedulerName(byDefault) != "volcano" {
+		t.Errorf("by default %q with schedulerName %q", byDefault.Name(), registry.SchedulerName(byDefault))
 	}
-	if none, err := keepers.Of("None"); none != nil || err != nil || none.Name() != "None" || keepers.SchedulerName(none) != "" {
+	if none, err := registry.Of("None"); none != nil || err != nil || none.Name() != "None" || registry.SchedulerName(none) != "" {
 		t.Errorf("None: %v, %v", none, err)
 	}
-	if _, err := keepers.Of("volcano"); err == nil || !strings.Contains(err.Error(), `"volcano" must be one of None, Kube, Coscheduling, Volcano, Koordinator, KAI`) {
+	if _, err := registry.Of("volcano"); err == nil || !strings.Contains(err.Error(), `"volcano" must be one of None, Kube, Coscheduling, Volcano, Koordinator, KAI`) {
 		t.Errorf("error %v", err)
 	}
 	if _, err := gangobjects.New(gangobjects.Config{}); err == nil {
@@ -119,14 +119,14 @@ func TestOf(t *testing.T) {
 
 // TestNoGangs: nothing is read for a JobSet that asks for no gangs.
 func TestNoGangs(t *testing.T) {
-	keepers, err := newKeepers(served{"scheduling.k8s.io/v1alpha2": {"podgroups", "workloads"}}, configapi.GangProviderKube)
+	registry, err := newBackends(served{"scheduling.k8s.io/v1alpha2": {"podgroups", "workloads"}}, configapi.GangProviderKube)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if kinds := len(keepers.Kinds()); kinds != 2 {
+	if kinds := len(registry.Kinds()); kinds != 2 {
 		t.Errorf("%d kinds, want 2", kinds)
 	}
-	keeper := keepers.Default()
+	backend := registry.Default()
 	js := &jobsetapi.JobSet{}
 	js.Spec.ReplicatedJobs = make([]jobsetapi.ReplicatedJob, 1)
 	js.Spec.ReplicatedJobs[0].Name = "main"
@@ -134,26 +134,26 @@ func TestNoGangs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if state, refusal, err := keeper.Read(t.Context(), js, plan); state != nil || refusal != "" || err != nil {
+	if state, refusal, err := backend.Read(t.Context(), js, plan); state != nil || refusal != "" || err != nil {
 		t.Errorf("%v, %q, %v", state, refusal, err)
 	}
 	js.Spec.GangConfig = &jobsetapi.GangConfig{GangMode: jobsetapi.GangModeGang}
 	js.Spec.Scheduling = &runtime.RawExtension{}
-	if state, refusal, err := keeper.Read(t.Context(), js, plan); state != nil || refusal != "" || err != nil {
+	if state, refusal, err := backend.Read(t.Context(), js, plan); state != nil || refusal != "" || err != nil {
 		t.Errorf("gangs that the JobSet controller keeps: %v, %q, %v", state, refusal, err)
 	}
 	js.Spec.Scheduling = nil
-	if state, refusal, err := keeper.Read(t.Context(), js, plan); state != nil || refusal == "" || err != nil {
+	if state, refusal, err := backend.Read(t.Context(), js, plan); state != nil || refusal == "" || err != nil {
 		t.Errorf("a gang without pods: %v, %q, %v", state, refusal, err)
 	}
 }
 
-// TestNoKeeper: without a provider no objects are kept.
-func TestNoKeeper(t *testing.T) {
-	var keepers *gangobjects.Keepers
-	keeper := keepers.Default()
-	state, refusal, err := keeper.Read(t.Context(), nil, nil)
-	if keeper.Served() || len(keepers.Kinds()) > 0 || state != nil || refusal != "" || err != nil {
+// TestNoBackend: without a provider no objects are kept.
+func TestNoBackend(t *testing.T) {
+	var registry *gangobjects.Registry
+	backend := registry.Default()
+	state, refusal, err := backend.Read(t.Context(), nil, nil)
+	if backend.Served() || len(registry.Kinds()) > 0 || state != nil || refusal != "" || err != nil {
 		t.Errorf("%v, %q, %v", state, refusal, err)
 	}
 }

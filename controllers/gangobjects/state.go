@@ -17,8 +17,8 @@ import (
 
 // A State has the gang objects that a JobSet asks for and those that exist. The nil State asks for none.
 type State struct {
-	// Shape is what the JobSet asks for.
-	Shape    *shapes.Shape
+	// GangSet is what the JobSet asks for.
+	GangSet  *shapes.GangSet
 	provider shapes.Provider
 	// wanted has, for each stage, the objects that must exist before its Jobs start, in the order of creation.
 	wanted [][]*unstructured.Unstructured
@@ -26,27 +26,27 @@ type State struct {
 	named map[string][]*unstructured.Unstructured
 	// fixed has the kinds of objects whose specs are immutable.
 	fixed map[string]bool
-	// there has the existing objects of the JobSet, including those of earlier attempts, and other objects with names that it needs.
-	there map[id]*unstructured.Unstructured
-	// own has the objects that the user has created for the gangs of Shape.Own, by name.
+	// existing has the existing objects of the JobSet, including those of earlier attempts, and other objects with names that it needs.
+	existing map[id]*unstructured.Unstructured
+	// own has the objects that the user has created for the gangs of GangSet.Own, by name.
 	own map[string]*unstructured.Unstructured
 }
 
 // NewState returns the State of a JobSet without existing objects.
-func NewState(shape *shapes.Shape, provider shapes.Provider, stages int) (*State, error) {
+func NewState(gangSet *shapes.GangSet, provider shapes.Provider, stages int) (*State, error) {
 	s := &State{
-		Shape: shape, provider: provider, named: map[string][]*unstructured.Unstructured{}, fixed: map[string]bool{},
-		there: map[id]*unstructured.Unstructured{}, own: map[string]*unstructured.Unstructured{},
+		GangSet: gangSet, provider: provider, named: map[string][]*unstructured.Unstructured{}, fixed: map[string]bool{},
+		existing: map[id]*unstructured.Unstructured{}, own: map[string]*unstructured.Unstructured{},
 	}
 	for _, kind := range provider.Kinds() {
 		s.fixed[kind.Kind] = kind.Fixed
 	}
 	for stage := range stages {
 		var objects []*unstructured.Unstructured
-		for _, object := range provider.Objects(shape, stage) {
+		for _, object := range provider.Objects(gangSet, stage) {
 			fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&object)
 			if err != nil {
-				return nil, fmt.Errorf("render %s %q of JobSet %q: %w", object.Kind, object.Name, shape.JobSet, err)
+				return nil, fmt.Errorf("render %s %q of JobSet %q: %w", object.Kind, object.Name, gangSet.JobSet, err)
 			}
 			rendered := &unstructured.Unstructured{Object: fields}
 			objects = append(objects, rendered)
@@ -58,7 +58,7 @@ func NewState(shape *shapes.Shape, provider shapes.Provider, stages int) (*State
 }
 
 // Observe records an existing object: one of the JobSet, or one that has a name which the JobSet needs.
-func (s *State) Observe(object *unstructured.Unstructured) { s.there[idOf(object)] = object }
+func (s *State) Observe(object *unstructured.Unstructured) { s.existing[idOf(object)] = object }
 
 // ObserveOwn records an existing object of the user, which pod templates of the JobSet name.
 func (s *State) ObserveOwn(object *unstructured.Unstructured) { s.own[object.GetName()] = object }
@@ -73,7 +73,7 @@ func idOf(object *unstructured.Unstructured) id { return id{object.GetKind(), ob
 // isOurs reports whether an object belongs to the JobSet.
 func (s *State) isOurs(object *unstructured.Unstructured) bool {
 	owner := metav1.GetControllerOf(object)
-	return owner != nil && owner.UID == s.Shape.UID
+	return owner != nil && owner.UID == s.GangSet.UID
 }
 
 // Missing returns the objects that must be created before the Jobs of a stage start.
@@ -83,16 +83,16 @@ func (s *State) Missing(stage int) []*unstructured.Unstructured {
 	}
 	var missing []*unstructured.Unstructured
 	for _, object := range s.wanted[stage] {
-		if s.there[idOf(object)] == nil {
+		if s.existing[idOf(object)] == nil {
 			missing = append(missing, object)
 		}
 	}
 	return missing
 }
 
-// Wrong returns the objects of a stage that have drifted and must be deleted before they can be recreated, because their specs are
+// ToRecreate returns the objects of a stage that have drifted and must be deleted before they can be recreated, because their specs are
 // immutable. It includes terminating objects.
-func (s *State) Wrong(stage int) []*unstructured.Unstructured {
+func (s *State) ToRecreate(stage int) []*unstructured.Unstructured {
 	var wrong []*unstructured.Unstructured
 	s.compare(stage, func(there, _ *unstructured.Unstructured, same bool) {
 		if there.GetDeletionTimestamp() != nil || s.fixed[there.GetKind()] && !same {
@@ -115,8 +115,8 @@ func (u Update) Patch() ([]byte, error) {
 	return json.Marshal(map[string]any{"metadata": metadata, "spec": u.Wanted.Object["spec"]})
 }
 
-// Amiss returns the objects of a stage that have drifted and can be changed while pods use them.
-func (s *State) Amiss(stage int) []Update {
+// Drifted returns the objects of a stage that have drifted and can be changed while pods use them.
+func (s *State) Drifted(stage int) []Update {
 	var amiss []Update
 	s.compare(stage, func(there, wanted *unstructured.Unstructured, same bool) {
 		if there.GetDeletionTimestamp() == nil && !s.fixed[there.GetKind()] && !same {
@@ -136,7 +136,7 @@ func (s *State) compare(stage int, f func(there, wanted *unstructured.Unstructur
 
 func (s *State) compareThese(objects []*unstructured.Unstructured, f func(there, wanted *unstructured.Unstructured, same bool)) {
 	for _, wanted := range objects {
-		if there := s.there[idOf(wanted)]; there != nil && s.isOurs(there) {
+		if there := s.existing[idOf(wanted)]; there != nil && s.isOurs(there) {
 			f(there, wanted, holds(there.Object["spec"], wanted.Object["spec"]) && hasAnnotations(there, wanted))
 		}
 	}
@@ -164,23 +164,23 @@ func (s *State) Stale() []*unstructured.Unstructured {
 		}
 	}
 	var stale []*unstructured.Unstructured
-	for _, key := range slices.SortedFunc(maps.Keys(s.there), func(a, b id) int { return strings.Compare(a.kind+"/"+a.name, b.kind+"/"+b.name) }) {
+	for _, key := range slices.SortedFunc(maps.Keys(s.existing), func(a, b id) int { return strings.Compare(a.kind+"/"+a.name, b.kind+"/"+b.name) }) {
 		if !needed[key] {
-			stale = append(stale, s.there[key])
+			stale = append(stale, s.existing[key])
 		}
 	}
 	return stale
 }
 
-// Taken describes the objects of others under names that the JobSet needs, and the gangs of users that its pod templates name, or is empty.
-func (s *State) Taken() string {
+// NotOurs describes the objects of others under names that the JobSet needs, and the gangs of users that its pod templates name, or is empty.
+func (s *State) NotOurs() string {
 	var taken []string
-	for _, own := range s.Shape.Own {
-		taken = append(taken, fmt.Sprintf("ReplicatedJob %q is in the gang %q of its user", own.ReplicatedJob, own.Gang))
+	for _, userGang := range s.GangSet.UserGang {
+		taken = append(taken, fmt.Sprintf("ReplicatedJob %q is in the gang %q of its user", userGang.ReplicatedJob, userGang.Gang))
 	}
 	for _, stage := range s.wanted {
 		for _, object := range stage {
-			if there := s.there[idOf(object)]; there != nil && !s.isOurs(there) {
+			if there := s.existing[idOf(object)]; there != nil && !s.isOurs(there) {
 				taken = append(taken, fmt.Sprintf("%s %q was made by somebody else, and is left as it is", object.GetKind(), object.GetName()))
 			}
 		}
@@ -192,8 +192,8 @@ func (s *State) Taken() string {
 // Gangs returns how many gangs the JobSet has.
 func (s *State) Gangs() int32 {
 	var gangs int32
-	for i := range s.Shape.Groups {
-		gangs += s.Shape.Groups[i].Gangs()
+	for i := range s.GangSet.PodGroupTemplates {
+		gangs += s.GangSet.PodGroupTemplates[i].Gangs()
 	}
 	return gangs
 }
@@ -203,7 +203,7 @@ func (s *State) PodFields(replicatedJob string, job int32) shapes.PodFields {
 	if s == nil {
 		return shapes.PodFields{}
 	}
-	return s.provider.Pods(s.Shape, replicatedJob, job)
+	return s.provider.Pods(s.GangSet, replicatedJob, job)
 }
 
 // Lacks returns the name of a missing field of a pod template that puts its pods into their gang and can be set only when the Job is
@@ -211,7 +211,7 @@ func (s *State) PodFields(replicatedJob string, job int32) shapes.PodFields {
 func (s *State) Lacks(replicatedJob string, job int32, template *corev1.PodTemplateSpec) string {
 	fields := s.PodFields(replicatedJob, job)
 	switch {
-	case fields.SchedulingGroup != nil && s.provider.Named(template) == "":
+	case fields.SchedulingGroup != nil && s.provider.UserGangName(template) == "":
 		return "spec.schedulingGroup"
 	case fields.SchedulerName != "" && template.Spec.SchedulerName != fields.SchedulerName:
 		return fmt.Sprintf("spec.schedulerName %q", fields.SchedulerName)

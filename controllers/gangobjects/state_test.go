@@ -42,11 +42,11 @@ func stateOf(t *testing.T, js *jobsetapi.JobSet) *gangobjects.State {
 		t.Fatal(err)
 	}
 	provider := shapes.Kube{Version: shapes.V1alpha2}
-	shape, err := shapes.New(js, plan, provider)
+	gangSet, err := shapes.New(js, plan, provider)
 	if err != nil {
 		t.Fatal(err)
 	}
-	state, err := gangobjects.NewState(shape, provider, len(plan.Stages))
+	state, err := gangobjects.NewState(gangSet, provider, len(plan.Stages))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func TestState(t *testing.T) {
 					state.Observe(object)
 				}
 			}
-			got := []string{names(state.Missing(0)), names(state.Wrong(0)), names(state.Stale()), state.Taken()}
+			got := []string{names(state.Missing(0)), names(state.ToRecreate(0)), names(state.Stale()), state.NotOurs()}
 			if diff := cmp.Diff([]string{c.wantMissing, c.wantWrong, c.wantStale, c.wantTaken}, got); diff != "" {
 				t.Errorf("missing, wrong, stale, taken: -want +got\n%s", diff)
 			}
@@ -131,7 +131,7 @@ func TestWrongWorkload(t *testing.T) {
 			t.Fatal(err)
 		}
 		state.Observe(workload)
-		if got := names(state.Wrong(0)); got != "Workload js-gangs-0123456789ab" {
+		if got := names(state.ToRecreate(0)); got != "Workload js-gangs-0123456789ab" {
 			t.Errorf("%s: wrong is %q", name, got)
 		}
 	}
@@ -140,7 +140,7 @@ func TestWrongWorkload(t *testing.T) {
 // TestNoState: a JobSet without gangs needs nothing.
 func TestNoState(t *testing.T) {
 	var state *gangobjects.State
-	if got := names(state.Missing(0)) + names(state.Wrong(0)) + names(state.Stale()); got != "" {
+	if got := names(state.Missing(0)) + names(state.ToRecreate(0)) + names(state.Stale()); got != "" {
 		t.Error(got)
 	}
 }
@@ -155,23 +155,23 @@ func TestTell(t *testing.T) {
 		there      bool
 		minCount   int64
 		conditions []any
-		want       gangobjects.Told
+		want       gangobjects.Status
 	}{
 		"nothing":      {},
-		"nothing said": {there: true, minCount: 1, want: gangobjects.Told{There: true, Min: 1}},
-		"another size": {there: true, minCount: 2, want: gangobjects.Told{There: true, Min: 2, Changed: true}},
-		"placed":       {there: true, minCount: 1, conditions: []any{condition("PodGroupScheduled", "True", "", "")}, want: gangobjects.Told{There: true, Min: 1, Reports: true}},
-		"not placed":   {there: true, minCount: 1, conditions: []any{condition("PodGroupScheduled", "False", "", "no room")}, want: gangobjects.Told{There: true, Min: 1, Reports: true, Unschedulable: "no room"}},
-		"not in 1.37":  {there: true, minCount: 1, conditions: []any{condition("PodGroupInitiallyScheduled", "False", "", "no room")}, want: gangobjects.Told{There: true, Min: 1, Reports: true, Unschedulable: "no room"}},
+		"nothing said": {there: true, minCount: 1, want: gangobjects.Status{There: true, Min: 1}},
+		"another size": {there: true, minCount: 2, want: gangobjects.Status{There: true, Min: 2, Changed: true}},
+		"placed":       {there: true, minCount: 1, conditions: []any{condition("PodGroupScheduled", "True", "", "")}, want: gangobjects.Status{There: true, Min: 1, Reports: true}},
+		"not placed":   {there: true, minCount: 1, conditions: []any{condition("PodGroupScheduled", "False", "", "no room")}, want: gangobjects.Status{There: true, Min: 1, Reports: true, Unschedulable: "no room"}},
+		"not in 1.37":  {there: true, minCount: 1, conditions: []any{condition("PodGroupInitiallyScheduled", "False", "", "no room")}, want: gangobjects.Status{There: true, Min: 1, Reports: true, Unschedulable: "no room"}},
 		"not by Volcano": {
-			there: true, minCount: 1, want: gangobjects.Told{There: true, Min: 1, Reports: true, Unschedulable: "no room"},
+			there: true, minCount: 1, want: gangobjects.Status{There: true, Min: 1, Reports: true, Unschedulable: "no room"},
 			conditions: []any{condition("Scheduled", "True", "2026-01-01T00:00:00Z", ""), condition("Unschedulable", "True", "2026-01-01T00:00:01Z", "no room")},
 		},
 		"by Volcano at last": {
-			there: true, minCount: 1, want: gangobjects.Told{There: true, Min: 1, Reports: true},
+			there: true, minCount: 1, want: gangobjects.Status{There: true, Min: 1, Reports: true},
 			conditions: []any{condition("Unschedulable", "True", "2026-01-01T00:00:00Z", "no room"), condition("Scheduled", "True", "2026-01-01T00:00:01Z", "")},
 		},
-		"something else by that name": {there: true, minCount: 1, conditions: []any{"x", map[string]any{"type": int64(1)}}, want: gangobjects.Told{There: true, Min: 1}},
+		"something else by that name": {there: true, minCount: 1, conditions: []any{"x", map[string]any{"type": int64(1)}}, want: gangobjects.Status{There: true, Min: 1}},
 	}
 	for what, c := range cases {
 		t.Run(what, func(t *testing.T) {
@@ -187,7 +187,7 @@ func TestTell(t *testing.T) {
 				}
 				state.Observe(group)
 			}
-			if diff := cmp.Diff(c.want, state.Tell(name)); diff != "" {
+			if diff := cmp.Diff(c.want, state.StatusOf(name)); diff != "" {
 				t.Errorf("-want +got\n%s", diff)
 			}
 		})
@@ -209,10 +209,10 @@ func TestTellOfMany(t *testing.T) {
 			state.Observe(object)
 		}
 		first, second := state.ObjectOf("main", 0), state.ObjectOf("main", 1)
-		if diff := cmp.Diff([]gangobjects.Told{{There: true, Min: 1}, {There: true, Min: 7, Changed: true}}, []gangobjects.Told{state.Tell(first), state.Tell(second)}); diff != "" {
+		if diff := cmp.Diff([]gangobjects.Status{{There: true, Min: 1}, {There: true, Min: 7, Changed: true}}, []gangobjects.Status{state.StatusOf(first), state.StatusOf(second)}); diff != "" {
 			t.Errorf("of %d gangs: -want +got\n%s", gangs, diff)
 		}
-		return testing.AllocsPerRun(10, func() { state.Tell(first) })
+		return testing.AllocsPerRun(10, func() { state.StatusOf(first) })
 	}
 	if few, many := costs(2), costs(512); few != many {
 		t.Errorf("%v allocations where there are 2 gangs, %v where there are 512", few, many)
@@ -229,7 +229,7 @@ func TestAmiss(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shape, err := shapes.New(js, plan, shapes.Koordinator{})
+	gangSet, err := shapes.New(js, plan, shapes.Koordinator{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -255,7 +255,7 @@ func TestAmiss(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			state, err := gangobjects.NewState(shape, shapes.Koordinator{}, 1)
+			state, err := gangobjects.NewState(gangSet, shapes.Koordinator{}, 1)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -263,7 +263,7 @@ func TestAmiss(t *testing.T) {
 			group.SetUID("group")
 			c.change(group)
 			state.Observe(group)
-			amiss := state.Amiss(0)
+			amiss := state.Drifted(0)
 			if got := len(amiss) > 0; got != c.want {
 				t.Fatalf("amiss: %v, want %t", amiss, c.want)
 			}
@@ -274,7 +274,7 @@ func TestAmiss(t *testing.T) {
 			if err != nil || !strings.Contains(string(patch), `"uid":"group"`) || !strings.Contains(string(patch), `"`+mode+`":"Strict"`) {
 				t.Errorf("the patch is %s, %v", patch, err)
 			}
-			if wrong := names(state.Wrong(0)); wrong != "" {
+			if wrong := names(state.ToRecreate(0)); wrong != "" {
 				t.Errorf("%s is to be deleted", wrong)
 			}
 		})

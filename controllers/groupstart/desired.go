@@ -32,7 +32,7 @@ type wanted struct {
 
 // desired computes what to write from the snapshot. It does no I/O.
 func desired(s *seen) *wanted {
-	w := &wanted{waits: !s.tally.since.IsZero()}
+	w := &wanted{waits: !s.groupCounts.since.IsZero()}
 	reason, message := w.decide(s)
 	w.condition = conditions.Group(s.jobSet, reason, conditions.GroupField(s.jobSet, apis.GroupStartAnnotation)+": "+message)
 	return w
@@ -40,14 +40,14 @@ func desired(s *seen) *wanted {
 
 func (w *wanted) decide(s *seen) (reason, message string) {
 	// Pods that already wait, because group start was turned off afterwards, still have to be released.
-	if !s.injected && !s.tally.waits {
+	if !s.injected && !s.groupCounts.waits {
 		return conditions.GroupNotConfigured, "main containers start one by one: groupStartImage in the parameters of the guards is empty"
 	}
 	if why := whyNever(s.jobSet); why != "" {
 		return conditions.GroupMisconfigured, why
 	}
-	if len(s.tally.signals) > maxJobs {
-		return conditions.GroupMisconfigured, fmt.Sprintf("the group has %d Jobs, more than %d; let each Job have more pods", len(s.tally.signals), maxJobs)
+	if len(s.groupCounts.signals) > maxJobs {
+		return conditions.GroupMisconfigured, fmt.Sprintf("the group has %d Jobs, more than %d; let each Job have more pods", len(s.groupCounts.signals), maxJobs)
 	}
 	if s.isLeftover() {
 		return conditions.GroupWaiting, fmt.Sprintf("ConfigMap %q of an earlier JobSet of the same name is still being deleted", s.configMap.Name)
@@ -58,7 +58,7 @@ func (w *wanted) decide(s *seen) (reason, message string) {
 			" another name, or give the JobSet another", s.configMap.Name)
 	}
 	notice := w.post(s)
-	w.waits = w.waits && !areReleased(&notice, s.tally.pending)
+	w.waits = w.waits && !areReleased(&notice, s.groupCounts.pending)
 	return s.news(&notice)
 }
 
@@ -66,7 +66,7 @@ func (w *wanted) decide(s *seen) (reason, message string) {
 // ConfigMaps, a policy, or a ConfigMap that its user has made immutable: a user or an administrator must fix it.
 func (w *wanted) refuse(s *seen, err error) {
 	w.condition, w.retries = conditions.Group(s.jobSet, conditions.GroupNotWritten, err.Error()), true
-	w.waits = !s.tally.since.IsZero()
+	w.waits = !s.groupCounts.since.IsZero()
 }
 
 // isLeftover reports whether the ConfigMap is about to be deleted because its JobSet was deleted. A watch reports the deletion.
@@ -85,11 +85,11 @@ func (w *wanted) post(s *seen) barrier.Notice {
 	if s.configMap != nil {
 		notice = barrier.ReadNotice(func(key string) string { return s.configMap.Data[key] })
 	}
-	notice.Endpoint, notice.Pods = s.endpoint, s.tally.pods
-	if s.tally.isWhole() && len(s.tally.signals) > 0 && !areReleased(&notice, s.tally.signals) {
-		notice.Released, w.releases = s.tally.signals, true
+	notice.Endpoint, notice.Pods = s.endpoint, s.groupCounts.pods
+	if s.groupCounts.isWhole() && len(s.groupCounts.signals) > 0 && !areReleased(&notice, s.groupCounts.signals) {
+		notice.Released, w.releases = s.groupCounts.signals, true
 	}
-	notice.HasStarted = s.tally.complete && areReleased(&notice, s.tally.pending)
+	notice.HasStarted = s.groupCounts.complete && areReleased(&notice, s.groupCounts.pending)
 	configMap := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: s.jobSet.Namespace, Name: barrier.ConfigMapName(s.jobSet.Name),
@@ -116,17 +116,17 @@ func areReleased(notice *barrier.Notice, signals []string) bool {
 
 // news returns the reason and message for the group of the JobSet. They stay the same until the state changes.
 func (s *seen) news(notice *barrier.Notice) (reason, message string) {
-	switch t := &s.tally; {
-	case t.unaware != "":
+	switch g := &s.groupCounts; {
+	case g.unaware != "":
 		return conditions.GroupNotInjected, fmt.Sprintf("the pods of Job %q do not wait for the others: the policy tranche-group-jobs was not there when the"+
-			" Job was created", t.unaware)
+			" Job was created", g.unaware)
 	case notice.HasStarted:
-		return conditions.GroupReleased, fmt.Sprintf("all %d pods of the group had started", t.pods)
-	case t.gaveUp || t.complete && s.hasTimedOut():
+		return conditions.GroupReleased, fmt.Sprintf("all %d pods of the group had started", g.pods)
+	case g.gaveUp || g.complete && s.hasTimedOut():
 		return conditions.GroupTimedOut, fmt.Sprintf("a pod has given up waiting for all %d pods of the group to start; its termination message says how many had",
-			t.pods)
+			g.pods)
 	default:
-		return conditions.GroupWaiting, fmt.Sprintf("main containers wait until all %d pods of the group have started", t.pods)
+		return conditions.GroupWaiting, fmt.Sprintf("main containers wait until all %d pods of the group have started", g.pods)
 	}
 }
 

@@ -121,71 +121,71 @@ func TestCount(t *testing.T) {
 		jobs      []batchv1.Job
 		pods      map[string][]string
 		done      childjob.Succeeded
-		want      tally
+		want      groupCounts
 		wantWhole bool
 	}{
-		"no Jobs yet": {want: tally{pods: 5}},
+		"no Jobs yet": {want: groupCounts{pods: 5}},
 		"one Job is missing": {
 			jobs: allJobs()[1:], pods: map[string][]string{"w1": {"waits", "waits"}, "d0": {"waits"}},
-			want: tally{started: 3, pods: 5, signals: []string{"d0.1", "w1.1"}, pending: []string{"d0.1", "w1.1"}, waits: true},
+			want: groupCounts{started: 3, pods: 5, signals: []string{"d0.1", "w1.1"}, pending: []string{"d0.1", "w1.1"}, waits: true},
 		},
 		"one pod is missing": {
 			jobs: allJobs(), pods: map[string][]string{"w0": {"waits", "new"}, "w1": {"waits", "waits"}, "d0": {"waits"}, "x0": {"waits"}},
-			want: tally{started: 4, pods: 5, signals: whole, pending: whole, complete: true, waits: true},
+			want: groupCounts{started: 4, pods: 5, signals: whole, pending: whole, complete: true, waits: true},
 		},
 		"all wait": {
 			jobs: allJobs(), pods: map[string][]string{"w0": {"waits", "waits"}, "w1": {"waits", "waits"}, "d0": {"waits"}},
-			want: tally{started: 5, pods: 5, signals: whole, pending: whole, complete: true, waits: true}, wantWhole: true,
+			want: groupCounts{started: 5, pods: 5, signals: whole, pending: whole, complete: true, waits: true}, wantWhole: true,
 		},
 		"some do not wait any more": {
 			jobs: allJobs(), pods: map[string][]string{"w0": {"runs", "ended"}, "w1": {"passed", "waits"}, "d0": {"waits"}},
-			want: tally{started: 5, pods: 5, signals: whole, pending: whole, complete: true, waits: true}, wantWhole: true,
+			want: groupCounts{started: 5, pods: 5, signals: whole, pending: whole, complete: true, waits: true}, wantWhole: true,
 		},
 		"those that go, have failed or are of another release do not count": {
 			jobs: allJobs(), pods: map[string][]string{"w0": {"gone", "failed"}, "w1": {"waits.2", "waits.0"}, "d0": {"waits"}},
-			want: tally{started: 1, pods: 5, signals: whole, pending: whole, complete: true, waits: true},
+			want: groupCounts{started: 1, pods: 5, signals: whole, pending: whole, complete: true, waits: true},
 		},
 		"more pods of one Job do not stand for those of another": {
 			jobs: allJobs(), pods: map[string][]string{"w0": {"waits", "waits", "waits"}, "w1": {"waits"}, "d0": {"waits"}},
-			want: tally{started: 4, pods: 5, signals: whole, pending: whole, complete: true, waits: true},
+			want: groupCounts{started: 4, pods: 5, signals: whole, pending: whole, complete: true, waits: true},
 		},
 		"one gave up": {
 			jobs: allJobs(), pods: map[string][]string{"w0": {"gave-up", "waits"}, "w1": {"waits", "waits"}},
-			want: tally{started: 3, pods: 5, signals: whole, pending: whole, complete: true, gaveUp: true, waits: true},
+			want: groupCounts{started: 3, pods: 5, signals: whole, pending: whole, complete: true, gaveUp: true, waits: true},
 		},
 		"one Job is held": {
 			jobs: all(func(jobs []batchv1.Job) { jobs[2].Spec.Suspend = new(true) }),
 			pods: map[string][]string{"w0": {"waits", "waits"}, "w1": {"waits", "waits"}, "d0": {"waits"}},
-			want: tally{started: 4, pods: 5, signals: whole, pending: whole, waits: true},
+			want: groupCounts{started: 4, pods: 5, signals: whole, pending: whole, waits: true},
 		},
 		"one Job was released again": {
 			jobs: all(func(jobs []batchv1.Job) { jobs[2].Spec.Template.Annotations[apis.ReleaseAnnotation] = "2" }),
 			pods: map[string][]string{"w0": {"waits", "waits"}, "w1": {"waits", "waits"}, "d0": {"waits", "waits.2"}},
-			want: tally{started: 5, pods: 5, signals: []string{"d0.2", "w0.1", "w1.1"}, pending: []string{"d0.2", "w0.1", "w1.1"}, complete: true, waits: true}, wantWhole: true,
+			want: groupCounts{started: 5, pods: 5, signals: []string{"d0.2", "w0.1", "w1.1"}, pending: []string{"d0.2", "w0.1", "w1.1"}, complete: true, waits: true}, wantWhole: true,
 		},
 		"one Job has succeeded, and its pods are gone": {
 			jobs: all(func(jobs []batchv1.Job) { finish(&jobs[2]) }), pods: map[string][]string{"w0": {"waits", "waits"}, "w1": {"runs", "runs"}},
-			want: tally{started: 5, pods: 5, signals: whole, pending: whole[1:], complete: true, waits: true}, wantWhole: true,
+			want: groupCounts{started: 5, pods: 5, signals: whole, pending: whole[1:], complete: true, waits: true}, wantWhole: true,
 		},
 		"pods that have succeeded are gone": {
 			jobs: all(func(jobs []batchv1.Job) { jobs[0].Status.Succeeded = 1 }),
 			pods: map[string][]string{"w0": {"runs"}, "w1": {"runs", "runs"}, "d0": {"waits"}},
-			want: tally{started: 5, pods: 5, signals: whole, pending: whole, complete: true, waits: true}, wantWhole: true,
+			want: groupCounts{started: 5, pods: 5, signals: whole, pending: whole, complete: true, waits: true}, wantWhole: true,
 		},
 		"one Job has succeeded, and was recreated and stays held": {
 			jobs: all(func(jobs []batchv1.Job) {
 				jobs[2].Spec.Suspend, jobs[2].Labels[apis.HoldLabel] = new(true), apis.HoldValue
 			}),
 			pods: map[string][]string{"w0": {"waits", "waits"}, "w1": {"waits", "waits"}}, done: childjob.Succeeded{"d": {0: true}},
-			want: tally{started: 5, pods: 5, signals: whole[1:], pending: whole[1:], complete: true, waits: true}, wantWhole: true,
+			want: groupCounts{started: 5, pods: 5, signals: whole[1:], pending: whole[1:], complete: true, waits: true}, wantWhole: true,
 		},
 		"one Job has succeeded and disappeared": {
 			jobs: allJobs()[:2], pods: map[string][]string{"w0": {"waits", "waits"}, "w1": {"waits", "waits"}}, done: childjob.Succeeded{"d": {0: true}},
-			want: tally{started: 5, pods: 5, signals: whole[1:], pending: whole[1:], complete: true, waits: true}, wantWhole: true,
+			want: groupCounts{started: 5, pods: 5, signals: whole[1:], pending: whole[1:], complete: true, waits: true}, wantWhole: true,
 		},
 		"one Job runs although one of its name has succeeded": {
 			jobs: allJobs(), pods: map[string][]string{"w0": {"waits", "waits"}, "w1": {"waits", "waits"}}, done: childjob.Succeeded{"d": {0: true}},
-			want: tally{started: 4, pods: 5, signals: whole, pending: whole, complete: true, waits: true},
+			want: groupCounts{started: 4, pods: 5, signals: whole, pending: whole, complete: true, waits: true},
 		},
 		"a Job that goes on after a suspension has pods to start": {
 			jobs: all(func(jobs []batchv1.Job) {
@@ -193,28 +193,28 @@ func TestCount(t *testing.T) {
 				jobs[1].Spec.Completions, jobs[1].Status.Succeeded = new(int32(9)), 8
 			}),
 			pods: map[string][]string{"w0": {"waits"}, "w1": {"waits"}, "d0": {"waits"}},
-			want: tally{started: 4, pods: 5, signals: whole, pending: whole, complete: true, waits: true},
+			want: groupCounts{started: 4, pods: 5, signals: whole, pending: whole, complete: true, waits: true},
 		},
 		"fewer completions than parallelism": {
 			jobs: all(func(jobs []batchv1.Job) { jobs[0].Spec.Completions = new(int32(1)) }),
 			pods: map[string][]string{"w0": {"waits"}, "w1": {"waits", "waits"}, "d0": {"waits"}},
-			want: tally{started: 4, pods: 4, signals: whole, pending: whole, complete: true, waits: true}, wantWhole: true,
+			want: groupCounts{started: 4, pods: 4, signals: whole, pending: whole, complete: true, waits: true}, wantWhole: true,
 		},
 		"Jobs of the attempt before do not count": {
 			change: func(js *jobsetapi.JobSet) { js.Status.Restarts = 1 },
 			jobs:   allJobs(), pods: map[string][]string{"w0": {"waits", "waits"}, "w1": {"waits", "waits"}, "d0": {"waits"}},
-			want: tally{pods: 5},
+			want: groupCounts{pods: 5},
 		},
 		"Jobs on their way out do not count": {
 			jobs: all(func(jobs []batchv1.Job) { jobs[2].DeletionTimestamp = new(metav1.Unix(1, 0)) }),
 			pods: map[string][]string{"w0": {"waits", "waits"}, "w1": {"waits", "waits"}, "d0": {"waits"}},
-			want: tally{started: 4, pods: 5, signals: whole[1:], pending: whole[1:], waits: true},
+			want: groupCounts{started: 4, pods: 5, signals: whole[1:], pending: whole[1:], waits: true},
 		},
 		"pods that do not wait": {
 			jobs: all(func(jobs []batchv1.Job) {
 				jobs[1].Spec.Template.Spec.InitContainers, jobs[2].Spec.Template.Spec.InitContainers = nil, nil
 			}),
-			want: tally{pods: 5, signals: whole, pending: whole, complete: true, unaware: "d0", waits: true},
+			want: groupCounts{pods: 5, signals: whole, pending: whole, complete: true, unaware: "d0", waits: true},
 		},
 	}
 	for name, c := range cases {
@@ -223,7 +223,7 @@ func TestCount(t *testing.T) {
 				c.change = func(*jobsetapi.JobSet) {}
 			}
 			got := count(newJobSet(c.change), c.jobs, newPods(c.pods), c.done)
-			if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(tally{})); diff != "" {
+			if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(groupCounts{})); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 			if got.isWhole() != c.wantWhole {
@@ -235,7 +235,7 @@ func TestCount(t *testing.T) {
 
 func newSeen(change func(*seen)) *seen {
 	s := &seen{jobSet: newJobSet(func(*jobsetapi.JobSet) {}), endpoint: "http://tranche/v1/groups/ml/js", injected: true}
-	s.tally = tally{started: 5, pods: 5, complete: true, waits: true, signals: []string{"d0.1", "w0.1"}, pending: []string{"d0.1", "w0.1"}}
+	s.groupCounts = groupCounts{started: 5, pods: 5, complete: true, waits: true, signals: []string{"d0.1", "w0.1"}, pending: []string{"d0.1", "w0.1"}}
 	s.configMap = &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "js-group-scheduling", Labels: map[string]string{apis.JobSetLabel: "js"},
@@ -270,48 +270,48 @@ func TestDesired(t *testing.T) {
 			map[string]string{"endpoint": "http://tranche/v1/groups/ml/js", "token": "t", "pods": "5", "released": released, "started": started},
 			"AllStarted", "", false, false,
 		},
-		"not whole": {func(s *seen) { s.tally.started = 4 }, nil, "WaitingForPods", "wait until all 5 pods of the group have started", false, false},
+		"not whole": {func(s *seen) { s.groupCounts.started = 4 }, nil, "WaitingForPods", "wait until all 5 pods of the group have started", false, false},
 		"no ConfigMap yet": {
-			func(s *seen) { s.configMap, s.tally = nil, tally{pods: 5} },
+			func(s *seen) { s.configMap, s.groupCounts = nil, groupCounts{pods: 5} },
 			map[string]string{"endpoint": "http://tranche/v1/groups/ml/js", "token": "", "pods": "5"},
 			"WaitingForPods", "", false, false,
 		},
 		"a ConfigMap without a token": {
-			func(s *seen) { s.tally.started, s.configMap.Data = 4, nil },
+			func(s *seen) { s.groupCounts.started, s.configMap.Data = 4, nil },
 			map[string]string{"endpoint": "http://tranche/v1/groups/ml/js", "token": "", "pods": "5"},
 			"WaitingForPods", "", false, false,
 		},
 		"a ConfigMap with an empty token": {
-			func(s *seen) { s.tally.started, s.configMap.Data["token"] = 4, "" },
+			func(s *seen) { s.groupCounts.started, s.configMap.Data["token"] = 4, "" },
 			map[string]string{"endpoint": "http://tranche/v1/groups/ml/js", "token": "", "pods": "5"},
 			"WaitingForPods", "", false, false,
 		},
 		"nobody answers pods any more": {
-			func(s *seen) { s.tally.started, s.endpoint = 4, "" }, map[string]string{"token": "t", "pods": "5"}, "WaitingForPods", "", false, false,
+			func(s *seen) { s.groupCounts.started, s.endpoint = 4, "" }, map[string]string{"token": "t", "pods": "5"}, "WaitingForPods", "", false, false,
 		},
 		"the label is gone": {
-			func(s *seen) { s.configMap.Labels = nil; s.tally.started = 4 },
+			func(s *seen) { s.configMap.Labels = nil; s.groupCounts.started = 4 },
 			map[string]string{"endpoint": "http://tranche/v1/groups/ml/js", "token": "t", "pods": "5"},
 			"WaitingForPods", "", false, false,
 		},
 		"what was released stays so": {
 			func(s *seen) {
-				s.configMap.Data["released"], s.configMap.Data["started"], s.tally.started = released, started, 1
+				s.configMap.Data["released"], s.configMap.Data["started"], s.groupCounts.started = released, started, 1
 			}, nil, "AllStarted", "", false, false,
 		},
 		"another attempt waits": {
-			func(s *seen) { s.configMap.Data["released"] = "d0.0\nw0.0\n"; s.tally.started = 1 }, nil, "WaitingForPods", "", false, false,
+			func(s *seen) { s.configMap.Data["released"] = "d0.0\nw0.0\n"; s.groupCounts.started = 1 }, nil, "WaitingForPods", "", false, false,
 		},
 		"another attempt waits, and the file of the one before is there": {
 			func(s *seen) {
-				s.configMap.Data["released"], s.configMap.Data["started"], s.tally.started = "d0.0\nw0.0\n", started, 1
+				s.configMap.Data["released"], s.configMap.Data["started"], s.groupCounts.started = "d0.0\nw0.0\n", started, 1
 			},
 			map[string]string{"endpoint": "http://tranche/v1/groups/ml/js", "token": "t", "pods": "5", "released": "d0.0\nw0.0\n"},
 			"WaitingForPods", "", false, false,
 		},
 		"a Job is held again before it is released again": {
 			func(s *seen) {
-				s.configMap.Data["released"], s.configMap.Data["started"], s.tally.started, s.tally.complete = released, started, 3, false
+				s.configMap.Data["released"], s.configMap.Data["started"], s.groupCounts.started, s.groupCounts.complete = released, started, 3, false
 			},
 			map[string]string{"endpoint": "http://tranche/v1/groups/ml/js", "token": "t", "pods": "5", "released": released},
 			"WaitingForPods", "", false, false,
@@ -322,18 +322,18 @@ func TestDesired(t *testing.T) {
 			"AllStarted", "", true, false,
 		},
 		"a pod gave up": {
-			func(s *seen) { s.tally.started, s.tally.gaveUp = 4, true }, nil, "TimedOut", "a pod has given up waiting for all 5 pods", false, false,
+			func(s *seen) { s.groupCounts.started, s.groupCounts.gaveUp = 4, true }, nil, "TimedOut", "a pod has given up waiting for all 5 pods", false, false,
 		},
 		"a pod gave up, and is gone": {func(s *seen) {
-			s.tally.started = 4
+			s.groupCounts.started = 4
 			s.jobSet.Status.Conditions = []metav1.Condition{{Type: "GroupScheduling", Reason: "TimedOut"}}
 		}, nil, "TimedOut", "", false, false},
 		"a pod gave up in the attempt before": {func(s *seen) {
-			s.tally.started, s.tally.complete = 4, false
+			s.groupCounts.started, s.groupCounts.complete = 4, false
 			s.jobSet.Status.Conditions = []metav1.Condition{{Type: "GroupScheduling", Reason: "TimedOut"}}
 		}, nil, "WaitingForPods", "", false, false},
-		"pods that do not wait": {func(s *seen) { s.tally.started, s.tally.unaware = 4, "w0" }, nil, "PodsDoNotWait", `the pods of Job "w0"`, false, false},
-		"turned off":            {func(s *seen) { s.injected, s.tally.waits = false, false }, nil, "NotConfigured", "groupStartImage", false, false},
+		"pods that do not wait": {func(s *seen) { s.groupCounts.started, s.groupCounts.unaware = 4, "w0" }, nil, "PodsDoNotWait", `the pods of Job "w0"`, false, false},
+		"turned off":            {func(s *seen) { s.injected, s.groupCounts.waits = false, false }, nil, "NotConfigured", "groupStartImage", false, false},
 		"turned off while pods wait": {
 			func(s *seen) { s.injected = false },
 			map[string]string{"endpoint": "http://tranche/v1/groups/ml/js", "token": "t", "pods": "5", "released": released, "started": started},
@@ -355,7 +355,7 @@ func TestDesired(t *testing.T) {
 			},
 			nil, "WaitingForPods", "of an earlier JobSet of the same name is still being deleted", false, false,
 		},
-		"too many Jobs": {func(s *seen) { s.tally.signals = make([]string, maxJobs+1) }, nil, "Misconfigured", "20001 Jobs, more than 20000", false, false},
+		"too many Jobs": {func(s *seen) { s.groupCounts.signals = make([]string, maxJobs+1) }, nil, "Misconfigured", "20001 Jobs, more than 20000", false, false},
 		"no members": {func(s *seen) {
 			s.jobSet.Spec.GroupSchedulingConfig = &jobsetapi.GroupSchedulingConfig{}
 			for i := range s.jobSet.Spec.ReplicatedJobs {
@@ -444,19 +444,19 @@ func TestWaits(t *testing.T) {
 		change func(*seen)
 		want   bool
 	}{
-		"not whole":                    {func(s *seen) { s.tally.started = 4 }, true},
-		"not whole, and no pod there":  {func(s *seen) { s.tally.started, s.tally.since = 0, time.Time{} }, false},
+		"not whole":                    {func(s *seen) { s.groupCounts.started = 4 }, true},
+		"not whole, and no pod there":  {func(s *seen) { s.groupCounts.started, s.groupCounts.since = 0, time.Time{} }, false},
 		"whole":                        {func(*seen) {}, false},
-		"whole, but some do not wait":  {func(s *seen) { s.tally.unaware = "w0" }, false},
+		"whole, but some do not wait":  {func(s *seen) { s.groupCounts.unaware = "w0" }, false},
 		"whole, but not to be written": {func(s *seen) { s.configMap.OwnerReferences = nil }, true},
 	} {
-		s := newSeen(func(s *seen) { s.tally.since = time.Unix(10, 0) })
+		s := newSeen(func(s *seen) { s.groupCounts.since = time.Unix(10, 0) })
 		c.change(s)
 		if got := desired(s).waits; got != c.want {
 			t.Errorf("%s: waits = %t", name, got)
 		}
 	}
-	s := newSeen(func(s *seen) { s.tally.since = time.Unix(10, 0) })
+	s := newSeen(func(s *seen) { s.groupCounts.since = time.Unix(10, 0) })
 	w := desired(s)
 	if w.refuse(s, errors.New("exceeded quota")); !w.waits || !w.retries || w.condition.Reason != "ConfigMapRefused" {
 		t.Errorf("refused: waits = %t, retries = %t, condition %v", w.waits, w.retries, w.condition)

@@ -71,8 +71,8 @@ func stageOf(plan *stageplan.Plan, replicatedJob string) string {
 	return plan.Stages[i].Name
 }
 
-// A tally counts the pods of a group by state.
-type tally struct {
+// A groupCounts counts the pods of a group by state.
+type groupCounts struct {
 	// started is how many of the pods have started.
 	started, pods int
 	// signals are the signals that the pods wait for, by Job, sorted.
@@ -91,12 +91,12 @@ type tally struct {
 }
 
 // isWhole reports whether the group may start: all pods have started at the same time.
-func (t *tally) isWhole() bool { return t.started >= t.pods }
+func (g *groupCounts) isWhole() bool { return g.started >= g.pods }
 
 // count counts the pods of a group in the current attempt. Jobs that have succeeded in it count as started, even if they have disappeared
 // since: the Jobs that replace them stay held.
-func count(js *jobsetapi.JobSet, jobs []batchv1.Job, pods []corev1.Pod, done childjob.Succeeded) tally {
-	t := tally{complete: true}
+func count(js *jobsetapi.JobSet, jobs []batchv1.Job, pods []corev1.Pod, done childjob.Succeeded) groupCounts {
+	g := groupCounts{complete: true}
 	byJob := map[types.UID][]*corev1.Pod{}
 	for i := range pods {
 		if owner := metav1.GetControllerOf(&pods[i]); owner != nil {
@@ -117,52 +117,52 @@ func count(js *jobsetapi.JobSet, jobs []batchv1.Job, pods []corev1.Pod, done chi
 			index, _ := childjob.Index(job)
 			if done[member.Name][index] && childjob.IsHeld(job) {
 				size := int(childjob.PodsAtOnce(job))
-				t.pods, t.started = t.pods+size, t.started+size
+				g.pods, g.started = g.pods+size, g.started+size
 			} else {
-				t.add(job, byJob[job.UID])
+				g.add(job, byJob[job.UID])
 			}
 			delete(missing, index)
 		}
-		t.addMissing(member, missing, done[member.Name])
+		g.addMissing(member, missing, done[member.Name])
 	}
-	slices.Sort(t.signals)
-	slices.Sort(t.pending)
-	return t
+	slices.Sort(g.signals)
+	slices.Sort(g.pending)
+	return g
 }
 
 // addMissing counts the pods of missing Jobs, by index.
-func (t *tally) addMissing(member *jobsetapi.ReplicatedJob, missing, done map[int32]bool) {
+func (g *groupCounts) addMissing(member *jobsetapi.ReplicatedJob, missing, done map[int32]bool) {
 	size := int(childjob.PodsAtOnce(&batchv1.Job{Spec: member.Template.Spec}))
 	for index := range missing {
-		t.pods += size
+		g.pods += size
 		if done[index] {
-			t.started += size
+			g.started += size
 		} else {
-			t.complete = false
+			g.complete = false
 		}
 	}
 }
 
 // add counts the pods of one Job.
-func (t *tally) add(job *batchv1.Job, pods []*corev1.Pod) {
+func (g *groupCounts) add(job *batchv1.Job, pods []*corev1.Pod) {
 	release := job.Spec.Template.Annotations[apis.ReleaseAnnotation]
 	signal := barrier.Signal(job.UID, release)
 	size := int(childjob.PodsAtOnce(job))
-	t.signals = append(t.signals, signal)
-	t.pods += size
+	g.signals = append(g.signals, signal)
+	g.pods += size
 	if childjob.IsFinished(job, batchv1.JobComplete) {
-		t.started += size
+		g.started += size
 		return
 	}
-	t.pending = append(t.pending, signal)
+	g.pending = append(g.pending, signal)
 	switch {
 	case waits(job):
-		t.waits = true
-	case t.unaware == "" || job.Name < t.unaware:
-		t.unaware = job.Name
+		g.waits = true
+	case g.unaware == "" || job.Name < g.unaware:
+		g.unaware = job.Name
 	}
 	if ptr.Deref(job.Spec.Suspend, false) {
-		t.complete = false
+		g.complete = false
 		return
 	}
 	running, succeeded := 0, 0
@@ -172,26 +172,26 @@ func (t *tally) add(job *batchv1.Job, pods []*corev1.Pod) {
 		case pod.Status.Phase == corev1.PodSucceeded:
 			succeeded++
 		case hasGivenUp(pod):
-			t.gaveUp = true
+			g.gaveUp = true
 		case pod.DeletionTimestamp.IsZero() && hasStarted(pod):
 			running++
-			t.waitsSince(pod)
+			g.waitsSince(pod)
 		}
 	}
 	// Pods that have succeeded may have been deleted since, or belong to an earlier release: the number of pods that still have to run
 	// counts.
 	left := min(size, max(0, podsInAll(job)-max(succeeded, int(job.Status.Succeeded))))
-	t.started += size - left + min(left, running)
+	g.started += size - left + min(left, running)
 }
 
 // waitsSince records when a pod began to wait, if it still does.
-func (t *tally) waitsSince(pod *corev1.Pod) {
+func (g *groupCounts) waitsSince(pod *corev1.Pod) {
 	state := barrierOf(pod)
 	if state == nil || state.Running == nil {
 		return
 	}
-	if began := state.Running.StartedAt.Time; !began.IsZero() && (t.since.IsZero() || began.Before(t.since)) {
-		t.since = began
+	if began := state.Running.StartedAt.Time; !began.IsZero() && (g.since.IsZero() || began.Before(g.since)) {
+		g.since = began
 	}
 }
 

@@ -28,8 +28,8 @@ type seen struct {
 	// injected is true if the admission policies make pods wait.
 	injected bool
 	// configMap is the ConfigMap with the group's name, or nil. It may belong to a user.
-	configMap *corev1.ConfigMap
-	tally     tally
+	configMap   *corev1.ConfigMap
+	groupCounts groupCounts
 }
 
 // read returns nil if there is nothing to do: the JobSet does not exist, has no group, has finished or is not managed.
@@ -46,7 +46,7 @@ func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*seen,
 	if r.config.Endpoint != "" {
 		s.endpoint = "http://" + r.config.Endpoint + barrier.Path(key)
 	}
-	if s.tally, err = r.tallyOf(ctx, js); err != nil {
+	if s.groupCounts, err = r.groupCountsOf(ctx, js); err != nil {
 		return nil, err
 	}
 	s.configMap, err = r.readConfigMap(ctx, types.NamespacedName{Namespace: key.Namespace, Name: barrier.ConfigMapName(key.Name)})
@@ -78,24 +78,24 @@ func (r *Reconciler) manages(ctx context.Context, js *jobsetapi.JobSet) (bool, e
 	return r.config.Namespaces.Matches(labels.Set(namespace.Labels)), nil
 }
 
-// tallyOf counts the pods. It reads them without copying, which would cost more than counting.
-func (r *Reconciler) tallyOf(ctx context.Context, js *jobsetapi.JobSet) (tally, error) {
+// groupCountsOf counts the pods. It reads them without copying, which would cost more than counting.
+func (r *Reconciler) groupCountsOf(ctx context.Context, js *jobsetapi.JobSet) (groupCounts, error) {
 	var jobs batchv1.JobList
 	var pods corev1.PodList
 	options := []client.ListOption{client.InNamespace(js.Namespace), client.MatchingFields{indexGroup: string(js.UID)}, client.UnsafeDisableDeepCopy}
 	if err := r.config.Client.List(ctx, &jobs, options...); err != nil {
-		return tally{}, fmt.Errorf("list Jobs of JobSet %s: %w", client.ObjectKeyFromObject(js), err)
+		return groupCounts{}, fmt.Errorf("list Jobs of JobSet %s: %w", client.ObjectKeyFromObject(js), err)
 	}
 	if err := r.config.Client.List(ctx, &pods, options...); err != nil {
-		return tally{}, fmt.Errorf("list pods of JobSet %s: %w", client.ObjectKeyFromObject(js), err)
+		return groupCounts{}, fmt.Errorf("list pods of JobSet %s: %w", client.ObjectKeyFromObject(js), err)
 	}
-	if t := count(js, jobs.Items, pods.Items, nil); t.complete {
-		return t, nil
+	if g := count(js, jobs.Items, pods.Items, nil); g.complete {
+		return g, nil
 	}
 	// Only a Job that is held or missing may have succeeded before. Checking that at each start of a pod would cost too much.
 	done, err := r.readSucceeded(ctx, js)
 	if err != nil {
-		return tally{}, err
+		return groupCounts{}, err
 	}
 	return count(js, jobs.Items, pods.Items, done), nil
 }
@@ -143,6 +143,6 @@ func (r *Reconciler) Count(ctx context.Context, group types.NamespacedName) (sta
 	if err != nil || js == nil {
 		return 0, 0, err
 	}
-	t, err := r.tallyOf(ctx, js)
-	return t.started, t.pods, err
+	g, err := r.groupCountsOf(ctx, js)
+	return g.started, g.pods, err
 }

@@ -31,9 +31,9 @@ func (r *Reconciler) write(ctx context.Context, s *seen, w *wanted) (ctrl.Result
 	case err != nil:
 		return ctrl.Result{}, err
 	case w.releases:
-		events.GroupReleased(s.tally.pods).Emit(r.config.Recorder, s.jobSet)
-		if !s.tally.since.IsZero() {
-			metrics.GroupReleased(time.Since(s.tally.since))
+		events.GroupReleased(s.groupCounts.pods).Emit(r.config.Recorder, s.jobSet)
+		if !s.groupCounts.since.IsZero() {
+			metrics.GroupReleased(time.Since(s.groupCounts.since))
 		}
 	}
 	if err := r.report(ctx, s, w); err != nil {
@@ -94,7 +94,7 @@ func (r *Reconciler) report(ctx context.Context, s *seen, w *wanted) error {
 	case conditions.GroupReleased, conditions.GroupWaiting:
 	case conditions.GroupTimedOut:
 		metrics.GroupTimedOut()
-		events.GroupTimedOut(s.tally.started, s.tally.pods).Emit(r.config.Recorder, s.jobSet)
+		events.GroupTimedOut(s.groupCounts.started, s.groupCounts.pods).Emit(r.config.Recorder, s.jobSet)
 	default:
 		events.GroupNotKept(w.condition.Message).Emit(r.config.Recorder, s.jobSet)
 	}

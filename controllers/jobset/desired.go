@@ -175,7 +175,7 @@ func (w *actions) decide(s *snapshot) {
 	w.expireDeactivated(s, stages)
 	w.disperse = append(w.disperse, s.gangs.Stale()...)
 	w.skipJobs(s, stages)
-	w.wait = conditions.WaitNews(s.jobSet, sum)
+	w.wait = conditions.NewWaitReason(s.jobSet, sum)
 	w.startOrPause(s, stages)
 	if w.start && s.isMisnamed() {
 		// Pod templates can be changed only while the JobSet is suspended.

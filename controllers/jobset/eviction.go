@@ -124,5 +124,5 @@ func (w *actions) releaseQuotaOfEvicted(stages []stage) {
 // restartsWhole reports whether the Jobs of a ReplicatedJob are in a gang of several Jobs. Such a gang starts from its beginning, including
 // Jobs that have succeeded.
 func restartsWhole(js *jobsetapi.JobSet, replicatedJob string) bool {
-	return shapes.Whole(js, replicatedJob)
+	return shapes.IsSingleGang(js, replicatedJob)
 }

@@ -30,14 +30,14 @@ import (
 // ensureGangs makes sure that the objects of a stage's gangs exist before its Jobs start, and reports whether the Jobs may start. Objects
 // that no longer fit stay while pods still use them.
 func (w *actions) ensureGangs(s *snapshot, st *stage) bool {
-	if wrong := s.gangs.Wrong(st.index); len(wrong) > 0 && !st.hasPods {
+	if wrong := s.gangs.ToRecreate(st.index); len(wrong) > 0 && !st.hasPods {
 		w.disperse = append(w.disperse, wrong...)
 		return false
 	}
 	if st.isResizing(s) {
 		return false
 	}
-	if g := (gathering{st.Name, s.gangs.Missing(st.index), s.gangs.Amiss(st.index)}); len(g.missing)+len(g.amiss) > 0 {
+	if g := (gathering{st.Name, s.gangs.Missing(st.index), s.gangs.Drifted(st.index)}); len(g.missing)+len(g.amiss) > 0 {
 		w.gather = append(w.gather, g)
 	}
 	return true
@@ -64,7 +64,7 @@ func (st *stage) isResizing(s *snapshot) bool {
 // resizeGangs deletes the objects of gangs of a suspended JobSet whose size has changed. While the PodGroup of the old size exists, the
 // JobSet controller can neither resize their Jobs nor, since the resize fails first, suspend them.
 func (w *actions) resizeGangs(s *snapshot, st *stage) {
-	wrong := s.gangs.Wrong(st.index)
+	wrong := s.gangs.ToRecreate(st.index)
 	if len(wrong) == 0 {
 		return
 	}
@@ -148,7 +148,7 @@ func (s *snapshot) gangOf(job *batchv1.Job) string {
 	if !ok || s.gangs == nil {
 		return ""
 	}
-	return s.gangs.Shape.GangOf(replicatedJobOf(job), index)
+	return s.gangs.GangSet.GangOf(replicatedJobOf(job), index)
 }
 
 // gangUpdates returns the labels and annotations that put the pods of a Job into their gang. They are not known if the Job belongs to
@@ -192,11 +192,11 @@ func gangNews(s *snapshot) (reason, message string) {
 		return conditions.GangsOfJobSet, "spec.scheduling makes the JobSet controller keep the objects of its gangs: Tranche keeps none, and gangConfig changes nothing"
 	case s.scheduler.problem != "":
 		return conditions.GangsContradicted, s.scheduler.problem
-	case s.keeper == nil:
+	case s.backend == nil:
 		return conditions.GangsNotConfigured, "neither gang.provider in the manager's configuration nor the annotation " + apis.GangProviderAnnotation +
 			" of the LocalQueue or ResourceFlavor names a scheduler that does"
-	case !s.keeper.Served():
-		return conditions.GangsNotServed, notServed(s.keeper)
+	case !s.backend.Served():
+		return conditions.GangsNotServed, notServed(s.backend)
 	case s.gangs == nil:
 		return conditions.GangsMisconfigured, s.refusal
 	}
@@ -207,13 +207,13 @@ func gangNews(s *snapshot) (reason, message string) {
 		return conditions.GangsNotNamed, fmt.Sprintf("the pods of Job %q have no %s, and are placed one by one or not at all: the API server has left"+
 			" it out, or the policy tranche-gang-jobs was not there when the Job was created", job, field)
 	}
-	if taken := s.gangs.Taken(); taken != "" {
+	if taken := s.gangs.NotOurs(); taken != "" {
 		return conditions.GangsOfUser, taken
 	}
-	if s.keeper.Version() == "" {
-		return conditions.GangsKept, fmt.Sprintf("%s, whose PodGroups %s makes", countGangs(s.gangs.Gangs()), s.keeper.Name())
+	if s.backend.Version() == "" {
+		return conditions.GangsKept, fmt.Sprintf("%s, whose PodGroups %s makes", countGangs(s.gangs.Gangs()), s.backend.Name())
 	}
-	return conditions.GangsKept, fmt.Sprintf("%s, each with a PodGroup of %s from when its stage is admitted", countGangs(s.gangs.Gangs()), s.keeper.Version())
+	return conditions.GangsKept, fmt.Sprintf("%s, each with a PodGroup of %s from when its stage is admitted", countGangs(s.gangs.Gangs()), s.backend.Version())
 }
 
 func countGangs(n int32) string {
@@ -223,12 +223,12 @@ func countGangs(n int32) string {
 	return fmt.Sprintf("%d gangs", n)
 }
 
-func notServed(keeper *gangobjects.Keeper) string {
-	if keeper.Name() == string(configapi.GangProviderKube) {
+func notServed(backend *gangobjects.Backend) string {
+	if backend.Name() == string(configapi.GangProviderKube) {
 		return "the API server has no PodGroups of scheduling.k8s.io that the manager knows; ask your administrator to turn on" +
 			" the feature gate GenericWorkload and to serve scheduling.k8s.io/v1alpha2 (--runtime-config)"
 	}
-	return fmt.Sprintf("the API server has no PodGroups of %s; ask your administrator to install %s", keeper.Wanted(), keeper.Name())
+	return fmt.Sprintf("the API server has no PodGroups of %s; ask your administrator to install %s", backend.Wanted(), backend.Name())
 }
 
 // namelessJob returns the first Job of the attempt that should be in a gang and lacks a field that can be set only at creation, and the

@@ -52,7 +52,7 @@ func (s *snapshot) gangWait() gangWait {
 		}
 		wait.lookIn(lookAgain)
 		if wait.reason == "" {
-			wait.reason, wait.message = s.diagnose(name, p, s.gangs.Tell(name))
+			wait.reason, wait.message = s.diagnose(name, p, s.gangs.StatusOf(name))
 		}
 	}
 	return wait
@@ -111,27 +111,27 @@ func (p *pending) waitsSince(since time.Time) {
 }
 
 // diagnose returns why a gang waits, and what helps.
-func (s *snapshot) diagnose(name string, p *pending, told gangobjects.Told) (reason, message string) {
+func (s *snapshot) diagnose(name string, p *pending, status gangobjects.Status) (reason, message string) {
 	switch schedulers := slices.Sorted(maps.Keys(p.schedulers)); {
-	case !told.There:
+	case !status.There:
 		return conditions.GangMissing, fmt.Sprintf("the pods of gang %q wait for a PodGroup of this name, and there is none: "+
 			"create it if the pod template names it, otherwise ask your administrator why it is not made", name)
-	case told.Changed:
+	case status.Changed:
 		return conditions.GangChanged, fmt.Sprintf("PodGroup %q is for another number of pods than the JobSet has now, and is made anew when none of its pods is left; "+
 			"suspend the JobSet and resume it", name)
-	case p.pods < told.Min:
+	case p.pods < status.Min:
 		return conditions.GangTooSmall, fmt.Sprintf("%d of the %d pods are there that PodGroup %q takes, so that none of them is placed: "+
 			"the others have ended, are kept from being made, as by a ResourceQuota or an admission webhook, or belong to Jobs that wait; "+
-			"the Events of the Jobs tell; a restart of the JobSet makes all pods anew", p.pods, told.Min, name)
+			"the Events of the Jobs tell; a restart of the JobSet makes all pods anew", p.pods, status.Min, name)
 	case len(schedulers) > 1:
 		return conditions.GangSplit, fmt.Sprintf("the pods of gang %q go to several schedulers (%s), of which none counts those of another: "+
 			"find out what changes spec.schedulerName of pods", name, strings.Join(schedulers, ", "))
-	case told.Unschedulable != "":
+	case status.Unschedulable != "":
 		return conditions.GangUnschedulable, fmt.Sprintf("%d of %d pods of gang %q have no node: %s; "+
-			"add nodes that all of them fit on at once, or suspend the JobSet so that others can use its quota", p.unplaced, p.pods, name, told.Unschedulable)
-	case told.Reports || p.unplaced == 0:
+			"add nodes that all of them fit on at once, or suspend the JobSet so that others can use its quota", p.unplaced, p.pods, name, status.Unschedulable)
+	case status.Reports || p.unplaced == 0:
 		return "", ""
-	case s.keeper.Name() == string(configapi.GangProviderKube):
+	case s.backend.Name() == string(configapi.GangProviderKube):
 		return conditions.GangUnheard, fmt.Sprintf("%d of %d pods of gang %q have no node, and the scheduler %q says nothing about its PodGroup: "+
 			"ask your administrator whether it runs, and with the feature gates GenericWorkload and GangScheduling",
 			p.unplaced, p.pods, name, strings.Join(schedulers, ", "))

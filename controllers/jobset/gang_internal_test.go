@@ -34,18 +34,18 @@ func (k kubernetes) ServerResourcesForGroupVersion(version string) (*metav1.APIR
 }
 
 // keepers returns the keepers for the schedulers that use this version of an API, and asks one by default.
-func keepers(t *testing.T, version string, byDefault configapi.GangProvider) *gangobjects.Keepers {
+func keepers(t *testing.T, version string, byDefault configapi.GangProvider) *gangobjects.Registry {
 	t.Helper()
 	config := &configapi.Configuration{Gang: configapi.Gang{Provider: byDefault}}
 	config.SetDefaults()
-	k, err := gangobjects.New(gangobjects.Config{Gang: &config.Gang, Resources: kubernetes{version}})
+	r, err := gangobjects.New(gangobjects.Config{Gang: &config.Gang, Resources: kubernetes{version}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return k
+	return r
 }
 
-func keeper(t *testing.T, version string) *gangobjects.Keeper {
+func keeper(t *testing.T, version string) *gangobjects.Backend {
 	t.Helper()
 	return keepers(t, version, configapi.GangProviderKube).Default()
 }
@@ -56,18 +56,18 @@ func asGangs(t *testing.T, s *snapshot) {
 	for i := range s.jobSet.Spec.ReplicatedJobs {
 		s.jobSet.Spec.ReplicatedJobs[i].GangConfig = &jobsetapi.GangConfig{GangMode: jobsetapi.GangModeGang}
 	}
-	s.keeper = keeper(t, "scheduling.k8s.io/v1alpha2")
-	s.scheduler.byDefault = s.keeper.Name()
+	s.backend = keeper(t, "scheduling.k8s.io/v1alpha2")
+	s.scheduler.byDefault = s.backend.Name()
 	s.gangs = gangsOf(t, s, shapes.Kube{Version: shapes.V1alpha2})
 }
 
 func gangsOf(t *testing.T, s *snapshot, provider shapes.Provider) *gangobjects.State {
 	t.Helper()
-	shape, err := shapes.New(s.jobSet, s.plan, provider)
+	gangSet, err := shapes.New(s.jobSet, s.plan, provider)
 	if err != nil {
 		t.Fatal(err)
 	}
-	state, err := gangobjects.NewState(shape, provider, len(s.plan.Stages))
+	state, err := gangobjects.NewState(gangSet, provider, len(s.plan.Stages))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,11 +203,11 @@ func TestGangNews(t *testing.T) {
 			"2 gangs, each with a PodGroup of scheduling.k8s.io/v1alpha2 from when its stage is admitted",
 		},
 		"no provider": {
-			func(s *snapshot) { s.keeper, s.gangs = nil, nil }, conditions.GangsNotConfigured,
+			func(s *snapshot) { s.backend, s.gangs = nil, nil }, conditions.GangsNotConfigured,
 			"spec.replicatedJobs[0].gangConfig, spec.replicatedJobs[1].gangConfig: gangs are not placed whole: neither gang.provider in the manager's configuration nor the annotation",
 		},
 		"no API": {
-			func(s *snapshot) { s.keeper, s.gangs = keeper(t, ""), nil }, conditions.GangsNotServed, "turn on the feature gate GenericWorkload",
+			func(s *snapshot) { s.backend, s.gangs = keeper(t, ""), nil }, conditions.GangsNotServed, "turn on the feature gate GenericWorkload",
 		},
 		"a gang that cannot be": {
 			func(s *snapshot) { s.plan, s.gangs, s.refusal = nil, nil, "mend it" }, conditions.GangsMisconfigured, "not placed whole: mend it",

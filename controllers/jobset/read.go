@@ -39,9 +39,9 @@ type snapshot struct {
 	plan    *stageplan.Plan
 	refusal string
 
-	// keeper is nil if no scheduler places gangs, and gangs is nil if the JobSet asks for none. scheduler names the scheduler.
+	// backend is nil if no scheduler places gangs, and gangs is nil if the JobSet asks for none. scheduler names the scheduler.
 	scheduler scheduler
-	keeper    *gangobjects.Keeper
+	backend   *gangobjects.Backend
 	gangs     *gangobjects.State
 	// now and patience determine which pods have waited long for a node.
 	now      time.Time
@@ -200,7 +200,7 @@ func (r *Reconciler) readPlan(ctx context.Context, s *snapshot) error {
 			return nil
 		}
 	}
-	if s.gangs, s.refusal, err = s.keeper.Read(ctx, s.jobSet, plan); err != nil || s.refusal != "" {
+	if s.gangs, s.refusal, err = s.backend.Read(ctx, s.jobSet, plan); err != nil || s.refusal != "" {
 		return err
 	}
 	if s.isUnqueued {

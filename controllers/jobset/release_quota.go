@@ -61,7 +61,7 @@ func (r *Reconciler) recreateJobs(ctx context.Context, _ *snapshot, w *actions) 
 func (r *Reconciler) restore(ctx context.Context, _ *snapshot, w *actions) error {
 	return r.each(ctx, len(w.restore), func(i int) error {
 		job := w.restore[i]
-		if err := r.config.Client.Patch(ctx, childjob.Restored(job), patch.Of(job)); client.IgnoreNotFound(err) != nil {
+		if err := r.config.Client.Patch(ctx, childjob.Restored(job), patch.IfSameUID(job)); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("take the admission back from Job %s: %w", client.ObjectKeyFromObject(job), err)
 		}
 		return nil

@@ -140,7 +140,7 @@ func (r *Reconciler) tellRefused(ctx context.Context, s *snapshot, refused *refu
 func isReported(js *jobsetapi.JobSet, all []metav1.Condition) bool {
 	reported := 0
 	for _, c := range js.Status.Conditions {
-		if conditions.Ours(c.Type) {
+		if conditions.IsOwned(c.Type) {
 			reported++
 		}
 	}

@@ -38,8 +38,8 @@ func (c *scheduler) of(template *corev1.PodTemplateSpec) string {
 
 // chooseScheduler determines which scheduler places the gangs of a JobSet.
 func (r *Reconciler) chooseScheduler(ctx context.Context, s *snapshot) error {
-	s.keeper = r.config.Gangs.Default()
-	s.scheduler.byDefault = s.keeper.Name()
+	s.backend = r.config.Gangs.Default()
+	s.scheduler.byDefault = s.backend.Name()
 	members := gangMembers(s.jobSet)
 	if len(members) == 0 || r.config.Gangs == nil {
 		return nil
@@ -51,12 +51,12 @@ func (r *Reconciler) chooseScheduler(ctx context.Context, s *snapshot) error {
 			return err
 		}
 	}
-	keeper, err := r.config.Gangs.Of(cmp.Or(name, s.scheduler.byDefault))
+	backend, err := r.config.Gangs.Of(cmp.Or(name, s.scheduler.byDefault))
 	if err != nil {
-		s.scheduler.problem = fmt.Sprintf("metadata.annotations[%s] of %s: %v; until then it is %s", apis.GangProviderAnnotation, field, err, s.keeper.Name())
+		s.scheduler.problem = fmt.Sprintf("metadata.annotations[%s] of %s: %v; until then it is %s", apis.GangProviderAnnotation, field, err, s.backend.Name())
 		return nil
 	}
-	s.keeper, s.scheduler.schedulerName = keeper, r.config.Gangs.SchedulerName(keeper)
+	s.backend, s.scheduler.schedulerName = backend, r.config.Gangs.SchedulerName(backend)
 	return nil
 }
 
@@ -78,9 +78,9 @@ func (r *Reconciler) annotatedScheduler(ctx context.Context, s *snapshot) (name,
 // contradiction says which flavor names another scheduler than the one for which the JobSet was started.
 func (s *snapshot) contradiction() string {
 	for _, flavor := range slices.Sorted(maps.Keys(s.flavors)) {
-		if name := s.flavors[flavor].Annotations[apis.GangProviderAnnotation]; name != "" && name != s.keeper.Name() {
+		if name := s.flavors[flavor].Annotations[apis.GangProviderAnnotation]; name != "" && name != s.backend.Name() {
 			return fmt.Sprintf("ResourceFlavor %q names %s for them (%s), but the Jobs were made for %s: a JobSet keeps the scheduler that it was started with; "+
-				"let all flavors of the JobSet name one, or submit it again", flavor, name, apis.GangProviderAnnotation, s.keeper.Name())
+				"let all flavors of the JobSet name one, or submit it again", flavor, name, apis.GangProviderAnnotation, s.backend.Name())
 		}
 	}
 	return ""
@@ -104,13 +104,13 @@ func podTemplateOf(js *jobsetapi.JobSet, i int) *corev1.PodTemplateSpec {
 // isMisnamed reports whether the pod templates of a JobSet name another scheduler than the one that places its gangs.
 func (s *snapshot) isMisnamed() bool {
 	return slices.ContainsFunc(gangMembers(s.jobSet), func(i int) bool {
-		return s.scheduler.of(podTemplateOf(s.jobSet, i)) != s.keeper.Name()
+		return s.scheduler.of(podTemplateOf(s.jobSet, i)) != s.backend.Name()
 	})
 }
 
 // isOfOtherScheduler reports whether a held Job was created for another scheduler. It has to be recreated.
 func (s *snapshot) isOfOtherScheduler(job *batchv1.Job) bool {
-	return job.Annotations[apis.GangGroupAnnotation] != "" && s.scheduler.of(&job.Spec.Template) != s.keeper.Name()
+	return job.Annotations[apis.GangGroupAnnotation] != "" && s.scheduler.of(&job.Spec.Template) != s.backend.Name()
 }
 
 // setScheduler writes the scheduler into the pod templates of a suspended JobSet. A merge patch would have to repeat all ReplicatedJobs, including
@@ -131,7 +131,7 @@ func (r *Reconciler) setScheduler(ctx context.Context, s *snapshot, w *actions) 
 		if annotations == nil {
 			annotations = map[string]string{}
 		}
-		annotations[apis.GangProviderAnnotation] = s.keeper.Name()
+		annotations[apis.GangProviderAnnotation] = s.backend.Name()
 		annotations[apis.GangSchedulerAnnotation] = s.scheduler.schedulerName
 		path := fmt.Sprintf("/spec/replicatedJobs/%d/template/spec/template/metadata", i)
 		if len(template.Labels)+len(template.Annotations) == 0 {
@@ -145,7 +145,7 @@ func (r *Reconciler) setScheduler(ctx context.Context, s *snapshot, w *actions) 
 		return fmt.Errorf("render the scheduler of JobSet %s: %w", s.key, err)
 	}
 	if err := r.config.Client.Patch(ctx, s.jobSet.DeepCopy(), client.RawPatch(types.JSONPatchType, patch)); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("name the scheduler %s in JobSet %s: %w", s.keeper.Name(), s.key, err)
+		return fmt.Errorf("name the scheduler %s in JobSet %s: %w", s.backend.Name(), s.key, err)
 	}
 	return nil
 }

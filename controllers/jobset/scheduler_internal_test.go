@@ -26,10 +26,10 @@ func asVolcano(t *testing.T, s *snapshot) {
 	all := keepers(t, "scheduling.volcano.sh/v1beta1", configapi.GangProviderKube)
 	s.scheduler.byDefault = "Kube"
 	var err error
-	if s.keeper, err = all.Of("Volcano"); err != nil {
+	if s.backend, err = all.Of("Volcano"); err != nil {
 		t.Fatal(err)
 	}
-	s.scheduler.schedulerName = all.SchedulerName(s.keeper)
+	s.scheduler.schedulerName = all.SchedulerName(s.backend)
 	s.gangs = gangsOf(t, s, shapes.Volcano{})
 	for i := range s.jobSet.Spec.ReplicatedJobs {
 		s.jobSet.Spec.ReplicatedJobs[i].Template.Annotations = map[string]string{apis.GangGroupAnnotation: "0"}
@@ -127,7 +127,7 @@ func TestMend(t *testing.T) {
 		object.Object["spec"].(map[string]any)["minMember"] = int64(7)
 		object.Object["status"] = map[string]any{"phase": "Running"}
 	})
-	patch, err := s.gangs.Amiss(0)[0].Patch()
+	patch, err := s.gangs.Drifted(0)[0].Patch()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func TestChooseScheduler(t *testing.T) {
 			if err := r.chooseScheduler(t.Context(), s); err != nil {
 				t.Fatal(err)
 			}
-			if got := s.keeper.Name(); got != c.want {
+			if got := s.backend.Name(); got != c.want {
 				t.Errorf("%s places the gangs, want %s", got, c.want)
 			}
 			said := s.scheduler.problem + s.contradiction()

@@ -73,7 +73,7 @@ type Config struct {
 	// Recorder emits Events.
 	Recorder k8sevents.EventRecorder
 	// Gangs keeps the objects of gangs. Without it, no scheduler places gangs.
-	Gangs *gangobjects.Keepers
+	Gangs *gangobjects.Registry
 	// Waiting is the init container in which the pods of a group wait for each other, as far as it costs quota. If it is nil, no pods wait.
 	Waiting *corev1.Container
 	// Devices maps devices to the resources that are charged for them. JobSets that claim other devices are refused.

@@ -194,7 +194,7 @@ func (r *Reconciler) skip(ctx context.Context, s *snapshot, w *actions) error {
 		}
 		released := marked.DeepCopy()
 		released.Spec.Suspend = new(false)
-		if err := r.config.Client.Patch(ctx, released, patch.Of(marked)); err != nil {
+		if err := r.config.Client.Patch(ctx, released, patch.IfSameUID(marked)); err != nil {
 			return ignoreNotFound(err, "let Job %s end", key)
 		}
 		events.JobSkipped(job.Name).Emit(r.config.Recorder, s.jobSet)

@@ -191,7 +191,7 @@ func (r *Reconciler) noteOnLatest(ctx context.Context, s *snapshot, w *actions) 
 	if js.UID != s.jobSet.UID {
 		return nil
 	}
-	return r.noteOn(ctx, &js, s, w, patch.Of(&js))
+	return r.noteOn(ctx, &js, s, w, patch.IfSameUID(&js))
 }
 
 // noteOn patches the timeline of a JobSet. The timeline repeats what was noted before, so the JobSet must not be older than the last write.

@@ -91,7 +91,7 @@ func (r *Reconciler) create(ctx context.Context, _ *snapshot, w *actions) error 
 
 func (r *Reconciler) change(ctx context.Context, s *snapshot, w *actions) error {
 	for _, c := range w.change {
-		change := patch.Of(c.before)
+		change := patch.IfSameUID(c.before)
 		if !equality.Semantic.DeepEqual(c.before.Spec.PodSets, c.after.Spec.PodSets) {
 			// It may have been admitted in the meantime, for the pods that it asked for before.
 			change = patch.Locked(c.before, c.before.ResourceVersion)
@@ -186,7 +186,7 @@ func (r *Reconciler) suspend(ctx context.Context, jobs []*batchv1.Job, suspend b
 	return r.each(ctx, len(jobs), func(i int) error {
 		after := jobs[i].DeepCopy()
 		after.Spec.Suspend = &suspend
-		if err := r.config.Client.Patch(ctx, after, patch.Of(jobs[i])); client.IgnoreNotFound(err) != nil {
+		if err := r.config.Client.Patch(ctx, after, patch.IfSameUID(jobs[i])); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("set spec.suspend of Job %s to %t: %w", client.ObjectKeyFromObject(after), suspend, err)
 		}
 		return nil
@@ -248,7 +248,7 @@ func (r *Reconciler) delete(ctx context.Context, workload *kueue.Workload) error
 
 func (r *Reconciler) removeFinalizers(ctx context.Context, _ *snapshot, w *actions) error {
 	for _, workload := range w.removeFinalizers {
-		if err := patch.Unpin(ctx, r.config.Client, workload); err != nil {
+		if err := patch.RemoveFinalizer(ctx, r.config.Client, workload); err != nil {
 			return err
 		}
 	}
@@ -262,7 +262,7 @@ func (r *Reconciler) drop(ctx context.Context, _ *snapshot, w *actions) error {
 				return err
 			}
 		}
-		if err := patch.Unpin(ctx, r.config.Client, workload); err != nil {
+		if err := patch.RemoveFinalizer(ctx, r.config.Client, workload); err != nil {
 			return err
 		}
 	}

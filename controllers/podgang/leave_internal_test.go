@@ -28,20 +28,20 @@ func (c labelled) List(context.Context, client.ObjectList, ...client.ListOption)
 func TestLeave(t *testing.T) {
 	a, b := podgang.Ref{Kind: podgang.Lightweight, Namespace: "ml", Name: "a"}, podgang.Ref{Kind: podgang.Lightweight, Namespace: "ml", Name: "b"}
 	r := &Reconciler{
-		client: labelled{labels: map[string]string{"team": "other"}}, memory: map[podgang.Ref]*memory{}, watchers: map[podgang.Ref]map[podgang.Ref]struct{}{},
+		client: labelled{labels: map[string]string{"team": "other"}}, gangMemo: map[podgang.Ref]*gangMemo{}, watchers: map[podgang.Ref]map[podgang.Ref]struct{}{},
 		config: Config{Namespaces: labels.SelectorFromSet(labels.Set{"team": "ours"})},
 	}
 	r.watch(a, []podgang.Ref{b})
 	result, err := r.Reconcile(t.Context(), requestOf(a))
-	if err != nil || !result.IsZero() || len(r.memory)+len(r.watchers) > 0 {
-		t.Errorf("%+v, error %v, memory %v, watchers %v; want nothing", result, err, r.memory, r.watchers)
+	if err != nil || !result.IsZero() || len(r.gangMemo)+len(r.watchers) > 0 {
+		t.Errorf("%+v, error %v, memory %v, watchers %v; want nothing", result, err, r.gangMemo, r.watchers)
 	}
 }
 
 // TestFollow: the end of each plan is reported once.
 func TestFollow(t *testing.T) {
 	ref := podgang.Ref{Kind: podgang.Lightweight, Namespace: "ml", Name: "a"}
-	r := &Reconciler{memory: map[podgang.Ref]*memory{}}
+	r := &Reconciler{gangMemo: map[podgang.Ref]*gangMemo{}}
 	for _, c := range []struct{ plan, wantEnded types.UID }{{"", ""}, {"1", ""}, {"1", ""}, {"2", "1"}, {"", "2"}, {"", ""}} {
 		if ended := r.follow(ref, c.plan); ended != c.wantEnded {
 			t.Errorf("with plan %q, %q has ended, want %q", c.plan, ended, c.wantEnded)

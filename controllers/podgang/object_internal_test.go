@@ -122,7 +122,7 @@ func TestStripPod(t *testing.T) {
 		ref, _ := podgang.RefOf(pod)
 		gang, problems := podgang.New(ref, nil, []*corev1.Pod{pod}, podgang.Settings{Wait: 10 * time.Minute})
 		gang.Queue = "main"
-		return podgang.Next(&podgang.Seen{Gang: gang, Problems: problems}, metav1.Now().Time)
+		return podgang.Next(&podgang.Snapshot{Gang: gang, Problems: problems}, metav1.Now().Time)
 	}
 	if diff := cmp.Diff(step(pod), step(stripped)); diff != "" || len(step(pod).Create) != 1 {
 		t.Errorf("steps (-whole +stripped):\n%s", diff)

@@ -21,17 +21,17 @@ import (
 	"github.com/tranche-dev/tranche/lifecycle/podgang"
 )
 
-// seen is the snapshot that one reconcile works on. Its objects may belong to a cache and are not changed.
-type seen struct {
-	podgang.Seen
+// snapshot is the snapshot that one reconcile works on. Its objects may belong to a cache and are not changed.
+type snapshot struct {
+	podgang.Snapshot
 	// object is the PodGroup as it was read, or nil.
 	object *unstructured.Unstructured
 	// awaitsEngine is true if the engine may not have observed an admission yet.
 	awaitsEngine bool
 }
 
-// A look has the readers of one reconcile.
-type look struct {
+// A readers has the readers of one reconcile.
+type readers struct {
 	// objects and pods are readers; findPods and findWorkloads return the list options for the pods and quota Workloads of a gang.
 	objects, pods client.Reader
 	findPods      func(podgang.Ref) []client.ListOption
@@ -39,16 +39,16 @@ type look struct {
 }
 
 // cached reads from the caches.
-func (r *Reconciler) cached() look {
+func (r *Reconciler) cached() readers {
 	byIndex := func(ref podgang.Ref) []client.ListOption {
 		return []client.ListOption{client.InNamespace(ref.Namespace), client.MatchingFields{indexGang: ref.String()}}
 	}
-	return look{objects: r.client, pods: r.pods, findPods: byIndex, findWorkloads: byIndex}
+	return readers{objects: r.client, pods: r.pods, findPods: byIndex, findWorkloads: byIndex}
 }
 
 // past returns the readers that bypass the caches.
-func (r *Reconciler) past() look {
-	return look{
+func (r *Reconciler) past() readers {
+	return readers{
 		objects: r.live, pods: r.live,
 		findPods: func(ref podgang.Ref) []client.ListOption {
 			return []client.ListOption{client.InNamespace(ref.Namespace), podLabels(ref)}
@@ -71,7 +71,7 @@ func podLabels(ref podgang.Ref) client.MatchingLabels {
 
 // read returns nil if the namespace is not managed, and the gang has no quota Workload. While it has one in such a namespace, its pods are
 // evicted and its quota is released, but no pod is ungated.
-func (r *Reconciler) read(ctx context.Context, ref podgang.Ref, from look) (*seen, error) {
+func (r *Reconciler) read(ctx context.Context, ref podgang.Ref, from readers) (*snapshot, error) {
 	managed, err := r.isManaged(ctx, ref.Namespace)
 	if err != nil {
 		return nil, fmt.Errorf("read namespace %q: %w", ref.Namespace, err)
@@ -91,8 +91,8 @@ func (r *Reconciler) read(ctx context.Context, ref podgang.Ref, from look) (*see
 	if !managed {
 		s.Problems = append(s.Problems, fmt.Sprintf("namespace %q is not managed any more: set the labels that the configuration asks for, or take the pods out of the gang", ref.Namespace))
 	}
-	r.watch(ref, s.Gang.Others())
-	others, err := r.readOthers(ctx, s, from)
+	r.watch(ref, s.Gang.Peers())
+	others, err := r.readPeers(ctx, s, from)
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +107,7 @@ func (r *Reconciler) read(ctx context.Context, ref podgang.Ref, from look) (*see
 		return nil, err
 	}
 	for _, other := range others {
-		s.Others = append(s.Others, podgang.OtherOf(&other.Seen))
+		s.Peers = append(s.Peers, podgang.PeerOf(&other.Snapshot))
 	}
 	return s, nil
 }
@@ -122,8 +122,8 @@ func (r *Reconciler) isManaged(ctx context.Context, name string) (bool, error) {
 }
 
 // readGang reads the PodGroup and the pods of a gang.
-func (r *Reconciler) readGang(ctx context.Context, ref podgang.Ref, from look) (*seen, error) {
-	s := &seen{}
+func (r *Reconciler) readGang(ctx context.Context, ref podgang.Ref, from readers) (*snapshot, error) {
+	s := &snapshot{}
 	var err error
 	if s.object, err = r.readObject(ctx, ref, from); err != nil {
 		return nil, err
@@ -153,7 +153,7 @@ func (r *Reconciler) readGang(ctx context.Context, ref podgang.Ref, from look) (
 }
 
 // readObject returns the PodGroup of a gang, or nil if there is none.
-func (r *Reconciler) readObject(ctx context.Context, ref podgang.Ref, from look) (*unstructured.Unstructured, error) {
+func (r *Reconciler) readObject(ctx context.Context, ref podgang.Ref, from readers) (*unstructured.Unstructured, error) {
 	for _, gvk := range r.apis[ref.Kind] {
 		object := &unstructured.Unstructured{}
 		object.SetGroupVersionKind(gvk)
@@ -171,7 +171,7 @@ func (r *Reconciler) readObject(ctx context.Context, ref podgang.Ref, from look)
 	return nil, nil //nolint:nilnil // there is none
 }
 
-func (r *Reconciler) readWorkloads(ctx context.Context, ref podgang.Ref, from look) ([]*kueue.Workload, error) {
+func (r *Reconciler) readWorkloads(ctx context.Context, ref podgang.Ref, from readers) ([]*kueue.Workload, error) {
 	var list kueue.WorkloadList
 	if err := from.objects.List(ctx, &list, from.findWorkloads(ref)...); err != nil {
 		return nil, fmt.Errorf("list quota Workloads of gang %s: %w", ref.Full(), err)
@@ -185,14 +185,14 @@ func (r *Reconciler) readWorkloads(ctx context.Context, ref podgang.Ref, from lo
 	return all, nil
 }
 
-// readOthers reads the peers of a gang: the gangs that start together with it. It reads their quota Workloads where those of the gang
+// readPeers reads the peers of a gang: the gangs that start together with it. It reads their quota Workloads where those of the gang
 // itself are read, and their pods from the cache: the pods only count before quota is requested. A gang in a namespace that is not managed
 // counts as one that does not exist.
-func (r *Reconciler) readOthers(ctx context.Context, s *seen, from look) ([]*seen, error) {
+func (r *Reconciler) readPeers(ctx context.Context, s *snapshot, from readers) ([]*snapshot, error) {
 	cached := r.cached()
 	from.pods, from.findPods = cached.pods, cached.findPods
-	var all []*seen
-	for _, ref := range s.Gang.Others() {
+	var all []*snapshot
+	for _, ref := range s.Gang.Peers() {
 		managed, err := r.isManaged(ctx, ref.Namespace)
 		if err != nil {
 			return nil, fmt.Errorf("read namespace %q of gang %s: %w", ref.Namespace, ref.Full(), err)
@@ -213,7 +213,7 @@ func (r *Reconciler) readOthers(ctx context.Context, s *seen, from look) ([]*see
 }
 
 // readPriority determines the priority as Kueue does: from the named WorkloadPriorityClass, or else from the pods.
-func (r *Reconciler) readPriority(ctx context.Context, s *seen) error {
+func (r *Reconciler) readPriority(ctx context.Context, s *snapshot) error {
 	name := s.Gang.PriorityClass
 	if name == "" {
 		for i, pod := range s.Gang.Pods {
@@ -240,7 +240,7 @@ func (r *Reconciler) readPriority(ctx context.Context, s *seen) error {
 	return nil
 }
 
-func (r *Reconciler) readFlavors(ctx context.Context, s *seen) error {
+func (r *Reconciler) readFlavors(ctx context.Context, s *snapshot) error {
 	s.Flavors = map[kueue.ResourceFlavorReference]*kueue.ResourceFlavor{}
 	for _, workload := range s.Workloads {
 		if workload.Status.Admission == nil {
@@ -264,7 +264,7 @@ func (r *Reconciler) readFlavors(ctx context.Context, s *seen) error {
 
 // readCharges asks the engine, because the objects may still show an admission that is about to be rolled back. Only pods of a Workload
 // that the engine charges are ungated.
-func (r *Reconciler) readCharges(ctx context.Context, gangs ...*seen) error {
+func (r *Reconciler) readCharges(ctx context.Context, gangs ...*snapshot) error {
 	return r.config.Runner.View(ctx, func(e *admission.Engine) {
 		for _, s := range gangs {
 			s.Charged = map[types.UID]bool{}

@@ -118,8 +118,8 @@ type Reconciler struct {
 	queue      workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 	// mu guards the memory of gangs, which only prevents repeated reports. It can be forgotten.
-	mu     sync.Mutex
-	memory map[podgang.Ref]*memory
+	mu       sync.Mutex
+	gangMemo map[podgang.Ref]*gangMemo
 	// watchers maps a gang to the gangs that name it as a peer.
 	watchers map[podgang.Ref]map[podgang.Ref]struct{}
 }
@@ -143,7 +143,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 	}
 	r := &Reconciler{
 		config: config, client: mgr.GetClient(), pods: pods, live: mgr.GetAPIReader(), apis: podGroups, statuses: statuses,
-		told: flowcontrol.NewTokenBucketRateLimiter(toldPerSecond, toldBurst), memory: map[podgang.Ref]*memory{}, watchers: map[podgang.Ref]map[podgang.Ref]struct{}{},
+		told: flowcontrol.NewTokenBucketRateLimiter(toldPerSecond, toldBurst), gangMemo: map[podgang.Ref]*gangMemo{}, watchers: map[podgang.Ref]map[podgang.Ref]struct{}{},
 	}
 	if err := addIndexes(ctx, mgr, pods); err != nil {
 		return err
@@ -259,12 +259,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.leave(ref)
 		return ctrl.Result{}, nil
 	}
-	step := podgang.Next(&s.Seen, time.Now())
+	step := podgang.Next(&s.Snapshot, time.Now())
 	if step.NeedsLive() {
 		if s, err = r.read(ctx, ref, r.past()); err != nil || s == nil {
 			return ctrl.Result{Requeue: err == nil}, err //nolint:staticcheck // the namespace was just deleted: the next reconcile forgets the gang
 		}
-		step = podgang.Next(&s.Seen, time.Now())
+		step = podgang.Next(&s.Snapshot, time.Now())
 	}
 	return r.write(ctx, s, step)
 }

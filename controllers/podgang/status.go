@@ -41,7 +41,7 @@ func servedStatus(resources apiwatch.Lister, podGroups podGroupAPIs) (statusAPIs
 }
 
 // keepStatus writes the state of the pods into the status of a PodGroup if it has changed, unless another client writes that status.
-func (r *Reconciler) keepStatus(ctx context.Context, s *seen, _ *podgang.Step) error {
+func (r *Reconciler) keepStatus(ctx context.Context, s *snapshot, _ *podgang.Step) error {
 	if r.config.Status != configapi.PodGroupStatusManage || s.object == nil || len(podgang.StatusFields(s.object.GetAPIVersion())) == 0 {
 		return nil
 	}
@@ -56,14 +56,14 @@ func (r *Reconciler) keepStatus(ctx context.Context, s *seen, _ *podgang.Step) e
 	attempt := attempt{s.object.GetResourceVersion(), after}
 	attempt.status.Started = 0
 	isTried := false
-	r.remember(s.Gang.Ref, func(m *memory) { isTried = m.attempt == attempt })
+	r.remember(s.Gang.Ref, func(g *gangMemo) { isTried = g.attempt == attempt })
 	if isTried {
 		return nil
 	}
 	if err := r.writeStatus(ctx, s); err != nil {
 		return err
 	}
-	r.remember(s.Gang.Ref, func(m *memory) { m.attempt = attempt })
+	r.remember(s.Gang.Ref, func(g *gangMemo) { g.attempt = attempt })
 	return nil
 }
 
@@ -74,7 +74,7 @@ type attempt struct {
 }
 
 // writeStatus computes the status again from a live read: a gang that has ended in the meantime stays ended.
-func (r *Reconciler) writeStatus(ctx context.Context, s *seen) error {
+func (r *Reconciler) writeStatus(ctx context.Context, s *snapshot) error {
 	there := &unstructured.Unstructured{}
 	there.SetGroupVersionKind(s.object.GroupVersionKind())
 	key := client.ObjectKeyFromObject(s.object)

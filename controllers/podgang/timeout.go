@@ -16,7 +16,7 @@ import (
 // noteTimeout marks the pods of a gang that did not start in time, before the gang releases its quota: afterwards no other record shows
 // that they have waited. If a pod or PodGroup cannot be marked, for example because of a webhook, it is left unchanged, and the gang still
 // releases its quota.
-func (r *Reconciler) noteTimeout(ctx context.Context, s *seen, step *podgang.Step) error {
+func (r *Reconciler) noteTimeout(ctx context.Context, s *snapshot, step *podgang.Step) error {
 	err := r.each(ctx, len(step.TimeOut), func(i int) error { return r.setTimeout(ctx, step.TimeOut[i], "true") })
 	switch {
 	case err != nil:
@@ -43,7 +43,7 @@ func (r *Reconciler) setTimeout(ctx context.Context, object client.Object, value
 		delete(annotations, apis.KoordinatorTimeoutAnnotation)
 	}
 	after.SetAnnotations(annotations)
-	err := r.client.Patch(ctx, after, patch.Of(object))
+	err := r.client.Patch(ctx, after, patch.IfSameUID(object))
 	switch {
 	case apierrors.IsConflict(err):
 		return fmt.Errorf("note on %T %s whether its gang has timed out: %w", object, client.ObjectKeyFromObject(object), err)

@@ -40,10 +40,10 @@ const (
 // write executes the actions of the step, in their order. It stops at the first error: later actions may rely on earlier ones, and the next
 // reconcile continues from the state reached. Actions that release quota come first, so that a tenant whose pods cannot be ungated does not
 // keep quota that must be released.
-func (r *Reconciler) write(ctx context.Context, s *seen, step *podgang.Step) (ctrl.Result, error) {
+func (r *Reconciler) write(ctx context.Context, s *snapshot, step *podgang.Step) (ctrl.Result, error) {
 	r.tellPlan(s, step)
-	steps := []func(context.Context, *seen, *podgang.Step) error{
-		r.noteTimeout, r.evict, r.deletePods, r.progress, r.reclaim, r.giveBack, r.unpin, r.drop, r.create, r.change, r.release, r.tell,
+	steps := []func(context.Context, *snapshot, *podgang.Step) error{
+		r.noteTimeout, r.evict, r.deletePods, r.progress, r.reclaim, r.giveBack, r.unpin, r.drop, r.create, r.change, r.release, r.report,
 		r.keepStatus,
 	}
 	for _, do := range steps {
@@ -58,29 +58,29 @@ func (r *Reconciler) write(ctx context.Context, s *seen, step *podgang.Step) (ct
 			return ctrl.Result{}, err
 		}
 	}
-	r.tellOthers(s)
+	r.requeuePeers(s)
 	switch {
 	case s.awaitsEngine:
 		return ctrl.Result{Requeue: true}, nil //nolint:staticcheck // no watch reports when the engine has observed it
-	case step.Tell.IsWarning && (step.Again == 0 || step.Again > lookAgain):
+	case step.Message.IsWarning && (step.RequeueAfter == 0 || step.RequeueAfter > lookAgain):
 		return ctrl.Result{RequeueAfter: lookAgain}, nil
 	}
-	return ctrl.Result{RequeueAfter: step.Again}, nil
+	return ctrl.Result{RequeueAfter: step.RequeueAfter}, nil
 }
 
 // create creates quota Workloads. A quota Workload that is rejected, or whose name another object has, is a problem of the gang.
-func (r *Reconciler) create(ctx context.Context, s *seen, step *podgang.Step) error {
+func (r *Reconciler) create(ctx context.Context, s *snapshot, step *podgang.Step) error {
 	for _, workload := range step.Create {
 		err := r.client.Create(ctx, workload.DeepCopy())
 		switch {
 		case isRefusal(err):
-			step.Tell = podgang.Message{Reason: "Misconfigured", Topic: "Create", Text: fmt.Sprintf("the gang gets no quota Workload, mend its pods: %s", err), IsWarning: true}
+			step.Message = podgang.Message{Reason: "Misconfigured", Topic: "Create", Text: fmt.Sprintf("the gang gets no quota Workload, mend its pods: %s", err), IsWarning: true}
 			return nil
 		case apierrors.IsAlreadyExists(err):
 			if taken, err := r.isTaken(ctx, s, workload); err != nil || !taken {
 				return err
 			}
-			step.Tell = podgang.Message{
+			step.Message = podgang.Message{
 				Reason: "Misconfigured", Topic: "Create", IsWarning: true,
 				Text: fmt.Sprintf("the gang gets no quota Workload: there is one named %q already, which is not its own; give the gang another name", workload.Name),
 			}
@@ -93,7 +93,7 @@ func (r *Reconciler) create(ctx context.Context, s *seen, step *podgang.Step) er
 }
 
 // isTaken reports whether the quota Workload of a name belongs to another gang.
-func (r *Reconciler) isTaken(ctx context.Context, s *seen, workload *kueue.Workload) (bool, error) {
+func (r *Reconciler) isTaken(ctx context.Context, s *snapshot, workload *kueue.Workload) (bool, error) {
 	var there kueue.Workload
 	if err := r.live.Get(ctx, client.ObjectKeyFromObject(workload), &there); err != nil {
 		return false, client.IgnoreNotFound(err)
@@ -102,7 +102,7 @@ func (r *Reconciler) isTaken(ctx context.Context, s *seen, workload *kueue.Workl
 	return !ok || ref != s.Gang.Ref, nil
 }
 
-func (r *Reconciler) evict(ctx context.Context, _ *seen, step *podgang.Step) error {
+func (r *Reconciler) evict(ctx context.Context, _ *snapshot, step *podgang.Step) error {
 	for _, e := range step.Evict {
 		status := workloadstatus.Evicted(e.Workload, e.Why, time.Now())
 		if e.Requeue != nil {
@@ -122,17 +122,17 @@ func (r *Reconciler) evict(ctx context.Context, _ *seen, step *podgang.Step) err
 
 // change updates quota Workloads. A rejected update is a problem of the gang, and then none of its pods is ungated: they may rely on the
 // update.
-func (r *Reconciler) change(ctx context.Context, _ *seen, step *podgang.Step) error {
+func (r *Reconciler) change(ctx context.Context, _ *snapshot, step *podgang.Step) error {
 	for _, c := range step.Change {
-		change := patch.Of(c.Before)
+		change := patch.IfSameUID(c.Before)
 		if !equality.Semantic.DeepEqual(c.Before.Spec.PodSets, c.After.Spec.PodSets) || !slices.Equal(ownersOf(c.Before), ownersOf(c.After)) {
 			// It may have been admitted in the meantime, for the pods that it asked for before; and a patch replaces all owners.
 			change = patch.Locked(c.Before, c.Before.ResourceVersion)
 		}
 		err := r.client.Patch(ctx, c.After.DeepCopy(), change)
 		if isRefusal(err) {
-			step.Release = nil
-			step.Tell = podgang.Message{
+			step.Ungate = nil
+			step.Message = podgang.Message{
 				Reason: "Misconfigured", Topic: "Change", IsWarning: true,
 				Text: fmt.Sprintf("the quota Workload %q cannot be changed to what the gang asks for, mend the gang: %s", c.Before.Name, err),
 			}
@@ -155,10 +155,10 @@ func ownersOf(workload *kueue.Workload) []string {
 
 // release ungates pods, many at a time. If one pod cannot be ungated the others still are, and the next reconcile tries again. If the API
 // server rejects the change of a pod, that is a problem of the gang.
-func (r *Reconciler) release(ctx context.Context, _ *seen, step *podgang.Step) error {
-	refused := make([]error, len(step.Release))
-	err := r.each(ctx, len(step.Release), func(i int) error {
-		rel := &step.Release[i]
+func (r *Reconciler) release(ctx context.Context, _ *snapshot, step *podgang.Step) error {
+	refused := make([]error, len(step.Ungate))
+	err := r.each(ctx, len(step.Ungate), func(i int) error {
+		rel := &step.Ungate[i]
 		err := r.client.Patch(ctx, rel.After.DeepCopy(), patch.Locked(rel.Before, rel.Before.GetResourceVersion()))
 		if isRefusal(err) {
 			refused[i] = err
@@ -170,9 +170,9 @@ func (r *Reconciler) release(ctx context.Context, _ *seen, step *podgang.Step) e
 		return nil
 	})
 	if i := slices.IndexFunc(refused, func(err error) bool { return err != nil }); i >= 0 {
-		step.Tell = podgang.Message{
+		step.Message = podgang.Message{
 			Reason: "Misconfigured", Topic: "Release", IsWarning: true,
-			Text: fmt.Sprintf("pod %q stays gated, because the API server refuses to let it go; mend it, or make it anew: %s", step.Release[i].Before.Name, refused[i]),
+			Text: fmt.Sprintf("pod %q stays gated, because the API server refuses to let it go; mend it, or make it anew: %s", step.Ungate[i].Before.Name, refused[i]),
 		}
 	}
 	return err
@@ -183,7 +183,7 @@ func isRefusal(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsRequestEntityTooLargeError(err)
 }
 
-func (r *Reconciler) deletePods(ctx context.Context, _ *seen, step *podgang.Step) error {
+func (r *Reconciler) deletePods(ctx context.Context, _ *snapshot, step *podgang.Step) error {
 	return r.each(ctx, len(step.Delete), func(i int) error {
 		d := &step.Delete[i]
 		if err := r.markDisrupted(ctx, d); err != nil {
@@ -250,7 +250,7 @@ func (r *Reconciler) each(ctx context.Context, n int, f func(int) error) error {
 	return errors.Join(all...)
 }
 
-func (r *Reconciler) progress(ctx context.Context, s *seen, step *podgang.Step) error {
+func (r *Reconciler) progress(ctx context.Context, s *snapshot, step *podgang.Step) error {
 	for _, p := range step.Progress {
 		version := ""
 		if p.Finished != nil {
@@ -270,7 +270,7 @@ func (r *Reconciler) progress(ctx context.Context, s *seen, step *podgang.Step) 
 	return nil
 }
 
-func (r *Reconciler) reclaim(ctx context.Context, _ *seen, step *podgang.Step) error {
+func (r *Reconciler) reclaim(ctx context.Context, _ *snapshot, step *podgang.Step) error {
 	for _, c := range step.Reclaim {
 		if _, err := r.apply(ctx, c.Workload, kueue.WorkloadStatus{ReclaimablePods: c.Pods}, reclaimFieldManager, c.Workload.ResourceVersion); err != nil {
 			return err
@@ -279,8 +279,8 @@ func (r *Reconciler) reclaim(ctx context.Context, _ *seen, step *podgang.Step) e
 	return nil
 }
 
-func (r *Reconciler) giveBack(ctx context.Context, _ *seen, step *podgang.Step) error {
-	for _, workload := range step.GiveBack {
+func (r *Reconciler) giveBack(ctx context.Context, _ *snapshot, step *podgang.Step) error {
+	for _, workload := range step.ReleaseQuota {
 		written, err := r.apply(ctx, workload, workloadstatus.QuotaReleased(workload, time.Now()), apis.AdmissionFieldManager, workload.ResourceVersion)
 		if err != nil {
 			return err
@@ -292,23 +292,23 @@ func (r *Reconciler) giveBack(ctx context.Context, _ *seen, step *podgang.Step) 
 	return nil
 }
 
-func (r *Reconciler) unpin(ctx context.Context, _ *seen, step *podgang.Step) error {
-	for _, workload := range step.Unpin {
-		if err := patch.Unpin(ctx, r.client, workload); err != nil {
+func (r *Reconciler) unpin(ctx context.Context, _ *snapshot, step *podgang.Step) error {
+	for _, workload := range step.RemoveFinalizer {
+		if err := patch.RemoveFinalizer(ctx, r.client, workload); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r *Reconciler) drop(ctx context.Context, _ *seen, step *podgang.Step) error {
-	for _, workload := range step.Drop {
+func (r *Reconciler) drop(ctx context.Context, _ *snapshot, step *podgang.Step) error {
+	for _, workload := range step.DeleteWorkloads {
 		// If it was admitted, and a pod ungated, since it was read, it is not dropped.
 		err := r.client.Delete(ctx, workload.DeepCopy(), client.Preconditions{UID: &workload.UID, ResourceVersion: &workload.ResourceVersion})
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete quota Workload %s: %w", client.ObjectKeyFromObject(workload), err)
 		}
-		if err := patch.Unpin(ctx, r.client, workload); err != nil {
+		if err := patch.RemoveFinalizer(ctx, r.client, workload); err != nil {
 			return err
 		}
 	}

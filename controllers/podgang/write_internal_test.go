@@ -107,17 +107,17 @@ func TestRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			asked := &refusing{refuses: c.refuses}
 			r := &Reconciler{
-				client: asked, told: flowcontrol.NewFakeAlwaysRateLimiter(), memory: map[podgang.Ref]*memory{},
+				client: asked, told: flowcontrol.NewFakeAlwaysRateLimiter(), gangMemo: map[podgang.Ref]*gangMemo{},
 				config: Config{Releases: 1, Recorder: k8sevents.NewFakeRecorder(len(takenAway))},
 			}
 			ref := podgang.Ref{Kind: podgang.Lightweight, Namespace: "ml", Name: "train"}
-			s := &seen{Seen: podgang.Seen{Gang: &podgang.Gang{Ref: ref}}}
+			s := &snapshot{Snapshot: podgang.Snapshot{Gang: &podgang.Gang{Ref: ref}}}
 			step := &podgang.Step{
-				Create:  []*kueue.Workload{extra},
-				Change:  []podgang.Change{{Before: core, After: core}},
-				Release: []podgang.Release{{Before: pod("annotated"), After: pod("annotated")}, {Before: pod("other"), After: pod("other")}},
-				Delete:  []podgang.Delete{{Pod: pod("evicted")}},
-				Drop:    []*kueue.Workload{{ObjectMeta: object("dropped")}},
+				Create:          []*kueue.Workload{extra},
+				Change:          []podgang.Change{{Before: core, After: core}},
+				Ungate:          []podgang.Ungate{{Before: pod("annotated"), After: pod("annotated")}, {Before: pod("other"), After: pod("other")}},
+				Delete:          []podgang.Delete{{Pod: pod("evicted")}},
+				DeleteWorkloads: []*kueue.Workload{{ObjectMeta: object("dropped")}},
 			}
 			_, err := r.write(t.Context(), s, step)
 			slices.Sort(asked.asked)
@@ -126,8 +126,8 @@ func TestRefused(t *testing.T) {
 			if diff := cmp.Diff(want, asked.asked); diff != "" {
 				t.Errorf("asked for (-want +got):\n%s", diff)
 			}
-			if (err != nil) != c.wantErr || !strings.Contains(step.Tell.Text, c.wantTell) || step.Tell.IsWarning != (c.wantTell != "") {
-				t.Errorf("error %v, told %+v", err, step.Tell)
+			if (err != nil) != c.wantErr || !strings.Contains(step.Message.Text, c.wantTell) || step.Message.IsWarning != (c.wantTell != "") {
+				t.Errorf("error %v, told %+v", err, step.Message)
 			}
 		})
 	}

@@ -116,12 +116,12 @@ func (s *server) prepare(ctx context.Context) (*genericapiserver.GenericAPIServe
 
 func (s *server) storage() map[string]rest.Storage {
 	clusterQueue, localQueue := queue{singular: "clusterqueue"}, queue{singular: "localqueue", isNamespaced: true}
-	asker := newAsker(s.config.Engine)
+	throttle := newThrottle(s.config.Engine)
 	return map[string]rest.Storage{
 		"clusterqueues":                  clusterQueue,
-		"clusterqueues/pendingworkloads": pendingWorkloads{queue: clusterQueue, asker: asker, reader: s.config.Reader},
+		"clusterqueues/pendingworkloads": pendingWorkloads{queue: clusterQueue, throttle: throttle, reader: s.config.Reader},
 		"localqueues":                    localQueue,
-		"localqueues/pendingworkloads":   pendingWorkloads{queue: localQueue, asker: asker, reader: s.config.Reader},
+		"localqueues/pendingworkloads":   pendingWorkloads{queue: localQueue, throttle: throttle, reader: s.config.Reader},
 	}
 }
 

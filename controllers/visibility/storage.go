@@ -49,7 +49,7 @@ func (q queue) GetSingularName() string { return q.singular }
 // pendingWorkloads returns the pending quota Workloads of a queue.
 type pendingWorkloads struct {
 	queue
-	asker *asker
+	throttle *throttle
 	// reader reads quota Workloads from the cache.
 	reader client.Reader
 }
@@ -79,7 +79,7 @@ func (p pendingWorkloads) Get(ctx context.Context, name string, options runtime.
 	}
 	var all []admission.Pending
 	exists := false
-	if err := p.asker.ask(ctx, func(e *admission.Engine) { all, exists = p.list(e, key, page) }); err != nil {
+	if err := p.throttle.ask(ctx, func(e *admission.Engine) { all, exists = p.list(e, key, page) }); err != nil {
 		return nil, err
 	}
 	if !exists {
@@ -100,7 +100,7 @@ func (p pendingWorkloads) one(ctx context.Context, key, only types.NamespacedNam
 		exists, isHere bool
 		failure        error
 	)
-	err := p.asker.ask(ctx, func(e *admission.Engine) {
+	err := p.throttle.ask(ctx, func(e *admission.Engine) {
 		if _, exists = p.list(e, key, admission.Page{}); !exists {
 			return
 		}

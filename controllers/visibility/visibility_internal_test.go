@@ -100,7 +100,7 @@ func (e *slowEngine) View(ctx context.Context, f func(*admission.Engine)) error 
 func TestTheEngineIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &slowEngine{}
-		a := newAsker(e)
+		a := newThrottle(e)
 		started := time.Now()
 		for range 10 {
 			if err := a.ask(t.Context(), func(*admission.Engine) { time.Sleep(10 * time.Millisecond) }); err != nil {
@@ -117,7 +117,7 @@ func TestTheEngineIsLeftAlone(t *testing.T) {
 func TestNobodyWaitsForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &slowEngine{time: time.Hour}
-		a := newAsker(e)
+		a := newThrottle(e)
 		results := make(chan error, 3)
 		for range cap(results) {
 			go func() {

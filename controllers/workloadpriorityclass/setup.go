@@ -84,7 +84,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		after := workload.DeepCopy()
 		after.Spec.Priority = &class.Value
-		if err := r.client.Patch(ctx, after, patch.Of(workload)); client.IgnoreNotFound(err) != nil {
+		if err := r.client.Patch(ctx, after, patch.IfSameUID(workload)); client.IgnoreNotFound(err) != nil {
 			problems = append(problems, fmt.Errorf("write priority of quota Workload %s: %w", client.ObjectKeyFromObject(workload), err))
 		}
 	}

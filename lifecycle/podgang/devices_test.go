@@ -131,8 +131,8 @@ func TestDevices(t *testing.T) {
 	w.expect("sssr", 2, "has started")
 }
 
-// TestOtherDevices: a gang that was admitted for other devices than its pods now have does not start.
-func TestOtherDevices(t *testing.T) {
+// TestPeerDevices: a gang that was admitted for other devices than its pods now have does not start.
+func TestPeerDevices(t *testing.T) {
 	w := newDeviceGang(t, 1)
 	pod := w.claim()
 	w.give(pod, "gpu", 1)
@@ -174,8 +174,8 @@ func TestDeviceProblems(t *testing.T) {
 			tc.change(w, pod)
 			w.settle()
 			w.expect("g", 0, tc.want)
-			if w.last.Tell.Reason != "Misconfigured" || !w.last.Tell.IsWarning {
-				t.Errorf("told as %+v", w.last.Tell)
+			if w.last.Message.Reason != "Misconfigured" || !w.last.Message.IsWarning {
+				t.Errorf("told as %+v", w.last.Message)
 			}
 			w.devices.Templates = map[string]struct{}{"devices": {}}
 			pod.Spec.ResourceClaims[0] = corev1.PodResourceClaim{Name: "devices", ResourceClaimTemplateName: new("devices")}

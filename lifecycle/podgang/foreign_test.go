@@ -35,7 +35,7 @@ func TestForeign(t *testing.T) {
 				w.add(1)
 			}
 			w.settle()
-			if text := w.last.Tell.Text; (text != "") != c.wantTold || len(w.workloads) != c.wantWorkloads {
+			if text := w.last.Message.Text; (text != "") != c.wantTold || len(w.workloads) != c.wantWorkloads {
 				t.Errorf("told %q, %d quota Workloads; want told %t, %d", text, len(w.workloads), c.wantTold, c.wantWorkloads)
 			}
 		})

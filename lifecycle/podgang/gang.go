@@ -55,8 +55,8 @@ type Gang struct {
 	Min, Total int32
 	// NonStrict is true if the gang gathers its quota in parts.
 	NonStrict bool
-	// Together has the names of all gangs that start together with this one, itself among them, in order. It is empty if there is no other.
-	Together []string
+	// GangGroup has the names of all gangs that start together with this one, itself among them, in order. It is empty if there is no other.
+	GangGroup []string
 	// Wait is how long a gang may keep gathered quota.
 	Wait time.Duration
 	// Queue is the name of the LocalQueue, and PriorityClass that of the WorkloadPriorityClass, or empty.

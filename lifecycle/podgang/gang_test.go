@@ -151,7 +151,7 @@ func TestNew(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			g, problems := podgang.New(podgang.Ref{Kind: c.kind, Namespace: "ml", Name: "train"}, c.object, c.pods, podgang.Settings{Wait: 10 * time.Minute})
-			got := settings{g.Min, g.Total, g.NonStrict, g.Together, g.Wait, g.Queue}
+			got := settings{g.Min, g.Total, g.NonStrict, g.GangGroup, g.Wait, g.Queue}
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("settings (-want +got):\n%s", diff)
 			}

@@ -51,10 +51,10 @@ func TestLongText(t *testing.T) {
 				}
 			}
 			w.settle()
-			if text := w.last.Tell.Text; text == "" || len(text) > 3000 || !utf8.ValidString(text) || !w.last.Tell.IsWarning {
+			if text := w.last.Message.Text; text == "" || len(text) > 3000 || !utf8.ValidString(text) || !w.last.Message.IsWarning {
 				t.Errorf("told %d bytes: %.100s", len(text), text)
 			}
-			if text := w.last.Tell.Brief().Text; len(text) > 1024 || !utf8.ValidString(text) {
+			if text := w.last.Message.Brief().Text; len(text) > 1024 || !utf8.ValidString(text) {
 				t.Errorf("told %d bytes in brief: %.100s", len(text), text)
 			}
 		})
@@ -65,8 +65,8 @@ func TestLongText(t *testing.T) {
 func TestNoLabels(t *testing.T) {
 	w := newWorld(t, podgang.Ref{Kind: podgang.Koordinator, Namespace: "ml", Name: "train"})
 	w.object = &podgang.Object{Name: "train", MinMember: 1, Annotations: map[string]string{apis.KoordinatorPrefix + "groups": `["ml/other","ml/train"]`}}
-	w.others = []podgang.Other{{
-		Ref: podgang.Ref{Kind: podgang.Koordinator, Namespace: "ml", Name: "other"}, Exists: true, IsWhole: true, Together: []string{"ml/other", "ml/train"},
+	w.peers = []podgang.Peer{{
+		Ref: podgang.Ref{Kind: podgang.Koordinator, Namespace: "ml", Name: "other"}, Exists: true, IsWhole: true, GangGroup: []string{"ml/other", "ml/train"},
 	}}
 	w.add(1)
 	w.settle()
@@ -75,7 +75,7 @@ func TestNoLabels(t *testing.T) {
 	if x := w.workloads[0]; x.Labels[apis.AdmitTogetherLabel] == "" || x.Annotations[apis.AdmitTogetherCountAnnotation] != "2" {
 		t.Errorf("the quota Workload has labels %v and annotations %v", x.Labels, x.Annotations)
 	}
-	w.others = nil
+	w.peers = nil
 	w.workloads[0].Labels, w.workloads[0].Annotations = nil, nil
 	w.settle()
 	if x := w.workloads[0]; x.Annotations[apis.AdmissionGatedByAnnotation] != apis.GangGate {

@@ -61,21 +61,21 @@ func TestHoldsNothingIdle(t *testing.T) {
 		}, time.Minute},
 		"a gang that starts together with it has a problem": {func(t failer) *world {
 			w := newGang(t, 1, "min-available", "1", "groups", `["ml/train","x/b"]`)
-			b := podgang.Other{
-				Ref: podgang.Ref{Kind: podgang.Lightweight, Namespace: "x", Name: "b"}, Exists: true, IsWhole: true, Together: []string{"ml/train", "x/b"},
+			b := podgang.Peer{
+				Ref: podgang.Ref{Kind: podgang.Lightweight, Namespace: "x", Name: "b"}, Exists: true, IsWhole: true, GangGroup: []string{"ml/train", "x/b"},
 			}
-			w.others = []podgang.Other{b}
+			w.peers = []podgang.Peer{b}
 			w.settle()
 			w.admit(w.workloads[0])
-			w.others[0].Problem = "gone bad"
+			w.peers[0].Problem = "gone bad"
 			return w
 		}, 10 * time.Minute},
 		"a gang that starts together with it is not admitted": {func(t failer) *world {
 			w := newGang(t, 1, "min-available", "1", "groups", `["ml/train","x/b"]`)
-			b := podgang.Other{
-				Ref: podgang.Ref{Kind: podgang.Lightweight, Namespace: "x", Name: "b"}, Exists: true, IsWhole: true, Together: []string{"ml/train", "x/b"},
+			b := podgang.Peer{
+				Ref: podgang.Ref{Kind: podgang.Lightweight, Namespace: "x", Name: "b"}, Exists: true, IsWhole: true, GangGroup: []string{"ml/train", "x/b"},
 			}
-			w.others = []podgang.Other{b}
+			w.peers = []podgang.Peer{b}
 			w.settle()
 			w.admit(w.workloads[0])
 			return w
@@ -85,15 +85,15 @@ func TestHoldsNothingIdle(t *testing.T) {
 			w := tc.gang(t)
 			w.settle()
 			if tc.wait > 0 {
-				if !slices.ContainsFunc(w.workloads, quotaworkload.HoldsQuota) || w.last.Again != tc.wait {
-					t.Fatalf("looks again in %s, want in %s: %s", w.last.Again, tc.wait, w.last.Tell.Text)
+				if !slices.ContainsFunc(w.workloads, quotaworkload.HoldsQuota) || w.last.RequeueAfter != tc.wait {
+					t.Fatalf("looks again in %s, want in %s: %s", w.last.RequeueAfter, tc.wait, w.last.Message.Text)
 				}
 				w.now = w.now.Add(tc.wait)
 				w.settle()
 			}
 			for _, x := range w.workloads {
 				if quotaworkload.HoldsQuota(x) {
-					t.Errorf("%s holds quota: %s, %+v", x.Name, w.last.Tell.Text, x.Status)
+					t.Errorf("%s holds quota: %s, %+v", x.Name, w.last.Message.Text, x.Status)
 				}
 			}
 		})
@@ -139,7 +139,7 @@ func TestRolled(t *testing.T) {
 		}
 		core := w.workloads[0].UID
 		w.expect("rr", 3, "has started")
-		w.now = w.now.Add(w.last.Again)
+		w.now = w.now.Add(w.last.RequeueAfter)
 		w.settle()
 		if x := w.workloads[0]; x.UID == core && !quotaworkload.IsTrue(x, kueue.WorkloadFinished) {
 			t.Errorf("the core holds quota that nobody uses: %+v", x.Status)
@@ -157,7 +157,7 @@ func TestRolled(t *testing.T) {
 		w.add(3)
 		w.settle()
 		w.expect("gg", 3, "has started")
-		w.now = w.now.Add(w.last.Again)
+		w.now = w.now.Add(w.last.RequeueAfter)
 		w.settle()
 		w.expect("gg", 1, "waits for quota")
 		w.admitAll()
@@ -174,11 +174,11 @@ func TestIdleGrace(t *testing.T) {
 	w.now = w.now.Add(time.Minute)
 	w.pods[1].Status.Phase = corev1.PodFailed
 	w.settle()
-	if quotaworkload.IsTrue(w.workloads[0], kueue.WorkloadFinished) || w.last.Again != 2*time.Minute {
-		t.Fatalf("looks again in %s, and quota is %+v", w.last.Again, w.workloads[0].Status)
+	if quotaworkload.IsTrue(w.workloads[0], kueue.WorkloadFinished) || w.last.RequeueAfter != 2*time.Minute {
+		t.Fatalf("looks again in %s, and quota is %+v", w.last.RequeueAfter, w.workloads[0].Status)
 	}
-	if want := "no pod of it runs: its quota is given back if none comes within 2m0s"; !strings.Contains(w.last.Tell.Text, want) {
-		t.Errorf("told %q, want %q", w.last.Tell.Text, want)
+	if want := "no pod of it runs: its quota is given back if none comes within 2m0s"; !strings.Contains(w.last.Message.Text, want) {
+		t.Errorf("told %q, want %q", w.last.Message.Text, want)
 	}
 	w.now = w.now.Add(time.Minute)
 	w.add(1)
@@ -186,8 +186,8 @@ func TestIdleGrace(t *testing.T) {
 	w.expect("sfr", 1, "has started")
 	w.pods[2].Status.Phase = corev1.PodFailed
 	w.settle()
-	if w.last.Again != 2*time.Minute {
-		t.Errorf("looks again in %s, want two minutes after the last pod", w.last.Again)
+	if w.last.RequeueAfter != 2*time.Minute {
+		t.Errorf("looks again in %s, want two minutes after the last pod", w.last.RequeueAfter)
 	}
 	w.now = w.now.Add(2 * time.Minute)
 	w.settle()

@@ -72,7 +72,7 @@ func TestManyExtras(t *testing.T) {
 	for range 70 {
 		w.add(1)
 	}
-	other := w.add(2)
+	peer := w.add(2)
 	w.settle()
 	asks := func(uid types.UID) bool {
 		for _, x := range w.workloads {
@@ -83,7 +83,7 @@ func TestManyExtras(t *testing.T) {
 		return false
 	}
 	w.expect("r"+strings.Repeat("g", 71), 1+64+1, "has started")
-	if !asks(other.UID) || asks(w.pods[65].UID) {
+	if !asks(peer.UID) || asks(w.pods[65].UID) {
 		t.Error("the pod of another shape does not ask, or the 65th of the same does")
 	}
 	w.admitAll()

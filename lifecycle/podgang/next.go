@@ -18,15 +18,15 @@ import (
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
-// A turn computes one step.
-type turn struct {
-	*Seen
+// A stepBuilder computes one step.
+type stepBuilder struct {
+	*Snapshot
 	now  time.Time
 	step *Step
-	// core and extras are the quota Workloads of the current gang, ordered by name, without the finished ones.
-	core, extras []*kueue.Workload
-	// over are the finished quota Workloads of the core.
-	over []*kueue.Workload
+	// initial and extras are the quota Workloads of the current gang, ordered by name, without the finished ones.
+	initial, extras []*kueue.Workload
+	// finishedInitial are the finished quota Workloads of the core.
+	finishedInitial []*kueue.Workload
 	// crews has the pods that each admission pays for.
 	crews map[string][]*corev1.Pod
 	// pods has the pods of the gang by their UIDs, controllers the controllers of waiting pods, and shapes caches shapes.
@@ -45,11 +45,11 @@ type turn struct {
 }
 
 // Next computes the next step from the snapshot and the time.
-func Next(s *Seen, now time.Time) *Step {
-	t := newTurn(s)
+func Next(s *Snapshot, now time.Time) *Step {
+	t := newStepBuilder(s)
 	t.now, t.step = now, &Step{}
 	for _, w := range s.Workloads {
-		t.tend(w)
+		t.reconcileWorkload(w)
 	}
 	if t.isForeign() {
 		return t.step
@@ -57,7 +57,7 @@ func Next(s *Seen, now time.Time) *Step {
 	t.expireFinished()
 	t.expireDeactivated()
 	if len(s.Problems) > 0 {
-		t.step.Tell = Message{"Misconfigured", "Check", s.Problems.String(), true}
+		t.step.Message = Message{"Misconfigured", "Check", s.Problems.String(), true}
 		t.close()
 		if cause := t.evicted(); cause != nil {
 			t.evictAll(workloadstatus.EvictionOf(cause), nil)
@@ -65,23 +65,25 @@ func Next(s *Seen, now time.Time) *Step {
 		t.timeOut()
 		return t.step
 	}
-	t.lead()
+	t.reconcileGang()
 	return t.step
 }
 
 // isForeign reports whether a PodGroup has nothing to do with quota: nothing is reported on it.
-func (t *turn) isForeign() bool { return len(t.Gang.Pods)+len(t.Workloads) == 0 && t.Gang.Queue == "" }
+func (t *stepBuilder) isForeign() bool {
+	return len(t.Gang.Pods)+len(t.Workloads) == 0 && t.Gang.Queue == ""
+}
 
-// newTurn sorts the objects of a snapshot.
-func newTurn(s *Seen) *turn {
-	t := &turn{Seen: s, crews: map[string][]*corev1.Pod{}, pods: map[types.UID]*corev1.Pod{}, controllers: map[types.UID]struct{}{}, shapes: shapes{}}
+// newStepBuilder sorts the objects of a snapshot.
+func newStepBuilder(s *Snapshot) *stepBuilder {
+	t := &stepBuilder{Snapshot: s, crews: map[string][]*corev1.Pod{}, pods: map[types.UID]*corev1.Pod{}, controllers: map[types.UID]struct{}{}, shapes: shapes{}}
 	t.sort()
 	t.markPast()
 	t.count()
 	return t
 }
 
-func (t *turn) count() {
+func (t *stepBuilder) count() {
 	isOfRun := t.run()
 	for _, pod := range t.Gang.Pods {
 		t.pods[pod.UID] = pod
@@ -106,7 +108,7 @@ func (t *turn) count() {
 }
 
 // isOfOneThatWaits reports whether a pod has the same controller as one that waits.
-func (t *turn) isOfOneThatWaits(pod *corev1.Pod) bool {
+func (t *stepBuilder) isOfOneThatWaits(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner == nil {
 		return false
@@ -117,11 +119,11 @@ func (t *turn) isOfOneThatWaits(pod *corev1.Pod) bool {
 
 // run returns a predicate for pods of this run of the gang, in contrast to earlier runs of the same name: they are paid for by a quota Workload
 // of the current gang, or were created after its core, or have the same controller as a pod that waits.
-func (t *turn) run() func(*corev1.Pod) bool {
+func (t *stepBuilder) run() func(*corev1.Pod) bool {
 	payers := map[string]struct{}{}
-	ours := slices.Concat(t.core, t.extras)
-	if len(t.core) > 0 {
-		ours = append(ours, t.over...)
+	ours := slices.Concat(t.initial, t.extras)
+	if len(t.initial) > 0 {
+		ours = append(ours, t.finishedInitial...)
 	}
 	for _, w := range ours {
 		payers[string(w.UID)] = struct{}{}
@@ -135,17 +137,19 @@ func (t *turn) run() func(*corev1.Pod) bool {
 		by, _ := paidBy(pod)
 		uid, _, _ := strings.Cut(by, ".")
 		_, isPaid := payers[uid]
-		return isPaid || t.isOfOneThatWaits(pod) || len(t.core) > 0 && t.core[0].CreationTimestamp.Before(&pod.CreationTimestamp)
+		return isPaid || t.isOfOneThatWaits(pod) || len(t.initial) > 0 && t.initial[0].CreationTimestamp.Before(&pod.CreationTimestamp)
 	}
 }
 
-func (t *turn) crew(w *kueue.Workload) []*corev1.Pod { return t.crews[admissionOf(w)] }
+func (t *stepBuilder) podsPaidBy(w *kueue.Workload) []*corev1.Pod { return t.crews[admissionOf(w)] }
 
 // runs reports whether a pod may still use the quota of the quota Workload.
-func (t *turn) runs(w *kueue.Workload) bool { return slices.ContainsFunc(t.crew(w), isActive) }
+func (t *stepBuilder) runs(w *kueue.Workload) bool {
+	return slices.ContainsFunc(t.podsPaidBy(w), isActive)
+}
 
 // sort separates the quota Workloads of the gang from those of earlier gangs of its name.
-func (t *turn) sort() {
+func (t *stepBuilder) sort() {
 	t.Workloads = slices.Clone(t.Workloads)
 	slices.SortFunc(t.Workloads, func(a, b *kueue.Workload) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID)) })
 	for _, w := range t.Workloads {
@@ -156,38 +160,38 @@ func (t *turn) sort() {
 		case isExtra(w):
 			t.extras = append(t.extras, w)
 		case quotaworkload.IsTrue(w, kueue.WorkloadFinished):
-			t.over = append(t.over, w)
+			t.finishedInitial = append(t.finishedInitial, w)
 		default:
-			t.core = append(t.core, w)
+			t.initial = append(t.initial, w)
 		}
 	}
 }
 
 // isCurrent reports whether a quota Workload belongs to the current gang, and not to an earlier PodGroup of its name.
-func (t *turn) isCurrent(w *kueue.Workload) bool {
+func (t *stepBuilder) isCurrent(w *kueue.Workload) bool {
 	return t.Gang.Object == nil || w.Labels[apis.JobUIDLabel] == string(t.Gang.Object.UID)
 }
 
-// tend reconciles one quota Workload, as far as that affects no other. Whatever its state, its pods are deleted once it is evicted.
-func (t *turn) tend(w *kueue.Workload) {
+// reconcileWorkload reconciles one quota Workload, as far as that affects no other. Whatever its state, its pods are deleted once it is evicted.
+func (t *stepBuilder) reconcileWorkload(w *kueue.Workload) {
 	if quotaworkload.HoldsQuota(w) && quotaworkload.IsTrue(w, kueue.WorkloadEvicted) {
 		t.deleteCrew(w)
 	}
 	switch {
 	case !w.DeletionTimestamp.IsZero():
 		if !t.runs(w) {
-			t.step.Unpin = append(t.step.Unpin, w)
+			t.step.RemoveFinalizer = append(t.step.RemoveFinalizer, w)
 		}
 	case t.isForgotten(w):
 		if !t.runs(w) {
-			t.step.Drop = append(t.step.Drop, w)
+			t.step.DeleteWorkloads = append(t.step.DeleteWorkloads, w)
 		}
 	case quotaworkload.IsTrue(w, kueue.WorkloadFinished):
 		if !t.runs(w) && slices.Contains(w.Finalizers, kueue.ResourceInUseFinalizerName) {
-			t.step.Unpin = append(t.step.Unpin, w)
+			t.step.RemoveFinalizer = append(t.step.RemoveFinalizer, w)
 		}
 	case quotaworkload.HoldsQuota(w) && quotaworkload.IsTrue(w, kueue.WorkloadEvicted):
-		t.goBack(w)
+		t.finishEviction(w)
 	case quotaworkload.HoldsQuota(w):
 		t.follow(w)
 	case len(w.Status.ReclaimablePods) > 0:
@@ -196,7 +200,7 @@ func (t *turn) tend(w *kueue.Workload) {
 }
 
 // isForgotten reports whether a quota Workload is no longer needed.
-func (t *turn) isForgotten(w *kueue.Workload) bool {
+func (t *stepBuilder) isForgotten(w *kueue.Workload) bool {
 	g := t.Gang
 	switch {
 	case !t.isCurrent(w) || g.Object == nil && len(g.All()) == 0:
@@ -212,7 +216,7 @@ func (t *turn) isForgotten(w *kueue.Workload) bool {
 		}
 		return by != admissionOf(w) // it has another slot
 	case quotaworkload.IsTrue(w, kueue.WorkloadFinished):
-		return len(t.core) == 0 && !t.leaving && len(t.waiting) > 0
+		return len(t.initial) == 0 && !t.leaving && len(t.waiting) > 0
 	case len(t.waiting) > 0 || t.running || t.reserves():
 		return false
 	}
@@ -221,37 +225,37 @@ func (t *turn) isForgotten(w *kueue.Workload) bool {
 }
 
 // reserves reports whether the gang asks for quota although its pods do not exist.
-func (t *turn) reserves() bool {
+func (t *stepBuilder) reserves() bool {
 	return t.Gang.Object != nil && len(t.Gang.Object.MinResources) > 0 && !t.Gang.hasTimedOutObject()
 }
 
 // deleteCrew deletes the pods of an evicted quota Workload.
-func (t *turn) deleteCrew(w *kueue.Workload) {
-	for _, pod := range t.crew(w) {
+func (t *stepBuilder) deleteCrew(w *kueue.Workload) {
+	for _, pod := range t.podsPaidBy(w) {
 		if isActive(pod) && pod.DeletionTimestamp == nil {
 			t.step.Delete = append(t.step.Delete, Delete{pod, workloadstatus.EvictionOf(w).Message})
 		}
 	}
 }
 
-// goBack releases the quota of an evicted quota Workload when none of its pods runs. If all of them have succeeded meanwhile it has finished.
-func (t *turn) goBack(w *kueue.Workload) {
+// finishEviction releases the quota of an evicted quota Workload when none of its pods runs. If all of them have succeeded meanwhile it has finished.
+func (t *stepBuilder) finishEviction(w *kueue.Workload) {
 	switch {
 	case t.runs(w):
-	case hasStarted(w) && !isExtra(w) && t.isAlone() && isSpent(w, t.crew(w), t.Gang.Min):
-		ready := workloadstatus.PodsReady(apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadPodsReady), t.isReady(w, t.crew(w)))
+	case hasStarted(w) && !isExtra(w) && t.isAlone() && isSpent(w, t.podsPaidBy(w), t.Gang.Min):
+		ready := workloadstatus.PodsReady(apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadPodsReady), t.isReady(w, t.podsPaidBy(w)))
 		t.step.Progress = append(t.step.Progress, Progress{w, ready, succeeded()})
-		t.over = append(t.over, w)
-		t.core = slices.DeleteFunc(t.core, func(c *kueue.Workload) bool { return c == w })
+		t.finishedInitial = append(t.finishedInitial, w)
+		t.initial = slices.DeleteFunc(t.initial, func(c *kueue.Workload) bool { return c == w })
 	case hasStarted(w):
 		t.step.Change = append(t.step.Change, Change{w, withEnd(w)})
 	default:
-		t.step.GiveBack = append(t.step.GiveBack, w)
+		t.step.ReleaseQuota = append(t.step.ReleaseQuota, w)
 	}
 }
 
 // follow reports the state of the pods of a quota Workload that holds quota.
-func (t *turn) follow(w *kueue.Workload) {
+func (t *stepBuilder) follow(w *kueue.Workload) {
 	if !hasStarted(w) && !isExtra(w) {
 		return
 	}
@@ -260,12 +264,12 @@ func (t *turn) follow(w *kueue.Workload) {
 		t.step.Evict = append(t.step.Evict, Evict{Workload: w, Why: why, Requeue: t.putOff(w)})
 		return
 	}
-	crew := t.crew(w)
+	crew := t.podsPaidBy(w)
 	ready := workloadstatus.PodsReady(apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadPodsReady), t.isReady(w, crew))
 	if finished := t.outcome(w, crew); finished != nil {
 		t.step.Progress = append(t.step.Progress, Progress{w, ready, finished})
-		t.over = append(t.over, w)
-		t.core = slices.DeleteFunc(t.core, func(c *kueue.Workload) bool { return c == w })
+		t.finishedInitial = append(t.finishedInitial, w)
+		t.initial = slices.DeleteFunc(t.initial, func(c *kueue.Workload) bool { return c == w })
 		return
 	}
 	if old := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadPodsReady); old == nil || old.Status != ready.Status || old.Reason != ready.Reason {
@@ -277,7 +281,7 @@ func (t *turn) follow(w *kueue.Workload) {
 }
 
 // isReady reports whether all pods of a quota Workload exist, and are ready or have succeeded.
-func (t *turn) isReady(w *kueue.Workload, crew []*corev1.Pod) bool {
+func (t *stepBuilder) isReady(w *kueue.Workload, crew []*corev1.Pod) bool {
 	well := int32(0)
 	for _, pod := range crew {
 		if isReady(pod) && !IsTerminal(pod) {
@@ -297,15 +301,15 @@ func (t *turn) isReady(w *kueue.Workload, crew []*corev1.Pod) bool {
 }
 
 // again requeues the gang after a duration, or earlier.
-func (t *turn) again(after time.Duration) {
-	if t.step.Again == 0 || after < t.step.Again {
-		t.step.Again = after
+func (t *stepBuilder) again(after time.Duration) {
+	if t.step.RequeueAfter == 0 || after < t.step.RequeueAfter {
+		t.step.RequeueAfter = after
 	}
 }
 
 // close gates waiting quota Workloads while there is a problem.
-func (t *turn) close() {
-	for _, w := range t.core {
+func (t *stepBuilder) close() {
+	for _, w := range t.initial {
 		if quotaworkload.HoldsQuota(w) {
 			continue
 		}
@@ -317,27 +321,27 @@ func (t *turn) close() {
 	}
 }
 
-// lead reconciles the gang as a whole.
-func (t *turn) lead() {
+// reconcileGang reconciles the gang as a whole.
+func (t *stepBuilder) reconcileGang() {
 	if cause := t.evicted(); cause != nil {
-		t.step.Tell = Message{"GangEvicted", "Evict", "The gang is evicted: " + workloadstatus.EvictionOf(cause).Message, false}
+		t.step.Message = Message{"GangEvicted", "Evict", "The gang is evicted: " + workloadstatus.EvictionOf(cause).Message, false}
 		t.evictAll(workloadstatus.EvictionOf(cause), nil)
 		return
 	}
 	t.dropTwins()
 	if t.isStarted() {
-		t.step.Tell = t.started()
-		t.fill()
+		t.step.Message = t.started()
+		t.ungateLate()
 		t.forgetTimeout()
 		return
 	}
-	t.gather()
+	t.reconcileUnstarted()
 }
 
 // dropTwins keeps one of several quota Workloads that each ask for the whole gang: the one under which it has started, or that holds quota. Each
 // is named after the oldest pod, and stale caches may show different ones.
-func (t *turn) dropTwins() {
-	if len(t.core) < 2 || slices.ContainsFunc(t.core, isPart) {
+func (t *stepBuilder) dropTwins() {
+	if len(t.initial) < 2 || slices.ContainsFunc(t.initial, isPart) {
 		return
 	}
 	rank := func(w *kueue.Workload) int {
@@ -349,22 +353,22 @@ func (t *turn) dropTwins() {
 		}
 		return 0
 	}
-	slices.SortStableFunc(t.core, func(a, b *kueue.Workload) int { return cmp.Compare(rank(a), rank(b)) })
-	for _, w := range t.core[1:] {
+	slices.SortStableFunc(t.initial, func(a, b *kueue.Workload) int { return cmp.Compare(rank(a), rank(b)) })
+	for _, w := range t.initial[1:] {
 		if !hasStarted(w) {
-			t.step.Drop = append(t.step.Drop, w)
+			t.step.DeleteWorkloads = append(t.step.DeleteWorkloads, w)
 		}
 	}
-	t.core = slices.DeleteFunc(t.core, func(w *kueue.Workload) bool { return w != t.core[0] && !hasStarted(w) })
+	t.initial = slices.DeleteFunc(t.initial, func(w *kueue.Workload) bool { return w != t.initial[0] && !hasStarted(w) })
 }
 
 // isStarted reports whether the gang rule is off.
-func (t *turn) isStarted() bool {
-	return slices.ContainsFunc(t.core, func(w *kueue.Workload) bool { return quotaworkload.HoldsQuota(w) && hasStarted(w) })
+func (t *stepBuilder) isStarted() bool {
+	return slices.ContainsFunc(t.initial, func(w *kueue.Workload) bool { return quotaworkload.HoldsQuota(w) && hasStarted(w) })
 }
 
-func (t *turn) home() kueue.ClusterQueueReference {
-	for _, w := range t.core {
+func (t *stepBuilder) home() kueue.ClusterQueueReference {
+	for _, w := range t.initial {
 		if w.Status.Admission != nil {
 			return w.Status.Admission.ClusterQueue
 		}
@@ -373,8 +377,8 @@ func (t *turn) home() kueue.ClusterQueueReference {
 }
 
 // evicted returns a quota Workload of the core that has to release its quota, or nil.
-func (t *turn) evicted() *kueue.Workload {
-	for _, w := range t.core {
+func (t *stepBuilder) evicted() *kueue.Workload {
+	for _, w := range t.initial {
 		if quotaworkload.HoldsQuota(w) && quotaworkload.IsTrue(w, kueue.WorkloadEvicted) {
 			return w
 		}
@@ -383,9 +387,9 @@ func (t *turn) evicted() *kueue.Workload {
 }
 
 // evictAll evicts the rest of the gang, including its extra quota Workloads.
-func (t *turn) evictAll(why workloadstatus.Eviction, requeue func(*kueue.Workload) *kueue.RequeueState) {
-	for _, w := range slices.Concat(t.core, t.extras) {
-		if !quotaworkload.HoldsQuota(w) || quotaworkload.IsTrue(w, kueue.WorkloadEvicted) || slices.Contains(t.step.Drop, w) || t.evicts(w) {
+func (t *stepBuilder) evictAll(why workloadstatus.Eviction, requeue func(*kueue.Workload) *kueue.RequeueState) {
+	for _, w := range slices.Concat(t.initial, t.extras) {
+		if !quotaworkload.HoldsQuota(w) || quotaworkload.IsTrue(w, kueue.WorkloadEvicted) || slices.Contains(t.step.DeleteWorkloads, w) || t.evicts(w) {
 			continue
 		}
 		e := Evict{Workload: w, Why: why}
@@ -397,12 +401,12 @@ func (t *turn) evictAll(why workloadstatus.Eviction, requeue func(*kueue.Workloa
 }
 
 // evicts reports whether this step evicts a quota Workload.
-func (t *turn) evicts(w *kueue.Workload) bool {
+func (t *stepBuilder) evicts(w *kueue.Workload) bool {
 	return slices.ContainsFunc(t.step.Evict, func(e Evict) bool { return e.Workload == w })
 }
 
 // isAdmitted reports whether pods may be ungated under a quota Workload.
-func (t *turn) isAdmitted(w *kueue.Workload) bool {
+func (t *stepBuilder) isAdmitted(w *kueue.Workload) bool {
 	return IsAdmitted(w) && t.Charged[w.UID]
 }
 

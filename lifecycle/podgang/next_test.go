@@ -30,8 +30,8 @@ func newGang(t failer, pods int, settings ...string) *world {
 
 func (w *world) expect(standing string, workloads int, told string) {
 	w.t.Helper()
-	if got := w.standing(); got != standing || len(w.workloads) != workloads || !strings.Contains(w.last.Tell.Text, told) {
-		w.t.Errorf("pods %q, %d quota Workloads, told %q; want %q, %d, %q", got, len(w.workloads), w.last.Tell.Text, standing, workloads, told)
+	if got := w.standing(); got != standing || len(w.workloads) != workloads || !strings.Contains(w.last.Message.Text, told) {
+		w.t.Errorf("pods %q, %d quota Workloads, told %q; want %q, %d, %q", got, len(w.workloads), w.last.Message.Text, standing, workloads, told)
 	}
 }
 
@@ -120,8 +120,8 @@ func TestGather(t *testing.T) {
 	}
 	w.settle()
 	w.expect(strings.Repeat("g", 20), 16, "waits for quota")
-	if w.last.Again != time.Minute {
-		t.Errorf("looks again in %s, want a minute", w.last.Again)
+	if w.last.RequeueAfter != time.Minute {
+		t.Errorf("looks again in %s, want a minute", w.last.RequeueAfter)
 	}
 	w.now = w.now.Add(time.Minute)
 	w.settle()
@@ -141,12 +141,12 @@ func TestTogether(t *testing.T) {
 	w := newGang(t, 1, "min-available", "1", "groups", `["ml/train","x/b"]`)
 	const stranger = `gang "x/b" of another namespace, which does not exist there or does not name the same gangs`
 	w.expect("g", 0, stranger)
-	b := podgang.Other{Ref: podgang.Ref{Kind: podgang.Lightweight, Namespace: "x", Name: "b"}, Exists: true, IsWhole: true}
-	w.others = []podgang.Other{b}
+	b := podgang.Peer{Ref: podgang.Ref{Kind: podgang.Lightweight, Namespace: "x", Name: "b"}, Exists: true, IsWhole: true}
+	w.peers = []podgang.Peer{b}
 	w.settle()
 	w.expect("g", 0, stranger)
-	b.Together = []string{"ml/train", "x/b"}
-	w.others = []podgang.Other{b}
+	b.GangGroup = []string{"ml/train", "x/b"}
+	w.peers = []podgang.Peer{b}
 	w.settle()
 	w.expect("g", 1, "waits for quota")
 	if x := w.workloads[0]; x.Labels[apis.AdmitTogetherLabel] == "" || x.Annotations[apis.AdmitTogetherCountAnnotation] != "2" {
@@ -155,7 +155,7 @@ func TestTogether(t *testing.T) {
 	w.admitAll()
 	w.expect("g", 1, `waits for gang "x/b"`)
 	b.IsAdmitted = true
-	w.others = []podgang.Other{b}
+	w.peers = []podgang.Peer{b}
 	w.settle()
 	w.expect("r", 1, "has started")
 
@@ -164,7 +164,7 @@ func TestTogether(t *testing.T) {
 	w.settle()
 	w.vanish(w.pods[0])
 	w.add(1)
-	w.others = nil
+	w.peers = nil
 	w.settle()
 	w.admitAll()
 	w.expect("r", 1, "has started")
@@ -173,16 +173,16 @@ func TestTogether(t *testing.T) {
 	}
 }
 
-// TestOther: a gang counts as admitted for those that start with it when the engine charges it.
-func TestOther(t *testing.T) {
+// TestPeer: a gang counts as admitted for those that start with it when the engine charges it.
+func TestPeer(t *testing.T) {
 	w := newGang(t, 2, "min-available", "2")
 	w.admit(w.workloads[0])
 	s := w.seen()
-	if o := podgang.OtherOf(s); !o.Exists || !o.IsWhole || !o.IsAdmitted {
-		t.Errorf("a gang that is admitted: %+v", o)
+	if p := podgang.PeerOf(s); !p.Exists || !p.IsWhole || !p.IsAdmitted {
+		t.Errorf("a gang that is admitted: %+v", p)
 	}
 	s.Charged = nil
-	if o := podgang.OtherOf(s); o.IsAdmitted {
+	if p := podgang.PeerOf(s); p.IsAdmitted {
 		t.Error("admitted, although the engine charges nothing")
 	}
 }
@@ -252,8 +252,8 @@ func TestShapes(t *testing.T) {
 	}
 	w.settle()
 	w.expect(strings.Repeat("g", 9), 0, "9 different shapes")
-	if w.last.Tell.Reason != "Misconfigured" || !w.last.Tell.IsWarning {
-		t.Errorf("told as %+v", w.last.Tell)
+	if w.last.Message.Reason != "Misconfigured" || !w.last.Message.IsWarning {
+		t.Errorf("told as %+v", w.last.Message)
 	}
 }
 
@@ -266,7 +266,7 @@ func TestIdle(t *testing.T) {
 	}
 	w.settle()
 	w.expect("ff", 1, "has started")
-	w.now = w.now.Add(w.last.Again)
+	w.now = w.now.Add(w.last.RequeueAfter)
 	w.settle()
 	if finished := fmt.Sprint(w.workloads[0].Status.Conditions); !strings.Contains(finished, "none was recreated") {
 		t.Errorf("conditions are %s, want Finished", finished)

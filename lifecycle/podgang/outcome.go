@@ -19,7 +19,7 @@ const (
 )
 
 // isAlone reports whether no pod of the gang runs or waits. While one does, a quota Workload of a started gang does not finish as spent.
-func (t *turn) isAlone() bool { return !t.running && len(t.waiting) == 0 && t.unclaimed == nil }
+func (t *stepBuilder) isAlone() bool { return !t.running && len(t.waiting) == 0 && t.unclaimed == nil }
 
 // succeeded returns the condition of a quota Workload whose pods have all succeeded.
 func succeeded() *metav1.Condition {
@@ -31,7 +31,7 @@ func succeeded() *metav1.Condition {
 
 // outcome returns the Finished condition of a quota Workload of the core, or nil while it is needed. It is also no longer needed when no pod has
 // used it for idleGrace, and no waiting pod can be ungated under it.
-func (t *turn) outcome(w *kueue.Workload, crew []*corev1.Pod) *metav1.Condition {
+func (t *stepBuilder) outcome(w *kueue.Workload, crew []*corev1.Pod) *metav1.Condition {
 	if isExtra(w) {
 		return nil
 	}
@@ -57,7 +57,7 @@ func (t *turn) outcome(w *kueue.Workload, crew []*corev1.Pod) *metav1.Condition 
 // idle returns how long a quota Workload may still be without pods, or a negative duration if it has pods. It records since when it has none.
 // Pods that wait for it are ungated at once; a pod that is still gated by then needs a fix by its user, so it does not extend the time. Pods that
 // have been created since get the full time from when they are first observed: the manager may not have run before.
-func (t *turn) idle(w *kueue.Workload) time.Duration {
+func (t *stepBuilder) idle(w *kueue.Workload) time.Duration {
 	since, isNoted := idleSince(w)
 	if t.runs(w) {
 		if isNoted {
@@ -85,7 +85,7 @@ func latest(a, b time.Time) time.Time {
 }
 
 // grace returns how much is left of the time for which quota is kept that no pod uses since then.
-func (t *turn) grace(since time.Time) time.Duration {
+func (t *stepBuilder) grace(since time.Time) time.Duration {
 	left := max(0, since.Add(idleGrace).Sub(t.now))
 	if left > 0 {
 		t.again(left)
@@ -95,7 +95,7 @@ func (t *turn) grace(since time.Time) time.Duration {
 
 // isUnused reports whether an extra has kept quota for too long for a pod that is not ungated. It records since when the manager has tried: the
 // manager may not have run before.
-func (t *turn) isUnused(w *kueue.Workload) bool {
+func (t *stepBuilder) isUnused(w *kueue.Workload) bool {
 	if !isExtra(w) || !IsAdmitted(w) || t.runs(w) {
 		return false
 	}

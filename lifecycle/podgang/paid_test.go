@@ -49,8 +49,8 @@ func TestUnpinIsLive(t *testing.T) {
 	w.workloads[0].DeletionTimestamp = new(metav1.NewTime(w.now))
 	w.pods = gated // a stale cache
 	step := podgang.Next(w.seen(), w.now)
-	if len(step.Unpin) != 1 || !step.NeedsLive() {
-		t.Errorf("unpins %d quota Workloads, live %t; want 1 on what the API server says", len(step.Unpin), step.NeedsLive())
+	if len(step.RemoveFinalizer) != 1 || !step.NeedsLive() {
+		t.Errorf("unpins %d quota Workloads, live %t; want 1 on what the API server says", len(step.RemoveFinalizer), step.NeedsLive())
 	}
 }
 

@@ -14,21 +14,21 @@ import (
 func TestPastTogether(t *testing.T) {
 	w := newGang(t, 1, "min-available", "1", "groups", `["ml/train","x/b"]`)
 	owned(w.pods, "job")
-	b := podgang.Other{
-		Ref: podgang.Ref{Kind: podgang.Lightweight, Namespace: "x", Name: "b"}, Exists: true, IsWhole: true, Together: []string{"ml/train", "x/b"}, IsAdmitted: true,
+	b := podgang.Peer{
+		Ref: podgang.Ref{Kind: podgang.Lightweight, Namespace: "x", Name: "b"}, Exists: true, IsWhole: true, GangGroup: []string{"ml/train", "x/b"}, IsAdmitted: true,
 	}
-	w.others = []podgang.Other{b}
+	w.peers = []podgang.Peer{b}
 	w.settle()
 	w.admitAll()
 	w.expect("r", 1, "has started")
 	w.pods[0].Status.Phase = corev1.PodFailed
 	w.settle()
-	w.now = w.now.Add(w.last.Again)
+	w.now = w.now.Add(w.last.RequeueAfter)
 	w.settle()
 	w.expectNothingHeld()
 
 	// The other has finished meanwhile.
-	w.others = nil
+	w.peers = nil
 	w.add(1)
 	owned(w.pods, "job")
 	w.settle()
@@ -95,11 +95,11 @@ func TestEndsInParts(t *testing.T) {
 			w.pods[failed].Status.Phase = corev1.PodFailed
 			w.pods[1-failed].Status.Phase = corev1.PodSucceeded
 			w.settle()
-			w.now = w.now.Add(w.last.Again)
+			w.now = w.now.Add(w.last.RequeueAfter)
 			w.settle()
 			w.expectNothingHeld()
-			if want := "not all have succeeded"; !strings.Contains(w.last.Tell.Text, want) {
-				t.Errorf("told %q, want %q", w.last.Tell.Text, want)
+			if want := "not all have succeeded"; !strings.Contains(w.last.Message.Text, want) {
+				t.Errorf("told %q, want %q", w.last.Message.Text, want)
 			}
 		})
 	}

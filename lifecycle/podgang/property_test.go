@@ -32,7 +32,7 @@ type world struct {
 	settings  map[string]string
 	pods      []*corev1.Pod
 	workloads []*kueue.Workload
-	others    []podgang.Other
+	peers     []podgang.Peer
 	devices   podgang.Devices
 	retention configapi.WorkloadRetentionPolicy
 	now       time.Time
@@ -69,10 +69,10 @@ func (w *world) add(cpus int) *corev1.Pod {
 	return pod
 }
 
-func (w *world) seen() *podgang.Seen {
+func (w *world) seen() *podgang.Snapshot {
 	pods, unclaimed := w.devices.Charge(w.pods)
 	gang, problems := podgang.New(w.ref, w.object, pods, podgang.Settings{Wait: 10 * time.Minute, StopsAfterTimeout: w.stops})
-	s := &podgang.Seen{Gang: gang, Problems: append(problems, unclaimed...), Workloads: slices.Clone(w.workloads), Others: w.others, Charged: map[types.UID]bool{}, Retention: w.retention}
+	s := &podgang.Snapshot{Gang: gang, Problems: append(problems, unclaimed...), Workloads: slices.Clone(w.workloads), Peers: w.peers, Charged: map[types.UID]bool{}, Retention: w.retention}
 	s.Flavors = map[kueue.ResourceFlavorReference]*kueue.ResourceFlavor{
 		"spot": {Spec: kueue.ResourceFlavorSpec{NodeLabels: map[string]string{"pool": "spot"}, Tolerations: []corev1.Toleration{{Key: "spot"}}}},
 	}
@@ -133,11 +133,11 @@ func (w *world) apply(step *podgang.Step) bool {
 		after.Labels, after.Annotations, after.OwnerReferences, after.Spec = c.After.Labels, c.After.Annotations, c.After.OwnerReferences, c.After.Spec
 		w.put(after)
 	}
-	for _, r := range step.Release {
+	for _, u := range step.Ungate {
 		// A patch writes the differences between the two, and the devices are equal in both.
-		before := w.pod(r.Before.UID)
+		before := w.pod(u.Before.UID)
 		claims, overhead := before.Spec.ResourceClaims, before.Spec.Overhead
-		*before = *r.After.DeepCopy()
+		*before = *u.After.DeepCopy()
 		before.Spec.ResourceClaims, before.Spec.Overhead = claims, overhead
 	}
 	for _, d := range step.Delete {
@@ -155,11 +155,11 @@ func (w *world) apply(step *podgang.Step) bool {
 		after.Status.ReclaimablePods = r.Pods
 		w.put(after)
 	}
-	for _, g := range step.GiveBack {
+	for _, g := range step.ReleaseQuota {
 		status := workloadstatus.QuotaReleased(w.find(g), w.now)
 		w.put(workloadstatus.Merge(w.find(g), &status))
 	}
-	for _, u := range step.Unpin {
+	for _, u := range step.RemoveFinalizer {
 		after := w.find(u).DeepCopy()
 		after.Finalizers = nil
 		w.put(after)
@@ -167,11 +167,11 @@ func (w *world) apply(step *podgang.Step) bool {
 			w.remove(after)
 		}
 	}
-	for _, d := range step.Drop {
+	for _, d := range step.DeleteWorkloads {
 		w.remove(d)
 	}
-	return len(step.Create)+len(step.Evict)+len(step.Change)+len(step.Release)+len(step.Delete)+len(step.Progress)+len(step.Reclaim)+
-		len(step.GiveBack)+len(step.Unpin)+len(step.Drop) > 0
+	return len(step.Create)+len(step.Evict)+len(step.Change)+len(step.Ungate)+len(step.Delete)+len(step.Progress)+len(step.Reclaim)+
+		len(step.ReleaseQuota)+len(step.RemoveFinalizer)+len(step.DeleteWorkloads) > 0
 }
 
 func (w *world) pod(uid types.UID) *corev1.Pod {
@@ -381,7 +381,7 @@ func TestGangs(t *testing.T) {
 		}
 		isDeleted := slices.ContainsFunc(w.workloads, func(x *kueue.Workload) bool { return x.DeletionTimestamp != nil })
 		if !isDeleted && strings.Contains(w.standing(), "g") && strings.Count(w.standing(), "f") == 0 {
-			t.Errorf("pods stay gated although there is quota for all: %s, %s", w.standing(), w.last.Tell.Text)
+			t.Errorf("pods stay gated although there is quota for all: %s, %s", w.standing(), w.last.Message.Text)
 		}
 	})
 }

@@ -17,28 +17,28 @@ import (
 
 // expireFinished deletes the quota Workloads of a finished gang when the retention time of the configuration has passed. Those of a PodGroup that
 // asks for quota before its pods exist stay: they record that it has had its quota.
-func (t *turn) expireFinished() {
+func (t *stepBuilder) expireFinished() {
 	kept := t.Retention.AfterFinished
-	if kept == nil || t.running || t.unclaimed != nil || len(t.waiting)+len(t.core) > 0 || t.reserves() {
+	if kept == nil || t.running || t.unclaimed != nil || len(t.waiting)+len(t.initial) > 0 || t.reserves() {
 		return
 	}
-	for _, w := range t.over {
+	for _, w := range t.finishedInitial {
 		finished := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadFinished)
 		isPinned := slices.Contains(w.Finalizers, kueue.ResourceInUseFinalizerName)
 		if finished != nil && finished.Status == metav1.ConditionTrue && !isPinned && t.isExpired(finished.LastTransitionTime.Time, kept) {
-			t.step.Drop = append(t.step.Drop, w)
+			t.step.DeleteWorkloads = append(t.step.DeleteWorkloads, w)
 		}
 	}
 }
 
 // expireDeactivated deletes pods that have waited for the retention time of the configuration since the manager has deactivated their quota
 // Workload, or since they were created, if that was later. Pods that a controller would recreate stay.
-func (t *turn) expireDeactivated() {
+func (t *stepBuilder) expireDeactivated() {
 	kept := t.Retention.AfterDeactivatedByKueue
 	if kept == nil {
 		return
 	}
-	for _, w := range slices.Concat(t.core, t.extras) {
+	for _, w := range slices.Concat(t.initial, t.extras) {
 		at := workloadstatus.DeactivatedAt(w)
 		if at == nil {
 			continue
@@ -54,7 +54,7 @@ func (t *turn) expireDeactivated() {
 }
 
 // isExpired reports whether the retention time has passed. Otherwise it requeues the gang for that time.
-func (t *turn) isExpired(since time.Time, kept *metav1.Duration) bool {
+func (t *stepBuilder) isExpired(since time.Time, kept *metav1.Duration) bool {
 	left := since.Add(kept.Duration).Sub(t.now)
 	if left > 0 {
 		t.again(left)
@@ -63,7 +63,7 @@ func (t *turn) isExpired(since time.Time, kept *metav1.Duration) bool {
 }
 
 // endOfPods describes how pods have finished whose quota Workloads were deleted since, and is empty if there are none.
-func (t *turn) endOfPods() string {
+func (t *stepBuilder) endOfPods() string {
 	text := ""
 	for _, pod := range t.Gang.Pods {
 		if by, _ := paidBy(pod); by == "" || !IsTerminal(pod) {

@@ -35,10 +35,10 @@ func TestFinishedExpires(t *testing.T) {
 			w.now = w.now.Add(3 * time.Minute) // failed pods do not use the quota
 			w.settle()
 			w.expect(w.standing(), 1, tc.want)
-			if w.last.Again <= 0 || w.last.Again > time.Hour {
-				t.Errorf("looks again in %s, want an hour at most", w.last.Again)
+			if w.last.RequeueAfter <= 0 || w.last.RequeueAfter > time.Hour {
+				t.Errorf("looks again in %s, want an hour at most", w.last.RequeueAfter)
 			}
-			w.now = w.now.Add(w.last.Again)
+			w.now = w.now.Add(w.last.RequeueAfter)
 			w.settle()
 			w.expect(w.standing(), 0, tc.want)
 
@@ -99,8 +99,8 @@ func TestDeactivatedExpires(t *testing.T) {
 			if tc.want == "GG" {
 				again = time.Hour
 			}
-			if w.standing() != "gg" || w.last.Again != again {
-				t.Errorf("pods are %q, looks again in %s; want gg, %s", w.standing(), w.last.Again, again)
+			if w.standing() != "gg" || w.last.RequeueAfter != again {
+				t.Errorf("pods are %q, looks again in %s; want gg, %s", w.standing(), w.last.RequeueAfter, again)
 			}
 			w.now = w.now.Add(time.Hour)
 			w.settle()

@@ -74,7 +74,7 @@ func (l *lab) store(x *kueue.Workload) {
 	l.workloads[i] = x
 }
 
-func (l *lab) see(object *podgang.Object, pods []*corev1.Pod, workloads []*kueue.Workload) *podgang.Seen {
+func (l *lab) see(object *podgang.Object, pods []*corev1.Pod, workloads []*kueue.Workload) *podgang.Snapshot {
 	w := *l.world
 	w.object, w.pods, w.workloads = object, clone(pods), clone(workloads)
 	s := w.seen()
@@ -156,7 +156,7 @@ func (l *lab) write(step *podgang.Step, most int) bool {
 			return true
 		}
 	}
-	for _, g := range step.GiveBack {
+	for _, g := range step.ReleaseQuota {
 		if !status(g, true, func(x *kueue.Workload) *kueue.Workload {
 			s := workloadstatus.QuotaReleased(g, l.now)
 			return workloadstatus.Merge(x, &s)
@@ -167,7 +167,7 @@ func (l *lab) write(step *podgang.Step, most int) bool {
 			return true
 		}
 	}
-	for _, u := range step.Unpin {
+	for _, u := range step.RemoveFinalizer {
 		if !status(u, false, func(x *kueue.Workload) *kueue.Workload { x.Finalizers = nil; return x }) {
 			return true
 		}
@@ -175,7 +175,7 @@ func (l *lab) write(step *podgang.Step, most int) bool {
 			return true
 		}
 	}
-	for _, d := range step.Drop {
+	for _, d := range step.DeleteWorkloads {
 		now := l.live(d)
 		if now == nil {
 			continue
@@ -231,12 +231,12 @@ func (l *lab) write(step *podgang.Step, most int) bool {
 			return true
 		}
 	}
-	for _, r := range step.Release {
-		i := slices.IndexFunc(l.pods, func(pod *corev1.Pod) bool { return pod.UID == r.Before.UID })
-		if i < 0 || l.pods[i].ResourceVersion != r.Before.ResourceVersion {
+	for _, u := range step.Ungate {
+		i := slices.IndexFunc(l.pods, func(pod *corev1.Pod) bool { return pod.UID == u.Before.UID })
+		if i < 0 || l.pods[i].ResourceVersion != u.Before.ResourceVersion {
 			continue
 		}
-		after := r.After.DeepCopy()
+		after := u.After.DeepCopy()
 		l.stamp(after)
 		l.pods[i] = after
 		if did("release %s by %s", after.UID, after.Annotations[apis.AdmissionAnnotation]) {
@@ -482,7 +482,7 @@ func TestStale(t *testing.T) {
 		}
 		isDeleted := slices.ContainsFunc(l.workloads, func(x *kueue.Workload) bool { return x.DeletionTimestamp != nil })
 		if !isDeleted && strings.Contains(l.standing(), "g") {
-			t.Fatalf("pods stay gated although there is quota for all: %s, %s\n%s", l.standing(), l.last.Tell.Text, strings.Join(l.log, "\n"))
+			t.Fatalf("pods stay gated although there is quota for all: %s, %s\n%s", l.standing(), l.last.Message.Text, strings.Join(l.log, "\n"))
 		}
 	})
 }

@@ -6,7 +6,7 @@ import "fmt"
 // restart it: Coscheduling has the Event Unschedulable for that, and leaves the running pods unchanged.
 //
 //	minMember 4: 2 run, 1 has succeeded, 1 has failed and is not recreated  ->  Unschedulable, 3 of 4
-func (t *turn) started() Message {
+func (t *stepBuilder) started() Message {
 	text := fmt.Sprintf("The gang is admitted in ClusterQueue %q and has started", t.home())
 	left := t.active + t.succeeded + int32(len(t.waiting)) //nolint:gosec // far from 2^31
 	switch {

@@ -12,7 +12,7 @@ func TestBelowMinimum(t *testing.T) {
 	w.admitAll()
 	expect := func(reason string, isWarning bool) {
 		t.Helper()
-		if tell := w.last.Tell; tell.Reason != reason || tell.IsWarning != isWarning {
+		if tell := w.last.Message; tell.Reason != reason || tell.IsWarning != isWarning {
 			t.Errorf("told %+v, want reason %s, a warning: %t", tell, reason, isWarning)
 		}
 	}

@@ -13,14 +13,14 @@ import (
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
-// Seen is the snapshot: everything that the next step of a gang depends on, besides the time. It must not be changed.
-type Seen struct {
+// Snapshot is the snapshot: everything that the next step of a gang depends on, besides the time. It must not be changed.
+type Snapshot struct {
 	Gang     *Gang
 	Problems Problems
 	// Workloads are all quota Workloads of the gang, and of earlier gangs of its name.
 	Workloads []*kueue.Workload
-	// Others are the peers: the gangs that start together with it.
-	Others   []Other
+	// Peers are the peers: the gangs that start together with it.
+	Peers    []Peer
 	Flavors  map[kueue.ResourceFlavorReference]*kueue.ResourceFlavor
 	Priority Priority
 	// Charged has the quota Workloads that the engine charges right now, whatever the cache shows.
@@ -47,22 +47,22 @@ type Step struct {
 	Progress []Progress
 	// Reclaim has changes of reclaimable pods.
 	Reclaim []Reclaim
-	// GiveBack has evicted quota Workloads that release their quota, since their pods have terminated.
-	GiveBack []*kueue.Workload
-	// Unpin has quota Workloads whose finalizer is removed, so that they can be deleted.
-	Unpin []*kueue.Workload
-	// Drop has quota Workloads to delete, since they are not needed.
-	Drop []*kueue.Workload
+	// ReleaseQuota has evicted quota Workloads that release their quota, since their pods have terminated.
+	ReleaseQuota []*kueue.Workload
+	// RemoveFinalizer has quota Workloads whose finalizer is removed, so that they can be deleted.
+	RemoveFinalizer []*kueue.Workload
+	// DeleteWorkloads has quota Workloads to delete, since they are not needed.
+	DeleteWorkloads []*kueue.Workload
 	// Create has missing quota Workloads.
 	Create []*kueue.Workload
 	// Change has quota Workloads whose spec or metadata has to be updated.
 	Change []Change
-	// Release has pods to ungate.
-	Release []Release
-	// Tell is the message for the user. It stays the same while nothing changes.
-	Tell Message
-	// Again is when to reconcile again without a change, or zero.
-	Again time.Duration
+	// Ungate has pods to ungate.
+	Ungate []Ungate
+	// Message is the message for the user. It stays the same while nothing changes.
+	Message Message
+	// RequeueAfter is when to reconcile again without a change, or zero.
+	RequeueAfter time.Duration
 }
 
 // An Evict evicts a quota Workload.
@@ -76,8 +76,8 @@ type Evict struct {
 // A Change updates the metadata or the spec of a quota Workload.
 type Change struct{ Before, After *kueue.Workload }
 
-// A Release ungates a pod.
-type Release struct {
+// A Ungate ungates a pod.
+type Ungate struct {
 	Workload      *kueue.Workload
 	Before, After *corev1.Pod
 }
@@ -124,7 +124,7 @@ func (m Message) Brief() Message {
 // NeedsLive reports whether the step ungates pods or releases quota, which must not be decided on cached objects: the cache may not show yet that
 // a pod was ungated, or created.
 func (s *Step) NeedsLive() bool {
-	if len(s.Evict)+len(s.Change)+len(s.Release)+len(s.Delete)+len(s.GiveBack)+len(s.Unpin)+len(s.Drop)+len(s.Reclaim) > 0 {
+	if len(s.Evict)+len(s.Change)+len(s.Ungate)+len(s.Delete)+len(s.ReleaseQuota)+len(s.RemoveFinalizer)+len(s.DeleteWorkloads)+len(s.Reclaim) > 0 {
 		return true
 	}
 	// A gang must also not ask twice for its initial quota.

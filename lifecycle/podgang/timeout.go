@@ -37,7 +37,7 @@ func isMarked(annotations map[string]string) bool {
 }
 
 // timedOut describes which pods have to be recreated before the gang queues again, and is empty if it does not need them.
-func (t *turn) timedOut() string {
+func (t *stepBuilder) timedOut() string {
 	g := t.Gang
 	switch {
 	case len(t.waiting) >= t.needed() || t.reserves():
@@ -52,13 +52,13 @@ func (t *turn) timedOut() string {
 }
 
 // stopped describes what to do with the pods that are not admitted.
-func (t *turn) stopped() string {
+func (t *stepBuilder) stopped() string {
 	return fmt.Sprintf("pod %q and all others with the annotation %s=true are not admitted; recreate them, or remove the annotation",
 		t.Gang.TimedOut[0].Name, apis.KoordinatorTimeoutAnnotation)
 }
 
 // noteTimeout marks the pods and the PodGroup that have waited for too long.
-func (t *turn) noteTimeout() {
+func (t *stepBuilder) noteTimeout() {
 	if !t.Gang.hasSettings() {
 		return
 	}
@@ -71,10 +71,10 @@ func (t *turn) noteTimeout() {
 }
 
 // forgetTimeout clears the annotation of the PodGroup of a started gang, and reports the state of its other pods.
-func (t *turn) forgetTimeout() {
+func (t *stepBuilder) forgetTimeout() {
 	g := t.Gang
 	t.step.ClearObject = g.Object != nil && g.hasSettings() && isMarked(g.Object.Annotations)
-	if len(g.TimedOut) > 0 && !t.step.Tell.IsWarning {
-		t.step.Tell.Text += "; " + t.stopped()
+	if len(g.TimedOut) > 0 && !t.step.Message.IsWarning {
+		t.step.Message.Text += "; " + t.stopped()
 	}
 }

@@ -64,8 +64,8 @@ func TestTimeoutStops(t *testing.T) {
 		w.admitAll()
 		w.expectNothingHeld()
 		w.expect("gg", 1, text)
-		if !w.last.Tell.IsWarning || w.last.Tell.Reason != "GangTimedOut" {
-			t.Errorf("told %+v", w.last.Tell)
+		if !w.last.Message.IsWarning || w.last.Message.Reason != "GangTimedOut" {
+			t.Errorf("told %+v", w.last.Message)
 		}
 		return w
 	}
@@ -109,14 +109,14 @@ func TestTimeoutStops(t *testing.T) {
 	})
 	t.Run("and keep a gang waiting that starts together with theirs", func(t *testing.T) {
 		w := newTimedOut(t, true, "groups", `["ml/train"]`)
-		if o := podgang.OtherOf(w.seen()); !o.Exists || o.IsWhole {
-			t.Errorf("counts as %+v", o)
+		if p := podgang.PeerOf(w.seen()); !p.Exists || p.IsWhole {
+			t.Errorf("counts as %+v", p)
 		}
 	})
 }
 
-// TestTimeoutOfOtherGangs: Koordinator's annotation means nothing to gangs for which its other annotations do not count.
-func TestTimeoutOfOtherGangs(t *testing.T) {
+// TestTimeoutOfPeerGangs: Koordinator's annotation means nothing to gangs for which its other annotations do not count.
+func TestTimeoutOfPeerGangs(t *testing.T) {
 	for _, kind := range []podgang.Kind{podgang.Kueue, podgang.Core, podgang.GroupName} {
 		pod := &corev1.Pod{}
 		pod.Annotations = map[string]string{apis.KoordinatorTimeoutAnnotation: "true", apis.PodGroupTotalCountAnnotation: "1"}

@@ -13,11 +13,11 @@ import (
 )
 
 // newPreemptedEarly creates a gang that is admitted with the gang ml/b, and is preempted before its pod is ungated.
-func newPreemptedEarly(t *testing.T, b *podgang.Other) *world {
+func newPreemptedEarly(t *testing.T, b *podgang.Peer) *world {
 	t.Helper()
 	w := newGang(t, 1, "min-available", "1", "groups", `["ml/b","ml/train"]`)
-	b.Together, b.IsWhole = []string{"ml/b", "ml/train"}, true
-	w.others = []podgang.Other{*b}
+	b.GangGroup, b.IsWhole = []string{"ml/b", "ml/train"}, true
+	w.peers = []podgang.Peer{*b}
 	w.settle()
 	w.admitAll()
 	w.expect("g", 1, `waits for gang "ml/b"`)
@@ -54,12 +54,12 @@ func TestStartsAfterOneThatHasStarted(t *testing.T) {
 	}
 	for name, happens := range tests {
 		t.Run(name, func(t *testing.T) {
-			other := newEndedEarly(t)
-			w := newPreemptedEarly(t, &podgang.Other{Ref: other.ref, Exists: true})
-			other.now = w.now.Add(time.Second)
-			happens(other)
-			other.settle()
-			w.others = []podgang.Other{podgang.OtherOf(other.seen())}
+			peer := newEndedEarly(t)
+			w := newPreemptedEarly(t, &podgang.Peer{Ref: peer.ref, Exists: true})
+			peer.now = w.now.Add(time.Second)
+			happens(peer)
+			peer.settle()
+			w.peers = []podgang.Peer{podgang.PeerOf(peer.seen())}
 			w.settle()
 			w.admitAll()
 			w.expect("r", 1, "has started")
@@ -69,11 +69,11 @@ func TestStartsAfterOneThatHasStarted(t *testing.T) {
 
 // TestWaitsForAnotherRun: a gang that is created after another of its group has succeeded waits until the pods of that are created again.
 func TestWaitsForAnotherRun(t *testing.T) {
-	other := newEndedEarly(t)
-	other.settle()
+	peer := newEndedEarly(t)
+	peer.settle()
 	w := newGang(t, 1, "min-available", "1", "groups", `["ml/b","ml/train"]`)
-	w.now = other.now.Add(time.Minute)
-	w.others = []podgang.Other{podgang.OtherOf(other.seen())}
+	w.now = peer.now.Add(time.Minute)
+	w.peers = []podgang.Peer{podgang.PeerOf(peer.seen())}
 	w.settle()
 	w.expect("g", 0, "does not name the same gangs")
 }
@@ -91,31 +91,31 @@ func TestSucceedsWhilePreempted(t *testing.T) {
 // TestRemembersOneThatIsGone: a gang that was preempted before its pods were ungated starts without a gang that has started meanwhile, also when
 // neither pods nor quota Workloads of that gang are left. Another run of that gang starts together with it.
 func TestRemembersOneThatIsGone(t *testing.T) {
-	for name, gone := range map[string][]podgang.Other{
+	for name, gone := range map[string][]podgang.Peer{
 		"without an object": nil,
-		"with its PodGroup": {{Exists: true, Together: []string{"ml/b", "ml/train"}}},
+		"with its PodGroup": {{Exists: true, GangGroup: []string{"ml/b", "ml/train"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := podgang.Other{Ref: podgang.Ref{Kind: podgang.Lightweight, Namespace: "ml", Name: "b"}, Exists: true}
+			b := podgang.Peer{Ref: podgang.Ref{Kind: podgang.Lightweight, Namespace: "ml", Name: "b"}, Exists: true}
 			w := newPreemptedEarly(t, &b)
 			b.HasStarted, b.IsAdmitted = true, true
-			w.others = []podgang.Other{b}
+			w.peers = []podgang.Peer{b}
 			w.settle()
 
 			again := b
 			again.HasStarted, again.IsAdmitted = false, false
-			w.others = []podgang.Other{again}
+			w.peers = []podgang.Peer{again}
 			w.settle()
 			if x := w.workloads[0]; x.Labels[apis.AdmitTogetherLabel] == "" || x.Annotations[apis.StartedTogetherAnnotation] != "" {
 				t.Errorf("the other gang waits for quota again, and the quota Workload has %v, %v", x.Labels, x.Annotations)
 			}
 
-			w.others = []podgang.Other{b}
+			w.peers = []podgang.Peer{b}
 			w.settle()
 			for i := range gone {
 				gone[i].Ref = b.Ref
 			}
-			w.others = gone
+			w.peers = gone
 			w.settle()
 			if x := w.workloads[0]; x.Labels[apis.AdmitTogetherLabel] != "" {
 				t.Errorf("the quota Workload is still admitted together with others: %v", x.Labels)
@@ -130,23 +130,23 @@ func TestRemembersOneThatIsGone(t *testing.T) {
 // started and is gone by then.
 func TestRemembersWhileItHoldsQuota(t *testing.T) {
 	w := newGang(t, 1, "min-available", "1", "groups", `["ml/b","ml/c","ml/train"]`)
-	gang := func(name string) podgang.Other {
+	gang := func(name string) podgang.Peer {
 		ref := podgang.Ref{Kind: podgang.Lightweight, Namespace: "ml", Name: name}
-		return podgang.Other{Ref: ref, Exists: true, IsWhole: true, Together: []string{"ml/b", "ml/c", "ml/train"}}
+		return podgang.Peer{Ref: ref, Exists: true, IsWhole: true, GangGroup: []string{"ml/b", "ml/c", "ml/train"}}
 	}
 	b, c := gang("b"), gang("c")
-	w.others = []podgang.Other{b, c}
+	w.peers = []podgang.Peer{b, c}
 	w.settle()
 	w.admitAll()
 	b.HasStarted, b.IsAdmitted = true, true
-	w.others = []podgang.Other{b, c}
+	w.peers = []podgang.Peer{b, c}
 	w.settle()
 	w.expect("g", 1, `waits for gang "ml/c"`)
 
-	w.others = []podgang.Other{c}
+	w.peers = []podgang.Peer{c}
 	w.settle()
 	c.IsAdmitted = true
-	w.others = []podgang.Other{c}
+	w.peers = []podgang.Peer{c}
 	w.settle()
 	w.expect("r", 1, "has started")
 }

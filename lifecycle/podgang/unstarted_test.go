@@ -16,7 +16,7 @@ func (w *world) refuse() {
 	w.t.Helper()
 	for range 40 {
 		step := podgang.Next(w.seen(), w.now)
-		step.Release = nil
+		step.Ungate = nil
 		w.last = step
 		if !w.apply(step) {
 			return
@@ -29,7 +29,7 @@ func (w *world) expectNothingHeld() {
 	w.t.Helper()
 	for _, x := range w.workloads {
 		if quotaworkload.HoldsQuota(x) && !quotaworkload.IsTrue(x, kueue.WorkloadFinished) {
-			w.t.Errorf("%s holds quota that no pod uses: %s, %+v", x.Name, w.last.Tell.Text, x.Status)
+			w.t.Errorf("%s holds quota that no pod uses: %s, %+v", x.Name, w.last.Message.Text, x.Status)
 		}
 	}
 }
@@ -70,8 +70,8 @@ func TestNotLetGo(t *testing.T) {
 		w.refuse()
 		w.expect("rrg", 2, "")
 		for range 2 {
-			if w.last.Again != grace {
-				t.Fatalf("looks again in %s, want in %s", w.last.Again, grace)
+			if w.last.RequeueAfter != grace {
+				t.Fatalf("looks again in %s, want in %s", w.last.RequeueAfter, grace)
 			}
 			w.now = w.now.Add(grace)
 			w.refuse()

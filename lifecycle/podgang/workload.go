@@ -74,10 +74,10 @@ func (g *Gang) newWorkload(name string, priority Priority, podSets []kueue.PodSe
 	}
 }
 
-// core returns the quota Workloads that the gang needs for these pods to start.
-func (g *Gang) core(priority Priority, pods []*corev1.Pod, shapes shapes) []*kueue.Workload {
+// initialWorkloads returns the quota Workloads that the gang needs for these pods to start.
+func (g *Gang) initialWorkloads(priority Priority, pods []*corev1.Pod, shapes shapes) []*kueue.Workload {
 	name := g.workloadName(string(g.incarnation()))
-	if !g.gathers() || len(pods) < 2 {
+	if !g.admitsInParts() || len(pods) < 2 {
 		return []*kueue.Workload{g.newWorkload(name, priority, shapes.podSets(pods...))}
 	}
 	uids := []string{string(g.incarnation())}

@@ -25,10 +25,10 @@ type Coscheduling struct {
 func (Coscheduling) Kinds() []Kind { return mutableKind(coschedulingVersion) }
 
 // Objects returns a PodGroup for each gang.
-func (c Coscheduling) Objects(shape *Shape, stage int) []Object {
+func (c Coscheduling) Objects(gangSet *GangSet, stage int) []Object {
 	var objects []Object
-	for _, gang := range shape.gangsOf(stage) {
-		object := shape.newPodGroup(coschedulingVersion, gang.Group, gang.name)
+	for _, gang := range gangSet.gangsOf(stage) {
+		object := gangSet.newPodGroup(coschedulingVersion, gang.PodGroupTemplate, gang.name)
 		object.Spec = withoutNothing(map[string]any{
 			"minMember":    int64(gang.MinCount),
 			"minResources": minResources(gang.podSets()...),
@@ -46,21 +46,21 @@ func addTimeout(spec map[string]any, seconds *int32) {
 }
 
 // Pods returns the label with the name of the PodGroup.
-func (c Coscheduling) Pods(shape *Shape, replicatedJob string, job int32) PodFields {
-	group, member := shape.find(replicatedJob, job)
-	if group == nil {
+func (c Coscheduling) Pods(gangSet *GangSet, replicatedJob string, job int32) PodFields {
+	podGroupTemplate, member := gangSet.find(replicatedJob, job)
+	if podGroupTemplate == nil {
 		return PodFields{}
 	}
 	return PodFields{
-		Labels:        map[string]string{coschedulingLabel: shape.gangName(group, member, job)},
+		Labels:        map[string]string{coschedulingLabel: gangSet.gangName(podGroupTemplate, member, job)},
 		SchedulerName: cmp.Or(c.SchedulerName, apis.CoschedulingScheduler),
 	}
 }
 
-// Named returns the PodGroup that the template names.
-func (Coscheduling) Named(template *corev1.PodTemplateSpec) string {
+// UserGangName returns the PodGroup that the template names.
+func (Coscheduling) UserGangName(template *corev1.PodTemplateSpec) string {
 	return template.Labels[coschedulingLabel]
 }
 
-// Refuse refuses nothing.
-func (Coscheduling) Refuse(*Shape, *Group) string { return "" }
+// Unsupported refuses nothing.
+func (Coscheduling) Unsupported(*GangSet, *PodGroupTemplate) string { return "" }

@@ -27,5 +27,5 @@
 //
 // # User-created gangs
 //
-// A pod template that names a gang itself belongs to a user-created gang. It stays unchanged; see Shape.Own.
+// A pod template that names a gang itself belongs to a user-created gang. It stays unchanged; see GangSet.Own.
 package schedulergang

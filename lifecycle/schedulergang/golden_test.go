@@ -80,13 +80,13 @@ func examples(t *testing.T) []string {
 func show(t *testing.T, js *jobsetapi.JobSet, provider schedulergang.Provider) string {
 	t.Helper()
 	p := plan(t, js)
-	shape, err := schedulergang.New(js, p, provider)
+	gangSet, err := schedulergang.New(js, p, provider)
 	if err != nil {
 		return fmt.Sprintf("# refused: %v\n", err)
 	}
 	var b strings.Builder
 	for s, stage := range p.Stages {
-		objects := provider.Objects(shape, s)
+		objects := provider.Objects(gangSet, s)
 		fmt.Fprintf(&b, "# before stage %q: %d objects\n", stage.Name, len(objects))
 		for _, object := range objects {
 			b.WriteString("---\n" + toYAML(t, object))
@@ -95,11 +95,11 @@ func show(t *testing.T, js *jobsetapi.JobSet, provider schedulergang.Provider) s
 	for i := range js.Spec.ReplicatedJobs {
 		job := &js.Spec.ReplicatedJobs[i]
 		for k := range job.Replicas {
-			fmt.Fprintf(&b, "---\n# pods of Job %s-%s-%d\n%s", js.Name, job.Name, k, toYAML(t, provider.Pods(shape, job.Name, k)))
+			fmt.Fprintf(&b, "---\n# pods of Job %s-%s-%d\n%s", js.Name, job.Name, k, toYAML(t, provider.Pods(gangSet, job.Name, k)))
 		}
 	}
-	for _, own := range shape.Own {
-		fmt.Fprintf(&b, "# the pods of ReplicatedJob %q are in the gang %q of their user\n", own.ReplicatedJob, own.Gang)
+	for _, userGang := range gangSet.UserGang {
+		fmt.Fprintf(&b, "# the pods of ReplicatedJob %q are in the gang %q of their user\n", userGang.ReplicatedJob, userGang.Gang)
 	}
 	return b.String()
 }
@@ -143,12 +143,12 @@ func TestKubeTypes(t *testing.T) {
 	for _, dir := range examples(t) {
 		js, _ := example(t, dir)
 		provider, p := schedulergang.Kube{Version: schedulergang.V1alpha2}, plan(t, js)
-		shape, err := schedulergang.New(js, p, provider)
+		gangSet, err := schedulergang.New(js, p, provider)
 		if err != nil {
 			t.Fatalf("%s: %v", dir, err)
 		}
 		for s := range p.Stages {
-			for _, object := range provider.Objects(shape, s) {
+			for _, object := range provider.Objects(gangSet, s) {
 				var typed any = &schedulingv1alpha2.PodGroup{}
 				if object.Kind == "Workload" {
 					typed = &schedulingv1alpha2.Workload{}

@@ -26,12 +26,12 @@ type KAI struct {
 func (KAI) Kinds() []Kind { return nil }
 
 // Objects returns no objects.
-func (KAI) Objects(*Shape, int) []Object { return nil }
+func (KAI) Objects(*GangSet, int) []Object { return nil }
 
 // Pods returns the scheduler and the label of the queue.
-func (k KAI) Pods(shape *Shape, replicatedJob string, job int32) PodFields {
-	group, _ := shape.find(replicatedJob, job)
-	if group == nil {
+func (k KAI) Pods(gangSet *GangSet, replicatedJob string, job int32) PodFields {
+	podGroupTemplate, _ := gangSet.find(replicatedJob, job)
+	if podGroupTemplate == nil {
 		return PodFields{}
 	}
 	fields := PodFields{SchedulerName: cmp.Or(k.SchedulerName, apis.KAIScheduler)}
@@ -41,22 +41,22 @@ func (k KAI) Pods(shape *Shape, replicatedJob string, job int32) PodFields {
 	return fields
 }
 
-// Named returns nothing: pods of a JobSet cannot choose their gang.
-func (KAI) Named(*corev1.PodTemplateSpec) string { return "" }
+// UserGangName returns nothing: pods of a JobSet cannot choose their gang.
+func (KAI) UserGangName(*corev1.PodTemplateSpec) string { return "" }
 
-// Refuse compares a group with what the pod grouper creates: one gang of the JobSet if startupPolicyOrder is AnyOrder, which the JobSet
+// Unsupported compares a group with what the pod grouper creates: one gang of the JobSet if startupPolicyOrder is AnyOrder, which the JobSet
 // controller sets if there is no startupPolicy; otherwise one of each ReplicatedJob. Both are the same if there is only one.
-func (KAI) Refuse(shape *Shape, group *Group) string {
-	makesOne := shape.Order == jobset.AnyOrder
+func (KAI) Unsupported(gangSet *GangSet, podGroupTemplate *PodGroupTemplate) string {
+	makesOne := gangSet.Order == jobset.AnyOrder
 	switch {
-	case group.Mode == jobsetapi.GangModeReplicatedGang && group.Gangs() > 1:
+	case podGroupTemplate.Mode == jobsetapi.GangModeReplicatedGang && podGroupTemplate.Gangs() > 1:
 		return fmt.Sprintf("the KAI scheduler makes no gangs of single Jobs: ask for %s, or make a ReplicatedJob of each Job", jobsetapi.GangModeGang)
-	case shape.replicatedJobs <= 1:
+	case gangSet.replicatedJobs <= 1:
 		return ""
-	case group.token == wholeJobSet && !makesOne:
+	case podGroupTemplate.token == wholeJobSet && !makesOne:
 		return fmt.Sprintf("the KAI scheduler makes a gang of each ReplicatedJob unless spec.startupPolicy.startupPolicyOrder is %s: set it, or ask for %s on each",
 			jobset.AnyOrder, jobsetapi.GangModeGang)
-	case group.token != wholeJobSet && makesOne:
+	case podGroupTemplate.token != wholeJobSet && makesOne:
 		return fmt.Sprintf("the KAI scheduler makes one gang of the whole JobSet if spec.startupPolicy.startupPolicyOrder is %s: set it to %s, or ask for %s in spec.gangConfig",
 			jobset.AnyOrder, jobset.InOrder, jobsetapi.GangModeGang)
 	default:

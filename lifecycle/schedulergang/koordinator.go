@@ -46,7 +46,7 @@ type part struct {
 }
 
 // partsOf returns the parts of a gang. ReplicatedJobs without pods have no part.
-func (Koordinator) partsOf(shape *Shape, g gang) []part {
+func (Koordinator) partsOf(gangSet *GangSet, g gang) []part {
 	podSets := g.podSets()
 	if len(podSets) == 1 {
 		return []part{{g.name, g.MinCount, podSets[0]}}
@@ -54,7 +54,7 @@ func (Koordinator) partsOf(shape *Shape, g gang) []part {
 	var parts []part
 	for m := range podSets {
 		if podSets[m].Count > 0 {
-			parts = append(parts, part{shape.roleName(&g.Members[m]), podSets[m].Count, podSets[m]})
+			parts = append(parts, part{gangSet.roleName(&g.Members[m]), podSets[m].Count, podSets[m]})
 		}
 	}
 	return parts
@@ -64,13 +64,13 @@ func (Koordinator) partsOf(shape *Shape, g gang) []part {
 func (Koordinator) Kinds() []Kind { return mutableKind(koordinatorVersion) }
 
 // Objects returns a PodGroup for each gang, or for each ReplicatedJob of a gang of several.
-func (k Koordinator) Objects(shape *Shape, stage int) []Object {
+func (k Koordinator) Objects(gangSet *GangSet, stage int) []Object {
 	var objects []Object
-	for _, gang := range shape.gangsOf(stage) {
-		parts := k.partsOf(shape, gang)
+	for _, gang := range gangSet.gangsOf(stage) {
+		parts := k.partsOf(gangSet, gang)
 		for _, part := range parts {
-			object := shape.newPodGroup(koordinatorVersion, gang.Group, part.name)
-			object.Annotations = k.annotations(shape, part, parts)
+			object := gangSet.newPodGroup(koordinatorVersion, gang.PodGroupTemplate, part.name)
+			object.Annotations = k.annotations(gangSet, part, parts)
 			object.Spec = withoutNothing(map[string]any{
 				"minMember":    int64(part.minCount),
 				"minResources": minResources(part.podSet),
@@ -85,7 +85,7 @@ func (k Koordinator) Objects(shape *Shape, stage int) []Object {
 // annotations returns those of one PodGroup. By default Koordinator forgets a gang once it was complete, so that pods that are recreated in the
 // same attempt, after an eviction or a suspension, would be placed one by one. If it counts waiting and running pods, it does not forget the
 // gang, and still places a single pod that was lost and recreated.
-func (k Koordinator) annotations(shape *Shape, p part, all []part) map[string]string {
+func (k Koordinator) annotations(gangSet *GangSet, p part, all []part) map[string]string {
 	annotations := map[string]string{
 		koordinatorPrefix + "mode":         string(cmp.Or(k.Mode, Strict)),
 		koordinatorPrefix + "total-number": fmt.Sprint(p.minCount),
@@ -94,7 +94,7 @@ func (k Koordinator) annotations(shape *Shape, p part, all []part) map[string]st
 	if len(all) > 1 {
 		var names []string
 		for _, other := range all {
-			names = append(names, fmt.Sprintf("%q", shape.JobSet.Namespace+"/"+other.name))
+			names = append(names, fmt.Sprintf("%q", gangSet.JobSet.Namespace+"/"+other.name))
 		}
 		annotations[koordinatorPrefix+"groups"] = "[" + strings.Join(names, ",") + "]"
 	}
@@ -102,14 +102,14 @@ func (k Koordinator) annotations(shape *Shape, p part, all []part) map[string]st
 }
 
 // Pods returns the label with the name of the PodGroup.
-func (k Koordinator) Pods(shape *Shape, replicatedJob string, job int32) PodFields {
-	group, member := shape.find(replicatedJob, job)
-	if group == nil {
+func (k Koordinator) Pods(gangSet *GangSet, replicatedJob string, job int32) PodFields {
+	podGroupTemplate, member := gangSet.find(replicatedJob, job)
+	if podGroupTemplate == nil {
 		return PodFields{}
 	}
-	name := shape.gangName(group, member, job)
-	if group.Mode == jobsetapi.GangModeGang && len(group.Members) > 1 {
-		name = shape.roleName(member)
+	name := gangSet.gangName(podGroupTemplate, member, job)
+	if podGroupTemplate.Mode == jobsetapi.GangModeGang && len(podGroupTemplate.Members) > 1 {
+		name = gangSet.roleName(member)
 	}
 	return PodFields{
 		Labels:        map[string]string{koordinatorLabel: name},
@@ -117,10 +117,10 @@ func (k Koordinator) Pods(shape *Shape, replicatedJob string, job int32) PodFiel
 	}
 }
 
-// Named returns the gang that the template names, in any of the ways that Koordinator supports.
-func (Koordinator) Named(template *corev1.PodTemplateSpec) string {
+// UserGangName returns the gang that the template names, in any of the ways that Koordinator supports.
+func (Koordinator) UserGangName(template *corev1.PodTemplateSpec) string {
 	return cmp.Or(template.Labels[koordinatorLabel], template.Labels[koordinatorLabel+"/name"], template.Annotations[koordinatorPrefix+"name"])
 }
 
-// Refuse refuses nothing.
-func (Koordinator) Refuse(*Shape, *Group) string { return "" }
+// Unsupported refuses nothing.
+func (Koordinator) Unsupported(*GangSet, *PodGroupTemplate) string { return "" }

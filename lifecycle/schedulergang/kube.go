@@ -47,13 +47,13 @@ func (k Kube) Kinds() []Kind {
 
 // Objects returns the gang Workloads with the groups of a stage, and then its PodGroups. A gang Workload has all of its groups, also those of
 // other stages: its templates cannot be changed.
-func (k Kube) Objects(shape *Shape, stage int) []Object {
+func (k Kube) Objects(gangSet *GangSet, stage int) []Object {
 	var objects []Object
-	for first := 0; first < len(shape.Groups); first += maxTemplates {
-		groups := shape.Groups[first:min(first+maxTemplates, len(shape.Groups))]
-		for g := range groups {
-			if groups[g].Stage == stage {
-				objects = append(objects, k.workload(shape, first/maxTemplates, groups))
+	for first := 0; first < len(gangSet.PodGroupTemplates); first += maxTemplates {
+		podGroupTemplates := gangSet.PodGroupTemplates[first:min(first+maxTemplates, len(gangSet.PodGroupTemplates))]
+		for g := range podGroupTemplates {
+			if podGroupTemplates[g].Stage == stage {
+				objects = append(objects, k.workload(gangSet, first/maxTemplates, podGroupTemplates))
 				break
 			}
 		}
@@ -61,10 +61,10 @@ func (k Kube) Objects(shape *Shape, stage int) []Object {
 	if k.Version == V1alpha1 {
 		return objects
 	}
-	for _, gang := range shape.gangsOf(stage) {
-		object := shape.newPodGroup(kubeGroup+string(k.Version), gang.Group, gang.name)
-		object.Spec["schedulingPolicy"] = gangPolicy(gang.Group)
-		workload, template := workloadOf(shape, gang.Group), gang.Name
+	for _, gang := range gangSet.gangsOf(stage) {
+		object := gangSet.newPodGroup(kubeGroup+string(k.Version), gang.PodGroupTemplate, gang.name)
+		object.Spec["schedulingPolicy"] = gangPolicy(gang.PodGroupTemplate)
+		workload, template := workloadOf(gangSet, gang.PodGroupTemplate), gang.Name
 		if k.Version == V1alpha2 {
 			object.Spec["podGroupTemplateRef"] = map[string]any{
 				"workload": map[string]any{"workloadName": workload, "podGroupTemplateName": template},
@@ -77,73 +77,73 @@ func (k Kube) Objects(shape *Shape, stage int) []Object {
 	return objects
 }
 
-func (k Kube) workload(shape *Shape, number int, groups []Group) Object {
+func (k Kube) workload(gangSet *GangSet, number int, podGroupTemplates []PodGroupTemplate) Object {
 	list, policy := "podGroupTemplates", "schedulingPolicy"
 	if k.Version == V1alpha1 {
 		list, policy = "podGroups", "policy"
 	}
 	var templates []any
-	for g := range groups {
-		templates = append(templates, map[string]any{"name": groups[g].Name, policy: gangPolicy(&groups[g])})
+	for g := range podGroupTemplates {
+		templates = append(templates, map[string]any{"name": podGroupTemplates[g].Name, policy: gangPolicy(&podGroupTemplates[g])})
 	}
-	object := shape.newObject(kubeGroup+string(k.Version), "Workload", workloadName(shape, number))
-	object.Spec["controllerRef"] = map[string]any{"apiGroup": jobset.GroupVersion.Group, "kind": "JobSet", "name": shape.JobSet.Name}
+	object := gangSet.newObject(kubeGroup+string(k.Version), "Workload", workloadName(gangSet, number))
+	object.Spec["controllerRef"] = map[string]any{"apiGroup": jobset.GroupVersion.Group, "kind": "JobSet", "name": gangSet.JobSet.Name}
 	object.Spec[list] = templates
 	return object
 }
 
-func gangPolicy(group *Group) map[string]any {
-	return map[string]any{"gang": map[string]any{"minCount": int64(group.MinCount)}}
+func gangPolicy(podGroupTemplate *PodGroupTemplate) map[string]any {
+	return map[string]any{"gang": map[string]any{"minCount": int64(podGroupTemplate.MinCount)}}
 }
 
 // workloadName returns the name of a gang Workload. It is the same in all attempts: nothing in it changes by a restart.
-func workloadName(shape *Shape, number int) string {
+func workloadName(gangSet *GangSet, number int) string {
 	if number == 0 {
-		return shape.name("", "gangs")
+		return gangSet.name("", "gangs")
 	}
-	return shape.name("", fmt.Sprintf("gangs%d", number))
+	return gangSet.name("", fmt.Sprintf("gangs%d", number))
 }
 
-func workloadOf(shape *Shape, group *Group) string {
-	for g := range shape.Groups {
-		if shape.Groups[g].Name == group.Name {
-			return workloadName(shape, g/maxTemplates)
+func workloadOf(gangSet *GangSet, podGroupTemplate *PodGroupTemplate) string {
+	for g := range gangSet.PodGroupTemplates {
+		if gangSet.PodGroupTemplates[g].Name == podGroupTemplate.Name {
+			return workloadName(gangSet, g/maxTemplates)
 		}
 	}
 	return ""
 }
 
 // Pods returns the name of the PodGroup, or of the entry of the gang Workload where there are no PodGroups.
-func (k Kube) Pods(shape *Shape, replicatedJob string, job int32) PodFields {
-	group, member := shape.find(replicatedJob, job)
-	if group == nil {
+func (k Kube) Pods(gangSet *GangSet, replicatedJob string, job int32) PodFields {
+	podGroupTemplate, member := gangSet.find(replicatedJob, job)
+	if podGroupTemplate == nil {
 		return PodFields{}
 	}
 	if k.Version == V1alpha1 {
 		return PodFields{WorkloadRef: &WorkloadRef{
-			Name: workloadOf(shape, group), PodGroup: group.Name, PodGroupReplicaKey: replicaKey(shape, group, member, job),
+			Name: workloadOf(gangSet, podGroupTemplate), PodGroup: podGroupTemplate.Name, PodGroupReplicaKey: replicaKey(gangSet, podGroupTemplate, member, job),
 		}}
 	}
-	return PodFields{SchedulingGroup: &corev1.PodSchedulingGroup{PodGroupName: new(shape.gangName(group, member, job))}}
+	return PodFields{SchedulingGroup: &corev1.PodSchedulingGroup{PodGroupName: new(gangSet.gangName(podGroupTemplate, member, job))}}
 }
 
 // replicaKey distinguishes gangs of the same entry. Pods of different attempts are in different gangs, though the entry is the same; those of the
 // first attempt have the keys that KEP-1068 gives them.
-func replicaKey(shape *Shape, group *Group, member *Member, job int32) string {
+func replicaKey(gangSet *GangSet, podGroupTemplate *PodGroupTemplate, member *Member, job int32) string {
 	var parts []string
-	if group.Mode == jobsetapi.GangModeReplicatedGang {
+	if podGroupTemplate.Mode == jobsetapi.GangModeReplicatedGang {
 		parts = append(parts, fmt.Sprint(job))
 	} else {
 		member = nil
 	}
-	if attempt := shape.attempt(member, job); attempt != "r0" {
+	if attempt := gangSet.attempt(member, job); attempt != "r0" {
 		parts = append(parts, attempt)
 	}
 	return strings.Join(parts, "-")
 }
 
-// Named returns the PodGroup that the template names. Kubernetes 1.35 has another field for it, which the Go types do not have.
-func (k Kube) Named(template *corev1.PodTemplateSpec) string {
+// UserGangName returns the PodGroup that the template names. Kubernetes 1.35 has another field for it, which the Go types do not have.
+func (k Kube) UserGangName(template *corev1.PodTemplateSpec) string {
 	group := template.Spec.SchedulingGroup
 	if k.Version == V1alpha1 || group == nil || group.PodGroupName == nil {
 		return ""
@@ -151,5 +151,5 @@ func (k Kube) Named(template *corev1.PodTemplateSpec) string {
 	return *group.PodGroupName
 }
 
-// Refuse refuses nothing.
-func (Kube) Refuse(*Shape, *Group) string { return "" }
+// Unsupported refuses nothing.
+func (Kube) Unsupported(*GangSet, *PodGroupTemplate) string { return "" }

@@ -24,11 +24,11 @@ type modes struct {
 }
 
 // fieldOf returns the field that asks for a group.
-func (m *modes) fieldOf(group *Group) string {
-	if group.token == wholeJobSet {
+func (m *modes) fieldOf(podGroupTemplate *PodGroupTemplate) string {
+	if podGroupTemplate.token == wholeJobSet {
 		return m.jobSet.field
 	}
-	return m.replicatedJobs[group.Members[0].Index].field
+	return m.replicatedJobs[podGroupTemplate.Members[0].Index].field
 }
 
 // modesOf reads the gang configuration of a JobSet from its fields, and from annotations if the CRD does not have the fields.
@@ -53,8 +53,8 @@ func modesOf(js *jobsetapi.JobSet) (modes, stageplan.Problems) {
 	return all, problems
 }
 
-// Whole reports whether all pods of a ReplicatedJob are in one gang, alone or with those of others.
-func Whole(js *jobsetapi.JobSet, replicatedJob string) bool {
+// IsSingleGang reports whether all pods of a ReplicatedJob are in one gang, alone or with those of others.
+func IsSingleGang(js *jobsetapi.JobSet, replicatedJob string) bool {
 	asked, _ := modesOf(js)
 	return asked.jobSet.mode == jobsetapi.GangModeGang || slices.ContainsFunc(js.Spec.ReplicatedJobs, func(r jobsetapi.ReplicatedJob) bool {
 		asked, _ := modeOf(r.GangConfig, "", r.Template.Annotations, "")

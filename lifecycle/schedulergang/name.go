@@ -17,25 +17,25 @@ const (
 )
 
 // gangName returns the name of the gang of a group that has the pods of this Job. See the package comment.
-func (s *Shape) gangName(group *Group, member *Member, job int32) string {
+func (s *GangSet) gangName(podGroupTemplate *PodGroupTemplate, member *Member, job int32) string {
 	switch {
-	case group.Mode == jobsetapi.GangModeReplicatedGang:
-		return s.name("-"+member.ReplicatedJob, fmt.Sprintf("%sx%d", group.token, job), s.attempt(member, job))
-	case group.token == wholeJobSet:
+	case podGroupTemplate.Mode == jobsetapi.GangModeReplicatedGang:
+		return s.name("-"+member.ReplicatedJob, fmt.Sprintf("%sx%d", podGroupTemplate.token, job), s.attempt(member, job))
+	case podGroupTemplate.token == wholeJobSet:
 		return s.name("", wholeJobSet, s.attempt(nil, 0))
 	default:
-		return s.name("-"+member.ReplicatedJob, group.token, s.attempt(nil, 0))
+		return s.name("-"+member.ReplicatedJob, podGroupTemplate.token, s.attempt(nil, 0))
 	}
 }
 
 // roleName returns the name of the part of a gang of the whole JobSet that has the pods of one ReplicatedJob, for schedulers that compose a gang
 // of such parts.
-func (s *Shape) roleName(member *Member) string {
+func (s *GangSet) roleName(member *Member) string {
 	return s.name("-"+member.ReplicatedJob, fmt.Sprint(member.Index), s.attempt(nil, 0))
 }
 
 // attempt distinguishes one run of the pods from the next. A restart of a single Job is a new attempt only of a gang that has no other Jobs.
-func (s *Shape) attempt(member *Member, job int32) string {
+func (s *GangSet) attempt(member *Member, job int32) string {
 	attempt := fmt.Sprintf("r%d", s.Restarts)
 	if member != nil {
 		if restarts := member.restartsOf(job); restarts > 0 {
@@ -46,13 +46,13 @@ func (s *Shape) attempt(member *Member, job int32) string {
 }
 
 // name joins the parts of a name. None of the last three has a hyphen, so that they can be parsed from the end.
-func (s *Shape) name(readable string, parts ...string) string {
+func (s *GangSet) name(readable string, parts ...string) string {
 	tail := "-" + strings.Join(append(parts, s.shortUID()), "-")
 	head := strings.ReplaceAll(s.JobSet.Name+readable, ".", "-")
 	return head[:min(len(head), maxNameLength-len(tail))] + tail
 }
 
-func (s *Shape) shortUID() string {
+func (s *GangSet) shortUID() string {
 	uid := strings.ReplaceAll(string(s.UID), "-", "")
 	return uid[:min(len(uid), uidLength)]
 }

@@ -107,12 +107,12 @@ func link(fields schedulergang.PodFields) string {
 }
 
 // members counts, for each gang, the pods of all Jobs that name it. Gangs whose Jobs have no pods are left out.
-func members(js *jobsetapi.JobSet, shape *schedulergang.Shape, provider schedulergang.Provider) map[string]int64 {
+func members(js *jobsetapi.JobSet, gangSet *schedulergang.GangSet, provider schedulergang.Provider) map[string]int64 {
 	count := map[string]int64{}
 	for i := range js.Spec.ReplicatedJobs {
 		j := &js.Spec.ReplicatedJobs[i]
 		for k := range j.Replicas {
-			if name := link(provider.Pods(shape, j.Name, k)); name != "" && podsOf(j) > 0 {
+			if name := link(provider.Pods(gangSet, j.Name, k)); name != "" && podsOf(j) > 0 {
 				count[name] += int64(podsOf(j))
 			}
 		}
@@ -121,10 +121,10 @@ func members(js *jobsetapi.JobSet, shape *schedulergang.Shape, provider schedule
 }
 
 // minimums returns, for each gang, the minimum of pods in its object, from the objects of all stages.
-func minimums(t *rapid.T, p *stageplan.Plan, shape *schedulergang.Shape, provider schedulergang.Provider) map[string]int64 {
+func minimums(t *rapid.T, p *stageplan.Plan, gangSet *schedulergang.GangSet, provider schedulergang.Provider) map[string]int64 {
 	count, made := map[string]int64{}, map[string]schedulergang.Object{}
 	for s := range p.Stages {
-		for _, object := range provider.Objects(shape, s) {
+		for _, object := range provider.Objects(gangSet, s) {
 			key := object.Kind + "/" + object.Name
 			if before, twice := made[key]; twice && object.Kind != "Workload" || twice && !cmp.Equal(before, object) {
 				t.Fatalf("%s is made twice: %v, %v", key, before, object)
@@ -166,7 +166,7 @@ func TestEveryPodCounts(t *testing.T) {
 		}
 		for _, name := range slices.Sorted(maps.Keys(providers())) {
 			provider := providers()[name]
-			shape, err := schedulergang.New(js, p, provider)
+			gangSet, err := schedulergang.New(js, p, provider)
 			var problems stageplan.Problems
 			if err != nil && !errors.As(err, &problems) {
 				t.Fatalf("%s: %v", name, err)
@@ -177,12 +177,12 @@ func TestEveryPodCounts(t *testing.T) {
 			if err != nil {
 				continue
 			}
-			pods := members(js, shape, provider)
-			checkSum(t, js, shape, pods, name)
+			pods := members(js, gangSet, provider)
+			checkSum(t, js, gangSet, pods, name)
 			if name == "kai" {
 				continue // it has user-created objects
 			}
-			if diff := cmp.Diff(entriesOf(t, pods), minimums(t, p, shape, provider)); diff != "" {
+			if diff := cmp.Diff(entriesOf(t, pods), minimums(t, p, gangSet, provider)); diff != "" {
 				t.Fatalf("%s: -pods +minimums\n%s", name, diff)
 			}
 		}
@@ -205,7 +205,7 @@ func entriesOf(t *rapid.T, pods map[string]int64) map[string]int64 {
 }
 
 // checkSum: all pods of ReplicatedJobs in gangs are counted, and the groups count as many.
-func checkSum(t *rapid.T, js *jobsetapi.JobSet, shape *schedulergang.Shape, pods map[string]int64, provider string) {
+func checkSum(t *rapid.T, js *jobsetapi.JobSet, gangSet *schedulergang.GangSet, pods map[string]int64, provider string) {
 	var want, got, groups int64
 	for i := range js.Spec.ReplicatedJobs {
 		if j := &js.Spec.ReplicatedJobs[i]; js.Spec.GangConfig != nil || modeOf(j) != off {
@@ -215,8 +215,8 @@ func checkSum(t *rapid.T, js *jobsetapi.JobSet, shape *schedulergang.Shape, pods
 	for _, n := range pods {
 		got += n
 	}
-	for i := range shape.Groups {
-		groups += int64(shape.Groups[i].Gangs()) * int64(shape.Groups[i].MinCount)
+	for i := range gangSet.PodGroupTemplates {
+		groups += int64(gangSet.PodGroupTemplates[i].Gangs()) * int64(gangSet.PodGroupTemplates[i].MinCount)
 	}
 	if got != want || groups != want {
 		t.Fatalf("%s: %d pods name a gang, groups have %d, want %d", provider, got, groups, want)
@@ -236,17 +236,17 @@ func TestEveryAttemptIsNew(t *testing.T) {
 		other.UID = "another-jobset" // no UID is drawn with these letters
 		for _, name := range slices.Sorted(maps.Keys(providers())) {
 			provider := providers()[name]
-			shape, err := schedulergang.New(js, p, provider)
+			gangSet, err := schedulergang.New(js, p, provider)
 			if err != nil || name == "kai" {
 				continue
 			}
-			before := members(js, shape, provider)
+			before := members(js, gangSet, provider)
 			for what, after := range map[string]*jobsetapi.JobSet{"next attempt": &next, "another JobSet": &other} {
-				shape, err := schedulergang.New(after, p, provider)
+				gangSet, err := schedulergang.New(after, p, provider)
 				if err != nil {
 					t.Fatal(err)
 				}
-				now := members(js, shape, provider)
+				now := members(js, gangSet, provider)
 				if len(now) != len(before) {
 					t.Fatalf("%s, %s: %v, then %v", name, what, before, now)
 				}

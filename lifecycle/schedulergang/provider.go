@@ -16,16 +16,16 @@ type Provider interface {
 	Kinds() []Kind
 
 	// Objects returns the objects that must exist before a stage starts, in the order in which to create them.
-	Objects(shape *Shape, stage int) []Object
+	Objects(gangSet *GangSet, stage int) []Object
 
 	// Pods returns the fields that the pods of one Job must have in addition. It is empty if they are in no gang.
-	Pods(shape *Shape, replicatedJob string, job int32) PodFields
+	Pods(gangSet *GangSet, replicatedJob string, job int32) PodFields
 
-	// Named returns the name of the gang that a pod template already belongs to, or "".
-	Named(template *corev1.PodTemplateSpec) string
+	// UserGangName returns the name of the gang that a pod template already belongs to, or "".
+	UserGangName(template *corev1.PodTemplateSpec) string
 
-	// Refuse returns why the scheduler cannot do what a group asks for and what to change, or "".
-	Refuse(shape *Shape, group *Group) string
+	// Unsupported returns why the scheduler cannot do what a group asks for and what to change, or "".
+	Unsupported(gangSet *GangSet, podGroupTemplate *PodGroupTemplate) string
 }
 
 // A Kind is a kind of objects that a scheduler reads.
@@ -75,7 +75,7 @@ type WorkloadRef struct {
 }
 
 // newObject returns an object that is owned by its JobSet.
-func (s *Shape) newObject(apiVersion, kind, name string) Object {
+func (s *GangSet) newObject(apiVersion, kind, name string) Object {
 	object := Object{
 		TypeMeta: metav1.TypeMeta{APIVersion: apiVersion, Kind: kind},
 		ObjectMeta: metav1.ObjectMeta{
@@ -96,41 +96,41 @@ func (s *Shape) newObject(apiVersion, kind, name string) Object {
 
 // A gang is one gang of a group: all members of the group, or one of their Jobs.
 type gang struct {
-	*Group
+	*PodGroupTemplate
 	name string
 	// job is the index of the Job if the gang is one Job.
 	job int32
 }
 
 // gangsOf lists the gangs that start with a stage.
-func (s *Shape) gangsOf(stage int) []gang {
+func (s *GangSet) gangsOf(stage int) []gang {
 	var gangs []gang
-	for g := range s.Groups {
-		group := &s.Groups[g]
-		if group.Stage != stage {
+	for g := range s.PodGroupTemplates {
+		podGroupTemplate := &s.PodGroupTemplates[g]
+		if podGroupTemplate.Stage != stage {
 			continue
 		}
-		for job := range group.Gangs() {
-			gangs = append(gangs, gang{group, s.gangName(group, &group.Members[0], job), job})
+		for job := range podGroupTemplate.Gangs() {
+			gangs = append(gangs, gang{podGroupTemplate, s.gangName(podGroupTemplate, &podGroupTemplate.Members[0], job), job})
 		}
 	}
 	return gangs
 }
 
 // newPodGroup returns the object of one gang, or of a part of it.
-func (s *Shape) newPodGroup(apiVersion string, group *Group, name string) Object {
+func (s *GangSet) newPodGroup(apiVersion string, podGroupTemplate *PodGroupTemplate, name string) Object {
 	object := s.newObject(apiVersion, podGroup, name)
-	object.Labels[apis.StageLabel] = group.StageName
+	object.Labels[apis.StageLabel] = podGroupTemplate.StageName
 	return object
 }
 
 // podSets returns the pods of one gang of the group, to be added up.
-func (g *Group) podSets() []stageplan.PodSet {
+func (p *PodGroupTemplate) podSets() []stageplan.PodSet {
 	var podSets []stageplan.PodSet
-	for i := range g.Members {
-		member := &g.Members[i]
+	for i := range p.Members {
+		member := &p.Members[i]
 		count := member.Pods()
-		if g.Mode == jobsetapi.GangModeReplicatedGang {
+		if p.Mode == jobsetapi.GangModeReplicatedGang {
 			count = member.PodsPerJob
 		}
 		podSets = append(podSets, stageplan.PodSet{Name: member.ReplicatedJob, Count: count, Requests: member.Requests})

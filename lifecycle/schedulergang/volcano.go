@@ -26,10 +26,10 @@ type Volcano struct {
 func (Volcano) Kinds() []Kind { return mutableKind(volcanoVersion) }
 
 // Objects returns a PodGroup for each gang. That of several ReplicatedJobs also says how many pods of each it takes.
-func (v Volcano) Objects(shape *Shape, stage int) []Object {
+func (v Volcano) Objects(gangSet *GangSet, stage int) []Object {
 	var objects []Object
-	for _, gang := range shape.gangsOf(stage) {
-		object := shape.newPodGroup(volcanoVersion, gang.Group, gang.name)
+	for _, gang := range gangSet.gangsOf(stage) {
+		object := gangSet.newPodGroup(volcanoVersion, gang.PodGroupTemplate, gang.name)
 		tasks := map[string]any{}
 		if len(gang.Members) > 1 {
 			for m := range gang.Members {
@@ -49,10 +49,10 @@ func (v Volcano) Objects(shape *Shape, stage int) []Object {
 }
 
 // priorityClass is the one that all pods of the group name, or "": then Volcano goes by what each of them has.
-func (g *Group) priorityClass() string {
-	first := g.Members[0].Template.Spec.PriorityClassName
-	for m := range g.Members {
-		if g.Members[m].Template.Spec.PriorityClassName != first {
+func (p *PodGroupTemplate) priorityClass() string {
+	first := p.Members[0].Template.Spec.PriorityClassName
+	for m := range p.Members {
+		if p.Members[m].Template.Spec.PriorityClassName != first {
 			return ""
 		}
 	}
@@ -60,25 +60,25 @@ func (g *Group) priorityClass() string {
 }
 
 // Pods returns the annotations with the names of the PodGroup and of the task.
-func (v Volcano) Pods(shape *Shape, replicatedJob string, job int32) PodFields {
-	group, member := shape.find(replicatedJob, job)
-	if group == nil {
+func (v Volcano) Pods(gangSet *GangSet, replicatedJob string, job int32) PodFields {
+	podGroupTemplate, member := gangSet.find(replicatedJob, job)
+	if podGroupTemplate == nil {
 		return PodFields{}
 	}
 	fields := PodFields{
-		Annotations:   map[string]string{volcanoAnnotation: shape.gangName(group, member, job)},
+		Annotations:   map[string]string{volcanoAnnotation: gangSet.gangName(podGroupTemplate, member, job)},
 		SchedulerName: cmp.Or(v.SchedulerName, apis.VolcanoScheduler),
 	}
-	if len(group.Members) > 1 {
+	if len(podGroupTemplate.Members) > 1 {
 		fields.Annotations[volcanoTaskAnnotation] = replicatedJob
 	}
 	return fields
 }
 
-// Named returns the PodGroup that the template names.
-func (Volcano) Named(template *corev1.PodTemplateSpec) string {
+// UserGangName returns the PodGroup that the template names.
+func (Volcano) UserGangName(template *corev1.PodTemplateSpec) string {
 	return template.Annotations[volcanoAnnotation]
 }
 
-// Refuse refuses nothing.
-func (Volcano) Refuse(*Shape, *Group) string { return "" }
+// Unsupported refuses nothing.
+func (Volcano) Unsupported(*GangSet, *PodGroupTemplate) string { return "" }

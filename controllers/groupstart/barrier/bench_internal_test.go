@@ -29,18 +29,18 @@ func BenchmarkRelease(b *testing.B) {
 			var bytes uint64
 			for b.Loop() {
 				b.StopTimer()
-				board := NewBoard(2 * waiters)
-				listener, stop := listen(b, board)
+				noticeStore := NewNoticeStore(2 * waiters)
+				listener, stop := listen(b, noticeStore)
 				group := types.NamespacedName{Namespace: "ml", Name: "js"}
-				board.Post(group, Notice{Token: "secret"})
+				noticeStore.Post(group, Notice{Token: "secret"})
 				before := memory()
 				connections := ask(b, listener, group, waiters)
-				for board.Waiting() != waiters {
+				for noticeStore.Waiting() != waiters {
 					time.Sleep(time.Millisecond)
 				}
 				bytes += memory() - before
 				b.StartTimer()
-				board.Post(group, Notice{Token: "secret", Released: []string{"a.1"}})
+				noticeStore.Post(group, Notice{Token: "secret", Released: []string{"a.1"}})
 				readAll(b, connections)
 				b.StopTimer()
 				stop()
@@ -73,9 +73,9 @@ func (p *pipes) Close() error {
 
 func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipes"} }
 
-func listen(b *testing.B, board *Board) (listener *pipes, stop func()) {
+func listen(b *testing.B, noticeStore *NoticeStore) (listener *pipes, stop func()) {
 	b.Helper()
-	server, err := NewServer(ServerConfig{Board: board, Counter: nobody{}})
+	server, err := NewServer(ServerConfig{NoticeStore: noticeStore, Counter: nobody{}})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -37,8 +37,8 @@ type Counter interface {
 
 // A ServerConfig configures a Server.
 type ServerConfig struct {
-	// Board has the notices.
-	Board *Board
+	// NoticeStore has the notices.
+	NoticeStore *NoticeStore
 	// Counter is asked when a request times out.
 	Counter Counter
 	// BindAddress is HOST:PORT or :PORT.
@@ -54,7 +54,7 @@ type Server struct {
 
 // NewServer returns a Server. It listens when it is started.
 func NewServer(config ServerConfig) (*Server, error) {
-	if config.Board == nil || config.Counter == nil {
+	if config.NoticeStore == nil || config.Counter == nil {
 		return nil, errors.New("barrier.ServerConfig: Board and Counter are required")
 	}
 	s := &Server{config: config, mux: http.NewServeMux(), counts: newCounts(config.Counter)}
@@ -89,7 +89,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 		}
 	})
 	defer stop()
-	if err := server.Serve(netutil.LimitListener(listener, s.config.Board.room+idlers)); !errors.Is(err, http.ErrServerClosed) {
+	if err := server.Serve(netutil.LimitListener(listener, s.config.NoticeStore.room+idlers)); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve waiting pods on %s: %w", listener.Addr(), err)
 	}
 	return nil
@@ -109,7 +109,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 	group := types.NamespacedName{Namespace: r.PathValue("namespace"), Name: r.PathValue("jobset")}
 	uri := r.URL.RequestURI()
-	notice, _, known := s.config.Board.read(group)
+	notice, _, known := s.config.NoticeStore.read(group)
 	// A missing group takes as long as a group with another token, and gets the same message.
 	mac, _ := strings.CutPrefix(r.Header.Get("Authorization"), scheme)
 	if !isSigned(mac, signQuestion(cmp.Or(notice.Token, "none"), uri)) || !known {
@@ -122,7 +122,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "signal must be given, and wait must be a duration such as 30s", http.StatusBadRequest)
 		return
 	}
-	leave, err := s.config.Board.enter(group.Namespace)
+	leave, err := s.config.NoticeStore.enter(group.Namespace)
 	if err != nil {
 		w.Header().Set("Retry-After", retryAfterSeconds)
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
@@ -154,7 +154,7 @@ func (s *Server) await(ctx context.Context, group types.NamespacedName, signal s
 	timer := time.NewTimer(max(wait, 0))
 	defer timer.Stop()
 	for {
-		notice, changed, ok := s.config.Board.read(group)
+		notice, changed, ok := s.config.NoticeStore.read(group)
 		if ok && notice.Releases(signal) {
 			return Answer{Released: true}, nil
 		}

@@ -37,9 +37,9 @@ func (c tally) Count(context.Context, types.NamespacedName) (started, pods int, 
 }
 
 // serve runs a Server until the test ends, and returns its address and a function that stops it earlier.
-func serve(t *testing.T, board *barrier.Board, counter barrier.Counter, address string) (where string, stop func()) {
+func serve(t *testing.T, noticeStore *barrier.NoticeStore, counter barrier.Counter, address string) (where string, stop func()) {
 	t.Helper()
-	server, err := barrier.NewServer(barrier.ServerConfig{Board: board, Counter: counter})
+	server, err := barrier.NewServer(barrier.ServerConfig{NoticeStore: noticeStore, Counter: counter})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,40 +75,40 @@ func wait(t *testing.T, notice barrier.Notice, timeout time.Duration) <-chan err
 }
 
 // expectWaiting waits until the given number of pods waits.
-func expectWaiting(t *testing.T, board *barrier.Board, want int) {
+func expectWaiting(t *testing.T, noticeStore *barrier.NoticeStore, want int) {
 	t.Helper()
-	for deadline := time.Now().Add(long); board.Waiting() != want; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(long); noticeStore.Waiting() != want; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d pods wait, want %d", board.Waiting(), want)
+			t.Fatalf("%d pods wait, want %d", noticeStore.Waiting(), want)
 		}
 	}
 }
 
 // TestServerReleases: a waiting pod is answered when the notice changes, even if its file does not.
 func TestServerReleases(t *testing.T) {
-	board := barrier.NewBoard(10)
-	address, _ := serve(t, board, tally{}, "127.0.0.1:0")
-	board.Post(group, noticeAt(address))
+	noticeStore := barrier.NewNoticeStore(10)
+	address, _ := serve(t, noticeStore, tally{}, "127.0.0.1:0")
+	noticeStore.Post(group, noticeAt(address))
 	done := wait(t, noticeAt(address), long)
-	expectWaiting(t, board, 1)
-	board.Post(group, noticeAt(address, "b.1"))
-	board.Post(group, noticeAt(address, "a.1", "b.1"))
+	expectWaiting(t, noticeStore, 1)
+	noticeStore.Post(group, noticeAt(address, "b.1"))
+	noticeStore.Post(group, noticeAt(address, "a.1", "b.1"))
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	expectWaiting(t, board, 0)
+	expectWaiting(t, noticeStore, 0)
 }
 
 // TestServerComesBack: a pod keeps asking while no server answers.
 func TestServerComesBack(t *testing.T) {
-	board := barrier.NewBoard(10)
-	address, stop := serve(t, board, tally{}, "127.0.0.1:0")
-	board.Post(group, noticeAt(address))
+	noticeStore := barrier.NewNoticeStore(10)
+	address, stop := serve(t, noticeStore, tally{}, "127.0.0.1:0")
+	noticeStore.Post(group, noticeAt(address))
 	done := wait(t, noticeAt(address), long)
-	expectWaiting(t, board, 1)
+	expectWaiting(t, noticeStore, 1)
 	stop()
-	expectWaiting(t, board, 0)
-	other := barrier.NewBoard(10)
+	expectWaiting(t, noticeStore, 0)
+	other := barrier.NewNoticeStore(10)
 	for {
 		// The first one may still hold the address.
 		listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
@@ -128,9 +128,9 @@ func TestServerComesBack(t *testing.T) {
 
 // TestServerCounts: a pod whose request has timed out gets the number of started pods.
 func TestServerCounts(t *testing.T) {
-	board := barrier.NewBoard(10)
-	address, _ := serve(t, board, tally{started: 2, pods: 3}, "127.0.0.1:0")
-	board.Post(group, noticeAt(address, "other.1"))
+	noticeStore := barrier.NewNoticeStore(10)
+	address, _ := serve(t, noticeStore, tally{started: 2, pods: 3}, "127.0.0.1:0")
+	noticeStore.Post(group, noticeAt(address, "other.1"))
 	err := <-wait(t, noticeAt(address), short)
 	timeout, ok := errors.AsType[*barrier.TimeoutError](err)
 	if !ok || timeout.Started != 2 || timeout.Pods != 3 || err.Error() != "gave up after 100ms: 2 of 3 pods of the group had started" {
@@ -174,10 +174,10 @@ func TestServerRefuses(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			board := barrier.NewBoard(c.room)
-			address, _ := serve(t, board, tally{err: c.err}, "127.0.0.1:0")
+			noticeStore := barrier.NewNoticeStore(c.room)
+			address, _ := serve(t, noticeStore, tally{err: c.err}, "127.0.0.1:0")
 			for key, notice := range c.posted {
-				board.Post(key, notice)
+				noticeStore.Post(key, notice)
 			}
 			err := <-wait(t, noticeAt(address), short)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -189,9 +189,9 @@ func TestServerRefuses(t *testing.T) {
 
 // TestNoTokenIsNone: the Server answers no question about a group without a token, whatever token the question uses.
 func TestNoTokenIsNone(t *testing.T) {
-	board := barrier.NewBoard(10)
-	address, _ := serve(t, board, tally{}, "127.0.0.1:0")
-	board.Post(group, barrier.Notice{Released: []string{"a.1"}})
+	noticeStore := barrier.NewNoticeStore(10)
+	address, _ := serve(t, noticeStore, tally{}, "127.0.0.1:0")
+	noticeStore.Post(group, barrier.Notice{Released: []string{"a.1"}})
 	guess := noticeAt(address)
 	guess.Token = "none"
 	if err := <-wait(t, guess, short); err == nil || !strings.Contains(err.Error(), "says 403") {
@@ -222,22 +222,22 @@ func TestNobodyElseReleases(t *testing.T) {
 
 // TestRoomOfANamespace: one namespace cannot take all the places to wait.
 func TestRoomOfANamespace(t *testing.T) {
-	board := barrier.NewBoard(2)
-	address, _ := serve(t, board, tally{pods: 3}, "127.0.0.1:0")
+	noticeStore := barrier.NewNoticeStore(2)
+	address, _ := serve(t, noticeStore, tally{pods: 3}, "127.0.0.1:0")
 	other := types.NamespacedName{Namespace: "other", Name: "js"}
 	elsewhere := noticeAt(address)
 	elsewhere.Endpoint = "http://" + address + barrier.Path(other)
-	board.Post(group, noticeAt(address))
-	board.Post(other, elsewhere)
+	noticeStore.Post(group, noticeAt(address))
+	noticeStore.Post(other, elsewhere)
 	first := wait(t, noticeAt(address), long)
-	expectWaiting(t, board, 1)
+	expectWaiting(t, noticeStore, 1)
 	if err := <-wait(t, noticeAt(address), short); err == nil || !strings.Contains(err.Error(), "too many pods") {
 		t.Errorf("a second pod of the namespace: %v", err)
 	}
 	second := wait(t, elsewhere, long)
-	expectWaiting(t, board, 2)
-	board.Post(group, noticeAt(address, "a.1"))
-	board.Post(other, barrier.Notice{Token: "secret", Released: []string{"a.1"}})
+	expectWaiting(t, noticeStore, 2)
+	noticeStore.Post(group, noticeAt(address, "a.1"))
+	noticeStore.Post(other, barrier.Notice{Token: "secret", Released: []string{"a.1"}})
 	if err := errors.Join(<-first, <-second); err != nil {
 		t.Error(err)
 	}
@@ -245,8 +245,8 @@ func TestRoomOfANamespace(t *testing.T) {
 
 // TestAsking: an invalid request is refused, with the reason.
 func TestAsking(t *testing.T) {
-	board := barrier.NewBoard(10)
-	address, _ := serve(t, board, tally{}, "127.0.0.1:0")
+	noticeStore := barrier.NewNoticeStore(10)
+	address, _ := serve(t, noticeStore, tally{}, "127.0.0.1:0")
 	for name, c := range map[string]struct {
 		method, path string
 		want         int
@@ -273,17 +273,17 @@ func TestAsking(t *testing.T) {
 
 // TestWatch: the Board has the content of the ConfigMaps of groups, and wakes requests that wait for a recreated ConfigMap.
 func TestWatch(t *testing.T) {
-	board := barrier.NewBoard(10)
-	address, _ := serve(t, board, tally{pods: 3}, "127.0.0.1:0")
+	noticeStore := barrier.NewNoticeStore(10)
+	address, _ := serve(t, noticeStore, tally{pods: 3}, "127.0.0.1:0")
 	configMap := func(name string, notice barrier.Notice) *corev1.ConfigMap {
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: name}, Data: notice.Data()}
 	}
-	handler := board.Watch()
+	handler := noticeStore.Watch()
 	handler.OnAdd(configMap("js", noticeAt(address, "a.1")), true)
 	first := configMap("js-group-scheduling", noticeAt(address))
 	handler.OnAdd(first, true)
 	done := wait(t, noticeAt(address), long)
-	expectWaiting(t, board, 1)
+	expectWaiting(t, noticeStore, 1)
 	handler.OnUpdate(first, configMap("js-group-scheduling", noticeAt(address, "a.1")))
 	if err := <-done; err != nil {
 		t.Error(err)
@@ -297,8 +297,8 @@ func TestWatch(t *testing.T) {
 // TestUnfinishedQuestions: a client that announces more than it sends holds no connection: connections are scarce, and this requires no
 // token.
 func TestUnfinishedQuestions(t *testing.T) {
-	board := barrier.NewBoard(10)
-	address, _ := serve(t, board, tally{}, "127.0.0.1:0")
+	noticeStore := barrier.NewNoticeStore(10)
+	address, _ := serve(t, noticeStore, tally{}, "127.0.0.1:0")
 	for name, question := range map[string]string{
 		"a body that does not come":    "GET " + barrier.Path(group) + "?signal=a.1 HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n",
 		"a body without an end":        "GET " + barrier.Path(group) + "?signal=a.1 HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n",

@@ -39,8 +39,8 @@ type Waiter struct {
 	Signal string
 	// Timeout is how long the pod waits.
 	Timeout time.Duration
-	// Told is called with the error that keeps the pod from asking the manager, each time that the error changes. It may be nil.
-	Told func(error)
+	// OnError is called with the error that keeps the pod from asking the manager, each time that the error changes. It may be nil.
+	OnError func(error)
 }
 
 // A TimeoutError reports that the other pods have not started in time.
@@ -159,9 +159,9 @@ func (w *Waiter) keepAsking(ctx context.Context, released chan<- struct{}) {
 		case ctx.Err() != nil:
 			return
 		}
-		if w.Told != nil && err.Error() != said {
+		if w.OnError != nil && err.Error() != said {
 			said = err.Error()
-			w.Told(err)
+			w.OnError(err)
 		}
 		select {
 		case <-ctx.Done():

@@ -82,7 +82,7 @@ func TestWaitIsInterrupted(t *testing.T) {
 func TestWaitTells(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []string
-		waiter := &barrier.Waiter{Dir: t.TempDir(), Signal: "a.1", Timeout: time.Hour, Told: func(err error) { told = append(told, err.Error()) }}
+		waiter := &barrier.Waiter{Dir: t.TempDir(), Signal: "a.1", Timeout: time.Hour, OnError: func(err error) { told = append(told, err.Error()) }}
 		if err := waiter.Wait(t.Context()); err == nil {
 			t.Error("released by nobody")
 		}

@@ -15,8 +15,8 @@ import (
 	"github.com/tranche-dev/tranche/controllers/conditions"
 )
 
-// Of returns a merge patch that the API server rejects if another object has taken the name, such as the Job of a later restart attempt.
-func Of(before client.Object) client.Patch { return Locked(before, "") }
+// IfSameUID returns a merge patch that the API server rejects if another object has taken the name, such as the Job of a later restart attempt.
+func IfSameUID(before client.Object) client.Patch { return Locked(before, "") }
 
 // Locked returns a merge patch that is also rejected if another client has written to the object since it had the version.
 func Locked(before client.Object, resourceVersion string) client.Patch {
@@ -76,15 +76,15 @@ func ApplyStatus(ctx context.Context, c client.Client, workload *kueue.Workload,
 	return &written, nil
 }
 
-// Unpin removes Kueue's finalizer from a quota Workload, if it has it. It does nothing if the Workload has disappeared.
-func Unpin(ctx context.Context, c client.Client, workload *kueue.Workload) error {
+// RemoveFinalizer removes Kueue's finalizer from a quota Workload, if it has it. It does nothing if the Workload has disappeared.
+func RemoveFinalizer(ctx context.Context, c client.Client, workload *kueue.Workload) error {
 	isPin := func(finalizer string) bool { return finalizer == kueue.ResourceInUseFinalizerName }
 	if !slices.ContainsFunc(workload.Finalizers, isPin) {
 		return nil
 	}
 	after := workload.DeepCopy()
 	after.Finalizers = slices.DeleteFunc(after.Finalizers, isPin)
-	if err := c.Patch(ctx, after, Of(workload)); client.IgnoreNotFound(err) != nil {
+	if err := c.Patch(ctx, after, IfSameUID(workload)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("remove finalizer of quota Workload %s: %w", client.ObjectKeyFromObject(workload), err)
 	}
 	return nil

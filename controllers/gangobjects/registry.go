@@ -34,19 +34,19 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// Keepers has a Keeper for each scheduler that may place gangs. The zero Keepers places none.
-type Keepers struct {
+// Registry has a Keeper for each scheduler that may place gangs. The zero Registry places none.
+type Registry struct {
 	config configapi.Gang
-	all    []*Keeper
+	all    []*Backend
 }
 
 // New asks the API server once which objects it serves. A scheduler without them gets a Keeper that is not Served.
-func New(config Config) (*Keepers, error) {
+func New(config Config) (*Registry, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
 	g := config.Gang
-	k := &Keepers{config: *g}
+	r := &Registry{config: *g}
 	for _, scheduler := range []struct {
 		name configapi.GangProvider
 		// providers implement different versions of one API. The newest is the first.
@@ -62,20 +62,20 @@ func New(config Config) (*Keepers, error) {
 		}}},
 		{configapi.GangProviderKAI, []shapes.Provider{shapes.KAI{SchedulerName: g.KAI.SchedulerName, Queue: g.KAI.Queue}}},
 	} {
-		keeper := &Keeper{name: scheduler.name, reader: config.Reader}
-		for _, keeper.provider = range scheduler.providers {
+		backend := &Backend{name: scheduler.name, reader: config.Reader}
+		for _, backend.provider = range scheduler.providers {
 			var err error
-			if keeper.served, err = serves(config.Resources, keeper.provider.Kinds()); err != nil {
+			if backend.served, err = serves(config.Resources, backend.provider.Kinds()); err != nil {
 				return nil, err
 			}
-			if keeper.served {
-				keeper.kinds = keeper.provider.Kinds()
+			if backend.served {
+				backend.kinds = backend.provider.Kinds()
 				break
 			}
 		}
-		k.all = append(k.all, keeper)
+		r.all = append(r.all, backend)
 	}
-	return k, nil
+	return r, nil
 }
 
 func serves(resources apiwatch.Lister, kinds []shapes.Kind) (bool, error) {
@@ -95,11 +95,11 @@ func serves(resources apiwatch.Lister, kinds []shapes.Kind) (bool, error) {
 }
 
 // Kinds returns an empty object of each kind of gang object, to be watched.
-func (k *Keepers) Kinds() []*unstructured.Unstructured {
+func (r *Registry) Kinds() []*unstructured.Unstructured {
 	var kinds []*unstructured.Unstructured
-	if k != nil {
-		for _, keeper := range k.all {
-			for _, kind := range keeper.kinds {
+	if r != nil {
+		for _, backend := range r.all {
+			for _, kind := range backend.kinds {
 				kinds = append(kinds, empty(kind.TypeMeta))
 			}
 		}
@@ -108,41 +108,41 @@ func (k *Keepers) Kinds() []*unstructured.Unstructured {
 }
 
 // Default returns the Keeper of the scheduler that the configuration names, or nil if it names none.
-func (k *Keepers) Default() *Keeper {
-	if k == nil {
+func (r *Registry) Default() *Backend {
+	if r == nil {
 		return nil
 	}
-	keeper, _ := k.Of(string(k.config.Provider))
-	return keeper
+	backend, _ := r.Of(string(r.config.Provider))
+	return backend
 }
 
 // Of returns the Keeper of a scheduler, nil for None. It is an error if there is no such scheduler.
-func (k *Keepers) Of(name string) (*Keeper, error) {
+func (r *Registry) Of(name string) (*Backend, error) {
 	names := []string{string(configapi.GangProviderNone)}
 	if name == names[0] {
 		return nil, nil //nolint:nilnil // the nil Keeper keeps none
 	}
-	for _, keeper := range k.all {
-		if keeper.Name() == name {
-			return keeper, nil
+	for _, backend := range r.all {
+		if backend.Name() == name {
+			return backend, nil
 		}
-		names = append(names, keeper.Name())
+		names = append(names, backend.Name())
 	}
 	return nil, fmt.Errorf("%q must be one of %s", name, strings.Join(names, ", "))
 }
 
 // Patience returns how long pods may be without a node before the manager reports why.
-func (k *Keepers) Patience() time.Duration {
-	if k == nil || k.config.DiagnoseAfter == nil {
+func (r *Registry) Patience() time.Duration {
+	if r == nil || r.config.DiagnoseAfter == nil {
 		return 0
 	}
-	return k.config.DiagnoseAfter.Duration
+	return r.config.DiagnoseAfter.Duration
 }
 
 // SchedulerName returns the schedulerName of pods that a Keeper's scheduler places, or "" if they keep their own.
-func (k *Keepers) SchedulerName(keeper *Keeper) string {
-	if keeper == nil {
+func (r *Registry) SchedulerName(backend *Backend) string {
+	if backend == nil {
 		return ""
 	}
-	return k.config.SchedulerName(keeper.name)
+	return r.config.SchedulerName(backend.name)
 }

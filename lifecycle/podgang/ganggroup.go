@@ -40,7 +40,7 @@ func (g *Gang) readGroup(problems *Problems) {
 	case len(names) > 0 && !slices.Contains(names, g.Full()):
 		addf(problems, "%s does not name the gang %q itself: add it", where, g.Full())
 	case len(names) > 1:
-		g.Together = names
+		g.GangGroup = names
 	}
 }
 
@@ -50,33 +50,35 @@ func isName(text string) bool {
 	return text != "" && len(text) <= longest && strings.Trim(text, "-_.") == text && !strings.ContainsFunc(text, func(c rune) bool { return !isLabelRune(c) })
 }
 
-// Others returns the gangs that start together with this one, without itself.
-func (g *Gang) Others() []Ref {
-	var others []Ref
-	for _, full := range g.Together {
+// Peers returns the gangs that start together with this one, without itself.
+func (g *Gang) Peers() []Ref {
+	var peers []Ref
+	for _, full := range g.GangGroup {
 		if namespace, name, _ := strings.Cut(full, "/"); full != g.Full() {
-			others = append(others, Ref{g.Kind, namespace, name})
+			peers = append(peers, Ref{g.Kind, namespace, name})
 		}
 	}
-	return others
+	return peers
 }
 
-// gathers reports whether the gang gathers its quota. A gang of a GangGroup does not: each could keep what the other gathers, and no order of
+// admitsInParts reports whether the gang gathers its quota. A gang of a GangGroup does not: each could keep what the other gathers, and no order of
 // gangs would be safe.
-func (g *Gang) gathers() bool { return g.NonStrict && len(g.Together) == 0 }
+func (g *Gang) admitsInParts() bool { return g.NonStrict && len(g.GangGroup) == 0 }
 
-// togetherID is equal for all gangs that name the same gangs, and differs for all others.
-func (g *Gang) togetherID() string { return digest(append([]string{string(g.Kind)}, g.Together...)...) }
+// gangGroupID is equal for all gangs that name the same gangs, and differs for all others.
+func (g *Gang) gangGroupID() string {
+	return digest(append([]string{string(g.Kind)}, g.GangGroup...)...)
+}
 
-// An Other is a peer: the relevant state of another gang of the same GangGroup.
-type Other struct {
+// A Peer is a peer: the relevant state of another gang of the same GangGroup.
+type Peer struct {
 	Ref
 	// Exists is true if there is a PodGroup or a pod of it, and IsWhole if all pods that start together exist.
 	Exists, IsWhole bool
 	// Problem is the problem of the gang, or empty.
 	Problem string
-	// Together are the gangs that it names itself.
-	Together []string
+	// GangGroup are the gangs that it names itself.
+	GangGroup []string
 	// IsAdmitted is true if all quota that it needs to start is admitted, or if it has started.
 	IsAdmitted bool
 	// HasStarted is true if it is independent: it is no longer admitted together with others.
@@ -94,69 +96,69 @@ type Other struct {
 //
 // A gang of another namespace counts only if it names the same gangs: otherwise a tenant could learn which gangs run there. The quota Workload of this
 // gang names the others that have started, which is relied on if neither pods nor quota Workloads of those are left.
-func (t *turn) markPast() {
-	if len(t.core) == 0 {
+func (t *stepBuilder) markPast() {
+	if len(t.initial) == 0 {
 		return
 	}
 	var recorded []string
-	for _, w := range t.core {
+	for _, w := range t.initial {
 		recorded = append(recorded, strings.Split(w.Annotations[apis.StartedTogetherAnnotation], ",")...)
 	}
-	t.Others = slices.Clone(t.Others)
-	for _, ref := range t.Gang.Others() {
+	t.Peers = slices.Clone(t.Peers)
+	for _, ref := range t.Gang.Peers() {
 		isRecorded := slices.Contains(recorded, ref.Full())
-		i := slices.IndexFunc(t.Others, func(o Other) bool { return o.Ref == ref })
+		i := slices.IndexFunc(t.Peers, func(p Peer) bool { return p.Ref == ref })
 		switch {
 		case i < 0 && !isRecorded:
 			continue
 		case i < 0:
-			i = len(t.Others)
-			t.Others = append(t.Others, Other{Ref: ref})
+			i = len(t.Peers)
+			t.Peers = append(t.Peers, Peer{Ref: ref})
 		}
-		o := &t.Others[i]
-		isAgreed := o.Namespace == t.Gang.Namespace || slices.Equal(o.Together, t.Gang.Together)
+		p := &t.Peers[i]
+		isAgreed := p.Namespace == t.Gang.Namespace || slices.Equal(p.GangGroup, t.Gang.GangGroup)
 		switch {
-		case (o.HasStarted || o.HasEnded) && isAgreed:
-			o.isPast = true
-		case isRecorded && !o.IsWhole:
-			o.isPast, o.IsAdmitted = true, true
+		case (p.HasStarted || p.HasEnded) && isAgreed:
+			p.isPast = true
+		case isRecorded && !p.IsWhole:
+			p.isPast, p.IsAdmitted = true, true
 		}
 	}
 }
 
 // past names the others that have started since this gang asked for quota.
-func (t *turn) past() string {
+func (t *stepBuilder) past() string {
 	var names []string
-	for i := range t.Others {
-		if t.Others[i].isPast {
-			names = append(names, t.Others[i].Full())
+	for i := range t.Peers {
+		if t.Peers[i].isPast {
+			names = append(names, t.Peers[i].Full())
 		}
 	}
 	slices.Sort(names)
 	return strings.Join(names, ",")
 }
 
-// dissent returns which peer prevents the gangs from asking for quota together, or "" if none does. All of them have to name the same gangs, so
+// peerConflict returns which peer prevents the gangs from asking for quota together, or "" if none does. All of them have to name the same gangs, so
 // that no gang depends on one that has not agreed. Until a gang of another namespace names this one, its owner has agreed to nothing, and the
 // message does not reveal whether the gang exists.
-func (g *Gang) dissent(others []Other) string {
-	for _, ref := range g.Others() {
-		i := slices.IndexFunc(others, func(o Other) bool { return o.Ref == ref })
-		if i >= 0 && others[i].isPast {
+func (g *Gang) peerConflict(peers []Peer) string {
+	for _, ref := range g.Peers() {
+		i := slices.IndexFunc(peers, func(p Peer) bool { return p.Ref == ref })
+		if i >= 0 && peers[i].isPast {
 			continue
 		}
-		hasAgreed := i >= 0 && others[i].Exists && slices.Equal(others[i].Together, g.Together)
+		hasAgreed := i >= 0 && peers[i].Exists && slices.Equal(peers[i].GangGroup, g.GangGroup)
 		switch {
 		case !hasAgreed && ref.Namespace != g.Namespace:
 			return fmt.Sprintf("the gang starts together with gang %q of another namespace, which does not exist there or does not name the same gangs: "+
 				"make annotation groups equal on all of them, or take it out", ref.Full())
-		case i < 0 || !others[i].Exists:
+		case i < 0 || !peers[i].Exists:
 			return fmt.Sprintf("the gang starts together with gang %q, which does not exist: create it, or take it out of annotation groups", ref.Full())
-		case !slices.Equal(others[i].Together, g.Together):
+		case !slices.Equal(peers[i].GangGroup, g.GangGroup):
 			return fmt.Sprintf("the gang starts together with gang %q, which does not name the same gangs: make annotation groups equal", ref.Full())
-		case others[i].Problem != "":
+		case peers[i].Problem != "":
 			return fmt.Sprintf("the gang starts together with gang %q, with which something is wrong", ref.Full())
-		case !others[i].IsWhole:
+		case !peers[i].IsWhole:
 			return fmt.Sprintf("the gang starts together with gang %q, not all of whose pods are there", ref.Full())
 		}
 	}
@@ -164,10 +166,10 @@ func (g *Gang) dissent(others []Other) string {
 }
 
 // unstarted counts the gangs that are admitted together: this one, and the peers that have not started. A started gang is independent.
-func (g *Gang) unstarted(others []Other) int {
-	n := len(g.Together)
-	for _, ref := range g.Others() {
-		if slices.ContainsFunc(others, func(o Other) bool { return o.Ref == ref && (o.HasStarted || o.isPast) }) {
+func (g *Gang) unstarted(peers []Peer) int {
+	n := len(g.GangGroup)
+	for _, ref := range g.Peers() {
+		if slices.ContainsFunc(peers, func(p Peer) bool { return p.Ref == ref && (p.HasStarted || p.isPast) }) {
 			n--
 		}
 	}
@@ -175,26 +177,26 @@ func (g *Gang) unstarted(others []Other) int {
 }
 
 // missing names a peer that is not admitted, or is empty.
-func (g *Gang) missing(others []Other) string {
-	for _, ref := range g.Others() {
-		if !slices.ContainsFunc(others, func(o Other) bool { return o.Ref == ref && o.IsAdmitted }) {
+func (g *Gang) missing(peers []Peer) string {
+	for _, ref := range g.Peers() {
+		if !slices.ContainsFunc(peers, func(p Peer) bool { return p.Ref == ref && p.IsAdmitted }) {
 			return ref.Full()
 		}
 	}
 	return ""
 }
 
-// OtherOf returns the state of a gang that its peers need.
-func OtherOf(s *Seen) Other {
-	t := newTurn(s)
-	o := Other{
-		Ref: s.Gang.Ref, Exists: s.Gang.Object != nil || len(s.Gang.All()) > 0, Problem: s.Problems.String(), Together: s.Gang.Together,
+// PeerOf returns the state of a gang that its peers need.
+func PeerOf(s *Snapshot) Peer {
+	t := newStepBuilder(s)
+	p := Peer{
+		Ref: s.Gang.Ref, Exists: s.Gang.Object != nil || len(s.Gang.All()) > 0, Problem: s.Problems.String(), GangGroup: s.Gang.GangGroup,
 		IsWhole: len(t.waiting) >= int(s.Gang.Min-t.active-t.succeeded) || t.reserves() || t.isStarted(),
 	}
-	isStarted := slices.ContainsFunc(slices.Concat(t.core, t.over), func(w *kueue.Workload) bool { return hasStarted(w) || round(w) > 0 })
-	o.HasStarted = t.isPast()
-	o.HasEnded = len(t.core) == 0 && (len(t.over) > 0 || t.endOfPods() != "") && t.isAlone()
-	isAdmitted := len(t.core) > 0 && t.allAdmitted()
-	o.IsAdmitted = isStarted || isAdmitted
-	return o
+	isStarted := slices.ContainsFunc(slices.Concat(t.initial, t.finishedInitial), func(w *kueue.Workload) bool { return hasStarted(w) || round(w) > 0 })
+	p.HasStarted = t.startedOnce()
+	p.HasEnded = len(t.initial) == 0 && (len(t.finishedInitial) > 0 || t.endOfPods() != "") && t.isAlone()
+	isAdmitted := len(t.initial) > 0 && t.allAdmitted()
+	p.IsAdmitted = isStarted || isAdmitted
+	return p
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/tranche-dev/tranche/lifecycle/podgang"
 )
 
-// memory is what this process remembers of a gang, so that it reports each change once. No decision depends on it.
-type memory struct {
+// gangMemo is what this process remembers of a gang, so that it reports each change once. No decision depends on it.
+type gangMemo struct {
 	// said is the last report, and heard are the pods that got it.
 	said  podgang.Message
 	heard map[types.UID]struct{}
@@ -34,28 +34,30 @@ type memory struct {
 }
 
 // remember runs f on the memory of a gang.
-func (r *Reconciler) remember(ref podgang.Ref, f func(*memory)) {
+func (r *Reconciler) remember(ref podgang.Ref, f func(*gangMemo)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	m := r.memory[ref]
-	if m == nil {
-		m = &memory{}
-		r.memory[ref] = m
+	g := r.gangMemo[ref]
+	if g == nil {
+		g = &gangMemo{}
+		r.gangMemo[ref] = g
 	}
-	f(m)
+	f(g)
 }
 
 // forget deletes the memory of a gang that no longer exists.
 func (r *Reconciler) forget(ref podgang.Ref) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.memory, ref)
+	delete(r.gangMemo, ref)
 }
 
-func isGone(s *seen) bool { return s.object == nil && len(s.Gang.All()) == 0 && len(s.Workloads) == 0 }
+func isGone(s *snapshot) bool {
+	return s.object == nil && len(s.Gang.All()) == 0 && len(s.Workloads) == 0
+}
 
 // subject returns the object of Events about a gang: its PodGroup, or else its first pod, or otherwise.
-func (r *Reconciler) subject(s *seen, otherwise runtime.Object) runtime.Object {
+func (r *Reconciler) subject(s *snapshot, otherwise runtime.Object) runtime.Object {
 	switch {
 	case s.object != nil:
 		return s.object
@@ -65,28 +67,28 @@ func (r *Reconciler) subject(s *seen, otherwise runtime.Object) runtime.Object {
 	return otherwise
 }
 
-// tell writes the state of a gang to its PodGroup, and emits Events on the PodGroup and its pods, each time the state changes. Of many pods
+// report writes the state of a gang to its PodGroup, and emits Events on the PodGroup and its pods, each time the state changes. Of many pods
 // only the first get an Event.
-func (r *Reconciler) tell(ctx context.Context, s *seen, step *podgang.Step) error {
+func (r *Reconciler) report(ctx context.Context, s *snapshot, step *podgang.Step) error {
 	if isGone(s) {
 		return nil
 	}
-	news, isNews := step.Tell.Brief(), false
+	news, isNews := step.Message.Brief(), false
 	var deaf []*corev1.Pod
-	r.remember(s.Gang.Ref, func(m *memory) {
-		if isNews = m.said != news; isNews {
-			m.heard = nil
+	r.remember(s.Gang.Ref, func(g *gangMemo) {
+		if isNews = g.said != news; isNews {
+			g.heard = nil
 		}
-		deaf = m.deaf(s.Gang.All())
+		deaf = g.deaf(s.Gang.All())
 	})
 	isNoted := s.object == nil || s.object.GetAnnotations()[apis.GangMessageAnnotation] == news.Text
 	if isNoted && (news.Text == "" || !isNews && len(deaf) == 0) {
-		r.remember(s.Gang.Ref, func(m *memory) { m.said = news })
+		r.remember(s.Gang.Ref, func(g *gangMemo) { g.said = news })
 		return nil
 	}
 	if !r.told.TryAccept() {
 		// The current state is reported later.
-		step.Again = tellLater
+		step.RequeueAfter = tellLater
 		return nil
 	}
 	if !isNoted {
@@ -94,7 +96,7 @@ func (r *Reconciler) tell(ctx context.Context, s *seen, step *podgang.Step) erro
 			return err
 		}
 	}
-	event := events.GangNews(news.Reason, news.Topic, news.Text)
+	event := events.GangStatus(news.Reason, news.Topic, news.Text)
 	if news.IsWarning {
 		event = events.GangWarning(news.Reason, news.Topic, news.Text)
 	}
@@ -107,20 +109,20 @@ func (r *Reconciler) tell(ctx context.Context, s *seen, step *podgang.Step) erro
 			event.Emit(r.config.Recorder, pod)
 		}
 	}
-	r.remember(s.Gang.Ref, func(m *memory) {
-		if m.said = news; m.heard == nil {
-			m.heard = heard
+	r.remember(s.Gang.Ref, func(g *gangMemo) {
+		if g.said = news; g.heard == nil {
+			g.heard = heard
 		}
-		maps.Copy(m.heard, heard)
+		maps.Copy(g.heard, heard)
 	})
 	return nil
 }
 
 // deaf returns those of the first waiting pods that have not got the last report yet.
-func (m *memory) deaf(pods []*corev1.Pod) []*corev1.Pod {
+func (g *gangMemo) deaf(pods []*corev1.Pod) []*corev1.Pod {
 	var all []*corev1.Pod
 	for _, pod := range pods[:min(len(pods), toldPods)] {
-		if _, ok := m.heard[pod.UID]; !ok && podgang.IsGated(pod) && pod.DeletionTimestamp == nil {
+		if _, ok := g.heard[pod.UID]; !ok && podgang.IsGated(pod) && pod.DeletionTimestamp == nil {
 			all = append(all, pod)
 		}
 	}
@@ -128,7 +130,7 @@ func (m *memory) deaf(pods []*corev1.Pod) []*corev1.Pod {
 }
 
 // note writes the state of a gang to its PodGroup.
-func (r *Reconciler) note(ctx context.Context, s *seen, text string) error {
+func (r *Reconciler) note(ctx context.Context, s *snapshot, text string) error {
 	after := s.object.DeepCopy()
 	annotations := after.GetAnnotations()
 	if annotations == nil {
@@ -138,7 +140,7 @@ func (r *Reconciler) note(ctx context.Context, s *seen, text string) error {
 		delete(annotations, apis.GangMessageAnnotation)
 	}
 	after.SetAnnotations(annotations)
-	if err := r.client.Patch(ctx, after, patch.Of(s.object)); client.IgnoreNotFound(err) != nil {
+	if err := r.client.Patch(ctx, after, patch.IfSameUID(s.object)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("note on PodGroup %s how its gang stands: %w", s.Gang.Full(), err)
 	}
 	return nil
@@ -147,7 +149,7 @@ func (r *Reconciler) note(ctx context.Context, s *seen, text string) error {
 // watch registers a gang to be requeued when its peers change, whether they name it or not. It must be called before the peers are read.
 func (r *Reconciler) watch(ref podgang.Ref, others []podgang.Ref) {
 	var before []podgang.Ref
-	r.remember(ref, func(m *memory) { before, m.others = m.others, others })
+	r.remember(ref, func(g *gangMemo) { before, g.others = g.others, others })
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, other := range before {
@@ -163,11 +165,11 @@ func (r *Reconciler) watch(ref podgang.Ref, others []podgang.Ref) {
 	}
 }
 
-// tellOthers requeues the gangs that name this one, when something has changed that they depend on.
-func (r *Reconciler) tellOthers(s *seen) {
-	ref, o, isNews := s.Gang.Ref, podgang.OtherOf(&s.Seen), false
-	known := fmt.Sprint(o.Exists, o.IsWhole, o.IsAdmitted, o.HasStarted, o.HasEnded, o.Problem, o.Together)
-	r.remember(ref, func(m *memory) { isNews, m.known = m.known != known, known })
+// requeuePeers requeues the gangs that name this one, when something has changed that they depend on.
+func (r *Reconciler) requeuePeers(s *snapshot) {
+	ref, p, isNews := s.Gang.Ref, podgang.PeerOf(&s.Snapshot), false
+	known := fmt.Sprint(p.Exists, p.IsWhole, p.IsAdmitted, p.HasStarted, p.HasEnded, p.Problem, p.GangGroup)
+	r.remember(ref, func(g *gangMemo) { isNews, g.known = g.known != known, known })
 	if isGone(s) {
 		r.watch(ref, nil)
 		r.forget(ref)
@@ -182,7 +184,7 @@ func (r *Reconciler) tellOthers(s *seen) {
 }
 
 // tellPlan sends the plan of the parts of a gang to the engine, before the parts are created and until they are deleted.
-func (r *Reconciler) tellPlan(s *seen, step *podgang.Step) {
+func (r *Reconciler) tellPlan(s *snapshot, step *podgang.Step) {
 	plan := podgang.PlanOf(slices.Concat(s.Workloads, step.Create))
 	if ended := r.follow(s.Gang.Ref, plan.UID); ended != "" {
 		r.config.Runner.Observe(admission.PlanGone{UID: ended})
@@ -194,11 +196,11 @@ func (r *Reconciler) tellPlan(s *seen, step *podgang.Step) {
 
 // follow records which plan the parts of a gang follow, and returns the plan that they no longer follow, or "".
 func (r *Reconciler) follow(ref podgang.Ref, plan types.UID) (ended types.UID) {
-	r.remember(ref, func(m *memory) {
-		if m.plan != plan {
-			ended = m.plan
+	r.remember(ref, func(g *gangMemo) {
+		if g.plan != plan {
+			ended = g.plan
 		}
-		m.plan = plan
+		g.plan = plan
 	})
 	return ended
 }

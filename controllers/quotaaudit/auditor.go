@@ -97,7 +97,7 @@ func (a *Auditor) NeedLeaderElection() bool { return true }
 func (a *Auditor) Start(ctx context.Context) error {
 	for {
 		next := a.config.Period
-		if err := a.look(ctx); err != nil && ctx.Err() == nil {
+		if err := a.compare(ctx); err != nil && ctx.Err() == nil {
 			ctrl.LoggerFrom(ctx).Error(err, "Books not audited, trying again")
 		}
 		if len(a.suspects) > 0 {
@@ -111,8 +111,8 @@ func (a *Auditor) Start(ctx context.Context) error {
 	}
 }
 
-// look runs one check.
-func (a *Auditor) look(ctx context.Context) error {
+// compare runs one check.
+func (a *Auditor) compare(ctx context.Context) error {
 	var list kueue.WorkloadList
 	if err := a.config.Cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list quota Workloads: %w", err)

@@ -21,8 +21,8 @@ import (
 	shapes "github.com/tranche-dev/tranche/lifecycle/schedulergang"
 )
 
-// A Keeper reads and compares the gang objects of one scheduler. The nil Keeper keeps none.
-type Keeper struct {
+// A Backend reads and compares the gang objects of one scheduler. The nil Backend keeps none.
+type Backend struct {
 	name     configapi.GangProvider
 	reader   client.Reader
 	provider shapes.Provider
@@ -32,27 +32,27 @@ type Keeper struct {
 }
 
 // Name returns the name of the scheduler in the configuration.
-func (k *Keeper) Name() string {
-	if k == nil {
+func (b *Backend) Name() string {
+	if b == nil {
 		return string(configapi.GangProviderNone)
 	}
-	return string(k.name)
+	return string(b.name)
 }
 
 // Served reports whether the API server serves the objects of gangs.
-func (k *Keeper) Served() bool { return k != nil && k.served }
+func (b *Backend) Served() bool { return b != nil && b.served }
 
 // Version returns the version of the API, such as scheduling.k8s.io/v1alpha2, or "" if the scheduler creates all objects itself.
-func (k *Keeper) Version() string {
-	if len(k.kinds) == 0 {
+func (b *Backend) Version() string {
+	if len(b.kinds) == 0 {
 		return ""
 	}
-	return k.kinds[0].APIVersion
+	return b.kinds[0].APIVersion
 }
 
 // Wanted returns the version of the API that the API server should serve.
-func (k *Keeper) Wanted() string {
-	if kinds := k.provider.Kinds(); len(kinds) > 0 {
+func (b *Backend) Wanted() string {
+	if kinds := b.provider.Kinds(); len(kinds) > 0 {
 		return kinds[0].APIVersion
 	}
 	return ""
@@ -67,41 +67,41 @@ func empty(kind metav1.TypeMeta) *unstructured.Unstructured {
 // Read compares what a JobSet asks for with the existing objects. It returns nil if the JobSet asks for no gangs, if the JobSet controller
 // keeps the objects of its gangs itself (spec.scheduling), or if no objects can be kept. It returns a refusal if the JobSet asks for
 // something impossible, which only its user can fix.
-func (k *Keeper) Read(ctx context.Context, js *jobsetapi.JobSet, plan *stageplan.Plan) (state *State, refusal string, err error) {
-	if !k.Served() || js.Spec.Scheduling != nil {
+func (b *Backend) Read(ctx context.Context, js *jobsetapi.JobSet, plan *stageplan.Plan) (state *State, refusal string, err error) {
+	if !b.Served() || js.Spec.Scheduling != nil {
 		return nil, "", nil
 	}
-	shape, err := shapes.New(js, plan, k.provider)
+	gangSet, err := shapes.New(js, plan, b.provider)
 	if err != nil {
 		return nil, err.Error(), nil //nolint:nilerr // a retry would not help
 	}
-	if len(shape.Groups)+len(shape.Own) == 0 {
+	if len(gangSet.PodGroupTemplates)+len(gangSet.UserGang) == 0 {
 		return nil, "", nil
 	}
-	if state, err = NewState(shape, k.provider, len(plan.Stages)); err != nil {
+	if state, err = NewState(gangSet, b.provider, len(plan.Stages)); err != nil {
 		return nil, "", err
 	}
-	return state, "", k.readObjects(ctx, state)
+	return state, "", b.readObjects(ctx, state)
 }
 
 // readObjects reads the objects of the JobSet, other objects with names that it needs, and the objects that its pod templates name.
-func (k *Keeper) readObjects(ctx context.Context, state *State) error {
-	if err := k.listObjects(ctx, state); err != nil {
+func (b *Backend) readObjects(ctx context.Context, state *State) error {
+	if err := b.listObjects(ctx, state); err != nil {
 		return err
 	}
-	namespace := state.Shape.JobSet.Namespace
+	namespace := state.GangSet.JobSet.Namespace
 	for _, stage := range state.wanted {
 		for _, object := range stage {
-			if state.there[idOf(object)] != nil {
+			if state.existing[idOf(object)] != nil {
 				continue
 			}
-			if err := k.readObject(ctx, object.GetKind(), client.ObjectKey{Namespace: namespace, Name: object.GetName()}, state.Observe); err != nil {
+			if err := b.readObject(ctx, object.GetKind(), client.ObjectKey{Namespace: namespace, Name: object.GetName()}, state.Observe); err != nil {
 				return err
 			}
 		}
 	}
-	for _, own := range state.Shape.Own {
-		if err := k.readObject(ctx, podGroup, client.ObjectKey{Namespace: namespace, Name: own.Gang}, state.ObserveOwn); err != nil {
+	for _, userGang := range state.GangSet.UserGang {
+		if err := b.readObject(ctx, podGroup, client.ObjectKey{Namespace: namespace, Name: userGang.Gang}, state.ObserveOwn); err != nil {
 			return err
 		}
 	}
@@ -109,13 +109,13 @@ func (k *Keeper) readObjects(ctx context.Context, state *State) error {
 }
 
 // listObjects reads the objects of the JobSet, including those of earlier attempts.
-func (k *Keeper) listObjects(ctx context.Context, state *State) error {
-	for _, kind := range k.kinds {
+func (b *Backend) listObjects(ctx context.Context, state *State) error {
+	for _, kind := range b.kinds {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind+"List"))
-		err := k.reader.List(ctx, list, client.InNamespace(state.Shape.JobSet.Namespace), client.MatchingLabels{apis.JobSetLabel: state.Shape.JobSet.Name})
+		err := b.reader.List(ctx, list, client.InNamespace(state.GangSet.JobSet.Namespace), client.MatchingLabels{apis.JobSetLabel: state.GangSet.JobSet.Name})
 		if err != nil {
-			return fmt.Errorf("list %ss of JobSet %q: %w", kind.Kind, state.Shape.JobSet, err)
+			return fmt.Errorf("list %ss of JobSet %q: %w", kind.Kind, state.GangSet.JobSet, err)
 		}
 		for i := range list.Items {
 			if object := &list.Items[i]; state.isOurs(object) {
@@ -127,9 +127,9 @@ func (k *Keeper) listObjects(ctx context.Context, state *State) error {
 }
 
 // readObject calls observe with an object, if it exists.
-func (k *Keeper) readObject(ctx context.Context, kind string, key client.ObjectKey, observe func(*unstructured.Unstructured)) error {
-	found := empty(metav1.TypeMeta{APIVersion: k.Version(), Kind: kind})
-	err := k.reader.Get(ctx, key, found)
+func (b *Backend) readObject(ctx context.Context, kind string, key client.ObjectKey, observe func(*unstructured.Unstructured)) error {
+	found := empty(metav1.TypeMeta{APIVersion: b.Version(), Kind: kind})
+	err := b.reader.Get(ctx, key, found)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}

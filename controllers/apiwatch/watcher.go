@@ -25,8 +25,8 @@ type Lister interface {
 	ServerResourcesForGroupVersion(groupVersion string) (*metav1.APIResourceList, error)
 }
 
-// Resources is a Lister that remembers its answers, and checks whether they still hold. It is safe for concurrent use.
-type Resources struct {
+// Watcher is a Lister that remembers its answers, and checks whether they still hold. It is safe for concurrent use.
+type Watcher struct {
 	lister Lister
 
 	mu sync.Mutex
@@ -38,30 +38,30 @@ type Resources struct {
 type answer []string
 
 // New returns Resources without answers.
-func New(lister Lister) *Resources {
-	return &Resources{lister: lister, first: map[string]answer{}, last: map[string]answer{}}
+func New(lister Lister) *Watcher {
+	return &Watcher{lister: lister, first: map[string]answer{}, last: map[string]answer{}}
 }
 
 // SetupWithManager returns Resources of the manager's API server. The manager ends with an error when their answers have changed.
-func SetupWithManager(mgr ctrl.Manager) (*Resources, error) {
+func SetupWithManager(mgr ctrl.Manager) (*Watcher, error) {
 	lister, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return nil, fmt.Errorf("set up discovery: %w", err)
 	}
-	r := New(lister)
-	return r, mgr.Add(r)
+	w := New(lister)
+	return w, mgr.Add(w)
 }
 
 // ServerResourcesForGroupVersion implements Lister.
-func (r *Resources) ServerResourcesForGroupVersion(groupVersion string) (*metav1.APIResourceList, error) {
-	list, err := r.lister.ServerResourcesForGroupVersion(groupVersion)
+func (w *Watcher) ServerResourcesForGroupVersion(groupVersion string) (*metav1.APIResourceList, error) {
+	list, err := w.lister.ServerResourcesForGroupVersion(groupVersion)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return nil, err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if _, asked := r.first[groupVersion]; !asked {
-		r.first[groupVersion] = answerOf(list)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, asked := w.first[groupVersion]; !asked {
+		w.first[groupVersion] = answerOf(list)
 	}
 	return list, err
 }
@@ -79,7 +79,7 @@ func answerOf(list *metav1.APIResourceList) answer {
 }
 
 // Start checks periodically until the context ends, or until something has changed, which is an error.
-func (r *Resources) Start(ctx context.Context) error {
+func (w *Watcher) Start(ctx context.Context) error {
 	ticks := time.NewTicker(every)
 	defer ticks.Stop()
 	for {
@@ -87,7 +87,7 @@ func (r *Resources) Start(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-ticks.C:
-			if err := r.Look(); err != nil {
+			if err := w.Check(); err != nil {
 				return err
 			}
 		}
@@ -95,29 +95,29 @@ func (r *Resources) Start(ctx context.Context) error {
 }
 
 // NeedLeaderElection returns false: a replica that waits to lead must notice changes, too.
-func (r *Resources) NeedLeaderElection() bool { return false }
+func (w *Watcher) NeedLeaderElection() bool { return false }
 
-// Look returns an error if a version is served differently than at first, and was already when Look was last called: a starting API server
+// Check returns an error if a version is served differently than at first, and was already when Check was last called: a starting API server
 // knows its own definitions before those that were added, and an administrator may add several definitions one after the other. A failed
 // request does not count as a change.
-func (r *Resources) Look() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (w *Watcher) Check() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	var changes []string
-	for version, first := range r.first {
-		list, err := r.lister.ServerResourcesForGroupVersion(version)
+	for version, first := range w.first {
+		list, err := w.lister.ServerResourcesForGroupVersion(version)
 		if err != nil && !apierrors.IsNotFound(err) {
 			continue
 		}
-		now, before := answerOf(list), r.last[version]
-		_, differed := r.last[version]
+		now, before := answerOf(list), w.last[version]
+		_, differed := w.last[version]
 		switch {
 		case isSame(now, first):
-			delete(r.last, version)
+			delete(w.last, version)
 		case differed && isSame(now, before):
 			changes = append(changes, fmt.Sprintf("%s has %s, and had %s", version, now, first))
 		default:
-			r.last[version] = now
+			w.last[version] = now
 		}
 	}
 	if len(changes) == 0 {

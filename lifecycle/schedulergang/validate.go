@@ -36,44 +36,44 @@ func checkStages(plan *stageplan.Plan, field string) stageplan.Problems {
 	return nil
 }
 
-// leaveOwn removes the groups whose pod templates name user-created gangs. All pods of a gang must name one, or none.
-func (s *Shape) leaveOwn(provider Provider, asked modes) stageplan.Problems {
+// excludeUserGangs removes the groups whose pod templates name user-created gangs. All pods of a gang must name one, or none.
+func (s *GangSet) excludeUserGangs(provider Provider, asked modes) stageplan.Problems {
 	var problems stageplan.Problems
-	var ours []Group
-	for g := range s.Groups {
-		group := &s.Groups[g]
-		var own []Own
+	var ours []PodGroupTemplate
+	for g := range s.PodGroupTemplates {
+		podGroupTemplate := &s.PodGroupTemplates[g]
+		var userGang []UserGang
 		var without *Member
-		for m := range group.Members {
-			member := &group.Members[m]
-			if name := provider.Named(member.Template); name != "" {
-				own = append(own, Own{ReplicatedJob: member.ReplicatedJob, Gang: name})
+		for m := range podGroupTemplate.Members {
+			member := &podGroupTemplate.Members[m]
+			if name := provider.UserGangName(member.Template); name != "" {
+				userGang = append(userGang, UserGang{ReplicatedJob: member.ReplicatedJob, Gang: name})
 			} else {
 				without = member
 			}
 		}
 		switch {
-		case len(own) == 0:
-			ours = append(ours, *group)
+		case len(userGang) == 0:
+			ours = append(ours, *podGroupTemplate)
 		case without == nil:
-			s.Own = append(s.Own, own...)
+			s.UserGang = append(s.UserGang, userGang...)
 		default:
-			problems = append(problems, problemf(asked.fieldOf(group), "the pods of ReplicatedJob %q name the gang %q, those of %q none: name it in both, or in neither",
-				own[0].ReplicatedJob, own[0].Gang, without.ReplicatedJob))
+			problems = append(problems, problemf(asked.fieldOf(podGroupTemplate), "the pods of ReplicatedJob %q name the gang %q, those of %q none: name it in both, or in neither",
+				userGang[0].ReplicatedJob, userGang[0].Gang, without.ReplicatedJob))
 		}
 	}
-	s.Groups = ours
+	s.PodGroupTemplates = ours
 	return problems
 }
 
-// check reports where the scheduler would handle the gangs differently from what the JobSet asks for. Most of that would be silent waits.
-func (s *Shape) check(provider Provider, asked modes) stageplan.Problems {
+// validate reports where the scheduler would handle the gangs differently from what the JobSet asks for. Most of that would be silent waits.
+func (s *GangSet) validate(provider Provider, asked modes) stageplan.Problems {
 	var problems stageplan.Problems
-	for g := range s.Groups {
-		group := &s.Groups[g]
+	for g := range s.PodGroupTemplates {
+		podGroupTemplate := &s.PodGroupTemplates[g]
 		var first *Member
-		for m := range group.Members {
-			member := &group.Members[m]
+		for m := range podGroupTemplate.Members {
+			member := &podGroupTemplate.Members[m]
 			if member.Pods() == 0 {
 				continue
 			}
@@ -82,15 +82,15 @@ func (s *Shape) check(provider Provider, asked modes) stageplan.Problems {
 				problems = append(problems, *problem)
 			}
 		}
-		if refusal := provider.Refuse(s, group); refusal != "" {
-			problems = append(problems, problemf(asked.fieldOf(group), "%s", refusal))
+		if refusal := provider.Unsupported(s, podGroupTemplate); refusal != "" {
+			problems = append(problems, problemf(asked.fieldOf(podGroupTemplate), "%s", refusal))
 		}
 	}
 	return problems
 }
 
 // checkScheduler checks that the pods of a gang go to one scheduler, and to the one that knows about the gang.
-func (s *Shape) checkScheduler(provider Provider, first, member *Member) *stageplan.Problem {
+func (s *GangSet) checkScheduler(provider Provider, first, member *Member) *stageplan.Problem {
 	has := member.Template.Spec.SchedulerName
 	needs := provider.Pods(s, member.ReplicatedJob, 0).SchedulerName
 	if needs != "" {

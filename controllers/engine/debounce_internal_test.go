@@ -22,18 +22,18 @@ func TestPacer(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
 				var got []int
-				p := &pacer[string]{beats: map[string]*beat{}, do: func(string) { got = append(got, int(time.Since(began).Seconds())) }}
+				d := &debouncer[string]{beats: map[string]*beat{}, do: func(string) { got = append(got, int(time.Since(began).Seconds())) }}
 				for _, at := range tc.reports {
 					time.Sleep(time.Duration(at)*time.Second - time.Since(began))
-					p.report("q")
+					d.report("q")
 				}
 				time.Sleep(time.Minute)
 				synctest.Wait()
 				if diff := cmp.Diff(tc.want, got); diff != "" {
 					t.Error(diff)
 				}
-				if len(p.beats) > 0 {
-					t.Errorf("%d keys are left", len(p.beats))
+				if len(d.beats) > 0 {
+					t.Errorf("%d keys are left", len(d.beats))
 				}
 			})
 		})

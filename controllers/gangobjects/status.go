@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// A Told is the status of one gang according to the API server.
-type Told struct {
+// A Status is the status of one gang according to the API server.
+type Status struct {
 	// There is true if its object exists.
 	There bool
 	// Min is how many pods the gang requires, or 0 if that is not known.
@@ -21,41 +21,41 @@ type Told struct {
 
 // ObjectOf returns the name of the object by which the pods of a Job are placed, or "".
 func (s *State) ObjectOf(replicatedJob string, job int32) string {
-	for _, own := range s.Shape.Own {
-		if own.ReplicatedJob == replicatedJob {
-			return own.Gang
+	for _, userGang := range s.GangSet.UserGang {
+		if userGang.ReplicatedJob == replicatedJob {
+			return userGang.Gang
 		}
 	}
 	fields := s.PodFields(replicatedJob, job)
-	return s.provider.Named(&corev1.PodTemplateSpec{
+	return s.provider.UserGangName(&corev1.PodTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: fields.Labels, Annotations: fields.Annotations},
 		Spec:       corev1.PodSpec{SchedulingGroup: fields.SchedulingGroup},
 	})
 }
 
-// Tell returns the status of the gang with this object.
-func (s *State) Tell(name string) Told {
+// StatusOf returns the status of the gang with this object.
+func (s *State) StatusOf(name string) Status {
 	object := s.own[name]
-	told := Told{}
-	s.compareThese(s.named[name], func(_, _ *unstructured.Unstructured, same bool) { told.Changed = told.Changed || !same })
+	status := Status{}
+	s.compareThese(s.named[name], func(_, _ *unstructured.Unstructured, same bool) { status.Changed = status.Changed || !same })
 	if object == nil {
-		object = s.there[id{podGroup, name}]
+		object = s.existing[id{podGroup, name}]
 	}
 	if object == nil {
-		return told
+		return status
 	}
-	told.There = true
+	status.There = true
 	for _, path := range [][]string{{"spec", "minMember"}, {"spec", "schedulingPolicy", "gang", "minCount"}} {
 		if pods, found, err := unstructured.NestedInt64(object.Object, path...); found && err == nil {
-			told.Min = pods
+			status.Min = pods
 		}
 	}
-	told.readConditions(object)
-	return told
+	status.readConditions(object)
+	return status
 }
 
 // readConditions reads the conditions of Kubernetes 1.36 and 1.37, and those of Volcano.
-func (t *Told) readConditions(object *unstructured.Unstructured) {
+func (s *Status) readConditions(object *unstructured.Unstructured) {
 	says := map[string]map[string]any{}
 	all, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
 	for _, c := range all {
@@ -71,18 +71,18 @@ func (t *Told) readConditions(object *unstructured.Unstructured) {
 	}
 	for _, kind := range []string{"PodGroupScheduled", "PodGroupInitiallyScheduled"} {
 		if says[kind] != nil {
-			t.Reports = true
+			s.Reports = true
 			if field(kind, "status") == string(metav1.ConditionFalse) {
-				t.Unschedulable = field(kind, "message")
+				s.Unschedulable = field(kind, "message")
 			}
 		}
 	}
 	if says["Unschedulable"] == nil && says["Scheduled"] == nil {
 		return
 	}
-	t.Reports = true
+	s.Reports = true
 	// Volcano adds one condition and leaves the other unchanged.
 	if field("Unschedulable", "status") == string(metav1.ConditionTrue) && field("Unschedulable", "lastTransitionTime") >= field("Scheduled", "lastTransitionTime") {
-		t.Unschedulable = field("Unschedulable", "message")
+		s.Unschedulable = field("Unschedulable", "message")
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-// A room has the free slots of an admitted quota Workload.
-type room struct {
+// A slots has the free slots of an admitted quota Workload.
+type slots struct {
 	workload *kueue.Workload
 	// free has the slots of each pod set. If a sum is reserved (minResources), rest is its unused part, and pods how many more pods may use it.
 	free map[kueue.PodSetReference]int32
@@ -19,58 +19,58 @@ type room struct {
 	pods int32
 }
 
-// newRoom subtracts the pods that the quota Workload pays for.
-func newRoom(w *kueue.Workload, crew []*corev1.Pod) *room {
-	r := &room{workload: w, free: map[kueue.PodSetReference]int32{}}
+// newSlots subtracts the pods that the quota Workload pays for.
+func newSlots(w *kueue.Workload, crew []*corev1.Pod) *slots {
+	s := &slots{workload: w, free: map[kueue.PodSetReference]int32{}}
 	for i := range w.Spec.PodSets {
 		p := &w.Spec.PodSets[i]
-		r.pods += p.Count
+		s.pods += p.Count
 		if p.Name == reservedPodSet {
-			r.rest = stageplan.PodRequests(&p.Template.Spec).DeepCopy()
+			s.rest = stageplan.PodRequests(&p.Template.Spec).DeepCopy()
 		} else {
-			r.free[p.Name] = p.Count - reclaimed(w, p.Name, crew)
+			s.free[p.Name] = p.Count - reclaimed(w, p.Name, crew)
 		}
 	}
 	for _, pod := range crew {
 		if !isActive(pod) {
 			continue
 		}
-		if r.rest != nil {
-			r.spend(pod)
+		if s.rest != nil {
+			s.spend(pod)
 		}
-		r.free[podSetOf(pod)]--
+		s.free[podSetOf(pod)]--
 	}
-	return r
+	return s
 }
 
 // spend subtracts the requests of a pod.
-func (r *room) spend(pod *corev1.Pod) {
+func (s *slots) spend(pod *corev1.Pod) {
 	for name, q := range stageplan.PodRequests(&pod.Spec) {
-		left := r.rest[name]
+		left := s.rest[name]
 		left.Sub(q)
-		r.rest[name] = left
+		s.rest[name] = left
 	}
-	r.pods--
+	s.pods--
 }
 
 // take assigns a slot to a pod of a shape.
-func (r *room) take(pod *corev1.Pod, shape kueue.PodSetReference) (podSet kueue.PodSetReference, ok bool) {
-	if r.rest != nil {
-		if r.pods <= 0 {
+func (s *slots) take(pod *corev1.Pod, shape kueue.PodSetReference) (podSet kueue.PodSetReference, ok bool) {
+	if s.rest != nil {
+		if s.pods <= 0 {
 			return "", false
 		}
 		for name, q := range stageplan.PodRequests(&pod.Spec) {
-			if left := r.rest[name]; q.Cmp(left) > 0 {
+			if left := s.rest[name]; q.Cmp(left) > 0 {
 				return "", false
 			}
 		}
-		r.spend(pod)
+		s.spend(pod)
 		return reservedPodSet, true
 	}
-	if r.free[shape] <= 0 {
+	if s.free[shape] <= 0 {
 		return "", false
 	}
-	r.free[shape]--
+	s.free[shape]--
 	return shape, true
 }
 

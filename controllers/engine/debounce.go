@@ -21,19 +21,19 @@ const (
 // through register, a while after the first report.
 func Changes[K comparable](register func(func(K)), request func(K) reconcile.Request) source.Source {
 	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-		p := &pacer[K]{beats: map[K]*beat{}, do: func(key K) {
+		d := &debouncer[K]{beats: map[K]*beat{}, do: func(key K) {
 			if ctx.Err() == nil {
 				queue.Add(request(key))
 			}
 		}}
-		register(p.report)
+		register(d.report)
 		return nil
 	})
 }
 
-// A pacer calls do for each key that is reported, less often for keys that are reported repeatedly. It forgets a key once there was no
+// A debouncer calls do for each key that is reported, less often for keys that are reported repeatedly. It forgets a key once there was no
 // report for one delay.
-type pacer[K comparable] struct {
+type debouncer[K comparable] struct {
 	do func(K)
 
 	mu    sync.Mutex
@@ -46,28 +46,28 @@ type beat struct {
 	isReported bool
 }
 
-func (p *pacer[K]) report(key K) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if b := p.beats[key]; b != nil {
+func (d *debouncer[K]) report(key K) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if b := d.beats[key]; b != nil {
 		b.isReported = true
 		return
 	}
-	p.beats[key] = &beat{delay: statusDelay, isReported: true}
-	time.AfterFunc(statusDelay, func() { p.end(key) })
+	d.beats[key] = &beat{delay: statusDelay, isReported: true}
+	time.AfterFunc(statusDelay, func() { d.end(key) })
 }
 
 // end is called at the end of each delay.
-func (p *pacer[K]) end(key K) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	b := p.beats[key]
+func (d *debouncer[K]) end(key K) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	b := d.beats[key]
 	if !b.isReported {
-		delete(p.beats, key)
+		delete(d.beats, key)
 		return
 	}
 	b.isReported = false
 	b.delay = min(2*b.delay, maxStatusDelay)
-	time.AfterFunc(b.delay, func() { p.end(key) })
-	p.do(key)
+	time.AfterFunc(b.delay, func() { d.end(key) })
+	d.do(key)
 }

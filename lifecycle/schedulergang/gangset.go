@@ -17,9 +17,9 @@ import (
 // ReplicatedGang makes one of each replica.
 const MaxGangs = 4096
 
-// A Shape is the gangs that a JobSet asks for in its current attempt. The zero Shape has none. A Shape is immutable after New, so it may be
+// A GangSet is the gangs that a JobSet asks for in its current attempt. The zero GangSet has none. A Shape is immutable after New, so it may be
 // shared.
-type Shape struct {
+type GangSet struct {
 	// JobSet and UID of the JobSet.
 	JobSet types.NamespacedName
 	UID    types.UID
@@ -27,16 +27,16 @@ type Shape struct {
 	Restarts int32
 	// Order is spec.startupPolicy.startupPolicyOrder, or "" if there is none.
 	Order jobset.StartupPolicyOptions
-	// Groups in the order of the spec.
-	Groups []Group
-	// Own has the ReplicatedJobs whose pods are in user-created gangs.
-	Own []Own
+	// PodGroupTemplates in the order of the spec.
+	PodGroupTemplates []PodGroupTemplate
+	// UserGang has the ReplicatedJobs whose pods are in user-created gangs.
+	UserGang []UserGang
 	// replicatedJobs counts all ReplicatedJobs, including those in no gang.
 	replicatedJobs int
 }
 
-// A Group is the gangs that one gangMode asks for.
-type Group struct {
+// A PodGroupTemplate is the gangs that one gangMode asks for.
+type PodGroupTemplate struct {
 	// Name is unique in the Shape and a valid DNS label: that of the ReplicatedJob, or "all" for the whole JobSet.
 	Name string
 	// Mode is Gang or ReplicatedGang.
@@ -66,8 +66,8 @@ type Member struct {
 	jobRestarts []int32
 }
 
-// Own is a ReplicatedJob whose pod template names a user-created gang.
-type Own struct {
+// UserGang is a ReplicatedJob whose pod template names a user-created gang.
+type UserGang struct {
 	ReplicatedJob string
 	// Gang is the name in the pod template.
 	Gang string
@@ -76,8 +76,8 @@ type Own struct {
 // New returns the gangs of a JobSet with this stage plan, for the scheduler of a provider. It does not rely on the validation of the API server,
 // never panics, and neither keeps nor changes the JobSet, except that pod templates are shared. The error names the JobSet and wraps
 // stageplan.Problems, with all problems.
-func New(js *jobsetapi.JobSet, plan *stageplan.Plan, provider Provider) (*Shape, error) {
-	shape := &Shape{
+func New(js *jobsetapi.JobSet, plan *stageplan.Plan, provider Provider) (*GangSet, error) {
+	gangSet := &GangSet{
 		JobSet:   types.NamespacedName{Namespace: js.Namespace, Name: js.Name},
 		UID:      js.UID,
 		Restarts: js.Status.Restarts, replicatedJobs: len(js.Spec.ReplicatedJobs),
@@ -86,26 +86,26 @@ func New(js *jobsetapi.JobSet, plan *stageplan.Plan, provider Provider) (*Shape,
 		plan = &stageplan.Plan{}
 	}
 	if js.Spec.StartupPolicy != nil {
-		shape.Order = js.Spec.StartupPolicy.StartupPolicyOrder
+		gangSet.Order = js.Spec.StartupPolicy.StartupPolicyOrder
 	}
 	asked, problems := modesOf(js)
 	if len(problems) == 0 {
-		problems = shape.addGroups(js, plan, asked)
+		problems = gangSet.addGroups(js, plan, asked)
 	}
 	if len(problems) == 0 {
-		problems = shape.leaveOwn(provider, asked)
+		problems = gangSet.excludeUserGangs(provider, asked)
 	}
 	if len(problems) == 0 {
-		problems = shape.check(provider, asked)
+		problems = gangSet.validate(provider, asked)
 	}
 	if len(problems) > 0 {
-		return nil, fmt.Errorf("JobSet %q: %w", shape.JobSet, problems)
+		return nil, fmt.Errorf("JobSet %q: %w", gangSet.JobSet, problems)
 	}
-	return shape, nil
+	return gangSet, nil
 }
 
 // addGroups adds the requested groups.
-func (s *Shape) addGroups(js *jobsetapi.JobSet, plan *stageplan.Plan, asked modes) stageplan.Problems {
+func (s *GangSet) addGroups(js *jobsetapi.JobSet, plan *stageplan.Plan, asked modes) stageplan.Problems {
 	members, stages, problems := membersOf(js, plan)
 	if len(problems) > 0 {
 		return problems
@@ -114,14 +114,14 @@ func (s *Shape) addGroups(js *jobsetapi.JobSet, plan *stageplan.Plan, asked mode
 		if problems := checkStages(plan, asked.jobSet.field); len(problems) > 0 {
 			return problems
 		}
-		s.Groups = []Group{{Name: wholeJobSet, Mode: jobsetapi.GangModeGang, StageName: plan.Stages[0].Name, Members: members, token: wholeJobSet}}
+		s.PodGroupTemplates = []PodGroupTemplate{{Name: wholeJobSet, Mode: jobsetapi.GangModeGang, StageName: plan.Stages[0].Name, Members: members, token: wholeJobSet}}
 		return s.countPods(asked)
 	}
 	for i, mode := range asked.replicatedJobs {
 		if mode.mode == jobsetapi.GangModeOff {
 			continue
 		}
-		s.Groups = append(s.Groups, Group{
+		s.PodGroupTemplates = append(s.PodGroupTemplates, PodGroupTemplate{
 			Name: members[i].ReplicatedJob, Mode: mode.mode, Stage: stages[i], StageName: plan.Stages[stages[i]].Name,
 			Members: members[i : i+1 : i+1], token: fmt.Sprint(i),
 		})
@@ -185,46 +185,46 @@ func placedRequests(podSet *stageplan.PodSet) corev1.ResourceList {
 }
 
 // countPods sets the number of pods of each gang, and reports gangs without pods, and gangs with too many.
-func (s *Shape) countPods(asked modes) stageplan.Problems {
+func (s *GangSet) countPods(asked modes) stageplan.Problems {
 	var problems stageplan.Problems
 	var gangs int64
-	for g := range s.Groups {
-		group := &s.Groups[g]
-		field := asked.fieldOf(group)
-		pods, many := group.pods(), int64(group.Gangs())
+	for g := range s.PodGroupTemplates {
+		podGroupTemplate := &s.PodGroupTemplates[g]
+		field := asked.fieldOf(podGroupTemplate)
+		pods, many := podGroupTemplate.pods(), int64(podGroupTemplate.Gangs())
 		switch {
 		case pods == 0 || many == 0:
 			problems = append(problems, problemf(field, "%s makes a gang without pods, which no scheduler knows: "+
-				"let replicas, parallelism and completions be at least 1, or set it to %s", group.Mode, jobsetapi.GangModeOff))
+				"let replicas, parallelism and completions be at least 1, or set it to %s", podGroupTemplate.Mode, jobsetapi.GangModeOff))
 		case pods > math.MaxInt32:
 			problems = append(problems, problemf(field, "%s makes a gang of %d pods, the most is %d: make gangs of the ReplicatedJobs, or have fewer pods",
-				group.Mode, pods, math.MaxInt32))
+				podGroupTemplate.Mode, pods, math.MaxInt32))
 		case gangs <= MaxGangs && gangs+many > MaxGangs:
 			problems = append(problems, problemf(field, "the JobSet has more than %d gangs with the %d of this ReplicatedJob: "+
 				"set it to %s, or have fewer replicas", MaxGangs, many, jobsetapi.GangModeGang))
 		}
 		gangs += many
-		group.MinCount = int32(min(pods, math.MaxInt32)) //nolint:gosec // bounded by min
+		podGroupTemplate.MinCount = int32(min(pods, math.MaxInt32)) //nolint:gosec // bounded by min
 	}
 	return problems
 }
 
 // pods returns how many pods each gang of the group has.
-func (g *Group) pods() int64 {
-	if g.Mode == jobsetapi.GangModeReplicatedGang {
-		return int64(g.Members[0].PodsPerJob)
+func (p *PodGroupTemplate) pods() int64 {
+	if p.Mode == jobsetapi.GangModeReplicatedGang {
+		return int64(p.Members[0].PodsPerJob)
 	}
 	var pods int64
-	for i := range g.Members {
-		pods += int64(g.Members[i].Pods())
+	for i := range p.Members {
+		pods += int64(p.Members[i].Pods())
 	}
 	return pods
 }
 
 // Gangs returns how many gangs the group has: one, or one for each Job.
-func (g *Group) Gangs() int32 {
-	if g.Mode == jobsetapi.GangModeReplicatedGang {
-		return g.Members[0].Jobs
+func (p *PodGroupTemplate) Gangs() int32 {
+	if p.Mode == jobsetapi.GangModeReplicatedGang {
+		return p.Members[0].Jobs
 	}
 	return 1
 }
@@ -241,12 +241,12 @@ func (m *Member) restartsOf(job int32) int32 {
 }
 
 // find returns the group with the pods of a Job, and its ReplicatedJob, or nil if they are in no gang.
-func (s *Shape) find(replicatedJob string, job int32) (*Group, *Member) {
-	for g := range s.Groups {
-		group := &s.Groups[g]
-		for m := range group.Members {
-			if member := &group.Members[m]; member.ReplicatedJob == replicatedJob && job >= 0 && job < member.Jobs {
-				return group, member
+func (s *GangSet) find(replicatedJob string, job int32) (*PodGroupTemplate, *Member) {
+	for g := range s.PodGroupTemplates {
+		podGroupTemplate := &s.PodGroupTemplates[g]
+		for m := range podGroupTemplate.Members {
+			if member := &podGroupTemplate.Members[m]; member.ReplicatedJob == replicatedJob && job >= 0 && job < member.Jobs {
+				return podGroupTemplate, member
 			}
 		}
 	}
@@ -255,15 +255,15 @@ func (s *Shape) find(replicatedJob string, job int32) (*Group, *Member) {
 
 // GangOf returns the name of the gang that has the pods of a Job, or nothing if they are in none. Schedulers may represent it by several objects,
 // or by objects that Tranche does not create.
-func (s *Shape) GangOf(replicatedJob string, job int32) string {
-	for _, own := range s.Own {
-		if own.ReplicatedJob == replicatedJob {
-			return own.Gang
+func (s *GangSet) GangOf(replicatedJob string, job int32) string {
+	for _, userGang := range s.UserGang {
+		if userGang.ReplicatedJob == replicatedJob {
+			return userGang.Gang
 		}
 	}
-	group, member := s.find(replicatedJob, job)
-	if group == nil {
+	podGroupTemplate, member := s.find(replicatedJob, job)
+	if podGroupTemplate == nil {
 		return ""
 	}
-	return s.gangName(group, member, job)
+	return s.gangName(podGroupTemplate, member, job)
 }

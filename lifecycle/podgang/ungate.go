@@ -13,9 +13,9 @@ import (
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
-// released returns a copy of a gated pod that may be scheduled on the flavors of its pod set, with the updates of AdmissionChecks. Kubernetes
+// ungated returns a copy of a gated pod that may be scheduled on the flavors of its pod set, with the updates of AdmissionChecks. Kubernetes
 // only allows the constraints of a gated pod to become narrower, so that contradictions are an error.
-func (t *turn) released(pod *corev1.Pod, w *kueue.Workload, podSet kueue.PodSetReference) (*corev1.Pod, error) {
+func (t *stepBuilder) ungated(pod *corev1.Pod, w *kueue.Workload, podSet kueue.PodSetReference) (*corev1.Pod, error) {
 	assigned := slices.IndexFunc(w.Status.Admission.PodSetAssignments, func(a kueue.PodSetAssignment) bool { return a.Name == podSet })
 	if assigned < 0 {
 		return nil, fmt.Errorf("pod %q stays gated: its quota Workload %q has no assignment for pod set %q", pod.Name, w.Name, podSet)

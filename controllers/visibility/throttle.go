@@ -23,21 +23,21 @@ type engine interface {
 	View(ctx context.Context, f func(*admission.Engine)) error
 }
 
-// An asker passes one request at a time to the engine.
-type asker struct {
+// A throttle passes one request at a time to the engine.
+type throttle struct {
 	engine engine
 	// turn has the time from which the next request may be passed.
 	turn chan time.Time
 }
 
-func newAsker(e engine) *asker {
-	a := &asker{engine: e, turn: make(chan time.Time, 1)}
+func newThrottle(e engine) *throttle {
+	a := &throttle{engine: e, turn: make(chan time.Time, 1)}
 	a.turn <- time.Time{}
 	return a
 }
 
 // ask runs f on the engine. If it returns an error, f may still run later, so the caller must not read what f writes.
-func (a *asker) ask(ctx context.Context, f func(*admission.Engine)) error {
+func (a *throttle) ask(ctx context.Context, f func(*admission.Engine)) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	var next time.Time

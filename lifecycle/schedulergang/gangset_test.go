@@ -131,14 +131,14 @@ func TestMinCount(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			shape, err := schedulergang.New(c.js, plan(t, c.js), kube)
+			gangSet, err := schedulergang.New(c.js, plan(t, c.js), kube)
 			if err != nil {
 				t.Fatal(err)
 			}
 			var got []string
-			for i := range shape.Groups {
-				group := &shape.Groups[i]
-				got = append(got, fmt.Sprintf("%s: %d of %d", group.Name, group.Gangs(), group.MinCount))
+			for i := range gangSet.PodGroupTemplates {
+				podGroupTemplate := &gangSet.PodGroupTemplates[i]
+				got = append(got, fmt.Sprintf("%s: %d of %d", podGroupTemplate.Name, podGroupTemplate.Gangs(), podGroupTemplate.MinCount))
 			}
 			if diff := cmp.Diff(c.want, strings.Join(got, ", ")); diff != "" {
 				t.Error(diff)
@@ -257,10 +257,10 @@ func TestRefuse(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			shape, err := schedulergang.New(c.js, plan(t, c.js), c.provider)
+			gangSet, err := schedulergang.New(c.js, plan(t, c.js), c.provider)
 			var problems stageplan.Problems
-			if !errors.As(err, &problems) || shape != nil {
-				t.Fatalf("New() = %v, %v", shape, err)
+			if !errors.As(err, &problems) || gangSet != nil {
+				t.Fatalf("New() = %v, %v", gangSet, err)
 			}
 			var got []string
 			for _, problem := range problems {
@@ -306,12 +306,12 @@ func TestAccept(t *testing.T) {
 func TestWithoutPlan(t *testing.T) {
 	for name, p := range map[string]*stageplan.Plan{"nil": nil, "empty": {}, "of another": plan(t, newJobSet(newJob("z")))} {
 		for _, js := range []*jobsetapi.JobSet{newJobSet(newJob("a", mode(whole))), asGang(newJobSet(newJob("a")))} {
-			if shape, err := schedulergang.New(js, p, kube); err == nil {
-				t.Errorf("%s: New() = %v", name, shape)
+			if gangSet, err := schedulergang.New(js, p, kube); err == nil {
+				t.Errorf("%s: New() = %v", name, gangSet)
 			}
 		}
-		if shape, err := schedulergang.New(asGang(newJobSet()), p, kube); err == nil {
-			t.Errorf("%s, no ReplicatedJobs: New() = %v", name, shape)
+		if gangSet, err := schedulergang.New(asGang(newJobSet()), p, kube); err == nil {
+			t.Errorf("%s, no ReplicatedJobs: New() = %v", name, gangSet)
 		}
 	}
 }
@@ -346,12 +346,12 @@ func TestNames(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			c.js.Name = c.name
-			shape, err := schedulergang.New(c.js, plan(t, c.js), schedulergang.Volcano{})
+			gangSet, err := schedulergang.New(c.js, plan(t, c.js), schedulergang.Volcano{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			var got []string
-			for _, object := range (schedulergang.Volcano{}).Objects(shape, 0) {
+			for _, object := range (schedulergang.Volcano{}).Objects(gangSet, 0) {
 				got = append(got, object.Name)
 				if len(object.Labels[apis.JobSetLabel]) > 63 {
 					t.Errorf("label %q is too long", object.Labels[apis.JobSetLabel])
@@ -370,11 +370,11 @@ func TestNamesStay(t *testing.T) {
 		links := map[string]bool{}
 		for _, pods := range []int32{1, 4} {
 			js := newJobSet(newJob("a", parallelism(pods), mode(whole)))
-			shape, err := schedulergang.New(js, plan(t, js), provider)
+			gangSet, err := schedulergang.New(js, plan(t, js), provider)
 			if err != nil {
 				t.Fatal(err)
 			}
-			links[link(provider.Pods(shape, "a", 0))] = true
+			links[link(provider.Pods(gangSet, "a", 0))] = true
 		}
 		if len(links) != 1 {
 			t.Errorf("%s: %v", name, links)
@@ -391,14 +391,14 @@ func TestManyGroups(t *testing.T) {
 	last := &js.Spec.ReplicatedJobs[17]
 	after("j0", jobset.DependencyReady)(last)
 	p := plan(t, js)
-	shape, err := schedulergang.New(js, p, kube)
+	gangSet, err := schedulergang.New(js, p, kube)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got []string
 	templates := map[string]bool{}
 	for s := range p.Stages {
-		for _, object := range kube.Objects(shape, s) {
+		for _, object := range kube.Objects(gangSet, s) {
 			if object.Kind == "PodGroup" {
 				if of := templateOf(object); !templates[of] {
 					t.Errorf("PodGroup %s is made from %s, which is not there before it", object.Name, of)
@@ -430,11 +430,11 @@ func templateOf(object schedulergang.Object) string {
 func TestKoordinatorMode(t *testing.T) {
 	js := asGang(newJobSet(newJob("a"), newJob("none", replicas(0))))
 	for want, provider := range map[string]schedulergang.Koordinator{"Strict": {}, "NonStrict": {Mode: schedulergang.NonStrict}} {
-		shape, err := schedulergang.New(js, plan(t, js), provider)
+		gangSet, err := schedulergang.New(js, plan(t, js), provider)
 		if err != nil {
 			t.Fatal(err)
 		}
-		objects := provider.Objects(shape, 0)
+		objects := provider.Objects(gangSet, 0)
 		if len(objects) != 1 {
 			t.Fatalf("%d PodGroups, want none for a ReplicatedJob without pods", len(objects))
 		}
@@ -461,11 +461,11 @@ func TestPriorityClass(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			js := asGang(newJobSet(c.jobs...))
-			shape, err := schedulergang.New(js, plan(t, js), schedulergang.Volcano{})
+			gangSet, err := schedulergang.New(js, plan(t, js), schedulergang.Volcano{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := (schedulergang.Volcano{}).Objects(shape, 0)[0].Spec["priorityClassName"]; got != c.want {
+			if got := (schedulergang.Volcano{}).Objects(gangSet, 0)[0].Spec["priorityClassName"]; got != c.want {
 				t.Errorf("priorityClassName %v, want %v", got, c.want)
 			}
 		})
@@ -476,12 +476,12 @@ func TestPriorityClass(t *testing.T) {
 func TestWhole(t *testing.T) {
 	js := newJobSet(newJob("a", mode(whole)), newJob("b", annotated(whole)), newJob("c", mode(replicatedGang)), newJob("d"))
 	for name, want := range map[string]bool{"a": true, "b": true, "c": false, "d": false, "unknown": false} {
-		if got := schedulergang.Whole(js, name); got != want {
+		if got := schedulergang.IsSingleGang(js, name); got != want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}
 	for _, js := range []*jobsetapi.JobSet{asGang(newJobSet(newJob("d"))), annotate(newJobSet(newJob("d")), whole)} {
-		if !schedulergang.Whole(js, "d") {
+		if !schedulergang.IsSingleGang(js, "d") {
 			t.Error("the JobSet is one gang")
 		}
 	}
@@ -491,12 +491,12 @@ func TestWhole(t *testing.T) {
 func TestNobodysPods(t *testing.T) {
 	js := newJobSet(newJob("a", mode(whole)), newJob("b"))
 	for name, provider := range providers() {
-		shape, err := schedulergang.New(js, plan(t, js), provider)
+		gangSet, err := schedulergang.New(js, plan(t, js), provider)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for what, got := range map[string]schedulergang.PodFields{
-			"off": provider.Pods(shape, "b", 0), "unknown": provider.Pods(shape, "c", 0), "too many": provider.Pods(shape, "a", 1), "negative": provider.Pods(shape, "a", -1),
+			"off": provider.Pods(gangSet, "b", 0), "unknown": provider.Pods(gangSet, "c", 0), "too many": provider.Pods(gangSet, "a", 1), "negative": provider.Pods(gangSet, "a", -1),
 		} {
 			if diff := cmp.Diff(schedulergang.PodFields{}, got); diff != "" {
 				t.Errorf("%s, %s: %s", name, what, diff)
