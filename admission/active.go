@@ -26,7 +26,7 @@ func (e *Engine) isActive(c *stageCounts, s *stage) bool {
 	return q.strategy == queue.Strict && s.lastRefusal.Check != namespaceSelected
 }
 
-// An ask is a shape in a ClusterQueue.
+// An ask is a demand in a ClusterQueue.
 type ask struct {
 	demand       *demand
 	clusterQueue *clusterQueue

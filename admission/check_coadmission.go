@@ -17,7 +17,7 @@ import (
 type groupCandidate struct {
 	coAdmissionGroup *coAdmissionGroup
 	candidates       []*candidate
-	// refusals has the refusal of each of looks, or nil.
+	// refusals has the refusal of each of candidates, or nil.
 	refusals []*Refusal
 	// position is the last of their queue positions.
 	position queue.Position
@@ -306,7 +306,7 @@ func (e *Engine) isTurn(l *candidate) bool {
 	return true
 }
 
-// has reports whether a stage is in the trial.
+// has reports whether a stage is in the group candidate.
 func (g *groupCandidate) has(s *stage) bool {
 	return slices.ContainsFunc(g.candidates, func(l *candidate) bool { return l.s == s })
 }
@@ -334,14 +334,14 @@ func (e *Engine) rest() {
 	}
 }
 
-// A feasibility caches whether some shapes fit together, each in its ClusterQueue, if nothing is charged.
+// A feasibility caches whether some demands fit together, each in its ClusterQueue, if nothing is charged.
 type feasibility struct {
 	revision      uint64
 	queuedDemands []queuedDemand
 	fits          bool
 }
 
-// A queuedDemand is a shape in a ClusterQueue.
+// A queuedDemand is a demand in a ClusterQueue.
 type queuedDemand struct {
 	demand *demand
 	queue  *clusterQueue

@@ -10,7 +10,7 @@ import (
 
 // runCycle runs one scheduling cycle of a cohort tree: it checks all stages that are not parked, until nothing more fits.
 //
-// The head of each queue that passes all checks is the nominee of its ClusterQueue in a contest. The winner is admitted, if it still passes, and
+// The head of each queue that passes all checks is the nominee of its ClusterQueue. The best nominee is admitted, if it still passes, and
 // the next stage of its queue takes its place.
 func (e *Engine) runCycle(g *cohortTree, decisions []Decision) []Decision {
 	var n nominees = &nomineeHeap{in: map[*clusterQueue]*nominee{}}

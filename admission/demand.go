@@ -30,7 +30,7 @@ type demand struct {
 	options map[*clusterQueue]*offer
 }
 
-// An offer has the items of a shape in one ClusterQueue. Only Engine.offer creates it.
+// An offer has the items of a demand in one ClusterQueue. Only Engine.offer creates it.
 type offer struct {
 	revision      uint64
 	items         []flavor.Item
@@ -41,7 +41,7 @@ type offer struct {
 	sizeHint sizeHint
 }
 
-// internDemand returns the shape with this key, creates it if there is none, and increments its user count.
+// internDemand returns the demand with this key, creates it if there is none, and increments its user count.
 func (e *Engine) internDemand(d *demand) *demand {
 	if known := e.demands[d.key]; known != nil {
 		d = known
@@ -53,7 +53,7 @@ func (e *Engine) internDemand(d *demand) *demand {
 	return d
 }
 
-// releaseDemand decrements the user count of a shape, which may be nil.
+// releaseDemand decrements the user count of a demand, which may be nil.
 func (e *Engine) releaseDemand(d *demand) {
 	if d == nil {
 		return
@@ -63,7 +63,7 @@ func (e *Engine) releaseDemand(d *demand) {
 	}
 }
 
-// offer returns the offer of a ClusterQueue for a shape.
+// offer returns the offer of a ClusterQueue for a demand.
 func (e *Engine) offer(d *demand, q *clusterQueue) *offer {
 	o := d.options[q]
 	if o == nil || o.revision != e.revision {
@@ -78,7 +78,7 @@ func (e *Engine) offer(d *demand, q *clusterQueue) *offer {
 	return o
 }
 
-// shapeOf returns the shape of the pod sets of a stage, and increments its user count.
+// shapeOf returns the demand of the pod sets of a stage, and increments its user count.
 func (e *Engine) shapeOf(of *stage) *demand {
 	d := &e.draft
 	d.podSets, d.problem, d.isRejected = d.podSets[:0], "", false
@@ -212,8 +212,8 @@ func (d *demand) complain(format string, args ...any) {
 	}
 }
 
-// appendKey appends the key, which is equal only for shapes for which every check gives the same answer. Names are quoted, so that those of one
-// tenant cannot equal the shape of another.
+// appendKey appends the key, which is equal only for demands for which every check gives the same answer. Names are quoted, so that those of one
+// tenant cannot equal the demand of another.
 func (d *demand) appendKey(b []byte) []byte {
 	b = strconv.AppendQuote(b, d.problem)
 	for i := range d.podSets {

@@ -13,7 +13,7 @@
 //   - A hold segment (stageplan.HoldSegments) of a JobSet is in progress while the JobSet holds quota for one of its stages.
 //   - A claim is the quota that a JobSet that holds quota may come to hold in addition. Stage admission says how claims count: not at all
 //     (Greedy), as quota that is reserved for them (Reserve), or so that they can be met one after the other (Safe). See package safety.
-//   - A bundle is a co-admission group: stages that are admitted all or none, such as the gangs of one GangGroup. They have the same
+//   - A co-admission group (coAdmissionGroup): stages that are admitted all or none, such as the gangs of one GangGroup. They have the same
 //     label tranche.dev/admit-together.
 //
 // # Scheduling cycle

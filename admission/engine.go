@@ -35,10 +35,10 @@ type Engine struct {
 	nextSample time.Time
 	// unready is the number of admitted stages whose pods are not ready.
 	unready int
-	// draft is memory for a shape under construction, and draftKey for its key. Most shapes turn out to be known.
+	// draft is memory for a demand under construction, and draftKey for its key. Most demands turn out to be known.
 	draft    demand
 	draftKey []byte
-	// pods is memory for the pod specs of a shape under construction.
+	// pods is memory for the pod specs of a demand under construction.
 	pods []podresources.PodSet
 	// isStale is true if the cohort trees have to be rebuilt. The revision changes whenever they are.
 	isStale     bool
@@ -46,7 +46,7 @@ type Engine struct {
 	cohortTrees map[*quota.Node]*cohortTree
 	// cycles counts the scheduling cycles, and takings how often a decision charged or reserved quota.
 	cycles, chargeEpoch uint64
-	// repledged are the ClusterQueues whose preemption reservations have changed since the contest of this cycle read them. It may also contain
+	// repledged are the ClusterQueues whose preemption reservations have changed since the comparison of nominees of this cycle read them. It may also contain
 	// ClusterQueues of other cohort trees, and from before the cycle, which is harmless.
 	repledged []*clusterQueue
 	// dirty has the cohort trees in which a stage may be pending and not parked.

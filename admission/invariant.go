@@ -60,7 +60,7 @@ func count[K comparable](ledgers map[K]*queueTotals, key K, n *entry) {
 	ledgers[key].count(n, 1)
 }
 
-// equals treats nil like an empty ledger.
+// equals treats nil like empty totals.
 func (q *queueTotals) equals(other *queueTotals) bool {
 	if other == nil {
 		other = &queueTotals{}

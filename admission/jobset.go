@@ -27,7 +27,7 @@ type jobSet struct {
 	// plan is nil until it is known.
 	plan      *stageplan.Plan
 	planGraph *safety.PlanGraph
-	// stages has the shapes of the stages, problem is the first problem of a stage, and shape stands for the whole plan.
+	// stages has the demands of the stages, problem is the first problem of a stage, and demand stands for the whole plan.
 	stages  []*demand
 	problem string
 	demand  *demand
@@ -128,7 +128,7 @@ func (e *Engine) losePlan(uid types.UID) {
 	e.dropIfForgotten(j)
 }
 
-// shapesOf returns the shapes of the stages, and one without pod sets that stands for the plan.
+// shapesOf returns the demands of the stages, and one without pod sets that stands for the plan.
 func (e *Engine) shapesOf(namespace string, plan *stageplan.Plan) (stages []*demand, whole *demand) {
 	var b strings.Builder
 	b.WriteString("plan " + plan.String())

@@ -28,7 +28,7 @@ type nominees interface {
 	charged(*clusterQueue)
 }
 
-// A nomineeHeap is the contest without fair sharing: the nominee that borrows from less far up wins, then the one with the higher priority, then the
+// nomineeHeap orders the nominees without fair sharing: the nominee that borrows from less far up wins, then the one with the higher priority, then the
 // one that has waited longer. It implements heap.Interface.
 type nomineeHeap struct {
 	nominees []*nominee
@@ -92,7 +92,7 @@ func (r *nomineeHeap) Pop() any {
 	return n
 }
 
-// A fairNominees is the contest with fair sharing. It compares the shares that ClusterQueues will have when all evicted stages have left and all
+// fairNominees orders the nominees with fair sharing. It compares the shares that ClusterQueues will have when all evicted stages have left and all
 // preemptors have the quota that is reserved for them.
 type fairNominees struct {
 	quota *quota.Tree

@@ -15,7 +15,7 @@ import (
 )
 
 // podRules are the objects of the cluster that determine, besides its template, what a pod is charged and whether the API server will create it.
-// When one of them changes, the shapes that depend on it are computed again: waiting stages queue with their new demand, and admissions stay
+// When one of them changes, the demands that depend on it are computed again: waiting stages queue with their new demand, and admissions stay
 // unchanged.
 type podRules struct {
 	limitRanges   map[types.NamespacedName]*observed[*corev1.LimitRange]
@@ -145,7 +145,7 @@ func (e *Engine) observeClaimTemplate(object *resourcev1.ResourceClaimTemplate) 
 	}
 }
 
-// reshapeClaiming recomputes the shapes of the stages that name a ResourceClaimTemplate.
+// reshapeClaiming recomputes the demands of the stages that name a ResourceClaimTemplate.
 func (e *Engine) reshapeClaiming(template types.NamespacedName) {
 	e.reshape(func(s *stage) bool {
 		return s.key.Namespace == template.Namespace && slices.ContainsFunc(s.podSets, func(p kueue.PodSet) bool {
@@ -154,7 +154,7 @@ func (e *Engine) reshapeClaiming(template types.NamespacedName) {
 	})
 }
 
-// reshape recomputes the shapes of some stages, and those of their plans.
+// reshape recomputes the demands of some stages, and those of their plans.
 func (e *Engine) reshape(isConcerned func(*stage) bool) {
 	var concerned []*stage
 	for _, s := range e.stages {

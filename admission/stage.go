@@ -64,7 +64,7 @@ type stage struct {
 	assumed  *assignment
 	evicting DecisionID
 
-	// entry is how the stage is accounted for, and tenure its eviction unit if it belongs to no JobSet.
+	// entry is how the stage is accounted for, and evictionUnit its eviction unit if it belongs to no JobSet.
 	entry        entry
 	evictionUnit evictionUnit
 	// preemptReserved is the preemption reservation of a stage that waits for its victims to leave, in ClusterQueue preemptQueue.

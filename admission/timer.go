@@ -31,13 +31,13 @@ func (a *timers) Pop() any {
 	return popped
 }
 
-// A timer is the time at which a stage may be pending again, and the index of the stage in alarms. The zero value means none.
+// A timer is the time at which a stage may be pending again, and the index of the stage in timers. The zero value means none.
 type timer struct {
 	at    time.Time
 	index int
 }
 
-// setTimer sets the alarm of a stage to its requeueAt, or removes it if that time has passed.
+// setTimer sets the timer of a stage to its requeueAt, or removes it if that time has passed.
 func (e *Engine) setTimer(s *stage) {
 	if s.timer.at.Equal(s.requeueAt) {
 		return

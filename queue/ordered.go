@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Ordered yields the members of the line, or those of the shapes for which of is true, in the order in which they would be offered if all
+// Ordered yields the members of the queue, or those of the shapes for which of is true, in the order in which they would be offered if all
 // were awake. It visits each shape once, and then only the yielded members and their neighbors in the heap. The line must not change during
 // the iteration.
 func (p *Pending[M, S, T]) Ordered(of func(S) bool) iter.Seq[M] {
@@ -49,8 +49,8 @@ func (t *Element[M, S, T]) order(other *Element[M, S, T]) int {
 	return cmp.Or(cmp.Compare(t.equivClass.lead, other.equivClass.lead), t.compare(other))
 }
 
-// Ranks returns how many stages come before each of some tickets, which must be given in the order of the line. It counts only shapes for
-// which of is true, or all if of is nil. It visits each shape once, and the stages that come before the last of the tickets.
+// Ranks returns how many stages come before each of some elements, which must be given in the order of the queue. It counts only shapes for
+// which of is true, or all if of is nil. It visits each shape once, and the stages that come before the last of the elements.
 func (p *Pending[M, S, T]) Ranks(elements []*Element[M, S, T], of func(S) bool) []int {
 	ranks := make([]int, len(elements))
 	if len(elements) == 0 {
@@ -67,7 +67,7 @@ func (p *Pending[M, S, T]) Ranks(elements []*Element[M, S, T], of func(S) bool) 
 	return ranks
 }
 
-// count increments the rank of the first ticket that comes after the member at an index of the heap, and continues with the members below
+// count increments the rank of the first element that comes after the member at an index of the heap, and continues with the members below
 // it.
 func (c *equivClass[M, S, T]) count(at int, elements []*Element[M, S, T], ranks []int) {
 	if at >= c.tickets.size() {

@@ -9,7 +9,7 @@ type Item[M any, S comparable] struct {
 	// Passes is true for a stage that other stages never block, such as a stage whose JobSet releases the quota that it holds only after
 	// this stage has run. It is the same for all stages of a Shape.
 	Passes bool
-	// Shape is the same for two stages only if every check must answer the same for both. When one of them is refused, the line does not
+	// Shape is the same for two stages only if every check must answer the same for both. When one of them is refused, the queue does not
 	// offer the other: a thousand equal stages cost as much as one.
 	Shape S
 }
@@ -38,12 +38,12 @@ type Pending[M any, S, T comparable] struct {
 	lead func(S) float64
 }
 
-// An Element is an element of a Line.
+// An Element is an element of a Pending.
 type Element[M any, S, T comparable] struct {
 	Item[M, S]
 	equivClass *equivClass[M, S, T]
 	index      int
-	// isOut is true if the stage was removed from the line.
+	// isOut is true if the stage was removed from the queue.
 	isOut bool
 }
 
@@ -51,7 +51,7 @@ func (t *Element[M, S, T]) compare(other *Element[M, S, T]) int { return t.Compa
 
 func (t *Element[M, S, T]) place() *int { return &t.index }
 
-// Precedes reports whether a stage comes before another stage of the same Line.
+// Precedes reports whether a stage comes before another stage of the same Pending.
 func (t *Element[M, S, T]) Precedes(other *Element[M, S, T]) bool {
 	if t.equivClass.lead != other.equivClass.lead {
 		return t.equivClass.lead < other.equivClass.lead
@@ -59,13 +59,13 @@ func (t *Element[M, S, T]) Precedes(other *Element[M, S, T]) bool {
 	return t.compare(other) < 0
 }
 
-// An equivClass has the tickets of one shape.
+// An equivClass has the elements of one shape.
 type equivClass[M any, S, T comparable] struct {
 	shape   S
 	lead    float64
 	tickets ranking[*Element[M, S, T]]
 	isAwake bool
-	// unnotified has the tickets that were added since the class was last refused. Some may have been removed again.
+	// unnotified has the elements that were added since the class was last refused. Some may have been removed again.
 	unnotified []*Element[M, S, T]
 	// heard is the last announced refusal of the shape.
 	heard    string
@@ -110,7 +110,7 @@ type Wait[T comparable] struct {
 	Need  int64
 }
 
-// NewPending returns an empty Line.
+// NewPending returns an empty Pending.
 func NewPending[M any, S, T comparable]() *Pending[M, S, T] {
 	return &Pending[M, S, T]{
 		classes: map[S]*equivClass[M, S, T]{},
@@ -285,7 +285,7 @@ func (p *Pending[M, S, T]) ParkBehind(t *Element[M, S, T]) []M {
 	return told
 }
 
-// tell returns the members of the untold tickets, and clears the list.
+// tell returns the members of the unnotified elements, and clears the list.
 func (c *equivClass[M, S, T]) tell() []M {
 	untold := slices.DeleteFunc(c.unnotified, func(t *Element[M, S, T]) bool { return t.isOut })
 	c.unnotified = nil

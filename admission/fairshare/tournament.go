@@ -54,7 +54,7 @@ type place struct {
 	share   Share
 }
 
-// NewTournament returns a Contest without heads.
+// NewTournament returns a Tournament without heads.
 func NewTournament(meter *Meter) *Tournament {
 	return &Tournament{meter: meter, places: map[*quota.Node]*place{}}
 }

@@ -59,7 +59,7 @@ func (s *search) buildShareTree() *shareTree {
 	return r
 }
 
-// shareNode returns a new rival. Its memory is valid until the next search.
+// shareNode returns a new share node. Its memory is valid until the next search.
 func (s *search) shareNode(n *quota.Node, parent *shareNode) *shareNode {
 	if len(s.memory) == cap(s.memory) {
 		s.memory = make([]shareNode, 0, 2*cap(s.memory)+16)
@@ -116,7 +116,7 @@ func (r *shareTree) place(c *shareNode) {
 	}
 }
 
-// isOut is true for rivals that cannot yield any longer. A Cohort above the request need not borrow: its children may have unequal shares, and
+// isOut is true for share nodes that cannot yield any longer. A Cohort above the request need not borrow: its children may have unequal shares, and
 // the ClusterQueue of the request yields by priority.
 func (c *shareNode) isOut(s *search) bool {
 	switch {
@@ -159,7 +159,7 @@ func (r *shareTree) highest() *shareNode {
 	return c
 }
 
-// compare orders rivals: the one that yields first is lower.
+// compare orders share nodes: the one that yields first is lower.
 func (c *shareNode) compare(other *shareNode) int {
 	if byShare := other.share.Compare(c.share); byShare != 0 {
 		return byShare
@@ -177,7 +177,7 @@ func (c *shareNode) compare(other *shareNode) int {
 	return c.head().compare(other.head())
 }
 
-// children is a heap in which each rival knows its index.
+// children is a heap in which each share node knows its index.
 type children []*shareNode
 
 func (h *children) Len() int           { return len(*h) }

@@ -44,7 +44,7 @@ type horizon int
 const (
 	// now counts all charges.
 	now horizon = iota
-	// afterEvictions is the state after all evictions that Leave has announced.
+	// afterEvictions is the state after all evictions that MarkEvicting has announced.
 	afterEvictions
 	times
 )
@@ -131,21 +131,21 @@ func (n *Node) Release(u Usage) *Node {
 }
 
 // MarkEvicting announces that a charge will be released, because it is being evicted. Until then it counts for all questions that are not asked in
-// Later.
+// WhatIfEvicted.
 func (n *Node) MarkEvicting(u Usage) {
 	for _, c := range u {
 		n.release(c.ID, [times]Amount{afterEvictions: c.Amount})
 	}
 }
 
-// UnmarkEvicting undoes Leave. It must be called for all that was announced before it is released, or right after.
+// UnmarkEvicting undoes MarkEvicting. It must be called for all that was announced before it is released, or right after.
 func (n *Node) UnmarkEvicting(u Usage) {
 	for _, c := range u {
 		n.charge(c.ID, [times]Amount{afterEvictions: c.Amount})
 	}
 }
 
-// Reserve reserves quota for a stage that is admitted when the charges that Leave has announced are released: it counts later, and not now. So
+// Reserve reserves quota for a stage that is admitted when the charges that MarkEvicting has announced are released: it counts later, and not now. So
 // quota that victims release can be used before all of them have left, if there will be enough for all reservations then.
 func (n *Node) Reserve(u Usage) {
 	n.tree.countReservation(1)
@@ -164,7 +164,7 @@ func (n *Node) Unreserve(u Usage) *Node {
 	return top
 }
 
-// everywhere returns an amount that is charged or released now, and so later too. In Later it affects only that state.
+// everywhere returns an amount that is charged or released now, and so later too. In WhatIfEvicted it affects only that state.
 func (t *Tree) everywhere(a Amount) [times]Amount {
 	if t.horizon == afterEvictions {
 		return [times]Amount{afterEvictions: a}

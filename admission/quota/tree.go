@@ -177,7 +177,7 @@ func (t *Tree) WhatIf(f func() bool) bool {
 	return f()
 }
 
-// WhatIfEvicted is WhatIf in the state after all evictions that Leave has announced. Charges and releases of f count only in that state.
+// WhatIfEvicted is WhatIf in the state after all evictions that MarkEvicting has announced. Charges and releases of f count only in that state.
 func (t *Tree) WhatIfEvicted(f func() bool) bool {
 	defer func(before horizon) { t.horizon = before }(t.horizon)
 	t.horizon = afterEvictions

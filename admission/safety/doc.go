@@ -27,7 +27,7 @@
 // # Deadlock recovery
 //
 // A quota cut, another parent, a removed flavor or a restart can leave claims that cannot be met in any order. Unsafe returns the roots of such claims,
-// and Relief the victims: only stuck claims are candidates, since all others release what they hold anyway. Without the victims the rest is safe
+// and SelectVictims the victims: only stuck claims are candidates, since all others release what they hold anyway. Without the victims the rest is safe
 // again. No victim is admitted again before that is safe, so that the same cut never evicts a JobSet twice.
 //
 // A JobSet in a queue that is stopped is Halted: it stays as long as all others can finish without what it holds. A JobSet under policy Greedy is

@@ -37,12 +37,12 @@ type Watcher struct {
 // An answer has the names of the resources of a version, sorted, or is nil if the API server does not serve the version.
 type answer []string
 
-// New returns Resources without answers.
+// New returns a Watcher without answers.
 func New(lister Lister) *Watcher {
 	return &Watcher{lister: lister, first: map[string]answer{}, last: map[string]answer{}}
 }
 
-// SetupWithManager returns Resources of the manager's API server. The manager ends with an error when their answers have changed.
+// SetupWithManager returns a Watcher of the manager's API server. The manager ends with an error when its answers have changed.
 func SetupWithManager(mgr ctrl.Manager) (*Watcher, error) {
 	lister, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {

@@ -34,13 +34,13 @@ func (c *Config) validate() error {
 	return nil
 }
 
-// Registry has a Keeper for each scheduler that may place gangs. The zero Registry places none.
+// Registry has a Backend for each scheduler that may place gangs. The zero Registry places none.
 type Registry struct {
 	config configapi.Gang
 	all    []*Backend
 }
 
-// New asks the API server once which objects it serves. A scheduler without them gets a Keeper that is not Served.
+// New asks the API server once which objects it serves. A scheduler without them gets a Backend that is not Served.
 func New(config Config) (*Registry, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
@@ -107,7 +107,7 @@ func (r *Registry) Kinds() []*unstructured.Unstructured {
 	return kinds
 }
 
-// Default returns the Keeper of the scheduler that the configuration names, or nil if it names none.
+// Default returns the Backend of the scheduler that the configuration names, or nil if it names none.
 func (r *Registry) Default() *Backend {
 	if r == nil {
 		return nil
@@ -116,7 +116,7 @@ func (r *Registry) Default() *Backend {
 	return backend
 }
 
-// Of returns the Keeper of a scheduler, nil for None. It is an error if there is no such scheduler.
+// Of returns the Backend of a scheduler, nil for None. It is an error if there is no such scheduler.
 func (r *Registry) Of(name string) (*Backend, error) {
 	names := []string{string(configapi.GangProviderNone)}
 	if name == names[0] {
@@ -139,7 +139,7 @@ func (r *Registry) Patience() time.Duration {
 	return r.config.DiagnoseAfter.Duration
 }
 
-// SchedulerName returns the schedulerName of pods that a Keeper's scheduler places, or "" if they keep their own.
+// SchedulerName returns the schedulerName of pods that a Backend's scheduler places, or "" if they keep their own.
 func (r *Registry) SchedulerName(backend *Backend) string {
 	if backend == nil {
 		return ""

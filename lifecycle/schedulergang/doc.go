@@ -2,9 +2,9 @@
 // whole. It decides, and writes nothing.
 //
 //   - A gang is the pods that are placed all together or not at all.
-//   - A Group is the gangs that one gangMode asks for: one gang of the whole JobSet, one of a ReplicatedJob, or one of each of its Jobs.
-//   - A Shape is all groups of a JobSet in one attempt. New makes it from the JobSet and its stage plan, or returns what must be changed.
-//   - A Provider supports one scheduler: a Shape goes in, objects and fields of pods come out. The same Shape gives the same objects, so that
+//   - A PodGroupTemplate is the gangs that one gangMode asks for: one gang of the whole JobSet, one of a ReplicatedJob, or one of each of its Jobs.
+//   - A GangSet is all groups of a JobSet in one attempt. New makes it from the JobSet and its stage plan, or returns what must be changed.
+//   - A Provider supports one scheduler: a GangSet goes in, objects and fields of pods come out. The same GangSet gives the same objects, so that
 //     a controller that compares them with the existing objects can repair these.
 //
 // # Pod counts

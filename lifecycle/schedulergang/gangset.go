@@ -17,7 +17,7 @@ import (
 // ReplicatedGang makes one of each replica.
 const MaxGangs = 4096
 
-// A GangSet is the gangs that a JobSet asks for in its current attempt. The zero GangSet has none. A Shape is immutable after New, so it may be
+// A GangSet is the gangs that a JobSet asks for in its current attempt. The zero GangSet has none. A GangSet is immutable after New, so it may be
 // shared.
 type GangSet struct {
 	// JobSet and UID of the JobSet.
@@ -37,7 +37,7 @@ type GangSet struct {
 
 // A PodGroupTemplate is the gangs that one gangMode asks for.
 type PodGroupTemplate struct {
-	// Name is unique in the Shape and a valid DNS label: that of the ReplicatedJob, or "all" for the whole JobSet.
+	// Name is unique in the GangSet and a valid DNS label: that of the ReplicatedJob, or "all" for the whole JobSet.
 	Name string
 	// Mode is Gang or ReplicatedGang.
 	Mode jobsetapi.GangMode

@@ -1,5 +1,5 @@
 // Package barrier lets the pods of a group start together: pods of a JobSet whose main containers wait for each other. It implements both
-// sides: the waiting pod (Wait), and the manager that answers it (Board and Server). It is no controller: controllers/groupstart decides
+// sides: the waiting pod (Wait), and the manager that answers it (NoticeStore and Server). It is no controller: controllers/groupstart decides
 // when a group may start.
 //
 // A group has a ConfigMap, which each of its pods mounts. The ConfigMap lists which pods may start, so the API is the only source of truth;

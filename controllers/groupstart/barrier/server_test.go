@@ -271,7 +271,7 @@ func TestAsking(t *testing.T) {
 	}
 }
 
-// TestWatch: the Board has the content of the ConfigMaps of groups, and wakes requests that wait for a recreated ConfigMap.
+// TestWatch: the NoticeStore has the content of the ConfigMaps of groups, and wakes requests that wait for a recreated ConfigMap.
 func TestWatch(t *testing.T) {
 	noticeStore := barrier.NewNoticeStore(10)
 	address, _ := serve(t, noticeStore, tally{pods: 3}, "127.0.0.1:0")

@@ -30,7 +30,7 @@ type posted struct {
 	changed chan struct{}
 }
 
-// NewNoticeStore returns a Board on which at most room pods may wait at a time, half of them in one namespace.
+// NewNoticeStore returns a NoticeStore on which at most room pods may wait at a time, half of them in one namespace.
 func NewNoticeStore(room int) *NoticeStore {
 	return &NoticeStore{groups: map[types.NamespacedName]*posted{}, room: room, inNamespace: map[string]int{}}
 }
@@ -97,7 +97,7 @@ func (n *NoticeStore) Waiting() int {
 	return n.waiting
 }
 
-// Watch returns an event handler that keeps the Board up to date with an informer of ConfigMaps. It ignores ConfigMaps that belong to no
+// Watch returns an event handler that keeps the NoticeStore up to date with an informer of ConfigMaps. It ignores ConfigMaps that belong to no
 // group.
 func (n *NoticeStore) Watch() cache.ResourceEventHandler {
 	post := func(object any) {
