@@ -29,7 +29,7 @@ type groupCandidate struct {
 func (e *Engine) try(b *coAdmissionGroup) *groupCandidate {
 	g := &groupCandidate{coAdmissionGroup: b}
 	for _, s := range b.sorted(isWaiting) {
-		if s.line == nil {
+		if s.pendingQueue == nil {
 			continue
 		}
 		if len(g.candidates) == 0 || g.position.Compare(s.element.Position) < 0 {
@@ -38,7 +38,7 @@ func (e *Engine) try(b *coAdmissionGroup) *groupCandidate {
 		g.candidates = append(g.candidates, e.candidate(s))
 	}
 	g.refusals = make([]*Refusal, len(g.candidates))
-	if e.refuseAsBundle(g) {
+	if e.refuseAsCoAdmissionGroup(g) {
 		return g
 	}
 	for i, l := range g.candidates {
@@ -80,8 +80,8 @@ const (
 	gangsPassTogether = "GangsPassTogether"
 )
 
-// refuseAsBundle refuses all members for problems of the group that do not depend on quota.
-func (e *Engine) refuseAsBundle(g *groupCandidate) bool {
+// refuseAsCoAdmissionGroup refuses all members for problems of the group that do not depend on quota.
+func (e *Engine) refuseAsCoAdmissionGroup(g *groupCandidate) bool {
 	b := g.coAdmissionGroup
 	isOfAPlan := b.has(func(s *stage) bool { return s.owner != "" })
 	for i, l := range g.candidates {
@@ -264,7 +264,7 @@ func (e *Engine) sleepTogether(l *candidate, decisions []Decision) []Decision {
 		}
 	}
 	if g.isPart {
-		decisions = e.evictBundle(g.coAdmissionGroup, decisions)
+		decisions = e.evictCoAdmissionGroup(g.coAdmissionGroup, decisions)
 	}
 	return decisions
 }
@@ -312,7 +312,7 @@ func (g *groupCandidate) has(s *stage) bool {
 }
 
 // comesBefore reports whether a member is this stage, or precedes it in its queue.
-func (g *groupCandidate) comesBefore(other *ticket, q *clusterQueue) bool {
+func (g *groupCandidate) comesBefore(other *element, q *clusterQueue) bool {
 	return slices.ContainsFunc(g.candidates, func(l *candidate) bool {
 		return l.q == q && (l.s.element == other || l.s.element.Precedes(other))
 	})
@@ -447,4 +447,4 @@ func (p *packing) tryChoice(i int, choice flavor.Choice) bool {
 	})
 }
 
-func compareBundles(a, b *coAdmissionGroup) int { return strings.Compare(a.id, b.id) }
+func compareCoAdmissionGroups(a, b *coAdmissionGroup) int { return strings.Compare(a.id, b.id) }

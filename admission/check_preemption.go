@@ -183,7 +183,7 @@ func (e *Engine) makeRoom(l *candidate, decisions []Decision) []Decision {
 			}))
 			e.refresh(s)
 		}
-		e.repledged = append(e.repledged, evictionUnitOf(v.Holder).queue)
+		e.changedReservations = append(e.changedReservations, evictionUnitOf(v.Holder).queue)
 	}
 	e.finder.History.Record(l.s.uid, l.victims)
 	l.effect = holdsUpOthers

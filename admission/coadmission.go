@@ -57,14 +57,14 @@ type membership struct {
 	memberState memberState
 }
 
-// adoptBundle makes a stage a member of the co-admission group that its label names.
-func (e *Engine) adoptBundle(s *stage, object *kueue.Workload) {
+// adoptCoAdmissionGroup makes a stage a member of the co-admission group that its label names.
+func (e *Engine) adoptCoAdmissionGroup(s *stage, object *kueue.Workload) {
 	id := object.Labels[apis.AdmitTogetherLabel]
 	if id == "" {
 		e.unbundle(s)
 		return
 	}
-	size := bundleSize(object.Annotations[apis.AdmitTogetherCountAnnotation])
+	size := coAdmissionGroupSize(object.Annotations[apis.AdmitTogetherCountAnnotation])
 	if m := s.membership; m == nil || m.coAdmissionGroup.id != id || m.size != size {
 		e.unbundle(s)
 		// It no longer preempts.
@@ -78,17 +78,17 @@ func (e *Engine) adoptBundle(s *stage, object *kueue.Workload) {
 		b.members[s.key] = s
 		b.sizes[size]++
 		b.counts[isClosed]++
-		e.wakeBundle(b)
-		if s.line != nil {
+		e.wakeCoAdmissionGroup(b)
+		if s.pendingQueue != nil {
 			// Until now it did not wait for the other members.
-			e.wakeLine(s.line)
+			e.wakeLine(s.pendingQueue)
 		}
 	}
 	s.membership.born = bornAt(object)
 }
 
-// bundleSize parses the size of a group. It returns 0 for a text that is no valid size.
-func bundleSize(text string) int {
+// coAdmissionGroupSize parses the size of a group. It returns 0 for a text that is no valid size.
+func coAdmissionGroupSize(text string) int {
 	size, err := strconv.Atoi(text)
 	if err != nil || size < 1 || size > maxTogether {
 		return 0
@@ -123,7 +123,7 @@ func (e *Engine) unbundle(s *stage) {
 		delete(e.stuck, b)
 		return
 	}
-	e.wakeBundle(b)
+	e.wakeCoAdmissionGroup(b)
 	e.noteIfStuck(b)
 }
 
@@ -163,19 +163,19 @@ func (e *Engine) review(s *stage) {
 	}
 	if isOver := b.isSettled(); differs || isOver != b.wasOver {
 		b.wasOver = isOver
-		e.wakeBundle(b)
+		e.wakeCoAdmissionGroup(b)
 		e.noteIfStuck(b)
 	}
 }
 
-// wakeBundle wakes all members that wait for the others. If there are too many members, none is admitted whatever the others do.
-func (e *Engine) wakeBundle(b *coAdmissionGroup) {
+// wakeCoAdmissionGroup wakes all members that wait for the others. If there are too many members, none is admitted whatever the others do.
+func (e *Engine) wakeCoAdmissionGroup(b *coAdmissionGroup) {
 	if e.isStale || len(b.members) > maxTogether+1 {
 		return
 	}
 	for _, s := range b.members {
-		if s.line != nil && s.line.pending.Wake(b.topic, 0) {
-			e.scheduleCycle(s.line)
+		if s.pendingQueue != nil && s.pendingQueue.pending.Wake(b.topic, 0) {
+			e.scheduleCycle(s.pendingQueue)
 		}
 	}
 }
@@ -257,17 +257,17 @@ func (e *Engine) evictPartialGroups(decisions []Decision) []Decision {
 	if len(e.stuck) == 0 {
 		return decisions
 	}
-	for _, b := range slices.SortedFunc(maps.Keys(e.stuck), compareBundles) {
+	for _, b := range slices.SortedFunc(maps.Keys(e.stuck), compareCoAdmissionGroups) {
 		delete(e.stuck, b)
 		if b.isWhole() && !b.isSettled() {
-			decisions = e.evictBundle(b, decisions)
+			decisions = e.evictCoAdmissionGroup(b, decisions)
 		}
 	}
 	return decisions
 }
 
-// evictBundle evicts the members that hold quota without the others: none of them has started.
-func (e *Engine) evictBundle(b *coAdmissionGroup, decisions []Decision) []Decision {
+// evictCoAdmissionGroup evicts the members that hold quota without the others: none of them has started.
+func (e *Engine) evictCoAdmissionGroup(b *coAdmissionGroup, decisions []Decision) []Decision {
 	for _, s := range b.sorted(isHolding) {
 		decisions = append(decisions, e.evict(s, Evict{
 			Reason:  kueue.WorkloadEvictedByPreemption,

@@ -96,7 +96,7 @@ func (e *Engine) forgetQueues() {
 		return
 	}
 	for _, s := range e.stages {
-		for _, q := range []*clusterQueue{s.line, s.entry.clusterQueue, s.preemptQueue, s.evictionUnit.queue} {
+		for _, q := range []*clusterQueue{s.pendingQueue, s.entry.clusterQueue, s.preemptQueue, s.evictionUnit.queue} {
 			delete(gone, q)
 		}
 		for _, a := range []*assignment{s.reservation, s.assumed} {

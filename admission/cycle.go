@@ -20,10 +20,10 @@ func (e *Engine) runCycle(g *cohortTree, decisions []Decision) []Decision {
 	e.cycles++
 	for {
 		decisions = e.nominateAll(g, n, decisions)
-		for _, q := range e.repledged {
+		for _, q := range e.changedReservations {
 			n.charged(q)
 		}
-		e.repledged = e.repledged[:0]
+		e.changedReservations = e.changedReservations[:0]
 		winner := n.winner()
 		if winner == nil {
 			return decisions

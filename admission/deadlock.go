@@ -61,8 +61,8 @@ func (e *Engine) asks(c *safety.Claim) []quota.Usage {
 	var needs []quota.Usage
 	j := e.jobSets[c.Owner]
 	for _, s := range j.members {
-		if s.line != nil && s.line == j.claimQueue && s.lastRefusal.Check == quotaIsFree && !s.isGrowth {
-			needs = append(needs, choices(e.offer(s.demand, s.line).items)...)
+		if s.pendingQueue != nil && s.pendingQueue == j.claimQueue && s.lastRefusal.Check == quotaIsFree && !s.isGrowth {
+			needs = append(needs, choices(e.offer(s.demand, s.pendingQueue).items)...)
 		}
 	}
 	return needs

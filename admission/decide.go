@@ -161,7 +161,7 @@ type candidate struct {
 func (l *candidate) preempts() bool { return len(l.victims) > 0 || l.awaits }
 
 func (e *Engine) candidate(s *stage) *candidate {
-	q, j := s.line, e.jobSets[s.owner]
+	q, j := s.pendingQueue, e.jobSets[s.owner]
 	l := &candidate{s: s, q: q, lq: s.localQueue, j: j, policy: e.policy(q, j), podSets: s.demand.podSets}
 	if s.coAdmissionGroup() != nil && spare(l.podSets) > 0 {
 		// A gang that does not fit whole reserves nothing.

@@ -78,8 +78,8 @@ func (e *Engine) offer(d *demand, q *clusterQueue) *offer {
 	return o
 }
 
-// shapeOf returns the demand of the pod sets of a stage, and increments its user count.
-func (e *Engine) shapeOf(of *stage) *demand {
+// demandOf returns the demand of the pod sets of a stage, and increments its user count.
+func (e *Engine) demandOf(of *stage) *demand {
 	d := &e.draft
 	d.podSets, d.problem, d.isRejected = d.podSets[:0], "", false
 	e.pods = e.pods[:0]
@@ -135,8 +135,8 @@ func pinned(list, podSet string) map[corev1.ResourceName]kueue.ResourceFlavorRef
 	return all
 }
 
-// shapeOfStage converts the pod sets of a stage of a plan.
-func (e *Engine) shapeOfStage(namespace string, stage *stageplan.Stage) *demand {
+// demandOfStage converts the pod sets of a stage of a plan.
+func (e *Engine) demandOfStage(namespace string, stage *stageplan.Stage) *demand {
 	d := &demand{}
 	e.pods = e.pods[:0]
 	for i := range stage.PodSets {

@@ -46,9 +46,9 @@ type Engine struct {
 	cohortTrees map[*quota.Node]*cohortTree
 	// cycles counts the scheduling cycles, and takings how often a decision charged or reserved quota.
 	cycles, chargeEpoch uint64
-	// repledged are the ClusterQueues whose preemption reservations have changed since the comparison of nominees of this cycle read them. It may also contain
+	// changedReservations are the ClusterQueues whose preemption reservations have changed since the comparison of nominees of this cycle read them. It may also contain
 	// ClusterQueues of other cohort trees, and from before the cycle, which is harmless.
-	repledged []*clusterQueue
+	changedReservations []*clusterQueue
 	// dirty has the cohort trees in which a stage may be pending and not parked.
 	dirty  []*cohortTree
 	timers timers

@@ -21,7 +21,7 @@ func (e *Engine) Explain(key StageKey) []Refusal {
 	switch {
 	case s == nil || s.entry.phase != waiting && s.entry.phase != ineligible:
 		return nil
-	case s.line == nil:
+	case s.pendingQueue == nil:
 		return []Refusal{s.absence()}
 	}
 	if refusal := e.check(e.candidate(s)); refusal != nil {
@@ -56,7 +56,7 @@ func (e *Engine) Explanation(key StageKey) (x visibility.Explanation, ok bool) {
 	if s == nil || s.entry.phase != waiting && s.entry.phase != ineligible {
 		return x, false
 	}
-	if s.line == nil {
+	if s.pendingQueue == nil {
 		return explanationOf(s.absence()), true
 	}
 	l := e.candidate(s)

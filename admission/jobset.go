@@ -94,7 +94,7 @@ func (e *Engine) observePlan(ev PlanObserved) {
 
 // adoptPlan recomputes all that depends on the plan, and on what the API server adds to the pods of the namespace.
 func (e *Engine) adoptPlan(j *jobSet, ev PlanObserved) {
-	stages, whole := e.shapesOf(ev.JobSet.Namespace, ev.Plan)
+	stages, whole := e.demandsOf(ev.JobSet.Namespace, ev.Plan)
 	if j.isKnown() && j.demand.key == whole.key && j.policy == ev.StageAdmission && j.submitted.Equal(ev.Submitted) {
 		return
 	}
@@ -128,12 +128,12 @@ func (e *Engine) losePlan(uid types.UID) {
 	e.dropIfForgotten(j)
 }
 
-// shapesOf returns the demands of the stages, and one without pod sets that stands for the plan.
-func (e *Engine) shapesOf(namespace string, plan *stageplan.Plan) (stages []*demand, whole *demand) {
+// demandsOf returns the demands of the stages, and one without pod sets that stands for the plan.
+func (e *Engine) demandsOf(namespace string, plan *stageplan.Plan) (stages []*demand, whole *demand) {
 	var b strings.Builder
 	b.WriteString("plan " + plan.String())
 	for i := range plan.Stages {
-		d := e.shapeOfStage(namespace, &plan.Stages[i])
+		d := e.demandOfStage(namespace, &plan.Stages[i])
 		stages = append(stages, d)
 		b.WriteString("\n" + d.key)
 	}

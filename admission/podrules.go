@@ -166,7 +166,7 @@ func (e *Engine) reshape(isConcerned func(*stage) bool) {
 	planned := map[*jobSet]bool{}
 	for _, s := range concerned {
 		before := s.demand
-		s.demand = e.shapeOf(s)
+		s.demand = e.demandOf(s)
 		if s.demand != before {
 			s.lastRefusal = Refusal{} // its status reports the demand
 		}

@@ -54,7 +54,7 @@ func (e *Engine) PendingInLocalQueue(key types.NamespacedName, page Page) ([]Pen
 	}
 	e.rebuildTrees()
 	pending := e.clusterQueue(lq.clusterQueue).pending
-	var elements []*ticket
+	var elements []*element
 	i := 0
 	for s := range pending.Ordered(lq.has) {
 		if i-page.Offset >= page.Limit {
@@ -76,10 +76,10 @@ func (e *Engine) PendingInLocalQueue(key types.NamespacedName, page Page) ([]Pen
 func (e *Engine) PendingStage(key StageKey) (Pending, bool) {
 	e.rebuildTrees()
 	s := e.stages[key]
-	if s == nil || s.line == nil {
+	if s == nil || s.pendingQueue == nil {
 		return Pending{}, false
 	}
-	pending, elements := s.line.pending, []*ticket{s.element}
+	pending, elements := s.pendingQueue.pending, []*element{s.element}
 	return s.pending(pending.Ranks(elements, nil)[0], pending.Ranks(elements, s.localQueue.has)[0]), true
 }
 
@@ -87,7 +87,7 @@ func (q *localQueue) has(c equivalenceKey) bool { return c.localQueue == q }
 
 func (s *stage) pending(inClusterQueue, inLocalQueue int) Pending {
 	return Pending{
-		Stage: s.key, UID: s.uid, LocalQueue: s.localQueue.key, ClusterQueue: s.line.name, Priority: s.priority, Created: s.created,
+		Stage: s.key, UID: s.uid, LocalQueue: s.localQueue.key, ClusterQueue: s.pendingQueue.name, Priority: s.priority, Created: s.created,
 		InClusterQueue: inClusterQueue, InLocalQueue: inLocalQueue,
 	}
 }

@@ -19,7 +19,7 @@ func (e *Engine) reserveForPreemptor(s *stage, q *clusterQueue, usage quota.Usag
 	s.preemptReserved, s.preemptQueue = usage, q
 	q.node.Reserve(usage)
 	e.chargeEpoch++
-	e.repledged = append(e.repledged, q)
+	e.changedReservations = append(e.changedReservations, q)
 	q.preemptors[s] = struct{}{}
 	q.cohortTree.pledging[q] = struct{}{}
 	if rest := before.Without(usage); len(rest) > 0 {
@@ -35,7 +35,7 @@ func (e *Engine) unreserve(s *stage) *quota.Node {
 	}
 	q := s.preemptQueue
 	top := q.node.Unreserve(s.preemptReserved)
-	e.repledged = append(e.repledged, q)
+	e.changedReservations = append(e.changedReservations, q)
 	delete(q.preemptors, s)
 	if q.cohortTree != nil {
 		delete(q.cohortTree.keepers, s)

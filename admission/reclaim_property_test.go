@@ -20,7 +20,7 @@ func TestReclaimMakesProgress(t *testing.T) {
 		if js := m.hanging(); js != nil {
 			t.Fatalf("%s", m.describe(js))
 		}
-		for pair, times := range m.takings() {
+		for pair, times := range m.evictionsByPair() {
 			if times > 1 {
 				t.Fatalf("%s %d times: %q", pair, times, m.evictions)
 			}
@@ -56,8 +56,8 @@ func drawLaunchers(t *rapid.T) *model {
 	return m
 }
 
-// takings counts how often a JobSet was evicted for each stage of another one.
-func (m *model) takings() map[string]int {
+// evictionsByPair counts how often a JobSet was evicted for each stage of another one.
+func (m *model) evictionsByPair() map[string]int {
 	times := map[string]int{}
 	for _, eviction := range m.written {
 		victim, rest, _ := strings.Cut(strings.TrimPrefix(eviction, "evict ns/"), " ")

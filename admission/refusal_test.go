@@ -332,8 +332,8 @@ func TestGatesAndViews(t *testing.T) {
 	}
 }
 
-// TestAllOfAShapeHearTheNews: two equal quota Workloads, of which one is checked for both.
-func TestAllOfAShapeHearTheNews(t *testing.T) {
+// TestAllOfADemandHearTheNews: two equal quota Workloads, of which one is checked for both.
+func TestAllOfADemandHearTheNews(t *testing.T) {
 	hold := kueue.Hold
 	w := newWorld(t, admission.Config{})
 	w.queue("q", "a100: gpu=4")

@@ -74,9 +74,9 @@ type stage struct {
 	keepsNominal bool
 	// gaveUp is the last cycle in which it lost a reservation.
 	gaveUp uint64
-	// line is the ClusterQueue in which the stage is pending, or nil, and ticket its element there.
-	line    *clusterQueue
-	element *ticket
+	// pendingQueue is the ClusterQueue in which the stage is pending, or nil, and ticket its element there.
+	pendingQueue *clusterQueue
+	element      *element
 	// timer is set while the stage must wait until requeueAt.
 	timer timer
 	// membership is nil unless the stage is in a co-admission group.
@@ -85,7 +85,7 @@ type stage struct {
 	lastRefusal Refusal
 }
 
-type ticket = queue.Element[*stage, equivalenceKey, quota.ID]
+type element = queue.Element[*stage, equivalenceKey, quota.ID]
 
 // An assignment is a charge to a ClusterQueue.
 type assignment struct {
@@ -131,7 +131,7 @@ func (e *Engine) observeStage(object *kueue.Workload) {
 	e.join(s, object)
 	e.adoptSpec(s, object)
 	e.adoptStatus(s, object)
-	e.adoptBundle(s, object)
+	e.adoptCoAdmissionGroup(s, object)
 	e.dropEviction(s)
 	e.refresh(s)
 }
@@ -217,7 +217,7 @@ func (e *Engine) adoptSpec(s *stage, object *kueue.Workload) {
 	s.generation = object.Generation
 	s.reclaimable = slices.Clone(object.Status.ReclaimablePods)
 	before := s.demand
-	s.demand = e.shapeOf(s)
+	s.demand = e.demandOf(s)
 	e.releaseDemand(before)
 }
 
@@ -378,17 +378,17 @@ func (e *Engine) enqueue(s *stage) {
 	if to != nil {
 		item = e.item(s, j)
 	}
-	if s.line != nil {
-		if s.line == to && s.element.Item == item {
+	if s.pendingQueue != nil {
+		if s.pendingQueue == to && s.element.Item == item {
 			return
 		}
-		if s.line != to {
+		if s.pendingQueue != to {
 			e.cancelReservation(s)
 		}
-		s.line.pending.Remove(s.element)
-		e.scheduleCycle(s.line)
+		s.pendingQueue.pending.Remove(s.element)
+		e.scheduleCycle(s.pendingQueue)
 	}
-	s.line, s.element = to, nil
+	s.pendingQueue, s.element = to, nil
 	if to != nil {
 		s.element = to.pending.Add(item)
 		e.scheduleCycle(to)

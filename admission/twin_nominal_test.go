@@ -20,7 +20,7 @@ func (r *rivalry) keepNominal(wl *kueue.Workload) bool {
 		return true
 	}
 	r.preemptReservations[wl], r.keeps[wl] = kept, true
-	r.takings++
+	r.chargeEpoch++
 	for fr, a := range before {
 		if a > kept[fr] {
 			r.gaveUp[wl] = true

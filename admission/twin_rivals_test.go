@@ -185,9 +185,9 @@ type bid struct {
 type rivalry struct {
 	*twin
 	told []string
-	// takings is how often quota was charged or reserved in this cycle.
-	takings int
-	bids    map[string]*bid
+	// chargeEpoch is how often quota was charged or reserved in this cycle.
+	chargeEpoch int
+	bids        map[string]*bid
 	// refused are not checked again in this cycle, unless quota is released.
 	refused map[*kueue.Workload]bool
 	// gaveUp are the Workloads that have had a reservation in this cycle.
@@ -317,7 +317,7 @@ func (r *rivalry) bidBut(wl *kueue.Workload, yielding []*kueue.Workload) *bid {
 	for _, other := range yielding {
 		exempt[other] = true
 	}
-	b := &bid{offer: r.offer(wl, r.charged()), asOf: r.takings, yielding: yielding}
+	b := &bid{offer: r.offer(wl, r.charged()), asOf: r.chargeEpoch, yielding: yielding}
 	q := r.queues[string(r.localQueueOf(wl).Spec.ClusterQueue)]
 	items, _ := r.items(q, r.places()["queue "+q.Name], podSetsOf(wl))
 	need := total(items, []int{0})
@@ -403,7 +403,7 @@ func (r *rivalry) drop(yielding []*kueue.Workload) {
 // stillHolds reports whether a bid is still valid after what has been taken since.
 func (r *rivalry) stillHolds(b *bid) bool {
 	switch {
-	case b.asOf == r.takings:
+	case b.asOf == r.chargeEpoch:
 		return true
 	case !b.awaits && len(b.victims) == 0:
 		exempt := r.exempt(b.offer.wl)
@@ -435,14 +435,14 @@ func (r *rivalry) makeRoom(b *bid) {
 	if len(b.victims) > 0 || !r.gaveUp[wl] {
 		r.preemptReservations[wl] = b.offer.bill
 		delete(r.keeps, wl)
-		r.takings++
+		r.chargeEpoch++
 		r.drop(r.behind(wl))
 		r.drop(b.yielding)
 		r.refused[wl] = true
 	}
 	for _, v := range b.victims {
 		r.evicting[keyOfWorkload(v.wl)] = true
-		r.takings++
+		r.chargeEpoch++
 		r.told = append(r.told, fmt.Sprintf("evict %s %s for %s", v.wl.Name, v.reason, wl.Name))
 	}
 	h := &hunt{twin: r.twin, wl: wl, bill: b.offer.bill, exempt: r.exempt(wl)}
@@ -459,7 +459,7 @@ func (r *rivalry) admit(b *bid) {
 	wl := b.offer.wl
 	r.admitting[keyOfWorkload(wl)] = b.offer.admission
 	r.told = append(r.told, "admit "+wl.Name)
-	r.takings++
+	r.chargeEpoch++
 	if r.preemptReservations[wl] != nil {
 		r.refused = map[*kueue.Workload]bool{}
 	}

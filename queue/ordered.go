@@ -19,12 +19,12 @@ func (p *Pending[M, S, T]) Ordered(of func(S) bool) iter.Seq[M] {
 		}
 		for front.size() > 0 {
 			next := front.first()
-			if !yield(next.ticket().Member) {
+			if !yield(next.element().Member) {
 				return
 			}
 			below := 2*next.at + 1
 			front.drop(next)
-			for i := below; i < min(below+2, next.equivClass.tickets.size()); i++ {
+			for i := below; i < min(below+2, next.equivClass.elements.size()); i++ {
 				front.push(&spot[M, S, T]{equivClass: next.equivClass, at: i})
 			}
 		}
@@ -38,9 +38,9 @@ type spot[M any, S, T comparable] struct {
 	index      int
 }
 
-func (s *spot[M, S, T]) ticket() *Element[M, S, T] { return s.equivClass.tickets.members[s.at] }
+func (s *spot[M, S, T]) element() *Element[M, S, T] { return s.equivClass.elements.members[s.at] }
 
-func (s *spot[M, S, T]) compare(other *spot[M, S, T]) int { return s.ticket().order(other.ticket()) }
+func (s *spot[M, S, T]) compare(other *spot[M, S, T]) int { return s.element().order(other.element()) }
 
 func (s *spot[M, S, T]) place() *int { return &s.index }
 
@@ -70,10 +70,10 @@ func (p *Pending[M, S, T]) Ranks(elements []*Element[M, S, T], of func(S) bool) 
 // count increments the rank of the first element that comes after the member at an index of the heap, and continues with the members below
 // it.
 func (c *equivClass[M, S, T]) count(at int, elements []*Element[M, S, T], ranks []int) {
-	if at >= c.tickets.size() {
+	if at >= c.elements.size() {
 		return
 	}
-	t := c.tickets.members[at]
+	t := c.elements.members[at]
 	first, isOneOfThem := slices.BinarySearchFunc(elements, t, (*Element[M, S, T]).order)
 	if isOneOfThem {
 		first++

@@ -61,10 +61,10 @@ func (t *Element[M, S, T]) Precedes(other *Element[M, S, T]) bool {
 
 // An equivClass has the elements of one shape.
 type equivClass[M any, S, T comparable] struct {
-	shape   S
-	lead    float64
-	tickets ranking[*Element[M, S, T]]
-	isAwake bool
+	shape    S
+	lead     float64
+	elements ranking[*Element[M, S, T]]
+	isAwake  bool
 	// unnotified has the elements that were added since the class was last refused. Some may have been removed again.
 	unnotified []*Element[M, S, T]
 	// heard is the last announced refusal of the shape.
@@ -75,9 +75,9 @@ type equivClass[M any, S, T comparable] struct {
 
 func (c *equivClass[M, S, T]) compare(other *equivClass[M, S, T]) int {
 	switch {
-	case c.tickets.first().Precedes(other.tickets.first()):
+	case c.elements.first().Precedes(other.elements.first()):
 		return -1
-	case other.tickets.first().Precedes(c.tickets.first()):
+	case other.elements.first().Precedes(c.elements.first()):
 		return 1
 	}
 	return 0
@@ -145,7 +145,7 @@ func (p *Pending[M, S, T]) Reorder() {
 		return
 	}
 	for _, c := range p.behind {
-		if c.tickets.first().Precedes(p.blocker) {
+		if c.elements.first().Precedes(p.blocker) {
 			p.wake(c)
 		}
 	}
@@ -173,7 +173,7 @@ func (p *Pending[M, S, T]) Add(item Item[M, S]) *Element[M, S, T] {
 	}
 	t := &Element[M, S, T]{Item: item, equivClass: c}
 	c.unnotified = append(c.unnotified, t)
-	c.tickets.push(t)
+	c.elements.push(t)
 	p.size++
 	if c.isAwake {
 		p.awake.fix(c)
@@ -188,22 +188,22 @@ func (p *Pending[M, S, T]) Remove(t *Element[M, S, T]) {
 	p.size--
 	t.isOut = true
 	c := t.equivClass
-	if c.tickets.size() == 1 {
+	if c.elements.size() == 1 {
 		if c.isAwake {
 			p.awake.drop(c)
 		}
 		p.forget(c)
-		c.tickets.drop(t)
+		c.elements.drop(t)
 		delete(p.classes, c.shape)
 	} else {
-		c.tickets.drop(t)
+		c.elements.drop(t)
 		if c.isAwake {
 			p.awake.fix(c)
 		}
 	}
 	if p.blocker == t {
 		// The next stage of its shape takes its place as blocker, and must be offered before the blocked stages.
-		if c.tickets.size() > 0 && !c.isAwake {
+		if c.elements.size() > 0 && !c.isAwake {
 			p.wake(c)
 		}
 		p.unblock()
@@ -215,7 +215,7 @@ func (p *Pending[M, S, T]) Next() *Element[M, S, T] {
 	if p.awake.size() == 0 {
 		return nil
 	}
-	return p.awake.first().tickets.first()
+	return p.awake.first().elements.first()
 }
 
 // Blocker returns the stage that this one must not overtake, or nil.
@@ -230,7 +230,7 @@ func (p *Pending[M, S, T]) Blocker(t *Element[M, S, T]) *Element[M, S, T] {
 func (p *Pending[M, S, T]) Announce(t *Element[M, S, T], reason string) {
 	if c := t.equivClass; c.heard != reason {
 		c.heard = reason
-		c.unnotified = slices.Clone(c.tickets.members)
+		c.unnotified = slices.Clone(c.elements.members)
 	}
 }
 
@@ -287,11 +287,11 @@ func (p *Pending[M, S, T]) ParkBehind(t *Element[M, S, T]) []M {
 
 // tell returns the members of the unnotified elements, and clears the list.
 func (c *equivClass[M, S, T]) tell() []M {
-	untold := slices.DeleteFunc(c.unnotified, func(t *Element[M, S, T]) bool { return t.isOut })
+	unnotified := slices.DeleteFunc(c.unnotified, func(t *Element[M, S, T]) bool { return t.isOut })
 	c.unnotified = nil
-	slices.SortFunc(untold, (*Element[M, S, T]).compare)
-	members := make([]M, len(untold))
-	for i, t := range untold {
+	slices.SortFunc(unnotified, (*Element[M, S, T]).compare)
+	members := make([]M, len(unnotified))
+	for i, t := range unnotified {
 		members[i] = t.Member
 	}
 	return members

@@ -155,7 +155,7 @@ func TestClock(t *testing.T) {
 	}
 }
 
-func TestAgenda(t *testing.T) {
+func TestEventQueue(t *testing.T) {
 	var e eventQueue
 	var got []int
 	for i, at := range []time.Duration{2, 1, 2, 0} {

@@ -48,7 +48,7 @@ func (b *Bank) SelectVictims(root *quota.Node, price func(*Claim) Price, order f
 		return nil
 	}
 	b.arrange(p)
-	r := &relief{tree: b.tree, price: price}
+	v := &victimSelection{tree: b.tree, price: price}
 	b.tree.WhatIf(func() bool {
 		for _, c := range p.order {
 			c.Node.Release(c.Held)
@@ -57,20 +57,20 @@ func (b *Bank) SelectVictims(root *quota.Node, price func(*Claim) Price, order f
 			if c.Mode == Unguarded {
 				c.Node.Release(c.Held)
 			} else {
-				r.stuck = append(r.stuck, c)
+				v.stuck = append(v.stuck, c)
 			}
 		}
-		if _, r.stuck, _ = finish(r.stuck, nil); len(r.stuck) > 0 {
-			r.candidates = slices.SortedFunc(slices.Values(slices.Concat(r.stuck, p.halted)), order)
-			r.search()
+		if _, v.stuck, _ = finish(v.stuck, nil); len(v.stuck) > 0 {
+			v.candidates = slices.SortedFunc(slices.Values(slices.Concat(v.stuck, p.halted)), order)
+			v.search()
 		}
 		return true
 	})
-	return r.best
+	return v.best
 }
 
-// A relief is one search. All claims except the stuck and the halted ones have finished.
-type relief struct {
+// A victimSelection is one search. All claims except the stuck and the halted ones have finished.
+type victimSelection struct {
 	tree  *quota.Tree
 	price func(*Claim) Price
 	stuck []*Claim
@@ -78,51 +78,51 @@ type relief struct {
 	candidates, best []*Claim
 }
 
-func (r *relief) search() {
-	r.takeAndSpare()
-	if len(r.candidates) > mostCompared {
+func (v *victimSelection) search() {
+	v.takeAndSpare()
+	if len(v.candidates) > mostCompared {
 		return
 	}
-	for set := 1; set < 1<<len(r.candidates); set++ {
+	for set := 1; set < 1<<len(v.candidates); set++ {
 		var some []*Claim
-		for i, c := range r.candidates {
+		for i, c := range v.candidates {
 			if set&(1<<i) != 0 {
 				some = append(some, c)
 			}
 		}
-		if r.isCheaper(some) && r.suffices(some) {
-			r.best = some
+		if v.isCheaper(some) && v.suffices(some) {
+			v.best = some
 		}
 	}
 }
 
 // takeAndSpare selects as many candidates as are enough, and spares those that can stay, from the last on.
-func (r *relief) takeAndSpare() {
-	few, enough := 0, len(r.candidates)
+func (v *victimSelection) takeAndSpare() {
+	few, enough := 0, len(v.candidates)
 	for enough-few > 1 {
 		// With more victims the others can only finish earlier.
-		if middle := few + (enough-few)/2; r.suffices(r.candidates[:middle]) {
+		if middle := few + (enough-few)/2; v.suffices(v.candidates[:middle]) {
 			enough = middle
 		} else {
 			few = middle
 		}
 	}
-	r.best = r.minimize(r.candidates[:enough])
+	v.best = v.minimize(v.candidates[:enough])
 }
 
 // minimize returns the victims that have to go, of some without which all others can finish. It maintains an order in which the remaining claims can
 // finish: a claim that can stay is inserted where it can finish, as by Add.
-func (r *relief) minimize(some []*Claim) (goes []*Claim) {
-	r.tree.WhatIf(func() bool {
+func (v *victimSelection) minimize(some []*Claim) (goes []*Claim) {
+	v.tree.WhatIf(func() bool {
 		for _, c := range some {
 			c.Node.Release(c.Held)
 			c.excluded = true
 		}
-		order, _, _ := r.finish(r.stuck, nil)
+		order, _, _ := v.finish(v.stuck, nil)
 		for _, c := range slices.Backward(some) {
 			c.excluded = false
 			c.Node.Charge(c.Held)
-			beside, stays := r.beside(order, c)
+			beside, stays := v.beside(order, c)
 			if stays {
 				order = beside
 				continue
@@ -141,18 +141,18 @@ func (r *relief) minimize(some []*Claim) (goes []*Claim) {
 }
 
 // beside returns the order with one more claim, which is charged already, if all can finish then.
-func (r *relief) beside(order []*Claim, c *Claim) ([]*Claim, bool) {
+func (v *victimSelection) beside(order []*Claim, c *Claim) ([]*Claim, bool) {
 	if c.Mode == Halted {
-		done, left, _ := r.finish(order, nil)
+		done, left, _ := v.finish(order, nil)
 		return done, len(left) == 0
 	}
-	done, left, ok := r.finish(order, c)
+	done, left, ok := v.finish(order, c)
 	return slices.Concat(done, []*Claim{c}, left), ok
 }
 
 // finish calls the function finish and undoes its changes.
-func (r *relief) finish(waiting []*Claim, until *Claim) (done, left []*Claim, ok bool) {
-	r.tree.WhatIf(func() bool {
+func (v *victimSelection) finish(waiting []*Claim, until *Claim) (done, left []*Claim, ok bool) {
+	v.tree.WhatIf(func() bool {
 		done, left, ok = finish(waiting, until)
 		return true
 	})
@@ -160,13 +160,13 @@ func (r *relief) finish(waiting []*Claim, until *Claim) (done, left []*Claim, ok
 }
 
 // suffices reports whether the others can finish without some.
-func (r *relief) suffices(some []*Claim) bool {
-	return r.tree.WhatIf(func() bool {
+func (v *victimSelection) suffices(some []*Claim) bool {
+	return v.tree.WhatIf(func() bool {
 		for _, c := range some {
 			c.Node.Release(c.Held)
 			c.excluded = true
 		}
-		_, left, _ := finish(r.stuck, nil)
+		_, left, _ := finish(v.stuck, nil)
 		left = slices.DeleteFunc(left, func(c *Claim) bool { return c.excluded })
 		for _, c := range some {
 			c.excluded = false
@@ -175,16 +175,16 @@ func (r *relief) suffices(some []*Claim) bool {
 	})
 }
 
-func (r *relief) isCheaper(some []*Claim) bool {
-	price, best := r.sum(some), r.sum(r.best)
-	return cmp.Or(cmp.Compare(price.Lost, best.Lost), cmp.Compare(price.Priority, best.Priority), cmp.Compare(len(some), len(r.best))) < 0
+func (v *victimSelection) isCheaper(some []*Claim) bool {
+	price, best := v.sum(some), v.sum(v.best)
+	return cmp.Or(cmp.Compare(price.Lost, best.Lost), cmp.Compare(price.Priority, best.Priority), cmp.Compare(len(some), len(v.best))) < 0
 }
 
 // sum returns the cost of a set: the sum of what is lost, and the highest priority.
-func (r *relief) sum(some []*Claim) Price {
-	total := r.price(some[0])
+func (v *victimSelection) sum(some []*Claim) Price {
+	total := v.price(some[0])
 	for _, c := range some[1:] {
-		price := r.price(c)
+		price := v.price(c)
 		total.Lost += price.Lost
 		total.Priority = max(total.Priority, price.Priority)
 	}

@@ -101,7 +101,7 @@ func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*snaps
 			s.jobSet, s.isUnqueued = &js, childjob.AreUnqueued(&js)
 		}
 	}
-	if err := r.readBelongings(ctx, s); err != nil {
+	if err := r.readOwnedObjects(ctx, s); err != nil {
 		return nil, err
 	}
 	if s.jobSet == nil {
@@ -131,7 +131,7 @@ func (r *Reconciler) manages(ctx context.Context, js *jobsetapi.JobSet) (bool, e
 	return r.config.Namespaces.Matches(labels.Set(namespace.Labels)), nil
 }
 
-func (r *Reconciler) readBelongings(ctx context.Context, s *snapshot) error {
+func (r *Reconciler) readOwnedObjects(ctx context.Context, s *snapshot) error {
 	var workloads kueue.WorkloadList
 	if err := r.config.Client.List(ctx, &workloads, client.InNamespace(s.key.Namespace), client.MatchingLabels{apis.JobSetLabel: s.key.Name}); err != nil {
 		return fmt.Errorf("list quota Workloads of JobSet %s: %w", s.key, err)

@@ -92,7 +92,7 @@ func (r *Reconciler) read(ctx context.Context, ref podgang.Ref, from readers) (*
 		s.Problems = append(s.Problems, fmt.Sprintf("namespace %q is not managed any more: set the labels that the configuration asks for, or take the pods out of the gang", ref.Namespace))
 	}
 	r.watch(ref, s.Gang.Peers())
-	others, err := r.readPeers(ctx, s, from)
+	peers, err := r.readPeers(ctx, s, from)
 	if err != nil {
 		return nil, err
 	}
@@ -103,11 +103,11 @@ func (r *Reconciler) read(ctx context.Context, ref podgang.Ref, from readers) (*
 		return nil, err
 	}
 	s.Backoff, s.Retention = r.backoff, r.config.Retention
-	if err := r.readCharges(ctx, append(others, s)...); err != nil {
+	if err := r.readCharges(ctx, append(peers, s)...); err != nil {
 		return nil, err
 	}
-	for _, other := range others {
-		s.Peers = append(s.Peers, podgang.PeerOf(&other.Snapshot))
+	for _, peer := range peers {
+		s.Peers = append(s.Peers, podgang.PeerOf(&peer.Snapshot))
 	}
 	return s, nil
 }
@@ -200,14 +200,14 @@ func (r *Reconciler) readPeers(ctx context.Context, s *snapshot, from readers) (
 		if !managed {
 			continue
 		}
-		other, err := r.readGang(ctx, ref, from)
+		peer, err := r.readGang(ctx, ref, from)
 		if err != nil {
 			return nil, err
 		}
-		if other.Workloads, err = r.readWorkloads(ctx, ref, from); err != nil {
+		if peer.Workloads, err = r.readWorkloads(ctx, ref, from); err != nil {
 			return nil, err
 		}
-		all = append(all, other)
+		all = append(all, peer)
 	}
 	return all, nil
 }

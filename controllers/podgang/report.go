@@ -24,9 +24,9 @@ type gangMemo struct {
 	// said is the last report, and heard are the pods that got it.
 	said  podgang.Message
 	heard map[types.UID]struct{}
-	// others are the peers of the gang. known is the state of the gang at the time when the gangs that name it were last requeued.
-	others []podgang.Ref
-	known  string
+	// peers are the peers of the gang. known is the state of the gang at the time when the gangs that name it were last requeued.
+	peers []podgang.Ref
+	known string
 	// plan is the plan of its parts, or empty.
 	plan types.UID
 	// attempt is the last write of the status of its PodGroup.
@@ -147,21 +147,21 @@ func (r *Reconciler) note(ctx context.Context, s *snapshot, text string) error {
 }
 
 // watch registers a gang to be requeued when its peers change, whether they name it or not. It must be called before the peers are read.
-func (r *Reconciler) watch(ref podgang.Ref, others []podgang.Ref) {
+func (r *Reconciler) watch(ref podgang.Ref, peers []podgang.Ref) {
 	var before []podgang.Ref
-	r.remember(ref, func(g *gangMemo) { before, g.others = g.others, others })
+	r.remember(ref, func(g *gangMemo) { before, g.peers = g.peers, peers })
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, other := range before {
-		if delete(r.watchers[other], ref); len(r.watchers[other]) == 0 {
-			delete(r.watchers, other)
+	for _, peer := range before {
+		if delete(r.watchers[peer], ref); len(r.watchers[peer]) == 0 {
+			delete(r.watchers, peer)
 		}
 	}
-	for _, other := range others {
-		if r.watchers[other] == nil {
-			r.watchers[other] = map[podgang.Ref]struct{}{}
+	for _, peer := range peers {
+		if r.watchers[peer] == nil {
+			r.watchers[peer] = map[podgang.Ref]struct{}{}
 		}
-		r.watchers[other][ref] = struct{}{}
+		r.watchers[peer][ref] = struct{}{}
 	}
 }
 

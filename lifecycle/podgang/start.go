@@ -104,8 +104,8 @@ func (t *stepBuilder) obstacle() string {
 	if text := t.timedOut(); text != "" {
 		return text
 	}
-	if dissent := g.peerConflict(t.Peers); dissent != "" && !t.startedOnce() {
-		return "Nothing is asked for: " + dissent
+	if peerConflict := g.peerConflict(t.Peers); peerConflict != "" && !t.startedOnce() {
+		return "Nothing is asked for: " + peerConflict
 	}
 	if g.Queue == "" {
 		if len(t.waiting) == 0 && !t.reserves() {
