@@ -332,7 +332,7 @@ func podsAreReady(e *Engine, l *candidate) *Refusal {
 // when this stage has run, and the blocking stage may wait for that quota. Only JobSets that already hold quota have such stages, so that no
 // stream of new JobSets can overtake. And no JobSet blocks another stage of its own.
 func isNotBehind(e *Engine, l *candidate) *Refusal {
-	blocker := l.q.pending.Blocker(l.s.element)
+	blocker := l.q.pendingQueue.Blocker(l.s.element)
 	if blocker == nil || blocker.Member.isTogetherWith(l.s) || l.isOwnStage(blocker.Member) {
 		return nil
 	}

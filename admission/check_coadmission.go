@@ -29,7 +29,7 @@ type groupCandidate struct {
 func (e *Engine) try(b *coAdmissionGroup) *groupCandidate {
 	g := &groupCandidate{coAdmissionGroup: b}
 	for _, s := range b.sorted(isWaiting) {
-		if s.pendingQueue == nil {
+		if s.queuedIn == nil {
 			continue
 		}
 		if len(g.candidates) == 0 || g.position.Compare(s.element.Position) < 0 {
@@ -259,7 +259,7 @@ func (e *Engine) sleepTogether(l *candidate, decisions []Decision) []Decision {
 	for i, m := range g.candidates {
 		m.waits = append(m.waits, queue.Wait[quota.ID]{Topic: g.coAdmissionGroup.topic})
 		decisions = e.putToSleep(m, g.refusals[i], decisions)
-		if m.q != l.q && m.q.pending.Next() != nil {
+		if m.q != l.q && m.q.pendingQueue.Next() != nil {
 			e.scheduleCycle(m.q)
 		}
 	}
@@ -291,14 +291,14 @@ func (e *Engine) isTurn(l *candidate) bool {
 		return true
 	}
 	for _, m := range g.candidates {
-		if next := m.q.pending.Next(); next != nil && !g.comesBefore(next, m.q) {
+		if next := m.q.pendingQueue.Next(); next != nil && !g.comesBefore(next, m.q) {
 			return false
 		}
 		if g := m.q.cohortTree; g == l.q.cohortTree || !g.isDirty {
 			continue
 		}
 		for _, q := range m.q.cohortTree.awake {
-			if next := q.pending.Next(); next != nil && q != m.q && next.Compare(m.s.element.Position) < 0 && !g.has(next.Member) {
+			if next := q.pendingQueue.Next(); next != nil && q != m.q && next.Compare(m.s.element.Position) < 0 && !g.has(next.Member) {
 				return false
 			}
 		}

@@ -57,10 +57,10 @@ type clusterQueue struct {
 	cohortTree  *cohortTree
 	isScheduled bool
 	// isChanged is true if Changed has to return it.
-	isChanged   bool
-	strategy    queue.Strategy
-	pending     *pendingQueue
-	queueTotals queueTotals
+	isChanged    bool
+	strategy     queue.Strategy
+	pendingQueue *pendingQueue
+	queueTotals  queueTotals
 	// charged are the stages that are charged here, and holders is the view that preemption has of them.
 	charged stageSet
 	holders *preempt.Queue
@@ -84,7 +84,7 @@ func (e *Engine) clusterQueue(name string) *clusterQueue {
 	q := e.clusterQueues[name]
 	if q == nil {
 		q = &clusterQueue{
-			name: name, stop: kueue.None, weight: 1, selector: labels.Nothing(), pending: queue.NewPending[*stage, equivalenceKey, quota.ID](),
+			name: name, stop: kueue.None, weight: 1, selector: labels.Nothing(), pendingQueue: queue.NewPending[*stage, equivalenceKey, quota.ID](),
 			node: e.tree.AddClusterQueue(name), bare: e.safetyTree.AddClusterQueue(name), charged: stageSet{place: placeAmongCharged}, preemptors: map[*stage]struct{}{}, keptFor: map[*jobSet]struct{}{},
 		}
 		q.holders = e.finder.Queue(q.node)
@@ -116,7 +116,7 @@ func (e *Engine) loseClusterQueue(name string) {
 	q := e.clusterQueue(name)
 	*q = clusterQueue{
 		name: name, stop: kueue.None, weight: 1, selector: labels.Nothing(),
-		node: q.node, bare: q.bare, cohortTree: q.cohortTree, isScheduled: q.isScheduled, isChanged: q.isChanged, pending: q.pending, queueTotals: q.queueTotals, charged: q.charged, holders: q.holders, preemptors: q.preemptors,
+		node: q.node, bare: q.bare, cohortTree: q.cohortTree, isScheduled: q.isScheduled, isChanged: q.isChanged, pendingQueue: q.pendingQueue, queueTotals: q.queueTotals, charged: q.charged, holders: q.holders, preemptors: q.preemptors,
 		advanceReserved: q.advanceReserved, keptFor: q.keptFor,
 	}
 	e.renewClusterQueue(q)
@@ -155,7 +155,7 @@ func (q *clusterQueue) adopt(object *kueue.ClusterQueue) bool {
 	if spec.QueueingStrategy == kueue.StrictFIFO {
 		q.strategy = queue.Strict
 	}
-	q.pending.SetStrategy(q.strategy)
+	q.pendingQueue.SetStrategy(q.strategy)
 	return !q.saysTheSameAs(&before)
 }
 
@@ -191,12 +191,12 @@ func (e *Engine) renewClusterQueue(q *clusterQueue) {
 	e.safetyTree.SetQuotas(q.bare, limits)
 	q.node.Weight, q.bare.Weight = q.weight, q.weight
 	if q.isUsageBased && e.decay != nil {
-		q.pending.SetLead(e.levelOf)
+		q.pendingQueue.SetLead(e.levelOf)
 		q.holders.Level = func(h *preempt.Holder) float64 {
 			return e.levelOf(equivalenceKey{localQueue: evictionUnitOf(h).stages[0].localQueue})
 		}
 	} else {
-		q.pending.SetLead(nil)
+		q.pendingQueue.SetLead(nil)
 		q.holders.Level = nil
 	}
 	q.holders.Preemption = q.preemption

@@ -79,9 +79,9 @@ func (e *Engine) adoptCoAdmissionGroup(s *stage, object *kueue.Workload) {
 		b.sizes[size]++
 		b.counts[isClosed]++
 		e.wakeCoAdmissionGroup(b)
-		if s.pendingQueue != nil {
+		if s.queuedIn != nil {
 			// Until now it did not wait for the other members.
-			e.wakeLine(s.pendingQueue)
+			e.wakeLine(s.queuedIn)
 		}
 	}
 	s.membership.born = bornAt(object)
@@ -174,8 +174,8 @@ func (e *Engine) wakeCoAdmissionGroup(b *coAdmissionGroup) {
 		return
 	}
 	for _, s := range b.members {
-		if s.pendingQueue != nil && s.pendingQueue.pending.Wake(b.topic, 0) {
-			e.scheduleCycle(s.pendingQueue)
+		if s.queuedIn != nil && s.queuedIn.pendingQueue.Wake(b.topic, 0) {
+			e.scheduleCycle(s.queuedIn)
 		}
 	}
 }

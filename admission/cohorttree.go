@@ -73,7 +73,7 @@ func (e *Engine) rebuildTrees() {
 	e.dirty = nil
 	for _, q := range e.clusterQueues {
 		q.isScheduled = false
-		q.pending.WakeAll()
+		q.pendingQueue.WakeAll()
 		e.scheduleCycle(q)
 	}
 	e.bank.Invalidate()
@@ -96,7 +96,7 @@ func (e *Engine) forgetQueues() {
 		return
 	}
 	for _, s := range e.stages {
-		for _, q := range []*clusterQueue{s.pendingQueue, s.entry.clusterQueue, s.preemptQueue, s.evictionUnit.queue} {
+		for _, q := range []*clusterQueue{s.queuedIn, s.entry.clusterQueue, s.preemptQueue, s.evictionUnit.queue} {
 			delete(gone, q)
 		}
 		for _, a := range []*assignment{s.reservation, s.assumed} {
@@ -205,9 +205,9 @@ func (e *Engine) wake(top *quota.Node, released quota.Usage, g *cohortTree) {
 	}
 	for _, c := range released {
 		for q := range g.asleep[c.ID] {
-			if !q.pending.Sleeps(c.ID) {
+			if !q.pendingQueue.Sleeps(c.ID) {
 				delete(g.asleep[c.ID], q)
-			} else if top.IsAbove(q.node) && q.pending.Wake(c.ID, int64(q.node.Available(c.ID))) {
+			} else if top.IsAbove(q.node) && q.pendingQueue.Wake(c.ID, int64(q.node.Available(c.ID))) {
 				e.scheduleCycle(q)
 			}
 		}
@@ -233,7 +233,7 @@ func (e *Engine) wakeTopic(g *cohortTree, topic quota.ID) {
 		return
 	}
 	for q := range g.asleep[topic] {
-		q.pending.Wake(topic, 0)
+		q.pendingQueue.Wake(topic, 0)
 		e.scheduleCycle(q)
 	}
 	delete(g.asleep, topic)

@@ -58,7 +58,7 @@ func (e *Engine) nominateAll(g *cohortTree, n nominees, decisions []Decision) []
 		for _, q := range awake {
 			q.isScheduled = false
 			if q.isUsageBased && e.decay != nil {
-				q.pending.Reorder()
+				q.pendingQueue.Reorder()
 			}
 			n.withdraw(q)
 			decisions = e.nominate(n, q, decisions)
@@ -70,7 +70,7 @@ func (e *Engine) nominateAll(g *cohortTree, n nominees, decisions []Decision) []
 // nominate refuses the stages of a queue that do not pass the checks, up to the first that does.
 func (e *Engine) nominate(n nominees, q *clusterQueue, decisions []Decision) []Decision {
 	for {
-		head := q.pending.Next()
+		head := q.pendingQueue.Next()
 		if head == nil {
 			return decisions
 		}

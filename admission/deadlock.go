@@ -61,8 +61,8 @@ func (e *Engine) asks(c *safety.Claim) []quota.Usage {
 	var needs []quota.Usage
 	j := e.jobSets[c.Owner]
 	for _, s := range j.members {
-		if s.pendingQueue != nil && s.pendingQueue == j.claimQueue && s.lastRefusal.Check == quotaIsFree && !s.isGrowth {
-			needs = append(needs, choices(e.offer(s.demand, s.pendingQueue).items)...)
+		if s.queuedIn != nil && s.queuedIn == j.claimQueue && s.lastRefusal.Check == quotaIsFree && !s.isGrowth {
+			needs = append(needs, choices(e.offer(s.demand, s.queuedIn).items)...)
 		}
 	}
 	return needs

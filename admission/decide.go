@@ -81,14 +81,14 @@ func (e *Engine) putToSleep(l *candidate, refusal *Refusal, decisions []Decision
 		e.cancelReservation(l.s)
 	}
 	var toTell []*stage
-	l.q.pending.Announce(l.s.element, refusal.news())
+	l.q.pendingQueue.Announce(l.s.element, refusal.news())
 	switch l.effect {
 	case waitsForChange:
-		toTell = l.q.pending.Park(l.s.element, l.waits)
+		toTell = l.q.pendingQueue.Park(l.s.element, l.waits)
 	case holdsUpOthers:
-		toTell = l.q.pending.Block(l.s.element, l.waits)
+		toTell = l.q.pendingQueue.Block(l.s.element, l.waits)
 	case waitsBehind:
-		toTell = l.q.pending.ParkBehind(l.s.element)
+		toTell = l.q.pendingQueue.ParkBehind(l.s.element)
 	}
 	for _, wait := range l.waits {
 		l.q.cohortTree.sleep(l.q, wait.Topic)
@@ -161,7 +161,7 @@ type candidate struct {
 func (l *candidate) preempts() bool { return len(l.victims) > 0 || l.awaits }
 
 func (e *Engine) candidate(s *stage) *candidate {
-	q, j := s.pendingQueue, e.jobSets[s.owner]
+	q, j := s.queuedIn, e.jobSets[s.owner]
 	l := &candidate{s: s, q: q, lq: s.localQueue, j: j, policy: e.policy(q, j), podSets: s.demand.podSets}
 	if s.coAdmissionGroup() != nil && spare(l.podSets) > 0 {
 		// A gang that does not fit whole reserves nothing.

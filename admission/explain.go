@@ -21,7 +21,7 @@ func (e *Engine) Explain(key StageKey) []Refusal {
 	switch {
 	case s == nil || s.entry.phase != waiting && s.entry.phase != ineligible:
 		return nil
-	case s.pendingQueue == nil:
+	case s.queuedIn == nil:
 		return []Refusal{s.absence()}
 	}
 	if refusal := e.check(e.candidate(s)); refusal != nil {
@@ -56,7 +56,7 @@ func (e *Engine) Explanation(key StageKey) (x visibility.Explanation, ok bool) {
 	if s == nil || s.entry.phase != waiting && s.entry.phase != ineligible {
 		return x, false
 	}
-	if s.pendingQueue == nil {
+	if s.queuedIn == nil {
 		return explanationOf(s.absence()), true
 	}
 	l := e.candidate(s)
@@ -98,7 +98,7 @@ const (
 func (e *Engine) elaborate(l *candidate, x *visibility.Explanation) {
 	switch x.Check {
 	case strictFIFO:
-		if blocker := l.q.pending.Blocker(l.s.element); blocker != nil {
+		if blocker := l.q.pendingQueue.Blocker(l.s.element); blocker != nil {
 			x.Behind = &visibility.Reference{Namespace: blocker.Member.key.Namespace, Name: blocker.Member.key.Name}
 		}
 	case withinLimits:

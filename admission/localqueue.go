@@ -120,7 +120,7 @@ func (e *Engine) reconsiderMembers(q *localQueue) {
 
 // wakeLine makes the next call of Decide check all stages of a queue.
 func (e *Engine) wakeLine(q *clusterQueue) {
-	q.pending.WakeAll()
+	q.pendingQueue.WakeAll()
 	e.scheduleCycle(q)
 }
 

@@ -36,9 +36,9 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	counts := map[string]int{
 		"stages": len(e.stages), "jobSets": len(e.jobSets), "shapes": len(e.demands), "alarms": len(e.timers), "overdue": len(e.overdue),
 		"inFlight": len(e.inFlight), "namespaces": len(e.namespaces), "localQueues": len(e.localQueues), "dirty": len(e.dirty),
-		"claimants": e.bank.Len(), "unkept": len(e.unkept), "keptFor": len(e.clusterQueue("q").keptFor), "pledged": len(e.clusterQueue("q").preemptors), "charged": len(e.clusterQueue("q").charged.stages), "line": e.clusterQueue("q").pending.Len(),
+		"claimants": e.bank.Len(), "unkept": len(e.unkept), "keptFor": len(e.clusterQueue("q").keptFor), "pledged": len(e.clusterQueue("q").preemptors), "charged": len(e.clusterQueue("q").charged.stages), "line": e.clusterQueue("q").pendingQueue.Len(),
 		"bundles": len(e.coAdmissionGroups), "stuck": len(e.stuck), "held": len(e.held),
-		"line without a queue": e.clusterQueue("").pending.Len(), "changedLocalQueues": len(e.changedLocalQueues),
+		"line without a queue": e.clusterQueue("").pendingQueue.Len(), "changedLocalQueues": len(e.changedLocalQueues),
 		"kept": len(e.clusterQueue("q").advanceReserved.Usage()), "reserved": len(e.clusterQueue("q").queueTotals.reserved.Usage()),
 	}
 	for name, count := range counts {
@@ -47,7 +47,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		}
 	}
 	for topic, queues := range e.clusterQueue("q").cohortTree.asleep {
-		if e.clusterQueue("q").pending.Sleeps(topic) || len(queues) > 1 {
+		if e.clusterQueue("q").pendingQueue.Sleeps(topic) || len(queues) > 1 {
 			t.Errorf("somebody still sleeps on %d", topic)
 		}
 	}

@@ -33,7 +33,7 @@ func (e *Engine) PendingInClusterQueue(name string, page Page) ([]Pending, bool)
 	var all []Pending
 	before := map[*localQueue]int{}
 	i := 0
-	for s := range q.pending.Ordered(nil) {
+	for s := range q.pendingQueue.Ordered(nil) {
 		if i-page.Offset >= page.Limit {
 			break
 		}
@@ -53,7 +53,7 @@ func (e *Engine) PendingInLocalQueue(key types.NamespacedName, page Page) ([]Pen
 		return nil, false
 	}
 	e.rebuildTrees()
-	pending := e.clusterQueue(lq.clusterQueue).pending
+	pending := e.clusterQueue(lq.clusterQueue).pendingQueue
 	var elements []*element
 	i := 0
 	for s := range pending.Ordered(lq.has) {
@@ -76,10 +76,10 @@ func (e *Engine) PendingInLocalQueue(key types.NamespacedName, page Page) ([]Pen
 func (e *Engine) PendingStage(key StageKey) (Pending, bool) {
 	e.rebuildTrees()
 	s := e.stages[key]
-	if s == nil || s.pendingQueue == nil {
+	if s == nil || s.queuedIn == nil {
 		return Pending{}, false
 	}
-	pending, elements := s.pendingQueue.pending, []*element{s.element}
+	pending, elements := s.queuedIn.pendingQueue, []*element{s.element}
 	return s.pending(pending.Ranks(elements, nil)[0], pending.Ranks(elements, s.localQueue.has)[0]), true
 }
 
@@ -87,7 +87,7 @@ func (q *localQueue) has(c equivalenceKey) bool { return c.localQueue == q }
 
 func (s *stage) pending(inClusterQueue, inLocalQueue int) Pending {
 	return Pending{
-		Stage: s.key, UID: s.uid, LocalQueue: s.localQueue.key, ClusterQueue: s.pendingQueue.name, Priority: s.priority, Created: s.created,
+		Stage: s.key, UID: s.uid, LocalQueue: s.localQueue.key, ClusterQueue: s.queuedIn.name, Priority: s.priority, Created: s.created,
 		InClusterQueue: inClusterQueue, InLocalQueue: inLocalQueue,
 	}
 }

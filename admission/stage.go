@@ -74,9 +74,9 @@ type stage struct {
 	keepsNominal bool
 	// gaveUp is the last cycle in which it lost a reservation.
 	gaveUp uint64
-	// pendingQueue is the ClusterQueue in which the stage is pending, or nil, and ticket its element there.
-	pendingQueue *clusterQueue
-	element      *element
+	// queuedIn is the ClusterQueue in which the stage is pending, or nil, and ticket its element there.
+	queuedIn *clusterQueue
+	element  *element
 	// timer is set while the stage must wait until requeueAt.
 	timer timer
 	// membership is nil unless the stage is in a co-admission group.
@@ -378,19 +378,19 @@ func (e *Engine) enqueue(s *stage) {
 	if to != nil {
 		item = e.item(s, j)
 	}
-	if s.pendingQueue != nil {
-		if s.pendingQueue == to && s.element.Item == item {
+	if s.queuedIn != nil {
+		if s.queuedIn == to && s.element.Item == item {
 			return
 		}
-		if s.pendingQueue != to {
+		if s.queuedIn != to {
 			e.cancelReservation(s)
 		}
-		s.pendingQueue.pending.Remove(s.element)
-		e.scheduleCycle(s.pendingQueue)
+		s.queuedIn.pendingQueue.Remove(s.element)
+		e.scheduleCycle(s.queuedIn)
 	}
-	s.pendingQueue, s.element = to, nil
+	s.queuedIn, s.element = to, nil
 	if to != nil {
-		s.element = to.pending.Add(item)
+		s.element = to.pendingQueue.Add(item)
 		e.scheduleCycle(to)
 	}
 }

@@ -110,7 +110,7 @@ func (e *Engine) openAccount(q *localQueue) {
 // reorder makes the queue of the ClusterQueue read the levels again.
 func (e *Engine) reorder(q *localQueue) {
 	if target := e.clusterQueues[q.clusterQueue]; target != nil && target.isUsageBased {
-		target.pending.Reorder()
+		target.pendingQueue.Reorder()
 	}
 }
 
@@ -130,7 +130,7 @@ func (e *Engine) sample() {
 	}
 	for _, q := range e.clusterQueues {
 		// As usage decays, another stage may have come to precede the blocking stage.
-		if q.isUsageBased && q.pending.Blocks() {
+		if q.isUsageBased && q.pendingQueue.Blocks() {
 			e.scheduleCycle(q)
 		}
 	}
