@@ -1,8 +1,6 @@
 package admission
 
 import (
-	"cmp"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -284,45 +282,6 @@ func shrinks(before, after *safety.Claim) bool {
 	}
 	less := len(before.Held.Without(after.Held)) > 0
 	return less || before.Held.Equal(after.Held) && !slices.EqualFunc(before.Peaks, after.Peaks, quota.Usage.Equal)
-}
-
-// keep makes the peak reservation of policy Reserve for a JobSet: the first of its peaks that fits now. If none fits, as after a quota cut or a
-// restart, nothing is reserved until one does: two JobSets could each wait for the reservation of the other.
-func (e *Engine) keep(j *jobSet) {
-	if j.claim == nil || e.policy(j.home, j) != Reserve {
-		return
-	}
-	for _, peak := range j.claim.Peaks {
-		more := peak.Without(j.claim.Held)
-		if len(more) == 0 {
-			return
-		}
-		if j.home.node.Fits(more) {
-			j.keeper, j.kept = j.home, more
-			j.keeper.kept.Add(j.kept)
-			j.keeper.keptFor[j] = struct{}{}
-			j.keeper.node.Charge(j.kept)
-			delete(e.unkept, j)
-			e.peaks++
-			e.noteReservation(j)
-			return
-		}
-	}
-	e.unkept[j] = struct{}{}
-}
-
-// keepAgain retries peak reservations that did not fit, so that they depend on the current charges only.
-func (e *Engine) keepAgain() {
-	for _, j := range slices.SortedFunc(maps.Keys(e.unkept), func(a, b *jobSet) int { return cmp.Compare(a.uid, b.uid) }) {
-		if e.keep(j); len(j.kept) == 0 {
-			continue
-		}
-		e.renewTenuresOf(j)
-		j.turn++
-		for _, s := range j.members {
-			e.enqueue(s)
-		}
-	}
 }
 
 // unkeep releases the peak reservation, and wakes the stages that wait for that quota.
