@@ -126,6 +126,39 @@ func (e *Engine) preempts(l *look) *Refusal {
 	return nil
 }
 
+// chooseWhatIsReleased chooses the first combination of flavors that fits when all stages that are being evicted have left. So a stage with several
+// pod sets evicts no more stages while it waits for its victims.
+func (e *Engine) chooseWhatIsReleased(l *look) bool {
+	l.awaits = e.tree.Later(func() bool {
+		for choice := range e.fitting(l) {
+			l.choose(choice)
+			return true
+		}
+		return false
+	})
+	return l.awaits
+}
+
+// chooseVictims chooses the first combination of flavors for which there are victims. The flavor walk chooses for one pod set after the other, and
+// prefers free quota to that of victims, so that it can miss all of these combinations. Since they count here, it makes no difference to a stage
+// that waits whether quota is free or held by a stage that it may preempt: an admission of such a stage needs to wake no other.
+func (e *Engine) chooseVictims(l *look) bool {
+	if len(l.items) < 2 {
+		return false
+	}
+	last := l.searched
+	for choice := range flavor.Choices(l.items, flavor.MaxChoices) {
+		l.choose(choice)
+		result := e.find(l, l.usage)
+		if result.Outcome == preempt.Found && !e.isOwn(l, result.Victims) && !e.isOutOfTurn(l, result.Victims) {
+			l.victims = result.Victims
+			return true
+		}
+	}
+	l.searched = last
+	return false
+}
+
 // isOwn reports whether a stage would evict its own JobSet.
 func (e *Engine) isOwn(l *look, victims []preempt.Victim) bool {
 	for _, v := range victims {
