@@ -191,8 +191,9 @@ func (e *Engine) stillHelps(l *look) bool {
 func (e *Engine) makeRoom(l *look, decisions []Decision) []Decision {
 	missing := e.list(e.missing(l))
 	if len(l.victims) > 0 || l.s.gaveUp != e.passes {
-		behind := e.pledgedBehind(l)
+		behind, passesPeaks := e.pledgedBehind(l), l.s.passesPeaks || len(l.reservers) > 0
 		e.pledge(l.s, l.q, l.usage)
+		l.s.passesPeaks = passesPeaks
 		e.enqueue(l.s)
 		e.dropPledges(behind)
 		e.dropPeaks(l)

@@ -161,14 +161,16 @@ func (e *Engine) keepAgain() {
 	}
 }
 
-// choosePeaks makes the peak reservations of a cohort tree that follow from its charges. Preemptors whose reservations no longer fit are checked
-// again.
+// choosePeaks makes the peak reservations of a cohort tree that follow from its charges. Reservations of preemptors do not count, except those to
+// which peaks have yielded: preemptors whose reservations no longer fit are checked again, as all are after a restart.
 func (e *Engine) choosePeaks(g *group) {
 	choices := e.peakChoices(g)
 	e.tree.WhatIf(func() bool {
 		for q := range g.pledging {
 			for s := range q.pledged {
-				q.node.Unreserve(s.pledge)
+				if !s.passesPeaks {
+					q.node.Unreserve(s.pledge)
+				}
 			}
 		}
 		for _, c := range choices {

@@ -43,7 +43,7 @@ func (e *Engine) unpledge(s *stage) *quota.Node {
 			delete(q.group.pledging, q)
 		}
 	}
-	s.pledge, s.pledgedIn, s.keepsNominal = nil, nil, false
+	s.pledge, s.pledgedIn, s.keepsNominal, s.passesPeaks = nil, nil, false, false
 	return top
 }
 
