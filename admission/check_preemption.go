@@ -8,6 +8,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/flavor"
 	"github.com/tranche-dev/tranche/admission/preempt"
 	"github.com/tranche-dev/tranche/admission/quota"
+	"github.com/tranche-dev/tranche/queue"
 )
 
 func allowsPreemption(policy kueue.PreemptionPolicy) bool {
@@ -76,7 +77,7 @@ type search struct {
 
 func (e *Engine) request(l *look, usage quota.Usage) preempt.Request {
 	p := l.s.ticket.Position
-	r := preempt.Request{Queue: l.q.holders, UID: l.s.uid, Priority: int64(p.Priority), Queued: p.Since, Usage: usage, JobSet: l.s.owner}
+	r := preempt.Request{Queue: l.q.holders, UID: l.s.uid, Priority: int64(p.Priority), Queued: p.Since, Continues: p.Standing == queue.Continuing, Usage: usage, JobSet: l.s.owner}
 	if l.hasPlan() && !l.s.isGrowth {
 		r.Peaks = func() []quota.Usage { return e.peaksWith(l, usage) }
 	}

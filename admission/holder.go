@@ -89,6 +89,7 @@ func (t *tenure) renew(uid types.UID, stages []*stage, j *jobSet) {
 		now = newTenure(uid, stages)
 		// A victim also releases its peak reservation.
 		now.holder.Usage = plus(now.holder.Usage, j.keptIn(now.queue))
+		now.holder.Continues = j.hasFinishedStage()
 	}
 	if t.says(&now) {
 		return
@@ -143,6 +144,6 @@ func (t *tenure) says(o *tenure) bool {
 		return t.holder == o.holder
 	}
 	return t.queue == o.queue && t.holder.Usage.Equal(o.holder.Usage) && t.holder.Priority == o.holder.Priority &&
-		t.holder.Queued.Equal(o.holder.Queued) && t.holder.Reserved.Equal(o.holder.Reserved) &&
+		t.holder.Continues == o.holder.Continues && t.holder.Queued.Equal(o.holder.Queued) && t.holder.Reserved.Equal(o.holder.Reserved) &&
 		t.holder.IsEvicting() == slices.ContainsFunc(o.stages, (*stage).takesAlong) && slices.Equal(t.stages, o.stages)
 }

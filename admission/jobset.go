@@ -174,6 +174,19 @@ func (j *jobSet) continues() bool {
 	return false
 }
 
+// hasFinishedStage reports whether a JobSet, which may be nil, would still continue after an eviction.
+func (j *jobSet) hasFinishedStage() bool {
+	if j == nil {
+		return false
+	}
+	for _, s := range j.members {
+		if s.entry.phase == finished {
+			return true
+		}
+	}
+	return false
+}
+
 // findHome returns the ClusterQueue in which the JobSet holds quota, or nil. There is only one, since all stages have the same LocalQueue, unless
 // an administrator moves that.
 func (e *Engine) findHome(j *jobSet) *clusterQueue {
