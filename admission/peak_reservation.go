@@ -161,21 +161,12 @@ func (e *Engine) keepAgain() {
 	}
 }
 
-// choosePeaks makes the peak reservations of a cohort tree that follow from its charges. Reservations of preemptors do not count, except those to
-// which peaks have yielded: preemptors whose reservations no longer fit are checked again, as all are after a restart.
+// choosePeaks makes the peak reservations of a cohort tree that follow from its charges. Preemptors whose reservations no longer fit are checked
+// again, as all are after a restart.
 func (e *Engine) choosePeaks(g *group) {
 	choices := e.peakChoices(g)
 	e.tree.WhatIf(func() bool {
-		for q := range g.pledging {
-			for s := range q.pledged {
-				if !s.passesPeaks {
-					q.node.Unreserve(s.pledge)
-				}
-			}
-		}
-		for _, c := range choices {
-			c.j.home.node.Release(c.j.kept)
-		}
+		g.withdrawReservations(choices)
 		for i, c := range choices {
 			if !c.take(0) {
 				letGiveWay(choices[:i], c)
@@ -197,6 +188,21 @@ func (e *Engine) choosePeaks(g *group) {
 	}
 	if len(choices) > 0 {
 		e.dropPledges(g.pledgers())
+	}
+}
+
+// withdrawReservations removes the peak reservations, and those of preemptors except where peaks have yielded to them. It must be called within
+// WhatIf.
+func (g *group) withdrawReservations(peaks []*peakChoice) {
+	for q := range g.pledging {
+		for s := range q.pledged {
+			if !s.passesPeaks {
+				q.node.Unreserve(s.pledge)
+			}
+		}
+	}
+	for _, c := range peaks {
+		c.j.home.node.Release(c.j.kept)
 	}
 }
 
