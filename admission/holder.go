@@ -22,21 +22,47 @@ type tenure struct {
 
 // renewTenures updates the eviction unit of a stage that belongs to no JobSet.
 func (e *Engine) renewTenures(s *stage) {
-	if s.owner == "" && !s.tenure.isOf(s) {
+	if s.owner != "" {
+		return
+	}
+	wasEvicting := s.tenure.isEvicting()
+	if !s.tenure.isOf(s) {
 		e.renew(&s.tenure, s.uid, []*stage{s}, nil)
+	} else if !wasEvicting {
+		e.wakeIfEvicting(&s.tenure)
 	}
 }
 
-// renew derives an eviction unit. It wakes the stages that wait until the evicted stages of its ClusterQueue have left, and if its priority has
-// been lowered, those that may now preempt it.
+// renew derives an eviction unit. It wakes the stages that wait until the evicted stages of its ClusterQueue have left; if its priority has been
+// lowered, those that may now preempt it; and if it is evicted, those that wait for its quota.
 func (e *Engine) renew(t *tenure, uid types.UID, stages []*stage, j *jobSet) {
-	q, before := t.queue, t.holder
+	q, before, wasEvicting := t.queue, t.holder, t.isEvicting()
 	wasInTurn := q != nil && q.holders.IsInTurn()
 	t.renew(uid, stages, j)
 	if wasInTurn {
 		e.endFairTurn(q)
 	}
 	e.wakeIfLowered(before, t)
+	if !wasEvicting {
+		e.wakeIfEvicting(t)
+	}
+}
+
+func (t *tenure) isEvicting() bool { return t.holder != nil && t.holder.IsEvicting() }
+
+// wakeIfEvicting wakes the stages that wait for quota of a unit that is being evicted and that may preempt: that quota counts as free for them, so
+// that they may need fewer victims than there are.
+func (e *Engine) wakeIfEvicting(t *tenure) {
+	if e.isStale || !t.isEvicting() || t.queue.group == nil {
+		return
+	}
+	for _, c := range t.holder.Usage {
+		for q := range t.queue.group.asleep[c.ID] {
+			if q.mayPreempt() && q.line.Wake(c.ID, 0) {
+				e.rouse(q)
+			}
+		}
+	}
 }
 
 // wakeIfLowered makes the next call of Decide check all stages that may preempt a unit of which the priority has been lowered: in its own
