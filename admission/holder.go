@@ -50,10 +50,12 @@ func (e *Engine) renew(t *tenure, uid types.UID, stages []*stage, j *jobSet) {
 
 func (t *tenure) isEvicting() bool { return t.holder != nil && t.holder.IsEvicting() }
 
-// wakeIfEvicting wakes the stages that wait for quota of a unit that is being evicted and that may preempt: that quota counts as free for them, so
-// that they may need fewer victims than there are.
+// wakeIfEvicting wakes the stages that wait for quota of a unit that others than the Engine evict and that may preempt: that quota counts as free
+// for them, so that there may be enough victims. The Engine evicts for a preemptor, which reserves the quota: to wake all others each time costs
+// too much.
 func (e *Engine) wakeIfEvicting(t *tenure) {
-	if e.isStale || !t.isEvicting() || t.queue.group == nil {
+	isDecided := func(s *stage) bool { return s.evicting != 0 }
+	if e.isStale || !t.isEvicting() || t.queue.group == nil || slices.ContainsFunc(t.stages, isDecided) {
 		return
 	}
 	for _, c := range t.holder.Usage {
