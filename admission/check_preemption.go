@@ -8,6 +8,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/flavor"
 	"github.com/tranche-dev/tranche/admission/preempt"
 	"github.com/tranche-dev/tranche/admission/quota"
+	"github.com/tranche-dev/tranche/queue"
 )
 
 func allowsPreemption(policy kueue.PreemptionPolicy) bool {
@@ -76,7 +77,7 @@ type search struct {
 
 func (e *Engine) request(l *candidate, usage quota.Usage) preempt.Request {
 	p := l.s.element.Position
-	r := preempt.Request{Queue: l.q.holders, UID: l.s.uid, Priority: int64(p.Priority), Queued: p.Since, Usage: usage, JobSet: l.s.owner}
+	r := preempt.Request{Queue: l.q.holders, UID: l.s.uid, Priority: int64(p.Priority), Queued: p.Since, Continues: p.Standing == queue.Continuing, Usage: usage, JobSet: l.s.owner}
 	if l.hasPlan() && !l.s.isGrowth {
 		r.Peaks = func() []quota.Usage { return e.peaksWith(l, usage) }
 	}
@@ -126,6 +127,39 @@ func (e *Engine) preempts(l *candidate) *Refusal {
 	return nil
 }
 
+// chooseWhatIsReleased chooses the first combination of flavors that fits when all stages that are being evicted have left. So a stage with several
+// pod sets evicts no more stages while it waits for its victims.
+func (e *Engine) chooseWhatIsReleased(l *candidate) bool {
+	l.awaits = e.tree.WhatIfEvicted(func() bool {
+		for choice := range e.fitting(l) {
+			l.choose(choice)
+			return true
+		}
+		return false
+	})
+	return l.awaits
+}
+
+// chooseVictims chooses the first combination of flavors for which there are victims. The flavor walk chooses for one pod set after the other, and
+// prefers free quota to that of victims, so that it can miss all of these combinations. Since they count here, it makes no difference to a stage
+// that waits whether quota is free or held by a stage that it may preempt: an admission of such a stage needs to wake no other.
+func (e *Engine) chooseVictims(l *candidate) bool {
+	if len(l.items) < 2 {
+		return false
+	}
+	last := l.searched
+	for choice := range flavor.Choices(l.items, flavor.MaxChoices) {
+		l.choose(choice)
+		result := e.find(l, l.usage)
+		if result.Outcome == preempt.Found && !e.isOwn(l, result.Victims) && !e.isOutOfTurn(l, result.Victims) {
+			l.victims = result.Victims
+			return true
+		}
+	}
+	l.searched = last
+	return false
+}
+
 // isOwn reports whether a stage would evict its own JobSet.
 func (e *Engine) isOwn(l *candidate, victims []preempt.Victim) bool {
 	for _, v := range victims {
@@ -158,8 +192,9 @@ func (e *Engine) stillHelps(l *candidate) bool {
 func (e *Engine) makeRoom(l *candidate, decisions []Decision) []Decision {
 	missing := e.list(e.missing(l))
 	if len(l.victims) > 0 || l.s.gaveUp != e.cycles {
-		behind := e.pledgedBehind(l)
+		behind, passesPeaks := e.pledgedBehind(l), l.s.passesPeaks || len(l.reservers) > 0
 		e.reserveForPreemptor(l.s, l.q, l.usage)
+		l.s.passesPeaks = passesPeaks
 		e.enqueue(l.s)
 		e.dropPreemptReservations(behind)
 		e.dropPeaks(l)

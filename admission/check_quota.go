@@ -42,22 +42,24 @@ func (e *Engine) fitsByPreemption(l *candidate) (refusal *Refusal, ok bool) {
 	walk := flavor.Walk{Node: l.q.node, Fungibility: l.q.fungibility, Preemption: e.preemptionOracle(l)}
 	verdict := walk.Choose(l.items, l.choice)
 	l.usage, l.level = l.choice.Usage(l.items), verdict.Level
-	switch {
-	case verdict.Mode == flavor.Fit:
-		return nil, true
-	case verdict.Mode <= flavor.NoCandidates:
-		l.choice = nil
-		return nil, false
-	case len(l.items) > 1 && e.chooseWhatFits(l):
+	if verdict.Mode == flavor.Fit {
 		return nil, true
 	}
-	l.choice = make(flavor.Choice, len(l.items))
-	walk.Choose(l.items, l.choice)
-	l.usage, l.level = l.choice.Usage(l.items), verdict.Level
-	if refusal = e.preempts(l); refusal != nil {
-		l.choice = nil
+	preferred := slices.Clone(l.choice)
+	if len(l.items) > 1 && (e.chooseWhatFits(l) || e.chooseWhatIsReleased(l)) {
+		return nil, true
 	}
-	return refusal, refusal == nil
+	if verdict.Mode > flavor.NoCandidates {
+		l.choice, l.usage, l.level = preferred, preferred.Usage(l.items), verdict.Level
+		if refusal = e.preempts(l); refusal == nil {
+			return nil, true
+		}
+	}
+	if e.chooseVictims(l) {
+		return nil, true
+	}
+	l.choice = nil
+	return refusal, false
 }
 
 // short returns the refusal that lists the missing quota, and why no stage is preempted for it.

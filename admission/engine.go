@@ -65,7 +65,7 @@ type Engine struct {
 	jobSets       map[types.UID]*jobSet
 	// deadlocked are the JobSets that wait for each other, and suspects those that may do so now.
 	deadlocked, suspects map[*jobSet]struct{}
-	// unkept are the JobSets whose peak could not be reserved.
+	// unkept are the JobSets whose first option for a peak reservation is not reserved.
 	unkept map[*jobSet]struct{}
 	// peaks counts the JobSets with a peak reservation.
 	peaks int

@@ -22,21 +22,49 @@ type evictionUnit struct {
 
 // renewEvictionUnits updates the eviction unit of a stage that belongs to no JobSet.
 func (e *Engine) renewEvictionUnits(s *stage) {
-	if s.owner == "" && !s.evictionUnit.isOf(s) {
+	if s.owner != "" {
+		return
+	}
+	wasEvicting := s.evictionUnit.isEvicting()
+	if !s.evictionUnit.isOf(s) {
 		e.renew(&s.evictionUnit, s.uid, []*stage{s}, nil)
+	} else if !wasEvicting {
+		e.wakeIfEvicting(&s.evictionUnit)
 	}
 }
 
-// renew derives an eviction unit. It wakes the stages that wait until the evicted stages of its ClusterQueue have left, and if its priority has
-// been lowered, those that may now preempt it.
+// renew derives an eviction unit. It wakes the stages that wait until the evicted stages of its ClusterQueue have left; if its priority has been
+// lowered, those that may now preempt it; and if it is evicted, those that wait for its quota.
 func (e *Engine) renew(t *evictionUnit, uid types.UID, stages []*stage, j *jobSet) {
-	q, before := t.queue, t.holder
+	q, before, wasEvicting := t.queue, t.holder, t.isEvicting()
 	wasInTurn := q != nil && q.holders.IsInTurn()
 	t.renew(uid, stages, j)
 	if wasInTurn {
 		e.endFairTurn(q)
 	}
 	e.wakeIfLowered(before, t)
+	if !wasEvicting {
+		e.wakeIfEvicting(t)
+	}
+}
+
+func (t *evictionUnit) isEvicting() bool { return t.holder != nil && t.holder.IsEvicting() }
+
+// wakeIfEvicting wakes the stages that wait for quota of a unit that others than the Engine evict and that may preempt: that quota counts as free
+// for them, so that there may be enough victims. The Engine evicts for a preemptor, which reserves the quota: to wake all others each time costs
+// too much.
+func (e *Engine) wakeIfEvicting(t *evictionUnit) {
+	isDecided := func(s *stage) bool { return s.evicting != 0 }
+	if e.isStale || !t.isEvicting() || t.queue.cohortTree == nil || slices.ContainsFunc(t.stages, isDecided) {
+		return
+	}
+	for _, c := range t.holder.Usage {
+		for q := range t.queue.cohortTree.asleep[c.ID] {
+			if q.mayPreempt() && q.pendingQueue.Wake(c.ID, 0) {
+				e.scheduleCycle(q)
+			}
+		}
+	}
 }
 
 // wakeIfLowered makes the next call of Decide check all stages that may preempt a unit of which the priority has been lowered: in its own
@@ -89,6 +117,7 @@ func (t *evictionUnit) renew(uid types.UID, stages []*stage, j *jobSet) {
 		now = newEvictionUnit(uid, stages)
 		// A victim also releases its peak reservation.
 		now.holder.Usage = plus(now.holder.Usage, j.keptIn(now.queue))
+		now.holder.Continues = j.hasFinishedStage()
 	}
 	if t.says(&now) {
 		return
@@ -143,6 +172,6 @@ func (t *evictionUnit) says(o *evictionUnit) bool {
 		return t.holder == o.holder
 	}
 	return t.queue == o.queue && t.holder.Usage.Equal(o.holder.Usage) && t.holder.Priority == o.holder.Priority &&
-		t.holder.Queued.Equal(o.holder.Queued) && t.holder.Reserved.Equal(o.holder.Reserved) &&
+		t.holder.Continues == o.holder.Continues && t.holder.Queued.Equal(o.holder.Queued) && t.holder.Reserved.Equal(o.holder.Reserved) &&
 		t.holder.IsEvicting() == slices.ContainsFunc(o.stages, (*stage).takesAlong) && slices.Equal(t.stages, o.stages)
 }

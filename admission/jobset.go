@@ -1,8 +1,6 @@
 package admission
 
 import (
-	"cmp"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -176,6 +174,19 @@ func (j *jobSet) continues() bool {
 	return false
 }
 
+// hasFinishedStage reports whether a JobSet, which may be nil, would still continue after an eviction.
+func (j *jobSet) hasFinishedStage() bool {
+	if j == nil {
+		return false
+	}
+	for _, s := range j.members {
+		if s.entry.phase == finished {
+			return true
+		}
+	}
+	return false
+}
+
 // findHome returns the ClusterQueue in which the JobSet holds quota, or nil. There is only one, since all stages have the same LocalQueue, unless
 // an administrator moves that.
 func (e *Engine) findHome(j *jobSet) *clusterQueue {
@@ -284,45 +295,6 @@ func shrinks(before, after *safety.Claim) bool {
 	}
 	less := len(before.Held.Without(after.Held)) > 0
 	return less || before.Held.Equal(after.Held) && !slices.EqualFunc(before.Peaks, after.Peaks, quota.Usage.Equal)
-}
-
-// reservePeak makes the peak reservation of policy Reserve for a JobSet: the first of its peaks that fits now. If none fits, as after a quota cut or a
-// restart, nothing is reserved until one does: two JobSets could each wait for the reservation of the other.
-func (e *Engine) reservePeak(j *jobSet) {
-	if j.claim == nil || e.policy(j.claimQueue, j) != Reserve {
-		return
-	}
-	for _, peak := range j.claim.Peaks {
-		more := peak.Without(j.claim.Held)
-		if len(more) == 0 {
-			return
-		}
-		if j.claimQueue.node.Fits(more) {
-			j.keeper, j.peakReserved = j.claimQueue, more
-			j.keeper.advanceReserved.Add(j.peakReserved)
-			j.keeper.keptFor[j] = struct{}{}
-			j.keeper.node.Charge(j.peakReserved)
-			delete(e.unkept, j)
-			e.peaks++
-			e.noteReservation(j)
-			return
-		}
-	}
-	e.unkept[j] = struct{}{}
-}
-
-// retryPeaks retries peak reservations that did not fit, so that they depend on the current charges only.
-func (e *Engine) retryPeaks() {
-	for _, j := range slices.SortedFunc(maps.Keys(e.unkept), func(a, b *jobSet) int { return cmp.Compare(a.uid, b.uid) }) {
-		if e.reservePeak(j); len(j.peakReserved) == 0 {
-			continue
-		}
-		e.renewEvictionUnitsOf(j)
-		j.epoch++
-		for _, s := range j.members {
-			e.enqueue(s)
-		}
-	}
 }
 
 // releasePeak releases the peak reservation, and wakes the stages that wait for that quota.

@@ -43,7 +43,7 @@ func (e *Engine) unreserve(s *stage) *quota.Node {
 			delete(q.cohortTree.pledging, q)
 		}
 	}
-	s.preemptReserved, s.preemptQueue, s.keepsNominal = nil, nil, false
+	s.preemptReserved, s.preemptQueue, s.keepsNominal, s.passesPeaks = nil, nil, false, false
 	return top
 }
 

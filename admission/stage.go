@@ -70,8 +70,8 @@ type stage struct {
 	// preemptReserved is the preemption reservation of a stage that waits for its victims to leave, in ClusterQueue preemptQueue.
 	preemptReserved quota.Usage
 	preemptQueue    *clusterQueue
-	// keepsNominal is true if the reservation is of nominal quota, against borrowers.
-	keepsNominal bool
+	// keepsNominal is true if the reservation is of nominal quota, against borrowers. passesPeaks is true if peak reservations yielded to it.
+	keepsNominal, passesPeaks bool
 	// gaveUp is the last cycle in which it lost a reservation.
 	gaveUp uint64
 	// queuedIn is the ClusterQueue in which the stage is pending, or nil, and ticket its element there.

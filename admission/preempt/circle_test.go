@@ -1,6 +1,7 @@
 package preempt_test
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
@@ -38,11 +39,14 @@ func (w *world) ask(queue int, uid types.UID, priority int64, queued int, gpus q
 	}
 }
 
-// run serves the first request that can be served, until there is none, and returns the number of evictions and the final holders.
-func (w *world) run(t *testing.T, line []preempt.Request) (evictions int, holds map[types.UID]bool) {
-	t.Helper()
+// mostEvictions is more than any of the circles here takes while the History counts.
+const mostEvictions = 100
+
+// run serves the first request that can be served, until there is none, or until there are too many evictions. It returns the number of evictions
+// and the final holders. The History is lost when forgets is true for the number of evictions, as in a restart.
+func (w *world) run(line []preempt.Request, forgets func(evictions int) bool) (evictions int, holds map[types.UID]bool) {
 	held := map[types.UID]preempt.Request{}
-	for i := 0; i < len(line); {
+	for i := 0; i < len(line) && evictions < mostEvictions; {
 		r := line[i]
 		result := w.finder.Find(r)
 		if result.Outcome != preempt.Fits && result.Outcome != preempt.Found {
@@ -59,8 +63,8 @@ func (w *world) run(t *testing.T, line []preempt.Request) (evictions int, holds 
 		w.admit(r)
 		held[r.UID] = r
 		i = 0
-		if evictions += len(result.Victims); evictions > 100 {
-			t.Fatal("does not end")
+		if evictions += len(result.Victims); len(result.Victims) > 0 && forgets(evictions) {
+			w.finder.History = preempt.NewHistory()
 		}
 	}
 	holds = map[types.UID]bool{}
@@ -70,29 +74,59 @@ func (w *world) run(t *testing.T, line []preempt.Request) (evictions int, holds 
 	return evictions, holds
 }
 
-// TestCircleOfReclaimAndPriority: p borrows from b and has the higher priority; it preempts x and y of b, of which x fits into the quota of b and
+func never(int) bool  { return false }
+func always(int) bool { return true }
+
+// circleOfReclaimAndPriority: p borrows from b and has the higher priority; it preempts x and y of b, of which x fits into the quota of b and
 // reclaims it; then y fits, too, and p may preempt both again. b must win in the end.
-func TestCircleOfReclaimAndPriority(t *testing.T) {
+func circleOfReclaimAndPriority() (*world, []preempt.Request) {
 	w := flat(nil, 5, 2)
 	w.queues[0].Preemption, w.queues[1].Preemption = reclaimAny, reclaimByPrio
-	evictions, holds := w.run(t, []preempt.Request{
-		w.ask(0, "z", 9, 0, 2), w.ask(0, "y", 1, 1, 4), w.ask(0, "x", 0, 2, 1), w.ask(1, "p", 5, 3, 5),
-	})
-	if evictions < 4 || !holds["x"] || !holds["y"] || holds["p"] {
+	return w, []preempt.Request{w.ask(0, "z", 9, 0, 2), w.ask(0, "y", 1, 1, 4), w.ask(0, "x", 0, 2, 1), w.ask(1, "p", 5, 3, 5)}
+}
+
+func TestCircleOfReclaimAndPriority(t *testing.T) {
+	w, line := circleOfReclaimAndPriority()
+	evictions, holds := w.run(line, never)
+	if evictions < 4 || evictions >= mostEvictions || !holds["x"] || !holds["y"] || holds["p"] {
 		t.Errorf("%d evictions, then %v", evictions, holds)
 	}
 }
 
-// TestCircleOfThree: r reclaims from p; s is more important than r in their ClusterQueue, but borrows; p has the highest priority.
-func TestCircleOfThree(t *testing.T) {
+// circleOfThree: r reclaims from p; s is more important than r in their ClusterQueue, but borrows; p has the highest priority.
+func circleOfThree() (*world, []preempt.Request) {
 	w := flat(nil, 5, 5)
 	w.queues[0].Preemption, w.queues[1].Preemption = withinAndReturn, allPreemption
 	w.queues[0].Preemption.BorrowWithinCohort = whileBorrowing
-	evictions, _ := w.run(t, []preempt.Request{
-		w.ask(1, "p", 9, 0, 8), w.ask(1, "v", 1, 1, 3), w.ask(0, "r", 1, 2, 3), w.ask(0, "s", 5, 3, 7),
-	})
-	if evictions < 3 {
-		t.Errorf("only %d evictions: no circle", evictions)
+	return w, []preempt.Request{w.ask(1, "p", 9, 0, 8), w.ask(1, "v", 1, 1, 3), w.ask(0, "r", 1, 2, 3), w.ask(0, "s", 5, 3, 7)}
+}
+
+func TestCircleOfThree(t *testing.T) {
+	w, line := circleOfThree()
+	if evictions, _ := w.run(line, never); evictions < 3 || evictions >= mostEvictions {
+		t.Errorf("%d evictions: no circle, or no end", evictions)
+	}
+}
+
+// TestCirclesEndAfterRestart loses the History after any number of evictions: the circle begins again, and ends with the same Holders. Without a
+// History it would not end.
+func TestCirclesEndAfterRestart(t *testing.T) {
+	for name, circle := range map[string]func() (*world, []preempt.Request){"two": circleOfReclaimAndPriority, "three": circleOfThree} {
+		t.Run(name, func(t *testing.T) {
+			w, line := circle()
+			whole, want := w.run(line, never)
+			for at := 1; at <= whole; at++ {
+				w, line := circle()
+				evictions, holds := w.run(line, func(evictions int) bool { return evictions == at })
+				if evictions >= mostEvictions || !maps.Equal(holds, want) {
+					t.Errorf("restart after %d evictions: %d evictions, then %v, want %v", at, evictions, holds, want)
+				}
+			}
+			w, line = circle()
+			if evictions, _ := w.run(line, always); evictions < mostEvictions {
+				t.Errorf("ends after %d evictions without a History", evictions)
+			}
+		})
 	}
 }
 

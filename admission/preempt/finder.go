@@ -158,11 +158,15 @@ func (r *Request) mayPreempt(policy kueue.PreemptionPolicy, h *Holder) bool {
 	case kueue.PreemptionPolicyLowerPriority:
 		return h.Priority < r.Priority
 	case kueue.PreemptionPolicyLowerOrNewerEqualPriority:
-		return h.Priority < r.Priority || h.Priority == r.Priority && r.Queued.Before(h.Queued)
+		return h.Priority < r.Priority || h.Priority == r.Priority && r.Queued.Before(h.Queued) && r.precedes(h)
 	case kueue.PreemptionPolicyNever:
 	}
 	return false
 }
+
+// precedes reports whether a request of equal priority comes before a Holder that would have to queue again. Otherwise the two would take turns: the
+// Holder would be admitted first, and preempted again.
+func (r *Request) precedes(h *Holder) bool { return r.Continues || !h.Continues }
 
 // result spares the victims that can stay and returns the others.
 func (s *search) result(victims []Victim, fits func() bool, isFair func(spared int, rest []Victim) bool) Result {

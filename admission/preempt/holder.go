@@ -19,6 +19,8 @@ type Holder struct {
 	// Queued is the time of its queue position, and Reserved the time of its reservation.
 	Queued, Reserved time.Time
 	Usage            quota.Usage
+	// Continues is true if the Holder, once preempted, comes before new requests of equal priority in its queue.
+	Continues bool
 	// IsTakenFairly is true if fair sharing evicts it. It is set before the Holder is evicted.
 	IsTakenFairly bool
 

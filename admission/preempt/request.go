@@ -13,9 +13,10 @@ type Request struct {
 	Queue    *Queue
 	UID      types.UID
 	Priority int64
-	// Queued is the time of its queue position.
-	Queued time.Time
-	Usage  quota.Usage
+	// Queued is the time of its queue position. Continues is true if it comes before new requests of equal priority.
+	Queued    time.Time
+	Continues bool
+	Usage     quota.Usage
 	// JobSet is the UID of the Holder that the request belongs to, if that holds quota already.
 	JobSet types.UID
 	// Peaks, if it is not nil, returns what the JobSet of the request may come to hold in addition, as alternatives, before it releases anything.
