@@ -203,23 +203,13 @@ func (s *simulation) runToTheEnd() error {
 	return s.runUntil(forever)
 }
 
-// timed is the interface of an engine whose rules depend on the time.
-type timed interface {
-	// NextTime returns when the engine must decide without an event.
-	NextTime() (time.Time, bool)
-}
-
 // next returns the time of the next event.
 func (s *simulation) next() (time.Duration, bool) {
 	next, ok := s.eventQueue.next()
 	if at, isAwaited := s.workQueue.next(); isAwaited && (!ok || at < next) {
 		next, ok = at, true
 	}
-	engine, isTimed := any(s.engine).(timed)
-	if !isTimed {
-		return next, ok
-	}
-	wanted, isWanted := engine.NextTime()
+	wanted, isWanted := s.engine.NextTime()
 	if !isWanted {
 		return next, ok
 	}
