@@ -140,59 +140,8 @@ func New(config Config) (*Engine, error) {
 
 // Apply records one observed fact.
 func (e *Engine) Apply(event Event) {
-	switch ev := event.(type) {
-	case FlavorObserved, FlavorGone, CheckObserved, CheckGone, CohortObserved, CohortGone, ClusterQueueObserved, ClusterQueueGone:
-		e.applySetup(event)
-	case LimitRangeObserved, LimitRangeGone, RuntimeClassObserved, RuntimeClassGone, DeviceClassObserved, DeviceClassGone,
-		ClaimTemplateObserved, ClaimTemplateGone:
-		e.applyPodRule(event)
-	case LocalQueueObserved:
-		e.observeLocalQueue(ev.LocalQueue)
-	case LocalQueueGone:
-		e.loseLocalQueue(ev.Key)
-	case NamespaceObserved:
-		labels := maps.Clone(ev.Labels)
-		if labels == nil {
-			labels = map[string]string{}
-		}
-		e.observeNamespace(ev.Name, labels)
-	case NamespaceGone:
-		e.observeNamespace(ev.Name, nil)
-	case PlanObserved:
-		e.observePlan(ev)
-	case PlanGone:
-		e.tombstones.insert(ev.UID)
-		e.losePlan(ev.UID)
-	case WorkloadObserved:
-		e.observeStage(ev.Workload)
-	case WorkloadGone:
-		e.observeEnd(ev)
-	case TombstoneCleared:
-		e.tombstones.remove(ev.UID)
-	}
+	event.apply(e)
 	e.verify()
-}
-
-// applySetup records a fact about objects of administrators.
-func (e *Engine) applySetup(event Event) {
-	switch ev := event.(type) { //nolint:gochecksumtype // the others are for Apply
-	case FlavorObserved:
-		e.observeFlavor(ev.Flavor)
-	case FlavorGone:
-		e.loseFlavor(kueue.ResourceFlavorReference(ev.Name))
-	case CheckObserved:
-		e.observeCheck(ev.AdmissionCheck)
-	case CheckGone:
-		e.loseCheck(ev.Name)
-	case CohortObserved:
-		e.observeCohort(ev.Cohort)
-	case CohortGone:
-		e.loseCohort(ev.Name)
-	case ClusterQueueObserved:
-		e.observeClusterQueue(ev)
-	case ClusterQueueGone:
-		e.loseClusterQueue(ev.Name)
-	}
 }
 
 // Decide returns the new decisions, in the order in which to write them. Each decision counts as done at once. The same events, decisions and

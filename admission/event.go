@@ -2,6 +2,7 @@ package admission
 
 import (
 	"fmt"
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,7 +21,8 @@ import (
 //sumtype:decl
 type Event interface {
 	fmt.Stringer
-	event()
+	// apply records the fact.
+	apply(e *Engine)
 }
 
 // FlavorObserved reports that a ResourceFlavor exists with this content.
@@ -122,62 +124,69 @@ type WorkloadGone struct {
 // server. Later observations of it count, until it is deleted again.
 type TombstoneCleared struct{ UID types.UID }
 
-func (FlavorObserved) event()        {}
-func (FlavorGone) event()            {}
-func (ClusterQueueObserved) event()  {}
-func (ClusterQueueGone) event()      {}
-func (CohortObserved) event()        {}
-func (CohortGone) event()            {}
-func (CheckObserved) event()         {}
-func (CheckGone) event()             {}
-func (LocalQueueObserved) event()    {}
-func (LocalQueueGone) event()        {}
-func (NamespaceObserved) event()     {}
-func (NamespaceGone) event()         {}
-func (LimitRangeObserved) event()    {}
-func (LimitRangeGone) event()        {}
-func (RuntimeClassObserved) event()  {}
-func (RuntimeClassGone) event()      {}
-func (DeviceClassObserved) event()   {}
-func (DeviceClassGone) event()       {}
-func (ClaimTemplateObserved) event() {}
-func (ClaimTemplateGone) event()     {}
-func (PlanObserved) event()          {}
-func (PlanGone) event()              {}
-func (WorkloadObserved) event()      {}
-func (WorkloadGone) event()          {}
-func (TombstoneCleared) event()      {}
+func (ev FlavorObserved) apply(e *Engine)       { e.observeFlavor(ev.Flavor) }
+func (ev FlavorGone) apply(e *Engine)           { e.loseFlavor(kueue.ResourceFlavorReference(ev.Name)) }
+func (ev ClusterQueueObserved) apply(e *Engine) { e.observeClusterQueue(ev) }
+func (ev ClusterQueueGone) apply(e *Engine)     { e.loseClusterQueue(ev.Name) }
+func (ev CohortObserved) apply(e *Engine)       { e.observeCohort(ev.Cohort) }
+func (ev CohortGone) apply(e *Engine)           { e.loseCohort(ev.Name) }
+func (ev CheckObserved) apply(e *Engine)        { e.observeCheck(ev.AdmissionCheck) }
+func (ev CheckGone) apply(e *Engine)            { e.loseCheck(ev.Name) }
+func (ev LocalQueueObserved) apply(e *Engine)   { e.observeLocalQueue(ev.LocalQueue) }
+func (ev LocalQueueGone) apply(e *Engine)       { e.loseLocalQueue(ev.Key) }
+func (ev NamespaceObserved) apply(e *Engine) {
+	labels := map[string]string{}
+	maps.Copy(labels, ev.Labels)
+	e.observeNamespace(ev.Name, labels)
+}
+func (ev NamespaceGone) apply(e *Engine)         { e.observeNamespace(ev.Name, nil) }
+func (ev LimitRangeObserved) apply(e *Engine)    { e.observeLimitRange(ev.LimitRange) }
+func (ev LimitRangeGone) apply(e *Engine)        { e.loseLimitRange(ev.Key) }
+func (ev RuntimeClassObserved) apply(e *Engine)  { e.observeOverhead(ev.Name, ev.Overhead.DeepCopy()) }
+func (ev RuntimeClassGone) apply(e *Engine)      { e.observeOverhead(ev.Name, nil) }
+func (ev DeviceClassObserved) apply(e *Engine)   { e.observeDeviceClass(ev.DeviceClass) }
+func (ev DeviceClassGone) apply(e *Engine)       { e.loseDeviceClass(ev.Name) }
+func (ev ClaimTemplateObserved) apply(e *Engine) { e.observeClaimTemplate(ev.Template) }
+func (ev ClaimTemplateGone) apply(e *Engine)     { e.loseClaimTemplate(ev.Key) }
+func (ev PlanObserved) apply(e *Engine)          { e.observePlan(ev) }
+func (ev PlanGone) apply(e *Engine) {
+	e.tombstones.insert(ev.UID)
+	e.losePlan(ev.UID)
+}
+func (ev WorkloadObserved) apply(e *Engine) { e.observeStage(ev.Workload) }
+func (ev WorkloadGone) apply(e *Engine)     { e.observeEnd(ev) }
+func (ev TombstoneCleared) apply(e *Engine) { e.tombstones.remove(ev.UID) }
 
-func (e FlavorObserved) String() string       { return "flavor " + e.Flavor.Name }
-func (e FlavorGone) String() string           { return "flavor " + e.Name + " gone" }
-func (e ClusterQueueObserved) String() string { return "clusterqueue " + e.ClusterQueue.Name }
-func (e ClusterQueueGone) String() string     { return "clusterqueue " + e.Name + " gone" }
-func (e CohortObserved) String() string       { return "cohort " + e.Cohort.Name }
-func (e CohortGone) String() string           { return "cohort " + e.Name + " gone" }
-func (e CheckObserved) String() string        { return "admissioncheck " + e.AdmissionCheck.Name }
-func (e CheckGone) String() string            { return "admissioncheck " + e.Name + " gone" }
-func (e LocalQueueObserved) String() string {
-	return "localqueue " + e.LocalQueue.Namespace + "/" + e.LocalQueue.Name
+func (ev FlavorObserved) String() string       { return "flavor " + ev.Flavor.Name }
+func (ev FlavorGone) String() string           { return "flavor " + ev.Name + " gone" }
+func (ev ClusterQueueObserved) String() string { return "clusterqueue " + ev.ClusterQueue.Name }
+func (ev ClusterQueueGone) String() string     { return "clusterqueue " + ev.Name + " gone" }
+func (ev CohortObserved) String() string       { return "cohort " + ev.Cohort.Name }
+func (ev CohortGone) String() string           { return "cohort " + ev.Name + " gone" }
+func (ev CheckObserved) String() string        { return "admissioncheck " + ev.AdmissionCheck.Name }
+func (ev CheckGone) String() string            { return "admissioncheck " + ev.Name + " gone" }
+func (ev LocalQueueObserved) String() string {
+	return "localqueue " + ev.LocalQueue.Namespace + "/" + ev.LocalQueue.Name
 }
-func (e LocalQueueGone) String() string    { return "localqueue " + e.Key.String() + " gone" }
-func (e NamespaceObserved) String() string { return "namespace " + e.Name }
-func (e NamespaceGone) String() string     { return "namespace " + e.Name + " gone" }
-func (e LimitRangeObserved) String() string {
-	return "limitrange " + e.LimitRange.Namespace + "/" + e.LimitRange.Name
+func (ev LocalQueueGone) String() string    { return "localqueue " + ev.Key.String() + " gone" }
+func (ev NamespaceObserved) String() string { return "namespace " + ev.Name }
+func (ev NamespaceGone) String() string     { return "namespace " + ev.Name + " gone" }
+func (ev LimitRangeObserved) String() string {
+	return "limitrange " + ev.LimitRange.Namespace + "/" + ev.LimitRange.Name
 }
-func (e LimitRangeGone) String() string       { return "limitrange " + e.Key.String() + " gone" }
-func (e RuntimeClassObserved) String() string { return "runtimeclass " + e.Name }
-func (e RuntimeClassGone) String() string     { return "runtimeclass " + e.Name + " gone" }
-func (e DeviceClassObserved) String() string  { return "deviceclass " + e.DeviceClass.Name }
-func (e DeviceClassGone) String() string      { return "deviceclass " + e.Name + " gone" }
-func (e ClaimTemplateObserved) String() string {
-	return "claimtemplate " + e.Template.Namespace + "/" + e.Template.Name
+func (ev LimitRangeGone) String() string       { return "limitrange " + ev.Key.String() + " gone" }
+func (ev RuntimeClassObserved) String() string { return "runtimeclass " + ev.Name }
+func (ev RuntimeClassGone) String() string     { return "runtimeclass " + ev.Name + " gone" }
+func (ev DeviceClassObserved) String() string  { return "deviceclass " + ev.DeviceClass.Name }
+func (ev DeviceClassGone) String() string      { return "deviceclass " + ev.Name + " gone" }
+func (ev ClaimTemplateObserved) String() string {
+	return "claimtemplate " + ev.Template.Namespace + "/" + ev.Template.Name
 }
-func (e ClaimTemplateGone) String() string { return "claimtemplate " + e.Key.String() + " gone" }
-func (e PlanObserved) String() string      { return "plan of jobset " + e.JobSet.String() }
-func (e PlanGone) String() string          { return "plan " + string(e.UID) + " gone" }
-func (e WorkloadObserved) String() string {
-	return "workload " + e.Workload.Namespace + "/" + e.Workload.Name
+func (ev ClaimTemplateGone) String() string { return "claimtemplate " + ev.Key.String() + " gone" }
+func (ev PlanObserved) String() string      { return "plan of jobset " + ev.JobSet.String() }
+func (ev PlanGone) String() string          { return "plan " + string(ev.UID) + " gone" }
+func (ev WorkloadObserved) String() string {
+	return "workload " + ev.Workload.Namespace + "/" + ev.Workload.Name
 }
-func (e WorkloadGone) String() string     { return "workload " + e.Key.String() + " gone" }
-func (e TombstoneCleared) String() string { return "workload " + string(e.UID) + " doubted" }
+func (ev WorkloadGone) String() string     { return "workload " + ev.Key.String() + " gone" }
+func (ev TombstoneCleared) String() string { return "workload " + string(ev.UID) + " doubted" }

@@ -39,31 +39,6 @@ func newPodRules() podRules {
 	}
 }
 
-// applyPodRule records a fact that affects what the API server adds to pods.
-func (e *Engine) applyPodRule(event Event) {
-	switch ev := event.(type) { //nolint:gochecksumtype // the others are for Apply
-	case LimitRangeObserved:
-		e.observeLimitRange(ev.LimitRange)
-	case LimitRangeGone:
-		delete(e.limitRanges, ev.Key)
-		e.renewLimits(ev.Key.Namespace)
-	case RuntimeClassObserved:
-		e.observeOverhead(ev.Name, ev.Overhead.DeepCopy())
-	case RuntimeClassGone:
-		e.observeOverhead(ev.Name, nil)
-	case DeviceClassObserved:
-		e.observeDeviceClass(ev.DeviceClass)
-	case DeviceClassGone:
-		delete(e.deviceClasses, ev.Name)
-		e.renewExtended()
-	case ClaimTemplateObserved:
-		e.observeClaimTemplate(ev.Template)
-	case ClaimTemplateGone:
-		delete(e.claimTemplates, ev.Key)
-		e.reshapeClaiming(ev.Key)
-	}
-}
-
 func (e *Engine) observeLimitRange(object *corev1.LimitRange) {
 	key := types.NamespacedName{Namespace: object.Namespace, Name: object.Name}
 	v := versionOf(object.UID, object.ResourceVersion)
@@ -71,6 +46,11 @@ func (e *Engine) observeLimitRange(object *corev1.LimitRange) {
 		return
 	}
 	e.limitRanges[key] = &observed[*corev1.LimitRange]{object.DeepCopy(), v}
+	e.renewLimits(key.Namespace)
+}
+
+func (e *Engine) loseLimitRange(key types.NamespacedName) {
+	delete(e.limitRanges, key)
 	e.renewLimits(key.Namespace)
 }
 
@@ -117,6 +97,11 @@ func (e *Engine) observeDeviceClass(object *resourcev1.DeviceClass) {
 	e.renewExtended()
 }
 
+func (e *Engine) loseDeviceClass(name string) {
+	delete(e.deviceClasses, name)
+	e.renewExtended()
+}
+
 // renewExtended recomputes the charges of extended resources that devices serve.
 func (e *Engine) renewExtended() {
 	classes := make([]*resourcev1.DeviceClass, 0, len(e.deviceClasses))
@@ -143,6 +128,11 @@ func (e *Engine) observeClaimTemplate(object *resourcev1.ResourceClaimTemplate) 
 	if known == nil || known.fact.UID != template.UID {
 		e.reshapeClaiming(key)
 	}
+}
+
+func (e *Engine) loseClaimTemplate(key types.NamespacedName) {
+	delete(e.claimTemplates, key)
+	e.reshapeClaiming(key)
 }
 
 // reshapeClaiming recomputes the demands of the stages that name a ResourceClaimTemplate.
