@@ -1,7 +1,6 @@
 package admission_test
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -107,11 +106,11 @@ func (m *ganging) decideOnGangs(t *rapid.T) (decided int) {
 		}
 		decided++
 		if rapid.IntRange(0, 9).Draw(t, "fails") == 0 {
-			m.engine.Settle(id, errors.New("conflict"))
+			m.engine.Settle(id)
 			continue
 		}
 		write()
-		m.engine.Settle(id, nil)
+		m.engine.Settle(id)
 	}
 	if v := m.engine.Violations(); len(v) > 0 {
 		t.Fatalf("%v", v)

@@ -1,7 +1,6 @@
 package admission_test
 
 import (
-	"errors"
 	"maps"
 	"slices"
 	"strconv"
@@ -263,14 +262,14 @@ func (w *world) decideFailing(fails ...string) {
 			continue
 		}
 		if slices.Contains(fails, admit.Stage.Name) {
-			w.engine.Settle(admit.ID, errors.New("conflict"))
+			w.engine.Settle(admit.ID)
 			continue
 		}
 		w.change(admit.Stage.Name, func(wl *kueue.Workload) {
 			reserve(wl, &admit.Admission)
 			w.date(wl)
 		})
-		w.engine.Settle(admit.ID, nil)
+		w.engine.Settle(admit.ID)
 	}
 }
 
@@ -426,7 +425,7 @@ func TestGangsWaitForEachOthersChecks(t *testing.T) {
 				setCondition(wl, kueue.WorkloadAdmitted, metav1.ConditionFalse)
 				w.date(wl)
 			})
-			w.engine.Settle(admit.ID, nil)
+			w.engine.Settle(admit.ID)
 		}
 	}
 	w.clock++

@@ -174,7 +174,7 @@ func (e *Engine) Decide(now time.Time) []Decision {
 // Settle ends a decision: either it was written, and the answer applied, or the write failed. From then on the observed state counts: a stage
 // whose reservation has not been observed is released and waits again, and a stage that has not been observed as evicted may be evicted again. It
 // is a no-op if its stage no longer exists.
-func (e *Engine) Settle(id DecisionID, _ error) {
+func (e *Engine) Settle(id DecisionID) {
 	key, ok := e.inFlight[id]
 	if !ok {
 		return

@@ -1,7 +1,6 @@
 package admission_test
 
 import (
-	"errors"
 	"testing"
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -115,7 +114,7 @@ func TestFailedWriteIsTakenBack(t *testing.T) {
 	if w.used("q") != "a100/nvidia.com/gpu=8" {
 		t.Errorf("used %s while in flight", w.used("q"))
 	}
-	w.engine.Settle(admit.ID, errors.New("conflict"))
+	w.engine.Settle(admit.ID)
 	if w.used("q") != "a100/nvidia.com/gpu=0" || w.engine.Charged(keyOf("one"), "wl-one") {
 		t.Errorf("used %s after the write has failed", w.used("q"))
 	}

@@ -1,7 +1,6 @@
 package admission_test
 
 import (
-	"errors"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,7 +52,7 @@ func TestStopPolicies(t *testing.T) {
 			got := map[string]string{}
 			for _, d := range w.evicted() {
 				got[d.Stage.Name] = d.Reason
-				w.engine.Settle(d.ID, errors.New("conflict"))
+				w.engine.Settle(d.ID)
 			}
 			if len(got) != len(tc.want) || got["checked"] != tc.want["checked"] || got["runs"] != tc.want["runs"] {
 				t.Fatalf("evicted %v, want %v", got, tc.want)
@@ -64,7 +63,7 @@ func TestStopPolicies(t *testing.T) {
 			}
 			for _, d := range again {
 				w.change(d.Stage.Name, func(wl *kueue.Workload) { setCondition(wl, kueue.WorkloadEvicted, metav1.ConditionTrue) })
-				w.engine.Settle(d.ID, nil)
+				w.engine.Settle(d.ID)
 				if !w.engine.Charged(d.Stage, d.UID) {
 					t.Errorf("%s is not charged any more, and its pods may run", d.Stage)
 				}

@@ -1,7 +1,6 @@
 package admission_test
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -142,12 +141,12 @@ func (m *model) decide(t *rapid.T) (failed bool) {
 			}
 		}
 		if rapid.IntRange(0, 14).Draw(t, "fails") == 0 {
-			m.engine.Settle(id, errors.New("conflict"))
+			m.engine.Settle(id)
 			failed = true
 			continue
 		}
 		write()
-		m.engine.Settle(id, nil)
+		m.engine.Settle(id)
 	}
 	if !m.wasCut {
 		m.checkSum(t)

@@ -1,7 +1,6 @@
 package admission_test
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -65,40 +64,31 @@ func drawRivals(t *rapid.T, config admission.Config) *world {
 func (w *world) decideOnRivals(t *rapid.T) int {
 	decided := 0
 	for _, d := range w.engine.Decide(w.now()) {
-		var fails error
-		if rapid.IntRange(0, 14).Draw(t, "fails") == 0 {
-			fails = errors.New("conflict")
-		}
+		fails := rapid.IntRange(0, 14).Draw(t, "fails") == 0
 		switch d := d.(type) {
 		case admission.Refuse:
 			w.refusals[d.Stage] = d.Refusal
 		case admission.Evict:
 			decided++
-			w.settleRival(d.ID, fails, func() {
+			if !fails {
 				w.change(d.Stage.Name, func(wl *kueue.Workload) { setCondition(wl, kueue.WorkloadEvicted, "True") })
-			})
+			}
+			w.engine.Settle(d.ID)
 		case admission.Admit:
 			decided++
-			w.settleRival(d.ID, fails, func() {
+			if !fails {
 				w.change(d.Stage.Name, func(wl *kueue.Workload) {
 					reserve(wl, &d.Admission)
 					setCondition(wl, kueue.WorkloadEvicted, "False")
 				})
-			})
+			}
+			w.engine.Settle(d.ID)
 		}
 	}
 	if v := w.engine.Violations(); len(v) > 0 {
 		t.Fatalf("%v", v)
 	}
 	return decided
-}
-
-// settleRival writes a decision, unless that fails.
-func (w *world) settleRival(id admission.DecisionID, fails error, write func()) {
-	if fails == nil {
-		write()
-	}
-	w.engine.Settle(id, fails)
 }
 
 // moveRival lets one stage leave, finish or be deleted.

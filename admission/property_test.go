@@ -1,7 +1,6 @@
 package admission_test
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -159,12 +158,12 @@ func (w *world) decideWithFailures(t *rapid.T) {
 				t.Fatalf("%s, and nobody may be preempted", d)
 			case admission.Admit:
 				if rapid.IntRange(0, 9).Draw(t, "fails") == 0 {
-					w.engine.Settle(d.ID, errors.New("conflict"))
+					w.engine.Settle(d.ID)
 					failed = true
 					continue
 				}
 				w.change(d.Stage.Name, func(wl *kueue.Workload) { reserve(wl, &d.Admission) })
-				w.engine.Settle(d.ID, nil)
+				w.engine.Settle(d.ID)
 				delete(w.refusals, d.Stage)
 			}
 		}

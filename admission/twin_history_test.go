@@ -2,7 +2,6 @@ package admission_test
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -318,13 +317,9 @@ func (h *history) settleOne() {
 }
 
 func (h *history) settle(d admission.Decision, id admission.DecisionID, outcome string) {
-	var err error
-	if outcome == "fails" {
-		err = errors.New("conflict")
-	}
 	h.t.Logf("settle %v %s", d, outcome)
-	h.engine.Settle(id, err)
-	h.second.Settle(id, err)
+	h.engine.Settle(id)
+	h.second.Settle(id)
 	switch d := d.(type) {
 	case admission.Admit:
 		if wl := h.twin.workloads[d.Stage]; wl != nil && wl.UID == d.UID {

@@ -285,12 +285,12 @@ func (w *world) decide() []string {
 				reserve(wl, &d.Admission)
 				w.date(wl)
 			})
-			w.engine.Settle(d.ID, nil)
+			w.engine.Settle(d.ID)
 			admitted = append(admitted, d.Stage.Name)
 			delete(w.refusals, d.Stage)
 		case admission.Evict:
 			w.change(d.Stage.Name, func(wl *kueue.Workload) { setCondition(wl, kueue.WorkloadEvicted, metav1.ConditionTrue) })
-			w.engine.Settle(d.ID, nil)
+			w.engine.Settle(d.ID)
 			w.evictions = append(w.evictions, d.String())
 			w.evictedFor = d.Message
 		case admission.Refuse:

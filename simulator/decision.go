@@ -1,7 +1,6 @@
 package simulator
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -49,8 +48,8 @@ func (s *simulation) subject(key admission.StageKey) string {
 }
 
 // settle ends a decision.
-func (s *simulation) settle(id admission.DecisionID, err error) {
-	s.engine.Settle(id, err)
+func (s *simulation) settle(id admission.DecisionID) {
+	s.engine.Settle(id)
 	for _, violation := range s.engine.Violations() {
 		s.violation("%s", violation)
 	}
@@ -65,19 +64,16 @@ func (s *simulation) isLost(j *job, p workloadRef) bool {
 	return i >= 0
 }
 
-// errWrite returns the error of a write that fails because of fail-write.
-func errWrite() error { return errors.New("the scenario lets this write fail") }
-
 func (s *simulation) writeAdmission(d *admission.Admit) {
 	j, p := s.find(d.Stage)
 	if j == nil {
 		s.violation("I4: the engine admits %s, which does not exist", d.Stage)
-		s.settle(d.ID, errWrite())
+		s.settle(d.ID)
 		return
 	}
 	if s.isLost(j, p) {
 		s.say("admit %s is not written", j.subject(p))
-		s.settle(d.ID, errWrite())
+		s.settle(d.ID)
 		return
 	}
 	w := s.objects.workloads[d.Stage]
@@ -96,7 +92,7 @@ func (s *simulation) writeAdmission(d *admission.Admit) {
 		s.say("admit %s%s", j.subject(p), details(after))
 	}
 	s.put(after)
-	s.settle(d.ID, nil)
+	s.settle(d.ID)
 	s.auditAdmission(after)
 	s.reconcileJob(j)
 }
@@ -113,12 +109,12 @@ func (s *simulation) writeEviction(d *admission.Evict) {
 	j, p := s.find(d.Stage)
 	if j == nil {
 		s.violation("I4: the engine evicts %s, which does not exist", d.Stage)
-		s.settle(d.ID, errWrite())
+		s.settle(d.ID)
 		return
 	}
 	if s.isLost(j, p) {
 		s.say("evict %s is not written", j.subject(p))
-		s.settle(d.ID, errWrite())
+		s.settle(d.ID)
 		return
 	}
 	if s.isEvictable(p) {
@@ -129,7 +125,7 @@ func (s *simulation) writeEviction(d *admission.Evict) {
 		status := workloadstatus.Evicted(s.objects.workloads[d.Stage], e, s.time())
 		s.evict(j, p, &status, s.reasonOf(d))
 	}
-	s.settle(d.ID, nil)
+	s.settle(d.ID)
 }
 
 // writeRefusal reports to the owner why a stage waits, if that has changed.

@@ -31,7 +31,7 @@ func (w *writer) evict(ctx context.Context, d *admission.Evict) {
 	if err != nil {
 		metrics.WriteFailed("Evict")
 		ctrl.LoggerFrom(ctx).V(1).Info("Eviction not written, deciding anew", "workload", klog.KRef(d.Stage.Namespace, d.Stage.Name), "cause", err.Error())
-		w.takeBack(ctx, d.Stage, d.ID, err)
+		w.takeBack(ctx, d.Stage, d.ID)
 		return
 	}
 	w.retries.Forget(d.Stage)
@@ -41,7 +41,7 @@ func (w *writer) evict(ctx context.Context, d *admission.Evict) {
 	}
 	w.runner.post(func(e *admission.Engine) {
 		e.Apply(admission.WorkloadObserved{Workload: observed})
-		e.Settle(d.ID, nil)
+		e.Settle(d.ID)
 	})
 	if after != nil {
 		w.announceEviction(before, after, d)

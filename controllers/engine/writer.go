@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -123,14 +122,11 @@ func (w *writer) cancel(d *admission.Evict) bool {
 	}
 	evict := d.ID
 	w.runner.post(func(e *admission.Engine) {
-		e.Settle(admit.ID, errOvertaken)
-		e.Settle(evict, nil)
+		e.Settle(admit.ID)
+		e.Settle(evict)
 	})
 	return true
 }
-
-// errOvertaken settles an admission that was taken back before it was written.
-var errOvertaken = errors.New("it was evicted before its admission was written")
 
 // run writes until the context ends.
 func (w *writer) run(ctx context.Context) {
@@ -214,19 +210,19 @@ func (w *writer) admit(ctx context.Context, d *admission.Admit) {
 		}
 		w.runner.post(func(e *admission.Engine) {
 			e.Apply(admission.WorkloadObserved{Workload: written})
-			e.Settle(d.ID, nil)
+			e.Settle(d.ID)
 		})
 		w.announce(written, d)
 		return
 	}
 	metrics.WriteFailed("Admit")
 	ctrl.LoggerFrom(ctx).V(1).Info("Admission not written, taking it back", "workload", klog.KRef(d.Stage.Namespace, d.Stage.Name), "cause", err.Error())
-	w.takeBack(ctx, d.Stage, d.ID, err)
+	w.takeBack(ctx, d.Stage, d.ID)
 }
 
 // takeBack settles a decision that was not written, after a while and after a live read of the object: a write that returned an error may
 // have succeeded, and then its quota must not be given to another stage.
-func (w *writer) takeBack(ctx context.Context, key admission.StageKey, id admission.DecisionID, cause error) {
+func (w *writer) takeBack(ctx context.Context, key admission.StageKey, id admission.DecisionID) {
 	time.AfterFunc(w.retries.When(key), func() {
 		if ctx.Err() != nil {
 			return
@@ -234,14 +230,14 @@ func (w *writer) takeBack(ctx context.Context, key admission.StageKey, id admiss
 		var current kueue.Workload
 		err := w.config.Reader.Get(ctx, key, &current)
 		if client.IgnoreNotFound(err) != nil {
-			w.takeBack(ctx, key, id, cause)
+			w.takeBack(ctx, key, id)
 			return
 		}
 		w.runner.post(func(e *admission.Engine) {
 			if err == nil {
 				e.Apply(admission.WorkloadObserved{Workload: &current})
 			}
-			e.Settle(id, cause)
+			e.Settle(id)
 		})
 	})
 }

@@ -219,7 +219,7 @@ func TestWhatIsUnderWayDoesNotDiffer(t *testing.T) {
 	if lines := audit(e, []*kueue.Workload{object}); len(lines) > 0 {
 		t.Errorf("while it is written: %s", strings.Join(lines, "\n"))
 	}
-	e.Settle(admit.ID, fmt.Errorf("conflict"))
+	e.Settle(admit.ID)
 	if lines := audit(e, []*kueue.Workload{object}); len(lines) > 0 {
 		t.Errorf("taken back: %s", strings.Join(lines, "\n"))
 	}

@@ -147,7 +147,7 @@ func (c *cluster) decide() int {
 			{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionTrue}, {Type: kueue.WorkloadAdmitted, Status: metav1.ConditionTrue},
 		}
 		c.observe(wl)
-		c.engine.Settle(admit.ID, nil)
+		c.engine.Settle(admit.ID)
 		c.running = append(c.running, wl)
 		n++
 	}

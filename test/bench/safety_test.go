@@ -129,7 +129,7 @@ func (y *yard) decide() (admitted, refused int, took time.Duration) {
 				{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionTrue}, {Type: kueue.WorkloadAdmitted, Status: metav1.ConditionTrue},
 			}
 			y.observe(wl)
-			y.engine.Settle(d.ID, nil)
+			y.engine.Settle(d.ID)
 			admitted++
 			if wl.Labels[apis.StageIndexLabel] == "0" {
 				n, err := strconv.Atoi(d.Stage.Name[len("js-") : len(d.Stage.Name)-2])

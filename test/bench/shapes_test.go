@@ -1,7 +1,6 @@
 package bench_test
 
 import (
-	"errors"
 	"fmt"
 	"runtime"
 	"strconv"
@@ -120,7 +119,7 @@ func (f *fleet) settle(decisions []admission.Decision) []admission.StageKey {
 		}
 		f.observe(wl)
 		delete(f.waiting, admit.Stage)
-		f.engine.Settle(admit.ID, nil)
+		f.engine.Settle(admit.ID)
 		admitted = append(admitted, admit.Stage)
 	}
 	return admitted
@@ -334,7 +333,7 @@ func (f *fleet) preemptAll(queues, victims int, cpus int64) {
 		// No eviction is written, so that the next cycle finds the same state.
 		f.gone(heads)
 		for _, id := range ids {
-			f.engine.Settle(id, errNotWritten)
+			f.engine.Settle(id)
 		}
 		f.engine.Decide(time.Unix(0, 0))
 		f.b.StartTimer()
@@ -343,5 +342,3 @@ func (f *fleet) preemptAll(queues, victims int, cpus int64) {
 	f.b.ReportMetric(float64(per.Nanoseconds())/1e6, "ms/pass")
 	measured[f.b.Name()] = per
 }
-
-var errNotWritten = errors.New("not written")
