@@ -66,7 +66,7 @@ func TestLargestSize(t *testing.T) {
 			quotas: "a100: gpu=8", jobs: []job{
 				{name: "left", requests: "gpu=1", replicas: 10}, {name: "right", requests: "gpu=1", replicas: 10}, {name: "free", requests: "gpu=0", replicas: 7},
 			},
-			want: "(would fit with at most 4 of 10 pods of left and at most 4 of 10 pods of right)",
+			want: "can never fit: pod set left in ClusterQueue q",
 		},
 		"not even one": {
 			quotas: "a100: gpu=8", jobs: []job{{name: "main", requests: "gpu=9", replicas: 2}},
@@ -74,7 +74,7 @@ func TestLargestSize(t *testing.T) {
 		},
 		"not even one of each": {
 			quotas: "a100: gpu=8", jobs: []job{{name: "left", requests: "gpu=5", replicas: 2}, {name: "right", requests: "gpu=5", replicas: 2}},
-			want: "(would not fit with one pod of each pod set either)",
+			want: "can never fit: pod set left in ClusterQueue q",
 		},
 		"stages that hold quota at once": {
 			quotas: "a100: gpu=8", jobs: []job{
@@ -94,8 +94,8 @@ func TestLargestSize(t *testing.T) {
 			},
 			want: "can never fit (would fit with at most 2 of 9 pods of ps): pod set ps",
 		},
-		"too many to name": {
-			quotas: "a100: gpu=30", jobs: []job{
+		"too many pod sets": {
+			quotas: "a100: gpu=85", jobs: []job{
 				{name: "a", requests: "gpu=1", replicas: 10},
 				{name: "b", requests: "gpu=1", replicas: 10},
 				{name: "c", requests: "gpu=1", replicas: 10},
@@ -106,7 +106,7 @@ func TestLargestSize(t *testing.T) {
 				{name: "h", requests: "gpu=1", replicas: 10},
 				{name: "i", requests: "gpu=1", replicas: 10},
 			},
-			want: "(would fit with 39% of the pods of each pod set)",
+			want: "can never fit: all pod sets together need",
 		},
 		"what no number of pods would mend": {
 			quotas: "a100: gpu=8", jobs: []job{
@@ -152,7 +152,8 @@ func TestLargestSizeFollowsTheQuota(t *testing.T) {
 	w.wantAdmitted("js-data")
 }
 
-// TestAdviceIsRight follows the hint of the refusal: then the JobSet is admitted, and with one more pod of a named pod set it is not.
+// TestAdviceIsRight follows the hint of the refusal: then the JobSet is admitted, and with one more pod of the named pod set it is not. Without a
+// hint it is not admitted with one pod of any one pod set.
 func TestAdviceIsRight(t *testing.T) {
 	advised := regexp.MustCompile(`at most (\d+) of \d+ pods of (\w+)`)
 	rapid.Check(t, func(t *rapid.T) {
@@ -161,31 +162,22 @@ func TestAdviceIsRight(t *testing.T) {
 		if !refused {
 			return
 		}
-		advice, _, _ := strings.Cut(told[strings.Index(told, "(")+1:], ")")
-		if !strings.HasPrefix(advice, "would fit with") {
-			for i := range jobs {
-				jobs[i].replicas = 1
-			}
-			if _, refused := refusalOf(t, quotas, jobs); !refused {
-				t.Fatalf("fits with one pod of each, but was told %q", told)
-			}
-			return
+		with := func(i int, replicas int32) bool {
+			changed := slices.Clone(jobs)
+			changed[i].replicas = replicas
+			_, refused := refusalOf(t, quotas, changed)
+			return !refused
 		}
-		for alternative := range strings.SplitSeq(advice, ", or ") {
-			smaller := slices.Clone(jobs)
-			named := advised.FindAllStringSubmatch(alternative, -1)
-			for _, match := range named {
-				smaller[indexOf(jobs, match[2])].replicas = number(match[1])
+		named := advised.FindAllStringSubmatch(told, -1)
+		for _, match := range named {
+			i, replicas := indexOf(jobs, match[2]), number(match[1])
+			if !with(i, replicas) || with(i, replicas+1) {
+				t.Fatalf("was told %q, but %d pods of %s fit: %t, and one more: %t", told, replicas, match[2], with(i, replicas), with(i, replicas+1))
 			}
-			if again, refused := refusalOf(t, quotas, smaller); refused {
-				t.Fatalf("was told %q, and then %q", told, again)
-			}
-			for _, match := range named {
-				larger := slices.Clone(smaller)
-				larger[indexOf(jobs, match[2])].replicas++
-				if _, refused := refusalOf(t, quotas, larger); !refused {
-					t.Fatalf("was told %q, but one more pod of %s fits", told, match[2])
-				}
+		}
+		for i := range jobs {
+			if len(named) == 0 && with(i, 1) {
+				t.Fatalf("fits with one pod of %s, but was told %q", jobs[i].name, told)
 			}
 		}
 	})
