@@ -19,25 +19,18 @@ import (
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/admission/preempt"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
-	"github.com/tranche-dev/tranche/controllers/admissioncheck"
 	"github.com/tranche-dev/tranche/controllers/apiwatch"
-	"github.com/tranche-dev/tranche/controllers/clusterqueue"
-	"github.com/tranche-dev/tranche/controllers/cohort"
 	"github.com/tranche-dev/tranche/controllers/engine"
 	"github.com/tranche-dev/tranche/controllers/gangobjects"
 	"github.com/tranche-dev/tranche/controllers/groupstart"
 	"github.com/tranche-dev/tranche/controllers/groupstart/barrier"
 	"github.com/tranche-dev/tranche/controllers/jobset"
-	"github.com/tranche-dev/tranche/controllers/localqueue"
 	"github.com/tranche-dev/tranche/controllers/metrics"
-	"github.com/tranche-dev/tranche/controllers/namespace"
 	"github.com/tranche-dev/tranche/controllers/podgang"
-	"github.com/tranche-dev/tranche/controllers/podrules"
 	"github.com/tranche-dev/tranche/controllers/quotaaudit"
+	"github.com/tranche-dev/tranche/controllers/queues"
 	"github.com/tranche-dev/tranche/controllers/quotaworkload"
-	"github.com/tranche-dev/tranche/controllers/resourceflavor"
 	"github.com/tranche-dev/tranche/controllers/visibility"
-	"github.com/tranche-dev/tranche/controllers/workloadpriorityclass"
 )
 
 const readyTimeout = 5 * time.Second
@@ -150,14 +143,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 		metrics.SetupWithManager(ctx, mgr, metrics.Config{
 			Engine: runner, Replica: metrics.Replica{Elected: mgr.Elected(), LeaderElection: *config.LeaderElection.LeaderElect}, Version: versionText(),
 		}),
-		namespace.SetupWithManager(ctx, mgr, runner),
-		workloadpriorityclass.SetupWithManager(ctx, mgr),
-		podrules.SetupWithManager(ctx, mgr, runner, devicesOf(&config.Resources)),
-		resourceflavor.SetupWithManager(ctx, mgr, runner, int(*workers.ResourceFlavor)),
-		clusterqueue.SetupWithManager(ctx, mgr, runner, int(*workers.ClusterQueue)),
-		localqueue.SetupWithManager(ctx, mgr, runner, int(*workers.LocalQueue)),
-		cohort.SetupWithManager(ctx, mgr, runner),
-		admissioncheck.SetupWithManager(ctx, mgr, runner, int(*workers.AdmissionCheck)),
+		queues.SetupWithManager(ctx, mgr, queues.Config{Runner: runner, Devices: devicesOf(&config.Resources), Workers: workers}),
 		quotaworkload.SetupWithManager(ctx, mgr, quotaworkload.Config{
 			Runner: runner, Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: recorder,
 			PodsReady: config.WaitForPodsReady, Gates: config.FeatureGates, Workers: int(*workers.Workload),

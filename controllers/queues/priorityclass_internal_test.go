@@ -1,4 +1,4 @@
-package workloadpriorityclass
+package queues
 
 import (
 	"testing"

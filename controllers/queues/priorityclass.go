@@ -1,6 +1,4 @@
-// Package workloadpriorityclass makes quota Workloads follow the value of their WorkloadPriorityClass. The controllers of JobSets and of
-// gangs of pods do this for their own quota Workloads, and also choose their class.
-package workloadpriorityclass
+package queues
 
 import (
 	"context"
@@ -23,20 +21,19 @@ import (
 // indexClass finds the quota Workloads of a WorkloadPriorityClass.
 const indexClass = "tranche.dev/workload-priority-class"
 
-// A Reconciler writes the priority of quota Workloads.
-type Reconciler struct {
+// A priorityReconciler makes quota Workloads follow the value of their WorkloadPriorityClass.
+type priorityReconciler struct {
 	client client.Client
 }
 
-// SetupWithManager starts to watch WorkloadPriorityClasses.
-func SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
+func setUpPriorityClasses(ctx context.Context, mgr ctrl.Manager) error {
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &kueue.Workload{}, indexClass, classOf); err != nil {
 		return fmt.Errorf("index quota Workloads by WorkloadPriorityClass: %w", err)
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("workloadpriorityclass").
 		For(&kueue.WorkloadPriorityClass{}, builder.WithPredicates(changesValue())).
-		Complete(&Reconciler{client: mgr.GetClient()})
+		Complete(&priorityReconciler{client: mgr.GetClient()})
 }
 
 // changesValue passes WorkloadPriorityClasses that are new or have another value. As in Kueue, a priority that was written into a quota
@@ -67,7 +64,7 @@ func classOf(object client.Object) []string {
 }
 
 // Reconcile sets the priority of all quota Workloads of a WorkloadPriorityClass to its value.
-func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+func (r *priorityReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	var class kueue.WorkloadPriorityClass
 	if err := r.client.Get(ctx, req.NamespacedName, &class); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)

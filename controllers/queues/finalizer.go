@@ -1,0 +1,160 @@
+package queues
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/controllers/events"
+)
+
+// An object is a pointer to an API type.
+type object[T any] interface {
+	*T
+	client.Object
+}
+
+// finalizers writes Kueue's finalizer of objects of one kind.
+type finalizers[T any, P object[T]] struct {
+	client client.Client
+	kind   string
+}
+
+// protect adds the finalizer to an object that is in use, unless the object is being deleted.
+func (f *finalizers[T, P]) protect(ctx context.Context, object P) error {
+	if !object.GetDeletionTimestamp().IsZero() {
+		return nil
+	}
+	return f.write(ctx, object, controllerutil.AddFinalizer)
+}
+
+// release removes the finalizer from an object that is not in use and is being deleted.
+func (f *finalizers[T, P]) release(ctx context.Context, object P) error {
+	if object.GetDeletionTimestamp().IsZero() {
+		return nil
+	}
+	return f.write(ctx, object, controllerutil.RemoveFinalizer)
+}
+
+func (f *finalizers[T, P]) write(ctx context.Context, object P, change func(client.Object, string) bool) error {
+	after := P(new(T))
+	*after = *object
+	after.SetFinalizers(slices.Clone(object.GetFinalizers()))
+	if !change(after, kueue.ResourceInUseFinalizerName) {
+		return nil
+	}
+	if err := f.client.Patch(ctx, after, client.MergeFromWithOptions(object, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("write finalizer of %s %s: %w", f.kind, object.GetName(), err)
+	}
+	return nil
+}
+
+// A finalizerReconciler keeps objects of one kind while a ClusterQueue names them.
+type finalizerReconciler[T any, P object[T]] struct {
+	finalizers[T, P]
+	// index finds the ClusterQueues that name an object, and namesIn returns the names of the objects that a ClusterQueue names.
+	index   string
+	namesIn func(*kueue.ClusterQueue) []string
+	// blocked, if it is set, is called for an object that is being deleted, with the sorted names of the ClusterQueues that name it.
+	blocked func(P, []string)
+}
+
+func (r *finalizerReconciler[T, P]) setUp(ctx context.Context, mgr ctrl.Manager, kind string, workers int32) error {
+	r.client, r.kind = mgr.GetClient(), kind
+	names := func(queue client.Object) []string {
+		if typed, ok := queue.(*kueue.ClusterQueue); ok {
+			return r.namesIn(typed)
+		}
+		return nil
+	}
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &kueue.ClusterQueue{}, r.index, names); err != nil {
+		return fmt.Errorf("index ClusterQueues by %s: %w", kind, err)
+	}
+	return ctrl.NewControllerManagedBy(mgr).
+		Named(strings.ToLower(kind)).
+		For(P(new(T))).
+		Watches(&kueue.ClusterQueue{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, queue client.Object) []reconcile.Request {
+			var requests []reconcile.Request
+			for _, name := range names(queue) {
+				requests = append(requests, requestFor(name))
+			}
+			return requests
+		})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: int(workers)}).
+		Complete(r)
+}
+
+// requestFor returns the request for an object without a namespace.
+func requestFor(name string) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
+}
+
+// Reconcile adds the finalizer to an object that is in use, and removes it from one that is being deleted and is not.
+func (r *finalizerReconciler[T, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	object := P(new(T))
+	if err := r.client.Get(ctx, req.NamespacedName, object); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	var users kueue.ClusterQueueList
+	if err := r.client.List(ctx, &users, client.MatchingFields{r.index: req.Name}); err != nil {
+		return ctrl.Result{}, fmt.Errorf("list the ClusterQueues with %s %s: %w", r.kind, req.Name, err)
+	}
+	isUsed := len(users.Items) > 0
+	if r.blocked != nil && isUsed && !object.GetDeletionTimestamp().IsZero() {
+		var names []string
+		for i := range users.Items {
+			names = append(names, users.Items[i].Name)
+		}
+		slices.Sort(names)
+		r.blocked(object, names)
+	}
+	if isUsed {
+		return ctrl.Result{}, r.protect(ctx, object)
+	}
+	return ctrl.Result{}, r.release(ctx, object)
+}
+
+func setUpChecks(ctx context.Context, mgr ctrl.Manager, workers int32) error {
+	r := &finalizerReconciler[kueue.AdmissionCheck, *kueue.AdmissionCheck]{index: "tranche.dev/admission-check", namesIn: checksOf}
+	return r.setUp(ctx, mgr, "AdmissionCheck", workers)
+}
+
+func checksOf(queue *kueue.ClusterQueue) []string {
+	if queue.Spec.AdmissionChecksStrategy == nil {
+		return nil
+	}
+	var names []string
+	for _, rule := range queue.Spec.AdmissionChecksStrategy.AdmissionChecks {
+		names = append(names, string(rule.Name))
+	}
+	return names
+}
+
+func setUpFlavors(ctx context.Context, mgr ctrl.Manager, workers int32) error {
+	recorder := mgr.GetEventRecorder("tranche")
+	r := &finalizerReconciler[kueue.ResourceFlavor, *kueue.ResourceFlavor]{
+		index: "tranche.dev/flavor", namesIn: flavorsOf,
+		blocked: func(flavor *kueue.ResourceFlavor, users []string) { events.FlavorInUse(users).Emit(recorder, flavor) },
+	}
+	return r.setUp(ctx, mgr, "ResourceFlavor", workers)
+}
+
+func flavorsOf(queue *kueue.ClusterQueue) []string {
+	var names []string
+	for _, group := range queue.Spec.ResourceGroups {
+		for i := range group.Flavors {
+			names = append(names, string(group.Flavors[i].Name))
+		}
+	}
+	return names
+}

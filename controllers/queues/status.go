@@ -1,0 +1,165 @@
+package queues
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/controllers/conditions"
+	"github.com/tranche-dev/tranche/controllers/engine"
+)
+
+// A statusReconciler writes the engine's view of objects of one kind into their status.
+type statusReconciler[T any, P object[T]] struct {
+	finalizers[T, P]
+	runner *engine.Runner
+	// isKept is true if the objects have Kueue's finalizer from their creation until they are deleted and no longer in use.
+	isKept bool
+	// view returns what the engine knows of an object, or nil. It must only read the engine.
+	view func(*admission.Engine, P) *view
+	// status returns the status of an object.
+	status func(P) any
+}
+
+// A view is what the engine knows of an object.
+type view struct {
+	// status is a pointer to the status that the object should have.
+	status any
+	// isUsed is true if the object must not disappear, in case it is being deleted.
+	isUsed bool
+}
+
+// setUp starts the controller, which also reconciles the objects that changes reports.
+func (r *statusReconciler[T, P]) setUp(mgr ctrl.Manager, kind string, changes source.Source, workers int32) error {
+	r.client, r.kind = mgr.GetClient(), kind
+	isUnprotected := func(object client.Object) bool { return r.isKept && lacksFinalizer(object) }
+	return ctrl.NewControllerManagedBy(mgr).
+		Named(strings.ToLower(kind)).
+		// Our own status writes must not trigger a reconcile: there would be something new to write each time, without end.
+		For(P(new(T)), builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.NewPredicateFuncs(isUnprotected)))).
+		WatchesRawSource(changes).
+		WithOptions(controller.Options{MaxConcurrentReconciles: int(workers)}).
+		Complete(r)
+}
+
+// lacksFinalizer reports whether an object would disappear at once if it were deleted: it is new, or its finalizer was removed by hand. The
+// engine reserves no quota in such a ClusterQueue until its reconciler has added the finalizer, since a deletion could come between the two.
+func lacksFinalizer(object client.Object) bool {
+	return object.GetDeletionTimestamp().IsZero() && !controllerutil.ContainsFinalizer(object, kueue.ResourceInUseFinalizerName)
+}
+
+// Reconcile brings the status of one object up to date, and its finalizer, if it has one.
+func (r *statusReconciler[T, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	object := P(new(T))
+	if err := r.client.Get(ctx, req.NamespacedName, object); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if r.isKept {
+		if err := r.protect(ctx, object); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	var seen *view
+	if err := r.runner.View(ctx, func(e *admission.Engine) { seen = r.view(e, object) }); err != nil || seen == nil {
+		return ctrl.Result{}, err
+	}
+	if r.isKept && !seen.isUsed {
+		// The finalizer is written before the status: the patch names the version of the object, which the status would change. An engine
+		// that has not observed the deletion could still reserve quota.
+		if err := r.release(ctx, object); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	if equality.Semantic.DeepEqual(seen.status, r.status(object)) {
+		return ctrl.Result{}, nil
+	}
+	patch, err := conditions.QueuePatch(object, r.kind, seen.status)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	err = r.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(patch), client.FieldOwner(apis.FieldManager), client.ForceOwnership)
+	if client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, fmt.Errorf("write status of %s %s: %w", r.kind, client.ObjectKeyFromObject(object), err)
+	}
+	return ctrl.Result{}, nil
+}
+
+func setUpClusterQueues(mgr ctrl.Manager, runner *engine.Runner, workers int32) error {
+	r := &statusReconciler[kueue.ClusterQueue, *kueue.ClusterQueue]{
+		runner: runner, isKept: true,
+		view: func(e *admission.Engine, queue *kueue.ClusterQueue) *view {
+			seen, known := e.ClusterQueue(queue.Name)
+			if !known || !runner.IsComplete() {
+				return nil // the first decisions of the engine report every ClusterQueue
+			}
+			return &view{
+				status: &kueue.ClusterQueueStatus{
+					Conditions:         []metav1.Condition{conditions.Active(queue.Status.Conditions, seen.Generation, seen.Active)},
+					PendingWorkloads:   seen.Pending,
+					ReservingWorkloads: seen.Reserving,
+					AdmittedWorkloads:  seen.Admitted,
+					FlavorsReservation: seen.FlavorsReservation,
+					FlavorsUsage:       seen.FlavorsUsage,
+					FairSharing:        seen.FairSharing,
+				},
+				isUsed: seen.Reserving > 0 || seen.Active.Reason != kueue.ClusterQueueActiveReasonTerminating,
+			}
+		},
+		status: func(queue *kueue.ClusterQueue) any { return &queue.Status },
+	}
+	return r.setUp(mgr, "ClusterQueue", engine.Changes(runner.OnClusterQueueChange, requestFor), workers)
+}
+
+func setUpLocalQueues(mgr ctrl.Manager, runner *engine.Runner, workers int32) error {
+	r := &statusReconciler[kueue.LocalQueue, *kueue.LocalQueue]{
+		runner: runner,
+		view: func(e *admission.Engine, queue *kueue.LocalQueue) *view {
+			seen, known := e.LocalQueue(client.ObjectKeyFromObject(queue))
+			if !known {
+				return nil
+			}
+			return &view{status: &kueue.LocalQueueStatus{
+				Conditions:         []metav1.Condition{conditions.Active(queue.Status.Conditions, queue.Generation, seen.Active)},
+				PendingWorkloads:   seen.Pending,
+				ReservingWorkloads: seen.Reserving,
+				AdmittedWorkloads:  seen.Admitted,
+				FlavorsReservation: seen.FlavorsReservation,
+				FlavorsUsage:       seen.FlavorsUsage,
+				FairSharing:        seen.FairSharing,
+			}}
+		},
+		status: func(queue *kueue.LocalQueue) any { return &queue.Status },
+	}
+	changes := engine.Changes(runner.OnLocalQueueChange, func(key types.NamespacedName) reconcile.Request { return reconcile.Request{NamespacedName: key} })
+	return r.setUp(mgr, "LocalQueue", changes, workers)
+}
+
+func setUpCohorts(mgr ctrl.Manager, runner *engine.Runner) error {
+	r := &statusReconciler[kueue.Cohort, *kueue.Cohort]{
+		runner: runner,
+		view: func(e *admission.Engine, cohort *kueue.Cohort) *view {
+			seen, known := e.Cohort(cohort.Name)
+			if !known {
+				return nil
+			}
+			return &view{status: &kueue.CohortStatus{FairSharing: seen.FairSharing}}
+		},
+		status: func(cohort *kueue.Cohort) any { return &cohort.Status },
+	}
+	return r.setUp(mgr, "Cohort", engine.Changes(runner.OnCohortChange, requestFor), 1)
+}
