@@ -69,7 +69,7 @@ func TestRefusals(t *testing.T) {
 			workload: func(wl *kueue.Workload) {
 				wl.Spec.PodSets[0].Template.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "devices", ResourceClaimTemplateName: new("eight")}}
 			},
-			wantCheck: "IsSupported", wantReason: "Misconfigured", wantInMessage: `spec.podSets[0].template.spec.resourceClaims: resource claim "devices" names ResourceClaimTemplate "eight", which does not exist: create it`,
+			wantCheck: "IsSupported", wantReason: "Misconfigured", wantInMessage: `spec.podSets[0].template.spec.resourceClaims: resource claim "devices" is for devices, which no quota is charged for`,
 		},
 		"overflow": {
 			workload: func(wl *kueue.Workload) {

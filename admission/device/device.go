@@ -22,7 +22,8 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-// A Mapping has the quota resource for the devices of each DeviceClass.
+// A Mapping has the quota resource for the devices of each DeviceClass. If it is empty, no resource claim can be charged, whatever its
+// ResourceClaimTemplate or ResourceClaim contains: then callers need not read these.
 type Mapping map[string]corev1.ResourceName
 
 // A Template is the relevant part of a ResourceClaimTemplate. Its spec does not change unless its UID does.
@@ -56,6 +57,9 @@ func (m Mapping) Charge(pod *corev1.PodTemplateSpec, templates map[string]Templa
 		if claim.ResourceClaimTemplateName == nil {
 			return shared(claim)
 		}
+		if len(m) == 0 {
+			return unmapped(claim.Name)
+		}
 		name := *claim.ResourceClaimTemplateName
 		template, exists := templates[name]
 		if !exists {
@@ -76,6 +80,13 @@ func (m Mapping) Charge(pod *corev1.PodTemplateSpec, templates map[string]Templa
 func missing(claim, template string) *Problem {
 	problem := problemf("resource claim %q names ResourceClaimTemplate %q, which does not exist: create it", claim, template)
 	problem.IsMissing, problem.Template = true, template
+	return problem
+}
+
+// unmapped returns the problem of a resource claim where no DeviceClass is mapped.
+func unmapped(claim string) *Problem {
+	problem := problemf("resource claim %q is for devices, which no quota is charged for: an administrator must map their DeviceClasses in resources.deviceClassMappings of the manager's configuration", claim)
+	problem.IsUnmapped = true
 	return problem
 }
 

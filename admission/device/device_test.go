@@ -85,6 +85,12 @@ func TestCharge(t *testing.T) {
 			}
 		})
 	}
+	for name, known := range map[string]map[string]device.Template{"existing": templates, "unread": nil} {
+		if problem := device.Mapping(nil).Charge(pod("eight"), known); problem == nil || !problem.IsUnmapped || problem.IsMissing ||
+			!strings.Contains(problem.Message, `"c-eight" is for devices, which no quota is charged for: an administrator must map`) {
+			t.Errorf("%s ResourceClaimTemplate without a mapping: problem %+v", name, problem)
+		}
+	}
 	shared := pod()
 	shared.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "c", ResourceClaimName: new("shared")}}
 	if problem := mapping.Charge(shared, nil); problem == nil || !strings.Contains(problem.Message, "which pods can share") {

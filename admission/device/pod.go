@@ -35,6 +35,9 @@ func (m Mapping) ChargePod(pod *corev1.Pod, claims map[string]Claim) (*corev1.Po
 		if !isNeeded {
 			continue
 		}
+		if len(m) == 0 {
+			return pod, unmapped(asked.Name)
+		}
 		claim, exists := claims[name]
 		if !exists || !claim.isOf(pod) {
 			return pod, missing(asked.Name, *asked.ResourceClaimTemplateName)

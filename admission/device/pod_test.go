@@ -89,6 +89,15 @@ func TestChargePod(t *testing.T) {
 	}
 }
 
+// TestPodsWithoutMapping: the problem does not depend on the ResourceClaims of the pod, and is that of the administrator.
+func TestPodsWithoutMapping(t *testing.T) {
+	pod := &corev1.Pod{Spec: corev1.PodSpec{ResourceClaims: []corev1.PodResourceClaim{{Name: "gpus", ResourceClaimTemplateName: new("eight")}}}}
+	charged, problem := device.Mapping(nil).ChargePod(pod, nil)
+	if charged != pod || problem == nil || !problem.IsUnmapped || problem.IsMissing || !strings.Contains(problem.Message, `resource claim "gpus" is for devices`) {
+		t.Errorf("problem %+v, want one for the administrator", problem)
+	}
+}
+
 // TestRequests has every way in which Kubernetes lets a request name devices: each is charged for at least the devices that it can get, or refused.
 func TestRequests(t *testing.T) {
 	mapping := device.Mapping{"gpu": whole}

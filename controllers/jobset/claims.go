@@ -34,7 +34,7 @@ func (r *Reconciler) chargeDevices(ctx context.Context, js *jobsetapi.JobSet, jo
 	templates := map[string]device.Template{}
 	for i := range pod.Spec.ResourceClaims {
 		name := ptr.Deref(pod.Spec.ResourceClaims[i].ResourceClaimTemplateName, "")
-		if name == "" {
+		if name == "" || len(r.config.Devices) == 0 {
 			continue
 		}
 		var template resourcev1.ResourceClaimTemplate

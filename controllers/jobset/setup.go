@@ -143,6 +143,9 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 	for _, kind := range config.Gangs.Kinds() {
 		leads.Watches(kind, byLabel(apis.JobSetLabel))
 	}
+	if len(config.Devices) > 0 {
+		leads.Watches(&resourcev1.ResourceClaimTemplate{}, handler.EnqueueRequestsFromMapFunc(jobSetsThatClaim(config.Client)))
+	}
 	return leads.
 		Named("jobset").
 		For(&jobsetapi.JobSet{}).
@@ -154,7 +157,6 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 		Watches(&schedulingv1.PriorityClass{}, handler.EnqueueRequestsFromMapFunc(jobSetsOf(config.Client))).
 		Watches(&corev1.LimitRange{}, handler.EnqueueRequestsFromMapFunc(jobSetsOf(config.Client))).
 		Watches(&nodev1.RuntimeClass{}, handler.EnqueueRequestsFromMapFunc(jobSetsOf(config.Client))).
-		Watches(&resourcev1.ResourceClaimTemplate{}, handler.EnqueueRequestsFromMapFunc(jobSetsThatClaim(config.Client))).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: config.Workers,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, longestRetry),

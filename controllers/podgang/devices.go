@@ -21,7 +21,7 @@ import (
 )
 
 // readDevices reads what the pods of a gang are charged for: their ResourceClaims, and whether the ResourceClaimTemplates exist from which
-// these are created. Pods without resource claims need neither.
+// these are created. Pods without resource claims need neither, and where no DeviceClass is mapped neither is read.
 func (r *Reconciler) readDevices(ctx context.Context, namespace string, pods []*corev1.Pod) (*podgang.Devices, error) {
 	devices := &podgang.Devices{Mapping: r.config.Devices, Claims: map[string]device.Claim{}, Templates: map[string]struct{}{}}
 	names := map[string]struct{}{}
@@ -31,7 +31,7 @@ func (r *Reconciler) readDevices(ctx context.Context, namespace string, pods []*
 		}
 	}
 	delete(names, "")
-	if len(names) == 0 {
+	if len(names) == 0 || len(r.config.Devices) == 0 {
 		return devices, nil
 	}
 	var claims resourcev1.ResourceClaimList

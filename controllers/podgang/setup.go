@@ -162,12 +162,14 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 			}))
 		}
 	}
+	if len(config.Devices) > 0 {
+		leads.WatchesRawSource(source.Kind(mgr.GetCache(), &resourcev1.ResourceClaim{}, handler.TypedEnqueueRequestsFromMapFunc(r.gangOfClaim)))
+		leads.WatchesRawSource(source.Kind(mgr.GetCache(), &resourcev1.ResourceClaimTemplate{}, handler.TypedEnqueueRequestsFromMapFunc(r.gangsOfTemplate)))
+	}
 	return leads.
 		Named("podgroup").
 		Watches(&kueue.Workload{}, handler.EnqueueRequestsFromMapFunc(gangOfWorkload)).
 		WatchesRawSource(source.Kind(pods, &corev1.Pod{}, handler.TypedEnqueueRequestsFromMapFunc(gangOfPod))).
-		WatchesRawSource(source.Kind(mgr.GetCache(), &resourcev1.ResourceClaim{}, handler.TypedEnqueueRequestsFromMapFunc(r.gangOfClaim))).
-		WatchesRawSource(source.Kind(mgr.GetCache(), &resourcev1.ResourceClaimTemplate{}, handler.TypedEnqueueRequestsFromMapFunc(r.gangsOfTemplate))).
 		WatchesRawSource(source.Func(r.keepQueue)).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: config.Workers,

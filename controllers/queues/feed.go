@@ -58,8 +58,9 @@ func feed(ctx context.Context, mgr ctrl.Manager, runner *engine.Runner) error {
 	)
 }
 
-// feedPodRules passes to the engine the objects by which the API server completes and rejects pods: LimitRanges, RuntimeClasses, and
-// DeviceClasses that serve extended resources; and ResourceClaimTemplates, which name the devices of pods.
+// feedPodRules passes to the engine the objects by which the API server completes and rejects pods: LimitRanges and RuntimeClasses; and, if
+// any DeviceClass is mapped to a resource of quota, DeviceClasses that serve extended resources and ResourceClaimTemplates, which name the
+// devices of pods.
 func feedPodRules(ctx context.Context, mgr ctrl.Manager, runner *engine.Runner, devices device.Mapping) error {
 	err := errors.Join(
 		engine.Watch(ctx, mgr, runner, &corev1.LimitRange{}, engine.Source[*corev1.LimitRange]{
@@ -74,6 +75,11 @@ func feedPodRules(ctx context.Context, mgr ctrl.Manager, runner *engine.Runner, 
 			},
 			Gone: func(c *nodev1.RuntimeClass) admission.Event { return admission.RuntimeClassGone{Name: c.Name} },
 		}),
+	)
+	if err != nil || len(devices) == 0 {
+		return err
+	}
+	return errors.Join(
 		engine.Watch(ctx, mgr, runner, &resourcev1.ResourceClaimTemplate{}, engine.Source[*resourcev1.ResourceClaimTemplate]{
 			Observed: func(t *resourcev1.ResourceClaimTemplate) admission.Event {
 				return admission.ClaimTemplateObserved{Template: t}
@@ -84,17 +90,16 @@ func feedPodRules(ctx context.Context, mgr ctrl.Manager, runner *engine.Runner, 
 				return admission.ClaimTemplateGone{Key: client.ObjectKeyFromObject(t)}
 			},
 		}),
+		engine.Watch(ctx, mgr, runner, &resourcev1.DeviceClass{}, engine.Source[*resourcev1.DeviceClass]{
+			Observed: func(c *resourcev1.DeviceClass) admission.Event {
+				return admission.DeviceClassObserved{DeviceClass: c}
+			},
+			Differs: func(before, after *resourcev1.DeviceClass) bool {
+				return before.UID != after.UID || !equality.Semantic.DeepEqual(before.Spec.ExtendedResourceName, after.Spec.ExtendedResourceName)
+			},
+			Gone: func(c *resourcev1.DeviceClass) admission.Event { return admission.DeviceClassGone{Name: c.Name} },
+		}),
 	)
-	if err != nil || len(devices) == 0 {
-		return err
-	}
-	return engine.Watch(ctx, mgr, runner, &resourcev1.DeviceClass{}, engine.Source[*resourcev1.DeviceClass]{
-		Observed: func(c *resourcev1.DeviceClass) admission.Event { return admission.DeviceClassObserved{DeviceClass: c} },
-		Differs: func(before, after *resourcev1.DeviceClass) bool {
-			return before.UID != after.UID || !equality.Semantic.DeepEqual(before.Spec.ExtendedResourceName, after.Spec.ExtendedResourceName)
-		},
-		Gone: func(c *resourcev1.DeviceClass) admission.Event { return admission.DeviceClassGone{Name: c.Name} },
-	})
 }
 
 func overheadOf(class *nodev1.RuntimeClass) corev1.ResourceList {

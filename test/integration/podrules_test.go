@@ -205,3 +205,24 @@ var _ = Describe("What the API server makes of pods", Ordered, ContinueOnFailure
 		}
 	}, SpecTimeout(patience))
 })
+
+var _ = Describe("Devices where no DeviceClass is mapped", Ordered, func() {
+	BeforeAll(func(ctx SpecContext) { startManager(ctx, map[string]any{"resources": map[string]any{}}) }, NodeTimeout(patience))
+
+	It("are refused in the same way before and after the ResourceClaimTemplate exists", func(ctx SpecContext) {
+		t := newQueue(ctx)
+		refused := func(name string) {
+			GinkgoHelper()
+			w := t.workload(name, "1")
+			w.Spec.PodSets[0].Template.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "devices", ResourceClaimTemplateName: new("two")}}
+			conditions := expect(ctx, create(ctx, w), "QuotaReserved=False Inadmissible").Status.Conditions
+			Expect(apimeta.FindStatusCondition(conditions, kueue.WorkloadQuotaReserved).Message).To(ContainSubstring(
+				`resource claim "devices" is for devices, which no quota is charged for: an administrator must map their DeviceClasses in resources.deviceClassMappings`))
+		}
+		refused("before")
+		template := &resourcev1.ResourceClaimTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: "two"}}
+		template.Spec.Spec.Devices.Requests = []resourcev1.DeviceRequest{{Name: "all", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "gpu.example.com", Count: 2}}}
+		Expect(env.adminClient.Create(ctx, template)).To(Succeed())
+		refused("after")
+	}, SpecTimeout(patience))
+})
