@@ -27,8 +27,8 @@ import (
 	"github.com/tranche-dev/tranche/controllers/jobset"
 	"github.com/tranche-dev/tranche/controllers/metrics"
 	"github.com/tranche-dev/tranche/controllers/podgang"
-	"github.com/tranche-dev/tranche/controllers/quotaaudit"
 	"github.com/tranche-dev/tranche/controllers/queues"
+	"github.com/tranche-dev/tranche/controllers/quotaaudit"
 	"github.com/tranche-dev/tranche/controllers/quotaworkload"
 	"github.com/tranche-dev/tranche/controllers/visibility"
 )
@@ -85,10 +85,11 @@ func runManager(ctx context.Context, flags managerFlags) error {
 	if err != nil {
 		return fmt.Errorf("set up the manager: %w", err)
 	}
-	if err := addControllers(ctx, mgr, config, waiting); err != nil {
+	counts := metrics.New(metrics.Replica{Elected: mgr.Elected(), LeaderElection: *config.LeaderElection.LeaderElect})
+	if err := addControllers(ctx, mgr, config, waiting, counts); err != nil {
 		return fmt.Errorf("set up the controllers: %w", err)
 	}
-	if err := addGroupStart(ctx, mgr, config, waiting); err != nil {
+	if err := addGroupStart(ctx, mgr, config, waiting, counts); err != nil {
 		return fmt.Errorf("set up the start of groups: %w", err)
 	}
 	if err := mgr.AddReadyzCheck("crds", crds.ready); err != nil {
@@ -111,7 +112,7 @@ func clientConfig(kubeconfig string, config *configapi.Configuration) (*rest.Con
 }
 
 // addControllers connects all controllers with the one engine.
-func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Configuration, waiting *corev1.Container) error {
+func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Configuration, waiting *corev1.Container, counts *metrics.Metrics) error {
 	namespaces, err := metav1.LabelSelectorAsSelector(config.ManagedNamespaceSelector)
 	if err != nil {
 		return fmt.Errorf("managedNamespaceSelector: %w", err)
@@ -122,7 +123,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 	}
 	recorder := mgr.GetEventRecorder("tranche")
 	runner, err := engine.NewRunner(engine.Config{
-		Engine: core, Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: recorder,
+		Engine: core, Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: recorder, Metrics: counts,
 		Elected: mgr.Elected(), Writers: int(*config.Concurrency.Writers), Gates: config.FeatureGates,
 	})
 	if err != nil {
@@ -140,16 +141,14 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 	workers := config.Concurrency.Workers
 	return errors.Join(
 		mgr.Add(runner),
-		metrics.SetupWithManager(ctx, mgr, metrics.Config{
-			Engine: runner, Replica: metrics.Replica{Elected: mgr.Elected(), LeaderElection: *config.LeaderElection.LeaderElect}, Version: versionText(),
-		}),
+		metrics.SetupWithManager(ctx, mgr, metrics.Config{Engine: runner, Metrics: counts, Version: versionText()}),
 		queues.SetupWithManager(ctx, mgr, queues.Config{Runner: runner, Devices: devicesOf(&config.Resources), Workers: workers}),
 		quotaworkload.SetupWithManager(ctx, mgr, quotaworkload.Config{
 			Runner: runner, Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: recorder,
 			PodsReady: config.WaitForPodsReady, Gates: config.FeatureGates, Workers: int(*workers.Workload),
 		}),
 		jobset.SetupWithManager(ctx, mgr, jobset.Config{
-			Runner: runner, Client: mgr.GetClient(), Recorder: recorder, Namespaces: namespaces, Gangs: gangs, Waiting: waiting,
+			Runner: runner, Client: mgr.GetClient(), Recorder: recorder, Metrics: counts, Namespaces: namespaces, Gangs: gangs, Waiting: waiting,
 			Devices:          devicesOf(&config.Resources),
 			Retention:        config.ObjectRetentionPolicies.Workloads,
 			WithoutQueueName: *config.ManageJobSetsWithoutQueueName,
@@ -162,7 +161,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 			Status: config.PodGroups.Status, Gangs: gangSettings(&config.PodGroups), Workers: int(*workers.JobSet), Releases: int(*config.Concurrency.Releases),
 		}),
 		addVisibility(mgr, runner, &config.Visibility),
-		quotaaudit.SetupWithManager(mgr, quotaaudit.Config{Engine: runner, Cache: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: recorder}),
+		quotaaudit.SetupWithManager(mgr, quotaaudit.Config{Engine: runner, Cache: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: recorder, Metrics: counts}),
 		mgr.AddHealthzCheck("ping", healthz.Ping),
 		mgr.AddReadyzCheck("engine", answers(runner)),
 	)
@@ -188,14 +187,14 @@ func addVisibility(mgr ctrl.Manager, runner *engine.Runner, config *configapi.Vi
 }
 
 // addGroupStart adds the controller of groups, and the server for their pods if it is enabled.
-func addGroupStart(ctx context.Context, mgr ctrl.Manager, config *configapi.Configuration, waiting *corev1.Container) error {
+func addGroupStart(ctx context.Context, mgr ctrl.Manager, config *configapi.Configuration, waiting *corev1.Container, counts *metrics.Metrics) error {
 	namespaces, err := metav1.LabelSelectorAsSelector(config.ManagedNamespaceSelector)
 	if err != nil {
 		return fmt.Errorf("managedNamespaceSelector: %w", err)
 	}
 	serves := config.GroupStart.BindAddress != "0"
 	c := groupstart.Config{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tranche"), Namespaces: namespaces,
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tranche"), Metrics: counts, Namespaces: namespaces,
 		WithoutQueueName: *config.ManageJobSetsWithoutQueueName, Injected: waiting != nil,
 	}
 	if serves {

@@ -16,7 +16,6 @@ import (
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/controllers/events"
-	"github.com/tranche-dev/tranche/controllers/metrics"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
@@ -29,7 +28,7 @@ func (w *writer) evict(ctx context.Context, d *admission.Evict) {
 		return
 	}
 	if err != nil {
-		metrics.WriteFailed("Evict")
+		w.config.Metrics.WriteFailed("Evict")
 		ctrl.LoggerFrom(ctx).V(1).Info("Eviction not written, deciding anew", "workload", klog.KRef(d.Stage.Namespace, d.Stage.Name), "cause", err.Error())
 		w.takeBack(ctx, d.Stage, d.ID)
 		return
@@ -128,7 +127,7 @@ func (w *writer) preemptionMessage(ctx context.Context, d *admission.Evict) (str
 
 // announcePreemption emits Events for the victim and for the preemptor.
 func (w *writer) announcePreemption(before, after *kueue.Workload, d *admission.Evict, message string) {
-	metrics.Preempted(d.Preemption.ClusterQueue, d.Preemption.Reason)
+	w.config.Metrics.Preempted(d.Preemption.ClusterQueue, d.Preemption.Reason)
 	if !w.events.TryAccept() {
 		return
 	}

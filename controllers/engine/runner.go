@@ -47,6 +47,8 @@ type Config struct {
 	Reader client.Reader
 	// Recorder emits the Events about decisions.
 	Recorder k8sevents.EventRecorder
+	// Metrics counts decisions and their writes.
+	Metrics *metrics.Metrics
 	// Elected is closed when this process leads. Until then the Runner applies observations and decides nothing.
 	Elected <-chan struct{}
 	// Writers is how many decisions are written at the same time. Zero means 16.
@@ -64,8 +66,8 @@ func (r *Runner) Shown(status kueue.WorkloadStatus) kueue.WorkloadStatus {
 }
 
 func (c *Config) validate() error {
-	if c.Engine == nil || c.Client == nil || c.Reader == nil || c.Recorder == nil || c.Elected == nil {
-		return errors.New("engine.Config: Engine, Client, Reader, Recorder and Elected are required")
+	if c.Engine == nil || c.Client == nil || c.Reader == nil || c.Recorder == nil || c.Metrics == nil || c.Elected == nil {
+		return errors.New("engine.Config: Engine, Client, Reader, Recorder, Metrics and Elected are required")
 	}
 	if c.Writers < 0 {
 		return fmt.Errorf("engine.Config: Writers is %d, must not be negative", c.Writers)
@@ -232,7 +234,7 @@ func (r *Runner) turn(ready <-chan struct{}) {
 	r.isComplete = true // what was posted before may be older than the last observations
 	started := time.Now()
 	decisions := r.config.Engine.Decide(started)
-	metrics.Decided(decisions, time.Since(started))
+	r.config.Metrics.Decided(decisions, time.Since(started))
 	for _, decision := range decisions {
 		r.Write(decision)
 	}

@@ -21,7 +21,6 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/controllers/events"
 	"github.com/tranche-dev/tranche/controllers/internal/patch"
-	"github.com/tranche-dev/tranche/controllers/metrics"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
@@ -206,7 +205,7 @@ func (w *writer) admit(ctx context.Context, d *admission.Admit) {
 	if err == nil {
 		w.retries.Forget(d.Stage)
 		if len(d.Checks) == 0 {
-			metrics.Admitted(string(d.Admission.ClusterQueue))
+			w.config.Metrics.Admitted(string(d.Admission.ClusterQueue))
 		}
 		w.runner.post(func(e *admission.Engine) {
 			e.Apply(admission.WorkloadObserved{Workload: written})
@@ -215,7 +214,7 @@ func (w *writer) admit(ctx context.Context, d *admission.Admit) {
 		w.announce(written, d)
 		return
 	}
-	metrics.WriteFailed("Admit")
+	w.config.Metrics.WriteFailed("Admit")
 	ctrl.LoggerFrom(ctx).V(1).Info("Admission not written, taking it back", "workload", klog.KRef(d.Stage.Namespace, d.Stage.Name), "cause", err.Error())
 	w.takeBack(ctx, d.Stage, d.ID)
 }
@@ -318,7 +317,7 @@ func (w *writer) announceRefusal(before, written *kueue.Workload, d *admission.R
 
 // retryRefusal retries later, unless there is another decision about the stage by then.
 func (w *writer) retryRefusal(d *admission.Refuse) {
-	metrics.WriteFailed("Refuse")
+	w.config.Metrics.WriteFailed("Refuse")
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.refuses[d.Stage] != nil || len(w.orders[d.Stage]) > 0 {

@@ -59,6 +59,8 @@ type Config struct {
 	Live client.Reader
 	// Recorder emits Events.
 	Recorder k8sevents.EventRecorder
+	// Metrics counts groups.
+	Metrics *metrics.Metrics
 	// Namespaces selects the namespaces whose JobSets are managed, by their labels.
 	Namespaces labels.Selector
 	// WithoutQueueName is true if JobSets without a queue name are managed, too.
@@ -76,8 +78,8 @@ type Reconciler struct {
 
 // New returns the controller of groups. It is also the Counter for the Server of package barrier, whether or not this process leads.
 func New(config Config) (*Reconciler, error) {
-	if config.Client == nil || config.Live == nil || config.Recorder == nil || config.Namespaces == nil {
-		return nil, errors.New("groupstart.Config: Client, Live, Recorder and Namespaces are required")
+	if config.Client == nil || config.Live == nil || config.Recorder == nil || config.Metrics == nil || config.Namespaces == nil {
+		return nil, errors.New("groupstart.Config: Client, Live, Recorder, Metrics and Namespaces are required")
 	}
 	return &Reconciler{config: config}, nil
 }
@@ -179,7 +181,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	if s == nil {
-		metrics.GroupWaitsNot(req.NamespacedName)
+		r.config.Metrics.GroupWaitsNot(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	return r.write(ctx, s, desired(s))

@@ -17,7 +17,6 @@ import (
 	"github.com/tranche-dev/tranche/controllers/conditions"
 	"github.com/tranche-dev/tranche/controllers/events"
 	"github.com/tranche-dev/tranche/controllers/groupstart/barrier"
-	"github.com/tranche-dev/tranche/controllers/metrics"
 )
 
 // write lets the group start, if it may, and reports its state.
@@ -33,16 +32,16 @@ func (r *Reconciler) write(ctx context.Context, s *seen, w *wanted) (ctrl.Result
 	case w.releases:
 		events.GroupReleased(s.groupCounts.pods).Emit(r.config.Recorder, s.jobSet)
 		if !s.groupCounts.since.IsZero() {
-			metrics.GroupReleased(time.Since(s.groupCounts.since))
+			r.config.Metrics.GroupReleased(time.Since(s.groupCounts.since))
 		}
 	}
 	if err := r.report(ctx, s, w); err != nil {
 		return ctrl.Result{}, err
 	}
 	if key := client.ObjectKeyFromObject(s.jobSet); w.waits {
-		metrics.GroupWaits(key)
+		r.config.Metrics.GroupWaits(key)
 	} else {
-		metrics.GroupWaitsNot(key)
+		r.config.Metrics.GroupWaitsNot(key)
 	}
 	if w.retries {
 		return ctrl.Result{RequeueAfter: lookAgain}, nil
@@ -93,7 +92,7 @@ func (r *Reconciler) report(ctx context.Context, s *seen, w *wanted) error {
 	switch w.condition.Reason {
 	case conditions.GroupReleased, conditions.GroupWaiting:
 	case conditions.GroupTimedOut:
-		metrics.GroupTimedOut()
+		r.config.Metrics.GroupTimedOut()
 		events.GroupTimedOut(s.groupCounts.started, s.groupCounts.pods).Emit(r.config.Recorder, s.jobSet)
 	default:
 		events.GroupNotKept(w.condition.Message).Emit(r.config.Recorder, s.jobSet)

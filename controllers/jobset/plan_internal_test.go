@@ -15,6 +15,7 @@ import (
 	"github.com/tranche-dev/tranche/admission"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/engine"
+	"github.com/tranche-dev/tranche/controllers/metrics"
 )
 
 // A oneJobSet is a cluster with a single JobSet.
@@ -48,7 +49,7 @@ func TestPlansAreKnownToFollowers(t *testing.T) {
 		t.Fatal(err)
 	}
 	runner, err := engine.NewRunner(engine.Config{
-		Engine: e, Client: cluster, Reader: cluster, Recorder: k8sevents.NewFakeRecorder(1), Elected: make(chan struct{}),
+		Engine: e, Client: cluster, Reader: cluster, Recorder: k8sevents.NewFakeRecorder(1), Metrics: metrics.New(metrics.Replica{}), Elected: make(chan struct{}),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -46,6 +46,7 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/engine"
 	"github.com/tranche-dev/tranche/controllers/gangobjects"
+	"github.com/tranche-dev/tranche/controllers/metrics"
 )
 
 const (
@@ -72,6 +73,8 @@ type Config struct {
 	Client client.Client
 	// Recorder emits Events.
 	Recorder k8sevents.EventRecorder
+	// Metrics counts released Jobs, and quota that waits for other stages.
+	Metrics *metrics.Metrics
 	// Gangs keeps the objects of gangs. Without it, no scheduler places gangs.
 	Gangs *gangobjects.Registry
 	// Waiting is the init container in which the pods of a group wait for each other, as far as it costs quota. If it is nil, no pods wait.
@@ -92,8 +95,8 @@ type Config struct {
 }
 
 func (c *Config) validate() error {
-	if c.Runner == nil || c.Client == nil || c.Recorder == nil || c.Namespaces == nil {
-		return errors.New("jobset.Config: Runner, Client, Recorder and Namespaces are required")
+	if c.Runner == nil || c.Client == nil || c.Recorder == nil || c.Metrics == nil || c.Namespaces == nil {
+		return errors.New("jobset.Config: Runner, Client, Recorder, Metrics and Namespaces are required")
 	}
 	if c.Workers < 0 || c.Releases < 0 {
 		return fmt.Errorf("jobset.Config: Workers is %d and Releases is %d, must not be negative", c.Workers, c.Releases)

@@ -19,7 +19,6 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/conditions"
 	"github.com/tranche-dev/tranche/controllers/internal/patch"
-	"github.com/tranche-dev/tranche/controllers/metrics"
 )
 
 // This file keeps the timeline of a JobSet. The timeline is derived from the conditions of the quota Workloads, so it is written only when
@@ -218,7 +217,7 @@ func (r *Reconciler) noteOn(ctx context.Context, js *jobsetapi.JobSet, s *snapsh
 		return fmt.Errorf("note times of JobSet %s: %w", s.key, err)
 	}
 	for i, h := range w.ended {
-		metrics.WaitedForStage(h.Workload, waited[i])
+		r.config.Metrics.WaitedForStage(h.Workload, waited[i])
 	}
 	return nil
 }

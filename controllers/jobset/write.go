@@ -21,7 +21,6 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/controllers/events"
 	"github.com/tranche-dev/tranche/controllers/internal/patch"
-	"github.com/tranche-dev/tranche/controllers/metrics"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
@@ -149,7 +148,7 @@ func (r *Reconciler) release(ctx context.Context, s *snapshot, w *actions) error
 			all = append(all, err)
 			continue
 		}
-		metrics.Released(len(rel.jobs))
+		r.config.Metrics.Released(len(rel.jobs))
 		if s.isUnqueued {
 			events.StageReleasedUnqueued(rel.stage, len(rel.jobs)).EmitAbout(r.config.Recorder, s.jobSet, rel.jobs[0])
 		} else {

@@ -22,6 +22,7 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/conditions"
 	"github.com/tranche-dev/tranche/controllers/gangobjects"
+	"github.com/tranche-dev/tranche/controllers/metrics"
 )
 
 // A server is an API server of one object. It accepts a patch that names the version of the object or none.
@@ -70,7 +71,7 @@ func (s *server) Patch(_ context.Context, object client.Object, patch client.Pat
 }
 
 func newReconciler(s *server) *Reconciler {
-	return &Reconciler{config: Config{Client: s, Recorder: k8sevents.NewFakeRecorder(10), Releases: 2}, reader: s}
+	return &Reconciler{config: Config{Client: s, Recorder: k8sevents.NewFakeRecorder(10), Metrics: metrics.New(metrics.Replica{}), Releases: 2}, reader: s}
 }
 
 // The requests of a quota Workload must not change once it is admitted.

@@ -24,25 +24,26 @@ func (*tree) NotReadySince(workload *kueue.Workload) time.Time { return time.Tim
 // An admission counts in every Cohort above, and a Cohort that nothing names has no series.
 func TestCohortsCountAdmissions(t *testing.T) {
 	above := &tree{"below-metrics", "root-metrics"}
-	r := metrics.NewRecorder(above, above, metrics.Replica{Elected: elected()}, time.Now)
+	m := metrics.New(metrics.Replica{Elected: elected()})
+	r := metrics.NewRecorder(above, above, m, time.Now)
 	before := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{UID: "w", ResourceVersion: "1"}}
 	after := before.DeepCopy()
 	after.ResourceVersion = "2"
 	after.Status.Admission = &kueue.Admission{ClusterQueue: "cohort-metrics"}
 	after.Status.Conditions = []metav1.Condition{{Type: kueue.WorkloadAdmitted, Status: metav1.ConditionTrue, LastTransitionTime: metav1.Now()}}
 	r.Changed(before, after)
-	wantCohorts(t, "below-metrics", "root-metrics")
+	wantCohorts(t, m, "below-metrics", "root-metrics")
 	*above = tree{"below-metrics"}
 	r.CohortsMoved()
-	wantCohorts(t, "below-metrics")
+	wantCohorts(t, m, "below-metrics")
 	r.CohortGone("below-metrics")
-	wantCohorts(t)
+	wantCohorts(t, m)
 }
 
-func wantCohorts(t *testing.T, want ...string) {
+func wantCohorts(t *testing.T, m *metrics.Metrics, want ...string) {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
-	for _, v := range metrics.Vectors() {
+	for _, v := range m.Vectors() {
 		registry.MustRegister(v)
 	}
 	families, err := registry.Gather()
@@ -52,10 +53,10 @@ func wantCohorts(t *testing.T, want ...string) {
 	var got []string
 	for _, family := range families {
 		if family.GetName() == "kueue_cohort_subtree_admitted_workloads_total" {
-			for _, m := range family.Metric {
-				got = append(got, m.Label[0].GetValue())
-				if m.Counter.GetValue() != 1 {
-					t.Errorf("%s counts %v, want 1", m.Label[0].GetValue(), m.Counter.GetValue())
+			for _, one := range family.Metric {
+				got = append(got, one.Label[0].GetValue())
+				if one.Counter.GetValue() != 1 {
+					t.Errorf("%s counts %v, want 1", one.Label[0].GetValue(), one.Counter.GetValue())
 				}
 			}
 		}

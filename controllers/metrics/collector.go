@@ -86,7 +86,7 @@ type collector struct {
 
 // NewCollector returns the collector of all gauges.
 func NewCollector(config Config) prometheus.Collector {
-	c := &collector{engine: config.Engine, replica: config.Replica, timeout: config.Timeout}
+	c := &collector{engine: config.Engine, replica: config.Metrics.replica, timeout: config.Timeout}
 	if c.timeout <= 0 {
 		c.timeout = defaultTimeout
 	}

@@ -109,7 +109,7 @@ func (s *stand) want(t *testing.T, want string, names ...string) {
 	if s.hangs {
 		timeout = time.Millisecond
 	}
-	c := metrics.NewCollector(metrics.Config{Engine: s, Replica: metrics.Replica{Elected: elected()}, Timeout: timeout})
+	c := metrics.NewCollector(metrics.Config{Engine: s, Metrics: metrics.New(metrics.Replica{Elected: elected()}), Timeout: timeout})
 	help := helpOf(c)
 	var b strings.Builder
 	for line := range strings.Lines(want) {
@@ -258,7 +258,7 @@ func TestScrapeOfAnEngineThatHangs(t *testing.T) {
 func TestOnlyWhoLeadsReports(t *testing.T) {
 	s := newStand(t)
 	s.queue("q", "4", unchanged)
-	c := metrics.NewCollector(metrics.Config{Engine: s, Replica: metrics.Replica{Elected: make(chan struct{}), LeaderElection: true}})
+	c := metrics.NewCollector(metrics.Config{Engine: s, Metrics: metrics.New(metrics.Replica{Elected: make(chan struct{}), LeaderElection: true})})
 	if n := testutil.CollectAndCount(c); n != 0 {
 		t.Errorf("a follower reports %d series, want none", n)
 	}

@@ -8,20 +8,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Metrics of groups of pods that start together. Only the leader runs the controller of groups, so only the leader reports them.
-var (
-	groupWait = histogram("tranche_group_start_wait_seconds",
-		"Time for which the first pod of a group had waited when the last one had started, so that all were released. Each attempt of a JobSet counts.",
-		14, []string{"replica_role"})
-	groupTimeouts = counter("tranche_group_start_timeouts_total",
-		"Number of groups of which a pod gave up waiting for the others. Each attempt of a JobSet counts once.", []string{"replica_role"})
-	groupsWaiting = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "tranche_group_start_waiting_groups",
-		Help: "Number of groups of which some pods have started and wait for the others.",
-	}, []string{"replica_role"})
-
-	waiting = waitingGroups{groups: map[types.NamespacedName]bool{}}
-)
+// groupVectors are the metrics of groups of pods that start together. Only the leader runs the controller of groups, so only the leader
+// reports them.
+type groupVectors struct {
+	groupWait     *prometheus.HistogramVec
+	groupTimeouts *prometheus.CounterVec
+	groupsWaiting *prometheus.GaugeVec
+	waiting       *waitingGroups
+}
 
 // waitingGroups are the JobSets whose groups wait.
 type waitingGroups struct {
@@ -29,25 +23,40 @@ type waitingGroups struct {
 	groups map[types.NamespacedName]bool
 }
 
-func (w *waitingGroups) change(f func(groups map[types.NamespacedName]bool)) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	f(w.groups)
-	groupsWaiting.WithLabelValues(role()).Set(float64(len(w.groups)))
+func newGroupVectors() groupVectors {
+	return groupVectors{
+		groupWait: histogram("tranche_group_start_wait_seconds",
+			"Time for which the first pod of a group had waited when the last one had started, so that all were released. Each attempt of a JobSet counts.",
+			14, []string{"replica_role"}),
+		groupTimeouts: counter("tranche_group_start_timeouts_total",
+			"Number of groups of which a pod gave up waiting for the others. Each attempt of a JobSet counts once.", []string{"replica_role"}),
+		groupsWaiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "tranche_group_start_waiting_groups",
+			Help: "Number of groups of which some pods have started and wait for the others.",
+		}, []string{"replica_role"}),
+		waiting: &waitingGroups{groups: map[types.NamespacedName]bool{}},
+	}
+}
+
+func (m *Metrics) changeWaiting(change func(groups map[types.NamespacedName]bool)) {
+	m.waiting.mu.Lock()
+	defer m.waiting.mu.Unlock()
+	change(m.waiting.groups)
+	m.groupsWaiting.WithLabelValues(m.replica.role()).Set(float64(len(m.waiting.groups)))
 }
 
 // GroupWaits records that pods of a JobSet's group wait for others.
-func GroupWaits(jobSet types.NamespacedName) {
-	waiting.change(func(groups map[types.NamespacedName]bool) { groups[jobSet] = true })
+func (m *Metrics) GroupWaits(jobSet types.NamespacedName) {
+	m.changeWaiting(func(groups map[types.NamespacedName]bool) { groups[jobSet] = true })
 }
 
 // GroupWaitsNot records that no pods wait, or that there is no such group.
-func GroupWaitsNot(jobSet types.NamespacedName) {
-	waiting.change(func(groups map[types.NamespacedName]bool) { delete(groups, jobSet) })
+func (m *Metrics) GroupWaitsNot(jobSet types.NamespacedName) {
+	m.changeWaiting(func(groups map[types.NamespacedName]bool) { delete(groups, jobSet) })
 }
 
 // GroupReleased records that all pods of a group have started, and how long the first of them has waited for that.
-func GroupReleased(waited time.Duration) { observe(groupWait, waited, role()) }
+func (m *Metrics) GroupReleased(waited time.Duration) { observe(m.groupWait, waited, m.replica.role()) }
 
 // GroupTimedOut counts a group with a pod that has given up.
-func GroupTimedOut() { groupTimeouts.WithLabelValues(role()).Inc() }
+func (m *Metrics) GroupTimedOut() { m.groupTimeouts.WithLabelValues(m.replica.role()).Inc() }

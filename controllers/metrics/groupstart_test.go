@@ -13,9 +13,10 @@ import (
 
 // TestGroups: a JobSet whose group waits counts once, however often that is recorded, and no longer when it does not wait.
 func TestGroups(t *testing.T) {
+	m := metrics.New(metrics.Replica{LeaderElection: true, Elected: make(chan struct{})})
 	want := func(series string) {
 		t.Helper()
-		for _, c := range metrics.Vectors() {
+		for _, c := range m.Vectors() {
 			if testutil.CollectAndCount(c, "tranche_group_start_waiting_groups") == 0 {
 				continue
 			}
@@ -28,24 +29,16 @@ func TestGroups(t *testing.T) {
 		}
 		t.Error("nothing is reported")
 	}
-	// Other tests check everything that was recorded.
-	t.Cleanup(func() {
-		for _, c := range metrics.Vectors() {
-			if v, ok := c.(interface{ Reset() }); ok && testutil.CollectAndCount(c, "tranche_group_start_waiting_groups", "tranche_group_start_timeouts_total", "tranche_group_start_wait_seconds") > 0 {
-				v.Reset()
-			}
-		}
-	})
 	a, b := types.NamespacedName{Namespace: "ml", Name: "a"}, types.NamespacedName{Namespace: "ml", Name: "b"}
-	metrics.GroupWaits(a)
-	metrics.GroupWaits(b)
-	metrics.GroupWaits(b)
+	m.GroupWaits(a)
+	m.GroupWaits(b)
+	m.GroupWaits(b)
 	want(`{replica_role="follower"} 2`)
-	metrics.GroupWaitsNot(b)
-	metrics.GroupWaitsNot(b)
+	m.GroupWaitsNot(b)
+	m.GroupWaitsNot(b)
 	want(`{replica_role="follower"} 1`)
-	metrics.GroupReleased(-time.Second)
-	metrics.GroupTimedOut()
-	metrics.GroupWaitsNot(a)
+	m.GroupReleased(-time.Second)
+	m.GroupTimedOut()
+	m.GroupWaitsNot(a)
 	want(`{replica_role="follower"} 0`)
 }

@@ -16,12 +16,12 @@ const (
 
 // WaitedForStage counts the quota that a quota Workload held while its pods were ready and waited for those of another stage. Only the
 // controller of the JobSet knows that time, and calls this after it has noted it.
-func WaitedForStage(workload *kueue.Workload, waited time.Duration) {
-	countIdle(workload, waited, waitsForStage, role())
+func (m *Metrics) WaitedForStage(workload *kueue.Workload, waited time.Duration) {
+	m.countIdle(workload, waited, waitsForStage)
 }
 
 // countIdle counts the charges of an admission, times the duration.
-func countIdle(workload *kueue.Workload, d time.Duration, cause, role string) {
+func (m *Metrics) countIdle(workload *kueue.Workload, d time.Duration, cause string) {
 	admission := workload.Status.Admission
 	if admission == nil || d <= 0 {
 		return
@@ -30,7 +30,7 @@ func countIdle(workload *kueue.Workload, d time.Duration, cause, role string) {
 		podSet := &admission.PodSetAssignments[i]
 		for name, flavor := range podSet.Flavors {
 			if quantity := podSet.ResourceUsage[name]; quantity.Sign() > 0 {
-				idleQuota.WithLabelValues(string(admission.ClusterQueue), string(flavor), string(name), cause, role).Add(quantity.AsApproximateFloat64() * d.Seconds())
+				m.idleQuota.WithLabelValues(string(admission.ClusterQueue), string(flavor), string(name), cause, m.replica.role()).Add(quantity.AsApproximateFloat64() * d.Seconds())
 			}
 		}
 	}
@@ -51,7 +51,7 @@ func (c *change) idleUntilReady(ready *metav1.Condition) {
 	if closed := c.timelines.NotReadySince(c.before); !closed.IsZero() {
 		since = closed
 	}
-	countIdle(c.before, ready.LastTransitionTime.Sub(since), notReady, c.role)
+	c.metrics.countIdle(c.before, ready.LastTransitionTime.Sub(since), notReady)
 }
 
 // idleUntil counts the quota that was held until end, if the pods were never ready, or not since a restart.
@@ -69,7 +69,7 @@ func (c *change) idleUntil(end time.Time) {
 	case wasReady(c.before, reserved):
 		return
 	}
-	countIdle(c.before, end.Sub(since), notReady, c.role)
+	c.metrics.countIdle(c.before, end.Sub(since), notReady)
 }
 
 // hasLostPods reports whether all pods of a quota Workload were ready once, and then no longer.

@@ -10,7 +10,6 @@ import (
 	"context"
 	"runtime"
 	"runtime/debug"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -60,49 +59,42 @@ func (r Replica) role() string {
 // A Config configures the metrics.
 type Config struct {
 	Engine  Engine
-	Replica Replica
+	Metrics *Metrics
 	// Version is the version of the manager.
 	Version string
 	// Timeout is how long a scrape waits for the engine. Zero means 5 seconds.
 	Timeout time.Duration
 }
 
-// current is set by Register. Before that, no process leads.
-var current atomic.Pointer[Replica]
-
-func role() string {
-	if r := current.Load(); r != nil {
-		return r.role()
-	}
-	return Replica{LeaderElection: true}.role()
+// Metrics has the counters and histograms of one manager. Its methods may be called from any goroutine.
+type Metrics struct {
+	replica Replica
+	kueueVectors
+	stageVectors
+	groupVectors
+	admissions, writeFailures *prometheus.CounterVec
+	releases, audits          prometheus.Counter
 }
 
-var (
-	admissions = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "tranche_admissions_total",
-		Help: "Number of stages admitted, by ClusterQueue.",
-	}, []string{"cluster_queue"})
-
-	writeFailures = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "tranche_decision_write_failures_total",
-		Help: "Number of decisions that could not be written at the first try, by kind of decision.",
-	}, []string{"decision"})
-
-	releases = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "tranche_released_jobs_total",
-		Help: "Number of child Jobs released.",
-	})
-
-	audits = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "tranche_ledger_audits_total",
-		Help: "Number of times that the books of the engine were compared with the quota Workloads. It grows every minute, on the leader.",
-	})
-)
+// New returns Metrics that are not registered yet.
+func New(replica Replica) *Metrics {
+	return &Metrics{
+		replica: replica, kueueVectors: newKueueVectors(), stageVectors: newStageVectors(), groupVectors: newGroupVectors(),
+		admissions: counter("tranche_admissions_total", "Number of stages admitted, by ClusterQueue.", []string{"cluster_queue"}),
+		writeFailures: counter("tranche_decision_write_failures_total",
+			"Number of decisions that could not be written at the first try, by kind of decision.", []string{"decision"}),
+		releases: prometheus.NewCounter(prometheus.CounterOpts{Name: "tranche_released_jobs_total", Help: "Number of child Jobs released."}),
+		audits: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "tranche_ledger_audits_total",
+			Help: "Number of times that the books of the engine were compared with the quota Workloads. It grows every minute, on the leader.",
+		}),
+	}
+}
 
 // Register adds the metrics to the registry that the manager serves. Call it once.
 func Register(config Config) error {
-	current.Store(&config.Replica)
-	all := append(Vectors(), releases, audits, NewCollector(config), buildInfo(config.Version))
+	m := config.Metrics
+	all := append(m.Vectors(), m.releases, m.audits, NewCollector(config), buildInfo(config.Version))
 	for _, collector := range all {
 		if err := metrics.Registry.Register(collector); err != nil {
 			return err
@@ -136,30 +128,30 @@ func buildInfo(version string) prometheus.Collector {
 }
 
 // Admitted counts one admitted stage.
-func Admitted(clusterQueue string) { admissions.WithLabelValues(clusterQueue).Inc() }
+func (m *Metrics) Admitted(clusterQueue string) { m.admissions.WithLabelValues(clusterQueue).Inc() }
 
 // WriteFailed counts one decision that could not be written.
-func WriteFailed(decision string) { writeFailures.WithLabelValues(decision).Inc() }
+func (m *Metrics) WriteFailed(decision string) { m.writeFailures.WithLabelValues(decision).Inc() }
 
 // Released counts child Jobs that were released.
-func Released(jobs int) { releases.Add(float64(jobs)) }
+func (m *Metrics) Released(jobs int) { m.releases.Add(float64(jobs)) }
 
 // Audited counts one comparison of the engine's charges with the objects.
-func Audited() { audits.Inc() }
+func (m *Metrics) Audited() { m.audits.Inc() }
 
 // LedgerMismatch counts one difference between the engine's charges and the objects.
-func LedgerMismatch(clusterQueue, flavor, resource string) {
-	mismatches.WithLabelValues(clusterQueue, flavor, resource).Inc()
+func (m *Metrics) LedgerMismatch(clusterQueue, flavor, resource string) {
+	m.mismatches.WithLabelValues(clusterQueue, flavor, resource).Inc()
 }
 
 // Preempted counts one eviction that was written for a stage in a ClusterQueue, by the reason of the condition Preempted. The victim does
 // not name that queue, so the writer of the decision calls this.
-func Preempted(preemptingClusterQueue, reason string) {
-	preempted.WithLabelValues(preemptingClusterQueue, reason, role()).Inc()
+func (m *Metrics) Preempted(preemptingClusterQueue, reason string) {
+	m.preempted.WithLabelValues(preemptingClusterQueue, reason, m.replica.role()).Inc()
 }
 
 // Decided counts one call of Engine.Decide that decided about an admission, and its duration.
-func Decided(decisions []admission.Decision, took time.Duration) {
+func (m *Metrics) Decided(decisions []admission.Decision, took time.Duration) {
 	result := ""
 	for _, d := range decisions {
 		switch d.(type) {
@@ -173,7 +165,7 @@ func Decided(decisions []admission.Decision, took time.Duration) {
 		}
 	}
 	if result != "" {
-		attempts.WithLabelValues(result, role()).Inc()
-		attemptDuration.WithLabelValues(result, role()).Observe(took.Seconds())
+		m.attempts.WithLabelValues(result, m.replica.role()).Inc()
+		m.attemptDuration.WithLabelValues(result, m.replica.role()).Observe(took.Seconds())
 	}
 }

@@ -49,7 +49,8 @@ func describe(t *testing.T, collectors ...prometheus.Collector) []family {
 }
 
 func everything() []prometheus.Collector {
-	return append(Vectors(), releases, audits, NewCollector(Config{}), buildInfo("v1"))
+	m := New(Replica{})
+	return append(m.Vectors(), m.releases, m.audits, NewCollector(Config{Metrics: m}), buildInfo("v1"))
 }
 
 // TestReference keeps docs/reference/metrics.md the list of all metrics.

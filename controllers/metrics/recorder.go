@@ -40,7 +40,7 @@ type Timelines interface {
 type Recorder struct {
 	queues    Queues
 	timelines Timelines
-	replica   Replica
+	metrics   *Metrics
 	now       func() time.Time
 
 	// mu makes sure that the series of a deleted queue do not come back: either the queue exists and they are cleared later, or nothing is
@@ -53,8 +53,8 @@ type Recorder struct {
 }
 
 // NewRecorder returns a Recorder without changes.
-func NewRecorder(queues Queues, timelines Timelines, replica Replica, now func() time.Time) *Recorder {
-	return &Recorder{queues: queues, timelines: timelines, replica: replica, now: now, opened: map[types.UID]time.Time{}, cohorts: map[string]struct{}{}}
+func NewRecorder(queues Queues, timelines Timelines, metrics *Metrics, now func() time.Time) *Recorder {
+	return &Recorder{queues: queues, timelines: timelines, metrics: metrics, now: now, opened: map[types.UID]time.Time{}, cohorts: map[string]struct{}{}}
 }
 
 // A change is a change of a quota Workload, and where to count it.
@@ -65,6 +65,7 @@ type change struct {
 	priority, role  string
 	inCluster, here bool
 	timelines       Timelines
+	metrics         *Metrics
 }
 
 // Changed records the differences between two observations of a quota Workload.
@@ -75,7 +76,7 @@ func (r *Recorder) Changed(before, after *kueue.Workload) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.noteOpening(before, after)
-	if !r.replica.leads() {
+	if !r.metrics.replica.leads() {
 		return
 	}
 	c := r.change(before, after)
@@ -106,8 +107,8 @@ func (r *Recorder) Gone(last *kueue.Workload) {
 	defer r.mu.Unlock()
 	delete(r.opened, last.UID)
 	reserved := isTrue(last, kueue.WorkloadQuotaReserved)
-	if c := r.change(last, last); r.replica.leads() && c.inCluster && reserved != nil && isTrue(last, kueue.WorkloadFinished) == nil {
-		observe(stageHold, r.now().Sub(reserved.LastTransitionTime.Time), c.clusterQueue, "deleted", c.role)
+	if c := r.change(last, last); r.metrics.replica.leads() && c.inCluster && reserved != nil && isTrue(last, kueue.WorkloadFinished) == nil {
+		observe(r.metrics.stageHold, r.now().Sub(reserved.LastTransitionTime.Time), c.clusterQueue, "deleted", c.role)
 		c.idleUntil(r.now())
 	}
 }
@@ -116,11 +117,11 @@ func (r *Recorder) Gone(last *kueue.Workload) {
 func (r *Recorder) ClusterQueueGone(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, v := range clusterQueueVectors() {
+	for _, v := range r.metrics.clusterQueueVectors() {
 		v.DeletePartialMatch(prometheus.Labels{"cluster_queue": name})
 	}
-	admissions.DeletePartialMatch(prometheus.Labels{"cluster_queue": name})
-	preempted.DeletePartialMatch(prometheus.Labels{"preempting_cluster_queue": name})
+	r.metrics.admissions.DeletePartialMatch(prometheus.Labels{"cluster_queue": name})
+	r.metrics.preempted.DeletePartialMatch(prometheus.Labels{"preempting_cluster_queue": name})
 }
 
 // CohortGone deletes the series of a Cohort whose object was deleted.
@@ -144,7 +145,7 @@ func (r *Recorder) CohortsMoved() {
 
 func (r *Recorder) forgetCohort(name string) {
 	delete(r.cohorts, name)
-	cohortAdmitted.DeletePartialMatch(prometheus.Labels{"cohort": name})
+	r.metrics.cohortAdmitted.DeletePartialMatch(prometheus.Labels{"cohort": name})
 }
 
 // admittedInCohorts counts an admission in each Cohort above its ClusterQueue.
@@ -154,7 +155,7 @@ func (r *Recorder) admittedInCohorts(c *change) {
 	}
 	for _, name := range r.queues.CohortsOf(c.clusterQueue) {
 		r.cohorts[name] = struct{}{}
-		cohortAdmitted.WithLabelValues(name, c.priority, c.role).Inc()
+		r.metrics.cohortAdmitted.WithLabelValues(name, c.priority, c.role).Inc()
 	}
 }
 
@@ -162,14 +163,14 @@ func (r *Recorder) admittedInCohorts(c *change) {
 func (r *Recorder) LocalQueueGone(key types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, v := range localQueueVectors() {
+	for _, v := range r.metrics.localQueueVectors() {
 		v.DeletePartialMatch(prometheus.Labels{"name": key.Name, "namespace": key.Namespace})
 	}
 }
 
 func (r *Recorder) change(before, after *kueue.Workload) change {
 	c := change{
-		before: before, after: after, role: r.replica.role(), timelines: r.timelines,
+		before: before, after: after, role: r.metrics.replica.role(), timelines: r.timelines, metrics: r.metrics,
 		localQueue: types.NamespacedName{Namespace: after.Namespace, Name: string(after.Spec.QueueName)},
 	}
 	if ref := after.Spec.PriorityClassRef; ref != nil {
@@ -213,7 +214,7 @@ func (r *Recorder) recordWait(c *change, admitted *metav1.Condition) {
 	}
 	requeued := apimeta.FindStatusCondition(c.after.Status.Conditions, kueue.WorkloadRequeued)
 	if c.inCluster && (position != "later" || isKnown || requeued != nil) {
-		observe(stageWait, admitted.LastTransitionTime.Sub(since), c.clusterQueue, position, c.role)
+		observe(r.metrics.stageWait, admitted.LastTransitionTime.Sub(since), c.clusterQueue, position, c.role)
 	}
 }
 
@@ -227,26 +228,26 @@ func (c *change) reached(conditionType string) *metav1.Condition {
 
 func (c *change) reserved(reserved *metav1.Condition) {
 	wait := reserved.LastTransitionTime.Sub(workloadstatus.QueuedSince(c.after))
-	c.count(quotaReserved, localQuotaReserved)
-	c.observe(quotaReservedWait, localQuotaReservedWait, wait)
+	c.count(c.metrics.quotaReserved, c.metrics.localQuotaReserved)
+	c.observe(c.metrics.quotaReservedWait, c.metrics.localQuotaReservedWait, wait)
 }
 
 func (c *change) admitted(now *metav1.Condition) {
-	c.count(admitted, localAdmitted)
-	c.observe(admissionWait, localAdmissionWait, now.LastTransitionTime.Sub(workloadstatus.QueuedSince(c.after)))
+	c.count(c.metrics.admitted, c.metrics.localAdmitted)
+	c.observe(c.metrics.admissionWait, c.metrics.localAdmissionWait, now.LastTransitionTime.Sub(workloadstatus.QueuedSince(c.after)))
 	if reserved := isTrue(c.after, kueue.WorkloadQuotaReserved); reserved != nil {
-		c.observe(checksWait, localChecksWait, now.LastTransitionTime.Sub(reserved.LastTransitionTime.Time))
+		c.observe(c.metrics.checksWait, c.metrics.localChecksWait, now.LastTransitionTime.Sub(reserved.LastTransitionTime.Time))
 	}
 }
 
 func (c *change) ready(now *metav1.Condition) {
-	c.observe(readyWait, localReadyWait, now.LastTransitionTime.Sub(workloadstatus.QueuedSince(c.after)))
+	c.observe(c.metrics.readyWait, c.metrics.localReadyWait, now.LastTransitionTime.Sub(workloadstatus.QueuedSince(c.after)))
 	if admitted := isTrue(c.after, kueue.WorkloadAdmitted); admitted != nil {
-		c.observe(admittedUntilReady, localAdmittedUntilReady, now.LastTransitionTime.Sub(admitted.LastTransitionTime.Time))
+		c.observe(c.metrics.admittedUntilReady, c.metrics.localAdmittedUntilReady, now.LastTransitionTime.Sub(admitted.LastTransitionTime.Time))
 	}
 }
 
-func (c *change) finished() { c.count(finished, localFinished) }
+func (c *change) finished() { c.count(c.metrics.finished, c.metrics.localFinished) }
 
 // evicted counts an eviction. A Workload without quota is not counted.
 func (c *change) evicted(now *metav1.Condition) {
@@ -255,20 +256,20 @@ func (c *change) evicted(now *metav1.Condition) {
 	}
 	reason, cause, _ := strings.Cut(now.Reason, "DueTo")
 	if c.inCluster {
-		evicted.WithLabelValues(c.clusterQueue, reason, cause, c.priority, c.role).Inc()
+		c.metrics.evicted.WithLabelValues(c.clusterQueue, reason, cause, c.priority, c.role).Inc()
 		if stats := c.after.Status.SchedulingStats; stats != nil {
 			for _, e := range stats.Evictions {
 				if e.Reason == reason && string(e.UnderlyingCause) == cause && e.Count == 1 {
-					evictedOnce.WithLabelValues(c.clusterQueue, reason, cause, c.priority, c.role).Inc()
+					c.metrics.evictedOnce.WithLabelValues(c.clusterQueue, reason, cause, c.priority, c.role).Inc()
 				}
 			}
 		}
 		if ready := isTrue(c.before, kueue.WorkloadPodsReady); ready != nil {
-			observe(readyToEvicted, now.LastTransitionTime.Sub(ready.LastTransitionTime.Time), c.clusterQueue, reason, cause, c.role)
+			observe(c.metrics.readyToEvicted, now.LastTransitionTime.Sub(ready.LastTransitionTime.Time), c.clusterQueue, reason, cause, c.role)
 		}
 	}
 	if c.here {
-		localEvicted.WithLabelValues(c.localQueue.Name, c.localQueue.Namespace, reason, cause, c.priority, c.role).Inc()
+		c.metrics.localEvicted.WithLabelValues(c.localQueue.Name, c.localQueue.Namespace, reason, cause, c.priority, c.role).Inc()
 	}
 }
 
@@ -280,7 +281,7 @@ func (c *change) released() {
 	}
 	since := reserved.LastTransitionTime.Time
 	if end := isTrue(c.after, kueue.WorkloadFinished); end != nil {
-		observe(stageHold, end.LastTransitionTime.Sub(since), c.clusterQueue, "finished", c.role)
+		observe(c.metrics.stageHold, end.LastTransitionTime.Sub(since), c.clusterQueue, "finished", c.role)
 		c.idleUntil(end.LastTransitionTime.Time)
 		return
 	}
@@ -288,11 +289,11 @@ func (c *change) released() {
 	if end == nil || end.Status == metav1.ConditionTrue {
 		return
 	}
-	observe(stageHold, end.LastTransitionTime.Sub(since), c.clusterQueue, "evicted", c.role)
+	observe(c.metrics.stageHold, end.LastTransitionTime.Sub(since), c.clusterQueue, "evicted", c.role)
 	c.idleUntil(end.LastTransitionTime.Time)
 	if eviction := isTrue(c.after, kueue.WorkloadEvicted); eviction != nil {
 		reason, _, _ := strings.Cut(eviction.Reason, "DueTo")
-		observe(evictionLatency, end.LastTransitionTime.Sub(eviction.LastTransitionTime.Time), c.clusterQueue, reason, c.role)
+		observe(c.metrics.evictionLatency, end.LastTransitionTime.Sub(eviction.LastTransitionTime.Time), c.clusterQueue, reason, c.role)
 	}
 }
 

@@ -31,8 +31,9 @@ func (q queues) LocalQueueExists(key types.NamespacedName) bool { return q[key.N
 func (q queues) CohortsOf(string) []string                      { return nil }
 func (q queues) CohortIsNamed(string) bool                      { return false }
 
-// A life is the history of a quota Workload, as a Recorder observes it. Each test has a queue of its own, since the counters are global.
+// A life is the history of a quota Workload, as a Recorder observes it.
 type life struct {
+	metrics  *metrics.Metrics
 	recorder *metrics.Recorder
 	workload *kueue.Workload
 	queues   queues
@@ -55,12 +56,12 @@ func (l *life) note(h conditions.Hold) {
 
 // restart continues with another manager.
 func (l *life) restart() {
-	l.recorder = metrics.NewRecorder(l.queues, l, metrics.Replica{Elected: elected()}, func() time.Time { return l.clock })
+	l.recorder = metrics.NewRecorder(l.queues, l, l.metrics, func() time.Time { return l.clock })
 }
 
 func newLife(queue string, replica metrics.Replica) *life {
-	l := &life{queues: queues{queue: true}, clock: start(), workload: newWorkload(queue, "w", "1")}
-	l.recorder = metrics.NewRecorder(l.queues, l, replica, func() time.Time { return l.clock })
+	l := &life{queues: queues{queue: true}, clock: start(), workload: newWorkload(queue, "w", "1"), metrics: metrics.New(replica)}
+	l.recorder = metrics.NewRecorder(l.queues, l, l.metrics, func() time.Time { return l.clock })
 	return l
 }
 
@@ -94,10 +95,10 @@ func (l *life) set(seconds int, conditions ...string) {
 }
 
 // recorded lists the counters and histograms of a queue, histograms with the sum of what was observed.
-func recorded(t *testing.T, queue string) []string {
+func recorded(t *testing.T, from *metrics.Metrics, queue string) []string {
 	t.Helper()
 	registry := prometheus.NewRegistry()
-	for _, v := range metrics.Vectors() {
+	for _, v := range from.Vectors() {
 		registry.MustRegister(v)
 	}
 	families, err := registry.Gather()
@@ -132,9 +133,9 @@ func recorded(t *testing.T, queue string) []string {
 	return lines
 }
 
-func want(t *testing.T, queue string, lines ...string) {
+func (l *life) want(t *testing.T, queue string, lines ...string) {
 	t.Helper()
-	if diff := cmp.Diff(lines, recorded(t, queue), cmpopts.EquateEmpty()); diff != "" {
+	if diff := cmp.Diff(lines, recorded(t, l.metrics, queue), cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("recorded (-want +got):\n%s", diff)
 	}
 }
@@ -147,7 +148,7 @@ func TestLifeOfAQuotaWorkload(t *testing.T) {
 	l.set(1, "PodsReady=False WaitForRecovery")
 	l.set(1, "PodsReady=True Recovered")
 	l.set(100, "Finished=True Succeeded")
-	want(t, "life",
+	l.want(t, "life",
 		"kueue_admission_checks_wait_time_seconds 1 in 5s",
 		"kueue_admission_wait_time_seconds 1 in 15s",
 		"kueue_admitted_until_ready_wait_time_seconds 1 in 20s",
@@ -183,7 +184,7 @@ func TestEvictions(t *testing.T) {
 		})
 		l.set(2, "QuotaReserved=False Pending")
 	}
-	wantSome(t, "evictions", "evict",
+	l.wantSome(t, "evictions", "evict",
 		"kueue_evicted_workloads_once_total Deactivated AdmissionCheck 1",
 		"kueue_evicted_workloads_total Deactivated AdmissionCheck 2",
 		"kueue_local_queue_evicted_workloads_total Deactivated AdmissionCheck 2",
@@ -193,9 +194,9 @@ func TestEvictions(t *testing.T) {
 }
 
 // wantSome compares the lines that have a part.
-func wantSome(t *testing.T, queue, part string, lines ...string) {
+func (l *life) wantSome(t *testing.T, queue, part string, lines ...string) {
 	t.Helper()
-	got := slices.DeleteFunc(recorded(t, queue), func(line string) bool { return !strings.Contains(line, part) })
+	got := slices.DeleteFunc(recorded(t, l.metrics, queue), func(line string) bool { return !strings.Contains(line, part) })
 	slices.Sort(lines)
 	if diff := cmp.Diff(lines, got, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("recorded with %q (-want +got):\n%s", part, diff)
@@ -211,42 +212,42 @@ func TestStageWaitBeginsWhenTheStageOpens(t *testing.T) {
 	l.change(0, gated)
 	l.change(1000, func(w *kueue.Workload) { delete(w.Annotations, apis.AdmissionGatedByAnnotation) })
 	l.set(7, "QuotaReserved=True QuotaReserved", "Admitted=True Admitted")
-	wantSome(t, "opened", "tranche_stage_wait", "tranche_stage_wait_seconds later 1 in 7s")
+	l.wantSome(t, "opened", "tranche_stage_wait", "tranche_stage_wait_seconds later 1 in 7s")
 
 	l = newLife("unknown", metrics.Replica{Elected: elected()})
 	gated(l.workload)
 	delete(l.workload.Annotations, apis.AdmissionGatedByAnnotation)
 	l.set(7, "QuotaReserved=True QuotaReserved", "Admitted=True Admitted")
-	wantSome(t, "unknown", "tranche_stage_wait")
+	l.wantSome(t, "unknown", "tranche_stage_wait")
 }
 
 func TestWhatIsNotRecorded(t *testing.T) {
 	t.Run("what a new manager finds", func(t *testing.T) {
 		l := newLife("found", metrics.Replica{Elected: elected()})
 		l.set(1, "QuotaReserved=True QuotaReserved")
-		before := recorded(t, "found")
-		again := metrics.NewRecorder(l.queues, l, metrics.Replica{Elected: elected()}, time.Now)
+		before := recorded(t, l.metrics, "found")
+		again := metrics.NewRecorder(l.queues, l, l.metrics, time.Now)
 		again.Changed(l.workload, l.workload)
 		l.workload.ResourceVersion = ""
 		again.Changed(l.workload, l.workload)
-		want(t, "found", before...)
+		l.want(t, "found", before...)
 	})
 	t.Run("what a follower sees", func(t *testing.T) {
 		l := newLife("follower", metrics.Replica{Elected: make(chan struct{}), LeaderElection: true})
 		l.set(1, "QuotaReserved=True QuotaReserved", "Admitted=True Admitted")
 		l.set(1, "Finished=True Succeeded")
-		want(t, "follower")
+		l.want(t, "follower")
 	})
 	t.Run("what happens on queues that have gone", func(t *testing.T) {
 		l := newLife("gone", metrics.Replica{Elected: elected()})
 		l.set(1, "QuotaReserved=True QuotaReserved", "Admitted=True Admitted")
-		metrics.Preempted("gone", "InClusterQueue")
-		metrics.Admitted("gone")
+		l.metrics.Preempted("gone", "InClusterQueue")
+		l.metrics.Admitted("gone")
 		delete(l.queues, "gone")
 		l.recorder.ClusterQueueGone("gone")
 		l.recorder.LocalQueueGone(types.NamespacedName{Namespace: "ns", Name: "gone"})
 		l.set(1, "Finished=True Succeeded")
-		want(t, "gone")
+		l.want(t, "gone")
 	})
 }
 
@@ -255,7 +256,7 @@ func TestDeletedWhileItHeldQuota(t *testing.T) {
 	l.set(1, "QuotaReserved=True QuotaReserved")
 	l.clock = l.clock.Add(30 * time.Second)
 	l.recorder.Gone(l.workload)
-	wantSome(t, "ended", "hold", "tranche_stage_hold_seconds deleted 1 in 30s")
+	l.wantSome(t, "ended", "hold", "tranche_stage_hold_seconds deleted 1 in 30s")
 }
 
 func TestDecisions(t *testing.T) {
@@ -269,11 +270,11 @@ func TestDecisions(t *testing.T) {
 		"evicted": {[]admission.Decision{admission.Evict{}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			before := attempts(t)
-			metrics.Decided(tc.decisions, time.Second)
-			got := attempts(t)
+			m := metrics.New(metrics.Replica{})
+			m.Decided(tc.decisions, time.Second)
+			got := attempts(t, m)
 			for _, result := range []string{"success", "inadmissible"} {
-				if want := before[result] + map[bool]float64{true: 1}[result == tc.wantResult]; got[result] != want {
+				if want := map[bool]float64{true: 1}[result == tc.wantResult]; got[result] != want {
 					t.Errorf("%s: %g attempts, want %g", result, got[result], want)
 				}
 			}
@@ -281,11 +282,11 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
-func attempts(t *testing.T) map[string]float64 {
+func attempts(t *testing.T, m *metrics.Metrics) map[string]float64 {
 	t.Helper()
 	counts := map[string]float64{}
 	for _, result := range []string{"success", "inadmissible"} {
-		for _, line := range recorded(t, result) {
+		for _, line := range recorded(t, m, result) {
 			if rest, ok := strings.CutPrefix(line, "kueue_admission_attempts_total "); ok {
 				var n float64
 				if _, err := fmt.Sscan(rest, &n); err != nil {
@@ -370,16 +371,16 @@ func TestIdleQuota(t *testing.T) {
 			for i := range c.want {
 				c.want[i] = "tranche_idle_quota_seconds_total " + c.want[i]
 			}
-			wantSome(t, queue, "tranche_idle", c.want...)
+			l.wantSome(t, queue, "tranche_idle", c.want...)
 		})
 	}
 	t.Run("waited for another stage", func(t *testing.T) {
 		l := newLife("waited", metrics.Replica{Elected: elected()})
 		l.set(5, "QuotaReserved=True QuotaReserved", "Admitted=True Admitted")
 		charge(l.workload)
-		metrics.WaitedForStage(l.workload, 7*time.Second)
-		metrics.WaitedForStage(l.workload, 0)
-		wantSome(t, "waited", "tranche_idle", "tranche_idle_quota_seconds_total WaitsForStage a100 nvidia.com/gpu 14",
+		l.metrics.WaitedForStage(l.workload, 7*time.Second)
+		l.metrics.WaitedForStage(l.workload, 0)
+		l.wantSome(t, "waited", "tranche_idle", "tranche_idle_quota_seconds_total WaitsForStage a100 nvidia.com/gpu 14",
 			"tranche_idle_quota_seconds_total WaitsForStage spot cpu 10.5")
 	})
 }

@@ -96,8 +96,8 @@ func TestMetricsAndTimelineAgree(t *testing.T) {
 					l.clock = l.clock.Add(10 * time.Second)
 					l.step(step)
 				}
-				wantSome(t, queue, "tranche_idle", fmt.Sprintf("tranche_idle_quota_seconds_total NotReady a100 nvidia.com/gpu %d", c.idle))
-				if got := heldSeconds(t, queue); got != c.held {
+				l.wantSome(t, queue, "tranche_idle", fmt.Sprintf("tranche_idle_quota_seconds_total NotReady a100 nvidia.com/gpu %d", c.idle))
+				if got := l.heldSeconds(t, queue); got != c.held {
 					t.Errorf("metrics say held for %ds, want %ds, with a restart before step %d", got, c.held, cut)
 				}
 				got := l.timeline.Stages[0]
@@ -110,10 +110,10 @@ func TestMetricsAndTimelineAgree(t *testing.T) {
 }
 
 // heldSeconds adds up tranche_stage_hold_seconds.
-func heldSeconds(t *testing.T, queue string) int {
+func (l *life) heldSeconds(t *testing.T, queue string) int {
 	t.Helper()
 	total := 0
-	for line := range slices.Values(recorded(t, queue)) {
+	for line := range slices.Values(recorded(t, l.metrics, queue)) {
 		var outcome string
 		var count, seconds int
 		if n, _ := fmt.Sscanf(line, "tranche_stage_hold_seconds %s %d in %ds", &outcome, &count, &seconds); n == 3 {

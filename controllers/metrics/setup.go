@@ -23,7 +23,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 	if err := Register(config); err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
-	r := NewRecorder(cachedQueues{mgr.GetCache()}, cachedTimelines{mgr.GetCache()}, config.Replica, time.Now)
+	r := NewRecorder(cachedQueues{mgr.GetCache()}, cachedTimelines{mgr.GetCache()}, config.Metrics, time.Now)
 	err := watch(ctx, mgr, &kueue.Workload{}, cache.ResourceEventHandlerFuncs{
 		UpdateFunc: func(before, after any) {
 			was, ok := before.(*kueue.Workload)

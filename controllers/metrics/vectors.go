@@ -33,99 +33,108 @@ func histogram(name, help string, buckets int, labels []string) *prometheus.Hist
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: seconds(buckets)}, labels)
 }
 
-// Metrics that Kueue has too.
-var (
-	attempts = counter("kueue_admission_attempts_total",
-		"Number of rounds of decisions, by result: success where anything was admitted, inadmissible where something was refused and nothing admitted.",
-		[]string{"result", "replica_role"})
-	attemptDuration = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "kueue_admission_attempt_duration_seconds", Help: "How long a round of decisions took, by result.",
-	}, []string{"result", "replica_role"})
+// kueueVectors are the metrics that Kueue has too.
+type kueueVectors struct {
+	attempts, quotaReserved, localQuotaReserved, admitted, localAdmitted, cohortAdmitted, finished, localFinished, evicted, localEvicted, evictedOnce, preempted                                                                        *prometheus.CounterVec
+	attemptDuration, quotaReservedWait, localQuotaReservedWait, admissionWait, localAdmissionWait, checksWait, localChecksWait, readyWait, localReadyWait, admittedUntilReady, localAdmittedUntilReady, readyToEvicted, evictionLatency *prometheus.HistogramVec
+}
 
-	quotaReserved      = counter("kueue_quota_reserved_workloads_total", "Number of quota Workloads that got a reservation.", ofQueue("priority_class"))
-	localQuotaReserved = counter("kueue_local_queue_quota_reserved_workloads_total", "Number of quota Workloads that got a reservation.",
-		ofLocalQueue("priority_class"))
-	quotaReservedWait = histogram("kueue_quota_reserved_wait_time_seconds",
-		"Time from the creation of a quota Workload, or its last requeueing, to its reservation.", 14, ofQueue("priority_class"))
-	localQuotaReservedWait = histogram("kueue_local_queue_quota_reserved_wait_time_seconds",
-		"Time from the creation of a quota Workload, or its last requeueing, to its reservation.", 14, ofLocalQueue("priority_class"))
+func newKueueVectors() kueueVectors {
+	return kueueVectors{
+		attempts: counter("kueue_admission_attempts_total",
+			"Number of rounds of decisions, by result: success where anything was admitted, inadmissible where something was refused and nothing admitted.",
+			[]string{"result", "replica_role"}),
+		attemptDuration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "kueue_admission_attempt_duration_seconds", Help: "How long a round of decisions took, by result.",
+		}, []string{"result", "replica_role"}),
+		quotaReserved: counter("kueue_quota_reserved_workloads_total", "Number of quota Workloads that got a reservation.", ofQueue("priority_class")),
+		localQuotaReserved: counter("kueue_local_queue_quota_reserved_workloads_total", "Number of quota Workloads that got a reservation.",
+			ofLocalQueue("priority_class")),
+		quotaReservedWait: histogram("kueue_quota_reserved_wait_time_seconds",
+			"Time from the creation of a quota Workload, or its last requeueing, to its reservation.", 14, ofQueue("priority_class")),
+		localQuotaReservedWait: histogram("kueue_local_queue_quota_reserved_wait_time_seconds",
+			"Time from the creation of a quota Workload, or its last requeueing, to its reservation.", 14, ofLocalQueue("priority_class")),
+		admitted:      counter("kueue_admitted_workloads_total", "Number of quota Workloads admitted.", ofQueue("priority_class")),
+		localAdmitted: counter("kueue_local_queue_admitted_workloads_total", "Number of quota Workloads admitted.", ofLocalQueue("priority_class")),
+		cohortAdmitted: counter("kueue_cohort_subtree_admitted_workloads_total", "Number of quota Workloads admitted by the ClusterQueues below the Cohort.",
+			ofCohort("priority_class")),
+		admissionWait: histogram("kueue_admission_wait_time_seconds",
+			"Time from the creation of a quota Workload, or its last requeueing, to its admission.", 16, ofQueue("priority_class")),
+		localAdmissionWait: histogram("kueue_local_queue_admission_wait_time_seconds",
+			"Time from the creation of a quota Workload, or its last requeueing, to its admission.", 14, ofLocalQueue("priority_class")),
+		checksWait: histogram("kueue_admission_checks_wait_time_seconds",
+			"Time from the reservation of a quota Workload to its admission.", 14, ofQueue("priority_class")),
+		localChecksWait: histogram("kueue_local_queue_admission_checks_wait_time_seconds",
+			"Time from the reservation of a quota Workload to its admission.", 14, ofLocalQueue("priority_class")),
+		readyWait: histogram("kueue_ready_wait_time_seconds",
+			"Time from the creation of a quota Workload, or its last requeueing, until its pods were ready for the first time.", 14, ofQueue("priority_class")),
+		localReadyWait: histogram("kueue_local_queue_ready_wait_time_seconds",
+			"Time from the creation of a quota Workload, or its last requeueing, until its pods were ready for the first time.", 14, ofLocalQueue("priority_class")),
+		admittedUntilReady: histogram("kueue_admitted_until_ready_wait_time_seconds",
+			"Time from the admission of a quota Workload until its pods were ready for the first time.", 14, ofQueue("priority_class")),
+		localAdmittedUntilReady: histogram("kueue_local_queue_admitted_until_ready_wait_time_seconds",
+			"Time from the admission of a quota Workload until its pods were ready for the first time.", 14, ofLocalQueue("priority_class")),
+		finished:      counter("kueue_finished_workloads_total", "Number of quota Workloads finished.", ofQueue("priority_class")),
+		localFinished: counter("kueue_local_queue_finished_workloads_total", "Number of quota Workloads finished.", ofLocalQueue("priority_class")),
+		evicted: counter("kueue_evicted_workloads_total", "Number of evictions of quota Workloads that held quota.",
+			ofQueue("reason", "underlying_cause", "priority_class")),
+		localEvicted: counter("kueue_local_queue_evicted_workloads_total", "Number of evictions of quota Workloads that held quota.",
+			ofLocalQueue("reason", "underlying_cause", "priority_class")),
+		evictedOnce: counter("kueue_evicted_workloads_once_total", "Number of quota Workloads evicted for the first time for a reason and cause.",
+			ofQueue("reason", "underlying_cause", "priority_class")),
+		preempted: counter("kueue_preempted_workloads_total", "Number of preemptions, by the ClusterQueue for which they were made.",
+			[]string{"preempting_cluster_queue", "reason", "replica_role"}),
+		readyToEvicted: histogram("kueue_pods_ready_to_evicted_time_seconds", "Time for which the pods of a quota Workload had been ready when it was evicted.",
+			14, ofQueue("reason", "underlying_cause")),
+		evictionLatency: histogram("kueue_workload_eviction_latency_seconds", "Time from the eviction of a quota Workload until its quota was free.",
+			14, ofQueue("reason")),
+	}
+}
 
-	admitted       = counter("kueue_admitted_workloads_total", "Number of quota Workloads admitted.", ofQueue("priority_class"))
-	localAdmitted  = counter("kueue_local_queue_admitted_workloads_total", "Number of quota Workloads admitted.", ofLocalQueue("priority_class"))
-	cohortAdmitted = counter("kueue_cohort_subtree_admitted_workloads_total", "Number of quota Workloads admitted by the ClusterQueues below the Cohort.",
-		ofCohort("priority_class"))
-	admissionWait = histogram("kueue_admission_wait_time_seconds",
-		"Time from the creation of a quota Workload, or its last requeueing, to its admission.", 16, ofQueue("priority_class"))
-	localAdmissionWait = histogram("kueue_local_queue_admission_wait_time_seconds",
-		"Time from the creation of a quota Workload, or its last requeueing, to its admission.", 14, ofLocalQueue("priority_class"))
-	checksWait = histogram("kueue_admission_checks_wait_time_seconds",
-		"Time from the reservation of a quota Workload to its admission.", 14, ofQueue("priority_class"))
-	localChecksWait = histogram("kueue_local_queue_admission_checks_wait_time_seconds",
-		"Time from the reservation of a quota Workload to its admission.", 14, ofLocalQueue("priority_class"))
+// stageVectors are metrics of Tranche alone.
+type stageVectors struct {
+	idleQuota, mismatches *prometheus.CounterVec
+	stageWait, stageHold  *prometheus.HistogramVec
+}
 
-	readyWait = histogram("kueue_ready_wait_time_seconds",
-		"Time from the creation of a quota Workload, or its last requeueing, until its pods were ready for the first time.", 14, ofQueue("priority_class"))
-	localReadyWait = histogram("kueue_local_queue_ready_wait_time_seconds",
-		"Time from the creation of a quota Workload, or its last requeueing, until its pods were ready for the first time.", 14, ofLocalQueue("priority_class"))
-	admittedUntilReady = histogram("kueue_admitted_until_ready_wait_time_seconds",
-		"Time from the admission of a quota Workload until its pods were ready for the first time.", 14, ofQueue("priority_class"))
-	localAdmittedUntilReady = histogram("kueue_local_queue_admitted_until_ready_wait_time_seconds",
-		"Time from the admission of a quota Workload until its pods were ready for the first time.", 14, ofLocalQueue("priority_class"))
-
-	finished      = counter("kueue_finished_workloads_total", "Number of quota Workloads finished.", ofQueue("priority_class"))
-	localFinished = counter("kueue_local_queue_finished_workloads_total", "Number of quota Workloads finished.", ofLocalQueue("priority_class"))
-
-	evicted = counter("kueue_evicted_workloads_total", "Number of evictions of quota Workloads that held quota.",
-		ofQueue("reason", "underlying_cause", "priority_class"))
-	localEvicted = counter("kueue_local_queue_evicted_workloads_total", "Number of evictions of quota Workloads that held quota.",
-		ofLocalQueue("reason", "underlying_cause", "priority_class"))
-	evictedOnce = counter("kueue_evicted_workloads_once_total", "Number of quota Workloads evicted for the first time for a reason and cause.",
-		ofQueue("reason", "underlying_cause", "priority_class"))
-	preempted = counter("kueue_preempted_workloads_total", "Number of preemptions, by the ClusterQueue for which they were made.",
-		[]string{"preempting_cluster_queue", "reason", "replica_role"})
-	readyToEvicted = histogram("kueue_pods_ready_to_evicted_time_seconds", "Time for which the pods of a quota Workload had been ready when it was evicted.",
-		14, ofQueue("reason", "underlying_cause"))
-	evictionLatency = histogram("kueue_workload_eviction_latency_seconds", "Time from the eviction of a quota Workload until its quota was free.",
-		14, ofQueue("reason"))
-)
-
-// Metrics of Tranche alone.
-var (
-	stageWait = histogram("tranche_stage_wait_seconds",
-		"Time from when a stage could run (its JobSet submitted, earlier stages done, or requeued) to its admission. Position is first or later, or growth where a stage that runs waited for more pods.",
-		16, ofQueue("position"))
-	stageHold = histogram("tranche_stage_hold_seconds",
-		"Time for which a stage held quota. Outcome is finished, evicted or deleted.", 16, ofQueue("outcome"))
-	idleQuota = counter("tranche_idle_quota_seconds_total",
-		"Quota, in the unit of its resource, times the seconds for which it was held and did nothing. Cause is NotReady until the pods of its stage"+
-			" were ready for the first time, or until it was given back; WaitsForStage from then on until the stages were ready that are opened by that.",
-		ofQueue("flavor", "resource", "cause"))
-	mismatches = counter("tranche_ledger_mismatch_total",
-		"Number of times that the books of the engine differed from what the quota Workloads say. Anything but 0 is a bug.",
-		[]string{"cluster_queue", "flavor", "resource"})
-)
+func newStageVectors() stageVectors {
+	return stageVectors{
+		stageWait: histogram("tranche_stage_wait_seconds",
+			"Time from when a stage could run (its JobSet submitted, earlier stages done, or requeued) to its admission. Position is first or later, or growth where a stage that runs waited for more pods.",
+			16, ofQueue("position")),
+		stageHold: histogram("tranche_stage_hold_seconds",
+			"Time for which a stage held quota. Outcome is finished, evicted or deleted.", 16, ofQueue("outcome")),
+		idleQuota: counter("tranche_idle_quota_seconds_total",
+			"Quota, in the unit of its resource, times the seconds for which it was held and did nothing. Cause is NotReady until the pods of its stage"+
+				" were ready for the first time, or until it was given back; WaitsForStage from then on until the stages were ready that are opened by that.",
+			ofQueue("flavor", "resource", "cause")),
+		mismatches: counter("tranche_ledger_mismatch_total",
+			"Number of times that the books of the engine differed from what the quota Workloads say. Anything but 0 is a bug.",
+			[]string{"cluster_queue", "flavor", "resource"}),
+	}
+}
 
 // Vectors returns all counters and histograms that have labels.
-func Vectors() []prometheus.Collector {
-	all := []prometheus.Collector{attempts, attemptDuration, preempted, cohortAdmitted, admissions, writeFailures, groupWait, groupTimeouts, groupsWaiting}
-	for _, v := range slices.Concat(clusterQueueVectors(), localQueueVectors()) {
+func (m *Metrics) Vectors() []prometheus.Collector {
+	all := []prometheus.Collector{m.attempts, m.attemptDuration, m.preempted, m.cohortAdmitted, m.admissions, m.writeFailures, m.groupWait, m.groupTimeouts, m.groupsWaiting}
+	for _, v := range slices.Concat(m.clusterQueueVectors(), m.localQueueVectors()) {
 		all = append(all, v)
 	}
 	return all
 }
 
 // clusterQueueVectors returns those with the label cluster_queue.
-func clusterQueueVectors() []vector {
+func (m *Metrics) clusterQueueVectors() []vector {
 	return []vector{
-		quotaReserved, quotaReservedWait, admitted, admissionWait, checksWait, readyWait, admittedUntilReady, finished,
-		evicted, evictedOnce, readyToEvicted, evictionLatency, stageWait, stageHold, idleQuota, mismatches,
+		m.quotaReserved, m.quotaReservedWait, m.admitted, m.admissionWait, m.checksWait, m.readyWait, m.admittedUntilReady, m.finished,
+		m.evicted, m.evictedOnce, m.readyToEvicted, m.evictionLatency, m.stageWait, m.stageHold, m.idleQuota, m.mismatches,
 	}
 }
 
 // localQueueVectors returns those with the labels name and namespace.
-func localQueueVectors() []vector {
+func (m *Metrics) localQueueVectors() []vector {
 	return []vector{
-		localQuotaReserved, localQuotaReservedWait, localAdmitted, localAdmissionWait, localChecksWait,
-		localReadyWait, localAdmittedUntilReady, localFinished, localEvicted,
+		m.localQuotaReserved, m.localQuotaReservedWait, m.localAdmitted, m.localAdmissionWait, m.localChecksWait,
+		m.localReadyWait, m.localAdmittedUntilReady, m.localFinished, m.localEvicted,
 	}
 }

@@ -53,6 +53,8 @@ type Config struct {
 	Live client.Reader
 	// Recorder emits Events.
 	Recorder k8sevents.EventRecorder
+	// Metrics counts checks and differences.
+	Metrics *metrics.Metrics
 	// Period is the time between two checks. Zero means a minute.
 	Period time.Duration
 	// Confirm is the time to the second check of a difference. Zero means ten seconds.
@@ -60,8 +62,8 @@ type Config struct {
 }
 
 func (c *Config) validate() error {
-	if c.Engine == nil || c.Cache == nil || c.Live == nil || c.Recorder == nil {
-		return errors.New("ledger.Config: Engine, Cache, Live and Recorder are required")
+	if c.Engine == nil || c.Cache == nil || c.Live == nil || c.Recorder == nil || c.Metrics == nil {
+		return errors.New("ledger.Config: Engine, Cache, Live, Recorder and Metrics are required")
 	}
 	if c.Period < 0 || c.Confirm < 0 {
 		return fmt.Errorf("ledger.Config: Period is %s and Confirm is %s, must not be negative", c.Period, c.Confirm)
@@ -135,7 +137,7 @@ func (a *Auditor) compare(ctx context.Context) error {
 			return err
 		}
 	}
-	metrics.Audited()
+	a.config.Metrics.Audited()
 	return nil
 }
 
@@ -189,7 +191,7 @@ func (a *Auditor) report(ctx context.Context, l Line, truth, remedy string) {
 	if l.ClusterQueue == "" {
 		return // its ClusterQueue has a line of its own
 	}
-	metrics.LedgerMismatch(l.ClusterQueue, string(l.Flavor), string(l.Resource))
+	a.config.Metrics.LedgerMismatch(l.ClusterQueue, string(l.Flavor), string(l.Resource))
 	var queue kueue.ClusterQueue
 	if err := a.config.Cache.Get(ctx, types.NamespacedName{Name: l.ClusterQueue}, &queue); err != nil {
 		ctrl.LoggerFrom(ctx).V(1).Info("No Event about wrong books", "clusterQueue", klog.KRef("", l.ClusterQueue), "cause", err.Error())

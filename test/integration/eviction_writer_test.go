@@ -22,6 +22,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/engine"
+	"github.com/tranche-dev/tranche/controllers/metrics"
 	"github.com/tranche-dev/tranche/test/testenv"
 )
 
@@ -43,7 +44,7 @@ var _ = Describe("The writer of decisions", Ordered, func() {
 		close(elected)
 		runner, err = engine.NewRunner(engine.Config{
 			Engine: idle, Client: env.adminClient, Reader: env.adminClient,
-			Recorder: broadcaster.NewRecorder(env.adminClient.Scheme(), "writer-test"), Elected: elected,
+			Recorder: broadcaster.NewRecorder(env.adminClient.Scheme(), "writer-test"), Metrics: metrics.New(metrics.Replica{}), Elected: elected,
 		})
 		Expect(err).NotTo(HaveOccurred())
 		done := make(chan struct{})

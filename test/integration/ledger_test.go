@@ -19,6 +19,7 @@ import (
 
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/controllers/engine"
+	"github.com/tranche-dev/tranche/controllers/metrics"
 	"github.com/tranche-dev/tranche/controllers/quotaaudit"
 )
 
@@ -44,8 +45,9 @@ var _ = Describe("The ledger", Ordered, func() {
 		core, err := admission.New(admission.Config{})
 		Expect(err).NotTo(HaveOccurred())
 		recorder := broadcaster.NewRecorder(env.adminClient.Scheme(), "ledger-test")
+		counts := metrics.New(metrics.Replica{})
 		runner, err = engine.NewRunner(engine.Config{
-			Engine: core, Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: recorder, Elected: make(chan struct{}),
+			Engine: core, Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: recorder, Metrics: counts, Elected: make(chan struct{}),
 		})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(mgr.Add(runner)).To(Succeed())
@@ -68,7 +70,7 @@ var _ = Describe("The ledger", Ordered, func() {
 			},
 		})).To(Succeed())
 		audit := quotaaudit.Config{
-			Engine: runner, Cache: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: recorder, Period: 2 * time.Second,
+			Engine: runner, Cache: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: recorder, Metrics: counts, Period: 2 * time.Second,
 		}
 		Expect(quotaaudit.SetupWithManager(mgr, audit)).To(Succeed())
 		done := make(chan struct{})
