@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
@@ -166,7 +167,7 @@ func (r *Reconciler) watch(ref podgang.Ref, peers []podgang.Ref) {
 }
 
 // requeuePeers requeues the gangs that name this one, when something has changed that they depend on.
-func (r *Reconciler) requeuePeers(s *snapshot) {
+func (r *Reconciler) requeuePeers(ctx context.Context, s *snapshot) {
 	ref, p, isNews := s.Gang.Ref, podgang.PeerOf(&s.Snapshot), false
 	known := fmt.Sprint(p.Exists, p.IsWhole, p.IsAdmitted, p.HasStarted, p.HasEnded, p.Problem, p.GangGroup)
 	r.remember(ref, func(g *gangMemo) { isNews, g.known = g.known != known, known })
@@ -174,11 +175,16 @@ func (r *Reconciler) requeuePeers(s *snapshot) {
 		r.watch(ref, nil)
 		r.forget(ref)
 	}
+	if !isNews {
+		return
+	}
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	for watcher := range r.watchers[ref] {
-		if isNews && r.queue != nil {
-			r.queue.Add(requestOf(watcher))
+	watchers := slices.Collect(maps.Keys(r.watchers[ref]))
+	r.mu.Unlock()
+	for _, watcher := range watchers {
+		select {
+		case r.requeued <- event.TypedGenericEvent[podgang.Ref]{Object: watcher}:
+		case <-ctx.Done(): // the manager ends, and the next one reconciles every gang
 		}
 	}
 }

@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -115,7 +116,8 @@ type Reconciler struct {
 	apis       podGroupAPIs
 	statuses   statusAPIs
 	told       flowcontrol.RateLimiter
-	queue      workqueue.TypedRateLimitingInterface[reconcile.Request]
+	// requeued has gangs that are requeued because a peer has changed.
+	requeued chan event.TypedGenericEvent[podgang.Ref]
 
 	// mu guards the memory of gangs, which only prevents repeated reports. It can be forgotten.
 	mu       sync.Mutex
@@ -144,6 +146,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 	r := &Reconciler{
 		config: config, client: mgr.GetClient(), pods: pods, live: mgr.GetAPIReader(), apis: podGroups, statuses: statuses,
 		told: flowcontrol.NewTokenBucketRateLimiter(toldPerSecond, toldBurst), gangMemo: map[podgang.Ref]*gangMemo{}, watchers: map[podgang.Ref]map[podgang.Ref]struct{}{},
+		requeued: make(chan event.TypedGenericEvent[podgang.Ref]),
 	}
 	if err := addIndexes(ctx, mgr, pods); err != nil {
 		return err
@@ -170,7 +173,9 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 		Named("podgroup").
 		Watches(&kueue.Workload{}, handler.EnqueueRequestsFromMapFunc(gangOfWorkload)).
 		WatchesRawSource(source.Kind(pods, &corev1.Pod{}, handler.TypedEnqueueRequestsFromMapFunc(gangOfPod))).
-		WatchesRawSource(source.Func(r.keepQueue)).
+		WatchesRawSource(source.Channel(r.requeued, handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, ref podgang.Ref) []reconcile.Request {
+			return []reconcile.Request{requestOf(ref)}
+		}))).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: config.Workers,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, longestRetry),
@@ -236,14 +241,6 @@ func gangOfPod(_ context.Context, pod *corev1.Pod) []reconcile.Request {
 	if ref, ok := podgang.RefOf(pod); ok {
 		return []reconcile.Request{requestOf(ref)}
 	}
-	return nil
-}
-
-// keepQueue stores the queue of the controller, so that a gang can requeue its peers.
-func (r *Reconciler) keepQueue(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.queue = queue
 	return nil
 }
 

@@ -58,7 +58,7 @@ func (r *Reconciler) write(ctx context.Context, s *snapshot, step *podgang.Step)
 			return ctrl.Result{}, err
 		}
 	}
-	r.requeuePeers(s)
+	r.requeuePeers(ctx, s)
 	switch {
 	case s.awaitsEngine:
 		return ctrl.Result{Requeue: true}, nil //nolint:staticcheck // no watch reports when the engine has observed it
