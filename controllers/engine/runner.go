@@ -28,9 +28,8 @@ import (
 )
 
 const (
-	defaultWriters = 16
-	firstRetry     = 100 * time.Millisecond
-	lastRetry      = 30 * time.Second
+	firstRetry = 100 * time.Millisecond
+	lastRetry  = 30 * time.Second
 	// firstTries is how long to wait between tries to prepare for the first decision.
 	firstTries = time.Second
 	// shortestWait limits how often the engine is asked whether a timer has expired.
@@ -51,7 +50,7 @@ type Config struct {
 	Metrics *metrics.Metrics
 	// Elected is closed when this process leads. Until then the Runner applies observations and decides nothing.
 	Elected <-chan struct{}
-	// Writers is how many decisions are written at the same time. Zero means 16.
+	// Writers is how many decisions are written at the same time.
 	Writers int
 	// Gates are the feature gates of Kueue that are on.
 	Gates configapi.FeatureGates
@@ -69,11 +68,8 @@ func (c *Config) validate() error {
 	if c.Engine == nil || c.Client == nil || c.Reader == nil || c.Recorder == nil || c.Metrics == nil || c.Elected == nil {
 		return errors.New("engine.Config: Engine, Client, Reader, Recorder, Metrics and Elected are required")
 	}
-	if c.Writers < 0 {
-		return fmt.Errorf("engine.Config: Writers is %d, must not be negative", c.Writers)
-	}
-	if c.Writers == 0 {
-		c.Writers = defaultWriters
+	if c.Writers <= 0 {
+		return fmt.Errorf("engine.Config: Writers is %d, must be positive", c.Writers)
 	}
 	return nil
 }

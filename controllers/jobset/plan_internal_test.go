@@ -49,7 +49,7 @@ func TestPlansAreKnownToFollowers(t *testing.T) {
 		t.Fatal(err)
 	}
 	runner, err := engine.NewRunner(engine.Config{
-		Engine: e, Client: cluster, Reader: cluster, Recorder: k8sevents.NewFakeRecorder(1), Metrics: metrics.New(metrics.Replica{}), Elected: make(chan struct{}),
+		Engine: e, Client: cluster, Reader: cluster, Recorder: k8sevents.NewFakeRecorder(1), Metrics: metrics.New(metrics.Replica{}), Elected: make(chan struct{}), Writers: 1,
 	})
 	if err != nil {
 		t.Fatal(err)

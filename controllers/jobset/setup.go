@@ -50,9 +50,6 @@ import (
 )
 
 const (
-	defaultWorkers  = 8
-	defaultReleases = 16
-
 	// A rejected write is retried after firstRetry, then after twice that, and so on. While the webhooks of the JobSet controller are down
 	// no JobSet can be resumed, and no watch reports that they are back.
 	firstRetry   = 5 * time.Millisecond
@@ -88,9 +85,9 @@ type Config struct {
 	Namespaces labels.Selector
 	// WithoutQueueName is true if JobSets without a queue name are held too.
 	WithoutQueueName bool
-	// Workers is how many JobSets are reconciled at the same time. Zero means 8.
+	// Workers is how many JobSets are reconciled at the same time.
 	Workers int
-	// Releases is how many Jobs of one stage are released at the same time. Zero means 16.
+	// Releases is how many Jobs of one stage are released at the same time.
 	Releases int
 }
 
@@ -98,14 +95,8 @@ func (c *Config) validate() error {
 	if c.Runner == nil || c.Client == nil || c.Recorder == nil || c.Metrics == nil || c.Namespaces == nil {
 		return errors.New("jobset.Config: Runner, Client, Recorder, Metrics and Namespaces are required")
 	}
-	if c.Workers < 0 || c.Releases < 0 {
-		return fmt.Errorf("jobset.Config: Workers is %d and Releases is %d, must not be negative", c.Workers, c.Releases)
-	}
-	if c.Workers == 0 {
-		c.Workers = defaultWorkers
-	}
-	if c.Releases == 0 {
-		c.Releases = defaultReleases
+	if c.Workers <= 0 || c.Releases <= 0 {
+		return fmt.Errorf("jobset.Config: Workers is %d and Releases is %d, must be positive", c.Workers, c.Releases)
 	}
 	return nil
 }

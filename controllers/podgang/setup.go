@@ -43,9 +43,6 @@ import (
 )
 
 const (
-	defaultWorkers  = 4
-	defaultReleases = 16
-
 	firstRetry   = 5 * time.Millisecond
 	longestRetry = 15 * time.Second
 	// toldPerSecond and toldBurst limit the gangs that get Events, and toldPods the pods of one gang that do. A gang over the limit is
@@ -79,30 +76,24 @@ type Config struct {
 	Status configapi.PodGroupStatus
 	// Gangs configures how long gangs wait, and what happens to them afterwards.
 	Gangs podgang.Settings
-	// Workers is how many gangs are reconciled at the same time. Zero means 4.
+	// Workers is how many gangs are reconciled at the same time.
 	Workers int
-	// Releases is how many pods of one gang are ungated at the same time. Zero means 16.
+	// Releases is how many pods of one gang are ungated at the same time.
 	Releases int
 }
 
 func (c *Config) validate() error {
 	if c.Runner == nil || c.Recorder == nil || c.Resources == nil || c.Namespaces == nil {
-		return errors.New("podgroup.Config: Runner, Recorder, Resources and Namespaces are required")
+		return errors.New("podgang.Config: Runner, Recorder, Resources and Namespaces are required")
 	}
 	if c.Requeuing.BackoffBaseSeconds == nil {
-		return errors.New("podgroup.Config: the defaults of Requeuing are not set")
+		return errors.New("podgang.Config: the defaults of Requeuing are not set")
 	}
 	if c.Gangs.Wait <= 0 {
-		return fmt.Errorf("podgroup.Config: Gangs.Wait is %s, must be positive", c.Gangs.Wait)
+		return fmt.Errorf("podgang.Config: Gangs.Wait is %s, must be positive", c.Gangs.Wait)
 	}
-	if c.Workers < 0 || c.Releases < 0 {
-		return fmt.Errorf("podgroup.Config: Workers is %d and Releases is %d, must not be negative", c.Workers, c.Releases)
-	}
-	if c.Workers == 0 {
-		c.Workers = defaultWorkers
-	}
-	if c.Releases == 0 {
-		c.Releases = defaultReleases
+	if c.Workers <= 0 || c.Releases <= 0 {
+		return fmt.Errorf("podgang.Config: Workers is %d and Releases is %d, must be positive", c.Workers, c.Releases)
 	}
 	return nil
 }

@@ -31,8 +31,6 @@ import (
 )
 
 const (
-	defaultWorkers = 8
-
 	// indexUnchecked finds the quota Workloads that wait for AdmissionChecks of a ClusterQueue.
 	indexUnchecked = "tranche.dev/unchecked-in"
 	// indexStopped finds the quota Workloads that were evicted because their LocalQueue or its ClusterQueue was stopped.
@@ -55,7 +53,7 @@ type Config struct {
 	PodsReady configapi.WaitForPodsReady
 	// Gates are the feature gates of Kueue that are on.
 	Gates configapi.FeatureGates
-	// Workers is how many Workloads are reconciled at the same time. Zero means 8.
+	// Workers is how many Workloads are reconciled at the same time.
 	Workers int
 }
 
@@ -66,11 +64,8 @@ func (c *Config) validate() error {
 	if c.PodsReady.Enable == nil {
 		return errors.New("quotaworkload.Config: the defaults of PodsReady are not set")
 	}
-	if c.Workers < 0 {
-		return fmt.Errorf("quotaworkload.Config: Workers is %d, must not be negative", c.Workers)
-	}
-	if c.Workers == 0 {
-		c.Workers = defaultWorkers
+	if c.Workers <= 0 {
+		return fmt.Errorf("quotaworkload.Config: Workers is %d, must be positive", c.Workers)
 	}
 	return nil
 }

@@ -44,7 +44,7 @@ var _ = Describe("The writer of decisions", Ordered, func() {
 		close(elected)
 		runner, err = engine.NewRunner(engine.Config{
 			Engine: idle, Client: env.adminClient, Reader: env.adminClient,
-			Recorder: broadcaster.NewRecorder(env.adminClient.Scheme(), "writer-test"), Metrics: metrics.New(metrics.Replica{}), Elected: elected,
+			Recorder: broadcaster.NewRecorder(env.adminClient.Scheme(), "writer-test"), Metrics: metrics.New(metrics.Replica{}), Elected: elected, Writers: 16,
 		})
 		Expect(err).NotTo(HaveOccurred())
 		done := make(chan struct{})

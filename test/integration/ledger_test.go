@@ -47,7 +47,7 @@ var _ = Describe("The ledger", Ordered, func() {
 		recorder := broadcaster.NewRecorder(env.adminClient.Scheme(), "ledger-test")
 		counts := metrics.New(metrics.Replica{})
 		runner, err = engine.NewRunner(engine.Config{
-			Engine: core, Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: recorder, Metrics: counts, Elected: make(chan struct{}),
+			Engine: core, Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Recorder: recorder, Metrics: counts, Elected: make(chan struct{}), Writers: 1,
 		})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(mgr.Add(runner)).To(Succeed())
