@@ -203,12 +203,7 @@ var _ = Describe("Queues and Cohorts", Ordered, func() {
 				spec.Preemption = &kueue.ClusterQueuePreemption{ReclaimWithinCohort: kueue.PreemptionPolicyAny, WithinClusterQueue: kueue.PreemptionPolicyNever}
 			})
 			cohort := &kueue.Cohort{ObjectMeta: metav1.ObjectMeta{Name: "cohort-" + lender.namespace}}
-			cohort.Spec.ResourceGroups = []kueue.ResourceGroup{{
-				CoveredResources: []corev1.ResourceName{corev1.ResourceCPU},
-				Flavors: []kueue.FlavorQuotas{{Name: onDemand, Resources: []kueue.ResourceQuota{
-					{Name: corev1.ResourceCPU, NominalQuota: resource.MustParse("6")},
-				}}},
-			}}
+			cohort.Spec.ResourceGroups = onDemandQuota("6")
 			Expect(env.adminClient.Create(ctx, cohort)).To(Succeed())
 			DeferCleanup(func(ctx SpecContext) { Expect(env.adminClient.Delete(ctx, cohort)).To(Succeed()) })
 			var borrowing []*kueue.Workload
