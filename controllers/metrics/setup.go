@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -24,74 +25,54 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 		return fmt.Errorf("register metrics: %w", err)
 	}
 	r := NewRecorder(cachedQueues{mgr.GetCache()}, cachedTimelines{mgr.GetCache()}, config.Metrics, time.Now)
-	err := watch(ctx, mgr, &kueue.Workload{}, cache.ResourceEventHandlerFuncs{
-		UpdateFunc: func(before, after any) {
-			was, ok := before.(*kueue.Workload)
-			if is, isTyped := after.(*kueue.Workload); ok && isTyped {
-				r.Changed(was, is)
-			}
-		},
-		DeleteFunc: gone(r.Gone),
-	})
-	if err != nil {
-		return err
-	}
-	err = watch(ctx, mgr, &kueue.ClusterQueue{}, cache.ResourceEventHandlerFuncs{
-		UpdateFunc: func(before, after any) {
-			was, ok := before.(*kueue.ClusterQueue)
-			if is, isTyped := after.(*kueue.ClusterQueue); ok && isTyped && was.Spec.CohortName != is.Spec.CohortName {
+	return errors.Join(
+		watch(ctx, mgr, &kueue.Workload{}, r.Changed, r.Gone),
+		watch(ctx, mgr, &kueue.ClusterQueue{}, func(was, is *kueue.ClusterQueue) {
+			if was.Spec.CohortName != is.Spec.CohortName {
 				r.CohortsMoved()
 			}
-		},
-		DeleteFunc: gone(func(q *kueue.ClusterQueue) {
+		}, func(q *kueue.ClusterQueue) {
 			r.ClusterQueueGone(q.Name)
 			r.CohortsMoved()
 		}),
-	})
-	if err != nil {
-		return err
-	}
-	err = watch(ctx, mgr, &kueue.Cohort{}, cache.ResourceEventHandlerFuncs{
-		UpdateFunc: func(before, after any) {
-			was, ok := before.(*kueue.Cohort)
-			if is, isTyped := after.(*kueue.Cohort); ok && isTyped && was.Spec.ParentName != is.Spec.ParentName {
+		watch(ctx, mgr, &kueue.Cohort{}, func(was, is *kueue.Cohort) {
+			if was.Spec.ParentName != is.Spec.ParentName {
 				r.CohortsMoved()
 			}
-		},
-		DeleteFunc: gone(func(c *kueue.Cohort) {
+		}, func(c *kueue.Cohort) {
 			r.CohortGone(c.Name)
 			r.CohortsMoved()
 		}),
-	})
-	if err != nil {
-		return err
-	}
-	return watch(ctx, mgr, &kueue.LocalQueue{}, cache.ResourceEventHandlerFuncs{
-		DeleteFunc: gone(func(q *kueue.LocalQueue) { r.LocalQueueGone(client.ObjectKeyFromObject(q)) }),
-	})
+		watch(ctx, mgr, &kueue.LocalQueue{}, func(_, _ *kueue.LocalQueue) {}, func(q *kueue.LocalQueue) { r.LocalQueueGone(client.ObjectKeyFromObject(q)) }),
+	)
 }
 
-func watch(ctx context.Context, mgr ctrl.Manager, kind client.Object, handler cache.ResourceEventHandler) error {
+// watch calls changed for each change of an object, and gone with the last known state of a deleted one.
+func watch[T client.Object](ctx context.Context, mgr ctrl.Manager, kind T, changed func(before, after T), gone func(T)) error {
 	informer, err := mgr.GetCache().GetInformer(ctx, kind)
 	if err != nil {
 		return fmt.Errorf("watch %T for metrics: %w", kind, err)
 	}
-	if _, err := informer.AddEventHandler(handler); err != nil {
+	_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		UpdateFunc: func(before, after any) {
+			was, ok := before.(T)
+			if is, isTyped := after.(T); ok && isTyped {
+				changed(was, is)
+			}
+		},
+		DeleteFunc: func(object any) {
+			if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
+				object = tombstone.Obj
+			}
+			if typed, ok := object.(T); ok {
+				gone(typed)
+			}
+		},
+	})
+	if err != nil {
 		return fmt.Errorf("watch %T for metrics: %w", kind, err)
 	}
 	return nil
-}
-
-// gone calls f with the last known state of an object.
-func gone[T client.Object](f func(T)) func(any) {
-	return func(object any) {
-		if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
-			object = tombstone.Obj
-		}
-		if typed, ok := object.(T); ok {
-			f(typed)
-		}
-	}
 }
 
 // cachedQueues reads the queues from the cache, which removes an object before it reports the deletion.
