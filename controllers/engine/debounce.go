@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -17,27 +18,27 @@ const (
 	maxStatusDelay = 5 * time.Second
 )
 
-// Changes is a source of requests for a controller that writes the status of queues: one request for each queue that the runner reports
-// through register, a while after the first report.
-func Changes[K comparable](register func(func(K)), request func(K) reconcile.Request) source.Source {
+// Changes is a source of requests for the one controller that writes the status of a kind: one request for each object whose status may
+// differ, a while after the runner has reported it.
+func Changes(runner *Runner, kind Kind) source.Source {
 	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-		d := &debouncer[K]{beats: map[K]*beat{}, do: func(key K) {
+		d := &debouncer{beats: map[types.NamespacedName]*beat{}, do: func(key types.NamespacedName) {
 			if ctx.Err() == nil {
-				queue.Add(request(key))
+				queue.Add(reconcile.Request{NamespacedName: key})
 			}
 		}}
-		register(d.report)
+		runner.onChange(kind, d.report)
 		return nil
 	})
 }
 
 // A debouncer calls do for each key that is reported, less often for keys that are reported repeatedly. It forgets a key once there was no
 // report for one delay.
-type debouncer[K comparable] struct {
-	do func(K)
+type debouncer struct {
+	do func(types.NamespacedName)
 
 	mu    sync.Mutex
-	beats map[K]*beat
+	beats map[types.NamespacedName]*beat
 }
 
 // A beat is the running delay of a key, and whether there has been a report since it began.
@@ -46,7 +47,7 @@ type beat struct {
 	isReported bool
 }
 
-func (d *debouncer[K]) report(key K) {
+func (d *debouncer) report(key types.NamespacedName) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if b := d.beats[key]; b != nil {
@@ -58,7 +59,7 @@ func (d *debouncer[K]) report(key K) {
 }
 
 // end is called at the end of each delay.
-func (d *debouncer[K]) end(key K) {
+func (d *debouncer) end(key types.NamespacedName) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	b := d.beats[key]

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 func TestPacer(t *testing.T) {
@@ -22,10 +23,10 @@ func TestPacer(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
 				var got []int
-				d := &debouncer[string]{beats: map[string]*beat{}, do: func(string) { got = append(got, int(time.Since(began).Seconds())) }}
+				d := &debouncer{beats: map[types.NamespacedName]*beat{}, do: func(types.NamespacedName) { got = append(got, int(time.Since(began).Seconds())) }}
 				for _, at := range tc.reports {
 					time.Sleep(time.Duration(at)*time.Second - time.Since(began))
-					d.report("q")
+					d.report(types.NamespacedName{Name: "q"})
 				}
 				time.Sleep(time.Minute)
 				synctest.Wait()

@@ -83,10 +83,8 @@ type Runner struct {
 	inbox   []func(*admission.Engine)
 	sources []cache.InformerSynced
 	first   []func(context.Context) error
-	// These functions are called for queues whose status may differ, on the engine's goroutine, which also owns the lists.
-	clusterQueues []func(name string)
-	cohorts       []func(name string)
-	localQueues   []func(key types.NamespacedName)
+	// changed are called for objects whose status may differ, on the engine's goroutine, which also owns the array.
+	changed [kinds]func(types.NamespacedName)
 
 	wake chan struct{}
 
@@ -122,19 +120,26 @@ func (r *Runner) BeforeFirst(f func(context.Context) error) {
 	r.first = append(r.first, f)
 }
 
-// OnClusterQueueChange registers a function that is called for each ClusterQueue whose status may differ. It must not block.
-func (r *Runner) OnClusterQueueChange(f func(name string)) {
-	r.post(func(*admission.Engine) { r.clusterQueues = append(r.clusterQueues, f) })
+// A Kind is a kind of objects whose status the engine determines.
+type Kind int
+
+// The Kinds.
+const (
+	ClusterQueues Kind = iota
+	LocalQueues
+	Cohorts
+	kinds
+)
+
+// onChange sets the function that is called for each object of a kind whose status may differ. It must not block.
+func (r *Runner) onChange(kind Kind, f func(types.NamespacedName)) {
+	r.post(func(*admission.Engine) { r.changed[kind] = f })
 }
 
-// OnCohortChange registers a function that is called for each Cohort whose status may differ. It must not block.
-func (r *Runner) OnCohortChange(f func(name string)) {
-	r.post(func(*admission.Engine) { r.cohorts = append(r.cohorts, f) })
-}
-
-// OnLocalQueueChange registers a function that is called for each LocalQueue whose status may differ. It must not block.
-func (r *Runner) OnLocalQueueChange(f func(key types.NamespacedName)) {
-	r.post(func(*admission.Engine) { r.localQueues = append(r.localQueues, f) })
+func (r *Runner) report(kind Kind, key types.NamespacedName) {
+	if f := r.changed[kind]; f != nil {
+		f(key)
+	}
 }
 
 // Observe passes an observation to the engine. It does not block.
@@ -234,22 +239,15 @@ func (r *Runner) turn(ready <-chan struct{}) {
 	for _, decision := range decisions {
 		r.Write(decision)
 	}
-	cohorts := r.config.Engine.ChangedCohorts()
+	for _, name := range r.config.Engine.ChangedCohorts() {
+		r.report(Cohorts, types.NamespacedName{Name: name})
+	}
 	clusterQueues, localQueues := r.config.Engine.Changed()
-	for _, f := range r.cohorts {
-		for _, name := range cohorts {
-			f(name)
-		}
+	for _, name := range clusterQueues {
+		r.report(ClusterQueues, types.NamespacedName{Name: name})
 	}
-	for _, f := range r.clusterQueues {
-		for _, name := range clusterQueues {
-			f(name)
-		}
-	}
-	for _, f := range r.localQueues {
-		for _, key := range localQueues {
-			f(key)
-		}
+	for _, key := range localQueues {
+		r.report(LocalQueues, key)
 	}
 }
 

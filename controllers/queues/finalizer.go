@@ -86,17 +86,12 @@ func (r *finalizerReconciler[T, P]) setUp(ctx context.Context, mgr ctrl.Manager,
 		Watches(&kueue.ClusterQueue{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, queue client.Object) []reconcile.Request {
 			var requests []reconcile.Request
 			for _, name := range names(queue) {
-				requests = append(requests, requestFor(name))
+				requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
 			}
 			return requests
 		})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: int(workers)}).
 		Complete(r)
-}
-
-// requestFor returns the request for an object without a namespace.
-func requestFor(name string) reconcile.Request {
-	return reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
 }
 
 // Reconcile adds the finalizer to an object that is in use, and removes it from one that is being deleted and is not.

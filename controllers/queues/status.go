@@ -7,15 +7,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
@@ -44,15 +41,15 @@ type view struct {
 	isUsed bool
 }
 
-// setUp starts the controller, which also reconciles the objects that changes reports.
-func (r *statusReconciler[T, P]) setUp(mgr ctrl.Manager, kind string, changes source.Source, workers int32) error {
+// setUp starts the controller, which also reconciles the objects that the engine reports.
+func (r *statusReconciler[T, P]) setUp(mgr ctrl.Manager, kind string, changes engine.Kind, workers int32) error {
 	r.client, r.kind = mgr.GetClient(), kind
 	isUnprotected := func(object client.Object) bool { return r.isKept && lacksFinalizer(object) }
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(strings.ToLower(kind)).
 		// Our own status writes must not trigger a reconcile: there would be something new to write each time, without end.
 		For(P(new(T)), builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.NewPredicateFuncs(isUnprotected)))).
-		WatchesRawSource(changes).
+		WatchesRawSource(engine.Changes(r.runner, changes)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: int(workers)}).
 		Complete(r)
 }
@@ -122,7 +119,7 @@ func setUpClusterQueues(mgr ctrl.Manager, runner *engine.Runner, workers int32) 
 		},
 		status: func(queue *kueue.ClusterQueue) any { return &queue.Status },
 	}
-	return r.setUp(mgr, "ClusterQueue", engine.Changes(runner.OnClusterQueueChange, requestFor), workers)
+	return r.setUp(mgr, "ClusterQueue", engine.ClusterQueues, workers)
 }
 
 func setUpLocalQueues(mgr ctrl.Manager, runner *engine.Runner, workers int32) error {
@@ -145,8 +142,7 @@ func setUpLocalQueues(mgr ctrl.Manager, runner *engine.Runner, workers int32) er
 		},
 		status: func(queue *kueue.LocalQueue) any { return &queue.Status },
 	}
-	changes := engine.Changes(runner.OnLocalQueueChange, func(key types.NamespacedName) reconcile.Request { return reconcile.Request{NamespacedName: key} })
-	return r.setUp(mgr, "LocalQueue", changes, workers)
+	return r.setUp(mgr, "LocalQueue", engine.LocalQueues, workers)
 }
 
 func setUpCohorts(mgr ctrl.Manager, runner *engine.Runner) error {
@@ -161,5 +157,5 @@ func setUpCohorts(mgr ctrl.Manager, runner *engine.Runner) error {
 		},
 		status: func(cohort *kueue.Cohort) any { return &cohort.Status },
 	}
-	return r.setUp(mgr, "Cohort", engine.Changes(runner.OnCohortChange, requestFor), 1)
+	return r.setUp(mgr, "Cohort", engine.Cohorts, 1)
 }
