@@ -27,7 +27,7 @@ type cluster struct {
 	*world.World
 }
 
-// TestUninstall goes through the ways of docs/install.md in turn: deploy an image, uninstall and keep what runs, install again, and uninstall
+// TestUninstall goes through the ways of docs/admin.md in turn: deploy an image, uninstall and keep what runs, install again, and uninstall
 // everything.
 func TestUninstall(t *testing.T) {
 	w, err := world.Start(t.Context(), controlplane.Config{NodePools: []controlplane.NodePool{
