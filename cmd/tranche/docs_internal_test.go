@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+
 	"github.com/tranche-dev/tranche/test/document"
 )
 
@@ -29,7 +31,13 @@ func TestDocumentCommands(t *testing.T) {
 		for _, command := range blocks[i].Commands() {
 			if line, isOurs := oursOf(command); isOurs {
 				parsed++
-				parse(t, blocks[i].String(), line, true)
+				cmd := parse(t, blocks[i].String(), line)
+				if cmd == nil {
+					continue
+				}
+				if err := cmd.ValidateArgs(cmd.Flags().Args()); err != nil {
+					t.Errorf("%s: %s: %v", &blocks[i], command, err)
+				}
 			}
 		}
 	}
@@ -48,7 +56,7 @@ func TestDocumentCommands(t *testing.T) {
 		}
 		for _, found := range inText.FindAllStringSubmatch(string(text), -1) {
 			if line, isOurs := oursOf(found[1]); isOurs {
-				parse(t, file, line, false)
+				parse(t, file, line)
 			}
 		}
 	}
@@ -63,20 +71,18 @@ func oursOf(command string) (words []string, isOurs bool) {
 	return words[1:], true
 }
 
-func parse(t *testing.T, place string, line []string, isWhole bool) {
+// parse checks the verb and the flags of a command line, and returns the command. It returns nil if they do not exist.
+func parse(t *testing.T, place string, line []string) *cobra.Command {
 	t.Helper()
 	cmd, args, err := newCommand().Find(line)
-	if err != nil {
-		t.Errorf("%s: tranche %s: %v", place, strings.Join(line, " "), err)
-		return
-	}
-	err = cmd.ParseFlags(args)
-	if err == nil && isWhole {
-		err = cmd.ValidateArgs(cmd.Flags().Args())
+	if err == nil {
+		err = cmd.ParseFlags(args)
 	}
 	if err != nil {
 		t.Errorf("%s: tranche %s: %v", place, strings.Join(line, " "), err)
+		return nil
 	}
+	return cmd
 }
 
 // TestDocumentScenarios runs each scenario of the documents on the queues of the samples.
