@@ -156,7 +156,7 @@ func TestDocumentMakeTargets(t *testing.T) {
 
 // TestDocumentPaths checks that the files and directories exist that the documents name in code.
 func TestDocumentPaths(t *testing.T) {
-	named := regexp.MustCompile("(?m)[\\s`](?:\\.\\./)?((?:apis|charts|cmd|config|simulator|test|tools)/[A-Za-z0-9._/-]*[A-Za-z0-9])")
+	named := regexp.MustCompile("(?m)[\\s`](?:\\.\\./)?((?:admission|apis|charts|cmd|config|controllers|lifecycle|queue|simulator|test|tools)/[A-Za-z0-9._/-]*[A-Za-z0-9])")
 	for file, text := range documents(t) {
 		for _, found := range named.FindAllStringSubmatch(text, -1) {
 			if _, err := os.Stat(found[1]); err != nil {
@@ -194,7 +194,7 @@ func TestDocumentReasons(t *testing.T) {
 		"reason of an Event":         `corev1\.EventType\w+, "([A-Z]\w+)", "`,
 		"reason of a LocalQueue":     `Activity\{metav1\.Condition\w+, "([A-Z]\w+)"`,
 		"check of the engine":        `(?:Check: |misconfigured\(|suspended\()"([A-Z]\w+)"`,
-		"check with a constant name": `(?m)^\s+(?:const )?(?:check|withinLimits|peakWithinLimits|quotaIsFree|peakFits|stageUnsafe|gangs[A-Z]\w+) += "([A-Z]\w+)"`,
+		"check with a constant name": constantsOf(ours, `(?:Check: |misconfigured\(|suspended\()([a-z]\w+)[,}]`),
 	} {
 		found := regexp.MustCompile(pattern).FindAllStringSubmatch(ours, -1)
 		if len(found) == 0 {
@@ -211,6 +211,16 @@ func TestDocumentReasons(t *testing.T) {
 			t.Errorf("%s has no row for policy %s", file, match[1])
 		}
 	}
+}
+
+// constantsOf returns a pattern of the declarations of all constants that another pattern finds.
+func constantsOf(code, pattern string) string {
+	var names []string
+	for _, found := range regexp.MustCompile(pattern).FindAllStringSubmatch(code, -1) {
+		names = append(names, found[1])
+	}
+	slices.Sort(names)
+	return `\b(?:` + strings.Join(slices.Compact(names), "|") + `) += "([A-Z]\w+)"`
 }
 
 // policies returns all admission policies.
