@@ -156,7 +156,7 @@ func TestDocumentMakeTargets(t *testing.T) {
 
 // TestDocumentPaths checks that the files and directories exist that the documents name in code.
 func TestDocumentPaths(t *testing.T) {
-	named := regexp.MustCompile("(?m)[\\s`](?:\\.\\./)?((?:admission|apis|charts|cmd|config|controllers|lifecycle|queue|simulator|test|tools)/[A-Za-z0-9._/-]*[A-Za-z0-9])")
+	named := regexp.MustCompile("(?m)[\\s`](?:\\.{1,2}/)?((?:admission|apis|charts|cmd|config|controllers|lifecycle|queue|simulator|test|tools)/[A-Za-z0-9._/-]*[A-Za-z0-9])")
 	for file, text := range documents(t) {
 		for _, found := range named.FindAllStringSubmatch(text, -1) {
 			if _, err := os.Stat(found[1]); err != nil {
