@@ -1,6 +1,7 @@
 package tranche_test
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -10,6 +11,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/tranche-dev/tranche/apis"
 	config "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	"github.com/tranche-dev/tranche/test/document"
 )
@@ -113,6 +115,22 @@ func TestDocumentConfiguration(t *testing.T) {
 	}
 	if loaded < 3 {
 		t.Errorf("%d blocks are configurations, want at least 3", loaded)
+	}
+}
+
+// TestDocumentTimeline reads each block of JSON as the timeline of a JobSet.
+func TestDocumentTimeline(t *testing.T) {
+	all := blocks(t, "json")
+	for _, block := range all {
+		var timeline apis.Timeline
+		decoder := json.NewDecoder(strings.NewReader(block.Text))
+		decoder.DisallowUnknownFields()
+		if err := decoder.Decode(&timeline); err != nil || len(timeline.Stages) == 0 {
+			t.Errorf("%s: %v, %d stages", &block, err, len(timeline.Stages))
+		}
+	}
+	if len(all) == 0 {
+		t.Error("the documents have no timeline")
 	}
 }
 
