@@ -48,8 +48,8 @@ test-random: ## Run the randomized tests with a new seed and ten times as many c
 	$(GO_TEST) -count=1 -timeout 1h $$($(DRAWN)) -rapid.checks=1000
 
 .PHONY: test-manifests
-test-manifests: ## Render config/ and the chart and compare them.
-	go test ./test/manifests/...
+test-manifests: ## Render config/ and the chart and compare them, and check the commands in the documents.
+	go test ./test/manifests/... ./test/document/...
 
 .PHONY: test-integration
 test-integration: cluster build ## Run the tests of admission policies and controllers on a real control plane.

@@ -27,7 +27,7 @@ type cluster struct {
 	*testenv.World
 }
 
-// TestUninstall goes through the ways of docs/install.md in turn: deploy an image, uninstall and keep what runs, install again, and uninstall
+// TestUninstall goes through the ways of docs/admin.md in turn: deploy an image, uninstall and keep what runs, install again, and uninstall
 // everything.
 func TestUninstall(t *testing.T) {
 	w, err := testenv.Start(t.Context(), controlplane.Config{NodePools: []controlplane.NodePool{

@@ -1,0 +1,87 @@
+package manifests_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tranche-dev/tranche/test/document"
+)
+
+// TestDocumentOverlay builds the overlay of the documents, which lies beside a copy of the repository: both places have its image.
+func TestDocumentOverlay(t *testing.T) {
+	repository, err := filepath.Abs(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	overlay := filepath.Join(dir, "overlay")
+	if err := os.Mkdir(overlay, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(repository, filepath.Join(dir, "tranche")); err != nil {
+		t.Fatal(err)
+	}
+	built := 0
+	for _, block := range blocks(t) {
+		if block.Language != "yaml" || !strings.HasPrefix(block.Text, "apiVersion: kustomize.config.k8s.io/") {
+			continue
+		}
+		built++
+		if err := os.WriteFile(filepath.Join(overlay, "kustomization.yaml"), []byte(block.Text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got := objects(t, kustomize(t, overlay))
+		const want = "registry.example.com/tranche:dev"
+		containers := field(t, got["Deployment/tranche-system/tranche-manager"], "spec", "template", "spec", "containers").([]any)
+		if image := containers[0].(map[string]any)["image"]; image != want {
+			t.Errorf("%s: the manager runs image %v, want %s", &block, image, want)
+		}
+		if image := field(t, got["ConfigMap/tranche-system/tranche-guards"], "data", "groupStartImage"); image != want {
+			t.Errorf("%s: groups wait in image %v, want %s", &block, image, want)
+		}
+	}
+	if built == 0 {
+		t.Error("the documents have no overlay")
+	}
+}
+
+// TestDocumentChartValues checks that the chart has each value that a command of helm in the documents sets.
+func TestDocumentChartValues(t *testing.T) {
+	values := map[string]any{}
+	if err := yaml.Unmarshal([]byte(run(t, "cat", "charts/tranche/values.yaml")), &values); err != nil {
+		t.Fatal(err)
+	}
+	set := regexp.MustCompile(`--set[ =]([A-Za-z.]+)=`)
+	commands := 0
+	for _, block := range blocks(t) {
+		for _, command := range block.Commands() {
+			if !strings.HasPrefix(command, "helm ") {
+				continue
+			}
+			commands++
+			for _, found := range set.FindAllStringSubmatch(command, -1) {
+				if _, exists, err := unstructured.NestedFieldNoCopy(values, strings.Split(found[1], ".")...); err != nil || !exists {
+					t.Errorf("%s: %s is not in charts/tranche/values.yaml: %v", &block, found[1], err)
+				}
+			}
+		}
+	}
+	if commands == 0 {
+		t.Error("the documents have no command of helm")
+	}
+}
+
+func blocks(t *testing.T) []document.Block {
+	t.Helper()
+	all, err := document.Blocks(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
