@@ -48,7 +48,9 @@ func (e *Engine) largestWhole(l *candidate) string {
 }
 
 // isJudgedWhole reports whether the whole JobSet has to fit.
-func (l *candidate) isJudgedWhole() bool { return l.hasPlan() && l.policy != Greedy && !l.j.continues() }
+func (l *candidate) isJudgedWhole() bool {
+	return l.hasPlan() && l.policy != Greedy && !l.j.continues()
+}
 
 func (e *Engine) findLargest(l *candidate) string {
 	z := &sizeSearch{queue: l.q, podSets: l.podSets, suits: l.q.isWithinMost}
