@@ -117,7 +117,7 @@ func probeJobSet() *jobsetapi.JobSet {
 // InstallPodGroups installs the CRDs by which schedulers other than that of Kubernetes know gangs, and waits until they are served: those
 // of these API groups, or all of them. A manager that runs already ends when it notices.
 func (w *World) InstallPodGroups(groups ...string) error {
-	dir := filepath.Join(w.Root, "test", "world", "podgroups")
+	dir := filepath.Join(w.Root, "test", "testenv", "podgroups")
 	paths := []string{dir}
 	if len(groups) > 0 {
 		paths = nil

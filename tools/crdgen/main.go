@@ -69,7 +69,7 @@ func run(root string) error {
 	if err := writeKustomization(installed, files); err != nil {
 		return err
 	}
-	_, err = writeAll(root, filepath.Join(root, "test", "world", "podgroups"), []source{
+	_, err = writeAll(root, filepath.Join(root, "test", "testenv", "podgroups"), []source{
 		{
 			module: "sigs.k8s.io/scheduler-plugins@v0.34.7", bases: "config/crd/bases/scheduling.x-k8s.io", version: "v1alpha1",
 			plurals: []string{"podgroups"},
