@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-func TestPacer(t *testing.T) {
+func TestDebouncer(t *testing.T) {
 	for name, tc := range map[string]struct {
 		// in seconds
 		reports, want []int

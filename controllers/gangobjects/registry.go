@@ -29,7 +29,7 @@ type Config struct {
 
 func (c *Config) validate() error {
 	if c.Gang == nil || c.Resources == nil {
-		return errors.New("gang.Config: Gang and Resources are required")
+		return errors.New("gangobjects.Config: Gang and Resources are required")
 	}
 	return nil
 }

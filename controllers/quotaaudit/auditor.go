@@ -63,10 +63,10 @@ type Config struct {
 
 func (c *Config) validate() error {
 	if c.Engine == nil || c.Cache == nil || c.Live == nil || c.Recorder == nil || c.Metrics == nil {
-		return errors.New("ledger.Config: Engine, Cache, Live, Recorder and Metrics are required")
+		return errors.New("quotaaudit.Config: Engine, Cache, Live, Recorder and Metrics are required")
 	}
 	if c.Period < 0 || c.Confirm < 0 {
-		return fmt.Errorf("ledger.Config: Period is %s and Confirm is %s, must not be negative", c.Period, c.Confirm)
+		return fmt.Errorf("quotaaudit.Config: Period is %s and Confirm is %s, must not be negative", c.Period, c.Confirm)
 	}
 	if c.Period == 0 {
 		c.Period = defaultPeriod

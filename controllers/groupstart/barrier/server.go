@@ -55,7 +55,7 @@ type Server struct {
 // NewServer returns a Server. It listens when it is started.
 func NewServer(config ServerConfig) (*Server, error) {
 	if config.NoticeStore == nil || config.Counter == nil {
-		return nil, errors.New("barrier.ServerConfig: Board and Counter are required")
+		return nil, errors.New("barrier.ServerConfig: NoticeStore and Counter are required")
 	}
 	s := &Server{config: config, mux: http.NewServeMux(), counts: newCounts(config.Counter)}
 	s.mux.HandleFunc("GET "+pathPrefix+"{namespace}/{jobset}", s.answer)
