@@ -37,6 +37,15 @@ func (i *inactivity) addNames(reason, message string, names []string) {
 
 // activity reports whether a ClusterQueue takes new reservations.
 func (e *Engine) activity(q *clusterQueue) Activity {
+	cycle := ""
+	if q.cohort != "" {
+		cycle = e.cohort(q.cohort).cycle
+	}
+	return q.activity(e.checks, cycle)
+}
+
+// activity reports whether the ClusterQueue takes new reservations. cycle names the Cohorts above it if their parents form a cycle.
+func (q *queueSpec) activity(checks map[string]*observed[admissionCheck], cycle string) Activity {
 	if q.terminating {
 		return Activity{metav1.ConditionFalse, kueue.ClusterQueueActiveReasonTerminating, "Can't admit new workloads; clusterQueue is terminating"}
 	}
@@ -45,13 +54,13 @@ func (e *Engine) activity(q *clusterQueue) Activity {
 		why.add(kueue.ClusterQueueActiveReasonStopped, "is stopped")
 	}
 	why.addNames(kueue.ClusterQueueActiveReasonFlavorNotFound, "references missing ResourceFlavor(s): ", q.missing)
-	e.addChecks(&why, q)
+	q.addChecks(&why, checks)
 	why.addNames(kueue.ClusterQueueActiveReasonTopologyNotFound, "spec.topologyName is not supported: remove it from ResourceFlavor(s): ", q.topological)
 	if q.isConcurrent {
 		why.add(kueue.ClusterQueueActiveReasonUnknown, "spec.concurrentAdmissionPolicy is not supported: remove it")
 	}
-	if q.cohort != "" && e.cohort(q.cohort).cycle != "" {
-		why.add(kueue.ClusterQueueActiveReasonUnknown, "spec.cohortName: the parents of Cohorts form a cycle: "+e.cohort(q.cohort).cycle)
+	if cycle != "" {
+		why.add(kueue.ClusterQueueActiveReasonUnknown, "spec.cohortName: the parents of Cohorts form a cycle: "+cycle)
 	}
 	if q.selectorProblem != "" {
 		why.add(kueue.ClusterQueueActiveReasonUnknown, "spec.namespaceSelector: "+q.selectorProblem)
@@ -63,11 +72,11 @@ func (e *Engine) activity(q *clusterQueue) Activity {
 }
 
 // addChecks adds what is wrong with the AdmissionChecks of a ClusterQueue.
-func (e *Engine) addChecks(why *inactivity, q *clusterQueue) {
+func (q *queueSpec) addChecks(why *inactivity, checks map[string]*observed[admissionCheck]) {
 	var missing, inactive, multiKueue, perFlavor, provisioning []string
 	for _, rule := range q.checks {
 		name := string(rule.Name)
-		known := e.checks[name]
+		known := checks[name]
 		if known == nil {
 			missing = append(missing, name)
 			continue
@@ -102,7 +111,7 @@ func (e *Engine) addChecks(why *inactivity, q *clusterQueue) {
 }
 
 // hasOnly reports whether the ClusterQueue has no other flavors than these. An empty list stands for all flavors.
-func (q *clusterQueue) hasOnly(flavors []kueue.ResourceFlavorReference) bool {
+func (q *queueSpec) hasOnly(flavors []kueue.ResourceFlavorReference) bool {
 	if len(flavors) == 0 {
 		return true
 	}
@@ -117,7 +126,7 @@ func (q *clusterQueue) hasOnly(flavors []kueue.ResourceFlavorReference) bool {
 }
 
 // advisories returns problems that an administrator should correct although the ClusterQueue is active.
-func (q *clusterQueue) advisories() string {
+func (q *queueSpec) advisories() string {
 	message := ""
 	if len(q.remarks) > 0 {
 		message += ", but correct spec.resourceGroups: " + strings.Join(q.remarks[:min(len(q.remarks), maxRemarks)], "; ")

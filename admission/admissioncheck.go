@@ -44,7 +44,7 @@ func (e *Engine) renewUsersOfCheck(name string) {
 }
 
 // checksFor returns the AdmissionChecks that a stage has to pass on these flavors (KEP-1432).
-func (q *clusterQueue) checksFor(a *kueue.Admission) []kueue.AdmissionCheckReference {
+func (q *queueSpec) checksFor(a *kueue.Admission) []kueue.AdmissionCheckReference {
 	var names []kueue.AdmissionCheckReference
 	for _, rule := range q.checks {
 		if len(rule.OnFlavors) == 0 || slices.ContainsFunc(rule.OnFlavors, func(f kueue.ResourceFlavorReference) bool { return uses(a, f) }) {

@@ -16,7 +16,7 @@ func allowsPreemption(policy kueue.PreemptionPolicy) bool {
 }
 
 // mayPreempt reports whether the policies of a ClusterQueue let its stages preempt others.
-func (q *clusterQueue) mayPreempt() bool {
+func (q *queueSpec) mayPreempt() bool {
 	return allowsPreemption(q.preemption.WithinClusterQueue) || allowsPreemption(q.preemption.ReclaimWithinCohort)
 }
 

@@ -18,22 +18,45 @@ import (
 
 // A clusterQueue exists as soon as an object names it, whether or not there is a ClusterQueue object.
 type clusterQueue struct {
+	queueSpec
 	name    string
 	version version
 	// generation is that of the spec in use.
 	generation int64
-	// exists is true if there is an object; the fields below are from its spec.
-	exists      bool
-	terminating bool
+	// exists is true if there is an object with the spec.
+	exists bool
 	// isUnprotected is that of ClusterQueueObserved.
 	isUnprotected bool
-	stop          kueue.StopPolicy
-	checks        []kueue.AdmissionCheckStrategyRule
-	policy        string
-	cohort        string
-	weight        float64
-	groups        []kueue.ResourceGroup
-	fungibility   flavor.Fungibility
+
+	// node is charged; bare has the same limits and is not.
+	node, bare  *quota.Node
+	cohortTree  *cohortTree
+	isScheduled bool
+	// isChanged is true if Changed has to return it.
+	isChanged    bool
+	pendingQueue *pendingQueue
+	queueTotals  queueTotals
+	// charged are the stages that are charged here, and holders is the view that preemption has of them.
+	charged stageSet
+	holders *preempt.Queue
+	// preemptors are its pending stages with a preemption reservation, for quota that victims still hold.
+	preemptors map[*stage]struct{}
+	// advanceReserved is the sum of the peak reservations. It is charged to the node, too.
+	advanceReserved quota.Sum
+	// keptFor are the JobSets with a peak reservation here.
+	keptFor map[*jobSet]struct{}
+}
+
+// A queueSpec is the part of the spec of a ClusterQueue that the Engine uses, with the flavors that exist.
+type queueSpec struct {
+	terminating bool
+	stop        kueue.StopPolicy
+	checks      []kueue.AdmissionCheckStrategyRule
+	policy      string
+	cohort      string
+	weight      float64
+	groups      []kueue.ResourceGroup
+	fungibility flavor.Fungibility
 	// isUsageBased is true if the order of its LocalQueues depends on their past usage.
 	isUsageBased bool
 	preemption   kueue.ClusterQueuePreemption
@@ -51,25 +74,12 @@ type clusterQueue struct {
 	// topological are flavors with a topology, and isConcurrent is true if spec.concurrentAdmissionPolicy is set. Neither is supported.
 	topological  []string
 	isConcurrent bool
-
-	// node is charged; bare has the same limits and is not.
-	node, bare  *quota.Node
-	cohortTree  *cohortTree
-	isScheduled bool
-	// isChanged is true if Changed has to return it.
-	isChanged    bool
 	strategy     queue.Strategy
-	pendingQueue *pendingQueue
-	queueTotals  queueTotals
-	// charged are the stages that are charged here, and holders is the view that preemption has of them.
-	charged stageSet
-	holders *preempt.Queue
-	// preemptors are its pending stages with a preemption reservation, for quota that victims still hold.
-	preemptors map[*stage]struct{}
-	// advanceReserved is the sum of the peak reservations. It is charged to the node, too.
-	advanceReserved quota.Sum
-	// keptFor are the JobSets with a peak reservation here.
-	keptFor map[*jobSet]struct{}
+}
+
+// newQueueSpec returns the spec of a ClusterQueue without an object.
+func newQueueSpec() queueSpec {
+	return queueSpec{stop: kueue.None, weight: 1, selector: labels.Nothing()}
 }
 
 type pendingQueue = queue.Pending[*stage, equivalenceKey, quota.ID]
@@ -84,7 +94,7 @@ func (e *Engine) clusterQueue(name string) *clusterQueue {
 	q := e.clusterQueues[name]
 	if q == nil {
 		q = &clusterQueue{
-			name: name, stop: kueue.None, weight: 1, selector: labels.Nothing(), pendingQueue: queue.NewPending[*stage, equivalenceKey, quota.ID](),
+			queueSpec: newQueueSpec(), name: name, pendingQueue: queue.NewPending[*stage, equivalenceKey, quota.ID](),
 			node: e.tree.AddClusterQueue(name), bare: e.safetyTree.AddClusterQueue(name), charged: stageSet{place: placeAmongCharged}, preemptors: map[*stage]struct{}{}, keptFor: map[*jobSet]struct{}{},
 		}
 		q.holders = e.finder.Queue(q.node)
@@ -106,7 +116,9 @@ func (e *Engine) observeClusterQueue(ev ClusterQueueObserved) {
 		q.generation = object.Generation
 		e.noteChange(q)
 	}
-	if differs := q.adopt(object); differs || !q.exists || q.isUnprotected != ev.IsUnprotected {
+	differs := q.adopt(object)
+	q.pendingQueue.SetStrategy(q.strategy)
+	if differs || !q.exists || q.isUnprotected != ev.IsUnprotected {
 		q.exists, q.isUnprotected = true, ev.IsUnprotected
 		e.renewClusterQueue(q)
 	}
@@ -115,7 +127,7 @@ func (e *Engine) observeClusterQueue(ev ClusterQueueObserved) {
 func (e *Engine) loseClusterQueue(name string) {
 	q := e.clusterQueue(name)
 	*q = clusterQueue{
-		name: name, stop: kueue.None, weight: 1, selector: labels.Nothing(),
+		queueSpec: newQueueSpec(), name: name,
 		node: q.node, bare: q.bare, cohortTree: q.cohortTree, isScheduled: q.isScheduled, isChanged: q.isChanged, pendingQueue: q.pendingQueue, queueTotals: q.queueTotals, charged: q.charged, holders: q.holders, preemptors: q.preemptors,
 		advanceReserved: q.advanceReserved, keptFor: q.keptFor,
 	}
@@ -123,7 +135,7 @@ func (e *Engine) loseClusterQueue(name string) {
 }
 
 // adopt copies the relevant fields of an object, and reports whether they have changed.
-func (q *clusterQueue) adopt(object *kueue.ClusterQueue) bool {
+func (q *queueSpec) adopt(object *kueue.ClusterQueue) bool {
 	before := *q
 	spec := object.Spec.DeepCopy()
 	q.terminating = !object.DeletionTimestamp.IsZero()
@@ -155,12 +167,11 @@ func (q *clusterQueue) adopt(object *kueue.ClusterQueue) bool {
 	if spec.QueueingStrategy == kueue.StrictFIFO {
 		q.strategy = queue.Strict
 	}
-	q.pendingQueue.SetStrategy(q.strategy)
 	return !q.saysTheSameAs(&before)
 }
 
-func (q *clusterQueue) saysTheSameAs(o *clusterQueue) bool {
-	facts := func(q *clusterQueue) string {
+func (q *queueSpec) saysTheSameAs(o *queueSpec) bool {
+	facts := func(q *queueSpec) string {
 		return fmt.Sprintln(q.terminating, q.stop, q.strategy, q.policy, q.cohort, q.weight, q.fungibility, q.selector, q.selectorProblem, q.checks, q.isUsageBased, q.isConcurrent)
 	}
 	return facts(q) == facts(o) && sameGroups(q.groups, o.groups) && samePreemption(&q.preemption, &o.preemption)

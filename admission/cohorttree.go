@@ -124,7 +124,7 @@ func (e *Engine) forgetQueue(q *clusterQueue) {
 	e.tree.Remove(q.node)
 	e.safetyTree.Remove(q.bare)
 	for _, d := range e.demands {
-		delete(d.options, q)
+		delete(d.options, q.node)
 	}
 }
 

@@ -27,7 +27,7 @@ type demand struct {
 	// isRejected is true if the problem is that the API server would not create the pods.
 	isRejected bool
 	// options has the offers of ClusterQueues for these pod sets.
-	options map[*clusterQueue]*offer
+	options map[*quota.Node]*offer
 }
 
 // An offer has the items of a demand in one ClusterQueue. Only Engine.offer creates it.
@@ -46,7 +46,7 @@ func (e *Engine) internDemand(d *demand) *demand {
 	if known := e.demands[d.key]; known != nil {
 		d = known
 	} else {
-		d.options = map[*clusterQueue]*offer{}
+		d.options = map[*quota.Node]*offer{}
 		e.demands[d.key] = d
 	}
 	d.users++
@@ -65,7 +65,7 @@ func (e *Engine) releaseDemand(d *demand) {
 
 // offer returns the offer of a ClusterQueue for a demand.
 func (e *Engine) offer(d *demand, q *clusterQueue) *offer {
-	o := d.options[q]
+	o := d.options[q.node]
 	if o == nil || o.revision != e.revision {
 		supply := e.supply(q)
 		items, infeasibility := supply.Items(d.podSets)
@@ -73,13 +73,23 @@ func (e *Engine) offer(d *demand, q *clusterQueue) *offer {
 		if infeasibility == nil {
 			o.first = make(flavor.Choice, len(items)).Usage(items)
 		}
-		d.options[q] = o
+		d.options[q.node] = o
 	}
 	return o
 }
 
-// demandOf returns the demand of the pod sets of a stage, and increments its user count.
-func (e *Engine) demandOf(of *stage) *demand {
+// workloadPods are the pod sets of a quota Workload.
+type workloadPods struct {
+	reclaimable []kueue.ReclaimablePod
+	// podSets belong to the object that was observed, and are not changed. pinned is its annotation apis.FlavorsAnnotation. isGang is true if it
+	// is for a gang of pods.
+	podSets []kueue.PodSet
+	pinned  string
+	isGang  bool
+}
+
+// demandOf returns the demand of the pod sets of a quota Workload, and increments its user count.
+func (e *Engine) demandOf(namespace string, of *workloadPods) *demand {
 	d := &e.draft
 	d.podSets, d.problem, d.isRejected = d.podSets[:0], "", false
 	e.pods = e.pods[:0]
@@ -88,13 +98,13 @@ func (e *Engine) demandOf(of *stage) *demand {
 		spec, count := &p.Template.Spec, countOf(p, of.reclaimable)
 		if !of.isGang {
 			// Pods of a gang exist already, as the API server created them, or are reserved without a template.
-			spec = e.effective(of.key.Namespace, spec)
+			spec = e.effective(namespace, spec)
 			e.addPods(count, podresources.PodSet{Name: string(p.Name), Index: i, Spec: spec})
 		}
 		if of.isGang {
 			d.checkClaims(string(p.Name), spec)
 		} else {
-			spec = e.chargeClaims(d, of.key.Namespace, i, spec)
+			spec = e.chargeClaims(d, namespace, i, spec)
 		}
 		podSet := flavor.PodSet{Name: string(p.Name), Count: count, Pod: flavor.NewPod(spec)}
 		if len(d.podSets) < cap(d.podSets) {
@@ -106,7 +116,7 @@ func (e *Engine) demandOf(of *stage) *demand {
 		podSet.Pinned = pinned(of.pinned, podSet.Name)
 		d.add(podSet, e.chargesFor(stageplan.PodRequests(spec)))
 	}
-	d.checkResources(e.podLimits[of.key.Namespace], e.pods)
+	d.checkResources(e.podLimits[namespace], e.pods)
 	e.draftKey = d.appendKey(e.draftKey[:0])
 	if known := e.demands[string(e.draftKey)]; known != nil {
 		known.users++

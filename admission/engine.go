@@ -114,7 +114,7 @@ func New(config Config) (*Engine, error) {
 		decay:             newDecay(config.AdmissionFairSharing, tree.Index),
 		unopened:          map[*localQueue]struct{}{},
 		isStale:           true,
-		podRules:          newPodRules(),
+		podRules:          newPodRules(config.Charges, config.Devices),
 		checks:            map[string]*observed[admissionCheck]{},
 		cohorts:           map[string]*cohort{},
 		demands:           map[string]*demand{},

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission/charge"
 	"github.com/tranche-dev/tranche/admission/device"
 	"github.com/tranche-dev/tranche/admission/podresources"
 )
@@ -18,6 +19,9 @@ import (
 // When one of them changes, the demands that depend on it are computed again: waiting stages queue with their new demand, and admissions stay
 // unchanged.
 type podRules struct {
+	charges charge.Rules
+	devices device.Mapping
+
 	limitRanges   map[types.NamespacedName]*observed[*corev1.LimitRange]
 	deviceClasses map[string]*observed[*resourcev1.DeviceClass]
 	// claimTemplates are ResourceClaimTemplates.
@@ -29,8 +33,9 @@ type podRules struct {
 	extended  device.Extended
 }
 
-func newPodRules() podRules {
+func newPodRules(charges charge.Rules, devices device.Mapping) podRules {
 	return podRules{
+		charges: charges, devices: devices,
 		limitRanges:    map[types.NamespacedName]*observed[*corev1.LimitRange]{},
 		deviceClasses:  map[string]*observed[*resourcev1.DeviceClass]{},
 		claimTemplates: map[types.NamespacedName]*observed[device.Template]{},
@@ -156,7 +161,7 @@ func (e *Engine) reshape(isConcerned func(*stage) bool) {
 	planned := map[*jobSet]bool{}
 	for _, s := range concerned {
 		before := s.demand
-		s.demand = e.demandOf(s)
+		s.demand = e.demandOf(s.key.Namespace, &s.workloadPods)
 		if s.demand != before {
 			s.lastRefusal = Refusal{} // its status reports the demand
 		}
@@ -193,11 +198,11 @@ func (e *Engine) withDevices(namespace string, spec *corev1.PodSpec) (*corev1.Po
 		}
 	}
 	pod := corev1.PodTemplateSpec{Spec: *spec}
-	problem := e.config.Devices.Charge(&pod, templates)
+	problem := e.devices.Charge(&pod, templates)
 	return &pod.Spec, problem
 }
 
 // chargesFor returns the charges for the requests of a pod.
 func (e *Engine) chargesFor(requests corev1.ResourceList) corev1.ResourceList {
-	return e.extended.Replace(requests, e.config.Charges.Apply(requests))
+	return e.extended.Replace(requests, e.charges.Apply(requests))
 }

@@ -21,7 +21,7 @@ type sizeSearch struct {
 
 // An sizeHint is a cached size hint. It is valid while the queue and the limits stay the same.
 type sizeHint struct {
-	queue    *clusterQueue
+	node     *quota.Node
 	revision uint64
 	text     string
 }
@@ -33,8 +33,8 @@ func (e *Engine) largest(l *candidate) string {
 	if l.isJudgedWhole() {
 		known = &l.j.sizeHint
 	}
-	if known.queue != l.q || known.revision != e.revision {
-		*known = sizeHint{l.q, e.revision, e.findLargest(l)}
+	if known.node != l.q.node || known.revision != e.revision {
+		*known = sizeHint{l.q.node, e.revision, e.findLargest(l)}
 	}
 	return known.text
 }

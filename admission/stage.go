@@ -53,12 +53,7 @@ type stage struct {
 	admittedAt  time.Time
 	reservation *assignment
 	reservedAt  time.Time
-	reclaimable []kueue.ReclaimablePod
-	// podSets belong to the object that was observed, and are not changed. pinned is its annotation apis.FlavorsAnnotation. isGang is true if it
-	// is for a gang of pods.
-	podSets []kueue.PodSet
-	pinned  string
-	isGang  bool
+	workloadPods
 
 	// assumed is the admission that is decided and not settled yet; evicting is the decision to evict that is not settled yet.
 	assumed  *assignment
@@ -217,7 +212,7 @@ func (e *Engine) adoptSpec(s *stage, object *kueue.Workload) {
 	s.generation = object.Generation
 	s.reclaimable = slices.Clone(object.Status.ReclaimablePods)
 	before := s.demand
-	s.demand = e.demandOf(s)
+	s.demand = e.demandOf(s.key.Namespace, &s.workloadPods)
 	e.releaseDemand(before)
 }
 
