@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"go/ast"
 	"go/parser"
+	"go/scanner"
 	"go/token"
+	"maps"
+	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
@@ -28,12 +31,21 @@ var layers = map[string][]string{
 	"admission/charge":        {"apis"},
 	"admission/device":        {"apis"},
 	// podresources adds to a pod what the plan counts.
-	"admission/podresources": {"apis", "admission/stageplan"},
-	"admission/flavor":       {"apis", "admission/quota"},
-	"admission/fairshare":    {"apis", "admission/quota"},
-	"admission/preempt":      {"apis", "admission/quota", "admission/stageplan", "admission/flavor", "admission/fairshare"},
-	"admission/safety":       {"apis", "admission/quota", "admission/stageplan", "admission/flavor", "admission/fairshare"},
-	"admission":              {"apis", "queue", "admission/*"},
+	"admission/podresources":       {"apis", "admission/stageplan"},
+	"admission/flavor":             {"apis", "admission/quota"},
+	"admission/fairshare":          {"apis", "admission/quota"},
+	"admission/preempt":            {"apis", "admission/quota", "admission/stageplan", "admission/flavor", "admission/fairshare"},
+	"admission/safety":             {"apis", "admission/quota", "admission/stageplan", "admission/flavor", "admission/fairshare"},
+	"admission/internal/version":   {},
+	"admission/internal/decision":  engineLeaves(),
+	"admission/internal/demand":    engineLeaves("version"),
+	"admission/internal/queuespec": engineLeaves("version"),
+	"admission/internal/model":     engineLeaves("version", "decision", "demand", "queuespec"),
+	"admission/internal/observe":   engineLeaves("version", "decision", "demand", "queuespec", "model"),
+	"admission/internal/check":     engineLeaves("version", "decision", "demand", "queuespec", "model"),
+	"admission/internal/cycle":     engineLeaves("version", "decision", "demand", "queuespec", "model", "check"),
+	"admission/internal/report":    engineLeaves("version", "decision", "demand", "queuespec", "model", "check"),
+	"admission":                    {"apis", "queue", "admission/*"},
 	"lifecycle": {
 		"apis", "admission/stageplan", "admission/quota", "admission/flavor", "admission/device", "admission/charge", "admission/podresources",
 		"admission/quotaworkload", "lifecycle/*",
@@ -47,6 +59,20 @@ var layers = map[string][]string{
 	},
 	"cmd":  {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator", "simulator/*", "controllers/*", "cmd/*"},
 	"test": {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator", "simulator/*", "test/*"},
+}
+
+// engineLeaves returns what a package inside the Engine may import: all that is below the Engine, and some of the packages inside it.
+func engineLeaves(inside ...string) []string {
+	allowed := []string{"apis", "queue"}
+	for _, child := range []string{
+		"quota", "stageplan", "quotaworkload", "charge", "device", "podresources", "flavor", "fairshare", "preempt", "safety",
+	} {
+		allowed = append(allowed, "admission/"+child)
+	}
+	for _, child := range inside {
+		allowed = append(allowed, "admission/internal/"+child)
+	}
+	return allowed
 }
 
 // pure packages may import these, the layers above, and no more.
@@ -177,4 +203,117 @@ func TestPureSyntax(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Limits of the packages that ship. Generated code is not counted.
+const (
+	maxCodeLines = 2000 // lines with code: neither blank nor comments alone
+	maxMethods   = 60
+)
+
+// oversized has the packages with more lines of code, and the types with more methods, than the limits, with their present numbers. It may only
+// shrink.
+var oversized = map[string]int{
+	"controllers/jobset":            3920,
+	"controllers/jobset.stage":      68,
+	"lifecycle/podgang":             2254,
+	"lifecycle/podgang.stepBuilder": 66,
+	"simulator":                     2490,
+	"simulator.simulation":          97,
+}
+
+// TestPackageSizes limits what a reader has to know of one package, and of one type.
+func TestPackageSizes(t *testing.T) {
+	known := maps.Clone(oversized)
+	check := func(name string, n, limit int, unit string) {
+		allowed, isOversized := known[name]
+		delete(known, name)
+		switch {
+		case n > max(limit, allowed):
+			t.Errorf("%s has %d %s, at most %d are allowed: split it", name, n, unit, max(limit, allowed))
+		case isOversized && n <= limit:
+			t.Errorf("%s has %d %s, which is within the limit: remove it from oversized", name, n, unit)
+		}
+	}
+	for _, p := range packages(t) {
+		if !p.ships() {
+			continue
+		}
+		lines, methods := sizeOf(t, p)
+		check(p.dir(), lines, maxCodeLines, "lines of code")
+		for name, n := range methods {
+			check(p.dir()+"."+name, n, maxMethods, "methods")
+		}
+	}
+	for name := range known {
+		t.Errorf("%s does not exist: remove it from oversized", name)
+	}
+}
+
+// sizeOf counts the lines of code of a package, and the methods of each of its types.
+func sizeOf(t *testing.T, p pkg) (lines int, methods map[string]int) {
+	t.Helper()
+	methods = map[string]int{}
+	for _, name := range p.GoFiles {
+		f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, name), nil, parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ast.IsGenerated(f) {
+			continue
+		}
+		lines += codeLines(t, filepath.Join(p.Dir, name))
+		for _, d := range f.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv != nil {
+				methods[receiverOf(fn)]++
+			}
+		}
+	}
+	return lines, methods
+}
+
+// codeLines counts the lines of a file that have code.
+func codeLines(t *testing.T, name string) int {
+	t.Helper()
+	src, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fset := token.NewFileSet()
+	file := fset.AddFile(name, -1, len(src))
+	var s scanner.Scanner
+	s.Init(file, src, nil, 0)
+	lines := map[int]struct{}{}
+	for {
+		pos, tok, literal := s.Scan()
+		if tok == token.EOF {
+			return len(lines)
+		}
+		if tok == token.SEMICOLON && literal == "\n" {
+			continue // a line break
+		}
+		first := file.Line(pos)
+		for i := range 1 + strings.Count(literal, "\n") {
+			lines[first+i] = struct{}{}
+		}
+	}
+}
+
+// receiverOf returns the type of the receiver of a method.
+func receiverOf(fn *ast.FuncDecl) string {
+	expr := fn.Recv.List[0].Type
+	if star, ok := expr.(*ast.StarExpr); ok {
+		expr = star.X
+	}
+	switch generic := expr.(type) {
+	case *ast.IndexExpr:
+		expr = generic.X
+	case *ast.IndexListExpr:
+		expr = generic.X
+	}
+	name, ok := expr.(*ast.Ident)
+	if !ok {
+		return ""
+	}
+	return name.Name
 }

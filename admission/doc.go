@@ -1,5 +1,19 @@
 // Package admission decides which stages of JobSets hold quota.
 //
+// # Packages
+//
+// An Engine only calls the packages below internal. Each imports only packages that come before it in this list:
+//
+//   - version tells observations of one object apart, and remembers deleted objects.
+//   - decision has what is decided: Admit, Evict and Refuse, and the Refusals that owners read.
+//   - demand converts pod sets to the amounts that they are charged.
+//   - queuespec has the specs of ClusterQueues, and whether a ClusterQueue is active.
+//   - model is the state: stages, queues, JobSets, cohort trees, and what they are charged.
+//   - observe applies Events to the model.
+//   - check has the named checks that a stage has to pass.
+//   - cycle runs scheduling cycles: it admits, preempts, evicts, and settles decisions.
+//   - report explains refusals, and returns views, counts and charges. It changes no decision.
+//
 // # Vocabulary
 //
 //   - A JobSet runs in stages, by its stage plan. A quota Workload stands for one stage; other owners' quota Workloads are
@@ -13,17 +27,17 @@
 //   - A hold segment (stageplan.HoldSegments) of a JobSet is in progress while the JobSet holds quota for one of its stages.
 //   - A claim is the quota that a JobSet that holds quota may come to hold in addition. Stage admission says how claims count: not at all
 //     (Greedy), as quota that is reserved for them (Reserve), or so that they can be met one after the other (Safe). See package safety.
-//   - A co-admission group (coAdmissionGroup): stages that are admitted all or none, such as the gangs of one GangGroup. They have the same
+//   - A co-admission group: stages that are admitted all or none, such as the gangs of one GangGroup. They have the same
 //     label tranche.dev/admit-together.
 //
 // # Scheduling cycle
 //
 // Each ClusterQueue has a queue of pending stages (package queue). Decide offers its stages in order to the checks, which are listed in
-// check.go in the order in which they are reported to the owner. A stage that passes is charged at once. A stage that does not pass is
+// internal/check/check.go in the order in which they are reported to the owner. A stage that passes is charged at once. A stage that does not pass is
 // parked, with all others of its equivalence class, until something changes that the answer may depend on.
 //
 // Pending stages are ordered by priority, then stages of JobSets that continue, then the submission of the JobSet or its last eviction.
-// Under StrictFIFO a stage that does not fit blocks all stages behind it except those of hold segments in progress (isNotBehind).
+// Under StrictFIFO a stage that does not fit blocks all stages behind it except those of hold segments in progress (check isNotBehind).
 //
 // # Co-admission groups
 //

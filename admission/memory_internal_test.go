@@ -34,20 +34,20 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	}
 	e.Changed()
 	counts := map[string]int{
-		"stages": len(e.stages), "jobSets": len(e.jobSets), "shapes": len(e.demands), "alarms": len(e.timers), "overdue": len(e.overdue),
-		"inFlight": len(e.inFlight), "namespaces": len(e.namespaces), "localQueues": len(e.localQueues), "dirty": len(e.dirty),
-		"claimants": e.bank.Len(), "unkept": len(e.unkept), "keptFor": len(e.clusterQueue("q").keptFor), "pledged": len(e.clusterQueue("q").preemptors), "charged": len(e.clusterQueue("q").charged.stages), "line": e.clusterQueue("q").pendingQueue.Len(),
-		"bundles": len(e.coAdmissionGroups), "stuck": len(e.stuck), "held": len(e.held),
-		"line without a queue": e.clusterQueue("").pendingQueue.Len(), "changedLocalQueues": len(e.changedLocalQueues),
-		"kept": len(e.clusterQueue("q").advanceReserved.Usage()), "reserved": len(e.clusterQueue("q").queueTotals.reserved.Usage()),
+		"stages": len(e.model.Stages), "jobSets": len(e.model.JobSets), "shapes": len(e.model.Demand.Demands), "alarms": len(e.model.Timers), "overdue": len(e.model.Overdue),
+		"inFlight": len(e.model.InFlight), "namespaces": len(e.model.Namespaces), "localQueues": len(e.model.LocalQueues), "dirty": len(e.model.Schedule.Dirty),
+		"claimants": e.model.Bank.Len(), "unkept": len(e.model.Unkept), "keptFor": len(e.model.ClusterQueue("q").KeptFor), "pledged": len(e.model.ClusterQueue("q").Preemptors), "charged": len(e.model.ClusterQueue("q").Charged.Stages), "line": e.model.ClusterQueue("q").PendingQueue.Len(),
+		"bundles": len(e.model.CoAdmissionGroups), "stuck": len(e.model.Stuck), "held": len(e.cycle.Held),
+		"line without a queue": e.model.ClusterQueue("").PendingQueue.Len(), "changedLocalQueues": len(e.model.Changes.ChangedLocalQueues),
+		"kept": len(e.model.ClusterQueue("q").AdvanceReserved.Usage()), "reserved": len(e.model.ClusterQueue("q").QueueTotals.Reserved.Usage()),
 	}
 	for name, count := range counts {
 		if count > 0 {
 			t.Errorf("%d %s are left", count, name)
 		}
 	}
-	for topic, queues := range e.clusterQueue("q").cohortTree.asleep {
-		if e.clusterQueue("q").pendingQueue.Sleeps(topic) || len(queues) > 1 {
+	for topic, queues := range e.model.ClusterQueue("q").CohortTree.Asleep {
+		if e.model.ClusterQueue("q").PendingQueue.Sleeps(topic) || len(queues) > 1 {
 			t.Errorf("somebody still sleeps on %d", topic)
 		}
 	}
@@ -82,20 +82,20 @@ func TestNoQueueIsLeftBehind(t *testing.T) {
 		e.Apply(ClusterQueueGone{Name: q.Name})
 		e.Apply(CohortGone{Name: root.Name})
 		e.Decide(now)
-		if held := e.clusterQueues[q.Name]; held == nil || len(held.charged.stages) != 1 {
+		if held := e.model.ClusterQueues[q.Name]; held == nil || len(held.Charged.Stages) != 1 {
 			t.Fatalf("ClusterQueue %s is forgotten while a stage holds its quota", q.Name)
 		}
 		e.Apply(LocalQueueGone{Key: types.NamespacedName{Namespace: "ns", Name: lq.Name}})
 		e.Apply(WorkloadGone{Key: StageKey{Namespace: "ns", Name: wl.Name}})
 		e.Apply(ClusterQueueObserved{ClusterQueue: queueOf(int64(i + 1))})
 		e.Decide(now)
-		if len(e.clusterQueues) != 2 || len(e.cohorts) > 0 {
-			t.Fatalf("%d ClusterQueues and %d Cohorts are known, want the one and that of those without", len(e.clusterQueues), len(e.cohorts))
+		if len(e.model.ClusterQueues) != 2 || len(e.model.Cohorts) > 0 {
+			t.Fatalf("%d ClusterQueues and %d Cohorts are known, want the one and that of those without", len(e.model.ClusterQueues), len(e.model.Cohorts))
 		}
 	}
-	for d := range maps.Values(e.demands) {
-		if len(d.options) > 1 {
-			t.Errorf("a shape knows what %d ClusterQueues offer", len(d.options))
+	for d := range maps.Values(e.model.Demand.Demands) {
+		if len(d.Options) > 1 {
+			t.Errorf("a shape knows what %d ClusterQueues offer", len(d.Options))
 		}
 	}
 }

@@ -1,0 +1,144 @@
+package admission
+
+import (
+	"github.com/tranche-dev/tranche/admission/internal/decision"
+	"github.com/tranche-dev/tranche/admission/internal/model"
+	"github.com/tranche-dev/tranche/admission/internal/observe"
+	"github.com/tranche-dev/tranche/admission/internal/queuespec"
+	"github.com/tranche-dev/tranche/admission/internal/report"
+)
+
+type (
+	// An Event is one observed fact about the world.
+	Event = observe.Event
+	// FlavorObserved reports that a ResourceFlavor exists with this content.
+	FlavorObserved = observe.FlavorObserved
+	// FlavorGone reports that a ResourceFlavor no longer exists.
+	FlavorGone = observe.FlavorGone
+	// ClusterQueueObserved reports that a ClusterQueue exists with this content.
+	ClusterQueueObserved = observe.ClusterQueueObserved
+	// ClusterQueueGone reports that a ClusterQueue no longer exists.
+	ClusterQueueGone = observe.ClusterQueueGone
+	// CohortObserved reports that a Cohort exists with this content.
+	CohortObserved = observe.CohortObserved
+	// CohortGone reports that a Cohort no longer exists.
+	CohortGone = observe.CohortGone
+	// CheckObserved reports that an AdmissionCheck exists with this content.
+	CheckObserved = observe.CheckObserved
+	// CheckGone reports that an AdmissionCheck no longer exists.
+	CheckGone = observe.CheckGone
+	// LocalQueueObserved reports that a LocalQueue exists with this content.
+	LocalQueueObserved = observe.LocalQueueObserved
+	// LocalQueueGone reports that a LocalQueue no longer exists.
+	LocalQueueGone = observe.LocalQueueGone
+	// NamespaceObserved reports that a Namespace exists with these labels.
+	NamespaceObserved = observe.NamespaceObserved
+	// NamespaceGone reports that a Namespace no longer exists.
+	NamespaceGone = observe.NamespaceGone
+	// LimitRangeObserved reports that a LimitRange exists with this content.
+	LimitRangeObserved = observe.LimitRangeObserved
+	// LimitRangeGone reports that a LimitRange no longer exists.
+	LimitRangeGone = observe.LimitRangeGone
+	// RuntimeClassObserved reports that a RuntimeClass exists with this overhead of each pod.
+	RuntimeClassObserved = observe.RuntimeClassObserved
+	// RuntimeClassGone reports that a RuntimeClass no longer exists.
+	RuntimeClassGone = observe.RuntimeClassGone
+	// DeviceClassObserved reports that a DeviceClass exists with this content.
+	DeviceClassObserved = observe.DeviceClassObserved
+	// DeviceClassGone reports that a DeviceClass no longer exists.
+	DeviceClassGone = observe.DeviceClassGone
+	// ClaimTemplateObserved reports that a ResourceClaimTemplate exists with this content.
+	ClaimTemplateObserved = observe.ClaimTemplateObserved
+	// ClaimTemplateGone reports that a ResourceClaimTemplate no longer exists.
+	ClaimTemplateGone = observe.ClaimTemplateGone
+	// PlanObserved reports the plan of a JobSet.
+	PlanObserved = observe.PlanObserved
+	// PlanGone reports that a JobSet no longer exists.
+	PlanGone = observe.PlanGone
+	// WorkloadObserved reports that a quota Workload exists with this content.
+	WorkloadObserved = observe.WorkloadObserved
+	// WorkloadGone reports that a quota Workload no longer exists: the one with this UID, or if that is empty, any with this name.
+	WorkloadGone = observe.WorkloadGone
+	// TombstoneCleared reports that a quota Workload with a tombstone may exist after all, and that the sender is about to read it from the API server.
+	TombstoneCleared = observe.TombstoneCleared
+)
+
+type (
+	// A StageKey names a stage by the quota Workload that stands for it.
+	StageKey = decision.StageKey
+	// A DecisionID names a decision that has not been settled yet.
+	DecisionID = decision.ID
+	// A Decision is a change that the Engine has made to its own state and that must now be written to the API.
+	Decision = decision.Decision
+	// Admit reserves quota for a stage and admits it.
+	Admit = decision.Admit
+	// Evict takes quota back from a stage.
+	Evict = decision.Evict
+	// A Preemption describes for which stage a victim is evicted, and why.
+	Preemption = decision.Preemption
+	// Refuse reports why a stage waits.
+	Refuse = decision.Refuse
+	// A Refusal is one reason why a stage is not admitted.
+	Refusal = decision.Refusal
+)
+
+type (
+	// A Config has the defaults of an Engine, for what objects leave open.
+	Config = model.Config
+	// A UsagePolicy is how the past usage of LocalQueues determines their order in a ClusterQueue (KEP-4136).
+	UsagePolicy = model.UsagePolicy
+)
+
+type (
+	// An Activity is the condition Active of a queue.
+	Activity = queuespec.Activity
+)
+
+type (
+	// A ClusterQueueView has all values for the status of a ClusterQueue.
+	ClusterQueueView = report.ClusterQueueView
+	// A LocalQueueView has all values for the status of a LocalQueue.
+	LocalQueueView = report.LocalQueueView
+	// A CohortView has all values for the status of a Cohort.
+	CohortView = report.CohortView
+	// A Pending is a pending stage with its queue position.
+	Pending = report.Pending
+	// A Page is a part of a queue: at most Limit stages, starting at Offset.
+	Page = report.Page
+	// A Stats is the state of all queues at one instant.
+	Stats = report.Stats
+	// A Backlog counts the stages of a queue by state.
+	Backlog = report.Backlog
+	// A Cause is why a stage is not admitted, as its conditions report it: the reasons of Admitted=False and of QuotaReserved=False.
+	Cause = report.Cause
+	// A ClusterQueueStats is the state of a ClusterQueue that exists.
+	ClusterQueueStats = report.ClusterQueueStats
+	// A LocalQueueStats is the state of a LocalQueue that exists.
+	LocalQueueStats = report.LocalQueueStats
+	// A CohortStats is the state of a Cohort with everything below it.
+	CohortStats = report.CohortStats
+	// A CohortAmount is the nominal quota below a Cohort, and the part of it that is reserved.
+	CohortAmount = report.CohortAmount
+	// A Limit is the quota of one flavor and resource.
+	Limit = report.Limit
+	// ChargeSnapshot are the amounts that the Engine charges at one instant: for each stage, and summed up for each queue as its decisions use them.
+	ChargeSnapshot = report.ChargeSnapshot
+	// A StageCharge is the charge of one stage.
+	StageCharge = report.StageCharge
+	// A ClusterQueueCharge has the sums of a ClusterQueue.
+	ClusterQueueCharge = report.ClusterQueueCharge
+	// A LocalQueueCharge has the sums of a LocalQueue.
+	LocalQueueCharge = report.LocalQueueCharge
+	// A FlavorAmount is an amount of one flavor and resource.
+	FlavorAmount = report.FlavorAmount
+)
+
+// Stage-admission policies.
+const (
+	// Safe admits a stage only if all JobSets that hold quota can still finish.
+	Safe = model.Safe
+	// Reserve reserves the peak of a hold segment from its first stage on.
+	Reserve = model.Reserve
+	// Greedy only checks whether the stage itself fits. JobSets can deadlock.
+	Greedy = model.Greedy
+)

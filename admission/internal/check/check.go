@@ -1,0 +1,313 @@
+package check
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/labels"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/flavor"
+	"github.com/tranche-dev/tranche/admission/internal/decision"
+	"github.com/tranche-dev/tranche/admission/internal/model"
+	"github.com/tranche-dev/tranche/admission/quota"
+	"github.com/tranche-dev/tranche/queue"
+)
+
+// A rule returns why a stage is refused, or nil.
+type rule func(*Checker, *Candidate) *decision.Refusal
+
+// rules returns the checks in the order in which they are reported: problems that a user must fix come before those that time will solve.
+func rules() []rule {
+	return []rule{
+		localQueueExists, clusterQueueIsActive, namespaceIsSelected,
+		isSupported, isInPlan, flavorsExist, growthFitsLimits, peakFitsLimits,
+		jobSetStays, podsAreReady, isNotBehind, quotaFits, checksAreFew, stateStaysSafe,
+	}
+}
+
+// Check returns why a stage is not admitted, or nil. The stage uses no quota that is reserved for other stages. But a stage that stays within the
+// quota of its own ClusterQueue neither evicts nor waits because of quota that other stages wait to borrow, or keep from borrowers.
+func (ck *Checker) Check(l *Candidate) *decision.Refusal {
+	if b := l.Stage.CoAdmissionGroup(); b != nil {
+		return ck.checkTogether(l, b)
+	}
+	refusal := ck.IgnoringOwnReservations(l, func() *decision.Refusal { return ck.FirstRefusal(l) })
+	if refusal == nil && !l.Preempts() {
+		return nil
+	}
+	yielding, reservers := ck.borrowedPreemptReservations(l), ck.BorrowedPeaks(l)
+	yielding = append(yielding, l.keptNominal(yielding)...)
+	if len(yielding)+len(reservers) == 0 {
+		return refusal
+	}
+	again := ck.Candidate(l.Stage)
+	again.yielding, again.Reservers = yielding, reservers
+	var borrows bool
+	if ck.IgnoringOwnReservations(again, func() *decision.Refusal {
+		refusal := ck.FirstRefusal(again)
+		borrows = refusal == nil && ck.wouldBorrow(again)
+		return refusal
+	}) == nil && !borrows {
+		*l = *again
+		return nil
+	}
+	return refusal
+}
+
+// FirstRefusal returns the refusal of the first check that a candidate does not pass, or nil.
+func (ck *Checker) FirstRefusal(l *Candidate) *decision.Refusal {
+	for _, rule := range rules() {
+		if refusal := rule(ck, l); refusal != nil {
+			return refusal
+		}
+	}
+	return nil
+}
+
+func localQueueExists(ck *Checker, l *Candidate) *decision.Refusal {
+	const check = "LocalQueueExists"
+	switch {
+	case l.lq.Key.Name == "":
+		return misconfigured(check, "names no LocalQueue")
+	case !l.lq.Exists:
+		return misconfigured(check, "there is no LocalQueue %s in namespace %s", l.lq.Key.Name, l.lq.Key.Namespace).
+			InKueue("LocalQueue %s doesn't exist", l.lq.Key.Name)
+	case l.lq.Stop != kueue.None:
+		return suspended("LocalQueueIsActive", "LocalQueue %s is stopped by its spec.stopPolicy", l.lq.Key.Name).
+			InKueue("LocalQueue %s is inactive", l.lq.Key.Name)
+	}
+	return nil
+}
+
+func clusterQueueIsActive(ck *Checker, l *Candidate) *decision.Refusal {
+	if !l.Queue.Exists {
+		return misconfigured("ClusterQueueExists", "there is no ClusterQueue %s, to which LocalQueue %s leads", l.Queue.Name, l.lq.Key.Name).
+			InKueue("ClusterQueue %s doesn't exist", l.Queue.Name)
+	}
+	if l.Queue.IsUnprotected {
+		return suspended("ClusterQueueIsActive", "ClusterQueue %s admits no quota Workloads until it has the finalizer %s", l.Queue.Name, kueue.ResourceInUseFinalizerName).
+			InKueue("ClusterQueue %s is inactive", l.Queue.Name)
+	}
+	refuse := misconfigured
+	a := ck.m.Activity(l.Queue)
+	switch a.Reason {
+	case kueue.ClusterQueueActiveReasonReady:
+		return nil
+	case kueue.ClusterQueueActiveReasonStopped, kueue.ClusterQueueActiveReasonTerminating:
+		refuse = suspended
+	}
+	return refuse("ClusterQueueIsActive", "ClusterQueue %s: %s", l.Queue.Name, a.Message).InKueue("ClusterQueue %s is inactive", l.Queue.Name)
+}
+
+func namespaceIsSelected(ck *Checker, l *Candidate) *decision.Refusal {
+	if namespace, ok := ck.m.Namespaces[l.Stage.Key.Namespace]; ok && l.Queue.Selector.Matches(labels.Set(namespace)) {
+		return nil
+	}
+	return misconfigured(decision.NamespaceSelected, "ClusterQueue %s does not admit from namespace %s: the labels of the namespace do not match spec.namespaceSelector",
+		l.Queue.Name, l.Stage.Key.Namespace).InKueue("workload namespace doesn't match ClusterQueue selector")
+}
+
+func isSupported(ck *Checker, l *Candidate) *decision.Refusal {
+	switch {
+	case l.Stage.Unsupported != "":
+		return misconfigured("IsSupported", "%s", l.Stage.Unsupported)
+	case l.Stage.Demand.IsRejected:
+		return misconfigured(decision.PodsAreValid, "%s", l.Stage.Demand.Problem)
+	case l.Stage.Demand.Problem != "":
+		return misconfigured("IsSupported", "%s", l.Stage.Demand.Problem)
+	}
+	return nil
+}
+
+func isInPlan(ck *Checker, l *Candidate) *decision.Refusal {
+	switch {
+	case l.JobSet == nil:
+		return nil
+	case l.Stage.Index < 0 || l.Stage.Index >= len(l.JobSet.Plan.Stages):
+		return misconfigured("IsInPlan", "stage %d is not in the stage plan, which has %d stages", l.Stage.Index, len(l.JobSet.Plan.Stages))
+	}
+	if problem := l.JobSet.ProblemAhead(); problem != "" {
+		return misconfigured("IsInPlan", "the stage plan cannot be admitted: %s", problem)
+	}
+	return nil
+}
+
+// flavorsExist computes the choices of flavors, and refuses a stage that can never be admitted.
+func flavorsExist(ck *Checker, l *Candidate) *decision.Refusal {
+	o := ck.m.Offer(l.Stage.Demand, l.Queue)
+	if o.Infeasibility != nil {
+		if o.Infeasibility.Oversized && (ck.fitsInPart(l) || ck.mayFitInPart(l)) {
+			return nil
+		}
+		refusal := lackRefusal(l.Queue, o.Infeasibility)
+		if o.Infeasibility.Oversized {
+			refusal = neverFits(ck.largest(l), oversize(l.Queue, o.Infeasibility))
+		}
+		return refusal
+	}
+	l.Items = o.Items
+	if l.Queue.WithinCapacity(o.First) || l.Queue.IsWithinMost(o.Items) || ck.fitsInPart(l) || ck.mayFitInPart(l) {
+		return nil
+	}
+	return neverFits(ck.largest(l), fmt.Sprintf("all pod sets together need %s in ClusterQueue %s", strings.Join(ck.aboveMost(l.Queue, o.First), " and "), l.Queue.Name))
+}
+
+// neverFits refuses a stage that is too large even if nothing were charged. The size that would fit comes before the amounts, which may be many.
+func neverFits(advice, why string) *decision.Refusal {
+	return &decision.Refusal{
+		Check: WithinLimits, Reason: kueue.WorkloadQuotaReservedReasonExceedsMaxQuota, Message: fmt.Sprintf("can never fit%s: %s", inBrackets(advice), why),
+	}
+}
+
+func inBrackets(advice string) string {
+	if advice == "" {
+		return ""
+	}
+	return " (" + advice + ")"
+}
+
+func oversize(q *model.ClusterQueue, infeasibility *flavor.Infeasibility) string {
+	return fmt.Sprintf("pod set %s in ClusterQueue %s: %s", infeasibility.PodSet, q.Name, strings.Join(infeasibility.Objections, "; "))
+}
+
+// growthFitsLimits refuses a growth that would make a stage larger than its ClusterQueue could ever admit.
+func growthFitsLimits(ck *Checker, l *Candidate) *decision.Refusal {
+	if !l.Stage.IsGrowth || l.JobSet == nil || l.Items == nil {
+		return nil
+	}
+	var above []string
+	held := quota.Usage{}
+	for _, s := range l.JobSet.Members {
+		if s.Index == l.Stage.Index && s.Entry.IsCharged() && s.Entry.ClusterQueue == l.Queue {
+			held.AddAll(s.Entry.Usage)
+		}
+	}
+	for choice := range flavor.Choices(l.Items, flavor.MaxChoices) {
+		together := held.Clone()
+		together.AddAll(choice.Usage(l.Items))
+		lacks := ck.aboveMost(l.Queue, together)
+		if len(lacks) == 0 {
+			return nil
+		}
+		if above == nil {
+			above = lacks
+		}
+	}
+	return &decision.Refusal{
+		Check: WithinLimits, Reason: kueue.WorkloadQuotaReservedReasonExceedsMaxQuota,
+		Message: fmt.Sprintf("the stage can never grow that much: with what it holds it would need %s in ClusterQueue %s", strings.Join(above, " and "), l.Queue.Name),
+	}
+}
+
+// aboveMost returns which amounts of a usage exceed the capacity of the ClusterQueue.
+func (ck *Checker) aboveMost(q *model.ClusterQueue, usage quota.Usage) []string {
+	if q.WithinCapacity(usage) {
+		return nil
+	}
+	var above []string
+	for fr, a := range ck.m.Tree.Index.ByName(usage) {
+		if most := q.Node.Capacity(ck.m.Tree.Index.ID(fr)); a > most {
+			above = append(above, fmt.Sprintf("%s %s of flavor %s, of which the quota is %s", a.Format(fr.Resource), fr.Resource, fr.Flavor, most.Format(fr.Resource)))
+		}
+	}
+	return above
+}
+
+func lackRefusal(q *model.ClusterQueue, infeasibility *flavor.Infeasibility) *decision.Refusal {
+	switch {
+	case infeasibility.Uncovered != "":
+		return &decision.Refusal{
+			Check: "ResourcesAreCovered", Reason: kueue.WorkloadQuotaReservedReasonNoMatchingFlavor,
+			Message: fmt.Sprintf("pod set %s asks for %s, for which ClusterQueue %s has no quota in any resource group", infeasibility.PodSet, infeasibility.Uncovered, q.Name),
+		}
+	case infeasibility.Oversized:
+		return neverFits("", oversize(q, infeasibility))
+	}
+	objections := infeasibility.Objections
+	if len(objections) == 0 {
+		objections = []string{"the resource group has no flavors"}
+	}
+	return &decision.Refusal{
+		Check: "FlavorMatches", Reason: kueue.WorkloadQuotaReservedReasonNoMatchingFlavor,
+		Message: fmt.Sprintf("no flavor of ClusterQueue %s takes pod set %s: %s", q.Name, infeasibility.PodSet, strings.Join(objections, "; ")),
+	}
+}
+
+// checksAreFew refuses a stage that has to pass more AdmissionChecks than the status of a quota Workload can list.
+func checksAreFew(ck *Checker, l *Candidate) *decision.Refusal {
+	const most = 8
+	if len(l.Queue.Checks) <= most {
+		return nil
+	}
+	a := l.Admission()
+	if n := len(l.Queue.ChecksFor(&a)); n > most {
+		return misconfigured("ChecksAreFew", "ClusterQueue %s asks for %d AdmissionChecks on these flavors, at most %d are possible: remove some from spec.admissionChecksStrategy",
+			l.Queue.Name, n, most)
+	}
+	return nil
+}
+
+// jobSetStays refuses all stages of a JobSet that is being evicted: they would have to be evicted with the others.
+func jobSetStays(ck *Checker, l *Candidate) *decision.Refusal {
+	if l.JobSet == nil || !l.JobSet.IsLeaving() {
+		return nil
+	}
+	return &decision.Refusal{
+		Check: "JobSetStays", Reason: kueue.WorkloadQuotaReservedReasonWaitingForPreemptedWorkloads,
+		Message: "waits until the pods of its own JobSet, which is evicted, have ended",
+	}
+}
+
+// podsAreReady lets one stage start at a time under BlockAdmission.
+func podsAreReady(ck *Checker, l *Candidate) *decision.Refusal {
+	if !ck.m.Config.BlockAdmission || ck.m.Unready == 0 {
+		return nil
+	}
+	l.Effect = HoldsUpOthers
+	l.Waits = append(l.Waits, queue.Wait[quota.ID]{Topic: model.AllReady})
+	return &decision.Refusal{
+		Check: "PodsAreReady", Reason: kueue.WorkloadQuotaReservedReasonWaitingForPodsReady,
+		Message: "waits until all pods of the stages that are admitted already are ready (waitForPodsReady.blockAdmission)",
+		Kueue:   "waiting for all admitted workloads to be in PodsReady condition",
+	}
+}
+
+// isNotBehind keeps stages in order under StrictFIFO. A stage that can never be admitted has been refused before, and blocks no other.
+//
+// Two kinds of stages are never blocked. A stage of a hold segment in progress passes (queue.Item.Passes): its JobSet releases its quota only
+// when this stage has run, and the blocking stage may wait for that quota. Only JobSets that already hold quota have such stages, so that no
+// stream of new JobSets can overtake. And no JobSet blocks another stage of its own.
+func isNotBehind(ck *Checker, l *Candidate) *decision.Refusal {
+	blocker := l.Queue.PendingQueue.Blocker(l.Stage.Element)
+	if blocker == nil || blocker.Member.IsTogetherWith(l.Stage) || l.isOwnStage(blocker.Member) {
+		return nil
+	}
+	l.Effect = WaitsBehind
+	return &decision.Refusal{
+		Check: decision.StrictFIFO, Reason: kueue.WorkloadQuotaReservedReasonWaitingForQuota,
+		Message: fmt.Sprintf("waits behind %s, which comes first in ClusterQueue %s (queueingStrategy StrictFIFO)", ck.nameFor(l.Stage, blocker.Member), l.Queue.Name),
+	}
+}
+
+// isOwnStage reports whether both stages belong to one JobSet. A growth comes after all stages, and is not one of them.
+func (l *Candidate) isOwnStage(other *model.Stage) bool {
+	return l.JobSet != nil && other.Owner == l.Stage.Owner && !l.Stage.IsGrowth
+}
+
+// nameFor returns the name of another stage for the owner of a stage. Objects of other namespaces are not disclosed.
+func (ck *Checker) nameFor(reader, other *model.Stage) string {
+	j := ck.m.JobSets[other.Owner]
+	isJobSet := other.OfJobSet && j != nil && j.IsKnown()
+	switch isForeign := other.Key.Namespace != reader.Key.Namespace; {
+	case isJobSet && isForeign:
+		return "a JobSet of another namespace"
+	case isForeign:
+		return "a quota Workload of another namespace"
+	case isJobSet && len(j.Plan.Stages) > 1 && other.Index >= 0 && other.Index < len(j.Plan.Stages):
+		return fmt.Sprintf("stage %q of JobSet %q", j.Plan.Stages[other.Index].Name, j.Key.Name)
+	case isJobSet:
+		return fmt.Sprintf("JobSet %q", j.Key.Name)
+	}
+	return fmt.Sprintf("quota Workload %q", other.Key.Name)
+}

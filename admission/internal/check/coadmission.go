@@ -1,0 +1,365 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/flavor"
+	"github.com/tranche-dev/tranche/admission/internal/decision"
+	"github.com/tranche-dev/tranche/admission/internal/model"
+	"github.com/tranche-dev/tranche/admission/quota"
+	"github.com/tranche-dev/tranche/queue"
+)
+
+// A GroupCandidate is one check of a co-admission group: of all members that wait. Each is checked as if it were alone, and then all together. They use no
+// quota that is reserved for preemptors, whatever its queue position, and preempt no stage.
+type GroupCandidate struct {
+	CoAdmissionGroup *model.CoAdmissionGroup
+	Candidates       []*Candidate
+	// Refusals has the refusal of each of candidates, or nil.
+	Refusals []*decision.Refusal
+	// position is the last of their queue positions.
+	position queue.Position
+	// IsPart is true if other members hold quota already and have to release it if these are refused.
+	IsPart bool
+}
+
+// try checks a co-admission group.
+func (ck *Checker) try(b *model.CoAdmissionGroup) *GroupCandidate {
+	g := &GroupCandidate{CoAdmissionGroup: b}
+	for _, s := range b.Sorted(model.IsWaiting) {
+		if s.QueuedIn == nil {
+			continue
+		}
+		if len(g.Candidates) == 0 || g.position.Compare(s.Element.Position) < 0 {
+			g.position = s.Element.Position
+		}
+		g.Candidates = append(g.Candidates, ck.Candidate(s))
+	}
+	g.Refusals = make([]*decision.Refusal, len(g.Candidates))
+	if ck.refuseAsCoAdmissionGroup(g) {
+		return g
+	}
+	for i, l := range g.Candidates {
+		g.Refusals[i] = ck.FirstRefusal(l)
+	}
+	if g.isRefused() {
+		ck.refuseWithOthers(g)
+		return g
+	}
+	if !ck.pack(g) {
+		ck.refuseTogether(g)
+		return g
+	}
+	for i, l := range g.Candidates {
+		g.Refusals[i] = checksAreFew(ck, l)
+	}
+	if g.isRefused() {
+		ck.refuseWithOthers(g)
+	}
+	return g
+}
+
+func (g *GroupCandidate) isRefused() bool {
+	return slices.ContainsFunc(g.Refusals, func(r *decision.Refusal) bool { return r != nil })
+}
+
+// refusalOf returns the refusal of one member, or nil.
+func (g *GroupCandidate) refusalOf(s *model.Stage) *decision.Refusal {
+	if i := slices.IndexFunc(g.Candidates, func(l *Candidate) bool { return l.Stage == s }); i >= 0 {
+		return g.Refusals[i]
+	}
+	return nil
+}
+
+// The checks of co-admission groups.
+const (
+	gangsAreThere     = "GangsAreThere"
+	gangsAgree        = "GangsAgree"
+	gangsPassTogether = "GangsPassTogether"
+)
+
+// refuseAsCoAdmissionGroup refuses all members for problems of the group that do not depend on quota.
+func (ck *Checker) refuseAsCoAdmissionGroup(g *GroupCandidate) bool {
+	b := g.CoAdmissionGroup
+	isOfAPlan := b.Has(func(s *model.Stage) bool { return s.Owner != "" })
+	for i, l := range g.Candidates {
+		switch missing := missingMember(b, l.Stage); {
+		case isOfAPlan:
+			g.Refusals[i] = misconfigured(gangsAgree, "one of the gangs that are admitted together is a stage of a plan, which cannot be")
+		case b.Sizes[0] > 0 || len(b.Sizes) != 1 || b.Sizes[len(b.Members)] == 0 && len(b.Members) > l.Stage.Membership.Size:
+			g.Refusals[i] = disagreement(b, l.Stage)
+		case b.Sizes[len(b.Members)] == 0:
+			g.Refusals[i] = &decision.Refusal{
+				Check: gangsAreThere, Reason: kueue.WorkloadQuotaReservedReasonPendingEvaluation,
+				Message: fmt.Sprintf("waits until all of the %d gangs that are admitted together ask for quota", l.Stage.Membership.Size),
+			}
+		case missing != nil:
+			g.Refusals[i] = missing
+		}
+	}
+	g.IsPart = b.IsWhole() && b.Counts[model.IsHolding] > 0 && b.Counts[model.IsAssumed]+b.Counts[model.IsGoing] == 0
+	return g.isRefused()
+}
+
+// disagreement returns the refusal for members that report different sizes, or a wrong one.
+func disagreement(b *model.CoAdmissionGroup, s *model.Stage) *decision.Refusal {
+	if b.Sizes[0] > 0 {
+		return misconfigured(gangsAgree, "from 1 to %d gangs can be admitted together, and at least one of these says another number", model.MaxTogether)
+	}
+	if len(b.Sizes) == 1 {
+		return misconfigured(gangsAgree, "is one of more gangs than the %d that are to be admitted together", s.Membership.Size)
+	}
+	return misconfigured(gangsAgree, "says that %d gangs are admitted together, and at least one of them says another number", s.Membership.Size)
+}
+
+// missingMember returns a refusal because of a member that is not pending, or nil.
+func missingMember(b *model.CoAdmissionGroup, s *model.Stage) *decision.Refusal {
+	if b.Counts[model.IsGoing] > 0 {
+		return &decision.Refusal{
+			Check: gangsAreThere, Reason: kueue.WorkloadQuotaReservedReasonPendingEvaluation,
+			Message: "waits until the pods of the gangs have ended that are admitted together with it, and are evicted",
+		}
+	}
+	closed := b.Sorted(model.IsClosed)
+	if len(closed) == 0 {
+		return nil
+	}
+	why := ""
+	if other := closed[0]; other.Key.Namespace == s.Key.Namespace && other.Closed != "" {
+		why = ": " + other.Closed
+	}
+	return &decision.Refusal{
+		Check: gangsAreThere, Reason: kueue.WorkloadAdmissionGated,
+		Message: fmt.Sprintf("waits until %s, which is admitted together with it, asks for quota%s", nameOf(s, closed[0]), why),
+	}
+}
+
+// nameOf returns the name of another stage for the owner of a stage. Objects of other namespaces are not disclosed.
+func nameOf(s *model.Stage, other *model.Stage) string {
+	if other.Key.Namespace == s.Key.Namespace {
+		return "gang " + other.Key.Name
+	}
+	return "a gang of another namespace"
+}
+
+// refuseWithOthers refuses the members that pass because of the first that does not. If all obstacles are missing quota, all members block their
+// queues. Otherwise none does: no queue waits for a member in another queue whose obstacle is not quota, or that is behind other stages.
+func (ck *Checker) refuseWithOthers(g *GroupCandidate) {
+	first, holdsUp := -1, true
+	for i, l := range g.Candidates {
+		if g.Refusals[i] != nil {
+			holdsUp = holdsUp && l.Effect == HoldsUpOthers
+			if first < 0 {
+				first = i
+			}
+		}
+	}
+	if holdsUp && !ck.fitsAtBest(g) {
+		ck.refuseForGood(g)
+		return
+	}
+	refused := slices.Clone(g.Refusals)
+	for i, l := range g.Candidates {
+		switch {
+		case holdsUp:
+			l.Effect = HoldsUpOthers
+		case l.Effect == HoldsUpOthers:
+			l.Effect = WaitsForChange
+		}
+		if refused[i] == nil {
+			g.Refusals[i] = because(l.Stage, g.Candidates[first], refused[first])
+		}
+	}
+}
+
+// because refuses a stage that passes because of another member that does not.
+func because(s *model.Stage, other *Candidate, refusal *decision.Refusal) *decision.Refusal {
+	message := fmt.Sprintf("waits for %s, which is admitted together with it", nameOf(s, other.Stage))
+	switch {
+	case other.Stage.Key.Namespace != s.Key.Namespace:
+	case refusal.Reason == kueue.WorkloadQuotaReservedReasonWaitingForQuota:
+		message += fmt.Sprintf(" and waits for quota in ClusterQueue %s", other.Queue.Name)
+	default:
+		message += ": " + refusal.Message
+	}
+	return &decision.Refusal{Check: gangsPassTogether, Reason: refusal.Reason, Message: message}
+}
+
+// refuseTogether refuses all members, if each would fit alone but not all together. Any release of quota that one of them could use wakes them.
+func (ck *Checker) refuseTogether(g *GroupCandidate) {
+	if !ck.fitsAtBest(g) {
+		ck.refuseForGood(g)
+		return
+	}
+	for i, l := range g.Candidates {
+		l.Effect = HoldsUpOthers
+		for choice := range flavor.Choices(l.Items, flavor.MaxChoices) {
+			for _, c := range choice.Usage(l.Items) {
+				l.waitForNews(c.ID)
+			}
+		}
+		g.Refusals[i] = &decision.Refusal{
+			Check: gangsPassTogether, Reason: kueue.WorkloadQuotaReservedReasonWaitingForQuota,
+			Message: fmt.Sprintf("waits for quota in ClusterQueue %s: it would fit alone, and not together with %s",
+				l.Queue.Name, otherGangs(len(g.CoAdmissionGroup.Members)-1)),
+		}
+	}
+}
+
+func otherGangs(n int) string {
+	if n == 1 {
+		return "the other gang that is admitted with it"
+	}
+	return fmt.Sprintf("the other %d gangs that are admitted with it", n)
+}
+
+// waitForNews notes an amount of which every change wakes the candidate.
+func (l *Candidate) waitForNews(id quota.ID) {
+	for i := range l.Waits {
+		if l.Waits[i].Topic == id {
+			l.Waits[i].Need = anyNews
+			return
+		}
+	}
+	l.Waits = append(l.Waits, queue.Wait[quota.ID]{Topic: id, Need: anyNews})
+}
+
+// refuseForGood refuses members that would not fit together even if nothing were charged.
+func (ck *Checker) refuseForGood(g *GroupCandidate) {
+	for i, l := range g.Candidates {
+		l.Effect, l.Waits = WaitsForChange, nil
+		g.Refusals[i] = &decision.Refusal{
+			Check: WithinLimits, Reason: kueue.WorkloadQuotaReservedReasonExceedsMaxQuota,
+			Message: fmt.Sprintf("can never fit: the %d gangs that are admitted together need more at once than there is quota, in ClusterQueue %s or where the others queue",
+				len(g.CoAdmissionGroup.Members), l.Queue.Name),
+		}
+	}
+}
+
+// checkTogether is check for a member of a co-admission group.
+func (ck *Checker) checkTogether(l *Candidate, b *model.CoAdmissionGroup) *decision.Refusal {
+	g := ck.try(b)
+	for i, other := range g.Candidates {
+		if other.Stage == l.Stage {
+			*l = *other
+			g.Candidates[i] = l
+		}
+	}
+	l.GroupCandidate = g
+	return g.refusalOf(l.Stage)
+}
+
+// Has reports whether a stage is in the group candidate.
+func (g *GroupCandidate) Has(s *model.Stage) bool {
+	return slices.ContainsFunc(g.Candidates, func(l *Candidate) bool { return l.Stage == s })
+}
+
+// ComesBefore reports whether a member is this stage, or precedes it in its queue.
+func (g *GroupCandidate) ComesBefore(other *model.Element, q *model.ClusterQueue) bool {
+	return slices.ContainsFunc(g.Candidates, func(l *Candidate) bool {
+		return l.Queue == q && (l.Stage.Element == other || l.Stage.Element.Precedes(other))
+	})
+}
+
+// fitsAtBest reports whether all members, including those that hold quota already, would fit together if nothing were charged.
+func (ck *Checker) fitsAtBest(g *GroupCandidate) bool {
+	var queuedDemands []model.QueuedDemand
+	for _, l := range g.Candidates {
+		queuedDemands = append(queuedDemands, model.QueuedDemand{Demand: l.Stage.Demand, Queue: l.Queue})
+	}
+	for _, s := range g.CoAdmissionGroup.Sorted(model.IsHolding) {
+		queuedDemands = append(queuedDemands, model.QueuedDemand{Demand: s.Demand, Queue: s.Entry.ClusterQueue})
+	}
+	if f := &g.CoAdmissionGroup.Feasibility; f.Revision != ck.m.Schedule.Revision || !slices.Equal(f.QueuedDemands, queuedDemands) {
+		*f = model.Feasibility{Revision: ck.m.Schedule.Revision, QueuedDemands: queuedDemands, Fits: ck.packAtBest(queuedDemands)}
+	}
+	return g.CoAdmissionGroup.Feasibility.Fits
+}
+
+func (ck *Checker) packAtBest(queuedDemands []model.QueuedDemand) bool {
+	p := packing{tree: ck.m.SafetyTree, budget: flavor.MaxChoices*4 + len(queuedDemands)}
+	for _, queuedDemand := range queuedDemands {
+		p.parts = append(p.parts, part{node: queuedDemand.Queue.Bare, items: ck.m.Offer(queuedDemand.Demand, queuedDemand.Queue).Items})
+	}
+	return ck.m.SafetyTree.WhatIf(func() bool {
+		var emptied []*quota.Node
+		for _, queuedDemand := range queuedDemands {
+			root := queuedDemand.Queue.Bare.Root()
+			if slices.Contains(emptied, root) {
+				continue
+			}
+			emptied = append(emptied, root)
+			for _, c := range ck.m.Bank.ClaimsUnderRoot(queuedDemand.Queue.Bare) {
+				c.Node.Release(c.Held)
+			}
+		}
+		return p.place(0)
+	})
+}
+
+// pack selects a choice for each member with which all fit at once.
+func (ck *Checker) pack(g *GroupCandidate) bool {
+	p := packing{tree: ck.m.Tree, budget: flavor.MaxChoices*4 + len(g.Candidates)}
+	for _, l := range g.Candidates {
+		p.parts = append(p.parts, part{node: l.Queue.Node, items: l.Items, preferred: l.Choice})
+	}
+	if !p.place(0) {
+		return false
+	}
+	for i, l := range g.Candidates {
+		l.choose(p.parts[i].choice)
+	}
+	return true
+}
+
+// A packing is a search for choices of flavors with which several parts fit at once.
+type packing struct {
+	tree  *quota.Tree
+	parts []part
+	// budget is how many more choices may be tried.
+	budget int
+}
+
+// A part is the demand in one ClusterQueue.
+type part struct {
+	node              *quota.Node
+	items             []flavor.Item
+	preferred, choice flavor.Choice
+}
+
+// place searches choices for the parts from the i-th on.
+func (p *packing) place(i int) bool {
+	if i == len(p.parts) {
+		return true
+	}
+	part := &p.parts[i]
+	if part.preferred != nil && p.tryChoice(i, part.preferred) {
+		return true
+	}
+	for choice := range flavor.Choices(part.items, flavor.MaxChoices) {
+		if p.budget <= 0 {
+			return false
+		}
+		if !slices.Equal(choice, part.preferred) && p.tryChoice(i, choice) {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *packing) tryChoice(i int, choice flavor.Choice) bool {
+	p.budget--
+	part := &p.parts[i]
+	usage := choice.Usage(part.items)
+	if !part.node.Fits(usage) {
+		return false
+	}
+	part.choice = slices.Clone(choice)
+	return p.tree.WhatIf(func() bool {
+		part.node.Charge(usage)
+		return p.place(i + 1)
+	})
+}

@@ -1,0 +1,53 @@
+package check
+
+import (
+	"slices"
+
+	"github.com/tranche-dev/tranche/admission/flavor"
+	"github.com/tranche-dev/tranche/admission/internal/model"
+	"github.com/tranche-dev/tranche/admission/quota"
+)
+
+// The head of a ClusterQueue with StrictFIFO that has a right to nominal quota, and may not reclaim all of it from borrowers, reserves the idle
+// nominal quota of its ClusterQueue: otherwise a stream of small borrowers could starve it. The reservation is like that of a preemptor, but
+// blocks borrowers only: a stage that stays within the nominal quota of its own ClusterQueue ignores it. So does a stage that its JobSet has to
+// run before it releases quota: stage safety has promised that quota.
+
+// NominalReservation returns the usage to reserve for a stage that waits for quota, or nothing: with the first flavors with which the stage would
+// use only nominal quota of its ClusterQueue, or of a Cohort below the root. The part that fits is reserved with the rest. A member of a
+// co-admission group reserves nothing: it needs quota of all ClusterQueues of the group at once.
+func (ck *Checker) NominalReservation(l *Candidate) quota.Usage {
+	if !l.isShort || !l.Queue.MayKeepNominal() || l.Stage.Membership != nil {
+		return nil
+	}
+	var reserved quota.Usage
+	ck.m.Tree.WhatIfEvicted(func() bool {
+		if l.Stage.PreemptQueue == l.Queue {
+			l.Queue.Node.Release(l.Stage.PreemptReserved)
+		}
+		for choice := range flavor.Choices(l.Items, flavor.MaxChoices) {
+			if usage, ok := l.Queue.EntitledTo(choice.Usage(l.Items)); ok {
+				reserved = usage
+				break
+			}
+		}
+		return true
+	})
+	return reserved
+}
+
+// keptNominal returns the stages whose nominal reservations do not count for a stage: those of other ClusterQueues if it stays within nominal
+// quota itself, and all if its JobSet has to run it before releasing quota, since the others may wait for that. Stages that yield anyway are left
+// out. The result is in reverse queue order.
+func (l *Candidate) keptNominal(yielding []*model.Stage) []*model.Stage {
+	var kept []*model.Stage
+	for s := range l.Queue.CohortTree.Keepers {
+		isOwn := s.PreemptQueue == l.Queue
+		isBehind := isOwn && (s == l.Stage || s.Element == nil || !s.Element.Precedes(l.Stage.Element))
+		if s.Element != nil && !isBehind && (l.Stage.Element.Passes || !isOwn) && !slices.Contains(yielding, s) {
+			kept = append(kept, s)
+		}
+	}
+	slices.SortFunc(kept, model.ComparePledged)
+	return kept
+}

@@ -1,0 +1,215 @@
+package check
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/flavor"
+	"github.com/tranche-dev/tranche/admission/internal/decision"
+	"github.com/tranche-dev/tranche/admission/quota"
+	"github.com/tranche-dev/tranche/queue"
+)
+
+// quotaFits chooses flavors with quota that is free now, or will be when victims have left: the flavors that flavorFungibility prefers, or if
+// these do not fit together, the first that do.
+func quotaFits(ck *Checker, l *Candidate) *decision.Refusal {
+	if l.Choice != nil {
+		// A part fits now, and more than that part exceeds the capacity.
+		return nil
+	}
+	refusal, mayPreempt := ck.fitsByPreemption(l)
+	switch {
+	case refusal == nil && mayPreempt:
+		return nil
+	case ck.chooseWhatFits(l), ck.fitsInPart(l):
+		l.Victims, l.awaits = nil, false
+		return nil
+	case refusal == nil:
+		refusal = ck.short(l, l.whyNothingIsReclaimed())
+	}
+	return refusal
+}
+
+// fitsByPreemption makes the choice where the flavor walk counts on preemption. Without a refusal, ok is true if there is a choice.
+func (ck *Checker) fitsByPreemption(l *Candidate) (refusal *decision.Refusal, ok bool) {
+	if !l.Queue.MayPreempt() || l.Stage.CoAdmissionGroup() != nil {
+		return nil, false
+	}
+	l.Choice = make(flavor.Choice, len(l.Items))
+	walk := flavor.Walk{Node: l.Queue.Node, Fungibility: l.Queue.Fungibility, Preemption: ck.preemptionOracle(l)}
+	verdict := walk.Choose(l.Items, l.Choice)
+	l.Usage, l.Level = l.Choice.Usage(l.Items), verdict.Level
+	if verdict.Mode == flavor.Fit {
+		return nil, true
+	}
+	preferred := slices.Clone(l.Choice)
+	if len(l.Items) > 1 && (ck.chooseWhatFits(l) || ck.chooseWhatIsReleased(l)) {
+		return nil, true
+	}
+	if verdict.Mode > flavor.NoCandidates {
+		l.Choice, l.Usage, l.Level = preferred, preferred.Usage(l.Items), verdict.Level
+		if refusal = ck.preempts(l); refusal == nil {
+			return nil, true
+		}
+	}
+	if ck.chooseVictims(l) {
+		return nil, true
+	}
+	l.Choice = nil
+	return refusal, false
+}
+
+// short returns the refusal that lists the missing quota, and why no stage is preempted for it.
+func (ck *Checker) short(l *Candidate, whyNobody string) *decision.Refusal {
+	l.Effect, l.isShort = HoldsUpOthers, true
+	message := fmt.Sprintf("waits for quota in ClusterQueue %s: needs %s", l.Queue.Name, strings.Join(ck.shortages(l), ", or "))
+	ck.waitForPart(l)
+	ck.suspectDeadlock(l)
+	if refusal := ck.deadlockRefusal(l); refusal != nil {
+		return refusal
+	}
+	if whyNobody != "" {
+		message += "; preemption: " + whyNobody
+	}
+	return &decision.Refusal{Check: QuotaIsFree, Reason: kueue.WorkloadQuotaReservedReasonWaitingForQuota, Message: message}
+}
+
+// chooseWhatFits chooses flavors for the items with quota that is free now, if there are any.
+func (ck *Checker) chooseWhatFits(l *Candidate) bool {
+	l.Choice = make(flavor.Choice, len(l.Items))
+	walk := flavor.Walk{Node: l.Queue.Node, Fungibility: l.Queue.Fungibility}
+	if verdict := walk.Choose(l.Items, l.Choice); verdict.Mode == flavor.Fit {
+		l.Usage, l.Level = l.Choice.Usage(l.Items), verdict.Level
+		return true
+	}
+	if len(l.Items) > 1 {
+		for choice := range ck.fitting(l) {
+			l.choose(choice)
+			return true
+		}
+	}
+	l.Choice = nil
+	return false
+}
+
+// choose takes one of the combinations of flavors.
+func (l *Candidate) choose(choice flavor.Choice) {
+	l.Choice = slices.Clone(choice)
+	l.Usage = choice.Usage(l.Items)
+	l.Level = l.Queue.Node.LevelOf(l.Usage)
+}
+
+// fitting yields the combinations of flavors with quota that is free now. The caller must not keep them.
+func (ck *Checker) fitting(l *Candidate) func(func(flavor.Choice) bool) {
+	return func(yield func(flavor.Choice) bool) {
+		for choice := range flavor.Choices(l.Items, flavor.MaxChoices) {
+			if l.Queue.Node.Fits(choice.Usage(l.Items)) && !yield(choice) {
+				return
+			}
+		}
+	}
+}
+
+// shortages returns the missing quota of each combination of flavors, and notes the amounts to wait for.
+func (ck *Checker) shortages(l *Candidate) []string {
+	const most = 4
+	var short []string
+	for choice := range flavor.Choices(l.Items, flavor.MaxChoices) {
+		lacks := ck.lacks(l, choice.Usage(l.Items))
+		if text := strings.Join(lacks, " and "); !slices.Contains(short, text) {
+			short = append(short, text)
+		}
+	}
+	if len(short) > most {
+		short = append(short[:most], "or one of the other combinations of flavors")
+	}
+	return short
+}
+
+// lacks returns the missing quota of a usage, and notes the amounts to wait for.
+func (ck *Checker) lacks(l *Candidate, usage quota.Usage) []string {
+	if l.Queue.Node.Fits(usage) {
+		return nil
+	}
+	var lacks []string
+	for fr, a := range ck.m.Tree.Index.ByName(usage) {
+		id := ck.m.Tree.Index.ID(fr)
+		free := l.Queue.Node.Available(id)
+		if a <= free {
+			continue
+		}
+		l.WaitFor(id, a)
+		text := fmt.Sprintf("%s %s of flavor %s: %s of %s free", a.Format(fr.Resource), fr.Resource, fr.Flavor,
+			max(free, 0).Format(fr.Resource), l.Queue.Node.Capacity(id).Format(fr.Resource))
+		if kept := l.Queue.AdvanceReserved.Of(id) - l.JobSet.KeptIn(l.Queue).Of(id) + l.reservedForOthers(id); kept > 0 {
+			text += fmt.Sprintf(" (%s kept for stages to come)", kept.Format(fr.Resource))
+		}
+		lacks = append(lacks, text)
+	}
+	return lacks
+}
+
+// reservedForOthers returns the amount that is reserved for preemptors of its ClusterQueue that precede a stage.
+func (l *Candidate) reservedForOthers(id quota.ID) quota.Amount {
+	var reserved quota.Amount
+	for s := range l.Queue.Preemptors {
+		if s != l.Stage && (s.Element == nil || s.Element.Precedes(l.Stage.Element)) {
+			reserved = reserved.Plus(s.PreemptReserved.Of(id))
+		}
+	}
+	return reserved
+}
+
+// anyNews is the amount to wait for where any change may help. It is less than any available amount, however far that is below 0: charges and
+// reservations together may exceed the quota.
+const anyNews = math.MinInt64
+
+// WaitFor notes an amount that must be available before the stage is worth another check.
+func (l *Candidate) WaitFor(id quota.ID, amount quota.Amount) {
+	for i := range l.Waits {
+		if l.Waits[i].Topic == id {
+			l.Waits[i].Need = min(l.Waits[i].Need, int64(amount))
+			return
+		}
+	}
+	need := int64(amount)
+	if len(l.JobSet.KeptIn(l.Queue)) > 0 || spare(l.PodSets) > 0 || l.Queue.MayPreempt() || l.Queue.MayKeepNominal() {
+		// The peak reservation of the JobSet, or the reservation of the stage, itself does not show in the amount that is available to all; a
+		// part of the stage may need less; and the holders of the rest may be preempted.
+		need = anyNews
+	}
+	l.Waits = append(l.Waits, queue.Wait[quota.ID]{Topic: id, Need: need})
+}
+
+// IgnoringOwnReservations runs f as if some reservations were released: the peak reservation of the stage's own JobSet; the preemption reservations
+// of the stage itself, of those behind it in its queue, and of those that yield to it; and the peak reservations of other JobSets that yield to
+// it.
+func (ck *Checker) IgnoringOwnReservations(l *Candidate, f func() *decision.Refusal) *decision.Refusal {
+	kept := l.JobSet.KeptIn(l.Queue)
+	behind := ck.PledgedBehind(l)
+	if l.Stage.PreemptQueue == l.Queue {
+		behind = append(behind, l.Stage)
+	}
+	if len(kept) == 0 && len(behind) == 0 && len(l.Reservers) == 0 {
+		return f()
+	}
+	var refusal *decision.Refusal
+	ck.m.Tree.WhatIf(func() bool {
+		l.Queue.Node.Release(kept)
+		for _, s := range behind {
+			s.PreemptQueue.Node.Unreserve(s.PreemptReserved)
+		}
+		for _, j := range l.Reservers {
+			if j.Keeper != nil { // victims have no peak reservation
+				j.Keeper.Node.Release(j.PeakReserved)
+			}
+		}
+		refusal = f()
+		return true
+	})
+	return refusal
+}

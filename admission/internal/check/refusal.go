@@ -1,0 +1,92 @@
+package check
+
+import (
+	"fmt"
+	"strings"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/flavor"
+	"github.com/tranche-dev/tranche/admission/internal/decision"
+	"github.com/tranche-dev/tranche/admission/internal/model"
+	"github.com/tranche-dev/tranche/admission/quota"
+)
+
+// The checks that are explained further.
+const (
+	WithinLimits     = "WithinLimits"
+	PeakWithinLimits = "PeakWithinLimits"
+	QuotaIsFree      = "QuotaFits"
+	PeakFits         = "PeakFits"
+	StageUnsafe      = "StageUnsafe"
+)
+
+func misconfigured(check, format string, args ...any) *decision.Refusal {
+	return &decision.Refusal{Check: check, Reason: kueue.WorkloadQuotaReservedReasonMisconfigured, Message: fmt.Sprintf(format, args...)}
+}
+
+func suspended(check, format string, args ...any) *decision.Refusal {
+	return &decision.Refusal{Check: check, Reason: kueue.WorkloadQuotaReservedReasonSuspended, Message: fmt.Sprintf(format, args...)}
+}
+
+// LackOf describes what a JobSet may need at once and cannot get.
+func (ck *Checker) LackOf(j *model.JobSet) string {
+	if len(j.Claim.Peaks) > 0 {
+		peak := j.Claim.Peaks[0]
+		if above := ck.aboveMost(j.ClaimQueue, peak); len(above) > 0 {
+			return "its stages hold up to " + strings.Join(above, " and ")
+		}
+		return "its stages need up to " + ck.List(peak.Without(j.Claim.Held)) + " more at once, which others hold who cannot go on either"
+	}
+	for i, d := range j.Stages {
+		if o := ck.m.Offer(d, j.ClaimQueue); o.Infeasibility != nil {
+			return fmt.Sprintf("stage %s could never be admitted: %s", j.Plan.Stages[i].Name, lackRefusal(j.ClaimQueue, o.Infeasibility).Message)
+		}
+	}
+	return "a stage could never be admitted"
+}
+
+// List formats amounts.
+func (ck *Checker) List(u quota.Usage) string {
+	var parts []string
+	for fr, a := range ck.m.Tree.Index.ByName(u) {
+		parts = append(parts, fmt.Sprintf("%s %s of flavor %s", a.Format(fr.Resource), fr.Resource, fr.Flavor))
+	}
+	return strings.Join(parts, " and ")
+}
+
+// AddKueueMessage gives a refusal that is about quota the message that Kueue has for it.
+func (ck *Checker) AddKueueMessage(l *Candidate, r *decision.Refusal) {
+	if r.Kueue != "" {
+		return
+	}
+	switch r.Reason {
+	case kueue.WorkloadQuotaReservedReasonWaitingForQuota, kueue.WorkloadQuotaReservedReasonExceedsMaxQuota,
+		kueue.WorkloadQuotaReservedReasonNoMatchingFlavor, kueue.WorkloadQuotaReservedReasonWaitingForPreemptedWorkloads:
+		supply := ck.m.Supply(l.Queue)
+		ck.IgnoringOwnReservations(l, func() *decision.Refusal {
+			r.Kueue = supply.KueueMessage(l.PodSets, l.Queue.Node.Available)
+			return nil
+		})
+	}
+	if n := len(l.Victims); n > 0 && r.Kueue != "" {
+		r.Kueue += fmt.Sprintf(". Pending the preemption of %d workload(s)", n)
+	}
+}
+
+// Choices returns the usages of the first combinations of flavors.
+func Choices(items []flavor.Item) []quota.Usage {
+	var usages []quota.Usage
+	for choice := range flavor.Choices(items, flavor.MaxChoices) {
+		usages = append(usages, choice.Usage(items))
+	}
+	return usages
+}
+
+// RoomIsMade refuses a stage that waits for its victims to leave.
+func RoomIsMade(l *Candidate) decision.Refusal {
+	return decision.Refusal{
+		Check: "RoomIsMade", Reason: kueue.WorkloadQuotaReservedReasonWaitingForPreemptedWorkloads,
+		Message: fmt.Sprintf("waits until the pods of stages that are preempted for it in ClusterQueue %s have ended", l.Queue.Name),
+	}
+}

@@ -1,0 +1,116 @@
+package check
+
+import (
+	"cmp"
+	"slices"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/internal/model"
+	"github.com/tranche-dev/tranche/admission/internal/queuespec"
+	"github.com/tranche-dev/tranche/admission/quota"
+)
+
+// BorrowedPeaks returns the JobSets whose peak reservations borrow from the quota of a stage's own ClusterQueue: those of other ClusterQueues
+// that use more than their nominal quota of some flavor and resource, as do the Cohorts above them up to the first common one. The JobSet that
+// was submitted last is first.
+func (ck *Checker) BorrowedPeaks(l *Candidate) []*model.JobSet {
+	if ck.m.Peaks == 0 {
+		return nil
+	}
+	var all []*model.JobSet
+	for _, q := range l.Queue.CohortTree.Queues {
+		if q == l.Queue {
+			continue
+		}
+		for j := range q.KeptFor {
+			if slices.ContainsFunc(j.PeakReserved, func(c quota.Charge) bool { return borrows(q.Node, l.Queue.Node, c.ID) }) {
+				all = append(all, j)
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b *model.JobSet) int {
+		return cmp.Or(b.Submitted.Compare(a.Submitted), cmp.Compare(b.UID, a.UID))
+	})
+	return all
+}
+
+// PledgedBehind returns the other stages whose reservations do not count for a stage: those that come after it in its queue, and those that yield
+// to it. They are in reverse queue order.
+func (ck *Checker) PledgedBehind(l *Candidate) []*model.Stage {
+	var behind []*model.Stage
+	for s := range l.Queue.Preemptors {
+		if s != l.Stage && s.Element != nil && !s.Element.Precedes(l.Stage.Element) {
+			behind = append(behind, s)
+		}
+	}
+	slices.SortFunc(behind, model.ComparePledged)
+	for _, s := range l.yielding {
+		if s.PreemptQueue != nil {
+			behind = append(behind, s)
+		}
+	}
+	return behind
+}
+
+// borrowedPreemptReservations returns the stages in other queues that wait to borrow quota that a stage may reclaim, if it stays within the quota of its own
+// ClusterQueue: a stage that only waits has no more right to that quota than a stage that holds it. They are in reverse queue order.
+//
+// In each queue, the last stage first, they are the stages before the first one whose reservation does not borrow once the reservations listed
+// before it are removed. A reservation borrows if its ClusterQueue, and each Cohort above it below the first common one, exceed their own quota.
+func (ck *Checker) borrowedPreemptReservations(l *Candidate) []*model.Stage {
+	policy := l.Queue.Preemption.ReclaimWithinCohort
+	if !queuespec.AllowsPreemption(policy) {
+		return nil
+	}
+	var borrowed []*model.Stage
+	keeps := map[*model.ClusterQueue]struct{}{l.Queue: {}}
+	ck.m.Tree.WhatIfEvicted(func() bool {
+		// All queues at once: a reservation that is removed may bring another one within the quota of a common Cohort.
+		for _, s := range l.Queue.CohortTree.Pledgers() {
+			q := s.PreemptQueue
+			if _, ok := keeps[q]; ok {
+				continue
+			}
+			if !slices.ContainsFunc(s.PreemptReserved, func(c quota.Charge) bool { return borrows(q.Node, l.Queue.Node, c.ID) }) {
+				keeps[q] = struct{}{}
+				continue
+			}
+			q.Node.Release(s.PreemptReserved)
+			if policy == kueue.PreemptionPolicyAny || s.Priority < l.Stage.Priority {
+				borrowed = append(borrowed, s)
+			}
+		}
+		return true
+	})
+	return borrowed
+}
+
+func borrows(n, from *quota.Node, id quota.ID) bool {
+	for ; n != nil && !n.IsAbove(from); n = n.Parent() {
+		if n.Excess(id, 0) <= 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// wouldBorrow reports whether a stage uses more than the quota of its own ClusterQueue once all its victims have left.
+func (ck *Checker) wouldBorrow(l *Candidate) bool {
+	borrows := false
+	ck.m.Tree.WhatIfEvicted(func() bool {
+		for _, v := range l.Victims {
+			model.EvictionUnitOf(v.Holder).Queue.Node.Release(v.Holder.Usage)
+		}
+		borrows = l.Queue.Node.BorrowsAny(l.Usage)
+		return true
+	})
+	return borrows
+}
+
+// IsHeldUpBy reports whether the reservation of a preemptor counts for a stage: not if it is its own, or that of a stage that comes later in its
+// queue or yields to it.
+func (l *Candidate) IsHeldUpBy(s *model.Stage) bool {
+	isLater := s.PreemptQueue == l.Queue && s.Element != nil && !s.Element.Precedes(l.Stage.Element)
+	return s != l.Stage && !isLater && (s.Owner == "" || s.Owner != l.Stage.Owner) && !slices.Contains(l.yielding, s)
+}

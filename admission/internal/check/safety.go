@@ -1,0 +1,239 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/flavor"
+	"github.com/tranche-dev/tranche/admission/internal/decision"
+	"github.com/tranche-dev/tranche/admission/internal/model"
+	"github.com/tranche-dev/tranche/admission/quota"
+	"github.com/tranche-dev/tranche/admission/safety"
+	"github.com/tranche-dev/tranche/queue"
+)
+
+// peakFitsLimits refuses a JobSet that holds nothing, as at its first stage, if some later stage can never be admitted beside the stages that
+// must hold quota then.
+func peakFitsLimits(ck *Checker, l *Candidate) *decision.Refusal {
+	if !l.hasPlan() || l.policy == model.Greedy || l.JobSet.ClaimQueue != nil {
+		return nil
+	}
+	finished := l.JobSet.Finished()
+	if p := &l.JobSet.PeakCheck; p.Queue != l.Queue || p.Revision != ck.m.Schedule.Revision || !slices.Equal(p.Finished, finished) {
+		*p = model.PeakCheck{Queue: l.Queue, Revision: ck.m.Schedule.Revision, Finished: finished, Refusal: ck.peakAboveLimits(l)}
+	}
+	return l.JobSet.PeakCheck.Refusal
+}
+
+// peakAboveLimits depends only on the rest of the plan and on the capacity of the ClusterQueue.
+func (ck *Checker) peakAboveLimits(l *Candidate) *decision.Refusal {
+	c := ck.m.Progress(l.JobSet, l.Queue)
+	for s := range l.JobSet.Plan.Stages {
+		hold := l.JobSet.PlanGraph.HoldOf(s, 0)
+		if o := ck.m.Offer(l.JobSet.Stages[s], l.Queue); o.Infeasibility != nil && c.Items[hold] == nil && !c.Finished[hold] {
+			refusal := lackRefusal(l.Queue, o.Infeasibility)
+			advice := ""
+			if o.Infeasibility.Oversized {
+				advice = ck.largestWhole(l)
+			}
+			refusal.Message = fmt.Sprintf("stage %s could never be admitted%s: %s", l.JobSet.Plan.Stages[s].Name, inBrackets(advice), refusal.Message)
+			return refusal
+		}
+	}
+	peaks := c.PeaksToTheEnd()
+	if slices.ContainsFunc(peaks, l.Queue.WithinCapacity) {
+		return nil
+	}
+	message := "its stages hold more at once than there is"
+	if len(peaks) > 0 {
+		message = strings.Join(ck.aboveMost(l.Queue, peaks[0]), " and ")
+	}
+	return &decision.Refusal{
+		Check: PeakWithinLimits, Reason: kueue.WorkloadQuotaReservedReasonExceedsMaxQuota,
+		Message: fmt.Sprintf("the JobSet could never run to its end in ClusterQueue %s%s: stages that hold quota at the same time need up to %s%s",
+			l.Queue.Name, inBrackets(ck.largestWhole(l)), message, l.overruled()),
+	}
+}
+
+// stateStaysSafe selects the first choice that fits and that the stage-admission policy accepts.
+func stateStaysSafe(ck *Checker, l *Candidate) *decision.Refusal {
+	refusal := ck.Unsafe(l, l.Choice)
+	if refusal == nil {
+		return nil
+	}
+	for choice := range ck.fitting(l) {
+		if !slices.Equal(choice, l.Choice) && ck.Unsafe(l, choice) == nil {
+			l.choose(choice)
+			return nil
+		}
+	}
+	l.Effect = HoldsUpOthers
+	ck.WaitForOtherChoices(l)
+	return refusal
+}
+
+// WaitForOtherChoices notes the amounts that must be free to make another choice of flavors, or other victims, possible.
+func (ck *Checker) WaitForOtherChoices(l *Candidate) {
+	for choice := range flavor.Choices(l.Items, flavor.MaxChoices) {
+		for _, c := range choice.Usage(l.Items) {
+			if c.Amount > l.Queue.Node.Available(c.ID) || l.Preempts() {
+				l.WaitFor(c.ID, c.Amount)
+			}
+		}
+	}
+}
+
+// Unsafe returns why the policy rejects a choice, or nil.
+func (ck *Checker) Unsafe(l *Candidate, choice flavor.Choice) *decision.Refusal {
+	if !l.hasPlan() || l.policy == model.Greedy {
+		return nil
+	}
+	before := ck.m.Progress(l.JobSet, l.Queue)
+	after := l.Admitted(before, choice)
+	if len(after.Ahead()) == 0 {
+		// The JobSet has nothing left to ask for: it will release its quota, and no other JobSet is worse off.
+		return nil
+	}
+	if l.policy == model.Reserve {
+		if refusal := ck.unreserved(l, before, after); refusal != nil {
+			l.Waits = append(l.Waits, queue.Wait[quota.ID]{Topic: model.AnyClaim})
+			return refusal
+		}
+		return nil
+	}
+	return ck.unfinishable(l, after, choice.Usage(l.Items))
+}
+
+// Admitted returns the progress of the JobSet after the stage has been admitted with a choice.
+func (l *Candidate) Admitted(before *safety.Progress, choice flavor.Choice) *safety.Progress {
+	return before.With(l.JobSet.UsageByHold(l.Stage.Index, choice.Usage(l.Items), l.Parts(choice)))
+}
+
+// unfinishable refuses the stage if, after the admission, the JobSet could no longer finish. Then JobSets that wait for its quota might not
+// either.
+func (ck *Checker) unfinishable(l *Candidate, after *safety.Progress, usage quota.Usage) *decision.Refusal {
+	heldUp := ck.m.Bank.Blocked(l.Claim(after), ck.Leavers(l))
+	if len(heldUp) == 0 {
+		return nil
+	}
+	l.waitForClaims(ck, heldUp)
+	return ck.deadlock(l, heldUp, usage)
+}
+
+// Claim returns the claim of the JobSet after the admission.
+func (l *Candidate) Claim(after *safety.Progress) *safety.Claim {
+	return &safety.Claim{JobSet: l.JobSet.Key.String(), Owner: l.JobSet.UID, Node: l.Queue.Bare, Held: after.HeldNow(), Peaks: after.Peaks()}
+}
+
+// Leavers returns the claims that an admission replaces: that of the JobSet itself, and those of its victims.
+func (ck *Checker) Leavers(l *Candidate) []*safety.Claim {
+	var leavers []*safety.Claim
+	if l.JobSet.Claim != nil {
+		leavers = append(leavers, l.JobSet.Claim)
+	}
+	for _, v := range l.Victims {
+		if j := ck.m.JobSets[v.Holder.UID]; j != nil && j.Claim != nil && j != l.JobSet {
+			leavers = append(leavers, j.Claim)
+		}
+	}
+	return leavers
+}
+
+// waitForClaims parks the stage until one of these claims becomes smaller: all other JobSets can finish, and their actual progress cannot free
+// more than that.
+func (l *Candidate) waitForClaims(ck *Checker, heldUp []*safety.Claim) {
+	const most = 8
+	topics := []quota.ID{model.AnyClaim}
+	if len(heldUp) <= most {
+		topics = nil
+		for _, c := range heldUp {
+			if c.Owner != l.JobSet.UID {
+				topics = append(topics, ck.m.JobSets[c.Owner].Topic)
+			}
+		}
+	}
+	for _, topic := range topics {
+		if !slices.ContainsFunc(l.Waits, func(w queue.Wait[quota.ID]) bool { return w.Topic == topic }) {
+			l.Waits = append(l.Waits, queue.Wait[quota.ID]{Topic: topic})
+		}
+	}
+}
+
+// unreserved refuses the stage unless all that the JobSet may come to hold in this hold segment is free now.
+func (ck *Checker) unreserved(l *Candidate, before, after *safety.Progress) *decision.Refusal {
+	held := before.HeldNow()
+	lacks := []string{"a flavor that takes each of the stages to come"}
+	for i, peak := range after.Peaks() {
+		short := ck.lacks(l, peak.Without(held))
+		if len(short) == 0 {
+			return nil
+		}
+		if i == 0 {
+			lacks = short
+		}
+	}
+	return &decision.Refusal{
+		Check: PeakFits, Reason: kueue.WorkloadQuotaReservedReasonWaitingForQuota,
+		Message: fmt.Sprintf("waits for quota in ClusterQueue %s: this stage and those that may hold quota beside it are admitted together (policy Reserve) and need %s%s",
+			l.Queue.Name, strings.Join(lacks, " and "), l.overruled()),
+	}
+}
+
+// deadlock returns a refusal that names the JobSets that would wait for each other.
+func (ck *Checker) deadlock(l *Candidate, blocked []*safety.Claim, usage quota.Usage) *decision.Refusal {
+	with := ""
+	if others := l.others(blocked); len(others) > 0 {
+		with = " and " + strings.Join(others, ", ")
+	}
+	return &decision.Refusal{
+		Check: StageUnsafe, Reason: kueue.WorkloadQuotaReservedReasonWaitingForQuota,
+		Message: fmt.Sprintf("fits ClusterQueue %s now, but then this JobSet%s could wait for ever for quota of later stages: %s%s",
+			l.Queue.Name, with, ck.leftFor(l, blocked, usage), l.overruled()),
+	}
+}
+
+// others names the other JobSets of the namespace among some claims, and counts those of other namespaces, which are not disclosed.
+func (l *Candidate) others(claims []*safety.Claim) []string {
+	const most = 3
+	var others []string
+	strangers := 0
+	for _, c := range claims {
+		switch {
+		case c.JobSet == l.JobSet.Key.String():
+		case strings.HasPrefix(c.JobSet, l.JobSet.Key.Namespace+"/"):
+			others = append(others, c.JobSet)
+		default:
+			strangers++
+		}
+	}
+	slices.Sort(others)
+	if len(others) > most {
+		others = append(others[:most], fmt.Sprintf("%d more", len(others)-most))
+	}
+	switch {
+	case strangers == 1:
+		others = append(others, "1 of another namespace")
+	case strangers > 1:
+		others = append(others, fmt.Sprintf("%d of other namespaces", strangers))
+	}
+	return others
+}
+
+// leftFor describes how much would stay free of the resource that a blocked JobSet needs most.
+func (ck *Checker) leftFor(l *Candidate, blocked []*safety.Claim, usage quota.Usage) string {
+	for _, c := range blocked {
+		for _, peak := range c.Peaks {
+			for fr, more := range ck.m.Tree.Index.ByName(peak.Without(c.Held)) {
+				id := ck.m.Tree.Index.ID(fr)
+				if left := l.Queue.Node.Available(id).Minus(usage.Of(id)); more > left {
+					return fmt.Sprintf("%s of %s %s of flavor %s would stay free, and up to %s more may be needed at once",
+						max(left, 0).Format(fr.Resource), l.Queue.Node.Capacity(id).Format(fr.Resource), fr.Resource, fr.Flavor, more.Format(fr.Resource))
+				}
+			}
+		}
+	}
+	return "the flavors of a later stage are short"
+}

@@ -1,0 +1,111 @@
+package cycle
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/internal/check"
+	"github.com/tranche-dev/tranche/admission/internal/decision"
+	"github.com/tranche-dev/tranche/admission/internal/model"
+	"github.com/tranche-dev/tranche/admission/quota"
+	"github.com/tranche-dev/tranche/queue"
+)
+
+// sleepTogether parks all refused members, each in its own queue, and emits their refusals. Members that hold quota without the others release
+// it.
+func (cy *Cycle) sleepTogether(l *check.Candidate, decisions []decision.Decision) []decision.Decision {
+	g := l.GroupCandidate
+	g.CoAdmissionGroup.Pause = model.Pause{}
+	for i, m := range g.Candidates {
+		m.Waits = append(m.Waits, queue.Wait[quota.ID]{Topic: g.CoAdmissionGroup.Topic})
+		decisions = cy.putToSleep(m, g.Refusals[i], decisions)
+		if m.Queue != l.Queue && m.Queue.PendingQueue.Next() != nil {
+			cy.m.Schedule.ScheduleCycle(m.Queue)
+		}
+	}
+	if g.IsPart {
+		decisions = cy.evictCoAdmissionGroup(g.CoAdmissionGroup, decisions)
+	}
+	return decisions
+}
+
+// admitTogether admits all members.
+func (cy *Cycle) admitTogether(g *check.GroupCandidate, decisions []decision.Decision) []decision.Decision {
+	g.CoAdmissionGroup.Pause = model.Pause{}
+	for _, l := range g.Candidates {
+		decisions = append(decisions, cy.admit(l))
+	}
+	return decisions
+}
+
+// isTurn reports whether no stage that is not parked precedes any of the members: in its queue, and in the queues that share quota with it. In
+// the cohort tree of the candidate the contest ensures that. Until then the queue of the candidate is paused, at most until every queue is idle
+// and no quota has been taken meanwhile: then the preceding stages are themselves on paused queues, and wait for one of these members.
+func (cy *Cycle) isTurn(l *check.Candidate) bool {
+	g := l.GroupCandidate
+	p := &g.CoAdmissionGroup.Pause
+	if p.Rests > 0 && p.Rests < cy.rests && p.ChargeEpoch == cy.m.ChargeEpoch {
+		return true
+	}
+	for _, m := range g.Candidates {
+		if next := m.Queue.PendingQueue.Next(); next != nil && !g.ComesBefore(next, m.Queue) {
+			return false
+		}
+		if g := m.Queue.CohortTree; g == l.Queue.CohortTree || !g.IsDirty {
+			continue
+		}
+		for _, q := range m.Queue.CohortTree.Awake {
+			if next := q.PendingQueue.Next(); next != nil && q != m.Queue && next.Compare(m.Stage.Element.Position) < 0 && !g.Has(next.Member) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// holdLine pauses a queue until every queue is idle, or a member of the group of its head is checked.
+func (cy *Cycle) holdLine(l *check.Candidate) {
+	l.GroupCandidate.CoAdmissionGroup.Pause = model.Pause{Rests: cy.rests, ChargeEpoch: cy.m.ChargeEpoch}
+	cy.Held = append(cy.Held, l.Queue)
+}
+
+// rest resumes the paused queues, once every queue is idle.
+func (cy *Cycle) rest() {
+	held := cy.Held
+	cy.Held = nil
+	cy.rests++
+	for _, q := range held {
+		cy.m.Schedule.ScheduleCycle(q)
+	}
+}
+
+func compareCoAdmissionGroups(a, b *model.CoAdmissionGroup) int { return strings.Compare(a.Id, b.Id) }
+
+// evictPartialGroups evicts members that hold quota in groups of which the rest does not ask for any.
+func (cy *Cycle) evictPartialGroups(decisions []decision.Decision) []decision.Decision {
+	if len(cy.m.Stuck) == 0 {
+		return decisions
+	}
+	for _, b := range slices.SortedFunc(maps.Keys(cy.m.Stuck), compareCoAdmissionGroups) {
+		delete(cy.m.Stuck, b)
+		if b.IsWhole() && !b.IsSettled() {
+			decisions = cy.evictCoAdmissionGroup(b, decisions)
+		}
+	}
+	return decisions
+}
+
+// evictCoAdmissionGroup evicts the members that hold quota without the others: none of them has started.
+func (cy *Cycle) evictCoAdmissionGroup(b *model.CoAdmissionGroup, decisions []decision.Decision) []decision.Decision {
+	for _, s := range b.Sorted(model.IsHolding) {
+		decisions = append(decisions, cy.evict(s, decision.Evict{
+			Reason:  kueue.WorkloadEvictedByPreemption,
+			Message: "gives its quota back: it is admitted together with other gangs or not at all, and not all of them can be admitted now",
+		}))
+		cy.m.Refresh(s)
+	}
+	return decisions
+}

@@ -1,0 +1,158 @@
+package cycle
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/tranche-dev/tranche/admission/fairshare"
+	"github.com/tranche-dev/tranche/admission/internal/check"
+	"github.com/tranche-dev/tranche/admission/internal/decision"
+	"github.com/tranche-dev/tranche/admission/internal/model"
+	"github.com/tranche-dev/tranche/admission/quota"
+)
+
+// A Cycle runs scheduling cycles.
+type Cycle struct {
+	m          *model.Model
+	check      *check.Checker
+	nextSample time.Time
+	// deadlocked are the JobSets that wait for each other, and Suspects those that may do so now.
+	deadlocked map[*model.JobSet]struct{}
+	// Held are the queues that a co-admission group has paused, and rests counts how often all others became idle meanwhile.
+	Held  []*model.ClusterQueue
+	rests uint64
+}
+
+// New returns a Cycle that decides about the stages of a Model.
+func New(m *model.Model, checker *check.Checker) *Cycle {
+	return &Cycle{m: m, check: checker, rests: 1, deadlocked: map[*model.JobSet]struct{}{}}
+}
+
+// runCycle runs one scheduling cycle of a cohort tree: it checks all stages that are not parked, until nothing more fits.
+//
+// The head of each queue that passes all checks is the nominee of its ClusterQueue. The best nominee is admitted, if it still passes, and
+// the next stage of its queue takes its place.
+func (cy *Cycle) runCycle(g *model.CohortTree, decisions []decision.Decision) []decision.Decision {
+	var n nominees = &nomineeHeap{in: map[*model.ClusterQueue]*nominee{}}
+	if cy.m.Config.FairSharing {
+		n = &fairNominees{quota: cy.m.Tree, tree: fairshare.NewTournament(cy.m.Meter), root: g.Root, in: map[*quota.Node]*nominee{}}
+	}
+	cy.m.Cycles++
+	for {
+		decisions = cy.nominateAll(g, n, decisions)
+		for _, q := range cy.m.ChangedReservations {
+			n.charged(q)
+		}
+		cy.m.ChangedReservations = cy.m.ChangedReservations[:0]
+		winner := n.winner()
+		if winner == nil {
+			return decisions
+		}
+		switch {
+		case !cy.stillPasses(winner):
+		case winner.Preempts():
+			decisions = cy.makeRoom(winner.Candidate, decisions)
+		case winner.GroupCandidate != nil:
+			decisions = cy.admitTogether(winner.GroupCandidate, decisions)
+			for _, l := range winner.GroupCandidate.Candidates {
+				if l.Queue.CohortTree == g {
+					n.charged(l.Queue)
+				}
+			}
+			cy.settleTransfers()
+		default:
+			decisions = append(decisions, cy.admit(winner.Candidate))
+			n.charged(winner.Queue)
+			cy.settleTransfers()
+		}
+		cy.m.Schedule.ScheduleCycle(winner.Queue)
+	}
+}
+
+// nominateAll nominates the head of each queue in which a stage may not be parked.
+func (cy *Cycle) nominateAll(g *model.CohortTree, n nominees, decisions []decision.Decision) []decision.Decision {
+	for len(g.Awake) > 0 {
+		awake := g.Awake
+		g.Awake = nil
+		slices.SortFunc(awake, compareQueues)
+		for _, q := range awake {
+			q.IsScheduled = false
+			if q.IsUsageBased && cy.m.Decay != nil {
+				q.PendingQueue.Reorder()
+			}
+			n.withdraw(q)
+			decisions = cy.nominate(n, q, decisions)
+		}
+	}
+	return decisions
+}
+
+// nominate refuses the stages of a queue that do not pass the checks, up to the first that does.
+func (cy *Cycle) nominate(n nominees, q *model.ClusterQueue, decisions []decision.Decision) []decision.Decision {
+	for {
+		head := q.PendingQueue.Next()
+		if head == nil {
+			return decisions
+		}
+		l := cy.check.Candidate(head.Member)
+		if refusal := cy.check.Check(l); refusal != nil {
+			decisions = cy.refuse(l, refusal, decisions)
+			continue
+		}
+		if l.GroupCandidate != nil && !cy.isTurn(l) {
+			cy.holdLine(l)
+			return decisions
+		}
+		n.enter(&nominee{Candidate: l, asOf: cy.m.ChargeEpoch})
+		return decisions
+	}
+}
+
+// stillPasses reports whether a nominee still passes after the decisions since its nomination.
+func (cy *Cycle) stillPasses(n *nominee) bool {
+	if n.asOf == cy.m.ChargeEpoch || n.Preempts() && len(n.JobSet.KeptIn(n.Queue)) == 0 && cy.stillHelps(n.Candidate) {
+		return true
+	}
+	if n.Preempts() || n.GroupCandidate != nil {
+		return false
+	}
+	if len(n.Reservers) > 0 {
+		n.Reservers = cy.check.BorrowedPeaks(n.Candidate) // stages admitted since the nomination may have used some of them
+	}
+	refusal := cy.check.IgnoringOwnReservations(n.Candidate, func() *decision.Refusal {
+		if !n.Queue.Node.Fits(n.Usage) || cy.m.Config.BlockAdmission && cy.m.Unready > 0 {
+			return &decision.Refusal{}
+		}
+		return cy.check.Unsafe(n.Candidate, n.Choice)
+	})
+	return refusal == nil
+}
+
+func compareQueues(a, b *model.ClusterQueue) int { return cmp.Compare(a.Name, b.Name) }
+
+// Decide returns the new decisions, in the order in which to write them. Each decision counts as done at once. The same events, decisions and
+// times give the same result.
+func (cy *Cycle) Decide(now time.Time) []decision.Decision {
+	cy.m.Now = now
+	cy.m.RebuildTrees()
+	cy.m.FireTimers()
+	cy.settleAccounts()
+	cy.retryPeaks()
+	decisions := cy.evictPartialGroups(cy.recoverFromDeadlock(cy.drain(nil)))
+	cy.noteDeadlocks()
+	for len(cy.m.Schedule.Dirty)+len(cy.Held) > 0 || cy.noteDeadlocks() {
+		if len(cy.m.Schedule.Dirty) == 0 {
+			cy.rest()
+		}
+		dirty := cy.m.Schedule.Dirty
+		cy.m.Schedule.Dirty = nil
+		slices.SortFunc(dirty, model.CompareGroups)
+		for _, g := range dirty {
+			decisions = cy.runCycle(g, decisions)
+			g.IsDirty = false
+		}
+		cy.m.RebuildTrees()
+	}
+	return decisions
+}

@@ -1,0 +1,76 @@
+package cycle
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/internal/decision"
+	"github.com/tranche-dev/tranche/admission/internal/model"
+	"github.com/tranche-dev/tranche/admission/safety"
+)
+
+// recoverFromDeadlock evicts JobSets to resolve a deadlock. It can arise when quota or a flavor is removed, when a queue is stopped or moved, or when a
+// restarted JobSet still holds a later stage while it repeats an earlier one. Admissions alone never lead to this state.
+//
+// An evicted JobSet is not admitted before that is safe, so that it is not evicted for the same reason again.
+func (cy *Cycle) recoverFromDeadlock(decisions []decision.Decision) []decision.Decision {
+	for _, root := range cy.m.Bank.Unsafe() {
+		for _, c := range cy.m.Bank.SelectVictims(root, cy.price, cy.compareClaims) {
+			j := cy.m.JobSets[c.Owner]
+			message := cy.whyRelief(j)
+			for _, s := range j.EvictionUnit.Stages {
+				if !s.IsLeaving() {
+					decisions = append(decisions, cy.evict(s, decision.Evict{Reason: kueue.WorkloadEvictedByPreemption, Message: message}))
+					cy.m.Refresh(s)
+				}
+			}
+		}
+	}
+	return decisions
+}
+
+// price returns the cost of evicting a JobSet: the accelerator-seconds since it began to hold its quota. All of them are after its last stage
+// boundary.
+func (cy *Cycle) price(c *safety.Claim) safety.Price {
+	j := cy.m.JobSets[c.Owner]
+	price := safety.Price{Priority: j.Priority()}
+	for _, s := range j.EvictionUnit.Stages {
+		seconds := max(0, cy.m.Now.Sub(s.ReservedAt).Seconds())
+		for _, charge := range s.Entry.Usage {
+			if isAccelerator(cy.m.Tree.Index.Name(charge.ID).Resource) {
+				price.Lost += seconds * float64(charge.Amount)
+			}
+		}
+	}
+	return price
+}
+
+// isAccelerator reports whether a resource is none of those that every node has.
+func isAccelerator(name corev1.ResourceName) bool {
+	usual := []corev1.ResourceName{
+		corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceStorage, corev1.ResourceEphemeralStorage, corev1.ResourcePods,
+	}
+	return !slices.Contains(usual, name) && !strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
+}
+
+// compareClaims orders victims: least loss first, then lower priority, then latest submission or eviction.
+func (cy *Cycle) compareClaims(a, b *safety.Claim) int {
+	x, y := cy.price(a), cy.price(b)
+	return cmp.Or(
+		cmp.Compare(x.Lost, y.Lost), cmp.Compare(x.Priority, y.Priority),
+		cy.m.JobSets[b.Owner].Since().Compare(cy.m.JobSets[a.Owner].Since()), cmp.Compare(a.Owner, b.Owner),
+	)
+}
+
+// whyRelief returns why the JobSet cannot continue with the quota that it holds.
+func (cy *Cycle) whyRelief(j *model.JobSet) string {
+	if j.Claim.Mode == safety.Halted {
+		return fmt.Sprintf("holds quota for which others could wait for ever, while ClusterQueue %s does not let it go on", j.ClaimQueue.Name)
+	}
+	return fmt.Sprintf("could wait for ever in ClusterQueue %s with the quota that it holds: %s", j.ClaimQueue.Name, cy.check.LackOf(j))
+}

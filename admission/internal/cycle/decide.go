@@ -1,0 +1,68 @@
+package cycle
+
+import (
+	"slices"
+
+	"github.com/tranche-dev/tranche/admission/internal/check"
+	"github.com/tranche-dev/tranche/admission/internal/decision"
+	"github.com/tranche-dev/tranche/admission/internal/model"
+)
+
+// admit charges a stage that has passed all checks.
+func (cy *Cycle) admit(l *check.Candidate) decision.Decision {
+	cy.m.LastDecision++
+	cy.m.ChargeEpoch++
+	id, s := cy.m.LastDecision, l.Stage
+	cy.m.InFlight[id] = s.Key
+	admit := decision.Admit{ID: id, Stage: s.Key, UID: s.UID, Admission: l.Admission()}
+	admit.Checks = l.Queue.ChecksFor(&admit.Admission)
+	s.Assumed = &model.Assignment{Decision: id, ClusterQueue: l.Queue, Usage: l.Usage, Parts: l.Parts(l.Choice), IsAdmitted: len(admit.Checks) == 0}
+	if l.JobSet != nil {
+		admit.JobSet, admit.StageName = l.JobSet.Key.Name, l.JobSet.Plan.Stages[s.Index].Name
+	}
+	behind := cy.check.PledgedBehind(l)
+	cy.m.ReleaseReservation(s)
+	s.ReservedAt = cy.m.Now
+	cy.m.Refresh(s)
+	cy.dropPreemptReservations(behind)
+	cy.dropPeaks(l)
+	return admit
+}
+
+// refuse parks a stage and its equivalence class, and emits the refusal for those of which it is not the last one emitted.
+func (cy *Cycle) refuse(l *check.Candidate, refusal *decision.Refusal, decisions []decision.Decision) []decision.Decision {
+	if l.GroupCandidate != nil {
+		return cy.sleepTogether(l, decisions)
+	}
+	return cy.putToSleep(l, refusal, decisions)
+}
+
+func (cy *Cycle) putToSleep(l *check.Candidate, refusal *decision.Refusal, decisions []decision.Decision) []decision.Decision {
+	if !l.Preempts() && !cy.keepNominal(l) {
+		cy.m.CancelReservation(l.Stage)
+	}
+	var toTell []*model.Stage
+	l.Queue.PendingQueue.Announce(l.Stage.Element, refusal.News())
+	switch l.Effect {
+	case check.WaitsForChange:
+		toTell = l.Queue.PendingQueue.Park(l.Stage.Element, l.Waits)
+	case check.HoldsUpOthers:
+		toTell = l.Queue.PendingQueue.Block(l.Stage.Element, l.Waits)
+	case check.WaitsBehind:
+		toTell = l.Queue.PendingQueue.ParkBehind(l.Stage.Element)
+	}
+	for _, wait := range l.Waits {
+		l.Queue.CohortTree.Sleep(l.Queue, wait.Topic)
+	}
+	if !slices.Contains(toTell, l.Stage) {
+		toTell = append(toTell, l.Stage)
+	}
+	for _, s := range toTell {
+		if !s.LastRefusal.SaysTheSameAs(refusal) {
+			cy.check.AddKueueMessage(l, refusal)
+			s.LastRefusal = *refusal
+			decisions = append(decisions, decision.Refuse{Stage: s.Key, UID: s.UID, Refusal: *refusal, PodSets: s.Demand.PodSets})
+		}
+	}
+	return decisions
+}

@@ -1,0 +1,110 @@
+package cycle
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/tranche-dev/tranche/admission/internal/check"
+	"github.com/tranche-dev/tranche/admission/internal/model"
+)
+
+// dropPeaks releases the peak reservations that yield to a stage and that no longer fit, since the stage has got part of their quota.
+func (cy *Cycle) dropPeaks(l *check.Candidate) {
+	for _, j := range l.Reservers {
+		if len(j.PeakReserved) == 0 || cy.canKeep(j) {
+			continue
+		}
+		cy.m.ReleasePeak(j)
+		cy.m.Unkept[j] = struct{}{}
+		cy.m.RenewEvictionUnitsOf(j)
+		j.Epoch++
+		for _, s := range j.Members {
+			cy.m.Enqueue(s)
+		}
+	}
+	l.Reservers = slices.DeleteFunc(l.Reservers, func(j *model.JobSet) bool { return j.Keeper == nil })
+}
+
+// canKeep reports whether a peak reservation will fit when all stages that are being evicted have left.
+func (cy *Cycle) canKeep(j *model.JobSet) bool {
+	return cy.m.Tree.WhatIfEvicted(func() bool {
+		j.Keeper.Node.Release(j.PeakReserved)
+		return j.Keeper.Node.Fits(j.PeakReserved)
+	})
+}
+
+// retryPeaks chooses the peak reservations of a cohort tree again if one of its JobSets does not have its first option. If all have, this is the
+// choice that any order makes.
+func (cy *Cycle) retryPeaks() {
+	groups := map[*model.CohortTree]struct{}{}
+	for j := range cy.m.Unkept {
+		groups[j.ClaimQueue.CohortTree] = struct{}{}
+	}
+	for _, g := range slices.SortedFunc(maps.Keys(groups), model.CompareGroups) {
+		cy.choosePeaks(g)
+	}
+}
+
+// choosePeaks makes the peak reservations of a cohort tree that follow from its charges. Preemptors whose reservations no longer fit are checked
+// again, as all are after a restart.
+func (cy *Cycle) choosePeaks(g *model.CohortTree) {
+	choices := cy.peakChoices(g)
+	cy.m.Tree.WhatIf(func() bool {
+		g.WithdrawReservations(choices)
+		for i, c := range choices {
+			if !c.Take(0) {
+				letGiveWay(choices[:i], c)
+			}
+		}
+		return true
+	})
+	choices = slices.DeleteFunc(choices, func(c *model.PeakChoice) bool { return c.Usage().Equal(c.J.PeakReserved) })
+	for _, c := range choices {
+		cy.m.ReleasePeak(c.J)
+	}
+	for _, c := range choices {
+		cy.m.ReserveChosenPeak(c)
+		cy.m.RenewEvictionUnitsOf(c.J)
+		c.J.Epoch++
+		for _, s := range c.J.Members {
+			cy.m.Enqueue(s)
+		}
+	}
+	if len(choices) > 0 {
+		cy.dropPreemptReservations(g.Pledgers())
+	}
+}
+
+// letGiveWay lets one of the JobSets that chose before another one take a later option, so that the other one fits, too: each was admitted with
+// the promise of its peak. The last one is asked first, and only a few are.
+func letGiveWay(before []*model.PeakChoice, c *model.PeakChoice) {
+	const most = 16
+	for i := len(before) - 1; i >= max(0, len(before)-most); i-- {
+		if before[i].GiveWay(c) {
+			return
+		}
+	}
+}
+
+// peakChoices returns the JobSets of a cohort tree that reserve their peak, or could not. The one that has held quota for the longest time is
+// first.
+func (cy *Cycle) peakChoices(g *model.CohortTree) []*model.PeakChoice {
+	var all []*model.PeakChoice
+	for j := range cy.m.Unkept {
+		if j.ClaimQueue.CohortTree == g {
+			all = append(all, model.NewPeakChoice(j))
+		}
+	}
+	for _, q := range g.Queues {
+		for j := range q.KeptFor {
+			if _, isListed := cy.m.Unkept[j]; !isListed {
+				all = append(all, model.NewPeakChoice(j))
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b *model.PeakChoice) int {
+		return cmp.Or(a.J.HeldSince().Compare(b.J.HeldSince()), a.J.Submitted.Compare(b.J.Submitted), cmp.Compare(a.J.UID, b.J.UID))
+	})
+	return all
+}

@@ -1,0 +1,140 @@
+package cycle
+
+import (
+	"fmt"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/internal/check"
+	"github.com/tranche-dev/tranche/admission/internal/decision"
+	"github.com/tranche-dev/tranche/admission/internal/model"
+	"github.com/tranche-dev/tranche/admission/quota"
+)
+
+// stillHelps reports whether the victims, all of the stage's own ClusterQueue, which no other stage may take, are still valid and enough.
+func (cy *Cycle) stillHelps(l *check.Candidate) bool {
+	for _, v := range l.Victims {
+		if v.Reason != kueue.InClusterQueueReason || model.EvictionUnitOf(v.Holder).Holder != v.Holder || v.Holder.IsEvicting() {
+			return false
+		}
+	}
+	return len(l.Victims) > 0 && cy.m.Tree.WhatIf(func() bool {
+		for _, v := range l.Victims {
+			l.Queue.Node.Release(v.Holder.Usage)
+		}
+		return l.Queue.Node.Fits(l.Usage)
+	})
+}
+
+// makeRoom evicts the victims, and reserves the usage of the stage for it, so that no other stage takes the quota that they release.
+//
+// A stage that lost its reservation in the same cycle, because another stage took quota that it counted on, gets no new reservation for
+// quota that is being released anyway: two stages could take turns at that forever. The stage is checked again when a victim has left.
+func (cy *Cycle) makeRoom(l *check.Candidate, decisions []decision.Decision) []decision.Decision {
+	missing := cy.check.List(cy.missing(l))
+	if len(l.Victims) > 0 || l.Stage.GaveUp != cy.m.Cycles {
+		behind, passesPeaks := cy.check.PledgedBehind(l), l.Stage.PassesPeaks || len(l.Reservers) > 0
+		cy.m.ReserveForPreemptor(l.Stage, l.Queue, l.Usage)
+		l.Stage.PassesPeaks = passesPeaks
+		cy.m.Enqueue(l.Stage)
+		cy.dropPreemptReservations(behind)
+		cy.dropPeaks(l)
+	}
+	for _, v := range l.Victims {
+		message := fmt.Sprintf("preempted in ClusterQueue %s: %s", l.Queue.Name, v.Reason)
+		if from := model.EvictionUnitOf(v.Holder).Queue; from != l.Queue {
+			message += fmt.Sprintf(", reclaims %s from ClusterQueue %s", missing, from.Name)
+		}
+		for _, s := range model.EvictionUnitOf(v.Holder).Stages {
+			if s.IsLeaving() {
+				continue
+			}
+			decisions = append(decisions, cy.evict(s, decision.Evict{
+				Reason:  kueue.WorkloadEvictedByPreemption,
+				Message: message,
+				Preemption: &decision.Preemption{
+					Preemptor: l.Stage.Key, PreemptorUID: l.Stage.UID, ClusterQueue: l.Queue.Name, Reason: v.Reason,
+					PreemptorPath: l.Queue.Node.Path(), VictimPath: model.EvictionUnitOf(v.Holder).Queue.Node.Path(),
+				},
+			}))
+			cy.m.Refresh(s)
+		}
+		cy.m.ChangedReservations = append(cy.m.ChangedReservations, model.EvictionUnitOf(v.Holder).Queue)
+	}
+	cy.m.Finder.History.Record(l.Stage.UID, l.Victims)
+	l.Effect = check.HoldsUpOthers
+	l.Waits = nil
+	for _, c := range l.Usage {
+		l.WaitFor(c.ID, 0)
+	}
+	cy.check.WaitForOtherChoices(l)
+	refusal := check.RoomIsMade(l)
+	decisions = cy.refuse(l, &refusal, decisions)
+	if len(l.Victims) > 0 && cy.fitsAlready(l) {
+		cy.m.Schedule.WakeQueue(l.Queue)
+	}
+	return decisions
+}
+
+// missing returns the usage of a stage that is not free, and will not be when all stages that are already being evicted have left.
+func (cy *Cycle) missing(l *check.Candidate) quota.Usage {
+	var missing quota.Usage
+	cy.check.IgnoringOwnReservations(l, func() *decision.Refusal {
+		cy.m.Tree.WhatIfEvicted(func() bool {
+			for _, c := range l.Usage {
+				if free := max(0, l.Queue.Node.Available(c.ID)); c.Amount > free {
+					missing.Add(c.ID, c.Amount.Minus(free))
+				}
+			}
+			return true
+		})
+		return nil
+	})
+	return missing
+}
+
+// fitsAlready reports whether there is quota for a stage although its victims have not left yet: the peak reservations of its victims are
+// released at once.
+func (cy *Cycle) fitsAlready(l *check.Candidate) bool {
+	return cy.check.IgnoringOwnReservations(l, func() *decision.Refusal {
+		if !l.Queue.Node.Fits(l.Usage) {
+			return &decision.Refusal{}
+		}
+		return nil
+	}) == nil
+}
+
+// keepNominal reserves nominal quota for a stage that waits for it, and reports whether there is any to reserve.
+func (cy *Cycle) keepNominal(l *check.Candidate) bool {
+	reserved := cy.check.NominalReservation(l)
+	if len(reserved) == 0 {
+		return false
+	}
+	if !l.Stage.KeepsNominal || l.Stage.PreemptQueue != l.Queue || !l.Stage.PreemptReserved.Equal(reserved) {
+		cy.m.ReserveForPreemptor(l.Stage, l.Queue, reserved)
+		l.Stage.KeepsNominal = true
+		l.Queue.CohortTree.Keepers[l.Stage] = struct{}{}
+		cy.m.Enqueue(l.Stage)
+	}
+	return true
+}
+
+// dropPreemptReservations cancels the reservations that no longer fit, since another stage has got part of their quota. The stages are checked again, and get
+// no new reservation in this cycle unless they evict a victim: so a cycle ends.
+func (cy *Cycle) dropPreemptReservations(behind []*model.Stage) {
+	for _, s := range behind {
+		if s.PreemptQueue != nil && !cy.canStillHave(s) {
+			q := s.PreemptQueue
+			cy.m.CancelReservation(s)
+			cy.m.Schedule.WakeQueue(q)
+		}
+	}
+}
+
+// canStillHave reports whether a reservation will fit when all stages that are being evicted have left.
+func (cy *Cycle) canStillHave(s *model.Stage) bool {
+	return cy.m.Tree.WhatIfEvicted(func() bool {
+		s.PreemptQueue.Node.Release(s.PreemptReserved)
+		return s.PreemptQueue.Node.Fits(s.PreemptReserved)
+	})
+}

@@ -1,0 +1,126 @@
+package cycle
+
+import (
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/tranche-dev/tranche/admission/fairshare"
+	"github.com/tranche-dev/tranche/admission/internal/model"
+)
+
+// The past usage of LocalQueues determines the order in a ClusterQueue whose admissionScope says so (KEP-4136). A LocalQueue's account is opened
+// at the first call of Decide after it was observed, from its status and the charges of its stages. From then on every change of its charges is a
+// transfer. Transfers wait for the next call of Decide, which knows the time.
+
+// settleAccounts updates the accounts to the current time.
+func (cy *Cycle) settleAccounts() {
+	if cy.m.Decay == nil {
+		return
+	}
+	cy.settleTransfers()
+	for _, q := range slices.SortedFunc(maps.Keys(cy.m.Unopened), compareLocalQueues) {
+		cy.openAccount(q)
+	}
+	clear(cy.m.Unopened)
+	cy.sample()
+}
+
+// settleTransfers applies the recorded transfers.
+func (cy *Cycle) settleTransfers() {
+	for _, t := range cy.m.Transfers {
+		if t.Queue.Account != nil {
+			cy.carryOut(t)
+			cy.reorder(t.Queue)
+		}
+	}
+	cy.m.Transfers = nil
+}
+
+func (cy *Cycle) carryOut(t model.Transfer) {
+	a := t.Queue.Account
+	switch t.Before.Phase {
+	case model.Reserving:
+		if t.Now.Phase == model.Admitted && t.Before.Usage.Equal(t.Now.Usage) {
+			cy.m.Decay.Admit(a, t.Now.Usage, cy.m.Now)
+			return
+		}
+		cy.m.Decay.Withdraw(a, t.Before.Usage)
+	case model.Admitted:
+		cy.m.Decay.Release(a, t.Before.Usage, cy.m.Now)
+		if t.Now.Phase == model.Admitted {
+			// Its usage has changed, and its entry penalty is already paid.
+			cy.m.Decay.Resume(a, t.Now.Usage, cy.m.Now)
+			return
+		}
+	case model.Ineligible, model.Waiting, model.Finished:
+	}
+	if t.Now.IsCharged() {
+		cy.m.Decay.Enter(a, t.Now.Usage)
+	}
+	if t.Now.Phase == model.Admitted {
+		cy.m.Decay.Admit(a, t.Now.Usage, cy.m.Now)
+	}
+}
+
+// openAccount initializes the account of a LocalQueue from its status and the charges of its stages.
+func (cy *Cycle) openAccount(q *model.LocalQueue) {
+	account := fairshare.Account{}
+	if q.Consumed != nil {
+		account = cy.m.Decay.Restore(q.Consumed)
+	}
+	q.Account = &account
+	for _, s := range slices.SortedFunc(slices.Values(q.Members.Stages), model.CompareStages) {
+		switch s.Entry.Phase {
+		case model.Admitted:
+			cy.m.Decay.Resume(q.Account, s.Entry.Usage, s.AdmittedAt)
+		case model.Reserving:
+			cy.m.Decay.Enter(q.Account, s.Entry.Usage)
+		case model.Ineligible, model.Waiting, model.Finished:
+		}
+	}
+	cy.reorder(q)
+}
+
+// reorder makes the queue of the ClusterQueue read the levels again.
+func (cy *Cycle) reorder(q *model.LocalQueue) {
+	if target := cy.m.ClusterQueues[q.ClusterQueue]; target != nil && target.IsUsageBased {
+		target.PendingQueue.Reorder()
+	}
+}
+
+// sample updates the usage in the status of each LocalQueue once in a sampling interval.
+func (cy *Cycle) sample() {
+	if cy.m.Now.Before(cy.nextSample) {
+		return
+	}
+	cy.nextSample = cy.m.Now.Add(cy.m.Config.AdmissionFairSharing.UsageSamplingInterval)
+	for _, q := range cy.m.LocalQueues {
+		if q.Account == nil {
+			continue
+		}
+		q.Sampled = cy.m.Decay.Status(q.Account, cy.m.Now)
+		cy.addUnused(q)
+		cy.m.Changes.NoteLocalChange(q)
+	}
+	for _, q := range cy.m.ClusterQueues {
+		// As usage decays, another stage may have come to precede the blocking stage.
+		if q.IsUsageBased && q.PendingQueue.Blocks() {
+			cy.m.Schedule.ScheduleCycle(q)
+		}
+	}
+}
+
+// addUnused adds the resources of the ClusterQueue that a LocalQueue has not used, so that its status lists them, too.
+func (cy *Cycle) addUnused(q *model.LocalQueue) {
+	for _, g := range cy.m.ClusterQueue(q.ClusterQueue).Groups {
+		for _, name := range g.CoveredResources {
+			if _, ok := q.Sampled.ConsumedResources[name]; !ok {
+				q.Sampled.ConsumedResources[name] = *resource.NewQuantity(0, resource.DecimalSI)
+			}
+		}
+	}
+}
+
+func compareLocalQueues(a, b *model.LocalQueue) int { return model.CompareKeys(a.Key, b.Key) }

@@ -1,0 +1,226 @@
+package model
+
+import (
+	"slices"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/flavor"
+	"github.com/tranche-dev/tranche/admission/internal/demand"
+	"github.com/tranche-dev/tranche/admission/internal/queuespec"
+	"github.com/tranche-dev/tranche/admission/internal/version"
+	"github.com/tranche-dev/tranche/admission/preempt"
+	"github.com/tranche-dev/tranche/admission/quota"
+	"github.com/tranche-dev/tranche/queue"
+)
+
+// A Cohort exists as soon as an object names it, whether or not there is a Cohort object. Without one it has no quota of its own, no parent and
+// weight 1.
+type Cohort struct {
+	Name    string
+	Version version.Version
+	Exists  bool
+	// IsLost is true if the object has been deleted. It is remembered only while members name the cohort.
+	IsLost bool
+	Parent string
+	Groups []kueue.ResourceGroup
+	Weight float64
+
+	Node, Bare *quota.Node
+	// cycle names the Cohorts from parent to parent, if they form a cycle, and is empty otherwise.
+	cycle string
+}
+
+// A ClusterQueue exists as soon as an object names it, whether or not there is a ClusterQueue object.
+type ClusterQueue struct {
+	queuespec.Spec
+	Name    string
+	Version version.Version
+	// Generation is that of the spec in use.
+	Generation int64
+	// Exists is true if there is an object with the spec.
+	Exists bool
+	// IsUnprotected is that of ClusterQueueObserved.
+	IsUnprotected bool
+
+	// Node is charged; Bare has the same limits and is not.
+	Node, Bare  *quota.Node
+	CohortTree  *CohortTree
+	IsScheduled bool
+	// IsChanged is true if Changed has to return it.
+	IsChanged    bool
+	PendingQueue *pendingQueue
+	QueueTotals  QueueTotals
+	// Charged are the stages that are charged here, and Holders is the view that preemption has of them.
+	Charged stageSet
+	Holders *preempt.Queue
+	// Preemptors are its pending stages with a preemption reservation, for quota that victims still hold.
+	Preemptors map[*Stage]struct{}
+	// AdvanceReserved is the sum of the peak reservations. It is charged to the node, too.
+	AdvanceReserved quota.Sum
+	// KeptFor are the JobSets with a peak reservation here.
+	KeptFor map[*JobSet]struct{}
+}
+
+// A PendingQueue is the queue of the pending stages of a ClusterQueue.
+type pendingQueue = queue.Pending[*Stage, EquivalenceKey, quota.ID]
+
+// A QueueTotals counts the stages of a queue.
+type QueueTotals struct {
+	Pending, Reserving, Admitted int32
+	Reserved, Used               quota.Sum
+}
+
+// ClusterQueue returns the ClusterQueue with a name, and creates it if no object has named it before.
+func (m *Model) ClusterQueue(name string) *ClusterQueue {
+	q := m.ClusterQueues[name]
+	if q == nil {
+		q = &ClusterQueue{
+			Spec: queuespec.NewSpec(), Name: name, PendingQueue: queue.NewPending[*Stage, EquivalenceKey, quota.ID](),
+			Node: m.Tree.AddClusterQueue(name), Bare: m.SafetyTree.AddClusterQueue(name), Charged: stageSet{place: placeAmongCharged}, Preemptors: map[*Stage]struct{}{}, KeptFor: map[*JobSet]struct{}{},
+		}
+		q.Holders = m.Finder.Queue(q.Node)
+		m.ClusterQueues[name] = q
+		m.Schedule.IsStale = true
+	}
+	return q
+}
+
+// Activity reports whether a ClusterQueue takes new reservations.
+func (m *Model) Activity(q *ClusterQueue) queuespec.Activity {
+	cycle := ""
+	if q.Cohort != "" {
+		cycle = m.Cohort(q.Cohort).cycle
+	}
+	return q.Activity(m.Checks, cycle)
+}
+
+// IsWithinMost reports whether some combination of flavors is within the capacity of the ClusterQueue.
+func (q *ClusterQueue) IsWithinMost(items []flavor.Item) bool {
+	for choice := range flavor.Choices(items, flavor.MaxChoices) {
+		if q.WithinCapacity(choice.Usage(items)) {
+			return true
+		}
+	}
+	return false
+}
+
+// WithinCapacity reports whether a usage is within the capacity of the ClusterQueue.
+func (q *ClusterQueue) WithinCapacity(usage quota.Usage) bool {
+	return !slices.ContainsFunc(usage, func(c quota.Charge) bool { return c.Amount > q.Node.Capacity(c.ID) })
+}
+
+// Cohort returns the Cohort with a name, and creates it if no object has named it before.
+func (m *Model) Cohort(name string) *Cohort {
+	c := m.Cohorts[name]
+	if c == nil {
+		c = &Cohort{Name: name, Weight: 1, Node: m.Tree.AddCohort(name), Bare: m.SafetyTree.AddCohort(name)}
+		m.Cohorts[name] = c
+	}
+	return c
+}
+
+// Policy returns that of the ClusterQueue, unless the JobSet asks for a stricter one.
+func (m *Model) Policy(q *ClusterQueue, j *JobSet) string {
+	policy := m.Config.StageAdmission
+	if Strictness(q.Policy) >= 0 {
+		policy = q.Policy
+	}
+	if j != nil && Strictness(j.Policy) > Strictness(policy) {
+		policy = j.Policy
+	}
+	return policy
+}
+
+// Offer returns the offer of a ClusterQueue for a demand.
+func (m *Model) Offer(d *demand.Demand, q *ClusterQueue) *demand.Offer {
+	o := d.Options[q.Node]
+	if o == nil || o.Revision != m.Schedule.Revision {
+		supply := m.Supply(q)
+		items, infeasibility := supply.Items(d.PodSets)
+		o = &demand.Offer{Revision: m.Schedule.Revision, Items: items, Infeasibility: infeasibility}
+		if infeasibility == nil {
+			o.First = make(flavor.Choice, len(items)).Usage(items)
+		}
+		d.Options[q.Node] = o
+	}
+	return o
+}
+
+// Count adds an entry to the totals, or subtracts it if sign is negative.
+func (q *QueueTotals) Count(n *Entry, sign int32) {
+	book := (*quota.Sum).Add
+	if sign < 0 {
+		book = (*quota.Sum).Take
+	}
+	switch n.Phase {
+	case Waiting:
+		if !n.IsHeld {
+			q.Pending += sign
+		}
+	case Admitted:
+		q.Admitted += sign
+		q.Reserving += sign
+		book(&q.Used, n.Usage)
+		book(&q.Reserved, n.Usage)
+	case Reserving:
+		q.Reserving += sign
+		book(&q.Reserved, n.Usage)
+	case Ineligible, Finished:
+	}
+}
+
+// Equals treats nil like empty totals.
+func (q *QueueTotals) Equals(other *QueueTotals) bool {
+	if other == nil {
+		other = &QueueTotals{}
+	}
+	return q.Pending == other.Pending && q.Reserving == other.Reserving && q.Admitted == other.Admitted &&
+		q.Reserved.Usage().Equal(other.Reserved.Usage()) && q.Used.Usage().Equal(other.Used.Usage())
+}
+
+// MayKeepNominal reports whether the head of a ClusterQueue reserves nominal quota against borrowers, because it may not reclaim all of it.
+func (q *ClusterQueue) MayKeepNominal() bool {
+	return q.Strategy == queue.Strict && q.Preemption.ReclaimWithinCohort != kueue.PreemptionPolicyAny && q.Node.Parent() != nil
+}
+
+// EntitledTo returns the part of a usage that a ClusterQueue need not borrow, or only from a Cohort below the root. It is not ok if some of the
+// usage is not available and would have to be borrowed from farther away.
+func (q *ClusterQueue) EntitledTo(usage quota.Usage) (part quota.Usage, ok bool) {
+	for _, c := range usage {
+		nominal := q.Node.Quota(c.ID).Nominal
+		switch unused := max(0, nominal.Minus(q.Node.Used(c.ID))); {
+		case c.Amount <= nominal:
+			part.Add(c.ID, min(c.Amount, unused))
+		case q.Node.Level(c.ID, c.Amount) < q.Node.Root().Height():
+			part.Add(c.ID, c.Amount)
+		case c.Amount <= q.Node.Available(c.ID):
+			part.Add(c.ID, unused)
+		default:
+			return nil, false
+		}
+	}
+	return part, true
+}
+
+// Supply returns the flavors and quotas of a ClusterQueue.
+func (m *Model) Supply(q *ClusterQueue) flavor.Supply {
+	return flavor.Supply{Groups: q.FlavorGroups, Index: m.Tree.Index, Most: func(id quota.ID) quota.Amount { return q.Node.Capacity(id) }}
+}
+
+// Reserved returns the reserved amounts of a ClusterQueue, or the part of them for one of its LocalQueues: what stages hold, and the peak
+// reservations of policy Reserve.
+func (q *ClusterQueue) Reserved(of *LocalQueue) *quota.Sum {
+	sum := q.QueueTotals.Reserved.Usage()
+	if of != nil {
+		sum = of.QueueTotals.Reserved.Usage()
+	}
+	var total quota.Sum
+	total.Add(sum)
+	for j := range q.KeptFor {
+		if of == nil || j.localQueue() == of {
+			total.Add(j.PeakReserved)
+		}
+	}
+	return &total
+}

@@ -1,0 +1,185 @@
+package model
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tranche-dev/tranche/admission/quota"
+)
+
+// A CohortTree is a cohort tree: the ClusterQueues under one root Cohort, or one that has none. Decisions in one cohort tree have no effect on
+// another.
+type CohortTree struct {
+	Root *quota.Node
+	// queues by name.
+	Queues []*ClusterQueue
+	// Asleep has the queues in which a stage may be parked on a topic.
+	Asleep map[quota.ID]map[*ClusterQueue]struct{}
+	// Pledging has the queues in which a stage has a preemption reservation.
+	Pledging map[*ClusterQueue]struct{}
+	// Keepers are the stages that reserve nominal quota against borrowers.
+	Keepers map[*Stage]struct{}
+	// AwaitsTurn has the queues in which a stage may wait for its turn to evict by fair sharing.
+	AwaitsTurn map[*ClusterQueue]struct{}
+	// Awake has the queues in which a stage may be pending and not parked, each once. IsDirty is true if Decide has to check them.
+	Awake   []*ClusterQueue
+	IsDirty bool
+}
+
+// CompareGroups orders cohort trees by the name of their first ClusterQueue.
+func CompareGroups(a, b *CohortTree) int { return strings.Compare(a.Queues[0].Name, b.Queues[0].Name) }
+
+// RebuildTrees rebuilds the cohort trees if anything has changed that they depend on, and wakes all stages: such changes are rare.
+func (m *Model) RebuildTrees() {
+	if !m.Schedule.IsStale {
+		return
+	}
+	m.Schedule.IsStale = false
+	m.Schedule.Revision++
+	m.adoptParents()
+	m.forgetQueues()
+	m.forgetCohorts()
+	m.Schedule.cohortTrees = map[*quota.Node]*CohortTree{}
+	for _, name := range slices.Sorted(maps.Keys(m.ClusterQueues)) {
+		q := m.ClusterQueues[name]
+		root := q.Node.Root()
+		g := m.Schedule.cohortTrees[root]
+		if g == nil {
+			g = &CohortTree{
+				Root: root, Asleep: map[quota.ID]map[*ClusterQueue]struct{}{}, Pledging: map[*ClusterQueue]struct{}{},
+				Keepers: map[*Stage]struct{}{}, AwaitsTurn: map[*ClusterQueue]struct{}{},
+			}
+			m.Schedule.cohortTrees[root] = g
+		}
+		q.CohortTree = g
+		g.Queues = append(g.Queues, q)
+		if len(q.Preemptors) > 0 {
+			g.Pledging[q] = struct{}{}
+		}
+		for s := range q.Preemptors {
+			if s.KeepsNominal {
+				g.Keepers[s] = struct{}{}
+			}
+		}
+	}
+	m.Schedule.Dirty = nil
+	for _, q := range m.ClusterQueues {
+		q.IsScheduled = false
+		q.PendingQueue.WakeAll()
+		m.Schedule.ScheduleCycle(q)
+	}
+	m.Bank.Invalidate()
+	for _, uid := range slices.Sorted(maps.Keys(m.JobSets)) {
+		if j := m.JobSets[uid]; j.ClaimQueue != nil {
+			m.UpdateJobSet(j)
+		}
+	}
+}
+
+// forgetQueues forgets ClusterQueues that do not exist and that no object refers to.
+func (m *Model) forgetQueues() {
+	gone := map[*ClusterQueue]struct{}{}
+	for _, q := range m.ClusterQueues {
+		if !q.Exists && q.Name != "" {
+			gone[q] = struct{}{}
+		}
+	}
+	if len(gone) == 0 {
+		return
+	}
+	for _, s := range m.Stages {
+		for _, q := range []*ClusterQueue{s.QueuedIn, s.Entry.ClusterQueue, s.PreemptQueue, s.evictionUnit.Queue} {
+			delete(gone, q)
+		}
+		for _, a := range []*Assignment{s.Reservation, s.Assumed} {
+			if a != nil {
+				delete(gone, a.ClusterQueue)
+			}
+		}
+	}
+	for _, j := range m.JobSets {
+		for _, q := range []*ClusterQueue{j.ClaimQueue, j.Keeper, j.EvictionUnit.Queue} {
+			delete(gone, q)
+		}
+	}
+	for _, lq := range m.LocalQueues {
+		delete(gone, m.ClusterQueues[lq.ClusterQueue])
+	}
+	for q := range gone {
+		m.forgetQueue(q)
+	}
+}
+
+func (m *Model) forgetQueue(q *ClusterQueue) {
+	delete(m.ClusterQueues, q.Name)
+	m.Finder.Drop(q.Node)
+	m.Tree.Remove(q.Node)
+	m.SafetyTree.Remove(q.Bare)
+	for _, d := range m.Demand.Demands {
+		delete(d.Options, q.Node)
+	}
+}
+
+// forgetCohorts forgets Cohorts that do not exist and that no object names.
+func (m *Model) forgetCohorts() {
+	named := map[string]struct{}{}
+	for _, c := range m.Cohorts {
+		named[c.Parent] = struct{}{}
+	}
+	for _, q := range m.ClusterQueues {
+		named[q.Cohort] = struct{}{}
+	}
+	for name, c := range m.Cohorts {
+		if _, isNamed := named[name]; !c.Exists && !isNamed {
+			delete(m.Cohorts, name)
+			m.Tree.Remove(c.Node)
+			m.SafetyTree.Remove(c.Bare)
+		}
+	}
+}
+
+// adoptParents sets the parents of ClusterQueues and Cohorts. Cohorts whose parents form a cycle get no parent.
+func (m *Model) adoptParents() {
+	for _, c := range m.Cohorts {
+		c.cycle = m.cycleAbove(c)
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.Cohorts)) {
+		c := m.Cohorts[name]
+		var parent, bare *quota.Node
+		if c.Parent != "" && c.cycle == "" {
+			parent, bare = m.Cohorts[c.Parent].Node, m.Cohorts[c.Parent].Bare
+		}
+		m.Tree.SetParent(c.Node, parent)
+		m.SafetyTree.SetParent(c.Bare, bare)
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.ClusterQueues)) {
+		q := m.ClusterQueues[name]
+		var parent, bare *quota.Node
+		if q.Cohort != "" {
+			parent, bare = m.Cohorts[q.Cohort].Node, m.Cohorts[q.Cohort].Bare
+		}
+		m.Tree.SetParent(q.Node, parent)
+		m.SafetyTree.SetParent(q.Bare, bare)
+	}
+}
+
+// cycleAbove names the Cohorts from parent to parent up to the first that is repeated, if there is one.
+func (m *Model) cycleAbove(c *Cohort) string {
+	var met []string
+	for ; c.Parent != ""; c = m.Cohorts[c.Parent] {
+		if slices.Contains(met, c.Name) {
+			return strings.Join(append(met, c.Name), ", ")
+		}
+		met = append(met, c.Name)
+	}
+	return ""
+}
+
+// Sleep notes that a stage of a queue is parked on a topic.
+func (g *CohortTree) Sleep(q *ClusterQueue, topic quota.ID) {
+	if g.Asleep[topic] == nil {
+		g.Asleep[topic] = map[*ClusterQueue]struct{}{}
+	}
+	g.Asleep[topic][q] = struct{}{}
+}

@@ -1,0 +1,308 @@
+package model
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/internal/decision"
+	"github.com/tranche-dev/tranche/admission/internal/demand"
+	"github.com/tranche-dev/tranche/admission/quota"
+	"github.com/tranche-dev/tranche/admission/safety"
+	"github.com/tranche-dev/tranche/admission/stageplan"
+)
+
+// A JobSet exists as soon as its plan or one of its stages is observed.
+type JobSet struct {
+	UID       types.UID
+	Key       types.NamespacedName
+	Submitted time.Time
+	Policy    string
+	// Plan is nil until it is known.
+	Plan      *stageplan.Plan
+	PlanGraph *safety.PlanGraph
+	// Stages has the demands of the stages, Problem is the first problem of a stage, and Demand stands for the whole plan.
+	Stages  []*demand.Demand
+	Problem string
+	Demand  *demand.Demand
+	Members map[decision.StageKey]*Stage
+
+	// ClaimQueue is the ClusterQueue in which the JobSet holds quota, or nil; it may have a claim there. Keeper is the one in which its peak is
+	// reserved.
+	ClaimQueue *ClusterQueue
+	Claim      *safety.Claim
+	// claimed is the revision at which the claim was added to bank.
+	claimed      uint64
+	PeakReserved quota.Usage
+	Keeper       *ClusterQueue
+	// Topic is the topic of stages that wait for the claim to become smaller.
+	Topic     quota.ID
+	PeakCheck PeakCheck
+	// SizeHint is the size hint for the whole plan.
+	SizeHint demand.SizeHint
+	// EvictionUnit is the eviction unit of the JobSet.
+	EvictionUnit evictionUnit
+	// Deadlock has the claims that wait for each other, among them that of this JobSet, or is nil.
+	Deadlock []*safety.Claim
+	// Epoch counts the changes of home and claim.
+	Epoch int
+}
+
+// IsKnown reports whether the plan of the JobSet has been observed.
+func (j *JobSet) IsKnown() bool { return j.Plan != nil }
+
+// JobSet returns the JobSet with a UID, and creates it if no object has named it before.
+func (m *Model) JobSet(uid types.UID) *JobSet {
+	j := m.JobSets[uid]
+	if j == nil {
+		j = &JobSet{UID: uid, Members: map[decision.StageKey]*Stage{}, Topic: m.NewTopic()}
+		m.JobSets[uid] = j
+	}
+	return j
+}
+
+// NewTopic returns a topic for a JobSet. Topics are reused after very many: then some stages are woken needlessly.
+func (m *Model) NewTopic() quota.ID {
+	const last = math.MinInt32
+	if m.lastTopic == last {
+		m.lastTopic = AllReady
+	}
+	m.lastTopic--
+	return m.lastTopic
+}
+
+// Since returns the start of the JobSet's queue position: its submission, or its last eviction.
+func (j *JobSet) Since() time.Time {
+	since := j.Submitted
+	for _, s := range j.Members {
+		if s.Evicted.After(since) && !s.IsGrowth {
+			since = s.Evicted
+		}
+	}
+	return since
+}
+
+// segment returns the current hold segment of the JobSet, or -1 if it holds no quota. The plan must be known.
+func (j *JobSet) segment() int {
+	last := -1
+	for _, s := range j.Members {
+		switch {
+		case !s.Entry.IsCharged():
+		case s.Index < 0 || s.Index >= len(j.Plan.Stages):
+			last = max(last, 0)
+		default:
+			last = max(last, j.PlanGraph.Segment(s.Index))
+		}
+	}
+	return last
+}
+
+// Continues reports whether the JobSet holds quota or has finished stages.
+func (j *JobSet) Continues() bool {
+	for _, s := range j.Members {
+		if s.Entry.IsCharged() || s.Entry.Phase == Finished {
+			return true
+		}
+	}
+	return false
+}
+
+// hasFinishedStage reports whether a JobSet, which may be nil, would still continue after an eviction.
+func (j *JobSet) hasFinishedStage() bool {
+	if j == nil {
+		return false
+	}
+	for _, s := range j.Members {
+		if s.Entry.Phase == Finished {
+			return true
+		}
+	}
+	return false
+}
+
+// findHome returns the ClusterQueue in which the JobSet holds quota, or nil. There is only one, since all stages have the same LocalQueue, unless
+// an administrator moves that.
+func (m *Model) findHome(j *JobSet) *ClusterQueue {
+	var home *ClusterQueue
+	for _, s := range j.Members {
+		if s.Entry.IsCharged() && (home == nil || s.Entry.ClusterQueue.Name < home.Name) {
+			home = s.Entry.ClusterQueue
+		}
+	}
+	return home
+}
+
+// UpdateJobSet recomputes all that depends on the progress of a JobSet: its claim, its peak reservation, and the queue positions of its stages.
+func (m *Model) UpdateJobSet(j *JobSet) {
+	before, claim := j.ClaimQueue, j.Claim
+	m.ReleasePeak(j)
+	j.ClaimQueue = m.findHome(j)
+	m.replaceClaim(j, m.claimOf(j))
+	m.reservePeak(j)
+	m.RenewEvictionUnitsOf(j)
+	if before != j.ClaimQueue || !sameClaim(claim, j.Claim) {
+		j.Epoch++
+	}
+	if claim != nil && (before != j.ClaimQueue || shrinks(claim, j.Claim)) {
+		m.Schedule.wakeClaimWaiters(before.CohortTree, j)
+	}
+	for _, s := range j.Members {
+		m.Enqueue(s)
+	}
+}
+
+// claimOf computes what a JobSet may still come to hold. A JobSet that is being evicted has no claim.
+func (m *Model) claimOf(j *JobSet) *safety.Claim {
+	if j.ClaimQueue == nil || !j.IsKnown() || m.Schedule.IsStale || j.IsLeaving() {
+		return nil
+	}
+	c := m.Progress(j, j.ClaimQueue)
+	if len(c.Ahead()) == 0 {
+		return nil
+	}
+	return &safety.Claim{
+		JobSet: j.Key.String(), Owner: j.UID, Node: j.ClaimQueue.Bare, Held: c.HeldNow(), Peaks: c.Peaks(), Mode: m.regard(j),
+	}
+}
+
+// regard returns whether the Engine protects a JobSet from deadlocks, and whether its stages may be admitted at all now.
+func (m *Model) regard(j *JobSet) safety.Mode {
+	switch {
+	case m.Policy(j.ClaimQueue, j) == Greedy:
+		return safety.Unguarded
+	case m.isHalted(j):
+		return safety.Halted
+	}
+	return safety.Guarded
+}
+
+// isHalted reports whether a JobSet cannot continue before a user or administrator acts, however much quota is free.
+func (m *Model) isHalted(j *JobSet) bool {
+	namespace, known := m.Namespaces[j.Key.Namespace]
+	if !j.ClaimQueue.Exists || m.Activity(j.ClaimQueue).Status != metav1.ConditionTrue || !known || !j.ClaimQueue.Selector.Matches(labels.Set(namespace)) {
+		return true
+	}
+	for _, s := range j.Members {
+		if !s.LocalQueue.Exists || s.LocalQueue.Stop != kueue.None {
+			return true
+		}
+	}
+	return false
+}
+
+// IsLeaving reports whether stages of a JobSet have been evicted, or will be, and still hold quota. The others follow.
+func (j *JobSet) IsLeaving() bool {
+	for _, s := range j.Members {
+		if s.takesAlong() {
+			return true
+		}
+	}
+	return false
+}
+
+// replaceClaim updates the claim in the bank. A nil claim removes it.
+func (m *Model) replaceClaim(j *JobSet, now *safety.Claim) {
+	if j.Claim != nil && now != nil && j.claimed == m.Schedule.Revision && j.Claim.Node == now.Node && j.Claim.Mode == now.Mode && sameClaim(j.Claim, now) {
+		return
+	}
+	if j.Claim != nil {
+		m.Bank.Remove(j.Claim)
+	}
+	if now != nil {
+		m.Bank.Add(now)
+	}
+	j.Claim, j.claimed = now, m.Schedule.Revision
+}
+
+func sameClaim(a, b *safety.Claim) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Held.Equal(b.Held) && slices.EqualFunc(a.Peaks, b.Peaks, quota.Usage.Equal)
+}
+
+// shrinks reports whether other JobSets may be better off. They are not if the JobSet holds more of its expected peak.
+func shrinks(before, after *safety.Claim) bool {
+	if after == nil || before.Mode != after.Mode {
+		return true
+	}
+	less := len(before.Held.Without(after.Held)) > 0
+	return less || before.Held.Equal(after.Held) && !slices.EqualFunc(before.Peaks, after.Peaks, quota.Usage.Equal)
+}
+
+// ReleasePeak releases the peak reservation, and wakes the stages that wait for that quota.
+func (m *Model) ReleasePeak(j *JobSet) {
+	delete(m.Unkept, j)
+	if len(j.PeakReserved) == 0 {
+		return
+	}
+	m.Peaks--
+	m.noteReservation(j)
+	q, kept := j.Keeper, j.PeakReserved
+	j.Keeper, j.PeakReserved = nil, nil
+	delete(q.KeptFor, j)
+	q.AdvanceReserved.Take(kept)
+	top := q.Node.Release(kept)
+	m.Schedule.wake(top, kept, q.CohortTree)
+}
+
+// noteReservation makes Changed return the queues whose reservation includes the peak.
+func (m *Model) noteReservation(j *JobSet) {
+	m.Changes.NoteChange(j.Keeper)
+	if lq := j.localQueue(); lq != nil {
+		m.Changes.NoteLocalChange(lq)
+	}
+}
+
+// LocalQueue returns that of the stages of the JobSet, or nil if none is known. All stages have the same one, except while it is being changed.
+func (j *JobSet) localQueue() *LocalQueue {
+	var first *Stage
+	for _, s := range j.Members {
+		if first == nil || CompareStages(s, first) < 0 {
+			first = s
+		}
+	}
+	if first == nil {
+		return nil
+	}
+	return first.LocalQueue
+}
+
+// ProblemAhead returns the problem of the first stage that has one and has still to be admitted, or nothing. A rule of an administrator for new
+// pods does not apply to stages that have finished, or that hold quota.
+func (j *JobSet) ProblemAhead() string {
+	if j.Problem == "" {
+		return ""
+	}
+	isBehind := j.Finished()
+	for _, s := range j.Members {
+		if s.Index >= 0 && s.Index < len(isBehind) && !s.IsGrowth && s.Entry.IsCharged() {
+			isBehind[s.Index] = true
+		}
+	}
+	for i, demand := range j.Stages {
+		if demand.Problem != "" && !isBehind[i] {
+			return demand.Problem
+		}
+	}
+	return ""
+}
+
+// KeptIn returns the peak reservation of a JobSet, which may be nil, in a ClusterQueue.
+func (j *JobSet) KeptIn(q *ClusterQueue) quota.Usage {
+	if j == nil || j.Keeper != q {
+		return nil
+	}
+	return j.PeakReserved
+}
+
+// Priority returns the highest priority of the stages that hold quota.
+func (j *JobSet) Priority() int32 {
+	return slices.MaxFunc(j.EvictionUnit.Stages, func(a, b *Stage) int { return cmp.Compare(a.Priority, b.Priority) }).Priority
+}

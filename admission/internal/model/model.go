@@ -1,0 +1,98 @@
+package model
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tranche-dev/tranche/admission/fairshare"
+	"github.com/tranche-dev/tranche/admission/internal/decision"
+	"github.com/tranche-dev/tranche/admission/internal/demand"
+	"github.com/tranche-dev/tranche/admission/internal/queuespec"
+	"github.com/tranche-dev/tranche/admission/internal/version"
+	"github.com/tranche-dev/tranche/admission/preempt"
+	"github.com/tranche-dev/tranche/admission/quota"
+	"github.com/tranche-dev/tranche/admission/safety"
+)
+
+// A Model is the state of an Engine. The packages that import it change it by its methods, or as their comments say.
+type Model struct {
+	Demand   *demand.Catalog
+	Schedule Schedule
+	Changes  Changes
+	Config   Config
+	// Now is the time of the last call of Decide.
+	Now time.Time
+	// Tree has all charges; SafetyTree has the same limits, and is charged the claims in bank.
+	Tree, SafetyTree *quota.Tree
+	Bank             *safety.Bank
+	Meter            *fairshare.Meter
+	Finder           *preempt.Finder
+	// Decay is nil without admission fair sharing.
+	Decay     *fairshare.Decay
+	Transfers []Transfer
+	Unopened  map[*LocalQueue]struct{}
+	// Unready is the number of admitted stages whose pods are not ready.
+	Unready int
+	// Cycles counts the scheduling cycles, and takings how often a decision charged or reserved quota.
+	Cycles, ChargeEpoch uint64
+	// ChangedReservations are the ClusterQueues whose preemption reservations have changed since the comparison of nominees of this cycle read them. It may also contain
+	// ClusterQueues of other cohort trees, and from before the cycle, which is harmless.
+	ChangedReservations []*ClusterQueue
+	Timers              timers
+	// Overdue are stages that may have to be evicted because their queue has been stopped.
+	Overdue       map[*Stage]struct{}
+	Checks        map[string]*version.Observed[queuespec.AdmissionCheck]
+	Cohorts       map[string]*Cohort
+	ClusterQueues map[string]*ClusterQueue
+	LocalQueues   map[types.NamespacedName]*LocalQueue
+	Namespaces    map[string]map[string]string
+	JobSets       map[types.UID]*JobSet
+	// Unkept are the JobSets whose first option for a peak reservation is not reserved.
+	Unkept map[*JobSet]struct{}
+	// Peaks counts the JobSets with a peak reservation.
+	Peaks int
+	// lastTopic is the topic that was assigned last to a JobSet.
+	lastTopic         quota.ID
+	Stages            map[decision.StageKey]*Stage
+	CoAdmissionGroups map[string]*CoAdmissionGroup
+	// Stuck are co-admission groups of which some members may have to release their quota.
+	Stuck        map[*CoAdmissionGroup]struct{}
+	LastDecision decision.ID
+	InFlight     map[decision.ID]decision.StageKey
+}
+
+// New returns the Model of an Engine that has observed nothing.
+func New(config Config) (*Model, error) {
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	tree := quota.NewTree()
+	safetyTree := tree.Twin()
+	return &Model{
+		Config:            config,
+		Tree:              tree,
+		SafetyTree:        safetyTree,
+		Bank:              safety.NewBank(safetyTree),
+		Demand:            demand.NewCatalog(config.Charges, config.Devices),
+		Schedule:          Schedule{IsStale: true},
+		Changes:           Changes{ChangedCohorts: map[string]struct{}{}},
+		lastTopic:         AllReady,
+		Meter:             fairshare.NewMeter(tree),
+		Finder:            preempt.NewFinder(tree, config.strategies()...),
+		Decay:             newDecay(config.AdmissionFairSharing, tree.Index),
+		Unopened:          map[*LocalQueue]struct{}{},
+		Checks:            map[string]*version.Observed[queuespec.AdmissionCheck]{},
+		Cohorts:           map[string]*Cohort{},
+		Overdue:           map[*Stage]struct{}{},
+		ClusterQueues:     map[string]*ClusterQueue{},
+		LocalQueues:       map[types.NamespacedName]*LocalQueue{},
+		Namespaces:        map[string]map[string]string{},
+		JobSets:           map[types.UID]*JobSet{},
+		Unkept:            map[*JobSet]struct{}{},
+		Stages:            map[decision.StageKey]*Stage{},
+		CoAdmissionGroups: map[string]*CoAdmissionGroup{},
+		Stuck:             map[*CoAdmissionGroup]struct{}{},
+		InFlight:          map[decision.ID]decision.StageKey{},
+	}, nil
+}

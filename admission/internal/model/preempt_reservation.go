@@ -1,0 +1,86 @@
+package model
+
+import (
+	"slices"
+
+	"github.com/tranche-dev/tranche/admission/quota"
+)
+
+// A preemptor's usage is reserved in its ClusterQueue until all its victims have left (quota.Node.Reserve), so that no other stage takes the
+// quota that they release. A reservation counts in the state in which all evicted stages have left. Until then other stages may use idle quota if
+// that state has enough for all reservations: two preemptors do not wait for each other's victims.
+
+// ReserveForPreemptor reserves a usage for a preemptor, and replaces its earlier reservation.
+func (m *Model) ReserveForPreemptor(s *Stage, q *ClusterQueue, usage quota.Usage) {
+	before, from := s.PreemptReserved, s.PreemptQueue
+	top := m.unreserve(s)
+	s.PreemptReserved, s.PreemptQueue = usage, q
+	q.Node.Reserve(usage)
+	m.ChargeEpoch++
+	m.ChangedReservations = append(m.ChangedReservations, q)
+	q.Preemptors[s] = struct{}{}
+	q.CohortTree.Pledging[q] = struct{}{}
+	if rest := before.Without(usage); len(rest) > 0 {
+		s.GaveUp = m.Cycles
+		m.Schedule.wake(top, rest, from.CohortTree)
+	}
+}
+
+// unreserve removes the reservation, and returns the topmost node that the release reaches.
+func (m *Model) unreserve(s *Stage) *quota.Node {
+	if s.PreemptQueue == nil {
+		return nil
+	}
+	q := s.PreemptQueue
+	top := q.Node.Unreserve(s.PreemptReserved)
+	m.ChangedReservations = append(m.ChangedReservations, q)
+	delete(q.Preemptors, s)
+	if q.CohortTree != nil {
+		delete(q.CohortTree.Keepers, s)
+		if len(q.Preemptors) == 0 {
+			delete(q.CohortTree.Pledging, q)
+		}
+	}
+	s.PreemptReserved, s.PreemptQueue, s.KeepsNominal, s.PassesPeaks = nil, nil, false, false
+	return top
+}
+
+// CancelReservation cancels the reservation of a stage that no longer waits for it, and allows it no new one in this cycle for quota that is already being
+// released.
+func (m *Model) CancelReservation(s *Stage) {
+	if s.PreemptQueue != nil {
+		s.GaveUp = m.Cycles
+	}
+	m.ReleaseReservation(s)
+}
+
+// ReleaseReservation removes a reservation and wakes the stages that may use its quota.
+func (m *Model) ReleaseReservation(s *Stage) {
+	q, preemptReservation := s.PreemptQueue, s.PreemptReserved
+	if top := m.unreserve(s); top != nil {
+		m.Schedule.wake(top, preemptReservation, q.CohortTree)
+		if q.CohortTree != nil {
+			if _, awaits := q.CohortTree.AwaitsTurn[q]; awaits && !m.Schedule.IsStale {
+				delete(q.CohortTree.AwaitsTurn, q)
+				m.Schedule.WakeQueue(q) // a later stage of the line may wait until the victims of this one have left
+			}
+		}
+	}
+}
+
+// ComparePledged orders by queue position, the last first.
+func ComparePledged(a, b *Stage) int { return b.Element.Compare(a.Element.Position) }
+
+// Pledgers returns all pending stages with a reservation, in reverse queue order.
+func (g *CohortTree) Pledgers() []*Stage {
+	var all []*Stage
+	for q := range g.Pledging {
+		for s := range q.Preemptors {
+			if s.Element != nil {
+				all = append(all, s)
+			}
+		}
+	}
+	slices.SortFunc(all, ComparePledged)
+	return all
+}

@@ -1,0 +1,134 @@
+package model
+
+import (
+	"github.com/tranche-dev/tranche/admission/internal/queuespec"
+	"github.com/tranche-dev/tranche/admission/preempt"
+	"github.com/tranche-dev/tranche/admission/quota"
+)
+
+// A Schedule has the cohort trees, and the ClusterQueues that the next scheduling cycle checks.
+type Schedule struct {
+	// IsStale is true if the cohort trees have to be rebuilt. The revision changes whenever they are.
+	IsStale     bool
+	Revision    uint64
+	cohortTrees map[*quota.Node]*CohortTree
+	// Dirty has the cohort trees in which a stage may be pending and not parked.
+	Dirty []*CohortTree
+}
+
+const (
+	// AnyClaim is the topic of stages that wait for claims of other JobSets to become smaller. Below AllReady each JobSet has its own topic, on
+	// which stages are parked that wait for its claim.
+	AnyClaim quota.ID = -1
+	// AllReady is the topic of stages that wait for the pods of all admitted stages to be ready.
+	AllReady quota.ID = -2
+)
+
+// WakeQueueAndPreemptors wakes all pending stages of a ClusterQueue, and all in its cohort tree that wait for victims to leave.
+func (sc *Schedule) WakeQueueAndPreemptors(q *ClusterQueue) {
+	if q == nil || sc.IsStale || q.CohortTree == nil {
+		return
+	}
+	sc.WakeQueue(q)
+	for _, other := range q.CohortTree.Queues {
+		if len(other.Preemptors) > 0 {
+			sc.WakeQueue(other)
+		}
+	}
+}
+
+// WakeCoAdmissionGroup wakes all members that wait for the others. If there are too many members, none is admitted whatever the others do.
+func (sc *Schedule) WakeCoAdmissionGroup(b *CoAdmissionGroup) {
+	if sc.IsStale || len(b.Members) > MaxTogether+1 {
+		return
+	}
+	for _, s := range b.Members {
+		if s.QueuedIn != nil && s.QueuedIn.PendingQueue.Wake(b.Topic, 0) {
+			sc.ScheduleCycle(s.QueuedIn)
+		}
+	}
+}
+
+// ScheduleCycle makes the next call of Decide check a queue.
+func (sc *Schedule) ScheduleCycle(q *ClusterQueue) {
+	if sc.IsStale {
+		return
+	}
+	if !q.IsScheduled {
+		q.IsScheduled = true
+		q.CohortTree.Awake = append(q.CohortTree.Awake, q)
+	}
+	if !q.CohortTree.IsDirty {
+		q.CohortTree.IsDirty = true
+		sc.Dirty = append(sc.Dirty, q.CohortTree)
+	}
+}
+
+// wake wakes the stages that may have waited for the released quota: all below the node that the release reaches.
+func (sc *Schedule) wake(top *quota.Node, released quota.Usage, g *CohortTree) {
+	if sc.IsStale {
+		return
+	}
+	for _, c := range released {
+		for q := range g.Asleep[c.ID] {
+			if !q.PendingQueue.Sleeps(c.ID) {
+				delete(g.Asleep[c.ID], q)
+			} else if top.IsAbove(q.Node) && q.PendingQueue.Wake(c.ID, int64(q.Node.Available(c.ID))) {
+				sc.ScheduleCycle(q)
+			}
+		}
+	}
+}
+
+// wakeClaimWaiters wakes the stages that wait for the claim of a JobSet to become smaller.
+func (sc *Schedule) wakeClaimWaiters(g *CohortTree, j *JobSet) {
+	sc.WakeTopic(g, j.Topic)
+	sc.WakeTopic(g, AnyClaim)
+}
+
+// WakeTopic wakes the stages of a cohort tree that are parked on a topic.
+func (sc *Schedule) WakeTopic(g *CohortTree, topic quota.ID) {
+	if sc.IsStale {
+		return
+	}
+	for q := range g.Asleep[topic] {
+		q.PendingQueue.Wake(topic, 0)
+		sc.ScheduleCycle(q)
+	}
+	delete(g.Asleep, topic)
+}
+
+// wakeIfLowered makes the next call of Decide check all stages that may preempt a unit of which the priority has been lowered: in its own
+// ClusterQueue, and in those that reclaim quota.
+func (sc *Schedule) wakeIfLowered(before *preempt.Holder, now *evictionUnit) {
+	if sc.IsStale || before == nil || now.Holder == nil || now.Holder.Priority >= before.Priority || now.Queue.CohortTree == nil {
+		return
+	}
+	for _, q := range now.Queue.CohortTree.Queues {
+		policy := q.Preemption.ReclaimWithinCohort
+		if q == now.Queue {
+			policy = q.Preemption.WithinClusterQueue
+		}
+		if queuespec.AllowsPreemption(policy) {
+			sc.WakeQueue(q)
+		}
+	}
+}
+
+// endFairTurn wakes the stages that wait for their turn when the last stage that fair sharing has evicted from a ClusterQueue has left.
+func (sc *Schedule) endFairTurn(q *ClusterQueue) {
+	if sc.IsStale || q.CohortTree == nil || q.Holders.IsInTurn() {
+		return // rebuilding the cohort trees wakes all stages
+	}
+	waiting := q.CohortTree.AwaitsTurn
+	q.CohortTree.AwaitsTurn = map[*ClusterQueue]struct{}{}
+	for other := range waiting {
+		sc.WakeQueue(other)
+	}
+}
+
+// WakeQueue makes the next call of Decide check all stages of a queue.
+func (sc *Schedule) WakeQueue(q *ClusterQueue) {
+	q.PendingQueue.WakeAll()
+	sc.ScheduleCycle(q)
+}

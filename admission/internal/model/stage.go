@@ -1,0 +1,238 @@
+package model
+
+import (
+	"cmp"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/internal/decision"
+	"github.com/tranche-dev/tranche/admission/internal/demand"
+	"github.com/tranche-dev/tranche/admission/internal/version"
+	"github.com/tranche-dev/tranche/admission/quota"
+	"github.com/tranche-dev/tranche/queue"
+)
+
+type stopped struct{ Reason, Message string }
+
+// A Stage is one quota Workload.
+type Stage struct {
+	Key        decision.StageKey
+	UID        types.UID
+	Version    version.Version
+	Generation int64
+	LocalQueue *LocalQueue
+	// places are its indices in the stage sets.
+	places places
+	// Owner is the UID of the JobSet, or of another object that has the plan, or empty if there is none. OfJobSet is true if it is a JobSet.
+	Owner    types.UID
+	OfJobSet bool
+	Index    int
+	Attempt  int
+	// IsGrowth is true if the stage already holds quota, and this quota Workload is only for the pods by which it has grown.
+	IsGrowth bool
+	Created  time.Time
+
+	// From the spec, converted once for each generation. Unsupported is what the Engine cannot do for it, or empty.
+	Priority    int32
+	Demand      *demand.Demand
+	Unsupported string
+
+	// From the last observation: Closed is why the stage asks for nothing, and Reservation is what it holds.
+	Closed     string
+	Evicted    time.Time
+	RequeueAt  time.Time
+	IsFinished bool
+	IsAdmitted bool
+	IsEvicted  bool
+	// IsTakenFairly is true if fair sharing evicts it, or did at its last eviction.
+	IsTakenFairly bool
+	IsReady       bool
+	// HasNoPods is true if its pods cannot be ready yet, so that no stage waits for them.
+	HasNoPods   bool
+	AdmittedAt  time.Time
+	Reservation *Assignment
+	ReservedAt  time.Time
+	demand.WorkloadPods
+
+	// Assumed is the admission that is decided and not settled yet; Evicting is the decision to evict that is not settled yet.
+	Assumed  *Assignment
+	Evicting decision.ID
+
+	// Entry is how the stage is accounted for, and EvictionUnit its eviction unit if it belongs to no JobSet.
+	Entry        Entry
+	evictionUnit evictionUnit
+	// PreemptReserved is the preemption reservation of a stage that waits for its victims to leave, in ClusterQueue PreemptQueue.
+	PreemptReserved quota.Usage
+	PreemptQueue    *ClusterQueue
+	// KeepsNominal is true if the reservation is of nominal quota, against borrowers. PassesPeaks is true if peak reservations yielded to it.
+	KeepsNominal, PassesPeaks bool
+	// GaveUp is the last cycle in which it lost a reservation.
+	GaveUp uint64
+	// QueuedIn is the ClusterQueue in which the stage is pending, or nil, and ticket its element there.
+	QueuedIn *ClusterQueue
+	Element  *Element
+	// Timer is set while the stage must wait until RequeueAt.
+	Timer timer
+	// Membership is nil unless the stage is in a co-admission group.
+	Membership *Membership
+	// LastRefusal is the refusal that was last emitted.
+	LastRefusal decision.Refusal
+}
+
+// An Element is a pending stage in its queue.
+type Element = queue.Element[*Stage, EquivalenceKey, quota.ID]
+
+// An Assignment is a charge to a ClusterQueue.
+type Assignment struct {
+	Decision     decision.ID
+	ClusterQueue *ClusterQueue
+	Usage        quota.Usage
+	// parts divides usage among the pod sets.
+	Parts []PodSetCharge
+	// IsAdmitted is true if the stage waits for nothing else after its quota.
+	IsAdmitted bool
+}
+
+// A PodSetCharge is the charge of one pod set.
+type PodSetCharge struct {
+	PodSet string
+	Usage  quota.Usage
+}
+
+// charge returns the charge of the stage, or nil.
+func (s *Stage) charge() *Assignment {
+	if s.Reservation != nil {
+		return s.Reservation
+	}
+	return s.Assumed
+}
+
+// An EquivalenceKey is an equivalence class: all that the checks depend on, so that stages of the same class are answered together.
+type EquivalenceKey struct {
+	LocalQueue *LocalQueue
+	demand     *demand.Demand
+	// problem is the unsupported part of the spec.
+	problem string
+	// These are set for a stage of a JobSet with several stages, or with a plan that has a problem: the plan and its finished stages, the index
+	// of the stage and the policy. If the JobSet holds quota, the JobSet and its turn replace the plan.
+	plan     *demand.Demand
+	finished string
+	index    int
+	policy   string
+	jobSet   *JobSet
+	turn     int
+	// passes is Item.Passes.
+	passes bool
+	// alone is a stage that waits for its victims to leave, or that is in a co-admission group: no other stage waits for that.
+	alone *Stage
+}
+
+// Enqueue moves the stage to its queue and position, or removes it from its queue.
+func (m *Model) Enqueue(s *Stage) {
+	var to *ClusterQueue
+	j := m.JobSets[s.Owner]
+	if s.Entry.Phase == Waiting && (s.Owner == "" || j != nil && j.IsKnown()) {
+		to = s.Entry.ClusterQueue
+	}
+	var item queue.Item[*Stage, EquivalenceKey]
+	if to != nil {
+		item = m.item(s, j)
+	}
+	if s.QueuedIn != nil {
+		if s.QueuedIn == to && s.Element.Item == item {
+			return
+		}
+		if s.QueuedIn != to {
+			m.CancelReservation(s)
+		}
+		s.QueuedIn.PendingQueue.Remove(s.Element)
+		m.Schedule.ScheduleCycle(s.QueuedIn)
+	}
+	s.QueuedIn, s.Element = to, nil
+	if to != nil {
+		s.Element = to.PendingQueue.Add(item)
+		m.Schedule.ScheduleCycle(to)
+	}
+}
+
+// item returns the queue item of a stage. j is nil if its owner is no JobSet.
+func (m *Model) item(s *Stage, j *JobSet) queue.Item[*Stage, EquivalenceKey] {
+	item := queue.Item[*Stage, EquivalenceKey]{Member: s, Position: queue.Position{Priority: s.Priority, Since: s.Created, UID: s.UID}}
+	if s.Evicted.After(item.Since) {
+		item.Since = s.Evicted
+	}
+	item.Shape = EquivalenceKey{LocalQueue: s.LocalQueue, demand: s.Demand, problem: s.Unsupported}
+	if s.PreemptQueue != nil || s.Membership != nil {
+		item.Shape.alone = s
+	}
+	if j == nil {
+		return item
+	}
+	if s.IsGrowth {
+		// The JobSet can finish without the growth, so that it waits behind all stages that asked before.
+		item.Shape.jobSet, item.Shape.turn, item.Shape.policy, item.Shape.index = j, j.Epoch, j.Policy, s.Index
+		return item
+	}
+	item.Since = j.Since()
+	if j.Continues() {
+		item.Standing = queue.Continuing
+	}
+	segment := j.segment()
+	switch {
+	case segment >= 0:
+		item.Passes = s.Index >= 0 && s.Index < len(j.Plan.Stages) && j.PlanGraph.Segment(s.Index) <= segment
+		item.Shape.jobSet, item.Shape.turn, item.Shape.policy, item.Shape.index = j, j.Epoch, j.Policy, s.Index
+		item.Shape.passes = item.Passes
+	case len(j.Plan.Stages) > 1 || s.Index != 0 || j.Problem != "":
+		item.Shape.plan, item.Shape.policy, item.Shape.index, item.Shape.finished = j.Demand, j.Policy, s.Index, j.finishedKey()
+	}
+	return item
+}
+
+// IsLeaving reports whether a stage has been evicted, or will be, and still holds quota until its pods have terminated. A stage that is about to
+// be admitted again still shows its last eviction.
+func (s *Stage) IsLeaving() bool {
+	return s.Entry.IsCharged() && (s.Evicting != 0 || s.IsEvicted && s.Reservation != nil)
+}
+
+// takesAlong reports whether the rest of the JobSet is evicted with a stage. A growth is evicted alone.
+func (s *Stage) takesAlong() bool { return s.IsLeaving() && !s.IsGrowth }
+
+// NoteIfOverdue makes the next call of Decide check a stage that holds quota in a queue that has been stopped.
+func (m *Model) NoteIfOverdue(s *Stage) {
+	if s.Entry.IsCharged() && !s.IsLeaving() && (s.StoppedBy().Reason != "") {
+		m.Overdue[s] = struct{}{}
+		return
+	}
+	delete(m.Overdue, s)
+}
+
+// StoppedBy returns which stopped queue evicts the stage: Hold evicts stages that wait for AdmissionChecks, HoldAndDrain evicts all.
+func (s *Stage) StoppedBy() stopped {
+	drains := func(stop kueue.StopPolicy) bool {
+		return stop == kueue.HoldAndDrain || stop == kueue.Hold && s.Entry.Phase == Reserving
+	}
+	switch q, lq := s.Entry.ClusterQueue, s.LocalQueue; {
+	case drains(q.Stop):
+		return stopped{kueue.WorkloadEvictedByClusterQueueStopped, "The ClusterQueue is stopped"}
+	case drains(lq.Stop):
+		return stopped{kueue.WorkloadEvictedByLocalQueueStopped, "The LocalQueue is stopped"}
+	}
+	return stopped{}
+}
+
+// CompareStages orders stages by namespace and name.
+func CompareStages(a, b *Stage) int { return CompareKeys(a.Key, b.Key) }
+
+// ComesAfterPreemptor reports whether another stage of its ClusterQueue waits for victims and precedes it. A head that reserves nominal quota
+// waits for no victims. A stage that its JobSet has to run does not wait for preceding stages: these may wait for quota that the JobSet holds.
+func (s *Stage) ComesAfterPreemptor(other *Stage) bool {
+	return other != s && !other.KeepsNominal && !s.Element.Passes && other.Element != nil && other.Element.Precedes(s.Element)
+}
+
+// CompareKeys orders keys by namespace and name.
+func CompareKeys(a, b types.NamespacedName) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}

@@ -1,0 +1,130 @@
+package observe
+
+import (
+	"slices"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/flavor"
+	"github.com/tranche-dev/tranche/admission/internal/model"
+	"github.com/tranche-dev/tranche/admission/internal/queuespec"
+	"github.com/tranche-dev/tranche/admission/internal/version"
+	"github.com/tranche-dev/tranche/admission/preempt"
+)
+
+func (o *Observer) observeClusterQueue(ev ClusterQueueObserved) {
+	object := ev.ClusterQueue
+	q := o.m.ClusterQueue(object.Name)
+	v := version.Of(object.UID, object.ResourceVersion)
+	if v.IsOlderThan(q.Version) {
+		return
+	}
+	q.Version = v
+	if q.Generation != object.Generation {
+		q.Generation = object.Generation
+		o.m.Changes.NoteChange(q)
+	}
+	differs := q.Adopt(object)
+	q.PendingQueue.SetStrategy(q.Strategy)
+	if differs || !q.Exists || q.IsUnprotected != ev.IsUnprotected {
+		q.Exists, q.IsUnprotected = true, ev.IsUnprotected
+		o.renewClusterQueue(q)
+	}
+}
+
+func (o *Observer) loseClusterQueue(name string) {
+	q := o.m.ClusterQueue(name)
+	*q = model.ClusterQueue{
+		Spec: queuespec.NewSpec(), Name: name,
+		Node: q.Node, Bare: q.Bare, CohortTree: q.CohortTree, IsScheduled: q.IsScheduled, IsChanged: q.IsChanged, PendingQueue: q.PendingQueue, QueueTotals: q.QueueTotals, Charged: q.Charged, Holders: q.Holders, Preemptors: q.Preemptors,
+		AdvanceReserved: q.AdvanceReserved, KeptFor: q.KeptFor,
+	}
+	o.renewClusterQueue(q)
+}
+
+// renewClusterQueue recomputes all that depends on the spec or on flavors.
+func (o *Observer) renewClusterQueue(q *model.ClusterQueue) {
+	o.renewFlavors(q)
+	limits, remarks := o.limits(q.Groups)
+	q.Remarks = remarks
+	o.m.Tree.SetQuotas(q.Node, limits)
+	o.m.SafetyTree.SetQuotas(q.Bare, limits)
+	q.Node.Weight, q.Bare.Weight = q.Weight, q.Weight
+	if q.IsUsageBased && o.m.Decay != nil {
+		q.PendingQueue.SetLead(o.m.LevelOf)
+		q.Holders.Level = func(h *preempt.Holder) float64 {
+			return o.m.LevelOf(model.EquivalenceKey{LocalQueue: model.EvictionUnitOf(h).Stages[0].LocalQueue})
+		}
+	} else {
+		q.PendingQueue.SetLead(nil)
+		q.Holders.Level = nil
+	}
+	q.Holders.Preemption = q.Preemption
+	if q.Cohort != "" {
+		o.m.Cohort(q.Cohort)
+	}
+	o.m.Schedule.IsStale = true
+	o.m.Changes.NoteChange(q)
+	for _, lq := range o.m.LocalQueues {
+		if lq.ClusterQueue == q.Name {
+			o.m.Changes.NoteLocalChange(lq)
+		}
+	}
+	for _, s := range q.Charged.Stages {
+		o.m.NoteIfOverdue(s)
+	}
+}
+
+// renewFlavors computes the flavor groups of a ClusterQueue, and the problems of its flavors.
+func (o *Observer) renewFlavors(q *model.ClusterQueue) {
+	q.FlavorGroups, q.Missing, q.Deleted, q.Topological = nil, nil, nil, nil
+	for _, g := range q.Groups {
+		var flavors []*flavor.Flavor
+		for i := range g.Flavors {
+			name := g.Flavors[i].Name
+			f := o.flavors[name]
+			if f == nil {
+				q.Missing = append(q.Missing, string(name))
+				continue
+			}
+			flavors = append(flavors, f.Fact)
+			if f.Fact.IsDeleted {
+				q.Deleted = append(q.Deleted, string(name))
+			}
+			if f.Fact.HasTopology {
+				q.Topological = append(q.Topological, string(name))
+			}
+		}
+		q.FlavorGroups = append(q.FlavorGroups, flavor.NewGroup(g.CoveredResources, flavors))
+	}
+}
+
+func (o *Observer) observeFlavor(object *kueue.ResourceFlavor) {
+	name := kueue.ResourceFlavorReference(object.Name)
+	v := version.Of(object.UID, object.ResourceVersion)
+	known := o.flavors[name]
+	if known != nil && v.IsOlderThan(known.Version) {
+		return
+	}
+	f := flavor.New(object)
+	o.flavors[name] = &version.Observed[*flavor.Flavor]{Fact: f, Version: v}
+	if known == nil || !known.Fact.Same(f) {
+		o.renewUsersOf(name)
+	}
+}
+
+func (o *Observer) loseFlavor(name kueue.ResourceFlavorReference) {
+	delete(o.flavors, name)
+	o.renewUsersOf(name)
+}
+
+func (o *Observer) renewUsersOf(name kueue.ResourceFlavorReference) {
+	for _, q := range o.m.ClusterQueues {
+		for _, g := range q.Groups {
+			if slices.ContainsFunc(g.Flavors, func(f kueue.FlavorQuotas) bool { return f.Name == name }) {
+				o.renewClusterQueue(q)
+				break
+			}
+		}
+	}
+}

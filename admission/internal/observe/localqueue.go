@@ -1,0 +1,88 @@
+package observe
+
+import (
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/internal/model"
+	"github.com/tranche-dev/tranche/admission/internal/queuespec"
+	"github.com/tranche-dev/tranche/admission/internal/version"
+)
+
+func (o *Observer) observeLocalQueue(object *kueue.LocalQueue) {
+	q := o.m.LocalQueue(types.NamespacedName{Namespace: object.Namespace, Name: object.Name})
+	v := version.Of(object.UID, object.ResourceVersion)
+	if v.IsOlderThan(q.Version) {
+		return
+	}
+	q.Version = v
+	stop := kueue.None
+	if object.Spec.StopPolicy != nil {
+		stop = *object.Spec.StopPolicy
+	}
+	clusterQueue, weight := string(object.Spec.ClusterQueue), queuespec.WeightOf(object.Spec.FairSharing)
+	if o.m.Decay != nil && q.Account == nil {
+		if f := object.Status.FairSharing; f != nil {
+			q.Consumed = f.AdmissionFairSharingStatus
+		}
+		o.m.Unopened[q] = struct{}{}
+	}
+	if q.Exists && q.Stop == stop && q.ClusterQueue == clusterQueue && q.Weight == weight {
+		return
+	}
+	q.Exists, q.Stop, q.ClusterQueue, q.Weight = true, stop, clusterQueue, weight
+	o.renewLocalQueue(q)
+}
+
+func (o *Observer) loseLocalQueue(key types.NamespacedName) {
+	q := o.m.LocalQueue(key)
+	q.Exists, q.Stop, q.ClusterQueue, q.Weight, q.Version = false, kueue.None, "", 1, version.Version{}
+	q.Consumed, q.Account, q.Sampled = nil, nil, nil
+	delete(o.m.Unopened, q)
+	o.renewLocalQueue(q)
+	o.dropIfUnknown(q)
+}
+
+// dropIfUnknown forgets a queue that has neither an object nor stages. Otherwise tenants could fill the memory with names.
+func (o *Observer) dropIfUnknown(q *model.LocalQueue) {
+	if !q.Exists && len(q.Members.Stages) == 0 {
+		delete(o.m.LocalQueues, q.Key)
+	}
+}
+
+// renewLocalQueue moves the stages of a queue to the right ClusterQueue.
+func (o *Observer) renewLocalQueue(q *model.LocalQueue) {
+	for _, s := range q.Members.Stages {
+		o.m.Refresh(s)
+	}
+	o.m.Schedule.WakeQueue(o.m.ClusterQueue(q.ClusterQueue))
+	o.m.Changes.NoteLocalChange(q)
+}
+
+func (o *Observer) observeNamespace(name string, labels map[string]string) {
+	if known, ok := o.m.Namespaces[name]; ok == (labels != nil) && maps.Equal(known, labels) {
+		return
+	}
+	o.m.Namespaces[name] = labels
+	if labels == nil {
+		delete(o.m.Namespaces, name)
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(o.m.LocalQueues), model.CompareKeys) {
+		if q := o.m.LocalQueues[key]; key.Namespace == name {
+			o.m.Schedule.WakeQueue(o.m.ClusterQueue(q.ClusterQueue))
+			o.reconsiderMembers(q)
+		}
+	}
+}
+
+// reconsiderMembers recomputes the claims of the JobSets of a LocalQueue that hold quota.
+func (o *Observer) reconsiderMembers(q *model.LocalQueue) {
+	for _, s := range q.Members.Stages {
+		if j := o.m.JobSets[s.Owner]; j != nil && j.ClaimQueue != nil {
+			o.m.UpdateJobSet(j)
+		}
+	}
+}

@@ -1,0 +1,330 @@
+package observe
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/internal/decision"
+	"github.com/tranche-dev/tranche/admission/internal/demand"
+	"github.com/tranche-dev/tranche/admission/internal/model"
+	"github.com/tranche-dev/tranche/admission/internal/version"
+	"github.com/tranche-dev/tranche/admission/quota"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
+	"github.com/tranche-dev/tranche/apis"
+)
+
+func (o *Observer) observeStage(object *kueue.Workload) {
+	key := decision.StageKey{Namespace: object.Namespace, Name: object.Name}
+	v := version.Of(object.UID, object.ResourceVersion)
+	s := o.m.Stages[key]
+	if o.tombstones.Has(object.UID) || s != nil && v.IsOlderThan(s.Version) {
+		return
+	}
+	if s != nil && s.UID != object.UID {
+		o.loseStage(key)
+		s = nil
+	}
+	if s == nil {
+		s = &model.Stage{Key: key, UID: object.UID, Generation: -1}
+		o.m.Stages[key] = s
+	}
+	s.Version = v
+	o.join(s, object)
+	o.adoptSpec(s, object)
+	o.adoptStatus(s, object)
+	o.adoptCoAdmissionGroup(s, object)
+	o.dropEviction(s)
+	o.m.Refresh(s)
+}
+
+// join makes the stage a member of its LocalQueue, and of its JobSet or of the object whose plan its label names.
+func (o *Observer) join(s *model.Stage, object *kueue.Workload) {
+	localQueue := types.NamespacedName{Namespace: object.Namespace, Name: string(object.Spec.QueueName)}
+	owner := types.UID(object.Labels[apis.PlanUIDLabel])
+	s.OfJobSet = false
+	for i := range object.OwnerReferences {
+		if ref := &object.OwnerReferences[i]; ref.Controller != nil && *ref.Controller && ref.Kind == "JobSet" {
+			owner, s.OfJobSet = ref.UID, true
+		}
+	}
+	if s.LocalQueue != nil && (localQueue != s.LocalQueue.Key || owner != s.Owner) {
+		o.leave(s)
+	}
+	if s.LocalQueue == nil {
+		s.LocalQueue = o.m.LocalQueue(localQueue)
+		s.LocalQueue.Members.Add(s)
+	}
+	s.Owner = owner
+	if owner != "" {
+		o.m.JobSet(owner).Members[s.Key] = s
+	}
+}
+
+// leave removes the stage from all totals, and from its LocalQueue and JobSet.
+func (o *Observer) leave(s *model.Stage) {
+	o.m.SetEntry(s, model.Entry{})
+	o.m.RenewEvictionUnits(s)
+	o.m.Enqueue(s)
+	s.LocalQueue.Members.Drop(s)
+	o.dropIfUnknown(s.LocalQueue)
+	s.LocalQueue = nil
+	if j := o.m.JobSets[s.Owner]; j != nil {
+		delete(j.Members, s.Key)
+		o.m.UpdateJobSet(j)
+		o.dropIfForgotten(j)
+	}
+}
+
+// observeEnd records a tombstone also for an unknown stage. A newer stage of the same name may have been observed before.
+func (o *Observer) observeEnd(ev WorkloadGone) {
+	o.tombstones.Insert(ev.UID)
+	if s := o.m.Stages[ev.Key]; s != nil && (ev.UID == "" || ev.UID == s.UID) {
+		o.loseStage(ev.Key)
+	}
+}
+
+func (o *Observer) loseStage(key decision.StageKey) {
+	s := o.m.Stages[key]
+	if s == nil {
+		return
+	}
+	o.leave(s)
+	o.unbundle(s)
+	o.m.DropTimer(s)
+	o.m.Demand.ReleaseDemand(s.Demand)
+	o.tombstones.Insert(s.UID)
+	delete(o.m.Stages, key)
+	o.m.Finder.History.Forget(s.UID)
+	delete(o.m.Overdue, s)
+	if s.Assumed != nil {
+		delete(o.m.InFlight, s.Assumed.Decision)
+	}
+	delete(o.m.InFlight, s.Evicting)
+}
+
+// adoptSpec converts the relevant parts of the spec.
+func (o *Observer) adoptSpec(s *model.Stage, object *kueue.Workload) {
+	s.Created = object.CreationTimestamp.Time
+	s.Index = number(object.Labels[apis.StageIndexLabel])
+	s.Attempt = number(object.Annotations[apis.AttemptAnnotation])
+	s.IsGrowth = object.Labels[apis.GrowthLabel] != ""
+	s.Priority, s.Unsupported = priorityOf(object), unsupported(object)
+	s.PodSets = object.Spec.PodSets
+	s.Pinned, s.IsGang = object.Annotations[apis.FlavorsAnnotation], object.Labels[apis.PodGroupKey] != ""
+	sameReclaimable := slices.Equal(s.Reclaimable, object.Status.ReclaimablePods)
+	if s.Generation == object.Generation && object.Generation > 0 && sameReclaimable {
+		return
+	}
+	s.Generation = object.Generation
+	s.Reclaimable = slices.Clone(object.Status.ReclaimablePods)
+	before := s.Demand
+	s.Demand = o.m.Demand.DemandOf(s.Key.Namespace, &s.WorkloadPods)
+	o.m.Demand.ReleaseDemand(before)
+}
+
+// number parses a label or annotation of the manager. It returns 0 for a text that is no number, as in a quota Workload of another controller.
+func number(s string) int {
+	if s == "" {
+		return 0
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// adoptStatus records the state that the object reports.
+func (o *Observer) adoptStatus(s *model.Stage, object *kueue.Workload) {
+	s.IsFinished = conditionIsTrue(object, kueue.WorkloadFinished)
+	s.IsAdmitted = conditionIsTrue(object, kueue.WorkloadAdmitted)
+	s.IsReady, s.HasNoPods = conditionIsTrue(object, kueue.WorkloadPodsReady), quotaworkload.HasNoPodsYet(object)
+	s.AdmittedAt = admittedAt(object)
+	s.Evicted, s.IsEvicted = time.Time{}, false
+	if s.Evicting == 0 {
+		c := condition(object, kueue.WorkloadPreempted)
+		s.IsTakenFairly = c != nil && c.Status == metav1.ConditionTrue && c.Reason == kueue.InCohortFairSharingReason
+	}
+	if c := condition(object, kueue.WorkloadEvicted); c != nil && c.Status == metav1.ConditionTrue {
+		s.IsEvicted = true
+		if o.losesPlace(c.Reason) {
+			s.Evicted = c.LastTransitionTime.Time
+		}
+	}
+	s.RequeueAt = time.Time{}
+	if r := object.Status.RequeueState; r != nil && r.RequeueAt != nil {
+		s.RequeueAt = r.RequeueAt.Time
+	}
+	s.Reservation = nil
+	if a := object.Status.Admission; a != nil && conditionIsTrue(object, kueue.WorkloadQuotaReserved) {
+		s.ReservedAt = condition(object, kueue.WorkloadQuotaReserved).LastTransitionTime.Time
+		s.Reservation = &model.Assignment{ClusterQueue: o.m.ClusterQueue(string(a.ClusterQueue))}
+		s.Reservation.Usage, s.Reservation.Parts = o.usageOf(object)
+	}
+	s.Closed = ""
+	switch gate := quotaworkload.GateMessage(object); {
+	case !object.DeletionTimestamp.IsZero():
+		s.Closed = "the quota Workload is being deleted"
+	case object.Spec.Active != nil && !*object.Spec.Active:
+		s.Closed = "the quota Workload is not active: spec.active is false"
+	case gate != "":
+		s.Closed = gate
+	default:
+		if c := condition(object, kueue.WorkloadRequeued); c != nil && c.Status == metav1.ConditionFalse {
+			s.Closed = "kept out of the queue: " + c.Message
+		}
+	}
+}
+
+// losesPlace reports whether an eviction moves a stage behind those that came before it. A stage that was preempted, or whose queue was stopped,
+// keeps its queue position.
+func (o *Observer) losesPlace(reason string) bool {
+	switch reason {
+	case kueue.WorkloadEvictedByPreemption, kueue.WorkloadEvictedByClusterQueueStopped, kueue.WorkloadEvictedByLocalQueueStopped:
+		return false
+	case kueue.WorkloadEvictedByPodsReadyTimeout:
+		return !o.m.Config.KeepPlaceAfterEviction
+	}
+	return true
+}
+
+func condition(object *kueue.Workload, conditionType string) *metav1.Condition {
+	for i := range object.Status.Conditions {
+		if object.Status.Conditions[i].Type == conditionType {
+			return &object.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+func conditionIsTrue(object *kueue.Workload, conditionType string) bool {
+	c := condition(object, conditionType)
+	return c != nil && c.Status == metav1.ConditionTrue
+}
+
+// usageOf returns the charge of an admission, in total and by pod set. It is charged as it is written, whatever the quota, less the reclaimable
+// pods.
+func (o *Observer) usageOf(object *kueue.Workload) (usage quota.Usage, parts []model.PodSetCharge) {
+	for i := range object.Status.Admission.PodSetAssignments {
+		p := &object.Status.Admission.PodSetAssignments[i]
+		one := model.PodSetCharge{PodSet: string(p.Name)}
+		for name, q := range p.ResourceUsage {
+			f, ok := p.Flavors[name]
+			if !ok {
+				continue
+			}
+			amount, _ := quota.Of(name, q)
+			amount = min(amount, quota.MaxCharge)
+			one.Usage.Add(o.m.Tree.Index.ID(quota.FlavorResource{Flavor: f, Resource: name}), stillNeeded(amount, p, object))
+		}
+		usage.AddAll(one.Usage)
+		parts = append(parts, one)
+	}
+	return usage, parts
+}
+
+// stillNeeded returns the part of an amount for the pods that are needed: not more than the pods of the spec that are not reclaimable. An
+// admission may already leave these out, or others for lack of quota.
+func stillNeeded(a quota.Amount, p *kueue.PodSetAssignment, object *kueue.Workload) quota.Amount {
+	reclaims := func(r kueue.ReclaimablePod) bool { return r.Name == p.Name }
+	i := slices.IndexFunc(object.Spec.PodSets, func(spec kueue.PodSet) bool { return spec.Name == p.Name })
+	if p.Count == nil || *p.Count <= 0 || i < 0 || !slices.ContainsFunc(object.Status.ReclaimablePods, reclaims) {
+		return a
+	}
+	if needed := demand.CountOf(&object.Spec.PodSets[i], object.Status.ReclaimablePods); needed < *p.Count {
+		return a / quota.Amount(*p.Count) * quota.Amount(max(0, needed))
+	}
+	return a
+}
+
+// adoptCoAdmissionGroup makes a stage a member of the co-admission group that its label names.
+func (o *Observer) adoptCoAdmissionGroup(s *model.Stage, object *kueue.Workload) {
+	id := object.Labels[apis.AdmitTogetherLabel]
+	if id == "" {
+		o.unbundle(s)
+		return
+	}
+	size := coAdmissionGroupSize(object.Annotations[apis.AdmitTogetherCountAnnotation])
+	if m := s.Membership; m == nil || m.CoAdmissionGroup.Id != id || m.Size != size {
+		o.unbundle(s)
+		// It no longer preempts.
+		o.m.CancelReservation(s)
+		b := o.m.CoAdmissionGroups[id]
+		if b == nil {
+			b = &model.CoAdmissionGroup{Id: id, Members: map[decision.StageKey]*model.Stage{}, Sizes: map[int]int{}, Topic: o.m.NewTopic()}
+			o.m.CoAdmissionGroups[id] = b
+		}
+		s.Membership = &model.Membership{CoAdmissionGroup: b, Size: size}
+		b.Members[s.Key] = s
+		b.Sizes[size]++
+		b.Counts[model.IsClosed]++
+		o.m.Schedule.WakeCoAdmissionGroup(b)
+		if s.QueuedIn != nil {
+			// Until now it did not wait for the other members.
+			o.m.Schedule.WakeQueue(s.QueuedIn)
+		}
+	}
+	s.Membership.Born = bornAt(object)
+}
+
+// coAdmissionGroupSize parses the size of a group. It returns 0 for a text that is no valid size.
+func coAdmissionGroupSize(text string) int {
+	size, err := strconv.Atoi(text)
+	if err != nil || size < 1 || size > model.MaxTogether {
+		return 0
+	}
+	return size
+}
+
+// bornAt returns since when a quota Workload asks for quota. If its AdmissionChecks failed, it has not been admitted before.
+func bornAt(object *kueue.Workload) time.Time {
+	born := object.CreationTimestamp.Time
+	if c := condition(object, kueue.WorkloadEvicted); c != nil && c.Reason != kueue.WorkloadEvictedByAdmissionCheck && c.LastTransitionTime.After(born) {
+		born = c.LastTransitionTime.Time
+	}
+	return born
+}
+
+// unbundle removes a stage from its co-admission group, if it has one.
+func (o *Observer) unbundle(s *model.Stage) {
+	m := s.Membership
+	if m == nil {
+		return
+	}
+	b := m.CoAdmissionGroup
+	s.Membership = nil
+	delete(b.Members, s.Key)
+	b.Counts[m.MemberState]--
+	if b.Sizes[m.Size]--; b.Sizes[m.Size] == 0 {
+		delete(b.Sizes, m.Size)
+	}
+	if len(b.Members) == 0 {
+		delete(o.m.CoAdmissionGroups, b.Id)
+		delete(o.m.Stuck, b)
+		return
+	}
+	o.m.Schedule.WakeCoAdmissionGroup(b)
+	o.m.NoteIfStuck(b)
+}
+
+// dropEviction drops the decision to evict a stage that has released its quota before the decision was written. It does not apply to quota that
+// the stage holds later.
+func (o *Observer) dropEviction(s *model.Stage) {
+	if s.Reservation == nil && s.Assumed == nil && s.Evicting != 0 {
+		delete(o.m.InFlight, s.Evicting)
+		s.Evicting = 0
+	}
+}
+
+// AdmittedAt returns since when a stage is admitted.
+func admittedAt(object *kueue.Workload) time.Time {
+	if c := condition(object, kueue.WorkloadAdmitted); c != nil && c.Status == metav1.ConditionTrue {
+		return c.LastTransitionTime.Time
+	}
+	return time.Time{}
+}

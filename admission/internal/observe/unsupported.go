@@ -1,0 +1,56 @@
+package observe
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/apis"
+)
+
+// unsupported returns what a quota Workload asks for and Tranche does not support, or nothing.
+func unsupported(object *kueue.Workload) string {
+	if len(object.Spec.PreemptionGates) > 0 {
+		return "spec.preemptionGates are not supported: remove them"
+	}
+	for i := range object.Spec.PodSets {
+		if object.Spec.PodSets[i].TopologyRequest != nil {
+			return fmt.Sprintf("spec.podSets[%d].topologyRequest is not supported, because Tranche does not place pods by topology: "+
+				"remove the annotations kueue.x-k8s.io/podset-* from the pod template", i)
+		}
+	}
+	for _, key := range []string{apis.AllowedFlavorsAnnotation, apis.SliceNameAnnotation, apis.SliceReplacementAnnotation} {
+		if _, asks := object.Annotations[key]; asks {
+			return fmt.Sprintf("annotation %s is not supported: remove it", key)
+		}
+	}
+	if object.Labels[apis.ConcurrentParentLabel] == "true" {
+		return fmt.Sprintf("label %s is not supported: remove it", apis.ConcurrentParentLabel)
+	}
+	if _, err := boostOf(object); err != nil {
+		return fmt.Sprintf("annotation %s is %q: set a whole number, or remove it", apis.PriorityBoostAnnotation, object.Annotations[apis.PriorityBoostAnnotation])
+	}
+	return ""
+}
+
+// priorityOf returns the priority of a quota Workload, including the boost that other controllers add.
+func priorityOf(object *kueue.Workload) int32 {
+	priority := int64(0)
+	if object.Spec.Priority != nil {
+		priority = int64(*object.Spec.Priority)
+	}
+	if boost, err := boostOf(object); err == nil {
+		priority += boost
+	}
+	return int32(min(max(priority, math.MinInt32), math.MaxInt32))
+}
+
+func boostOf(object *kueue.Workload) (int64, error) {
+	value, isSet := object.Annotations[apis.PriorityBoostAnnotation]
+	if !isSet || value == "" {
+		return 0, nil
+	}
+	return strconv.ParseInt(value, 10, 32)
+}

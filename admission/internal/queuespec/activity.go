@@ -1,0 +1,123 @@
+package queuespec
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/internal/version"
+)
+
+// An AdmissionCheck is the part of an AdmissionCheck that the Engine uses.
+type AdmissionCheck struct {
+	IsActive   bool
+	Controller string
+}
+
+// maxRemarks is how many remarks about quotas the condition Active repeats.
+const maxRemarks = 3
+
+// An Activity is the condition Active of a queue. Reasons and messages are those of Kueue where Kueue has them.
+type Activity struct {
+	Status          metav1.ConditionStatus
+	Reason, Message string
+}
+
+// inactivity collects why a ClusterQueue is not active.
+type inactivity struct {
+	reasons, messages []string
+}
+
+func (i *inactivity) add(reason, message string) {
+	i.reasons = append(i.reasons, reason)
+	i.messages = append(i.messages, message)
+}
+
+// addNames adds a reason that is about objects, if there are any.
+func (i *inactivity) addNames(reason, message string, names []string) {
+	if len(names) > 0 {
+		i.add(reason, message+strings.Join(names, ","))
+	}
+}
+
+// Activity reports whether the ClusterQueue takes new reservations. cycle names the Cohorts above it if their parents form a cycle.
+func (q *Spec) Activity(checks map[string]*version.Observed[AdmissionCheck], cycle string) Activity {
+	if q.terminating {
+		return Activity{metav1.ConditionFalse, kueue.ClusterQueueActiveReasonTerminating, "Can't admit new workloads; clusterQueue is terminating"}
+	}
+	var why inactivity
+	if q.Stop != kueue.None {
+		why.add(kueue.ClusterQueueActiveReasonStopped, "is stopped")
+	}
+	why.addNames(kueue.ClusterQueueActiveReasonFlavorNotFound, "references missing ResourceFlavor(s): ", q.Missing)
+	q.addChecks(&why, checks)
+	why.addNames(kueue.ClusterQueueActiveReasonTopologyNotFound, "spec.topologyName is not supported: remove it from ResourceFlavor(s): ", q.Topological)
+	if q.isConcurrent {
+		why.add(kueue.ClusterQueueActiveReasonUnknown, "spec.concurrentAdmissionPolicy is not supported: remove it")
+	}
+	if cycle != "" {
+		why.add(kueue.ClusterQueueActiveReasonUnknown, "spec.cohortName: the parents of Cohorts form a cycle: "+cycle)
+	}
+	if q.selectorProblem != "" {
+		why.add(kueue.ClusterQueueActiveReasonUnknown, "spec.namespaceSelector: "+q.selectorProblem)
+	}
+	if len(why.reasons) > 0 {
+		return Activity{metav1.ConditionFalse, why.reasons[0], fmt.Sprintf("Can't admit new workloads: %s.", strings.Join(why.messages, ", "))}
+	}
+	return Activity{metav1.ConditionTrue, kueue.ClusterQueueActiveReasonReady, "Can admit new workloads" + q.advisories()}
+}
+
+// addChecks adds what is wrong with the AdmissionChecks of a ClusterQueue.
+func (q *Spec) addChecks(why *inactivity, checks map[string]*version.Observed[AdmissionCheck]) {
+	var missing, inactive, multiKueue, perFlavor, provisioning []string
+	for _, rule := range q.Checks {
+		name := string(rule.Name)
+		known := checks[name]
+		if known == nil {
+			missing = append(missing, name)
+			continue
+		}
+		if !known.Fact.IsActive {
+			inactive = append(inactive, name)
+		}
+		switch known.Fact.Controller {
+		case kueue.MultiKueueControllerName:
+			multiKueue = append(multiKueue, name)
+			if !q.hasOnly(rule.OnFlavors) {
+				perFlavor = append(perFlavor, name)
+			}
+		case kueue.ProvisioningRequestControllerName:
+			provisioning = append(provisioning, name)
+		}
+	}
+	for _, names := range [][]string{missing, inactive, multiKueue, perFlavor, provisioning} {
+		slices.Sort(names)
+	}
+	why.addNames(kueue.ClusterQueueActiveReasonAdmissionCheckNotFound, "references missing AdmissionCheck(s): ", missing)
+	why.addNames(kueue.ClusterQueueActiveReasonAdmissionCheckInactive, "references inactive AdmissionCheck(s): ", inactive)
+	if len(multiKueue) > 1 {
+		why.addNames(kueue.ClusterQueueActiveReasonMultipleMultiKueueAdmissionChecks,
+			"Cannot use multiple MultiKueue AdmissionChecks on the same ClusterQueue, found: ", multiKueue)
+	}
+	why.addNames(kueue.ClusterQueueActiveReasonMultiKueueAdmissionCheckAppliedPerFlavor, "Cannot specify MultiKueue AdmissionCheck per flavor, found: ", perFlavor)
+	if len(multiKueue) > 0 && len(provisioning) > 0 {
+		why.add(kueue.ClusterQueueActiveReasonMultiKueueWithProvisioningRequest, fmt.Sprintf(
+			"Cannot use both MultiKueue and ProvisioningRequest AdmissionChecks together, found: %s, %s", strings.Join(multiKueue, ","), strings.Join(provisioning, ",")))
+	}
+}
+
+// advisories returns problems that an administrator should correct although the ClusterQueue is active.
+func (q *Spec) advisories() string {
+	message := ""
+	if len(q.Remarks) > 0 {
+		message += ", but correct spec.resourceGroups: " + strings.Join(q.Remarks[:min(len(q.Remarks), maxRemarks)], "; ")
+	}
+	if len(q.Deleted) > 0 {
+		message += "; being deleted, and still admitted to: ResourceFlavor " + strings.Join(q.Deleted, ", ") +
+			"; remove it from spec.resourceGroups, or it cannot disappear"
+	}
+	return message
+}

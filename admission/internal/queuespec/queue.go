@@ -1,0 +1,183 @@
+package queuespec
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/flavor"
+	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/queue"
+)
+
+// A Spec is the part of the spec of a ClusterQueue that the Engine uses, with the flavors that exist.
+type Spec struct {
+	terminating bool
+	Stop        kueue.StopPolicy
+	Checks      []kueue.AdmissionCheckStrategyRule
+	Policy      string
+	Cohort      string
+	Weight      float64
+	Groups      []kueue.ResourceGroup
+	Fungibility flavor.Fungibility
+	// IsUsageBased is true if the order of its LocalQueues depends on their past usage.
+	IsUsageBased bool
+	Preemption   kueue.ClusterQueuePreemption
+	Selector     labels.Selector
+	// selectorProblem says what is wrong with the selector, or is empty.
+	selectorProblem string
+
+	// Remarks are about quotas of the spec that are not used as they are written.
+	Remarks []string
+	// FlavorGroups are the groups with the flavors that exist; Missing names those that do not.
+	FlavorGroups []flavor.Group
+	Missing      []string
+	// Deleted names the flavors that are being deleted.
+	Deleted []string
+	// Topological are flavors with a topology, and isConcurrent is true if spec.concurrentAdmissionPolicy is set. Neither is supported.
+	Topological  []string
+	isConcurrent bool
+	Strategy     queue.Strategy
+}
+
+// hasOnly reports whether the ClusterQueue has no other flavors than these. An empty list stands for all flavors.
+func (q *Spec) hasOnly(flavors []kueue.ResourceFlavorReference) bool {
+	if len(flavors) == 0 {
+		return true
+	}
+	for _, g := range q.Groups {
+		for i := range g.Flavors {
+			if !slices.Contains(flavors, g.Flavors[i].Name) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// ChecksFor returns the AdmissionChecks that a stage has to pass on these flavors (KEP-1432).
+func (q *Spec) ChecksFor(a *kueue.Admission) []kueue.AdmissionCheckReference {
+	var names []kueue.AdmissionCheckReference
+	for _, rule := range q.Checks {
+		if len(rule.OnFlavors) == 0 || slices.ContainsFunc(rule.OnFlavors, func(f kueue.ResourceFlavorReference) bool { return uses(a, f) }) {
+			names = append(names, rule.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func uses(a *kueue.Admission, f kueue.ResourceFlavorReference) bool {
+	for i := range a.PodSetAssignments {
+		for _, assigned := range a.PodSetAssignments[i].Flavors {
+			if assigned == f {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// AllowsPreemption reports whether a policy of a ClusterQueue allows any preemption.
+func AllowsPreemption(policy kueue.PreemptionPolicy) bool {
+	return policy != "" && policy != kueue.PreemptionPolicyNever
+}
+
+// MayPreempt reports whether the policies of a ClusterQueue let its stages preempt others.
+func (q *Spec) MayPreempt() bool {
+	return AllowsPreemption(q.Preemption.WithinClusterQueue) || AllowsPreemption(q.Preemption.ReclaimWithinCohort)
+}
+
+// NewSpec returns the spec of a ClusterQueue without an object.
+func NewSpec() Spec {
+	return Spec{Stop: kueue.None, Weight: 1, Selector: labels.Nothing()}
+}
+
+// Adopt copies the relevant fields of an object, and reports whether they have changed.
+func (q *Spec) Adopt(object *kueue.ClusterQueue) bool {
+	before := *q
+	spec := object.Spec.DeepCopy()
+	q.terminating = !object.DeletionTimestamp.IsZero()
+	q.Stop = kueue.None
+	if spec.StopPolicy != nil {
+		q.Stop = *spec.StopPolicy
+	}
+	q.Checks = nil
+	if spec.AdmissionChecksStrategy != nil {
+		q.Checks = spec.AdmissionChecksStrategy.AdmissionChecks
+	}
+	q.Policy = object.Annotations[apis.StageAdmissionAnnotation]
+	q.Cohort, q.Weight = string(spec.CohortName), WeightOf(spec.FairSharing)
+	q.Groups = spec.ResourceGroups
+	q.Fungibility = flavor.NewFungibility(spec.FlavorFungibility)
+	q.Preemption = kueue.ClusterQueuePreemption{}
+	if spec.Preemption != nil {
+		q.Preemption = *spec.Preemption
+	}
+	q.IsUsageBased = spec.AdmissionScope != nil && spec.AdmissionScope.AdmissionMode == kueue.UsageBasedAdmissionFairSharing
+	q.isConcurrent = spec.ConcurrentAdmissionPolicy != nil
+	q.selectorProblem = ""
+	selector, err := metav1.LabelSelectorAsSelector(spec.NamespaceSelector)
+	if err != nil {
+		selector, q.selectorProblem = labels.Nothing(), err.Error()
+	}
+	q.Selector = selector
+	q.Strategy = queue.BestEffort
+	if spec.QueueingStrategy == kueue.StrictFIFO {
+		q.Strategy = queue.Strict
+	}
+	return !q.saysTheSameAs(&before)
+}
+
+func (q *Spec) saysTheSameAs(o *Spec) bool {
+	facts := func(q *Spec) string {
+		return fmt.Sprintln(q.terminating, q.Stop, q.Strategy, q.Policy, q.Cohort, q.Weight, q.Fungibility, q.Selector, q.selectorProblem, q.Checks, q.IsUsageBased, q.isConcurrent)
+	}
+	return facts(q) == facts(o) && SameGroups(q.Groups, o.Groups) && samePreemption(&q.Preemption, &o.Preemption)
+}
+
+func samePreemption(a, b *kueue.ClusterQueuePreemption) bool {
+	borrowing := func(p *kueue.ClusterQueuePreemption) (kueue.BorrowWithinCohortPolicy, int64) {
+		switch {
+		case p.BorrowWithinCohort == nil:
+			return kueue.BorrowWithinCohortPolicyNever, 0
+		case p.BorrowWithinCohort.MaxPriorityThreshold == nil:
+			return p.BorrowWithinCohort.Policy, math.MaxInt64
+		}
+		return p.BorrowWithinCohort.Policy, int64(*p.BorrowWithinCohort.MaxPriorityThreshold)
+	}
+	policyA, thresholdA := borrowing(a)
+	policyB, thresholdB := borrowing(b)
+	return a.WithinClusterQueue == b.WithinClusterQueue && a.ReclaimWithinCohort == b.ReclaimWithinCohort &&
+		policyA == policyB && thresholdA == thresholdB
+}
+
+// WeightOf returns the weight, by default 1.
+func WeightOf(f *kueue.FairSharing) float64 {
+	if f == nil || f.Weight == nil {
+		return 1
+	}
+	return max(0, f.Weight.AsApproximateFloat64())
+}
+
+// SameGroups reports whether two lists of resource groups are equal.
+func SameGroups(a, b []kueue.ResourceGroup) bool {
+	return slices.EqualFunc(a, b, func(a, b kueue.ResourceGroup) bool {
+		return slices.Equal(a.CoveredResources, b.CoveredResources) && slices.EqualFunc(a.Flavors, b.Flavors, sameQuotas)
+	})
+}
+
+func sameQuotas(a, b kueue.FlavorQuotas) bool {
+	return a.Name == b.Name && slices.EqualFunc(a.Resources, b.Resources, func(a, b kueue.ResourceQuota) bool {
+		same := a.Name == b.Name && a.NominalQuota.Cmp(b.NominalQuota) == 0
+		for _, limit := range [][2]*resource.Quantity{{a.BorrowingLimit, b.BorrowingLimit}, {a.LendingLimit, b.LendingLimit}} {
+			same = same && (limit[0] == nil) == (limit[1] == nil) && (limit[0] == nil || limit[0].Cmp(*limit[1]) == 0)
+		}
+		return same
+	})
+}

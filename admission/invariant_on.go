@@ -1,5 +1,0 @@
-//go:build invariants
-
-package admission
-
-const verifies = true
