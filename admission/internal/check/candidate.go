@@ -35,7 +35,7 @@ type Candidate struct {
 
 	PodSets []flavor.PodSet
 	Items   []flavor.Item
-	// Choice is the combination of flavors that has been chosen, usage its usage, and level how far up that has to borrow.
+	// Choice is the combination of flavors that has been chosen, Usage its usage, and Level how far up that has to borrow.
 	Choice flavor.Choice
 	Usage  quota.Usage
 	Level  int

@@ -7,7 +7,7 @@ import (
 // A Checker checks stages.
 type Checker struct {
 	m *model.Model
-	// deadlocked are the JobSets that wait for each other, and Suspects those that may do so now.
+	// Suspects are the JobSets that may have come to wait for each other.
 	Suspects map[*model.JobSet]struct{}
 }
 

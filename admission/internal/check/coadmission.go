@@ -18,7 +18,7 @@ import (
 type GroupCandidate struct {
 	CoAdmissionGroup *model.CoAdmissionGroup
 	Candidates       []*Candidate
-	// Refusals has the refusal of each of candidates, or nil.
+	// Refusals has the refusal of each of Candidates, or nil.
 	Refusals []*decision.Refusal
 	// position is the last of their queue positions.
 	position queue.Position

@@ -17,7 +17,7 @@ type Cycle struct {
 	m          *model.Model
 	check      *check.Checker
 	nextSample time.Time
-	// deadlocked are the JobSets that wait for each other, and Suspects those that may do so now.
+	// deadlocked are the JobSets that wait for each other.
 	deadlocked map[*model.JobSet]struct{}
 	// Held are the queues that a co-admission group has paused, and rests counts how often all others became idle meanwhile.
 	Held  []*model.ClusterQueue

@@ -59,15 +59,15 @@ func (cy *Cycle) choosePeaks(g *model.CohortTree) {
 		}
 		return true
 	})
-	choices = slices.DeleteFunc(choices, func(c *model.PeakChoice) bool { return c.Usage().Equal(c.J.PeakReserved) })
+	choices = slices.DeleteFunc(choices, func(c *model.PeakChoice) bool { return c.Usage().Equal(c.JobSet.PeakReserved) })
 	for _, c := range choices {
-		cy.m.ReleasePeak(c.J)
+		cy.m.ReleasePeak(c.JobSet)
 	}
 	for _, c := range choices {
 		cy.m.ReserveChosenPeak(c)
-		cy.m.RenewEvictionUnitsOf(c.J)
-		c.J.Epoch++
-		for _, s := range c.J.Members {
+		cy.m.RenewEvictionUnitsOf(c.JobSet)
+		c.JobSet.Epoch++
+		for _, s := range c.JobSet.Members {
 			cy.m.Enqueue(s)
 		}
 	}
@@ -104,7 +104,7 @@ func (cy *Cycle) peakChoices(g *model.CohortTree) []*model.PeakChoice {
 		}
 	}
 	slices.SortFunc(all, func(a, b *model.PeakChoice) int {
-		return cmp.Or(a.J.HeldSince().Compare(b.J.HeldSince()), a.J.Submitted.Compare(b.J.Submitted), cmp.Compare(a.J.UID, b.J.UID))
+		return cmp.Or(a.JobSet.HeldSince().Compare(b.JobSet.HeldSince()), a.JobSet.Submitted.Compare(b.JobSet.Submitted), cmp.Compare(a.JobSet.UID, b.JobSet.UID))
 	})
 	return all
 }

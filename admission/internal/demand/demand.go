@@ -42,7 +42,7 @@ type Offer struct {
 	Revision      uint64
 	Items         []flavor.Item
 	Infeasibility *flavor.Infeasibility
-	// usage of the first options.
+	// First is the usage of the first options.
 	First quota.Usage
 	// SizeHint is the size hint for these pod sets alone.
 	SizeHint SizeHint

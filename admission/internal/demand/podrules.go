@@ -24,7 +24,7 @@ type podRules struct {
 	ClaimTemplates map[types.NamespacedName]*version.Observed[device.Template]
 	// Overheads are the pod overheads of RuntimeClasses.
 	Overheads map[string]corev1.ResourceList
-	// PodLimits is derived from LimitRanges, by namespace, and extended from DeviceClasses.
+	// PodLimits is derived from LimitRanges, by namespace, and Extended from DeviceClasses.
 	PodLimits map[string]podresources.Limits
 	Extended  device.Extended
 }

@@ -32,7 +32,7 @@ const (
 type CoAdmissionGroup struct {
 	Id      string
 	Members map[decision.StageKey]*Stage
-	// Sizes Counts the members by the group size that they report.
+	// Sizes counts the members by the group size that they report.
 	Sizes  map[int]int
 	Counts [standings]int
 	// Topic is the topic on which the members are parked until the state of one of them changes.

@@ -12,7 +12,7 @@ import (
 // another.
 type CohortTree struct {
 	Root *quota.Node
-	// queues by name.
+	// Queues are ordered by name.
 	Queues []*ClusterQueue
 	// Asleep has the queues in which a stage may be parked on a topic.
 	Asleep map[quota.ID]map[*ClusterQueue]struct{}

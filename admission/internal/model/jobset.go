@@ -37,7 +37,7 @@ type JobSet struct {
 	// reserved.
 	ClaimQueue *ClusterQueue
 	Claim      *safety.Claim
-	// claimed is the revision at which the claim was added to bank.
+	// claimed is the revision at which the claim was added to the Bank.
 	claimed      uint64
 	PeakReserved quota.Usage
 	Keeper       *ClusterQueue
@@ -50,7 +50,7 @@ type JobSet struct {
 	EvictionUnit evictionUnit
 	// Deadlock has the claims that wait for each other, among them that of this JobSet, or is nil.
 	Deadlock []*safety.Claim
-	// Epoch counts the changes of home and claim.
+	// Epoch counts the changes of ClaimQueue and Claim.
 	Epoch int
 }
 

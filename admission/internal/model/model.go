@@ -23,21 +23,22 @@ type Model struct {
 	Config   Config
 	// Now is the time of the last call of Decide.
 	Now time.Time
-	// Tree has all charges; SafetyTree has the same limits, and is charged the claims in bank.
+	// Tree has all charges; SafetyTree has the same limits, and is charged the claims in Bank.
 	Tree, SafetyTree *quota.Tree
 	Bank             *safety.Bank
 	Meter            *fairshare.Meter
 	Finder           *preempt.Finder
 	// Decay is nil without admission fair sharing.
-	Decay     *fairshare.Decay
+	Decay *fairshare.Decay
+	// Transfers wait for the next call of Decide, as does the first account of each LocalQueue in Unopened.
 	Transfers []Transfer
 	Unopened  map[*LocalQueue]struct{}
 	// Unready is the number of admitted stages whose pods are not ready.
 	Unready int
-	// Cycles counts the scheduling cycles, and takings how often a decision charged or reserved quota.
+	// Cycles counts the scheduling cycles, and ChargeEpoch how often a decision charged or reserved quota.
 	Cycles, ChargeEpoch uint64
-	// ChangedReservations are the ClusterQueues whose preemption reservations have changed since the comparison of nominees of this cycle read them. It may also contain
-	// ClusterQueues of other cohort trees, and from before the cycle, which is harmless.
+	// ChangedReservations are the ClusterQueues whose preemption reservations have changed since the comparison of nominees of this cycle read
+	// them. It may also contain ClusterQueues of other cohort trees, and from before the cycle, which is harmless.
 	ChangedReservations []*ClusterQueue
 	Timers              timers
 	// Overdue are stages that may have to be evicted because their queue has been stopped.
@@ -57,7 +58,8 @@ type Model struct {
 	Stages            map[decision.StageKey]*Stage
 	CoAdmissionGroups map[string]*CoAdmissionGroup
 	// Stuck are co-admission groups of which some members may have to release their quota.
-	Stuck        map[*CoAdmissionGroup]struct{}
+	Stuck map[*CoAdmissionGroup]struct{}
+	// InFlight has the decisions that have not been settled. LastDecision is the ID of the last one.
 	LastDecision decision.ID
 	InFlight     map[decision.ID]decision.StageKey
 }

@@ -15,7 +15,7 @@ import (
 
 // A PeakChoice is the choice of flavors for a peak reservation.
 type PeakChoice struct {
-	J *JobSet
+	JobSet *JobSet
 	// options are what can be reserved, by preference, and chosen is the index of one of them, or noneFits.
 	options []quota.Usage
 	chosen  int
@@ -25,7 +25,7 @@ const noneFits = -1
 
 // NewPeakChoice returns the choice for a JobSet with a claim, in which nothing is chosen yet.
 func NewPeakChoice(j *JobSet) *PeakChoice {
-	c := &PeakChoice{J: j, chosen: noneFits}
+	c := &PeakChoice{JobSet: j, chosen: noneFits}
 	for _, peak := range j.Claim.Peaks {
 		c.options = append(c.options, peak.Without(j.Claim.Held))
 	}
@@ -43,9 +43,9 @@ func (c *PeakChoice) Usage() quota.Usage {
 // Take charges the first option from an index on that fits, and reports whether there is one.
 func (c *PeakChoice) Take(from int) bool {
 	for i := from; i < len(c.options); i++ {
-		if c.J.ClaimQueue.Node.Fits(c.options[i]) {
+		if c.JobSet.ClaimQueue.Node.Fits(c.options[i]) {
 			c.chosen = i
-			c.J.ClaimQueue.Node.Charge(c.options[i])
+			c.JobSet.ClaimQueue.Node.Charge(c.options[i])
 			return true
 		}
 	}
@@ -59,15 +59,15 @@ func (c *PeakChoice) GiveWay(other *PeakChoice) bool {
 	if before == noneFits || before == len(c.options)-1 {
 		return false
 	}
-	c.J.ClaimQueue.Node.Release(c.Usage())
+	c.JobSet.ClaimQueue.Node.Release(c.Usage())
 	for c.Take(c.chosen + 1) {
 		if other.Take(0) {
 			return true
 		}
-		c.J.ClaimQueue.Node.Release(c.Usage())
+		c.JobSet.ClaimQueue.Node.Release(c.Usage())
 	}
 	c.chosen = before
-	c.J.ClaimQueue.Node.Charge(c.Usage())
+	c.JobSet.ClaimQueue.Node.Charge(c.Usage())
 	return false
 }
 
@@ -84,7 +84,7 @@ func (m *Model) reservePeak(j *JobSet) {
 
 // ReserveChosenPeak makes the chosen reservation for a JobSet that has none.
 func (m *Model) ReserveChosenPeak(c *PeakChoice) {
-	j := c.J
+	j := c.JobSet
 	if c.chosen != 0 {
 		m.Unkept[j] = struct{}{}
 	}
@@ -111,7 +111,7 @@ func (g *CohortTree) WithdrawReservations(peaks []*PeakChoice) {
 		}
 	}
 	for _, c := range peaks {
-		c.J.ClaimQueue.Node.Release(c.J.PeakReserved)
+		c.JobSet.ClaimQueue.Node.Release(c.JobSet.PeakReserved)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 
 // A Schedule has the cohort trees, and the ClusterQueues that the next scheduling cycle checks.
 type Schedule struct {
-	// IsStale is true if the cohort trees have to be rebuilt. The revision changes whenever they are.
+	// IsStale is true if the cohort trees have to be rebuilt. Revision changes whenever they are.
 	IsStale     bool
 	Revision    uint64
 	cohortTrees map[*quota.Node]*CohortTree

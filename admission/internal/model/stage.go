@@ -70,7 +70,7 @@ type Stage struct {
 	KeepsNominal, PassesPeaks bool
 	// GaveUp is the last cycle in which it lost a reservation.
 	GaveUp uint64
-	// QueuedIn is the ClusterQueue in which the stage is pending, or nil, and ticket its element there.
+	// QueuedIn is the ClusterQueue in which the stage is pending, or nil, and Element its place there.
 	QueuedIn *ClusterQueue
 	Element  *Element
 	// Timer is set while the stage must wait until RequeueAt.
