@@ -210,9 +210,9 @@ func TestDocumentReasons(t *testing.T) {
 		"other reason":               `(?m)^\treason[A-Z]\w* += "([A-Z]\w+)"`,
 		"reason of a gang of pods":   `Message\{"([A-Z]\w+)"`,
 		"reason of an Event":         `corev1\.EventType\w+, "([A-Z]\w+)", "`,
-		"reason of a LocalQueue":     `Activity\{metav1\.Condition\w+, "([A-Z]\w+)"`,
-		"check of the engine":        `(?:Check: |misconfigured\(|suspended\()"([A-Z]\w+)"`,
-		"check with a constant name": constantsOf(ours, `(?:Check: |misconfigured\(|suspended\()([a-z]\w+)[,}]`),
+		"reason of a LocalQueue":     `Activity\{(?:Status: )?metav1\.Condition\w+, (?:Reason: )?"([A-Z]\w+)"`,
+		"check of the engine":        `(?:Check: |[mM]isconfigured\(|[sS]uspended\()"([A-Z]\w+)"`,
+		"check with a constant name": constantsOf(ours, `(?:Check: |[mM]isconfigured\(|[sS]uspended\()([a-z]\w+)[,}]`),
 	} {
 		found := regexp.MustCompile(pattern).FindAllStringSubmatch(ours, -1)
 		if len(found) == 0 {

@@ -24,7 +24,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	visibilityapi "github.com/tranche-dev/tranche/apis/visibility"
-	"github.com/tranche-dev/tranche/controllers/conditions"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
@@ -97,7 +97,7 @@ func (c *cluster) explainJobSet(ctx context.Context, out io.Writer, key types.Na
 // jobSetLines returns what the conditions of the JobSet report.
 func jobSetLines(js *jobsetapi.JobSet, key types.NamespacedName, workloads int) []string {
 	lines := []string{"JobSet " + key.String()}
-	if c := apimeta.FindStatusCondition(js.Status.Conditions, conditions.StageAdmitted); c != nil {
+	if c := apimeta.FindStatusCondition(js.Status.Conditions, jobsetstatus.StageAdmitted); c != nil {
 		return append(lines, fmt.Sprintf("  %s: %s", c.Reason, c.Message))
 	}
 	if workloads == 0 {

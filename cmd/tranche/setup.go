@@ -34,8 +34,8 @@ import (
 	"github.com/tranche-dev/tranche/cmd/tranche/leader"
 	"github.com/tranche-dev/tranche/controllers/groupstart"
 	"github.com/tranche-dev/tranche/controllers/groupstart/barrier"
-	jobsetcontroller "github.com/tranche-dev/tranche/controllers/jobset"
 	"github.com/tranche-dev/tranche/controllers/podgang"
+	"github.com/tranche-dev/tranche/lifecycle/stages"
 )
 
 // newScheme returns a scheme with every kind that the manager reads or writes.
@@ -206,7 +206,7 @@ func stripPod(object any) (any, error) {
 		TypeMeta: pod.TypeMeta,
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
-			Labels: jobsetcontroller.OriginalLabels(pod), OwnerReferences: pod.OwnerReferences,
+			Labels: stages.OriginalLabels(pod), OwnerReferences: pod.OwnerReferences,
 			CreationTimestamp: pod.CreationTimestamp, DeletionTimestamp: pod.DeletionTimestamp,
 		},
 		Spec:   corev1.PodSpec{NodeName: pod.Spec.NodeName, SchedulerName: pod.Spec.SchedulerName},

@@ -18,16 +18,16 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
-	shapes "github.com/tranche-dev/tranche/lifecycle/schedulergang"
+	"github.com/tranche-dev/tranche/lifecycle/schedulergang"
 )
 
 // A Backend reads and compares the gang objects of one scheduler. The nil Backend keeps none.
 type Backend struct {
 	name     configapi.GangProvider
 	reader   client.Reader
-	provider shapes.Provider
+	provider schedulergang.Provider
 	// kinds are empty if the API server does not serve all of them.
-	kinds  []shapes.Kind
+	kinds  []schedulergang.Kind
 	served bool
 }
 
@@ -37,6 +37,14 @@ func (b *Backend) Name() string {
 		return string(configapi.GangProviderNone)
 	}
 	return string(b.name)
+}
+
+// API describes the scheduler.
+func (b *Backend) API() schedulergang.API {
+	if b == nil {
+		return schedulergang.API{Name: b.Name()}
+	}
+	return schedulergang.API{Name: b.Name(), IsConfigured: true, IsServed: b.served, Version: b.Version(), WantedVersion: b.wanted()}
 }
 
 // Served reports whether the API server serves the objects of gangs.
@@ -50,8 +58,8 @@ func (b *Backend) Version() string {
 	return b.kinds[0].APIVersion
 }
 
-// Wanted returns the version of the API that the API server should serve.
-func (b *Backend) Wanted() string {
+// wanted returns the version of the API that the API server should serve.
+func (b *Backend) wanted() string {
 	if kinds := b.provider.Kinds(); len(kinds) > 0 {
 		return kinds[0].APIVersion
 	}
@@ -67,41 +75,36 @@ func empty(kind metav1.TypeMeta) *unstructured.Unstructured {
 // Read compares what a JobSet asks for with the existing objects. It returns nil if the JobSet asks for no gangs, if the JobSet controller
 // keeps the objects of its gangs itself (spec.scheduling), or if no objects can be kept. It returns a refusal if the JobSet asks for
 // something impossible, which only its user can fix.
-func (b *Backend) Read(ctx context.Context, js *jobsetapi.JobSet, plan *stageplan.Plan) (state *State, refusal string, err error) {
+func (b *Backend) Read(ctx context.Context, js *jobsetapi.JobSet, plan *stageplan.Plan) (state *schedulergang.State, refusal string, err error) {
 	if !b.Served() || js.Spec.Scheduling != nil {
 		return nil, "", nil
 	}
-	gangSet, err := shapes.New(js, plan, b.provider)
+	gangSet, err := schedulergang.New(js, plan, b.provider)
 	if err != nil {
 		return nil, err.Error(), nil //nolint:nilerr // a retry would not help
 	}
 	if len(gangSet.PodGroupTemplates)+len(gangSet.UserGang) == 0 {
 		return nil, "", nil
 	}
-	if state, err = NewState(gangSet, b.provider, len(plan.Stages)); err != nil {
+	if state, err = schedulergang.NewState(gangSet, b.provider, len(plan.Stages)); err != nil {
 		return nil, "", err
 	}
 	return state, "", b.readObjects(ctx, state)
 }
 
 // readObjects reads the objects of the JobSet, other objects with names that it needs, and the objects that its pod templates name.
-func (b *Backend) readObjects(ctx context.Context, state *State) error {
+func (b *Backend) readObjects(ctx context.Context, state *schedulergang.State) error {
 	if err := b.listObjects(ctx, state); err != nil {
 		return err
 	}
 	namespace := state.GangSet.JobSet.Namespace
-	for _, stage := range state.wanted {
-		for _, object := range stage {
-			if state.existing[idOf(object)] != nil {
-				continue
-			}
-			if err := b.readObject(ctx, object.GetKind(), client.ObjectKey{Namespace: namespace, Name: object.GetName()}, state.Observe); err != nil {
-				return err
-			}
+	for _, object := range state.Unobserved() {
+		if err := b.readObject(ctx, object.GetKind(), client.ObjectKey{Namespace: namespace, Name: object.GetName()}, state.Observe); err != nil {
+			return err
 		}
 	}
 	for _, userGang := range state.GangSet.UserGang {
-		if err := b.readObject(ctx, podGroup, client.ObjectKey{Namespace: namespace, Name: userGang.Gang}, state.ObserveOwn); err != nil {
+		if err := b.readObject(ctx, schedulergang.PodGroupKind, client.ObjectKey{Namespace: namespace, Name: userGang.Gang}, state.ObserveOwn); err != nil {
 			return err
 		}
 	}
@@ -109,7 +112,7 @@ func (b *Backend) readObjects(ctx context.Context, state *State) error {
 }
 
 // listObjects reads the objects of the JobSet, including those of earlier attempts.
-func (b *Backend) listObjects(ctx context.Context, state *State) error {
+func (b *Backend) listObjects(ctx context.Context, state *schedulergang.State) error {
 	for _, kind := range b.kinds {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind+"List"))
@@ -118,7 +121,7 @@ func (b *Backend) listObjects(ctx context.Context, state *State) error {
 			return fmt.Errorf("list %ss of JobSet %q: %w", kind.Kind, state.GangSet.JobSet, err)
 		}
 		for i := range list.Items {
-			if object := &list.Items[i]; state.isOurs(object) {
+			if object := &list.Items[i]; state.IsOurs(object) {
 				state.Observe(object)
 			}
 		}

@@ -14,7 +14,7 @@ import (
 
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	"github.com/tranche-dev/tranche/controllers/apiwatch"
-	shapes "github.com/tranche-dev/tranche/lifecycle/schedulergang"
+	"github.com/tranche-dev/tranche/lifecycle/schedulergang"
 )
 
 // A Config configures the schedulers.
@@ -50,17 +50,17 @@ func New(config Config) (*Registry, error) {
 	for _, scheduler := range []struct {
 		name configapi.GangProvider
 		// providers implement different versions of one API. The newest is the first.
-		providers []shapes.Provider
+		providers []schedulergang.Provider
 	}{
-		{configapi.GangProviderKube, []shapes.Provider{shapes.Kube{Version: shapes.V1beta1}, shapes.Kube{Version: shapes.V1alpha2}}},
-		{configapi.GangProviderCoscheduling, []shapes.Provider{
-			shapes.Coscheduling{SchedulerName: g.Coscheduling.SchedulerName, TimeoutSeconds: g.Coscheduling.TimeoutSeconds},
+		{configapi.GangProviderKube, []schedulergang.Provider{schedulergang.Kube{Version: schedulergang.V1beta1}, schedulergang.Kube{Version: schedulergang.V1alpha2}}},
+		{configapi.GangProviderCoscheduling, []schedulergang.Provider{
+			schedulergang.Coscheduling{SchedulerName: g.Coscheduling.SchedulerName, TimeoutSeconds: g.Coscheduling.TimeoutSeconds},
 		}},
-		{configapi.GangProviderVolcano, []shapes.Provider{shapes.Volcano{SchedulerName: g.Volcano.SchedulerName, Queue: g.Volcano.Queue}}},
-		{configapi.GangProviderKoordinator, []shapes.Provider{shapes.Koordinator{
-			SchedulerName: g.Koordinator.SchedulerName, Mode: shapes.KoordinatorMode(g.Koordinator.Mode), TimeoutSeconds: g.Koordinator.TimeoutSeconds,
+		{configapi.GangProviderVolcano, []schedulergang.Provider{schedulergang.Volcano{SchedulerName: g.Volcano.SchedulerName, Queue: g.Volcano.Queue}}},
+		{configapi.GangProviderKoordinator, []schedulergang.Provider{schedulergang.Koordinator{
+			SchedulerName: g.Koordinator.SchedulerName, Mode: schedulergang.KoordinatorMode(g.Koordinator.Mode), TimeoutSeconds: g.Koordinator.TimeoutSeconds,
 		}}},
-		{configapi.GangProviderKAI, []shapes.Provider{shapes.KAI{SchedulerName: g.KAI.SchedulerName, Queue: g.KAI.Queue}}},
+		{configapi.GangProviderKAI, []schedulergang.Provider{schedulergang.KAI{SchedulerName: g.KAI.SchedulerName, Queue: g.KAI.Queue}}},
 	} {
 		backend := &Backend{name: scheduler.name, reader: config.Reader}
 		for _, backend.provider = range scheduler.providers {
@@ -78,7 +78,7 @@ func New(config Config) (*Registry, error) {
 	return r, nil
 }
 
-func serves(resources apiwatch.Lister, kinds []shapes.Kind) (bool, error) {
+func serves(resources apiwatch.Lister, kinds []schedulergang.Kind) (bool, error) {
 	for _, kind := range kinds {
 		list, err := resources.ServerResourcesForGroupVersion(kind.APIVersion)
 		if apierrors.IsNotFound(err) {

@@ -11,8 +11,8 @@ import (
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/tranche-dev/tranche/apis"
-	"github.com/tranche-dev/tranche/controllers/conditions"
 	"github.com/tranche-dev/tranche/controllers/groupstart/barrier"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
 )
 
 // maxJobs is how many Jobs a group may have: their signals must fit into a ConfigMap.
@@ -34,27 +34,27 @@ type wanted struct {
 func desired(s *seen) *wanted {
 	w := &wanted{waits: !s.groupCounts.since.IsZero()}
 	reason, message := w.decide(s)
-	w.condition = conditions.Group(s.jobSet, reason, conditions.GroupField(s.jobSet, apis.GroupStartAnnotation)+": "+message)
+	w.condition = jobsetstatus.Group(s.jobSet, reason, jobsetstatus.GroupField(s.jobSet, apis.GroupStartAnnotation)+": "+message)
 	return w
 }
 
 func (w *wanted) decide(s *seen) (reason, message string) {
 	// Pods that already wait, because group start was turned off afterwards, still have to be released.
 	if !s.injected && !s.groupCounts.waits {
-		return conditions.GroupNotConfigured, "main containers start one by one: groupStartImage in the parameters of the guards is empty"
+		return jobsetstatus.GroupNotConfigured, "main containers start one by one: groupStartImage in the parameters of the guards is empty"
 	}
 	if why := whyNever(s.jobSet); why != "" {
-		return conditions.GroupMisconfigured, why
+		return jobsetstatus.GroupMisconfigured, why
 	}
 	if len(s.groupCounts.signals) > maxJobs {
-		return conditions.GroupMisconfigured, fmt.Sprintf("the group has %d Jobs, more than %d; let each Job have more pods", len(s.groupCounts.signals), maxJobs)
+		return jobsetstatus.GroupMisconfigured, fmt.Sprintf("the group has %d Jobs, more than %d; let each Job have more pods", len(s.groupCounts.signals), maxJobs)
 	}
 	if s.isLeftover() {
-		return conditions.GroupWaiting, fmt.Sprintf("ConfigMap %q of an earlier JobSet of the same name is still being deleted", s.configMap.Name)
+		return jobsetstatus.GroupWaiting, fmt.Sprintf("ConfigMap %q of an earlier JobSet of the same name is still being deleted", s.configMap.Name)
 	}
 	if s.configMap != nil && !metav1.IsControlledBy(s.configMap, s.jobSet) {
 		w.retries = true
-		return conditions.GroupOfUser, fmt.Sprintf("the group never starts, because ConfigMap %q was made by somebody else, and is left as it is: give it"+
+		return jobsetstatus.GroupOfUser, fmt.Sprintf("the group never starts, because ConfigMap %q was made by somebody else, and is left as it is: give it"+
 			" another name, or give the JobSet another", s.configMap.Name)
 	}
 	notice := w.post(s)
@@ -65,7 +65,7 @@ func (w *wanted) decide(s *seen) (reason, message string) {
 // refuse reports that the ConfigMap cannot be written, so the pods that it would have released still wait. The cause is a quota for
 // ConfigMaps, a policy, or a ConfigMap that its user has made immutable: a user or an administrator must fix it.
 func (w *wanted) refuse(s *seen, err error) {
-	w.condition, w.retries = conditions.Group(s.jobSet, conditions.GroupNotWritten, err.Error()), true
+	w.condition, w.retries = jobsetstatus.Group(s.jobSet, jobsetstatus.GroupNotWritten, err.Error()), true
 	w.waits = !s.groupCounts.since.IsZero()
 }
 
@@ -116,23 +116,23 @@ func areReleased(notice *barrier.Notice, signals []string) bool {
 
 // news returns the reason and message for the group of the JobSet. They stay the same until the state changes.
 func (s *seen) news(notice *barrier.Notice) (reason, message string) {
-	switch g := &s.groupCounts; {
-	case g.unaware != "":
-		return conditions.GroupNotInjected, fmt.Sprintf("the pods of Job %q do not wait for the others: the policy tranche-group-jobs was not there when the"+
-			" Job was created", g.unaware)
+	switch t := &s.groupCounts; {
+	case t.unaware != "":
+		return jobsetstatus.GroupNotInjected, fmt.Sprintf("the pods of Job %q do not wait for the others: the policy tranche-group-jobs was not there when the"+
+			" Job was created", t.unaware)
 	case notice.HasStarted:
-		return conditions.GroupReleased, fmt.Sprintf("all %d pods of the group had started", g.pods)
-	case g.gaveUp || g.complete && s.hasTimedOut():
-		return conditions.GroupTimedOut, fmt.Sprintf("a pod has given up waiting for all %d pods of the group to start; its termination message says how many had",
-			g.pods)
+		return jobsetstatus.GroupReleased, fmt.Sprintf("all %d pods of the group had started", t.pods)
+	case t.gaveUp || t.complete && s.hasTimedOut():
+		return jobsetstatus.GroupTimedOut, fmt.Sprintf("a pod has given up waiting for all %d pods of the group to start; its termination message says how many had",
+			t.pods)
 	default:
-		return conditions.GroupWaiting, fmt.Sprintf("main containers wait until all %d pods of the group have started", g.pods)
+		return jobsetstatus.GroupWaiting, fmt.Sprintf("main containers wait until all %d pods of the group have started", t.pods)
 	}
 }
 
 // hasTimedOut reports whether the JobSet already reports that its group has timed out. It keeps reporting that while the pod is gone and
 // its Job creates another.
 func (s *seen) hasTimedOut() bool {
-	told := apimeta.FindStatusCondition(s.jobSet.Status.Conditions, conditions.GroupScheduling)
-	return told != nil && told.Reason == conditions.GroupTimedOut
+	told := apimeta.FindStatusCondition(s.jobSet.Status.Conditions, jobsetstatus.GroupScheduling)
+	return told != nil && told.Reason == jobsetstatus.GroupTimedOut
 }

@@ -17,8 +17,8 @@ import (
 
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
-	"github.com/tranche-dev/tranche/controllers/childjob"
 	"github.com/tranche-dev/tranche/controllers/groupstart/barrier"
+	"github.com/tranche-dev/tranche/lifecycle/childjob"
 )
 
 // newJobSet returns a JobSet with a group of 2 Jobs of 2 pods, w, and one of 1 pod, d, and with a Job x that is in no group.

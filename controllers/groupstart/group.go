@@ -17,9 +17,9 @@ import (
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
-	"github.com/tranche-dev/tranche/controllers/childjob"
-	"github.com/tranche-dev/tranche/controllers/conditions"
 	"github.com/tranche-dev/tranche/controllers/groupstart/barrier"
+	"github.com/tranche-dev/tranche/lifecycle/childjob"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
 )
 
 // restartAttemptLabel, on a Job and its pods, is the number of the restart of the JobSet in which they were created.
@@ -27,7 +27,7 @@ const restartAttemptLabel = constants.RestartsKey
 
 // asks reports whether a JobSet asks for a group.
 func asks(js *jobsetapi.JobSet) bool {
-	return conditions.GroupField(js, apis.GroupStartAnnotation) != ""
+	return jobsetstatus.GroupField(js, apis.GroupStartAnnotation) != ""
 }
 
 // members returns the ReplicatedJobs of the group. The admission policies have marked them.

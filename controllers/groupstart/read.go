@@ -16,8 +16,8 @@ import (
 
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
-	"github.com/tranche-dev/tranche/controllers/childjob"
 	"github.com/tranche-dev/tranche/controllers/groupstart/barrier"
+	"github.com/tranche-dev/tranche/lifecycle/childjob"
 )
 
 // seen is the snapshot that one reconcile works on. It is not changed after read has returned it, and its objects belong to the cache.

@@ -17,6 +17,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/conditions"
 	"github.com/tranche-dev/tranche/controllers/events"
 	"github.com/tranche-dev/tranche/controllers/groupstart/barrier"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
 )
 
 // write lets the group start, if it may, and reports its state.
@@ -74,7 +75,7 @@ func (r *Reconciler) post(ctx context.Context, s *seen, w *wanted) error {
 
 // report writes the condition of the JobSet if it has changed, and emits an Event if something went wrong.
 func (r *Reconciler) report(ctx context.Context, s *seen, w *wanted) error {
-	told := apimeta.FindStatusCondition(s.jobSet.Status.Conditions, conditions.GroupScheduling)
+	told := apimeta.FindStatusCondition(s.jobSet.Status.Conditions, jobsetstatus.GroupScheduling)
 	if told != nil && equality.Semantic.DeepEqual(*told, w.condition) {
 		return nil
 	}
@@ -90,8 +91,8 @@ func (r *Reconciler) report(ctx context.Context, s *seen, w *wanted) error {
 		return nil
 	}
 	switch w.condition.Reason {
-	case conditions.GroupReleased, conditions.GroupWaiting:
-	case conditions.GroupTimedOut:
+	case jobsetstatus.GroupReleased, jobsetstatus.GroupWaiting:
+	case jobsetstatus.GroupTimedOut:
 		r.config.Metrics.GroupTimedOut()
 		events.GroupTimedOut(s.groupCounts.started, s.groupCounts.pods).Emit(r.config.Recorder, s.jobSet)
 	default:

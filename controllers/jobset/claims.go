@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -18,9 +17,9 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/device"
-	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/lifecycle/stages"
 )
 
 // chargeDevices replaces the resource claims of a ReplicatedJob by the resources that are charged for their devices, or returns why it
@@ -48,7 +47,7 @@ func (r *Reconciler) chargeDevices(ctx context.Context, js *jobsetapi.JobSet, jo
 		templates[name] = device.Template{UID: template.UID, Spec: template.Spec.Spec}
 	}
 	problem := r.config.Devices.Charge(pod, templates)
-	if problem == nil || !problem.IsMissing || !isStarted(js) {
+	if problem == nil || !problem.IsMissing || !stages.IsStarted(js) {
 		return problem, nil
 	}
 	charged, err := r.chargedTemplate(ctx, js, job.Name)
@@ -74,43 +73,6 @@ func (r *Reconciler) chargedTemplate(ctx context.Context, js *jobsetapi.JobSet, 
 		}
 	}
 	return nil, nil //nolint:nilnil // there is none
-}
-
-// hasOtherClaims reports whether the quota Workload of a stage was charged for devices of other ResourceClaimTemplates than those that pods
-// of the stage would claim now. Existing pods may use either.
-func (st *stage) hasOtherClaims() bool {
-	return st.hasPodSet(func(charged *kueue.PodSet, planned *stageplan.PodSet) bool {
-		return !device.IsSame(&charged.Template, planned.Template)
-	})
-}
-
-// hasOtherResources reports whether new pods of the stage would have other resources than those charged: another overhead, including
-// devices, or other defaults of LimitRanges.
-func (st *stage) hasOtherResources() bool {
-	var none corev1.ResourceRequirements
-	return st.hasPodSet(func(charged *kueue.PodSet, planned *stageplan.PodSet) bool {
-		a, b := &charged.Template.Spec, &planned.Template.Spec
-		return !equality.Semantic.DeepEqual(a.Overhead, b.Overhead) || !slices.EqualFunc(a.InitContainers, b.InitContainers, sameResources) ||
-			!slices.EqualFunc(a.Containers, b.Containers, sameResources) || !sameAmounts(ptr.Deref(a.Resources, none), ptr.Deref(b.Resources, none))
-	})
-}
-
-func sameResources(a, b corev1.Container) bool { return sameAmounts(a.Resources, b.Resources) }
-
-func sameAmounts(a, b corev1.ResourceRequirements) bool {
-	return equality.Semantic.DeepEqual(a.Requests, b.Requests) && equality.Semantic.DeepEqual(a.Limits, b.Limits)
-}
-
-func (st *stage) hasPodSet(differs func(charged *kueue.PodSet, planned *stageplan.PodSet) bool) bool {
-	for i := range st.PodSets {
-		planned := &st.PodSets[i]
-		if slices.ContainsFunc(st.workload.Spec.PodSets, func(charged kueue.PodSet) bool {
-			return charged.Name == kueue.NewPodSetReference(planned.Name) && differs(&charged, planned)
-		}) {
-			return true
-		}
-	}
-	return false
 }
 
 // jobSetsThatClaim maps a ResourceClaimTemplate to the JobSets that name it.

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	k8sevents "k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,6 +17,7 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/engine"
 	"github.com/tranche-dev/tranche/controllers/metrics"
+	"github.com/tranche-dev/tranche/lifecycle/stages"
 )
 
 // A oneJobSet is a cluster with a single JobSet.
@@ -42,8 +44,9 @@ func (c *oneJobSet) List(_ context.Context, list client.ObjectList, _ ...client.
 
 // The engine also knows the pending JobSets where the process does not lead, because the visibility API is answered there, too.
 func TestPlansAreKnownToFollowers(t *testing.T) {
-	s := world{workloads: map[string]string{"init": "waiting", "train": "closed"}}.build(t)
-	cluster := &oneJobSet{jobSet: s.jobSet}
+	s := newSnapshot(t)
+	workloads := stages.Next(s).CreateWorkloads
+	cluster := &oneJobSet{jobSet: s.JobSet}
 	e, err := admission.New(admission.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -67,15 +70,16 @@ func TestPlansAreKnownToFollowers(t *testing.T) {
 		}}},
 	}})
 	runner.Observe(admission.LocalQueueObserved{LocalQueue: &kueue.LocalQueue{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "queue"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "cq"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "ml"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "cq"},
 	}})
-	for _, w := range s.mine.workloads {
+	for _, w := range workloads {
+		w.UID = types.UID(w.Name)
 		runner.Observe(admission.WorkloadObserved{Workload: w})
 	}
 	isPending := func() (isPending bool) {
 		t.Helper()
 		err := runner.View(t.Context(), func(e *admission.Engine) {
-			_, isPending = e.PendingStage(admission.StageKey{Namespace: "ns", Name: "init"})
+			_, isPending = e.PendingStage(client.ObjectKeyFromObject(workloads[0]))
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -86,7 +90,7 @@ func TestPlansAreKnownToFollowers(t *testing.T) {
 		t.Fatal("the stage is in line before its plan is known")
 	}
 	feed := &planPublisher{reconciler: &Reconciler{config: Config{Runner: runner, Client: cluster}}}
-	request := ctrl.Request{NamespacedName: s.key}
+	request := ctrl.Request{NamespacedName: s.Key}
 	if _, err := feed.Reconcile(t.Context(), request); err != nil {
 		t.Fatal(err)
 	}

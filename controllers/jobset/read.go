@@ -20,67 +20,14 @@ import (
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
-	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
-	"github.com/tranche-dev/tranche/controllers/childjob"
 	"github.com/tranche-dev/tranche/controllers/gangobjects"
+	"github.com/tranche-dev/tranche/lifecycle/childjob"
+	"github.com/tranche-dev/tranche/lifecycle/stages"
 )
 
-// snapshot is the snapshot that one reconcile works on. It is not changed after read has returned it, and its objects belong to the cache.
-type snapshot struct {
-	key types.NamespacedName
-	// jobSet is nil if the JobSet does not exist, or is not managed by Tranche.
-	jobSet *jobsetapi.JobSet
-	// isUnqueued is true if the JobSet has no queue, and Tranche runs its stages without quota.
-	isUnqueued bool
-	// leaving is a JobSet that is being deleted and has finalizers, or nil. Tranche no longer manages it.
-	leaving *jobsetapi.JobSet
-	// plan is nil if refusal says why there is none.
-	plan    *stageplan.Plan
-	refusal string
-
-	// backend is nil if no scheduler places gangs, and gangs is nil if the JobSet asks for none. scheduler names the scheduler.
-	scheduler scheduler
-	backend   *gangobjects.Backend
-	gangs     *gangobjects.State
-	// now and patience determine which pods have waited long for a node.
-	now      time.Time
-	patience time.Duration
-	// retention configures how long finished quota Workloads and deactivated JobSets are kept.
-	retention configapi.WorkloadRetentionPolicy
-
-	priority priority
-	// unknownPriority reports that the JobSet names a priority class which does not exist, or is empty.
-	unknownPriority string
-	// mine belong to jobSet; orphans belong to JobSets of the same name that were or are being deleted.
-	mine    ownedObjects
-	orphans map[types.UID]ownedObjects
-
-	flavors map[kueue.ResourceFlavorReference]*kueue.ResourceFlavor
-	// charged has the quota Workloads that the engine counts as admitted now, regardless of the cache.
-	charged map[types.UID]bool
-}
-
-// ownedObjects has the objects of one JobSet.
-type ownedObjects struct {
-	workloads []*kueue.Workload
-	jobs      []*batchv1.Job
-	// pods has only pods that use quota: a Job of the JobSet controls or has created them, and they are not terminal.
-	pods []*corev1.Pod
-	// abandoned has those of the pods that no Job ends.
-	abandoned []abandoned
-	// unwatched is true if the cache lacks some of the pods.
-	unwatched bool
-}
-
-// priority is the priority of the quota Workloads of a JobSet.
-type priority struct {
-	value int32
-	class *kueue.PriorityClassRef
-}
-
-func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*snapshot, error) {
-	s := &snapshot{key: key, orphans: map[types.UID]ownedObjects{}, now: time.Now(), patience: r.config.Gangs.Patience(), retention: r.config.Retention}
+func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*stages.Snapshot, error) {
+	s := &stages.Snapshot{Key: key, Orphans: map[types.UID]stages.Objects{}, Now: time.Now(), Patience: r.config.Gangs.Patience(), Retention: r.config.Retention}
 	var js jobsetapi.JobSet
 	err := r.config.Client.Get(ctx, key, &js)
 	if client.IgnoreNotFound(err) != nil {
@@ -90,7 +37,7 @@ func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*snaps
 	case err != nil:
 	case !js.DeletionTimestamp.IsZero():
 		if !slices.Contains(js.Finalizers, metav1.FinalizerDeleteDependents) {
-			s.leaving = &js
+			s.Leaving = &js
 		}
 	default:
 		managed, err := r.manages(ctx, &js)
@@ -98,22 +45,23 @@ func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*snaps
 			return nil, err
 		}
 		if managed {
-			s.jobSet, s.isUnqueued = &js, childjob.AreUnqueued(&js)
+			s.JobSet, s.IsUnqueued = &js, childjob.AreUnqueued(&js)
 		}
 	}
-	if err := r.readOwnedObjects(ctx, s); err != nil {
+	if err := r.readOwned(ctx, s); err != nil {
 		return nil, err
 	}
-	if s.jobSet == nil {
+	if s.JobSet == nil {
 		return s, nil
 	}
 	if err := r.readFlavors(ctx, s); err != nil {
 		return nil, err
 	}
-	if err := r.chooseScheduler(ctx, s); err != nil {
+	backend, err := r.chooseScheduler(ctx, s)
+	if err != nil {
 		return nil, err
 	}
-	if err := r.readPlan(ctx, s); err != nil {
+	if err := r.readPlan(ctx, s, backend); err != nil {
 		return nil, err
 	}
 	return s, r.readCharges(ctx, s)
@@ -131,119 +79,108 @@ func (r *Reconciler) manages(ctx context.Context, js *jobsetapi.JobSet) (bool, e
 	return r.config.Namespaces.Matches(labels.Set(namespace.Labels)), nil
 }
 
-func (r *Reconciler) readOwnedObjects(ctx context.Context, s *snapshot) error {
+func (r *Reconciler) readOwned(ctx context.Context, s *stages.Snapshot) error {
 	var workloads kueue.WorkloadList
-	if err := r.config.Client.List(ctx, &workloads, client.InNamespace(s.key.Namespace), client.MatchingLabels{apis.JobSetLabel: s.key.Name}); err != nil {
-		return fmt.Errorf("list quota Workloads of JobSet %s: %w", s.key, err)
+	if err := r.config.Client.List(ctx, &workloads, client.InNamespace(s.Key.Namespace), client.MatchingLabels{apis.JobSetLabel: s.Key.Name}); err != nil {
+		return fmt.Errorf("list quota Workloads of JobSet %s: %w", s.Key, err)
 	}
-	byUID := map[types.UID]ownedObjects{}
-	if s.jobSet != nil {
-		byUID[s.jobSet.UID] = ownedObjects{}
+	byUID := map[types.UID]stages.Objects{}
+	if s.JobSet != nil {
+		byUID[s.JobSet.UID] = stages.Objects{}
 	}
 	for i := range workloads.Items {
 		uid := types.UID(workloads.Items[i].Labels[apis.JobUIDLabel])
-		o := byUID[uid]
-		o.workloads = append(o.workloads, &workloads.Items[i])
-		byUID[uid] = o
+		b := byUID[uid]
+		b.Workloads = append(b.Workloads, &workloads.Items[i])
+		byUID[uid] = b
 	}
-	for uid, o := range byUID {
-		if err := r.readJobs(ctx, s.key.Namespace, uid, &o); err != nil {
+	for uid, b := range byUID {
+		if err := r.readJobs(ctx, s.Key.Namespace, uid, &b); err != nil {
 			return err
 		}
-		if s.jobSet != nil && uid == s.jobSet.UID {
-			s.mine = o
+		if s.JobSet != nil && uid == s.JobSet.UID {
+			s.Owned = b
 		} else {
-			s.orphans[uid] = o
+			s.Orphans[uid] = b
 		}
 	}
 	return nil
 }
 
-func (r *Reconciler) readJobs(ctx context.Context, namespace string, uid types.UID, o *ownedObjects) error {
+func (r *Reconciler) readJobs(ctx context.Context, namespace string, uid types.UID, b *stages.Objects) error {
 	options := []client.ListOption{client.InNamespace(namespace), client.MatchingFields{indexJobSetUID: string(uid)}}
 	var jobs batchv1.JobList
 	if err := r.config.Client.List(ctx, &jobs, options...); err != nil {
 		return fmt.Errorf("list Jobs of JobSet %s: %w", uid, err)
 	}
 	for i := range jobs.Items {
-		o.jobs = append(o.jobs, &jobs.Items[i])
+		b.Jobs = append(b.Jobs, &jobs.Items[i])
 	}
 	var pods corev1.PodList
 	if err := r.config.Client.List(ctx, &pods, options...); err != nil {
 		return fmt.Errorf("list pods of JobSet %s: %w", uid, err)
 	}
-	return o.addPods(ctx, r.config.Client, pods.Items)
+	return addPods(ctx, r.config.Client, b, pods.Items)
 }
 
 // readPlan computes the plan and reads the priority. A mistake that the user must fix becomes s.refusal. Deleting a priority class does not
 // affect JobSets that are already queued.
-func (r *Reconciler) readPlan(ctx context.Context, s *snapshot) error {
-	spec, unpaid, err := r.withClusterDefaults(ctx, s.jobSet)
+func (r *Reconciler) readPlan(ctx context.Context, s *stages.Snapshot, backend *gangobjects.Backend) error {
+	spec, unpaid, err := r.withClusterDefaults(ctx, s.JobSet)
 	if err != nil {
 		return err
 	}
 	newPlan := stageplan.New
-	if s.isUnqueued {
+	if s.IsUnqueued {
 		newPlan = stageplan.NewUnqueued
 	}
 	plan, err := newPlan(spec)
 	if err != nil {
-		s.refusal = err.Error()
+		s.Refusal = err.Error()
 		return nil //nolint:nilerr // the user must fix the spec; a retry would not help
 	}
-	if !s.isUnqueued {
-		r.config.Runner.Observe(observation(s.jobSet, plan))
-		if s.refusal = misuse(s.jobSet); s.refusal == "" && !isStarted(s.jobSet) {
-			s.refusal = unpaid
+	if !s.IsUnqueued {
+		r.config.Runner.Observe(observation(s.JobSet, plan))
+		if s.Refusal = stages.Misuse(s.JobSet); s.Refusal == "" && !stages.IsStarted(s.JobSet) {
+			s.Refusal = unpaid
 		}
-		if s.refusal != "" {
+		if s.Refusal != "" {
 			return nil
 		}
 	}
-	if s.gangs, s.refusal, err = s.backend.Read(ctx, s.jobSet, plan); err != nil || s.refusal != "" {
+	if s.Gangs, s.Refusal, err = backend.Read(ctx, s.JobSet, plan); err != nil || s.Refusal != "" {
 		return err
 	}
-	if s.isUnqueued {
-		s.plan = plan
+	if s.IsUnqueued {
+		s.Plan = plan
 		return nil
 	}
-	s.priority, err = r.readPriority(ctx, s.jobSet)
-	if apierrors.IsNotFound(err) && len(s.mine.workloads) > 0 {
-		first := s.mine.workloads[0].Spec
-		s.priority = priority{ptr.Deref(first.Priority, 0), first.PriorityClassRef}
-		s.unknownPriority, err = s.priority.instead(s.jobSet), nil
+	s.Priority, err = r.readPriority(ctx, s.JobSet)
+	if apierrors.IsNotFound(err) && len(s.Owned.Workloads) > 0 {
+		first := s.Owned.Workloads[0].Spec
+		s.Priority = stages.Priority{Value: ptr.Deref(first.Priority, 0), Class: first.PriorityClassRef}
+		s.UnknownPriority, err = s.Priority.InsteadOfMissing(s.JobSet), nil
 	}
 	if apierrors.IsNotFound(err) {
-		s.refusal = fmt.Sprintf("%v; create the class or submit the JobSet with another", err)
+		s.Refusal = fmt.Sprintf("%v; create the class or submit the JobSet with another", err)
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	s.plan = plan
+	s.Plan = plan
 	return nil
-}
-
-// instead returns a message that a JobSet keeps its priority because the class that it names now does not exist, or "" if the JobSet got
-// its priority from that class.
-func (p priority) instead(js *jobsetapi.JobSet) string {
-	name := js.Labels[apis.PriorityClassLabel]
-	if name == "" || p.class != nil && p.class.Kind == kueue.WorkloadPriorityClassKind && p.class.Name == name {
-		return ""
-	}
-	return fmt.Sprintf("Label %s names WorkloadPriorityClass %q, which does not exist: the JobSet keeps priority %d; create the class or name another",
-		apis.PriorityClassLabel, name, p.value)
 }
 
 // readPriority determines the priority as Kueue does: from the class that the JobSet's label names, else from the first PriorityClass among
 // its pod templates, else from the default of the cluster.
-func (r *Reconciler) readPriority(ctx context.Context, js *jobsetapi.JobSet) (priority, error) {
+func (r *Reconciler) readPriority(ctx context.Context, js *jobsetapi.JobSet) (stages.Priority, error) {
 	if name := js.Labels[apis.PriorityClassLabel]; name != "" {
 		var class kueue.WorkloadPriorityClass
 		if err := r.config.Client.Get(ctx, types.NamespacedName{Name: name}, &class); err != nil {
-			return priority{}, fmt.Errorf("read WorkloadPriorityClass %q named by label %s: %w", name, apis.PriorityClassLabel, err)
+			return stages.Priority{}, fmt.Errorf("read WorkloadPriorityClass %q named by label %s: %w", name, apis.PriorityClassLabel, err)
 		}
-		return priority{class.Value, kueue.NewWorkloadPriorityClassRef(name)}, nil
+		return stages.Priority{Value: class.Value, Class: kueue.NewWorkloadPriorityClassRef(name)}, nil
 	}
 	for i := range js.Spec.ReplicatedJobs {
 		name := js.Spec.ReplicatedJobs[i].Template.Spec.Template.Spec.PriorityClassName
@@ -252,31 +189,31 @@ func (r *Reconciler) readPriority(ctx context.Context, js *jobsetapi.JobSet) (pr
 		}
 		var class schedulingv1.PriorityClass
 		if err := r.config.Client.Get(ctx, types.NamespacedName{Name: name}, &class); err != nil {
-			return priority{}, fmt.Errorf("read PriorityClass %q of ReplicatedJob %q: %w", name, js.Spec.ReplicatedJobs[i].Name, err)
+			return stages.Priority{}, fmt.Errorf("read PriorityClass %q of ReplicatedJob %q: %w", name, js.Spec.ReplicatedJobs[i].Name, err)
 		}
-		return priority{class.Value, kueue.NewPodPriorityClassRef(name)}, nil
+		return stages.Priority{Value: class.Value, Class: kueue.NewPodPriorityClassRef(name)}, nil
 	}
 	var classes schedulingv1.PriorityClassList
 	if err := r.config.Client.List(ctx, &classes); err != nil {
-		return priority{}, fmt.Errorf("list PriorityClasses: %w", err)
+		return stages.Priority{}, fmt.Errorf("list PriorityClasses: %w", err)
 	}
 	for i := range classes.Items {
 		if classes.Items[i].GlobalDefault {
-			return priority{classes.Items[i].Value, kueue.NewPodPriorityClassRef(classes.Items[i].Name)}, nil
+			return stages.Priority{Value: classes.Items[i].Value, Class: kueue.NewPodPriorityClassRef(classes.Items[i].Name)}, nil
 		}
 	}
-	return priority{}, nil
+	return stages.Priority{}, nil
 }
 
-func (r *Reconciler) readFlavors(ctx context.Context, s *snapshot) error {
-	s.flavors = map[kueue.ResourceFlavorReference]*kueue.ResourceFlavor{}
-	for _, workload := range s.mine.workloads {
+func (r *Reconciler) readFlavors(ctx context.Context, s *stages.Snapshot) error {
+	s.Flavors = map[kueue.ResourceFlavorReference]*kueue.ResourceFlavor{}
+	for _, workload := range s.Owned.Workloads {
 		if workload.Status.Admission == nil {
 			continue
 		}
 		for _, assignment := range workload.Status.Admission.PodSetAssignments {
 			for _, name := range assignment.Flavors {
-				if s.flavors[name] != nil {
+				if s.Flavors[name] != nil {
 					continue
 				}
 				var flavor kueue.ResourceFlavor
@@ -287,7 +224,7 @@ func (r *Reconciler) readFlavors(ctx context.Context, s *snapshot) error {
 				if err != nil {
 					return fmt.Errorf("read ResourceFlavor %q of quota Workload %s: %w", name, client.ObjectKeyFromObject(workload), err)
 				}
-				s.flavors[name] = &flavor
+				s.Flavors[name] = &flavor
 			}
 		}
 	}
@@ -296,11 +233,11 @@ func (r *Reconciler) readFlavors(ctx context.Context, s *snapshot) error {
 
 // readCharges asks the engine, because the cache may still show an admission whose quota was released. Only stages that the engine charges
 // may be released.
-func (r *Reconciler) readCharges(ctx context.Context, s *snapshot) error {
-	s.charged = map[types.UID]bool{}
+func (r *Reconciler) readCharges(ctx context.Context, s *stages.Snapshot) error {
+	s.Charged = map[types.UID]bool{}
 	return r.config.Runner.View(ctx, func(e *admission.Engine) {
-		for _, workload := range s.mine.workloads {
-			s.charged[workload.UID] = e.Charged(client.ObjectKeyFromObject(workload), workload.UID)
+		for _, workload := range s.Owned.Workloads {
+			s.Charged[workload.UID] = e.Charged(client.ObjectKeyFromObject(workload), workload.UID)
 		}
 	})
 }

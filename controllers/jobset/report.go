@@ -17,6 +17,8 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/conditions"
 	"github.com/tranche-dev/tranche/controllers/events"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
+	"github.com/tranche-dev/tranche/lifecycle/stages"
 )
 
 // The manager writes the conditions of a JobSet once they have had the same new content for reportAfter, and at the latest when they have
@@ -31,11 +33,11 @@ const (
 // unreported has the JobSets whose conditions are outdated. Its methods may be called from several goroutines.
 type unreported struct {
 	mu   sync.Mutex
-	news map[types.NamespacedName]news
+	news map[types.NamespacedName]unreportedConditions
 }
 
-// news has the new conditions of a JobSet, since when they have had this content, and since when the written conditions have been outdated.
-type news struct {
+// unreportedConditions has the new conditions of a JobSet, since when they have had this content, and since when the written conditions have been outdated.
+type unreportedConditions struct {
 	conditions   []metav1.Condition
 	since, first time.Time
 }
@@ -75,76 +77,75 @@ func (u *unreported) forget(key types.NamespacedName) {
 
 // report writes the conditions of the JobSet if they have been outdated for a while, and emits complaints. It writes at once if the JobSet
 // has finished or is refused.
-func (r *Reconciler) report(ctx context.Context, s *snapshot, w *actions) error {
-	if s.jobSet == nil || isReported(s.jobSet, w.conditions) {
-		r.unreported.forget(s.key)
+func (r *Reconciler) report(ctx context.Context, s *stages.Snapshot, w *stages.Step) error {
+	if s.JobSet == nil || isReported(s.JobSet, w.Conditions) {
+		r.unreported.forget(s.Key)
 	} else {
-		over, _ := outcomeOf(s.jobSet)
-		if left := r.unreported.wait(s.key, w.conditions, s.now); left > 0 && !over && s.plan != nil {
-			w.lookAfter(left)
+		over, _ := stages.OutcomeOf(s.JobSet)
+		if left := r.unreported.wait(s.Key, w.Conditions, s.Now); left > 0 && !over && s.Plan != nil {
+			w.RequeueWithin(left)
 			return nil
 		}
 	}
-	return r.tell(ctx, s, w)
+	return r.reportConditions(ctx, s, w)
 }
 
-// tell writes the conditions of the JobSet if they have changed, and emits complaints.
-func (r *Reconciler) tell(ctx context.Context, s *snapshot, w *actions) error {
-	if s.jobSet == nil {
+// reportConditions writes the conditions of the JobSet if they have changed, and emits complaints.
+func (r *Reconciler) reportConditions(ctx context.Context, s *stages.Snapshot, w *stages.Step) error {
+	if s.JobSet == nil {
 		return nil
 	}
-	if !isReported(s.jobSet, w.conditions) {
-		patch, err := conditions.JobSetPatch(s.jobSet, w.conditions)
+	if !isReported(s.JobSet, w.Conditions) {
+		patch, err := conditions.JobSetPatch(s.JobSet, w.Conditions)
 		if err != nil {
-			return fmt.Errorf("render conditions of JobSet %s: %w", s.key, err)
+			return fmt.Errorf("render conditions of JobSet %s: %w", s.Key, err)
 		}
 		err = r.config.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(patch), client.FieldOwner(apis.FieldManager), client.ForceOwnership)
 		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("write conditions of JobSet %s: %w", s.key, err)
+			return fmt.Errorf("write conditions of JobSet %s: %w", s.Key, err)
 		}
-		if w.wait != nil && r.waits.TryAccept() {
+		if w.Wait != nil && r.waits.TryAccept() {
 			news := events.StageWaiting
-			if w.wait.IsTooLarge() {
+			if w.Wait.IsTooLarge() {
 				news = events.StageTooLarge
 			}
-			news(w.wait.Reason, w.wait.Message).EmitAbout(r.config.Recorder, s.jobSet, w.wait.Workload)
+			news(w.Wait.Reason, w.Wait.Message).EmitAbout(r.config.Recorder, s.JobSet, w.Wait.Workload)
 		}
-		if w.gangBlocked != "" {
-			events.GangBlocked(w.gangBlocked).Emit(r.config.Recorder, s.jobSet)
+		if w.GangBlocked != "" {
+			events.GangBlocked(w.GangBlocked).Emit(r.config.Recorder, s.JobSet)
 		}
-		if w.priorityKept != "" {
-			events.PriorityKept(w.priorityKept).Emit(r.config.Recorder, s.jobSet)
+		if w.PriorityKept != "" {
+			events.PriorityKept(w.PriorityKept).Emit(r.config.Recorder, s.JobSet)
 		}
 	}
-	for _, complaint := range w.complaints {
-		if s.refusal != "" {
-			events.Misconfigured(complaint).Emit(r.config.Recorder, s.jobSet)
+	for _, complaint := range w.Complaints {
+		if s.Refusal != "" {
+			events.Misconfigured(complaint).Emit(r.config.Recorder, s.JobSet)
 		} else {
-			events.JobRefused(complaint).Emit(r.config.Recorder, s.jobSet)
+			events.JobRefused(complaint).Emit(r.config.Recorder, s.JobSet)
 		}
 	}
 	return nil
 }
 
-// tellRefused reports on the JobSet that one of its quota Workloads was rejected.
-func (r *Reconciler) tellRefused(ctx context.Context, s *snapshot, refused *refusedWorkload) (ctrl.Result, error) {
+// reportRefused reports on the JobSet that one of its quota Workloads was rejected.
+func (r *Reconciler) reportRefused(ctx context.Context, s *stages.Snapshot, refused *refusedWorkload) (ctrl.Result, error) {
 	why := refused.Error()
-	told := &actions{conditions: withGangs(s, conditions.JobSetRefused(s.jobSet, why), gangWait{})}
-	if err := r.tell(ctx, s, told); err != nil {
+	if err := r.reportConditions(ctx, s, stages.Refused(s, why)); err != nil {
 		return ctrl.Result{}, err
 	}
-	events.Misconfigured(why).Emit(r.config.Recorder, s.jobSet)
-	return ctrl.Result{RequeueAfter: lookAgain}, nil
+	events.Misconfigured(why).Emit(r.config.Recorder, s.JobSet)
+	return ctrl.Result{RequeueAfter: stages.RecheckAfter}, nil
 }
 
 func isReported(js *jobsetapi.JobSet, all []metav1.Condition) bool {
 	reported := 0
 	for _, c := range js.Status.Conditions {
-		if conditions.IsOwned(c.Type) {
+		if jobsetstatus.IsOwned(c.Type) {
 			reported++
 		}
 	}
 	return reported == len(all) && !slices.ContainsFunc(all, func(c metav1.Condition) bool {
-		return !conditions.Has(js.Status.Conditions, c) || apimeta.FindStatusCondition(js.Status.Conditions, c.Type).ObservedGeneration != c.ObservedGeneration
+		return !jobsetstatus.Has(js.Status.Conditions, c) || apimeta.FindStatusCondition(js.Status.Conditions, c.Type).ObservedGeneration != c.ObservedGeneration
 	})
 }

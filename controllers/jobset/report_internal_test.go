@@ -10,7 +10,7 @@ import (
 
 // Conditions are written when they have stayed the same for a while. Conditions that keep changing are written from time to time.
 func TestConditionsWaitToBeWritten(t *testing.T) {
-	u := unreported{news: map[types.NamespacedName]news{}}
+	u := unreported{news: map[types.NamespacedName]unreportedConditions{}}
 	key, start := types.NamespacedName{Namespace: "ns", Name: "js"}, time.Unix(1e9, 0)
 	wait := func(at time.Duration, message string) time.Duration {
 		return u.wait(key, []metav1.Condition{{Type: "Any", Message: message}}, start.Add(at))

@@ -1,14 +1,8 @@
 // Package jobset is the stage controller: it keeps one quota Workload for each stage of a queued JobSet, opens stages when their start
 // conditions are met, releases the child Jobs of admitted stages, and releases quota when the pods of a stage have terminated.
 //
-// A reconcile reads everything about one JobSet (read.go), computes what to write without I/O (desired.go and related files), and writes it
-// in an order that can be interrupted after any step (write.go):
-//
-//	create Workloads -> evict whole JobSets -> open and gate stages -> name the scheduler -> resume the JobSet ->
-//	create and fix gang objects -> release Jobs -> grow Jobs -> hold Jobs -> end abandoned pods -> note times -> finish stages ->
-//	release quota -> clean up -> ask for growths
-//
-// A stage is opened before the stage that it waits for is finished, so that the freed quota can be passed on.
+// A reconcile reads everything about one JobSet (read.go, live.go), lets package stages decide what to write, and writes that in the order of
+// a stages.Step (write.go, and a file for each kind of object).
 package jobset
 
 import (
@@ -23,7 +17,6 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	k8sevents "k8s.io/client-go/tools/events"
@@ -47,6 +40,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/engine"
 	"github.com/tranche-dev/tranche/controllers/gangobjects"
 	"github.com/tranche-dev/tranche/controllers/metrics"
+	"github.com/tranche-dev/tranche/lifecycle/stages"
 )
 
 const (
@@ -121,7 +115,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 		return err
 	}
 	r := &Reconciler{config: config, reader: mgr.GetAPIReader(), waits: flowcontrol.NewTokenBucketRateLimiter(waitsPerSecond, waitBurst)}
-	r.unreported.news = map[types.NamespacedName]news{}
+	r.unreported.news = map[types.NamespacedName]unreportedConditions{}
 	if err := (&planPublisher{reconciler: r}).setUp(ctx, mgr); err != nil {
 		return err
 	}
@@ -187,18 +181,13 @@ func jobSetsOf(reader client.Reader) handler.MapFunc {
 }
 
 func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
-	byUID := func(object client.Object) []string {
-		if uid := object.GetLabels()[apis.JobUIDLabel]; uid != "" {
-			return []string{uid}
-		}
-		return nil
-	}
+	byUID := func(object client.Object) []string { return indexed(types.UID(object.GetLabels()[apis.JobUIDLabel])) }
 	for _, index := range []struct {
 		kind client.Object
 		f    client.IndexerFunc
 	}{
-		{&batchv1.Job{}, jobSetOfJob},
-		{&corev1.Pod{}, jobSetOfPod},
+		{&batchv1.Job{}, func(job client.Object) []string { return indexed(stages.JobSetOfJob(job)) }},
+		{&corev1.Pod{}, func(pod client.Object) []string { return indexed(stages.JobSetOfPod(pod)) }},
 		{&kueue.Workload{}, byUID},
 	} {
 		if err := indexer.IndexField(ctx, index.kind, indexJobSetUID, index.f); err != nil {
@@ -208,13 +197,12 @@ func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 	return nil
 }
 
-// jobSetOfJob indexes Jobs by the UID of their JobSet.
-func jobSetOfJob(job client.Object) []string {
-	owner := metav1.GetControllerOf(job)
-	if owner == nil || owner.Kind != "JobSet" || owner.APIVersion != jobset.GroupVersion.String() {
+// indexed returns the entries of an index for an object of the JobSet with this UID, if any.
+func indexed(jobSet types.UID) []string {
+	if jobSet == "" {
 		return nil
 	}
-	return []string{string(owner.UID)}
+	return []string{string(jobSet)}
 }
 
 // podEnds passes only events that can release quota, or detach a pod from its Job: a pod has become terminal, is no longer controlled by a
@@ -226,7 +214,7 @@ func podEnds() predicate.Predicate {
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, wasPod := e.ObjectOld.(*corev1.Pod)
 			after, isPod := e.ObjectNew.(*corev1.Pod)
-			return wasPod && isPod && isCharged(before) && (!isCharged(after) || isLoose(after) && !isLoose(before))
+			return wasPod && isPod && stages.IsCharged(before) && (!stages.IsCharged(after) || stages.IsLoose(after) && !stages.IsLoose(before))
 		},
 	}
 }
@@ -241,14 +229,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	w := desired(s)
-	if !w.endsQuota() {
+	w := stages.Next(s)
+	if !w.EndsQuota() {
 		return r.write(ctx, s, w)
 	}
 	if s, err = r.refresh(ctx, s); err != nil {
 		return ctrl.Result{}, err
 	}
-	w = desired(s)
-	w.lookAgain(s)
+	w = stages.Next(s)
+	w.RequeueForUnwatchedPods(s)
 	return r.write(ctx, s, w)
 }

@@ -20,9 +20,10 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
-	"github.com/tranche-dev/tranche/controllers/conditions"
-	"github.com/tranche-dev/tranche/controllers/gangobjects"
 	"github.com/tranche-dev/tranche/controllers/metrics"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
+	"github.com/tranche-dev/tranche/lifecycle/schedulergang"
+	"github.com/tranche-dev/tranche/lifecycle/stages"
 )
 
 // A server is an API server of one object. It accepts a patch that names the version of the object or none.
@@ -88,7 +89,7 @@ func TestResizeOfWhatHasBeenAdmitted(t *testing.T) {
 			before := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{UID: "uid", ResourceVersion: "1"}, Spec: kueue.WorkloadSpec{PodSets: []kueue.PodSet{{Count: 4}}}}
 			after := before.DeepCopy()
 			c.change(after)
-			err := newReconciler(&server{version: 2}).change(t.Context(), &snapshot{}, &actions{change: []change{{before: before, after: after}}})
+			err := newReconciler(&server{version: 2}).changeWorkloads(t.Context(), &stages.Snapshot{}, &stages.Step{ChangeWorkloads: []stages.ChangeWorkload{{Before: before, After: after}}})
 			if got := apierrors.IsConflict(err); got != c.wantConflict {
 				t.Errorf("conflict = %t, want %t: %v", got, c.wantConflict, err)
 			}
@@ -110,14 +111,14 @@ func TestStartOfWhatHasChanged(t *testing.T) {
 	}
 	meta := metav1.ObjectMeta{Namespace: "ns", Name: "name", UID: "uid", ResourceVersion: "1", Generation: 1}
 	job, js := &batchv1.Job{ObjectMeta: meta}, &jobsetapi.JobSet{ObjectMeta: meta}
-	s := &snapshot{jobSet: js, mine: ownedObjects{jobs: []*batchv1.Job{job}}}
+	s := &stages.Snapshot{JobSet: js, Owned: stages.Objects{Jobs: []*batchv1.Job{job}}}
 	released := job.DeepCopy()
 	released.Spec.Suspend = new(false)
-	w := &actions{start: true, release: []release{{workload: &kueue.Workload{}, jobs: []*batchv1.Job{released}}}}
+	w := &stages.Step{Start: true, ReleaseJobs: []stages.ReleaseJobs{{Workload: &kueue.Workload{}, Jobs: []*batchv1.Job{released}}}}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			for what, step := range map[string]func(*Reconciler) error{
-				"release": func(r *Reconciler) error { return r.release(t.Context(), s, w) },
+				"release": func(r *Reconciler) error { return r.releaseJobs(t.Context(), s, w) },
 				"start":   func(r *Reconciler) error { return r.start(t.Context(), s, w) },
 			} {
 				server := c.server
@@ -134,13 +135,13 @@ func TestReleaseGoesOn(t *testing.T) {
 	// The first Job has grown; the second Job, of another stage, is unchanged.
 	grown := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "grown", ResourceVersion: "1"}}
 	same := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "same", ResourceVersion: "2", Generation: 2}}
-	s := &snapshot{jobSet: &jobsetapi.JobSet{}, mine: ownedObjects{jobs: []*batchv1.Job{grown, same}}}
-	w := &actions{release: []release{
-		{workload: &kueue.Workload{}, jobs: []*batchv1.Job{grown.DeepCopy()}},
-		{workload: &kueue.Workload{}, jobs: []*batchv1.Job{same.DeepCopy()}},
+	s := &stages.Snapshot{JobSet: &jobsetapi.JobSet{}, Owned: stages.Objects{Jobs: []*batchv1.Job{grown, same}}}
+	w := &stages.Step{ReleaseJobs: []stages.ReleaseJobs{
+		{Workload: &kueue.Workload{}, Jobs: []*batchv1.Job{grown.DeepCopy()}},
+		{Workload: &kueue.Workload{}, Jobs: []*batchv1.Job{same.DeepCopy()}},
 	}}
 	server := &server{version: 2, generation: 2}
-	if err := newReconciler(server).release(t.Context(), s, w); !apierrors.IsConflict(err) || server.patches != 1 {
+	if err := newReconciler(server).releaseJobs(t.Context(), s, w); !apierrors.IsConflict(err) || server.patches != 1 {
 		t.Errorf("%d patches, error %v; want one patch and a conflict", server.patches, err)
 	}
 }
@@ -150,65 +151,63 @@ func TestGangsThatCannotBe(t *testing.T) {
 	resource := schema.GroupResource{Group: "scheduling.volcano.sh", Resource: "podgroups"}
 	refused := apierrors.NewForbidden(resource, "bad", errors.New("the queue is closed"))
 	broken := apierrors.NewInternalError(errors.New("no endpoints"))
-	const told = `stage "bad" starts no Jobs before the objects of its gangs are there, which the API server refuses; ` +
-		`mend what it names, or ask your administrator: `
+	const told = `stage "bad" starts no Jobs until the objects of its gangs exist, which the API server rejects; ` +
+		`fix what it names, or ask your administrator: `
 	object := func(name string) *unstructured.Unstructured {
 		group := &unstructured.Unstructured{Object: map[string]any{"kind": "PodGroup", "spec": map[string]any{}}}
 		group.SetNamespace("ns")
 		group.SetName(name)
 		return group
 	}
-	missing := func(name string) gathering {
-		return gathering{stage: name, missing: []*unstructured.Unstructured{object(name)}}
+	missing := func(name string) stages.EnsureGangs {
+		return stages.EnsureGangs{Stage: name, Missing: []*unstructured.Unstructured{object(name)}}
 	}
-	amiss := func(name string) gathering {
-		return gathering{stage: name, amiss: []gangobjects.Update{{There: object(name), Wanted: object(name)}}}
+	amiss := func(name string) stages.EnsureGangs {
+		return stages.EnsureGangs{Stage: name, Drifted: []schedulergang.Update{{There: object(name), Wanted: object(name)}}}
 	}
 	answer := `podgroups.scheduling.volcano.sh "bad" is forbidden: the queue is closed`
 	cases := map[string]struct {
-		gather       []gathering
+		gather       []stages.EnsureGangs
 		refusal      error
 		wantReleased []string
 		wantSays     string
 		wantRetry    bool
 	}{
-		"all can be":           {[]gathering{missing("good"), missing("bad")}, nil, []string{"bad", "good"}, "", false},
-		"one cannot be made":   {[]gathering{missing("bad"), missing("good")}, refused, []string{"good"}, told + "create PodGroup ns/bad: " + answer, false},
-		"one cannot be mended": {[]gathering{amiss("bad"), missing("good")}, refused, []string{"good"}, told + "change PodGroup ns/bad: " + answer, false},
+		"all can be":           {[]stages.EnsureGangs{missing("good"), missing("bad")}, nil, []string{"bad", "good"}, "", false},
+		"one cannot be made":   {[]stages.EnsureGangs{missing("bad"), missing("good")}, refused, []string{"good"}, told + "create PodGroup ns/bad: " + answer, false},
+		"one cannot be mended": {[]stages.EnsureGangs{amiss("bad"), missing("good")}, refused, []string{"good"}, told + "change PodGroup ns/bad: " + answer, false},
 		"the API of one is gone": {
-			[]gathering{missing("bad"), missing("good")},
+			[]stages.EnsureGangs{missing("bad"), missing("good")},
 			apierrors.NewNotFound(resource, "bad"),
 			[]string{"good"},
-			`stage "bad" starts no Jobs before the objects of its gangs are there, which the API server refuses; ask your administrator to serve the API again: ` +
+			`stage "bad" starts no Jobs until the objects of its gangs exist, which the API server rejects; ask your administrator to serve the API again: ` +
 				`create PodGroup ns/bad: podgroups.scheduling.volcano.sh "bad" not found`, false,
 		},
-		"it is not known whether one can be": {[]gathering{missing("bad"), amiss("good")}, broken, []string{"good"}, "", true},
+		"it is not known whether one can be": {[]stages.EnsureGangs{missing("bad"), amiss("good")}, broken, []string{"good"}, "", true},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			js := &jobsetapi.JobSet{}
 			js.Spec.GangConfig = &jobsetapi.GangConfig{GangMode: jobsetapi.GangModeGang}
-			s := &snapshot{jobSet: js}
-			w := &actions{gather: c.gather, conditions: conditions.WithGangs(js, nil, conditions.GangsKept, "1 gang")}
-			w.release = []release{{stage: "bad", workload: &kueue.Workload{}}, {stage: "good", workload: &kueue.Workload{}}}
-			if err := newReconciler(&server{refusals: map[string]error{"bad": c.refusal}}).ensureGangs(t.Context(), s, w); err != nil {
-				t.Fatalf("the pass stops at %v", err)
-			}
+			s := &stages.Snapshot{JobSet: js}
+			w := &stages.Step{EnsureGangs: c.gather, Conditions: jobsetstatus.WithGangs(js, nil, jobsetstatus.GangsKept, "1 gang")}
+			w.ReleaseJobs = []stages.ReleaseJobs{{Stage: "bad", Workload: &kueue.Workload{}}, {Stage: "good", Workload: &kueue.Workload{}}}
+			err := newReconciler(&server{refusals: map[string]error{"bad": c.refusal}}).ensureGangs(t.Context(), s, w)
 			var released []string
-			for _, rel := range w.release {
-				released = append(released, rel.stage)
+			for _, rel := range w.ReleaseJobs {
+				released = append(released, rel.Stage)
 			}
 			if diff := cmp.Diff(c.wantReleased, released); diff != "" {
 				t.Errorf("released: -want +got\n%s", diff)
 			}
-			if got := strings.Join(w.complaints, "; "); got != c.wantSays {
+			if got := strings.Join(w.Complaints, "; "); got != c.wantSays {
 				t.Errorf("complains %q, want %q", got, c.wantSays)
 			}
-			condition := apimeta.FindStatusCondition(w.conditions, conditions.GangScheduling)
-			if len(w.conditions) != 1 || (condition.Reason != conditions.GangsKept) != (c.wantSays != "") || !strings.Contains(condition.Message, c.wantSays) {
-				t.Errorf("the conditions are %v", w.conditions)
+			condition := apimeta.FindStatusCondition(w.Conditions, jobsetstatus.GangScheduling)
+			if len(w.Conditions) != 1 || (condition.Reason != jobsetstatus.GangsKept) != (c.wantSays != "") || !strings.Contains(condition.Message, c.wantSays) {
+				t.Errorf("the conditions are %v", w.Conditions)
 			}
-			if got := w.failed != nil; got != c.wantRetry {
+			if got := err != nil; got != c.wantRetry {
 				t.Errorf("is tried again = %t, want %t", got, c.wantRetry)
 			}
 		})

@@ -19,8 +19,8 @@ import (
 
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/apis"
-	"github.com/tranche-dev/tranche/controllers/conditions"
 	"github.com/tranche-dev/tranche/controllers/metrics"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
 )
 
 // queues exist by name; a LocalQueue has the name of its ClusterQueue.
@@ -45,11 +45,11 @@ type life struct {
 
 // NotReadySince returns the NotReadySince of the timeline.
 func (l *life) NotReadySince(workload *kueue.Workload) time.Time {
-	return conditions.NotReadySince(&l.timeline, "train", workload)
+	return jobsetstatus.NotReadySince(&l.timeline, "train", workload)
 }
 
 // note counts the quota until now, as the controller of the JobSet does before times are lost.
-func (l *life) note(h conditions.Hold) {
+func (l *life) note(h jobsetstatus.Hold) {
 	h.Stage, h.Workload, h.End = "train", l.workload, l.clock
 	h.Count(&l.timeline, []string{"train"})
 }
@@ -350,7 +350,7 @@ func TestIdleQuota(t *testing.T) {
 					continue
 				case "PodsReady= closed":
 					l.clock = l.clock.Add(10 * time.Second)
-					l.note(conditions.Hold{Closes: true})
+					l.note(jobsetstatus.Hold{Closes: true})
 					l.change(0, func(w *kueue.Workload) { apimeta.RemoveStatusCondition(&w.Status.Conditions, kueue.WorkloadPodsReady) })
 					continue
 				case "another manager":

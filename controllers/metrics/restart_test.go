@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/controllers/conditions"
 	"github.com/tranche-dev/tranche/controllers/metrics"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
 )
 
 // step is the next event of a stage with one GPU, and what the controller of its JobSet notes before.
@@ -27,14 +27,14 @@ func (l *life) step(step string) {
 	case "ready":
 		l.set(0, "PodsReady=True Started")
 	case "pod lost":
-		if conditions.IsReadyUncounted(&l.timeline, "train", l.workload) {
-			l.note(conditions.Hold{})
+		if jobsetstatus.IsReadyUncounted(&l.timeline, "train", l.workload) {
+			l.note(jobsetstatus.Hold{})
 		}
 		l.set(0, "PodsReady=False WaitForRecovery")
 	case "recovered":
 		l.set(0, "PodsReady=True Recovered")
 	case "closed":
-		l.note(conditions.Hold{Closes: true})
+		l.note(jobsetstatus.Hold{Closes: true})
 		l.change(0, func(w *kueue.Workload) { apimeta.RemoveStatusCondition(&w.Status.Conditions, kueue.WorkloadPodsReady) })
 	case "opened":
 		l.set(0, "PodsReady=False WaitForStart")
@@ -42,15 +42,15 @@ func (l *life) step(step string) {
 		l.set(0, "Evicted=True Preempted")
 	case "held":
 		if apimeta.IsStatusConditionTrue(l.workload.Status.Conditions, kueue.WorkloadPodsReady) {
-			l.note(conditions.Hold{})
+			l.note(jobsetstatus.Hold{})
 		}
 		l.set(0, "PodsReady=False WaitForStart")
 	case "given back":
-		l.note(conditions.Hold{})
+		l.note(jobsetstatus.Hold{})
 		l.set(0, "QuotaReserved=False Pending")
 	case "finished":
 		l.set(0, "Finished=True Succeeded")
-		l.note(conditions.Hold{})
+		l.note(jobsetstatus.Hold{})
 	}
 }
 

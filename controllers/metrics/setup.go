@@ -16,7 +16,7 @@ import (
 
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
-	"github.com/tranche-dev/tranche/controllers/conditions"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
 )
 
 // SetupWithManager registers the metrics, and starts to record the transitions of quota Workloads. Call it once.
@@ -135,6 +135,6 @@ func (t cachedTimelines) NotReadySince(workload *kueue.Workload) time.Time {
 	if err := t.reader.Get(context.Background(), key, &js, &client.GetOptions{UnsafeDisableDeepCopy: new(true)}); err != nil || js.UID != owner.UID {
 		return time.Time{}
 	}
-	timeline := conditions.TimelineOf(&js)
-	return conditions.NotReadySince(&timeline, workload.Labels[apis.StageLabel], workload)
+	timeline := jobsetstatus.TimelineOf(&js)
+	return jobsetstatus.NotReadySince(&timeline, workload.Labels[apis.StageLabel], workload)
 }

@@ -40,7 +40,7 @@ func (k Kube) Kinds() []Kind {
 	apiVersion := kubeGroup + string(k.Version)
 	kinds := []Kind{{TypeMeta: metav1.TypeMeta{APIVersion: apiVersion, Kind: "Workload"}, Fixed: true}}
 	if k.Version != V1alpha1 {
-		kinds = append(kinds, Kind{TypeMeta: metav1.TypeMeta{APIVersion: apiVersion, Kind: podGroup}, Fixed: true})
+		kinds = append(kinds, Kind{TypeMeta: metav1.TypeMeta{APIVersion: apiVersion, Kind: PodGroupKind}, Fixed: true})
 	}
 	return kinds
 }

@@ -37,11 +37,11 @@ type Kind struct {
 
 // mutableKind returns the one kind of a scheduler whose objects may be changed.
 func mutableKind(apiVersion string) []Kind {
-	return []Kind{{TypeMeta: metav1.TypeMeta{APIVersion: apiVersion, Kind: podGroup}}}
+	return []Kind{{TypeMeta: metav1.TypeMeta{APIVersion: apiVersion, Kind: PodGroupKind}}}
 }
 
-// podGroup is the kind that most schedulers use for a gang.
-const podGroup = "PodGroup"
+// PodGroupKind is the kind of the objects that make a gang, in all APIs.
+const PodGroupKind = "PodGroup"
 
 // An Object is an object that the scheduler reads. There are no Go types for most of them that could be imported together, so its spec has JSON
 // types: maps from string, []any, string, int64.
@@ -119,7 +119,7 @@ func (s *GangSet) gangsOf(stage int) []gang {
 
 // newPodGroup returns the object of one gang, or of a part of it.
 func (s *GangSet) newPodGroup(apiVersion string, podGroupTemplate *PodGroupTemplate, name string) Object {
-	object := s.newObject(apiVersion, podGroup, name)
+	object := s.newObject(apiVersion, PodGroupKind, name)
 	object.Labels[apis.StageLabel] = podGroupTemplate.StageName
 	return object
 }

@@ -16,7 +16,7 @@ import (
 
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
-	"github.com/tranche-dev/tranche/controllers/conditions"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
 	"github.com/tranche-dev/tranche/test/sample"
 )
 
@@ -122,7 +122,7 @@ var _ = Describe("Bad input", func() {
 		By("telling what fits when there is more quota")
 		t.setQuota(ctx, "8")
 		Eventually(func(g Gomega) {
-			c := apimeta.FindStatusCondition(t.jobSet(ctx, g, "wide").Status.Conditions, conditions.StageAdmitted)
+			c := apimeta.FindStatusCondition(t.jobSet(ctx, g, "wide").Status.Conditions, jobsetstatus.StageAdmitted)
 			g.Expect(c.Message).To(ContainSubstring("would fit with at most 6 of 9 pods of train"))
 		}).WithContext(ctx).Should(Succeed())
 

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
-	"github.com/tranche-dev/tranche/controllers/conditions"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
 	"github.com/tranche-dev/tranche/test/sample"
 )
 
@@ -28,7 +28,7 @@ var _ = Describe("What a pod is charged for", func() {
 	refused := func(ctx context.Context, t team, jobSet string, parts ...string) {
 		GinkgoHelper()
 		Eventually(func(g Gomega) {
-			c := apimeta.FindStatusCondition(t.jobSet(ctx, g, jobSet).Status.Conditions, conditions.StageAdmitted)
+			c := apimeta.FindStatusCondition(t.jobSet(ctx, g, jobSet).Status.Conditions, jobsetstatus.StageAdmitted)
 			g.Expect(c).NotTo(BeNil())
 			g.Expect(c.Reason).To(Equal("Misconfigured"))
 			for _, part := range parts {
@@ -49,7 +49,7 @@ var _ = Describe("What a pod is charged for", func() {
 		t.expectStages(ctx, "first", "main=admitted")
 		submit(ctx, claiming(t.newJobSet("second", replicatedJob{name: "main", cpus: "1"}), 0, "eight"))
 		Eventually(func(g Gomega) {
-			c := apimeta.FindStatusCondition(t.jobSet(ctx, g, "second").Status.Conditions, conditions.StageAdmitted)
+			c := apimeta.FindStatusCondition(t.jobSet(ctx, g, "second").Status.Conditions, jobsetstatus.StageAdmitted)
 			g.Expect(c).NotTo(BeNil())
 			g.Expect(c.Message).To(ContainSubstring("nvidia.com/gpu"))
 		}).WithContext(ctx).Should(Succeed())
@@ -143,7 +143,7 @@ var _ = Describe("What a pod is charged for", func() {
 		implicit := resourcev1.ResourceDeviceClassPrefix + "gpu.example.com"
 		asking("implicit", implicit)
 		Eventually(func(g Gomega) {
-			c := apimeta.FindStatusCondition(t.jobSet(ctx, g, "implicit").Status.Conditions, conditions.StageAdmitted)
+			c := apimeta.FindStatusCondition(t.jobSet(ctx, g, "implicit").Status.Conditions, jobsetstatus.StageAdmitted)
 			g.Expect(c).NotTo(BeNil())
 			g.Expect(c.Message).To(ContainSubstring("pod set main asks for " + implicit + ", for which ClusterQueue " + t.namespace + " has no quota"))
 		}).WithContext(ctx).Should(Succeed())

@@ -22,6 +22,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/conditions"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 	"github.com/tranche-dev/tranche/test/controlplane"
 	"github.com/tranche-dev/tranche/test/testenv"
@@ -514,7 +515,7 @@ func (t team) expectStopping(ctx context.Context, jobSet string) {
 		}
 		var js jobsetapi.JobSet
 		g.Expect(env.Admin.Get(ctx, client.ObjectKey{Namespace: t.namespace, Name: jobSet}, &js)).To(Succeed())
-		c := apimeta.FindStatusCondition(js.Status.Conditions, conditions.StageAdmitted)
+		c := apimeta.FindStatusCondition(js.Status.Conditions, jobsetstatus.StageAdmitted)
 		g.Expect(c.Status).To(Equal(metav1.ConditionFalse))
 		g.Expect(c.Reason).To(Equal("EvictedDueToPreempted"))
 		g.Expect(c.Message).To(ContainSubstring(preemption.Message))

@@ -21,7 +21,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/apis"
-	"github.com/tranche-dev/tranche/controllers/conditions"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
@@ -61,7 +61,7 @@ var _ = Describe("The owner of a JobSet reads", func() {
 			pending := apimeta.FindStatusCondition(t.workload(ctx, g, "off", "main").Status.Conditions, apis.WaitingCondition)
 			g.Expect(pending).NotTo(BeNil())
 			g.Expect(pending.Reason).To(Equal("Deactivated"))
-			said := apimeta.FindStatusCondition(t.jobSet(ctx, g, "off").Status.Conditions, conditions.StageAdmitted)
+			said := apimeta.FindStatusCondition(t.jobSet(ctx, g, "off").Status.Conditions, jobsetstatus.StageAdmitted)
 			g.Expect(said.Reason).To(Equal(pending.Reason))
 			g.Expect(said.Message).To(And(ContainSubstring(pending.Message), ContainSubstring("set its spec.active to true"), ContainSubstring("jobset-off-")))
 		}).WithContext(ctx).Should(Succeed())
@@ -108,7 +108,7 @@ var _ = Describe("The owner of a JobSet reads", func() {
 		Expect(env.Admin.Create(ctx, created)).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) { Expect(env.Admin.Delete(ctx, created)).To(Succeed()) })
 		Eventually(func(g Gomega) {
-			said := apimeta.FindStatusCondition(t.jobSet(ctx, g, "lost").Status.Conditions, conditions.StageAdmitted)
+			said := apimeta.FindStatusCondition(t.jobSet(ctx, g, "lost").Status.Conditions, jobsetstatus.StageAdmitted)
 			g.Expect(said.Message).NotTo(ContainSubstring(class))
 			g.Expect(*t.workload(ctx, g, "lost", "main").Spec.Priority).To(BeEquivalentTo(7))
 		}).WithContext(ctx).Should(Succeed())
@@ -220,7 +220,7 @@ var _ = Describe("tranche explain and tranche pending, without the visibility AP
 func (t team) expectSays(ctx context.Context, name, reason, text string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
-		said := apimeta.FindStatusCondition(t.jobSet(ctx, g, name).Status.Conditions, conditions.StageAdmitted)
+		said := apimeta.FindStatusCondition(t.jobSet(ctx, g, name).Status.Conditions, jobsetstatus.StageAdmitted)
 		g.Expect(said).NotTo(BeNil())
 		g.Expect([]string{string(said.Status), said.Reason}).To(Equal([]string{string(metav1.ConditionFalse), reason}), said.Message)
 		g.Expect(said.Message).To(ContainSubstring(text))

@@ -14,7 +14,7 @@ import (
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
-	"github.com/tranche-dev/tranche/controllers/childjob"
+	"github.com/tranche-dev/tranche/lifecycle/childjob"
 	"github.com/tranche-dev/tranche/test/controlplane"
 )
 

@@ -20,7 +20,7 @@ import (
 
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
-	"github.com/tranche-dev/tranche/controllers/conditions"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
 	"github.com/tranche-dev/tranche/test/controlplane"
 	"github.com/tranche-dev/tranche/test/sample"
 	"github.com/tranche-dev/tranche/test/testenv"
@@ -87,7 +87,7 @@ func (t team) expectHeld(ctx context.Context, replicatedJob string) {
 func (t team) expectInProgress(ctx context.Context, jobSet, message string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
-		c := apimeta.FindStatusCondition(t.get(ctx, g, jobSet).Status.Conditions, conditions.StageInProgress)
+		c := apimeta.FindStatusCondition(t.get(ctx, g, jobSet).Status.Conditions, jobsetstatus.StageInProgress)
 		g.Expect(c).NotTo(BeNil())
 		g.Expect(c.Message).To(Equal(message))
 	}).WithContext(ctx).Should(Succeed())
@@ -151,7 +151,7 @@ var _ = Describe("A JobSet without a queue", func() {
 		check(ctx, t)
 		Expect(t.workloads(ctx, Default)).To(BeEmpty())
 		js := t.get(ctx, Default, name)
-		Expect(apimeta.FindStatusCondition(js.Status.Conditions, conditions.StageAdmitted)).To(BeNil(), "no quota, no admission")
+		Expect(apimeta.FindStatusCondition(js.Status.Conditions, jobsetstatus.StageAdmitted)).To(BeNil(), "no quota, no admission")
 	},
 		Entry("story 1", SpecTimeout(specTimeout), "fine-tune-llm", func(ctx context.Context, t team) { t.expectAfter(ctx, "trainer-node", "initializer") }),
 		Entry("story 2", SpecTimeout(specTimeout), "deepspeed-mpi", func(ctx context.Context, t team) {

@@ -12,7 +12,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
-	"github.com/tranche-dev/tranche/controllers/conditions"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
 )
 
 // submitPrinted creates a JobSet of KEP-1068 as printed, but for the version of the API.
@@ -35,7 +35,7 @@ var _ = Describe("A gang of a JobSet without a queue", func() {
 	It("is all pods, as in KEP-1068", func(ctx SpecContext) {
 		js := submitPrinted(ctx, "jobset.yaml")
 		expectBound(ctx, js, "sample-jobset-all-r0: 16 of 16")
-		expectCondition(ctx, js, conditions.GangScheduling, metav1.ConditionTrue, "1 gang, ")
+		expectCondition(ctx, js, jobsetstatus.GangScheduling, metav1.ConditionTrue, "1 gang, ")
 		expectNoQuota(ctx, js)
 	}, SpecTimeout(patience))
 
@@ -55,7 +55,7 @@ var _ = Describe("A gang of a JobSet without a queue", func() {
 		js := asGang(newJobSet("unqueued-stages", role{name: "first", replicas: 1, pods: 1}, role{name: "second", replicas: 1, pods: 1}))
 		js.Labels, js.Spec.StartupPolicy = nil, &jobsetapi.StartupPolicy{StartupPolicyOrder: jobset.InOrder}
 		submit(ctx, js)
-		expectCondition(ctx, js, conditions.StageInProgress, metav1.ConditionFalse, "can never start")
+		expectCondition(ctx, js, jobsetstatus.StageInProgress, metav1.ConditionFalse, "can never start")
 		Expect(podsOf(ctx, Default, js)).To(BeEmpty())
 	}, SpecTimeout(patience))
 

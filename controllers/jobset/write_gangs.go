@@ -1,0 +1,83 @@
+package jobset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
+	"github.com/tranche-dev/tranche/lifecycle/stages"
+)
+
+// ensureGangs creates the objects of gangs, and updates those that have drifted. If the objects of one stage cannot be written, only that stage
+// waits: other stages may have ended and must release their quota.
+func (r *Reconciler) ensureGangs(ctx context.Context, s *stages.Snapshot, w *stages.Step) error {
+	var failed error
+	for _, g := range w.EnsureGangs {
+		err := r.ensureGangsOf(ctx, g)
+		if err == nil {
+			continue
+		}
+		w.ReleaseJobs = slices.DeleteFunc(w.ReleaseJobs, func(rel stages.ReleaseJobs) bool { return rel.Stage == g.Stage })
+		switch {
+		case isUnserved(err):
+			w.ReportRefusedGangs(s, g.Stage, jobsetstatus.GangsNotServed, "ask your administrator to serve the API again", err)
+		case isRefusal(err):
+			w.ReportRefusedGangs(s, g.Stage, jobsetstatus.GangsRefused, "fix what it names, or ask your administrator", err)
+		default:
+			failed = errors.Join(failed, err)
+		}
+	}
+	return stages.Independent(failed)
+}
+
+func (r *Reconciler) ensureGangsOf(ctx context.Context, g stages.EnsureGangs) error {
+	for _, object := range g.Missing {
+		// The client writes the response into the object.
+		if err := r.config.Client.Create(ctx, object.DeepCopy()); client.IgnoreAlreadyExists(err) != nil {
+			return fmt.Errorf("create %s %s: %w", object.GetKind(), client.ObjectKeyFromObject(object), err)
+		}
+	}
+	for _, mend := range g.Drifted {
+		key := client.ObjectKeyFromObject(mend.There)
+		patch, err := mend.Patch()
+		if err != nil {
+			return fmt.Errorf("render %s %s: %w", mend.There.GetKind(), key, err)
+		}
+		if err := r.config.Client.Patch(ctx, mend.There.DeepCopy(), client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("change %s %s: %w", mend.There.GetKind(), key, err)
+		}
+	}
+	return nil
+}
+
+// isRefusal reports whether a write fails until a user or administrator changes something: it was rejected by a schema, an admission
+// webhook or policy, or a ResourceQuota, or the API is no longer served.
+func isRefusal(err error) bool {
+	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) || isUnserved(err)
+}
+
+// isUnserved reports whether objects could not be created because the API server does not serve their API, which it did when the manager
+// started: the CRD was deleted, or the API server has another release. The manager restarts when it notices this (controllers/apiwatch).
+func isUnserved(err error) bool { return apierrors.IsNotFound(err) || apimeta.IsNoMatchError(err) }
+
+// deleteGangs deletes gang objects, except those that are already terminating. It does not wait for their deletion.
+func (r *Reconciler) deleteGangs(ctx context.Context, _ *stages.Snapshot, w *stages.Step) error {
+	var failed error
+	for _, object := range w.DeleteGangs {
+		if object.GetDeletionTimestamp() != nil {
+			continue
+		}
+		if err := r.config.Client.Delete(ctx, &unstructured.Unstructured{Object: object.Object}, client.Preconditions{UID: new(object.GetUID())}); client.IgnoreNotFound(err) != nil {
+			failed = errors.Join(failed, fmt.Errorf("delete %s %s: %w", object.GetKind(), client.ObjectKeyFromObject(object), err))
+		}
+	}
+	return stages.Independent(failed)
+}

@@ -1,0 +1,118 @@
+package jobset
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/controllers/events"
+	"github.com/tranche-dev/tranche/lifecycle/stages"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// start resumes the JobSet and records that from now on a suspension is requested by the user. For a JobSet without a queue, the Event of
+// the pause has announced that it is resumed.
+func (r *Reconciler) start(ctx context.Context, s *stages.Snapshot, w *stages.Step) error {
+	if !w.Start {
+		return nil
+	}
+	after := s.JobSet.DeepCopy()
+	after.Spec.Suspend = new(false)
+	if s.IsUnqueued {
+		delete(after.Annotations, apis.PausedAnnotation)
+	} else {
+		metav1.SetMetaDataAnnotation(&after.ObjectMeta, apis.StartedAnnotation, "true")
+	}
+	if err := r.patchIfSame(ctx, s.JobSet, after); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("resume JobSet %s: %w", s.Key, err)
+	}
+	if s.IsUnqueued {
+		return nil
+	}
+	events.JobSetStarted().Emit(r.config.Recorder, s.JobSet)
+	return nil
+}
+
+// pause suspends the JobSet, and records that the user did not request this suspension.
+func (r *Reconciler) pause(ctx context.Context, s *stages.Snapshot, w *stages.Step) error {
+	if w.Pause == "" {
+		return nil
+	}
+	after := s.JobSet.DeepCopy()
+	after.Spec.Suspend = new(true)
+	if s.IsUnqueued {
+		metav1.SetMetaDataAnnotation(&after.ObjectMeta, apis.PausedAnnotation, "true")
+	}
+	delete(after.Annotations, apis.StartedAnnotation)
+	if err := r.patchIfSame(ctx, s.JobSet, after); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("pause JobSet %s: %w", s.Key, err)
+	}
+	events.JobSetPaused(w.Pause).Emit(r.config.Recorder, s.JobSet)
+	return nil
+}
+
+// setScheduler writes the scheduler into the pod templates of a suspended JobSet. A merge patch would have to repeat all ReplicatedJobs, including
+// fields that this version does not know.
+func (r *Reconciler) setScheduler(ctx context.Context, s *stages.Snapshot, w *stages.Step) error {
+	if !w.SetScheduler {
+		return nil
+	}
+	type operation struct {
+		Op    string `json:"op"`
+		Path  string `json:"path"`
+		Value any    `json:"value"`
+	}
+	operations := []operation{{"test", "/metadata/uid", s.JobSet.UID}, {"test", "/metadata/generation", s.JobSet.Generation}}
+	for _, i := range stages.GangMembers(s.JobSet) {
+		template := stages.PodTemplateOf(s.JobSet, i)
+		annotations := maps.Clone(template.Annotations)
+		if annotations == nil {
+			annotations = map[string]string{}
+		}
+		annotations[apis.GangProviderAnnotation] = s.Scheduler.Name
+		annotations[apis.GangSchedulerAnnotation] = s.Scheduler.SchedulerName
+		path := fmt.Sprintf("/spec/replicatedJobs/%d/template/spec/template/metadata", i)
+		if len(template.Labels)+len(template.Annotations) == 0 {
+			operations = append(operations, operation{"add", path, map[string]any{"annotations": annotations}})
+		} else {
+			operations = append(operations, operation{"add", path + "/annotations", annotations})
+		}
+	}
+	patch, err := json.Marshal(operations)
+	if err != nil {
+		return fmt.Errorf("render the scheduler of JobSet %s: %w", s.Key, err)
+	}
+	if err := r.config.Client.Patch(ctx, s.JobSet.DeepCopy(), client.RawPatch(types.JSONPatchType, patch)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("name the scheduler %s in JobSet %s: %w", s.Scheduler.Name, s.Key, err)
+	}
+	return nil
+}
+
+// recordFinished records on the JobSet the stages that have succeeded, before the stages that wait for them are released.
+func (r *Reconciler) recordFinished(ctx context.Context, s *stages.Snapshot, w *stages.Step) error {
+	if w.RecordFinished == nil {
+		return nil
+	}
+	value, err := json.Marshal(apis.FinishedStages{Attempt: s.JobSet.Status.Restarts, Stages: w.RecordFinished})
+	if err != nil {
+		return fmt.Errorf("render the finished stages of JobSet %s: %w", s.Key, err)
+	}
+	after := s.JobSet.DeepCopy()
+	metav1.SetMetaDataAnnotation(&after.ObjectMeta, apis.FinishedStagesAnnotation, string(value))
+	if err := r.patchIfSame(ctx, s.JobSet, after); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("note the finished stages of JobSet %s: %w", s.Key, err)
+	}
+	before := stages.FinishedStages(s.JobSet)
+	for _, stage := range w.RecordFinished {
+		if !slices.Contains(before, stage) {
+			events.StageFinished(stage, workloadstatus.StageSucceeded(stage).Message).EmitAbout(r.config.Recorder, s.JobSet, s.FirstJobOf(stage))
+		}
+	}
+	return nil
+}

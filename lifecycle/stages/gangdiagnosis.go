@@ -1,0 +1,142 @@
+package stages
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
+	"github.com/tranche-dev/tranche/lifecycle/childjob"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
+	"github.com/tranche-dev/tranche/lifecycle/schedulergang"
+)
+
+// A gangWait says why the pods of gangs have had no node for a long time. The scheduler does not report most of these waits: it writes
+// nothing about pods of a gang that it cannot try.
+type gangWait struct {
+	reason, message string
+	// again is when to check again, or zero.
+	again time.Duration
+}
+
+// pending is the current state of the pods of a gang.
+type pending struct {
+	// pods that have not ended, and how many of them have no node.
+	pods, unplaced int64
+	// since is when the first waiting pod was created, or its Job was released.
+	since time.Time
+	// schedulers has the names of the schedulers that the pods use.
+	schedulers map[string]bool
+}
+
+// gangWait finds gangs that wait, and returns the first by name.
+func (s *Snapshot) gangWait() gangWait {
+	if s.Gangs == nil {
+		return gangWait{}
+	}
+	all := s.pendingGangs()
+	wait := gangWait{}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		p := all[name]
+		if p.since.IsZero() {
+			continue
+		}
+		if left := s.Patience - s.Now.Sub(p.since); left > 0 {
+			wait.lookIn(left)
+			continue
+		}
+		wait.lookIn(RecheckAfter)
+		if wait.reason == "" {
+			wait.reason, wait.message = s.diagnose(name, p, s.Gangs.StatusOf(name))
+		}
+	}
+	return wait
+}
+
+func (g *gangWait) lookIn(delay time.Duration) {
+	if g.again == 0 || delay < g.again {
+		g.again = delay
+	}
+}
+
+// pendingGangs counts the pods of the current attempt by the names of their gangs.
+func (s *Snapshot) pendingGangs() map[string]*pending {
+	all := map[string]*pending{}
+	jobs := map[string]*pending{}
+	for _, job := range s.Owned.Jobs {
+		index, ok := childjob.Index(job)
+		if !ok || job.Labels[restartAttemptLabel] != attemptOf(s.JobSet) || !childjob.IsRunning(job) {
+			continue
+		}
+		name := s.Gangs.ObjectOf(replicatedJobOf(job), index)
+		if name == "" {
+			continue
+		}
+		if all[name] == nil {
+			all[name] = &pending{schedulers: map[string]bool{}}
+		}
+		jobs[job.Name] = all[name]
+		if made := job.Status.Active + job.Status.Succeeded + job.Status.Failed; made == 0 && job.Status.StartTime != nil {
+			all[name].waitsSince(job.Status.StartTime.Time)
+		}
+	}
+	for _, pod := range s.Owned.Pods {
+		p := jobs[pod.Labels[batchv1.JobNameLabel]]
+		if p == nil || pod.Labels[restartAttemptLabel] != attemptOf(s.JobSet) || pod.DeletionTimestamp != nil {
+			continue
+		}
+		p.add(pod)
+	}
+	return all
+}
+
+func (p *pending) add(pod *corev1.Pod) {
+	p.pods++
+	p.schedulers[pod.Spec.SchedulerName] = true
+	if pod.Spec.NodeName == "" {
+		p.unplaced++
+		p.waitsSince(pod.CreationTimestamp.Time)
+	}
+}
+
+func (p *pending) waitsSince(since time.Time) {
+	if p.since.IsZero() || since.Before(p.since) {
+		p.since = since
+	}
+}
+
+// diagnose returns why a gang waits, and what helps.
+func (s *Snapshot) diagnose(name string, p *pending, status schedulergang.Status) (reason, message string) {
+	switch schedulers := slices.Sorted(maps.Keys(p.schedulers)); {
+	case !status.There:
+		return jobsetstatus.GangMissing, fmt.Sprintf("the pods of gang %q wait for a PodGroup of this name, and there is none: "+
+			"create it if the pod template names it, otherwise ask your administrator why it is not made", name)
+	case status.Changed:
+		return jobsetstatus.GangChanged, fmt.Sprintf("PodGroup %q is for another number of pods than the JobSet has now, and is made anew when none of its pods is left; "+
+			"suspend the JobSet and resume it", name)
+	case p.pods < status.Min:
+		return jobsetstatus.GangTooSmall, fmt.Sprintf("%d of the %d pods are there that PodGroup %q takes, so that none of them is placed: "+
+			"the others have ended, are kept from being made, as by a ResourceQuota or an admission webhook, or belong to Jobs that wait; "+
+			"the Events of the Jobs tell; a restart of the JobSet makes all pods anew", p.pods, status.Min, name)
+	case len(schedulers) > 1:
+		return jobsetstatus.GangSplit, fmt.Sprintf("the pods of gang %q go to several schedulers (%s), of which none counts those of another: "+
+			"find out what changes spec.schedulerName of pods", name, strings.Join(schedulers, ", "))
+	case status.Unschedulable != "":
+		return jobsetstatus.GangUnschedulable, fmt.Sprintf("%d of %d pods of gang %q have no node: %s; "+
+			"add nodes that all of them fit on at once, or suspend the JobSet so that others can use its quota", p.unplaced, p.pods, name, status.Unschedulable)
+	case status.Reports || p.unplaced == 0:
+		return "", ""
+	case s.Scheduler.Name == string(configapi.GangProviderKube):
+		return jobsetstatus.GangUnheard, fmt.Sprintf("%d of %d pods of gang %q have no node, and the scheduler %q says nothing about its PodGroup: "+
+			"ask your administrator whether it runs, and with the feature gates GenericWorkload and GangScheduling",
+			p.unplaced, p.pods, name, strings.Join(schedulers, ", "))
+	default:
+		return jobsetstatus.GangUnheard, fmt.Sprintf("%d of %d pods of gang %q have no node, and the scheduler %q says nothing about its PodGroup: "+
+			"look at the Events of the pods, and if there are none, ask your administrator whether it runs", p.unplaced, p.pods, name, strings.Join(schedulers, ", "))
+	}
+}

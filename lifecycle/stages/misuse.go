@@ -1,0 +1,56 @@
+package stages
+
+import (
+	"fmt"
+	"slices"
+
+	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+
+	"github.com/tranche-dev/tranche/apis"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+)
+
+// Misuse returns what the user has to change before a JobSet can be queued, or "".
+func Misuse(js *jobsetapi.JobSet) string {
+	if js.Labels[apis.QueueLabel] == "" {
+		return fmt.Sprintf("the JobSet names no LocalQueue: set the label %s", apis.QueueLabel)
+	}
+	if queue := js.Labels[apis.QueueLabel]; len(validation.IsDNS1123Subdomain(queue)) > 0 {
+		return fmt.Sprintf("metadata.labels: %q in %s is no name of a LocalQueue: suspend the JobSet and name one that exists in its namespace",
+			queue, apis.QueueLabel)
+	}
+	if !IsStarted(js) && (js.Labels[apis.PrebuiltWorkloadKey] != "" || js.Annotations[apis.PrebuiltWorkloadKey] != "") {
+		return fmt.Sprintf("metadata: %s is not supported, because the manager makes the quota Workloads of a JobSet: submit it again without", apis.PrebuiltWorkloadKey)
+	}
+	if by := ptr.Deref(js.Spec.ManagedBy, jobset.JobSetControllerName); by != jobset.JobSetControllerName {
+		return fmt.Sprintf("spec.managedBy is %q: only JobSets run by %q can be queued", by, jobset.JobSetControllerName)
+	}
+	if restartsInPlace(js) && isStaged(js) {
+		return "spec.failurePolicy.restartStrategy is InPlaceRestart: the pods of such a JobSet wait for those of all its stages, so that it must be of" +
+			" one stage; delete it, and submit it again without spec.startupPolicy and dependsOn, or with restartStrategy Recreate"
+	}
+	for i := range js.Spec.ReplicatedJobs {
+		if by := ptr.Deref(js.Spec.ReplicatedJobs[i].Template.Spec.ManagedBy, batchv1.JobControllerName); by != batchv1.JobControllerName {
+			return fmt.Sprintf("spec.replicatedJobs[%d].template.spec.managedBy is %q: the Job controller makes no pods for it; delete the JobSet and"+
+				" submit it again without the field", i, by)
+		}
+		if js.Spec.ReplicatedJobs[i].Template.Labels[apis.HoldLabel] != apis.HoldValue {
+			return fmt.Sprintf("spec.replicatedJobs[%d].template.metadata.labels: the JobSet is not held, so its Jobs start without quota:"+
+				" it was created before Tranche's admission policies were in force; delete it and submit it again", i)
+		}
+	}
+	return ""
+}
+
+func restartsInPlace(js *jobsetapi.JobSet) bool {
+	return js.Spec.FailurePolicy != nil && js.Spec.FailurePolicy.RestartStrategy == jobset.InPlaceRestart
+}
+
+// isStaged reports whether a JobSet has several stages.
+func isStaged(js *jobsetapi.JobSet) bool {
+	inOrder := js.Spec.StartupPolicy != nil && js.Spec.StartupPolicy.StartupPolicyOrder == jobset.InOrder && len(js.Spec.ReplicatedJobs) > 1
+	return inOrder || slices.ContainsFunc(js.Spec.ReplicatedJobs, func(r jobsetapi.ReplicatedJob) bool { return len(r.DependsOn) > 0 })
+}

@@ -1,0 +1,343 @@
+package stages
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	batchv1 "k8s.io/api/batch/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
+	"github.com/tranche-dev/tranche/apis"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/lifecycle/childjob"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
+)
+
+// Next computes what to write from the snapshot. It does no I/O.
+func Next(s *Snapshot) *Step {
+	w := &Step{}
+	w.decide(s)
+	if s.JobSet != nil {
+		wait := s.gangWait()
+		w.Conditions = withGangs(s, w.Conditions, wait)
+		if wait.again != 0 {
+			w.RequeueWithin(wait.again)
+		}
+		w.GangBlocked = jobsetstatus.BlockedGang(s.JobSet, w.Conditions)
+		w.Conditions, w.PriorityKept = jobsetstatus.WithPriorityKept(s.JobSet, w.Conditions, s.UnknownPriority)
+	}
+	return w
+}
+
+func (w *Step) decide(s *Snapshot) {
+	w.stopOrphans(s)
+	if s.JobSet == nil {
+		return
+	}
+	if s.Plan == nil {
+		w.retire(s.Owned)
+		w.refuse(s)
+		return
+	}
+	if s.IsUnqueued {
+		w.reconcileUnqueued(s)
+		return
+	}
+	stages, evicted := stagesOf(s)
+	e := eviction{cause: evicted, complete: evicted != nil}
+	over, outcome := OutcomeOf(s.JobSet)
+	for i := range stages {
+		w.concludeDecided(&stages[i])
+		if over {
+			w.wrapUp(&stages[i], outcome)
+			w.dropGrowths(&stages[i])
+		} else {
+			w.reconcileStage(s, &stages[i], &e)
+			w.reconcileGrowths(s, &stages[i], &e)
+		}
+	}
+	sum := summary(s, stages)
+	w.Conditions = jobsetstatus.JobSetProgress(s.JobSet, sum)
+	if over {
+		w.EndedHolds = w.endedHolds(s, stages)
+		w.expire(s, stages)
+		return
+	}
+	w.expireDeactivated(s, stages)
+	w.DeleteGangs = append(w.DeleteGangs, s.Gangs.Stale()...)
+	w.skipSucceeded(s, stages)
+	w.Wait = jobsetstatus.NewWaitReason(s.JobSet, sum)
+	w.startOrPause(s, stages)
+	if w.Start && s.isMisnamed() {
+		// Pod templates can be changed only while the JobSet is suspended.
+		w.SetScheduler, w.Start = true, false
+	}
+	if e.complete {
+		w.releaseEvicted(stages)
+	}
+	w.EndedHolds = w.endedHolds(s, stages)
+	if evicted != nil {
+		w.Wait = nil
+		w.Conditions = jobsetstatus.JobSetEvicted(s.JobSet, len(stages), evicted.state())
+	}
+}
+
+// stopOrphans stops the Jobs and pods that earlier JobSets of the name have left, and pods that no Job ends.
+func (w *Step) stopOrphans(s *Snapshot) {
+	for uid, b := range s.Orphans {
+		if s.Leaving != nil && s.Leaving.UID == uid {
+			w.leave(b)
+		}
+		w.endAbandoned(b)
+		w.retire(b)
+	}
+	if !s.IsUnqueued {
+		w.endAbandoned(s.Owned)
+	}
+}
+
+// refuse reports a JobSet that has no plan.
+func (w *Step) refuse(s *Snapshot) {
+	told := jobsetstatus.StageAdmitted
+	w.Conditions = jobsetstatus.JobSetRefused(s.JobSet, s.Refusal)
+	if s.IsUnqueued {
+		told = jobsetstatus.StageInProgress
+		w.Conditions = jobsetstatus.UnqueuedRefused(s.JobSet, s.Refusal)
+	}
+	if !apimeta.IsStatusConditionPresentAndEqual(s.JobSet.Status.Conditions, told, metav1.ConditionFalse) {
+		w.Complaints = append(w.Complaints, s.Refusal)
+	}
+}
+
+// Refused returns the Step that only reports why the JobSet cannot be queued.
+func Refused(s *Snapshot, reason string) *Step {
+	return &Step{Conditions: withGangs(s, jobsetstatus.JobSetRefused(s.JobSet, reason), gangWait{})}
+}
+
+// retire deletes the quota Workloads of a JobSet that does not exist, or has no valid plan, once its pods have terminated.
+func (w *Step) retire(b Objects) {
+	if len(b.Pods) > 0 || slices.ContainsFunc(b.Jobs, childjob.HasPods) {
+		return
+	}
+	w.DeleteWorkloads = append(w.DeleteWorkloads, b.Workloads...)
+}
+
+// wrapUp finishes a stage of a finished JobSet.
+func (w *Step) wrapUp(st *stage, outcome metav1.Condition) {
+	if st.workload == nil || st.hasPods {
+		return
+	}
+	if quotaworkload.IsTrue(st.workload, kueue.WorkloadFinished) || !st.workload.DeletionTimestamp.IsZero() {
+		w.removeFinalizer(st.workload)
+		return
+	}
+	outcome = st.outcome(outcome)
+	w.Progress = append(w.Progress, ReportProgress{st.Name, st.workload, st.readiness(), &outcome, st.succeeded()})
+}
+
+// outcome returns the condition Finished of a stage whose JobSet has finished. A stage that has succeeded keeps that outcome.
+func (st *stage) outcome(jobSet metav1.Condition) metav1.Condition {
+	switch {
+	case st.succeeded():
+		return *workloadstatus.StageSucceeded(st.Name)
+	case jobSet.Reason == kueue.WorkloadFinishedReasonSucceeded:
+		jobSet.Message = fmt.Sprintf("The JobSet has completed without stage %q", st.Name)
+	case st.failed():
+		jobSet.Message = fmt.Sprintf("Stage %q has failed: %s", st.Name, jobSet.Message)
+	default:
+		jobSet.Message = fmt.Sprintf("The JobSet has failed before stage %q finished: %s", st.Name, jobSet.Message)
+	}
+	return jobSet
+}
+
+// removeFinalizer removes the finalizer of a quota Workload, and does nothing if it has none.
+func (w *Step) removeFinalizer(workload *kueue.Workload) {
+	if slices.Contains(workload.Finalizers, kueue.ResourceInUseFinalizerName) {
+		w.RemoveFinalizers = append(w.RemoveFinalizers, workload)
+	}
+}
+
+// reconcileStage reconciles one stage of a JobSet that has not finished.
+func (w *Step) reconcileStage(s *Snapshot, st *stage, e *eviction) {
+	switch {
+	case st.workload == nil:
+		w.CreateWorkloads = append(w.CreateWorkloads, newWorkload(s, st))
+	case !st.workload.DeletionTimestamp.IsZero():
+		w.handleDeleted(s, st)
+		e.complete = e.complete && !st.mustRelease
+	case st.mustRelease:
+		w.evictStage(s, st, e)
+	case quotaworkload.IsTrue(st.workload, kueue.WorkloadFinished):
+		if st.mustRunAgain() {
+			w.Reopen = append(w.Reopen, st.workload)
+		} else if !st.hasPods && w.isSettled(s, st.workload) {
+			w.removeFinalizer(st.workload)
+		}
+	default:
+		w.advance(s, st)
+	}
+}
+
+// handleDeleted handles a quota Workload that a user has deleted: it holds the Jobs of the stage again, as after an eviction, and then removes the
+// finalizer of the quota Workload. The next reconcile creates a new one.
+func (w *Step) handleDeleted(s *Snapshot, st *stage) {
+	gone := !st.hasPods
+	if !quotaworkload.IsTrue(st.workload, kueue.WorkloadFinished) {
+		gone = w.stop(s, st)
+	}
+	if gone {
+		w.removeFinalizer(st.workload)
+	}
+}
+
+func (w *Step) advance(s *Snapshot, st *stage) {
+	if st.opensAgain() {
+		w.Progress = append(w.Progress, ReportProgress{Stage: st.Name, Workload: st.workload, Ready: workloadstatus.PodsNotStarted()})
+		return
+	}
+	if !st.holdsQuota() && (st.hasOtherClaims() || st.hasOtherResources()) {
+		w.Reopen = append(w.Reopen, st.workload)
+		return
+	}
+	if after := st.adjusted(s); after != nil {
+		w.ChangeWorkloads = append(w.ChangeWorkloads, ChangeWorkload{st.workload, after, st.isGated() && st.open})
+	}
+	if st.open && st.succeeded() && !st.hasPods {
+		w.Progress = append(w.Progress, ReportProgress{st.Name, st.workload, st.readiness(), workloadstatus.StageSucceeded(st.Name), true})
+		return
+	}
+	if news, differs := st.reclaimChange(s); differs && !st.lacksQuota(s) {
+		w.Reclaim = append(w.Reclaim, news)
+	}
+	if isSuspendedByUser(s.JobSet) {
+		w.suspend(s, st)
+		return
+	}
+	if st.lacksQuota(s) {
+		w.Reopen = append(w.Reopen, st.workload)
+		return
+	}
+	if st.isClosedAgain() {
+		w.Progress = append(w.Progress, ReportProgress{Stage: st.Name, Workload: st.workload})
+	}
+	if st.awaitsEngine(s) {
+		w.AwaitsEngine = true
+	}
+	if !st.mayRun(s) {
+		return
+	}
+	if ready, news := st.readinessChange(); news {
+		w.Progress = append(w.Progress, ReportProgress{Stage: st.Name, Workload: st.workload, Ready: ready})
+	}
+	if w.ensureGangs(s, st) && !st.decided && !st.awaitsJobs {
+		w.releaseStage(s, st)
+	}
+}
+
+// suspend releases the quota of a stage whose JobSet was suspended by its user, once none of its pods is left.
+func (w *Step) suspend(s *Snapshot, st *stage) {
+	w.forgetReadiness(st)
+	w.resizeGangs(s, st)
+	if st.holdsQuota() && !st.hasPods && len(st.growths) == 0 && slices.Contains(quotaworkload.Gates(st.workload), apis.SuspendedGate) {
+		w.ReleaseQuota = append(w.ReleaseQuota, st.workload)
+	}
+}
+
+// forgetReadiness records, for a stage whose Jobs are held again, that its pods have not started.
+func (w *Step) forgetReadiness(st *stage) {
+	if ready := workloadstatus.PodsNotStarted(); st.reportsReadiness() && !jobsetstatus.Has(st.workload.Status.Conditions, ready) {
+		w.Progress = append(w.Progress, ReportProgress{Stage: st.Name, Workload: st.workload, Ready: ready})
+	}
+}
+
+// releaseStage selects the held Jobs of an admitted stage that may start. A Job that asks for more than its stage was charged stays held: it
+// was not created from the JobSet. A Job also stays held while a pod may still run that it created before it was held, or that a deleted
+// Job of its name created: the quota of the stage pays for that pod until it has terminated. The Jobs of a gang wait together, and those
+// with terminated pods are recreated.
+func (w *Step) releaseStage(s *Snapshot, st *stage) {
+	rel := ReleaseJobs{Stage: st.Name}
+	if st.workload != nil {
+		rel.ClusterQueue, rel.Workload = string(st.workload.Status.Admission.ClusterQueue), st.workload
+	}
+	ending := st.ending(s)
+	spent, anew := st.spent(s, ending)
+	w.RecreateJobs = append(w.RecreateJobs, spent...)
+	for _, job := range st.jobs {
+		if !childjob.IsHeld(job) || st.hasSucceeded(job) || ending[job.Name] || anew[s.gangOf(job)] {
+			continue
+		}
+		if s.isOfOtherScheduler(job) {
+			w.RecreateJobs = append(w.RecreateJobs, job)
+			continue
+		}
+		placed, known := s.gangUpdates(job)
+		if !known {
+			continue
+		}
+		released, err := st.released(s, job, placed)
+		if err != nil {
+			w.Complaints = append(w.Complaints, err.Error())
+			continue
+		}
+		rel.Jobs = append(rel.Jobs, released)
+	}
+	if len(rel.Jobs) > 0 {
+		w.ReleaseJobs = append(w.ReleaseJobs, rel)
+	}
+}
+
+// released returns a Job as it must be to run, with the fields of its gang.
+func (st *stage) released(s *Snapshot, job *batchv1.Job, placed []childjob.Update) (*batchv1.Job, error) {
+	if s.IsUnqueued {
+		return childjob.ReleasedUnqueued(job, placed...)
+	}
+	updates := append(updatesOf(st.workload, st.replicatedJobOf(job)), placed...)
+	return childjob.Released(job, st.templateOf(job), st.assignmentOf(job), s.Flavors, updates...)
+}
+
+// concludeDecided selects held Jobs that only have to end. They create no more pods, so it does not matter whether their stage holds quota;
+// but the stage keeps its quota until they have ended.
+func (w *Step) concludeDecided(st *stage) {
+	for _, job := range st.jobs {
+		if childjob.CannotEnd(job) {
+			w.ConcludeJobs = append(w.ConcludeJobs, job)
+		}
+	}
+}
+
+// OutcomeOf reports whether a JobSet has finished, and returns the Finished condition of its quota Workloads.
+func OutcomeOf(js *jobsetapi.JobSet) (over bool, finished metav1.Condition) {
+	finished = metav1.Condition{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue}
+	for _, condition := range js.Status.Conditions {
+		switch {
+		case condition.Status != metav1.ConditionTrue:
+		case condition.Type == string(jobset.JobSetCompleted):
+			finished.Reason, finished.Message = kueue.WorkloadFinishedReasonSucceeded, condition.Message
+			return true, finished
+		case condition.Type == string(jobset.JobSetFailed):
+			finished.Reason, finished.Message = kueue.WorkloadFinishedReasonFailed, condition.Message
+			return true, finished
+		}
+	}
+	return false, finished
+}
+
+// IsStarted reports whether the manager has started a JobSet. From then on a suspension is requested by the user.
+func IsStarted(js *jobsetapi.JobSet) bool {
+	_, started := js.Annotations[apis.StartedAnnotation]
+	return started
+}
+
+// isSuspendedByUser reports whether the user has suspended the JobSet. Every queued JobSet is also created suspended; that does not count.
+func isSuspendedByUser(js *jobsetapi.JobSet) bool {
+	return IsStarted(js) && ptr.Deref(js.Spec.Suspend, false)
+}
+
+func attemptOf(js *jobsetapi.JobSet) string { return strconv.Itoa(int(js.Status.Restarts)) }

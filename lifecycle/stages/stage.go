@@ -1,0 +1,480 @@
+package stages
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	"sigs.k8s.io/jobset/pkg/constants"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
+	"github.com/tranche-dev/tranche/admission/stageplan"
+	"github.com/tranche-dev/tranche/apis"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/lifecycle/childjob"
+	"github.com/tranche-dev/tranche/lifecycle/elastic"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
+)
+
+// Labels that the JobSet controller puts on child Jobs and their pods.
+const (
+	restartAttemptLabel    = constants.RestartsKey
+	jobRestartAttemptLabel = constants.JobRestartAttemptKey
+)
+
+// A stage is one stage of the plan and its existing objects.
+type stage struct {
+	*stageplan.Stage
+	index int
+	// workload is nil if the stage has no quota Workload.
+	workload *kueue.Workload
+	// growths are the quota Workloads for the pods by which the stage has grown, the oldest first, and sizes has one entry for each of PodSets.
+	growths []*kueue.Workload
+	sizes   []elastic.Size
+	// jobs of the current attempt, and those that have succeeded and are being deleted.
+	jobs, leaving []*batchv1.Job
+	// done has the Jobs that have succeeded in the current attempt, including deleted Jobs. forgotten has the ReplicatedJobs without
+	// succeeded Jobs in done because their gangs run again as a whole.
+	done      childjob.Succeeded
+	forgotten map[string]bool
+	// hasPods is true if pods of the stage may still run, including those of earlier attempts.
+	hasPods bool
+	// tallies counts the Jobs of the current attempt, by ReplicatedJob.
+	tallies map[string]tally
+	// open is true if the start conditions of the stage have been met in the current attempt.
+	open bool
+	// hasBegun is true if the stage of a JobSet without a queue was opened in the current attempt: it runs, or has succeeded.
+	hasBegun bool
+	// shut is true if the stage may not be admitted because another stage was deactivated.
+	shut bool
+	// decided is true if the JobSet controller is about to end or restart the JobSet. awaitsJobs is true if it still has to create Jobs
+	// that start together.
+	decided, awaitsJobs bool
+	// stale is true if workload still counts for an earlier attempt.
+	stale bool
+	// jobSetEvicted is true if the JobSet is evicted, and mustRelease if this stage must release its quota.
+	jobSetEvicted, mustRelease bool
+}
+
+// A tally counts the Jobs of one ReplicatedJob. A Job that has succeeded also counts as ready.
+type tally struct {
+	replicas, ready, succeeded, failed int32
+}
+
+func (t tally) reached(status stageplan.Status) bool {
+	if status == stageplan.Succeeded {
+		return t.succeeded >= t.replicas
+	}
+	return t.ready >= t.replicas && t.failed == 0
+}
+
+// stagesOf assigns the existing objects of a JobSet to the stages of its plan, and returns the stage that caused its eviction, if it is
+// evicted.
+func stagesOf(s *Snapshot) (stages []stage, evicted *stage) {
+	stages = make([]stage, len(s.Plan.Stages))
+	replicas := replicasOf(s.JobSet)
+	for i := range stages {
+		st := &stages[i]
+		*st = stage{Stage: &s.Plan.Stages[i], index: i, tallies: map[string]tally{}}
+		for _, name := range st.ReplicatedJobs {
+			st.tallies[name] = tally{replicas: replicas[name]}
+		}
+		st.addJobs(s)
+		if !s.IsUnqueued {
+			st.addWorkload(s)
+		}
+		st.readSucceeded()
+		if s.IsUnqueued {
+			st.recall(s.JobSet)
+		}
+	}
+	inferSucceeded(stages)
+	for i := range stages {
+		stages[i].count(s)
+	}
+	evicted = markEvicted(stages)
+	for i := range stages {
+		stages[i].forgetSucceeded(s)
+		stages[i].count(s)
+	}
+	decided, awaitsJobs := s.isDecided(stages), s.awaitedStage(stages) != nil
+	deactivated := slices.IndexFunc(stages, func(st stage) bool { return st.isDeactivated() })
+	for i := range stages {
+		stages[i].decided, stages[i].awaitsJobs = decided, awaitsJobs
+		stages[i].open = stages[i].isOpen(stages)
+		stages[i].shut = deactivated >= 0 && !stages[i].isDeactivated()
+		stages[i].measure(s)
+	}
+	return stages, evicted
+}
+
+func replicasOf(js *jobsetapi.JobSet) map[string]int32 {
+	replicas := map[string]int32{}
+	for i := range js.Spec.ReplicatedJobs {
+		replicas[js.Spec.ReplicatedJobs[i].Name] = js.Spec.ReplicatedJobs[i].Replicas
+	}
+	return replicas
+}
+
+func (st *stage) addJobs(s *Snapshot) {
+	attempt := attemptOf(s.JobSet)
+	for _, job := range s.Owned.Jobs {
+		name := job.Labels[jobset.ReplicatedJobNameKey]
+		if _, mine := st.tallies[name]; !mine {
+			continue
+		}
+		st.hasPods = st.hasPods || childjob.HasPods(job)
+		switch {
+		case job.Labels[restartAttemptLabel] != attempt:
+		case job.DeletionTimestamp.IsZero():
+			st.jobs = append(st.jobs, job)
+		case childjob.IsFinished(job, batchv1.JobComplete):
+			st.leaving = append(st.leaving, job)
+		}
+	}
+	for _, pod := range s.Owned.Pods {
+		_, mine := st.tallies[pod.Labels[jobset.ReplicatedJobNameKey]]
+		st.hasPods = st.hasPods || mine
+	}
+}
+
+func (st *stage) addWorkload(s *Snapshot) {
+	for _, workload := range s.Owned.Workloads {
+		switch {
+		case workload.Labels[apis.StageIndexLabel] != strconv.Itoa(st.index):
+		case GrowthNumber(workload) > 0:
+			st.growths = append(st.growths, workload)
+		default:
+			st.workload = workload
+			st.stale = workload.Annotations[apis.AttemptAnnotation] != attemptOf(s.JobSet)
+		}
+	}
+	sortGrowths(st.growths)
+}
+
+// isOpen reports whether a stage may be admitted. An opened stage stays open for the attempt, even if a Job is no longer ready, unless its
+// JobSet is evicted. No stage of a JobSet that is about to end or restart is admitted.
+func (st *stage) isOpen(stages []stage) bool {
+	if st.hasBegun {
+		return true
+	}
+	if st.decided && !st.succeeded() && (st.workload == nil || !st.holdsQuota()) {
+		return false
+	}
+	if st.workload != nil && !st.stale && !st.isGated() && (!st.jobSetEvicted || st.succeeded()) {
+		return true
+	}
+	for _, condition := range st.After {
+		for _, target := range condition.Targets {
+			if !stages[condition.Stage].tallies[target].reached(condition.Status) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+func (st *stage) isGated() bool { return isGated(st.workload) }
+
+func isGated(workload *kueue.Workload) bool {
+	return slices.Contains(quotaworkload.Gates(workload), apis.StageGate)
+}
+
+func (st *stage) all(status stageplan.Status) bool {
+	for _, count := range st.tallies {
+		if !count.reached(status) {
+			return false
+		}
+	}
+	return true
+}
+
+func (st *stage) succeeded() bool { return st.all(stageplan.Succeeded) }
+
+func (st *stage) holdsQuota() bool { return quotaworkload.HoldsQuota(st.workload) }
+
+// awaitsEngine reports whether the engine may not have observed yet the admission of the stage that the cache shows.
+func (st *stage) awaitsEngine(s *Snapshot) bool {
+	return st.holdsQuota() && quotaworkload.IsTrue(st.workload, kueue.WorkloadAdmitted) && !s.Charged[st.workload.UID]
+}
+
+// mustRunAgain reports whether a finished stage has Jobs to run, because the JobSet was restarted or because its quota Workload finished
+// without success.
+func (st *stage) mustRunAgain() bool {
+	return st.stale || slices.ContainsFunc(st.jobs, func(job *batchv1.Job) bool { return childjob.IsHeld(job) && !st.hasSucceeded(job) })
+}
+
+// mayRun reports whether the Jobs of a stage may be released.
+func (st *stage) mayRun(s *Snapshot) bool {
+	w := st.workload
+	return w != nil && !st.mustRelease && w.DeletionTimestamp.IsZero() && st.open && !st.stale && len(quotaworkload.Gates(w)) == 0 &&
+		st.holdsQuota() && quotaworkload.IsTrue(w, kueue.WorkloadAdmitted) && !quotaworkload.IsTrue(w, kueue.WorkloadFinished) &&
+		s.Charged[w.UID] && !st.lacksQuota(s)
+}
+
+// readiness returns the condition PodsReady of the stage.
+func (st *stage) readiness() metav1.Condition { return readiness(st.workload, st.isSteady()) }
+
+func readiness(workload *kueue.Workload, ready bool) metav1.Condition {
+	return workloadstatus.PodsReady(apimeta.FindStatusCondition(workload.Status.Conditions, kueue.WorkloadPodsReady), ready)
+}
+
+// readinessChange returns readiness, and whether to write it: a stage that has never been ready does not need the condition.
+func (st *stage) readinessChange() (ready metav1.Condition, news bool) {
+	ready = st.readiness()
+	return ready, (st.reportsReadiness() || ready.Status == metav1.ConditionTrue) && !jobsetstatus.Has(st.workload.Status.Conditions, ready)
+}
+
+// isClosedAgain reports whether a gated stage still has the condition PodsReady of an earlier attempt from which it keeps its quota. It has
+// no pods now, and gets no condition until it is opened.
+func (st *stage) isClosedAgain() bool { return !st.open && st.holdsQuota() && st.reportsReadiness() }
+
+// opensAgain reports whether a stage that has kept its quota is about to be opened again. The timeout for its pods to become ready then
+// starts with the condition that is written before it is opened, not with its admission.
+func (st *stage) opensAgain() bool {
+	return st.open && st.isGated() && st.holdsQuota() && !st.reportsReadiness()
+}
+
+// reportsReadiness reports whether the quota Workload has the condition PodsReady.
+func (st *stage) reportsReadiness() bool { return reportsReadiness(st.workload) }
+
+func reportsReadiness(workload *kueue.Workload) bool {
+	return apimeta.FindStatusCondition(workload.Status.Conditions, kueue.WorkloadPodsReady) != nil
+}
+
+func (st *stage) replicatedJobOf(job *batchv1.Job) string { return replicatedJobOf(job) }
+
+func replicatedJobOf(object metav1.Object) string {
+	return object.GetLabels()[jobset.ReplicatedJobNameKey]
+}
+
+func (st *stage) templateOf(job *batchv1.Job) childjob.Template {
+	i := slices.Index(st.ReplicatedJobs, job.Labels[jobset.ReplicatedJobNameKey])
+	return childjob.Template{Pods: st.podsPerJob(i), First: st.sizes[i].First, Requests: st.PodSets[i].Requests}
+}
+
+// updatesOf returns the updates that Ready AdmissionChecks of a quota Workload request for the pods of a pod set.
+func updatesOf(workload *kueue.Workload, podSet string) []childjob.Update {
+	name := kueue.NewPodSetReference(podSet)
+	var updates []childjob.Update
+	for i := range workload.Status.AdmissionChecks {
+		check := &workload.Status.AdmissionChecks[i]
+		for _, update := range check.PodSetUpdates {
+			if check.State == kueue.CheckStateReady && update.Name == name {
+				updates = append(updates, childjob.Update{By: childjob.CheckedBy(check.Name), Update: update})
+			}
+		}
+	}
+	return updates
+}
+
+func (st *stage) assignmentOf(job *batchv1.Job) *kueue.PodSetAssignment {
+	name := kueue.NewPodSetReference(job.Labels[jobset.ReplicatedJobNameKey])
+	assignments := st.workload.Status.Admission.PodSetAssignments
+	for i := range assignments {
+		if assignments[i].Name == name {
+			return &assignments[i]
+		}
+	}
+	return nil
+}
+
+// adjusted returns the quota Workload of the stage as it should be, or nil if it is so already.
+func (st *stage) adjusted(s *Snapshot) *kueue.Workload {
+	return st.adjust(s, st.workload, func(after *kueue.Workload) {
+		st.record(after)
+		st.resize(s, after)
+		if (st.mustRelease || !st.holdsQuota()) && st.hasWrongSize(after) {
+			// It must not be admitted for its previous size.
+			addGate(after, apis.ResizeGate)
+		}
+	})
+}
+
+func addGate(workload *kueue.Workload, gate string) {
+	quotaworkload.SetGates(workload, append(quotaworkload.Gates(workload), gate))
+}
+
+// adjust does the same for any quota Workload of the stage. It calls resize last.
+func (st *stage) adjust(s *Snapshot, workload *kueue.Workload, resize func(*kueue.Workload)) *kueue.Workload {
+	after := workload.DeepCopy()
+	if after.Annotations == nil {
+		after.Annotations = map[string]string{}
+	}
+	st.gate(s, after)
+	if !quotaworkload.IsTrue(after, kueue.WorkloadQuotaReserved) || isSameKind(after.Spec.PriorityClassRef, s.Priority.Class) {
+		after.Spec.Priority, after.Spec.PriorityClassRef = &s.Priority.Value, s.Priority.Class
+	}
+	if !quotaworkload.HoldsQuota(workload) {
+		after.Spec.QueueName = QueueOf(s.JobSet)
+	}
+	resize(after)
+	if maps.Equal(after.Annotations, workload.Annotations) && equality.Semantic.DeepEqual(after.Spec, workload.Spec) {
+		return nil
+	}
+	return after
+}
+
+// isSameKind reports whether a quota Workload that holds quota may change from one priority class to the other. The schema allows that only
+// between WorkloadPriorityClasses: all other changes wait until the quota is released.
+func isSameKind(before, after *kueue.PriorityClassRef) bool {
+	if before == nil || after == nil {
+		return before == after
+	}
+	return before.Group == after.Group && before.Kind == after.Kind &&
+		(before.Name == after.Name || before.Kind == kueue.WorkloadPriorityClassKind)
+}
+
+// gate writes the gates that a quota Workload should have: the gates of other controllers on the JobSet, and those of Tranche.
+func (st *stage) gate(s *Snapshot, workload *kueue.Workload) {
+	gates := slices.DeleteFunc(quotaworkload.Gates(s.JobSet), func(gate string) bool {
+		return slices.Contains([]string{apis.StageGate, apis.SuspendedGate, apis.DeactivatedGate, apis.ResizeGate}, gate)
+	})
+	if !st.open {
+		gates = append(gates, apis.StageGate)
+	}
+	if isSuspendedByUser(s.JobSet) {
+		gates = append(gates, apis.SuspendedGate)
+	}
+	if st.shut {
+		gates = append(gates, apis.DeactivatedGate)
+	}
+	quotaworkload.SetGates(workload, gates)
+	workload.Annotations[apis.AttemptAnnotation] = attemptOf(s.JobSet)
+}
+
+// QueueOf returns the LocalQueue that a JobSet names.
+func QueueOf(js *jobsetapi.JobSet) kueue.LocalQueueName {
+	return kueue.LocalQueueName(js.Labels[apis.QueueLabel])
+}
+
+// newWorkload makes the quota Workload of a stage.
+func newWorkload(s *Snapshot, st *stage) *kueue.Workload {
+	js := s.JobSet
+	workload := &kueue.Workload{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: js.Namespace,
+			Name:      workloadName(js, s.Plan, st.index, 0),
+			Labels: map[string]string{
+				apis.JobUIDLabel:     string(js.UID),
+				apis.JobSetLabel:     js.Name,
+				apis.StageLabel:      st.Name,
+				apis.StageIndexLabel: strconv.Itoa(st.index),
+			},
+			Annotations:     map[string]string{},
+			Finalizers:      []string{kueue.ResourceInUseFinalizerName},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(js, jobset.GroupVersion.WithKind("JobSet"))},
+		},
+		Spec: kueue.WorkloadSpec{
+			QueueName:                   QueueOf(js),
+			Priority:                    &s.Priority.Value,
+			PriorityClassRef:            s.Priority.Class,
+			Active:                      new(true),
+			MaximumExecutionTimeSeconds: executionTimeOf(js),
+		},
+	}
+	for i := range st.PodSets {
+		workload.Spec.PodSets = append(workload.Spec.PodSets, podSetOf(&st.PodSets[i]))
+	}
+	st.gate(s, workload)
+	return workload
+}
+
+func podSetOf(podSet *stageplan.PodSet) kueue.PodSet {
+	return kueue.PodSet{
+		Name:            kueue.NewPodSetReference(podSet.Name),
+		Template:        *podSet.Template.DeepCopy(),
+		Count:           podSet.Count,
+		TopologyRequest: topologyOf(podSet.Template),
+	}
+}
+
+// topologyOf copies a topology request, so that it is refused by name instead of being ignored.
+func topologyOf(template *corev1.PodTemplateSpec) *kueue.PodSetTopologyRequest {
+	var request kueue.PodSetTopologyRequest
+	if level, ok := template.Annotations[kueue.PodSetRequiredTopologyAnnotation]; ok {
+		request.Required = &level
+	}
+	if level, ok := template.Annotations[kueue.PodSetPreferredTopologyAnnotation]; ok {
+		request.Preferred = &level
+	}
+	if value, ok := template.Annotations[kueue.PodSetUnconstrainedTopologyAnnotation]; ok {
+		request.Unconstrained = new(value == "true")
+	}
+	if level, ok := template.Annotations[kueue.PodSetSliceRequiredTopologyAnnotation]; ok {
+		request.PodSetSliceRequiredTopology = &level
+	}
+	_, hasSize := template.Annotations[kueue.PodSetSliceSizeAnnotation]
+	_, hasConstraints := template.Annotations[kueue.PodSetSliceRequiredTopologyConstraintsAnnotation]
+	if group, ok := template.Annotations[kueue.PodSetGroupName]; ok {
+		request.PodSetGroupName = &group
+	}
+	if !hasSize && !hasConstraints && equality.Semantic.DeepEqual(request, kueue.PodSetTopologyRequest{}) {
+		return nil
+	}
+	return &request
+}
+
+func executionTimeOf(js *jobsetapi.JobSet) *int32 {
+	seconds, err := strconv.ParseInt(js.Labels[apis.MaxExecTimeLabel], 10, 32)
+	if err != nil || seconds <= 0 {
+		return nil
+	}
+	return new(int32(seconds))
+}
+
+// summary returns the summary of the stages for the conditions of the JobSet.
+func summary(s *Snapshot, stages []stage) jobsetstatus.Summary {
+	over, _ := OutcomeOf(s.JobSet)
+	sum := jobsetstatus.Summary{Stages: len(stages), Suspended: isSuspendedByUser(s.JobSet), Over: true}
+	for i := range stages {
+		st := &stages[i]
+		if st.workload == nil || quotaworkload.IsTrue(st.workload, kueue.WorkloadFinished) {
+			sum.Over = sum.Over && (st.workload != nil || over)
+			continue
+		}
+		sum.Over = false
+		if st.open {
+			sum.Current = append(sum.Current, st.state())
+		}
+	}
+	sum.Failure = failure(s, stages)
+	return sum
+}
+
+// failure returns how the JobSet has failed, or nil if it has not.
+func failure(s *Snapshot, stages []stage) *jobsetstatus.Failure {
+	over, outcome := OutcomeOf(s.JobSet)
+	if !over || outcome.Reason != kueue.WorkloadFinishedReasonFailed {
+		return nil
+	}
+	f := &jobsetstatus.Failure{Message: outcome.Message}
+	for i := range stages {
+		if stages[i].failed() {
+			f.Stages = append(f.Stages, stages[i].state())
+		}
+	}
+	return f
+}
+
+func (st *stage) state() jobsetstatus.StageState {
+	return jobsetstatus.StageState{Index: st.index, Name: st.Name, Workload: st.workload, Growths: st.growths}
+}
+
+// failed reports whether a Job of the stage has failed in the current attempt.
+func (st *stage) failed() bool {
+	for _, count := range st.tallies {
+		if count.failed > 0 {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,169 @@
+package stages
+
+import (
+	"slices"
+	"time"
+
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/stageplan"
+	"github.com/tranche-dev/tranche/apis"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
+)
+
+// This file keeps the timeline of a JobSet. The timeline is derived from the conditions of the quota Workloads, so it is written only when
+// a quota hold ends, before its times are lost: when a stage has finished, and before an eviction, a suspension, a restart or the loss of a
+// pod overwrites them, including a restart that leaves a stage its quota. A JobSet that runs without interruption costs at most one write
+// for each stage.
+
+// While a JobSet runs, the manager writes to it and to the quota Workloads of its stages about finished stages once no stage was admitted
+// and none has finished for noteAfter, and at the latest when a stage has been finished for noteLatest. When a stage finishes, the next one
+// starts: its release does not wait for these writes, which conflict with those of the JobSet controller at that moment. Stages that finish
+// soon after each other share a write.
+const (
+	noteAfter  = 5 * time.Second
+	noteLatest = 30 * time.Second
+)
+
+// isSettled reports whether it is time to write about the finished stage of a quota Workload. If not, it requests a reconcile at that time.
+func (w *Step) isSettled(s *Snapshot, workload *kueue.Workload) bool {
+	var last time.Time
+	for _, other := range s.Owned.Workloads {
+		for _, c := range other.Status.Conditions {
+			isStep := c.Type == kueue.WorkloadAdmitted || c.Type == kueue.WorkloadFinished
+			if isStep && c.Status == metav1.ConditionTrue && c.LastTransitionTime.After(last) {
+				last = c.LastTransitionTime.Time
+			}
+		}
+	}
+	left := min(noteAfter-s.Now.Sub(last), noteLatest-s.Now.Sub(finishedAt(workload).Time))
+	if left > 0 {
+		w.RequeueWithin(left)
+	}
+	return left <= 0
+}
+
+// endedHolds returns the quota holds whose end must be noted. An End of zero means now.
+func (w *Step) endedHolds(s *Snapshot, stages []stage) []jobsetstatus.Hold {
+	over, _ := OutcomeOf(s.JobSet)
+	timeline := jobsetstatus.TimelineOf(s.JobSet)
+	var order []string
+	for i := range stages {
+		order = append(order, stages[i].Name)
+	}
+	var ended, fresh []jobsetstatus.Hold
+	for i := range stages {
+		st := &stages[i]
+		if st.workload == nil || !st.holdsQuota() {
+			continue
+		}
+		h := st.hold(stages)
+		h.Closes = w.closes(st)
+		switch finished := finishedAt(st.workload); {
+		case finished != nil && !jobsetstatus.IsCounted(&timeline, st.Name, st.workload, order):
+			h.End = finished.Time
+			if !over && !w.endsHold(st) && !w.isSettled(s, st.workload) {
+				fresh = append(fresh, h)
+				continue
+			}
+		case finished != nil || !w.endsHold(st) && !w.losesFirstPod(st, &timeline):
+			continue
+		}
+		ended = append(ended, h)
+	}
+	if len(ended) == 0 {
+		return nil
+	}
+	return append(ended, fresh...)
+}
+
+// endsHold reports whether this reconcile releases the quota of a stage, or of one of its growths, or removes the record that its pods were
+// ready.
+func (w *Step) endsHold(st *stage) bool {
+	for _, group := range [][]*kueue.Workload{w.ReleaseQuota, w.Reopen, w.RemoveFinalizers, w.DeleteWorkloads} {
+		if slices.Contains(group, st.workload) || slices.ContainsFunc(st.holdingGrowths(), func(g *kueue.Workload) bool { return slices.Contains(group, g) }) {
+			return true
+		}
+	}
+	return w.closes(st) || w.forgetsReadiness(st)
+}
+
+// closes reports whether this reconcile notes that a restart has gated a stage, which keeps its quota.
+func (w *Step) closes(st *stage) bool {
+	return slices.ContainsFunc(w.Progress, func(p ReportProgress) bool {
+		return p.Workload == st.workload && p.Ready.Type == "" && p.Finished == nil
+	})
+}
+
+// losesFirstPod reports whether this reconcile overwrites since when the pods of a stage were ready, which is not counted yet.
+func (w *Step) losesFirstPod(st *stage, timeline *apis.Timeline) bool {
+	return jobsetstatus.IsReadyUncounted(timeline, st.Name, st.workload) && slices.ContainsFunc(w.Progress, func(p ReportProgress) bool {
+		return p.Workload == st.workload && p.Ready.Reason == kueue.WorkloadWaitForRecovery
+	})
+}
+
+// forgetsReadiness reports whether this reconcile overwrites that the pods of a stage were ready: the stage is evicted, suspended or gated
+// again. The condition of a stage that waits for recovery still contains it.
+func (w *Step) forgetsReadiness(st *stage) bool {
+	ready := apimeta.FindStatusCondition(st.workload.Status.Conditions, kueue.WorkloadPodsReady)
+	if ready == nil || ready.Status != metav1.ConditionTrue && ready.Reason != kueue.WorkloadWaitForRecovery {
+		return false
+	}
+	return st.mustRelease && ready.Status == metav1.ConditionTrue || slices.ContainsFunc(w.Progress, func(p ReportProgress) bool {
+		return p.Workload == st.workload && p.Ready.Status != metav1.ConditionTrue && p.Ready.Reason != kueue.WorkloadWaitForRecovery
+	})
+}
+
+func finishedAt(w *kueue.Workload) *metav1.Time {
+	for i := range w.Status.Conditions {
+		if c := &w.Status.Conditions[i]; c.Type == kueue.WorkloadFinished && c.Status == metav1.ConditionTrue {
+			return &c.LastTransitionTime
+		}
+	}
+	return nil
+}
+
+// hold returns the quota hold of a stage, without its end.
+func (st *stage) hold(stages []stage) jobsetstatus.Hold {
+	h := jobsetstatus.Hold{Stage: st.Name, Workload: st.workload, Growths: st.holdingGrowths()}
+	waitedFor := map[stageplan.Status][]*kueue.Workload{}
+	for _, c := range st.After {
+		if workload := stages[c.Stage].workload; workload != nil {
+			waitedFor[c.Status] = append(waitedFor[c.Status], workload)
+		}
+	}
+	h.Queued = jobsetstatus.QueuedSince(st.workload, waitedFor[stageplan.Succeeded], waitedFor[stageplan.Ready])
+	for i := range stages {
+		opens := func(c stageplan.Condition) bool { return c.Stage == st.index && c.Status == stageplan.Ready }
+		if stages[i].workload != nil && slices.ContainsFunc(stages[i].After, opens) {
+			h.Opens = append(h.Opens, stages[i].workload)
+		}
+	}
+	return h
+}
+
+// RecordTimesOn returns the JobSet with the ended quota holds of the Step in its timeline, and for how long each hold waited for its quota.
+func (w *Step) RecordTimesOn(js *jobsetapi.JobSet, plan *stageplan.Plan, now time.Time) (after *jobsetapi.JobSet, waited []time.Duration, err error) {
+	var order []string
+	for i := range plan.Stages {
+		order = append(order, plan.Stages[i].Name)
+	}
+	timeline := jobsetstatus.TimelineOf(js)
+	waited = make([]time.Duration, len(w.EndedHolds))
+	for i, h := range w.EndedHolds {
+		if h.End.IsZero() {
+			h.End = now.Truncate(time.Second)
+		}
+		waited[i] = h.Count(&timeline, order)
+	}
+	value, err := jobsetstatus.RenderTimeline(timeline)
+	if err != nil {
+		return nil, nil, err
+	}
+	after = js.DeepCopy()
+	metav1.SetMetaDataAnnotation(&after.ObjectMeta, apis.TimelineAnnotation, value)
+	return after, waited, nil
+}
