@@ -2,13 +2,14 @@ package simulator
 
 import (
 	"slices"
-	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
+	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/lifecycle/childjob"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 	"github.com/tranche-dev/tranche/simulator/scenario"
 )
@@ -23,17 +24,19 @@ func (s *simulation) act(a scenario.Act) {
 	}
 	switch a.Action {
 	case scenario.Ready, scenario.Finish, scenario.Fail:
-		s.actOnPods(j, a)
+		if j.plain != nil {
+			s.actOnPlain(j, a)
+		} else {
+			s.actOnPods(j, a)
+		}
 	case scenario.Evict:
 		s.evictByAdministrator(j, a)
 	case scenario.Delete:
 		s.delete(j)
 	case scenario.Suspend:
-		j.suspended = true
-		s.stop(j)
+		s.suspend(j, true)
 	case scenario.Resume:
-		j.suspended = false
-		s.reconcileJob(j)
+		s.suspend(j, false)
 	}
 }
 
@@ -44,7 +47,7 @@ func (s *simulation) obstacle(j *job) string {
 		return "it is not submitted yet"
 	case j.isDeleted:
 		return "it is deleted"
-	case j.isOver:
+	case j.plain != nil && j.plain.isOver, j.plain == nil && s.objects.jobSets[j.key()].Status.TerminalState != "":
 		return "it is over"
 	}
 	return ""
@@ -54,78 +57,68 @@ func (s *simulation) ignore(verb string, t scenario.Target, why string) {
 	s.say("ignore %s %s: %s", verb, t, why)
 }
 
-// actOnPods makes running pods ready, succeeded or failed.
+// actOnPods makes running pods of a JobSet ready, succeeded or failed.
 func (s *simulation) actOnPods(j *job, a scenario.Act) {
 	found := false
-	for _, st := range j.stages {
-		if !j.includes(a.Target, st) || !st.isReleased {
+	for _, job := range s.objects.jobsOf(s.objects.jobSets[j.key()].UID) {
+		part, name := a.Target.Part, job.Labels[jobset.ReplicatedJobNameKey]
+		p := s.podsOf(job)
+		if part != "" && part != name && part != j.stageOf(job).Name || p.count(isAny) == 0 || !childjob.IsRunning(job) {
 			continue
 		}
 		found = true
 		if a.Action == scenario.Fail {
-			s.failJob(j, st)
+			s.failJob(job)
 			return
 		}
-		for _, name := range j.meant(a.Target, st) {
-			for _, b := range j.pods[name].batches {
-				b.isReady, b.hasSucceeded = true, b.hasSucceeded || a.Action == scenario.Finish
-			}
-		}
+		p.set(a.Action == scenario.Finish)
+		s.dirtyJobs[job.UID] = true
 	}
 	if !found {
 		s.ignore(string(a.Action), a.Target, "none of its pods run")
-		return
 	}
-	s.reconcileJob(j)
 }
 
-// meant returns the ReplicatedJobs of a stage that a target names.
-func (j *job) meant(t scenario.Target, st *stage) []string {
-	if slices.Contains(st.ReplicatedJobs, t.Part) {
-		return []string{t.Part}
+// suspend writes spec.suspend of a JobSet, as its user does.
+func (s *simulation) suspend(j *job, suspend bool) { //nolint:revive // the value of a field
+	if j.plain != nil {
+		j.plain.isSuspended = suspend
+		if suspend {
+			s.stopPlain(j)
+		} else {
+			s.touch(j.Namespace, j.Name)
+		}
+		return
 	}
-	return st.ReplicatedJobs
+	js := s.objects.jobSets[j.key()].DeepCopy()
+	js.Spec.Suspend = &suspend
+	s.putJobSet(js)
 }
 
 // evictByAdministrator evicts a job although the engine has not asked for it.
 func (s *simulation) evictByAdministrator(j *job, a scenario.Act) {
-	workloadRefs := j.workloadRefs()
-	first := slices.IndexFunc(workloadRefs, func(p workloadRef) bool { return j.concerns(a.Target, p) && s.isEvictable(p) })
+	all := s.workloadsOf(j)
+	first := slices.IndexFunc(all, func(w *kueue.Workload) bool { return s.concerns(a.Target, w) && isEvictable(w) })
 	if first < 0 {
 		s.ignore(string(a.Action), a.Target, "it holds no quota, or gives it back already")
 		return
 	}
 	e := workloadstatus.Eviction{Reason: kueue.WorkloadEvictedDueToNodeFailures, Message: "an administrator wants its nodes"}
-	status := workloadstatus.Evicted(s.objects.workloads[workloadRefs[first].key], e, s.time())
-	s.evict(j, workloadRefs[first], &status, e.Reason+": "+e.Message)
+	status := workloadstatus.Evicted(all[first], e, s.time())
+	s.evict(all[first], &status, e.Reason+": "+e.Message)
 }
 
 // isEvictable reports whether a quota Workload holds quota and is not being evicted.
-func (s *simulation) isEvictable(p workloadRef) bool {
-	w := s.objects.workloads[p.key]
-	return w != nil && quotaworkload.HoldsQuota(w) && !isFinished(w) && !quotaworkload.IsTrue(w, kueue.WorkloadEvicted)
+func isEvictable(w *kueue.Workload) bool {
+	return quotaworkload.HoldsQuota(w) && !isFinished(w) && !quotaworkload.IsTrue(w, kueue.WorkloadEvicted)
 }
 
-// evict writes the status of an evicted quota Workload. If it is that of a stage, all other stages of its job that hold quota are evicted
-// with it, and their pods stopped. A growth is evicted alone.
-func (s *simulation) evict(j *job, first workloadRef, status *kueue.WorkloadStatus, why string) {
-	after := workloadstatus.Merge(s.objects.workloads[first.key], status)
-	s.say("evict %s %s", j.subject(first), why)
-	s.put(after)
-	if first.growth > 0 {
-		s.reconcileJob(j)
-		return
-	}
-	for _, st := range j.stages {
-		if s.isEvictable(st.own) {
-			w := s.objects.workloads[st.own.key]
-			status := workloadstatus.Evicted(w, workloadstatus.EvictionOf(after), s.time())
-			s.say("evict %s with %s", j.subject(st.own), j.subject(first))
-			s.put(workloadstatus.Merge(w, &status))
-		}
-	}
-	if !j.stopping {
-		s.stop(j)
+// evict writes the status of an evicted quota Workload. The stage controller evicts the other stages of its JobSet.
+func (s *simulation) evict(w *kueue.Workload, status *kueue.WorkloadStatus, why string) {
+	s.say("evict %s %s", s.subjectOf(w), why)
+	s.put(workloadstatus.Merge(w, status))
+	if j := s.ownerOf(w); j.plain != nil && !j.plain.isStopping {
+		s.stopPlain(j)
 	}
 }
 
@@ -137,30 +130,53 @@ func (s *simulation) reasonOf(d *admission.Evict) string {
 	return d.Reason + " " + d.Preemption.Reason + " for " + s.subject(d.Preemption.Preemptor)
 }
 
-// delete removes a job. Its quota Workloads stay until its pods have terminated.
+// delete deletes a job. Its quota Workloads stay until its pods have terminated.
 func (s *simulation) delete(j *job) {
 	j.isDeleted = true
-	if j.IsJobSet {
-		delete(s.objects.plans, j.uid)
-		s.observe(admission.PlanGone{UID: j.uid})
+	if j.plain != nil {
+		s.deletePlain(j)
+		return
 	}
-	for _, p := range j.workloadRefs() {
-		w := s.objects.workloads[p.key]
-		if w == nil || !quotaworkload.HoldsQuota(w) || !p.stage.isReleased && !j.stopping {
-			if w != nil && quotaworkload.HoldsQuota(w) && !isFinished(w) {
-				s.say("stop %s", j.subject(p))
-			}
-			s.drop(p)
-			continue
-		}
-		after := w.DeepCopy()
-		after.DeletionTimestamp = &metav1.Time{Time: s.time().Truncate(time.Second)}
-		s.put(after)
+	js := s.objects.jobSets[j.key()]
+	delete(s.objects.jobSets, j.key())
+	delete(s.objects.plans, js.UID)
+	s.observe(admission.PlanGone{UID: js.UID})
+	// The garbage collector deletes what belongs to the JobSet.
+	for _, job := range s.objects.jobsOf(js.UID) {
+		s.deleteJob(job)
 	}
-	s.stop(j)
+	for _, w := range s.workloadsOf(j) {
+		s.deleteWorkload(w)
+	}
+	s.touch(j.Namespace, j.Name)
 }
 
-// set changes quota Workloads, the current ones and those that replace them.
+// resize gives a ReplicatedJob another number of pods.
+func (s *simulation) resize(r scenario.Resize) error {
+	j := s.jobs[r.Target.Name]
+	if why := s.obstacle(j); why != "" {
+		s.ignore("resize", r.Target, why)
+		return nil
+	}
+	after, err := j.Resized(r.Target.Part, r.Pods)
+	if err != nil {
+		return err
+	}
+	after.Priority = j.Priority
+	j.Submission = after
+	js := s.objects.jobSets[j.key()].DeepCopy()
+	for i := range js.Spec.ReplicatedJobs {
+		spec := &after.Spec.ReplicatedJobs[i].Template.Spec
+		js.Spec.ReplicatedJobs[i].Template.Spec.Parallelism, js.Spec.ReplicatedJobs[i].Template.Spec.Completions = spec.Parallelism, spec.Completions
+	}
+	js.Generation++
+	s.putJobSet(js)
+	s.putPlan(j)
+	return nil
+}
+
+// set changes quota Workloads, the current ones and those that replace them. The priority, the queue and the gates of a JobSet are changed
+// in the JobSet.
 func (s *simulation) set(set scenario.Set) error {
 	j := s.jobs[set.Target.Name]
 	if why := s.obstacle(j); why != "" {
@@ -168,23 +184,50 @@ func (s *simulation) set(set scenario.Set) error {
 		return nil
 	}
 	j.settings = append(j.settings, set)
-	for _, p := range j.workloadRefs() {
-		w := s.objects.workloads[p.key]
-		if w == nil || isFinished(w) || !j.concerns(set.Target, p) {
+	if err := s.setOwner(j, set); err != nil {
+		return err
+	}
+	for _, w := range s.workloadsOf(j) {
+		if isFinished(w) || !s.concerns(set.Target, w) {
 			continue
-		}
-		if gates, ok := set.Fields.Gates(); ok {
-			p.stage.gates = gates
 		}
 		after := w.DeepCopy()
 		if err := set.Fields.ApplyWorkload(after); err != nil {
 			return err
 		}
 		after.Generation++
-		j.annotate(p.stage, after)
 		s.put(after)
 	}
-	s.reconcileJob(j)
+	s.touch(j.Namespace, j.Name)
+	return nil
+}
+
+// setOwner changes the job itself.
+func (s *simulation) setOwner(j *job, set scenario.Set) error {
+	var wanted kueue.Workload
+	if err := set.Fields.ApplyWorkload(&wanted); err != nil {
+		return err
+	}
+	if wanted.Spec.Priority != nil {
+		after := *j.Submission
+		after.Priority, after.Class = *wanted.Spec.Priority, ""
+		j.Submission = &after
+	}
+	gates, hasGates := set.Fields.Gates()
+	if j.plain != nil {
+		if hasGates {
+			j.plain.gates = gates
+		}
+		return nil
+	}
+	js := s.objects.jobSets[j.key()].DeepCopy()
+	if hasGates {
+		quotaworkload.SetGates(js, gates)
+	}
+	if wanted.Spec.QueueName != "" {
+		js.Labels[apis.QueueLabel] = string(wanted.Spec.QueueName)
+	}
+	s.putJobSet(js)
 	return nil
 }
 
@@ -196,9 +239,8 @@ func (s *simulation) check(c scenario.Check) {
 		return
 	}
 	found := false
-	for _, p := range j.workloadRefs() {
-		w := s.objects.workloads[p.key]
-		if w == nil || isFinished(w) || !quotaworkload.HoldsQuota(w) || !j.concerns(c.Target, p) {
+	for _, w := range s.workloadsOf(j) {
+		if isFinished(w) || !quotaworkload.HoldsQuota(w) || !s.concerns(c.Target, w) {
 			continue
 		}
 		after := w.DeepCopy()

@@ -26,27 +26,6 @@ func (s *simulation) write(decision admission.Decision) {
 	}
 }
 
-// find returns the quota Workload of a decision, if it still exists.
-func (s *simulation) find(key admission.StageKey) (*job, workloadRef) {
-	for _, name := range sorted(s.jobs) {
-		j := s.jobs[name]
-		for _, p := range j.workloadRefs() {
-			if p.key == key && s.objects.workloads[key] != nil {
-				return j, p
-			}
-		}
-	}
-	return nil, workloadRef{}
-}
-
-// subject returns the name of a quota Workload's owner in the timeline.
-func (s *simulation) subject(key admission.StageKey) string {
-	if j, p := s.find(key); j != nil {
-		return j.subject(p)
-	}
-	return key.String()
-}
-
 // settle ends a decision.
 func (s *simulation) settle(id admission.DecisionID) {
 	s.engine.Settle(id)
@@ -56,8 +35,8 @@ func (s *simulation) settle(id admission.DecisionID) {
 }
 
 // isLost reports whether the write of a decision about a quota Workload is to fail now.
-func (s *simulation) isLost(j *job, p workloadRef) bool {
-	i := slices.IndexFunc(s.failing, func(t scenario.Target) bool { return t.Name == j.Name && j.concerns(t, p) })
+func (s *simulation) isLost(w *kueue.Workload) bool {
+	i := slices.IndexFunc(s.failing, func(t scenario.Target) bool { return s.concerns(t, w) })
 	if i >= 0 {
 		s.failing = slices.Delete(s.failing, i, i+1)
 	}
@@ -65,20 +44,19 @@ func (s *simulation) isLost(j *job, p workloadRef) bool {
 }
 
 func (s *simulation) writeAdmission(d *admission.Admit) {
-	j, p := s.find(d.Stage)
-	if j == nil {
+	w := s.objects.workloads[d.Stage]
+	if w == nil {
 		s.violation("I4: the engine admits %s, which does not exist", d.Stage)
 		s.settle(d.ID)
 		return
 	}
-	if s.isLost(j, p) {
-		s.say("admit %s is not written", j.subject(p))
+	if s.isLost(w) {
+		s.say("admit %s is not written", s.subjectOf(w))
 		s.settle(d.ID)
 		return
 	}
-	w := s.objects.workloads[d.Stage]
 	if quotaworkload.HoldsQuota(w) || isFinished(w) {
-		s.violation("I4: the engine admits %s once more", j.subject(p))
+		s.violation("I4: the engine admits %s once more", s.subjectOf(w))
 	}
 	status := workloadstatus.Admitted(w, &d.Admission, s.time())
 	if len(d.Checks) > 0 {
@@ -87,14 +65,13 @@ func (s *simulation) writeAdmission(d *admission.Admit) {
 	after := workloadstatus.Merge(w, &status)
 	s.out.object(d.Admission)
 	if len(d.Checks) > 0 {
-		s.say("reserve %s%s, checks %s", j.subject(p), details(after), joined(d.Checks))
+		s.say("reserve %s%s, checks %s", s.subjectOf(w), details(after), joined(d.Checks))
 	} else {
-		s.say("admit %s%s", j.subject(p), details(after))
+		s.say("admit %s%s", s.subjectOf(w), details(after))
 	}
 	s.put(after)
 	s.settle(d.ID)
 	s.auditAdmission(after)
-	s.reconcileJob(j)
 }
 
 func joined(checks []kueue.AdmissionCheckReference) string {
@@ -106,41 +83,40 @@ func joined(checks []kueue.AdmissionCheckReference) string {
 }
 
 func (s *simulation) writeEviction(d *admission.Evict) {
-	j, p := s.find(d.Stage)
-	if j == nil {
+	w := s.objects.workloads[d.Stage]
+	if w == nil {
 		s.violation("I4: the engine evicts %s, which does not exist", d.Stage)
 		s.settle(d.ID)
 		return
 	}
-	if s.isLost(j, p) {
-		s.say("evict %s is not written", j.subject(p))
+	if s.isLost(w) {
+		s.say("evict %s is not written", s.subjectOf(w))
 		s.settle(d.ID)
 		return
 	}
-	if s.isEvictable(p) {
+	if isEvictable(w) {
 		e := workloadstatus.Eviction{Reason: d.Reason, Message: d.Message}
 		if d.Preemption != nil {
 			e.Preempted = d.Preemption.Reason
 		}
-		status := workloadstatus.Evicted(s.objects.workloads[d.Stage], e, s.time())
-		s.evict(j, p, &status, s.reasonOf(d))
+		status := workloadstatus.Evicted(w, e, s.time())
+		s.evict(w, &status, s.reasonOf(d))
 	}
 	s.settle(d.ID)
 }
 
 // writeRefusal reports to the owner why a stage waits, if that has changed.
 func (s *simulation) writeRefusal(d *admission.Refuse) {
-	j, p := s.find(d.Stage)
-	if j == nil {
+	w := s.objects.workloads[d.Stage]
+	if w == nil {
 		return
 	}
-	w := s.objects.workloads[d.Stage]
 	old := workloadstatus.WaitOf(w)
 	if w.Status.Admission != nil || old != nil && old.Reason == d.Refusal.Reason && old.Message == d.Refusal.Message {
 		return
 	}
 	status := workloadstatus.Pending(w, d.Wait(), s.time())
-	s.say("refuse %s %s", j.subject(p), d.Refusal)
+	s.say("refuse %s %s", s.subjectOf(w), d.Refusal)
 	s.put(workloadstatus.Merge(w, &status))
 }
 
@@ -151,26 +127,23 @@ func (s *simulation) explain(t scenario.Target) {
 		s.ignore("explain", t, "it is not submitted yet")
 		return
 	}
-	for _, p := range j.workloadRefs() {
-		if !j.concerns(t, p) {
+	for _, w := range s.workloadsOf(j) {
+		if !s.concerns(t, w) {
 			continue
 		}
-		refusals := s.engine.Explain(p.key)
+		refusals := s.engine.Explain(keyOf(w))
 		for _, refusal := range refusals {
-			s.say("explain %s %s", j.subject(p), refusal)
+			s.say("explain %s %s", s.subjectOf(w), refusal)
 		}
 		if len(refusals) == 0 {
-			s.say("explain %s: %s", j.subject(p), s.standing(p))
+			s.say("explain %s: %s", s.subjectOf(w), standing(w))
 		}
 	}
 }
 
 // standing describes the state of a quota Workload that no check refuses.
-func (s *simulation) standing(p workloadRef) string {
-	w := s.objects.workloads[p.key]
+func standing(w *kueue.Workload) string {
 	switch {
-	case w == nil:
-		return "it is gone"
 	case isFinished(w):
 		return "it has finished"
 	case quotaworkload.HoldsQuota(w):

@@ -156,7 +156,6 @@ func TestRunProblems(t *testing.T) {
 		"an unknown class":          {"submit a queue=ml pods=gpu:1 class=high\n", []string{"line 2", `no priority class "high"`}},
 		"a change of nothing":       {"change queue ml gpu=1\n", []string{"line 2", "there is no queue ml"}},
 		"a removal of nothing":      {"remove flavor a100\n", []string{"line 2", "there is no flavor a100"}},
-		"two quota Workloads alike": {"submit a stages=b(gpu=1)\nsubmit a-b pods=gpu:1\n", []string{"line 3", "default/a-b already"}},
 		"a default flavor too much": {"flavor a100\nqueue ml a100:gpu=1\nchange queue ml gpu=2\n", []string{"line 4", "FLAVOR:RESOURCE"}},
 	}
 	for name, c := range cases {

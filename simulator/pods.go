@@ -5,14 +5,13 @@ import (
 	"time"
 )
 
-// pods are the pods of a ReplicatedJob whose Job runs, or has succeeded. They are nil while it is held.
+// pods are the pods of one Job, or of one pod set of a job that is no JobSet.
 type pods struct {
 	// batches of pods were started one after the other.
 	batches []*batch
-	// lingering is how many pods may still exist while the pods removed from the Job terminate, and cuts counts how often the Job was made
-	// smaller.
-	lingering int32
-	cuts      int
+	// terminating is how many pods have been told to stop and still run. stops counts how often that happened.
+	terminating int32
+	stops       int
 }
 
 // batch is a set of pods that were started together. One that has succeeded also counts as ready.
@@ -21,89 +20,97 @@ type batch struct {
 	isReady, hasSucceeded bool
 }
 
-// count returns the number of pods of the Job.
-func (p *pods) count() int32 {
+// A behavior is when pods that are not stopped become ready and end, and whether they fail then.
+type behavior struct {
+	readyAfter, runs   time.Duration
+	getsReady, ends    bool
+	fails              bool
+	changed, hasFailed func()
+}
+
+// count returns the number of pods, counting those that match, or all.
+func (p *pods) count(matches func(*batch) bool) int32 {
 	sum := int32(0)
-	if p != nil {
-		for _, b := range p.batches {
+	for _, b := range p.batches {
+		if matches(b) {
 			sum += b.count
 		}
 	}
 	return sum
 }
 
-// most returns the largest number of pods that may exist at the moment.
-func (p *pods) most() int32 {
-	switch {
-	case p == nil:
-		return 0
-	case p.haveSucceeded():
-		return p.lingering
-	}
-	return max(p.count(), p.lingering)
-}
-
-// ready returns how many pods are ready or have succeeded.
-func (p *pods) ready() int32 {
-	sum := int32(0)
-	if p != nil {
-		for _, b := range p.batches {
-			if b.isReady {
-				sum += b.count
-			}
-		}
-	}
-	return sum
-}
+func isAny(*batch) bool         { return true }
+func isRunning(b *batch) bool   { return !b.hasSucceeded && b.count > 0 }
+func isReady(b *batch) bool     { return b.isReady && !b.hasSucceeded }
+func isSucceeded(b *batch) bool { return b.hasSucceeded }
 
 func (p *pods) areReady() bool {
-	return p != nil && !slices.ContainsFunc(p.batches, func(b *batch) bool { return !b.isReady })
+	return len(p.batches) > 0 && !slices.ContainsFunc(p.batches, func(b *batch) bool { return !b.isReady })
 }
 
 func (p *pods) haveSucceeded() bool {
-	return p != nil && !slices.ContainsFunc(p.batches, func(b *batch) bool { return !b.hasSucceeded })
+	return len(p.batches) > 0 && !slices.ContainsFunc(p.batches, isRunning)
 }
 
-// cut keeps the given number of pods, those that were started first.
-func (p *pods) cut(left int32) {
-	p.lingering = p.most()
-	p.cuts++
-	for i, b := range p.batches {
-		if b.count > left {
-			b.count = left
-			p.batches = p.batches[:i+min(int(left), 1)]
-			return
-		}
-		left -= b.count
+// set makes all pods ready, and succeeded if they finish.
+func (p *pods) set(finish bool) {
+	for _, b := range p.batches {
+		b.isReady, b.hasSucceeded = true, b.hasSucceeded || finish
 	}
 }
 
-// begin starts pods of a ReplicatedJob, and plans their readiness and end.
-func (s *simulation) begin(j *job, st *stage, name string, count int32) {
+// begin starts pods, and plans their readiness and end.
+func (s *simulation) begin(p *pods, count int32, c behavior) {
 	b := &batch{count: count}
-	p, start := j.pods[name], st.starts
 	p.batches = append(p.batches, b)
 	later := func(after time.Duration, f func()) {
 		s.eventQueue.add(s.now+after, func() {
-			if st.starts == start && st.isReleased && slices.Contains(p.batches, b) && !b.hasSucceeded {
+			if slices.Contains(p.batches, b) && !b.hasSucceeded {
 				f()
 			}
 		})
 	}
-	if after, ok := j.ReadyAfter(name); ok {
-		later(after, func() {
+	if c.getsReady {
+		later(c.readyAfter, func() {
 			b.isReady = true
-			s.reconcileJob(j)
+			c.changed()
 		})
 	}
-	if after, ok := j.RunTime(name); ok {
-		later(after, func() {
-			if j.Fails(name, j.attempt) {
-				s.failJob(j, st)
+	if c.ends {
+		later(c.runs, func() {
+			if c.fails {
+				c.hasFailed()
 				return
 			}
 			b.isReady, b.hasSucceeded = true, true
-			s.reconcileJob(j)
+			c.changed()
 		})
 	}
+}
+
+// keep stops all pods but the given number, those that were started first. The others take a while to terminate; then changed is called.
+func (s *simulation) keep(p *pods, left int32, stopAfter time.Duration, changed func()) {
+	before := p.count(isRunning)
+	var kept []*batch
+	for _, b := range p.batches {
+		if left > 0 {
+			b.count = min(b.count, left)
+			left -= b.count
+			kept = append(kept, b)
+		}
+	}
+	p.batches = kept
+	stopped := before - p.count(isRunning)
+	if stopped <= 0 {
+		return
+	}
+	p.terminating += stopped
+	p.stops++
+	stops := p.stops
+	s.eventQueue.add(s.now+stopAfter, func() {
+		if p.stops == stops {
+			p.terminating = 0
+			changed()
+		}
+	})
 }

@@ -2,6 +2,7 @@ package simulator
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -68,14 +69,14 @@ func borrowedIn(view *admission.ClusterQueueView) map[flavorResource]resource.Qu
 func (s *simulation) heldLine(queue string, fr flavorResource, quota, borrowed resource.Quantity) string {
 	var total resource.Quantity
 	var parts []string
-	for _, key := range s.objects.workloadKeys() {
-		w := s.objects.workloads[key]
+	for _, w := range s.objects.workloads {
 		amount := usage(w, queue)[fr]
 		if !amount.IsZero() {
 			total.Add(amount)
-			parts = append(parts, fmt.Sprintf("%s %s", s.subject(key), amount.String()))
+			parts = append(parts, fmt.Sprintf("%s %s", s.subjectOf(w), amount.String()))
 		}
 	}
+	slices.Sort(parts)
 	what := string(fr.resource)
 	if fr.flavor != scenario.DefaultFlavor {
 		what = string(fr.flavor) + " " + what

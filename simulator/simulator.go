@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/simulator/scenario"
 )
@@ -36,21 +38,24 @@ func (r *Result) String() string {
 // Run runs a scenario, starting with the objects of the manifests. The error describes a mistake in the input, or that the run does not
 // finish; it names the line of the scenario if there is one.
 func Run(s *scenario.Scenario, manifests *Manifests) (*Result, error) {
-	sim := newSimulation()
-	if err := sim.start(s, manifests); err != nil {
+	return newSimulation().run(s, manifests)
+}
+
+func (s *simulation) run(script *scenario.Scenario, manifests *Manifests) (*Result, error) {
+	if err := s.start(script, manifests); err != nil {
 		return nil, err
 	}
-	for i := range s.Lines {
-		if err := sim.schedule(&s.Lines[i]); err != nil {
+	for i := range script.Lines {
+		if err := s.schedule(&script.Lines[i]); err != nil {
 			return nil, err
 		}
 	}
-	if err := sim.runToTheEnd(); err != nil {
+	if err := s.runToTheEnd(); err != nil {
 		return nil, err
 	}
-	sim.held("")
-	sim.out.lines = append(sim.out.lines, "hash "+sim.out.sum())
-	return &Result{Lines: sim.out.lines, Violations: sim.out.violations}, nil
+	s.held("")
+	s.out.lines = append(s.out.lines, "hash "+s.out.sum())
+	return &Result{Lines: s.out.lines, Violations: s.out.violations}, nil
 }
 
 // A simulation is one run.
@@ -67,7 +72,16 @@ type simulation struct {
 	workQueue workQueue
 	// failing are the targets whose next write will fail.
 	failing []scenario.Target
-	out     transcript
+	// dirtyJobSets have to be reconciled now, and awaitedJobSets at a time. dirtyJobs are child Jobs, by UID.
+	dirtyJobSets   map[types.NamespacedName]bool
+	awaitedJobSets map[types.NamespacedName]time.Duration
+	dirtyJobs      map[types.UID]bool
+	// byJobSet has the quota Workloads of the JobSets of each name.
+	byJobSet map[types.NamespacedName]map[admission.StageKey]bool
+	// writes counts what Steps have written. The manager dies once, after diesAfter of these writes, unless that is negative, and a new one
+	// starts at once.
+	writes, diesAfter int
+	out               transcript
 	// isStuck is true if the engine never stopped deciding, so that the run cannot continue.
 	isStuck bool
 	// problem is the first error that occurred while time passed.
@@ -75,7 +89,11 @@ type simulation struct {
 }
 
 func newSimulation() *simulation {
-	return &simulation{objects: newStore(), jobs: map[string]*job{}, workQueue: newWorkQueue()}
+	return &simulation{
+		objects: newStore(), jobs: map[string]*job{}, workQueue: newWorkQueue(),
+		dirtyJobSets: map[types.NamespacedName]bool{}, awaitedJobSets: map[types.NamespacedName]time.Duration{}, dirtyJobs: map[types.UID]bool{},
+		byJobSet: map[types.NamespacedName]map[admission.StageKey]bool{}, diesAfter: -1,
+	}
 }
 
 // start configures the engine and lets it observe the manifests.
@@ -117,15 +135,24 @@ func (s *simulation) observe(event admission.Event) {
 // crash creates a new engine. The last decisions of the old one are never written.
 func (s *simulation) crash() {
 	s.engine.Decide(s.time())
+	s.say("crash")
+	s.restart()
+}
+
+// restart starts a new manager, which reads all objects.
+func (s *simulation) restart() {
 	engine, err := admission.New(s.config.Config)
 	if err != nil {
 		s.fail(err)
 		return
 	}
-	s.say("crash")
 	s.engine = engine
 	s.workQueue.forget()
 	s.workQueue.addAll(s.objects)
+	clear(s.awaitedJobSets)
+	for _, j := range s.jobs {
+		s.touch(j.Namespace, j.Name)
+	}
 	for _, event := range s.objects.events() {
 		s.observe(event)
 	}
@@ -152,7 +179,7 @@ func (s *simulation) instant() error {
 			s.write(d)
 		}
 		s.writeConsumption()
-		if len(decisions) == 0 && !s.eventQueue.isDue(s.now) && !s.workQueue.isDue(s.now) {
+		if len(decisions) == 0 && !s.eventQueue.isDue(s.now) && !s.workQueue.isDue(s.now) && !s.areJobSetsDue() && len(s.dirtyJobs) == 0 {
 			s.audit()
 			return nil
 		}
@@ -208,6 +235,11 @@ func (s *simulation) next() (time.Duration, bool) {
 	next, ok := s.eventQueue.next()
 	if at, isAwaited := s.workQueue.next(); isAwaited && (!ok || at < next) {
 		next, ok = at, true
+	}
+	for _, at := range s.awaitedJobSets {
+		if !ok || at < next {
+			next, ok = at, true
+		}
 	}
 	wanted, isWanted := s.engine.NextTime()
 	if !isWanted {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/lifecycle/childjob"
 	"github.com/tranche-dev/tranche/simulator/scenario"
 )
 
@@ -97,7 +98,12 @@ func TestStrangeDecisions(t *testing.T) {
 // TestEvictions plays decisions that the engine takes about preemption and AdmissionChecks.
 func TestEvictions(t *testing.T) {
 	s := started(t, "# story\nqueue ml gpu=8\nsubmit a queue=ml stages=ps(gpu=2)=Ready=>train(gpu=3) ready-after=30s stop-after=30s\nsubmit b queue=ml pods=gpu:1\nrun until=1m\n")
-	train := admission.StageKey{Namespace: "default", Name: "a-train"}
+	var train admission.StageKey
+	for key, w := range s.objects.workloads {
+		if s.subjectOf(w) == "a/train" {
+			train = key
+		}
+	}
 	s.write(admission.Evict{Stage: train, Reason: "Preempted", Preemption: &admission.Preemption{
 		Preemptor: admission.StageKey{Namespace: "default", Name: "b"}, Reason: "InClusterQueue",
 	}})
@@ -107,7 +113,7 @@ func TestEvictions(t *testing.T) {
 	want := []string{
 		"0m admit a/ps", "0m admit b", "30s admit a/train",
 		"1m evict a/train Preempted InClusterQueue for b", "1m evict a/ps with a/train",
-		"1m30s stop a/ps", "1m30s stop a/train", "1m30s admit a/ps", "2m admit a/train",
+		"1m30s stop a/train", "1m30s stop a/ps", "1m30s admit a/ps", "2m admit a/train",
 	}
 	if diff := cmp.Diff(want, s.out.lines); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
@@ -117,15 +123,18 @@ func TestEvictions(t *testing.T) {
 func TestChecks(t *testing.T) {
 	s := started(t, "# story\nadmissioncheck capacity\nqueue ml gpu=8 checks=capacity\nsubmit a queue=ml stages=train(gpu=3) run=1m\n"+
 		"check a other=Ready at=1m\nrun until=1m\n")
-	j := s.jobs["a"]
-	if j.stages[0].isReleased {
+	isReleased := func() bool {
+		jobs := s.objects.jobsOf(s.objects.jobSets[s.jobs["a"].key()].UID)
+		return len(jobs) == 1 && childjob.IsRunning(jobs[0])
+	}
+	if isReleased() {
 		t.Error("the pods start before the check is ready")
 	}
 	s.check(scenario.Check{Target: scenario.Target{Name: "a"}, States: []scenario.CheckState{{Check: "capacity", State: "Ready"}}})
 	if err := s.instant(); err != nil {
 		t.Fatal(err)
 	}
-	if !j.stages[0].isReleased {
+	if !isReleased() {
 		t.Error("the pods do not start when the check is ready")
 	}
 	want := []string{"0m reserve a/train, checks capacity", "1m ignore check a: it waits for no check of this name", "1m admit a/train"}

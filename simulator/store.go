@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -16,6 +17,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 )
 
 // store is the API server: all objects, and no other state. A crash of the engine does not change it.
@@ -36,6 +38,10 @@ type store struct {
 	deviceClasses  map[string]*resourcev1.DeviceClass
 	plans          map[types.UID]admission.PlanObserved
 	workloads      map[admission.StageKey]*kueue.Workload
+	jobSets        map[types.NamespacedName]*jobsetapi.JobSet
+	// jobs has the Jobs of JobSets by the UID of the JobSet, in the order of their creation, and pods their pods by the UID of the Job.
+	jobs map[types.UID][]*batchv1.Job
+	pods map[types.UID]*pods
 }
 
 func newStore() *store {
@@ -52,6 +58,9 @@ func newStore() *store {
 		localQueues:    map[types.NamespacedName]*kueue.LocalQueue{},
 		plans:          map[types.UID]admission.PlanObserved{},
 		workloads:      map[admission.StageKey]*kueue.Workload{},
+		jobSets:        map[types.NamespacedName]*jobsetapi.JobSet{},
+		jobs:           map[types.UID][]*batchv1.Job{},
+		pods:           map[types.UID]*pods{},
 	}
 }
 
@@ -109,6 +118,43 @@ func (st *store) events() []admission.Event {
 		events = append(events, admission.WorkloadObserved{Workload: st.workloads[key].DeepCopy()})
 	}
 	return events
+}
+
+// jobsOf returns the Jobs of a JobSet in the order of their creation.
+func (st *store) jobsOf(jobSet types.UID) []*batchv1.Job { return slices.Clone(st.jobs[jobSet]) }
+
+// job returns a Job by its UID, or nil.
+func (st *store) job(uid types.UID) *batchv1.Job {
+	for _, jobs := range st.jobs {
+		if i := indexOf(jobs, uid); i >= 0 {
+			return jobs[i]
+		}
+	}
+	return nil
+}
+
+func indexOf(jobs []*batchv1.Job, uid types.UID) int {
+	return slices.IndexFunc(jobs, func(job *batchv1.Job) bool { return job.UID == uid })
+}
+
+// putJob replaces a Job, or adds a new one.
+func (st *store) putJob(job *batchv1.Job) {
+	owner := job.OwnerReferences[0].UID
+	if i := indexOf(st.jobs[owner], job.UID); i >= 0 {
+		st.jobs[owner][i] = job
+		return
+	}
+	st.jobs[owner] = append(st.jobs[owner], job)
+}
+
+// dropJob removes a Job and its pods.
+func (st *store) dropJob(job *batchv1.Job) {
+	owner := job.OwnerReferences[0].UID
+	st.jobs[owner] = slices.DeleteFunc(st.jobs[owner], func(other *batchv1.Job) bool { return other.UID == job.UID })
+	if len(st.jobs[owner]) == 0 {
+		delete(st.jobs, owner)
+	}
+	delete(st.pods, job.UID)
 }
 
 func (st *store) workloadKeys() []admission.StageKey {

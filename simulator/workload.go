@@ -29,8 +29,8 @@ func (s *simulation) setFinished(w *kueue.Workload, reason string) {
 // timestamp returns the current time in the precision of objects: in whole seconds.
 func (s *simulation) timestamp() metav1.Time { return metav1.NewTime(s.time().Truncate(time.Second)) }
 
-// giveBack releases the quota of a quota Workload whose pods have terminated.
-func (s *simulation) giveBack(w *kueue.Workload) *kueue.Workload {
+// withoutQuota releases the quota of a quota Workload whose pods have terminated.
+func (s *simulation) withoutQuota(w *kueue.Workload) *kueue.Workload {
 	status := workloadstatus.Suspended(w, s.time())
 	if quotaworkload.IsTrue(w, kueue.WorkloadEvicted) {
 		status = workloadstatus.QuotaReleased(w, s.time())
@@ -42,16 +42,11 @@ func (s *simulation) giveBack(w *kueue.Workload) *kueue.Workload {
 	return after
 }
 
-// tellReadiness writes the condition PodsReady of an admitted quota Workload. A quota Workload that has never been ready need not have it.
-func (s *simulation) tellReadiness(j *job, w *kueue.Workload, areReady bool) {
+// readiness returns the condition PodsReady of a quota Workload, and whether it has to be written.
+func readiness(w *kueue.Workload, areReady bool) (c metav1.Condition, differs bool) {
 	old := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadPodsReady)
-	c := workloadstatus.PodsReady(old, areReady)
-	isNews := old == nil && c.Status == metav1.ConditionTrue || old != nil && (old.Status != c.Status || old.Reason != c.Reason)
-	if isNews && !j.stopping && quotaworkload.HoldsQuota(w) {
-		after := w.DeepCopy()
-		s.setPodsReady(after, c)
-		s.put(after)
-	}
+	c = workloadstatus.PodsReady(old, areReady)
+	return c, old == nil && c.Status == metav1.ConditionTrue || old != nil && (old.Status != c.Status || old.Reason != c.Reason)
 }
 
 func (s *simulation) setPodsReady(w *kueue.Workload, c metav1.Condition) {

@@ -1,6 +1,7 @@
 package simulator
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -69,24 +70,72 @@ func (w *workQueue) due(now time.Duration) []admission.StageKey {
 
 // runControllers does all due work that the engine need not decide.
 func (s *simulation) runControllers() {
-	for {
+	for range maxReconciles {
 		for f := s.eventQueue.due(s.now); f != nil; f = s.eventQueue.due(s.now) {
 			f()
 		}
-		if !s.workQueue.isDue(s.now) {
+		switch {
+		case s.workQueue.isDue(s.now):
+			for _, key := range s.workQueue.due(s.now) {
+				if w := s.objects.workloads[key]; w != nil {
+					s.reconcileWorkload(key, w)
+				}
+			}
+		case len(s.dirtyJobs) > 0:
+			s.controlJobs()
+		case s.areJobSetsDue():
+			s.reconcileJobSets()
+		default:
 			return
 		}
-		for _, key := range s.workQueue.due(s.now) {
-			if w := s.objects.workloads[key]; w != nil {
-				s.reconcileWorkload(key, w)
-			}
+	}
+	s.fail(errors.New("the controllers come to no end"))
+}
+
+// maxReconciles limits how often controllers reconcile objects while no time passes.
+const maxReconciles = 100_000
+
+// controlJobs reconciles the Jobs that have changed, or whose pods have.
+func (s *simulation) controlJobs() {
+	changed := sorted(s.dirtyJobs)
+	clear(s.dirtyJobs)
+	for _, uid := range changed {
+		if job := s.objects.job(uid); job != nil {
+			s.controlJob(job)
 		}
+	}
+}
+
+// areJobSetsDue reports whether a JobSet, or a job of another kind, has to be reconciled by now.
+func (s *simulation) areJobSetsDue() bool {
+	for key, at := range s.awaitedJobSets {
+		if at <= s.now {
+			s.dirtyJobSets[key] = true
+			delete(s.awaitedJobSets, key)
+		}
+	}
+	return len(s.dirtyJobSets) > 0
+}
+
+// reconcileJobSets reconciles the JobSets that have changed, and the jobs of other kinds.
+func (s *simulation) reconcileJobSets() {
+	changed := slices.SortedFunc(maps.Keys(s.dirtyJobSets), compareKeys)
+	clear(s.dirtyJobSets)
+	for _, key := range changed {
+		if j := s.jobs[key.Name]; j != nil && j.plain != nil {
+			s.reconcilePlain(j)
+			continue
+		}
+		if js := s.objects.jobSets[key]; js != nil {
+			s.controlJobSet(js)
+		}
+		s.reconcileJobSet(key)
 	}
 }
 
 // reconcileWorkload reconciles a quota Workload, as the controller of quota Workloads does.
 func (s *simulation) reconcileWorkload(key admission.StageKey, w *kueue.Workload) {
-	step := workloadstatus.Next(s.seen(w), &s.config.WaitForPodsReady, s.time())
+	step := workloadstatus.Next(s.workloadSnapshot(w), &s.config.WaitForPodsReady, s.time())
 	if step.RequeueAfter > 0 {
 		s.workQueue.awaited[key] = s.now + step.RequeueAfter
 	}
@@ -104,20 +153,18 @@ func (s *simulation) reconcileWorkload(key admission.StageKey, w *kueue.Workload
 	default:
 		after = workloadstatus.Merge(w, step.Status)
 	}
-	j, p := s.find(key)
 	if evicted, is := step.Transition.(workloadstatus.EvictedTransition); is && quotaworkload.HoldsQuota(w) {
-		s.evict(j, p, step.Status, evicted.Eviction.FullReason()+": "+evicted.Eviction.Message)
+		s.evict(w, step.Status, evicted.Eviction.FullReason()+": "+evicted.Eviction.Message)
 		return
 	}
 	if _, is := step.Transition.(workloadstatus.AdmittedTransition); is {
-		s.say("admit %s%s", j.subject(p), details(after))
+		s.say("admit %s%s", s.subjectOf(w), details(after))
 	}
 	s.put(after)
-	s.reconcileJob(j)
 }
 
-// seen returns the snapshot on which the next status of a quota Workload depends.
-func (s *simulation) seen(w *kueue.Workload) *workloadstatus.Snapshot {
+// workloadSnapshot returns the snapshot on which the next status of a quota Workload depends.
+func (s *simulation) workloadSnapshot(w *kueue.Workload) *workloadstatus.Snapshot {
 	snapshot := &workloadstatus.Snapshot{Workload: w}
 	if w.Status.Admission != nil {
 		snapshot.ReservedIn = s.objects.clusterQueues[string(w.Status.Admission.ClusterQueue)]

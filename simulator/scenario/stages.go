@@ -136,7 +136,9 @@ func (p *planner) add(name, body, sign string) (int, error) {
 	job.Name, job.Replicas = name, 1
 	template := corev1.PodTemplateSpec{Spec: *p.pod.DeepCopy()}
 	template.Spec.Containers[0].Resources.Requests = maps.Clone(requests)
-	job.Template = batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Parallelism: &pods, Completions: &pods, Template: template}}
+	job.Template = batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{
+		Parallelism: &pods, Completions: &pods, CompletionMode: new(batchv1.IndexedCompletion), Template: template,
+	}}
 	p.jobs = append(p.jobs, job)
 	return len(p.jobs) - 1, nil
 }

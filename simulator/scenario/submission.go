@@ -24,6 +24,8 @@ type Submission struct {
 	IsJobSet bool
 	// Plan has its stages. A job that is no JobSet has one.
 	Plan *stageplan.Plan
+	// Spec is that of the JobSet, or nil.
+	Spec *jobsetapi.JobSetSpec
 	// Priority is used if Class is empty.
 	Priority int32
 	// Class is the name of a WorkloadPriorityClass.
@@ -311,6 +313,7 @@ func (s *Submission) plan() error {
 	p := &planner{pod: s.podSpec(), startup: s.startup, sizes: s.sizes}
 	if s.IsJobSet {
 		s.Plan, err = p.readStages(s.stages)
+		s.Spec = s.spec(p)
 	} else {
 		s.Plan, err = p.readPods(s.pods)
 	}
@@ -325,6 +328,19 @@ func (s *Submission) plan() error {
 		}
 	}
 	return nil
+}
+
+// spec returns the spec of the JobSet that was read.
+func (s *Submission) spec(p *planner) *jobsetapi.JobSetSpec {
+	spec := &jobsetapi.JobSetSpec{ReplicatedJobs: p.jobs, StartupPolicy: p.startup}
+	spec.FailurePolicy = &jobset.FailurePolicy{MaxRestarts: int32(s.MaxRestarts)} //nolint:gosec // read as an int32
+	if s.Success != nil {
+		spec.SuccessPolicy = &jobset.SuccessPolicy{Operator: jobset.OperatorAll, TargetReplicatedJobs: s.Success}
+		if s.SuccessAny {
+			spec.SuccessPolicy.Operator = jobset.OperatorAny
+		}
+	}
+	return spec
 }
 
 func (s *Submission) startupPolicy() *jobsetapi.StartupPolicy {

@@ -1,0 +1,342 @@
+package simulator
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	"sigs.k8s.io/jobset/pkg/constants"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
+	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/lifecycle/childjob"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
+	"github.com/tranche-dev/tranche/lifecycle/stages"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
+)
+
+// This file runs the stage controller of the manager: package stages decides, and its Steps are written to the objects of the simulation.
+
+// errCut ends a Step of a manager that dies in the middle of it.
+var errCut = errors.New("the manager dies")
+
+// reconcileJobSet takes the next step of the manager for the JobSet of a name.
+func (s *simulation) reconcileJobSet(key types.NamespacedName) {
+	snapshot := s.snapshot(key)
+	step := stages.Next(snapshot)
+	w := &stepWriter{simulation: s, snapshot: snapshot}
+	if err := step.Write(w.writer()); errors.Is(err, errCut) {
+		s.restart()
+		return
+	}
+	delete(s.awaitedJobSets, key)
+	if step.RequeueAfter > 0 {
+		s.awaitedJobSets[key] = s.now + step.RequeueAfter
+	}
+}
+
+// snapshot returns the objects that belong to the JobSet of a name, or to deleted JobSets of that name.
+func (s *simulation) snapshot(key types.NamespacedName) *stages.Snapshot {
+	snapshot := &stages.Snapshot{
+		Key: key, Orphans: map[types.UID]stages.Objects{}, Now: s.time(), Charged: map[types.UID]bool{},
+		Flavors: map[kueue.ResourceFlavorReference]*kueue.ResourceFlavor{},
+	}
+	owned := map[types.UID]stages.Objects{}
+	if js := s.objects.jobSets[key]; js != nil {
+		j := s.jobs[key.Name]
+		snapshot.JobSet, snapshot.Plan, snapshot.Priority = js, j.Plan, stages.Priority{Value: j.Priority, Class: j.classRef()}
+		owned[js.UID] = stages.Objects{}
+	}
+	for _, w := range s.workloadsOfJobSet(key) {
+		uid := types.UID(w.Labels[apis.JobUIDLabel])
+		objects := owned[uid]
+		objects.Workloads = append(objects.Workloads, w)
+		owned[uid] = objects
+		snapshot.Charged[w.UID] = s.engine.Charged(keyOf(w), w.UID)
+	}
+	for uid, objects := range owned {
+		objects.Jobs = s.objects.jobsOf(uid)
+		objects.Pods = s.excessPods(objects.Jobs)
+		if snapshot.JobSet != nil && uid == snapshot.JobSet.UID {
+			snapshot.Owned = objects
+		} else {
+			snapshot.Orphans[uid] = objects
+		}
+	}
+	for name, flavor := range s.objects.flavors {
+		snapshot.Flavors[kueue.ResourceFlavorReference(name)] = flavor
+	}
+	return snapshot
+}
+
+// workloadsOfJobSet returns the quota Workloads of the JobSets of a name, ordered by stage and growth.
+func (s *simulation) workloadsOfJobSet(key types.NamespacedName) []*kueue.Workload {
+	var all []*kueue.Workload
+	for k := range s.byJobSet[key] {
+		all = append(all, s.objects.workloads[k])
+	}
+	slices.SortFunc(all, compareWorkloads)
+	return all
+}
+
+// excessPods returns the pods that terminate, and those that a Job still runs beyond its size. The status of a Job counts all others.
+func (s *simulation) excessPods(jobs []*batchv1.Job) []*corev1.Pod {
+	var all []*corev1.Pod
+	for _, job := range jobs {
+		p := s.objects.pods[job.UID]
+		if p == nil {
+			continue
+		}
+		excess := p.terminating + max(0, p.count(isRunning)-childjob.PodsAtOnce(job))
+		for i := range excess {
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: job.Namespace, Labels: map[string]string{}}}
+			for _, label := range []string{jobset.JobSetUIDKey, jobset.ReplicatedJobNameKey, jobset.JobIndexKey, constants.RestartsKey} {
+				pod.Labels[label] = job.Labels[label]
+			}
+			pod.Labels[batchv1.JobNameLabel] = job.Name
+			pod.Labels[batchv1.JobCompletionIndexAnnotation] = strconv.Itoa(int(childjob.PodsAtOnce(job) + i))
+			all = append(all, pod)
+		}
+	}
+	return all
+}
+
+// A stepWriter writes one Step to the objects.
+type stepWriter struct {
+	*simulation
+	snapshot *stages.Snapshot
+}
+
+func (w *stepWriter) writer() *stages.Writer {
+	return &stages.Writer{
+		CreateWorkloads: w.createWorkloads, EvictWorkloads: w.evictWorkloads, ChangeWorkloads: w.changeWorkloads,
+		Pause: w.pause, Start: w.start,
+		ReleaseJobs: w.releaseJobs, ResizeJobs: w.resizeJobs, HoldJobs: w.holdJobs, SkipJobs: w.skipJobs,
+		ConcludeJobs: w.concludeJobs, RecreateJobs: w.recreateJobs, RestoreJobs: w.restoreJobs,
+		RecordTimes: w.recordTimes, Progress: w.progress, Reclaim: w.reclaim, ReleaseQuota: w.releaseQuota,
+		Reopen: w.reopen, RemoveFinalizers: w.removeFinalizers, DeleteWorkloads: w.deleteWorkloads,
+		Report: w.report, CreateGrowths: w.createGrowths,
+	}
+}
+
+// each writes objects one by one. It stops where the manager is to die.
+func each[T any](w *stepWriter, all []T, write func(T)) error {
+	for _, one := range all {
+		if w.dies() {
+			return errCut
+		}
+		write(one)
+	}
+	return nil
+}
+
+// dies reports whether the manager dies before its next write.
+func (s *simulation) dies() bool {
+	if s.writes == s.diesAfter {
+		s.diesAfter = -1
+		return true
+	}
+	s.writes++
+	return false
+}
+
+func (w *stepWriter) createWorkloads(step *stages.Step) error {
+	all := slices.Clone(step.CreateWorkloads)
+	slices.Reverse(all)
+	return each(w, all, w.create)
+}
+
+// create writes a quota Workload for the first time, unless its name is taken.
+func (w *stepWriter) create(workload *kueue.Workload) {
+	if w.objects.workloads[keyOf(workload)] != nil {
+		return
+	}
+	for _, setting := range w.jobs[w.snapshot.Key.Name].settings {
+		if w.concerns(setting.Target, workload) {
+			// The fields were validated when the scenario was read.
+			_ = setting.Fields.ApplyWorkload(workload)
+		}
+	}
+	w.put(workload)
+}
+
+func (w *stepWriter) evictWorkloads(step *stages.Step) error {
+	return each(w, step.EvictWorkloads, func(e stages.EvictWorkload) {
+		status := workloadstatus.Evicted(e.Workload, e.Eviction, w.time())
+		w.say("evict %s with %s", w.subjectOf(e.Workload), w.subjectOf(e.Cause))
+		w.put(workloadstatus.Merge(e.Workload, &status))
+	})
+}
+
+func (w *stepWriter) changeWorkloads(step *stages.Step) error {
+	return each(w, step.ChangeWorkloads, func(c stages.ChangeWorkload) {
+		if stages.GrowthNumber(c.After) > 0 && counts(c.Before.Spec.PodSets) != counts(c.After.Spec.PodSets) {
+			w.say("ask %s pods=%s", w.subjectOf(c.After), counts(c.After.Spec.PodSets))
+		}
+		w.patch(c.Before, c.After)
+	})
+}
+
+// pause and start write the JobSet, like the functions after them that have one object to write.
+func (w *stepWriter) pause(*stages.Step) error {
+	return each(w, []bool{true}, func(suspend bool) {
+		js := w.snapshot.JobSet.DeepCopy()
+		js.Spec.Suspend = &suspend
+		delete(js.Annotations, apis.StartedAnnotation)
+		w.putJobSet(js)
+	})
+}
+
+func (w *stepWriter) start(*stages.Step) error {
+	return each(w, []bool{false}, func(suspend bool) {
+		js := w.snapshot.JobSet.DeepCopy()
+		js.Spec.Suspend = &suspend
+		metav1.SetMetaDataAnnotation(&js.ObjectMeta, apis.StartedAnnotation, "true")
+		w.putJobSet(js)
+	})
+}
+
+func (w *stepWriter) releaseJobs(step *stages.Step) error {
+	for _, release := range step.ReleaseJobs {
+		if err := each(w, release.Jobs, w.putJob); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *stepWriter) resizeJobs(step *stages.Step) error {
+	for _, resize := range step.ResizeJobs {
+		err := each(w, resize.After, func(job *batchv1.Job) {
+			w.say("resize %s/%s pods=%d", w.snapshot.Key.Name, job.Labels[jobset.ReplicatedJobNameKey], childjob.PodsAtOnce(job))
+			w.putJob(job)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *stepWriter) holdJobs(step *stages.Step) error {
+	return each(w, step.HoldJobs, func(job *batchv1.Job) { w.putJob(suspended(job, true)) })
+}
+
+func (w *stepWriter) concludeJobs(step *stages.Step) error {
+	return each(w, step.ConcludeJobs, func(job *batchv1.Job) { w.putJob(suspended(job, false)) })
+}
+
+func suspended(job *batchv1.Job, suspend bool) *batchv1.Job {
+	after := job.DeepCopy()
+	after.Spec.Suspend = &suspend
+	return after
+}
+
+func (w *stepWriter) skipJobs(step *stages.Step) error {
+	return each(w, step.SkipJobs, func(job *batchv1.Job) {
+		after := suspended(job, false)
+		setJobCondition(after, batchv1.JobSuccessCriteriaMet, corev1.ConditionTrue)
+		w.putJob(after)
+	})
+}
+
+func (w *stepWriter) recreateJobs(step *stages.Step) error {
+	return each(w, step.RecreateJobs, w.deleteJob)
+}
+
+func (w *stepWriter) restoreJobs(step *stages.Step) error {
+	return each(w, step.RestoreJobs, func(job *batchv1.Job) { w.putJob(childjob.Restored(job)) })
+}
+
+func (w *stepWriter) recordTimes(step *stages.Step) error {
+	return each(w, []*stages.Step{step}, func(step *stages.Step) {
+		after, _, err := step.RecordTimesOn(w.objects.jobSets[w.snapshot.Key], w.snapshot.Plan, w.time())
+		if err != nil {
+			w.fail(err)
+			return
+		}
+		w.putJobSet(after)
+	})
+}
+
+func (w *stepWriter) progress(step *stages.Step) error {
+	return each(w, step.Progress, func(p stages.ReportProgress) {
+		before := w.objects.workloads[keyOf(p.Workload)]
+		status := workloadstatus.Progress(before, p.Ready, p.Finished, w.time())
+		after := before.DeepCopy()
+		for _, condition := range []string{kueue.WorkloadPodsReady, kueue.WorkloadFinished} {
+			apimeta.RemoveStatusCondition(&after.Status.Conditions, condition)
+		}
+		after.Status.Conditions = append(after.Status.Conditions, status.Conditions...)
+		switch {
+		case p.Finished == nil:
+		case p.HasSucceeded:
+			w.say("finish %s", w.subjectOf(after))
+		case quotaworkload.HoldsQuota(before):
+			w.say("stop %s", w.subjectOf(after))
+		}
+		w.put(after)
+	})
+}
+
+func (w *stepWriter) reclaim(step *stages.Step) error {
+	return each(w, step.Reclaim, func(r stages.ReclaimPods) {
+		after := w.objects.workloads[keyOf(r.Workload)].DeepCopy()
+		after.Status.ReclaimablePods = r.Pods
+		w.put(after)
+	})
+}
+
+func (w *stepWriter) releaseQuota(step *stages.Step) error {
+	return each(w, step.ReleaseQuota, func(workload *kueue.Workload) {
+		before := w.objects.workloads[keyOf(workload)]
+		w.say("stop %s", w.subjectOf(before))
+		w.put(w.withoutQuota(before))
+	})
+}
+
+func (w *stepWriter) reopen(step *stages.Step) error {
+	return each(w, step.Reopen, func(workload *kueue.Workload) { w.deleteWorkload(w.objects.workloads[keyOf(workload)]) })
+}
+
+func (w *stepWriter) removeFinalizers(step *stages.Step) error {
+	return each(w, step.RemoveFinalizers, func(workload *kueue.Workload) { w.removeFinalizer(workload) })
+}
+
+func (w *stepWriter) deleteWorkloads(step *stages.Step) error {
+	err := each(w, step.DeleteWorkloads, func(workload *kueue.Workload) {
+		if workload.DeletionTimestamp.IsZero() {
+			w.deleteWorkload(w.objects.workloads[keyOf(workload)])
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return each(w, step.DeleteWorkloads, w.removeFinalizer)
+}
+
+func (w *stepWriter) report(step *stages.Step) error {
+	js := w.objects.jobSets[w.snapshot.Key]
+	if js == nil {
+		return nil
+	}
+	after := js.DeepCopy()
+	after.Status.Conditions = slices.DeleteFunc(after.Status.Conditions, func(c metav1.Condition) bool { return jobsetstatus.IsOwned(c.Type) })
+	after.Status.Conditions = append(after.Status.Conditions, step.Conditions...)
+	w.putJobSet(after)
+	return nil
+}
+
+func (w *stepWriter) createGrowths(step *stages.Step) error {
+	return each(w, step.CreateGrowths, func(growth *kueue.Workload) {
+		w.say("ask %s pods=%s", w.subjectOf(growth), counts(growth.Spec.PodSets))
+		w.create(growth)
+	})
+}
