@@ -34,6 +34,10 @@ func (s *simulation) reconcileJobSet(key types.NamespacedName) {
 	w := &stepWriter{simulation: s, snapshot: snapshot}
 	if err := step.Write(w.writer()); errors.Is(err, errCut) {
 		s.restart()
+		// The new manager may decide before it reconciles this JobSet again.
+		for _, decision := range s.engine.Decide(s.time()) {
+			s.write(decision)
+		}
 		return
 	}
 	delete(s.awaitedJobSets, key)

@@ -44,6 +44,18 @@ func (st *stage) reclaimableOf(s *Snapshot, workload *kueue.Workload, paysFor fu
 	return all
 }
 
+// hasWrongReclaim reports whether a quota Workload that releases its quota still reports pods as reclaimable that it will need again: the stage
+// has shrunk and grown since it was admitted.
+func (st *stage) hasWrongReclaim() bool {
+	var all []kueue.ReclaimablePod
+	for i, z := range st.sizes {
+		if count := z.Want * (st.tallies[st.PodSets[i].Name].replicas - z.Live); count > 0 {
+			all = append(all, kueue.ReclaimablePod{Name: kueue.NewPodSetReference(st.PodSets[i].Name), Count: count})
+		}
+	}
+	return !covers(all, st.workload.Status.ReclaimablePods)
+}
+
 // podsPerJob returns for how many pods each Job of a pod set is charged.
 func (st *stage) podsPerJob(podSet int) int32 {
 	count := st.PodSets[podSet].Count

@@ -292,7 +292,8 @@ func (st *stage) adjusted(s *Snapshot) *kueue.Workload {
 	return st.adjust(s, st.workload, func(after *kueue.Workload) {
 		st.record(after)
 		st.resize(s, after)
-		if (st.mustRelease || !st.holdsQuota()) && st.hasWrongSize(after) {
+		isHeldBack := st.mustRelease || slices.Contains(quotaworkload.Gates(st.workload), apis.ResizeGate)
+		if (st.mustRelease || !st.holdsQuota()) && st.hasWrongSize(after) || isHeldBack && st.hasWrongReclaim() {
 			// It must not be admitted for its previous size.
 			addGate(after, apis.ResizeGate)
 		}
