@@ -219,9 +219,7 @@ const (
 var oversized = map[string]int{
 	"lifecycle/podgang":             2254,
 	"lifecycle/podgang.stepBuilder": 66,
-	"lifecycle/stages":              2446,
-	"lifecycle/stages.stage":        68,
-	"simulator":                     3001,
+	"simulator":                     3005,
 	"simulator.simulation":          122,
 }
 

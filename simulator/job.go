@@ -18,7 +18,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
-	"github.com/tranche-dev/tranche/lifecycle/stages"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/simulator/scenario"
 )
 
@@ -122,7 +122,7 @@ func (s *simulation) workloadsOf(j *job) []*kueue.Workload {
 }
 
 func compareWorkloads(a, b *kueue.Workload) int {
-	return cmp.Or(cmp.Compare(stageIndex(a), stageIndex(b)), cmp.Compare(stages.GrowthNumber(a), stages.GrowthNumber(b)))
+	return cmp.Or(cmp.Compare(stageIndex(a), stageIndex(b)), cmp.Compare(jobsetstate.GrowthNumber(a), jobsetstate.GrowthNumber(b)))
 }
 
 func stageIndex(w *kueue.Workload) int {
@@ -132,7 +132,7 @@ func stageIndex(w *kueue.Workload) int {
 
 // subjectOf returns the name of a quota Workload in the timeline: after its stage.
 func (s *simulation) subjectOf(w *kueue.Workload) string {
-	stage, growth := w.Labels[apis.StageLabel], stages.GrowthNumber(w)
+	stage, growth := w.Labels[apis.StageLabel], jobsetstate.GrowthNumber(w)
 	switch {
 	case stage == "":
 		return w.Name
@@ -160,7 +160,7 @@ func (s *simulation) concerns(t scenario.Target, w *kueue.Workload) bool {
 		return true
 	}
 	stage := &j.Plan.Stages[stageIndex(w)]
-	return t.Growth == stages.GrowthNumber(w) && (t.Part == stage.Name || slices.Contains(stage.ReplicatedJobs, t.Part))
+	return t.Growth == jobsetstate.GrowthNumber(w) && (t.Part == stage.Name || slices.Contains(stage.ReplicatedJobs, t.Part))
 }
 
 // put writes a quota Workload.
@@ -228,7 +228,7 @@ func (s *simulation) removeFinalizer(w *kueue.Workload) {
 func (s *simulation) drop(w *kueue.Workload) {
 	isDeleted := s.ownerOf(w).isDeleted
 	switch {
-	case stages.GrowthNumber(w) > 0 && !isDeleted:
+	case jobsetstate.GrowthNumber(w) > 0 && !isDeleted:
 		s.say("drop %s", s.subjectOf(w))
 	case quotaworkload.HoldsQuota(w) && !isFinished(w):
 		s.say("stop %s", s.subjectOf(w))

@@ -17,6 +17,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
 	"github.com/tranche-dev/tranche/lifecycle/stages"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
@@ -47,16 +48,16 @@ func (s *simulation) reconcileJobSet(key types.NamespacedName) {
 }
 
 // snapshot returns the objects that belong to the JobSet of a name, or to deleted JobSets of that name.
-func (s *simulation) snapshot(key types.NamespacedName) *stages.Snapshot {
-	snapshot := &stages.Snapshot{
-		Key: key, Orphans: map[types.UID]stages.Objects{}, Now: s.time(), Charged: map[types.UID]bool{},
+func (s *simulation) snapshot(key types.NamespacedName) *jobsetstate.Snapshot {
+	snapshot := &jobsetstate.Snapshot{
+		Key: key, Orphans: map[types.UID]jobsetstate.Objects{}, Now: s.time(), Charged: map[types.UID]bool{},
 		Flavors: map[kueue.ResourceFlavorReference]*kueue.ResourceFlavor{},
 	}
-	owned := map[types.UID]stages.Objects{}
+	owned := map[types.UID]jobsetstate.Objects{}
 	if js := s.objects.jobSets[key]; js != nil {
 		j := s.jobs[key.Name]
-		snapshot.JobSet, snapshot.Plan, snapshot.Priority = js, j.Plan, stages.Priority{Value: j.Priority, Class: j.classRef()}
-		owned[js.UID] = stages.Objects{}
+		snapshot.JobSet, snapshot.Plan, snapshot.Priority = js, j.Plan, jobsetstate.Priority{Value: j.Priority, Class: j.classRef()}
+		owned[js.UID] = jobsetstate.Objects{}
 	}
 	for _, w := range s.workloadsOfJobSet(key) {
 		uid := types.UID(w.Labels[apis.JobUIDLabel])
@@ -115,7 +116,7 @@ func (s *simulation) excessPods(jobs []*batchv1.Job) []*corev1.Pod {
 // A stepWriter writes one Step to the objects.
 type stepWriter struct {
 	*simulation
-	snapshot *stages.Snapshot
+	snapshot *jobsetstate.Snapshot
 }
 
 func (w *stepWriter) writer() *stages.Writer {
@@ -181,7 +182,7 @@ func (w *stepWriter) evictWorkloads(step *stages.Step) error {
 
 func (w *stepWriter) changeWorkloads(step *stages.Step) error {
 	return each(w, step.ChangeWorkloads, func(c stages.ChangeWorkload) {
-		if stages.GrowthNumber(c.After) > 0 && counts(c.Before.Spec.PodSets) != counts(c.After.Spec.PodSets) {
+		if jobsetstate.GrowthNumber(c.After) > 0 && counts(c.Before.Spec.PodSets) != counts(c.After.Spec.PodSets) {
 			w.say("ask %s pods=%s", w.subjectOf(c.After), counts(c.After.Spec.PodSets))
 		}
 		w.patch(c.Before, c.After)

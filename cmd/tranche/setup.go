@@ -35,7 +35,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/groupstart"
 	"github.com/tranche-dev/tranche/controllers/groupstart/barrier"
 	"github.com/tranche-dev/tranche/controllers/podgang"
-	"github.com/tranche-dev/tranche/lifecycle/stages"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 )
 
 // newScheme returns a scheme with every kind that the manager reads or writes.
@@ -206,7 +206,7 @@ func stripPod(object any) (any, error) {
 		TypeMeta: pod.TypeMeta,
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
-			Labels: stages.OriginalLabels(pod), OwnerReferences: pod.OwnerReferences,
+			Labels: jobsetstate.OriginalLabels(pod), OwnerReferences: pod.OwnerReferences,
 			CreationTimestamp: pod.CreationTimestamp, DeletionTimestamp: pod.DeletionTimestamp,
 		},
 		Spec:   corev1.PodSpec{NodeName: pod.Spec.NodeName, SchedulerName: pod.Spec.SchedulerName},

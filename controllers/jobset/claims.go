@@ -19,7 +19,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/device"
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
-	"github.com/tranche-dev/tranche/lifecycle/stages"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 )
 
 // chargeDevices replaces the resource claims of a ReplicatedJob by the resources that are charged for their devices, or returns why it
@@ -47,7 +47,7 @@ func (r *Reconciler) chargeDevices(ctx context.Context, js *jobsetapi.JobSet, jo
 		templates[name] = device.Template{UID: template.UID, Spec: template.Spec.Spec}
 	}
 	problem := r.config.Devices.Charge(pod, templates)
-	if problem == nil || !problem.IsMissing || !stages.IsStarted(js) {
+	if problem == nil || !problem.IsMissing || !jobsetstate.IsStarted(js) {
 		return problem, nil
 	}
 	charged, err := r.chargedTemplate(ctx, js, job.Name)

@@ -4,21 +4,22 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/tranche-dev/tranche/apis"
-	"github.com/tranche-dev/tranche/lifecycle/stages"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 )
 
 // refresh reads the objects of the JobSet, and of earlier JobSets of its name, past the cache. In the cache, a Job that was just released
 // can still look held.
-func (r *Reconciler) refresh(ctx context.Context, s *stages.Snapshot) (*stages.Snapshot, error) {
+func (r *Reconciler) refresh(ctx context.Context, s *jobsetstate.Snapshot) (*jobsetstate.Snapshot, error) {
 	live := *s
-	live.Orphans = map[types.UID]stages.Objects{}
+	live.Orphans = map[types.UID]jobsetstate.Objects{}
 	for uid := range s.Orphans {
 		b, err := r.readLive(ctx, s.Key, uid)
 		if err != nil {
@@ -36,8 +37,8 @@ func (r *Reconciler) refresh(ctx context.Context, s *stages.Snapshot) (*stages.S
 
 // readLive reads the objects of the JobSet past the cache. It reads quota Workloads first, so that the state of the Jobs and pods is newer
 // than that of their quota Workloads.
-func (r *Reconciler) readLive(ctx context.Context, key types.NamespacedName, jobSet types.UID) (stages.Objects, error) {
-	var b stages.Objects
+func (r *Reconciler) readLive(ctx context.Context, key types.NamespacedName, jobSet types.UID) (jobsetstate.Objects, error) {
+	var b jobsetstate.Objects
 	options := func(label string) []client.ListOption {
 		return []client.ListOption{client.InNamespace(key.Namespace), client.MatchingLabels{label: string(jobSet)}}
 	}
@@ -53,7 +54,7 @@ func (r *Reconciler) readLive(ctx context.Context, key types.NamespacedName, job
 		b.Workloads = append(b.Workloads, &workloads.Items[i])
 	}
 	for i := range jobs.Items {
-		if stages.JobSetOfJob(&jobs.Items[i]) == jobSet {
+		if jobsetstate.JobSetOfJob(&jobs.Items[i]) == jobSet {
 			b.Jobs = append(b.Jobs, &jobs.Items[i])
 		}
 	}
@@ -61,7 +62,7 @@ func (r *Reconciler) readLive(ctx context.Context, key types.NamespacedName, job
 }
 
 // readLivePods finds the pods of a JobSet by its UID and by its name, so that it also finds a pod that has lost one of these labels.
-func (r *Reconciler) readLivePods(ctx context.Context, key types.NamespacedName, jobSet types.UID, b *stages.Objects) error {
+func (r *Reconciler) readLivePods(ctx context.Context, key types.NamespacedName, jobSet types.UID, b *jobsetstate.Objects) error {
 	found := map[types.UID]bool{}
 	var all []corev1.Pod
 	for _, by := range []client.MatchingLabels{{jobset.JobSetUIDKey: string(jobSet)}, {jobset.JobSetNameKey: key.Name}} {
@@ -72,12 +73,12 @@ func (r *Reconciler) readLivePods(ctx context.Context, key types.NamespacedName,
 		for i := range pods.Items {
 			pod := &pods.Items[i]
 			_, watched := pod.Labels[jobset.JobSetUIDKey]
-			pod.Labels = stages.OriginalLabels(pod)
-			if found[pod.UID] || stages.JobSetOfPod(pod) != jobSet {
+			pod.Labels = jobsetstate.OriginalLabels(pod)
+			if found[pod.UID] || jobsetstate.JobSetOfPod(pod) != jobSet {
 				continue
 			}
 			found[pod.UID] = true
-			b.HasUnwatchedPods = b.HasUnwatchedPods || !watched && stages.IsCharged(pod)
+			b.HasUnwatchedPods = b.HasUnwatchedPods || !watched && jobsetstate.IsCharged(pod)
 			all = append(all, *pod)
 		}
 	}

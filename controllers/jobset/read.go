@@ -23,11 +23,11 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/gangobjects"
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
-	"github.com/tranche-dev/tranche/lifecycle/stages"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 )
 
-func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*stages.Snapshot, error) {
-	s := &stages.Snapshot{Key: key, Orphans: map[types.UID]stages.Objects{}, Now: time.Now(), Patience: r.config.Gangs.Patience(), Retention: r.config.Retention}
+func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*jobsetstate.Snapshot, error) {
+	s := &jobsetstate.Snapshot{Key: key, Orphans: map[types.UID]jobsetstate.Objects{}, Now: time.Now(), Patience: r.config.Gangs.Patience(), Retention: r.config.Retention}
 	var js jobsetapi.JobSet
 	err := r.config.Client.Get(ctx, key, &js)
 	if client.IgnoreNotFound(err) != nil {
@@ -79,14 +79,14 @@ func (r *Reconciler) manages(ctx context.Context, js *jobsetapi.JobSet) (bool, e
 	return r.config.Namespaces.Matches(labels.Set(namespace.Labels)), nil
 }
 
-func (r *Reconciler) readOwned(ctx context.Context, s *stages.Snapshot) error {
+func (r *Reconciler) readOwned(ctx context.Context, s *jobsetstate.Snapshot) error {
 	var workloads kueue.WorkloadList
 	if err := r.config.Client.List(ctx, &workloads, client.InNamespace(s.Key.Namespace), client.MatchingLabels{apis.JobSetLabel: s.Key.Name}); err != nil {
 		return fmt.Errorf("list quota Workloads of JobSet %s: %w", s.Key, err)
 	}
-	byUID := map[types.UID]stages.Objects{}
+	byUID := map[types.UID]jobsetstate.Objects{}
 	if s.JobSet != nil {
-		byUID[s.JobSet.UID] = stages.Objects{}
+		byUID[s.JobSet.UID] = jobsetstate.Objects{}
 	}
 	for i := range workloads.Items {
 		uid := types.UID(workloads.Items[i].Labels[apis.JobUIDLabel])
@@ -107,7 +107,7 @@ func (r *Reconciler) readOwned(ctx context.Context, s *stages.Snapshot) error {
 	return nil
 }
 
-func (r *Reconciler) readJobs(ctx context.Context, namespace string, uid types.UID, b *stages.Objects) error {
+func (r *Reconciler) readJobs(ctx context.Context, namespace string, uid types.UID, b *jobsetstate.Objects) error {
 	options := []client.ListOption{client.InNamespace(namespace), client.MatchingFields{indexJobSetUID: string(uid)}}
 	var jobs batchv1.JobList
 	if err := r.config.Client.List(ctx, &jobs, options...); err != nil {
@@ -125,7 +125,7 @@ func (r *Reconciler) readJobs(ctx context.Context, namespace string, uid types.U
 
 // readPlan computes the plan and reads the priority. A mistake that the user must fix becomes s.refusal. Deleting a priority class does not
 // affect JobSets that are already queued.
-func (r *Reconciler) readPlan(ctx context.Context, s *stages.Snapshot, backend *gangobjects.Backend) error {
+func (r *Reconciler) readPlan(ctx context.Context, s *jobsetstate.Snapshot, backend *gangobjects.Backend) error {
 	spec, unpaid, err := r.withClusterDefaults(ctx, s.JobSet)
 	if err != nil {
 		return err
@@ -141,7 +141,7 @@ func (r *Reconciler) readPlan(ctx context.Context, s *stages.Snapshot, backend *
 	}
 	if !s.IsUnqueued {
 		r.config.Runner.Observe(observation(s.JobSet, plan))
-		if s.Refusal = stages.Misuse(s.JobSet); s.Refusal == "" && !stages.IsStarted(s.JobSet) {
+		if s.Refusal = jobsetstate.Misuse(s.JobSet); s.Refusal == "" && !jobsetstate.IsStarted(s.JobSet) {
 			s.Refusal = unpaid
 		}
 		if s.Refusal != "" {
@@ -158,7 +158,7 @@ func (r *Reconciler) readPlan(ctx context.Context, s *stages.Snapshot, backend *
 	s.Priority, err = r.readPriority(ctx, s.JobSet)
 	if apierrors.IsNotFound(err) && len(s.Owned.Workloads) > 0 {
 		first := s.Owned.Workloads[0].Spec
-		s.Priority = stages.Priority{Value: ptr.Deref(first.Priority, 0), Class: first.PriorityClassRef}
+		s.Priority = jobsetstate.Priority{Value: ptr.Deref(first.Priority, 0), Class: first.PriorityClassRef}
 		s.UnknownPriority, err = s.Priority.InsteadOfMissing(s.JobSet), nil
 	}
 	if apierrors.IsNotFound(err) {
@@ -174,13 +174,13 @@ func (r *Reconciler) readPlan(ctx context.Context, s *stages.Snapshot, backend *
 
 // readPriority determines the priority as Kueue does: from the class that the JobSet's label names, else from the first PriorityClass among
 // its pod templates, else from the default of the cluster.
-func (r *Reconciler) readPriority(ctx context.Context, js *jobsetapi.JobSet) (stages.Priority, error) {
+func (r *Reconciler) readPriority(ctx context.Context, js *jobsetapi.JobSet) (jobsetstate.Priority, error) {
 	if name := js.Labels[apis.PriorityClassLabel]; name != "" {
 		var class kueue.WorkloadPriorityClass
 		if err := r.config.Client.Get(ctx, types.NamespacedName{Name: name}, &class); err != nil {
-			return stages.Priority{}, fmt.Errorf("read WorkloadPriorityClass %q named by label %s: %w", name, apis.PriorityClassLabel, err)
+			return jobsetstate.Priority{}, fmt.Errorf("read WorkloadPriorityClass %q named by label %s: %w", name, apis.PriorityClassLabel, err)
 		}
-		return stages.Priority{Value: class.Value, Class: kueue.NewWorkloadPriorityClassRef(name)}, nil
+		return jobsetstate.Priority{Value: class.Value, Class: kueue.NewWorkloadPriorityClassRef(name)}, nil
 	}
 	for i := range js.Spec.ReplicatedJobs {
 		name := js.Spec.ReplicatedJobs[i].Template.Spec.Template.Spec.PriorityClassName
@@ -189,23 +189,23 @@ func (r *Reconciler) readPriority(ctx context.Context, js *jobsetapi.JobSet) (st
 		}
 		var class schedulingv1.PriorityClass
 		if err := r.config.Client.Get(ctx, types.NamespacedName{Name: name}, &class); err != nil {
-			return stages.Priority{}, fmt.Errorf("read PriorityClass %q of ReplicatedJob %q: %w", name, js.Spec.ReplicatedJobs[i].Name, err)
+			return jobsetstate.Priority{}, fmt.Errorf("read PriorityClass %q of ReplicatedJob %q: %w", name, js.Spec.ReplicatedJobs[i].Name, err)
 		}
-		return stages.Priority{Value: class.Value, Class: kueue.NewPodPriorityClassRef(name)}, nil
+		return jobsetstate.Priority{Value: class.Value, Class: kueue.NewPodPriorityClassRef(name)}, nil
 	}
 	var classes schedulingv1.PriorityClassList
 	if err := r.config.Client.List(ctx, &classes); err != nil {
-		return stages.Priority{}, fmt.Errorf("list PriorityClasses: %w", err)
+		return jobsetstate.Priority{}, fmt.Errorf("list PriorityClasses: %w", err)
 	}
 	for i := range classes.Items {
 		if classes.Items[i].GlobalDefault {
-			return stages.Priority{Value: classes.Items[i].Value, Class: kueue.NewPodPriorityClassRef(classes.Items[i].Name)}, nil
+			return jobsetstate.Priority{Value: classes.Items[i].Value, Class: kueue.NewPodPriorityClassRef(classes.Items[i].Name)}, nil
 		}
 	}
-	return stages.Priority{}, nil
+	return jobsetstate.Priority{}, nil
 }
 
-func (r *Reconciler) readFlavors(ctx context.Context, s *stages.Snapshot) error {
+func (r *Reconciler) readFlavors(ctx context.Context, s *jobsetstate.Snapshot) error {
 	s.Flavors = map[kueue.ResourceFlavorReference]*kueue.ResourceFlavor{}
 	for _, workload := range s.Owned.Workloads {
 		if workload.Status.Admission == nil {
@@ -233,7 +233,7 @@ func (r *Reconciler) readFlavors(ctx context.Context, s *stages.Snapshot) error 
 
 // readCharges asks the engine, because the cache may still show an admission whose quota was released. Only stages that the engine charges
 // may be released.
-func (r *Reconciler) readCharges(ctx context.Context, s *stages.Snapshot) error {
+func (r *Reconciler) readCharges(ctx context.Context, s *jobsetstate.Snapshot) error {
 	s.Charged = map[types.UID]bool{}
 	return r.config.Runner.View(ctx, func(e *admission.Engine) {
 		for _, workload := range s.Owned.Workloads {

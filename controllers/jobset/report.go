@@ -17,6 +17,7 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/conditions"
 	"github.com/tranche-dev/tranche/controllers/events"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
 	"github.com/tranche-dev/tranche/lifecycle/stages"
 )
@@ -77,11 +78,11 @@ func (u *unreported) forget(key types.NamespacedName) {
 
 // report writes the conditions of the JobSet if they have been outdated for a while, and emits complaints. It writes at once if the JobSet
 // has finished or is refused.
-func (r *Reconciler) report(ctx context.Context, s *stages.Snapshot, w *stages.Step) error {
+func (r *Reconciler) report(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step) error {
 	if s.JobSet == nil || isReported(s.JobSet, w.Conditions) {
 		r.unreported.forget(s.Key)
 	} else {
-		over, _ := stages.OutcomeOf(s.JobSet)
+		over, _ := jobsetstate.OutcomeOf(s.JobSet)
 		if left := r.unreported.wait(s.Key, w.Conditions, s.Now); left > 0 && !over && s.Plan != nil {
 			w.RequeueWithin(left)
 			return nil
@@ -91,7 +92,7 @@ func (r *Reconciler) report(ctx context.Context, s *stages.Snapshot, w *stages.S
 }
 
 // reportConditions writes the conditions of the JobSet if they have changed, and emits complaints.
-func (r *Reconciler) reportConditions(ctx context.Context, s *stages.Snapshot, w *stages.Step) error {
+func (r *Reconciler) reportConditions(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step) error {
 	if s.JobSet == nil {
 		return nil
 	}
@@ -129,13 +130,13 @@ func (r *Reconciler) reportConditions(ctx context.Context, s *stages.Snapshot, w
 }
 
 // reportRefused reports on the JobSet that one of its quota Workloads was rejected.
-func (r *Reconciler) reportRefused(ctx context.Context, s *stages.Snapshot, refused *refusedWorkload) (ctrl.Result, error) {
+func (r *Reconciler) reportRefused(ctx context.Context, s *jobsetstate.Snapshot, refused *refusedWorkload) (ctrl.Result, error) {
 	why := refused.Error()
 	if err := r.reportConditions(ctx, s, stages.Refused(s, why)); err != nil {
 		return ctrl.Result{}, err
 	}
 	events.Misconfigured(why).Emit(r.config.Recorder, s.JobSet)
-	return ctrl.Result{RequeueAfter: stages.RecheckAfter}, nil
+	return ctrl.Result{RequeueAfter: jobsetstate.RecheckAfter}, nil
 }
 
 func isReported(js *jobsetapi.JobSet, all []metav1.Condition) bool {

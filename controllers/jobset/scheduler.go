@@ -13,19 +13,19 @@ import (
 
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/controllers/gangobjects"
-	"github.com/tranche-dev/tranche/lifecycle/stages"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 )
 
 // chooseScheduler determines which scheduler places the gangs of a JobSet, and returns the backend of its objects.
-func (r *Reconciler) chooseScheduler(ctx context.Context, s *stages.Snapshot) (*gangobjects.Backend, error) {
+func (r *Reconciler) chooseScheduler(ctx context.Context, s *jobsetstate.Snapshot) (*gangobjects.Backend, error) {
 	backend := r.config.Gangs.Default()
 	s.Scheduler.API, s.Scheduler.Default = backend.API(), backend.Name()
-	members := stages.GangMembers(s.JobSet)
+	members := jobsetstate.GangMembers(s.JobSet)
 	if len(members) == 0 || r.config.Gangs == nil {
 		return backend, nil
 	}
-	name, field := s.Scheduler.Of(stages.PodTemplateOf(s.JobSet, members[0])), "the pod templates"
-	if !stages.IsStarted(s.JobSet) && !s.IsUnqueued {
+	name, field := s.Scheduler.Of(jobsetstate.PodTemplateOf(s.JobSet, members[0])), "the pod templates"
+	if !jobsetstate.IsStarted(s.JobSet) && !s.IsUnqueued {
 		var err error
 		if name, field, err = r.annotatedScheduler(ctx, s); err != nil {
 			return nil, err
@@ -41,14 +41,14 @@ func (r *Reconciler) chooseScheduler(ctx context.Context, s *stages.Snapshot) (*
 }
 
 // annotatedScheduler returns the scheduler that a flavor or the LocalQueue of a JobSet names, and the object that does.
-func (r *Reconciler) annotatedScheduler(ctx context.Context, s *stages.Snapshot) (name, object string, err error) {
+func (r *Reconciler) annotatedScheduler(ctx context.Context, s *jobsetstate.Snapshot) (name, object string, err error) {
 	for _, flavor := range slices.Sorted(maps.Keys(s.Flavors)) {
 		if name := s.Flavors[flavor].Annotations[apis.GangProviderAnnotation]; name != "" {
 			return name, fmt.Sprintf("ResourceFlavor %q", flavor), nil
 		}
 	}
 	var queue kueue.LocalQueue
-	key := types.NamespacedName{Namespace: s.Key.Namespace, Name: string(stages.QueueOf(s.JobSet))}
+	key := types.NamespacedName{Namespace: s.Key.Namespace, Name: string(jobsetstate.QueueOf(s.JobSet))}
 	if err := r.config.Client.Get(ctx, key, &queue); client.IgnoreNotFound(err) != nil {
 		return "", "", fmt.Errorf("read LocalQueue %s: %w", key, err)
 	}

@@ -19,12 +19,13 @@ import (
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/gangobjects"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/schedulergang"
 	"github.com/tranche-dev/tranche/lifecycle/stages"
 )
 
 // newSnapshot returns the snapshot of a JobSet init -> train that has no other objects.
-func newSnapshot(t *testing.T) *stages.Snapshot {
+func newSnapshot(t *testing.T) *jobsetstate.Snapshot {
 	t.Helper()
 	js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns", Name: "js", UID: "js-uid", Labels: map[string]string{apis.QueueLabel: "ml"},
@@ -38,7 +39,7 @@ func newSnapshot(t *testing.T) *stages.Snapshot {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &stages.Snapshot{Key: types.NamespacedName{Namespace: "ns", Name: "js"}, JobSet: js, Plan: plan}
+	return &jobsetstate.Snapshot{Key: types.NamespacedName{Namespace: "ns", Name: "js"}, JobSet: js, Plan: plan}
 }
 
 // A kubernetes is an API server that serves gangs in one version.
@@ -97,7 +98,7 @@ func TestChooseScheduler(t *testing.T) {
 			s.JobSet.Spec.ReplicatedJobs[0].Template.Annotations = map[string]string{apis.GangGroupAnnotation: "0"}
 			if c.started != "" {
 				s.JobSet.Annotations = map[string]string{apis.StartedAnnotation: "true"}
-				stages.PodTemplateOf(s.JobSet, 0).Annotations = map[string]string{apis.GangProviderAnnotation: c.started}
+				jobsetstate.PodTemplateOf(s.JobSet, 0).Annotations = map[string]string{apis.GangProviderAnnotation: c.started}
 			}
 			s.Flavors = map[kueue.ResourceFlavorReference]*kueue.ResourceFlavor{"a100": {ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{apis.GangProviderAnnotation: c.flavor}}}}
 			r := &Reconciler{config: Config{Client: queue{scheduler: c.queue}, Gangs: registry(t, "scheduling.volcano.sh/v1beta1", c.byDefault)}}
@@ -133,9 +134,9 @@ func TestName(t *testing.T) {
 	for i := range s.JobSet.Spec.ReplicatedJobs {
 		s.JobSet.Spec.ReplicatedJobs[i].Template.Annotations = map[string]string{apis.GangGroupAnnotation: "0"}
 	}
-	s.Scheduler = stages.Scheduler{API: schedulergang.API{Name: "Volcano", IsConfigured: true}, Default: "Kube", SchedulerName: "volcano"}
+	s.Scheduler = jobsetstate.Scheduler{API: schedulergang.API{Name: "Volcano", IsConfigured: true}, Default: "Kube", SchedulerName: "volcano"}
 	s.JobSet.UID, s.JobSet.Generation = "uid", 3
-	stages.PodTemplateOf(s.JobSet, 1).Annotations = map[string]string{"mine": "kept"}
+	jobsetstate.PodTemplateOf(s.JobSet, 1).Annotations = map[string]string{"mine": "kept"}
 	w := &writer{}
 	r := &Reconciler{config: Config{Client: w}}
 	if err := r.setScheduler(t.Context(), s, &stages.Step{}); err != nil || w.patch != nil {

@@ -40,6 +40,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/engine"
 	"github.com/tranche-dev/tranche/controllers/gangobjects"
 	"github.com/tranche-dev/tranche/controllers/metrics"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/stages"
 )
 
@@ -186,8 +187,8 @@ func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 		kind client.Object
 		f    client.IndexerFunc
 	}{
-		{&batchv1.Job{}, func(job client.Object) []string { return indexed(stages.JobSetOfJob(job)) }},
-		{&corev1.Pod{}, func(pod client.Object) []string { return indexed(stages.JobSetOfPod(pod)) }},
+		{&batchv1.Job{}, func(job client.Object) []string { return indexed(jobsetstate.JobSetOfJob(job)) }},
+		{&corev1.Pod{}, func(pod client.Object) []string { return indexed(jobsetstate.JobSetOfPod(pod)) }},
 		{&kueue.Workload{}, byUID},
 	} {
 		if err := indexer.IndexField(ctx, index.kind, indexJobSetUID, index.f); err != nil {
@@ -214,7 +215,7 @@ func podEnds() predicate.Predicate {
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, wasPod := e.ObjectOld.(*corev1.Pod)
 			after, isPod := e.ObjectNew.(*corev1.Pod)
-			return wasPod && isPod && stages.IsCharged(before) && (!stages.IsCharged(after) || stages.IsLoose(after) && !stages.IsLoose(before))
+			return wasPod && isPod && jobsetstate.IsCharged(before) && (!jobsetstate.IsCharged(after) || jobsetstate.IsLoose(after) && !jobsetstate.IsLoose(before))
 		},
 	}
 }

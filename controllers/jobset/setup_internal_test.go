@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
-	"github.com/tranche-dev/tranche/lifecycle/stages"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 )
 
 // jobs are the Jobs that exist besides the listed Jobs of a JobSet.
@@ -50,7 +50,7 @@ func TestAddPods(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			listed := job("listed", ours)
-			b := stages.Objects{Jobs: []*batchv1.Job{&listed}}
+			b := jobsetstate.Objects{Jobs: []*batchv1.Job{&listed}}
 			owner := *metav1.NewControllerRef(&metav1.ObjectMeta{Name: "train-0", UID: c.uid}, batchv1.SchemeGroupVersion.WithKind("Job"))
 			pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{jobset.JobSetUIDKey: "js"}, OwnerReferences: []metav1.OwnerReference{owner}}}
 			if err := addPods(t.Context(), c.there, &b, []corev1.Pod{pod}); err != nil || len(b.Pods) != c.want {

@@ -13,12 +13,13 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/controllers/internal/patch"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/stages"
 )
 
 // write writes a Step. It stops at the first error: later writes may rely on earlier ones, and the next reconcile continues from the state
 // reached. A failed write on which no other write relies does not stop it.
-func (r *Reconciler) write(ctx context.Context, s *stages.Snapshot, w *stages.Step) (ctrl.Result, error) {
+func (r *Reconciler) write(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step) (ctrl.Result, error) {
 	err := w.Write(r.writer(ctx, s))
 	if refused, ok := errors.AsType[*refusedWorkload](err); ok {
 		return r.reportRefused(ctx, s, refused)
@@ -30,14 +31,14 @@ func (r *Reconciler) write(ctx context.Context, s *stages.Snapshot, w *stages.St
 		return ctrl.Result{Requeue: true}, nil //nolint:staticcheck // no watch reports when the engine has observed it
 	}
 	if len(w.Complaints) > 0 {
-		w.RequeueWithin(stages.RecheckAfter)
+		w.RequeueWithin(jobsetstate.RecheckAfter)
 	}
 	return ctrl.Result{RequeueAfter: w.RequeueAfter}, nil
 }
 
 // writer returns the functions that write the parts of a Step to the API server.
-func (r *Reconciler) writer(ctx context.Context, s *stages.Snapshot) *stages.Writer {
-	part := func(write func(context.Context, *stages.Snapshot, *stages.Step) error) func(*stages.Step) error {
+func (r *Reconciler) writer(ctx context.Context, s *jobsetstate.Snapshot) *stages.Writer {
+	part := func(write func(context.Context, *jobsetstate.Snapshot, *stages.Step) error) func(*stages.Step) error {
 		return func(w *stages.Step) error { return write(ctx, s, w) }
 	}
 	return &stages.Writer{

@@ -12,13 +12,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
 	"github.com/tranche-dev/tranche/lifecycle/stages"
 )
 
 // ensureGangs creates the objects of gangs, and updates those that have drifted. If the objects of one stage cannot be written, only that stage
 // waits: other stages may have ended and must release their quota.
-func (r *Reconciler) ensureGangs(ctx context.Context, s *stages.Snapshot, w *stages.Step) error {
+func (r *Reconciler) ensureGangs(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step) error {
 	var failed error
 	for _, g := range w.EnsureGangs {
 		err := r.ensureGangsOf(ctx, g)
@@ -69,7 +70,7 @@ func isRefusal(err error) bool {
 func isUnserved(err error) bool { return apierrors.IsNotFound(err) || apimeta.IsNoMatchError(err) }
 
 // deleteGangs deletes gang objects, except those that are already terminating. It does not wait for their deletion.
-func (r *Reconciler) deleteGangs(ctx context.Context, _ *stages.Snapshot, w *stages.Step) error {
+func (r *Reconciler) deleteGangs(ctx context.Context, _ *jobsetstate.Snapshot, w *stages.Step) error {
 	var failed error
 	for _, object := range w.DeleteGangs {
 		if object.GetDeletionTimestamp() != nil {

@@ -21,6 +21,7 @@ import (
 
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/metrics"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
 	"github.com/tranche-dev/tranche/lifecycle/schedulergang"
 	"github.com/tranche-dev/tranche/lifecycle/stages"
@@ -89,7 +90,7 @@ func TestResizeOfWhatHasBeenAdmitted(t *testing.T) {
 			before := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{UID: "uid", ResourceVersion: "1"}, Spec: kueue.WorkloadSpec{PodSets: []kueue.PodSet{{Count: 4}}}}
 			after := before.DeepCopy()
 			c.change(after)
-			err := newReconciler(&server{version: 2}).changeWorkloads(t.Context(), &stages.Snapshot{}, &stages.Step{ChangeWorkloads: []stages.ChangeWorkload{{Before: before, After: after}}})
+			err := newReconciler(&server{version: 2}).changeWorkloads(t.Context(), &jobsetstate.Snapshot{}, &stages.Step{ChangeWorkloads: []stages.ChangeWorkload{{Before: before, After: after}}})
 			if got := apierrors.IsConflict(err); got != c.wantConflict {
 				t.Errorf("conflict = %t, want %t: %v", got, c.wantConflict, err)
 			}
@@ -111,7 +112,7 @@ func TestStartOfWhatHasChanged(t *testing.T) {
 	}
 	meta := metav1.ObjectMeta{Namespace: "ns", Name: "name", UID: "uid", ResourceVersion: "1", Generation: 1}
 	job, js := &batchv1.Job{ObjectMeta: meta}, &jobsetapi.JobSet{ObjectMeta: meta}
-	s := &stages.Snapshot{JobSet: js, Owned: stages.Objects{Jobs: []*batchv1.Job{job}}}
+	s := &jobsetstate.Snapshot{JobSet: js, Owned: jobsetstate.Objects{Jobs: []*batchv1.Job{job}}}
 	released := job.DeepCopy()
 	released.Spec.Suspend = new(false)
 	w := &stages.Step{Start: true, ReleaseJobs: []stages.ReleaseJobs{{Workload: &kueue.Workload{}, Jobs: []*batchv1.Job{released}}}}
@@ -135,7 +136,7 @@ func TestReleaseGoesOn(t *testing.T) {
 	// The first Job has grown; the second Job, of another stage, is unchanged.
 	grown := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "grown", ResourceVersion: "1"}}
 	same := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "same", ResourceVersion: "2", Generation: 2}}
-	s := &stages.Snapshot{JobSet: &jobsetapi.JobSet{}, Owned: stages.Objects{Jobs: []*batchv1.Job{grown, same}}}
+	s := &jobsetstate.Snapshot{JobSet: &jobsetapi.JobSet{}, Owned: jobsetstate.Objects{Jobs: []*batchv1.Job{grown, same}}}
 	w := &stages.Step{ReleaseJobs: []stages.ReleaseJobs{
 		{Workload: &kueue.Workload{}, Jobs: []*batchv1.Job{grown.DeepCopy()}},
 		{Workload: &kueue.Workload{}, Jobs: []*batchv1.Job{same.DeepCopy()}},
@@ -189,7 +190,7 @@ func TestGangsThatCannotBe(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			js := &jobsetapi.JobSet{}
 			js.Spec.GangConfig = &jobsetapi.GangConfig{GangMode: jobsetapi.GangModeGang}
-			s := &stages.Snapshot{JobSet: js}
+			s := &jobsetstate.Snapshot{JobSet: js}
 			w := &stages.Step{EnsureGangs: c.gather, Conditions: jobsetstatus.WithGangs(js, nil, jobsetstatus.GangsKept, "1 gang")}
 			w.ReleaseJobs = []stages.ReleaseJobs{{Stage: "bad", Workload: &kueue.Workload{}}, {Stage: "good", Workload: &kueue.Workload{}}}
 			err := newReconciler(&server{refusals: map[string]error{"bad": c.refusal}}).ensureGangs(t.Context(), s, w)

@@ -5,19 +5,21 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/tranche-dev/tranche/controllers/events"
-	"github.com/tranche-dev/tranche/controllers/internal/patch"
-	"github.com/tranche-dev/tranche/lifecycle/childjob"
-	"github.com/tranche-dev/tranche/lifecycle/stages"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/controllers/events"
+	"github.com/tranche-dev/tranche/controllers/internal/patch"
+	"github.com/tranche-dev/tranche/lifecycle/childjob"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
+	"github.com/tranche-dev/tranche/lifecycle/stages"
 )
 
 // releaseJobs lets the Jobs of each admitted stage start, many at a time. If one Job cannot be released, the others still are.
-func (r *Reconciler) releaseJobs(ctx context.Context, s *stages.Snapshot, w *stages.Step) error {
+func (r *Reconciler) releaseJobs(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step) error {
 	held := map[client.ObjectKey]*batchv1.Job{}
 	for _, job := range s.Owned.Jobs {
 		held[client.ObjectKeyFromObject(job)] = job
@@ -47,7 +49,7 @@ func (r *Reconciler) releaseJobs(ctx context.Context, s *stages.Snapshot, w *sta
 }
 
 // resizeJobs makes running Jobs larger or smaller.
-func (r *Reconciler) resizeJobs(ctx context.Context, s *stages.Snapshot, w *stages.Step) error {
+func (r *Reconciler) resizeJobs(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step) error {
 	for _, g := range w.ResizeJobs {
 		err := r.each(ctx, len(g.After), func(i int) error {
 			if err := r.patchIfSame(ctx, g.Before[i], g.After[i]); client.IgnoreNotFound(err) != nil {
@@ -63,7 +65,7 @@ func (r *Reconciler) resizeJobs(ctx context.Context, s *stages.Snapshot, w *stag
 	return nil
 }
 
-func (r *Reconciler) holdJobs(ctx context.Context, s *stages.Snapshot, w *stages.Step) error {
+func (r *Reconciler) holdJobs(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step) error {
 	if err := r.suspend(ctx, w.HoldJobs, true); err != nil {
 		return err
 	}
@@ -73,7 +75,7 @@ func (r *Reconciler) holdJobs(ctx context.Context, s *stages.Snapshot, w *stages
 	return nil
 }
 
-func (r *Reconciler) concludeJobs(ctx context.Context, _ *stages.Snapshot, w *stages.Step) error {
+func (r *Reconciler) concludeJobs(ctx context.Context, _ *jobsetstate.Snapshot, w *stages.Step) error {
 	return r.suspend(ctx, w.ConcludeJobs, false)
 }
 
@@ -91,7 +93,7 @@ func (r *Reconciler) suspend(ctx context.Context, jobs []*batchv1.Job, suspend b
 
 // skipJobs marks held Jobs as succeeded, and releases them so that they can end: the Job controller creates no pods for a Job whose success is
 // decided, and does not complete a Job without a start time.
-func (r *Reconciler) skipJobs(ctx context.Context, s *stages.Snapshot, w *stages.Step) error {
+func (r *Reconciler) skipJobs(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step) error {
 	return r.each(ctx, len(w.SkipJobs), func(i int) error {
 		job, key := w.SkipJobs[i], client.ObjectKeyFromObject(w.SkipJobs[i])
 		marked := job.DeepCopy()
@@ -123,7 +125,7 @@ func ignoreNotFound(err error, format string, args ...any) error {
 }
 
 // recreateJobs deletes Jobs without running pods, so that the JobSet controller recreates them.
-func (r *Reconciler) recreateJobs(ctx context.Context, _ *stages.Snapshot, w *stages.Step) error {
+func (r *Reconciler) recreateJobs(ctx context.Context, _ *jobsetstate.Snapshot, w *stages.Step) error {
 	return r.each(ctx, len(w.RecreateJobs), func(i int) error {
 		job := w.RecreateJobs[i]
 		err := r.config.Client.Delete(ctx, job, client.Preconditions{UID: &job.UID}, client.PropagationPolicy("Background"))
@@ -135,7 +137,7 @@ func (r *Reconciler) recreateJobs(ctx context.Context, _ *stages.Snapshot, w *st
 }
 
 // restoreJobs removes the fields that an admission has added to held Jobs.
-func (r *Reconciler) restoreJobs(ctx context.Context, _ *stages.Snapshot, w *stages.Step) error {
+func (r *Reconciler) restoreJobs(ctx context.Context, _ *jobsetstate.Snapshot, w *stages.Step) error {
 	return r.each(ctx, len(w.RestoreJobs), func(i int) error {
 		job := w.RestoreJobs[i]
 		if err := r.config.Client.Patch(ctx, childjob.Restored(job), patch.IfSameUID(job)); client.IgnoreNotFound(err) != nil {
@@ -146,7 +148,7 @@ func (r *Reconciler) restoreJobs(ctx context.Context, _ *stages.Snapshot, w *sta
 }
 
 // endPods deletes pods that no Job ends.
-func (r *Reconciler) endPods(ctx context.Context, s *stages.Snapshot, w *stages.Step) error {
+func (r *Reconciler) endPods(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step) error {
 	return r.each(ctx, len(w.EndPods), func(i int) error {
 		pod := w.EndPods[i].Pod
 		err := r.config.Client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID})
@@ -161,7 +163,7 @@ func (r *Reconciler) endPods(ctx context.Context, s *stages.Snapshot, w *stages.
 }
 
 // subjectOr returns the JobSet, even if it is being deleted, or else another object.
-func subjectOr(s *stages.Snapshot, object client.Object) client.Object {
+func subjectOr(s *jobsetstate.Snapshot, object client.Object) client.Object {
 	switch {
 	case s.JobSet != nil:
 		return s.JobSet

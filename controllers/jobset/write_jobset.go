@@ -7,18 +7,20 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/tranche-dev/tranche/apis"
-	"github.com/tranche-dev/tranche/controllers/events"
-	"github.com/tranche-dev/tranche/lifecycle/stages"
-	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/controllers/events"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
+	"github.com/tranche-dev/tranche/lifecycle/stages"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
 // start resumes the JobSet and records that from now on a suspension is requested by the user. For a JobSet without a queue, the Event of
 // the pause has announced that it is resumed.
-func (r *Reconciler) start(ctx context.Context, s *stages.Snapshot, w *stages.Step) error {
+func (r *Reconciler) start(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step) error {
 	if !w.Start {
 		return nil
 	}
@@ -40,7 +42,7 @@ func (r *Reconciler) start(ctx context.Context, s *stages.Snapshot, w *stages.St
 }
 
 // pause suspends the JobSet, and records that the user did not request this suspension.
-func (r *Reconciler) pause(ctx context.Context, s *stages.Snapshot, w *stages.Step) error {
+func (r *Reconciler) pause(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step) error {
 	if w.Pause == "" {
 		return nil
 	}
@@ -59,7 +61,7 @@ func (r *Reconciler) pause(ctx context.Context, s *stages.Snapshot, w *stages.St
 
 // setScheduler writes the scheduler into the pod templates of a suspended JobSet. A merge patch would have to repeat all ReplicatedJobs, including
 // fields that this version does not know.
-func (r *Reconciler) setScheduler(ctx context.Context, s *stages.Snapshot, w *stages.Step) error {
+func (r *Reconciler) setScheduler(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step) error {
 	if !w.SetScheduler {
 		return nil
 	}
@@ -69,8 +71,8 @@ func (r *Reconciler) setScheduler(ctx context.Context, s *stages.Snapshot, w *st
 		Value any    `json:"value"`
 	}
 	operations := []operation{{"test", "/metadata/uid", s.JobSet.UID}, {"test", "/metadata/generation", s.JobSet.Generation}}
-	for _, i := range stages.GangMembers(s.JobSet) {
-		template := stages.PodTemplateOf(s.JobSet, i)
+	for _, i := range jobsetstate.GangMembers(s.JobSet) {
+		template := jobsetstate.PodTemplateOf(s.JobSet, i)
 		annotations := maps.Clone(template.Annotations)
 		if annotations == nil {
 			annotations = map[string]string{}
@@ -95,7 +97,7 @@ func (r *Reconciler) setScheduler(ctx context.Context, s *stages.Snapshot, w *st
 }
 
 // recordFinished records on the JobSet the stages that have succeeded, before the stages that wait for them are released.
-func (r *Reconciler) recordFinished(ctx context.Context, s *stages.Snapshot, w *stages.Step) error {
+func (r *Reconciler) recordFinished(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step) error {
 	if w.RecordFinished == nil {
 		return nil
 	}
@@ -108,7 +110,7 @@ func (r *Reconciler) recordFinished(ctx context.Context, s *stages.Snapshot, w *
 	if err := r.patchIfSame(ctx, s.JobSet, after); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("note the finished stages of JobSet %s: %w", s.Key, err)
 	}
-	before := stages.FinishedStages(s.JobSet)
+	before := jobsetstate.FinishedStages(s.JobSet)
 	for _, stage := range w.RecordFinished {
 		if !slices.Contains(before, stage) {
 			events.StageFinished(stage, workloadstatus.StageSucceeded(stage).Message).EmitAbout(r.config.Recorder, s.JobSet, s.FirstJobOf(stage))

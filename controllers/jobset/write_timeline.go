@@ -12,13 +12,14 @@ import (
 
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/internal/patch"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/stages"
 )
 
 // recordTimes writes the timeline. If the API server does not answer, the JobSet is requeued, so that the next steps do not overwrite or delete
 // times that are not noted. If the API server rejects the write, quota is released nevertheless: the user of a JobSet can make the write
 // impossible, for instance by annotations that leave no room.
-func (r *Reconciler) recordTimes(ctx context.Context, s *stages.Snapshot, w *stages.Step) error {
+func (r *Reconciler) recordTimes(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step) error {
 	if len(w.EndedHolds) == 0 {
 		return nil
 	}
@@ -47,7 +48,7 @@ func isTransient(err error) bool {
 
 // recordTimesOnLatest writes the timeline of a JobSet that other clients write to at the same time. It reads the JobSet past the cache. Only the
 // manager writes the timeline, so the write needs no resource version: the API server merges it with the other writes.
-func (r *Reconciler) recordTimesOnLatest(ctx context.Context, s *stages.Snapshot, w *stages.Step) error {
+func (r *Reconciler) recordTimesOnLatest(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step) error {
 	var js jobsetapi.JobSet
 	if err := r.reader.Get(ctx, s.Key, &js); err != nil {
 		return fmt.Errorf("read JobSet %s: %w", s.Key, err)
@@ -59,7 +60,7 @@ func (r *Reconciler) recordTimesOnLatest(ctx context.Context, s *stages.Snapshot
 }
 
 // recordTimesOn patches the timeline of a JobSet. The timeline repeats what was noted before, so the JobSet must not be older than the last write.
-func (r *Reconciler) recordTimesOn(ctx context.Context, js *jobsetapi.JobSet, s *stages.Snapshot, w *stages.Step, change client.Patch) error {
+func (r *Reconciler) recordTimesOn(ctx context.Context, js *jobsetapi.JobSet, s *jobsetstate.Snapshot, w *stages.Step, change client.Patch) error {
 	after, waited, err := w.RecordTimesOn(js, s.Plan, time.Now())
 	if err != nil {
 		return fmt.Errorf("render timeline of JobSet %s: %w", s.Key, err)

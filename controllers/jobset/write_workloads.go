@@ -6,23 +6,25 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/controllers/engine"
 	"github.com/tranche-dev/tranche/controllers/events"
 	"github.com/tranche-dev/tranche/controllers/internal/patch"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/stages"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
-	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
 // createWorkloads creates the last stage first: if one is rejected, no stage that is open from the start holds quota without use.
-func (r *Reconciler) createWorkloads(ctx context.Context, _ *stages.Snapshot, w *stages.Step) error {
+func (r *Reconciler) createWorkloads(ctx context.Context, _ *jobsetstate.Snapshot, w *stages.Step) error {
 	for _, workload := range slices.Backward(w.CreateWorkloads) {
 		err := r.config.Client.Create(ctx, workload)
 		if apierrors.IsInvalid(err) {
@@ -35,7 +37,7 @@ func (r *Reconciler) createWorkloads(ctx context.Context, _ *stages.Snapshot, w 
 	return nil
 }
 
-func (r *Reconciler) changeWorkloads(ctx context.Context, s *stages.Snapshot, w *stages.Step) error {
+func (r *Reconciler) changeWorkloads(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step) error {
 	for _, c := range w.ChangeWorkloads {
 		change := patch.IfSameUID(c.Before)
 		if !equality.Semantic.DeepEqual(c.Before.Spec.PodSets, c.After.Spec.PodSets) {
@@ -53,7 +55,7 @@ func (r *Reconciler) changeWorkloads(ctx context.Context, s *stages.Snapshot, w 
 }
 
 // evictWorkloads marks the other stages of an evicted JobSet as evicted, too.
-func (r *Reconciler) evictWorkloads(ctx context.Context, s *stages.Snapshot, w *stages.Step) error {
+func (r *Reconciler) evictWorkloads(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step) error {
 	for _, e := range w.EvictWorkloads {
 		// The eviction increments its own counters and repeats what else the admission has written, so it must be based on the latest
 		// object.
@@ -72,7 +74,7 @@ func (r *Reconciler) evictWorkloads(ctx context.Context, s *stages.Snapshot, w *
 	return nil
 }
 
-func (r *Reconciler) reportProgress(ctx context.Context, s *stages.Snapshot, w *stages.Step) error {
+func (r *Reconciler) reportProgress(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step) error {
 	for _, p := range w.Progress {
 		// A stage finishes once. If the cache does not show yet that it has, the API server rejects the write and no Event is emitted
 		// twice.
@@ -99,7 +101,7 @@ func (r *Reconciler) reportProgress(ctx context.Context, s *stages.Snapshot, w *
 // reclaimFieldManager owns status.reclaimablePods of quota Workloads. It is Kueue's name.
 const reclaimFieldManager client.FieldOwner = "kueue-reclaimable-pods"
 
-func (r *Reconciler) reclaimPods(ctx context.Context, _ *stages.Snapshot, w *stages.Step) error {
+func (r *Reconciler) reclaimPods(ctx context.Context, _ *jobsetstate.Snapshot, w *stages.Step) error {
 	for _, c := range w.Reclaim {
 		if _, err := r.apply(ctx, c.Workload, kueue.WorkloadStatus{ReclaimablePods: c.Pods}, reclaimFieldManager, ""); err != nil {
 			return err
@@ -110,7 +112,7 @@ func (r *Reconciler) reclaimPods(ctx context.Context, _ *stages.Snapshot, w *sta
 
 // releaseQuota releases the quota of suspended and evicted stages, and notifies the engine at once. The cache may not show yet that a Job was
 // released or that a pod was created, so releaseQuota repeats the decision on live reads.
-func (r *Reconciler) releaseQuota(ctx context.Context, s *stages.Snapshot, w *stages.Step) error {
+func (r *Reconciler) releaseQuota(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step) error {
 	if len(w.ReleaseQuota) == 0 {
 		return nil
 	}
@@ -127,7 +129,7 @@ func (r *Reconciler) releaseQuota(ctx context.Context, s *stages.Snapshot, w *st
 			status = workloadstatus.QuotaReleased(workload, time.Now())
 			stage := workload.Labels[apis.StageLabel]
 			told = events.StageRequeued(stage, kept[stage], workloadstatus.EvictionOf(workload).Message)
-			if stages.GrowthNumber(workload) > 0 {
+			if jobsetstate.GrowthNumber(workload) > 0 {
 				told = events.GrowthRequeued(workload.Labels[apis.StageLabel], workloadstatus.EvictionOf(workload).Message)
 			}
 		}
@@ -143,7 +145,7 @@ func (r *Reconciler) releaseQuota(ctx context.Context, s *stages.Snapshot, w *st
 	return nil
 }
 
-func (r *Reconciler) reopenStages(ctx context.Context, s *stages.Snapshot, w *stages.Step) error {
+func (r *Reconciler) reopenStages(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step) error {
 	for _, workload := range w.Reopen {
 		if err := r.delete(ctx, workload); err != nil {
 			return err
@@ -162,7 +164,7 @@ func (r *Reconciler) delete(ctx context.Context, workload *kueue.Workload) error
 	return nil
 }
 
-func (r *Reconciler) removeFinalizers(ctx context.Context, _ *stages.Snapshot, w *stages.Step) error {
+func (r *Reconciler) removeFinalizers(ctx context.Context, _ *jobsetstate.Snapshot, w *stages.Step) error {
 	for _, workload := range w.RemoveFinalizers {
 		if err := patch.RemoveFinalizer(ctx, r.config.Client, workload); err != nil {
 			return err
@@ -171,7 +173,7 @@ func (r *Reconciler) removeFinalizers(ctx context.Context, _ *stages.Snapshot, w
 	return nil
 }
 
-func (r *Reconciler) deleteWorkloads(ctx context.Context, _ *stages.Snapshot, w *stages.Step) error {
+func (r *Reconciler) deleteWorkloads(ctx context.Context, _ *jobsetstate.Snapshot, w *stages.Step) error {
 	for _, workload := range w.DeleteWorkloads {
 		if workload.DeletionTimestamp.IsZero() {
 			if err := r.delete(ctx, workload); err != nil {
@@ -186,7 +188,7 @@ func (r *Reconciler) deleteWorkloads(ctx context.Context, _ *stages.Snapshot, w 
 }
 
 // createGrowths creates the quota Workloads of growths.
-func (r *Reconciler) createGrowths(ctx context.Context, s *stages.Snapshot, w *stages.Step) error {
+func (r *Reconciler) createGrowths(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step) error {
 	for _, growth := range w.CreateGrowths {
 		err := r.config.Client.Create(ctx, growth)
 		if apierrors.IsAlreadyExists(err) {
@@ -205,7 +207,7 @@ func (r *Reconciler) createGrowths(ctx context.Context, s *stages.Snapshot, w *s
 }
 
 // deleteExpired deletes a JobSet, unless its quota Workload was activated again according to the API server.
-func (r *Reconciler) deleteExpired(ctx context.Context, s *stages.Snapshot, w *stages.Step) error {
+func (r *Reconciler) deleteExpired(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step) error {
 	if w.DeleteExpired == nil {
 		return nil
 	}

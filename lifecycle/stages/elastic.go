@@ -13,6 +13,7 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
 	"github.com/tranche-dev/tranche/lifecycle/elastic"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 )
 
 // With its feature gate ElasticJobSet the JobSet controller lets users change the parallelism of Indexed Jobs, and changes the child Jobs
@@ -24,14 +25,14 @@ import (
 // stage releases its quota. The stage then queues for all of its pods.
 
 // measure computes which quota Workloads pay for the pods of a stage.
-func (st *stage) measure(s *Snapshot) {
+func (st *stage) measure(s *jobsetstate.Snapshot) {
 	st.sizes = make([]elastic.Size, len(st.PodSets))
 	for i := range st.PodSets {
 		st.sizes[i] = st.sizeOf(s, i)
 	}
 }
 
-func (st *stage) sizeOf(s *Snapshot, podSet int) elastic.Size {
+func (st *stage) sizeOf(s *jobsetstate.Snapshot, podSet int) elastic.Size {
 	name, want, live := st.PodSets[podSet].Name, st.podsPerJob(podSet), st.live(s, podSet)
 	if live == 0 || !st.isScaled(s.JobSet, podSet) {
 		return elastic.Fixed(want, live, len(st.growths))
@@ -41,7 +42,7 @@ func (st *stage) sizeOf(s *Snapshot, podSet int) elastic.Size {
 	for _, growth := range st.growths {
 		growths = append(growths, elastic.Growth{
 			HoldsQuota: quotaworkload.HoldsQuota(growth), Held: elastic.Held(growth, name) / live,
-			MayRun: s.mayUse(growth), MayBegin: len(updatesOf(growth, name)) == 0,
+			MayRun: s.MayUse(growth), MayBegin: len(updatesOf(growth, name)) == 0,
 		})
 	}
 	return elastic.Divide(want, base, live, growths)
@@ -49,14 +50,14 @@ func (st *stage) sizeOf(s *Snapshot, podSet int) elastic.Size {
 
 // live returns how many Jobs of a pod set need their quota: all that have not succeeded. A gang of several Jobs also keeps the quota of
 // succeeded Jobs, because it would need that quota again after an eviction.
-func (st *stage) live(s *Snapshot, podSet int) int32 {
+func (st *stage) live(s *jobsetstate.Snapshot, podSet int) int32 {
 	name := st.PodSets[podSet].Name
 	live := st.tallies[name].replicas
 	if restartsWhole(s.JobSet, name) {
 		return live
 	}
 	for index := range st.done[name] {
-		if !s.hasPodAt(name, index) {
+		if !s.HasPodAt(name, index) {
 			live--
 		}
 	}
@@ -72,7 +73,7 @@ func (st *stage) isScaled(js *jobsetapi.JobSet, podSet int) bool {
 	}
 	return len(st.growths) > 0 || elastic.Charged(st.workload, name, st.PodSets[podSet].Count) != st.PodSets[podSet].Count ||
 		slices.ContainsFunc(st.jobs, func(job *batchv1.Job) bool {
-			return st.replicatedJobOf(job) == name && childjob.IsRunning(job) && childjob.PodsAtOnce(job) < st.podsPerJob(podSet)
+			return jobsetstate.ReplicatedJobOf(job) == name && childjob.IsRunning(job) && childjob.PodsAtOnce(job) < st.podsPerJob(podSet)
 		})
 }
 
@@ -85,26 +86,26 @@ func isElastic(js *jobsetapi.JobSet, replicatedJob string) bool {
 }
 
 // isSettled reports whether no pod of a pod set runs, or may still be created, beyond the quota that the stage holds now.
-func (st *stage) isSettled(s *Snapshot, podSet int) bool {
+func (st *stage) isSettled(s *jobsetstate.Snapshot, podSet int) bool {
 	name, limit := st.PodSets[podSet].Name, st.sizes[podSet].Now
 	if st.workload == nil || len(st.growths) == 0 && elastic.Charged(st.workload, name, 0) <= st.PodSets[podSet].Count {
 		return true
 	}
 	for _, job := range st.jobs {
-		if st.replicatedJobOf(job) == name && childjob.HasPods(job) && childjob.PodsAtOnce(job) > limit {
+		if jobsetstate.ReplicatedJobOf(job) == name && childjob.HasPods(job) && childjob.PodsAtOnce(job) > limit {
 			return false
 		}
 	}
 	for _, pod := range s.Owned.Pods {
 		index, err := strconv.ParseInt(pod.Labels[batchv1.JobCompletionIndexAnnotation], 10, 32)
-		if replicatedJobOf(pod) == name && (err != nil || int32(index) >= limit) {
+		if jobsetstate.ReplicatedJobOf(pod) == name && (err != nil || int32(index) >= limit) {
 			return false
 		}
 	}
 	return true
 }
 
-func (st *stage) isSettledWhole(s *Snapshot) bool {
+func (st *stage) isSettledWhole(s *jobsetstate.Snapshot) bool {
 	for i := range st.PodSets {
 		if !st.isSettled(s, i) {
 			return false
@@ -126,7 +127,7 @@ func (st *stage) hasOutgrown(js *jobsetapi.JobSet) bool {
 
 // resize changes a quota Workload that holds no quota so that it asks for the current number of pods. Its reclaimable pods must be right
 // before, or too few pods would count in between.
-func (st *stage) resize(s *Snapshot, workload *kueue.Workload) {
+func (st *stage) resize(s *jobsetstate.Snapshot, workload *kueue.Workload) {
 	if _, differs := st.reclaimChange(s); differs || st.holdsQuota() {
 		return
 	}
@@ -152,7 +153,7 @@ func (st *stage) isSteady() bool {
 	for i, name := range st.ReplicatedJobs {
 		steady := st.tallies[name].succeeded
 		for _, job := range st.jobs {
-			if st.replicatedJobOf(job) == name && !st.hasSucceeded(job) && childjob.IsReadyWith(job, st.sizes[i].Base) {
+			if jobsetstate.ReplicatedJobOf(job) == name && !st.hasSucceeded(job) && childjob.IsReadyWith(job, st.sizes[i].Base) {
 				steady++
 			}
 		}

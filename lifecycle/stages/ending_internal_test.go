@@ -13,6 +13,7 @@ import (
 
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/schedulergang"
 )
 
@@ -39,7 +40,7 @@ func TestEnding(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			s, st := newGangs(t, c.provider, c.jobSet, c.workers)
-			s.Owned.Pods = []*corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{batchv1.JobNameLabel: "workers-0", restartAttemptLabel: c.attempt}}}}
+			s.Owned.Pods = []*corev1.Pod{{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{batchv1.JobNameLabel: "workers-0", jobsetstate.RestartAttemptLabel: c.attempt}}}}
 			if diff := cmp.Diff(c.want, slices.Sorted(maps.Keys(st.ending(s)))); diff != "" {
 				t.Errorf("Jobs differ (-want +got):\n%s", diff)
 			}
@@ -49,7 +50,7 @@ func TestEnding(t *testing.T) {
 
 // newGangs returns a JobSet of a driver and two workers, in its second attempt, which asks for gangs in these two places. Its Jobs are
 // held.
-func newGangs(t *testing.T, provider schedulergang.Provider, jobSet, workers jobsetapi.GangMode) (*Snapshot, *stage) {
+func newGangs(t *testing.T, provider schedulergang.Provider, jobSet, workers jobsetapi.GangMode) (*jobsetstate.Snapshot, *stage) {
 	t.Helper()
 	js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "js", UID: "js-uid"}}
 	js.Status.Restarts = 1
@@ -59,7 +60,7 @@ func newGangs(t *testing.T, provider schedulergang.Provider, jobSet, workers job
 		js.Spec.ReplicatedJobs = append(js.Spec.ReplicatedJobs, member)
 	}
 	js.Spec.ReplicatedJobs[1].GangConfig = &jobsetapi.GangConfig{GangMode: workers}
-	s, st := &Snapshot{JobSet: js}, &stage{}
+	s, st := &jobsetstate.Snapshot{JobSet: js}, &stage{}
 	for _, name := range []string{"driver-0", "workers-0", "workers-1"} {
 		role, index := name[:len(name)-2], name[len(name)-1:]
 		st.jobs = append(st.jobs, &batchv1.Job{
@@ -119,7 +120,7 @@ func TestSpent(t *testing.T) {
 			jobs, gangs := st.spent(s, ending)
 			var names []string
 			for _, job := range jobs {
-				names, want[s.gangOf(job)] = append(names, job.Name), true
+				names, want[s.GangOf(job)] = append(names, job.Name), true
 			}
 			if diff := cmp.Diff(c.want, names); diff != "" {
 				t.Errorf("Jobs differ (-want +got):\n%s", diff)

@@ -11,6 +11,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/schedulergang"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
@@ -46,7 +47,7 @@ type EvictWorkload struct {
 func markEvicted(stages []stage) *stage {
 	var cause *stage
 	for i := range stages {
-		if st := &stages[i]; st.isEvicted() && (cause == nil || st.evictedAt().Before(cause.evictedAt())) {
+		if st := &stages[i]; st.isEvicted() && (cause == nil || evictedAt(st.workload).Before(evictedAt(cause.workload))) {
 			cause = st
 		}
 	}
@@ -68,20 +69,20 @@ func (st *stage) isEvicted() bool {
 		!quotaworkload.IsTrue(st.workload, kueue.WorkloadFinished)
 }
 
-func (st *stage) evictedAt() *metav1.Time {
-	return &apimeta.FindStatusCondition(st.workload.Status.Conditions, kueue.WorkloadEvicted).LastTransitionTime
+func evictedAt(workload *kueue.Workload) *metav1.Time {
+	return &apimeta.FindStatusCondition(workload.Status.Conditions, kueue.WorkloadEvicted).LastTransitionTime
 }
 
-// isDeactivated reports whether the stage was evicted because its quota Workload is not active. A stage that is deactivated before it holds
+// isDeactivated reports whether a stage was evicted because its quota Workload is not active. A stage that is deactivated before it holds
 // quota does not keep earlier stages from running.
-func (st *stage) isDeactivated() bool {
-	return st.workload != nil && workloadstatus.IsShutOut(st.workload)
+func isDeactivated(workload *kueue.Workload) bool {
+	return workload != nil && workloadstatus.IsShutOut(workload)
 }
 
 // evictStage takes the next step of the eviction of one stage.
-func (w *Step) evictStage(s *Snapshot, st *stage, e *eviction) {
+func (w *Step) evictStage(s *jobsetstate.Snapshot, st *stage, e *eviction) {
 	if after := st.adjusted(s); after != nil {
-		w.ChangeWorkloads = append(w.ChangeWorkloads, ChangeWorkload{st.workload, after, st.isGated() && st.open})
+		w.ChangeWorkloads = append(w.ChangeWorkloads, ChangeWorkload{st.workload, after, isGated(st.workload) && st.open})
 	}
 	if !quotaworkload.IsTrue(st.workload, kueue.WorkloadEvicted) {
 		w.EvictWorkloads = append(w.EvictWorkloads, EvictWorkload{st.workload, workloadstatus.EvictionOf(e.cause.workload), e.cause.workload})
@@ -93,7 +94,7 @@ func (w *Step) evictStage(s *Snapshot, st *stage, e *eviction) {
 
 // stop holds the Jobs of a stage again, and has Jobs recreated that would not start from their beginning. It reports whether none of the
 // Jobs runs and none has to be changed.
-func (w *Step) stop(s *Snapshot, st *stage) bool {
+func (w *Step) stop(s *jobsetstate.Snapshot, st *stage) bool {
 	stopped := !st.hasPods
 	for _, job := range st.jobs {
 		switch {
@@ -102,7 +103,7 @@ func (w *Step) stop(s *Snapshot, st *stage) bool {
 		case childjob.IsNoticed(job):
 			w.HoldJobs = append(w.HoldJobs, job)
 		case childjob.HasPods(job):
-		case childjob.HasProgress(job) || childjob.IsFinished(job, batchv1.JobComplete) && restartsWhole(s.JobSet, st.replicatedJobOf(job)):
+		case childjob.HasProgress(job) || childjob.IsFinished(job, batchv1.JobComplete) && restartsWhole(s.JobSet, jobsetstate.ReplicatedJobOf(job)):
 			w.RecreateJobs = append(w.RecreateJobs, job)
 			stopped = false
 		case childjob.IsHeld(job) && !childjob.IsRestored(job):
@@ -130,7 +131,7 @@ func restartsWhole(js *jobsetapi.JobSet, replicatedJob string) bool {
 }
 
 // KeptJobs counts, for each stage, the succeeded Jobs that an eviction keeps.
-func KeptJobs(s *Snapshot) map[string]int {
+func KeptJobs(s *jobsetstate.Snapshot) map[string]int {
 	counts := map[string]int{}
 	if s.JobSet == nil || s.Plan == nil {
 		return counts

@@ -16,6 +16,7 @@ import (
 
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
 	"github.com/tranche-dev/tranche/lifecycle/schedulergang"
 )
@@ -28,7 +29,7 @@ func kube(version string) schedulergang.API {
 }
 
 // asGangs makes a gang of each ReplicatedJob.
-func asGangs(t *testing.T, s *Snapshot) {
+func asGangs(t *testing.T, s *jobsetstate.Snapshot) {
 	t.Helper()
 	for i := range s.JobSet.Spec.ReplicatedJobs {
 		s.JobSet.Spec.ReplicatedJobs[i].GangConfig = &jobsetapi.GangConfig{GangMode: jobsetapi.GangModeGang}
@@ -38,7 +39,7 @@ func asGangs(t *testing.T, s *Snapshot) {
 	s.Gangs = gangsOf(t, s, schedulergang.Kube{Version: schedulergang.V1alpha2})
 }
 
-func gangsOf(t *testing.T, s *Snapshot, provider schedulergang.Provider) *schedulergang.State {
+func gangsOf(t *testing.T, s *jobsetstate.Snapshot, provider schedulergang.Provider) *schedulergang.State {
 	t.Helper()
 	shape, err := schedulergang.New(s.JobSet, s.Plan, provider)
 	if err != nil {
@@ -52,7 +53,7 @@ func gangsOf(t *testing.T, s *Snapshot, provider schedulergang.Provider) *schedu
 }
 
 // observe makes the objects of a stage exist.
-func observe(s *Snapshot, stage int, change func(*unstructured.Unstructured)) {
+func observe(s *jobsetstate.Snapshot, stage int, change func(*unstructured.Unstructured)) {
 	for _, object := range s.Gangs.Missing(stage) {
 		object = object.DeepCopy()
 		if change != nil && object.GetKind() == "PodGroup" {
@@ -69,7 +70,7 @@ func TestDesiredGangs(t *testing.T) {
 	}
 	cases := map[string]struct {
 		world world
-		there func(*Snapshot)
+		there func(*jobsetstate.Snapshot)
 		want  []string
 	}{
 		"the gangs of an admitted stage are there before its Jobs run": {
@@ -78,7 +79,7 @@ func TestDesiredGangs(t *testing.T) {
 		},
 		"they are made once": {
 			world: world{workloads: admitted, jobs: map[string]string{"init": "held"}},
-			there: func(s *Snapshot) { observe(s, 0, nil) },
+			there: func(s *jobsetstate.Snapshot) { observe(s, 0, nil) },
 			want:  []string{"start", "release init-0 node=a100"},
 		},
 		"nothing is made for a stage that waits": {
@@ -90,16 +91,16 @@ func TestDesiredGangs(t *testing.T) {
 		},
 		"a gang of another number of pods goes before its Jobs run": {
 			world: world{started: true, workloads: admitted, jobs: map[string]string{"init": "held"}},
-			there: func(s *Snapshot) { observe(s, 0, larger) },
+			there: func(s *jobsetstate.Snapshot) { observe(s, 0, larger) },
 			want:  []string{"disperse PodGroup js-init-0-r0-jsuid"},
 		},
 		"a gang of another number of pods stays while pods go by it": {
 			world: world{started: true, workloads: admitted, jobs: map[string]string{"init": "running"}, pods: []string{"init"}},
-			there: func(s *Snapshot) { observe(s, 0, larger) },
+			there: func(s *jobsetstate.Snapshot) { observe(s, 0, larger) },
 		},
 		"what the user has made is left alone": {
 			world: world{started: true, workloads: admitted, jobs: map[string]string{"init": "held"}},
-			there: func(s *Snapshot) {
+			there: func(s *jobsetstate.Snapshot) {
 				observe(s, 0, func(object *unstructured.Unstructured) {
 					object.SetOwnerReferences(nil)
 					larger(object)
@@ -109,7 +110,7 @@ func TestDesiredGangs(t *testing.T) {
 		},
 		"the gangs of an earlier attempt go": {
 			world: world{started: true, restarts: 1, workloads: admitted, jobs: map[string]string{"init": "held"}},
-			there: func(s *Snapshot) {
+			there: func(s *jobsetstate.Snapshot) {
 				now := s.Gangs
 				s.JobSet.Status.Restarts = 0
 				s.Gangs = gangsOf(t, s, schedulergang.Kube{Version: schedulergang.V1alpha2})
@@ -123,21 +124,21 @@ func TestDesiredGangs(t *testing.T) {
 		},
 		"those of a JobSet that is over stay with it": {
 			world: world{started: true, over: jobset.JobSetFailed, workloads: map[string]string{"init": "finished", "train": "finished"}},
-			there: func(s *Snapshot) { observe(s, 0, nil) },
+			there: func(s *jobsetstate.Snapshot) { observe(s, 0, nil) },
 		},
 		"a gang that gets another size while it is suspended is held first": {
 			world: world{started: true, suspended: true, workloads: map[string]string{"init": "admitted suspended", "train": "closed suspended"}, jobs: map[string]string{"init": "running"}, pods: []string{"init"}},
-			there: func(s *Snapshot) { observe(s, 0, larger) },
+			there: func(s *jobsetstate.Snapshot) { observe(s, 0, larger) },
 			want:  []string{"hold init-0"},
 		},
 		"it goes when its pods have ended": {
 			world: world{started: true, suspended: true, workloads: map[string]string{"init": "suspended", "train": "closed suspended"}, jobs: map[string]string{"init": "held"}},
-			there: func(s *Snapshot) { observe(s, 0, larger) },
+			there: func(s *jobsetstate.Snapshot) { observe(s, 0, larger) },
 			want:  []string{"disperse PodGroup js-init-0-r0-jsuid"},
 		},
 		"it is not made again before its Jobs have been resized": {
 			world: world{started: true, workloads: admitted, jobs: map[string]string{"init": "held wide"}},
-			there: func(s *Snapshot) {
+			there: func(s *jobsetstate.Snapshot) {
 				s.Owned.Jobs[0].Labels[jobset.JobIndexKey] = "0"
 				s.Owned.Jobs[0].Spec.CompletionMode = new(batchv1.IndexedCompletion)
 			},
@@ -171,39 +172,39 @@ func TestGangNews(t *testing.T) {
 		return job
 	}
 	cases := map[string]struct {
-		change     func(*Snapshot)
+		change     func(*jobsetstate.Snapshot)
 		wantReason string
 		want       string
 	}{
 		"all is well": {
-			func(s *Snapshot) { s.Owned.Jobs = []*batchv1.Job{job("js-init-0-r0-jsuid")} }, jobsetstatus.GangsKept,
+			func(s *jobsetstate.Snapshot) { s.Owned.Jobs = []*batchv1.Job{job("js-init-0-r0-jsuid")} }, jobsetstatus.GangsKept,
 			"2 gangs, each with a PodGroup of scheduling.k8s.io/v1alpha2 from when its stage is admitted",
 		},
 		"no provider": {
-			func(s *Snapshot) { s.Scheduler.API, s.Gangs = schedulergang.API{}, nil }, jobsetstatus.GangsNotConfigured,
+			func(s *jobsetstate.Snapshot) { s.Scheduler.API, s.Gangs = schedulergang.API{}, nil }, jobsetstatus.GangsNotConfigured,
 			"spec.replicatedJobs[0].gangConfig, spec.replicatedJobs[1].gangConfig: gangs are not placed whole: neither gang.provider in the manager's configuration nor the annotation",
 		},
 		"no API": {
-			func(s *Snapshot) { s.Scheduler.API, s.Gangs = kube(""), nil }, jobsetstatus.GangsNotServed, "turn on the feature gate GenericWorkload",
+			func(s *jobsetstate.Snapshot) { s.Scheduler.API, s.Gangs = kube(""), nil }, jobsetstatus.GangsNotServed, "turn on the feature gate GenericWorkload",
 		},
 		"a gang that cannot be": {
-			func(s *Snapshot) { s.Plan, s.Gangs, s.Refusal = nil, nil, "mend it" }, jobsetstatus.GangsMisconfigured, "not placed whole: mend it",
+			func(s *jobsetstate.Snapshot) { s.Plan, s.Gangs, s.Refusal = nil, nil, "mend it" }, jobsetstatus.GangsMisconfigured, "not placed whole: mend it",
 		},
 		"a Job whose pods name no gang": {
-			func(s *Snapshot) { s.Owned.Jobs = []*batchv1.Job{job("")} }, jobsetstatus.GangsNotNamed, `the pods of Job "init-0" have no spec.schedulingGroup`,
+			func(s *jobsetstate.Snapshot) { s.Owned.Jobs = []*batchv1.Job{job("")} }, jobsetstatus.GangsNotNamed, `the pods of Job "init-0" have no spec.schedulingGroup`,
 		},
 		"gangs that the JobSet controller keeps": {
-			func(s *Snapshot) { s.JobSet.Spec.Scheduling, s.Gangs = &runtime.RawExtension{}, nil }, jobsetstatus.GangsOfJobSet,
+			func(s *jobsetstate.Snapshot) { s.JobSet.Spec.Scheduling, s.Gangs = &runtime.RawExtension{}, nil }, jobsetstatus.GangsOfJobSet,
 			"Tranche keeps none",
 		},
 		"a gang of the user": {
-			func(s *Snapshot) {
+			func(s *jobsetstate.Snapshot) {
 				observe(s, 0, func(object *unstructured.Unstructured) { object.SetOwnerReferences(nil) })
 			}, jobsetstatus.GangsOfUser,
 			`PodGroup "js-init-0-r0-jsuid" was made by somebody else`,
 		},
 		"no gangs": {
-			func(s *Snapshot) {
+			func(s *jobsetstate.Snapshot) {
 				for i := range s.JobSet.Spec.ReplicatedJobs {
 					s.JobSet.Spec.ReplicatedJobs[i].GangConfig.GangMode = jobsetapi.GangModeOff
 				}

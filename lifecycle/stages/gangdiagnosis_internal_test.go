@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
 )
 
@@ -21,7 +22,7 @@ var waitStart = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 // that the pod has a node.
 type waiting []string
 
-func (w waiting) build(t *testing.T) *Snapshot {
+func (w waiting) build(t *testing.T) *jobsetstate.Snapshot {
 	t.Helper()
 	s := world{started: true, workloads: map[string]string{"init": "admitted", "train": "closed"}, jobs: map[string]string{"init": "running"}}.build(t)
 	parallelism := int32(2)
@@ -35,7 +36,7 @@ func (w waiting) build(t *testing.T) *Snapshot {
 	job.Status.StartTime = new(metav1.NewTime(waitStart))
 	for _, scheduler := range w {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(waitStart), Labels: map[string]string{
-			batchv1.JobNameLabel: job.Name, jobset.ReplicatedJobNameKey: "init", restartAttemptLabel: "0",
+			batchv1.JobNameLabel: job.Name, jobset.ReplicatedJobNameKey: "init", jobsetstate.RestartAttemptLabel: "0",
 		}}}
 		var placed bool
 		if pod.Spec.SchedulerName, placed = strings.CutSuffix(scheduler, "+"); placed {
@@ -63,24 +64,24 @@ func TestGangWait(t *testing.T) {
 		pods waiting
 		// group changes the PodGroup, which does not exist if group is nil.
 		group      func(*unstructured.Unstructured)
-		change     func(*Snapshot)
+		change     func(*jobsetstate.Snapshot)
 		wantReason string
 		want       string
 		wantAgain  time.Duration
 	}{
 		"all are placed": {pods: waiting{"default-scheduler+", "default-scheduler+"}, group: nothing},
 		"they have not waited long": {
-			pods: two, group: nothing, change: func(s *Snapshot) { s.Now = waitStart.Add(50 * time.Second) }, wantAgain: 10 * time.Second,
+			pods: two, group: nothing, change: func(s *jobsetstate.Snapshot) { s.Now = waitStart.Add(50 * time.Second) }, wantAgain: 10 * time.Second,
 		},
 		"there is no PodGroup": {pods: two, wantReason: jobsetstatus.GangMissing, want: "wait for a PodGroup of this name", wantAgain: time.Minute},
 		"one has ended":        {pods: two[:1], group: nothing, wantReason: jobsetstatus.GangTooSmall, want: "1 of the 2 pods are there", wantAgain: time.Minute},
 		"none was made":        {group: nothing, wantReason: jobsetstatus.GangTooSmall, want: "0 of the 2 pods are there", wantAgain: time.Minute},
 		"those of an earlier attempt do not count": {
-			pods: two, group: nothing, change: func(s *Snapshot) { s.Owned.Pods[0].Labels[restartAttemptLabel] = "7" },
+			pods: two, group: nothing, change: func(s *jobsetstate.Snapshot) { s.Owned.Pods[0].Labels[jobsetstate.RestartAttemptLabel] = "7" },
 			wantReason: jobsetstatus.GangTooSmall, want: "1 of the 2 pods are there", wantAgain: time.Minute,
 		},
 		"those that are ending do not count": {
-			pods: two, group: nothing, change: func(s *Snapshot) { s.Owned.Pods[0].DeletionTimestamp = new(metav1.Now()) },
+			pods: two, group: nothing, change: func(s *jobsetstate.Snapshot) { s.Owned.Pods[0].DeletionTimestamp = new(metav1.Now()) },
 			wantReason: jobsetstatus.GangTooSmall, want: "1 of the 2 pods are there", wantAgain: time.Minute,
 		},
 		"some have ended, and the rest runs": {pods: waiting{"default-scheduler+"}, group: nothing},

@@ -1,7 +1,6 @@
 package stages
 
 import (
-	"cmp"
 	"slices"
 	"strconv"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
 	"github.com/tranche-dev/tranche/lifecycle/elastic"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
@@ -24,41 +24,20 @@ type ResizeJobs struct {
 	Before, After []*batchv1.Job
 }
 
-// GrowthNumber returns the number of a growth, or 0 for the quota Workload of a stage.
-func GrowthNumber(workload *kueue.Workload) int {
-	number, err := strconv.Atoi(workload.Labels[apis.GrowthLabel])
-	if err != nil && workload.Labels[apis.GrowthLabel] != "" {
-		return 1 // the admission policies reject this label, but it is not the quota Workload of a stage
-	}
-	return number
-}
-
-func sortGrowths(growths []*kueue.Workload) {
-	slices.SortFunc(growths, func(a, b *kueue.Workload) int {
-		return cmp.Or(cmp.Compare(GrowthNumber(a), GrowthNumber(b)), cmp.Compare(a.UID, b.UID))
-	})
-}
-
-// holdingGrowths returns the growths that hold quota.
-func (st *stage) holdingGrowths() []*kueue.Workload {
-	return slices.DeleteFunc(slices.Clone(st.growths), func(growth *kueue.Workload) bool { return !quotaworkload.HoldsQuota(growth) })
-}
-
-// mayUse reports whether pods may run on the quota of a growth.
-func (s *Snapshot) mayUse(growth *kueue.Workload) bool {
-	return quotaworkload.HoldsQuota(growth) && quotaworkload.IsTrue(growth, kueue.WorkloadAdmitted) && !quotaworkload.IsTrue(growth, kueue.WorkloadEvicted) &&
-		!quotaworkload.IsTrue(growth, kueue.WorkloadFinished) && growth.DeletionTimestamp.IsZero() && len(quotaworkload.Gates(growth)) == 0 && s.Charged[growth.UID]
+// holding returns the growths that hold quota.
+func holding(growths []*kueue.Workload) []*kueue.Workload {
+	return slices.DeleteFunc(slices.Clone(growths), func(growth *kueue.Workload) bool { return !quotaworkload.HoldsQuota(growth) })
 }
 
 // mayGrow reports whether a stage holds quota and keeps it. A stage that does not queues for all of its pods.
-func (st *stage) mayGrow(s *Snapshot) bool {
+func (st *stage) mayGrow(s *jobsetstate.Snapshot) bool {
 	w := st.workload
 	return w != nil && w.DeletionTimestamp.IsZero() && st.holdsQuota() && !st.mustRelease && !quotaworkload.IsTrue(w, kueue.WorkloadFinished) &&
-		!st.succeeded() && !isSuspendedByUser(s.JobSet) && !st.lacksQuota(s)
+		!st.succeeded() && !jobsetstate.IsSuspendedByUser(s.JobSet) && !st.lacksQuota(s)
 }
 
 // reconcileGrowths reconciles the growths of one stage of a JobSet that has not finished.
-func (w *Step) reconcileGrowths(s *Snapshot, st *stage, e *eviction) {
+func (w *Step) reconcileGrowths(s *jobsetstate.Snapshot, st *stage, e *eviction) {
 	if !st.mayGrow(s) {
 		w.dropGrowths(st)
 		e.complete = e.complete && len(st.growths) == 0
@@ -71,7 +50,7 @@ func (w *Step) reconcileGrowths(s *Snapshot, st *stage, e *eviction) {
 			if !quotaworkload.HoldsQuota(growth) || st.isSettledWhole(s) {
 				w.removeFinalizer(growth)
 			}
-		case quotaworkload.IsTrue(growth, kueue.WorkloadFinished) || !st.pays(k):
+		case quotaworkload.IsTrue(growth, kueue.WorkloadFinished) || !pays(st.sizes, k):
 			if !quotaworkload.HoldsQuota(growth) || st.isSettledWhole(s) {
 				w.DeleteWorkloads = append(w.DeleteWorkloads, growth)
 			}
@@ -99,12 +78,12 @@ func (w *Step) dropGrowths(st *stage) {
 }
 
 // pays reports whether a growth pays, or asks, for pods that the JobSet still wants.
-func (st *stage) pays(growth int) bool {
-	return slices.ContainsFunc(st.sizes, func(z elastic.Size) bool { return z.Growths[growth] > 0 })
+func pays(sizes []elastic.Size, growth int) bool {
+	return slices.ContainsFunc(sizes, func(z elastic.Size) bool { return z.Growths[growth] > 0 })
 }
 
 // reconcileGrowth reconciles a growth that the JobSet still wants.
-func (w *Step) reconcileGrowth(s *Snapshot, st *stage, k int) {
+func (w *Step) reconcileGrowth(s *jobsetstate.Snapshot, st *stage, k int) {
 	growth := st.growths[k]
 	spoken := reportsReadiness(growth)
 	if st.open && isGated(growth) && quotaworkload.HoldsQuota(growth) && !spoken {
@@ -128,7 +107,7 @@ func (w *Step) reconcileGrowth(s *Snapshot, st *stage, k int) {
 		}
 	case !st.open && spoken:
 		w.Progress = append(w.Progress, ReportProgress{Stage: st.Name, Workload: growth})
-	case st.mayRun(s) && s.mayUse(growth):
+	case st.mayRun(s) && s.MayUse(growth):
 		if ready := readiness(growth, st.isGrown()); (spoken || st.isGrown()) && !jobsetstatus.Has(growth.Status.Conditions, ready) {
 			w.Progress = append(w.Progress, ReportProgress{Stage: st.Name, Workload: growth, Ready: ready})
 		}
@@ -143,12 +122,12 @@ func (st *stage) isGrown() bool {
 }
 
 func (st *stage) podSetOf(job *batchv1.Job) int {
-	return slices.Index(st.ReplicatedJobs, st.replicatedJobOf(job))
+	return slices.Index(st.ReplicatedJobs, jobsetstate.ReplicatedJobOf(job))
 }
 
 // adjustedGrowth returns a growth as it should be, or nil if it is so already. A growth without quota asks for the pods that are missing
 // now.
-func (st *stage) adjustedGrowth(s *Snapshot, k int) *kueue.Workload {
+func (st *stage) adjustedGrowth(s *jobsetstate.Snapshot, k int) *kueue.Workload {
 	return st.adjust(s, st.growths[k], func(after *kueue.Workload) {
 		if !quotaworkload.HoldsQuota(after) && len(after.Status.ReclaimablePods) == 0 {
 			after.Spec.PodSets = st.podSetsOf(func(z elastic.Size) int32 { return z.Growths[k] })
@@ -170,17 +149,17 @@ func (st *stage) podSetsOf(more func(elastic.Size) int32) []kueue.PodSet {
 }
 
 // newGrowth returns a quota Workload for the pods that no quota Workload pays for, or nil if there are none.
-func newGrowth(s *Snapshot, st *stage) *kueue.Workload {
+func newGrowth(s *jobsetstate.Snapshot, st *stage) *kueue.Workload {
 	podSets := st.podSetsOf(func(z elastic.Size) int32 { return z.Missing })
 	if len(podSets) == 0 {
 		return nil
 	}
 	number := 1
 	for _, growth := range st.growths {
-		number = max(number, GrowthNumber(growth)+1)
+		number = max(number, jobsetstate.GrowthNumber(growth)+1)
 	}
 	workload := newWorkload(s, st)
-	workload.Name = workloadName(s.JobSet, s.Plan, st.index, number)
+	workload.Name = jobsetstate.WorkloadName(s.JobSet, s.Plan, st.index, number)
 	workload.Labels[apis.GrowthLabel] = strconv.Itoa(number)
 	workload.Annotations[apis.FlavorsAnnotation] = elastic.Flavors(st.workload)
 	workload.Spec.PodSets = podSets
@@ -191,7 +170,7 @@ func newGrowth(s *Snapshot, st *stage) *kueue.Workload {
 
 // resizeStage sizes the running Jobs of a stage to its admitted quota: it enlarges them when a growth was admitted, and shrinks them when a
 // growth must go.
-func (w *Step) resizeStage(s *Snapshot, st *stage) {
+func (w *Step) resizeStage(s *jobsetstate.Snapshot, st *stage) {
 	g := ResizeJobs{Stage: st.Name}
 	for _, job := range st.jobs {
 		podSet := st.podSetOf(job)
@@ -213,10 +192,10 @@ func (w *Step) resizeStage(s *Snapshot, st *stage) {
 }
 
 // growthUpdates returns the pod set updates that Ready AdmissionChecks request for the growths of a stage.
-func (st *stage) growthUpdates(s *Snapshot, podSet int) []childjob.Update {
+func (st *stage) growthUpdates(s *jobsetstate.Snapshot, podSet int) []childjob.Update {
 	var updates []childjob.Update
 	for _, growth := range st.growths {
-		if s.mayUse(growth) {
+		if s.MayUse(growth) {
 			updates = append(updates, updatesOf(growth, st.PodSets[podSet].Name)...)
 		}
 	}
@@ -225,5 +204,5 @@ func (st *stage) growthUpdates(s *Snapshot, podSet int) []childjob.Update {
 
 // givesUpPods reports whether growths release quota because Jobs were made smaller. The cache may show an older state of these Jobs.
 func (w *Step) givesUpPods() bool {
-	return slices.ContainsFunc(w.Reclaim, func(r ReclaimPods) bool { return GrowthNumber(r.Workload) > 0 })
+	return slices.ContainsFunc(w.Reclaim, func(r ReclaimPods) bool { return jobsetstate.GrowthNumber(r.Workload) > 0 })
 }

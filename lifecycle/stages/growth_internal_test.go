@@ -20,6 +20,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/lifecycle/elastic"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
@@ -34,7 +35,7 @@ type elasticWorld struct {
 	growths []string
 }
 
-func (w elasticWorld) build(t *testing.T) *Snapshot {
+func (w elasticWorld) build(t *testing.T) *jobsetstate.Snapshot {
 	t.Helper()
 	s := w.world.build(t)
 	template := &s.JobSet.Spec.ReplicatedJobs[0].Template.Spec
@@ -69,7 +70,7 @@ func (w elasticWorld) build(t *testing.T) *Snapshot {
 	return s
 }
 
-func (w elasticWorld) growth(s *Snapshot, number int, words []string) *kueue.Workload {
+func (w elasticWorld) growth(s *jobsetstate.Snapshot, number int, words []string) *kueue.Workload {
 	growth := w.workload(s, 0, words[1:])
 	pods, _ := strconv.ParseInt(words[0], 10, 32)
 	growth.Name = fmt.Sprintf("growth-%d", number)
@@ -362,12 +363,12 @@ func TestSizesAddUp(t *testing.T) {
 	})
 }
 
-func checkSizes(t *rapid.T, s *Snapshot, st *stage) {
+func checkSizes(t *rapid.T, s *jobsetstate.Snapshot, st *stage) {
 	z := st.sizes[0]
 	sum, paid := z.Base+z.Missing, elastic.Held(st.workload, st.PodSets[0].Name)
 	for k, growth := range st.growths {
 		sum += z.Growths[k]
-		if s.mayUse(growth) {
+		if s.MayUse(growth) {
 			paid += elastic.Held(growth, st.PodSets[0].Name)
 		}
 	}
@@ -385,7 +386,7 @@ func checkSizes(t *rapid.T, s *Snapshot, st *stage) {
 	}
 	waiting := 0
 	for k, growth := range st.growths {
-		if !quotaworkload.HoldsQuota(growth) && st.pays(k) {
+		if !quotaworkload.HoldsQuota(growth) && pays(st.sizes, k) {
 			waiting++
 		}
 		if quotaworkload.HoldsQuota(growth) && !covers(st.reclaimableOf(s, growth, func(z elastic.Size) int32 { return z.Growths[k] }), growth.Status.ReclaimablePods) {

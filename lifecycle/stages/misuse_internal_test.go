@@ -9,6 +9,7 @@ import (
 
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 )
 
 func TestMisuse(t *testing.T) {
@@ -38,7 +39,7 @@ func TestMisuse(t *testing.T) {
 				js.Spec.ReplicatedJobs[i].Template.Labels = map[string]string{apis.HoldLabel: apis.HoldValue}
 			}
 			c.change(js)
-			got := Misuse(js)
+			got := jobsetstate.Misuse(js)
 			if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
 				t.Errorf("misuse = %q, want something about %q", got, c.want)
 			}

@@ -3,32 +3,29 @@ package stages
 import (
 	"fmt"
 	"slices"
-	"strconv"
 
 	batchv1 "k8s.io/api/batch/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
-	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
-	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
 // Next computes what to write from the snapshot. It does no I/O.
-func Next(s *Snapshot) *Step {
+func Next(s *jobsetstate.Snapshot) *Step {
 	w := &Step{}
 	w.decide(s)
 	if s.JobSet != nil {
-		wait := s.gangWait()
-		w.Conditions = withGangs(s, w.Conditions, wait)
-		if wait.again != 0 {
-			w.RequeueWithin(wait.again)
+		wait := s.GangWait()
+		w.Conditions = jobsetstate.WithGangs(s, w.Conditions, wait)
+		if wait.RequeueAfter != 0 {
+			w.RequeueWithin(wait.RequeueAfter)
 		}
 		w.GangBlocked = jobsetstatus.BlockedGang(s.JobSet, w.Conditions)
 		w.Conditions, w.PriorityKept = jobsetstatus.WithPriorityKept(s.JobSet, w.Conditions, s.UnknownPriority)
@@ -36,7 +33,7 @@ func Next(s *Snapshot) *Step {
 	return w
 }
 
-func (w *Step) decide(s *Snapshot) {
+func (w *Step) decide(s *jobsetstate.Snapshot) {
 	w.stopOrphans(s)
 	if s.JobSet == nil {
 		return
@@ -52,7 +49,7 @@ func (w *Step) decide(s *Snapshot) {
 	}
 	stages, evicted := stagesOf(s)
 	e := eviction{cause: evicted, complete: evicted != nil}
-	over, outcome := OutcomeOf(s.JobSet)
+	over, outcome := jobsetstate.OutcomeOf(s.JobSet)
 	for i := range stages {
 		w.concludeDecided(&stages[i])
 		if over {
@@ -75,7 +72,7 @@ func (w *Step) decide(s *Snapshot) {
 	w.skipSucceeded(s, stages)
 	w.Wait = jobsetstatus.NewWaitReason(s.JobSet, sum)
 	w.startOrPause(s, stages)
-	if w.Start && s.isMisnamed() {
+	if w.Start && s.IsMisnamed() {
 		// Pod templates can be changed only while the JobSet is suspended.
 		w.SetScheduler, w.Start = true, false
 	}
@@ -90,7 +87,7 @@ func (w *Step) decide(s *Snapshot) {
 }
 
 // stopOrphans stops the Jobs and pods that earlier JobSets of the name have left, and pods that no Job ends.
-func (w *Step) stopOrphans(s *Snapshot) {
+func (w *Step) stopOrphans(s *jobsetstate.Snapshot) {
 	for uid, b := range s.Orphans {
 		if s.Leaving != nil && s.Leaving.UID == uid {
 			w.leave(b)
@@ -104,7 +101,7 @@ func (w *Step) stopOrphans(s *Snapshot) {
 }
 
 // refuse reports a JobSet that has no plan.
-func (w *Step) refuse(s *Snapshot) {
+func (w *Step) refuse(s *jobsetstate.Snapshot) {
 	told := jobsetstatus.StageAdmitted
 	w.Conditions = jobsetstatus.JobSetRefused(s.JobSet, s.Refusal)
 	if s.IsUnqueued {
@@ -117,12 +114,12 @@ func (w *Step) refuse(s *Snapshot) {
 }
 
 // Refused returns the Step that only reports why the JobSet cannot be queued.
-func Refused(s *Snapshot, reason string) *Step {
-	return &Step{Conditions: withGangs(s, jobsetstatus.JobSetRefused(s.JobSet, reason), gangWait{})}
+func Refused(s *jobsetstate.Snapshot, reason string) *Step {
+	return &Step{Conditions: jobsetstate.WithGangs(s, jobsetstatus.JobSetRefused(s.JobSet, reason), jobsetstate.GangWait{})}
 }
 
 // retire deletes the quota Workloads of a JobSet that does not exist, or has no valid plan, once its pods have terminated.
-func (w *Step) retire(b Objects) {
+func (w *Step) retire(b jobsetstate.Objects) {
 	if len(b.Pods) > 0 || slices.ContainsFunc(b.Jobs, childjob.HasPods) {
 		return
 	}
@@ -165,7 +162,7 @@ func (w *Step) removeFinalizer(workload *kueue.Workload) {
 }
 
 // reconcileStage reconciles one stage of a JobSet that has not finished.
-func (w *Step) reconcileStage(s *Snapshot, st *stage, e *eviction) {
+func (w *Step) reconcileStage(s *jobsetstate.Snapshot, st *stage, e *eviction) {
 	switch {
 	case st.workload == nil:
 		w.CreateWorkloads = append(w.CreateWorkloads, newWorkload(s, st))
@@ -187,7 +184,7 @@ func (w *Step) reconcileStage(s *Snapshot, st *stage, e *eviction) {
 
 // handleDeleted handles a quota Workload that a user has deleted: it holds the Jobs of the stage again, as after an eviction, and then removes the
 // finalizer of the quota Workload. The next reconcile creates a new one.
-func (w *Step) handleDeleted(s *Snapshot, st *stage) {
+func (w *Step) handleDeleted(s *jobsetstate.Snapshot, st *stage) {
 	gone := !st.hasPods
 	if !quotaworkload.IsTrue(st.workload, kueue.WorkloadFinished) {
 		gone = w.stop(s, st)
@@ -197,7 +194,7 @@ func (w *Step) handleDeleted(s *Snapshot, st *stage) {
 	}
 }
 
-func (w *Step) advance(s *Snapshot, st *stage) {
+func (w *Step) advance(s *jobsetstate.Snapshot, st *stage) {
 	if st.opensAgain() {
 		w.Progress = append(w.Progress, ReportProgress{Stage: st.Name, Workload: st.workload, Ready: workloadstatus.PodsNotStarted()})
 		return
@@ -207,7 +204,7 @@ func (w *Step) advance(s *Snapshot, st *stage) {
 		return
 	}
 	if after := st.adjusted(s); after != nil {
-		w.ChangeWorkloads = append(w.ChangeWorkloads, ChangeWorkload{st.workload, after, st.isGated() && st.open})
+		w.ChangeWorkloads = append(w.ChangeWorkloads, ChangeWorkload{st.workload, after, isGated(st.workload) && st.open})
 	}
 	if st.open && st.succeeded() && !st.hasPods {
 		w.Progress = append(w.Progress, ReportProgress{st.Name, st.workload, st.readiness(), workloadstatus.StageSucceeded(st.Name), true})
@@ -216,7 +213,7 @@ func (w *Step) advance(s *Snapshot, st *stage) {
 	if news, differs := st.reclaimChange(s); differs && !st.lacksQuota(s) {
 		w.Reclaim = append(w.Reclaim, news)
 	}
-	if isSuspendedByUser(s.JobSet) {
+	if jobsetstate.IsSuspendedByUser(s.JobSet) {
 		w.suspend(s, st)
 		return
 	}
@@ -242,7 +239,7 @@ func (w *Step) advance(s *Snapshot, st *stage) {
 }
 
 // suspend releases the quota of a stage whose JobSet was suspended by its user, once none of its pods is left.
-func (w *Step) suspend(s *Snapshot, st *stage) {
+func (w *Step) suspend(s *jobsetstate.Snapshot, st *stage) {
 	w.forgetReadiness(st)
 	w.resizeGangs(s, st)
 	if st.holdsQuota() && !st.hasPods && len(st.growths) == 0 && slices.Contains(quotaworkload.Gates(st.workload), apis.SuspendedGate) {
@@ -252,7 +249,7 @@ func (w *Step) suspend(s *Snapshot, st *stage) {
 
 // forgetReadiness records, for a stage whose Jobs are held again, that its pods have not started.
 func (w *Step) forgetReadiness(st *stage) {
-	if ready := workloadstatus.PodsNotStarted(); st.reportsReadiness() && !jobsetstatus.Has(st.workload.Status.Conditions, ready) {
+	if ready := workloadstatus.PodsNotStarted(); reportsReadiness(st.workload) && !jobsetstatus.Has(st.workload.Status.Conditions, ready) {
 		w.Progress = append(w.Progress, ReportProgress{Stage: st.Name, Workload: st.workload, Ready: ready})
 	}
 }
@@ -261,7 +258,7 @@ func (w *Step) forgetReadiness(st *stage) {
 // was not created from the JobSet. A Job also stays held while a pod may still run that it created before it was held, or that a deleted
 // Job of its name created: the quota of the stage pays for that pod until it has terminated. The Jobs of a gang wait together, and those
 // with terminated pods are recreated.
-func (w *Step) releaseStage(s *Snapshot, st *stage) {
+func (w *Step) releaseStage(s *jobsetstate.Snapshot, st *stage) {
 	rel := ReleaseJobs{Stage: st.Name}
 	if st.workload != nil {
 		rel.ClusterQueue, rel.Workload = string(st.workload.Status.Admission.ClusterQueue), st.workload
@@ -270,14 +267,14 @@ func (w *Step) releaseStage(s *Snapshot, st *stage) {
 	spent, anew := st.spent(s, ending)
 	w.RecreateJobs = append(w.RecreateJobs, spent...)
 	for _, job := range st.jobs {
-		if !childjob.IsHeld(job) || st.hasSucceeded(job) || ending[job.Name] || anew[s.gangOf(job)] {
+		if !childjob.IsHeld(job) || st.hasSucceeded(job) || ending[job.Name] || anew[s.GangOf(job)] {
 			continue
 		}
-		if s.isOfOtherScheduler(job) {
+		if s.IsOfOtherScheduler(job) {
 			w.RecreateJobs = append(w.RecreateJobs, job)
 			continue
 		}
-		placed, known := s.gangUpdates(job)
+		placed, known := s.GangUpdates(job)
 		if !known {
 			continue
 		}
@@ -294,12 +291,12 @@ func (w *Step) releaseStage(s *Snapshot, st *stage) {
 }
 
 // released returns a Job as it must be to run, with the fields of its gang.
-func (st *stage) released(s *Snapshot, job *batchv1.Job, placed []childjob.Update) (*batchv1.Job, error) {
+func (st *stage) released(s *jobsetstate.Snapshot, job *batchv1.Job, placed []childjob.Update) (*batchv1.Job, error) {
 	if s.IsUnqueued {
 		return childjob.ReleasedUnqueued(job, placed...)
 	}
-	updates := append(updatesOf(st.workload, st.replicatedJobOf(job)), placed...)
-	return childjob.Released(job, st.templateOf(job), st.assignmentOf(job), s.Flavors, updates...)
+	updates := append(updatesOf(st.workload, jobsetstate.ReplicatedJobOf(job)), placed...)
+	return childjob.Released(job, st.templateOf(job), assignmentOf(st.workload, job), s.Flavors, updates...)
 }
 
 // concludeDecided selects held Jobs that only have to end. They create no more pods, so it does not matter whether their stage holds quota;
@@ -311,33 +308,3 @@ func (w *Step) concludeDecided(st *stage) {
 		}
 	}
 }
-
-// OutcomeOf reports whether a JobSet has finished, and returns the Finished condition of its quota Workloads.
-func OutcomeOf(js *jobsetapi.JobSet) (over bool, finished metav1.Condition) {
-	finished = metav1.Condition{Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue}
-	for _, condition := range js.Status.Conditions {
-		switch {
-		case condition.Status != metav1.ConditionTrue:
-		case condition.Type == string(jobset.JobSetCompleted):
-			finished.Reason, finished.Message = kueue.WorkloadFinishedReasonSucceeded, condition.Message
-			return true, finished
-		case condition.Type == string(jobset.JobSetFailed):
-			finished.Reason, finished.Message = kueue.WorkloadFinishedReasonFailed, condition.Message
-			return true, finished
-		}
-	}
-	return false, finished
-}
-
-// IsStarted reports whether the manager has started a JobSet. From then on a suspension is requested by the user.
-func IsStarted(js *jobsetapi.JobSet) bool {
-	_, started := js.Annotations[apis.StartedAnnotation]
-	return started
-}
-
-// isSuspendedByUser reports whether the user has suspended the JobSet. Every queued JobSet is also created suspended; that does not count.
-func isSuspendedByUser(js *jobsetapi.JobSet) bool {
-	return IsStarted(js) && ptr.Deref(js.Spec.Suspend, false)
-}
-
-func attemptOf(js *jobsetapi.JobSet) string { return strconv.Itoa(int(js.Status.Restarts)) }

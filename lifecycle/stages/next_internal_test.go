@@ -21,6 +21,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 )
 
 // A world is the start of a case of TestDesired: init -Succeeded-> train, with one Job each.
@@ -141,7 +142,7 @@ func TestDesired(t *testing.T) {
 }
 
 // build turns the words into objects.
-func (w world) build(t *testing.T) *Snapshot {
+func (w world) build(t *testing.T) *jobsetstate.Snapshot {
 	t.Helper()
 	js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns", Name: "js", UID: "js-uid", Labels: map[string]string{apis.QueueLabel: "queue"}, Annotations: map[string]string{},
@@ -168,7 +169,7 @@ func (w world) build(t *testing.T) *Snapshot {
 	if w.over != "" {
 		js.Status.Conditions = []metav1.Condition{{Type: string(w.over), Status: metav1.ConditionTrue}}
 	}
-	s := &Snapshot{
+	s := &jobsetstate.Snapshot{
 		Key: types.NamespacedName{Namespace: "ns", Name: "js"}, JobSet: js, Plan: planOf(t, js), Charged: map[types.UID]bool{}, Now: now(),
 		Flavors: map[kueue.ResourceFlavorReference]*kueue.ResourceFlavor{"a100": {Spec: kueue.ResourceFlavorSpec{NodeLabels: map[string]string{"node": "a100"}}}},
 	}
@@ -209,7 +210,7 @@ func jobSpec(cpus string) batchv1.JobSpec {
 }
 
 // workload returns the quota Workload of a stage as the controller would create it, changed as the words say.
-func (w world) workload(s *Snapshot, index int, words []string) *kueue.Workload {
+func (w world) workload(s *jobsetstate.Snapshot, index int, words []string) *kueue.Workload {
 	has := func(word string) bool { return slices.Contains(words, word) }
 	st := &stage{Stage: &s.Plan.Stages[index], index: index, open: !has("closed")}
 	workload := newWorkload(s, st)
@@ -287,7 +288,7 @@ func (w world) job(name, replicatedJob string, words []string) *batchv1.Job {
 	has := func(word string) bool { return slices.Contains(words, word) }
 	job := &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Labels: map[string]string{
-			jobset.ReplicatedJobNameKey: replicatedJob, restartAttemptLabel: fmt.Sprint(w.restarts), jobset.JobIndexKey: name[strings.LastIndex(name, "-")+1:],
+			jobset.ReplicatedJobNameKey: replicatedJob, jobsetstate.RestartAttemptLabel: fmt.Sprint(w.restarts), jobset.JobIndexKey: name[strings.LastIndex(name, "-")+1:],
 		}},
 		Spec: jobSpec("1"),
 	}
@@ -450,7 +451,7 @@ func TestWorkloadName(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := workloadName(js, c.plan, c.index, c.growth); got != c.want {
+			if got := jobsetstate.WorkloadName(js, c.plan, c.index, c.growth); got != c.want {
 				t.Errorf("workloadName = %q, want %q", got, c.want)
 			}
 		})
@@ -486,7 +487,7 @@ func TestPriorityOfHeldQuota(t *testing.T) {
 			for _, workload := range s.Owned.Workloads {
 				workload.Spec.Priority, workload.Spec.PriorityClassRef = new(int32(1)), c.before
 			}
-			s.Priority = Priority{2, c.after}
+			s.Priority = jobsetstate.Priority{Value: 2, Class: c.after}
 			changed := slices.ContainsFunc(Next(s).ChangeWorkloads, func(x ChangeWorkload) bool { return x.After.Name == "init" })
 			if changed != c.wantChange {
 				t.Errorf("changed = %t, want %t", changed, c.wantChange)

@@ -2,15 +2,12 @@ package stages
 
 import (
 	"slices"
-	"strconv"
 
-	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
-	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/lifecycle/elastic"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 )
 
 // ReclaimPods has the reclaimable pods that a quota Workload should report: pods whose quota is no longer needed.
@@ -21,12 +18,12 @@ type ReclaimPods struct {
 
 // reclaimable counts, by pod set, the pods of Jobs that have succeeded and those by which Jobs were made smaller. None of these pods runs
 // again unless the JobSet is restarted or enlarged.
-func (st *stage) reclaimable(s *Snapshot) []kueue.ReclaimablePod {
+func (st *stage) reclaimable(s *jobsetstate.Snapshot) []kueue.ReclaimablePod {
 	return st.reclaimableOf(s, st.workload, func(z elastic.Size) int32 { return z.Base })
 }
 
 // reclaimableOf does the same for a quota Workload that pays for paysFor pods of each Job.
-func (st *stage) reclaimableOf(s *Snapshot, workload *kueue.Workload, paysFor func(elastic.Size) int32) []kueue.ReclaimablePod {
+func (st *stage) reclaimableOf(s *jobsetstate.Snapshot, workload *kueue.Workload, paysFor func(elastic.Size) int32) []kueue.ReclaimablePod {
 	var all []kueue.ReclaimablePod
 	for i, z := range st.sizes {
 		name := kueue.NewPodSetReference(st.PodSets[i].Name)
@@ -65,33 +62,16 @@ func (st *stage) podsPerJob(podSet int) int32 {
 	return count
 }
 
-// hasPodOf reports whether a pod of a Job may still run.
-func (s *Snapshot) hasPodOf(job *batchv1.Job) bool {
-	for _, pod := range s.Owned.Pods {
-		if pod.Labels[batchv1.JobNameLabel] == job.Name && pod.Labels[jobset.JobSetUIDKey] == job.Labels[jobset.JobSetUIDKey] {
-			return true
-		}
-	}
-	return false
-}
-
-// hasPodAt reports whether a pod may still run that belongs to the Job with this index of a ReplicatedJob.
-func (s *Snapshot) hasPodAt(replicatedJob string, index int32) bool {
-	return slices.ContainsFunc(s.Owned.Pods, func(pod *corev1.Pod) bool {
-		return replicatedJobOf(pod) == replicatedJob && pod.Labels[jobset.JobIndexKey] == strconv.Itoa(int(index))
-	})
-}
-
 // lacksQuota reports whether a stage that holds quota needs more than it is charged: a gang has grown, its ResourceClaimTemplates were
 // replaced, or pods that were reported as reclaimable have to run again. Other stages may use that quota by now, so the stage cannot just
 // take it.
-func (st *stage) lacksQuota(s *Snapshot) bool {
+func (st *stage) lacksQuota(s *jobsetstate.Snapshot) bool {
 	return st.holdsQuota() && (st.hasOtherClaims() || st.hasOutgrown(s.JobSet) || !covers(st.reclaimable(s), st.workload.Status.ReclaimablePods))
 }
 
 // reclaimChange returns the reclaimable pods, and whether they differ from those that the quota Workload reports. A stage that has succeeded
 // finishes instead.
-func (st *stage) reclaimChange(s *Snapshot) (news ReclaimPods, differs bool) {
+func (st *stage) reclaimChange(s *jobsetstate.Snapshot) (news ReclaimPods, differs bool) {
 	news = ReclaimPods{st.workload, st.reclaimable(s)}
 	said := st.workload.Status.ReclaimablePods
 	same := covers(news.Pods, said) && covers(said, news.Pods)

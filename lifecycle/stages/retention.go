@@ -6,12 +6,13 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
 // expire deletes the quota Workloads of a finished JobSet when they have been finished for the configured time. It does not begin before
 // the JobSet has finished: until then the quota Workloads record which stages have succeeded, and would be recreated.
-func (w *Step) expire(s *Snapshot, stages []stage) {
+func (w *Step) expire(s *jobsetstate.Snapshot, stages []stage) {
 	if s.Retention.AfterFinished == nil {
 		return
 	}
@@ -29,7 +30,7 @@ func (w *Step) expire(s *Snapshot, stages []stage) {
 
 // expireDeactivated deletes a JobSet when the configured time has passed since the manager deactivated one of its quota Workloads. Until
 // then a user may activate the quota Workload again.
-func (w *Step) expireDeactivated(s *Snapshot, stages []stage) {
+func (w *Step) expireDeactivated(s *jobsetstate.Snapshot, stages []stage) {
 	if s.Retention.AfterDeactivatedByKueue == nil {
 		return
 	}
@@ -45,7 +46,7 @@ func (w *Step) expireDeactivated(s *Snapshot, stages []stage) {
 }
 
 // isExpired reports whether an object was kept for long enough. Otherwise it requests a reconcile at the time of expiry.
-func (w *Step) isExpired(s *Snapshot, since time.Time, kept *metav1.Duration) bool {
+func (w *Step) isExpired(s *jobsetstate.Snapshot, since time.Time, kept *metav1.Duration) bool {
 	left := since.Add(kept.Duration).Sub(s.Now)
 	if left > 0 {
 		w.RequeueWithin(left)

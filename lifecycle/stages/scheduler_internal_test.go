@@ -13,15 +13,16 @@ import (
 
 	"github.com/tranche-dev/tranche/apis"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
 	"github.com/tranche-dev/tranche/lifecycle/schedulergang"
 )
 
 // asVolcano makes Volcano place the gangs of a JobSet, though another scheduler is the default.
-func asVolcano(t *testing.T, s *Snapshot) {
+func asVolcano(t *testing.T, s *jobsetstate.Snapshot) {
 	t.Helper()
 	asGangs(t, s)
-	s.Scheduler = Scheduler{API: volcano(), Default: "Kube", SchedulerName: "volcano"}
+	s.Scheduler = jobsetstate.Scheduler{API: volcano(), Default: "Kube", SchedulerName: "volcano"}
 	s.Gangs = gangsOf(t, s, schedulergang.Volcano{})
 	for i := range s.JobSet.Spec.ReplicatedJobs {
 		s.JobSet.Spec.ReplicatedJobs[i].Template.Annotations = map[string]string{apis.GangGroupAnnotation: "0"}
@@ -33,14 +34,14 @@ func asVolcano(t *testing.T, s *Snapshot) {
 }
 
 // nameVolcano names Volcano in the pod templates of the JobSet.
-func nameVolcano(s *Snapshot) {
+func nameVolcano(s *jobsetstate.Snapshot) {
 	for i := range s.JobSet.Spec.ReplicatedJobs {
-		PodTemplateOf(s.JobSet, i).Annotations = map[string]string{apis.GangProviderAnnotation: "Volcano"}
+		jobsetstate.PodTemplateOf(s.JobSet, i).Annotations = map[string]string{apis.GangProviderAnnotation: "Volcano"}
 	}
 }
 
 // nameVolcanoInJobs names Volcano in the pod templates of its Jobs.
-func nameVolcanoInJobs(s *Snapshot) {
+func nameVolcanoInJobs(s *jobsetstate.Snapshot) {
 	for _, job := range s.Owned.Jobs {
 		job.Spec.Template.Annotations = map[string]string{apis.GangProviderAnnotation: "Volcano"}
 		job.Spec.Template.Spec.SchedulerName = "volcano"
@@ -52,7 +53,7 @@ func TestDesiredOfOtherScheduler(t *testing.T) {
 	gathered := "gather PodGroup js-init-0-r0-jsuid"
 	cases := map[string]struct {
 		world world
-		there func(*Snapshot)
+		there func(*jobsetstate.Snapshot)
 		want  []string
 	}{
 		"it is named before the JobSet starts": {
@@ -66,21 +67,21 @@ func TestDesiredOfOtherScheduler(t *testing.T) {
 		},
 		"Jobs that were made for it are released": {
 			world: world{started: true, workloads: admitted, jobs: map[string]string{"init": "held"}},
-			there: func(s *Snapshot) { nameVolcano(s); nameVolcanoInJobs(s) },
+			there: func(s *jobsetstate.Snapshot) { nameVolcano(s); nameVolcanoInJobs(s) },
 			want:  []string{gathered, "release init-0 node=a100"},
 		},
 		"a Job of another of its own attempts waits until the JobSet tells of it": {
 			world: world{started: true, workloads: admitted, jobs: map[string]string{"init": "held"}},
-			there: func(s *Snapshot) {
+			there: func(s *jobsetstate.Snapshot) {
 				nameVolcano(s)
 				nameVolcanoInJobs(s)
-				s.Owned.Jobs[0].Labels[jobRestartAttemptLabel] = "1"
+				s.Owned.Jobs[0].Labels[jobsetstate.JobRestartAttemptLabel] = "1"
 			},
 			want: []string{gathered},
 		},
 		"its objects are changed while pods go by them": {
 			world: world{started: true, workloads: admitted, jobs: map[string]string{"init": "running"}, pods: []string{"init"}},
-			there: func(s *Snapshot) {
+			there: func(s *jobsetstate.Snapshot) {
 				observe(s, 0, func(object *unstructured.Unstructured) {
 					object.Object["spec"].(map[string]any)["minMember"] = int64(7)
 				})
@@ -148,7 +149,7 @@ func TestContradictingFlavor(t *testing.T) {
 	asGangs(t, s)
 	s.Scheduler.Name = "KAI"
 	s.Flavors["a100"] = &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{apis.GangProviderAnnotation: "Volcano"}}}
-	reason, message := gangNews(s)
+	reason, message := jobsetstate.GangSchedulingOf(s)
 	if want := `ResourceFlavor "a100" names Volcano for them`; reason != jobsetstatus.GangsContradicted || !strings.Contains(message, want) {
 		t.Errorf("reports %s: %s, want %s: %s", reason, message, jobsetstatus.GangsContradicted, want)
 	}

@@ -11,23 +11,16 @@ import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
-	"sigs.k8s.io/jobset/pkg/constants"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
-	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
 	"github.com/tranche-dev/tranche/lifecycle/elastic"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
-)
-
-// Labels that the JobSet controller puts on child Jobs and their pods.
-const (
-	restartAttemptLabel    = constants.RestartsKey
-	jobRestartAttemptLabel = constants.JobRestartAttemptKey
 )
 
 // A stage is one stage of the plan and its existing objects.
@@ -78,9 +71,9 @@ func (t tally) reached(status stageplan.Status) bool {
 
 // stagesOf assigns the existing objects of a JobSet to the stages of its plan, and returns the stage that caused its eviction, if it is
 // evicted.
-func stagesOf(s *Snapshot) (stages []stage, evicted *stage) {
+func stagesOf(s *jobsetstate.Snapshot) (stages []stage, evicted *stage) {
 	stages = make([]stage, len(s.Plan.Stages))
-	replicas := replicasOf(s.JobSet)
+	replicas := jobsetstate.ReplicasOf(s.JobSet)
 	for i := range stages {
 		st := &stages[i]
 		*st = stage{Stage: &s.Plan.Stages[i], index: i, tallies: map[string]tally{}}
@@ -105,27 +98,19 @@ func stagesOf(s *Snapshot) (stages []stage, evicted *stage) {
 		stages[i].forgetSucceeded(s)
 		stages[i].count(s)
 	}
-	decided, awaitsJobs := s.isDecided(stages), s.awaitedStage(stages) != nil
-	deactivated := slices.IndexFunc(stages, func(st stage) bool { return st.isDeactivated() })
+	decided, awaitsJobs := isDecided(s, stages), awaitedStage(s, stages) != nil
+	deactivated := slices.IndexFunc(stages, func(st stage) bool { return isDeactivated(st.workload) })
 	for i := range stages {
 		stages[i].decided, stages[i].awaitsJobs = decided, awaitsJobs
 		stages[i].open = stages[i].isOpen(stages)
-		stages[i].shut = deactivated >= 0 && !stages[i].isDeactivated()
+		stages[i].shut = deactivated >= 0 && !isDeactivated(stages[i].workload)
 		stages[i].measure(s)
 	}
 	return stages, evicted
 }
 
-func replicasOf(js *jobsetapi.JobSet) map[string]int32 {
-	replicas := map[string]int32{}
-	for i := range js.Spec.ReplicatedJobs {
-		replicas[js.Spec.ReplicatedJobs[i].Name] = js.Spec.ReplicatedJobs[i].Replicas
-	}
-	return replicas
-}
-
-func (st *stage) addJobs(s *Snapshot) {
-	attempt := attemptOf(s.JobSet)
+func (st *stage) addJobs(s *jobsetstate.Snapshot) {
+	attempt := jobsetstate.AttemptOf(s.JobSet)
 	for _, job := range s.Owned.Jobs {
 		name := job.Labels[jobset.ReplicatedJobNameKey]
 		if _, mine := st.tallies[name]; !mine {
@@ -133,7 +118,7 @@ func (st *stage) addJobs(s *Snapshot) {
 		}
 		st.hasPods = st.hasPods || childjob.HasPods(job)
 		switch {
-		case job.Labels[restartAttemptLabel] != attempt:
+		case job.Labels[jobsetstate.RestartAttemptLabel] != attempt:
 		case job.DeletionTimestamp.IsZero():
 			st.jobs = append(st.jobs, job)
 		case childjob.IsFinished(job, batchv1.JobComplete):
@@ -146,18 +131,18 @@ func (st *stage) addJobs(s *Snapshot) {
 	}
 }
 
-func (st *stage) addWorkload(s *Snapshot) {
+func (st *stage) addWorkload(s *jobsetstate.Snapshot) {
 	for _, workload := range s.Owned.Workloads {
 		switch {
 		case workload.Labels[apis.StageIndexLabel] != strconv.Itoa(st.index):
-		case GrowthNumber(workload) > 0:
+		case jobsetstate.GrowthNumber(workload) > 0:
 			st.growths = append(st.growths, workload)
 		default:
 			st.workload = workload
-			st.stale = workload.Annotations[apis.AttemptAnnotation] != attemptOf(s.JobSet)
+			st.stale = workload.Annotations[apis.AttemptAnnotation] != jobsetstate.AttemptOf(s.JobSet)
 		}
 	}
-	sortGrowths(st.growths)
+	jobsetstate.SortGrowths(st.growths)
 }
 
 // isOpen reports whether a stage may be admitted. An opened stage stays open for the attempt, even if a Job is no longer ready, unless its
@@ -169,7 +154,7 @@ func (st *stage) isOpen(stages []stage) bool {
 	if st.decided && !st.succeeded() && (st.workload == nil || !st.holdsQuota()) {
 		return false
 	}
-	if st.workload != nil && !st.stale && !st.isGated() && (!st.jobSetEvicted || st.succeeded()) {
+	if st.workload != nil && !st.stale && !isGated(st.workload) && (!st.jobSetEvicted || st.succeeded()) {
 		return true
 	}
 	for _, condition := range st.After {
@@ -181,8 +166,6 @@ func (st *stage) isOpen(stages []stage) bool {
 	}
 	return true
 }
-
-func (st *stage) isGated() bool { return isGated(st.workload) }
 
 func isGated(workload *kueue.Workload) bool {
 	return slices.Contains(quotaworkload.Gates(workload), apis.StageGate)
@@ -202,7 +185,7 @@ func (st *stage) succeeded() bool { return st.all(stageplan.Succeeded) }
 func (st *stage) holdsQuota() bool { return quotaworkload.HoldsQuota(st.workload) }
 
 // awaitsEngine reports whether the engine may not have observed yet the admission of the stage that the cache shows.
-func (st *stage) awaitsEngine(s *Snapshot) bool {
+func (st *stage) awaitsEngine(s *jobsetstate.Snapshot) bool {
 	return st.holdsQuota() && quotaworkload.IsTrue(st.workload, kueue.WorkloadAdmitted) && !s.Charged[st.workload.UID]
 }
 
@@ -213,7 +196,7 @@ func (st *stage) mustRunAgain() bool {
 }
 
 // mayRun reports whether the Jobs of a stage may be released.
-func (st *stage) mayRun(s *Snapshot) bool {
+func (st *stage) mayRun(s *jobsetstate.Snapshot) bool {
 	w := st.workload
 	return w != nil && !st.mustRelease && w.DeletionTimestamp.IsZero() && st.open && !st.stale && len(quotaworkload.Gates(w)) == 0 &&
 		st.holdsQuota() && quotaworkload.IsTrue(w, kueue.WorkloadAdmitted) && !quotaworkload.IsTrue(w, kueue.WorkloadFinished) &&
@@ -230,30 +213,23 @@ func readiness(workload *kueue.Workload, ready bool) metav1.Condition {
 // readinessChange returns readiness, and whether to write it: a stage that has never been ready does not need the condition.
 func (st *stage) readinessChange() (ready metav1.Condition, news bool) {
 	ready = st.readiness()
-	return ready, (st.reportsReadiness() || ready.Status == metav1.ConditionTrue) && !jobsetstatus.Has(st.workload.Status.Conditions, ready)
+	return ready, (reportsReadiness(st.workload) || ready.Status == metav1.ConditionTrue) && !jobsetstatus.Has(st.workload.Status.Conditions, ready)
 }
 
 // isClosedAgain reports whether a gated stage still has the condition PodsReady of an earlier attempt from which it keeps its quota. It has
 // no pods now, and gets no condition until it is opened.
-func (st *stage) isClosedAgain() bool { return !st.open && st.holdsQuota() && st.reportsReadiness() }
+func (st *stage) isClosedAgain() bool {
+	return !st.open && st.holdsQuota() && reportsReadiness(st.workload)
+}
 
 // opensAgain reports whether a stage that has kept its quota is about to be opened again. The timeout for its pods to become ready then
 // starts with the condition that is written before it is opened, not with its admission.
 func (st *stage) opensAgain() bool {
-	return st.open && st.isGated() && st.holdsQuota() && !st.reportsReadiness()
+	return st.open && isGated(st.workload) && st.holdsQuota() && !reportsReadiness(st.workload)
 }
-
-// reportsReadiness reports whether the quota Workload has the condition PodsReady.
-func (st *stage) reportsReadiness() bool { return reportsReadiness(st.workload) }
 
 func reportsReadiness(workload *kueue.Workload) bool {
 	return apimeta.FindStatusCondition(workload.Status.Conditions, kueue.WorkloadPodsReady) != nil
-}
-
-func (st *stage) replicatedJobOf(job *batchv1.Job) string { return replicatedJobOf(job) }
-
-func replicatedJobOf(object metav1.Object) string {
-	return object.GetLabels()[jobset.ReplicatedJobNameKey]
 }
 
 func (st *stage) templateOf(job *batchv1.Job) childjob.Template {
@@ -276,9 +252,9 @@ func updatesOf(workload *kueue.Workload, podSet string) []childjob.Update {
 	return updates
 }
 
-func (st *stage) assignmentOf(job *batchv1.Job) *kueue.PodSetAssignment {
+func assignmentOf(workload *kueue.Workload, job *batchv1.Job) *kueue.PodSetAssignment {
 	name := kueue.NewPodSetReference(job.Labels[jobset.ReplicatedJobNameKey])
-	assignments := st.workload.Status.Admission.PodSetAssignments
+	assignments := workload.Status.Admission.PodSetAssignments
 	for i := range assignments {
 		if assignments[i].Name == name {
 			return &assignments[i]
@@ -288,7 +264,7 @@ func (st *stage) assignmentOf(job *batchv1.Job) *kueue.PodSetAssignment {
 }
 
 // adjusted returns the quota Workload of the stage as it should be, or nil if it is so already.
-func (st *stage) adjusted(s *Snapshot) *kueue.Workload {
+func (st *stage) adjusted(s *jobsetstate.Snapshot) *kueue.Workload {
 	return st.adjust(s, st.workload, func(after *kueue.Workload) {
 		st.record(after)
 		st.resize(s, after)
@@ -305,7 +281,7 @@ func addGate(workload *kueue.Workload, gate string) {
 }
 
 // adjust does the same for any quota Workload of the stage. It calls resize last.
-func (st *stage) adjust(s *Snapshot, workload *kueue.Workload, resize func(*kueue.Workload)) *kueue.Workload {
+func (st *stage) adjust(s *jobsetstate.Snapshot, workload *kueue.Workload, resize func(*kueue.Workload)) *kueue.Workload {
 	after := workload.DeepCopy()
 	if after.Annotations == nil {
 		after.Annotations = map[string]string{}
@@ -315,7 +291,7 @@ func (st *stage) adjust(s *Snapshot, workload *kueue.Workload, resize func(*kueu
 		after.Spec.Priority, after.Spec.PriorityClassRef = &s.Priority.Value, s.Priority.Class
 	}
 	if !quotaworkload.HoldsQuota(workload) {
-		after.Spec.QueueName = QueueOf(s.JobSet)
+		after.Spec.QueueName = jobsetstate.QueueOf(s.JobSet)
 	}
 	resize(after)
 	if maps.Equal(after.Annotations, workload.Annotations) && equality.Semantic.DeepEqual(after.Spec, workload.Spec) {
@@ -335,35 +311,30 @@ func isSameKind(before, after *kueue.PriorityClassRef) bool {
 }
 
 // gate writes the gates that a quota Workload should have: the gates of other controllers on the JobSet, and those of Tranche.
-func (st *stage) gate(s *Snapshot, workload *kueue.Workload) {
+func (st *stage) gate(s *jobsetstate.Snapshot, workload *kueue.Workload) {
 	gates := slices.DeleteFunc(quotaworkload.Gates(s.JobSet), func(gate string) bool {
 		return slices.Contains([]string{apis.StageGate, apis.SuspendedGate, apis.DeactivatedGate, apis.ResizeGate}, gate)
 	})
 	if !st.open {
 		gates = append(gates, apis.StageGate)
 	}
-	if isSuspendedByUser(s.JobSet) {
+	if jobsetstate.IsSuspendedByUser(s.JobSet) {
 		gates = append(gates, apis.SuspendedGate)
 	}
 	if st.shut {
 		gates = append(gates, apis.DeactivatedGate)
 	}
 	quotaworkload.SetGates(workload, gates)
-	workload.Annotations[apis.AttemptAnnotation] = attemptOf(s.JobSet)
-}
-
-// QueueOf returns the LocalQueue that a JobSet names.
-func QueueOf(js *jobsetapi.JobSet) kueue.LocalQueueName {
-	return kueue.LocalQueueName(js.Labels[apis.QueueLabel])
+	workload.Annotations[apis.AttemptAnnotation] = jobsetstate.AttemptOf(s.JobSet)
 }
 
 // newWorkload makes the quota Workload of a stage.
-func newWorkload(s *Snapshot, st *stage) *kueue.Workload {
+func newWorkload(s *jobsetstate.Snapshot, st *stage) *kueue.Workload {
 	js := s.JobSet
 	workload := &kueue.Workload{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: js.Namespace,
-			Name:      workloadName(js, s.Plan, st.index, 0),
+			Name:      jobsetstate.WorkloadName(js, s.Plan, st.index, 0),
 			Labels: map[string]string{
 				apis.JobUIDLabel:     string(js.UID),
 				apis.JobSetLabel:     js.Name,
@@ -375,11 +346,11 @@ func newWorkload(s *Snapshot, st *stage) *kueue.Workload {
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(js, jobset.GroupVersion.WithKind("JobSet"))},
 		},
 		Spec: kueue.WorkloadSpec{
-			QueueName:                   QueueOf(js),
+			QueueName:                   jobsetstate.QueueOf(js),
 			Priority:                    &s.Priority.Value,
 			PriorityClassRef:            s.Priority.Class,
 			Active:                      new(true),
-			MaximumExecutionTimeSeconds: executionTimeOf(js),
+			MaximumExecutionTimeSeconds: jobsetstate.ExecutionTimeOf(js),
 		},
 	}
 	for i := range st.PodSets {
@@ -424,18 +395,10 @@ func topologyOf(template *corev1.PodTemplateSpec) *kueue.PodSetTopologyRequest {
 	return &request
 }
 
-func executionTimeOf(js *jobsetapi.JobSet) *int32 {
-	seconds, err := strconv.ParseInt(js.Labels[apis.MaxExecTimeLabel], 10, 32)
-	if err != nil || seconds <= 0 {
-		return nil
-	}
-	return new(int32(seconds))
-}
-
 // summary returns the summary of the stages for the conditions of the JobSet.
-func summary(s *Snapshot, stages []stage) jobsetstatus.Summary {
-	over, _ := OutcomeOf(s.JobSet)
-	sum := jobsetstatus.Summary{Stages: len(stages), Suspended: isSuspendedByUser(s.JobSet), Over: true}
+func summary(s *jobsetstate.Snapshot, stages []stage) jobsetstatus.Summary {
+	over, _ := jobsetstate.OutcomeOf(s.JobSet)
+	sum := jobsetstatus.Summary{Stages: len(stages), Suspended: jobsetstate.IsSuspendedByUser(s.JobSet), Over: true}
 	for i := range stages {
 		st := &stages[i]
 		if st.workload == nil || quotaworkload.IsTrue(st.workload, kueue.WorkloadFinished) {
@@ -452,8 +415,8 @@ func summary(s *Snapshot, stages []stage) jobsetstatus.Summary {
 }
 
 // failure returns how the JobSet has failed, or nil if it has not.
-func failure(s *Snapshot, stages []stage) *jobsetstatus.Failure {
-	over, outcome := OutcomeOf(s.JobSet)
+func failure(s *jobsetstate.Snapshot, stages []stage) *jobsetstatus.Failure {
+	over, outcome := jobsetstate.OutcomeOf(s.JobSet)
 	if !over || outcome.Reason != kueue.WorkloadFinishedReasonFailed {
 		return nil
 	}

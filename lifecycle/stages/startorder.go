@@ -3,12 +3,12 @@ package stages
 import (
 	"slices"
 
+	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/utils/ptr"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
-	"github.com/tranche-dev/tranche/apis"
-	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 )
 
 // With InOrder, the JobSet controller creates the Jobs of a ReplicatedJob of a running JobSet only when the Jobs of all earlier
@@ -25,9 +25,9 @@ import (
 // during the pause, because its user may suspend it at any time.
 
 // awaitedStage returns the stage whose missing Jobs must exist before any Job starts, or nil.
-func (s *Snapshot) awaitedStage(stages []stage) *stage {
+func awaitedStage(s *jobsetstate.Snapshot, stages []stage) *stage {
 	policy := s.JobSet.Spec.StartupPolicy
-	if policy == nil || policy.StartupPolicyOrder != jobset.InOrder || slices.ContainsFunc(stages, func(st stage) bool { return st.runs() }) {
+	if policy == nil || policy.StartupPolicyOrder != jobset.InOrder || slices.ContainsFunc(stages, func(st stage) bool { return runs(st.jobs) }) {
 		return nil
 	}
 	i := slices.IndexFunc(stages, func(st stage) bool { return len(st.ReplicatedJobs) > 1 && st.lacksJobs() })
@@ -37,17 +37,17 @@ func (s *Snapshot) awaitedStage(stages []stage) *stage {
 	return &stages[i]
 }
 
-// runs reports whether a Job of the current attempt runs.
-func (st *stage) runs() bool { return slices.ContainsFunc(st.jobs, childjob.IsRunning) }
+// runs reports whether one of these Jobs runs.
+func runs(jobs []*batchv1.Job) bool { return slices.ContainsFunc(jobs, childjob.IsRunning) }
 
 // startOrPause starts a JobSet when a stage may run and its Jobs exist, and pauses it if they do not.
-func (w *Step) startOrPause(s *Snapshot, stages []stage) {
+func (w *Step) startOrPause(s *jobsetstate.Snapshot, stages []stage) {
 	if !slices.ContainsFunc(stages, func(st stage) bool { return st.mayRun(s) && !st.decided }) {
 		return
 	}
-	awaited := s.awaitedStage(stages)
-	if IsStarted(s.JobSet) {
-		if awaited != nil && !isSuspendedByUser(s.JobSet) {
+	awaited := awaitedStage(s, stages)
+	if jobsetstate.IsStarted(s.JobSet) {
+		if awaited != nil && !jobsetstate.IsSuspendedByUser(s.JobSet) {
 			w.Pause = awaited.Name
 		}
 		return
@@ -56,10 +56,10 @@ func (w *Step) startOrPause(s *Snapshot, stages []stage) {
 }
 
 // pauseOrResume does the same for a JobSet without a queue. It reports whether the Jobs of open stages may be released.
-func (w *Step) pauseOrResume(s *Snapshot, stages []stage) bool {
-	awaited, isSuspended := s.awaitedStage(stages), ptr.Deref(s.JobSet.Spec.Suspend, false)
+func (w *Step) pauseOrResume(s *jobsetstate.Snapshot, stages []stage) bool {
+	awaited, isSuspended := awaitedStage(s, stages), ptr.Deref(s.JobSet.Spec.Suspend, false)
 	switch {
-	case isPaused(s.JobSet):
+	case jobsetstate.IsPaused(s.JobSet):
 		// If the user resumes it too early, it is paused again.
 		w.Start = awaited == nil || !isSuspended
 	case awaited != nil && !isSuspended && slices.ContainsFunc(stages, func(st stage) bool { return st.open && !st.succeeded() && !st.decided }):
@@ -68,9 +68,4 @@ func (w *Step) pauseOrResume(s *Snapshot, stages []stage) bool {
 		return !isSuspended
 	}
 	return false
-}
-
-func isPaused(js *jobsetapi.JobSet) bool {
-	_, paused := js.Annotations[apis.PausedAnnotation]
-	return paused
 }

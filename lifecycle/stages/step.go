@@ -22,6 +22,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
 )
 
@@ -55,7 +56,7 @@ type Step struct {
 	// Stopped is how many of them belong to a JobSet that is being deleted.
 	Stopped int
 	// EndPods has pods that no Job ends.
-	EndPods []AbandonedPod
+	EndPods []jobsetstate.AbandonedPod
 	// SkipJobs has held Jobs that replace deleted Jobs which had succeeded. They complete without running.
 	SkipJobs []*batchv1.Job
 	// ConcludeJobs has held Jobs whose outcome is decided, but cannot be written while they are held.
@@ -146,7 +147,7 @@ func (w *Step) EndsQuota() bool {
 }
 
 // RequeueForUnwatchedPods requests another reconcile if no watch reports the end of pods that use quota.
-func (w *Step) RequeueForUnwatchedPods(s *Snapshot) {
+func (w *Step) RequeueForUnwatchedPods(s *jobsetstate.Snapshot) {
 	unwatched := s.Owned.HasUnwatchedPods
 	for _, b := range s.Orphans {
 		unwatched = unwatched || b.HasUnwatchedPods
@@ -155,9 +156,6 @@ func (w *Step) RequeueForUnwatchedPods(s *Snapshot) {
 		w.RequeueAfter = unwatchedEvery
 	}
 }
-
-// RecheckAfter is when a JobSet with complaints is reconciled again, in case a user has fixed something that no watch reports.
-const RecheckAfter = time.Minute
 
 // A Writer writes the parts of a Step.
 type Writer struct {

@@ -14,6 +14,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 )
 
 // A Job that has succeeded may disappear: its time to live expires (ttlSecondsAfterFinished), or a user deletes it. The JobSet controller
@@ -52,7 +53,7 @@ func (st *stage) addSucceeded(replicatedJobs []string) {
 func inferSucceeded(stages []stage) {
 	for i := range stages {
 		st := &stages[i]
-		if st.workload == nil || st.stale || st.isGated() {
+		if st.workload == nil || st.stale || isGated(st.workload) {
 			continue
 		}
 		for _, c := range st.After {
@@ -69,21 +70,21 @@ func (st *stage) hasSucceeded(job *batchv1.Job) bool {
 		return true
 	}
 	index, ok := childjob.Index(job)
-	return ok && st.done[replicatedJobOf(job)][index]
+	return ok && st.done[jobsetstate.ReplicatedJobOf(job)][index]
 }
 
 // forgetSucceeded deletes the record of gangs that run again as a whole: their succeeded Jobs that have disappeared run again with the
 // others. Existing succeeded Jobs are recreated (stop, spent).
-func (st *stage) forgetSucceeded(s *Snapshot) {
+func (st *stage) forgetSucceeded(s *jobsetstate.Snapshot) {
 	runs, starts := map[string]bool{}, map[string]bool{}
 	for _, job := range st.jobs {
-		gang := s.gangOf(job)
+		gang := s.GangOf(job)
 		runs[gang] = runs[gang] || childjob.IsRunning(job)
 		starts[gang] = starts[gang] || childjob.IsHeld(job) && !st.hasSucceeded(job)
 	}
 	st.forgotten = map[string]bool{}
 	for _, job := range st.jobs {
-		name, gang := replicatedJobOf(job), s.gangOf(job)
+		name, gang := jobsetstate.ReplicatedJobOf(job), s.GangOf(job)
 		if restartsWhole(s.JobSet, name) && (st.mustRelease || gang != "" && starts[gang] && !runs[gang]) {
 			st.forgotten[name] = true
 			delete(st.done, name)
@@ -92,17 +93,17 @@ func (st *stage) forgetSucceeded(s *Snapshot) {
 }
 
 // count counts the Jobs of the current attempt by ReplicatedJob, and adds those that have succeeded to the record.
-func (st *stage) count(s *Snapshot) {
+func (st *stage) count(s *jobsetstate.Snapshot) {
 	for _, job := range st.leaving {
-		if index, ok := childjob.Index(job); ok && !restartsWhole(s.JobSet, replicatedJobOf(job)) {
-			st.done.Add(replicatedJobOf(job), index)
+		if index, ok := childjob.Index(job); ok && !restartsWhole(s.JobSet, jobsetstate.ReplicatedJobOf(job)) {
+			st.done.Add(jobsetstate.ReplicatedJobOf(job), index)
 		}
 	}
 	for _, name := range st.ReplicatedJobs {
 		st.tallies[name] = tally{replicas: st.tallies[name].replicas}
 	}
 	for _, job := range st.jobs {
-		name := replicatedJobOf(job)
+		name := jobsetstate.ReplicatedJobOf(job)
 		count := st.tallies[name]
 		switch index, ok := childjob.Index(job); {
 		case ok && !st.forgotten[name] && childjob.IsFinished(job, batchv1.JobComplete):
@@ -142,14 +143,14 @@ func (st *stage) record(workload *kueue.Workload) {
 // skipSucceeded selects held Jobs that replace succeeded ones, once the JobSet controller needs them to have succeeded: it completes a JobSet
 // only if all existing Jobs of its success policy have succeeded, and creates the Jobs of a stage only after those that the stage waits
 // for. Until then they stay held, so that a time to live of a few seconds does not cause a loop.
-func (w *Step) skipSucceeded(s *Snapshot, stages []stage) {
-	needed := s.isComplete(stages) || slices.ContainsFunc(stages, func(st stage) bool { return st.open && st.lacksJobs() })
+func (w *Step) skipSucceeded(s *jobsetstate.Snapshot, stages []stage) {
+	needed := isComplete(s, stages) || slices.ContainsFunc(stages, func(st stage) bool { return st.open && st.lacksJobs() })
 	if !needed || ptr.Deref(s.JobSet.Spec.Suspend, false) {
 		return
 	}
 	for i := range stages {
 		for _, job := range stages[i].jobs {
-			if childjob.IsHeld(job) && !childjob.IsEnding(job) && stages[i].hasSucceeded(job) && !s.hasPodOf(job) {
+			if childjob.IsHeld(job) && !childjob.IsEnding(job) && stages[i].hasSucceeded(job) && !s.HasPodOf(job) {
 				w.SkipJobs = append(w.SkipJobs, job)
 			}
 		}
@@ -160,7 +161,7 @@ func (w *Step) skipSucceeded(s *Snapshot, stages []stage) {
 func (st *stage) lacksJobs() bool {
 	present := map[string]int32{}
 	for _, job := range st.jobs {
-		present[replicatedJobOf(job)]++
+		present[jobsetstate.ReplicatedJobOf(job)]++
 	}
 	for name, count := range st.tallies {
 		if present[name] < count.replicas && count.succeeded < count.replicas {
@@ -171,7 +172,7 @@ func (st *stage) lacksJobs() bool {
 }
 
 // isComplete reports whether the Jobs of a JobSet satisfy its success policy, as the JobSet controller reads it.
-func (s *Snapshot) isComplete(stages []stage) bool {
+func isComplete(s *jobsetstate.Snapshot, stages []stage) bool {
 	policy := jobset.SuccessPolicy{Operator: jobset.OperatorAll}
 	if s.JobSet.Spec.SuccessPolicy != nil {
 		policy = *s.JobSet.Spec.SuccessPolicy
@@ -190,16 +191,16 @@ func (s *Snapshot) isComplete(stages []stage) bool {
 
 // isDecided reports whether the JobSet controller is about to end or restart the JobSet, or a Job of it, at its next reconcile: the success
 // policy is satisfied, or a Job has failed. Until it has, no stage is opened and no Job released.
-func (s *Snapshot) isDecided(stages []stage) bool {
-	return s.isComplete(stages) || slices.ContainsFunc(stages, func(st stage) bool { return st.hasFailed(s) })
+func isDecided(s *jobsetstate.Snapshot, stages []stage) bool {
+	return isComplete(s, stages) || slices.ContainsFunc(stages, func(st stage) bool { return st.hasFailed(s) })
 }
 
 // hasFailed reports whether a Job of the stage has failed, or is about to, and the JobSet controller has not decided to replace it yet.
-func (st *stage) hasFailed(s *Snapshot) bool {
+func (st *stage) hasFailed(s *jobsetstate.Snapshot) bool {
 	return slices.ContainsFunc(st.jobs, func(job *batchv1.Job) bool {
 		index, _ := childjob.Index(job)
-		restarts, err := strconv.ParseInt(job.Labels[jobRestartAttemptLabel], 10, 32)
-		replaced := err == nil && int32(restarts) < jobRestartsOf(s.JobSet, replicatedJobOf(job), index)
+		restarts, err := strconv.ParseInt(job.Labels[jobsetstate.JobRestartAttemptLabel], 10, 32)
+		replaced := err == nil && int32(restarts) < jobsetstate.JobRestartsOf(s.JobSet, jobsetstate.ReplicatedJobOf(job), index)
 		return (childjob.IsFinished(job, batchv1.JobFailed) || childjob.IsFinished(job, batchv1.JobFailureTarget)) && !replaced
 	})
 }

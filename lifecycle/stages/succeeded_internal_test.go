@@ -11,6 +11,7 @@ import (
 
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 )
 
 func TestDesiredOfSucceededJobs(t *testing.T) {
@@ -139,7 +140,7 @@ func TestDesiredOfStageTogether(t *testing.T) {
 	}
 }
 
-func together(t *testing.T, started bool) *Snapshot {
+func together(t *testing.T, started bool) *jobsetstate.Snapshot {
 	t.Helper()
 	s := world{started: started}.build(t)
 	js := s.JobSet

@@ -11,6 +11,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
 )
 
@@ -29,7 +30,7 @@ const (
 )
 
 // isSettled reports whether it is time to write about the finished stage of a quota Workload. If not, it requests a reconcile at that time.
-func (w *Step) isSettled(s *Snapshot, workload *kueue.Workload) bool {
+func (w *Step) isSettled(s *jobsetstate.Snapshot, workload *kueue.Workload) bool {
 	var last time.Time
 	for _, other := range s.Owned.Workloads {
 		for _, c := range other.Status.Conditions {
@@ -47,8 +48,8 @@ func (w *Step) isSettled(s *Snapshot, workload *kueue.Workload) bool {
 }
 
 // endedHolds returns the quota holds whose end must be noted. An End of zero means now.
-func (w *Step) endedHolds(s *Snapshot, stages []stage) []jobsetstatus.Hold {
-	over, _ := OutcomeOf(s.JobSet)
+func (w *Step) endedHolds(s *jobsetstate.Snapshot, stages []stage) []jobsetstatus.Hold {
+	over, _ := jobsetstate.OutcomeOf(s.JobSet)
 	timeline := jobsetstatus.TimelineOf(s.JobSet)
 	var order []string
 	for i := range stages {
@@ -84,7 +85,7 @@ func (w *Step) endedHolds(s *Snapshot, stages []stage) []jobsetstatus.Hold {
 // ready.
 func (w *Step) endsHold(st *stage) bool {
 	for _, group := range [][]*kueue.Workload{w.ReleaseQuota, w.Reopen, w.RemoveFinalizers, w.DeleteWorkloads} {
-		if slices.Contains(group, st.workload) || slices.ContainsFunc(st.holdingGrowths(), func(g *kueue.Workload) bool { return slices.Contains(group, g) }) {
+		if slices.Contains(group, st.workload) || slices.ContainsFunc(holding(st.growths), func(g *kueue.Workload) bool { return slices.Contains(group, g) }) {
 			return true
 		}
 	}
@@ -128,7 +129,7 @@ func finishedAt(w *kueue.Workload) *metav1.Time {
 
 // hold returns the quota hold of a stage, without its end.
 func (st *stage) hold(stages []stage) jobsetstatus.Hold {
-	h := jobsetstatus.Hold{Stage: st.Name, Workload: st.workload, Growths: st.holdingGrowths()}
+	h := jobsetstatus.Hold{Stage: st.Name, Workload: st.workload, Growths: holding(st.growths)}
 	waitedFor := map[stageplan.Status][]*kueue.Workload{}
 	for _, c := range st.After {
 		if workload := stages[c.Stage].workload; workload != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
 )
 
@@ -203,7 +204,7 @@ func TestCutTimelineIsNotedOnce(t *testing.T) {
 		}
 		stages = append(stages, st)
 	}
-	w, s := &Step{}, &Snapshot{JobSet: js, Now: now()}
+	w, s := &Step{}, &jobsetstate.Snapshot{JobSet: js, Now: now()}
 	for pass, want := range []int{1000, 0} {
 		timeline := jobsetstatus.TimelineOf(js)
 		ended := w.endedHolds(s, stages)

@@ -1,15 +1,13 @@
 package stages
 
 import (
-	"encoding/json"
 	"slices"
 
-	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
 )
 
@@ -23,9 +21,9 @@ import (
 //	init(deleted)    train(runs)    init-0 is recreated and stays held, until it is skipped (succeeded.go)
 
 // reconcileUnqueued decides what to write for a JobSet without a queue.
-func (w *Step) reconcileUnqueued(s *Snapshot) {
+func (w *Step) reconcileUnqueued(s *jobsetstate.Snapshot) {
 	stages, _ := stagesOf(s)
-	over, _ := OutcomeOf(s.JobSet)
+	over, _ := jobsetstate.OutcomeOf(s.JobSet)
 	w.Conditions = jobsetstatus.UnqueuedProgress(s.JobSet, unqueuedSummary(s.JobSet, stages))
 	for i := range stages {
 		w.concludeDecided(&stages[i])
@@ -51,27 +49,17 @@ func (w *Step) reconcileUnqueued(s *Snapshot) {
 // recall restores the state of a stage without a quota Workload.
 func (st *stage) recall(js *jobsetapi.JobSet) {
 	st.hasBegun = slices.ContainsFunc(st.jobs, childjob.IsRunning)
-	if !slices.Contains(FinishedStages(js), st.Name) {
+	if !slices.Contains(jobsetstate.FinishedStages(js), st.Name) {
 		return
 	}
 	st.hasBegun = true
 	st.addSucceeded(st.ReplicatedJobs)
 }
 
-// FinishedStages returns the stages that the JobSet names as succeeded in its current attempt.
-func FinishedStages(js *jobsetapi.JobSet) []string {
-	var finished apis.FinishedStages
-	// The manager did not write an annotation that cannot be parsed.
-	if json.Unmarshal([]byte(js.Annotations[apis.FinishedStagesAnnotation]), &finished) != nil || finished.Attempt != js.Status.Restarts {
-		return nil
-	}
-	return finished.Stages
-}
-
 // newlyFinished returns the names of all stages that have succeeded, or nil if the JobSet records them already. The last stage is left out:
 // no stage waits for it.
 func newlyFinished(js *jobsetapi.JobSet, stages []stage) []string {
-	noted, all := FinishedStages(js), []string{}
+	noted, all := jobsetstate.FinishedStages(js), []string{}
 	for i := range stages {
 		if stages[i].succeeded() && i < len(stages)-1 {
 			all = append(all, stages[i].Name)
@@ -83,24 +71,9 @@ func newlyFinished(js *jobsetapi.JobSet, stages []stage) []string {
 	return all
 }
 
-// FirstJobOf returns a Job of a stage for its Events.
-func (s *Snapshot) FirstJobOf(stage string) *batchv1.Job {
-	for i := range s.Plan.Stages {
-		if s.Plan.Stages[i].Name != stage {
-			continue
-		}
-		for _, job := range s.Owned.Jobs {
-			if slices.Contains(s.Plan.Stages[i].ReplicatedJobs, replicatedJobOf(job)) {
-				return job
-			}
-		}
-	}
-	return nil
-}
-
 // unqueuedSummary returns the summary of the stages for the condition StageInProgress.
 func unqueuedSummary(js *jobsetapi.JobSet, stages []stage) jobsetstatus.Summary {
-	over, _ := OutcomeOf(js)
+	over, _ := jobsetstate.OutcomeOf(js)
 	sum := jobsetstatus.Summary{Stages: len(stages), Over: over}
 	for i := range stages {
 		if st := &stages[i]; !over && st.open && !st.succeeded() {

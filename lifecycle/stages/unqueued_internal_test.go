@@ -10,6 +10,7 @@ import (
 
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 )
 
 func TestFinishedStages(t *testing.T) {
@@ -26,7 +27,7 @@ func TestFinishedStages(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			js := &jobsetapi.JobSet{}
 			js.Status.Restarts, js.Annotations = 2, map[string]string{apis.FinishedStagesAnnotation: c.annotation}
-			if got := FinishedStages(js); !slices.Equal(got, c.want) {
+			if got := jobsetstate.FinishedStages(js); !slices.Equal(got, c.want) {
 				t.Errorf("finishedStages = %q, want %q", got, c.want)
 			}
 		})

@@ -1,4 +1,4 @@
-package stages
+package jobsetstate
 
 import (
 	"cmp"
@@ -60,14 +60,14 @@ func PodTemplateOf(js *jobsetapi.JobSet, i int) *corev1.PodTemplateSpec {
 	return &js.Spec.ReplicatedJobs[i].Template.Spec.Template
 }
 
-// isMisnamed reports whether the pod templates of a JobSet name another scheduler than the one that places its gangs.
-func (s *Snapshot) isMisnamed() bool {
+// IsMisnamed reports whether the pod templates of a JobSet name another scheduler than the one that places its gangs.
+func (s *Snapshot) IsMisnamed() bool {
 	return slices.ContainsFunc(GangMembers(s.JobSet), func(i int) bool {
 		return s.Scheduler.Of(PodTemplateOf(s.JobSet, i)) != s.Scheduler.Name
 	})
 }
 
-// isOfOtherScheduler reports whether a held Job was created for another scheduler. It has to be recreated.
-func (s *Snapshot) isOfOtherScheduler(job *batchv1.Job) bool {
+// IsOfOtherScheduler reports whether a held Job was created for another scheduler. It has to be recreated.
+func (s *Snapshot) IsOfOtherScheduler(job *batchv1.Job) bool {
 	return job.Annotations[apis.GangGroupAnnotation] != "" && s.Scheduler.Of(&job.Spec.Template) != s.Scheduler.Name
 }

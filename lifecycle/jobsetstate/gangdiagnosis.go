@@ -1,4 +1,4 @@
-package stages
+package jobsetstate
 
 import (
 	"fmt"
@@ -16,12 +16,12 @@ import (
 	"github.com/tranche-dev/tranche/lifecycle/schedulergang"
 )
 
-// A gangWait says why the pods of gangs have had no node for a long time. The scheduler does not report most of these waits: it writes
+// A GangWait says why the pods of gangs have had no node for a long time. The scheduler does not report most of these waits: it writes
 // nothing about pods of a gang that it cannot try.
-type gangWait struct {
-	reason, message string
-	// again is when to check again, or zero.
-	again time.Duration
+type GangWait struct {
+	Reason, Message string
+	// RequeueAfter is when to check again, or zero.
+	RequeueAfter time.Duration
 }
 
 // pending is the current state of the pods of a gang.
@@ -34,13 +34,13 @@ type pending struct {
 	schedulers map[string]bool
 }
 
-// gangWait finds gangs that wait, and returns the first by name.
-func (s *Snapshot) gangWait() gangWait {
+// GangWait finds gangs that wait, and returns the first by name.
+func (s *Snapshot) GangWait() GangWait {
 	if s.Gangs == nil {
-		return gangWait{}
+		return GangWait{}
 	}
 	all := s.pendingGangs()
-	wait := gangWait{}
+	wait := GangWait{}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		p := all[name]
 		if p.since.IsZero() {
@@ -51,16 +51,16 @@ func (s *Snapshot) gangWait() gangWait {
 			continue
 		}
 		wait.lookIn(RecheckAfter)
-		if wait.reason == "" {
-			wait.reason, wait.message = s.diagnose(name, p, s.Gangs.StatusOf(name))
+		if wait.Reason == "" {
+			wait.Reason, wait.Message = s.diagnose(name, p, s.Gangs.StatusOf(name))
 		}
 	}
 	return wait
 }
 
-func (g *gangWait) lookIn(delay time.Duration) {
-	if g.again == 0 || delay < g.again {
-		g.again = delay
+func (g *GangWait) lookIn(delay time.Duration) {
+	if g.RequeueAfter == 0 || delay < g.RequeueAfter {
+		g.RequeueAfter = delay
 	}
 }
 
@@ -70,10 +70,10 @@ func (s *Snapshot) pendingGangs() map[string]*pending {
 	jobs := map[string]*pending{}
 	for _, job := range s.Owned.Jobs {
 		index, ok := childjob.Index(job)
-		if !ok || job.Labels[restartAttemptLabel] != attemptOf(s.JobSet) || !childjob.IsRunning(job) {
+		if !ok || job.Labels[RestartAttemptLabel] != AttemptOf(s.JobSet) || !childjob.IsRunning(job) {
 			continue
 		}
-		name := s.Gangs.ObjectOf(replicatedJobOf(job), index)
+		name := s.Gangs.ObjectOf(ReplicatedJobOf(job), index)
 		if name == "" {
 			continue
 		}
@@ -87,7 +87,7 @@ func (s *Snapshot) pendingGangs() map[string]*pending {
 	}
 	for _, pod := range s.Owned.Pods {
 		p := jobs[pod.Labels[batchv1.JobNameLabel]]
-		if p == nil || pod.Labels[restartAttemptLabel] != attemptOf(s.JobSet) || pod.DeletionTimestamp != nil {
+		if p == nil || pod.Labels[RestartAttemptLabel] != AttemptOf(s.JobSet) || pod.DeletionTimestamp != nil {
 			continue
 		}
 		p.add(pod)

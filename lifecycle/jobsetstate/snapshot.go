@@ -1,4 +1,6 @@
-package stages
+// Package jobsetstate has what one reconcile reads of a JobSet, and what follows from that alone: whether it runs, which pods use its quota, which
+// scheduler places its gangs and what keeps them waiting, and the names of its quota Workloads. Package stages decides what comes next.
+package jobsetstate
 
 import (
 	"fmt"
@@ -78,3 +80,6 @@ func (p Priority) InsteadOfMissing(js *jobsetapi.JobSet) string {
 	return fmt.Sprintf("Label %s names WorkloadPriorityClass %q, which does not exist: the JobSet keeps priority %d; create the class or name another",
 		apis.PriorityClassLabel, name, p.Value)
 }
+
+// RecheckAfter is when a JobSet with complaints is reconciled again, in case a user has fixed something that no watch reports.
+const RecheckAfter = time.Minute
