@@ -72,7 +72,7 @@ func (s *simulation) behaviorOf(job *batchv1.Job) behavior {
 	return c
 }
 
-// changed reconciles a Job whose pods have changed, if it still exists.
+// changed reconciles a Job whose pods have changed, if it still exists, and its JobSet, since the manager watches the pods.
 func (s *simulation) changed(job *batchv1.Job) {
 	if now := s.objects.job(job.UID); now != nil {
 		s.dirtyJobs[now.UID] = true
