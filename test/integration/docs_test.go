@@ -71,6 +71,9 @@ var _ = Describe("The documents", Ordered, func() {
 	It("contain kubectl commands that create objects", func(ctx SpecContext) {
 		Expect(creating).NotTo(BeEmpty())
 		for _, command := range creating {
+			if strings.Contains(command, "--server-side") {
+				command += " --force-conflicts" // other specs write the same policies
+			}
 			sh.run(ctx, command+" --dry-run=server")
 		}
 	}, SpecTimeout(patience))

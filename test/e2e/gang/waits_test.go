@@ -189,7 +189,7 @@ var _ = Describe("A gang of a stage", func() {
 		js := newJobSet("closed", role{name: "driver", replicas: 1, pods: 2, gang: jobsetapi.GangModeGang}, role{name: "workers", replicas: 2, pods: 4, gang: jobsetapi.GangModeGang})
 		js.Spec.StartupPolicy = &jobsetapi.StartupPolicy{StartupPolicyOrder: jobset.InOrder}
 		submit(ctx, js)
-		expectCondition(ctx, js, "GangScheduling", metav1.ConditionFalse, `stage "workers" starts no Jobs before the objects of its gangs are there, which the API server refuses`)
+		expectCondition(ctx, js, "GangScheduling", metav1.ConditionFalse, `stage "workers" starts no Jobs until the objects of its gangs exist, which the API server rejects`)
 		expectCondition(ctx, js, "GangScheduling", metav1.ConditionFalse, why)
 		Expect(bound(ctx, Default, js)).To(ConsistOf("closed-driver-0-r0: 2 of 2"))
 
