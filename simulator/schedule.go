@@ -37,7 +37,7 @@ func (s *simulation) schedule(line *scenario.Line) error {
 	case scenario.Check:
 		later(func() error { s.check(statement); return nil })
 	case scenario.Crash:
-		later(func() error { s.crash(); return nil })
+		later(func() error { s.crashAfter(statement.AfterWrites); return nil })
 	case scenario.FailWrite:
 		later(func() error { s.failing = append(s.failing, statement.Target); return nil })
 	case scenario.Explain:

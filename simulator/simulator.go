@@ -139,6 +139,15 @@ func (s *simulation) crash() {
 	s.restart()
 }
 
+// crashAfter lets the manager die after some more writes, or at once.
+func (s *simulation) crashAfter(writes *int32) {
+	if writes == nil {
+		s.crash()
+		return
+	}
+	s.diesAfter = s.writes + int(*writes)
+}
+
 // restart starts a new manager, which reads all objects.
 func (s *simulation) restart() {
 	engine, err := admission.New(s.config.Config)

@@ -358,6 +358,21 @@ func readConfig(r *reader, w *words) (Statement, error) {
 	return Configure{w.fields}, nil
 }
 
+func readCrash(_ *reader, w *words) (Statement, error) {
+	if err := w.only(w.verb.Options...); err != nil {
+		return nil, err
+	}
+	text := w.fields.Get("writes", "")
+	if text == "" {
+		return Crash{}, nil
+	}
+	writes, err := count(text)
+	if err != nil {
+		return nil, fmt.Errorf("writes: %w", err)
+	}
+	return Crash{AfterWrites: &writes}, nil
+}
+
 func readRun(r *reader, w *words) (Statement, error) {
 	if err := w.only(w.verb.Options...); err != nil {
 		return nil, err

@@ -72,7 +72,10 @@ type CheckState struct {
 }
 
 // Crash discards the engine, including decisions that are not written yet, and creates a new one from the objects.
-type Crash struct{}
+type Crash struct {
+	// AfterWrites is how many objects the manager still writes for JobSets before it dies, or nil if it dies at once.
+	AfterWrites *int32
+}
 
 // FailWrite makes the write of the next decision about a quota Workload fail.
 type FailWrite struct{ Target Target }

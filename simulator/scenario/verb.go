@@ -140,8 +140,8 @@ func runVerbs() []Verb {
 			Options: []Option{{"SETTING", "VALUE", "A field of admission.Config, or of waitForPodsReady in the manager's configuration: in lower case with dashes, such as stage-admission=Greedy or wait-for-pods-ready.timeout=5m. What is set of wait-for-pods-ready enables it."}}, read: readConfig,
 		},
 		{
-			Usage: "crash", Text: "throws the engine away, with what it has decided and nobody has written yet, and makes a new one from the objects.",
-			read: func(_ *reader, w *words) (Statement, error) { return Crash{}, w.only() },
+			Usage: "crash", Text: "discards the engine, with its decisions that are not written yet, and creates a new one from the objects.",
+			Options: []Option{{"writes", "COUNT", "How many objects the manager still writes for JobSets before it dies. It may die in the middle of a step."}}, read: readCrash,
 		},
 		{
 			Usage: "fail-write NAME[/STAGE]", Text: "lets the write of the next decision to admit or evict fail.",
