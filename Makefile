@@ -47,6 +47,10 @@ test-unit: ## Run the tests that need no control plane. SEED=0 gives randomized 
 test-random: ## Run the randomized tests with a new seed and ten times as many cases.
 	$(GO_TEST) -count=1 -timeout 1h $$($(DRAWN)) -rapid.checks=1000
 
+.PHONY: explore
+explore: ## Run the engine and the lifecycle through every interleaving of small worlds. Prints states, depth and time.
+	$(GO_TEST) -v -count=1 -timeout 2h ./simulator -run TestExplore -explore
+
 .PHONY: test-manifests
 test-manifests: ## Render config/ and the chart and compare them, and check the commands in the documents.
 	go test ./test/manifests/... ./test/document/...

@@ -28,7 +28,7 @@ func (s *simulation) write(decision admission.Decision) {
 
 // settle ends a decision.
 func (s *simulation) settle(id admission.DecisionID) {
-	s.engine.Settle(id)
+	s.call(func(e *admission.Engine) { e.Settle(id) })
 	for _, violation := range s.engine.Violations() {
 		s.violation("%s", violation)
 	}

@@ -36,7 +36,7 @@ func (s *simulation) reconcileJobSet(key types.NamespacedName) {
 	if err := step.Write(w.writer()); errors.Is(err, errCut) {
 		s.restart()
 		// The new manager may decide before it reconciles this JobSet again.
-		for _, decision := range s.engine.Decide(s.time()) {
+		for _, decision := range s.decide() {
 			s.write(decision)
 		}
 		return

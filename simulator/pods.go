@@ -9,9 +9,9 @@ import (
 type pods struct {
 	// batches of pods were started one after the other.
 	batches []*batch
-	// terminating is how many pods have been told to stop and still run. stops counts how often that happened.
+	// terminating is how many pods have been told to stop and still run, until endsAt.
 	terminating int32
-	stops       int
+	endsAt      time.Duration
 }
 
 // batch is a set of pods that were started together. One that has succeeded also counts as ready.
@@ -20,7 +20,7 @@ type batch struct {
 	isReady, hasSucceeded bool
 }
 
-// A behavior is when pods that are not stopped become ready and end, and whether they fail then.
+// A behavior is how pods behave that are not stopped: after which time they are ready and end, and whether they fail then.
 type behavior struct {
 	readyAfter, runs   time.Duration
 	getsReady, ends    bool
@@ -105,10 +105,14 @@ func (s *simulation) keep(p *pods, left int32, stopAfter time.Duration, changed 
 		return
 	}
 	p.terminating += stopped
-	p.stops++
-	stops := p.stops
-	s.eventQueue.add(s.now+stopAfter, func() {
-		if p.stops == stops {
+	p.endsAt = s.now + stopAfter
+	s.planTermination(p, changed)
+}
+
+// planTermination plans the end of the pods that terminate. Pods that are told to stop later delay it.
+func (s *simulation) planTermination(p *pods, changed func()) {
+	s.eventQueue.add(p.endsAt, func() {
+		if p.terminating > 0 && p.endsAt <= s.now {
 			p.terminating = 0
 			changed()
 		}

@@ -86,6 +86,9 @@ type simulation struct {
 	isStuck bool
 	// problem is the first error that occurred while time passed.
 	problem error
+	// calls has, if it is recorded, every call that changed the engine since it was created, so that the engine can be copied.
+	calls      []func(*admission.Engine)
+	isRecorded bool
 }
 
 func newSimulation() *simulation {
@@ -126,15 +129,30 @@ func (s *simulation) time() time.Time { return startTime().Add(s.now) }
 
 // observe applies an event to the engine, and compares its charges with the objects.
 func (s *simulation) observe(event admission.Event) {
-	s.engine.Apply(event)
+	s.call(func(e *admission.Engine) { e.Apply(event) })
 	for _, violation := range s.engine.Violations() {
 		s.violation("%s", violation)
 	}
 }
 
+// call changes the engine.
+func (s *simulation) call(change func(*admission.Engine)) {
+	change(s.engine)
+	if s.isRecorded {
+		s.calls = append(s.calls, change)
+	}
+}
+
+// decide runs scheduling cycles of the engine.
+func (s *simulation) decide() (decisions []admission.Decision) {
+	now := s.time()
+	s.call(func(e *admission.Engine) { decisions = e.Decide(now) })
+	return decisions
+}
+
 // crash creates a new engine. The last decisions of the old one are never written.
 func (s *simulation) crash() {
-	s.engine.Decide(s.time())
+	s.decide()
 	s.say("crash")
 	s.restart()
 }
@@ -155,7 +173,7 @@ func (s *simulation) restart() {
 		s.fail(err)
 		return
 	}
-	s.engine = engine
+	s.engine, s.calls = engine, nil
 	s.workQueue.forget()
 	s.workQueue.addAll(s.objects)
 	clear(s.awaitedJobSets)
@@ -183,7 +201,7 @@ func (s *simulation) instant() error {
 		if s.problem != nil {
 			return s.problem
 		}
-		decisions := s.engine.Decide(s.time())
+		decisions := s.decide()
 		for _, d := range decisions {
 			s.write(d)
 		}

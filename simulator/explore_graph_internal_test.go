@@ -1,0 +1,325 @@
+package simulator
+
+import (
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tranche-dev/tranche/simulator/scenario"
+)
+
+// An exploration is the graph of all situations of a world. Situations are numbered in the order in which they are reached, by the fewest
+// moves first.
+type exploration struct {
+	world *world
+	seed  maphash.Seed
+	known map[[2]uint64]int32
+	// parents and texts are how each situation was reached first.
+	parents []int32
+	texts   []string
+	depths  []int32
+	// benign has the situations that may follow without an adverse event.
+	benign [][]int32
+	isEnd  []bool
+	moves  int
+	// last is the last situation in which the controllers were idle, and lastState describes its simulation.
+	last      int32
+	lastState string
+	// problem is what is wrong, in the situation with the number at.
+	problem string
+	at      int32
+}
+
+// explore visits all situations of a world, and stops at the first that breaks an invariant.
+func explore(w *world) (*exploration, error) {
+	e := &exploration{world: w, seed: maphash.MakeSeed(), known: map[[2]uint64]int32{}}
+	first, err := w.begin()
+	if err != nil {
+		return nil, err
+	}
+	e.reach(first, -1, "")
+	queue := []*situation{first}
+	for n := int32(0); len(queue) > 0 && e.problem == ""; n++ {
+		x := queue[0]
+		queue[0], queue = nil, queue[1:]
+		if x.engine == nil {
+			if err := x.revive(); err != nil {
+				return nil, err
+			}
+		}
+		next, err := e.expand(x, n)
+		if err != nil {
+			return nil, err
+		}
+		queue = append(queue, next...)
+		if w.limit > 0 && len(e.parents) > w.limit {
+			return nil, fmt.Errorf("more than %d states", w.limit)
+		}
+	}
+	if e.problem == "" {
+		e.findTrap()
+	}
+	return e, nil
+}
+
+// begin returns the first situation.
+func (w *world) begin() (*situation, error) {
+	script, err := scenario.Parse(w.story())
+	if err != nil {
+		return nil, err
+	}
+	x := &situation{
+		simulation: newSimulation(), world: w, left: w.budget, idleAt: -1,
+		jobSetWork: map[types.NamespacedName]bool{}, stageWork: map[types.NamespacedName]bool{},
+	}
+	x.isRecorded = true
+	x.count()
+	if err := x.start(script, nil); err != nil {
+		return nil, err
+	}
+	for i := range script.Lines {
+		if err := x.schedule(&script.Lines[i]); err != nil {
+			return nil, err
+		}
+	}
+	for f := x.eventQueue.due(0); f != nil; f = x.eventQueue.due(0) {
+		f()
+	}
+	if len(x.eventQueue.events) > 0 {
+		return nil, errors.New("the lines of a world have no times")
+	}
+	return x, nil
+}
+
+// expand makes every move of a situation, and returns the new situations.
+func (e *exploration) expand(x *situation, n int32) ([]*situation, error) {
+	type result struct {
+		move
+		*situation
+	}
+	var all []result
+	for _, m := range x.moves() {
+		child := x.copied()
+		if err := child.revive(); err != nil {
+			return nil, err
+		}
+		if m.kind != none {
+			child.left[m.kind]--
+		}
+		child.make(m)
+		if x.world.steps && m.kind == none && child.hasSame(x) {
+			// The controller has nothing to do. If another event gives it something to do, it is told again.
+			all = []result{{m, child}}
+			break
+		}
+		all = append(all, result{m, child})
+	}
+	var reached []*situation
+	for _, r := range all {
+		e.moves++
+		number, isNew := e.reach(r.situation, n, r.text)
+		if r.kind == none && number != n {
+			e.benign[n] = append(e.benign[n], number)
+		}
+		if e.check(r.situation, number, isNew); e.problem != "" {
+			return nil, nil
+		}
+		if isNew {
+			r.engine = nil
+			reached = append(reached, r.situation)
+		}
+	}
+	return reached, nil
+}
+
+// hasSame reports whether two situations have the same objects and the same engine.
+func (x *situation) hasSame(other *situation) bool {
+	isUnasked := len(x.calls) == len(other.calls) || x.idleAt == len(x.calls)
+	return isUnasked && x.objects.sequence == other.objects.sequence && x.now == other.now && len(x.out.violations) == 0
+}
+
+// make makes a move. A panic is what the build tag invariants causes.
+func (x *situation) make(m move) {
+	defer func() {
+		if r := recover(); r != nil {
+			x.violation("panic: %v", r)
+		}
+	}()
+	m.do(x)
+	if x.problem != nil {
+		x.violation("%v", x.problem)
+	}
+}
+
+// reach returns the number of a situation.
+func (e *exploration) reach(x *situation, from int32, text string) (number int32, isNew bool) {
+	state := x.state()
+	key := [2]uint64{maphash.String(e.seed, state), maphash.String(e.seed, "again "+state)}
+	if number, ok := e.known[key]; ok {
+		return number, false
+	}
+	number = int32(len(e.parents))
+	e.known[key] = number
+	if x.isIdle() {
+		e.last, e.lastState = number, x.simulation.state()
+	}
+	depth := int32(0)
+	if from >= 0 {
+		depth = e.depths[from] + 1
+	}
+	e.parents, e.texts, e.depths = append(e.parents, from), append(e.texts, text), append(e.depths, depth)
+	e.benign, e.isEnd = append(e.benign, nil), append(e.isEnd, x.hasEnded())
+	return number, true
+}
+
+// check checks the invariants of a situation, and of the move that led to it.
+func (e *exploration) check(x *situation, number int32, isNew bool) { //nolint:revive // what a state has is checked once
+	wrong := x.out.violations
+	if isNew {
+		wrong = slices.Concat(wrong, x.unpaidPods())
+	}
+	if isNew && len(wrong) == 0 && x.isIdle() && !x.world.steps {
+		wrong = x.changesOfRestart()
+	}
+	if len(wrong) > 0 {
+		e.problem, e.at = strings.Join(wrong, ", "), number
+	}
+}
+
+// isIdle reports whether all controllers have done their work.
+func (x *situation) isIdle() bool {
+	return x.events == 0 && len(x.jobSetWork) == 0 && len(x.stageWork) == 0 && len(x.dirtyJobSets) == 0 && len(x.dirtyJobs) == 0 &&
+		len(x.workQueue.changed) == 0 && len(x.decisions) == 0 && (!x.world.steps || x.idleAt == len(x.calls))
+}
+
+// changesOfRestart returns what a manager changes that starts although there is nothing to do (I5).
+func (x *situation) changesOfRestart() []string {
+	before := x.state()
+	probe := x.copied()
+	probe.restart()
+	probe.react()
+	after := probe.state()
+	if after == before {
+		return probe.out.violations
+	}
+	return []string{fmt.Sprintf("I5: a restart changes the state: %s: %s", strings.Join(probe.out.lines, ", "), scenario.Diff(before, after))}
+}
+
+// hasEnded reports whether every JobSet has finished or is deleted, all quota is released, and nothing is left of deleted JobSets.
+func (x *situation) hasEnded() bool {
+	if x.submitted < len(x.world.later) || !x.isIdle() {
+		return false
+	}
+	for _, j := range x.jobs {
+		if js := x.objects.jobSets[j.key()]; js != nil && js.Status.TerminalState == "" {
+			return false
+		}
+	}
+	for _, w := range x.objects.workloads {
+		if !isFinished(w) || len(w.Finalizers) > 0 || x.ownerOf(w).isDeleted {
+			return false
+		}
+	}
+	for _, jobs := range x.objects.jobs {
+		for _, job := range jobs {
+			p := x.objects.pods[job.UID]
+			if x.jobOf(job).isDeleted || p != nil && p.count(isRunning)+p.terminating > 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// findTrap searches for a situation from which the run cannot end, or may go on forever, without adverse events (I3).
+func (e *exploration) findTrap() {
+	canEnd := e.backwards()
+	for n := range canEnd {
+		if !canEnd[n] {
+			e.problem, e.at = "I3: from here the run cannot end", int32(n)
+			return
+		}
+	}
+	if n := e.cycle(); n >= 0 {
+		e.problem, e.at = "I3: from here the run may come back to this state without an end", n
+	}
+}
+
+// backwards returns from which situations an end can be reached.
+func (e *exploration) backwards() []bool {
+	before := make([][]int32, len(e.benign))
+	canEnd := make([]bool, len(e.benign))
+	var queue []int32
+	for n, all := range e.benign {
+		for _, next := range all {
+			before[next] = append(before[next], int32(n))
+		}
+		if e.isEnd[n] {
+			canEnd[n] = true
+			queue = append(queue, int32(n))
+		}
+	}
+	for len(queue) > 0 {
+		n := queue[0]
+		queue = queue[1:]
+		for _, b := range before[n] {
+			if !canEnd[b] {
+				canEnd[b] = true
+				queue = append(queue, b)
+			}
+		}
+	}
+	return canEnd
+}
+
+// cycle returns a situation that can follow itself without adverse events, or -1. It removes situations that nothing precedes.
+func (e *exploration) cycle() int32 {
+	preceding := make([]int, len(e.benign))
+	for _, all := range e.benign {
+		for _, next := range all {
+			preceding[next]++
+		}
+	}
+	var queue []int32
+	for n := range preceding {
+		if preceding[n] == 0 {
+			queue = append(queue, int32(n))
+		}
+	}
+	removed := 0
+	for ; len(queue) > 0; removed++ {
+		n := queue[0]
+		queue = queue[1:]
+		for _, next := range e.benign[n] {
+			if preceding[next]--; preceding[next] == 0 {
+				queue = append(queue, next)
+			}
+		}
+	}
+	if removed == len(preceding) {
+		return -1
+	}
+	return int32(slices.IndexFunc(preceding, func(n int) bool { return n > 0 }))
+}
+
+// counterexample returns the shortest run to the problem as a scenario.
+func (e *exploration) counterexample() string {
+	return fmt.Sprintf("# %s\n%s%s", strings.ReplaceAll(e.problem, "\n", "\n# "), e.world.text, e.script(e.at))
+}
+
+// story returns the scenario of a world, with the comment that each begins with.
+func (w *world) story() string { return "# " + w.name + "\n" + w.text }
+
+// script returns the lines that lead to a situation.
+func (e *exploration) script(at int32) string {
+	var texts []string
+	for n := at; n >= 0; n = e.parents[n] {
+		texts = append(texts, e.texts[n])
+	}
+	slices.Reverse(texts)
+	return strings.Join(texts, "")
+}

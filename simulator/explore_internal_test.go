@@ -1,0 +1,66 @@
+package simulator
+
+import (
+	"flag"
+	"runtime/debug"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/tranche-dev/tranche/simulator/scenario"
+)
+
+var isLarge = flag.Bool("explore", false, "explore large worlds too, which takes minutes")
+
+// TestExploreSmallWorlds visits every state of small worlds: two JobSets that compete, and one kind of adverse event.
+func TestExploreSmallWorlds(t *testing.T) {
+	for _, w := range smallWorlds() {
+		t.Run(w.name, func(t *testing.T) { exploreWorld(t, w) })
+	}
+}
+
+// TestExploreLargeWorlds visits every state of larger worlds, if the flag explore is set.
+func TestExploreLargeWorlds(t *testing.T) {
+	if !*isLarge {
+		t.Skip("takes minutes: run make explore")
+	}
+	for _, w := range largeWorlds() {
+		t.Run(w.name, func(t *testing.T) { exploreWorld(t, w) })
+	}
+}
+
+// exploreWorld reports the shortest run that breaks an invariant, or that can no longer end.
+func exploreWorld(t *testing.T, w *world) {
+	t.Helper()
+	defer debug.SetGCPercent(debug.SetGCPercent(400))
+	begin := time.Now() //nolint:forbidigo // the duration is printed, and decides nothing
+	e, err := explore(w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	took := time.Since(begin) //nolint:forbidigo // see above
+	t.Logf("%d states, %d moves, depth %d, %s", len(e.parents), e.moves, slices.Max(e.depths), took.Round(time.Millisecond))
+	if e.problem != "" {
+		t.Fatalf("after %d moves:\n%s", e.depths[e.at], e.counterexample())
+	}
+	if !w.steps {
+		replay(t, e)
+	}
+}
+
+// replay runs the scenario that the exploration prints for the last state in which the controllers are idle. It must lead to that state.
+func replay(t *testing.T, e *exploration) {
+	t.Helper()
+	text := e.world.story() + e.script(e.last)
+	script, err := scenario.Parse(text)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	s := newSimulation()
+	if _, err := s.run(script, nil); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	if got := s.state(); got != e.lastState {
+		t.Errorf("the scenario leads to another state: -want +got\n%s\n%s", scenario.Diff(e.lastState, got), text)
+	}
+}

@@ -1,0 +1,272 @@
+package simulator
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/types"
+	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
+	"sigs.k8s.io/jobset/pkg/constants"
+
+	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/lifecycle/childjob"
+	"github.com/tranche-dev/tranche/simulator/scenario"
+)
+
+// adversity is a kind of event that need not happen. A world limits how many of each do.
+type adversity int
+
+const (
+	none adversity = iota
+	// crashes of the manager, and writes of decisions that fail.
+	crashes
+	// interventions of users, who suspend and delete JobSets.
+	interventions
+	// failures of pods.
+	failures
+	// cuts of quota.
+	cuts
+	adversities
+)
+
+// A small world to explore.
+type world struct {
+	name string
+	// text is the scenario before the first move. The moves of later are submit lines.
+	text  string
+	later []string
+	// cut and restore are lines that change a queue.
+	cut, restore string
+	// budget is how many events of each kind may happen in one run.
+	budget [adversities]int8
+	// steps is true if the controllers and the engine take turns in every order. Otherwise they do all their work before the next event, or
+	// before two of them.
+	steps bool
+	// limit is the greatest number of states, or 0.
+	limit int
+}
+
+// A situation is a simulation, and what only the exploration knows.
+type situation struct {
+	*simulation
+	world *world
+	left  [adversities]int8
+	// submitted counts the lines of world.later that have happened.
+	submitted int
+	isCut     bool
+	// events counts those that happened since the controllers were idle. They are due if there are any.
+	events int
+	// jobSetWork and stageWork are the JobSets that the JobSet controller and the stage controller have to reconcile, in a world of steps.
+	jobSetWork, stageWork map[types.NamespacedName]bool
+	// decisions are computed and not written.
+	decisions []admission.Decision
+	// idleAt is the number of calls of the engine after which it had nothing to decide.
+	idleAt int
+}
+
+// A move changes a situation.
+type move struct {
+	// text has lines of a scenario.
+	text string
+	kind adversity
+	do   func(*situation)
+}
+
+func (x *situation) copied() *situation {
+	c := *x
+	c.simulation = x.simulation.copied()
+	c.jobSetWork, c.stageWork, c.decisions = maps.Clone(x.jobSetWork), maps.Clone(x.stageWork), slices.Clone(x.decisions)
+	return &c
+}
+
+// state describes everything that may influence what follows.
+func (x *situation) state() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%v %d %t %d", x.left, x.submitted, x.isCut, x.events)
+	if x.world.steps {
+		keys := func(all map[types.NamespacedName]bool) []types.NamespacedName {
+			return slices.SortedFunc(maps.Keys(all), compareKeys)
+		}
+		fmt.Fprintf(&b, " %v %v %t", keys(x.jobSetWork), keys(x.stageWork), x.idleAt == len(x.calls))
+		for _, d := range x.decisions {
+			b.WriteString(" " + d.String())
+		}
+	}
+	return b.String() + "\n" + x.simulation.state()
+}
+
+// moves returns what can happen next.
+func (x *situation) moves() []move {
+	var all []move
+	switch {
+	case x.world.steps:
+		all = x.steps()
+		if len(all) == 0 {
+			all = x.timeMoves()
+		}
+	case x.events > 0:
+		all = x.reactions()
+	default:
+		all = x.timeMoves()
+	}
+	if x.world.steps || x.events < maxEvents {
+		all = append(all, x.happenings()...)
+	}
+	return slices.DeleteFunc(all, func(m move) bool { return m.kind != none && x.left[m.kind] == 0 })
+}
+
+// count counts an event to which the controllers have to react.
+func (x *situation) count() {
+	if !x.world.steps {
+		x.events++
+	}
+}
+
+// maxEvents is how many events happen before the controllers react.
+const maxEvents = 2
+
+// timeMoves returns the move in which time passes, if somebody waits for that.
+func (x *situation) timeMoves() []move {
+	at, ok := x.next()
+	if !ok {
+		return nil
+	}
+	return []move{{fmt.Sprintf("run until=%s\n", clock(at)), none, func(x *situation) {
+		x.now = at
+		if !x.world.steps {
+			x.react()
+			return
+		}
+		for f := x.eventQueue.due(x.now); f != nil; f = x.eventQueue.due(x.now) {
+			f()
+		}
+	}}}
+}
+
+// react does all due work.
+func (x *situation) react() {
+	if err := x.instant(); err != nil {
+		x.violation("%v", err)
+	}
+	x.events = 0
+}
+
+// reactions returns the moves in which the controllers react: undisturbed, with a manager that dies after some of its writes, or with the write
+// of a decision that fails.
+func (x *situation) reactions() []move {
+	run := fmt.Sprintf("run until=%s\n", clock(x.now))
+	all := []move{{run, none, (*situation).react}}
+	if x.left[crashes] == 0 {
+		return all
+	}
+	all = append(all, move{"crash\n", crashes, func(x *situation) { x.crash() }})
+	probe := x.copied()
+	if err := probe.revive(); err != nil {
+		return all
+	}
+	probe.react()
+	for n := range probe.writes - x.writes {
+		all = append(all, move{fmt.Sprintf("crash writes=%d\n%s", n, run), crashes, func(x *situation) {
+			x.diesAfter = x.writes + n
+			x.react()
+			x.diesAfter = -1
+		}})
+	}
+	seen := map[string]bool{}
+	for _, line := range probe.out.lines {
+		words := strings.Fields(line)
+		name, part, isStage := strings.Cut(words[2], "/")
+		if (words[1] != "admit" && words[1] != "evict") || !isStage || seen[words[2]] || slices.Contains(words, "with") {
+			continue
+		}
+		seen[words[2]] = true
+		all = append(all, move{fmt.Sprintf("fail-write %s\n%s", words[2], run), crashes, func(x *situation) {
+			x.failing = append(x.failing, scenario.Target{Name: name, Part: part})
+			x.react()
+		}})
+	}
+	return all
+}
+
+// happenings returns what pods, users and administrators may do.
+func (x *situation) happenings() []move {
+	var all []move
+	event := func(text string, kind adversity, do func(*situation)) {
+		all = append(all, move{text + "\n", kind, func(x *situation) {
+			x.count()
+			do(x)
+		}})
+	}
+	if x.submitted < len(x.world.later) {
+		line := x.world.later[x.submitted]
+		event(line, none, func(x *situation) {
+			x.submitted++
+			x.play(line)
+		})
+	}
+	if x.world.cut != "" && !x.isCut {
+		event(x.world.cut, cuts, func(x *situation) { x.isCut = true; x.play(x.world.cut) })
+	}
+	if x.isCut {
+		event(x.world.restore, none, func(x *situation) { x.isCut = false; x.play(x.world.restore) })
+	}
+	act := func(action scenario.Action, name, part string, kind adversity) {
+		a := scenario.Act{Action: action, Target: scenario.Target{Name: name, Part: part}}
+		event(string(action)+" "+a.Target.String(), kind, func(x *situation) { x.act(a) })
+	}
+	for _, name := range sorted(x.jobs) {
+		js := x.objects.jobSets[x.jobs[name].key()]
+		if js == nil || js.Status.TerminalState != "" {
+			continue
+		}
+		act(scenario.Delete, name, "", interventions)
+		switch started := js.Annotations[apis.StartedAnnotation] != ""; {
+		case started && *js.Spec.Suspend:
+			act(scenario.Resume, name, "", none)
+		case !*js.Spec.Suspend:
+			act(scenario.Suspend, name, "", interventions)
+		}
+		for _, job := range x.objects.jobsOf(js.UID) {
+			x.podMoves(job, act)
+		}
+	}
+	return all
+}
+
+// podMoves returns what the pods of a Job may do.
+func (x *situation) podMoves(job *batchv1.Job, act func(action scenario.Action, name, part string, kind adversity)) {
+	p := x.objects.pods[job.UID]
+	if p == nil || !childjob.IsRunning(job) || p.count(isRunning) == 0 || !job.DeletionTimestamp.IsZero() {
+		return
+	}
+	name, part := job.Labels[jobset.JobSetNameKey], job.Labels[jobset.ReplicatedJobNameKey]
+	if !p.areReady() {
+		act(scenario.Ready, name, part, none)
+	}
+	act(scenario.Finish, name, part, none)
+	act(scenario.Fail, name, part, failures)
+}
+
+// play executes a line of a scenario now. The earlier lines are those of the world.
+func (x *situation) play(line string) {
+	script, err := scenario.Parse(x.world.story() + line + "\n")
+	if err == nil {
+		last := script.Lines[len(script.Lines)-1]
+		last.At = x.now
+		err = x.schedule(&last)
+	}
+	if err != nil {
+		x.violation("%s: %v", line, err)
+		return
+	}
+	for f := x.eventQueue.due(x.now); f != nil; f = x.eventQueue.due(x.now) {
+		f()
+	}
+}
+
+// jobName returns the name of a Job with its attempt.
+func jobName(job *batchv1.Job) string { return job.Name + "/" + job.Labels[constants.RestartsKey] }

@@ -1,0 +1,151 @@
+package simulator
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tranche-dev/tranche/admission"
+)
+
+// This file lets the controllers and the engine take turns, so that events happen, and writes fail, between any two of their steps.
+
+// steps returns the work that is due, one move for each object of each controller, and the ends that a manager may have in the middle of it.
+func (x *situation) steps() []move {
+	x.divideWork()
+	var all []move
+	step := func(text string, kind adversity, do func(*situation)) {
+		all = append(all, move{"# " + text + "\n", kind, do})
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(x.workQueue.changed), compareKeys) {
+		step("the manager reconciles quota Workload "+key.Name, none, func(x *situation) {
+			delete(x.workQueue.changed, key)
+			if w := x.objects.workloads[key]; w != nil {
+				x.reconcileWorkload(key, w)
+			}
+		})
+	}
+	for _, uid := range sorted(x.dirtyJobs) {
+		job := x.objects.job(uid)
+		if job == nil {
+			delete(x.dirtyJobs, uid)
+			continue
+		}
+		step("the Job controller reconciles "+jobName(job), none, func(x *situation) {
+			delete(x.dirtyJobs, uid)
+			x.controlJob(x.objects.job(uid))
+		})
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(x.jobSetWork), compareKeys) {
+		step("the JobSet controller reconciles "+key.Name, none, func(x *situation) {
+			delete(x.jobSetWork, key)
+			if js := x.objects.jobSets[key]; js != nil {
+				x.controlJobSet(js)
+			}
+		})
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(x.stageWork), compareKeys) {
+		step("the manager reconciles JobSet "+key.Name, none, func(x *situation) {
+			delete(x.stageWork, key)
+			x.reconcileJobSet(key)
+		})
+		for n := range x.writesFor(key) {
+			step(fmt.Sprintf("the manager reconciles JobSet %s, and dies after %d writes", key.Name, n), crashes, func(x *situation) {
+				delete(x.stageWork, key)
+				x.diesAfter = x.writes + n
+				x.reconcileJobSet(key)
+				x.diesAfter = -1
+				x.forgetDecisions()
+			})
+		}
+	}
+	x.engineSteps(step)
+	return all
+}
+
+// divideWork gives the JobSets that have changed to both controllers of JobSets.
+func (x *situation) divideWork() {
+	x.areJobSetsDue()
+	for key := range x.dirtyJobSets {
+		x.jobSetWork[key], x.stageWork[key] = true, true
+	}
+	clear(x.dirtyJobSets)
+	for key, at := range x.workQueue.awaited {
+		if at <= x.now {
+			x.workQueue.add(key)
+			delete(x.workQueue.awaited, key)
+		}
+	}
+}
+
+// writesFor returns how many writes the next Step for a JobSet has.
+func (x *situation) writesFor(key admission.StageKey) int {
+	if x.left[crashes] == 0 {
+		return 0
+	}
+	probe := x.copied()
+	if err := probe.revive(); err != nil {
+		return 0
+	}
+	probe.reconcileJobSet(key)
+	return probe.writes - x.writes
+}
+
+func (x *situation) engineSteps(step func(text string, kind adversity, do func(*situation))) {
+	switch {
+	case len(x.decisions) > 0:
+		text := x.decisions[0].String()
+		step("the manager writes: "+text, none, func(x *situation) { x.writeNext() })
+		if _, _, id := aboutOf(x.decisions[0]); id != 0 {
+			step("this write fails: "+text, crashes, func(x *situation) { x.failNext() })
+		}
+		step("the manager dies before it writes its decisions", crashes, func(x *situation) {
+			x.forgetDecisions()
+			x.restart()
+		})
+	case x.idleAt != len(x.calls):
+		step("the engine decides", none, func(x *situation) {
+			x.decisions = x.decide()
+			x.writeConsumption()
+			if len(x.decisions) == 0 {
+				x.idleAt = len(x.calls)
+			}
+		})
+	}
+}
+
+func (x *situation) forgetDecisions() { x.decisions, x.idleAt = nil, -1 }
+
+// writeNext writes the first decision. That fails if the quota Workload has been replaced since it was decided.
+func (x *situation) writeNext() {
+	key, uid, id := aboutOf(x.decisions[0])
+	if w := x.objects.workloads[key]; id != 0 && (w == nil || w.UID != uid) {
+		x.failNext()
+		return
+	}
+	d := x.decisions[0]
+	x.decisions = x.decisions[1:]
+	x.write(d)
+}
+
+// failNext lets the write of the first decision fail.
+func (x *situation) failNext() {
+	_, _, id := aboutOf(x.decisions[0])
+	x.decisions = x.decisions[1:]
+	x.settle(id)
+}
+
+// aboutOf returns the quota Workload that a decision is about, and the name of the decision if it has to be settled.
+func aboutOf(d admission.Decision) (key admission.StageKey, uid types.UID, id admission.DecisionID) {
+	switch d := d.(type) {
+	case admission.Admit:
+		return d.Stage, d.UID, d.ID
+	case admission.Evict:
+		return d.Stage, d.UID, d.ID
+	case admission.Refuse:
+		return d.Stage, d.UID, 0
+	}
+	return key, uid, id
+}

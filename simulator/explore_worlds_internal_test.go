@@ -1,0 +1,67 @@
+package simulator
+
+// smallWorlds have one kind of adverse event each.
+func smallWorlds() []*world {
+	const contenders = "queue ml gpu=3\n" +
+		"submit a queue=ml stages=data(gpu=1)=Ready=>train(gpu=2) restarts=1 stop-after=1m\n" +
+		"submit b queue=ml stages=train(gpu=2) stop-after=1m\n"
+	return []*world{
+		{name: "the manager dies", text: contenders, budget: [adversities]int8{crashes: 1}},
+		{name: "a user intervenes", text: contenders, budget: [adversities]int8{interventions: 1}},
+		{name: "a pod fails", text: contenders, budget: [adversities]int8{failures: 1}},
+		{
+			name: "quota is cut", text: contenders, budget: [adversities]int8{cuts: 1},
+			cut: "change queue ml gpu=1", restore: "change queue ml gpu=3",
+		},
+		{
+			name: "one step at a time", steps: true, budget: [adversities]int8{crashes: 1},
+			text: "queue ml gpu=1\nsubmit a queue=ml stages=train(gpu=1) stop-after=1m\n",
+		},
+	}
+}
+
+// largeWorlds combine kinds of adverse events.
+func largeWorlds() []*world {
+	const cohort = "cohort lab\nqueue x gpu=2 cohort=lab reclaim=Any\nqueue y gpu=1 cohort=lab\n"
+	return []*world{
+		{
+			name: "hand-over, every kind of event once", budget: [adversities]int8{crashes: 1, interventions: 1, failures: 1, cuts: 1},
+			text: "queue ml gpu=3\nsubmit a queue=ml stages=data(gpu=1)=Ready=>train(gpu=2) restarts=1 stop-after=1m\n" +
+				"submit b queue=ml stages=train(gpu=2) stop-after=1m\n",
+			cut: "change queue ml gpu=1", restore: "change queue ml gpu=3",
+		},
+		{
+			name: "three stages and a preemptor", budget: [adversities]int8{crashes: 1, interventions: 1, failures: 1},
+			text: "queue ml gpu=3 within=LowerPriority\n" +
+				"submit a queue=ml stages=data(gpu=1)=Succeeded=>train(gpu=2)=Ready=>test(gpu=1) restarts=1 stop-after=1m\n",
+			later: []string{"submit b queue=ml stages=train(gpu=2) priority=1 stop-after=1m"},
+		},
+		{
+			name: "reclaim in a cohort", budget: [adversities]int8{crashes: 1, interventions: 1, cuts: 1},
+			text:  cohort + "submit a queue=y stages=ps(gpu=1)=Ready=>train(gpu=2) stop-after=1m\n",
+			later: []string{"submit b queue=x stages=train(gpu=2) stop-after=1m"},
+			cut:   "change queue y gpu=0", restore: "change queue y gpu=1",
+		},
+		{
+			name: "three JobSets that could deadlock", budget: [adversities]int8{crashes: 1, failures: 1},
+			text: "queue ml gpu=4\nsubmit a queue=ml stages=ps(gpu=1)=Ready=>train(gpu=3) stop-after=1m\n" +
+				"submit b queue=ml stages=ps(gpu=1)=Ready=>train(gpu=3) stop-after=1m\nsubmit c queue=ml stages=train(gpu=2) stop-after=1m\n",
+		},
+		{
+			name: "one step at a time, hand-over", steps: true, budget: [adversities]int8{crashes: 1},
+			text: "queue ml gpu=2\nsubmit a queue=ml stages=data(gpu=1)=Ready=>train(gpu=1) stop-after=1m\n",
+		},
+		{
+			name: "one step at a time, a user intervenes", steps: true, budget: [adversities]int8{interventions: 2, crashes: 1},
+			text: "queue ml gpu=2\nsubmit a queue=ml stages=train(gpu=1) stop-after=1m\n",
+		},
+		{
+			name: "one step at a time, restart", steps: true, budget: [adversities]int8{failures: 1, interventions: 1},
+			text: "queue ml gpu=2\nsubmit a queue=ml stages=data(gpu=1)=Succeeded=>train(gpu=1) restarts=1 stop-after=1m\n",
+		},
+		{
+			name: "one step at a time, two contenders", steps: true, budget: [adversities]int8{interventions: 1},
+			text: "queue ml gpu=1\nsubmit a queue=ml stages=train(gpu=1) stop-after=1m\nsubmit b queue=ml stages=train(gpu=1) stop-after=1m\n",
+		},
+	}
+}
