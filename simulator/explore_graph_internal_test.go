@@ -23,7 +23,7 @@ type exploration struct {
 	texts   []string
 	depths  []int32
 	// benign has the situations that may follow without an adverse event.
-	benign [][]int32
+	benign [][]edge
 	isEnd  []bool
 	moves  int
 	// last is the last situation in which the controllers were idle, and lastState describes its simulation.
@@ -32,6 +32,12 @@ type exploration struct {
 	// problem is what is wrong, in the situation with the number at.
 	problem string
 	at      int32
+}
+
+// An edge leads to a situation.
+type edge struct {
+	to   int32
+	text string
 }
 
 // explore visits all situations of a world, and stops at the first that breaks an invariant.
@@ -123,7 +129,7 @@ func (e *exploration) expand(x *situation, n int32) ([]*situation, error) {
 		e.moves++
 		number, isNew := e.reach(r.situation, n, r.text)
 		if r.kind == none && number != n {
-			e.benign[n] = append(e.benign[n], number)
+			e.benign[n] = append(e.benign[n], edge{number, r.text})
 		}
 		if e.check(r.situation, number, isNew); e.problem != "" {
 			return nil, nil
@@ -180,7 +186,11 @@ func (e *exploration) reach(x *situation, from int32, text string) (number int32
 func (e *exploration) check(x *situation, number int32, isNew bool) { //nolint:revive // what a state has is checked once
 	wrong := x.out.violations
 	if isNew {
-		wrong = slices.Concat(wrong, x.unpaidPods())
+		wrong = slices.Concat(wrong, x.unpaidPods(), x.gaps())
+	}
+	if isNew && x.isIdle() && x.left[interventions] == e.world.budget[interventions] {
+		// A stage that was opened stays open while a user suspends the JobSet, and may start before the earlier stage is ready again.
+		wrong = slices.Concat(wrong, x.earlyStages())
 	}
 	if isNew && len(wrong) == 0 && x.isIdle() && !x.world.steps {
 		wrong = x.changesOfRestart()
@@ -245,7 +255,7 @@ func (e *exploration) findTrap() {
 		}
 	}
 	if n := e.cycle(); n >= 0 {
-		e.problem, e.at = "I3: from here the run may come back to this state without an end", n
+		e.problem, e.at = "I3: from here the run may come back to this state without an end:\n"+e.way(n), n
 	}
 }
 
@@ -256,7 +266,7 @@ func (e *exploration) backwards() []bool {
 	var queue []int32
 	for n, all := range e.benign {
 		for _, next := range all {
-			before[next] = append(before[next], int32(n))
+			before[next.to] = append(before[next.to], int32(n))
 		}
 		if e.isEnd[n] {
 			canEnd[n] = true
@@ -281,7 +291,7 @@ func (e *exploration) cycle() int32 {
 	preceding := make([]int, len(e.benign))
 	for _, all := range e.benign {
 		for _, next := range all {
-			preceding[next]++
+			preceding[next.to]++
 		}
 	}
 	var queue []int32
@@ -295,8 +305,8 @@ func (e *exploration) cycle() int32 {
 		n := queue[0]
 		queue = queue[1:]
 		for _, next := range e.benign[n] {
-			if preceding[next]--; preceding[next] == 0 {
-				queue = append(queue, next)
+			if preceding[next.to]--; preceding[next.to] == 0 {
+				queue = append(queue, next.to)
 			}
 		}
 	}
@@ -304,6 +314,26 @@ func (e *exploration) cycle() int32 {
 		return -1
 	}
 	return int32(slices.IndexFunc(preceding, func(n int) bool { return n > 0 }))
+}
+
+// way returns the shortest run from a situation back to it.
+func (e *exploration) way(at int32) string {
+	texts := map[int32]string{}
+	queue := []int32{at}
+	for len(queue) > 0 {
+		n := queue[0]
+		queue = queue[1:]
+		for _, next := range e.benign[n] {
+			if next.to == at {
+				return texts[n] + next.text
+			}
+			if _, isKnown := texts[next.to]; !isKnown {
+				texts[next.to] = texts[n] + next.text
+				queue = append(queue, next.to)
+			}
+		}
+	}
+	return ""
 }
 
 // counterexample returns the shortest run to the problem as a scenario.

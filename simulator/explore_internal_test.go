@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/tranche-dev/tranche/simulator/scenario"
 )
 
@@ -26,6 +28,20 @@ func TestExploreLargeWorlds(t *testing.T) {
 	}
 	for _, w := range largeWorlds() {
 		t.Run(w.name, func(t *testing.T) { exploreWorld(t, w) })
+	}
+}
+
+// TestExploreFindsDeadlock shows that the exploration finds a run that cannot end, and that it prints the shortest.
+func TestExploreFindsDeadlock(t *testing.T) {
+	text := "config stage-admission=Greedy\nqueue ml gpu=3\nsubmit a queue=ml stages=ps(gpu=1)=Ready=>train(gpu=2) success=train\n"
+	late := "submit b queue=ml stages=ps(gpu=1)=Ready=>train(gpu=2) success=train"
+	e, err := explore(&world{name: "two JobSets that need each other's quota", text: text, later: []string{late}, servers: []string{"ps"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "# I3: from here the run cannot end\n" + text + late + "\n"
+	if diff := cmp.Diff(want, e.counterexample()); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
 	}
 }
 

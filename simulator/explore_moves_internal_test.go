@@ -41,6 +41,8 @@ type world struct {
 	later []string
 	// cut and restore are lines that change a queue.
 	cut, restore string
+	// servers are ReplicatedJobs whose pods run until their JobSet ends.
+	servers []string
 	// budget is how many events of each kind may happen in one run.
 	budget [adversities]int8
 	// steps is true if the controllers and the engine take turns in every order. Otherwise they do all their work before the next event, or
@@ -129,7 +131,7 @@ func (x *situation) count() {
 // maxEvents is how many events happen before the controllers react.
 const maxEvents = 2
 
-// timeMoves returns the move in which time passes, if somebody waits for that.
+// timeMoves returns the move in which time passes, if a controller waits for that.
 func (x *situation) timeMoves() []move {
 	at, ok := x.next()
 	if !ok {
@@ -195,8 +197,12 @@ func (x *situation) reactions() []move {
 // happenings returns what pods, users and administrators may do.
 func (x *situation) happenings() []move {
 	var all []move
+	before := ""
+	if x.world.steps {
+		before = fmt.Sprintf("run until=%s\n", clock(x.now))
+	}
 	event := func(text string, kind adversity, do func(*situation)) {
-		all = append(all, move{text + "\n", kind, func(x *situation) {
+		all = append(all, move{before + text + "\n", kind, func(x *situation) {
 			x.count()
 			do(x)
 		}})
@@ -247,7 +253,9 @@ func (x *situation) podMoves(job *batchv1.Job, act func(action scenario.Action, 
 	if !p.areReady() {
 		act(scenario.Ready, name, part, none)
 	}
-	act(scenario.Finish, name, part, none)
+	if !slices.Contains(x.world.servers, part) {
+		act(scenario.Finish, name, part, none)
+	}
 	act(scenario.Fail, name, part, failures)
 }
 

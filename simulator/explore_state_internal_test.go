@@ -18,6 +18,7 @@ import (
 
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
+	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
 )
@@ -240,6 +241,53 @@ func (s *simulation) unpaidPods() (wrong []string) {
 		if needed[key] > paid[key] {
 			_, subject, _ := strings.Cut(key, " ")
 			wrong = append(wrong, fmt.Sprintf("I2: %d pods of %s run, and its quota pays for %d", needed[key], subject, paid[key]))
+		}
+	}
+	return wrong
+}
+
+// earlyStages returns what is wrong if a stage runs pods, or holds quota, although a stage that it waits for has not reached the start
+// condition (I2). A stage that is being evicted may still hold quota, and a restarted JobSet keeps the quota that it holds.
+func (s *simulation) earlyStages() (wrong []string) {
+	for _, key := range slices.SortedFunc(maps.Keys(s.objects.jobSets), compareKeys) {
+		js := s.objects.jobSets[key]
+		current, _ := s.childJobs(js)
+		for _, w := range s.workloadsOfJobSet(key) {
+			stage := &s.ownerOf(w).Plan.Stages[stageIndex(w)]
+			holds := js.Status.Restarts == 0 && isEvictable(w)
+			runs := slices.ContainsFunc(current, func(job *batchv1.Job) bool {
+				p := s.objects.pods[job.UID]
+				return slices.Contains(stage.ReplicatedJobs, job.Labels[jobset.ReplicatedJobNameKey]) && p != nil && p.count(isRunning) > 0
+			})
+			for _, c := range stage.After {
+				for _, target := range c.Targets {
+					if (holds || runs) && !hasReached(current, target, c.Status == stageplan.Succeeded) {
+						wrong = append(wrong, fmt.Sprintf("I2: %s holds quota or runs, and %s is not %s", s.subjectOf(w), target, c.Status))
+					}
+				}
+			}
+		}
+	}
+	return wrong
+}
+
+// gaps returns what is wrong if all stages that a stage waits for have finished, and it is not open: another JobSet could take their quota.
+// A restarted JobSet closes its stages again.
+func (s *simulation) gaps() (wrong []string) {
+	for _, key := range slices.SortedFunc(maps.Keys(s.objects.jobSets), compareKeys) {
+		js := s.objects.jobSets[key]
+		if js.Status.Restarts > 0 || js.Status.TerminalState != "" {
+			continue
+		}
+		all := s.workloadsOfJobSet(key)
+		for _, w := range all {
+			after := s.ownerOf(w).Plan.Stages[stageIndex(w)].After
+			isAwaited := slices.ContainsFunc(after, func(c stageplan.Condition) bool {
+				return !slices.ContainsFunc(all, func(o *kueue.Workload) bool { return stageIndex(o) == c.Stage && isFinished(o) })
+			})
+			if len(after) > 0 && !isAwaited && slices.Contains(quotaworkload.Gates(w), apis.StageGate) {
+				wrong = append(wrong, fmt.Sprintf("I4: the stages before %s have finished, and it is not open", s.subjectOf(w)))
+			}
 		}
 	}
 	return wrong

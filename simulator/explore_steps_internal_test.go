@@ -10,7 +10,8 @@ import (
 	"github.com/tranche-dev/tranche/admission"
 )
 
-// This file lets the controllers and the engine take turns, so that events happen, and writes fail, between any two of their steps.
+// This file lets the controllers and the engine take turns, so that events happen, and writes fail, between any two of their steps. A
+// scenario cannot say in which order they do. So a counter-example has their steps as comments, and as a scenario it only comes near.
 
 // steps returns the work that is due, one move for each object of each controller, and the ends that a manager may have in the middle of it.
 func (x *situation) steps() []move {
@@ -52,7 +53,7 @@ func (x *situation) steps() []move {
 			x.reconcileJobSet(key)
 		})
 		for n := range x.writesFor(key) {
-			step(fmt.Sprintf("the manager reconciles JobSet %s, and dies after %d writes", key.Name, n), crashes, func(x *situation) {
+			step(fmt.Sprintf("the manager reconciles JobSet %s, and dies after %d writes\ncrash writes=%[2]d", key.Name, n), crashes, func(x *situation) {
 				delete(x.stageWork, key)
 				x.diesAfter = x.writes + n
 				x.reconcileJobSet(key)

@@ -1,5 +1,7 @@
 package simulator
 
+import "fmt"
+
 // smallWorlds have one kind of adverse event each.
 func smallWorlds() []*world {
 	const contenders = "queue ml gpu=3\n" +
@@ -15,7 +17,7 @@ func smallWorlds() []*world {
 		},
 		{
 			name: "one step at a time", steps: true, budget: [adversities]int8{crashes: 1},
-			text: "queue ml gpu=1\nsubmit a queue=ml stages=train(gpu=1) stop-after=1m\n",
+			text: "queue ml gpu=2\nsubmit a queue=ml stages=data(gpu=1)=Succeeded=>train(gpu=2) stop-after=1m\n",
 		},
 	}
 }
@@ -23,42 +25,40 @@ func smallWorlds() []*world {
 // largeWorlds combine kinds of adverse events.
 func largeWorlds() []*world {
 	const cohort = "cohort lab\nqueue x gpu=2 cohort=lab reclaim=Any\nqueue y gpu=1 cohort=lab\n"
+	const handOver = "queue ml gpu=3\nsubmit a queue=ml stages=data(gpu=1)=Ready=>train(gpu=2) restarts=1 stop-after=1m\n" +
+		"submit b queue=ml stages=train(gpu=2) stop-after=1m\n"
+	const serving = "submit %s queue=ml stages=ps(gpu=1)=Ready=>train(gpu=3) success=train stop-after=1m\n"
+	const steps = "queue ml gpu=2\nsubmit a queue=ml stages=data(gpu=1)=Succeeded=>train(gpu=1) restarts=1 stop-after=1m\n"
 	return []*world{
+		{name: "hand-over, crash and user", text: handOver, budget: [adversities]int8{crashes: 1, interventions: 1}},
+		{name: "hand-over, crash and failure", text: handOver, budget: [adversities]int8{crashes: 1, failures: 1}},
+		{name: "hand-over, user and failure", text: handOver, budget: [adversities]int8{interventions: 1, failures: 1}},
 		{
-			name: "hand-over, every kind of event once", budget: [adversities]int8{crashes: 1, interventions: 1, failures: 1, cuts: 1},
-			text: "queue ml gpu=3\nsubmit a queue=ml stages=data(gpu=1)=Ready=>train(gpu=2) restarts=1 stop-after=1m\n" +
-				"submit b queue=ml stages=train(gpu=2) stop-after=1m\n",
+			name: "hand-over, crash and cut", text: handOver, budget: [adversities]int8{crashes: 1, cuts: 1},
 			cut: "change queue ml gpu=1", restore: "change queue ml gpu=3",
 		},
 		{
-			name: "three stages and a preemptor", budget: [adversities]int8{crashes: 1, interventions: 1, failures: 1},
+			name: "three stages and a preemptor", budget: [adversities]int8{crashes: 1},
 			text: "queue ml gpu=3 within=LowerPriority\n" +
 				"submit a queue=ml stages=data(gpu=1)=Succeeded=>train(gpu=2)=Ready=>test(gpu=1) restarts=1 stop-after=1m\n",
 			later: []string{"submit b queue=ml stages=train(gpu=2) priority=1 stop-after=1m"},
 		},
 		{
-			name: "reclaim in a cohort", budget: [adversities]int8{crashes: 1, interventions: 1, cuts: 1},
+			name: "reclaim in a cohort", budget: [adversities]int8{crashes: 1, interventions: 1},
+			text:  cohort + "submit a queue=y stages=ps(gpu=1)=Ready=>train(gpu=2) stop-after=1m\n",
+			later: []string{"submit b queue=x stages=train(gpu=2) stop-after=1m"},
+		},
+		{
+			name: "a cut in a cohort", budget: [adversities]int8{crashes: 1, cuts: 1},
 			text:  cohort + "submit a queue=y stages=ps(gpu=1)=Ready=>train(gpu=2) stop-after=1m\n",
 			later: []string{"submit b queue=x stages=train(gpu=2) stop-after=1m"},
 			cut:   "change queue y gpu=0", restore: "change queue y gpu=1",
 		},
 		{
-			name: "three JobSets that could deadlock", budget: [adversities]int8{crashes: 1, failures: 1},
-			text: "queue ml gpu=4\nsubmit a queue=ml stages=ps(gpu=1)=Ready=>train(gpu=3) stop-after=1m\n" +
-				"submit b queue=ml stages=ps(gpu=1)=Ready=>train(gpu=3) stop-after=1m\nsubmit c queue=ml stages=train(gpu=2) stop-after=1m\n",
+			name: "three JobSets that could deadlock", budget: [adversities]int8{crashes: 1}, servers: []string{"ps"},
+			text: "queue ml gpu=4\n" + fmt.Sprintf(serving, "a") + fmt.Sprintf(serving, "b") + "submit c queue=ml stages=train(gpu=2) stop-after=1m\n",
 		},
-		{
-			name: "one step at a time, hand-over", steps: true, budget: [adversities]int8{crashes: 1},
-			text: "queue ml gpu=2\nsubmit a queue=ml stages=data(gpu=1)=Ready=>train(gpu=1) stop-after=1m\n",
-		},
-		{
-			name: "one step at a time, a user intervenes", steps: true, budget: [adversities]int8{interventions: 2, crashes: 1},
-			text: "queue ml gpu=2\nsubmit a queue=ml stages=train(gpu=1) stop-after=1m\n",
-		},
-		{
-			name: "one step at a time, restart", steps: true, budget: [adversities]int8{failures: 1, interventions: 1},
-			text: "queue ml gpu=2\nsubmit a queue=ml stages=data(gpu=1)=Succeeded=>train(gpu=1) restarts=1 stop-after=1m\n",
-		},
+		{name: "one step at a time, crash and failure", steps: true, text: steps, budget: [adversities]int8{failures: 1, crashes: 1}},
 		{
 			name: "one step at a time, two contenders", steps: true, budget: [adversities]int8{interventions: 1},
 			text: "queue ml gpu=1\nsubmit a queue=ml stages=train(gpu=1) stop-after=1m\nsubmit b queue=ml stages=train(gpu=1) stop-after=1m\n",
