@@ -202,7 +202,7 @@ func (e *exploration) check(x *situation, number int32, isNew bool) { //nolint:r
 
 // isIdle reports whether all controllers have done their work.
 func (x *situation) isIdle() bool {
-	return x.events == 0 && len(x.jobSetWork) == 0 && len(x.stageWork) == 0 && len(x.dirtyJobSets) == 0 && len(x.dirtyJobs) == 0 &&
+	return x.events == 0 && len(x.jobSetWork) == 0 && len(x.stageWork) == 0 && len(x.jobSetQueue.changed) == 0 && len(x.dirtyJobs) == 0 &&
 		len(x.workQueue.changed) == 0 && len(x.decisions) == 0 && (!x.world.steps || x.idleAt == len(x.calls))
 }
 

@@ -49,7 +49,8 @@ func (s *simulation) copied() *simulation {
 	}
 	c.workQueue = workQueue{changed: maps.Clone(s.workQueue.changed), awaited: maps.Clone(s.workQueue.awaited)}
 	c.failing = slices.Clone(s.failing)
-	c.dirtyJobSets, c.awaitedJobSets, c.dirtyJobs = maps.Clone(s.dirtyJobSets), maps.Clone(s.awaitedJobSets), maps.Clone(s.dirtyJobs)
+	c.jobSetQueue = workQueue{maps.Clone(s.jobSetQueue.changed), maps.Clone(s.jobSetQueue.awaited)}
+	c.dirtyJobs = maps.Clone(s.dirtyJobs)
 	c.byJobSet = map[types.NamespacedName]map[admission.StageKey]bool{}
 	for key, workloads := range s.byJobSet {
 		c.byJobSet[key] = maps.Clone(workloads)
@@ -195,7 +196,7 @@ func (s *simulation) stateOfWork(b *strings.Builder) {
 	keys := func(all map[types.NamespacedName]bool) []types.NamespacedName {
 		return slices.SortedFunc(maps.Keys(all), compareKeys)
 	}
-	fmt.Fprintf(b, "work %v %v", keys(s.workQueue.changed), keys(s.dirtyJobSets))
+	fmt.Fprintf(b, "work %v %v", keys(s.workQueue.changed), keys(s.jobSetQueue.changed))
 	var changed []string
 	for uid := range s.dirtyJobs {
 		if job := s.objects.job(uid); job != nil {
@@ -209,7 +210,7 @@ func (s *simulation) stateOfWork(b *strings.Builder) {
 			fmt.Fprintf(b, "await %s %s\n", key, all[key]-s.now)
 		}
 	}
-	later(s.awaitedJobSets)
+	later(s.jobSetQueue.awaited)
 	later(s.workQueue.awaited)
 	if at, ok := s.engine.NextTime(); ok {
 		fmt.Fprintf(b, "engine %s\n", at.Sub(s.time()))

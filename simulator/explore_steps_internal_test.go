@@ -68,17 +68,12 @@ func (x *situation) steps() []move {
 
 // divideWork gives the JobSets that have changed to both controllers of JobSets.
 func (x *situation) divideWork() {
-	x.areJobSetsDue()
-	for key := range x.dirtyJobSets {
+	x.jobSetQueue.wake(x.now)
+	for key := range x.jobSetQueue.changed {
 		x.jobSetWork[key], x.stageWork[key] = true, true
 	}
-	clear(x.dirtyJobSets)
-	for key, at := range x.workQueue.awaited {
-		if at <= x.now {
-			x.workQueue.add(key)
-			delete(x.workQueue.awaited, key)
-		}
-	}
+	clear(x.jobSetQueue.changed)
+	x.workQueue.wake(x.now)
 }
 
 // writesFor returns how many writes the next Step for a JobSet has.

@@ -64,7 +64,7 @@ func (s *simulation) submit(submission scenario.Submission) error {
 	}
 	s.putJobSet(j.newJobSet())
 	s.putPlan(j)
-	for len(s.dirtyJobSets) > 0 {
+	for len(s.jobSetQueue.changed) > 0 {
 		s.reconcileJobSets()
 	}
 	return nil
@@ -244,7 +244,7 @@ func (s *simulation) drop(w *kueue.Workload) {
 
 // touch makes the controllers of JobSets reconcile the JobSet of this name.
 func (s *simulation) touch(namespace, name string) {
-	s.dirtyJobSets[types.NamespacedName{Namespace: namespace, Name: name}] = true
+	s.jobSetQueue.add(types.NamespacedName{Namespace: namespace, Name: name})
 }
 
 // counts formats numbers of pods as a scenario does: 2, or ps:1,train:2.

@@ -41,9 +41,9 @@ func (s *simulation) reconcileJobSet(key types.NamespacedName) {
 		}
 		return
 	}
-	delete(s.awaitedJobSets, key)
+	delete(s.jobSetQueue.awaited, key)
 	if step.RequeueAfter > 0 {
-		s.awaitedJobSets[key] = s.now + step.RequeueAfter
+		s.jobSetQueue.awaited[key] = s.now + step.RequeueAfter
 	}
 }
 

@@ -72,10 +72,9 @@ type simulation struct {
 	workQueue workQueue
 	// failing are the targets whose next write will fail.
 	failing []scenario.Target
-	// dirtyJobSets have to be reconciled now, and awaitedJobSets at a time. dirtyJobs are child Jobs, by UID.
-	dirtyJobSets   map[types.NamespacedName]bool
-	awaitedJobSets map[types.NamespacedName]time.Duration
-	dirtyJobs      map[types.UID]bool
+	// jobSetQueue has the JobSets, and the jobs of other kinds, that have to be reconciled. dirtyJobs are child Jobs, by UID.
+	jobSetQueue workQueue
+	dirtyJobs   map[types.UID]bool
 	// byJobSet has the quota Workloads of the JobSets of each name.
 	byJobSet map[types.NamespacedName]map[admission.StageKey]bool
 	// writes counts what Steps have written. The manager dies once, after diesAfter of these writes, unless that is negative, and a new one
@@ -94,7 +93,7 @@ type simulation struct {
 func newSimulation() *simulation {
 	return &simulation{
 		objects: newStore(), jobs: map[string]*job{}, workQueue: newWorkQueue(),
-		dirtyJobSets: map[types.NamespacedName]bool{}, awaitedJobSets: map[types.NamespacedName]time.Duration{}, dirtyJobs: map[types.UID]bool{},
+		jobSetQueue: newWorkQueue(), dirtyJobs: map[types.UID]bool{},
 		byJobSet: map[types.NamespacedName]map[admission.StageKey]bool{}, diesAfter: -1,
 	}
 }
@@ -176,7 +175,7 @@ func (s *simulation) restart() {
 	s.engine, s.calls = engine, nil
 	s.workQueue.forget()
 	s.workQueue.addAll(s.objects)
-	clear(s.awaitedJobSets)
+	s.jobSetQueue.forget()
 	for _, j := range s.jobs {
 		s.touch(j.Namespace, j.Name)
 	}
@@ -206,7 +205,7 @@ func (s *simulation) instant() error {
 			s.write(d)
 		}
 		s.writeConsumption()
-		if len(decisions) == 0 && !s.eventQueue.isDue(s.now) && !s.workQueue.isDue(s.now) && !s.areJobSetsDue() && len(s.dirtyJobs) == 0 {
+		if len(decisions) == 0 && !s.eventQueue.isDue(s.now) && !s.workQueue.isDue(s.now) && !s.jobSetQueue.isDue(s.now) && len(s.dirtyJobs) == 0 {
 			s.audit()
 			return nil
 		}
@@ -263,10 +262,8 @@ func (s *simulation) next() (time.Duration, bool) {
 	if at, isAwaited := s.workQueue.next(); isAwaited && (!ok || at < next) {
 		next, ok = at, true
 	}
-	for _, at := range s.awaitedJobSets {
-		if !ok || at < next {
-			next, ok = at, true
-		}
+	if at, isAwaited := s.jobSetQueue.next(); isAwaited && (!ok || at < next) {
+		next, ok = at, true
 	}
 	wanted, isWanted := s.engine.NextTime()
 	if !isWanted {

@@ -14,18 +14,18 @@ import (
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
-// workQueue are the quota Workloads whose next step outside of the engine has to be computed. The results are in the objects.
+// workQueue has the objects of one kind that a controller has to reconcile.
 type workQueue struct {
 	// changed have to be reconciled now, and awaited at a time.
-	changed map[admission.StageKey]bool
-	awaited map[admission.StageKey]time.Duration
+	changed map[types.NamespacedName]bool
+	awaited map[types.NamespacedName]time.Duration
 }
 
 func newWorkQueue() workQueue {
-	return workQueue{changed: map[admission.StageKey]bool{}, awaited: map[admission.StageKey]time.Duration{}}
+	return workQueue{changed: map[types.NamespacedName]bool{}, awaited: map[types.NamespacedName]time.Duration{}}
 }
 
-func (w *workQueue) add(key admission.StageKey) { w.changed[key] = true }
+func (w *workQueue) add(key types.NamespacedName) { w.changed[key] = true }
 
 // addAll queues every quota Workload, after a change that may concern all of them.
 func (w *workQueue) addAll(st *store) {
@@ -37,13 +37,13 @@ func (w *workQueue) addAll(st *store) {
 // forget drops all awaited times, as a manager does that exits.
 func (w *workQueue) forget() { clear(w.awaited) }
 
-// isDue reports whether a quota Workload has to be reconciled by now.
+// isDue reports whether an object has to be reconciled by now.
 func (w *workQueue) isDue(now time.Duration) bool {
 	at, isAwaited := w.next()
 	return len(w.changed) > 0 || isAwaited && at <= now
 }
 
-// next returns the time at which a quota Workload has to be reconciled without an event.
+// next returns the time at which an object has to be reconciled without an event.
 func (w *workQueue) next() (at time.Duration, isAwaited bool) {
 	for _, one := range w.awaited {
 		if !isAwaited || one < at {
@@ -53,13 +53,19 @@ func (w *workQueue) next() (at time.Duration, isAwaited bool) {
 	return at, isAwaited
 }
 
-// due removes and returns the quota Workloads that have to be reconciled by now.
-func (w *workQueue) due(now time.Duration) []admission.StageKey {
+// wake adds the objects whose time has come.
+func (w *workQueue) wake(now time.Duration) {
 	for key, at := range w.awaited {
 		if at <= now {
 			w.add(key)
+			delete(w.awaited, key)
 		}
 	}
+}
+
+// due removes and returns the objects that have to be reconciled by now.
+func (w *workQueue) due(now time.Duration) []types.NamespacedName {
+	w.wake(now)
 	keys := slices.SortedFunc(maps.Keys(w.changed), compareKeys)
 	clear(w.changed)
 	for _, key := range keys {
@@ -83,7 +89,7 @@ func (s *simulation) runControllers() {
 			}
 		case len(s.dirtyJobs) > 0:
 			s.controlJobs()
-		case s.areJobSetsDue():
+		case s.jobSetQueue.isDue(s.now):
 			s.reconcileJobSets()
 		default:
 			return
@@ -106,22 +112,9 @@ func (s *simulation) controlJobs() {
 	}
 }
 
-// areJobSetsDue reports whether a JobSet, or a job of another kind, has to be reconciled by now.
-func (s *simulation) areJobSetsDue() bool {
-	for key, at := range s.awaitedJobSets {
-		if at <= s.now {
-			s.dirtyJobSets[key] = true
-			delete(s.awaitedJobSets, key)
-		}
-	}
-	return len(s.dirtyJobSets) > 0
-}
-
 // reconcileJobSets reconciles the JobSets that have changed, and the jobs of other kinds.
 func (s *simulation) reconcileJobSets() {
-	changed := slices.SortedFunc(maps.Keys(s.dirtyJobSets), compareKeys)
-	clear(s.dirtyJobSets)
-	for _, key := range changed {
+	for _, key := range s.jobSetQueue.due(s.now) {
 		if j := s.jobs[key.Name]; j != nil && j.plain != nil {
 			s.reconcilePlain(j)
 			continue
