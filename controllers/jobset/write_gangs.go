@@ -46,14 +46,14 @@ func (r *Reconciler) ensureGangsOf(ctx context.Context, g stages.EnsureGangs) er
 			return fmt.Errorf("create %s %s: %w", object.GetKind(), client.ObjectKeyFromObject(object), err)
 		}
 	}
-	for _, mend := range g.Drifted {
-		key := client.ObjectKeyFromObject(mend.There)
-		patch, err := mend.Patch()
+	for _, drifted := range g.Drifted {
+		key := client.ObjectKeyFromObject(drifted.There)
+		patch, err := drifted.Patch()
 		if err != nil {
-			return fmt.Errorf("render %s %s: %w", mend.There.GetKind(), key, err)
+			return fmt.Errorf("render %s %s: %w", drifted.There.GetKind(), key, err)
 		}
-		if err := r.config.Client.Patch(ctx, mend.There.DeepCopy(), client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("change %s %s: %w", mend.There.GetKind(), key, err)
+		if err := r.config.Client.Patch(ctx, drifted.There.DeepCopy(), client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("change %s %s: %w", drifted.There.GetKind(), key, err)
 		}
 	}
 	return nil

@@ -14,9 +14,8 @@ import (
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 )
 
-// This file determines which pods use the quota of a JobSet, even if their labels or owners were changed, and deletes pods that no Job
-// ends. Tenants cannot change labels or owners (tranche-guard-pods), but administrators can, and so could tenants before that policy was
-// installed.
+// This file determines which pods use the quota of a JobSet, even if their labels or owners were changed. Tenants cannot change labels or
+// owners (tranche-guard-pods), but administrators can, and so could tenants before that policy was installed.
 
 const (
 	jobSetKeys = "jobset.sigs.k8s.io/"

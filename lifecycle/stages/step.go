@@ -152,12 +152,12 @@ func (w *Step) RequeueForUnwatchedPods(s *jobsetstate.Snapshot) {
 	for _, b := range s.Orphans {
 		unwatched = unwatched || b.HasUnwatchedPods
 	}
-	if unwatched && (w.RequeueAfter == 0 || w.RequeueAfter > unwatchedEvery) {
-		w.RequeueAfter = unwatchedEvery
+	if unwatched {
+		w.RequeueWithin(unwatchedEvery)
 	}
 }
 
-// A Writer writes the parts of a Step.
+// A Writer writes the parts of a Step. A function may be nil if that part is always empty.
 type Writer struct {
 	CreateWorkloads, EvictWorkloads, ChangeWorkloads,
 	SetScheduler, Pause, Start,

@@ -46,7 +46,7 @@ func (rp *Reporter) shortageFinder(l *check.Candidate, counts func(*model.Stage)
 	}}
 }
 
-func everybody(*model.Stage) bool { return true }
+func anyStage(*model.Stage) bool { return true }
 
 // shortage returns why an amount is not available, and the holders that could release it.
 func (at *shortageFinder) shortage(fr quota.FlavorResource, id quota.ID, amount quota.Amount) (s visibility.Shortage) {

@@ -15,9 +15,9 @@ import (
 )
 
 // The Counter of the benchmark is never asked.
-type nobody struct{}
+type noPods struct{}
 
-func (nobody) Count(context.Context, types.NamespacedName) (started, pods int, err error) {
+func (noPods) Count(context.Context, types.NamespacedName) (started, pods int, err error) {
 	return 0, 0, nil
 }
 
@@ -75,7 +75,7 @@ func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipes"} }
 
 func listen(b *testing.B, noticeStore *NoticeStore) (listener *pipes, stop func()) {
 	b.Helper()
-	server, err := NewServer(ServerConfig{NoticeStore: noticeStore, Counter: nobody{}})
+	server, err := NewServer(ServerConfig{NoticeStore: noticeStore, Counter: noPods{}})
 	if err != nil {
 		b.Fatal(err)
 	}
