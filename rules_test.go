@@ -50,7 +50,14 @@ var layers = map[string][]string{
 		"apis", "admission/stageplan", "admission/quota", "admission/flavor", "admission/device", "admission/charge", "admission/podresources",
 		"admission/quotaworkload", "lifecycle/*",
 	},
-	"simulator": {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator/*"},
+	"simulator":                         {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator/*"},
+	"simulator/internal/timeline":       {},
+	"simulator/internal/config":         {"apis", "admission", "simulator/scenario"},
+	"simulator/internal/cluster":        {"apis", "admission", "admission/*", "lifecycle/*", "simulator/scenario", "simulator/internal/timeline"},
+	"simulator/internal/jobcontrollers": {"apis", "admission/*", "lifecycle/*", "simulator/internal/cluster"},
+	"simulator/internal/manager": {
+		"apis", "admission", "admission/*", "lifecycle/*", "simulator/scenario", "simulator/internal/cluster", "simulator/internal/config",
+	},
 	// childjob, gangobjects, barrier, patch and apiwatch are no controllers: they know Jobs, the objects of gangs, how pods wait, how to write and what
 	// the API server has, for the controllers of JobSets and gangs.
 	"controllers": {
@@ -219,8 +226,6 @@ const (
 var oversized = map[string]int{
 	"lifecycle/podgang":             2254,
 	"lifecycle/podgang.stepBuilder": 66,
-	"simulator":                     3027,
-	"simulator.simulation":          126,
 }
 
 // TestPackageSizes limits what a reader has to know of one package, and of one type.

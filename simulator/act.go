@@ -1,6 +1,7 @@
 package simulator
 
 import (
+	"fmt"
 	"slices"
 
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -11,20 +12,47 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
+	"github.com/tranche-dev/tranche/simulator/internal/cluster"
 	"github.com/tranche-dev/tranche/simulator/scenario"
 )
+
+// submit creates a job.
+func (s *simulation) submit(submission scenario.Submission) error {
+	sub := &submission
+	s.NeedNamespace(sub.Namespace)
+	j := &cluster.UserJob{Submission: sub, Created: s.Time()}
+	if class := s.PriorityClasses[sub.Class]; class != nil {
+		sub.Priority = class.Value
+	} else if sub.Class != "" {
+		return fmt.Errorf("there is no priority class %q: declare it with priorityclass", sub.Class)
+	}
+	if s.Workloads[j.Key()] != nil {
+		return fmt.Errorf("there is a quota Workload %s already: take another name", j.Key())
+	}
+	s.UserJobs[sub.Name] = j
+	if !sub.IsJobSet {
+		s.plainJobController.Submit(j)
+		return nil
+	}
+	s.PutJobSet(j.NewJobSet())
+	s.PutPlan(j)
+	for len(s.JobSetQueue.Changed) > 0 {
+		s.reconcileJobSets()
+	}
+	return nil
+}
 
 // act applies an action to a job. An action that is impossible, for instance because a stage runs later than the scenario expects, is
 // reported and skipped.
 func (s *simulation) act(a scenario.Act) {
-	j := s.jobs[a.Target.Name]
+	j := s.UserJobs[a.Target.Name]
 	if why := s.obstacle(j); why != "" {
 		s.ignore(string(a.Action), a.Target, why)
 		return
 	}
 	switch a.Action {
 	case scenario.Ready, scenario.Finish, scenario.Fail:
-		if j.plain != nil {
+		if j.Plain != nil {
 			s.actOnPlain(j, a)
 		} else {
 			s.actOnPods(j, a)
@@ -41,119 +69,117 @@ func (s *simulation) act(a scenario.Act) {
 }
 
 // obstacle returns the reason why no action can be applied to a job, or "".
-func (s *simulation) obstacle(j *job) string {
+func (s *simulation) obstacle(j *cluster.UserJob) string {
 	switch {
 	case j == nil:
 		return "it is not submitted yet"
-	case j.isDeleted:
+	case j.IsDeleted:
 		return "it is deleted"
-	case j.plain != nil && j.plain.isOver, j.plain == nil && s.objects.jobSets[j.key()].Status.TerminalState != "":
+	case j.Plain != nil && j.Plain.HasEnded, j.Plain == nil && s.JobSets[j.Key()].Status.TerminalState != "":
 		return "it is over"
 	}
 	return ""
 }
 
+// ignore reports that an action is skipped.
 func (s *simulation) ignore(verb string, t scenario.Target, why string) {
-	s.say("ignore %s %s: %s", verb, t, why)
+	s.Log("ignore %s %s: %s", verb, t, why)
 }
 
 // actOnPods makes running pods of a JobSet ready, succeeded or failed.
-func (s *simulation) actOnPods(j *job, a scenario.Act) {
+func (s *simulation) actOnPods(j *cluster.UserJob, a scenario.Act) {
 	found := false
-	for _, job := range s.objects.jobsOf(s.objects.jobSets[j.key()].UID) {
+	for _, job := range s.JobsOf(s.JobSets[j.Key()].UID) {
 		part, name := a.Target.Part, job.Labels[jobset.ReplicatedJobNameKey]
-		p := s.podsOf(job)
-		if part != "" && part != name && part != j.stageOf(job).Name || p.count(isAny) == 0 || !childjob.IsRunning(job) {
+		p := s.PodsOf(job)
+		if part != "" && part != name && part != j.StageOf(job).Name || p.Count(cluster.IsAny) == 0 || !childjob.IsRunning(job) {
 			continue
 		}
 		found = true
 		if a.Action == scenario.Fail {
-			s.failJob(job)
+			s.jobController.Fail(job)
 			return
 		}
-		p.set(a.Action == scenario.Finish)
-		s.dirtyJobs[job.UID] = true
+		p.Set(a.Action == scenario.Finish)
+		s.JobQueue[job.UID] = true
 	}
 	if !found {
 		s.ignore(string(a.Action), a.Target, "none of its pods run")
 	}
 }
 
+// actOnPlain makes the pods of a job ready, succeeded or failed.
+func (s *simulation) actOnPlain(j *cluster.UserJob, a scenario.Act) {
+	p := j.Plain
+	switch {
+	case !p.IsReleased:
+		s.ignore(string(a.Action), a.Target, "none of its pods run")
+		return
+	case a.Action == scenario.Fail:
+		s.plainJobController.Fail(j)
+		return
+	}
+	for name, pods := range p.Pods {
+		if a.Target.Part == "" || a.Target.Part == name || a.Target.Part == j.Plan.Stages[0].Name {
+			pods.Set(a.Action == scenario.Finish)
+		}
+	}
+	s.plainJobController.Reconcile(j)
+}
+
 // suspend writes spec.suspend of a JobSet, as its user does.
-func (s *simulation) suspend(j *job, suspend bool) { //nolint:revive // the value of a field
-	if j.plain != nil {
-		j.plain.isSuspended = suspend
+func (s *simulation) suspend(j *cluster.UserJob, suspend bool) { //nolint:revive // the value of a field
+	if j.Plain != nil {
+		j.Plain.IsSuspended = suspend
 		if suspend {
-			s.stopPlain(j)
+			s.plainJobController.Stop(j)
 		} else {
-			s.touch(j.Namespace, j.Name)
+			s.Touch(j.Namespace, j.Name)
 		}
 		return
 	}
-	js := s.objects.jobSets[j.key()].DeepCopy()
+	js := s.JobSets[j.Key()].DeepCopy()
 	js.Spec.Suspend = &suspend
-	s.putJobSet(js)
+	s.PutJobSet(js)
 }
 
 // evictByAdministrator evicts a job although the engine has not asked for it.
-func (s *simulation) evictByAdministrator(j *job, a scenario.Act) {
-	all := s.workloadsOf(j)
-	first := slices.IndexFunc(all, func(w *kueue.Workload) bool { return s.concerns(a.Target, w) && isEvictable(w) })
+func (s *simulation) evictByAdministrator(j *cluster.UserJob, a scenario.Act) {
+	all := s.WorkloadsOf(j)
+	first := slices.IndexFunc(all, func(w *kueue.Workload) bool { return s.Concerns(a.Target, w) && cluster.IsEvictable(w) })
 	if first < 0 {
 		s.ignore(string(a.Action), a.Target, "it holds no quota, or gives it back already")
 		return
 	}
 	e := workloadstatus.Eviction{Reason: kueue.WorkloadEvictedDueToNodeFailures, Message: "an administrator wants its nodes"}
-	status := workloadstatus.Evicted(all[first], e, s.time())
-	s.evict(all[first], &status, e.Reason+": "+e.Message)
-}
-
-// isEvictable reports whether a quota Workload holds quota and is not being evicted.
-func isEvictable(w *kueue.Workload) bool {
-	return quotaworkload.HoldsQuota(w) && !isFinished(w) && !quotaworkload.IsTrue(w, kueue.WorkloadEvicted)
-}
-
-// evict writes the status of an evicted quota Workload. The stage controller evicts the other stages of its JobSet.
-func (s *simulation) evict(w *kueue.Workload, status *kueue.WorkloadStatus, why string) {
-	s.say("evict %s %s", s.subjectOf(w), why)
-	s.put(workloadstatus.Merge(w, status))
-	if j := s.ownerOf(w); j.plain != nil && !j.plain.isStopping {
-		s.stopPlain(j)
-	}
-}
-
-// reasonOf returns the reason of an eviction by the engine, and the preemptor.
-func (s *simulation) reasonOf(d *admission.Evict) string {
-	if d.Preemption == nil {
-		return d.Reason + ": " + d.Message
-	}
-	return d.Reason + " " + d.Preemption.Reason + " for " + s.subject(d.Preemption.Preemptor)
+	status := workloadstatus.Evicted(all[first], e, s.Time())
+	s.Evict(all[first], &status, e.Reason+": "+e.Message)
 }
 
 // delete deletes a job. Its quota Workloads stay until its pods have terminated.
-func (s *simulation) delete(j *job) {
-	j.isDeleted = true
-	if j.plain != nil {
-		s.deletePlain(j)
+func (s *simulation) delete(j *cluster.UserJob) {
+	j.IsDeleted = true
+	if j.Plain != nil {
+		s.plainJobController.Delete(j)
 		return
 	}
-	js := s.objects.jobSets[j.key()]
-	delete(s.objects.jobSets, j.key())
-	delete(s.objects.plans, js.UID)
-	s.observe(admission.PlanGone{UID: js.UID})
+	js := s.JobSets[j.Key()]
+	delete(s.JobSets, j.Key())
+	delete(s.Plans, js.UID)
+	s.Observe(admission.PlanGone{UID: js.UID})
 	// The garbage collector deletes what belongs to the JobSet.
-	for _, job := range s.objects.jobsOf(js.UID) {
-		s.deleteJob(job)
+	for _, job := range s.JobsOf(js.UID) {
+		s.DeleteJob(job)
 	}
-	for _, w := range s.workloadsOf(j) {
-		s.deleteWorkload(w)
+	for _, w := range s.WorkloadsOf(j) {
+		s.DeleteWorkload(w)
 	}
-	s.touch(j.Namespace, j.Name)
+	s.Touch(j.Namespace, j.Name)
 }
 
 // resize gives a ReplicatedJob another number of pods.
 func (s *simulation) resize(r scenario.Resize) error {
-	j := s.jobs[r.Target.Name]
+	j := s.UserJobs[r.Target.Name]
 	if why := s.obstacle(j); why != "" {
 		s.ignore("resize", r.Target, why)
 		return nil
@@ -164,31 +190,31 @@ func (s *simulation) resize(r scenario.Resize) error {
 	}
 	after.Priority = j.Priority
 	j.Submission = after
-	js := s.objects.jobSets[j.key()].DeepCopy()
+	js := s.JobSets[j.Key()].DeepCopy()
 	for i := range js.Spec.ReplicatedJobs {
 		spec := &after.Spec.ReplicatedJobs[i].Template.Spec
 		js.Spec.ReplicatedJobs[i].Template.Spec.Parallelism, js.Spec.ReplicatedJobs[i].Template.Spec.Completions = spec.Parallelism, spec.Completions
 	}
 	js.Generation++
-	s.putJobSet(js)
-	s.putPlan(j)
+	s.PutJobSet(js)
+	s.PutPlan(j)
 	return nil
 }
 
 // set changes quota Workloads, the current ones and those that replace them. The priority, the queue and the gates of a JobSet are changed
 // in the JobSet.
 func (s *simulation) set(set scenario.Set) error {
-	j := s.jobs[set.Target.Name]
+	j := s.UserJobs[set.Target.Name]
 	if why := s.obstacle(j); why != "" {
 		s.ignore("set", set.Target, why)
 		return nil
 	}
-	j.settings = append(j.settings, set)
+	j.Settings = append(j.Settings, set)
 	if err := s.setOwner(j, set); err != nil {
 		return err
 	}
-	for _, w := range s.workloadsOf(j) {
-		if isFinished(w) || !s.concerns(set.Target, w) {
+	for _, w := range s.WorkloadsOf(j) {
+		if cluster.IsFinished(w) || !s.Concerns(set.Target, w) {
 			continue
 		}
 		after := w.DeepCopy()
@@ -196,14 +222,14 @@ func (s *simulation) set(set scenario.Set) error {
 			return err
 		}
 		after.Generation++
-		s.put(after)
+		s.PutWorkload(after)
 	}
-	s.touch(j.Namespace, j.Name)
+	s.Touch(j.Namespace, j.Name)
 	return nil
 }
 
 // setOwner changes the job itself.
-func (s *simulation) setOwner(j *job, set scenario.Set) error {
+func (s *simulation) setOwner(j *cluster.UserJob, set scenario.Set) error {
 	var wanted kueue.Workload
 	if err := set.Fields.ApplyWorkload(&wanted); err != nil {
 		return err
@@ -214,33 +240,33 @@ func (s *simulation) setOwner(j *job, set scenario.Set) error {
 		j.Submission = &after
 	}
 	gates, hasGates := set.Fields.Gates()
-	if j.plain != nil {
+	if j.Plain != nil {
 		if hasGates {
-			j.plain.gates = gates
+			j.Plain.Gates = gates
 		}
 		return nil
 	}
-	js := s.objects.jobSets[j.key()].DeepCopy()
+	js := s.JobSets[j.Key()].DeepCopy()
 	if hasGates {
 		quotaworkload.SetGates(js, gates)
 	}
 	if wanted.Spec.QueueName != "" {
 		js.Labels[apis.QueueLabel] = string(wanted.Spec.QueueName)
 	}
-	s.putJobSet(js)
+	s.PutJobSet(js)
 	return nil
 }
 
 // check writes the states of AdmissionChecks.
 func (s *simulation) check(c scenario.Check) {
-	j := s.jobs[c.Target.Name]
+	j := s.UserJobs[c.Target.Name]
 	if why := s.obstacle(j); why != "" {
 		s.ignore("check", c.Target, why)
 		return
 	}
 	found := false
-	for _, w := range s.workloadsOf(j) {
-		if isFinished(w) || !quotaworkload.HoldsQuota(w) || !s.concerns(c.Target, w) {
+	for _, w := range s.WorkloadsOf(j) {
+		if cluster.IsFinished(w) || !quotaworkload.HoldsQuota(w) || !s.Concerns(c.Target, w) {
 			continue
 		}
 		after := w.DeepCopy()
@@ -248,9 +274,26 @@ func (s *simulation) check(c scenario.Check) {
 			continue
 		}
 		found = true
-		s.put(after)
+		s.PutWorkload(after)
 	}
 	if !found {
 		s.ignore("check", c.Target, "it waits for no check of this name")
 	}
+}
+
+// setChecks writes the states of checks, and reports whether the quota Workload waits for one of them.
+func (s *simulation) setChecks(w *kueue.Workload, states []scenario.CheckState) bool {
+	found := false
+	for i := range w.Status.AdmissionChecks {
+		check := &w.Status.AdmissionChecks[i]
+		at := slices.IndexFunc(states, func(c scenario.CheckState) bool { return c.Check == string(check.Name) })
+		if at >= 0 {
+			found = true
+			check.State, check.LastTransitionTime = states[at].State, s.Timestamp()
+			if after := states[at].AfterSeconds; after > 0 {
+				check.RequeueAfterSeconds = &after
+			}
+		}
+	}
+	return found
 }

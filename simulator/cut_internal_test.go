@@ -57,7 +57,7 @@ func testCuts(t *testing.T, path string) {
 func runCut(t *testing.T, script *scenario.Scenario, diesAfter int) (lines string, writes int) {
 	t.Helper()
 	sim := newSimulation()
-	sim.diesAfter = diesAfter
+	sim.DiesAfter = diesAfter
 	result, err := sim.run(script, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -71,5 +71,5 @@ func runCut(t *testing.T, script *scenario.Scenario, diesAfter int) (lines strin
 	}
 	// What happens at the same time may happen in another order.
 	slices.Sort(kept)
-	return strings.Join(append(kept, result.Violations...), "\n"), sim.writes
+	return strings.Join(append(kept, result.Violations...), "\n"), sim.Writes
 }

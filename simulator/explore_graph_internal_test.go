@@ -9,10 +9,11 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tranche-dev/tranche/simulator/internal/cluster"
 	"github.com/tranche-dev/tranche/simulator/scenario"
 )
 
-// An exploration is the graph of all situations of a world. Situations are numbered in the order in which they are reached, by the fewest
+// A exploration is the graph of all situations of a world. Situations are numbered in the order in which they are reached, by the fewest
 // moves first.
 type exploration struct {
 	world *world
@@ -34,7 +35,7 @@ type exploration struct {
 	at      int32
 }
 
-// An edge leads to a situation.
+// A edge leads to a situation.
 type edge struct {
 	to   int32
 	text string
@@ -52,7 +53,7 @@ func explore(w *world) (*exploration, error) {
 	for n := int32(0); len(queue) > 0 && e.problem == ""; n++ {
 		x := queue[0]
 		queue[0], queue = nil, queue[1:]
-		if x.engine == nil {
+		if x.Engine == nil {
 			if err := x.revive(); err != nil {
 				return nil, err
 			}
@@ -82,7 +83,7 @@ func (w *world) begin() (*situation, error) {
 		simulation: newSimulation(), world: w, left: w.budget, idleAt: -1,
 		jobSetWork: map[types.NamespacedName]bool{}, stageWork: map[types.NamespacedName]bool{},
 	}
-	x.isRecorded = true
+	x.IsRecorded = true
 	x.count()
 	if err := x.start(script, nil); err != nil {
 		return nil, err
@@ -92,10 +93,10 @@ func (w *world) begin() (*situation, error) {
 			return nil, err
 		}
 	}
-	for f := x.eventQueue.due(0); f != nil; f = x.eventQueue.due(0) {
+	for f := x.Events.Due(0); f != nil; f = x.Events.Due(0) {
 		f()
 	}
-	if len(x.eventQueue.events) > 0 {
+	if _, isPlanned := x.Events.Next(); isPlanned {
 		return nil, errors.New("the lines of a world have no times")
 	}
 	return x, nil
@@ -135,7 +136,7 @@ func (e *exploration) expand(x *situation, n int32) ([]*situation, error) {
 			return nil, nil
 		}
 		if isNew {
-			r.engine = nil
+			r.Engine = nil
 			reached = append(reached, r.situation)
 		}
 	}
@@ -144,20 +145,20 @@ func (e *exploration) expand(x *situation, n int32) ([]*situation, error) {
 
 // hasSame reports whether two situations have the same objects and the same engine.
 func (x *situation) hasSame(other *situation) bool {
-	isUnasked := len(x.calls) == len(other.calls) || x.idleAt == len(x.calls)
-	return isUnasked && x.objects.sequence == other.objects.sequence && x.now == other.now && len(x.out.violations) == 0
+	isUnasked := len(x.Calls) == len(other.Calls) || x.idleAt == len(x.Calls)
+	return isUnasked && x.Sequence == other.Sequence && x.Now == other.Now && len(x.Violations) == 0
 }
 
 // make makes a move. A panic is what the build tag invariants causes.
 func (x *situation) make(m move) {
 	defer func() {
 		if r := recover(); r != nil {
-			x.violation("panic: %v", r)
+			x.ReportViolation("panic: %v", r)
 		}
 	}()
 	m.do(x)
-	if x.problem != nil {
-		x.violation("%v", x.problem)
+	if x.Problem != nil {
+		x.ReportViolation("%v", x.Problem)
 	}
 }
 
@@ -184,7 +185,7 @@ func (e *exploration) reach(x *situation, from int32, text string) (number int32
 
 // check checks the invariants of a situation, and of the move that led to it.
 func (e *exploration) check(x *situation, number int32, isNew bool) { //nolint:revive // what a state has is checked once
-	wrong := x.out.violations
+	wrong := x.Violations
 	if isNew {
 		wrong = slices.Concat(wrong, x.unpaidPods(), x.gaps())
 	}
@@ -202,21 +203,21 @@ func (e *exploration) check(x *situation, number int32, isNew bool) { //nolint:r
 
 // isIdle reports whether all controllers have done their work.
 func (x *situation) isIdle() bool {
-	return x.events == 0 && len(x.jobSetWork) == 0 && len(x.stageWork) == 0 && len(x.jobSetQueue.changed) == 0 && len(x.dirtyJobs) == 0 &&
-		len(x.workQueue.changed) == 0 && len(x.decisions) == 0 && (!x.world.steps || x.idleAt == len(x.calls))
+	return x.events == 0 && len(x.jobSetWork) == 0 && len(x.stageWork) == 0 && len(x.JobSetQueue.Changed) == 0 && len(x.JobQueue) == 0 &&
+		len(x.WorkloadQueue.Changed) == 0 && len(x.decisions) == 0 && (!x.world.steps || x.idleAt == len(x.Calls))
 }
 
 // changesOfRestart returns what a manager changes that starts although there is nothing to do (I5).
 func (x *situation) changesOfRestart() []string {
 	before := x.state()
 	probe := x.copied()
-	probe.restart()
+	probe.Restart()
 	probe.react()
 	after := probe.state()
 	if after == before {
-		return probe.out.violations
+		return probe.Violations
 	}
-	return []string{fmt.Sprintf("I5: a restart changes the state: %s: %s", strings.Join(probe.out.lines, ", "), scenario.Diff(before, after))}
+	return []string{fmt.Sprintf("I5: a restart changes the state: %s: %s", strings.Join(probe.Lines, ", "), scenario.Diff(before, after))}
 }
 
 // hasEnded reports whether every JobSet has finished or is deleted, all quota is released, and nothing is left of deleted JobSets.
@@ -224,22 +225,20 @@ func (x *situation) hasEnded() bool {
 	if x.submitted < len(x.world.later) || !x.isIdle() {
 		return false
 	}
-	for _, j := range x.jobs {
-		if js := x.objects.jobSets[j.key()]; js != nil && js.Status.TerminalState == "" {
+	for _, j := range x.UserJobs {
+		if js := x.JobSets[j.Key()]; js != nil && js.Status.TerminalState == "" {
 			return false
 		}
 	}
-	for _, w := range x.objects.workloads {
-		if !isFinished(w) || len(w.Finalizers) > 0 || x.ownerOf(w).isDeleted {
+	for _, w := range x.Workloads {
+		if !cluster.IsFinished(w) || len(w.Finalizers) > 0 || x.OwnerOf(w).IsDeleted {
 			return false
 		}
 	}
-	for _, jobs := range x.objects.jobs {
-		for _, job := range jobs {
-			p := x.objects.pods[job.UID]
-			if x.jobOf(job).isDeleted || p != nil && p.count(isRunning)+p.terminating > 0 {
-				return false
-			}
+	for uid, job := range x.Jobs {
+		p := x.Pods[uid]
+		if x.OwnerOfJob(job).IsDeleted || p != nil && p.Count(cluster.IsRunning)+p.Terminating > 0 {
+			return false
 		}
 	}
 	return true

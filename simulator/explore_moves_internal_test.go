@@ -14,6 +14,8 @@ import (
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
+	"github.com/tranche-dev/tranche/simulator/internal/cluster"
+	"github.com/tranche-dev/tranche/simulator/internal/timeline"
 	"github.com/tranche-dev/tranche/simulator/scenario"
 )
 
@@ -91,9 +93,9 @@ func (x *situation) state() string {
 	fmt.Fprintf(&b, "%v %d %t %d", x.left, x.submitted, x.isCut, x.events)
 	if x.world.steps {
 		keys := func(all map[types.NamespacedName]bool) []types.NamespacedName {
-			return slices.SortedFunc(maps.Keys(all), compareKeys)
+			return slices.SortedFunc(maps.Keys(all), cluster.CompareKeys)
 		}
-		fmt.Fprintf(&b, " %v %v %t", keys(x.jobSetWork), keys(x.stageWork), x.idleAt == len(x.calls))
+		fmt.Fprintf(&b, " %v %v %t", keys(x.jobSetWork), keys(x.stageWork), x.idleAt == len(x.Calls))
 		for _, d := range x.decisions {
 			b.WriteString(" " + d.String())
 		}
@@ -133,17 +135,17 @@ const maxEvents = 2
 
 // timeMoves returns the move in which time passes, if a controller waits for that.
 func (x *situation) timeMoves() []move {
-	at, ok := x.next()
+	at, ok := x.nextTime()
 	if !ok {
 		return nil
 	}
-	return []move{{fmt.Sprintf("run until=%s\n", clock(at)), none, func(x *situation) {
-		x.now = at
+	return []move{{fmt.Sprintf("run until=%s\n", timeline.Clock(at)), none, func(x *situation) {
+		x.Now = at
 		if !x.world.steps {
 			x.react()
 			return
 		}
-		for f := x.eventQueue.due(x.now); f != nil; f = x.eventQueue.due(x.now) {
+		for f := x.Events.Due(x.Now); f != nil; f = x.Events.Due(x.Now) {
 			f()
 		}
 	}}}
@@ -152,7 +154,7 @@ func (x *situation) timeMoves() []move {
 // react does all due work.
 func (x *situation) react() {
 	if err := x.instant(); err != nil {
-		x.violation("%v", err)
+		x.ReportViolation("%v", err)
 	}
 	x.events = 0
 }
@@ -160,26 +162,26 @@ func (x *situation) react() {
 // reactions returns the moves in which the controllers react: undisturbed, with a manager that dies after some of its writes, or with the write
 // of a decision that fails.
 func (x *situation) reactions() []move {
-	run := fmt.Sprintf("run until=%s\n", clock(x.now))
+	run := fmt.Sprintf("run until=%s\n", timeline.Clock(x.Now))
 	all := []move{{run, none, (*situation).react}}
 	if x.left[crashes] == 0 {
 		return all
 	}
-	all = append(all, move{"crash\n", crashes, func(x *situation) { x.crash() }})
+	all = append(all, move{"crash\n", crashes, func(x *situation) { x.Crash() }})
 	probe := x.copied()
 	if err := probe.revive(); err != nil {
 		return all
 	}
 	probe.react()
-	for n := range probe.writes - x.writes {
+	for n := range probe.Writes - x.Writes {
 		all = append(all, move{fmt.Sprintf("crash writes=%d\n%s", n, run), crashes, func(x *situation) {
-			x.diesAfter = x.writes + n
+			x.DiesAfter = x.Writes + n
 			x.react()
-			x.diesAfter = -1
+			x.DiesAfter = -1
 		}})
 	}
 	seen := map[string]bool{}
-	for _, line := range probe.out.lines {
+	for _, line := range probe.Lines {
 		words := strings.Fields(line)
 		name, part, isStage := strings.Cut(words[2], "/")
 		if (words[1] != "admit" && words[1] != "evict") || !isStage || seen[words[2]] || slices.Contains(words, "with") {
@@ -187,7 +189,7 @@ func (x *situation) reactions() []move {
 		}
 		seen[words[2]] = true
 		all = append(all, move{fmt.Sprintf("fail-write %s\n%s", words[2], run), crashes, func(x *situation) {
-			x.failing = append(x.failing, scenario.Target{Name: name, Part: part})
+			x.Failing = append(x.Failing, scenario.Target{Name: name, Part: part})
 			x.react()
 		}})
 	}
@@ -199,7 +201,7 @@ func (x *situation) happenings() []move {
 	var all []move
 	before := ""
 	if x.world.steps {
-		before = fmt.Sprintf("run until=%s\n", clock(x.now))
+		before = fmt.Sprintf("run until=%s\n", timeline.Clock(x.Now))
 	}
 	event := func(text string, kind adversity, do func(*situation)) {
 		all = append(all, move{before + text + "\n", kind, func(x *situation) {
@@ -224,8 +226,8 @@ func (x *situation) happenings() []move {
 		a := scenario.Act{Action: action, Target: scenario.Target{Name: name, Part: part}}
 		event(string(action)+" "+a.Target.String(), kind, func(x *situation) { x.act(a) })
 	}
-	for _, name := range sorted(x.jobs) {
-		js := x.objects.jobSets[x.jobs[name].key()]
+	for _, name := range slices.Sorted(maps.Keys(x.UserJobs)) {
+		js := x.JobSets[x.UserJobs[name].Key()]
 		if js == nil || js.Status.TerminalState != "" {
 			continue
 		}
@@ -236,7 +238,7 @@ func (x *situation) happenings() []move {
 		case !*js.Spec.Suspend:
 			act(scenario.Suspend, name, "", interventions)
 		}
-		for _, job := range x.objects.jobsOf(js.UID) {
+		for _, job := range x.JobsOf(js.UID) {
 			x.podMoves(job, act)
 		}
 	}
@@ -245,12 +247,12 @@ func (x *situation) happenings() []move {
 
 // podMoves returns what the pods of a Job may do.
 func (x *situation) podMoves(job *batchv1.Job, act func(action scenario.Action, name, part string, kind adversity)) {
-	p := x.objects.pods[job.UID]
-	if p == nil || !childjob.IsRunning(job) || p.count(isRunning) == 0 || !job.DeletionTimestamp.IsZero() {
+	p := x.Pods[job.UID]
+	if p == nil || !childjob.IsRunning(job) || p.Count(cluster.IsRunning) == 0 || !job.DeletionTimestamp.IsZero() {
 		return
 	}
 	name, part := job.Labels[jobset.JobSetNameKey], job.Labels[jobset.ReplicatedJobNameKey]
-	if !p.areReady() {
+	if !p.AreReady() {
 		act(scenario.Ready, name, part, none)
 	}
 	if !slices.Contains(x.world.servers, part) {
@@ -264,14 +266,14 @@ func (x *situation) play(line string) {
 	script, err := scenario.Parse(x.world.story() + line + "\n")
 	if err == nil {
 		last := script.Lines[len(script.Lines)-1]
-		last.At = x.now
+		last.At = x.Now
 		err = x.schedule(&last)
 	}
 	if err != nil {
-		x.violation("%s: %v", line, err)
+		x.ReportViolation("%s: %v", line, err)
 		return
 	}
-	for f := x.eventQueue.due(x.now); f != nil; f = x.eventQueue.due(x.now) {
+	for f := x.Events.Due(x.Now); f != nil; f = x.Events.Due(x.Now) {
 		f()
 	}
 }

@@ -21,70 +21,74 @@ import (
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
+	"github.com/tranche-dev/tranche/simulator/internal/cluster"
+	"github.com/tranche-dev/tranche/simulator/internal/jobcontrollers"
+	"github.com/tranche-dev/tranche/simulator/internal/manager"
+	"github.com/tranche-dev/tranche/simulator/internal/timeline"
 )
 
 // This file copies simulations, and describes their states.
 
 // copied returns a copy of a simulation that has not created an engine yet. Written objects are never changed, so that copies share them.
 func (s *simulation) copied() *simulation {
-	c := *s
-	c.engine, c.calls = nil, slices.Clip(s.calls)
-	o := *s.objects
-	c.objects = &o
-	o.namespaces, o.flavors, o.checks, o.classes = maps.Clone(o.namespaces), maps.Clone(o.flavors), maps.Clone(o.checks), maps.Clone(o.classes)
-	o.cohorts, o.clusterQueues, o.plans = maps.Clone(o.cohorts), maps.Clone(o.clusterQueues), maps.Clone(o.plans)
-	o.workloads, o.jobSets = maps.Clone(o.workloads), maps.Clone(o.jobSets)
-	o.localQueues = map[types.NamespacedName]*kueue.LocalQueue{}
-	for key, queue := range s.objects.localQueues {
-		o.localQueues[key] = queue.DeepCopy()
+	o := *s.Cluster
+	o.Timeline = &timeline.Timeline{Now: s.Now}
+	o.Namespaces, o.Flavors, o.AdmissionChecks = maps.Clone(o.Namespaces), maps.Clone(o.Flavors), maps.Clone(o.AdmissionChecks)
+	o.PriorityClasses, o.Cohorts, o.ClusterQueues, o.Plans = maps.Clone(o.PriorityClasses), maps.Clone(o.Cohorts), maps.Clone(o.ClusterQueues), maps.Clone(o.Plans)
+	o.Workloads, o.JobSets, o.Jobs, o.JobQueue = maps.Clone(o.Workloads), maps.Clone(o.JobSets), maps.Clone(o.Jobs), maps.Clone(o.JobQueue)
+	o.LocalQueues = map[types.NamespacedName]*kueue.LocalQueue{}
+	for key, queue := range s.LocalQueues {
+		o.LocalQueues[key] = queue.DeepCopy()
 	}
-	o.jobs = map[types.UID][]*batchv1.Job{}
-	for uid, jobs := range s.objects.jobs {
-		o.jobs[uid] = slices.Clone(jobs)
+	o.JobsByJobSet = map[types.UID][]types.UID{}
+	for uid, jobs := range s.JobsByJobSet {
+		o.JobsByJobSet[uid] = slices.Clone(jobs)
 	}
-	c.jobs = map[string]*job{}
-	for name, j := range s.jobs {
+	o.UserJobs = map[string]*cluster.UserJob{}
+	for name, j := range s.UserJobs {
 		one := *j
-		c.jobs[name] = &one
+		o.UserJobs[name] = &one
 	}
-	c.workQueue = workQueue{changed: maps.Clone(s.workQueue.changed), awaited: maps.Clone(s.workQueue.awaited)}
-	c.failing = slices.Clone(s.failing)
-	c.jobSetQueue = workQueue{maps.Clone(s.jobSetQueue.changed), maps.Clone(s.jobSetQueue.awaited)}
-	c.dirtyJobs = maps.Clone(s.dirtyJobs)
-	c.byJobSet = map[types.NamespacedName]map[admission.StageKey]bool{}
-	for key, workloads := range s.byJobSet {
-		c.byJobSet[key] = maps.Clone(workloads)
+	o.WorkloadQueue = cluster.WorkQueue{Changed: maps.Clone(s.WorkloadQueue.Changed), Awaited: maps.Clone(s.WorkloadQueue.Awaited)}
+	o.JobSetQueue = cluster.WorkQueue{Changed: maps.Clone(s.JobSetQueue.Changed), Awaited: maps.Clone(s.JobSetQueue.Awaited)}
+	o.WorkloadsByJobSet = map[types.NamespacedName]map[admission.StageKey]bool{}
+	for key, workloads := range s.WorkloadsByJobSet {
+		o.WorkloadsByJobSet[key] = maps.Clone(workloads)
 	}
-	c.out = transcript{}
+	m := manager.New(&o)
+	m.Config, m.Writes, m.DiesAfter, m.Failing = s.Config, s.Writes, s.DiesAfter, slices.Clone(s.Failing)
+	m.Calls, m.IsRecorded = slices.Clip(s.Calls), s.IsRecorded
+	c := simulate(m)
+	c.hasRun, c.isStuck = s.hasRun, s.isStuck
 	c.copyPods(s)
-	return &c
+	return c
 }
 
 // copyPods copies the pods, and plans again when those that terminate do so. Nothing else is planned in a small world.
 func (s *simulation) copyPods(from *simulation) {
-	s.objects.pods, s.eventQueue = map[types.UID]*pods{}, eventQueue{}
-	for _, uid := range sorted(from.objects.pods) {
-		p := *from.objects.pods[uid]
-		p.batches = nil
-		for _, b := range from.objects.pods[uid].batches {
+	s.Pods, s.Events = map[types.UID]*cluster.PodSet{}, timeline.EventQueue{}
+	for _, uid := range slices.Sorted(maps.Keys(from.Pods)) {
+		p := *from.Pods[uid]
+		p.Batches = nil
+		for _, b := range from.Pods[uid].Batches {
 			one := *b
-			p.batches = append(p.batches, &one)
+			p.Batches = append(p.Batches, &one)
 		}
-		s.objects.pods[uid] = &p
-		if job := s.objects.job(uid); p.terminating > 0 && job != nil {
-			s.planTermination(&p, func() { s.changed(job) })
+		s.Pods[uid] = &p
+		if job := s.Jobs[uid]; p.Terminating > 0 && job != nil {
+			s.PlanTermination(&p, func() { s.PodsChanged(job) })
 		}
 	}
 }
 
 // revive creates the engine of a copy, in the state of the original.
 func (s *simulation) revive() error {
-	engine, err := admission.New(s.config.Config)
+	engine, err := admission.New(s.Config.Config)
 	if err != nil {
 		return err
 	}
-	s.engine = engine
-	for _, call := range s.calls {
+	s.Engine = engine
+	for _, call := range s.Calls {
 		call(engine)
 	}
 	return nil
@@ -94,24 +98,24 @@ func (s *simulation) revive() error {
 // observable part: the charges and the pending stages in their order.
 func (s *simulation) state() string {
 	var b strings.Builder
-	for _, name := range sorted(s.objects.clusterQueues) {
-		q := s.objects.clusterQueues[name]
+	for _, name := range slices.Sorted(maps.Keys(s.ClusterQueues)) {
+		q := s.ClusterQueues[name]
 		text, _ := json.Marshal(q.Spec.ResourceGroups)
-		view, _ := s.engine.ClusterQueue(name)
+		view, _ := s.Engine.ClusterQueue(name)
 		held, _ := json.Marshal(view.FlavorsHeld)
 		fmt.Fprintf(&b, "queue %s %s %s held %s pending", name, q.Spec.CohortName, text, held)
-		pending, _ := s.engine.PendingInClusterQueue(name, admission.Page{Limit: 100})
+		pending, _ := s.Engine.PendingInClusterQueue(name, admission.Page{Limit: 100})
 		for i := range pending {
 			b.WriteString(" " + pending[i].Stage.Name)
 		}
 		b.WriteString("\n")
 	}
 	s.stateOfJobSets(&b)
-	for _, key := range s.objects.workloadKeys() {
-		s.stateOfWorkload(&b, s.objects.workloads[key])
+	for _, key := range s.WorkloadKeys() {
+		s.stateOfWorkload(&b, s.Workloads[key])
 	}
-	for _, uid := range sorted(s.objects.jobs) {
-		for _, job := range s.objects.jobs[uid] {
+	for _, uid := range slices.Sorted(maps.Keys(s.JobsByJobSet)) {
+		for _, job := range s.JobsOf(uid) {
 			s.stateOfJob(&b, job)
 		}
 	}
@@ -120,9 +124,9 @@ func (s *simulation) state() string {
 }
 
 func (s *simulation) stateOfJobSets(b *strings.Builder) {
-	all := slices.SortedFunc(maps.Values(s.jobs), func(a, b *job) int { return cmp.Compare(a.Name, b.Name) })
+	all := slices.SortedFunc(maps.Values(s.UserJobs), func(a, b *cluster.UserJob) int { return cmp.Compare(a.Name, b.Name) })
 	for _, j := range all {
-		js := s.objects.jobSets[j.key()]
+		js := s.JobSets[j.Key()]
 		if js == nil {
 			fmt.Fprintf(b, "jobset %s deleted\n", j.Name)
 			continue
@@ -132,7 +136,7 @@ func (s *simulation) stateOfJobSets(b *strings.Builder) {
 		fmt.Fprintf(b, "jobset %s suspend=%t restarts=%d %s %v %s older", j.Name, *js.Spec.Suspend, js.Status.Restarts, js.Status.TerminalState,
 			annotations, conditionsOf(js.Status.Conditions))
 		for _, other := range all {
-			if o := s.objects.jobSets[other.key()]; o != nil && o.UID < js.UID {
+			if o := s.JobSets[other.Key()]; o != nil && o.UID < js.UID {
 				b.WriteString(" " + other.Name)
 			}
 		}
@@ -151,7 +155,7 @@ func conditionsOf(conditions []metav1.Condition) string {
 
 func (s *simulation) stateOfWorkload(b *strings.Builder, w *kueue.Workload) {
 	fmt.Fprintf(b, "workload %s owner=%t deleted=%t %v active=%t queue=%s priority=%d pods=%s", w.Name, s.isOwned(w.Namespace, w.Labels[apis.JobSetLabel], w.Labels[apis.JobUIDLabel]),
-		!w.DeletionTimestamp.IsZero(), w.Finalizers, w.Spec.Active == nil || *w.Spec.Active, w.Spec.QueueName, *w.Spec.Priority, counts(w.Spec.PodSets))
+		!w.DeletionTimestamp.IsZero(), w.Finalizers, w.Spec.Active == nil || *w.Spec.Active, w.Spec.QueueName, *w.Spec.Priority, cluster.Counts(w.Spec.PodSets))
 	fmt.Fprintf(b, " %v %s reclaim=%v", w.Annotations, conditionsOf(w.Status.Conditions), w.Status.ReclaimablePods)
 	if w.Status.RequeueState != nil && w.Status.RequeueState.Count != nil {
 		fmt.Fprintf(b, " requeued=%d", *w.Status.RequeueState.Count)
@@ -160,12 +164,12 @@ func (s *simulation) stateOfWorkload(b *strings.Builder, w *kueue.Workload) {
 		text, _ := json.Marshal(w.Status.Admission)
 		b.Write(text)
 	}
-	fmt.Fprintf(b, " charged=%t\n", s.engine.Charged(keyOf(w), w.UID))
+	fmt.Fprintf(b, " charged=%t\n", s.Engine.Charged(cluster.KeyOf(w), w.UID))
 }
 
 // isOwned reports whether an object belongs to the JobSet that now has the name of its owner.
 func (s *simulation) isOwned(namespace, name, uid string) bool {
-	js := s.objects.jobSets[types.NamespacedName{Namespace: namespace, Name: name}]
+	js := s.JobSets[types.NamespacedName{Namespace: namespace, Name: name}]
 	return js != nil && string(js.UID) == uid
 }
 
@@ -180,12 +184,12 @@ func (s *simulation) stateOfJob(b *strings.Builder, job *batchv1.Job) {
 	for i := range status.Conditions {
 		fmt.Fprintf(b, " %s=%s", status.Conditions[i].Type, status.Conditions[i].Status)
 	}
-	if p := s.objects.pods[job.UID]; p != nil {
-		for _, batch := range p.batches {
+	if p := s.Pods[job.UID]; p != nil {
+		for _, batch := range p.Batches {
 			fmt.Fprintf(b, " %v", *batch)
 		}
-		if p.terminating > 0 {
-			fmt.Fprintf(b, " terminating %d for %s", p.terminating, p.endsAt-s.now)
+		if p.Terminating > 0 {
+			fmt.Fprintf(b, " terminating %d for %s", p.Terminating, p.EndsAt-s.Now)
 		}
 	}
 	b.WriteString("\n")
@@ -194,51 +198,51 @@ func (s *simulation) stateOfJob(b *strings.Builder, job *batchv1.Job) {
 // stateOfWork describes what has to be done, now or at a time.
 func (s *simulation) stateOfWork(b *strings.Builder) {
 	keys := func(all map[types.NamespacedName]bool) []types.NamespacedName {
-		return slices.SortedFunc(maps.Keys(all), compareKeys)
+		return slices.SortedFunc(maps.Keys(all), cluster.CompareKeys)
 	}
-	fmt.Fprintf(b, "work %v %v", keys(s.workQueue.changed), keys(s.jobSetQueue.changed))
+	fmt.Fprintf(b, "work %v %v", keys(s.WorkloadQueue.Changed), keys(s.JobSetQueue.Changed))
 	var changed []string
-	for uid := range s.dirtyJobs {
-		if job := s.objects.job(uid); job != nil {
+	for uid := range s.JobQueue {
+		if job := s.Jobs[uid]; job != nil {
 			changed = append(changed, job.Name+"/"+job.Labels[constants.RestartsKey])
 		}
 	}
 	slices.Sort(changed)
-	fmt.Fprintf(b, " %v failing %v\n", changed, s.failing)
+	fmt.Fprintf(b, " %v failing %v\n", changed, s.Failing)
 	later := func(all map[types.NamespacedName]time.Duration) {
-		for _, key := range slices.SortedFunc(maps.Keys(all), compareKeys) {
-			fmt.Fprintf(b, "await %s %s\n", key, all[key]-s.now)
+		for _, key := range slices.SortedFunc(maps.Keys(all), cluster.CompareKeys) {
+			fmt.Fprintf(b, "await %s %s\n", key, all[key]-s.Now)
 		}
 	}
-	later(s.jobSetQueue.awaited)
-	later(s.workQueue.awaited)
-	if at, ok := s.engine.NextTime(); ok {
-		fmt.Fprintf(b, "engine %s\n", at.Sub(s.time()))
+	later(s.JobSetQueue.Awaited)
+	later(s.WorkloadQueue.Awaited)
+	if at, ok := s.Engine.NextTime(); ok {
+		fmt.Fprintf(b, "engine %s\n", at.Sub(s.Time()))
 	}
 }
 
 // unpaidPods returns what is wrong if pods run, or terminate, whose stage does not hold quota for all of them (I2, I4).
 func (s *simulation) unpaidPods() (wrong []string) {
 	needed := map[string]int32{}
-	for _, uid := range sorted(s.objects.jobs) {
-		for _, job := range s.objects.jobs[uid] {
-			if p := s.objects.pods[job.UID]; p != nil {
-				needed[string(uid)+" "+s.subjectOfJob(job)] += p.count(isRunning) + p.terminating
+	for _, uid := range slices.Sorted(maps.Keys(s.JobsByJobSet)) {
+		for _, job := range s.JobsOf(uid) {
+			if p := s.Pods[job.UID]; p != nil {
+				needed[string(uid)+" "+s.SubjectOfJob(job)] += p.Count(cluster.IsRunning) + p.Terminating
 			}
 		}
 	}
 	paid := map[string]int32{}
-	for _, w := range s.objects.workloads {
-		if quotaworkload.HoldsQuota(w) && !isFinished(w) {
+	for _, w := range s.Workloads {
+		if quotaworkload.HoldsQuota(w) && !cluster.IsFinished(w) {
 			for i := range w.Status.Admission.PodSetAssignments {
-				paid[w.Labels[apis.JobUIDLabel]+" "+s.subjectOf(w)] += *w.Status.Admission.PodSetAssignments[i].Count
+				paid[w.Labels[apis.JobUIDLabel]+" "+cluster.SubjectOf(w)] += *w.Status.Admission.PodSetAssignments[i].Count
 			}
 			for _, r := range w.Status.ReclaimablePods {
-				paid[w.Labels[apis.JobUIDLabel]+" "+s.subjectOf(w)] -= r.Count
+				paid[w.Labels[apis.JobUIDLabel]+" "+cluster.SubjectOf(w)] -= r.Count
 			}
 		}
 	}
-	for _, key := range sorted(needed) {
+	for _, key := range slices.Sorted(maps.Keys(needed)) {
 		if needed[key] > paid[key] {
 			_, subject, _ := strings.Cut(key, " ")
 			wrong = append(wrong, fmt.Sprintf("I2: %d pods of %s run, and its quota pays for %d", needed[key], subject, paid[key]))
@@ -250,20 +254,20 @@ func (s *simulation) unpaidPods() (wrong []string) {
 // earlyStages returns what is wrong if a stage runs pods, or holds quota, although a stage that it waits for has not reached the start
 // condition (I2). A stage that is being evicted may still hold quota, and a restarted JobSet keeps the quota that it holds.
 func (s *simulation) earlyStages() (wrong []string) {
-	for _, key := range slices.SortedFunc(maps.Keys(s.objects.jobSets), compareKeys) {
-		js := s.objects.jobSets[key]
-		current, _ := s.childJobs(js)
-		for _, w := range s.workloadsOfJobSet(key) {
-			stage := &s.ownerOf(w).Plan.Stages[stageIndex(w)]
-			holds := js.Status.Restarts == 0 && isEvictable(w)
+	for _, key := range slices.SortedFunc(maps.Keys(s.JobSets), cluster.CompareKeys) {
+		js := s.JobSets[key]
+		current, _ := s.ChildJobs(js)
+		for _, w := range s.WorkloadsOfJobSet(key) {
+			stage := &s.OwnerOf(w).Plan.Stages[cluster.StageIndex(w)]
+			holds := js.Status.Restarts == 0 && cluster.IsEvictable(w)
 			runs := slices.ContainsFunc(current, func(job *batchv1.Job) bool {
-				p := s.objects.pods[job.UID]
-				return slices.Contains(stage.ReplicatedJobs, job.Labels[jobset.ReplicatedJobNameKey]) && p != nil && p.count(isRunning) > 0
+				p := s.Pods[job.UID]
+				return slices.Contains(stage.ReplicatedJobs, job.Labels[jobset.ReplicatedJobNameKey]) && p != nil && p.Count(cluster.IsRunning) > 0
 			})
 			for _, c := range stage.After {
 				for _, target := range c.Targets {
-					if (holds || runs) && !hasReached(current, target, c.Status == stageplan.Succeeded) {
-						wrong = append(wrong, fmt.Sprintf("I2: %s holds quota or runs, and %s is not %s", s.subjectOf(w), target, c.Status))
+					if (holds || runs) && !jobcontrollers.HasReached(current, target, c.Status == stageplan.Succeeded) {
+						wrong = append(wrong, fmt.Sprintf("I2: %s holds quota or runs, and %s is not %s", cluster.SubjectOf(w), target, c.Status))
 					}
 				}
 			}
@@ -275,19 +279,19 @@ func (s *simulation) earlyStages() (wrong []string) {
 // gaps returns what is wrong if all stages that a stage waits for have finished, and it is not open: another JobSet could take their quota.
 // A restarted JobSet closes its stages again.
 func (s *simulation) gaps() (wrong []string) {
-	for _, key := range slices.SortedFunc(maps.Keys(s.objects.jobSets), compareKeys) {
-		js := s.objects.jobSets[key]
+	for _, key := range slices.SortedFunc(maps.Keys(s.JobSets), cluster.CompareKeys) {
+		js := s.JobSets[key]
 		if js.Status.Restarts > 0 || js.Status.TerminalState != "" {
 			continue
 		}
-		all := s.workloadsOfJobSet(key)
+		all := s.WorkloadsOfJobSet(key)
 		for _, w := range all {
-			after := s.ownerOf(w).Plan.Stages[stageIndex(w)].After
+			after := s.OwnerOf(w).Plan.Stages[cluster.StageIndex(w)].After
 			isAwaited := slices.ContainsFunc(after, func(c stageplan.Condition) bool {
-				return !slices.ContainsFunc(all, func(o *kueue.Workload) bool { return stageIndex(o) == c.Stage && isFinished(o) })
+				return !slices.ContainsFunc(all, func(o *kueue.Workload) bool { return cluster.StageIndex(o) == c.Stage && cluster.IsFinished(o) })
 			})
 			if len(after) > 0 && !isAwaited && slices.Contains(quotaworkload.Gates(w), apis.StageGate) {
-				wrong = append(wrong, fmt.Sprintf("I4: the stages before %s have finished, and it is not open", s.subjectOf(w)))
+				wrong = append(wrong, fmt.Sprintf("I4: the stages before %s have finished, and it is not open", cluster.SubjectOf(w)))
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/simulator/internal/cluster"
 )
 
 // This file lets the controllers and the engine take turns, so that events happen, and writes fail, between any two of their steps. A
@@ -20,44 +21,44 @@ func (x *situation) steps() []move {
 	step := func(text string, kind adversity, do func(*situation)) {
 		all = append(all, move{"# " + text + "\n", kind, do})
 	}
-	for _, key := range slices.SortedFunc(maps.Keys(x.workQueue.changed), compareKeys) {
+	for _, key := range slices.SortedFunc(maps.Keys(x.WorkloadQueue.Changed), cluster.CompareKeys) {
 		step("the manager reconciles quota Workload "+key.Name, none, func(x *situation) {
-			delete(x.workQueue.changed, key)
-			if w := x.objects.workloads[key]; w != nil {
-				x.reconcileWorkload(key, w)
+			delete(x.WorkloadQueue.Changed, key)
+			if w := x.Workloads[key]; w != nil {
+				x.ReconcileWorkload(key, w)
 			}
 		})
 	}
-	for _, uid := range sorted(x.dirtyJobs) {
-		job := x.objects.job(uid)
+	for _, uid := range slices.Sorted(maps.Keys(x.JobQueue)) {
+		job := x.Jobs[uid]
 		if job == nil {
-			delete(x.dirtyJobs, uid)
+			delete(x.JobQueue, uid)
 			continue
 		}
 		step("the Job controller reconciles "+jobName(job), none, func(x *situation) {
-			delete(x.dirtyJobs, uid)
-			x.controlJob(x.objects.job(uid))
+			delete(x.JobQueue, uid)
+			x.jobController.Reconcile(x.Jobs[uid])
 		})
 	}
-	for _, key := range slices.SortedFunc(maps.Keys(x.jobSetWork), compareKeys) {
+	for _, key := range slices.SortedFunc(maps.Keys(x.jobSetWork), cluster.CompareKeys) {
 		step("the JobSet controller reconciles "+key.Name, none, func(x *situation) {
 			delete(x.jobSetWork, key)
-			if js := x.objects.jobSets[key]; js != nil {
-				x.controlJobSet(js)
+			if js := x.JobSets[key]; js != nil {
+				x.jobSetController.Reconcile(js)
 			}
 		})
 	}
-	for _, key := range slices.SortedFunc(maps.Keys(x.stageWork), compareKeys) {
+	for _, key := range slices.SortedFunc(maps.Keys(x.stageWork), cluster.CompareKeys) {
 		step("the manager reconciles JobSet "+key.Name, none, func(x *situation) {
 			delete(x.stageWork, key)
-			x.reconcileJobSet(key)
+			x.ReconcileJobSet(key)
 		})
 		for n := range x.writesFor(key) {
 			step(fmt.Sprintf("the manager reconciles JobSet %s, and dies after %d writes\ncrash writes=%[2]d", key.Name, n), crashes, func(x *situation) {
 				delete(x.stageWork, key)
-				x.diesAfter = x.writes + n
-				x.reconcileJobSet(key)
-				x.diesAfter = -1
+				x.DiesAfter = x.Writes + n
+				x.ReconcileJobSet(key)
+				x.DiesAfter = -1
 				x.forgetDecisions()
 			})
 		}
@@ -68,12 +69,12 @@ func (x *situation) steps() []move {
 
 // divideWork gives the JobSets that have changed to both controllers of JobSets.
 func (x *situation) divideWork() {
-	x.jobSetQueue.wake(x.now)
-	for key := range x.jobSetQueue.changed {
+	x.JobSetQueue.Wake(x.Now)
+	for key := range x.JobSetQueue.Changed {
 		x.jobSetWork[key], x.stageWork[key] = true, true
 	}
-	clear(x.jobSetQueue.changed)
-	x.workQueue.wake(x.now)
+	clear(x.JobSetQueue.Changed)
+	x.WorkloadQueue.Wake(x.Now)
 }
 
 // writesFor returns how many writes the next Step for a JobSet has.
@@ -85,8 +86,8 @@ func (x *situation) writesFor(key admission.StageKey) int {
 	if err := probe.revive(); err != nil {
 		return 0
 	}
-	probe.reconcileJobSet(key)
-	return probe.writes - x.writes
+	probe.ReconcileJobSet(key)
+	return probe.Writes - x.Writes
 }
 
 func (x *situation) engineSteps(step func(text string, kind adversity, do func(*situation))) {
@@ -99,14 +100,14 @@ func (x *situation) engineSteps(step func(text string, kind adversity, do func(*
 		}
 		step("the manager dies before it writes its decisions", crashes, func(x *situation) {
 			x.forgetDecisions()
-			x.restart()
+			x.Restart()
 		})
-	case x.idleAt != len(x.calls):
+	case x.idleAt != len(x.Calls):
 		step("the engine decides", none, func(x *situation) {
-			x.decisions = x.decide()
-			x.writeConsumption()
+			x.decisions = x.Decide()
+			x.WriteConsumption()
 			if len(x.decisions) == 0 {
-				x.idleAt = len(x.calls)
+				x.idleAt = len(x.Calls)
 			}
 		})
 	}
@@ -117,20 +118,20 @@ func (x *situation) forgetDecisions() { x.decisions, x.idleAt = nil, -1 }
 // writeNext writes the first decision. That fails if the quota Workload has been replaced since it was decided.
 func (x *situation) writeNext() {
 	key, uid, id := aboutOf(x.decisions[0])
-	if w := x.objects.workloads[key]; id != 0 && (w == nil || w.UID != uid) {
+	if w := x.Workloads[key]; id != 0 && (w == nil || w.UID != uid) {
 		x.failNext()
 		return
 	}
 	d := x.decisions[0]
 	x.decisions = x.decisions[1:]
-	x.write(d)
+	x.Write(d)
 }
 
 // failNext lets the write of the first decision fail.
 func (x *situation) failNext() {
 	_, _, id := aboutOf(x.decisions[0])
 	x.decisions = x.decisions[1:]
-	x.settle(id)
+	x.Settle(id)
 }
 
 // aboutOf returns the quota Workload that a decision is about, and the name of the decision if it has to be settled.

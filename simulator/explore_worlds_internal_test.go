@@ -1,6 +1,8 @@
 package simulator
 
-import "fmt"
+import (
+	"fmt"
+)
 
 // smallWorlds have one kind of adverse event each.
 func smallWorlds() []*world {

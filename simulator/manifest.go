@@ -10,7 +10,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +17,8 @@ import (
 	k8syaml "k8s.io/apimachinery/pkg/util/yaml"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 	"sigs.k8s.io/yaml"
+
+	"github.com/tranche-dev/tranche/simulator/internal/cluster"
 )
 
 // Manifests are objects that exist before a scenario begins.
@@ -145,35 +146,35 @@ func decodeInto[T any](document []byte, list *[]*T) error {
 }
 
 // addTo puts the objects into a store. Of two objects of the same kind and name the later one is used.
-func (m *Manifests) addTo(st *store, now time.Time) {
+func (m *Manifests) addTo(cl *cluster.Cluster) {
 	if m == nil {
 		return
 	}
 	for _, o := range m.namespaces {
-		st.namespaces[o.Name] = o.Labels
+		cl.Namespaces[o.Name] = o.Labels
 	}
-	addAll(st, now, m.flavors, func(o *kueue.ResourceFlavor) { st.flavors[o.Name] = o })
-	addAll(st, now, m.checks, func(o *kueue.AdmissionCheck) {
+	addAll(cl, m.flavors, func(o *kueue.ResourceFlavor) { cl.Flavors[o.Name] = o })
+	addAll(cl, m.checks, func(o *kueue.AdmissionCheck) {
 		// The controller of a check reports in its status that it is active, which manifests do not have.
 		o.Status.Conditions = []metav1.Condition{{Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue, Reason: "Active"}}
-		st.checks[o.Name] = o
+		cl.AdmissionChecks[o.Name] = o
 	})
-	addAll(st, now, m.classes, func(o *kueue.WorkloadPriorityClass) { st.classes[o.Name] = o })
-	addAll(st, now, m.cohorts, func(o *kueue.Cohort) { st.cohorts[o.Name] = o })
-	addAll(st, now, m.clusterQueues, func(o *kueue.ClusterQueue) {
+	addAll(cl, m.classes, func(o *kueue.WorkloadPriorityClass) { cl.PriorityClasses[o.Name] = o })
+	addAll(cl, m.cohorts, func(o *kueue.Cohort) { cl.Cohorts[o.Name] = o })
+	addAll(cl, m.clusterQueues, func(o *kueue.ClusterQueue) {
 		if o.Spec.QueueingStrategy == "" {
 			o.Spec.QueueingStrategy = kueue.BestEffortFIFO
 		}
-		st.clusterQueues[o.Name] = o
+		cl.ClusterQueues[o.Name] = o
 	})
-	addAll(st, now, m.localQueues, func(o *kueue.LocalQueue) {
+	addAll(cl, m.localQueues, func(o *kueue.LocalQueue) {
 		if o.Namespace == "" {
 			o.Namespace = metav1.NamespaceDefault
 		}
-		if _, ok := st.namespaces[o.Namespace]; !ok {
-			st.namespaces[o.Namespace] = nil
+		if _, ok := cl.Namespaces[o.Namespace]; !ok {
+			cl.Namespaces[o.Namespace] = nil
 		}
-		st.localQueues[types.NamespacedName{Namespace: o.Namespace, Name: o.Name}] = o
+		cl.LocalQueues[types.NamespacedName{Namespace: o.Namespace, Name: o.Name}] = o
 	})
 }
 
@@ -181,11 +182,11 @@ func (m *Manifests) addTo(st *store, now time.Time) {
 func addAll[T interface {
 	metav1.Object
 	DeepCopy() T
-}](st *store, now time.Time, objects []T, put func(T)) {
+}](cl *cluster.Cluster, objects []T, put func(T)) {
 	for _, o := range objects {
 		object := o.DeepCopy()
 		object.SetUID("")
-		st.stamp(object, now)
+		cl.Stamp(object)
 		put(object)
 	}
 }

@@ -4,11 +4,15 @@ import (
 	"errors"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/simulator/internal/cluster"
 	"github.com/tranche-dev/tranche/simulator/scenario"
 )
 
@@ -19,11 +23,11 @@ func (s *simulation) declare(d scenario.Declare) error {
 		return fmt.Errorf("%s %s exists already: write change %[1]s %[2]s", d.Kind, d.Name)
 	}
 	if d.Kind == scenario.Queue {
-		if d.Fields.HasDefaultFlavor() && s.objects.flavors[scenario.DefaultFlavor] == nil {
-			s.putFlavor(&kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: scenario.DefaultFlavor}})
+		if d.Fields.HasDefaultFlavor() && s.Flavors[scenario.DefaultFlavor] == nil {
+			s.PutFlavor(&kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: scenario.DefaultFlavor}})
 		}
 		if namespace != scenario.NoNamespace {
-			s.putLocalQueue(&kueue.LocalQueue{
+			s.PutLocalQueue(&kueue.LocalQueue{
 				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: d.Name},
 				Spec:       kueue.LocalQueueSpec{ClusterQueue: kueue.ClusterQueueReference(d.Name)},
 			})
@@ -38,36 +42,36 @@ func (s *simulation) change(c scenario.Change) error {
 	if !s.exists(c.Kind, key) {
 		return fmt.Errorf("there is no %s %s: declare it first", c.Kind, c.Name)
 	}
-	if c.Kind == scenario.Queue && c.Fields.HasDefaultFlavor() && s.objects.flavors[scenario.DefaultFlavor] == nil {
+	if c.Kind == scenario.Queue && c.Fields.HasDefaultFlavor() && s.Flavors[scenario.DefaultFlavor] == nil {
 		return errors.New("the quota names no flavor, but those of this queue have names: write FLAVOR:RESOURCE=AMOUNT")
 	}
 	return s.apply(c.Kind, key, c.Fields)
 }
 
 func (s *simulation) exists(kind scenario.Kind, key types.NamespacedName) bool {
-	o := s.objects
+	o := s.Cluster
 	var ok bool
 	switch kind {
 	case scenario.Namespace:
-		_, ok = o.namespaces[key.Name]
+		_, ok = o.Namespaces[key.Name]
 	case scenario.Flavor:
-		_, ok = o.flavors[key.Name]
+		_, ok = o.Flavors[key.Name]
 	case scenario.Cohort:
-		_, ok = o.cohorts[key.Name]
+		_, ok = o.Cohorts[key.Name]
 	case scenario.Queue:
-		_, ok = o.clusterQueues[key.Name]
+		_, ok = o.ClusterQueues[key.Name]
 	case scenario.LocalQueue:
-		_, ok = o.localQueues[key]
+		_, ok = o.LocalQueues[key]
 	case scenario.AdmissionCheck:
-		_, ok = o.checks[key.Name]
+		_, ok = o.AdmissionChecks[key.Name]
 	case scenario.PriorityClass:
-		_, ok = o.classes[key.Name]
+		_, ok = o.PriorityClasses[key.Name]
 	case scenario.LimitRange:
-		_, ok = o.limitRanges[key]
+		_, ok = o.LimitRanges[key]
 	case scenario.RuntimeClass:
-		_, ok = o.runtimeClasses[key.Name]
+		_, ok = o.RuntimeClasses[key.Name]
 	case scenario.DeviceClass:
-		_, ok = o.deviceClasses[key.Name]
+		_, ok = o.DeviceClasses[key.Name]
 	}
 	return ok
 }
@@ -75,35 +79,35 @@ func (s *simulation) exists(kind scenario.Kind, key types.NamespacedName) bool {
 // apply applies the fields to an existing object, or to an empty one.
 func (s *simulation) apply(kind scenario.Kind, key types.NamespacedName, fields scenario.Fields) error {
 	meta := metav1.ObjectMeta{Name: key.Name}
-	o := s.objects
+	o := s.Cluster
 	switch kind {
 	case scenario.Namespace:
-		labels := o.namespaces[key.Name]
-		return then(fields.ApplyNamespace(&labels), func() { s.putNamespace(key.Name, labels) })
+		labels := o.Namespaces[key.Name]
+		return then(fields.ApplyNamespace(&labels), func() { s.PutNamespace(key.Name, labels) })
 	case scenario.Flavor:
-		object := copyOr(o.flavors[key.Name], &kueue.ResourceFlavor{ObjectMeta: meta})
-		return then(fields.ApplyFlavor(object), func() { s.putFlavor(object) })
+		object := copyOr(o.Flavors[key.Name], &kueue.ResourceFlavor{ObjectMeta: meta})
+		return then(fields.ApplyFlavor(object), func() { s.PutFlavor(object) })
 	case scenario.Cohort:
-		object := copyOr(o.cohorts[key.Name], &kueue.Cohort{ObjectMeta: meta})
-		return then(fields.ApplyCohort(object), func() { s.putCohort(object) })
+		object := copyOr(o.Cohorts[key.Name], &kueue.Cohort{ObjectMeta: meta})
+		return then(fields.ApplyCohort(object), func() { s.PutCohort(object) })
 	case scenario.Queue:
-		object := copyOr(o.clusterQueues[key.Name], &kueue.ClusterQueue{ObjectMeta: meta, Spec: kueue.ClusterQueueSpec{
+		object := copyOr(o.ClusterQueues[key.Name], &kueue.ClusterQueue{ObjectMeta: meta, Spec: kueue.ClusterQueueSpec{
 			QueueingStrategy: kueue.BestEffortFIFO, NamespaceSelector: &metav1.LabelSelector{},
 		}})
-		return then(fields.ApplyClusterQueue(object), func() { s.putClusterQueue(object) })
+		return then(fields.ApplyClusterQueue(object), func() { s.PutClusterQueue(object) })
 	case scenario.LocalQueue:
 		meta.Namespace = key.Namespace
-		object := copyOr(o.localQueues[key], &kueue.LocalQueue{ObjectMeta: meta})
-		return then(fields.ApplyLocalQueue(object), func() { s.putLocalQueue(object) })
+		object := copyOr(o.LocalQueues[key], &kueue.LocalQueue{ObjectMeta: meta})
+		return then(fields.ApplyLocalQueue(object), func() { s.PutLocalQueue(object) })
 	case scenario.AdmissionCheck:
-		object := copyOr(o.checks[key.Name], &kueue.AdmissionCheck{ObjectMeta: meta})
+		object := copyOr(o.AdmissionChecks[key.Name], &kueue.AdmissionCheck{ObjectMeta: meta})
 		if len(object.Status.Conditions) == 0 {
 			fields = append(scenario.Fields{{Key: "active", Value: "true"}}, fields...)
 		}
-		return then(fields.ApplyAdmissionCheck(object), func() { s.putAdmissionCheck(object) })
+		return then(fields.ApplyAdmissionCheck(object), func() { s.PutAdmissionCheck(object) })
 	case scenario.PriorityClass:
-		object := copyOr(o.classes[key.Name], &kueue.WorkloadPriorityClass{ObjectMeta: meta})
-		return then(fields.ApplyPriorityClass(object), func() { o.classes[key.Name] = object })
+		object := copyOr(o.PriorityClasses[key.Name], &kueue.WorkloadPriorityClass{ObjectMeta: meta})
+		return then(fields.ApplyPriorityClass(object), func() { o.PriorityClasses[key.Name] = object })
 	case scenario.LimitRange, scenario.RuntimeClass, scenario.DeviceClass:
 		return s.applyPodRule(kind, key, fields)
 	}
@@ -129,81 +133,81 @@ func then(err error, f func()) error {
 	return err
 }
 
-// needNamespace creates a Namespace that the scenario does not declare.
-func (s *simulation) needNamespace(name string) {
-	if _, ok := s.objects.namespaces[name]; !ok {
-		s.putNamespace(name, nil)
-	}
-}
-
-func (s *simulation) putNamespace(name string, labels map[string]string) {
-	s.objects.namespaces[name] = labels
-	s.observe(admission.NamespaceObserved{Name: name, Labels: labels})
-}
-
-func (s *simulation) putFlavor(object *kueue.ResourceFlavor) {
-	s.objects.stamp(object, s.time())
-	s.objects.flavors[object.Name] = object
-	s.observe(admission.FlavorObserved{Flavor: object.DeepCopy()})
-}
-
-func (s *simulation) putAdmissionCheck(object *kueue.AdmissionCheck) {
-	s.objects.stamp(object, s.time())
-	s.objects.checks[object.Name] = object
-	s.observe(admission.CheckObserved{AdmissionCheck: object.DeepCopy()})
-}
-
-func (s *simulation) putCohort(object *kueue.Cohort) {
-	s.objects.stamp(object, s.time())
-	s.objects.cohorts[object.Name] = object
-	s.observe(admission.CohortObserved{Cohort: object.DeepCopy()})
-}
-
-func (s *simulation) putClusterQueue(object *kueue.ClusterQueue) {
-	s.objects.stamp(object, s.time())
-	s.objects.clusterQueues[object.Name] = object
-	s.workQueue.addAll(s.objects)
-	s.observe(admission.ClusterQueueObserved{ClusterQueue: object.DeepCopy()})
-}
-
-func (s *simulation) putLocalQueue(object *kueue.LocalQueue) {
-	s.needNamespace(object.Namespace)
-	s.objects.stamp(object, s.time())
-	s.objects.localQueues[types.NamespacedName{Namespace: object.Namespace, Name: object.Name}] = object
-	s.workQueue.addAll(s.objects)
-	s.observe(admission.LocalQueueObserved{LocalQueue: object.DeepCopy()})
-}
-
 // remove deletes an object.
 func (s *simulation) remove(r scenario.Remove) error {
 	key := types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: r.Name}
 	if !s.exists(r.Kind, key) {
 		return fmt.Errorf("there is no %s %s", r.Kind, r.Name)
 	}
-	o := s.objects
+	o := s.Cluster
 	switch r.Kind {
 	case scenario.Namespace:
-		delete(o.namespaces, r.Name)
-		s.observe(admission.NamespaceGone{Name: r.Name})
+		delete(o.Namespaces, r.Name)
+		s.Observe(admission.NamespaceGone{Name: r.Name})
 	case scenario.Flavor:
-		delete(o.flavors, r.Name)
-		s.observe(admission.FlavorGone{Name: r.Name})
+		delete(o.Flavors, r.Name)
+		s.Observe(admission.FlavorGone{Name: r.Name})
 	case scenario.Cohort:
-		delete(o.cohorts, r.Name)
-		s.observe(admission.CohortGone{Name: r.Name})
+		delete(o.Cohorts, r.Name)
+		s.Observe(admission.CohortGone{Name: r.Name})
 	case scenario.Queue:
-		delete(o.clusterQueues, r.Name)
-		s.observe(admission.ClusterQueueGone{Name: r.Name})
+		delete(o.ClusterQueues, r.Name)
+		s.Observe(admission.ClusterQueueGone{Name: r.Name})
 	case scenario.LocalQueue:
-		delete(o.localQueues, key)
-		s.observe(admission.LocalQueueGone{Key: key})
+		delete(o.LocalQueues, key)
+		s.Observe(admission.LocalQueueGone{Key: key})
 	case scenario.AdmissionCheck:
-		delete(o.checks, r.Name)
-		s.observe(admission.CheckGone{Name: r.Name})
+		delete(o.AdmissionChecks, r.Name)
+		s.Observe(admission.CheckGone{Name: r.Name})
 	case scenario.PriorityClass:
-		delete(o.classes, r.Name)
+		delete(o.PriorityClasses, r.Name)
 	case scenario.LimitRange, scenario.RuntimeClass, scenario.DeviceClass:
 		s.removePodRule(r.Kind, key)
 	}
 	return nil
+}
+
+// applyPodRule applies the fields of objects by which the API server changes or rejects pods.
+func (s *simulation) applyPodRule(kind scenario.Kind, key types.NamespacedName, fields scenario.Fields) error {
+	meta := metav1.ObjectMeta{Name: key.Name}
+	o := s.Cluster
+	switch kind { //nolint:exhaustive // the others are for apply
+	case scenario.LimitRange:
+		meta.Namespace = key.Namespace
+		object := copyOr(o.LimitRanges[key], &corev1.LimitRange{ObjectMeta: meta})
+		return then(fields.ApplyLimitRange(object), func() {
+			o.Stamp(object)
+			o.LimitRanges[key] = object
+			s.Observe(cluster.LimitRangeObserved(object))
+		})
+	case scenario.RuntimeClass:
+		object := copyOr(o.RuntimeClasses[key.Name], &nodev1.RuntimeClass{ObjectMeta: meta})
+		return then(fields.ApplyRuntimeClass(object), func() {
+			o.Stamp(object)
+			o.RuntimeClasses[key.Name] = object
+			s.Observe(cluster.RuntimeClassObserved(object))
+		})
+	case scenario.DeviceClass:
+		object := copyOr(o.DeviceClasses[key.Name], &resourcev1.DeviceClass{ObjectMeta: meta})
+		return then(fields.ApplyDeviceClass(object), func() {
+			o.Stamp(object)
+			o.DeviceClasses[key.Name] = object
+			s.Observe(cluster.DeviceClassObserved(object))
+		})
+	}
+	return nil
+}
+
+func (s *simulation) removePodRule(kind scenario.Kind, key types.NamespacedName) {
+	switch kind { //nolint:exhaustive // the others are for remove
+	case scenario.LimitRange:
+		delete(s.LimitRanges, key)
+		s.Observe(admission.LimitRangeGone{Key: key})
+	case scenario.RuntimeClass:
+		delete(s.RuntimeClasses, key.Name)
+		s.Observe(admission.RuntimeClassGone{Name: key.Name})
+	case scenario.DeviceClass:
+		delete(s.DeviceClasses, key.Name)
+		s.Observe(admission.DeviceClassGone{Name: key.Name})
+	}
 }

@@ -2,46 +2,47 @@ package simulator
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
+	"github.com/tranche-dev/tranche/simulator/internal/cluster"
 	"github.com/tranche-dev/tranche/simulator/scenario"
 )
 
 // held writes the held quota of one ClusterQueue, or of all.
 func (s *simulation) held(queue string) {
-	s.out.lines = append(s.out.lines, s.heldLines(queue)...)
+	s.Lines = append(s.Lines, s.heldLines(queue)...)
 }
 
 // heldNow writes the held quota in the middle of a run.
 func (s *simulation) heldNow(queue string) {
-	if queue != "" && s.objects.clusterQueues[queue] == nil {
-		s.say("ignore held %s: there is no such ClusterQueue", queue)
+	if queue != "" && s.ClusterQueues[queue] == nil {
+		s.Log("ignore held %s: there is no such ClusterQueue", queue)
 		return
 	}
 	for _, line := range s.heldLines(queue) {
-		s.say("%s", line)
+		s.Log("%s", line)
 	}
 }
 
 func (s *simulation) heldLines(queue string) []string {
 	var lines []string
-	for _, name := range sorted(s.objects.clusterQueues) {
+	for _, name := range slices.Sorted(maps.Keys(s.ClusterQueues)) {
 		if queue != "" && queue != name {
 			continue
 		}
-		view, _ := s.engine.ClusterQueue(name)
+		view, _ := s.Engine.ClusterQueue(name)
 		borrowed := borrowedIn(&view)
-		for _, g := range s.objects.clusterQueues[name].Spec.ResourceGroups {
+		for _, g := range s.ClusterQueues[name].Spec.ResourceGroups {
 			for i := range g.Flavors {
 				for k := range g.Flavors[i].Resources {
-					fr := flavorResource{g.Flavors[i].Name, g.Flavors[i].Resources[k].Name}
+					fr := cluster.FlavorResource{Flavor: g.Flavors[i].Name, Resource: g.Flavors[i].Resources[k].Name}
 					lines = append(lines, s.heldLine(name, fr, g.Flavors[i].Resources[k].NominalQuota, borrowed[fr]))
 				}
 			}
@@ -50,36 +51,31 @@ func (s *simulation) heldLines(queue string) []string {
 	return lines
 }
 
-type flavorResource struct {
-	flavor   kueue.ResourceFlavorReference
-	resource corev1.ResourceName
-}
-
-func borrowedIn(view *admission.ClusterQueueView) map[flavorResource]resource.Quantity {
-	borrowed := map[flavorResource]resource.Quantity{}
+func borrowedIn(view *admission.ClusterQueueView) map[cluster.FlavorResource]resource.Quantity {
+	borrowed := map[cluster.FlavorResource]resource.Quantity{}
 	for _, f := range view.FlavorsHeld {
 		for i := range f.Resources {
-			borrowed[flavorResource{f.Name, f.Resources[i].Name}] = f.Resources[i].Borrowed
+			borrowed[cluster.FlavorResource{Flavor: f.Name, Resource: f.Resources[i].Name}] = f.Resources[i].Borrowed
 		}
 	}
 	return borrowed
 }
 
 // heldLine returns a line such as held ml gpu 8/9: a/ps 2, a/train 6.
-func (s *simulation) heldLine(queue string, fr flavorResource, quota, borrowed resource.Quantity) string {
+func (s *simulation) heldLine(queue string, fr cluster.FlavorResource, quota, borrowed resource.Quantity) string {
 	var total resource.Quantity
 	var parts []string
-	for _, w := range s.objects.workloads {
-		amount := usage(w, queue)[fr]
+	for _, w := range s.Workloads {
+		amount := cluster.Usage(w, queue)[fr]
 		if !amount.IsZero() {
 			total.Add(amount)
-			parts = append(parts, fmt.Sprintf("%s %s", s.subjectOf(w), amount.String()))
+			parts = append(parts, fmt.Sprintf("%s %s", cluster.SubjectOf(w), amount.String()))
 		}
 	}
 	slices.Sort(parts)
-	what := string(fr.resource)
-	if fr.flavor != scenario.DefaultFlavor {
-		what = string(fr.flavor) + " " + what
+	what := string(fr.Resource)
+	if fr.Flavor != scenario.DefaultFlavor {
+		what = string(fr.Flavor) + " " + what
 	}
 	line := fmt.Sprintf("held %s %s %s/%s", queue, what, total.String(), quota.String())
 	if !borrowed.IsZero() {
@@ -91,31 +87,34 @@ func (s *simulation) heldLine(queue string, fr flavorResource, quota, borrowed r
 	return line
 }
 
-// usage returns the quota that a quota Workload holds in a ClusterQueue, without terminated pods.
-func usage(w *kueue.Workload, queue string) map[flavorResource]resource.Quantity {
-	held := map[flavorResource]resource.Quantity{}
-	if !quotaworkload.HoldsQuota(w) || isFinished(w) || string(w.Status.Admission.ClusterQueue) != queue {
-		return held
+// explain prints why the stages of a job wait.
+func (s *simulation) explain(t scenario.Target) {
+	j := s.UserJobs[t.Name]
+	if j == nil {
+		s.ignore("explain", t, "it is not submitted yet")
+		return
 	}
-	for i := range w.Status.Admission.PodSetAssignments {
-		a := &w.Status.Admission.PodSetAssignments[i]
-		for name, amount := range a.ResourceUsage {
-			fr := flavorResource{a.Flavors[name], name}
-			sum := held[fr]
-			sum.Add(stillNeeded(w, a, amount))
-			held[fr] = sum
+	for _, w := range s.WorkloadsOf(j) {
+		if !s.Concerns(t, w) {
+			continue
+		}
+		refusals := s.Engine.Explain(cluster.KeyOf(w))
+		for _, refusal := range refusals {
+			s.Log("explain %s %s", cluster.SubjectOf(w), refusal)
+		}
+		if len(refusals) == 0 {
+			s.Log("explain %s: %s", cluster.SubjectOf(w), standing(w))
 		}
 	}
-	return held
 }
 
-// stillNeeded subtracts the quota of reclaimable pods.
-func stillNeeded(w *kueue.Workload, a *kueue.PodSetAssignment, amount resource.Quantity) resource.Quantity {
-	for _, r := range w.Status.ReclaimablePods {
-		if r.Name == a.Name && a.Count != nil && *a.Count > 0 {
-			left := max(*a.Count-r.Count, 0)
-			return *resource.NewMilliQuantity(amount.MilliValue()/int64(*a.Count)*int64(left), amount.Format)
-		}
+// standing describes the state of a quota Workload that no check refuses.
+func standing(w *kueue.Workload) string {
+	switch {
+	case cluster.IsFinished(w):
+		return "it has finished"
+	case quotaworkload.HoldsQuota(w):
+		return fmt.Sprintf("it holds quota in %s", w.Status.Admission.ClusterQueue)
 	}
-	return amount
+	return "nothing is in its way"
 }

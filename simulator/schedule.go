@@ -9,12 +9,12 @@ func (s *simulation) schedule(line *scenario.Line) error {
 	if line.Statement == nil {
 		return nil
 	}
-	at := max(line.At, s.now)
+	at := max(line.At, s.Now)
 	later := func(f func() error) {
 		s.hasRun = false
-		s.eventQueue.add(at, func() {
+		s.Events.Add(at, func() {
 			if err := f(); err != nil {
-				s.fail(&scenario.Error{Line: line.Number, Err: err})
+				s.Fail(&scenario.Error{Line: line.Number, Err: err})
 			}
 		})
 	}
@@ -37,9 +37,9 @@ func (s *simulation) schedule(line *scenario.Line) error {
 	case scenario.Check:
 		later(func() error { s.check(statement); return nil })
 	case scenario.Crash:
-		later(func() error { s.crashAfter(statement.AfterWrites); return nil })
+		later(func() error { s.CrashAfter(statement.AfterWrites); return nil })
 	case scenario.FailWrite:
-		later(func() error { s.failing = append(s.failing, statement.Target); return nil })
+		later(func() error { s.Failing = append(s.Failing, statement.Target); return nil })
 	case scenario.Explain:
 		return s.planReport(line, func() { s.explain(statement.Target) })
 	case scenario.Held:
@@ -56,9 +56,9 @@ func (s *simulation) schedule(line *scenario.Line) error {
 
 // planReport executes a report of the present at once, after all earlier lines have happened, and plans a report of the future.
 func (s *simulation) planReport(line *scenario.Line, report func()) error {
-	if line.At > s.now {
+	if line.At > s.Now {
 		s.hasRun = false
-		s.eventQueue.addReport(line.At, report)
+		s.Events.AddReport(line.At, report)
 		return nil
 	}
 	if err := s.instant(); err != nil {

@@ -1,4 +1,4 @@
-package simulator
+package manager
 
 import (
 	"errors"
@@ -21,85 +21,74 @@ import (
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
 	"github.com/tranche-dev/tranche/lifecycle/stages"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
+	"github.com/tranche-dev/tranche/simulator/internal/cluster"
 )
-
-// This file runs the stage controller of the manager: package stages decides, and its Steps are written to the objects of the simulation.
 
 // errCut ends a Step of a manager that dies in the middle of it.
 var errCut = errors.New("the manager dies")
 
-// reconcileJobSet takes the next step of the manager for the JobSet of a name.
-func (s *simulation) reconcileJobSet(key types.NamespacedName) {
-	snapshot := s.snapshot(key)
+// ReconcileJobSet takes the next step of the manager for the JobSet of a name.
+func (m *Manager) ReconcileJobSet(key types.NamespacedName) {
+	snapshot := m.snapshot(key)
 	step := stages.Next(snapshot)
-	w := &stepWriter{simulation: s, snapshot: snapshot}
+	w := &stepWriter{Manager: m, snapshot: snapshot}
 	if err := step.Write(w.writer()); errors.Is(err, errCut) {
-		s.restart()
+		m.Restart()
 		// The new manager may decide before it reconciles this JobSet again.
-		for _, decision := range s.decide() {
-			s.write(decision)
+		for _, decision := range m.Decide() {
+			m.Write(decision)
 		}
 		return
 	}
-	delete(s.jobSetQueue.awaited, key)
+	delete(m.JobSetQueue.Awaited, key)
 	if step.RequeueAfter > 0 {
-		s.jobSetQueue.awaited[key] = s.now + step.RequeueAfter
+		m.JobSetQueue.Awaited[key] = m.Now + step.RequeueAfter
 	}
 }
 
 // snapshot returns the objects that belong to the JobSet of a name, or to deleted JobSets of that name.
-func (s *simulation) snapshot(key types.NamespacedName) *jobsetstate.Snapshot {
+func (m *Manager) snapshot(key types.NamespacedName) *jobsetstate.Snapshot {
 	snapshot := &jobsetstate.Snapshot{
-		Key: key, Orphans: map[types.UID]jobsetstate.Objects{}, Now: s.time(), Charged: map[types.UID]bool{},
+		Key: key, Orphans: map[types.UID]jobsetstate.Objects{}, Now: m.Time(), Charged: map[types.UID]bool{},
 		Flavors: map[kueue.ResourceFlavorReference]*kueue.ResourceFlavor{},
 	}
 	owned := map[types.UID]jobsetstate.Objects{}
-	if js := s.objects.jobSets[key]; js != nil {
-		j := s.jobs[key.Name]
-		snapshot.JobSet, snapshot.Plan, snapshot.Priority = js, j.Plan, jobsetstate.Priority{Value: j.Priority, Class: j.classRef()}
+	if js := m.JobSets[key]; js != nil {
+		j := m.UserJobs[key.Name]
+		snapshot.JobSet, snapshot.Plan, snapshot.Priority = js, j.Plan, jobsetstate.Priority{Value: j.Priority, Class: j.ClassRef()}
 		owned[js.UID] = jobsetstate.Objects{}
 	}
-	for _, w := range s.workloadsOfJobSet(key) {
+	for _, w := range m.WorkloadsOfJobSet(key) {
 		uid := types.UID(w.Labels[apis.JobUIDLabel])
 		objects := owned[uid]
 		objects.Workloads = append(objects.Workloads, w)
 		owned[uid] = objects
-		snapshot.Charged[w.UID] = s.engine.Charged(keyOf(w), w.UID)
+		snapshot.Charged[w.UID] = m.Engine.Charged(cluster.KeyOf(w), w.UID)
 	}
 	for uid, objects := range owned {
-		objects.Jobs = s.objects.jobsOf(uid)
-		objects.Pods = s.excessPods(objects.Jobs)
+		objects.Jobs = m.JobsOf(uid)
+		objects.Pods = m.excessPods(objects.Jobs)
 		if snapshot.JobSet != nil && uid == snapshot.JobSet.UID {
 			snapshot.Owned = objects
 		} else {
 			snapshot.Orphans[uid] = objects
 		}
 	}
-	for name, flavor := range s.objects.flavors {
+	for name, flavor := range m.Flavors {
 		snapshot.Flavors[kueue.ResourceFlavorReference(name)] = flavor
 	}
 	return snapshot
 }
 
-// workloadsOfJobSet returns the quota Workloads of the JobSets of a name, ordered by stage and growth.
-func (s *simulation) workloadsOfJobSet(key types.NamespacedName) []*kueue.Workload {
-	var all []*kueue.Workload
-	for k := range s.byJobSet[key] {
-		all = append(all, s.objects.workloads[k])
-	}
-	slices.SortFunc(all, compareWorkloads)
-	return all
-}
-
 // excessPods returns the pods that terminate, and those that a Job still runs beyond its size. The status of a Job counts all others.
-func (s *simulation) excessPods(jobs []*batchv1.Job) []*corev1.Pod {
+func (m *Manager) excessPods(jobs []*batchv1.Job) []*corev1.Pod {
 	var all []*corev1.Pod
 	for _, job := range jobs {
-		p := s.objects.pods[job.UID]
+		p := m.Pods[job.UID]
 		if p == nil {
 			continue
 		}
-		excess := p.terminating + max(0, p.count(isRunning)-childjob.PodsAtOnce(job))
+		excess := p.Terminating + max(0, p.Count(cluster.IsRunning)-childjob.PodsAtOnce(job))
 		for i := range excess {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: job.Namespace, Labels: map[string]string{}}}
 			for _, label := range []string{jobset.JobSetUIDKey, jobset.ReplicatedJobNameKey, jobset.JobIndexKey, constants.RestartsKey} {
@@ -115,7 +104,7 @@ func (s *simulation) excessPods(jobs []*batchv1.Job) []*corev1.Pod {
 
 // A stepWriter writes one Step to the objects.
 type stepWriter struct {
-	*simulation
+	*Manager
 	snapshot *jobsetstate.Snapshot
 }
 
@@ -143,12 +132,12 @@ func each[T any](w *stepWriter, all []T, write func(T)) error {
 }
 
 // dies reports whether the manager dies before its next write.
-func (s *simulation) dies() bool {
-	if s.writes == s.diesAfter {
-		s.diesAfter = -1
+func (m *Manager) dies() bool {
+	if m.Writes == m.DiesAfter {
+		m.DiesAfter = -1
 		return true
 	}
-	s.writes++
+	m.Writes++
 	return false
 }
 
@@ -160,32 +149,32 @@ func (w *stepWriter) createWorkloads(step *stages.Step) error {
 
 // create writes a quota Workload for the first time, unless its name is taken.
 func (w *stepWriter) create(workload *kueue.Workload) {
-	if w.objects.workloads[keyOf(workload)] != nil {
+	if w.Workloads[cluster.KeyOf(workload)] != nil {
 		return
 	}
-	for _, setting := range w.jobs[w.snapshot.Key.Name].settings {
-		if w.concerns(setting.Target, workload) {
+	for _, setting := range w.UserJobs[w.snapshot.Key.Name].Settings {
+		if w.Concerns(setting.Target, workload) {
 			// The fields were validated when the scenario was read.
 			_ = setting.Fields.ApplyWorkload(workload)
 		}
 	}
-	w.put(workload)
+	w.PutWorkload(workload)
 }
 
 func (w *stepWriter) evictWorkloads(step *stages.Step) error {
 	return each(w, step.EvictWorkloads, func(e stages.EvictWorkload) {
-		status := workloadstatus.Evicted(e.Workload, e.Eviction, w.time())
-		w.say("evict %s with %s", w.subjectOf(e.Workload), w.subjectOf(e.Cause))
-		w.put(workloadstatus.Merge(e.Workload, &status))
+		status := workloadstatus.Evicted(e.Workload, e.Eviction, w.Time())
+		w.Log("evict %s with %s", cluster.SubjectOf(e.Workload), cluster.SubjectOf(e.Cause))
+		w.PutWorkload(workloadstatus.Merge(e.Workload, &status))
 	})
 }
 
 func (w *stepWriter) changeWorkloads(step *stages.Step) error {
 	return each(w, step.ChangeWorkloads, func(c stages.ChangeWorkload) {
-		if jobsetstate.GrowthNumber(c.After) > 0 && counts(c.Before.Spec.PodSets) != counts(c.After.Spec.PodSets) {
-			w.say("ask %s pods=%s", w.subjectOf(c.After), counts(c.After.Spec.PodSets))
+		if jobsetstate.GrowthNumber(c.After) > 0 && cluster.Counts(c.Before.Spec.PodSets) != cluster.Counts(c.After.Spec.PodSets) {
+			w.Log("ask %s pods=%s", cluster.SubjectOf(c.After), cluster.Counts(c.After.Spec.PodSets))
 		}
-		w.patch(c.Before, c.After)
+		w.PatchWorkload(c.Before, c.After)
 	})
 }
 
@@ -195,7 +184,7 @@ func (w *stepWriter) pause(*stages.Step) error {
 		js := w.snapshot.JobSet.DeepCopy()
 		js.Spec.Suspend = &suspend
 		delete(js.Annotations, apis.StartedAnnotation)
-		w.putJobSet(js)
+		w.PutJobSet(js)
 	})
 }
 
@@ -204,13 +193,13 @@ func (w *stepWriter) start(*stages.Step) error {
 		js := w.snapshot.JobSet.DeepCopy()
 		js.Spec.Suspend = &suspend
 		metav1.SetMetaDataAnnotation(&js.ObjectMeta, apis.StartedAnnotation, "true")
-		w.putJobSet(js)
+		w.PutJobSet(js)
 	})
 }
 
 func (w *stepWriter) releaseJobs(step *stages.Step) error {
 	for _, release := range step.ReleaseJobs {
-		if err := each(w, release.Jobs, w.putJob); err != nil {
+		if err := each(w, release.Jobs, w.PutJob); err != nil {
 			return err
 		}
 	}
@@ -220,8 +209,8 @@ func (w *stepWriter) releaseJobs(step *stages.Step) error {
 func (w *stepWriter) resizeJobs(step *stages.Step) error {
 	for _, resize := range step.ResizeJobs {
 		err := each(w, resize.After, func(job *batchv1.Job) {
-			w.say("resize %s/%s pods=%d", w.snapshot.Key.Name, job.Labels[jobset.ReplicatedJobNameKey], childjob.PodsAtOnce(job))
-			w.putJob(job)
+			w.Log("resize %s/%s pods=%d", w.snapshot.Key.Name, job.Labels[jobset.ReplicatedJobNameKey], childjob.PodsAtOnce(job))
+			w.PutJob(job)
 		})
 		if err != nil {
 			return err
@@ -231,11 +220,11 @@ func (w *stepWriter) resizeJobs(step *stages.Step) error {
 }
 
 func (w *stepWriter) holdJobs(step *stages.Step) error {
-	return each(w, step.HoldJobs, func(job *batchv1.Job) { w.putJob(suspended(job, true)) })
+	return each(w, step.HoldJobs, func(job *batchv1.Job) { w.PutJob(suspended(job, true)) })
 }
 
 func (w *stepWriter) concludeJobs(step *stages.Step) error {
-	return each(w, step.ConcludeJobs, func(job *batchv1.Job) { w.putJob(suspended(job, false)) })
+	return each(w, step.ConcludeJobs, func(job *batchv1.Job) { w.PutJob(suspended(job, false)) })
 }
 
 func suspended(job *batchv1.Job, suspend bool) *batchv1.Job {
@@ -247,34 +236,34 @@ func suspended(job *batchv1.Job, suspend bool) *batchv1.Job {
 func (w *stepWriter) skipJobs(step *stages.Step) error {
 	return each(w, step.SkipJobs, func(job *batchv1.Job) {
 		after := suspended(job, false)
-		setJobCondition(after, batchv1.JobSuccessCriteriaMet, corev1.ConditionTrue)
-		w.putJob(after)
+		cluster.SetJobCondition(after, batchv1.JobSuccessCriteriaMet, corev1.ConditionTrue)
+		w.PutJob(after)
 	})
 }
 
 func (w *stepWriter) recreateJobs(step *stages.Step) error {
-	return each(w, step.RecreateJobs, w.deleteJob)
+	return each(w, step.RecreateJobs, w.DeleteJob)
 }
 
 func (w *stepWriter) restoreJobs(step *stages.Step) error {
-	return each(w, step.RestoreJobs, func(job *batchv1.Job) { w.putJob(childjob.Restored(job)) })
+	return each(w, step.RestoreJobs, func(job *batchv1.Job) { w.PutJob(childjob.Restored(job)) })
 }
 
 func (w *stepWriter) recordTimes(step *stages.Step) error {
 	return each(w, []*stages.Step{step}, func(step *stages.Step) {
-		after, _, err := step.RecordTimesOn(w.objects.jobSets[w.snapshot.Key], w.snapshot.Plan, w.time())
+		after, _, err := step.RecordTimesOn(w.JobSets[w.snapshot.Key], w.snapshot.Plan, w.Time())
 		if err != nil {
-			w.fail(err)
+			w.Fail(err)
 			return
 		}
-		w.putJobSet(after)
+		w.PutJobSet(after)
 	})
 }
 
 func (w *stepWriter) progress(step *stages.Step) error {
 	return each(w, step.Progress, func(p stages.ReportProgress) {
-		before := w.objects.workloads[keyOf(p.Workload)]
-		status := workloadstatus.Progress(before, p.Ready, p.Finished, w.time())
+		before := w.Workloads[cluster.KeyOf(p.Workload)]
+		status := workloadstatus.Progress(before, p.Ready, p.Finished, w.Time())
 		after := before.DeepCopy()
 		for _, condition := range []string{kueue.WorkloadPodsReady, kueue.WorkloadFinished} {
 			apimeta.RemoveStatusCondition(&after.Status.Conditions, condition)
@@ -283,65 +272,65 @@ func (w *stepWriter) progress(step *stages.Step) error {
 		switch {
 		case p.Finished == nil:
 		case p.HasSucceeded:
-			w.say("finish %s", w.subjectOf(after))
+			w.Log("finish %s", cluster.SubjectOf(after))
 		case quotaworkload.HoldsQuota(before):
-			w.say("stop %s", w.subjectOf(after))
+			w.Log("stop %s", cluster.SubjectOf(after))
 		}
-		w.put(after)
+		w.PutWorkload(after)
 	})
 }
 
 func (w *stepWriter) reclaim(step *stages.Step) error {
 	return each(w, step.Reclaim, func(r stages.ReclaimPods) {
-		after := w.objects.workloads[keyOf(r.Workload)].DeepCopy()
+		after := w.Workloads[cluster.KeyOf(r.Workload)].DeepCopy()
 		after.Status.ReclaimablePods = r.Pods
-		w.put(after)
+		w.PutWorkload(after)
 	})
 }
 
 func (w *stepWriter) releaseQuota(step *stages.Step) error {
 	return each(w, step.ReleaseQuota, func(workload *kueue.Workload) {
-		before := w.objects.workloads[keyOf(workload)]
-		w.say("stop %s", w.subjectOf(before))
-		w.put(w.withoutQuota(before))
+		before := w.Workloads[cluster.KeyOf(workload)]
+		w.Log("stop %s", cluster.SubjectOf(before))
+		w.PutWorkload(w.WithoutQuota(before))
 	})
 }
 
 func (w *stepWriter) reopen(step *stages.Step) error {
-	return each(w, step.Reopen, func(workload *kueue.Workload) { w.deleteWorkload(w.objects.workloads[keyOf(workload)]) })
+	return each(w, step.Reopen, func(workload *kueue.Workload) { w.DeleteWorkload(w.Workloads[cluster.KeyOf(workload)]) })
 }
 
 func (w *stepWriter) removeFinalizers(step *stages.Step) error {
-	return each(w, step.RemoveFinalizers, func(workload *kueue.Workload) { w.removeFinalizer(workload) })
+	return each(w, step.RemoveFinalizers, func(workload *kueue.Workload) { w.RemoveFinalizer(workload) })
 }
 
 func (w *stepWriter) deleteWorkloads(step *stages.Step) error {
 	err := each(w, step.DeleteWorkloads, func(workload *kueue.Workload) {
 		if workload.DeletionTimestamp.IsZero() {
-			w.deleteWorkload(w.objects.workloads[keyOf(workload)])
+			w.DeleteWorkload(w.Workloads[cluster.KeyOf(workload)])
 		}
 	})
 	if err != nil {
 		return err
 	}
-	return each(w, step.DeleteWorkloads, w.removeFinalizer)
+	return each(w, step.DeleteWorkloads, w.RemoveFinalizer)
 }
 
 func (w *stepWriter) report(step *stages.Step) error {
-	js := w.objects.jobSets[w.snapshot.Key]
+	js := w.JobSets[w.snapshot.Key]
 	if js == nil {
 		return nil
 	}
 	after := js.DeepCopy()
 	after.Status.Conditions = slices.DeleteFunc(after.Status.Conditions, func(c metav1.Condition) bool { return jobsetstatus.IsOwned(c.Type) })
 	after.Status.Conditions = append(after.Status.Conditions, step.Conditions...)
-	w.putJobSet(after)
+	w.PutJobSet(after)
 	return nil
 }
 
 func (w *stepWriter) createGrowths(step *stages.Step) error {
 	return each(w, step.CreateGrowths, func(growth *kueue.Workload) {
-		w.say("ask %s pods=%s", w.subjectOf(growth), counts(growth.Spec.PodSets))
+		w.Log("ask %s pods=%s", cluster.SubjectOf(growth), cluster.Counts(growth.Spec.PodSets))
 		w.create(growth)
 	})
 }

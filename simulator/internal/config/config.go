@@ -1,9 +1,11 @@
-package simulator
+// Package config reads the settings of scenarios into the configuration of the engine and of the lifecycle.
+package config
 
 import (
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,20 +18,20 @@ import (
 	"github.com/tranche-dev/tranche/simulator/scenario"
 )
 
-// config has the settings of a scenario: the engine's configuration, and how long pods may take to be ready.
-type config struct {
+// Config has the settings of a scenario: the engine's configuration, and how long pods may take to be ready.
+type Config struct {
 	admission.Config
 	WaitForPodsReady configapi.WaitForPodsReady
 }
 
-// configure sets fields of the configuration by their names: StageAdmission is stage-admission, and a field of a struct in it comes after a
+// Set sets fields of the configuration by their names: StageAdmission is stage-admission, and a field of a struct in it comes after a
 // dot. So a scenario can set every field.
-func configure(c *config, list []scenario.Field) error {
-	known := settings(reflect.TypeFor[config](), "", func() reflect.Value { return reflect.ValueOf(c).Elem() })
+func Set(c *Config, list []scenario.Field) error {
+	known := settings(reflect.TypeFor[Config](), "", func() reflect.Value { return reflect.ValueOf(c).Elem() })
 	for _, setting := range list {
 		field, ok := known[setting.Key]
 		if !ok {
-			return fmt.Errorf("config: %q is no setting of this engine: write one of %s", setting.Key, strings.Join(sorted(known), ", "))
+			return fmt.Errorf("config: %q is no setting of this engine: write one of %s", setting.Key, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
 		}
 		if err := assign(field(), setting.Value); err != nil {
 			return fmt.Errorf("config: %s: %w", setting.Key, err)
@@ -38,8 +40,8 @@ func configure(c *config, list []scenario.Field) error {
 	return nil
 }
 
-// complete sets the defaults. A scenario that sets a field about pods that are not ready enables the timeouts, unless it sets that, too.
-func (c *config) complete() error {
+// Complete sets the defaults. A scenario that sets a field about pods that are not ready enables the timeouts, unless it sets that, too.
+func (c *Config) Complete() error {
 	if c.WaitForPodsReady != (configapi.WaitForPodsReady{}) && c.WaitForPodsReady.Enable == nil {
 		c.WaitForPodsReady.Enable = new(true)
 	}
@@ -54,9 +56,9 @@ func (c *config) complete() error {
 	return nil
 }
 
-// Settings are the names of all settings.
+// Settings returns the names of all settings.
 func Settings() []string {
-	return sorted(settings(reflect.TypeFor[config](), "", nil))
+	return slices.Sorted(maps.Keys(settings(reflect.TypeFor[Config](), "", nil)))
 }
 
 // settings returns the fields of a struct that can be written as one word, and a function that reaches each. A nil pointer to a struct on

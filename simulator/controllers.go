@@ -1,0 +1,59 @@
+package simulator
+
+import (
+	"errors"
+	"maps"
+	"slices"
+)
+
+// runControllers does all due work that the engine need not decide.
+func (s *simulation) runControllers() {
+	for range maxReconciles {
+		for f := s.Events.Due(s.Now); f != nil; f = s.Events.Due(s.Now) {
+			f()
+		}
+		switch {
+		case s.WorkloadQueue.IsDue(s.Now):
+			for _, key := range s.WorkloadQueue.Due(s.Now) {
+				if w := s.Workloads[key]; w != nil {
+					s.ReconcileWorkload(key, w)
+				}
+			}
+		case len(s.JobQueue) > 0:
+			s.controlJobs()
+		case s.JobSetQueue.IsDue(s.Now):
+			s.reconcileJobSets()
+		default:
+			return
+		}
+	}
+	s.Fail(errors.New("the controllers come to no end"))
+}
+
+// maxReconciles limits how often controllers reconcile objects while no time passes.
+const maxReconciles = 100_000
+
+// controlJobs reconciles the Jobs that have changed, or whose pods have.
+func (s *simulation) controlJobs() {
+	changed := slices.Sorted(maps.Keys(s.JobQueue))
+	clear(s.JobQueue)
+	for _, uid := range changed {
+		if job := s.Jobs[uid]; job != nil {
+			s.jobController.Reconcile(job)
+		}
+	}
+}
+
+// reconcileJobSets reconciles the JobSets that have changed, and the jobs of other kinds.
+func (s *simulation) reconcileJobSets() {
+	for _, key := range s.JobSetQueue.Due(s.Now) {
+		if j := s.UserJobs[key.Name]; j != nil && j.Plain != nil {
+			s.plainJobController.Reconcile(j)
+			continue
+		}
+		if js := s.JobSets[key]; js != nil {
+			s.jobSetController.Reconcile(js)
+		}
+		s.ReconcileJobSet(key)
+	}
+}

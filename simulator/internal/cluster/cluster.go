@@ -1,0 +1,149 @@
+// Package cluster holds the state of a simulated cluster: API objects, pods, and the work queues of the controllers that watch them.
+package cluster
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/simulator/internal/timeline"
+)
+
+// A Cluster has all objects of the API server, the pods, and the jobs that users have submitted. A crash of the manager changes nothing of it.
+type Cluster struct {
+	*timeline.Timeline
+	// Observe makes the engine of the manager observe a change.
+	Observe func(admission.Event)
+	// Sequence numbers objects and their versions.
+	Sequence int
+
+	Namespaces      map[string]map[string]string
+	Flavors         map[string]*kueue.ResourceFlavor
+	AdmissionChecks map[string]*kueue.AdmissionCheck
+	PriorityClasses map[string]*kueue.WorkloadPriorityClass
+	Cohorts         map[string]*kueue.Cohort
+	ClusterQueues   map[string]*kueue.ClusterQueue
+	LocalQueues     map[types.NamespacedName]*kueue.LocalQueue
+	// These objects determine the requests of pods, and whether the API server creates them.
+	LimitRanges    map[types.NamespacedName]*corev1.LimitRange
+	RuntimeClasses map[string]*nodev1.RuntimeClass
+	DeviceClasses  map[string]*resourcev1.DeviceClass
+	// Plans has the plans that the manager derives from JobSets, by the UID of the JobSet.
+	Plans     map[types.UID]admission.PlanObserved
+	Workloads map[admission.StageKey]*kueue.Workload
+	// WorkloadsByJobSet has the quota Workloads of the JobSets of each name.
+	WorkloadsByJobSet map[types.NamespacedName]map[admission.StageKey]bool
+	JobSets           map[types.NamespacedName]*jobsetapi.JobSet
+	// Jobs has the Jobs of JobSets by their UIDs, and JobsByJobSet by the UID of the JobSet, in the order of their creation.
+	Jobs         map[types.UID]*batchv1.Job
+	JobsByJobSet map[types.UID][]types.UID
+	// Pods has the pods of a Job, by its UID.
+	Pods     map[types.UID]*PodSet
+	UserJobs map[string]*UserJob
+
+	// Each controller has a queue of the objects that it has to reconcile: WorkloadQueue has quota Workloads, JobSetQueue has JobSets and plain
+	// jobs, and JobQueue the UIDs of Jobs.
+	WorkloadQueue, JobSetQueue WorkQueue
+	JobQueue                   map[types.UID]bool
+}
+
+// New returns an empty cluster.
+func New(t *timeline.Timeline) *Cluster {
+	return &Cluster{
+		Timeline:          t,
+		Namespaces:        map[string]map[string]string{},
+		Flavors:           map[string]*kueue.ResourceFlavor{},
+		AdmissionChecks:   map[string]*kueue.AdmissionCheck{},
+		PriorityClasses:   map[string]*kueue.WorkloadPriorityClass{},
+		Cohorts:           map[string]*kueue.Cohort{},
+		ClusterQueues:     map[string]*kueue.ClusterQueue{},
+		LocalQueues:       map[types.NamespacedName]*kueue.LocalQueue{},
+		LimitRanges:       map[types.NamespacedName]*corev1.LimitRange{},
+		RuntimeClasses:    map[string]*nodev1.RuntimeClass{},
+		DeviceClasses:     map[string]*resourcev1.DeviceClass{},
+		Plans:             map[types.UID]admission.PlanObserved{},
+		Workloads:         map[admission.StageKey]*kueue.Workload{},
+		WorkloadsByJobSet: map[types.NamespacedName]map[admission.StageKey]bool{},
+		JobSets:           map[types.NamespacedName]*jobsetapi.JobSet{},
+		Jobs:              map[types.UID]*batchv1.Job{},
+		JobsByJobSet:      map[types.UID][]types.UID{},
+		Pods:              map[types.UID]*PodSet{},
+		UserJobs:          map[string]*UserJob{},
+		WorkloadQueue:     newWorkQueue(),
+		JobSetQueue:       newWorkQueue(),
+		JobQueue:          map[types.UID]bool{},
+	}
+}
+
+// newUID numbers objects in the order of their creation, so that ties are broken in the order of the scenario.
+func (cl *Cluster) newUID() types.UID {
+	cl.Sequence++
+	return types.UID(fmt.Sprintf("%08d", cl.Sequence))
+}
+
+// Stamp sets the metadata of a written object as the API server does.
+func (cl *Cluster) Stamp(object metav1.Object) {
+	if object.GetUID() == "" {
+		object.SetUID(cl.newUID())
+		object.SetCreationTimestamp(cl.Timestamp())
+		object.SetGeneration(1)
+	}
+	cl.Sequence++
+	object.SetResourceVersion(strconv.Itoa(cl.Sequence))
+}
+
+// InitialEvents returns the observations of a client that lists all objects for the first time.
+func (cl *Cluster) InitialEvents() []admission.Event {
+	var events []admission.Event
+	for _, name := range slices.Sorted(maps.Keys(cl.Namespaces)) {
+		events = append(events, admission.NamespaceObserved{Name: name, Labels: cl.Namespaces[name]})
+	}
+	for _, name := range slices.Sorted(maps.Keys(cl.Flavors)) {
+		events = append(events, admission.FlavorObserved{Flavor: cl.Flavors[name].DeepCopy()})
+	}
+	for _, name := range slices.Sorted(maps.Keys(cl.AdmissionChecks)) {
+		events = append(events, admission.CheckObserved{AdmissionCheck: cl.AdmissionChecks[name].DeepCopy()})
+	}
+	for _, name := range slices.Sorted(maps.Keys(cl.Cohorts)) {
+		events = append(events, admission.CohortObserved{Cohort: cl.Cohorts[name].DeepCopy()})
+	}
+	for _, name := range slices.Sorted(maps.Keys(cl.ClusterQueues)) {
+		events = append(events, admission.ClusterQueueObserved{ClusterQueue: cl.ClusterQueues[name].DeepCopy()})
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(cl.LocalQueues), CompareKeys) {
+		events = append(events, admission.LocalQueueObserved{LocalQueue: cl.LocalQueues[key].DeepCopy()})
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(cl.LimitRanges), CompareKeys) {
+		events = append(events, LimitRangeObserved(cl.LimitRanges[key]))
+	}
+	for _, name := range slices.Sorted(maps.Keys(cl.RuntimeClasses)) {
+		events = append(events, RuntimeClassObserved(cl.RuntimeClasses[name]))
+	}
+	for _, name := range slices.Sorted(maps.Keys(cl.DeviceClasses)) {
+		events = append(events, DeviceClassObserved(cl.DeviceClasses[name]))
+	}
+	for _, uid := range slices.Sorted(maps.Keys(cl.Plans)) {
+		events = append(events, cl.Plans[uid])
+	}
+	for _, key := range cl.WorkloadKeys() {
+		events = append(events, admission.WorkloadObserved{Workload: cl.Workloads[key].DeepCopy()})
+	}
+	return events
+}
+
+// CompareKeys orders objects by namespace and name.
+func CompareKeys(a, b types.NamespacedName) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}

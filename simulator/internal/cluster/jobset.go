@@ -1,0 +1,35 @@
+package cluster
+
+import (
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tranche-dev/tranche/admission"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+)
+
+// PutPlan makes the engine observe the plan of a JobSet.
+func (cl *Cluster) PutPlan(j *UserJob) {
+	js := cl.JobSets[j.Key()]
+	plan := admission.PlanObserved{
+		JobSet: j.Key(), UID: js.UID, Submitted: j.Created, StageAdmission: j.StageAdmission, Plan: j.Plan,
+	}
+	cl.Plans[js.UID] = plan
+	cl.Observe(plan)
+}
+
+// Touch makes the controllers of JobSets reconcile the JobSet of this name.
+func (cl *Cluster) Touch(namespace, name string) {
+	cl.JobSetQueue.Add(types.NamespacedName{Namespace: namespace, Name: name})
+}
+
+// PutJobSet writes a JobSet. A write that changes nothing is not observed by anyone.
+func (cl *Cluster) PutJobSet(js *jobsetapi.JobSet) {
+	key := types.NamespacedName{Namespace: js.Namespace, Name: js.Name}
+	if before := cl.JobSets[key]; before != nil && equality.Semantic.DeepEqual(before, js) {
+		return
+	}
+	cl.Stamp(js)
+	cl.JobSets[key] = js
+	cl.Touch(js.Namespace, js.Name)
+}

@@ -1,0 +1,162 @@
+package jobcontrollers
+
+import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
+	"github.com/tranche-dev/tranche/simulator/internal/cluster"
+)
+
+// A PlainJobController plays the controller of jobs that are no JobSets, which is not part of Tranche: it starts the pods of a job when its quota
+// Workload is admitted, and stops them when it is evicted.
+type PlainJobController struct{ *cluster.Cluster }
+
+// Submit creates the quota Workload of a job that is no JobSet. The Workload has no owner.
+func (pc *PlainJobController) Submit(j *cluster.UserJob) {
+	j.Plain = &cluster.PlainJob{Gates: j.Gates, Pods: map[string]*cluster.PodSet{}}
+	w := &kueue.Workload{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: j.Namespace, Name: j.Name, Annotations: map[string]string{}, Finalizers: []string{kueue.ResourceInUseFinalizerName},
+		},
+		Spec: kueue.WorkloadSpec{
+			QueueName: kueue.LocalQueueName(j.Queue), Priority: new(j.Priority), PriorityClassRef: j.ClassRef(), Active: new(true),
+			MaximumExecutionTimeSeconds: j.MaxSeconds,
+		},
+	}
+	for i := range j.Plan.Stages[0].PodSets {
+		p := &j.Plan.Stages[0].PodSets[i]
+		w.Spec.PodSets = append(w.Spec.PodSets, kueue.PodSet{Name: kueue.NewPodSetReference(p.Name), Count: p.Count, Template: *p.Template.DeepCopy()})
+	}
+	w.Spec.PodSets[0].MinCount = j.MinCount
+	j.Plain.Gate(w)
+	pc.PutWorkload(w)
+}
+
+// Reconcile does what the controller of the job does.
+func (pc *PlainJobController) Reconcile(j *cluster.UserJob) {
+	p, w := j.Plain, pc.Workloads[j.Key()]
+	if w == nil || j.IsDeleted || p.HasEnded {
+		return
+	}
+	after := w.DeepCopy()
+	p.Gate(after)
+	if !slices.Equal(quotaworkload.Gates(w), quotaworkload.Gates(after)) {
+		pc.PutWorkload(after)
+		w = after
+	}
+	switch {
+	case quotaworkload.IsTrue(w, kueue.WorkloadEvicted) && quotaworkload.HoldsQuota(w) && !p.IsStopping:
+		pc.Stop(j)
+		return
+	case p.MayRun(w):
+		pc.release(j)
+	case p.IsReleased && p.All((*cluster.PodSet).HaveSucceeded):
+		pc.end(j, kueue.WorkloadFinishedReasonSucceeded)
+		return
+	}
+	pc.reportReadiness(w, p)
+}
+
+// release starts the pods of a job.
+func (pc *PlainJobController) release(j *cluster.UserJob) {
+	j.Plain.IsReleased = true
+	for _, name := range j.Plan.Stages[0].ReplicatedJobs {
+		j.Plain.Pods[name] = &cluster.PodSet{}
+	}
+	for i, name := range j.Plan.Stages[0].ReplicatedJobs {
+		c := cluster.Behavior{Changed: func() { pc.Reconcile(j) }, HasFailed: func() { pc.Fail(j) }}
+		c.ReadyAfter, c.GetsReady = j.ReadyAfter(name)
+		c.Runs, c.Ends = j.RunTime(name)
+		c.Fails = j.Fails(name, 0)
+		pc.StartPods(j.Plain.Pods[name], j.Plan.Stages[0].PodSets[i].Count, c)
+	}
+}
+
+// Fail lets a job fail.
+func (pc *PlainJobController) Fail(j *cluster.UserJob) {
+	pc.Log("fail %s", j.Name)
+	pc.end(j, kueue.WorkloadFinishedReasonFailed)
+}
+
+// end finishes a job. A job that fails stops its other pods first.
+func (pc *PlainJobController) end(j *cluster.UserJob, reason string) {
+	p := j.Plain
+	p.HasEnded = true
+	finish := func() {
+		w := pc.Workloads[j.Key()]
+		if w == nil || cluster.IsFinished(w) {
+			return
+		}
+		switch {
+		case reason == kueue.WorkloadFinishedReasonSucceeded:
+			pc.Log("finish %s", j.Name)
+		case quotaworkload.HoldsQuota(w):
+			pc.Log("stop %s", j.Name)
+		}
+		after := w.DeepCopy()
+		pc.SetFinished(after, reason)
+		pc.PutWorkload(after)
+	}
+	isReleased := p.IsReleased
+	p.IsReleased = false
+	if reason == kueue.WorkloadFinishedReasonSucceeded || !isReleased {
+		finish()
+		return
+	}
+	clear(p.Pods)
+	pc.Events.Add(pc.Now+j.StopAfter, finish)
+}
+
+// Stop stops the pods of a job, and releases its quota when they have terminated.
+func (pc *PlainJobController) Stop(j *cluster.UserJob) {
+	p := j.Plain
+	for _, pods := range p.Pods {
+		pods.Batches = nil
+	}
+	clear(p.Pods)
+	p.IsReleased = false
+	if p.IsStopping {
+		return
+	}
+	p.IsStopping = true
+	pc.Reconcile(j)
+	pc.Events.Add(pc.Now+j.StopAfter, func() {
+		p.IsStopping = false
+		w := pc.Workloads[j.Key()]
+		switch {
+		case w == nil:
+		case j.IsDeleted:
+			pc.DropWorkload(w)
+		case quotaworkload.HoldsQuota(w) && !cluster.IsFinished(w):
+			pc.Log("stop %s", j.Name)
+			pc.PutWorkload(pc.WithoutQuota(w))
+		}
+		pc.Reconcile(j)
+	})
+}
+
+// Delete deletes a job. Its quota Workload stays until its pods have terminated.
+func (pc *PlainJobController) Delete(j *cluster.UserJob) {
+	w := pc.Workloads[j.Key()]
+	switch {
+	case w == nil:
+	case !quotaworkload.HoldsQuota(w) || !j.Plain.IsReleased && !j.Plain.IsStopping:
+		pc.DropWorkload(w)
+	default:
+		pc.DeleteWorkload(w)
+		pc.Stop(j)
+	}
+}
+
+// reportReadiness writes the condition PodsReady of an admitted quota Workload. A Workload that has never been ready need not have it.
+func (pc *PlainJobController) reportReadiness(w *kueue.Workload, p *cluster.PlainJob) {
+	ready := p.IsReleased && p.All((*cluster.PodSet).AreReady)
+	if c, differs := cluster.Readiness(w, ready); differs && !p.IsStopping && quotaworkload.HoldsQuota(w) {
+		after := w.DeepCopy()
+		pc.SetPodsReady(after, c)
+		pc.PutWorkload(after)
+	}
+}

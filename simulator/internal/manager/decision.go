@@ -1,0 +1,159 @@
+package manager
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
+	"github.com/tranche-dev/tranche/lifecycle/elastic"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
+	"github.com/tranche-dev/tranche/simulator/internal/cluster"
+	"github.com/tranche-dev/tranche/simulator/scenario"
+)
+
+// Evict writes the status of an evicted quota Workload. The stage controller evicts the other stages of its JobSet.
+func (m *Manager) Evict(w *kueue.Workload, status *kueue.WorkloadStatus, why string) {
+	m.Log("evict %s %s", cluster.SubjectOf(w), why)
+	m.PutWorkload(workloadstatus.Merge(w, status))
+}
+
+// reasonOf returns the reason of an eviction by the engine, and the preemptor.
+func (m *Manager) reasonOf(d *admission.Evict) string {
+	if d.Preemption == nil {
+		return d.Reason + ": " + d.Message
+	}
+	return d.Reason + " " + d.Preemption.Reason + " for " + m.Subject(d.Preemption.Preemptor)
+}
+
+// Write applies a decision to the objects, as the writers of the manager do, and settles it.
+func (m *Manager) Write(decision admission.Decision) {
+	m.Detail("%v %s", m.Now, decision)
+	switch d := decision.(type) {
+	case admission.Admit:
+		m.writeAdmission(&d)
+	case admission.Evict:
+		m.writeEviction(&d)
+	case admission.Refuse:
+		m.writeRefusal(&d)
+	}
+}
+
+// Settle ends a decision.
+func (m *Manager) Settle(id admission.DecisionID) {
+	m.call(func(e *admission.Engine) { e.Settle(id) })
+	m.reportViolations()
+}
+
+// isLost reports whether the write of a decision about a quota Workload is to fail now.
+func (m *Manager) isLost(w *kueue.Workload) bool {
+	i := slices.IndexFunc(m.Failing, func(t scenario.Target) bool { return m.Concerns(t, w) })
+	if i >= 0 {
+		m.Failing = slices.Delete(m.Failing, i, i+1)
+	}
+	return i >= 0
+}
+
+func (m *Manager) writeAdmission(d *admission.Admit) {
+	w := m.Workloads[d.Stage]
+	if w == nil {
+		m.ReportViolation("I4: the engine admits %s, which does not exist", d.Stage)
+		m.Settle(d.ID)
+		return
+	}
+	if m.isLost(w) {
+		m.Log("admit %s is not written", cluster.SubjectOf(w))
+		m.Settle(d.ID)
+		return
+	}
+	if quotaworkload.HoldsQuota(w) || cluster.IsFinished(w) {
+		m.ReportViolation("I4: the engine admits %s once more", cluster.SubjectOf(w))
+	}
+	status := workloadstatus.Admitted(w, &d.Admission, m.Time())
+	if len(d.Checks) > 0 {
+		status = workloadstatus.Reserved(w, &d.Admission, d.Checks, m.Time())
+	}
+	after := workloadstatus.Merge(w, &status)
+	m.Object(d.Admission)
+	if len(d.Checks) > 0 {
+		m.Log("reserve %s%s, checks %s", cluster.SubjectOf(w), details(after), joined(d.Checks))
+	} else {
+		m.Log("admit %s%s", cluster.SubjectOf(w), details(after))
+	}
+	m.PutWorkload(after)
+	m.Settle(d.ID)
+	m.AuditAdmission(after)
+}
+
+func joined(checks []kueue.AdmissionCheckReference) string {
+	words := make([]string, len(checks))
+	for i, c := range checks {
+		words[i] = string(c)
+	}
+	return strings.Join(words, ", ")
+}
+
+func (m *Manager) writeEviction(d *admission.Evict) {
+	w := m.Workloads[d.Stage]
+	if w == nil {
+		m.ReportViolation("I4: the engine evicts %s, which does not exist", d.Stage)
+		m.Settle(d.ID)
+		return
+	}
+	if m.isLost(w) {
+		m.Log("evict %s is not written", cluster.SubjectOf(w))
+		m.Settle(d.ID)
+		return
+	}
+	if cluster.IsEvictable(w) {
+		e := workloadstatus.Eviction{Reason: d.Reason, Message: d.Message}
+		if d.Preemption != nil {
+			e.Preempted = d.Preemption.Reason
+		}
+		status := workloadstatus.Evicted(w, e, m.Time())
+		m.Evict(w, &status, m.reasonOf(d))
+	}
+	m.Settle(d.ID)
+}
+
+// writeRefusal reports to the owner why a stage waits, if that has changed.
+func (m *Manager) writeRefusal(d *admission.Refuse) {
+	w := m.Workloads[d.Stage]
+	if w == nil {
+		return
+	}
+	old := workloadstatus.WaitOf(w)
+	if w.Status.Admission != nil || old != nil && old.Reason == d.Refusal.Reason && old.Message == d.Refusal.Message {
+		return
+	}
+	status := workloadstatus.Pending(w, d.Wait(), m.Time())
+	m.Log("refuse %s %s", cluster.SubjectOf(w), d.Refusal)
+	m.PutWorkload(workloadstatus.Merge(w, &status))
+}
+
+// details returns the parts of an admission that vary: named flavors, and pod counts below the requested ones.
+func details(w *kueue.Workload) string {
+	var flavors, fewer []string
+	for i := range w.Status.Admission.PodSetAssignments {
+		a := &w.Status.Admission.PodSetAssignments[i]
+		for _, flavor := range a.Flavors {
+			if flavor != scenario.DefaultFlavor && !slices.Contains(flavors, string(flavor)) {
+				flavors = append(flavors, string(flavor))
+			}
+		}
+		for k := range w.Spec.PodSets {
+			if p := &w.Spec.PodSets[k]; p.Name == a.Name && a.Count != nil && *a.Count < p.Count-elastic.Reclaimable(w, string(p.Name)) {
+				fewer = append(fewer, fmt.Sprintf(" with %d of %d pods", *a.Count, p.Count))
+			}
+		}
+	}
+	text := strings.Join(fewer, "")
+	if len(flavors) > 0 {
+		slices.Sort(flavors)
+		text += " on " + strings.Join(flavors, ", ")
+	}
+	return text
+}
