@@ -7,7 +7,6 @@ import (
 	"go/parser"
 	"go/scanner"
 	"go/token"
-	"maps"
 	"os"
 	"os/exec"
 	"path"
@@ -221,24 +220,11 @@ const (
 	maxMethods   = 60
 )
 
-// oversized has the packages with more lines of code, and the types with more methods, than the limits, with their present numbers. It may only
-// shrink.
-var oversized = map[string]int{
-	"lifecycle/podgang":             2254,
-	"lifecycle/podgang.stepBuilder": 66,
-}
-
 // TestPackageSizes limits what a reader has to know of one package, and of one type.
 func TestPackageSizes(t *testing.T) {
-	known := maps.Clone(oversized)
 	check := func(name string, n, limit int, unit string) {
-		allowed, isOversized := known[name]
-		delete(known, name)
-		switch {
-		case n > max(limit, allowed):
-			t.Errorf("%s has %d %s, at most %d are allowed: split it", name, n, unit, max(limit, allowed))
-		case isOversized && n <= limit:
-			t.Errorf("%s has %d %s, which is within the limit: remove it from oversized", name, n, unit)
+		if n > limit {
+			t.Errorf("%s has %d %s, at most %d are allowed: split it", name, n, unit, limit)
 		}
 	}
 	for _, p := range packages(t) {
@@ -250,9 +236,6 @@ func TestPackageSizes(t *testing.T) {
 		for name, n := range methods {
 			check(p.dir()+"."+name, n, maxMethods, "methods")
 		}
-	}
-	for name := range known {
-		t.Errorf("%s does not exist: remove it from oversized", name)
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/charge"
 	"github.com/tranche-dev/tranche/admission/device"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
-	"github.com/tranche-dev/tranche/lifecycle/podgang"
+	"github.com/tranche-dev/tranche/lifecycle/podgroup"
 )
 
 // chargesOf converts the configuration of requests.
@@ -31,6 +31,6 @@ func devicesOf(config *configapi.Resources) device.Mapping {
 }
 
 // gangSettings converts the configuration of gangs of pods.
-func gangSettings(config *configapi.PodGroups) podgang.Settings {
-	return podgang.Settings{Wait: config.WaitingTime.Duration, StopsAfterTimeout: config.AfterTimeout == configapi.PodGroupStop}
+func gangSettings(config *configapi.PodGroups) podgroup.Settings {
+	return podgroup.Settings{Wait: config.WaitingTime.Duration, StopsAfterTimeout: config.AfterTimeout == configapi.PodGroupStop}
 }

@@ -17,13 +17,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tranche-dev/tranche/admission/device"
-	"github.com/tranche-dev/tranche/lifecycle/podgang"
+	"github.com/tranche-dev/tranche/lifecycle/podgroup"
 )
 
 // readDevices reads what the pods of a gang are charged for: their ResourceClaims, and whether the ResourceClaimTemplates exist from which
 // these are created. Pods without resource claims need neither, and where no DeviceClass is mapped neither is read.
-func (r *Reconciler) readDevices(ctx context.Context, namespace string, pods []*corev1.Pod) (*podgang.Devices, error) {
-	devices := &podgang.Devices{Mapping: r.config.Devices, Claims: map[string]device.Claim{}, Templates: map[string]struct{}{}}
+func (r *Reconciler) readDevices(ctx context.Context, namespace string, pods []*corev1.Pod) (*podgroup.Devices, error) {
+	devices := &podgroup.Devices{Mapping: r.config.Devices, Claims: map[string]device.Claim{}, Templates: map[string]struct{}{}}
 	names := map[string]struct{}{}
 	for _, pod := range pods {
 		for i := range pod.Spec.ResourceClaims {
@@ -76,7 +76,7 @@ func (r *Reconciler) gangOfClaim(ctx context.Context, claim *resourcev1.Resource
 	owner := metav1.GetControllerOfNoCopy(claim)
 	switch {
 	case owner != nil && owner.Kind == "PodGroup" && strings.HasPrefix(owner.APIVersion, "scheduling.k8s.io/"):
-		return []reconcile.Request{requestOf(podgang.Ref{Kind: podgang.Core, Namespace: claim.Namespace, Name: owner.Name})}
+		return []reconcile.Request{requestOf(podgroup.Ref{Kind: podgroup.Core, Namespace: claim.Namespace, Name: owner.Name})}
 	case owner == nil || owner.Kind != "Pod":
 		return nil
 	}

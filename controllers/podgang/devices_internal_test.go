@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tranche-dev/tranche/admission/device"
-	"github.com/tranche-dev/tranche/lifecycle/podgang"
+	"github.com/tranche-dev/tranche/lifecycle/podgroup"
 )
 
 // TestStripDevices: the reduced pod and ResourceClaim in the caches are charged the same as the whole objects.
@@ -37,7 +37,7 @@ func TestStripDevices(t *testing.T) {
 	}
 	overhead := func(pod, claim any) corev1.ResourceList {
 		c := claim.(*resourcev1.ResourceClaim) //nolint:forcetypeassert // see above
-		devices := podgang.Devices{
+		devices := podgroup.Devices{
 			Mapping: device.Mapping{"gpu.example.com": "example.com/gpus"},
 			Claims:  map[string]device.Claim{c.Name: {Controller: metav1.GetControllerOfNoCopy(c), Spec: c.Spec}},
 		}

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/tranche-dev/tranche/lifecycle/podgang"
+	"github.com/tranche-dev/tranche/lifecycle/podgroup"
 )
 
 // A labelled client has one namespace with some labels, and nothing in it.
@@ -26,12 +26,12 @@ func (c labelled) List(context.Context, client.ObjectList, ...client.ListOption)
 
 // TestLeave: the memory of a gang is deleted when its namespace is no longer managed.
 func TestLeave(t *testing.T) {
-	a, b := podgang.Ref{Kind: podgang.Lightweight, Namespace: "ml", Name: "a"}, podgang.Ref{Kind: podgang.Lightweight, Namespace: "ml", Name: "b"}
+	a, b := podgroup.Ref{Kind: podgroup.Lightweight, Namespace: "ml", Name: "a"}, podgroup.Ref{Kind: podgroup.Lightweight, Namespace: "ml", Name: "b"}
 	r := &Reconciler{
-		client: labelled{labels: map[string]string{"team": "other"}}, gangMemo: map[podgang.Ref]*gangMemo{}, watchers: map[podgang.Ref]map[podgang.Ref]struct{}{},
+		client: labelled{labels: map[string]string{"team": "other"}}, gangMemo: map[podgroup.Ref]*gangMemo{}, watchers: map[podgroup.Ref]map[podgroup.Ref]struct{}{},
 		config: Config{Namespaces: labels.SelectorFromSet(labels.Set{"team": "ours"})},
 	}
-	r.watch(a, []podgang.Ref{b})
+	r.watch(a, []podgroup.Ref{b})
 	result, err := r.Reconcile(t.Context(), requestOf(a))
 	if err != nil || !result.IsZero() || len(r.gangMemo)+len(r.watchers) > 0 {
 		t.Errorf("%+v, error %v, memory %v, watchers %v; want nothing", result, err, r.gangMemo, r.watchers)
@@ -40,8 +40,8 @@ func TestLeave(t *testing.T) {
 
 // TestFollow: the end of each plan is reported once.
 func TestFollow(t *testing.T) {
-	ref := podgang.Ref{Kind: podgang.Lightweight, Namespace: "ml", Name: "a"}
-	r := &Reconciler{gangMemo: map[podgang.Ref]*gangMemo{}}
+	ref := podgroup.Ref{Kind: podgroup.Lightweight, Namespace: "ml", Name: "a"}
+	r := &Reconciler{gangMemo: map[podgroup.Ref]*gangMemo{}}
 	for _, c := range []struct{ plan, wantEnded types.UID }{{"", ""}, {"1", ""}, {"1", ""}, {"2", "1"}, {"", "2"}, {"", ""}} {
 		if ended := r.follow(ref, c.plan); ended != c.wantEnded {
 			t.Errorf("with plan %q, %q has ended, want %q", c.plan, ended, c.wantEnded)

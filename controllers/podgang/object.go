@@ -14,19 +14,19 @@ import (
 
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/controllers/apiwatch"
-	"github.com/tranche-dev/tranche/lifecycle/podgang"
+	"github.com/tranche-dev/tranche/lifecycle/podgroup"
 )
 
 // podGroupAPIs are the served APIs of PodGroups, by the way in which pods name them.
-type podGroupAPIs map[podgang.Kind][]schema.GroupVersionKind
+type podGroupAPIs map[podgroup.Kind][]schema.GroupVersionKind
 
 // knownAPIs returns all APIs of PodGroups, the preferred first. Only one version of an API group is read.
-func knownAPIs() map[podgang.Kind][][]string {
-	return map[podgang.Kind][][]string{
-		podgang.Core:         {{"scheduling.k8s.io/v1beta1", "scheduling.k8s.io/v1alpha3", "scheduling.k8s.io/v1alpha2"}},
-		podgang.Coscheduling: {{"scheduling.x-k8s.io/v1alpha1"}},
-		podgang.Koordinator:  {{"scheduling.sigs.k8s.io/v1alpha1"}},
-		podgang.GroupName:    {{"scheduling.volcano.sh/v1beta1"}, {"scheduling.incubator.k8s.io/v1alpha1"}, {"incubator.scheduling.k8s.io/v1alpha1"}},
+func knownAPIs() map[podgroup.Kind][][]string {
+	return map[podgroup.Kind][][]string{
+		podgroup.Core:         {{"scheduling.k8s.io/v1beta1", "scheduling.k8s.io/v1alpha3", "scheduling.k8s.io/v1alpha2"}},
+		podgroup.Coscheduling: {{"scheduling.x-k8s.io/v1alpha1"}},
+		podgroup.Koordinator:  {{"scheduling.sigs.k8s.io/v1alpha1"}},
+		podgroup.GroupName:    {{"scheduling.volcano.sh/v1beta1"}, {"scheduling.incubator.k8s.io/v1alpha1"}, {"incubator.scheduling.k8s.io/v1alpha1"}},
 	}
 }
 
@@ -60,8 +60,8 @@ func isOfJobSet(object client.Object) bool {
 }
 
 // objectOf reads the relevant fields of a PodGroup of any API. A field of the wrong type counts as not set.
-func objectOf(u *unstructured.Unstructured) *podgang.Object {
-	o := &podgang.Object{
+func objectOf(u *unstructured.Unstructured) *podgroup.Object {
+	o := &podgroup.Object{
 		APIVersion: u.GetAPIVersion(), Name: u.GetName(), UID: u.GetUID(), Created: u.GetCreationTimestamp().Time,
 		Labels: u.GetLabels(), Annotations: u.GetAnnotations(),
 	}

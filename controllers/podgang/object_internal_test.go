@@ -15,6 +15,7 @@ import (
 
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/lifecycle/podgang"
+	"github.com/tranche-dev/tranche/lifecycle/podgroup"
 )
 
 // resources lists the resources of each version that an API server serves.
@@ -47,8 +48,8 @@ func TestServedAPIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := podGroupAPIs{
-		podgang.Core: {{Group: "scheduling.k8s.io", Version: "v1alpha3", Kind: "PodGroup"}},
-		podgang.GroupName: {
+		podgroup.Core: {{Group: "scheduling.k8s.io", Version: "v1alpha3", Kind: "PodGroup"}},
+		podgroup.GroupName: {
 			{Group: "scheduling.volcano.sh", Version: "v1beta1", Kind: "PodGroup"},
 			{Group: "scheduling.incubator.k8s.io", Version: "v1alpha1", Kind: "PodGroup"},
 			{Group: "incubator.scheduling.k8s.io", Version: "v1alpha1", Kind: "PodGroup"},
@@ -119,8 +120,8 @@ func TestStripPod(t *testing.T) {
 		t.Errorf("kept too much: %+v", stripped)
 	}
 	step := func(pod *corev1.Pod) *podgang.Step {
-		ref, _ := podgang.RefOf(pod)
-		gang, problems := podgang.New(ref, nil, []*corev1.Pod{pod}, podgang.Settings{Wait: 10 * time.Minute})
+		ref, _ := podgroup.RefOf(pod)
+		gang, problems := podgroup.New(ref, nil, []*corev1.Pod{pod}, podgroup.Settings{Wait: 10 * time.Minute})
 		gang.Queue = "main"
 		return podgang.Next(&podgang.Snapshot{Gang: gang, Problems: problems}, metav1.Now().Time)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/lifecycle/podgang"
+	"github.com/tranche-dev/tranche/lifecycle/podgroup"
 )
 
 // snapshot is the snapshot that one reconcile works on. Its objects may belong to a cache and are not changed.
@@ -34,13 +35,13 @@ type snapshot struct {
 type readers struct {
 	// objects and pods are readers; findPods and findWorkloads return the list options for the pods and quota Workloads of a gang.
 	objects, pods client.Reader
-	findPods      func(podgang.Ref) []client.ListOption
-	findWorkloads func(podgang.Ref) []client.ListOption
+	findPods      func(podgroup.Ref) []client.ListOption
+	findWorkloads func(podgroup.Ref) []client.ListOption
 }
 
 // cached reads from the caches.
 func (r *Reconciler) cached() readers {
-	byIndex := func(ref podgang.Ref) []client.ListOption {
+	byIndex := func(ref podgroup.Ref) []client.ListOption {
 		return []client.ListOption{client.InNamespace(ref.Namespace), client.MatchingFields{indexGang: ref.String()}}
 	}
 	return readers{objects: r.client, pods: r.pods, findPods: byIndex, findWorkloads: byIndex}
@@ -50,19 +51,19 @@ func (r *Reconciler) cached() readers {
 func (r *Reconciler) past() readers {
 	return readers{
 		objects: r.live, pods: r.live,
-		findPods: func(ref podgang.Ref) []client.ListOption {
+		findPods: func(ref podgroup.Ref) []client.ListOption {
 			return []client.ListOption{client.InNamespace(ref.Namespace), podLabels(ref)}
 		},
-		findWorkloads: func(ref podgang.Ref) []client.ListOption {
+		findWorkloads: func(ref podgroup.Ref) []client.ListOption {
 			return []client.ListOption{client.InNamespace(ref.Namespace), client.MatchingLabels{apis.PodGroupKey: ref.Label()}}
 		},
 	}
 }
 
 // podLabels returns labels that all pods of a gang have. Pods of other gangs may have them too, unless a label alone names the gang.
-func podLabels(ref podgang.Ref) client.MatchingLabels {
+func podLabels(ref podgroup.Ref) client.MatchingLabels {
 	all := client.MatchingLabels{apis.PodGroupMemberLabel: apis.PodGroupMemberValue}
-	key := map[podgang.Kind]string{podgang.Coscheduling: apis.CoschedulingLabel, podgang.Koordinator: apis.KoordinatorLabel}[ref.Kind]
+	key := map[podgroup.Kind]string{podgroup.Coscheduling: apis.CoschedulingLabel, podgroup.Koordinator: apis.KoordinatorLabel}[ref.Kind]
 	if key != "" && len(validation.IsValidLabelValue(ref.Name)) == 0 {
 		all[key] = ref.Name
 	}
@@ -71,7 +72,7 @@ func podLabels(ref podgang.Ref) client.MatchingLabels {
 
 // read returns nil if the namespace is not managed, and the gang has no quota Workload. While it has one in such a namespace, its pods are
 // evicted and its quota is released, but no pod is ungated.
-func (r *Reconciler) read(ctx context.Context, ref podgang.Ref, from readers) (*snapshot, error) {
+func (r *Reconciler) read(ctx context.Context, ref podgroup.Ref, from readers) (*snapshot, error) {
 	managed, err := r.isManaged(ctx, ref.Namespace)
 	if err != nil {
 		return nil, fmt.Errorf("read namespace %q: %w", ref.Namespace, err)
@@ -122,7 +123,7 @@ func (r *Reconciler) isManaged(ctx context.Context, name string) (bool, error) {
 }
 
 // readGang reads the PodGroup and the pods of a gang.
-func (r *Reconciler) readGang(ctx context.Context, ref podgang.Ref, from readers) (*snapshot, error) {
+func (r *Reconciler) readGang(ctx context.Context, ref podgroup.Ref, from readers) (*snapshot, error) {
 	s := &snapshot{}
 	var err error
 	if s.object, err = r.readObject(ctx, ref, from); err != nil {
@@ -134,11 +135,11 @@ func (r *Reconciler) readGang(ctx context.Context, ref podgang.Ref, from readers
 	}
 	var pods []*corev1.Pod
 	for i := range list.Items {
-		if named, ok := podgang.RefOf(&list.Items[i]); ok && named == ref && podgang.IsMember(&list.Items[i]) {
+		if named, ok := podgroup.RefOf(&list.Items[i]); ok && named == ref && podgroup.IsMember(&list.Items[i]) {
 			pods = append(pods, &list.Items[i])
 		}
 	}
-	var object *podgang.Object
+	var object *podgroup.Object
 	if s.object != nil {
 		object = objectOf(s.object)
 	}
@@ -147,13 +148,13 @@ func (r *Reconciler) readGang(ctx context.Context, ref podgang.Ref, from readers
 		return nil, err
 	}
 	pods, problems := devices.Charge(pods)
-	s.Gang, s.Problems = podgang.New(ref, object, pods, r.config.Gangs)
+	s.Gang, s.Problems = podgroup.New(ref, object, pods, r.config.Gangs)
 	s.Problems = append(s.Problems, problems...)
 	return s, nil
 }
 
 // readObject returns the PodGroup of a gang, or nil if there is none.
-func (r *Reconciler) readObject(ctx context.Context, ref podgang.Ref, from readers) (*unstructured.Unstructured, error) {
+func (r *Reconciler) readObject(ctx context.Context, ref podgroup.Ref, from readers) (*unstructured.Unstructured, error) {
 	for _, gvk := range r.apis[ref.Kind] {
 		object := &unstructured.Unstructured{}
 		object.SetGroupVersionKind(gvk)
@@ -171,7 +172,7 @@ func (r *Reconciler) readObject(ctx context.Context, ref podgang.Ref, from reade
 	return nil, nil //nolint:nilnil // there is none
 }
 
-func (r *Reconciler) readWorkloads(ctx context.Context, ref podgang.Ref, from readers) ([]*kueue.Workload, error) {
+func (r *Reconciler) readWorkloads(ctx context.Context, ref podgroup.Ref, from readers) ([]*kueue.Workload, error) {
 	var list kueue.WorkloadList
 	if err := from.objects.List(ctx, &list, from.findWorkloads(ref)...); err != nil {
 		return nil, fmt.Errorf("list quota Workloads of gang %s: %w", ref.Full(), err)

@@ -9,27 +9,27 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tranche-dev/tranche/apis"
-	"github.com/tranche-dev/tranche/lifecycle/podgang"
+	"github.com/tranche-dev/tranche/lifecycle/podgroup"
 )
 
 // TestPodLabels: reads past the cache return all pods of the gang, and no other pods if a label names the gang.
 func TestPodLabels(t *testing.T) {
 	cases := map[string]struct {
-		kind podgang.Kind
+		kind podgroup.Kind
 		name string
 		want []string
 	}{
-		"Coscheduling":    {kind: podgang.Coscheduling, name: "train", want: []string{apis.CoschedulingLabel + "=train"}},
-		"Koordinator":     {kind: podgang.Koordinator, name: "train", want: []string{apis.KoordinatorLabel + "=train"}},
-		"no label's name": {kind: podgang.Koordinator, name: strings.Repeat("x", 64)},
-		"Kueue":           {kind: podgang.Kueue, name: "train"},
-		"Lightweight":     {kind: podgang.Lightweight, name: "train"},
-		"Core":            {kind: podgang.Core, name: "train"},
-		"GroupName":       {kind: podgang.GroupName, name: "train"},
+		"Coscheduling":    {kind: podgroup.Coscheduling, name: "train", want: []string{apis.CoschedulingLabel + "=train"}},
+		"Koordinator":     {kind: podgroup.Koordinator, name: "train", want: []string{apis.KoordinatorLabel + "=train"}},
+		"no label's name": {kind: podgroup.Koordinator, name: strings.Repeat("x", 64)},
+		"Kueue":           {kind: podgroup.Kueue, name: "train"},
+		"Lightweight":     {kind: podgroup.Lightweight, name: "train"},
+		"Core":            {kind: podgroup.Core, name: "train"},
+		"GroupName":       {kind: podgroup.GroupName, name: "train"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			found := podLabels(podgang.Ref{Kind: c.kind, Namespace: "ml", Name: c.name})
+			found := podLabels(podgroup.Ref{Kind: c.kind, Namespace: "ml", Name: c.name})
 			var got []string
 			for _, key := range slices.Sorted(maps.Keys(found)) {
 				if key != apis.PodGroupMemberLabel {

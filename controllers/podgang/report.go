@@ -18,6 +18,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/events"
 	"github.com/tranche-dev/tranche/controllers/internal/patch"
 	"github.com/tranche-dev/tranche/lifecycle/podgang"
+	"github.com/tranche-dev/tranche/lifecycle/podgroup"
 )
 
 // gangMemo is what this process remembers of a gang, so that it reports each change once. No decision depends on it.
@@ -26,7 +27,7 @@ type gangMemo struct {
 	said  podgang.Message
 	heard map[types.UID]struct{}
 	// peers are the peers of the gang. known is the state of the gang at the time when the gangs that name it were last requeued.
-	peers []podgang.Ref
+	peers []podgroup.Ref
 	known string
 	// plan is the plan of its parts, or empty.
 	plan types.UID
@@ -35,7 +36,7 @@ type gangMemo struct {
 }
 
 // remember runs f on the memory of a gang.
-func (r *Reconciler) remember(ref podgang.Ref, f func(*gangMemo)) {
+func (r *Reconciler) remember(ref podgroup.Ref, f func(*gangMemo)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	g := r.gangMemo[ref]
@@ -47,7 +48,7 @@ func (r *Reconciler) remember(ref podgang.Ref, f func(*gangMemo)) {
 }
 
 // forget deletes the memory of a gang that no longer exists.
-func (r *Reconciler) forget(ref podgang.Ref) {
+func (r *Reconciler) forget(ref podgroup.Ref) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.gangMemo, ref)
@@ -123,7 +124,7 @@ func (r *Reconciler) report(ctx context.Context, s *snapshot, step *podgang.Step
 func (g *gangMemo) deaf(pods []*corev1.Pod) []*corev1.Pod {
 	var all []*corev1.Pod
 	for _, pod := range pods[:min(len(pods), toldPods)] {
-		if _, ok := g.heard[pod.UID]; !ok && podgang.IsGated(pod) && pod.DeletionTimestamp == nil {
+		if _, ok := g.heard[pod.UID]; !ok && podgroup.IsGated(pod) && pod.DeletionTimestamp == nil {
 			all = append(all, pod)
 		}
 	}
@@ -148,8 +149,8 @@ func (r *Reconciler) note(ctx context.Context, s *snapshot, text string) error {
 }
 
 // watch registers a gang to be requeued when its peers change, whether they name it or not. It must be called before the peers are read.
-func (r *Reconciler) watch(ref podgang.Ref, peers []podgang.Ref) {
-	var before []podgang.Ref
+func (r *Reconciler) watch(ref podgroup.Ref, peers []podgroup.Ref) {
+	var before []podgroup.Ref
 	r.remember(ref, func(g *gangMemo) { before, g.peers = g.peers, peers })
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -160,7 +161,7 @@ func (r *Reconciler) watch(ref podgang.Ref, peers []podgang.Ref) {
 	}
 	for _, peer := range peers {
 		if r.watchers[peer] == nil {
-			r.watchers[peer] = map[podgang.Ref]struct{}{}
+			r.watchers[peer] = map[podgroup.Ref]struct{}{}
 		}
 		r.watchers[peer][ref] = struct{}{}
 	}
@@ -183,7 +184,7 @@ func (r *Reconciler) requeuePeers(ctx context.Context, s *snapshot) {
 	r.mu.Unlock()
 	for _, watcher := range watchers {
 		select {
-		case r.requeued <- event.TypedGenericEvent[podgang.Ref]{Object: watcher}:
+		case r.requeued <- event.TypedGenericEvent[podgroup.Ref]{Object: watcher}:
 		case <-ctx.Done(): // the manager ends, and the next one reconciles every gang
 		}
 	}
@@ -201,7 +202,7 @@ func (r *Reconciler) tellPlan(s *snapshot, step *podgang.Step) {
 }
 
 // follow records which plan the parts of a gang follow, and returns the plan that they no longer follow, or "".
-func (r *Reconciler) follow(ref podgang.Ref, plan types.UID) (ended types.UID) {
+func (r *Reconciler) follow(ref podgroup.Ref, plan types.UID) (ended types.UID) {
 	r.remember(ref, func(g *gangMemo) {
 		if g.plan != plan {
 			ended = g.plan
@@ -212,7 +213,7 @@ func (r *Reconciler) follow(ref podgang.Ref, plan types.UID) (ended types.UID) {
 }
 
 // leave removes the records of a gang that is no longer managed.
-func (r *Reconciler) leave(ref podgang.Ref) {
+func (r *Reconciler) leave(ref podgroup.Ref) {
 	if ended := r.follow(ref, ""); ended != "" {
 		r.config.Runner.Observe(admission.PlanGone{UID: ended})
 	}
@@ -220,7 +221,7 @@ func (r *Reconciler) leave(ref podgang.Ref) {
 	r.forget(ref)
 }
 
-func observation(ref podgang.Ref, plan podgang.Plan) admission.Event {
+func observation(ref podgroup.Ref, plan podgang.Plan) admission.Event {
 	return admission.PlanObserved{
 		JobSet: types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, UID: plan.UID, Submitted: plan.Submitted,
 		StageAdmission: admission.Safe, Plan: plan.Stages,

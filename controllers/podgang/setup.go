@@ -40,6 +40,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/apiwatch"
 	"github.com/tranche-dev/tranche/controllers/engine"
 	"github.com/tranche-dev/tranche/lifecycle/podgang"
+	"github.com/tranche-dev/tranche/lifecycle/podgroup"
 )
 
 const (
@@ -75,7 +76,7 @@ type Config struct {
 	// Status configures which controller keeps the status of PodGroups.
 	Status configapi.PodGroupStatus
 	// Gangs configures how long gangs wait, and what happens to them afterwards.
-	Gangs podgang.Settings
+	Gangs podgroup.Settings
 	// Workers is how many gangs are reconciled at the same time.
 	Workers int
 	// Releases is how many pods of one gang are ungated at the same time.
@@ -108,13 +109,13 @@ type Reconciler struct {
 	statuses   statusAPIs
 	told       flowcontrol.RateLimiter
 	// requeued has gangs that are requeued because a peer has changed.
-	requeued chan event.TypedGenericEvent[podgang.Ref]
+	requeued chan event.TypedGenericEvent[podgroup.Ref]
 
 	// mu guards the memory of gangs, which only prevents repeated reports. It can be forgotten.
 	mu       sync.Mutex
-	gangMemo map[podgang.Ref]*gangMemo
+	gangMemo map[podgroup.Ref]*gangMemo
 	// watchers maps a gang to the gangs that name it as a peer.
-	watchers map[podgang.Ref]map[podgang.Ref]struct{}
+	watchers map[podgroup.Ref]map[podgroup.Ref]struct{}
 }
 
 // SetupWithManager starts the controller of gangs, and sends the plans of gangs with several parts to the engine.
@@ -136,8 +137,8 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 	}
 	r := &Reconciler{
 		config: config, client: mgr.GetClient(), pods: pods, live: mgr.GetAPIReader(), apis: podGroups, statuses: statuses,
-		told: flowcontrol.NewTokenBucketRateLimiter(toldPerSecond, toldBurst), gangMemo: map[podgang.Ref]*gangMemo{}, watchers: map[podgang.Ref]map[podgang.Ref]struct{}{},
-		requeued: make(chan event.TypedGenericEvent[podgang.Ref]),
+		told: flowcontrol.NewTokenBucketRateLimiter(toldPerSecond, toldBurst), gangMemo: map[podgroup.Ref]*gangMemo{}, watchers: map[podgroup.Ref]map[podgroup.Ref]struct{}{},
+		requeued: make(chan event.TypedGenericEvent[podgroup.Ref]),
 	}
 	if err := addIndexes(ctx, mgr, pods); err != nil {
 		return err
@@ -152,7 +153,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 				if isOfJobSet(object) {
 					return nil
 				}
-				return []reconcile.Request{requestOf(podgang.Ref{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()})}
+				return []reconcile.Request{requestOf(podgroup.Ref{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()})}
 			}))
 		}
 	}
@@ -164,7 +165,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 		Named("podgroup").
 		Watches(&kueue.Workload{}, handler.EnqueueRequestsFromMapFunc(gangOfWorkload)).
 		WatchesRawSource(source.Kind(pods, &corev1.Pod{}, handler.TypedEnqueueRequestsFromMapFunc(gangOfPod))).
-		WatchesRawSource(source.Channel(r.requeued, handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, ref podgang.Ref) []reconcile.Request {
+		WatchesRawSource(source.Channel(r.requeued, handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, ref podgroup.Ref) []reconcile.Request {
 			return []reconcile.Request{requestOf(ref)}
 		}))).
 		WithOptions(controller.Options{
@@ -194,7 +195,7 @@ func addIndexes(ctx context.Context, mgr ctrl.Manager, pods cache.Cache) error {
 	err := errors.Join(
 		pods.IndexField(ctx, &corev1.Pod{}, indexGang, func(object client.Object) []string {
 			if pod, ok := object.(*corev1.Pod); ok {
-				if ref, named := podgang.RefOf(pod); named {
+				if ref, named := podgroup.RefOf(pod); named {
 					return []string{ref.String()}
 				}
 			}
@@ -213,12 +214,12 @@ func addIndexes(ctx context.Context, mgr ctrl.Manager, pods cache.Cache) error {
 	return nil
 }
 
-func requestOf(ref podgang.Ref) reconcile.Request {
+func requestOf(ref podgroup.Ref) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: ref.Namespace, Name: ref.String()}}
 }
 
-func refOfWorkload(object client.Object) (podgang.Ref, bool) {
-	return podgang.ParseRef(object.GetNamespace(), object.GetAnnotations()[apis.PodGroupKey])
+func refOfWorkload(object client.Object) (podgroup.Ref, bool) {
+	return podgroup.ParseRef(object.GetNamespace(), object.GetAnnotations()[apis.PodGroupKey])
 }
 
 func gangOfWorkload(_ context.Context, object client.Object) []reconcile.Request {
@@ -229,7 +230,7 @@ func gangOfWorkload(_ context.Context, object client.Object) []reconcile.Request
 }
 
 func gangOfPod(_ context.Context, pod *corev1.Pod) []reconcile.Request {
-	if ref, ok := podgang.RefOf(pod); ok {
+	if ref, ok := podgroup.RefOf(pod); ok {
 		return []reconcile.Request{requestOf(ref)}
 	}
 	return nil
@@ -237,7 +238,7 @@ func gangOfPod(_ context.Context, pod *corev1.Pod) []reconcile.Request {
 
 // Reconcile takes the next step for one gang.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	ref, ok := podgang.ParseRef(req.Namespace, req.Name)
+	ref, ok := podgroup.ParseRef(req.Namespace, req.Name)
 	if !ok {
 		return ctrl.Result{}, nil
 	}

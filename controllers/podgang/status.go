@@ -20,6 +20,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/apiwatch"
 	"github.com/tranche-dev/tranche/controllers/internal/patch"
 	"github.com/tranche-dev/tranche/lifecycle/podgang"
+	"github.com/tranche-dev/tranche/lifecycle/podgroup"
 )
 
 // statusAPIs are the APIs of PodGroups whose status has a subresource.
@@ -42,13 +43,13 @@ func servedStatus(resources apiwatch.Lister, podGroups podGroupAPIs) (statusAPIs
 
 // keepStatus writes the state of the pods into the status of a PodGroup if it has changed, unless another client writes that status.
 func (r *Reconciler) keepStatus(ctx context.Context, s *snapshot, _ *podgang.Step) error {
-	if r.config.Status != configapi.PodGroupStatusManage || s.object == nil || len(podgang.StatusFields(s.object.GetAPIVersion())) == 0 {
+	if r.config.Status != configapi.PodGroupStatusManage || s.object == nil || len(podgroup.StatusFields(s.object.GetAPIVersion())) == 0 {
 		return nil
 	}
 	before := statusOf(s.object)
 	isEmpty := len(s.Gang.All()) == 0 && len(s.Workloads) == 0 && s.Gang.Queue == ""
 	after := s.Gang.StatusAfter(before, time.Now())
-	if after == before || isEmpty && before == (podgang.Status{}) {
+	if after == before || isEmpty && before == (podgroup.Status{}) {
 		return nil
 	}
 	// A write that was tried for the current version of the object is not repeated: another client writes its status, or its API rejects
@@ -70,7 +71,7 @@ func (r *Reconciler) keepStatus(ctx context.Context, s *snapshot, _ *podgang.Ste
 // An attempt is a write of a status to one version of an object.
 type attempt struct {
 	resourceVersion string
-	status          podgang.Status
+	status          podgroup.Status
 }
 
 // writeStatus computes the status again from a live read: a gang that has ended in the meantime stays ended.
@@ -131,10 +132,10 @@ func isKeptElsewhere(object *unstructured.Unstructured) bool {
 }
 
 // statusOf reads the status of a PodGroup. A field of the wrong type counts as not set.
-func statusOf(object *unstructured.Unstructured) podgang.Status {
-	var s podgang.Status
+func statusOf(object *unstructured.Unstructured) podgroup.Status {
+	var s podgroup.Status
 	counts := s.Counts()
-	for _, field := range podgang.StatusFields(object.GetAPIVersion()) {
+	for _, field := range podgroup.StatusFields(object.GetAPIVersion()) {
 		switch field {
 		case "phase":
 			s.Phase, _, _ = unstructured.NestedString(object.Object, "status", field)
@@ -151,9 +152,9 @@ func statusOf(object *unstructured.Unstructured) podgang.Status {
 }
 
 // setStatus sets the fields of the status that Tranche keeps, and leaves the others unchanged.
-func setStatus(object *unstructured.Unstructured, s podgang.Status) error {
+func setStatus(object *unstructured.Unstructured, s podgroup.Status) error {
 	counts := s.Counts()
-	for _, field := range podgang.StatusFields(object.GetAPIVersion()) {
+	for _, field := range podgroup.StatusFields(object.GetAPIVersion()) {
 		var value any
 		switch {
 		case field == "phase":

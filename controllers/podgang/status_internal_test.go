@@ -9,48 +9,48 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/tranche-dev/tranche/lifecycle/podgang"
+	"github.com/tranche-dev/tranche/lifecycle/podgroup"
 )
 
 func TestServedStatus(t *testing.T) {
 	cosched := schema.GroupVersionKind{Group: "scheduling.x-k8s.io", Version: "v1alpha1", Kind: "PodGroup"}
 	koord := schema.GroupVersionKind{Group: "scheduling.sigs.k8s.io", Version: "v1alpha1", Kind: "PodGroup"}
-	apis := podGroupAPIs{podgang.Coscheduling: {cosched}, podgang.Koordinator: {koord}}
+	apis := podGroupAPIs{podgroup.Coscheduling: {cosched}, podgroup.Koordinator: {koord}}
 	got, err := servedStatus(resources{"scheduling.x-k8s.io/v1alpha1": {"podgroups", "podgroups/status"}, "scheduling.sigs.k8s.io/v1alpha1": {"podgroups"}}, apis)
 	if diff := cmp.Diff(statusAPIs{cosched: {}}, got); diff != "" || err != nil {
 		t.Errorf("error %v, APIs with a subresource (-want +got):\n%s", err, diff)
 	}
-	if _, err := servedStatus(resources{"scheduling.x-k8s.io/v1alpha1": nil}, podGroupAPIs{podgang.Coscheduling: {cosched}}); !errors.Is(err, errBroken) {
+	if _, err := servedStatus(resources{"scheduling.x-k8s.io/v1alpha1": nil}, podGroupAPIs{podgroup.Coscheduling: {cosched}}); !errors.Is(err, errBroken) {
 		t.Errorf("error %v, want that of the API server", err)
 	}
 }
 
 func TestSetStatus(t *testing.T) {
-	full := podgang.Status{Phase: "Running", Admitted: 5, Scheduled: 4, Running: 3, Succeeded: 2, Failed: 1, Started: 60}
+	full := podgroup.Status{Phase: "Running", Admitted: 5, Scheduled: 4, Running: 3, Succeeded: 2, Failed: 1, Started: 60}
 	cases := map[string]struct {
 		api    string
-		status podgang.Status
+		status podgroup.Status
 		want   map[string]any
-		read   podgang.Status
+		read   podgroup.Status
 	}{
 		"Coscheduling": {
 			api: "scheduling.x-k8s.io/v1alpha1", status: full,
 			want: map[string]any{
 				"occupiedBy": "ml/job", "phase": "Running", "running": int64(3), "succeeded": int64(2), "failed": int64(1), "scheduleStartTime": "1970-01-01T00:01:00Z",
 			},
-			read: podgang.Status{Phase: "Running", Running: 3, Succeeded: 2, Failed: 1, Started: 60},
+			read: podgroup.Status{Phase: "Running", Running: 3, Succeeded: 2, Failed: 1, Started: 60},
 		},
 		"Koordinator, not started": {
-			api: "scheduling.sigs.k8s.io/v1alpha1", status: podgang.Status{Phase: "Pending", Scheduled: 1},
+			api: "scheduling.sigs.k8s.io/v1alpha1", status: podgroup.Status{Phase: "Pending", Scheduled: 1},
 			want: map[string]any{
 				"occupiedBy": "ml/job", "phase": "Pending", "scheduled": int64(1), "running": int64(0), "succeeded": int64(0), "failed": int64(0),
 			},
-			read: podgang.Status{Phase: "Pending", Scheduled: 1},
+			read: podgroup.Status{Phase: "Pending", Scheduled: 1},
 		},
 		"kube-batch": {
 			api: "scheduling.incubator.k8s.io/v1alpha1", status: full,
 			want: map[string]any{"occupiedBy": "ml/job", "admitted": int64(5), "running": int64(3), "succeeded": int64(2), "failed": int64(1)},
-			read: podgang.Status{Admitted: 5, Running: 3, Succeeded: 2, Failed: 1},
+			read: podgroup.Status{Admitted: 5, Running: 3, Succeeded: 2, Failed: 1},
 		},
 	}
 	for name, c := range cases {
@@ -73,7 +73,7 @@ func TestStatusOfAnotherForm(t *testing.T) {
 	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "scheduling.x-k8s.io/v1alpha1", "status": map[string]any{
 		"phase": int64(1), "running": "many", "scheduleStartTime": "soon",
 	}}}
-	if diff := cmp.Diff(podgang.Status{}, statusOf(object)); diff != "" {
+	if diff := cmp.Diff(podgroup.Status{}, statusOf(object)); diff != "" {
 		t.Errorf("status (-want +got):\n%s", diff)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/lifecycle/podgang"
+	"github.com/tranche-dev/tranche/lifecycle/podgroup"
 )
 
 // A refusing client records the requests, and rejects those that name one of its objects.
@@ -107,11 +108,11 @@ func TestRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			asked := &refusing{refuses: c.refuses}
 			r := &Reconciler{
-				client: asked, told: flowcontrol.NewFakeAlwaysRateLimiter(), gangMemo: map[podgang.Ref]*gangMemo{},
+				client: asked, told: flowcontrol.NewFakeAlwaysRateLimiter(), gangMemo: map[podgroup.Ref]*gangMemo{},
 				config: Config{Releases: 1, Recorder: k8sevents.NewFakeRecorder(len(takenAway))},
 			}
-			ref := podgang.Ref{Kind: podgang.Lightweight, Namespace: "ml", Name: "train"}
-			s := &snapshot{Snapshot: podgang.Snapshot{Gang: &podgang.Gang{Ref: ref}}}
+			ref := podgroup.Ref{Kind: podgroup.Lightweight, Namespace: "ml", Name: "train"}
+			s := &snapshot{Snapshot: podgang.Snapshot{Gang: &podgroup.Gang{Ref: ref}}}
 			step := &podgang.Step{
 				Create:          []*kueue.Workload{extra},
 				Change:          []podgang.Change{{Before: core, After: core}},

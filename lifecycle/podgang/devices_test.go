@@ -18,14 +18,14 @@ import (
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
-	"github.com/tranche-dev/tranche/lifecycle/podgang"
+	"github.com/tranche-dev/tranche/lifecycle/podgroup"
 )
 
 const gpus = corev1.ResourceName("example.com/gpus")
 
 func newDeviceGang(t failer, least int) *world {
 	w := newGang(t, 0, "min-available", fmt.Sprint(least))
-	w.devices = podgang.Devices{
+	w.devices = podgroup.Devices{
 		Mapping: device.Mapping{"gpu": gpus}, Claims: map[string]device.Claim{}, Templates: map[string]struct{}{"devices": {}},
 	}
 	return w
@@ -62,7 +62,7 @@ func (w *world) devicesOf(pod *corev1.Pod) int64 {
 // uncharged names a pod that runs with more devices than its quota Workload asks for, or is empty.
 func (w *world) uncharged() string {
 	for _, pod := range w.pods {
-		if podgang.IsGated(pod) || podgang.IsTerminal(pod) {
+		if podgroup.IsGated(pod) || podgroup.IsTerminal(pod) {
 			continue
 		}
 		var charged resource.Quantity
@@ -202,14 +202,14 @@ func TestDevicesAreCharged(t *testing.T) {
 			},
 			"claim": func(t *rapid.T) {
 				if len(w.pods) > 0 {
-					if p := pod(); podgang.IsGated(p) {
+					if p := pod(); podgroup.IsGated(p) {
 						w.give(p, rapid.SampledFrom([]string{"gpu", "gpu", "gpu", "nic"}).Draw(t, "class"), rapid.SampledFrom([]int64{0, 1, 8}).Draw(t, "devices"))
 					}
 				}
 			},
 			"lose": func(*rapid.T) {
 				if len(w.pods) > 0 {
-					if p := pod(); podgang.IsGated(p) {
+					if p := pod(); podgroup.IsGated(p) {
 						delete(w.devices.Claims, p.Name+"-devices")
 					}
 				}

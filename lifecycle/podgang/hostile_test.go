@@ -10,6 +10,7 @@ import (
 
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/lifecycle/podgang"
+	"github.com/tranche-dev/tranche/lifecycle/podgroup"
 )
 
 // TestShapesDiffer: two pods whose shapes have the same first 8 digits, which can be found within seconds, do not count as equal.
@@ -63,10 +64,10 @@ func TestLongText(t *testing.T) {
 
 // TestNoLabels: a quota Workload whose labels and annotations a user has removed is repaired.
 func TestNoLabels(t *testing.T) {
-	w := newWorld(t, podgang.Ref{Kind: podgang.Koordinator, Namespace: "ml", Name: "train"})
-	w.object = &podgang.Object{Name: "train", MinMember: 1, Annotations: map[string]string{apis.KoordinatorPrefix + "groups": `["ml/other","ml/train"]`}}
+	w := newWorld(t, podgroup.Ref{Kind: podgroup.Koordinator, Namespace: "ml", Name: "train"})
+	w.object = &podgroup.Object{Name: "train", MinMember: 1, Annotations: map[string]string{apis.KoordinatorPrefix + "groups": `["ml/other","ml/train"]`}}
 	w.peers = []podgang.Peer{{
-		Ref: podgang.Ref{Kind: podgang.Koordinator, Namespace: "ml", Name: "other"}, Exists: true, IsWhole: true, GangGroup: []string{"ml/other", "ml/train"},
+		Ref: podgroup.Ref{Kind: podgroup.Koordinator, Namespace: "ml", Name: "other"}, Exists: true, IsWhole: true, GangGroup: []string{"ml/other", "ml/train"},
 	}}
 	w.add(1)
 	w.settle()

@@ -13,6 +13,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/lifecycle/podgang"
+	"github.com/tranche-dev/tranche/lifecycle/podgroup"
 )
 
 func newReserved(t failer) *world {
@@ -62,7 +63,7 @@ func TestHoldsNothingIdle(t *testing.T) {
 		"a gang that starts together with it has a problem": {func(t failer) *world {
 			w := newGang(t, 1, "min-available", "1", "groups", `["ml/train","x/b"]`)
 			b := podgang.Peer{
-				Ref: podgang.Ref{Kind: podgang.Lightweight, Namespace: "x", Name: "b"}, Exists: true, IsWhole: true, GangGroup: []string{"ml/train", "x/b"},
+				Ref: podgroup.Ref{Kind: podgroup.Lightweight, Namespace: "x", Name: "b"}, Exists: true, IsWhole: true, GangGroup: []string{"ml/train", "x/b"},
 			}
 			w.peers = []podgang.Peer{b}
 			w.settle()
@@ -73,7 +74,7 @@ func TestHoldsNothingIdle(t *testing.T) {
 		"a gang that starts together with it is not admitted": {func(t failer) *world {
 			w := newGang(t, 1, "min-available", "1", "groups", `["ml/train","x/b"]`)
 			b := podgang.Peer{
-				Ref: podgang.Ref{Kind: podgang.Lightweight, Namespace: "x", Name: "b"}, Exists: true, IsWhole: true, GangGroup: []string{"ml/train", "x/b"},
+				Ref: podgroup.Ref{Kind: podgroup.Lightweight, Namespace: "x", Name: "b"}, Exists: true, IsWhole: true, GangGroup: []string{"ml/train", "x/b"},
 			}
 			w.peers = []podgang.Peer{b}
 			w.settle()

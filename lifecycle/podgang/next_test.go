@@ -13,10 +13,11 @@ import (
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/lifecycle/podgang"
+	"github.com/tranche-dev/tranche/lifecycle/podgroup"
 )
 
 func newGang(t failer, pods int, settings ...string) *world {
-	w := newWorld(t, podgang.Ref{Kind: podgang.Lightweight, Namespace: "ml", Name: "train"})
+	w := newWorld(t, podgroup.Ref{Kind: podgroup.Lightweight, Namespace: "ml", Name: "train"})
 	w.settings[apis.KoordinatorPrefix+"name"] = "train"
 	for i := 0; i < len(settings); i += 2 {
 		w.settings[apis.KoordinatorPrefix+settings[i]] = settings[i+1]
@@ -141,7 +142,7 @@ func TestTogether(t *testing.T) {
 	w := newGang(t, 1, "min-available", "1", "groups", `["ml/train","x/b"]`)
 	const stranger = `gang "x/b" of another namespace, which does not exist there or does not name the same gangs`
 	w.expect("g", 0, stranger)
-	b := podgang.Peer{Ref: podgang.Ref{Kind: podgang.Lightweight, Namespace: "x", Name: "b"}, Exists: true, IsWhole: true}
+	b := podgang.Peer{Ref: podgroup.Ref{Kind: podgroup.Lightweight, Namespace: "x", Name: "b"}, Exists: true, IsWhole: true}
 	w.peers = []podgang.Peer{b}
 	w.settle()
 	w.expect("g", 0, stranger)
@@ -189,8 +190,8 @@ func TestPeer(t *testing.T) {
 
 // TestReserve: quota by minResources, before the pods.
 func TestReserve(t *testing.T) {
-	w := newWorld(t, podgang.Ref{Kind: podgang.Coscheduling, Namespace: "ml", Name: "train"})
-	w.object = &podgang.Object{
+	w := newWorld(t, podgroup.Ref{Kind: podgroup.Coscheduling, Namespace: "ml", Name: "train"})
+	w.object = &podgroup.Object{
 		Name: "train", UID: "group", MinMember: 2, MinResources: corev1.ResourceList{"cpu": resource.MustParse("3")}, Labels: map[string]string{apis.QueueLabel: "main"},
 	}
 	w.settle()
@@ -210,8 +211,8 @@ func TestReserve(t *testing.T) {
 
 // TestReservedPods: a reserved sum is for as many pods as start together, also if they request nothing.
 func TestReservedPods(t *testing.T) {
-	w := newWorld(t, podgang.Ref{Kind: podgang.Coscheduling, Namespace: "ml", Name: "train"})
-	w.object = &podgang.Object{
+	w := newWorld(t, podgroup.Ref{Kind: podgroup.Coscheduling, Namespace: "ml", Name: "train"})
+	w.object = &podgroup.Object{
 		Name: "train", UID: "group", MinMember: 3, MinResources: corev1.ResourceList{"cpu": resource.MustParse("1")}, Labels: map[string]string{apis.QueueLabel: "main"},
 	}
 	w.settle()

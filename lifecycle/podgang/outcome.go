@@ -18,9 +18,6 @@ const (
 	textFailed    = "All pods of the gang have ended, not all have succeeded, and none was recreated"
 )
 
-// isAlone reports whether no pod of the gang runs or waits. While one does, a quota Workload of a started gang does not finish as spent.
-func (t *stepBuilder) isAlone() bool { return !t.running && len(t.waiting) == 0 && t.unclaimed == nil }
-
 // succeeded returns the condition of a quota Workload whose pods have all succeeded.
 func succeeded() *metav1.Condition {
 	return &metav1.Condition{
@@ -31,12 +28,12 @@ func succeeded() *metav1.Condition {
 
 // outcome returns the Finished condition of a quota Workload of the core, or nil while it is needed. It is also no longer needed when no pod has
 // used it for idleGrace, and no waiting pod can be ungated under it.
-func (t *stepBuilder) outcome(w *kueue.Workload, crew []*corev1.Pod) *metav1.Condition {
+func (b *stepBuilder) outcome(w *kueue.Workload, crew []*corev1.Pod) *metav1.Condition {
 	if isExtra(w) {
 		return nil
 	}
-	finished, isAlone := succeeded(), t.isAlone()
-	if isSpent(w, crew, t.Gang.Min) {
+	finished, isAlone := succeeded(), b.isAlone()
+	if isSpent(w, crew, b.Gang.Min) {
 		switch {
 		case isAlone:
 			return finished
@@ -44,7 +41,7 @@ func (t *stepBuilder) outcome(w *kueue.Workload, crew []*corev1.Pod) *metav1.Con
 			return nil // it holds no quota any longer
 		}
 	}
-	if left := t.idle(w); left != 0 {
+	if left := b.idle(w); left != 0 {
 		return nil
 	}
 	finished.Reason, finished.Message = kueue.WorkloadFinishedReasonFailed, textFailed
@@ -57,24 +54,24 @@ func (t *stepBuilder) outcome(w *kueue.Workload, crew []*corev1.Pod) *metav1.Con
 // idle returns how long a quota Workload may still be without pods, or a negative duration if it has pods. It records since when it has none.
 // Pods that wait for it are ungated at once; a pod that is still gated by then needs a fix by its user, so it does not extend the time. Pods that
 // have been created since get the full time from when they are first observed: the manager may not have run before.
-func (t *stepBuilder) idle(w *kueue.Workload) time.Duration {
+func (b *stepBuilder) idle(w *kueue.Workload) time.Duration {
 	since, isNoted := idleSince(w)
-	if t.runs(w) {
+	if b.runs(w) {
 		if isNoted {
-			t.step.Change = append(t.step.Change, Change{w, withIdle(w, time.Time{})})
+			b.step.Change = append(b.step.Change, Change{w, withIdle(w, time.Time{})})
 		}
 		return -1
 	}
 	if !isNoted {
-		since = t.now
+		since = b.now
 	}
-	if places := t.match([]*kueue.Workload{w}); len(places) > 0 && places[0].pod.CreationTimestamp.After(since) {
-		since, isNoted = latest(t.now, places[0].pod.CreationTimestamp.Time), false
+	if places := b.match([]*kueue.Workload{w}); len(places) > 0 && places[0].pod.CreationTimestamp.After(since) {
+		since, isNoted = latest(b.now, places[0].pod.CreationTimestamp.Time), false
 	}
 	if !isNoted {
-		t.step.Change = append(t.step.Change, Change{w, withIdle(w, since)})
+		b.step.Change = append(b.step.Change, Change{w, withIdle(w, since)})
 	}
-	return t.grace(since)
+	return b.grace(since)
 }
 
 func latest(a, b time.Time) time.Time {
@@ -85,28 +82,28 @@ func latest(a, b time.Time) time.Time {
 }
 
 // grace returns how much is left of the time for which quota is kept that no pod uses since then.
-func (t *stepBuilder) grace(since time.Time) time.Duration {
-	left := max(0, since.Add(idleGrace).Sub(t.now))
+func (b *stepBuilder) grace(since time.Time) time.Duration {
+	left := max(0, since.Add(idleGrace).Sub(b.now))
 	if left > 0 {
-		t.again(left)
+		b.again(left)
 	}
 	return left
 }
 
 // isUnused reports whether an extra has kept quota for too long for a pod that is not ungated. It records since when the manager has tried: the
 // manager may not have run before.
-func (t *stepBuilder) isUnused(w *kueue.Workload) bool {
-	if !isExtra(w) || !IsAdmitted(w) || t.runs(w) {
+func (b *stepBuilder) isUnused(w *kueue.Workload) bool {
+	if !isExtra(w) || !IsAdmitted(w) || b.runs(w) {
 		return false
 	}
 	admitted := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadAdmitted).LastTransitionTime.Time
 	since, isNoted := idleSince(w)
 	if isNoted && !since.Before(admitted) {
-		return t.grace(since) == 0
+		return b.grace(since) == 0
 	}
-	if t.grace(admitted) == 0 {
-		t.step.Change = append(t.step.Change, Change{w, withIdle(w, t.now)})
-		t.again(idleGrace)
+	if b.grace(admitted) == 0 {
+		b.step.Change = append(b.step.Change, Change{w, withIdle(w, b.now)})
+		b.again(idleGrace)
 	}
 	return false
 }

@@ -16,12 +16,13 @@ import (
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/lifecycle/podgang"
+	"github.com/tranche-dev/tranche/lifecycle/podgroup"
 )
 
 // newGroup creates a gang with a PodGroup, of which least pods start together.
 func newGroup(t failer, least int) *world {
-	w := newWorld(t, podgang.Ref{Kind: podgang.Coscheduling, Namespace: "ml", Name: "train"})
-	w.object = &podgang.Object{
+	w := newWorld(t, podgroup.Ref{Kind: podgroup.Coscheduling, Namespace: "ml", Name: "train"})
+	w.object = &podgroup.Object{
 		APIVersion: "scheduling.x-k8s.io/v1alpha1", Name: "train", UID: "group-1", MinMember: int64(least), Labels: map[string]string{apis.QueueLabel: "main"},
 	}
 	return w
@@ -121,7 +122,7 @@ func TestOneCore(t *testing.T) {
 		"both hold quota":  {2, "rr"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, podgang.Ref{Kind: podgang.Lightweight, Namespace: "ml", Name: "train"})
+			w := newWorld(t, podgroup.Ref{Kind: podgroup.Lightweight, Namespace: "ml", Name: "train"})
 			w.settings[apis.KoordinatorPrefix+"name"] = "train"
 			w.settings[apis.KoordinatorPrefix+"min-available"] = "2"
 			first := w.add(1)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/lifecycle/podgang"
+	"github.com/tranche-dev/tranche/lifecycle/podgroup"
 )
 
 // TestPastTogether: a gang that has started together with others is independent, also when it has to ask for quota again.
@@ -15,7 +16,7 @@ func TestPastTogether(t *testing.T) {
 	w := newGang(t, 1, "min-available", "1", "groups", `["ml/train","x/b"]`)
 	owned(w.pods, "job")
 	b := podgang.Peer{
-		Ref: podgang.Ref{Kind: podgang.Lightweight, Namespace: "x", Name: "b"}, Exists: true, IsWhole: true, GangGroup: []string{"ml/train", "x/b"}, IsAdmitted: true,
+		Ref: podgroup.Ref{Kind: podgroup.Lightweight, Namespace: "x", Name: "b"}, Exists: true, IsWhole: true, GangGroup: []string{"ml/train", "x/b"}, IsAdmitted: true,
 	}
 	w.peers = []podgang.Peer{b}
 	w.settle()

@@ -21,19 +21,20 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	"github.com/tranche-dev/tranche/lifecycle/podgang"
+	"github.com/tranche-dev/tranche/lifecycle/podgroup"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
 // A world has the objects of one gang, and simulates what others do to them.
 type world struct {
 	t         failer
-	ref       podgang.Ref
-	object    *podgang.Object
+	ref       podgroup.Ref
+	object    *podgroup.Object
 	settings  map[string]string
 	pods      []*corev1.Pod
 	workloads []*kueue.Workload
 	peers     []podgang.Peer
-	devices   podgang.Devices
+	devices   podgroup.Devices
 	retention configapi.WorkloadRetentionPolicy
 	now       time.Time
 	made      int
@@ -48,7 +49,7 @@ type failer interface {
 	Fatalf(format string, args ...any)
 }
 
-func newWorld(t failer, ref podgang.Ref) *world {
+func newWorld(t failer, ref podgroup.Ref) *world {
 	return &world{t: t, ref: ref, now: time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC), settings: map[string]string{}}
 }
 
@@ -71,7 +72,7 @@ func (w *world) add(cpus int) *corev1.Pod {
 
 func (w *world) seen() *podgang.Snapshot {
 	pods, unclaimed := w.devices.Charge(w.pods)
-	gang, problems := podgang.New(w.ref, w.object, pods, podgang.Settings{Wait: 10 * time.Minute, StopsAfterTimeout: w.stops})
+	gang, problems := podgroup.New(w.ref, w.object, pods, podgroup.Settings{Wait: 10 * time.Minute, StopsAfterTimeout: w.stops})
 	s := &podgang.Snapshot{Gang: gang, Problems: append(problems, unclaimed...), Workloads: slices.Clone(w.workloads), Peers: w.peers, Charged: map[types.UID]bool{}, Retention: w.retention}
 	s.Flavors = map[kueue.ResourceFlavorReference]*kueue.ResourceFlavor{
 		"spot": {Spec: kueue.ResourceFlavorSpec{NodeLabels: map[string]string{"pool": "spot"}, Tolerations: []corev1.Toleration{{Key: "spot"}}}},
@@ -241,7 +242,7 @@ func (w *world) standing() string {
 			letter = "s"
 		case pod.Status.Phase == corev1.PodFailed:
 			letter = "f"
-		case podgang.IsGated(pod):
+		case podgroup.IsGated(pod):
 			letter = "g"
 		}
 		if pod.DeletionTimestamp != nil {
@@ -259,7 +260,7 @@ func (w *world) check() {
 		w.t.Errorf("%s, %s", why, w.standing())
 	}
 	for _, pod := range w.pods {
-		if !podgang.IsGated(pod) && pod.Annotations[apis.KoordinatorTimeoutAnnotation] != "" {
+		if !podgroup.IsGated(pod) && pod.Annotations[apis.KoordinatorTimeoutAnnotation] != "" {
 			w.t.Errorf("pod %s was released with the annotation of a gang that timed out", pod.Name)
 		}
 	}
@@ -283,7 +284,7 @@ func (w *world) unpaid() string {
 		}
 	}
 	for _, pod := range w.pods {
-		if podgang.IsGated(pod) || podgang.IsTerminal(pod) {
+		if podgroup.IsGated(pod) || podgroup.IsTerminal(pod) {
 			continue
 		}
 		by := pod.Annotations[apis.AdmissionAnnotation]
@@ -300,7 +301,7 @@ func (w *world) unpaid() string {
 // TestGangs: whatever happens to a gang, its steps end, and running pods are paid for.
 func TestGangs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := newWorld(t, podgang.Ref{Kind: podgang.Lightweight, Namespace: "ml", Name: "train"})
+		w := newWorld(t, podgroup.Ref{Kind: podgroup.Lightweight, Namespace: "ml", Name: "train"})
 		least := rapid.IntRange(1, 4).Draw(t, "least")
 		w.settings[apis.KoordinatorPrefix+"name"] = "train"
 		w.settings[apis.KoordinatorPrefix+"min-available"] = fmt.Sprint(least)
@@ -322,7 +323,7 @@ func TestGangs(t *testing.T) {
 			},
 			"end": func(t *rapid.T) {
 				if len(w.pods) > 0 {
-					if p := pod(); !podgang.IsGated(p) && !podgang.IsTerminal(p) {
+					if p := pod(); !podgroup.IsGated(p) && !podgroup.IsTerminal(p) {
 						p.Status.Phase = rapid.SampledFrom([]corev1.PodPhase{corev1.PodSucceeded, corev1.PodFailed}).Draw(t, "phase")
 					}
 				}
@@ -348,7 +349,7 @@ func TestGangs(t *testing.T) {
 			},
 			"time out": func(t *rapid.T) {
 				if len(w.pods) > 0 {
-					if p := pod(); podgang.IsGated(p) {
+					if p := pod(); podgroup.IsGated(p) {
 						p.Annotations[apis.KoordinatorTimeoutAnnotation] = rapid.SampledFrom([]string{"true", "false"}).Draw(t, "timeout")
 					}
 				}

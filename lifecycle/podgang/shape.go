@@ -10,6 +10,7 @@ import (
 
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/lifecycle/podgroup"
 )
 
 const (
@@ -41,7 +42,7 @@ func shapeOf(pod *corev1.Pod) string {
 		// Marshalling this cannot fail. If it did, the pod would be its own shape.
 		shape = []byte(pod.UID)
 	}
-	return digest(string(shape))
+	return podgroup.Digest(string(shape))
 }
 
 // shapes caches the shapes of pods.

@@ -6,8 +6,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission/flavor"
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/lifecycle/podgroup"
 )
 
 // A slots has the free slots of an admitted quota Workload.
@@ -32,7 +34,7 @@ func newSlots(w *kueue.Workload, crew []*corev1.Pod) *slots {
 		}
 	}
 	for _, pod := range crew {
-		if !isActive(pod) {
+		if !podgroup.IsActive(pod) {
 			continue
 		}
 		if s.rest != nil {
@@ -128,7 +130,7 @@ func reclaimable(w *kueue.Workload, crew []*corev1.Pod) (pods []kueue.Reclaimabl
 func isSpent(w *kueue.Workload, crew []*corev1.Pod, least int32) bool {
 	succeeded := int32(0)
 	for _, pod := range crew {
-		if isActive(pod) {
+		if podgroup.IsActive(pod) {
 			return false
 		}
 		if pod.Status.Phase == corev1.PodSucceeded {
@@ -142,6 +144,55 @@ func isSpent(w *kueue.Workload, crew []*corev1.Pod, least int32) bool {
 			return succeeded >= least
 		case reclaimed(w, p.Name, crew) < p.Count:
 			return false
+		}
+	}
+	return true
+}
+
+// A place is a slot that is assigned to a pod.
+type place struct {
+	pod    *corev1.Pod
+	slots  *slots
+	podSet kueue.PodSetReference
+}
+
+// match assigns waiting pods to slots of quota Workloads, the oldest first.
+func (s *gangState) match(workloads []*kueue.Workload) []place {
+	var free []*slots
+	for _, w := range workloads {
+		free = append(free, newSlots(w, s.podsPaidBy(w)))
+	}
+	var places []place
+	for _, pod := range s.waiting {
+		for _, f := range free {
+			if pod.Labels[apis.QueueLabel] != string(f.workload.Spec.QueueName) || f.rest != nil && !s.suits(f.workload, pod) {
+				continue
+			}
+			if podSet, ok := f.take(pod, s.shapes.of(pod)); ok {
+				places = append(places, place{pod, f, podSet})
+				break
+			}
+		}
+	}
+	return places
+}
+
+// suits reports whether a pod can run on the flavors that were reserved before the pods' constraints were known.
+func (s *Snapshot) suits(w *kueue.Workload, pod *corev1.Pod) bool {
+	constraints := flavor.NewPod(&pod.Spec)
+	for i := range w.Status.Admission.PodSetAssignments {
+		for _, name := range w.Status.Admission.PodSetAssignments[i].Flavors {
+			f := s.Flavors[name]
+			if f == nil {
+				continue
+			}
+			keys := map[string]struct{}{}
+			for key := range f.Spec.NodeLabels {
+				keys[key] = struct{}{}
+			}
+			if flavor.New(f).Objection(&constraints, keys) != "" {
+				return false
+			}
 		}
 	}
 	return true

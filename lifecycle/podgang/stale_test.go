@@ -21,6 +21,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/lifecycle/podgang"
+	"github.com/tranche-dev/tranche/lifecycle/podgroup"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
@@ -30,7 +31,7 @@ type lab struct {
 	version         int
 	cachedPods      []*corev1.Pod
 	cachedWorkloads []*kueue.Workload
-	cachedObject    *podgang.Object
+	cachedObject    *podgroup.Object
 	log             []string
 }
 
@@ -74,7 +75,7 @@ func (l *lab) store(x *kueue.Workload) {
 	l.workloads[i] = x
 }
 
-func (l *lab) see(object *podgang.Object, pods []*corev1.Pod, workloads []*kueue.Workload) *podgang.Snapshot {
+func (l *lab) see(object *podgroup.Object, pods []*corev1.Pod, workloads []*kueue.Workload) *podgang.Snapshot {
 	w := *l.world
 	w.object, w.pods, w.workloads = object, clone(pods), clone(workloads)
 	s := w.seen()
@@ -312,28 +313,28 @@ func (l *lab) quiet(t *rapid.T, why string) {
 // steps end, evicted quota is released, and gangs for which there is quota start.
 func TestStale(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		kind := rapid.SampledFrom([]podgang.Kind{podgang.Lightweight, podgang.Koordinator, podgang.Kueue, podgang.Coscheduling}).Draw(t, "kind")
-		w := newWorld(t, podgang.Ref{Kind: kind, Namespace: "ml", Name: "train"})
+		kind := rapid.SampledFrom([]podgroup.Kind{podgroup.Lightweight, podgroup.Koordinator, podgroup.Kueue, podgroup.Coscheduling}).Draw(t, "kind")
+		w := newWorld(t, podgroup.Ref{Kind: kind, Namespace: "ml", Name: "train"})
 		l := &lab{world: w}
 		least := rapid.IntRange(1, 4).Draw(t, "least")
 		uids := 1
-		object := func() *podgang.Object {
+		object := func() *podgroup.Object {
 			uids++
-			return &podgang.Object{
+			return &podgroup.Object{
 				APIVersion: "v1", Name: "train", UID: types.UID(fmt.Sprint("group-", uids)), MinMember: int64(least), Annotations: map[string]string{},
 				Labels: map[string]string{apis.QueueLabel: "main"},
 			}
 		}
 		reserve := false
 		switch kind { //nolint:exhaustive // the others have PodGroups
-		case podgang.Lightweight:
+		case podgroup.Lightweight:
 			w.settings[apis.KoordinatorPrefix+"name"] = "train"
 			w.settings[apis.KoordinatorPrefix+"min-available"] = fmt.Sprint(least)
 			w.settings[apis.KoordinatorPrefix+"mode"] = rapid.SampledFrom([]string{"Strict", "NonStrict"}).Draw(t, "mode")
-		case podgang.Kueue:
+		case podgroup.Kueue:
 			w.settings[apis.PodGroupTotalCountAnnotation] = fmt.Sprint(least)
 		default:
-			if kind == podgang.Koordinator {
+			if kind == podgroup.Koordinator {
 				w.settings[apis.KoordinatorPrefix+"mode"] = rapid.SampledFrom([]string{"Strict", "NonStrict"}).Draw(t, "mode")
 				w.settings[apis.KoordinatorPrefix+"total-number"] = fmt.Sprint(least + rapid.IntRange(0, 2).Draw(t, "more"))
 			}
@@ -355,7 +356,7 @@ func TestStale(t *testing.T) {
 			"vanish": func(*rapid.T) {
 				if len(l.pods) > 0 {
 					p := pod()
-					if podgang.IsGated(p) || podgang.IsTerminal(p) || p.DeletionTimestamp != nil {
+					if podgroup.IsGated(p) || podgroup.IsTerminal(p) || p.DeletionTimestamp != nil {
 						l.say("gone %s", p.UID)
 						l.vanish(p)
 					} else {
@@ -367,7 +368,7 @@ func TestStale(t *testing.T) {
 			},
 			"end": func(t *rapid.T) {
 				if len(l.pods) > 0 {
-					if p := pod(); !podgang.IsGated(p) && !podgang.IsTerminal(p) {
+					if p := pod(); !podgroup.IsGated(p) && !podgroup.IsTerminal(p) {
 						p.Status.Phase = rapid.SampledFrom([]corev1.PodPhase{corev1.PodSucceeded, corev1.PodFailed}).Draw(t, "phase")
 						l.say("end %s %s", p.UID, p.Status.Phase)
 						l.stamp(p)

@@ -6,15 +6,15 @@ import "fmt"
 // restart it: Coscheduling has the Event Unschedulable for that, and leaves the running pods unchanged.
 //
 //	minMember 4: 2 run, 1 has succeeded, 1 has failed and is not recreated  ->  Unschedulable, 3 of 4
-func (t *stepBuilder) started() Message {
-	text := fmt.Sprintf("The gang is admitted in ClusterQueue %q and has started", t.home())
-	left := t.active + t.succeeded + int32(len(t.waiting)) //nolint:gosec // far from 2^31
+func (b *stepBuilder) started() Message {
+	text := fmt.Sprintf("The gang is admitted in ClusterQueue %q and has started", b.home())
+	left := b.active + b.succeeded + int32(len(b.waiting)) //nolint:gosec // far from 2^31
 	switch {
-	case !t.running && len(t.waiting) == 0:
+	case !b.running && len(b.waiting) == 0:
 		return Message{"GangWaiting", "Idle", fmt.Sprintf("The gang has started and no pod of it runs: its quota is given back if none comes within %s", idleGrace), false}
-	case left < t.Gang.Min:
+	case left < b.Gang.Min:
 		return Message{"Unschedulable", "Run", fmt.Sprintf("%s, but only %d of the %d pods that it takes run, wait or have succeeded: "+
-			"recreate those that have failed or were deleted, or restart the gang", text, left, t.Gang.Min), true}
+			"recreate those that have failed or were deleted, or restart the gang", text, left, b.Gang.Min), true}
 	default:
 		return Message{"GangStarted", "Start", text, false}
 	}

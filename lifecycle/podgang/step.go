@@ -10,13 +10,14 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
+	"github.com/tranche-dev/tranche/lifecycle/podgroup"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
 // Snapshot is the snapshot: everything that the next step of a gang depends on, besides the time. It must not be changed.
 type Snapshot struct {
-	Gang     *Gang
-	Problems Problems
+	Gang     *podgroup.Gang
+	Problems podgroup.Problems
 	// Workloads are all quota Workloads of the gang, and of earlier gangs of its name.
 	Workloads []*kueue.Workload
 	// Peers are the peers: the gangs that start together with it.
@@ -117,7 +118,7 @@ type Message struct {
 // Brief returns the message with a text that fits into an annotation together with its other content.
 func (m Message) Brief() Message {
 	const longest = 1000
-	m.Text = shorten(m.Text, longest)
+	m.Text = podgroup.Shorten(m.Text, longest)
 	return m
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/lifecycle/podgang"
+	"github.com/tranche-dev/tranche/lifecycle/podgroup"
 )
 
 // marks returns one letter for each pod: t if it has the annotation of a gang that timed out, or - if it has not.
@@ -117,12 +118,12 @@ func TestTimeoutStops(t *testing.T) {
 
 // TestTimeoutOfPeerGangs: Koordinator's annotation means nothing to gangs for which its other annotations do not count.
 func TestTimeoutOfPeerGangs(t *testing.T) {
-	for _, kind := range []podgang.Kind{podgang.Kueue, podgang.Core, podgang.GroupName} {
+	for _, kind := range []podgroup.Kind{podgroup.Kueue, podgroup.Core, podgroup.GroupName} {
 		pod := &corev1.Pod{}
 		pod.Annotations = map[string]string{apis.KoordinatorTimeoutAnnotation: "true", apis.PodGroupTotalCountAnnotation: "1"}
 		pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: apis.PodAdmissionGate}}
-		ref := podgang.Ref{Kind: kind, Namespace: "ml", Name: "train"}
-		g, _ := podgang.New(ref, &podgang.Object{UID: "object", MinMember: 1}, []*corev1.Pod{pod}, podgang.Settings{Wait: time.Minute, StopsAfterTimeout: true})
+		ref := podgroup.Ref{Kind: kind, Namespace: "ml", Name: "train"}
+		g, _ := podgroup.New(ref, &podgroup.Object{UID: "object", MinMember: 1}, []*corev1.Pod{pod}, podgroup.Settings{Wait: time.Minute, StopsAfterTimeout: true})
 		if len(g.Pods) != 1 || len(g.TimedOut) != 0 {
 			t.Errorf("a gang of kind %s has pods %v, and %v have timed out", kind, g.Pods, g.TimedOut)
 		}
@@ -133,9 +134,9 @@ func TestTimeoutOfPeerGangs(t *testing.T) {
 func TestTimeoutOfReservation(t *testing.T) {
 	for name, stops := range map[string]bool{"requeues": false, "stops": true} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, podgang.Ref{Kind: podgang.Koordinator, Namespace: "ml", Name: "train"})
+			w := newWorld(t, podgroup.Ref{Kind: podgroup.Koordinator, Namespace: "ml", Name: "train"})
 			w.stops = stops
-			w.object = &podgang.Object{
+			w.object = &podgroup.Object{
 				Name: "train", UID: "group", MinMember: 2, MinResources: corev1.ResourceList{"cpu": resource.MustParse("2")}, TimeoutSeconds: 60,
 				Labels: map[string]string{apis.QueueLabel: "main"},
 			}

@@ -10,6 +10,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/lifecycle/podgang"
+	"github.com/tranche-dev/tranche/lifecycle/podgroup"
 )
 
 // newPreemptedEarly creates a gang that is admitted with the gang ml/b, and is preempted before its pod is ungated.
@@ -29,7 +30,7 @@ func newPreemptedEarly(t *testing.T, b *podgang.Peer) *world {
 // newEndedEarly creates the gang ml/b of two pods, which is preempted after it has started. Both succeed before they are deleted.
 func newEndedEarly(t *testing.T) *world {
 	t.Helper()
-	b := newWorld(t, podgang.Ref{Kind: podgang.Lightweight, Namespace: "ml", Name: "b"})
+	b := newWorld(t, podgroup.Ref{Kind: podgroup.Lightweight, Namespace: "ml", Name: "b"})
 	b.settings = newGang(t, 0, "min-available", "2").settings
 	b.add(1)
 	b.add(1)
@@ -96,7 +97,7 @@ func TestRemembersOneThatIsGone(t *testing.T) {
 		"with its PodGroup": {{Exists: true, GangGroup: []string{"ml/b", "ml/train"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := podgang.Peer{Ref: podgang.Ref{Kind: podgang.Lightweight, Namespace: "ml", Name: "b"}, Exists: true}
+			b := podgang.Peer{Ref: podgroup.Ref{Kind: podgroup.Lightweight, Namespace: "ml", Name: "b"}, Exists: true}
 			w := newPreemptedEarly(t, &b)
 			b.HasStarted, b.IsAdmitted = true, true
 			w.peers = []podgang.Peer{b}
@@ -131,7 +132,7 @@ func TestRemembersOneThatIsGone(t *testing.T) {
 func TestRemembersWhileItHoldsQuota(t *testing.T) {
 	w := newGang(t, 1, "min-available", "1", "groups", `["ml/b","ml/c","ml/train"]`)
 	gang := func(name string) podgang.Peer {
-		ref := podgang.Ref{Kind: podgang.Lightweight, Namespace: "ml", Name: name}
+		ref := podgroup.Ref{Kind: podgroup.Lightweight, Namespace: "ml", Name: name}
 		return podgang.Peer{Ref: ref, Exists: true, IsWhole: true, GangGroup: []string{"ml/b", "ml/c", "ml/train"}}
 	}
 	b, c := gang("b"), gang("c")

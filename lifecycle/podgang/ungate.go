@@ -15,7 +15,7 @@ import (
 
 // ungated returns a copy of a gated pod that may be scheduled on the flavors of its pod set, with the updates of AdmissionChecks. Kubernetes
 // only allows the constraints of a gated pod to become narrower, so that contradictions are an error.
-func (t *stepBuilder) ungated(pod *corev1.Pod, w *kueue.Workload, podSet kueue.PodSetReference) (*corev1.Pod, error) {
+func (s *Snapshot) ungated(pod *corev1.Pod, w *kueue.Workload, podSet kueue.PodSetReference) (*corev1.Pod, error) {
 	assigned := slices.IndexFunc(w.Status.Admission.PodSetAssignments, func(a kueue.PodSetAssignment) bool { return a.Name == podSet })
 	if assigned < 0 {
 		return nil, fmt.Errorf("pod %q stays gated: its quota Workload %q has no assignment for pod set %q", pod.Name, w.Name, podSet)
@@ -25,7 +25,7 @@ func (t *stepBuilder) ungated(pod *corev1.Pod, w *kueue.Workload, podSet kueue.P
 	after.Spec.SchedulingGates = slices.DeleteFunc(after.Spec.SchedulingGates, func(g corev1.PodSchedulingGate) bool { return g.Name == apis.PodAdmissionGate })
 	flavors := slices.Sorted(maps.Values(w.Status.Admission.PodSetAssignments[assigned].Flavors))
 	for _, name := range slices.Compact(flavors) {
-		flavor := t.Flavors[name]
+		flavor := s.Flavors[name]
 		if flavor == nil {
 			return nil, fmt.Errorf("pod %q stays gated: there is no ResourceFlavor %q, which its gang was admitted to; create it", pod.Name, name)
 		}

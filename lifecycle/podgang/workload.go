@@ -9,12 +9,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/lifecycle/podgroup"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
@@ -25,17 +25,6 @@ const mostParts = 16
 type Priority struct {
 	Value int32
 	Class *kueue.PriorityClassRef
-}
-
-// incarnation distinguishes gangs of the same name: those of different PodGroups, and without a PodGroup those that have nothing in common.
-func (g *Gang) incarnation() types.UID {
-	if g.Object != nil {
-		return g.Object.UID
-	}
-	if len(g.Pods) == 0 {
-		return ""
-	}
-	return g.Pods[0].UID
 }
 
 // round counts how often the pods under a quota Workload were ungated, and have terminated because it was evicted. It distinguishes two
@@ -58,37 +47,40 @@ func isPart(w *kueue.Workload) bool { return w.Labels[apis.PlanUIDLabel] != "" }
 // hasStarted reports whether pods of the gang may have been ungated under this admission.
 func hasStarted(w *kueue.Workload) bool { return w.Annotations[apis.StartedAnnotation] != "" }
 
+// hasEverStarted reports whether pods of the gang may have been ungated under this admission, or were under an earlier one.
+func hasEverStarted(w *kueue.Workload) bool { return hasStarted(w) || round(w) > 0 }
+
 // newWorkload returns a quota Workload for these pod sets.
-func (g *Gang) newWorkload(name string, priority Priority, podSets []kueue.PodSet) *kueue.Workload {
+func (s *Snapshot) newWorkload(name string, podSets []kueue.PodSet) *kueue.Workload {
 	return &kueue.Workload{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: g.Namespace, Name: name,
-			Labels:          map[string]string{apis.JobUIDLabel: string(g.incarnation()), apis.PodGroupKey: g.Label()},
-			Annotations:     map[string]string{apis.PodGroupKey: g.String()},
+			Namespace: s.Gang.Namespace, Name: name,
+			Labels:          map[string]string{apis.JobUIDLabel: string(s.Gang.Incarnation()), apis.PodGroupKey: s.Gang.Label()},
+			Annotations:     map[string]string{apis.PodGroupKey: s.Gang.String()},
 			Finalizers:      []string{kueue.ResourceInUseFinalizerName},
-			OwnerReferences: g.owners(),
+			OwnerReferences: s.Gang.Owners(),
 		},
 		Spec: kueue.WorkloadSpec{
-			QueueName: kueue.LocalQueueName(g.Queue), Priority: &priority.Value, PriorityClassRef: priority.Class, Active: new(true), PodSets: podSets,
+			QueueName: kueue.LocalQueueName(s.Gang.Queue), Priority: &s.Priority.Value, PriorityClassRef: s.Priority.Class, Active: new(true), PodSets: podSets,
 		},
 	}
 }
 
 // initialWorkloads returns the quota Workloads that the gang needs for these pods to start.
-func (g *Gang) initialWorkloads(priority Priority, pods []*corev1.Pod, shapes shapes) []*kueue.Workload {
-	name := g.workloadName(string(g.incarnation()))
-	if !g.admitsInParts() || len(pods) < 2 {
-		return []*kueue.Workload{g.newWorkload(name, priority, shapes.podSets(pods...))}
+func (s *gangState) initialWorkloads(pods []*corev1.Pod) []*kueue.Workload {
+	name := s.Gang.WorkloadName()
+	if !s.Gang.AdmitsInParts() || len(pods) < 2 {
+		return []*kueue.Workload{s.whole(name, s.shapes.podSets(pods...))}
 	}
-	uids := []string{string(g.incarnation())}
+	uids := []string{string(s.Gang.Incarnation())}
 	for _, pod := range pods {
 		uids = append(uids, string(pod.UID))
 	}
-	plan := digest(uids...)
+	plan := podgroup.Digest(uids...)
 	var all []*kueue.Workload
-	parts := shapes.chunks(pods)
+	parts := s.shapes.chunks(pods)
 	for i, chunk := range parts {
-		w := g.newWorkload(fmt.Sprintf("%s-%02d", name, i), priority, shapes.podSets(chunk...))
+		w := s.newWorkload(fmt.Sprintf("%s-%02d", name, i), s.shapes.podSets(chunk...))
 		w.Labels[apis.PlanUIDLabel] = plan
 		w.Labels[apis.StageIndexLabel] = strconv.Itoa(i)
 		w.Annotations[apis.AttemptAnnotation] = "0"
@@ -98,25 +90,33 @@ func (g *Gang) initialWorkloads(priority Priority, pods []*corev1.Pod, shapes sh
 	return all
 }
 
-// unbind lets the engine admit a quota Workload independently.
-func unbind(w *kueue.Workload) {
-	delete(w.Labels, apis.AdmitTogetherLabel)
-	delete(w.Annotations, apis.AdmitTogetherCountAnnotation)
-}
-
-// extra returns the quota Workload of one pod that has no slot in the core.
-func (g *Gang) extra(priority Priority, pod *corev1.Pod, shapes shapes) *kueue.Workload {
-	w := g.newWorkload(g.extraName(pod), priority, shapes.podSets(pod))
-	w.Labels[apis.ExtraLabel] = string(pod.UID)
-	if g.Object == nil {
-		w.OwnerReferences = []metav1.OwnerReference{ownerOf(pod)}
+// whole returns a quota Workload for the whole gang. The engine admits it together with those of the peers that have not started, all or none.
+func (s *gangState) whole(name string, podSets []kueue.PodSet) *kueue.Workload {
+	w := s.newWorkload(name, podSets)
+	if past := s.past(); past != "" {
+		w.Annotations[apis.StartedTogetherAnnotation] = past
+	}
+	if n := s.unstarted(); n > 1 && !s.startedOnce() {
+		w.Labels[apis.AdmitTogetherLabel] = s.Gang.GangGroupID()
+		w.Annotations[apis.AdmitTogetherCountAnnotation] = strconv.Itoa(n)
 	}
 	return w
 }
 
-func (g *Gang) extraName(pod *corev1.Pod) string {
+// reservation returns the quota Workload that asks for minResources of the PodGroup, before its pods exist.
+func (s *gangState) reservation() *kueue.Workload {
+	return s.whole(s.Gang.WorkloadName(), reserved(s.Gang.Object.MinResources, s.Gang.Min))
+}
+
+// extra returns the quota Workload of one pod that has no slot in the initial quota Workloads.
+func (s *gangState) extra(pod *corev1.Pod) *kueue.Workload {
 	const length = 10
-	return g.workloadName(string(g.incarnation())) + "-" + digest(string(pod.UID))[:length]
+	w := s.newWorkload(s.Gang.WorkloadName()+"-"+podgroup.Digest(string(pod.UID))[:length], s.shapes.podSets(pod))
+	w.Labels[apis.ExtraLabel] = string(pod.UID)
+	if s.Gang.Object == nil {
+		w.OwnerReferences = []metav1.OwnerReference{podgroup.AsOwner(pod)}
+	}
+	return w
 }
 
 // adjusted returns the wanted state of a quota Workload, or nil if it is up to date. In one that holds quota only the gangs of its group that it names
@@ -169,18 +169,10 @@ func samePodSets(a, b []kueue.PodSet) bool {
 	})
 }
 
-// withOwners adds new owners to a quota Workload, or returns nil if there are enough. The garbage collector removes the deleted ones.
-func (g *Gang) withOwners(w *kueue.Workload) *kueue.Workload {
-	if g.Object != nil {
-		return nil
-	}
-	known := map[types.UID]struct{}{}
-	for i := range w.OwnerReferences {
-		known[w.OwnerReferences[i].UID] = struct{}{}
-	}
-	owners := g.owners()
-	missing := slices.DeleteFunc(slices.Clone(owners), func(o metav1.OwnerReference) bool { _, ok := known[o.UID]; return ok })
-	if len(missing) == 0 || len(owners)-len(missing) >= mostOwners/2 {
+// withOwners adds the missing owners to a quota Workload, or returns nil if there are enough.
+func withOwners(gang *podgroup.Gang, w *kueue.Workload) *kueue.Workload {
+	missing := gang.MissingOwners(w.OwnerReferences)
+	if len(missing) == 0 {
 		return nil
 	}
 	after := w.DeepCopy()

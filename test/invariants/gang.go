@@ -18,7 +18,7 @@ import (
 
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
-	"github.com/tranche-dev/tranche/lifecycle/podgang"
+	"github.com/tranche-dev/tranche/lifecycle/podgroup"
 	"github.com/tranche-dev/tranche/test/controlplane"
 )
 
@@ -48,7 +48,7 @@ type member struct {
 	// These are set for a pod of a JobSet. The attempt is the UID of the JobSet and the number of its restart.
 	jobSet, attempt, replicatedJob, job string
 	// ref is the gang of a pod in a queue.
-	ref podgang.Ref
+	ref podgroup.Ref
 	// signal is the entry that a pod waits for until its group has started, or empty.
 	signal string
 	// isPlacedElsewhere is true if another scheduler places the pod. Otherwise the PodGroup that it names counts.
@@ -80,7 +80,7 @@ func (a *Auditor) seeMember(pod *corev1.Pod, now moment) {
 		case isOfJobSet(pod):
 			m.ofJobSet(pod)
 		case isOfGang(pod):
-			m.ref, _ = podgang.RefOf(pod)
+			m.ref, _ = podgroup.RefOf(pod)
 		default:
 			return
 		}
@@ -246,7 +246,7 @@ func (a *Auditor) startedInPart(members []*member) []string {
 // ungatedInPart returns the gangs of pods that were ungated while fewer pods existed than their quota was admitted for, or while other
 // quota Workloads that start with theirs had never held quota.
 func (a *Auditor) ungatedInPart(members []*member) []string {
-	gangs, first := map[podgang.Ref][]*member{}, map[*holding]*member{}
+	gangs, first := map[podgroup.Ref][]*member{}, map[*holding]*member{}
 	for _, m := range members {
 		if m.jobSet != "" {
 			continue

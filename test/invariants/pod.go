@@ -14,7 +14,7 @@ import (
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
 	"github.com/tranche-dev/tranche/apis"
-	"github.com/tranche-dev/tranche/lifecycle/podgang"
+	"github.com/tranche-dev/tranche/lifecycle/podgroup"
 )
 
 // A life is one pod that needs quota, from when it may run to its end.
@@ -52,7 +52,7 @@ func newLife(pod *corev1.Pod, now moment) *life {
 	switch {
 	case isOfJobSet(pod):
 		l.jobSet, l.replicatedJob = pod.Labels[jobset.JobSetUIDKey], pod.Labels[jobset.ReplicatedJobNameKey]
-	case isOfGang(pod) && !podgang.IsGated(pod):
+	case isOfGang(pod) && !podgroup.IsGated(pod):
 		admission, podSet, _ := strings.Cut(pod.Annotations[apis.AdmissionAnnotation], "/")
 		uid, _, _ := strings.Cut(admission, ".")
 		l.payer, l.podSet = types.UID(uid), podSet
@@ -71,8 +71,8 @@ func isOfJobSet(pod *corev1.Pod) bool {
 
 // isOfGang reports whether a pod belongs to a gang of pods that needs quota: it names a queue and a gang.
 func isOfGang(pod *corev1.Pod) bool {
-	_, hasGang := podgang.RefOf(pod)
-	return podgang.IsMember(pod) || hasGang && pod.Labels[apis.QueueLabel] != ""
+	_, hasGang := podgroup.RefOf(pod)
+	return podgroup.IsMember(pod) || hasGang && pod.Labels[apis.QueueLabel] != ""
 }
 
 // strays returns the pods that lived while no quota Workload paid for them.

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/tranche-dev/tranche/lifecycle/podgang"
+	"github.com/tranche-dev/tranche/lifecycle/podgroup"
 )
 
 // TestPoliciesKnowTheSameGroups: the policies that gate and guard the pods of groups each say by which keys a pod names its group, because they
@@ -50,7 +50,7 @@ func TestPoliciesKnowTheSameGroups(t *testing.T) {
 			} else {
 				pod.Annotations = keys
 			}
-			if ref, ok := podgang.RefOf(pod); !ok || ref.Name != "g" {
+			if ref, ok := podgroup.RefOf(pod); !ok || ref.Name != "g" {
 				t.Errorf("the manager does not read %s: %v", name, ref)
 			}
 		}

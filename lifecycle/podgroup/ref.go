@@ -1,4 +1,4 @@
-package podgang
+package podgroup
 
 import (
 	"crypto/sha256"
@@ -98,7 +98,7 @@ func fitting(text string, most int, allowed func(rune) bool) string {
 	if len(text) <= most && ends && strings.IndexFunc(text, func(c rune) bool { return !allowed(c) }) < 0 {
 		return text
 	}
-	return cut(text, most-1-hashLength, allowed) + "-" + digest(text)
+	return cut(text, most-1-hashLength, allowed) + "-" + Digest(text)
 }
 
 // cut returns the usable part of a text, which is never empty.
@@ -116,20 +116,21 @@ func cut(text string, most int, allowed func(rune) bool) string {
 	return kept
 }
 
-func digest(parts ...string) string {
+// Digest returns a hash of texts. No two lists of texts with the same hash can be constructed.
+func Digest(parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\n")))
 	return hex.EncodeToString(sum[:])[:hashLength]
 }
 
-// workloadName returns the name of the first quota Workload of a gang. With Kueue's label it is the name of the group, as in Kueue. All others
+// WorkloadName returns the name of the first quota Workload of a gang. With Kueue's label it is the name of the group, as in Kueue. All others
 // end with a unique part, which also differs from that of an earlier object of the same name.
-func (r Ref) workloadName(incarnation string) string {
-	if r.Kind == Kueue {
-		return fitting(r.Name, maxName, func(c rune) bool { return isNameRune(c) || c == '.' })
+func (g *Gang) WorkloadName() string {
+	if g.Kind == Kueue {
+		return fitting(g.Name, maxName, func(c rune) bool { return isNameRune(c) || c == '.' })
 	}
 	const length = 5
-	name := "podgroup-" + string(r.Kind) + "-" + cut(strings.ToLower(r.Name), maxName, isNameRune)
-	return name + "-" + digest(r.String(), incarnation)[:length]
+	name := "podgroup-" + string(g.Kind) + "-" + cut(strings.ToLower(g.Name), maxName, isNameRune)
+	return name + "-" + Digest(g.String(), string(g.Incarnation()))[:length]
 }
 
 // IsMember reports whether the admission policies have made a pod a member of a gang.

@@ -1,4 +1,4 @@
-package podgang
+package podgroup
 
 import (
 	"slices"
@@ -25,7 +25,7 @@ func (d *Devices) Charge(pods []*corev1.Pod) ([]*corev1.Pod, Problems) {
 	for _, pod := range slices.SortedFunc(slices.Values(pods), byAge) {
 		charged, problem := d.Mapping.ChargePod(pod, d.Claims)
 		all = append(all, charged)
-		if problem == nil || !waiting(pod) || len(problems) > 0 {
+		if problem == nil || !IsWaiting(pod) || len(problems) > 0 {
 			continue
 		}
 		_, isPossible := d.Templates[problem.Template]

@@ -1,4 +1,4 @@
-package podgang_test
+package podgroup_test
 
 import (
 	"strings"
@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tranche-dev/tranche/apis"
-	"github.com/tranche-dev/tranche/lifecycle/podgang"
+	"github.com/tranche-dev/tranche/lifecycle/podgroup"
 )
 
 func named(labels, annotations map[string]string) *corev1.Pod {
@@ -41,11 +41,11 @@ func TestRefOf(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			ref, ok := podgang.RefOf(c.pod)
+			ref, ok := podgroup.RefOf(c.pod)
 			if ok != (c.want != "") || ok && ref.String() != c.want {
 				t.Fatalf("RefOf is %q, %t, want %q", ref, ok, c.want)
 			}
-			if again, parsed := podgang.ParseRef("ml", ref.String()); ok && (!parsed || again != ref) {
+			if again, parsed := podgroup.ParseRef("ml", ref.String()); ok && (!parsed || again != ref) {
 				t.Errorf("ParseRef is %+v, want %+v", again, ref)
 			}
 		})
@@ -57,7 +57,7 @@ func TestLabel(t *testing.T) {
 	long := strings.Repeat("x", 80)
 	seen := map[string]string{}
 	for _, name := range []string{"g", "g.h", "G_h", long, long + "y", "-", "é", "a/b", "g-"} {
-		label := podgang.Ref{Kind: podgang.GroupName, Namespace: "ml", Name: name}.Label()
+		label := podgroup.Ref{Kind: podgroup.GroupName, Namespace: "ml", Name: name}.Label()
 		if len(label) > 63 || seen[label] != "" || strings.Trim(label, "-_.") != label || strings.ContainsAny(label, "/é") {
 			t.Errorf("label of %q is %q, as of %q", name, label, seen[label])
 		}
@@ -94,31 +94,31 @@ func TestNew(t *testing.T) {
 	normal := settings{Min: 1, Total: 1, Wait: 10 * time.Minute, Queue: "main"}
 	with := func(f func(*settings)) settings { s := normal; f(&s); return s }
 	cases := map[string]struct {
-		kind        podgang.Kind
-		object      *podgang.Object
+		kind        podgroup.Kind
+		object      *podgroup.Object
 		pods        []*corev1.Pod
 		want        settings
 		wantProblem string
 	}{
-		"Kueue":            {kind: podgang.Kueue, pods: pods(map[string]string{apis.PodGroupTotalCountAnnotation: "3"}), want: with(func(s *settings) { s.Min, s.Total = 3, 3 })},
-		"Kueue, no number": {kind: podgang.Kueue, pods: pods(nil), want: normal, wantProblem: `pod-group-total-count of the pods is "": give a number of pods`},
-		"Kueue, all ended": {kind: podgang.Kueue, pods: ended(pods(map[string]string{apis.PodGroupTotalCountAnnotation: "3"})), want: with(func(s *settings) { s.Queue = "" })},
-		"no PodGroup":      {kind: podgang.Coscheduling, pods: pods(nil), want: normal, wantProblem: `there is no PodGroup "train" of scheduling.x-k8s.io in namespace "ml"`},
-		"minimum":          {kind: podgang.Coscheduling, object: &podgang.Object{MinMember: 4, TimeoutSeconds: 7}, pods: pods(nil), want: with(func(s *settings) { s.Min, s.Total, s.Wait = 4, 4, 7*time.Second })},
-		"no minimum":       {kind: podgang.GroupName, object: &podgang.Object{}, pods: pods(nil), want: normal},
-		"negative minimum": {kind: podgang.Koordinator, object: &podgang.Object{MinMember: -1}, pods: pods(nil), want: normal, wantProblem: "asks for -1 pods"},
-		"enormous minimum": {kind: podgang.Koordinator, object: &podgang.Object{MinMember: 1 << 40}, pods: pods(nil), want: normal, wantProblem: "set its minimum to a number"},
+		"Kueue":            {kind: podgroup.Kueue, pods: pods(map[string]string{apis.PodGroupTotalCountAnnotation: "3"}), want: with(func(s *settings) { s.Min, s.Total = 3, 3 })},
+		"Kueue, no number": {kind: podgroup.Kueue, pods: pods(nil), want: normal, wantProblem: `pod-group-total-count of the pods is "": give a number of pods`},
+		"Kueue, all ended": {kind: podgroup.Kueue, pods: ended(pods(map[string]string{apis.PodGroupTotalCountAnnotation: "3"})), want: with(func(s *settings) { s.Queue = "" })},
+		"no PodGroup":      {kind: podgroup.Coscheduling, pods: pods(nil), want: normal, wantProblem: `there is no PodGroup "train" of scheduling.x-k8s.io in namespace "ml"`},
+		"minimum":          {kind: podgroup.Coscheduling, object: &podgroup.Object{MinMember: 4, TimeoutSeconds: 7}, pods: pods(nil), want: with(func(s *settings) { s.Min, s.Total, s.Wait = 4, 4, 7*time.Second })},
+		"no minimum":       {kind: podgroup.GroupName, object: &podgroup.Object{}, pods: pods(nil), want: normal},
+		"negative minimum": {kind: podgroup.Koordinator, object: &podgroup.Object{MinMember: -1}, pods: pods(nil), want: normal, wantProblem: "asks for -1 pods"},
+		"enormous minimum": {kind: podgroup.Koordinator, object: &podgroup.Object{MinMember: 1 << 40}, pods: pods(nil), want: normal, wantProblem: "set its minimum to a number"},
 		"queue of the object": {
-			kind: podgang.Coscheduling, object: &podgang.Object{MinMember: 2, Labels: map[string]string{apis.QueueLabel: "early"}},
+			kind: podgroup.Coscheduling, object: &podgroup.Object{MinMember: 2, Labels: map[string]string{apis.QueueLabel: "early"}},
 			want: with(func(s *settings) { s.Min, s.Total, s.Queue = 2, 2, "early" }),
 		},
 		"pods go before the PodGroup": {
-			kind: podgang.Koordinator, object: &podgang.Object{MinMember: 2, Annotations: map[string]string{key + "mode": "Strict", key + "total-number": "5"}},
+			kind: podgroup.Koordinator, object: &podgroup.Object{MinMember: 2, Annotations: map[string]string{key + "mode": "Strict", key + "total-number": "5"}},
 			pods: pods(map[string]string{key + "mode": "NonStrict", key + "min-available": "3"}),
 			want: with(func(s *settings) { s.Min, s.Total, s.NonStrict = 3, 5, true }),
 		},
 		"settings on a PodGroup of Coscheduling": {
-			kind: podgang.Coscheduling, object: &podgang.Object{MinMember: 2, TimeoutSeconds: 7, Annotations: map[string]string{
+			kind: podgroup.Coscheduling, object: &podgroup.Object{MinMember: 2, TimeoutSeconds: 7, Annotations: map[string]string{
 				key + "mode": "NonStrict", key + "total-number": "5", key + "waiting-time": "90s", key + "groups": `["ml/train", "x/b"]`,
 			}},
 			pods: pods(nil),
@@ -127,30 +127,30 @@ func TestNew(t *testing.T) {
 			}),
 		},
 		"total below the minimum": {
-			kind: podgang.Lightweight, pods: pods(map[string]string{key + "min-available": "3", key + "total-number": "2", key + "waiting-time": "90s"}),
+			kind: podgroup.Lightweight, pods: pods(map[string]string{key + "min-available": "3", key + "total-number": "2", key + "waiting-time": "90s"}),
 			want: with(func(s *settings) { s.Min, s.Total, s.Wait = 3, 3, 90*time.Second }),
 		},
 		"no duration": {
-			kind: podgang.Lightweight, pods: pods(map[string]string{key + "min-available": "1", key + "waiting-time": "soon"}), want: normal,
+			kind: podgroup.Lightweight, pods: pods(map[string]string{key + "min-available": "1", key + "waiting-time": "soon"}), want: normal,
 			wantProblem: `is "soon": give a duration such as 300s`,
 		},
 		"pods do not agree": {
-			kind: podgang.Lightweight, pods: pods(map[string]string{key + "min-available": "1"}, map[string]string{key + "min-available": "2"}), want: normal,
+			kind: podgroup.Lightweight, pods: pods(map[string]string{key + "min-available": "1"}, map[string]string{key + "min-available": "2"}), want: normal,
 			wantProblem: `pods "pod-a" and "pod-b" of the gang have different values`,
 		},
 		"groups": {
-			kind: podgang.Lightweight, pods: pods(map[string]string{key + "min-available": "1", key + "groups": `["x/b", "ml/train", "x/b"]`}),
+			kind: podgroup.Lightweight, pods: pods(map[string]string{key + "min-available": "1", key + "groups": `["x/b", "ml/train", "x/b"]`}),
 			want: with(func(s *settings) { s.Together = []string{"ml/train", "x/b"} }),
 		},
-		"only itself":    {kind: podgang.Lightweight, pods: pods(map[string]string{key + "min-available": "1", key + "groups": `["ml/train"]`}), want: normal},
-		"without itself": {kind: podgang.Lightweight, pods: pods(map[string]string{key + "min-available": "1", key + "groups": `["ml/other"]`}), want: normal, wantProblem: "does not name the gang"},
-		"no list":        {kind: podgang.Lightweight, pods: pods(map[string]string{key + "min-available": "1", key + "groups": `a`}), want: normal, wantProblem: "give a JSON list"},
-		"no namespace":   {kind: podgang.Lightweight, pods: pods(map[string]string{key + "min-available": "1", key + "groups": `["train"]`}), want: normal, wantProblem: "NAMESPACE/NAME"},
-		"topology":       {kind: podgang.Coscheduling, object: &podgang.Object{}, pods: pods(map[string]string{"kueue.x-k8s.io/podset-required-topology": "rack"}), want: normal, wantProblem: "asks for a topology"},
+		"only itself":    {kind: podgroup.Lightweight, pods: pods(map[string]string{key + "min-available": "1", key + "groups": `["ml/train"]`}), want: normal},
+		"without itself": {kind: podgroup.Lightweight, pods: pods(map[string]string{key + "min-available": "1", key + "groups": `["ml/other"]`}), want: normal, wantProblem: "does not name the gang"},
+		"no list":        {kind: podgroup.Lightweight, pods: pods(map[string]string{key + "min-available": "1", key + "groups": `a`}), want: normal, wantProblem: "give a JSON list"},
+		"no namespace":   {kind: podgroup.Lightweight, pods: pods(map[string]string{key + "min-available": "1", key + "groups": `["train"]`}), want: normal, wantProblem: "NAMESPACE/NAME"},
+		"topology":       {kind: podgroup.Coscheduling, object: &podgroup.Object{}, pods: pods(map[string]string{"kueue.x-k8s.io/podset-required-topology": "rack"}), want: normal, wantProblem: "asks for a topology"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			g, problems := podgang.New(podgang.Ref{Kind: c.kind, Namespace: "ml", Name: "train"}, c.object, c.pods, podgang.Settings{Wait: 10 * time.Minute})
+			g, problems := podgroup.New(podgroup.Ref{Kind: c.kind, Namespace: "ml", Name: "train"}, c.object, c.pods, podgroup.Settings{Wait: 10 * time.Minute})
 			got := settings{g.Min, g.Total, g.NonStrict, g.GangGroup, g.Wait, g.Queue}
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("settings (-want +got):\n%s", diff)

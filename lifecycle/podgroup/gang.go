@@ -1,4 +1,4 @@
-package podgang
+package podgroup
 
 import (
 	"cmp"
@@ -80,10 +80,10 @@ type Problems []string
 func (p Problems) String() string { return strings.Join(p, "; ") }
 
 // brief shortens user input for messages.
-func brief(text string) string { return shorten(text, mostQuoted) }
+func brief(text string) string { return Shorten(text, mostQuoted) }
 
-// shorten cuts a text after a number of bytes, between two runes.
-func shorten(text string, most int) string {
+// Shorten cuts a text after a number of bytes, between two runes.
+func Shorten(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}
@@ -101,7 +101,7 @@ func byAge(a, b *corev1.Pod) int {
 // could be read.
 func New(ref Ref, object *Object, pods []*corev1.Pod, settings Settings) (*Gang, Problems) {
 	g := &Gang{Ref: ref, Object: object, Pods: slices.Clone(pods), Min: 1, Wait: settings.Wait}
-	g.stops = settings.StopsAfterTimeout && g.hasSettings()
+	g.stops = settings.StopsAfterTimeout && g.HasKoordinatorSettings()
 	slices.SortFunc(g.Pods, byAge)
 	g.splitTimedOut()
 	var problems Problems
@@ -133,7 +133,7 @@ func (r Ref) api() string {
 
 // living returns the pods that have not terminated, without those that are gated and being deleted. Pods that have timed out come last.
 func (g *Gang) living() []*corev1.Pod {
-	return slices.DeleteFunc(g.All(), func(pod *corev1.Pod) bool { return IsTerminal(pod) || isVanishing(pod) })
+	return slices.DeleteFunc(g.All(), func(pod *corev1.Pod) bool { return IsTerminal(pod) || IsVanishing(pod) })
 }
 
 // agreed returns the value that all waiting pods have, and adds a problem if they differ. If none waits it is that of the first living pod. The
@@ -142,7 +142,7 @@ func (g *Gang) agreed(what string, value func(*corev1.Pod) string, problems *Pro
 	var first *corev1.Pod
 	for _, pod := range g.Pods {
 		switch {
-		case !waiting(pod):
+		case !IsWaiting(pod):
 		case first == nil:
 			first = pod
 		case value(first) != value(pod):
@@ -173,8 +173,8 @@ func (g *Gang) setting(name string, problems *Problems) (value, where string) {
 	return value, fmt.Sprintf("annotation %s of PodGroup %q", key, g.Name)
 }
 
-// hasSettings reports whether Koordinator's annotations count for the gang. Koordinator reads them on the PodGroups of Coscheduling, too.
-func (g *Gang) hasSettings() bool {
+// HasKoordinatorSettings reports whether Koordinator's annotations count for the gang. Koordinator reads them on the PodGroups of Coscheduling, too.
+func (g *Gang) HasKoordinatorSettings() bool {
 	return g.Kind == Koordinator || g.Kind == Lightweight || g.Kind == Coscheduling
 }
 
@@ -192,7 +192,7 @@ func (g *Gang) readCounts(problems *Problems) {
 		value := g.agreed("annotation "+key, func(pod *corev1.Pod) string { return pod.Annotations[key] }, problems)
 		g.Min = number(value, "annotation "+key+" of the pods", problems)
 		g.Total = g.Min
-	case g.hasSettings():
+	case g.HasKoordinatorSettings():
 		g.readKoordinator(problems)
 	}
 }
@@ -274,7 +274,7 @@ func (g *Gang) checkPods(problems *Problems) {
 
 // unsupportedKey returns a label or annotation of Kueue on a waiting pod that would be ignored.
 func unsupportedKey(pod *corev1.Pod) string {
-	if !waiting(pod) {
+	if !IsWaiting(pod) {
 		return ""
 	}
 	if pod.Labels[apis.PrebuiltWorkloadKey] != "" || pod.Annotations[apis.PrebuiltWorkloadKey] != "" {
@@ -290,42 +290,47 @@ func unsupportedKey(pod *corev1.Pod) string {
 	return ""
 }
 
-// IsTerminal reports whether a pod has terminated.
-func IsTerminal(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+// Incarnation distinguishes gangs of the same name: those of different PodGroups, and without a PodGroup those that have nothing in common.
+func (g *Gang) Incarnation() types.UID {
+	if g.Object != nil {
+		return g.Object.UID
+	}
+	if len(g.Pods) == 0 {
+		return ""
+	}
+	return g.Pods[0].UID
 }
 
-// IsGated reports whether a pod may not be scheduled before it is ungated.
-func IsGated(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Spec.SchedulingGates, func(gate corev1.PodSchedulingGate) bool { return gate.Name == apis.PodAdmissionGate })
+// Owns reports whether a quota Workload belongs to the gang, and not to an earlier PodGroup of its name.
+func (g *Gang) Owns(w *kueue.Workload) bool {
+	return g.Object == nil || w.Labels[apis.JobUIDLabel] == string(g.Object.UID)
 }
 
-// isVanishing reports whether a pod that has never run is being deleted.
-func isVanishing(pod *corev1.Pod) bool { return IsGated(pod) && pod.DeletionTimestamp != nil }
-
-// waiting reports whether a pod waits to be ungated.
-func waiting(pod *corev1.Pod) bool {
-	return IsGated(pod) && !IsTerminal(pod) && pod.DeletionTimestamp == nil
-}
-
-// isActive reports whether a pod may use the quota that pays for it.
-func isActive(pod *corev1.Pod) bool { return !IsGated(pod) && !IsTerminal(pod) }
-
-func isReady(pod *corev1.Pod) bool {
-	return pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+// MissingOwners returns the owners that a quota Workload with these owners lacks, or none if it has enough of them. The garbage collector removes
+// the deleted ones.
+func (g *Gang) MissingOwners(present []metav1.OwnerReference) []metav1.OwnerReference {
+	if g.Object != nil {
+		return nil
+	}
+	owners := g.Owners()
+	missing := slices.DeleteFunc(slices.Clone(owners), func(o metav1.OwnerReference) bool {
+		return slices.ContainsFunc(present, func(p metav1.OwnerReference) bool { return p.UID == o.UID })
 	})
+	if len(owners)-len(missing) >= mostOwners/2 {
+		return nil
+	}
+	return missing
 }
 
-// owners returns the owners of a quota Workload of the core: the PodGroup of the gang, or else the controllers of its pods, and pods themselves
+// Owners returns the owners of a quota Workload of the core: the PodGroup of the gang, or else the controllers of its pods, and pods themselves
 // if they have none, as with Kueue. If there are many, only the oldest own it: one is enough to keep it.
-func (g *Gang) owners() []metav1.OwnerReference {
+func (g *Gang) Owners() []metav1.OwnerReference {
 	if g.Object != nil {
 		return []metav1.OwnerReference{{APIVersion: g.Object.APIVersion, Kind: "PodGroup", Name: g.Object.Name, UID: g.Object.UID, Controller: new(true)}}
 	}
 	var owners []metav1.OwnerReference
 	for _, pod := range g.Pods {
-		owner := ownerOf(pod)
+		owner := AsOwner(pod)
 		if c := metav1.GetControllerOfNoCopy(pod); c != nil {
 			owner = metav1.OwnerReference{APIVersion: c.APIVersion, Kind: c.Kind, Name: c.Name, UID: c.UID}
 		}
@@ -339,6 +344,7 @@ func (g *Gang) owners() []metav1.OwnerReference {
 	return owners
 }
 
-func ownerOf(pod *corev1.Pod) metav1.OwnerReference {
+// AsOwner returns the owner reference of objects that a pod owns.
+func AsOwner(pod *corev1.Pod) metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}
 }

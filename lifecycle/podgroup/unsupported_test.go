@@ -1,4 +1,4 @@
-package podgang_test
+package podgroup_test
 
 import (
 	"strings"
@@ -9,7 +9,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/apis"
-	"github.com/tranche-dev/tranche/lifecycle/podgang"
+	"github.com/tranche-dev/tranche/lifecycle/podgroup"
 )
 
 // TestUnsupported has what Kueue or Kubernetes would do for a gang and Tranche does not: it is a problem instead of being ignored.
@@ -35,8 +35,8 @@ func TestUnsupported(t *testing.T) {
 			pod := named(map[string]string{apis.QueueLabel: "queue", apis.CoschedulingLabel: "g"}, nil)
 			pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: apis.PodAdmissionGate}}
 			tc.change(pod)
-			ref := podgang.Ref{Kind: podgang.Coscheduling, Namespace: "ml", Name: "g"}
-			_, problems := podgang.New(ref, &podgang.Object{UID: "object", MinMember: 1}, []*corev1.Pod{pod}, podgang.Settings{Wait: time.Minute})
+			ref := podgroup.Ref{Kind: podgroup.Coscheduling, Namespace: "ml", Name: "g"}
+			_, problems := podgroup.New(ref, &podgroup.Object{UID: "object", MinMember: 1}, []*corev1.Pod{pod}, podgroup.Settings{Wait: time.Minute})
 			if got := problems.String(); tc.want == "" && got != "" || !strings.Contains(got, tc.want) {
 				t.Errorf("problems %q, want %q", got, tc.want)
 			}

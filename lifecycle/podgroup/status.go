@@ -1,4 +1,4 @@
-package podgang
+package podgroup
 
 import (
 	"slices"
