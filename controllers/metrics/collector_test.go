@@ -138,7 +138,7 @@ func helpOf(c prometheus.Collector) map[string]string {
 	return help
 }
 
-func TestGaugesSayWhatTheEngineKnows(t *testing.T) {
+func TestGaugesReportTheStateOfTheEngine(t *testing.T) {
 	s := newStand(t)
 	s.queue("q", "4", unchanged)
 	s.queue("lender", "1", unchanged)
@@ -231,7 +231,7 @@ func TestStatusHasOneOfItsValues(t *testing.T) {
 	}
 }
 
-func TestSeriesEndWithTheirQueue(t *testing.T) {
+func TestSeriesOfADeletedQueueDisappear(t *testing.T) {
 	s := newStand(t)
 	s.queue("q", "4", unchanged)
 	s.workload("q", "waits", "8")
@@ -245,7 +245,7 @@ func TestSeriesEndWithTheirQueue(t *testing.T) {
 	`)
 }
 
-func TestScrapeOfAnEngineThatHangs(t *testing.T) {
+func TestScrapeOfAnEngineThatDoesNotRespond(t *testing.T) {
 	s := newStand(t)
 	s.queue("q", "4", unchanged)
 	s.hangs = true
@@ -255,7 +255,7 @@ func TestScrapeOfAnEngineThatHangs(t *testing.T) {
 	`)
 }
 
-func TestOnlyWhoLeadsReports(t *testing.T) {
+func TestFollowerReportsNoGauges(t *testing.T) {
 	s := newStand(t)
 	s.queue("q", "4", unchanged)
 	c := metrics.NewCollector(metrics.Config{Engine: s, Metrics: metrics.New(metrics.Replica{Elected: make(chan struct{}), LeaderElection: true})})

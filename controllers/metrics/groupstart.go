@@ -26,13 +26,13 @@ type waitingGroups struct {
 func newGroupVectors() groupVectors {
 	return groupVectors{
 		groupWait: histogram("tranche_group_start_wait_seconds",
-			"Time for which the first pod of a group had waited when the last one had started, so that all were released. Each attempt of a JobSet counts.",
+			"Time from the start of the first pod of a group to the start of the last pod, which released the group. Each restart attempt of a JobSet counts.",
 			14, []string{"replica_role"}),
 		groupTimeouts: counter("tranche_group_start_timeouts_total",
-			"Number of groups of which a pod gave up waiting for the others. Each attempt of a JobSet counts once.", []string{"replica_role"}),
+			"Number of groups with a pod that timed out waiting for the other pods. Each restart attempt of a JobSet counts once.", []string{"replica_role"}),
 		groupsWaiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "tranche_group_start_waiting_groups",
-			Help: "Number of groups of which some pods have started and wait for the others.",
+			Help: "Number of groups with pods that have started and wait for the other pods.",
 		}, []string{"replica_role"}),
 		waiting: &waitingGroups{groups: map[types.NamespacedName]bool{}},
 	}

@@ -20,7 +20,7 @@ func TestGroups(t *testing.T) {
 			if testutil.CollectAndCount(c, "tranche_group_start_waiting_groups") == 0 {
 				continue
 			}
-			expected := "# HELP tranche_group_start_waiting_groups Number of groups of which some pods have started and wait for the others.\n" +
+			expected := "# HELP tranche_group_start_waiting_groups Number of groups with pods that have started and wait for the other pods.\n" +
 				"# TYPE tranche_group_start_waiting_groups gauge\ntranche_group_start_waiting_groups" + series + "\n"
 			if err := testutil.CollectAndCompare(c, strings.NewReader(expected)); err != nil {
 				t.Error(err)

@@ -82,11 +82,11 @@ func New(replica Replica) *Metrics {
 		replica: replica, kueueVectors: newKueueVectors(), stageVectors: newStageVectors(), groupVectors: newGroupVectors(),
 		admissions: counter("tranche_admissions_total", "Number of stages admitted, by ClusterQueue.", []string{"cluster_queue"}),
 		writeFailures: counter("tranche_decision_write_failures_total",
-			"Number of decisions that could not be written at the first try, by kind of decision.", []string{"decision"}),
-		releases: prometheus.NewCounter(prometheus.CounterOpts{Name: "tranche_released_jobs_total", Help: "Number of child Jobs released."}),
+			"Number of decisions whose write failed, by kind of decision. The engine decides again, or the write is retried.", []string{"decision"}),
+		releases: prometheus.NewCounter(prometheus.CounterOpts{Name: "tranche_released_jobs_total", Help: "Number of child Jobs released, so that their pods can start."}),
 		audits: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "tranche_ledger_audits_total",
-			Help: "Number of times that the books of the engine were compared with the quota Workloads. It grows every minute, on the leader.",
+			Help: "Number of times that the charges of the engine were compared with the quota Workloads. The leader does this every minute.",
 		}),
 	}
 }
@@ -121,7 +121,7 @@ func buildInfo(version string) prometheus.Collector {
 	}
 	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "kueue_build_info",
-		Help: "Is 1; the labels say how this binary was built. The version is that of Tranche.",
+		Help: "Always 1. The labels describe the build of this binary; git_version is the version of Tranche.",
 	}, []string{"git_version", "git_commit", "build_date", "go_version", "compiler", "platform"})
 	info.With(labels).Set(1)
 	return info

@@ -221,7 +221,7 @@ func TestStageWaitBeginsWhenTheStageOpens(t *testing.T) {
 	l.wantSome(t, "unknown", "tranche_stage_wait")
 }
 
-func TestWhatIsNotRecorded(t *testing.T) {
+func TestChangesThatAreNotRecorded(t *testing.T) {
 	t.Run("what a new manager finds", func(t *testing.T) {
 		l := newLife("found", metrics.Replica{Elected: elected()})
 		l.set(1, "QuotaReserved=True QuotaReserved")
