@@ -24,7 +24,7 @@ func TestBarrier(t *testing.T) {
 	}{
 		"released":         {[]string{"--timeout=1h", "--signal=a.1"}, "", 0, ""},
 		"by environment":   {[]string{"--timeout=1h"}, "b.1", 0, ""},
-		"the time is over": {[]string{"--timeout=1ms", "--signal=a.2"}, "", 3, "gave up after 1ms: not all of the 64 pods of the group had started"},
+		"the time is over": {[]string{"--timeout=1ms", "--signal=a.2"}, "", 3, "timed out after 1ms: not all of the 64 pods of the group had started"},
 		"no signal":        {[]string{"--timeout=1h"}, "", 1, "$TRANCHE_SIGNAL, must say what to wait for"},
 		"no timeout":       {[]string{"--signal=a.1"}, "", 1, "--timeout is 0s"},
 	}

@@ -33,9 +33,9 @@ func (s *server) ServerResourcesForGroupVersion(asked string) (*metav1.APIResour
 	return list, nil
 }
 
-// TestLook: only a difference that is the same in two checks counts as a change.
-func TestLook(t *testing.T) {
-	const starts = "the API server serves other objects than when the manager started, which must start anew to know them: " + version
+// TestCheck: only a difference that is the same in two checks counts as a change.
+func TestCheck(t *testing.T) {
+	const starts = "the API server serves other resources than when the manager started; the manager exits, and watches them after its restart: " + version
 	none, quotas, both := server{}, server{names: []string{"elasticquotas"}}, server{names: []string{"podgroups", "elasticquotas"}}
 	turned := server{names: []string{"elasticquotas", "podgroups"}}
 	mute := server{isMute: true}
@@ -45,13 +45,13 @@ func TestLook(t *testing.T) {
 	}{
 		"never there":               {servers: []server{none, none, none}},
 		"always there":              {servers: []server{both, turned, both, turned}},
-		"installed":                 {servers: []server{none, both, both}, want: starts + " has elasticquotas, podgroups, and had nothing"},
-		"removed":                   {servers: []server{both, none, none}, want: starts + " has nothing, and had elasticquotas, podgroups"},
+		"installed":                 {servers: []server{none, both, both}, want: starts + " now has elasticquotas, podgroups, and had nothing"},
+		"removed":                   {servers: []server{both, none, none}, want: starts + " now has nothing, and had elasticquotas, podgroups"},
 		"not there for a moment":    {servers: []server{both, none, both, none, both}},
 		"installed one by one":      {servers: []server{none, quotas, both}},
-		"all of it, one by one":     {servers: []server{none, quotas, both, both}, want: starts + " has elasticquotas, podgroups, and had nothing"},
+		"all of it, one by one":     {servers: []server{none, quotas, both, both}, want: starts + " now has elasticquotas, podgroups, and had nothing"},
 		"does not answer":           {servers: []server{both, mute, mute, mute}},
-		"does not answer meanwhile": {servers: []server{both, none, mute, none}, want: starts + " has nothing, and had elasticquotas, podgroups"},
+		"does not answer meanwhile": {servers: []server{both, none, mute, none}, want: starts + " now has nothing, and had elasticquotas, podgroups"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -77,8 +77,8 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// TestAsk: only requested versions count, with their first answers, and a failed request is reported to the caller.
-func TestAsk(t *testing.T) {
+// TestFailedRequestIsNotRemembered: only requested versions count, with their first answers, and a failed request is reported to the caller.
+func TestFailedRequestIsNotRemembered(t *testing.T) {
 	s := &server{isMute: true}
 	w := apiwatch.New(s)
 	if _, err := w.ServerResourcesForGroupVersion(version); err == nil {
@@ -96,6 +96,6 @@ func TestAsk(t *testing.T) {
 		}
 	}
 	if err := errors.Join(w.Check(), w.Check()); err == nil {
-		t.Error("the first answer does not hold any more, and nothing is said")
+		t.Error("the first answer no longer holds, and Check returned no error")
 	}
 }

@@ -115,7 +115,7 @@ func (w *Watcher) Check() error {
 		case isSame(now, first):
 			delete(w.last, version)
 		case differed && isSame(now, before):
-			changes = append(changes, fmt.Sprintf("%s has %s, and had %s", version, now, first))
+			changes = append(changes, fmt.Sprintf("%s now has %s, and had %s", version, now, first))
 		default:
 			w.last[version] = now
 		}
@@ -124,7 +124,7 @@ func (w *Watcher) Check() error {
 		return nil
 	}
 	slices.Sort(changes)
-	return fmt.Errorf("the API server serves other objects than when the manager started, which must start anew to know them: %s", strings.Join(changes, "; "))
+	return fmt.Errorf("the API server serves other resources than when the manager started; the manager exits, and watches them after its restart: %s", strings.Join(changes, "; "))
 }
 
 func isSame(a, b answer) bool { return (a == nil) == (b == nil) && slices.Equal(a, b) }

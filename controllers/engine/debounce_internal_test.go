@@ -16,8 +16,8 @@ func TestDebouncer(t *testing.T) {
 	}{
 		"one change is written after a while":            {reports: []int{0}, want: []int{1}},
 		"all changes of that while make one write":       {reports: []int{0, 0, 0}, want: []int{1}},
-		"what changes on is written less and less often": {reports: []int{0, 2, 4, 6, 8, 10, 12, 14, 16}, want: []int{1, 3, 7, 12, 17}},
-		"after a rest it begins anew":                    {reports: []int{0, 2, 20}, want: []int{1, 3, 21}},
+		"continual changes are written less often":       {reports: []int{0, 2, 4, 6, 8, 10, 12, 14, 16}, want: []int{1, 3, 7, 12, 17}},
+		"after a pause the delay is the first one again": {reports: []int{0, 2, 20}, want: []int{1, 3, 21}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -29,7 +29,7 @@ func (w *writer) evict(ctx context.Context, d *admission.Evict) {
 	}
 	if err != nil {
 		w.config.Metrics.WriteFailed("Evict")
-		ctrl.LoggerFrom(ctx).V(1).Info("Eviction not written, deciding anew", "workload", klog.KRef(d.Stage.Namespace, d.Stage.Name), "cause", err.Error())
+		ctrl.LoggerFrom(ctx).V(1).Info("Writing an eviction failed, the engine will decide again", "workload", klog.KRef(d.Stage.Namespace, d.Stage.Name), "cause", err.Error())
 		w.takeBack(ctx, d.Stage, d.ID)
 		return
 	}

@@ -216,7 +216,7 @@ func succeed(ctx context.Context, f func(context.Context) error) bool {
 	err := wait.PollUntilContextCancel(ctx, firstTries, true, func(ctx context.Context) (bool, error) {
 		err := f(ctx)
 		if err != nil {
-			ctrl.LoggerFrom(ctx).Error(err, "Nothing is decided yet, trying again")
+			ctrl.LoggerFrom(ctx).Error(err, "Preparing the first scheduling cycle failed, retrying")
 		}
 		return err == nil, nil
 	})

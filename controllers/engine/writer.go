@@ -215,7 +215,7 @@ func (w *writer) admit(ctx context.Context, d *admission.Admit) {
 		return
 	}
 	w.config.Metrics.WriteFailed("Admit")
-	ctrl.LoggerFrom(ctx).V(1).Info("Admission not written, taking it back", "workload", klog.KRef(d.Stage.Namespace, d.Stage.Name), "cause", err.Error())
+	ctrl.LoggerFrom(ctx).V(1).Info("Writing an admission failed, the engine will decide again", "workload", klog.KRef(d.Stage.Namespace, d.Stage.Name), "cause", err.Error())
 	w.takeBack(ctx, d.Stage, d.ID)
 }
 
@@ -247,7 +247,7 @@ func (w *writer) writeAdmission(ctx context.Context, d *admission.Admit) (*kueue
 		return nil, fmt.Errorf("read quota Workload %s: %w", d.Stage, err)
 	}
 	if seen.UID == d.UID && !asksFor(&seen, &d.Admission) {
-		return nil, fmt.Errorf("write status of quota Workload %s: it asks for other pods than were decided on", d.Stage)
+		return nil, fmt.Errorf("write status of quota Workload %s: its pod sets have changed since the decision", d.Stage)
 	}
 	seen.UID = d.UID
 	status := workloadstatus.Admitted(&seen, &d.Admission, time.Now())

@@ -117,7 +117,7 @@ func TestEvictionWhileTheAdmissionIsWritten(t *testing.T) {
 }
 
 // Refusals are delayed by admissions that wait to be written.
-func TestRefusalsGiveWay(t *testing.T) {
+func TestRefusalsYieldToAdmissions(t *testing.T) {
 	w, admit, _ := preempted(t)
 	if w.refusalBudget() != w.budget {
 		t.Error("a refusal has to hurry although nothing else waits to be written")

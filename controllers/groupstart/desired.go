@@ -41,21 +41,21 @@ func desired(s *seen) *wanted {
 func (w *wanted) decide(s *seen) (reason, message string) {
 	// Pods that already wait, because group start was turned off afterwards, still have to be released.
 	if !s.injected && !s.groupCounts.waits {
-		return jobsetstatus.GroupNotConfigured, "main containers start one by one: groupStartImage in the parameters of the guards is empty"
+		return jobsetstatus.GroupNotConfigured, "main containers do not wait for each other, because groupStartImage is empty in the parameters of the admission policies; ask an administrator to set it"
 	}
 	if why := whyNever(s.jobSet); why != "" {
 		return jobsetstatus.GroupMisconfigured, why
 	}
 	if len(s.groupCounts.signals) > maxJobs {
-		return jobsetstatus.GroupMisconfigured, fmt.Sprintf("the group has %d Jobs, more than %d; let each Job have more pods", len(s.groupCounts.signals), maxJobs)
+		return jobsetstatus.GroupMisconfigured, fmt.Sprintf("the group has %d Jobs, but at most %d are possible; use fewer Jobs with more pods each", len(s.groupCounts.signals), maxJobs)
 	}
 	if s.isLeftover() {
-		return jobsetstatus.GroupWaiting, fmt.Sprintf("ConfigMap %q of an earlier JobSet of the same name is still being deleted", s.configMap.Name)
+		return jobsetstatus.GroupWaiting, fmt.Sprintf("main containers wait until ConfigMap %q of a deleted JobSet of the same name has been deleted", s.configMap.Name)
 	}
 	if s.configMap != nil && !metav1.IsControlledBy(s.configMap, s.jobSet) {
 		w.retries = true
-		return jobsetstatus.GroupOfUser, fmt.Sprintf("the group never starts, because ConfigMap %q was made by somebody else, and is left as it is: give it"+
-			" another name, or give the JobSet another", s.configMap.Name)
+		return jobsetstatus.GroupOfUser, fmt.Sprintf("the group cannot start, because Tranche did not create ConfigMap %q and does not overwrite it:"+
+			" rename or delete the ConfigMap, or rename the JobSet", s.configMap.Name)
 	}
 	notice := w.post(s)
 	w.waits = w.waits && !areReleased(&notice, s.groupCounts.pending)
@@ -118,12 +118,12 @@ func areReleased(notice *barrier.Notice, signals []string) bool {
 func (s *seen) news(notice *barrier.Notice) (reason, message string) {
 	switch t := &s.groupCounts; {
 	case t.unaware != "":
-		return jobsetstatus.GroupNotInjected, fmt.Sprintf("the pods of Job %q do not wait for the others: the policy tranche-group-jobs was not there when the"+
-			" Job was created", t.unaware)
+		return jobsetstatus.GroupNotInjected, fmt.Sprintf("the pods of Job %q do not wait for the others, because the admission policy tranche-group-jobs was not"+
+			" installed when the Job was created; delete the JobSet and submit it again", t.unaware)
 	case notice.HasStarted:
 		return jobsetstatus.GroupReleased, fmt.Sprintf("all %d pods of the group had started", t.pods)
 	case t.gaveUp || t.complete && s.hasTimedOut():
-		return jobsetstatus.GroupTimedOut, fmt.Sprintf("a pod has given up waiting for all %d pods of the group to start; its termination message says how many had",
+		return jobsetstatus.GroupTimedOut, fmt.Sprintf("a pod timed out waiting for all %d pods of the group to start; its termination message contains how many had started",
 			t.pods)
 	default:
 		return jobsetstatus.GroupWaiting, fmt.Sprintf("main containers wait until all %d pods of the group have started", t.pods)

@@ -137,7 +137,7 @@ func TestCount(t *testing.T) {
 			jobs: allJobs(), pods: map[string][]string{"w0": {"waits", "waits"}, "w1": {"waits", "waits"}, "d0": {"waits"}},
 			want: groupCounts{started: 5, pods: 5, signals: whole, pending: whole, complete: true, waits: true}, wantWhole: true,
 		},
-		"some do not wait any more": {
+		"some no longer wait": {
 			jobs: allJobs(), pods: map[string][]string{"w0": {"runs", "ended"}, "w1": {"passed", "waits"}, "d0": {"waits"}},
 			want: groupCounts{started: 5, pods: 5, signals: whole, pending: whole, complete: true, waits: true}, wantWhole: true,
 		},
@@ -205,7 +205,7 @@ func TestCount(t *testing.T) {
 			jobs:   allJobs(), pods: map[string][]string{"w0": {"waits", "waits"}, "w1": {"waits", "waits"}, "d0": {"waits"}},
 			want: groupCounts{pods: 5},
 		},
-		"Jobs on their way out do not count": {
+		"Jobs that are being deleted do not count": {
 			jobs: all(func(jobs []batchv1.Job) { jobs[2].DeletionTimestamp = new(metav1.Unix(1, 0)) }),
 			pods: map[string][]string{"w0": {"waits", "waits"}, "w1": {"waits", "waits"}, "d0": {"waits"}},
 			want: groupCounts{started: 4, pods: 5, signals: whole[1:], pending: whole[1:], waits: true},
@@ -286,7 +286,7 @@ func TestDesired(t *testing.T) {
 			map[string]string{"endpoint": "http://tranche/v1/groups/ml/js", "token": "", "pods": "5"},
 			"WaitingForPods", "", false, false,
 		},
-		"nobody answers pods any more": {
+		"the server for pods was turned off": {
 			func(s *seen) { s.groupCounts.started, s.endpoint = 4, "" }, map[string]string{"token": "t", "pods": "5"}, "WaitingForPods", "", false, false,
 		},
 		"the label is gone": {
@@ -322,7 +322,7 @@ func TestDesired(t *testing.T) {
 			"AllStarted", "", true, false,
 		},
 		"a pod gave up": {
-			func(s *seen) { s.groupCounts.started, s.groupCounts.gaveUp = 4, true }, nil, "TimedOut", "a pod has given up waiting for all 5 pods", false, false,
+			func(s *seen) { s.groupCounts.started, s.groupCounts.gaveUp = 4, true }, nil, "TimedOut", "a pod timed out waiting for all 5 pods", false, false,
 		},
 		"a pod gave up, and is gone": {func(s *seen) {
 			s.groupCounts.started = 4
@@ -339,7 +339,7 @@ func TestDesired(t *testing.T) {
 			map[string]string{"endpoint": "http://tranche/v1/groups/ml/js", "token": "t", "pods": "5", "released": released, "started": started},
 			"AllStarted", "", true, false,
 		},
-		"the user's ConfigMap": {func(s *seen) { s.configMap.OwnerReferences = nil }, nil, "ConfigMapOfUser", `ConfigMap "js-group-scheduling" was made by somebody else`, false, true},
+		"the user's ConfigMap": {func(s *seen) { s.configMap.OwnerReferences = nil }, nil, "ConfigMapOfUser", `Tranche did not create ConfigMap "js-group-scheduling"`, false, true},
 		"that of something else": {
 			func(s *seen) { s.configMap.OwnerReferences[0].UID = "else" }, nil, "ConfigMapOfUser", "", false, true,
 		},
@@ -353,9 +353,9 @@ func TestDesired(t *testing.T) {
 			func(s *seen) {
 				s.configMap.OwnerReferences[0] = metav1.OwnerReference{Kind: "JobSet", Name: "js", UID: "before", Controller: new(true)}
 			},
-			nil, "WaitingForPods", "of an earlier JobSet of the same name is still being deleted", false, false,
+			nil, "WaitingForPods", "of a deleted JobSet of the same name has been deleted", false, false,
 		},
-		"too many Jobs": {func(s *seen) { s.groupCounts.signals = make([]string, maxJobs+1) }, nil, "Misconfigured", "20001 Jobs, more than 20000", false, false},
+		"too many Jobs": {func(s *seen) { s.groupCounts.signals = make([]string, maxJobs+1) }, nil, "Misconfigured", "20001 Jobs, but at most 20000 are possible", false, false},
 		"no members": {func(s *seen) {
 			s.jobSet.Spec.GroupSchedulingConfig = &jobsetapi.GroupSchedulingConfig{}
 			for i := range s.jobSet.Spec.ReplicatedJobs {
@@ -365,10 +365,10 @@ func TestDesired(t *testing.T) {
 		"later stages": {func(s *seen) {
 			s.jobSet.Annotations = map[string]string{apis.GroupStartAnnotation: "60"}
 			s.jobSet.Spec.ReplicatedJobs[1].DependsOn = []jobset.DependsOn{{Name: "w", Status: jobset.DependencyReady}}
-		}, nil, "Misconfigured", `metadata.annotations[tranche.dev/group-start]: ReplicatedJobs "w" and "d" are in one group, but begin in different stages`, false, false},
+		}, nil, "Misconfigured", `metadata.annotations[tranche.dev/group-start]: ReplicatedJobs "w" and "d" are in one group, but start in different stages`, false, false},
 		"no plan": {func(s *seen) {
-			s.jobSet.Spec.ReplicatedJobs[1].DependsOn = []jobset.DependsOn{{Name: "nobody", Status: jobset.DependencyReady}}
-		}, nil, "Misconfigured", "nobody", false, false},
+			s.jobSet.Spec.ReplicatedJobs[1].DependsOn = []jobset.DependsOn{{Name: "unknown", Status: jobset.DependencyReady}}
+		}, nil, "Misconfigured", `"unknown"`, false, false},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -46,7 +46,7 @@ func members(js *jobsetapi.JobSet) []*jobsetapi.ReplicatedJob {
 func whyNever(js *jobsetapi.JobSet) string {
 	group := members(js)
 	if len(group) == 0 {
-		return fmt.Sprintf("no ReplicatedJob has the annotation %s: the JobSet was created before Tranche's admission policies were in force;"+
+		return fmt.Sprintf("no ReplicatedJob has the annotation %s: the JobSet was created before Tranche's admission policies were installed;"+
 			" delete it and submit it again", apis.GroupStartAnnotation)
 	}
 	plan, err := stageplan.NewUnqueued(&js.Spec) // the stage controller limits the size of a plan
@@ -56,8 +56,8 @@ func whyNever(js *jobsetapi.JobSet) string {
 	first := stageOf(plan, group[0].Name)
 	for _, member := range group[1:] {
 		if stage := stageOf(plan, member.Name); stage != first {
-			return fmt.Sprintf("ReplicatedJobs %q and %q are in one group, but begin in different stages, %q and %q: the pods of one would wait for"+
-				" pods that are not made before they have started; let the group be of ReplicatedJobs that start together", group[0].Name, member.Name, first, stage)
+			return fmt.Sprintf("ReplicatedJobs %q and %q are in one group, but start in different stages, %q and %q: the pods of the earlier stage"+
+				" would wait indefinitely for those of the later stage; let the group have only ReplicatedJobs of one stage", group[0].Name, member.Name, first, stage)
 		}
 	}
 	return ""

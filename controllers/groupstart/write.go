@@ -68,7 +68,7 @@ func (r *Reconciler) post(ctx context.Context, s *seen, w *wanted) error {
 	after.Data = w.configMap.Data
 	metav1.SetMetaDataLabel(&after.ObjectMeta, apis.JobSetLabel, s.jobSet.Name)
 	if err := r.config.Client.Update(ctx, after); err != nil {
-		return fmt.Errorf("change ConfigMap %s: %w", client.ObjectKeyFromObject(after), err)
+		return fmt.Errorf("update ConfigMap %s: %w", client.ObjectKeyFromObject(after), err)
 	}
 	return nil
 }

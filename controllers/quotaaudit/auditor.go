@@ -100,7 +100,7 @@ func (a *Auditor) Start(ctx context.Context) error {
 	for {
 		next := a.config.Period
 		if err := a.compare(ctx); err != nil && ctx.Err() == nil {
-			ctrl.LoggerFrom(ctx).Error(err, "Books not audited, trying again")
+			ctrl.LoggerFrom(ctx).Error(err, "Auditing the charges of the engine failed, retrying")
 		}
 		if len(a.suspects) > 0 {
 			next = min(next, a.config.Confirm)
@@ -125,11 +125,11 @@ func (a *Auditor) compare(ctx context.Context) error {
 	}
 	var chargeSnapshot admission.ChargeSnapshot
 	if err := a.config.Engine.View(ctx, func(e *admission.Engine) { chargeSnapshot = e.ChargeSnapshot() }); err != nil {
-		return fmt.Errorf("read the books: %w", err)
+		return fmt.Errorf("read the charges of the engine: %w", err)
 	}
 	for _, l := range Imbalances(&chargeSnapshot) {
 		// No observation changes a total. A restarted manager recomputes it.
-		a.report(ctx, l, "those of its quota Workloads add up to", "restart the manager, which counts anew then")
+		a.report(ctx, l, "the charges of its quota Workloads add up to", "restart the manager, which then computes the total again")
 	}
 	confirmed := a.confirmed(Differences(objects, &chargeSnapshot))
 	for i := range confirmed[:min(len(confirmed), maxConfirmations)] {
@@ -174,7 +174,7 @@ func (a *Auditor) settle(ctx context.Context, d *Difference) error {
 	}
 	delete(a.suspects, d.Key)
 	for _, l := range d.Lines() {
-		a.report(ctx, l, fmt.Sprintf("quota Workload %s holds", d.Key), "they have been corrected")
+		a.report(ctx, l, fmt.Sprintf("quota Workload %s holds", d.Key), "the charges have been corrected")
 	}
 	if apierrors.IsNotFound(err) {
 		a.config.Engine.Observe(admission.WorkloadGone{Key: d.Key, UID: d.Booked.UID})
@@ -186,7 +186,7 @@ func (a *Auditor) settle(ctx context.Context, d *Difference) error {
 
 // report counts a mismatch and emits an Event on the ClusterQueue.
 func (a *Auditor) report(ctx context.Context, l Line, truth, remedy string) {
-	ctrl.LoggerFrom(ctx).Error(nil, "The books were wrong", "clusterQueue", l.ClusterQueue, "localQueue", l.LocalQueue, "flavor", l.Flavor,
+	ctrl.LoggerFrom(ctx).Error(nil, "The engine charged a wrong amount", "clusterQueue", l.ClusterQueue, "localQueue", l.LocalQueue, "flavor", l.Flavor,
 		"resource", l.Resource, "booked", l.Booked, "counted", l.Counted, "truth", truth, "remedy", remedy)
 	if l.ClusterQueue == "" {
 		return // its ClusterQueue has a line of its own
@@ -194,7 +194,7 @@ func (a *Auditor) report(ctx context.Context, l Line, truth, remedy string) {
 	a.config.Metrics.LedgerMismatch(l.ClusterQueue, string(l.Flavor), string(l.Resource))
 	var queue kueue.ClusterQueue
 	if err := a.config.Cache.Get(ctx, types.NamespacedName{Name: l.ClusterQueue}, &queue); err != nil {
-		ctrl.LoggerFrom(ctx).V(1).Info("No Event about wrong books", "clusterQueue", klog.KRef("", l.ClusterQueue), "cause", err.Error())
+		ctrl.LoggerFrom(ctx).V(1).Info("Reading the ClusterQueue failed, so it gets no Event about the wrong amount", "clusterQueue", klog.KRef("", l.ClusterQueue), "cause", err.Error())
 		return
 	}
 	booked := fmt.Sprintf("%s %s of flavor %s", l.Booked.Format(l.Resource), l.Resource, l.Flavor)

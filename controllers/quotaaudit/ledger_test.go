@@ -142,7 +142,7 @@ func TestDifferences(t *testing.T) {
 			engine:  list(newWorkload("a", "q", 1, 2), newWorkload("b", "q", 1, 2, waiting), newWorkload("c", "q", 1, 2, finished)),
 			objects: list(newWorkload("a", "q", 1, 2), newWorkload("b", "q", 1, 2, waiting), newWorkload("c", "q", 1, 2, finished)),
 		},
-		"an object that the engine has never heard of": {
+		"an object that the engine has never observed": {
 			objects: list(newWorkload("a", "q", 1, 2)), want: []string{"a in q/lq-q: booked 0, counted 8"},
 		},
 		"a reservation that it has missed": {
@@ -187,7 +187,7 @@ func TestDifferences(t *testing.T) {
 }
 
 // A Workload that the engine believes deleted by mistake counts again once the API server has confirmed that it exists.
-func TestRepairOfWhatWasTakenToHaveGone(t *testing.T) {
+func TestRepairOfAWorkloadTakenForDeleted(t *testing.T) {
 	object := newWorkload("a", "q", 1, 2)
 	e := newEngine(t, object)
 	e.Apply(admission.WorkloadGone{Key: types.NamespacedName{Namespace: "ns", Name: "a"}, UID: object.UID})
@@ -202,7 +202,7 @@ func TestRepairOfWhatWasTakenToHaveGone(t *testing.T) {
 }
 
 // While an admission is being written the engine is ahead of the object, and after a failed write it is not.
-func TestWhatIsUnderWayDoesNotDiffer(t *testing.T) {
+func TestDecisionsInFlightAreNoDifferences(t *testing.T) {
 	object := newWorkload("a", "q", 1, 2, waiting)
 	e := newEngine(t, object)
 	decisions := e.Decide(time.Now())
@@ -262,8 +262,8 @@ func find(c *admission.ChargeSnapshot, name string) *admission.ClusterQueueCharg
 	return nil
 }
 
-// TestAgreesWithTheEngine makes both count the same random objects.
-func TestAgreesWithTheEngine(t *testing.T) {
+// TestHoldingsAgreeWithTheEngine makes both count the same random objects.
+func TestHoldingsAgreeWithTheEngine(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var objects []*kueue.Workload
 		quantities := []string{"0", "1", "7", "250m", "1500m", "-3", "3Gi", "1e30", "72057594037927936"}

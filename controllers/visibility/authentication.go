@@ -54,7 +54,7 @@ func authenticate(ctx context.Context, config *genericapiserver.Config, c kubern
 	}
 	for _, ca := range []dynamiccertificates.CAContentProvider{clients, proxies} {
 		if err := config.Authentication.ApplyClientCert(ca, config.SecureServing); err != nil {
-			return fmt.Errorf("ask for client certificates: %w", err)
+			return fmt.Errorf("request client certificates: %w", err)
 		}
 	}
 	delegating := authenticatorfactory.DelegatingAuthenticatorConfig{

@@ -71,7 +71,7 @@ func number(query url.Values, name string, otherwise int64) (int64, error) {
 
 func (q *question) page() (admission.Page, error) {
 	if q.Limit > mostLimit {
-		return admission.Page{}, fmt.Errorf("limit: %d must be at most %d; use offset to ask for more", q.Limit, mostLimit)
+		return admission.Page{}, fmt.Errorf("limit: %d must be at most %d; use offset to read more", q.Limit, mostLimit)
 	}
 	return admission.Page{Offset: int(q.Offset), Limit: int(q.Limit)}, nil
 }
@@ -89,7 +89,7 @@ func (q *question) only(namespace string) (key types.NamespacedName, ok bool, er
 	for _, r := range selector.Requirements() {
 		switch {
 		case r.Operator != selection.Equals && r.Operator != selection.DoubleEquals:
-			return key, false, fmt.Errorf("fieldSelector: %q: only = is possible", q.FieldSelector)
+			return key, false, fmt.Errorf("fieldSelector: %q: the operator must be =", q.FieldSelector)
 		case r.Field == "metadata.name":
 			key.Name = r.Value
 		case r.Field == "metadata.namespace" && (namespace == "" || namespace == r.Value):
@@ -97,7 +97,7 @@ func (q *question) only(namespace string) (key types.NamespacedName, ok bool, er
 		case r.Field == "metadata.namespace":
 			return key, false, fmt.Errorf("fieldSelector: metadata.namespace is %q, but the LocalQueue is in namespace %q", r.Value, namespace)
 		default:
-			return key, false, fmt.Errorf("fieldSelector: %q is not metadata.name or metadata.namespace", r.Field)
+			return key, false, fmt.Errorf("fieldSelector: the field is %q, but must be metadata.name or metadata.namespace", r.Field)
 		}
 	}
 	if key.Name == "" || key.Namespace == "" {

@@ -39,7 +39,7 @@ func newScheme() (*runtime.Scheme, error) {
 		query, isQuery := from.(*url.Values)
 		q, isQuestion := to.(*question)
 		if !isQuery || !isQuestion {
-			return fmt.Errorf("read the query: cannot make %T of %T", to, from)
+			return fmt.Errorf("read the query: cannot convert %T to %T", from, to)
 		}
 		return q.read(*query)
 	})
@@ -60,7 +60,7 @@ func (s *server) Start(ctx context.Context) error {
 		if err == nil || errors.Is(err, errConfiguration) {
 			return err
 		}
-		ctrl.LoggerFrom(ctx).Error(err, "The visibility API is not served yet")
+		ctrl.LoggerFrom(ctx).Error(err, "Starting the visibility API failed, retrying")
 		select {
 		case <-ctx.Done():
 		case <-time.After(retryEvery):
@@ -100,7 +100,7 @@ func (s *server) prepare(ctx context.Context) (*genericapiserver.GenericAPIServe
 	}
 	c, err := kubernetes.NewForConfig(s.config.Rest)
 	if err != nil {
-		return nil, fmt.Errorf("make a client: %w", err)
+		return nil, fmt.Errorf("create a client: %w", err)
 	}
 	if err := errors.Join(authenticate(ctx, config, c), authorize(config, c)); err != nil {
 		return nil, errors.Join(err, config.SecureServing.Listener.Close())

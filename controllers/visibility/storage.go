@@ -118,7 +118,7 @@ func (p pendingWorkloads) one(ctx context.Context, key, only types.NamespacedNam
 	case err != nil:
 		return nil, err
 	case failure != nil:
-		return nil, apierrors.NewInternalError(fmt.Errorf("write the explanation: %w", failure))
+		return nil, apierrors.NewInternalError(fmt.Errorf("encode the explanation: %w", failure))
 	case !exists:
 		return nil, p.notFound(key)
 	}

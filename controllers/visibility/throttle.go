@@ -70,5 +70,5 @@ func (a *throttle) ask(ctx context.Context, f func(*admission.Engine)) error {
 
 func busy(ctx context.Context) error {
 	const tryAgainSeconds = 1
-	return apierrors.NewTimeoutError(fmt.Sprintf("the admission engine has not answered in time, try again: %v", ctx.Err()), tryAgainSeconds)
+	return apierrors.NewTimeoutError(fmt.Sprintf("the admission engine did not respond in time, retry: %v", ctx.Err()), tryAgainSeconds)
 }

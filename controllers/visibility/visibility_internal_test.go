@@ -46,8 +46,8 @@ func TestQuestions(t *testing.T) {
 		},
 		"no namespace":      {query: "fieldSelector=metadata.name=w", wantErr: "metadata.namespace for a ClusterQueue"},
 		"another namespace": {query: "fieldSelector=metadata.name=w,metadata.namespace=other", namespace: "ns", wantErr: `but the LocalQueue is in namespace "ns"`},
-		"another field":     {query: "fieldSelector=spec.active=true", namespace: "ns", wantErr: `"spec.active" is not metadata.name`},
-		"another operator":  {query: "fieldSelector=metadata.name!=w", namespace: "ns", wantErr: "only = is possible"},
+		"another field":     {query: "fieldSelector=spec.active=true", namespace: "ns", wantErr: `the field is "spec.active", but must be metadata.name`},
+		"another operator":  {query: "fieldSelector=metadata.name!=w", namespace: "ns", wantErr: "the operator must be ="},
 		"no selector":       {query: "fieldSelector=w", namespace: "ns", wantErr: "fieldSelector: invalid selector"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -96,8 +96,8 @@ func (e *slowEngine) View(ctx context.Context, f func(*admission.Engine)) error 
 	return nil
 }
 
-// TestTheEngineIsLeftAlone: many requests, each of which takes 10 ms of the engine's goroutine, get a tenth of its time.
-func TestTheEngineIsLeftAlone(t *testing.T) {
+// TestRequestsTakeATenthOfTheTime: many requests, each of which takes 10 ms of the engine's goroutine, get a tenth of its time.
+func TestRequestsTakeATenthOfTheTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &slowEngine{}
 		a := newThrottle(e)
@@ -113,8 +113,8 @@ func TestTheEngineIsLeftAlone(t *testing.T) {
 	})
 }
 
-// TestNobodyWaitsForEver: an engine that does not answer blocks neither the current request nor those behind it.
-func TestNobodyWaitsForEver(t *testing.T) {
+// TestWaitsEndWithTheRequest: an engine that does not answer blocks neither the current request nor those behind it.
+func TestWaitsEndWithTheRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &slowEngine{time: time.Hour}
 		a := newThrottle(e)

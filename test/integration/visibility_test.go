@@ -258,7 +258,7 @@ var _ = Describe("The visibility API", Ordered, func() {
 			cqPath + "?limit=many":                                 `limit: "many" is not a whole number`,
 			cqPath + "?limit=10001":                                "limit: 10001 must be at most 10000",
 			cqPath + "?fieldSelector=metadata.name=w1":             "must give metadata.name, and metadata.namespace for a ClusterQueue",
-			cqPath + "?fieldSelector=spec.priority=1":              `"spec.priority" is not metadata.name or metadata.namespace`,
+			cqPath + "?fieldSelector=spec.priority=1":              `the field is "spec.priority", but must be metadata.name or metadata.namespace`,
 			lqOf + "other/pendingworkloads?fieldSelector=metadata": "fieldSelector: invalid selector",
 		} {
 			path, query, _ := strings.Cut(question, "?")

@@ -85,7 +85,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	stop := context.AfterFunc(ctx, func() {
 		// The contexts of all requests end with this one, so Shutdown does not take long. Waiting pods ask another replica.
 		if err := server.Shutdown(context.WithoutCancel(ctx)); err != nil {
-			ctrl.LoggerFrom(ctx).Error(err, "Stopping to serve waiting pods")
+			ctrl.LoggerFrom(ctx).Error(err, "Shutting down the server for waiting pods failed")
 		}
 	})
 	defer stop()
@@ -103,7 +103,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	// After the answer the server would wait for the body, and a client that never sends it would keep the connection open.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now())
-	http.Error(w, "a question has no body", http.StatusBadRequest)
+	http.Error(w, "the request must not have a body", http.StatusBadRequest)
 }
 
 func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
@@ -113,13 +113,13 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 	// A missing group takes as long as a group with another token, and gets the same message.
 	mac, _ := strings.CutPrefix(r.Header.Get("Authorization"), scheme)
 	if !isSigned(mac, signQuestion(cmp.Or(notice.Token, "none"), uri)) || !known {
-		http.Error(w, "there is no such group, or it has another token", http.StatusForbidden)
+		http.Error(w, "the group does not exist, or has another token than the request", http.StatusForbidden)
 		return
 	}
 	query := r.URL.Query()
 	wait, err := time.ParseDuration(cmp.Or(query.Get("wait"), "0s"))
 	if err != nil || query.Get("signal") == "" {
-		http.Error(w, "signal must be given, and wait must be a duration such as 30s", http.StatusBadRequest)
+		http.Error(w, "the parameter signal is required, and the parameter wait must be a duration such as 30s", http.StatusBadRequest)
 		return
 	}
 	leave, err := s.config.NoticeStore.enter(group.Namespace)
@@ -131,7 +131,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 	defer leave()
 	answer, err := s.await(r.Context(), group, query.Get("signal"), min(wait, longestWait))
 	if err != nil {
-		http.Error(w, "the replica cannot answer, ask again: "+err.Error(), http.StatusServiceUnavailable)
+		http.Error(w, "this replica of the manager could not count the pods, retry: "+err.Error(), http.StatusServiceUnavailable)
 		return
 	}
 	s.write(w, notice.Token, uri, answer)

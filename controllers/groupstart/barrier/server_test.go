@@ -99,8 +99,8 @@ func TestServerReleases(t *testing.T) {
 	expectWaiting(t, noticeStore, 0)
 }
 
-// TestServerComesBack: a pod keeps asking while no server answers.
-func TestServerComesBack(t *testing.T) {
+// TestPodAsksAgainAfterTheServerRestarts: a pod keeps asking while no server answers.
+func TestPodAsksAgainAfterTheServerRestarts(t *testing.T) {
 	noticeStore := barrier.NewNoticeStore(10)
 	address, stop := serve(t, noticeStore, tally{}, "127.0.0.1:0")
 	noticeStore.Post(group, noticeAt(address))
@@ -133,7 +133,7 @@ func TestServerCounts(t *testing.T) {
 	noticeStore.Post(group, noticeAt(address, "other.1"))
 	err := <-wait(t, noticeAt(address), short)
 	timeout, ok := errors.AsType[*barrier.TimeoutError](err)
-	if !ok || timeout.Started != 2 || timeout.Pods != 3 || err.Error() != "gave up after 100ms: 2 of 3 pods of the group had started" {
+	if !ok || timeout.Started != 2 || timeout.Pods != 3 || err.Error() != "timed out after 100ms: 2 of 3 pods of the group had started" {
 		t.Errorf("err = %v", err)
 	}
 }
@@ -149,27 +149,27 @@ func TestServerRefuses(t *testing.T) {
 		"another token": {
 			map[types.NamespacedName]barrier.Notice{group: {Token: "other", Released: []string{"a.1"}}},
 			10, nil,
-			"says 403: there is no such group, or it has another token",
+			"responded with status 403: the group does not exist, or has another token than the request",
 		},
 		"another group": {
 			map[types.NamespacedName]barrier.Notice{{Namespace: "other", Name: "js"}: {Token: "secret", Released: []string{"a.1"}}},
 			10, nil,
-			"says 403: there is no such group, or it has another token",
+			"responded with status 403: the group does not exist, or has another token than the request",
 		},
 		"a group without a token": {
 			map[types.NamespacedName]barrier.Notice{group: {Released: []string{"a.1"}}},
 			10, nil,
-			"says 403: there is no such group, or it has another token",
+			"responded with status 403: the group does not exist, or has another token than the request",
 		},
 		"too many": {
 			map[types.NamespacedName]barrier.Notice{group: {Token: "secret"}},
 			0, nil,
-			"says 503: too many pods wait for an answer",
+			"responded with status 503: too many pods wait for a response of this replica of the manager, retry",
 		},
 		"no count": {
 			map[types.NamespacedName]barrier.Notice{group: {Token: "secret"}},
 			10, errors.New("the cache is broken"),
-			"says 503: the replica cannot answer, ask again: the cache is broken",
+			"responded with status 503: this replica of the manager could not count the pods, retry: the cache is broken",
 		},
 	}
 	for name, c := range cases {
@@ -187,21 +187,21 @@ func TestServerRefuses(t *testing.T) {
 	}
 }
 
-// TestNoTokenIsNone: the Server answers no question about a group without a token, whatever token the question uses.
-func TestNoTokenIsNone(t *testing.T) {
+// TestGroupWithoutATokenIsNotServed: the Server answers no question about a group without a token, whatever token the question uses.
+func TestGroupWithoutATokenIsNotServed(t *testing.T) {
 	noticeStore := barrier.NewNoticeStore(10)
 	address, _ := serve(t, noticeStore, tally{}, "127.0.0.1:0")
 	noticeStore.Post(group, barrier.Notice{Released: []string{"a.1"}})
 	guess := noticeAt(address)
 	guess.Token = "none"
-	if err := <-wait(t, guess, short); err == nil || !strings.Contains(err.Error(), "says 403") {
+	if err := <-wait(t, guess, short); err == nil || !strings.Contains(err.Error(), "status 403") {
 		t.Errorf("err = %v", err)
 	}
 }
 
-// TestNobodyElseReleases: an impostor of the manager has no token to sign its answers.
-func TestNobodyElseReleases(t *testing.T) {
-	for name, mac := range map[string]string{"no MAC": "", "a MAC of somebody else": strings.Repeat("0", 64), "the MAC of the question": "echo"} {
+// TestUnauthenticReleasesAreIgnored: an impostor of the manager has no token to sign its answers.
+func TestUnauthenticReleasesAreIgnored(t *testing.T) {
+	for name, mac := range map[string]string{"no MAC": "", "a MAC with another token": strings.Repeat("0", 64), "the MAC of the question": "echo"} {
 		t.Run(name, func(t *testing.T) {
 			impostor := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if mac == "echo" {
@@ -213,7 +213,7 @@ func TestNobodyElseReleases(t *testing.T) {
 			}))
 			defer impostor.Close()
 			err := <-wait(t, noticeAt(strings.TrimPrefix(impostor.URL, "http://")), short)
-			if err == nil || !strings.Contains(err.Error(), "was not made by the manager") {
+			if err == nil || !strings.Contains(err.Error(), "was not signed by the manager") {
 				t.Errorf("err = %v", err)
 			}
 		})
@@ -289,14 +289,14 @@ func TestWatch(t *testing.T) {
 		t.Error(err)
 	}
 	handler.OnDelete(first)
-	if err := <-wait(t, noticeAt(address), short); err == nil || !strings.Contains(err.Error(), "there is no such group") {
+	if err := <-wait(t, noticeAt(address), short); err == nil || !strings.Contains(err.Error(), "the group does not exist") {
 		t.Errorf("err = %v", err)
 	}
 }
 
-// TestUnfinishedQuestions: a client that announces more than it sends holds no connection: connections are scarce, and this requires no
+// TestIncompleteRequestsAreClosed: a client that announces more than it sends holds no connection: connections are scarce, and this requires no
 // token.
-func TestUnfinishedQuestions(t *testing.T) {
+func TestIncompleteRequestsAreClosed(t *testing.T) {
 	noticeStore := barrier.NewNoticeStore(10)
 	address, _ := serve(t, noticeStore, tally{}, "127.0.0.1:0")
 	for name, question := range map[string]string{

@@ -10,7 +10,7 @@ import (
 )
 
 // errBusy is returned when the maximum number of pods already waits.
-var errBusy = errors.New("too many pods wait for an answer")
+var errBusy = errors.New("too many pods wait for a response of this replica of the manager, retry")
 
 // A NoticeStore has the notices of all groups, as this process reads them from the ConfigMaps, and wakes requests that wait for a notice to
 // change.

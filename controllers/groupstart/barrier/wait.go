@@ -57,11 +57,11 @@ type TimeoutError struct {
 func (e *TimeoutError) Error() string {
 	switch {
 	case e.Unknown == nil:
-		return fmt.Sprintf("gave up after %s: %d of %d pods of the group had started", e.Timeout, e.Started, e.Pods)
+		return fmt.Sprintf("timed out after %s: %d of %d pods of the group had started", e.Timeout, e.Started, e.Pods)
 	case e.Pods > 0:
-		return fmt.Sprintf("gave up after %s: not all of the %d pods of the group had started; how many is not known: %v", e.Timeout, e.Pods, e.Unknown)
+		return fmt.Sprintf("timed out after %s: not all of the %d pods of the group had started; their number is unknown: %v", e.Timeout, e.Pods, e.Unknown)
 	default:
-		return fmt.Sprintf("gave up after %s: not all pods of the group had started; how many is not known: %v", e.Timeout, e.Unknown)
+		return fmt.Sprintf("timed out after %s: not all pods of the group had started; their number is unknown: %v", e.Timeout, e.Unknown)
 	}
 }
 
@@ -138,7 +138,7 @@ func (w *Waiter) read() (Notice, error) {
 		return string(data)
 	})
 	if failure == nil && notice.Token == "" {
-		failure = fmt.Errorf("the ConfigMap of the group is not in %s", w.Dir)
+		failure = fmt.Errorf("the ConfigMap of the group is not mounted in %s", w.Dir)
 	}
 	return notice, failure
 }
@@ -185,7 +185,7 @@ func (w *Waiter) askOnce(ctx context.Context) (Answer, error) {
 }
 
 // errNoEndpoint is returned if the administrator has turned the Server off.
-var errNoEndpoint = errors.New("the manager answers no pods (groupStart.bindAddress), the ConfigMap of the group will tell")
+var errNoEndpoint = errors.New("groupStart.bindAddress of the manager is 0, so the pod waits until the kubelet updates the mounted ConfigMap")
 
 // ask sends a request that the manager holds for up to wait. Only an answer made with the token of the group counts.
 func (w *Waiter) ask(ctx context.Context, notice Notice, wait, timeout time.Duration) (Answer, error) {
@@ -212,17 +212,17 @@ func (w *Waiter) ask(ctx context.Context, notice Notice, wait, timeout time.Dura
 	defer response.Body.Close() //nolint:errcheck // it has been read
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	if err != nil {
-		return Answer{}, fmt.Errorf("read the answer of the manager at %s: %w", notice.Endpoint, err)
+		return Answer{}, fmt.Errorf("read the response of the manager at %s: %w", notice.Endpoint, err)
 	}
 	if response.StatusCode != http.StatusOK {
-		return Answer{}, fmt.Errorf("the manager at %s says %d: %s", notice.Endpoint, response.StatusCode, strings.TrimSpace(string(body)))
+		return Answer{}, fmt.Errorf("the manager at %s responded with status %d: %s", notice.Endpoint, response.StatusCode, strings.TrimSpace(string(body)))
 	}
 	var answer Answer
 	if !isSigned(response.Header.Get(answerHeader), signAnswer(notice.Token, uri, body)) {
-		return Answer{}, fmt.Errorf("the answer of %s was not made by the manager: its %s is wrong", notice.Endpoint, answerHeader)
+		return Answer{}, fmt.Errorf("the response of %s was not signed by the manager: its header %s is wrong", notice.Endpoint, answerHeader)
 	}
 	if err := json.Unmarshal(body, &answer); err != nil {
-		return Answer{}, fmt.Errorf("read the answer of the manager at %s: %w", notice.Endpoint, err)
+		return Answer{}, fmt.Errorf("read the response of the manager at %s: %w", notice.Endpoint, err)
 	}
 	return answer, nil
 }

@@ -31,12 +31,12 @@ func TestWaitForTheFile(t *testing.T) {
 		want      string
 		wantAfter time.Duration
 	}{
-		"released already":        {before: barrier.Notice{Token: "t", Released: []string{"a.1", "b.1"}}, wantAfter: 0},
-		"released later":          {before: barrier.Notice{Token: "t"}, after: barrier.Notice{Token: "t", Released: []string{"a.1"}}, wantAfter: 30 * time.Second},
-		"filled later":            {after: barrier.Notice{Token: "t", Released: []string{"a.1"}}, wantAfter: 30 * time.Second},
-		"others are released":     {before: barrier.Notice{Token: "t", Pods: 4, Released: []string{"a.2", "b.1"}}, want: "not all of the 4 pods of the group had started", wantAfter: time.Minute},
-		"never filled":            {want: "gave up after 1m0s: not all pods of the group had started; how many is not known: the ConfigMap of the group is not in", wantAfter: time.Minute},
-		"nobody answers any pods": {before: barrier.Notice{Token: "t"}, want: "groupStart.bindAddress", wantAfter: time.Minute},
+		"released already":    {before: barrier.Notice{Token: "t", Released: []string{"a.1", "b.1"}}, wantAfter: 0},
+		"released later":      {before: barrier.Notice{Token: "t"}, after: barrier.Notice{Token: "t", Released: []string{"a.1"}}, wantAfter: 30 * time.Second},
+		"filled later":        {after: barrier.Notice{Token: "t", Released: []string{"a.1"}}, wantAfter: 30 * time.Second},
+		"others are released": {before: barrier.Notice{Token: "t", Pods: 4, Released: []string{"a.2", "b.1"}}, want: "not all of the 4 pods of the group had started", wantAfter: time.Minute},
+		"never filled":        {want: "timed out after 1m0s: not all pods of the group had started; their number is unknown: the ConfigMap of the group is not mounted in", wantAfter: time.Minute},
+		"no server for pods":  {before: barrier.Notice{Token: "t"}, want: "groupStart.bindAddress", wantAfter: time.Minute},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -78,16 +78,16 @@ func TestWaitIsInterrupted(t *testing.T) {
 	})
 }
 
-// TestWaitTells: an error that keeps the pod from asking is reported once, however often the pod tries.
-func TestWaitTells(t *testing.T) {
+// TestWaitReportsAnErrorOnce: an error that keeps the pod from asking is reported once, however often the pod tries.
+func TestWaitReportsAnErrorOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []string
 		waiter := &barrier.Waiter{Dir: t.TempDir(), Signal: "a.1", Timeout: time.Hour, OnError: func(err error) { told = append(told, err.Error()) }}
 		if err := waiter.Wait(t.Context()); err == nil {
-			t.Error("released by nobody")
+			t.Error("released, although neither the file nor the manager says so")
 		}
 		synctest.Wait()
-		if len(told) != 1 || !strings.Contains(told[0], "is not in "+waiter.Dir) {
+		if len(told) != 1 || !strings.Contains(told[0], "is not mounted in "+waiter.Dir) {
 			t.Errorf("told %q", told)
 		}
 	})

@@ -71,7 +71,7 @@ func ApplyStatus(ctx context.Context, c client.Client, workload *kueue.Workload,
 	}
 	var written kueue.Workload
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &written); err != nil {
-		return nil, fmt.Errorf("read answer about quota Workload %s: %w", key, err)
+		return nil, fmt.Errorf("read the response about quota Workload %s: %w", key, err)
 	}
 	return &written, nil
 }

@@ -137,9 +137,9 @@ var _ = Describe("A pod that waits", func() {
 	It("gives up in time, and says how many have started", func(ctx SpecContext) {
 		_, data, signal := almost(ctx, "timeout")
 		waiting := newProcess(data, signal, "2s")
-		waiting.expectEnd(3, "gave up after 2s: 2 of 3 pods of the group had started")
+		waiting.expectEnd(3, "timed out after 2s: 2 of 3 pods of the group had started")
 		alone := newProcess(with(data, "endpoint", "http://127.0.0.1:1/"), signal, "1s")
-		alone.expectEnd(3, "gave up after 1s: not all of the 3 pods of the group had started; how many is not known: ask the manager at http://127.0.0.1:1/")
+		alone.expectEnd(3, "timed out after 1s: not all of the 3 pods of the group had started; their number is unknown: ask the manager at http://127.0.0.1:1/")
 	}, SpecTimeout(patience))
 
 	It("ends when it is told to", func(ctx SpecContext) {
@@ -155,11 +155,11 @@ var _ = Describe("A pod that waits", func() {
 		js, data, signal := almost(ctx, "mine")
 		_, other, _ := almost(ctx, "other")
 		spy := newProcess(with(data, "token", other["token"]), signal, "2s")
-		spy.expectEnd(3, "says 403: there is no such group, or it has another token")
+		spy.expectEnd(3, "responded with status 403: the group does not exist, or has another token than the request")
 		startLate(ctx, js, "driver", 1)
 		expectReleased(ctx, js, "workers", "driver")
 		spy = newProcess(with(data, "token", other["token"]), signal, "2s")
-		spy.expectEnd(3, "says 403: there is no such group, or it has another token")
+		spy.expectEnd(3, "responded with status 403: the group does not exist, or has another token than the request")
 	}, SpecTimeout(patience))
 })
 

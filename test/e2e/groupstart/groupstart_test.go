@@ -177,7 +177,7 @@ var _ = Describe("A group", func() {
 		js := inGroup(newJobSet("own", role{name: "workers", replicas: 1, pods: 1}))
 		submit(ctx, js)
 		expectWaiting(ctx, js, 1)
-		expectCondition(ctx, js, metav1.ConditionFalse, "ConfigMapOfUser", `ConfigMap "own-group-scheduling" was made by somebody else`)
+		expectCondition(ctx, js, metav1.ConditionFalse, "ConfigMapOfUser", `Tranche did not create ConfigMap "own-group-scheduling"`)
 		Expect(configMapOf(ctx, Default, js).Data).To(Equal(own.Data))
 		Expect(env.Admin.Delete(ctx, own)).To(Succeed())
 	}, SpecTimeout(patience))
