@@ -60,7 +60,7 @@ var layers = map[string][]string{
 	// childjob, gangobjects, barrier, patch and apiwatch are no controllers: they know Jobs, the objects of gangs, how pods wait, how to write and what
 	// the API server has, for the controllers of JobSets and gangs.
 	"controllers": {
-		"apis", "queue", "admission", "admission/*", "lifecycle/*", "controllers/engine", "controllers/events", "controllers/conditions", "controllers/metrics",
+		"apis", "queue", "admission", "admission/*", "lifecycle/*", "controllers/engine", "controllers/events", "controllers/metrics",
 		"controllers/gangobjects", "controllers/groupstart/barrier", "controllers/internal/patch", "controllers/apiwatch",
 	},
 	"cmd":  {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator", "simulator/*", "controllers/*", "cmd/*"},

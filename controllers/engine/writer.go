@@ -333,7 +333,7 @@ func (w *writer) apply(ctx context.Context, seen *kueue.Workload, status kueue.W
 	if status.AccumulatedPastExecutionTimeSeconds == nil {
 		status.AccumulatedPastExecutionTimeSeconds = seen.Status.AccumulatedPastExecutionTimeSeconds
 	}
-	return patch.ApplyStatus(ctx, w.config.Client, seen, patch.Status{
+	return patch.ApplyWorkloadStatus(ctx, w.config.Client, seen, patch.Status{
 		Part: w.runner.Shown(status), Owner: apis.AdmissionFieldManager, ResourceVersion: resourceVersion,
 	})
 }

@@ -14,9 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/apis"
-	"github.com/tranche-dev/tranche/controllers/conditions"
 	"github.com/tranche-dev/tranche/controllers/events"
 	"github.com/tranche-dev/tranche/controllers/groupstart/barrier"
+	"github.com/tranche-dev/tranche/controllers/internal/patch"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
 )
 
@@ -79,11 +79,8 @@ func (r *Reconciler) report(ctx context.Context, s *seen, w *wanted) error {
 	if told != nil && equality.Semantic.DeepEqual(*told, w.condition) {
 		return nil
 	}
-	patch, err := conditions.JobSetPatch(s.jobSet, []metav1.Condition{w.condition})
-	if err != nil {
-		return fmt.Errorf("render condition of JobSet %s: %w", client.ObjectKeyFromObject(s.jobSet), err)
-	}
-	err = r.config.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(patch), client.FieldOwner(apis.GroupStartFieldManager), client.ForceOwnership)
+	fields := &patch.Conditions{Conditions: []metav1.Condition{w.condition}}
+	err := patch.ApplyStatus(ctx, r.config.Client, s.jobSet, client.FieldOwner(apis.GroupStartFieldManager), fields)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("write condition of JobSet %s: %w", client.ObjectKeyFromObject(s.jobSet), err)
 	}

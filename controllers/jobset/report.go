@@ -15,8 +15,8 @@ import (
 
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
-	"github.com/tranche-dev/tranche/controllers/conditions"
 	"github.com/tranche-dev/tranche/controllers/events"
+	"github.com/tranche-dev/tranche/controllers/internal/patch"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
 	"github.com/tranche-dev/tranche/lifecycle/stages"
@@ -97,11 +97,7 @@ func (r *Reconciler) reportConditions(ctx context.Context, s *jobsetstate.Snapsh
 		return nil
 	}
 	if !isReported(s.JobSet, w.Conditions) {
-		patch, err := conditions.JobSetPatch(s.JobSet, w.Conditions)
-		if err != nil {
-			return fmt.Errorf("render conditions of JobSet %s: %w", s.Key, err)
-		}
-		err = r.config.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(patch), client.FieldOwner(apis.FieldManager), client.ForceOwnership)
+		err := patch.ApplyStatus(ctx, r.config.Client, s.JobSet, client.FieldOwner(apis.FieldManager), &patch.Conditions{Conditions: w.Conditions})
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("write conditions of JobSet %s: %w", s.Key, err)
 		}

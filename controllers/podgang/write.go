@@ -318,7 +318,7 @@ func (r *Reconciler) drop(ctx context.Context, _ *snapshot, step *podgang.Step) 
 // apply writes a part of the status of a quota Workload if the Workload is unchanged since resourceVersion, unless that is empty. It does
 // nothing if the Workload has disappeared.
 func (r *Reconciler) apply(ctx context.Context, workload *kueue.Workload, status kueue.WorkloadStatus, owner client.FieldOwner, resourceVersion string) (*kueue.Workload, error) {
-	written, err := patch.ApplyStatus(ctx, r.client, workload, patch.Status{Part: r.config.Runner.Shown(status), Owner: owner, ResourceVersion: resourceVersion})
+	written, err := patch.ApplyWorkloadStatus(ctx, r.client, workload, patch.Status{Part: r.config.Runner.Shown(status), Owner: owner, ResourceVersion: resourceVersion})
 	if apierrors.IsNotFound(err) {
 		return nil, nil //nolint:nilnil // nothing was written, and that is all right
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -17,8 +18,8 @@ import (
 
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/apis"
-	"github.com/tranche-dev/tranche/controllers/conditions"
 	"github.com/tranche-dev/tranche/controllers/engine"
+	"github.com/tranche-dev/tranche/controllers/internal/patch"
 )
 
 // A statusReconciler writes the engine's view of objects of one kind into their status.
@@ -85,15 +86,23 @@ func (r *statusReconciler[T, P]) Reconcile(ctx context.Context, req ctrl.Request
 	if equality.Semantic.DeepEqual(seen.status, r.status(object)) {
 		return ctrl.Result{}, nil
 	}
-	patch, err := conditions.QueuePatch(object, r.kind, seen.status)
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	err = r.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(patch), client.FieldOwner(apis.FieldManager), client.ForceOwnership)
+	err := patch.ApplyStatus(ctx, r.client, object, client.FieldOwner(apis.FieldManager), seen.status)
 	if client.IgnoreNotFound(err) != nil {
 		return ctrl.Result{}, fmt.Errorf("write status of %s %s: %w", r.kind, client.ObjectKeyFromObject(object), err)
 	}
 	return ctrl.Result{}, nil
+}
+
+// active returns the condition Active of a queue with these conditions.
+func active(old []metav1.Condition, generation int64, activity admission.Activity) metav1.Condition {
+	c := metav1.Condition{
+		Type: kueue.ClusterQueueActive, Status: activity.Status, Reason: activity.Reason, Message: activity.Message,
+		ObservedGeneration: generation, LastTransitionTime: metav1.Now(),
+	}
+	if known := apimeta.FindStatusCondition(old, c.Type); known != nil && known.Status == c.Status {
+		c.LastTransitionTime = known.LastTransitionTime
+	}
+	return c
 }
 
 func setUpClusterQueues(mgr ctrl.Manager, runner *engine.Runner, workers int32) error {
@@ -106,7 +115,7 @@ func setUpClusterQueues(mgr ctrl.Manager, runner *engine.Runner, workers int32) 
 			}
 			return &view{
 				status: &kueue.ClusterQueueStatus{
-					Conditions:         []metav1.Condition{conditions.Active(queue.Status.Conditions, seen.Generation, seen.Active)},
+					Conditions:         []metav1.Condition{active(queue.Status.Conditions, seen.Generation, seen.Active)},
 					PendingWorkloads:   seen.Pending,
 					ReservingWorkloads: seen.Reserving,
 					AdmittedWorkloads:  seen.Admitted,
@@ -131,7 +140,7 @@ func setUpLocalQueues(mgr ctrl.Manager, runner *engine.Runner, workers int32) er
 				return nil
 			}
 			return &view{status: &kueue.LocalQueueStatus{
-				Conditions:         []metav1.Condition{conditions.Active(queue.Status.Conditions, queue.Generation, seen.Active)},
+				Conditions:         []metav1.Condition{active(queue.Status.Conditions, queue.Generation, seen.Active)},
 				PendingWorkloads:   seen.Pending,
 				ReservingWorkloads: seen.Reserving,
 				AdmittedWorkloads:  seen.Admitted,

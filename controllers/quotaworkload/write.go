@@ -2,7 +2,6 @@ package quotaworkload
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -11,7 +10,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/apis"
-	"github.com/tranche-dev/tranche/controllers/conditions"
+	"github.com/tranche-dev/tranche/controllers/internal/patch"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
@@ -48,13 +47,10 @@ func (r *Reconciler) writeOne(ctx context.Context, workload *kueue.Workload, w *
 	case w.Status == nil || !workloadstatus.Differs(workload, w.Status):
 		return false, nil
 	}
-	patch, err := conditions.Patch(workload, *w.Status, workload.ResourceVersion)
-	if err != nil {
-		return false, fmt.Errorf("render status of quota Workload %s: %w", client.ObjectKeyFromObject(workload), err)
-	}
-	err = r.config.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(patch),
-		client.FieldOwner(apis.AdmissionFieldManager), client.ForceOwnership)
-	return true, wrap(err, "write status of quota Workload %s", client.ObjectKeyFromObject(workload))
+	_, err := patch.ApplyWorkloadStatus(ctx, r.config.Client, workload, patch.Status{
+		Part: *w.Status, Owner: apis.AdmissionFieldManager, ResourceVersion: workload.ResourceVersion,
+	})
+	return true, err
 }
 
 // dropChecks removes the states of AdmissionChecks. Server-side apply would keep states that the controller of a check has written.

@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,7 +23,6 @@ import (
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
-	"github.com/tranche-dev/tranche/controllers/conditions"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 	"github.com/tranche-dev/tranche/test/controlplane"
@@ -441,9 +442,21 @@ func (t team) setChecks(ctx context.Context, jobSet, stage string, checks ...kue
 		checks[i].LastTransitionTime = metav1.Now()
 	}
 	w := t.workload(ctx, Default, jobSet, stage)
-	patch, err := conditions.Patch(w, kueue.WorkloadStatus{AdmissionChecks: checks}, "")
-	Expect(err).NotTo(HaveOccurred())
-	Expect(env.Admin.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(patch), client.FieldOwner("checks"), client.ForceOwnership)).To(Succeed())
+	Expect(applyStatus(ctx, w, "checks", kueue.WorkloadStatus{AdmissionChecks: checks})).To(Succeed())
+}
+
+// applyStatus writes a part of the status of a quota Workload, if no other client has written to it since it was read.
+func applyStatus(ctx context.Context, w *kueue.Workload, owner client.FieldOwner, status kueue.WorkloadStatus) error {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&status)
+	if err != nil {
+		return err
+	}
+	patch := &unstructured.Unstructured{Object: map[string]any{"status": fields}}
+	patch.SetGroupVersionKind(kueue.SchemeGroupVersion.WithKind("Workload"))
+	patch.SetNamespace(w.Namespace)
+	patch.SetName(w.Name)
+	patch.SetResourceVersion(w.ResourceVersion)
+	return env.Admin.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(patch), owner, client.ForceOwnership)
 }
 
 // endJob ends the running pods of one Job.
@@ -465,10 +478,7 @@ func (t team) evict(ctx context.Context, jobSet, stage string, why workloadstatu
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		w := t.workload(ctx, g, jobSet, stage)
-		patch, err := conditions.Patch(w, workloadstatus.Evicted(w, why, time.Now()), w.ResourceVersion)
-		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(env.Admin.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(patch),
-			client.FieldOwner(apis.AdmissionFieldManager), client.ForceOwnership)).To(Succeed())
+		g.Expect(applyStatus(ctx, w, apis.AdmissionFieldManager, workloadstatus.Evicted(w, why, time.Now()))).To(Succeed())
 	}).WithContext(ctx).Should(Succeed())
 }
 

@@ -6,13 +6,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
-
-	"github.com/tranche-dev/tranche/controllers/conditions"
 )
 
 // IfSameUID returns a merge patch that the API server rejects if another object has taken the name, such as the Job of a later restart attempt.
@@ -50,22 +50,62 @@ func (p merge) Data(after client.Object) ([]byte, error) {
 	return json.Marshal(fields)
 }
 
+// Conditions is a part of a status: exactly the conditions of one field manager.
+type Conditions struct {
+	Conditions []metav1.Condition `json:"conditions"`
+}
+
+// ApplyStatus writes fields of the status of an object, a pointer to a struct, by server-side apply.
+func ApplyStatus(ctx context.Context, c client.Client, object client.Object, owner client.FieldOwner, fields any) error {
+	patch, err := render(c, object, fields)
+	if err != nil {
+		return err
+	}
+	return c.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(patch), owner, client.ForceOwnership)
+}
+
+func render(c client.Client, object client.Object, fields any) (*unstructured.Unstructured, error) {
+	kind, err := c.GroupVersionKindFor(object)
+	if err != nil {
+		return nil, err
+	}
+	status, err := runtime.DefaultUnstructuredConverter.ToUnstructured(fields)
+	if err != nil {
+		return nil, err
+	}
+	patch := &unstructured.Unstructured{Object: map[string]any{"status": status}}
+	patch.SetGroupVersionKind(kind)
+	patch.SetNamespace(object.GetNamespace())
+	patch.SetName(object.GetName())
+	patch.SetUID(object.GetUID())
+	return patch, nil
+}
+
 // A Status is the part of the status of a quota Workload that one field manager owns.
 type Status struct {
 	Part  kueue.WorkloadStatus
 	Owner client.FieldOwner
-	// ResourceVersion, unless it is empty, is the version that the Workload must still have.
+	// ResourceVersion, unless it is empty, is the version that the Workload must still have. A Workload with AdmissionChecks must always have
+	// its version: the status repeats their states, and the controller of a check may have written another state.
 	ResourceVersion string
 }
 
-// ApplyStatus writes a part of the status of a quota Workload by server-side apply, and returns the Workload from the response. Its errors
-// wrap those of the API server.
-func ApplyStatus(ctx context.Context, c client.Client, workload *kueue.Workload, status Status) (*kueue.Workload, error) {
+func (s *Status) resourceVersion(workload *kueue.Workload) string {
+	if len(s.Part.AdmissionChecks) > 0 {
+		return workload.ResourceVersion
+	}
+	return s.ResourceVersion
+}
+
+// ApplyWorkloadStatus writes a part of the status of a quota Workload by server-side apply, and returns the Workload from the response. Its
+// errors wrap those of the API server.
+func ApplyWorkloadStatus(ctx context.Context, c client.Client, workload *kueue.Workload, status Status) (*kueue.Workload, error) {
 	key := client.ObjectKeyFromObject(workload)
-	object, err := conditions.Patch(workload, status.Part, status.ResourceVersion)
+	object, err := render(c, workload, &status.Part)
 	if err != nil {
 		return nil, fmt.Errorf("render status of quota Workload %s: %w", key, err)
 	}
+	object.SetResourceVersion(status.resourceVersion(workload))
 	if err := c.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(object), status.Owner, client.ForceOwnership); err != nil {
 		return nil, fmt.Errorf("write status of quota Workload %s: %w", key, err)
 	}
@@ -78,12 +118,10 @@ func ApplyStatus(ctx context.Context, c client.Client, workload *kueue.Workload,
 
 // RemoveFinalizer removes Kueue's finalizer from a quota Workload, if it has it. It does nothing if the Workload has disappeared.
 func RemoveFinalizer(ctx context.Context, c client.Client, workload *kueue.Workload) error {
-	isPin := func(finalizer string) bool { return finalizer == kueue.ResourceInUseFinalizerName }
-	if !slices.ContainsFunc(workload.Finalizers, isPin) {
+	after := workload.DeepCopy()
+	if !controllerutil.RemoveFinalizer(after, kueue.ResourceInUseFinalizerName) {
 		return nil
 	}
-	after := workload.DeepCopy()
-	after.Finalizers = slices.DeleteFunc(after.Finalizers, isPin)
 	if err := c.Patch(ctx, after, IfSameUID(workload)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("remove finalizer of quota Workload %s: %w", client.ObjectKeyFromObject(workload), err)
 	}
