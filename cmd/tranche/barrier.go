@@ -30,9 +30,10 @@ func newBarrierCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "barrier",
 		Short: "Wait until all pods of a group have started",
-		Long: "Wait until all pods of a group have started: what the init container group-scheduling-init of pods with groupSchedulingConfig runs.\n" +
-			"It goes by the ConfigMap of the group, which is mounted in --dir, and asks the manager where that says so, to know at once.\n" +
-			"Exit codes: 0 all have started, 3 the time is over, 143 interrupted, 1 anything else. What went wrong is the termination message, too.",
+		Long: "Wait until all pods of a group have started. This command runs in the init container of pods with groupSchedulingConfig.\n" +
+			"It reads the ConfigMap of the group, which is mounted in --dir. If the ConfigMap has the address of the manager, the command also\n" +
+			"waits for the manager's answer, which arrives sooner than an update of the mounted files. Exit codes: 0 all pods have started,\n" +
+			"3 the timeout has expired, 143 interrupted, 1 any other error. The error is also written to the termination message.",
 		Example: "  tranche barrier --timeout 5m --dir /mnt/group-scheduling --signal $TRANCHE_SIGNAL",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -41,21 +42,21 @@ func newBarrierCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&flags.dir, "dir", "/mnt/group-scheduling", "directory where the ConfigMap of the group is mounted")
-	cmd.Flags().StringVar(&flags.signal, "signal", flags.signal, "what to wait for; without it, $TRANCHE_SIGNAL")
-	cmd.Flags().DurationVar(&flags.timeout, "timeout", 0, "how long to wait, such as 300s")
-	cmd.Flags().StringVar(&flags.terminationLog, "termination-log", "/dev/termination-log", "file for what went wrong, if it is there")
+	cmd.Flags().StringVar(&flags.signal, "signal", flags.signal, "the pod's entry in the ConfigMap, as in $TRANCHE_SIGNAL, which is the default")
+	cmd.Flags().DurationVar(&flags.timeout, "timeout", 0, "how long to wait, such as 300s (required)")
+	cmd.Flags().StringVar(&flags.terminationLog, "termination-log", "/dev/termination-log", "file to which the error is written, if the file exists")
 	return cmd
 }
 
 func runBarrier(cmd *cobra.Command, flags barrierFlags) error {
 	if flags.signal == "" {
-		return errors.New("--signal, or $TRANCHE_SIGNAL, must say what to wait for")
+		return errors.New("--signal or $TRANCHE_SIGNAL must be set to the pod's entry in the ConfigMap of the group")
 	}
 	if flags.timeout <= 0 {
-		return fmt.Errorf("--timeout is %s, must be longer than that", flags.timeout)
+		return fmt.Errorf("--timeout is %s, must be greater than 0, such as 300s", flags.timeout)
 	}
 	waiter := &barrier.Waiter{Dir: flags.dir, Signal: flags.signal, Timeout: flags.timeout, OnError: func(err error) {
-		cmd.PrintErrln("tranche: waiting for the ConfigMap of the group:", err)
+		cmd.PrintErrln("tranche: the manager does not answer; still reading the ConfigMap of the group:", err)
 	}}
 	err := waiter.Wait(cmd.Context())
 	if _, timedOut := errors.AsType[*barrier.TimeoutError](err); timedOut {

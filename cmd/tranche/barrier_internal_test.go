@@ -22,11 +22,11 @@ func TestBarrier(t *testing.T) {
 		// want is a part of the error, and of the termination message.
 		want string
 	}{
-		"released":         {[]string{"--timeout=1h", "--signal=a.1"}, "", 0, ""},
-		"by environment":   {[]string{"--timeout=1h"}, "b.1", 0, ""},
-		"the time is over": {[]string{"--timeout=1ms", "--signal=a.2"}, "", 3, "timed out after 1ms: not all of the 64 pods of the group had started"},
-		"no signal":        {[]string{"--timeout=1h"}, "", 1, "$TRANCHE_SIGNAL, must say what to wait for"},
-		"no timeout":       {[]string{"--signal=a.1"}, "", 1, "--timeout is 0s"},
+		"released":       {[]string{"--timeout=1h", "--signal=a.1"}, "", 0, ""},
+		"by environment": {[]string{"--timeout=1h"}, "b.1", 0, ""},
+		"timeout":        {[]string{"--timeout=1ms", "--signal=a.2"}, "", 3, "timed out after 1ms: not all of the 64 pods of the group had started"},
+		"no signal":      {[]string{"--timeout=1h"}, "", 1, "--signal or $TRANCHE_SIGNAL must be set"},
+		"no timeout":     {[]string{"--signal=a.1"}, "", 1, "--timeout is 0s"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -44,12 +44,12 @@ func TestBarrier(t *testing.T) {
 			if code != c.wantCode {
 				t.Errorf("code %d (%v), want %d", code, err, c.wantCode)
 			}
-			told, readErr := os.ReadFile(log)
+			message, readErr := os.ReadFile(log)
 			if readErr != nil {
 				t.Fatal(readErr)
 			}
-			if !strings.Contains(string(told), c.want) || (err == nil) != (len(told) == 0) {
-				t.Errorf("termination message %q, want %q", told, c.want)
+			if !strings.Contains(string(message), c.want) || (err == nil) != (len(message) == 0) {
+				t.Errorf("termination message %q, want %q", message, c.want)
 			}
 		})
 	}

@@ -32,11 +32,11 @@ func newExplainCommand() *cobra.Command {
 	var flags queryFlags
 	cmd := &cobra.Command{
 		Use:   "explain NAME",
-		Short: "Show the stages of a JobSet, and why a stage or a quota Workload waits",
-		Long: "Show the state of each stage of a JobSet, or of one quota Workload. For those that wait, print their positions, the limit that\n" +
-			"fails and by how much, and which JobSets hold the missing quota. Without the right to read clusterqueues/pendingworkloads,\n" +
-			"objects of other namespaces are not named. Where the manager does not serve the visibility API, or reading it is forbidden, the\n" +
-			"conditions of the quota Workloads are printed instead.",
+		Short: "Show the stages of a JobSet, and why a stage is pending",
+		Long: "Show the state of each stage of a JobSet, or of one quota Workload. For a pending stage, print its queue positions, the limit that\n" +
+			"it exceeds and by how much, and the JobSets that hold the missing quota. Objects of other namespaces are named only if you may read\n" +
+			"clusterqueues/pendingworkloads. If the visibility API is not served or you may not read it, the conditions of the quota Workloads\n" +
+			"are printed instead.",
 		Example: "  tranche explain -n team-a fine-tune-llm\n  tranche explain -n team-a jobset-fine-tune-llm-train-1a2b3",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -77,7 +77,7 @@ func (c *cluster) explainJobSet(ctx context.Context, out io.Writer, key types.Na
 		return fmt.Errorf("list the quota Workloads of JobSet %s: %w", key, err)
 	}
 	if js.Name == "" && len(list.Items) == 0 {
-		return fmt.Errorf("namespace %s has no quota Workload %s, and no JobSet %s", key.Namespace, key.Name, key.Name)
+		return fmt.Errorf("namespace %q has neither a JobSet nor a quota Workload %q", key.Namespace, key.Name)
 	}
 	if err := printLines(out, jobSetLines(&js, key, len(list.Items))...); err != nil {
 		return err
@@ -101,7 +101,7 @@ func jobSetLines(js *jobsetapi.JobSet, key types.NamespacedName, workloads int) 
 		return append(lines, fmt.Sprintf("  %s: %s", c.Reason, c.Message))
 	}
 	if workloads == 0 {
-		return append(lines, fmt.Sprintf("  has no quota Workloads: it is in a queue only with the label %s in a managed namespace", apis.QueueLabel))
+		return append(lines, fmt.Sprintf("  has no quota Workload: only a JobSet with the label %s in a managed namespace is queued", apis.QueueLabel))
 	}
 	return lines
 }
@@ -118,25 +118,25 @@ func compareStages(a, b kueue.Workload) int {
 	)
 }
 
-// explainOne prints the state of one quota Workload. limits says why the positions and the holders of quota are missing, or is nil.
+// explainOne prints the state of one quota Workload. limits is the error because of which positions and holders of quota are missing, or nil.
 func (c *cluster) explainOne(ctx context.Context, out io.Writer, w *kueue.Workload) (limits, err error) {
 	if state := stateOf(w); state != "" {
 		return nil, printLines(out, headline(w), "  "+state)
 	}
-	if why := whyNotInLine(w); why != "" {
+	if why := whyIneligible(w); why != "" {
 		return nil, printLines(out, headline(w), "  "+why)
 	}
-	told, err := c.lookUp(ctx, w)
+	item, err := c.lookUp(ctx, w)
 	switch {
 	case isUnserved(err) || apierrors.IsForbidden(err):
 		return err, printLines(out, headline(w), "  "+conditionLine(w))
 	case err != nil:
 		return nil, err
-	case told == nil:
-		return nil, printLines(out, headline(w), "  "+conditionLine(w), "  is not in the queue yet: the manager has not seen all of it")
+	case item == nil:
+		return nil, printLines(out, headline(w), "  "+conditionLine(w), "  is not in the queue yet: the manager has not read all objects of this JobSet")
 	}
 	var x visibilityapi.Explanation
-	if text := told.Annotations[apis.ExplanationAnnotation]; text != "" {
+	if text := item.Annotations[apis.ExplanationAnnotation]; text != "" {
 		if err := json.Unmarshal([]byte(text), &x); err != nil {
 			return nil, fmt.Errorf("read the explanation of quota Workload %s: %w", client.ObjectKeyFromObject(w), err)
 		}
@@ -144,7 +144,7 @@ func (c *cluster) explainOne(ctx context.Context, out io.Writer, w *kueue.Worklo
 	lines := []string{
 		headline(w),
 		fmt.Sprintf("  position %d in its ClusterQueue, %d in LocalQueue %s (0 is next), priority %d",
-			told.PositionInClusterQueue, told.PositionInLocalQueue, told.LocalQueueName, told.Priority),
+			item.PositionInClusterQueue, item.PositionInLocalQueue, item.LocalQueueName, item.Priority),
 	}
 	return nil, printLines(out, append(lines, explanationLines(&x)...)...)
 }
@@ -153,7 +153,7 @@ func (c *cluster) explainOne(ctx context.Context, out io.Writer, w *kueue.Worklo
 func conditionLine(w *kueue.Workload) string {
 	wait := workloadstatus.WaitOf(w)
 	if wait == nil {
-		return "waiting for its first evaluation"
+		return "waiting for the first scheduling cycle"
 	}
 	return fmt.Sprintf("%s: %s", wait.Reason, wait.Message)
 }
@@ -163,7 +163,7 @@ func printLimits(out io.Writer, limits error) error {
 	if limits == nil {
 		return nil
 	}
-	return printLines(out, "Positions in the queue and the holders of quota are missing: "+withoutVisibility(limits))
+	return printLines(out, "Queue positions and holders of quota are not shown: "+withoutVisibility(limits))
 }
 
 // lookUp asks through the ClusterQueue, which returns more, and through the LocalQueue if that is forbidden. It returns nil for a quota
@@ -226,30 +226,30 @@ func stateOf(w *kueue.Workload) string {
 	case is(kueue.WorkloadAdmitted) && is(kueue.WorkloadPodsReady):
 		return "is admitted" + queue + ", and all pods are ready or have succeeded"
 	case is(kueue.WorkloadAdmitted):
-		return "is admitted" + queue + ", and not all pods are ready"
+		return "is admitted" + queue + ", but not all pods are ready yet"
 	case is(kueue.WorkloadQuotaReserved):
-		return "has its quota" + queue + ", and waits for AdmissionChecks"
+		return "has reserved its quota" + queue + ", and waits for AdmissionChecks"
 	}
 	return ""
 }
 
-// whyNotInLine returns why a quota Workload is not in the queue, or "".
-func whyNotInLine(w *kueue.Workload) string {
+// whyIneligible returns why a quota Workload is not in the queue, or "".
+func whyIneligible(w *kueue.Workload) string {
 	gates := strings.Split(w.Annotations[apis.AdmissionGatedByAnnotation], ",")
 	switch {
 	case slices.Contains(gates, apis.SuspendedGate):
-		return "is not in the queue: its JobSet is suspended by its user; set spec.suspend to false to queue again"
+		return "is not in the queue: the user suspended its JobSet; set spec.suspend of the JobSet to false to requeue"
 	case slices.Contains(gates, apis.StageGate):
-		return "is not in the queue: it waits for earlier stages of its JobSet"
+		return "is not in the queue: waiting for earlier stages of its JobSet"
 	case gates[0] != "":
 		return "is not in the queue: gated by " + strings.Join(gates, ", ")
 	case w.Spec.Active != nil && !*w.Spec.Active:
-		return "is not in the queue: spec.active is false; set it to true to queue again"
+		return "is not in the queue: spec.active is false; set spec.active to true to requeue"
 	}
 	if c := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadRequeued); c != nil && c.Status == metav1.ConditionFalse {
 		why := "is not in the queue: " + c.Message
 		if state := w.Status.RequeueState; state != nil && state.RequeueAt != nil {
-			why += "; it queues again at " + state.RequeueAt.UTC().Format(time.RFC3339)
+			why += "; requeues at " + state.RequeueAt.UTC().Format(time.RFC3339)
 		}
 		return why
 	}
@@ -263,11 +263,11 @@ func explanationLines(x *visibilityapi.Explanation) []string {
 	}
 	lines := []string{fmt.Sprintf("  %s: %s", x.Reason, x.Message)}
 	if x.Behind != nil {
-		lines = append(lines, "  behind Workload "+x.Behind.String())
+		lines = append(lines, "  blocked by Workload "+x.Behind.String()+", which is ahead in the queue")
 	}
 	for i, a := range x.Alternatives {
 		if len(x.Alternatives) > 1 {
-			lines = append(lines, fmt.Sprintf("  choice %d of flavors:", i+1))
+			lines = append(lines, fmt.Sprintf("  flavor alternative %d:", i+1))
 		}
 		for k := range a.Shortages {
 			lines = append(lines, shortageLines(&a.Shortages[k])...)
@@ -286,10 +286,10 @@ func shortageLines(s *visibilityapi.Shortage) []string {
 		lines = append(lines, "    held by "+holderText(&h))
 	}
 	if s.MoreHolders > 0 {
-		lines = append(lines, fmt.Sprintf("    and %d more", s.MoreHolders))
+		lines = append(lines, fmt.Sprintf("    and by %d more", s.MoreHolders))
 	}
 	if s.Unreleasable != nil {
-		lines = append(lines, fmt.Sprintf("    %s would be missing even then", s.Unreleasable.String()))
+		lines = append(lines, fmt.Sprintf("    %s would be missing even if all of them released their quota", s.Unreleasable.String()))
 	}
 	return lines
 }
@@ -301,10 +301,10 @@ func holderText(h *visibilityapi.Holder) string {
 	}
 	text := fmt.Sprintf("%s %s: %s in ClusterQueue %s", h.Kind, name, h.Amount.String(), h.ClusterQueue)
 	if h.Kept {
-		text += ", some of it kept for later"
+		text += ", partly reserved and not used yet"
 	}
 	if h.Leaving {
-		text += ", which has been evicted"
+		text += ", evicted, pods terminating"
 	}
 	return text
 }

@@ -39,20 +39,20 @@ func TestExplanationLines(t *testing.T) {
 		"nothing": {visibilityapi.Explanation{}, []string{"  all checks pass; waiting for the next scheduling cycle"}},
 		"behind another": {
 			visibilityapi.Explanation{Check: "StrictFIFO", Reason: "WaitingForQuota", Message: "waits", Behind: &visibilityapi.Reference{Namespace: "ns", Name: "b"}},
-			[]string{"  WaitingForQuota: waits", "  behind Workload ns/b"},
+			[]string{"  WaitingForQuota: waits", "  blocked by Workload ns/b, which is ahead in the queue"},
 		},
 		"one choice": {
 			visibilityapi.Explanation{Check: "c", Reason: "r", Message: "m", Alternatives: []visibilityapi.Alternative{{Shortages: []visibilityapi.Shortage{full}}}},
 			append(append([]string{"  r: m"}, lines...),
-				"    held by JobSet ns/a: 4 in ClusterQueue q, which has been evicted",
-				"    held by Workload of another namespace: 1 in ClusterQueue p, some of it kept for later",
-				"    and 3 more", "    2 would be missing even then"),
+				"    held by JobSet ns/a: 4 in ClusterQueue q, evicted, pods terminating",
+				"    held by Workload of another namespace: 1 in ClusterQueue p, partly reserved and not used yet",
+				"    and by 3 more", "    2 would be missing even if all of them released their quota"),
 		},
 		"two choices": {
 			visibilityapi.Explanation{Check: "c", Reason: "r", Message: "m", Alternatives: []visibilityapi.Alternative{
 				{Shortages: []visibilityapi.Shortage{shortage}}, {Shortages: []visibilityapi.Shortage{shortage}},
 			}},
-			append(append(append([]string{"  r: m", "  choice 1 of flavors:"}, lines...), "  choice 2 of flavors:"), lines...),
+			append(append(append([]string{"  r: m", "  flavor alternative 1:"}, lines...), "  flavor alternative 2:"), lines...),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -63,7 +63,7 @@ func TestExplanationLines(t *testing.T) {
 	}
 }
 
-func TestWhoIsNotInLine(t *testing.T) {
+func TestWhyIneligible(t *testing.T) {
 	no := false
 	for name, tc := range map[string]struct {
 		w    kueue.Workload
@@ -81,12 +81,12 @@ func TestWhoIsNotInLine(t *testing.T) {
 				Conditions:   []metav1.Condition{{Type: kueue.WorkloadRequeued, Status: metav1.ConditionFalse, Message: "too slow"}},
 				RequeueState: &kueue.RequeueState{RequeueAt: new(metav1.NewTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)))},
 			}},
-			"too slow; it queues again at 2026-01-01T00:00:00Z",
+			"too slow; requeues at 2026-01-01T00:00:00Z",
 		},
-		"in line": {kueue.Workload{}, ""},
+		"pending": {kueue.Workload{}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := whyNotInLine(&tc.w); !strings.Contains(got, tc.want) {
+			if got := whyIneligible(&tc.w); !strings.Contains(got, tc.want) {
 				t.Errorf("got %q, want something with %q", got, tc.want)
 			}
 		})

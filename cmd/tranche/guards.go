@@ -17,7 +17,7 @@ import (
 	"github.com/tranche-dev/tranche/controllers/groupstart/barrier"
 )
 
-// checkGuards makes sure that the admission policies recognize this manager. Otherwise they would turn each of its releases into a no-op,
+// checkGuards checks that the admission policies recognize this manager. Otherwise they would turn each of its releases into a no-op,
 // without an error. It returns the container that the policies add to pods of groups, or nil if they add none.
 func checkGuards(ctx context.Context, restConfig *rest.Config, config *configapi.Configuration) (*corev1.Container, error) {
 	c, err := client.New(restConfig, client.Options{})
@@ -27,15 +27,15 @@ func checkGuards(ctx context.Context, restConfig *rest.Config, config *configapi
 	var guards corev1.ConfigMap
 	key := client.ObjectKey{Namespace: apis.SystemNamespace, Name: apis.GuardsConfigMap}
 	if err := c.Get(ctx, key, &guards); err != nil {
-		return nil, fmt.Errorf("read the parameters of the guards, ConfigMap %s: %w; install config/policies first", key, err)
+		return nil, fmt.Errorf("read ConfigMap %s with the parameters of the admission policies: %w; install config/policies first", key, err)
 	}
 	var review authenticationv1.SelfSubjectReview
 	if err := c.Create(ctx, &review); err != nil {
-		return nil, fmt.Errorf("ask the API server for the manager's own name: %w", err)
+		return nil, fmt.Errorf("ask the API server for the user name of the manager: %w", err)
 	}
 	if self := review.Status.UserInfo.Username; guards.Data["manager"] != self {
-		return nil, fmt.Errorf("the guards take %q for the manager, but this manager is %q: set data.manager of ConfigMap %s to that name, or run the manager as the other",
-			guards.Data["manager"], self, key)
+		return nil, fmt.Errorf("data.manager of ConfigMap %s is %q, but this manager runs as user %q: change data.manager, or run the manager as the user that it names",
+			key, guards.Data["manager"], self)
 	}
 	if held := guards.Data["manageJobSetsWithoutQueueName"] == "true"; held != *config.ManageJobSetsWithoutQueueName {
 		return nil, fmt.Errorf("manageJobSetsWithoutQueueName is %t in the configuration, but %t in ConfigMap %s: make them equal",
@@ -52,13 +52,12 @@ func checkGuards(ctx context.Context, restConfig *rest.Config, config *configapi
 	}
 	waiting, err := waitingContainer(guards.Data)
 	if err != nil {
-		return nil, fmt.Errorf("read the parameters of the guards, ConfigMap %s: %w", key, err)
+		return nil, fmt.Errorf("read ConfigMap %s with the parameters of the admission policies: %w", key, err)
 	}
 	return waiting, nil
 }
 
-// waitingContainer returns the init container by which the policies make pods wait for the others of their group, as far as it costs quota,
-// or nil.
+// waitingContainer returns the init container that the policies add to the pods of groups, with the fields that affect its charge, or nil.
 func waitingContainer(data map[string]string) (*corev1.Container, error) {
 	if data["groupStartImage"] == "" {
 		return nil, nil //nolint:nilnil // group start is turned off
@@ -77,7 +76,7 @@ func waitingContainer(data map[string]string) (*corev1.Container, error) {
 	return &corev1.Container{Name: barrier.Container, Image: data["groupStartImage"], Resources: corev1.ResourceRequirements{Requests: amounts, Limits: amounts}}, nil
 }
 
-// checkGangs makes sure that the pods of gangs use the scheduler for which the manager creates gang objects: the policies prepare the Jobs.
+// checkGangs checks that the pods of gangs use the scheduler for which the manager creates gang objects: the policies prepare the Jobs.
 func checkGangs(guards *corev1.ConfigMap, gangs *configapi.Gang) error {
 	key := client.ObjectKeyFromObject(guards)
 	if named := cmp.Or(guards.Data["gangProvider"], string(configapi.GangProviderNone)); named != string(gangs.Provider) {

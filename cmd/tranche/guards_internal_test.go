@@ -18,18 +18,18 @@ func TestWaitingContainer(t *testing.T) {
 		wantErr string
 	}{
 		"turned off": {data: map[string]string{"groupStartCPU": "x"}},
-		"for nothing": {data: map[string]string{"groupStartImage": "tranche", "groupStartCPU": ""}, want: &corev1.Container{
+		"without requests": {data: map[string]string{"groupStartImage": "tranche", "groupStartCPU": ""}, want: &corev1.Container{
 			Name: "group-scheduling-init", Image: "tranche",
 			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{}, Limits: corev1.ResourceList{}},
 		}},
-		"for something": {
+		"with requests": {
 			data: map[string]string{"groupStartImage": "tranche", "groupStartCPU": "10m", "groupStartMemory": "16Mi"},
 			want: &corev1.Container{
 				Name: "group-scheduling-init", Image: "tranche", Resources: corev1.ResourceRequirements{Requests: amounts, Limits: amounts},
 			},
 		},
-		"for what is no amount": {data: map[string]string{"groupStartImage": "tranche", "groupStartCPU": "much"}, wantErr: `data.groupStartCPU is "much"`},
-		"for less than nothing": {data: map[string]string{"groupStartImage": "tranche", "groupStartMemory": "-1"}, wantErr: `data.groupStartMemory is "-1"`},
+		"invalid quantity":  {data: map[string]string{"groupStartImage": "tranche", "groupStartCPU": "much"}, wantErr: `data.groupStartCPU is "much"`},
+		"negative quantity": {data: map[string]string{"groupStartImage": "tranche", "groupStartMemory": "-1"}, wantErr: `data.groupStartMemory is "-1"`},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

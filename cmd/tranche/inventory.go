@@ -71,7 +71,7 @@ func (c *cluster) findManager(ctx context.Context, found *inventory) error {
 	for i := range list.Items {
 		d := &list.Items[i]
 		if d.Spec.Selector.MatchLabels["app.kubernetes.io/name"] == "tranche" && ptr.Deref(d.Spec.Replicas, 1) > 0 {
-			found.obstacles = append(found.obstacles, fmt.Sprintf("Deployment %s/%s runs the manager, which would add its finalizers again", d.Namespace, d.Name))
+			found.obstacles = append(found.obstacles, fmt.Sprintf("Deployment %s/%s runs the manager, which would add the finalizers again", d.Namespace, d.Name))
 		}
 	}
 	var pods corev1.PodList
@@ -80,7 +80,7 @@ func (c *cluster) findManager(ctx context.Context, found *inventory) error {
 		return fmt.Errorf("list the pods of namespace %s: %w", apis.SystemNamespace, err)
 	}
 	if n := len(pods.Items); n > 0 && len(found.obstacles) == 0 {
-		found.obstacles = append(found.obstacles, fmt.Sprintf("%s of the manager in namespace %s did not terminate yet", count(n, "pod"), apis.SystemNamespace))
+		found.obstacles = append(found.obstacles, fmt.Sprintf("%s of the manager in namespace %s: not terminated yet", count(n, "pod"), apis.SystemNamespace))
 	}
 	return nil
 }
@@ -99,7 +99,7 @@ func (c *cluster) findPolicies(ctx context.Context, found *inventory) error {
 		}
 	}
 	if len(names) > 0 {
-		found.obstacles = append(found.obstacles, fmt.Sprintf("%s of Tranche hold JobSets and Jobs, which no manager would release: %s",
+		found.obstacles = append(found.obstacles, fmt.Sprintf("%s of Tranche: would hold JobSets and Jobs without a manager to release them: %s",
 			count(len(names), "admission policy binding"), strings.Join(names, ", ")))
 	}
 	return nil
@@ -109,7 +109,7 @@ func (c *cluster) findVisibility(ctx context.Context, found *inventory) error {
 	service := metadataOf("apiregistration.k8s.io", "v1", "APIService")
 	err := c.Get(ctx, client.ObjectKey{Name: "v1beta2.visibility.kueue.x-k8s.io"}, service)
 	if err == nil {
-		found.obstacles = append(found.obstacles, "APIService "+service.Name+" has no server without the manager, and no namespace can be deleted while it is there")
+		found.obstacles = append(found.obstacles, "APIService "+service.Name+" has no server without the manager, and blocks the deletion of namespaces")
 	}
 	return client.IgnoreNotFound(ignoreUnserved(err))
 }
@@ -186,7 +186,7 @@ func (c *cluster) findCRDs(ctx context.Context, found *inventory) error {
 func (found *inventory) write(out io.Writer, outcome []string) error {
 	lines := []string{}
 	if len(found.obstacles) > 0 {
-		lines = append(lines, "To be deleted first (kubectl delete -k config/default, or helm uninstall tranche --namespace "+apis.SystemNamespace+"):")
+		lines = append(lines, "Delete first (kubectl delete -k config/default, or helm uninstall tranche --namespace "+apis.SystemNamespace+"):")
 		for _, obstacle := range found.obstacles {
 			lines = append(lines, "  "+obstacle)
 		}
@@ -215,14 +215,14 @@ func (found *inventory) kept() []string {
 	}
 	var lines []string
 	if running > 0 {
-		line := count(running, "JobSet") + " that started: what runs is not interrupted"
+		line := count(running, "JobSet") + " with running stages: running pods are not interrupted"
 		if held > 0 {
 			line += fmt.Sprintf("; the JobSet controller will start %s without quota", count(held, "held Job"))
 		}
 		lines = append(lines, line)
 	}
 	if waiting > 0 {
-		lines = append(lines, count(waiting, "JobSet")+" that waits for quota or is suspended: stays suspended until spec.suspend is set to false")
+		lines = append(lines, count(waiting, "JobSet")+" pending or suspended: will stay suspended until a user sets spec.suspend to false")
 	}
 	if found.gated > 0 {
 		lines = append(lines, fmt.Sprintf("%s of gangs: the scheduling gate %s stays until it is removed, or the pod is deleted", count(found.gated, "pod"), apis.PodAdmissionGate))

@@ -45,16 +45,16 @@ func newManagerCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "manager",
 		Short: "Run the manager",
-		Long: "Run the manager: it plans the stages of queued JobSets, admits them when their quota fits, and releases their Jobs.\n" +
-			"Its own rights and name must be those that config/rbac and the guards in config/policies give it.",
+		Long: "Run the manager, which plans the stages of queued JobSets, admits each stage when its quota fits, and releases its Jobs.\n" +
+			"The manager needs the permissions in config/rbac, and must run as the user that the ConfigMap tranche-guards names.",
 		Example: "  tranche manager --config /etc/tranche/config.yaml\n  tranche manager --config config.yaml --kubeconfig ~/.kube/config",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return runManager(cmd.Context(), flags)
 		},
 	}
-	cmd.Flags().StringVar(&flags.config, "config", "", "configuration file of kind Configuration (config.tranche.dev/v1alpha1); without it, all defaults")
-	cmd.Flags().StringVar(&flags.kubeconfig, "kubeconfig", "", "kubeconfig file; without it, $KUBECONFIG, then the ServiceAccount of the pod")
+	cmd.Flags().StringVar(&flags.config, "config", "", "file with a Configuration (config.tranche.dev/v1alpha1); without it, all fields have their defaults")
+	cmd.Flags().StringVar(&flags.kubeconfig, "kubeconfig", "", "kubeconfig file; defaults to $KUBECONFIG, then to the ServiceAccount of the pod")
 	return cmd
 }
 
@@ -90,7 +90,7 @@ func runManager(ctx context.Context, flags managerFlags) error {
 		return fmt.Errorf("set up the controllers: %w", err)
 	}
 	if err := addGroupStart(ctx, mgr, config, waiting, counts); err != nil {
-		return fmt.Errorf("set up the start of groups: %w", err)
+		return fmt.Errorf("set up group start: %w", err)
 	}
 	if err := mgr.AddReadyzCheck("crds", crds.ready); err != nil {
 		return fmt.Errorf("set up the readiness check: %w", err)

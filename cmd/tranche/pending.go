@@ -29,9 +29,9 @@ func newPendingCommand() *cobra.Command {
 	var flags pendingFlags
 	cmd := &cobra.Command{
 		Use:   "pending",
-		Short: "List who is pending, by position",
-		Long: "List the quota Workloads that are pending in a ClusterQueue, in a LocalQueue, or in all LocalQueues of a namespace, in the\n" +
-			"order in which they would be admitted if all fitted. Positions count from 0. The manager must serve the visibility API.",
+		Short: "List pending quota Workloads by queue position",
+		Long: "List the pending quota Workloads of a ClusterQueue, of a LocalQueue, or of all LocalQueues of a namespace, in the order in which\n" +
+			"they would be admitted if all fitted. Positions count from 0. The manager must serve the visibility API.",
 		Example: "  tranche pending -n team-a                       # in all LocalQueues of a namespace\n" +
 			"  tranche pending -n team-a --queue main\n" +
 			"  tranche pending --cluster-queue gpus --limit 20",
@@ -49,10 +49,10 @@ func newPendingCommand() *cobra.Command {
 		},
 	}
 	flags.add(cmd)
-	cmd.Flags().StringVar(&flags.clusterQueue, "cluster-queue", "", "ClusterQueue; needs the right to read clusterqueues/pendingworkloads")
-	cmd.Flags().StringVar(&flags.localQueue, "queue", "", "LocalQueue in the namespace")
-	cmd.Flags().Int64Var(&flags.query.limit, "limit", 0, "how many of a queue at most; without it, 1000")
-	cmd.Flags().Int64Var(&flags.query.offset, "offset", 0, "position of the first in its queue")
+	cmd.Flags().StringVar(&flags.clusterQueue, "cluster-queue", "", "name of a ClusterQueue; requires permission to read clusterqueues/pendingworkloads")
+	cmd.Flags().StringVar(&flags.localQueue, "queue", "", "name of a LocalQueue in the namespace")
+	cmd.Flags().Int64Var(&flags.query.limit, "limit", 0, "maximum number of quota Workloads for each queue; defaults to 1000")
+	cmd.Flags().Int64Var(&flags.query.offset, "offset", 0, "position in the queue of the first quota Workload to list")
 	cmd.MarkFlagsMutuallyExclusive("cluster-queue", "queue")
 	cmd.MarkFlagsMutuallyExclusive("cluster-queue", "namespace")
 	return cmd
@@ -70,7 +70,7 @@ func (c *cluster) pendingOf(ctx context.Context, flags *pendingFlags) ([]visibil
 			return nil, fmt.Errorf("list the LocalQueues of namespace %s: %w", c.namespace, err)
 		}
 		if len(list.Items) == 0 {
-			return nil, errors.New("there are no LocalQueues in namespace " + c.namespace)
+			return nil, fmt.Errorf("namespace %q has no LocalQueue; choose another namespace with -n", c.namespace)
 		}
 		queues = nil
 		for i := range list.Items {
@@ -82,7 +82,7 @@ func (c *cluster) pendingOf(ctx context.Context, flags *pendingFlags) ([]visibil
 		summary, err := c.pending(ctx, queue, flags.query)
 		switch {
 		case isUnserved(err) || apierrors.IsForbidden(err):
-			return nil, fmt.Errorf("%w\n%s.\nWithout it, \"kubectl get kwl -n %s -o wide\" lists quota Workloads with the reasons for which they wait, and "+
+			return nil, fmt.Errorf("%w\n%s.\nWithout the API, \"kubectl get kwl -n %s -o wide\" lists quota Workloads with the reasons why they are pending, and "+
 				"\"tranche explain JOBSET\" shows the stages of a JobSet", err, withoutVisibility(err), c.namespace)
 		case err != nil:
 			return nil, err

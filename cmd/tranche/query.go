@@ -25,8 +25,8 @@ type queryFlags struct {
 }
 
 func (f *queryFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file; without it, $KUBECONFIG, then ~/.kube/config")
-	cmd.Flags().StringVarP(&f.namespace, "namespace", "n", "", "namespace; without it, that of the kubeconfig's context")
+	cmd.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file; defaults to $KUBECONFIG, then to ~/.kube/config")
+	cmd.Flags().StringVarP(&f.namespace, "namespace", "n", "", "namespace; defaults to the namespace of the kubeconfig's context")
 }
 
 // A cluster answers requests of a user.
@@ -94,16 +94,16 @@ func (c *cluster) pending(ctx context.Context, queue types.NamespacedName, q que
 	body, _ := result.Raw()
 	switch err := result.Error(); {
 	case err != nil:
-		return nil, fmt.Errorf("ask who is pending in %s: %w", what, err)
+		return nil, fmt.Errorf("request the pending quota Workloads of %s: %w", what, err)
 	}
 	var summary visibility.PendingWorkloadsSummary
 	if err := json.Unmarshal(body, &summary); err != nil {
-		return nil, fmt.Errorf("read who is pending in %s: %w", what, err)
+		return nil, fmt.Errorf("decode the pending quota Workloads of %s: %w", what, err)
 	}
 	return &summary, nil
 }
 
-// withoutVisibility says why the visibility API does not answer, and what to do instead. RBAC also forbids an API that does not exist.
+// withoutVisibility returns why the visibility API does not answer, and what to do. RBAC also forbids an API that does not exist.
 func withoutVisibility(err error) string {
 	if apierrors.IsForbidden(err) {
 		return "the visibility API is not installed (config/visibility, or visibility.enable of the chart), or you lack the role " +

@@ -42,8 +42,8 @@ func newSimulateCommand() *cobra.Command {
 		Use:   "simulate FILE",
 		Short: "Run a scenario on virtual time",
 		Long:  simulateHelp(),
-		Example: "  tranche simulate scenario.txt                      # print the timeline, and compare it with what the file expects\n" +
-			"  tranche simulate what-if.txt -f config/queues      # the same, on the queues of a cluster",
+		Example: "  tranche simulate scenario.txt                      # print the timeline, and compare it with the expected timeline in the file\n" +
+			"  tranche simulate what-if.txt -f config/queues      # the same, with the queues of a cluster",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := cobra.ExactArgs(1)(cmd, args); err != nil {
 				return &exitError{exitBadInput, fmt.Errorf("%w; see tranche simulate --help", err)}
@@ -54,16 +54,16 @@ func newSimulateCommand() *cobra.Command {
 			return simulate(cmd, args[0], manifests)
 		},
 	}
-	cmd.Flags().StringArrayVarP(&manifests, "filename", "f", nil, "directory with Kueue manifests that are there before the scenario begins; may be given several times")
+	cmd.Flags().StringArrayVarP(&manifests, "filename", "f", nil, "directory with Kueue manifests to load before the scenario starts; may be repeated")
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &exitError{exitBadInput, err} })
 	return cmd
 }
 
-// simulateHelp explains the language well enough for a first scenario.
+// simulateHelp describes the language as far as a first scenario needs it.
 func simulateHelp() string {
 	var b strings.Builder
-	b.WriteString(`Run a scenario: the admission engine of the manager, on virtual time and without a cluster. The timeline that comes
-of it is printed, one line for each decision, with the reason of each refusal, and at the end what is held.
+	b.WriteString(`Run a scenario with the admission engine of the manager, in virtual time and without a cluster. The command prints the
+timeline: a line for each decision, with the reason of each refusal, and at the end the quota that is held.
 
 A scenario is a text such as
 
@@ -74,12 +74,12 @@ A scenario is a text such as
   ready a/ps at=1m
   run until=2m
 
-Its first line tells the story. What follows a line of four dashes is what is expected to come of it: then the timeline
-is compared with it.
+Its first line describes the scenario. A line of four dashes may follow, and after it the expected timeline, with which
+the command compares the timeline of the run.
 
-With -f the queues of a cluster are there before the scenario begins: all YAML files below the directory are read, and of
-these the kinds ClusterQueue, Cohort, LocalQueue, ResourceFlavor, WorkloadPriorityClass, AdmissionCheck and Namespace.
-Other kinds are named and skipped. Nothing is sent to a cluster.
+With -f the scenario starts with the queues of a cluster: the command reads all YAML files in the directory and its
+subdirectories, and loads the kinds ClusterQueue, Cohort, LocalQueue, ResourceFlavor, WorkloadPriorityClass,
+AdmissionCheck and Namespace. It lists other objects as skipped. Nothing is sent to a cluster.
 
 Lines of a scenario (docs/reference/scenario.md has all their fields):
 
@@ -93,7 +93,7 @@ Lines of a scenario (docs/reference/scenario.md has all their fields):
 		fmt.Fprintf(&b, "  %s\n      %s\n", verbs[i].Usage+fields, verbs[i].Text)
 	}
 	fmt.Fprintf(&b, "\nSettings for config lines: %s.\n", strings.Join(simulator.Settings(), ", "))
-	b.WriteString("\nExit code: 0 if the run is as expected, or nothing is expected; 1 if it differs, or breaks an invariant; 2 on bad input.")
+	b.WriteString("\nExit code: 0 if the timeline matches, or the file has none; 1 if it differs, or if the run violates an invariant; 2 on bad input.")
 	return b.String()
 }
 
@@ -138,7 +138,7 @@ func readManifests(warnings io.Writer, directories []string) (*simulator.Manifes
 	}
 	for _, skipped := range manifests.Skipped {
 		if _, err := fmt.Fprintln(warnings, "skipped:", skipped); err != nil {
-			return nil, fmt.Errorf("tell what is skipped: %w", err)
+			return nil, fmt.Errorf("print the skipped objects: %w", err)
 		}
 	}
 	return manifests, nil
@@ -147,14 +147,14 @@ func readManifests(warnings io.Writer, directories []string) (*simulator.Manifes
 // compare checks whether the run matches the file.
 func compare(path string, script *scenario.Scenario, result *simulator.Result) error {
 	if len(result.Violations) > 0 {
-		return &exitError{exitDiffers, fmt.Errorf("%s: %d invariants are broken, which is a bug of the engine; please report it with the scenario:\n%s",
+		return &exitError{exitDiffers, fmt.Errorf("%s: the run violates %d invariants; please report this bug with the scenario:\n%s",
 			path, len(result.Violations), strings.Join(result.Violations, "\n"))}
 	}
 	if !script.HasGolden {
 		return nil
 	}
 	if diff := scenario.Diff(script.Golden, result.String()); diff != "" {
-		return &exitError{exitDiffers, fmt.Errorf("%s: the run differs from what the file expects (- expected, + is):\n%s", path, diff)}
+		return &exitError{exitDiffers, fmt.Errorf("%s: the timeline differs from the expected one (- expected, + actual):\n%s", path, diff)}
 	}
 	return nil
 }

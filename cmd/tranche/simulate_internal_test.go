@@ -29,7 +29,7 @@ func TestSimulate(t *testing.T) {
 	}{
 		"without a golden the timeline is printed": {[]string{filepath.Join(dir, "plain.txt")}, 0, "0m admit a\nheld ml gpu 1/4: a 1\nhash ", ""},
 		"the golden is as expected":                {[]string{filepath.Join(scenarios, "safety", "two-halves.txt")}, 0, "1m admit a/train", ""},
-		"the golden differs":                       {[]string{filepath.Join(dir, "differs.txt")}, 1, "0m admit a\n", "differs.txt: the run differs from what the file expects (- expected, + is):\n- 0m admit b\n+ 0m admit a\n  held"},
+		"the golden differs":                       {[]string{filepath.Join(dir, "differs.txt")}, 1, "0m admit a\n", "differs.txt: the timeline differs from the expected one (- expected, + actual):\n- 0m admit b\n+ 0m admit a\n  held"},
 		"bad input":                                {[]string{filepath.Join(dir, "broken.txt")}, 2, "", `broken.txt: line 2: "quue" is no verb`},
 		"bad input that shows later":               {[]string{filepath.Join(dir, "late.txt")}, 2, "", "late.txt: line 2: there is no queue ml"},
 		"no such file":                             {[]string{filepath.Join(dir, "nowhere.txt")}, 2, "", "nowhere.txt"},
@@ -40,7 +40,7 @@ func TestSimulate(t *testing.T) {
 			[]string{filepath.Join(dir, "manifests.txt"), "-f", filepath.Join("..", "..", "config", "samples", "queues")},
 			0, "held team-a a100 nvidia.com/gpu 0/20", "",
 		},
-		"what is skipped is told": {
+		"skipped objects are listed": {
 			[]string{filepath.Join(dir, "plain.txt"), "-f", filepath.Join("..", "..", "config", "samples", "jobsets")},
 			0, "skipped: JobSet fine-tune-llm (fine-tune-llm.yaml)", "",
 		},

@@ -38,12 +38,12 @@ func newUninstallCommand() *cobra.Command {
 	var flags uninstallFlags
 	cmd := &cobra.Command{
 		Use:   "uninstall",
-		Short: "Clear what the manager leaves behind when Tranche is uninstalled",
-		Long: "Clear what the manager leaves behind, after its Deployment and the admission policies have been deleted: remove the finalizers\n" +
-			"that only the manager would have removed, and have the JobSet controller start the held Jobs of JobSets that have started.\n" +
-			"Queues, quota Workloads, JobSets and CRDs stay. With --everything, JobSets in queues, all objects of kueue.x-k8s.io and their\n" +
-			"CRDs are deleted, too; the CRD of JobSets never is. With --check nothing is written: the command lists what is there and what\n" +
-			"has to be deleted first, and fails if something has to be.",
+		Short: "Clean up the cluster after Tranche is uninstalled",
+		Long: "Clean up the cluster after the Deployment of the manager and the admission policies have been deleted: remove the finalizers of the\n" +
+			"manager, and trigger the JobSet controller to start the held Jobs of running JobSets. Queues, quota Workloads, JobSets and CRDs stay.\n" +
+			"With --everything, JobSets in queues, all objects of kueue.x-k8s.io and their CRDs are deleted, too, but not the CRD of JobSets.\n" +
+			"With --check, the command changes nothing: it lists the objects that it would change and those that must be deleted first, and\n" +
+			"fails if there are such objects.",
 		Example: "  tranche uninstall --check\n" +
 			"  kubectl delete -k config/default   # or: helm uninstall tranche --namespace tranche-system\n" +
 			"  tranche uninstall",
@@ -56,10 +56,10 @@ func newUninstallCommand() *cobra.Command {
 			return c.uninstall(cmd.Context(), cmd.OutOrStdout(), &flags)
 		},
 	}
-	cmd.Flags().StringVar(&flags.kubeconfig, "kubeconfig", "", "kubeconfig file; without it, $KUBECONFIG, then ~/.kube/config")
-	cmd.Flags().BoolVar(&flags.check, "check", false, "write nothing: list what is there, and fail if something has to be deleted first")
+	cmd.Flags().StringVar(&flags.kubeconfig, "kubeconfig", "", "kubeconfig file; defaults to $KUBECONFIG, then to ~/.kube/config")
+	cmd.Flags().BoolVar(&flags.check, "check", false, "change nothing: list the objects that would change, and fail if other objects must be deleted first")
 	cmd.Flags().BoolVar(&flags.everything, "everything", false, "also delete JobSets in queues, all objects of kueue.x-k8s.io and their CRDs")
-	cmd.Flags().DurationVar(&flags.timeout, "timeout", uninstallTimeout, "how long to wait for objects that are being deleted")
+	cmd.Flags().DurationVar(&flags.timeout, "timeout", uninstallTimeout, "how long to wait until deleted objects are gone")
 	return cmd
 }
 
@@ -78,7 +78,7 @@ func (c *cluster) uninstall(ctx context.Context, out io.Writer, flags *uninstall
 		return err
 	}
 	if len(found.obstacles) > 0 {
-		return errors.New("uninstall Tranche's own objects first, as listed above")
+		return errors.New("delete the objects listed above first")
 	}
 	if flags.check {
 		return nil
@@ -184,7 +184,7 @@ func (c *cluster) resumeJobs(ctx context.Context, out io.Writer, queued []queued
 		for _, value := range []string{`"true"`, "null"} {
 			body := fmt.Appendf(nil, `{"metadata":{"uid":%q,"annotations":{%q:%s}}}`, q.jobSet.UID, apis.UninstalledAnnotation, value)
 			if err := c.Patch(ctx, q.jobSet, client.RawPatch(types.MergePatchType, body)); err != nil {
-				return fmt.Errorf("touch JobSet %s: %w", key, err)
+				return fmt.Errorf("annotate JobSet %s, to trigger the JobSet controller: %w", key, err)
 			}
 		}
 		jobs += q.held
@@ -249,7 +249,7 @@ func (c *cluster) await(ctx context.Context, object client.Object, meanwhile fun
 		return false, err
 	})
 	if err != nil {
-		return fmt.Errorf("wait until %s %s is gone: %w; it has the finalizers %v", kindOf(object), client.ObjectKeyFromObject(object), err, object.GetFinalizers())
+		return fmt.Errorf("wait until %s %s is deleted: %w; its finalizers are %v", kindOf(object), client.ObjectKeyFromObject(object), err, object.GetFinalizers())
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ import (
 
 // The messages of the objects and Events of a JobSet in error cases.
 var _ = Describe("The owner of a JobSet reads", func() {
-	It("that it has failed, and in which stage", func(ctx SpecContext) {
+	It("that the JobSet has failed, and in which stage", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "15")
 		submit(ctx, t.fineTune("bad"))
 		t.end(ctx, "bad", "initializer", corev1.PodFailed)
@@ -51,7 +51,7 @@ var _ = Describe("The owner of a JobSet reads", func() {
 		Expect(t.list(ctx, Default, "workloads", "half")).To(HaveSuffix("trainer-node QuotaReserved Failed"))
 	}, SpecTimeout(specTimeout))
 
-	It("the same of a deactivated stage on the JobSet and on its quota Workload, and what to do", func(ctx SpecContext) {
+	It("the same message about a deactivated stage on the JobSet and on its quota Workload, with what to do", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "15")
 		submit(ctx, t.newJobSet("off", replicatedJob{name: "main", cpus: "1", gpus: "5"}))
 		t.expectStages(ctx, "off", "main=ready")
@@ -69,7 +69,7 @@ var _ = Describe("The owner of a JobSet reads", func() {
 		t.expectStages(ctx, "off", "main=ready")
 	}, SpecTimeout(specTimeout))
 
-	It("no longer that its pods end, of a stage which is closed again since", func(ctx SpecContext) {
+	It("nothing about terminating pods of a stage that was gated again", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "15")
 		t.patchQueue(ctx, `{"metadata":{"annotations":{"`+apis.StageAdmissionAnnotation+`":"Greedy"}}}`)
 		js := slowly(inOrder(t.newJobSet("greedy",
@@ -88,14 +88,14 @@ var _ = Describe("The owner of a JobSet reads", func() {
 		}).WithContext(ctx).Should(Succeed(), func() string { return t.describe(ctx) })
 	}, SpecTimeout(specTimeout))
 
-	It("that its queue is stopped, beside spec.suspend, which says nothing of that", func(ctx SpecContext) {
+	It("that its queue is stopped, which spec.suspend does not show", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "15")
 		t.patchQueue(ctx, `{"spec":{"stopPolicy":"Hold"}}`)
 		submit(ctx, t.newJobSet("held", replicatedJob{name: "main", cpus: "1"}))
 		t.expectSays(ctx, "held", "QueueStopped", "Can't admit new workloads: is stopped.")
 	}, SpecTimeout(specTimeout))
 
-	It("that the priority class which it names while it waits does not exist", func(ctx SpecContext) {
+	It("that the priority class of the pending JobSet does not exist", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "0")
 		js := submit(ctx, t.newJobSet("lost", replicatedJob{name: "main", gpus: "5"}))
 		t.expectSays(ctx, "lost", "ExceedsMaxQuota", "can never fit")
@@ -114,7 +114,7 @@ var _ = Describe("The owner of a JobSet reads", func() {
 		}).WithContext(ctx).Should(Succeed())
 	}, SpecTimeout(specTimeout))
 
-	It("which Jobs an evicted stage keeps", func(ctx SpecContext) {
+	It("which Jobs of an evicted stage are kept", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "15")
 		submit(ctx, t.newJobSet("kept", replicatedJob{name: "main", replicas: 2, cpus: "1", gpus: "5"}))
 		t.expectStages(ctx, "kept", "main=ready")
@@ -130,7 +130,7 @@ var _ = Describe("The owner of a JobSet reads", func() {
 })
 
 var _ = Describe("The owner of a ResourceFlavor that is being deleted", func() {
-	It("reads which ClusterQueues keep it, and they read it, too", func(ctx SpecContext) {
+	It("reads which ClusterQueues use the flavor, as do the owners of these ClusterQueues", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "15")
 		flavor := &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: t.namespace}}
 		Expect(env.Admin.Create(ctx, flavor)).To(Succeed())
@@ -161,7 +161,7 @@ var _ = Describe("The owner of a ResourceFlavor that is being deleted", func() {
 })
 
 var _ = Describe("A namespace that is deleted with a JobSet in the middle of its stages", func() {
-	It("disappears without an error in the manager's log", func(ctx SpecContext) {
+	It("is deleted without an error in the manager's log", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "20")
 		submit(ctx, t.deepSpeed("gone"))
 		submit(ctx, t.deepSpeed("gone-too"))
@@ -184,7 +184,7 @@ var _ = Describe("A namespace that is deleted with a JobSet in the middle of its
 
 // The manager of this suite serves no visibility API.
 var _ = Describe("tranche explain and tranche pending, without the visibility API", func() {
-	It("show all stages with their states by the rights of a user of the namespace, and what to do instead", func(ctx SpecContext) {
+	It("show the states of all stages to a user who may only read the namespace, and what to use instead", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "20")
 		submit(ctx, t.deepSpeed("first"))
 		t.end(ctx, "first", "initializer", corev1.PodSucceeded)
@@ -209,9 +209,9 @@ var _ = Describe("tranche explain and tranche pending, without the visibility AP
 		))
 		Expect(tranche("explain", "second")).To(And(
 			MatchRegexp(`(?s)stage initializer .*has finished: Succeeded.*stage trainer-node .*\n  WaitingForQuota: .*0 of 20 free`),
-			ContainSubstring("Positions in the queue and the holders of quota are missing: the visibility API is not"),
+			ContainSubstring("Queue positions and holders of quota are not shown: the visibility API is not"),
 		))
-		Expect(tranche("explain", "third")).To(ContainSubstring("no JobSet third"))
+		Expect(tranche("explain", "third")).To(ContainSubstring(`has neither a JobSet nor a quota Workload "third"`))
 		Expect(tranche("pending")).To(And(ContainSubstring("forbidden"), ContainSubstring("kubectl get kwl"), ContainSubstring("tranche explain JOBSET")))
 	}, SpecTimeout(specTimeout))
 })

@@ -140,7 +140,7 @@ var _ = Describe("The visibility API", Ordered, func() {
 		}).WithContext(ctx).Should(Succeed())
 	}, NodeTimeout(2*patience))
 
-	It("tells the positions in both queues, page by page", func(ctx SpecContext) {
+	It("lists the positions in both queues, page by page", func(ctx SpecContext) {
 		for query, want := range map[string][]string{
 			"":                 {"w0 queue 0/0", "w1 other 1/0", "w2 queue 2/1"},
 			"limit=1":          {"w0 queue 0/0"},
@@ -158,7 +158,7 @@ var _ = Describe("The visibility API", Ordered, func() {
 		Expect(summary.Items[0].Annotations).To(BeEmpty())
 	}, SpecTimeout(patience))
 
-	It("says which limit a quota Workload waits for, and who holds it", func(ctx SpecContext) {
+	It("reports which limit blocks a quota Workload, and which JobSets hold the quota", func(ctx SpecContext) {
 		summary, err := admin.read(ctx, cqPath, pendingByName("w1"))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(places(summary)).To(Equal([]string{"w1 other 1/0"}))
@@ -180,7 +180,7 @@ var _ = Describe("The visibility API", Ordered, func() {
 		}
 	}, SpecTimeout(patience))
 
-	It("names no strangers to who may only see a LocalQueue", func(ctx SpecContext) {
+	It("omits objects of other namespaces if a user may only read a LocalQueue", func(ctx SpecContext) {
 		stranger := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "visibility-"}}
 		Expect(env.adminClient.Create(ctx, stranger)).To(Succeed())
 		lq := &kueue.LocalQueue{
@@ -202,7 +202,7 @@ var _ = Describe("The visibility API", Ordered, func() {
 		}).WithContext(ctx).Should(Succeed())
 	}, SpecTimeout(patience))
 
-	It("is printed for people by tranche pending and tranche explain", func(ctx SpecContext) {
+	It("is printed by tranche pending and tranche explain", func(ctx SpecContext) {
 		tranche := func(kubeconfig string, args ...string) string {
 			cmd := exec.CommandContext(ctx, filepath.Join(env.Root, "bin", "tranche"), append(args, "--kubeconfig", kubeconfig)...)
 			out, err := cmd.CombinedOutput()
@@ -226,9 +226,9 @@ var _ = Describe("The visibility API", Ordered, func() {
 			"    held by Workload " + t.namespace + "/holder: 3 in ClusterQueue " + t.clusterQueue.Name + "\n",
 		}, "\n")))
 		Expect(tranche(env.AdminKubeconfig, "explain", "-n", t.namespace, "holder")).To(ContainSubstring("  is admitted in ClusterQueue \"" + t.clusterQueue.Name + "\", and "))
-		Expect(tranche(env.AdminKubeconfig, "explain", "-n", t.namespace, "nobody")).To(ContainSubstring("no quota Workload nobody"))
+		Expect(tranche(env.AdminKubeconfig, "explain", "-n", t.namespace, "missing")).To(ContainSubstring(`neither a JobSet nor a quota Workload "missing"`))
 
-		By("asking the LocalQueue for those who may not read the ClusterQueue")
+		By("asking the LocalQueue for a user who may not read the ClusterQueue")
 		allow(ctx, t.namespace, "explainer", "tranche-pending-workloads-localqueue-viewer", "tranche-queue-viewer", "tranche-workload-viewer")
 		kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
 		Expect(env.Plane.Kubeconfig(kubeconfig, "explainer")).To(Succeed())
@@ -236,7 +236,7 @@ var _ = Describe("The visibility API", Ordered, func() {
 		Expect(tranche(kubeconfig, "pending", "--cluster-queue", t.clusterQueue.Name)).To(ContainSubstring("forbidden"))
 	}, SpecTimeout(patience))
 
-	It("is for those whom RBAC lets read", func(ctx SpecContext) {
+	It("is readable only with the RBAC permission", func(ctx SpecContext) {
 		allow(ctx, t.namespace, "member")
 		Eventually(func(g Gomega) {
 			summary, err := readerAs("member").read(ctx, lqOf+"other/pendingworkloads")
@@ -249,7 +249,7 @@ var _ = Describe("The visibility API", Ordered, func() {
 		Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
 	}, SpecTimeout(patience))
 
-	It("says what is wrong with a question", func(ctx SpecContext) {
+	It("rejects an invalid request with the reason", func(ctx SpecContext) {
 		for question, want := range map[string]string{
 			"/clusterqueues/nowhere/pendingworkloads":              `clusterqueues.visibility.kueue.x-k8s.io "nowhere" not found`,
 			lqOf + "nowhere/pendingworkloads":                      `localqueues.visibility.kueue.x-k8s.io "nowhere" not found`,

@@ -161,6 +161,6 @@ func TestLeaseIsNotTakenBack(t *testing.T) {
 		t.Errorf("the Lease is held by %q", got)
 	}
 	if err := w.lease.Fence.Start(t.Context()); err == nil {
-		t.Error("the process goes on although another replica leads")
+		t.Error("the process keeps running although another replica leads")
 	}
 }
