@@ -51,7 +51,7 @@ func runOnce(ctx context.Context) error {
 	if err := play(ctx, w); err != nil {
 		return err
 	}
-	say("To look around with kubectl when it is over, run `make demo KEEP=1`.")
+	say("To keep the cluster for kubectl after the demo, run `make demo KEEP=1`.")
 	return nil
 }
 

@@ -28,7 +28,7 @@ func show(ctx context.Context, o *observer, jobSets int) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%d of %d JobSets are over: %w", over(rows), jobSets, ctx.Err())
+			return fmt.Errorf("%d of %d JobSets have finished: %w", over(rows), jobSets, ctx.Err())
 		case <-ticker.C:
 		}
 	}

@@ -59,7 +59,7 @@ var _ = Describe("Bad input", func() {
 		expectRefusal(ctx, t, js, "Team_A", apis.QueueLabel)
 	}, SpecTimeout(specTimeout))
 
-	It("asks for what no quota Workload can carry", func(ctx SpecContext) {
+	It("has an annotation that a quota Workload cannot carry", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "15")
 		js := t.fineTune("long")
 		level := strings.Repeat("x", 400)
@@ -93,12 +93,12 @@ var _ = Describe("Bad input", func() {
 		t.expectStages(ctx, "broken", "initializer=ready")
 	}, SpecTimeout(specTimeout))
 
-	It("requests more than its queue can ever give", func(ctx SpecContext) {
+	It("requests more than the capacity of its queue", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "14")
 		expectRefusal(ctx, t, t.fineTune("huge"), "trainer-node", "15", "14", string(gpu))
 	}, SpecTimeout(specTimeout))
 
-	It("holds at once more than its queue can ever give, and is told how much would fit", func(ctx SpecContext) {
+	It("has a peak above the capacity of its queue, and reads how much would fit", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "6")
 		js := t.newJobSet("wide",
 			replicatedJob{name: "ps", pods: 2, gpus: "1"},

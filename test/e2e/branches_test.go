@@ -8,7 +8,7 @@ import (
 )
 
 var _ = Describe("A JobSet with branches", func() {
-	It("fits into the quota that a ReplicatedJob of a running stage passes on", func(ctx SpecContext) {
+	It("fits into the quota that a finished ReplicatedJob of a running stage releases", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "6")
 		js := t.newJobSet("dag",
 			replicatedJob{name: "a", cpus: "1", gpus: "6"},

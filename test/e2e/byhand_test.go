@@ -18,8 +18,8 @@ import (
 	"github.com/tranche-dev/tranche/test/controlplane"
 )
 
-var _ = Describe("What somebody deletes by hand", func() {
-	It("is made again: a child Job, whose pods end before those of the new one start", func(ctx SpecContext) {
+var _ = Describe("An object that a user deletes", func() {
+	It("is recreated: a child Job, after the pods of the deleted Job have terminated", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "15")
 		submit(ctx, slowly(t.training("child"), "2s"))
 		t.expectStages(ctx, "child", "trainer=ready")
@@ -39,7 +39,7 @@ var _ = Describe("What somebody deletes by hand", func() {
 		t.expectNoRestart(ctx, "child")
 	}, SpecTimeout(specTimeout))
 
-	It("is made again: the quota Workload of a stage, after its pods have ended", func(ctx SpecContext) {
+	It("is recreated: the quota Workload of a stage, after the pods of the stage have terminated", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "20")
 		submit(ctx, slowly(t.deepSpeed("mpi"), "1s"))
 		t.expectStages(ctx, "mpi", "initializer=ready", "launcher=closed", "trainer-node=closed")
@@ -64,8 +64,8 @@ var _ = Describe("What somebody deletes by hand", func() {
 	}, SpecTimeout(specTimeout))
 })
 
-var _ = Describe("Around a JobSet that runs", func() {
-	It("the JobSet controller may be down: nothing is lost, and all goes on when it is back", Serial, func(ctx SpecContext) {
+var _ = Describe("While a JobSet runs", func() {
+	It("the JobSet controller may be down: the JobSet resumes without loss when the controller is back", Serial, func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "20")
 		submit(ctx, t.fineTune("half"))
 		submit(ctx, t.newJobSet("hog", replicatedJob{name: "main", cpus: "1", gpus: "5"}))
@@ -95,7 +95,7 @@ var _ = Describe("Around a JobSet that runs", func() {
 		t.expectReserved(ctx, "0")
 	}, SpecTimeout(specTimeout))
 
-	It("the labels of its flavor may change: new pods follow them, and what is held again has lost the old ones", func(ctx SpecContext) {
+	It("the labels of its flavor may change: new pods get the new labels, and Jobs that are held again lose the old ones", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "15")
 		flavor := &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: t.namespace}, Spec: kueue.ResourceFlavorSpec{
 			NodeLabels: map[string]string{corev1.LabelHostname: "a100-1"}, Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
@@ -129,7 +129,7 @@ var _ = Describe("Around a JobSet that runs", func() {
 		t.drive(ctx, "moving")
 	}, SpecTimeout(specTimeout))
 
-	It("its success policy may end it early: its quota goes when its last pod has ended, and it disappears when its time to live is over", func(ctx SpecContext) {
+	It("its success policy may finish it early: its quota is released when its last pod has terminated, and it is deleted when its time to live has expired", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "20")
 		js := slowly(inOrder(t.newJobSet("early",
 			replicatedJob{name: "launcher", cpus: "1", gpus: "5"},

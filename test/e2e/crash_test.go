@@ -34,7 +34,7 @@ var _ = Describe("A manager that is killed", Serial, func() {
 		})
 	}
 
-	It("goes on from any write to the same end", func(ctx SpecContext) {
+	It("reaches the same final state after a crash at any write", func(ctx SpecContext) {
 		t := newTeam(ctx, "4", "15")
 		bringBack()
 		struck := true
@@ -54,13 +54,13 @@ var _ = Describe("A manager that is killed", Serial, func() {
 		}
 	}, SpecTimeout(2*specTimeout))
 
-	It("lets nothing start while it is down, and loses nothing", func(ctx SpecContext) {
+	It("leaves all Jobs held while it is down, and resumes without loss", func(ctx SpecContext) {
 		t := newTeam(ctx, "4", "15")
 		bringBack()
 		js := submit(ctx, t.fineTune("patient"))
 		Eventually(func(g Gomega) { g.Expect(t.jobs(ctx, g, "")).To(HaveLen(2)) }).WithContext(ctx).Should(Succeed())
 		Expect(env.Admin.Patch(ctx, js, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"suspend":false}}`)))).To(Succeed())
-		Expect(*js.Spec.Suspend).To(BeTrue(), "the guard lets nobody start it")
+		Expect(*js.Spec.Suspend).To(BeTrue(), "the guard refuses the start")
 		for _, job := range t.jobs(ctx, Default, "") {
 			Expect(*job.Spec.Suspend).To(BeTrue(), job.Name)
 		}

@@ -15,7 +15,7 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 )
 
-var _ = Describe("Quota that a finalizer or a label was to keep", func() {
+var _ = Describe("Quota that a finalizer or a changed label could retain or release early", func() {
 	merge := func(patch string) client.Patch { return client.RawPatch(types.MergePatchType, []byte(patch)) }
 	const finalizer = `{"metadata":{"finalizers":["example.com/mine"]}}`
 
@@ -31,7 +31,7 @@ var _ = Describe("Quota that a finalizer or a label was to keep", func() {
 		Expect(object.GetDeletionTimestamp()).NotTo(BeNil())
 	}
 
-	It("goes to the JobSet that waits for it when a JobSet is deleted, though a finalizer keeps that", func(ctx SpecContext) {
+	It("goes to the pending JobSet when a JobSet is deleted, even if a finalizer keeps the deleted JobSet", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "15")
 		submit(ctx, t.training("victim"))
 		t.expectStages(ctx, "victim", "trainer=ready")
@@ -44,7 +44,7 @@ var _ = Describe("Quota that a finalizer or a label was to keep", func() {
 		t.expectEvent(ctx, "victim", "Stopped")
 	}, SpecTimeout(specTimeout))
 
-	It("goes to the JobSet that waits for it when a JobSet is evicted of which a finalizer keeps a deleted Job", func(ctx SpecContext) {
+	It("goes to the pending JobSet when a JobSet is evicted, even if a finalizer keeps a deleted Job", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "15")
 		submit(ctx, t.training("victim"))
 		t.expectStages(ctx, "victim", "trainer=ready")
@@ -56,7 +56,7 @@ var _ = Describe("Quota that a finalizer or a label was to keep", func() {
 		t.expectEvent(ctx, "victim", "PodEnded")
 	}, SpecTimeout(specTimeout))
 
-	It("is held until pods have ended that an administrator has taken the label of their JobSet from", func(ctx SpecContext) {
+	It("is held until all pods have terminated, including pods whose JobSet label an administrator removed", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "15")
 		submit(ctx, slowly(t.training("victim"), "4s"))
 		t.expectStages(ctx, "victim", "trainer=ready")
@@ -72,7 +72,7 @@ var _ = Describe("Quota that a finalizer or a label was to keep", func() {
 		}
 	}, SpecTimeout(specTimeout))
 
-	It("is not used twice when an administrator has cut a pod loose from its Job", func(ctx SpecContext) {
+	It("is not used twice when an administrator removes a pod's owner reference to its Job", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "15")
 		submit(ctx, t.training("victim"))
 		t.expectStages(ctx, "victim", "trainer=ready")

@@ -19,7 +19,7 @@ import (
 )
 
 // The configuration of the tests maps DeviceClass gpu.example.com to the GPUs of the quota.
-var _ = Describe("What a pod is charged for", func() {
+var _ = Describe("The charge of a pod", func() {
 	claiming := func(js *jobsetapi.JobSet, index int, template string) *jobsetapi.JobSet {
 		pod := &js.Spec.ReplicatedJobs[index].Template.Spec.Template.Spec
 		pod.ResourceClaims = []corev1.PodResourceClaim{{Name: "devices", ResourceClaimTemplateName: &template}}
@@ -42,7 +42,7 @@ var _ = Describe("What a pod is charged for", func() {
 			Should(Succeed(), func() string { return t.describe(ctx) })
 	}
 
-	It("are the devices that it claims", func(ctx SpecContext) {
+	It("includes the devices that the pod claims", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "15")
 		t.createClaimTemplate(ctx, "eight", "gpu.example.com", 8)
 		submit(ctx, claiming(t.newJobSet("first", replicatedJob{name: "main", cpus: "1"}), 0, "eight"))
@@ -63,7 +63,7 @@ var _ = Describe("What a pod is charged for", func() {
 		t.expectStages(ctx, "second", "main=admitted")
 	}, SpecTimeout(specTimeout))
 
-	It("are no devices that nothing is charged for, until that is put right", func(ctx SpecContext) {
+	It("is unknown for unmapped devices, and no stage of their JobSet gets quota until it is known", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "15")
 		js := t.newJobSet("free", replicatedJob{name: "init", cpus: "1"}, replicatedJob{name: "main", cpus: "1"})
 		submit(ctx, inOrder(claiming(js, 1, "late")))
@@ -83,7 +83,7 @@ var _ = Describe("What a pod is charged for", func() {
 		refused(ctx, t, "shared", `resource claim "devices" names a ResourceClaim, which pods can share`)
 	}, SpecTimeout(specTimeout))
 
-	It("are no devices whose number or DeviceClass is not known, and one for each that is shared or a partition", func(ctx SpecContext) {
+	It("refuses devices of unknown number or DeviceClass, and counts a shared device or a partition as one", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "15")
 		exactly := func(change func(*resourcev1.ExactDeviceRequest)) resourcev1.DeviceRequest {
 			r := resourcev1.DeviceRequest{Name: "all", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "gpu.example.com"}}
@@ -150,7 +150,7 @@ var _ = Describe("What a pod is charged for", func() {
 		reserves(ctx, t, "13")
 	}, SpecTimeout(specTimeout))
 
-	It("is what transformations make of its requests, without what is excluded", func(ctx SpecContext) {
+	It("is the transformed requests, without excluded resources", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "3")
 		js := t.newJobSet("halves", replicatedJob{name: "main", cpus: "1"})
 		amounts := sample.Amounts("cpu", "1", "example.com/half-gpus", "6", "excluded.example.com/nic", "1")

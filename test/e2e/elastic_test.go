@@ -26,7 +26,7 @@ import (
 )
 
 var _ = Describe("An elastic JobSet", func() {
-	It("gives back what it needs no more when it shrinks, and queues for all of it when it has grown while suspended", func(ctx SpecContext) {
+	It("releases surplus quota when it shrinks, and queues for all of its pods when it has grown while suspended", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "15")
 		js := slowly(t.fineTune("elastic"), "1s")
 		js.Spec.ReplicatedJobs[1].Template.Spec.CompletionMode = ptr.To(batchv1.IndexedCompletion)
@@ -77,7 +77,7 @@ var _ = Describe("An elastic JobSet", func() {
 		t.drive(ctx, "a")
 	}, SpecTimeout(specTimeout))
 
-	It("queues for what it is when it shrinks before it has started", func(ctx SpecContext) {
+	It("queues for its new size when it shrinks before it has started", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "15")
 		submit(ctx, t.elastic("large", 4))
 		t.expectStages(ctx, "large", "main=waiting")
@@ -88,7 +88,7 @@ var _ = Describe("An elastic JobSet", func() {
 		t.expectOver(ctx, "large", jobset.JobSetCompleted)
 	}, SpecTimeout(specTimeout))
 
-	It("grows while it runs, and what runs already goes on", func(ctx SpecContext) {
+	It("grows while it runs, without interrupting its running pods", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "40")
 		submit(ctx, t.elastic("a", 2))
 		t.expectStages(ctx, "a", "main=ready")
@@ -113,7 +113,7 @@ var _ = Describe("An elastic JobSet", func() {
 		Expect(t.jobs(ctx, Default, "main")[0].Status.Succeeded).To(BeEquivalentTo(6))
 	}, SpecTimeout(specTimeout))
 
-	It("waits for the quota of its growth, while what runs already goes on", func(ctx SpecContext) {
+	It("waits for the quota of its growth, while its running pods continue", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "20")
 		submit(ctx, t.elastic("a", 2))
 		submit(ctx, t.newJobSet("rival", replicatedJob{name: "main", cpus: "1", gpus: "5"}))
@@ -160,7 +160,7 @@ var _ = Describe("An elastic JobSet", func() {
 		t.expectReserved(ctx, "0")
 	}, SpecTimeout(specTimeout))
 
-	It("takes back what it has asked for, and gives up the newest first", func(ctx SpecContext) {
+	It("withdraws growths when it shrinks, the newest first", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "20")
 		submit(ctx, slowly(t.elastic("a", 2), "1s"))
 		t.expectStages(ctx, "a", "main=ready")
@@ -202,7 +202,7 @@ var _ = Describe("An elastic JobSet", func() {
 		t.expectNoRestart(ctx, "a")
 	}, SpecTimeout(specTimeout))
 
-	It("is evicted with its growths, and queues for all of it", func(ctx SpecContext) {
+	It("is evicted with its growths, and queues for all of its pods", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "20")
 		submit(ctx, slowly(t.elastic("a", 2), "1s"))
 		t.expectStages(ctx, "a", "main=ready")
@@ -226,7 +226,7 @@ var _ = Describe("An elastic JobSet", func() {
 		t.expectNoRestart(ctx, "a")
 	}, SpecTimeout(specTimeout))
 
-	It("goes on without a growth that is evicted by itself, deactivated or deleted", func(ctx SpecContext) {
+	It("keeps running without a growth that is evicted alone, deactivated or deleted", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "20")
 		submit(ctx, slowly(t.elastic("a", 2), "1s"))
 		t.expectStages(ctx, "a", "main=ready")
@@ -259,7 +259,7 @@ var _ = Describe("An elastic JobSet", func() {
 		t.expectNoRestart(ctx, "a")
 	}, SpecTimeout(specTimeout))
 
-	It("keeps what it holds when it is restarted, and gives all of it back when it is suspended", func(ctx SpecContext) {
+	It("keeps its quota when it is restarted, and releases all of it when it is suspended", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "20")
 		js := t.elastic("a", 2)
 		js.Spec.FailurePolicy = &jobset.FailurePolicy{MaxRestarts: 3}
@@ -290,7 +290,7 @@ var _ = Describe("An elastic JobSet", func() {
 		t.drive(ctx, "a")
 	}, SpecTimeout(specTimeout))
 
-	It("lets later stages wait for all of its pods, and ends with a growth that has never been admitted", func(ctx SpecContext) {
+	It("opens later stages only after all of its pods, and finishes with a growth that was never admitted", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "10")
 		js := inOrder(t.newJobSet("a",
 			replicatedJob{name: "main", pods: 1, replicas: 2, cpus: "1", gpus: "2"},
@@ -314,7 +314,7 @@ var _ = Describe("An elastic JobSet", func() {
 		t.drive(ctx, "a")
 	}, SpecTimeout(specTimeout))
 
-	It("is deleted with a growth that is admitted and one that waits", func(ctx SpecContext) {
+	It("is deleted with an admitted and a pending growth", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "20")
 		js := slowly(t.elastic("a", 2), "1s")
 		submit(ctx, js)
@@ -330,7 +330,7 @@ var _ = Describe("An elastic JobSet", func() {
 })
 
 var _ = Describe("The manager of an elastic JobSet", Serial, func() {
-	It("goes on from any write to the same growth", func(ctx SpecContext) {
+	It("reaches the same growth after a crash at any write", func(ctx SpecContext) {
 		Expect(manager.Stop()).To(Succeed())
 		proxy, err := env.StartProxy()
 		Expect(err).NotTo(HaveOccurred())

@@ -109,8 +109,8 @@ func everywhere(ctx SpecContext, t team) []*jobsetapi.JobSet {
 	return all
 }
 
-var _ = Describe("At every point of its life, a JobSet", func() {
-	It("gives all quota back when its user suspends it, and runs to its end when he resumes it", func(ctx SpecContext) {
+var _ = Describe("At every point of its lifecycle, a JobSet", func() {
+	It("releases all quota when its user suspends it, and finishes after it is resumed", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "200")
 		all := everywhere(ctx, t)
 		for _, js := range all {
@@ -142,7 +142,7 @@ var _ = Describe("At every point of its life, a JobSet", func() {
 		}
 	}, SpecTimeout(specTimeout))
 
-	It("gives its quota back once and leaves nothing behind when it is deleted", func(ctx SpecContext) {
+	It("releases its quota once and leaves no object behind when it is deleted", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "200")
 		for i, js := range everywhere(ctx, t) {
 			propagation := []client.DeleteOption{client.PropagationPolicy("Background"), client.PropagationPolicy("Foreground")}[i%2]

@@ -36,7 +36,7 @@ const urgent = "urgent"
 var preemption = workloadstatus.Eviction{Reason: kueue.WorkloadEvictedByPreemption, Message: "Preempted by the test", Preempted: kueue.InClusterQueueReason}
 
 var _ = Describe("An evicted JobSet", func() {
-	It("gives its quota to who waits, and runs again from its beginning later", func(ctx SpecContext) {
+	It("releases its quota to the pending JobSet, and runs from its beginning later", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "15")
 		submit(ctx, t.training("victim"))
 		t.expectStages(ctx, "victim", "trainer=ready")
@@ -55,7 +55,7 @@ var _ = Describe("An evicted JobSet", func() {
 		Expect(w.Status.SchedulingStats.Evictions).To(Equal([]kueue.WorkloadSchedulingStatsEviction{{Reason: "Preempted", Count: 1}}))
 		for _, job := range t.jobs(ctx, Default, "trainer") {
 			Expect(*job.Spec.Suspend).To(BeTrue(), "the Job is held")
-			Expect(job.UID).To(Equal(before[0].UID), "a Job without progress need not be made anew")
+			Expect(job.UID).To(Equal(before[0].UID), "a Job without progress need not be recreated")
 			Expect(job.Spec.Template.Spec.NodeSelector).NotTo(HaveKey("accelerator"))
 			Expect(job.Spec.Template.Spec.Tolerations).To(BeEmpty())
 		}
@@ -76,7 +76,7 @@ var _ = Describe("An evicted JobSet", func() {
 		t.expectNoRestart(ctx, "victim")
 	}, SpecTimeout(specTimeout))
 
-	It("does not run again what has succeeded", func(ctx SpecContext) {
+	It("does not run succeeded stages again", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "15")
 		submit(ctx, t.fineTune("victim"))
 		t.end(ctx, "victim", "initializer", corev1.PodSucceeded)
@@ -95,7 +95,7 @@ var _ = Describe("An evicted JobSet", func() {
 	}, SpecTimeout(specTimeout))
 
 	for _, evicted := range []string{"launcher", "trainer-node"} {
-		It("goes back as a whole, and through its rules again, if its "+evicted+" is evicted", func(ctx SpecContext) {
+		It("is evicted as a whole, and follows its rules again, if its "+evicted+" is evicted", func(ctx SpecContext) {
 			t := newTeam(ctx, "100", "20")
 			submit(ctx, t.deepSpeed("victim"))
 			t.end(ctx, "victim", "initializer", corev1.PodSucceeded)
@@ -120,7 +120,7 @@ var _ = Describe("An evicted JobSet", func() {
 	}
 
 	for _, phase := range []corev1.PodPhase{corev1.PodSucceeded, corev1.PodFailed} {
-		It(fmt.Sprintf("starts a gang whole again of which one pod has %s", phase), func(ctx SpecContext) {
+		It(fmt.Sprintf("restarts all pods of a gang of which one pod has %s", phase), func(ctx SpecContext) {
 			t := newTeam(ctx, "100", "15")
 			js := t.training("victim")
 			js.Spec.ReplicatedJobs[0].Template.Spec.BackoffLimit = new(int32(6))
@@ -151,7 +151,7 @@ var _ = Describe("An evicted JobSet", func() {
 	for phase, outcome := range map[corev1.PodPhase]jobset.JobSetConditionType{
 		corev1.PodSucceeded: jobset.JobSetCompleted, corev1.PodFailed: jobset.JobSetFailed,
 	} {
-		It(fmt.Sprintf("is over if all its pods have %s before the Job controller has heard of the eviction", phase), func(ctx SpecContext) {
+		It(fmt.Sprintf("finishes if all its pods have %s before the Job controller observes the eviction", phase), func(ctx SpecContext) {
 			t := newTeam(ctx, "100", "15")
 			submit(ctx, t.training("victim"))
 			t.expectStages(ctx, "victim", "trainer=ready")
@@ -173,7 +173,7 @@ var _ = Describe("An evicted JobSet", func() {
 		}, SpecTimeout(specTimeout))
 	}
 
-	It("keeps its quota while pods of it still stop, and says so", func(ctx SpecContext) {
+	It("keeps its quota while its pods terminate, and reports that", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "15")
 		submit(ctx, slowly(t.training("victim"), "3s"))
 		t.expectStages(ctx, "victim", "trainer=ready")
@@ -184,7 +184,7 @@ var _ = Describe("An evicted JobSet", func() {
 		Expect(t.pods(ctx, Default, "trainer")).To(BeEmpty())
 	}, SpecTimeout(specTimeout))
 
-	It("is held for its user if he suspends it meanwhile", func(ctx SpecContext) {
+	It("stays suspended if its user suspends it meanwhile", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "20")
 		js := submit(ctx, slowly(t.deepSpeed("victim"), "2s"))
 		t.end(ctx, "victim", "initializer", corev1.PodSucceeded)
@@ -200,7 +200,7 @@ var _ = Describe("An evicted JobSet", func() {
 		t.expectNoRestart(ctx, "victim")
 	}, SpecTimeout(specTimeout))
 
-	It("gives its quota back although its annotations leave no room to note its times", func(ctx SpecContext) {
+	It("releases its quota although its annotations have no room for its times", func(ctx SpecContext) {
 		const most = 256 << 10
 		t := newTeam(ctx, "100", "15")
 		submit(ctx, t.training("victim"))
@@ -218,7 +218,7 @@ var _ = Describe("An evicted JobSet", func() {
 		Expect(t.get(ctx, Default, "victim").Annotations).NotTo(HaveKey(apis.TimelineAnnotation))
 	}, SpecTimeout(specTimeout))
 
-	It("leaves nothing behind when it is deleted meanwhile", func(ctx SpecContext) {
+	It("leaves no object behind when it is deleted meanwhile", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "20")
 		js := submit(ctx, slowly(t.training("victim"), "2s"))
 		t.expectStages(ctx, "victim", "trainer=ready")
@@ -231,7 +231,7 @@ var _ = Describe("An evicted JobSet", func() {
 		}).WithContext(ctx).Should(Succeed(), func() string { return t.describe(ctx) })
 	}, SpecTimeout(specTimeout))
 
-	It("stays held while one of its stages is deactivated", func(ctx SpecContext) {
+	It("stays suspended while one of its stages is deactivated", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "20")
 		submit(ctx, t.deepSpeed("victim"))
 		t.end(ctx, "victim", "initializer", corev1.PodSucceeded)
@@ -252,7 +252,7 @@ var _ = Describe("An evicted JobSet", func() {
 })
 
 var _ = Describe("A released Job", func() {
-	It("has what AdmissionChecks ask for, and loses it when it is evicted", func(ctx SpecContext) {
+	It("gets the pod set updates of AdmissionChecks, and loses them when it is evicted", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "15")
 		t.submitUrgentFirst(ctx, "15")
 		submit(ctx, t.training("checked"))
@@ -283,7 +283,7 @@ var _ = Describe("A released Job", func() {
 		}
 	}, SpecTimeout(specTimeout))
 
-	It("stays held if an AdmissionCheck contradicts it, and the owner of the JobSet hears why", func(ctx SpecContext) {
+	It("stays held if an AdmissionCheck contradicts it, and the JobSet reports why", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "15")
 		t.submitUrgentFirst(ctx, "15")
 		submit(ctx, t.training("contradicted"))
@@ -298,8 +298,8 @@ var _ = Describe("A released Job", func() {
 	}, SpecTimeout(specTimeout))
 })
 
-var _ = Describe("A stage some of whose Jobs have succeeded", func() {
-	It("says that their pods are reclaimable, and queues for all of them after a restart", func(ctx SpecContext) {
+var _ = Describe("A stage with some succeeded Jobs", func() {
+	It("reports their pods as reclaimable, and queues for all pods after a restart", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "15")
 		js := t.newJobSet("shards", replicatedJob{name: "shard", replicas: 3, pods: 2, cpus: "1", gpus: "2"})
 		js.Spec.FailurePolicy = &jobset.FailurePolicy{MaxRestarts: 1}
@@ -313,7 +313,7 @@ var _ = Describe("A stage some of whose Jobs have succeeded", func() {
 		t.endJob(ctx, "shards-shard-1", corev1.PodFailed)
 		Eventually(func(g Gomega) {
 			w := t.workload(ctx, g, "shards", "shard")
-			g.Expect(w.UID).NotTo(Equal(before.UID), "the restarted stage queues anew")
+			g.Expect(w.UID).NotTo(Equal(before.UID), "the restarted stage has a new quota Workload")
 			g.Expect(w.Status.ReclaimablePods).To(BeEmpty())
 			g.Expect(t.stage(ctx, g, "shards", "shard")).To(Equal("ready"))
 		}).WithContext(ctx).Should(Succeed(), func() string { return t.describe(ctx) })
@@ -323,7 +323,7 @@ var _ = Describe("A stage some of whose Jobs have succeeded", func() {
 })
 
 var _ = Describe("A manager that is killed while it evicts", Serial, func() {
-	It("goes on from any write to the same end", func(ctx SpecContext) {
+	It("reaches the same final state after a crash at any write", func(ctx SpecContext) {
 		Expect(manager.Stop()).To(Succeed())
 		proxy, err := env.StartProxy()
 		Expect(err).NotTo(HaveOccurred())

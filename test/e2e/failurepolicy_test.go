@@ -16,7 +16,7 @@ import (
 )
 
 var _ = Describe("A JobSet that its failure policy restarts", func() {
-	It("keeps what its stages hold, and reserves anew for those that had finished (Recreate, BlockingRecreate)", func(ctx SpecContext) {
+	It("keeps the quota of its stages, and requeues its finished stages (Recreate, BlockingRecreate)", func(ctx SpecContext) {
 		teams := map[jobset.JobSetRestartStrategy]team{jobset.Recreate: newTeam(ctx, "5", "20"), jobset.BlockingRecreate: newTeam(ctx, "5", "20")}
 		before := map[team]map[string]types.UID{}
 		for strategy, t := range teams {
@@ -38,7 +38,7 @@ var _ = Describe("A JobSet that its failure policy restarts", func() {
 			after := t.uids(ctx, "again", "initializer", "launcher", "trainer-node")
 			Expect(after).To(HaveKeyWithValue("launcher", before[t]["launcher"]))
 			Expect(after).To(HaveKeyWithValue("trainer-node", before[t]["trainer-node"]))
-			Expect(after["initializer"]).NotTo(Equal(before[t]["initializer"]), "the finished stage is queued anew")
+			Expect(after["initializer"]).NotTo(Equal(before[t]["initializer"]), "the finished stage is requeued")
 			Eventually(func(g Gomega) {
 				g.Expect(t.podsOf(ctx, g, "again", "launcher")).To(BeEmpty())
 				g.Expect(t.podsOf(ctx, g, "again", "trainer-node")).To(BeEmpty())
@@ -60,7 +60,7 @@ var _ = Describe("A JobSet that its failure policy restarts", func() {
 		}
 	}, SpecTimeout(specTimeout))
 
-	It("goes on around one Job that is restarted alone (RestartJob)", func(ctx SpecContext) {
+	It("keeps running while one Job is restarted alone (RestartJob)", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "15")
 		js := inOrder(t.newJobSet("single",
 			replicatedJob{name: "server", cpus: "1", gpus: "5"},
@@ -95,7 +95,7 @@ var _ = Describe("A JobSet that its failure policy restarts", func() {
 		t.expectReserved(ctx, "0")
 	}, SpecTimeout(specTimeout))
 
-	It("keeps its quota while its containers restart in place, and an eviction does not count (InPlaceRestart)", func(ctx SpecContext) {
+	It("keeps its quota while its containers restart in place, and an eviction does not count as a restart (InPlaceRestart)", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "15")
 		js := t.training("inplace")
 		js.Spec.FailurePolicy = &jobset.FailurePolicy{MaxRestarts: 2, RestartStrategy: jobset.InPlaceRestart}
@@ -142,7 +142,7 @@ var _ = Describe("A JobSet that its failure policy restarts", func() {
 		t.expectReserved(ctx, "0")
 	}, SpecTimeout(specTimeout))
 
-	It("does not wait for ever for the quota of its first stage, which others have taken while they wait for what it holds", func(ctx SpecContext) {
+	It("does not deadlock on quota for its first stage with JobSets that wait for quota it holds", func(ctx SpecContext) {
 		t := newTeam(ctx, "6", "20")
 		for _, name := range []string{"holder", "taker"} {
 			js := t.deepSpeed(name)

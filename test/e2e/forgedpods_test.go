@@ -18,7 +18,7 @@ import (
 )
 
 var _ = Describe("An evicted JobSet", func() {
-	It("keeps its quota for its own pods, and for none that pass for them", func(ctx SpecContext) {
+	It("keeps its quota only for its own pods, and not for forged ones", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "15")
 		alice := t.editor(ctx, "alice")
 		submit(ctx, slowly(t.training("victim"), "3s"))
@@ -35,7 +35,7 @@ var _ = Describe("An evicted JobSet", func() {
 		Expect(alice.Patch(ctx, plain.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"jobset.sigs.k8s.io/jobset-uid":"`+
 			own[0].Labels[jobset.JobSetUIDKey]+`"}}}`)))).To(MatchError(ContainSubstring("only the Job controller makes the pods of a JobSet")))
 
-		By("not counting those that somebody with more rights has made, whether or not a Job of his own controls them")
+		By("not counting pods that an administrator created, with or without a Job that controls them")
 		decoy := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: "decoy"}}
 		decoy.Spec = batchv1.JobSpec{
 			ManualSelector: new(true), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"of": "decoy"}},
@@ -43,7 +43,7 @@ var _ = Describe("An evicted JobSet", func() {
 		}
 		decoy.Spec.Template.Labels = decoy.Spec.Selector.MatchLabels
 		Expect(env.Admin.Create(ctx, decoy)).To(Succeed())
-		forged := []*corev1.Pod{forgedPod(own[0], "of-nobody"), forgedPod(own[0], "of-another")}
+		forged := []*corev1.Pod{forgedPod(own[0], "without-owner"), forgedPod(own[0], "of-another")}
 		forged[1].OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(decoy, batchv1.SchemeGroupVersion.WithKind("Job"))}
 		forged[1].Labels["of"] = "decoy"
 		for _, pod := range forged {

@@ -16,8 +16,8 @@ import (
 )
 
 // This API server serves no objects for gangs: test/e2e/gang has another that does.
-var _ = Describe("A gang whose scheduler has no API here", func() {
-	It("gets its quota and runs, and its owner hears what is missing", func(ctx SpecContext) {
+var _ = Describe("A gang whose scheduler's API is not installed", func() {
+	It("gets its quota and runs, and a condition reports the missing API", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "15")
 		queue := &kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: "queue"}}
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+apis.GangProviderAnnotation+`":"Kube"}}}`))

@@ -12,7 +12,7 @@ import (
 )
 
 var _ = Describe("A more important JobSet", func() {
-	It("preempts one of two stages as a whole, which runs on from its last finished stage", func(ctx SpecContext) {
+	It("preempts a JobSet with two running stages as a whole, which resumes after its last finished stage", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "20")
 		queue := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: t.namespace}}
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"preemption":{"withinClusterQueue":"LowerPriority"}}}`))

@@ -27,7 +27,7 @@ const (
 )
 
 // Each of these was reported for a production system. The issue is named where it is known.
-var _ = Describe("What has gone wrong elsewhere", func() {
+var _ = Describe("A bug reported against Kueue or JobSet:", func() {
 	Describe("with readiness timeouts", Serial, Ordered, func() {
 		BeforeAll(func(ctx SpecContext) {
 			Expect(manager.Stop()).To(Succeed())
@@ -46,7 +46,7 @@ var _ = Describe("What has gone wrong elsewhere", func() {
 			Expect(err).NotTo(HaveOccurred())
 		})
 
-		It("leaks no quota of a restarted JobSet that is evicted because it does not recover (kueue #14811)", func(ctx SpecContext) {
+		It("no quota leaks of a restarted JobSet that is evicted because it does not recover (kueue #14811)", func(ctx SpecContext) {
 			t := newTeam(ctx, "100", "15")
 			node := t.labelNode(ctx, "a100-7")
 			js := t.training("restarted")
@@ -74,7 +74,7 @@ var _ = Describe("What has gone wrong elsewhere", func() {
 			t.expectReserved(ctx, "0")
 		}, SpecTimeout(specTimeout))
 
-		It("does not evict and admit a gang for ever that has finished in part: it starts whole again (kueue #10487, jobset #1208)", func(ctx SpecContext) {
+		It("a gang that has finished in part starts whole again, without a loop of evictions (kueue #10487, jobset #1208)", func(ctx SpecContext) {
 			t := newTeam(ctx, "100", "15")
 			submit(ctx, t.training("gang"))
 			t.expectStages(ctx, "gang", "trainer=ready")
@@ -94,7 +94,7 @@ var _ = Describe("What has gone wrong elsewhere", func() {
 			t.expectNoRestart(ctx, "gang")
 		}, SpecTimeout(specTimeout))
 
-		It("does not count stages that have not started, so that no healthy JobSet is evicted (kueue #6796)", func(ctx SpecContext) {
+		It("stages that have not started do not count, so no healthy JobSet is evicted (kueue #6796)", func(ctx SpecContext) {
 			t := newTeam(ctx, "100", "45")
 			for _, name := range []string{"healthy", "restarted", "sick"} {
 				js := t.fineTune(name)
@@ -135,7 +135,7 @@ var _ = Describe("What has gone wrong elsewhere", func() {
 		}, SpecTimeout(specTimeout))
 	})
 
-	It("does not under-count a restarted JobSet, so that nobody else gets quota which it uses (kueue #14609)", func(ctx SpecContext) {
+	It("a restarted JobSet is charged in full, so no other JobSet gets its quota (kueue #14609)", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "12")
 		js := t.newJobSet("shards", replicatedJob{name: "shard", replicas: 3, cpus: "1", gpus: "4"})
 		js.Spec.FailurePolicy = &jobset.FailurePolicy{MaxRestarts: 1}
@@ -162,7 +162,7 @@ var _ = Describe("What has gone wrong elsewhere", func() {
 		t.expectReserved(ctx, "0")
 	}, SpecTimeout(specTimeout))
 
-	It("does not let two JobSets wait for ever, each with a launcher, for the other's workers", func(ctx SpecContext) {
+	It("two JobSets, each with a launcher, do not deadlock on quota for their workers", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "20")
 		for _, name := range []string{"one", "two"} {
 			submit(ctx, inOrder(t.newJobSet(name,

@@ -27,7 +27,7 @@ var _ = Describe("A manager that is killed among 1,000 admissions and preemption
 		kills  = 12
 	)
 
-	It("gives away no more than there is, loses nobody and admits nobody twice", func(ctx SpecContext) {
+	It("exceeds no quota, loses no quota Workload and admits none twice", func(ctx SpecContext) {
 		seed := uint64(GinkgoRandomSeed())
 		Expect(manager.Stop()).To(Succeed())
 		proxy, err := env.StartProxy()

@@ -17,7 +17,7 @@ import (
 
 // Tenants share ClusterQueues, and messages must not reveal the objects in the namespaces of other tenants.
 var _ = Describe("A tenant whose JobSet is preempted for another namespace", func() {
-	It("reads why and by which rule, and no name of that namespace", func(ctx SpecContext) {
+	It("reads why and by which rule, without names of that namespace", func(ctx SpecContext) {
 		victim, other := newTeam(ctx, "100", "20"), newTeam(ctx, "0", "0")
 		queue := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: victim.namespace}}
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"preemption":{"withinClusterQueue":"LowerPriority"}}}`))

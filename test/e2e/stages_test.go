@@ -130,7 +130,7 @@ var _ = Describe("A staged JobSet", func() {
 		t.expectStages(ctx, "graph", "data=Succeeded", "server=ready", "client=ready")
 	}, SpecTimeout(specTimeout))
 
-	It("admits AnyOrder as one Workload, as Kueue does", func(ctx SpecContext) {
+	It("is admitted as one Workload with AnyOrder, as in Kueue", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "15")
 		js := submit(ctx, t.newJobSet("any", replicatedJob{name: "a", cpus: "1"}, replicatedJob{name: "b", replicas: 2, cpus: "1", gpus: "5"}))
 		t.expectStages(ctx, "any", "a.b=ready")
@@ -143,7 +143,7 @@ var _ = Describe("A staged JobSet", func() {
 		Expect(workloads[0].Spec.PodSets[1].Count).To(Equal(int32(2)))
 	}, SpecTimeout(specTimeout))
 
-	It("charges what the cluster adds to pods: LimitRange defaults and RuntimeClass overhead", func(ctx SpecContext) {
+	It("is charged for LimitRange defaults and RuntimeClass overhead of its pods", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "15")
 		Expect(env.Admin.Create(ctx, &corev1.LimitRange{
 			ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: "defaults"},
@@ -163,7 +163,7 @@ var _ = Describe("A staged JobSet", func() {
 		Expect(charged.String()).To(Equal("5"))
 	}, SpecTimeout(specTimeout))
 
-	It("leaves a JobSet without a queue name alone", func(ctx SpecContext) {
+	It("is not changed if it has no queue name", func(ctx SpecContext) {
 		t := newTeam(ctx, "0", "0")
 		js := t.newJobSet("free", replicatedJob{name: "main", cpus: "1"})
 		js.Labels = nil
@@ -173,7 +173,7 @@ var _ = Describe("A staged JobSet", func() {
 		Expect(t.jobs(ctx, Default, "main")[0].Labels).NotTo(HaveKey(apis.HoldLabel))
 	}, SpecTimeout(specTimeout))
 
-	It("never runs what comes after a failed stage, and gives its quota back", func(ctx SpecContext) {
+	It("never runs the stages after a failed stage, and releases its quota", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "15")
 		submit(ctx, t.fineTune("bad"))
 		t.expectStages(ctx, "bad", "initializer=ready")
@@ -189,7 +189,7 @@ var _ = Describe("A staged JobSet", func() {
 		}).WithContext(ctx).Should(Succeed())
 	}, SpecTimeout(specTimeout))
 
-	It("starts the sequence again when the failure policy restarts the JobSet", func(ctx SpecContext) {
+	It("runs its stages from the first when the failure policy restarts it", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "15")
 		js := t.fineTune("again")
 		js.Spec.FailurePolicy = &jobset.FailurePolicy{MaxRestarts: 1}
@@ -205,7 +205,7 @@ var _ = Describe("A staged JobSet", func() {
 		t.expectOver(ctx, "again", jobset.JobSetCompleted)
 	}, SpecTimeout(specTimeout))
 
-	It("gives all quota back when its user suspends it, and queues again when he resumes it", func(ctx SpecContext) {
+	It("releases all quota when its user suspends it, and requeues when it is resumed", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "15")
 		js := submit(ctx, t.fineTune("pause"))
 		t.end(ctx, "pause", "initializer", corev1.PodSucceeded)
@@ -222,7 +222,7 @@ var _ = Describe("A staged JobSet", func() {
 		t.expectOver(ctx, "pause", jobset.JobSetCompleted)
 	}, SpecTimeout(specTimeout))
 
-	It("leaves nothing behind when it is deleted while it runs", func(ctx SpecContext) {
+	It("leaves no object behind when it is deleted while it runs", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "15")
 		js := submit(ctx, t.fineTune("short-lived"))
 		t.expectStages(ctx, "short-lived", "initializer=ready")
@@ -233,7 +233,7 @@ var _ = Describe("A staged JobSet", func() {
 		}).WithContext(ctx).Should(Succeed(), func() string { return t.describe(ctx) })
 	}, SpecTimeout(specTimeout))
 
-	It("keeps the priority class of quota that it holds", func(ctx SpecContext) {
+	It("keeps its priority class while it holds quota", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "15")
 		submit(ctx, t.fineTune("unranked"))
 		t.expectStages(ctx, "unranked", "initializer=ready")
@@ -244,7 +244,7 @@ var _ = Describe("A staged JobSet", func() {
 		t.expectStages(ctx, "unranked", "initializer=Succeeded", "trainer-node=ready")
 	}, SpecTimeout(specTimeout))
 
-	It("says that gangs are not acted on unless that is configured", func(ctx SpecContext) {
+	It("reports that gangs have no effect unless a provider is configured", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "15")
 		js := t.newJobSet("gang", replicatedJob{name: "main", cpus: "1"})
 		js.Spec.GangConfig = &jobsetapi.GangConfig{GangMode: jobsetapi.GangModeGang}

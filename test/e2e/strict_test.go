@@ -23,7 +23,7 @@ func (t team) smallTune(name string) *jobsetapi.JobSet {
 }
 
 var _ = Describe("Under StrictFIFO a later stage that waits", func() {
-	It("blocks the stages of later JobSets, whether they have begun or not", func(ctx SpecContext) {
+	It("blocks the stages of later JobSets, whether these JobSets have started or not", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "15")
 		queue := &kueue.ClusterQueue{}
 		queue.Name = t.namespace

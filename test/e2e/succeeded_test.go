@@ -18,7 +18,7 @@ import (
 	"github.com/tranche-dev/tranche/test/controlplane"
 )
 
-var _ = Describe("A Job that has succeeded and disappears", func() {
+var _ = Describe("A succeeded Job that is deleted", func() {
 	It("does not run again when its time to live has expired, and evicts nothing", func(ctx SpecContext) {
 		t := newTeam(ctx, "3", "15") // no room for the initializer beside its trainers
 		js := t.fineTune("ttl")
@@ -76,7 +76,7 @@ var _ = Describe("A Job that has succeeded and disappears", func() {
 		Expect(before).To(ContainElements(t.podUIDs(ctx, Default, "workers")))
 	}, SpecTimeout(specTimeout))
 
-	It("counts for the JobSet controller, which would not make the Jobs of later stages otherwise", Serial, func(ctx SpecContext) {
+	It("still counts for the JobSet controller, which otherwise would not create the Jobs of later stages", Serial, func(ctx SpecContext) {
 		t := newTeam(ctx, "3", "15")
 		js := t.newJobSet("early",
 			replicatedJob{name: "data", cpus: "1"},
@@ -102,7 +102,7 @@ var _ = Describe("A Job that has succeeded and disappears", func() {
 	}, SpecTimeout(specTimeout))
 })
 
-var _ = Describe("A JobSet whose end or restart is decided", func() {
+var _ = Describe("A JobSet that is about to finish or restart", func() {
 	// The JobSet controller is down, so that the manager has enough time to make the mistake.
 	JustBeforeEach(func() {
 		DeferCleanup(func(ctx SpecContext) { Expect(env.Plane.StartComponent(ctx, controlplane.JobSet)).To(Succeed()) })
@@ -189,7 +189,7 @@ var _ = Describe("A stage of several ReplicatedJobs in a JobSet with InOrder", f
 		t.expectStages(ctx, "pair", "left.right=ready", "eval=ready")
 	}
 
-	It("starts together: at first, after a restart, and after an eviction that recreates Jobs", func(ctx SpecContext) {
+	It("starts together: initially, after a restart, and after an eviction that recreates Jobs", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "10")
 		js := submit(ctx, pair(t))
 		t.end(ctx, "pair", "init", corev1.PodSucceeded)
@@ -221,7 +221,7 @@ var _ = Describe("A stage of several ReplicatedJobs in a JobSet with InOrder", f
 })
 
 var _ = Describe("A JobSet with InPlaceRestart", func() {
-	It("is refused if it is queued and of several stages", func(ctx SpecContext) {
+	It("is refused if it is queued and has several stages", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "15")
 		inPlace := func(change func(*jobsetapi.JobSet)) error {
 			js := t.newJobSet("in-place", replicatedJob{name: "a", cpus: "1"}, replicatedJob{name: "b", cpus: "1"})

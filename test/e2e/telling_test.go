@@ -28,8 +28,8 @@ import (
 )
 
 // The stages as users see them, without knowledge of the engine.
-var _ = Describe("A staged JobSet tells", func() {
-	It("in lists where it stands, in an Event what it waits for, and in its timeline how it went", func(ctx SpecContext) {
+var _ = Describe("A staged JobSet reports", func() {
+	It("its state in lists, the missing quota in an Event, and its stages in its timeline", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "20")
 		submit(ctx, t.deepSpeed("first"))
 		Eventually(func(g Gomega) {
@@ -66,7 +66,7 @@ var _ = Describe("A staged JobSet tells", func() {
 		Expect(env.Admin.Patch(ctx, t.jobSet(ctx, Default, "first"), forged)).To(MatchError(ContainSubstring("only Tranche's manager")))
 	}, SpecTimeout(specTimeout))
 
-	It("for how long its quota lay idle, though its manager was replaced meanwhile", func(ctx SpecContext) {
+	It("for how long its quota was idle, even if its manager was replaced meanwhile", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "20")
 		js := t.deepSpeed("closed")
 		js.Spec.FailurePolicy = &jobset.FailurePolicy{MaxRestarts: 1}
@@ -96,7 +96,7 @@ var _ = Describe("A staged JobSet tells", func() {
 		}).WithContext(ctx).Should(Succeed())
 	}, SpecTimeout(specTimeout))
 
-	It("of the time that it held before an eviction", func(ctx SpecContext) {
+	It("the idle time before an eviction", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "20")
 		submit(ctx, t.deepSpeed("victim"))
 		t.end(ctx, "victim", "initializer", corev1.PodSucceeded)
@@ -128,7 +128,7 @@ var _ = Describe("A staged JobSet tells", func() {
 		}).WithContext(ctx).Should(Succeed())
 	}, SpecTimeout(specTimeout))
 
-	It("of the time that it held, while others write the JobSet all the time", func(ctx SpecContext) {
+	It("the idle time while other clients keep writing the JobSet", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "20")
 		js := t.deepSpeed("busy")
 		submit(ctx, js)

@@ -36,7 +36,7 @@ func (t team) editor(ctx context.Context, user string) client.Client {
 var _ = Describe("A tenant with the role edit", func() {
 	merge := func(patch string) client.Patch { return client.RawPatch(types.MergePatchType, []byte(patch)) }
 
-	It("cannot start what waits, nor move what runs", func(ctx SpecContext) {
+	It("can neither start a pending JobSet nor move a running one", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "15")
 		alice := t.editor(ctx, "alice")
 		Expect(env.Admin.Create(ctx, &kueue.LocalQueue{

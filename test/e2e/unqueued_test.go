@@ -169,7 +169,7 @@ var _ = Describe("A JobSet without a queue", func() {
 		}),
 	)
 
-	It("is suspended by its user alone, and begins again with the first stage that has not succeeded", func(ctx SpecContext) {
+	It("is suspended only by its user, and resumes at the first stage that has not succeeded", func(ctx SpecContext) {
 		t := newTeam(ctx, "0", "0")
 		js := t.unqueued("own")
 		js.Spec.Suspend = new(true)
@@ -196,7 +196,7 @@ var _ = Describe("A JobSet without a queue", func() {
 		t.expectOver(ctx, "own", jobset.JobSetCompleted)
 	}, SpecTimeout(specTimeout))
 
-	It("starts its sequence again after a restart", func(ctx SpecContext) {
+	It("runs its stages from the first again after a restart", func(ctx SpecContext) {
 		t := newTeam(ctx, "0", "0")
 		js := t.unqueued("again")
 		js.Spec.FailurePolicy = &jobset.FailurePolicy{MaxRestarts: 1}
@@ -212,7 +212,7 @@ var _ = Describe("A JobSet without a queue", func() {
 		t.expectRunning(ctx, "again", "launch", "train", "train")
 	}, SpecTimeout(specTimeout))
 
-	It("starts the targets of a rule together, at first and after a restart", func(ctx SpecContext) {
+	It("starts the target ReplicatedJobs of a rule together, initially and after a restart", func(ctx SpecContext) {
 		t := newTeam(ctx, "0", "0")
 		js := t.unqueuedPair("pair")
 		for i := 1; i <= 2; i++ {
@@ -239,7 +239,7 @@ var _ = Describe("A JobSet without a queue", func() {
 		t.expectEvent(ctx, "pair", "JobSetPaused")
 	}, SpecTimeout(specTimeout))
 
-	It("never starts what comes after a stage that has failed", func(ctx SpecContext) {
+	It("never starts the stages after a failed stage", func(ctx SpecContext) {
 		t := newTeam(ctx, "0", "0")
 		submit(ctx, t.unqueued("failing"))
 		t.expectRunning(ctx, "failing", "init")
@@ -248,7 +248,7 @@ var _ = Describe("A JobSet without a queue", func() {
 		Expect(t.pods(ctx, Default, "launch")).To(BeEmpty())
 	}, SpecTimeout(specTimeout))
 
-	It("cannot be queued later, and may otherwise do what Kubernetes allows", func(ctx SpecContext) {
+	It("cannot get a queue later, and accepts all other changes that Kubernetes allows", func(ctx SpecContext) {
 		t := newTeam(ctx, "0", "0")
 		js := submit(ctx, t.unqueued("tenant"))
 		t.expectRunning(ctx, "tenant", "init")
@@ -265,7 +265,7 @@ var _ = Describe("A JobSet without a queue", func() {
 		Expect(env.Admin.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(t.namespace))).To(Succeed())
 	}, SpecTimeout(specTimeout))
 
-	It("grows without asking for quota", func(ctx SpecContext) {
+	It("grows without quota", func(ctx SpecContext) {
 		t := newTeam(ctx, "0", "0")
 		js := t.newJobSet("elastic", replicatedJob{name: "train", pods: 2, cpus: "1"})
 		js.Labels, js.Annotations = nil, map[string]string{apis.GroupStartAnnotation: "60"}
@@ -278,7 +278,7 @@ var _ = Describe("A JobSet without a queue", func() {
 		Expect(t.workloads(ctx, Default)).To(BeEmpty())
 	}, SpecTimeout(specTimeout))
 
-	It("is left alone if it asks for nothing", func(ctx SpecContext) {
+	It("is not changed if it has no order, gang or group", func(ctx SpecContext) {
 		t := newTeam(ctx, "0", "0")
 		js := t.newJobSet("plain", replicatedJob{name: "main", cpus: "1"})
 		js.Labels, js.Spec.GangConfig = nil, &jobsetapi.GangConfig{GangMode: jobsetapi.GangModeOff}
@@ -288,8 +288,8 @@ var _ = Describe("A JobSet without a queue", func() {
 	}, SpecTimeout(specTimeout))
 })
 
-var _ = Describe("A manager that is killed while it leads a JobSet without a queue", Serial, func() {
-	It("goes on from any write to the same end", func(ctx SpecContext) {
+var _ = Describe("A manager that is killed while it runs a JobSet without a queue", Serial, func() {
+	It("reaches the same final state after a crash at any write", func(ctx SpecContext) {
 		Expect(manager.Stop()).To(Succeed())
 		t := newTeam(ctx, "0", "0")
 		DeferCleanup(func(ctx SpecContext) {

@@ -59,7 +59,7 @@ var _ = Describe("The writer of decisions", Ordered, func() {
 		})
 	}, NodeTimeout(patience))
 
-	It("writes who is preempted for whom, once, and leaves the quota where it is", func(ctx SpecContext) {
+	It("records victim and preemptor once, and keeps the quota reserved", func(ctx SpecContext) {
 		preemptor := newStage(ctx, "preemptor")
 		victim := newStage(ctx, "victim")
 		runner.Write(admit(victim))
@@ -103,7 +103,7 @@ var _ = Describe("The writer of decisions", Ordered, func() {
 		expectEvents(ctx, "of-victim", "StageAdmitted", "StageEvicted")
 	}, SpecTimeout(patience))
 
-	It("evicts nothing that holds nothing", func(ctx SpecContext) {
+	It("does not evict a quota Workload without quota", func(ctx SpecContext) {
 		w := newStage(ctx, "idle")
 		runner.Write(admission.Evict{ID: 8, Stage: client.ObjectKeyFromObject(w), UID: w.UID, Reason: kueue.WorkloadEvictedByClusterQueueStopped})
 		runner.Write(admission.Evict{ID: 9, Stage: client.ObjectKeyFromObject(w), UID: "of-another", Reason: kueue.WorkloadEvictedByClusterQueueStopped})
@@ -116,7 +116,7 @@ var _ = Describe("The writer of decisions", Ordered, func() {
 		Expect(w.Status.SchedulingStats).To(BeNil())
 	}, SpecTimeout(patience))
 
-	It("admits nothing that has come to ask for more since, and settles for what it asks for now", func(ctx SpecContext) {
+	It("does not admit a quota Workload whose requests have grown since, and admits the current requests", func(ctx SpecContext) {
 		w := newStage(ctx, "grows")
 		seen := watchAdmissions(ctx, w)
 		decided := admit(w)
@@ -136,7 +136,7 @@ var _ = Describe("The writer of decisions", Ordered, func() {
 		Expect(first.PodSetAssignments).To(Equal(now.Admission.PodSetAssignments))
 	}, SpecTimeout(patience))
 
-	It("reserves quota and does not admit while AdmissionChecks are to come", func(ctx SpecContext) {
+	It("reserves quota and does not admit while AdmissionChecks are pending", func(ctx SpecContext) {
 		w := newStage(ctx, "checked")
 		decision := admit(w)
 		decision.Checks = []kueue.AdmissionCheckReference{"provision", "budget"}

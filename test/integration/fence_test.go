@@ -53,7 +53,7 @@ func (l *writeLog) startLogged(ctx context.Context, name, lease string) *testenv
 }
 
 var _ = Describe("A leader that was stopped for longer than its Lease", func() {
-	It("writes nothing after its successor has, and ends", func(ctx SpecContext) {
+	It("writes nothing after its successor has written, and exits", func(ctx SpecContext) {
 		const lease = "fence-test"
 		createFlavors(ctx)
 		var log writeLog

@@ -29,7 +29,7 @@ import (
 	"github.com/tranche-dev/tranche/test/testenv"
 )
 
-var _ = Describe("The guards of what is created", func() {
+var _ = Describe("The guards of created objects", func() {
 	var namespace string
 	var tenant client.Client
 
@@ -39,7 +39,7 @@ var _ = Describe("The guards of what is created", func() {
 		tenant = env.clientAs(alice)
 	}, NodeTimeout(patience))
 
-	It("hold a queued JobSet, and keep the labels that its templates have", func(ctx SpecContext) {
+	It("hold a queued JobSet, and keep the labels of its templates", func(ctx SpecContext) {
 		js := newQueued(namespace, "", "bare", "labelled", "annotated")
 		js.GenerateName = "train-"
 		js.Spec.Suspend = new(false)
@@ -63,7 +63,7 @@ var _ = Describe("The guards of what is created", func() {
 		expectNoPods(ctx, namespace)
 	}, SpecTimeout(patience))
 
-	It("tell the Jobs of a queued JobSet which gang they are in, whatever it says itself", func(ctx SpecContext) {
+	It("set the gang annotations on the Jobs of a queued JobSet, whatever its templates contain", func(ctx SpecContext) {
 		forged := map[string]string{apis.GangGroupAnnotation: "all"}
 		gang := func(mode jobsetapi.GangMode) *jobsetapi.GangConfig { return &jobsetapi.GangConfig{GangMode: mode} }
 		js := newQueued(namespace, "gangs", "bare", "field", "annotation", "each", "off", "over")
@@ -88,7 +88,7 @@ var _ = Describe("The guards of what is created", func() {
 		Expect(js.Spec.ReplicatedJobs[2].Template.Annotations).To(HaveKeyWithValue("note", "x"))
 	}, SpecTimeout(patience))
 
-	It("leave a JobSet without a queue alone, and keep it from a queue later", func(ctx SpecContext) {
+	It("do not change a JobSet without a queue, and refuse a queue later", func(ctx SpecContext) {
 		js := newQueued(namespace, "free", "a")
 		js.Labels = nil
 		Expect(tenant.Create(ctx, js)).To(Succeed())
@@ -110,7 +110,7 @@ var _ = Describe("The guards of what is created", func() {
 		}
 	},
 		Entry("has a label of Tranche", func(js *jobsetapi.JobSet) { js.Labels[apis.StageLabel] = "a" }, "metadata.labels: only Tranche's manager"),
-		Entry("says that it has started", func(js *jobsetapi.JobSet) {
+		Entry("claims that it has started", func(js *jobsetapi.JobSet) {
 			js.Annotations = map[string]string{apis.StartedAnnotation: "true"}
 		}, "metadata.annotations: only Tranche's manager"),
 		Entry("gives its Jobs a label of Tranche", func(js *jobsetapi.JobSet) {
@@ -131,13 +131,13 @@ var _ = Describe("The guards of what is created", func() {
 			js.Spec.ReplicatedJobs[0].Template.Labels = map[string]string{apis.HoldLabel: apis.HoldValue}
 		}, "spec.replicatedJobs[*].template.metadata"),
 		Entry("has an empty queue name", func(js *jobsetapi.JobSet) { js.Labels[apis.QueueLabel] = "" }, "kueue.x-k8s.io/queue-name must not be empty"),
-		Entry("asks for a policy that does not exist", func(js *jobsetapi.JobSet) {
+		Entry("names an unknown stage admission policy", func(js *jobsetapi.JobSet) {
 			js.Annotations = map[string]string{apis.StageAdmissionAnnotation: "safe"}
 		}, `must be Safe, Reserve or Greedy, not "safe"`),
 		Entry("would leave its Jobs behind", func(js *jobsetapi.JobSet) {
 			js.Finalizers = []string{metav1.FinalizerOrphanDependents}
 		}, `take out the finalizer "orphan"`),
-		Entry("tolerates for longer than a number can be kept", func(js *jobsetapi.JobSet) {
+		Entry("has tolerationSeconds beyond the exact integers", func(js *jobsetapi.JobSet) {
 			js.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Tolerations = []corev1.Toleration{
 				{Key: "a", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(1 << 53))},
 			}
@@ -181,7 +181,7 @@ var _ = Describe("The guards of what is created", func() {
 		}).WithContext(ctx).Should(Succeed())
 	}, SpecTimeout(patience))
 
-	It("turn the resumes of the JobSet controller into nothing", func(ctx SpecContext) {
+	It("turn resumes by the JobSet controller into no-ops", func(ctx SpecContext) {
 		js := newQueued(namespace, "train", "runs", "held")
 		// The controller shuffles tolerations, and doubles those with seconds, unless the policy prevents it.
 		js.Spec.ReplicatedJobs[1].Template.Spec.Template.Spec.Tolerations = []corev1.Toleration{
@@ -215,7 +215,7 @@ var _ = Describe("The guards of what is created", func() {
 		Expect(get(ctx, js).Status.ReplicatedJobsStatus).To(ContainElement(And(HaveField("Name", "held"), HaveField("Suspended", BeEquivalentTo(5)))))
 	}, SpecTimeout(patience))
 
-	It("close when their parameters are missing, but for Jobs that nobody holds", Serial, func(ctx SpecContext) {
+	It("refuse all writes when their parameters are missing, except for Jobs that are not held", Serial, func(ctx SpecContext) {
 		parameters := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: apis.SystemNamespace, Name: apis.GuardsConfigMap}}
 		parameters = get(ctx, parameters)
 		Expect(env.adminClient.Delete(ctx, parameters)).To(Succeed())
@@ -233,7 +233,7 @@ var _ = Describe("The guards of what is created", func() {
 	}, SpecTimeout(patience))
 
 	// One at a time: an API server permanently stops watching the parameters once no binding refers to them (kubernetes#130887).
-	DescribeTable("refuse what is not held, should a policy that holds be missing", Serial, func(ctx SpecContext, missing string, attempts map[string]func(context.Context, *jobsetapi.JobSet) error) {
+	DescribeTable("refuse an object that is not held if the mutating policy is missing", Serial, func(ctx SpecContext, missing string, attempts map[string]func(context.Context, *jobsetapi.JobSet) error) {
 		js := newQueued(namespace, "train", "a")
 		Expect(tenant.Create(ctx, js)).To(Succeed())
 		awaitJobs(ctx, js, 1)
@@ -265,7 +265,7 @@ var _ = Describe("The guards of what is created", func() {
 		}),
 	)
 
-	It("hold JobSets without a queue where they are told to", Serial, func(ctx SpecContext) {
+	It("hold JobSets without a queue where manageJobSetsWithoutQueueName is true", Serial, func(ctx SpecContext) {
 		parameters := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: apis.SystemNamespace, Name: apis.GuardsConfigMap}}
 		set := func(ctx context.Context, value string) {
 			patch := `[{"op":"add","path":"/data/manageJobSetsWithoutQueueName","value":"` + value + `"}]`

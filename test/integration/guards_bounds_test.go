@@ -15,7 +15,7 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 )
 
-var _ = Describe("The bounds of queued JobSets", Ordered, func() {
+var _ = Describe("The limits of queued JobSets", Ordered, func() {
 	var namespace string
 	BeforeAll(func(ctx SpecContext) {
 		namespace = newTenant(ctx)
@@ -72,7 +72,7 @@ var _ = Describe("The bounds of queued JobSets", Ordered, func() {
 		Entry("accept 300 ReplicatedJobs", 300, inGroups(18), allowed),
 		Entry("accept 18 ReplicatedJobs that start together", 18, func(*jobsetapi.JobSet) {}, allowed),
 		Entry("refuse 19 ReplicatedJobs that start together", 19, func(*jobsetapi.JobSet) {}, "at most 18 ReplicatedJobs of a JobSet in a queue start together, not 19; let some wait"),
-		Entry("refuse 20 ReplicatedJobs that wait for the same", 40, inGroups(20), "at most 18 ReplicatedJobs of a JobSet in a queue start together, not 20"),
+		Entry("refuse 20 ReplicatedJobs with the same dependsOn", 40, inGroups(20), "at most 18 ReplicatedJobs of a JobSet in a queue start together, not 20"),
 		Entry("accept 18 ReplicatedJobs in a rule", 19, inRules(18), allowed),
 		Entry("refuse 19 ReplicatedJobs in a rule", 20, inRules(19), "at most 18 ReplicatedJobs of a JobSet in a queue start together"),
 		Entry("let 19 ReplicatedJobs without a queue start together", 20, func(js *jobsetapi.JobSet) { js.Labels = nil; inRules(19)(js) }, noEffect),
@@ -84,10 +84,10 @@ var _ = Describe("The bounds of queued JobSets", Ordered, func() {
 		Entry("refuse 101 stages that depend on each other", 101, inChain, "at most 100 stages, not 101"),
 		Entry("accept long texts", 1, text(260_000), allowed),
 		Entry("refuse longer texts", 1, text(270_000), "have at most 262144 characters"),
-		Entry("let other JobSets be as large as they are", 301, func(js *jobsetapi.JobSet) { js.Labels = nil; inChain(js) }, noEffect),
+		Entry("do not limit other JobSets", 301, func(js *jobsetapi.JobSet) { js.Labels = nil; inChain(js) }, noEffect),
 	)
 
-	It("hold a JobSet that claims to be held already", func(ctx SpecContext) {
+	It("hold a JobSet that pretends to be held already", func(ctx SpecContext) {
 		js := newQueued(namespace, "forged", "a", "b")
 		js.Spec.Suspend = new(true)
 		for i := range js.Spec.ReplicatedJobs {

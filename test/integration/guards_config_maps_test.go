@@ -12,7 +12,7 @@ import (
 )
 
 var _ = Describe("The guard of ConfigMaps", func() {
-	It("keeps tenants from filling the cache of the manager", func(ctx SpecContext) {
+	It("prevents tenants from filling the cache of the manager", func(ctx SpecContext) {
 		namespace := newTenant(ctx)
 		awaitGuards(ctx, namespace)
 		tenant, manager := env.clientAs(alice), env.clientAs(testenv.ManagerUser)

@@ -123,7 +123,7 @@ var _ = Describe("The guards of a namespace with a LocalQueue named default", fu
 		Expect(alone.Spec.SchedulingGates).To(BeEmpty())
 	}, SpecTimeout(patience))
 
-	It("leave a JobSet and a pod of a group alone where there is none of that name", func(ctx SpecContext) {
+	It("do not change a JobSet or a pod of a group without a LocalQueue of that name", func(ctx SpecContext) {
 		Expect(env.adminClient.Create(ctx, &kueue.LocalQueue{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "main"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "any"},
 		})).To(Succeed())

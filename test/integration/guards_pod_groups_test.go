@@ -40,13 +40,13 @@ var _ = Describe("The guards of pods of groups", func() {
 		Expect(gatesOf(pod)).To(ContainElement(apis.PodAdmissionGate))
 		Expect(slices.Compact(slices.Sorted(slices.Values(gatesOf(pod))))).To(HaveLen(len(gatesOf(pod))), "each gate once")
 	},
-		Entry("as Kueue says, by a label", label(apis.PodGroupNameLabel, "g")),
-		Entry("as Kueue says, by an annotation", annotation(apis.PodGroupNameLabel, "g")),
-		Entry("as scheduler-plugins say", label("scheduling.x-k8s.io/pod-group", "g")),
-		Entry("as Koordinator says, by a label", label("pod-group.scheduling.sigs.k8s.io", "g")),
-		Entry("as Koordinator said", label("pod-group.scheduling.sigs.k8s.io/name", "g")),
-		Entry("as Koordinator says, by an annotation", annotation("gang.scheduling.koordinator.sh/name", "g")),
-		Entry("as kube-batch and Volcano say", annotation("scheduling.k8s.io/group-name", "g")),
+		Entry("in Kueue's label", label(apis.PodGroupNameLabel, "g")),
+		Entry("in Kueue's annotation", annotation(apis.PodGroupNameLabel, "g")),
+		Entry("in the label of scheduler-plugins", label("scheduling.x-k8s.io/pod-group", "g")),
+		Entry("in Koordinator's label", label("pod-group.scheduling.sigs.k8s.io", "g")),
+		Entry("in Koordinator's older label", label("pod-group.scheduling.sigs.k8s.io/name", "g")),
+		Entry("in Koordinator's annotation", annotation("gang.scheduling.koordinator.sh/name", "g")),
+		Entry("in the annotation of kube-batch and Volcano", annotation("scheduling.k8s.io/group-name", "g")),
 		Entry("and has gates already", func(pod *corev1.Pod) {
 			label(apis.PodGroupNameLabel, "g")(pod)
 			pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/mine"}}
@@ -70,7 +70,7 @@ var _ = Describe("The guards of pods of groups", func() {
 		Entry("that names no queue", func(pod *corev1.Pod) { pod.Labels = map[string]string{apis.PodGroupNameLabel: "g"} }),
 	)
 
-	It("leave the pods of a queued JobSet to their Jobs, and gate those of a plain Job", func(ctx SpecContext) {
+	It("do not gate the pods of a queued JobSet, and gate those of a plain Job", func(ctx SpecContext) {
 		keys := map[string]string{apis.QueueLabel: "main", apis.PodGroupNameLabel: "g"}
 		js := newQueued(namespace, "staged", "a")
 		js.Spec.ReplicatedJobs[0].Template.Spec.Template.Labels = maps.Clone(keys)
@@ -94,19 +94,19 @@ var _ = Describe("The guards of pods of groups", func() {
 			expectAnswer(who.Create(ctx, pod), want)
 		}
 	},
-		Entry("says that it is a member and names no group", func(pod *corev1.Pod) {
+		Entry("has the member label and names no group", func(pod *corev1.Pod) {
 			pod.Labels = map[string]string{apis.QueueLabel: "main", apis.PodGroupMemberLabel: apis.PodGroupMemberValue}
 		}, "tranche.dev/pod-group-member is set by Tranche"),
-		Entry("says that it is a member and names no queue", func(pod *corev1.Pod) {
+		Entry("has the member label and names no queue", func(pod *corev1.Pod) {
 			pod.Labels = map[string]string{apis.PodGroupNameLabel: "g", apis.PodGroupMemberLabel: apis.PodGroupMemberValue}
 		}, "tranche.dev/pod-group-member is set by Tranche"),
 		Entry("has another label of Tranche", label("tranche.dev/x", "y"), "metadata.labels: only Tranche's manager"),
 		Entry("has an annotation of Tranche", annotation("tranche.dev/x", "y"), "metadata.annotations: only Tranche's manager"),
 		Entry("names the empty queue", label(apis.QueueLabel, ""), "kueue.x-k8s.io/queue-name is empty"),
 		Entry("names a group of another namespace", annotation("gang.scheduling.koordinator.sh/name", "other/gang"), `metadata: "other/gang" cannot be the name of a group`),
-		Entry("names a group that cannot be", label(apis.PodGroupNameLabel, "My_Group"), `metadata: "My_Group" cannot be the name of a group`),
-		Entry("counts its group wrong", annotation(apis.PodGroupTotalCountAnnotation, "many"), `kueue.x-k8s.io/pod-group-total-count must be how many pods the group has, not "many"`),
-		Entry("is on a node already", func(pod *corev1.Pod) { pod.Spec.NodeName = "cpu-0" }, "spec.nodeName"),
+		Entry("names a group with an invalid name", label(apis.PodGroupNameLabel, "My_Group"), `metadata: "My_Group" cannot be the name of a group`),
+		Entry("has an invalid total count of its group", annotation(apis.PodGroupTotalCountAnnotation, "many"), `kueue.x-k8s.io/pod-group-total-count must be how many pods the group has, not "many"`),
+		Entry("is bound to a node already", func(pod *corev1.Pod) { pod.Spec.NodeName = "cpu-0" }, "spec.nodeName"),
 	)
 
 	// Only the manager may write: the cluster admin gets the same answers.
@@ -116,22 +116,22 @@ var _ = Describe("The guards of pods of groups", func() {
 			expectAnswer(who.Patch(ctx, pod.DeepCopy(), jsonPatch(patch)), want)
 		}
 	},
-		Entry("takes the gate off", `[{"op":"remove","path":"/spec/schedulingGates"}]`, "spec.schedulingGates: Tranche takes kueue.x-k8s.io/admission out"),
-		Entry("puts another gate in its place", `[{"op":"replace","path":"/spec/schedulingGates/0/name","value":"example.com/mine"}]`, "spec.schedulingGates"),
-		Entry("takes the label off", `[{"op":"remove","path":"/metadata/labels/tranche.dev~1pod-group-member"}]`, "metadata.labels: only Tranche's manager"),
+		Entry("removes the gate", `[{"op":"remove","path":"/spec/schedulingGates"}]`, "spec.schedulingGates: Tranche takes kueue.x-k8s.io/admission out"),
+		Entry("replaces the gate by another", `[{"op":"replace","path":"/spec/schedulingGates/0/name","value":"example.com/mine"}]`, "spec.schedulingGates"),
+		Entry("removes the label", `[{"op":"remove","path":"/metadata/labels/tranche.dev~1pod-group-member"}]`, "metadata.labels: only Tranche's manager"),
 		Entry("changes the label", `[{"op":"replace","path":"/metadata/labels/tranche.dev~1pod-group-member","value":"x"}]`, "metadata.labels: only Tranche's manager"),
-		Entry("takes the queue off", `[{"op":"remove","path":"/metadata/labels/kueue.x-k8s.io~1queue-name"}]`, "metadata.labels: those that name the queue and the group"),
+		Entry("removes the queue", `[{"op":"remove","path":"/metadata/labels/kueue.x-k8s.io~1queue-name"}]`, "metadata.labels: those that name the queue and the group"),
 		Entry("changes the queue", `[{"op":"replace","path":"/metadata/labels/kueue.x-k8s.io~1queue-name","value":"other"}]`, "metadata.labels: those that name the queue"),
 		Entry("changes the group", `[{"op":"replace","path":"/metadata/labels/kueue.x-k8s.io~1pod-group-name","value":"other"}]`, "metadata.labels: those that name the queue"),
 		Entry("joins a second group", `[{"op":"add","path":"/metadata/labels/scheduling.x-k8s.io~1pod-group","value":"other"}]`, "metadata.labels: those that name the queue"),
 		Entry("joins a second group by an annotation", `[{"op":"add","path":"/metadata/annotations/scheduling.k8s.io~1group-name","value":"other"}]`, "metadata.annotations: those that name the group"),
-		Entry("changes how large the group is", `[{"op":"replace","path":"/metadata/annotations/kueue.x-k8s.io~1pod-group-total-count","value":"9"}]`, "metadata.annotations: those that name the group"),
-		Entry("narrows where it can run", `[{"op":"add","path":"/spec/nodeSelector","value":{"a":"b"}}]`, "spec.nodeSelector, spec.affinity, spec.tolerations"),
-		Entry("tolerates more", `[{"op":"add","path":"/spec/tolerations/-","value":{"key":"a","operator":"Exists"}}]`, "spec.nodeSelector, spec.affinity, spec.tolerations"),
-		Entry("writes what concerns nobody", `[{"op":"add","path":"/metadata/labels/team","value":"ml"}]`, allowed),
+		Entry("changes the size of the group", `[{"op":"replace","path":"/metadata/annotations/kueue.x-k8s.io~1pod-group-total-count","value":"9"}]`, "metadata.annotations: those that name the group"),
+		Entry("adds a node selector", `[{"op":"add","path":"/spec/nodeSelector","value":{"a":"b"}}]`, "spec.nodeSelector, spec.affinity, spec.tolerations"),
+		Entry("adds a toleration", `[{"op":"add","path":"/spec/tolerations/-","value":{"key":"a","operator":"Exists"}}]`, "spec.nodeSelector, spec.affinity, spec.tolerations"),
+		Entry("adds an unrelated label", `[{"op":"add","path":"/metadata/labels/team","value":"ml"}]`, allowed),
 	)
 
-	It("keep a pod that waits from being bound, and from being changed through its subresources", func(ctx SpecContext) {
+	It("refuse to bind a gated pod, and to change it through its subresources", func(ctx SpecContext) {
 		pod := newMember(ctx, tenant, namespace, "waits")
 		binding := &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "cpu-0"}}
 		expectAnswer(tenant.SubResource("binding").Create(ctx, pod.DeepCopy(), binding), "cannot create resource")
@@ -147,7 +147,7 @@ var _ = Describe("The guards of pods of groups", func() {
 		}
 	}, SpecTimeout(patience))
 
-	It("let the manager open the gate, and keep the pod in its group and within its quota from then on", func(ctx SpecContext) {
+	It("let the manager remove the gate, and keep the pod in its group and within its quota afterwards", func(ctx SpecContext) {
 		pod := newMember(ctx, tenant, namespace, "runs")
 		open := jsonPatch(`[{"op":"remove","path":"/spec/schedulingGates/0"},{"op":"add","path":"/spec/nodeSelector","value":{"kubernetes.io/os":"linux"}}]`)
 		expectAnswer(env.clientAs(testenv.ManagerUser, "system:masters").Patch(ctx, pod, open), allowed)
@@ -162,7 +162,7 @@ var _ = Describe("The guards of pods of groups", func() {
 		expectAnswer(tenant.Patch(ctx, pod.DeepCopy(), jsonPatch(`[{"op":"remove","path":"/spec/schedulingGates"}]`)), allowed)
 	}, SpecTimeout(patience))
 
-	It("keep a pod within its quota that asks as a whole, not by its containers", func(ctx SpecContext) {
+	It("keep a pod with pod-level requests within its quota", func(ctx SpecContext) {
 		member := func(name string, requests corev1.ResourceList) *corev1.Pod {
 			pod := newPod(namespace, name)
 			label(apis.PodGroupNameLabel, "g")(pod)
@@ -256,7 +256,7 @@ var _ = Describe("The guards of pods of groups", func() {
 		Expect(err).NotTo(HaveOccurred(), "a pod that is gated already")
 	}, SpecTimeout(patience))
 
-	It("ask a pod of a group for a queue where one is required, and no other pod", func(ctx SpecContext) {
+	It("require a queue of a pod of a group where queues are required, and of no other pod", func(ctx SpecContext) {
 		require := jsonPatch(`[{"op":"add","path":"/metadata/labels/tranche.dev~1require-queue","value":"true"}]`)
 		Expect(env.adminClient.Patch(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, require)).To(Succeed())
 		create := func(who client.Client, change func(*corev1.Pod)) error {
@@ -284,7 +284,7 @@ var _ = Describe("The guards of pods of groups", func() {
 		})).To(Succeed(), "the pods of a JobSet have its queue")
 	}, SpecTimeout(patience))
 
-	It("let nobody but the manager say what a quota Workload belongs to, and what it has come to", func(ctx SpecContext) {
+	It("let only the manager write the owner labels and the state annotations of a quota Workload", func(ctx SpecContext) {
 		newWorkload := func(change func(*kueue.Workload)) *kueue.Workload {
 			wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{
 				Namespace: namespace, Name: "w", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"a": "b"},

@@ -58,12 +58,12 @@ var _ = Describe("The guards of pods that run on quota", Ordered, ContinueOnFail
 	const labels, annotations, owners = "metadata.labels: only the Job controller", "metadata.annotations: only the Job controller",
 		"metadata.ownerReferences: only the Job controller"
 	attempts := []TableEntry{
-		Entry("cut it loose from its Job", loose, labels),
+		Entry("remove its owner reference to its Job", loose, labels),
 		Entry("hide it from its Job", `[{"op":"remove","path":"/metadata/labels/batch.kubernetes.io~1controller-uid"}]`, labels),
 		Entry("hide it from its JobSet", `[{"op":"remove","path":"/metadata/labels/jobset.sigs.k8s.io~1jobset-uid"}]`, labels),
 		Entry("strip all of its labels", `[{"op":"remove","path":"/metadata/labels"}]`, labels),
-		Entry("pass it off as one of another stage", `[{"op":"replace","path":"/metadata/labels/jobset.sigs.k8s.io~1replicatedjob-name","value":"b"}]`, labels),
-		Entry("add to what its JobSet says of it", `[{"op":"add","path":"/metadata/labels/jobset.sigs.k8s.io~1x","value":"b"}]`, labels),
+		Entry("pretend that it belongs to another stage", `[{"op":"replace","path":"/metadata/labels/jobset.sigs.k8s.io~1replicatedjob-name","value":"b"}]`, labels),
+		Entry("add a label of the JobSet controller", `[{"op":"add","path":"/metadata/labels/jobset.sigs.k8s.io~1x","value":"b"}]`, labels),
 		Entry("hide it from its JobSet in its annotations", `[{"op":"remove","path":"/metadata/annotations/jobset.sigs.k8s.io~1jobset-uid"}]`, annotations),
 		Entry("strip all of its annotations", `[{"op":"remove","path":"/metadata/annotations"}]`, annotations),
 		Entry("take it from its Job", unowned, owners),
@@ -71,8 +71,8 @@ var _ = Describe("The guards of pods that run on quota", Ordered, ContinueOnFail
 		Entry("give it another kind of owner", `[{"op":"replace","path":"/metadata/ownerReferences/0/kind","value":"CronJob"}]`, owners),
 		Entry("give it a second owner that outlives its Job",
 			`[{"op":"add","path":"/metadata/ownerReferences/-","value":{"apiVersion":"v1","kind":"ConfigMap","name":"kube-root-ca.crt","uid":"u"}}]`, owners),
-		Entry("label it otherwise", `[{"op":"add","path":"/metadata/labels/team","value":"ml"}]`, allowed),
-		Entry("say how its in-place restart goes",
+		Entry("add other labels", `[{"op":"add","path":"/metadata/labels/team","value":"ml"}]`, allowed),
+		Entry("forge the progress of its in-place restart",
 			`[{"op":"add","path":"/metadata/annotations/jobset.sigs.k8s.io~1in-place-restart-attempt","value":"1"}]`, allowed),
 	}
 
@@ -90,7 +90,7 @@ var _ = Describe("The guards of pods that run on quota", Ordered, ContinueOnFail
 		Expect(env.adminClient.Patch(ctx, pod.DeepCopy(), jsonPatch(patch), client.DryRunAll)).To(Succeed(), "an administrator may")
 	}, attempts)
 
-	It("keep a pod of a JobSet from growing in place", func(ctx SpecContext) {
+	It("refuse an in-place resize of a pod of a JobSet", func(ctx SpecContext) {
 		// The API server resizes no pod of a fake node.
 		pending := newPod(namespace, "pending")
 		pending.Labels, pending.Spec.NodeSelector = map[string]string{jobset.JobSetUIDKey: "x"}, map[string]string{"no": "such"}
@@ -104,7 +104,7 @@ var _ = Describe("The guards of pods that run on quota", Ordered, ContinueOnFail
 		Expect(env.adminClient.Delete(ctx, pending)).To(Succeed())
 	}, SpecTimeout(patience))
 
-	It("keep the Job controller from adopting pods of others", func(ctx SpecContext) {
+	It("prevent the Job controller from adopting other pods", func(ctx SpecContext) {
 		const refusal = "makes a pod one of a Job"
 		like := newPod(namespace, "adopted")
 		like.Labels = map[string]string{batchv1.ControllerUidLabel: string(job.UID)}
@@ -120,7 +120,7 @@ var _ = Describe("The guards of pods that run on quota", Ordered, ContinueOnFail
 		expectAnswer(tenant.Patch(ctx, like.DeepCopy(), jsonPatch(add), client.DryRunAll), labels)
 	}, SpecTimeout(patience))
 
-	It("keep plain Jobs from making pods that pass for those of a JobSet", func(ctx SpecContext) {
+	It("refuse plain Jobs whose pods pretend to be those of a JobSet", func(ctx SpecContext) {
 		for _, key := range []string{jobset.JobSetUIDKey, jobset.JobSetNameKey} {
 			for _, put := range []func(*metav1.ObjectMeta, string, string){metav1.SetMetaDataLabel, metav1.SetMetaDataAnnotation} {
 				plain := plainJob(namespace, "impostor")
@@ -137,7 +137,7 @@ var _ = Describe("The guards of pods that run on quota", Ordered, ContinueOnFail
 		}
 	}, SpecTimeout(patience))
 
-	It("leave pods of plain Jobs to their owners", func(ctx SpecContext) {
+	It("do not restrict pods of plain Jobs", func(ctx SpecContext) {
 		plain := plainJob(namespace, "plain")
 		plain.Spec.Template.Annotations = map[string]string{controlplane.FakeExit: controlplane.FakeExitNever}
 		Expect(tenant.Create(ctx, plain)).To(Succeed())
@@ -149,7 +149,7 @@ var _ = Describe("The guards of pods that run on quota", Ordered, ContinueOnFail
 		Expect(tenant.Delete(ctx, plain, client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())
 	}, SpecTimeout(patience))
 
-	It("keep the pods of groups with the Jobs that made them", func(ctx SpecContext) {
+	It("keep the owner references of pods of groups", func(ctx SpecContext) {
 		plain := plainJob(namespace, "gang")
 		plain.Spec.Template.Labels = map[string]string{apis.QueueLabel: "main", apis.PodGroupNameLabel: "g"}
 		plain.Spec.Template.Annotations = map[string]string{controlplane.FakeGangExit: controlplane.FakeExitNever}
@@ -166,7 +166,7 @@ var _ = Describe("The guards of pods that run on quota", Ordered, ContinueOnFail
 		Expect(tenant.Delete(ctx, plain, client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())
 	}, SpecTimeout(patience))
 
-	It("bound how long a pod takes that is deleted", func(ctx SpecContext) {
+	It("limit the grace period of a deletion", func(ctx SpecContext) {
 		expectAnswer(tenant.Delete(ctx, pod.DeepCopy(), client.GracePeriodSeconds(tooLong)), "gracePeriodSeconds is 3601, more than the limit of 1h")
 		expectAnswer(tenant.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(namespace), client.GracePeriodSeconds(tooLong)), "gracePeriodSeconds is 3601")
 		evict := func(seconds int64) error {
@@ -192,30 +192,30 @@ var _ = Describe("The guards of pods that run on quota", Ordered, ContinueOnFail
 		free.Labels = nil
 		Expect(tenant.Create(ctx, free, client.DryRunAll)).To(Succeed(), "without a queue it may")
 	},
-		Entry("are those of another controller", func(spec *batchv1.JobSpec) { spec.ManagedBy = new("example.com/other") }, "managedBy and manualSelector"),
-		Entry("choose their pods", func(spec *batchv1.JobSpec) {
+		Entry("are managed by another controller", func(spec *batchv1.JobSpec) { spec.ManagedBy = new("example.com/other") }, "managedBy and manualSelector"),
+		Entry("select their pods", func(spec *batchv1.JobSpec) {
 			spec.ManualSelector, spec.Selector = new(true), &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x"}}
 			spec.Template.Labels = spec.Selector.MatchLabels
 		}, "managedBy and manualSelector"),
-		Entry("take long to end", func(spec *batchv1.JobSpec) { spec.Template.Spec.TerminationGracePeriodSeconds = new(tooLong) }, "must be at most 3600"),
-		Entry("take very long to end", func(spec *batchv1.JobSpec) { spec.Template.Spec.TerminationGracePeriodSeconds = new(int64(1 << 62)) }, "must be at most 3600"),
-		Entry("take long to end when they hang", func(spec *batchv1.JobSpec) { spec.Template.Spec.Containers[0].LivenessProbe = slowProbe() }, "must be at most 3600"),
-		Entry("take long to end when they do not start", func(spec *batchv1.JobSpec) { spec.Template.Spec.Containers[0].StartupProbe = slowProbe() }, "must be at most 3600"),
-		Entry("have a sidecar that takes long to end", func(spec *batchv1.JobSpec) {
+		Entry("have a long grace period", func(spec *batchv1.JobSpec) { spec.Template.Spec.TerminationGracePeriodSeconds = new(tooLong) }, "must be at most 3600"),
+		Entry("have a very long grace period", func(spec *batchv1.JobSpec) { spec.Template.Spec.TerminationGracePeriodSeconds = new(int64(1 << 62)) }, "must be at most 3600"),
+		Entry("have a long grace period in a liveness probe", func(spec *batchv1.JobSpec) { spec.Template.Spec.Containers[0].LivenessProbe = slowProbe() }, "must be at most 3600"),
+		Entry("have a long grace period in a startup probe", func(spec *batchv1.JobSpec) { spec.Template.Spec.Containers[0].StartupProbe = slowProbe() }, "must be at most 3600"),
+		Entry("have a sidecar with a long grace period", func(spec *batchv1.JobSpec) {
 			spec.Template.Spec.InitContainers = []corev1.Container{{
 				Name: "sidecar", Image: "example.com/sidecar", RestartPolicy: new(corev1.ContainerRestartPolicyAlways), LivenessProbe: slowProbe(),
 			}}
 		}, "must be at most 3600"),
 	)
 
-	It("allow the Jobs of a queued JobSet as long as the parameter says", func(ctx SpecContext) {
+	It("allow a queued JobSet the grace period of the parameter", func(ctx SpecContext) {
 		js := newQueued(namespace, "patient", "a")
 		spec := &js.Spec.ReplicatedJobs[0].Template.Spec
 		spec.Template.Spec.TerminationGracePeriodSeconds, spec.ManagedBy = new(anHour), new(batchv1.JobControllerName)
 		Expect(tenant.Create(ctx, js, client.DryRunAll)).To(Succeed())
 	}, SpecTimeout(patience))
 
-	It("refuse a pod of a group that takes long to end", func(ctx SpecContext) {
+	It("refuse a pod of a group with a long grace period", func(ctx SpecContext) {
 		for _, change := range []func(*corev1.PodSpec){
 			func(spec *corev1.PodSpec) { spec.TerminationGracePeriodSeconds = new(tooLong) },
 			func(spec *corev1.PodSpec) { spec.Containers[0].LivenessProbe = slowProbe() },
@@ -254,7 +254,7 @@ func allowSubresources(ctx context.Context, namespace string) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-var _ = Describe("The guards of Jobs against another owner", func() {
+var _ = Describe("The guards of the owner references of Jobs", func() {
 	It("compare kind, API and UID at every write", func(ctx SpecContext) {
 		namespace := newTenant(ctx)
 		awaitGuards(ctx, namespace)

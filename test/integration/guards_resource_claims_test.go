@@ -63,15 +63,15 @@ var _ = Describe("The guards of the ResourceClaims of pods", Ordered, ContinueOn
 		expectAnswer(tenant.Patch(ctx, claim.DeepCopy(), jsonPatch(patch), client.DryRunAll), want)
 		Expect(env.adminClient.Patch(ctx, claim.DeepCopy(), jsonPatch(patch), client.DryRunAll)).To(Succeed(), "an administrator may")
 	},
-		Entry("take it from the pod", `[{"op":"remove","path":"/metadata/ownerReferences"}]`, changed),
-		Entry("take it from what controls it", `[{"op":"replace","path":"/metadata/ownerReferences/0/controller","value":false}]`, changed),
+		Entry("remove its owner reference to the pod", `[{"op":"remove","path":"/metadata/ownerReferences"}]`, changed),
+		Entry("remove the controller flag of its owner reference", `[{"op":"replace","path":"/metadata/ownerReferences/0/controller","value":false}]`, changed),
 		Entry("give it to another pod", `[{"op":"replace","path":"/metadata/ownerReferences/0/uid","value":"u"}]`, changed),
-		Entry("let it stand for another claim of the pod",
+		Entry("assign it to another claim of the pod",
 			`[{"op":"replace","path":"/metadata/annotations/resource.kubernetes.io~1pod-claim-name","value":"others"}]`, changed),
 		Entry("label it", `[{"op":"add","path":"/metadata/labels","value":{"team":"ml"}}]`, allowed),
 	)
 
-	It("keep tenants from replacing it by one with more devices", func(ctx SpecContext) {
+	It("prevent tenants from replacing it by a claim with more devices", func(ctx SpecContext) {
 		expectAnswer(tenant.Delete(ctx, claim.DeepCopy(), client.DryRunAll), deleted)
 		expectAnswer(tenant.DeleteAllOf(ctx, &resourcev1.ResourceClaim{}, client.InNamespace(namespace), client.DryRunAll), deleted)
 		forged := &resourcev1.ResourceClaim{
@@ -93,7 +93,7 @@ var _ = Describe("The guards of the ResourceClaims of pods", Ordered, ContinueOn
 		Expect(tenant.Delete(ctx, forged)).To(Succeed())
 	}, SpecTimeout(patience))
 
-	It("let it go with its pod, and with its namespace", func(ctx SpecContext) {
+	It("allow its deletion with its pod, and with its namespace", func(ctx SpecContext) {
 		gone := func(c *resourcev1.ResourceClaim) {
 			GinkgoHelper()
 			Eventually(func(g Gomega) {

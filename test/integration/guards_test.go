@@ -71,10 +71,10 @@ var _ = Describe("The guards", func() {
 		Entry("forge a label of the manager", `[{"op":"add","path":"/metadata/labels/tranche.dev~1stage","value":"a"}]`, "metadata.labels: only Tranche's manager"),
 		Entry("forge an annotation of the manager",
 			`[{"op":"add","path":"/metadata/annotations/tranche.dev~1flavor-node-labels","value":"a"}]`, "metadata.annotations: only Tranche's manager"),
-		Entry("pass it off as a Job of another stage",
+		Entry("pretend that it belongs to another stage",
 			`[{"op":"replace","path":"/metadata/labels/jobset.sigs.k8s.io~1replicatedjob-name","value":"another"}]`, "metadata.labels: those that begin with jobset"),
 		Entry("hide it from its JobSet", `[{"op":"remove","path":"/metadata/labels/jobset.sigs.k8s.io~1jobset-name"}]`, "metadata.labels: those that begin with jobset"),
-		Entry("add to what its JobSet says of it", `[{"op":"add","path":"/metadata/labels/jobset.sigs.k8s.io~1x","value":"a"}]`, "metadata.labels: those that begin with jobset"),
+		Entry("add a label of the JobSet controller", `[{"op":"add","path":"/metadata/labels/jobset.sigs.k8s.io~1x","value":"a"}]`, "metadata.labels: those that begin with jobset"),
 		Entry("choose its nodes", `[{"op":"add","path":"/spec/template/spec/nodeSelector","value":{"a":"b"}}]`, "spec.template: the quota"),
 		Entry("ask for more resources",
 			`[{"op":"add","path":"/spec/template/spec/containers/0/resources","value":{"requests":{"cpu":"9"}}}]`, "spec.template: the quota"),
@@ -85,7 +85,7 @@ var _ = Describe("The guards", func() {
 		Entry("give it a second owner that outlives the JobSet",
 			`[{"op":"add","path":"/metadata/ownerReferences/-","value":{"apiVersion":"v1","kind":"ConfigMap","name":"kube-root-ca.crt","uid":"u"}}]`,
 			"metadata.ownerReferences: the Job holds"),
-		Entry("let its pods outlive it", `[{"op":"add","path":"/metadata/finalizers","value":["orphan"]}]`, `take out the finalizer "orphan"`),
+		Entry("orphan its pods", `[{"op":"add","path":"/metadata/finalizers","value":["orphan"]}]`, `take out the finalizer "orphan"`),
 	)
 
 	It("hold a Job that is started by server-side apply", func(ctx SpecContext) {
@@ -129,15 +129,15 @@ var _ = Describe("The guards", func() {
 			`[{"op":"add","path":"/spec/replicatedJobs/0/template/spec/template/spec/nodeSelector","value":{"a":"b"}}]`, "spec.replicatedJobs: a JobSet that is queued"),
 		Entry("ask for more pods", `[{"op":"add","path":"/spec/replicatedJobs/0/template/spec/parallelism","value":9}]`, "spec.replicatedJobs: a JobSet that is queued"),
 		Entry("hand it to another controller", `[{"op":"add","path":"/spec/managedBy","value":"example.com/other"}]`, "field is immutable"),
-		Entry("take its queue away", `[{"op":"remove","path":"/metadata/labels/kueue.x-k8s.io~1queue-name"}]`, "submit it again without the label"),
+		Entry("remove its queue", `[{"op":"remove","path":"/metadata/labels/kueue.x-k8s.io~1queue-name"}]`, "submit it again without the label"),
 		Entry("empty its queue", `[{"op":"replace","path":"/metadata/labels/kueue.x-k8s.io~1queue-name","value":""}]`, "submit it again without the label"),
-		Entry("let its Jobs outlive it", `[{"op":"add","path":"/metadata/finalizers","value":["orphan"]}]`, `take out the finalizer "orphan"`),
-		Entry("choose a policy that does not exist",
+		Entry("orphan its Jobs", `[{"op":"add","path":"/metadata/finalizers","value":["orphan"]}]`, `take out the finalizer "orphan"`),
+		Entry("choose an unknown policy",
 			`[{"op":"add","path":"/metadata/annotations","value":{"tranche.dev/stage-admission":"Fast"}}]`, `must be Safe, Reserve or Greedy, not "Fast"`),
-		Entry("ask for a gang later", `[{"op":"add","path":"/metadata/annotations","value":{"tranche.dev/gang":"Gang"}}]`, "metadata.annotations: only Tranche's manager"),
+		Entry("add a gang later", `[{"op":"add","path":"/metadata/annotations","value":{"tranche.dev/gang":"Gang"}}]`, "metadata.annotations: only Tranche's manager"),
 		Entry("choose a policy", `[{"op":"add","path":"/metadata/annotations","value":{"tranche.dev/stage-admission":"Greedy"}}]`, allowed),
 		Entry("move it to another queue", `[{"op":"replace","path":"/metadata/labels/kueue.x-k8s.io~1queue-name","value":"other"}]`, allowed),
-		Entry("label it otherwise", `[{"op":"add","path":"/metadata/labels/team","value":"ml"}]`, allowed),
+		Entry("add other labels", `[{"op":"add","path":"/metadata/labels/team","value":"ml"}]`, allowed),
 	)
 
 	It("let a JobSet change queues only while it is suspended", func(ctx SpecContext) {
@@ -161,7 +161,7 @@ var _ = Describe("The guards", func() {
 		expectNoPods(ctx, namespace)
 	}, SpecTimeout(patience))
 
-	It("let released Jobs be suspended, but not start again, and finish", func(ctx SpecContext) {
+	It("let released Jobs be suspended and finish, but not resumed", func(ctx SpecContext) {
 		start(ctx, js)
 		release(ctx, job)
 		tenant := env.clientAs(alice)
@@ -176,7 +176,7 @@ var _ = Describe("The guards", func() {
 		}).WithContext(ctx).Should(Succeed())
 	}, SpecTimeout(patience))
 
-	It("let the JobSet controller suspend what has been released", func(ctx SpecContext) {
+	It("let the JobSet controller suspend released Jobs", func(ctx SpecContext) {
 		start(ctx, js)
 		release(ctx, job)
 		Expect(env.clientAs(alice).Patch(ctx, js.DeepCopy(), jsonPatch(`[{"op":"replace","path":"/spec/suspend","value":true}]`))).To(Succeed())
@@ -184,7 +184,7 @@ var _ = Describe("The guards", func() {
 		Eventually(func(g Gomega) { expectNoPodsYet(ctx, g, namespace) }).WithContext(ctx).Should(Succeed())
 	}, SpecTimeout(patience))
 
-	It("keep Jobs and pods from being cut loose", func(ctx SpecContext) {
+	It("refuse to orphan Jobs and pods", func(ctx SpecContext) {
 		orphan := client.PropagationPolicy(metav1.DeletePropagationOrphan)
 		for _, who := range []client.Client{env.clientAs(alice), env.adminClient} {
 			for _, object := range []client.Object{js, job} {
@@ -201,7 +201,7 @@ var _ = Describe("The guards", func() {
 		}).WithContext(ctx).Should(Succeed())
 	}, SpecTimeout(patience))
 
-	It("keep strangers from making Jobs that pass for a JobSet's", func(ctx SpecContext) {
+	It("refuse forged Jobs of a JobSet", func(ctx SpecContext) {
 		tenant := env.clientAs(alice)
 		const refusal = "only the JobSet controller makes the Jobs of a JobSet"
 		impostor := plainJob(namespace, "impostor")
@@ -218,7 +218,7 @@ var _ = Describe("The guards", func() {
 		expectAnswer(tenant.Patch(ctx, plain, jsonPatch(`[{"op":"add","path":"/metadata/labels/tranche.dev~1hold","value":"true"}]`)), "metadata.labels: only Tranche's manager")
 	}, SpecTimeout(patience))
 
-	It("keep strangers from making pods that pass for a JobSet's", func(ctx SpecContext) {
+	It("refuse forged pods of a JobSet", func(ctx SpecContext) {
 		tenant := env.clientAs(alice)
 		const ofJob, ofPod = "only the JobSet controller makes the Jobs of a JobSet", "only the Job controller makes the pods of a JobSet"
 		uid, ours := `jobset.sigs.k8s.io~1jobset-uid`, map[string]string{jobset.JobSetUIDKey: string(js.UID), jobset.ReplicatedJobNameKey: "first"}
@@ -255,7 +255,7 @@ var _ = Describe("The guards", func() {
 		expectAnswer(tenant.Patch(ctx, mine, jsonPatch(`[{"op":"add","path":"/metadata/labels/team","value":"ml"}]`)), allowed)
 	}, SpecTimeout(patience))
 
-	It("hold a Job that is made again after its tenant has deleted it", func(ctx SpecContext) {
+	It("hold a Job that is recreated after its tenant has deleted it", func(ctx SpecContext) {
 		start(ctx, js)
 		release(ctx, job)
 		Expect(env.clientAs(alice).Delete(ctx, job, client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())

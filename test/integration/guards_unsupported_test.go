@@ -13,7 +13,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-var _ = Describe("The guards of what Tranche does not support", func() {
+var _ = Describe("The guards of unsupported fields", func() {
 	It("refuse fields that would be ignored", func(ctx SpecContext) {
 		meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }
 		topology := kueue.TopologyReference("racks")

@@ -104,7 +104,7 @@ var _ = Describe("Fair sharing with weights at two levels", Ordered, func() {
 		Eventually(tree.shares(ctx)).WithContext(ctx).Should(fair)
 	}, SpecTimeout(patience))
 
-	It("takes the share of a ClusterQueue back from its sibling", func(ctx SpecContext) {
+	It("reclaims the share of a ClusterQueue from its sibling", func(ctx SpecContext) {
 		tree := newWeightedTree(ctx, "-preemption")
 		tree.admit(ctx, tree.submit(ctx, map[string]int{"b": 7, "c": 5, "d": 5}))
 		Eventually(tree.shares(ctx)).WithContext(ctx).Should(Equal(map[string]string{

@@ -15,7 +15,7 @@ import (
 )
 
 // Scripts and dashboards compare these texts.
-var _ = Describe("Kueue's texts", Ordered, ContinueOnFailure, func() {
+var _ = Describe("Messages shared with Kueue", Ordered, ContinueOnFailure, func() {
 	var t *tenant
 	BeforeAll(func(ctx SpecContext) { startManager(ctx, nil) }, NodeTimeout(patience))
 	BeforeEach(func(ctx SpecContext) { t = newQueue(ctx) }, NodeTimeout(patience))
@@ -40,7 +40,7 @@ var _ = Describe("Kueue's texts", Ordered, ContinueOnFailure, func() {
 		return found
 	}
 
-	It("give the reason for which queues are not active", func(ctx SpecContext) {
+	It("report why queues are not active", func(ctx SpecContext) {
 		clusterQueue, local := t.clusterQueue.DeepCopy(), t.localQueue.DeepCopy()
 		ofClusterQueue := func() []metav1.Condition { return clusterQueue.Status.Conditions }
 		ofLocal := func() []metav1.Condition { return local.Status.Conditions }
@@ -58,7 +58,7 @@ var _ = Describe("Kueue's texts", Ordered, ContinueOnFailure, func() {
 		isActive(ctx, local, ofLocal, "Stopped", "LocalQueue is stopped")
 	}, SpecTimeout(patience))
 
-	It("warn in one Event of a quota Workload that it gets no quota, and not of one that no scheduler looks at", func(ctx SpecContext) {
+	It("warn once of a quota Workload that gets no quota, and not of an ineligible one", func(ctx SpecContext) {
 		t.onlyOnDemand(ctx, "4", func(*kueue.ClusterQueueSpec) {})
 		large := create(ctx, t.workload("large", "5"))
 		expect(ctx, large, "QuotaReserved=False Pending")

@@ -24,7 +24,7 @@ import (
 )
 
 // Here the feed of the engine withholds events that the test wants it to miss. The engine decides nothing: this process never leads.
-var _ = Describe("The ledger", Ordered, func() {
+var _ = Describe("The quota audit", Ordered, func() {
 	var (
 		runner *engine.Runner
 		t      *tenant
@@ -91,14 +91,14 @@ var _ = Describe("The ledger", Ordered, func() {
 		expectCharge(ctx, runner, t, "0")
 	}, NodeTimeout(patience))
 
-	It("finds and mends a reservation that the engine has missed", func(ctx SpecContext) {
+	It("detects and repairs a reservation that the engine has missed", func(ctx SpecContext) {
 		isDeaf.Store(true)
 		reserve(ctx, create(ctx, t.workload("missed", "3")), onDemand, time.Now())
 		expectCharge(ctx, runner, t, "3")
 		expectMismatch(ctx, t, "The books said 0 cpu of flavor "+onDemand+", but quota Workload "+t.namespace+"/missed holds 3")
 	}, SpecTimeout(patience))
 
-	It("finds and mends a quota Workload that the engine takes to have gone", func(ctx SpecContext) {
+	It("detects and repairs a quota Workload that the engine regards as deleted", func(ctx SpecContext) {
 		w := create(ctx, t.workload("lives", "3"))
 		reserve(ctx, w, onDemand, time.Now())
 		expectCharge(ctx, runner, t, "3")
@@ -111,7 +111,7 @@ var _ = Describe("The ledger", Ordered, func() {
 		expectCharge(ctx, runner, t, "0")
 	}, SpecTimeout(patience))
 
-	It("finds and mends quota that would have leaked", func(ctx SpecContext) {
+	It("detects and repairs leaked quota", func(ctx SpecContext) {
 		w := create(ctx, t.workload("gone", "3"))
 		reserve(ctx, w, onDemand, time.Now())
 		expectCharge(ctx, runner, t, "3")

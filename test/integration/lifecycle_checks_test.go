@@ -62,7 +62,7 @@ var _ = Describe("AdmissionChecks", Ordered, func() {
 		Expect(writes).To(Equal(5), "checks, admission, eviction, the gate, requeueing: %v", proxy.Writes())
 	}, SpecTimeout(patience))
 
-	It("follow what the ClusterQueue asks for while the quota Workload waits", func(ctx SpecContext) {
+	It("follow changes of the ClusterQueue's checks while the quota Workload is pending", func(ctx SpecContext) {
 		w := t.reserved(ctx, "train", spot)
 		expect(ctx, w, "check budget=Pending", "check nodes=Pending")
 		answer(ctx, w, kueue.AdmissionCheckState{Name: "nodes", State: kueue.CheckStateReady})
@@ -86,7 +86,7 @@ var _ = Describe("AdmissionChecks", Ordered, func() {
 		expect(ctx, w, "no check", "Admitted=True Admitted")
 	}, SpecTimeout(patience))
 
-	It("put a quota Workload off for as long as the last of them asks", func(ctx SpecContext) {
+	It("delay a quota Workload by the longest requested delay", func(ctx SpecContext) {
 		w := t.reserved(ctx, "train", spot)
 		expect(ctx, w, "check budget=Pending", "check nodes=Pending")
 		answer(ctx, w, kueue.AdmissionCheckState{Name: "nodes", State: kueue.CheckStateRetry, RequeueAfterSeconds: new(int32(600)), RetryCount: new(int32(4))})
@@ -110,7 +110,7 @@ var _ = Describe("AdmissionChecks", Ordered, func() {
 		Expect(find(now, kueue.WorkloadRequeued).LastTransitionTime.Time).NotTo(BeTemporally("<", until.Time))
 	}, SpecTimeout(patience))
 
-	It("deactivate a quota Workload that one of them rejects, until somebody activates it again", func(ctx SpecContext) {
+	It("deactivate a quota Workload that an AdmissionCheck rejects, until a user activates it again", func(ctx SpecContext) {
 		w := t.reserved(ctx, "train", spot)
 		expect(ctx, w, "check budget=Pending", "check nodes=Pending")
 		answer(ctx, w, kueue.AdmissionCheckState{Name: "nodes", State: kueue.CheckStateRetry, RequeueAfterSeconds: new(int32(600))})
@@ -129,7 +129,7 @@ var _ = Describe("AdmissionChecks", Ordered, func() {
 		expect(ctx, w, "Requeued=True Reactivated", "no inactive")
 	}, SpecTimeout(patience))
 
-	It("deactivate a quota Workload whose pod set they want to change in two ways", func(ctx SpecContext) {
+	It("deactivate a quota Workload if their pod set updates conflict", func(ctx SpecContext) {
 		w := t.reserved(ctx, "train", spot)
 		expect(ctx, w, "check budget=Pending", "check nodes=Pending")
 		for _, name := range []kueue.AdmissionCheckReference{"budget", "nodes"} {
@@ -142,7 +142,7 @@ var _ = Describe("AdmissionChecks", Ordered, func() {
 		Expect(find(now, kueue.WorkloadEvicted).Message).To(ContainSubstring(`label "account" is to be "nodes", but is "budget" already`))
 	}, SpecTimeout(patience))
 
-	It("are never overwritten, however fast they answer", func(ctx SpecContext) {
+	It("are never overwritten, even if they answer at once", func(ctx SpecContext) {
 		const many = 24
 		var all []*kueue.Workload
 		for i := range many {

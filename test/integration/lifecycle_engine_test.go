@@ -25,7 +25,7 @@ var _ = Describe("AdmissionChecks of quota that the engine has reserved", Ordere
 		DeferCleanup(func(ctx SpecContext) { Expect(client.IgnoreNotFound(env.adminClient.Delete(ctx, check))).To(Succeed()) })
 	}, NodeTimeout(patience))
 
-	It("stand between reservation and admission, which then counts anew", func(ctx SpecContext) {
+	It("delay admission after reservation, and the time of admission counts from then", func(ctx SpecContext) {
 		name := t.clusterQueue.Spec.AdmissionChecksStrategy.AdmissionChecks[0].Name
 		w := create(ctx, t.workload("train", "8"))
 		expect(ctx, w, "QuotaReserved=True QuotaReserved", "Admitted=False UnsatisfiedChecks", "check "+string(name)+"=Pending", "admission")
@@ -41,7 +41,7 @@ var _ = Describe("AdmissionChecks of quota that the engine has reserved", Ordere
 		answer(ctx, w, kueue.AdmissionCheckState{Name: name, State: kueue.CheckStateReady})
 		expect(ctx, w, "Admitted=True Admitted")
 
-		By("asking the check anew after a deactivation")
+		By("resetting the check after a deactivation")
 		setActive(ctx, w, false)
 		finishEviction(ctx, w)
 		expect(ctx, w, "Evicted=True Deactivated", "no admission", "check "+string(name)+"=Pending")

@@ -20,7 +20,7 @@ var _ = Describe("Evicted quota Workloads", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) { startManager(ctx, nil) }, NodeTimeout(patience))
 	BeforeEach(func(ctx SpecContext) { t = newQueue(ctx) }, NodeTimeout(patience))
 
-	It("keep their quota until the controller that runs their pods releases it, and queue again", func(ctx SpecContext) {
+	It("keep their quota until the controller that runs their pods releases it, and requeue", func(ctx SpecContext) {
 		w := create(ctx, t.workload("train", "8"))
 		other := create(ctx, t.workload("other", "8"))
 		expect(ctx, w, "Admitted=True Admitted")
@@ -48,7 +48,7 @@ var _ = Describe("Evicted quota Workloads", Ordered, func() {
 		expect(ctx, w, "Admitted=True Admitted", "Evicted=False QuotaReserved")
 	}, SpecTimeout(patience))
 
-	It("queue again although the controller that releases their quota says nothing of Requeued", func(ctx SpecContext) {
+	It("requeue even if the controller that releases their quota does not write Requeued", func(ctx SpecContext) {
 		first := create(ctx, t.workload("first", "8"))
 		create(ctx, t.workload("second", "8"))
 		expect(ctx, first, "Admitted=True Admitted")
@@ -65,7 +65,7 @@ var _ = Describe("Evicted quota Workloads", Ordered, func() {
 		expect(ctx, first, "Admitted=True Admitted", "Evicted=False QuotaReserved")
 	}, SpecTimeout(patience))
 
-	DescribeTable("stay out of the queue until it goes on:", func(ctx SpecContext, evicted, restarted string, stop func(context.Context, *tenant, kueue.StopPolicy)) {
+	DescribeTable("stay out of the queue until its stopPolicy is cleared:", func(ctx SpecContext, evicted, restarted string, stop func(context.Context, *tenant, kueue.StopPolicy)) {
 		w := t.reserved(ctx, "train", spot)
 		expect(ctx, w, "Admitted=True Admitted")
 		stop(ctx, t, kueue.HoldAndDrain)
@@ -85,7 +85,7 @@ var _ = Describe("Evicted quota Workloads", Ordered, func() {
 		}, SpecTimeout(patience)),
 	)
 
-	It("give up their quota when their user deactivates them, and come back when he activates them again", func(ctx SpecContext) {
+	It("release their quota when their user deactivates them, and requeue when they are activated again", func(ctx SpecContext) {
 		first := create(ctx, t.workload("first", "8"))
 		second := create(ctx, t.workload("second", "8"))
 		expect(ctx, first, "Admitted=True Admitted")
@@ -104,7 +104,7 @@ var _ = Describe("Evicted quota Workloads", Ordered, func() {
 		expect(ctx, first, "Admitted=True Admitted", "Evicted=False QuotaReserved", "Requeued=True Reactivated")
 	}, SpecTimeout(patience))
 
-	It("leave the queue when their user deactivates them before they are admitted", func(ctx SpecContext) {
+	It("leave the queue when their user deactivates them before admission", func(ctx SpecContext) {
 		w := t.workload("train", "99")
 		w.Spec.Active = new(false)
 		create(ctx, w)
@@ -127,7 +127,7 @@ var _ = Describe("The maximum execution time", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) { startManager(ctx, nil) }, NodeTimeout(patience))
 	BeforeEach(func(ctx SpecContext) { t = newQueue(ctx) }, NodeTimeout(patience))
 
-	It("deactivates a quota Workload, which gets its time anew if it is activated again", func(ctx SpecContext) {
+	It("deactivates a quota Workload, whose time starts from zero if it is activated again", func(ctx SpecContext) {
 		w := t.workload("train", "1")
 		w.Spec.MaximumExecutionTimeSeconds = new(int32(2))
 		create(ctx, w)

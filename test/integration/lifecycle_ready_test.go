@@ -37,7 +37,7 @@ var _ = Describe("Stages whose pods are not ready in time", Ordered, func() {
 		})
 	}
 
-	It("queue again after a back-off that doubles, and are deactivated after their last try", func(ctx SpecContext) {
+	It("requeue after a back-off that doubles, and are deactivated after the last attempt", func(ctx SpecContext) {
 		ready := t.reserved(ctx, "ready", spot)
 		report(ctx, ready, metav1.ConditionTrue, kueue.WorkloadStarted, time.Now())
 		w := t.reserved(ctx, "train", spot)
@@ -66,7 +66,7 @@ var _ = Describe("Stages whose pods are not ready in time", Ordered, func() {
 		expect(ctx, ready, "Admitted=True Admitted", "no Evicted")
 	}, SpecTimeout(patience))
 
-	It("have a time of their own to recover", func(ctx SpecContext) {
+	It("have a separate timeout to recover", func(ctx SpecContext) {
 		w, other := t.reserved(ctx, "train", spot), t.reserved(ctx, "other", spot)
 		long := time.Now().Add(-time.Hour)
 		report(ctx, other, metav1.ConditionFalse, kueue.WorkloadWaitForRecovery, time.Now().Add(-recoveryTimeout/2))
@@ -100,7 +100,7 @@ var _ = Describe("Stages whose pods are not ready in time", Ordered, func() {
 		}
 	}, SpecTimeout(patience))
 
-	It("are evicted from a JobSet with the reason on its condition", func(ctx SpecContext) {
+	It("evict their JobSet, with the reason in its condition", func(ctx SpecContext) {
 		js := newQueued(t.namespace, "train", "main")
 		js.Labels[apis.QueueLabel] = t.localQueue.Name
 		js.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.NodeSelector = map[string]string{"no-node": "has-this"}

@@ -19,7 +19,7 @@ var _ = Describe("The manifests", func() {
 		Expect(env.Kubectl(ctx, args...)).To(Succeed())
 	}
 
-	It("install a manager whose pods its namespace lets in", func(ctx SpecContext) {
+	It("install a manager whose pods pass the Pod Security Standard of its namespace", func(ctx SpecContext) {
 		apply(ctx, "config/default")
 		deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: apis.SystemNamespace, Name: "tranche-manager"}}
 		DeferCleanup(func(ctx SpecContext) { Expect(env.adminClient.Delete(ctx, deployment)).To(Succeed()) }, NodeTimeout(patience))
@@ -27,14 +27,14 @@ var _ = Describe("The manifests", func() {
 			WithContext(ctx).Should(Succeed())
 	}, SpecTimeout(patience))
 
-	It("hold samples that the API server accepts", func(ctx SpecContext) {
+	It("contain samples that the API server accepts", func(ctx SpecContext) {
 		apply(ctx, "config/samples")
 		apply(ctx, "config/samples/jobsets", "--dry-run=server")
 		apply(ctx, "config/samples/demo/jobsets", "--dry-run=server")
 	}, SpecTimeout(patience))
 
 	// The API server accepts an expression that names a field which does not exist, and notes it in the status.
-	It("hold policies whose expressions fit the objects they are about", func(ctx SpecContext) {
+	It("contain policies whose expressions type-check", func(ctx SpecContext) {
 		Eventually(func(g Gomega) {
 			var policies admissionv1.ValidatingAdmissionPolicyList
 			g.Expect(env.adminClient.List(ctx, &policies)).To(Succeed())

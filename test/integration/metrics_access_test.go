@@ -18,7 +18,7 @@ import (
 
 // Metrics name the namespaces and queues of all tenants.
 var _ = Describe("The metrics of the manager", func() {
-	It("can be read over TLS, with a token, and with the right to read them only", func(ctx SpecContext) {
+	It("are served over TLS, only to a client with a token and the permission to read them", func(ctx SpecContext) {
 		address := freeAddress()
 		manager, err := env.StartManager(ctx, testenv.ManagerOptions{Settings: map[string]any{"metrics": map[string]any{"bindAddress": address}}})
 		Expect(err).NotTo(HaveOccurred())
@@ -44,7 +44,7 @@ var _ = Describe("The metrics of the manager", func() {
 		Expect(response.StatusCode).To(Equal(http.StatusBadRequest), "in plain text")
 	}, SpecTimeout(patience))
 
-	It("end the manager at its start if their certificate is missing", func(ctx SpecContext) {
+	It("fail the start of the manager if their certificate is missing", func(ctx SpecContext) {
 		manager, err := env.LaunchManager(testenv.ManagerOptions{Settings: map[string]any{
 			"metrics": map[string]any{"bindAddress": freeAddress(), "certDir": "/nowhere"},
 		}})

@@ -34,7 +34,7 @@ var _ = Describe("The metrics", Ordered, func() {
 		DeferCleanup(func() error { return manager.Stop() })
 	}, NodeTimeout(patience))
 
-	It("say what there is and what has happened, and end with their queues", func(ctx SpecContext) {
+	It("report the current state and the past, and are removed with their queues", func(ctx SpecContext) {
 		t := newQueue(ctx)
 		queue := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: t.namespace + "-metrics"}, Spec: t.clusterQueue.Spec}
 		Expect(env.adminClient.Create(ctx, queue)).To(Succeed())

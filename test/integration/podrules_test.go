@@ -21,7 +21,7 @@ const accelerators corev1.ResourceName = "example.com/accelerators"
 
 // Quota Workloads of users, of JobSets and of gangs of pods are all charged, and refused, according to the pods that the API server would
 // create for them.
-var _ = Describe("What the API server makes of pods", Ordered, ContinueOnFailure, func() {
+var _ = Describe("The way in which the API server changes pods", Ordered, ContinueOnFailure, func() {
 	var t *tenant
 	const (
 		name     = "podrules.example.com"
@@ -98,7 +98,7 @@ var _ = Describe("What the API server makes of pods", Ordered, ContinueOnFailure
 		return amount.String()
 	}
 
-	It("keeps requests above limits from holding quota", func(ctx SpecContext) {
+	It("prevents requests above limits from holding quota", func(ctx SpecContext) {
 		wrong := t.workload("wrong", "3")
 		wrong.Spec.PodSets[0].Template.Spec.Containers[0].Resources.Limits = cpus("2")
 		refused(ctx, create(ctx, wrong), "resources validation failed: spec.podSets[0].template.spec.containers[0]: Invalid value: [\"cpu\"]: requests must not exceed its limits")
@@ -112,7 +112,7 @@ var _ = Describe("What the API server makes of pods", Ordered, ContinueOnFailure
 		expect(ctx, create(ctx, t.workload("right", "8")), admitted)
 	}, SpecTimeout(patience))
 
-	It("keeps pods outside of a LimitRange from holding quota until the LimitRange changes", func(ctx SpecContext) {
+	It("prevents pods outside of a LimitRange from holding quota until the LimitRange changes", func(ctx SpecContext) {
 		two := corev1.ResourceRequirements{Requests: cpus("2"), Limits: cpus("2")}
 		limits := limitRange(ctx, corev1.LimitRangeItem{Type: corev1.LimitTypeContainer, Max: cpus("1")})
 		plain := t.workload("plain", "2")
@@ -131,7 +131,7 @@ var _ = Describe("What the API server makes of pods", Ordered, ContinueOnFailure
 		expect(ctx, workloadOf(ctx, apis.JobSetLabel, "train"), admitted)
 	}, SpecTimeout(patience))
 
-	It("acts when a pod is created: later LimitRanges neither refuse nor charge gangs of existing pods", func(ctx SpecContext) {
+	It("matters when a pod is created: later LimitRanges neither refuse nor charge gangs of existing pods", func(ctx SpecContext) {
 		t.stopLocalQueue(ctx, kueue.Hold)
 		large := gang(ctx, "large", corev1.ResourceRequirements{Requests: cpus("2"), Limits: cpus("2")})
 		limitRange(ctx, corev1.LimitRangeItem{Type: corev1.LimitTypeContainer, Max: cpus("1"), Default: cpus("1"), DefaultRequest: cpus("1")})
@@ -139,7 +139,7 @@ var _ = Describe("What the API server makes of pods", Ordered, ContinueOnFailure
 		Expect(charged(expect(ctx, large, admitted), corev1.ResourceCPU)).To(Equal("2"))
 	}, SpecTimeout(patience))
 
-	It("is what they are charged for: defaults of LimitRanges, limits and the overhead of a RuntimeClass", func(ctx SpecContext) {
+	It("is charged: defaults of LimitRanges, limits and the overhead of a RuntimeClass", func(ctx SpecContext) {
 		limitRange(ctx, corev1.LimitRangeItem{Type: corev1.LimitTypeContainer, Default: cpus("4"), DefaultRequest: cpus("3")})
 		class := &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: t.namespace}, Handler: "kata", Overhead: &nodev1.Overhead{PodFixed: cpus("500m")}}
 		Expect(env.adminClient.Create(ctx, class)).To(Succeed())
@@ -155,7 +155,7 @@ var _ = Describe("What the API server makes of pods", Ordered, ContinueOnFailure
 		Expect(charged(expect(ctx, staged, admitted), corev1.ResourceCPU)).To(Equal("3500m"))
 	}, SpecTimeout(patience))
 
-	It("is what plain quota Workloads are charged for: the devices that they claim", func(ctx SpecContext) {
+	It("is charged to plain quota Workloads, too: the devices that they claim", func(ctx SpecContext) {
 		t.configure(ctx, func(spec *kueue.ClusterQueueSpec) {
 			spec.ResourceGroups[0].CoveredResources = append(spec.ResourceGroups[0].CoveredResources, accelerators)
 			for i := range spec.ResourceGroups[0].Flavors {
@@ -209,7 +209,7 @@ var _ = Describe("What the API server makes of pods", Ordered, ContinueOnFailure
 var _ = Describe("Devices where no DeviceClass is mapped", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) { startManager(ctx, map[string]any{"resources": map[string]any{}}) }, NodeTimeout(patience))
 
-	It("are refused in the same way before and after the ResourceClaimTemplate exists", func(ctx SpecContext) {
+	It("are refused with the same message before and after the ResourceClaimTemplate exists", func(ctx SpecContext) {
 		t := newQueue(ctx)
 		refused := func(name string) {
 			GinkgoHelper()

@@ -48,7 +48,7 @@ func (t *tenant) join(cohort string) func(*kueue.ClusterQueueSpec) {
 var _ = Describe("Policies of ClusterQueues", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) { startManager(ctx, nil) }, NodeTimeout(patience))
 
-	DescribeTable("decide whether a later Workload passes one that does not fit", func(ctx SpecContext, strategy kueue.QueueingStrategy, passes bool) {
+	DescribeTable("decide whether a later Workload overtakes one that does not fit", func(ctx SpecContext, strategy kueue.QueueingStrategy, passes bool) {
 		t := newQueue(ctx)
 		t.onlyOnDemand(ctx, "4", func(spec *kueue.ClusterQueueSpec) { spec.QueueingStrategy = strategy })
 		first := create(ctx, t.workload("first", "2"))
@@ -69,7 +69,7 @@ var _ = Describe("Policies of ClusterQueues", Ordered, func() {
 		Entry("StrictFIFO", kueue.StrictFIFO, false, SpecTimeout(patience)),
 	)
 
-	DescribeTable("decide whether a flavor is borrowed, or the next one used", func(ctx SpecContext, when kueue.FlavorFungibilityPolicy, want kueue.ResourceFlavorReference) {
+	DescribeTable("decide whether to borrow in a flavor or to use the next flavor", func(ctx SpecContext, when kueue.FlavorFungibilityPolicy, want kueue.ResourceFlavorReference) {
 		t, lender := newQueue(ctx), newQueue(ctx)
 		for _, member := range []*tenant{t, lender} {
 			member.configure(ctx, func(spec *kueue.ClusterQueueSpec) {
@@ -84,7 +84,7 @@ var _ = Describe("Policies of ClusterQueues", Ordered, func() {
 		Entry("TryNextFlavor", kueue.TryNextFlavor, kueue.ResourceFlavorReference(spot), SpecTimeout(patience)),
 	)
 
-	DescribeTable("decide whether others are preempted, or the next flavor used", func(ctx SpecContext, when kueue.FlavorFungibilityPolicy, want kueue.ResourceFlavorReference) {
+	DescribeTable("decide whether to preempt in a flavor or to use the next flavor", func(ctx SpecContext, when kueue.FlavorFungibilityPolicy, want kueue.ResourceFlavorReference) {
 		t := newQueue(ctx)
 		t.configure(ctx, func(spec *kueue.ClusterQueueSpec) {
 			spec.Preemption = &kueue.ClusterQueuePreemption{WithinClusterQueue: kueue.PreemptionPolicyLowerPriority, ReclaimWithinCohort: kueue.PreemptionPolicyNever}
@@ -108,7 +108,7 @@ var _ = Describe("Policies of ClusterQueues", Ordered, func() {
 		Entry("TryNextFlavor", kueue.TryNextFlavor, kueue.ResourceFlavorReference(spot), SpecTimeout(patience)),
 	)
 
-	It("leave flavors to the pods that tolerate their taints and select their nodes", func(ctx SpecContext) {
+	It("reserve flavors for pods that tolerate their taints and select their nodes", func(ctx SpecContext) {
 		tainted := newFlavor(ctx, kueue.ResourceFlavorSpec{
 			NodeLabels: map[string]string{"kind": "tainted"},
 			NodeTaints: []corev1.Taint{{Key: "special", Value: "yes", Effect: corev1.TaintEffectNoSchedule}},
@@ -172,7 +172,7 @@ var _ = Describe("Policies of ClusterQueues", Ordered, func() {
 		expect(ctx, above, isAdmitted, "no Evicted")
 	}, SpecTimeout(patience))
 
-	DescribeTable("keep what waits out while they are held, and let what runs go on", func(ctx SpecContext, hold func(context.Context, *tenant, kueue.StopPolicy)) {
+	DescribeTable("admit nothing while they are stopped with Hold, and keep running Workloads", func(ctx SpecContext, hold func(context.Context, *tenant, kueue.StopPolicy)) {
 		t := newQueue(ctx)
 		running := create(ctx, t.workload("running", "1"))
 		expect(ctx, running, isAdmitted)
@@ -205,7 +205,7 @@ var _ = Describe("blockAdmission", Ordered, func() {
 		deleteAdmitted(ctx)
 	}, NodeTimeout(patience))
 
-	It("admits one Workload after the other", func(ctx SpecContext) {
+	It("admits one Workload at a time", func(ctx SpecContext) {
 		t := newQueue(ctx)
 		first := create(ctx, t.workload("first", "1"))
 		expect(ctx, first, isAdmitted)

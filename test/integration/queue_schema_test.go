@@ -23,21 +23,21 @@ var _ = Describe("The schemas of queues", func() {
 		expectAnswer(env.adminClient.Create(ctx, cq, client.DryRunAll), want)
 	},
 		Entry("accept a valid one", func(*kueue.ClusterQueue) {}, allowed),
-		Entry("accept one without a spec", func(cq *kueue.ClusterQueue) { cq.Spec = kueue.ClusterQueueSpec{} }, allowed),
+		Entry("accept an empty spec", func(cq *kueue.ClusterQueue) { cq.Spec = kueue.ClusterQueueSpec{} }, allowed),
 		Entry("refuse a negative nominalQuota", quotaOf(func(r *kueue.ResourceQuota) { r.NominalQuota = resource.MustParse("-1") }),
 			`spec.resourceGroups[0].flavors[0].resources[0].nominalQuota: "-1" of cpu in flavor "blue" is negative; write 0 or more`),
 		Entry("refuse a negative borrowingLimit", quotaOf(func(r *kueue.ResourceQuota) { r.BorrowingLimit = new(resource.MustParse("-1m")) }),
 			`resources[0].borrowingLimit: "-1m" of cpu in flavor "blue" is negative`),
 		Entry("refuse a negative lendingLimit", quotaOf(func(r *kueue.ResourceQuota) { r.LendingLimit = new(resource.MustParse("-1")) }),
 			`resources[0].lendingLimit: "-1" of cpu in flavor "blue" is negative`),
-		Entry("refuse CPUs that cannot be counted", quotaOf(func(r *kueue.ResourceQuota) { r.NominalQuota = resource.MustParse("100T") }),
+		Entry("refuse CPUs beyond the exact integers", quotaOf(func(r *kueue.ResourceQuota) { r.NominalQuota = resource.MustParse("100T") }),
 			`"100T" of cpu in flavor "blue" is more than can be counted; write at most 72057594037927`),
-		Entry("refuse memory that cannot be counted", func(cq *kueue.ClusterQueue) {
+		Entry("refuse memory beyond the exact integers", func(cq *kueue.ClusterQueue) {
 			cq.Spec.ResourceGroups[0].Flavors[0].Resources[1].NominalQuota = resource.MustParse("65Pi")
 		}, `resources[1].nominalQuota: "65Pi" of memory in flavor "blue" is more than can be counted; write at most 64Pi`),
-		Entry("refuse a limit that cannot be counted", quotaOf(func(r *kueue.ResourceQuota) { r.BorrowingLimit = new(resource.MustParse("1E")) }),
+		Entry("refuse a limit beyond the exact integers", quotaOf(func(r *kueue.ResourceQuota) { r.BorrowingLimit = new(resource.MustParse("1E")) }),
 			`or leave the limit out`),
-		Entry("accept the most that can be counted", func(cq *kueue.ClusterQueue) {
+		Entry("accept the largest exact integer", func(cq *kueue.ClusterQueue) {
 			cq.Spec.ResourceGroups[0].Flavors[0].Resources[1].NominalQuota = resource.MustParse("64Pi")
 		}, allowed),
 		Entry("refuse a lendingLimit above nominalQuota", quotaOf(func(r *kueue.ResourceQuota) { r.LendingLimit = new(resource.MustParse("5")) }),
@@ -70,7 +70,7 @@ var _ = Describe("The schemas of queues", func() {
 		Entry("refuse resources in another order", func(cq *kueue.ClusterQueue) {
 			cq.Spec.ResourceGroups[0].CoveredResources = []corev1.ResourceName{"memory", "cpu"}
 		}, `list the resources of coveredResources in their order: memory, cpu`),
-		Entry("refuse a name that is none of a resource", func(cq *kueue.ClusterQueue) {
+		Entry("refuse an invalid name of a resource", func(cq *kueue.ClusterQueue) {
 			cq.Spec.ResourceGroups[0] = groupOf("blue", "@cpu")
 		}, `spec.resourceGroups[0].coveredResources[0]: "@cpu" is no name of a resource`),
 		Entry("refuse more than 256 flavors", func(cq *kueue.ClusterQueue) { cq.Spec.ResourceGroups = manyGroups(5, 60, 1) },
@@ -94,13 +94,13 @@ var _ = Describe("The schemas of queues", func() {
 				BorrowWithinCohort:  &kueue.BorrowWithinCohort{Policy: kueue.BorrowWithinCohortPolicyLowerPriority},
 			}
 		}, "reclaimWithinCohort=Never and borrowWithinCohort.Policy!=Never"),
-		Entry("refuse a preference that has no meaning", func(cq *kueue.ClusterQueue) {
+		Entry("refuse a preference without effect", func(cq *kueue.ClusterQueue) {
 			cq.Spec.FlavorFungibility = &kueue.FlavorFungibility{Preference: new(kueue.BorrowingOverPreemption)}
 		}, "preference can only be set when both whenCanBorrow and"),
 		Entry("refuse a negative weight", weightOf("-1"), `spec.fairSharing.weight: "-1" is no weight; write 0 or a number above 1n`),
-		Entry("refuse a weight that vanishes", weightOf("1n"), `spec.fairSharing.weight: "1n" is no weight`),
+		Entry("refuse a weight that rounds to zero", weightOf("1n"), `spec.fairSharing.weight: "1n" is no weight`),
 		Entry("accept weight 0", weightOf("0"), allowed),
-		Entry("refuse an AdmissionCheck about a flavor of no group", func(cq *kueue.ClusterQueue) {
+		Entry("refuse an AdmissionCheck on a flavor of no resource group", func(cq *kueue.ClusterQueue) {
 			cq.Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{
 				Name: "provision", OnFlavors: []kueue.ResourceFlavorReference{"blue", "green"},
 			}}}
@@ -115,7 +115,7 @@ var _ = Describe("The schemas of queues", func() {
 		expectAnswer(env.adminClient.Create(ctx, cohort, client.DryRunAll), want)
 	},
 		Entry("accept a valid one", func(*kueue.Cohort) {}, allowed),
-		Entry("accept one without a spec", func(c *kueue.Cohort) { c.Spec = kueue.CohortSpec{} }, allowed),
+		Entry("accept an empty spec", func(c *kueue.Cohort) { c.Spec = kueue.CohortSpec{} }, allowed),
 		Entry("accept a lendingLimit above nominalQuota", func(c *kueue.Cohort) {
 			c.Spec.ResourceGroups[0].Flavors[0].Resources[0].LendingLimit = new(resource.MustParse("5"))
 		}, allowed),
@@ -169,7 +169,7 @@ var _ = Describe("The schemas of queues", func() {
 	)
 
 	// A quantity that no client can parse would prevent every client from reading all ClusterQueues.
-	DescribeTable("refuse a quantity that cannot be read", func(ctx SpecContext, amount string) {
+	DescribeTable("refuse a quantity that does not parse", func(ctx SpecContext, amount string) {
 		cq := toUnstructured(validClusterQueue("schema"))
 		groups := cq.Object["spec"].(map[string]any)["resourceGroups"].([]any)
 		flavor := groups[0].(map[string]any)["flavors"].([]any)[0].(map[string]any)
@@ -177,7 +177,7 @@ var _ = Describe("The schemas of queues", func() {
 		expectAnswer(env.adminClient.Create(ctx, cq, client.DryRunAll), "is no quantity; write a number such as 4, 500m or 64Gi")
 	}, Entry("with an exponent beyond all bounds", "1e99999999999999999999"), Entry("with a broken exponent", "1e1.5"))
 
-	It("keep a LocalQueue from changing its ClusterQueue, and from a negative weight", func(ctx SpecContext) {
+	It("refuse to change the ClusterQueue of a LocalQueue, and a negative weight", func(ctx SpecContext) {
 		namespace := newTenant(ctx)
 		lq := &kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "schema"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "a"}}
 		Expect(env.adminClient.Create(ctx, lq)).To(Succeed())
@@ -186,7 +186,7 @@ var _ = Describe("The schemas of queues", func() {
 		expectAnswer(env.adminClient.Patch(ctx, lq.DeepCopy(), mergePatch(`{"spec":{"fairSharing":{"weight":"0.5"}}}`)), allowed)
 	}, SpecTimeout(patience))
 
-	It("keep what may not change of a ClusterQueue and a ResourceFlavor", func(ctx SpecContext) {
+	It("refuse changes of immutable fields of a ClusterQueue and a ResourceFlavor", func(ctx SpecContext) {
 		cq := validClusterQueue("schema-immutable")
 		flavor := &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: "schema-immutable"}, Spec: kueue.ResourceFlavorSpec{
 			NodeLabels: map[string]string{"pool": "a"}, TopologyName: new(kueue.TopologyReference("racks")),

@@ -77,7 +77,7 @@ var _ = Describe("Queues and Cohorts", Ordered, func() {
 	Context("by priority", Ordered, func() {
 		BeforeAll(func(ctx SpecContext) { startManager(ctx, nil) }, NodeTimeout(patience))
 
-		It("lend what is idle, and tell how much is borrowed", func(ctx SpecContext) {
+		It("lend idle quota, and report how much is borrowed", func(ctx SpecContext) {
 			pair(ctx, func(*kueue.ClusterQueueSpec) {})
 			big := create(ctx, borrower.workload("big", "7"))
 			expect(ctx, big, admitted)
@@ -93,7 +93,7 @@ var _ = Describe("Queues and Cohorts", Ordered, func() {
 			expect(ctx, own, admitted)
 		}, SpecTimeout(patience))
 
-		It("reclaim what they have lent", func(ctx SpecContext) {
+		It("reclaim lent quota", func(ctx SpecContext) {
 			pair(ctx, func(spec *kueue.ClusterQueueSpec) {
 				spec.Preemption = &kueue.ClusterQueuePreemption{ReclaimWithinCohort: kueue.PreemptionPolicyAny, WithinClusterQueue: kueue.PreemptionPolicyNever}
 			})
@@ -109,7 +109,7 @@ var _ = Describe("Queues and Cohorts", Ordered, func() {
 			expect(ctx, big, admitted, "Evicted=False QuotaReserved")
 		}, SpecTimeout(patience))
 
-		It("let the more important come first, and take as few as they can", func(ctx SpecContext) {
+		It("admit higher priorities first, and preempt as few victims as possible", func(ctx SpecContext) {
 			t := newQueue(ctx)
 			t.onlyOnDemand(ctx, "4", func(spec *kueue.ClusterQueueSpec) {
 				spec.Preemption = &kueue.ClusterQueuePreemption{WithinClusterQueue: kueue.PreemptionPolicyLowerPriority, ReclaimWithinCohort: kueue.PreemptionPolicyNever}
@@ -124,7 +124,7 @@ var _ = Describe("Queues and Cohorts", Ordered, func() {
 			expect(ctx, low, admitted, "no Evicted")
 		}, SpecTimeout(patience))
 
-		It("drain when they are told to, and start again", func(ctx SpecContext) {
+		It("drain with stopPolicy HoldAndDrain, and resume", func(ctx SpecContext) {
 			t := newQueue(ctx)
 			w := create(ctx, t.workload("one", "1"))
 			expect(ctx, w, admitted)
@@ -135,7 +135,7 @@ var _ = Describe("Queues and Cohorts", Ordered, func() {
 			expect(ctx, w, admitted, "Requeued=True ClusterQueueRestarted")
 		}, SpecTimeout(patience))
 
-		It("hold no quota before they have their finalizer, and get it back", func(ctx SpecContext) {
+		It("admit nothing before they have their finalizer, and get a removed finalizer back", func(ctx SpecContext) {
 			allow := refuseFinalizers(ctx)
 			unprotected, other := newQueue(ctx), newQueue(ctx)
 			early := create(ctx, unprotected.workload("early", "1"))
@@ -161,7 +161,7 @@ var _ = Describe("Queues and Cohorts", Ordered, func() {
 			}).WithContext(ctx).Should(Succeed())
 		}, SpecTimeout(patience))
 
-		It("admit as many pods as there is room for", func(ctx SpecContext) {
+		It("admit only as many pods as the quota for pods allows", func(ctx SpecContext) {
 			t := newQueue(ctx)
 			t.onlyOnDemand(ctx, "4", func(*kueue.ClusterQueueSpec) {})
 			w := t.workload("elastic", "1")
@@ -170,7 +170,7 @@ var _ = Describe("Queues and Cohorts", Ordered, func() {
 			Expect(now.Status.Admission.PodSetAssignments[0].Count).To(HaveValue(BeEquivalentTo(4)))
 		}, SpecTimeout(patience))
 
-		It("say of Cohorts that are each other's parent what is wrong", func(ctx SpecContext) {
+		It("report Cohorts that are each other's parent", func(ctx SpecContext) {
 			t := newQueue(ctx)
 			a, b := "cycle-a-"+t.namespace, "cycle-b-"+t.namespace
 			for name, parent := range map[string]string{a: b, b: a} {
@@ -197,7 +197,7 @@ var _ = Describe("Queues and Cohorts", Ordered, func() {
 			})
 		}, NodeTimeout(patience))
 
-		It("take back from who has borrowed more, and tell the shares", func(ctx SpecContext) {
+		It("preempt the queue that borrows more, and report the shares", func(ctx SpecContext) {
 			pair(ctx, func(spec *kueue.ClusterQueueSpec) {
 				spec.ResourceGroups[0].Flavors[0].Resources[0].NominalQuota = resource.MustParse("0")
 				spec.Preemption = &kueue.ClusterQueuePreemption{ReclaimWithinCohort: kueue.PreemptionPolicyAny, WithinClusterQueue: kueue.PreemptionPolicyNever}
@@ -234,7 +234,7 @@ var _ = Describe("Queues and Cohorts", Ordered, func() {
 			}).WithContext(ctx).Should(Succeed())
 		}, SpecTimeout(patience))
 
-		It("tell the share of a Cohort without ClusterQueues", func(ctx SpecContext) {
+		It("report the share of a Cohort without ClusterQueues", func(ctx SpecContext) {
 			cohort := &kueue.Cohort{ObjectMeta: metav1.ObjectMeta{GenerateName: "alone-"}}
 			Expect(env.adminClient.Create(ctx, cohort)).To(Succeed())
 			DeferCleanup(func(ctx SpecContext) { Expect(env.adminClient.Delete(ctx, cohort)).To(Succeed()) })
@@ -244,7 +244,7 @@ var _ = Describe("Queues and Cohorts", Ordered, func() {
 			}).WithContext(ctx).Should(Succeed())
 		}, SpecTimeout(patience))
 
-		It("let LocalQueues take turns by what they have used", func(ctx SpecContext) {
+		It("order LocalQueues by their usage", func(ctx SpecContext) {
 			t := newQueue(ctx)
 			t.onlyOnDemand(ctx, "2", func(spec *kueue.ClusterQueueSpec) {
 				spec.AdmissionScope = &kueue.AdmissionScope{AdmissionMode: kueue.UsageBasedAdmissionFairSharing}

@@ -19,7 +19,7 @@ var _ = Describe("The schema of quota Workloads", Ordered, func() {
 	var namespace string
 	BeforeAll(func(ctx SpecContext) { namespace = newTenant(ctx) })
 
-	DescribeTable("on one that is created", func(ctx SpecContext, change func(*kueue.Workload), want string) {
+	DescribeTable("on creation", func(ctx SpecContext, change func(*kueue.Workload), want string) {
 		w := validWorkload(namespace)
 		change(w)
 		expectAnswer(env.adminClient.Create(ctx, w, client.DryRunAll), want)
@@ -67,7 +67,7 @@ var _ = Describe("The schema of quota Workloads", Ordered, func() {
 	)
 
 	// Each change is tried on a Workload that holds quota, and has a check that is Ready, one that is Pending and a reclaimable pod.
-	DescribeTable("on one that holds quota", func(ctx SpecContext, change func(*kueue.Workload), want string) {
+	DescribeTable("while it holds quota", func(ctx SpecContext, change func(*kueue.Workload), want string) {
 		w := validWorkload(namespace)
 		w.GenerateName = "schema-"
 		w.Name = ""
@@ -91,19 +91,19 @@ var _ = Describe("The schema of quota Workloads", Ordered, func() {
 			w.Status.Admission.PodSetAssignments[0].Flavors = map[corev1.ResourceName]kueue.ResourceFlavorReference{"cpu": "red"}
 		}, "status.admission: cannot be changed, only taken out"),
 		Entry("refuse quota without an admission", func(w *kueue.Workload) { w.Status.Admission = nil }, "status.admission: must be there while the condition QuotaReserved is True"),
-		Entry("accept that the quota is given back", func(w *kueue.Workload) {
+		Entry("accept that the quota is released", func(w *kueue.Workload) {
 			w.Status.Admission = nil
 			apimeta.SetStatusCondition(&w.Status.Conditions, metav1.Condition{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionFalse, Reason: "Pending"})
 		}, allowed),
-		Entry("refuse an assignment of no pod set", func(w *kueue.Workload) { w.Status.Admission.PodSetAssignments[0].Name = "other" },
+		Entry("refuse an assignment of an unknown pod set", func(w *kueue.Workload) { w.Status.Admission.PodSetAssignments[0].Name = "other" },
 			"status.admission.podSetAssignments: each must be named as one of spec.podSets: main"),
-		Entry("refuse reclaimable pods of no pod set", func(w *kueue.Workload) { w.Status.ReclaimablePods[0].Name = "other" },
+		Entry("refuse reclaimable pods of an unknown pod set", func(w *kueue.Workload) { w.Status.ReclaimablePods[0].Name = "other" },
 			"status.reclaimablePods: each must be named as one of spec.podSets (main)"),
-		Entry("refuse more reclaimable pods than there are", func(w *kueue.Workload) { w.Status.ReclaimablePods[0].Count = 9 }, "count at most as many pods as that has"),
+		Entry("refuse more reclaimable pods than the pod set has", func(w *kueue.Workload) { w.Status.ReclaimablePods[0].Count = 9 }, "count at most as many pods as that has"),
 		Entry("refuse fewer reclaimable pods than before", func(w *kueue.Workload) { w.Status.ReclaimablePods[0].Count = 0 }, "write at least the old counts"),
-		Entry("refuse that reclaimable pods are taken out", func(w *kueue.Workload) { w.Status.ReclaimablePods = nil }, "write at least the old counts"),
+		Entry("refuse that reclaimable pods are removed", func(w *kueue.Workload) { w.Status.ReclaimablePods = nil }, "write at least the old counts"),
 		Entry("accept more reclaimable pods", func(w *kueue.Workload) { w.Status.ReclaimablePods[0].Count = 2 }, allowed),
-		Entry("refuse podSetUpdates of no pod set", updateOf(kueue.PodSetUpdate{Name: "other"}), `status.admissionChecks["pending"].podSetUpdates: there is no pod set "other"; name one of main`),
+		Entry("refuse podSetUpdates of an unknown pod set", updateOf(kueue.PodSetUpdate{Name: "other"}), `status.admissionChecks["pending"].podSetUpdates: there is no pod set "other"; name one of main`),
 		Entry("refuse a node selector", updateOf(kueue.PodSetUpdate{Name: "main", NodeSelector: map[string]string{"a": "no value"}}), `"a: no value" is no label`),
 		Entry("refuse a label", updateOf(kueue.PodSetUpdate{Name: "main", Labels: map[string]string{"-a": ""}}), `"-a: " is no label`),
 		Entry("refuse an annotation", updateOf(kueue.PodSetUpdate{Name: "main", Annotations: map[string]string{"-a": ""}}), `"-a" is no key of an annotation`),
@@ -115,7 +115,7 @@ var _ = Describe("The schema of quota Workloads", Ordered, func() {
 		Entry("refuse a cluster that was not nominated", func(w *kueue.Workload) { w.Status.ClusterName = new("other") }, "status.clusterName: must be one of status.nominatedClusterNames"),
 		Entry("refuse a gate that is added", func(w *kueue.Workload) { w.Annotations[gatedBy] = "example.com/a,example.com/b" },
 			"gates are added to kueue.x-k8s.io/admission-gated-by when the Workload is created"),
-		Entry("accept that a gate is taken out", func(w *kueue.Workload) { delete(w.Annotations, gatedBy) }, allowed),
+		Entry("accept that a gate is removed", func(w *kueue.Workload) { delete(w.Annotations, gatedBy) }, allowed),
 	)
 })
 

@@ -18,7 +18,7 @@ var _ = Describe("The conditions of quota Workloads that wait", Ordered, func() 
 	Context("by default", Ordered, func() {
 		BeforeAll(func(ctx SpecContext) { startManager(ctx, nil) }, NodeTimeout(patience))
 
-		It("have the reasons and messages of Kueue, and the finest reason beside them", func(ctx SpecContext) {
+		It("have the reasons and messages of Kueue, and the finest reason in a condition of its own", func(ctx SpecContext) {
 			t := newQueue(ctx)
 			t.onlyOnDemand(ctx, "4", func(*kueue.ClusterQueueSpec) {})
 			expect(ctx, create(ctx, t.workload("first", "3")), "Admitted=True Admitted", "no tranche.dev/Waiting")
@@ -42,7 +42,7 @@ var _ = Describe("The conditions of quota Workloads that wait", Ordered, func() 
 			Expect(find(now, kueue.WorkloadQuotaReserved).Message).To(Equal("LocalQueue nowhere doesn't exist"))
 		}, SpecTimeout(patience))
 
-		It("name the gates of other controllers, and say when the last is gone", func(ctx SpecContext) {
+		It("name the gates of other controllers, and report when the last gate is removed", func(ctx SpecContext) {
 			t := newQueue(ctx)
 			w := t.workload("gated", "1")
 			w.Annotations = map[string]string{apis.AdmissionGatedByAnnotation: "example.com/budget"}
@@ -87,7 +87,7 @@ var _ = Describe("The conditions of quota Workloads that wait", Ordered, func() 
 			}
 		}
 
-		It("are active in the line of StrictFIFO, inadmissible behind BestEffortFIFO, and nowhere in a LocalQueue that is stopped", func(ctx SpecContext) {
+		It("are active under StrictFIFO, inadmissible under BestEffortFIFO, and not counted in a stopped LocalQueue", func(ctx SpecContext) {
 			t := newQueue(ctx)
 			t.onlyOnDemand(ctx, "2", func(spec *kueue.ClusterQueueSpec) { spec.QueueingStrategy = kueue.StrictFIFO })
 			expect(ctx, create(ctx, t.workload("first", "2")), "Admitted=True Admitted")
@@ -112,7 +112,7 @@ var _ = Describe("The conditions of quota Workloads that wait", Ordered, func() 
 			}).WithContext(ctx).Should(Succeed())
 		}, SpecTimeout(patience))
 
-		It("count admissions for each Cohort above, and shares with their fractions", func(ctx SpecContext) {
+		It("count admissions for each ancestor Cohort, and report shares with their fractions", func(ctx SpecContext) {
 			borrower, lender := newQueue(ctx), newQueue(ctx)
 			name := "cohort-" + lender.namespace
 			for _, t := range []*tenant{borrower, lender} {
@@ -129,7 +129,7 @@ var _ = Describe("The conditions of quota Workloads that wait", Ordered, func() 
 			startManager(ctx, map[string]any{"featureGates": map[string]any{"UnadmittedWorkloadsObservability": true, "UnadmittedWorkloadsExplicitStatus": true}})
 		}, NodeTimeout(patience))
 
-		It("have the finest reason, and are there from the start", func(ctx SpecContext) {
+		It("have the finest reason, and exist from the start", func(ctx SpecContext) {
 			t := newQueue(ctx)
 			t.onlyOnDemand(ctx, "4", func(*kueue.ClusterQueueSpec) {})
 			expect(ctx, create(ctx, t.workload("large", "5")), "QuotaReserved=False ExceedsMaxQuota", "Admitted=False NoReservation")

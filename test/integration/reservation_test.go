@@ -127,7 +127,7 @@ var _ = Describe("Reservations", Ordered, func() {
 	Context("by priority", Ordered, func() {
 		BeforeAll(func(ctx SpecContext) { startManager(ctx, nil) }, NodeTimeout(patience))
 
-		It("of two preemptors do not hold each other up", func(ctx SpecContext) {
+		It("of two preemptors do not block each other", func(ctx SpecContext) {
 			beta := newSlowTenant(ctx, "", "2", func(*kueue.ClusterQueueSpec) {})
 			cohort := "two-" + beta.namespace
 			beta.configure(ctx, func(spec *kueue.ClusterQueueSpec) { spec.CohortName = kueue.CohortReference(cohort) })

@@ -22,10 +22,10 @@ func (t *tenant) reservation(ctx context.Context, g Gomega) []string {
 	return []string{cpu.Total.String(), cpu.Borrowed.String()}
 }
 
-var _ = Describe("The peak that policy Reserve sets aside", Ordered, func() {
+var _ = Describe("A peak reservation of policy Reserve", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) { startManager(ctx, nil) }, NodeTimeout(patience))
 
-	It("shows in the status of its queue, and yields borrowed quota to its owner", func(ctx SpecContext) {
+	It("appears in the status of its queue, and returns borrowed quota to its owner", func(ctx SpecContext) {
 		lender, borrower := newQueue(ctx), newQueue(ctx)
 		for _, t := range []*tenant{lender, borrower} {
 			t.onlyOnDemand(ctx, "4", func(spec *kueue.ClusterQueueSpec) {

@@ -23,7 +23,7 @@ import (
 var _ = Describe("A replica that does not lead", func() {
 	const lease = "standby-test"
 
-	It("answers as the leader has, of stages, too, whose plans it has to know for that, and goes on where the leader stops", func(ctx SpecContext) {
+	It("explains stages as the leader does, and takes over when the leader stops", func(ctx SpecContext) {
 		createFlavors(ctx)
 		leader := startReplica(ctx, lease, nil)
 		before := leaderOf(ctx, lease)

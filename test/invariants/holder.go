@@ -98,7 +98,7 @@ func (a *Auditor) seeWorkload(w *kueue.Workload, now moment, what watch.EventTyp
 		h.note(w, now)
 	case h.isHolding():
 		if !isGone && now.earliest == now.latest && !h.evicted && !mayGiveBack(w) {
-			a.report(now, h, "I4: holds no quota any more, and was neither evicted nor finished nor suspended")
+			a.report(now, h, "I4: no longer holds quota, and was neither evicted nor finished nor suspended")
 		}
 		h.release(now)
 	}

@@ -87,13 +87,13 @@ func excluded(labels map[string]any) map[string]any {
 // Each value of the chart reaches every object that it concerns.
 func TestChartValues(t *testing.T) {
 	got := objects(t, helm(t,
-		"--set=managerUser=somebody", "--set=manageJobSetsWithoutQueueName=true", "--set=gangProvider=KAI", "--set=gangSchedulerName=mine", "--set=image.tag=v9",
+		"--set=managerUser=another-user", "--set=manageJobSetsWithoutQueueName=true", "--set=gangProvider=KAI", "--set=gangSchedulerName=mine", "--set=image.tag=v9",
 		"--set=maxTerminationGracePeriod=90s", "--set=groupStart.command={a,b c}", "--set=groupStart.cpu=1", "--set=groupStart.memory=16Mi",
 		"--set=configuration.stageAdmission=Greedy", "--set-json=namespaceSelector={\"matchLabels\":{\"team\":\"ml\"}}",
 	))
 	parameters := field(t, got["ConfigMap/tranche-system/tranche-guards"], "data")
 	want := map[string]any{
-		"manager": "somebody", "manageJobSetsWithoutQueueName": "true", "gangProvider": "KAI", "gangSchedulerName": "mine",
+		"manager": "another-user", "manageJobSetsWithoutQueueName": "true", "gangProvider": "KAI", "gangSchedulerName": "mine",
 		"maxTerminationGracePeriod": "90s",
 		"groupStartImage":           "ghcr.io/tranche-dev/tranche:v9", "groupStartCommand": "a\nb c", "groupStartCPU": "1", "groupStartMemory": "16Mi",
 	}

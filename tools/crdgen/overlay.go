@@ -38,7 +38,7 @@ func merge(schema, overlay *apiextensionsv1.JSONSchemaProps, path string) error 
 		case isNew && ok:
 			return fmt.Errorf("the upstream schema has a field %s.%s of its own now: take it out of the overlay", path, name)
 		case !isNew && !ok:
-			return fmt.Errorf("the upstream schema has no field %s.%s any more", path, name)
+			return fmt.Errorf("the upstream schema no longer has a field %s.%s", path, name)
 		case !isNew:
 			if err := merge(&existing, &addition, path+"."+name); err != nil {
 				return err

@@ -182,7 +182,7 @@ func (r *run) submitStaged(ctx context.Context, js *jobsetapi.JobSet) error {
 func (f *follower) unfinished(cause error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	problems := append([]error{fmt.Errorf("%d of %d JobSets are over: %w", f.book.Over(), f.expected, cause)}, f.problems...)
+	problems := append([]error{fmt.Errorf("%d of %d JobSets have finished: %w", f.book.Over(), f.expected, cause)}, f.problems...)
 	var late []error
 	for key, s := range f.sights {
 		for _, w := range s.workloads {

@@ -167,7 +167,7 @@ func TestLinesAndLater(t *testing.T) {
 	}
 }
 
-var update = flag.Bool("update", false, "write the table and the plot in docs anew")
+var update = flag.Bool("update", false, "rewrite the table and the plot in docs")
 
 // The table and the plot in docs/comparison.md are those of the measurements beside it.
 func TestDocs(t *testing.T) {
@@ -200,7 +200,7 @@ func TestDocs(t *testing.T) {
 			}
 		}
 		if diff := cmp.Diff(want, read(name)); diff != "" {
-			t.Errorf("docs/%s is not what docs/comparison.json says, -update writes it anew: -want +got\n%s", name, diff)
+			t.Errorf("docs/%s does not match docs/comparison.json; -update rewrites it: -want +got\n%s", name, diff)
 		}
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/tranche-dev/tranche/test/testenv"
 )
 
-var _ = Describe("A manager that is killed while it leads a gang", Serial, func() {
-	It("goes on from any write to the same end, also after a restart", func(ctx SpecContext) {
+var _ = Describe("A manager that is killed while it runs a gang", Serial, func() {
+	It("reaches the same final state after a crash at any write, also after a restart of the JobSet", func(ctx SpecContext) {
 		Expect(manager.Stop()).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) { startManager(ctx) }, NodeTimeout(patience))
 		proxy, err := env.StartProxy()

@@ -151,7 +151,7 @@ var _ = Describe("A gang", func() {
 		Expect(metav1.IsControlledBy(&groups[0], js)).To(BeTrue())
 	}, SpecTimeout(patience))
 
-	It("of a whole JobSet that does not fit is not placed at all, and keeps no nodes from others", func(ctx SpecContext) {
+	It("of a whole JobSet that does not fit is not placed at all, and blocks no nodes", func(ctx SpecContext) {
 		large := asGang(newJobSet("large", role{name: "driver", replicas: 1, pods: 1}, role{name: "workers", replicas: 3, pods: 4}))
 		submit(ctx, large)
 		expectTried(ctx, large, "large-all")
@@ -176,7 +176,7 @@ var _ = Describe("A gang", func() {
 		expectBound(ctx, js, "each-fits-0x0-r0: 5 of 5", "each-fits-0x1-r0: 5 of 5", "each-large-1x0-r0: 0 of 13")
 	}, SpecTimeout(patience))
 
-	It("that competes with another waits until that has ended", func(ctx SpecContext) {
+	It("that competes with another gang waits until the other gang has finished", func(ctx SpecContext) {
 		var all []*jobsetapi.JobSet
 		for _, name := range []string{"one", "two"} {
 			js := asGang(newJobSet(name, role{name: "workers", replicas: 2, pods: 4}))
@@ -197,7 +197,7 @@ var _ = Describe("A gang", func() {
 		expectBound(ctx, second, second.Name+"-all-r0: 8 of 8")
 	}, SpecTimeout(patience))
 
-	It("is a new one after a restart", func(ctx SpecContext) {
+	It("is recreated after a restart", func(ctx SpecContext) {
 		js := asGang(newJobSet("restart", role{name: "driver", replicas: 1, pods: 1}, role{name: "workers", replicas: 2, pods: 4}))
 		js.Spec.FailurePolicy = &jobset.FailurePolicy{MaxRestarts: 1}
 		submit(ctx, js)
@@ -211,7 +211,7 @@ var _ = Describe("A gang", func() {
 		}).WithContext(ctx).Should(Succeed())
 	}, SpecTimeout(patience))
 
-	It("is not placed in part while pods of the attempt before are still ending", func(ctx SpecContext) {
+	It("is not placed in part while pods of the previous attempt terminate", func(ctx SpecContext) {
 		js := asGang(newJobSet("slow", role{name: "driver", replicas: 1, pods: 1}, role{name: "workers", replicas: 2, pods: 4}))
 		js.Spec.FailurePolicy = &jobset.FailurePolicy{MaxRestarts: 1}
 		submit(ctx, js)
@@ -228,7 +228,7 @@ var _ = Describe("A gang", func() {
 		expectBound(ctx, js, "slow-all-r1: 9 of 9")
 	}, SpecTimeout(patience))
 
-	It("is not placed in part when its JobSet is resumed while its pods are still ending", func(ctx SpecContext) {
+	It("is not placed in part when its JobSet is resumed while its pods terminate", func(ctx SpecContext) {
 		js := asGang(newJobSet("resumed", role{name: "driver", replicas: 1, pods: 1}, role{name: "workers", replicas: 2, pods: 4}))
 		submit(ctx, js)
 		expectBound(ctx, js, "resumed-all-r0: 9 of 9")
@@ -246,17 +246,17 @@ var _ = Describe("A gang", func() {
 		expectBound(ctx, js, "resumed-all-r0: 9 of 9")
 	}, SpecTimeout(patience))
 
-	It("of which a pod has ended begins anew when its JobSet is suspended and resumed", func(ctx SpecContext) {
-		js := asGang(newJobSet("anew", role{name: "driver", replicas: 1, pods: 1}, role{name: "workers", replicas: 1, pods: 4}))
+	It("with a terminated pod is recreated when its JobSet is suspended and resumed", func(ctx SpecContext) {
+		js := asGang(newJobSet("again", role{name: "driver", replicas: 1, pods: 1}, role{name: "workers", replicas: 1, pods: 4}))
 		submit(ctx, js)
-		expectBound(ctx, js, "anew-all-r0: 5 of 5")
+		expectBound(ctx, js, "again-all-r0: 5 of 5")
 		first := jobUIDs(ctx, js)
 		endOne(ctx, js, "workers")
 		suspend(ctx, js, true)
 		Eventually(func(g Gomega) { g.Expect(unended(ctx, g, js)).To(BeEmpty()) }).WithContext(ctx).Should(Succeed())
 		suspend(ctx, js, false)
 		Eventually(func(g Gomega) {
-			g.Expect(bound(ctx, g, js)).To(Equal([]string{"anew-all-r0: 5 of 5"}), "the scheduler does not count pods that have ended")
+			g.Expect(bound(ctx, g, js)).To(Equal([]string{"again-all-r0: 5 of 5"}), "the scheduler does not count terminated pods")
 		}).WithContext(ctx).Should(Succeed())
 		second := jobUIDs(ctx, js)
 		Expect(second["driver"]).To(Equal(first["driver"]))
@@ -270,7 +270,7 @@ var _ = Describe("A gang", func() {
 		expectBound(ctx, js, "stages-driver-0-r0: 2 of 2", "stages-workers-1-r0: 8 of 8")
 	}, SpecTimeout(patience))
 
-	It("over stages is refused: it could never start", func(ctx SpecContext) {
+	It("across stages is refused, because it could never start", func(ctx SpecContext) {
 		js := asGang(newJobSet("never", role{name: "driver", replicas: 1, pods: 1}, role{name: "workers", replicas: 1, pods: 1}))
 		js.Spec.StartupPolicy = &jobsetapi.StartupPolicy{StartupPolicyOrder: jobset.InOrder}
 		submit(ctx, js)
@@ -278,7 +278,7 @@ var _ = Describe("A gang", func() {
 		expectCondition(ctx, js, "GangScheduling", metav1.ConditionFalse, `stage "workers" begins only when stage "driver" is Ready`)
 	}, SpecTimeout(patience))
 
-	It("may be asked for by annotations, and have a name that is cut", func(ctx SpecContext) {
+	It("may be requested by annotations, and have a truncated name", func(ctx SpecContext) {
 		name, long := "with-a-long-name", "and-a-longer-one-than-there-is-room"
 		js := newJobSet(name, role{name: long, replicas: 2, pods: 2}, role{name: "other", replicas: 1, pods: 1})
 		js.Spec.ReplicatedJobs[0].Template.Annotations = map[string]string{apis.GangAnnotation: "ReplicatedGang"}
@@ -288,7 +288,7 @@ var _ = Describe("A gang", func() {
 		Expect(podGroups(ctx, Default, js)).To(HaveLen(2))
 	}, SpecTimeout(patience))
 
-	It("whose PodGroup is deleted gets it back", func(ctx SpecContext) {
+	It("recreates its deleted PodGroup", func(ctx SpecContext) {
 		js := asGang(newJobSet("repair", role{name: "workers", replicas: 1, pods: 13}))
 		submit(ctx, js)
 		expectTried(ctx, js, "repair-all")
@@ -307,7 +307,7 @@ var _ = Describe("A gang", func() {
 		expectBound(ctx, js, "repair-all-r0: 0 of 13")
 	}, SpecTimeout(patience))
 
-	It("of the user's own is left as it is", func(ctx SpecContext) {
+	It("that the user created is not changed", func(ctx SpecContext) {
 		own := &schedulingv1alpha2.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "mine"}}
 		own.Spec.SchedulingPolicy.Gang = &schedulingv1alpha2.GangSchedulingPolicy{MinCount: 2}
 		Expect(env.Admin.Create(ctx, own)).To(Succeed())

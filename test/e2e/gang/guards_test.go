@@ -64,7 +64,7 @@ func annotated(pairs ...string) func(*corev1.PodTemplateSpec) {
 }
 
 var _ = Describe("The guards", func() {
-	DescribeTable("send a Job in a gang to the scheduler that places gangs, unless its user has",
+	DescribeTable("set schedulerName of a Job in a gang, unless its user has",
 		func(ctx SpecContext, provider, schedulerName, want string, of func(*corev1.PodTemplateSpec)) {
 			setGuards(ctx, provider, schedulerName)
 			DeferCleanup(func(ctx SpecContext) {
@@ -81,7 +81,7 @@ var _ = Describe("The guards", func() {
 			Expect(born(ctx, Default, chosen)).To(Equal("chosen"), "the manager has chosen another")
 			Expect(born(ctx, Default, annotated(apis.GangProviderAnnotation, "None"))).To(Equal("default-scheduler"), "the manager has chosen none")
 		},
-		Entry("nobody", "None", "", "default-scheduler", nil, SpecTimeout(patience)),
+		Entry("no scheduler of gangs", "None", "", "default-scheduler", nil, SpecTimeout(patience)),
 		Entry("Kubernetes", "Kube", "", "default-scheduler probe-all-r0-0f", nil, SpecTimeout(patience)),
 		Entry("Coscheduling", "Coscheduling", "", apis.CoschedulingScheduler, labeled("scheduling.x-k8s.io/pod-group"), SpecTimeout(patience)),
 		Entry("Volcano", "Volcano", "", apis.VolcanoScheduler, annotated("scheduling.k8s.io/group-name", "mine"), SpecTimeout(patience)),

@@ -92,7 +92,7 @@ func fieldsOf(fields ...string) func(*unstructured.Unstructured) string {
 }
 
 var _ = Describe("A gang of another scheduler", func() {
-	It("is told to Volcano, which gets its PodGroup back as it was, with the status that it has written", func(ctx SpecContext) {
+	It("has a PodGroup of Volcano, which is recreated with the status that Volcano wrote", func(ctx SpecContext) {
 		js := in("volcano", asGang(newJobSet("volcano", role{name: "driver", replicas: 1, pods: 1}, role{name: "workers", replicas: 2, pods: 4})))
 		js.Spec.FailurePolicy = &jobset.FailurePolicy{MaxRestarts: 1}
 		submit(ctx, js)
@@ -118,7 +118,7 @@ var _ = Describe("A gang of another scheduler", func() {
 		expectGroups(ctx, js, volcano, show, "volcano-all-r1: "+spec)
 	}, SpecTimeout(patience))
 
-	It("is told to Koordinator as one gang for each ReplicatedJob in one group", func(ctx SpecContext) {
+	It("has PodGroups of Koordinator, one for each ReplicatedJob, in one gang group", func(ctx SpecContext) {
 		js := in("koordinator", asGang(newJobSet("koord", role{name: "driver", replicas: 1, pods: 1}, role{name: "workers", replicas: 2, pods: 4})))
 		submit(ctx, js)
 		expectGroups(ctx, js, koordinator, func(group *unstructured.Unstructured) string {
@@ -131,7 +131,7 @@ var _ = Describe("A gang of another scheduler", func() {
 			"driver koord-scheduler koord-driver-0-r0: 0 of 1", "workers koord-scheduler koord-workers-1-r0: 0 of 8")
 	}, SpecTimeout(patience))
 
-	It("is told to the plugin Coscheduling, by its own objects for each Job", func(ctx SpecContext) {
+	It("has PodGroups of Coscheduling, one for each Job", func(ctx SpecContext) {
 		js := in("coscheduling", newJobSet("cosched", role{name: "workers", replicas: 2, pods: 4, gang: jobsetapi.GangModeReplicatedGang}, role{name: "other", replicas: 1, pods: 1}))
 		js.Spec.ReplicatedJobs[0].Template.Spec.Template.Labels = map[string]string{"mine": "kept"}
 		submit(ctx, js)
@@ -142,7 +142,7 @@ var _ = Describe("A gang of another scheduler", func() {
 		}, "other default-scheduler  : 1 of 1", "workers default-scheduler kept cosched-workers-0x0-r0: 4 of 4", "workers default-scheduler kept cosched-workers-0x1-r0: 4 of 4")
 	}, SpecTimeout(patience))
 
-	It("is left to KAI, which makes its PodGroup itself", func(ctx SpecContext) {
+	It("has no object for KAI, which creates its PodGroup itself", func(ctx SpecContext) {
 		js := in("kai", asGang(newJobSet("kai", role{name: "driver", replicas: 1, pods: 1}, role{name: "workers", replicas: 1, pods: 2})))
 		js.Spec.StartupPolicy = &jobsetapi.StartupPolicy{StartupPolicyOrder: jobset.AnyOrder}
 		submit(ctx, js)
@@ -152,20 +152,20 @@ var _ = Describe("A gang of another scheduler", func() {
 		Expect(podGroups(ctx, Default, js)).To(BeEmpty())
 	}, SpecTimeout(patience))
 
-	It("is nobody's if its LocalQueue says so", func(ctx SpecContext) {
-		js := in("none", asGang(newJobSet("nobodys", role{name: "workers", replicas: 1, pods: 13})))
+	It("has no gang object if its LocalQueue names provider None", func(ctx SpecContext) {
+		js := in("none", asGang(newJobSet("without-provider", role{name: "workers", replicas: 1, pods: 13})))
 		submit(ctx, js)
 		expectPods(ctx, js, func(*corev1.Pod) string { return "" }, "workers default-scheduler : 12 of 13")
 		expectCondition(ctx, js, "GangScheduling", metav1.ConditionFalse, "names a scheduler that does")
 	}, SpecTimeout(patience))
 
-	It("is one that there is", func(ctx SpecContext) {
-		want := MatchError(ContainSubstring(`tranche.dev/gang-provider must be None, Kube, Coscheduling, Volcano, Koordinator or KAI, not "Nobody"`))
-		Expect(env.Admin.Create(ctx, newLocalQueue("nobodys", "Nobody"))).To(want)
-		Expect(env.Admin.Create(ctx, newFlavor("nobodys", "Nobody"))).To(want)
+	It("is refused if its provider is unknown", func(ctx SpecContext) {
+		want := MatchError(ContainSubstring(`tranche.dev/gang-provider must be None, Kube, Coscheduling, Volcano, Koordinator or KAI, not "Unknown"`))
+		Expect(env.Admin.Create(ctx, newLocalQueue("unknown-provider", "Unknown"))).To(want)
+		Expect(env.Admin.Create(ctx, newFlavor("unknown-provider", "Unknown"))).To(want)
 	}, SpecTimeout(patience))
 
-	It("is that of the flavor of its first stage, and stays so", func(ctx SpecContext) {
+	It("uses the provider of the flavor of its first stage, and keeps it", func(ctx SpecContext) {
 		js := in("flavored", newJobSet("flavored", role{name: "small", replicas: 1, pods: 2, gang: jobsetapi.GangModeGang}, role{name: "large", replicas: 1, pods: 4, gang: jobsetapi.GangModeGang}))
 		js.Spec.StartupPolicy = &jobsetapi.StartupPolicy{StartupPolicyOrder: jobset.InOrder}
 		submit(ctx, js)

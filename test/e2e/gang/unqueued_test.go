@@ -32,26 +32,26 @@ func expectNoQuota(ctx context.Context, js *jobsetapi.JobSet) {
 }
 
 var _ = Describe("A gang of a JobSet without a queue", func() {
-	It("is all pods, as in KEP-1068", func(ctx SpecContext) {
+	It("includes all pods, as in KEP-1068", func(ctx SpecContext) {
 		js := submitPrinted(ctx, "jobset.yaml")
 		expectBound(ctx, js, "sample-jobset-all-r0: 16 of 16")
 		expectCondition(ctx, js, jobsetstatus.GangScheduling, metav1.ConditionTrue, "1 gang, ")
 		expectNoQuota(ctx, js)
 	}, SpecTimeout(patience))
 
-	It("is the pods of a ReplicatedJob, as in KEP-1068, and begins when the one before has completed", func(ctx SpecContext) {
+	It("includes the pods of a ReplicatedJob, as in KEP-1068, and starts when the previous ReplicatedJob has completed", func(ctx SpecContext) {
 		js := submitPrinted(ctx, "replicatedjob.yaml")
 		expectBound(ctx, js, "sample-jobset-replicated-job-1-0-r0: 8 of 8", "sample-jobset-replicated-job-2-1-r0: 3 of 3")
 	}, SpecTimeout(patience))
 
-	It("is the pods of each Job, as in KEP-1068", func(ctx SpecContext) {
+	It("includes the pods of each Job, as in KEP-1068", func(ctx SpecContext) {
 		js := submitPrinted(ctx, "replica.yaml")
 		expectBound(ctx, js,
 			"sample-jobset-replicated-job-1-0x0-r0: 4 of 4", "sample-jobset-replicated-job-1-0x1-r0: 4 of 4",
 			"sample-jobset-replicated-job-2-1x0-r0: 3 of 3", "sample-jobset-replicated-job-2-1x1-r0: 3 of 3", "sample-jobset-replicated-job-2-1x2-r0: 3 of 3")
 	}, SpecTimeout(patience))
 
-	It("over stages never starts, and says why", func(ctx SpecContext) {
+	It("across stages never starts, and reports why", func(ctx SpecContext) {
 		js := asGang(newJobSet("unqueued-stages", role{name: "first", replicas: 1, pods: 1}, role{name: "second", replicas: 1, pods: 1}))
 		js.Labels, js.Spec.StartupPolicy = nil, &jobsetapi.StartupPolicy{StartupPolicyOrder: jobset.InOrder}
 		submit(ctx, js)
@@ -59,7 +59,7 @@ var _ = Describe("A gang of a JobSet without a queue", func() {
 		Expect(podsOf(ctx, Default, js)).To(BeEmpty())
 	}, SpecTimeout(patience))
 
-	It("is placed whole or not at all, and is a new one after a restart", func(ctx SpecContext) {
+	It("is placed whole or not at all, and is recreated after a restart", func(ctx SpecContext) {
 		large := asGang(newJobSet("unqueued-large", role{name: "workers", replicas: 1, pods: 13}))
 		large.Labels = nil
 		submit(ctx, large)

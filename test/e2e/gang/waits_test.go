@@ -84,8 +84,8 @@ func end(ctx context.Context, js *jobsetapi.JobSet) {
 	}).WithContext(ctx).Should(Succeed())
 }
 
-var _ = Describe("The owner of a gang that waits is told", func() {
-	It("that its own PodGroup is not there", func(ctx SpecContext) {
+var _ = Describe("The owner of a waiting gang reads", func() {
+	It("that the user-created PodGroup does not exist", func(ctx SpecContext) {
 		js := newOwn("absent", "absent", 4)
 		submit(ctx, js)
 		expectCondition(ctx, js, "GangScheduling", metav1.ConditionFalse, `the pods of gang "absent" wait for a PodGroup of this name, and there is none`)
@@ -98,14 +98,14 @@ var _ = Describe("The owner of a gang that waits is told", func() {
 		expectCondition(ctx, js, "GangScheduling", metav1.ConditionTrue, `is in the gang "absent" of its user`)
 	}, SpecTimeout(patience))
 
-	It("that it has fewer pods than its PodGroup takes", func(ctx SpecContext) {
+	It("that the gang has fewer pods than its PodGroup requires", func(ctx SpecContext) {
 		makeGroup(ctx, "five", 5)
 		js := newOwn("four", "five", 4)
 		submit(ctx, js)
 		expectCondition(ctx, js, "GangScheduling", metav1.ConditionFalse, `4 of the 5 pods are there that PodGroup "five" takes`)
 	}, SpecTimeout(patience))
 
-	It("that there are no nodes for it, until there are", func(ctx SpecContext) {
+	It("that no nodes fit the gang, until nodes are added", func(ctx SpecContext) {
 		first := asGang(newJobSet("first", role{name: "workers", replicas: 2, pods: 4}))
 		submit(ctx, first)
 		expectBound(ctx, first, "first-all-r0: 8 of 8")
@@ -124,13 +124,13 @@ var _ = Describe("The owner of a gang that waits is told", func() {
 		succeed(ctx, js)
 	}, SpecTimeout(patience))
 
-	It("that its scheduler says nothing", func(ctx SpecContext) {
+	It("that the scheduler reports nothing", func(ctx SpecContext) {
 		js := in("koordinator", asGang(newJobSet("silent", role{name: "workers", replicas: 1, pods: 2})))
 		submit(ctx, js)
 		expectCondition(ctx, js, "GangScheduling", metav1.ConditionFalse, `the scheduler "koord-scheduler" says nothing about its PodGroup`)
 	}, SpecTimeout(patience))
 
-	It("that somebody else has a PodGroup of its name", func(ctx SpecContext) {
+	It("that a PodGroup of another owner has its name", func(ctx SpecContext) {
 		js := in("held", asGang(newJobSet("taken", role{name: "workers", replicas: 1, pods: 4})))
 		submit(ctx, js)
 		group := "taken-all-r0-" + string(js.UID[:8]) + string(js.UID[9:13])
@@ -183,7 +183,7 @@ func refuseGroups(ctx context.Context, js, replicatedJob, why string) (lift func
 }
 
 var _ = Describe("A gang of a stage", func() {
-	It("whose PodGroup is refused keeps its stage back, and no other", func(ctx SpecContext) {
+	It("whose PodGroup is rejected blocks its stage, and no other stage", func(ctx SpecContext) {
 		const why = "the queue is closed"
 		lift := refuseGroups(ctx, "closed", "workers", why)
 		js := newJobSet("closed", role{name: "driver", replicas: 1, pods: 2, gang: jobsetapi.GangModeGang}, role{name: "workers", replicas: 2, pods: 4, gang: jobsetapi.GangModeGang})
@@ -210,7 +210,7 @@ var _ = Describe("A gang of a stage", func() {
 		expectCondition(ctx, js, "GangScheduling", metav1.ConditionTrue, "2 gangs")
 	}, SpecTimeout(3*patience))
 
-	It("whose API goes away while the manager runs has it start anew, and is not placed whole, and says so", func(ctx SpecContext) {
+	It("whose API is removed while the manager runs restarts the manager, and reports that it is not placed as a whole", func(ctx SpecContext) {
 		By("knowing it, which a manager that has just started does not yet")
 		served := in("coscheduling", asGang(newJobSet("served", role{name: "workers", replicas: 1, pods: 2})))
 		submit(ctx, served)
@@ -245,7 +245,7 @@ var _ = Describe("A gang of a stage", func() {
 		}).WithContext(ctx).Should(Succeed())
 	}, SpecTimeout(patience))
 
-	It("gets another size while its JobSet is suspended", func(ctx SpecContext) {
+	It("can be resized while its JobSet is suspended", func(ctx SpecContext) {
 		js := asGang(newJobSet("resized", role{name: "workers", replicas: 2, pods: 2}))
 		submit(ctx, js)
 		expectBound(ctx, js, "resized-all-r0: 4 of 4")

@@ -105,7 +105,7 @@ func expectCounted(ctx context.Context, js *jobsetapi.JobSet, replicatedJob, wan
 }
 
 var _ = Describe("A pod that waits", func() {
-	It("is told by any replica when its group may start, and by its file", func(ctx SpecContext) {
+	It("is released by any replica when its group may start, and by its file", func(ctx SpecContext) {
 		js, data, signal := almost(ctx, "told")
 		standby, address := startManager()
 		DeferCleanup(func() error { return standby.Stop() })
@@ -122,19 +122,19 @@ var _ = Describe("A pod that waits", func() {
 		notOfGroup.expectEnd(3, "3 of 3 pods of the group had started")
 	}, SpecTimeout(patience))
 
-	It("goes on waiting when the manager is gone, and asks the next one", func(ctx SpecContext) {
+	It("keeps waiting when the manager is gone, and asks the next manager", func(ctx SpecContext) {
 		js, data, signal := almost(ctx, "orphaned")
 		first, address := startManager()
 		waiting := newProcess(with(data, "endpoint", endpointAt(address, js)), signal, "80s")
 		Expect(first.Kill()).To(Succeed())
 		startLate(ctx, js, "driver", 1)
 		expectReleased(ctx, js, "workers", "driver")
-		Expect(syscall.Kill(waiting.cmd.Process.Pid, 0)).To(Succeed(), "it has not ended: nobody has told it anything")
+		Expect(syscall.Kill(waiting.cmd.Process.Pid, 0)).To(Succeed(), "the barrier keeps waiting without a notice")
 		waiting.mount(map[string]string{"endpoint": data["endpoint"]})
 		waiting.expectEnd(0, "")
 	}, SpecTimeout(patience))
 
-	It("gives up in time, and says how many have started", func(ctx SpecContext) {
+	It("fails after its timeout, and reports how many pods have started", func(ctx SpecContext) {
 		_, data, signal := almost(ctx, "timeout")
 		waiting := newProcess(data, signal, "2s")
 		waiting.expectEnd(3, "timed out after 2s: 2 of 3 pods of the group had started")
@@ -142,7 +142,7 @@ var _ = Describe("A pod that waits", func() {
 		alone.expectEnd(3, "timed out after 1s: not all of the 3 pods of the group had started; their number is unknown: ask the manager at http://127.0.0.1:1/")
 	}, SpecTimeout(patience))
 
-	It("ends when it is told to", func(ctx SpecContext) {
+	It("ends when it is interrupted", func(ctx SpecContext) {
 		_, data, signal := almost(ctx, "stopped")
 		waiting := newProcess(data, signal, "80s")
 		Eventually(func() error { return waiting.cmd.Process.Signal(syscall.SIGTERM) }).WithContext(ctx).Should(Succeed())
@@ -151,7 +151,7 @@ var _ = Describe("A pod that waits", func() {
 		Expect(waiting.cmd.ProcessState.Success()).To(BeFalse())
 	}, SpecTimeout(patience))
 
-	It("of another group is told nothing", func(ctx SpecContext) {
+	It("of another group gets no answer", func(ctx SpecContext) {
 		js, data, signal := almost(ctx, "mine")
 		_, other, _ := almost(ctx, "other")
 		spy := newProcess(with(data, "token", other["token"]), signal, "2s")
@@ -192,8 +192,8 @@ var _ = Describe("A large group", func() {
 	}, SpecTimeout(muchPatience))
 })
 
-var _ = Describe("The container that waits", func() {
-	It("is counted if the namespace gives it requests", func(ctx SpecContext) {
+var _ = Describe("The init container of a group", func() {
+	It("is charged if the namespace gives it requests", func(ctx SpecContext) {
 		const limited = "limited"
 		Expect(env.CreateNamespace(ctx, limited, nil)).To(Succeed())
 		Expect(env.Admin.Create(ctx, &corev1.LimitRange{

@@ -28,7 +28,7 @@ func expectKept(ctx context.Context, js *jobsetapi.JobSet) {
 }
 
 var _ = Describe("A manager that is killed while a group starts", Serial, func() {
-	It("goes on from any write to the same end, also after a restart", func(ctx SpecContext) {
+	It("reaches the same final state after a crash at any write, also after a restart of the JobSet", func(ctx SpecContext) {
 		Expect(leader.Stop()).To(Succeed())
 		DeferCleanup(func() { leader, _ = startManager() })
 		proxy, err := env.StartProxy()

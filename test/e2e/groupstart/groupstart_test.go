@@ -15,7 +15,7 @@ import (
 )
 
 var _ = Describe("A group", func() {
-	It("starts when all of its pods have started, and not before", func(ctx SpecContext) {
+	It("starts only when all of its pods have started", func(ctx SpecContext) {
 		js := inGroup(newJobSet("all", role{name: "workers", replicas: 2, pods: 2}, role{name: "driver", replicas: 1, pods: 1, late: true}))
 		submit(ctx, js)
 		expectWaiting(ctx, js, 4)
@@ -34,7 +34,7 @@ var _ = Describe("A group", func() {
 		expectMetric(ctx, `tranche_group_start_wait_seconds_count{replica_role="leader"} `)
 	}, SpecTimeout(patience))
 
-	It("may be of some ReplicatedJobs only", func(ctx SpecContext) {
+	It("may include only some ReplicatedJobs", func(ctx SpecContext) {
 		js := inGroup(newJobSet("some", role{name: "workers", replicas: 1, pods: 2}, role{name: "aux", replicas: 1, pods: 1, late: true}), "workers")
 		submit(ctx, js)
 		expectReleased(ctx, js, "workers")
@@ -46,7 +46,7 @@ var _ = Describe("A group", func() {
 		}
 	}, SpecTimeout(patience))
 
-	It("may be asked for by annotation", func(ctx SpecContext) {
+	It("may be requested by annotation", func(ctx SpecContext) {
 		js := newJobSet("annotated", role{name: "workers", replicas: 1, pods: 2}, role{name: "aux", replicas: 1, pods: 1, late: true})
 		js.Spec.ReplicatedJobs[0].Template.Annotations = map[string]string{apis.GroupStartAnnotation: "20"}
 		submit(ctx, js)
@@ -58,7 +58,7 @@ var _ = Describe("A group", func() {
 		}
 	}, SpecTimeout(patience))
 
-	It("waits anew after a restart", func(ctx SpecContext) {
+	It("waits again after a restart", func(ctx SpecContext) {
 		js := inGroup(newJobSet("restart", role{name: "workers", replicas: 1, pods: 2}, role{name: "driver", replicas: 1, pods: 1, late: true}))
 		js.Spec.FailurePolicy = &jobset.FailurePolicy{MaxRestarts: 1}
 		submit(ctx, js)
@@ -79,7 +79,7 @@ var _ = Describe("A group", func() {
 		Expect(configMapOf(ctx, Default, js).Data["released"]).NotTo(Equal(first.Data["released"]))
 	}, SpecTimeout(patience))
 
-	It("waits anew for one Job that is restarted alone", func(ctx SpecContext) {
+	It("waits again for one Job that is restarted alone", func(ctx SpecContext) {
 		js := inGroup(newJobSet("single", role{name: "workers", replicas: 2, pods: 1, late: true}))
 		js.Spec.FailurePolicy = &jobset.FailurePolicy{MaxRestarts: 1, Rules: []jobset.FailurePolicyRule{{Name: "alone", Action: jobset.RestartJob}}}
 		submit(ctx, js)
@@ -137,7 +137,7 @@ var _ = Describe("A group", func() {
 		expectReleased(ctx, js, "driver")
 	}, SpecTimeout(patience))
 
-	It("waits anew after its JobSet was suspended", func(ctx SpecContext) {
+	It("waits again after its JobSet was suspended", func(ctx SpecContext) {
 		js := inGroup(newJobSet("resume", role{name: "workers", replicas: 1, pods: 2}, role{name: "driver", replicas: 1, pods: 1, late: true}))
 		submit(ctx, js)
 		expectWaiting(ctx, js, 2)
@@ -159,7 +159,7 @@ var _ = Describe("A group", func() {
 		expectReleased(ctx, js, "workers", "driver")
 	}, SpecTimeout(patience))
 
-	It("that has waited for too long says so", func(ctx SpecContext) {
+	It("that has exceeded its timeout reports it", func(ctx SpecContext) {
 		js := inGroup(newJobSet("late", role{name: "workers", replicas: 1, pods: 2}, role{name: "driver", replicas: 1, pods: 1, late: true}))
 		js.Spec.FailurePolicy = &jobset.FailurePolicy{MaxRestarts: 1}
 		submit(ctx, js)
@@ -171,7 +171,7 @@ var _ = Describe("A group", func() {
 		expectReleased(ctx, js, "workers", "driver")
 	}, SpecTimeout(patience))
 
-	It("leaves a ConfigMap of its user alone", func(ctx SpecContext) {
+	It("does not overwrite a ConfigMap of its user", func(ctx SpecContext) {
 		own := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "own" + configMapSuffix}, Data: map[string]string{"mine": "yes"}}
 		Expect(env.Admin.Create(ctx, own)).To(Succeed())
 		js := inGroup(newJobSet("own", role{name: "workers", replicas: 1, pods: 1}))
@@ -182,7 +182,7 @@ var _ = Describe("A group", func() {
 		Expect(env.Admin.Delete(ctx, own)).To(Succeed())
 	}, SpecTimeout(patience))
 
-	It("gets its ConfigMap back, and what was said in it", func(ctx SpecContext) {
+	It("recreates its deleted ConfigMap with the same data", func(ctx SpecContext) {
 		js := inGroup(newJobSet("repair", role{name: "workers", replicas: 1, pods: 1}))
 		submit(ctx, js)
 		expectReleased(ctx, js, "workers")
@@ -194,7 +194,7 @@ var _ = Describe("A group", func() {
 		Expect(second.Data["token"]).NotTo(Equal(first.Data["token"]))
 	}, SpecTimeout(patience))
 
-	It("goes with its JobSet", func(ctx SpecContext) {
+	It("loses its ConfigMap when its JobSet is deleted", func(ctx SpecContext) {
 		js := inGroup(newJobSet("gone", role{name: "workers", replicas: 1, pods: 1}))
 		submit(ctx, js)
 		expectReleased(ctx, js, "workers")
@@ -207,7 +207,7 @@ var _ = Describe("A group", func() {
 	}, SpecTimeout(patience))
 })
 
-var _ = Describe("What can never start together", func() {
+var _ = Describe("A group that can never start together", func() {
 	DescribeTable("is refused when it is submitted", func(ctx SpecContext, want string, change func(*jobsetSpec)) {
 		js := newJobSet("refused", role{name: "a", replicas: 1, pods: 1}, role{name: "b", replicas: 1, pods: 1})
 		change(&jobsetSpec{js})

@@ -19,7 +19,7 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 )
 
-var update = flag.Bool("update", false, "write what is expected of pod templates anew")
+var update = flag.Bool("update", false, "rewrite the expected pod templates")
 
 // setParameters changes the parameters of the guards until the spec has finished.
 func setParameters(ctx SpecContext, parameters map[string]string) {
@@ -39,7 +39,7 @@ func setParameters(ctx SpecContext, parameters map[string]string) {
 }
 
 var _ = Describe("The pod template of a Job in a group", func() {
-	DescribeTable("gets the container that waits", func(ctx SpecContext, golden string, parameters map[string]string, change func(*corev1.PodSpec)) {
+	DescribeTable("gets the init container of the group", func(ctx SpecContext, golden string, parameters map[string]string, change func(*corev1.PodSpec)) {
 		setParameters(ctx, parameters)
 		js := inGroup(newJobSet(golden, role{name: "workers", replicas: 1, pods: 1}))
 		change(&js.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec)

@@ -15,7 +15,7 @@ import (
 )
 
 var _ = Describe("A group of a JobSet without a queue", func() {
-	It("starts when all of its pods have started, and not before, also after a restart", func(ctx SpecContext) {
+	It("starts only when all of its pods have started, also after a restart", func(ctx SpecContext) {
 		js := inGroup(newJobSet("unqueued", role{name: "workers", replicas: 2, pods: 2}, role{name: "driver", replicas: 1, pods: 1, late: true}))
 		js.Labels, js.Spec.FailurePolicy = nil, &jobset.FailurePolicy{MaxRestarts: 1}
 		submit(ctx, js)
@@ -31,7 +31,7 @@ var _ = Describe("A group of a JobSet without a queue", func() {
 		expectReleased(ctx, js, "workers", "driver")
 	}, SpecTimeout(patience))
 
-	DescribeTable("is that of KEP-498 as printed", func(ctx SpecContext, story string, members int) {
+	DescribeTable("matches the example of KEP-498", func(ctx SpecContext, story string, members int) {
 		js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "my-jobset"}}
 		Expect(env.Kubectl(ctx, "create", "--filename", "testdata/kep-498-"+story+".yaml")).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) {

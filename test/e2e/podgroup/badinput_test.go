@@ -9,7 +9,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-var _ = Describe("What is wrong with a gang is told, and holds nothing else up:", func() {
+var _ = Describe("An invalid gang is reported and blocks no other gang:", func() {
 	It("a PodGroup that does not exist", func(ctx SpecContext) {
 		t := newTeam(ctx, "2", "0")
 		create(ctx, t.member("p-0", 0).label(apis.CoschedulingLabel, "late"))
@@ -23,7 +23,7 @@ var _ = Describe("What is wrong with a gang is told, and holds nothing else up:"
 		expectNoted(ctx, group, "has started")
 	}, SpecTimeout(specTimeout))
 
-	It("groups that do not parse, or leave the gang out", func(ctx SpecContext) {
+	It("groups that do not parse, or do not include the gang", func(ctx SpecContext) {
 		t := newTeam(ctx, "2", "0")
 		key := apis.KoordinatorPrefix + "groups"
 		group := t.podGroup(ctx, koordinator, "a", map[string]any{"minMember": int64(1)}, map[string]string{key: "a,b"})
@@ -38,7 +38,7 @@ var _ = Describe("What is wrong with a gang is told, and holds nothing else up:"
 		t.expectPods(ctx, "a-", "a-0=running")
 	}, SpecTimeout(specTimeout))
 
-	It("members that do not agree", func(ctx SpecContext) {
+	It("members with different settings", func(ctx SpecContext) {
 		t := newTeam(ctx, "9", "0")
 		create(ctx,
 			t.member("p-0", 0).koordinator("name", "p", "min-available", "2"), t.member("p-1", 0).koordinator("name", "p", "min-available", "1"),
@@ -54,7 +54,7 @@ var _ = Describe("What is wrong with a gang is told, and holds nothing else up:"
 		t.expectPods(ctx, "", "p-0=running", "p-2=running", "q-0=gated", "q-1=gated", "r-0=gated")
 	}, SpecTimeout(specTimeout))
 
-	It("more than any quota has room for, and more shapes than a quota Workload", func(ctx SpecContext) {
+	It("more pods than any quota allows, and more different pods than a quota Workload can carry", func(ctx SpecContext) {
 		t := newTeam(ctx, "4", "0")
 		group := t.podGroup(ctx, coscheduling, "huge", map[string]any{"minMember": int64(5)}, nil)
 		for _, name := range []string{"p-0", "p-1", "p-2", "p-3", "p-4"} {

@@ -21,7 +21,7 @@ var _ = Describe("Devices that gangs of pods claim", func() {
 		return p
 	}
 
-	It("are charged to quota, as many as each pod has got", func(ctx SpecContext) {
+	It("are charged to quota by the number that each pod was allocated", func(ctx SpecContext) {
 		t := newTeam(ctx, "10", "15")
 		t.claimTemplate(ctx, "devices", "gpu.example.com", 8)
 		member := func(name, group string) pod {
@@ -46,7 +46,7 @@ var _ = Describe("Devices that gangs of pods claim", func() {
 		t.expectTold(ctx, "Pod", "a-3", "pods that came later ask for quota of their own")
 	}, SpecTimeout(specTimeout))
 
-	It("are refused where no quota can be charged for them, until that is put right", func(ctx SpecContext) {
+	It("keep a gang pending while no resource maps them, until the mapping exists", func(ctx SpecContext) {
 		t := newTeam(ctx, "2", "1")
 		group := t.podGroup(ctx, coscheduling, "free", map[string]any{"minMember": int64(1)}, nil)
 		member := func(name, template string) pod {

@@ -20,7 +20,7 @@ import (
 var _ = Describe("Two roles of Koordinator", func() {
 	const groups = apis.KoordinatorPrefix + "groups"
 
-	It("in one GangGroup start together, across namespaces and queues, and what one of them gets alone is left to others", func(ctx SpecContext) {
+	It("in one GangGroup start together, across namespaces and queues, and quota that fits only one role is left to others", func(ctx SpecContext) {
 		a, b := newTeam(ctx, "5", "0"), newTeam(ctx, "4", "0")
 		together := fmt.Sprintf(`["%s/gang-a", "%s/gang-b"]`, a.name, b.name)
 		groupA := a.podGroup(ctx, koordinator, "gang-a", map[string]any{"minMember": int64(5)}, map[string]string{groups: together})
@@ -56,7 +56,7 @@ var _ = Describe("Two roles of Koordinator", func() {
 		a.expectPods(ctx, "a-", "a-1=running", "a-2=running", "a-3=running", "a-4=running", "a-9=running")
 	}, SpecTimeout(specTimeout))
 
-	It("stand each for itself once they have started, and one that is made anew starts with the other that runs", func(ctx SpecContext) {
+	It("are independent once they have started, and a recreated role starts while the other role runs", func(ctx SpecContext) {
 		t := newTeam(ctx, "4", "0")
 		together := fmt.Sprintf(`["%s/gang-a", "%s/gang-b"]`, t.name, t.name)
 		role := func(name string) *appsv1.ReplicaSet {
@@ -83,14 +83,14 @@ var _ = Describe("Two roles of Koordinator", func() {
 		activate(true)
 		t.expectCount(ctx, "gang-b", string(corev1.PodRunning), 2)
 
-		By("the other being made anew")
+		By("recreating the other role")
 		withdraw(ctx, a)
 		Eventually(func(g Gomega) { g.Expect(ofGang(g, "gang-a")).To(BeEmpty()) }).WithContext(ctx).Should(Succeed())
 		t.submit(ctx, role("gang-a"))
 		t.expectCount(ctx, "gang-a", string(corev1.PodRunning), 2)
 	}, SpecTimeout(specTimeout))
 
-	It("in two GangGroups start one without the other", func(ctx SpecContext) {
+	It("in two GangGroups start independently", func(ctx SpecContext) {
 		t := newTeam(ctx, "5", "0")
 		member := func(name, gang string) pod {
 			return t.member(name, 0).koordinator("name", gang, "min-available", "2", "total-number", "2", "mode", "Strict", "groups", "", "waiting-time", "3600s")
@@ -103,7 +103,7 @@ var _ = Describe("Two roles of Koordinator", func() {
 })
 
 // Koordinator does not prevent this deadlock: gangs that get their pods one by one, and wait for each other forever.
-var _ = Describe("Gangs that gather their quota", func() {
+var _ = Describe("Gangs that reserve their quota in parts", func() {
 	gang := func(ctx context.Context, t team, name string, pods int, settings ...string) {
 		for i := range pods {
 			member := t.member(fmt.Sprintf("%s-%d", name, i), 0).koordinator("name", name, "min-available", fmt.Sprint(pods), "mode", "NonStrict")
@@ -118,7 +118,7 @@ var _ = Describe("Gangs that gather their quota", func() {
 		return want
 	}
 
-	It("finish all, three of five pods each on quota for ten", func(ctx SpecContext) {
+	It("all finish: three gangs of five pods each on quota for ten", func(ctx SpecContext) {
 		t := newTeam(ctx, "10", "0")
 		gang(ctx, t, "x", 5)
 		t.expectPods(ctx, "x-", all("x", "running", 5)...)
@@ -141,7 +141,7 @@ var _ = Describe("Gangs that gather their quota", func() {
 		t.expectUsage(ctx, "cpu", 0)
 	}, SpecTimeout(specTimeout))
 
-	It("keep what they have gathered, and give it back after their waiting time", func(ctx SpecContext) {
+	It("keep the quota that they have reserved, and release it after their waiting time", func(ctx SpecContext) {
 		t := newTeam(ctx, "4", "0")
 		create(ctx, t.member("first-0", 0).koordinator("name", "first", "min-available", "1"), t.member("first-1", 0).koordinator("name", "second", "min-available", "1"))
 		t.expectPods(ctx, "first-", "first-0=running", "first-1=running")

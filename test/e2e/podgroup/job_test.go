@@ -39,8 +39,8 @@ func (t team) killDeleted(ctx context.Context, g Gomega) {
 	}
 }
 
-var _ = Describe("A gang that a Job makes", func() {
-	It("is not counted as failed when it has to make room", func(ctx SpecContext) {
+var _ = Describe("A gang of pods created by a Job", func() {
+	It("does not count as failed when it is preempted", func(ctx SpecContext) {
 		t := newTeam(ctx, "4", "0")
 		class := &kueue.WorkloadPriorityClass{ObjectMeta: metav1.ObjectMeta{Name: t.name + "-urgent"}, Value: 100}
 		Expect(env.Admin.Create(ctx, class)).To(Succeed())

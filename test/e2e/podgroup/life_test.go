@@ -61,7 +61,7 @@ func withdraw(ctx context.Context, replicas *appsv1.ReplicaSet) {
 }
 
 var _ = Describe("A gang", func() {
-	It("that is preempted loses its pods, gives back its quota when they are over, and queues again", func(ctx SpecContext) {
+	It("that is preempted loses its pods, releases its quota when they have terminated, and requeues", func(ctx SpecContext) {
 		t := newTeam(ctx, "4", "0")
 		class := &kueue.WorkloadPriorityClass{ObjectMeta: metav1.ObjectMeta{Name: t.name + "-urgent"}, Value: 100}
 		Expect(env.Admin.Create(ctx, class)).To(Succeed())
@@ -87,7 +87,7 @@ var _ = Describe("A gang", func() {
 		expectNoted(ctx, &group[0], "has started")
 	}, SpecTimeout(specTimeout))
 
-	It("of bare pods is told that they are gone when its queue is stopped, and what waits is started when that goes on", func(ctx SpecContext) {
+	It("of bare pods reports that they are deleted when its queue is stopped, and pending gangs start when the queue is resumed", func(ctx SpecContext) {
 		t := newTeam(ctx, "4", "0")
 		in := func(name, gang string) pod { return t.member(name, 0).koordinator("name", gang, "min-available", "2") }
 		create(ctx, in("p-0", "p"), in("p-1", "p"))
@@ -109,7 +109,7 @@ var _ = Describe("A gang", func() {
 		t.expectPods(ctx, "q-", "q-0=running", "q-1=running")
 	}, SpecTimeout(specTimeout))
 
-	It("goes on where it stands under another manager", func(ctx SpecContext) {
+	It("keeps its state under the next manager", func(ctx SpecContext) {
 		t := newTeam(ctx, "3", "0")
 		group := t.podGroup(ctx, koordinator, "job", map[string]any{"minMember": int64(3)}, nil)
 		replicas := t.replicas("job", 3, t.member("", 0).label(apis.KoordinatorLabel, "job"))
@@ -140,7 +140,7 @@ var _ = Describe("A gang", func() {
 		t.expectPods(ctx, "next-", "next-0=running")
 	}, SpecTimeout(specTimeout))
 
-	It("of Kueue has the quota Workload that Kueue would make", func(ctx SpecContext) {
+	It("of Kueue has the quota Workload that Kueue would create", func(ctx SpecContext) {
 		t := newTeam(ctx, "4", "4")
 		in := func(name string, gpus int64) pod {
 			return t.member(name, gpus).label(apis.PodGroupNameLabel, "train").annotate(apis.PodGroupTotalCountAnnotation, "3")
@@ -163,12 +163,12 @@ var _ = Describe("A gang", func() {
 	}, SpecTimeout(specTimeout))
 })
 
-var _ = Describe("A gang whose PodGroup says what it needs", func() {
+var _ = Describe("A gang whose PodGroup declares its requests", func() {
 	spec := func(pods int64, cpus string) map[string]any {
 		return map[string]any{"minMember": pods, "minResources": map[string]any{"cpu": cpus}}
 	}
 
-	It("has its quota before its pods", func(ctx SpecContext) {
+	It("gets its quota before its pods exist", func(ctx SpecContext) {
 		t := newTeam(ctx, "3", "0")
 		group := t.podGroup(ctx, coscheduling, "early", spec(3, "3"), nil)
 		label := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"main"}}}`))
@@ -191,7 +191,7 @@ var _ = Describe("A gang whose PodGroup says what it needs", func() {
 		t.expectPods(ctx, "other-", "other-0=running")
 	}, SpecTimeout(specTimeout))
 
-	It("asks anew when its pods need more", func(ctx SpecContext) {
+	It("requeues when its pods need more", func(ctx SpecContext) {
 		t := newTeam(ctx, "3", "0")
 		group := t.podGroup(ctx, coscheduling, "early", spec(2, "1"), nil)
 		label := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"main"}}}`))

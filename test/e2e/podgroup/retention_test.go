@@ -19,7 +19,7 @@ import (
 )
 
 var _ = Describe("objectRetentionPolicies", Serial, func() {
-	It("delete finished quota Workloads, and what the manager has deactivated", func(ctx SpecContext) {
+	It("delete finished quota Workloads, and those that the manager has deactivated", func(ctx SpecContext) {
 		Expect(manager.Stop()).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) {
 			Expect(manager.Stop()).To(Succeed())

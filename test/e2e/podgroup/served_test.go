@@ -10,7 +10,7 @@ import (
 )
 
 var _ = Describe("A PodGroup whose API is installed while the manager runs", func() {
-	It("has the manager start anew, and starts its pods", func(ctx SpecContext) {
+	It("restarts the manager, which then admits its pods", func(ctx SpecContext) {
 		t := newTeam(ctx, "1", "0")
 		create(ctx, t.member("p-0", 0).annotate(apis.GroupNameAnnotation, "late"))
 		t.expectTold(ctx, "Pod", "p-0", `there is no PodGroup "late" of scheduling.volcano.sh, scheduling.incubator.k8s.io or incubator.scheduling.k8s.io in namespace`)

@@ -32,7 +32,7 @@ func statusNow(ctx context.Context, group *unstructured.Unstructured) any {
 }
 
 var _ = Describe("The status of a PodGroup", func() {
-	It("of Coscheduling follows its pods to their end, and stays there", func(ctx SpecContext) {
+	It("of Coscheduling follows its pods until they have terminated, and is final then", func(ctx SpecContext) {
 		t := newTeam(ctx, "3", "0")
 		group := t.podGroup(ctx, coscheduling, "job", map[string]any{"minMember": int64(2)}, nil)
 		in := func(name string) pod { return t.member(name, 0).label(apis.CoschedulingLabel, "job") }
@@ -55,7 +55,7 @@ var _ = Describe("The status of a PodGroup", func() {
 		Expect(statusNow(ctx, group)).To(And(HaveKeyWithValue("phase", "Finished"), HaveKeyWithValue("succeeded", int64(2))))
 	}, SpecTimeout(specTimeout))
 
-	It("of Koordinator counts pods with a node, and is left to whoever else writes it", func(ctx SpecContext) {
+	It("of Koordinator counts pods with a node, and is not overwritten if another client writes it", func(ctx SpecContext) {
 		t := newTeam(ctx, "2", "0")
 		group := t.podGroup(ctx, koordinator, "job", map[string]any{"minMember": int64(2)}, nil)
 		in := func(name string) pod { return t.member(name, 0).label(apis.KoordinatorLabel, "job") }
@@ -89,7 +89,7 @@ var _ = Describe("The status of a PodGroup", func() {
 		expectStatus(ctx, group, map[string]any{"admitted": int64(2), "running": int64(0), "succeeded": int64(1), "failed": int64(1)})
 	}, SpecTimeout(specTimeout))
 
-	It("of the document about coscheduling counts its pods, which have their quota before they are there", func(ctx SpecContext) {
+	It("of docs/gangs.md about Coscheduling counts its pods, whose quota is reserved before they are created", func(ctx SpecContext) {
 		t := newTeam(ctx, "2", "0")
 		spec := map[string]any{"minMembers": int64(2), "totalResources": map[string]any{"cpu": "2"}}
 		group := t.podGroup(ctx, "incubator.scheduling.k8s.io/v1alpha1", "job", spec, nil)

@@ -12,7 +12,7 @@ import (
 // The story of the Coscheduling document: tasks of a job start together, or none does, and quota that a gang which does not fit would need
 // is not left idle.
 var _ = Describe("A gang of Coscheduling", func() {
-	It("starts its parameter server and its workers together, and leaves to others what it cannot use", func(ctx SpecContext) {
+	It("starts its parameter server and its workers together, and leaves quota that it cannot use to others", func(ctx SpecContext) {
 		t := newTeam(ctx, "10", "8")
 		group := t.podGroup(ctx, coscheduling, "tensorflow", map[string]any{"minMember": int64(5)}, nil)
 		in := func(p pod, group string) pod { return p.label(apis.CoschedulingLabel, group) }
@@ -60,7 +60,7 @@ var _ = Describe("A gang of Coscheduling", func() {
 		Eventually(func(g Gomega) { g.Expect(isGone(ctx, g, &workloads[0])).To(BeTrue()) }).WithContext(ctx).Should(Succeed())
 	}, SpecTimeout(specTimeout))
 
-	It("gives what a pod had that was lost to the one that takes its place, and quota of their own to those that come later", func(ctx SpecContext) {
+	It("reuses the quota of a lost pod for its replacement, and gives additional pods quota of their own", func(ctx SpecContext) {
 		t := newTeam(ctx, "3", "0")
 		group := t.podGroup(ctx, coscheduling, "job", map[string]any{"minMember": int64(2)}, nil)
 		in := func(name string) pod { return t.member(name, 0).label(apis.CoschedulingLabel, "job") }

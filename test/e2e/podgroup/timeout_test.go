@@ -63,7 +63,7 @@ var _ = Describe("With podGroups.afterTimeout: Stop", Serial, Ordered, func() {
 		Expect(t.timedOut(ctx, Default)).To(BeEmpty())
 	}, SpecTimeout(specTimeout))
 
-	It("a PodGroup whose pods did not come in time gets no quota before they are there", func(ctx SpecContext) {
+	It("a PodGroup whose pods were not created in time gets no quota before they exist", func(ctx SpecContext) {
 		t := newTeam(ctx, "2", "0")
 		spec := map[string]any{"minMember": int64(2), "minResources": map[string]any{"cpu": "2"}, "scheduleTimeoutSeconds": int64(2)}
 		group := t.podGroup(ctx, koordinator, "early", spec, nil)

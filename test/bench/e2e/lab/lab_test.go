@@ -20,7 +20,7 @@ import (
 	"github.com/tranche-dev/tranche/test/controlplane"
 )
 
-var update = flag.Bool("update", false, "write the golden file anew")
+var update = flag.Bool("update", false, "rewrite the golden file")
 
 // What the documented figures are about.
 func TestSeedOne(t *testing.T) {
@@ -42,7 +42,7 @@ func TestSeedOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), out.String()); diff != "" {
-		t.Errorf("Draw(1, 24), -update writes it anew: -want +got\n%s", diff)
+		t.Errorf("Draw(1, 24); -update rewrites the golden file: -want +got\n%s", diff)
 	}
 }
 

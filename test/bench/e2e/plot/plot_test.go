@@ -16,7 +16,7 @@ import (
 	"github.com/tranche-dev/tranche/test/bench/e2e/plot"
 )
 
-var update = flag.Bool("update", false, "write the golden file anew")
+var update = flag.Bool("update", false, "rewrite the golden file")
 
 // sample is a small chart: 8 of 12 are held first and half of them in use, then 2 in a second panel that ends earlier.
 func sample() *plot.Chart {
@@ -42,7 +42,7 @@ func TestGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Errorf("SVG(), -update writes it anew: -want +got\n%s", diff)
+		t.Errorf("SVG(); -update rewrites the golden file: -want +got\n%s", diff)
 	}
 }
 
