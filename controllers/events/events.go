@@ -90,11 +90,11 @@ func AdmissionCheckRejected(message string) Event {
 	return Event{corev1.EventTypeWarning, "AdmissionCheckRejected", "Deactivate", "Deactivated due to " + message}
 }
 
-// RequeuingLimitExceeded reports that a quota Workload is deactivated because its pods were not ready too often.
+// RequeuingLimitExceeded reports that a quota Workload is deactivated because its pods were too often not ready in time.
 func RequeuingLimitExceeded(limit int32) Event {
 	return Event{
 		corev1.EventTypeWarning, "RequeuingLimitExceeded", "Deactivate",
-		fmt.Sprintf("Deactivated: its pods were not ready in time once more after %d retries", limit),
+		fmt.Sprintf("Deactivated: the pods were not ready in time after %d retries", limit),
 	}
 }
 
@@ -105,7 +105,7 @@ func MaximumExecutionTimeExceeded(seconds int32) Event {
 	}
 }
 
-// Requeued reports that the cause that kept a quota Workload out of the queue has ended.
+// Requeued reports that a quota Workload is in the queue again, and why.
 func Requeued(message string) Event {
 	return Event{corev1.EventTypeNormal, "Requeued", "Requeue", message}
 }
@@ -139,7 +139,7 @@ func StageTooLarge(reason, message string) Event {
 
 // StageOpened reports that a stage of a JobSet may be admitted now, because its start conditions are met.
 func StageOpened(stage string) Event {
-	return Event{corev1.EventTypeNormal, "StageOpened", "Open", fmt.Sprintf("Opened stage %q: what it waits for has been reached", stage)}
+	return Event{corev1.EventTypeNormal, "StageOpened", "Open", fmt.Sprintf("Opened stage %q: its start conditions are met", stage)}
 }
 
 // StageReleased reports that the Jobs of a stage may start.
@@ -149,12 +149,12 @@ func StageReleased(stage, queue string, jobs int) Event {
 
 // StageReleasedUnqueued reports that the Jobs of a stage run now, in a JobSet without a queue.
 func StageReleasedUnqueued(stage string, jobs int) Event {
-	return Event{corev1.EventTypeNormal, "StageReleased", "Release", fmt.Sprintf("Released stage %q: %d Jobs without quota", stage, jobs)}
+	return Event{corev1.EventTypeNormal, "StageReleased", "Release", fmt.Sprintf("Released stage %q: %s without quota, since the JobSet has no queue", stage, count(jobs, "Job"))}
 }
 
 // StageGrows reports that a stage that holds quota queues for more pods.
 func StageGrows(stage string, pods int32) Event {
-	return Event{corev1.EventTypeNormal, "StageGrows", "Queue", fmt.Sprintf("Stage %q queues for %s more, and goes on with those that it has", stage, count(int(pods), "pod"))}
+	return Event{corev1.EventTypeNormal, "StageGrows", "Queue", fmt.Sprintf("Stage %q queues for %s, and its current pods keep running", stage, count(int(pods), "more pod"))}
 }
 
 // StageResized reports that running Jobs now have as many pods as there is admitted quota for.
@@ -170,12 +170,12 @@ func JobSkipped(job string) Event {
 	}
 }
 
-// JobSetPaused reports that a JobSet was suspended for a moment, because only then the JobSet controller creates the Jobs of later
-// ReplicatedJobs of a stage.
+// JobSetPaused reports that a JobSet was suspended briefly, because only then the JobSet controller creates the Jobs of later ReplicatedJobs
+// of a stage.
 func JobSetPaused(stage string) Event {
 	return Event{
 		corev1.EventTypeNormal, "JobSetPaused", "Suspend",
-		fmt.Sprintf("Suspended the JobSet for a moment, so that the JobSet controller creates all Jobs of stage %q, which start together", stage),
+		fmt.Sprintf("Suspended the JobSet briefly, so that the JobSet controller creates all Jobs of stage %q, which start together", stage),
 	}
 }
 
@@ -192,30 +192,30 @@ func StageReady(stage string) Event {
 	return Event{corev1.EventTypeNormal, "StageReady", "Observe", fmt.Sprintf("All Jobs of stage %q are ready or have succeeded", stage)}
 }
 
-// StageFinished reports that a stage has released its quota for good.
+// StageFinished reports that a stage has finished and released its quota.
 func StageFinished(stage, outcome string) Event {
 	return Event{corev1.EventTypeNormal, "StageFinished", "Finish", fmt.Sprintf("Finished stage %q: %s", stage, outcome)}
 }
 
 // StageSuspended reports that a stage has released its quota because the JobSet is suspended.
 func StageSuspended(stage string) Event {
-	return Event{corev1.EventTypeNormal, "StageSuspended", "Hold", fmt.Sprintf("Stage %q gave its quota back: the JobSet is suspended", stage)}
+	return Event{corev1.EventTypeNormal, "StageSuspended", "Hold", fmt.Sprintf("Stage %q released its quota: the JobSet is suspended", stage)}
 }
 
 // StageReopened reports that a finished stage has to run again.
 func StageReopened(stage string) Event {
-	return Event{corev1.EventTypeNormal, "StageReopened", "Requeue", fmt.Sprintf("Stage %q has to run again and is queued anew", stage)}
+	return Event{corev1.EventTypeNormal, "StageReopened", "Requeue", fmt.Sprintf("Requeued stage %q, which must run again", stage)}
 }
 
 // JobSetStopped reports that Jobs of a JobSet that is being deleted were suspended.
 func JobSetStopped(jobs int) Event {
 	return Event{
 		corev1.EventTypeNormal, "Stopped", "Hold",
-		fmt.Sprintf("Suspended %d Jobs: the JobSet is being deleted, and finalizers keep it; its quota is released when their pods have ended", jobs),
+		fmt.Sprintf("Suspended %s of the JobSet, which is being deleted but has finalizers: its quota is released when the pods have terminated", count(jobs, "Job")),
 	}
 }
 
-// PodEnded reports that a pod was deleted that uses quota of its JobSet and that no Job would end.
+// PodEnded reports that a pod was deleted that used quota of its JobSet and that no Job would have deleted.
 func PodEnded(pod, why string) Event {
 	return Event{corev1.EventTypeWarning, "PodEnded", "Delete", fmt.Sprintf("Deleted pod %q: %s", pod, why)}
 }
@@ -240,11 +240,11 @@ func GroupReleased(pods int) Event {
 	return Event{corev1.EventTypeNormal, "GroupReleased", "Release", fmt.Sprintf("All %d pods of the group have started: their main containers may run", pods)}
 }
 
-// GroupTimedOut reports that pods of a group have waited for the others without success.
+// GroupTimedOut reports that a pod of a group has stopped waiting for the other pods of the group.
 func GroupTimedOut(started, pods int) Event {
 	return Event{
 		corev1.EventTypeWarning, "GroupTimedOut", "Observe",
-		fmt.Sprintf("A pod has given up waiting for the others of its group: %d of %d pods have started", started, pods),
+		fmt.Sprintf("A pod timed out waiting for the other pods of its group: %d of %d pods have started", started, pods),
 	}
 }
 
@@ -257,7 +257,7 @@ func GroupNotKept(message string) Event {
 func FlavorInUse(clusterQueues []string) Event {
 	return Event{
 		corev1.EventTypeWarning, "InUse", "Delete",
-		fmt.Sprintf("Not deleted yet: spec.resourceGroups of ClusterQueues %s still names the flavor, and quota Workloads are still admitted to it; remove it there",
+		fmt.Sprintf("Not deleted yet: ClusterQueues %s use the flavor in spec.resourceGroups, and quota Workloads are admitted to it; remove the flavor from these ClusterQueues",
 			strings.Join(clusterQueues, ", ")),
 	}
 }
@@ -280,10 +280,10 @@ func count(n int, noun string) string {
 	return fmt.Sprintf("%d %s", n, noun)
 }
 
-// LedgerMismatch reports on a ClusterQueue that the engine charged another amount than the objects say.
-func LedgerMismatch(booked, truth, remedy string) Event {
+// LedgerMismatch reports on a ClusterQueue that the engine charged another amount than its quota Workloads hold.
+func LedgerMismatch(charged, held, remedy string) Event {
 	return Event{
 		corev1.EventTypeWarning, "LedgerMismatch", "Audit",
-		fmt.Sprintf("The books said %s, but %s: %s; please report this as a bug", booked, truth, remedy),
+		fmt.Sprintf("The engine charged %s, but %s: %s; please report this bug", charged, held, remedy),
 	}
 }

@@ -3,8 +3,14 @@ package events_test
 import (
 	"flag"
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"go/types"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -33,6 +39,7 @@ func all() []struct {
 		{"JobSet", events.StageOpened("trainer")},
 		{"JobSet", events.StageAdmitted("trainer", "research", "15 nvidia.com/gpu of flavor a100")},
 		{"JobSet", events.StageReleased("trainer", "research", 3)},
+		{"JobSet", events.StageReleasedUnqueued("trainer", 3)},
 		{"JobSet", events.StageReady("trainer")},
 		{"JobSet", events.StageFinished("trainer", `All Jobs of stage "trainer" have succeeded`)},
 		{"JobSet", events.StageReserved("trainer", "research", "15 nvidia.com/gpu of flavor a100", []string{"budget"})},
@@ -53,7 +60,7 @@ func all() []struct {
 		{"JobSet", events.JobRefused(`the Job "x" stays held: it can have 3 pods at once, its JobSet gives it 2; delete the Job`)},
 		{"JobSet", events.GroupReleased(64)},
 		{"JobSet", events.GroupTimedOut(37, 64)},
-		{"JobSet", events.GroupNotKept(`ConfigMap "train-group-scheduling" was made by somebody else: give it another name`)},
+		{"JobSet", events.GroupNotKept(`ConfigMap "train-group-scheduling" exists and is not owned by the JobSet: give it another name`)},
 		{"quota Workload", events.QuotaReserved("research", 12*time.Second)},
 		{"quota Workload", events.Pending("Pending", "couldn't assign flavors to pod set main: insufficient unused quota for nvidia.com/gpu in flavor a100, 5 more needed")},
 		{"quota Workload", events.Admitted("research", 90*time.Second)},
@@ -65,20 +72,22 @@ func all() []struct {
 		{"quota Workload", events.AdmissionCheckRejected(`AdmissionCheck in state Rejected: "budget" (no money left)`)},
 		{"quota Workload", events.RequeuingLimitExceeded(3)},
 		{"quota Workload", events.MaximumExecutionTimeExceeded(3600)},
-		{"quota Workload", events.Requeued("The back-off is over")},
+		{"quota Workload", events.Requeued("The back-off has expired")},
 		{"PodGroup, pods", events.GangStatus("GangWaiting", "Gather", "Nothing is asked for before all pods are there that start together: the gang has fewer than 5")},
 		{"PodGroup, pods", events.GangWarning("Misconfigured", "Check", `there is no PodGroup "train" of scheduling.x-k8s.io in namespace "ml": create it (its API must be served), or take the pods out of the gang`)},
 		{"PodGroup, pods", events.GangWarning("GangTimedOut", "TimeOut", `The gang did not start within its waiting time: pod "train-0" and all others with the annotation gang.scheduling.koordinator.sh/timeout=true are not admitted; recreate them, or remove the annotation`)},
+		{"PodGroup, pods", events.GangStatus("GangEvicted", "Evict", `The gang is evicted: The ClusterQueue is stopped`)},
+		{"PodGroup, pods", events.GangWarning("Unschedulable", "Run", `The gang has started in ClusterQueue "research", but only 3 of its 4 required pods run, wait or have succeeded: recreate the others, or restart the gang`)},
 		{"PodGroup, pods", events.GangStatus("GangStarted", "Start", `The gang is admitted in ClusterQueue "research" and has started`)},
 		{"PodGroup, pods", events.GangFinished("All pods of the gang have succeeded")},
 		{"pod", events.PodEvicted(`Preempted to accommodate a workload (UID: 5a1f, JobUID: 77c2) due to prioritization in the ClusterQueue; preemptor path: /research/ml; preemptee path: /research/ml`)},
 		{"pod", events.BarePodEvicted(`Preempted to accommodate a workload (UID: 5a1f, JobUID: 77c2) due to prioritization in the ClusterQueue; preemptor path: /research/ml; preemptee path: /research/ml`)},
 		{"ResourceFlavor", events.FlavorInUse([]string{"research", "serving"})},
-		{"ClusterQueue", events.LedgerMismatch("8 nvidia.com/gpu of flavor a100", "quota Workload team-a/train holds 16", "they have been corrected")},
+		{"ClusterQueue", events.LedgerMismatch("8 nvidia.com/gpu of flavor a100", "quota Workload team-a/train holds 16", "the charge was corrected")},
 	}
 }
 
-var update = flag.Bool("update", false, "write docs/reference/events.md anew")
+var update = flag.Bool("update", false, "rewrite docs/reference/events.md")
 
 // TestReference keeps docs/reference/events.md the list of all Events.
 func TestReference(t *testing.T) {
@@ -98,8 +107,82 @@ func TestReference(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(b.String(), string(got)); diff != "" {
-		t.Errorf("docs/reference/events.md is not what the code says, run make generate (-code +file):\n%s", diff)
+		t.Errorf("docs/reference/events.md does not match the code, run make generate (-code +file):\n%s", diff)
 	}
+}
+
+// Each function of the package that returns an Event, and each reason that the life cycle of a gang of pods reports, has a row in
+// docs/reference/events.md.
+func TestReferenceIsComplete(t *testing.T) {
+	test := parse(t, "events_test.go")
+	called := map[string]bool{}
+	ast.Inspect(test, func(node ast.Node) bool {
+		if f, ok := node.(*ast.SelectorExpr); ok {
+			called[f.Sel.Name] = true
+		}
+		return true
+	})
+	for _, file := range sources(t, ".") {
+		for _, decl := range parse(t, file).Decls {
+			f, ok := decl.(*ast.FuncDecl)
+			if ok && f.Recv == nil && f.Type.Results != nil && types.ExprString(f.Type.Results.List[0].Type) == "Event" && !called[f.Name.Name] {
+				t.Errorf("%s: %s has no row: add an example to all()", file, f.Name.Name)
+			}
+		}
+	}
+	reasons := map[string]bool{}
+	for _, e := range all() {
+		reasons[e.Reason] = true
+	}
+	found := 0
+	for _, file := range append(sources(t, "../../lifecycle/podgang"), sources(t, "../podgang")...) {
+		for _, reason := range messageReasons(parse(t, file)) {
+			if found++; !reasons[reason] {
+				t.Errorf("%s: the reason %s of a gang has no row: add an example to all()", file, reason)
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("found no podgang.Message with a reason")
+	}
+}
+
+// messageReasons returns the reasons of the values of type podgang.Message in a file.
+func messageReasons(file *ast.File) (reasons []string) {
+	ast.Inspect(file, func(node ast.Node) bool {
+		message, ok := node.(*ast.CompositeLit)
+		if !ok || message.Type == nil || len(message.Elts) == 0 || !slices.Contains([]string{"Message", "podgang.Message"}, types.ExprString(message.Type)) {
+			return true
+		}
+		reason := message.Elts[0]
+		if field, ok := reason.(*ast.KeyValueExpr); ok {
+			reason = field.Value
+		}
+		if text, err := strconv.Unquote(types.ExprString(reason)); err == nil {
+			reasons = append(reasons, text)
+		}
+		return true
+	})
+	return reasons
+}
+
+// sources returns the Go files of a directory, without tests.
+func sources(t *testing.T, dir string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(files, func(name string) bool { return strings.HasSuffix(name, "_test.go") })
+}
+
+func parse(t *testing.T, name string) *ast.File {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
 }
 
 // The API server refuses an Event whose note is longer.

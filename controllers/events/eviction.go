@@ -25,9 +25,9 @@ func StageEvicted(stage, usage, reason, message string) Event {
 // StageRequeued reports that an evicted stage has released its quota, and which of its Jobs run again: all but the given number of
 // succeeded Jobs.
 func StageRequeued(stage string, succeeded int, message string) Event {
-	again := "starts from its beginning"
+	again := "restarts all its Jobs"
 	if succeeded > 0 {
-		again = fmt.Sprintf("keeps %s that succeeded, and starts all others from their beginning,", count(succeeded, "Job"))
+		again = fmt.Sprintf("keeps %s that succeeded, and restarts all other Jobs,", count(succeeded, "Job"))
 	}
 	return Event{
 		corev1.EventTypeNormal, "StageRequeued", "Requeue",
@@ -37,13 +37,13 @@ func StageRequeued(stage string, succeeded int, message string) Event {
 
 // GrowthRequeued reports that the pods by which a stage had grown have terminated, and that the stage continues without them.
 func GrowthRequeued(stage, message string) Event {
-	return Event{corev1.EventTypeNormal, "GrowthRequeued", "Requeue", fmt.Sprintf("Stage %q gave back the quota of its growth, and goes on with the pods that it has: %s", stage, message)}
+	return Event{corev1.EventTypeNormal, "GrowthRequeued", "Requeue", fmt.Sprintf("Stage %q released the quota of its growth, and its other pods keep running: %s", stage, message)}
 }
 
 // StageReserved reports that a stage holds quota and waits for AdmissionChecks.
 func StageReserved(stage, queue, usage string, checks []string) Event {
 	return Event{
 		corev1.EventTypeNormal, "StageReserved", "Admit",
-		fmt.Sprintf("Reserved quota for stage %q in ClusterQueue %q: %s; it waits for AdmissionChecks %s", stage, queue, usage, strings.Join(checks, ", ")),
+		fmt.Sprintf("Reserved quota for stage %q in ClusterQueue %q: %s; the stage waits for AdmissionChecks %s", stage, queue, usage, strings.Join(checks, ", ")),
 	}
 }

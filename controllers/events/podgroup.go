@@ -13,17 +13,17 @@ func GangWarning(reason, topic, message string) Event {
 	return Event{corev1.EventTypeWarning, reason, topic, message}
 }
 
-// GangFinished reports on a PodGroup, or on pods, that their gang has released its quota for good.
+// GangFinished reports on a PodGroup, or on pods, that their gang has finished and released its quota.
 func GangFinished(message string) Event {
 	return Event{corev1.EventTypeNormal, "GangFinished", "Finish", message}
 }
 
 // PodEvicted reports that a pod is deleted because its gang must release its quota. Its controller, if it has one, recreates it.
 func PodEvicted(message string) Event {
-	return Event{corev1.EventTypeWarning, "Evicted", "Evict", "Deleted because its gang is evicted: " + message}
+	return Event{corev1.EventTypeWarning, "Evicted", "Evict", "Deleted because its gang was evicted: " + message}
 }
 
 // BarePodEvicted reports that a pod which no controller recreates is deleted because its gang must release its quota.
 func BarePodEvicted(message string) Event {
-	return Event{corev1.EventTypeWarning, "Evicted", "Evict", "Deleted because its gang is evicted, and no controller creates it again: " + message}
+	return Event{corev1.EventTypeWarning, "Evicted", "Evict", "Deleted because its gang was evicted; no controller will recreate it: " + message}
 }

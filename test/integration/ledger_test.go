@@ -95,7 +95,7 @@ var _ = Describe("The quota audit", Ordered, func() {
 		isDeaf.Store(true)
 		reserve(ctx, create(ctx, t.workload("missed", "3")), onDemand, time.Now())
 		expectCharge(ctx, runner, t, "3")
-		expectMismatch(ctx, t, "The books said 0 cpu of flavor "+onDemand+", but quota Workload "+t.namespace+"/missed holds 3")
+		expectMismatch(ctx, t, "The engine charged 0 cpu of flavor "+onDemand+", but quota Workload "+t.namespace+"/missed holds 3")
 	}, SpecTimeout(patience))
 
 	It("detects and repairs a quota Workload that the engine regards as deleted", func(ctx SpecContext) {
@@ -103,10 +103,10 @@ var _ = Describe("The quota audit", Ordered, func() {
 		reserve(ctx, w, onDemand, time.Now())
 		expectCharge(ctx, runner, t, "3")
 		runner.Observe(admission.WorkloadGone{Key: client.ObjectKeyFromObject(w), UID: w.UID})
-		expectMismatch(ctx, t, "The books said 0 cpu of flavor "+onDemand+", but quota Workload "+t.namespace+"/lives holds 3")
+		expectMismatch(ctx, t, "The engine charged 0 cpu of flavor "+onDemand+", but quota Workload "+t.namespace+"/lives holds 3")
 		expectCharge(ctx, runner, t, "3")
 
-		By("taking it to have gone when it does")
+		By("treating it as deleted when it disappears")
 		Expect(env.adminClient.Delete(ctx, w)).To(Succeed())
 		expectCharge(ctx, runner, t, "0")
 	}, SpecTimeout(patience))
@@ -119,7 +119,7 @@ var _ = Describe("The quota audit", Ordered, func() {
 		isDeaf.Store(true)
 		Expect(env.adminClient.Delete(ctx, w)).To(Succeed())
 		expectCharge(ctx, runner, t, "0")
-		expectMismatch(ctx, t, "The books said 3 cpu of flavor "+onDemand+", but quota Workload "+t.namespace+"/gone holds 0")
+		expectMismatch(ctx, t, "The engine charged 3 cpu of flavor "+onDemand+", but quota Workload "+t.namespace+"/gone holds 0")
 	}, SpecTimeout(patience))
 })
 
