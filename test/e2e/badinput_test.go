@@ -108,7 +108,7 @@ var _ = Describe("Bad input", func() {
 		told := fmt.Sprintf(refusal, t.namespace)
 		expectRefusal(ctx, t, js, `Waiting to admit stage 1/2 "ps": `+told)
 
-		By("saying the same on its quota Workload and in an Event, and holding nothing")
+		By("reporting the same on its quota Workload and in an Event, and holding no quota")
 		Eventually(func(g Gomega) {
 			refused := apimeta.FindStatusCondition(t.workload(ctx, g, "wide", "ps").Status.Conditions, apis.WaitingCondition)
 			g.Expect(refused).To(HaveValue(MatchFields(IgnoreExtras, Fields{
@@ -119,14 +119,14 @@ var _ = Describe("Bad input", func() {
 		}).WithContext(ctx).Should(Succeed())
 		Expect(t.pods(ctx, Default, "ps")).To(BeEmpty())
 
-		By("telling what fits when there is more quota")
+		By("reporting what fits when there is more quota")
 		t.setQuota(ctx, "8")
 		Eventually(func(g Gomega) {
 			c := apimeta.FindStatusCondition(t.jobSet(ctx, g, "wide").Status.Conditions, jobsetstatus.StageAdmitted)
 			g.Expect(c.Message).To(ContainSubstring("would fit with at most 6 of 9 pods of train"))
 		}).WithContext(ctx).Should(Succeed())
 
-		By("admitting it when there is enough")
+		By("admitting it when the quota suffices")
 		t.setQuota(ctx, "11")
 		t.expectStages(ctx, "wide", "ps=ready", "train=ready")
 	}, SpecTimeout(specTimeout))

@@ -126,7 +126,7 @@ var _ = Describe("The charge of a pod", func() {
 		}
 		reserves(ctx, t, "5")
 
-		By("charging an extended resource of the DeviceClass to the mapping, and refusing that of its name, of which there is no quota")
+		By("charging an extended resource of the DeviceClass to the mapping, and refusing the implicit extended resource, which has no quota")
 		class := &resourcev1.DeviceClass{
 			ObjectMeta: metav1.ObjectMeta{Name: "gpu.example.com"}, Spec: resourcev1.DeviceClassSpec{ExtendedResourceName: new("gpu.example.com/whole")},
 		}

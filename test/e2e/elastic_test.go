@@ -42,7 +42,7 @@ var _ = Describe("An elastic JobSet", func() {
 		Expect(t.podsOf(ctx, Default, "elastic", "trainer-node")).To(HaveLen(2))
 		t.expectReserved(ctx, "15")
 
-		By("growing while it is suspended: the rival has a part of what it needs")
+		By("growing while it is suspended: the rival holds a part of the quota")
 		suspend(ctx, js, true)
 		Expect(t.scale(ctx, "elastic", 1, 3)).To(Succeed())
 		t.expectReserved(ctx, "5")
@@ -100,7 +100,7 @@ var _ = Describe("An elastic JobSet", func() {
 		t.expectEvent(ctx, "a", "StageGrows")
 		t.expectEvent(ctx, "a", "StageResized")
 
-		By("growing once more, and finishing as large as it is then")
+		By("growing once more, and finishing with that size")
 		before = t.podUIDs(ctx, Default, "a")
 		Expect(t.scale(ctx, "a", 0, 6)).To(Succeed())
 		t.expectGrowths(ctx, "a", "1 ready for 2", "2 ready for 2")
@@ -126,7 +126,7 @@ var _ = Describe("An elastic JobSet", func() {
 		t.expectStages(ctx, "a", "main=ready")
 		t.expectReserved(ctx, "15")
 
-		By("making the Job larger, as the JobSet controller tries it, and as a tenant does")
+		By("enlarging the Job as the JobSet controller, and as a tenant")
 		job := &t.jobs(ctx, Default, "main")[0]
 		if job.Labels[jobset.JobSetNameKey] != "a" {
 			job = &t.jobs(ctx, Default, "main")[1]
@@ -171,7 +171,7 @@ var _ = Describe("An elastic JobSet", func() {
 		By("asking for less, which fits")
 		Expect(t.scale(ctx, "a", 0, 3)).To(Succeed())
 		t.expectGrowths(ctx, "a", "1 ready for 1")
-		By("asking for more, and taking it back")
+		By("asking for more, and withdrawing it")
 		Expect(t.scale(ctx, "a", 0, 6)).To(Succeed())
 		t.expectGrowths(ctx, "a", "1 ready for 1", "2 waiting for 3")
 		Expect(t.scale(ctx, "a", 0, 3)).To(Succeed())
@@ -181,14 +181,14 @@ var _ = Describe("An elastic JobSet", func() {
 		t.expectPods(ctx, "a", 2, before)
 		t.expectReserved(ctx, "10")
 
-		By("shrinking below what it began with after it has grown")
+		By("shrinking below its initial size after it has grown")
 		Expect(t.scale(ctx, "a", 0, 4)).To(Succeed())
 		t.expectGrowths(ctx, "a", "1 ready for 2")
 		Expect(t.scale(ctx, "a", 0, 1)).To(Succeed())
 		t.expectGrowths(ctx, "a")
 		t.expectReserved(ctx, "5")
 		t.expectPods(ctx, "a", 1, nil)
-		By("growing again to no more than it began with")
+		By("growing again up to its initial size")
 		submit(ctx, t.newJobSet("rival", replicatedJob{name: "main", cpus: "1", gpus: "15"}))
 		t.expectStages(ctx, "rival", "main=ready")
 		Expect(t.scale(ctx, "a", 0, 2)).To(Succeed())

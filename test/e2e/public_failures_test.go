@@ -144,12 +144,12 @@ var _ = Describe("A bug reported against Kueue or JobSet:", func() {
 		submit(ctx, t.newJobSet("rival", replicatedJob{name: "main", cpus: "1", gpus: "4"}))
 		t.expectStages(ctx, "rival", "main=waiting")
 
-		By("giving to the rival what a shard that has succeeded needs no more")
+		By("giving the rival the quota of a succeeded shard")
 		t.endJob(ctx, "shards-shard-0", corev1.PodSucceeded)
 		t.expectStages(ctx, "rival", "main=ready")
 		t.expectReserved(ctx, "12")
 
-		By("restarting all shards: there is no quota for them before the rival ends")
+		By("restarting all shards: no quota fits them before the rival has finished")
 		t.endJob(ctx, "shards-shard-1", corev1.PodFailed)
 		t.expectRestarts(ctx, "shards", 1)
 		t.expectStages(ctx, "shards", "shard=waiting")

@@ -48,7 +48,7 @@ var _ = Describe("A staged JobSet reports", func() {
 			)))
 		}).WithContext(ctx).Should(Succeed())
 
-		By("starting another manager, which knows only what the objects say")
+		By("starting another manager, which reads its state from the objects")
 		Expect(manager.Stop()).To(Succeed())
 		var err error
 		manager, err = env.StartManager(ctx, testenv.ManagerOptions{})

@@ -47,7 +47,7 @@ var _ = Describe("A tenant with the role edit", func() {
 		t.end(ctx, "runs", "initializer", corev1.PodSucceeded)
 		t.expectStages(ctx, "runs", "trainer-node=ready")
 
-		By("submitting one that has to wait for the GPUs of the first")
+		By("submitting one that must wait for the GPUs of the first")
 		waits := t.newJobSet("waits", replicatedJob{name: "trainer", gpus: "15"})
 		Expect(alice.Create(ctx, waits)).To(Succeed())
 		t.expectStages(ctx, "waits", "trainer=waiting")
@@ -58,7 +58,7 @@ var _ = Describe("A tenant with the role edit", func() {
 		Expect(alice.Patch(ctx, waits.DeepCopy(), merge(`{"spec":{"suspend":false}}`))).To(Succeed())
 		Expect(alice.Patch(ctx, job.DeepCopy(), merge(`{"spec":{"suspend":false}}`))).To(Succeed())
 
-		By("taking the hold away, and forging what the manager writes")
+		By("removing the hold, and forging labels of the manager")
 		for object, patch := range map[client.Object]string{
 			job.DeepCopy():   `{"metadata":{"labels":{"tranche.dev/hold":null}}}`,
 			waits.DeepCopy(): `{"metadata":{"annotations":{"tranche.dev/started":"true"}}}`,
@@ -74,11 +74,11 @@ var _ = Describe("A tenant with the role edit", func() {
 			Expect(apierrors.IsForbidden(alice.Delete(ctx, w.DeepCopy()))).To(BeTrue())
 		}
 
-		By("moving the one that runs")
+		By("moving the running one")
 		runs := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: "runs"}}
 		Expect(alice.Patch(ctx, runs, merge(`{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"other"}}}`))).To(MatchError(ContainSubstring("suspend it")))
 
-		By("moving the one that waits, which is allowed")
+		By("moving the pending one, which is allowed")
 		Expect(alice.Patch(ctx, waits.DeepCopy(), merge(`{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"other"}}}`))).To(Succeed())
 		Eventually(func(g Gomega) {
 			for _, w := range t.workloads(ctx, g) {

@@ -90,7 +90,7 @@ var _ = Describe("The writer of decisions", Ordered, func() {
 			Expect(quotaworkload.IsTrue(victim, held)).To(BeTrue(), held)
 		}
 
-		By("counting it once: what is decided again about an evicted stage is not written again")
+		By("counting it once: a repeated decision about an evicted stage is not written again")
 		runner.Write(admission.Refuse{Stage: client.ObjectKeyFromObject(victim), UID: victim.UID})
 		runner.Write(evict)
 		runner.Write(admit(victim))

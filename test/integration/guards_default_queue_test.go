@@ -61,7 +61,7 @@ var _ = Describe("The guards of a namespace with a LocalQueue named default", fu
 		Expect(tenant.Create(ctx, js)).To(Succeed())
 		expectHeld(NewWithT(GinkgoT()), js)
 
-		By("leaving alone what names another queue, or is run by another controller")
+		By("not changing JobSets that name another queue or another controller")
 		named := newQueued(namespace, "named", "a")
 		Expect(tenant.Create(ctx, named, client.DryRunAll)).To(Succeed())
 		Expect(named.Labels).To(HaveKeyWithValue(apis.QueueLabel, "main"))
@@ -110,7 +110,7 @@ var _ = Describe("The guards of a namespace with a LocalQueue named default", fu
 		expectAnswer(tenant.Patch(ctx, pod.DeepCopy(), jsonPatch(`[{"op":"remove","path":"/spec/schedulingGates"}]`)),
 			"spec.schedulingGates: Tranche takes kueue.x-k8s.io/admission out")
 
-		By("leaving alone what names another queue, or no group")
+		By("not changing pods that name another queue, or no group")
 		named := member(label(apis.PodGroupNameLabel, "g"))
 		label(apis.QueueLabel, "main")(named)
 		named.Name = "named"

@@ -159,7 +159,7 @@ var _ = Describe("The guards of pods that run on quota", Ordered, ContinueOnFail
 		expectAnswer(tenant.Patch(ctx, member.DeepCopy(), jsonPatch(loose), client.DryRunAll), labels)
 		expectAnswer(tenant.Patch(ctx, member.DeepCopy(), jsonPatch(unowned), client.DryRunAll), owners)
 
-		By("bounding how long it takes when it is deleted, once it has a node")
+		By("limiting the grace period of its deletion, once it has a node")
 		Expect(env.clientAs(testenv.ManagerUser).Patch(ctx, member.DeepCopy(), jsonPatch(`[{"op":"remove","path":"/spec/schedulingGates"}]`))).To(Succeed())
 		Eventually(func(g Gomega) { g.Expect(get(ctx, member).Spec.NodeName).NotTo(BeEmpty()) }).WithContext(ctx).Should(Succeed())
 		expectAnswer(tenant.Delete(ctx, member.DeepCopy(), client.GracePeriodSeconds(tooLong)), "gracePeriodSeconds is 3601")
@@ -273,7 +273,7 @@ var _ = Describe("The guards of the owner references of Jobs", func() {
 			}
 		}
 
-		By("making a child Job by two writes")
+		By("creating a child Job by two writes")
 		for _, first := range []metav1.OwnerReference{
 			{APIVersion: "v1", Kind: "ConfigMap", Name: js.Name, UID: js.UID},
 			{APIVersion: jobset.GroupVersion.String(), Kind: "Other", Name: js.Name, UID: js.UID, Controller: new(true)},

@@ -85,7 +85,7 @@ var _ = Describe("The guards of the ResourceClaims of pods", Ordered, ContinueOn
 		forged.OwnerReferences[0].APIVersion, forged.OwnerReferences[0].Kind = "scheduling.k8s.io/v1alpha2", "PodGroup"
 		expectAnswer(tenant.Create(ctx, forged.DeepCopy(), client.DryRunAll), owned)
 
-		By("leaving other ResourceClaims alone")
+		By("not restricting other ResourceClaims")
 		forged.OwnerReferences, forged.Annotations = nil, nil
 		Expect(tenant.Create(ctx, forged)).To(Succeed())
 		give := `[{"op":"add","path":"/metadata/ownerReferences","value":[{"apiVersion":"v1","kind":"Pod","name":"claims","uid":"` + string(pod.UID) + `","controller":true}]}]`

@@ -223,7 +223,7 @@ var _ = Describe("The guards", func() {
 		const ofJob, ofPod = "only the JobSet controller makes the Jobs of a JobSet", "only the Job controller makes the pods of a JobSet"
 		uid, ours := `jobset.sigs.k8s.io~1jobset-uid`, map[string]string{jobset.JobSetUIDKey: string(js.UID), jobset.ReplicatedJobNameKey: "first"}
 
-		By("making Jobs")
+		By("creating Jobs")
 		impostor := plainJob(namespace, "impostor")
 		impostor.Spec.Template.Labels = ours
 		expectAnswer(tenant.Create(ctx, impostor), ofJob)
@@ -233,14 +233,14 @@ var _ = Describe("The guards", func() {
 		Expect(tenant.Create(ctx, plain)).To(Succeed())
 		expectAnswer(tenant.Patch(ctx, plain, jsonPatch(`[{"op":"add","path":"/spec/template/metadata/labels/`+uid+`","value":"a"}]`)), ofJob)
 
-		By("making pods")
+		By("creating pods")
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "impostor", Labels: ours}, Spec: plain.Spec.Template.Spec}
 		expectAnswer(tenant.Create(ctx, pod.DeepCopy()), ofPod)
 		pod.Labels = map[string]string{"a": "b"}
 		Expect(tenant.Create(ctx, pod)).To(Succeed())
 		expectAnswer(tenant.Patch(ctx, pod, jsonPatch(`[{"op":"add","path":"/metadata/labels/`+uid+`","value":"a"}]`)), ofPod)
 
-		By("changing those of the JobSet")
+		By("changing the labels of the JobSet")
 		start(ctx, js)
 		release(ctx, job)
 		var pods corev1.PodList

@@ -31,7 +31,7 @@ var _ = Describe("The guards of unsupported fields", func() {
 			Eventually(func() error { return env.adminClient.Create(ctx, object, client.DryRunAll) }).WithContext(ctx).
 				Should(MatchError(ContainSubstring(want)))
 		}
-		By("leaving alone what has none of them")
+		By("not changing objects without any of them")
 		plain := &unstructured.Unstructured{}
 		plain.SetGroupVersionKind(kueue.SchemeGroupVersion.WithKind("ResourceFlavor"))
 		plain.SetName("without-spec")

@@ -69,7 +69,7 @@ var _ = Describe("Messages shared with Kueue", Ordered, ContinueOnFailure, func(
 			g.Expect([]string{found[0].Type, found[0].Reason, found[0].Note}).To(Equal([]string{corev1.EventTypeWarning, "Pending", refusal.Message}))
 		}).WithContext(ctx).Should(Succeed())
 
-		By("changing what is missing, which changes the message")
+		By("changing the missing amount, which changes the message")
 		t.configure(ctx, func(spec *kueue.ClusterQueueSpec) {
 			spec.ResourceGroups[0].Flavors[0].Resources[0].NominalQuota = resource.MustParse("3")
 		})

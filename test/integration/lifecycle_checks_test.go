@@ -44,7 +44,7 @@ var _ = Describe("AdmissionChecks", Ordered, func() {
 		}
 		expectEvent(ctx, w, "Admitted")
 
-		By("evicting it when a check changes its mind, and giving its quota back")
+		By("evicting it when a check becomes Retry, and releasing its quota")
 		answer(ctx, w, kueue.AdmissionCheckState{Name: "nodes", State: kueue.CheckStateRetry, Message: "gone"})
 		finishEviction(ctx, w)
 		now = expect(ctx, w, "Evicted=True AdmissionCheck", "QuotaReserved=False AdmissionGated", "Admitted=False NoReservationUnsatisfiedChecks", "no admission",
@@ -94,13 +94,13 @@ var _ = Describe("AdmissionChecks", Ordered, func() {
 		now := expect(ctx, w, "Evicted=True AdmissionCheck", "Requeued=False AdmissionCheck", "no admission", "check nodes=Pending/5", "requeueAt")
 		Expect(time.Until(now.Status.RequeueState.RequeueAt.Time)).To(BeNumerically("~", 600*time.Second, patience))
 
-		By("taking a later wish into account that comes after the eviction")
+		By("respecting a change that the user makes after the eviction")
 		answer(ctx, w, kueue.AdmissionCheckState{Name: "budget", State: kueue.CheckStateRetry, RequeueAfterSeconds: new(int32(6000))})
 		finishEviction(ctx, w)
 		now = expect(ctx, w, "check budget=Pending/1", "Requeued=False AdmissionCheck", "requeueAt")
 		Expect(time.Until(now.Status.RequeueState.RequeueAt.Time)).To(BeNumerically("~", 6000*time.Second, patience))
 
-		By("queueing it again when the time has come")
+		By("requeueing it when the back-off has expired")
 		w = t.reserved(ctx, "soon", spot)
 		expect(ctx, w, "check nodes=Pending")
 		answer(ctx, w, kueue.AdmissionCheckState{Name: "nodes", State: kueue.CheckStateRetry, RequeueAfterSeconds: new(int32(2))})

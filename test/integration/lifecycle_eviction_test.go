@@ -27,7 +27,7 @@ var _ = Describe("Evicted quota Workloads", Ordered, func() {
 		expect(ctx, other, "Admitted=True Admitted")
 		third := create(ctx, t.workload("third", "8"))
 		expect(ctx, third, "tranche.dev/Waiting=True WaitingForQuota")
-		By("evicting one, gated so that the other comes first")
+		By("evicting one, gated so that the other is admitted first")
 		gated := fresh(ctx, w)
 		gated.Annotations = map[string]string{"kueue.x-k8s.io/admission-gated-by": gate}
 		Expect(env.clientAs(testenv.ManagerUser).Update(ctx, gated)).To(Succeed())
@@ -154,7 +154,7 @@ var _ = Describe("The maximum execution time", Ordered, func() {
 		finishEviction(ctx, w)
 		expect(ctx, w, "inactive", "Evicted=True DeactivatedDueToMaximumExecutionTimeExceeded", "no admission")
 
-		By("leaving one alone that was admitted as long ago, but not before")
+		By("not evicting one that was admitted at the same time")
 		other := t.reserved(ctx, "other", spot, func(w *kueue.Workload) { w.Spec.MaximumExecutionTimeSeconds = new(int32(600)) })
 		reserve(ctx, other, spot, time.Now().Add(-200*time.Second), admittedSince(time.Now().Add(-200*time.Second)))
 		setActive(ctx, w, true)

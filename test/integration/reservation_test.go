@@ -143,7 +143,7 @@ var _ = Describe("Reservations", Ordered, func() {
 				g.Expect(victims).To(HaveLen(2))
 			}).WithContext(ctx).Should(Succeed())
 
-			By("giving back the quota of one victim, which is enough for one of the two")
+			By("releasing the quota of one victim, which suffices for one of the two")
 			giveBack(ctx, victims[0])
 			Eventually(func(g Gomega) {
 				inAlpha, _, _ := alpha.workloads(ctx, g)

@@ -172,7 +172,7 @@ var _ = Describe("The visibility API", Ordered, func() {
 		Expect(short.Holders).To(HaveLen(1))
 		Expect(short.Holders[0].String()).To(Equal(t.namespace + "/holder"))
 
-		By("telling nothing of one that stands elsewhere or holds its quota")
+		By("omitting those of other queues and those that hold quota")
 		for _, name := range []string{"w1", "holder"} {
 			summary, err = admin.read(ctx, lqOf+"queue/pendingworkloads", "fieldSelector=metadata.name="+name)
 			Expect(err).NotTo(HaveOccurred())

@@ -117,7 +117,7 @@ var _ = Describe("The owner of a waiting gang reads", func() {
 		expectCondition(ctx, js, "StageAdmitted", metav1.ConditionTrue, `; but 8 of 8 pods of gang "second-all-r0-`)
 		expectTold(ctx, js, "GangBlocked", "pod group is unschedulable")
 
-		By("letting both run to their ends, one after the other")
+		By("finishing both, one after the other")
 		succeed(ctx, first)
 		expectBound(ctx, js, "second-all-r0: 8 of 8")
 		expectCondition(ctx, js, "GangScheduling", metav1.ConditionTrue, "1 gang")
@@ -193,7 +193,7 @@ var _ = Describe("A gang of a stage", func() {
 		expectCondition(ctx, js, "GangScheduling", metav1.ConditionFalse, why)
 		Expect(bound(ctx, Default, js)).To(ConsistOf("closed-driver-0-r0: 2 of 2"))
 
-		By("letting the pods of the first stage end")
+		By("terminating the pods of the first stage")
 		end(ctx, js)
 		Eventually(func(g Gomega) {
 			var stages kueue.WorkloadList
@@ -202,7 +202,7 @@ var _ = Describe("A gang of a stage", func() {
 			g.Expect(apimeta.IsStatusConditionTrue(stages.Items[0].Status.Conditions, kueue.WorkloadFinished)).To(BeTrue(), "it gives back what it holds")
 		}).WithContext(ctx).Should(Succeed())
 
-		By("opening the queue")
+		By("resuming the queue")
 		lift(ctx)
 		Eventually(func(g Gomega) {
 			g.Expect(bound(ctx, g, js)).To(ContainElement("closed-workers-1-r0: 8 of 8"))
@@ -211,7 +211,7 @@ var _ = Describe("A gang of a stage", func() {
 	}, SpecTimeout(3*patience))
 
 	It("whose API is removed while the manager runs restarts the manager, and reports that it is not placed as a whole", func(ctx SpecContext) {
-		By("knowing it, which a manager that has just started does not yet")
+		By("knowing the API, as a manager that has just started does not")
 		served := in("coscheduling", asGang(newJobSet("served", role{name: "workers", replicas: 1, pods: 2})))
 		submit(ctx, served)
 		expectGroups(ctx, served, coscheduling, fieldsOf("minMember"), "served-all-r0: 2")
@@ -252,7 +252,7 @@ var _ = Describe("A gang of a stage", func() {
 		before := podGroups(ctx, Default, js)[0]
 		Expect(resize(ctx, js, 1)).To(MatchError(ContainSubstring("if the scheduler of Kubernetes places it")))
 
-		By("suspending it, and resizing it before its pods have ended")
+		By("suspending it, and resizing it before its pods have terminated")
 		hold(ctx, js, "workers", "example.com/slow")
 		DeferCleanup(func(ctx SpecContext) { hold(ctx, js, "workers") }, NodeTimeout(patience))
 		suspend(ctx, js, true)

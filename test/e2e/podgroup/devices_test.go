@@ -32,7 +32,7 @@ var _ = Describe("Devices that gangs of pods claim", func() {
 		t.expectPods(ctx, "a-", "a-0=gated", "a-1=gated")
 		t.expectUsage(ctx, gpu, 0)
 
-		By("replacing the ResourceClaimTemplate: the pods keep the ResourceClaims that they have got, the next one gets another")
+		By("replacing the ResourceClaimTemplate: the pods keep their ResourceClaims, and the next pod gets a different one")
 		t.claimTemplate(ctx, "devices", "gpu.example.com", 5)
 		Expect(env.Admin.Delete(ctx, member("a-1", "a").Pod)).To(Succeed())
 		create(ctx, member("a-2", "a"))
@@ -40,7 +40,7 @@ var _ = Describe("Devices that gangs of pods claim", func() {
 		t.expectUsage(ctx, gpu, 8+5)
 		Eventually(func(g Gomega) { g.Expect(t.claimed(ctx, g)).To(Equal(int64(8 + 5))) }).WithContext(ctx).Should(Succeed())
 
-		By("letting one come later, which asks for quota by itself")
+		By("adding one later, which asks for quota of its own")
 		create(ctx, member("a-3", "a"))
 		t.expectPods(ctx, "a-", "a-0=pending", "a-2=pending", "a-3=gated")
 		t.expectTold(ctx, "Pod", "a-3", "pods that came later ask for quota of their own")

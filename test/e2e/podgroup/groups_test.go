@@ -42,14 +42,14 @@ var _ = Describe("Two roles of Koordinator", func() {
 		create(ctx, a.member("guest", 0).koordinator("name", "guest", "min-available", "1"))
 		a.expectPods(ctx, "guest", "guest=running")
 
-		By("both having room")
+		By("fitting both")
 		b.end(ctx, corev1.PodSucceeded, "other")
 		b.expectUsage(ctx, "cpu", 0)
 		a.end(ctx, corev1.PodSucceeded, "guest")
 		a.expectPods(ctx, "a-", "a-0=running", "a-1=running", "a-2=running", "a-3=running", "a-4=running")
 		b.expectPods(ctx, "b-", "b-0=running", "b-1=running", "b-2=running", "b-3=running")
 
-		By("losing a member, when the rule is off")
+		By("losing a member, when the rule does not apply")
 		Expect(env.Admin.Delete(ctx, a.member("a-0", 0).Pod)).To(Succeed())
 		a.expectPods(ctx, "a-", "a-1=running", "a-2=running", "a-3=running", "a-4=running")
 		create(ctx, a.member("a-9", 0).label(apis.KoordinatorLabel, "gang-a"))
@@ -73,7 +73,7 @@ var _ = Describe("Two roles of Koordinator", func() {
 		first := ofGang(Default, "gang-b")
 		Expect(first).To(HaveLen(1))
 
-		By("one of them being evicted, and coming back")
+		By("evicting one of them, which is admitted again")
 		activate := func(active bool) {
 			patch := client.RawPatch(types.MergePatchType, []byte(fmt.Sprintf(`{"spec":{"active":%t}}`, active)))
 			Expect(env.Admin.Patch(ctx, &first[0], patch)).To(Succeed())

@@ -64,7 +64,7 @@ var _ = Describe("A gang of pods created by a Job", func() {
 			g.Expect(job.Status.Failed).To(BeZero(), fmt.Sprint(job.Status.Conditions))
 		}).WithContext(ctx).Should(Succeed())
 
-		By("its end")
+		By("finishing the JobSet")
 		t.end(ctx, corev1.PodSucceeded, "high-0", "high-1")
 		t.expectCount(ctx, "low", string(corev1.PodRunning), 3)
 	}, SpecTimeout(specTimeout))

@@ -78,7 +78,7 @@ var _ = Describe("A gang", func() {
 		t.expectCount(ctx, "low", "gated", 3)
 		t.expectUsage(ctx, "cpu", 2)
 
-		By("its end")
+		By("finishing the JobSet")
 		t.end(ctx, corev1.PodSucceeded, "high-0", "high-1")
 		t.expectCount(ctx, "low", string(corev1.PodRunning), 3)
 		t.expectUsage(ctx, "cpu", 3)
@@ -119,7 +119,7 @@ var _ = Describe("A gang", func() {
 		Expect(first).To(HaveLen(1))
 		Expect(manager.Kill()).To(Succeed())
 
-		By("losing a pod, and being followed, while there is none")
+		By("losing a pod, and creating the next gang, while no manager runs")
 		pods := t.pods(ctx, Default)
 		Expect(env.Admin.Delete(ctx, &pods[0], client.GracePeriodSeconds(0))).To(Succeed())
 		create(ctx, t.member("next-0", 0).koordinator("name", "next", "min-available", "1"))

@@ -51,7 +51,7 @@ var _ = Describe("objectRetentionPolicies", Serial, func() {
 		Eventually(func(g Gomega) { g.Expect(isGone(ctx, g, slow)).To(BeTrue()) }).WithContext(ctx).Should(Succeed())
 		t.expectTold(ctx, "JobSet", "slow", "Warning Deleted: Deleted the JobSet 1s after its quota Workload")
 
-		By("exceeding that of a gang, whose pods are evicted, and creating another pod of it")
+		By("exceeding the maximum execution time of a gang, whose pods are evicted, and creating another pod of it")
 		queue := &kueue.ClusterQueue{ObjectMeta: metav1.ObjectMeta{Name: t.name}}
 		merge := func(object client.Object, patch string) {
 			GinkgoHelper()

@@ -49,7 +49,7 @@ var _ = Describe("The status of a PodGroup", func() {
 		}
 		create(ctx, in("q-0"), in("q-1"))
 		t.expectPods(ctx, "q-", "q-0=running", "q-1=running")
-		By("having been looked at again since then")
+		By("having been reconciled again since then")
 		create(ctx, in("q-2"))
 		t.expectPods(ctx, "q-", "q-0=running", "q-1=running", "q-2=running")
 		Expect(statusNow(ctx, group)).To(And(HaveKeyWithValue("phase", "Finished"), HaveKeyWithValue("succeeded", int64(2))))
@@ -69,7 +69,7 @@ var _ = Describe("The status of a PodGroup", func() {
 		Expect(env.Admin.Patch(ctx, after, client.MergeFrom(group), client.FieldOwner("koord-scheduler"))).To(Succeed())
 		t.end(ctx, corev1.PodSucceeded, "p-0", "p-1")
 		t.expectUsage(ctx, "cpu", 0)
-		By("having been looked at again since then")
+		By("having been reconciled again since then")
 		create(ctx, in("q-0"), in("q-1"))
 		t.expectPods(ctx, "q-", "q-0=running", "q-1=running")
 		Expect(statusNow(ctx, group)).To(And(HaveKeyWithValue("phase", "Unknown"), HaveKeyWithValue("running", int64(2))))
