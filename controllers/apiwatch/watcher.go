@@ -3,6 +3,7 @@
 package apiwatch
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -12,6 +13,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	ctrl "sigs.k8s.io/controller-runtime"
 )
@@ -31,15 +33,12 @@ type Watcher struct {
 
 	mu sync.Mutex
 	// first is the first answer for each version, and last the different answer of the last check, if there was one.
-	first, last map[string]answer
+	first, last map[string]string
 }
-
-// An answer has the names of the resources of a version, sorted, or is nil if the API server does not serve the version.
-type answer []string
 
 // New returns a Watcher without answers.
 func New(lister Lister) *Watcher {
-	return &Watcher{lister: lister, first: map[string]answer{}, last: map[string]answer{}}
+	return &Watcher{lister: lister, first: map[string]string{}, last: map[string]string{}}
 }
 
 // SetupWithManager returns a Watcher of the manager's API server. The manager ends with an error when its answers have changed.
@@ -66,32 +65,26 @@ func (w *Watcher) ServerResourcesForGroupVersion(groupVersion string) (*metav1.A
 	return list, err
 }
 
-func answerOf(list *metav1.APIResourceList) answer {
+// answerOf lists the resources of a version, which the API server may not serve.
+func answerOf(list *metav1.APIResourceList) string {
 	if list == nil {
-		return nil
+		return "nothing"
 	}
-	names := answer{}
-	for _, resource := range list.APIResources {
-		names = append(names, resource.Name)
+	names := []string{}
+	for i := range list.APIResources {
+		names = append(names, list.APIResources[i].Name)
 	}
 	slices.Sort(names)
-	return names
+	return cmp.Or(strings.Join(names, ", "), "no resources")
 }
 
 // Start checks periodically until the context ends, or until something has changed, which is an error.
 func (w *Watcher) Start(ctx context.Context) error {
-	ticks := time.NewTicker(every)
-	defer ticks.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticks.C:
-			if err := w.Check(); err != nil {
-				return err
-			}
-		}
+	err := wait.PollUntilContextCancel(ctx, every, false, func(context.Context) (bool, error) { return false, w.Check() })
+	if ctx.Err() != nil {
+		return nil //nolint:nilerr // the manager ends
 	}
+	return err
 }
 
 // NeedLeaderElection returns false: a replica that waits to lead must notice changes, too.
@@ -109,12 +102,10 @@ func (w *Watcher) Check() error {
 		if err != nil && !apierrors.IsNotFound(err) {
 			continue
 		}
-		now, before := answerOf(list), w.last[version]
-		_, differed := w.last[version]
-		switch {
-		case isSame(now, first):
+		switch now := answerOf(list); now {
+		case first:
 			delete(w.last, version)
-		case differed && isSame(now, before):
+		case w.last[version]:
 			changes = append(changes, fmt.Sprintf("%s now has %s, and had %s", version, now, first))
 		default:
 			w.last[version] = now
@@ -125,17 +116,4 @@ func (w *Watcher) Check() error {
 	}
 	slices.Sort(changes)
 	return fmt.Errorf("the API server serves other resources than when the manager started; the manager exits, and watches them after its restart: %s", strings.Join(changes, "; "))
-}
-
-func isSame(a, b answer) bool { return (a == nil) == (b == nil) && slices.Equal(a, b) }
-
-// String lists the resources.
-func (a answer) String() string {
-	switch {
-	case a == nil:
-		return "nothing"
-	case len(a) == 0:
-		return "no resources"
-	}
-	return strings.Join(a, ", ")
 }
