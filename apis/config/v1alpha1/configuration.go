@@ -18,35 +18,35 @@ const (
 type Configuration struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// ClientConnection bounds the load that the manager puts on the API server.
+	// ClientConnection limits the load that the manager puts on the API server.
 	ClientConnection ClientConnection `json:"clientConnection,omitempty"`
 
-	// Concurrency says how much the manager does at a time.
+	// Concurrency limits how many objects the manager processes concurrently.
 	Concurrency Concurrency `json:"concurrency,omitempty"`
 
-	// LeaderElection lets several replicas of the manager stand by while one works.
+	// LeaderElection lets replicas of the manager stand by while one replica leads.
 	LeaderElection LeaderElection `json:"leaderElection,omitempty"`
 
-	// Metrics says where metrics are served, and to which clients.
+	// Metrics configures where metrics are served, and to which clients.
 	Metrics Metrics `json:"metrics,omitempty"`
 
-	// Health says where liveness and readiness probes are answered.
+	// Health configures where liveness and readiness probes are answered.
 	Health Health `json:"health,omitempty"`
 
-	// Visibility says whether and where Kueue's visibility API is served: which quota Workloads are pending, at which position, and why.
+	// Visibility configures whether and where Kueue's visibility API is served: which quota Workloads are pending, at which position, and why.
 	Visibility Visibility `json:"visibility,omitempty"`
 
-	// Logging says how much is logged, and in which form.
+	// Logging configures the amount and the format of the log.
 	Logging Logging `json:"logging,omitempty"`
 
-	// StageAdmission is the policy of JobSets for which neither their own annotation tranche.dev/stage-admission nor that of their
-	// ClusterQueue sets one: Safe, Reserve or Greedy. It defaults to Safe.
+	// StageAdmission is the policy of JobSets without the annotation tranche.dev/stage-admission whose ClusterQueue does not have the
+	// annotation either: Safe, Reserve or Greedy. It defaults to Safe.
 	StageAdmission StageAdmission `json:"stageAdmission,omitempty"`
 
-	// Gang configures the gangs that JobSets ask for.
+	// Gang configures the gangs of JobSets.
 	Gang Gang `json:"gang,omitempty"`
 
-	// PodGroups configures what is written to the PodGroups of gangs of pods.
+	// PodGroups configures gangs of pods and the status of their PodGroups.
 	PodGroups PodGroups `json:"podGroups,omitempty"`
 
 	// GroupStart configures the server for pods whose main containers start together.
@@ -55,44 +55,45 @@ type Configuration struct {
 	// WaitForPodsReady evicts stages whose pods do not become ready in time.
 	WaitForPodsReady WaitForPodsReady `json:"waitForPodsReady,omitempty"`
 
-	// FairSharing turns fair sharing between the ClusterQueues of a cohort on, if it is set. It is not set by default, and quota is shared
-	// first come, first served.
+	// FairSharing enables fair sharing between the ClusterQueues of a cohort, if it is set. It is not set by default: quota is shared first
+	// come, first served.
 	FairSharing *FairSharing `json:"fairSharing,omitempty"`
 
-	// AdmissionFairSharing turns fair sharing between the LocalQueues of a ClusterQueue on, if it is set, for ClusterQueues that ask for it
-	// by spec.admissionScope. It is not set by default.
+	// AdmissionFairSharing enables fair sharing between the LocalQueues of each ClusterQueue that has spec.admissionScope, if it is set. It is
+	// not set by default.
 	AdmissionFairSharing *AdmissionFairSharing `json:"admissionFairSharing,omitempty"`
 
-	// Resources says what quota is charged for the requests of pods, and for the devices that they claim. Without it, which is the
-	// default, quota is charged for what is requested, and pods that claim devices are refused.
+	// Resources configures how quota is charged for the requests of pods, and for the devices that they claim. By default quota is charged
+	// for the requests unchanged, and pods that claim devices are refused.
 	Resources Resources `json:"resources,omitzero"`
 
-	// ObjectRetentionPolicies say how long objects are kept that are no longer needed. By default they are kept as long as their owners.
+	// ObjectRetentionPolicies set how long objects are kept that are no longer needed. By default they are kept as long as their owners.
 	ObjectRetentionPolicies ObjectRetentionPolicies `json:"objectRetentionPolicies,omitzero"`
 
-	// FeatureGates turn features on that are off by default, under the names that they have in Kueue. UnadmittedWorkloadsObservability gives the
-	// condition QuotaReserved=False of quota Workloads its finest reason, such as WaitingForQuota instead of Pending.
-	// UnadmittedWorkloadsExplicitStatus, which needs it, sets QuotaReserved and Admitted to False as soon as a quota Workload is created.
+	// FeatureGates enable features that are disabled by default, with the names that they have in Kueue. UnadmittedWorkloadsObservability
+	// gives the condition QuotaReserved=False of quota Workloads its finest reason, such as WaitingForQuota instead of Pending.
+	// UnadmittedWorkloadsExplicitStatus, which requires that gate, sets QuotaReserved and Admitted to False as soon as a quota Workload is
+	// created.
 	FeatureGates FeatureGates `json:"featureGates,omitempty"`
 
-	// ManagedNamespaceSelector picks the namespaces whose JobSets the manager admits. It defaults to all but kube-system and
+	// ManagedNamespaceSelector selects the namespaces whose JobSets the manager admits. It defaults to all except kube-system and
 	// tranche-system.
 	ManagedNamespaceSelector *metav1.LabelSelector `json:"managedNamespaceSelector,omitempty"`
 
-	// ManageJobSetsWithoutQueueName makes the manager hold JobSets without a queue label in the managed namespaces, too. It
-	// defaults to false, and must equal the key of the same name in the ConfigMap of the guards.
+	// ManageJobSetsWithoutQueueName is true if JobSets without a queue label in the managed namespaces are held, too. It defaults to false,
+	// and must equal the key of the same name in the ConfigMap tranche-guards.
 	ManageJobSetsWithoutQueueName *bool `json:"manageJobSetsWithoutQueueName,omitempty"`
 }
 
-// A Gang configures the gangs that JobSets ask for by gangConfig, or by the annotation tranche.dev/gang.
+// A Gang configures the gangs that JobSets request by gangConfig, or by the annotation tranche.dev/gang.
 type Gang struct {
 	// Provider is the scheduler that places gangs: Kube for that of Kubernetes itself, whose feature gates GenericWorkload and
 	// GangScheduling must be on, Coscheduling for the plugin of scheduler-plugins, Volcano, Koordinator or KAI, or None. It defaults to None,
-	// and must equal the key gangProvider in the ConfigMap of the guards. A LocalQueue or ResourceFlavor with the annotation
-	// tranche.dev/gang-provider has another.
+	// and must equal the key gangProvider in the ConfigMap tranche-guards. The annotation tranche.dev/gang-provider of a LocalQueue or a
+	// ResourceFlavor overrides it.
 	Provider GangProvider `json:"provider,omitempty"`
 
-	// DiagnoseAfter is how long pods of a gang may be without a node before its JobSet says what they may wait for. It defaults to 1m.
+	// DiagnoseAfter is how long pods of a gang may be without a node before a condition of the JobSet reports the cause. It defaults to 1m.
 	DiagnoseAfter *metav1.Duration `json:"diagnoseAfter,omitempty"`
 
 	// Coscheduling configures the plugin of that name of scheduler-plugins.
@@ -131,7 +132,7 @@ type Coscheduling struct {
 	// SchedulerName is the profile that has the plugin. It defaults to scheduler-plugins-scheduler.
 	SchedulerName string `json:"schedulerName,omitempty"`
 
-	// TimeoutSeconds is how long placed members of a gang wait for the others. Left out, the default, it is up to the plugin.
+	// TimeoutSeconds is how long placed members of a gang wait for the other members. If it is not set, the plugin uses its own default.
 	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
 }
 
@@ -140,7 +141,7 @@ type Volcano struct {
 	// SchedulerName is the name under which Volcano runs. It defaults to volcano.
 	SchedulerName string `json:"schedulerName,omitempty"`
 
-	// Queue is the queue of Volcano that all PodGroups are in. Empty, the default, it is up to Volcano.
+	// Queue is the queue of Volcano for all PodGroups. If it is empty, the default, Volcano chooses the queue.
 	Queue string `json:"queue,omitempty"`
 }
 
@@ -149,21 +150,21 @@ type Koordinator struct {
 	// SchedulerName is the name under which Koordinator runs. It defaults to koord-scheduler.
 	SchedulerName string `json:"schedulerName,omitempty"`
 
-	// Mode is Strict if all members of a gang release their places when one has none, NonStrict if they keep them. It defaults to Strict:
-	// with NonStrict, gangs may wait for each other forever.
+	// Mode is Strict if all members of a gang release their nodes when one member has no node, NonStrict if they keep them. It defaults to
+	// Strict: with NonStrict, gangs may deadlock.
 	Mode KoordinatorMode `json:"mode,omitempty"`
 
-	// TimeoutSeconds is how long placed members of a gang wait for the others. Left out, the default, it is up to Koordinator.
+	// TimeoutSeconds is how long placed members of a gang wait for the other members. If it is not set, Koordinator uses its own default.
 	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
 }
 
-// A KoordinatorMode says whether the members of a gang keep their places when another member has none.
+// A KoordinatorMode decides whether the members of a gang keep their nodes when another member has no node.
 type KoordinatorMode string
 
 const (
-	// KoordinatorStrict releases their places.
+	// KoordinatorStrict releases the nodes.
 	KoordinatorStrict KoordinatorMode = "Strict"
-	// KoordinatorNonStrict keeps them.
+	// KoordinatorNonStrict keeps the nodes.
 	KoordinatorNonStrict KoordinatorMode = "NonStrict"
 )
 
@@ -172,7 +173,7 @@ type KAI struct {
 	// SchedulerName is the name under which KAI runs. It defaults to kai-scheduler.
 	SchedulerName string `json:"schedulerName,omitempty"`
 
-	// Queue is the queue of KAI that all pods in gangs are in. Empty, the default, it is the one that the label kai.scheduler/queue of the pods names.
+	// Queue is the queue of KAI for all pods in gangs. If it is empty, the default, the label kai.scheduler/queue of the pods names the queue.
 	Queue string `json:"queue,omitempty"`
 }
 
@@ -193,79 +194,79 @@ func (g *Gang) SchedulerName(provider GangProvider) string {
 	return ""
 }
 
-// PodGroups configures what is written to the PodGroups of gangs of pods.
+// PodGroups configures gangs of pods and the status of their PodGroups.
 type PodGroups struct {
-	// Status is Manage if the status of PodGroups of scheduling.x-k8s.io, scheduling.sigs.k8s.io, scheduling.incubator.k8s.io and
-	// incubator.scheduling.k8s.io is kept where no other writer does, as the controllers of their schedulers do, and Leave if it is not. It
-	// defaults to Manage.
+	// Status is Manage if the manager writes the status of PodGroups of scheduling.x-k8s.io, scheduling.sigs.k8s.io,
+	// scheduling.incubator.k8s.io and incubator.scheduling.k8s.io as the controllers of their schedulers do, unless another client writes it.
+	// Leave if the manager never writes it. It defaults to Manage.
 	Status PodGroupStatus `json:"status,omitempty"`
 
-	// WaitingTime is how long a gang of pods keeps quota with which it cannot start, where neither the annotation
-	// gang.scheduling.koordinator.sh/waiting-time nor scheduleTimeoutSeconds of its PodGroup gives another time. It defaults to 10m, as
+	// WaitingTime is how long a gang of pods keeps quota that does not suffice to start it. The annotation
+	// gang.scheduling.koordinator.sh/waiting-time and scheduleTimeoutSeconds of its PodGroup override it. It defaults to 10m, as
 	// Koordinator's defaultTimeout does.
 	WaitingTime *metav1.Duration `json:"waitingTime,omitempty"`
 
-	// AfterTimeout says what happens to a gang that did not start within its waiting time, and has released its quota. Requeue lets it
-	// queue again after a back-off. Stop admits no pod with the annotation gang.scheduling.koordinator.sh/timeout=true, which the manager
-	// sets then, as Koordinator does: the gang queues again when its pods are recreated. It applies to the gangs to which Koordinator's
-	// annotations apply, and defaults to Requeue.
+	// AfterTimeout decides what happens to a gang that did not start within its waiting time, and has released its quota. Requeue requeues
+	// the gang after a back-off. With Stop the manager sets the annotation gang.scheduling.koordinator.sh/timeout=true on the pods, as
+	// Koordinator does, and admits no pod with it: the gang queues again when its pods are recreated. Stop applies to the gangs to which
+	// Koordinator's annotations apply. It defaults to Requeue.
 	AfterTimeout PodGroupAfterTimeout `json:"afterTimeout,omitempty"`
 }
 
-// A PodGroupAfterTimeout says what happens to a gang that did not start in time.
+// A PodGroupAfterTimeout decides what happens to a gang that did not start in time.
 type PodGroupAfterTimeout string
 
 const (
-	// PodGroupRequeue lets it queue again.
+	// PodGroupRequeue requeues the gang.
 	PodGroupRequeue PodGroupAfterTimeout = "Requeue"
-	// PodGroupStop waits until its pods are recreated.
+	// PodGroupStop waits until the pods of the gang are recreated.
 	PodGroupStop PodGroupAfterTimeout = "Stop"
 )
 
-// A PodGroupStatus says whether the manager keeps the status of PodGroups.
+// A PodGroupStatus decides whether the manager writes the status of PodGroups.
 type PodGroupStatus string
 
 const (
-	// PodGroupStatusManage keeps the status if no other client writes it.
+	// PodGroupStatusManage writes the status unless another client does.
 	PodGroupStatusManage PodGroupStatus = "Manage"
 	// PodGroupStatusLeave leaves the status to other clients.
 	PodGroupStatusLeave PodGroupStatus = "Leave"
 )
 
-// A GroupStart configures the server for pods that wait for the others of their group, because of groupSchedulingConfig or the annotation
-// tranche.dev/group-start. The ConfigMap of the guards configures the container that waits.
+// A GroupStart configures the server for pods that wait for the other pods of their group, because of groupSchedulingConfig or the annotation
+// tranche.dev/group-start. The ConfigMap tranche-guards configures the init container in which they wait.
 type GroupStart struct {
-	// BindAddress is HOST:PORT or :PORT, or 0 to answer no pods: they learn from a ConfigMap that they may start, up to two minutes later.
-	// Every replica of the manager answers. It defaults to :8083.
+	// BindAddress is HOST:PORT or :PORT, or 0 to disable the server: pods then read from a mounted ConfigMap that they may start, up to two
+	// minutes later. Every replica of the manager answers. It defaults to :8083.
 	BindAddress string `json:"bindAddress,omitempty"`
 
-	// Address is HOST:PORT where pods reach BindAddress. It defaults to tranche-barrier.tranche-system.svc:8083.
+	// Address is the HOST:PORT at which pods reach BindAddress. It defaults to tranche-barrier.tranche-system.svc:8083.
 	Address string `json:"address,omitempty"`
 
-	// MaxWaiters is how many pods each replica answers at a time, half of them in one namespace. Other pods rely on the ConfigMap. It
-	// defaults to 20000.
+	// MaxWaiters is the number of pods that each replica serves concurrently, at most half of them from one namespace. Other pods rely on the
+	// ConfigMap. It defaults to 20000.
 	MaxWaiters *int32 `json:"maxWaiters,omitempty"`
 }
 
-// A ClientConnection bounds the requests that the manager sends.
+// A ClientConnection limits the requests that the manager sends.
 type ClientConnection struct {
-	// QPS is how many requests per second the manager sends in the long run. It defaults to 1000, which is more than
-	// admission needs: the API server defends itself by its own priority and fairness.
+	// QPS is the sustained number of requests per second. It defaults to 1000, which is more than admission needs: the API server protects
+	// itself by its own priority and fairness.
 	QPS *float32 `json:"qps,omitempty"`
 
-	// Burst is how many requests the manager may send at once on top of that. It defaults to 2000.
+	// Burst is the number of requests that the manager may send at once in addition. It defaults to 2000.
 	Burst *int32 `json:"burst,omitempty"`
 }
 
-// A Concurrency says how much the manager does at a time.
+// A Concurrency limits how many objects the manager processes concurrently.
 type Concurrency struct {
-	// Workers bounds, per controller, the objects that are reconciled at a time.
+	// Workers limits, for each controller, the objects that are reconciled concurrently.
 	Workers Workers `json:"workers,omitempty"`
 
-	// Writers bounds the admission decisions that are written at a time. It defaults to 16.
+	// Writers limits the admission decisions that are written concurrently. It defaults to 16.
 	Writers *int32 `json:"writers,omitempty"`
 
-	// Releases bounds, per stage, the child Jobs that are released at a time. It defaults to 8.
+	// Releases limits, for each stage, the child Jobs that are released concurrently. It defaults to 8.
 	Releases *int32 `json:"releases,omitempty"`
 }
 
@@ -290,44 +291,43 @@ type Workers struct {
 	AdmissionCheck *int32 `json:"admissionCheck,omitempty"`
 }
 
-// A WaitForPodsReady says how long the pods of a stage may take to become ready, measured for each stage from its own admission.
+// A WaitForPodsReady limits the time in which the pods of a stage must become ready, measured for each stage from its own admission.
 type WaitForPodsReady struct {
-	// Enable turns the timeouts on. It defaults to false, because the right timeout depends on how long nodes and images take, and
-	// one that is too short sends JobSets that do well back to the queue.
+	// Enable is true if stages have these timeouts. It defaults to false, because the right timeout depends on how long nodes and images
+	// take, and a timeout that is too short evicts healthy JobSets.
 	Enable *bool `json:"enable,omitempty"`
 
-	// Timeout is how long after its admission all pods of a stage must be ready for the first time. Then it is evicted and queued
-	// again. It defaults to 30m.
+	// Timeout is the time after the admission of a stage within which all of its pods must be ready for the first time. Otherwise the stage
+	// is evicted and requeued. It defaults to 30m.
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
 
-	// RecoveryTimeout is how long a stage that was ready may stay without all of its pods; 0s means forever. It defaults to Timeout.
+	// RecoveryTimeout is how long a stage that was ready may have pods that are not ready; 0s means forever. It defaults to Timeout.
 	RecoveryTimeout *metav1.Duration `json:"recoveryTimeout,omitempty"`
 
-	// BlockAdmission makes every new admission wait until all pods of the admitted stages are ready. It defaults to false.
+	// BlockAdmission is true if an admission waits until all pods of the admitted stages are ready. It defaults to false.
 	BlockAdmission *bool `json:"blockAdmission,omitempty"`
 
-	// RequeuingStrategy says how an evicted stage queues again.
+	// RequeuingStrategy configures how an evicted stage is requeued.
 	RequeuingStrategy RequeuingStrategy `json:"requeuingStrategy,omitempty"`
 }
 
-// A RequeuingStrategy says how a stage that was evicted because of its timeout queues again.
+// A RequeuingStrategy configures how a stage is requeued after it was evicted because of its timeout.
 type RequeuingStrategy struct {
-	// Timestamp is Eviction if the stage queues behind those that came before its eviction, Creation if it takes its old place. It
+	// Timestamp is Eviction if the queue position depends on the time of the eviction, Creation if the stage keeps its old position. It
 	// defaults to Eviction.
 	Timestamp RequeuingTimestamp `json:"timestamp,omitempty"`
 
-	// BackoffLimitCount is how often a stage is queued again; after that it is deactivated. Left out, the default, there is no limit.
+	// BackoffLimitCount is how often a stage is requeued; after that it is deactivated. If it is not set, the default, there is no limit.
 	BackoffLimitCount *int32 `json:"backoffLimitCount,omitempty"`
 
-	// BackoffBaseSeconds is how long a stage stays out of the queue after its first timeout. Each further time doubles that. It
-	// defaults to 60.
+	// BackoffBaseSeconds is the back-off after the first timeout of a stage. Each further timeout doubles it. It defaults to 60.
 	BackoffBaseSeconds *int32 `json:"backoffBaseSeconds,omitempty"`
 
-	// BackoffMaxSeconds is the longest that a stage stays out of the queue. It defaults to 3600.
+	// BackoffMaxSeconds is the longest back-off. It defaults to 3600.
 	BackoffMaxSeconds *int32 `json:"backoffMaxSeconds,omitempty"`
 }
 
-// A RequeuingTimestamp says which time determines the queue position of an evicted stage.
+// A RequeuingTimestamp decides which time determines the queue position of an evicted stage.
 type RequeuingTimestamp string
 
 const (
@@ -338,15 +338,15 @@ const (
 	RequeuingTimestampCreation RequeuingTimestamp = "Creation"
 )
 
-// A FairSharing says how ClusterQueues of a cohort share what they borrow.
+// A FairSharing configures how the ClusterQueues of a cohort share borrowed quota.
 type FairSharing struct {
-	// PreemptionStrategies say when a ClusterQueue may preempt in another one: LessThanOrEqualToFinalShare if its share with the new stage
-	// is at most the other's without the preempted one, LessThanInitialShare if it is less than the other's current share. The second of
-	// two is tried only if the first finds no victims. One of them, or both in this order, is required.
+	// PreemptionStrategies decide when a ClusterQueue may preempt in another ClusterQueue: LessThanOrEqualToFinalShare if its share with the
+	// new stage is at most the share of the other without the victim, LessThanInitialShare if it is less than the current share of the
+	// other. A second strategy is tried only if the first finds no victims. One of them, or both in this order, is required.
 	PreemptionStrategies []PreemptionStrategy `json:"preemptionStrategies,omitempty"`
 }
 
-// A PreemptionStrategy says which shares allow a preemption.
+// A PreemptionStrategy decides which shares allow a preemption.
 type PreemptionStrategy string
 
 const (
@@ -357,34 +357,34 @@ const (
 	LessThanInitialShare PreemptionStrategy = "LessThanInitialShare"
 )
 
-// An AdmissionFairSharing says how LocalQueues of a ClusterQueue take turns by what they have used.
+// An AdmissionFairSharing configures how the LocalQueues of a ClusterQueue are ordered by their past usage.
 type AdmissionFairSharing struct {
-	// UsageHalfLifeTime is how long it takes until past usage counts half, 0s if it does not count at all. It defaults to 0s.
+	// UsageHalfLifeTime is the time after which past usage counts half; with 0s it does not count at all. It defaults to 0s.
 	UsageHalfLifeTime *metav1.Duration `json:"usageHalfLifeTime,omitempty"`
 
-	// UsageSamplingInterval is how often usage is added up. It defaults to 5m.
+	// UsageSamplingInterval is the interval at which usage is sampled. It defaults to 5m.
 	UsageSamplingInterval *metav1.Duration `json:"usageSamplingInterval,omitempty"`
 
-	// ResourceWeights give how much one unit of a resource counts. A resource that is left out counts 1.
+	// ResourceWeights give the weight of one unit of each resource. A resource without a weight counts 1.
 	ResourceWeights map[corev1.ResourceName]float64 `json:"resourceWeights,omitempty"`
 }
 
 // A LeaderElection configures the Lease by which one replica becomes the leader. Its fields are those of component-base.
 type LeaderElection struct {
-	// LeaderElect turns leader election on. It defaults to true.
+	// LeaderElect is true if leader election is enabled. It defaults to true.
 	LeaderElect *bool `json:"leaderElect,omitempty"`
 
-	// LeaseDuration is how long the others wait after the last renewal before one of them takes over. It defaults to 15s.
+	// LeaseDuration is how long the other replicas wait after the last renewal before one of them takes over. It defaults to 15s.
 	LeaseDuration *metav1.Duration `json:"leaseDuration,omitempty"`
 
-	// RenewDeadline is how long a renewal counts: after it the leader writes nothing until it has renewed the Lease, and soon gives up. It is
-	// less than LeaseDuration, so that the requests that are being processed end before another replica takes over, and defaults to 10s.
+	// RenewDeadline is how long a renewal is valid: afterwards the leader writes nothing until it has renewed the Lease, and exits if it cannot.
+	// It must be less than LeaseDuration, so that pending requests end before another replica takes over. It defaults to 10s.
 	RenewDeadline *metav1.Duration `json:"renewDeadline,omitempty"`
 
-	// RetryPeriod is how long each replica waits between two tries. It is less than RenewDeadline and defaults to 2s.
+	// RetryPeriod is how long each replica waits between two attempts. It must be less than RenewDeadline. It defaults to 2s.
 	RetryPeriod *metav1.Duration `json:"retryPeriod,omitempty"`
 
-	// ResourceLock is the kind of object that is locked. Only leases, the default, is known.
+	// ResourceLock is the kind of object that is locked. Only leases, the default, is supported.
 	ResourceLock string `json:"resourceLock,omitempty"`
 
 	// ResourceName is the name of the Lease. It defaults to tranche-manager.
@@ -394,43 +394,44 @@ type LeaderElection struct {
 	ResourceNamespace string `json:"resourceNamespace,omitempty"`
 }
 
-// A Metrics says where metrics are served, and to which clients.
+// A Metrics configures where metrics are served, and to which clients.
 type Metrics struct {
 	// BindAddress is HOST:PORT or :PORT, or 0 to serve no metrics. It defaults to :8443, and to :8080 if Secure is false.
 	BindAddress string `json:"bindAddress,omitempty"`
 
-	// Secure is true if metrics are served over TLS, and only to clients whose bearer token the API server knows and who may get the
-	// non-resource URL /metrics, as the ClusterRole tranche-metrics-reader allows. Metrics name the namespaces and queues of all tenants:
-	// with false, every client that reaches the port can read them. It defaults to true.
+	// Secure is true if metrics are served over TLS, and only to clients whose bearer token the API server accepts and that may get the
+	// non-resource URL /metrics, as the ClusterRole tranche-metrics-reader allows. Metrics name the namespaces and queues of all tenants: if
+	// Secure is false, every client that reaches the port can read them. It defaults to true.
 	Secure *bool `json:"secure,omitempty"`
 
-	// CertDir is a directory with tls.crt and tls.key, which are read again when they change. Left out, the default, the manager creates a
-	// self-signed certificate at each start. It has no effect if Secure is false.
+	// CertDir is a directory with tls.crt and tls.key, which are read again when they change. If it is empty, the default, the manager
+	// creates a self-signed certificate at each start. It has no effect if Secure is false.
 	CertDir string `json:"certDir,omitempty"`
 }
 
-// A Health says where probes are answered.
+// A Health configures where probes are answered.
 type Health struct {
-	// HealthProbeBindAddress is HOST:PORT or :PORT, or 0 to answer no probes. It defaults to :8081.
+	// HealthProbeBindAddress is HOST:PORT or :PORT, or 0 to disable the probes. It defaults to :8081.
 	HealthProbeBindAddress string `json:"healthProbeBindAddress,omitempty"`
 }
 
-// A Visibility says whether and where the visibility API is served.
+// A Visibility configures whether and where the visibility API is served.
 type Visibility struct {
-	// Enable turns the server on. It needs the APIService, the Service and the rights of config/visibility. It defaults to false.
+	// Enable is true if the API is served, which requires the APIService, the Service and the permissions in config/visibility. It defaults to
+	// false.
 	Enable *bool `json:"enable,omitempty"`
 
 	// BindAddress is HOST:PORT or :PORT. It defaults to :8082.
 	BindAddress string `json:"bindAddress,omitempty"`
 
-	// CertDir is a directory with tls.crt and tls.key, which are read again when they change. Left out, the default, the server generates a
-	// certificate at each start, which clients cannot verify: the APIService must set insecureSkipTLSVerify.
+	// CertDir is a directory with tls.crt and tls.key, which are read again when they change. If it is empty, the default, the server
+	// generates a certificate at each start, which clients cannot verify: the APIService must set insecureSkipTLSVerify.
 	CertDir string `json:"certDir,omitempty"`
 }
 
-// A Logging says how much is logged, and in which form.
+// A Logging configures the amount and the format of the log.
 type Logging struct {
-	// Verbosity is 0 for what operators need; larger numbers, up to 10, add detail. It defaults to 0.
+	// Verbosity is 0 for the messages that operators need; larger numbers, up to 10, add detail. It defaults to 0.
 	Verbosity *int32 `json:"verbosity,omitempty"`
 
 	// Format is json or text. It defaults to json.
@@ -448,16 +449,16 @@ const (
 	LogText LogFormat = "text"
 )
 
-// A StageAdmission says what must hold before a stage is admitted.
+// A StageAdmission is the condition under which a stage is admitted.
 type StageAdmission string
 
 const (
 	// StageAdmissionSafe admits a stage only if afterwards every JobSet that holds quota can still finish in some order.
 	StageAdmissionSafe StageAdmission = "Safe"
 
-	// StageAdmissionReserve admits the first stage only together with a reservation of the most that the JobSet holds at once.
+	// StageAdmissionReserve admits the first stage only together with a reservation of the peak of the JobSet.
 	StageAdmissionReserve StageAdmission = "Reserve"
 
-	// StageAdmissionGreedy admits a stage as soon as it fits itself.
+	// StageAdmissionGreedy admits a stage as soon as the stage itself fits.
 	StageAdmissionGreedy StageAdmission = "Greedy"
 )

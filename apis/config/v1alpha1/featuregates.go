@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Feature gates of Kueue that change what the status of a quota Workload says.
+// Feature gates of Kueue that change the conditions of a quota Workload.
 const (
 	// UnadmittedWorkloadsObservability gives QuotaReserved=False the finest reason, such as WaitingForQuota instead of Pending.
 	UnadmittedWorkloadsObservability = "UnadmittedWorkloadsObservability"
@@ -16,7 +16,7 @@ const (
 	UnadmittedWorkloadsExplicitStatus = "UnadmittedWorkloadsExplicitStatus"
 )
 
-// FeatureGates turn features on that are off by default, under the names that they have in Kueue.
+// FeatureGates enable features that are disabled by default, with the names that they have in Kueue.
 type FeatureGates map[string]bool
 
 // Observability reports whether conditions have the finest of Kueue's reasons.
@@ -36,7 +36,7 @@ func (g FeatureGates) validate(path *field.Path) field.ErrorList {
 		}
 	}
 	if g[UnadmittedWorkloadsExplicitStatus] && !g.Observability() {
-		errs = append(errs, field.Invalid(path.Key(UnadmittedWorkloadsExplicitStatus), true, "needs "+UnadmittedWorkloadsObservability+": true"))
+		errs = append(errs, field.Invalid(path.Key(UnadmittedWorkloadsExplicitStatus), true, "requires "+UnadmittedWorkloadsObservability+": true"))
 	}
 	return errs
 }

@@ -22,12 +22,12 @@ func Load(path string) (*Configuration, error) {
 	if path != "" {
 		var err error
 		if content, err = os.ReadFile(path); err != nil { // #nosec G304 -- the administrator names the file
-			return nil, fmt.Errorf("reading the configuration: %w", err)
+			return nil, fmt.Errorf("read the configuration: %w", err)
 		}
 	}
 	c, err := Decode(content)
 	if err != nil {
-		return nil, fmt.Errorf("reading the configuration %s: %w", path, err)
+		return nil, fmt.Errorf("read the configuration %s: %w", path, err)
 	}
 	return c, nil
 }
@@ -59,7 +59,7 @@ func decodeInto(document []byte, c *Configuration) error {
 		Kind       string `json:"kind"`
 	}
 	if err := json.Unmarshal(document, &header); err != nil {
-		return fmt.Errorf("decoding apiVersion and kind: %w", err)
+		return fmt.Errorf("decode apiVersion and kind: %w", err)
 	}
 	errs := append(oneOf(field.NewPath("apiVersion"), header.APIVersion, APIVersion),
 		oneOf(field.NewPath("kind"), header.Kind, Kind)...)
@@ -81,17 +81,17 @@ func onlyDocument(content []byte) ([]byte, error) {
 			return found, nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("splitting YAML documents: %w", err)
+			return nil, fmt.Errorf("split YAML documents: %w", err)
 		}
 		converted, err := yaml.YAMLToJSONStrict(document)
 		if err != nil {
-			return nil, fmt.Errorf("decoding YAML: %w", err)
+			return nil, fmt.Errorf("decode YAML: %w", err)
 		}
 		if string(converted) == "null" {
 			continue
 		}
 		if found != nil {
-			return nil, errors.New("the file holds more than one YAML document")
+			return nil, errors.New("the file has more than one YAML document; keep one")
 		}
 		found = converted
 	}

@@ -16,24 +16,24 @@ const (
 	maxDeviceClasses = 8
 )
 
-// Resources says what quota is charged for. Its fields are those of Kueue.
+// Resources configures how quota is charged. Its fields are those of Kueue.
 type Resources struct {
-	// ExcludeResourcePrefixes begin the names of resources that no quota is charged for.
+	// ExcludeResourcePrefixes list prefixes of resource names: no quota is charged for these resources.
 	ExcludeResourcePrefixes []string `json:"excludeResourcePrefixes,omitempty"`
 
-	// Transformations turn amounts of one resource into amounts of others before quota is charged. No two have the same input.
+	// Transformations convert amounts of one resource to amounts of other resources before quota is charged. No two have the same input.
 	Transformations []ResourceTransformation `json:"transformations,omitempty"`
 
-	// DeviceClassMappings say which resource is charged for devices that pods claim (Dynamic Resource Allocation).
+	// DeviceClassMappings name the resource that is charged for devices that pods claim (Dynamic Resource Allocation).
 	DeviceClassMappings []DeviceClassMapping `json:"deviceClassMappings,omitempty"`
 }
 
-// A ResourceTransformation turns an amount of one resource into amounts of others.
+// A ResourceTransformation converts an amount of one resource to amounts of other resources.
 type ResourceTransformation struct {
 	// Input is the resource that pods request.
 	Input corev1.ResourceName `json:"input"`
 
-	// Strategy is Replace if quota is charged for the outputs only, Retain if for the input, too. It defaults to Retain.
+	// Strategy is Replace if quota is charged only for the outputs, Retain if it is charged for the input, too. It defaults to Retain.
 	Strategy ResourceTransformationStrategy `json:"strategy,omitempty"`
 
 	// MultiplyBy is a resource whose amount multiplies the outputs of pods that request it.
@@ -43,7 +43,7 @@ type ResourceTransformation struct {
 	Outputs corev1.ResourceList `json:"outputs,omitempty"`
 }
 
-// A ResourceTransformationStrategy says whether quota is charged for the input.
+// A ResourceTransformationStrategy decides whether quota is charged for the input.
 type ResourceTransformationStrategy string
 
 const (
@@ -54,7 +54,7 @@ const (
 	Replace ResourceTransformationStrategy = "Replace"
 )
 
-// A DeviceClassMapping names the resource that is charged for devices of some DeviceClasses.
+// A DeviceClassMapping names the resource that is charged for devices of the listed DeviceClasses.
 type DeviceClassMapping struct {
 	// Name is the resource in ClusterQueues; each device is charged as one unit of it.
 	Name corev1.ResourceName `json:"name"`
@@ -67,7 +67,7 @@ func (r *Resources) validate(path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, prefix := range r.ExcludeResourcePrefixes {
 		if prefix == "" {
-			errs = append(errs, field.Invalid(path.Child("excludeResourcePrefixes").Index(i), prefix, "must not be empty: no quota would be charged for anything"))
+			errs = append(errs, field.Invalid(path.Child("excludeResourcePrefixes").Index(i), prefix, "must not be empty: an empty prefix excludes all resources from quota"))
 		}
 	}
 	return append(append(errs, r.validateTransformations(path.Child("transformations"))...), r.validateMappings(path.Child("deviceClassMappings"))...)
@@ -116,7 +116,7 @@ func (r *Resources) validateMappings(path *field.Path) field.ErrorList {
 			path := path.Child("deviceClassNames").Index(j)
 			errs = append(errs, resourceName(path, class)...)
 			if other, isMapped := classes[class]; isMapped {
-				errs = append(errs, field.Invalid(path, class, fmt.Sprintf("is mapped to %s already", other)))
+				errs = append(errs, field.Invalid(path, class, fmt.Sprintf("is already mapped to %s", other)))
 			}
 			classes[class] = m.Name
 		}

@@ -32,7 +32,7 @@ resources:
 		"multiplier":      {`{transformations: [{input: a, multiplyBy: "?"}]}`, "resources.transformations[0].multiplyBy: Invalid value"},
 		"no class":        {`{deviceClassMappings: [{name: a}]}`, "resources.deviceClassMappings[0].deviceClassNames: Required value"},
 		"same name":       {`{deviceClassMappings: [{name: a, deviceClassNames: [x]}, {name: a, deviceClassNames: [z]}]}`, "resources.deviceClassMappings[1].name: Duplicate value"},
-		"same class":      {`{deviceClassMappings: [{name: a, deviceClassNames: [x]}, {name: b, deviceClassNames: [x]}]}`, "resources.deviceClassMappings[1].deviceClassNames[0]: Invalid value: \"x\": is mapped to a already"},
+		"same class":      {`{deviceClassMappings: [{name: a, deviceClassNames: [x]}, {name: b, deviceClassNames: [x]}]}`, "resources.deviceClassMappings[1].deviceClassNames[0]: Invalid value: \"x\": is already mapped to a"},
 		"unsupported":     {`{deviceClassMappings: [{name: a, deviceClassNames: [x], sources: []}]}`, `unknown field "resources.deviceClassMappings[0].sources"`},
 		"name of mapping": {`{deviceClassMappings: [{name: "a b", deviceClassNames: [x]}]}`, "resources.deviceClassMappings[0].name: Invalid value"},
 	} {

@@ -197,7 +197,7 @@ func (g *GroupStart) validate(path *field.Path) field.ErrorList {
 func (v *Visibility) validate(path *field.Path) field.ErrorList {
 	path = path.Child("bindAddress")
 	if v.BindAddress == noListener {
-		return field.ErrorList{field.Invalid(path, v.BindAddress, "must be HOST:PORT or :PORT; to turn it off, set enable to false")}
+		return field.ErrorList{field.Invalid(path, v.BindAddress, "must be HOST:PORT or :PORT; to disable the API, set enable to false")}
 	}
 	return bindAddress(path, v.BindAddress)
 }
@@ -259,7 +259,7 @@ func bindAddress(path *field.Path, value string) field.ErrorList {
 	}
 	_, port, err := net.SplitHostPort(value)
 	if err != nil {
-		return field.ErrorList{field.Invalid(path, value, "must be HOST:PORT, :PORT, or 0 for none")}
+		return field.ErrorList{field.Invalid(path, value, "must be HOST:PORT or :PORT, or 0 to disable it")}
 	}
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
 		return field.ErrorList{field.Invalid(path, value, "the port must be a number from 0 to 65535")}
