@@ -141,7 +141,7 @@ func TestIsOfJobSet(t *testing.T) {
 		meta metav1.ObjectMeta
 		want bool
 	}{
-		"nobody's":           {},
+		"no owner":           {},
 		"a Job's":            {meta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{job}}},
 		"a JobSet's":         {meta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{owner}}, want: true},
 		"a JobSet's, by us":  {meta: metav1.ObjectMeta{Labels: map[string]string{apis.JobSetLabel: "train"}}, want: true},

@@ -83,7 +83,7 @@ func TestIsKeptElsewhere(t *testing.T) {
 		manager, fields string
 		want            bool
 	}{
-		"nobody":                  {manager: "kubectl", fields: `{"f:spec":{"f:minMember":{}}}`},
+		"no other client":         {manager: "kubectl", fields: `{"f:spec":{"f:minMember":{}}}`},
 		"Tranche":                 {manager: "tranche", fields: `{"f:status":{"f:phase":{}}}`},
 		"an empty status":         {manager: "operator", fields: `{"f:status":{}}`},
 		"a status without fields": {manager: "operator", fields: `{"f:status":{".":{}}}`},

@@ -36,7 +36,7 @@ func TestForeign(t *testing.T) {
 			}
 			w.settle()
 			if text := w.last.Message.Text; (text != "") != c.wantTold || len(w.workloads) != c.wantWorkloads {
-				t.Errorf("told %q, %d quota Workloads; want told %t, %d", text, len(w.workloads), c.wantTold, c.wantWorkloads)
+				t.Errorf("message is %q, %d quota Workloads; want told %t, %d", text, len(w.workloads), c.wantTold, c.wantWorkloads)
 			}
 		})
 	}

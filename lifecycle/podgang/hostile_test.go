@@ -53,10 +53,10 @@ func TestLongText(t *testing.T) {
 			}
 			w.settle()
 			if text := w.last.Message.Text; text == "" || len(text) > 3000 || !utf8.ValidString(text) || !w.last.Message.IsWarning {
-				t.Errorf("told %d bytes: %.100s", len(text), text)
+				t.Errorf("message is %d bytes: %.100s", len(text), text)
 			}
 			if text := w.last.Message.Brief().Text; len(text) > 1024 || !utf8.ValidString(text) {
-				t.Errorf("told %d bytes in brief: %.100s", len(text), text)
+				t.Errorf("message is %d bytes in brief: %.100s", len(text), text)
 			}
 		})
 	}

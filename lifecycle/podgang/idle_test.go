@@ -23,13 +23,13 @@ func newReserved(t failer) *world {
 	return w
 }
 
-// TestHoldsNothingIdle: a gang that holds quota and cannot start releases it, at once or when its waiting time has expired.
-func TestHoldsNothingIdle(t *testing.T) {
+// TestUnusedQuotaIsReleased: a gang that holds quota and cannot start releases it, at once or when its waiting time has expired.
+func TestUnusedQuotaIsReleased(t *testing.T) {
 	for name, tc := range map[string]struct {
 		gang func(t failer) *world
 		wait time.Duration
 	}{
-		"strict, and not whole any more": {func(t failer) *world {
+		"strict, and a pod was deleted": {func(t failer) *world {
 			w := newGroup(t, 2)
 			w.add(1)
 			w.add(1)
@@ -87,7 +87,7 @@ func TestHoldsNothingIdle(t *testing.T) {
 			w.settle()
 			if tc.wait > 0 {
 				if !slices.ContainsFunc(w.workloads, quotaworkload.HoldsQuota) || w.last.RequeueAfter != tc.wait {
-					t.Fatalf("looks again in %s, want in %s: %s", w.last.RequeueAfter, tc.wait, w.last.Message.Text)
+					t.Fatalf("requeues after %s, want in %s: %s", w.last.RequeueAfter, tc.wait, w.last.Message.Text)
 				}
 				w.now = w.now.Add(tc.wait)
 				w.settle()
@@ -127,8 +127,8 @@ func TestReservedElsewhere(t *testing.T) {
 	}
 }
 
-// TestRolled: a core that no pod uses any longer, and no waiting pod can use, does not keep its quota.
-func TestRolled(t *testing.T) {
+// TestInitialWorkloadReleasesUnusableQuota: an initial quota Workload that no pod uses any longer, and no waiting pod can use, does not keep its quota.
+func TestInitialWorkloadReleasesUnusableQuota(t *testing.T) {
 	t.Run("while all pods run on extras", func(t *testing.T) {
 		w := newStarted(t, 2)
 		for range 2 {
@@ -138,12 +138,12 @@ func TestRolled(t *testing.T) {
 			w.vanish(w.pods[0])
 			w.settle()
 		}
-		core := w.workloads[0].UID
+		initial := w.workloads[0].UID
 		w.expect("rr", 3, "has started")
 		w.now = w.now.Add(w.last.RequeueAfter)
 		w.settle()
-		if x := w.workloads[0]; x.UID == core && !quotaworkload.IsTrue(x, kueue.WorkloadFinished) {
-			t.Errorf("the core holds quota that nobody uses: %+v", x.Status)
+		if x := w.workloads[0]; x.UID == initial && !quotaworkload.IsTrue(x, kueue.WorkloadFinished) {
+			t.Errorf("the initial quota Workload holds quota that no pod uses: %+v", x.Status)
 		}
 		w.vanish(w.pods[0])
 		w.add(3)
@@ -176,10 +176,10 @@ func TestIdleGrace(t *testing.T) {
 	w.pods[1].Status.Phase = corev1.PodFailed
 	w.settle()
 	if quotaworkload.IsTrue(w.workloads[0], kueue.WorkloadFinished) || w.last.RequeueAfter != 2*time.Minute {
-		t.Fatalf("looks again in %s, and quota is %+v", w.last.RequeueAfter, w.workloads[0].Status)
+		t.Fatalf("requeues after %s, and quota is %+v", w.last.RequeueAfter, w.workloads[0].Status)
 	}
-	if want := "no pod of it runs: its quota is given back if none comes within 2m0s"; !strings.Contains(w.last.Message.Text, want) {
-		t.Errorf("told %q, want %q", w.last.Message.Text, want)
+	if want := "none of its pods runs: its quota is released unless a pod is created within 2m0s"; !strings.Contains(w.last.Message.Text, want) {
+		t.Errorf("message is %q, want %q", w.last.Message.Text, want)
 	}
 	w.now = w.now.Add(time.Minute)
 	w.add(1)
@@ -188,7 +188,7 @@ func TestIdleGrace(t *testing.T) {
 	w.pods[2].Status.Phase = corev1.PodFailed
 	w.settle()
 	if w.last.RequeueAfter != 2*time.Minute {
-		t.Errorf("looks again in %s, want two minutes after the last pod", w.last.RequeueAfter)
+		t.Errorf("requeues after %s, want two minutes after the last pod", w.last.RequeueAfter)
 	}
 	w.now = w.now.Add(2 * time.Minute)
 	w.settle()
@@ -197,8 +197,8 @@ func TestIdleGrace(t *testing.T) {
 	}
 }
 
-// TestEvictIsLive: a cache that does not show yet that all pods exist does not make a gang release its quota.
-func TestEvictIsLive(t *testing.T) {
+// TestEvictNeedsLiveRead: a cache that does not show yet that all pods exist does not make a gang release its quota.
+func TestEvictNeedsLiveRead(t *testing.T) {
 	w := newGroup(t, 2)
 	w.add(1)
 	w.add(1)
@@ -206,6 +206,6 @@ func TestEvictIsLive(t *testing.T) {
 	w.admit(w.workloads[0])
 	w.pods = w.pods[:1]
 	if step := podgang.Next(w.seen(), w.now); len(step.Evict) != 1 || len(step.Change) > 0 || !step.NeedsLive() {
-		t.Errorf("evicts %d quota Workloads, live %t; want 1 on what the API server says", len(step.Evict), step.NeedsLive())
+		t.Errorf("evicts %d quota Workloads, NeedsLive is %t; want 1, true", len(step.Evict), step.NeedsLive())
 	}
 }

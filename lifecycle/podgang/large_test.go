@@ -15,9 +15,9 @@ import (
 func TestOwners(t *testing.T) {
 	w := newGang(t, 200, "min-available", "40")
 	w.admitAll()
-	core := w.workloads[0]
-	if n := len(core.OwnerReferences); n != 16 {
-		t.Errorf("of 200 pods %d own the core, want 16", n)
+	initial := w.workloads[0]
+	if n := len(initial.OwnerReferences); n != 16 {
+		t.Errorf("%d of 200 pods own the initial quota Workload, want 16", n)
 	}
 	for _, x := range w.workloads {
 		if uid := x.Labels[apis.ExtraLabel]; uid != "" && (len(x.OwnerReferences) != 1 || string(x.OwnerReferences[0].UID) != uid) {
@@ -27,11 +27,11 @@ func TestOwners(t *testing.T) {
 	for len(w.pods) > 1 {
 		gone := w.pods[0].UID
 		w.vanish(w.pods[0])
-		there := w.find(core)
+		there := w.find(initial)
 		there.OwnerReferences = deleteOwner(there.OwnerReferences, gone)
 		w.settle()
-		if n := len(w.find(core).OwnerReferences); n < min(len(w.pods), 8) || n > 24 {
-			t.Fatalf("of %d pods %d own the core", len(w.pods), n)
+		if n := len(w.find(initial).OwnerReferences); n < min(len(w.pods), 8) || n > 24 {
+			t.Fatalf("%d of %d pods own the initial quota Workload", n, len(w.pods))
 		}
 	}
 }
@@ -46,7 +46,7 @@ func deleteOwner(owners []metav1.OwnerReference, uid types.UID) []metav1.OwnerRe
 	return all
 }
 
-// TestOwnedByController: the controller of the pods owns the core in their place.
+// TestOwnedByController: the controller of the pods owns the initial quota Workload in their place.
 func TestOwnedByController(t *testing.T) {
 	w := newGang(t, 0, "min-available", "3")
 	for range 3 {

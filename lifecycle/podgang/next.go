@@ -2,6 +2,7 @@ package podgang
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -127,7 +128,9 @@ func (b *stepBuilder) follow(w *kueue.Workload) {
 		return
 	}
 	if b.isUnused(w) {
-		why := workloadstatus.Eviction{Reason: kueue.WorkloadEvictedByPodsReadyTimeout, Message: "Its pod has not been let go"}
+		why := workloadstatus.Eviction{
+			Reason: kueue.WorkloadEvictedByPodsReadyTimeout, Message: fmt.Sprintf("The pod of this quota Workload was not ungated within %s", idleGrace),
+		}
 		b.step.Evict = append(b.step.Evict, Evict{Workload: w, Why: why, Requeue: b.putOff(w)})
 		return
 	}

@@ -39,7 +39,7 @@ func (w *world) expect(standing string, workloads int, told string) {
 // TestStrict: no quota is asked for before all pods exist, and no pod runs before all quota is admitted.
 func TestStrict(t *testing.T) {
 	w := newGang(t, 2, "min-available", "3")
-	w.expect("gg", 0, "fewer than 3")
+	w.expect("gg", 0, "fewer than the 3 pods")
 	w.add(2)
 	w.settle()
 	w.expect("ggg", 1, "waits for quota")
@@ -50,7 +50,7 @@ func TestStrict(t *testing.T) {
 	w.expect("rrr", 1, "has started")
 	pod := w.pods[0]
 	if pod.Spec.NodeSelector["pool"] != "spot" || len(pod.Spec.Tolerations) != 1 || pod.Annotations[kueue.WorkloadAnnotation] != w.workloads[0].Name {
-		t.Errorf("a pod that was let go: %+v, %v", pod.Spec, pod.Annotations)
+		t.Errorf("the ungated pod is %+v, %v", pod.Spec, pod.Annotations)
 	}
 
 	pod.Status.Phase = corev1.PodSucceeded
@@ -109,7 +109,7 @@ func TestEviction(t *testing.T) {
 }
 
 // TestGather: parts are kept until all are admitted, or the waiting time has expired.
-func TestGather(t *testing.T) {
+func TestNonStrictGangIsAdmittedInParts(t *testing.T) {
 	w := newGang(t, 20, "min-available", "20", "mode", "NonStrict", "waiting-time", "60s")
 	w.expect(strings.Repeat("g", 20), 16, "waits for quota")
 	plan := podgang.PlanOf(w.workloads)
@@ -122,7 +122,7 @@ func TestGather(t *testing.T) {
 	w.settle()
 	w.expect(strings.Repeat("g", 20), 16, "waits for quota")
 	if w.last.RequeueAfter != time.Minute {
-		t.Errorf("looks again in %s, want a minute", w.last.RequeueAfter)
+		t.Errorf("requeues after %s, want a minute", w.last.RequeueAfter)
 	}
 	w.now = w.now.Add(time.Minute)
 	w.settle()
@@ -140,7 +140,7 @@ func TestGather(t *testing.T) {
 // TestTogether: a gang of a GangGroup asks for no quota without the others, and starts when all are admitted.
 func TestTogether(t *testing.T) {
 	w := newGang(t, 1, "min-available", "1", "groups", `["ml/train","x/b"]`)
-	const stranger = `gang "x/b" of another namespace, which does not exist there or does not name the same gangs`
+	const stranger = `peer gang "x/b" of another namespace does not exist or lists other gangs`
 	w.expect("g", 0, stranger)
 	b := podgang.Peer{Ref: podgroup.Ref{Kind: podgroup.Lightweight, Namespace: "x", Name: "b"}, Exists: true, IsWhole: true}
 	w.peers = []podgang.Peer{b}
@@ -154,7 +154,7 @@ func TestTogether(t *testing.T) {
 		t.Errorf("the quota Workload is not admitted together with others: %v %v", x.Labels, x.Annotations)
 	}
 	w.admitAll()
-	w.expect("g", 1, `waits for gang "x/b"`)
+	w.expect("g", 1, `waits for the admission of peer gang "x/b"`)
 	b.IsAdmitted = true
 	w.peers = []podgang.Peer{b}
 	w.settle()
@@ -206,7 +206,7 @@ func TestReserve(t *testing.T) {
 	w.expect("rrg", 2, "has started")
 	w.object = nil
 	w.settle()
-	w.expect("rrg", 2, "there is no PodGroup")
+	w.expect("rrg", 2, `PodGroup "train" of scheduling.x-k8s.io does not exist`)
 }
 
 // TestReservedPods: a reserved sum is for as many pods as start together, also if they request nothing.
@@ -237,8 +237,8 @@ func TestReservedPods(t *testing.T) {
 		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 	}
 	w.settle()
-	if core := w.workloads[0]; !quotaworkload.IsTrue(core, kueue.WorkloadPodsReady) {
-		t.Errorf("all pods are ready, and %s says %+v", core.Name, core.Status.Conditions)
+	if initial := w.workloads[0]; !quotaworkload.IsTrue(initial, kueue.WorkloadPodsReady) {
+		t.Errorf("all pods are ready, and %s has conditions %+v", initial.Name, initial.Status.Conditions)
 	}
 	w.pods[1].Status.Phase = corev1.PodFailed
 	w.settle()
@@ -252,7 +252,7 @@ func TestShapes(t *testing.T) {
 		w.add(i + 1)
 	}
 	w.settle()
-	w.expect(strings.Repeat("g", 9), 0, "9 different shapes")
+	w.expect(strings.Repeat("g", 9), 0, "9 different combinations")
 	if w.last.Message.Reason != "Misconfigured" || !w.last.Message.IsWarning {
 		t.Errorf("told as %+v", w.last.Message)
 	}

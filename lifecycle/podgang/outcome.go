@@ -15,7 +15,7 @@ const idleGrace = 2 * time.Minute
 // How a gang has finished.
 const (
 	textSucceeded = "All pods of the gang have succeeded"
-	textFailed    = "All pods of the gang have ended, not all have succeeded, and none was recreated"
+	textFailed    = "All pods of the gang have terminated, not all of them succeeded, and none was recreated"
 )
 
 // succeeded returns the condition of a quota Workload whose pods have all succeeded.
@@ -26,14 +26,14 @@ func succeeded() *metav1.Condition {
 	}
 }
 
-// outcome returns the Finished condition of a quota Workload of the core, or nil while it is needed. It is also no longer needed when no pod has
+// outcome returns the Finished condition of an initial quota Workload, or nil while it is needed. It is also no longer needed when no pod has
 // used it for idleGrace, and no waiting pod can be ungated under it.
-func (b *stepBuilder) outcome(w *kueue.Workload, crew []*corev1.Pod) *metav1.Condition {
+func (b *stepBuilder) outcome(w *kueue.Workload, pods []*corev1.Pod) *metav1.Condition {
 	if isExtra(w) {
 		return nil
 	}
 	finished, isAlone := succeeded(), b.isAlone()
-	if isSpent(w, crew, b.Gang.Min) {
+	if isSpent(w, pods, b.Gang.Min) {
 		switch {
 		case isAlone:
 			return finished
@@ -46,7 +46,7 @@ func (b *stepBuilder) outcome(w *kueue.Workload, crew []*corev1.Pod) *metav1.Con
 	}
 	finished.Reason, finished.Message = kueue.WorkloadFinishedReasonFailed, textFailed
 	if !isAlone {
-		finished.Message = "No pod of the gang uses the quota any more that it has started with, and none that waits can"
+		finished.Message = "No pod of the gang uses the quota with which the gang started, and no waiting pod fits in it"
 	}
 	return finished
 }

@@ -39,8 +39,8 @@ func newStarted(t failer, least int) *world {
 	return w
 }
 
-// TestUnpinIsLive: the finalizer of a quota Workload that is being deleted stays until the API server shows that none of its pods runs.
-func TestUnpinIsLive(t *testing.T) {
+// TestRemoveFinalizerNeedsLiveRead: the finalizer of a quota Workload that is being deleted stays until the API server shows that none of its pods runs.
+func TestRemoveFinalizerNeedsLiveRead(t *testing.T) {
 	w := newGroup(t, 2)
 	w.add(1)
 	w.add(1)
@@ -51,7 +51,7 @@ func TestUnpinIsLive(t *testing.T) {
 	w.pods = gated // a stale cache
 	step := podgang.Next(w.seen(), w.now)
 	if len(step.RemoveFinalizer) != 1 || !step.NeedsLive() {
-		t.Errorf("unpins %d quota Workloads, live %t; want 1 on what the API server says", len(step.RemoveFinalizer), step.NeedsLive())
+		t.Errorf("removes the finalizers of %d quota Workloads, NeedsLive is %t; want 1, true", len(step.RemoveFinalizer), step.NeedsLive())
 	}
 }
 
@@ -78,14 +78,14 @@ func TestReservedNotFinishedUnderPods(t *testing.T) {
 	}
 }
 
-// TestEvictWhatNobodyNeeds: pods are deleted when their quota Workload is evicted, also if it is about to be deleted itself.
-func TestEvictWhatNobodyNeeds(t *testing.T) {
+// TestEvictionDeletesPodsOfUnneededWorkloads: pods are deleted when their quota Workload is evicted, also if it is about to be deleted itself.
+func TestEvictionDeletesPodsOfUnneededWorkloads(t *testing.T) {
 	for name, lose := range map[string]func(*world){
 		"the PodGroup is deleted": func(w *world) {
 			w.object = nil
 			w.workloads[0].DeletionTimestamp = new(metav1.NewTime(w.now))
 		},
-		"the PodGroup is made anew": func(w *world) {
+		"the PodGroup is recreated": func(w *world) {
 			object := *w.object
 			object.UID = "group-2"
 			w.object = &object
@@ -100,7 +100,7 @@ func TestEvictWhatNobodyNeeds(t *testing.T) {
 			w.preempt(w.workloads[0])
 			w.settle()
 			if got := w.standing(); got != "RR" {
-				t.Errorf("pods of an evicted gang are %q, want them to go", got)
+				t.Errorf("pods of an evicted gang are %q, want them deleted", got)
 			}
 			w.pods = nil
 			w.settle()
@@ -111,8 +111,8 @@ func TestEvictWhatNobodyNeeds(t *testing.T) {
 	}
 }
 
-// TestOneCore: if stale caches have led to two quota Workloads of a gang, one is kept.
-func TestOneCore(t *testing.T) {
+// TestOneInitialWorkloadIsKept: if stale caches have led to two quota Workloads of a gang, one is kept.
+func TestOneInitialWorkloadIsKept(t *testing.T) {
 	for name, tc := range map[string]struct {
 		admitted     int
 		wantStanding string
@@ -131,7 +131,7 @@ func TestOneCore(t *testing.T) {
 			w.add(1)
 			before := podgang.Next(w.seen(), w.now)
 			if !before.NeedsLive() {
-				t.Error("a core is made on what a cache says")
+				t.Error("the initial quota Workload is created from cached objects")
 			}
 			w.vanish(first)
 			stale := podgang.Next(w.seen(), w.now)
@@ -166,7 +166,7 @@ func TestRunsApart(t *testing.T) {
 		w.settle()
 		owned([]*corev1.Pod{w.add(1)}, "second")
 		w.settle()
-		w.expect("ssssg", 0, "fewer than 4")
+		w.expect("ssssg", 0, "fewer than the 4 pods")
 		for range 3 {
 			w.add(1)
 		}
@@ -186,7 +186,7 @@ func TestRunsApart(t *testing.T) {
 		w.admitAll()
 		w.expect("ssssr", 1, "has started")
 	})
-	t.Run("after the PodGroup was made anew", func(t *testing.T) {
+	t.Run("after the PodGroup was recreated", func(t *testing.T) {
 		w := newStarted(t, 2)
 		object := *w.object
 		object.UID = "group-2"
@@ -194,7 +194,7 @@ func TestRunsApart(t *testing.T) {
 		owned(w.pods, "first")
 		owned([]*corev1.Pod{w.add(1)}, "second")
 		w.settle()
-		w.expect("rrg", 1, "fewer than 2")
+		w.expect("rrg", 1, "fewer than the 2 pods")
 	})
 	t.Run("what was paid for before an eviction, and by an extra", func(t *testing.T) {
 		w := newStarted(t, 3)

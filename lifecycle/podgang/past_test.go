@@ -99,8 +99,8 @@ func TestEndsInParts(t *testing.T) {
 			w.now = w.now.Add(w.last.RequeueAfter)
 			w.settle()
 			w.expectNothingHeld()
-			if want := "not all have succeeded"; !strings.Contains(w.last.Message.Text, want) {
-				t.Errorf("told %q, want %q", w.last.Message.Text, want)
+			if want := "not all of them succeeded"; !strings.Contains(w.last.Message.Text, want) {
+				t.Errorf("message is %q, want %q", w.last.Message.Text, want)
 			}
 		})
 	}

@@ -99,16 +99,16 @@ func (s *Snapshot) peerConflict() string {
 		isAgreed := exists && slices.Equal(p.GangGroup, s.Gang.GangGroup)
 		switch {
 		case !isAgreed && ref.Namespace != s.Gang.Namespace:
-			return fmt.Sprintf("the gang starts together with gang %q of another namespace, which does not exist there or does not name the same gangs: "+
-				"make annotation groups equal on all of them, or take it out", ref.Full())
+			return fmt.Sprintf("peer gang %q of another namespace does not exist or lists other gangs: set the same value of annotation %s on all gangs, "+
+				"or remove the gang from that list", ref.Full(), podgroup.GroupsAnnotation)
 		case !exists:
-			return fmt.Sprintf("the gang starts together with gang %q, which does not exist: create it, or take it out of annotation groups", ref.Full())
+			return fmt.Sprintf("peer gang %q does not exist: create it, or remove it from annotation %s", ref.Full(), podgroup.GroupsAnnotation)
 		case !isAgreed:
-			return fmt.Sprintf("the gang starts together with gang %q, which does not name the same gangs: make annotation groups equal", ref.Full())
+			return fmt.Sprintf("peer gang %q lists other gangs: set the same value of annotation %s on both gangs", ref.Full(), podgroup.GroupsAnnotation)
 		case p.Problem != "":
-			return fmt.Sprintf("the gang starts together with gang %q, with which something is wrong", ref.Full())
+			return fmt.Sprintf("peer gang %q is misconfigured: fix that gang", ref.Full())
 		case !p.IsWhole:
-			return fmt.Sprintf("the gang starts together with gang %q, not all of whose pods are there", ref.Full())
+			return fmt.Sprintf("not all pods of peer gang %q exist", ref.Full())
 		}
 	}
 	return ""

@@ -292,7 +292,7 @@ func (w *world) unpaid() string {
 			continue // a reservation is a sum, and not for a number of pods
 		}
 		if paid[by]--; paid[by] < 0 {
-			return fmt.Sprintf("pod %s runs, and nobody pays for it: %q of %v", pod.Name, by, paid)
+			return fmt.Sprintf("pod %s runs without quota: its admission is %q, and there are %v", pod.Name, by, paid)
 		}
 	}
 	return ""

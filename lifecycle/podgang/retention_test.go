@@ -23,7 +23,7 @@ func TestFinishedExpires(t *testing.T) {
 		want  string
 	}{
 		"succeeded": {corev1.PodSucceeded, "All pods of the gang have succeeded"},
-		"failed":    {corev1.PodFailed, "All pods of the gang have ended, not all have succeeded"},
+		"failed":    {corev1.PodFailed, "All pods of the gang have terminated, not all of them succeeded"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newStarted(t, 2)
@@ -36,7 +36,7 @@ func TestFinishedExpires(t *testing.T) {
 			w.settle()
 			w.expect(w.standing(), 1, tc.want)
 			if w.last.RequeueAfter <= 0 || w.last.RequeueAfter > time.Hour {
-				t.Errorf("looks again in %s, want an hour at most", w.last.RequeueAfter)
+				t.Errorf("requeues after %s, want an hour at most", w.last.RequeueAfter)
 			}
 			w.now = w.now.Add(w.last.RequeueAfter)
 			w.settle()
@@ -100,7 +100,7 @@ func TestDeactivatedExpires(t *testing.T) {
 				again = time.Hour
 			}
 			if w.standing() != "gg" || w.last.RequeueAfter != again {
-				t.Errorf("pods are %q, looks again in %s; want gg, %s", w.standing(), w.last.RequeueAfter, again)
+				t.Errorf("pods are %q, requeues after %s; want gg, %s", w.standing(), w.last.RequeueAfter, again)
 			}
 			w.now = w.now.Add(time.Hour)
 			w.settle()

@@ -22,7 +22,7 @@ type slots struct {
 }
 
 // newSlots subtracts the pods that the quota Workload pays for.
-func newSlots(w *kueue.Workload, crew []*corev1.Pod) *slots {
+func newSlots(w *kueue.Workload, pods []*corev1.Pod) *slots {
 	s := &slots{workload: w, free: map[kueue.PodSetReference]int32{}}
 	for i := range w.Spec.PodSets {
 		p := &w.Spec.PodSets[i]
@@ -30,10 +30,10 @@ func newSlots(w *kueue.Workload, crew []*corev1.Pod) *slots {
 		if p.Name == reservedPodSet {
 			s.rest = stageplan.PodRequests(&p.Template.Spec).DeepCopy()
 		} else {
-			s.free[p.Name] = p.Count - reclaimed(w, p.Name, crew)
+			s.free[p.Name] = p.Count - reclaimed(w, p.Name, pods)
 		}
 	}
-	for _, pod := range crew {
+	for _, pod := range pods {
 		if !podgroup.IsActive(pod) {
 			continue
 		}
@@ -90,17 +90,17 @@ func podSetOf(pod *corev1.Pod) kueue.PodSetReference {
 
 // reclaimed counts the pods of a pod set that have succeeded under this admission. Pods that were recorded as succeeded, and no longer exist,
 // still count.
-func reclaimed(w *kueue.Workload, podSet kueue.PodSetReference, crew []*corev1.Pod) int32 {
+func reclaimed(w *kueue.Workload, podSet kueue.PodSetReference, pods []*corev1.Pod) int32 {
 	succeeded := int32(0)
-	for _, pod := range crew {
+	for _, pod := range pods {
 		if podSetOf(pod) == podSet && pod.Status.Phase == corev1.PodSucceeded {
 			succeeded++
 		}
 	}
-	return max(succeeded, said(w, podSet))
+	return max(succeeded, reportedReclaimable(w, podSet))
 }
 
-func said(w *kueue.Workload, podSet kueue.PodSetReference) int32 {
+func reportedReclaimable(w *kueue.Workload, podSet kueue.PodSetReference) int32 {
 	for _, p := range w.Status.ReclaimablePods {
 		if p.Name == podSet {
 			return p.Count
@@ -111,25 +111,25 @@ func said(w *kueue.Workload, podSet kueue.PodSetReference) int32 {
 
 // reclaimable returns the reclaimable pods for the status of the quota Workload, and whether it is up to date. A reserved sum is needed until the
 // end: the share of each pod in it is not known.
-func reclaimable(w *kueue.Workload, crew []*corev1.Pod) (pods []kueue.ReclaimablePod, isSaid bool) {
-	isSaid = true
+func reclaimable(w *kueue.Workload, pods []*corev1.Pod) (all []kueue.ReclaimablePod, isReported bool) {
+	isReported = true
 	for i := range w.Spec.PodSets {
 		name := w.Spec.PodSets[i].Name
 		if name == reservedPodSet {
 			continue
 		}
-		if n := min(reclaimed(w, name, crew), w.Spec.PodSets[i].Count); n > 0 {
-			pods = append(pods, kueue.ReclaimablePod{Name: name, Count: n})
-			isSaid = isSaid && said(w, name) == n
+		if n := min(reclaimed(w, name, pods), w.Spec.PodSets[i].Count); n > 0 {
+			all = append(all, kueue.ReclaimablePod{Name: name, Count: n})
+			isReported = isReported && reportedReclaimable(w, name) == n
 		}
 	}
-	return pods, isSaid
+	return all, isReported
 }
 
 // isSpent reports whether all pods that the quota Workload was admitted for have succeeded.
-func isSpent(w *kueue.Workload, crew []*corev1.Pod, least int32) bool {
+func isSpent(w *kueue.Workload, pods []*corev1.Pod, least int32) bool {
 	succeeded := int32(0)
-	for _, pod := range crew {
+	for _, pod := range pods {
 		if podgroup.IsActive(pod) {
 			return false
 		}
@@ -142,7 +142,7 @@ func isSpent(w *kueue.Workload, crew []*corev1.Pod, least int32) bool {
 		switch {
 		case p.Name == reservedPodSet:
 			return succeeded >= least
-		case reclaimed(w, p.Name, crew) < p.Count:
+		case reclaimed(w, p.Name, pods) < p.Count:
 			return false
 		}
 	}

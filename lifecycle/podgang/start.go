@@ -41,7 +41,7 @@ func (b *stepBuilder) reconcileUnstarted() {
 		b.keepOne(why)
 	default:
 		b.close()
-		b.giveUp("Not all pods of the gang are there any more that start together")
+		b.giveUp(fmt.Sprintf("Pods of the gang were deleted: fewer than %d are left, which must start together", b.Gang.Min))
 	}
 	peer := b.unadmittedPeer()
 	switch {
@@ -53,12 +53,12 @@ func (b *stepBuilder) reconcileUnstarted() {
 			b.step.Message.Topic, b.step.Message.Text = reason, text
 		}
 	case peer != "" && !b.startedOnce():
-		b.step.Message.Topic, b.step.Message.Text = "Group", fmt.Sprintf("The gang is admitted, and waits for gang %q, with which it starts together", peer)
+		b.step.Message.Topic, b.step.Message.Text = "Group", fmt.Sprintf("The gang is admitted, and waits for the admission of peer gang %q", peer)
 		b.timeOut()
 	case isWhole:
 		b.start()
 	default:
-		b.step.Message.Topic, b.step.Message.Text = "Reserve", "Quota is reserved for the gang, and waits for its pods"
+		b.step.Message.Topic, b.step.Message.Text = "Reserve", "Quota is reserved for the gang, which waits for its pods"
 		b.timeOut()
 	}
 }
@@ -95,19 +95,19 @@ func (b *stepBuilder) obstacle() string {
 		return text
 	}
 	if conflict := b.peerConflict(); conflict != "" && !b.startedOnce() {
-		return "Nothing is asked for: " + conflict
+		return "The gang requests no quota yet: " + conflict
 	}
 	if g.Queue == "" {
 		if len(b.waiting) == 0 && !b.Gang.Reserves() {
 			return "The gang has no pods"
 		}
-		return "The gang names no LocalQueue: set the label " + apis.QueueLabel + " of its PodGroup and pods"
+		return "The gang names no LocalQueue: set the label " + apis.QueueLabel + " on its PodGroup and pods"
 	}
 	if b.unclaimed != nil && !isWhole && !b.Gang.Reserves() {
-		return fmt.Sprintf("Nothing is asked for before Kubernetes has created the ResourceClaims of pod %q", b.unclaimed.Name)
+		return fmt.Sprintf("The gang requests no quota yet: Kubernetes has not created the ResourceClaims of pod %q", b.unclaimed.Name)
 	}
 	if !isWhole && !b.Gang.Reserves() {
-		return fmt.Sprintf("Nothing is asked for before all pods are there that start together: the gang has fewer than %d", g.Min)
+		return fmt.Sprintf("The gang requests no quota yet: it has fewer than the %d pods that must start together", g.Min)
 	}
 	return ""
 }
@@ -117,10 +117,10 @@ func (b *stepBuilder) isReserved() bool {
 	return b.Gang.Reserves() && !b.Gang.AdmitsInParts() || len(b.initial) == 1 && b.initial[0].Spec.PodSets[0].Name == reservedPodSet
 }
 
-// ask creates the quota Workloads of the core.
+// ask creates the initial quota Workloads.
 func (b *stepBuilder) ask(why string) {
 	if b.leaving {
-		b.step.Message.Text = "A quota Workload of the gang was deleted: its pods that run end first, and then quota is asked for anew"
+		b.step.Message.Text = "A quota Workload of the gang was deleted: the gang requests quota again when its running pods have terminated"
 	}
 	if why != "" || b.leaving || len(b.finishedInitial) > 0 {
 		return
@@ -141,12 +141,12 @@ func (b *stepBuilder) hasTooManyShapes(podSets []kueue.PodSet) bool {
 	n := len(podSets)
 	if n > mostShapes {
 		b.step.Message = Message{"Misconfigured", "Check", fmt.Sprintf(
-			"the pods of the gang have %d different shapes: let at most %d differ in what they request and where they can run", n, mostShapes), true}
+			"the pods of the gang have %d different combinations of requests and node constraints: use at most %d", n, mostShapes), true}
 	}
 	return n > mostShapes
 }
 
-// keepOne updates the single quota Workload of the core to the current gang, as long as it waits.
+// keepOne updates the single initial quota Workload to the current gang, as long as it waits.
 func (b *stepBuilder) keepOne(why string) {
 	there, gate := b.initial[0], ""
 	if why != "" || len(there.Status.ReclaimablePods) > 0 && !quotaworkload.HoldsQuota(there) {
@@ -208,7 +208,7 @@ func (b *stepBuilder) renewParts() bool {
 	if isComplete && len(b.match(b.initial)) >= b.needed() {
 		return false
 	}
-	why := "Pods of the gang have been replaced by others: it gives back what it has gathered, and begins anew"
+	why := "Pods of the gang were replaced: the gang releases its quota, and requests quota for the new pods"
 	b.step.Message.Text = why
 	b.giveUp(why)
 	if len(b.step.Evict) == 0 {
@@ -244,7 +244,7 @@ func (b *stepBuilder) timeOut() string {
 		b.again(left)
 		return ""
 	}
-	why := fmt.Sprintf("The gang gave back what it had gathered: it did not start within %s", b.Gang.Wait)
+	why := fmt.Sprintf("The gang released its quota: it did not start within %s", b.Gang.Wait)
 	b.noteTimeout()
 	b.giveUp(why)
 	return why
@@ -270,11 +270,11 @@ func (b *stepBuilder) putOff(w *kueue.Workload) *kueue.RequeueState {
 func (b *stepBuilder) start() {
 	places := b.match(b.initial)
 	if len(places) < b.needed() {
-		why := "The pods of the gang ask for something else than it was admitted for"
+		why := "The pods of the gang differ from those for which it was admitted"
 		if b.initial[0].Spec.PodSets[0].Name == reservedPodSet {
-			why = "The pods of the gang ask for more than minResources of its PodGroup, or cannot run where that was reserved"
+			why = "The pods of the gang request more than minResources of its PodGroup, or cannot run on the reserved flavors"
 		}
-		b.step.Message.Topic, b.step.Message.Text = "Renew", why+": it gives its quota back, and asks for what they need"
+		b.step.Message.Topic, b.step.Message.Text = "Renew", why+": the gang releases its quota, and requests quota for the current pods"
 		b.giveUp(b.step.Message.Text)
 		return
 	}
@@ -336,7 +336,7 @@ func (b *stepBuilder) ungateLate() {
 		}
 	}
 	if topic, text := b.wait(late); text != "" {
-		b.step.Message = Message{"GangWaiting", topic, b.step.Message.Text + "; pods that came later ask for quota of their own: " + text, false}
+		b.step.Message = Message{"GangWaiting", topic, b.step.Message.Text + "; pods created later wait for quota of their own: " + text, false}
 	}
 	ungates, why := b.releases(places)
 	b.step.Ungate = ungates
@@ -345,7 +345,7 @@ func (b *stepBuilder) ungateLate() {
 	}
 }
 
-// share adds the pods that have been created since to the owners of the core, so that it is not deleted with the pods that it began with.
+// share adds the pods that have been created since to the owners of the initial quota Workloads, which would otherwise be deleted with their first pods.
 func (b *stepBuilder) share() {
 	for _, w := range b.initial {
 		if after := withOwners(b.Gang, w); after != nil {

@@ -11,10 +11,10 @@ func (b *stepBuilder) started() Message {
 	left := b.active + b.succeeded + int32(len(b.waiting)) //nolint:gosec // far from 2^31
 	switch {
 	case !b.running && len(b.waiting) == 0:
-		return Message{"GangWaiting", "Idle", fmt.Sprintf("The gang has started and no pod of it runs: its quota is given back if none comes within %s", idleGrace), false}
+		return Message{"GangWaiting", "Idle", fmt.Sprintf("The gang has started, but none of its pods runs: its quota is released unless a pod is created within %s", idleGrace), false}
 	case left < b.Gang.Min:
-		return Message{"Unschedulable", "Run", fmt.Sprintf("%s, but only %d of the %d pods that it takes run, wait or have succeeded: "+
-			"recreate those that have failed or were deleted, or restart the gang", text, left, b.Gang.Min), true}
+		return Message{"Unschedulable", "Run", fmt.Sprintf("%s, but only %d of the %d required pods run, wait or have succeeded: "+
+			"recreate the failed and deleted pods, or restart the gang", text, left, b.Gang.Min), true}
 	default:
 		return Message{"GangStarted", "Start", text, false}
 	}

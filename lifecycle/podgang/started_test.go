@@ -13,7 +13,7 @@ func TestBelowMinimum(t *testing.T) {
 	expect := func(reason string, isWarning bool) {
 		t.Helper()
 		if tell := w.last.Message; tell.Reason != reason || tell.IsWarning != isWarning {
-			t.Errorf("told %+v, want reason %s, a warning: %t", tell, reason, isWarning)
+			t.Errorf("message is %+v, want reason %s, a warning: %t", tell, reason, isWarning)
 		}
 	}
 	w.pods[0].Status.Phase = corev1.PodSucceeded
@@ -21,7 +21,7 @@ func TestBelowMinimum(t *testing.T) {
 	expect("GangStarted", false)
 	w.pods[1].Status.Phase = corev1.PodFailed
 	w.settle()
-	w.expect("sfr", 1, "only 2 of the 3 pods that it takes run, wait or have succeeded")
+	w.expect("sfr", 1, "only 2 of the 3 required pods run, wait or have succeeded")
 	expect("Unschedulable", true)
 	w.add(1)
 	w.settle()

@@ -85,7 +85,7 @@ func (s *gangState) isOfOneThatWaits(pod *corev1.Pod) bool {
 }
 
 // run returns a predicate for pods of this run of the gang, in contrast to earlier runs of the same name: they are paid for by a quota Workload
-// of the current gang, or were created after its core, or have the same controller as a pod that waits.
+// of the current gang, or were created after its initial quota Workload, or have the same controller as a pod that waits.
 func (s *gangState) run() func(*corev1.Pod) bool {
 	payers := map[string]struct{}{}
 	ours := slices.Concat(s.initial, s.extras)
@@ -167,7 +167,7 @@ func (s *gangState) home() kueue.ClusterQueueReference {
 	return ""
 }
 
-// evicted returns a quota Workload of the core that has to release its quota, or nil.
+// evicted returns an initial quota Workload that has to release its quota, or nil.
 func (s *gangState) evicted() *kueue.Workload {
 	for _, w := range s.initial {
 		if quotaworkload.HoldsQuota(w) && quotaworkload.IsTrue(w, kueue.WorkloadEvicted) {

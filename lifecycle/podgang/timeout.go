@@ -22,7 +22,7 @@ func (b *stepBuilder) timedOut() string {
 	case len(g.TimedOut) > 0:
 		return "The gang did not start within its waiting time: " + b.stopped()
 	case g.Object != nil && len(g.Object.MinResources) > 0:
-		return fmt.Sprintf("No quota is reserved for PodGroup %q: it has the annotation %s=true, because its pods did not come within the waiting time; "+
+		return fmt.Sprintf("No quota is reserved for PodGroup %q: it has annotation %s=true, because its pods were not created within the waiting time: "+
 			"create the pods, or remove the annotation", g.Name, apis.KoordinatorTimeoutAnnotation)
 	}
 	return ""
@@ -30,7 +30,7 @@ func (b *stepBuilder) timedOut() string {
 
 // stopped describes what to do with the pods that are not admitted.
 func (b *stepBuilder) stopped() string {
-	return fmt.Sprintf("pod %q and all others with the annotation %s=true are not admitted; recreate them, or remove the annotation",
+	return fmt.Sprintf("pod %q and all other pods with annotation %s=true are not admitted: recreate the pods, or remove the annotation",
 		b.Gang.TimedOut[0].Name, apis.KoordinatorTimeoutAnnotation)
 }
 

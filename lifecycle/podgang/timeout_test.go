@@ -56,7 +56,7 @@ func TestTimeoutRequeues(t *testing.T) {
 
 // TestTimeoutStops: pods that are marked are not admitted before they are recreated, or the mark is removed.
 func TestTimeoutStops(t *testing.T) {
-	const text = `did not start within its waiting time: pod "pod-01" and all others with the annotation gang.scheduling.koordinator.sh/timeout=true are not admitted`
+	const text = `did not start within its waiting time: pod "pod-01" and all other pods with annotation gang.scheduling.koordinator.sh/timeout=true are not admitted`
 	newStopped := func(t *testing.T) *world {
 		t.Helper()
 		w := newTimedOut(t, true)
@@ -66,7 +66,7 @@ func TestTimeoutStops(t *testing.T) {
 		w.expectNothingHeld()
 		w.expect("gg", 1, text)
 		if !w.last.Message.IsWarning || w.last.Message.Reason != "GangTimedOut" {
-			t.Errorf("told %+v", w.last.Message)
+			t.Errorf("message is %+v", w.last.Message)
 		}
 		return w
 	}
@@ -91,7 +91,7 @@ func TestTimeoutStops(t *testing.T) {
 		w.add(1)
 		w.settle()
 		w.admitAll()
-		w.expect("ggrr", 2, `has started; pod "pod-01" and all others`)
+		w.expect("ggrr", 2, `has started; pod "pod-01" and all other pods`)
 	})
 	t.Run("until the mark is removed", func(t *testing.T) {
 		w := newStopped(t)

@@ -21,7 +21,7 @@ func newPreemptedEarly(t *testing.T, b *podgang.Peer) *world {
 	w.peers = []podgang.Peer{*b}
 	w.settle()
 	w.admitAll()
-	w.expect("g", 1, `waits for gang "ml/b"`)
+	w.expect("g", 1, `waits for the admission of peer gang "ml/b"`)
 	w.preempt(w.workloads[0])
 	w.settle()
 	return w
@@ -76,7 +76,7 @@ func TestWaitsForAnotherRun(t *testing.T) {
 	w.now = peer.now.Add(time.Minute)
 	w.peers = []podgang.Peer{podgang.PeerOf(peer.seen())}
 	w.settle()
-	w.expect("g", 0, "does not name the same gangs")
+	w.expect("g", 0, "lists other gangs")
 }
 
 // TestSucceedsWhilePreempted: a gang whose pods have all succeeded is finished, also if it was preempted meanwhile.
@@ -142,7 +142,7 @@ func TestRemembersWhileItHoldsQuota(t *testing.T) {
 	b.HasStarted, b.IsAdmitted = true, true
 	w.peers = []podgang.Peer{b, c}
 	w.settle()
-	w.expect("g", 1, `waits for gang "ml/c"`)
+	w.expect("g", 1, `waits for the admission of peer gang "ml/c"`)
 
 	w.peers = []podgang.Peer{c}
 	w.settle()

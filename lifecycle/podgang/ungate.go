@@ -18,7 +18,7 @@ import (
 func (s *Snapshot) ungated(pod *corev1.Pod, w *kueue.Workload, podSet kueue.PodSetReference) (*corev1.Pod, error) {
 	assigned := slices.IndexFunc(w.Status.Admission.PodSetAssignments, func(a kueue.PodSetAssignment) bool { return a.Name == podSet })
 	if assigned < 0 {
-		return nil, fmt.Errorf("pod %q stays gated: its quota Workload %q has no assignment for pod set %q", pod.Name, w.Name, podSet)
+		return nil, fmt.Errorf("pod %q is still gated: its quota Workload %q has no assignment for pod set %q", pod.Name, w.Name, podSet)
 	}
 	after := pod.DeepCopy()
 	delete(after.Annotations, apis.KoordinatorTimeoutAnnotation) // Koordinator would not place it
@@ -27,19 +27,19 @@ func (s *Snapshot) ungated(pod *corev1.Pod, w *kueue.Workload, podSet kueue.PodS
 	for _, name := range slices.Compact(flavors) {
 		flavor := s.Flavors[name]
 		if flavor == nil {
-			return nil, fmt.Errorf("pod %q stays gated: there is no ResourceFlavor %q, which its gang was admitted to; create it", pod.Name, name)
+			return nil, fmt.Errorf("pod %q is still gated: ResourceFlavor %q, to which its gang is admitted, does not exist: create it", pod.Name, name)
 		}
-		if err := narrow(after, flavor.Spec.NodeLabels, flavor.Spec.Tolerations); err != nil {
-			return nil, fmt.Errorf("pod %q stays gated: ResourceFlavor %q: %w", pod.Name, name, err)
+		if err := addUpdate(after, &kueue.PodSetUpdate{NodeSelector: flavor.Spec.NodeLabels, Tolerations: flavor.Spec.Tolerations}); err != nil {
+			return nil, fmt.Errorf("pod %q is still gated: ResourceFlavor %q %w", pod.Name, name, err)
 		}
 	}
 	updates, err := workloadstatus.PodSetUpdates(w)
 	if err != nil {
-		return nil, fmt.Errorf("pod %q stays gated: %w", pod.Name, err)
+		return nil, fmt.Errorf("pod %q is still gated: %w", pod.Name, err)
 	}
 	if update, ok := updates[podSet]; ok {
 		if err := addUpdate(after, &update); err != nil {
-			return nil, fmt.Errorf("pod %q stays gated: an AdmissionCheck: %w", pod.Name, err)
+			return nil, fmt.Errorf("pod %q is still gated: an AdmissionCheck %w", pod.Name, err)
 		}
 	}
 	add(&after.Labels, apis.PodSetLabel, string(podSet))
@@ -55,35 +55,24 @@ func add(to *map[string]string, key, value string) {
 	(*to)[key] = value
 }
 
-// narrow adds node labels and tolerations.
-func narrow(pod *corev1.Pod, nodeLabels map[string]string, tolerations []corev1.Toleration) error {
-	for _, key := range slices.Sorted(maps.Keys(nodeLabels)) {
-		if value, there := pod.Spec.NodeSelector[key]; there && value != nodeLabels[key] {
-			return fmt.Errorf("it sets nodeSelector[%q] to %q, which is %q in the pod; make them equal", key, nodeLabels[key], value)
-		}
-		add(&pod.Spec.NodeSelector, key, nodeLabels[key])
-	}
-	for _, toleration := range tolerations {
-		if !slices.ContainsFunc(pod.Spec.Tolerations, func(has corev1.Toleration) bool { return equality.Semantic.DeepEqual(has, toleration) }) {
-			pod.Spec.Tolerations = append(pod.Spec.Tolerations, toleration)
-		}
-	}
-	return nil
-}
-
-// addUpdate adds the updates of AdmissionChecks.
+// addUpdate adds labels, annotations, node labels and tolerations to a pod.
 func addUpdate(pod *corev1.Pod, update *kueue.PodSetUpdate) error {
 	for _, part := range []struct {
 		name string
 		to   *map[string]string
 		from map[string]string
-	}{{"labels", &pod.Labels, update.Labels}, {"annotations", &pod.Annotations, update.Annotations}} {
+	}{{"labels", &pod.Labels, update.Labels}, {"annotations", &pod.Annotations, update.Annotations}, {"nodeSelector", &pod.Spec.NodeSelector, update.NodeSelector}} {
 		for _, key := range slices.Sorted(maps.Keys(part.from)) {
 			if value, there := (*part.to)[key]; there && value != part.from[key] {
-				return fmt.Errorf("it sets %s[%q] to %q, which is %q in the pod; make them equal", part.name, key, part.from[key], value)
+				return fmt.Errorf("sets %s[%q] to %q, but the pod has %q: make them equal", part.name, key, part.from[key], value)
 			}
 			add(part.to, key, part.from[key])
 		}
 	}
-	return narrow(pod, update.NodeSelector, update.Tolerations)
+	for _, toleration := range update.Tolerations {
+		if !slices.ContainsFunc(pod.Spec.Tolerations, func(has corev1.Toleration) bool { return equality.Semantic.DeepEqual(has, toleration) }) {
+			pod.Spec.Tolerations = append(pod.Spec.Tolerations, toleration)
+		}
+	}
+	return nil
 }

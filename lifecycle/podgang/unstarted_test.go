@@ -34,10 +34,10 @@ func (w *world) expectNothingHeld() {
 	}
 }
 
-// TestNotLetGo: quota of a started gang is not kept for pods that cannot be ungated.
-func TestNotLetGo(t *testing.T) {
+// TestQuotaOfGatedPodsIsReleased: quota of a started gang is not kept for pods that cannot be ungated.
+func TestQuotaOfGatedPodsIsReleased(t *testing.T) {
 	const grace = 2 * time.Minute
-	t.Run("because the API server refuses them", func(t *testing.T) {
+	t.Run("the API server rejects the pods", func(t *testing.T) {
 		w := newGroup(t, 2)
 		w.add(1)
 		w.add(1)
@@ -51,18 +51,18 @@ func TestNotLetGo(t *testing.T) {
 		w.admitAll()
 		w.expect("rr", 1, "has started")
 	})
-	t.Run("because something is wrong with them", func(t *testing.T) {
+	t.Run("the pods are misconfigured", func(t *testing.T) {
 		w := newStarted(t, 2)
 		w.pods = nil
 		w.add(1)
 		w.add(1).Annotations["kueue.x-k8s.io/podset-required-topology"] = "rack"
 		w.settle()
-		w.expect("gg", 1, "asks for a topology")
+		w.expect("gg", 1, "requests a topology")
 		w.now = w.now.Add(grace)
 		w.settle()
 		w.expectNothingHeld()
 	})
-	t.Run("that quota of its own is for", func(t *testing.T) {
+	t.Run("an extra quota Workload", func(t *testing.T) {
 		w := newStarted(t, 2)
 		w.add(1)
 		w.settle()
@@ -71,7 +71,7 @@ func TestNotLetGo(t *testing.T) {
 		w.expect("rrg", 2, "")
 		for range 2 {
 			if w.last.RequeueAfter != grace {
-				t.Fatalf("looks again in %s, want in %s", w.last.RequeueAfter, grace)
+				t.Fatalf("requeues after %s, want in %s", w.last.RequeueAfter, grace)
 			}
 			w.now = w.now.Add(grace)
 			w.refuse()
@@ -83,7 +83,7 @@ func TestNotLetGo(t *testing.T) {
 		w.admitAll()
 		w.expect("rrr", 2, "has started")
 	})
-	t.Run("and is kept for those that have just come", func(t *testing.T) {
+	t.Run("not while a pod is new", func(t *testing.T) {
 		w := newStarted(t, 2)
 		w.pods[0].Status.Phase, w.pods[1].Status.Phase = corev1.PodFailed, corev1.PodFailed
 		w.settle()
@@ -94,7 +94,7 @@ func TestNotLetGo(t *testing.T) {
 		w.settle()
 		w.expect("ffr", 1, "has started")
 	})
-	t.Run("nor taken from those that have come while nobody looked", func(t *testing.T) {
+	t.Run("not if the pods were created while the manager did not run", func(t *testing.T) {
 		w := newStarted(t, 2)
 		w.pods[0].Status.Phase, w.pods[1].Status.Phase = corev1.PodFailed, corev1.PodFailed
 		w.settle()

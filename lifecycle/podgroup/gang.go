@@ -106,7 +106,7 @@ func New(ref Ref, object *Object, pods []*corev1.Pod, settings Settings) (*Gang,
 	g.splitTimedOut()
 	var problems Problems
 	if ref.HasObject() && object == nil {
-		addf(&problems, "there is no PodGroup %q %s in namespace %q: create it (its API must be served), or take the pods out of the gang", ref.Name, ref.api(), ref.Namespace)
+		addf(&problems, "PodGroup %q %s does not exist in namespace %q: create it (its API must be served), or remove the name of the group from the pods", ref.Name, ref.api(), ref.Namespace)
 	}
 	g.readCounts(&problems)
 	g.readGroup(&problems)
@@ -199,7 +199,7 @@ func (g *Gang) readCounts(problems *Problems) {
 
 func (o *Object) min(problems *Problems) int32 {
 	if o.MinMember < 0 || o.MinMember > mostPods {
-		addf(problems, "the PodGroup %q asks for %d pods at least: set its minimum to a number from 1 to %d", o.Name, o.MinMember, mostPods)
+		addf(problems, "PodGroup %q requires at least %d pods: set its minimum to a number from 1 to %d", o.Name, o.MinMember, mostPods)
 		return 1
 	}
 	return int32(max(1, o.MinMember))
@@ -224,7 +224,7 @@ func (g *Gang) readKoordinator(problems *Problems) {
 	if wait, where := g.setting("waiting-time", problems); wait != "" {
 		duration, err := time.ParseDuration(wait)
 		if err != nil || duration <= 0 {
-			addf(problems, "%s is %q: give a duration such as 300s", where, brief(wait))
+			addf(problems, "%s is %q: set a duration such as 300s", where, brief(wait))
 		} else {
 			g.Wait = duration
 		}
@@ -235,7 +235,7 @@ func (g *Gang) readKoordinator(problems *Problems) {
 func number(text, where string, problems *Problems) int32 {
 	n, err := strconv.ParseInt(text, 10, 32)
 	if err != nil || n < 1 || n > mostPods {
-		addf(problems, "%s is %q: give a number of pods from 1 to %d", where, brief(text), mostPods)
+		addf(problems, "%s is %q: set a number of pods from 1 to %d", where, brief(text), mostPods)
 		return 1
 	}
 	return int32(n)
@@ -261,12 +261,12 @@ func (g *Gang) checkPods(problems *Problems) {
 			kueue.PodSetGroupName,
 		} {
 			if _, asks := pod.Annotations[key]; asks {
-				addf(problems, "annotation %s of pod %q asks for a topology, which is not supported for gangs of pods: take it out", key, pod.Name)
+				addf(problems, "annotation %s of pod %q requests a topology, which is not supported for gangs of pods: remove the annotation", key, pod.Name)
 				return
 			}
 		}
 		if key := unsupportedKey(pod); key != "" {
-			addf(problems, "pod %q has %s, which is not supported for gangs of pods: recreate it without", pod.Name, key)
+			addf(problems, "pod %q has %s, which is not supported for gangs of pods: recreate the pod without it", pod.Name, key)
 			return
 		}
 	}
@@ -322,7 +322,7 @@ func (g *Gang) MissingOwners(present []metav1.OwnerReference) []metav1.OwnerRefe
 	return missing
 }
 
-// Owners returns the owners of a quota Workload of the core: the PodGroup of the gang, or else the controllers of its pods, and pods themselves
+// Owners returns the owners of an initial quota Workload: the PodGroup of the gang, or else the controllers of its pods, and pods themselves
 // if they have none, as with Kueue. If there are many, only the oldest own it: one is enough to keep it.
 func (g *Gang) Owners() []metav1.OwnerReference {
 	if g.Object != nil {

@@ -101,12 +101,12 @@ func TestNew(t *testing.T) {
 		wantProblem string
 	}{
 		"Kueue":            {kind: podgroup.Kueue, pods: pods(map[string]string{apis.PodGroupTotalCountAnnotation: "3"}), want: with(func(s *settings) { s.Min, s.Total = 3, 3 })},
-		"Kueue, no number": {kind: podgroup.Kueue, pods: pods(nil), want: normal, wantProblem: `pod-group-total-count of the pods is "": give a number of pods`},
+		"Kueue, no number": {kind: podgroup.Kueue, pods: pods(nil), want: normal, wantProblem: `pod-group-total-count of the pods is "": set a number of pods`},
 		"Kueue, all ended": {kind: podgroup.Kueue, pods: ended(pods(map[string]string{apis.PodGroupTotalCountAnnotation: "3"})), want: with(func(s *settings) { s.Queue = "" })},
-		"no PodGroup":      {kind: podgroup.Coscheduling, pods: pods(nil), want: normal, wantProblem: `there is no PodGroup "train" of scheduling.x-k8s.io in namespace "ml"`},
+		"no PodGroup":      {kind: podgroup.Coscheduling, pods: pods(nil), want: normal, wantProblem: `PodGroup "train" of scheduling.x-k8s.io does not exist in namespace "ml"`},
 		"minimum":          {kind: podgroup.Coscheduling, object: &podgroup.Object{MinMember: 4, TimeoutSeconds: 7}, pods: pods(nil), want: with(func(s *settings) { s.Min, s.Total, s.Wait = 4, 4, 7*time.Second })},
 		"no minimum":       {kind: podgroup.GroupName, object: &podgroup.Object{}, pods: pods(nil), want: normal},
-		"negative minimum": {kind: podgroup.Koordinator, object: &podgroup.Object{MinMember: -1}, pods: pods(nil), want: normal, wantProblem: "asks for -1 pods"},
+		"negative minimum": {kind: podgroup.Koordinator, object: &podgroup.Object{MinMember: -1}, pods: pods(nil), want: normal, wantProblem: "requires at least -1 pods"},
 		"enormous minimum": {kind: podgroup.Koordinator, object: &podgroup.Object{MinMember: 1 << 40}, pods: pods(nil), want: normal, wantProblem: "set its minimum to a number"},
 		"queue of the object": {
 			kind: podgroup.Coscheduling, object: &podgroup.Object{MinMember: 2, Labels: map[string]string{apis.QueueLabel: "early"}},
@@ -132,7 +132,7 @@ func TestNew(t *testing.T) {
 		},
 		"no duration": {
 			kind: podgroup.Lightweight, pods: pods(map[string]string{key + "min-available": "1", key + "waiting-time": "soon"}), want: normal,
-			wantProblem: `is "soon": give a duration such as 300s`,
+			wantProblem: `is "soon": set a duration such as 300s`,
 		},
 		"pods do not agree": {
 			kind: podgroup.Lightweight, pods: pods(map[string]string{key + "min-available": "1"}, map[string]string{key + "min-available": "2"}), want: normal,
@@ -143,10 +143,10 @@ func TestNew(t *testing.T) {
 			want: with(func(s *settings) { s.Together = []string{"ml/train", "x/b"} }),
 		},
 		"only itself":    {kind: podgroup.Lightweight, pods: pods(map[string]string{key + "min-available": "1", key + "groups": `["ml/train"]`}), want: normal},
-		"without itself": {kind: podgroup.Lightweight, pods: pods(map[string]string{key + "min-available": "1", key + "groups": `["ml/other"]`}), want: normal, wantProblem: "does not name the gang"},
-		"no list":        {kind: podgroup.Lightweight, pods: pods(map[string]string{key + "min-available": "1", key + "groups": `a`}), want: normal, wantProblem: "give a JSON list"},
+		"without itself": {kind: podgroup.Lightweight, pods: pods(map[string]string{key + "min-available": "1", key + "groups": `["ml/other"]`}), want: normal, wantProblem: "does not list the gang itself"},
+		"no list":        {kind: podgroup.Lightweight, pods: pods(map[string]string{key + "min-available": "1", key + "groups": `a`}), want: normal, wantProblem: "set a JSON list"},
 		"no namespace":   {kind: podgroup.Lightweight, pods: pods(map[string]string{key + "min-available": "1", key + "groups": `["train"]`}), want: normal, wantProblem: "NAMESPACE/NAME"},
-		"topology":       {kind: podgroup.Coscheduling, object: &podgroup.Object{}, pods: pods(map[string]string{"kueue.x-k8s.io/podset-required-topology": "rack"}), want: normal, wantProblem: "asks for a topology"},
+		"topology":       {kind: podgroup.Coscheduling, object: &podgroup.Object{}, pods: pods(map[string]string{"kueue.x-k8s.io/podset-required-topology": "rack"}), want: normal, wantProblem: "requests a topology"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -8,6 +8,9 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
+// GroupsAnnotation lists, as JSON, the gangs that start together.
+const GroupsAnnotation = apis.KoordinatorPrefix + "groups"
+
 // readGroup reads which gangs start together with this one.
 func (g *Gang) readGroup(problems *Problems) {
 	if !g.HasKoordinatorSettings() {
@@ -19,7 +22,7 @@ func (g *Gang) readGroup(problems *Problems) {
 	}
 	var names []string
 	if err := json.Unmarshal([]byte(text), &names); err != nil {
-		addf(problems, `%s is %q: give a JSON list of names such as ["%s/other","%s"]`, where, brief(text), g.Namespace, g.Full())
+		addf(problems, `%s is %q: set a JSON list of gangs such as ["%s/other","%s"]`, where, brief(text), g.Namespace, g.Full())
 		return
 	}
 	slices.Sort(names)
@@ -27,15 +30,15 @@ func (g *Gang) readGroup(problems *Problems) {
 	for _, name := range names {
 		namespace, rest, ok := strings.Cut(name, "/")
 		if !ok || !isName(namespace) || !isName(rest) {
-			addf(problems, "%s names %q: give each gang as NAMESPACE/NAME", where, brief(name))
+			addf(problems, "%s lists %q: name each gang as NAMESPACE/NAME", where, brief(name))
 			return
 		}
 	}
 	switch {
 	case len(names) > apis.MaxTogether:
-		addf(problems, "%s names %d gangs: at most %d can start together", where, len(names), apis.MaxTogether)
+		addf(problems, "%s lists %d gangs: list at most %d", where, len(names), apis.MaxTogether)
 	case len(names) > 0 && !slices.Contains(names, g.Full()):
-		addf(problems, "%s does not name the gang %q itself: add it", where, g.Full())
+		addf(problems, "%s does not list the gang itself: add %q", where, g.Full())
 	case len(names) > 1:
 		g.GangGroup = names
 	}

@@ -62,8 +62,8 @@ func TestStatusAfter(t *testing.T) {
 	}{
 		"no pods":         {api: coscheduling, least: 2, want: podgroup.Status{Phase: "Pending"}},
 		"waits for quota": {api: coscheduling, pods: "gg", least: 2, want: podgroup.Status{Phase: "Pending"}},
-		"let go":          {api: coscheduling, pods: "ll", least: 2, want: podgroup.Status{Phase: "Scheduling", Started: now}},
-		"let go in part":  {api: coscheduling, pods: "lg", least: 2, want: podgroup.Status{Phase: "Pending"}},
+		"ungated":         {api: coscheduling, pods: "ll", least: 2, want: podgroup.Status{Phase: "Scheduling", Started: now}},
+		"ungated in part": {api: coscheduling, pods: "lg", least: 2, want: podgroup.Status{Phase: "Pending"}},
 		"runs in part":    {api: coscheduling, pods: "rl", least: 2, want: podgroup.Status{Phase: "Scheduling", Running: 1, Started: now}},
 		"keeps its start": {
 			api: coscheduling, pods: "rrl", least: 2, before: podgroup.Status{Phase: "Scheduling", Started: 7},
@@ -86,7 +86,7 @@ func TestStatusAfter(t *testing.T) {
 		},
 		"failed, and runs again": {api: koordinator, pods: "rr", least: 2, before: podgroup.Status{Phase: "Failed"}, want: podgroup.Status{Phase: "Failed"}},
 
-		"Koordinator, let go":            {api: koordinator, pods: "ll", least: 2, want: podgroup.Status{Phase: "PreScheduling", Started: now}},
+		"Koordinator, ungated":           {api: koordinator, pods: "ll", least: 2, want: podgroup.Status{Phase: "PreScheduling", Started: now}},
 		"Koordinator, a node":            {api: koordinator, pods: "nl", least: 2, want: podgroup.Status{Phase: "Scheduling", Scheduled: 1, Started: now}},
 		"Koordinator, nodes":             {api: koordinator, pods: "nr", least: 2, want: podgroup.Status{Phase: "Scheduled", Scheduled: 2, Running: 1, Started: now}},
 		"Koordinator, runs":              {api: koordinator, pods: "rr", least: 2, want: podgroup.Status{Phase: "Running", Scheduled: 2, Running: 2, Started: now}},

@@ -22,8 +22,8 @@ func TestUnsupported(t *testing.T) {
 		want   string
 	}{
 		"nothing":            {func(*corev1.Pod) {}, ""},
-		"slices":             {annotated(kueue.PodSetSliceRequiredTopologyAnnotation, "rack"), "asks for a topology"},
-		"group of pod sets":  {annotated(kueue.PodSetGroupName, "g"), "asks for a topology"},
+		"slices":             {annotated(kueue.PodSetSliceRequiredTopologyAnnotation, "rack"), "requests a topology"},
+		"group of pod sets":  {annotated(kueue.PodSetGroupName, "g"), "requests a topology"},
 		"prebuilt":           {func(pod *corev1.Pod) { pod.Labels[apis.PrebuiltWorkloadKey] = "mine" }, "has kueue.x-k8s.io/prebuilt-workload-name, which is not supported"},
 		"fast admission":     {annotated(apis.PodGroupFastAdmissionAnnotation, "true"), "has kueue.x-k8s.io/pod-group-fast-admission: true"},
 		"no fast admission":  {annotated(apis.PodGroupFastAdmissionAnnotation, "false"), ""},

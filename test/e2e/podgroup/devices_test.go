@@ -43,7 +43,7 @@ var _ = Describe("Devices that gangs of pods claim", func() {
 		By("adding one later, which asks for quota of its own")
 		create(ctx, member("a-3", "a"))
 		t.expectPods(ctx, "a-", "a-0=pending", "a-2=pending", "a-3=gated")
-		t.expectTold(ctx, "Pod", "a-3", "pods that came later ask for quota of their own")
+		t.expectTold(ctx, "Pod", "a-3", "pods created later wait for quota of their own")
 	}, SpecTimeout(specTimeout))
 
 	It("keep a gang pending while no resource maps them, until the mapping exists", func(ctx SpecContext) {

@@ -27,7 +27,7 @@ var _ = Describe("Two roles of Koordinator", func() {
 		for i := range 5 {
 			create(ctx, a.member(fmt.Sprintf("a-%d", i), 0).label(apis.KoordinatorLabel, "gang-a"))
 		}
-		stranger := fmt.Sprintf("starts together with gang %q of another namespace, which does not exist there or does not name the same gangs", b.name+"/gang-b")
+		stranger := fmt.Sprintf("starts together with gang %q of another namespace, which does not exist there or lists other gangs", b.name+"/gang-b")
 		expectNoted(ctx, groupA, stranger)
 		groupB := b.podGroup(ctx, koordinator, "gang-b", map[string]any{"minMember": int64(4)}, map[string]string{groups: fmt.Sprintf("[%q]", b.name+"/gang-b")})
 		annotate(ctx, groupB, groups, together)
@@ -147,7 +147,7 @@ var _ = Describe("Gangs that reserve their quota in parts", func() {
 		t.expectPods(ctx, "first-", "first-0=running", "first-1=running")
 		gang(ctx, t, "x", 4, "waiting-time", "3s")
 		t.expectUsage(ctx, "cpu", 4)
-		t.expectTold(ctx, "Pod", "x-0", "gave back what it had gathered")
+		t.expectTold(ctx, "Pod", "x-0", "The gang released its quota: it did not start within")
 		t.expectPods(ctx, "x-", all("x", "gated", 4)...)
 		Expect(t.timedOut(ctx, Default)).To(ConsistOf("x-0", "x-1", "x-2", "x-3"))
 		By("being tried again")

@@ -146,7 +146,7 @@ var _ = Describe("A gang", func() {
 			return t.member(name, gpus).label(apis.PodGroupNameLabel, "train").annotate(apis.PodGroupTotalCountAnnotation, "3")
 		}
 		create(ctx, in("p-0", 0), in("p-1", 2))
-		t.expectTold(ctx, "Pod", "p-0", "fewer than 3")
+		t.expectTold(ctx, "Pod", "p-0", "fewer than the 3 pods")
 		create(ctx, in("p-2", 2))
 		t.expectPods(ctx, "p-", "p-0=running", "p-1=running", "p-2=running")
 		workload := t.workload(ctx, Default, "train")
@@ -199,7 +199,7 @@ var _ = Describe("A gang whose PodGroup declares its requests", func() {
 		t.expectUsage(ctx, "cpu", 1)
 		in := func(name string) pod { return t.member(name, 0).label(apis.CoschedulingLabel, "early") }
 		create(ctx, in("p-0"), in("p-1"))
-		t.expectTold(ctx, "PodGroup", "early", "ask for more than minResources")
+		t.expectTold(ctx, "PodGroup", "early", "request more than minResources")
 		t.expectPods(ctx, "p-", "p-0=running", "p-1=running")
 		t.expectUsage(ctx, "cpu", 2)
 	}, SpecTimeout(specTimeout))

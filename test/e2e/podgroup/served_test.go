@@ -13,7 +13,7 @@ var _ = Describe("A PodGroup whose API is installed while the manager runs", fun
 	It("restarts the manager, which then admits its pods", func(ctx SpecContext) {
 		t := newTeam(ctx, "1", "0")
 		create(ctx, t.member("p-0", 0).annotate(apis.GroupNameAnnotation, "late"))
-		t.expectTold(ctx, "Pod", "p-0", `there is no PodGroup "late" of scheduling.volcano.sh, scheduling.incubator.k8s.io or incubator.scheduling.k8s.io in namespace`)
+		t.expectTold(ctx, "Pod", "p-0", `PodGroup "late" of scheduling.volcano.sh, scheduling.incubator.k8s.io or incubator.scheduling.k8s.io does not exist in namespace`)
 		Expect(env.InstallPodGroups("scheduling.volcano.sh")).To(Succeed())
 		Eventually(manager.Done()).WithContext(ctx).Should(BeClosed())
 		log, err := os.ReadFile(manager.Log)

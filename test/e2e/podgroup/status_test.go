@@ -101,7 +101,7 @@ var _ = Describe("The status of a PodGroup", func() {
 		t.expectUsage(ctx, "cpu", 2)
 		in := func(name string) pod { return t.member(name, 0).annotate(apis.GroupNameAnnotation, "job") }
 		create(ctx, in("p-0"))
-		expectNoted(ctx, group, "Quota is reserved for the gang, and waits for its pods")
+		expectNoted(ctx, group, "Quota is reserved for the gang, which waits for its pods")
 		t.expectPods(ctx, "p-", "p-0=gated")
 		create(ctx, in("p-1"))
 		t.expectPods(ctx, "p-", "p-0=running", "p-1=running")

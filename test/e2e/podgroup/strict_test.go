@@ -17,8 +17,8 @@ var _ = Describe("A gang of Coscheduling", func() {
 		group := t.podGroup(ctx, coscheduling, "tensorflow", map[string]any{"minMember": int64(5)}, nil)
 		in := func(p pod, group string) pod { return p.label(apis.CoschedulingLabel, group) }
 		create(ctx, in(t.member("tf-ps-0", 0), "tensorflow"), in(t.member("tf-worker-0", 2), "tensorflow"), in(t.member("tf-worker-1", 2), "tensorflow"))
-		expectNoted(ctx, group, "fewer than 5")
-		t.expectTold(ctx, "Pod", "tf-ps-0", "fewer than 5")
+		expectNoted(ctx, group, "fewer than the 5 pods")
+		t.expectTold(ctx, "Pod", "tf-ps-0", "fewer than the 5 pods")
 		t.expectPods(ctx, "tf-", "tf-ps-0=gated", "tf-worker-0=gated", "tf-worker-1=gated")
 
 		By("having all of its pods")
@@ -72,8 +72,8 @@ var _ = Describe("A gang of Coscheduling", func() {
 		create(ctx, in("p-3"))
 		Eventually(func(g Gomega) { g.Expect(t.workloads(ctx, g)).To(HaveLen(3)) }).WithContext(ctx).Should(Succeed())
 		t.expectPods(ctx, "p-", "p-0=running", "p-1=running", "p-2=running", "p-3=gated")
-		expectNoted(ctx, group, "has started; pods that came later ask for quota of their own: waits for quota in ClusterQueue")
-		t.expectTold(ctx, "Pod", "p-3", "pods that came later ask for quota of their own")
+		expectNoted(ctx, group, "has started; pods created later wait for quota of their own: waits for quota in ClusterQueue")
+		t.expectTold(ctx, "Pod", "p-3", "pods created later wait for quota of their own")
 
 		By("losing one")
 		Expect(env.Admin.Delete(ctx, in("p-0").Pod, client.GracePeriodSeconds(0))).To(Succeed())

@@ -43,7 +43,7 @@ var _ = Describe("With podGroups.afterTimeout: Stop", Serial, Ordered, func() {
 			return t.member(name, 0).koordinator("name", "x", "min-available", "2", "mode", "NonStrict", "waiting-time", "2s")
 		}
 		create(ctx, in("x-0"), in("x-1"))
-		t.expectTold(ctx, "Pod", "x-0", `Warning GangTimedOut: The gang did not start within its waiting time: pod "x-0" and all others with the annotation`)
+		t.expectTold(ctx, "Pod", "x-0", `Warning GangTimedOut: The gang did not start within its waiting time: pod "x-0" and all other pods with annotation`)
 		Expect(t.timedOut(ctx, Default)).To(ConsistOf("x-0", "x-1"))
 		t.expectUsage(ctx, "cpu", 1)
 		t.end(ctx, corev1.PodSucceeded, "first-0")
@@ -69,7 +69,7 @@ var _ = Describe("With podGroups.afterTimeout: Stop", Serial, Ordered, func() {
 		group := t.podGroup(ctx, koordinator, "early", spec, nil)
 		label := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"kueue.x-k8s.io/queue-name":"main"}}}`))
 		Expect(env.Admin.Patch(ctx, group, label)).To(Succeed())
-		expectNoted(ctx, group, `No quota is reserved for PodGroup "early": it has the annotation`)
+		expectNoted(ctx, group, `No quota is reserved for PodGroup "early": it has annotation`)
 		Expect(group.GetAnnotations()).To(HaveKeyWithValue(apis.KoordinatorTimeoutAnnotation, "true"))
 		t.expectUsage(ctx, "cpu", 0)
 		in := func(name string) pod { return t.member(name, 0).label(apis.KoordinatorLabel, "early") }
