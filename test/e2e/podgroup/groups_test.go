@@ -27,7 +27,7 @@ var _ = Describe("Two roles of Koordinator", func() {
 		for i := range 5 {
 			create(ctx, a.member(fmt.Sprintf("a-%d", i), 0).label(apis.KoordinatorLabel, "gang-a"))
 		}
-		stranger := fmt.Sprintf("starts together with gang %q of another namespace, which does not exist there or lists other gangs", b.name+"/gang-b")
+		stranger := fmt.Sprintf("peer gang %q of another namespace does not exist or lists other gangs", b.name+"/gang-b")
 		expectNoted(ctx, groupA, stranger)
 		groupB := b.podGroup(ctx, koordinator, "gang-b", map[string]any{"minMember": int64(4)}, map[string]string{groups: fmt.Sprintf("[%q]", b.name+"/gang-b")})
 		annotate(ctx, groupB, groups, together)
