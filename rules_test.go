@@ -57,11 +57,11 @@ var layers = map[string][]string{
 	"simulator/internal/manager": {
 		"apis", "admission", "admission/*", "lifecycle/*", "simulator/scenario", "simulator/internal/cluster", "simulator/internal/config",
 	},
-	// childjob, gangobjects, barrier, patch and apiwatch are no controllers: they know Jobs, the objects of gangs, how pods wait, how to write and what
-	// the API server has, for the controllers of JobSets and gangs.
+	// gangobjects, barrier, patch, informer and apiwatch are no controllers: they know the objects of gangs, how pods wait, how to write, how to
+	// watch and what the API server has, for the controllers.
 	"controllers": {
 		"apis", "queue", "admission", "admission/*", "lifecycle/*", "controllers/engine", "controllers/events", "controllers/metrics",
-		"controllers/gangobjects", "controllers/groupstart/barrier", "controllers/internal/patch", "controllers/apiwatch",
+		"controllers/gangobjects", "controllers/groupstart/barrier", "controllers/internal/*", "controllers/apiwatch",
 	},
 	"cmd":  {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator", "simulator/*", "controllers/*", "cmd/*"},
 	"test": {"apis", "queue", "admission", "admission/*", "lifecycle/*", "simulator", "simulator/*", "test/*"},

@@ -142,9 +142,11 @@ func (r *Runner) report(kind Kind, key types.NamespacedName) {
 	}
 }
 
-// Observe passes an observation to the engine. It does not block.
+// Observe passes an observation to the engine, unless it is nil. It does not block.
 func (r *Runner) Observe(event admission.Event) {
-	r.post(func(e *admission.Engine) { e.Apply(event) })
+	if event != nil {
+		r.post(func(e *admission.Engine) { e.Apply(event) })
+	}
 }
 
 // View runs f on the engine after all earlier observations, and waits for it. f must only read, and keep no reference to what it reads.

@@ -2,13 +2,12 @@ package engine
 
 import (
 	"context"
-	"fmt"
 
-	"k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/controllers/internal/informer"
 )
 
 // A Source turns objects of one kind into observations.
@@ -24,41 +23,18 @@ type Source[T client.Object] struct {
 // Watch feeds the objects of one kind to the runner, in the order in which the API server reports them. It goes straight from the informer
 // to the engine: a work queue would let an older observation overtake a newer one.
 func Watch[T client.Object](ctx context.Context, mgr ctrl.Manager, r *Runner, kind T, source Source[T]) error {
-	informer, err := mgr.GetCache().GetInformer(ctx, kind)
-	if err != nil {
-		return fmt.Errorf("watch %T: %w", kind, err)
-	}
-	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(object any) { observe(r, object, source.Observed) },
-		UpdateFunc: func(before, after any) {
-			if source.differs(before, after) {
-				observe(r, after, source.Observed)
+	synced, err := informer.Watch(ctx, mgr.GetCache(), kind, informer.Handler[T]{
+		Added: func(object T) { r.Observe(source.Observed(object)) },
+		Changed: func(before, after T) {
+			if source.Differs == nil || source.Differs(before, after) {
+				r.Observe(source.Observed(after))
 			}
 		},
-		DeleteFunc: func(object any) {
-			if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
-				object = tombstone.Obj
-			}
-			observe(r, object, source.Gone)
-		},
+		Deleted: func(object T) { r.Observe(source.Gone(object)) },
 	})
 	if err != nil {
-		return fmt.Errorf("watch %T: %w", kind, err)
+		return err
 	}
-	r.AddSource(registration.HasSynced)
+	r.AddSource(synced)
 	return nil
-}
-
-func (s *Source[T]) differs(before, after any) bool {
-	old, wasTyped := before.(T)
-	current, isTyped := after.(T)
-	return s.Differs == nil || !wasTyped || !isTyped || s.Differs(old, current)
-}
-
-func observe[T client.Object](r *Runner, object any, f func(T) admission.Event) {
-	if typed, ok := object.(T); ok {
-		if event := f(typed); event != nil {
-			r.Observe(event)
-		}
-	}
 }

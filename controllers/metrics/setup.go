@@ -9,13 +9,13 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/controllers/internal/informer"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
 )
 
@@ -26,53 +26,38 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 	}
 	r := NewRecorder(cachedQueues{mgr.GetCache()}, cachedTimelines{mgr.GetCache()}, config.Metrics, time.Now)
 	return errors.Join(
-		watch(ctx, mgr, &kueue.Workload{}, r.Changed, r.Gone),
-		watch(ctx, mgr, &kueue.ClusterQueue{}, func(was, is *kueue.ClusterQueue) {
-			if was.Spec.CohortName != is.Spec.CohortName {
+		watch(ctx, mgr, &kueue.Workload{}, informer.Handler[*kueue.Workload]{Changed: r.Changed, Deleted: r.Gone}),
+		watch(ctx, mgr, &kueue.ClusterQueue{}, informer.Handler[*kueue.ClusterQueue]{
+			Changed: func(was, is *kueue.ClusterQueue) {
+				if was.Spec.CohortName != is.Spec.CohortName {
+					r.CohortsMoved()
+				}
+			},
+			Deleted: func(q *kueue.ClusterQueue) {
+				r.ClusterQueueGone(q.Name)
 				r.CohortsMoved()
-			}
-		}, func(q *kueue.ClusterQueue) {
-			r.ClusterQueueGone(q.Name)
-			r.CohortsMoved()
+			},
 		}),
-		watch(ctx, mgr, &kueue.Cohort{}, func(was, is *kueue.Cohort) {
-			if was.Spec.ParentName != is.Spec.ParentName {
+		watch(ctx, mgr, &kueue.Cohort{}, informer.Handler[*kueue.Cohort]{
+			Changed: func(was, is *kueue.Cohort) {
+				if was.Spec.ParentName != is.Spec.ParentName {
+					r.CohortsMoved()
+				}
+			},
+			Deleted: func(c *kueue.Cohort) {
+				r.CohortGone(c.Name)
 				r.CohortsMoved()
-			}
-		}, func(c *kueue.Cohort) {
-			r.CohortGone(c.Name)
-			r.CohortsMoved()
+			},
 		}),
-		watch(ctx, mgr, &kueue.LocalQueue{}, func(_, _ *kueue.LocalQueue) {}, func(q *kueue.LocalQueue) { r.LocalQueueGone(client.ObjectKeyFromObject(q)) }),
+		watch(ctx, mgr, &kueue.LocalQueue{}, informer.Handler[*kueue.LocalQueue]{
+			Deleted: func(q *kueue.LocalQueue) { r.LocalQueueGone(client.ObjectKeyFromObject(q)) },
+		}),
 	)
 }
 
-// watch calls changed for each change of an object, and gone with the last known state of a deleted one.
-func watch[T client.Object](ctx context.Context, mgr ctrl.Manager, kind T, changed func(before, after T), gone func(T)) error {
-	informer, err := mgr.GetCache().GetInformer(ctx, kind)
-	if err != nil {
-		return fmt.Errorf("watch %T for metrics: %w", kind, err)
-	}
-	_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		UpdateFunc: func(before, after any) {
-			was, ok := before.(T)
-			if is, isTyped := after.(T); ok && isTyped {
-				changed(was, is)
-			}
-		},
-		DeleteFunc: func(object any) {
-			if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
-				object = tombstone.Obj
-			}
-			if typed, ok := object.(T); ok {
-				gone(typed)
-			}
-		},
-	})
-	if err != nil {
-		return fmt.Errorf("watch %T for metrics: %w", kind, err)
-	}
-	return nil
+func watch[T client.Object](ctx context.Context, mgr ctrl.Manager, kind T, h informer.Handler[T]) error {
+	_, err := informer.Watch(ctx, mgr.GetCache(), kind, h)
+	return err
 }
 
 // cachedQueues reads the queues from the cache, which removes an object before it reports the deletion.
