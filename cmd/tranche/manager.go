@@ -23,7 +23,6 @@ import (
 	"github.com/tranche-dev/tranche/controllers/engine"
 	"github.com/tranche-dev/tranche/controllers/gangobjects"
 	"github.com/tranche-dev/tranche/controllers/groupstart"
-	"github.com/tranche-dev/tranche/controllers/groupstart/barrier"
 	"github.com/tranche-dev/tranche/controllers/jobset"
 	"github.com/tranche-dev/tranche/controllers/metrics"
 	"github.com/tranche-dev/tranche/controllers/podgang"
@@ -88,9 +87,6 @@ func runManager(ctx context.Context, flags managerFlags) error {
 	counts := metrics.New(metrics.Replica{Elected: mgr.Elected(), LeaderElection: *config.LeaderElection.LeaderElect})
 	if err := addControllers(ctx, mgr, config, waiting, counts); err != nil {
 		return fmt.Errorf("set up the controllers: %w", err)
-	}
-	if err := addGroupStart(ctx, mgr, config, waiting, counts); err != nil {
-		return fmt.Errorf("set up group start: %w", err)
 	}
 	if err := mgr.AddReadyzCheck("crds", crds.ready); err != nil {
 		return fmt.Errorf("set up the readiness check: %w", err)
@@ -160,6 +156,9 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 			Devices: devicesOf(&config.Resources), Retention: config.ObjectRetentionPolicies.Workloads,
 			Status: config.PodGroups.Status, Gangs: gangSettings(&config.PodGroups), Workers: int(*workers.JobSet), Releases: int(*config.Concurrency.Releases),
 		}),
+		groupstart.SetupWithManager(ctx, mgr, groupstart.Config{
+			Metrics: counts, Namespaces: namespaces, WithoutQueueName: *config.ManageJobSetsWithoutQueueName, Injected: waiting != nil, Server: config.GroupStart,
+		}),
 		addVisibility(mgr, runner, &config.Visibility),
 		quotaaudit.SetupWithManager(mgr, quotaaudit.Config{Engine: runner, Cache: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: recorder, Metrics: counts}),
 		mgr.AddHealthzCheck("ping", healthz.Ping),
@@ -184,42 +183,6 @@ func addVisibility(mgr ctrl.Manager, runner *engine.Runner, config *configapi.Vi
 	return visibility.SetupWithManager(mgr, visibility.Config{
 		Engine: runner, Reader: mgr.GetClient(), Rest: mgr.GetConfig(), BindAddress: config.BindAddress, CertDir: config.CertDir,
 	})
-}
-
-// addGroupStart adds the controller of groups, and the server for their pods if it is enabled.
-func addGroupStart(ctx context.Context, mgr ctrl.Manager, config *configapi.Configuration, waiting *corev1.Container, counts *metrics.Metrics) error {
-	namespaces, err := metav1.LabelSelectorAsSelector(config.ManagedNamespaceSelector)
-	if err != nil {
-		return fmt.Errorf("managedNamespaceSelector: %w", err)
-	}
-	serves := config.GroupStart.BindAddress != "0"
-	c := groupstart.Config{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tranche"), Metrics: counts, Namespaces: namespaces,
-		WithoutQueueName: *config.ManageJobSetsWithoutQueueName, Injected: waiting != nil,
-	}
-	if serves {
-		c.Endpoint = config.GroupStart.Address
-	}
-	groups, err := groupstart.New(c)
-	if err != nil {
-		return err
-	}
-	if err := groups.SetupWithManager(ctx, mgr); err != nil || !serves {
-		return err
-	}
-	noticeStore := barrier.NewNoticeStore(int(*config.GroupStart.MaxWaiters))
-	configMaps, err := mgr.GetCache().GetInformer(ctx, &corev1.ConfigMap{})
-	if err != nil {
-		return fmt.Errorf("watch ConfigMaps: %w", err)
-	}
-	if _, err := configMaps.AddEventHandler(noticeStore.Watch()); err != nil {
-		return fmt.Errorf("watch ConfigMaps: %w", err)
-	}
-	server, err := barrier.NewServer(barrier.ServerConfig{NoticeStore: noticeStore, Counter: groups, BindAddress: config.GroupStart.BindAddress})
-	if err != nil {
-		return err
-	}
-	return mgr.Add(server)
 }
 
 // engineConfig is the part of the configuration that decisions depend on.

@@ -424,7 +424,7 @@ func TestKeepOfStatus(t *testing.T) {
 }
 
 func TestConfig(t *testing.T) {
-	if _, err := New(Config{}); err == nil || !strings.Contains(err.Error(), "required") {
+	if err := SetupWithManager(t.Context(), nil, Config{}); err == nil || !strings.Contains(err.Error(), "required") {
 		t.Errorf("err = %v", err)
 	}
 }

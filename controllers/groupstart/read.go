@@ -43,8 +43,8 @@ func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*seen,
 		return nil, err
 	}
 	s := &seen{jobSet: js, injected: r.config.Injected}
-	if r.config.Endpoint != "" {
-		s.endpoint = "http://" + r.config.Endpoint + barrier.Path(key)
+	if r.config.isServed() {
+		s.endpoint = "http://" + r.config.Server.Address + barrier.Path(key)
 	}
 	if s.groupCounts, err = r.groupCountsOf(ctx, js); err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*seen,
 // readJobSet returns nil if there is no JobSet with a group.
 func (r *Reconciler) readJobSet(ctx context.Context, key types.NamespacedName) (*jobsetapi.JobSet, error) {
 	var js jobsetapi.JobSet
-	err := r.config.Client.Get(ctx, key, &js)
+	err := r.client.Get(ctx, key, &js)
 	if apierrors.IsNotFound(err) || err == nil && (!js.DeletionTimestamp.IsZero() || !asks(&js)) {
 		return nil, nil //nolint:nilnil // nothing is to be done
 	}
@@ -72,7 +72,7 @@ func (r *Reconciler) manages(ctx context.Context, js *jobsetapi.JobSet) (bool, e
 		return false, nil
 	}
 	var namespace corev1.Namespace
-	if err := r.config.Client.Get(ctx, types.NamespacedName{Name: js.Namespace}, &namespace); err != nil {
+	if err := r.client.Get(ctx, types.NamespacedName{Name: js.Namespace}, &namespace); err != nil {
 		return false, fmt.Errorf("read Namespace %s: %w", js.Namespace, err)
 	}
 	return r.config.Namespaces.Matches(labels.Set(namespace.Labels)), nil
@@ -83,10 +83,10 @@ func (r *Reconciler) groupCountsOf(ctx context.Context, js *jobsetapi.JobSet) (g
 	var jobs batchv1.JobList
 	var pods corev1.PodList
 	options := []client.ListOption{client.InNamespace(js.Namespace), client.MatchingFields{indexGroup: string(js.UID)}, client.UnsafeDisableDeepCopy}
-	if err := r.config.Client.List(ctx, &jobs, options...); err != nil {
+	if err := r.client.List(ctx, &jobs, options...); err != nil {
 		return groupCounts{}, fmt.Errorf("list Jobs of JobSet %s: %w", client.ObjectKeyFromObject(js), err)
 	}
-	if err := r.config.Client.List(ctx, &pods, options...); err != nil {
+	if err := r.client.List(ctx, &pods, options...); err != nil {
 		return groupCounts{}, fmt.Errorf("list pods of JobSet %s: %w", client.ObjectKeyFromObject(js), err)
 	}
 	if g := count(js, jobs.Items, pods.Items, nil); g.complete {
@@ -104,7 +104,7 @@ func (r *Reconciler) groupCountsOf(ctx context.Context, js *jobsetapi.JobSet) (g
 func (r *Reconciler) readSucceeded(ctx context.Context, js *jobsetapi.JobSet) (childjob.Succeeded, error) {
 	var workloads kueue.WorkloadList
 	options := []client.ListOption{client.InNamespace(js.Namespace), client.MatchingLabels{apis.JobSetLabel: js.Name}, client.UnsafeDisableDeepCopy}
-	if err := r.config.Client.List(ctx, &workloads, options...); err != nil {
+	if err := r.client.List(ctx, &workloads, options...); err != nil {
 		return nil, fmt.Errorf("list quota Workloads of JobSet %s: %w", client.ObjectKeyFromObject(js), err)
 	}
 	replicas := map[string]int32{}
@@ -124,9 +124,9 @@ func (r *Reconciler) readSucceeded(ctx context.Context, js *jobsetapi.JobSet) (c
 // readConfigMap reads a ConfigMap, even if the cache lacks it because it belongs to no group.
 func (r *Reconciler) readConfigMap(ctx context.Context, key types.NamespacedName) (*corev1.ConfigMap, error) {
 	var found corev1.ConfigMap
-	err := r.config.Client.Get(ctx, key, &found)
+	err := r.client.Get(ctx, key, &found)
 	if apierrors.IsNotFound(err) {
-		err = r.config.Live.Get(ctx, key, &found)
+		err = r.live.Get(ctx, key, &found)
 	}
 	if apierrors.IsNotFound(err) {
 		return nil, nil //nolint:nilnil // there is none

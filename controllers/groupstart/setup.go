@@ -36,7 +36,10 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/apis"
+	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/controllers/groupstart/barrier"
+	"github.com/tranche-dev/tranche/controllers/internal/informer"
 	"github.com/tranche-dev/tranche/controllers/metrics"
 )
 
@@ -53,39 +56,57 @@ const (
 
 // A Config configures the controller of groups.
 type Config struct {
-	// Client reads from the cache and writes.
-	Client client.Client
-	// Live reads past the cache, which has only the ConfigMaps of groups.
-	Live client.Reader
-	// Recorder emits Events.
-	Recorder k8sevents.EventRecorder
 	// Metrics counts groups.
 	Metrics *metrics.Metrics
 	// Namespaces selects the namespaces whose JobSets are managed, by their labels.
 	Namespaces labels.Selector
 	// WithoutQueueName is true if JobSets without a queue name are managed, too.
 	WithoutQueueName bool
-	// Endpoint is the HOST:PORT that answers pods, or empty.
-	Endpoint string
 	// Injected is true if the admission policies make pods wait.
 	Injected bool
+	// Server configures the server for pods. Its defaults must be set.
+	Server configapi.GroupStart
 }
 
-// A Reconciler lets groups start.
+func (c *Config) validate() error {
+	if c.Metrics == nil || c.Namespaces == nil || c.Server.MaxWaiters == nil {
+		return errors.New("groupstart.Config: Metrics, Namespaces and the defaults of Server are required")
+	}
+	return nil
+}
+
+// isServed reports whether pods can ask the manager.
+func (c *Config) isServed() bool { return c.Server.BindAddress != "0" }
+
+// A Reconciler lets groups start. It is also the Counter for the Server of package barrier, whether or not this process leads.
 type Reconciler struct {
 	config Config
+	client client.Client
+	// live reads past the cache, which has only the ConfigMaps of groups.
+	live     client.Reader
+	recorder k8sevents.EventRecorder
 }
 
-// New returns the controller of groups. It is also the Counter for the Server of package barrier, whether or not this process leads.
-func New(config Config) (*Reconciler, error) {
-	if config.Client == nil || config.Live == nil || config.Recorder == nil || config.Metrics == nil || config.Namespaces == nil {
-		return nil, errors.New("groupstart.Config: Client, Live, Recorder, Metrics and Namespaces are required")
+// SetupWithManager adds the controller of groups to a manager, and the server for their pods, unless it is turned off.
+func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) error {
+	if err := config.validate(); err != nil {
+		return err
 	}
-	return &Reconciler{config: config}, nil
+	r := &Reconciler{config: config, client: mgr.GetClient(), live: mgr.GetAPIReader(), recorder: mgr.GetEventRecorder("tranche")}
+	if err := r.setUp(ctx, mgr); err != nil || !config.isServed() {
+		return err
+	}
+	notices := barrier.NewNoticeStore(int(*config.Server.MaxWaiters))
+	_, err := informer.Watch(ctx, mgr.GetCache(), &corev1.ConfigMap{}, informer.Handler[*corev1.ConfigMap]{
+		Added: notices.Observe, Changed: func(_, after *corev1.ConfigMap) { notices.Observe(after) }, Deleted: notices.Remove,
+	})
+	if err != nil {
+		return err
+	}
+	return mgr.Add(barrier.NewServer(notices, r, config.Server.BindAddress))
 }
 
-// SetupWithManager adds the controller of groups to the manager.
-func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
+func (r *Reconciler) setUp(ctx context.Context, mgr ctrl.Manager) error {
 	for _, kind := range []client.Object{&batchv1.Job{}, &corev1.Pod{}} {
 		if err := mgr.GetFieldIndexer().IndexField(ctx, kind, indexGroup, groupUID); err != nil {
 			return fmt.Errorf("index %T by group: %w", kind, err)

@@ -31,7 +31,7 @@ func (r *Reconciler) write(ctx context.Context, s *seen, w *wanted) (ctrl.Result
 	case err != nil:
 		return ctrl.Result{}, err
 	case w.releases:
-		events.GroupReleased(s.groupCounts.pods).Emit(r.config.Recorder, s.jobSet)
+		events.GroupReleased(s.groupCounts.pods).Emit(r.recorder, s.jobSet)
 		if !s.groupCounts.since.IsZero() {
 			r.config.Metrics.GroupReleased(time.Since(s.groupCounts.since))
 		}
@@ -59,7 +59,7 @@ func (r *Reconciler) post(ctx context.Context, s *seen, w *wanted) error {
 		w.configMap.Data[barrier.KeyToken] = rand.Text()
 	}
 	if s.configMap == nil {
-		if err := r.config.Client.Create(ctx, w.configMap); err != nil {
+		if err := r.client.Create(ctx, w.configMap); err != nil {
 			return fmt.Errorf("create ConfigMap %s: %w", client.ObjectKeyFromObject(w.configMap), err)
 		}
 		return nil
@@ -67,7 +67,7 @@ func (r *Reconciler) post(ctx context.Context, s *seen, w *wanted) error {
 	after := s.configMap.DeepCopy()
 	after.Data = w.configMap.Data
 	metav1.SetMetaDataLabel(&after.ObjectMeta, apis.JobSetLabel, s.jobSet.Name)
-	if err := r.config.Client.Update(ctx, after); err != nil {
+	if err := r.client.Update(ctx, after); err != nil {
 		return fmt.Errorf("update ConfigMap %s: %w", client.ObjectKeyFromObject(after), err)
 	}
 	return nil
@@ -80,7 +80,7 @@ func (r *Reconciler) report(ctx context.Context, s *seen, w *wanted) error {
 		return nil
 	}
 	fields := &patch.Conditions{Conditions: []metav1.Condition{w.condition}}
-	err := patch.ApplyStatus(ctx, r.config.Client, s.jobSet, client.FieldOwner(apis.GroupStartFieldManager), fields)
+	err := patch.ApplyStatus(ctx, r.client, s.jobSet, client.FieldOwner(apis.GroupStartFieldManager), fields)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("write condition of JobSet %s: %w", client.ObjectKeyFromObject(s.jobSet), err)
 	}
@@ -91,9 +91,9 @@ func (r *Reconciler) report(ctx context.Context, s *seen, w *wanted) error {
 	case jobsetstatus.GroupReleased, jobsetstatus.GroupWaiting:
 	case jobsetstatus.GroupTimedOut:
 		r.config.Metrics.GroupTimedOut()
-		events.GroupTimedOut(s.groupCounts.started, s.groupCounts.pods).Emit(r.config.Recorder, s.jobSet)
+		events.GroupTimedOut(s.groupCounts.started, s.groupCounts.pods).Emit(r.recorder, s.jobSet)
 	default:
-		events.GroupNotKept(w.condition.Message).Emit(r.config.Recorder, s.jobSet)
+		events.GroupNotKept(w.condition.Message).Emit(r.recorder, s.jobSet)
 	}
 	return nil
 }

@@ -75,10 +75,7 @@ func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipes"} }
 
 func listen(b *testing.B, noticeStore *NoticeStore) (listener *pipes, stop func()) {
 	b.Helper()
-	server, err := NewServer(ServerConfig{NoticeStore: noticeStore, Counter: noPods{}})
-	if err != nil {
-		b.Fatal(err)
-	}
+	server := NewServer(noticeStore, noPods{}, "")
 	listener = &pipes{accept: make(chan net.Conn), closed: make(chan struct{})}
 	ctx, cancel := context.WithCancel(b.Context())
 	done := make(chan error, 1)

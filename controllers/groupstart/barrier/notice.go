@@ -23,6 +23,7 @@ import (
 	"strconv"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -53,9 +54,9 @@ func ConfigMapName(jobSet string) string { return jobSet + suffix }
 const suffix = "-group-scheduling"
 
 // groupOf returns the group that a ConfigMap belongs to, by its name.
-func groupOf(configMap types.NamespacedName) (group types.NamespacedName, ok bool) {
-	configMap.Name, ok = strings.CutSuffix(configMap.Name, suffix)
-	return configMap, ok
+func groupOf(configMap *corev1.ConfigMap) (group types.NamespacedName, ok bool) {
+	name, ok := strings.CutSuffix(configMap.Name, suffix)
+	return types.NamespacedName{Namespace: configMap.Namespace, Name: name}, ok
 }
 
 // Path returns the URL path at which the Server answers about a group.

@@ -9,10 +9,12 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/net/netutil"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
@@ -27,6 +29,8 @@ const (
 	idlers = 100
 	// Refused pods rely on the mounted file in the meantime.
 	retryAfterSeconds = "15"
+	// fresh is how long a count is reused: all pods of a group may ask at the same time, and counting costs as much as there are pods.
+	fresh = time.Second
 )
 
 // A Counter says how many pods of a group have started, and of how many.
@@ -35,31 +39,24 @@ type Counter interface {
 	Count(ctx context.Context, group types.NamespacedName) (started, pods int, err error)
 }
 
-// A ServerConfig configures a Server.
-type ServerConfig struct {
-	// NoticeStore has the notices.
-	NoticeStore *NoticeStore
-	// Counter is asked when a request times out.
-	Counter Counter
-	// BindAddress is HOST:PORT or :PORT.
-	BindAddress string
-}
-
 // A Server answers waiting pods. It only reads: any replica of the manager can run one.
 type Server struct {
-	config ServerConfig
-	mux    *http.ServeMux
-	counts *counts
+	notices     *NoticeStore
+	counter     Counter
+	bindAddress string
+	mux         *http.ServeMux
+
+	counting sync.Mutex
+	// counts has the Answers with the last counts.
+	counts *cache.Expiring
 }
 
-// NewServer returns a Server. It listens when it is started.
-func NewServer(config ServerConfig) (*Server, error) {
-	if config.NoticeStore == nil || config.Counter == nil {
-		return nil, errors.New("barrier.ServerConfig: NoticeStore and Counter are required")
-	}
-	s := &Server{config: config, mux: http.NewServeMux(), counts: newCounts(config.Counter)}
+// NewServer returns a Server that answers with the notices of a NoticeStore, and with the counts of a Counter when a request times out. It
+// listens on an address, HOST:PORT or :PORT, when it is started.
+func NewServer(notices *NoticeStore, counter Counter, bindAddress string) *Server {
+	s := &Server{notices: notices, counter: counter, bindAddress: bindAddress, mux: http.NewServeMux(), counts: cache.NewExpiring()}
 	s.mux.HandleFunc("GET "+pathPrefix+"{namespace}/{jobset}", s.answer)
-	return s, nil
+	return s
 }
 
 // NeedLeaderElection returns false: every replica answers, because a Service picks any of them.
@@ -67,9 +64,9 @@ func (s *Server) NeedLeaderElection() bool { return false }
 
 // Start serves until ctx ends. The manager calls it when its caches have been filled.
 func (s *Server) Start(ctx context.Context) error {
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.config.BindAddress)
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.bindAddress)
 	if err != nil {
-		return fmt.Errorf("serve waiting pods on %s, which is groupStart.bindAddress: %w", s.config.BindAddress, err)
+		return fmt.Errorf("serve waiting pods on %s, which is groupStart.bindAddress: %w", s.bindAddress, err)
 	}
 	return s.Serve(ctx, listener)
 }
@@ -89,7 +86,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 		}
 	})
 	defer stop()
-	if err := server.Serve(netutil.LimitListener(listener, s.config.NoticeStore.room+idlers)); !errors.Is(err, http.ErrServerClosed) {
+	if err := server.Serve(netutil.LimitListener(listener, s.notices.room+idlers)); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve waiting pods on %s: %w", listener.Addr(), err)
 	}
 	return nil
@@ -109,7 +106,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 	group := types.NamespacedName{Namespace: r.PathValue("namespace"), Name: r.PathValue("jobset")}
 	uri := r.URL.RequestURI()
-	notice, _, known := s.config.NoticeStore.read(group)
+	notice, _, known := s.notices.read(group)
 	// A missing group takes as long as a group with another token, and gets the same message.
 	mac, _ := strings.CutPrefix(r.Header.Get("Authorization"), scheme)
 	if !isSigned(mac, signQuestion(cmp.Or(notice.Token, "none"), uri)) || !known {
@@ -122,7 +119,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the parameter signal is required, and the parameter wait must be a duration such as 30s", http.StatusBadRequest)
 		return
 	}
-	leave, err := s.config.NoticeStore.enter(group.Namespace)
+	leave, err := s.notices.enter(group.Namespace)
 	if err != nil {
 		w.Header().Set("Retry-After", retryAfterSeconds)
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
@@ -154,7 +151,7 @@ func (s *Server) await(ctx context.Context, group types.NamespacedName, signal s
 	timer := time.NewTimer(max(wait, 0))
 	defer timer.Stop()
 	for {
-		notice, changed, ok := s.config.NoticeStore.read(group)
+		notice, changed, ok := s.notices.read(group)
 		if ok && notice.Releases(signal) {
 			return Answer{Released: true}, nil
 		}
@@ -162,10 +159,26 @@ func (s *Server) await(ctx context.Context, group types.NamespacedName, signal s
 		select {
 		case <-changed:
 		case <-timer.C:
-			started, pods, err := s.counts.count(ctx, group)
-			return Answer{Started: started, Pods: pods}, err
+			return s.count(ctx, group)
 		case <-ctx.Done():
 			return Answer{}, ctx.Err()
 		}
 	}
+}
+
+// count counts a group, unless it did so a moment ago. The group must exist, or any client could fill the memory.
+func (s *Server) count(ctx context.Context, group types.NamespacedName) (Answer, error) {
+	s.counting.Lock()
+	defer s.counting.Unlock()
+	last, _ := s.counts.Get(group)
+	if answer, ok := last.(Answer); ok {
+		return answer, nil
+	}
+	started, pods, err := s.counter.Count(ctx, group)
+	if err != nil {
+		return Answer{}, err
+	}
+	answer := Answer{Started: started, Pods: pods}
+	s.counts.Set(group, answer, fresh)
+	return answer, nil
 }

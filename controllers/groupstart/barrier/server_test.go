@@ -39,10 +39,7 @@ func (c tally) Count(context.Context, types.NamespacedName) (started, pods int, 
 // serve runs a Server until the test ends, and returns its address and a function that stops it earlier.
 func serve(t *testing.T, noticeStore *barrier.NoticeStore, counter barrier.Counter, address string) (where string, stop func()) {
 	t.Helper()
-	server, err := barrier.NewServer(barrier.ServerConfig{NoticeStore: noticeStore, Counter: counter})
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := barrier.NewServer(noticeStore, counter, address)
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
 	if err != nil {
 		t.Fatal(err)
@@ -271,24 +268,23 @@ func TestAsking(t *testing.T) {
 	}
 }
 
-// TestWatch: the NoticeStore has the content of the ConfigMaps of groups, and wakes requests that wait for a recreated ConfigMap.
-func TestWatch(t *testing.T) {
+// TestObserve: the NoticeStore has the content of the ConfigMaps of groups, and wakes requests that wait for a recreated ConfigMap.
+func TestObserve(t *testing.T) {
 	noticeStore := barrier.NewNoticeStore(10)
 	address, _ := serve(t, noticeStore, tally{pods: 3}, "127.0.0.1:0")
 	configMap := func(name string, notice barrier.Notice) *corev1.ConfigMap {
 		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: name}, Data: notice.Data()}
 	}
-	handler := noticeStore.Watch()
-	handler.OnAdd(configMap("js", noticeAt(address, "a.1")), true)
+	noticeStore.Observe(configMap("js", noticeAt(address, "a.1")))
 	first := configMap("js-group-scheduling", noticeAt(address))
-	handler.OnAdd(first, true)
+	noticeStore.Observe(first)
 	done := wait(t, noticeAt(address), long)
 	expectWaiting(t, noticeStore, 1)
-	handler.OnUpdate(first, configMap("js-group-scheduling", noticeAt(address, "a.1")))
+	noticeStore.Observe(configMap("js-group-scheduling", noticeAt(address, "a.1")))
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
-	handler.OnDelete(first)
+	noticeStore.Remove(first)
 	if err := <-wait(t, noticeAt(address), short); err == nil || !strings.Contains(err.Error(), "the group does not exist") {
 		t.Errorf("err = %v", err)
 	}

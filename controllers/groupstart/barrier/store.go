@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 )
 
 // errBusy is returned when the maximum number of pods already waits.
@@ -97,29 +96,16 @@ func (n *NoticeStore) Waiting() int {
 	return n.waiting
 }
 
-// Watch returns an event handler that keeps the NoticeStore up to date with an informer of ConfigMaps. It ignores ConfigMaps that belong to no
-// group.
-func (n *NoticeStore) Watch() cache.ResourceEventHandler {
-	post := func(object any) {
-		configMap, ok := object.(*corev1.ConfigMap)
-		if !ok {
-			return
-		}
-		if group, ok := groupOf(types.NamespacedName{Namespace: configMap.Namespace, Name: configMap.Name}); ok {
-			n.Post(group, ReadNotice(func(key string) string { return configMap.Data[key] }))
-		}
+// Observe sets the notice of the group that a ConfigMap belongs to, if it belongs to one.
+func (n *NoticeStore) Observe(configMap *corev1.ConfigMap) {
+	if group, ok := groupOf(configMap); ok {
+		n.Post(group, ReadNotice(func(key string) string { return configMap.Data[key] }))
 	}
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    post,
-		UpdateFunc: func(_, object any) { post(object) },
-		DeleteFunc: func(object any) {
-			name, err := cache.DeletionHandlingObjectToName(object)
-			if err != nil {
-				return
-			}
-			if group, ok := groupOf(types.NamespacedName{Namespace: name.Namespace, Name: name.Name}); ok {
-				n.TakeDown(group)
-			}
-		},
+}
+
+// Remove removes the notice of the group that a deleted ConfigMap belongs to, if it belongs to one.
+func (n *NoticeStore) Remove(configMap *corev1.ConfigMap) {
+	if group, ok := groupOf(configMap); ok {
+		n.TakeDown(group)
 	}
 }

@@ -8,21 +8,20 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math/big"
+	"math"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 const (
 	// lookEvery is how often the files are read.
 	lookEvery = time.Second
-	// After a failed request the pod asks again, first after firstPause, later after up to longestPause.
-	firstPause   = time.Second
-	longestPause = 15 * time.Second
 	// grace is how much longer than the requested wait a pod waits for the answer.
 	grace = 10 * time.Second
 	// lastWord is how long the last request may take.
@@ -30,6 +29,12 @@ const (
 	// maxAnswer is larger than any answer.
 	maxAnswer = 4 << 10
 )
+
+// pauses are the times after which a pod asks again after failed requests: at first half a second to a second, later up to 15 seconds. They
+// are random, so that the pods of a group do not all ask at the same time.
+func pauses() wait.Backoff {
+	return wait.Backoff{Duration: time.Second / 2, Factor: 2, Jitter: 1, Steps: math.MaxInt32, Cap: 15 * time.Second / 2}
+}
 
 // A Waiter is a pod that waits for the other pods of its group.
 type Waiter struct {
@@ -112,18 +117,12 @@ func (w *Waiter) giveUp(ctx context.Context) error {
 
 // look waits until the file says that the pod may start.
 func (w *Waiter) look(ctx context.Context, released chan<- struct{}) {
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
-	for {
-		if notice, err := w.read(); err == nil && notice.Releases(w.Signal) {
-			released <- struct{}{}
-			return
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	err := wait.PollUntilContextCancel(ctx, lookEvery, true, func(context.Context) (bool, error) {
+		notice, err := w.read()
+		return err == nil && notice.Releases(w.Signal), nil
+	})
+	if err == nil {
+		released <- struct{}{}
 	}
 }
 
@@ -145,7 +144,7 @@ func (w *Waiter) read() (Notice, error) {
 
 // keepAsking asks the manager until it says that the pod may start.
 func (w *Waiter) keepAsking(ctx context.Context, released chan<- struct{}) {
-	said, pause := "", firstPause
+	said, pause := "", pauses()
 	for ctx.Err() == nil {
 		answer, err := w.askOnce(ctx)
 		switch {
@@ -154,7 +153,7 @@ func (w *Waiter) keepAsking(ctx context.Context, released chan<- struct{}) {
 			return
 		case err == nil:
 			// The request has already waited for a while.
-			said, pause = "", firstPause
+			said, pause = "", pauses()
 			continue
 		case ctx.Err() != nil:
 			return
@@ -165,9 +164,8 @@ func (w *Waiter) keepAsking(ctx context.Context, released chan<- struct{}) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(jittered(pause)):
+		case <-time.After(pause.Step()):
 		}
-		pause = min(2*pause, longestPause)
 	}
 }
 
@@ -225,13 +223,4 @@ func (w *Waiter) ask(ctx context.Context, notice Notice, wait, timeout time.Dura
 		return Answer{}, fmt.Errorf("read the response of the manager at %s: %w", notice.Endpoint, err)
 	}
 	return answer, nil
-}
-
-// jittered randomizes a pause, so that the pods of a group do not all ask at the same time.
-func jittered(pause time.Duration) time.Duration {
-	more, err := rand.Int(rand.Reader, big.NewInt(int64(pause/2)))
-	if err != nil {
-		return pause
-	}
-	return pause/2 + time.Duration(more.Int64())
 }
