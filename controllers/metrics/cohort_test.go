@@ -25,7 +25,7 @@ func (*tree) NotReadySince(workload *kueue.Workload) time.Time { return time.Tim
 func TestCohortsCountAdmissions(t *testing.T) {
 	above := &tree{"below-metrics", "root-metrics"}
 	m := metrics.New(metrics.Replica{Elected: elected()})
-	r := metrics.NewRecorder(above, above, m, time.Now)
+	r := metrics.NewRecorder(above, m, time.Now)
 	before := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{UID: "w", ResourceVersion: "1"}}
 	after := before.DeepCopy()
 	after.ResourceVersion = "2"
@@ -43,7 +43,7 @@ func TestCohortsCountAdmissions(t *testing.T) {
 func wantCohorts(t *testing.T, m *metrics.Metrics, want ...string) {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
-	for _, v := range m.Vectors() {
+	for _, v := range m.Collectors() {
 		registry.MustRegister(v)
 	}
 	families, err := registry.Gather()

@@ -23,12 +23,12 @@ type waitingGroups struct {
 	groups map[types.NamespacedName]bool
 }
 
-func newGroupVectors() groupVectors {
-	return groupVectors{
-		groupWait: histogram("tranche_group_start_wait_seconds",
+func newGroupVectors(all *catalogue) groupVectors {
+	g := groupVectors{
+		groupWait: all.histogram("tranche_group_start_wait_seconds",
 			"Time from the start of the first pod of a group to the start of the last pod, which released the group. Each restart attempt of a JobSet counts.",
-			14, []string{"replica_role"}),
-		groupTimeouts: counter("tranche_group_start_timeouts_total",
+			seconds(14), []string{"replica_role"}),
+		groupTimeouts: all.counter("tranche_group_start_timeouts_total",
 			"Number of groups with a pod that timed out waiting for the other pods. Each restart attempt of a JobSet counts once.", []string{"replica_role"}),
 		groupsWaiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "tranche_group_start_waiting_groups",
@@ -36,6 +36,8 @@ func newGroupVectors() groupVectors {
 		}, []string{"replica_role"}),
 		waiting: &waitingGroups{groups: map[types.NamespacedName]bool{}},
 	}
+	*all = append(*all, g.groupsWaiting)
+	return g
 }
 
 func (m *Metrics) changeWaiting(change func(groups map[types.NamespacedName]bool)) {

@@ -16,7 +16,7 @@ func TestGroups(t *testing.T) {
 	m := metrics.New(metrics.Replica{LeaderElection: true, Elected: make(chan struct{})})
 	want := func(series string) {
 		t.Helper()
-		for _, c := range m.Vectors() {
+		for _, c := range m.Collectors() {
 			if testutil.CollectAndCount(c, "tranche_group_start_waiting_groups") == 0 {
 				continue
 			}

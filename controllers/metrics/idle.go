@@ -48,7 +48,7 @@ func (c *change) idleUntilReady(ready *metav1.Condition) {
 	if old := apimeta.FindStatusCondition(c.before.Status.Conditions, kueue.WorkloadPodsReady); old != nil && old.LastTransitionTime.After(since) {
 		since = old.LastTransitionTime.Time
 	}
-	if closed := c.timelines.NotReadySince(c.before); !closed.IsZero() {
+	if closed := c.cache.NotReadySince(c.before); !closed.IsZero() {
 		since = closed
 	}
 	c.metrics.countIdle(c.before, ready.LastTransitionTime.Sub(since), notReady)
@@ -61,7 +61,7 @@ func (c *change) idleUntil(end time.Time) {
 		return
 	}
 	since := reserved.LastTransitionTime.Time
-	switch closed := c.timelines.NotReadySince(c.before); {
+	switch closed := c.cache.NotReadySince(c.before); {
 	case hasLostPods(c.before):
 		return
 	case !closed.IsZero():

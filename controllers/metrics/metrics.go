@@ -72,30 +72,31 @@ type Metrics struct {
 	kueueVectors
 	stageVectors
 	groupVectors
-	admissions, writeFailures *prometheus.CounterVec
-	releases, audits          prometheus.Counter
+	all catalogue
 }
 
 // New returns Metrics that are not registered yet.
 func New(replica Replica) *Metrics {
-	return &Metrics{
-		replica: replica, kueueVectors: newKueueVectors(), stageVectors: newStageVectors(), groupVectors: newGroupVectors(),
-		admissions: counter("tranche_admissions_total", "Number of stages admitted, by ClusterQueue.", []string{"cluster_queue"}),
-		writeFailures: counter("tranche_decision_write_failures_total",
-			"Number of decisions whose write failed, by kind of decision. The engine decides again, or the write is retried.", []string{"decision"}),
-		releases: prometheus.NewCounter(prometheus.CounterOpts{Name: "tranche_released_jobs_total", Help: "Number of child Jobs released, so that their pods can start."}),
-		audits: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "tranche_ledger_audits_total",
-			Help: "Number of times that the charges of the engine were compared with the quota Workloads. The leader does this every minute.",
-		}),
+	m := &Metrics{replica: replica}
+	m.kueueVectors, m.stageVectors, m.groupVectors = newKueueVectors(&m.all), newStageVectors(&m.all), newGroupVectors(&m.all)
+	return m
+}
+
+// Collectors returns all counters and histograms.
+func (m *Metrics) Collectors() []prometheus.Collector { return m.all }
+
+// forget deletes the series with these labels.
+func (m *Metrics) forget(labels prometheus.Labels) {
+	for _, c := range m.all {
+		if v, ok := c.(vector); ok {
+			v.DeletePartialMatch(labels)
+		}
 	}
 }
 
 // Register adds the metrics to the registry that the manager serves. Call it once.
 func Register(config Config) error {
-	m := config.Metrics
-	all := append(m.Vectors(), m.releases, m.audits, NewCollector(config), buildInfo(config.Version))
-	for _, collector := range all {
+	for _, collector := range append(config.Metrics.Collectors(), NewCollector(config), buildInfo(config.Version)) {
 		if err := metrics.Registry.Register(collector); err != nil {
 			return err
 		}

@@ -15,18 +15,14 @@ import (
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
-// Queues reports which queues exist.
-type Queues interface {
+// A Cache has the objects beside quota Workloads on which the metrics depend.
+type Cache interface {
 	ClusterQueueExists(name string) bool
 	LocalQueueExists(key types.NamespacedName) bool
 	// CohortsOf returns the Cohort of a ClusterQueue and all above it.
 	CohortsOf(clusterQueue string) []string
 	// CohortIsNamed reports whether there is an object for a Cohort, or a ClusterQueue or another Cohort names it.
 	CohortIsNamed(name string) bool
-}
-
-// Timelines provides the notes on JobSets.
-type Timelines interface {
 	// NotReadySince returns the NotReadySince of the stage of a quota Workload, according to the timeline of its JobSet, or zero.
 	NotReadySince(workload *kueue.Workload) time.Time
 }
@@ -38,10 +34,9 @@ type Timelines interface {
 //
 // Times are those of the conditions, in whole seconds, not those of the observations.
 type Recorder struct {
-	queues    Queues
-	timelines Timelines
-	metrics   *Metrics
-	now       func() time.Time
+	cache   Cache
+	metrics *Metrics
+	now     func() time.Time
 
 	// mu makes sure that the series of a deleted queue do not come back: either the queue exists and they are cleared later, or nothing is
 	// recorded.
@@ -53,8 +48,8 @@ type Recorder struct {
 }
 
 // NewRecorder returns a Recorder without changes.
-func NewRecorder(queues Queues, timelines Timelines, metrics *Metrics, now func() time.Time) *Recorder {
-	return &Recorder{queues: queues, timelines: timelines, metrics: metrics, now: now, opened: map[types.UID]time.Time{}, cohorts: map[string]struct{}{}}
+func NewRecorder(cache Cache, metrics *Metrics, now func() time.Time) *Recorder {
+	return &Recorder{cache: cache, metrics: metrics, now: now, opened: map[types.UID]time.Time{}, cohorts: map[string]struct{}{}}
 }
 
 // A change is a change of a quota Workload, and where to count it.
@@ -64,7 +59,7 @@ type change struct {
 	localQueue      types.NamespacedName
 	priority, role  string
 	inCluster, here bool
-	timelines       Timelines
+	cache           Cache
 	metrics         *Metrics
 }
 
@@ -117,11 +112,8 @@ func (r *Recorder) Gone(last *kueue.Workload) {
 func (r *Recorder) ClusterQueueGone(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, v := range r.metrics.clusterQueueVectors() {
-		v.DeletePartialMatch(prometheus.Labels{"cluster_queue": name})
-	}
-	r.metrics.admissions.DeletePartialMatch(prometheus.Labels{"cluster_queue": name})
-	r.metrics.preempted.DeletePartialMatch(prometheus.Labels{"preempting_cluster_queue": name})
+	r.metrics.forget(prometheus.Labels{"cluster_queue": name})
+	r.metrics.forget(prometheus.Labels{"preempting_cluster_queue": name})
 }
 
 // CohortGone deletes the series of a Cohort whose object was deleted.
@@ -137,7 +129,7 @@ func (r *Recorder) CohortsMoved() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for name := range r.cohorts {
-		if !r.queues.CohortIsNamed(name) {
+		if !r.cache.CohortIsNamed(name) {
 			r.forgetCohort(name)
 		}
 	}
@@ -145,7 +137,7 @@ func (r *Recorder) CohortsMoved() {
 
 func (r *Recorder) forgetCohort(name string) {
 	delete(r.cohorts, name)
-	r.metrics.cohortAdmitted.DeletePartialMatch(prometheus.Labels{"cohort": name})
+	r.metrics.forget(prometheus.Labels{"cohort": name})
 }
 
 // admittedInCohorts counts an admission in each Cohort above its ClusterQueue.
@@ -153,7 +145,7 @@ func (r *Recorder) admittedInCohorts(c *change) {
 	if !c.inCluster {
 		return
 	}
-	for _, name := range r.queues.CohortsOf(c.clusterQueue) {
+	for _, name := range r.cache.CohortsOf(c.clusterQueue) {
 		r.cohorts[name] = struct{}{}
 		r.metrics.cohortAdmitted.WithLabelValues(name, c.priority, c.role).Inc()
 	}
@@ -163,14 +155,12 @@ func (r *Recorder) admittedInCohorts(c *change) {
 func (r *Recorder) LocalQueueGone(key types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, v := range r.metrics.localQueueVectors() {
-		v.DeletePartialMatch(prometheus.Labels{"name": key.Name, "namespace": key.Namespace})
-	}
+	r.metrics.forget(prometheus.Labels{"name": key.Name, "namespace": key.Namespace})
 }
 
 func (r *Recorder) change(before, after *kueue.Workload) change {
 	c := change{
-		before: before, after: after, role: r.metrics.replica.role(), timelines: r.timelines, metrics: r.metrics,
+		before: before, after: after, role: r.metrics.replica.role(), cache: r.cache, metrics: r.metrics,
 		localQueue: types.NamespacedName{Namespace: after.Namespace, Name: string(after.Spec.QueueName)},
 	}
 	if ref := after.Spec.PriorityClassRef; ref != nil {
@@ -181,8 +171,8 @@ func (r *Recorder) change(before, after *kueue.Workload) change {
 			c.clusterQueue = string(w.Status.Admission.ClusterQueue)
 		}
 	}
-	c.inCluster = c.clusterQueue != "" && r.queues.ClusterQueueExists(c.clusterQueue)
-	c.here = r.queues.LocalQueueExists(c.localQueue)
+	c.inCluster = c.clusterQueue != "" && r.cache.ClusterQueueExists(c.clusterQueue)
+	c.here = r.cache.LocalQueueExists(c.localQueue)
 	return c
 }
 
@@ -228,26 +218,26 @@ func (c *change) reached(conditionType string) *metav1.Condition {
 
 func (c *change) reserved(reserved *metav1.Condition) {
 	wait := reserved.LastTransitionTime.Sub(workloadstatus.QueuedSince(c.after))
-	c.count(c.metrics.quotaReserved, c.metrics.localQuotaReserved)
-	c.observe(c.metrics.quotaReservedWait, c.metrics.localQuotaReservedWait, wait)
+	c.count(c.metrics.quotaReserved)
+	c.observe(c.metrics.quotaReservedWait, wait)
 }
 
 func (c *change) admitted(now *metav1.Condition) {
-	c.count(c.metrics.admitted, c.metrics.localAdmitted)
-	c.observe(c.metrics.admissionWait, c.metrics.localAdmissionWait, now.LastTransitionTime.Sub(workloadstatus.QueuedSince(c.after)))
+	c.count(c.metrics.admitted)
+	c.observe(c.metrics.admissionWait, now.LastTransitionTime.Sub(workloadstatus.QueuedSince(c.after)))
 	if reserved := isTrue(c.after, kueue.WorkloadQuotaReserved); reserved != nil {
-		c.observe(c.metrics.checksWait, c.metrics.localChecksWait, now.LastTransitionTime.Sub(reserved.LastTransitionTime.Time))
+		c.observe(c.metrics.checksWait, now.LastTransitionTime.Sub(reserved.LastTransitionTime.Time))
 	}
 }
 
 func (c *change) ready(now *metav1.Condition) {
-	c.observe(c.metrics.readyWait, c.metrics.localReadyWait, now.LastTransitionTime.Sub(workloadstatus.QueuedSince(c.after)))
+	c.observe(c.metrics.readyWait, now.LastTransitionTime.Sub(workloadstatus.QueuedSince(c.after)))
 	if admitted := isTrue(c.after, kueue.WorkloadAdmitted); admitted != nil {
-		c.observe(c.metrics.admittedUntilReady, c.metrics.localAdmittedUntilReady, now.LastTransitionTime.Sub(admitted.LastTransitionTime.Time))
+		c.observe(c.metrics.admittedUntilReady, now.LastTransitionTime.Sub(admitted.LastTransitionTime.Time))
 	}
 }
 
-func (c *change) finished() { c.count(c.metrics.finished, c.metrics.localFinished) }
+func (c *change) finished() { c.count(c.metrics.finished) }
 
 // evicted counts an eviction. A Workload without quota is not counted.
 func (c *change) evicted(now *metav1.Condition) {
@@ -255,21 +245,19 @@ func (c *change) evicted(now *metav1.Condition) {
 		return
 	}
 	reason, cause, _ := strings.Cut(now.Reason, "DueTo")
-	if c.inCluster {
-		c.metrics.evicted.WithLabelValues(c.clusterQueue, reason, cause, c.priority, c.role).Inc()
-		if stats := c.after.Status.SchedulingStats; stats != nil {
-			for _, e := range stats.Evictions {
-				if e.Reason == reason && string(e.UnderlyingCause) == cause && e.Count == 1 {
-					c.metrics.evictedOnce.WithLabelValues(c.clusterQueue, reason, cause, c.priority, c.role).Inc()
-				}
+	c.count(c.metrics.evicted, reason, cause)
+	if !c.inCluster {
+		return
+	}
+	if stats := c.after.Status.SchedulingStats; stats != nil {
+		for _, e := range stats.Evictions {
+			if e.Reason == reason && string(e.UnderlyingCause) == cause && e.Count == 1 {
+				c.metrics.evictedOnce.WithLabelValues(c.clusterQueue, reason, cause, c.priority, c.role).Inc()
 			}
 		}
-		if ready := isTrue(c.before, kueue.WorkloadPodsReady); ready != nil {
-			observe(c.metrics.readyToEvicted, now.LastTransitionTime.Sub(ready.LastTransitionTime.Time), c.clusterQueue, reason, cause, c.role)
-		}
 	}
-	if c.here {
-		c.metrics.localEvicted.WithLabelValues(c.localQueue.Name, c.localQueue.Namespace, reason, cause, c.priority, c.role).Inc()
+	if ready := isTrue(c.before, kueue.WorkloadPodsReady); ready != nil {
+		observe(c.metrics.readyToEvicted, now.LastTransitionTime.Sub(ready.LastTransitionTime.Time), c.clusterQueue, reason, cause, c.role)
 	}
 }
 
@@ -297,21 +285,22 @@ func (c *change) released() {
 	}
 }
 
-func (c *change) count(clusterQueues, localQueues *prometheus.CounterVec) {
+func (c *change) count(counters perQueue[*prometheus.CounterVec], labels ...string) {
+	labels = append(labels, c.priority, c.role)
 	if c.inCluster {
-		clusterQueues.WithLabelValues(c.clusterQueue, c.priority, c.role).Inc()
+		counters.clusterQueues.WithLabelValues(append([]string{c.clusterQueue}, labels...)...).Inc()
 	}
 	if c.here {
-		localQueues.WithLabelValues(c.localQueue.Name, c.localQueue.Namespace, c.priority, c.role).Inc()
+		counters.localQueues.WithLabelValues(append([]string{c.localQueue.Name, c.localQueue.Namespace}, labels...)...).Inc()
 	}
 }
 
-func (c *change) observe(clusterQueues, localQueues *prometheus.HistogramVec, d time.Duration) {
+func (c *change) observe(histograms perQueue[*prometheus.HistogramVec], d time.Duration) {
 	if c.inCluster {
-		observe(clusterQueues, d, c.clusterQueue, c.priority, c.role)
+		observe(histograms.clusterQueues, d, c.clusterQueue, c.priority, c.role)
 	}
 	if c.here {
-		observe(localQueues, d, c.localQueue.Name, c.localQueue.Namespace, c.priority, c.role)
+		observe(histograms.localQueues, d, c.localQueue.Name, c.localQueue.Namespace, c.priority, c.role)
 	}
 }
 

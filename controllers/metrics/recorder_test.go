@@ -36,9 +36,9 @@ type life struct {
 	metrics  *metrics.Metrics
 	recorder *metrics.Recorder
 	workload *kueue.Workload
-	queues   queues
-	clock    time.Time
-	version  int
+	queues
+	clock   time.Time
+	version int
 	// timeline is the timeline of the JobSet, for tests that note something.
 	timeline apis.Timeline
 }
@@ -56,12 +56,12 @@ func (l *life) note(h jobsetstatus.Hold) {
 
 // restart continues with another manager.
 func (l *life) restart() {
-	l.recorder = metrics.NewRecorder(l.queues, l, l.metrics, func() time.Time { return l.clock })
+	l.recorder = metrics.NewRecorder(l, l.metrics, func() time.Time { return l.clock })
 }
 
 func newLife(queue string, replica metrics.Replica) *life {
 	l := &life{queues: queues{queue: true}, clock: start(), workload: newWorkload(queue, "w", "1"), metrics: metrics.New(replica)}
-	l.recorder = metrics.NewRecorder(l.queues, l, l.metrics, func() time.Time { return l.clock })
+	l.recorder = metrics.NewRecorder(l, l.metrics, func() time.Time { return l.clock })
 	return l
 }
 
@@ -98,7 +98,7 @@ func (l *life) set(seconds int, conditions ...string) {
 func recorded(t *testing.T, from *metrics.Metrics, queue string) []string {
 	t.Helper()
 	registry := prometheus.NewRegistry()
-	for _, v := range from.Vectors() {
+	for _, v := range from.Collectors() {
 		registry.MustRegister(v)
 	}
 	families, err := registry.Gather()
@@ -226,7 +226,7 @@ func TestChangesThatAreNotRecorded(t *testing.T) {
 		l := newLife("found", metrics.Replica{Elected: elected()})
 		l.set(1, "QuotaReserved=True QuotaReserved")
 		before := recorded(t, l.metrics, "found")
-		again := metrics.NewRecorder(l.queues, l, l.metrics, time.Now)
+		again := metrics.NewRecorder(l, l.metrics, time.Now)
 		again.Changed(l.workload, l.workload)
 		l.workload.ResourceVersion = ""
 		again.Changed(l.workload, l.workload)

@@ -24,7 +24,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 	if err := Register(config); err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
-	r := NewRecorder(cachedQueues{mgr.GetCache()}, cachedTimelines{mgr.GetCache()}, config.Metrics, time.Now)
+	r := NewRecorder(cached{mgr.GetCache()}, config.Metrics, time.Now)
 	return errors.Join(
 		watch(ctx, mgr, &kueue.Workload{}, informer.Handler[*kueue.Workload]{Changed: r.Changed, Deleted: r.Gone}),
 		watch(ctx, mgr, &kueue.ClusterQueue{}, informer.Handler[*kueue.ClusterQueue]{
@@ -60,30 +60,35 @@ func watch[T client.Object](ctx context.Context, mgr ctrl.Manager, kind T, h inf
 	return err
 }
 
-// cachedQueues reads the queues from the cache, which removes an object before it reports the deletion.
-type cachedQueues struct{ reader client.Reader }
+// cached reads objects from the cache, which removes an object before it reports the deletion.
+type cached struct{ reader client.Reader }
+
+// get reads an object that belongs to the cache.
+func (c cached) get(key types.NamespacedName, into client.Object) error {
+	return c.reader.Get(context.Background(), key, into, &client.GetOptions{UnsafeDisableDeepCopy: new(true)})
+}
 
 // ClusterQueueExists looks a ClusterQueue up.
-func (q cachedQueues) ClusterQueueExists(name string) bool {
-	return q.reader.Get(context.Background(), types.NamespacedName{Name: name}, &kueue.ClusterQueue{}, &client.GetOptions{UnsafeDisableDeepCopy: new(true)}) == nil
+func (c cached) ClusterQueueExists(name string) bool {
+	return c.get(types.NamespacedName{Name: name}, &kueue.ClusterQueue{}) == nil
 }
 
 // LocalQueueExists looks a LocalQueue up.
-func (q cachedQueues) LocalQueueExists(key types.NamespacedName) bool {
-	return q.reader.Get(context.Background(), key, &kueue.LocalQueue{}, &client.GetOptions{UnsafeDisableDeepCopy: new(true)}) == nil
+func (c cached) LocalQueueExists(key types.NamespacedName) bool {
+	return c.get(key, &kueue.LocalQueue{}) == nil
 }
 
 // CohortsOf follows the parents of a ClusterQueue. In a cycle of Cohorts it returns each of them once.
-func (q cachedQueues) CohortsOf(clusterQueue string) []string {
+func (c cached) CohortsOf(clusterQueue string) []string {
 	var queue kueue.ClusterQueue
-	if err := q.reader.Get(context.Background(), types.NamespacedName{Name: clusterQueue}, &queue, &client.GetOptions{UnsafeDisableDeepCopy: new(true)}); err != nil {
+	if c.get(types.NamespacedName{Name: clusterQueue}, &queue) != nil {
 		return nil
 	}
 	var all []string
 	for name := string(queue.Spec.CohortName); name != "" && !slices.Contains(all, name); {
 		all = append(all, name)
 		var cohort kueue.Cohort
-		if err := q.reader.Get(context.Background(), types.NamespacedName{Name: name}, &cohort, &client.GetOptions{UnsafeDisableDeepCopy: new(true)}); err != nil {
+		if c.get(types.NamespacedName{Name: name}, &cohort) != nil {
 			break
 		}
 		name = string(cohort.Spec.ParentName)
@@ -92,32 +97,28 @@ func (q cachedQueues) CohortsOf(clusterQueue string) []string {
 }
 
 // CohortIsNamed looks for the object of a Cohort, and for objects that name it.
-func (q cachedQueues) CohortIsNamed(name string) bool {
-	ctx, shared := context.Background(), &client.ListOptions{UnsafeDisableDeepCopy: new(true)}
-	if q.reader.Get(ctx, types.NamespacedName{Name: name}, &kueue.Cohort{}, &client.GetOptions{UnsafeDisableDeepCopy: new(true)}) == nil {
+func (c cached) CohortIsNamed(name string) bool {
+	if c.get(types.NamespacedName{Name: name}, &kueue.Cohort{}) == nil {
 		return true
 	}
 	var queues kueue.ClusterQueueList
 	var cohorts kueue.CohortList
-	if q.reader.List(ctx, &queues, shared) != nil || q.reader.List(ctx, &cohorts, shared) != nil {
+	ctx := context.Background()
+	if c.reader.List(ctx, &queues, client.UnsafeDisableDeepCopy) != nil || c.reader.List(ctx, &cohorts, client.UnsafeDisableDeepCopy) != nil {
 		return true
 	}
-	return slices.ContainsFunc(queues.Items, func(c kueue.ClusterQueue) bool { return string(c.Spec.CohortName) == name }) ||
+	return slices.ContainsFunc(queues.Items, func(q kueue.ClusterQueue) bool { return string(q.Spec.CohortName) == name }) ||
 		slices.ContainsFunc(cohorts.Items, func(c kueue.Cohort) bool { return string(c.Spec.ParentName) == name })
 }
 
-// cachedTimelines reads the timelines of the JobSets in the cache.
-type cachedTimelines struct{ reader client.Reader }
-
 // NotReadySince reads the JobSet of a quota Workload. The stage controller writes the timeline before it changes the quota Workload.
-func (t cachedTimelines) NotReadySince(workload *kueue.Workload) time.Time {
+func (c cached) NotReadySince(workload *kueue.Workload) time.Time {
 	owner := metav1.GetControllerOf(workload)
 	if owner == nil || owner.Kind != "JobSet" {
 		return time.Time{}
 	}
 	var js jobsetapi.JobSet
-	key := types.NamespacedName{Namespace: workload.Namespace, Name: owner.Name}
-	if err := t.reader.Get(context.Background(), key, &js, &client.GetOptions{UnsafeDisableDeepCopy: new(true)}); err != nil || js.UID != owner.UID {
+	if c.get(types.NamespacedName{Namespace: workload.Namespace, Name: owner.Name}, &js) != nil || js.UID != owner.UID {
 		return time.Time{}
 	}
 	timeline := jobsetstatus.TimelineOf(&js)

@@ -2,13 +2,13 @@ package metrics
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
 
 // A vector is a counter or histogram with labels.
 type vector interface {
-	prometheus.Collector
 	DeletePartialMatch(labels prometheus.Labels) int
 }
 
@@ -25,116 +25,112 @@ func ofLocalQueue(more ...string) []string {
 	return slices.Concat([]string{"name", "namespace"}, more, []string{"replica_role"})
 }
 
-func counter(name, help string, labels []string) *prometheus.CounterVec {
-	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+// A catalogue makes collectors, and lists them.
+type catalogue []prometheus.Collector
+
+func (c *catalogue) counter(name, help string, labels []string) *prometheus.CounterVec {
+	v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	*c = append(*c, v)
+	return v
 }
 
-func histogram(name, help string, buckets int, labels []string) *prometheus.HistogramVec {
-	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: seconds(buckets)}, labels)
+func (c *catalogue) histogram(name, help string, buckets []float64, labels []string) *prometheus.HistogramVec {
+	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
+	*c = append(*c, v)
+	return v
+}
+
+func (c *catalogue) total(name, help string) prometheus.Counter {
+	v := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	*c = append(*c, v)
+	return v
+}
+
+// perQueue are two metrics for the same transitions: one of ClusterQueues, and one of LocalQueues with kueue_local_queue_ for kueue_ in its
+// name.
+type perQueue[V any] struct{ clusterQueues, localQueues V }
+
+func localName(name string) string { return strings.Replace(name, "kueue_", "kueue_local_queue_", 1) }
+
+func (c *catalogue) counters(name, help string, more ...string) perQueue[*prometheus.CounterVec] {
+	return perQueue[*prometheus.CounterVec]{c.counter(name, help, ofQueue(more...)), c.counter(localName(name), help, ofLocalQueue(more...))}
+}
+
+// histograms have the same buckets for ClusterQueues and LocalQueues, unless there are more for ClusterQueues.
+func (c *catalogue) histograms(name, help string, more int) perQueue[*prometheus.HistogramVec] {
+	return perQueue[*prometheus.HistogramVec]{
+		c.histogram(name, help, seconds(14+more), ofQueue("priority_class")), c.histogram(localName(name), help, seconds(14), ofLocalQueue("priority_class")),
+	}
 }
 
 // kueueVectors are the metrics that Kueue has too.
 type kueueVectors struct {
-	attempts, quotaReserved, localQuotaReserved, admitted, localAdmitted, cohortAdmitted, finished, localFinished, evicted, localEvicted, evictedOnce, preempted                                                                        *prometheus.CounterVec
-	attemptDuration, quotaReservedWait, localQuotaReservedWait, admissionWait, localAdmissionWait, checksWait, localChecksWait, readyWait, localReadyWait, admittedUntilReady, localAdmittedUntilReady, readyToEvicted, evictionLatency *prometheus.HistogramVec
+	quotaReserved, admitted, finished, evicted                                  perQueue[*prometheus.CounterVec]
+	quotaReservedWait, admissionWait, checksWait, readyWait, admittedUntilReady perQueue[*prometheus.HistogramVec]
+	attempts, cohortAdmitted, evictedOnce, preempted                            *prometheus.CounterVec
+	attemptDuration, readyToEvicted, evictionLatency                            *prometheus.HistogramVec
 }
 
-func newKueueVectors() kueueVectors {
+func newKueueVectors(all *catalogue) kueueVectors {
 	return kueueVectors{
-		attempts: counter("kueue_admission_attempts_total",
+		attempts: all.counter("kueue_admission_attempts_total",
 			"Number of scheduling cycles, by result: success if a quota Workload was admitted, inadmissible if quota Workloads were refused and none was admitted.",
 			[]string{"result", "replica_role"}),
-		attemptDuration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "kueue_admission_attempt_duration_seconds", Help: "Duration of a scheduling cycle, by result.",
-		}, []string{"result", "replica_role"}),
-		quotaReserved: counter("kueue_quota_reserved_workloads_total", "Number of quota Workloads for which quota was reserved.", ofQueue("priority_class")),
-		localQuotaReserved: counter("kueue_local_queue_quota_reserved_workloads_total", "Number of quota Workloads for which quota was reserved.",
-			ofLocalQueue("priority_class")),
-		quotaReservedWait: histogram("kueue_quota_reserved_wait_time_seconds",
-			"Time from the creation of a quota Workload, or its last requeue, to its quota reservation.", 14, ofQueue("priority_class")),
-		localQuotaReservedWait: histogram("kueue_local_queue_quota_reserved_wait_time_seconds",
-			"Time from the creation of a quota Workload, or its last requeue, to its quota reservation.", 14, ofLocalQueue("priority_class")),
-		admitted:      counter("kueue_admitted_workloads_total", "Number of quota Workloads admitted.", ofQueue("priority_class")),
-		localAdmitted: counter("kueue_local_queue_admitted_workloads_total", "Number of quota Workloads admitted.", ofLocalQueue("priority_class")),
-		cohortAdmitted: counter("kueue_cohort_subtree_admitted_workloads_total", "Number of quota Workloads admitted by the ClusterQueues below the Cohort.",
-			ofCohort("priority_class")),
-		admissionWait: histogram("kueue_admission_wait_time_seconds",
-			"Time from the creation of a quota Workload, or its last requeue, to its admission.", 16, ofQueue("priority_class")),
-		localAdmissionWait: histogram("kueue_local_queue_admission_wait_time_seconds",
-			"Time from the creation of a quota Workload, or its last requeue, to its admission.", 14, ofLocalQueue("priority_class")),
-		checksWait: histogram("kueue_admission_checks_wait_time_seconds",
-			"Time from the quota reservation of a quota Workload to its admission.", 14, ofQueue("priority_class")),
-		localChecksWait: histogram("kueue_local_queue_admission_checks_wait_time_seconds",
-			"Time from the quota reservation of a quota Workload to its admission.", 14, ofLocalQueue("priority_class")),
-		readyWait: histogram("kueue_ready_wait_time_seconds",
-			"Time from the creation of a quota Workload, or its last requeue, until its pods were ready for the first time.", 14, ofQueue("priority_class")),
-		localReadyWait: histogram("kueue_local_queue_ready_wait_time_seconds",
-			"Time from the creation of a quota Workload, or its last requeue, until its pods were ready for the first time.", 14, ofLocalQueue("priority_class")),
-		admittedUntilReady: histogram("kueue_admitted_until_ready_wait_time_seconds",
-			"Time from the admission of a quota Workload until its pods were ready for the first time.", 14, ofQueue("priority_class")),
-		localAdmittedUntilReady: histogram("kueue_local_queue_admitted_until_ready_wait_time_seconds",
-			"Time from the admission of a quota Workload until its pods were ready for the first time.", 14, ofLocalQueue("priority_class")),
-		finished:      counter("kueue_finished_workloads_total", "Number of quota Workloads finished.", ofQueue("priority_class")),
-		localFinished: counter("kueue_local_queue_finished_workloads_total", "Number of quota Workloads finished.", ofLocalQueue("priority_class")),
-		evicted: counter("kueue_evicted_workloads_total", "Number of evictions of quota Workloads that held quota, by reason.",
+		attemptDuration: all.histogram("kueue_admission_attempt_duration_seconds", "Duration of a scheduling cycle, by result.", nil,
+			[]string{"result", "replica_role"}),
+		quotaReserved: all.counters("kueue_quota_reserved_workloads_total", "Number of quota Workloads for which quota was reserved.", "priority_class"),
+		quotaReservedWait: all.histograms("kueue_quota_reserved_wait_time_seconds",
+			"Time from the creation of a quota Workload, or its last requeue, to its quota reservation.", 0),
+		admitted: all.counters("kueue_admitted_workloads_total", "Number of quota Workloads admitted.", "priority_class"),
+		cohortAdmitted: all.counter("kueue_cohort_subtree_admitted_workloads_total",
+			"Number of quota Workloads admitted by the ClusterQueues below the Cohort.", ofCohort("priority_class")),
+		admissionWait: all.histograms("kueue_admission_wait_time_seconds",
+			"Time from the creation of a quota Workload, or its last requeue, to its admission.", 2),
+		checksWait: all.histograms("kueue_admission_checks_wait_time_seconds",
+			"Time from the quota reservation of a quota Workload to its admission.", 0),
+		readyWait: all.histograms("kueue_ready_wait_time_seconds",
+			"Time from the creation of a quota Workload, or its last requeue, until its pods were ready for the first time.", 0),
+		admittedUntilReady: all.histograms("kueue_admitted_until_ready_wait_time_seconds",
+			"Time from the admission of a quota Workload until its pods were ready for the first time.", 0),
+		finished: all.counters("kueue_finished_workloads_total", "Number of quota Workloads finished.", "priority_class"),
+		evicted: all.counters("kueue_evicted_workloads_total", "Number of evictions of quota Workloads that held quota, by reason.",
+			"reason", "underlying_cause", "priority_class"),
+		evictedOnce: all.counter("kueue_evicted_workloads_once_total", "Number of quota Workloads evicted for the first time for a reason and cause.",
 			ofQueue("reason", "underlying_cause", "priority_class")),
-		localEvicted: counter("kueue_local_queue_evicted_workloads_total", "Number of evictions of quota Workloads that held quota, by reason.",
-			ofLocalQueue("reason", "underlying_cause", "priority_class")),
-		evictedOnce: counter("kueue_evicted_workloads_once_total", "Number of quota Workloads evicted for the first time for a reason and cause.",
-			ofQueue("reason", "underlying_cause", "priority_class")),
-		preempted: counter("kueue_preempted_workloads_total", "Number of preemptions, by ClusterQueue of the preemptor.",
+		preempted: all.counter("kueue_preempted_workloads_total", "Number of preemptions, by ClusterQueue of the preemptor.",
 			[]string{"preempting_cluster_queue", "reason", "replica_role"}),
-		readyToEvicted: histogram("kueue_pods_ready_to_evicted_time_seconds", "Time from when the pods of a quota Workload were ready to its eviction.",
-			14, ofQueue("reason", "underlying_cause")),
-		evictionLatency: histogram("kueue_workload_eviction_latency_seconds", "Time from the eviction of a quota Workload until its quota was released.",
-			14, ofQueue("reason")),
+		readyToEvicted: all.histogram("kueue_pods_ready_to_evicted_time_seconds",
+			"Time from when the pods of a quota Workload were ready to its eviction.", seconds(14), ofQueue("reason", "underlying_cause")),
+		evictionLatency: all.histogram("kueue_workload_eviction_latency_seconds",
+			"Time from the eviction of a quota Workload until its quota was released.", seconds(14), ofQueue("reason")),
 	}
 }
 
 // stageVectors are metrics of Tranche alone.
 type stageVectors struct {
-	idleQuota, mismatches *prometheus.CounterVec
-	stageWait, stageHold  *prometheus.HistogramVec
+	stageWait, stageHold                             *prometheus.HistogramVec
+	idleQuota, mismatches, admissions, writeFailures *prometheus.CounterVec
+	releases, audits                                 prometheus.Counter
 }
 
-func newStageVectors() stageVectors {
+func newStageVectors(all *catalogue) stageVectors {
 	return stageVectors{
-		stageWait: histogram("tranche_stage_wait_seconds",
+		stageWait: all.histogram("tranche_stage_wait_seconds",
 			"Time from when a stage was pending (its JobSet submitted, the stage opened, or requeued) to its admission. Position is first or later, or growth for additional pods of a running stage.",
-			16, ofQueue("position")),
-		stageHold: histogram("tranche_stage_hold_seconds",
-			"Time for which a stage held quota, by outcome: finished, evicted or deleted.", 16, ofQueue("outcome")),
-		idleQuota: counter("tranche_idle_quota_seconds_total",
+			seconds(16), ofQueue("position")),
+		stageHold: all.histogram("tranche_stage_hold_seconds", "Time for which a stage held quota, by outcome: finished, evicted or deleted.", seconds(16), ofQueue("outcome")),
+		idleQuota: all.counter("tranche_idle_quota_seconds_total",
 			"Quota held idle, in resource units times seconds. Cause is NotReady until the pods of the stage were ready for the first time,"+
 				" or the quota was released; WaitsForStage from then on, until the stages were ready that this stage opens.",
 			ofQueue("flavor", "resource", "cause")),
-		mismatches: counter("tranche_ledger_mismatch_total",
+		mismatches: all.counter("tranche_ledger_mismatch_total",
 			"Number of times that the charges of the engine differed from the quota Workloads. Any value but 0 is a bug.",
 			[]string{"cluster_queue", "flavor", "resource"}),
-	}
-}
-
-// Vectors returns all counters and histograms that have labels.
-func (m *Metrics) Vectors() []prometheus.Collector {
-	all := []prometheus.Collector{m.attempts, m.attemptDuration, m.preempted, m.cohortAdmitted, m.admissions, m.writeFailures, m.groupWait, m.groupTimeouts, m.groupsWaiting}
-	for _, v := range slices.Concat(m.clusterQueueVectors(), m.localQueueVectors()) {
-		all = append(all, v)
-	}
-	return all
-}
-
-// clusterQueueVectors returns those with the label cluster_queue.
-func (m *Metrics) clusterQueueVectors() []vector {
-	return []vector{
-		m.quotaReserved, m.quotaReservedWait, m.admitted, m.admissionWait, m.checksWait, m.readyWait, m.admittedUntilReady, m.finished,
-		m.evicted, m.evictedOnce, m.readyToEvicted, m.evictionLatency, m.stageWait, m.stageHold, m.idleQuota, m.mismatches,
-	}
-}
-
-// localQueueVectors returns those with the labels name and namespace.
-func (m *Metrics) localQueueVectors() []vector {
-	return []vector{
-		m.localQuotaReserved, m.localQuotaReservedWait, m.localAdmitted, m.localAdmissionWait, m.localChecksWait,
-		m.localReadyWait, m.localAdmittedUntilReady, m.localFinished, m.localEvicted,
+		admissions: all.counter("tranche_admissions_total", "Number of stages admitted, by ClusterQueue.", []string{"cluster_queue"}),
+		writeFailures: all.counter("tranche_decision_write_failures_total",
+			"Number of decisions whose write failed, by kind of decision. The engine decides again, or the write is retried.", []string{"decision"}),
+		releases: all.total("tranche_released_jobs_total", "Number of child Jobs released, so that their pods can start."),
+		audits: all.total("tranche_ledger_audits_total",
+			"Number of times that the charges of the engine were compared with the quota Workloads. The leader does this every minute."),
 	}
 }
