@@ -10,6 +10,7 @@
 package quotaaudit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,8 +30,9 @@ import (
 )
 
 const (
-	defaultPeriod  = time.Minute
-	defaultConfirm = 10 * time.Second
+	defaultPeriod = time.Minute
+	// confirmAfter is the time to the second check of a difference.
+	confirmAfter = 10 * time.Second
 	// maxConfirmations limits how many objects one check reads past the cache. The next check reads the others.
 	maxConfirmations = 100
 )
@@ -57,23 +59,13 @@ type Config struct {
 	Metrics *metrics.Metrics
 	// Period is the time between two checks. Zero means a minute.
 	Period time.Duration
-	// Confirm is the time to the second check of a difference. Zero means ten seconds.
-	Confirm time.Duration
 }
 
 func (c *Config) validate() error {
 	if c.Engine == nil || c.Cache == nil || c.Live == nil || c.Recorder == nil || c.Metrics == nil {
 		return errors.New("quotaaudit.Config: Engine, Cache, Live, Recorder and Metrics are required")
 	}
-	if c.Period < 0 || c.Confirm < 0 {
-		return fmt.Errorf("quotaaudit.Config: Period is %s and Confirm is %s, must not be negative", c.Period, c.Confirm)
-	}
-	if c.Period == 0 {
-		c.Period = defaultPeriod
-	}
-	if c.Confirm == 0 {
-		c.Confirm = defaultConfirm
-	}
+	c.Period = cmp.Or(c.Period, defaultPeriod)
 	return nil
 }
 
@@ -103,7 +95,7 @@ func (a *Auditor) Start(ctx context.Context) error {
 			ctrl.LoggerFrom(ctx).Error(err, "Auditing the charges of the engine failed, retrying")
 		}
 		if len(a.suspects) > 0 {
-			next = min(next, a.config.Confirm)
+			next = min(next, confirmAfter)
 		}
 		select {
 		case <-ctx.Done():

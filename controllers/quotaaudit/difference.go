@@ -72,18 +72,14 @@ func Differences(objects []Holding, chargeSnapshot *admission.ChargeSnapshot) []
 
 // Lines returns the accounts to which the engine charges a wrong amount for the quota Workload.
 func (d *Difference) Lines() []Line {
-	lines := map[Account]Line{}
+	all := lines{}
 	for _, a := range d.Booked.Amounts {
-		account := Account{d.Booked.ClusterQueue, d.Booked.LocalQueue, a.FlavorResource}
-		lines[account] = Line{Account: account, Booked: a.Amount}
+		all.book(Account{d.Booked.ClusterQueue, d.Booked.LocalQueue, a.FlavorResource}, a.Amount)
 	}
 	for name, amount := range d.Object.Amounts {
-		account := Account{d.Object.ClusterQueue, d.Object.LocalQueue, name}
-		line := lines[account]
-		line.Account, line.Counted = account, amount
-		lines[account] = line
+		all.count(Account{d.Object.ClusterQueue, d.Object.LocalQueue, name}, amount)
 	}
-	return wrong(lines)
+	return all.wrong()
 }
 
 // fingerprint is the same for two differences only if neither the object nor the charges have changed in between.
@@ -94,45 +90,46 @@ func (d *Difference) fingerprint() string {
 // Imbalances returns the accounts of queues whose total is not the sum of the charges of their stages. The charges are a consistent
 // snapshot, so no second check is needed.
 func Imbalances(chargeSnapshot *admission.ChargeSnapshot) []Line {
-	inClusterQueues, inLocalQueues := map[Account]quota.Amount{}, map[Account]quota.Amount{}
+	reserved, charged, local := lines{}, lines{}, lines{}
 	for i := range chargeSnapshot.Stages {
 		s := &chargeSnapshot.Stages[i]
 		for _, a := range s.Amounts {
-			inClusterQueues[Account{ClusterQueue: s.ClusterQueue, FlavorResource: a.FlavorResource}] += a.Amount
-			inLocalQueues[Account{LocalQueue: s.LocalQueue, FlavorResource: a.FlavorResource}] += a.Amount
+			reserved.count(Account{ClusterQueue: s.ClusterQueue, FlavorResource: a.FlavorResource}, a.Amount)
+			charged.count(Account{ClusterQueue: s.ClusterQueue, FlavorResource: a.FlavorResource}, a.Amount)
+			local.count(Account{LocalQueue: s.LocalQueue, FlavorResource: a.FlavorResource}, a.Amount)
 		}
 	}
-	reserved, charged := started(inClusterQueues), started(inClusterQueues)
 	for _, q := range chargeSnapshot.ClusterQueues {
-		book(reserved, Account{ClusterQueue: q.Name}, q.Reserved)
-		book(charged, Account{ClusterQueue: q.Name}, q.Charged)
+		for _, a := range q.Reserved {
+			reserved.book(Account{ClusterQueue: q.Name, FlavorResource: a.FlavorResource}, a.Amount)
+		}
+		for _, a := range q.Charged {
+			charged.book(Account{ClusterQueue: q.Name, FlavorResource: a.FlavorResource}, a.Amount)
+		}
 	}
-	local := started(inLocalQueues)
 	for _, q := range chargeSnapshot.LocalQueues {
-		book(local, Account{LocalQueue: q.Key}, q.Reserved)
+		for _, a := range q.Reserved {
+			local.book(Account{LocalQueue: q.Key, FlavorResource: a.FlavorResource}, a.Amount)
+		}
 	}
-	return slices.Concat(wrong(charged), wrong(reserved), wrong(local))
+	return slices.Concat(charged.wrong(), reserved.wrong(), local.wrong())
 }
 
-func started(counted map[Account]quota.Amount) map[Account]Line {
-	lines := map[Account]Line{}
-	for account, amount := range counted {
-		lines[account] = Line{Account: account, Counted: amount}
-	}
-	return lines
+// lines are the Lines of some accounts.
+type lines map[Account]Line
+
+// book adds to the amount that the engine charges to an account.
+func (l lines) book(account Account, amount quota.Amount) {
+	l[account] = Line{account, l[account].Booked + amount, l[account].Counted}
 }
 
-func book(lines map[Account]Line, account Account, amounts []admission.FlavorAmount) {
-	for _, a := range amounts {
-		account.FlavorResource = a.FlavorResource
-		line := lines[account]
-		line.Account, line.Booked = account, a.Amount
-		lines[account] = line
-	}
+// count adds to the amount that the engine should charge to an account.
+func (l lines) count(account Account, amount quota.Amount) {
+	l[account] = Line{account, l[account].Booked, l[account].Counted + amount}
 }
 
 // wrong returns the lines with a mismatch, in order.
-func wrong(lines map[Account]Line) []Line {
-	all := slices.SortedFunc(maps.Values(lines), func(a, b Line) int { return a.Compare(b.Account) })
+func (l lines) wrong() []Line {
+	all := slices.SortedFunc(maps.Values(l), func(a, b Line) int { return a.Compare(b.Account) })
 	return slices.DeleteFunc(all, func(l Line) bool { return l.Booked == l.Counted })
 }
