@@ -159,7 +159,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 		groupstart.SetupWithManager(ctx, mgr, groupstart.Config{
 			Metrics: counts, Namespaces: namespaces, WithoutQueueName: *config.ManageJobSetsWithoutQueueName, Injected: waiting != nil, Server: config.GroupStart,
 		}),
-		addVisibility(mgr, runner, &config.Visibility),
+		visibility.SetupWithManager(mgr, runner, config.Visibility),
 		quotaaudit.SetupWithManager(mgr, quotaaudit.Config{Engine: runner, Cache: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: recorder, Metrics: counts}),
 		mgr.AddHealthzCheck("ping", healthz.Ping),
 		mgr.AddReadyzCheck("engine", answers(runner)),
@@ -173,16 +173,6 @@ func answers(runner *engine.Runner) healthz.Checker {
 		defer cancel()
 		return runner.View(ctx, func(*admission.Engine) {})
 	}
-}
-
-// addVisibility adds the visibility API, if it is enabled.
-func addVisibility(mgr ctrl.Manager, runner *engine.Runner, config *configapi.Visibility) error {
-	if !*config.Enable {
-		return nil
-	}
-	return visibility.SetupWithManager(mgr, visibility.Config{
-		Engine: runner, Reader: mgr.GetClient(), Rest: mgr.GetConfig(), BindAddress: config.BindAddress, CertDir: config.CertDir,
-	})
 }
 
 // engineConfig is the part of the configuration that decisions depend on.

@@ -1,6 +1,7 @@
 package visibility
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"strconv"
@@ -57,16 +58,11 @@ func number(query url.Values, name string, otherwise int64) (int64, error) {
 	if text == "" {
 		return otherwise, nil
 	}
-	n, err := strconv.ParseInt(text, 10, 64)
-	switch {
-	case err != nil:
-		return 0, fmt.Errorf("%s: %q is not a whole number", name, text)
-	case n < 0:
-		return 0, fmt.Errorf("%s: %d must not be negative", name, n)
-	case n == 0:
-		return otherwise, nil
+	n, err := strconv.ParseUint(text, 10, 63)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %q must be a whole number of 0 or more", name, text)
 	}
-	return n, nil
+	return cmp.Or(int64(n), otherwise), nil //nolint:gosec // it has 63 bits
 }
 
 func (q *question) page() (admission.Page, error) {

@@ -98,7 +98,7 @@ func (s *server) prepare(ctx context.Context) (*genericapiserver.GenericAPIServe
 	if err := s.listen(config); err != nil {
 		return nil, fmt.Errorf("%w: %w", errConfiguration, err)
 	}
-	c, err := kubernetes.NewForConfig(s.config.Rest)
+	c, err := kubernetes.NewForConfig(s.rest)
 	if err != nil {
 		return nil, fmt.Errorf("create a client: %w", err)
 	}
@@ -116,12 +116,12 @@ func (s *server) prepare(ctx context.Context) (*genericapiserver.GenericAPIServe
 
 func (s *server) storage() map[string]rest.Storage {
 	clusterQueue, localQueue := queue{singular: "clusterqueue"}, queue{singular: "localqueue", isNamespaced: true}
-	throttle := newThrottle(s.config.Engine)
+	throttle := newThrottle(s.engine)
 	return map[string]rest.Storage{
 		"clusterqueues":                  clusterQueue,
-		"clusterqueues/pendingworkloads": pendingWorkloads{queue: clusterQueue, throttle: throttle, reader: s.config.Reader},
+		"clusterqueues/pendingworkloads": pendingWorkloads{queue: clusterQueue, throttle: throttle, reader: s.reader},
 		"localqueues":                    localQueue,
-		"localqueues/pendingworkloads":   pendingWorkloads{queue: localQueue, throttle: throttle, reader: s.config.Reader},
+		"localqueues/pendingworkloads":   pendingWorkloads{queue: localQueue, throttle: throttle, reader: s.reader},
 	}
 }
 

@@ -5,40 +5,28 @@
 package visibility
 
 import (
-	"errors"
-
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 )
 
-// A Config configures the server.
-type Config struct {
-	// Engine answers. It is a Runner of controllers/engine.
-	Engine engine
-	// Reader reads quota Workloads from the cache.
-	Reader client.Reader
-	// Rest is the configuration for the API server, which authenticates and authorizes requests.
-	Rest *rest.Config
-	// BindAddress is HOST:PORT or :PORT.
-	BindAddress string
-	// CertDir is a directory with tls.crt and tls.key. If it is empty, the server generates a certificate.
-	CertDir string
+type server struct {
+	config configapi.Visibility
+	// engine answers.
+	engine engine
+	// reader reads quota Workloads from the cache.
+	reader client.Reader
+	// rest is the configuration for the API server, which authenticates and authorizes requests.
+	rest *rest.Config
 }
 
-func (c *Config) validate() error {
-	if c.Engine == nil || c.Reader == nil || c.Rest == nil || c.BindAddress == "" {
-		return errors.New("visibility.Config: Engine, Reader, Rest and BindAddress are required")
+// SetupWithManager adds the server to a manager, unless it is turned off. The engine is a Runner of controllers/engine. The defaults of the
+// configuration must be set.
+func SetupWithManager(mgr ctrl.Manager, e engine, config configapi.Visibility) error {
+	if !*config.Enable {
+		return nil
 	}
-	return nil
-}
-
-type server struct{ config Config }
-
-// SetupWithManager adds the server to a manager. It serves as long as the manager runs.
-func SetupWithManager(mgr ctrl.Manager, config Config) error {
-	if err := config.validate(); err != nil {
-		return err
-	}
-	return mgr.Add(&server{config})
+	return mgr.Add(&server{config: config, engine: e, reader: mgr.GetClient(), rest: mgr.GetConfig()})
 }

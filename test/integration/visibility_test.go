@@ -253,9 +253,9 @@ var _ = Describe("The visibility API", Ordered, func() {
 		for question, want := range map[string]string{
 			"/clusterqueues/nowhere/pendingworkloads":              `clusterqueues.visibility.kueue.x-k8s.io "nowhere" not found`,
 			lqOf + "nowhere/pendingworkloads":                      `localqueues.visibility.kueue.x-k8s.io "nowhere" not found`,
-			cqPath + "?limit=-1":                                   "limit: -1 must not be negative",
-			cqPath + "?offset=-2":                                  "offset: -2 must not be negative",
-			cqPath + "?limit=many":                                 `limit: "many" is not a whole number`,
+			cqPath + "?limit=-1":                                   `limit: "-1" must be a whole number of 0 or more`,
+			cqPath + "?offset=-2":                                  `offset: "-2" must be a whole number of 0 or more`,
+			cqPath + "?limit=many":                                 `limit: "many" must be a whole number of 0 or more`,
 			cqPath + "?limit=10001":                                "limit: 10001 must be at most 10000",
 			cqPath + "?fieldSelector=metadata.name=w1":             "must give metadata.name, and metadata.namespace for a ClusterQueue",
 			cqPath + "?fieldSelector=spec.priority=1":              `the field is "spec.priority", but must be metadata.name or metadata.namespace`,
