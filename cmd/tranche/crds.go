@@ -13,10 +13,7 @@ import (
 )
 
 // A crdCheck asks the API server whether it serves the kinds that the manager requires.
-type crdCheck struct {
-	// list returns the resources of a group and version.
-	list func(groupVersion string) (*metav1.APIResourceList, error)
-}
+type crdCheck struct{ client *discovery.DiscoveryClient }
 
 // neededResources has, by group and version, the kinds of config/crd that the manager watches or writes.
 func neededResources() map[string][]string {
@@ -33,7 +30,7 @@ func newCRDCheck(restConfig *rest.Config) (*crdCheck, error) {
 	if err != nil {
 		return nil, fmt.Errorf("set up discovery: %w", err)
 	}
-	return &crdCheck{list: client.ServerResourcesForGroupVersion}, nil
+	return &crdCheck{client}, nil
 }
 
 // missing returns an error that names the kinds that the API server does not serve, or nil if the API server does not answer.
@@ -41,7 +38,7 @@ func (c *crdCheck) missing() error {
 	var names []string
 	for groupVersion, resources := range neededResources() {
 		group, _, _ := strings.Cut(groupVersion, "/")
-		list, err := c.list(groupVersion)
+		list, err := c.client.ServerResourcesForGroupVersion(groupVersion)
 		if err != nil && !apierrors.IsNotFound(err) {
 			continue
 		}

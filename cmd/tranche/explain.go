@@ -311,7 +311,7 @@ func holderText(h *visibilityapi.Holder) string {
 
 func printLines(out io.Writer, lines ...string) error {
 	if _, err := io.WriteString(out, strings.Join(lines, "\n")+"\n"); err != nil {
-		return errors.Join(errors.New("print the explanation"), err)
+		return fmt.Errorf("print the explanation: %w", err)
 	}
 	return nil
 }

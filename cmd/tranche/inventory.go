@@ -111,13 +111,13 @@ func (c *cluster) findVisibility(ctx context.Context, found *inventory) error {
 	if err == nil {
 		found.obstacles = append(found.obstacles, "APIService "+service.Name+" has no server without the manager, and blocks the deletion of namespaces")
 	}
-	return client.IgnoreNotFound(ignoreUnserved(err))
+	return ignoreUnserved(err)
 }
 
 func (c *cluster) findPinned(ctx context.Context, found *inventory) error {
 	for _, list := range []client.ObjectList{&kueue.WorkloadList{}, &kueue.ClusterQueueList{}, &kueue.ResourceFlavorList{}, &kueue.AdmissionCheckList{}} {
 		if err := c.List(ctx, list); err != nil {
-			if ignoreUnserved(err) == nil {
+			if isUnknownKind(err) {
 				continue
 			}
 			return fmt.Errorf("list the objects of kueue.x-k8s.io: %w", err)
@@ -134,7 +134,7 @@ func (c *cluster) findPinned(ctx context.Context, found *inventory) error {
 func (c *cluster) findJobSets(ctx context.Context, found *inventory) error {
 	var list jobsetapi.JobSetList
 	if err := c.List(ctx, &list); err != nil {
-		if ignoreUnserved(err) == nil {
+		if isUnknownKind(err) {
 			return nil
 		}
 		return fmt.Errorf("list the JobSets: %w", err)
@@ -195,6 +195,9 @@ func (found *inventory) write(out io.Writer, outcome []string) error {
 		lines = append(lines, fmt.Sprintf("%s: the finalizer %s will be removed", countKinds(found.pinned), kueue.ResourceInUseFinalizerName))
 	}
 	lines = append(lines, outcome...)
+	if found.gated > 0 {
+		lines = append(lines, fmt.Sprintf("%s of gangs: the scheduling gate %s stays until it is removed, or the pod is deleted", count(found.gated, "pod"), apis.PodAdmissionGate))
+	}
 	if len(lines) == 0 {
 		lines = append(lines, "Nothing of Tranche is left on this cluster.")
 	}
@@ -202,7 +205,7 @@ func (found *inventory) write(out io.Writer, outcome []string) error {
 	return err
 }
 
-// kept describes what happens to JobSets and pods that stay.
+// kept describes what happens to JobSets that stay.
 func (found *inventory) kept() []string {
 	running, waiting, held := 0, 0, 0
 	for i := range found.queued {
@@ -224,9 +227,6 @@ func (found *inventory) kept() []string {
 	if waiting > 0 {
 		lines = append(lines, count(waiting, "JobSet")+" pending or suspended: will stay suspended until a user sets spec.suspend to false")
 	}
-	if found.gated > 0 {
-		lines = append(lines, fmt.Sprintf("%s of gangs: the scheduling gate %s stays until it is removed, or the pod is deleted", count(found.gated, "pod"), apis.PodAdmissionGate))
-	}
 	return lines
 }
 
@@ -242,9 +242,6 @@ func (found *inventory) deleted() []string {
 	}
 	if len(found.crds) > 0 {
 		lines = append(lines, fmt.Sprintf("%s of kueue.x-k8s.io will be deleted with all their objects", count(len(found.crds), "CRD")))
-	}
-	if found.gated > 0 {
-		lines = append(lines, fmt.Sprintf("%s of gangs: the scheduling gate %s stays until it is removed, or the pod is deleted", count(found.gated, "pod"), apis.PodAdmissionGate))
 	}
 	return lines
 }
@@ -273,12 +270,8 @@ func metadataOf(group, version, kind string) *metav1.PartialObjectMetadata {
 
 // isUnknownKind reports whether the API server does not serve a kind.
 func isUnknownKind(err error) bool {
-	return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) || isDiscoveryFailure(err)
-}
-
-func isDiscoveryFailure(err error) bool {
-	_, failed := errors.AsType[*apiutil.ErrResourceDiscoveryFailed](err)
-	return failed
+	_, isUndiscovered := errors.AsType[*apiutil.ErrResourceDiscoveryFailed](err)
+	return isUndiscovered || meta.IsNoMatchError(err) || apierrors.IsNotFound(err)
 }
 
 // ignoreUnserved returns nil for the error of a kind that the API server does not serve.

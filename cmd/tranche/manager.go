@@ -10,8 +10,6 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -65,10 +63,11 @@ func runManager(ctx context.Context, flags managerFlags) error {
 	log := newLogger(config)
 	ctrl.SetLogger(log)
 	klog.SetLogger(log)
-	restConfig, err := clientConfig(flags.kubeconfig, config)
+	_, restConfig, err := loadKubeconfig(flags.kubeconfig)
 	if err != nil {
 		return err
 	}
+	restConfig.QPS, restConfig.Burst = *config.ClientConnection.QPS, int(*config.ClientConnection.Burst)
 	crds, err := newCRDCheck(restConfig)
 	if err != nil {
 		return err
@@ -93,18 +92,6 @@ func runManager(ctx context.Context, flags managerFlags) error {
 	}
 	ctrl.Log.WithName("tranche").Info("Starting", "version", versionText())
 	return mgr.Start(ctx)
-}
-
-func clientConfig(kubeconfig string, config *configapi.Configuration) (*rest.Config, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = kubeconfig
-	restConfig, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
-	if err != nil {
-		return nil, fmt.Errorf("read kubeconfig %q: %w", kubeconfig, err)
-	}
-	restConfig.UserAgent = "tranche/" + versionText()
-	restConfig.QPS, restConfig.Burst = *config.ClientConnection.QPS, int(*config.ClientConnection.Burst)
-	return restConfig, nil
 }
 
 // addControllers connects all controllers with the one engine.

@@ -37,15 +37,24 @@ type cluster struct {
 	namespace string
 }
 
-func (f *queryFlags) connect() (*cluster, error) {
+// loadKubeconfig reads a kubeconfig file. Without a path it reads $KUBECONFIG, ~/.kube/config, or the ServiceAccount of the pod.
+func loadKubeconfig(path string) (clientcmd.ClientConfig, *rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = f.kubeconfig
+	rules.ExplicitPath = path
 	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil)
 	config, err := loader.ClientConfig()
 	if err != nil {
-		return nil, fmt.Errorf("read kubeconfig %q: %w", f.kubeconfig, err)
+		return nil, nil, fmt.Errorf("read kubeconfig %q: %w", path, err)
 	}
 	config.UserAgent = "tranche/" + versionText()
+	return loader, config, nil
+}
+
+func (f *queryFlags) connect() (*cluster, error) {
+	loader, config, err := loadKubeconfig(f.kubeconfig)
+	if err != nil {
+		return nil, err
+	}
 	c := &cluster{namespace: f.namespace}
 	if c.namespace == "" {
 		if c.namespace, _, err = loader.Namespace(); err != nil {
@@ -92,8 +101,7 @@ func (c *cluster) pending(ctx context.Context, queue types.NamespacedName, q que
 	// Only Error contains the server's own message.
 	result := request.Do(ctx)
 	body, _ := result.Raw()
-	switch err := result.Error(); {
-	case err != nil:
+	if err := result.Error(); err != nil {
 		return nil, fmt.Errorf("request the pending quota Workloads of %s: %w", what, err)
 	}
 	var summary visibility.PendingWorkloadsSummary

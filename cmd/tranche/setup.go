@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/selection"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -87,11 +86,11 @@ func newManager(restConfig *rest.Config, config *configapi.Configuration) (ctrl.
 	if err != nil {
 		return nil, err
 	}
-	selector, err := hasLabel(jobset.JobSetUIDKey)
+	ofJobSets, err := labels.Parse(jobset.JobSetUIDKey)
 	if err != nil {
 		return nil, err
 	}
-	ofGroups, err := hasLabel(apis.JobSetLabel)
+	ofGroups, err := labels.Parse(apis.JobSetLabel)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +105,7 @@ func newManager(restConfig *rest.Config, config *configapi.Configuration) (ctrl.
 		Cache: cache.Options{
 			DefaultTransform: cache.TransformStripManagedFields(),
 			ByObject: map[client.Object]cache.ByObject{
-				&corev1.Pod{}:               {Label: selector, Transform: stripPod},
+				&corev1.Pod{}:               {Label: ofJobSets, Transform: stripPod},
 				&resourcev1.ResourceClaim{}: {Transform: podgang.StripClaim},
 				// Only ConfigMaps of groups.
 				&corev1.ConfigMap{}: {Label: ofGroups, Transform: stripConfigMap},
@@ -161,14 +160,6 @@ func metricsOptions(config *configapi.Metrics) (metricsserver.Options, error) {
 		}
 	}
 	return options, nil
-}
-
-func hasLabel(key string) (labels.Selector, error) {
-	requirement, err := labels.NewRequirement(key, selection.Exists, nil)
-	if err != nil {
-		return nil, err
-	}
-	return labels.NewSelector().Add(*requirement), nil
 }
 
 // stripConfigMap reduces the ConfigMap of a group to the data of its notice. Of any other ConfigMap with the label it keeps no data, so

@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 	batchv1 "k8s.io/api/batch/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -243,7 +242,7 @@ func (c *cluster) await(ctx context.Context, object client.Object, meanwhile fun
 			return false, err
 		}
 		err := c.Get(ctx, client.ObjectKeyFromObject(object), object)
-		if apierrors.IsNotFound(err) || isUnknownKind(err) {
+		if isUnknownKind(err) {
 			return true, nil
 		}
 		return false, err
