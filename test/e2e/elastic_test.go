@@ -146,7 +146,7 @@ var _ = Describe("An elastic JobSet", func() {
 			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "alice"}},
 		})).To(Succeed())
 		Eventually(func() error { return alice.Patch(ctx, job.DeepCopy(), patch) }).WithContext(ctx).
-			Should(MatchError(ContainSubstring("the quota of this Job is counted from its number of pods")))
+			Should(MatchError(ContainSubstring("because quota is charged for the number of pods")))
 
 		By("ending the rival")
 		t.expectPods(ctx, "a", 2, before)

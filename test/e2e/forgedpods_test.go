@@ -28,12 +28,12 @@ var _ = Describe("An evicted JobSet", func() {
 
 		By("refusing those of a tenant")
 		Eventually(func() error { return alice.Create(ctx, forgedPod(own[0], "of-alice"), client.DryRunAll) }).WithContext(ctx).
-			Should(MatchError(ContainSubstring("only the Job controller makes the pods of a JobSet")))
+			Should(MatchError(ContainSubstring("only the Job controller creates the pods of a JobSet")))
 		plain := forgedPod(own[0], "becomes-one")
 		plain.Labels = nil
 		Expect(alice.Create(ctx, plain)).To(Succeed())
 		Expect(alice.Patch(ctx, plain.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"jobset.sigs.k8s.io/jobset-uid":"`+
-			own[0].Labels[jobset.JobSetUIDKey]+`"}}}`)))).To(MatchError(ContainSubstring("only the Job controller makes the pods of a JobSet")))
+			own[0].Labels[jobset.JobSetUIDKey]+`"}}}`)))).To(MatchError(ContainSubstring("only the Job controller creates the pods of a JobSet")))
 
 		By("not counting pods that an administrator created, with or without a Job that controls them")
 		decoy := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: "decoy"}}

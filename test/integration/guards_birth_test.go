@@ -121,7 +121,7 @@ var _ = Describe("The guards of created objects", func() {
 		}, "spec.replicatedJobs[*].template.metadata"),
 		Entry("chooses the scheduler of its gangs", func(js *jobsetapi.JobSet) {
 			js.Spec.ReplicatedJobs[0].Template.Spec.Template.Annotations = map[string]string{apis.GangProviderAnnotation: "None"}
-		}, "tranche.dev/gang-provider and tranche.dev/gang-scheduler are"),
+		}, "only Tranche's manager writes tranche.dev/gang-provider and tranche.dev/gang-scheduler"),
 		Entry("puts its Jobs into a gang without a queue", func(js *jobsetapi.JobSet) {
 			js.Labels = nil
 			js.Spec.ReplicatedJobs[0].Template.Annotations = map[string]string{apis.GangGroupAnnotation: "all"}
@@ -136,12 +136,12 @@ var _ = Describe("The guards of created objects", func() {
 		}, `must be Safe, Reserve or Greedy, not "safe"`),
 		Entry("would leave its Jobs behind", func(js *jobsetapi.JobSet) {
 			js.Finalizers = []string{metav1.FinalizerOrphanDependents}
-		}, `take out the finalizer "orphan"`),
+		}, `remove the finalizer "orphan"`),
 		Entry("has tolerationSeconds beyond the exact integers", func(js *jobsetapi.JobSet) {
 			js.Spec.ReplicatedJobs[0].Template.Spec.Template.Spec.Tolerations = []corev1.Toleration{
 				{Key: "a", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(1 << 53))},
 			}
-		}, "tolerationSeconds: must lie between"),
+		}, "tolerationSeconds: must be between"),
 	)
 
 	It("refuse a ClusterQueue with a policy that does not exist", func(ctx SpecContext) {
@@ -250,15 +250,15 @@ var _ = Describe("The guards of created objects", func() {
 		expectNoPods(ctx, namespace)
 	},
 		Entry("that of JobSets", "tranche-hold-jobsets", map[string]func(context.Context, *jobsetapi.JobSet) error{
-			"a queued JobSet must be held": func(ctx context.Context, js *jobsetapi.JobSet) error {
+			"the policy tranche-hold-jobsets has not held this queued JobSet": func(ctx context.Context, js *jobsetapi.JobSet) error {
 				return tenant.Create(ctx, newQueued(js.Namespace, "probe", "a"), client.DryRunAll)
 			},
-			"a queued JobSet is started by Tranche": func(ctx context.Context, js *jobsetapi.JobSet) error {
+			"only Tranche's manager starts a queued JobSet": func(ctx context.Context, js *jobsetapi.JobSet) error {
 				return tenant.Patch(ctx, js.DeepCopy(), jsonPatch(`[{"op":"replace","path":"/spec/suspend","value":false}]`), client.DryRunAll)
 			},
 		}),
 		Entry("that of Jobs", "tranche-hold-jobs", map[string]func(context.Context, *jobsetapi.JobSet) error{
-			"a held Job is released by Tranche": func(ctx context.Context, js *jobsetapi.JobSet) error {
+			"only Tranche's manager releases a held Job": func(ctx context.Context, js *jobsetapi.JobSet) error {
 				job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: js.Namespace, Name: js.Name + "-a-0"}}
 				return tenant.Patch(ctx, job, jsonPatch(`[{"op":"replace","path":"/spec/suspend","value":false}]`), client.DryRunAll)
 			},

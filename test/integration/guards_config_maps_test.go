@@ -32,8 +32,8 @@ var _ = Describe("The guard of ConfigMaps", func() {
 		}
 		expectAnswer(manager.Create(ctx, group), allowed)
 		for _, who := range []client.Client{tenant, env.adminClient} {
-			expectAnswer(who.Patch(ctx, group.DeepCopy(), mergePatch(`{"data":{"released":"all"}}`)), "data: the ConfigMap of a group that starts together is written by Tranche's manager")
-			expectAnswer(who.Patch(ctx, group.DeepCopy(), mergePatch(`{"binaryData":{"large":"AAAA"}}`)), "data: the ConfigMap of a group")
+			expectAnswer(who.Patch(ctx, group.DeepCopy(), mergePatch(`{"data":{"released":"all"}}`)), "data: only Tranche's manager writes the ConfigMap of a group that starts together")
+			expectAnswer(who.Patch(ctx, group.DeepCopy(), mergePatch(`{"binaryData":{"large":"AAAA"}}`)), "data: only Tranche's manager writes the ConfigMap of a group")
 			expectAnswer(who.Patch(ctx, group.DeepCopy(), mergePatch(`{"metadata":{"labels":null}}`)), "only Tranche's manager adds, changes or removes the label")
 		}
 		expectAnswer(tenant.Patch(ctx, group.DeepCopy(), mergePatch(`{"metadata":{"annotations":{"mine":"yes"}}}`)), allowed)

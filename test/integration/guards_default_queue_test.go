@@ -108,7 +108,7 @@ var _ = Describe("The guards of a namespace with a LocalQueue named default", fu
 		pod := member(label(apis.PodGroupNameLabel, "g"))
 		Expect(tenant.Create(ctx, pod)).To(Succeed())
 		expectAnswer(tenant.Patch(ctx, pod.DeepCopy(), jsonPatch(`[{"op":"remove","path":"/spec/schedulingGates"}]`)),
-			"spec.schedulingGates: Tranche takes kueue.x-k8s.io/admission out")
+			"spec.schedulingGates: only Tranche's manager removes kueue.x-k8s.io/admission")
 
 		By("not changing pods that name another queue, or no group")
 		named := member(label(apis.PodGroupNameLabel, "g"))

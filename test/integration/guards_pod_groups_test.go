@@ -103,9 +103,9 @@ var _ = Describe("The guards of pods of groups", func() {
 		Entry("has another label of Tranche", label("tranche.dev/x", "y"), "metadata.labels: only Tranche's manager"),
 		Entry("has an annotation of Tranche", annotation("tranche.dev/x", "y"), "metadata.annotations: only Tranche's manager"),
 		Entry("names the empty queue", label(apis.QueueLabel, ""), "kueue.x-k8s.io/queue-name is empty"),
-		Entry("names a group of another namespace", annotation("gang.scheduling.koordinator.sh/name", "other/gang"), `metadata: "other/gang" cannot be the name of a group`),
-		Entry("names a group with an invalid name", label(apis.PodGroupNameLabel, "My_Group"), `metadata: "My_Group" cannot be the name of a group`),
-		Entry("has an invalid total count of its group", annotation(apis.PodGroupTotalCountAnnotation, "many"), `kueue.x-k8s.io/pod-group-total-count must be how many pods the group has, not "many"`),
+		Entry("names a group of another namespace", annotation("gang.scheduling.koordinator.sh/name", "other/gang"), `metadata: "other/gang" is not a valid name of a group`),
+		Entry("names a group with an invalid name", label(apis.PodGroupNameLabel, "My_Group"), `metadata: "My_Group" is not a valid name of a group`),
+		Entry("has an invalid total count of its group", annotation(apis.PodGroupTotalCountAnnotation, "many"), `kueue.x-k8s.io/pod-group-total-count must be the number of pods of the group, not "many"`),
 		Entry("is bound to a node already", func(pod *corev1.Pod) { pod.Spec.NodeName = "cpu-0" }, "spec.nodeName"),
 	)
 
@@ -116,16 +116,16 @@ var _ = Describe("The guards of pods of groups", func() {
 			expectAnswer(who.Patch(ctx, pod.DeepCopy(), jsonPatch(patch)), want)
 		}
 	},
-		Entry("removes the gate", `[{"op":"remove","path":"/spec/schedulingGates"}]`, "spec.schedulingGates: Tranche takes kueue.x-k8s.io/admission out"),
+		Entry("removes the gate", `[{"op":"remove","path":"/spec/schedulingGates"}]`, "spec.schedulingGates: only Tranche's manager removes kueue.x-k8s.io/admission"),
 		Entry("replaces the gate by another", `[{"op":"replace","path":"/spec/schedulingGates/0/name","value":"example.com/mine"}]`, "spec.schedulingGates"),
 		Entry("removes the label", `[{"op":"remove","path":"/metadata/labels/tranche.dev~1pod-group-member"}]`, "metadata.labels: only Tranche's manager"),
 		Entry("changes the label", `[{"op":"replace","path":"/metadata/labels/tranche.dev~1pod-group-member","value":"x"}]`, "metadata.labels: only Tranche's manager"),
-		Entry("removes the queue", `[{"op":"remove","path":"/metadata/labels/kueue.x-k8s.io~1queue-name"}]`, "metadata.labels: those that name the queue and the group"),
-		Entry("changes the queue", `[{"op":"replace","path":"/metadata/labels/kueue.x-k8s.io~1queue-name","value":"other"}]`, "metadata.labels: those that name the queue"),
-		Entry("changes the group", `[{"op":"replace","path":"/metadata/labels/kueue.x-k8s.io~1pod-group-name","value":"other"}]`, "metadata.labels: those that name the queue"),
-		Entry("joins a second group", `[{"op":"add","path":"/metadata/labels/scheduling.x-k8s.io~1pod-group","value":"other"}]`, "metadata.labels: those that name the queue"),
-		Entry("joins a second group by an annotation", `[{"op":"add","path":"/metadata/annotations/scheduling.k8s.io~1group-name","value":"other"}]`, "metadata.annotations: those that name the group"),
-		Entry("changes the size of the group", `[{"op":"replace","path":"/metadata/annotations/kueue.x-k8s.io~1pod-group-total-count","value":"9"}]`, "metadata.annotations: those that name the group"),
+		Entry("removes the queue", `[{"op":"remove","path":"/metadata/labels/kueue.x-k8s.io~1queue-name"}]`, "metadata.labels: the labels for the queue and the group"),
+		Entry("changes the queue", `[{"op":"replace","path":"/metadata/labels/kueue.x-k8s.io~1queue-name","value":"other"}]`, "metadata.labels: the labels for the queue"),
+		Entry("changes the group", `[{"op":"replace","path":"/metadata/labels/kueue.x-k8s.io~1pod-group-name","value":"other"}]`, "metadata.labels: the labels for the queue"),
+		Entry("joins a second group", `[{"op":"add","path":"/metadata/labels/scheduling.x-k8s.io~1pod-group","value":"other"}]`, "metadata.labels: the labels for the queue"),
+		Entry("joins a second group by an annotation", `[{"op":"add","path":"/metadata/annotations/scheduling.k8s.io~1group-name","value":"other"}]`, "metadata.annotations: the annotations for the group"),
+		Entry("changes the size of the group", `[{"op":"replace","path":"/metadata/annotations/kueue.x-k8s.io~1pod-group-total-count","value":"9"}]`, "metadata.annotations: the annotations for the group"),
 		Entry("adds a node selector", `[{"op":"add","path":"/spec/nodeSelector","value":{"a":"b"}}]`, "spec.nodeSelector, spec.affinity, spec.tolerations"),
 		Entry("adds a toleration", `[{"op":"add","path":"/spec/tolerations/-","value":{"key":"a","operator":"Exists"}}]`, "spec.nodeSelector, spec.affinity, spec.tolerations"),
 		Entry("adds an unrelated label", `[{"op":"add","path":"/metadata/labels/team","value":"ml"}]`, allowed),
@@ -151,8 +151,8 @@ var _ = Describe("The guards of pods of groups", func() {
 		pod := newMember(ctx, tenant, namespace, "runs")
 		open := jsonPatch(`[{"op":"remove","path":"/spec/schedulingGates/0"},{"op":"add","path":"/spec/nodeSelector","value":{"kubernetes.io/os":"linux"}}]`)
 		expectAnswer(env.clientAs(testenv.ManagerUser, "system:masters").Patch(ctx, pod, open), allowed)
-		expectAnswer(tenant.Patch(ctx, pod.DeepCopy(), jsonPatch(`[{"op":"remove","path":"/metadata/labels/kueue.x-k8s.io~1queue-name"}]`)), "metadata.labels: those that name the queue")
-		expectAnswer(tenant.Patch(ctx, pod.DeepCopy(), jsonPatch(`[{"op":"replace","path":"/metadata/labels/kueue.x-k8s.io~1pod-group-name","value":"other"}]`)), "metadata.labels: those that name the queue")
+		expectAnswer(tenant.Patch(ctx, pod.DeepCopy(), jsonPatch(`[{"op":"remove","path":"/metadata/labels/kueue.x-k8s.io~1queue-name"}]`)), "metadata.labels: the labels for the queue")
+		expectAnswer(tenant.Patch(ctx, pod.DeepCopy(), jsonPatch(`[{"op":"replace","path":"/metadata/labels/kueue.x-k8s.io~1pod-group-name","value":"other"}]`)), "metadata.labels: the labels for the queue")
 		resize := func(who client.Client, amount string) error {
 			return who.SubResource("resize").Patch(ctx, pod.DeepCopy(), jsonPatch(`[{"op":"replace","path":"/spec/containers/0/resources/requests/cpu","value":"`+amount+`"}]`))
 		}
@@ -175,7 +175,7 @@ var _ = Describe("The guards of pods of groups", func() {
 		resize := func(pod *corev1.Pod, patch string) error {
 			return env.adminClient.SubResource("resize").Patch(ctx, pod.DeepCopy(), jsonPatch(patch))
 		}
-		const cpu, want = `[{"op":"replace","path":"/spec/resources/requests/cpu","value":%q}]`, "spec.resources.requests: the pod runs on quota"
+		const cpu, want = `[{"op":"replace","path":"/spec/resources/requests/cpu","value":%q}]`, "spec.resources.requests: quota was charged for the requests"
 		whole := member("whole", corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")})
 		expectAnswer(resize(whole, fmt.Sprintf(cpu, "3")), want)
 		expectAnswer(resize(whole, `[{"op":"add","path":"/spec/resources/requests/memory","value":"1Gi"}]`), want)
@@ -184,7 +184,7 @@ var _ = Describe("The guards of pods of groups", func() {
 	}, SpecTimeout(patience))
 
 	It("let a pod join a queued group at its creation only", func(ctx SpecContext) {
-		const want = "joins the group of a queue only when it is created"
+		const want = "a pod can join the group of a queue only when it is created"
 		queued, grouped := newPod(namespace, "queued"), newPod(namespace, "grouped")
 		grouped.Labels = map[string]string{apis.PodGroupNameLabel: "g"}
 		for _, pod := range []*corev1.Pod{queued, grouped} {
@@ -237,7 +237,7 @@ var _ = Describe("The guards of pods of groups", func() {
 			g.Expect(pod.Labels).To(HaveKeyWithValue(apis.QueueLabel, "main"), "the policy of this spec")
 		}).WithContext(ctx).Should(Succeed())
 
-		const want = "kueue.x-k8s.io/queue-name was added while this pod of a group was created"
+		const want = "a webhook or policy added kueue.x-k8s.io/queue-name to this pod of a group"
 		_, err := create(tenant, label(apis.PodGroupNameLabel, "g"))
 		Expect(err).To(MatchError(ContainSubstring(want)))
 		_, err = create(env.adminClient, annotation("scheduling.k8s.io/group-name", "g"))

@@ -99,13 +99,13 @@ var _ = Describe("The guards of pods that run on quota", Ordered, ContinueOnFail
 			patch := fmt.Sprintf(`[{"op":"add","path":"/spec/containers/0/resources/requests/cpu","value":%q}]`, cpus)
 			return tenant.SubResource("resize").Patch(ctx, pending.DeepCopy(), jsonPatch(patch), client.DryRunAll)
 		}
-		expectAnswer(resize("2"), "spec.containers[*].resources.requests, spec.resources.requests: the pod runs on quota")
+		expectAnswer(resize("2"), "spec.containers[*].resources.requests, spec.resources.requests: quota was charged for the requests")
 		Expect(resize("500m")).To(Succeed())
 		Expect(env.adminClient.Delete(ctx, pending)).To(Succeed())
 	}, SpecTimeout(patience))
 
 	It("prevent the Job controller from adopting other pods", func(ctx SpecContext) {
-		const refusal = "makes a pod one of a Job"
+		const refusal = "only the Job controller sets batch.kubernetes.io/controller-uid"
 		like := newPod(namespace, "adopted")
 		like.Labels = map[string]string{batchv1.ControllerUidLabel: string(job.UID)}
 		expectAnswer(tenant.Create(ctx, like.DeepCopy(), client.DryRunAll), refusal)
@@ -127,11 +127,11 @@ var _ = Describe("The guards of pods that run on quota", Ordered, ContinueOnFail
 				plain.Spec.Suspend = new(true)
 				free := plain.DeepCopy()
 				put(&plain.Spec.Template.ObjectMeta, key, "x")
-				expectAnswer(tenant.Create(ctx, plain.DeepCopy()), "only the JobSet controller makes the Jobs of a JobSet")
+				expectAnswer(tenant.Create(ctx, plain.DeepCopy()), "only the JobSet controller creates the Jobs of a JobSet")
 				Expect(tenant.Create(ctx, free)).To(Succeed())
 				before := free.DeepCopy()
 				put(&free.Spec.Template.ObjectMeta, key, "x")
-				expectAnswer(tenant.Patch(ctx, free.DeepCopy(), client.MergeFrom(before)), "only the JobSet controller makes the Jobs of a JobSet")
+				expectAnswer(tenant.Patch(ctx, free.DeepCopy(), client.MergeFrom(before)), "only the JobSet controller creates the Jobs of a JobSet")
 				Expect(tenant.Delete(ctx, free, client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed())
 			}
 		}
@@ -268,8 +268,8 @@ var _ = Describe("The guards of the owner references of Jobs", func() {
 			patch := fmt.Sprintf(`[{"op":"replace","path":"/metadata/ownerReferences/0/%s","value":%q}]`, field, value)
 			for _, who := range []client.Client{tenant, env.adminClient} {
 				Expect(who.Patch(ctx, job.DeepCopy(), jsonPatch(patch), client.DryRunAll)).To(MatchError(Or(
-					ContainSubstring("metadata.ownerReferences: the Job holds quota of its JobSet"),
-					ContainSubstring("only the JobSet controller makes the Jobs of a JobSet"))), field)
+					ContainSubstring("metadata.ownerReferences: cannot be changed, because the Job uses quota of its JobSet"),
+					ContainSubstring("only the JobSet controller creates the Jobs of a JobSet"))), field)
 			}
 		}
 
@@ -286,7 +286,7 @@ var _ = Describe("The guards of the owner references of Jobs", func() {
 			// The garbage collector deletes the Job at once if it has no such owner: the finalizer keeps it for the second write.
 			plain.Finalizers = []string{"example.com/keep"}
 			if err := tenant.Create(ctx, plain); err != nil {
-				expectAnswer(err, "only the JobSet controller makes the Jobs of a JobSet")
+				expectAnswer(err, "only the JobSet controller creates the Jobs of a JobSet")
 				continue
 			}
 			DeferCleanup(func(ctx SpecContext) {
@@ -295,7 +295,7 @@ var _ = Describe("The guards of the owner references of Jobs", func() {
 			for _, isController := range []string{"true", "false"} {
 				patch := fmt.Sprintf(`[{"op":"replace","path":"/metadata/ownerReferences/0","value":{"apiVersion":%q,"kind":"JobSet","name":%q,"uid":%q,"controller":%s}}]`,
 					jobset.GroupVersion.String(), js.Name, js.UID, isController)
-				expectAnswer(tenant.Patch(ctx, plain.DeepCopy(), jsonPatch(patch), client.DryRunAll), "only the JobSet controller makes the Jobs of a JobSet")
+				expectAnswer(tenant.Patch(ctx, plain.DeepCopy(), jsonPatch(patch), client.DryRunAll), "only the JobSet controller creates the Jobs of a JobSet")
 			}
 		}
 	}, SpecTimeout(patience))

@@ -14,8 +14,8 @@ import (
 var _ = Describe("The guards of the ResourceClaims of pods", Ordered, ContinueOnFailure, func() {
 	const (
 		owned   = "metadata.ownerReferences: only Kubernetes creates the ResourceClaim of a pod"
-		changed = "metadata.ownerReferences: only Kubernetes gives a ResourceClaim to a pod or takes it away"
-		deleted = "the ResourceClaim belongs to a pod, and quota is charged for its devices as long as the pod exists: delete the pod"
+		changed = "metadata.ownerReferences: only Kubernetes assigns a ResourceClaim to a pod"
+		deleted = "the ResourceClaim belongs to a pod, and quota is charged for its devices while the pod exists; delete the pod instead"
 	)
 	var namespace string
 	var tenant client.Client

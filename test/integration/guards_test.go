@@ -72,20 +72,20 @@ var _ = Describe("The guards", func() {
 		Entry("forge an annotation of the manager",
 			`[{"op":"add","path":"/metadata/annotations/tranche.dev~1flavor-node-labels","value":"a"}]`, "metadata.annotations: only Tranche's manager"),
 		Entry("pretend that it belongs to another stage",
-			`[{"op":"replace","path":"/metadata/labels/jobset.sigs.k8s.io~1replicatedjob-name","value":"another"}]`, "metadata.labels: those that begin with jobset"),
-		Entry("hide it from its JobSet", `[{"op":"remove","path":"/metadata/labels/jobset.sigs.k8s.io~1jobset-name"}]`, "metadata.labels: those that begin with jobset"),
-		Entry("add a label of the JobSet controller", `[{"op":"add","path":"/metadata/labels/jobset.sigs.k8s.io~1x","value":"a"}]`, "metadata.labels: those that begin with jobset"),
-		Entry("choose its nodes", `[{"op":"add","path":"/spec/template/spec/nodeSelector","value":{"a":"b"}}]`, "spec.template: the quota"),
+			`[{"op":"replace","path":"/metadata/labels/jobset.sigs.k8s.io~1replicatedjob-name","value":"another"}]`, "metadata.labels: the labels that begin with jobset"),
+		Entry("hide it from its JobSet", `[{"op":"remove","path":"/metadata/labels/jobset.sigs.k8s.io~1jobset-name"}]`, "metadata.labels: the labels that begin with jobset"),
+		Entry("add a label of the JobSet controller", `[{"op":"add","path":"/metadata/labels/jobset.sigs.k8s.io~1x","value":"a"}]`, "metadata.labels: the labels that begin with jobset"),
+		Entry("choose its nodes", `[{"op":"add","path":"/spec/template/spec/nodeSelector","value":{"a":"b"}}]`, "spec.template: cannot be changed, because quota"),
 		Entry("ask for more resources",
-			`[{"op":"add","path":"/spec/template/spec/containers/0/resources","value":{"requests":{"cpu":"9"}}}]`, "spec.template: the quota"),
+			`[{"op":"add","path":"/spec/template/spec/containers/0/resources","value":{"requests":{"cpu":"9"}}}]`, "spec.template: cannot be changed, because quota"),
 		Entry("ask for more pods", `[{"op":"replace","path":"/spec/parallelism","value":9}]`, "spec.parallelism, spec.completions"),
-		Entry("take it from its JobSet", `[{"op":"remove","path":"/metadata/ownerReferences"}]`, "metadata.ownerReferences: the Job holds"),
+		Entry("take it from its JobSet", `[{"op":"remove","path":"/metadata/ownerReferences"}]`, "metadata.ownerReferences: cannot be changed, because the Job uses"),
 		Entry("take it from the JobSet controller",
-			`[{"op":"replace","path":"/metadata/ownerReferences/0/controller","value":false}]`, "metadata.ownerReferences: the Job holds"),
+			`[{"op":"replace","path":"/metadata/ownerReferences/0/controller","value":false}]`, "metadata.ownerReferences: cannot be changed, because the Job uses"),
 		Entry("give it a second owner that outlives the JobSet",
 			`[{"op":"add","path":"/metadata/ownerReferences/-","value":{"apiVersion":"v1","kind":"ConfigMap","name":"kube-root-ca.crt","uid":"u"}}]`,
-			"metadata.ownerReferences: the Job holds"),
-		Entry("orphan its pods", `[{"op":"add","path":"/metadata/finalizers","value":["orphan"]}]`, `take out the finalizer "orphan"`),
+			"metadata.ownerReferences: cannot be changed, because the Job uses"),
+		Entry("orphan its pods", `[{"op":"add","path":"/metadata/finalizers","value":["orphan"]}]`, `remove the finalizer "orphan"`),
 	)
 
 	It("hold a Job that is started by server-side apply", func(ctx SpecContext) {
@@ -131,7 +131,7 @@ var _ = Describe("The guards", func() {
 		Entry("hand it to another controller", `[{"op":"add","path":"/spec/managedBy","value":"example.com/other"}]`, "field is immutable"),
 		Entry("remove its queue", `[{"op":"remove","path":"/metadata/labels/kueue.x-k8s.io~1queue-name"}]`, "submit it again without the label"),
 		Entry("empty its queue", `[{"op":"replace","path":"/metadata/labels/kueue.x-k8s.io~1queue-name","value":""}]`, "submit it again without the label"),
-		Entry("orphan its Jobs", `[{"op":"add","path":"/metadata/finalizers","value":["orphan"]}]`, `take out the finalizer "orphan"`),
+		Entry("orphan its Jobs", `[{"op":"add","path":"/metadata/finalizers","value":["orphan"]}]`, `remove the finalizer "orphan"`),
 		Entry("choose an unknown policy",
 			`[{"op":"add","path":"/metadata/annotations","value":{"tranche.dev/stage-admission":"Fast"}}]`, `must be Safe, Reserve or Greedy, not "Fast"`),
 		Entry("add a gang later", `[{"op":"add","path":"/metadata/annotations","value":{"tranche.dev/gang":"Gang"}}]`, "metadata.annotations: only Tranche's manager"),
@@ -203,7 +203,7 @@ var _ = Describe("The guards", func() {
 
 	It("refuse forged Jobs of a JobSet", func(ctx SpecContext) {
 		tenant := env.clientAs(alice)
-		const refusal = "only the JobSet controller makes the Jobs of a JobSet"
+		const refusal = "only the JobSet controller creates the Jobs of a JobSet"
 		impostor := plainJob(namespace, "impostor")
 		impostor.OwnerReferences = job.OwnerReferences
 		expectAnswer(tenant.Create(ctx, impostor), refusal)
@@ -220,7 +220,7 @@ var _ = Describe("The guards", func() {
 
 	It("refuse forged pods of a JobSet", func(ctx SpecContext) {
 		tenant := env.clientAs(alice)
-		const ofJob, ofPod = "only the JobSet controller makes the Jobs of a JobSet", "only the Job controller makes the pods of a JobSet"
+		const ofJob, ofPod = "only the JobSet controller creates the Jobs of a JobSet", "only the Job controller creates the pods of a JobSet"
 		uid, ours := `jobset.sigs.k8s.io~1jobset-uid`, map[string]string{jobset.JobSetUIDKey: string(js.UID), jobset.ReplicatedJobNameKey: "first"}
 
 		By("creating Jobs")

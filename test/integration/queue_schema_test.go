@@ -31,17 +31,17 @@ var _ = Describe("The schemas of queues", func() {
 		Entry("refuse a negative lendingLimit", quotaOf(func(r *kueue.ResourceQuota) { r.LendingLimit = new(resource.MustParse("-1")) }),
 			`resources[0].lendingLimit: "-1" of cpu in flavor "blue" is negative`),
 		Entry("refuse CPUs beyond the exact integers", quotaOf(func(r *kueue.ResourceQuota) { r.NominalQuota = resource.MustParse("100T") }),
-			`"100T" of cpu in flavor "blue" is more than can be counted; write at most 72057594037927`),
+			`"100T" of cpu in flavor "blue" exceeds the supported range; write at most 72057594037927`),
 		Entry("refuse memory beyond the exact integers", func(cq *kueue.ClusterQueue) {
 			cq.Spec.ResourceGroups[0].Flavors[0].Resources[1].NominalQuota = resource.MustParse("65Pi")
-		}, `resources[1].nominalQuota: "65Pi" of memory in flavor "blue" is more than can be counted; write at most 64Pi`),
+		}, `resources[1].nominalQuota: "65Pi" of memory in flavor "blue" exceeds the supported range; write at most 64Pi`),
 		Entry("refuse a limit beyond the exact integers", quotaOf(func(r *kueue.ResourceQuota) { r.BorrowingLimit = new(resource.MustParse("1E")) }),
-			`or leave the limit out`),
+			`or omit the limit`),
 		Entry("accept the largest exact integer", func(cq *kueue.ClusterQueue) {
 			cq.Spec.ResourceGroups[0].Flavors[0].Resources[1].NominalQuota = resource.MustParse("64Pi")
 		}, allowed),
 		Entry("refuse a lendingLimit above nominalQuota", quotaOf(func(r *kueue.ResourceQuota) { r.LendingLimit = new(resource.MustParse("5")) }),
-			`resources[0].lendingLimit: "5" of cpu in flavor "blue" is more than nominalQuota "4"; lend at most that`),
+			`resources[0].lendingLimit: "5" of cpu in flavor "blue" exceeds nominalQuota "4"; write at most nominalQuota`),
 		Entry("refuse a borrowingLimit without a Cohort", func(cq *kueue.ClusterQueue) {
 			cq.Spec.CohortName = ""
 			cq.Spec.ResourceGroups[0].Flavors[0].Resources[0].BorrowingLimit = new(resource.MustParse("1"))
@@ -49,7 +49,7 @@ var _ = Describe("The schemas of queues", func() {
 		Entry("refuse a lendingLimit without a Cohort", func(cq *kueue.ClusterQueue) {
 			cq.Spec.CohortName = ""
 			cq.Spec.ResourceGroups[0].Flavors[0].Resources[0].LendingLimit = new(resource.MustParse("1"))
-		}, `lendingLimit of cpu in flavor "blue" has no meaning without spec.cohortName; name one, or take the limit out`),
+		}, `lendingLimit of cpu in flavor "blue" has no effect without spec.cohortName; set that field, or remove the limit`),
 		Entry("refuse a flavor twice in one resource group", func(cq *kueue.ClusterQueue) {
 			cq.Spec.ResourceGroups[0].Flavors = append(cq.Spec.ResourceGroups[0].Flavors, cq.Spec.ResourceGroups[0].Flavors[0])
 		}, `spec.resourceGroups[0].flavors[1]: Duplicate value: {"name":"blue"}`),
@@ -72,7 +72,7 @@ var _ = Describe("The schemas of queues", func() {
 		}, `list the resources of coveredResources in their order: memory, cpu`),
 		Entry("refuse an invalid name of a resource", func(cq *kueue.ClusterQueue) {
 			cq.Spec.ResourceGroups[0] = groupOf("blue", "@cpu")
-		}, `spec.resourceGroups[0].coveredResources[0]: "@cpu" is no name of a resource`),
+		}, `spec.resourceGroups[0].coveredResources[0]: "@cpu" is not a valid resource name`),
 		Entry("refuse more than 256 flavors", func(cq *kueue.ClusterQueue) { cq.Spec.ResourceGroups = manyGroups(5, 60, 1) },
 			"spec.resourceGroups: has 300 flavors and 5 covered resources; have at most 256 of each"),
 		Entry("refuse more than 256 resources", func(cq *kueue.ClusterQueue) { cq.Spec.ResourceGroups = manyGroups(5, 1, 60) },
@@ -82,12 +82,12 @@ var _ = Describe("The schemas of queues", func() {
 		Entry("accept the largest one", func(cq *kueue.ClusterQueue) { cq.Spec.ResourceGroups = manyGroups(16, 16, 16) }, allowed),
 		Entry("refuse a label in namespaceSelector", func(cq *kueue.ClusterQueue) {
 			cq.Spec.NamespaceSelector.MatchLabels = map[string]string{"team": "no value"}
-		}, `spec.namespaceSelector.matchLabels: "team: no value" is no label`),
+		}, `spec.namespaceSelector.matchLabels: "team: no value" is not a valid label`),
 		Entry("refuse a requirement without values", selectorOf("team", metav1.LabelSelectorOpIn), "the operator In needs values; list at least one"),
-		Entry("refuse a requirement with values", selectorOf("team", metav1.LabelSelectorOpExists, "a"), "the operator Exists takes no values; take them out"),
+		Entry("refuse a requirement with values", selectorOf("team", metav1.LabelSelectorOpExists, "a"), "the operator Exists takes no values; remove them"),
 		Entry("refuse an operator that does not exist", selectorOf("team", "Is", "a"), `spec.namespaceSelector.matchExpressions[0]: the operator "Is" does not exist`),
-		Entry("refuse a key of a requirement", selectorOf("-team", metav1.LabelSelectorOpExists), `the key "-team" is no name of a label`),
-		Entry("refuse a value of a requirement", selectorOf("team", metav1.LabelSelectorOpIn, "no value"), "a value is no value of a label"),
+		Entry("refuse a key of a requirement", selectorOf("-team", metav1.LabelSelectorOpExists), `the key "-team" is not a valid label key`),
+		Entry("refuse a value of a requirement", selectorOf("team", metav1.LabelSelectorOpIn, "no value"), "a value is not a valid label value"),
 		Entry("refuse borrowWithinCohort without reclaimWithinCohort", func(cq *kueue.ClusterQueue) {
 			cq.Spec.Preemption = &kueue.ClusterQueuePreemption{
 				ReclaimWithinCohort: kueue.PreemptionPolicyNever,
@@ -97,14 +97,14 @@ var _ = Describe("The schemas of queues", func() {
 		Entry("refuse a preference without effect", func(cq *kueue.ClusterQueue) {
 			cq.Spec.FlavorFungibility = &kueue.FlavorFungibility{Preference: new(kueue.BorrowingOverPreemption)}
 		}, "preference can only be set when both whenCanBorrow and"),
-		Entry("refuse a negative weight", weightOf("-1"), `spec.fairSharing.weight: "-1" is no weight; write 0 or a number above 1n`),
-		Entry("refuse a weight that rounds to zero", weightOf("1n"), `spec.fairSharing.weight: "1n" is no weight`),
+		Entry("refuse a negative weight", weightOf("-1"), `spec.fairSharing.weight: "-1" is not a valid weight; write 0 or a number above 1n`),
+		Entry("refuse a weight that rounds to zero", weightOf("1n"), `spec.fairSharing.weight: "1n" is not a valid weight`),
 		Entry("accept weight 0", weightOf("0"), allowed),
 		Entry("refuse an AdmissionCheck on a flavor of no resource group", func(cq *kueue.ClusterQueue) {
 			cq.Spec.AdmissionChecksStrategy = &kueue.AdmissionChecksStrategy{AdmissionChecks: []kueue.AdmissionCheckStrategyRule{{
 				Name: "provision", OnFlavors: []kueue.ResourceFlavorReference{"blue", "green"},
 			}}}
-		}, `spec.admissionChecksStrategy.admissionChecks[0].onFlavors: AdmissionCheck "provision" is about flavor "green", which spec.resourceGroups does not name`),
+		}, `spec.admissionChecksStrategy.admissionChecks[0].onFlavors: AdmissionCheck "provision" names flavor "green", which is not in spec.resourceGroups`),
 	)
 
 	DescribeTable("on a Cohort that is created", func(ctx SpecContext, change func(*kueue.Cohort), want string) {
@@ -125,7 +125,7 @@ var _ = Describe("The schemas of queues", func() {
 		Entry("refuse a limit without a parent", func(c *kueue.Cohort) {
 			c.Spec.ParentName = ""
 			c.Spec.ResourceGroups[0].Flavors[0].Resources[0].BorrowingLimit = new(resource.MustParse("1"))
-		}, `borrowingLimit of cpu in flavor "blue" has no meaning without spec.parentName`),
+		}, `borrowingLimit of cpu in flavor "blue" has no effect without spec.parentName`),
 		Entry("refuse a flavor in two resource groups", func(c *kueue.Cohort) {
 			c.Spec.ResourceGroups = append(c.Spec.ResourceGroups, groupOf("blue", "nvidia.com/gpu"))
 		}, `the flavor "blue" is named more than once`),
@@ -138,7 +138,7 @@ var _ = Describe("The schemas of queues", func() {
 		Entry("refuse a negative weight", func(c *kueue.Cohort) {
 			c.Spec.FairSharing = &kueue.FairSharing{Weight: new(resource.MustParse("-1"))}
 		},
-			`spec.fairSharing.weight: "-1" is no weight`),
+			`spec.fairSharing.weight: "-1" is not a valid weight`),
 	)
 
 	DescribeTable("on a ResourceFlavor that is created", func(ctx SpecContext, spec kueue.ResourceFlavorSpec, want string) {
@@ -149,16 +149,16 @@ var _ = Describe("The schemas of queues", func() {
 			NodeTaints:  []corev1.Taint{{Key: "pool", Value: "blue", Effect: corev1.TaintEffectNoSchedule}, {Key: "pool", Effect: corev1.TaintEffectNoExecute}},
 			Tolerations: []corev1.Toleration{{Key: "pool", Value: "blue"}, {Operator: corev1.TolerationOpExists}},
 		}, allowed),
-		Entry("refuse a key of nodeLabels", kueue.ResourceFlavorSpec{NodeLabels: map[string]string{"-pool": "blue"}}, `spec.nodeLabels: "-pool: blue" is no label`),
-		Entry("refuse a value of nodeLabels", kueue.ResourceFlavorSpec{NodeLabels: map[string]string{"pool": "no value"}}, `spec.nodeLabels: "pool: no value" is no label`),
-		Entry("refuse a key of a taint", taint("-pool", "", "NoSchedule"), `spec.nodeTaints[0]: "-pool=" is no taint`),
-		Entry("refuse a value of a taint", taint("pool", "no value", "NoSchedule"), `spec.nodeTaints[0]: "pool=no value" is no taint`),
+		Entry("refuse a key of nodeLabels", kueue.ResourceFlavorSpec{NodeLabels: map[string]string{"-pool": "blue"}}, `spec.nodeLabels: "-pool: blue" is not a valid label`),
+		Entry("refuse a value of nodeLabels", kueue.ResourceFlavorSpec{NodeLabels: map[string]string{"pool": "no value"}}, `spec.nodeLabels: "pool: no value" is not a valid label`),
+		Entry("refuse a key of a taint", taint("-pool", "", "NoSchedule"), `spec.nodeTaints[0]: "-pool=" is not a valid taint`),
+		Entry("refuse a value of a taint", taint("pool", "no value", "NoSchedule"), `spec.nodeTaints[0]: "pool=no value" is not a valid taint`),
 		Entry("refuse an effect of a taint", taint("pool", "", "Never"), "supported taint effect values"),
 		Entry("refuse a taint twice", kueue.ResourceFlavorSpec{NodeTaints: []corev1.Taint{
 			{Key: "pool", Value: "a", Effect: corev1.TaintEffectNoSchedule}, {Key: "pool", Value: "b", Effect: corev1.TaintEffectNoSchedule},
-		}}, `spec.nodeTaints: "pool:NoSchedule" is there more than once`),
-		Entry("refuse a key of a toleration", toleration(corev1.Toleration{Key: "-pool", Operator: corev1.TolerationOpExists}), `spec.tolerations[0]: "-pool=" is no toleration`),
-		Entry("refuse a value of a toleration", toleration(corev1.Toleration{Key: "pool", Value: "no value"}), `spec.tolerations[0]: "pool=no value" is no toleration`),
+		}}, `spec.nodeTaints: "pool:NoSchedule" occurs more than once`),
+		Entry("refuse a key of a toleration", toleration(corev1.Toleration{Key: "-pool", Operator: corev1.TolerationOpExists}), `spec.tolerations[0]: "-pool=" is not a valid toleration`),
+		Entry("refuse a value of a toleration", toleration(corev1.Toleration{Key: "pool", Value: "no value"}), `spec.tolerations[0]: "pool=no value" is not a valid toleration`),
 		Entry("refuse a toleration with neither key nor Exists", toleration(corev1.Toleration{Operator: corev1.TolerationOpEqual}), "operator must be Exists when 'key' is empty"),
 		Entry("refuse a toleration that exists and has a value", toleration(corev1.Toleration{Key: "a", Operator: corev1.TolerationOpExists, Value: "b"}), "a value must be empty"),
 		Entry("refuse tolerationSeconds without NoExecute", toleration(corev1.Toleration{
@@ -174,7 +174,7 @@ var _ = Describe("The schemas of queues", func() {
 		groups := cq.Object["spec"].(map[string]any)["resourceGroups"].([]any)
 		flavor := groups[0].(map[string]any)["flavors"].([]any)[0].(map[string]any)
 		flavor["resources"].([]any)[0].(map[string]any)["nominalQuota"] = amount
-		expectAnswer(env.adminClient.Create(ctx, cq, client.DryRunAll), "is no quantity; write a number such as 4, 500m or 64Gi")
+		expectAnswer(env.adminClient.Create(ctx, cq, client.DryRunAll), "is not a quantity; write a number such as 4, 500m or 64Gi")
 	}, Entry("with an exponent beyond all bounds", "1e99999999999999999999"), Entry("with a broken exponent", "1e1.5"))
 
 	It("refuse to change the ClusterQueue of a LocalQueue, and a negative weight", func(ctx SpecContext) {
@@ -182,7 +182,7 @@ var _ = Describe("The schemas of queues", func() {
 		lq := &kueue.LocalQueue{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "schema"}, Spec: kueue.LocalQueueSpec{ClusterQueue: "a"}}
 		Expect(env.adminClient.Create(ctx, lq)).To(Succeed())
 		expectAnswer(env.adminClient.Patch(ctx, lq.DeepCopy(), mergePatch(`{"spec":{"clusterQueue":"b"}}`)), "field is immutable")
-		expectAnswer(env.adminClient.Patch(ctx, lq.DeepCopy(), mergePatch(`{"spec":{"fairSharing":{"weight":"-1"}}}`)), `spec.fairSharing.weight: "-1" is no weight`)
+		expectAnswer(env.adminClient.Patch(ctx, lq.DeepCopy(), mergePatch(`{"spec":{"fairSharing":{"weight":"-1"}}}`)), `spec.fairSharing.weight: "-1" is not a valid weight`)
 		expectAnswer(env.adminClient.Patch(ctx, lq.DeepCopy(), mergePatch(`{"spec":{"fairSharing":{"weight":"0.5"}}}`)), allowed)
 	}, SpecTimeout(patience))
 

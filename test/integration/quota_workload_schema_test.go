@@ -26,7 +26,7 @@ var _ = Describe("The schema of quota Workloads", Ordered, func() {
 	},
 		Entry("accept a valid one", func(*kueue.Workload) {}, allowed),
 		Entry("refuse a label of pods", func(w *kueue.Workload) { w.Spec.PodSets[0].Template.Labels = map[string]string{"team": "no value"} },
-			`spec.podSets[*].template.metadata.labels: "team: no value" of pod set main cannot be those of pods`),
+			`spec.podSets[*].template.metadata.labels: "team: no value" of pod set main is not valid on pods`),
 		Entry("refuse an annotation of pods", func(w *kueue.Workload) { w.Spec.PodSets[0].Template.Annotations = map[string]string{"-a": ""} },
 			`spec.podSets[*].template.metadata.annotations: the key "-a" of pod set main`),
 		Entry("refuse the resource pods", func(w *kueue.Workload) {
@@ -47,7 +47,7 @@ var _ = Describe("The schema of quota Workloads", Ordered, func() {
 			w.Spec.PodSets = append(w.Spec.PodSets, *w.Spec.PodSets[0].DeepCopy())
 			w.Spec.PodSets[1].Name = "other"
 			w.Spec.PodSets[0].MinCount, w.Spec.PodSets[1].MinCount = ptr.To[int32](1), ptr.To[int32](1)
-		}, "spec.podSets: at most one pod set has minCount"),
+		}, "spec.podSets: only one pod set may have minCount"),
 		Entry("refuse a minCount above the count", func(w *kueue.Workload) { w.Spec.PodSets[0].MinCount = ptr.To[int32](9) },
 			"minCount should be positive and less or equal to count"),
 		Entry("refuse a slice without a size", func(w *kueue.Workload) {
@@ -86,35 +86,35 @@ var _ = Describe("The schema of quota Workloads", Ordered, func() {
 	},
 		Entry("refuse other pod sets", func(w *kueue.Workload) { w.Spec.PodSets[0].Count = 1 }, "spec.podSets: cannot be changed while the Workload holds quota"),
 		Entry("refuse another queue", func(w *kueue.Workload) { w.Spec.QueueName = "other" }, "queueName is immutable while workload quota reserved"),
-		Entry("refuse another admission", func(w *kueue.Workload) { w.Status.Admission.ClusterQueue = "other" }, "status.admission: cannot be changed, only taken out"),
+		Entry("refuse another admission", func(w *kueue.Workload) { w.Status.Admission.ClusterQueue = "other" }, "status.admission: cannot be changed, only removed"),
 		Entry("refuse another flavor", func(w *kueue.Workload) {
 			w.Status.Admission.PodSetAssignments[0].Flavors = map[corev1.ResourceName]kueue.ResourceFlavorReference{"cpu": "red"}
-		}, "status.admission: cannot be changed, only taken out"),
-		Entry("refuse quota without an admission", func(w *kueue.Workload) { w.Status.Admission = nil }, "status.admission: must be there while the condition QuotaReserved is True"),
+		}, "status.admission: cannot be changed, only removed"),
+		Entry("refuse quota without an admission", func(w *kueue.Workload) { w.Status.Admission = nil }, "status.admission: is required while the condition QuotaReserved is True"),
 		Entry("accept that the quota is released", func(w *kueue.Workload) {
 			w.Status.Admission = nil
 			apimeta.SetStatusCondition(&w.Status.Conditions, metav1.Condition{Type: kueue.WorkloadQuotaReserved, Status: metav1.ConditionFalse, Reason: "Pending"})
 		}, allowed),
 		Entry("refuse an assignment of an unknown pod set", func(w *kueue.Workload) { w.Status.Admission.PodSetAssignments[0].Name = "other" },
-			"status.admission.podSetAssignments: each must be named as one of spec.podSets: main"),
+			"status.admission.podSetAssignments: each must have the name of one of spec.podSets: main"),
 		Entry("refuse reclaimable pods of an unknown pod set", func(w *kueue.Workload) { w.Status.ReclaimablePods[0].Name = "other" },
-			"status.reclaimablePods: each must be named as one of spec.podSets (main)"),
-		Entry("refuse more reclaimable pods than the pod set has", func(w *kueue.Workload) { w.Status.ReclaimablePods[0].Count = 9 }, "count at most as many pods as that has"),
+			"status.reclaimablePods: each must have the name of one of spec.podSets (main)"),
+		Entry("refuse more reclaimable pods than the pod set has", func(w *kueue.Workload) { w.Status.ReclaimablePods[0].Count = 9 }, "a count of at most the pods of that pod set"),
 		Entry("refuse fewer reclaimable pods than before", func(w *kueue.Workload) { w.Status.ReclaimablePods[0].Count = 0 }, "write at least the old counts"),
 		Entry("refuse that reclaimable pods are removed", func(w *kueue.Workload) { w.Status.ReclaimablePods = nil }, "write at least the old counts"),
 		Entry("accept more reclaimable pods", func(w *kueue.Workload) { w.Status.ReclaimablePods[0].Count = 2 }, allowed),
 		Entry("refuse podSetUpdates of an unknown pod set", updateOf(kueue.PodSetUpdate{Name: "other"}), `status.admissionChecks["pending"].podSetUpdates: there is no pod set "other"; name one of main`),
-		Entry("refuse a node selector", updateOf(kueue.PodSetUpdate{Name: "main", NodeSelector: map[string]string{"a": "no value"}}), `"a: no value" is no label`),
-		Entry("refuse a label", updateOf(kueue.PodSetUpdate{Name: "main", Labels: map[string]string{"-a": ""}}), `"-a: " is no label`),
-		Entry("refuse an annotation", updateOf(kueue.PodSetUpdate{Name: "main", Annotations: map[string]string{"-a": ""}}), `"-a" is no key of an annotation`),
+		Entry("refuse a node selector", updateOf(kueue.PodSetUpdate{Name: "main", NodeSelector: map[string]string{"a": "no value"}}), `"a: no value" is not a valid label`),
+		Entry("refuse a label", updateOf(kueue.PodSetUpdate{Name: "main", Labels: map[string]string{"-a": ""}}), `"-a: " is not a valid label`),
+		Entry("refuse an annotation", updateOf(kueue.PodSetUpdate{Name: "main", Annotations: map[string]string{"-a": ""}}), `"-a" is not a valid annotation key`),
 		Entry("refuse a toleration", updateOf(kueue.PodSetUpdate{Name: "main", Tolerations: []corev1.Toleration{{Key: "-a", Operator: corev1.TolerationOpExists}}}),
-			`"-a" is no key of a toleration`),
+			`"-a" is not a valid toleration key`),
 		Entry("accept podSetUpdates", updateOf(kueue.PodSetUpdate{Name: "main", NodeSelector: map[string]string{"a": "b"}}), allowed),
 		Entry("refuse other podSetUpdates of a check that is Ready", func(w *kueue.Workload) { w.Status.AdmissionChecks[0].PodSetUpdates = nil },
 			"status.admissionChecks[*].podSetUpdates: cannot be changed while the check is Ready"),
 		Entry("refuse a cluster that was not nominated", func(w *kueue.Workload) { w.Status.ClusterName = new("other") }, "status.clusterName: must be one of status.nominatedClusterNames"),
 		Entry("refuse a gate that is added", func(w *kueue.Workload) { w.Annotations[gatedBy] = "example.com/a,example.com/b" },
-			"gates are added to kueue.x-k8s.io/admission-gated-by when the Workload is created"),
+			"gates can be added to kueue.x-k8s.io/admission-gated-by only when the Workload is created"),
 		Entry("accept that a gate is removed", func(w *kueue.Workload) { delete(w.Annotations, gatedBy) }, allowed),
 	)
 })
