@@ -3,8 +3,6 @@ package e2e_test
 
 import (
 	"context"
-	"io"
-	"net/http"
 	"testing"
 	"time"
 
@@ -78,21 +76,10 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 // expectBooksRight checks that the quota audit of the last manager has never found a mismatch.
 func expectBooksRight(ctx context.Context) {
 	GinkgoHelper()
-	body := metricsOf(ctx, NewWithT(GinkgoT()), manager)
+	body, err := testenv.ReadMetrics(ctx, manager.Metrics)
+	Expect(err).NotTo(HaveOccurred())
 	Expect(body).To(MatchRegexp(`tranche_ledger_audits_total [1-9]`))
 	Expect(body).NotTo(ContainSubstring("tranche_ledger_mismatch_total{"))
-}
-
-// metricsOf reads the metrics of a manager.
-func metricsOf(ctx context.Context, g Gomega, m *testenv.Manager) string {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, m.Metrics, http.NoBody)
-	g.Expect(err).NotTo(HaveOccurred())
-	response, err := http.DefaultClient.Do(request)
-	g.Expect(err).NotTo(HaveOccurred())
-	defer response.Body.Close() //nolint:errcheck // it has been read
-	body, err := io.ReadAll(response.Body)
-	g.Expect(err).NotTo(HaveOccurred())
-	return string(body)
 }
 
 var _ = AfterEach(func(ctx SpecContext) {

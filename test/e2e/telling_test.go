@@ -172,7 +172,9 @@ func keepWriting(ctx context.Context, js *jobsetapi.JobSet) (stop func()) {
 // idle returns for how many GPU-seconds the manager has seen quota of the team held by stages that were not ready.
 func (t team) idle(ctx context.Context, g Gomega) float64 {
 	series := regexp.MustCompile(`tranche_idle_quota_seconds_total\{cause="NotReady",cluster_queue="` + t.namespace + `",.*resource="nvidia.com/gpu".*\} (\S+)`)
-	found := series.FindStringSubmatch(metricsOf(ctx, g, manager))
+	body, err := testenv.ReadMetrics(ctx, manager.Metrics)
+	g.Expect(err).NotTo(HaveOccurred())
+	found := series.FindStringSubmatch(body)
 	g.Expect(found).To(HaveLen(2))
 	seconds, err := strconv.ParseFloat(found[1], 64)
 	g.Expect(err).NotTo(HaveOccurred())

@@ -1,10 +1,8 @@
 package integration_test
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"net/http"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -118,23 +116,12 @@ var _ = Describe("The metrics", Ordered, func() {
 
 // scrape returns the samples of the ClusterQueue and LocalQueue of a name.
 func scrape(ctx context.Context, url, queue string) ([]string, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
-	if err != nil {
-		return nil, err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer response.Body.Close() //nolint:errcheck // it has been read
-	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("scrape %s: %s", url, response.Status)
-	}
+	body, err := testenv.ReadMetrics(ctx, url)
 	var lines []string
-	for body := bufio.NewScanner(response.Body); body.Scan(); {
-		if line := body.Text(); strings.Contains(line, `"`+queue+`"`) {
-			lines = append(lines, line)
+	for line := range strings.Lines(body) {
+		if strings.Contains(line, `"`+queue+`"`) {
+			lines = append(lines, strings.TrimSuffix(line, "\n"))
 		}
 	}
-	return lines, nil
+	return lines, err
 }

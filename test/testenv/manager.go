@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net"
 	"net/http"
@@ -153,6 +154,24 @@ func (m *Manager) WaitReady(ctx context.Context) error {
 		return fmt.Errorf("wait until the manager is ready: %w\n%s", err, m.tail())
 	}
 	return nil
+}
+
+// ReadMetrics returns the metrics at the URL of a manager, in the text format of Prometheus.
+func ReadMetrics(ctx context.Context, url string) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return "", err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return "", fmt.Errorf("read the metrics of the manager: %w", err)
+	}
+	defer response.Body.Close() //nolint:errcheck // it was only read
+	body, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("read the metrics of the manager: %s: %s", response.Status, body)
+	}
+	return string(body), err
 }
 
 // Done is closed when the process has ended.

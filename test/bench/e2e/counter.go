@@ -5,11 +5,12 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/http"
 	"strconv"
 	"strings"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/tranche-dev/tranche/test/testenv"
 )
 
 // A sample is one line of a metrics page.
@@ -74,16 +75,11 @@ func (c counts) total() float64 {
 // sent asks the manager how many requests it has sent, by method. It counts the answers, so a request that was tried twice counts
 // twice, and the requests of all its clients: caches, reconcilers, writers and the recorder of Events.
 func sent(ctx context.Context, url string) (counts, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	body, err := testenv.ReadMetrics(ctx, url)
 	if err != nil {
 		return nil, err
 	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return nil, fmt.Errorf("read metrics of the manager: %w", err)
-	}
-	defer response.Body.Close() //nolint:errcheck // it was only read
-	samples, err := parseSamples(response.Body, "rest_client_requests_total")
+	samples, err := parseSamples(strings.NewReader(body), "rest_client_requests_total")
 	if err != nil {
 		return nil, err
 	}

@@ -3,9 +3,7 @@ package groupstart_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -25,6 +23,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/test/controlplane"
+	"github.com/tranche-dev/tranche/test/testenv"
 )
 
 const (
@@ -272,13 +271,8 @@ func told(ctx context.Context, g Gomega, js *jobsetapi.JobSet) string {
 func expectMetric(ctx context.Context, line string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, leader.Metrics, http.NoBody)
+		body, err := testenv.ReadMetrics(ctx, leader.Metrics)
 		g.Expect(err).NotTo(HaveOccurred())
-		response, err := http.DefaultClient.Do(request)
-		g.Expect(err).NotTo(HaveOccurred())
-		defer response.Body.Close() //nolint:errcheck // it has been read
-		body, err := io.ReadAll(response.Body)
-		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(string(body)).To(ContainSubstring("\n" + line))
+		g.Expect(body).To(ContainSubstring("\n" + line))
 	}).WithContext(ctx).Should(Succeed())
 }
