@@ -92,6 +92,11 @@ func (w *World) awaitGuards(ctx context.Context) error {
 		if w.Admin.Create(ctx, forged, client.DryRunAll) == nil {
 			return false, nil
 		}
+		// kubectl applies the policy for ResourceFlavors after all others that refuse an object: once it acts, so do they.
+		flavor := &kueue.ResourceFlavor{ObjectMeta: metav1.ObjectMeta{Name: js.Name}, Spec: kueue.ResourceFlavorSpec{NodeLabels: map[string]string{"-": ""}}}
+		if w.Admin.Create(ctx, flavor, client.DryRunAll) == nil {
+			return false, nil
+		}
 		job := &batchv1.Job{ObjectMeta: js.ObjectMeta, Spec: js.Spec.ReplicatedJobs[0].Template.Spec}
 		job.Labels = map[string]string{apis.HoldLabel: apis.HoldValue}
 		err := w.Admin.Create(ctx, job, client.DryRunAll)
