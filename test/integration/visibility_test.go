@@ -225,7 +225,7 @@ var _ = Describe("The visibility API", Ordered, func() {
 			"    limit: nominalQuota of ClusterQueue " + t.clusterQueue.Name + " is 4",
 			"    held by Workload " + t.namespace + "/holder: 3 in ClusterQueue " + t.clusterQueue.Name + "\n",
 		}, "\n")))
-		Expect(tranche(env.AdminKubeconfig, "explain", "-n", t.namespace, "holder")).To(ContainSubstring("  is admitted in ClusterQueue \"" + t.clusterQueue.Name + "\", and "))
+		Expect(tranche(env.AdminKubeconfig, "explain", "-n", t.namespace, "holder")).To(ContainSubstring("  is admitted in ClusterQueue \"" + t.clusterQueue.Name + "\", but not all pods are ready yet"))
 		Expect(tranche(env.AdminKubeconfig, "explain", "-n", t.namespace, "missing")).To(ContainSubstring(`neither a JobSet nor a quota Workload "missing"`))
 
 		By("asking the LocalQueue for a user who may not read the ClusterQueue")
