@@ -222,13 +222,13 @@ func writeKustomization(dir string, files []string) error {
 	return os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(b.String()), 0o644) // #nosec G306 -- part of the work tree
 }
 
-// columns has what goes behind the columns of the makers of a kind: of quota Workloads the stage and what it waits for, of JobSets the
-// stage in progress and why it waits, or that it is admitted.
+// columns are appended to the printer columns of the upstream CRDs: for quota Workloads the stage and why it is pending, for JobSets the
+// stages in progress and why a stage is pending.
 var columns = map[string][]apiextensionsv1.CustomResourceColumnDefinition{
 	"Workload": {
 		{
 			Name: "Stage", Type: "string", JSONPath: `.metadata.labels.tranche\.dev/stage`,
-			Description: "Stage of the JobSet that this workload stands for",
+			Description: "Stage of the JobSet to which the quota Workload belongs",
 		},
 		{
 			Name: "Reason", Type: "string", JSONPath: `.status.conditions[?(@.type=='QuotaReserved')].reason`,
@@ -236,15 +236,15 @@ var columns = map[string][]apiextensionsv1.CustomResourceColumnDefinition{
 		},
 		{
 			Name: "Waiting", Type: "string", JSONPath: `.status.conditions[?(@.type=='tranche.dev/Waiting')].reason`,
-			Description: "What the workload waits for",
+			Description: "Why the quota Workload is pending",
 		},
 		{
 			Name: "Outcome", Type: "string", JSONPath: `.status.conditions[?(@.type=='Finished')].reason`,
-			Description: "How the workload has finished",
+			Description: "Whether the quota Workload has succeeded or failed",
 		},
 		{
 			Name: "Message", Type: "string", JSONPath: `.status.conditions[?(@.type=='QuotaReserved')].message`, Priority: 1,
-			Description: "What is reserved, or what is short of what",
+			Description: "Reserved quota, or missing quota",
 		},
 	},
 	"JobSet": {
@@ -254,11 +254,11 @@ var columns = map[string][]apiextensionsv1.CustomResourceColumnDefinition{
 		},
 		{
 			Name: "Reason", Type: "string", JSONPath: `.status.conditions[?(@.type=='StageAdmitted')].reason`,
-			Description: "Whether the stage is admitted, or why not",
+			Description: "Admitted, or why a stage is pending",
 		},
 		{
 			Name: "Message", Type: "string", JSONPath: `.status.conditions[?(@.type=='StageAdmitted')].message`, Priority: 1,
-			Description: "Where the stage is admitted, or what is short of what",
+			Description: "ClusterQueue of the admitted stages, or missing quota",
 		},
 	},
 }
