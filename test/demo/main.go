@@ -25,24 +25,23 @@ const (
 )
 
 func main() {
-	keep := flag.Bool("keep", false, "leave everything running at the end, until interrupted")
+	keep := flag.Bool("keep", false, "keep the cluster running after the demo, until interrupted")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	var err error
+	finish := suggestKeep
 	if *keep {
-		err = runAndKeep(ctx)
-	} else {
-		err = runOnce(ctx)
+		finish = awaitInterrupt
 	}
-	if err != nil {
+	if err := run(ctx, finish); err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		stop()
 		os.Exit(1) //nolint:gocritic // stop has been called
 	}
 }
 
-func runOnce(ctx context.Context) error {
+// run starts everything, plays the script, and calls finish before it stops everything.
+func run(ctx context.Context, finish func(context.Context, *testenv.World)) error {
 	w, err := setUp(ctx)
 	if err != nil {
 		return err
@@ -51,28 +50,23 @@ func runOnce(ctx context.Context) error {
 	if err := play(ctx, w); err != nil {
 		return err
 	}
-	say("To keep the cluster for kubectl after the demo, run `make demo KEEP=1`.")
+	finish(ctx, w)
 	return nil
 }
 
-func runAndKeep(ctx context.Context) error {
-	w, err := setUp(ctx)
-	if err != nil {
-		return err
-	}
-	defer w.Stop() //nolint:errcheck // the process ends, and everything with it
-	if err := play(ctx, w); err != nil {
-		return err
-	}
-	say("Everything is still running. In another terminal:")
+func suggestKeep(context.Context, *testenv.World) {
+	say("To keep the cluster for kubectl after the demo, run `make demo KEEP=1`.")
+}
+
+func awaitInterrupt(ctx context.Context, w *testenv.World) {
+	say("The cluster is still running. In another terminal:")
 	say("  export KUBECONFIG=%s PATH=%s:$PATH", w.AdminKubeconfig, w.Plane.BinDir())
 	say("  kubectl get jobsets,kwl -A")
 	say("  kubectl create -f config/samples/jobsets/fine-tune-llm.yaml   # stages")
 	say("  kubectl create -f config/samples/jobsets/group-start.yaml     # pods that start together")
 	say("  kubectl apply -k config/samples/podgroups                     # pods that are admitted together")
-	say("Press Ctrl-C to end.")
+	say("Press Ctrl-C to stop.")
 	<-ctx.Done()
-	return nil
 }
 
 func setUp(ctx context.Context) (*testenv.World, error) {
@@ -86,7 +80,7 @@ func setUp(ctx context.Context) (*testenv.World, error) {
 	if err := w.InstallPodGroups(); err != nil {
 		return nil, errors.Join(err, w.Stop())
 	}
-	say("Up after %s, with the CRDs, RBAC and admission policies from config/.", seconds(time.Since(began)))
+	say("Ready after %s, with the CRDs, RBAC and admission policies from config/.", seconds(time.Since(began)))
 	return w, nil
 }
 
@@ -113,7 +107,7 @@ func play(ctx context.Context, w *testenv.World) error {
 	if _, err := w.StartManager(ctx, testenv.ManagerOptions{}); err != nil {
 		return err
 	}
-	say("The manager runs as %s.", testenv.ManagerUser)
+	say("The manager runs as user %s.", testenv.ManagerUser)
 	observer, err := observe(ctx, w)
 	if err != nil {
 		return err
@@ -125,7 +119,7 @@ func play(ctx context.Context, w *testenv.World) error {
 	for _, team := range script.teams {
 		quota += script.quota[team]
 	}
-	say("Submitted %d JobSets: each of %d samples %d times, by %d teams with quota for %d GPUs together.\n",
+	say("Submitted %d JobSets: %d samples, %d copies each, from %d teams with a total quota of %d GPUs.\n",
 		len(script.jobSets), len(script.samples), copies, len(script.teams), quota)
 	if err := show(ctx, observer, len(script.jobSets)); err != nil {
 		return err

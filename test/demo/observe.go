@@ -191,7 +191,7 @@ type row struct {
 	jobSet, stage, state, why string
 	held                      holding
 	order                     string
-	over                      bool
+	finished                  bool
 }
 
 // rows returns a line for each JobSet, in the order of submission.
@@ -232,7 +232,7 @@ func rowOf(js *jobsetapi.JobSet, stages []*kueue.Workload) row {
 		r.state = "Finishing"
 	}
 	if js.Status.TerminalState != "" {
-		r.stage, r.state, r.why, r.over = fmt.Sprintf("%d/%d", len(stages), len(stages)), js.Status.TerminalState, "", true
+		r.stage, r.state, r.why, r.finished = fmt.Sprintf("%d/%d", len(stages), len(stages)), js.Status.TerminalState, "", true
 	}
 	return r
 }

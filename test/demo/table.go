@@ -23,28 +23,28 @@ func show(ctx context.Context, o *observer, jobSets int) error {
 	for {
 		rows := o.rows()
 		screen(rows, time.Since(began))
-		if over(rows) == jobSets {
+		if finished(rows) == jobSets {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%d of %d JobSets have finished: %w", over(rows), jobSets, ctx.Err())
+			return fmt.Errorf("%d of %d JobSets have finished: %w", finished(rows), jobSets, ctx.Err())
 		case <-ticker.C:
 		}
 	}
 }
 
-func over(rows []row) int {
+func finished(rows []row) int {
 	n := 0
 	for _, r := range rows {
-		if r.over {
+		if r.finished {
 			n++
 		}
 	}
 	return n
 }
 
-// newScreen returns how to print: over the last table, or what is new.
+// newScreen returns a function that prints the rows: on a terminal in place of the last table, otherwise the rows that have changed.
 func newScreen() func([]row, time.Duration) {
 	if info, err := os.Stdout.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
 		return func(rows []row, at time.Duration) { fmt.Fprint(os.Stdout, "\x1b[2J\x1b[H"+table(rows, at)) }
@@ -77,7 +77,7 @@ func table(rows []row, at time.Duration) string {
 	if held == "" {
 		held = "nothing"
 	}
-	fmt.Fprintf(&b, "\n%s, %d of %d over; held: %s\n", seconds(at), over(rows), len(rows), held)
+	fmt.Fprintf(&b, "\n%s, %d of %d finished; held: %s\n", seconds(at), finished(rows), len(rows), held)
 	return b.String()
 }
 
@@ -88,7 +88,7 @@ func short(s string) string {
 	return s
 }
 
-// summarize compares what was measured with what whole-JobSet admission would have cost.
+// summarize compares the measured figures with those computed for admission of whole JobSets.
 func summarize(staged, whole figures) {
 	say("\n%-28s %12s %18s %18s", "", "makespan", "GPU-seconds held", "of these idle")
 	for _, line := range []struct {
