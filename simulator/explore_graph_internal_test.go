@@ -118,7 +118,7 @@ func (e *exploration) expand(x *situation, n int32) ([]*situation, error) {
 			child.left[m.kind]--
 		}
 		child.make(m)
-		if x.world.steps && m.kind == none && child.hasSame(x) {
+		if m.isStep && m.kind == none && child.hasSame(x) {
 			// The controller has nothing to do. If another event gives it something to do, it is told again.
 			all = []result{{m, child}}
 			break
@@ -189,8 +189,7 @@ func (e *exploration) check(x *situation, number int32, isNew bool) { //nolint:r
 	if isNew {
 		wrong = slices.Concat(wrong, x.unpaidPods(), x.gaps())
 	}
-	if isNew && x.isIdle() && x.left[interventions] == e.world.budget[interventions] {
-		// A stage that was opened stays open while a user suspends the JobSet, and may start before the earlier stage is ready again.
+	if isNew && x.isIdle() {
 		wrong = slices.Concat(wrong, x.earlyStages())
 	}
 	if isNew && len(wrong) == 0 && x.isIdle() && !x.world.steps {

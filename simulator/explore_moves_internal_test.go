@@ -78,6 +78,8 @@ type move struct {
 	text string
 	kind adversity
 	do   func(*situation)
+	// isStep is true for the work of a controller or of the engine in a world of steps.
+	isStep bool
 }
 
 func (x *situation) copied() *situation {
@@ -139,7 +141,7 @@ func (x *situation) timeMoves() []move {
 	if !ok {
 		return nil
 	}
-	return []move{{fmt.Sprintf("run until=%s\n", timeline.Clock(at)), none, func(x *situation) {
+	return []move{{text: fmt.Sprintf("run until=%s\n", timeline.Clock(at)), do: func(x *situation) {
 		x.Now = at
 		if !x.world.steps {
 			x.react()
@@ -163,18 +165,18 @@ func (x *situation) react() {
 // of a decision that fails.
 func (x *situation) reactions() []move {
 	run := fmt.Sprintf("run until=%s\n", timeline.Clock(x.Now))
-	all := []move{{run, none, (*situation).react}}
+	all := []move{{text: run, do: (*situation).react}}
 	if x.left[crashes] == 0 {
 		return all
 	}
-	all = append(all, move{"crash\n", crashes, func(x *situation) { x.Crash() }})
+	all = append(all, move{text: "crash\n", kind: crashes, do: func(x *situation) { x.Crash() }})
 	probe := x.copied()
 	if err := probe.revive(); err != nil {
 		return all
 	}
 	probe.react()
 	for n := range probe.Writes - x.Writes {
-		all = append(all, move{fmt.Sprintf("crash writes=%d\n%s", n, run), crashes, func(x *situation) {
+		all = append(all, move{text: fmt.Sprintf("crash writes=%d\n%s", n, run), kind: crashes, do: func(x *situation) {
 			x.DiesAfter = x.Writes + n
 			x.react()
 			x.DiesAfter = -1
@@ -188,7 +190,7 @@ func (x *situation) reactions() []move {
 			continue
 		}
 		seen[words[2]] = true
-		all = append(all, move{fmt.Sprintf("fail-write %s\n%s", words[2], run), crashes, func(x *situation) {
+		all = append(all, move{text: fmt.Sprintf("fail-write %s\n%s", words[2], run), kind: crashes, do: func(x *situation) {
 			x.Failing = append(x.Failing, scenario.Target{Name: name, Part: part})
 			x.react()
 		}})
@@ -204,7 +206,7 @@ func (x *situation) happenings() []move {
 		before = fmt.Sprintf("run until=%s\n", timeline.Clock(x.Now))
 	}
 	event := func(text string, kind adversity, do func(*situation)) {
-		all = append(all, move{before + text + "\n", kind, func(x *situation) {
+		all = append(all, move{text: before + text + "\n", kind: kind, do: func(x *situation) {
 			x.count()
 			do(x)
 		}})

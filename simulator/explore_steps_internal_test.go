@@ -19,7 +19,7 @@ func (x *situation) steps() []move {
 	x.divideWork()
 	var all []move
 	step := func(text string, kind adversity, do func(*situation)) {
-		all = append(all, move{"# " + text + "\n", kind, do})
+		all = append(all, move{"# " + text + "\n", kind, do, true})
 	}
 	for _, key := range slices.SortedFunc(maps.Keys(x.WorkloadQueue.Changed), cluster.CompareKeys) {
 		step("the manager reconciles quota Workload "+key.Name, none, func(x *situation) {

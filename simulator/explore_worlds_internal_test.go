@@ -62,6 +62,14 @@ func largeWorlds() []*world {
 		},
 		{name: "one step at a time, crash and failure", steps: true, text: steps, budget: [adversities]int8{failures: 1, crashes: 1}},
 		{
+			name: "one step at a time, crash and user", steps: true, budget: [adversities]int8{crashes: 1, interventions: 1},
+			text: "queue ml gpu=2\nsubmit a queue=ml stages=data(gpu=1)=Succeeded=>train(gpu=2) stop-after=1m\n",
+		},
+		{
+			name: "one step at a time, user and two stages that run", steps: true, budget: [adversities]int8{interventions: 1},
+			text: "queue ml gpu=3\nsubmit a queue=ml stages=data(gpu=1)=Ready=>train(gpu=2) stop-after=1m\n",
+		},
+		{
 			name: "one step at a time, two contenders", steps: true, budget: [adversities]int8{interventions: 1},
 			text: "queue ml gpu=1\nsubmit a queue=ml stages=train(gpu=1) stop-after=1m\nsubmit b queue=ml stages=train(gpu=1) stop-after=1m\n",
 		},

@@ -59,7 +59,7 @@ func markEvicted(stages []stage) *stage {
 	}
 	for i := range stages {
 		st := &stages[i]
-		st.jobSetEvicted, st.mustRelease = true, goesBack(*st)
+		st.mustRelease = goesBack(*st)
 	}
 	return cause
 }

@@ -53,8 +53,9 @@ type stage struct {
 	decided, awaitsJobs bool
 	// stale is true if workload still counts for an earlier attempt.
 	stale bool
-	// jobSetEvicted is true if the JobSet is evicted, and mustRelease if this stage must release its quota.
-	jobSetEvicted, mustRelease bool
+	// stops is true if the JobSet is evicted, or suspended by its user. mustRelease is true if it is evicted, and this stage must release
+	// its quota.
+	stops, mustRelease bool
 }
 
 // A tally counts the Jobs of one ReplicatedJob. A Job that has succeeded also counts as ready.
@@ -102,6 +103,7 @@ func stagesOf(s *jobsetstate.Snapshot) (stages []stage, evicted *stage) {
 	deactivated := slices.IndexFunc(stages, func(st stage) bool { return isDeactivated(st.workload) })
 	for i := range stages {
 		stages[i].decided, stages[i].awaitsJobs = decided, awaitsJobs
+		stages[i].stops = evicted != nil || jobsetstate.IsSuspendedByUser(s.JobSet)
 		stages[i].open = stages[i].isOpen(stages)
 		stages[i].shut = deactivated >= 0 && !isDeactivated(stages[i].workload)
 		stages[i].measure(s)
@@ -146,7 +148,9 @@ func (st *stage) addWorkload(s *jobsetstate.Snapshot) {
 }
 
 // isOpen reports whether a stage may be admitted. An opened stage stays open for the attempt, even if a Job is no longer ready, unless its
-// JobSet is evicted. No stage of a JobSet that is about to end or restart is admitted.
+// JobSet stops, because it is evicted or suspended by its user. The manager may have missed such a suspension: a stage that holds quota, and
+// none of whose Jobs has started, is open only while its start conditions are met. No stage of a JobSet that is about to end or restart is
+// admitted.
 func (st *stage) isOpen(stages []stage) bool {
 	if st.hasBegun {
 		return true
@@ -154,7 +158,7 @@ func (st *stage) isOpen(stages []stage) bool {
 	if st.decided && !st.succeeded() && (st.workload == nil || !st.holdsQuota()) {
 		return false
 	}
-	if st.workload != nil && !st.stale && !isGated(st.workload) && (!st.jobSetEvicted || st.succeeded()) {
+	if st.workload != nil && !st.stale && !isGated(st.workload) && (st.succeeded() || !st.stops && (st.hasStarted() || !st.holdsQuota())) {
 		return true
 	}
 	for _, condition := range st.After {
@@ -165,6 +169,11 @@ func (st *stage) isOpen(stages []stage) bool {
 		}
 	}
 	return true
+}
+
+// hasStarted reports whether a Job of the stage runs or has finished in the current attempt.
+func (st *stage) hasStarted() bool {
+	return slices.ContainsFunc(st.jobs, func(job *batchv1.Job) bool { return !childjob.IsHeld(job) || st.hasSucceeded(job) })
 }
 
 func isGated(workload *kueue.Workload) bool {

@@ -80,7 +80,7 @@ func TestDesiredOfSucceededJobs(t *testing.T) {
 		"and releases nothing": {
 			world:  world{started: true, ready: true, workloads: map[string]string{"init": "admitted", "train": "admitted"}, jobs: map[string]string{"init": "complete/running", "train": "held"}},
 			policy: &jobset.SuccessPolicy{Operator: jobset.OperatorAny},
-			want:   []string{"record init init=0", "reclaim init init=1"},
+			want:   []string{"record init init=0", "gate train=tranche.dev/stage", "reclaim init init=1"},
 		},
 		"a success policy of other targets opens what comes next": {
 			world:  world{started: true, workloads: map[string]string{"init": "admitted", "train": "closed"}, jobs: map[string]string{"init": "complete", "train": "held"}},
