@@ -107,15 +107,22 @@ var _ = Describe("A staged JobSet", func() {
 		t.expectStages(ctx, "second", "launcher=ready", "trainer-node=ready")
 	}, SpecTimeout(specTimeout))
 
-	It("waits for Ready between ReplicatedJobs that are InOrder without rules", func(ctx SpecContext) {
+	It("waits for Ready between ReplicatedJobs that are InOrder without rules, again after a suspension", func(ctx SpecContext) {
 		t := newTeam(ctx, "100", "15")
 		js := inOrder(t.newJobSet("ordered", replicatedJob{name: "driver", cpus: "1"}, replicatedJob{name: "workers", pods: 2, cpus: "1"}))
 		js.Spec.ReplicatedJobs[0].Template.Spec.Template.Annotations[controlplane.FakeReadyAfter] = "1h"
 		submit(ctx, js)
-		t.expectStages(ctx, "ordered", "driver=admitted", "workers=closed")
-		Expect(t.pods(ctx, Default, "workers")).To(BeEmpty())
-		makeReady(ctx, t, "driver")
-		t.expectStages(ctx, "ordered", "driver=ready", "workers=ready")
+		startsInOrder := func() {
+			t.expectStages(ctx, "ordered", "driver=admitted", "workers=closed")
+			Expect(t.pods(ctx, Default, "workers")).To(BeEmpty())
+			makeReady(ctx, t, "driver")
+			t.expectStages(ctx, "ordered", "driver=ready", "workers=ready")
+		}
+		startsInOrder()
+		suspend(ctx, js, true)
+		t.expectStages(ctx, "ordered", "driver=closed", "workers=closed")
+		suspend(ctx, js, false)
+		startsInOrder()
 	}, SpecTimeout(specTimeout))
 
 	It("follows dependsOn with Ready and Complete", func(ctx SpecContext) {
