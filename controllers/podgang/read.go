@@ -3,7 +3,6 @@ package podgang
 import (
 	"context"
 	"fmt"
-	"math"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,6 +19,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/lifecycle/podgang"
 	"github.com/tranche-dev/tranche/lifecycle/podgroup"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
 // snapshot is the snapshot that one reconcile works on. Its objects may belong to a cache and are not changed.
@@ -103,7 +103,8 @@ func (r *Reconciler) read(ctx context.Context, ref podgroup.Ref, from readers) (
 	if err := r.readFlavors(ctx, s); err != nil {
 		return nil, err
 	}
-	s.Backoff, s.Retention = r.backoff, r.config.Retention
+	s.Backoff = func(count int32) time.Duration { return workloadstatus.Backoff(&r.config.Requeuing, count) }
+	s.Retention = r.config.Retention
 	if err := r.readCharges(ctx, append(peers, s)...); err != nil {
 		return nil, err
 	}
@@ -275,11 +276,4 @@ func (r *Reconciler) readCharges(ctx context.Context, gangs ...*snapshot) error 
 			}
 		}
 	})
-}
-
-// backoff returns the requeue delay of a gang that has been requeued count times.
-func (r *Reconciler) backoff(count int32) time.Duration {
-	base, most := float64(*r.config.Requeuing.BackoffBaseSeconds), float64(*r.config.Requeuing.BackoffMaxSeconds)
-	seconds := min(base*math.Pow(2, float64(count-1)), most)
-	return time.Duration(seconds) * time.Second
 }

@@ -9,6 +9,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
+	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 )
 
 // An Eviction is why a quota Workload has to release its quota.
@@ -192,4 +193,13 @@ func Until(state *kueue.RequeueState, at time.Time) *kueue.RequeueState {
 		state.RequeueAt = new(metav1.NewTime(at.Truncate(time.Second)))
 	}
 	return state
+}
+
+// Backoff returns how long the pods of a quota Workload that was evicted count times in a row because they were not ready stay out of the
+// queue: base*2^(count-1) seconds, at most the maximum. Kueue adds a random ten-thousandth, which is less than the resolution of
+// requeueAt, one second; here the same history gives the same time.
+func Backoff(strategy *configapi.RequeuingStrategy, count int32) time.Duration {
+	base, most := int64(*strategy.BackoffBaseSeconds), int64(*strategy.BackoffMaxSeconds)
+	doublings := min(max(count-1, 0), 31) // the maximum has 31 bits
+	return time.Duration(min(base<<doublings, most)) * time.Second
 }

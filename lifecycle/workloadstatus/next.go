@@ -272,7 +272,7 @@ func notReady(s *Snapshot, strategy *configapi.RequeuingStrategy, exceeded *read
 		return target(w, kueue.WorkloadRequeuingLimitExceeded, "exceeding the maximum number of re-queuing retries", OutOfTriesTransition{*limit}, now)
 	}
 	state.Count = &count
-	state = Until(state, now.Add(backoff(strategy, count)))
+	state = Until(state, now.Add(Backoff(strategy, count)))
 	lacking := s.Lacking
 	if lacking == "" {
 		lacking = "not all pods were ready"
@@ -282,19 +282,6 @@ func notReady(s *Snapshot, strategy *configapi.RequeuingStrategy, exceeded *read
 		Message: fmt.Sprintf("Exceeded the PodsReady timeout of %s (%s): %s", exceeded.timeout, exceeded.setting(), lacking),
 	}
 	return evict(w, e, state, now)
-}
-
-// backoff returns base*2^(count-1), at most the maximum. Kueue adds a random ten-thousandth, which is less than the resolution of requeueAt, one
-// second; here the same history gives the same time.
-func backoff(strategy *configapi.RequeuingStrategy, count int32) time.Duration {
-	seconds, most := int64(*strategy.BackoffBaseSeconds), int64(*strategy.BackoffMaxSeconds)
-	for range count - 1 {
-		if seconds == 0 || seconds >= most {
-			break
-		}
-		seconds *= 2
-	}
-	return time.Duration(min(seconds, most)) * time.Second
 }
 
 // waiting returns a Workload that holds nothing to the queue.

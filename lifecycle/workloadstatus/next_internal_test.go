@@ -12,12 +12,12 @@ func TestBackoff(t *testing.T) {
 	for count, want := range map[int32]time.Duration{
 		1: time.Minute, 2: 2 * time.Minute, 6: 32 * time.Minute, 7: time.Hour, 1 << 30: time.Hour,
 	} {
-		if got := backoff(strategy, count); got != want {
-			t.Errorf("backoff(%d) = %s, want %s", count, got, want)
+		if got := Backoff(strategy, count); got != want {
+			t.Errorf("Backoff(%d) = %s, want %s", count, got, want)
 		}
 	}
 	strategy.BackoffBaseSeconds = new(int32(0))
-	if got := backoff(strategy, 1<<30); got != 0 {
-		t.Errorf("backoff from 0 = %s, want 0", got)
+	if got := Backoff(strategy, 1<<30); got != 0 {
+		t.Errorf("Backoff from 0 = %s, want 0", got)
 	}
 }
