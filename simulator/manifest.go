@@ -151,7 +151,7 @@ func (m *Manifests) addTo(cl *cluster.Cluster) {
 		return
 	}
 	for _, o := range m.namespaces {
-		cl.Namespaces[o.Name] = o.Labels
+		cl.Namespaces[o.Name] = cluster.NamespaceLabels(o.Name, o.Labels)
 	}
 	addAll(cl, m.flavors, func(o *kueue.ResourceFlavor) { cl.Flavors[o.Name] = o })
 	addAll(cl, m.checks, func(o *kueue.AdmissionCheck) {
@@ -172,7 +172,7 @@ func (m *Manifests) addTo(cl *cluster.Cluster) {
 			o.Namespace = metav1.NamespaceDefault
 		}
 		if _, ok := cl.Namespaces[o.Namespace]; !ok {
-			cl.Namespaces[o.Namespace] = nil
+			cl.Namespaces[o.Namespace] = cluster.NamespaceLabels(o.Namespace, nil)
 		}
 		cl.LocalQueues[types.NamespacedName{Namespace: o.Namespace, Name: o.Name}] = o
 	})

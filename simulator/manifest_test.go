@@ -176,3 +176,24 @@ func TestRunProblems(t *testing.T) {
 		})
 	}
 }
+
+// TestNamespacesHaveTheirName matches the label that the API server gives each Namespace, whether or not a manifest declares the Namespace.
+func TestNamespacesHaveTheirName(t *testing.T) {
+	text := strings.Replace(manifests, "namespaceSelector: {}", "namespaceSelector:\n    matchLabels:\n      kubernetes.io/metadata.name: team-a", 1)
+	declared := "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: team-a\n  labels:\n    tier: gold\n"
+	for name, files := range map[string]map[string]string{
+		"declared":     {"queues.yaml": text, "namespace.yaml": declared},
+		"not declared": {"queues.yaml": text},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, err := readManifests(t, files)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := run(t, "# story\nsubmit a queue=default namespace=team-a stages=train(nvidia.com/gpu=1)\nrun until=1m\n", m)
+			if want := "0m admit a/train on a100"; got[0] != want {
+				t.Errorf("got %q, want %q", got[0], want)
+			}
+		})
+	}
+}

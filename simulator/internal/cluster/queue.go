@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -14,8 +15,20 @@ func (cl *Cluster) NeedNamespace(name string) {
 	}
 }
 
+// NamespaceLabels returns the labels of a Namespace with the label that the API server gives each Namespace.
+func NamespaceLabels(name string, labels map[string]string) map[string]string {
+	all := map[string]string{corev1.LabelMetadataName: name}
+	for key, value := range labels {
+		if key != corev1.LabelMetadataName {
+			all[key] = value
+		}
+	}
+	return all
+}
+
 // PutNamespace writes a Namespace.
 func (cl *Cluster) PutNamespace(name string, labels map[string]string) {
+	labels = NamespaceLabels(name, labels)
 	cl.Namespaces[name] = labels
 	cl.Observe(admission.NamespaceObserved{Name: name, Labels: labels})
 }
