@@ -187,7 +187,7 @@ func (e *exploration) reach(x *situation, from int32, text string) (number int32
 func (e *exploration) check(x *situation, number int32, isNew bool) { //nolint:revive // what a state has is checked once
 	wrong := x.Violations
 	if isNew {
-		wrong = slices.Concat(wrong, x.unpaidPods(), x.gaps())
+		wrong = slices.Concat(wrong, x.Engine.Violations(), x.unpaidPods(), x.gaps())
 	}
 	if isNew && x.isIdle() {
 		wrong = slices.Concat(wrong, x.earlyStages())

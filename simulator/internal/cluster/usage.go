@@ -16,10 +16,10 @@ type FlavorResource struct {
 
 // Usage returns the quota that a quota Workload holds in a ClusterQueue, without terminated pods.
 func Usage(w *kueue.Workload, queue string) map[FlavorResource]resource.Quantity {
-	held := map[FlavorResource]resource.Quantity{}
-	if !quotaworkload.HoldsQuota(w) || IsFinished(w) || string(w.Status.Admission.ClusterQueue) != queue {
-		return held
+	if w.Status.Admission == nil || string(w.Status.Admission.ClusterQueue) != queue || !quotaworkload.HoldsQuota(w) || IsFinished(w) {
+		return nil
 	}
+	held := map[FlavorResource]resource.Quantity{}
 	for i := range w.Status.Admission.PodSetAssignments {
 		a := &w.Status.Admission.PodSetAssignments[i]
 		for name, amount := range a.ResourceUsage {

@@ -13,6 +13,7 @@ import (
 // Audit compares the engine's charges with the objects: quota that is held is charged, once, and no other quota is (I4, I5). It computes
 // the charges from the objects alone.
 func (m *Manager) Audit() {
+	m.reportViolations()
 	for _, name := range slices.Sorted(maps.Keys(m.ClusterQueues)) {
 		view, ok := m.Engine.ClusterQueue(name)
 		if !ok {
@@ -35,8 +36,8 @@ func (m *Manager) Audit() {
 // heldIn adds up the quota that is held in a ClusterQueue.
 func (m *Manager) heldIn(queue string) map[cluster.FlavorResource]resource.Quantity {
 	held := map[cluster.FlavorResource]resource.Quantity{}
-	for _, key := range m.WorkloadKeys() {
-		for fr, amount := range cluster.Usage(m.Workloads[key], queue) {
+	for _, w := range m.Workloads {
+		for fr, amount := range cluster.Usage(w, queue) {
 			sum := held[fr]
 			sum.Add(amount)
 			held[fr] = sum

@@ -45,7 +45,6 @@ func (m *Manager) Write(decision admission.Decision) {
 // Settle ends a decision.
 func (m *Manager) Settle(id admission.DecisionID) {
 	m.call(func(e *admission.Engine) { e.Settle(id) })
-	m.reportViolations()
 }
 
 // isLost reports whether the write of a decision about a quota Workload is to fail now.

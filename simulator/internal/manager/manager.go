@@ -45,10 +45,9 @@ func (m *Manager) Start() error {
 	return nil
 }
 
-// observe applies an event to the engine, and compares its charges with the objects.
+// observe applies an event to the engine.
 func (m *Manager) observe(event admission.Event) {
 	m.call(func(e *admission.Engine) { e.Apply(event) })
-	m.reportViolations()
 }
 
 // call changes the engine.
@@ -70,6 +69,7 @@ func (m *Manager) reportViolations() {
 func (m *Manager) Decide() (decisions []admission.Decision) {
 	now := m.Time()
 	m.call(func(e *admission.Engine) { decisions = e.Decide(now) })
+	m.reportViolations()
 	return decisions
 }
 
