@@ -83,7 +83,7 @@ func (b *Backend) Read(ctx context.Context, js *jobsetapi.JobSet, plan *stagepla
 	if err != nil {
 		return nil, err.Error(), nil //nolint:nilerr // a retry would not help
 	}
-	if len(gangSet.PodGroupTemplates)+len(gangSet.UserGang) == 0 {
+	if len(gangSet.PodGroupTemplates)+len(gangSet.UserGangs) == 0 {
 		return nil, "", nil
 	}
 	if state, err = schedulergang.NewState(gangSet, b.provider, len(plan.Stages)); err != nil {
@@ -103,8 +103,8 @@ func (b *Backend) readObjects(ctx context.Context, state *schedulergang.State) e
 			return err
 		}
 	}
-	for _, userGang := range state.GangSet.UserGang {
-		if err := b.readObject(ctx, schedulergang.PodGroupKind, client.ObjectKey{Namespace: namespace, Name: userGang.Gang}, state.ObserveOwn); err != nil {
+	for _, userGang := range state.GangSet.UserGangs {
+		if err := b.readObject(ctx, schedulergang.PodGroupKind, client.ObjectKey{Namespace: namespace, Name: userGang.Name}, state.ObserveUserGang); err != nil {
 			return err
 		}
 	}

@@ -120,7 +120,7 @@ func (r *Registry) Default() *Backend {
 func (r *Registry) Of(name string) (*Backend, error) {
 	names := []string{string(configapi.GangProviderNone)}
 	if name == names[0] {
-		return nil, nil //nolint:nilnil // the nil Keeper keeps none
+		return nil, nil //nolint:nilnil // the nil Backend keeps none
 	}
 	for _, backend := range r.all {
 		if backend.Name() == name {

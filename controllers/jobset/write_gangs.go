@@ -47,13 +47,13 @@ func (r *Reconciler) ensureGangsOf(ctx context.Context, g stages.EnsureGangs) er
 		}
 	}
 	for _, drifted := range g.Drifted {
-		key := client.ObjectKeyFromObject(drifted.There)
+		key := client.ObjectKeyFromObject(drifted.Existing)
 		patch, err := drifted.Patch()
 		if err != nil {
-			return fmt.Errorf("render %s %s: %w", drifted.There.GetKind(), key, err)
+			return fmt.Errorf("render %s %s: %w", drifted.Existing.GetKind(), key, err)
 		}
-		if err := r.config.Client.Patch(ctx, drifted.There.DeepCopy(), client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("change %s %s: %w", drifted.There.GetKind(), key, err)
+		if err := r.config.Client.Patch(ctx, drifted.Existing.DeepCopy(), client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("change %s %s: %w", drifted.Existing.GetKind(), key, err)
 		}
 	}
 	return nil

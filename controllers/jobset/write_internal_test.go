@@ -164,7 +164,7 @@ func TestGangsThatCannotBe(t *testing.T) {
 		return stages.EnsureGangs{Stage: name, Missing: []*unstructured.Unstructured{object(name)}}
 	}
 	amiss := func(name string) stages.EnsureGangs {
-		return stages.EnsureGangs{Stage: name, Drifted: []schedulergang.Update{{There: object(name), Wanted: object(name)}}}
+		return stages.EnsureGangs{Stage: name, Drifted: []schedulergang.Update{{Existing: object(name), Wanted: object(name)}}}
 	}
 	answer := `podgroups.scheduling.volcano.sh "bad" is forbidden: the queue is closed`
 	cases := map[string]struct {

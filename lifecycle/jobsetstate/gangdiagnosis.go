@@ -113,7 +113,7 @@ func (p *pending) waitsSince(since time.Time) {
 // diagnose returns why a gang waits, and what helps.
 func (s *Snapshot) diagnose(name string, p *pending, status schedulergang.Status) (reason, message string) {
 	switch schedulers := slices.Sorted(maps.Keys(p.schedulers)); {
-	case !status.There:
+	case !status.Exists:
 		return jobsetstatus.GangMissing, fmt.Sprintf("the pods of gang %q wait for a PodGroup of this name, and there is none: "+
 			"create it if the pod template names it, otherwise ask your administrator why it is not made", name)
 	case status.Changed:

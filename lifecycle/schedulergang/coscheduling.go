@@ -29,7 +29,7 @@ func (c Coscheduling) Objects(gangSet *GangSet, stage int) []Object {
 	var objects []Object
 	for _, gang := range gangSet.gangsOf(stage) {
 		object := gangSet.newPodGroup(coschedulingVersion, gang.PodGroupTemplate, gang.name)
-		object.Spec = withoutNothing(map[string]any{
+		object.Spec = withoutEmpty(map[string]any{
 			"minMember":    int64(gang.MinCount),
 			"minResources": minResources(gang.podSets()...),
 		})
@@ -47,7 +47,7 @@ func addTimeout(spec map[string]any, seconds *int32) {
 
 // Pods returns the label with the name of the PodGroup.
 func (c Coscheduling) Pods(gangSet *GangSet, replicatedJob string, job int32) PodFields {
-	podGroupTemplate, member := gangSet.find(replicatedJob, job)
+	podGroupTemplate, member := gangSet.findTemplate(replicatedJob, job)
 	if podGroupTemplate == nil {
 		return PodFields{}
 	}

@@ -3,7 +3,7 @@
 //
 //   - A gang is the pods that are placed all together or not at all.
 //   - A PodGroupTemplate is the gangs that one gangMode asks for: one gang of the whole JobSet, one of a ReplicatedJob, or one of each of its Jobs.
-//   - A GangSet is all groups of a JobSet in one attempt. New makes it from the JobSet and its stage plan, or returns what must be changed.
+//   - A GangSet is all PodGroupTemplates of a JobSet in one attempt. New makes it from the JobSet and its stage plan, or returns what must be changed.
 //   - A Provider supports one scheduler: a GangSet goes in, objects and fields of pods come out. The same GangSet gives the same objects, so that
 //     a controller that compares them with the existing objects can repair these.
 //
@@ -27,5 +27,5 @@
 //
 // # User-created gangs
 //
-// A pod template that names a gang itself belongs to a user-created gang. It stays unchanged; see GangSet.Own.
+// A pod template that names a gang itself belongs to a user-created gang. It stays unchanged; see GangSet.UserGangs.
 package schedulergang

@@ -29,8 +29,8 @@ type GangSet struct {
 	Order jobset.StartupPolicyOptions
 	// PodGroupTemplates in the order of the spec.
 	PodGroupTemplates []PodGroupTemplate
-	// UserGang has the ReplicatedJobs whose pods are in user-created gangs.
-	UserGang []UserGang
+	// UserGangs are the user-created gangs that pod templates name, one for each ReplicatedJob that names one.
+	UserGangs []UserGang
 	// replicatedJobs counts all ReplicatedJobs, including those in no gang.
 	replicatedJobs int
 }
@@ -46,9 +46,9 @@ type PodGroupTemplate struct {
 	StageName string
 	// Members are the ReplicatedJobs with pods in the gangs: all of the JobSet, or one.
 	Members []Member
-	// MinCount is how many pods each gang of the group has.
+	// MinCount is how many pods each gang of the template has.
 	MinCount int32
-	// token stands for the group in names.
+	// token stands for the template in names.
 	token string
 }
 
@@ -66,11 +66,11 @@ type Member struct {
 	jobRestarts []int32
 }
 
-// UserGang is a ReplicatedJob whose pod template names a user-created gang.
+// A UserGang is a user-created gang that the pod template of a ReplicatedJob names.
 type UserGang struct {
 	ReplicatedJob string
-	// Gang is the name in the pod template.
-	Gang string
+	// Name is the name of the gang in the pod template.
+	Name string
 }
 
 // New returns the gangs of a JobSet with this stage plan, for the scheduler of a provider. It does not rely on the validation of the API server,
@@ -90,7 +90,7 @@ func New(js *jobsetapi.JobSet, plan *stageplan.Plan, provider Provider) (*GangSe
 	}
 	asked, problems := modesOf(js)
 	if len(problems) == 0 {
-		problems = gangSet.addGroups(js, plan, asked)
+		problems = gangSet.addTemplates(js, plan, asked)
 	}
 	if len(problems) == 0 {
 		problems = gangSet.excludeUserGangs(provider, asked)
@@ -104,8 +104,8 @@ func New(js *jobsetapi.JobSet, plan *stageplan.Plan, provider Provider) (*GangSe
 	return gangSet, nil
 }
 
-// addGroups adds the requested groups.
-func (s *GangSet) addGroups(js *jobsetapi.JobSet, plan *stageplan.Plan, asked modes) stageplan.Problems {
+// addTemplates adds the requested templates.
+func (s *GangSet) addTemplates(js *jobsetapi.JobSet, plan *stageplan.Plan, asked modes) stageplan.Problems {
 	members, stages, problems := membersOf(js, plan)
 	if len(problems) > 0 {
 		return problems
@@ -194,14 +194,14 @@ func (s *GangSet) countPods(asked modes) stageplan.Problems {
 		pods, many := podGroupTemplate.pods(), int64(podGroupTemplate.Gangs())
 		switch {
 		case pods == 0 || many == 0:
-			problems = append(problems, problemf(field, "%s makes a gang without pods, which no scheduler knows: "+
-				"let replicas, parallelism and completions be at least 1, or set it to %s", podGroupTemplate.Mode, jobsetapi.GangModeOff))
+			problems = append(problems, problemf(field, "%s makes a gang without pods, which no scheduler can place: "+
+				"set replicas, parallelism and completions to at least 1, or set %s here", podGroupTemplate.Mode, jobsetapi.GangModeOff))
 		case pods > math.MaxInt32:
-			problems = append(problems, problemf(field, "%s makes a gang of %d pods, the most is %d: make gangs of the ReplicatedJobs, or have fewer pods",
+			problems = append(problems, problemf(field, "%s makes a gang of %d pods, at most %d are allowed: set gangMode on the ReplicatedJobs instead, or use fewer pods",
 				podGroupTemplate.Mode, pods, math.MaxInt32))
 		case gangs <= MaxGangs && gangs+many > MaxGangs:
-			problems = append(problems, problemf(field, "the JobSet has more than %d gangs with the %d of this ReplicatedJob: "+
-				"set it to %s, or have fewer replicas", MaxGangs, many, jobsetapi.GangModeGang))
+			problems = append(problems, problemf(field, "the JobSet has more than %d gangs with the %d gangs of this ReplicatedJob: "+
+				"set %s here, or use fewer replicas", MaxGangs, many, jobsetapi.GangModeGang))
 		}
 		gangs += many
 		podGroupTemplate.MinCount = int32(min(pods, math.MaxInt32)) //nolint:gosec // bounded by min
@@ -209,7 +209,7 @@ func (s *GangSet) countPods(asked modes) stageplan.Problems {
 	return problems
 }
 
-// pods returns how many pods each gang of the group has.
+// pods returns how many pods each gang of the template has.
 func (p *PodGroupTemplate) pods() int64 {
 	if p.Mode == jobsetapi.GangModeReplicatedGang {
 		return int64(p.Members[0].PodsPerJob)
@@ -221,7 +221,7 @@ func (p *PodGroupTemplate) pods() int64 {
 	return pods
 }
 
-// Gangs returns how many gangs the group has: one, or one for each Job.
+// Gangs returns how many gangs the template has: one, or one for each Job.
 func (p *PodGroupTemplate) Gangs() int32 {
 	if p.Mode == jobsetapi.GangModeReplicatedGang {
 		return p.Members[0].Jobs
@@ -240,8 +240,8 @@ func (m *Member) restartsOf(job int32) int32 {
 	return m.jobRestarts[job]
 }
 
-// find returns the group with the pods of a Job, and its ReplicatedJob, or nil if they are in no gang.
-func (s *GangSet) find(replicatedJob string, job int32) (*PodGroupTemplate, *Member) {
+// findTemplate returns the template with the pods of a Job, and its ReplicatedJob, or nil if they are in no gang.
+func (s *GangSet) findTemplate(replicatedJob string, job int32) (*PodGroupTemplate, *Member) {
 	for g := range s.PodGroupTemplates {
 		podGroupTemplate := &s.PodGroupTemplates[g]
 		for m := range podGroupTemplate.Members {
@@ -256,12 +256,12 @@ func (s *GangSet) find(replicatedJob string, job int32) (*PodGroupTemplate, *Mem
 // GangOf returns the name of the gang that has the pods of a Job, or nothing if they are in none. Schedulers may represent it by several objects,
 // or by objects that Tranche does not create.
 func (s *GangSet) GangOf(replicatedJob string, job int32) string {
-	for _, userGang := range s.UserGang {
+	for _, userGang := range s.UserGangs {
 		if userGang.ReplicatedJob == replicatedJob {
-			return userGang.Gang
+			return userGang.Name
 		}
 	}
-	podGroupTemplate, member := s.find(replicatedJob, job)
+	podGroupTemplate, member := s.findTemplate(replicatedJob, job)
 	if podGroupTemplate == nil {
 		return ""
 	}

@@ -156,49 +156,49 @@ func TestRefuse(t *testing.T) {
 	}{
 		"a gang over stages that open by Ready": {
 			asGang(inOrder(newJobSet(newJob("a"), newJob("b")))), kube,
-			[]string{`spec.gangConfig.gangMode: Gang can never start: it takes the pods of all stages at once, but stage "b" begins only when stage "a" is Ready; ` +
-				`ask for Gang on each ReplicatedJob instead, or let all of them start together`},
+			[]string{`spec.gangConfig.gangMode: Gang can never start: it needs the pods of all stages at once, but stage "b" opens only when stage "a" is Ready: ` +
+				`set Gang on each ReplicatedJob instead, or start all ReplicatedJobs together`},
 		},
 		"a gang over stages that open by a rule": {
 			asGang(inOrder(newJobSet(newJob("a"), newJob("b")), jobsetapi.StartupPolicyRule{
 				TargetReplicatedJobs: []string{"a"}, WaitForReplicatedJobsStatus: jobsetapi.SucceededStatus,
 			})), kube,
-			[]string{`spec.gangConfig.gangMode: Gang can never start: it takes the pods of all stages at once, but stage "b" begins only when stage "a" is Succeeded; ` +
-				`ask for Gang on each ReplicatedJob instead, or let all of them start together`},
+			[]string{`spec.gangConfig.gangMode: Gang can never start: it needs the pods of all stages at once, but stage "b" opens only when stage "a" is Succeeded: ` +
+				`set Gang on each ReplicatedJob instead, or start all ReplicatedJobs together`},
 		},
 		"a gang over dependencies": {
 			annotate(newJobSet(newJob("a"), newJob("b"), newJob("c", after("a", ready))), whole), kube,
-			[]string{`metadata.annotations[tranche.dev/gang]: Gang can never start: it takes the pods of all stages at once, but stage "c" begins only when stage "a.b" is Ready; ` +
-				`ask for Gang on each ReplicatedJob instead, or let all of them start together`},
+			[]string{`metadata.annotations[tranche.dev/gang]: Gang can never start: it needs the pods of all stages at once, but stage "c" opens only when stage "a.b" is Ready: ` +
+				`set Gang on each ReplicatedJob instead, or start all ReplicatedJobs together`},
 		},
 		"a gang without replicas": {
 			newJobSet(newJob("a"), newJob("b", replicas(0), mode(whole))), kube,
-			[]string{"spec.replicatedJobs[1].gangConfig.gangMode: Gang makes a gang without pods, which no scheduler knows: " +
-				"let replicas, parallelism and completions be at least 1, or set it to Off"},
+			[]string{"spec.replicatedJobs[1].gangConfig.gangMode: Gang makes a gang without pods, which no scheduler can place: " +
+				"set replicas, parallelism and completions to at least 1, or set Off here"},
 		},
 		"gangs of Jobs without pods": {
 			newJobSet(newJob("a", parallelism(0), annotated(replicatedGang))), kube,
-			[]string{"spec.replicatedJobs[0].template.metadata.annotations[tranche.dev/gang]: ReplicatedGang makes a gang without pods, which no scheduler knows: " +
-				"let replicas, parallelism and completions be at least 1, or set it to Off"},
+			[]string{"spec.replicatedJobs[0].template.metadata.annotations[tranche.dev/gang]: ReplicatedGang makes a gang without pods, which no scheduler can place: " +
+				"set replicas, parallelism and completions to at least 1, or set Off here"},
 		},
 		"a gang of each of no Jobs": {
 			newJobSet(newJob("a", replicas(0), mode(replicatedGang))), kube,
-			[]string{"spec.replicatedJobs[0].gangConfig.gangMode: ReplicatedGang makes a gang without pods, which no scheduler knows: " +
-				"let replicas, parallelism and completions be at least 1, or set it to Off"},
+			[]string{"spec.replicatedJobs[0].gangConfig.gangMode: ReplicatedGang makes a gang without pods, which no scheduler can place: " +
+				"set replicas, parallelism and completions to at least 1, or set Off here"},
 		},
 		"a JobSet without pods": {
 			asGang(newJobSet(newJob("a", replicas(0)), newJob("b", completions(0)))), kube,
-			[]string{"spec.gangConfig.gangMode: Gang makes a gang without pods, which no scheduler knows: " +
-				"let replicas, parallelism and completions be at least 1, or set it to Off"},
+			[]string{"spec.gangConfig.gangMode: Gang makes a gang without pods, which no scheduler can place: " +
+				"set replicas, parallelism and completions to at least 1, or set Off here"},
 		},
 		"more pods than can be counted": {
 			asGang(newJobSet(newJob("a", replicas(1<<15), parallelism(1<<15)), newJob("b", replicas(1<<15), parallelism(1<<15)))), kube,
-			[]string{"spec.gangConfig.gangMode: Gang makes a gang of 2147483648 pods, the most is 2147483647: make gangs of the ReplicatedJobs, or have fewer pods"},
+			[]string{"spec.gangConfig.gangMode: Gang makes a gang of 2147483648 pods, at most 2147483647 are allowed: set gangMode on the ReplicatedJobs instead, or use fewer pods"},
 		},
-		"more gangs than there may be": {
+		"more gangs than allowed": {
 			newJobSet(newJob("a", mode(whole)), newJob("b", replicas(schedulergang.MaxGangs), mode(replicatedGang)), newJob("c", mode(whole))), kube,
-			[]string{"spec.replicatedJobs[1].gangConfig.gangMode: the JobSet has more than 4096 gangs with the 4096 of this ReplicatedJob: " +
-				"set it to Gang, or have fewer replicas"},
+			[]string{"spec.replicatedJobs[1].gangConfig.gangMode: the JobSet has more than 4096 gangs with the 4096 gangs of this ReplicatedJob: " +
+				"set Gang here, or use fewer replicas"},
 		},
 		"an unknown mode of the JobSet": {
 			annotate(newJobSet(newJob("a")), "All"), kube,
@@ -213,46 +213,46 @@ func TestRefuse(t *testing.T) {
 		},
 		"replicas of a JobSet": {
 			annotate(newJobSet(newJob("a")), replicatedGang), kube,
-			[]string{"metadata.annotations[tranche.dev/gang]: ReplicatedGang is for ReplicatedJobs: ask for it there, or for Gang here"},
+			[]string{"metadata.annotations[tranche.dev/gang]: ReplicatedGang is only for ReplicatedJobs: set it there, or set Gang here"},
 		},
 		"both levels": {
 			asGang(newJobSet(newJob("a", mode(off)), newJob("b", annotated(replicatedGang)))), kube,
-			[]string{"spec.replicatedJobs[1].template.metadata.annotations[tranche.dev/gang]: ReplicatedGang excludes the Gang of spec.gangConfig.gangMode: set one of the two to Off"},
+			[]string{"spec.replicatedJobs[1].template.metadata.annotations[tranche.dev/gang]: ReplicatedGang cannot be combined with Gang of spec.gangConfig.gangMode: set one of them to Off"},
 		},
 		"field and annotation differ": {
 			annotate(asGang(newJobSet(newJob("a"))), off), kube,
-			[]string{`metadata.annotations[tranche.dev/gang]: "Off" contradicts "Gang" of spec.gangConfig.gangMode: take the annotation out, it is for clusters without that field`},
+			[]string{`metadata.annotations[tranche.dev/gang]: "Off" contradicts "Gang" of spec.gangConfig.gangMode: remove the annotation, which is for clusters without that field`},
 		},
 		"two schedulers in a gang": {
 			asGang(newJobSet(newJob("none", replicas(0), scheduler("z")), newJob("a"), newJob("b", scheduler("mine")), newJob("c", scheduler("default-scheduler")))), kube,
 			[]string{`spec.replicatedJobs[2].template.spec.template.spec.schedulerName: "mine" differs from "default-scheduler" of ReplicatedJob "a", which is in the same gang: ` +
-				`no scheduler counts the pods of another, so that the gang would wait for ever; make them equal`},
+				`a scheduler ignores pods of other schedulers, so the gang would never be complete: set the same scheduler on both`},
 		},
 		"another scheduler": {
 			newJobSet(newJob("a", mode(whole), scheduler("default-scheduler")), newJob("b", scheduler("default-scheduler"))),
 			schedulergang.Volcano{},
-			[]string{`spec.replicatedJobs[0].template.spec.template.spec.schedulerName: "default-scheduler" does not place the gangs of this cluster, "volcano" does: name that, or none`},
+			[]string{`spec.replicatedJobs[0].template.spec.template.spec.schedulerName: scheduler "default-scheduler" does not place the gangs of this cluster: set "volcano", or leave the field empty`},
 		},
-		"a gang that is half of its user": {
+		"a gang that is user-created in part": {
 			asGang(newJobSet(newJob("a", podGroup("mine")), newJob("b"))), kube,
-			[]string{`spec.gangConfig.gangMode: the pods of ReplicatedJob "a" name the gang "mine", those of "b" none: name it in both, or in neither`},
+			[]string{`spec.gangConfig.gangMode: the pods of ReplicatedJob "a" name gang "mine", the pods of "b" name none: name the gang in both, or in neither`},
 		},
 		"KAI and gangs of Jobs": {
 			newJobSet(newJob("a", replicas(2), mode(replicatedGang))),
 			schedulergang.KAI{},
-			[]string{"spec.replicatedJobs[0].gangConfig.gangMode: the KAI scheduler makes no gangs of single Jobs: ask for Gang, or make a ReplicatedJob of each Job"},
+			[]string{"spec.replicatedJobs[0].gangConfig.gangMode: the KAI scheduler makes no gangs of single Jobs: set Gang, or use a ReplicatedJob for each Job"},
 		},
 		"KAI and a gang of the JobSet": {
 			asGang(newJobSet(newJob("a"), newJob("b"))),
 			schedulergang.KAI{},
 			[]string{"spec.gangConfig.gangMode: the KAI scheduler makes a gang of each ReplicatedJob unless spec.startupPolicy.startupPolicyOrder is AnyOrder: " +
-				"set it, or ask for Gang on each"},
+				"set that order, or set Gang on each ReplicatedJob"},
 		},
 		"KAI and a gang of a ReplicatedJob": {
 			anyOrder(newJobSet(newJob("a", mode(whole)), newJob("b", after("a", succeeded)))),
 			schedulergang.KAI{},
 			[]string{"spec.replicatedJobs[0].gangConfig.gangMode: the KAI scheduler makes one gang of the whole JobSet if spec.startupPolicy.startupPolicyOrder is AnyOrder: " +
-				"set it to InOrder, or ask for Gang in spec.gangConfig"},
+				"set the order to InOrder, or set Gang in spec.gangConfig"},
 		},
 	}
 	for name, c := range cases {

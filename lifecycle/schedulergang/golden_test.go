@@ -19,7 +19,7 @@ import (
 	"github.com/tranche-dev/tranche/lifecycle/schedulergang"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
 // providers returns the providers of the golden files, by file name.
 func providers() map[string]schedulergang.Provider {
@@ -98,8 +98,8 @@ func show(t *testing.T, js *jobsetapi.JobSet, provider schedulergang.Provider) s
 			fmt.Fprintf(&b, "---\n# pods of Job %s-%s-%d\n%s", js.Name, job.Name, k, toYAML(t, provider.Pods(gangSet, job.Name, k)))
 		}
 	}
-	for _, userGang := range gangSet.UserGang {
-		fmt.Fprintf(&b, "# the pods of ReplicatedJob %q are in the gang %q of their user\n", userGang.ReplicatedJob, userGang.Gang)
+	for _, userGang := range gangSet.UserGangs {
+		fmt.Fprintf(&b, "# the pods of ReplicatedJob %q are in the user-created gang %q\n", userGang.ReplicatedJob, userGang.Name)
 	}
 	return b.String()
 }

@@ -30,7 +30,7 @@ func (KAI) Objects(*GangSet, int) []Object { return nil }
 
 // Pods returns the scheduler and the label of the queue.
 func (k KAI) Pods(gangSet *GangSet, replicatedJob string, job int32) PodFields {
-	podGroupTemplate, _ := gangSet.find(replicatedJob, job)
+	podGroupTemplate, _ := gangSet.findTemplate(replicatedJob, job)
 	if podGroupTemplate == nil {
 		return PodFields{}
 	}
@@ -47,17 +47,17 @@ func (KAI) UserGangName(*corev1.PodTemplateSpec) string { return "" }
 // Unsupported compares a group with what the pod grouper creates: one gang of the JobSet if startupPolicyOrder is AnyOrder, which the JobSet
 // controller sets if there is no startupPolicy; otherwise one of each ReplicatedJob. Both are the same if there is only one.
 func (KAI) Unsupported(gangSet *GangSet, podGroupTemplate *PodGroupTemplate) string {
-	makesOne := gangSet.Order == jobset.AnyOrder
+	isOneGang := gangSet.Order == jobset.AnyOrder
 	switch {
 	case podGroupTemplate.Mode == jobsetapi.GangModeReplicatedGang && podGroupTemplate.Gangs() > 1:
-		return fmt.Sprintf("the KAI scheduler makes no gangs of single Jobs: ask for %s, or make a ReplicatedJob of each Job", jobsetapi.GangModeGang)
+		return fmt.Sprintf("the KAI scheduler makes no gangs of single Jobs: set %s, or use a ReplicatedJob for each Job", jobsetapi.GangModeGang)
 	case gangSet.replicatedJobs <= 1:
 		return ""
-	case podGroupTemplate.token == wholeJobSet && !makesOne:
-		return fmt.Sprintf("the KAI scheduler makes a gang of each ReplicatedJob unless spec.startupPolicy.startupPolicyOrder is %s: set it, or ask for %s on each",
+	case podGroupTemplate.token == wholeJobSet && !isOneGang:
+		return fmt.Sprintf("the KAI scheduler makes a gang of each ReplicatedJob unless spec.startupPolicy.startupPolicyOrder is %s: set that order, or set %s on each ReplicatedJob",
 			jobset.AnyOrder, jobsetapi.GangModeGang)
-	case podGroupTemplate.token != wholeJobSet && makesOne:
-		return fmt.Sprintf("the KAI scheduler makes one gang of the whole JobSet if spec.startupPolicy.startupPolicyOrder is %s: set it to %s, or ask for %s in spec.gangConfig",
+	case podGroupTemplate.token != wholeJobSet && isOneGang:
+		return fmt.Sprintf("the KAI scheduler makes one gang of the whole JobSet if spec.startupPolicy.startupPolicyOrder is %s: set the order to %s, or set %s in spec.gangConfig",
 			jobset.AnyOrder, jobset.InOrder, jobsetapi.GangModeGang)
 	default:
 		return ""

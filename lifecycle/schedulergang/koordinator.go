@@ -71,7 +71,7 @@ func (k Koordinator) Objects(gangSet *GangSet, stage int) []Object {
 		for _, part := range parts {
 			object := gangSet.newPodGroup(koordinatorVersion, gang.PodGroupTemplate, part.name)
 			object.Annotations = k.annotations(gangSet, part, parts)
-			object.Spec = withoutNothing(map[string]any{
+			object.Spec = withoutEmpty(map[string]any{
 				"minMember":    int64(part.minCount),
 				"minResources": minResources(part.podSet),
 			})
@@ -103,7 +103,7 @@ func (k Koordinator) annotations(gangSet *GangSet, p part, all []part) map[strin
 
 // Pods returns the label with the name of the PodGroup.
 func (k Koordinator) Pods(gangSet *GangSet, replicatedJob string, job int32) PodFields {
-	podGroupTemplate, member := gangSet.find(replicatedJob, job)
+	podGroupTemplate, member := gangSet.findTemplate(replicatedJob, job)
 	if podGroupTemplate == nil {
 		return PodFields{}
 	}

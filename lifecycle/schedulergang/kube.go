@@ -25,11 +25,11 @@ const (
 
 const kubeGroup = "scheduling.k8s.io/"
 
-// maxTemplates is the limit of groups in a gang Workload.
+// maxTemplates is the limit of templates in a gang Workload.
 const maxTemplates = 8
 
-// Kube is the provider for the scheduler of Kubernetes itself. A JobSet has one gang Workload with a template for each group, and more if there
-// are more groups than its limit. From the templates come PodGroups, one for each gang and attempt.
+// Kube is the provider for the scheduler of Kubernetes itself. A JobSet has one gang Workload with its templates, and more if there
+// are more templates than its limit. From the templates come PodGroups, one for each gang and attempt.
 type Kube struct {
 	// Version that the API server serves.
 	Version KubeVersion
@@ -45,7 +45,7 @@ func (k Kube) Kinds() []Kind {
 	return kinds
 }
 
-// Objects returns the gang Workloads with the groups of a stage, and then its PodGroups. A gang Workload has all of its groups, also those of
+// Objects returns the gang Workloads with the templates of a stage, and then its PodGroups. A gang Workload has all of its templates, also those of
 // other stages: its templates cannot be changed.
 func (k Kube) Objects(gangSet *GangSet, stage int) []Object {
 	var objects []Object
@@ -115,7 +115,7 @@ func workloadOf(gangSet *GangSet, podGroupTemplate *PodGroupTemplate) string {
 
 // Pods returns the name of the PodGroup, or of the entry of the gang Workload where there are no PodGroups.
 func (k Kube) Pods(gangSet *GangSet, replicatedJob string, job int32) PodFields {
-	podGroupTemplate, member := gangSet.find(replicatedJob, job)
+	podGroupTemplate, member := gangSet.findTemplate(replicatedJob, job)
 	if podGroupTemplate == nil {
 		return PodFields{}
 	}

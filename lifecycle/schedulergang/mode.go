@@ -23,7 +23,7 @@ type modes struct {
 	replicatedJobs []mode
 }
 
-// fieldOf returns the field that asks for a group.
+// fieldOf returns the field that asks for a template.
 func (m *modes) fieldOf(podGroupTemplate *PodGroupTemplate) string {
 	if podGroupTemplate.token == wholeJobSet {
 		return m.jobSet.field
@@ -37,7 +37,7 @@ func modesOf(js *jobsetapi.JobSet) (modes, stageplan.Problems) {
 	var problems stageplan.Problems
 	all.jobSet, problems = modeOf(js.Spec.GangConfig, "spec.gangConfig", js.Annotations, "metadata.annotations")
 	if all.jobSet.mode == jobsetapi.GangModeReplicatedGang {
-		problems = append(problems, problemf(all.jobSet.field, "%s is for ReplicatedJobs: ask for it there, or for %s here",
+		problems = append(problems, problemf(all.jobSet.field, "%s is only for ReplicatedJobs: set it there, or set %s here",
 			jobsetapi.GangModeReplicatedGang, jobsetapi.GangModeGang))
 	}
 	for i := range js.Spec.ReplicatedJobs {
@@ -45,7 +45,7 @@ func modesOf(js *jobsetapi.JobSet) (modes, stageplan.Problems) {
 		asked, wrong := modeOf(job.GangConfig, jobField(i)+".gangConfig", job.Template.Annotations, jobField(i)+".template.metadata.annotations")
 		problems = append(problems, wrong...)
 		if asked.mode != jobsetapi.GangModeOff && all.jobSet.mode != jobsetapi.GangModeOff {
-			problems = append(problems, problemf(asked.field, "%s excludes the %s of %s: set one of the two to %s",
+			problems = append(problems, problemf(asked.field, "%s cannot be combined with %s of %s: set one of them to %s",
 				asked.mode, all.jobSet.mode, all.jobSet.field, jobsetapi.GangModeOff))
 		}
 		all.replicatedJobs = append(all.replicatedJobs, asked)
@@ -74,16 +74,16 @@ func modeOf(config *jobsetapi.GangConfig, configField string, annotations map[st
 		asked = annotation
 	}
 	switch {
-	case !isMode(asked.mode):
+	case !isGangMode(asked.mode):
 		return mode{jobsetapi.GangModeOff, asked.field}, stageplan.Problems{problemf(asked.field, "%q must be %s, %s or, for a ReplicatedJob, %s",
 			asked.mode, jobsetapi.GangModeOff, jobsetapi.GangModeGang, jobsetapi.GangModeReplicatedGang)}
 	case annotated && annotation.mode != asked.mode:
-		return asked, stageplan.Problems{problemf(annotation.field, "%q contradicts %q of %s: take the annotation out, it is for clusters without that field",
+		return asked, stageplan.Problems{problemf(annotation.field, "%q contradicts %q of %s: remove the annotation, which is for clusters without that field",
 			annotation.mode, asked.mode, field.field)}
 	}
 	return asked, nil
 }
 
-func isMode(m jobsetapi.GangMode) bool {
+func isGangMode(m jobsetapi.GangMode) bool {
 	return m == jobsetapi.GangModeOff || m == jobsetapi.GangModeGang || m == jobsetapi.GangModeReplicatedGang
 }

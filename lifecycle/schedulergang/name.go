@@ -11,12 +11,12 @@ const (
 	// maxNameLength is the limit of a label value: some schedulers identify the members of a gang by a label with its name.
 	maxNameLength = 63
 	uidLength     = 12
-	// wholeJobSet stands for the JobSet in the names of its gang and of its only group. No other group can have that name: a gang of the JobSet
+	// wholeJobSet stands for the JobSet in the names of its gang and of its only template. No other template can have that name: a gang of the JobSet
 	// excludes all others.
 	wholeJobSet = "all"
 )
 
-// gangName returns the name of the gang of a group that has the pods of this Job. See the package comment.
+// gangName returns the name of the gang of a template that has the pods of this Job. See the package comment.
 func (s *GangSet) gangName(podGroupTemplate *PodGroupTemplate, member *Member, job int32) string {
 	switch {
 	case podGroupTemplate.Mode == jobsetapi.GangModeReplicatedGang:

@@ -24,7 +24,7 @@ type Provider interface {
 	// UserGangName returns the name of the gang that a pod template already belongs to, or "".
 	UserGangName(template *corev1.PodTemplateSpec) string
 
-	// Unsupported returns why the scheduler cannot do what a group asks for and what to change, or "".
+	// Unsupported returns why the scheduler cannot do what a template asks for and what to change, or "".
 	Unsupported(gangSet *GangSet, podGroupTemplate *PodGroupTemplate) string
 }
 
@@ -94,7 +94,7 @@ func (s *GangSet) newObject(apiVersion, kind, name string) Object {
 	return object
 }
 
-// A gang is one gang of a group: all members of the group, or one of their Jobs.
+// A gang is one gang of a template: all members of the template, or one of their Jobs.
 type gang struct {
 	*PodGroupTemplate
 	name string
@@ -124,7 +124,7 @@ func (s *GangSet) newPodGroup(apiVersion string, podGroupTemplate *PodGroupTempl
 	return object
 }
 
-// podSets returns the pods of one gang of the group, to be added up.
+// podSets returns the pods of one gang of the template, to be added up.
 func (p *PodGroupTemplate) podSets() []stageplan.PodSet {
 	var podSets []stageplan.PodSet
 	for i := range p.Members {
@@ -148,8 +148,8 @@ func minResources(podSets ...stageplan.PodSet) map[string]any {
 	return resources
 }
 
-// withoutNothing removes empty fields.
-func withoutNothing(spec map[string]any) map[string]any {
+// withoutEmpty removes empty fields.
+func withoutEmpty(spec map[string]any) map[string]any {
 	for key, value := range spec {
 		switch v := value.(type) {
 		case string:

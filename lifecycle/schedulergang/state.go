@@ -26,15 +26,15 @@ type State struct {
 	fixed map[string]bool
 	// existing has the existing objects of the JobSet, including those of earlier attempts, and other objects with names that it needs.
 	existing map[id]*unstructured.Unstructured
-	// own has the objects that the user has created for the gangs of GangSet.Own, by name.
-	own map[string]*unstructured.Unstructured
+	// userGangs has the objects that the user has created for the GangSet.UserGangs, by name.
+	userGangs map[string]*unstructured.Unstructured
 }
 
 // NewState returns the State of a JobSet without existing objects.
 func NewState(gangSet *GangSet, provider Provider, stages int) (*State, error) {
 	s := &State{
 		GangSet: gangSet, provider: provider, named: map[string][]*unstructured.Unstructured{}, fixed: map[string]bool{},
-		existing: map[id]*unstructured.Unstructured{}, own: map[string]*unstructured.Unstructured{},
+		existing: map[id]*unstructured.Unstructured{}, userGangs: map[string]*unstructured.Unstructured{},
 	}
 	for _, kind := range provider.Kinds() {
 		s.fixed[kind.Kind] = kind.Fixed
@@ -58,8 +58,10 @@ func NewState(gangSet *GangSet, provider Provider, stages int) (*State, error) {
 // Observe records an existing object: one of the JobSet, or one that has a name which the JobSet needs.
 func (s *State) Observe(object *unstructured.Unstructured) { s.existing[idOf(object)] = object }
 
-// ObserveOwn records an existing object of the user, which pod templates of the JobSet name.
-func (s *State) ObserveOwn(object *unstructured.Unstructured) { s.own[object.GetName()] = object }
+// ObserveUserGang records an existing object of the user, which pod templates of the JobSet name.
+func (s *State) ObserveUserGang(object *unstructured.Unstructured) {
+	s.userGangs[object.GetName()] = object
+}
 
 type id struct{ kind, name string }
 
@@ -74,12 +76,8 @@ func (s *State) IsOurs(object *unstructured.Unstructured) bool {
 // Unobserved returns the objects that must exist and that were not observed, in the order of creation.
 func (s *State) Unobserved() []*unstructured.Unstructured {
 	var all []*unstructured.Unstructured
-	for _, stage := range s.wanted {
-		for _, object := range stage {
-			if s.existing[idOf(object)] == nil {
-				all = append(all, object)
-			}
-		}
+	for stage := range s.wanted {
+		all = append(all, s.Missing(stage)...)
 	}
 	return all
 }
@@ -101,22 +99,22 @@ func (s *State) Missing(stage int) []*unstructured.Unstructured {
 // ToRecreate returns the objects of a stage that have drifted and must be deleted before they can be recreated, because their specs are
 // immutable. It includes terminating objects.
 func (s *State) ToRecreate(stage int) []*unstructured.Unstructured {
-	var wrong []*unstructured.Unstructured
-	s.compare(stage, func(there, _ *unstructured.Unstructured, same bool) {
-		if there.GetDeletionTimestamp() != nil || s.fixed[there.GetKind()] && !same {
-			wrong = append(wrong, there)
+	var toRecreate []*unstructured.Unstructured
+	s.compare(stage, func(existing, _ *unstructured.Unstructured, same bool) {
+		if existing.GetDeletionTimestamp() != nil || s.fixed[existing.GetKind()] && !same {
+			toRecreate = append(toRecreate, existing)
 		}
 	})
-	return wrong
+	return toRecreate
 }
 
 // An Update is an object that has drifted, and its intended content. A patch must send nothing else of the object, because schedulers write
 // status without a subresource.
-type Update struct{ There, Wanted *unstructured.Unstructured }
+type Update struct{ Existing, Wanted *unstructured.Unstructured }
 
 // Patch returns the merge patch that fixes the object, if the object is still the same.
 func (u Update) Patch() ([]byte, error) {
-	metadata := map[string]any{"uid": string(u.There.GetUID())}
+	metadata := map[string]any{"uid": string(u.Existing.GetUID())}
 	if annotations := u.Wanted.GetAnnotations(); len(annotations) > 0 {
 		metadata["annotations"] = annotations
 	}
@@ -125,33 +123,33 @@ func (u Update) Patch() ([]byte, error) {
 
 // Drifted returns the objects of a stage that have drifted and can be changed while pods use them.
 func (s *State) Drifted(stage int) []Update {
-	var amiss []Update
-	s.compare(stage, func(there, wanted *unstructured.Unstructured, same bool) {
-		if there.GetDeletionTimestamp() == nil && !s.fixed[there.GetKind()] && !same {
-			amiss = append(amiss, Update{There: there, Wanted: wanted})
+	var drifted []Update
+	s.compare(stage, func(existing, wanted *unstructured.Unstructured, same bool) {
+		if existing.GetDeletionTimestamp() == nil && !s.fixed[existing.GetKind()] && !same {
+			drifted = append(drifted, Update{Existing: existing, Wanted: wanted})
 		}
 	})
-	return amiss
+	return drifted
 }
 
 // compare calls f for all objects of a stage that belong to the JobSet.
-func (s *State) compare(stage int, f func(there, wanted *unstructured.Unstructured, same bool)) {
+func (s *State) compare(stage int, f func(existing, wanted *unstructured.Unstructured, same bool)) {
 	if s == nil {
 		return
 	}
-	s.compareThese(s.wanted[stage], f)
+	s.compareObjects(s.wanted[stage], f)
 }
 
-func (s *State) compareThese(objects []*unstructured.Unstructured, f func(there, wanted *unstructured.Unstructured, same bool)) {
+func (s *State) compareObjects(objects []*unstructured.Unstructured, f func(existing, wanted *unstructured.Unstructured, same bool)) {
 	for _, wanted := range objects {
-		if there := s.existing[idOf(wanted)]; there != nil && s.IsOurs(there) {
-			f(there, wanted, holds(there.Object["spec"], wanted.Object["spec"]) && hasAnnotations(there, wanted))
+		if existing := s.existing[idOf(wanted)]; existing != nil && s.IsOurs(existing) {
+			f(existing, wanted, contains(existing.Object["spec"], wanted.Object["spec"]) && hasAnnotations(existing, wanted))
 		}
 	}
 }
 
-func hasAnnotations(there, wanted *unstructured.Unstructured) bool {
-	has := there.GetAnnotations()
+func hasAnnotations(existing, wanted *unstructured.Unstructured) bool {
+	has := existing.GetAnnotations()
 	for key, value := range wanted.GetAnnotations() {
 		if has[key] != value {
 			return false
@@ -182,19 +180,19 @@ func (s *State) Stale() []*unstructured.Unstructured {
 
 // NotOurs describes the objects of others under names that the JobSet needs, and the gangs of users that its pod templates name, or is empty.
 func (s *State) NotOurs() string {
-	var taken []string
-	for _, userGang := range s.GangSet.UserGang {
-		taken = append(taken, fmt.Sprintf("ReplicatedJob %q is in the gang %q of its user", userGang.ReplicatedJob, userGang.Gang))
+	var notOurs []string
+	for _, userGang := range s.GangSet.UserGangs {
+		notOurs = append(notOurs, fmt.Sprintf("ReplicatedJob %q is in the user-created gang %q", userGang.ReplicatedJob, userGang.Name))
 	}
 	for _, stage := range s.wanted {
 		for _, object := range stage {
-			if there := s.existing[idOf(object)]; there != nil && !s.IsOurs(there) {
-				taken = append(taken, fmt.Sprintf("%s %q was made by somebody else, and is left as it is", object.GetKind(), object.GetName()))
+			if existing := s.existing[idOf(object)]; existing != nil && !s.IsOurs(existing) {
+				notOurs = append(notOurs, fmt.Sprintf("%s %q was not created by Tranche, and stays unchanged", object.GetKind(), object.GetName()))
 			}
 		}
 	}
-	slices.Sort(taken)
-	return strings.Join(slices.Compact(taken), "; ")
+	slices.Sort(notOurs)
+	return strings.Join(slices.Compact(notOurs), "; ")
 }
 
 // Gangs returns how many gangs the JobSet has.
@@ -228,22 +226,22 @@ func (s *State) Lacks(replicatedJob string, job int32, template *corev1.PodTempl
 	}
 }
 
-// holds reports whether an existing object contains everything that is wanted. The API server adds defaults, and nulls for fields that are
+// contains reports whether an existing object contains everything that is wanted. The API server adds defaults, and nulls for fields that are
 // not set.
-func holds(there, wanted any) bool {
+func contains(existing, wanted any) bool {
 	switch wanted := wanted.(type) {
 	case map[string]any:
-		there, ok := there.(map[string]any)
+		existing, ok := existing.(map[string]any)
 		for key, value := range wanted {
-			if !ok || !holds(there[key], value) {
+			if !ok || !contains(existing[key], value) {
 				return false
 			}
 		}
 		return ok
 	case []any:
-		there, ok := there.([]any)
-		return ok && slices.EqualFunc(there, wanted, holds)
+		existing, ok := existing.([]any)
+		return ok && slices.EqualFunc(existing, wanted, contains)
 	default:
-		return there == wanted
+		return existing == wanted
 	}
 }

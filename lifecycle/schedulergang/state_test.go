@@ -72,29 +72,29 @@ func TestState(t *testing.T) {
 	}
 	cases := map[string]struct {
 		// of has the attempts of the existing objects; below zero means none. change modifies the PodGroup.
-		of                                           int32
-		change                                       func(*unstructured.Unstructured)
-		wantMissing, wantWrong, wantStale, wantTaken string
+		of                                                 int32
+		change                                             func(*unstructured.Unstructured)
+		wantMissing, wantRecreated, wantStale, wantNotOurs string
 	}{
-		"nothing is there":    {of: -1, wantMissing: both},
-		"everything is there": {},
+		"nothing is there":  {of: -1, wantMissing: both},
+		"all objects exist": {},
 		"the API server has added defaults": {change: func(object *unstructured.Unstructured) {
 			set("Pod", "spec", "disruptionMode")(object)
 			object.Object["spec"].(map[string]any)["schedulingConstraints"] = nil
 		}},
 		"another number of pods": {
-			change: set(int64(2), "spec", "schedulingPolicy", "gang", "minCount"), wantWrong: "PodGroup js-all-r0-0123456789ab",
+			change: set(int64(2), "spec", "schedulingPolicy", "gang", "minCount"), wantRecreated: "PodGroup js-all-r0-0123456789ab",
 		},
-		"no number of pods": {change: set(map[string]any{}, "spec", "schedulingPolicy"), wantWrong: "PodGroup js-all-r0-0123456789ab"},
-		"it is on its way out": {
-			change: set("2026-01-01T00:00:00Z", "metadata", "deletionTimestamp"), wantWrong: "PodGroup js-all-r0-0123456789ab",
+		"no number of pods": {change: set(map[string]any{}, "spec", "schedulingPolicy"), wantRecreated: "PodGroup js-all-r0-0123456789ab"},
+		"it is terminating": {
+			change: set("2026-01-01T00:00:00Z", "metadata", "deletionTimestamp"), wantRecreated: "PodGroup js-all-r0-0123456789ab",
 		},
-		"somebody else has made it": {
+		"not created by Tranche": {
 			change: func(object *unstructured.Unstructured) {
 				object.SetOwnerReferences(nil)
 				set(int64(2), "spec", "schedulingPolicy", "gang", "minCount")(object)
 			},
-			wantTaken: `PodGroup "js-all-r0-0123456789ab" was made by somebody else, and is left as it is`,
+			wantNotOurs: `PodGroup "js-all-r0-0123456789ab" was not created by Tranche, and stays unchanged`,
 		},
 		"an earlier attempt": {
 			of: 4, wantMissing: "PodGroup js-all-r0-0123456789ab", wantStale: "PodGroup js-all-r4-0123456789ab",
@@ -112,15 +112,15 @@ func TestState(t *testing.T) {
 				}
 			}
 			got := []string{names(state.Missing(0)), names(state.ToRecreate(0)), names(state.Stale()), state.NotOurs()}
-			if diff := cmp.Diff([]string{c.wantMissing, c.wantWrong, c.wantStale, c.wantTaken}, got); diff != "" {
-				t.Errorf("missing, wrong, stale, taken: -want +got\n%s", diff)
+			if diff := cmp.Diff([]string{c.wantMissing, c.wantRecreated, c.wantStale, c.wantNotOurs}, got); diff != "" {
+				t.Errorf("missing, to recreate, stale, not ours: -want +got\n%s", diff)
 			}
 		})
 	}
 }
 
-// TestWrongWorkload: the list of templates of a gang Workload is compared as a whole.
-func TestWrongWorkload(t *testing.T) {
+// TestDriftedWorkload: the list of templates of a gang Workload is compared as a whole.
+func TestDriftedWorkload(t *testing.T) {
 	for name, templates := range map[string][]any{
 		"none": {}, "one more": {map[string]any{"name": "all"}, map[string]any{"name": "more"}}, "another": {map[string]any{"name": "x"}},
 	} {
@@ -157,20 +157,20 @@ func TestTell(t *testing.T) {
 		want       schedulergang.Status
 	}{
 		"nothing":      {},
-		"nothing said": {there: true, minCount: 1, want: schedulergang.Status{There: true, Min: 1}},
-		"another size": {there: true, minCount: 2, want: schedulergang.Status{There: true, Min: 2, Changed: true}},
-		"placed":       {there: true, minCount: 1, conditions: []any{condition("PodGroupScheduled", "True", "", "")}, want: schedulergang.Status{There: true, Min: 1, Reports: true}},
-		"not placed":   {there: true, minCount: 1, conditions: []any{condition("PodGroupScheduled", "False", "", "no room")}, want: schedulergang.Status{There: true, Min: 1, Reports: true, Unschedulable: "no room"}},
-		"not in 1.37":  {there: true, minCount: 1, conditions: []any{condition("PodGroupInitiallyScheduled", "False", "", "no room")}, want: schedulergang.Status{There: true, Min: 1, Reports: true, Unschedulable: "no room"}},
+		"nothing said": {there: true, minCount: 1, want: schedulergang.Status{Exists: true, Min: 1}},
+		"another size": {there: true, minCount: 2, want: schedulergang.Status{Exists: true, Min: 2, Changed: true}},
+		"placed":       {there: true, minCount: 1, conditions: []any{condition("PodGroupScheduled", "True", "", "")}, want: schedulergang.Status{Exists: true, Min: 1, Reports: true}},
+		"not placed":   {there: true, minCount: 1, conditions: []any{condition("PodGroupScheduled", "False", "", "no room")}, want: schedulergang.Status{Exists: true, Min: 1, Reports: true, Unschedulable: "no room"}},
+		"not in 1.37":  {there: true, minCount: 1, conditions: []any{condition("PodGroupInitiallyScheduled", "False", "", "no room")}, want: schedulergang.Status{Exists: true, Min: 1, Reports: true, Unschedulable: "no room"}},
 		"not by Volcano": {
-			there: true, minCount: 1, want: schedulergang.Status{There: true, Min: 1, Reports: true, Unschedulable: "no room"},
+			there: true, minCount: 1, want: schedulergang.Status{Exists: true, Min: 1, Reports: true, Unschedulable: "no room"},
 			conditions: []any{condition("Scheduled", "True", "2026-01-01T00:00:00Z", ""), condition("Unschedulable", "True", "2026-01-01T00:00:01Z", "no room")},
 		},
 		"by Volcano at last": {
-			there: true, minCount: 1, want: schedulergang.Status{There: true, Min: 1, Reports: true},
+			there: true, minCount: 1, want: schedulergang.Status{Exists: true, Min: 1, Reports: true},
 			conditions: []any{condition("Unschedulable", "True", "2026-01-01T00:00:00Z", "no room"), condition("Scheduled", "True", "2026-01-01T00:00:01Z", "")},
 		},
-		"something else by that name": {there: true, minCount: 1, conditions: []any{"x", map[string]any{"type": int64(1)}}, want: schedulergang.Status{There: true, Min: 1}},
+		"something else by that name": {there: true, minCount: 1, conditions: []any{"x", map[string]any{"type": int64(1)}}, want: schedulergang.Status{Exists: true, Min: 1}},
 	}
 	for what, c := range cases {
 		t.Run(what, func(t *testing.T) {
@@ -193,9 +193,9 @@ func TestTell(t *testing.T) {
 	}
 }
 
-// TestTellOfMany: the cost of the status of one gang does not depend on the number of other gangs, and the status contains nothing about
+// TestStatusOfCostIsConstant: the cost of the status of one gang does not depend on the number of other gangs, and the status contains nothing about
 // them. One reconcile may ask for all gangs of a JobSet.
-func TestTellOfMany(t *testing.T) {
+func TestStatusOfCostIsConstant(t *testing.T) {
 	costs := func(gangs int32) float64 {
 		state := newStateOf(t, gangs)
 		for i, object := range state.Missing(0) {
@@ -208,7 +208,7 @@ func TestTellOfMany(t *testing.T) {
 			state.Observe(object)
 		}
 		first, second := state.ObjectOf("main", 0), state.ObjectOf("main", 1)
-		if diff := cmp.Diff([]schedulergang.Status{{There: true, Min: 1}, {There: true, Min: 7, Changed: true}}, []schedulergang.Status{state.StatusOf(first), state.StatusOf(second)}); diff != "" {
+		if diff := cmp.Diff([]schedulergang.Status{{Exists: true, Min: 1}, {Exists: true, Min: 7, Changed: true}}, []schedulergang.Status{state.StatusOf(first), state.StatusOf(second)}); diff != "" {
 			t.Errorf("of %d gangs: -want +got\n%s", gangs, diff)
 		}
 		return testing.AllocsPerRun(10, func() { state.StatusOf(first) })
@@ -218,8 +218,8 @@ func TestTellOfMany(t *testing.T) {
 	}
 }
 
-// TestAmiss: mutable fields, including annotations, are changed in place.
-func TestAmiss(t *testing.T) {
+// TestDrifted: mutable fields, including annotations, are changed in place.
+func TestDrifted(t *testing.T) {
 	js := &jobsetapi.JobSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "js", UID: "0123456789ab"}}
 	js.Spec.GangConfig = &jobsetapi.GangConfig{GangMode: jobsetapi.GangModeGang}
 	js.Spec.ReplicatedJobs = make([]jobsetapi.ReplicatedJob, 1)
@@ -237,17 +237,17 @@ func TestAmiss(t *testing.T) {
 		change func(*unstructured.Unstructured)
 		want   bool
 	}{
-		"as it was made":     {func(*unstructured.Unstructured) {}, false},
+		"unchanged":          {func(*unstructured.Unstructured) {}, false},
 		"one more":           {func(object *unstructured.Unstructured) { object.SetAnnotations(merged(object, "note", "x")) }, false},
 		"another annotation": {func(object *unstructured.Unstructured) { object.SetAnnotations(merged(object, mode, "NonStrict")) }, true},
 		"another number": {func(object *unstructured.Unstructured) {
 			object.Object["spec"].(map[string]any)["minMember"] = int64(7)
 		}, true},
-		"of somebody else": {func(object *unstructured.Unstructured) {
+		"not of the JobSet": {func(object *unstructured.Unstructured) {
 			object.SetOwnerReferences(nil)
 			object.SetAnnotations(nil)
 		}, false},
-		"on its way out": {func(object *unstructured.Unstructured) {
+		"terminating": {func(object *unstructured.Unstructured) {
 			object.SetDeletionTimestamp(new(metav1.Now()))
 			object.SetAnnotations(nil)
 		}, false},

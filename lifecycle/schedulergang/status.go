@@ -8,8 +8,8 @@ import (
 
 // A Status is the status of one gang according to the API server.
 type Status struct {
-	// There is true if its object exists.
-	There bool
+	// Exists is true if its object exists.
+	Exists bool
 	// Min is how many pods the gang requires, or 0 if that is not known.
 	Min int64
 	// Changed is true if the object belongs to the JobSet and has drifted.
@@ -21,9 +21,9 @@ type Status struct {
 
 // ObjectOf returns the name of the object by which the pods of a Job are placed, or "".
 func (s *State) ObjectOf(replicatedJob string, job int32) string {
-	for _, userGang := range s.GangSet.UserGang {
+	for _, userGang := range s.GangSet.UserGangs {
 		if userGang.ReplicatedJob == replicatedJob {
-			return userGang.Gang
+			return userGang.Name
 		}
 	}
 	fields := s.PodFields(replicatedJob, job)
@@ -35,16 +35,16 @@ func (s *State) ObjectOf(replicatedJob string, job int32) string {
 
 // StatusOf returns the status of the gang with this object.
 func (s *State) StatusOf(name string) Status {
-	object := s.own[name]
+	object := s.userGangs[name]
 	status := Status{}
-	s.compareThese(s.named[name], func(_, _ *unstructured.Unstructured, same bool) { status.Changed = status.Changed || !same })
+	s.compareObjects(s.named[name], func(_, _ *unstructured.Unstructured, same bool) { status.Changed = status.Changed || !same })
 	if object == nil {
 		object = s.existing[id{PodGroupKind, name}]
 	}
 	if object == nil {
 		return status
 	}
-	status.There = true
+	status.Exists = true
 	for _, path := range [][]string{{"spec", "minMember"}, {"spec", "schedulingPolicy", "gang", "minCount"}} {
 		if pods, found, err := unstructured.NestedInt64(object.Object, path...); found && err == nil {
 			status.Min = pods

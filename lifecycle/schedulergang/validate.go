@@ -25,8 +25,8 @@ func schedulerField(member *Member) string {
 func checkStages(plan *stageplan.Plan, field string) stageplan.Problems {
 	for s := range plan.Stages {
 		for _, after := range plan.Stages[s].After {
-			return stageplan.Problems{problemf(field, "%s can never start: it takes the pods of all stages at once, but stage %q begins only when stage %q is %s; "+
-				"ask for %s on each ReplicatedJob instead, or let all of them start together",
+			return stageplan.Problems{problemf(field, "%s can never start: it needs the pods of all stages at once, but stage %q opens only when stage %q is %s: "+
+				"set %s on each ReplicatedJob instead, or start all ReplicatedJobs together",
 				jobsetapi.GangModeGang, plan.Stages[s].Name, plan.Stages[after.Stage].Name, after.Status, jobsetapi.GangModeGang)}
 		}
 	}
@@ -36,30 +36,30 @@ func checkStages(plan *stageplan.Plan, field string) stageplan.Problems {
 	return nil
 }
 
-// excludeUserGangs removes the groups whose pod templates name user-created gangs. All pods of a gang must name one, or none.
+// excludeUserGangs removes the PodGroupTemplates whose pod templates name user-created gangs. All pods of a gang must name one, or none.
 func (s *GangSet) excludeUserGangs(provider Provider, asked modes) stageplan.Problems {
 	var problems stageplan.Problems
 	var ours []PodGroupTemplate
 	for g := range s.PodGroupTemplates {
 		podGroupTemplate := &s.PodGroupTemplates[g]
-		var userGang []UserGang
+		var userGangs []UserGang
 		var without *Member
 		for m := range podGroupTemplate.Members {
 			member := &podGroupTemplate.Members[m]
 			if name := provider.UserGangName(member.Template); name != "" {
-				userGang = append(userGang, UserGang{ReplicatedJob: member.ReplicatedJob, Gang: name})
+				userGangs = append(userGangs, UserGang{ReplicatedJob: member.ReplicatedJob, Name: name})
 			} else {
 				without = member
 			}
 		}
 		switch {
-		case len(userGang) == 0:
+		case len(userGangs) == 0:
 			ours = append(ours, *podGroupTemplate)
 		case without == nil:
-			s.UserGang = append(s.UserGang, userGang...)
+			s.UserGangs = append(s.UserGangs, userGangs...)
 		default:
-			problems = append(problems, problemf(asked.fieldOf(podGroupTemplate), "the pods of ReplicatedJob %q name the gang %q, those of %q none: name it in both, or in neither",
-				userGang[0].ReplicatedJob, userGang[0].Gang, without.ReplicatedJob))
+			problems = append(problems, problemf(asked.fieldOf(podGroupTemplate), "the pods of ReplicatedJob %q name gang %q, the pods of %q name none: name the gang in both, or in neither",
+				userGangs[0].ReplicatedJob, userGangs[0].Name, without.ReplicatedJob))
 		}
 	}
 	s.PodGroupTemplates = ours
@@ -97,14 +97,14 @@ func (s *GangSet) checkScheduler(provider Provider, first, member *Member) *stag
 		if has == "" || has == needs {
 			return nil
 		}
-		problem := problemf(schedulerField(member), "%q does not place the gangs of this cluster, %q does: name that, or none", has, needs)
+		problem := problemf(schedulerField(member), "scheduler %q does not place the gangs of this cluster: set %q, or leave the field empty", has, needs)
 		return &problem
 	}
 	has, needs = cmp.Or(has, corev1.DefaultSchedulerName), cmp.Or(first.Template.Spec.SchedulerName, corev1.DefaultSchedulerName)
 	if has == needs {
 		return nil
 	}
-	problem := problemf(schedulerField(member), "%q differs from %q of ReplicatedJob %q, which is in the same gang: no scheduler counts the pods of another, "+
-		"so that the gang would wait for ever; make them equal", has, needs, first.ReplicatedJob)
+	problem := problemf(schedulerField(member), "%q differs from %q of ReplicatedJob %q, which is in the same gang: a scheduler ignores pods of other schedulers, "+
+		"so the gang would never be complete: set the same scheduler on both", has, needs, first.ReplicatedJob)
 	return &problem
 }

@@ -25,7 +25,7 @@ type Volcano struct {
 // Kinds are PodGroups.
 func (Volcano) Kinds() []Kind { return mutableKind(volcanoVersion) }
 
-// Objects returns a PodGroup for each gang. That of several ReplicatedJobs also says how many pods of each it takes.
+// Objects returns a PodGroup for each gang. The PodGroup of several ReplicatedJobs also has the number of pods of each.
 func (v Volcano) Objects(gangSet *GangSet, stage int) []Object {
 	var objects []Object
 	for _, gang := range gangSet.gangsOf(stage) {
@@ -36,7 +36,7 @@ func (v Volcano) Objects(gangSet *GangSet, stage int) []Object {
 				tasks[gang.Members[m].ReplicatedJob] = int64(gang.Members[m].Pods())
 			}
 		}
-		object.Spec = withoutNothing(map[string]any{
+		object.Spec = withoutEmpty(map[string]any{
 			"minMember":         int64(gang.MinCount),
 			"minTaskMember":     tasks,
 			"minResources":      minResources(gang.podSets()...),
@@ -48,7 +48,7 @@ func (v Volcano) Objects(gangSet *GangSet, stage int) []Object {
 	return objects
 }
 
-// priorityClass is the one that all pods of the group name, or "": then Volcano goes by what each of them has.
+// priorityClass returns the PriorityClass that all pods of the template name, or "": then Volcano uses the class of each pod.
 func (p *PodGroupTemplate) priorityClass() string {
 	first := p.Members[0].Template.Spec.PriorityClassName
 	for m := range p.Members {
@@ -61,7 +61,7 @@ func (p *PodGroupTemplate) priorityClass() string {
 
 // Pods returns the annotations with the names of the PodGroup and of the task.
 func (v Volcano) Pods(gangSet *GangSet, replicatedJob string, job int32) PodFields {
-	podGroupTemplate, member := gangSet.find(replicatedJob, job)
+	podGroupTemplate, member := gangSet.findTemplate(replicatedJob, job)
 	if podGroupTemplate == nil {
 		return PodFields{}
 	}

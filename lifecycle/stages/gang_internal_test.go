@@ -201,7 +201,7 @@ func TestGangNews(t *testing.T) {
 			func(s *jobsetstate.Snapshot) {
 				observe(s, 0, func(object *unstructured.Unstructured) { object.SetOwnerReferences(nil) })
 			}, jobsetstatus.GangsOfUser,
-			`PodGroup "js-init-0-r0-jsuid" was made by somebody else`,
+			`PodGroup "js-init-0-r0-jsuid" was not created by Tranche`,
 		},
 		"no gangs": {
 			func(s *jobsetstate.Snapshot) {

@@ -370,7 +370,7 @@ func render(w *Step) []string {
 			add("gather %s %s", object.GetKind(), object.GetName())
 		}
 		for _, mend := range x.Drifted {
-			add("mend %s %s", mend.There.GetKind(), mend.There.GetName())
+			add("mend %s %s", mend.Existing.GetKind(), mend.Existing.GetName())
 		}
 	}
 	for _, x := range w.ReleaseJobs {

@@ -322,7 +322,7 @@ var _ = Describe("A gang", func() {
 			}
 			g.Expect(podsOf(ctx, g, js)).To(HaveLen(4))
 		}).WithContext(ctx).Should(Succeed())
-		expectCondition(ctx, js, "GangScheduling", metav1.ConditionTrue, `ReplicatedJob "workers" is in the gang "mine" of its user`)
+		expectCondition(ctx, js, "GangScheduling", metav1.ConditionTrue, `ReplicatedJob "workers" is in the user-created gang "mine"`)
 		Expect(podGroups(ctx, Default, js)).To(BeEmpty())
 	}, SpecTimeout(patience))
 })

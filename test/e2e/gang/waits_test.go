@@ -95,7 +95,7 @@ var _ = Describe("The owner of a waiting gang reads", func() {
 				g.Expect(pod.Spec.NodeName).NotTo(BeEmpty())
 			}
 		}).WithContext(ctx).Should(Succeed())
-		expectCondition(ctx, js, "GangScheduling", metav1.ConditionTrue, `is in the gang "absent" of its user`)
+		expectCondition(ctx, js, "GangScheduling", metav1.ConditionTrue, `is in the user-created gang "absent"`)
 	}, SpecTimeout(patience))
 
 	It("that the gang has fewer pods than its PodGroup requires", func(ctx SpecContext) {
@@ -141,7 +141,7 @@ var _ = Describe("The owner of a waiting gang reads", func() {
 			g.Expect(env.Admin.Update(ctx, js)).To(Succeed())
 		}).WithContext(ctx).Should(Succeed())
 		expectBound(ctx, js, "taken-all-r0: 4 of 4")
-		expectCondition(ctx, js, "GangScheduling", metav1.ConditionTrue, `PodGroup "`+group+`" was made by somebody else, and is left as it is`)
+		expectCondition(ctx, js, "GangScheduling", metav1.ConditionTrue, `PodGroup "`+group+`" was not created by Tranche, and stays unchanged`)
 		var kept schedulingv1alpha2.PodGroup
 		Expect(env.Admin.Get(ctx, client.ObjectKey{Namespace: namespace, Name: group}, &kept)).To(Succeed())
 		Expect(kept.Spec.SchedulingPolicy.Gang.MinCount).To(BeEquivalentTo(2))
