@@ -30,14 +30,12 @@ type statusReconciler[T any, P object[T]] struct {
 	isKept bool
 	// view returns what the engine knows of an object, or nil. It must only read the engine.
 	view func(*admission.Engine, P) *view
-	// status returns the status of an object.
-	status func(P) any
 }
 
 // A view is what the engine knows of an object.
 type view struct {
-	// status is a pointer to the status that the object should have.
-	status any
+	// current and wanted are pointers to the status that the object has, and to the one that it should have.
+	current, wanted any
 	// isUsed is true if the object must not disappear, in case it is being deleted.
 	isUsed bool
 }
@@ -83,10 +81,10 @@ func (r *statusReconciler[T, P]) Reconcile(ctx context.Context, req ctrl.Request
 			return ctrl.Result{}, err
 		}
 	}
-	if equality.Semantic.DeepEqual(seen.status, r.status(object)) {
+	if equality.Semantic.DeepEqual(seen.wanted, seen.current) {
 		return ctrl.Result{}, nil
 	}
-	err := patch.ApplyStatus(ctx, r.client, object, client.FieldOwner(apis.FieldManager), seen.status)
+	err := patch.ApplyStatus(ctx, r.client, object, client.FieldOwner(apis.FieldManager), seen.wanted)
 	if client.IgnoreNotFound(err) != nil {
 		return ctrl.Result{}, fmt.Errorf("write status of %s %s: %w", r.kind, client.ObjectKeyFromObject(object), err)
 	}
@@ -114,7 +112,8 @@ func setUpClusterQueues(mgr ctrl.Manager, runner *engine.Runner, workers int32) 
 				return nil // the first decisions of the engine report every ClusterQueue
 			}
 			return &view{
-				status: &kueue.ClusterQueueStatus{
+				current: &queue.Status,
+				wanted: &kueue.ClusterQueueStatus{
 					Conditions:         []metav1.Condition{active(queue.Status.Conditions, seen.Generation, seen.Active)},
 					PendingWorkloads:   seen.Pending,
 					ReservingWorkloads: seen.Reserving,
@@ -126,7 +125,6 @@ func setUpClusterQueues(mgr ctrl.Manager, runner *engine.Runner, workers int32) 
 				isUsed: seen.Reserving > 0 || seen.Active.Reason != kueue.ClusterQueueActiveReasonTerminating,
 			}
 		},
-		status: func(queue *kueue.ClusterQueue) any { return &queue.Status },
 	}
 	return r.setUp(mgr, "ClusterQueue", engine.ClusterQueues, workers)
 }
@@ -139,7 +137,7 @@ func setUpLocalQueues(mgr ctrl.Manager, runner *engine.Runner, workers int32) er
 			if !known {
 				return nil
 			}
-			return &view{status: &kueue.LocalQueueStatus{
+			return &view{current: &queue.Status, wanted: &kueue.LocalQueueStatus{
 				Conditions:         []metav1.Condition{active(queue.Status.Conditions, queue.Generation, seen.Active)},
 				PendingWorkloads:   seen.Pending,
 				ReservingWorkloads: seen.Reserving,
@@ -149,7 +147,6 @@ func setUpLocalQueues(mgr ctrl.Manager, runner *engine.Runner, workers int32) er
 				FairSharing:        seen.FairSharing,
 			}}
 		},
-		status: func(queue *kueue.LocalQueue) any { return &queue.Status },
 	}
 	return r.setUp(mgr, "LocalQueue", engine.LocalQueues, workers)
 }
@@ -162,9 +159,8 @@ func setUpCohorts(mgr ctrl.Manager, runner *engine.Runner) error {
 			if !known {
 				return nil
 			}
-			return &view{status: &kueue.CohortStatus{FairSharing: seen.FairSharing}}
+			return &view{current: &cohort.Status, wanted: &kueue.CohortStatus{FairSharing: seen.FairSharing}}
 		},
-		status: func(cohort *kueue.Cohort) any { return &cohort.Status },
 	}
 	return r.setUp(mgr, "Cohort", engine.Cohorts, 1)
 }
