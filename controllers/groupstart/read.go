@@ -18,6 +18,7 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/groupstart/barrier"
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 )
 
 // seen is the snapshot that one reconcile works on. It is not changed after read has returned it, and its objects belong to the cache.
@@ -107,11 +108,7 @@ func (r *Reconciler) readSucceeded(ctx context.Context, js *jobsetapi.JobSet) (c
 	if err := r.client.List(ctx, &workloads, options...); err != nil {
 		return nil, fmt.Errorf("list quota Workloads of JobSet %s: %w", client.ObjectKeyFromObject(js), err)
 	}
-	replicas := map[string]int32{}
-	for i := range js.Spec.ReplicatedJobs {
-		replicas[js.Spec.ReplicatedJobs[i].Name] = js.Spec.ReplicatedJobs[i].Replicas
-	}
-	done := childjob.Succeeded{}
+	replicas, done := jobsetstate.ReplicasOf(js), childjob.Succeeded{}
 	for i := range workloads.Items {
 		w := &workloads.Items[i]
 		if w.Labels[apis.JobUIDLabel] == string(js.UID) && w.Annotations[apis.AttemptAnnotation] == strconv.Itoa(int(js.Status.Restarts)) {

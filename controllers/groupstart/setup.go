@@ -176,22 +176,18 @@ func settled(to handler.MapFunc) handler.EventHandler {
 
 // starts passes pods that begin to count, or that have timed out. A deleted pod does not complete a group.
 func starts() predicate.Predicate {
-	state := func(object client.Object) (started, gaveUp bool) {
+	type state struct{ hasStarted, hasGivenUp bool }
+	stateOf := func(object client.Object) state {
 		pod, ok := object.(*corev1.Pod)
-		return ok && hasStarted(pod), ok && hasGivenUp(pod)
+		return state{ok && hasStarted(pod), ok && hasGivenUp(pod)}
 	}
 	return predicate.Funcs{
-		CreateFunc: func(e event.CreateEvent) bool {
-			started, gaveUp := state(e.Object)
-			return started || gaveUp
-		},
+		CreateFunc: func(e event.CreateEvent) bool { return stateOf(e.Object) != state{} },
 		UpdateFunc: func(e event.UpdateEvent) bool {
-			started, gaveUp := state(e.ObjectNew)
-			startedBefore, gaveUpBefore := state(e.ObjectOld)
-			return started && !startedBefore || gaveUp && !gaveUpBefore
+			s := stateOf(e.ObjectNew)
+			return s != state{} && s != stateOf(e.ObjectOld)
 		},
-		DeleteFunc:  func(event.DeleteEvent) bool { return false },
-		GenericFunc: func(event.GenericEvent) bool { return false },
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
 	}
 }
 

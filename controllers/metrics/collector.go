@@ -4,7 +4,6 @@ import (
 	"context"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
@@ -81,16 +80,11 @@ func gauges() []*prometheus.Desc {
 type collector struct {
 	engine  Engine
 	replica Replica
-	timeout time.Duration
 }
 
 // NewCollector returns the collector of all gauges.
 func NewCollector(config Config) prometheus.Collector {
-	c := &collector{engine: config.Engine, replica: config.Metrics.replica, timeout: config.Timeout}
-	if c.timeout <= 0 {
-		c.timeout = defaultTimeout
-	}
-	return c
+	return &collector{engine: config.Engine, replica: config.Metrics.replica}
 }
 
 // Describe lists the gauges.
@@ -107,7 +101,7 @@ func (c *collector) Collect(metrics chan<- prometheus.Metric) {
 		return
 	}
 	s := sink{metrics: metrics, role: c.replica.role()}
-	ctx, cancel := context.WithTimeout(context.Background(), c.timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	var stats admission.Stats
 	err := c.engine.View(ctx, func(e *admission.Engine) {

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -105,11 +106,7 @@ func (s *stand) decide() { s.engine.Decide(start()) }
 
 func (s *stand) want(t *testing.T, want string, names ...string) {
 	t.Helper()
-	timeout := time.Minute
-	if s.hangs {
-		timeout = time.Millisecond
-	}
-	c := metrics.NewCollector(metrics.Config{Engine: s, Metrics: metrics.New(metrics.Replica{Elected: elected()}), Timeout: timeout})
+	c := metrics.NewCollector(metrics.Config{Engine: s, Metrics: metrics.New(metrics.Replica{Elected: elected()})})
 	help := helpOf(c)
 	var b strings.Builder
 	for line := range strings.Lines(want) {
@@ -246,13 +243,15 @@ func TestSeriesOfADeletedQueueDisappear(t *testing.T) {
 }
 
 func TestScrapeOfAnEngineThatDoesNotRespond(t *testing.T) {
-	s := newStand(t)
-	s.queue("q", "4", unchanged)
-	s.hangs = true
-	s.want(t, `
-		# TYPE tranche_engine_responsive gauge
-		tranche_engine_responsive 0
-	`)
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand(t)
+		s.queue("q", "4", unchanged)
+		s.hangs = true
+		s.want(t, `
+			# TYPE tranche_engine_responsive gauge
+			tranche_engine_responsive 0
+		`)
+	})
 }
 
 func TestFollowerReportsNoGauges(t *testing.T) {

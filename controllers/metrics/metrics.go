@@ -13,13 +13,12 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/tranche-dev/tranche/admission"
 )
 
-// defaultTimeout is how long a scrape waits for the engine.
-const defaultTimeout = 5 * time.Second
+// timeout is how long a scrape waits for the engine.
+const timeout = 5 * time.Second
 
 // An Engine provides the state of all queues.
 type Engine interface {
@@ -62,8 +61,6 @@ type Config struct {
 	Metrics *Metrics
 	// Version is the version of the manager.
 	Version string
-	// Timeout is how long a scrape waits for the engine. Zero means 5 seconds.
-	Timeout time.Duration
 }
 
 // Metrics has the counters and histograms of one manager. Its methods may be called from any goroutine.
@@ -92,16 +89,6 @@ func (m *Metrics) forget(labels prometheus.Labels) {
 			v.DeletePartialMatch(labels)
 		}
 	}
-}
-
-// Register adds the metrics to the registry that the manager serves. Call it once.
-func Register(config Config) error {
-	for _, collector := range append(config.Metrics.Collectors(), NewCollector(config), buildInfo(config.Version)) {
-		if err := metrics.Registry.Register(collector); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // buildInfo returns the build information that the Go tool has recorded in this binary.

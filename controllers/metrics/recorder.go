@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
@@ -309,9 +310,7 @@ func observe(v *prometheus.HistogramVec, d time.Duration, labels ...string) {
 	v.WithLabelValues(labels...).Observe(max(0, d.Seconds()))
 }
 
-func isGated(w *kueue.Workload) bool {
-	return strings.TrimSpace(w.Annotations[apis.AdmissionGatedByAnnotation]) != ""
-}
+func isGated(w *kueue.Workload) bool { return len(quotaworkload.Gates(w)) > 0 }
 
 func isTrue(w *kueue.Workload, conditionType string) *metav1.Condition {
 	if c := apimeta.FindStatusCondition(w.Status.Conditions, conditionType); c != nil && c.Status == metav1.ConditionTrue {

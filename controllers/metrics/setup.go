@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/apis"
@@ -21,8 +22,10 @@ import (
 
 // SetupWithManager registers the metrics, and starts to record the transitions of quota Workloads. Call it once.
 func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) error {
-	if err := Register(config); err != nil {
-		return fmt.Errorf("register metrics: %w", err)
+	for _, collector := range append(config.Metrics.Collectors(), NewCollector(config), buildInfo(config.Version)) {
+		if err := metrics.Registry.Register(collector); err != nil {
+			return fmt.Errorf("register metrics: %w", err)
+		}
 	}
 	r := NewRecorder(cached{mgr.GetCache()}, config.Metrics, time.Now)
 	return errors.Join(
