@@ -416,7 +416,7 @@ func TestStrangersHaveNoNames(t *testing.T) {
 			if told := w.refusals[key].Message; told != tc.wantMessage {
 				t.Errorf("refused with %q, want %q", told, tc.wantMessage)
 			}
-			stripped := x.WithoutStrangers("other")
+			stripped := x.RedactedFor("other")
 			if diff := cmp.Diff(tc.want, told(&stripped)); diff != "" {
 				t.Errorf("through the LocalQueue (-want +got):\n%s", diff)
 			}

@@ -4,7 +4,7 @@
 package apis
 
 // Labels and annotations of the group tranche.dev. Only the manager and Tranche's admission policies may write those on JobSets
-// and Jobs, unless the comment says otherwise.
+// and Jobs, unless the comment states otherwise.
 const (
 	// HoldLabel marks a Job that may not start before the manager releases it. The admission policies put it on
 	// spec.replicatedJobs[*].template.metadata of every JobSet that is queued, or that has startupPolicy.rules, gangs or a group, and the

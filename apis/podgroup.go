@@ -22,7 +22,7 @@ const (
 	// UID.ROUND/PODSET.
 	AdmissionAnnotation = "tranche.dev/admission"
 
-	// GangMessageAnnotation reports, on a PodGroup, what its gang waits for, what is wrong with it, or that it is admitted.
+	// GangMessageAnnotation reports, on a PodGroup, why its gang is pending, what to correct, or that the gang is admitted.
 	GangMessageAnnotation = "tranche.dev/gang-message"
 
 	// GangGate gates the quota Workloads of a gang whose pods do not all exist, or that does not ask for quota for another reason.

@@ -3,6 +3,8 @@
 package visibility
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -160,27 +162,26 @@ func (r Reference) String() string {
 	return r.Namespace + "/" + r.Name
 }
 
-// WithoutStrangers returns the explanation without the names of objects in other namespaces than this one, for readers who may only see a
+// RedactedFor returns the explanation without the names of objects in other namespaces than this one, for readers who may only see a
 // LocalQueue. The message contains no such names. The original is not changed.
-func (e *Explanation) WithoutStrangers(namespace string) Explanation {
-	told := *e
+func (e *Explanation) RedactedFor(namespace string) Explanation {
+	redacted := *e
 	if e.Behind != nil && e.Behind.Namespace != namespace {
-		told.Behind = nil
+		redacted.Behind = nil
 	}
-	told.Alternatives = make([]Alternative, len(e.Alternatives))
-	for i := range e.Alternatives {
-		told.Alternatives[i].Shortages = make([]Shortage, len(e.Alternatives[i].Shortages))
-		for k, s := range e.Alternatives[i].Shortages {
-			holders := make([]Holder, len(s.Holders))
-			for m, h := range s.Holders {
-				if h.Namespace != namespace {
+	redacted.Alternatives = slices.Clone(e.Alternatives)
+	for i := range redacted.Alternatives {
+		a := &redacted.Alternatives[i]
+		a.Shortages = slices.Clone(a.Shortages)
+		for k := range a.Shortages {
+			s := &a.Shortages[k]
+			s.Holders = slices.Clone(s.Holders)
+			for m := range s.Holders {
+				if h := &s.Holders[m]; h.Namespace != namespace {
 					h.Reference = Reference{}
 				}
-				holders[m] = h
 			}
-			s.Holders = holders
-			told.Alternatives[i].Shortages[k] = s
 		}
 	}
-	return told
+	return redacted
 }

@@ -110,7 +110,7 @@ func (p pendingWorkloads) one(ctx context.Context, key, only types.NamespacedNam
 		}
 		x, _ := e.Explanation(only)
 		if p.isNamespaced {
-			x = x.WithoutStrangers(key.Namespace)
+			x = x.RedactedFor(key.Namespace)
 		}
 		explanation, failure = json.Marshal(x)
 	})
