@@ -53,7 +53,7 @@ func (t *teed) Write(content []byte) (int, error) {
 	return os.Stderr.Write(content)
 }
 
-// UpstreamCRDs returns the directory, beside the binaries, that holds the stock JobSet CRD.
+// UpstreamCRDs returns the directory, next to the binaries, that holds the stock JobSet CRD.
 func UpstreamCRDs(binDir string) string {
 	return filepath.Join(binDir, "manifests", "jobset", "crd")
 }
@@ -80,8 +80,8 @@ func repositoryRoot() (string, error) {
 	}
 }
 
-// Ports that programs are told to listen on. The kernel gives connections ports from 32768 on, so that none of them takes a port between the moment
-// in which it was found free and the moment in which its program listens.
+// The range of the ports that programs listen on. The kernel gives connections ports from 32768 on, so that no connection takes a port
+// between the check that the port is free and the start of the program that listens on it.
 const (
 	firstPort = 10000
 	lastPort  = 32767

@@ -35,7 +35,7 @@ const (
 	JobSet            = "jobset"
 )
 
-// Config says what to start. The JobSet controller needs its CRD among CRDs, or must be named in Without.
+// A Config configures a control plane. The JobSet controller needs its CRD among CRDs, or must be named in Without.
 type Config struct {
 	// CRDs are files or directories of CustomResourceDefinitions to install before any controller starts. UpstreamCRDs
 	// names the directory with the stock JobSet CRD.
@@ -231,8 +231,8 @@ func (p *ControlPlane) StopComponent(name string) error {
 	})
 }
 
-// KillComponent kills a component (SIGKILL) and waits until it is gone. What StopComponent says of etcd and the API server
-// is true here too.
+// KillComponent kills a component (SIGKILL) and waits until it is gone. Etcd and the API server also end the
+// other components, as in StopComponent.
 func (p *ControlPlane) KillComponent(name string) error {
 	return p.with(name, func(c component) error {
 		return errors.Join(p.pauseRest(name), c.kill())

@@ -81,8 +81,8 @@ func checkNodes(t *testing.T, admin client.WithWatch) {
 	}
 }
 
-// checkDelays runs a pod whose life takes long enough to be told from one without annotations: its own timestamps say when it
-// became Ready and when it ended.
+// checkDelays runs a pod that takes measurably longer than a pod without annotations: its own timestamps record when it became Ready and
+// when it terminated.
 func checkDelays(t *testing.T, admin client.WithWatch) {
 	t.Helper()
 	js := newJobSet("delays", map[string]string{controlplane.FakeReadyAfter: "2s", controlplane.FakeRunTime: "3"})

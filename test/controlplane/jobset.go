@@ -47,7 +47,7 @@ func (p *ControlPlane) defineJobSet() error {
 	}
 	checks := []func(context.Context) error{answers("http://" + address(healthPort) + "/readyz")}
 	for _, url := range urls {
-		// The server is up before its handlers are there. A handler answers a GET too: it says what it misses.
+		// The server is up before its handlers are there. A handler also answers a GET, with the missing parts.
 		checks = append(checks, answers(url))
 	}
 	return p.addProgram(JobSet, JobSetUser, &program{
@@ -118,7 +118,7 @@ func (p *ControlPlane) rewireWebhooks(base string) ([]string, error) {
 	return urls, nil
 }
 
-// readManifest reads the documents of one of the files that the build keeps beside the binaries.
+// readManifest reads the documents of one of the files that the build keeps next to the binaries.
 func (p *ControlPlane) readManifest(into []any, elements ...string) error {
 	path := strings.Join(append([]string{p.binDir, "manifests"}, elements...), string(os.PathSeparator))
 	content, err := os.ReadFile(path)

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Annotations of a pod, usually from the pod template of a Job, that say how its life on a fake node goes. Times are Go
+// Annotations of a pod, usually from the pod template of a Job, that set its lifecycle on a fake node. Times are Go
 // durations ("1m30s") or plain seconds ("90").
 const (
 	// FakeReadyAfter is the time from being bound to a node to being Ready. Default: none.
@@ -39,7 +39,7 @@ const (
 	// ended, and the pod from being Ready by itself.
 	FakeInit = "tranche.dev/fake-init"
 
-	// FakeStopAfter is the time that the pod goes on running after its deletion. Default: none.
+	// FakeStopAfter is the time that the pod keeps running after its deletion. Default: none.
 	FakeStopAfter = "tranche.dev/fake-stop-after"
 )
 
@@ -57,7 +57,7 @@ type NodePool struct {
 	Count       int
 	Labels      map[string]string
 	Taints      []corev1.Taint
-	Allocatable corev1.ResourceList // of each node; pods: 110 unless it says otherwise
+	Allocatable corev1.ResourceList // of each node; pods: 110 unless it has another value
 }
 
 const kwokUser = "system:serviceaccount:kube-system:kwok-controller"

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// A server is a component that envtest runs. envtest neither ties its processes to the life of this one nor tells their ids,
+// A server is a component that envtest runs. envtest neither ends its processes with this one nor returns their ids,
 // so that they run on a leash: the leash of test/cluster does both.
 type server struct {
 	title   string
@@ -162,7 +162,7 @@ func (s *server) stop() error {
 		return nil
 	}
 	pid := s.readPID()
-	// envtest kills what does not end in time, and says so. What counts is that it is gone.
+	// envtest kills a process that does not end in time, and returns an error. Only its end matters.
 	if err := s.close(); err != nil && !alive(pid) {
 		return fmt.Errorf("stop %s: %w", s.title, err)
 	}

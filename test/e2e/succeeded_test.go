@@ -20,7 +20,7 @@ import (
 
 var _ = Describe("A succeeded Job that is deleted", func() {
 	It("does not run again when its time to live has expired, and evicts nothing", func(ctx SpecContext) {
-		t := newTeam(ctx, "3", "15") // no room for the initializer beside its trainers
+		t := newTeam(ctx, "3", "15") // no quota for the initializer in addition to its trainers
 		js := t.fineTune("ttl")
 		js.Spec.ReplicatedJobs[0].Template.Spec.TTLSecondsAfterFinished = new(int32(0))
 		submit(ctx, js)

@@ -113,7 +113,7 @@ var _ = Describe("A staged JobSet reports", func() {
 		Eventually(func(g Gomega) {
 			again := apimeta.FindStatusCondition(t.workload(ctx, g, "victim", "trainer-node").Status.Conditions, kueue.WorkloadQuotaReserved)
 			g.Expect(again.Status).To(Equal(metav1.ConditionTrue))
-			g.Expect(again.LastTransitionTime.Time).To(BeTemporally(">", reserved), "it has been given back and reserved again")
+			g.Expect(again.LastTransitionTime.Time).To(BeTemporally(">", reserved), "it has been released and reserved again")
 		}).WithContext(ctx).Should(Succeed())
 		t.expectStages(ctx, "victim", "launcher=ready", "trainer-node=ready")
 		held := t.times(ctx, Default, "victim", "trainer-node").Held[gpu]
@@ -140,7 +140,7 @@ var _ = Describe("A staged JobSet reports", func() {
 		t.evict(ctx, "busy", "trainer-node", workloadstatus.Eviction{Reason: kueue.WorkloadEvictedByPreemption, Message: "Preempted by the test"})
 		Eventually(func(g Gomega) {
 			again := apimeta.FindStatusCondition(t.workload(ctx, g, "busy", "trainer-node").Status.Conditions, kueue.WorkloadQuotaReserved)
-			g.Expect(again.LastTransitionTime.Time).To(BeTemporally(">", reserved), "it has been given back")
+			g.Expect(again.LastTransitionTime.Time).To(BeTemporally(">", reserved), "it has been released")
 		}).WithContext(ctx).Should(Succeed())
 		stop()
 		Expect(t.times(ctx, Default, "busy", "trainer-node").Held[gpu]).To(BeNumerically(">=", 2*15))

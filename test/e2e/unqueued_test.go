@@ -83,7 +83,7 @@ func (t team) expectHeld(ctx context.Context, replicatedJob string) {
 	}).WithContext(ctx).Should(Succeed(), func() string { return t.describe(ctx) })
 }
 
-// expectInProgress waits until the condition StageInProgress says this.
+// expectInProgress waits until the condition StageInProgress has this message.
 func (t team) expectInProgress(ctx context.Context, jobSet, message string) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {

@@ -1,4 +1,4 @@
-// Package install_test installs, upgrades and uninstalls Tranche on a real API server as the documentation says: with Helm 3 and Helm 4, with
+// Package install_test installs, upgrades and uninstalls Tranche on a real API server as documented: with Helm 3 and Helm 4, with
 // make and kubectl, and with the tranche binary.
 package install_test
 

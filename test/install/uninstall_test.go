@@ -62,7 +62,7 @@ func (c *cluster) deploys(t *testing.T) {
 	}
 }
 
-// start runs the real manager, beside the pods of its Deployment, which fake nodes only pretend to run.
+// start runs the real manager, in addition to the pods of its Deployment, which fake nodes only pretend to run.
 func (c *cluster) start(t *testing.T) *testenv.Manager {
 	t.Helper()
 	m, err := c.StartManager(t.Context(), testenv.ManagerOptions{})

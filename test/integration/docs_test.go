@@ -145,7 +145,7 @@ func newDocumentShell(ctx SpecContext) documentShell {
 	return sh
 }
 
-// run runs a command line up to its first pipe. NAME stands for a JobSet.
+// run runs a command line up to its first pipe. NAME is replaced by a JobSet.
 func (s documentShell) run(ctx SpecContext, command string) {
 	GinkgoHelper()
 	cmd := exec.CommandContext(ctx, "bash", "-c", strings.ReplaceAll(command, "NAME ", "fine-tune-llm "))

@@ -40,7 +40,7 @@ var _ = Describe("AdmissionChecks", Ordered, func() {
 		now := expect(ctx, w, "Admitted=True Admitted", "QuotaReserved=True QuotaReserved", "check budget=Ready", "check nodes=Ready", "admission")
 		Expect(now.Status.AdmissionChecks).To(HaveLen(2))
 		for _, check := range now.Status.AdmissionChecks {
-			Expect(check.Message).To(BeElementOf("enough", "there"), "what its controller said")
+			Expect(check.Message).To(BeElementOf("enough", "there"), "the message of its controller")
 		}
 		expectEvent(ctx, w, "Admitted")
 

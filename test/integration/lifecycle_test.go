@@ -256,7 +256,7 @@ func state(w *kueue.Workload) []string {
 	return all
 }
 
-// expect waits until a Workload has this state, where "no X" stands for fields that must be absent, and returns it.
+// expect waits until a Workload has this state, where "no X" means fields that must be absent, and returns it.
 func expect(ctx context.Context, w *kueue.Workload, want ...string) *kueue.Workload {
 	GinkgoHelper()
 	var now *kueue.Workload

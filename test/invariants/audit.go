@@ -5,7 +5,7 @@
 //   - I2 and section 4 of the design: every pod of a queued JobSet, and every ungated pod of a gang of pods, lives only while a quota Workload
 //     that pays for it holds quota, and only after that Workload was Admitted, which is after its AdmissionChecks were Ready. No more pods of
 //     a gang live at a time than its quota Workload pays for;
-//   - I4: quota that is held is given back for a reason that can be read, so that nothing is admitted twice, and what has finished
+//   - I4: held quota is released for a reason that can be read, so that no stage is admitted twice, and a stage that has finished
 //     never holds quota again;
 //   - a gang starts whole: no pod of a gang of a JobSet gets a node while the gang has fewer pods than the JobSet asks for, no pod of a gang
 //     of pods is ungated while there are fewer pods than its quota was admitted for, and no main container of a group that starts together

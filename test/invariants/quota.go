@@ -17,7 +17,7 @@ const onTheWay = 5 * time.Second
 type world struct {
 	queues  map[string]*kueue.ClusterQueue
 	cohorts map[string]*kueue.Cohort
-	// from is when it began. It has ended for the manager when the manager has said that it knows of what came then.
+	// from is when it began. It has ended for the manager when the manager has reported that it knows the next state.
 	from    uint64
 	changed *kueue.ClusterQueue // that ends it, or nil
 	ended   time.Time

@@ -13,7 +13,7 @@ import (
 	"github.com/tranche-dev/tranche/test/document"
 )
 
-// TestDocumentOverlay builds the overlay of the documents, which lies beside a copy of the repository: both places have its image.
+// TestDocumentOverlay builds the overlay of the documents, which lies next to a copy of the repository: both places have its image.
 func TestDocumentOverlay(t *testing.T) {
 	repository, err := filepath.Abs(root)
 	if err != nil {

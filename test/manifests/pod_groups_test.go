@@ -12,7 +12,7 @@ import (
 	"github.com/tranche-dev/tranche/lifecycle/podgroup"
 )
 
-// TestPoliciesKnowTheSameGroups: the policies that gate and guard the pods of groups each say by which keys a pod names its group, because they
+// TestPoliciesKnowTheSameGroups: the policies that gate and guard the pods of groups each contain the keys by which a pod names its group, because they
 // cannot share that. The manager reads the same.
 func TestPoliciesKnowTheSameGroups(t *testing.T) {
 	all := objects(t, kustomize(t, "config/policies"))

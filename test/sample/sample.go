@@ -20,7 +20,7 @@ func Amounts(pairs ...string) corev1.ResourceList {
 }
 
 // ReplicatedJob makes one with a Job of so many pods, none of which is tried again, for the caller to change. The fate of a pod is what its
-// annotations say to the fake nodes, as package controlplane names them.
+// annotations tell the fake nodes; package controlplane declares them.
 func ReplicatedJob(name string, pods int32, requests corev1.ResourceList, fate map[string]string) jobsetapi.ReplicatedJob {
 	r := jobsetapi.ReplicatedJob{ReplicatedJob: jobset.ReplicatedJob{Name: name, Replicas: 1}}
 	r.Template.Spec = batchv1.JobSpec{Parallelism: &pods, Completions: &pods, BackoffLimit: new(int32(0))}

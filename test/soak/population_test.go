@@ -16,7 +16,7 @@ import (
 // kindsOfWork is after how many submissions the kinds of work begin again. Two of them are staged JobSets.
 const kindsOfWork = 5
 
-// submit creates what a number stands for, and reports whether it could: a gang of pods, or a JobSet with stages, with gangs or with a group
+// submit creates the object with this number, and reports whether it could: a gang of pods, or a JobSet with stages, with gangs or with a group
 // that starts together.
 func (s *soak) submit(i int) bool {
 	switch i % kindsOfWork {

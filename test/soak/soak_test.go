@@ -2,7 +2,7 @@
 // with fair sharing between their queues and an AdmissionCheck on one of them, while processes are killed, objects are deleted and quotas change.
 // Then it looks for what is wrong, stuck or left over.
 //
-// SOAK_DURATION says for how long (one minute), SOAK_SEED repeats what was done in an earlier run as far as the timing allows,
+// SOAK_DURATION sets the duration (one minute), SOAK_SEED repeats what was done in an earlier run as far as the timing allows,
 // SOAK_DIR keeps the logs, and SOAK_CHAOS names what may happen, separated by commas (everything).
 package soak_test
 

@@ -177,7 +177,7 @@ func oneByOne(js *jobsetapi.JobSet) {
 	}
 }
 
-// order says in which order the stages start, in one of the ways that there are.
+// order sets the order of the stages, in one of the possible ways.
 func (s *soak) order(js *jobsetapi.JobSet) {
 	jobs := js.Spec.ReplicatedJobs
 	switch s.random.IntN(3) {

@@ -38,7 +38,7 @@ type Manager struct {
 	done chan struct{}
 }
 
-// ManagerOptions say how to run the manager. The zero value is a single manager without leader election.
+// ManagerOptions configure how the manager runs. The zero value is a single manager without leader election.
 type ManagerOptions struct {
 	// Server replaces the address of the API server, such as that of a Proxy.
 	Server string
@@ -132,7 +132,7 @@ func writeSettings(dir string, ports []string, overrides map[string]any) (string
 	return file, os.WriteFile(file, data, 0o600)
 }
 
-// WaitReady waits until the manager says that it is ready. It fails as soon as the process has ended.
+// WaitReady waits until the manager reports that it is ready. It fails as soon as the process has ended.
 func (m *Manager) WaitReady(ctx context.Context) error {
 	err := wait.PollUntilContextTimeout(ctx, readyEvery, readyTimeout, true, func(ctx context.Context) (bool, error) {
 		select {

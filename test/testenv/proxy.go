@@ -61,7 +61,7 @@ func (p *Proxy) Stop() {
 	p.server.Close()
 }
 
-// AfterWrite makes f be called when the API server has done the n-th write since, before the manager is told.
+// AfterWrite calls f when the API server has completed the n-th write since, before the manager gets the response.
 func (p *Proxy) AfterWrite(f func(n int)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -148,7 +148,7 @@ func TestLoadNamesTheFile(t *testing.T) {
 	}
 }
 
-// Metrics are served without authentication only if the file says so, and then by default on port 8080.
+// Metrics are served without authentication only if the file sets that, and then by default on port 8080.
 func TestMetricsDefaults(t *testing.T) {
 	for content, want := range map[string]string{
 		"":                               ":8443 true",

@@ -9,7 +9,7 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-// SetDefaults fills in every field that is not set. Afterwards only those pointers in c are nil whose absence says something:
+// SetDefaults fills in every field that is not set. Afterwards only those pointers in c are nil whose absence has a meaning:
 // FairSharing, AdmissionFairSharing and BackoffLimitCount.
 func (c *Configuration) SetDefaults() {
 	setString(&c.APIVersion, APIVersion)

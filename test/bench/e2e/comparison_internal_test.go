@@ -169,7 +169,7 @@ func TestLinesAndLater(t *testing.T) {
 
 var update = flag.Bool("update", false, "rewrite the table and the plot in docs")
 
-// The table and the plot in docs/comparison.md are those of the measurements beside it.
+// The table and the plot in docs/comparison.md match the measurements in the same directory.
 func TestDocs(t *testing.T) {
 	const begin, end = "<!-- begin of the table -->\n", "<!-- end of the table -->\n"
 	dir := filepath.Join("..", "..", "..", "docs")

@@ -59,7 +59,7 @@ type life struct {
 	localQueue string
 
 	version  string
-	evicted  []metav1.Condition // what says so
+	evicted  []metav1.Condition // the conditions that report it
 	standing ledger.Standing
 	message  string
 
@@ -240,7 +240,7 @@ func (d *driver) finish(ctx context.Context, i, attempt int) {
 		d.mu.Lock()
 		d.conflicts++
 		isKnown := l.version != version
-		l.overdue = !isKnown // then the watch will tell
+		l.overdue = !isKnown // then the watch delivers the new version
 		d.mu.Unlock()
 		if !isKnown {
 			return

@@ -23,7 +23,7 @@ type binary struct {
 	linkedAs string // what the go command calls it, if that is not its name
 }
 
-// manifest is a file or a directory of a module that is kept beside the binary it belongs to.
+// manifest is a file or a directory of a module that is kept next to the binary that needs it.
 type manifest struct {
 	module, path, keptAs string
 }

@@ -31,7 +31,7 @@ const (
 	container       = "group-scheduling-init"
 )
 
-// A role is a ReplicatedJob. Its pods run their first init container as soon as they have a node, unless they are late: then a test says
+// A role is a ReplicatedJob. Its pods run their first init container as soon as they have a node, unless they are late: then a test decides
 // when.
 type role struct {
 	name           string
@@ -137,7 +137,7 @@ func configMapOf(ctx context.Context, g Gomega, js *jobsetapi.JobSet) *corev1.Co
 	return &configMap
 }
 
-// withoutStarted is what the ConfigMap of a group says that had started, while its next pods wait.
+// withoutStarted returns the data of the ConfigMap of a group without the entry started, while its next pods wait.
 func withoutStarted(data map[string]string) map[string]string {
 	data = maps.Clone(data)
 	delete(data, "started")
