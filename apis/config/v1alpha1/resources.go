@@ -125,9 +125,5 @@ func (r *Resources) validateMappings(path *field.Path) field.ErrorList {
 }
 
 func resourceName(path *field.Path, name corev1.ResourceName) field.ErrorList {
-	var errs field.ErrorList
-	for _, msg := range validation.IsQualifiedName(string(name)) {
-		errs = append(errs, field.Invalid(path, name, msg))
-	}
-	return errs
+	return invalid(path, string(name), validation.IsQualifiedName(string(name)))
 }

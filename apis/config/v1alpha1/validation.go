@@ -32,30 +32,28 @@ const (
 
 // Validate returns the errors in c, each with the path of its field. It expects the defaults to be set.
 func (c *Configuration) Validate() field.ErrorList {
-	var errs field.ErrorList
-	errs = append(errs, oneOf(field.NewPath("apiVersion"), c.APIVersion, APIVersion)...)
-	errs = append(errs, oneOf(field.NewPath("kind"), c.Kind, Kind)...)
-	errs = append(errs, c.ClientConnection.validate(field.NewPath("clientConnection"))...)
-	errs = append(errs, c.Concurrency.validate(field.NewPath("concurrency"))...)
-	errs = append(errs, c.LeaderElection.validate(field.NewPath("leaderElection"))...)
-	errs = append(errs, bindAddress(field.NewPath("metrics", "bindAddress"), c.Metrics.BindAddress)...)
-	errs = append(errs, bindAddress(field.NewPath("health", "healthProbeBindAddress"), c.Health.HealthProbeBindAddress)...)
-	errs = append(errs, c.Visibility.validate(field.NewPath("visibility"))...)
-	errs = append(errs, c.Logging.validate(field.NewPath("logging"))...)
-	errs = append(errs, oneOf(field.NewPath("stageAdmission"), c.StageAdmission,
-		StageAdmissionSafe, StageAdmissionReserve, StageAdmissionGreedy)...)
-	errs = append(errs, c.Gang.validate(field.NewPath("gang"))...)
-	errs = append(errs, c.PodGroups.validate(field.NewPath("podGroups"))...)
-	errs = append(errs, c.GroupStart.validate(field.NewPath("groupStart"))...)
-	errs = append(errs, c.WaitForPodsReady.validate(field.NewPath("waitForPodsReady"))...)
-	errs = append(errs, c.FairSharing.validate(field.NewPath("fairSharing"))...)
-	errs = append(errs, c.AdmissionFairSharing.validate(field.NewPath("admissionFairSharing"))...)
-	errs = append(errs, c.Resources.validate(field.NewPath("resources"))...)
-	errs = append(errs, c.FeatureGates.validate(field.NewPath("featureGates"))...)
-	errs = append(errs, c.ObjectRetentionPolicies.Workloads.validate(field.NewPath("objectRetentionPolicies", "workloads"))...)
-	errs = append(errs, metav1validation.ValidateLabelSelector(c.ManagedNamespaceSelector,
-		metav1validation.LabelSelectorValidationOptions{}, field.NewPath("managedNamespaceSelector"))...)
-	return errs
+	return slices.Concat(
+		oneOf(field.NewPath("apiVersion"), c.APIVersion, APIVersion),
+		oneOf(field.NewPath("kind"), c.Kind, Kind),
+		c.ClientConnection.validate(field.NewPath("clientConnection")),
+		c.Concurrency.validate(field.NewPath("concurrency")),
+		c.LeaderElection.validate(field.NewPath("leaderElection")),
+		bindAddress(field.NewPath("metrics", "bindAddress"), c.Metrics.BindAddress),
+		bindAddress(field.NewPath("health", "healthProbeBindAddress"), c.Health.HealthProbeBindAddress),
+		c.Visibility.validate(field.NewPath("visibility")),
+		c.Logging.validate(field.NewPath("logging")),
+		oneOf(field.NewPath("stageAdmission"), c.StageAdmission, StageAdmissionSafe, StageAdmissionReserve, StageAdmissionGreedy),
+		c.Gang.validate(field.NewPath("gang")),
+		c.PodGroups.validate(field.NewPath("podGroups")),
+		c.GroupStart.validate(field.NewPath("groupStart")),
+		c.WaitForPodsReady.validate(field.NewPath("waitForPodsReady")),
+		c.FairSharing.validate(field.NewPath("fairSharing")),
+		c.AdmissionFairSharing.validate(field.NewPath("admissionFairSharing")),
+		c.Resources.validate(field.NewPath("resources")),
+		c.FeatureGates.validate(field.NewPath("featureGates")),
+		c.ObjectRetentionPolicies.Workloads.validate(field.NewPath("objectRetentionPolicies", "workloads")),
+		metav1validation.ValidateLabelSelector(c.ManagedNamespaceSelector, metav1validation.LabelSelectorValidationOptions{}, field.NewPath("managedNamespaceSelector")),
+	)
 }
 
 func (c *ClientConnection) validate(path *field.Path) field.ErrorList {
@@ -71,44 +69,42 @@ func (c *ClientConnection) validate(path *field.Path) field.ErrorList {
 
 func (c *Concurrency) validate(path *field.Path) field.ErrorList {
 	workers := path.Child("workers")
-	var errs field.ErrorList
-	errs = append(errs, between(workers.Child("workload"), c.Workers.Workload, 1, maxConcurrency)...)
-	errs = append(errs, between(workers.Child("jobSet"), c.Workers.JobSet, 1, maxConcurrency)...)
-	errs = append(errs, between(workers.Child("clusterQueue"), c.Workers.ClusterQueue, 1, maxConcurrency)...)
-	errs = append(errs, between(workers.Child("localQueue"), c.Workers.LocalQueue, 1, maxConcurrency)...)
-	errs = append(errs, between(workers.Child("resourceFlavor"), c.Workers.ResourceFlavor, 1, maxConcurrency)...)
-	errs = append(errs, between(workers.Child("admissionCheck"), c.Workers.AdmissionCheck, 1, maxConcurrency)...)
-	errs = append(errs, between(path.Child("writers"), c.Writers, 1, maxConcurrency)...)
-	errs = append(errs, between(path.Child("releases"), c.Releases, 1, maxConcurrency)...)
-	return errs
+	return slices.Concat(
+		between(workers.Child("workload"), c.Workers.Workload, 1, maxConcurrency),
+		between(workers.Child("jobSet"), c.Workers.JobSet, 1, maxConcurrency),
+		between(workers.Child("clusterQueue"), c.Workers.ClusterQueue, 1, maxConcurrency),
+		between(workers.Child("localQueue"), c.Workers.LocalQueue, 1, maxConcurrency),
+		between(workers.Child("resourceFlavor"), c.Workers.ResourceFlavor, 1, maxConcurrency),
+		between(workers.Child("admissionCheck"), c.Workers.AdmissionCheck, 1, maxConcurrency),
+		between(path.Child("writers"), c.Writers, 1, maxConcurrency),
+		between(path.Child("releases"), c.Releases, 1, maxConcurrency),
+	)
 }
 
 // validate checks all schedulers: LocalQueues may name other schedulers than the provider.
 func (g *Gang) validate(path *field.Path) field.ErrorList {
-	errs := oneOf(path.Child("provider"), g.Provider, GangProviderNone, GangProviderKube, GangProviderCoscheduling,
-		GangProviderVolcano, GangProviderKoordinator, GangProviderKAI)
-	errs = append(errs, notNegative(path.Child("diagnoseAfter"), g.DiagnoseAfter)...)
-	errs = append(errs, subdomain(path.Child("coscheduling", "schedulerName"), g.Coscheduling.SchedulerName)...)
-	errs = append(errs, between(path.Child("coscheduling", "timeoutSeconds"), g.Coscheduling.TimeoutSeconds, 1, math.MaxInt32)...)
-	errs = append(errs, subdomain(path.Child("volcano", "schedulerName"), g.Volcano.SchedulerName)...)
-	errs = append(errs, subdomain(path.Child("volcano", "queue"), g.Volcano.Queue)...)
-	errs = append(errs, subdomain(path.Child("koordinator", "schedulerName"), g.Koordinator.SchedulerName)...)
-	errs = append(errs, oneOf(path.Child("koordinator", "mode"), g.Koordinator.Mode, KoordinatorStrict, KoordinatorNonStrict)...)
-	errs = append(errs, between(path.Child("koordinator", "timeoutSeconds"), g.Koordinator.TimeoutSeconds, 1, math.MaxInt32)...)
-	errs = append(errs, subdomain(path.Child("kai", "schedulerName"), g.KAI.SchedulerName)...)
-	if problems := validation.IsValidLabelValue(g.KAI.Queue); len(problems) > 0 {
-		errs = append(errs, field.Invalid(path.Child("kai", "queue"), g.KAI.Queue, problems[0]))
-	}
-	return errs
+	return slices.Concat(
+		oneOf(path.Child("provider"), g.Provider, GangProviderNone, GangProviderKube, GangProviderCoscheduling,
+			GangProviderVolcano, GangProviderKoordinator, GangProviderKAI),
+		notNegative(path.Child("diagnoseAfter"), g.DiagnoseAfter),
+		subdomain(path.Child("coscheduling", "schedulerName"), g.Coscheduling.SchedulerName),
+		between(path.Child("coscheduling", "timeoutSeconds"), g.Coscheduling.TimeoutSeconds, 1, math.MaxInt32),
+		subdomain(path.Child("volcano", "schedulerName"), g.Volcano.SchedulerName),
+		subdomain(path.Child("volcano", "queue"), g.Volcano.Queue),
+		subdomain(path.Child("koordinator", "schedulerName"), g.Koordinator.SchedulerName),
+		oneOf(path.Child("koordinator", "mode"), g.Koordinator.Mode, KoordinatorStrict, KoordinatorNonStrict),
+		between(path.Child("koordinator", "timeoutSeconds"), g.Koordinator.TimeoutSeconds, 1, math.MaxInt32),
+		subdomain(path.Child("kai", "schedulerName"), g.KAI.SchedulerName),
+		invalid(path.Child("kai", "queue"), g.KAI.Queue, validation.IsValidLabelValue(g.KAI.Queue)),
+	)
 }
 
 func (p *PodGroups) validate(path *field.Path) field.ErrorList {
-	errs := oneOf(path.Child("status"), p.Status, PodGroupStatusManage, PodGroupStatusLeave)
-	errs = append(errs, oneOf(path.Child("afterTimeout"), p.AfterTimeout, PodGroupRequeue, PodGroupStop)...)
-	if p.WaitingTime != nil && p.WaitingTime.Duration <= 0 {
-		errs = append(errs, field.Invalid(path.Child("waitingTime"), p.WaitingTime.Duration.String(), "must be greater than 0"))
-	}
-	return errs
+	return slices.Concat(
+		oneOf(path.Child("status"), p.Status, PodGroupStatusManage, PodGroupStatusLeave),
+		oneOf(path.Child("afterTimeout"), p.AfterTimeout, PodGroupRequeue, PodGroupStop),
+		positive(path.Child("waitingTime"), p.WaitingTime),
+	)
 }
 
 // subdomain also accepts an empty name.
@@ -116,26 +112,20 @@ func subdomain(path *field.Path, name string) field.ErrorList {
 	if name == "" {
 		return nil
 	}
-	var errs field.ErrorList
-	for _, problem := range validation.IsDNS1123Subdomain(name) {
-		errs = append(errs, field.Invalid(path, name, problem))
-	}
-	return errs
+	return invalid(path, name, validation.IsDNS1123Subdomain(name))
 }
 
 // validate checks the times even if the timeouts are off, so that turning them on causes no new errors.
 func (w *WaitForPodsReady) validate(path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if w.Timeout != nil && w.Timeout.Duration <= 0 {
-		errs = append(errs, field.Invalid(path.Child("timeout"), w.Timeout.Duration.String(), "must be greater than 0"))
-	}
-	errs = append(errs, notNegative(path.Child("recoveryTimeout"), w.RecoveryTimeout)...)
-	strategy, path := &w.RequeuingStrategy, path.Child("requeuingStrategy")
-	errs = append(errs, oneOf(path.Child("timestamp"), strategy.Timestamp, RequeuingTimestampEviction, RequeuingTimestampCreation)...)
-	errs = append(errs, between(path.Child("backoffLimitCount"), strategy.BackoffLimitCount, 0, math.MaxInt32)...)
-	errs = append(errs, between(path.Child("backoffBaseSeconds"), strategy.BackoffBaseSeconds, 0, math.MaxInt32)...)
-	errs = append(errs, between(path.Child("backoffMaxSeconds"), strategy.BackoffMaxSeconds, 0, math.MaxInt32)...)
-	return errs
+	strategy, strategyPath := &w.RequeuingStrategy, path.Child("requeuingStrategy")
+	return slices.Concat(
+		positive(path.Child("timeout"), w.Timeout),
+		notNegative(path.Child("recoveryTimeout"), w.RecoveryTimeout),
+		oneOf(strategyPath.Child("timestamp"), strategy.Timestamp, RequeuingTimestampEviction, RequeuingTimestampCreation),
+		between(strategyPath.Child("backoffLimitCount"), strategy.BackoffLimitCount, 0, math.MaxInt32),
+		between(strategyPath.Child("backoffBaseSeconds"), strategy.BackoffBaseSeconds, 0, math.MaxInt32),
+		between(strategyPath.Child("backoffMaxSeconds"), strategy.BackoffMaxSeconds, 0, math.MaxInt32),
+	)
 }
 
 // validate accepts only useful lists: the strategies are tried in one order only.
@@ -162,14 +152,28 @@ func (a *AdmissionFairSharing) validate(path *field.Path) field.ErrorList {
 	if a == nil {
 		return nil
 	}
-	errs := notNegative(path.Child("usageHalfLifeTime"), a.UsageHalfLifeTime)
-	if a.UsageSamplingInterval != nil && a.UsageSamplingInterval.Duration <= 0 {
-		errs = append(errs, field.Invalid(path.Child("usageSamplingInterval"), a.UsageSamplingInterval.Duration.String(), "must be greater than 0"))
-	}
+	errs := append(notNegative(path.Child("usageHalfLifeTime"), a.UsageHalfLifeTime),
+		positive(path.Child("usageSamplingInterval"), a.UsageSamplingInterval)...)
 	for _, name := range slices.Sorted(maps.Keys(a.ResourceWeights)) {
 		if weight := a.ResourceWeights[name]; weight < 0 || math.IsInf(weight, 0) || math.IsNaN(weight) {
 			errs = append(errs, field.Invalid(path.Child("resourceWeights").Key(string(name)), weight, "must be a number that is not negative"))
 		}
+	}
+	return errs
+}
+
+func positive(path *field.Path, value *metav1.Duration) field.ErrorList {
+	if value == nil || value.Duration > 0 {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path, value.Duration.String(), "must be greater than 0")}
+}
+
+// invalid returns an error for each problem of a value.
+func invalid(path *field.Path, value string, problems []string) field.ErrorList {
+	var errs field.ErrorList
+	for _, problem := range problems {
+		errs = append(errs, field.Invalid(path, value, problem))
 	}
 	return errs
 }
@@ -204,25 +208,16 @@ func (v *Visibility) validate(path *field.Path) field.ErrorList {
 
 // validate checks the times even if leader election is off, so that turning it on causes no new errors.
 func (l *LeaderElection) validate(path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	for _, d := range []struct {
-		name  string
-		value *metav1.Duration
-	}{{"leaseDuration", l.LeaseDuration}, {"renewDeadline", l.RenewDeadline}, {"retryPeriod", l.RetryPeriod}} {
-		if d.value != nil && d.value.Duration <= 0 {
-			errs = append(errs, field.Invalid(path.Child(d.name), d.value.Duration.String(), "must be greater than 0"))
-		}
-	}
-	errs = append(errs, shorter(path, "renewDeadline", l.RenewDeadline, "leaseDuration", l.LeaseDuration)...)
-	errs = append(errs, shorter(path, "retryPeriod", l.RetryPeriod, "renewDeadline", l.RenewDeadline)...)
-	errs = append(errs, oneOf(path.Child("resourceLock"), l.ResourceLock, resourceLock)...)
-	for _, msg := range validation.IsDNS1123Subdomain(l.ResourceName) {
-		errs = append(errs, field.Invalid(path.Child("resourceName"), l.ResourceName, msg))
-	}
-	for _, msg := range validation.IsDNS1123Label(l.ResourceNamespace) {
-		errs = append(errs, field.Invalid(path.Child("resourceNamespace"), l.ResourceNamespace, msg))
-	}
-	return errs
+	return slices.Concat(
+		positive(path.Child("leaseDuration"), l.LeaseDuration),
+		positive(path.Child("renewDeadline"), l.RenewDeadline),
+		positive(path.Child("retryPeriod"), l.RetryPeriod),
+		shorter(path, "renewDeadline", l.RenewDeadline, "leaseDuration", l.LeaseDuration),
+		shorter(path, "retryPeriod", l.RetryPeriod, "renewDeadline", l.RenewDeadline),
+		oneOf(path.Child("resourceLock"), l.ResourceLock, resourceLock),
+		invalid(path.Child("resourceName"), l.ResourceName, validation.IsDNS1123Subdomain(l.ResourceName)),
+		invalid(path.Child("resourceNamespace"), l.ResourceNamespace, validation.IsDNS1123Label(l.ResourceNamespace)),
+	)
 }
 
 func (l *Logging) validate(path *field.Path) field.ErrorList {
