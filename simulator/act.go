@@ -24,10 +24,10 @@ func (s *simulation) submit(submission scenario.Submission) error {
 	if class := s.PriorityClasses[sub.Class]; class != nil {
 		sub.Priority = class.Value
 	} else if sub.Class != "" {
-		return fmt.Errorf("there is no priority class %q: declare it with priorityclass", sub.Class)
+		return fmt.Errorf("WorkloadPriorityClass %q does not exist: declare it with priorityclass", sub.Class)
 	}
 	if s.Workloads[j.Key()] != nil {
-		return fmt.Errorf("there is a quota Workload %s already: take another name", j.Key())
+		return fmt.Errorf("quota Workload %s exists already: choose another name", j.Key())
 	}
 	s.UserJobs[sub.Name] = j
 	if !sub.IsJobSet {
@@ -76,7 +76,7 @@ func (s *simulation) obstacle(j *cluster.UserJob) string {
 	case j.IsDeleted:
 		return "it is deleted"
 	case j.Plain != nil && j.Plain.HasEnded, j.Plain == nil && s.JobSets[j.Key()].Status.TerminalState != "":
-		return "it is over"
+		return "it has finished"
 	}
 	return ""
 }
@@ -104,7 +104,7 @@ func (s *simulation) actOnPods(j *cluster.UserJob, a scenario.Act) {
 		s.JobQueue[job.UID] = true
 	}
 	if !found {
-		s.ignore(string(a.Action), a.Target, "none of its pods run")
+		s.ignore(string(a.Action), a.Target, "none of its pods is running")
 	}
 }
 
@@ -113,7 +113,7 @@ func (s *simulation) actOnPlain(j *cluster.UserJob, a scenario.Act) {
 	p := j.Plain
 	switch {
 	case !p.IsReleased:
-		s.ignore(string(a.Action), a.Target, "none of its pods run")
+		s.ignore(string(a.Action), a.Target, "none of its pods is running")
 		return
 	case a.Action == scenario.Fail:
 		s.plainJobController.Fail(j)
@@ -148,10 +148,10 @@ func (s *simulation) evictByAdministrator(j *cluster.UserJob, a scenario.Act) {
 	all := s.WorkloadsOf(j)
 	first := slices.IndexFunc(all, func(w *kueue.Workload) bool { return s.Concerns(a.Target, w) && cluster.IsEvictable(w) })
 	if first < 0 {
-		s.ignore(string(a.Action), a.Target, "it holds no quota, or gives it back already")
+		s.ignore(string(a.Action), a.Target, "it holds no quota, or is being evicted")
 		return
 	}
-	e := workloadstatus.Eviction{Reason: kueue.WorkloadEvictedDueToNodeFailures, Message: "an administrator wants its nodes"}
+	e := workloadstatus.Eviction{Reason: kueue.WorkloadEvictedDueToNodeFailures, Message: "an administrator drained its nodes"}
 	status := workloadstatus.Evicted(all[first], e, s.Time())
 	s.Evict(all[first], &status, e.Reason+": "+e.Message)
 }
@@ -277,7 +277,7 @@ func (s *simulation) check(c scenario.Check) {
 		s.PutWorkload(after)
 	}
 	if !found {
-		s.ignore("check", c.Target, "it waits for no check of this name")
+		s.ignore("check", c.Target, "it does not wait for a check of this name")
 	}
 }
 

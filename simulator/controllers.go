@@ -27,7 +27,7 @@ func (s *simulation) runControllers() {
 			return
 		}
 	}
-	s.Fail(errors.New("the controllers come to no end"))
+	s.Fail(errors.New("the controllers do not become idle"))
 }
 
 // maxReconciles limits how often controllers reconcile objects while no time passes.

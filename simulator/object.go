@@ -40,7 +40,7 @@ func (s *simulation) declare(d scenario.Declare) error {
 func (s *simulation) change(c scenario.Change) error {
 	key := types.NamespacedName{Namespace: c.Fields.Get("namespace", metav1.NamespaceDefault), Name: c.Name}
 	if !s.exists(c.Kind, key) {
-		return fmt.Errorf("there is no %s %s: declare it first", c.Kind, c.Name)
+		return fmt.Errorf("%s %s does not exist: declare it first", c.Kind, c.Name)
 	}
 	if c.Kind == scenario.Queue && c.Fields.HasDefaultFlavor() && s.Flavors[scenario.DefaultFlavor] == nil {
 		return errors.New("the quota names no flavor, but those of this queue have names: write FLAVOR:RESOURCE=AMOUNT")
@@ -137,7 +137,7 @@ func then(err error, f func()) error {
 func (s *simulation) remove(r scenario.Remove) error {
 	key := types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: r.Name}
 	if !s.exists(r.Kind, key) {
-		return fmt.Errorf("there is no %s %s", r.Kind, r.Name)
+		return fmt.Errorf("%s %s does not exist", r.Kind, r.Name)
 	}
 	o := s.Cluster
 	switch r.Kind {

@@ -23,7 +23,7 @@ func (s *simulation) held(queue string) {
 // heldNow writes the held quota in the middle of a run.
 func (s *simulation) heldNow(queue string) {
 	if queue != "" && s.ClusterQueues[queue] == nil {
-		s.Log("ignore held %s: there is no such ClusterQueue", queue)
+		s.Log("ignore held %s: the ClusterQueue does not exist", queue)
 		return
 	}
 	for _, line := range s.heldLines(queue) {
@@ -116,5 +116,5 @@ func standing(w *kueue.Workload) string {
 	case quotaworkload.HoldsQuota(w):
 		return fmt.Sprintf("it holds quota in %s", w.Status.Admission.ClusterQueue)
 	}
-	return "nothing is in its way"
+	return "all checks pass"
 }

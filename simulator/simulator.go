@@ -123,7 +123,7 @@ func (s *simulation) instant() error {
 			return nil
 		}
 	}
-	s.ReportViolation("I3: the engine comes to no end: after %d rounds it still decides anew", maxRounds)
+	s.ReportViolation("I3: the engine does not become idle: after %d rounds it still makes decisions", maxRounds)
 	s.isStuck = true
 	return nil
 }
@@ -146,7 +146,7 @@ func (s *simulation) runUntil(until time.Duration) error {
 		}
 		s.Now = next
 	}
-	return fmt.Errorf("the run comes to no end: at %s there is still something to come; write run until=TIME", timeline.Clock(s.Now))
+	return fmt.Errorf("the run does not end: at %s more events are planned; write run until=TIME", timeline.Clock(s.Now))
 }
 
 // forever is the end of a run to the end.

@@ -77,7 +77,7 @@ func started(t *testing.T, text string) *simulation {
 
 // TestStrangeDecisions are about what is not there: they must be told, and not carried out.
 func TestStrangeDecisions(t *testing.T) {
-	unknown := admission.StageKey{Namespace: "default", Name: "nobody"}
+	unknown := admission.StageKey{Namespace: "default", Name: "unknown"}
 	s := started(t, "# story\nqueue ml gpu=4\nsubmit a queue=ml pods=gpu:3\nrun until=1m\n")
 	s.Write(admission.Admit{Stage: unknown})
 	s.Write(admission.Evict{Stage: unknown})
@@ -85,8 +85,8 @@ func TestStrangeDecisions(t *testing.T) {
 	again := s.Workloads[admission.StageKey{Namespace: "default", Name: "a"}]
 	s.Write(admission.Admit{Stage: cluster.KeyOf(again), UID: again.UID, Admission: *again.Status.Admission})
 	want := []string{
-		"1m violation I4: the engine admits default/nobody, which does not exist",
-		"1m violation I4: the engine evicts default/nobody, which does not exist",
+		"1m violation I4: the engine admits default/unknown, which does not exist",
+		"1m violation I4: the engine evicts default/unknown, which does not exist",
 		"1m violation I4: the engine admits a once more",
 	}
 	if diff := cmp.Diff(want, s.Violations); diff != "" {

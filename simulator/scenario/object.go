@@ -108,11 +108,11 @@ func localQueueOptions() []option[kueue.LocalQueue] {
 
 func admissionCheckOptions() []option[kueue.AdmissionCheck] {
 	return []option[kueue.AdmissionCheck]{{
-		Option{"active", "true|false", "Whether somebody answers it; true if left out."},
+		Option{"active", "true|false", "Whether its controller is running; true if left out."},
 		into(truth, func(o *kueue.AdmissionCheck, active bool) {
-			c := metav1.Condition{Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue, Reason: "Active", Message: "somebody answers"}
+			c := metav1.Condition{Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue, Reason: "Active", Message: "the controller is running"}
 			if !active {
-				c.Status, c.Reason, c.Message = metav1.ConditionFalse, "Inactive", "nobody answers"
+				c.Status, c.Reason, c.Message = metav1.ConditionFalse, "Inactive", "the controller is not running"
 			}
 			o.Status.Conditions = []metav1.Condition{c}
 		}),

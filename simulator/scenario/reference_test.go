@@ -32,11 +32,11 @@ the timeline. The tests of the engine are such files: a scenario that shows a bu
 - Each line begins with a verb; then come names, then fields KEY=VALUE, in any order, without blanks inside.
 - What begins with a line of four dashes is what is expected: the timeline, then what each ClusterQueue holds at the end, for each
   flavor and resource as held/nominal and with the stages that hold it, then a hash of the timeline and of all decisions in full,
-  with what is not printed of them. ` + "`make golden`" + ` writes it anew for all files in simulator/testdata.
+  with what is not printed of them. ` + "`make golden`" + ` writes it again for all files in simulator/testdata.
 - The timeline has a line for each decision of the engine (` + "`reserve`, `admit`, `refuse`, `evict`" + `), with the name of the rule and
   the reason for each refusal, and for what its jobs do by themselves (` + "`finish`, `fail`, `restart`, `complete`" + `, and ` + "`stop`" + ` when the pods of an
   evicted, suspended or deleted stage have ended and its quota is free; ` + "`ask`, `resize` and `drop`" + ` when a stage asks for more pods, when its
-  Jobs have become larger or smaller, and when a growth is not needed any more). What a line asks for in vain is there as ` + "`ignore`" + `, and a
+  Jobs have become larger or smaller, and when a growth is no longer needed). A line without effect is there as ` + "`ignore`" + `, and a
   broken invariant as ` + "`violation`" + `.
 
 ## When

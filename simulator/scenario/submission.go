@@ -244,7 +244,7 @@ func courseOptions() []option[Submission] {
 			into(failures, func(o *s, v perJob[int]) { o.fails = v }),
 		},
 		{
-			Option{"restarts", "COUNT", "How many times the JobSet starts anew when a Job has failed; 0 if left out."},
+			Option{"restarts", "COUNT", "How many times the JobSet restarts when a Job has failed; 0 if left out."},
 			into(count, func(o *s, v int32) { o.MaxRestarts = int(v) }),
 		},
 		{

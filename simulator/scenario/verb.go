@@ -107,7 +107,7 @@ func jobVerbs() []Verb {
 	}{
 		{Ready, "lets the running pods of a job, or of one stage or ReplicatedJob of it, become ready."},
 		{Finish, "lets them succeed."},
-		{Fail, "lets them fail. A JobSet with restarts left starts anew; else it has failed."},
+		{Fail, "lets them fail. A JobSet with restarts left restarts; else it has failed."},
 		{Evict, "evicts the job, as an administrator does who wants its nodes. A growth, such as a/train+1, goes alone."},
 		{Delete, "deletes the job."},
 		{Suspend, "suspends the JobSet, as its user does."},
@@ -190,7 +190,7 @@ func setOptions() []option[kueue.Workload] {
 			into(truth, func(o *kueue.Workload, v bool) { o.Spec.Active = &v }),
 		},
 		{
-			Option{"reclaim", "COUNT", "How many pods of its first pod set are over and need no quota any more (reclaimablePods); JobSets say so themselves."},
+			Option{"reclaim", "COUNT", "How many pods of its first pod set have terminated and no longer need quota (reclaimablePods); for JobSets the manager computes this number."},
 			into(count, func(o *kueue.Workload, v int32) {
 				if len(o.Spec.PodSets) > 0 {
 					o.Status.ReclaimablePods = []kueue.ReclaimablePod{{Name: o.Spec.PodSets[0].Name, Count: v}}
