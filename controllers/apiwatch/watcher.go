@@ -27,6 +27,18 @@ type Lister interface {
 	ServerResourcesForGroupVersion(groupVersion string) (*metav1.APIResourceList, error)
 }
 
+// Serves reports whether the API server serves a resource of this kind in a version.
+func Serves(lister Lister, groupVersion string, isOfKind func(metav1.APIResource) bool) (bool, error) {
+	list, err := lister.ServerResourcesForGroupVersion(groupVersion)
+	switch {
+	case apierrors.IsNotFound(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("ask the API server for %s: %w", groupVersion, err)
+	}
+	return slices.ContainsFunc(list.APIResources, isOfKind), nil
+}
+
 // Watcher is a Lister that remembers its answers, and checks whether they still hold. It is safe for concurrent use.
 type Watcher struct {
 	lister Lister

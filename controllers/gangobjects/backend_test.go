@@ -6,42 +6,16 @@ import (
 	"strings"
 	"testing"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/gangobjects"
+	"github.com/tranche-dev/tranche/test/discovery"
 )
 
-// served lists the resources of each version that an API server serves.
-type served map[string][]string
-
-var errBroken = errors.New("no answer")
-
-func (s served) ServerResourcesForGroupVersion(version string) (*metav1.APIResourceList, error) {
-	names, ok := s[version]
-	switch {
-	case !ok:
-		return nil, apierrors.NewNotFound(schema.GroupResource{}, version)
-	case names == nil:
-		return nil, errBroken
-	}
-	list := &metav1.APIResourceList{}
-	for _, name := range names {
-		resource := metav1.APIResource{Name: name, Kind: map[string]string{"workloads": "Workload"}[name]}
-		if strings.HasPrefix(name, "podgroups") {
-			resource.Kind = "PodGroup"
-		}
-		list.APIResources = append(list.APIResources, resource)
-	}
-	return list, nil
-}
-
-func newBackends(served served, provider configapi.GangProvider) (*gangobjects.Registry, error) {
+func newBackends(served discovery.Served, provider configapi.GangProvider) (*gangobjects.Registry, error) {
 	config := &configapi.Configuration{Gang: configapi.Gang{Provider: provider}}
 	config.SetDefaults()
 	return gangobjects.New(gangobjects.Config{Gang: &config.Gang, Resources: served})
@@ -51,28 +25,28 @@ func newBackends(served served, provider configapi.GangProvider) (*gangobjects.R
 func TestNew(t *testing.T) {
 	all := []string{"podgroups", "podgroups/status", "workloads"}
 	cases := map[string]struct {
-		served served
+		served discovery.Served
 		// of is the requested scheduler; empty means Kube.
 		of         string
 		want       string
 		wantServed bool
 		wantErr    error
 	}{
-		"Kubernetes 1.36 as it comes": {served: served{"scheduling.k8s.io/v1": {"priorityclasses"}}},
-		"Kubernetes 1.36":             {served: served{"scheduling.k8s.io/v1alpha2": all}, want: "scheduling.k8s.io/v1alpha2", wantServed: true},
-		"Kubernetes 1.37":             {served: served{"scheduling.k8s.io/v1beta1": all, "scheduling.k8s.io/v1alpha3": all}, want: "scheduling.k8s.io/v1beta1", wantServed: true},
-		"both":                        {served: served{"scheduling.k8s.io/v1beta1": all, "scheduling.k8s.io/v1alpha2": all}, want: "scheduling.k8s.io/v1beta1", wantServed: true},
+		"Kubernetes 1.36 as it comes": {served: discovery.Served{"scheduling.k8s.io/v1": {"priorityclasses"}}},
+		"Kubernetes 1.36":             {served: discovery.Served{"scheduling.k8s.io/v1alpha2": all}, want: "scheduling.k8s.io/v1alpha2", wantServed: true},
+		"Kubernetes 1.37":             {served: discovery.Served{"scheduling.k8s.io/v1beta1": all, "scheduling.k8s.io/v1alpha3": all}, want: "scheduling.k8s.io/v1beta1", wantServed: true},
+		"both":                        {served: discovery.Served{"scheduling.k8s.io/v1beta1": all, "scheduling.k8s.io/v1alpha2": all}, want: "scheduling.k8s.io/v1beta1", wantServed: true},
 		"something else by that name": {
-			served: served{"scheduling.k8s.io/v1beta1": {"priorityclasses"}, "scheduling.k8s.io/v1alpha2": all}, want: "scheduling.k8s.io/v1alpha2", wantServed: true,
+			served: discovery.Served{"scheduling.k8s.io/v1beta1": {"priorityclasses"}, "scheduling.k8s.io/v1alpha2": all}, want: "scheduling.k8s.io/v1alpha2", wantServed: true,
 		},
-		"Kubernetes 1.35, whose pods have another field": {served: served{"scheduling.k8s.io/v1alpha1": {"workloads"}}},
-		"only the status":                       {served: served{"scheduling.volcano.sh/v1beta1": {"podgroups/status"}}, of: "Volcano"},
-		"Volcano":                               {served: served{"scheduling.volcano.sh/v1beta1": {"podgroups"}}, of: "Volcano", want: "scheduling.volcano.sh/v1beta1", wantServed: true},
-		"Volcano, only another there":           {served: served{"scheduling.x-k8s.io/v1alpha1": {"podgroups"}}, of: "Volcano"},
-		"Coscheduling":                          {served: served{"scheduling.x-k8s.io/v1alpha1": {"podgroups"}}, of: "Coscheduling", want: "scheduling.x-k8s.io/v1alpha1", wantServed: true},
-		"Koordinator":                           {served: served{"scheduling.sigs.k8s.io/v1alpha1": {"podgroups"}}, of: "Koordinator", want: "scheduling.sigs.k8s.io/v1alpha1", wantServed: true},
+		"Kubernetes 1.35, whose pods have another field": {served: discovery.Served{"scheduling.k8s.io/v1alpha1": {"workloads"}}},
+		"only the status":                       {served: discovery.Served{"scheduling.volcano.sh/v1beta1": {"podgroups/status"}}, of: "Volcano"},
+		"Volcano":                               {served: discovery.Served{"scheduling.volcano.sh/v1beta1": {"podgroups"}}, of: "Volcano", want: "scheduling.volcano.sh/v1beta1", wantServed: true},
+		"Volcano, only another there":           {served: discovery.Served{"scheduling.x-k8s.io/v1alpha1": {"podgroups"}}, of: "Volcano"},
+		"Coscheduling":                          {served: discovery.Served{"scheduling.x-k8s.io/v1alpha1": {"podgroups"}}, of: "Coscheduling", want: "scheduling.x-k8s.io/v1alpha1", wantServed: true},
+		"Koordinator":                           {served: discovery.Served{"scheduling.sigs.k8s.io/v1alpha1": {"podgroups"}}, of: "Koordinator", want: "scheduling.sigs.k8s.io/v1alpha1", wantServed: true},
 		"KAI, which makes its PodGroups itself": {of: "KAI", wantServed: true},
-		"no answer":                             {served: served{"scheduling.k8s.io/v1beta1": nil}, wantErr: errBroken},
+		"no answer":                             {served: discovery.Served{"scheduling.k8s.io/v1beta1": nil}, wantErr: discovery.ErrUnavailable},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -99,7 +73,7 @@ func TestNew(t *testing.T) {
 
 // TestOf: schedulers are named as in the configuration.
 func TestOf(t *testing.T) {
-	registry, err := newBackends(served{}, configapi.GangProviderVolcano)
+	registry, err := newBackends(discovery.Served{}, configapi.GangProviderVolcano)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +93,7 @@ func TestOf(t *testing.T) {
 
 // TestNoGangs: nothing is read for a JobSet that asks for no gangs.
 func TestNoGangs(t *testing.T) {
-	registry, err := newBackends(served{"scheduling.k8s.io/v1alpha2": {"podgroups", "workloads"}}, configapi.GangProviderKube)
+	registry, err := newBackends(discovery.Served{"scheduling.k8s.io/v1alpha2": {"podgroups", "workloads"}}, configapi.GangProviderKube)
 	if err != nil {
 		t.Fatal(err)
 	}

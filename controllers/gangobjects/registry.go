@@ -3,11 +3,9 @@ package gangobjects
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -80,15 +78,11 @@ func New(config Config) (*Registry, error) {
 
 func serves(resources apiwatch.Lister, kinds []schedulergang.Kind) (bool, error) {
 	for _, kind := range kinds {
-		list, err := resources.ServerResourcesForGroupVersion(kind.APIVersion)
-		if apierrors.IsNotFound(err) {
-			return false, nil
-		}
-		if err != nil {
-			return false, fmt.Errorf("ask the API server for %s: %w", kind.APIVersion, err)
-		}
-		if !slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Kind == kind.Kind && !strings.Contains(r.Name, "/") }) {
-			return false, nil
+		isServed, err := apiwatch.Serves(resources, kind.APIVersion, func(r metav1.APIResource) bool {
+			return r.Kind == kind.Kind && !strings.Contains(r.Name, "/")
+		})
+		if err != nil || !isServed {
+			return false, err
 		}
 	}
 	return true, nil

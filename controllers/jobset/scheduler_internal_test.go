@@ -6,9 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
@@ -22,6 +20,7 @@ import (
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/schedulergang"
 	"github.com/tranche-dev/tranche/lifecycle/stages"
+	"github.com/tranche-dev/tranche/test/discovery"
 )
 
 // newSnapshot returns the snapshot of a JobSet init -> train that has no other objects.
@@ -42,22 +41,12 @@ func newSnapshot(t *testing.T) *jobsetstate.Snapshot {
 	return &jobsetstate.Snapshot{Key: types.NamespacedName{Namespace: "ns", Name: "js"}, JobSet: js, Plan: plan}
 }
 
-// A kubernetes is an API server that serves gangs in one version.
-type kubernetes struct{ version string }
-
-func (k kubernetes) ServerResourcesForGroupVersion(version string) (*metav1.APIResourceList, error) {
-	if version != k.version {
-		return nil, apierrors.NewNotFound(schema.GroupResource{}, version)
-	}
-	return &metav1.APIResourceList{APIResources: []metav1.APIResource{{Name: "workloads", Kind: "Workload"}, {Name: "podgroups", Kind: "PodGroup"}}}, nil
-}
-
 // registry returns the registry for the schedulers that use this version of an API, and asks one by default.
 func registry(t *testing.T, version string, byDefault configapi.GangProvider) *gangobjects.Registry {
 	t.Helper()
 	config := &configapi.Configuration{Gang: configapi.Gang{Provider: byDefault}}
 	config.SetDefaults()
-	k, err := gangobjects.New(gangobjects.Config{Gang: &config.Gang, Resources: kubernetes{version}})
+	k, err := gangobjects.New(gangobjects.Config{Gang: &config.Gang, Resources: discovery.Served{version: {"workloads", "podgroups"}}})
 	if err != nil {
 		t.Fatal(err)
 	}

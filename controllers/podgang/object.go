@@ -2,10 +2,8 @@ package podgang
 
 import (
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -36,14 +34,11 @@ func servedAPIs(resources apiwatch.Lister) (podGroupAPIs, error) {
 	for kind, groups := range knownAPIs() {
 		for _, versions := range groups {
 			for _, version := range versions {
-				list, err := resources.ServerResourcesForGroupVersion(version)
-				if apierrors.IsNotFound(err) {
-					continue
-				}
+				isServed, err := apiwatch.Serves(resources, version, func(r metav1.APIResource) bool { return r.Name == "podgroups" })
 				if err != nil {
-					return nil, fmt.Errorf("ask the API server for %s: %w", version, err)
+					return nil, err
 				}
-				if slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == "podgroups" }) {
+				if isServed {
 					all[kind] = append(all[kind], schema.FromAPIVersionAndKind(version, "PodGroup"))
 					break
 				}

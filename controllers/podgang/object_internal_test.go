@@ -7,39 +7,18 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/lifecycle/podgang"
 	"github.com/tranche-dev/tranche/lifecycle/podgroup"
+	"github.com/tranche-dev/tranche/test/discovery"
 )
 
-// resources lists the resources of each version that an API server serves.
-type resources map[string][]string
-
-var errBroken = errors.New("no answer")
-
-func (s resources) ServerResourcesForGroupVersion(version string) (*metav1.APIResourceList, error) {
-	names, ok := s[version]
-	switch {
-	case !ok:
-		return nil, apierrors.NewNotFound(schema.GroupResource{}, version)
-	case names == nil:
-		return nil, errBroken
-	}
-	list := &metav1.APIResourceList{}
-	for _, name := range names {
-		list.APIResources = append(list.APIResources, metav1.APIResource{Name: name})
-	}
-	return list, nil
-}
-
 func TestServedAPIs(t *testing.T) {
-	got, err := servedAPIs(resources{
+	got, err := servedAPIs(discovery.Served{
 		"scheduling.k8s.io/v1alpha2": {"podgroups", "workloads"}, "scheduling.k8s.io/v1alpha3": {"podgroups"}, "scheduling.k8s.io/v1beta1": {"priorityclasses"},
 		"scheduling.volcano.sh/v1beta1": {"podgroups"}, "scheduling.incubator.k8s.io/v1alpha1": {"podgroups"},
 		"incubator.scheduling.k8s.io/v1alpha1": {"podgroups"}, "scheduling.x-k8s.io/v1alpha1": {"elasticquotas"},
@@ -58,7 +37,7 @@ func TestServedAPIs(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("served (-want +got):\n%s", diff)
 	}
-	if _, err := servedAPIs(resources{"scheduling.x-k8s.io/v1alpha1": nil}); !errors.Is(err, errBroken) {
+	if _, err := servedAPIs(discovery.Served{"scheduling.x-k8s.io/v1alpha1": nil}); !errors.Is(err, discovery.ErrUnavailable) {
 		t.Errorf("error %v, want that of the API server", err)
 	}
 }

@@ -30,11 +30,11 @@ type statusAPIs map[schema.GroupVersionKind]struct{}
 func servedStatus(resources apiwatch.Lister, podGroups podGroupAPIs) (statusAPIs, error) {
 	all := statusAPIs{}
 	for _, gvk := range slices.Concat(slices.Collect(maps.Values(podGroups))...) {
-		list, err := resources.ServerResourcesForGroupVersion(gvk.GroupVersion().String())
+		hasStatus, err := apiwatch.Serves(resources, gvk.GroupVersion().String(), func(r metav1.APIResource) bool { return r.Name == "podgroups/status" })
 		if err != nil {
-			return nil, fmt.Errorf("ask the API server for %s: %w", gvk.GroupVersion(), err)
+			return nil, err
 		}
-		if slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == "podgroups/status" }) {
+		if hasStatus {
 			all[gvk] = struct{}{}
 		}
 	}
