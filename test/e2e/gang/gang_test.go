@@ -275,7 +275,7 @@ var _ = Describe("A gang", func() {
 		js.Spec.StartupPolicy = &jobsetapi.StartupPolicy{StartupPolicyOrder: jobset.InOrder}
 		submit(ctx, js)
 		expectCondition(ctx, js, "StageAdmitted", metav1.ConditionFalse, `spec.gangConfig.gangMode: Gang can never start`)
-		expectCondition(ctx, js, "GangScheduling", metav1.ConditionFalse, `stage "workers" begins only when stage "driver" is Ready`)
+		expectCondition(ctx, js, "GangScheduling", metav1.ConditionFalse, `stage "workers" opens only when stage "driver" is Ready`)
 	}, SpecTimeout(patience))
 
 	It("may be requested by annotations, and have a truncated name", func(ctx SpecContext) {
