@@ -24,7 +24,6 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 // providers returns the providers of the golden files, by file name.
 func providers() map[string]schedulergang.Provider {
 	return map[string]schedulergang.Provider{
-		"kube-v1alpha1": schedulergang.Kube{Version: schedulergang.V1alpha1},
 		"kube-v1alpha2": schedulergang.Kube{Version: schedulergang.V1alpha2},
 		"kube-v1beta1":  schedulergang.Kube{Version: schedulergang.V1beta1},
 		"coscheduling":  schedulergang.Coscheduling{TimeoutSeconds: new(int32(60))},

@@ -2,21 +2,16 @@ package schedulergang
 
 import (
 	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
-
-	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 )
 
 // A KubeVersion is a version of the group scheduling.k8s.io. Each release of Kubernetes serves a different one, and only one.
 type KubeVersion string
 
 const (
-	// V1alpha1 is served by Kubernetes 1.35. It has no PodGroups: pods name an entry of the gang Workload.
-	V1alpha1 KubeVersion = "v1alpha1"
 	// V1alpha2 is served by Kubernetes 1.36.
 	V1alpha2 KubeVersion = "v1alpha2"
 	// V1beta1 is served by Kubernetes 1.37.
@@ -35,14 +30,13 @@ type Kube struct {
 	Version KubeVersion
 }
 
-// Kinds returns gang Workloads and, except for V1alpha1, PodGroups.
+// Kinds returns gang Workloads and PodGroups.
 func (k Kube) Kinds() []Kind {
 	apiVersion := kubeGroup + string(k.Version)
-	kinds := []Kind{{TypeMeta: metav1.TypeMeta{APIVersion: apiVersion, Kind: "Workload"}, Fixed: true}}
-	if k.Version != V1alpha1 {
-		kinds = append(kinds, Kind{TypeMeta: metav1.TypeMeta{APIVersion: apiVersion, Kind: PodGroupKind}, Fixed: true})
+	return []Kind{
+		{TypeMeta: metav1.TypeMeta{APIVersion: apiVersion, Kind: "Workload"}, Fixed: true},
+		{TypeMeta: metav1.TypeMeta{APIVersion: apiVersion, Kind: PodGroupKind}, Fixed: true},
 	}
-	return kinds
 }
 
 // Objects returns the gang Workloads with the templates of a stage, and then its PodGroups. A gang Workload has all of its templates, also those of
@@ -57,9 +51,6 @@ func (k Kube) Objects(gangSet *GangSet, stage int) []Object {
 				break
 			}
 		}
-	}
-	if k.Version == V1alpha1 {
-		return objects
 	}
 	for _, gang := range gangSet.gangsOf(stage) {
 		object := gangSet.newPodGroup(kubeGroup+string(k.Version), gang.PodGroupTemplate, gang.name)
@@ -78,17 +69,13 @@ func (k Kube) Objects(gangSet *GangSet, stage int) []Object {
 }
 
 func (k Kube) workload(gangSet *GangSet, number int, podGroupTemplates []PodGroupTemplate) Object {
-	list, policy := "podGroupTemplates", "schedulingPolicy"
-	if k.Version == V1alpha1 {
-		list, policy = "podGroups", "policy"
-	}
 	var templates []any
 	for g := range podGroupTemplates {
-		templates = append(templates, map[string]any{"name": podGroupTemplates[g].Name, policy: gangPolicy(&podGroupTemplates[g])})
+		templates = append(templates, map[string]any{"name": podGroupTemplates[g].Name, "schedulingPolicy": gangPolicy(&podGroupTemplates[g])})
 	}
 	object := gangSet.newObject(kubeGroup+string(k.Version), "Workload", workloadName(gangSet, number))
 	object.Spec["controllerRef"] = map[string]any{"apiGroup": jobset.GroupVersion.Group, "kind": "JobSet", "name": gangSet.JobSet.Name}
-	object.Spec[list] = templates
+	object.Spec["podGroupTemplates"] = templates
 	return object
 }
 
@@ -113,39 +100,19 @@ func workloadOf(gangSet *GangSet, podGroupTemplate *PodGroupTemplate) string {
 	return ""
 }
 
-// Pods returns the name of the PodGroup, or of the entry of the gang Workload where there are no PodGroups.
-func (k Kube) Pods(gangSet *GangSet, replicatedJob string, job int32) PodFields {
+// Pods returns the name of the PodGroup.
+func (Kube) Pods(gangSet *GangSet, replicatedJob string, job int32) PodFields {
 	podGroupTemplate, member := gangSet.findTemplate(replicatedJob, job)
 	if podGroupTemplate == nil {
 		return PodFields{}
 	}
-	if k.Version == V1alpha1 {
-		return PodFields{WorkloadRef: &WorkloadRef{
-			Name: workloadOf(gangSet, podGroupTemplate), PodGroup: podGroupTemplate.Name, PodGroupReplicaKey: replicaKey(gangSet, podGroupTemplate, member, job),
-		}}
-	}
 	return PodFields{SchedulingGroup: &corev1.PodSchedulingGroup{PodGroupName: new(gangSet.gangName(podGroupTemplate, member, job))}}
 }
 
-// replicaKey distinguishes gangs of the same entry. Pods of different attempts are in different gangs, though the entry is the same; those of the
-// first attempt have the keys that KEP-1068 gives them.
-func replicaKey(gangSet *GangSet, podGroupTemplate *PodGroupTemplate, member *Member, job int32) string {
-	var parts []string
-	if podGroupTemplate.Mode == jobsetapi.GangModeReplicatedGang {
-		parts = append(parts, fmt.Sprint(job))
-	} else {
-		member = nil
-	}
-	if attempt := gangSet.attempt(member, job); attempt != "r0" {
-		parts = append(parts, attempt)
-	}
-	return strings.Join(parts, "-")
-}
-
-// UserGangName returns the PodGroup that the template names. Kubernetes 1.35 has another field for it, which the Go types do not have.
-func (k Kube) UserGangName(template *corev1.PodTemplateSpec) string {
+// UserGangName returns the PodGroup that the template names.
+func (Kube) UserGangName(template *corev1.PodTemplateSpec) string {
 	group := template.Spec.SchedulingGroup
-	if k.Version == V1alpha1 || group == nil || group.PodGroupName == nil {
+	if group == nil || group.PodGroupName == nil {
 		return ""
 	}
 	return *group.PodGroupName

@@ -95,8 +95,6 @@ func link(fields schedulergang.PodFields) string {
 	switch {
 	case fields.SchedulingGroup != nil:
 		return *fields.SchedulingGroup.PodGroupName
-	case fields.WorkloadRef != nil:
-		return strings.Join([]string{fields.WorkloadRef.Name, fields.WorkloadRef.PodGroup, fields.WorkloadRef.PodGroupReplicaKey}, "/")
 	case fields.Annotations != nil:
 		return fields.Annotations["scheduling.k8s.io/group-name"]
 	}

@@ -60,18 +60,6 @@ type PodFields struct {
 	SchedulerName string `json:"schedulerName,omitempty"`
 	// SchedulingGroup is spec.schedulingGroup of Kubernetes 1.36 and later.
 	SchedulingGroup *corev1.PodSchedulingGroup `json:"schedulingGroup,omitempty"`
-	// WorkloadRef is spec.workloadRef of Kubernetes 1.35, which later versions do not have.
-	WorkloadRef *WorkloadRef `json:"workloadRef,omitempty"`
-}
-
-// A WorkloadRef is how a pod of Kubernetes 1.35 names its gang.
-type WorkloadRef struct {
-	// Name of the gang Workload.
-	Name string `json:"name"`
-	// PodGroup is the name of an entry of its spec.podGroups.
-	PodGroup string `json:"podGroup"`
-	// PodGroupReplicaKey distinguishes gangs of the same entry.
-	PodGroupReplicaKey string `json:"podGroupReplicaKey,omitempty"`
 }
 
 // newObject returns an object that is owned by its JobSet.
