@@ -18,8 +18,8 @@ import (
 // maxJobs is how many Jobs a group may have: their signals must fit into a ConfigMap.
 const maxJobs = 20_000
 
-// wanted contains the writes of one reconcile.
-type wanted struct {
+// actions are the writes of one reconcile.
+type actions struct {
 	// configMap is the ConfigMap of the group to write, or nil if it is up to date. It has no token if there was none.
 	configMap *corev1.ConfigMap
 	// releases is true if configMap lets the group start, and waits if pods of the group still wait.
@@ -31,19 +31,19 @@ type wanted struct {
 }
 
 // desired computes what to write from the snapshot. It does no I/O.
-func desired(s *seen) *wanted {
-	w := &wanted{waits: !s.groupCounts.since.IsZero()}
+func desired(s *snapshot) *actions {
+	w := &actions{waits: !s.groupCounts.since.IsZero()}
 	reason, message := w.decide(s)
 	w.condition = jobsetstatus.Group(s.jobSet, reason, jobsetstatus.GroupField(s.jobSet, apis.GroupStartAnnotation)+": "+message)
 	return w
 }
 
-func (w *wanted) decide(s *seen) (reason, message string) {
+func (w *actions) decide(s *snapshot) (reason, message string) {
 	// Pods that already wait, because group start was turned off afterwards, still have to be released.
 	if !s.injected && !s.groupCounts.waits {
 		return jobsetstatus.GroupNotConfigured, "main containers do not wait for each other, because groupStartImage is empty in the parameters of the admission policies; ask an administrator to set it"
 	}
-	if why := whyNever(s.jobSet); why != "" {
+	if why := problemOf(s.jobSet); why != "" {
 		return jobsetstatus.GroupMisconfigured, why
 	}
 	if len(s.groupCounts.signals) > maxJobs {
@@ -59,18 +59,18 @@ func (w *wanted) decide(s *seen) (reason, message string) {
 	}
 	notice := w.post(s)
 	w.waits = w.waits && !areReleased(&notice, s.groupCounts.pending)
-	return s.news(&notice)
+	return s.state(&notice)
 }
 
 // refuse reports that the ConfigMap cannot be written, so the pods that it would have released still wait. The cause is a quota for
 // ConfigMaps, a policy, or a ConfigMap that its user has made immutable: a user or an administrator must fix it.
-func (w *wanted) refuse(s *seen, err error) {
+func (w *actions) refuse(s *snapshot, err error) {
 	w.condition, w.retries = jobsetstatus.Group(s.jobSet, jobsetstatus.GroupNotWritten, err.Error()), true
 	w.waits = !s.groupCounts.since.IsZero()
 }
 
 // isLeftover reports whether the ConfigMap is about to be deleted because its JobSet was deleted. A watch reports the deletion.
-func (s *seen) isLeftover() bool {
+func (s *snapshot) isLeftover() bool {
 	if s.configMap == nil {
 		return false
 	}
@@ -80,7 +80,7 @@ func (s *seen) isLeftover() bool {
 
 // post computes the ConfigMap of the group, and returns its notice. A released signal is not taken back: it applies only to these pods. The
 // file started applies to no pods in particular, so it is removed as soon as a Job of the group is held or created again.
-func (w *wanted) post(s *seen) barrier.Notice {
+func (w *actions) post(s *snapshot) barrier.Notice {
 	notice := barrier.Notice{}
 	if s.configMap != nil {
 		notice = barrier.ReadNotice(func(key string) string { return s.configMap.Data[key] })
@@ -98,15 +98,15 @@ func (w *wanted) post(s *seen) barrier.Notice {
 		},
 		Data: notice.Data(),
 	}
-	if notice.Token == "" || !isThere(s.configMap, configMap) {
+	if notice.Token == "" || !isUpToDate(s.configMap, configMap) {
 		w.configMap = configMap
 	}
 	return notice
 }
 
-// isThere reports whether a ConfigMap is up to date.
-func isThere(there, wanted *corev1.ConfigMap) bool {
-	return there != nil && there.Labels[apis.JobSetLabel] == wanted.Labels[apis.JobSetLabel] && equality.Semantic.DeepEqual(there.Data, wanted.Data)
+// isUpToDate reports whether a ConfigMap is up to date.
+func isUpToDate(existing, desired *corev1.ConfigMap) bool {
+	return existing != nil && existing.Labels[apis.JobSetLabel] == desired.Labels[apis.JobSetLabel] && equality.Semantic.DeepEqual(existing.Data, desired.Data)
 }
 
 // areReleased reports whether the pods that wait for the signals may all start.
@@ -114,8 +114,8 @@ func areReleased(notice *barrier.Notice, signals []string) bool {
 	return !slices.ContainsFunc(signals, func(signal string) bool { return !notice.Releases(signal) })
 }
 
-// news returns the reason and message for the group of the JobSet. They stay the same until the state changes.
-func (s *seen) news(notice *barrier.Notice) (reason, message string) {
+// state returns the reason and message for the group of the JobSet. They stay the same until the state changes.
+func (s *snapshot) state(notice *barrier.Notice) (reason, message string) {
 	switch t := &s.groupCounts; {
 	case t.unaware != "":
 		return jobsetstatus.GroupNotInjected, fmt.Sprintf("the pods of Job %q do not wait for the others, because the admission policy tranche-group-jobs was not"+
@@ -132,7 +132,7 @@ func (s *seen) news(notice *barrier.Notice) (reason, message string) {
 
 // hasTimedOut reports whether the JobSet already reports that its group has timed out. It keeps reporting that while the pod is gone and
 // its Job creates another.
-func (s *seen) hasTimedOut() bool {
-	told := apimeta.FindStatusCondition(s.jobSet.Status.Conditions, jobsetstatus.GroupScheduling)
-	return told != nil && told.Reason == jobsetstatus.GroupTimedOut
+func (s *snapshot) hasTimedOut() bool {
+	reported := apimeta.FindStatusCondition(s.jobSet.Status.Conditions, jobsetstatus.GroupScheduling)
+	return reported != nil && reported.Reason == jobsetstatus.GroupTimedOut
 }

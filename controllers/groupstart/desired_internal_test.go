@@ -233,8 +233,8 @@ func TestCount(t *testing.T) {
 	}
 }
 
-func newSeen(change func(*seen)) *seen {
-	s := &seen{jobSet: newJobSet(func(*jobsetapi.JobSet) {}), endpoint: "http://tranche/v1/groups/ml/js", injected: true}
+func newSnapshot(change func(*snapshot)) *snapshot {
+	s := &snapshot{jobSet: newJobSet(func(*jobsetapi.JobSet) {}), endpoint: "http://tranche/v1/groups/ml/js", injected: true}
 	s.groupCounts = groupCounts{started: 5, pods: 5, complete: true, waits: true, signals: []string{"d0.1", "w0.1"}, pending: []string{"d0.1", "w0.1"}}
 	s.configMap = &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
@@ -250,7 +250,7 @@ func newSeen(change func(*seen)) *seen {
 func TestDesired(t *testing.T) {
 	released, started := "d0.1\nw0.1\n", "true\n"
 	cases := map[string]struct {
-		change func(*seen)
+		change func(*snapshot)
 		// wantData is the written data, or nil if nothing is written.
 		wantData               map[string]string
 		wantReason             string
@@ -258,125 +258,125 @@ func TestDesired(t *testing.T) {
 		wantRelease, wantAgain bool
 	}{
 		"whole": {
-			func(*seen) {},
+			func(*snapshot) {},
 			map[string]string{"endpoint": "http://tranche/v1/groups/ml/js", "token": "t", "pods": "5", "released": released, "started": started},
 			"AllStarted", "spec.replicatedJobs[0].template.metadata.annotations[tranche.dev/group-start]: all 5 pods of the group had started", true, false,
 		},
 		"whole, and said so": {
-			func(s *seen) { s.configMap.Data["released"], s.configMap.Data["started"] = released, started }, nil, "AllStarted", "all 5 pods", false, false,
+			func(s *snapshot) { s.configMap.Data["released"], s.configMap.Data["started"] = released, started }, nil, "AllStarted", "all 5 pods", false, false,
 		},
 		"released by a manager that did not write the file started": {
-			func(s *seen) { s.configMap.Data["released"] = released },
+			func(s *snapshot) { s.configMap.Data["released"] = released },
 			map[string]string{"endpoint": "http://tranche/v1/groups/ml/js", "token": "t", "pods": "5", "released": released, "started": started},
 			"AllStarted", "", false, false,
 		},
-		"not whole": {func(s *seen) { s.groupCounts.started = 4 }, nil, "WaitingForPods", "wait until all 5 pods of the group have started", false, false},
+		"not whole": {func(s *snapshot) { s.groupCounts.started = 4 }, nil, "WaitingForPods", "wait until all 5 pods of the group have started", false, false},
 		"no ConfigMap yet": {
-			func(s *seen) { s.configMap, s.groupCounts = nil, groupCounts{pods: 5} },
+			func(s *snapshot) { s.configMap, s.groupCounts = nil, groupCounts{pods: 5} },
 			map[string]string{"endpoint": "http://tranche/v1/groups/ml/js", "token": "", "pods": "5"},
 			"WaitingForPods", "", false, false,
 		},
 		"a ConfigMap without a token": {
-			func(s *seen) { s.groupCounts.started, s.configMap.Data = 4, nil },
+			func(s *snapshot) { s.groupCounts.started, s.configMap.Data = 4, nil },
 			map[string]string{"endpoint": "http://tranche/v1/groups/ml/js", "token": "", "pods": "5"},
 			"WaitingForPods", "", false, false,
 		},
 		"a ConfigMap with an empty token": {
-			func(s *seen) { s.groupCounts.started, s.configMap.Data["token"] = 4, "" },
+			func(s *snapshot) { s.groupCounts.started, s.configMap.Data["token"] = 4, "" },
 			map[string]string{"endpoint": "http://tranche/v1/groups/ml/js", "token": "", "pods": "5"},
 			"WaitingForPods", "", false, false,
 		},
 		"the server for pods was turned off": {
-			func(s *seen) { s.groupCounts.started, s.endpoint = 4, "" }, map[string]string{"token": "t", "pods": "5"}, "WaitingForPods", "", false, false,
+			func(s *snapshot) { s.groupCounts.started, s.endpoint = 4, "" }, map[string]string{"token": "t", "pods": "5"}, "WaitingForPods", "", false, false,
 		},
 		"the label is gone": {
-			func(s *seen) { s.configMap.Labels = nil; s.groupCounts.started = 4 },
+			func(s *snapshot) { s.configMap.Labels = nil; s.groupCounts.started = 4 },
 			map[string]string{"endpoint": "http://tranche/v1/groups/ml/js", "token": "t", "pods": "5"},
 			"WaitingForPods", "", false, false,
 		},
 		"what was released stays so": {
-			func(s *seen) {
+			func(s *snapshot) {
 				s.configMap.Data["released"], s.configMap.Data["started"], s.groupCounts.started = released, started, 1
 			}, nil, "AllStarted", "", false, false,
 		},
 		"another attempt waits": {
-			func(s *seen) { s.configMap.Data["released"] = "d0.0\nw0.0\n"; s.groupCounts.started = 1 }, nil, "WaitingForPods", "", false, false,
+			func(s *snapshot) { s.configMap.Data["released"] = "d0.0\nw0.0\n"; s.groupCounts.started = 1 }, nil, "WaitingForPods", "", false, false,
 		},
 		"another attempt waits, and the file of the one before is there": {
-			func(s *seen) {
+			func(s *snapshot) {
 				s.configMap.Data["released"], s.configMap.Data["started"], s.groupCounts.started = "d0.0\nw0.0\n", started, 1
 			},
 			map[string]string{"endpoint": "http://tranche/v1/groups/ml/js", "token": "t", "pods": "5", "released": "d0.0\nw0.0\n"},
 			"WaitingForPods", "", false, false,
 		},
 		"a Job is held again before it is released again": {
-			func(s *seen) {
+			func(s *snapshot) {
 				s.configMap.Data["released"], s.configMap.Data["started"], s.groupCounts.started, s.groupCounts.complete = released, started, 3, false
 			},
 			map[string]string{"endpoint": "http://tranche/v1/groups/ml/js", "token": "t", "pods": "5", "released": released},
 			"WaitingForPods", "", false, false,
 		},
 		"another attempt is whole": {
-			func(s *seen) { s.configMap.Data["released"] = "d0.0\nw0.0\n" },
+			func(s *snapshot) { s.configMap.Data["released"] = "d0.0\nw0.0\n" },
 			map[string]string{"endpoint": "http://tranche/v1/groups/ml/js", "token": "t", "pods": "5", "released": released, "started": started},
 			"AllStarted", "", true, false,
 		},
 		"a pod gave up": {
-			func(s *seen) { s.groupCounts.started, s.groupCounts.gaveUp = 4, true }, nil, "TimedOut", "a pod timed out waiting for all 5 pods", false, false,
+			func(s *snapshot) { s.groupCounts.started, s.groupCounts.gaveUp = 4, true }, nil, "TimedOut", "a pod timed out waiting for all 5 pods", false, false,
 		},
-		"a pod gave up, and is gone": {func(s *seen) {
+		"a pod gave up, and is gone": {func(s *snapshot) {
 			s.groupCounts.started = 4
 			s.jobSet.Status.Conditions = []metav1.Condition{{Type: "GroupScheduling", Reason: "TimedOut"}}
 		}, nil, "TimedOut", "", false, false},
-		"a pod gave up in the attempt before": {func(s *seen) {
+		"a pod gave up in the attempt before": {func(s *snapshot) {
 			s.groupCounts.started, s.groupCounts.complete = 4, false
 			s.jobSet.Status.Conditions = []metav1.Condition{{Type: "GroupScheduling", Reason: "TimedOut"}}
 		}, nil, "WaitingForPods", "", false, false},
-		"pods that do not wait": {func(s *seen) { s.groupCounts.started, s.groupCounts.unaware = 4, "w0" }, nil, "PodsDoNotWait", `the pods of Job "w0"`, false, false},
-		"turned off":            {func(s *seen) { s.injected, s.groupCounts.waits = false, false }, nil, "NotConfigured", "groupStartImage", false, false},
+		"pods that do not wait": {func(s *snapshot) { s.groupCounts.started, s.groupCounts.unaware = 4, "w0" }, nil, "PodsDoNotWait", `the pods of Job "w0"`, false, false},
+		"turned off":            {func(s *snapshot) { s.injected, s.groupCounts.waits = false, false }, nil, "NotConfigured", "groupStartImage", false, false},
 		"turned off while pods wait": {
-			func(s *seen) { s.injected = false },
+			func(s *snapshot) { s.injected = false },
 			map[string]string{"endpoint": "http://tranche/v1/groups/ml/js", "token": "t", "pods": "5", "released": released, "started": started},
 			"AllStarted", "", true, false,
 		},
-		"the user's ConfigMap": {func(s *seen) { s.configMap.OwnerReferences = nil }, nil, "ConfigMapOfUser", `Tranche did not create ConfigMap "js-group-scheduling"`, false, true},
+		"the user's ConfigMap": {func(s *snapshot) { s.configMap.OwnerReferences = nil }, nil, "ConfigMapOfUser", `Tranche did not create ConfigMap "js-group-scheduling"`, false, true},
 		"that of something else": {
-			func(s *seen) { s.configMap.OwnerReferences[0].UID = "else" }, nil, "ConfigMapOfUser", "", false, true,
+			func(s *snapshot) { s.configMap.OwnerReferences[0].UID = "else" }, nil, "ConfigMapOfUser", "", false, true,
 		},
 		"that of another JobSet": {
-			func(s *seen) {
+			func(s *snapshot) {
 				s.configMap.OwnerReferences[0] = metav1.OwnerReference{Kind: "JobSet", Name: "another", UID: "another", Controller: new(true)}
 			},
 			nil, "ConfigMapOfUser", "", false, true,
 		},
 		"that of a JobSet that is gone": {
-			func(s *seen) {
+			func(s *snapshot) {
 				s.configMap.OwnerReferences[0] = metav1.OwnerReference{Kind: "JobSet", Name: "js", UID: "before", Controller: new(true)}
 			},
 			nil, "WaitingForPods", "of a deleted JobSet of the same name has been deleted", false, false,
 		},
-		"too many Jobs": {func(s *seen) { s.groupCounts.signals = make([]string, maxJobs+1) }, nil, "Misconfigured", "20001 Jobs, but at most 20000 are possible", false, false},
-		"no members": {func(s *seen) {
+		"too many Jobs": {func(s *snapshot) { s.groupCounts.signals = make([]string, maxJobs+1) }, nil, "Misconfigured", "20001 Jobs, but at most 20000 are possible", false, false},
+		"no members": {func(s *snapshot) {
 			s.jobSet.Spec.GroupSchedulingConfig = &jobsetapi.GroupSchedulingConfig{}
 			for i := range s.jobSet.Spec.ReplicatedJobs {
 				s.jobSet.Spec.ReplicatedJobs[i].Template.Annotations = nil
 			}
 		}, nil, "Misconfigured", "spec.groupSchedulingConfig: no ReplicatedJob has the annotation tranche.dev/group-start", false, false},
-		"later stages": {func(s *seen) {
+		"later stages": {func(s *snapshot) {
 			s.jobSet.Annotations = map[string]string{apis.GroupStartAnnotation: "60"}
 			s.jobSet.Spec.ReplicatedJobs[1].DependsOn = []jobset.DependsOn{{Name: "w", Status: jobset.DependencyReady}}
 		}, nil, "Misconfigured", `metadata.annotations[tranche.dev/group-start]: ReplicatedJobs "w" and "d" are in one group, but start in different stages`, false, false},
-		"no plan": {func(s *seen) {
+		"no plan": {func(s *snapshot) {
 			s.jobSet.Spec.ReplicatedJobs[1].DependsOn = []jobset.DependsOn{{Name: "unknown", Status: jobset.DependencyReady}}
 		}, nil, "Misconfigured", `"unknown"`, false, false},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			w := desired(newSeen(c.change))
+			w := desired(newSnapshot(c.change))
 			var data map[string]string
 			if w.configMap != nil {
 				data = w.configMap.Data
-				if !metav1.IsControlledBy(w.configMap, newSeen(c.change).jobSet) || w.configMap.Name != "js-group-scheduling" || w.configMap.Labels[apis.JobSetLabel] != "js" {
+				if !metav1.IsControlledBy(w.configMap, newSnapshot(c.change).jobSet) || w.configMap.Name != "js-group-scheduling" || w.configMap.Labels[apis.JobSetLabel] != "js" {
 					t.Errorf("the ConfigMap is %v", w.configMap.ObjectMeta)
 				}
 			}
@@ -441,22 +441,22 @@ func TestWaits(t *testing.T) {
 		t.Errorf("waits since %v, want the first of those that do", got.since)
 	}
 	for name, c := range map[string]struct {
-		change func(*seen)
+		change func(*snapshot)
 		want   bool
 	}{
-		"not whole":                    {func(s *seen) { s.groupCounts.started = 4 }, true},
-		"not whole, and no pod there":  {func(s *seen) { s.groupCounts.started, s.groupCounts.since = 0, time.Time{} }, false},
-		"whole":                        {func(*seen) {}, false},
-		"whole, but some do not wait":  {func(s *seen) { s.groupCounts.unaware = "w0" }, false},
-		"whole, but not to be written": {func(s *seen) { s.configMap.OwnerReferences = nil }, true},
+		"not whole":                    {func(s *snapshot) { s.groupCounts.started = 4 }, true},
+		"not whole, and no pod there":  {func(s *snapshot) { s.groupCounts.started, s.groupCounts.since = 0, time.Time{} }, false},
+		"whole":                        {func(*snapshot) {}, false},
+		"whole, but some do not wait":  {func(s *snapshot) { s.groupCounts.unaware = "w0" }, false},
+		"whole, but not to be written": {func(s *snapshot) { s.configMap.OwnerReferences = nil }, true},
 	} {
-		s := newSeen(func(s *seen) { s.groupCounts.since = time.Unix(10, 0) })
+		s := newSnapshot(func(s *snapshot) { s.groupCounts.since = time.Unix(10, 0) })
 		c.change(s)
 		if got := desired(s).waits; got != c.want {
 			t.Errorf("%s: waits = %t", name, got)
 		}
 	}
-	s := newSeen(func(s *seen) { s.groupCounts.since = time.Unix(10, 0) })
+	s := newSnapshot(func(s *snapshot) { s.groupCounts.since = time.Unix(10, 0) })
 	w := desired(s)
 	if w.refuse(s, errors.New("exceeded quota")); !w.waits || !w.retries || w.condition.Reason != "ConfigMapRefused" {
 		t.Errorf("refused: waits = %t, retries = %t, condition %v", w.waits, w.retries, w.condition)

@@ -41,9 +41,9 @@ func members(js *jobsetapi.JobSet) []*jobsetapi.ReplicatedJob {
 	return all
 }
 
-// whyNever says why the pods of a group can never all have started, or is empty. The admission policies reject such a JobSet, if they were
+// problemOf returns why the pods of a group can never all start, or an empty string. The admission policies reject such a JobSet, if they were
 // installed when it was created.
-func whyNever(js *jobsetapi.JobSet) string {
+func problemOf(js *jobsetapi.JobSet) string {
 	group := members(js)
 	if len(group) == 0 {
 		return fmt.Sprintf("no ReplicatedJob has the annotation %s: the JobSet was created before Tranche's admission policies were installed;"+

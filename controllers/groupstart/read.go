@@ -21,8 +21,8 @@ import (
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 )
 
-// seen is the snapshot that one reconcile works on. It is not changed after read has returned it, and its objects belong to the cache.
-type seen struct {
+// A snapshot is all that one reconcile reads. It is not changed after read has returned it, and its objects belong to the cache.
+type snapshot struct {
 	jobSet *jobsetapi.JobSet
 	// endpoint is the URL where the pods of the group may ask, or empty.
 	endpoint string
@@ -34,7 +34,7 @@ type seen struct {
 }
 
 // read returns nil if there is nothing to do: the JobSet does not exist, has no group, has finished or is not managed.
-func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*seen, error) {
+func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*snapshot, error) {
 	js, err := r.readJobSet(ctx, key)
 	if err != nil || js == nil || js.Status.TerminalState != "" {
 		return nil, err
@@ -43,7 +43,7 @@ func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*seen,
 	if err != nil || !managed {
 		return nil, err
 	}
-	s := &seen{jobSet: js, injected: r.config.Injected}
+	s := &snapshot{jobSet: js, injected: r.config.Injected}
 	if r.config.isServed() {
 		s.endpoint = "http://" + r.config.Server.Address + barrier.Path(key)
 	}

@@ -46,9 +46,9 @@ import (
 const (
 	// settle is how long to wait for more pods of a group to start before they are counted again: counting costs as much as there are pods.
 	settle = 20 * time.Millisecond
-	// lookAgain is when a write that the API server has rejected is retried.
-	lookAgain = time.Minute
-	workers   = 4
+	// retryAfter is when a write that the API server has rejected is retried.
+	retryAfter = time.Minute
+	workers    = 4
 
 	// indexGroup finds the Jobs and pods that are in the group of a JobSet, by its UID.
 	indexGroup = "tranche.dev/group"

@@ -21,7 +21,7 @@ import (
 )
 
 // write lets the group start, if it may, and reports its state.
-func (r *Reconciler) write(ctx context.Context, s *seen, w *wanted) (ctrl.Result, error) {
+func (r *Reconciler) write(ctx context.Context, s *snapshot, w *actions) (ctrl.Result, error) {
 	err := r.post(ctx, s, w)
 	switch {
 	case apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err):
@@ -45,13 +45,13 @@ func (r *Reconciler) write(ctx context.Context, s *seen, w *wanted) (ctrl.Result
 		r.config.Metrics.GroupWaitsNot(key)
 	}
 	if w.retries {
-		return ctrl.Result{RequeueAfter: lookAgain}, nil
+		return ctrl.Result{RequeueAfter: retryAfter}, nil
 	}
 	return ctrl.Result{}, nil
 }
 
 // post writes the ConfigMap of the group, unless it has changed since it was read, so that no other client's change is lost.
-func (r *Reconciler) post(ctx context.Context, s *seen, w *wanted) error {
+func (r *Reconciler) post(ctx context.Context, s *snapshot, w *actions) error {
 	if w.configMap == nil {
 		return nil
 	}
@@ -74,9 +74,9 @@ func (r *Reconciler) post(ctx context.Context, s *seen, w *wanted) error {
 }
 
 // report writes the condition of the JobSet if it has changed, and emits an Event if something went wrong.
-func (r *Reconciler) report(ctx context.Context, s *seen, w *wanted) error {
-	told := apimeta.FindStatusCondition(s.jobSet.Status.Conditions, jobsetstatus.GroupScheduling)
-	if told != nil && equality.Semantic.DeepEqual(*told, w.condition) {
+func (r *Reconciler) report(ctx context.Context, s *snapshot, w *actions) error {
+	reported := apimeta.FindStatusCondition(s.jobSet.Status.Conditions, jobsetstatus.GroupScheduling)
+	if reported != nil && equality.Semantic.DeepEqual(*reported, w.condition) {
 		return nil
 	}
 	fields := &patch.Conditions{Conditions: []metav1.Condition{w.condition}}
@@ -84,7 +84,7 @@ func (r *Reconciler) report(ctx context.Context, s *seen, w *wanted) error {
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("write condition of JobSet %s: %w", client.ObjectKeyFromObject(s.jobSet), err)
 	}
-	if told != nil && told.Reason == w.condition.Reason {
+	if reported != nil && reported.Reason == w.condition.Reason {
 		return nil
 	}
 	switch w.condition.Reason {

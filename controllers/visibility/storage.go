@@ -87,7 +87,7 @@ func (p pendingWorkloads) Get(ctx context.Context, name string, options runtime.
 	}
 	summary := &visibility.PendingWorkloadsSummary{Items: make([]visibility.PendingWorkload, len(all))}
 	for i := range all {
-		summary.Items[i] = p.tell(ctx, &all[i])
+		summary.Items[i] = p.convert(ctx, &all[i])
 	}
 	return summary, nil
 }
@@ -124,9 +124,9 @@ func (p pendingWorkloads) one(ctx context.Context, key, only types.NamespacedNam
 	}
 	summary := &visibility.PendingWorkloadsSummary{Items: []visibility.PendingWorkload{}}
 	if isHere {
-		told := p.tell(ctx, &found)
-		told.Annotations = map[string]string{apis.ExplanationAnnotation: string(explanation)}
-		summary.Items = append(summary.Items, told)
+		item := p.convert(ctx, &found)
+		item.Annotations = map[string]string{apis.ExplanationAnnotation: string(explanation)}
+		summary.Items = append(summary.Items, item)
 	}
 	return summary, nil
 }
@@ -152,10 +152,10 @@ func (p pendingWorkloads) notFound(key types.NamespacedName) error {
 	return apierrors.NewNotFound(visibility.Resource(p.singular+"s"), key.Name)
 }
 
-// tell converts a pending stage to Kueue's type. The engine does not know the owners of a quota Workload; a Workload that has disappeared
+// convert converts a pending stage to Kueue's type. The engine does not know the owners of a quota Workload; a Workload that has disappeared
 // is returned without them.
-func (p pendingWorkloads) tell(ctx context.Context, s *admission.Pending) visibility.PendingWorkload {
-	told := visibility.PendingWorkload{
+func (p pendingWorkloads) convert(ctx context.Context, s *admission.Pending) visibility.PendingWorkload {
+	item := visibility.PendingWorkload{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: s.Stage.Namespace, Name: s.Stage.Name, UID: s.UID, CreationTimestamp: metav1.NewTime(s.Created),
 		},
@@ -167,7 +167,7 @@ func (p pendingWorkloads) tell(ctx context.Context, s *admission.Pending) visibi
 	var object kueue.Workload
 	// There may be thousands, and none of them is changed.
 	if err := p.reader.Get(ctx, s.Stage, &object, &client.GetOptions{UnsafeDisableDeepCopy: new(true)}); err == nil && object.UID == s.UID {
-		told.OwnerReferences = slices.Clone(object.OwnerReferences)
+		item.OwnerReferences = slices.Clone(object.OwnerReferences)
 	}
-	return told
+	return item
 }
