@@ -112,7 +112,7 @@ func (c *cluster) keepsRunning(t *testing.T, manager *testenv.Manager) {
 	})
 
 	out, err := c.try(t.Context(), "bin/tranche", "uninstall", "--check")
-	for _, want := range []string{"Deployment tranche-system/tranche-manager", "tranche-hold-jobs", "1 JobSet that started", "1 held Job", "1 JobSet that waits", "ClusterQueue", "3 Workloads"} {
+	for _, want := range []string{"Deployment tranche-system/tranche-manager", "tranche-hold-jobs", "1 JobSet with running stages", "1 held Job", "1 JobSet pending or suspended", "ClusterQueue", "3 Workloads"} {
 		if err == nil || !strings.Contains(out, want) {
 			t.Errorf("uninstall --check does not name %q, or did not fail (%v):\n%s", want, err, out)
 		}
