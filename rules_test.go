@@ -57,8 +57,8 @@ var layers = map[string][]string{
 	"simulator/internal/manager": {
 		"apis", "admission", "admission/*", "lifecycle/*", "simulator/scenario", "simulator/internal/cluster", "simulator/internal/config",
 	},
-	// gangobjects, barrier, patch, informer and apiwatch are no controllers: they know the objects of gangs, how pods wait, how to write, how to
-	// watch and what the API server has, for the controllers.
+	// gangobjects, barrier, apply, patch, informer and apiwatch are no controllers: they know the objects of gangs, how pods wait, how to write,
+	// how to watch and what the API server has, for the controllers.
 	"controllers": {
 		"apis", "queue", "admission", "admission/*", "lifecycle/*", "controllers/engine", "controllers/events", "controllers/metrics",
 		"controllers/gangobjects", "controllers/groupstart/barrier", "controllers/internal/*", "controllers/apiwatch",

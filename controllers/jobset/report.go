@@ -20,6 +20,7 @@ import (
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
 	"github.com/tranche-dev/tranche/lifecycle/stages"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
 // The manager writes the conditions of a JobSet once they have had the same new content for reportAfter, and at the latest when they have
@@ -132,7 +133,7 @@ func (r *Reconciler) reportRefused(ctx context.Context, s *jobsetstate.Snapshot,
 		return ctrl.Result{}, err
 	}
 	events.Misconfigured(why).Emit(r.config.Recorder, s.JobSet)
-	return ctrl.Result{RequeueAfter: jobsetstate.RecheckAfter}, nil
+	return ctrl.Result{RequeueAfter: workloadstatus.RecheckAfter}, nil
 }
 
 func isReported(js *jobsetapi.JobSet, all []metav1.Condition) bool {

@@ -128,9 +128,6 @@ func TestName(t *testing.T) {
 	jobsetstate.PodTemplateOf(s.JobSet, 1).Annotations = map[string]string{"mine": "kept"}
 	w := &writer{}
 	r := &Reconciler{config: Config{Client: w}}
-	if err := r.setScheduler(t.Context(), s, &stages.Step{}); err != nil || w.patch != nil {
-		t.Errorf("wrote %s, error %v, want nothing", w.patch, err)
-	}
 	if err := r.setScheduler(t.Context(), s, &stages.Step{SetScheduler: true}); err != nil {
 		t.Fatal(err)
 	}

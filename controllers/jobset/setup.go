@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -21,7 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	k8sevents "k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/flowcontrol"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -39,16 +37,13 @@ import (
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/engine"
 	"github.com/tranche-dev/tranche/controllers/gangobjects"
+	"github.com/tranche-dev/tranche/controllers/internal/apply"
 	"github.com/tranche-dev/tranche/controllers/metrics"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/stages"
 )
 
 const (
-	// A rejected write is retried after firstRetry, then after twice that, and so on. While the webhooks of the JobSet controller are down
-	// no JobSet can be resumed, and no watch reports that they are back.
-	firstRetry   = 5 * time.Millisecond
-	longestRetry = 15 * time.Second
 	// waitsPerSecond and waitBurst bound the Events about stages that wait, of which there may be thousands at a time.
 	waitsPerSecond = 5
 	waitBurst      = 100
@@ -99,6 +94,7 @@ func (c *Config) validate() error {
 // A Reconciler runs JobSets stage by stage.
 type Reconciler struct {
 	config Config
+	writer apply.Writer
 	// reader reads past the cache.
 	reader client.Reader
 	// waits limits the Events about stages that wait. The conditions of the JobSets report these waits as well.
@@ -115,7 +111,10 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 	if err := addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	r := &Reconciler{config: config, reader: mgr.GetAPIReader(), waits: flowcontrol.NewTokenBucketRateLimiter(waitsPerSecond, waitBurst)}
+	r := &Reconciler{
+		config: config, reader: mgr.GetAPIReader(), waits: flowcontrol.NewTokenBucketRateLimiter(waitsPerSecond, waitBurst),
+		writer: apply.Writer{Client: config.Client, Runner: config.Runner, Recorder: config.Recorder, Parallel: config.Releases},
+	}
 	r.unreported.news = map[types.NamespacedName]unreportedConditions{}
 	if err := (&planPublisher{reconciler: r}).setUp(ctx, mgr); err != nil {
 		return err
@@ -148,7 +147,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 		Watches(&nodev1.RuntimeClass{}, handler.EnqueueRequestsFromMapFunc(jobSetsOf(config.Client))).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: config.Workers,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, longestRetry),
+			RateLimiter:             apply.RateLimiter(),
 		}).
 		Complete(r)
 }

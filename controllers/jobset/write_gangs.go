@@ -6,12 +6,11 @@ import (
 	"fmt"
 	"slices"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tranche-dev/tranche/controllers/internal/apply"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
 	"github.com/tranche-dev/tranche/lifecycle/stages"
@@ -28,9 +27,9 @@ func (r *Reconciler) ensureGangs(ctx context.Context, s *jobsetstate.Snapshot, w
 		}
 		w.ReleaseJobs = slices.DeleteFunc(w.ReleaseJobs, func(rel stages.ReleaseJobs) bool { return rel.Stage == g.Stage })
 		switch {
-		case isUnserved(err):
+		case apply.IsUnserved(err):
 			w.ReportRefusedGangs(s, g.Stage, jobsetstatus.GangsNotServed, "ask your administrator to serve the API again", err)
-		case isRefusal(err):
+		case apply.IsRefusal(err):
 			w.ReportRefusedGangs(s, g.Stage, jobsetstatus.GangsRefused, "fix what it names, or ask your administrator", err)
 		default:
 			failed = errors.Join(failed, err)
@@ -58,16 +57,6 @@ func (r *Reconciler) ensureGangsOf(ctx context.Context, g stages.EnsureGangs) er
 	}
 	return nil
 }
-
-// isRefusal reports whether a write fails until a user or administrator changes something: it was rejected by a schema, an admission
-// webhook or policy, or a ResourceQuota, or the API is no longer served.
-func isRefusal(err error) bool {
-	return apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) || isUnserved(err)
-}
-
-// isUnserved reports whether objects could not be created because the API server does not serve their API, which it did when the manager
-// started: the CRD was deleted, or the API server has another release. The manager restarts when it notices this (controllers/apiwatch).
-func isUnserved(err error) bool { return apierrors.IsNotFound(err) || apimeta.IsNoMatchError(err) }
 
 // deleteGangs deletes gang objects, except those that are already terminating. It does not wait for their deletion.
 func (r *Reconciler) deleteGangs(ctx context.Context, _ *jobsetstate.Snapshot, w *stages.Step) error {

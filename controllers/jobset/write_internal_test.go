@@ -20,6 +20,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/controllers/internal/apply"
 	"github.com/tranche-dev/tranche/controllers/metrics"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
@@ -73,7 +74,10 @@ func (s *server) Patch(_ context.Context, object client.Object, patch client.Pat
 }
 
 func newReconciler(s *server) *Reconciler {
-	return &Reconciler{config: Config{Client: s, Recorder: k8sevents.NewFakeRecorder(10), Metrics: metrics.New(metrics.Replica{}), Releases: 2}, reader: s}
+	return &Reconciler{
+		config: Config{Client: s, Recorder: k8sevents.NewFakeRecorder(10), Metrics: metrics.New(metrics.Replica{})},
+		writer: apply.Writer{Client: s, Parallel: 2}, reader: s,
+	}
 }
 
 // The requests of a quota Workload must not change once it is admitted.

@@ -26,7 +26,7 @@ func (r *Reconciler) releaseJobs(ctx context.Context, s *jobsetstate.Snapshot, w
 	}
 	var all []error
 	for _, rel := range w.ReleaseJobs {
-		err := r.each(ctx, len(rel.Jobs), func(i int) error {
+		err := r.writer.Each(ctx, len(rel.Jobs), func(i int) error {
 			job := rel.Jobs[i]
 			key := client.ObjectKeyFromObject(job)
 			if err := r.patchIfSame(ctx, held[key], job); client.IgnoreNotFound(err) != nil {
@@ -51,7 +51,7 @@ func (r *Reconciler) releaseJobs(ctx context.Context, s *jobsetstate.Snapshot, w
 // resizeJobs makes running Jobs larger or smaller.
 func (r *Reconciler) resizeJobs(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step) error {
 	for _, g := range w.ResizeJobs {
-		err := r.each(ctx, len(g.After), func(i int) error {
+		err := r.writer.Each(ctx, len(g.After), func(i int) error {
 			if err := r.patchIfSame(ctx, g.Before[i], g.After[i]); client.IgnoreNotFound(err) != nil {
 				return fmt.Errorf("change the number of pods of Job %s: %w", client.ObjectKeyFromObject(g.After[i]), err)
 			}
@@ -81,7 +81,7 @@ func (r *Reconciler) concludeJobs(ctx context.Context, _ *jobsetstate.Snapshot, 
 
 // suspend sets spec.suspend of Jobs to the given value.
 func (r *Reconciler) suspend(ctx context.Context, jobs []*batchv1.Job, suspend bool) error {
-	return r.each(ctx, len(jobs), func(i int) error {
+	return r.writer.Each(ctx, len(jobs), func(i int) error {
 		after := jobs[i].DeepCopy()
 		after.Spec.Suspend = &suspend
 		if err := r.config.Client.Patch(ctx, after, patch.IfSameUID(jobs[i])); client.IgnoreNotFound(err) != nil {
@@ -94,7 +94,7 @@ func (r *Reconciler) suspend(ctx context.Context, jobs []*batchv1.Job, suspend b
 // skipJobs marks held Jobs as succeeded, and releases them so that they can end: the Job controller creates no pods for a Job whose success is
 // decided, and does not complete a Job without a start time.
 func (r *Reconciler) skipJobs(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step) error {
-	return r.each(ctx, len(w.SkipJobs), func(i int) error {
+	return r.writer.Each(ctx, len(w.SkipJobs), func(i int) error {
 		job, key := w.SkipJobs[i], client.ObjectKeyFromObject(w.SkipJobs[i])
 		marked := job.DeepCopy()
 		now := metav1.Now()
@@ -126,7 +126,7 @@ func ignoreNotFound(err error, format string, args ...any) error {
 
 // recreateJobs deletes Jobs without running pods, so that the JobSet controller recreates them.
 func (r *Reconciler) recreateJobs(ctx context.Context, _ *jobsetstate.Snapshot, w *stages.Step) error {
-	return r.each(ctx, len(w.RecreateJobs), func(i int) error {
+	return r.writer.Each(ctx, len(w.RecreateJobs), func(i int) error {
 		job := w.RecreateJobs[i]
 		err := r.config.Client.Delete(ctx, job, client.Preconditions{UID: &job.UID}, client.PropagationPolicy("Background"))
 		if client.IgnoreNotFound(err) != nil {
@@ -138,7 +138,7 @@ func (r *Reconciler) recreateJobs(ctx context.Context, _ *jobsetstate.Snapshot, 
 
 // restoreJobs removes the fields that an admission has added to held Jobs.
 func (r *Reconciler) restoreJobs(ctx context.Context, _ *jobsetstate.Snapshot, w *stages.Step) error {
-	return r.each(ctx, len(w.RestoreJobs), func(i int) error {
+	return r.writer.Each(ctx, len(w.RestoreJobs), func(i int) error {
 		job := w.RestoreJobs[i]
 		if err := r.config.Client.Patch(ctx, childjob.Restored(job), patch.IfSameUID(job)); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("take the admission back from Job %s: %w", client.ObjectKeyFromObject(job), err)
@@ -149,7 +149,7 @@ func (r *Reconciler) restoreJobs(ctx context.Context, _ *jobsetstate.Snapshot, w
 
 // endPods deletes pods that no Job ends.
 func (r *Reconciler) endPods(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step) error {
-	return r.each(ctx, len(w.EndPods), func(i int) error {
+	return r.writer.Each(ctx, len(w.EndPods), func(i int) error {
 		pod := w.EndPods[i].Pod
 		err := r.config.Client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID})
 		if client.IgnoreNotFound(err) != nil {

@@ -21,9 +21,6 @@ import (
 // start resumes the JobSet and records that from now on a suspension is requested by the user. For a JobSet without a queue, the Event of
 // the pause has announced that it is resumed.
 func (r *Reconciler) start(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step) error {
-	if !w.Start {
-		return nil
-	}
 	after := s.JobSet.DeepCopy()
 	after.Spec.Suspend = new(false)
 	if s.IsUnqueued {
@@ -43,9 +40,6 @@ func (r *Reconciler) start(ctx context.Context, s *jobsetstate.Snapshot, w *stag
 
 // pause suspends the JobSet, and records that the user did not request this suspension.
 func (r *Reconciler) pause(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step) error {
-	if w.Pause == "" {
-		return nil
-	}
 	after := s.JobSet.DeepCopy()
 	after.Spec.Suspend = new(true)
 	if s.IsUnqueued {
@@ -62,9 +56,6 @@ func (r *Reconciler) pause(ctx context.Context, s *jobsetstate.Snapshot, w *stag
 // setScheduler writes the scheduler into the pod templates of a suspended JobSet. A merge patch would have to repeat all ReplicatedJobs, including
 // fields that this version does not know.
 func (r *Reconciler) setScheduler(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step) error {
-	if !w.SetScheduler {
-		return nil
-	}
 	type operation struct {
 		Op    string `json:"op"`
 		Path  string `json:"path"`
@@ -98,9 +89,6 @@ func (r *Reconciler) setScheduler(ctx context.Context, s *jobsetstate.Snapshot, 
 
 // recordFinished records on the JobSet the stages that have succeeded, before the stages that wait for them are released.
 func (r *Reconciler) recordFinished(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step) error {
-	if w.RecordFinished == nil {
-		return nil
-	}
 	value, err := json.Marshal(apis.FinishedStages{Attempt: s.JobSet.Status.Restarts, Stages: w.RecordFinished})
 	if err != nil {
 		return fmt.Errorf("render the finished stages of JobSet %s: %w", s.Key, err)

@@ -2,7 +2,6 @@ package jobset
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
+	"github.com/tranche-dev/tranche/controllers/internal/apply"
 	"github.com/tranche-dev/tranche/controllers/internal/patch"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/stages"
@@ -20,9 +20,6 @@ import (
 // times that are not noted. If the API server rejects the write, quota is released nevertheless: the user of a JobSet can make the write
 // impossible, for instance by annotations that leave no room.
 func (r *Reconciler) recordTimes(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step) error {
-	if len(w.EndedHolds) == 0 {
-		return nil
-	}
 	err := r.recordTimesOn(ctx, s.JobSet, s, w, client.MergeFromWithOptions(s.JobSet, client.MergeFromWithOptimisticLock{}))
 	if apierrors.IsConflict(err) {
 		err = r.recordTimesOnLatest(ctx, s, w)
@@ -30,20 +27,11 @@ func (r *Reconciler) recordTimes(ctx context.Context, s *jobsetstate.Snapshot, w
 	switch {
 	case err == nil || apierrors.IsNotFound(err):
 		return ctx.Err()
-	case isTransient(err):
+	case apply.IsTransient(err):
 		return err
 	}
 	ctrl.LoggerFrom(ctx).Info("Times of stages are missing in the timeline", "cause", err.Error())
 	return nil
-}
-
-// isTransient reports whether the same write can succeed later without any change of the object.
-func isTransient(err error) bool {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
-		return true // no answer
-	}
-	return apierrors.IsConflict(err) || apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err)
 }
 
 // recordTimesOnLatest writes the timeline of a JobSet that other clients write to at the same time. It reads the JobSet past the cache. Only the

@@ -6,18 +6,16 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/controllers/engine"
 	"github.com/tranche-dev/tranche/controllers/events"
-	"github.com/tranche-dev/tranche/controllers/internal/patch"
+	"github.com/tranche-dev/tranche/controllers/internal/apply"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/stages"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
@@ -26,12 +24,13 @@ import (
 // createWorkloads creates the last stage first: if one is rejected, no stage that is open from the start holds quota without use.
 func (r *Reconciler) createWorkloads(ctx context.Context, _ *jobsetstate.Snapshot, w *stages.Step) error {
 	for _, workload := range slices.Backward(w.CreateWorkloads) {
-		err := r.config.Client.Create(ctx, workload)
-		if apierrors.IsInvalid(err) {
-			return &refusedWorkload{fmt.Errorf("stage %q gets no quota Workload, mend the JobSet and submit it again: %w", workload.Labels[apis.StageLabel], err)}
+		err := r.writer.Create(ctx, workload)
+		if apply.IsRefusal(err) {
+			return &refusedWorkload{fmt.Errorf("stage %q has no quota Workload, because the API server rejects it; fix the JobSet and submit it again: %w",
+				workload.Labels[apis.StageLabel], err)}
 		}
-		if client.IgnoreAlreadyExists(err) != nil {
-			return fmt.Errorf("create quota Workload %s: %w", client.ObjectKeyFromObject(workload), err)
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return err
 		}
 	}
 	return nil
@@ -39,13 +38,8 @@ func (r *Reconciler) createWorkloads(ctx context.Context, _ *jobsetstate.Snapsho
 
 func (r *Reconciler) changeWorkloads(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step) error {
 	for _, c := range w.ChangeWorkloads {
-		change := patch.IfSameUID(c.Before)
-		if !equality.Semantic.DeepEqual(c.Before.Spec.PodSets, c.After.Spec.PodSets) {
-			// It may have been admitted in the meantime, for the pods that it asked for before.
-			change = patch.Locked(c.Before, c.Before.ResourceVersion)
-		}
-		if err := r.config.Client.Patch(ctx, c.After, change); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("change quota Workload %s: %w", client.ObjectKeyFromObject(c.Before), err)
+		if err := r.writer.Change(ctx, c.Before, c.After); err != nil {
+			return err
 		}
 		if c.Opens {
 			events.StageOpened(c.After.Labels[apis.StageLabel]).EmitAbout(r.config.Recorder, s.JobSet, c.After)
@@ -57,37 +51,24 @@ func (r *Reconciler) changeWorkloads(ctx context.Context, s *jobsetstate.Snapsho
 // evictWorkloads marks the other stages of an evicted JobSet as evicted, too.
 func (r *Reconciler) evictWorkloads(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step) error {
 	for _, e := range w.EvictWorkloads {
-		// The eviction increments its own counters and repeats what else the admission has written, so it must be based on the latest
-		// object.
-		written, err := r.apply(ctx, e.Workload, workloadstatus.Evicted(e.Workload, e.Eviction, time.Now()), apis.AdmissionFieldManager, e.Workload.ResourceVersion)
+		written, err := r.writer.Evict(ctx, e.Workload, e.Eviction, nil)
 		if err != nil {
 			return err
 		}
-		if written == nil {
-			continue
+		if written != nil {
+			stage, held := written.Labels[apis.StageLabel], engine.Usage(e.Workload.Status.Admission)
+			events.StageEvicted(stage, held, e.Eviction.Reason, e.Eviction.Message).EmitAbout(r.config.Recorder, s.JobSet, e.Workload)
 		}
-		r.config.Runner.Observe(admission.WorkloadObserved{Workload: written})
-		events.Evicted(e.Eviction.EventReason(), e.Eviction.Message).Emit(r.config.Recorder, written)
-		stage, held := written.Labels[apis.StageLabel], engine.Usage(e.Workload.Status.Admission)
-		events.StageEvicted(stage, held, e.Eviction.Reason, e.Eviction.Message).EmitAbout(r.config.Recorder, s.JobSet, e.Workload)
 	}
 	return nil
 }
 
 func (r *Reconciler) reportProgress(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step) error {
 	for _, p := range w.Progress {
-		// A stage finishes once. If the cache does not show yet that it has, the API server rejects the write and no Event is emitted
-		// twice.
-		version := ""
-		if p.Finished != nil {
-			version = p.Workload.ResourceVersion
-		}
-		status := workloadstatus.Progress(p.Workload, p.Ready, p.Finished, time.Now())
-		written, err := r.apply(ctx, p.Workload, status, apis.FieldManager, version)
-		if err != nil {
-			return err
-		}
+		written, err := r.writer.Progress(ctx, p.Workload, p.Ready, p.Finished)
 		switch {
+		case err != nil:
+			return err
 		case written == nil:
 		case p.Finished != nil:
 			events.StageFinished(p.Stage, p.Finished.Message).EmitAbout(r.config.Recorder, s.JobSet, p.Workload)
@@ -98,12 +79,9 @@ func (r *Reconciler) reportProgress(ctx context.Context, s *jobsetstate.Snapshot
 	return nil
 }
 
-// reclaimFieldManager owns status.reclaimablePods of quota Workloads. It is Kueue's name.
-const reclaimFieldManager client.FieldOwner = "kueue-reclaimable-pods"
-
 func (r *Reconciler) reclaimPods(ctx context.Context, _ *jobsetstate.Snapshot, w *stages.Step) error {
 	for _, c := range w.Reclaim {
-		if _, err := r.apply(ctx, c.Workload, kueue.WorkloadStatus{ReclaimablePods: c.Pods}, reclaimFieldManager, ""); err != nil {
+		if err := r.writer.Reclaim(ctx, c.Workload, c.Pods); err != nil {
 			return err
 		}
 	}
@@ -113,9 +91,6 @@ func (r *Reconciler) reclaimPods(ctx context.Context, _ *jobsetstate.Snapshot, w
 // releaseQuota releases the quota of suspended and evicted stages, and notifies the engine at once. The cache may not show yet that a Job was
 // released or that a pod was created, so releaseQuota repeats the decision on live reads.
 func (r *Reconciler) releaseQuota(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step) error {
-	if len(w.ReleaseQuota) == 0 {
-		return nil
-	}
 	live, err := r.refresh(ctx, s)
 	if err != nil {
 		return err
@@ -133,12 +108,11 @@ func (r *Reconciler) releaseQuota(ctx context.Context, s *jobsetstate.Snapshot, 
 				told = events.GrowthRequeued(workload.Labels[apis.StageLabel], workloadstatus.EvictionOf(workload).Message)
 			}
 		}
-		written, err := r.apply(ctx, workload, status, apis.AdmissionFieldManager, workload.ResourceVersion)
+		written, err := r.writer.ReleaseQuota(ctx, workload, status)
 		if err != nil {
 			return err
 		}
 		if written != nil {
-			r.config.Runner.Observe(admission.WorkloadObserved{Workload: written})
 			told.EmitAbout(r.config.Recorder, s.JobSet, workload)
 		}
 	}
@@ -147,7 +121,7 @@ func (r *Reconciler) releaseQuota(ctx context.Context, s *jobsetstate.Snapshot, 
 
 func (r *Reconciler) reopenStages(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step) error {
 	for _, workload := range w.Reopen {
-		if err := r.delete(ctx, workload); err != nil {
+		if err := r.writer.Delete(ctx, workload); err != nil {
 			return err
 		}
 		events.StageReopened(workload.Labels[apis.StageLabel]).EmitAbout(r.config.Recorder, s.JobSet, workload)
@@ -155,47 +129,23 @@ func (r *Reconciler) reopenStages(ctx context.Context, s *jobsetstate.Snapshot, 
 	return nil
 }
 
-// delete deletes a quota Workload as it was read. A Workload that was admitted in the meantime is reconciled again.
-func (r *Reconciler) delete(ctx context.Context, workload *kueue.Workload) error {
-	err := r.config.Client.Delete(ctx, workload, client.Preconditions{UID: &workload.UID, ResourceVersion: &workload.ResourceVersion})
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("delete quota Workload %s: %w", client.ObjectKeyFromObject(workload), err)
-	}
-	return nil
-}
-
 func (r *Reconciler) removeFinalizers(ctx context.Context, _ *jobsetstate.Snapshot, w *stages.Step) error {
-	for _, workload := range w.RemoveFinalizers {
-		if err := patch.RemoveFinalizer(ctx, r.config.Client, workload); err != nil {
-			return err
-		}
-	}
-	return nil
+	return r.writer.RemoveFinalizers(ctx, w.RemoveFinalizers)
 }
 
 func (r *Reconciler) deleteWorkloads(ctx context.Context, _ *jobsetstate.Snapshot, w *stages.Step) error {
-	for _, workload := range w.DeleteWorkloads {
-		if workload.DeletionTimestamp.IsZero() {
-			if err := r.delete(ctx, workload); err != nil {
-				return err
-			}
-		}
-		if err := patch.RemoveFinalizer(ctx, r.config.Client, workload); err != nil {
-			return err
-		}
-	}
-	return nil
+	return r.writer.DeleteAll(ctx, w.DeleteWorkloads)
 }
 
 // createGrowths creates the quota Workloads of growths.
 func (r *Reconciler) createGrowths(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step) error {
 	for _, growth := range w.CreateGrowths {
-		err := r.config.Client.Create(ctx, growth)
+		err := r.writer.Create(ctx, growth)
 		if apierrors.IsAlreadyExists(err) {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("create quota Workload %s for the growth of a stage: %w", client.ObjectKeyFromObject(growth), err)
+			return fmt.Errorf("grow stage %q: %w", growth.Labels[apis.StageLabel], err)
 		}
 		pods := int32(0)
 		for i := range growth.Spec.PodSets {
@@ -208,9 +158,6 @@ func (r *Reconciler) createGrowths(ctx context.Context, s *jobsetstate.Snapshot,
 
 // deleteExpired deletes a JobSet, unless its quota Workload was activated again according to the API server.
 func (r *Reconciler) deleteExpired(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step) error {
-	if w.DeleteExpired == nil {
-		return nil
-	}
 	var live kueue.Workload
 	if err := r.reader.Get(ctx, client.ObjectKeyFromObject(w.DeleteExpired), &live); err != nil {
 		return client.IgnoreNotFound(err)

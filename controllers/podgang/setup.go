@@ -23,7 +23,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	k8sevents "k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/flowcontrol"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -39,13 +38,12 @@ import (
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	"github.com/tranche-dev/tranche/controllers/apiwatch"
 	"github.com/tranche-dev/tranche/controllers/engine"
+	"github.com/tranche-dev/tranche/controllers/internal/apply"
 	"github.com/tranche-dev/tranche/lifecycle/podgang"
 	"github.com/tranche-dev/tranche/lifecycle/podgroup"
 )
 
 const (
-	firstRetry   = 5 * time.Millisecond
-	longestRetry = 15 * time.Second
 	// toldPerSecond and toldBurst limit the gangs that get Events, and toldPods the pods of one gang that do. A gang over the limit is
 	// reconciled again after tellLater.
 	toldPerSecond = 5
@@ -103,6 +101,7 @@ func (c *Config) validate() error {
 type Reconciler struct {
 	config Config
 	client client.Client
+	writer apply.Writer
 	// pods reads the pods of gangs from their cache; live reads everything past any cache.
 	pods, live client.Reader
 	apis       podGroupAPIs
@@ -139,6 +138,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 		config: config, client: mgr.GetClient(), pods: pods, live: mgr.GetAPIReader(), apis: podGroups, statuses: statuses,
 		told: flowcontrol.NewTokenBucketRateLimiter(toldPerSecond, toldBurst), gangMemo: map[podgroup.Ref]*gangMemo{}, watchers: map[podgroup.Ref]map[podgroup.Ref]struct{}{},
 		requeued: make(chan event.TypedGenericEvent[podgroup.Ref]),
+		writer:   apply.Writer{Client: mgr.GetClient(), Runner: config.Runner, Recorder: config.Recorder, Parallel: config.Releases},
 	}
 	if err := addIndexes(ctx, mgr, pods); err != nil {
 		return err
@@ -170,7 +170,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 		}))).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: config.Workers,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, longestRetry),
+			RateLimiter:             apply.RateLimiter(),
 		}).
 		Complete(r)
 }

@@ -17,7 +17,7 @@ import (
 // that they have waited. If a pod or PodGroup cannot be marked, for example because of a webhook, it is left unchanged, and the gang still
 // releases its quota.
 func (r *Reconciler) noteTimeout(ctx context.Context, s *snapshot, step *podgang.Step) error {
-	err := r.each(ctx, len(step.TimeOut), func(i int) error { return r.setTimeout(ctx, step.TimeOut[i], "true") })
+	err := r.writer.Each(ctx, len(step.TimeOut), func(i int) error { return r.setTimeout(ctx, step.TimeOut[i], "true") })
 	switch {
 	case err != nil:
 		return err

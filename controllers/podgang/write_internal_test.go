@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
+	"github.com/tranche-dev/tranche/controllers/internal/apply"
 	"github.com/tranche-dev/tranche/lifecycle/podgang"
 	"github.com/tranche-dev/tranche/lifecycle/podgroup"
 )
@@ -91,13 +92,13 @@ func TestRefused(t *testing.T) {
 	}{
 		"nothing": {want: []string{"create extra", "patch annotated", "patch core", "patch other"}},
 		"a pod, as it is": {
-			refuses: map[string]error{"patch annotated": invalid}, wantTell: `pod "annotated" stays gated`,
+			refuses: map[string]error{"patch annotated": invalid}, wantTell: `pod "annotated" is still gated`,
 			want: []string{"create extra", "patch annotated", "patch core", "patch other"},
 		},
 		"a pod, for now":   {refuses: map[string]error{"patch annotated": errors.New("busy")}, wantErr: true, want: []string{"create extra", "patch annotated", "patch core", "patch other"}},
 		"a quota Workload": {refuses: map[string]error{"patch core": errors.New("busy")}, wantErr: true, want: []string{"create extra", "patch core"}},
 		"a quota Workload, as it should be": {
-			refuses: map[string]error{"patch core": invalid}, wantTell: `quota Workload "core" cannot be changed`, want: []string{"create extra", "patch core"},
+			refuses: map[string]error{"patch core": invalid}, wantTell: `rejects the change of quota Workload "core"`, want: []string{"create extra", "patch core"},
 		},
 		"a new one": {
 			refuses:  map[string]error{"create extra": apierrors.NewForbidden(schema.GroupResource{Resource: "workloads"}, "extra", errors.New("exceeded quota"))},
@@ -109,7 +110,7 @@ func TestRefused(t *testing.T) {
 			asked := &refusing{refuses: c.refuses}
 			r := &Reconciler{
 				client: asked, told: flowcontrol.NewFakeAlwaysRateLimiter(), gangMemo: map[podgroup.Ref]*gangMemo{},
-				config: Config{Releases: 1, Recorder: k8sevents.NewFakeRecorder(len(takenAway))},
+				config: Config{Recorder: k8sevents.NewFakeRecorder(len(takenAway))}, writer: apply.Writer{Client: asked, Parallel: 1},
 			}
 			ref := podgroup.Ref{Kind: podgroup.Lightweight, Namespace: "ml", Name: "train"}
 			s := &snapshot{Snapshot: podgang.Snapshot{Gang: &podgroup.Gang{Ref: ref}}}

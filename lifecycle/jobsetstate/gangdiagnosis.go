@@ -14,6 +14,7 @@ import (
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstatus"
 	"github.com/tranche-dev/tranche/lifecycle/schedulergang"
+	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
 // A GangWait says why the pods of gangs have had no node for a long time. The scheduler does not report most of these waits: it writes
@@ -50,7 +51,7 @@ func (s *Snapshot) GangWait() GangWait {
 			wait.lookIn(left)
 			continue
 		}
-		wait.lookIn(RecheckAfter)
+		wait.lookIn(workloadstatus.RecheckAfter)
 		if wait.Reason == "" {
 			wait.Reason, wait.Message = s.diagnose(name, p, s.Gangs.StatusOf(name))
 		}

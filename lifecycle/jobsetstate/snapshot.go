@@ -80,6 +80,3 @@ func (p Priority) InsteadOfMissing(js *jobsetapi.JobSet) string {
 	return fmt.Sprintf("Label %s names WorkloadPriorityClass %q, which does not exist: the JobSet keeps priority %d; create the class or name another",
 		apis.PriorityClassLabel, name, p.Value)
 }
-
-// RecheckAfter is when a JobSet with complaints is reconciled again, in case a user has fixed something that no watch reports.
-const RecheckAfter = time.Minute

@@ -66,6 +66,26 @@ type Step struct {
 	RequeueAfter time.Duration
 }
 
+// A Writer writes the parts of a Step. The order of the functions is the order of the writes.
+type Writer struct {
+	NoteTimeout, Evict, DeletePods, Progress, Reclaim, ReleaseQuota, RemoveFinalizers, DeleteWorkloads,
+	Create, Change, Ungate, Report, KeepStatus func(*Step) error
+}
+
+// Write writes a Step, and stops at the first error. Writes that release quota come first, so that a tenant whose pods cannot be ungated
+// does not keep quota that must be released.
+func (s *Step) Write(to *Writer) error {
+	for _, write := range []func(*Step) error{
+		to.NoteTimeout, to.Evict, to.DeletePods, to.Progress, to.Reclaim, to.ReleaseQuota, to.RemoveFinalizers, to.DeleteWorkloads,
+		to.Create, to.Change, to.Ungate, to.Report, to.KeepStatus,
+	} {
+		if err := write(s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // An Evict evicts a quota Workload.
 type Evict struct {
 	Workload *kueue.Workload

@@ -30,6 +30,9 @@ type Snapshot struct {
 	Lacking string
 }
 
+// RecheckAfter is when an object that needs a fix is reconciled again, in case no watch reports that a user has fixed it.
+const RecheckAfter = time.Minute
+
 // A Step is the next write: at most one of Status, Deactivate and Drop. The change that it causes leads to the next step.
 type Step struct {
 	// Status is the whole part of the status that belongs to admission, or nil. It may equal the current status: see Differs.

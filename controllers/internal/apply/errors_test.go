@@ -1,4 +1,4 @@
-package jobset
+package apply_test
 
 import (
 	"errors"
@@ -7,6 +7,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/tranche-dev/tranche/controllers/internal/apply"
 )
 
 // Timeline entries are dropped only if the API server will also reject them later.
@@ -26,8 +28,8 @@ func TestIsTransient(t *testing.T) {
 		"too large":         {err: apierrors.NewRequestEntityTooLargeError("etcd")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := isTransient(fmt.Errorf("note times of JobSet ns/a: %w", tc.err)); got != tc.want {
-				t.Errorf("isTransient is %t, want %t", got, tc.want)
+			if got := apply.IsTransient(fmt.Errorf("note times of JobSet ns/a: %w", tc.err)); got != tc.want {
+				t.Errorf("IsTransient is %t, want %t", got, tc.want)
 			}
 		})
 	}
