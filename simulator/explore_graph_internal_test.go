@@ -63,9 +63,6 @@ func explore(w *world) (*exploration, error) {
 			return nil, err
 		}
 		queue = append(queue, next...)
-		if w.limit > 0 && len(e.parents) > w.limit {
-			return nil, fmt.Errorf("more than %d states", w.limit)
-		}
 	}
 	if e.problem == "" {
 		e.findTrap()

@@ -4,16 +4,21 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/types"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	"sigs.k8s.io/jobset/pkg/constants"
+	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
+	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/simulator/internal/cluster"
 	"github.com/tranche-dev/tranche/simulator/internal/timeline"
 	"github.com/tranche-dev/tranche/simulator/scenario"
@@ -32,13 +37,15 @@ const (
 	failures
 	// cuts of quota.
 	cuts
+	// retries are answers Retry of an AdmissionCheck. After Rejected a user has to act before the JobSet can end.
+	retries
 	adversities
 )
 
 // A small world to explore.
 type world struct {
 	name string
-	// text is the scenario before the first move. The moves of later are submit lines.
+	// text is the scenario before the first move. The moves of later are lines that happen in their order.
 	text  string
 	later []string
 	// cut and restore are lines that change a queue.
@@ -50,8 +57,6 @@ type world struct {
 	// steps is true if the controllers and the engine take turns in every order. Otherwise they do all their work before the next event, or
 	// before two of them.
 	steps bool
-	// limit is the greatest number of states, or 0.
-	limit int
 }
 
 // A situation is a simulation, and what only the exploration knows.
@@ -190,8 +195,13 @@ func (x *situation) reactions() []move {
 			continue
 		}
 		seen[words[2]] = true
+		target := scenario.Target{Name: name, Part: part}
+		if stage, number, isGrowth := strings.Cut(part, "+"); isGrowth {
+			target.Part = stage
+			target.Growth, _ = strconv.Atoi(number)
+		}
 		all = append(all, move{text: fmt.Sprintf("fail-write %s\n%s", words[2], run), kind: crashes, do: func(x *situation) {
-			x.Failing = append(x.Failing, scenario.Target{Name: name, Part: part})
+			x.Failing = append(x.Failing, target)
 			x.react()
 		}})
 	}
@@ -243,8 +253,30 @@ func (x *situation) happenings() []move {
 		for _, job := range x.JobsOf(js.UID) {
 			x.podMoves(job, act)
 		}
+		x.checkMoves(name, js, event)
 	}
 	return all
+}
+
+// checkMoves adds the answers that a quota Workload of a JobSet may get to the AdmissionCheck that it waits for.
+func (x *situation) checkMoves(name string, js *jobsetapi.JobSet, event func(text string, kind adversity, do func(*situation))) {
+	for _, w := range x.WorkloadsOfJobSet(types.NamespacedName{Namespace: js.Namespace, Name: js.Name}) {
+		for i := range w.Status.AdmissionChecks {
+			check := &w.Status.AdmissionChecks[i]
+			if check.State != kueue.CheckStatePending || !quotaworkload.HoldsQuota(w) || jobsetstate.GrowthNumber(w) > 0 {
+				continue
+			}
+			answer := func(state kueue.CheckState, kind adversity) {
+				c := scenario.Check{
+					Target: scenario.Target{Name: name, Part: w.Labels[apis.StageLabel]},
+					States: []scenario.CheckState{{Check: string(check.Name), State: state}},
+				}
+				event(fmt.Sprintf("check %s %s=%s", c.Target, check.Name, state), kind, func(x *situation) { x.check(c) })
+			}
+			answer(kueue.CheckStateReady, none)
+			answer(kueue.CheckStateRetry, retries)
+		}
+	}
 }
 
 // podMoves returns what the pods of a Job may do.

@@ -140,6 +140,9 @@ func (s *simulation) stateOfJobSets(b *strings.Builder) {
 				b.WriteString(" " + other.Name)
 			}
 		}
+		for i := range js.Spec.ReplicatedJobs {
+			fmt.Fprintf(b, " pods=%d", *js.Spec.ReplicatedJobs[i].Template.Spec.Parallelism)
+		}
 		b.WriteString("\n")
 	}
 }
@@ -159,6 +162,9 @@ func (s *simulation) stateOfWorkload(b *strings.Builder, w *kueue.Workload) {
 	fmt.Fprintf(b, " %v %s reclaim=%v", w.Annotations, conditionsOf(w.Status.Conditions), w.Status.ReclaimablePods)
 	if w.Status.RequeueState != nil && w.Status.RequeueState.Count != nil {
 		fmt.Fprintf(b, " requeued=%d", *w.Status.RequeueState.Count)
+	}
+	for i := range w.Status.AdmissionChecks {
+		fmt.Fprintf(b, " %s=%s", w.Status.AdmissionChecks[i].Name, w.Status.AdmissionChecks[i].State)
 	}
 	if w.Status.Admission != nil {
 		text, _ := json.Marshal(w.Status.Admission)
@@ -251,11 +257,13 @@ func (s *simulation) unpaidPods() (wrong []string) {
 	paid := map[string]int32{}
 	for _, w := range s.Workloads {
 		if quotaworkload.HoldsQuota(w) && !cluster.IsFinished(w) {
+			// The growths of a stage pay for its pods, too.
+			key := w.Labels[apis.JobUIDLabel] + " " + w.Labels[apis.JobSetLabel] + "/" + w.Labels[apis.StageLabel]
 			for i := range w.Status.Admission.PodSetAssignments {
-				paid[w.Labels[apis.JobUIDLabel]+" "+cluster.SubjectOf(w)] += *w.Status.Admission.PodSetAssignments[i].Count
+				paid[key] += *w.Status.Admission.PodSetAssignments[i].Count
 			}
 			for _, r := range w.Status.ReclaimablePods {
-				paid[w.Labels[apis.JobUIDLabel]+" "+cluster.SubjectOf(w)] -= r.Count
+				paid[key] -= r.Count
 			}
 		}
 	}

@@ -18,6 +18,15 @@ func smallWorlds() []*world {
 			cut: "change queue ml gpu=1", restore: "change queue ml gpu=3",
 		},
 		{
+			name: "a check answers", budget: [adversities]int8{retries: 1},
+			text: "admissioncheck capacity\nqueue ml gpu=2 checks=capacity\nsubmit a queue=ml stages=data(gpu=1)=Succeeded=>train(gpu=2) stop-after=1m\n",
+		},
+		{
+			name: "a stage grows and shrinks", budget: [adversities]int8{crashes: 1},
+			text:  "queue ml gpu=3\nsubmit a queue=ml stages=train(gpu=1) stop-after=1m\n",
+			later: []string{"resize a/train pods=2", "resize a/train pods=1"},
+		},
+		{
 			name: "one step at a time", steps: true, budget: [adversities]int8{crashes: 1},
 			text: "queue ml gpu=2\nsubmit a queue=ml stages=data(gpu=1)=Succeeded=>train(gpu=2) stop-after=1m\n",
 		},
@@ -55,6 +64,16 @@ func largeWorlds() []*world {
 			text:  cohort + "submit a queue=y stages=ps(gpu=1)=Ready=>train(gpu=2) stop-after=1m\n",
 			later: []string{"submit b queue=x stages=train(gpu=2) stop-after=1m"},
 			cut:   "change queue y gpu=0", restore: "change queue y gpu=1",
+		},
+		{
+			name: "a check answers, crash and user", budget: [adversities]int8{crashes: 1, interventions: 1, retries: 1},
+			text: "admissioncheck capacity\nqueue ml gpu=2 checks=capacity\nsubmit a queue=ml stages=data(gpu=1)=Succeeded=>train(gpu=2) stop-after=1m\n",
+		},
+		{
+			name: "a growth and a contender, crash and failure", budget: [adversities]int8{crashes: 1, failures: 1},
+			text: "queue ml gpu=3\nsubmit a queue=ml stages=train(gpu=1) restarts=1 stop-after=1m\n" +
+				"submit b queue=ml stages=train(gpu=2) stop-after=1m\n",
+			later: []string{"resize a/train pods=2", "resize a/train pods=1"},
 		},
 		{
 			name: "three JobSets that could deadlock", budget: [adversities]int8{crashes: 1}, servers: []string{"ps"},

@@ -58,7 +58,7 @@ func TestParseProblems(t *testing.T) {
 		"a run time of an unknown job":   {story + "submit a stages=ps(gpu=1) run=pss:1m\n", []string{`no ReplicatedJob "pss"`}},
 		"restarts of no JobSet":          {story + "submit a pods=gpu:1 restarts=1\n", []string{"restarts, policy, order, rules and success are for JobSets"}},
 		"rules without a status":         {story + "submit a stages=ps(gpu=1)+train(gpu=1) rules=ps\n", []string{`rules: "ps": what to wait for`, "Ready or Succeeded"}},
-		"a rule about an unknown job":            {story + "submit a stages=ps(gpu=1)+train(gpu=1) rules=pss:Ready\n", []string{"spec.startupPolicy.rules[0]", `"pss"`}},
+		"a rule about an unknown job":    {story + "submit a stages=ps(gpu=1)+train(gpu=1) rules=pss:Ready\n", []string{"spec.startupPolicy.rules[0]", `"pss"`}},
 		"a success of an unknown job":    {story + "submit a stages=ps(gpu=1) success=pss\n", []string{`no ReplicatedJob "pss"`}},
 		"an unknown order":               {story + "submit a stages=ps(gpu=1) order=Any\n", []string{"order", "AnyOrder or InOrder"}},
 		"a job that is not there":        {story + "ready a at=1m\n", []string{`"a" is not submitted above`}},
