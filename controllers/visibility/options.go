@@ -62,7 +62,7 @@ func number(query url.Values, name string, otherwise int64) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("%s: %q must be a whole number of 0 or more", name, text)
 	}
-	return cmp.Or(int64(n), otherwise), nil //nolint:gosec // it has 63 bits
+	return cmp.Or(int64(n), otherwise), nil
 }
 
 func (q *question) page() (admission.Page, error) {
