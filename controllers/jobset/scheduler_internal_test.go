@@ -74,11 +74,11 @@ func TestChooseScheduler(t *testing.T) {
 		wantSays string
 	}{
 		"the configuration": {byDefault: "Kube", want: "Kube"},
-		"nobody":            {byDefault: "None", want: "None"},
+		"no scheduler":      {byDefault: "None", want: "None"},
 		"the LocalQueue before the configuration": {byDefault: "Kube", queue: "Volcano", want: "Volcano"},
 		"the LocalQueue, which wants none":        {byDefault: "Kube", queue: "None", want: "None"},
 		"the flavor before the LocalQueue":        {byDefault: "Kube", queue: "Volcano", flavor: "KAI", want: "KAI"},
-		"nobody of that name":                     {byDefault: "Kube", queue: "volcano", want: "Kube", wantSays: `of LocalQueue "ml": "volcano" must be one of None, Kube`},
+		"an unknown scheduler":                    {byDefault: "Kube", queue: "volcano", want: "Kube", wantSays: `of LocalQueue "ml": "volcano" must be one of None, Kube`},
 		"what the JobSet was started for":         {byDefault: "Kube", queue: "Volcano", flavor: "Volcano", started: "Koordinator", want: "Koordinator"},
 	}
 	for name, c := range cases {

@@ -42,8 +42,8 @@ func TestAddPods(t *testing.T) {
 	}{
 		"its Job is listed":                  {nil, "listed", 1},
 		"its Job is gone":                    {nil, "gone", 1},
-		"its Job was made anew":              {jobs{"train-0": job("anew", ours)}, "gone", 1},
-		"its Job was made since":             {jobs{"train-0": job("anew", ours)}, "anew", 1},
+		"its Job was recreated":              {jobs{"train-0": job("again", ours)}, "gone", 1},
+		"its Job was made since":             {jobs{"train-0": job("again", ours)}, "again", 1},
 		"another Job has taken it over":      {jobs{"train-0": job("other")}, "other", 0},
 		"a stranger has the name of its Job": {jobs{"train-0": job("other")}, "gone", 1},
 	}

@@ -108,11 +108,11 @@ func TestStartOfWhatHasChanged(t *testing.T) {
 		server      server
 		wantPatches int
 	}{
-		"nobody has written to it":              {server{version: 1, generation: 1}, 1},
-		"its status was written":                {server{version: 2, generation: 1}, 1},
-		"its status is being written":           {server{version: 1, generation: 1, busy: 3}, 1},
-		"it has grown":                          {server{version: 2, generation: 2}, 0},
-		"it has grown, and its status was told": {server{version: 3, generation: 2, busy: 1}, 0},
+		"it is unchanged":                 {server{version: 1, generation: 1}, 1},
+		"its status was written":          {server{version: 2, generation: 1}, 1},
+		"its status is being written":     {server{version: 1, generation: 1, busy: 3}, 1},
+		"it has grown":                    {server{version: 2, generation: 2}, 0},
+		"it has grown, with a new status": {server{version: 3, generation: 2, busy: 1}, 0},
 	}
 	meta := metav1.ObjectMeta{Namespace: "ns", Name: "name", UID: "uid", ResourceVersion: "1", Generation: 1}
 	job, js := &batchv1.Job{ObjectMeta: meta}, &jobsetapi.JobSet{ObjectMeta: meta}
@@ -178,9 +178,9 @@ func TestGangsThatCannotBe(t *testing.T) {
 		wantSays     string
 		wantRetry    bool
 	}{
-		"all can be":           {[]stages.EnsureGangs{missing("good"), missing("bad")}, nil, []string{"bad", "good"}, "", false},
-		"one cannot be made":   {[]stages.EnsureGangs{missing("bad"), missing("good")}, refused, []string{"good"}, told + "create PodGroup ns/bad: " + answer, false},
-		"one cannot be mended": {[]stages.EnsureGangs{amiss("bad"), missing("good")}, refused, []string{"good"}, told + "change PodGroup ns/bad: " + answer, false},
+		"all can be":          {[]stages.EnsureGangs{missing("good"), missing("bad")}, nil, []string{"bad", "good"}, "", false},
+		"one cannot be made":  {[]stages.EnsureGangs{missing("bad"), missing("good")}, refused, []string{"good"}, told + "create PodGroup ns/bad: " + answer, false},
+		"one cannot be fixed": {[]stages.EnsureGangs{amiss("bad"), missing("good")}, refused, []string{"good"}, told + "change PodGroup ns/bad: " + answer, false},
 		"the API of one is gone": {
 			[]stages.EnsureGangs{missing("bad"), missing("good")},
 			apierrors.NewNotFound(resource, "bad"),

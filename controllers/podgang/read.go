@@ -90,7 +90,7 @@ func (r *Reconciler) read(ctx context.Context, ref podgroup.Ref, from readers) (
 	}
 	s.Workloads = workloads
 	if !managed {
-		s.Problems = append(s.Problems, fmt.Sprintf("namespace %q is no longer managed: set the labels that managedNamespaceSelector of the configuration selects, or remove the name of the group from the pods", ref.Namespace))
+		s.Problems = append(s.Problems, fmt.Sprintf("namespace %q is no longer managed: add the labels that managedNamespaceSelector requires, or remove the pods from the gang", ref.Namespace))
 	}
 	r.watch(ref, s.Gang.Peers())
 	peers, err := r.readPeers(ctx, s, from)

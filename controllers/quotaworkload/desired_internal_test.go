@@ -381,10 +381,10 @@ func TestDesired(t *testing.T) {
 		"not admitted for long":     {workload: unchecked().limit(10, 0).check("budget", kueue.CheckStatePending).check("nodes", kueue.CheckStatePending), reservedIn: research(), now: 99},
 		"evicted and over its time": {workload: admitted().limit(60, 20).evicted("Preempted").ownedBy("JobSet"), now: 99},
 
-		"not ready, nobody waits": {workload: admitted(), podsReady: podsReady(false, nil), now: 999},
-		"starts":                  {workload: admitted(), podsReady: podsReady(true, nil), now: 1, want: "again in 1m39s"},
-		"starts, time is shorter": {workload: admitted().limit(60, 0), podsReady: podsReady(true, nil), now: 1, want: "again in 59s"},
-		"starts, time is longer":  {workload: admitted().limit(600, 0), podsReady: podsReady(true, nil), now: 1, want: "again in 1m39s"},
+		"not ready, without a timeout": {workload: admitted(), podsReady: podsReady(false, nil), now: 999},
+		"starts":                       {workload: admitted(), podsReady: podsReady(true, nil), now: 1, want: "again in 1m39s"},
+		"starts, time is shorter":      {workload: admitted().limit(60, 0), podsReady: podsReady(true, nil), now: 1, want: "again in 59s"},
+		"starts, time is longer":       {workload: admitted().limit(600, 0), podsReady: podsReady(true, nil), now: 1, want: "again in 1m39s"},
 		"did not start": {
 			workload: admitted(), podsReady: podsReady(true, nil), now: 100,
 			want: "Evicted=True PodsReadyTimeout; requeue 1 at 2m40s; event EvictedDueToPodsReadyTimeout",
@@ -421,7 +421,7 @@ func TestDesired(t *testing.T) {
 			workload: admitted().with(kueue.WorkloadPodsReady, metav1.ConditionFalse, "WaitForRecovery", 200), podsReady: podsReady(true, nil), now: 250,
 			want: "Evicted=True PodsReadyTimeout; requeue 1 at 5m10s; event EvictedDueToPodsReadyTimeout",
 		},
-		"may take for ever to recover": {
+		"may take any time to recover": {
 			workload:  admitted().with(kueue.WorkloadPodsReady, metav1.ConditionFalse, "WaitForRecovery", 200),
 			podsReady: func() configapi.WaitForPodsReady { c := podsReady(true, nil); c.RecoveryTimeout.Duration = 0; return c }(), now: 999,
 		},

@@ -44,14 +44,14 @@ func TestHasPods(t *testing.T) {
 		change func(*batchv1.Job)
 		want   bool
 	}{
-		"held, which nobody knows yet": {func(*batchv1.Job) {}, true},
-		"held":                         {suspended, false},
-		"may make pods at any time":    {func(j *batchv1.Job) { j.Spec.Suspend = nil }, true},
-		"suspended, pods still run":    {func(j *batchv1.Job) { suspended(j); j.Status.Active = 1 }, true},
-		"suspended, pods terminate":    {func(j *batchv1.Job) { suspended(j); j.Status.Terminating = new(int32(1)) }, true},
-		"deleted, pods still run":      {func(j *batchv1.Job) { j.Spec.Suspend = nil; j.DeletionTimestamp = &metav1.Time{}; j.Status.Active = 1 }, true},
-		"over":                         {func(j *batchv1.Job) { j.Spec.Suspend = nil; j.Status.Conditions = done }, false},
-		"over, counters not cleared":   {func(j *batchv1.Job) { j.Status.Conditions = done; j.Status.Active = 1 }, false},
+		"held, and not reported yet": {func(*batchv1.Job) {}, true},
+		"held":                       {suspended, false},
+		"may make pods at any time":  {func(j *batchv1.Job) { j.Spec.Suspend = nil }, true},
+		"suspended, pods still run":  {func(j *batchv1.Job) { suspended(j); j.Status.Active = 1 }, true},
+		"suspended, pods terminate":  {func(j *batchv1.Job) { suspended(j); j.Status.Terminating = new(int32(1)) }, true},
+		"deleted, pods still run":    {func(j *batchv1.Job) { j.Spec.Suspend = nil; j.DeletionTimestamp = &metav1.Time{}; j.Status.Active = 1 }, true},
+		"over":                       {func(j *batchv1.Job) { j.Spec.Suspend = nil; j.Status.Conditions = done }, false},
+		"over, counters not cleared": {func(j *batchv1.Job) { j.Status.Conditions = done; j.Status.Active = 1 }, false},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -24,7 +24,7 @@ func TestDivide(t *testing.T) {
 		wantSize   elastic.Size
 	}{
 		"nothing but the stage": {3, 3, nil, elastic.Size{Now: 3, First: 3, Base: 3}},
-		"nobody pays for two":   {5, 3, nil, elastic.Size{Now: 3, First: 3, Base: 3, Missing: 2}},
+		"two without quota":     {5, 3, nil, elastic.Size{Now: 3, First: 3, Base: 3, Missing: 2}},
 		"a growth waits":        {5, 3, []elastic.Growth{waiting}, elastic.Size{Now: 3, First: 3, Base: 3, Growths: []int32{2}}},
 		"a growth is admitted":  {5, 3, []elastic.Growth{admitted(2)}, elastic.Size{Now: 5, First: 5, Base: 3, Growths: []int32{2}}},
 		"one more is missing":   {6, 3, []elastic.Growth{admitted(2)}, elastic.Size{Now: 5, First: 5, Base: 3, Growths: []int32{2}, Missing: 1}},
@@ -95,12 +95,12 @@ func TestHeld(t *testing.T) {
 		holds                        bool
 		wantCharged, wantHeld        int32
 	}{
-		"one that waits":                        {asked: 3, wantCharged: 3, wantHeld: 3},
-		"one that holds what it asks for":       {asked: 3, assigned: 3, holds: true, wantCharged: 3, wantHeld: 3},
-		"some are over":                         {asked: 3, assigned: 3, reclaimable: 1, holds: true, wantCharged: 3, wantHeld: 2},
-		"they were over before it was admitted": {asked: 3, assigned: 2, reclaimable: 1, holds: true, wantCharged: 3, wantHeld: 2},
-		"it asks for more since":                {asked: 5, assigned: 3, holds: true, wantCharged: 3, wantHeld: 3},
-		"it asks for less since":                {asked: 2, assigned: 3, holds: true, wantCharged: 2, wantHeld: 2},
+		"one that waits":                     {asked: 3, wantCharged: 3, wantHeld: 3},
+		"one that holds what it asks for":    {asked: 3, assigned: 3, holds: true, wantCharged: 3, wantHeld: 3},
+		"some have finished":                 {asked: 3, assigned: 3, reclaimable: 1, holds: true, wantCharged: 3, wantHeld: 2},
+		"they finished before its admission": {asked: 3, assigned: 2, reclaimable: 1, holds: true, wantCharged: 3, wantHeld: 2},
+		"it asks for more since":             {asked: 5, assigned: 3, holds: true, wantCharged: 3, wantHeld: 3},
+		"it asks for less since":             {asked: 2, assigned: 3, holds: true, wantCharged: 2, wantHeld: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &kueue.Workload{Spec: kueue.WorkloadSpec{PodSets: []kueue.PodSet{{Name: "train", Count: c.asked}}}}

@@ -115,29 +115,29 @@ func (p *pending) waitsSince(since time.Time) {
 func (s *Snapshot) diagnose(name string, p *pending, status schedulergang.Status) (reason, message string) {
 	switch schedulers := slices.Sorted(maps.Keys(p.schedulers)); {
 	case !status.Exists:
-		return jobsetstatus.GangMissing, fmt.Sprintf("the pods of gang %q wait for a PodGroup of this name, and there is none: "+
-			"create it if the pod template names it, otherwise ask your administrator why it is not made", name)
+		return jobsetstatus.GangMissing, fmt.Sprintf("the pods of gang %q wait for a PodGroup of this name, which does not exist: "+
+			"create the PodGroup if the pod template names it, otherwise ask your administrator why no controller creates it", name)
 	case status.Changed:
-		return jobsetstatus.GangChanged, fmt.Sprintf("PodGroup %q is for another number of pods than the JobSet has now, and is made anew when none of its pods is left; "+
+		return jobsetstatus.GangChanged, fmt.Sprintf("PodGroup %q is for another number of pods than the JobSet has now, and is recreated when all of its pods have terminated; "+
 			"suspend the JobSet and resume it", name)
 	case p.pods < status.Min:
-		return jobsetstatus.GangTooSmall, fmt.Sprintf("%d of the %d pods are there that PodGroup %q takes, so that none of them is placed: "+
-			"the others have ended, are kept from being made, as by a ResourceQuota or an admission webhook, or belong to Jobs that wait; "+
-			"the Events of the Jobs tell; a restart of the JobSet makes all pods anew", p.pods, status.Min, name)
+		return jobsetstatus.GangTooSmall, fmt.Sprintf("only %d of the %d pods exist that PodGroup %q requires, so the scheduler places none of them: "+
+			"the other pods have ended, belong to Jobs that wait, or cannot be created, for example because of a ResourceQuota or an admission webhook; "+
+			"see the Events of the Jobs; a restart of the JobSet recreates all pods", p.pods, status.Min, name)
 	case len(schedulers) > 1:
-		return jobsetstatus.GangSplit, fmt.Sprintf("the pods of gang %q go to several schedulers (%s), of which none counts those of another: "+
-			"find out what changes spec.schedulerName of pods", name, strings.Join(schedulers, ", "))
+		return jobsetstatus.GangSplit, fmt.Sprintf("the pods of gang %q have several schedulers (%s), and no scheduler counts the pods of another: "+
+			"remove what changes spec.schedulerName of pods, for example an admission webhook", name, strings.Join(schedulers, ", "))
 	case status.Unschedulable != "":
 		return jobsetstatus.GangUnschedulable, fmt.Sprintf("%d of %d pods of gang %q have no node: %s; "+
 			"add nodes that all of them fit on at once, or suspend the JobSet so that others can use its quota", p.unplaced, p.pods, name, status.Unschedulable)
 	case status.Reports || p.unplaced == 0:
 		return "", ""
 	case s.Scheduler.Name == string(configapi.GangProviderKube):
-		return jobsetstatus.GangUnheard, fmt.Sprintf("%d of %d pods of gang %q have no node, and the scheduler %q says nothing about its PodGroup: "+
-			"ask your administrator whether it runs, and with the feature gates GenericWorkload and GangScheduling",
+		return jobsetstatus.GangUnheard, fmt.Sprintf("%d of %d pods of gang %q have no node, and the scheduler %q reports nothing about its PodGroup: "+
+			"ask your administrator whether the scheduler runs, with the feature gates GenericWorkload and GangScheduling",
 			p.unplaced, p.pods, name, strings.Join(schedulers, ", "))
 	default:
-		return jobsetstatus.GangUnheard, fmt.Sprintf("%d of %d pods of gang %q have no node, and the scheduler %q says nothing about its PodGroup: "+
-			"look at the Events of the pods, and if there are none, ask your administrator whether it runs", p.unplaced, p.pods, name, strings.Join(schedulers, ", "))
+		return jobsetstatus.GangUnheard, fmt.Sprintf("%d of %d pods of gang %q have no node, and the scheduler %q reports nothing about its PodGroup: "+
+			"see the Events of the pods; if there are none, ask your administrator whether the scheduler runs", p.unplaced, p.pods, name, strings.Join(schedulers, ", "))
 	}
 }

@@ -89,9 +89,9 @@ func TestIsCharged(t *testing.T) {
 	}{
 		"a pod of a Job":                     {ours, owner("batch/v1", "Job", true), corev1.PodPending, true},
 		"it has ended":                       {ours, owner("batch/v1", "Job", true), corev1.PodFailed, false},
-		"a pod of nobody's JobSet":           {nil, owner("batch/v1", "Job", true), corev1.PodPending, false},
+		"a pod of no JobSet":                 {nil, owner("batch/v1", "Job", true), corev1.PodPending, false},
 		"a pod that was made by hand":        {ours, nil, corev1.PodPending, false},
-		"a pod that its Job has let go":      {ours, owner("batch/v1", "Job", false), corev1.PodRunning, false},
+		"a pod that its Job has released":    {ours, owner("batch/v1", "Job", false), corev1.PodRunning, false},
 		"a pod of a ReplicaSet":              {ours, owner("apps/v1", "ReplicaSet", true), corev1.PodRunning, false},
 		"a pod of another kind of like name": {ours, owner("example.com/v1", "Job", true), corev1.PodRunning, false},
 	}

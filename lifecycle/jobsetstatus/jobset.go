@@ -111,7 +111,7 @@ func whetherAdmitted(summary Summary) metav1.Condition {
 	case summary.Suspended:
 		return metav1.Condition{
 			Status: metav1.ConditionFalse, Reason: reasonSuspended,
-			Message: "spec.suspend is true: the JobSet holds no quota once its pods are over; set it to false to queue again",
+			Message: "spec.suspend is true: quota is released when all pods have terminated; set spec.suspend to false to requeue",
 		}
 	case len(summary.Current) == 0:
 		return metav1.Condition{Status: metav1.ConditionFalse, Reason: reasonPreparing, Message: "The quota Workloads are being made"}

@@ -14,11 +14,11 @@ func TestEviction(t *testing.T) {
 		world world
 		want  []string
 	}{
-		"the Jobs of an evicted stage are held, and it is not ready any more": {
+		"the Jobs of an evicted stage are held, and it is no longer ready": {
 			world: world{started: true, workloads: two("admitted evicted ready", "closed"), jobs: two("running", "held")},
 			want:  []string{"hold init-0", "ready init=False"},
 		},
-		"a Job whose release nobody has noticed is not held before that": {
+		"a Job is held only after the Job controller has noticed its release": {
 			world: world{started: true, workloads: two("admitted evicted", "closed"), jobs: two("released", "held")},
 		},
 		"nothing is given back before the Job controller knows that the Job is held": {
@@ -41,7 +41,7 @@ func TestEviction(t *testing.T) {
 		"a Job that is about to end is not held": {
 			world: world{started: true, workloads: two("admitted evicted", "closed"), jobs: two("running succeeding", "held")},
 		},
-		"a Job that is about to end, and is being deleted, keeps no quota: a finalizer may keep it for ever": {
+		"a Job that is about to end, and is being deleted, keeps no quota: a finalizer may keep it indefinitely": {
 			world: world{started: true, workloads: two("admitted evicted", "closed"), jobs: two("held deleted failing progress", "held")},
 			want:  []string{"give back init"},
 		},
@@ -49,7 +49,7 @@ func TestEviction(t *testing.T) {
 			world: world{started: true, workloads: two("admitted evicted", "closed"), jobs: two("held flavored", "held")},
 			want:  []string{"restore init-0"},
 		},
-		"a Job with partial completions is made anew": {
+		"a Job with partial completions is recreated": {
 			world: world{started: true, workloads: two("admitted evicted", "closed"), jobs: two("held progress flavored", "held")},
 			want:  []string{"remake init-0"},
 		},
@@ -60,7 +60,7 @@ func TestEviction(t *testing.T) {
 			world: world{started: true, workloads: two("admitted evicted", "closed"), jobs: two("held", "held")},
 			want:  []string{"give back init"},
 		},
-		"an evicted stage whose Job is being made anew gives its quota back": {
+		"an evicted stage whose Job is being recreated releases its quota": {
 			world: world{started: true, workloads: two("admitted evicted", "closed")},
 			want:  []string{"give back init"},
 		},
@@ -122,10 +122,10 @@ func TestEviction(t *testing.T) {
 			world: world{started: true, over: jobset.JobSetFailed, workloads: two("admitted evicted", "closed"), jobs: two("failed", "held")},
 			want:  []string{"finish init=Failed", "finish train=Failed"},
 		},
-		"a JobSet that has succeeded meanwhile finishes once its pods are over": {
+		"a JobSet that has succeeded meanwhile finishes once its pods have terminated": {
 			world: world{started: true, over: jobset.JobSetCompleted, workloads: two("finished", "admitted evicted"), jobs: two("complete", "complete"), pods: []string{"train"}},
 		},
-		"a JobSet that is suspended meanwhile is gated, and gives back when its pods are over": {
+		"a JobSet that is suspended meanwhile is gated, and releases its quota when its pods have terminated": {
 			world: world{started: true, suspended: true, workloads: two("admitted evicted suspended", "closed suspended"), jobs: two("held", "held")},
 			want:  []string{"give back init"},
 		},
@@ -149,7 +149,7 @@ func TestEviction(t *testing.T) {
 			world: world{started: true, ready: true, workloads: two("waiting", "evicted inactive closed"), jobs: two("held", "held")},
 			want:  []string{"gate init=tranche.dev/deactivated"},
 		},
-		"a stage that is deactivated before it holds quota shuts nobody": {
+		"a stage that is deactivated before it holds quota gates no other": {
 			world: world{started: true, workloads: two("admitted", "closed inactive"), jobs: two("held", "held")},
 			want:  []string{"release init-0 node=a100"},
 		},

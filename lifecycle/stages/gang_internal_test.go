@@ -122,7 +122,7 @@ func TestDesiredGangs(t *testing.T) {
 			},
 			want: []string{"disperse PodGroup js-init-0-r0-jsuid", "gather PodGroup js-init-0-r1-jsuid", "release init-0 node=a100"},
 		},
-		"those of a JobSet that is over stay with it": {
+		"those of a finished JobSet stay with it": {
 			world: world{started: true, over: jobset.JobSetFailed, workloads: map[string]string{"init": "finished", "train": "finished"}},
 			there: func(s *jobsetstate.Snapshot) { observe(s, 0, nil) },
 		},
@@ -188,7 +188,7 @@ func TestGangNews(t *testing.T) {
 			func(s *jobsetstate.Snapshot) { s.Scheduler.API, s.Gangs = kube(""), nil }, jobsetstatus.GangsNotServed, "turn on the feature gate GenericWorkload",
 		},
 		"a gang that cannot be": {
-			func(s *jobsetstate.Snapshot) { s.Plan, s.Gangs, s.Refusal = nil, nil, "mend it" }, jobsetstatus.GangsMisconfigured, "not placed whole: mend it",
+			func(s *jobsetstate.Snapshot) { s.Plan, s.Gangs, s.Refusal = nil, nil, "fix it" }, jobsetstatus.GangsMisconfigured, "not placed whole: fix it",
 		},
 		"a Job whose pods name no gang": {
 			func(s *jobsetstate.Snapshot) { s.Owned.Jobs = []*batchv1.Job{job("")} }, jobsetstatus.GangsNotNamed, `the pods of Job "init-0" have no spec.schedulingGroup`,

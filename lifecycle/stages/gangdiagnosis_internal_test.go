@@ -74,15 +74,15 @@ func TestGangWait(t *testing.T) {
 			pods: two, group: nothing, change: func(s *jobsetstate.Snapshot) { s.Now = waitStart.Add(50 * time.Second) }, wantAgain: 10 * time.Second,
 		},
 		"there is no PodGroup": {pods: two, wantReason: jobsetstatus.GangMissing, want: "wait for a PodGroup of this name", wantAgain: time.Minute},
-		"one has ended":        {pods: two[:1], group: nothing, wantReason: jobsetstatus.GangTooSmall, want: "1 of the 2 pods are there", wantAgain: time.Minute},
-		"none was made":        {group: nothing, wantReason: jobsetstatus.GangTooSmall, want: "0 of the 2 pods are there", wantAgain: time.Minute},
+		"one has ended":        {pods: two[:1], group: nothing, wantReason: jobsetstatus.GangTooSmall, want: "1 of the 2 pods exist", wantAgain: time.Minute},
+		"none was made":        {group: nothing, wantReason: jobsetstatus.GangTooSmall, want: "0 of the 2 pods exist", wantAgain: time.Minute},
 		"those of an earlier attempt do not count": {
 			pods: two, group: nothing, change: func(s *jobsetstate.Snapshot) { s.Owned.Pods[0].Labels[jobsetstate.RestartAttemptLabel] = "7" },
-			wantReason: jobsetstatus.GangTooSmall, want: "1 of the 2 pods are there", wantAgain: time.Minute,
+			wantReason: jobsetstatus.GangTooSmall, want: "1 of the 2 pods exist", wantAgain: time.Minute,
 		},
 		"those that are ending do not count": {
 			pods: two, group: nothing, change: func(s *jobsetstate.Snapshot) { s.Owned.Pods[0].DeletionTimestamp = new(metav1.Now()) },
-			wantReason: jobsetstatus.GangTooSmall, want: "1 of the 2 pods are there", wantAgain: time.Minute,
+			wantReason: jobsetstatus.GangTooSmall, want: "1 of the 2 pods exist", wantAgain: time.Minute,
 		},
 		"some have ended, and the rest runs": {pods: waiting{"default-scheduler+"}, group: nothing},
 		"the PodGroup is of another number of pods": {

@@ -182,11 +182,11 @@ func TestGrowth(t *testing.T) {
 			elasticWorld{running("running up", "init:init-0:3"), 4, 2, []int32{4}, []string{"2 admitted ready evicted"}},
 			[]string{"grow init-0=2/2"},
 		},
-		"it gives its quota back when its pods are over": {
+		"it releases its quota when its pods have terminated": {
 			elasticWorld{running("running up", "init:init-0:1"), 4, 2, []int32{2}, []string{"2 admitted ready evicted"}},
 			[]string{"give back growth-1"},
 		},
-		"a growth that is deleted goes when its pods are over": {
+		"a growth that is deleted goes when its pods have terminated": {
 			elasticWorld{running("running up", "init:init-0:1"), 4, 2, []int32{2}, []string{"2 admitted ready deleted pinned"}},
 			[]string{"unpin growth-1"},
 		},

@@ -50,7 +50,7 @@ func TestDesired(t *testing.T) {
 			world: world{workloads: map[string]string{"init": "admitted", "train": "closed"}, jobs: map[string]string{"init": "held"}},
 			want:  []string{"start", "release init-0 node=a100"},
 		},
-		"a stage that the engine does not charge any more releases nothing": {
+		"a stage that the engine no longer charges releases nothing": {
 			world: world{started: true, workloads: map[string]string{"init": "admitted uncharged", "train": "closed"}, jobs: map[string]string{"init": "held"}},
 		},
 		"a stage that has succeeded opens the next before it finishes": {
@@ -80,7 +80,7 @@ func TestDesired(t *testing.T) {
 			world: world{started: true, suspended: true, workloads: map[string]string{"init": "admitted", "train": "closed"}, jobs: map[string]string{"init": "running"}},
 			want:  []string{"gate init=tranche.dev/suspended", "gate train=tranche.dev/stage,tranche.dev/suspended"},
 		},
-		"a suspended stage gives quota back when its pods are over": {
+		"a suspended stage releases its quota when its pods have terminated": {
 			world: world{started: true, suspended: true, workloads: map[string]string{"init": "admitted suspended", "train": "closed suspended"}, jobs: map[string]string{"init": "held"}},
 			want:  []string{"give back init"},
 		},
@@ -95,7 +95,7 @@ func TestDesired(t *testing.T) {
 			world: world{started: true, restarts: 1, workloads: map[string]string{"init": "finished attempt0", "train": "admitted attempt0"}, jobs: map[string]string{"init": "held"}},
 			want:  []string{"gate train=tranche.dev/stage", "remove init"},
 		},
-		"a stage that a restart has closed says nothing about its pods any more": {
+		"a stage that a restart has gated no longer reports on its pods": {
 			world: world{started: true, restarts: 1, workloads: map[string]string{"init": "admitted", "train": "admitted closed ready"}, jobs: map[string]string{"init": "running"}},
 			want:  []string{"ready train="},
 		},
@@ -115,7 +115,7 @@ func TestDesired(t *testing.T) {
 			world: world{started: true, workloads: map[string]string{"init": "admitted deleted pinned", "train": "closed"}, jobs: map[string]string{"init": "running"}},
 			want:  []string{"hold init-0"},
 		},
-		"a deleted Workload goes only after its Jobs that have partly run are made anew": {
+		"a deleted Workload goes only after its Jobs that have partly run are recreated": {
 			world: world{started: true, workloads: map[string]string{"init": "admitted deleted pinned", "train": "closed"}, jobs: map[string]string{"init": "held progress"}},
 			want:  []string{"remake init-0"},
 		},
@@ -369,8 +369,8 @@ func render(w *Step) []string {
 		for _, object := range x.Missing {
 			add("gather %s %s", object.GetKind(), object.GetName())
 		}
-		for _, mend := range x.Drifted {
-			add("mend %s %s", mend.Existing.GetKind(), mend.Existing.GetName())
+		for _, drifted := range x.Drifted {
+			add("fix %s %s", drifted.Existing.GetKind(), drifted.Existing.GetName())
 		}
 	}
 	for _, x := range w.ReleaseJobs {
@@ -472,7 +472,7 @@ func TestPriorityOfHeldQuota(t *testing.T) {
 		wantChange    bool
 	}{
 		"a class where none was":              {"admitted", nil, high, false},
-		"no class any more":                   {"admitted", pod, nil, false},
+		"no class":                            {"admitted", pod, nil, false},
 		"a class of another kind":             {"admitted", pod, high, false},
 		"another PriorityClass":               {"admitted", pod, other, false},
 		"another WorkloadPriorityClass":       {"admitted", low, high, true},

@@ -36,11 +36,11 @@ func TestReclaim(t *testing.T) {
 			world: world{started: true, workloads: two("admitted reclaimed1", "waiting"), jobs: two("complete / complete", "held")},
 			want:  []string{"finish init=Succeeded"},
 		},
-		"after a restart the stage needs more than it holds, and queues anew": {
+		"after a restart the stage needs more than it holds, and queues again": {
 			world: world{started: true, restarts: 1, workloads: two("admitted reclaimed1 attempt0", "closed"), jobs: two("held / held", "held")},
 			want:  []string{"gate init=", "remove init"},
 		},
-		"a Job that has succeeded and is made anew needs its quota again": {
+		"a Job that has succeeded and is recreated needs its quota again": {
 			world: world{started: true, workloads: two("admitted reclaimed1", "closed"), jobs: two("held / running", "held")},
 			want:  []string{"remove init"},
 		},

@@ -70,7 +70,7 @@ func TestDesiredOfOtherScheduler(t *testing.T) {
 			there: func(s *jobsetstate.Snapshot) { nameVolcano(s); nameVolcanoInJobs(s) },
 			want:  []string{gathered, "release init-0 node=a100"},
 		},
-		"a Job of another of its own attempts waits until the JobSet tells of it": {
+		"a Job of another of its own attempts waits until the JobSet reports that attempt": {
 			world: world{started: true, workloads: admitted, jobs: map[string]string{"init": "held"}},
 			there: func(s *jobsetstate.Snapshot) {
 				nameVolcano(s)
@@ -86,7 +86,7 @@ func TestDesiredOfOtherScheduler(t *testing.T) {
 					object.Object["spec"].(map[string]any)["minMember"] = int64(7)
 				})
 			},
-			want: []string{"mend PodGroup js-init-0-r0-jsuid"},
+			want: []string{"fix PodGroup js-init-0-r0-jsuid"},
 		},
 	}
 	for name, c := range cases {
@@ -112,7 +112,7 @@ func TestDesiredOfOtherScheduler(t *testing.T) {
 }
 
 // TestMend: the patch contains nothing that the scheduler has written.
-func TestMend(t *testing.T) {
+func TestFixDrifted(t *testing.T) {
 	s := world{started: true, workloads: map[string]string{"init": "admitted", "train": "closed"}}.build(t)
 	asVolcano(t, s)
 	observe(s, 0, func(object *unstructured.Unstructured) {

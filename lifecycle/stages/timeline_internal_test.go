@@ -88,7 +88,7 @@ func TestEndedHolds(t *testing.T) {
 			},
 			want: []string{"train closes"},
 		},
-		"before a quota Workload that somebody has deleted disappears": {
+		"before a quota Workload that a user has deleted disappears": {
 			world: world{started: true, workloads: map[string]string{"init": "admitted pinned deleted", "train": "closed"}, jobs: map[string]string{"init": "held"}},
 			want:  []string{"init"},
 		},

@@ -317,7 +317,7 @@ func waiting(s *Snapshot, now time.Time) *Step {
 	case IsDeactivated(c.Reason):
 		return requeued(w, kueue.WorkloadReactivated, "The quota Workload was activated again", now)
 	case c.Reason == kueue.WorkloadEvictedByPodsReadyTimeout || c.Reason == kueue.WorkloadEvictedByAdmissionCheck:
-		return requeued(w, kueue.WorkloadBackoffFinished, "The back-off is over", now)
+		return requeued(w, kueue.WorkloadBackoffFinished, "The back-off has expired", now)
 	case s.LocalQueue == nil || ptr.Deref(s.LocalQueue.Spec.StopPolicy, kueue.None) != kueue.None:
 	case c.Reason == kueue.WorkloadEvictedByLocalQueueStopped:
 		return requeued(w, kueue.WorkloadLocalQueueRestarted, "The LocalQueue was restarted after being stopped", now)

@@ -68,7 +68,7 @@ func TestEvicted(t *testing.T) {
 		t.Errorf("evictions (-want +got):\n%s", diff)
 	}
 	if w.Status.Admission == nil {
-		t.Error("an evicted quota Workload holds its quota until its pods are over")
+		t.Error("an evicted quota Workload holds its quota until its pods have terminated")
 	}
 	if message := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadEvicted).Message; len(message) > 32<<10 || !strings.HasSuffix(message, "é") {
 		t.Errorf("message of %d bytes ends in %q, want at most 32768 and whole characters", len(message), message[len(message)-2:])
@@ -123,8 +123,8 @@ func TestPodSetUpdates(t *testing.T) {
 		"twice the same":     {checks: []kueue.AdmissionCheckState{ready("a", label("main", "1")), ready("b", label("main", "1"))}, want: map[kueue.PodSetReference]kueue.PodSetUpdate{"main": label("main", "1")}},
 		"contradict":         {checks: []kueue.AdmissionCheckState{ready("a", label("main", "1")), ready("b", label("main", "2"))}, wantErr: `AdmissionCheck "b" updates pod set "main": label "zone" is to be "2", but is "1" already`},
 		"contradict the pod": {checks: []kueue.AdmissionCheckState{ready("a", kueue.PodSetUpdate{Name: "main", Annotations: map[string]string{"own": "x"}})}, wantErr: `annotation "own" is to be "x", but is "y" already`},
-		"unknown pod set":    {checks: []kueue.AdmissionCheckState{ready("a", label("nobody", "1"))}, wantErr: `pod set "nobody", which does not exist`},
-		"not ready":          {checks: []kueue.AdmissionCheckState{{Name: "a", State: kueue.CheckStatePending, PodSetUpdates: []kueue.PodSetUpdate{label("nobody", "1")}}}, want: map[kueue.PodSetReference]kueue.PodSetUpdate{}},
+		"unknown pod set":    {checks: []kueue.AdmissionCheckState{ready("a", label("ghost", "1"))}, wantErr: `pod set "ghost", which does not exist`},
+		"not ready":          {checks: []kueue.AdmissionCheckState{{Name: "a", State: kueue.CheckStatePending, PodSetUpdates: []kueue.PodSetUpdate{label("ghost", "1")}}}, want: map[kueue.PodSetReference]kueue.PodSetUpdate{}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -88,7 +88,7 @@ var _ = Describe("The owner of a waiting gang reads", func() {
 	It("that the user-created PodGroup does not exist", func(ctx SpecContext) {
 		js := newOwn("absent", "absent", 4)
 		submit(ctx, js)
-		expectCondition(ctx, js, "GangScheduling", metav1.ConditionFalse, `the pods of gang "absent" wait for a PodGroup of this name, and there is none`)
+		expectCondition(ctx, js, "GangScheduling", metav1.ConditionFalse, `the pods of gang "absent" wait for a PodGroup of this name, which does not exist`)
 		makeGroup(ctx, "absent", 4)
 		Eventually(func(g Gomega) {
 			for _, pod := range podsOf(ctx, g, js) {
@@ -102,7 +102,7 @@ var _ = Describe("The owner of a waiting gang reads", func() {
 		makeGroup(ctx, "five", 5)
 		js := newOwn("four", "five", 4)
 		submit(ctx, js)
-		expectCondition(ctx, js, "GangScheduling", metav1.ConditionFalse, `4 of the 5 pods are there that PodGroup "five" takes`)
+		expectCondition(ctx, js, "GangScheduling", metav1.ConditionFalse, `only 4 of the 5 pods exist that PodGroup "five" requires`)
 	}, SpecTimeout(patience))
 
 	It("that no nodes fit the gang, until nodes are added", func(ctx SpecContext) {
@@ -127,7 +127,7 @@ var _ = Describe("The owner of a waiting gang reads", func() {
 	It("that the scheduler reports nothing", func(ctx SpecContext) {
 		js := in("koordinator", asGang(newJobSet("silent", role{name: "workers", replicas: 1, pods: 2})))
 		submit(ctx, js)
-		expectCondition(ctx, js, "GangScheduling", metav1.ConditionFalse, `the scheduler "koord-scheduler" says nothing about its PodGroup`)
+		expectCondition(ctx, js, "GangScheduling", metav1.ConditionFalse, `the scheduler "koord-scheduler" reports nothing about its PodGroup`)
 	}, SpecTimeout(patience))
 
 	It("that a PodGroup of another owner has its name", func(ctx SpecContext) {
