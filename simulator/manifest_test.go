@@ -153,9 +153,9 @@ func TestRunProblems(t *testing.T) {
 	}{
 		"an unknown setting":        {"config speed=9\n", []string{"line 2", `"speed" is no setting`, "stage-admission"}},
 		"a setting out of range":    {"config stage-admission=Fast\n", []string{"Fast", "Safe"}},
-		"an unknown class":          {"submit a queue=ml pods=gpu:1 class=high\n", []string{"line 2", `no priority class "high"`}},
-		"a change of nothing":       {"change queue ml gpu=1\n", []string{"line 2", "there is no queue ml"}},
-		"a removal of nothing":      {"remove flavor a100\n", []string{"line 2", "there is no flavor a100"}},
+		"an unknown class":          {"submit a queue=ml pods=gpu:1 class=high\n", []string{"line 2", `WorkloadPriorityClass "high" does not exist`}},
+		"a change of nothing":       {"change queue ml gpu=1\n", []string{"line 2", "queue ml does not exist"}},
+		"a removal of nothing":      {"remove flavor a100\n", []string{"line 2", "flavor a100 does not exist"}},
 		"a default flavor too much": {"flavor a100\nqueue ml a100:gpu=1\nchange queue ml gpu=2\n", []string{"line 4", "FLAVOR:RESOURCE"}},
 	}
 	for name, c := range cases {

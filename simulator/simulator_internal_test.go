@@ -136,7 +136,7 @@ func TestChecks(t *testing.T) {
 	if !isReleased() {
 		t.Error("the pods do not start when the check is ready")
 	}
-	want := []string{"0m reserve a/train, checks capacity", "1m ignore check a: it waits for no check of this name", "1m admit a/train"}
+	want := []string{"0m reserve a/train, checks capacity", "1m ignore check a: it does not wait for a check of this name", "1m admit a/train"}
 	if diff := cmp.Diff(want, s.Lines); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}

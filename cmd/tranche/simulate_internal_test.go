@@ -31,7 +31,7 @@ func TestSimulate(t *testing.T) {
 		"the golden is as expected":                {[]string{filepath.Join(scenarios, "safety", "two-halves.txt")}, 0, "1m admit a/train", ""},
 		"the golden differs":                       {[]string{filepath.Join(dir, "differs.txt")}, 1, "0m admit a\n", "differs.txt: the timeline differs from the expected one (- expected, + actual):\n- 0m admit b\n+ 0m admit a\n  held"},
 		"bad input":                                {[]string{filepath.Join(dir, "broken.txt")}, 2, "", `broken.txt: line 2: "quue" is no verb`},
-		"bad input that shows later":               {[]string{filepath.Join(dir, "late.txt")}, 2, "", "late.txt: line 2: there is no queue ml"},
+		"bad input that shows later":               {[]string{filepath.Join(dir, "late.txt")}, 2, "", "late.txt: line 2: queue ml does not exist"},
 		"no such file":                             {[]string{filepath.Join(dir, "nowhere.txt")}, 2, "", "nowhere.txt"},
 		"no such manifests":                        {[]string{filepath.Join(dir, "plain.txt"), "-f", filepath.Join(dir, "nowhere")}, 2, "", "nowhere"},
 		"no file":                                  {nil, 2, "", "tranche simulate --help"},
