@@ -29,10 +29,7 @@ func (r *Reconciler) releaseJobs(ctx context.Context, s *jobsetstate.Snapshot, w
 		err := r.writer.Each(ctx, len(rel.Jobs), func(i int) error {
 			job := rel.Jobs[i]
 			key := client.ObjectKeyFromObject(job)
-			if err := r.patchIfSame(ctx, held[key], job); client.IgnoreNotFound(err) != nil {
-				return fmt.Errorf("release Job %s: %w", key, err)
-			}
-			return nil
+			return ignoreNotFound(r.patchIfSame(ctx, held[key], job), "release Job %s", key)
 		})
 		if err != nil {
 			all = append(all, err)
@@ -52,10 +49,8 @@ func (r *Reconciler) releaseJobs(ctx context.Context, s *jobsetstate.Snapshot, w
 func (r *Reconciler) resizeJobs(ctx context.Context, s *jobsetstate.Snapshot, w *stages.Step) error {
 	for _, g := range w.ResizeJobs {
 		err := r.writer.Each(ctx, len(g.After), func(i int) error {
-			if err := r.patchIfSame(ctx, g.Before[i], g.After[i]); client.IgnoreNotFound(err) != nil {
-				return fmt.Errorf("change the number of pods of Job %s: %w", client.ObjectKeyFromObject(g.After[i]), err)
-			}
-			return nil
+			err := r.patchIfSame(ctx, g.Before[i], g.After[i])
+			return ignoreNotFound(err, "change the number of pods of Job %s", client.ObjectKeyFromObject(g.After[i]))
 		})
 		if err != nil {
 			return err
@@ -84,10 +79,8 @@ func (r *Reconciler) suspend(ctx context.Context, jobs []*batchv1.Job, suspend b
 	return r.writer.Each(ctx, len(jobs), func(i int) error {
 		after := jobs[i].DeepCopy()
 		after.Spec.Suspend = &suspend
-		if err := r.config.Client.Patch(ctx, after, patch.IfSameUID(jobs[i])); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("set spec.suspend of Job %s to %t: %w", client.ObjectKeyFromObject(after), suspend, err)
-		}
-		return nil
+		err := r.config.Client.Patch(ctx, after, patch.IfSameUID(jobs[i]))
+		return ignoreNotFound(err, "set spec.suspend of Job %s to %t", client.ObjectKeyFromObject(after), suspend)
 	})
 }
 
@@ -110,13 +103,14 @@ func (r *Reconciler) skipJobs(ctx context.Context, s *jobsetstate.Snapshot, w *s
 		released := marked.DeepCopy()
 		released.Spec.Suspend = new(false)
 		if err := r.config.Client.Patch(ctx, released, patch.IfSameUID(marked)); err != nil {
-			return ignoreNotFound(err, "let Job %s end", key)
+			return ignoreNotFound(err, "unsuspend Job %s, which has succeeded", key)
 		}
 		events.JobSkipped(job.Name).Emit(r.config.Recorder, s.JobSet)
 		return nil
 	})
 }
 
+// ignoreNotFound says what was attempted when an object could not be written. An object that has disappeared is no error.
 func ignoreNotFound(err error, format string, args ...any) error {
 	if client.IgnoreNotFound(err) == nil {
 		return nil
@@ -129,10 +123,7 @@ func (r *Reconciler) recreateJobs(ctx context.Context, _ *jobsetstate.Snapshot, 
 	return r.writer.Each(ctx, len(w.RecreateJobs), func(i int) error {
 		job := w.RecreateJobs[i]
 		err := r.config.Client.Delete(ctx, job, client.Preconditions{UID: &job.UID}, client.PropagationPolicy("Background"))
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("delete Job %s, which has to start from its beginning: %w", client.ObjectKeyFromObject(job), err)
-		}
-		return nil
+		return ignoreNotFound(err, "delete Job %s, which has to start from its beginning", client.ObjectKeyFromObject(job))
 	})
 }
 
@@ -140,10 +131,8 @@ func (r *Reconciler) recreateJobs(ctx context.Context, _ *jobsetstate.Snapshot, 
 func (r *Reconciler) restoreJobs(ctx context.Context, _ *jobsetstate.Snapshot, w *stages.Step) error {
 	return r.writer.Each(ctx, len(w.RestoreJobs), func(i int) error {
 		job := w.RestoreJobs[i]
-		if err := r.config.Client.Patch(ctx, childjob.Restored(job), patch.IfSameUID(job)); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("take the admission back from Job %s: %w", client.ObjectKeyFromObject(job), err)
-		}
-		return nil
+		err := r.config.Client.Patch(ctx, childjob.Restored(job), patch.IfSameUID(job))
+		return ignoreNotFound(err, "remove the additions of the admission from Job %s", client.ObjectKeyFromObject(job))
 	})
 }
 

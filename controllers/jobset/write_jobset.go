@@ -81,10 +81,8 @@ func (r *Reconciler) setScheduler(ctx context.Context, s *jobsetstate.Snapshot, 
 	if err != nil {
 		return fmt.Errorf("render the scheduler of JobSet %s: %w", s.Key, err)
 	}
-	if err := r.config.Client.Patch(ctx, s.JobSet.DeepCopy(), client.RawPatch(types.JSONPatchType, patch)); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("name the scheduler %s in JobSet %s: %w", s.Scheduler.Name, s.Key, err)
-	}
-	return nil
+	err = r.config.Client.Patch(ctx, s.JobSet.DeepCopy(), client.RawPatch(types.JSONPatchType, patch))
+	return ignoreNotFound(err, "name the scheduler %s in JobSet %s", s.Scheduler.Name, s.Key)
 }
 
 // recordFinished records on the JobSet the stages that have succeeded, before the stages that wait for them are released.

@@ -158,7 +158,8 @@ func (st *stage) isOpen(stages []stage) bool {
 	if st.decided && !st.succeeded() && (st.workload == nil || !st.holdsQuota()) {
 		return false
 	}
-	if st.workload != nil && !st.stale && !isGated(st.workload) && (st.succeeded() || !st.stops && (st.hasStarted() || !st.holdsQuota())) {
+	hasStarted := slices.ContainsFunc(st.jobs, func(job *batchv1.Job) bool { return !childjob.IsHeld(job) || st.hasSucceeded(job) })
+	if st.workload != nil && !st.stale && !isGated(st.workload) && (st.succeeded() || !st.stops && (hasStarted || !st.holdsQuota())) {
 		return true
 	}
 	for _, condition := range st.After {
@@ -169,11 +170,6 @@ func (st *stage) isOpen(stages []stage) bool {
 		}
 	}
 	return true
-}
-
-// hasStarted reports whether a Job of the stage runs or has finished in the current attempt.
-func (st *stage) hasStarted() bool {
-	return slices.ContainsFunc(st.jobs, func(job *batchv1.Job) bool { return !childjob.IsHeld(job) || st.hasSucceeded(job) })
 }
 
 func isGated(workload *kueue.Workload) bool {
