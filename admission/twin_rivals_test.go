@@ -430,7 +430,7 @@ func (r *rivalry) stillHolds(b *bid) bool {
 
 // makeRoom evicts, and reserves what the Workload waits for.
 func (r *rivalry) makeRoom(b *bid) {
-	wl := b.offer.wl
+	wl, before := b.offer.wl, r.later(b.offer.wl)
 	r.refused[wl] = true
 	if len(b.victims) > 0 || !r.gaveUp[wl] {
 		r.preemptReservations[wl] = b.offer.bill
@@ -445,11 +445,34 @@ func (r *rivalry) makeRoom(b *bid) {
 		r.chargeEpoch++
 		r.told = append(r.told, fmt.Sprintf("evict %s %s for %s", v.wl.Name, v.reason, wl.Name))
 	}
+	if len(b.victims) > 0 {
+		r.recheckForSurplus(before, wl)
+	}
 	h := &hunt{twin: r.twin, wl: wl, bill: b.offer.bill, exempt: r.exempt(wl)}
 	if len(b.victims) > 0 && r.charged()["queue "+b.offer.queue].fits(b.offer.bill) && h.fits(nil, false) {
 		// Its victims leave for the reservations of others: it does not wait for them.
 		for _, other := range r.line(b.offer.queue) {
 			delete(r.refused, other)
+		}
+	}
+}
+
+// later returns the places as they are when all evicted Workloads have left.
+func (r *rivalry) later(wl *kueue.Workload) map[string]*place {
+	return in(&hunt{twin: r.twin, wl: wl}, nil, nil, func(_ *place, places map[string]*place) map[string]*place { return places })
+}
+
+// recheckForSurplus lets all other Workloads be checked again where less is used than before.
+func (r *rivalry) recheckForSurplus(before map[string]*place, preemptor *kueue.Workload) {
+	after := r.later(preemptor)
+	for _, wl := range r.workloads {
+		queue := string(r.localQueueOf(wl).Spec.ClusterQueue)
+		for was, is := before["queue "+queue], after["queue "+queue]; is != nil && wl != preemptor; was, is = was.parent, is.parent {
+			if slices.ContainsFunc(keys(r.preemptReservations[preemptor]), func(fr quota.FlavorResource) bool { return is.uses(fr) < was.uses(fr) }) {
+				delete(r.refused, wl)
+				delete(r.bids, queue)
+				break
+			}
 		}
 	}
 }

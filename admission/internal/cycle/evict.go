@@ -17,7 +17,8 @@ func (cy *Cycle) evict(s *model.Stage, d decision.Evict) decision.Decision {
 	cy.m.InFlight[cy.m.LastDecision] = s.Key
 	s.Evicting = cy.m.LastDecision
 	d.ID, d.Stage, d.UID = s.Evicting, s.Key, s.UID
-	s.IsTakenFairly = d.Preemption != nil && d.Preemption.Reason == kueue.InCohortFairSharingReason
+	s.IsVictim = d.Preemption != nil
+	s.IsTakenFairly = s.IsVictim && d.Preemption.Reason == kueue.InCohortFairSharingReason
 	return d
 }
 

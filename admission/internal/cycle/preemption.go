@@ -31,7 +31,7 @@ func (cy *Cycle) stillHelps(l *check.Candidate) bool {
 // A stage that lost its reservation in the same cycle, because another stage took quota that it counted on, gets no new reservation for
 // quota that is being released anyway: two stages could take turns at that forever. The stage is checked again when a victim has left.
 func (cy *Cycle) makeRoom(l *check.Candidate, decisions []decision.Decision) []decision.Decision {
-	missing := cy.check.List(cy.missing(l))
+	missing, before := cy.check.List(cy.missing(l)), cy.m.UsageAfterEvictions(l.Victims)
 	if len(l.Victims) > 0 || l.Stage.GaveUp != cy.m.Cycles {
 		behind, passesPeaks := cy.check.PledgedBehind(l), l.Stage.PassesPeaks || len(l.Reservers) > 0
 		cy.m.ReserveForPreemptor(l.Stage, l.Queue, l.Usage)
@@ -61,6 +61,7 @@ func (cy *Cycle) makeRoom(l *check.Candidate, decisions []decision.Decision) []d
 		}
 		cy.m.ChangedReservations = append(cy.m.ChangedReservations, model.EvictionUnitOf(v.Holder).Queue)
 	}
+	cy.m.WakeForSurplus(before)
 	cy.m.Finder.History.Record(l.Stage.UID, l.Victims)
 	l.Effect = check.HoldsUpOthers
 	l.Waits = nil

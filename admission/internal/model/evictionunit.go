@@ -50,20 +50,12 @@ func (m *Model) renew(t *evictionUnit, uid types.UID, stages []*Stage, j *JobSet
 
 func (t *evictionUnit) isEvicting() bool { return t.Holder != nil && t.Holder.IsEvicting() }
 
-// wakeIfEvicting wakes the stages that wait for quota of a unit that others than the Engine evict and that may preempt: that quota counts as free
-// for them, so that there may be enough victims. The Engine evicts for a preemptor, which reserves the quota: to wake all others each time costs
-// too much.
+// wakeIfEvicting wakes the stages that may count on the quota of a unit that is evicted. The quota of a victim is reserved for its preemptor: only
+// the surplus is for others (WakeForSurplus).
 func (m *Model) wakeIfEvicting(t *evictionUnit) {
-	isDecided := func(s *Stage) bool { return s.Evicting != 0 }
-	if m.Schedule.IsStale || !t.isEvicting() || t.Queue.CohortTree == nil || slices.ContainsFunc(t.Stages, isDecided) {
-		return
-	}
-	for _, c := range t.Holder.Usage {
-		for q := range t.Queue.CohortTree.Asleep[c.ID] {
-			if q.MayPreempt() && q.PendingQueue.Wake(c.ID, 0) {
-				m.Schedule.ScheduleCycle(q)
-			}
-		}
+	isVictim := func(s *Stage) bool { return s.Evicting != 0 && s.IsVictim }
+	if t.isEvicting() && t.Queue.CohortTree != nil && !slices.ContainsFunc(t.Stages, isVictim) {
+		m.Schedule.wake(t.Queue.CohortTree.Root, t.Holder.Usage, t.Queue.CohortTree)
 	}
 }
 

@@ -3,6 +3,7 @@ package model
 import (
 	"slices"
 
+	"github.com/tranche-dev/tranche/admission/preempt"
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
@@ -83,4 +84,46 @@ func (g *CohortTree) Pledgers() []*Stage {
 	}
 	slices.SortFunc(all, ComparePledged)
 	return all
+}
+
+// A nodeUsage is how much of a flavor and resource a ClusterQueue, or a Cohort above it, will use when all evicted stages have left.
+type nodeUsage struct {
+	queue *ClusterQueue
+	node  *quota.Node
+	id    quota.ID
+	used  quota.Amount
+}
+
+// UsageAfterEvictions returns what the ClusterQueues of victims, and the Cohorts above them, use of the quota of the victims.
+func (m *Model) UsageAfterEvictions(victims []preempt.Victim) []nodeUsage {
+	var all []nodeUsage
+	m.Tree.WhatIfEvicted(func() bool {
+		for _, v := range victims {
+			q := EvictionUnitOf(v.Holder).Queue
+			for n := q.Node; n != nil; n = n.Parent() {
+				for _, c := range v.Holder.Usage {
+					if !slices.ContainsFunc(all, func(u nodeUsage) bool { return u.node == n && u.id == c.ID }) {
+						all = append(all, nodeUsage{q, n, c.ID, n.Used(c.ID)})
+					}
+				}
+			}
+		}
+		return true
+	})
+	return all
+}
+
+// WakeForSurplus wakes the stages that may use quota of victims beyond what their preemptor has reserved: where less is used than before.
+func (m *Model) WakeForSurplus(before []nodeUsage) {
+	m.Tree.WhatIfEvicted(func() bool {
+		before = slices.DeleteFunc(before, func(u nodeUsage) bool { return u.node.Used(u.id) >= u.used })
+		return true
+	})
+	for _, u := range before {
+		if u.node == u.queue.Node {
+			m.Schedule.wakeIn(u.queue, u.id)
+		} else {
+			m.Schedule.wake(u.node, quota.Usage{{ID: u.id}}, u.queue.CohortTree)
+		}
+	}
 }

@@ -73,10 +73,17 @@ func (sc *Schedule) wake(top *quota.Node, released quota.Usage, g *CohortTree) {
 		for q := range g.Asleep[c.ID] {
 			if !q.PendingQueue.Sleeps(c.ID) {
 				delete(g.Asleep[c.ID], q)
-			} else if top.IsAbove(q.Node) && q.PendingQueue.Wake(c.ID, int64(q.Node.Available(c.ID))) {
-				sc.ScheduleCycle(q)
+			} else if top.IsAbove(q.Node) {
+				sc.wakeIn(q, c.ID)
 			}
 		}
+	}
+}
+
+// wakeIn wakes the stages of a queue for which enough of a flavor and resource is available.
+func (sc *Schedule) wakeIn(q *ClusterQueue, id quota.ID) {
+	if q.PendingQueue.Wake(id, int64(q.Node.Available(id))) {
+		sc.ScheduleCycle(q)
 	}
 }
 

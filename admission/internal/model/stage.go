@@ -56,9 +56,11 @@ type Stage struct {
 	ReservedAt  time.Time
 	demand.WorkloadPods
 
-	// Assumed is the admission that is decided and not settled yet; Evicting is the decision to evict that is not settled yet.
+	// Assumed is the admission that is decided and not settled yet; Evicting is the decision to evict that is not settled yet. IsVictim is
+	// true if that was decided for a preemptor.
 	Assumed  *Assignment
 	Evicting decision.ID
+	IsVictim bool
 
 	// Entry is how the stage is accounted for, and EvictionUnit its eviction unit if it belongs to no JobSet.
 	Entry        Entry
