@@ -34,10 +34,10 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	}
 	e.Changed()
 	counts := map[string]int{
-		"stages": len(e.model.Stages), "jobSets": len(e.model.JobSets), "shapes": len(e.model.Demand.Demands), "alarms": len(e.model.Timers), "overdue": len(e.model.Overdue),
+		"stages": len(e.model.Stages), "jobSets": len(e.model.JobSets), "shapes": len(e.model.Demand.Demands), "timers": len(e.model.Timers), "overdue": len(e.model.Overdue),
 		"inFlight": len(e.model.InFlight), "namespaces": len(e.model.Namespaces), "localQueues": len(e.model.LocalQueues), "dirty": len(e.model.Schedule.Dirty),
-		"claimants": e.model.Bank.Len(), "unkept": len(e.model.Unkept), "keptFor": len(e.model.ClusterQueue("q").KeptFor), "pledged": len(e.model.ClusterQueue("q").Preemptors), "charged": len(e.model.ClusterQueue("q").Charged.Stages), "line": e.model.ClusterQueue("q").PendingQueue.Len(),
-		"bundles": len(e.model.CoAdmissionGroups), "stuck": len(e.model.Stuck), "held": len(e.cycle.Held),
+		"claimants": e.model.Bank.Len(), "unreserved peaks": len(e.model.UnreservedPeaks), "peak reservers": len(e.model.ClusterQueue("q").PeakReservers), "preemptors": len(e.model.ClusterQueue("q").Preemptors), "charged": len(e.model.ClusterQueue("q").Charged.Stages), "line": e.model.ClusterQueue("q").PendingQueue.Len(),
+		"co-admission groups": len(e.model.CoAdmissionGroups), "stuck": len(e.model.Stuck), "held": len(e.cycle.Held),
 		"line without a queue": e.model.ClusterQueue("").PendingQueue.Len(), "changedLocalQueues": len(e.model.Changes.ChangedLocalQueues),
 		"kept": len(e.model.ClusterQueue("q").AdvanceReserved.Usage()), "reserved": len(e.model.ClusterQueue("q").QueueTotals.Reserved.Usage()),
 	}
@@ -48,7 +48,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	}
 	for topic, queues := range e.model.ClusterQueue("q").CohortTree.Asleep {
 		if e.model.ClusterQueue("q").PendingQueue.Sleeps(topic) || len(queues) > 1 {
-			t.Errorf("somebody still sleeps on %d", topic)
+			t.Errorf("a stage is still parked on topic %d", topic)
 		}
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/tranche-dev/tranche/admission/quota"
 )
 
-// keepNominal reserves nominal quota for the head of a StrictFIFO queue against borrowers, and reports whether there is any to reserve.
-func (r *rivalry) keepNominal(wl *kueue.Workload) bool {
+// reserveNominal reserves nominal quota for the head of a StrictFIFO queue against borrowers, and reports whether there is any to reserve.
+func (r *rivalry) reserveNominal(wl *kueue.Workload) bool {
 	kept := r.nominalOf(wl)
 	if len(kept) == 0 {
 		return false

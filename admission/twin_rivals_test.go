@@ -255,7 +255,7 @@ func (r *rivalry) nominate(queue string) *bid {
 			return b
 		}
 		r.refused[wl] = true
-		if r.keepNominal(wl) {
+		if r.reserveNominal(wl) {
 			return nil
 		}
 		if r.preemptReservations[wl] != nil {
@@ -352,10 +352,10 @@ func (r *rivalry) yielding(wl *kueue.Workload) []*kueue.Workload {
 	if h.policies().ReclaimWithinCohort == kueue.PreemptionPolicyNever {
 		return nil
 	}
-	pledged := slices.SortedFunc(maps.Keys(r.preemptReservations), func(a, b *kueue.Workload) int { return r.comparePlaces(b, a) })
+	reserving := slices.SortedFunc(maps.Keys(r.preemptReservations), func(a, b *kueue.Workload) int { return r.comparePlaces(b, a) })
 	return in(h, nil, nil, func(own *place, places map[string]*place) (all []*kueue.Workload) {
 		kept := map[*place]bool{}
-		for _, other := range pledged {
+		for _, other := range reserving {
 			theirs := places["queue "+string(r.localQueueOf(other).Spec.ClusterQueue)]
 			if theirs == own || theirs.root() != own.root() || kept[theirs] {
 				continue

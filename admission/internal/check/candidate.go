@@ -117,7 +117,7 @@ func (ck *Checker) Candidate(s *model.Stage) *Candidate {
 		}
 	}
 	if s.CoAdmissionGroup() == nil && s.Element.Passes {
-		l.yielding = l.keptNominal(nil)
+		l.yielding = l.nominalReservers(nil)
 	}
 	return l
 }

@@ -37,7 +37,7 @@ func (ck *Checker) Check(l *Candidate) *decision.Refusal {
 		return nil
 	}
 	yielding, reservers := ck.borrowedPreemptReservations(l), ck.BorrowedPeaks(l)
-	yielding = append(yielding, l.keptNominal(yielding)...)
+	yielding = append(yielding, l.nominalReservers(yielding)...)
 	if len(yielding)+len(reservers) == 0 {
 		return refusal
 	}

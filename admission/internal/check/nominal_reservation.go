@@ -17,7 +17,7 @@ import (
 // use only nominal quota of its ClusterQueue, or of a Cohort below the root. The part that fits is reserved with the rest. A member of a
 // co-admission group reserves nothing: it needs quota of all ClusterQueues of the group at once.
 func (ck *Checker) NominalReservation(l *Candidate) quota.Usage {
-	if !l.isShort || !l.Queue.MayKeepNominal() || l.Stage.Membership != nil {
+	if !l.isShort || !l.Queue.MayReserveNominal() || l.Stage.Membership != nil {
 		return nil
 	}
 	var reserved quota.Usage
@@ -36,18 +36,18 @@ func (ck *Checker) NominalReservation(l *Candidate) quota.Usage {
 	return reserved
 }
 
-// keptNominal returns the stages whose nominal reservations do not count for a stage: those of other ClusterQueues if it stays within nominal
+// nominalReservers returns the stages whose nominal reservations do not count for a stage: those of other ClusterQueues if it stays within nominal
 // quota itself, and all if its JobSet has to run it before releasing quota, since the others may wait for that. Stages that yield anyway are left
 // out. The result is in reverse queue order.
-func (l *Candidate) keptNominal(yielding []*model.Stage) []*model.Stage {
+func (l *Candidate) nominalReservers(yielding []*model.Stage) []*model.Stage {
 	var kept []*model.Stage
-	for s := range l.Queue.CohortTree.Keepers {
+	for s := range l.Queue.CohortTree.NominalReservers {
 		isOwn := s.PreemptQueue == l.Queue
 		isBehind := isOwn && (s == l.Stage || s.Element == nil || !s.Element.Precedes(l.Stage.Element))
 		if s.Element != nil && !isBehind && (l.Stage.Element.Passes || !isOwn) && !slices.Contains(yielding, s) {
 			kept = append(kept, s)
 		}
 	}
-	slices.SortFunc(kept, model.ComparePledged)
+	slices.SortFunc(kept, model.ComparePreemptors)
 	return kept
 }

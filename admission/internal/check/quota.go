@@ -145,7 +145,7 @@ func (ck *Checker) lacks(l *Candidate, usage quota.Usage) []string {
 		l.WaitFor(id, a)
 		text := fmt.Sprintf("%s %s of flavor %s: %s of %s free", a.Format(fr.Resource), fr.Resource, fr.Flavor,
 			max(free, 0).Format(fr.Resource), l.Queue.Node.Capacity(id).Format(fr.Resource))
-		if kept := l.Queue.AdvanceReserved.Of(id) - l.JobSet.KeptIn(l.Queue).Of(id) + l.reservedForOthers(id); kept > 0 {
+		if kept := l.Queue.AdvanceReserved.Of(id) - l.JobSet.PeakReservedIn(l.Queue).Of(id) + l.reservedForOthers(id); kept > 0 {
 			text += fmt.Sprintf(" (%s kept for stages to come)", kept.Format(fr.Resource))
 		}
 		lacks = append(lacks, text)
@@ -177,7 +177,7 @@ func (l *Candidate) WaitFor(id quota.ID, amount quota.Amount) {
 		}
 	}
 	need := int64(amount)
-	if len(l.JobSet.KeptIn(l.Queue)) > 0 || spare(l.PodSets) > 0 || l.Queue.MayPreempt() || l.Queue.MayKeepNominal() {
+	if len(l.JobSet.PeakReservedIn(l.Queue)) > 0 || spare(l.PodSets) > 0 || l.Queue.MayPreempt() || l.Queue.MayReserveNominal() {
 		// The peak reservation of the JobSet, or the reservation of the stage, itself does not show in the amount that is available to all; a
 		// part of the stage may need less; and the holders of the rest may be preempted.
 		need = anyNews
@@ -189,8 +189,8 @@ func (l *Candidate) WaitFor(id quota.ID, amount quota.Amount) {
 // of the stage itself, of those behind it in its queue, and of those that yield to it; and the peak reservations of other JobSets that yield to
 // it.
 func (ck *Checker) IgnoringOwnReservations(l *Candidate, f func() *decision.Refusal) *decision.Refusal {
-	kept := l.JobSet.KeptIn(l.Queue)
-	behind := ck.PledgedBehind(l)
+	kept := l.JobSet.PeakReservedIn(l.Queue)
+	behind := ck.PreemptorsBehind(l)
 	if l.Stage.PreemptQueue == l.Queue {
 		behind = append(behind, l.Stage)
 	}
@@ -204,8 +204,8 @@ func (ck *Checker) IgnoringOwnReservations(l *Candidate, f func() *decision.Refu
 			s.PreemptQueue.Node.Unreserve(s.PreemptReserved)
 		}
 		for _, j := range l.Reservers {
-			if j.Keeper != nil { // victims have no peak reservation
-				j.Keeper.Node.Release(j.PeakReserved)
+			if j.PeakQueue != nil { // victims have no peak reservation
+				j.PeakQueue.Node.Release(j.PeakReserved)
 			}
 		}
 		refusal = f()

@@ -23,7 +23,7 @@ func (ck *Checker) BorrowedPeaks(l *Candidate) []*model.JobSet {
 		if q == l.Queue {
 			continue
 		}
-		for j := range q.KeptFor {
+		for j := range q.PeakReservers {
 			if slices.ContainsFunc(j.PeakReserved, func(c quota.Charge) bool { return borrows(q.Node, l.Queue.Node, c.ID) }) {
 				all = append(all, j)
 			}
@@ -35,16 +35,16 @@ func (ck *Checker) BorrowedPeaks(l *Candidate) []*model.JobSet {
 	return all
 }
 
-// PledgedBehind returns the other stages whose reservations do not count for a stage: those that come after it in its queue, and those that yield
+// PreemptorsBehind returns the other stages whose reservations do not count for a stage: those that come after it in its queue, and those that yield
 // to it. They are in reverse queue order.
-func (ck *Checker) PledgedBehind(l *Candidate) []*model.Stage {
+func (ck *Checker) PreemptorsBehind(l *Candidate) []*model.Stage {
 	var behind []*model.Stage
 	for s := range l.Queue.Preemptors {
 		if s != l.Stage && s.Element != nil && !s.Element.Precedes(l.Stage.Element) {
 			behind = append(behind, s)
 		}
 	}
-	slices.SortFunc(behind, model.ComparePledged)
+	slices.SortFunc(behind, model.ComparePreemptors)
 	for _, s := range l.yielding {
 		if s.PreemptQueue != nil {
 			behind = append(behind, s)
@@ -67,7 +67,7 @@ func (ck *Checker) borrowedPreemptReservations(l *Candidate) []*model.Stage {
 	keeps := map[*model.ClusterQueue]struct{}{l.Queue: {}}
 	ck.m.Tree.WhatIfEvicted(func() bool {
 		// All queues at once: a reservation that is removed may bring another one within the quota of a common Cohort.
-		for _, s := range l.Queue.CohortTree.Pledgers() {
+		for _, s := range l.Queue.CohortTree.Preemptors() {
 			q := s.PreemptQueue
 			if _, ok := keeps[q]; ok {
 				continue

@@ -111,7 +111,7 @@ func (cy *Cycle) nominate(n nominees, q *model.ClusterQueue, decisions []decisio
 
 // stillPasses reports whether a nominee still passes after the decisions since its nomination.
 func (cy *Cycle) stillPasses(n *nominee) bool {
-	if n.asOf == cy.m.ChargeEpoch || n.Preempts() && len(n.JobSet.KeptIn(n.Queue)) == 0 && cy.stillHelps(n.Candidate) {
+	if n.asOf == cy.m.ChargeEpoch || n.Preempts() && len(n.JobSet.PeakReservedIn(n.Queue)) == 0 && cy.stillHelps(n.Candidate) {
 		return true
 	}
 	if n.Preempts() || n.GroupCandidate != nil {

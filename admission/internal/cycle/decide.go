@@ -20,7 +20,7 @@ func (cy *Cycle) admit(l *check.Candidate) decision.Decision {
 	if l.JobSet != nil {
 		admit.JobSet, admit.StageName = l.JobSet.Key.Name, l.JobSet.Plan.Stages[s.Index].Name
 	}
-	behind := cy.check.PledgedBehind(l)
+	behind := cy.check.PreemptorsBehind(l)
 	cy.m.ReleaseReservation(s)
 	s.ReservedAt = cy.m.Now
 	cy.m.Refresh(s)
@@ -38,7 +38,7 @@ func (cy *Cycle) refuse(l *check.Candidate, refusal *decision.Refusal, decisions
 }
 
 func (cy *Cycle) putToSleep(l *check.Candidate, refusal *decision.Refusal, decisions []decision.Decision) []decision.Decision {
-	if !l.Preempts() && !cy.keepNominal(l) {
+	if !l.Preempts() && !cy.reserveNominal(l) {
 		cy.m.CancelReservation(l.Stage)
 	}
 	var toTell []*model.Stage

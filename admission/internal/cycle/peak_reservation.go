@@ -16,21 +16,21 @@ func (cy *Cycle) dropPeaks(l *check.Candidate) {
 			continue
 		}
 		cy.m.ReleasePeak(j)
-		cy.m.Unkept[j] = struct{}{}
+		cy.m.UnreservedPeaks[j] = struct{}{}
 		cy.m.RenewEvictionUnitsOf(j)
 		j.Epoch++
 		for _, s := range j.Members {
 			cy.m.Enqueue(s)
 		}
 	}
-	l.Reservers = slices.DeleteFunc(l.Reservers, func(j *model.JobSet) bool { return j.Keeper == nil })
+	l.Reservers = slices.DeleteFunc(l.Reservers, func(j *model.JobSet) bool { return j.PeakQueue == nil })
 }
 
 // canKeep reports whether a peak reservation will fit when all stages that are being evicted have left.
 func (cy *Cycle) canKeep(j *model.JobSet) bool {
 	return cy.m.Tree.WhatIfEvicted(func() bool {
-		j.Keeper.Node.Release(j.PeakReserved)
-		return j.Keeper.Node.Fits(j.PeakReserved)
+		j.PeakQueue.Node.Release(j.PeakReserved)
+		return j.PeakQueue.Node.Fits(j.PeakReserved)
 	})
 }
 
@@ -38,7 +38,7 @@ func (cy *Cycle) canKeep(j *model.JobSet) bool {
 // choice that any order makes.
 func (cy *Cycle) retryPeaks() {
 	groups := map[*model.CohortTree]struct{}{}
-	for j := range cy.m.Unkept {
+	for j := range cy.m.UnreservedPeaks {
 		groups[j.ClaimQueue.CohortTree] = struct{}{}
 	}
 	for _, g := range slices.SortedFunc(maps.Keys(groups), model.CompareGroups) {
@@ -72,7 +72,7 @@ func (cy *Cycle) choosePeaks(g *model.CohortTree) {
 		}
 	}
 	if len(choices) > 0 {
-		cy.dropPreemptReservations(g.Pledgers())
+		cy.dropPreemptReservations(g.Preemptors())
 	}
 }
 
@@ -91,14 +91,14 @@ func letGiveWay(before []*model.PeakChoice, c *model.PeakChoice) {
 // first.
 func (cy *Cycle) peakChoices(g *model.CohortTree) []*model.PeakChoice {
 	var all []*model.PeakChoice
-	for j := range cy.m.Unkept {
+	for j := range cy.m.UnreservedPeaks {
 		if j.ClaimQueue.CohortTree == g {
 			all = append(all, model.NewPeakChoice(j))
 		}
 	}
 	for _, q := range g.Queues {
-		for j := range q.KeptFor {
-			if _, isListed := cy.m.Unkept[j]; !isListed {
+		for j := range q.PeakReservers {
+			if _, isListed := cy.m.UnreservedPeaks[j]; !isListed {
 				all = append(all, model.NewPeakChoice(j))
 			}
 		}

@@ -32,8 +32,8 @@ func (cy *Cycle) stillHelps(l *check.Candidate) bool {
 // quota that is being released anyway: two stages could take turns at that forever. The stage is checked again when a victim has left.
 func (cy *Cycle) makeRoom(l *check.Candidate, decisions []decision.Decision) []decision.Decision {
 	missing, before := cy.check.List(cy.missing(l)), cy.m.UsageAfterEvictions(l.Victims)
-	if len(l.Victims) > 0 || l.Stage.GaveUp != cy.m.Cycles {
-		behind, passesPeaks := cy.check.PledgedBehind(l), l.Stage.PassesPeaks || len(l.Reservers) > 0
+	if len(l.Victims) > 0 || l.Stage.LostReservationIn != cy.m.Cycles {
+		behind, passesPeaks := cy.check.PreemptorsBehind(l), l.Stage.PassesPeaks || len(l.Reservers) > 0
 		cy.m.ReserveForPreemptor(l.Stage, l.Queue, l.Usage)
 		l.Stage.PassesPeaks = passesPeaks
 		cy.m.Enqueue(l.Stage)
@@ -105,16 +105,16 @@ func (cy *Cycle) fitsAlready(l *check.Candidate) bool {
 	}) == nil
 }
 
-// keepNominal reserves nominal quota for a stage that waits for it, and reports whether there is any to reserve.
-func (cy *Cycle) keepNominal(l *check.Candidate) bool {
+// reserveNominal reserves nominal quota for a stage that waits for it, and reports whether there is any to reserve.
+func (cy *Cycle) reserveNominal(l *check.Candidate) bool {
 	reserved := cy.check.NominalReservation(l)
 	if len(reserved) == 0 {
 		return false
 	}
-	if !l.Stage.KeepsNominal || l.Stage.PreemptQueue != l.Queue || !l.Stage.PreemptReserved.Equal(reserved) {
+	if !l.Stage.ReservesNominal || l.Stage.PreemptQueue != l.Queue || !l.Stage.PreemptReserved.Equal(reserved) {
 		cy.m.ReserveForPreemptor(l.Stage, l.Queue, reserved)
-		l.Stage.KeepsNominal = true
-		l.Queue.CohortTree.Keepers[l.Stage] = struct{}{}
+		l.Stage.ReservesNominal = true
+		l.Queue.CohortTree.NominalReservers[l.Stage] = struct{}{}
 		cy.m.Enqueue(l.Stage)
 	}
 	return true

@@ -58,8 +58,8 @@ type ClusterQueue struct {
 	Preemptors map[*Stage]struct{}
 	// AdvanceReserved is the sum of the peak reservations. It is charged to the node, too.
 	AdvanceReserved quota.Sum
-	// KeptFor are the JobSets with a peak reservation here.
-	KeptFor map[*JobSet]struct{}
+	// PeakReservers are the JobSets with a peak reservation here.
+	PeakReservers map[*JobSet]struct{}
 }
 
 // A PendingQueue is the queue of the pending stages of a ClusterQueue.
@@ -77,7 +77,7 @@ func (m *Model) ClusterQueue(name string) *ClusterQueue {
 	if q == nil {
 		q = &ClusterQueue{
 			Spec: queuespec.NewSpec(), Name: name, PendingQueue: queue.NewPending[*Stage, EquivalenceKey, quota.ID](),
-			Node: m.Tree.AddClusterQueue(name), Bare: m.SafetyTree.AddClusterQueue(name), Charged: stageSet{place: placeAmongCharged}, Preemptors: map[*Stage]struct{}{}, KeptFor: map[*JobSet]struct{}{},
+			Node: m.Tree.AddClusterQueue(name), Bare: m.SafetyTree.AddClusterQueue(name), Charged: stageSet{place: placeAmongCharged}, Preemptors: map[*Stage]struct{}{}, PeakReservers: map[*JobSet]struct{}{},
 		}
 		q.Holders = m.Finder.Queue(q.Node)
 		m.ClusterQueues[name] = q
@@ -179,8 +179,8 @@ func (q *QueueTotals) Equals(other *QueueTotals) bool {
 		q.Reserved.Usage().Equal(other.Reserved.Usage()) && q.Used.Usage().Equal(other.Used.Usage())
 }
 
-// MayKeepNominal reports whether the head of a ClusterQueue reserves nominal quota against borrowers, because it may not reclaim all of it.
-func (q *ClusterQueue) MayKeepNominal() bool {
+// MayReserveNominal reports whether the head of a ClusterQueue reserves nominal quota against borrowers, because it may not reclaim all of it.
+func (q *ClusterQueue) MayReserveNominal() bool {
 	return q.Strategy == queue.Strict && q.Preemption.ReclaimWithinCohort != kueue.PreemptionPolicyAny && q.Node.Parent() != nil
 }
 
@@ -217,7 +217,7 @@ func (q *ClusterQueue) Reserved(of *LocalQueue) *quota.Sum {
 	}
 	var total quota.Sum
 	total.Add(sum)
-	for j := range q.KeptFor {
+	for j := range q.PeakReservers {
 		if of == nil || j.localQueue() == of {
 			total.Add(j.PeakReserved)
 		}

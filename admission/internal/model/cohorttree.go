@@ -16,10 +16,10 @@ type CohortTree struct {
 	Queues []*ClusterQueue
 	// Asleep has the queues in which a stage may be parked on a topic.
 	Asleep map[quota.ID]map[*ClusterQueue]struct{}
-	// Pledging has the queues in which a stage has a preemption reservation.
-	Pledging map[*ClusterQueue]struct{}
-	// Keepers are the stages that reserve nominal quota against borrowers.
-	Keepers map[*Stage]struct{}
+	// PreemptorQueues has the queues in which a stage has a preemption reservation.
+	PreemptorQueues map[*ClusterQueue]struct{}
+	// NominalReservers are the stages that reserve nominal quota against borrowers.
+	NominalReservers map[*Stage]struct{}
 	// AwaitsTurn has the queues in which a stage may wait for its turn to evict by fair sharing.
 	AwaitsTurn map[*ClusterQueue]struct{}
 	// Awake has the queues in which a stage may be pending and not parked, each once. IsDirty is true if Decide has to check them.
@@ -47,19 +47,19 @@ func (m *Model) RebuildTrees() {
 		g := m.Schedule.cohortTrees[root]
 		if g == nil {
 			g = &CohortTree{
-				Root: root, Asleep: map[quota.ID]map[*ClusterQueue]struct{}{}, Pledging: map[*ClusterQueue]struct{}{},
-				Keepers: map[*Stage]struct{}{}, AwaitsTurn: map[*ClusterQueue]struct{}{},
+				Root: root, Asleep: map[quota.ID]map[*ClusterQueue]struct{}{}, PreemptorQueues: map[*ClusterQueue]struct{}{},
+				NominalReservers: map[*Stage]struct{}{}, AwaitsTurn: map[*ClusterQueue]struct{}{},
 			}
 			m.Schedule.cohortTrees[root] = g
 		}
 		q.CohortTree = g
 		g.Queues = append(g.Queues, q)
 		if len(q.Preemptors) > 0 {
-			g.Pledging[q] = struct{}{}
+			g.PreemptorQueues[q] = struct{}{}
 		}
 		for s := range q.Preemptors {
-			if s.KeepsNominal {
-				g.Keepers[s] = struct{}{}
+			if s.ReservesNominal {
+				g.NominalReservers[s] = struct{}{}
 			}
 		}
 	}
@@ -99,7 +99,7 @@ func (m *Model) forgetQueues() {
 		}
 	}
 	for _, j := range m.JobSets {
-		for _, q := range []*ClusterQueue{j.ClaimQueue, j.Keeper, j.EvictionUnit.Queue} {
+		for _, q := range []*ClusterQueue{j.ClaimQueue, j.PeakQueue, j.EvictionUnit.Queue} {
 			delete(gone, q)
 		}
 	}

@@ -91,7 +91,7 @@ func (t *evictionUnit) renew(uid types.UID, stages []*Stage, j *JobSet) {
 	if len(stages) > 0 {
 		now = newEvictionUnit(uid, stages)
 		// A victim also releases its peak reservation.
-		now.Holder.Usage = plus(now.Holder.Usage, j.KeptIn(now.Queue))
+		now.Holder.Usage = plus(now.Holder.Usage, j.PeakReservedIn(now.Queue))
 		now.Holder.Continues = j.hasFinishedStage()
 	}
 	if t.says(&now) {

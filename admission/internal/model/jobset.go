@@ -33,14 +33,14 @@ type JobSet struct {
 	Demand  *demand.Demand
 	Members map[decision.StageKey]*Stage
 
-	// ClaimQueue is the ClusterQueue in which the JobSet holds quota, or nil; it may have a claim there. Keeper is the one in which its peak is
+	// ClaimQueue is the ClusterQueue in which the JobSet holds quota, or nil; it may have a claim there. PeakQueue is the one in which its peak is
 	// reserved.
 	ClaimQueue *ClusterQueue
 	Claim      *safety.Claim
 	// claimed is the revision at which the claim was added to the Bank.
 	claimed      uint64
 	PeakReserved quota.Usage
-	Keeper       *ClusterQueue
+	PeakQueue    *ClusterQueue
 	// Topic is the topic of stages that wait for the claim to become smaller.
 	Topic     quota.ID
 	PeakCheck PeakCheck
@@ -238,15 +238,15 @@ func shrinks(before, after *safety.Claim) bool {
 
 // ReleasePeak releases the peak reservation, and wakes the stages that wait for that quota.
 func (m *Model) ReleasePeak(j *JobSet) {
-	delete(m.Unkept, j)
+	delete(m.UnreservedPeaks, j)
 	if len(j.PeakReserved) == 0 {
 		return
 	}
 	m.Peaks--
 	m.noteReservation(j)
-	q, kept := j.Keeper, j.PeakReserved
-	j.Keeper, j.PeakReserved = nil, nil
-	delete(q.KeptFor, j)
+	q, kept := j.PeakQueue, j.PeakReserved
+	j.PeakQueue, j.PeakReserved = nil, nil
+	delete(q.PeakReservers, j)
 	q.AdvanceReserved.Take(kept)
 	top := q.Node.Release(kept)
 	m.Schedule.wake(top, kept, q.CohortTree)
@@ -254,7 +254,7 @@ func (m *Model) ReleasePeak(j *JobSet) {
 
 // noteReservation makes Changed return the queues whose reservation includes the peak.
 func (m *Model) noteReservation(j *JobSet) {
-	m.Changes.NoteChange(j.Keeper)
+	m.Changes.NoteChange(j.PeakQueue)
 	if lq := j.localQueue(); lq != nil {
 		m.Changes.NoteLocalChange(lq)
 	}
@@ -294,9 +294,9 @@ func (j *JobSet) ProblemAhead() string {
 	return ""
 }
 
-// KeptIn returns the peak reservation of a JobSet, which may be nil, in a ClusterQueue.
-func (j *JobSet) KeptIn(q *ClusterQueue) quota.Usage {
-	if j == nil || j.Keeper != q {
+// PeakReservedIn returns the peak reservation of a JobSet, which may be nil, in a ClusterQueue.
+func (j *JobSet) PeakReservedIn(q *ClusterQueue) quota.Usage {
+	if j == nil || j.PeakQueue != q {
 		return nil
 	}
 	return j.PeakReserved

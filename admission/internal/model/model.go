@@ -49,8 +49,8 @@ type Model struct {
 	LocalQueues   map[types.NamespacedName]*LocalQueue
 	Namespaces    map[string]map[string]string
 	JobSets       map[types.UID]*JobSet
-	// Unkept are the JobSets whose first option for a peak reservation is not reserved.
-	Unkept map[*JobSet]struct{}
+	// UnreservedPeaks are the JobSets whose first option for a peak reservation is not reserved.
+	UnreservedPeaks map[*JobSet]struct{}
 	// Peaks counts the JobSets with a peak reservation.
 	Peaks int
 	// lastTopic is the topic that was assigned last to a JobSet.
@@ -91,7 +91,7 @@ func New(config Config) (*Model, error) {
 		LocalQueues:       map[types.NamespacedName]*LocalQueue{},
 		Namespaces:        map[string]map[string]string{},
 		JobSets:           map[types.UID]*JobSet{},
-		Unkept:            map[*JobSet]struct{}{},
+		UnreservedPeaks:   map[*JobSet]struct{}{},
 		Stages:            map[decision.StageKey]*Stage{},
 		CoAdmissionGroups: map[string]*CoAdmissionGroup{},
 		Stuck:             map[*CoAdmissionGroup]struct{}{},

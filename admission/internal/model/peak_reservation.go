@@ -86,16 +86,16 @@ func (m *Model) reservePeak(j *JobSet) {
 func (m *Model) ReserveChosenPeak(c *PeakChoice) {
 	j := c.JobSet
 	if c.chosen != 0 {
-		m.Unkept[j] = struct{}{}
+		m.UnreservedPeaks[j] = struct{}{}
 	}
 	usage := c.Usage()
 	if len(usage) == 0 {
 		return
 	}
-	j.Keeper, j.PeakReserved = j.ClaimQueue, usage
-	j.Keeper.AdvanceReserved.Add(j.PeakReserved)
-	j.Keeper.KeptFor[j] = struct{}{}
-	j.Keeper.Node.Charge(j.PeakReserved)
+	j.PeakQueue, j.PeakReserved = j.ClaimQueue, usage
+	j.PeakQueue.AdvanceReserved.Add(j.PeakReserved)
+	j.PeakQueue.PeakReservers[j] = struct{}{}
+	j.PeakQueue.Node.Charge(j.PeakReserved)
 	m.Peaks++
 	m.noteReservation(j)
 }
@@ -103,7 +103,7 @@ func (m *Model) ReserveChosenPeak(c *PeakChoice) {
 // WithdrawReservations removes the peak reservations, and those of preemptors except where peaks have yielded to them. It must be called within
 // WhatIf.
 func (g *CohortTree) WithdrawReservations(peaks []*PeakChoice) {
-	for q := range g.Pledging {
+	for q := range g.PreemptorQueues {
 		for s := range q.Preemptors {
 			if !s.PassesPeaks {
 				q.Node.Unreserve(s.PreemptReserved)

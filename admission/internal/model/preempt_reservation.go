@@ -20,9 +20,9 @@ func (m *Model) ReserveForPreemptor(s *Stage, q *ClusterQueue, usage quota.Usage
 	m.ChargeEpoch++
 	m.ChangedReservations = append(m.ChangedReservations, q)
 	q.Preemptors[s] = struct{}{}
-	q.CohortTree.Pledging[q] = struct{}{}
+	q.CohortTree.PreemptorQueues[q] = struct{}{}
 	if rest := before.Without(usage); len(rest) > 0 {
-		s.GaveUp = m.Cycles
+		s.LostReservationIn = m.Cycles
 		m.Schedule.wake(top, rest, from.CohortTree)
 	}
 }
@@ -37,12 +37,12 @@ func (m *Model) unreserve(s *Stage) *quota.Node {
 	m.ChangedReservations = append(m.ChangedReservations, q)
 	delete(q.Preemptors, s)
 	if q.CohortTree != nil {
-		delete(q.CohortTree.Keepers, s)
+		delete(q.CohortTree.NominalReservers, s)
 		if len(q.Preemptors) == 0 {
-			delete(q.CohortTree.Pledging, q)
+			delete(q.CohortTree.PreemptorQueues, q)
 		}
 	}
-	s.PreemptReserved, s.PreemptQueue, s.KeepsNominal, s.PassesPeaks = nil, nil, false, false
+	s.PreemptReserved, s.PreemptQueue, s.ReservesNominal, s.PassesPeaks = nil, nil, false, false
 	return top
 }
 
@@ -50,7 +50,7 @@ func (m *Model) unreserve(s *Stage) *quota.Node {
 // released.
 func (m *Model) CancelReservation(s *Stage) {
 	if s.PreemptQueue != nil {
-		s.GaveUp = m.Cycles
+		s.LostReservationIn = m.Cycles
 	}
 	m.ReleaseReservation(s)
 }
@@ -69,20 +69,20 @@ func (m *Model) ReleaseReservation(s *Stage) {
 	}
 }
 
-// ComparePledged orders by queue position, the last first.
-func ComparePledged(a, b *Stage) int { return b.Element.Compare(a.Element.Position) }
+// ComparePreemptors orders by queue position, the last first.
+func ComparePreemptors(a, b *Stage) int { return b.Element.Compare(a.Element.Position) }
 
-// Pledgers returns all pending stages with a reservation, in reverse queue order.
-func (g *CohortTree) Pledgers() []*Stage {
+// Preemptors returns all pending stages with a reservation, in reverse queue order.
+func (g *CohortTree) Preemptors() []*Stage {
 	var all []*Stage
-	for q := range g.Pledging {
+	for q := range g.PreemptorQueues {
 		for s := range q.Preemptors {
 			if s.Element != nil {
 				all = append(all, s)
 			}
 		}
 	}
-	slices.SortFunc(all, ComparePledged)
+	slices.SortFunc(all, ComparePreemptors)
 	return all
 }
 

@@ -68,10 +68,10 @@ type Stage struct {
 	// PreemptReserved is the preemption reservation of a stage that waits for its victims to leave, in ClusterQueue PreemptQueue.
 	PreemptReserved quota.Usage
 	PreemptQueue    *ClusterQueue
-	// KeepsNominal is true if the reservation is of nominal quota, against borrowers. PassesPeaks is true if peak reservations yielded to it.
-	KeepsNominal, PassesPeaks bool
-	// GaveUp is the last cycle in which it lost a reservation.
-	GaveUp uint64
+	// ReservesNominal is true if the reservation is of nominal quota, against borrowers. PassesPeaks is true if peak reservations yielded to it.
+	ReservesNominal, PassesPeaks bool
+	// LostReservationIn is the last cycle in which it lost a reservation.
+	LostReservationIn uint64
 	// QueuedIn is the ClusterQueue in which the stage is pending, or nil, and Element its place there.
 	QueuedIn *ClusterQueue
 	Element  *Element
@@ -231,7 +231,7 @@ func CompareStages(a, b *Stage) int { return CompareKeys(a.Key, b.Key) }
 // ComesAfterPreemptor reports whether another stage of its ClusterQueue waits for victims and precedes it. A head that reserves nominal quota
 // waits for no victims. A stage that its JobSet has to run does not wait for preceding stages: these may wait for quota that the JobSet holds.
 func (s *Stage) ComesAfterPreemptor(other *Stage) bool {
-	return other != s && !other.KeepsNominal && !s.Element.Passes && other.Element != nil && other.Element.Precedes(s.Element)
+	return other != s && !other.ReservesNominal && !s.Element.Passes && other.Element != nil && other.Element.Precedes(s.Element)
 }
 
 // CompareKeys orders keys by namespace and name.

@@ -37,7 +37,7 @@ func (o *Observer) loseClusterQueue(name string) {
 	*q = model.ClusterQueue{
 		Spec: queuespec.NewSpec(), Name: name,
 		Node: q.Node, Bare: q.Bare, CohortTree: q.CohortTree, IsScheduled: q.IsScheduled, IsChanged: q.IsChanged, PendingQueue: q.PendingQueue, QueueTotals: q.QueueTotals, Charged: q.Charged, Holders: q.Holders, Preemptors: q.Preemptors,
-		AdvanceReserved: q.AdvanceReserved, KeptFor: q.KeptFor,
+		AdvanceReserved: q.AdvanceReserved, PeakReservers: q.PeakReservers,
 	}
 	o.renewClusterQueue(q)
 }

@@ -39,14 +39,14 @@ type ask struct {
 // cycle, and gives its quota to the stage for which it is reserved.
 func (rp *Reporter) fitsBesidesReservations(c *stageCounts, s *model.Stage) bool {
 	q := s.Entry.ClusterQueue
-	if q.CohortTree == nil || len(q.CohortTree.Pledging) == 0 {
+	if q.CohortTree == nil || len(q.CohortTree.PreemptorQueues) == 0 {
 		return false
 	}
 	key := ask{s.Demand, q}
 	fits, isKnown := c.fits[key]
 	if o := rp.m.Offer(s.Demand, q); !isKnown && o.Infeasibility == nil {
 		rp.m.Tree.WhatIf(func() bool {
-			for _, other := range q.CohortTree.Pledgers() {
+			for _, other := range q.CohortTree.Preemptors() {
 				other.PreemptQueue.Node.Unreserve(other.PreemptReserved)
 			}
 			for choice := range flavor.Choices(o.Items, flavor.MaxChoices) {

@@ -64,7 +64,7 @@ func count[K comparable](ledgers map[K]*model.QueueTotals, key K, n *model.Entry
 func (rp *Reporter) keptIn(q *model.ClusterQueue) quota.Usage {
 	var kept quota.Usage
 	for _, j := range rp.m.JobSets {
-		kept.AddAll(j.KeptIn(q))
+		kept.AddAll(j.PeakReservedIn(q))
 	}
 	return kept
 }

@@ -36,7 +36,7 @@ func (rp *Reporter) shortageFinder(l *check.Candidate, counts func(*model.Stage)
 	return &shortageFinder{tree: rp.m.Tree, node: l.Queue.Node, holdings: func(id quota.ID, under *quota.Node) []holding {
 		return rp.holdings(l, id, under, counts)
 	}, charge: func() {
-		for q := range l.Queue.CohortTree.Pledging {
+		for q := range l.Queue.CohortTree.PreemptorQueues {
 			for s := range q.Preemptors {
 				if l.IsHeldUpBy(s) {
 					q.Node.Charge(s.PreemptReserved)
@@ -167,7 +167,7 @@ func (rp *Reporter) addKept(byHolder map[types.UID]*holding, l *check.Candidate,
 		h := rp.holding(byHolder, s, q)
 		h.amount, h.Kept = h.amount.Plus(a), true
 	}
-	for j := range q.KeptFor {
+	for j := range q.PeakReservers {
 		if a := j.PeakReserved.Of(id); a > 0 && j.UID != l.Stage.Owner {
 			for _, s := range j.Members {
 				add(s, a)
