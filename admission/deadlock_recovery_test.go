@@ -68,7 +68,7 @@ func TestRelief(t *testing.T) {
 				w.halves("q", "two", "gpu=6")
 			},
 			cut:  func(w *world) { w.queue("q", "a100: gpu=9") },
-			want: []string{"two-first"}, wantMessage: "up to 6 nvidia.com/gpu of flavor a100 more at once, which others hold who cannot go on either",
+			want: []string{"two-first"}, wantMessage: "up to 6 nvidia.com/gpu of flavor a100 more at once, and the JobSets that hold that quota cannot progress either",
 		},
 		"quota lowered, only the larger one cannot finish": {
 			setUp: func(w *world) {
@@ -121,7 +121,7 @@ func TestRelief(t *testing.T) {
 				w.halves("p", "two", "gpu=10")
 			},
 			cut:  func(w *world) { w.queue("q", "a100: gpu=6", inCohort("c"), stopped(kueue.Hold)) },
-			want: []string{"one-first"}, wantMessage: "while ClusterQueue q does not let it go on",
+			want: []string{"one-first"}, wantMessage: "deadlock recovery: the JobSet cannot progress in ClusterQueue q, and other JobSets need its quota",
 		},
 		"queue drained": {
 			setUp: func(w *world) { w.queue("q", "a100: gpu=9"); w.halves("q", "one", "gpu=6") },

@@ -380,7 +380,7 @@ func TestStrangersHaveNoNames(t *testing.T) {
 				w.immigrate("a", "b")
 			},
 			asks: "b-first",
-			wantMessage: "fits ClusterQueue q now, but then this JobSet and other/c, 1 of another namespace could wait for ever for quota of later stages: " +
+			wantMessage: "fits in ClusterQueue q, but admitting it could deadlock this JobSet and other/c, 1 of another namespace on quota for later stages: " +
 				"5 of 11 nvidia.com/gpu of flavor a100 would stay free, and up to 6 more may be needed at once",
 			wantAll: []string{"StageUnsafe", "0 a100 needs 6, 5 free, 1 missing: nominalQuota of ClusterQueue q is 11; JobSet ns/a in q 2"},
 			want:    []string{"StageUnsafe", "0 a100 needs 6, 5 free, 1 missing: nominalQuota of ClusterQueue q is 11; JobSet  in q 2"},
@@ -394,7 +394,7 @@ func TestStrangersHaveNoNames(t *testing.T) {
 				w.immigrate("a", "b")
 			},
 			asks: "b-first",
-			wantMessage: "fits ClusterQueue q now, but then this JobSet and 2 of other namespaces could wait for ever for quota of later stages: " +
+			wantMessage: "fits in ClusterQueue q, but admitting it could deadlock this JobSet and 2 of other namespaces on quota for later stages: " +
 				"5 of 11 nvidia.com/gpu of flavor a100 would stay free, and up to 6 more may be needed at once",
 			wantAll: []string{"StageUnsafe", "0 a100 needs 6, 5 free, 1 missing: nominalQuota of ClusterQueue q is 11; JobSet ns/a in q 2"},
 			want:    []string{"StageUnsafe", "0 a100 needs 6, 5 free, 1 missing: nominalQuota of ClusterQueue q is 11; JobSet  in q 2"},

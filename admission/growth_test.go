@@ -170,7 +170,7 @@ func TestGrowthIsNoClaim(t *testing.T) {
 			if tc.grows {
 				w.grow("a-first", "gpu=4", "first/nvidia.com/gpu=a100")
 				w.wantAdmitted()
-				w.wantRefusal("a-first-growth", "StageUnsafe", "WaitingForQuota", "could wait for ever")
+				w.wantRefusal("a-first-growth", "StageUnsafe", "WaitingForQuota", "could deadlock this JobSet")
 			}
 			w.submit("q", "b", job{name: "ps", requests: "gpu=2"})
 			w.wantAdmitted(tc.want...)
@@ -191,7 +191,7 @@ func TestGrowthLeavesAlone(t *testing.T) {
 	w.change("a-first-growth", func(wl *kueue.Workload) { setCondition(wl, kueue.WorkloadEvicted, metav1.ConditionTrue) })
 	w.submit("q", "b", twoStages("gpu=2", "Ready", "gpu=3")...)
 	w.wantAdmitted()
-	w.wantRefusal("b-first", "StageUnsafe", "WaitingForQuota", "could wait for ever")
+	w.wantRefusal("b-first", "StageUnsafe", "WaitingForQuota", "could deadlock this JobSet")
 	if len(w.evictions) > 0 {
 		t.Errorf("evicted %v, want nobody", w.evictions)
 	}

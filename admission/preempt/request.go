@@ -73,17 +73,17 @@ func (o Outcome) String() string {
 	case Fits:
 		return "fits"
 	case EvictionsPending:
-		return "fits when those are gone that are being evicted"
+		return "fits once all stages that are being evicted have released their quota"
 	case TooLarge:
 		return "more than could ever be available"
 	case NeedsBorrowing:
 		return "more than the ClusterQueue has, and borrowWithinCohort does not allow preemption while borrowing"
 	case NoCandidates:
-		return "nobody may be preempted who holds what is short"
+		return "the preemption policy allows no victim that holds the missing quota"
 	case PeakTooLarge:
-		return "no quota is reclaimed for this stage, because all that its JobSet may hold at the same time could not be reclaimed"
+		return "no quota is reclaimed for this stage, because the peak usage of its JobSet could not be reclaimed"
 	case NotEnough:
-		return "does not fit even without all who may be preempted"
+		return "does not fit even if all allowed victims are preempted"
 	}
 	return ""
 }

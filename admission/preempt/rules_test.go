@@ -37,7 +37,7 @@ func TestRules(t *testing.T) {
 		"too large": {want: "more than could ever be available", amount: 9},
 		"never": {
 			within: never, reclaim: never, amount: 4, holders: []holder{{"a", "x", 1, 0, 8}},
-			want: "nobody may be preempted who holds what is short",
+			want: "the preemption policy allows no victim that holds the missing quota",
 		},
 		"lower priority in the own queue": {
 			within: lower, amount: 3, holders: []holder{{"a", "x", 4, 0, 4}, {"a", "y", 5, 0, 4}},
@@ -62,11 +62,11 @@ func TestRules(t *testing.T) {
 		},
 		"own quota, lower priority only": {
 			reclaim: lower, amount: 4, holders: []holder{{"b", "x", 9, 0, 4}, {"b", "y", 8, 0, 4}},
-			want: "nobody may be preempted who holds what is short",
+			want: "the preemption policy allows no victim that holds the missing quota",
 		},
 		"not from one that does not borrow": {
 			reclaim: all, amount: 4, holders: []holder{{"a", "x", 9, 0, 4}, {"b", "y", 1, 0, 4}},
-			want: "nobody may be preempted who holds what is short",
+			want: "the preemption policy allows no victim that holds the missing quota",
 		},
 		"other queues before the own one": {
 			within: lower, reclaim: all, amount: 2, holders: []holder{{"a", "x", 1, 0, 1}, {"b", "y", 2, 0, 7}},
@@ -82,7 +82,7 @@ func TestRules(t *testing.T) {
 		},
 		"while borrowing, priority too high": {
 			reclaim: all, borrow: borrow, amount: 5, holders: []holder{{"b", "x", 5, 0, 8}},
-			want: "does not fit even without all who may be preempted",
+			want: "does not fit even if all allowed victims are preempted",
 		},
 		"while borrowing, below the threshold": {
 			reclaim: all, borrow: upTo2, amount: 5, holders: []holder{{"b", "x", 2, 0, 8}},
@@ -90,11 +90,11 @@ func TestRules(t *testing.T) {
 		},
 		"while borrowing, above the threshold": {
 			reclaim: all, borrow: upTo2, amount: 5, holders: []holder{{"b", "x", 3, 0, 8}},
-			want: "does not fit even without all who may be preempted",
+			want: "does not fit even if all allowed victims are preempted",
 		},
 		"not enough": {
 			within: lower, amount: 3, holders: []holder{{"a", "x", 1, 0, 2}, {"b", "y", 1, 0, 6}},
-			want: "does not fit even without all who may be preempted",
+			want: "does not fit even if all allowed victims are preempted",
 		},
 		"only down to its quota": {
 			reclaim: all, amount: 4, holders: []holder{{"b", "y", 1, 0, 1}, {"b", "x", 2, 0, 4}, {"c", "z", 3, 0, 3}},
@@ -116,7 +116,7 @@ func TestRules(t *testing.T) {
 		"fair: not beyond even": {
 			reclaim: all, strategies: preempt.DefaultStrategies(), amount: 2,
 			holders: []holder{{"a", "x", 9, 0, 5}, {"c", "y", 9, 0, 2}, {"c", "z", 9, 0, 1}},
-			want:    "does not fit even without all who may be preempted",
+			want:    "does not fit even if all allowed victims are preempted",
 		},
 		"fair: second strategy": {
 			reclaim: all, strategies: preempt.DefaultStrategies(), amount: 2,
@@ -124,7 +124,7 @@ func TestRules(t *testing.T) {
 		},
 		"fair: first strategy alone": {
 			reclaim: all, strategies: preempt.DefaultStrategies()[:1], amount: 2,
-			holders: []holder{{"a", "x", 9, 0, 4}, {"c", "y", 9, 0, 4}}, want: "does not fit even without all who may be preempted",
+			holders: []holder{{"a", "x", 9, 0, 4}, {"c", "y", 9, 0, 4}}, want: "does not fit even if all allowed victims are preempted",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -255,7 +255,7 @@ func jobSetStays(ck *Checker, l *Candidate) *decision.Refusal {
 	}
 	return &decision.Refusal{
 		Check: "JobSetStays", Reason: kueue.WorkloadQuotaReservedReasonWaitingForPreemptedWorkloads,
-		Message: "waits until the pods of its own JobSet, which is evicted, have ended",
+		Message: "waits until the pods of its own JobSet, which is being evicted, have terminated",
 	}
 }
 

@@ -104,7 +104,7 @@ func (ck *Checker) preempts(l *Candidate) *decision.Refusal {
 	case result.Outcome == preempt.Found && ck.isOwn(l, result.Victims):
 		return ck.short(l, "only its own JobSet could be preempted")
 	case result.Outcome == preempt.Found && ck.isOutOfTurn(l, result.Victims):
-		return ck.short(l, "fair sharing evicts for one stage after the other, and another one comes before it")
+		return ck.short(l, "fair sharing evicts for one stage at a time, and another stage comes first")
 	case result.Outcome == preempt.Found:
 		l.Victims = result.Victims
 	default:

@@ -36,7 +36,7 @@ func (ck *Checker) LackOf(j *model.JobSet) string {
 		if above := ck.aboveMost(j.ClaimQueue, peak); len(above) > 0 {
 			return "its stages hold up to " + strings.Join(above, " and ")
 		}
-		return "its stages need up to " + ck.List(peak.Without(j.Claim.Held)) + " more at once, which others hold who cannot go on either"
+		return "its stages need up to " + ck.List(peak.Without(j.Claim.Held)) + " more at once, and the JobSets that hold that quota cannot progress either"
 	}
 	for i, d := range j.Stages {
 		if o := ck.m.Offer(d, j.ClaimQueue); o.Infeasibility != nil {

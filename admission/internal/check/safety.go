@@ -190,7 +190,7 @@ func (ck *Checker) deadlock(l *Candidate, blocked []*safety.Claim, usage quota.U
 	}
 	return &decision.Refusal{
 		Check: StageUnsafe, Reason: kueue.WorkloadQuotaReservedReasonWaitingForQuota,
-		Message: fmt.Sprintf("fits ClusterQueue %s now, but then this JobSet%s could wait for ever for quota of later stages: %s%s",
+		Message: fmt.Sprintf("fits in ClusterQueue %s, but admitting it could deadlock this JobSet%s on quota for later stages: %s%s",
 			l.Queue.Name, with, ck.leftFor(l, blocked, usage), l.overruled()),
 	}
 }
