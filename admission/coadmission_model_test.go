@@ -249,9 +249,9 @@ func (m *ganging) root(queue string) string {
 	return "queue " + queue
 }
 
-// TestGangGroupsComeToTheirEnd: whatever happens, no part of a group holds quota alone, except what was written so by accident or after all have
+// TestGangGroupsFinish: whatever happens, no part of a group holds quota alone, except what was written so by accident or after all have
 // started; and in the end all that can ever fit have finished.
-func TestGangGroupsComeToTheirEnd(t *testing.T) {
+func TestGangGroupsFinish(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawGanging(t)
 		for {
@@ -275,7 +275,7 @@ func TestGangGroupsComeToTheirEnd(t *testing.T) {
 				t.Fatalf("%s (%v gpus in %v): %s", g.id, g.gpus, g.queues, r)
 			}
 			if !never && len(m.holders(g)) < len(g.gangs) {
-				t.Fatalf("%s (%v gpus in %v) waits for ever: %v", g.id, g.gpus, g.queues, m.refusals)
+				t.Fatalf("%s (%v gpus in %v) waits forever: %v", g.id, g.gpus, g.queues, m.refusals)
 			}
 		}
 	})

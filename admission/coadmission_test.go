@@ -154,7 +154,7 @@ func TestWhatIsWrongWithGangs(t *testing.T) {
 				t.Errorf("refused by %s: %s\nwant %s: %s", r.Check, r.Message, tt.check, tt.want)
 			}
 			if strings.Contains(r.Message, "another namespace") && (strings.Contains(r.Message, "second") || strings.Contains(r.Message, "LocalQueue")) {
-				t.Errorf("tells of another namespace: %s", r.Message)
+				t.Errorf("discloses another namespace: %s", r.Message)
 			}
 			if explained := w.engine.Explain(keyOf("first")); len(explained) != 1 || explained[0] != r {
 				t.Errorf("explained by %v, refused by %v", explained, r)
@@ -291,7 +291,7 @@ func TestGangsThatWereAdmittedInPart(t *testing.T) {
 		w.important("q", "vip", "gpu=4", 1)
 		return w
 	}
-	t.Run("the rest does not fit any more", func(t *testing.T) {
+	t.Run("the rest no longer fits", func(t *testing.T) {
 		w := inPart(t)
 		w.wantAdmitted("vip")
 		w.wantEvicted("evict ns/a Preempted")
@@ -301,13 +301,13 @@ func TestGangsThatWereAdmittedInPart(t *testing.T) {
 		w.change("vip", finish)
 		w.wantAdmitted("a", "b")
 	})
-	t.Run("the rest does not fit any more, and one has reserved quota for pods that are not there", func(t *testing.T) {
+	t.Run("the rest no longer fits, and one has reserved quota for pods that are not there", func(t *testing.T) {
 		w := inPart(t, func(wl *kueue.Workload) { wl.Spec.PodSets[0].Name = apis.ReservedPodSet })
 		w.change("a", func(wl *kueue.Workload) { wl.Annotations[apis.PodGroupKey] = "coscheduling.a" })
 		w.wantAdmitted("vip")
 		w.wantEvicted("evict ns/a Preempted")
 	})
-	t.Run("the rest does not ask any more", func(t *testing.T) {
+	t.Run("the rest no longer asks for quota", func(t *testing.T) {
 		w := inPart(t)
 		w.change("b", func(wl *kueue.Workload) { wl.Spec.Active = new(false) })
 		w.wantAdmitted("vip")
@@ -382,7 +382,7 @@ func TestAfterTheGangs(t *testing.T) {
 			evictFor(w, "b", kueue.WorkloadEvictedByAdmissionCheck)
 			w.important("q", "vip", "gpu=4", 1)
 		}, []string{"vip"}},
-		"one is made anew": {func(w *world) {
+		"one gang is recreated": {func(w *world) {
 			w.remove("b")
 			w.lone("q", "b", "gpu=4", together("ab", 2), func(wl *kueue.Workload) { wl.UID = "another" })
 			w.important("q", "vip", "gpu=4", 1)
@@ -439,8 +439,8 @@ func TestGangsWaitForEachOthersChecks(t *testing.T) {
 	w.wantEvicted("evict ns/a Preempted")
 }
 
-// TestNobodyIsPreemptedForGangs: gangs do not preempt, but may be preempted, each alone.
-func TestNobodyIsPreemptedForGangs(t *testing.T) {
+// TestGangGroupsPreemptNoStage: gangs do not preempt, but may be preempted, each alone.
+func TestGangGroupsPreemptNoStage(t *testing.T) {
 	w := twoQueues(t, func(q *kueue.ClusterQueue) {
 		q.Spec.Preemption = &kueue.ClusterQueuePreemption{WithinClusterQueue: kueue.PreemptionPolicyLowerPriority}
 	})

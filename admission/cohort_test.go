@@ -152,7 +152,7 @@ func TestQuotaCutBelowUsage(t *testing.T) {
 	w.lone("q", "one", "gpu=1")
 	w.wantAdmitted()
 	if !w.engine.Charged(keyOf("big"), "wl-big") {
-		t.Error("big is not charged any more")
+		t.Error("big is no longer charged")
 	}
 	w.change("big", finish)
 	w.wantAdmitted("one")

@@ -109,7 +109,7 @@ func TestRelief(t *testing.T) {
 			setUp: func(w *world) { w.queue("q", "a100: gpu=4; h100: gpu=8"); w.halves("q", "one", "gpu=6") },
 			cut:   func(w *world) { w.engine.Apply(admission.FlavorGone{Name: "h100"}) },
 		},
-		"queue stopped while nobody needs what it holds": {
+		"queue stopped while no other JobSet needs its quota": {
 			setUp: func(w *world) { w.queue("q", "a100: gpu=9"); w.halves("q", "one", "gpu=6") },
 			cut:   func(w *world) { w.queue("q", "a100: gpu=9", stopped(kueue.Hold)) },
 		},
@@ -147,7 +147,7 @@ func TestRelief(t *testing.T) {
 			cut:  func(w *world) { w.cohort("c", "e", 0); w.cohort("e", "", 5) },
 			want: []string{"one-first"}, wantMessage: "of which the quota is 7",
 		},
-		"Greedy: nobody answers for anybody": {
+		"Greedy: no JobSet is protected": {
 			policy: admission.Greedy,
 			setUp: func(w *world) {
 				w.queue("q", "a100: gpu=11")
@@ -156,7 +156,7 @@ func TestRelief(t *testing.T) {
 			},
 			cut: func(w *world) { w.queue("q", "a100: gpu=9") },
 		},
-		"Reserve: what was kept cannot be kept any more": {
+		"Reserve: the peak can no longer be reserved": {
 			policy: admission.Reserve,
 			setUp: func(w *world) {
 				w.queue("q", "a100: gpu=16")

@@ -35,11 +35,11 @@ func TestStopPolicies(t *testing.T) {
 		// want are the reasons, for the stage that waits for a check and for the one that is admitted.
 		want map[string]string
 	}{
-		"hold":                    {func(w *world) { w.queue("q", "a100: gpu=4", withStop(kueue.Hold)) }, map[string]string{"checked": "ClusterQueueStopped"}},
-		"hold and drain":          {func(w *world) { w.queue("q", "a100: gpu=4", withStop(kueue.HoldAndDrain)) }, map[string]string{"checked": "ClusterQueueStopped", "runs": "ClusterQueueStopped"}},
-		"LocalQueue hold":         {func(w *world) { stopLocalQueue(w, kueue.Hold) }, map[string]string{"checked": "LocalQueueStopped"}},
-		"LocalQueue hold, drain":  {func(w *world) { stopLocalQueue(w, kueue.HoldAndDrain) }, map[string]string{"checked": "LocalQueueStopped", "runs": "LocalQueueStopped"}},
-		"LocalQueue not any more": {func(w *world) { stopLocalQueue(w, kueue.None) }, map[string]string{}},
+		"hold":                         {func(w *world) { w.queue("q", "a100: gpu=4", withStop(kueue.Hold)) }, map[string]string{"checked": "ClusterQueueStopped"}},
+		"hold and drain":               {func(w *world) { w.queue("q", "a100: gpu=4", withStop(kueue.HoldAndDrain)) }, map[string]string{"checked": "ClusterQueueStopped", "runs": "ClusterQueueStopped"}},
+		"LocalQueue hold":              {func(w *world) { stopLocalQueue(w, kueue.Hold) }, map[string]string{"checked": "LocalQueueStopped"}},
+		"LocalQueue hold, drain":       {func(w *world) { stopLocalQueue(w, kueue.HoldAndDrain) }, map[string]string{"checked": "LocalQueueStopped", "runs": "LocalQueueStopped"}},
+		"LocalQueue no longer stopped": {func(w *world) { stopLocalQueue(w, kueue.None) }, map[string]string{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, admission.Config{})
@@ -65,7 +65,7 @@ func TestStopPolicies(t *testing.T) {
 				w.change(d.Stage.Name, func(wl *kueue.Workload) { setCondition(wl, kueue.WorkloadEvicted, metav1.ConditionTrue) })
 				w.engine.Settle(d.ID)
 				if !w.engine.Charged(d.Stage, d.UID) {
-					t.Errorf("%s is not charged any more, and its pods may run", d.Stage)
+					t.Errorf("%s is no longer charged, and its pods may run", d.Stage)
 				}
 			}
 			if more := w.evicted(); len(more) > 0 {

@@ -118,7 +118,7 @@ func TestExplanation(t *testing.T) {
 			},
 			want: []string{"QuotaFits", "0 a100 needs 3, 2 free, 1 missing: sharedQuota of Cohort root is 8; Workload ns/stranger in p 5"},
 		},
-		"quota that nobody else can use does not count": {
+		"quota that no other ClusterQueue can use does not count": {
 			make: func(w *world) {
 				w.queue("p", "a100: gpu=6", inCohort("c"), withLimits(-1, 1))
 				w.queue("q", "a100: gpu=4", inCohort("c"))
@@ -243,7 +243,7 @@ func TestExplanation(t *testing.T) {
 			},
 			want: []string{"RoomIsMade", "0 a100 needs 1, 0 free, 1 missing: nominalQuota of ClusterQueue q is 4; Workload ns/low in q 2 leaving"},
 		},
-		"a pledge": {
+		"a preemption reservation": {
 			make: func(w *world) {
 				w.queue("q", "a100: gpu=4", preempting(kueue.PreemptionPolicyLowerPriority))
 				w.lone("q", "low", "gpu=4")
@@ -297,7 +297,7 @@ func TestExplanationOfWhoDoesNotWait(t *testing.T) {
 		t.Errorf("nothing is in the way of next, but: %v, %+v", ok, x)
 	}
 	w.wantAdmitted("runs", "next")
-	for _, name := range []string{"runs", "nobody"} {
+	for _, name := range []string{"runs", "absent"} {
 		if x, ok := w.engine.Explanation(keyOf(name)); ok {
 			t.Errorf("%s: %+v", name, x)
 		}

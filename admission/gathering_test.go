@@ -98,7 +98,7 @@ func TestGangsThatGatherDoNotDeadlock(t *testing.T) {
 	for range gangs {
 		i := slices.IndexFunc(gangs, w.isComplete)
 		if i < 0 {
-			t.Fatalf("nobody is complete: %s used; refusals %v", w.used("q"), w.refusals)
+			t.Fatalf("no gang is complete: %s used; refusals %v", w.used("q"), w.refusals)
 		}
 		w.endGathering(gangs[i])
 		w.decide()
@@ -143,8 +143,8 @@ func TestAPlanNeedsNoJobSet(t *testing.T) {
 	w.wantAdmitted()
 }
 
-// TestGatheringsComeToTheirEnd: whatever gangs gather quota that they share, all that can run finish (I3), and quota is never exceeded (I1).
-func TestGatheringsComeToTheirEnd(t *testing.T) {
+// TestGatheringGangsFinish: whatever gangs gather quota that they share, all that can run finish (I3), and quota is never exceeded (I1).
+func TestGatheringGangsFinish(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t, admission.Safe)
 		gangs := map[string]*gathering{}

@@ -193,7 +193,7 @@ func TestGrowthLeavesAlone(t *testing.T) {
 	w.wantAdmitted()
 	w.wantRefusal("b-first", "StageUnsafe", "WaitingForQuota", "could deadlock this JobSet")
 	if len(w.evictions) > 0 {
-		t.Errorf("evicted %v, want nobody", w.evictions)
+		t.Errorf("evicted %v, want none", w.evictions)
 	}
 }
 
@@ -229,7 +229,7 @@ func TestGrowthOfAFinishedStage(t *testing.T) {
 }
 
 // I3 with growths: every JobSet whose stages fit finishes, whatever growths its stages ask for.
-func TestGrowthsStarveNobody(t *testing.T) {
+func TestGrowthsStarveNoJobSet(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newWorld(rt, admission.Config{})
 		w.queue("q", "a100: gpu=8")
@@ -242,7 +242,7 @@ func TestGrowthsStarveNobody(t *testing.T) {
 		for left > 0 {
 			admitted := w.decide()
 			if len(admitted) == 0 {
-				rt.Fatalf("%d JobSets wait for ever: %v", left, w.refusals)
+				rt.Fatalf("%d JobSets wait forever: %v", left, w.refusals)
 			}
 			for _, name := range admitted {
 				if strings.HasSuffix(name, "-first") && rapid.Bool().Draw(rt, "grows") {

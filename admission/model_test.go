@@ -433,9 +433,9 @@ func (m *model) describe(js *fakeJobSet) string {
 	return text + fmt.Sprintf("\nevictions %q", m.evictions)
 }
 
-// TestStagedJobSetsComeToTheirEnd: whatever happens, in the end all JobSets that can run have finished (I3), without a deadlock and without
+// TestStagedJobSetsFinish: whatever happens, in the end all JobSets that can run have finished (I3), without a deadlock and without
 // endless evictions; and at every instant the charges agree with the objects and with quota (I1, I4, I5).
-func TestStagedJobSetsComeToTheirEnd(t *testing.T) {
+func TestStagedJobSetsFinish(t *testing.T) {
 	for _, policy := range []string{admission.Safe, admission.Reserve} {
 		t.Run(policy, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {

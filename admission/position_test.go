@@ -68,7 +68,7 @@ func TestPositions(t *testing.T) {
 	if p, _ := w.engine.PendingStage(keyOf("e")); p.Priority != 9 || p.UID != "wl-e" || !p.Created.Equal(w.workloads[keyOf("e")].CreationTimestamp.Time) {
 		t.Errorf("e: %+v", p)
 	}
-	for _, name := range []string{"runs", "js-second", "nobody"} {
+	for _, name := range []string{"runs", "js-second", "absent"} {
 		if p, ok := w.engine.PendingStage(keyOf(name)); ok {
 			t.Errorf("%s is in line: %+v", name, p)
 		}

@@ -154,7 +154,7 @@ func (w *world) runEverybody(t *rapid.T) {
 	}
 	for key, wl := range w.workloads {
 		if !isFinished(wl) && w.refusals[key].Reason != kueue.WorkloadQuotaReservedReasonExceedsMaxQuota && !w.isBehindNever(key) {
-			t.Fatalf("%s waits for ever: %v", key, w.refusals[key])
+			t.Fatalf("%s waits forever: %v", key, w.refusals[key])
 		}
 	}
 }

@@ -37,8 +37,8 @@ func (w *world) wantEvicted(want ...string) {
 	}
 }
 
-// TestWhatVictimsGiveBackIsPledged: while the victims of one stage still terminate, no other stage takes the quota that they release.
-func TestWhatVictimsGiveBackIsPledged(t *testing.T) {
+// TestQuotaOfVictimsIsReserved: while the victims of one stage still terminate, no other stage takes the quota that they release.
+func TestQuotaOfVictimsIsReserved(t *testing.T) {
 	w := newWorld(t, admission.Config{})
 	w.queue("q", "a100: gpu=4", preempting(kueue.PreemptionPolicyLowerPriority))
 	w.important("q", "low1", "gpu=2", 1)

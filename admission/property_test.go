@@ -32,7 +32,7 @@ func TestEverythingFinishes(t *testing.T) {
 				}
 				for key, wl := range w.workloads {
 					if len(wl.OwnerReferences) == 0 && !isFinished(wl) && w.refusals[key].Reason == kueue.WorkloadQuotaReservedReasonWaitingForQuota {
-						t.Fatalf("%s waits for ever: %v", key, w.refusals[key])
+						t.Fatalf("%s waits forever: %v", key, w.refusals[key])
 					}
 				}
 			})
@@ -155,7 +155,7 @@ func (w *world) decideWithFailures(t *rapid.T) {
 			case admission.Refuse:
 				w.refusals[d.Stage] = d.Refusal
 			case admission.Evict:
-				t.Fatalf("%s, and nobody may be preempted", d)
+				t.Fatalf("%s, and no stage may be preempted", d)
 			case admission.Admit:
 				if rapid.IntRange(0, 9).Draw(t, "fails") == 0 {
 					w.engine.Settle(d.ID)

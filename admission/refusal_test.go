@@ -380,8 +380,8 @@ func TestStrangeNamesAreNotTakenForOthers(t *testing.T) {
 	}
 }
 
-// TestPlanWithAProblemConcernsNobodyElse: a JobSet of one stage asks for the same as another's quota Workload, and its plan for too much.
-func TestPlanWithAProblemConcernsNobodyElse(t *testing.T) {
+// TestPlanWithAProblemConcernsNoOtherJobSet: a JobSet of one stage asks for the same as another's quota Workload, and its plan for too much.
+func TestPlanWithAProblemConcernsNoOtherJobSet(t *testing.T) {
 	w := newWorld(t, admission.Config{})
 	w.queue("q", "a100: gpu=4")
 	pods := template("gpu=1")

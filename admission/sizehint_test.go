@@ -108,7 +108,7 @@ func TestLargestSize(t *testing.T) {
 			},
 			want: "can never fit: all pod sets together need",
 		},
-		"what no number of pods would mend": {
+		"what no number of pods would fix": {
 			quotas: "a100: gpu=8", jobs: []job{
 				{name: "big", requests: "gpu=1", replicas: 9}, {name: "odd", requests: "tpu=1", after: []string{"big Complete"}},
 			},

@@ -12,9 +12,9 @@ import (
 	"github.com/tranche-dev/tranche/admission"
 )
 
-// TestNobodyWaitsForEver: when all that hold quota finish, whatever happened before, every quota Workload is admitted that could be if nothing
+// TestNoStageWaitsForever: when all that hold quota finish, whatever happened before, every quota Workload is admitted that could be if nothing
 // were charged; under StrictFIFO too, since each becomes the head.
-func TestNobodyWaitsForEver(t *testing.T) {
+func TestNoStageWaitsForever(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := newHistory(t)
 		h.furnish()
@@ -31,7 +31,7 @@ func TestNobodyWaitsForEver(t *testing.T) {
 		h.decide()
 		for key, wl := range h.twin.workloads {
 			if h.twin.outOfLine(wl) == "" && h.twin.misconfigured(wl) == "" {
-				t.Fatalf("%s waits for ever: %v", key, h.engine.Explain(key))
+				t.Fatalf("%s waits forever: %v", key, h.engine.Explain(key))
 			}
 		}
 	})

@@ -66,7 +66,7 @@ func TestOneSpeaksForItsShape(t *testing.T) {
 	p.Wake("cpu", 9)
 	p.Wake("gpu", 3)
 	if got := next(p); got != "" {
-		t.Errorf("%q is awake, and nobody can use 9 cpu or 3 gpu", got)
+		t.Errorf("%q is awake, and no stage can use 9 cpu or 3 gpu", got)
 	}
 	p.Wake("gpu", 4)
 	p.Remove(a)
@@ -81,7 +81,7 @@ func TestOneSpeaksForItsShape(t *testing.T) {
 		t.Errorf("told %v", told)
 	}
 	if p.Len() != 2 || p.Sleeps("gpu") {
-		t.Errorf("%d in line, somebody sleeps on gpu: %v", p.Len(), p.Sleeps("gpu"))
+		t.Errorf("%d pending, a stage is parked on gpu: %v", p.Len(), p.Sleeps("gpu"))
 	}
 }
 
@@ -192,8 +192,8 @@ func TestLeadComesBeforePosition(t *testing.T) {
 	}
 }
 
-// TestNobodyOvertakesWhoWasABlockerBefore: a stage has replaced another as blocker, and is removed.
-func TestNobodyOvertakesWhoWasABlockerBefore(t *testing.T) {
+// TestNoStageOvertakesAFormerBlocker: a stage has replaced another as blocker, and is removed.
+func TestNoStageOvertakesAFormerBlocker(t *testing.T) {
 	for name, shape := range map[string]string{"of its shape": "big", "of another shape": "bigger"} {
 		t.Run(name, func(t *testing.T) {
 			p := newLine()

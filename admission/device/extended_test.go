@@ -55,12 +55,12 @@ func TestReplace(t *testing.T) {
 		return all
 	}
 	for name, tc := range map[string]struct{ requests, charged, want corev1.ResourceList }{
-		"nothing":                 {list("1", "", "", ""), list("1", "", "", ""), list("1", "", "", "")},
-		"one":                     {list("1", "2", "", ""), list("1", "2", "", ""), list("1", "", "", "2")},
-		"two with one name":       {list("", "2", "1", ""), list("", "2", "1", ""), list("", "", "", "3")},
-		"added to what is there":  {list("", "2", "", "1"), list("", "2", "", "1"), list("", "", "", "3")},
-		"excluded by other rules": {list("", "2", "", ""), list("", "", "", ""), list("", "", "", "2")},
-		"zero":                    {list("", "0", "", ""), list("", "0", "", ""), list("", "0", "", "")},
+		"nothing":                   {list("1", "", "", ""), list("1", "", "", ""), list("1", "", "", "")},
+		"one":                       {list("1", "2", "", ""), list("1", "2", "", ""), list("1", "", "", "2")},
+		"two with one name":         {list("", "2", "1", ""), list("", "2", "1", ""), list("", "", "", "3")},
+		"added to existing amounts": {list("", "2", "", "1"), list("", "2", "", "1"), list("", "", "", "3")},
+		"excluded by other rules":   {list("", "2", "", ""), list("", "", "", ""), list("", "", "", "2")},
+		"zero":                      {list("", "0", "", ""), list("", "0", "", ""), list("", "0", "", "")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := tc.charged.DeepCopy()

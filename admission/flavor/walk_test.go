@@ -37,7 +37,7 @@ func TestWalk(t *testing.T) {
 			policy: &kueue.FlavorFungibility{WhenCanPreempt: stop}, charged: [2]quota.Amount{8, 0}, preempt: map[quota.ID]flavor.Verdict{0: {Mode: flavor.Reclaim}},
 			requests: []quota.Amount{3}, want: flavor.Choice{0}, wantVerdict: flavor.Verdict{Mode: flavor.Reclaim},
 		},
-		"nobody to preempt: next": {
+		"no victim: next": {
 			policy: &kueue.FlavorFungibility{WhenCanPreempt: stop}, charged: [2]quota.Amount{8, 0}, preempt: map[quota.ID]flavor.Verdict{0: {Mode: flavor.NoCandidates}},
 			requests: []quota.Amount{3}, want: flavor.Choice{1}, wantVerdict: flavor.Verdict{Mode: flavor.Fit},
 		},

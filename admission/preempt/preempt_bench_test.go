@@ -143,7 +143,7 @@ func BenchmarkNothingToTake(b *testing.B) {
 	b.Run("find", func(b *testing.B) {
 		for b.Loop() {
 			if w.finder.Find(r).Outcome != preempt.NoCandidates {
-				b.Fatal("found somebody")
+				b.Fatal("found victims")
 			}
 		}
 	})

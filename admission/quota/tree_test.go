@@ -179,8 +179,8 @@ func compare(t *rapid.T, nodes []*quota.Node, w *twin, queues []int) {
 	}
 }
 
-// TestReleaseTellsHowFarItReaches: nodes that are not below the node that Release returns have no more available than before.
-func TestReleaseTellsHowFarItReaches(t *testing.T) {
+// TestReleaseReturnsHighestNode: nodes that are not below the node that Release returns have no more available than before.
+func TestReleaseReturnsHighestNode(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := forest(t)
 		nodes, queues := f.nodes, f.queues

@@ -174,9 +174,9 @@ func TestBankAgainstTheBankersAlgorithm(t *testing.T) {
 	t.Logf("answers: %v", answers)
 }
 
-// TestHeldUpWithoutThoseWhoGo has a queue of 8 in which a leaving JobSet makes room for another to finish, and one that holds as much and stays
+// TestBlockedWithoutLeavers has a queue of 8 in which a leaving JobSet makes room for another to finish, and one that holds as much and stays
 // does not.
-func TestHeldUpWithoutThoseWhoGo(t *testing.T) {
+func TestBlockedWithoutLeavers(t *testing.T) {
 	tree := quota.NewTree()
 	id := tree.Index.ID(quota.FlavorResource{Flavor: "a", Resource: "gpu"})
 	node := tree.AddClusterQueue("q")
@@ -236,7 +236,7 @@ func (f *forest) ask(t *rapid.T, bank *safety.Bank, claims []*safety.Claim, c *s
 			t.Fatalf("%s can finish, and then %v could not; before %v", c.JobSet, want, unsafeBefore)
 		}
 		if slices.Contains(withAll, c.JobSet) {
-			return "yes, by those who go"
+			return "yes, by leavers"
 		}
 		return "yes"
 	}

@@ -89,7 +89,7 @@ func TestRequests(t *testing.T) {
 			pod:  corev1.PodSpec{Containers: []corev1.Container{container("cpu=1 gpu=2", "")}, Resources: podLevel("cpu=3", "")},
 			want: "cpu=3 gpu=2",
 		},
-		"a limit of the pod counts where nobody requests": {
+		"a limit of the pod counts where no container requests": {
 			pod:  corev1.PodSpec{Containers: []corev1.Container{container("cpu=1", "")}, Resources: podLevel("", "cpu=3 memory=2Gi")},
 			want: "cpu=1 memory=2Gi",
 		},

@@ -54,8 +54,8 @@ func TestStructureProblems(t *testing.T) {
 			want: []string{"spec.startupPolicy.rules: need startupPolicyOrder: InOrder"},
 		},
 		"unknown target": {
-			spec: inOrder([]string{"a nobody Ready"}, a, b),
-			want: []string{`spec.startupPolicy.rules[0].targetReplicatedJobs[1]: "nobody" is not a ReplicatedJob of this JobSet`},
+			spec: inOrder([]string{"a absent Ready"}, a, b),
+			want: []string{`spec.startupPolicy.rules[0].targetReplicatedJobs[1]: "absent" is not a ReplicatedJob of this JobSet`},
 		},
 		"target twice in one rule": {
 			spec: inOrder([]string{"a a Ready"}, a, b), //nolint:dupword // the same name twice is the case
@@ -105,8 +105,8 @@ func TestStructureProblems(t *testing.T) {
 			want: []string{"spec.replicatedJobs[1].dependsOn: excludes startupPolicyOrder: InOrder: order the ReplicatedJobs by one of the two"},
 		},
 		"dependsOn unknown": {
-			spec: newSpec(a, newJob("b", "", after("nobody Ready"))),
-			want: []string{`spec.replicatedJobs[1].dependsOn[0].name: "nobody" is not a ReplicatedJob of this JobSet`},
+			spec: newSpec(a, newJob("b", "", after("absent Ready"))),
+			want: []string{`spec.replicatedJobs[1].dependsOn[0].name: "absent" is not a ReplicatedJob of this JobSet`},
 		},
 		"dependsOn itself": {
 			spec: newSpec(a, newJob("b", "", after("a Ready", "b Ready"))),

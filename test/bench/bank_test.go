@@ -77,7 +77,7 @@ func BenchmarkRelief(b *testing.B) {
 				order := func(x, y *safety.Claim) int { return cmp.Compare(x.Held[0].Amount, y.Held[0].Amount) }
 				for b.Loop() {
 					if len(bank.SelectVictims(root, price, order)) == 0 {
-						b.Fatal("no victim was selected")
+						b.Fatal("no victims")
 					}
 				}
 				record(b)

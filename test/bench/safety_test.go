@@ -205,7 +205,7 @@ func (y *yard) live() {
 	for y.b.Loop() {
 		y.b.StopTimer()
 		if len(y.began) == 0 {
-			y.b.Fatal("no JobSet runs")
+			y.b.Fatal("no stage runs")
 		}
 		oldest := y.began[0]
 		y.began = y.began[1:]
