@@ -36,11 +36,15 @@ var plainWords = []struct {
 	{regexp.MustCompile(`\bin vain\b`), `write "without success"`},
 	{regexp.MustCompile(`\bwish of (its|the) user\b`), `write "requested by the user"`},
 	{regexp.MustCompile(`\b(falls?|comes?) free\b`), `write "is released"`},
+	{
+		regexp.MustCompile(`\b(pledg(e|es|ed|ing)|census|crowds?|graves?|tenures?|belongings|takings|prospects?|appointments?|agenda)\b`),
+		"write the standard term",
+	},
 }
 
-// Comments and documents use plain words and standard terms.
+// Comments, strings, names of tests, scenarios and documents use plain words and standard terms.
 func TestPlainWords(t *testing.T) {
-	files, err := exec.Command("git", "ls-files", "-z", "*.go", "*.md", "*.yaml", "Makefile", "Dockerfile", ":!:docs/reference", ":!:*zz_generated*",
+	files, err := exec.Command("git", "ls-files", "-z", "*.go", "*.md", "*.yaml", "*.txt", "Makefile", "Dockerfile", ":!:docs/reference", ":!:*zz_generated*",
 		":!:config/crd", ":!:charts/tranche/files", ":!:"+"words_test.go").Output()
 	if err != nil {
 		t.Fatal(err)
@@ -60,9 +64,14 @@ func TestPlainWords(t *testing.T) {
 	}
 }
 
-// proseOf returns the lines of a file that people read, by number: all of a document, and the comments of anything else.
+// proseOf returns the lines of a file that people read, by number: all of a document, a scenario or a manifest, the comments, strings and names of
+// tests of a Go file, and the comments of anything else.
 func proseOf(name string) (map[int]string, error) {
-	if filepath.Ext(name) == ".go" {
+	switch filepath.Ext(name) {
+	case ".go":
+		return proseOfCode(name)
+	case ".md", ".txt", ".yaml":
+	default:
 		return commentsOf(name)
 	}
 	content, err := os.ReadFile(name)
@@ -71,28 +80,58 @@ func proseOf(name string) (map[int]string, error) {
 	}
 	prose := map[int]string{}
 	for i, line := range strings.Split(string(content), "\n") {
-		if filepath.Ext(name) != ".md" {
-			_, line, _ = strings.Cut(line, "#")
-		}
-		prose[i+1] = line
+		prose[i+1] = strings.TrimLeft(line, "# ")
 	}
 	return prose, nil
 }
 
 func commentsOf(name string) (map[int]string, error) {
+	content, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	prose := map[int]string{}
+	for i, line := range strings.Split(string(content), "\n") {
+		_, prose[i+1], _ = strings.Cut(line, "#")
+	}
+	return prose, nil
+}
+
+func proseOfCode(name string) (map[int]string, error) {
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, name, nil, parser.ParseComments)
 	if err != nil {
 		return nil, err
 	}
 	prose := map[int]string{}
-	for _, comment := range allComments(file) {
-		first := files.Position(comment.Pos()).Line
-		for i, line := range strings.Split(comment.Text, "\n") {
-			prose[first+i] = strings.TrimPrefix(line, "//")
+	add := func(pos token.Pos, text string) {
+		first := files.Position(pos).Line
+		for i, line := range strings.Split(text, "\n") {
+			prose[first+i] += "\n" + line
 		}
 	}
+	for _, comment := range allComments(file) {
+		add(comment.Pos(), strings.TrimPrefix(comment.Text, "//"))
+	}
+	ast.Inspect(file, func(node ast.Node) bool {
+		switch node := node.(type) {
+		case *ast.BasicLit:
+			if node.Kind == token.STRING {
+				add(node.Pos(), strings.Trim(node.Value, "`\""))
+			}
+		case *ast.FuncDecl:
+			if strings.HasPrefix(node.Name.Name, "Test") {
+				add(node.Pos(), inWords(node.Name.Name))
+			}
+		}
+		return true
+	})
 	return prose, nil
+}
+
+// inWords returns the words of an identifier, in lower case.
+func inWords(identifier string) string {
+	return strings.ToLower(regexp.MustCompile(`([a-z0-9])([A-Z])`).ReplaceAllString(identifier, "$1 $2"))
 }
 
 func allComments(file *ast.File) (comments []*ast.Comment) {
