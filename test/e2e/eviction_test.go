@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -12,8 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -435,30 +432,6 @@ func (t team) createUrgent(ctx context.Context, gpus string) {
 	submit(ctx, js)
 }
 
-// setChecks writes the states of AdmissionChecks of a stage, as their controllers would.
-func (t team) setChecks(ctx context.Context, jobSet, stage string, checks ...kueue.AdmissionCheckState) {
-	GinkgoHelper()
-	for i := range checks {
-		checks[i].LastTransitionTime = metav1.Now()
-	}
-	w := t.workload(ctx, Default, jobSet, stage)
-	Expect(applyStatus(ctx, w, "checks", kueue.WorkloadStatus{AdmissionChecks: checks})).To(Succeed())
-}
-
-// applyStatus writes a part of the status of a quota Workload, if no other client has written to it since it was read.
-func applyStatus(ctx context.Context, w *kueue.Workload, owner client.FieldOwner, status kueue.WorkloadStatus) error {
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&status)
-	if err != nil {
-		return err
-	}
-	patch := &unstructured.Unstructured{Object: map[string]any{"status": fields}}
-	patch.SetGroupVersionKind(kueue.SchemeGroupVersion.WithKind("Workload"))
-	patch.SetNamespace(w.Namespace)
-	patch.SetName(w.Name)
-	patch.SetResourceVersion(w.ResourceVersion)
-	return env.Admin.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(patch), owner, client.ForceOwnership)
-}
-
 // endJob ends the running pods of one Job.
 func (t team) endJob(ctx context.Context, job string, phase corev1.PodPhase) {
 	GinkgoHelper()
@@ -471,46 +444,6 @@ func (t team) endJob(ctx context.Context, job string, phase corev1.PodPhase) {
 		}
 	}
 	Expect(ended).To(BeNumerically(">", 0))
-}
-
-// evict sets the condition Evicted on the quota Workload of a stage, as another controller would.
-func (t team) evict(ctx context.Context, jobSet, stage string, why workloadstatus.Eviction) {
-	GinkgoHelper()
-	Eventually(func(g Gomega) {
-		w := t.workload(ctx, g, jobSet, stage)
-		g.Expect(applyStatus(ctx, w, apis.AdmissionFieldManager, workloadstatus.Evicted(w, why, time.Now()))).To(Succeed())
-	}).WithContext(ctx).Should(Succeed())
-}
-
-func (t team) setActive(ctx context.Context, jobSet, stage string, active bool) {
-	GinkgoHelper()
-	Eventually(func(g Gomega) {
-		w := t.workload(ctx, g, jobSet, stage)
-		w.Spec.Active = &active
-		g.Expect(env.Admin.Update(ctx, w)).To(Succeed())
-	}).WithContext(ctx).Should(Succeed())
-}
-
-// workload returns the quota Workload of a stage.
-func (t team) workload(ctx context.Context, g Gomega, jobSet, stage string) *kueue.Workload {
-	all := t.workloadsOf(ctx, g, jobSet, stage)
-	g.Expect(all).To(HaveLen(1))
-	return &all[0]
-}
-
-// stateOf returns the conditions of a quota Workload with their reasons, but not why it waits.
-func stateOf(w *kueue.Workload) map[string]string {
-	state := map[string]string{}
-	for _, c := range w.Status.Conditions {
-		switch c.Type {
-		case kueue.WorkloadQuotaReserved:
-			state[c.Type] = string(c.Status)
-		case apis.WaitingCondition: // why it waits, once the engine has checked it again
-		default:
-			state[c.Type] = string(c.Status) + " " + c.Reason
-		}
-	}
-	return state
 }
 
 // expectStopping waits until the pods of an evicted JobSet stop, and checks that its stages keep their quota.
