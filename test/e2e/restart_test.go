@@ -22,9 +22,9 @@ func applied(fields map[string]any) runtime.ApplyConfiguration {
 
 var _ = Describe("A manager that is killed among 1,000 admissions and preemptions", Serial, func() {
 	const (
-		crops  = 1000
-		atOnce = 100
-		kills  = 12
+		workloads = 1000
+		atOnce    = 100
+		kills     = 12
 	)
 
 	It("exceeds no quota, loses no quota Workload and admits none twice", func(ctx SpecContext) {
@@ -37,35 +37,35 @@ var _ = Describe("A manager that is killed among 1,000 admissions and preemption
 			manager, err = env.StartManager(ctx, testenv.ManagerOptions{})
 			Expect(err).NotTo(HaveOccurred())
 		})
-		h := newHarvest(ctx, seed)
+		h := newChurn(ctx, seed)
 		running, cancel := context.WithCancel(ctx)
 		DeferCleanup(cancel)
 		began := time.Now()
-		h.begin(running, crops, atOnce)
+		h.begin(running, workloads, atOnce)
 
 		random := rand.New(rand.NewPCG(seed, kills))
 		for range kills {
 			h.killAfter(ctx, proxy, 20+random.IntN(80))
 		}
 		before := h.tally()
-		Expect(before.finished).To(BeNumerically("<", crops), "nothing was left to do for who came after the last kill")
+		Expect(before.finished).To(BeNumerically("<", workloads), "the manager that started last has nothing to admit")
 		m, err := env.LaunchManager(testenv.ManagerOptions{Server: proxy.URL()})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() error { return m.Stop() })
 		Eventually(func() int { return h.tally().finished }).WithContext(ctx).WithTimeout(4*patience).
-			Should(Equal(crops), func() string { return h.unfinished(ctx) })
+			Should(Equal(workloads), func() string { return h.unfinished(ctx) })
 		after := h.tally()
-		AddReportEntry("harvested", fmt.Sprintf("%d quota Workloads with %d evictions in %s, %d of them and %d evictions before the last kill",
+		AddReportEntry("result", fmt.Sprintf("%d quota Workloads with %d evictions in %s, %d of them and %d evictions before the last kill",
 			after.finished, after.evictions, time.Since(began).Round(time.Second), before.finished, before.evictions))
 		Expect(after.problems).To(BeEmpty())
 		// More than a hundred on an idle machine. Where it is slow, Workloads end before others need their quota: 20 were seen.
-		Expect(before.evictions).To(BeNumerically(">=", crops/100), "so few preemptions prove nothing")
+		Expect(before.evictions).To(BeNumerically(">=", workloads/100), "so few preemptions prove nothing")
 		Expect(env.Admin.DeleteAllOf(ctx, &kueue.Workload{}, client.InNamespace(h.namespace))).To(Succeed())
 	}, SpecTimeout(6*time.Minute))
 })
 
 // killAfter runs a manager and kills it after so many writes, before it gets the answer to the last write.
-func (h *harvest) killAfter(ctx context.Context, proxy *testenv.Proxy, writes int) {
+func (h *churn) killAfter(ctx context.Context, proxy *testenv.Proxy, writes int) {
 	GinkgoHelper()
 	launched := make(chan *testenv.Manager, 1)
 	proxy.AfterWrite(func(n int) {

@@ -28,22 +28,22 @@ import (
 	"github.com/tranche-dev/tranche/test/sample"
 )
 
-// A harvest is many quota Workloads without a JobSet in the queues of a tree of Cohorts. It runs those that are admitted, as the
+// A churn is many quota Workloads without a JobSet in the queues of a tree of Cohorts. It runs those that are admitted, as the
 // controller of a job would, and submits the next whenever one has finished.
-type harvest struct {
+type churn struct {
 	namespace string
 	queues    int
 	rand      *rand.Rand
 
 	mu                             sync.Mutex
-	lives                          map[types.NamespacedName]*crop
+	items                          map[types.NamespacedName]*churnItem
 	submitted, finished, evictions int
 	problems                       []error
 	next                           chan struct{} // one for each quota Workload to be submitted
 }
 
-// A crop is one quota Workload of a harvest.
-type crop struct {
+// A churnItem is one quota Workload of a churn.
+type churnItem struct {
 	version string
 	runs    time.Duration
 	attempt int // grows whenever a run ends
@@ -62,20 +62,20 @@ const (
 	finished
 )
 
-// newHarvest makes the queues of a harvest: three in each of two Cohorts below a third, which borrow, lend and preempt.
-func newHarvest(ctx context.Context, seed uint64) *harvest {
+// newChurn makes the queues of a churn: three in each of two Cohorts below a third, which borrow, lend and preempt.
+func newChurn(ctx context.Context, seed uint64) *churn {
 	GinkgoHelper()
-	h := &harvest{
-		namespace: "harvest", queues: 6, rand: rand.New(rand.NewPCG(seed, seed)),
-		lives: map[types.NamespacedName]*crop{}, next: make(chan struct{}, 1<<12),
+	h := &churn{
+		namespace: "churn", queues: 6, rand: rand.New(rand.NewPCG(seed, seed)),
+		items: map[types.NamespacedName]*churnItem{}, next: make(chan struct{}, 1<<12),
 	}
 	Expect(env.CreateNamespace(ctx, h.namespace, nil)).To(Succeed())
 	objects := []client.Object{
-		cohort("harvest", "", "3"), cohort("harvest-0", "harvest", "2"), cohort("harvest-1", "harvest", "0"),
+		cohort("churn", "", "3"), cohort("churn-0", "churn", "2"), cohort("churn-1", "churn", "0"),
 	}
 	for i := range h.queues {
-		queue := clusterQueue("harvest-"+strconv.Itoa(i), "8", "0")
-		queue.Spec.CohortName = kueue.CohortReference("harvest-" + strconv.Itoa(i/3))
+		queue := clusterQueue("churn-"+strconv.Itoa(i), "8", "0")
+		queue.Spec.CohortName = kueue.CohortReference("churn-" + strconv.Itoa(i/3))
 		queue.Spec.Preemption = &kueue.ClusterQueuePreemption{
 			WithinClusterQueue: kueue.PreemptionPolicyLowerPriority, ReclaimWithinCohort: kueue.PreemptionPolicyAny,
 		}
@@ -110,7 +110,7 @@ func cohort(name, parent, cpus string) *kueue.Cohort {
 }
 
 // begin submits so many quota Workloads, this many at most at a time, until the context ends.
-func (h *harvest) begin(ctx context.Context, total, atOnce int) {
+func (h *churn) begin(ctx context.Context, total, atOnce int) {
 	GinkgoHelper()
 	var list kueue.WorkloadList
 	Expect(env.Admin.List(ctx, &list, client.InNamespace(h.namespace))).To(Succeed())
@@ -142,37 +142,37 @@ func (h *harvest) begin(ctx context.Context, total, atOnce int) {
 }
 
 // submit creates a quota Workload. Most are small, of low priority and run for long: they are there to be preempted.
-func (h *harvest) submit(ctx context.Context, i int) {
-	w := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: h.namespace, Name: fmt.Sprintf("crop-%04d", i)}}
-	c, priority, cpus := &crop{runs: 400 * time.Millisecond}, int32(0), 1+h.rand.IntN(2)
+func (h *churn) submit(ctx context.Context, i int) {
+	w := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{Namespace: h.namespace, Name: fmt.Sprintf("churn-%04d", i)}}
+	c, priority, cpus := &churnItem{runs: 400 * time.Millisecond}, int32(0), 1+h.rand.IntN(2)
 	switch h.rand.IntN(8) {
 	case 0:
 		c.runs, priority, cpus = 200*time.Millisecond, 5, 2+h.rand.IntN(3)
 	case 1:
 		c.runs, priority, cpus = 100*time.Millisecond, 10, 4+h.rand.IntN(4)
 	}
-	w.Spec.QueueName = kueue.LocalQueueName("harvest-" + strconv.Itoa(h.rand.IntN(h.queues)))
+	w.Spec.QueueName = kueue.LocalQueueName("churn-" + strconv.Itoa(h.rand.IntN(h.queues)))
 	w.Spec.Priority = &priority
 	w.Spec.PodSets = []kueue.PodSet{{Name: "main", Count: 1, Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 		RestartPolicy: corev1.RestartPolicyNever,
 		Containers: []corev1.Container{{
-			Name: "main", Image: "example.com/crop",
+			Name: "main", Image: "example.com/churn",
 			Resources: corev1.ResourceRequirements{Requests: sample.Amounts("cpu", strconv.Itoa(cpus))},
 		}},
 	}}}}
 	h.mu.Lock()
-	h.lives[client.ObjectKeyFromObject(w)] = c
+	h.items[client.ObjectKeyFromObject(w)] = c
 	h.submitted++
 	h.mu.Unlock()
 	h.report(ctx, env.Admin.Create(ctx, w))
 }
 
 // see applies an event of the watch to one quota Workload.
-func (h *harvest) see(ctx context.Context, w *kueue.Workload) {
+func (h *churn) see(ctx context.Context, w *kueue.Workload) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	key := client.ObjectKeyFromObject(w)
-	c := h.lives[key]
+	c := h.items[key]
 	if c == nil || c.stage == finished {
 		return
 	}
@@ -207,7 +207,7 @@ func (h *harvest) see(ctx context.Context, w *kueue.Workload) {
 
 // release releases the quota of an evicted quota Workload, as the controller of a job does once its pods have terminated. If that is
 // refused because of a write that has not been observed yet, the next event of the watch causes another try.
-func (h *harvest) release(ctx context.Context, w *kueue.Workload) {
+func (h *churn) release(ctx context.Context, w *kueue.Workload) {
 	released := &kueue.Workload{
 		TypeMeta:   metav1.TypeMeta{APIVersion: kueue.SchemeGroupVersion.String(), Kind: "Workload"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: w.Name, ResourceVersion: w.ResourceVersion},
@@ -220,9 +220,9 @@ func (h *harvest) release(ctx context.Context, w *kueue.Workload) {
 
 // finish writes that a run has finished, unless it has been evicted meanwhile. If that is refused because of a write that has not been
 // observed yet, the next event of the watch decides.
-func (h *harvest) finish(ctx context.Context, key types.NamespacedName, attempt int) {
+func (h *churn) finish(ctx context.Context, key types.NamespacedName, attempt int) {
 	h.mu.Lock()
-	c := h.lives[key]
+	c := h.items[key]
 	version, isMine := c.version, c.stage == running && c.attempt == attempt
 	h.mu.Unlock()
 	if !isMine {
@@ -230,7 +230,7 @@ func (h *harvest) finish(ctx context.Context, key types.NamespacedName, attempt 
 	}
 	condition := metav1.Condition{
 		Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue, Reason: kueue.WorkloadFinishedReasonSucceeded,
-		Message: "Harvested", LastTransitionTime: metav1.Now(),
+		Message: "Succeeded", LastTransitionTime: metav1.Now(),
 	}
 	w := &kueue.Workload{
 		TypeMeta:   metav1.TypeMeta{APIVersion: kueue.SchemeGroupVersion.String(), Kind: "Workload"},
@@ -252,7 +252,7 @@ func (h *harvest) finish(ctx context.Context, key types.NamespacedName, attempt 
 }
 
 // apply writes a part of a status under a field manager.
-func (h *harvest) apply(ctx context.Context, w *kueue.Workload, owner client.FieldOwner) error {
+func (h *churn) apply(ctx context.Context, w *kueue.Workload, owner client.FieldOwner) error {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(w)
 	if err != nil {
 		return err
@@ -261,7 +261,7 @@ func (h *harvest) apply(ctx context.Context, w *kueue.Workload, owner client.Fie
 }
 
 // report keeps an error for the end. Errors caused by the end of the spec are ignored.
-func (h *harvest) report(ctx context.Context, err error) {
+func (h *churn) report(ctx context.Context, err error) {
 	if err == nil || ctx.Err() != nil {
 		return
 	}
@@ -270,20 +270,20 @@ func (h *harvest) report(ctx context.Context, err error) {
 	h.problems = append(h.problems, err)
 }
 
-// tally is the progress of a harvest.
+// tally is the progress of a churn.
 type tally struct {
 	submitted, finished, evictions int
 	problems                       []error
 }
 
-func (h *harvest) tally() tally {
+func (h *churn) tally() tally {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return tally{h.submitted, h.finished, h.evictions, append([]error(nil), h.problems...)}
 }
 
 // unfinished names the quota Workloads that have not finished.
-func (h *harvest) unfinished(ctx context.Context) string {
+func (h *churn) unfinished(ctx context.Context) string {
 	var list kueue.WorkloadList
 	if err := env.Admin.List(ctx, &list, client.InNamespace(h.namespace)); err != nil {
 		return err.Error()
