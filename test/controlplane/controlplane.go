@@ -134,7 +134,7 @@ func (p *ControlPlane) prepare(ctx context.Context) error {
 	if p.workDir, err = filepath.Abs(p.workDir); err != nil {
 		return fmt.Errorf("find the work directory: %w", err)
 	}
-	for _, name := range append([]string{"logs", "leash"}, componentNames()...) {
+	for _, name := range append([]string{"logs", "pdeathsig"}, componentNames()...) {
 		if err := os.MkdirAll(p.path(name), 0o755); err != nil {
 			return fmt.Errorf("make a work directory: %w", err)
 		}

@@ -16,11 +16,11 @@ import (
 )
 
 // A server is a component that envtest runs. envtest neither ends its processes with this one nor returns their ids,
-// so that they run on a leash: the leash of test/cluster does both.
+// so that they are run by the command pdeathsig of test/cluster, which does both.
 type server struct {
 	title   string
 	log     string
-	leash   string // the link that runs the leash
+	link    string // the symbolic link that runs pdeathsig
 	starter *starter
 	open    func(log *os.File) error // starts it, returns when it is ready
 	close   func() error
@@ -47,20 +47,20 @@ func (p *ControlPlane) defineServers() error {
 		return err
 	}
 	etcd.Configure().Set("listen-peer-urls", peers.String())
-	if etcd.Path, err = p.tieLeash(Etcd); err != nil {
+	if etcd.Path, err = p.linkPdeathsig(Etcd); err != nil {
 		return err
 	}
-	if api.Path, err = p.tieLeash(APIServer); err != nil {
+	if api.Path, err = p.linkPdeathsig(APIServer); err != nil {
 		return err
 	}
 	p.components = append(p.components, &server{
-		title: Etcd, log: p.logPath(Etcd), leash: etcd.Path, starter: p.starter, close: etcd.Stop,
+		title: Etcd, log: p.logPath(Etcd), link: etcd.Path, starter: p.starter, close: etcd.Stop,
 		open: func(log *os.File) error {
 			etcd.Out, etcd.Err = log, log
 			return etcd.Start()
 		},
 	}, &server{
-		title: APIServer, log: p.logPath(APIServer), leash: api.Path, starter: p.starter, close: api.Stop,
+		title: APIServer, log: p.logPath(APIServer), link: api.Path, starter: p.starter, close: api.Stop,
 		open: func(log *os.File) error {
 			api.EtcdURL, api.Out, api.Err = etcd.URL, log, log
 			return api.Start()
@@ -127,14 +127,14 @@ func (p *ControlPlane) configureFeatures(api *envtest.APIServer) {
 
 func (p *ControlPlane) featureGates() string { return strings.Join(p.config.FeatureGates, ",") }
 
-// tieLeash makes the link that runs a binary on the leash.
-func (p *ControlPlane) tieLeash(name string) (string, error) {
-	link := p.path("leash", name)
+// linkPdeathsig creates the symbolic link that runs a binary by pdeathsig.
+func (p *ControlPlane) linkPdeathsig(name string) (string, error) {
+	link := p.path("pdeathsig", name)
 	if err := os.Remove(link); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return "", fmt.Errorf("tie the leash of %s: %w", name, err)
+		return "", fmt.Errorf("link %s to pdeathsig: %w", name, err)
 	}
-	if err := os.Symlink(filepath.Join(p.binDir, "leash"), link); err != nil {
-		return "", fmt.Errorf("tie the leash of %s: %w", name, err)
+	if err := os.Symlink(filepath.Join(p.binDir, "pdeathsig"), link); err != nil {
+		return "", fmt.Errorf("link %s to pdeathsig: %w", name, err)
 	}
 	return link, nil
 }
@@ -217,7 +217,7 @@ func (s *server) pid() int {
 }
 
 func (s *server) readPID() int {
-	content, err := os.ReadFile(s.leash + ".pid")
+	content, err := os.ReadFile(s.link + ".pid")
 	if err != nil {
 		return 0
 	}

@@ -82,7 +82,7 @@ func build(ctx context.Context) (string, error) {
 	if err := os.RemoveAll(unfinished); err != nil {
 		return "", fmt.Errorf("remove an unfinished build: %w", err)
 	}
-	if err := recipe.cook(ctx, unfinished); err != nil {
+	if err := recipe.buildInto(ctx, unfinished); err != nil {
 		return "", err
 	}
 	if err := os.Rename(unfinished, done); err != nil {

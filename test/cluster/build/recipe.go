@@ -37,7 +37,7 @@ func binaries() []binary {
 		{name: "kubectl", pkg: "k8s.io/kubernetes/cmd/kubectl"},
 		{name: "kwok", pkg: "sigs.k8s.io/kwok/cmd/kwok"},
 		{name: "jobset", pkg: "sigs.k8s.io/jobset"},
-		{name: "leash", pkg: "./leash"},
+		{name: "pdeathsig", pkg: "./pdeathsig"},
 	}
 }
 
@@ -65,9 +65,9 @@ func newRecipe(ctx context.Context, module string) (*recipe, error) {
 	r := &recipe{module: module, flags: []string{"-trimpath", "-ldflags=-s -w " + stamps}}
 	hash := sha256.New()
 	fmt.Fprintln(hash, runtime.GOOS, runtime.GOARCH, runtime.Version(), r.flags, binaries(), manifests())
-	sources, err := filepath.Glob(filepath.Join(module, "leash", "*.go"))
+	sources, err := filepath.Glob(filepath.Join(module, "pdeathsig", "*.go"))
 	if err != nil {
-		return nil, fmt.Errorf("list the sources of leash: %w", err)
+		return nil, fmt.Errorf("list the sources of pdeathsig: %w", err)
 	}
 	for _, path := range append(sources, filepath.Join(module, "go.mod"), filepath.Join(module, "go.sum")) {
 		content, err := os.ReadFile(path)
@@ -108,10 +108,10 @@ func versionStamps(ctx context.Context, module string) (string, error) {
 	}, " "), nil
 }
 
-// cook fills dir.
-func (r *recipe) cook(ctx context.Context, dir string) error {
+// buildInto builds everything into dir.
+func (r *recipe) buildInto(ctx context.Context, dir string) error {
 	for _, m := range manifests() {
-		if err := r.keep(ctx, m, dir); err != nil {
+		if err := r.copyManifests(ctx, m, dir); err != nil {
 			return err
 		}
 	}
@@ -130,7 +130,7 @@ func (r *recipe) cook(ctx context.Context, dir string) error {
 	return nil
 }
 
-func (r *recipe) keep(ctx context.Context, m manifest, dir string) error {
+func (r *recipe) copyManifests(ctx context.Context, m manifest, dir string) error {
 	// Nothing is compiled yet: on a new machine go list would know no directory.
 	out, err := goCommand(ctx, r.module, "mod", "download", "-json", m.module)
 	if err != nil {

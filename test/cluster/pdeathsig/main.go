@@ -1,7 +1,8 @@
-// Command leash runs a binary of the test control plane so that it dies with the process that started it.
+// Command pdeathsig runs a binary of the test control plane so that the kernel kills it when the process that started it ends (prctl
+// PR_SET_PDEATHSIG).
 //
 // It is called through a symbolic link named after the binary: the link kube-apiserver runs the kube-apiserver that lies
-// beside leash itself. Before it becomes that binary it asks the kernel to be killed together with its parent, and writes
+// beside pdeathsig itself. Before it becomes that binary it asks the kernel to be killed together with its parent, and writes
 // its process id to the link's path plus ".pid".
 package main
 
@@ -18,7 +19,7 @@ func main() {
 	// The request to die with the parent belongs to the thread that makes it, and exec keeps the calling thread only.
 	runtime.LockOSThread()
 	if err := run(); err != nil {
-		fmt.Fprintln(os.Stderr, "leash:", err)
+		fmt.Fprintln(os.Stderr, "pdeathsig:", err)
 		os.Exit(1)
 	}
 }
@@ -26,17 +27,17 @@ func main() {
 func run() error {
 	self, err := os.Executable()
 	if err != nil {
-		return fmt.Errorf("find leash: %w", err)
+		return fmt.Errorf("find pdeathsig: %w", err)
 	}
 	if self, err = filepath.EvalSymlinks(self); err != nil {
-		return fmt.Errorf("find leash: %w", err)
+		return fmt.Errorf("find pdeathsig: %w", err)
 	}
 	parent := os.Getppid()
 	if err := dieWithParent(); err != nil {
 		return fmt.Errorf("ask to die with process %d: %w", parent, err)
 	}
 	if os.Getppid() != parent {
-		return fmt.Errorf("process %d ended before the leash was tied", parent)
+		return fmt.Errorf("process %d ended before its child asked to die with it", parent)
 	}
 	if err := writePID(os.Args[0] + ".pid"); err != nil {
 		return err
