@@ -12,8 +12,8 @@ import (
 type Claim struct {
 	// JobSet is a name for messages.
 	JobSet string
-	// Owner is for the caller; this package does not read it.
-	Owner types.UID
+	// OwnerUID is for the caller; this package does not read it.
+	OwnerUID types.UID
 	// Node is its ClusterQueue, in the Tree of the Bank.
 	Node *quota.Node
 	Held quota.Usage

@@ -107,7 +107,7 @@ func (l *Candidate) Preempts() bool { return len(l.Victims) > 0 || l.awaits }
 
 // Candidate returns the candidate for a stage.
 func (ck *Checker) Candidate(s *model.Stage) *Candidate {
-	q, j := s.QueuedIn, ck.m.JobSets[s.Owner]
+	q, j := s.QueuedIn, ck.m.JobSets[s.OwnerUID]
 	l := &Candidate{Stage: s, Queue: q, lq: s.LocalQueue, JobSet: j, policy: ck.m.Policy(q, j), PodSets: s.Demand.PodSets}
 	if s.CoAdmissionGroup() != nil && spare(l.PodSets) > 0 {
 		// A gang that does not fit whole reserves nothing.

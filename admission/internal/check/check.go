@@ -292,12 +292,12 @@ func isNotBehind(ck *Checker, l *Candidate) *decision.Refusal {
 
 // isOwnStage reports whether both stages belong to one JobSet. A growth comes after all stages, and is not one of them.
 func (l *Candidate) isOwnStage(other *model.Stage) bool {
-	return l.JobSet != nil && other.Owner == l.Stage.Owner && !l.Stage.IsGrowth
+	return l.JobSet != nil && other.OwnerUID == l.Stage.OwnerUID && !l.Stage.IsGrowth
 }
 
 // nameFor returns the name of another stage for the owner of a stage. Objects of other namespaces are not disclosed.
 func (ck *Checker) nameFor(reader, other *model.Stage) string {
-	j := ck.m.JobSets[other.Owner]
+	j := ck.m.JobSets[other.OwnerUID]
 	isJobSet := other.OfJobSet && j != nil && j.IsKnown()
 	switch isForeign := other.Key.Namespace != reader.Key.Namespace; {
 	case isJobSet && isForeign:

@@ -84,7 +84,7 @@ const (
 // refuseAsCoAdmissionGroup refuses all members for problems of the group that do not depend on quota.
 func (ck *Checker) refuseAsCoAdmissionGroup(g *GroupCandidate) bool {
 	b := g.CoAdmissionGroup
-	isOfAPlan := b.Has(func(s *model.Stage) bool { return s.Owner != "" })
+	isOfAPlan := b.Has(func(s *model.Stage) bool { return s.OwnerUID != "" })
 	for i, l := range g.Candidates {
 		switch missing := missingMember(b, l.Stage); {
 		case isOfAPlan:

@@ -61,7 +61,7 @@ func (ck *Checker) holdersInDeadlock(j *model.JobSet, needs string) []string {
 	for _, c := range j.Deadlock {
 		namespace, name, _ := strings.Cut(c.JobSet, "/")
 		switch {
-		case c.Owner == j.UID:
+		case c.OwnerUID == j.UID:
 			own = fmt.Sprintf("this JobSet holds %s and needs %s", ck.listOrNothing(c.Held), needs)
 		case namespace == j.Key.Namespace:
 			parts = append(parts, fmt.Sprintf("JobSet %q holds %s", name, ck.listOrNothing(c.Held)))

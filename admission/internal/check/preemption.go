@@ -68,7 +68,7 @@ type search struct {
 
 func (ck *Checker) request(l *Candidate, usage quota.Usage) preempt.Request {
 	p := l.Stage.Element.Position
-	r := preempt.Request{Queue: l.Queue.Holders, UID: l.Stage.UID, Priority: int64(p.Priority), Queued: p.Since, Continues: p.Standing == queue.Continuing, Usage: usage, JobSet: l.Stage.Owner}
+	r := preempt.Request{Queue: l.Queue.Holders, UID: l.Stage.UID, Priority: int64(p.Priority), Queued: p.Since, Continues: p.Standing == queue.Continuing, Usage: usage, JobSet: l.Stage.OwnerUID}
 	if l.hasPlan() && !l.Stage.IsGrowth {
 		r.Peaks = func() []quota.Usage { return ck.peaksWith(l, usage) }
 	}
@@ -149,7 +149,7 @@ func (ck *Checker) chooseVictims(l *Candidate) bool {
 // isOwn reports whether a stage would evict its own JobSet.
 func (ck *Checker) isOwn(l *Candidate, victims []preempt.Victim) bool {
 	for _, v := range victims {
-		if v.Holder.UID == l.Stage.Owner {
+		if v.Holder.UID == l.Stage.OwnerUID {
 			return true
 		}
 	}

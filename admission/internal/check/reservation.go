@@ -112,5 +112,5 @@ func (ck *Checker) wouldBorrow(l *Candidate) bool {
 // queue or yields to it.
 func (l *Candidate) IsHeldUpBy(s *model.Stage) bool {
 	isLater := s.PreemptQueue == l.Queue && s.Element != nil && !s.Element.Precedes(l.Stage.Element)
-	return s != l.Stage && !isLater && (s.Owner == "" || s.Owner != l.Stage.Owner) && !slices.Contains(l.yielding, s)
+	return s != l.Stage && !isLater && (s.OwnerUID == "" || s.OwnerUID != l.Stage.OwnerUID) && !slices.Contains(l.yielding, s)
 }

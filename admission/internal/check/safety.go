@@ -125,7 +125,7 @@ func (ck *Checker) unfinishable(l *Candidate, after *safety.Progress, usage quot
 
 // Claim returns the claim of the JobSet after the admission.
 func (l *Candidate) Claim(after *safety.Progress) *safety.Claim {
-	return &safety.Claim{JobSet: l.JobSet.Key.String(), Owner: l.JobSet.UID, Node: l.Queue.Bare, Held: after.HeldNow(), Peaks: after.Peaks()}
+	return &safety.Claim{JobSet: l.JobSet.Key.String(), OwnerUID: l.JobSet.UID, Node: l.Queue.Bare, Held: after.HeldNow(), Peaks: after.Peaks()}
 }
 
 // Leavers returns the claims that an admission replaces: that of the JobSet itself, and those of its victims.
@@ -150,8 +150,8 @@ func (l *Candidate) waitForClaims(ck *Checker, heldUp []*safety.Claim) {
 	if len(heldUp) <= most {
 		topics = nil
 		for _, c := range heldUp {
-			if c.Owner != l.JobSet.UID {
-				topics = append(topics, ck.m.JobSets[c.Owner].Topic)
+			if c.OwnerUID != l.JobSet.UID {
+				topics = append(topics, ck.m.JobSets[c.OwnerUID].Topic)
 			}
 		}
 	}

@@ -30,7 +30,7 @@ func (cy *Cycle) noteDeadlocks() bool {
 	for _, g := range slices.SortedFunc(maps.Keys(groups), model.CompareGroups) {
 		members := cy.findDeadlock(g)
 		for _, c := range members {
-			j := cy.m.JobSets[c.Owner]
+			j := cy.m.JobSets[c.OwnerUID]
 			now[j] = struct{}{}
 			changed = cy.setDeadlock(j, members) || changed
 		}
@@ -49,7 +49,7 @@ func (cy *Cycle) findDeadlock(g *model.CohortTree) []*safety.Claim {
 	members := cy.m.Bank.Deadlocked(g.Queues[0].Bare.Root(), cy.asks)
 	members = slices.DeleteFunc(members, func(c *safety.Claim) bool { return c.Mode != safety.Unguarded })
 	slices.SortFunc(members, func(a, b *safety.Claim) int {
-		return cmp.Or(cmp.Compare(a.JobSet, b.JobSet), cmp.Compare(a.Owner, b.Owner))
+		return cmp.Or(cmp.Compare(a.JobSet, b.JobSet), cmp.Compare(a.OwnerUID, b.OwnerUID))
 	})
 	return members
 }
@@ -57,7 +57,7 @@ func (cy *Cycle) findDeadlock(g *model.CohortTree) []*safety.Claim {
 // asks returns the needs of the stages of a JobSet that only wait for quota of the ClusterQueue in which the JobSet holds quota.
 func (cy *Cycle) asks(c *safety.Claim) []quota.Usage {
 	var needs []quota.Usage
-	j := cy.m.JobSets[c.Owner]
+	j := cy.m.JobSets[c.OwnerUID]
 	for _, s := range j.Members {
 		if s.QueuedIn != nil && s.QueuedIn == j.ClaimQueue && s.LastRefusal.Check == check.QuotaIsFree && !s.IsGrowth {
 			needs = append(needs, check.Choices(cy.m.Offer(s.Demand, s.QueuedIn).Items)...)

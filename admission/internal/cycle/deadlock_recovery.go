@@ -21,7 +21,7 @@ import (
 func (cy *Cycle) recoverFromDeadlock(decisions []decision.Decision) []decision.Decision {
 	for _, root := range cy.m.Bank.Unsafe() {
 		for _, c := range cy.m.Bank.SelectVictims(root, cy.price, cy.compareClaims) {
-			j := cy.m.JobSets[c.Owner]
+			j := cy.m.JobSets[c.OwnerUID]
 			message := cy.whyRelief(j)
 			for _, s := range j.EvictionUnit.Stages {
 				if !s.IsLeaving() {
@@ -37,7 +37,7 @@ func (cy *Cycle) recoverFromDeadlock(decisions []decision.Decision) []decision.D
 // price returns the cost of evicting a JobSet: the accelerator-seconds since it began to hold its quota. All of them are after its last stage
 // boundary.
 func (cy *Cycle) price(c *safety.Claim) safety.Price {
-	j := cy.m.JobSets[c.Owner]
+	j := cy.m.JobSets[c.OwnerUID]
 	price := safety.Price{Priority: j.Priority()}
 	for _, s := range j.EvictionUnit.Stages {
 		seconds := max(0, cy.m.Now.Sub(s.ReservedAt).Seconds())
@@ -63,7 +63,7 @@ func (cy *Cycle) compareClaims(a, b *safety.Claim) int {
 	x, y := cy.price(a), cy.price(b)
 	return cmp.Or(
 		cmp.Compare(x.Lost, y.Lost), cmp.Compare(x.Priority, y.Priority),
-		cy.m.JobSets[b.Owner].Since().Compare(cy.m.JobSets[a.Owner].Since()), cmp.Compare(a.Owner, b.Owner),
+		cy.m.JobSets[b.OwnerUID].Since().Compare(cy.m.JobSets[a.OwnerUID].Since()), cmp.Compare(a.OwnerUID, b.OwnerUID),
 	)
 }
 

@@ -68,7 +68,7 @@ func (m *Model) Refresh(s *Stage) {
 	m.RenewEvictionUnits(s)
 	m.NoteIfOverdue(s)
 	m.Enqueue(s)
-	if j := m.JobSets[s.Owner]; j != nil {
+	if j := m.JobSets[s.OwnerUID]; j != nil {
 		m.UpdateJobSet(j)
 	}
 	m.review(s)

@@ -22,7 +22,7 @@ type evictionUnit struct {
 
 // RenewEvictionUnits updates the eviction unit of a stage that belongs to no JobSet.
 func (m *Model) RenewEvictionUnits(s *Stage) {
-	if s.Owner != "" {
+	if s.OwnerUID != "" {
 		return
 	}
 	wasEvicting := s.evictionUnit.isEvicting()

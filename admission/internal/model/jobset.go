@@ -167,7 +167,7 @@ func (m *Model) claimOf(j *JobSet) *safety.Claim {
 		return nil
 	}
 	return &safety.Claim{
-		JobSet: j.Key.String(), Owner: j.UID, Node: j.ClaimQueue.Bare, Held: c.HeldNow(), Peaks: c.Peaks(), Mode: m.regard(j),
+		JobSet: j.Key.String(), OwnerUID: j.UID, Node: j.ClaimQueue.Bare, Held: c.HeldNow(), Peaks: c.Peaks(), Mode: m.regard(j),
 	}
 }
 

@@ -25,8 +25,8 @@ type Stage struct {
 	LocalQueue *LocalQueue
 	// places are its indices in the stage sets.
 	places places
-	// Owner is the UID of the JobSet, or of another object that has the plan, or empty if there is none. OfJobSet is true if it is a JobSet.
-	Owner    types.UID
+	// OwnerUID is the UID of the JobSet, or of another object that has the plan, or empty if there is none. OfJobSet is true if it is a JobSet.
+	OwnerUID types.UID
 	OfJobSet bool
 	Index    int
 	Attempt  int
@@ -134,8 +134,8 @@ type EquivalenceKey struct {
 // Enqueue moves the stage to its queue and position, or removes it from its queue.
 func (m *Model) Enqueue(s *Stage) {
 	var to *ClusterQueue
-	j := m.JobSets[s.Owner]
-	if s.Entry.Phase == Waiting && (s.Owner == "" || j != nil && j.IsKnown()) {
+	j := m.JobSets[s.OwnerUID]
+	if s.Entry.Phase == Waiting && (s.OwnerUID == "" || j != nil && j.IsKnown()) {
 		to = s.Entry.ClusterQueue
 	}
 	var item queue.Item[*Stage, EquivalenceKey]

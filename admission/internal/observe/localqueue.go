@@ -81,7 +81,7 @@ func (o *Observer) observeNamespace(name string, labels map[string]string) {
 // reconsiderMembers recomputes the claims of the JobSets of a LocalQueue that hold quota.
 func (o *Observer) reconsiderMembers(q *model.LocalQueue) {
 	for _, s := range q.Members.Stages {
-		if j := o.m.JobSets[s.Owner]; j != nil && j.ClaimQueue != nil {
+		if j := o.m.JobSets[s.OwnerUID]; j != nil && j.ClaimQueue != nil {
 			o.m.UpdateJobSet(j)
 		}
 	}

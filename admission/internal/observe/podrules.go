@@ -139,7 +139,7 @@ func (o *Observer) reshape(isConcerned func(*model.Stage) bool) {
 			s.LastRefusal = decision.Refusal{} // its status reports the demand
 		}
 		o.m.Demand.ReleaseDemand(before)
-		if j := o.m.JobSets[s.Owner]; j != nil && j.IsKnown() && !planned[j] {
+		if j := o.m.JobSets[s.OwnerUID]; j != nil && j.IsKnown() && !planned[j] {
 			planned[j] = true
 			o.adoptPlan(j, PlanObserved{JobSet: j.Key, UID: j.UID, Submitted: j.Submitted, StageAdmission: j.Policy, Plan: j.Plan})
 		}

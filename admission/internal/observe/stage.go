@@ -52,14 +52,14 @@ func (o *Observer) join(s *model.Stage, object *kueue.Workload) {
 			owner, s.OfJobSet = ref.UID, true
 		}
 	}
-	if s.LocalQueue != nil && (localQueue != s.LocalQueue.Key || owner != s.Owner) {
+	if s.LocalQueue != nil && (localQueue != s.LocalQueue.Key || owner != s.OwnerUID) {
 		o.leave(s)
 	}
 	if s.LocalQueue == nil {
 		s.LocalQueue = o.m.LocalQueue(localQueue)
 		s.LocalQueue.Members.Add(s)
 	}
-	s.Owner = owner
+	s.OwnerUID = owner
 	if owner != "" {
 		o.m.JobSet(owner).Members[s.Key] = s
 	}
@@ -73,7 +73,7 @@ func (o *Observer) leave(s *model.Stage) {
 	s.LocalQueue.Members.Drop(s)
 	o.dropIfUnknown(s.LocalQueue)
 	s.LocalQueue = nil
-	if j := o.m.JobSets[s.Owner]; j != nil {
+	if j := o.m.JobSets[s.OwnerUID]; j != nil {
 		delete(j.Members, s.Key)
 		o.m.UpdateJobSet(j)
 		o.dropIfForgotten(j)

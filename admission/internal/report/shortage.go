@@ -144,7 +144,7 @@ func (rp *Reporter) holdings(l *check.Candidate, id quota.ID, under *quota.Node,
 		}
 		byHolder := map[types.UID]*holding{}
 		for _, s := range q.Charged.Stages {
-			if a := s.Entry.Usage.Of(id); a > 0 && counts(s) && (s.Owner == "" || s.Owner != l.Stage.Owner) {
+			if a := s.Entry.Usage.Of(id); a > 0 && counts(s) && (s.OwnerUID == "" || s.OwnerUID != l.Stage.OwnerUID) {
 				h := rp.holding(byHolder, s, q)
 				h.amount = h.amount.Plus(a)
 				h.Leaving = h.Leaving || s.IsLeaving()
@@ -168,7 +168,7 @@ func (rp *Reporter) addKept(byHolder map[types.UID]*holding, l *check.Candidate,
 		h.amount, h.Kept = h.amount.Plus(a), true
 	}
 	for j := range q.PeakReservers {
-		if a := j.PeakReserved.Of(id); a > 0 && j.UID != l.Stage.Owner {
+		if a := j.PeakReserved.Of(id); a > 0 && j.UID != l.Stage.OwnerUID {
 			for _, s := range j.Members {
 				add(s, a)
 				break
@@ -185,7 +185,7 @@ func (rp *Reporter) addKept(byHolder map[types.UID]*holding, l *check.Candidate,
 // holding returns that of a stage's JobSet, or of the stage if it has none.
 func (rp *Reporter) holding(byHolder map[types.UID]*holding, s *model.Stage, q *model.ClusterQueue) *holding {
 	uid, kind, key := s.UID, visibility.Workload, s.Key
-	if j := rp.m.JobSets[s.Owner]; j != nil && j.IsKnown() {
+	if j := rp.m.JobSets[s.OwnerUID]; j != nil && j.IsKnown() {
 		uid, kind, key = j.UID, visibility.JobSet, j.Key
 	}
 	h := byHolder[uid]
