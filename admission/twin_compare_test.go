@@ -97,13 +97,13 @@ func (h *history) compareUsage(want verdict) {
 
 // isWithinLimits reports whether an admission that counts keeps all places within the limits (I1).
 func (h *history) isWithinLimits(a *kueue.Admission) bool {
-	place := h.twin.charged()["queue "+string(a.ClusterQueue)]
+	place, b := h.twin.charged()["queue "+string(a.ClusterQueue)], bill{}
 	for _, p := range a.PodSetAssignments {
 		for r, f := range p.Flavors {
-			if q := p.ResourceUsage[r]; q.Sign() > 0 && !place.isWithinLimits(quota.FlavorResource{Flavor: f, Resource: r}) {
-				return false
-			}
+			amount, _ := quota.Of(r, p.ResourceUsage[r])
+			b[quota.FlavorResource{Flavor: f, Resource: r}] += amount
 		}
 	}
-	return true
+	place.release(b)
+	return place.fits(b)
 }

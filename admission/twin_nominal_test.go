@@ -41,16 +41,16 @@ func (r *rivalry) nominalOf(wl *kueue.Workload) bill {
 		return nil
 	}
 	h := &hunt{twin: r.twin, wl: wl, bill: total(items, []int{0}), exempt: map[*kueue.Workload]bool{wl: true}}
-	return in(h, nil, nil, func(own *place, _ map[string]*place) bill {
+	return in(h, nil, func(own *place, _ map[string]*place) bill {
 		kept := bill{}
 		for fr, need := range h.bill {
-			limit := own.limits[fr]
-			nominal, _ := quota.Of(fr.Resource, limit.NominalQuota)
-			unused := max(0, nominal-own.charged[fr])
+			id := own.tree.Index.ID(fr)
+			nominal := own.Quota(id).Nominal
+			unused := max(0, nominal-own.Used(id))
 			switch {
 			case need <= nominal:
 				kept[fr] = min(need, unused)
-			case own.level(bill{fr: need}) < own.root().height():
+			case own.level(bill{fr: need}) < own.Root().Height():
 				kept[fr] = need
 			case own.fits(bill{fr: need}):
 				kept[fr] = unused
@@ -69,8 +69,8 @@ func (r *rivalry) nominalOf(wl *kueue.Workload) bill {
 func (r *rivalry) keepers(wl *kueue.Workload, yielding []*kueue.Workload) []*kueue.Workload {
 	var all []*kueue.Workload
 	places := r.places()
-	rootOf := func(wl *kueue.Workload) *place {
-		return places["queue "+string(r.localQueueOf(wl).Spec.ClusterQueue)].root()
+	rootOf := func(wl *kueue.Workload) *quota.Node {
+		return places["queue "+string(r.localQueueOf(wl).Spec.ClusterQueue)].Root()
 	}
 	for other := range r.preemptReservations {
 		if r.keeps[other] && r.localQueueOf(other) != r.localQueueOf(wl) && rootOf(other) == rootOf(wl) && !slices.Contains(yielding, other) {

@@ -322,7 +322,7 @@ func (r *rivalry) bidBut(wl *kueue.Workload, yielding []*kueue.Workload) *bid {
 	items, _ := r.items(q, r.places()["queue "+q.Name], podSetsOf(wl))
 	need := total(items, []int{0})
 	h := &hunt{twin: r.twin, wl: wl, bill: need, exempt: exempt}
-	if b.offer != nil && h.fits(nil, false) {
+	if b.offer != nil && h.fits(nil) {
 		b.borrows = h.borrows(nil)
 		return b
 	}
@@ -334,15 +334,15 @@ func (r *rivalry) bidBut(wl *kueue.Workload, yielding []*kueue.Workload) *bid {
 		return nil
 	}
 	b.borrows = h.borrows(b.victims)
-	level := in(h, b.victims, nil, func(own *place, _ map[string]*place) int { return own.level(need) })
+	level := in(h, b.victims, func(own *place, _ map[string]*place) int { return own.level(need) })
 	b.offer = &offer{wl: wl, queue: q.Name, bill: need, level: level}
 	return b
 }
 
 // borrows reports whether the Workload ends up with more than its ClusterQueue has when some have left.
 func (h *hunt) borrows(gone []prey) bool {
-	return in(h, gone, nil, func(own *place, _ map[string]*place) bool {
-		return own.parent != nil && with(own, h.bill, func() bool { return own.isOver(keys(h.bill)) })
+	return in(h, gone, func(own *place, _ map[string]*place) bool {
+		return own.BorrowsAny(own.usage(h.bill))
 	})
 }
 
@@ -353,19 +353,19 @@ func (r *rivalry) yielding(wl *kueue.Workload) []*kueue.Workload {
 		return nil
 	}
 	reserving := slices.SortedFunc(maps.Keys(r.preemptReservations), func(a, b *kueue.Workload) int { return r.comparePlaces(b, a) })
-	return in(h, nil, nil, func(own *place, places map[string]*place) (all []*kueue.Workload) {
+	return in(h, nil, func(own *place, places map[string]*place) (all []*kueue.Workload) {
 		kept := map[*place]bool{}
 		for _, other := range reserving {
 			theirs := places["queue "+string(r.localQueueOf(other).Spec.ClusterQueue)]
-			if theirs == own || theirs.root() != own.root() || kept[theirs] {
+			if theirs == own || theirs.Root() != own.Root() || kept[theirs] {
 				continue
 			}
 			b := r.preemptReservations[other]
-			if !slices.ContainsFunc(keys(b), func(fr quota.FlavorResource) bool { return theirs.isOverUpTo(meeting(own, theirs), fr) }) {
+			if !slices.ContainsFunc(keys(b), func(fr quota.FlavorResource) bool { return theirs.borrowsUpTo(own, fr) }) {
 				kept[theirs] = true
 				continue
 			}
-			theirs.charged.take(b)
+			theirs.release(b)
 			if h.allows(h.policies().ReclaimWithinCohort, other) {
 				all = append(all, other)
 			}
@@ -374,22 +374,12 @@ func (r *rivalry) yielding(wl *kueue.Workload) []*kueue.Workload {
 	})
 }
 
-// isOverUpTo reports whether a place and all above it, below top, use more of something than they have.
-func (p *place) isOverUpTo(top *place, fr quota.FlavorResource) bool {
-	for ; p != top; p = p.parent {
-		if !p.isOver([]quota.FlavorResource{fr}) {
-			return false
-		}
-	}
-	return true
-}
-
 // drop cancels the reservations that no longer fit.
 func (r *rivalry) drop(yielding []*kueue.Workload) {
 	for _, wl := range yielding {
 		b := r.preemptReservations[wl]
 		h := &hunt{twin: r.twin, wl: wl, bill: b, exempt: map[*kueue.Workload]bool{wl: true}}
-		if b == nil || h.fits(nil, false) {
+		if b == nil || h.fits(nil) {
 			continue
 		}
 		delete(r.preemptReservations, wl)
@@ -411,7 +401,7 @@ func (r *rivalry) stillHolds(b *bid) bool {
 			exempt[other] = true
 		}
 		h := &hunt{twin: r.twin, wl: b.offer.wl, bill: b.offer.bill, exempt: exempt}
-		return r.charged()["queue "+b.offer.queue].fits(b.offer.bill) && h.fits(nil, false)
+		return r.charged()["queue "+b.offer.queue].fits(b.offer.bill) && h.fits(nil)
 	case b.awaits:
 		return false
 	}
@@ -423,9 +413,9 @@ func (r *rivalry) stillHolds(b *bid) bool {
 	h := &hunt{twin: r.twin, wl: b.offer.wl, bill: b.offer.bill}
 	places := r.charged()
 	for _, v := range b.victims {
-		places["queue "+v.queue].charged.take(r.billOf(v.wl))
+		places["queue "+v.queue].release(r.chargeOf(v.wl))
 	}
-	return places["queue "+b.offer.queue].fits(b.offer.bill) && h.fits(b.victims, false)
+	return places["queue "+b.offer.queue].fits(b.offer.bill) && h.fits(b.victims)
 }
 
 // makeRoom evicts, and reserves what the Workload waits for.
@@ -449,7 +439,7 @@ func (r *rivalry) makeRoom(b *bid) {
 		r.recheckForSurplus(before, wl)
 	}
 	h := &hunt{twin: r.twin, wl: wl, bill: b.offer.bill, exempt: r.exempt(wl)}
-	if len(b.victims) > 0 && r.charged()["queue "+b.offer.queue].fits(b.offer.bill) && h.fits(nil, false) {
+	if len(b.victims) > 0 && r.charged()["queue "+b.offer.queue].fits(b.offer.bill) && h.fits(nil) {
 		// Its victims leave for the reservations of others: it does not wait for them.
 		for _, other := range r.line(b.offer.queue) {
 			delete(r.refused, other)
@@ -459,7 +449,7 @@ func (r *rivalry) makeRoom(b *bid) {
 
 // later returns the places as they are when all evicted Workloads have left.
 func (r *rivalry) later(wl *kueue.Workload) map[string]*place {
-	return in(&hunt{twin: r.twin, wl: wl}, nil, nil, func(_ *place, places map[string]*place) map[string]*place { return places })
+	return in(&hunt{twin: r.twin, wl: wl}, nil, func(_ *place, places map[string]*place) map[string]*place { return places })
 }
 
 // recheckForSurplus lets all other Workloads be checked again where less is used than before.
@@ -467,8 +457,9 @@ func (r *rivalry) recheckForSurplus(before map[string]*place, preemptor *kueue.W
 	after := r.later(preemptor)
 	for _, wl := range r.workloads {
 		queue := string(r.localQueueOf(wl).Spec.ClusterQueue)
-		for was, is := before["queue "+queue], after["queue "+queue]; is != nil && wl != preemptor; was, is = was.parent, is.parent {
-			if slices.ContainsFunc(keys(r.preemptReservations[preemptor]), func(fr quota.FlavorResource) bool { return is.uses(fr) < was.uses(fr) }) {
+		then, now := before["queue "+queue].tree.Index, after["queue "+queue].tree.Index
+		for was, is := before["queue "+queue].Node, after["queue "+queue].Node; is != nil && wl != preemptor; was, is = was.Parent(), is.Parent() {
+			if slices.ContainsFunc(keys(r.preemptReservations[preemptor]), func(fr quota.FlavorResource) bool { return is.Used(now.ID(fr)) < was.Used(then.ID(fr)) }) {
 				delete(r.refused, wl)
 				delete(r.bids, queue)
 				break
@@ -510,21 +501,8 @@ func (w *twin) chargedBut(exempt map[*kueue.Workload]bool) map[string]*place {
 	places := w.charged()
 	for wl, b := range w.preemptReservations {
 		if !exempt[wl] {
-			places["queue "+string(w.localQueueOf(wl).Spec.ClusterQueue)].charged.add(b)
+			places["queue "+string(w.localQueueOf(wl).Spec.ClusterQueue)].charge(b)
 		}
 	}
 	return places
-}
-
-// billOf returns the charge of a Workload.
-func (w *twin) billOf(wl *kueue.Workload) bill {
-	b := bill{}
-	for _, p := range w.holds(wl).PodSetAssignments {
-		for r, f := range p.Flavors {
-			q := p.ResourceUsage[r]
-			amount, _ := quota.Of(r, q)
-			b[quota.FlavorResource{Flavor: f, Resource: r}] += amount
-		}
-	}
-	return b
 }

@@ -14,6 +14,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/admission/fairshare"
 	"github.com/tranche-dev/tranche/admission/quota"
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
@@ -72,7 +73,7 @@ func (w *twin) decide(now time.Time) verdict {
 	places := w.charged()
 	for name := range w.queues {
 		w.offers(name, places, v.refused)
-		v.used[name] = places["queue "+name].charged
+		v.used[name] = places["queue "+name].charged()
 	}
 	for key, wl := range w.workloads {
 		if reason := w.outOfLine(wl); reason != "" && reason != "charged" {
@@ -89,8 +90,8 @@ func (w *twin) groups() [][]string {
 	places := w.places()
 	var groups [][]string
 	for _, name := range slices.Sorted(maps.Keys(w.queues)) {
-		root := places["queue "+name].root()
-		i := slices.IndexFunc(groups, func(g []string) bool { return places["queue "+g[0]].root() == root })
+		root := places["queue "+name].Root()
+		i := slices.IndexFunc(groups, func(g []string) bool { return places["queue "+g[0]].Root() == root })
 		if i < 0 {
 			groups = append(groups, []string{name})
 		} else {
@@ -141,27 +142,41 @@ func (w *twin) winner(group []string, contest map[string]*offer, places map[stri
 		places = w.charged()
 		for _, wl := range w.workloads {
 			if a := w.holds(wl); a != nil && w.isLeaving(wl) && places["queue "+string(a.ClusterQueue)] != nil {
-				places["queue "+string(a.ClusterQueue)].charged.take(w.chargeOf(wl))
+				places["queue "+string(a.ClusterQueue)].release(w.chargeOf(wl))
 			}
 		}
 	}
 	var best *offer
-	offers := map[*place]*offer{}
+	offers := map[*quota.Node]*offer{}
 	for _, name := range group {
 		o := contest[name]
 		if o == nil {
 			continue
 		}
 		o.place = places["queue "+name]
-		offers[o.place] = o
+		offers[o.place.Node] = o
 		if best == nil || w.compareOffers(o, best) < 0 {
 			best = o
 		}
 	}
 	if best != nil && w.isFair {
-		return w.champion(best.place.root(), offers)
+		return w.champion(best.place, offers)
 	}
 	return best
+}
+
+// champion returns the offer to admit next under fair sharing. Package fairshare compares the offers: it has a twin of its own.
+func (w *twin) champion(one *place, offers map[*quota.Node]*offer) *offer {
+	tournament := fairshare.NewTournament(fairshare.NewMeter(one.tree))
+	for n, o := range offers {
+		priority := 2 * int64(priorityOf(o.wl))
+		if w.continues(o.wl) {
+			priority++
+		}
+		tournament.Enter(n, fairshare.Head{UID: o.wl.UID, Priority: priority, Since: w.since(o.wl), Usage: o.place.usage(o.bill)})
+	}
+	first, _ := tournament.First(one.Root())
+	return offers[first]
 }
 
 func (w *twin) compareOffers(a, b *offer) int {
@@ -276,7 +291,7 @@ func (w *twin) charged() map[string]*place {
 	places := w.places()
 	for _, wl := range w.workloads {
 		if a := w.holds(wl); a != nil && places["queue "+string(a.ClusterQueue)] != nil {
-			places["queue "+string(a.ClusterQueue)].charged.add(w.chargeOf(wl))
+			places["queue "+string(a.ClusterQueue)].charge(w.chargeOf(wl))
 		}
 	}
 	return places

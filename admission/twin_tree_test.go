@@ -2,6 +2,7 @@ package admission_test
 
 import (
 	"maps"
+	"slices"
 
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -17,46 +18,39 @@ func (b bill) add(other bill) {
 	}
 }
 
-func (b bill) take(other bill) {
-	for fr, a := range other {
-		b[fr] -= a
-	}
+func keys(b bill) []quota.FlavorResource {
+	return slices.DeleteFunc(slices.Collect(maps.Keys(b)), func(fr quota.FlavorResource) bool { return b[fr] == 0 })
 }
 
-// A place is a ClusterQueue or a Cohort in the trees of a twin. It has only what its objects say, and what is charged to it.
+// A place is a ClusterQueue or a Cohort in the trees of a twin. Package quota computes what fits there: it has a twin of its own.
 type place struct {
-	parent   *place
-	children []*place
-	limits   map[quota.FlavorResource]kueue.ResourceQuota
-	charged  bill
-	weight   float64
+	*quota.Node
+	tree *quota.Tree
 }
 
-// places rebuilds the trees from the observed objects.
+// places rebuilds the trees from the observed objects, without charges.
 func (w *twin) places() map[string]*place {
-	places := map[string]*place{}
-	at := func(name string) *place {
-		if places[name] == nil {
-			places[name] = &place{limits: map[quota.FlavorResource]kueue.ResourceQuota{}, charged: bill{}, weight: 1}
+	tree, places := quota.NewTree(), map[string]*place{}
+	cohort := func(name kueue.CohortReference) *quota.Node {
+		key := "cohort " + string(name)
+		if places[key] == nil {
+			places[key] = &place{tree.AddCohort(key), tree}
 		}
-		return places[name]
-	}
-	put := func(child, parent string) {
-		at(child).parent = at(parent)
-		at(parent).children = append(at(parent).children, at(child))
+		return places[key].Node
 	}
 	for name, q := range w.queues {
-		at("queue " + name).limit(q.Spec.ResourceGroups)
-		at("queue " + name).weight = weightOf(q.Spec.FairSharing)
+		p := &place{tree.AddClusterQueue("queue " + name), tree}
+		places[p.Name] = p
+		p.configure(q.Spec.ResourceGroups, q.Spec.FairSharing)
 		if q.Spec.CohortName != "" {
-			put("queue "+name, "cohort "+string(q.Spec.CohortName))
+			tree.SetParent(p.Node, cohort(q.Spec.CohortName))
 		}
 	}
 	for name, c := range w.cohorts {
-		at("cohort " + name).limit(c.Spec.ResourceGroups)
-		at("cohort " + name).weight = weightOf(c.Spec.FairSharing)
+		n := cohort(kueue.CohortReference(name))
+		places[n.Name].configure(c.Spec.ResourceGroups, c.Spec.FairSharing)
 		if c.Spec.ParentName != "" && !w.isCyclic(name) {
-			put("cohort "+name, "cohort "+string(c.Spec.ParentName))
+			tree.SetParent(n, cohort(c.Spec.ParentName))
 		}
 	}
 	return places
@@ -74,111 +68,53 @@ func (w *twin) isCyclic(cohort string) bool {
 	return true
 }
 
-func (p *place) limit(groups []kueue.ResourceGroup) {
+func (p *place) configure(groups []kueue.ResourceGroup, fairSharing *kueue.FairSharing) {
+	p.Weight = 1
+	if fairSharing != nil && fairSharing.Weight != nil {
+		p.Weight = fairSharing.Weight.AsApproximateFloat64()
+	}
+	quotas := map[quota.ID]quota.Quota{}
 	for _, g := range groups {
 		for _, f := range g.Flavors {
 			for _, r := range f.Resources {
-				p.limits[quota.FlavorResource{Flavor: f.Name, Resource: r.Name}] = r
+				q := quota.Quota{BorrowingLimit: quota.MaxAmount, LendingLimit: quota.MaxAmount}
+				q.Nominal, _ = quota.Of(r.Name, r.NominalQuota)
+				if r.BorrowingLimit != nil {
+					q.BorrowingLimit, _ = quota.Of(r.Name, *r.BorrowingLimit)
+				}
+				if r.LendingLimit != nil {
+					q.LendingLimit, _ = quota.Of(r.Name, *r.LendingLimit)
+				}
+				quotas[p.tree.Index.ID(quota.FlavorResource{Flavor: f.Name, Resource: r.Name})] = q
 			}
 		}
 	}
+	p.tree.SetQuotas(p.Node, quotas)
 }
 
-// has returns the part of the quota of a place that it shares with its parent, and the part that it keeps.
-func (p *place) has(fr quota.FlavorResource) (share, keep quota.Amount) {
-	r := p.limits[fr]
-	share, _ = quota.Of(fr.Resource, r.NominalQuota)
-	for _, c := range p.children {
-		s, _ := c.has(fr)
-		share += s
+func (p *place) usage(b bill) quota.Usage {
+	var u quota.Usage
+	for fr, a := range b {
+		u.Add(p.tree.Index.ID(fr), a)
 	}
-	if p.parent != nil && r.LendingLimit != nil {
-		if l, _ := quota.Of(fr.Resource, *r.LendingLimit); share > l {
-			return l, share - l
-		}
-	}
-	return share, 0
+	return u
 }
 
-func (p *place) uses(fr quota.FlavorResource) quota.Amount {
-	used := p.charged[fr]
-	for _, c := range p.children {
-		_, keep := c.has(fr)
-		used += max(0, c.uses(fr)-keep)
-	}
-	return used
-}
+func (p *place) charge(b bill) { p.Charge(p.usage(b)) }
 
-// isWithinLimits checks the limits of the place and of all places above it that the usage reaches.
-func (p *place) isWithinLimits(fr quota.FlavorResource) bool {
-	share, keep := p.has(fr)
-	used := p.uses(fr)
-	switch {
-	case p.parent == nil:
-		return used <= share
-	case used <= keep:
-		return true
-	}
-	if l := p.limits[fr].BorrowingLimit; l != nil {
-		if borrowing, _ := quota.Of(fr.Resource, *l); used > share+keep+borrowing {
-			return false
-		}
-	}
-	return p.parent.isWithinLimits(fr)
-}
+func (p *place) release(b bill) { p.Release(p.usage(b)) }
 
-// with returns the result of f while a bill is charged.
-func with[T any](p *place, b bill, f func() T) T {
-	before := maps.Clone(p.charged)
-	p.charged.add(b)
-	answer := f()
-	p.charged = before
-	return answer
+// charged returns what is charged to a ClusterQueue.
+func (p *place) charged() bill {
+	b := bill{}
+	for id := range quota.ID(p.tree.Index.Len()) {
+		b[p.tree.Index.Name(id)] = p.Used(id)
+	}
+	return b
 }
 
 // fits reports whether all places stay within the limits with another bill.
-func (p *place) fits(b bill) bool {
-	return with(p, b, func() bool {
-		for fr, a := range b {
-			if a > 0 && !p.isWithinLimits(fr) {
-				return false
-			}
-		}
-		return true
-	})
-}
+func (p *place) fits(b bill) bool { return p.Fits(p.usage(b)) }
 
 // level returns how far up the place has to borrow if another bill is charged.
-func (p *place) level(b bill) int {
-	return with(p, b, func() int {
-		level := 0
-		for fr, a := range b {
-			if a > 0 {
-				level = max(level, p.levelOf(fr))
-			}
-		}
-		return level
-	})
-}
-
-func (p *place) levelOf(fr quota.FlavorResource) int {
-	if share, keep := p.has(fr); p.parent != nil && p.uses(fr) > share+keep {
-		return p.parent.levelOf(fr)
-	}
-	return p.height()
-}
-
-func (p *place) height() int {
-	height := 0
-	for _, c := range p.children {
-		height = max(height, c.height()+1)
-	}
-	return height
-}
-
-func (p *place) root() *place {
-	for p.parent != nil {
-		p = p.parent
-	}
-	return p
-}
+func (p *place) level(b bill) int { return p.LevelOf(p.usage(b)) }

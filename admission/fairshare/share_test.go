@@ -1,9 +1,11 @@
 package fairshare_test
 
 import (
+	"cmp"
 	"math"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"pgregory.net/rapid"
 
 	"github.com/tranche-dev/tranche/admission/fairshare"
@@ -84,6 +86,67 @@ func TestShareWithoutParent(t *testing.T) {
 	if got := fairshare.NewMeter(tree).Share(q, nil); got.Borrows() || got.Weighted() != 0 {
 		t.Errorf("%+v", got)
 	}
+}
+
+// part is a share by its definition (KEP-1714): of the resource with the largest part, what a node borrows of all that its parent can lend, divided
+// by the weight. A node that borrows and has no weight comes after all that have one.
+type part struct {
+	hasNoWeight bool
+	ratio       float64
+}
+
+func partOf(tree *quota.Tree, n *quota.Node) part {
+	if n.Parent() == nil {
+		return part{}
+	}
+	ratio := 0.0
+	for _, resource := range []corev1.ResourceName{"gpu", "cpu"} {
+		var borrowed, lendable quota.Amount
+		for id := range quota.ID(len(names)) {
+			if tree.Index.Name(id).Resource == resource {
+				borrowed += max(0, n.Used(id)-n.Subtree(id))
+				lendable += n.Parent().Capacity(id)
+			}
+		}
+		if lendable > 0 {
+			ratio = max(ratio, float64(borrowed)*1000/float64(lendable))
+		}
+	}
+	switch {
+	case ratio == 0:
+		return part{}
+	case n.Weight == 0:
+		return part{true, ratio}
+	}
+	return part{false, ratio / n.Weight}
+}
+
+func (p part) compare(o part) int {
+	switch {
+	case p.hasNoWeight == o.hasNoWeight:
+		return cmp.Compare(p.ratio, o.ratio)
+	case p.hasNoWeight:
+		return 1
+	}
+	return -1
+}
+
+// TestSharesAgainstDefinition compares the order of all nodes of random trees.
+func TestSharesAgainstDefinition(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		tree, nodes, queues := forest(t)
+		for range rapid.IntRange(1, 8).Draw(t, "charges") {
+			rapid.SampledFrom(queues).Draw(t, "queue").Charge(usage(t))
+		}
+		m := fairshare.NewMeter(tree)
+		for _, a := range nodes {
+			for _, b := range nodes {
+				if got, want := m.Share(a, nil).Compare(m.Share(b, nil)), partOf(tree, a).compare(partOf(tree, b)); got != want {
+					t.Fatalf("the share of %s compared with that of %s: %d, want %d", a.Name, b.Name, got, want)
+				}
+			}
+		}
+	})
 }
 
 // TestShareIsMonotone: more usage gives no lower share, at its node and above.

@@ -79,6 +79,27 @@ func (w *twin) allowed(n int) bool {
 	}
 }
 
+// level climbs from a node that would use more than it has after another charge, and returns the height of the last node.
+func (w *twin) level(n int, more quota.Amount) int {
+	defer func(n int, before quota.Amount) { w.charged[n] = before }(n, w.charged[n])
+	w.charged[n] += more
+	for {
+		share, keep := w.has(n)
+		if w.parent[n] < 0 || w.uses(n) <= share+keep {
+			return w.height(n)
+		}
+		n = w.parent[n]
+	}
+}
+
+func (w *twin) height(n int) int {
+	height := 0
+	for _, c := range w.children(n) {
+		height = max(height, w.height(c)+1)
+	}
+	return height
+}
+
 // woods are a tree, its nodes in order, its twin, and which of the nodes are ClusterQueues.
 type woods struct {
 	tree   *quota.Tree
@@ -173,6 +194,11 @@ func compare(t *rapid.T, nodes []*quota.Node, w *twin, queues []int) {
 			t.Fatalf("%d passes on %d, the twin says %d", i, got, want)
 		}
 		w.charged[i] -= 3
+		for more := range quota.Amount(12) {
+			if got, want := n.Level(0, more), w.level(i, more); got != want {
+				t.Fatalf("%d borrows %d up to level %d, the twin says %d", i, more, got, want)
+			}
+		}
 		if got, want := n.Borrows(0, 1), w.parent[i] >= 0 && w.charged[i]+1 > share+keep; got != want {
 			t.Fatalf("%d borrows %v, the twin says %v", i, got, want)
 		}
