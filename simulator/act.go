@@ -127,7 +127,7 @@ func (s *simulation) actOnPlain(j *cluster.UserJob, a scenario.Act) {
 	s.plainJobController.Reconcile(j)
 }
 
-// suspend writes spec.suspend of a JobSet, as its user does.
+// suspend writes spec.suspend of a JobSet.
 func (s *simulation) suspend(j *cluster.UserJob, suspend bool) { //nolint:revive // the value of a field
 	if j.Plain != nil {
 		j.Plain.IsSuspended = suspend
@@ -218,7 +218,7 @@ func (s *simulation) set(set scenario.Set) error {
 			continue
 		}
 		after := w.DeepCopy()
-		if err := set.Fields.ApplyWorkload(after); err != nil {
+		if err := set.Fields.Apply(after); err != nil {
 			return err
 		}
 		after.Generation++
@@ -231,7 +231,7 @@ func (s *simulation) set(set scenario.Set) error {
 // setOwner changes the job itself.
 func (s *simulation) setOwner(j *cluster.UserJob, set scenario.Set) error {
 	var wanted kueue.Workload
-	if err := set.Fields.ApplyWorkload(&wanted); err != nil {
+	if err := set.Fields.Apply(&wanted); err != nil {
 		return err
 	}
 	if wanted.Spec.Priority != nil {

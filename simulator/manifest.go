@@ -151,7 +151,7 @@ func (m *Manifests) addTo(cl *cluster.Cluster) {
 		return
 	}
 	for _, o := range m.namespaces {
-		cl.Namespaces[o.Name] = cluster.NamespaceLabels(o.Name, o.Labels)
+		cl.StoreNamespace(o.DeepCopy())
 	}
 	addAll(cl, m.flavors, func(o *kueue.ResourceFlavor) { cl.Flavors[o.Name] = o })
 	addAll(cl, m.checks, func(o *kueue.AdmissionCheck) {
@@ -172,7 +172,7 @@ func (m *Manifests) addTo(cl *cluster.Cluster) {
 			o.Namespace = metav1.NamespaceDefault
 		}
 		if _, ok := cl.Namespaces[o.Namespace]; !ok {
-			cl.Namespaces[o.Namespace] = cluster.NamespaceLabels(o.Namespace, nil)
+			cl.StoreNamespace(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: o.Namespace}})
 		}
 		cl.LocalQueues[types.NamespacedName{Namespace: o.Namespace, Name: o.Name}] = o
 	})

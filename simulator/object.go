@@ -82,32 +82,32 @@ func (s *simulation) apply(kind scenario.Kind, key types.NamespacedName, fields 
 	o := s.Cluster
 	switch kind {
 	case scenario.Namespace:
-		labels := o.Namespaces[key.Name]
-		return then(fields.ApplyNamespace(&labels), func() { s.PutNamespace(key.Name, labels) })
+		object := copyOr(o.Namespaces[key.Name], &corev1.Namespace{ObjectMeta: meta})
+		return then(fields.Apply(object), func() { s.PutNamespace(object) })
 	case scenario.Flavor:
 		object := copyOr(o.Flavors[key.Name], &kueue.ResourceFlavor{ObjectMeta: meta})
-		return then(fields.ApplyFlavor(object), func() { s.PutFlavor(object) })
+		return then(fields.Apply(object), func() { s.PutFlavor(object) })
 	case scenario.Cohort:
 		object := copyOr(o.Cohorts[key.Name], &kueue.Cohort{ObjectMeta: meta})
-		return then(fields.ApplyCohort(object), func() { s.PutCohort(object) })
+		return then(fields.Apply(object), func() { s.PutCohort(object) })
 	case scenario.Queue:
 		object := copyOr(o.ClusterQueues[key.Name], &kueue.ClusterQueue{ObjectMeta: meta, Spec: kueue.ClusterQueueSpec{
 			QueueingStrategy: kueue.BestEffortFIFO, NamespaceSelector: &metav1.LabelSelector{},
 		}})
-		return then(fields.ApplyClusterQueue(object), func() { s.PutClusterQueue(object) })
+		return then(fields.Apply(object), func() { s.PutClusterQueue(object) })
 	case scenario.LocalQueue:
 		meta.Namespace = key.Namespace
 		object := copyOr(o.LocalQueues[key], &kueue.LocalQueue{ObjectMeta: meta})
-		return then(fields.ApplyLocalQueue(object), func() { s.PutLocalQueue(object) })
+		return then(fields.Apply(object), func() { s.PutLocalQueue(object) })
 	case scenario.AdmissionCheck:
 		object := copyOr(o.AdmissionChecks[key.Name], &kueue.AdmissionCheck{ObjectMeta: meta})
 		if len(object.Status.Conditions) == 0 {
 			fields = append(scenario.Fields{{Key: "active", Value: "true"}}, fields...)
 		}
-		return then(fields.ApplyAdmissionCheck(object), func() { s.PutAdmissionCheck(object) })
+		return then(fields.Apply(object), func() { s.PutAdmissionCheck(object) })
 	case scenario.PriorityClass:
 		object := copyOr(o.PriorityClasses[key.Name], &kueue.WorkloadPriorityClass{ObjectMeta: meta})
-		return then(fields.ApplyPriorityClass(object), func() { o.PriorityClasses[key.Name] = object })
+		return then(fields.Apply(object), func() { o.PriorityClasses[key.Name] = object })
 	case scenario.LimitRange, scenario.RuntimeClass, scenario.DeviceClass:
 		return s.applyPodRule(kind, key, fields)
 	}
@@ -175,21 +175,21 @@ func (s *simulation) applyPodRule(kind scenario.Kind, key types.NamespacedName, 
 	case scenario.LimitRange:
 		meta.Namespace = key.Namespace
 		object := copyOr(o.LimitRanges[key], &corev1.LimitRange{ObjectMeta: meta})
-		return then(fields.ApplyLimitRange(object), func() {
+		return then(fields.Apply(object), func() {
 			o.Stamp(object)
 			o.LimitRanges[key] = object
 			s.Observe(cluster.LimitRangeObserved(object))
 		})
 	case scenario.RuntimeClass:
 		object := copyOr(o.RuntimeClasses[key.Name], &nodev1.RuntimeClass{ObjectMeta: meta})
-		return then(fields.ApplyRuntimeClass(object), func() {
+		return then(fields.Apply(object), func() {
 			o.Stamp(object)
 			o.RuntimeClasses[key.Name] = object
 			s.Observe(cluster.RuntimeClassObserved(object))
 		})
 	case scenario.DeviceClass:
 		object := copyOr(o.DeviceClasses[key.Name], &resourcev1.DeviceClass{ObjectMeta: meta})
-		return then(fields.ApplyDeviceClass(object), func() {
+		return then(fields.Apply(object), func() {
 			o.Stamp(object)
 			o.DeviceClasses[key.Name] = object
 			s.Observe(cluster.DeviceClassObserved(object))

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -12,213 +15,206 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
-// ApplyFlavor does what the fields of a flavor line say to a ResourceFlavor.
-func (f Fields) ApplyFlavor(object *kueue.ResourceFlavor) error {
-	return apply(object, f, flavorOptions())
+// A declaration describes the lines that make an object of one kind.
+type declaration struct {
+	kind Kind
+	// text describes the effect of such a line.
+	text string
+	// empty makes an object without fields.
+	empty func() metav1.Object
 }
 
-// ApplyNamespace does what the fields of a namespace line say to the labels of a Namespace.
-func (f Fields) ApplyNamespace(labels *map[string]string) error {
-	return apply(labels, f, namespaceOptions())
+// declarations returns those of all kinds, in the order in which a reader should learn them.
+func declarations() []declaration {
+	return []declaration{
+		{
+			Flavor, "makes a ResourceFlavor. A quota that names no flavor is of the flavor `default`, which need not be declared.",
+			func() metav1.Object { return &kueue.ResourceFlavor{} },
+		},
+		{Cohort, "makes a Cohort. One without quota and parent need not be declared.", func() metav1.Object { return &kueue.Cohort{} }},
+		{
+			Queue, "makes a ClusterQueue, and a LocalQueue of the same name that leads to it.",
+			func() metav1.Object { return &kueue.ClusterQueue{} },
+		},
+		{LocalQueue, "makes one more LocalQueue.", func() metav1.Object { return &kueue.LocalQueue{} }},
+		{Namespace, "gives a Namespace labels. One without labels need not be declared.", func() metav1.Object { return &corev1.Namespace{} }},
+		{
+			AdmissionCheck, "makes an AdmissionCheck, which queues name in their field checks.",
+			func() metav1.Object { return &kueue.AdmissionCheck{} },
+		},
+		{PriorityClass, "makes a WorkloadPriorityClass.", func() metav1.Object { return &kueue.WorkloadPriorityClass{} }},
+		{
+			LimitRange, "makes a LimitRange: what the containers of a namespace have to ask for, or its pods with type=Pod.",
+			func() metav1.Object { return &corev1.LimitRange{} },
+		},
+		{RuntimeClass, "makes a RuntimeClass.", func() metav1.Object { return &nodev1.RuntimeClass{} }},
+		{
+			DeviceClass, "makes a DeviceClass. The setting devices=NAME:RESOURCE maps it to a resource of quota.",
+			func() metav1.Object { return &resourcev1.DeviceClass{} },
+		},
+	}
 }
 
-// ApplyLocalQueue does what the fields of a localqueue line say to a LocalQueue.
-func (f Fields) ApplyLocalQueue(object *kueue.LocalQueue) error {
-	return apply(object, f, localQueueOptions())
+// options returns the fields that change an object, and the resource groups that fields about its quota change, if it has any.
+func options(object metav1.Object) ([]Option, *[]kueue.ResourceGroup) {
+	switch o := object.(type) {
+	case *kueue.ResourceFlavor:
+		return flavorOptions(o), nil
+	case *kueue.Cohort:
+		return cohortOptions(o), &o.Spec.ResourceGroups
+	case *kueue.ClusterQueue:
+		return queueOptions(o), &o.Spec.ResourceGroups
+	case *kueue.LocalQueue:
+		return localQueueOptions(o), nil
+	case *corev1.Namespace:
+		return []Option{{"labels", "KEY=VALUE,...", "Its labels, which the selector of a queue may ask for.", into(&o.Labels, labels)}}, nil
+	case *kueue.AdmissionCheck:
+		return admissionCheckOptions(o), nil
+	case *kueue.WorkloadPriorityClass:
+		return []Option{{"value", "NUMBER", "The priority of what is submitted with this class.", into(&o.Value, number)}}, nil
+	case *corev1.LimitRange:
+		return limitRangeOptions(o), nil
+	case *nodev1.RuntimeClass:
+		return runtimeClassOptions(o), nil
+	case *resourcev1.DeviceClass:
+		return deviceClassOptions(o), nil
+	case *kueue.Workload:
+		return workloadOptions(o), nil
+	}
+	return nil, nil
 }
 
-// ApplyAdmissionCheck does what the fields of an admissioncheck line say to an AdmissionCheck.
-func (f Fields) ApplyAdmissionCheck(object *kueue.AdmissionCheck) error {
-	return apply(object, f, admissionCheckOptions())
-}
-
-// ApplyPriorityClass does what the fields of a priorityclass line say to a WorkloadPriorityClass.
-func (f Fields) ApplyPriorityClass(object *kueue.WorkloadPriorityClass) error {
-	return apply(object, f, priorityClassOptions())
-}
-
-// ApplyCohort does what the fields of a cohort line say to a Cohort.
-func (f Fields) ApplyCohort(object *kueue.Cohort) error {
+// Apply does what the fields of a line say to an object: one of the kind that the line declares or changes, or the quota Workload of a set
+// line, where it leaves out the gates.
+func (f Fields) Apply(object metav1.Object) error {
+	all, groups := options(object)
+	if groups == nil {
+		return f.set(all)
+	}
 	quotas, others := f.quotas()
-	if err := apply(object, others, cohortOptions()); err != nil {
+	if err := others.set(all); err != nil {
 		return err
 	}
-	return quotas.applyTo(&object.Spec.ResourceGroups)
+	return quotas.applyTo(groups)
 }
 
-// ApplyClusterQueue does what the fields of a queue line say to a ClusterQueue.
-func (f Fields) ApplyClusterQueue(object *kueue.ClusterQueue) error {
-	quotas, others := f.quotas()
-	if err := apply(object, others, queueOptions()); err != nil {
-		return err
-	}
-	return quotas.applyTo(&object.Spec.ResourceGroups)
+// These options are those of several kinds.
+
+func namespace(target *string) Option {
+	return Option{"namespace", "NAME", "Where it is; `default` if left out.", into(target, name)}
 }
 
-func flavorOptions() []option[kueue.ResourceFlavor] {
-	return []option[kueue.ResourceFlavor]{
-		{
-			Option{"labels", "KEY=VALUE,...", "Labels of its nodes."},
-			into(labels, func(o *kueue.ResourceFlavor, v map[string]string) { o.Spec.NodeLabels = v }),
-		},
-		{
-			Option{"taints", "KEY=VALUE:EFFECT,...", "Taints of its nodes, which pods must tolerate."},
-			func(o *kueue.ResourceFlavor, text string) (err error) {
-				o.Spec.NodeTaints, err = taints(text)
-				return err
-			},
-		},
-		{
-			Option{"tolerations", "KEY=VALUE:EFFECT,...", "Tolerations that pods get with the flavor."},
-			func(o *kueue.ResourceFlavor, text string) (err error) {
-				o.Spec.Tolerations, err = tolerations(text)
-				return err
-			},
-		},
+func stopPolicy(target **kueue.StopPolicy) Option {
+	return Option{"stop", "None|Hold|HoldAndDrain", "Its stopPolicy.", intoPointer(target, among(kueue.None, kueue.Hold, kueue.HoldAndDrain))}
+}
+
+func weight(target **kueue.FairSharing) Option {
+	return Option{"weight", "NUMBER", "Its weight in fair sharing.", then(quantity, func(v resource.Quantity) {
+		*target = &kueue.FairSharing{Weight: &v}
+	})}
+}
+
+func flavorOptions(o *kueue.ResourceFlavor) []Option {
+	return []Option{
+		{"labels", "KEY=VALUE,...", "Labels of its nodes.", into(&o.Spec.NodeLabels, labels)},
+		{"taints", "KEY=VALUE:EFFECT,...", "Taints of its nodes, which pods must tolerate.", into(&o.Spec.NodeTaints, list(taint))},
+		{"tolerations", "KEY=VALUE:EFFECT,...", "Tolerations that pods get with the flavor.", into(&o.Spec.Tolerations, list(toleration))},
 	}
 }
 
-func namespaceOptions() []option[map[string]string] {
-	return []option[map[string]string]{{
-		Option{"labels", "KEY=VALUE,...", "Its labels, which the selector of a queue may ask for."},
-		into(labels, func(o *map[string]string, v map[string]string) { *o = v }),
-	}}
-}
-
-func localQueueOptions() []option[kueue.LocalQueue] {
-	return []option[kueue.LocalQueue]{
-		{
-			Option{"queue", "NAME", "The ClusterQueue that it leads to."},
-			into(name, func(o *kueue.LocalQueue, v string) { o.Spec.ClusterQueue = kueue.ClusterQueueReference(v) }),
-		},
-		{
-			Option{"namespace", "NAME", "Where it is; `default` if left out."},
-			into(name, func(o *kueue.LocalQueue, v string) { o.Namespace = v }),
-		},
-		{
-			Option{"stop", "None|Hold|HoldAndDrain", "Its stopPolicy."},
-			into(among(kueue.None, kueue.Hold, kueue.HoldAndDrain), func(o *kueue.LocalQueue, v kueue.StopPolicy) { o.Spec.StopPolicy = &v }),
-		},
-		{
-			Option{"weight", "NUMBER", "Its weight in fair sharing."},
-			into(quantity, func(o *kueue.LocalQueue, v resource.Quantity) { o.Spec.FairSharing = &kueue.FairSharing{Weight: &v} }),
-		},
+func localQueueOptions(o *kueue.LocalQueue) []Option {
+	return []Option{
+		{"queue", "NAME", "The ClusterQueue that it leads to.", into(&o.Spec.ClusterQueue, name)},
+		namespace(&o.Namespace),
+		stopPolicy(&o.Spec.StopPolicy),
+		weight(&o.Spec.FairSharing),
 	}
 }
 
-func admissionCheckOptions() []option[kueue.AdmissionCheck] {
-	return []option[kueue.AdmissionCheck]{{
-		Option{"active", "true|false", "Whether its controller is running; true if left out."},
-		into(truth, func(o *kueue.AdmissionCheck, active bool) {
+func admissionCheckOptions(o *kueue.AdmissionCheck) []Option {
+	return []Option{
+		{"active", "true|false", "Whether its controller is running; true if left out.", then(truth, func(active bool) {
 			c := metav1.Condition{Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue, Reason: "Active", Message: "the controller is running"}
 			if !active {
 				c.Status, c.Reason, c.Message = metav1.ConditionFalse, "Inactive", "the controller is not running"
 			}
 			o.Status.Conditions = []metav1.Condition{c}
-		}),
-	}}
+		})},
+	}
 }
 
-func priorityClassOptions() []option[kueue.WorkloadPriorityClass] {
-	return []option[kueue.WorkloadPriorityClass]{{
-		Option{"value", "NUMBER", "The priority of what is submitted with this class."},
-		into(number, func(o *kueue.WorkloadPriorityClass, v int32) { o.Value = v }),
-	}}
-}
-
-func cohortOptions() []option[kueue.Cohort] {
-	return []option[kueue.Cohort]{
-		{
-			Option{"parent", "NAME", "The Cohort above it."},
-			into(name, func(o *kueue.Cohort, v string) { o.Spec.ParentName = kueue.CohortReference(v) }),
-		},
-		{
-			Option{"weight", "NUMBER", "Its weight in fair sharing."},
-			into(quantity, func(o *kueue.Cohort, v resource.Quantity) { o.Spec.FairSharing = &kueue.FairSharing{Weight: &v} }),
-		},
+func cohortOptions(o *kueue.Cohort) []Option {
+	return []Option{
+		{"parent", "NAME", "The Cohort above it.", into(&o.Spec.ParentName, name)},
+		weight(&o.Spec.FairSharing),
 	}
 }
 
 // NoNamespace is the value of the field namespace of a queue line without a LocalQueue.
 const NoNamespace = "none"
 
-func queueOptions() []option[kueue.ClusterQueue] {
-	type queue = kueue.ClusterQueue
-	all := []option[queue]{
+func queueOptions(o *kueue.ClusterQueue) []Option {
+	spec := &o.Spec
+	all := []Option{
+		{"cohort", "NAME", "The Cohort that it is in.", into(&spec.CohortName, name)},
 		{
-			Option{"cohort", "NAME", "The Cohort that it is in."},
-			into(name, func(o *queue, v string) { o.Spec.CohortName = kueue.CohortReference(v) }),
+			"strategy", "StrictFIFO|BestEffortFIFO", "Its queueingStrategy; BestEffortFIFO if left out.",
+			into(&spec.QueueingStrategy, among(kueue.StrictFIFO, kueue.BestEffortFIFO)),
 		},
 		{
-			Option{"strategy", "StrictFIFO|BestEffortFIFO", "Its queueingStrategy; BestEffortFIFO if left out."},
-			into(among(kueue.StrictFIFO, kueue.BestEffortFIFO), func(o *queue, v kueue.QueueingStrategy) { o.Spec.QueueingStrategy = v }),
+			"policy", "Safe|Reserve|Greedy", "Its stage-admission policy, as annotation tranche.dev/stage-admission.",
+			then(stageAdmission, func(v string) { metav1.SetMetaDataAnnotation(&o.ObjectMeta, apis.StageAdmissionAnnotation, v) }),
+		},
+		stopPolicy(&spec.StopPolicy),
+		{
+			"checks", "NAME,...", "Its AdmissionChecks. NAME@FLAVOR only asks for the check where that flavor is taken.",
+			into(&spec.AdmissionChecksStrategy, checkRules),
+		},
+		weight(&spec.FairSharing),
+		{
+			"selector", "KEY=VALUE,...", "The labels of namespaces that it admits from; all namespaces if left out.",
+			then(labels, func(v map[string]string) { spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: v} }),
 		},
 		{
-			Option{"policy", "Safe|Reserve|Greedy", "Its stage-admission policy, as annotation tranche.dev/stage-admission."},
-			into(among(admission.Safe, admission.Reserve, admission.Greedy), func(o *queue, v string) {
-				metav1.SetMetaDataAnnotation(&o.ObjectMeta, apis.StageAdmissionAnnotation, v)
+			"scope", "UsageBasedAdmissionFairSharing|NoAdmissionFairSharing", "Its admissionScope.",
+			then(among(kueue.UsageBasedAdmissionFairSharing, kueue.NoAdmissionFairSharing), func(v kueue.AdmissionMode) {
+				spec.AdmissionScope = &kueue.AdmissionScope{AdmissionMode: v}
 			}),
 		},
-		{
-			Option{"stop", "None|Hold|HoldAndDrain", "Its stopPolicy."},
-			into(among(kueue.None, kueue.Hold, kueue.HoldAndDrain), func(o *queue, v kueue.StopPolicy) { o.Spec.StopPolicy = &v }),
-		},
-		{
-			Option{"checks", "NAME,...", "Its AdmissionChecks. NAME@FLAVOR only asks for the check where that flavor is taken."},
-			func(o *queue, text string) (err error) {
-				o.Spec.AdmissionChecksStrategy, err = checkRules(text)
-				return err
-			},
-		},
-		{
-			Option{"weight", "NUMBER", "Its weight in fair sharing."},
-			into(quantity, func(o *queue, v resource.Quantity) { o.Spec.FairSharing = &kueue.FairSharing{Weight: &v} }),
-		},
-		{
-			Option{"selector", "KEY=VALUE,...", "The labels of namespaces that it admits from; all namespaces if left out."},
-			into(labels, func(o *queue, v map[string]string) { o.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: v} }),
-		},
-		{
-			Option{"scope", "UsageBasedAdmissionFairSharing|NoAdmissionFairSharing", "Its admissionScope."},
-			into(among(kueue.UsageBasedAdmissionFairSharing, kueue.NoAdmissionFairSharing), func(o *queue, v kueue.AdmissionMode) {
-				o.Spec.AdmissionScope = &kueue.AdmissionScope{AdmissionMode: v}
-			}),
-		},
-		{
-			Option{"namespace", "NAME|none", "Where its LocalQueue is made; `default` if left out. `none` makes no LocalQueue."},
-			func(_ *queue, text string) error {
-				_, err := name(text)
-				return err
-			},
-		},
+		// The simulator reads this field: it is about another object.
+		{"namespace", "NAME|none", "Where its LocalQueue is made; `default` if left out. `none` makes no LocalQueue.", into(new(string), name)},
 	}
-	return append(append(all, preemptionOptions()...), fungibilityOptions()...)
+	return append(append(all, preemptionOptions(spec)...), fungibilityOptions(spec)...)
 }
 
-func preemptionOptions() []option[kueue.ClusterQueue] {
-	type queue = kueue.ClusterQueue
-	preemption := func(o *queue) *kueue.ClusterQueuePreemption {
-		if o.Spec.Preemption == nil {
-			o.Spec.Preemption = &kueue.ClusterQueuePreemption{
+// stageAdmission reads a stage-admission policy.
+func stageAdmission(text string) (string, error) {
+	return oneOf(text, admission.Safe, admission.Reserve, admission.Greedy)
+}
+
+func preemptionOptions(spec *kueue.ClusterQueueSpec) []Option {
+	preemption := func() *kueue.ClusterQueuePreemption {
+		if spec.Preemption == nil {
+			spec.Preemption = &kueue.ClusterQueuePreemption{
 				WithinClusterQueue: kueue.PreemptionPolicyNever, ReclaimWithinCohort: kueue.PreemptionPolicyNever,
 			}
 		}
-		return o.Spec.Preemption
+		return spec.Preemption
 	}
-	return []option[queue]{
+	return []Option{
 		{
-			Option{"within", "Never|LowerPriority|LowerOrNewerEqualPriority", "preemption.withinClusterQueue."},
-			into(among(kueue.PreemptionPolicyNever, kueue.PreemptionPolicyLowerPriority, kueue.PreemptionPolicyLowerOrNewerEqualPriority),
-				func(o *queue, v kueue.PreemptionPolicy) { preemption(o).WithinClusterQueue = v }),
+			"within", "Never|LowerPriority|LowerOrNewerEqualPriority", "preemption.withinClusterQueue.",
+			then(among(kueue.PreemptionPolicyNever, kueue.PreemptionPolicyLowerPriority, kueue.PreemptionPolicyLowerOrNewerEqualPriority),
+				func(v kueue.PreemptionPolicy) { preemption().WithinClusterQueue = v }),
 		},
 		{
-			Option{"reclaim", "Never|LowerPriority|Any", "preemption.reclaimWithinCohort."},
-			into(among(kueue.PreemptionPolicyNever, kueue.PreemptionPolicyLowerPriority, kueue.PreemptionPolicyAny),
-				func(o *queue, v kueue.PreemptionPolicy) { preemption(o).ReclaimWithinCohort = v }),
+			"reclaim", "Never|LowerPriority|Any", "preemption.reclaimWithinCohort.",
+			then(among(kueue.PreemptionPolicyNever, kueue.PreemptionPolicyLowerPriority, kueue.PreemptionPolicyAny),
+				func(v kueue.PreemptionPolicy) { preemption().ReclaimWithinCohort = v }),
 		},
 		{
-			Option{"borrow-within", "Never|LowerPriority|LowerPriority:NUMBER", "preemption.borrowWithinCohort; the number is its maxPriorityThreshold."},
-			into(borrowWithin, func(o *queue, v *kueue.BorrowWithinCohort) { preemption(o).BorrowWithinCohort = v }),
+			"borrow-within", "Never|LowerPriority|LowerPriority:NUMBER", "preemption.borrowWithinCohort; the number is its maxPriorityThreshold.",
+			then(borrowWithin, func(v *kueue.BorrowWithinCohort) { preemption().BorrowWithinCohort = v }),
 		},
 	}
 }
@@ -240,27 +236,27 @@ func borrowWithin(text string) (*kueue.BorrowWithinCohort, error) {
 	return b, nil
 }
 
-func fungibilityOptions() []option[kueue.ClusterQueue] {
-	type queue = kueue.ClusterQueue
-	fungibility := func(o *queue) *kueue.FlavorFungibility {
-		if o.Spec.FlavorFungibility == nil {
-			o.Spec.FlavorFungibility = &kueue.FlavorFungibility{WhenCanBorrow: kueue.MayStopSearch, WhenCanPreempt: kueue.TryNextFlavor}
+func fungibilityOptions(spec *kueue.ClusterQueueSpec) []Option {
+	fungibility := func() *kueue.FlavorFungibility {
+		if spec.FlavorFungibility == nil {
+			spec.FlavorFungibility = &kueue.FlavorFungibility{WhenCanBorrow: kueue.MayStopSearch, WhenCanPreempt: kueue.TryNextFlavor}
 		}
-		return o.Spec.FlavorFungibility
+		return spec.FlavorFungibility
 	}
-	return []option[queue]{
+	search := among(kueue.MayStopSearch, kueue.TryNextFlavor)
+	return []Option{
 		{
-			Option{"when-can-borrow", "MayStopSearch|TryNextFlavor", "flavorFungibility.whenCanBorrow."},
-			into(among(kueue.MayStopSearch, kueue.TryNextFlavor), func(o *queue, v kueue.FlavorFungibilityPolicy) { fungibility(o).WhenCanBorrow = v }),
+			"when-can-borrow", "MayStopSearch|TryNextFlavor", "flavorFungibility.whenCanBorrow.",
+			then(search, func(v kueue.FlavorFungibilityPolicy) { fungibility().WhenCanBorrow = v }),
 		},
 		{
-			Option{"when-can-preempt", "MayStopSearch|TryNextFlavor", "flavorFungibility.whenCanPreempt."},
-			into(among(kueue.MayStopSearch, kueue.TryNextFlavor), func(o *queue, v kueue.FlavorFungibilityPolicy) { fungibility(o).WhenCanPreempt = v }),
+			"when-can-preempt", "MayStopSearch|TryNextFlavor", "flavorFungibility.whenCanPreempt.",
+			then(search, func(v kueue.FlavorFungibilityPolicy) { fungibility().WhenCanPreempt = v }),
 		},
 		{
-			Option{"preference", "BorrowingOverPreemption|PreemptionOverBorrowing", "flavorFungibility.preference."},
-			into(among(kueue.BorrowingOverPreemption, kueue.PreemptionOverBorrowing),
-				func(o *queue, v kueue.FlavorFungibilityPreference) { fungibility(o).Preference = &v }),
+			"preference", "BorrowingOverPreemption|PreemptionOverBorrowing", "flavorFungibility.preference.",
+			then(among(kueue.BorrowingOverPreemption, kueue.PreemptionOverBorrowing),
+				func(v kueue.FlavorFungibilityPreference) { fungibility().Preference = &v }),
 		},
 	}
 }
@@ -270,7 +266,7 @@ func checkRules(text string) (*kueue.AdmissionChecksStrategy, error) {
 	at := map[string]int{}
 	for part := range strings.SplitSeq(text, ",") {
 		check, flavor, onFlavor := strings.Cut(part, "@")
-		if _, err := name(check); err != nil {
+		if err := checkName(check); err != nil {
 			return nil, err
 		}
 		i, known := at[check]
@@ -284,7 +280,7 @@ func checkRules(text string) (*kueue.AdmissionChecksStrategy, error) {
 			return nil, fmt.Errorf("%q is there twice", check)
 		}
 		if onFlavor {
-			if _, err := name(flavor); err != nil {
+			if err := checkName(flavor); err != nil {
 				return nil, err
 			}
 			rule.OnFlavors = append(rule.OnFlavors, kueue.ResourceFlavorReference(flavor))

@@ -6,37 +6,27 @@ import (
 	"strings"
 )
 
-// An Option describes a field that a line can have.
+// An Option describes a field that a line can have. As with the standard package flag, a table of options is made for one object, and
+// each option sets a part of that object.
 type Option struct {
 	// Key and Value make the word KEY=VALUE.
 	Key, Value string
 	// Text says what the field means.
 	Text string
+
+	// set reads a value and changes the object.
+	set func(value string) error
 }
 
-// option is an Option and the function that applies it to a T.
-type option[T any] struct {
-	Option
-	set func(*T, string) error
-}
-
-func described[T any](options []option[T]) []Option {
-	all := make([]Option, len(options))
-	for i := range options {
-		all[i] = options[i].Option
-	}
-	return all
-}
-
-// apply applies the fields to an object.
-func apply[T any](object *T, fields Fields, options []option[T]) error {
-	for _, f := range fields {
-		i := slices.IndexFunc(options, func(o option[T]) bool { return o.Key == f.Key })
+// set sets the options that the fields name.
+func (f Fields) set(options []Option) error {
+	for _, field := range f {
+		i := slices.IndexFunc(options, func(o Option) bool { return o.Key == field.Key })
 		if i < 0 {
-			return unknownField(f.Key, described(options))
+			return unknownField(field.Key, options)
 		}
-		if err := options[i].set(object, f.Value); err != nil {
-			return fmt.Errorf("%s: %w", f.Key, err)
+		if err := options[i].set(field.Value); err != nil {
+			return fmt.Errorf("%s: %w", field.Key, err)
 		}
 	}
 	return nil
@@ -53,18 +43,31 @@ func unknownField(key string, options []Option) error {
 	return fmt.Errorf("%q is no field here: write %s", key, strings.Join(known, " or "))
 }
 
-// into makes the setter of an option from a reader of values and what to do with the value.
-func into[T, V any](read func(string) (V, error), put func(*T, V)) func(*T, string) error {
-	return func(object *T, text string) error {
+// then reads a value and calls a function with it.
+func then[V any](read func(string) (V, error), put func(V)) func(string) error {
+	return func(text string) error {
 		value, err := read(text)
 		if err == nil {
-			put(object, value)
+			put(value)
 		}
 		return err
 	}
+}
+
+// into reads a value into a variable.
+func into[V any](target *V, read func(string) (V, error)) func(string) error {
+	return then(read, func(value V) { *target = value })
+}
+
+// intoPointer reads a value into a variable that is nil without one.
+func intoPointer[V any](target **V, read func(string) (V, error)) func(string) error {
+	return then(read, func(value V) { *target = &value })
 }
 
 // among reads one of a few words.
 func among[T ~string](choices ...T) func(string) (T, error) {
 	return func(text string) (T, error) { return oneOf(text, choices...) }
 }
+
+// anyText reads any text.
+func anyText(text string) (string, error) { return text, nil }

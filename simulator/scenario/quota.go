@@ -47,7 +47,7 @@ func (q quotaField) read() (flavor kueue.ResourceFlavorReference, quota kueue.Re
 	if !hasFlavor {
 		flavorName, resource = DefaultFlavor, q.Key
 	}
-	if _, err = name(flavorName); err != nil {
+	if err = checkName(flavorName); err != nil {
 		return "", quota, err
 	}
 	if quota.Name, err = resourceName(resource); err != nil {

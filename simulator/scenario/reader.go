@@ -8,9 +8,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	nodev1 "k8s.io/api/node/v1"
-	resourcev1 "k8s.io/api/resource/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 )
 
@@ -103,16 +100,6 @@ func (w *words) arg(i int) string {
 	return ""
 }
 
-// only returns an error for fields that the verb does not have.
-func (w *words) only(options ...Option) error {
-	for _, f := range w.fields {
-		if !slices.ContainsFunc(options, func(o Option) bool { return o.Key == f.Key }) {
-			return unknownField(f.Key, options)
-		}
-	}
-	return nil
-}
-
 // time removes the field at from the fields and returns its value.
 func (r *reader) time(w *words) (time.Duration, error) {
 	i := slices.IndexFunc(w.fields, func(f Field) bool { return f.Key == "at" })
@@ -155,85 +142,64 @@ func (r *reader) target(text string) (Target, error) {
 	return Target{Name: name, Part: part}, nil
 }
 
-func declares(kind Kind) func(*reader, *words) (Statement, error) {
-	return func(r *reader, w *words) (Statement, error) {
-		name, err := name(w.args[0])
-		if err != nil {
-			return nil, err
-		}
-		// LocalQueues of the same name may be in several namespaces.
-		key := string(kind) + " " + name + " " + w.fields.Get("namespace", "")
-		if before := r.declared[key]; before > 0 {
-			return nil, fmt.Errorf("is declared in line %d: write change %s %s to change it later", before, kind, name)
-		}
-		r.declared[key] = r.line
-		if kind == LocalQueue && w.fields.Get("queue", "") == "" {
-			return nil, errors.New("leads nowhere: write queue=NAME of its ClusterQueue")
-		}
-		return Declare{kind, name, w.fields}, w.fields.check(kind)
+// read reads NAME FIELDS... of a line that makes an object.
+func (d declaration) read(r *reader, w *words) (Statement, error) {
+	name := w.args[0]
+	if err := checkName(name); err != nil {
+		return nil, err
 	}
+	// LocalQueues of the same name may be in several namespaces.
+	key := string(d.kind) + " " + name + " " + w.fields.Get("namespace", "")
+	if before := r.declared[key]; before > 0 {
+		return nil, fmt.Errorf("is declared in line %d: write change %s %s to change it later", before, d.kind, name)
+	}
+	r.declared[key] = r.line
+	if d.kind == LocalQueue && w.fields.Get("queue", "") == "" {
+		return nil, errors.New("leads nowhere: write queue=NAME of its ClusterQueue")
+	}
+	return Declare{d.kind, name, w.fields}, w.fields.Apply(d.empty())
 }
 
-// check validates the fields on a temporary object.
-func (f Fields) check(kind Kind) error {
-	switch kind {
-	case Namespace:
-		return f.ApplyNamespace(&map[string]string{})
-	case Flavor:
-		return f.ApplyFlavor(&kueue.ResourceFlavor{})
-	case Cohort:
-		return f.ApplyCohort(&kueue.Cohort{})
-	case Queue:
-		return f.ApplyClusterQueue(&kueue.ClusterQueue{})
-	case LocalQueue:
-		return f.ApplyLocalQueue(&kueue.LocalQueue{})
-	case AdmissionCheck:
-		return f.ApplyAdmissionCheck(&kueue.AdmissionCheck{})
-	case PriorityClass:
-		return f.ApplyPriorityClass(&kueue.WorkloadPriorityClass{})
-	case LimitRange:
-		return f.ApplyLimitRange(&corev1.LimitRange{})
-	case RuntimeClass:
-		return f.ApplyRuntimeClass(&nodev1.RuntimeClass{})
-	case DeviceClass:
-		return f.ApplyDeviceClass(&resourcev1.DeviceClass{})
+// object reads KIND NAME.
+func (w *words) object() (declaration, string, error) {
+	all := declarations()
+	kinds := make([]Kind, len(all))
+	for i := range all {
+		kinds[i] = all[i].kind
 	}
-	return nil
+	kind, err := oneOf(w.args[0], kinds...)
+	if err != nil {
+		return declaration{}, "", err
+	}
+	return all[slices.Index(kinds, kind)], w.args[1], checkName(w.args[1])
 }
 
 func readChange(_ *reader, w *words) (Statement, error) {
-	kind, err := oneOf(w.args[0], kinds()...)
-	if err != nil {
+	d, name, err := w.object()
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if _, err := name(w.args[1]); err != nil {
-		return nil, err
-	}
-	if len(w.fields) == 0 {
+	case len(w.fields) == 0:
 		return nil, errors.New("changes nothing: give the fields to replace")
-	}
-	if kind == Queue && w.fields.Get("namespace", "") != "" {
+	case d.kind == Queue && w.fields.Get("namespace", "") != "":
 		return nil, errors.New("namespace: a LocalQueue cannot move; declare another with localqueue")
 	}
-	return Change{kind, w.args[1], w.fields}, w.fields.check(kind)
+	return Change{d.kind, name, w.fields}, w.fields.Apply(d.empty())
 }
 
 func readRemove(r *reader, w *words) (Statement, error) {
-	kind, err := oneOf(w.args[0], kinds()...)
+	d, name, err := w.object()
 	if err != nil {
-		return nil, err
-	}
-	if _, err := name(w.args[1]); err != nil {
 		return nil, err
 	}
 	// It may be declared again.
-	maps.DeleteFunc(r.declared, func(key string, _ int) bool { return strings.HasPrefix(key, string(kind)+" "+w.args[1]+" ") })
-	return Remove{kind, w.args[1]}, w.only()
+	maps.DeleteFunc(r.declared, func(key string, _ int) bool { return strings.HasPrefix(key, string(d.kind)+" "+name+" ") })
+	return Remove{d.kind, name}, w.fields.set(nil)
 }
 
 func readSubmit(r *reader, w *words) (Statement, error) {
-	name, err := name(w.args[0])
-	if err != nil {
+	name := w.args[0]
+	if err := checkName(name); err != nil {
 		return nil, err
 	}
 	if r.submissions[name] != nil {
@@ -245,6 +211,14 @@ func readSubmit(r *reader, w *words) (Statement, error) {
 	}
 	r.submissions[name] = s
 	return Submit{s}, nil
+}
+
+// concerns reads a line about a job, or a part of it, that has no other fields.
+func concerns(statement func(Target) Statement) func(*reader, *words) (Statement, error) {
+	return func(r *reader, w *words) (Statement, error) {
+		target, err := r.target(w.args[0])
+		return statement(target), errors.Join(err, w.fields.set(nil))
+	}
 }
 
 func acts(action Action) func(*reader, *words) (Statement, error) {
@@ -262,7 +236,7 @@ func acts(action Action) func(*reader, *words) (Statement, error) {
 		if s := r.submissions[target.Name]; !s.IsJobSet && (action == Suspend || action == Resume) {
 			return nil, errors.New("is for JobSets: write stages instead of pods")
 		}
-		return Act{action, target}, w.only()
+		return Act{action, target}, w.fields.set(nil)
 	}
 }
 
@@ -271,7 +245,8 @@ func readResize(r *reader, w *words) (Statement, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := w.only(w.verb.Options...); err != nil {
+	var resize Resize
+	if err := w.fields.set(resizeOptions(&resize)); err != nil {
 		return nil, err
 	}
 	s := r.submissions[target.Name]
@@ -282,17 +257,12 @@ func readResize(r *reader, w *words) (Statement, error) {
 	if len(jobs) != 1 || target.Growth > 0 {
 		return nil, fmt.Errorf("one ReplicatedJob has another number of pods: write resize %s/JOB with one of %s", target.Name, strings.Join(s.jobsOf(""), ", "))
 	}
-	pods, err := count(w.fields.Get("pods", "0"))
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("pods: %w", err)
-	case pods == 0:
+	if resize.Pods == 0 {
 		return nil, errors.New("does not say how many pods, at least 1: write pods=COUNT")
 	}
-	if _, err := s.Resized(jobs[0], pods); err != nil {
-		return nil, err
-	}
-	return Resize{Target{Name: target.Name, Part: jobs[0]}, pods}, nil
+	resize.Target = Target{Name: target.Name, Part: jobs[0]}
+	_, err = s.Resized(jobs[0], resize.Pods)
+	return resize, err
 }
 
 func readCheck(r *reader, w *words) (Statement, error) {
@@ -305,7 +275,7 @@ func readCheck(r *reader, w *words) (Statement, error) {
 	}
 	check := Check{Target: target}
 	for _, f := range w.fields {
-		if _, err := name(f.Key); err != nil {
+		if err := checkName(f.Key); err != nil {
 			return nil, err
 		}
 		state, err := checkState(f.Key, f.Value)
@@ -345,7 +315,7 @@ func readSet(r *reader, w *words) (Statement, error) {
 	if target.Growth > 0 && w.fields.Get("gates", "") != "" {
 		return nil, errors.New("gates: a growth has those of its stage")
 	}
-	return Set{target, w.fields}, w.fields.ApplyWorkload(&kueue.Workload{})
+	return Set{target, w.fields}, w.fields.Apply(&kueue.Workload{})
 }
 
 func readConfig(r *reader, w *words) (Statement, error) {
@@ -359,38 +329,25 @@ func readConfig(r *reader, w *words) (Statement, error) {
 }
 
 func readCrash(_ *reader, w *words) (Statement, error) {
-	if err := w.only(w.verb.Options...); err != nil {
-		return nil, err
-	}
-	text := w.fields.Get("writes", "")
-	if text == "" {
-		return Crash{}, nil
-	}
-	writes, err := count(text)
-	if err != nil {
-		return nil, fmt.Errorf("writes: %w", err)
-	}
-	return Crash{AfterWrites: &writes}, nil
+	var crash Crash
+	err := w.fields.set(crashOptions(&crash))
+	return crash, err
 }
 
 func readRun(r *reader, w *words) (Statement, error) {
-	if err := w.only(w.verb.Options...); err != nil {
+	run := Run{ToTheEnd: true}
+	if err := w.fields.set(runOptions(&run)); err != nil {
 		return nil, err
 	}
-	text := w.fields.Get("until", "")
-	if text == "" {
-		r.ended = true
-		return Run{ToTheEnd: true}, nil
-	}
-	until, err := duration(text)
 	switch {
-	case err != nil:
-		return nil, fmt.Errorf("until: %w", err)
+	case run.ToTheEnd:
+		r.ended = true
 	case r.ended:
 		return nil, errors.New("until: the run line above goes on until nothing is left to come: write until=TIME there, too")
-	case until < r.now:
-		return nil, fmt.Errorf("until=%v has passed: a run line above goes on until %v", until, r.now)
+	case run.Until < r.now:
+		return nil, fmt.Errorf("until=%v has passed: a run line above goes on until %v", run.Until, r.now)
+	default:
+		r.now = run.Until
 	}
-	r.now = until
-	return Run{Until: until}, nil
+	return run, nil
 }

@@ -146,7 +146,7 @@ func TestQueueFields(t *testing.T) {
 		t.Fatalf("statement is %T", s.Lines[1].Statement)
 	}
 	var q kueue.ClusterQueue
-	if err := declare.Fields.ApplyClusterQueue(&q); err != nil {
+	if err := declare.Fields.Apply(&q); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{
@@ -157,7 +157,7 @@ func TestQueueFields(t *testing.T) {
 	}
 	// A change replaces what it names, and leaves the rest.
 	change := scenario.Fields{{Key: "h100:gpu", Value: "3"}, {Key: "strategy", Value: "BestEffortFIFO"}}
-	if err := change.ApplyClusterQueue(&q); err != nil {
+	if err := change.Apply(&q); err != nil {
 		t.Fatal(err)
 	}
 	want[0], want[3] = "lab BestEffortFIFO LowerPriority Never LowerPriority:10", "h100 gpu 3 - -"

@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 
-	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 )
@@ -39,7 +38,7 @@ type Submission struct {
 	// MinCount lets the first pod set be admitted with fewer pods, if it is not nil.
 	MinCount *int32
 	// MaxRestarts is how many times the JobSet restarts when one of its Jobs has failed.
-	MaxRestarts int
+	MaxRestarts int32
 	// Success are the ReplicatedJobs that have to succeed for the JobSet to have succeeded, or nil for all.
 	Success []string
 	// SuccessAny is true if it is enough that one of them succeeds.
@@ -141,127 +140,87 @@ func failures(text string) (perJob[int], error) {
 	return p, nil
 }
 
-func submitOptions() []option[Submission] {
-	return slices.Concat(planOptions(), shapeOptions(), courseOptions())
+func submitOptions(s *Submission) []Option {
+	return slices.Concat(planOptions(s), shapeOptions(s), courseOptions(s))
 }
 
 // planOptions are the options for the queue and the stages of a submission.
-func planOptions() []option[Submission] {
-	type s = Submission
-	return []option[s]{
+func planOptions(s *Submission) []Option {
+	return []Option{
+		{"queue", "NAME", "The LocalQueue.", into(&s.Queue, name)},
+		namespace(&s.Namespace),
+		{"stages", "STAGES", "What a JobSet consists of; see below.", into(&s.stages, anyText)},
 		{
-			Option{"queue", "NAME", "The LocalQueue."},
-			into(name, func(o *s, v string) { o.Queue = v }),
+			"order", "AnyOrder|InOrder", "Its startupPolicy; with InOrder each ReplicatedJob waits until the one before is ready, and needs no arrow.",
+			then(among(jobset.AnyOrder, jobset.InOrder), func(v jobset.StartupPolicyOptions) { s.startupPolicy().StartupPolicyOrder = v }),
 		},
 		{
-			Option{"namespace", "NAME", "Where it is; `default` if left out."},
-			into(name, func(o *s, v string) { o.Namespace = v }),
+			"rules", "JOB[+JOB]:Ready|Succeeded,...", "The rules of its startupPolicy, which is InOrder: what the ReplicatedJobs after these wait for.",
+			then(list(rule), func(v []jobsetapi.StartupPolicyRule) { s.startupPolicy().Rules = v }),
 		},
-		{
-			Option{"stages", "STAGES", "What a JobSet consists of; see below."},
-			func(o *s, text string) error { o.stages = text; return nil },
-		},
-		{
-			Option{"order", "AnyOrder|InOrder", "Its startupPolicy; with InOrder each ReplicatedJob waits until the one before is ready, and needs no arrow."},
-			into(among(jobset.AnyOrder, jobset.InOrder), func(o *s, v jobset.StartupPolicyOptions) { o.startupPolicy().StartupPolicyOrder = v }),
-		},
-		{
-			Option{"rules", "JOB[+JOB]:Ready|Succeeded,...", "The rules of its startupPolicy, which is InOrder: what the ReplicatedJobs after these wait for."},
-			into(rules, func(o *s, v []jobsetapi.StartupPolicyRule) { o.startupPolicy().Rules = v }),
-		},
-		{
-			Option{"pods", "PODS", "What a job of another kind consists of; see below."},
-			func(o *s, text string) error { o.pods = text; return nil },
-		},
+		{"pods", "PODS", "What a job of another kind consists of; see below.", into(&s.pods, anyText)},
 	}
 }
 
 // shapeOptions are the options for the requests of a submission.
-func shapeOptions() []option[Submission] {
-	type s = Submission
-	return []option[s]{
+func shapeOptions(s *Submission) []Option {
+	return []Option{
+		{"priority", "NUMBER", "Its priority; 0 if left out.", into(&s.Priority, number)},
+		{"class", "NAME", "Its WorkloadPriorityClass, instead of a priority.", into(&s.Class, name)},
+		{"policy", "Safe|Reserve|Greedy", "The stage-admission policy that the JobSet asks for.", into(&s.StageAdmission, stageAdmission)},
+		{"selector", "KEY=VALUE,...", "The nodeSelector of its pods.", into(&s.selector, labels)},
 		{
-			Option{"priority", "NUMBER", "Its priority; 0 if left out."},
-			into(number, func(o *s, v int32) { o.Priority = v }),
+			"affinity", "KEY=VALUE|VALUE,...", "The required node affinity of its pods: each label has one of the values.",
+			into(&s.affinity, affinity),
 		},
 		{
-			Option{"class", "NAME", "Its WorkloadPriorityClass, instead of a priority."},
-			into(name, func(o *s, v string) { o.Class = v }),
+			"tolerates", "KEY=VALUE:EFFECT,...", "The tolerations of its pods; KEY alone tolerates every value and effect.",
+			into(&s.tolerations, list(toleration)),
 		},
 		{
-			Option{"policy", "Safe|Reserve|Greedy", "The stage-admission policy that the JobSet asks for."},
-			into(among(admission.Safe, admission.Reserve, admission.Greedy), func(o *s, v string) { o.StageAdmission = v }),
+			"limits", "RESOURCE:AMOUNT,...", "The limits of its containers, which count as requests where a container has none.",
+			into(&s.limits, amountsWithColon),
 		},
 		{
-			Option{"selector", "KEY=VALUE,...", "The nodeSelector of its pods."},
-			into(labels, func(o *s, v map[string]string) { o.selector = v }),
+			"runtimeclass", "NAME", "The RuntimeClass of its pods, which adds its overhead to them.",
+			intoPointer(&s.runtimeClass, name),
 		},
 		{
-			Option{"affinity", "KEY=VALUE|VALUE,...", "The required node affinity of its pods: each label has one of the values."},
-			into(affinity, func(o *s, v *corev1.Affinity) { o.affinity = v }),
+			"gates", "NAME,...", "Admission gates, which keep it from being admitted; `set NAME gates=none` takes them off.",
+			into(&s.Gates, gates),
 		},
-		{
-			Option{"tolerates", "KEY=VALUE:EFFECT,...", "The tolerations of its pods; KEY alone tolerates every value and effect."},
-			into(tolerations, func(o *s, v []corev1.Toleration) { o.tolerations = v }),
-		},
-		{
-			Option{"limits", "RESOURCE:AMOUNT,...", "The limits of its containers, which count as requests where a container has none."},
-			into(amountsWithColon, func(o *s, v corev1.ResourceList) { o.limits = v }),
-		},
-		{
-			Option{"runtimeclass", "NAME", "The RuntimeClass of its pods, which adds its overhead to them."},
-			into(name, func(o *s, v string) { o.runtimeClass = &v }),
-		},
-		{
-			Option{"gates", "NAME,...", "Admission gates, which keep it from being admitted; `set NAME gates=none` takes them off."},
-			into(gates, func(o *s, v []string) { o.Gates = v }),
-		},
-		{
-			Option{"max-time", "TIME", "Its maximumExecutionTimeSeconds."},
-			into(seconds, func(o *s, v int32) { o.MaxSeconds = &v }),
-		},
-		{
-			Option{"min", "COUNT", "With pods: it may be admitted with so few of them (minCount)."},
-			into(count, func(o *s, v int32) { o.MinCount = &v }),
-		},
+		{"max-time", "TIME", "Its maximumExecutionTimeSeconds.", intoPointer(&s.MaxSeconds, seconds)},
+		{"min", "COUNT", "With pods: it may be admitted with so few of them (minCount).", intoPointer(&s.MinCount, count)},
 	}
 }
 
 // courseOptions are the options for the progress of a submission.
-func courseOptions() []option[Submission] {
-	type s = Submission
-	return []option[s]{
+func courseOptions(s *Submission) []Option {
+	return []Option{
 		{
-			Option{"run", "TIME|JOB:TIME,...", "How long after its start it succeeds; without it, only a finish line ends it."},
-			into(perJobOf(duration), func(o *s, v perJob[time.Duration]) { o.run = v }),
+			"run", "TIME|JOB:TIME,...", "How long after its start it succeeds; without it, only a finish line ends it.",
+			into(&s.run, perJobOf(duration)),
 		},
 		{
-			Option{"ready-after", "TIME|JOB:TIME,...", "How long after its start it is ready; at once if left out and run is there, else only a ready line makes it so."},
-			into(perJobOf(duration), func(o *s, v perJob[time.Duration]) { o.readyAfter = v }),
+			"ready-after", "TIME|JOB:TIME,...",
+			"How long after its start it is ready; at once if left out and run is there, else only a ready line makes it so.",
+			into(&s.readyAfter, perJobOf(duration)),
 		},
 		{
-			Option{"fails", "JOB|JOB:TIMES,...", "Which ReplicatedJobs fail after their run time, in each attempt or in the first ones."},
-			into(failures, func(o *s, v perJob[int]) { o.fails = v }),
+			"fails", "JOB|JOB:TIMES,...", "Which ReplicatedJobs fail after their run time, in each attempt or in the first ones.",
+			into(&s.fails, failures),
 		},
+		{"restarts", "COUNT", "How many times the JobSet restarts when a Job has failed; 0 if left out.", into(&s.MaxRestarts, count)},
 		{
-			Option{"restarts", "COUNT", "How many times the JobSet restarts when a Job has failed; 0 if left out."},
-			into(count, func(o *s, v int32) { o.MaxRestarts = int(v) }),
-		},
-		{
-			Option{
-				"success", "JOB,...|any:JOB,...",
-				"The ReplicatedJobs that have to succeed for the JobSet to have succeeded (successPolicy All), or one of which has to (Any); all if left out.",
-			},
-			func(o *s, text string) error {
+			"success", "JOB,...|any:JOB,...",
+			"The ReplicatedJobs that have to succeed for the JobSet to have succeeded (successPolicy All), or one of which has to (Any); all if left out.",
+			func(text string) error {
 				jobs, isAny := strings.CutPrefix(text, "any:")
-				o.Success, o.SuccessAny = strings.Split(jobs, ","), isAny
+				s.Success, s.SuccessAny = strings.Split(jobs, ","), isAny
 				return nil
 			},
 		},
-		{
-			Option{"stop-after", "TIME", "How long pods take to end when they are evicted; no time if left out."},
-			into(duration, func(o *s, v time.Duration) { o.StopAfter = v }),
-		},
+		{"stop-after", "TIME", "How long pods take to end when they are evicted; no time if left out.", into(&s.StopAfter, duration)},
 	}
 }
 
@@ -292,7 +251,7 @@ func seconds(text string) (int32, error) {
 // readSubmission makes a Submission from the fields of its line.
 func readSubmission(name string, fields Fields) (*Submission, error) {
 	s := &Submission{Name: name, Namespace: "default"}
-	if err := apply(s, fields, submitOptions()); err != nil {
+	if err := fields.set(submitOptions(s)); err != nil {
 		return nil, err
 	}
 	switch {
@@ -333,7 +292,7 @@ func (s *Submission) plan() error {
 // spec returns the spec of the JobSet that was read.
 func (s *Submission) spec(p *planner) *jobsetapi.JobSetSpec {
 	spec := &jobsetapi.JobSetSpec{ReplicatedJobs: p.jobs, StartupPolicy: p.startup}
-	spec.FailurePolicy = &jobset.FailurePolicy{MaxRestarts: int32(s.MaxRestarts)} //nolint:gosec // read as an int32
+	spec.FailurePolicy = &jobset.FailurePolicy{MaxRestarts: s.MaxRestarts}
 	if s.Success != nil {
 		spec.SuccessPolicy = &jobset.SuccessPolicy{Operator: jobset.OperatorAll, TargetReplicatedJobs: s.Success}
 		if s.SuccessAny {
@@ -350,28 +309,17 @@ func (s *Submission) startupPolicy() *jobsetapi.StartupPolicy {
 	return s.startup
 }
 
-// rules reads JOB+JOB:STATUS, several with commas.
-func rules(text string) ([]jobsetapi.StartupPolicyRule, error) {
-	var all []jobsetapi.StartupPolicyRule
-	for part := range strings.SplitSeq(text, ",") {
-		jobs, word, _ := strings.Cut(part, ":")
-		status, err := oneOf(word, jobsetapi.ReadyStatus, jobsetapi.SucceededStatus)
-		if err != nil {
-			return nil, fmt.Errorf("%q: what to wait for: %w", part, err)
-		}
-		all = append(all, jobsetapi.StartupPolicyRule{TargetReplicatedJobs: strings.Split(jobs, "+"), WaitForReplicatedJobsStatus: status})
+// rule reads JOB+JOB:STATUS.
+func rule(text string) (jobsetapi.StartupPolicyRule, error) {
+	jobs, word, _ := strings.Cut(text, ":")
+	status, err := oneOf(word, jobsetapi.ReadyStatus, jobsetapi.SucceededStatus)
+	if err != nil {
+		err = fmt.Errorf("%q: what to wait for: %w", text, err)
 	}
-	return all, nil
+	return jobsetapi.StartupPolicyRule{TargetReplicatedJobs: strings.Split(jobs, "+"), WaitForReplicatedJobsStatus: status}, err
 }
 
-func keys[T any](m map[string]T) []string {
-	all := make([]string, 0, len(m))
-	for k := range m {
-		all = append(all, k)
-	}
-	slices.Sort(all)
-	return all
-}
+func keys[T any](m map[string]T) []string { return slices.Sorted(maps.Keys(m)) }
 
 func (s *Submission) podSpec() corev1.PodSpec {
 	return corev1.PodSpec{

@@ -62,17 +62,19 @@ func oneOf[T ~string](value string, choices ...T) (T, error) {
 	return "", fmt.Errorf("%q must be %s", value, strings.Join(words, " or "))
 }
 
-// name checks the name of an object.
-func name(value string) (string, error) {
+// name reads the name of an object.
+func name[T ~string](value string) (T, error) { return T(value), checkName(value) }
+
+func checkName(value string) error {
 	const most = 63
 	ok := value != "" && len(value) <= most && isAlphanumeric(value[0]) && isAlphanumeric(value[len(value)-1])
 	for i := range len(value) {
 		ok = ok && (isAlphanumeric(value[i]) || value[i] == '-' || value[i] == '.')
 	}
 	if !ok {
-		return "", fmt.Errorf("%q is no name: use up to %d lower-case letters, digits and dashes", value, most)
+		return fmt.Errorf("%q is no name: use up to %d lower-case letters, digits and dashes", value, most)
 	}
-	return value, nil
+	return nil
 }
 
 func isAlphanumeric(c byte) bool { return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' }
@@ -149,48 +151,49 @@ func affinity(value string) (*corev1.Affinity, error) {
 	}}, nil
 }
 
-func taints(value string) ([]corev1.Taint, error) {
-	var all []corev1.Taint
-	for part := range strings.SplitSeq(value, ",") {
-		body, effect, ok := strings.Cut(part, ":")
-		key, v, _ := strings.Cut(body, "=")
-		if !ok || key == "" {
-			return nil, fmt.Errorf("%q is no taint: write KEY=VALUE:EFFECT, such as spot=true:NoSchedule", part)
+// list reads values with commas between them.
+func list[T any](read func(string) (T, error)) func(string) ([]T, error) {
+	return func(text string) ([]T, error) {
+		var all []T
+		for part := range strings.SplitSeq(text, ",") {
+			value, err := read(part)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, value)
 		}
-		known, err := taintEffect(effect)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, corev1.Taint{Key: key, Value: v, Effect: known})
+		return all, nil
 	}
-	return all, nil
+}
+
+func taint(text string) (corev1.Taint, error) {
+	body, effect, ok := strings.Cut(text, ":")
+	key, value, _ := strings.Cut(body, "=")
+	if !ok || key == "" {
+		return corev1.Taint{}, fmt.Errorf("%q is no taint: write KEY=VALUE:EFFECT, such as spot=true:NoSchedule", text)
+	}
+	known, err := taintEffect(effect)
+	return corev1.Taint{Key: key, Value: value, Effect: known}, err
 }
 
 func taintEffect(value string) (corev1.TaintEffect, error) {
 	return oneOf(value, corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute, corev1.TaintEffectPreferNoSchedule)
 }
 
-// tolerations reads KEY, KEY=VALUE and KEY=VALUE:EFFECT; an omitted value or effect tolerates all.
-func tolerations(value string) ([]corev1.Toleration, error) {
-	var all []corev1.Toleration
-	for part := range strings.SplitSeq(value, ",") {
-		body, effect, hasEffect := strings.Cut(part, ":")
-		key, v, hasValue := strings.Cut(body, "=")
-		if key == "" {
-			return nil, fmt.Errorf("%q is no toleration: write KEY, KEY=VALUE or KEY=VALUE:EFFECT", part)
-		}
-		t := corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists}
-		if hasValue {
-			t.Operator, t.Value = corev1.TolerationOpEqual, v
-		}
-		if hasEffect {
-			known, err := taintEffect(effect)
-			if err != nil {
-				return nil, err
-			}
-			t.Effect = known
-		}
-		all = append(all, t)
+// toleration reads KEY, KEY=VALUE or KEY=VALUE:EFFECT; an omitted value or effect tolerates all.
+func toleration(text string) (corev1.Toleration, error) {
+	body, effect, hasEffect := strings.Cut(text, ":")
+	key, value, hasValue := strings.Cut(body, "=")
+	if key == "" {
+		return corev1.Toleration{}, fmt.Errorf("%q is no toleration: write KEY, KEY=VALUE or KEY=VALUE:EFFECT", text)
 	}
-	return all, nil
+	t := corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists}
+	if hasValue {
+		t.Operator, t.Value = corev1.TolerationOpEqual, value
+	}
+	var err error
+	if hasEffect {
+		t.Effect, err = taintEffect(effect)
+	}
+	return t, err
 }

@@ -29,7 +29,7 @@ type Cluster struct {
 	// Sequence numbers objects and their versions.
 	Sequence int
 
-	Namespaces      map[string]map[string]string
+	Namespaces      map[string]*corev1.Namespace
 	Flavors         map[string]*kueue.ResourceFlavor
 	AdmissionChecks map[string]*kueue.AdmissionCheck
 	PriorityClasses map[string]*kueue.WorkloadPriorityClass
@@ -63,7 +63,7 @@ type Cluster struct {
 func New(t *timeline.Timeline) *Cluster {
 	return &Cluster{
 		Timeline:          t,
-		Namespaces:        map[string]map[string]string{},
+		Namespaces:        map[string]*corev1.Namespace{},
 		Flavors:           map[string]*kueue.ResourceFlavor{},
 		AdmissionChecks:   map[string]*kueue.AdmissionCheck{},
 		PriorityClasses:   map[string]*kueue.WorkloadPriorityClass{},
@@ -108,7 +108,7 @@ func (cl *Cluster) Stamp(object metav1.Object) {
 func (cl *Cluster) InitialEvents() []admission.Event {
 	var events []admission.Event
 	for _, name := range slices.Sorted(maps.Keys(cl.Namespaces)) {
-		events = append(events, admission.NamespaceObserved{Name: name, Labels: cl.Namespaces[name]})
+		events = append(events, admission.NamespaceObserved{Name: name, Labels: cl.Namespaces[name].Labels})
 	}
 	for _, name := range slices.Sorted(maps.Keys(cl.Flavors)) {
 		events = append(events, admission.FlavorObserved{Flavor: cl.Flavors[name].DeepCopy()})

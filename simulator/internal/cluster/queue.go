@@ -2,6 +2,7 @@ package cluster
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -11,26 +12,20 @@ import (
 // NeedNamespace creates a Namespace that the scenario does not declare.
 func (cl *Cluster) NeedNamespace(name string) {
 	if _, ok := cl.Namespaces[name]; !ok {
-		cl.PutNamespace(name, nil)
+		cl.PutNamespace(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
 }
 
-// NamespaceLabels returns the labels of a Namespace with the label that the API server gives each Namespace.
-func NamespaceLabels(name string, labels map[string]string) map[string]string {
-	all := map[string]string{corev1.LabelMetadataName: name}
-	for key, value := range labels {
-		if key != corev1.LabelMetadataName {
-			all[key] = value
-		}
-	}
-	return all
+// StoreNamespace stores a Namespace with the label that the API server gives each Namespace. The engine does not observe it.
+func (cl *Cluster) StoreNamespace(object *corev1.Namespace) {
+	metav1.SetMetaDataLabel(&object.ObjectMeta, corev1.LabelMetadataName, object.Name)
+	cl.Namespaces[object.Name] = object
 }
 
 // PutNamespace writes a Namespace.
-func (cl *Cluster) PutNamespace(name string, labels map[string]string) {
-	labels = NamespaceLabels(name, labels)
-	cl.Namespaces[name] = labels
-	cl.Observe(admission.NamespaceObserved{Name: name, Labels: labels})
+func (cl *Cluster) PutNamespace(object *corev1.Namespace) {
+	cl.StoreNamespace(object)
+	cl.Observe(admission.NamespaceObserved{Name: object.Name, Labels: object.Labels})
 }
 
 // PutFlavor writes a ResourceFlavor.

@@ -155,7 +155,7 @@ func (w *stepWriter) create(workload *kueue.Workload) {
 	for _, setting := range w.UserJobs[w.snapshot.Key.Name].Settings {
 		if w.Concerns(setting.Target, workload) {
 			// The fields were validated when the scenario was read.
-			_ = setting.Fields.ApplyWorkload(workload)
+			_ = setting.Fields.Apply(workload)
 		}
 	}
 	w.PutWorkload(workload)
