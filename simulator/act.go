@@ -7,7 +7,6 @@ import (
 	jobset "sigs.k8s.io/jobset/api/jobset/v1alpha2"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
@@ -164,9 +163,7 @@ func (s *simulation) delete(j *cluster.UserJob) {
 		return
 	}
 	js := s.JobSets[j.Key()]
-	delete(s.JobSets, j.Key())
-	delete(s.Plans, js.UID)
-	s.Observe(admission.PlanGone{UID: js.UID})
+	s.DropJobSet(js)
 	// The garbage collector deletes what belongs to the JobSet.
 	for _, job := range s.JobsOf(js.UID) {
 		s.DeleteJob(job)
@@ -174,7 +171,6 @@ func (s *simulation) delete(j *cluster.UserJob) {
 	for _, w := range s.WorkloadsOf(j) {
 		s.DeleteWorkload(w)
 	}
-	s.Touch(j.Namespace, j.Name)
 }
 
 // resize gives a ReplicatedJob another number of pods.

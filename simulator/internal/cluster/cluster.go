@@ -52,6 +52,8 @@ type Cluster struct {
 	// Pods has the pods of a Job, by its UID.
 	Pods     map[types.UID]*PodSet
 	UserJobs map[string]*UserJob
+	// Previous has, unless it is nil, the previous versions of the objects of a JobSet that have changed since the manager last read all of them.
+	Previous map[types.NamespacedName]map[ObjectName]Version
 
 	// Each controller has a queue of the objects that it has to reconcile: WorkloadQueue has quota Workloads, JobSetQueue has JobSets and plain
 	// jobs, and JobQueue the UIDs of Jobs.

@@ -51,6 +51,7 @@ func (cl *Cluster) PutJob(job *batchv1.Job) {
 		return
 	}
 	isNew := job.UID == ""
+	cl.rememberJob(job)
 	cl.Stamp(job)
 	cl.Jobs[job.UID] = job
 	if owner := job.OwnerReferences[0].UID; isNew {
@@ -60,9 +61,16 @@ func (cl *Cluster) PutJob(job *batchv1.Job) {
 	cl.Touch(job.Namespace, job.Labels[jobset.JobSetNameKey])
 }
 
+// rememberJob keeps the version of a Job that is about to be replaced.
+func (cl *Cluster) rememberJob(job *batchv1.Job) {
+	jobSet := types.NamespacedName{Namespace: job.Namespace, Name: job.Labels[jobset.JobSetNameKey]}
+	cl.remember(jobSet, ObjectName{jobKind, job.Name}, Version{Job: cl.Jobs[job.UID]})
+}
+
 // DropJob removes a deleted Job whose pods have terminated.
 func (cl *Cluster) DropJob(job *batchv1.Job) {
 	owner := job.OwnerReferences[0].UID
+	cl.rememberJob(job)
 	cl.JobsByJobSet[owner] = slices.DeleteFunc(cl.JobsByJobSet[owner], func(uid types.UID) bool { return uid == job.UID })
 	if len(cl.JobsByJobSet[owner]) == 0 {
 		delete(cl.JobsByJobSet, owner)

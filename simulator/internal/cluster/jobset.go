@@ -29,7 +29,18 @@ func (cl *Cluster) PutJobSet(js *jobsetapi.JobSet) {
 	if before := cl.JobSets[key]; before != nil && equality.Semantic.DeepEqual(before, js) {
 		return
 	}
+	cl.remember(key, ObjectName{jobSetKind, js.Name}, Version{JobSet: cl.JobSets[key]})
 	cl.Stamp(js)
 	cl.JobSets[key] = js
+	cl.Touch(js.Namespace, js.Name)
+}
+
+// DropJobSet removes a JobSet.
+func (cl *Cluster) DropJobSet(js *jobsetapi.JobSet) {
+	key := types.NamespacedName{Namespace: js.Namespace, Name: js.Name}
+	cl.remember(key, ObjectName{jobSetKind, js.Name}, Version{JobSet: js})
+	delete(cl.JobSets, key)
+	delete(cl.Plans, js.UID)
+	cl.Observe(admission.PlanGone{UID: js.UID})
 	cl.Touch(js.Namespace, js.Name)
 }

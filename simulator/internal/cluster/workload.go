@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -90,10 +89,12 @@ func (cl *Cluster) Concerns(t scenario.Target, w *kueue.Workload) bool {
 func (cl *Cluster) PutWorkload(w *kueue.Workload) {
 	cl.Stamp(w)
 	key := KeyOf(w)
+	before := cl.Workloads[key]
 	cl.Workloads[key] = w
 	cl.WorkloadQueue.Add(key)
 	if name := w.Labels[apis.JobSetLabel]; name != "" {
 		js := types.NamespacedName{Namespace: w.Namespace, Name: name}
+		cl.remember(js, ObjectName{workloadKind, w.Name}, Version{Workload: before})
 		if cl.WorkloadsByJobSet[js] == nil {
 			cl.WorkloadsByJobSet[js] = map[admission.StageKey]bool{}
 		}
@@ -101,20 +102,6 @@ func (cl *Cluster) PutWorkload(w *kueue.Workload) {
 	}
 	cl.Touch(w.Namespace, cmp.Or(w.Labels[apis.JobSetLabel], w.Name))
 	cl.Observe(admission.WorkloadObserved{Workload: w.DeepCopy()})
-}
-
-// PatchWorkload changes the spec and the annotations of a quota Workload, and leaves its status as it is now.
-func (cl *Cluster) PatchWorkload(before, after *kueue.Workload) {
-	now := cl.Workloads[KeyOf(before)]
-	if now == nil {
-		return
-	}
-	patched := now.DeepCopy()
-	patched.Spec, patched.Annotations = *after.Spec.DeepCopy(), maps.Clone(after.Annotations)
-	if !equality.Semantic.DeepEqual(now.Spec, patched.Spec) {
-		patched.Generation++
-	}
-	cl.PutWorkload(patched)
 }
 
 // KeyOf returns the namespace and name of a quota Workload.
@@ -158,9 +145,12 @@ func (cl *Cluster) DropWorkload(w *kueue.Workload) {
 		cl.Log("stop %s", SubjectOf(w))
 	}
 	key := KeyOf(w)
+	before := cl.Workloads[key]
 	delete(cl.Workloads, key)
 	if name := w.Labels[apis.JobSetLabel]; name != "" {
-		delete(cl.WorkloadsByJobSet[types.NamespacedName{Namespace: w.Namespace, Name: name}], key)
+		js := types.NamespacedName{Namespace: w.Namespace, Name: name}
+		cl.remember(js, ObjectName{workloadKind, w.Name}, Version{Workload: before})
+		delete(cl.WorkloadsByJobSet[js], key)
 		cl.Touch(w.Namespace, name)
 	}
 	cl.Observe(admission.WorkloadGone{Key: key})

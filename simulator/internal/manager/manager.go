@@ -91,6 +91,7 @@ func (m *Manager) CrashAfter(writes *int32) {
 
 // Restart starts a new manager, which reads all objects.
 func (m *Manager) Restart() {
+	clear(m.Previous)
 	m.WorkloadQueue.Forget()
 	m.WorkloadQueue.AddAll(m.Cluster)
 	m.JobSetQueue.Forget()
