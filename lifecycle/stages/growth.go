@@ -98,7 +98,7 @@ func (w *Step) reconcileGrowth(s *jobsetstate.Snapshot, st *stage, k int) {
 	}
 	pods := st.reclaimableOf(s, growth, func(z elastic.Size) int32 { return z.Growths[k] })
 	if said := growth.Status.ReclaimablePods; !covers(said, pods) && covers(pods, said) {
-		w.Reclaim = append(w.Reclaim, ReclaimPods{growth, pods})
+		w.Reclaim = append(w.Reclaim, ReclaimPods{growth, pods, true})
 	}
 	switch {
 	case quotaworkload.IsTrue(growth, kueue.WorkloadEvicted):
@@ -202,7 +202,8 @@ func (st *stage) growthUpdates(s *jobsetstate.Snapshot, podSet int) []childjob.U
 	return updates
 }
 
-// givesUpPods reports whether growths release quota because Jobs were made smaller. The cache may show an older state of these Jobs.
+// givesUpPods reports whether stages or growths release quota because Jobs were made smaller. The cache may show an older state of these Jobs: a
+// Job that it shows as held may have been released with more pods.
 func (w *Step) givesUpPods() bool {
-	return slices.ContainsFunc(w.Reclaim, func(r ReclaimPods) bool { return jobsetstate.GrowthNumber(r.Workload) > 0 })
+	return slices.ContainsFunc(w.Reclaim, func(r ReclaimPods) bool { return r.HasShrunk })
 }

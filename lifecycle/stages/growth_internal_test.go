@@ -412,3 +412,19 @@ func TestGivingUpPodsIsCheckedLive(t *testing.T) {
 		}
 	}
 }
+
+// A stage without growths that was made smaller reads its Jobs past the cache, too. The cache may show a Job as held that the manager has
+// released with more pods.
+func TestReclaimOfShrunkStageIsCheckedLive(t *testing.T) {
+	for want, wants := range map[int32]bool{1: true, 2: false} {
+		w := elasticWorld{
+			world{started: true, workloads: map[string]string{"init": "admitted", "train": "closed"}, jobs: map[string]string{"init": "held", "train": "held"}},
+			want, 2,
+			[]int32{2},
+			nil,
+		}
+		if got := Next(w.build(t)).EndsQuota(); got != wants {
+			t.Errorf("%d pods are wanted: EndsQuota() = %t, want %t", want, got, wants)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
+	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/lifecycle/elastic"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 )
@@ -14,6 +15,8 @@ import (
 type ReclaimPods struct {
 	Workload *kueue.Workload
 	Pods     []kueue.ReclaimablePod
+	// HasShrunk is true if the quota Workload holds quota for more pods than the JobSet asks for now.
+	HasShrunk bool
 }
 
 // reclaimable counts, by pod set, the pods of Jobs that have succeeded and those by which Jobs were made smaller. None of these pods runs
@@ -72,10 +75,15 @@ func (st *stage) lacksQuota(s *jobsetstate.Snapshot) bool {
 // reclaimChange returns the reclaimable pods, and whether they differ from those that the quota Workload reports. A stage that has succeeded
 // finishes instead.
 func (st *stage) reclaimChange(s *jobsetstate.Snapshot) (news ReclaimPods, differs bool) {
-	news = ReclaimPods{st.workload, st.reclaimable(s)}
+	news = ReclaimPods{st.workload, st.reclaimable(s), st.holdsQuota() && hasShrunk(st.workload, st.PodSets)}
 	said := st.workload.Status.ReclaimablePods
 	same := covers(news.Pods, said) && covers(said, news.Pods)
 	return news, !st.succeeded() && !same
+}
+
+// hasShrunk reports whether a quota Workload asks for more pods than the pod sets of its stage have now.
+func hasShrunk(workload *kueue.Workload, podSets []stageplan.PodSet) bool {
+	return slices.ContainsFunc(podSets, func(podSet stageplan.PodSet) bool { return elastic.Charged(workload, podSet.Name, 0) > podSet.Count })
 }
 
 // covers reports whether a has at least as many pods of each pod set as b.
