@@ -51,9 +51,9 @@ type (
 	ClaimTemplateObserved = observe.ClaimTemplateObserved
 	// ClaimTemplateGone reports that a ResourceClaimTemplate no longer exists.
 	ClaimTemplateGone = observe.ClaimTemplateGone
-	// PlanObserved reports the plan of a JobSet.
+	// PlanObserved reports the plan of a JobSet or a gang of pods.
 	PlanObserved = observe.PlanObserved
-	// PlanGone reports that a JobSet no longer exists.
+	// PlanGone reports that a JobSet, or the plan of a gang, no longer exists.
 	PlanGone = observe.PlanGone
 	// WorkloadObserved reports that a quota Workload exists with this content.
 	WorkloadObserved = observe.WorkloadObserved
@@ -64,6 +64,10 @@ type (
 )
 
 type (
+	// An Owner is the object that a stage plan belongs to.
+	Owner = decision.Owner
+	// An OwnerKind is a kind of object that can have a stage plan.
+	OwnerKind = decision.OwnerKind
 	// A StageKey names a stage by the quota Workload that stands for it.
 	StageKey = decision.StageKey
 	// A DecisionID names a decision that has not been settled yet.
@@ -134,6 +138,13 @@ type (
 )
 
 // Stage-admission policies.
+const (
+	// JobSetOwner is a JobSet, which is admitted stage by stage.
+	JobSetOwner = decision.JobSetOwner
+	// GangOwner is a gang of pods that is admitted in parts.
+	GangOwner = decision.GangOwner
+)
+
 const (
 	// Safe admits a stage only if all JobSets that hold quota can still finish.
 	Safe = model.Safe

@@ -309,7 +309,7 @@ func (w *world) immigrate(like, name string) {
 	w.clock++
 	model := w.jobSets[like]
 	uid := types.UID("js-" + name)
-	w.engine.Apply(admission.PlanObserved{JobSet: types.NamespacedName{Namespace: "other", Name: name}, UID: uid, Submitted: w.now(), Plan: model.plan})
+	w.engine.Apply(admission.PlanObserved{Owner: admission.Owner{Kind: admission.JobSetOwner, Key: types.NamespacedName{Namespace: "other", Name: name}}, UID: uid, Submitted: w.now(), Plan: model.plan})
 	for i := range model.plan.Stages {
 		stage := model.plan.Stages[i].Name
 		wl := w.workloads[keyOf(like+"-"+stage)].DeepCopy()

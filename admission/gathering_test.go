@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,7 +39,8 @@ func (w *world) plan(g *gathering) {
 		}}})
 	}
 	w.engine.Apply(admission.PlanObserved{
-		JobSet: types.NamespacedName{Namespace: "ns", Name: g.name}, UID: types.UID("gang-" + g.name), Submitted: w.now(), Plan: plan,
+		Owner: admission.Owner{Kind: admission.GangOwner, Key: types.NamespacedName{Namespace: "ns", Name: g.name}},
+		UID:   types.UID("gang-" + g.name), Submitted: w.now(), Plan: plan,
 	})
 }
 
@@ -141,6 +143,58 @@ func TestAPlanNeedsNoJobSet(t *testing.T) {
 	w.change("g-0", finish)
 	w.change("g-1", finish)
 	w.wantAdmitted()
+}
+
+// TestMessagesNameTheKindOfOwner: messages call a gang that is admitted in parts a gang, and a JobSet a JobSet.
+func TestMessagesNameTheKindOfOwner(t *testing.T) {
+	w := newWorld(t, admission.Config{})
+	w.queue("q", "a: gpu=4")
+	const exceeds, short = kueue.WorkloadQuotaReservedReasonExceedsMaxQuota, kueue.WorkloadQuotaReservedReasonWaitingForQuota
+	gangs := []*gathering{{name: "large", queue: "q", requests: []string{"gpu=2", "gpu=3"}}}
+	for _, name := range []string{"first", "second"} {
+		gangs = append(gangs, &gathering{name: name, queue: "q", requests: []string{"gpu=2", "gpu=2"}})
+	}
+	for _, g := range gangs {
+		w.plan(g)
+		w.gather(g)
+	}
+	w.submit("q", "js", job{name: "ps", requests: "gpu=1"}, job{name: "train", requests: "gpu=3", after: []string{"ps Ready"}})
+	w.lone("q", "asks", "gpu=3")
+	w.wantAdmitted("first-0")
+	w.wantRefusal("large-0", "PeakWithinLimits", exceeds, "the gang could never run to its end in ClusterQueue q")
+	w.wantRefusal("second-0", "StageUnsafe", short, "could deadlock this gang and ns/first on quota for later stages")
+	w.wantRefusal("js-ps", "StageUnsafe", short, "could deadlock this JobSet and gang ns/first on quota for later stages")
+	x, _ := w.engine.Explanation(keyOf("asks"))
+	if got := strings.Join(told(&x), "\n"); !strings.HasSuffix(got, "; Gang ns/first in q 2") {
+		t.Errorf("the explanation is %q, want gang first as the holder", got)
+	}
+	for owner, want := range map[admission.Owner]string{
+		{Kind: admission.GangOwner, Key: keyOf("first")}: "plan of gang ns/first",
+		{Kind: admission.JobSetOwner, Key: keyOf("js")}:  "plan of jobset ns/js",
+	} {
+		if got := (admission.PlanObserved{Owner: owner}).String(); got != want {
+			t.Errorf("the event is %q, want %q", got, want)
+		}
+	}
+}
+
+// TestOnlyStagesOfJobSetsAreAnnounced: the Events of an admission name the stage of a JobSet, and no part of a gang.
+func TestOnlyStagesOfJobSetsAreAnnounced(t *testing.T) {
+	w := newWorld(t, admission.Config{})
+	w.queue("q", "a: gpu=4")
+	g := &gathering{name: "g", queue: "q", requests: []string{"gpu=1", "gpu=1"}}
+	w.plan(g)
+	w.gather(g)
+	w.submit("q", "js", job{name: "only", requests: "gpu=1"})
+	var announced []string
+	for _, d := range w.engine.Decide(w.now()) {
+		if a, ok := d.(admission.Admit); ok {
+			announced = append(announced, fmt.Sprintf("%s of %q: %q", a.Stage.Name, a.JobSet, a.StageName))
+		}
+	}
+	if want := []string{`g-0 of "": ""`, `js-only of "js": "only"`}; !slices.Equal(announced, want) {
+		t.Errorf("announced %q, want %q", announced, want)
+	}
 }
 
 // TestGatheringGangsFinish: whatever gangs gather quota that they share, all that can run finish (I3), and quota is never exceeded (I1).

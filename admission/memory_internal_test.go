@@ -130,7 +130,7 @@ func comeAndGo(e *Engine, namespace string, now time.Time) {
 		panic(err)
 	}
 	uid := types.UID(namespace + "-js")
-	e.Apply(PlanObserved{JobSet: types.NamespacedName{Namespace: namespace, Name: "js"}, UID: uid, Submitted: now, Plan: plan})
+	e.Apply(PlanObserved{Owner: Owner{Kind: JobSetOwner, Key: types.NamespacedName{Namespace: namespace, Name: "js"}}, UID: uid, Submitted: now, Plan: plan})
 	yes := true
 	names := []string{"js-0", "js-1", "waits", "large", "backs-off", "lost", "nowhere"}
 	for i, name := range names {

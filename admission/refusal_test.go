@@ -208,7 +208,7 @@ func TestPlanMustBeKnown(t *testing.T) {
 	if got := w.engine.Explain(keyOf("js-only")); len(got) != 1 || got[0].Check != "PlanIsKnown" {
 		t.Errorf("Explain: %v", got)
 	}
-	plan := admission.PlanObserved{JobSet: types.NamespacedName{Namespace: "ns", Name: "js"}, UID: "js-js", Plan: w.jobSets["known"].plan}
+	plan := admission.PlanObserved{Owner: admission.Owner{Kind: admission.JobSetOwner, Key: types.NamespacedName{Namespace: "ns", Name: "js"}}, UID: "js-js", Plan: w.jobSets["known"].plan}
 	w.engine.Apply(plan)
 	w.wantAdmitted("js-only")
 	w.engine.Apply(admission.PlanGone{UID: "js-js"})
@@ -388,7 +388,7 @@ func TestPlanWithAProblemConcernsNoOtherJobSet(t *testing.T) {
 	plan := &stageplan.Plan{Stages: []stageplan.Stage{{Name: "s", ReplicatedJobs: []string{"s"}, PodSets: []stageplan.PodSet{
 		{Name: "main", Count: 1, Requests: amounts("gpu=8E"), Template: &pods},
 	}}}}
-	w.engine.Apply(admission.PlanObserved{JobSet: types.NamespacedName{Namespace: "ns", Name: "js"}, UID: "js", Submitted: start(), Plan: plan})
+	w.engine.Apply(admission.PlanObserved{Owner: admission.Owner{Kind: admission.JobSetOwner, Key: types.NamespacedName{Namespace: "ns", Name: "js"}}, UID: "js", Submitted: start(), Plan: plan})
 	yes := true
 	w.lone("q", "js-s", "gpu=1", func(wl *kueue.Workload) {
 		wl.OwnerReferences = []metav1.OwnerReference{{Kind: "JobSet", Name: "js", UID: "js", Controller: &yes}}

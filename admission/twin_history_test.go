@@ -202,7 +202,7 @@ func (h *history) submitJobSet(namespace, name string, queue kueue.LocalQueueNam
 	}
 	h.version++
 	uid := types.UID(fmt.Sprintf("js-%d", h.version))
-	planned := admission.PlanObserved{JobSet: types.NamespacedName{Namespace: namespace, Name: name}, UID: uid, Submitted: h.now, Plan: plan}
+	planned := admission.PlanObserved{Owner: admission.Owner{Kind: admission.JobSetOwner, Key: types.NamespacedName{Namespace: namespace, Name: name}}, UID: uid, Submitted: h.now, Plan: plan}
 	plansLast := h.chance("plan comes last", 3)
 	if !plansLast {
 		h.observePlan(planned)

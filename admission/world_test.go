@@ -185,7 +185,7 @@ func (w *world) submit(queue, name string, jobs ...job) {
 // putPlan lets the Engine observe the plan of a JobSet.
 func (w *world) putPlan(js *fakeJobSet) {
 	w.engine.Apply(admission.PlanObserved{
-		JobSet: types.NamespacedName{Namespace: "ns", Name: js.name}, UID: js.uid, Submitted: js.submitted, StageAdmission: js.policy, Plan: js.plan,
+		Owner: admission.Owner{Kind: admission.JobSetOwner, Key: types.NamespacedName{Namespace: "ns", Name: js.name}}, UID: js.uid, Submitted: js.submitted, StageAdmission: js.policy, Plan: js.plan,
 	})
 }
 

@@ -10,8 +10,6 @@ import (
 
 // A Claim is what a JobSet holds and what it may come to hold. It must not change while a Bank has it.
 type Claim struct {
-	// JobSet is a name for messages.
-	JobSet string
 	// OwnerUID is for the caller; this package does not read it.
 	OwnerUID types.UID
 	// Node is its ClusterQueue, in the Tree of the Bank.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -74,7 +75,7 @@ func (f *forest) change(t *rapid.T, n *quota.Node, parents []*quota.Node, most i
 
 func (f *forest) drawClaim(t *rapid.T, name int) *safety.Claim {
 	c := &safety.Claim{
-		JobSet: fmt.Sprintf("js%d", name), Node: rapid.SampledFrom(f.queues).Draw(t, "queue"), Held: drawUsage(t, 3),
+		OwnerUID: types.UID(fmt.Sprintf("js%d", name)), Node: rapid.SampledFrom(f.queues).Draw(t, "queue"), Held: drawUsage(t, 3),
 		Mode: rapid.SampledFrom([]safety.Mode{safety.Guarded, safety.Guarded, safety.Guarded, safety.Guarded, safety.Halted, safety.Unguarded}).Draw(t, "regard"),
 	}
 	for range rapid.SampledFrom([]int{0, 1, 1, 1, 2, 3}).Draw(t, "peaks") {
@@ -120,7 +121,7 @@ func (f *forest) twin(inBank []*safety.Claim, ask func()) {
 func names(claims []*safety.Claim) []string {
 	all := make([]string, 0, len(claims))
 	for _, c := range claims {
-		all = append(all, c.JobSet)
+		all = append(all, string(c.OwnerUID))
 	}
 	slices.Sort(all)
 	return all
@@ -182,7 +183,7 @@ func TestBlockedWithoutLeavers(t *testing.T) {
 	node := tree.AddClusterQueue("q")
 	tree.SetQuotas(node, map[quota.ID]quota.Quota{id: {Nominal: 8, BorrowingLimit: quota.MaxAmount, LendingLimit: quota.MaxAmount}})
 	claim := func(name string, held, peak quota.Amount) *safety.Claim {
-		c := &safety.Claim{JobSet: name, Node: node, Mode: safety.Guarded}
+		c := &safety.Claim{OwnerUID: types.UID(name), Node: node, Mode: safety.Guarded}
 		c.Held.Add(id, held)
 		var most quota.Usage
 		most.Add(id, peak)
@@ -228,14 +229,14 @@ func (f *forest) ask(t *rapid.T, bank *safety.Bank, claims []*safety.Claim, c *s
 		}
 		want = names(blocked(append(stay, c)))
 	})
-	if !slices.Contains(want, c.JobSet) {
+	if !slices.Contains(want, string(c.OwnerUID)) {
 		if len(got) > 0 {
-			t.Fatalf("%s is held up with %v, and could finish", c.JobSet, got)
+			t.Fatalf("%s is held up with %v, and could finish", c.OwnerUID, got)
 		}
 		if !slices.Equal(want, unsafeBefore) {
-			t.Fatalf("%s can finish, and then %v could not; before %v", c.JobSet, want, unsafeBefore)
+			t.Fatalf("%s can finish, and then %v could not; before %v", c.OwnerUID, want, unsafeBefore)
 		}
-		if slices.Contains(withAll, c.JobSet) {
+		if slices.Contains(withAll, string(c.OwnerUID)) {
 			return "yes, by leavers"
 		}
 		return "yes"
@@ -274,9 +275,9 @@ func (f *forest) checkUnsafe(t *rapid.T, bank *safety.Bank, claims []*safety.Cla
 		t.Fatalf("%d roots are named again", len(again))
 	}
 	price := func(c *safety.Claim) safety.Price {
-		return safety.Price{Lost: float64(len(c.JobSet) + int(c.JobSet[len(c.JobSet)-1])%3), Priority: int32(c.JobSet[2]) % 4}
+		return safety.Price{Lost: float64(len(c.OwnerUID) + int(c.OwnerUID[len(c.OwnerUID)-1])%3), Priority: int32(c.OwnerUID[2]) % 4}
 	}
-	order := func(x, y *safety.Claim) int { return slices.Compare([]byte(x.JobSet), []byte(y.JobSet)) }
+	order := func(x, y *safety.Claim) int { return slices.Compare([]byte(x.OwnerUID), []byte(y.OwnerUID)) }
 	for _, root := range unsafe {
 		before := f.tree.Hash()
 		goes := bank.SelectVictims(root, price, order)
@@ -290,7 +291,7 @@ func (f *forest) checkUnsafe(t *rapid.T, bank *safety.Bank, claims []*safety.Cla
 			}
 			for i := range goes {
 				if f.isRelieved(mine, slices.Delete(slices.Clone(goes), i, i+1)) {
-					t.Fatalf("%s of %v need not go", goes[i].JobSet, names(goes))
+					t.Fatalf("%s of %v need not go", goes[i].OwnerUID, names(goes))
 				}
 			}
 			f.checkCheapest(t, mine, goes, price)

@@ -120,13 +120,16 @@ const (
 	// JobSet is a JobSet with all its stages.
 	JobSet HolderKind = "JobSet"
 
-	// Workload is a quota Workload that belongs to no JobSet.
+	// Gang is a gang of pods that is admitted in parts, with all its parts.
+	Gang HolderKind = "Gang"
+
+	// Workload is a quota Workload of a stage without a stage plan, such as that of any other gang of pods.
 	Workload HolderKind = "Workload"
 )
 
 // A Holder holds quota that would be enough if it were released, alone or together with that of others.
 type Holder struct {
-	// Kind is JobSet or Workload.
+	// Kind is JobSet, Gang or Workload.
 	Kind HolderKind `json:"kind"`
 
 	// Reference is the name of the holder. It is empty for holders of other namespaces if the explanation is read through a LocalQueue.

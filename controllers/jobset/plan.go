@@ -90,7 +90,7 @@ func (f *planPublisher) publish(ctx context.Context, js *jobsetapi.JobSet) error
 
 func observation(js *jobsetapi.JobSet, plan *stageplan.Plan) admission.Event {
 	return admission.PlanObserved{
-		JobSet:         client.ObjectKeyFromObject(js),
+		Owner:          admission.Owner{Kind: admission.JobSetOwner, Key: client.ObjectKeyFromObject(js)},
 		UID:            js.UID,
 		Submitted:      js.CreationTimestamp.Time,
 		StageAdmission: js.Annotations[apis.StageAdmissionAnnotation],

@@ -223,7 +223,7 @@ func (r *Reconciler) leave(ref podgroup.Ref) {
 
 func observation(ref podgroup.Ref, plan podgang.Plan) admission.Event {
 	return admission.PlanObserved{
-		JobSet: types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, UID: plan.UID, Submitted: plan.Submitted,
+		Owner: admission.Owner{Kind: admission.GangOwner, Key: types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}}, UID: plan.UID, Submitted: plan.Submitted,
 		StageAdmission: admission.Safe, Plan: plan.Stages,
 	}
 }

@@ -230,7 +230,7 @@ func (c *cluster) addStaged(b *testing.B, name string) {
 		b.Fatal(err)
 	}
 	c.engine.Apply(admission.PlanObserved{
-		JobSet: types.NamespacedName{Namespace: "ns", Name: name}, UID: types.UID(name), Submitted: time.Unix(int64(c.names), 0), Plan: plan,
+		Owner: admission.Owner{Kind: admission.JobSetOwner, Key: types.NamespacedName{Namespace: "ns", Name: name}}, UID: types.UID(name), Submitted: time.Unix(int64(c.names), 0), Plan: plan,
 	})
 	yes := true
 	wl := c.submit(name+"-first", 1)

@@ -90,7 +90,7 @@ func (y *yard) submit() {
 		y.b.Fatal(err)
 	}
 	y.engine.Apply(admission.PlanObserved{
-		JobSet: types.NamespacedName{Namespace: "ns", Name: name}, UID: uid, Submitted: time.Unix(int64(i), 0), Plan: plan, StageAdmission: y.policy,
+		Owner: admission.Owner{Kind: admission.JobSetOwner, Key: types.NamespacedName{Namespace: "ns", Name: name}}, UID: uid, Submitted: time.Unix(int64(i), 0), Plan: plan, StageAdmission: y.policy,
 	})
 	for k := range plan.Stages {
 		wl := &kueue.Workload{ObjectMeta: metav1.ObjectMeta{

@@ -8,6 +8,7 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/flavor"
+	"github.com/tranche-dev/tranche/admission/internal/decision"
 	"github.com/tranche-dev/tranche/admission/internal/model"
 	"github.com/tranche-dev/tranche/admission/preempt"
 	"github.com/tranche-dev/tranche/admission/quota"
@@ -58,13 +59,17 @@ type Candidate struct {
 	Waits  []queue.Wait[quota.ID]
 }
 
-// overruled returns a remark if a JobSet asks for a laxer policy than the one by which it is admitted, and nothing otherwise.
+// overruled returns a remark if a JobSet asks for a laxer policy than the one by which it is admitted, and nothing otherwise. A gang asks for none.
 func (l *Candidate) overruled() string {
-	if l.JobSet == nil || model.Strictness(l.JobSet.Policy) < 0 || model.Strictness(l.JobSet.Policy) >= model.Strictness(l.policy) {
+	j := l.JobSet
+	if j == nil || j.Owner.Kind != decision.JobSetOwner {
+		return ""
+	}
+	if asked := model.Strictness(j.Policy); asked < 0 || asked >= model.Strictness(l.policy) {
 		return ""
 	}
 	return fmt.Sprintf("; its annotation %s is %s, but policy %s of ClusterQueue %s is stricter and stands",
-		apis.StageAdmissionAnnotation, l.JobSet.Policy, l.policy, l.Queue.Name)
+		apis.StageAdmissionAnnotation, j.Policy, l.policy, l.Queue.Name)
 }
 
 // Parts divides the charge of a choice among the pod sets.

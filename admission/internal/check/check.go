@@ -255,7 +255,7 @@ func jobSetStays(ck *Checker, l *Candidate) *decision.Refusal {
 	}
 	return &decision.Refusal{
 		Check: "JobSetStays", Reason: kueue.WorkloadQuotaReservedReasonWaitingForPreemptedWorkloads,
-		Message: "waits until the pods of its own JobSet, which is being evicted, have terminated",
+		Message: fmt.Sprintf("waits until the pods of its own %s, which is being evicted, have terminated", l.JobSet.Owner.Kind),
 	}
 }
 
@@ -298,16 +298,16 @@ func (l *Candidate) isOwnStage(other *model.Stage) bool {
 // nameFor returns the name of another stage for the owner of a stage. Objects of other namespaces are not disclosed.
 func (ck *Checker) nameFor(reader, other *model.Stage) string {
 	j := ck.m.JobSets[other.OwnerUID]
-	isJobSet := other.OfJobSet && j != nil && j.IsKnown()
+	isJobSet := j != nil && j.IsKnown() && j.Owner.Kind == decision.JobSetOwner
 	switch isForeign := other.Key.Namespace != reader.Key.Namespace; {
 	case isJobSet && isForeign:
 		return "a JobSet of another namespace"
 	case isForeign:
 		return "a quota Workload of another namespace"
 	case isJobSet && len(j.Plan.Stages) > 1 && other.Index >= 0 && other.Index < len(j.Plan.Stages):
-		return fmt.Sprintf("stage %q of JobSet %q", j.Plan.Stages[other.Index].Name, j.Key.Name)
+		return fmt.Sprintf("stage %q of JobSet %q", j.Plan.Stages[other.Index].Name, j.Owner.Key.Name)
 	case isJobSet:
-		return fmt.Sprintf("JobSet %q", j.Key.Name)
+		return fmt.Sprintf("JobSet %q", j.Owner.Key.Name)
 	}
 	return fmt.Sprintf("quota Workload %q", other.Key.Name)
 }

@@ -59,12 +59,11 @@ func (ck *Checker) holdersInDeadlock(j *model.JobSet, needs string) []string {
 	var parts []string
 	strangers, theirs := 0, quota.Usage{}
 	for _, c := range j.Deadlock {
-		namespace, name, _ := strings.Cut(c.JobSet, "/")
-		switch {
+		switch key := ck.m.JobSets[c.OwnerUID].Owner.Key; {
 		case c.OwnerUID == j.UID:
 			own = fmt.Sprintf("this JobSet holds %s and needs %s", ck.listOrNothing(c.Held), needs)
-		case namespace == j.Key.Namespace:
-			parts = append(parts, fmt.Sprintf("JobSet %q holds %s", name, ck.listOrNothing(c.Held)))
+		case key.Namespace == j.Owner.Key.Namespace:
+			parts = append(parts, fmt.Sprintf("JobSet %q holds %s", key.Name, ck.listOrNothing(c.Held)))
 		default:
 			strangers++
 			theirs.AddAll(c.Held)

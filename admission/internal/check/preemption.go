@@ -1,6 +1,7 @@
 package check
 
 import (
+	"fmt"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/flavor"
@@ -102,7 +103,7 @@ func (ck *Checker) preempts(l *Candidate) *decision.Refusal {
 	case result.Outcome == preempt.EvictionsPending:
 		l.awaits = true
 	case result.Outcome == preempt.Found && ck.isOwn(l, result.Victims):
-		return ck.short(l, "only its own JobSet could be preempted")
+		return ck.short(l, fmt.Sprintf("only its own %s could be preempted", l.JobSet.Owner.Kind))
 	case result.Outcome == preempt.Found && ck.isOutOfTurn(l, result.Victims):
 		return ck.short(l, "fair sharing evicts for one stage at a time, and another stage comes first")
 	case result.Outcome == preempt.Found:

@@ -53,8 +53,8 @@ func (ck *Checker) peakAboveLimits(l *Candidate) *decision.Refusal {
 	}
 	return &decision.Refusal{
 		Check: PeakWithinLimits, Reason: kueue.WorkloadQuotaReservedReasonExceedsMaxQuota,
-		Message: fmt.Sprintf("the JobSet could never run to its end in ClusterQueue %s%s: stages that hold quota at the same time need up to %s%s",
-			l.Queue.Name, inBrackets(ck.largestWhole(l)), message, l.overruled()),
+		Message: fmt.Sprintf("the %s could never run to its end in ClusterQueue %s%s: stages that hold quota at the same time need up to %s%s",
+			l.JobSet.Owner.Kind, l.Queue.Name, inBrackets(ck.largestWhole(l)), message, l.overruled()),
 	}
 }
 
@@ -125,7 +125,7 @@ func (ck *Checker) unfinishable(l *Candidate, after *safety.Progress, usage quot
 
 // Claim returns the claim of the JobSet after the admission.
 func (l *Candidate) Claim(after *safety.Progress) *safety.Claim {
-	return &safety.Claim{JobSet: l.JobSet.Key.String(), OwnerUID: l.JobSet.UID, Node: l.Queue.Bare, Held: after.HeldNow(), Peaks: after.Peaks()}
+	return &safety.Claim{OwnerUID: l.JobSet.UID, Node: l.Queue.Bare, Held: after.HeldNow(), Peaks: after.Peaks()}
 }
 
 // Leavers returns the claims that an admission replaces: that of the JobSet itself, and those of its victims.
@@ -182,31 +182,34 @@ func (ck *Checker) unreserved(l *Candidate, before, after *safety.Progress) *dec
 	}
 }
 
-// deadlock returns a refusal that names the JobSets that would wait for each other.
+// deadlock returns a refusal that names the JobSets and gangs that would wait for each other.
 func (ck *Checker) deadlock(l *Candidate, blocked []*safety.Claim, usage quota.Usage) *decision.Refusal {
 	with := ""
-	if others := l.others(blocked); len(others) > 0 {
+	if others := ck.others(l, blocked); len(others) > 0 {
 		with = " and " + strings.Join(others, ", ")
 	}
 	return &decision.Refusal{
 		Check: StageUnsafe, Reason: kueue.WorkloadQuotaReservedReasonWaitingForQuota,
-		Message: fmt.Sprintf("fits in ClusterQueue %s, but admitting it could deadlock this JobSet%s on quota for later stages: %s%s",
-			l.Queue.Name, with, ck.leftFor(l, blocked, usage), l.overruled()),
+		Message: fmt.Sprintf("fits in ClusterQueue %s, but admitting it could deadlock this %s%s on quota for later stages: %s%s",
+			l.Queue.Name, l.JobSet.Owner.Kind, with, ck.leftFor(l, blocked, usage), l.overruled()),
 	}
 }
 
-// others names the other JobSets of the namespace among some claims, and counts those of other namespaces, which are not disclosed.
-func (l *Candidate) others(claims []*safety.Claim) []string {
+// others names the other owners of the namespace among some claims, with their kind if it is another one than that of the candidate, and counts those
+// of other namespaces, which are not disclosed.
+func (ck *Checker) others(l *Candidate, claims []*safety.Claim) []string {
 	const most = 3
 	var others []string
 	strangers := 0
 	for _, c := range claims {
-		switch {
-		case c.JobSet == l.JobSet.Key.String():
-		case strings.HasPrefix(c.JobSet, l.JobSet.Key.Namespace+"/"):
-			others = append(others, c.JobSet)
-		default:
+		switch own, owner := l.JobSet.Owner, ck.m.JobSets[c.OwnerUID].Owner; {
+		case owner == own:
+		case owner.Key.Namespace != own.Key.Namespace:
 			strangers++
+		case owner.Kind != own.Kind:
+			others = append(others, fmt.Sprintf("%s %s", owner.Kind, owner.Key))
+		default:
+			others = append(others, owner.Key.String())
 		}
 	}
 	slices.Sort(others)

@@ -49,7 +49,7 @@ func (cy *Cycle) findDeadlock(g *model.CohortTree) []*safety.Claim {
 	members := cy.m.Bank.Deadlocked(g.Queues[0].Bare.Root(), cy.asks)
 	members = slices.DeleteFunc(members, func(c *safety.Claim) bool { return c.Mode != safety.Unguarded })
 	slices.SortFunc(members, func(a, b *safety.Claim) int {
-		return cmp.Or(cmp.Compare(a.JobSet, b.JobSet), cmp.Compare(a.OwnerUID, b.OwnerUID))
+		return cmp.Or(cy.m.JobSets[a.OwnerUID].Owner.Compare(cy.m.JobSets[b.OwnerUID].Owner), cmp.Compare(a.OwnerUID, b.OwnerUID))
 	})
 	return members
 }

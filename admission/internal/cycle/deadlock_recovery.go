@@ -70,7 +70,7 @@ func (cy *Cycle) compareClaims(a, b *safety.Claim) int {
 // whyRelief returns why the JobSet cannot continue with the quota that it holds.
 func (cy *Cycle) whyRelief(j *model.JobSet) string {
 	if j.Claim.Mode == safety.Halted {
-		return fmt.Sprintf("deadlock recovery: the JobSet cannot progress in ClusterQueue %s, and other JobSets need its quota", j.ClaimQueue.Name)
+		return fmt.Sprintf("deadlock recovery: the %s cannot progress in ClusterQueue %s, and other JobSets need its quota", j.Owner.Kind, j.ClaimQueue.Name)
 	}
-	return fmt.Sprintf("deadlock recovery: the JobSet cannot progress in ClusterQueue %s with the quota that it holds: %s", j.ClaimQueue.Name, cy.check.LackOf(j))
+	return fmt.Sprintf("deadlock recovery: the %s cannot progress in ClusterQueue %s with the quota that it holds: %s", j.Owner.Kind, j.ClaimQueue.Name, cy.check.LackOf(j))
 }

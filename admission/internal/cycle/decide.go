@@ -17,8 +17,8 @@ func (cy *Cycle) admit(l *check.Candidate) decision.Decision {
 	admit := decision.Admit{ID: id, Stage: s.Key, UID: s.UID, Admission: l.Admission()}
 	admit.Checks = l.Queue.ChecksFor(&admit.Admission)
 	s.Assumed = &model.Assignment{Decision: id, ClusterQueue: l.Queue, Usage: l.Usage, Parts: l.Parts(l.Choice), IsAdmitted: len(admit.Checks) == 0}
-	if l.JobSet != nil {
-		admit.JobSet, admit.StageName = l.JobSet.Key.Name, l.JobSet.Plan.Stages[s.Index].Name
+	if l.JobSet != nil && l.JobSet.Owner.Kind == decision.JobSetOwner {
+		admit.JobSet, admit.StageName = l.JobSet.Owner.Key.Name, l.JobSet.Plan.Stages[s.Index].Name
 	}
 	behind := cy.check.PreemptorsBehind(l)
 	cy.m.ReleaseReservation(s)

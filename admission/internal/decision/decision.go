@@ -36,7 +36,7 @@ type Admit struct {
 	Admission kueue.Admission
 	// Checks are the AdmissionChecks that have to be Ready before the stage counts as admitted. Without any it is admitted at once.
 	Checks []kueue.AdmissionCheckReference
-	// JobSet and StageName are set for the stages of JobSets; they are for messages.
+	// JobSet and StageName are set for the stages of JobSets, not for the parts of gangs. They are for messages.
 	JobSet, StageName string
 }
 

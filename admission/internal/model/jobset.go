@@ -18,10 +18,12 @@ import (
 	"github.com/tranche-dev/tranche/admission/stageplan"
 )
 
-// A JobSet exists as soon as its plan or one of its stages is observed.
+// A JobSet is the owner of a stage plan: a JobSet, or a gang of pods that is admitted in parts. It exists as soon as its plan or one of its stages is
+// observed.
 type JobSet struct {
-	UID       types.UID
-	Key       types.NamespacedName
+	UID types.UID
+	// Owner is empty until the plan is known.
+	Owner     decision.Owner
 	Submitted time.Time
 	Policy    string
 	// Plan is nil until it is known.
@@ -167,7 +169,7 @@ func (m *Model) claimOf(j *JobSet) *safety.Claim {
 		return nil
 	}
 	return &safety.Claim{
-		JobSet: j.Key.String(), OwnerUID: j.UID, Node: j.ClaimQueue.Bare, Held: c.HeldNow(), Peaks: c.Peaks(), Mode: m.regard(j),
+		OwnerUID: j.UID, Node: j.ClaimQueue.Bare, Held: c.HeldNow(), Peaks: c.Peaks(), Mode: m.regard(j),
 	}
 }
 
@@ -184,7 +186,7 @@ func (m *Model) regard(j *JobSet) safety.Mode {
 
 // isHalted reports whether a JobSet cannot continue before a user or administrator acts, however much quota is free.
 func (m *Model) isHalted(j *JobSet) bool {
-	namespace, known := m.Namespaces[j.Key.Namespace]
+	namespace, known := m.Namespaces[j.Owner.Key.Namespace]
 	if !j.ClaimQueue.Exists || m.Activity(j.ClaimQueue).Status != metav1.ConditionTrue || !known || !j.ClaimQueue.Selector.Matches(labels.Set(namespace)) {
 		return true
 	}

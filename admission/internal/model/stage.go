@@ -25,9 +25,8 @@ type Stage struct {
 	LocalQueue *LocalQueue
 	// places are its indices in the stage sets.
 	places places
-	// OwnerUID is the UID of the JobSet, or of another object that has the plan, or empty if there is none. OfJobSet is true if it is a JobSet.
+	// OwnerUID is the UID of the JobSet, or of the plan of a gang, or empty if there is none.
 	OwnerUID types.UID
-	OfJobSet bool
 	Index    int
 	Attempt  int
 	// IsGrowth is true if the stage already holds quota, and this quota Workload is only for the pods by which it has grown.

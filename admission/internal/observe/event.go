@@ -98,17 +98,18 @@ type ClaimTemplateObserved struct {
 // ClaimTemplateGone reports that a ResourceClaimTemplate no longer exists.
 type ClaimTemplateGone struct{ Key types.NamespacedName }
 
-// PlanObserved reports the plan of a JobSet. A stage of a JobSet is not admitted before its plan is known.
+// PlanObserved reports the plan of a JobSet or a gang of pods. A stage of a plan is not admitted before the plan is known.
 type PlanObserved struct {
-	JobSet    types.NamespacedName
+	Owner decision.Owner
+	// UID is that of the JobSet, or of the plan of the gang.
 	UID       types.UID
 	Submitted time.Time
-	// StageAdmission is the policy that the JobSet asks for, or empty.
+	// StageAdmission is the policy that the owner asks for, or empty.
 	StageAdmission string
 	Plan           *stageplan.Plan
 }
 
-// PlanGone reports that a JobSet no longer exists.
+// PlanGone reports that a JobSet, or the plan of a gang, no longer exists.
 type PlanGone struct{ UID types.UID }
 
 // WorkloadObserved reports that a quota Workload exists with this content.
@@ -228,7 +229,7 @@ func (ev ClaimTemplateObserved) String() string {
 
 func (ev ClaimTemplateGone) String() string { return "claimtemplate " + ev.Key.String() + " gone" }
 
-func (ev PlanObserved) String() string { return "plan of jobset " + ev.JobSet.String() }
+func (ev PlanObserved) String() string { return "plan of " + ev.Owner.String() }
 
 func (ev PlanGone) String() string { return "plan " + string(ev.UID) + " gone" }
 

@@ -27,12 +27,12 @@ func (o *Observer) observePlan(ev PlanObserved) {
 
 // adoptPlan recomputes all that depends on the plan, and on what the API server adds to the pods of the namespace.
 func (o *Observer) adoptPlan(j *model.JobSet, ev PlanObserved) {
-	stages, whole := o.m.Demand.DemandsOf(ev.JobSet.Namespace, ev.Plan)
+	stages, whole := o.m.Demand.DemandsOf(ev.Owner.Key.Namespace, ev.Plan)
 	if j.IsKnown() && j.Demand.Key == whole.Key && j.Policy == ev.StageAdmission && j.Submitted.Equal(ev.Submitted) {
 		return
 	}
 	before := append(j.Stages, j.Demand)
-	j.Key, j.Submitted, j.Policy, j.Plan = ev.JobSet, ev.Submitted, ev.StageAdmission, ev.Plan
+	j.Owner, j.Submitted, j.Policy, j.Plan = ev.Owner, ev.Submitted, ev.StageAdmission, ev.Plan
 	j.PeakCheck, j.SizeHint = model.PeakCheck{}, demand.SizeHint{}
 	j.Demand, j.Stages, j.Problem, j.PlanGraph = o.m.Demand.InternDemand(whole), nil, "", safety.NewPlanGraph(ev.Plan)
 	for _, d := range stages {

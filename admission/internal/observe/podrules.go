@@ -141,7 +141,7 @@ func (o *Observer) reshape(isConcerned func(*model.Stage) bool) {
 		o.m.Demand.ReleaseDemand(before)
 		if j := o.m.JobSets[s.OwnerUID]; j != nil && j.IsKnown() && !planned[j] {
 			planned[j] = true
-			o.adoptPlan(j, PlanObserved{JobSet: j.Key, UID: j.UID, Submitted: j.Submitted, StageAdmission: j.Policy, Plan: j.Plan})
+			o.adoptPlan(j, PlanObserved{Owner: j.Owner, UID: j.UID, Submitted: j.Submitted, StageAdmission: j.Policy, Plan: j.Plan})
 		}
 		o.m.Refresh(s)
 	}

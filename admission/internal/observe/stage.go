@@ -46,10 +46,9 @@ func (o *Observer) observeStage(object *kueue.Workload) {
 func (o *Observer) join(s *model.Stage, object *kueue.Workload) {
 	localQueue := types.NamespacedName{Namespace: object.Namespace, Name: string(object.Spec.QueueName)}
 	owner := types.UID(object.Labels[apis.PlanUIDLabel])
-	s.OfJobSet = false
 	for i := range object.OwnerReferences {
 		if ref := &object.OwnerReferences[i]; ref.Controller != nil && *ref.Controller && ref.Kind == "JobSet" {
-			owner, s.OfJobSet = ref.UID, true
+			owner = ref.UID
 		}
 	}
 	if s.LocalQueue != nil && (localQueue != s.LocalQueue.Key || owner != s.OwnerUID) {

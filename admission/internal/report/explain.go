@@ -44,7 +44,7 @@ func absenceOf(s *model.Stage) decision.Refusal {
 	}
 	return decision.Refusal{
 		Check: "PlanIsKnown", Reason: kueue.WorkloadQuotaReservedReasonPendingEvaluation,
-		Message: "the stage plan of its JobSet has not been seen yet",
+		Message: "the manager has not read the stage plan of its JobSet or gang yet",
 	}
 }
 
@@ -133,7 +133,7 @@ func (rp *Reporter) elaborateDeadlock(l *check.Candidate, x *visibility.Explanat
 			more = append(more, peak.Without(blocked[0].Held))
 		}
 		x.Alternatives = rp.alternatives(&shortageFinder{tree: rp.m.SafetyTree, node: blocked[0].Node, holdings: func(id quota.ID, under *quota.Node) []holding {
-			return claimed(claims, own, blocked[0], id, under)
+			return rp.claimed(claims, own, blocked[0], id, under)
 		}}, more...)
 		return true
 	})

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tranche-dev/tranche/admission/internal/check"
+	"github.com/tranche-dev/tranche/admission/internal/decision"
 	"github.com/tranche-dev/tranche/admission/internal/model"
 	"github.com/tranche-dev/tranche/admission/quota"
 	"github.com/tranche-dev/tranche/admission/safety"
@@ -135,7 +136,7 @@ func compareHoldings(a, b holding) int {
 	)
 }
 
-// holdings returns the charges below a node of others than the stage's own JobSet, by JobSet or quota Workload, in no order.
+// holdings returns the charges below a node of others than the stage's own JobSet or gang, by JobSet, gang or quota Workload, in no order.
 func (rp *Reporter) holdings(l *check.Candidate, id quota.ID, under *quota.Node, counts func(*model.Stage) bool) []holding {
 	var all []holding
 	for _, q := range l.Queue.CohortTree.Queues {
@@ -182,11 +183,11 @@ func (rp *Reporter) addKept(byHolder map[types.UID]*holding, l *check.Candidate,
 	}
 }
 
-// holding returns that of a stage's JobSet, or of the stage if it has none.
+// holding returns that of the owner of a stage's plan, or of the stage if it has none.
 func (rp *Reporter) holding(byHolder map[types.UID]*holding, s *model.Stage, q *model.ClusterQueue) *holding {
 	uid, kind, key := s.UID, visibility.Workload, s.Key
 	if j := rp.m.JobSets[s.OwnerUID]; j != nil && j.IsKnown() {
-		uid, kind, key = j.UID, visibility.JobSet, j.Key
+		uid, kind, key = j.UID, holderKind(j.Owner.Kind), j.Owner.Key
 	}
 	h := byHolder[uid]
 	if h == nil {
@@ -198,14 +199,21 @@ func (rp *Reporter) holding(byHolder map[types.UID]*holding, s *model.Stage, q *
 	return h
 }
 
+func holderKind(kind decision.OwnerKind) visibility.HolderKind {
+	if kind == decision.GangOwner {
+		return visibility.Gang
+	}
+	return visibility.JobSet
+}
+
 // claimed returns the holdings of all claims except two: stuck, which cannot be met, and own, that of the JobSet of the stage.
-func claimed(claims []*safety.Claim, own, stuck *safety.Claim, id quota.ID, under *quota.Node) []holding {
+func (rp *Reporter) claimed(claims []*safety.Claim, own, stuck *safety.Claim, id quota.ID, under *quota.Node) []holding {
 	var all []holding
 	for _, c := range claims {
 		if a := c.Held.Of(id); a > 0 && c != own && c != stuck && under.IsAbove(c.Node) {
-			namespace, name, _ := strings.Cut(c.JobSet, "/")
+			owner := rp.m.JobSets[c.OwnerUID].Owner
 			all = append(all, holding{node: c.Node, amount: a, Holder: visibility.Holder{
-				Kind: visibility.JobSet, ClusterQueue: c.Node.Name, Reference: visibility.Reference{Namespace: namespace, Name: name},
+				Kind: holderKind(owner.Kind), ClusterQueue: c.Node.Name, Reference: visibility.Reference{Namespace: owner.Key.Namespace, Name: owner.Key.Name},
 			}})
 		}
 	}

@@ -12,7 +12,7 @@ import (
 func (cl *Cluster) PutPlan(j *UserJob) {
 	js := cl.JobSets[j.Key()]
 	plan := admission.PlanObserved{
-		JobSet: j.Key(), UID: js.UID, Submitted: j.Created, StageAdmission: j.StageAdmission, Plan: j.Plan,
+		Owner: admission.Owner{Kind: admission.JobSetOwner, Key: j.Key()}, UID: js.UID, Submitted: j.Created, StageAdmission: j.StageAdmission, Plan: j.Plan,
 	}
 	cl.Plans[js.UID] = plan
 	cl.Observe(plan)
