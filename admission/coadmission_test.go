@@ -39,7 +39,7 @@ func TestGangsAreAdmittedTogetherOrNotAtAll(t *testing.T) {
 	w.wantAdmitted("busy")
 	w.lone("p", "a", "gpu=4", together("ab", 2))
 	w.wantAdmitted()
-	w.wantRefusal("a", "GangsAreThere", kueue.WorkloadQuotaReservedReasonPendingEvaluation, "waits until all of the 2 gangs")
+	w.wantRefusal("a", "GangsAreThere", kueue.WorkloadQuotaReservedReasonPendingEvaluation, "waits until all 2 gangs")
 	w.lone("q", "b", "gpu=4", together("ab", 2))
 	w.wantAdmitted()
 	w.wantRefusal("a", "GangsPassTogether", kueue.WorkloadQuotaReservedReasonWaitingForQuota, "waits for gang b, which is admitted together with it and waits for quota in ClusterQueue q")
@@ -74,7 +74,7 @@ func TestGangsShareQuota(t *testing.T) {
 	w.lone("q", "other", "gpu=4", together("y", 2), onlyA)
 	w.wantAdmitted()
 	for _, name := range []string{"one", "other"} {
-		w.wantRefusal(name, "WithinLimits", kueue.WorkloadQuotaReservedReasonExceedsMaxQuota, "can never fit: the 2 gangs that are admitted together need more at once")
+		w.wantRefusal(name, "WithinLimits", kueue.WorkloadQuotaReservedReasonExceedsMaxQuota, "can never fit: the 2 gangs that are admitted together need more quota at the same time")
 	}
 }
 
@@ -88,7 +88,7 @@ func TestGangsThatFitOnlyAloneWakeTogether(t *testing.T) {
 	w.lone("p", "a", "gpu=2", together("ab", 2))
 	w.lone("q", "b", "gpu=2", together("ab", 2))
 	w.wantAdmitted()
-	w.wantRefusal("b", "GangsPassTogether", kueue.WorkloadQuotaReservedReasonWaitingForQuota, "would fit alone, and not together with the other gang that is admitted with it")
+	w.wantRefusal("b", "GangsPassTogether", kueue.WorkloadQuotaReservedReasonWaitingForQuota, "it fits alone, but not together with the other gang that is admitted with it")
 	w.change("busy", finish)
 	w.wantAdmitted("a", "b")
 }
@@ -103,23 +103,23 @@ func TestWhatIsWrongWithGangs(t *testing.T) {
 		"they disagree": {
 			[]func(*kueue.Workload){together("x", 2)},
 			[]func(*kueue.Workload){together("x", 3)},
-			"GangsAgree", "says that 2 gangs are admitted together, and at least one of them says another number",
+			"GangsAgree", "declares that 2 gangs are admitted together, but at least one of them declares another number",
 		},
 		"one says nothing": {
 			[]func(*kueue.Workload){together("x", 2)}, []func(*kueue.Workload){together("x", 0)}, "GangsAgree", "from 1 to 64 gangs can be admitted together",
 		},
 		"there are too many": {
-			[]func(*kueue.Workload){together("x", 1)}, []func(*kueue.Workload){together("x", 1)}, "GangsAgree", "is one of more gangs than the 1",
+			[]func(*kueue.Workload){together("x", 1)}, []func(*kueue.Workload){together("x", 1)}, "GangsAgree", "belongs to a group of 1 gangs that are admitted together, but the group has more",
 		},
 		"one is of a plan": {
 			[]func(*kueue.Workload){together("x", 2)},
 			[]func(*kueue.Workload){together("x", 2), func(wl *kueue.Workload) { wl.Labels[apis.PlanUIDLabel] = "js-planned" }},
-			"GangsAgree", "one of the gangs that are admitted together is a stage of a plan",
+			"GangsAgree", "one of the gangs that are admitted together belongs to a stage plan",
 		},
 		"one asks for nothing": {
 			[]func(*kueue.Workload){together("x", 2)},
 			[]func(*kueue.Workload){together("x", 2), closed},
-			"GangsAreThere", "waits until gang second, which is admitted together with it, asks for quota: the quota Workload is not active",
+			"GangsAreThere", "waits until gang second, which is admitted together with it, requests quota: the quota Workload is not active",
 		},
 		"one names no queue": {
 			[]func(*kueue.Workload){together("x", 2)},
@@ -134,7 +134,7 @@ func TestWhatIsWrongWithGangs(t *testing.T) {
 		"one of another namespace asks for nothing": {
 			[]func(*kueue.Workload){together("x", 2)},
 			[]func(*kueue.Workload){together("x", 2), closed, elsewhere},
-			"GangsAreThere", "waits until a gang of another namespace, which is admitted together with it, asks for quota",
+			"GangsAreThere", "waits until a gang of another namespace, which is admitted together with it, requests quota",
 		},
 		"one of another namespace names no queue": {
 			[]func(*kueue.Workload){together("x", 2)},

@@ -53,9 +53,9 @@ func TestBorrowing(t *testing.T) {
 	}{
 		"all that is free":    {requests: []string{"gpu=8"}, want: []string{"w0"}},
 		"not more":            {requests: []string{"gpu=6", "gpu=3"}, want: []string{"w0"}, wantRefusal: "3 nvidia.com/gpu of flavor a100: 2 of 8 free"},
-		"never more":          {requests: []string{"gpu=9"}, want: []string{}, wantRefusal: "of which the quota is 8"},
+		"never more":          {requests: []string{"gpu=9"}, want: []string{}, wantRefusal: "but the quota is 8"},
 		"up to borrowing":     {borrow: withLimits(2, -1), requests: []string{"gpu=6"}, want: []string{"w0"}},
-		"not above borrowing": {borrow: withLimits(2, -1), requests: []string{"gpu=7"}, want: []string{}, wantRefusal: "of which the quota is 6"},
+		"not above borrowing": {borrow: withLimits(2, -1), requests: []string{"gpu=7"}, want: []string{}, wantRefusal: "but the quota is 6"},
 		"up to lending":       {lend: withLimits(-1, 1), requests: []string{"gpu=5"}, want: []string{"w0"}},
 		"not above lending":   {lend: withLimits(-1, 1), requests: []string{"gpu=5", "gpu=1"}, want: []string{"w0"}, wantRefusal: "0 of 5 free"},
 	} {

@@ -68,7 +68,7 @@ func TestRelief(t *testing.T) {
 				w.halves("q", "two", "gpu=6")
 			},
 			cut:  func(w *world) { w.queue("q", "a100: gpu=9") },
-			want: []string{"two-first"}, wantMessage: "up to 6 nvidia.com/gpu of flavor a100 more at once, and the JobSets that hold that quota cannot progress either",
+			want: []string{"two-first"}, wantMessage: "up to 6 nvidia.com/gpu of flavor a100 more at once, and the holders of that quota cannot progress either",
 		},
 		"quota lowered, only the larger one cannot finish": {
 			setUp: func(w *world) {
@@ -103,7 +103,7 @@ func TestRelief(t *testing.T) {
 				w.halves("q", "one", "gpu=6")
 			},
 			cut:  func(w *world) { w.queue("q", "a100: gpu=4") },
-			want: []string{"one-first"}, wantMessage: "needs 6 nvidia.com/gpu of flavor a100, of which the quota is 4",
+			want: []string{"one-first"}, wantMessage: "needs 6 nvidia.com/gpu of flavor a100, but the quota is 4",
 		},
 		"flavor removed that the ClusterQueue still names: all of it stands still": {
 			setUp: func(w *world) { w.queue("q", "a100: gpu=4; h100: gpu=8"); w.halves("q", "one", "gpu=6") },
@@ -145,7 +145,7 @@ func TestRelief(t *testing.T) {
 				w.halves("q", "one", "gpu=6")
 			},
 			cut:  func(w *world) { w.cohort("c", "e", 0); w.cohort("e", "", 5) },
-			want: []string{"one-first"}, wantMessage: "of which the quota is 7",
+			want: []string{"one-first"}, wantMessage: "but the quota is 7",
 		},
 		"Greedy: no JobSet is protected": {
 			policy: admission.Greedy,

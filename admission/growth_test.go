@@ -50,7 +50,7 @@ func (w *world) resize(jobSet, name string, pods int32) {
 func TestNextStageIsResized(t *testing.T) {
 	for name, tc := range map[string]struct{ resized, check, part string }{
 		"beyond all quota":              {"second", "WithinLimits", "can never fit (would fit with at most 2 of 3 pods of second)"},
-		"beyond what is left beside it": {"third", "PeakWithinLimits", "the JobSet could never run to its end in ClusterQueue q: stages that hold quota at the same time need up to 5 nvidia.com/gpu of flavor a100, of which the quota is 4"},
+		"beyond what is left beside it": {"third", "PeakWithinLimits", "the JobSet could never run to its end in ClusterQueue q: stages that hold quota at the same time need up to 5 nvidia.com/gpu of flavor a100, but the quota is 4"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, admission.Config{})
@@ -101,7 +101,7 @@ func TestPeakAfterARestart(t *testing.T) {
 		})
 	}
 	w.wantAdmitted()
-	w.wantRefusal("a-x", "PeakWithinLimits", "ExceedsMaxQuota", "need up to 3 nvidia.com/gpu of flavor a100, of which the quota is 2")
+	w.wantRefusal("a-x", "PeakWithinLimits", "ExceedsMaxQuota", "need up to 3 nvidia.com/gpu of flavor a100, but the quota is 2")
 }
 
 // A stage that has run for long may finish without its growth, so the growth waits behind stages that asked before it.
@@ -150,7 +150,7 @@ func TestGrowthBeyondAllLimits(t *testing.T) {
 	w.grow("a-main", "gpu=3", "main/nvidia.com/gpu=a100")
 	w.lone("q", "other", "gpu=2")
 	w.wantAdmitted("other")
-	w.wantRefusal("a-main-growth", "WithinLimits", "ExceedsMaxQuota", "with what it holds it would need 5 nvidia.com/gpu of flavor a100, of which the quota is 4")
+	w.wantRefusal("a-main-growth", "WithinLimits", "ExceedsMaxQuota", "with what it holds it would need 5 nvidia.com/gpu of flavor a100, but the quota is 4")
 }
 
 // A waiting growth is not needed for its JobSet to finish: neither it nor the rival waits for the other.

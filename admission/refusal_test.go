@@ -141,7 +141,7 @@ func TestPeakThatNeverFits(t *testing.T) {
 	w.submit("q", "succeeded", twoStages("gpu=4", "Complete", "gpu=5")...)
 	w.submit("q", "second", twoStages("gpu=4", "Complete", "gpu=9")...)
 	w.wantAdmitted("succeeded-first")
-	w.wantRefusal("ready-first", "PeakWithinLimits", "ExceedsMaxQuota", "9 nvidia.com/gpu of flavor a100, of which the quota is 8")
+	w.wantRefusal("ready-first", "PeakWithinLimits", "ExceedsMaxQuota", "9 nvidia.com/gpu of flavor a100, but the quota is 8")
 	w.wantRefusal("second-first", "WithinLimits", "ExceedsMaxQuota", "stage second could never be admitted")
 }
 

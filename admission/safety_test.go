@@ -12,7 +12,7 @@ import (
 func TestMessagesOfThePolicies(t *testing.T) {
 	for policy, want := range map[string]struct{ quota, check, part string }{
 		admission.Safe:    {"9", "StageUnsafe", "admitting it could deadlock this JobSet and ns/a on quota for later stages: 5 of 9 nvidia.com/gpu of flavor a100 would stay free, and up to 6"},
-		admission.Reserve: {"11", "PeakFits", "8 nvidia.com/gpu of flavor a100: 3 of 11 free (6 kept for stages to come)"},
+		admission.Reserve: {"11", "PeakFits", "8 nvidia.com/gpu of flavor a100: 3 of 11 free (6 reserved for other stages)"},
 	} {
 		t.Run(policy, func(t *testing.T) {
 			w := newWorld(t, admission.Config{StageAdmission: admission.Greedy})

@@ -162,7 +162,7 @@ func (s *Supply) choose(item *Item, g *Group, podSet *PodSet) (oversized bool) {
 			id := s.Index.ID(quota.FlavorResource{Flavor: f.Name, Resource: r.Resource})
 			option.Usage.Add(id, r.Amount)
 			if most := s.Most(id); r.Amount > most {
-				short = append(short, fmt.Sprintf("needs %s %s of flavor %s, of which the quota is %s",
+				short = append(short, fmt.Sprintf("needs %s %s of flavor %s, but the quota is %s",
 					r.Amount.Format(r.Resource), r.Resource, f.Name, most.Format(r.Resource)))
 			}
 		}

@@ -104,7 +104,7 @@ var _ = Describe("Bad input", func() {
 			replicatedJob{name: "ps", pods: 2, gpus: "1"},
 			replicatedJob{name: "train", replicas: 3, pods: 3, gpus: "1", after: []jobset.DependsOn{{Name: "ps", Status: jobset.DependencyReady}}})
 		const refusal = "stage train could never be admitted (would fit with at most 4 of 9 pods of train): " +
-			"can never fit: pod set train in ClusterQueue %s: needs 9 nvidia.com/gpu of flavor a100, of which the quota is 6"
+			"can never fit: pod set train in ClusterQueue %s: needs 9 nvidia.com/gpu of flavor a100, but the quota is 6"
 		told := fmt.Sprintf(refusal, t.namespace)
 		expectRefusal(ctx, t, js, `Waiting to admit stage 1/2 "ps": `+told)
 

@@ -208,7 +208,7 @@ func (ck *Checker) aboveMost(q *model.ClusterQueue, usage quota.Usage) []string 
 	var above []string
 	for fr, a := range ck.m.Tree.Index.ByName(usage) {
 		if most := q.Node.Capacity(ck.m.Tree.Index.ID(fr)); a > most {
-			above = append(above, fmt.Sprintf("%s %s of flavor %s, of which the quota is %s", a.Format(fr.Resource), fr.Resource, fr.Flavor, most.Format(fr.Resource)))
+			above = append(above, fmt.Sprintf("%s %s of flavor %s, but the quota is %s", a.Format(fr.Resource), fr.Resource, fr.Flavor, most.Format(fr.Resource)))
 		}
 	}
 	return above

@@ -10,6 +10,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/internal/decision"
 	"github.com/tranche-dev/tranche/admission/internal/model"
 	"github.com/tranche-dev/tranche/admission/quota"
+	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/queue"
 )
 
@@ -88,13 +89,14 @@ func (ck *Checker) refuseAsCoAdmissionGroup(g *GroupCandidate) bool {
 	for i, l := range g.Candidates {
 		switch missing := missingMember(b, l.Stage); {
 		case isOfAPlan:
-			g.Refusals[i] = misconfigured(gangsAgree, "one of the gangs that are admitted together is a stage of a plan, which cannot be")
+			g.Refusals[i] = misconfigured(gangsAgree, "one of the gangs that are admitted together belongs to a stage plan, which is not supported: remove label %s from its quota Workload",
+				apis.AdmitTogetherLabel)
 		case b.Sizes[0] > 0 || len(b.Sizes) != 1 || b.Sizes[len(b.Members)] == 0 && len(b.Members) > l.Stage.Membership.Size:
 			g.Refusals[i] = disagreement(b, l.Stage)
 		case b.Sizes[len(b.Members)] == 0:
 			g.Refusals[i] = &decision.Refusal{
 				Check: gangsAreThere, Reason: kueue.WorkloadQuotaReservedReasonPendingEvaluation,
-				Message: fmt.Sprintf("waits until all of the %d gangs that are admitted together ask for quota", l.Stage.Membership.Size),
+				Message: fmt.Sprintf("waits until all %d gangs that are admitted together request quota", l.Stage.Membership.Size),
 			}
 		case missing != nil:
 			g.Refusals[i] = missing
@@ -107,12 +109,12 @@ func (ck *Checker) refuseAsCoAdmissionGroup(g *GroupCandidate) bool {
 // disagreement returns the refusal for members that report different sizes, or a wrong one.
 func disagreement(b *model.CoAdmissionGroup, s *model.Stage) *decision.Refusal {
 	if b.Sizes[0] > 0 {
-		return misconfigured(gangsAgree, "from 1 to %d gangs can be admitted together, and at least one of these says another number", model.MaxTogether)
+		return misconfigured(gangsAgree, "from 1 to %d gangs can be admitted together, but at least one of these declares another number", model.MaxTogether)
 	}
 	if len(b.Sizes) == 1 {
-		return misconfigured(gangsAgree, "is one of more gangs than the %d that are to be admitted together", s.Membership.Size)
+		return misconfigured(gangsAgree, "belongs to a group of %d gangs that are admitted together, but the group has more", s.Membership.Size)
 	}
-	return misconfigured(gangsAgree, "says that %d gangs are admitted together, and at least one of them says another number", s.Membership.Size)
+	return misconfigured(gangsAgree, "declares that %d gangs are admitted together, but at least one of them declares another number", s.Membership.Size)
 }
 
 // missingMember returns a refusal because of a member that is not pending, or nil.
@@ -120,7 +122,7 @@ func missingMember(b *model.CoAdmissionGroup, s *model.Stage) *decision.Refusal 
 	if b.Counts[model.IsGoing] > 0 {
 		return &decision.Refusal{
 			Check: gangsAreThere, Reason: kueue.WorkloadQuotaReservedReasonPendingEvaluation,
-			Message: "waits until the pods of the gangs have ended that are admitted together with it, and are evicted",
+			Message: "waits until the pods of evicted gangs that are admitted together with it have terminated",
 		}
 	}
 	closed := b.Sorted(model.IsClosed)
@@ -133,7 +135,7 @@ func missingMember(b *model.CoAdmissionGroup, s *model.Stage) *decision.Refusal 
 	}
 	return &decision.Refusal{
 		Check: gangsAreThere, Reason: kueue.WorkloadAdmissionGated,
-		Message: fmt.Sprintf("waits until %s, which is admitted together with it, asks for quota%s", nameOf(s, closed[0]), why),
+		Message: fmt.Sprintf("waits until %s, which is admitted together with it, requests quota%s", nameOf(s, closed[0]), why),
 	}
 }
 
@@ -203,7 +205,7 @@ func (ck *Checker) refuseTogether(g *GroupCandidate) {
 		}
 		g.Refusals[i] = &decision.Refusal{
 			Check: gangsPassTogether, Reason: kueue.WorkloadQuotaReservedReasonWaitingForQuota,
-			Message: fmt.Sprintf("waits for quota in ClusterQueue %s: it would fit alone, and not together with %s",
+			Message: fmt.Sprintf("waits for quota in ClusterQueue %s: it fits alone, but not together with %s",
 				l.Queue.Name, otherGangs(len(g.CoAdmissionGroup.Members)-1)),
 		}
 	}
@@ -233,7 +235,7 @@ func (ck *Checker) refuseForGood(g *GroupCandidate) {
 		l.Effect, l.Waits = WaitsForChange, nil
 		g.Refusals[i] = &decision.Refusal{
 			Check: WithinLimits, Reason: kueue.WorkloadQuotaReservedReasonExceedsMaxQuota,
-			Message: fmt.Sprintf("can never fit: the %d gangs that are admitted together need more at once than there is quota, in ClusterQueue %s or where the others queue",
+			Message: fmt.Sprintf("can never fit: the %d gangs that are admitted together need more quota at the same time than ClusterQueue %s or the ClusterQueue of another one has",
 				len(g.CoAdmissionGroup.Members), l.Queue.Name),
 		}
 	}

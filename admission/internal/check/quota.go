@@ -146,7 +146,7 @@ func (ck *Checker) lacks(l *Candidate, usage quota.Usage) []string {
 		text := fmt.Sprintf("%s %s of flavor %s: %s of %s free", a.Format(fr.Resource), fr.Resource, fr.Flavor,
 			max(free, 0).Format(fr.Resource), l.Queue.Node.Capacity(id).Format(fr.Resource))
 		if kept := l.Queue.AdvanceReserved.Of(id) - l.JobSet.PeakReservedIn(l.Queue).Of(id) + l.reservedForOthers(id); kept > 0 {
-			text += fmt.Sprintf(" (%s kept for stages to come)", kept.Format(fr.Resource))
+			text += fmt.Sprintf(" (%s reserved for other stages)", kept.Format(fr.Resource))
 		}
 		lacks = append(lacks, text)
 	}

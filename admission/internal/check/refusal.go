@@ -36,7 +36,7 @@ func (ck *Checker) LackOf(j *model.JobSet) string {
 		if above := ck.aboveMost(j.ClaimQueue, peak); len(above) > 0 {
 			return "its stages hold up to " + strings.Join(above, " and ")
 		}
-		return "its stages need up to " + ck.List(peak.Without(j.Claim.Held)) + " more at once, and the JobSets that hold that quota cannot progress either"
+		return "its stages need up to " + ck.List(peak.Without(j.Claim.Held)) + " more at once, and the holders of that quota cannot progress either"
 	}
 	for i, d := range j.Stages {
 		if o := ck.m.Offer(d, j.ClaimQueue); o.Infeasibility != nil {
@@ -87,6 +87,6 @@ func Choices(items []flavor.Item) []quota.Usage {
 func RoomIsMade(l *Candidate) decision.Refusal {
 	return decision.Refusal{
 		Check: "RoomIsMade", Reason: kueue.WorkloadQuotaReservedReasonWaitingForPreemptedWorkloads,
-		Message: fmt.Sprintf("waits until the pods of stages that are preempted for it in ClusterQueue %s have ended", l.Queue.Name),
+		Message: fmt.Sprintf("waits in ClusterQueue %s until the pods of the stages that it preempts have terminated", l.Queue.Name),
 	}
 }

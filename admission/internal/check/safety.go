@@ -47,7 +47,7 @@ func (ck *Checker) peakAboveLimits(l *Candidate) *decision.Refusal {
 	if slices.ContainsFunc(peaks, l.Queue.WithinCapacity) {
 		return nil
 	}
-	message := "its stages hold more at once than there is"
+	message := "more than the quota"
 	if len(peaks) > 0 {
 		message = strings.Join(ck.aboveMost(l.Queue, peaks[0]), " and ")
 	}
@@ -165,7 +165,7 @@ func (l *Candidate) waitForClaims(ck *Checker, heldUp []*safety.Claim) {
 // unreserved refuses the stage unless all that the JobSet may come to hold in this hold segment is free now.
 func (ck *Checker) unreserved(l *Candidate, before, after *safety.Progress) *decision.Refusal {
 	held := before.HeldNow()
-	lacks := []string{"a flavor that takes each of the stages to come"}
+	lacks := []string{"a flavor that fits each later stage"}
 	for i, peak := range after.Peaks() {
 		short := ck.lacks(l, peak.Without(held))
 		if len(short) == 0 {
@@ -177,7 +177,7 @@ func (ck *Checker) unreserved(l *Candidate, before, after *safety.Progress) *dec
 	}
 	return &decision.Refusal{
 		Check: PeakFits, Reason: kueue.WorkloadQuotaReservedReasonWaitingForQuota,
-		Message: fmt.Sprintf("waits for quota in ClusterQueue %s: this stage and those that may hold quota beside it are admitted together (policy Reserve) and need %s%s",
+		Message: fmt.Sprintf("waits for quota in ClusterQueue %s: this stage and the stages that may hold quota at the same time are admitted together (policy Reserve) and need %s%s",
 			l.Queue.Name, strings.Join(lacks, " and "), l.overruled()),
 	}
 }
@@ -238,5 +238,5 @@ func (ck *Checker) leftFor(l *Candidate, blocked []*safety.Claim, usage quota.Us
 			}
 		}
 	}
-	return "the flavors of a later stage are short"
+	return "a later stage would have too little quota of its flavors"
 }

@@ -103,7 +103,7 @@ func (cy *Cycle) evictCoAdmissionGroup(b *model.CoAdmissionGroup, decisions []de
 	for _, s := range b.Sorted(model.IsHolding) {
 		decisions = append(decisions, cy.evict(s, decision.Evict{
 			Reason:  kueue.WorkloadEvictedByPreemption,
-			Message: "gives its quota back: it is admitted together with other gangs or not at all, and not all of them can be admitted now",
+			Message: "not all gangs that are admitted together with it can be admitted now, and none of them keeps quota without the others",
 		}))
 		cy.m.Refresh(s)
 	}
