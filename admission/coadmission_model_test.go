@@ -6,7 +6,6 @@ import (
 	"slices"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -17,7 +16,6 @@ import (
 // killed.
 type ganging struct {
 	*world
-	config admission.Config
 	groups []*gangGroup
 	// left is how many groups and other quota Workloads are still to be submitted, and troubles how many more disturbances there are.
 	left, troubles int
@@ -39,7 +37,7 @@ type gangGroup struct {
 
 func drawGanging(t *rapid.T) *ganging {
 	config := admission.Config{FairSharing: rapid.IntRange(0, 3).Draw(t, "fair") == 0}
-	m := &ganging{world: newWorld(t, config), config: config, left: rapid.IntRange(2, 8).Draw(t, "left"), troubles: rapid.IntRange(0, 4).Draw(t, "troubles")}
+	m := &ganging{world: newWorld(t, config), left: rapid.IntRange(2, 8).Draw(t, "left"), troubles: rapid.IntRange(0, 4).Draw(t, "troubles")}
 	m.hasLimits = rapid.Bool().Draw(t, "limits")
 	amount := rapid.IntRange(0, 6)
 	for _, name := range []string{"q", "p", "r"}[:rapid.IntRange(1, 3).Draw(t, "queues")] {
@@ -82,39 +80,10 @@ func (m *ganging) make(g *gangGroup) {
 }
 
 // decideOnGangs writes the decisions, some of them not at the first try.
-func (m *ganging) decideOnGangs(t *rapid.T) (decided int) {
+func (m *ganging) decideOnGangs(t *rapid.T) int {
 	decisions := m.engine.Decide(m.now())
 	m.checkParts(t)
-	for _, d := range decisions {
-		var id admission.DecisionID
-		var write func()
-		switch d := d.(type) {
-		case admission.Refuse:
-			m.refusals[d.Stage] = d.Refusal
-			continue
-		case admission.Evict:
-			m.evictions = append(m.evictions, d.String())
-			id, write = d.ID, func() { m.evict(d.Stage.Name, d.Reason) }
-		case admission.Admit:
-			delete(m.refusals, d.Stage)
-			id, write = d.ID, func() {
-				m.change(d.Stage.Name, func(wl *kueue.Workload) {
-					reserve(wl, &d.Admission)
-					m.date(wl)
-				})
-			}
-		}
-		decided++
-		if rapid.IntRange(0, 9).Draw(t, "fails") == 0 {
-			m.engine.Settle(id)
-			continue
-		}
-		write()
-		m.engine.Settle(id)
-	}
-	if v := m.engine.Violations(); len(v) > 0 {
-		t.Fatalf("%v", v)
-	}
+	decided, _ := m.write(t, decisions, func(d admission.Evict) { m.evict(d.Stage.Name, d.Reason) })
 	if !slices.ContainsFunc(slices.Collect(maps.Values(m.queues)), func(q *kueue.ClusterQueue) bool { return q.Spec.CohortName != "" && m.hasLimits }) {
 		m.checkQuota(t)
 	}
@@ -151,35 +120,6 @@ func (m *ganging) checkParts(t *rapid.T) {
 	}
 }
 
-// evict evicts a quota Workload. Its pods terminate later.
-func (m *ganging) evict(name, reason string) {
-	m.change(name, func(wl *kueue.Workload) {
-		setCondition(wl, kueue.WorkloadEvicted, metav1.ConditionTrue)
-		c := &wl.Status.Conditions[len(wl.Status.Conditions)-1]
-		c.Reason, c.LastTransitionTime = reason, metav1.NewTime(m.now())
-	})
-}
-
-// comeToRest lets all victims leave, until nothing is decided.
-func (m *ganging) comeToRest(t *rapid.T) {
-	for range 300 {
-		m.clock++
-		decided := m.decideOnGangs(t)
-		left := false
-		for _, key := range slices.SortedFunc(maps.Keys(m.workloads), compareNames) {
-			if wl := m.workloads[key]; isLeaving(wl) && !isFinished(wl) {
-				m.leave(key.Name)
-				left = true
-			}
-		}
-		if decided == 0 && !left {
-			m.checkAtRest(t)
-			return
-		}
-	}
-	t.Fatalf("still deciding after 300 rounds: %q", m.evictions[max(0, len(m.evictions)-10):])
-}
-
 // checkAtRest checks that no group that has never been whole holds anything.
 func (m *ganging) checkAtRest(t *rapid.T) {
 	for _, g := range m.groups {
@@ -214,7 +154,7 @@ func (m *ganging) moves(t *rapid.T) []func() {
 	if m.troubles > 0 && len(moves) > 0 {
 		moves = append(moves, func() {
 			m.troubles--
-			m.restartWith(m.config)
+			m.restart()
 		})
 	}
 	return moves
@@ -255,7 +195,8 @@ func TestGangGroupsFinish(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawGanging(t)
 		for {
-			m.comeToRest(t)
+			m.comeToRest(t, m.decideOnGangs)
+			m.checkAtRest(t)
 			moves := m.moves(t)
 			if len(moves) == 0 {
 				break

@@ -1,7 +1,6 @@
 package admission_test
 
 import (
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -319,29 +318,6 @@ func TestGangsThatWereAdmittedInPart(t *testing.T) {
 		w.wantAdmitted("vip")
 		w.wantEvicted("evict ns/a Preempted")
 	})
-}
-
-func (w *world) restart() { w.restartWith(admission.Config{}) }
-
-// restartWith lets a new Engine observe all objects.
-func (w *world) restartWith(config admission.Config) {
-	w.t.Helper()
-	engine, err := admission.New(config)
-	if err != nil {
-		w.t.Fatalf("New: %v", err)
-	}
-	w.engine = engine
-	engine.Apply(admission.NamespaceObserved{Name: "ns", Labels: map[string]string{"team": "a"}})
-	for _, name := range []string{"a", "b"} {
-		engine.Apply(admission.FlavorObserved{Flavor: newFlavor(name)})
-	}
-	for _, name := range slices.Sorted(maps.Keys(w.queues)) {
-		engine.Apply(admission.ClusterQueueObserved{ClusterQueue: w.queues[name]})
-		w.putLocalQueue(name)
-	}
-	for _, key := range slices.SortedFunc(maps.Keys(w.workloads), compareNames) {
-		w.engine.Apply(admission.WorkloadObserved{Workload: w.workloads[key].DeepCopy()})
-	}
 }
 
 // TestAfterTheGangs: once all have been admitted, each is independent.

@@ -41,6 +41,7 @@ func (w *world) cohort(name, parent string, gpus int64) {
 			}}}},
 		}}
 	}
+	w.cohorts[name] = c
 	w.engine.Apply(admission.CohortObserved{Cohort: c})
 }
 

@@ -200,7 +200,7 @@ func TestOnlyStagesOfJobSetsAreAnnounced(t *testing.T) {
 // TestGatheringGangsFinish: whatever gangs gather quota that they share, all that can run finish (I3), and quota is never exceeded (I1).
 func TestGatheringGangsFinish(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := drawWorld(t, admission.Safe)
+		w := drawWorld(t)
 		gangs := map[string]*gathering{}
 		for i := range rapid.IntRange(1, 5).Draw(t, "gangs") {
 			g := &gathering{name: fmt.Sprintf("g%d", i), queue: w.drawQueue(t)}
@@ -212,7 +212,11 @@ func TestGatheringGangsFinish(t *testing.T) {
 		}
 		names := slices.Sorted(maps.Keys(gangs))
 		for {
-			w.decideWithFailures(t)
+			for failed := true; failed; {
+				decisions := w.engine.Decide(w.now())
+				w.checkQuota(t)
+				_, failed = w.write(t, decisions, func(d admission.Evict) { t.Fatalf("%s, and no stage may be preempted", d) })
+			}
 			var moves []func()
 			for _, name := range names {
 				g := gangs[name]

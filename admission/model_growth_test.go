@@ -32,15 +32,6 @@ func (m *model) drawJobSet(t *rapid.T) *fakeJobSet {
 	return m.jobSets[rapid.SampledFrom(slices.Sorted(maps.Keys(m.jobSets))).Draw(t, "whose")]
 }
 
-// evictGrowth evicts one growth of a JobSet. Its pods terminate later, and the rest of the JobSet is unchanged.
-func (m *model) evictGrowth(name, reason string) {
-	m.change(name, func(wl *kueue.Workload) {
-		setCondition(wl, kueue.WorkloadEvicted, metav1.ConditionTrue)
-		wl.Status.Conditions[len(wl.Status.Conditions)-1].Reason = reason
-		m.date(wl)
-	})
-}
-
 // holdingGrowths returns the growths of a JobSet that can be evicted.
 func (m *model) holdingGrowths(js *fakeJobSet) []string {
 	var all []string
@@ -56,13 +47,7 @@ func (m *model) holdingGrowths(js *fakeJobSet) []string {
 
 func (m *model) mayUse(growth string) bool {
 	wl := m.workloads[keyOf(growth)]
-	return wl.Status.Admission != nil && !m.isEvicted(growth)
-}
-
-func (m *model) isEvicted(name string) bool {
-	return slices.ContainsFunc(m.workloads[keyOf(name)].Status.Conditions, func(c metav1.Condition) bool {
-		return c.Type == kueue.WorkloadEvicted && c.Status == metav1.ConditionTrue
-	})
+	return wl.Status.Admission != nil && !isLeaving(wl)
 }
 
 // divide computes which quota Workloads pay for the pods of a stage that holds quota, by pod set.
@@ -179,7 +164,7 @@ func (m *model) endings(js *fakeJobSet) []func() {
 			case m.workloads[keyOf(growth)].Status.Admission == nil:
 			case !pays:
 				all = append(all, func() { m.dropGrowth(stage, growth) })
-			case m.isEvicted(growth):
+			case isLeaving(m.workloads[keyOf(growth)]):
 				all = append(all, func() {
 					m.leave(growth)
 					m.change(growth, func(wl *kueue.Workload) { wl.Status.ReclaimablePods = nil })

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
@@ -31,7 +30,7 @@ func TestPreemptionEnds(t *testing.T) {
 					}
 					w.moveRival(t)
 				}
-				w.comeToRest(t)
+				w.comeToRest(t, w.decideOnRivals)
 				w.runEverybody(t)
 			})
 		})
@@ -62,32 +61,7 @@ func drawRivals(t *rapid.T, config admission.Config) *world {
 
 // decideOnRivals writes the decisions, some of them not at the first try.
 func (w *world) decideOnRivals(t *rapid.T) int {
-	decided := 0
-	for _, d := range w.engine.Decide(w.now()) {
-		fails := rapid.IntRange(0, 14).Draw(t, "fails") == 0
-		switch d := d.(type) {
-		case admission.Refuse:
-			w.refusals[d.Stage] = d.Refusal
-		case admission.Evict:
-			decided++
-			if !fails {
-				w.change(d.Stage.Name, func(wl *kueue.Workload) { setCondition(wl, kueue.WorkloadEvicted, "True") })
-			}
-			w.engine.Settle(d.ID)
-		case admission.Admit:
-			decided++
-			if !fails {
-				w.change(d.Stage.Name, func(wl *kueue.Workload) {
-					reserve(wl, &d.Admission)
-					setCondition(wl, kueue.WorkloadEvicted, "False")
-				})
-			}
-			w.engine.Settle(d.ID)
-		}
-	}
-	if v := w.engine.Violations(); len(v) > 0 {
-		t.Fatalf("%v", v)
-	}
+	decided, _ := w.write(t, w.engine.Decide(w.now()), func(d admission.Evict) { w.evict(d.Stage.Name, d.Reason) })
 	return decided
 }
 
@@ -113,30 +87,6 @@ func (w *world) moveRival(t *rapid.T) {
 	}
 }
 
-func isLeaving(wl *kueue.Workload) bool {
-	return wl.Status.Admission != nil && slices.ContainsFunc(wl.Status.Conditions, func(c metav1.Condition) bool {
-		return c.Type == kueue.WorkloadEvicted && c.Status == "True"
-	})
-}
-
-// comeToRest lets all victims leave, until nothing is decided.
-func (w *world) comeToRest(t *rapid.T) {
-	for range 2000 {
-		decided := w.decideOnRivals(t)
-		left := false
-		for _, key := range slices.SortedFunc(maps.Keys(w.workloads), compareNames) {
-			if isLeaving(w.workloads[key]) && !isFinished(w.workloads[key]) {
-				w.leave(key.Name)
-				left = true
-			}
-		}
-		if decided == 0 && !left {
-			return
-		}
-	}
-	t.Fatalf("the preemptions do not end: %q", w.evictions)
-}
-
 // runEverybody lets all running stages finish, and those after them.
 func (w *world) runEverybody(t *rapid.T) {
 	for range 100 {
@@ -147,7 +97,7 @@ func (w *world) runEverybody(t *rapid.T) {
 				ran = true
 			}
 		}
-		w.comeToRest(t)
+		w.comeToRest(t, w.decideOnRivals)
 		if !ran {
 			break
 		}

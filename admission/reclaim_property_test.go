@@ -31,7 +31,7 @@ func TestReclaimMakesProgress(t *testing.T) {
 func drawLaunchers(t *rapid.T) *model {
 	config := admission.Config{StageAdmission: admission.Safe}
 	m := &model{
-		world: newWorld(t, config), config: config, cohorts: map[string]string{}, whole: map[string]*kueue.ClusterQueue{}, evicting: map[string]bool{},
+		world: newWorld(t, config), whole: map[string]*kueue.ClusterQueue{}, evicting: map[string]bool{},
 		growths: map[string][]string{}, left: rapid.IntRange(2, 6).Draw(t, "jobsets"),
 	}
 	all := 0

@@ -30,6 +30,7 @@ func start() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
 // once.
 type world struct {
 	t         tester
+	config    admission.Config
 	engine    *admission.Engine
 	clock     int
 	version   int
@@ -41,6 +42,9 @@ type world struct {
 	// evictedFor is the message of the last eviction.
 	evictedFor string
 	queues     map[string]*kueue.ClusterQueue
+	cohorts    map[string]*kueue.Cohort
+	// flavors are all flavors that a ClusterQueue has ever named.
+	flavors map[string]*kueue.ResourceFlavor
 }
 
 type tester interface {
@@ -63,17 +67,40 @@ type fakeJobSet struct {
 
 func newWorld(t tester, config admission.Config) *world {
 	t.Helper()
-	engine, err := admission.New(config)
-	if err != nil {
-		t.Fatalf("New: %v", err)
-	}
 	w := &world{
-		t: t, engine: engine, workloads: map[admission.StageKey]*kueue.Workload{}, jobSets: map[string]*fakeJobSet{},
+		t: t, config: config, workloads: map[admission.StageKey]*kueue.Workload{}, jobSets: map[string]*fakeJobSet{},
 		refusals: map[admission.StageKey]admission.Refusal{},
-		queues:   map[string]*kueue.ClusterQueue{},
+		queues:   map[string]*kueue.ClusterQueue{}, cohorts: map[string]*kueue.Cohort{}, flavors: map[string]*kueue.ResourceFlavor{},
 	}
-	engine.Apply(admission.NamespaceObserved{Name: "ns", Labels: map[string]string{"team": "a"}})
+	w.restart()
 	return w
+}
+
+// restart lets a new Engine observe all objects: those that others refer to come last.
+func (w *world) restart() {
+	w.t.Helper()
+	engine, err := admission.New(w.config)
+	if err != nil {
+		w.t.Fatalf("New: %v", err)
+	}
+	w.engine = engine
+	engine.Apply(admission.NamespaceObserved{Name: "ns", Labels: map[string]string{"team": "a"}})
+	for _, name := range slices.Sorted(maps.Keys(w.jobSets)) {
+		w.putPlan(w.jobSets[name])
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(w.workloads), compareNames) {
+		engine.Apply(admission.WorkloadObserved{Workload: w.workloads[key].DeepCopy()})
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.cohorts)) {
+		engine.Apply(admission.CohortObserved{Cohort: w.cohorts[name]})
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.queues)) {
+		engine.Apply(admission.ClusterQueueObserved{ClusterQueue: w.queues[name]})
+		w.putLocalQueue(name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.flavors)) {
+		engine.Apply(admission.FlavorObserved{Flavor: w.flavors[name]})
+	}
 }
 
 // quotas are written like "a100: gpu=8 cpu=4; h100: gpu=2 cpu=0": one resource group.
@@ -91,7 +118,8 @@ func (w *world) queue(name, quotas string, change ...func(*kueue.ClusterQueue)) 
 			}
 		}
 		group.Flavors = append(group.Flavors, f)
-		w.engine.Apply(admission.FlavorObserved{Flavor: newFlavor(flavorName)})
+		w.flavors[flavorName] = newFlavor(flavorName)
+		w.engine.Apply(admission.FlavorObserved{Flavor: w.flavors[flavorName]})
 	}
 	q := &kueue.ClusterQueue{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("cq-" + name)},

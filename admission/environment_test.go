@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
-	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -17,57 +15,11 @@ import (
 	"github.com/tranche-dev/tranche/admission/stageplan"
 )
 
-// TestEverythingFinishes runs random JobSets on random quota, with the least helpful Jobs: none succeeds before all stages that may run beside it
-// do run. Under Safe and Reserve, every JobSet that is not refused permanently finishes (I3).
-func TestEverythingFinishes(t *testing.T) {
-	for _, policy := range []string{admission.Safe, admission.Reserve} {
-		t.Run(policy, func(t *testing.T) {
-			rapid.Check(t, func(t *rapid.T) {
-				w := drawWorld(t, policy)
-				w.runToTheEnd(t)
-				for name, js := range w.jobSets {
-					if !js.hasSucceeded() && !w.isRefusedForGood(js) {
-						t.Fatalf("%s (%s) hangs at %v; used %s; refusals %v", name, js.plan, js.states, w.used("q"), w.refusals)
-					}
-				}
-				for key, wl := range w.workloads {
-					if len(wl.OwnerReferences) == 0 && !isFinished(wl) && w.refusals[key].Reason == kueue.WorkloadQuotaReservedReasonWaitingForQuota {
-						t.Fatalf("%s waits forever: %v", key, w.refusals[key])
-					}
-				}
-			})
-		})
-	}
-}
-
-// TestGreedyDeadlocks makes sure that the test above can find a deadlock: without a policy, some of the same worlds hang.
-func TestGreedyDeadlocks(t *testing.T) {
-	hung := 0
-	worlds := rapid.Custom(func(t *rapid.T) bool {
-		w := drawWorld(t, admission.Greedy)
-		w.runToTheEnd(t)
-		for _, js := range w.jobSets {
-			for i := range js.plan.Stages {
-				if !js.hasSucceeded() && len(w.engine.Holding(js.uid)) > 0 && w.refusals[keyOf(js.workload(i))].Check == "QuotaFits" {
-					return true
-				}
-			}
-		}
-		return false
-	})
-	for seed := range 200 {
-		if worlds.Example(seed) {
-			hung++
-		}
-	}
-	if hung == 0 {
-		t.Error("no deadlock in 200 worlds under Greedy")
-	}
-}
+// This file has what random tests let users, controllers and administrators do in a world.
 
 // drawWorld makes up to three ClusterQueues, which share a Cohort or do not.
-func drawWorld(t *rapid.T, policy string) *world {
-	w := newWorld(t, admission.Config{StageAdmission: policy})
+func drawWorld(t *rapid.T) *world {
+	w := newWorld(t, admission.Config{StageAdmission: admission.Safe})
 	amount := rapid.IntRange(0, 9)
 	cohort := rapid.SampledFrom([]kueue.CohortReference{"", "c"}).Draw(t, "cohort")
 	for _, name := range []string{"q", "p", "r"}[:rapid.IntRange(1, 3).Draw(t, "queues")] {
@@ -119,58 +71,73 @@ func drawJobs(t *rapid.T) []job {
 	return jobs
 }
 
-// runToTheEnd submits JobSets now and then, and continues until nothing changes.
-func (w *world) runToTheEnd(t *rapid.T) {
-	left := rapid.IntRange(1, 6).Draw(t, "jobsets")
-	for range 2000 {
-		w.decideWithFailures(t)
-		moves := w.moves()
-		if left > 0 {
-			moves = append(moves, func() {
-				left--
-				name := fmt.Sprintf("js%d", left)
-				if rapid.IntRange(0, 3).Draw(t, "kind") == 0 {
-					w.lone(w.drawQueue(t), name, fmt.Sprintf("gpu=%d", rapid.IntRange(0, 5).Draw(t, "gpu")))
-					return
-				}
-				w.submit(w.drawQueue(t), name, drawJobs(t)...)
-			})
-		}
-		if len(moves) == 0 {
-			return
-		}
-		moves[rapid.IntRange(0, len(moves)-1).Draw(t, "move")]()
-	}
-	t.Fatalf("still moving after 2000 steps")
-}
-
-// decideWithFailures is decide with writes that fail, and checks that quota is never exceeded.
-func (w *world) decideWithFailures(t *rapid.T) {
-	for {
-		decisions := w.engine.Decide(w.now())
-		w.checkQuota(t)
-		failed := false
-		for _, d := range decisions {
-			switch d := d.(type) {
-			case admission.Refuse:
-				w.refusals[d.Stage] = d.Refusal
-			case admission.Evict:
-				t.Fatalf("%s, and no stage may be preempted", d)
-			case admission.Admit:
-				if rapid.IntRange(0, 9).Draw(t, "fails") == 0 {
-					w.engine.Settle(d.ID)
-					failed = true
-					continue
-				}
-				w.change(d.Stage.Name, func(wl *kueue.Workload) { reserve(wl, &d.Admission) })
-				w.engine.Settle(d.ID)
-				delete(w.refusals, d.Stage)
+// write writes decisions, some of them not at the first try, and lets evict write the evictions. It returns how many admissions and evictions there
+// are, and whether a write has failed.
+func (w *world) write(t *rapid.T, decisions []admission.Decision, evict func(admission.Evict)) (decided int, failed bool) {
+	for _, d := range decisions {
+		var id admission.DecisionID
+		var write func()
+		switch d := d.(type) {
+		case admission.Refuse:
+			w.refusals[d.Stage] = d.Refusal
+			continue
+		case admission.Evict:
+			w.evictions = append(w.evictions, d.String()+" "+d.Message)
+			id, write = d.ID, func() { evict(d) }
+		case admission.Admit:
+			delete(w.refusals, d.Stage)
+			id, write = d.ID, func() {
+				w.change(d.Stage.Name, func(wl *kueue.Workload) {
+					reserve(wl, &d.Admission)
+					w.date(wl)
+				})
 			}
 		}
-		if !failed {
+		decided++
+		if rapid.IntRange(0, 14).Draw(t, "fails") == 0 {
+			failed = true
+		} else {
+			write()
+		}
+		w.engine.Settle(id)
+	}
+	if v := w.engine.Violations(); len(v) > 0 {
+		t.Fatalf("%v", v)
+	}
+	return decided, failed
+}
+
+// evict evicts a quota Workload. Its pods terminate later.
+func (w *world) evict(name, reason string) {
+	w.change(name, func(wl *kueue.Workload) {
+		setCondition(wl, kueue.WorkloadEvicted, metav1.ConditionTrue)
+		c := &wl.Status.Conditions[len(wl.Status.Conditions)-1]
+		c.Reason, c.LastTransitionTime = reason, metav1.NewTime(w.now())
+	})
+}
+
+func isLeaving(wl *kueue.Workload) bool {
+	return wl.Status.Admission != nil && slices.ContainsFunc(wl.Status.Conditions, func(c metav1.Condition) bool {
+		return c.Type == kueue.WorkloadEvicted && c.Status == metav1.ConditionTrue
+	})
+}
+
+// comeToRest lets all victims leave, until nothing is decided.
+func (w *world) comeToRest(t *rapid.T, decide func(*rapid.T) (decided int)) {
+	for range 2000 {
+		w.clock++
+		decided, left := decide(t), false
+		for _, key := range slices.SortedFunc(maps.Keys(w.workloads), compareNames) {
+			if wl := w.workloads[key]; isLeaving(wl) && !isFinished(wl) {
+				w.leave(key.Name)
+				left = true
+			}
+		}
+		if decided == 0 && !left {
 			return
 		}
 	}
+	t.Fatalf("still deciding after 2000 rounds: %q", w.evictions[max(0, len(w.evictions)-10):])
 }
 
 // checkQuota adds up what the quota Workloads hold, and checks each limit independently of the Engine.
@@ -187,9 +154,11 @@ func (w *world) checkQuota(t *rapid.T) {
 				if limits.LendingLimit != nil {
 					lent = min(lent, limits.LendingLimit.MilliValue())
 				}
-				key := string(q.Spec.CohortName) + string(f.Name) + string(r.Name)
-				nominal[key] += lent
-				used[key] += max(0, total-(own-lent))
+				if q.Spec.CohortName != "" {
+					key := fmt.Sprint(q.Spec.CohortName, f.Name, r.Name)
+					nominal[key] += lent
+					used[key] += max(0, total-(own-lent))
+				}
 				if q.Spec.CohortName == "" && total > own || limits.BorrowingLimit != nil && total > own+limits.BorrowingLimit.MilliValue() {
 					t.Fatalf("%s of %s %s reserved in %s, limits %+v", r.Total.String(), f.Name, r.Name, name, limits)
 				}
@@ -197,28 +166,10 @@ func (w *world) checkQuota(t *rapid.T) {
 		}
 	}
 	for key, u := range used {
-		if strings.HasPrefix(key, "c") && u > nominal[key] {
+		if u > nominal[key] {
 			t.Fatalf("%d of %d reserved of what the Cohort shares of %s", u, nominal[key], key)
 		}
 	}
-	if v := w.engine.Violations(); len(v) > 0 {
-		t.Fatalf("%v", v)
-	}
-}
-
-// moves returns all that can happen next without another decision, in a fixed order.
-func (w *world) moves() []func() {
-	var moves []func()
-	for _, key := range slices.SortedFunc(maps.Keys(w.workloads), compareNames) {
-		wl := w.workloads[key]
-		if len(wl.OwnerReferences) == 0 && wl.Status.Admission != nil && !isFinished(wl) {
-			moves = append(moves, func() { w.change(key.Name, finish) })
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(w.jobSets)) {
-		moves = append(moves, w.movesOf(w.jobSets[name])...)
-	}
-	return moves
 }
 
 // movesOf lets running stages become ready, and succeed only when they cannot be waiting for another stage beside them.
@@ -255,20 +206,6 @@ func (js *fakeJobSet) hasSucceeded() bool {
 		}
 	}
 	return true
-}
-
-// isRefusedForGood reports whether a JobSet was refused at its first stages because it can never run, and holds nothing.
-func (w *world) isRefusedForGood(js *fakeJobSet) bool {
-	good := false
-	for i := range js.plan.Stages {
-		key := keyOf(js.workload(i))
-		if w.workloads[key].Status.Admission != nil {
-			return false
-		}
-		reason := w.refusals[key].Reason
-		good = good || reason == kueue.WorkloadQuotaReservedReasonExceedsMaxQuota || reason == kueue.WorkloadQuotaReservedReasonNoMatchingFlavor
-	}
-	return good
 }
 
 func isFinished(wl *kueue.Workload) bool {
