@@ -156,7 +156,7 @@ func (m *Manifests) addTo(cl *cluster.Cluster) {
 	addAll(cl, m.flavors, func(o *kueue.ResourceFlavor) { cl.Flavors[o.Name] = o })
 	addAll(cl, m.checks, func(o *kueue.AdmissionCheck) {
 		// The controller of a check reports in its status that it is active, which manifests do not have.
-		o.Status.Conditions = []metav1.Condition{{Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue, Reason: "Active"}}
+		o.Status = activeCheck()
 		cl.AdmissionChecks[o.Name] = o
 	})
 	addAll(cl, m.classes, func(o *kueue.WorkloadPriorityClass) { cl.PriorityClasses[o.Name] = o })
@@ -179,10 +179,7 @@ func (m *Manifests) addTo(cl *cluster.Cluster) {
 }
 
 // addAll stamps copies, so that the same manifests can be used again.
-func addAll[T interface {
-	metav1.Object
-	DeepCopy() T
-}](cl *cluster.Cluster, objects []T, put func(T)) {
+func addAll[T copyable[T]](cl *cluster.Cluster, objects []T, put func(T)) {
 	for _, o := range objects {
 		object := o.DeepCopy()
 		object.SetUID("")

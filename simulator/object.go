@@ -12,14 +12,14 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
-	"github.com/tranche-dev/tranche/simulator/internal/cluster"
 	"github.com/tranche-dev/tranche/simulator/scenario"
 )
 
 // declare creates an object.
 func (s *simulation) declare(d scenario.Declare) error {
 	namespace := d.Fields.Get("namespace", metav1.NamespaceDefault)
-	if s.exists(d.Kind, types.NamespacedName{Namespace: namespace, Name: d.Name}) {
+	object := s.object(d.Kind, types.NamespacedName{Namespace: namespace, Name: d.Name})
+	if object.exists() {
 		return fmt.Errorf("%s %s exists already: write change %[1]s %[2]s", d.Kind, d.Name)
 	}
 	if d.Kind == scenario.Queue {
@@ -33,181 +33,120 @@ func (s *simulation) declare(d scenario.Declare) error {
 			})
 		}
 	}
-	return s.apply(d.Kind, types.NamespacedName{Namespace: namespace, Name: d.Name}, d.Fields)
+	return object.apply(d.Fields)
 }
 
 // change replaces fields of an object.
 func (s *simulation) change(c scenario.Change) error {
-	key := types.NamespacedName{Namespace: c.Fields.Get("namespace", metav1.NamespaceDefault), Name: c.Name}
-	if !s.exists(c.Kind, key) {
+	object := s.object(c.Kind, types.NamespacedName{Namespace: c.Fields.Get("namespace", metav1.NamespaceDefault), Name: c.Name})
+	if !object.exists() {
 		return fmt.Errorf("%s %s does not exist: declare it first", c.Kind, c.Name)
 	}
 	if c.Kind == scenario.Queue && c.Fields.HasDefaultFlavor() && s.Flavors[scenario.DefaultFlavor] == nil {
 		return errors.New("the quota names no flavor, but those of this queue have names: write FLAVOR:RESOURCE=AMOUNT")
 	}
-	return s.apply(c.Kind, key, c.Fields)
-}
-
-func (s *simulation) exists(kind scenario.Kind, key types.NamespacedName) bool {
-	o := s.Cluster
-	var ok bool
-	switch kind {
-	case scenario.Namespace:
-		_, ok = o.Namespaces[key.Name]
-	case scenario.Flavor:
-		_, ok = o.Flavors[key.Name]
-	case scenario.Cohort:
-		_, ok = o.Cohorts[key.Name]
-	case scenario.Queue:
-		_, ok = o.ClusterQueues[key.Name]
-	case scenario.LocalQueue:
-		_, ok = o.LocalQueues[key]
-	case scenario.AdmissionCheck:
-		_, ok = o.AdmissionChecks[key.Name]
-	case scenario.PriorityClass:
-		_, ok = o.PriorityClasses[key.Name]
-	case scenario.LimitRange:
-		_, ok = o.LimitRanges[key]
-	case scenario.RuntimeClass:
-		_, ok = o.RuntimeClasses[key.Name]
-	case scenario.DeviceClass:
-		_, ok = o.DeviceClasses[key.Name]
-	}
-	return ok
-}
-
-// apply applies the fields to an existing object, or to an empty one.
-func (s *simulation) apply(kind scenario.Kind, key types.NamespacedName, fields scenario.Fields) error {
-	meta := metav1.ObjectMeta{Name: key.Name}
-	o := s.Cluster
-	switch kind {
-	case scenario.Namespace:
-		object := copyOr(o.Namespaces[key.Name], &corev1.Namespace{ObjectMeta: meta})
-		return then(fields.Apply(object), func() { s.PutNamespace(object) })
-	case scenario.Flavor:
-		object := copyOr(o.Flavors[key.Name], &kueue.ResourceFlavor{ObjectMeta: meta})
-		return then(fields.Apply(object), func() { s.PutFlavor(object) })
-	case scenario.Cohort:
-		object := copyOr(o.Cohorts[key.Name], &kueue.Cohort{ObjectMeta: meta})
-		return then(fields.Apply(object), func() { s.PutCohort(object) })
-	case scenario.Queue:
-		object := copyOr(o.ClusterQueues[key.Name], &kueue.ClusterQueue{ObjectMeta: meta, Spec: kueue.ClusterQueueSpec{
-			QueueingStrategy: kueue.BestEffortFIFO, NamespaceSelector: &metav1.LabelSelector{},
-		}})
-		return then(fields.Apply(object), func() { s.PutClusterQueue(object) })
-	case scenario.LocalQueue:
-		meta.Namespace = key.Namespace
-		object := copyOr(o.LocalQueues[key], &kueue.LocalQueue{ObjectMeta: meta})
-		return then(fields.Apply(object), func() { s.PutLocalQueue(object) })
-	case scenario.AdmissionCheck:
-		object := copyOr(o.AdmissionChecks[key.Name], &kueue.AdmissionCheck{ObjectMeta: meta})
-		if len(object.Status.Conditions) == 0 {
-			fields = append(scenario.Fields{{Key: "active", Value: "true"}}, fields...)
-		}
-		return then(fields.Apply(object), func() { s.PutAdmissionCheck(object) })
-	case scenario.PriorityClass:
-		object := copyOr(o.PriorityClasses[key.Name], &kueue.WorkloadPriorityClass{ObjectMeta: meta})
-		return then(fields.Apply(object), func() { o.PriorityClasses[key.Name] = object })
-	case scenario.LimitRange, scenario.RuntimeClass, scenario.DeviceClass:
-		return s.applyPodRule(kind, key, fields)
-	}
-	return nil
-}
-
-// copyOr copies an existing object, or else returns the new one.
-func copyOr[T interface {
-	comparable
-	DeepCopy() T
-}](object, otherwise T) T {
-	var none T
-	if object == none {
-		return otherwise
-	}
-	return object.DeepCopy()
-}
-
-func then(err error, f func()) error {
-	if err == nil {
-		f()
-	}
-	return err
+	return object.apply(c.Fields)
 }
 
 // remove deletes an object.
 func (s *simulation) remove(r scenario.Remove) error {
-	key := types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: r.Name}
-	if !s.exists(r.Kind, key) {
+	object := s.object(r.Kind, types.NamespacedName{Namespace: metav1.NamespaceDefault, Name: r.Name})
+	if !object.exists() {
 		return fmt.Errorf("%s %s does not exist", r.Kind, r.Name)
 	}
-	o := s.Cluster
-	switch r.Kind {
+	if gone := object.remove(); gone != nil {
+		s.Observe(gone)
+	}
+	return nil
+}
+
+// An apiObject is the object of one kind and name in the API server, which may not exist yet.
+type apiObject interface {
+	exists() bool
+	// apply applies the fields of a line to the object, and creates it if it does not exist.
+	apply(fields scenario.Fields) error
+	// remove deletes the object. It returns what the engine observes, or nil if the engine does not observe objects of this kind.
+	remove() admission.Event
+}
+
+// object returns the object of this kind and name. Most kinds have no namespace.
+func (s *simulation) object(kind scenario.Kind, key types.NamespacedName) apiObject {
+	name := key.Name
+	meta := metav1.ObjectMeta{Name: name}
+	namespaced := metav1.ObjectMeta{Namespace: key.Namespace, Name: name}
+	switch kind {
 	case scenario.Namespace:
-		delete(o.Namespaces, r.Name)
-		s.Observe(admission.NamespaceGone{Name: r.Name})
+		return stored(s.Namespaces, name, &corev1.Namespace{ObjectMeta: meta}, s.PutNamespace, admission.NamespaceGone{Name: name})
 	case scenario.Flavor:
-		delete(o.Flavors, r.Name)
-		s.Observe(admission.FlavorGone{Name: r.Name})
+		return stored(s.Flavors, name, &kueue.ResourceFlavor{ObjectMeta: meta}, s.PutFlavor, admission.FlavorGone{Name: name})
 	case scenario.Cohort:
-		delete(o.Cohorts, r.Name)
-		s.Observe(admission.CohortGone{Name: r.Name})
+		return stored(s.Cohorts, name, &kueue.Cohort{ObjectMeta: meta}, s.PutCohort, admission.CohortGone{Name: name})
 	case scenario.Queue:
-		delete(o.ClusterQueues, r.Name)
-		s.Observe(admission.ClusterQueueGone{Name: r.Name})
+		empty := &kueue.ClusterQueue{ObjectMeta: meta, Spec: kueue.ClusterQueueSpec{
+			QueueingStrategy: kueue.BestEffortFIFO, NamespaceSelector: &metav1.LabelSelector{},
+		}}
+		return stored(s.ClusterQueues, name, empty, s.PutClusterQueue, admission.ClusterQueueGone{Name: name})
 	case scenario.LocalQueue:
-		delete(o.LocalQueues, key)
-		s.Observe(admission.LocalQueueGone{Key: key})
+		return stored(s.LocalQueues, key, &kueue.LocalQueue{ObjectMeta: namespaced}, s.PutLocalQueue, admission.LocalQueueGone{Key: key})
 	case scenario.AdmissionCheck:
-		delete(o.AdmissionChecks, r.Name)
-		s.Observe(admission.CheckGone{Name: r.Name})
+		empty := &kueue.AdmissionCheck{ObjectMeta: meta, Status: activeCheck()}
+		return stored(s.AdmissionChecks, name, empty, s.PutAdmissionCheck, admission.CheckGone{Name: name})
 	case scenario.PriorityClass:
-		delete(o.PriorityClasses, r.Name)
-	case scenario.LimitRange, scenario.RuntimeClass, scenario.DeviceClass:
-		s.removePodRule(r.Kind, key)
+		return stored(s.PriorityClasses, name, &kueue.WorkloadPriorityClass{ObjectMeta: meta}, s.PutPriorityClass, nil)
+	case scenario.LimitRange:
+		return stored(s.LimitRanges, key, &corev1.LimitRange{ObjectMeta: namespaced}, s.PutLimitRange, admission.LimitRangeGone{Key: key})
+	case scenario.RuntimeClass:
+		return stored(s.RuntimeClasses, name, &nodev1.RuntimeClass{ObjectMeta: meta}, s.PutRuntimeClass, admission.RuntimeClassGone{Name: name})
+	case scenario.DeviceClass:
+		return stored(s.DeviceClasses, name, &resourcev1.DeviceClass{ObjectMeta: meta}, s.PutDeviceClass, admission.DeviceClassGone{Name: name})
 	}
 	return nil
 }
 
-// applyPodRule applies the fields of objects by which the API server changes or rejects pods.
-func (s *simulation) applyPodRule(kind scenario.Kind, key types.NamespacedName, fields scenario.Fields) error {
-	meta := metav1.ObjectMeta{Name: key.Name}
-	o := s.Cluster
-	switch kind { //nolint:exhaustive // the others are for apply
-	case scenario.LimitRange:
-		meta.Namespace = key.Namespace
-		object := copyOr(o.LimitRanges[key], &corev1.LimitRange{ObjectMeta: meta})
-		return then(fields.Apply(object), func() {
-			o.Stamp(object)
-			o.LimitRanges[key] = object
-			s.Observe(cluster.LimitRangeObserved(object))
-		})
-	case scenario.RuntimeClass:
-		object := copyOr(o.RuntimeClasses[key.Name], &nodev1.RuntimeClass{ObjectMeta: meta})
-		return then(fields.Apply(object), func() {
-			o.Stamp(object)
-			o.RuntimeClasses[key.Name] = object
-			s.Observe(cluster.RuntimeClassObserved(object))
-		})
-	case scenario.DeviceClass:
-		object := copyOr(o.DeviceClasses[key.Name], &resourcev1.DeviceClass{ObjectMeta: meta})
-		return then(fields.Apply(object), func() {
-			o.Stamp(object)
-			o.DeviceClasses[key.Name] = object
-			s.Observe(cluster.DeviceClassObserved(object))
-		})
+// activeCheck is the status of an AdmissionCheck whose controller is running.
+func activeCheck() kueue.AdmissionCheckStatus {
+	return kueue.AdmissionCheckStatus{
+		Conditions: []metav1.Condition{{Type: kueue.AdmissionCheckActive, Status: metav1.ConditionTrue, Reason: "Active"}},
 	}
+}
+
+// A storedObject is an object in one of the maps of the cluster.
+type storedObject[K comparable, T copyable[T]] struct {
+	objects map[K]T
+	key     K
+	empty   T
+	put     func(T)
+	gone    admission.Event
+}
+
+type copyable[T any] interface {
+	metav1.Object
+	DeepCopy() T
+}
+
+// stored returns the object with this key. An object that does not exist is created from the empty one.
+func stored[K comparable, T copyable[T]](objects map[K]T, key K, empty T, put func(T), gone admission.Event) apiObject {
+	return storedObject[K, T]{objects, key, empty, put, gone}
+}
+
+func (o storedObject[K, T]) exists() bool {
+	_, ok := o.objects[o.key]
+	return ok
+}
+
+func (o storedObject[K, T]) apply(fields scenario.Fields) error {
+	object := o.empty
+	if existing, ok := o.objects[o.key]; ok {
+		object = existing.DeepCopy()
+	}
+	if err := fields.Apply(object); err != nil {
+		return err
+	}
+	o.put(object)
 	return nil
 }
 
-func (s *simulation) removePodRule(kind scenario.Kind, key types.NamespacedName) {
-	switch kind { //nolint:exhaustive // the others are for remove
-	case scenario.LimitRange:
-		delete(s.LimitRanges, key)
-		s.Observe(admission.LimitRangeGone{Key: key})
-	case scenario.RuntimeClass:
-		delete(s.RuntimeClasses, key.Name)
-		s.Observe(admission.RuntimeClassGone{Name: key.Name})
-	case scenario.DeviceClass:
-		delete(s.DeviceClasses, key.Name)
-		s.Observe(admission.DeviceClassGone{Name: key.Name})
-	}
+func (o storedObject[K, T]) remove() admission.Event {
+	delete(o.objects, o.key)
+	return o.gone
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -108,39 +109,31 @@ func (cl *Cluster) Stamp(object metav1.Object) {
 
 // InitialEvents returns the observations of a client that lists all objects for the first time.
 func (cl *Cluster) InitialEvents() []admission.Event {
-	var events []admission.Event
-	for _, name := range slices.Sorted(maps.Keys(cl.Namespaces)) {
-		events = append(events, admission.NamespaceObserved{Name: name, Labels: cl.Namespaces[name].Labels})
-	}
-	for _, name := range slices.Sorted(maps.Keys(cl.Flavors)) {
-		events = append(events, admission.FlavorObserved{Flavor: cl.Flavors[name].DeepCopy()})
-	}
-	for _, name := range slices.Sorted(maps.Keys(cl.AdmissionChecks)) {
-		events = append(events, admission.CheckObserved{AdmissionCheck: cl.AdmissionChecks[name].DeepCopy()})
-	}
-	for _, name := range slices.Sorted(maps.Keys(cl.Cohorts)) {
-		events = append(events, admission.CohortObserved{Cohort: cl.Cohorts[name].DeepCopy()})
-	}
-	for _, name := range slices.Sorted(maps.Keys(cl.ClusterQueues)) {
-		events = append(events, admission.ClusterQueueObserved{ClusterQueue: cl.ClusterQueues[name].DeepCopy()})
-	}
-	for _, key := range slices.SortedFunc(maps.Keys(cl.LocalQueues), CompareKeys) {
-		events = append(events, admission.LocalQueueObserved{LocalQueue: cl.LocalQueues[key].DeepCopy()})
-	}
-	for _, key := range slices.SortedFunc(maps.Keys(cl.LimitRanges), CompareKeys) {
-		events = append(events, LimitRangeObserved(cl.LimitRanges[key]))
-	}
-	for _, name := range slices.Sorted(maps.Keys(cl.RuntimeClasses)) {
-		events = append(events, RuntimeClassObserved(cl.RuntimeClasses[name]))
-	}
-	for _, name := range slices.Sorted(maps.Keys(cl.DeviceClasses)) {
-		events = append(events, DeviceClassObserved(cl.DeviceClasses[name]))
-	}
+	events := slices.Concat(
+		observations(cl.Namespaces, strings.Compare, namespaceObserved),
+		observations(cl.Flavors, strings.Compare, flavorObserved),
+		observations(cl.AdmissionChecks, strings.Compare, checkObserved),
+		observations(cl.Cohorts, strings.Compare, cohortObserved),
+		observations(cl.ClusterQueues, strings.Compare, clusterQueueObserved),
+		observations(cl.LocalQueues, CompareKeys, localQueueObserved),
+		observations(cl.LimitRanges, CompareKeys, limitRangeObserved),
+		observations(cl.RuntimeClasses, strings.Compare, runtimeClassObserved),
+		observations(cl.DeviceClasses, strings.Compare, deviceClassObserved),
+	)
 	for _, uid := range slices.Sorted(maps.Keys(cl.Plans)) {
 		events = append(events, cl.Plans[uid])
 	}
 	for _, key := range cl.WorkloadKeys() {
 		events = append(events, admission.WorkloadObserved{Workload: cl.Workloads[key].DeepCopy()})
+	}
+	return events
+}
+
+// observations returns those of all objects of a kind, in the order of their keys.
+func observations[K comparable, T any](objects map[K]T, compare func(a, b K) int, observed func(T) admission.Event) []admission.Event {
+	var events []admission.Event
+	for _, key := range slices.SortedFunc(maps.Keys(objects), compare) {
+		events = append(events, observed(objects[key]))
 	}
 	return events
 }

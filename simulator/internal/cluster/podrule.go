@@ -6,12 +6,27 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tranche-dev/tranche/admission"
 )
 
-// LimitRangeObserved returns the observation of a LimitRange.
-func LimitRangeObserved(o *corev1.LimitRange) admission.Event {
+// PutLimitRange writes a LimitRange.
+func (cl *Cluster) PutLimitRange(object *corev1.LimitRange) {
+	write(cl, cl.LimitRanges, types.NamespacedName{Namespace: object.Namespace, Name: object.Name}, object, limitRangeObserved)
+}
+
+// PutRuntimeClass writes a RuntimeClass.
+func (cl *Cluster) PutRuntimeClass(object *nodev1.RuntimeClass) {
+	write(cl, cl.RuntimeClasses, object.Name, object, runtimeClassObserved)
+}
+
+// PutDeviceClass writes a DeviceClass.
+func (cl *Cluster) PutDeviceClass(object *resourcev1.DeviceClass) {
+	write(cl, cl.DeviceClasses, object.Name, object, deviceClassObserved)
+}
+
+func limitRangeObserved(o *corev1.LimitRange) admission.Event {
 	object := o.DeepCopy()
 	for i := range object.Spec.Limits {
 		if item := &object.Spec.Limits[i]; item.Type == corev1.LimitTypeContainer {
@@ -37,8 +52,7 @@ func setDefaults(item *corev1.LimitRangeItem) {
 	item.Default, item.DefaultRequest = limits, requests
 }
 
-// RuntimeClassObserved returns the observation of a RuntimeClass.
-func RuntimeClassObserved(o *nodev1.RuntimeClass) admission.Event {
+func runtimeClassObserved(o *nodev1.RuntimeClass) admission.Event {
 	observed := admission.RuntimeClassObserved{Name: o.Name}
 	if o.Overhead != nil {
 		observed.Overhead = o.Overhead.PodFixed.DeepCopy()
@@ -46,7 +60,6 @@ func RuntimeClassObserved(o *nodev1.RuntimeClass) admission.Event {
 	return observed
 }
 
-// DeviceClassObserved returns the observation of a DeviceClass.
-func DeviceClassObserved(o *resourcev1.DeviceClass) admission.Event {
+func deviceClassObserved(o *resourcev1.DeviceClass) admission.Event {
 	return admission.DeviceClassObserved{DeviceClass: o.DeepCopy()}
 }

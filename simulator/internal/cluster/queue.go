@@ -25,43 +25,69 @@ func (cl *Cluster) StoreNamespace(object *corev1.Namespace) {
 // PutNamespace writes a Namespace.
 func (cl *Cluster) PutNamespace(object *corev1.Namespace) {
 	cl.StoreNamespace(object)
-	cl.Observe(admission.NamespaceObserved{Name: object.Name, Labels: object.Labels})
+	cl.Observe(namespaceObserved(object))
+}
+
+func namespaceObserved(o *corev1.Namespace) admission.Event {
+	return admission.NamespaceObserved{Name: o.Name, Labels: o.Labels}
+}
+
+// PutPriorityClass writes a WorkloadPriorityClass, which the engine does not observe.
+func (cl *Cluster) PutPriorityClass(object *kueue.WorkloadPriorityClass) {
+	cl.PriorityClasses[object.Name] = object
 }
 
 // PutFlavor writes a ResourceFlavor.
 func (cl *Cluster) PutFlavor(object *kueue.ResourceFlavor) {
-	cl.Stamp(object)
-	cl.Flavors[object.Name] = object
-	cl.Observe(admission.FlavorObserved{Flavor: object.DeepCopy()})
+	write(cl, cl.Flavors, object.Name, object, flavorObserved)
 }
 
 // PutAdmissionCheck writes an AdmissionCheck.
 func (cl *Cluster) PutAdmissionCheck(object *kueue.AdmissionCheck) {
-	cl.Stamp(object)
-	cl.AdmissionChecks[object.Name] = object
-	cl.Observe(admission.CheckObserved{AdmissionCheck: object.DeepCopy()})
+	write(cl, cl.AdmissionChecks, object.Name, object, checkObserved)
 }
 
 // PutCohort writes a Cohort.
 func (cl *Cluster) PutCohort(object *kueue.Cohort) {
-	cl.Stamp(object)
-	cl.Cohorts[object.Name] = object
-	cl.Observe(admission.CohortObserved{Cohort: object.DeepCopy()})
+	write(cl, cl.Cohorts, object.Name, object, cohortObserved)
 }
 
 // PutClusterQueue writes a ClusterQueue.
 func (cl *Cluster) PutClusterQueue(object *kueue.ClusterQueue) {
-	cl.Stamp(object)
-	cl.ClusterQueues[object.Name] = object
 	cl.WorkloadQueue.AddAll(cl)
-	cl.Observe(admission.ClusterQueueObserved{ClusterQueue: object.DeepCopy()})
+	write(cl, cl.ClusterQueues, object.Name, object, clusterQueueObserved)
 }
 
 // PutLocalQueue writes a LocalQueue, and its Namespace.
 func (cl *Cluster) PutLocalQueue(object *kueue.LocalQueue) {
 	cl.NeedNamespace(object.Namespace)
-	cl.Stamp(object)
-	cl.LocalQueues[types.NamespacedName{Namespace: object.Namespace, Name: object.Name}] = object
 	cl.WorkloadQueue.AddAll(cl)
-	cl.Observe(admission.LocalQueueObserved{LocalQueue: object.DeepCopy()})
+	write(cl, cl.LocalQueues, types.NamespacedName{Namespace: object.Namespace, Name: object.Name}, object, localQueueObserved)
+}
+
+// write stamps and stores an object, and lets the engine observe it.
+func write[K comparable, T metav1.Object](cl *Cluster, objects map[K]T, key K, object T, observed func(T) admission.Event) {
+	cl.Stamp(object)
+	objects[key] = object
+	cl.Observe(observed(object))
+}
+
+func flavorObserved(o *kueue.ResourceFlavor) admission.Event {
+	return admission.FlavorObserved{Flavor: o.DeepCopy()}
+}
+
+func checkObserved(o *kueue.AdmissionCheck) admission.Event {
+	return admission.CheckObserved{AdmissionCheck: o.DeepCopy()}
+}
+
+func cohortObserved(o *kueue.Cohort) admission.Event {
+	return admission.CohortObserved{Cohort: o.DeepCopy()}
+}
+
+func clusterQueueObserved(o *kueue.ClusterQueue) admission.Event {
+	return admission.ClusterQueueObserved{ClusterQueue: o.DeepCopy()}
+}
+
+func localQueueObserved(o *kueue.LocalQueue) admission.Event {
+	return admission.LocalQueueObserved{LocalQueue: o.DeepCopy()}
 }
