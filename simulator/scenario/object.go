@@ -24,7 +24,7 @@ type declaration struct {
 	empty func() metav1.Object
 }
 
-// declarations returns those of all kinds, in the order in which a reader should learn them.
+// declarations returns one declaration for each kind, in the order in which a reader should learn them.
 func declarations() []declaration {
 	return []declaration{
 		{
@@ -98,7 +98,7 @@ func (f Fields) Apply(object metav1.Object) error {
 	return quotas.applyTo(groups)
 }
 
-// These options are those of several kinds.
+// The following options occur in several kinds.
 
 func namespace(target *string) Option {
 	return Option{"namespace", "NAME", "Where it is; `default` if left out.", into(target, name)}

@@ -129,7 +129,7 @@ func (cl *Cluster) InitialEvents() []admission.Event {
 	return events
 }
 
-// observations returns those of all objects of a kind, in the order of their keys.
+// observations returns an observation of each object of a kind, in the order of their keys.
 func observations[K comparable, T any](objects map[K]T, compare func(a, b K) int, observed func(T) admission.Event) []admission.Event {
 	var events []admission.Event
 	for _, key := range slices.SortedFunc(maps.Keys(objects), compare) {
