@@ -48,7 +48,7 @@ test-random: ## Run the randomized tests with a new seed and ten times as many c
 	$(GO_TEST) -count=1 -timeout 1h $$($(DRAWN)) -rapid.checks=1000
 
 .PHONY: explore
-explore: ## Run the engine and the lifecycle through every interleaving of small worlds. Prints states, depth and time. Takes 20 minutes.
+explore: ## Run the engine and the lifecycle through every interleaving of small worlds. Prints states, depth and time. Takes 30 minutes.
 	$(GO_TEST) -v -count=1 -timeout 2h ./simulator -run TestExplore -explore
 
 .PHONY: test-manifests

@@ -81,6 +81,9 @@ func (w *world) begin() (*situation, error) {
 		jobSetWork: map[types.NamespacedName]bool{}, stageWork: map[types.NamespacedName]bool{},
 	}
 	x.IsRecorded = true
+	if w.budget[lags] > 0 {
+		x.Previous = map[types.NamespacedName]map[cluster.ObjectName]cluster.Version{}
+	}
 	x.count()
 	if err := x.start(script, nil); err != nil {
 		return nil, err
@@ -143,7 +146,17 @@ func (e *exploration) expand(x *situation, n int32) ([]*situation, error) {
 // hasSame reports whether two situations have the same objects and the same engine.
 func (x *situation) hasSame(other *situation) bool {
 	isUnasked := len(x.Calls) == len(other.Calls) || x.idleAt == len(x.Calls)
-	return isUnasked && x.Sequence == other.Sequence && x.Now == other.Now && len(x.Violations) == 0
+	return isUnasked && x.Sequence == other.Sequence && x.Now == other.Now && len(x.Violations) == 0 && x.countPrevious() == other.countPrevious()
+}
+
+// countPrevious returns how many objects have a previous version that a reconcile can still read.
+func (x *situation) countPrevious() (count int) {
+	if x.left[lags] > 0 {
+		for _, objects := range x.Previous {
+			count += len(objects)
+		}
+	}
+	return count
 }
 
 // make makes a move. A panic is what the build tag invariants causes.

@@ -26,7 +26,7 @@ func TestExploreLargeWorlds(t *testing.T) {
 	if !*isLarge {
 		t.Skip("takes minutes: run make explore")
 	}
-	for _, w := range largeWorlds() {
+	for _, w := range slices.Concat(laggingWorlds(), largeWorlds()) {
 		t.Run(w.name, func(t *testing.T) { exploreWorld(t, w) })
 	}
 }

@@ -39,6 +39,8 @@ const (
 	cuts
 	// retries are answers Retry of an AdmissionCheck. After Rejected a user has to act before the JobSet can end.
 	retries
+	// lags are reconciles of the manager with a cache that has not received the last event of one object.
+	lags
 	adversities
 )
 
@@ -106,6 +108,9 @@ func (x *situation) state() string {
 		for _, d := range x.decisions {
 			b.WriteString(" " + d.String())
 		}
+	}
+	if x.left[lags] > 0 {
+		x.stateOfCaches(&b)
 	}
 	return b.String() + "\n" + x.simulation.state()
 }

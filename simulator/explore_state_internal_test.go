@@ -20,6 +20,7 @@ import (
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
+	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
 	"github.com/tranche-dev/tranche/simulator/internal/cluster"
 	"github.com/tranche-dev/tranche/simulator/internal/jobcontrollers"
@@ -54,6 +55,10 @@ func (s *simulation) copied() *simulation {
 	o.WorkloadsByJobSet = map[types.NamespacedName]map[admission.StageKey]bool{}
 	for key, workloads := range s.WorkloadsByJobSet {
 		o.WorkloadsByJobSet[key] = maps.Clone(workloads)
+	}
+	o.Previous = maps.Clone(s.Previous)
+	for key, objects := range s.Previous {
+		o.Previous[key] = maps.Clone(objects)
 	}
 	m := manager.New(&o)
 	m.Config, m.Writes, m.DiesAfter, m.Failing = s.Config, s.Writes, s.DiesAfter, slices.Clone(s.Failing)
@@ -131,19 +136,41 @@ func (s *simulation) stateOfJobSets(b *strings.Builder) {
 			fmt.Fprintf(b, "jobset %s deleted\n", j.Name)
 			continue
 		}
-		annotations := maps.Clone(js.Annotations)
-		delete(annotations, apis.TimelineAnnotation)
-		fmt.Fprintf(b, "jobset %s suspend=%t restarts=%d %s %v %s older", j.Name, *js.Spec.Suspend, js.Status.Restarts, js.Status.TerminalState,
-			annotations, conditionsOf(js.Status.Conditions))
+		stateOfJobSet(b, js)
+		b.WriteString(" older")
 		for _, other := range all {
 			if o := s.JobSets[other.Key()]; o != nil && o.UID < js.UID {
 				b.WriteString(" " + other.Name)
 			}
 		}
-		for i := range js.Spec.ReplicatedJobs {
-			fmt.Fprintf(b, " pods=%d", *js.Spec.ReplicatedJobs[i].Template.Spec.Parallelism)
-		}
 		b.WriteString("\n")
+	}
+}
+
+func stateOfJobSet(b *strings.Builder, js *jobsetapi.JobSet) {
+	annotations := maps.Clone(js.Annotations)
+	delete(annotations, apis.TimelineAnnotation)
+	fmt.Fprintf(b, "jobset %s suspend=%t restarts=%d %s %v %s", js.Name, *js.Spec.Suspend, js.Status.Restarts, js.Status.TerminalState,
+		annotations, conditionsOf(js.Status.Conditions))
+	for i := range js.Spec.ReplicatedJobs {
+		fmt.Fprintf(b, " pods=%d", *js.Spec.ReplicatedJobs[i].Template.Spec.Parallelism)
+	}
+}
+
+// stateOfCaches describes the previous versions that a reconcile may still read.
+func (s *simulation) stateOfCaches(b *strings.Builder) {
+	for _, key := range slices.SortedFunc(maps.Keys(s.Previous), cluster.CompareKeys) {
+		for _, name := range s.Changed(key) {
+			fmt.Fprintf(b, "\nprevious %s of %s: ", name, key.Name)
+			switch v := s.Previous[key][name]; {
+			case v.JobSet != nil:
+				stateOfJobSet(b, v.JobSet)
+			case v.Workload != nil:
+				s.stateOfWorkload(b, v.Workload)
+			case v.Job != nil:
+				s.stateOfJob(b, v.Job)
+			}
+		}
 	}
 }
 

@@ -53,6 +53,11 @@ func (x *situation) steps() []move {
 			delete(x.stageWork, key)
 			x.ReconcileJobSet(key)
 		})
+		for _, stale := range x.Changed(key) {
+			step(fmt.Sprintf("the manager reconciles JobSet %s, and its cache lacks the last change of %s", key.Name, stale), lags, func(x *situation) {
+				x.ReconcileStale(key, stale) // the event is still to come, so the JobSet stays queued
+			})
+		}
 		for n := range x.writesFor(key) {
 			step(fmt.Sprintf("the manager reconciles JobSet %s, and dies after %d writes\ncrash writes=%[2]d", key.Name, n), crashes, func(x *situation) {
 				delete(x.stageWork, key)

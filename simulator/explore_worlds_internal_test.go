@@ -30,6 +30,28 @@ func smallWorlds() []*world {
 			name: "one step at a time", steps: true, budget: [adversities]int8{crashes: 1},
 			text: "queue ml gpu=2\nsubmit a queue=ml stages=data(gpu=1)=Succeeded=>train(gpu=2) stop-after=1m\n",
 		},
+		{
+			name: "a cache lags", steps: true, budget: [adversities]int8{lags: 1},
+			text: "queue ml gpu=2\nsubmit a queue=ml stages=data(gpu=1)=Succeeded=>train(gpu=2) stop-after=1m\n",
+		},
+	}
+}
+
+// laggingWorlds have caches that lag, and more that happens.
+func laggingWorlds() []*world {
+	const inOrder = "queue ml gpu=2\nsubmit a queue=ml stages=data(gpu=1)=Succeeded=>train(gpu=2) stop-after=1m\n"
+	return []*world{
+		{name: "two lags", steps: true, text: inOrder, budget: [adversities]int8{lags: 2}},
+		{name: "a lag and a crash", steps: true, text: inOrder, budget: [adversities]int8{lags: 1, crashes: 1}},
+		{name: "a lag and a user", steps: true, text: inOrder, budget: [adversities]int8{lags: 1, interventions: 1}},
+		{
+			name: "a lag and a failure", steps: true, budget: [adversities]int8{lags: 1, failures: 1},
+			text: "queue ml gpu=2\nsubmit a queue=ml stages=data(gpu=1)=Succeeded=>train(gpu=1) restarts=1 stop-after=1m\n",
+		},
+		{
+			name: "a lag and two contenders", steps: true, budget: [adversities]int8{lags: 1},
+			text: "queue ml gpu=1\nsubmit a queue=ml stages=train(gpu=1) stop-after=1m\nsubmit b queue=ml stages=train(gpu=1) stop-after=1m\n",
+		},
 	}
 }
 
