@@ -167,9 +167,16 @@ func (s *soak) deleteOne(k kind) (string, error) {
 		if err := s.admin.List(ctx, &list, s.namespace(), client.HasLabels{jobset.JobSetNameKey}); err != nil {
 			return "", err
 		}
-		if job := pick(s, list.Items); job != nil {
-			object = job
+		job := pick(s, list.Items)
+		if job == nil {
+			return "", nil
 		}
+		// The scheduler does not place the recreated pods of a gang of which others have succeeded. Its user has to restart the JobSet.
+		js := &jobsetapi.JobSet{}
+		if err := s.admin.Get(ctx, client.ObjectKey{Namespace: job.Namespace, Name: job.Labels[jobset.JobSetNameKey]}, js); err != nil || hasGangs(js) {
+			return "", client.IgnoreNotFound(err)
+		}
+		object = job
 	case deletePod:
 		var list corev1.PodList
 		if err := s.admin.List(ctx, &list, s.namespace()); err != nil {

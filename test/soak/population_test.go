@@ -2,6 +2,7 @@ package soak_test
 
 import (
 	"fmt"
+	"slices"
 
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -77,6 +78,10 @@ func (s *soak) newGangs(i int) *jobsetapi.JobSet {
 	}
 	s.order(js)
 	return js
+}
+
+func hasGangs(js *jobsetapi.JobSet) bool {
+	return js.Spec.GangConfig != nil || slices.ContainsFunc(js.Spec.ReplicatedJobs, func(r jobsetapi.ReplicatedJob) bool { return r.GangConfig != nil })
 }
 
 // newGroup makes a JobSet of which two ReplicatedJobs start together, perhaps after another stage.
