@@ -37,7 +37,7 @@ var _ = Describe("Evicted quota Workloads", Ordered, func() {
 			g.Expect(state(fresh(ctx, third))).NotTo(ContainElement("admission"))
 		}).WithContext(ctx).WithTimeout(time.Second).Should(Succeed())
 		finishEviction(ctx, w)
-		expect(ctx, w, "Evicted=True Preempted", "QuotaReserved=False Pending", "Admitted=False NoReservation", "Requeued=True Preempted", "no admission")
+		expect(ctx, w, "Evicted=True Preempted", "QuotaReserved=False AdmissionGated", "Admitted=False NoReservation", "Requeued=True Preempted", "no admission")
 		expect(ctx, third, "Admitted=True Admitted")
 		By("removing the gate, and the Workload that holds its quota")
 		open := fresh(ctx, w)

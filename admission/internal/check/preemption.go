@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/flavor"

@@ -99,7 +99,7 @@ var _ = Describe("A gang", func() {
 		}
 		stop(kueue.HoldAndDrain)
 		Eventually(func(g Gomega) { g.Expect(t.pods(ctx, g)).To(BeEmpty()) }).WithContext(ctx).Should(Succeed())
-		t.expectTold(ctx, "Pod", "p-0", "no controller creates it again")
+		t.expectTold(ctx, "Pod", "p-0", "no controller will recreate it")
 		Eventually(func(g Gomega) { g.Expect(t.workloads(ctx, g)).To(BeEmpty()) }).WithContext(ctx).Should(Succeed())
 		t.expectUsage(ctx, "cpu", 0)
 		create(ctx, in("q-0", "q"), in("q-1", "q"))

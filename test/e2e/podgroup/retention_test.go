@@ -63,7 +63,7 @@ var _ = Describe("objectRetentionPolicies", Serial, func() {
 		Eventually(func(g Gomega) { g.Expect(t.workloads(ctx, g)).To(HaveLen(1)) }).WithContext(ctx).Should(Succeed())
 		merge(&t.workloads(ctx, Default)[0], `{"spec":{"maximumExecutionTimeSeconds":1}}`)
 		merge(queue, `{"spec":{"stopPolicy":"None"}}`)
-		t.expectTold(ctx, "Pod", "slow-0", "no controller creates it again")
+		t.expectTold(ctx, "Pod", "slow-0", "no controller will recreate it")
 		Eventually(func(g Gomega) { g.Expect(t.standing(ctx, g, "slow-0")).To(BeEmpty()) }).WithContext(ctx).Should(Succeed())
 		create(ctx, t.member("slow-1", 0).label(apis.CoschedulingLabel, "slow"))
 		Eventually(func(g Gomega) { g.Expect(t.standing(ctx, g, "slow-1")).To(BeEmpty()) }).WithContext(ctx).Should(Succeed())

@@ -18,7 +18,7 @@ var _ = Describe("A PodGroup whose API is installed while the manager runs", fun
 		Eventually(manager.Done()).WithContext(ctx).Should(BeClosed())
 		log, err := os.ReadFile(manager.Log)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(string(log)).To(ContainSubstring("scheduling.volcano.sh/v1beta1 has podgroups"))
+		Expect(string(log)).To(ContainSubstring("scheduling.volcano.sh/v1beta1 now has"))
 
 		By("starting it, as Kubernetes does")
 		manager, err = startManager(ctx)
