@@ -92,7 +92,7 @@ func TestReserveKeepsThePeakFree(t *testing.T) {
 	w.lone("q", "big", "gpu=3")
 	w.lone("q", "small", "gpu=2")
 	w.wantAdmitted("small")
-	w.wantRefusal("big", "QuotaFits", kueue.WorkloadQuotaReservedReasonWaitingForQuota, "2 of 8 free (4 kept")
+	w.wantRefusal("big", "QuotaFits", kueue.WorkloadQuotaReservedReasonWaitingForQuota, "2 of 8 free (4 reserved")
 	w.reach("a", "first", stageplan.Ready)
 	w.wantAdmitted("a-second")
 	if got, want := w.used("q"), "a100/nvidia.com/gpu=8"; got != want {

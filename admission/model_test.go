@@ -46,7 +46,7 @@ func drawModel(t *rapid.T, policy string) *model {
 		left:    rapid.IntRange(1, 6).Draw(t, "jobsets"), resizes: rapid.IntRange(0, 8).Draw(t, "resizes"), troubles: rapid.IntRange(0, 8).Draw(t, "troubles"),
 	}
 	m.drawJobs = func(t *rapid.T, _ string) []job {
-		if rapid.IntRange(0, 3).Draw(t, "kind") == 0 {
+		if rapid.IntRange(0, 7).Draw(t, "kind") == 0 {
 			return nil
 		}
 		return drawJobs(t)
