@@ -1,6 +1,7 @@
 package admission_test
 
 import (
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/admission/stageplan"
+	"github.com/tranche-dev/tranche/apis"
 )
 
 // TestNoDeadlockInAnotherQueue has two JobSets that hold quota of one ClusterQueue and whose LocalQueue is moved to another one. There they do
@@ -34,5 +36,27 @@ func TestNoDeadlockInAnotherQueue(t *testing.T) {
 		if explained := w.engine.Explain(key); len(explained) != 1 || explained[0].Reason != w.refusals[key].Reason {
 			t.Errorf("%s was told %v, and is refused by %v", name, w.refusals[key], explained)
 		}
+	}
+}
+
+// TestExplainDeadlockAfterDeletion explains a stage that waited in a deadlock with a JobSet that was deleted since the last scheduling cycle.
+func TestExplainDeadlockAfterDeletion(t *testing.T) {
+	w := newWorld(t, admission.Config{StageAdmission: admission.Greedy})
+	w.queue("q", "a100: gpu=6")
+	for _, name := range []string{"a", "b", "c"} {
+		w.submit("q", name, job{name: "ps", requests: "gpu=2"}, job{name: "train", requests: "gpu=4", after: []string{"ps Ready"}})
+	}
+	w.decide()
+	for _, name := range []string{"a", "b", "c"} {
+		w.reach(name, "ps", stageplan.Ready)
+	}
+	w.decide()
+	w.wantRefusal("a-train", "QuotaFits", apis.DeadlockedReason, `JobSet "b" holds 2`)
+	w.engine.Apply(admission.PlanGone{UID: "js-b"})
+	w.remove("b-ps")
+	w.remove("b-train")
+	explained := w.engine.Explain(keyOf("a-train"))
+	if len(explained) > 0 && strings.Contains(explained[0].Message, `"b"`) {
+		t.Errorf("the explanation names a deleted JobSet: %v", explained)
 	}
 }

@@ -59,11 +59,12 @@ func (ck *Checker) holdersInDeadlock(j *model.JobSet, needs string) []string {
 	var parts []string
 	strangers, theirs := 0, quota.Usage{}
 	for _, c := range j.Deadlock {
-		switch key := ck.m.JobSets[c.OwnerUID].Owner.Key; {
+		switch owner, exists := ck.m.OwnerOf(c); {
+		case !exists:
 		case c.OwnerUID == j.UID:
 			own = fmt.Sprintf("this JobSet holds %s and needs %s", ck.listOrNothing(c.Held), needs)
-		case key.Namespace == j.Owner.Key.Namespace:
-			parts = append(parts, fmt.Sprintf("JobSet %q holds %s", key.Name, ck.listOrNothing(c.Held)))
+		case owner.Key.Namespace == j.Owner.Key.Namespace:
+			parts = append(parts, fmt.Sprintf("JobSet %q holds %s", owner.Key.Name, ck.listOrNothing(c.Held)))
 		default:
 			strangers++
 			theirs.AddAll(c.Held)

@@ -202,8 +202,9 @@ func (ck *Checker) others(l *Candidate, claims []*safety.Claim) []string {
 	var others []string
 	strangers := 0
 	for _, c := range claims {
-		switch own, owner := l.JobSet.Owner, ck.m.JobSets[c.OwnerUID].Owner; {
-		case owner == own:
+		owner, exists := ck.m.OwnerOf(c)
+		switch own := l.JobSet.Owner; {
+		case !exists || owner == own:
 		case owner.Key.Namespace != own.Key.Namespace:
 			strangers++
 		case owner.Kind != own.Kind:

@@ -208,6 +208,15 @@ func (j *JobSet) IsLeaving() bool {
 	return false
 }
 
+// OwnerOf returns the owner of a claim, and whether it still exists: a recorded claim can outlive it until the next scheduling cycle.
+func (m *Model) OwnerOf(c *safety.Claim) (owner decision.Owner, exists bool) {
+	j := m.JobSets[c.OwnerUID]
+	if j == nil {
+		return decision.Owner{}, false
+	}
+	return j.Owner, true
+}
+
 // replaceClaim updates the claim in the bank. A nil claim removes it.
 func (m *Model) replaceClaim(j *JobSet, now *safety.Claim) {
 	if j.Claim != nil && now != nil && j.claimed == m.Schedule.Revision && j.Claim.Node == now.Node && j.Claim.Mode == now.Mode && sameClaim(j.Claim, now) {
