@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
@@ -96,13 +97,15 @@ func (st *stage) isSettled(s *jobsetstate.Snapshot, podSet int) bool {
 			return false
 		}
 	}
-	for _, pod := range s.Owned.Pods {
+	return !hasPodFrom(s, limit, func(pod *corev1.Pod) bool { return jobsetstate.ReplicatedJobOf(pod) == name })
+}
+
+// hasPodFrom reports whether a pod with this completion index, or a later one, may still run among those that a function chooses.
+func hasPodFrom(s *jobsetstate.Snapshot, first int32, isChosen func(*corev1.Pod) bool) bool {
+	return slices.ContainsFunc(s.Owned.Pods, func(pod *corev1.Pod) bool {
 		index, err := strconv.ParseInt(pod.Labels[batchv1.JobCompletionIndexAnnotation], 10, 32)
-		if jobsetstate.ReplicatedJobOf(pod) == name && (err != nil || int32(index) >= limit) {
-			return false
-		}
-	}
-	return true
+		return isChosen(pod) && (err != nil || int32(index) >= first)
+	})
 }
 
 func (st *stage) isSettledWhole(s *jobsetstate.Snapshot) bool {

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
@@ -169,7 +170,7 @@ func newGrowth(s *jobsetstate.Snapshot, st *stage) *kueue.Workload {
 }
 
 // resizeStage sizes the running Jobs of a stage to its admitted quota: it enlarges them when a growth was admitted, and shrinks them when a
-// growth must go.
+// growth must go. A Job that was made smaller is enlarged when the pods that it lost have terminated: the Job controller replaces them at once.
 func (w *Step) resizeStage(s *jobsetstate.Snapshot, st *stage) {
 	g := ResizeJobs{Stage: st.Name}
 	for _, job := range st.jobs {
@@ -179,6 +180,9 @@ func (w *Step) resizeStage(s *jobsetstate.Snapshot, st *stage) {
 			continue
 		}
 		if childjob.PodsAtOnce(job) < now {
+			if hasPodFrom(s, childjob.PodsAtOnce(job), func(pod *corev1.Pod) bool { return pod.Labels[batchv1.JobNameLabel] == job.Name }) {
+				continue
+			}
 			if err := childjob.Honors(job, st.growthUpdates(s, podSet)...); err != nil {
 				w.Complaints = append(w.Complaints, err.Error())
 				continue

@@ -137,6 +137,13 @@ func TestGrowth(t *testing.T) {
 			elasticWorld{running("running up"), 4, 2, []int32{2}, []string{"2 admitted"}},
 			[]string{"grow init-0=4/4"},
 		},
+		"a Job that was made smaller grows back on the quota of the stage": {
+			elasticWorld{running("running up", "init:init-0:0"), 2, 2, []int32{1}, nil},
+			[]string{"grow init-0=2/2"},
+		},
+		"a Job does not grow back while a pod that it lost terminates": {
+			elasticWorld{running("running up", "init:init-0:0", "init:init-0:1"), 2, 2, []int32{1}, nil}, nil,
+		},
 		"not before the engine charges it": {
 			elasticWorld{running("running up"), 4, 2, []int32{2}, []string{"2 admitted uncharged"}}, nil,
 		},
