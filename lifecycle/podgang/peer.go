@@ -9,7 +9,7 @@ import (
 	"github.com/tranche-dev/tranche/lifecycle/podgroup"
 )
 
-// A Peer is a peer: the relevant state of another gang of the same GangGroup.
+// A Peer is the relevant state of another gang of the same GangGroup.
 type Peer struct {
 	podgroup.Ref
 	// Exists is true if there is a PodGroup or a pod of it, and IsWhole if all pods that start together exist.
