@@ -56,16 +56,23 @@ func (m *Manager) isLost(w *kueue.Workload) bool {
 	return i >= 0
 }
 
-func (m *Manager) writeAdmission(d *admission.Admit) {
-	w := m.Workloads[d.Stage]
-	if w == nil {
-		m.ReportViolation("I4: the engine admits %s, which does not exist", d.Stage)
-		m.Settle(d.ID)
-		return
+// target returns the quota Workload of a decision, or nil if the decision is not written.
+func (m *Manager) target(verb string, stage admission.StageKey) *kueue.Workload {
+	w := m.Workloads[stage]
+	switch {
+	case w == nil:
+		m.ReportViolation("I4: the engine decides to %s %s, which does not exist", verb, stage)
+	case m.isLost(w):
+		m.Log("%s %s is not written", verb, cluster.SubjectOf(w))
+		return nil
 	}
-	if m.isLost(w) {
-		m.Log("admit %s is not written", cluster.SubjectOf(w))
-		m.Settle(d.ID)
+	return w
+}
+
+func (m *Manager) writeAdmission(d *admission.Admit) {
+	defer m.Settle(d.ID)
+	w := m.target("admit", d.Stage)
+	if w == nil {
 		return
 	}
 	if quotaworkload.HoldsQuota(w) || cluster.IsFinished(w) {
@@ -83,7 +90,6 @@ func (m *Manager) writeAdmission(d *admission.Admit) {
 		m.Log("admit %s%s", cluster.SubjectOf(w), details(after))
 	}
 	m.PutWorkload(after)
-	m.Settle(d.ID)
 	m.AuditAdmission(after)
 }
 
@@ -96,18 +102,8 @@ func joined(checks []kueue.AdmissionCheckReference) string {
 }
 
 func (m *Manager) writeEviction(d *admission.Evict) {
-	w := m.Workloads[d.Stage]
-	if w == nil {
-		m.ReportViolation("I4: the engine evicts %s, which does not exist", d.Stage)
-		m.Settle(d.ID)
-		return
-	}
-	if m.isLost(w) {
-		m.Log("evict %s is not written", cluster.SubjectOf(w))
-		m.Settle(d.ID)
-		return
-	}
-	if cluster.IsEvictable(w) {
+	defer m.Settle(d.ID)
+	if w := m.target("evict", d.Stage); w != nil && cluster.IsEvictable(w) {
 		e := workloadstatus.Eviction{Reason: d.Reason, Message: d.Message}
 		if d.Preemption != nil {
 			e.Preempted = d.Preemption.Reason
@@ -115,7 +111,6 @@ func (m *Manager) writeEviction(d *admission.Evict) {
 		status := workloadstatus.Evicted(w, e, m.Time())
 		m.Evict(w, &status, m.reasonOf(d))
 	}
-	m.Settle(d.ID)
 }
 
 // writeRefusal reports to the owner why a stage waits, if that has changed.
