@@ -14,19 +14,14 @@ import (
 
 var isLarge = flag.Bool("explore", false, "explore large worlds too, which takes minutes")
 
-// TestExploreSmallWorlds visits every state of small worlds: two JobSets that compete, and one kind of adverse event.
-func TestExploreSmallWorlds(t *testing.T) {
-	for _, w := range smallWorlds() {
-		t.Run(w.name, func(t *testing.T) { exploreWorld(t, w) })
+// TestExploreWorlds visits every state of small worlds: two JobSets that compete, and one kind of adverse event. With the flag explore it visits
+// larger worlds, too.
+func TestExploreWorlds(t *testing.T) {
+	worlds := smallWorlds()
+	if *isLarge {
+		worlds = slices.Concat(worlds, laggingWorlds(), largeWorlds())
 	}
-}
-
-// TestExploreLargeWorlds visits every state of larger worlds, if the flag explore is set.
-func TestExploreLargeWorlds(t *testing.T) {
-	if !*isLarge {
-		t.Skip("takes minutes: run make explore")
-	}
-	for _, w := range slices.Concat(laggingWorlds(), largeWorlds()) {
+	for _, w := range worlds {
 		t.Run(w.name, func(t *testing.T) { exploreWorld(t, w) })
 	}
 }
