@@ -1,48 +1,32 @@
 package cluster
 
 import (
+	"encoding/json"
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/runtime"
+	jsonpatch "github.com/evanphx/json-patch/v5"
 )
 
 // Patched returns the current version of an object with the changes from one version to another, as the API server applies a merge patch.
 func Patched[T any](before, after, now *T) (*T, error) {
-	var all [3]map[string]any
+	var all [3][]byte
 	for i, version := range []*T{before, after, now} {
-		fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(version)
-		if err != nil {
+		var err error
+		if all[i], err = json.Marshal(version); err != nil {
 			return nil, fmt.Errorf("render a %T to patch: %w", now, err)
 		}
-		all[i] = fields
 	}
-	patchFields(all[0], all[1], all[2])
+	patch, err := jsonpatch.CreateMergePatch(all[0], all[1])
+	if err != nil {
+		return nil, fmt.Errorf("compute the patch of a %T: %w", now, err)
+	}
+	merged, err := jsonpatch.MergePatch(all[2], patch)
+	if err != nil {
+		return nil, fmt.Errorf("patch a %T: %w", now, err)
+	}
 	patched := new(T)
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(all[2], patched); err != nil {
+	if err := json.Unmarshal(merged, patched); err != nil {
 		return nil, fmt.Errorf("read a patched %T: %w", now, err)
 	}
 	return patched, nil
-}
-
-// patchFields changes the fields of now in which before and after differ. Lists are replaced as a whole.
-func patchFields(before, after, now map[string]any) {
-	for name := range before {
-		if _, isKept := after[name]; !isKept {
-			delete(now, name)
-		}
-	}
-	for name, value := range after {
-		if equality.Semantic.DeepEqual(before[name], value) {
-			continue
-		}
-		inBefore, wasMap := before[name].(map[string]any)
-		inAfter, isMap := value.(map[string]any)
-		inNow, hasMap := now[name].(map[string]any)
-		if isMap && hasMap && wasMap {
-			patchFields(inBefore, inAfter, inNow)
-		} else {
-			now[name] = value
-		}
-	}
 }
