@@ -85,8 +85,8 @@ func TestStrangeDecisions(t *testing.T) {
 	again := s.Workloads[admission.StageKey{Namespace: "default", Name: "a"}]
 	s.Write(admission.Admit{Stage: cluster.KeyOf(again), UID: again.UID, Admission: *again.Status.Admission})
 	want := []string{
-		"1m violation I4: the engine admits default/unknown, which does not exist",
-		"1m violation I4: the engine evicts default/unknown, which does not exist",
+		"1m violation I4: the engine decides to admit default/unknown, which does not exist",
+		"1m violation I4: the engine decides to evict default/unknown, which does not exist",
 		"1m violation I4: the engine admits a once more",
 	}
 	if diff := cmp.Diff(want, s.Violations); diff != "" {
