@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	k8sevents "k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // maxNote is how many bytes the API server accepts. It rejects an Event with a longer note.
@@ -42,7 +43,7 @@ func (e Event) EmitAbout(recorder k8sevents.EventRecorder, object, related runti
 
 // EmitOnOwner records the event on the controller of an object, and relates it to the object. It does nothing if no controller owns the
 // object.
-func (e Event) EmitOnOwner(recorder k8sevents.EventRecorder, object Owned) {
+func (e Event) EmitOnOwner(recorder k8sevents.EventRecorder, object client.Object) {
 	owner := metav1.GetControllerOf(object)
 	if owner == nil {
 		return
@@ -53,223 +54,261 @@ func (e Event) EmitOnOwner(recorder k8sevents.EventRecorder, object Owned) {
 	}, object)
 }
 
-// An Owned object may have a controller.
-type Owned interface {
-	metav1.Object
-	runtime.Object
+func normal(reason, action, format string, args ...any) Event {
+	return Event{corev1.EventTypeNormal, reason, action, fmt.Sprintf(format, args...)}
+}
+
+func warning(reason, action, format string, args ...any) Event {
+	return Event{corev1.EventTypeWarning, reason, action, fmt.Sprintf(format, args...)}
 }
 
 // QuotaReserved reports that a quota Workload holds quota now, and for how long it has been queued.
 func QuotaReserved(queue string, waited time.Duration) Event {
-	return Event{
-		corev1.EventTypeNormal, "QuotaReserved", "QuotaReserved",
-		fmt.Sprintf("Quota reserved in ClusterQueue %s, wait time since queued was %.0fs", queue, waited.Seconds()),
-	}
+	return normal("QuotaReserved", "QuotaReserved", "Quota reserved in ClusterQueue %s, wait time since queued was %.0fs", queue, waited.Seconds())
 }
 
 // Pending reports why a quota Workload gets no quota. The reason is that of its condition QuotaReserved.
 func Pending(reason, message string) Event {
-	return Event{corev1.EventTypeWarning, reason, reason, message}
+	return warning(reason, reason, "%s", message)
 }
 
 // Admitted reports that a quota Workload is admitted, and how long after its quota was reserved.
 func Admitted(queue string, waited time.Duration) Event {
-	return Event{
-		corev1.EventTypeNormal, "Admitted", "Admit",
-		fmt.Sprintf("Admitted by ClusterQueue %s, wait time since reservation was %.0fs", queue, waited.Seconds()),
-	}
+	return normal("Admitted", "Admit", "Admitted by ClusterQueue %s, wait time since reservation was %.0fs", queue, waited.Seconds())
 }
 
 // Evicted reports that a quota Workload must release its quota. The reason is that of workloadstatus.Eviction.
 func Evicted(reason, message string) Event {
-	return Event{corev1.EventTypeNormal, reason, "Evict", message}
+	return normal(reason, "Evict", "%s", message)
+}
+
+// Preempted reports that a quota Workload is preempted, and for which other one.
+func Preempted(message string) Event {
+	return normal("Preempted", "Evict", "%s", message)
+}
+
+// PreemptedWorkload reports on a quota Workload that another one is preempted for it.
+func PreemptedWorkload(victim, uid, queue string) Event {
+	return normal("PreemptedWorkload", "PreemptedWorkload", "Preempted %s (UID: %s) in ClusterQueue %s", victim, uid, queue)
 }
 
 // AdmissionCheckRejected reports that a quota Workload is deactivated because of its AdmissionChecks.
 func AdmissionCheckRejected(message string) Event {
-	return Event{corev1.EventTypeWarning, "AdmissionCheckRejected", "Deactivate", "Deactivated due to " + message}
+	return warning("AdmissionCheckRejected", "Deactivate", "Deactivated due to %s", message)
 }
 
 // RequeuingLimitExceeded reports that a quota Workload is deactivated because its pods were too often not ready in time.
 func RequeuingLimitExceeded(limit int32) Event {
-	return Event{
-		corev1.EventTypeWarning, "RequeuingLimitExceeded", "Deactivate",
-		fmt.Sprintf("Deactivated: the pods were not ready in time after %d retries", limit),
-	}
+	return warning("RequeuingLimitExceeded", "Deactivate", "Deactivated: the pods were not ready in time after %d retries", limit)
 }
 
 // MaximumExecutionTimeExceeded reports that a quota Workload is deactivated because it was admitted for too long.
 func MaximumExecutionTimeExceeded(seconds int32) Event {
-	return Event{
-		corev1.EventTypeWarning, "MaximumExecutionTimeExceeded", "Deactivate", fmt.Sprintf("The maximum execution time (%ds) exceeded", seconds),
-	}
+	return warning("MaximumExecutionTimeExceeded", "Deactivate", "The maximum execution time (%ds) exceeded", seconds)
 }
 
 // Requeued reports that a quota Workload is in the queue again, and why.
 func Requeued(message string) Event {
-	return Event{corev1.EventTypeNormal, "Requeued", "Requeue", message}
+	return normal("Requeued", "Requeue", "%s", message)
 }
 
 // AdmissionGated reports which gates keep a quota Workload from asking for quota.
 func AdmissionGated(gates string) Event {
-	return Event{corev1.EventTypeNormal, "AdmissionGated", "AdmissionGated", "Workload admission is gated by: " + gates}
+	return normal("AdmissionGated", "AdmissionGated", "Workload admission is gated by: %s", gates)
 }
 
 // AdmissionGateCleared reports that no gate keeps a quota Workload from asking for quota.
 func AdmissionGateCleared() Event {
-	return Event{corev1.EventTypeNormal, "AdmissionGateCleared", "AdmissionGateCleared", "Admission gate cleared, workload is now admissible"}
+	return normal("AdmissionGateCleared", "AdmissionGateCleared", "Admission gate cleared, workload is now admissible")
 }
 
 // StageAdmitted reports that a stage of a JobSet holds quota now.
 func StageAdmitted(stage, queue, usage string) Event {
-	return Event{corev1.EventTypeNormal, "StageAdmitted", "Admit", fmt.Sprintf("Admitted stage %q by ClusterQueue %q: %s", stage, queue, usage)}
+	return normal("StageAdmitted", "Admit", "Admitted stage %q by ClusterQueue %q: %s", stage, queue, usage)
+}
+
+// StageReserved reports that a stage holds quota and waits for AdmissionChecks.
+func StageReserved(stage, queue, usage string, checks []string) Event {
+	return normal("StageReserved", "Admit", "Reserved quota for stage %q in ClusterQueue %q: %s; the stage waits for AdmissionChecks %s", stage, queue, usage, strings.Join(checks, ", "))
 }
 
 // StageWaiting reports why a stage of a JobSet gets no quota. The reason is Kueue's; it is also the action, so that another reason is a new
 // Event and not counted as the same one.
 func StageWaiting(reason, message string) Event {
-	return Event{corev1.EventTypeNormal, "StageWaiting", reason, message}
+	return normal("StageWaiting", reason, "%s", message)
 }
 
 // StageTooLarge reports that a stage of a JobSet gets no quota, and would get none if no other quota were held. It is StageWaiting as a
 // warning: only the user, or the administrator who sets the quotas, can help.
 func StageTooLarge(reason, message string) Event {
-	return Event{corev1.EventTypeWarning, "StageWaiting", reason, message}
+	return warning("StageWaiting", reason, "%s", message)
 }
 
 // StageOpened reports that a stage of a JobSet may be admitted now, because its start conditions are met.
 func StageOpened(stage string) Event {
-	return Event{corev1.EventTypeNormal, "StageOpened", "Open", fmt.Sprintf("Opened stage %q: its start conditions are met", stage)}
+	return normal("StageOpened", "Open", "Opened stage %q: its start conditions are met", stage)
 }
 
 // StageReleased reports that the Jobs of a stage may start.
 func StageReleased(stage, queue string, jobs int) Event {
-	return Event{corev1.EventTypeNormal, "StageReleased", "Release", fmt.Sprintf("Released stage %q: %s on ClusterQueue %q", stage, count(jobs, "Job"), queue)}
+	return normal("StageReleased", "Release", "Released stage %q: %s on ClusterQueue %q", stage, count(jobs, "Job"), queue)
 }
 
 // StageReleasedUnqueued reports that the Jobs of a stage run now, in a JobSet without a queue.
 func StageReleasedUnqueued(stage string, jobs int) Event {
-	return Event{corev1.EventTypeNormal, "StageReleased", "Release", fmt.Sprintf("Released stage %q: %s without quota, since the JobSet has no queue", stage, count(jobs, "Job"))}
+	return normal("StageReleased", "Release", "Released stage %q: %s without quota, since the JobSet has no queue", stage, count(jobs, "Job"))
 }
 
 // StageGrows reports that a stage that holds quota queues for more pods.
 func StageGrows(stage string, pods int32) Event {
-	return Event{corev1.EventTypeNormal, "StageGrows", "Queue", fmt.Sprintf("Stage %q queues for %s, and its current pods keep running", stage, count(int(pods), "more pod"))}
+	return normal("StageGrows", "Queue", "Stage %q queues for %s, and its current pods keep running", stage, count(int(pods), "more pod"))
 }
 
 // StageResized reports that running Jobs now have as many pods as there is admitted quota for.
 func StageResized(stage string, jobs int, pods int32) Event {
-	return Event{corev1.EventTypeNormal, "StageResized", "Resize", fmt.Sprintf("Resized stage %q: %s with %s each", stage, count(jobs, "Job"), count(int(pods), "pod"))}
+	return normal("StageResized", "Resize", "Resized stage %q: %s with %s each", stage, count(jobs, "Job"), count(int(pods), "pod"))
 }
 
 // JobSkipped reports that a Job which was recreated after it had succeeded ends without running.
 func JobSkipped(job string) Event {
-	return Event{
-		corev1.EventTypeNormal, "JobSkipped", "Skip",
-		fmt.Sprintf("Marked Job %q as succeeded without running it: a Job of this name has succeeded in this attempt, and was deleted", job),
-	}
+	return normal("JobSkipped", "Skip", "Marked Job %q as succeeded without running it: a Job of this name has succeeded in this attempt, and was deleted", job)
 }
 
 // JobSetPaused reports that a JobSet was suspended briefly, because only then the JobSet controller creates the Jobs of later ReplicatedJobs
 // of a stage.
 func JobSetPaused(stage string) Event {
-	return Event{
-		corev1.EventTypeNormal, "JobSetPaused", "Suspend",
-		fmt.Sprintf("Suspended the JobSet briefly, so that the JobSet controller creates all Jobs of stage %q, which start together", stage),
-	}
+	return normal("JobSetPaused", "Suspend", "Suspended the JobSet briefly, so that the JobSet controller creates all Jobs of stage %q, which start together", stage)
 }
 
 // JobSetDeleted reports that a JobSet was deleted because one of its quota Workloads was deactivated for too long.
 func JobSetDeleted(workload string, after time.Duration) Event {
-	return Event{
-		corev1.EventTypeWarning, "Deleted", "Delete",
-		fmt.Sprintf("Deleted the JobSet %s after its quota Workload %q was deactivated (objectRetentionPolicies.workloads.afterDeactivatedByKueue)", after, workload),
-	}
+	return warning("Deleted", "Delete", "Deleted the JobSet %s after its quota Workload %q was deactivated (objectRetentionPolicies.workloads.afterDeactivatedByKueue)", after, workload)
 }
 
 // StageReady reports that all Jobs of a stage are ready.
 func StageReady(stage string) Event {
-	return Event{corev1.EventTypeNormal, "StageReady", "Observe", fmt.Sprintf("All Jobs of stage %q are ready or have succeeded", stage)}
+	return normal("StageReady", "Observe", "All Jobs of stage %q are ready or have succeeded", stage)
 }
 
 // StageFinished reports that a stage has finished and released its quota.
 func StageFinished(stage, outcome string) Event {
-	return Event{corev1.EventTypeNormal, "StageFinished", "Finish", fmt.Sprintf("Finished stage %q: %s", stage, outcome)}
+	return normal("StageFinished", "Finish", "Finished stage %q: %s", stage, outcome)
+}
+
+// StageEvicted reports that a stage of a JobSet must release its quota.
+func StageEvicted(stage, usage, reason, message string) Event {
+	return warning("StageEvicted", "Evict", "Evicted stage %q, which held %s, due to %s: %s", stage, usage, reason, message)
+}
+
+// StageRequeued reports that an evicted stage has released its quota, and which of its Jobs run again: all but the given number of
+// succeeded Jobs.
+func StageRequeued(stage string, succeeded int, message string) Event {
+	again := "restarts all its Jobs"
+	if succeeded > 0 {
+		again = fmt.Sprintf("keeps %s that succeeded, and restarts all other Jobs,", count(succeeded, "Job"))
+	}
+	return normal("StageRequeued", "Requeue", "Stage %q released its quota and %s when it is admitted again: %s", stage, again, message)
+}
+
+// GrowthRequeued reports that the pods by which a stage had grown have terminated, and that the stage continues without them.
+func GrowthRequeued(stage, message string) Event {
+	return normal("GrowthRequeued", "Requeue", "Stage %q released the quota of its growth, and its other pods keep running: %s", stage, message)
 }
 
 // StageSuspended reports that a stage has released its quota because the JobSet is suspended.
 func StageSuspended(stage string) Event {
-	return Event{corev1.EventTypeNormal, "StageSuspended", "Hold", fmt.Sprintf("Stage %q released its quota: the JobSet is suspended", stage)}
+	return normal("StageSuspended", "Hold", "Stage %q released its quota: the JobSet is suspended", stage)
 }
 
 // StageReopened reports that a finished stage has to run again.
 func StageReopened(stage string) Event {
-	return Event{corev1.EventTypeNormal, "StageReopened", "Requeue", fmt.Sprintf("Requeued stage %q, which must run again", stage)}
+	return normal("StageReopened", "Requeue", "Requeued stage %q, which must run again", stage)
 }
 
 // JobSetStopped reports that Jobs of a JobSet that is being deleted were suspended.
 func JobSetStopped(jobs int) Event {
-	return Event{
-		corev1.EventTypeNormal, "Stopped", "Hold",
-		fmt.Sprintf("Suspended %s of the JobSet, which is being deleted but has finalizers: its quota is released when the pods have terminated", count(jobs, "Job")),
-	}
+	return normal("Stopped", "Hold", "Suspended %s of the JobSet, which is being deleted but has finalizers: its quota is released when the pods have terminated", count(jobs, "Job"))
 }
 
 // PodEnded reports that a pod was deleted that used quota of its JobSet and that no Job would have deleted.
 func PodEnded(pod, why string) Event {
-	return Event{corev1.EventTypeWarning, "PodEnded", "Delete", fmt.Sprintf("Deleted pod %q: %s", pod, why)}
+	return warning("PodEnded", "Delete", "Deleted pod %q: %s", pod, why)
 }
 
 // JobSetStarted reports that a JobSet was resumed for the first time.
 func JobSetStarted() Event {
-	return Event{corev1.EventTypeNormal, "Started", "Start", "Resumed the JobSet: its first stage is admitted"}
+	return normal("Started", "Start", "Resumed the JobSet: its first stage is admitted")
 }
 
 // Misconfigured reports why a JobSet cannot be queued.
 func Misconfigured(message string) Event {
-	return Event{corev1.EventTypeWarning, "Misconfigured", "Queue", message}
+	return warning("Misconfigured", "Queue", "%s", message)
 }
 
 // JobRefused reports why a Job of a JobSet is not released.
 func JobRefused(message string) Event {
-	return Event{corev1.EventTypeWarning, "JobRefused", "Release", message}
+	return warning("JobRefused", "Release", "%s", message)
 }
 
 // GroupReleased reports that the main containers of a group may start.
 func GroupReleased(pods int) Event {
-	return Event{corev1.EventTypeNormal, "GroupReleased", "Release", fmt.Sprintf("All %d pods of the group have started: their main containers may run", pods)}
+	return normal("GroupReleased", "Release", "All %d pods of the group have started: their main containers may run", pods)
 }
 
 // GroupTimedOut reports that a pod of a group has stopped waiting for the other pods of the group.
 func GroupTimedOut(started, pods int) Event {
-	return Event{
-		corev1.EventTypeWarning, "GroupTimedOut", "Observe",
-		fmt.Sprintf("A pod timed out waiting for the other pods of its group: %d of %d pods have started", started, pods),
-	}
+	return warning("GroupTimedOut", "Observe", "A pod timed out waiting for the other pods of its group: %d of %d pods have started", started, pods)
 }
 
 // GroupNotKept reports why a group cannot start together.
 func GroupNotKept(message string) Event {
-	return Event{corev1.EventTypeWarning, "GroupNotKept", "Queue", message}
+	return warning("GroupNotKept", "Queue", "%s", message)
 }
 
 // FlavorInUse reports what keeps a ResourceFlavor that is being deleted.
 func FlavorInUse(clusterQueues []string) Event {
-	return Event{
-		corev1.EventTypeWarning, "InUse", "Delete",
-		fmt.Sprintf("Not deleted yet: ClusterQueues %s use the flavor in spec.resourceGroups, and quota Workloads are admitted to it; remove the flavor from these ClusterQueues",
-			strings.Join(clusterQueues, ", ")),
-	}
+	return warning("InUse", "Delete", "Not deleted yet: ClusterQueues %s use the flavor in spec.resourceGroups, and quota Workloads are admitted to it; remove the flavor from these ClusterQueues", strings.Join(clusterQueues, ", "))
 }
 
 // GangBlocked reports why a gang that holds its quota is not placed, and what helps.
 func GangBlocked(message string) Event {
-	return Event{corev1.EventTypeWarning, "GangBlocked", "Gang", message}
+	return warning("GangBlocked", "Gang", "%s", message)
 }
 
 // PriorityKept reports that the priority class which a JobSet names now does not exist.
 func PriorityKept(message string) Event {
-	return Event{corev1.EventTypeWarning, "PriorityKept", "Queue", message}
+	return warning("PriorityKept", "Queue", "%s", message)
+}
+
+// LedgerMismatch reports on a ClusterQueue that the engine charged another amount than its quota Workloads hold.
+func LedgerMismatch(charged, held, remedy string) Event {
+	return warning("LedgerMismatch", "Audit", "The engine charged %s, but %s: %s; please report this bug", charged, held, remedy)
+}
+
+// GangStatus reports the state of a gang on its PodGroup and pods. The topic is the action, so that another cause is a new Event and not
+// counted as the same one.
+func GangStatus(reason, topic, message string) Event {
+	return normal(reason, topic, "%s", message)
+}
+
+// GangWarning reports on a PodGroup and its pods what has to be changed before their gang can be admitted.
+func GangWarning(reason, topic, message string) Event {
+	return warning(reason, topic, "%s", message)
+}
+
+// GangFinished reports on a PodGroup, or on pods, that their gang has finished and released its quota.
+func GangFinished(message string) Event {
+	return normal("GangFinished", "Finish", "%s", message)
+}
+
+// PodEvicted reports that a pod is deleted because its gang must release its quota. Its controller, if it has one, recreates it.
+func PodEvicted(message string) Event {
+	return warning("Evicted", "Evict", "Deleted because its gang was evicted: %s", message)
+}
+
+// BarePodEvicted reports that a pod which no controller recreates is deleted because its gang must release its quota.
+func BarePodEvicted(message string) Event {
+	return warning("Evicted", "Evict", "Deleted because its gang was evicted; no controller will recreate it: %s", message)
 }
 
 // count returns a number and its noun, such as "1 Job" or "3 Jobs".
@@ -278,12 +317,4 @@ func count(n int, noun string) string {
 		noun += "s"
 	}
 	return fmt.Sprintf("%d %s", n, noun)
-}
-
-// LedgerMismatch reports on a ClusterQueue that the engine charged another amount than its quota Workloads hold.
-func LedgerMismatch(charged, held, remedy string) Event {
-	return Event{
-		corev1.EventTypeWarning, "LedgerMismatch", "Audit",
-		fmt.Sprintf("The engine charged %s, but %s: %s; please report this bug", charged, held, remedy),
-	}
 }
