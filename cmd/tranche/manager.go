@@ -117,7 +117,7 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, config *configapi.Con
 		return err
 	}
 	// LocalQueues may name other schedulers than the configuration, so all schedulers are checked.
-	gangs, err := gangobjects.New(gangobjects.Config{Gang: &config.Gang, Reader: mgr.GetCache(), Resources: watcher})
+	gangs, err := gangobjects.New(&config.Gang, mgr.GetCache(), watcher)
 	if err != nil {
 		return err
 	}

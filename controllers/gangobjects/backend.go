@@ -16,54 +16,19 @@ import (
 
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
-	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/lifecycle/schedulergang"
 )
 
-// A Backend reads and compares the gang objects of one scheduler. The nil Backend keeps none.
+// A Backend reads and compares the gang objects of one scheduler. The Backend of None keeps none.
 type Backend struct {
-	name     configapi.GangProvider
+	// API describes the scheduler.
+	API schedulergang.API
+	// SchedulerName is the schedulerName of the pods that the scheduler places, or "" if they keep their own.
+	SchedulerName string
+
 	reader   client.Reader
 	provider schedulergang.Provider
-	// kinds are empty if the API server does not serve all of them.
-	kinds  []schedulergang.Kind
-	served bool
-}
-
-// Name returns the name of the scheduler in the configuration.
-func (b *Backend) Name() string {
-	if b == nil {
-		return string(configapi.GangProviderNone)
-	}
-	return string(b.name)
-}
-
-// API describes the scheduler.
-func (b *Backend) API() schedulergang.API {
-	if b == nil {
-		return schedulergang.API{Name: b.Name()}
-	}
-	return schedulergang.API{Name: b.Name(), IsConfigured: true, IsServed: b.served, Version: b.Version(), WantedVersion: b.wanted()}
-}
-
-// Served reports whether the API server serves the objects of gangs.
-func (b *Backend) Served() bool { return b != nil && b.served }
-
-// Version returns the version of the API, such as scheduling.k8s.io/v1alpha2, or "" if the scheduler creates all objects itself.
-func (b *Backend) Version() string {
-	if len(b.kinds) == 0 {
-		return ""
-	}
-	return b.kinds[0].APIVersion
-}
-
-// wanted returns the version of the API that the API server should serve.
-func (b *Backend) wanted() string {
-	if kinds := b.provider.Kinds(); len(kinds) > 0 {
-		return kinds[0].APIVersion
-	}
-	return ""
 }
 
 func empty(kind metav1.TypeMeta) *unstructured.Unstructured {
@@ -76,7 +41,7 @@ func empty(kind metav1.TypeMeta) *unstructured.Unstructured {
 // keeps the objects of its gangs itself (spec.scheduling), or if no objects can be kept. It returns a refusal if the JobSet asks for
 // something impossible, which only its user can fix.
 func (b *Backend) Read(ctx context.Context, js *jobsetapi.JobSet, plan *stageplan.Plan) (state *schedulergang.State, refusal string, err error) {
-	if !b.Served() || js.Spec.Scheduling != nil {
+	if !b.API.IsServed || js.Spec.Scheduling != nil {
 		return nil, "", nil
 	}
 	gangSet, err := schedulergang.New(js, plan, b.provider)
@@ -113,7 +78,7 @@ func (b *Backend) readObjects(ctx context.Context, state *schedulergang.State) e
 
 // listObjects reads the objects of the JobSet, including those of earlier attempts.
 func (b *Backend) listObjects(ctx context.Context, state *schedulergang.State) error {
-	for _, kind := range b.kinds {
+	for _, kind := range b.provider.Kinds() {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind+"List"))
 		err := b.reader.List(ctx, list, client.InNamespace(state.GangSet.JobSet.Namespace), client.MatchingLabels{apis.JobSetLabel: state.GangSet.JobSet.Name})
@@ -131,7 +96,7 @@ func (b *Backend) listObjects(ctx context.Context, state *schedulergang.State) e
 
 // readObject calls observe with an object, if it exists.
 func (b *Backend) readObject(ctx context.Context, kind string, key client.ObjectKey, observe func(*unstructured.Unstructured)) error {
-	found := empty(metav1.TypeMeta{APIVersion: b.Version(), Kind: kind})
+	found := empty(metav1.TypeMeta{APIVersion: b.API.Version, Kind: kind})
 	err := b.reader.Get(ctx, key, found)
 	if apierrors.IsNotFound(err) {
 		return nil

@@ -18,7 +18,7 @@ import (
 func newBackends(served discovery.Served, provider configapi.GangProvider) (*gangobjects.Registry, error) {
 	config := &configapi.Configuration{Gang: configapi.Gang{Provider: provider}}
 	config.SetDefaults()
-	return gangobjects.New(gangobjects.Config{Gang: &config.Gang, Resources: served})
+	return gangobjects.New(&config.Gang, nil, served)
 }
 
 // TestNew: each scheduler has the newest version of its API that has all of its kinds.
@@ -61,11 +61,11 @@ func TestNew(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if backend.Served() != c.wantServed || backend.Version() != c.want {
-				t.Errorf("served %t, version %q, want %t, %q", backend.Served(), backend.Version(), c.wantServed, c.want)
+			if backend.API.IsServed != c.wantServed || backend.API.Version != c.want {
+				t.Errorf("served %t, version %q, want %t, %q", backend.API.IsServed, backend.API.Version, c.wantServed, c.want)
 			}
-			if registry.Default() != nil {
-				t.Errorf("by default %v, want none", registry.Default().Name())
+			if registry.Default.API.IsConfigured {
+				t.Errorf("by default %v, want none", registry.Default.API.Name)
 			}
 		})
 	}
@@ -77,17 +77,14 @@ func TestOf(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if byDefault := registry.Default(); byDefault.Name() != "Volcano" || registry.SchedulerName(byDefault) != "volcano" {
-		t.Errorf("by default %q with schedulerName %q", byDefault.Name(), registry.SchedulerName(byDefault))
+	if byDefault := registry.Default; byDefault.API.Name != "Volcano" || byDefault.SchedulerName != "volcano" {
+		t.Errorf("by default %q with schedulerName %q", byDefault.API.Name, byDefault.SchedulerName)
 	}
-	if none, err := registry.Of("None"); none != nil || err != nil || none.Name() != "None" || registry.SchedulerName(none) != "" {
+	if none, err := registry.Of("None"); err != nil || none.API.Name != "None" || none.API.IsConfigured || none.SchedulerName != "" {
 		t.Errorf("None: %v, %v", none, err)
 	}
 	if _, err := registry.Of("volcano"); err == nil || !strings.Contains(err.Error(), `"volcano" must be one of None, Kube, Coscheduling, Volcano, Koordinator, KAI`) {
 		t.Errorf("error %v", err)
-	}
-	if _, err := gangobjects.New(gangobjects.Config{}); err == nil {
-		t.Error("a Config without anything is taken")
 	}
 }
 
@@ -100,7 +97,7 @@ func TestNoGangs(t *testing.T) {
 	if kinds := len(registry.Kinds()); kinds != 2 {
 		t.Errorf("%d kinds, want 2", kinds)
 	}
-	backend := registry.Default()
+	backend := registry.Default
 	js := &jobsetapi.JobSet{}
 	js.Spec.ReplicatedJobs = make([]jobsetapi.ReplicatedJob, 1)
 	js.Spec.ReplicatedJobs[0].Name = "main"
@@ -124,10 +121,13 @@ func TestNoGangs(t *testing.T) {
 
 // TestNoBackend: without a provider no objects are kept.
 func TestNoBackend(t *testing.T) {
-	var registry *gangobjects.Registry
-	backend := registry.Default()
+	registry, err := newBackends(discovery.Served{}, configapi.GangProviderNone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	backend := registry.Default
 	state, refusal, err := backend.Read(t.Context(), nil, nil)
-	if backend.Served() || len(registry.Kinds()) > 0 || state != nil || refusal != "" || err != nil {
+	if backend.API.IsServed || len(registry.Kinds()) > 0 || state != nil || refusal != "" || err != nil {
 		t.Errorf("%v, %q, %v", state, refusal, err)
 	}
 }

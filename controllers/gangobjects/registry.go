@@ -1,7 +1,6 @@
 package gangobjects
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -15,36 +14,20 @@ import (
 	"github.com/tranche-dev/tranche/lifecycle/schedulergang"
 )
 
-// A Config configures the schedulers.
-type Config struct {
-	// Gang names the scheduler that places gangs by default, and configures each of them.
-	Gang *configapi.Gang
-	// Reader reads the objects of gangs. It must be a cache.
-	Reader client.Reader
-	// Resources lists the resources that the API server serves.
-	Resources apiwatch.Lister
-}
-
-func (c *Config) validate() error {
-	if c.Gang == nil || c.Resources == nil {
-		return errors.New("gangobjects.Config: Gang and Resources are required")
-	}
-	return nil
-}
-
-// Registry has a Backend for each scheduler that may place gangs. The zero Registry places none.
+// Registry has a Backend for each scheduler that may place gangs, and one for None.
 type Registry struct {
-	config configapi.Gang
-	all    []*Backend
+	// Default is the Backend of the scheduler that the configuration names.
+	Default *Backend
+	// Patience is how long pods may be without a node before the manager reports why.
+	Patience time.Duration
+
+	all []*Backend
 }
 
-// New asks the API server once which objects it serves. A scheduler without them gets a Backend that is not Served.
-func New(config Config) (*Registry, error) {
-	if err := config.validate(); err != nil {
-		return nil, err
-	}
-	g := config.Gang
-	r := &Registry{config: *g}
+// New asks the API server once which objects it serves. A scheduler without them gets a Backend whose API is not served. The reader of the
+// objects must be a cache, and the defaults of the configuration must be set.
+func New(g *configapi.Gang, reader client.Reader, resources apiwatch.Lister) (*Registry, error) {
+	r := &Registry{Patience: g.DiagnoseAfter.Duration, all: []*Backend{{API: schedulergang.API{Name: string(configapi.GangProviderNone)}}}}
 	for _, scheduler := range []struct {
 		name configapi.GangProvider
 		// providers implement different versions of one API. The newest is the first.
@@ -60,20 +43,33 @@ func New(config Config) (*Registry, error) {
 		}}},
 		{configapi.GangProviderKAI, []schedulergang.Provider{schedulergang.KAI{SchedulerName: g.KAI.SchedulerName, Queue: g.KAI.Queue}}},
 	} {
-		backend := &Backend{name: scheduler.name, reader: config.Reader}
+		backend := &Backend{API: schedulergang.API{Name: string(scheduler.name), IsConfigured: true}, SchedulerName: g.SchedulerName(scheduler.name), reader: reader}
 		for _, backend.provider = range scheduler.providers {
-			var err error
-			if backend.served, err = serves(config.Resources, backend.provider.Kinds()); err != nil {
+			if err := backend.ask(resources); err != nil {
 				return nil, err
 			}
-			if backend.served {
-				backend.kinds = backend.provider.Kinds()
+			if backend.API.IsServed {
 				break
 			}
 		}
 		r.all = append(r.all, backend)
 	}
-	return r, nil
+	var err error
+	r.Default, err = r.Of(string(g.Provider))
+	return r, err
+}
+
+// ask sets the part of the API that depends on what the API server serves. A scheduler that creates all objects itself needs no version.
+func (b *Backend) ask(resources apiwatch.Lister) error {
+	kinds := b.provider.Kinds()
+	if len(kinds) > 0 {
+		b.API.WantedVersion = kinds[0].APIVersion
+	}
+	var err error
+	if b.API.IsServed, err = serves(resources, kinds); b.API.IsServed {
+		b.API.Version = b.API.WantedVersion
+	}
+	return err
 }
 
 func serves(resources apiwatch.Lister, kinds []schedulergang.Kind) (bool, error) {
@@ -88,12 +84,12 @@ func serves(resources apiwatch.Lister, kinds []schedulergang.Kind) (bool, error)
 	return true, nil
 }
 
-// Kinds returns an empty object of each kind of gang object, to be watched.
+// Kinds returns an empty object of each kind of gang object that is served, to be watched.
 func (r *Registry) Kinds() []*unstructured.Unstructured {
 	var kinds []*unstructured.Unstructured
-	if r != nil {
-		for _, backend := range r.all {
-			for _, kind := range backend.kinds {
+	for _, backend := range r.all {
+		if backend.API.IsServed {
+			for _, kind := range backend.provider.Kinds() {
 				kinds = append(kinds, empty(kind.TypeMeta))
 			}
 		}
@@ -101,42 +97,14 @@ func (r *Registry) Kinds() []*unstructured.Unstructured {
 	return kinds
 }
 
-// Default returns the Backend of the scheduler that the configuration names, or nil if it names none.
-func (r *Registry) Default() *Backend {
-	if r == nil {
-		return nil
-	}
-	backend, _ := r.Of(string(r.config.Provider))
-	return backend
-}
-
-// Of returns the Backend of a scheduler, nil for None. It is an error if there is no such scheduler.
+// Of returns the Backend of a scheduler. It is an error if there is no such scheduler.
 func (r *Registry) Of(name string) (*Backend, error) {
-	names := []string{string(configapi.GangProviderNone)}
-	if name == names[0] {
-		return nil, nil //nolint:nilnil // the nil Backend keeps none
-	}
+	var names []string
 	for _, backend := range r.all {
-		if backend.Name() == name {
+		if backend.API.Name == name {
 			return backend, nil
 		}
-		names = append(names, backend.Name())
+		names = append(names, backend.API.Name)
 	}
 	return nil, fmt.Errorf("%q must be one of %s", name, strings.Join(names, ", "))
-}
-
-// Patience returns how long pods may be without a node before the manager reports why.
-func (r *Registry) Patience() time.Duration {
-	if r == nil || r.config.DiagnoseAfter == nil {
-		return 0
-	}
-	return r.config.DiagnoseAfter.Duration
-}
-
-// SchedulerName returns the schedulerName of pods that a Backend's scheduler places, or "" if they keep their own.
-func (r *Registry) SchedulerName(backend *Backend) string {
-	if backend == nil {
-		return ""
-	}
-	return r.config.SchedulerName(backend.name)
 }

@@ -27,7 +27,7 @@ import (
 )
 
 func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*jobsetstate.Snapshot, error) {
-	s := &jobsetstate.Snapshot{Key: key, Orphans: map[types.UID]jobsetstate.Objects{}, Now: time.Now(), Patience: r.config.Gangs.Patience(), Retention: r.config.Retention}
+	s := &jobsetstate.Snapshot{Key: key, Orphans: map[types.UID]jobsetstate.Objects{}, Now: time.Now(), Patience: r.config.Gangs.Patience, Retention: r.config.Retention}
 	var js jobsetapi.JobSet
 	err := r.config.Client.Get(ctx, key, &js)
 	if client.IgnoreNotFound(err) != nil {

@@ -18,10 +18,10 @@ import (
 
 // chooseScheduler determines which scheduler places the gangs of a JobSet, and returns the backend of its objects.
 func (r *Reconciler) chooseScheduler(ctx context.Context, s *jobsetstate.Snapshot) (*gangobjects.Backend, error) {
-	backend := r.config.Gangs.Default()
-	s.Scheduler.API, s.Scheduler.Default = backend.API(), backend.Name()
+	backend := r.config.Gangs.Default
+	s.Scheduler.API, s.Scheduler.Default = backend.API, backend.API.Name
 	members := jobsetstate.GangMembers(s.JobSet)
-	if len(members) == 0 || r.config.Gangs == nil {
+	if len(members) == 0 {
 		return backend, nil
 	}
 	name, field := s.Scheduler.Of(jobsetstate.PodTemplateOf(s.JobSet, members[0])), "the pod templates"
@@ -33,10 +33,10 @@ func (r *Reconciler) chooseScheduler(ctx context.Context, s *jobsetstate.Snapsho
 	}
 	chosen, err := r.config.Gangs.Of(cmp.Or(name, s.Scheduler.Default))
 	if err != nil {
-		s.Scheduler.Problem = fmt.Sprintf("metadata.annotations[%s] of %s: %v; until then it is %s", apis.GangProviderAnnotation, field, err, backend.Name())
+		s.Scheduler.Problem = fmt.Sprintf("metadata.annotations[%s] of %s: %v; until then it is %s", apis.GangProviderAnnotation, field, err, backend.API.Name)
 		return backend, nil
 	}
-	s.Scheduler.API, s.Scheduler.SchedulerName = chosen.API(), r.config.Gangs.SchedulerName(chosen)
+	s.Scheduler.API, s.Scheduler.SchedulerName = chosen.API, chosen.SchedulerName
 	return chosen, nil
 }
 

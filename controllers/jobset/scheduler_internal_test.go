@@ -46,7 +46,7 @@ func registry(t *testing.T, version string, byDefault configapi.GangProvider) *g
 	t.Helper()
 	config := &configapi.Configuration{Gang: configapi.Gang{Provider: byDefault}}
 	config.SetDefaults()
-	k, err := gangobjects.New(gangobjects.Config{Gang: &config.Gang, Resources: discovery.Served{version: {"workloads", "podgroups"}}})
+	k, err := gangobjects.New(&config.Gang, nil, discovery.Served{version: {"workloads", "podgroups"}})
 	if err != nil {
 		t.Fatal(err)
 	}

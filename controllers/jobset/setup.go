@@ -62,7 +62,7 @@ type Config struct {
 	Recorder k8sevents.EventRecorder
 	// Metrics counts released Jobs, and quota that waits for other stages.
 	Metrics *metrics.Metrics
-	// Gangs keeps the objects of gangs. Without it, no scheduler places gangs.
+	// Gangs keeps the objects of gangs.
 	Gangs *gangobjects.Registry
 	// Waiting is the init container in which the pods of a group wait for each other, as far as it costs quota. If it is nil, no pods wait.
 	Waiting *corev1.Container
@@ -82,8 +82,8 @@ type Config struct {
 }
 
 func (c *Config) validate() error {
-	if c.Runner == nil || c.Client == nil || c.Recorder == nil || c.Metrics == nil || c.Namespaces == nil {
-		return errors.New("jobset.Config: Runner, Client, Recorder, Metrics and Namespaces are required")
+	if c.Runner == nil || c.Client == nil || c.Recorder == nil || c.Metrics == nil || c.Gangs == nil || c.Namespaces == nil {
+		return errors.New("jobset.Config: Runner, Client, Recorder, Metrics, Gangs and Namespaces are required")
 	}
 	if c.Workers <= 0 || c.Releases <= 0 {
 		return fmt.Errorf("jobset.Config: Workers is %d and Releases is %d, must be positive", c.Workers, c.Releases)
