@@ -8,7 +8,6 @@ package leader
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -33,9 +32,11 @@ type Fence struct {
 	// hasLed is true once the manager has held the Lease, and renewed is when the request of the last renewal began.
 	hasLed  bool
 	renewed instant
-	// lost is why the manager will never lead again, and gone is closed with it.
-	lost error
-	gone chan struct{}
+
+	// lose closes the Fence for good, with the reason why the manager will never lead again. gone is closed then, and lost returns the reason.
+	lose context.CancelCauseFunc
+	gone <-chan struct{}
+	lost func() error
 }
 
 // An instant is a reading of two clocks. The monotonic clock stops while the machine is suspended, and the wall clock may be set back: each
@@ -61,7 +62,8 @@ func newClock() func() instant {
 
 // newFence returns a Fence that is open.
 func newFence(term time.Duration, now func() instant) *Fence {
-	return &Fence{term: term, now: now, gone: make(chan struct{})}
+	leads, lose := context.WithCancelCause(context.Background())
+	return &Fence{term: term, now: now, lose: lose, gone: leads.Done(), lost: func() error { return context.Cause(leads) }}
 }
 
 // Guard makes all connections for config pass the Fence. Call it before any client is created from config, and use another config for the
@@ -83,7 +85,7 @@ func (f *Fence) Start(ctx context.Context) error {
 	case <-ctx.Done():
 		return nil
 	case <-f.gone:
-		return f.check()
+		return f.lost()
 	}
 }
 
@@ -94,23 +96,13 @@ func (f *Fence) NeedLeaderElection() bool { return false }
 func (f *Fence) check() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.lost != nil {
-		return f.lost
-	}
-	if !f.hasLed {
-		return nil
+	if err := f.lost(); err != nil || !f.hasLed {
+		return err
 	}
 	if passed := f.now().since(f.renewed); passed >= f.term {
 		return fmt.Errorf("the Lease was renewed %s ago, and a renewal counts for %s: not writing", passed, f.term)
 	}
 	return nil
-}
-
-// isLost returns an error if the manager will never lead again.
-func (f *Fence) isLost() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.lost
 }
 
 // renew opens the Fence for a term from the time at which the renewal request began.
@@ -124,24 +116,8 @@ func (f *Fence) renew(began instant) {
 func (f *Fence) observe(holder, identity string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !f.hasLed || holder == identity {
-		return
-	}
-	f.lose(fmt.Errorf("the Lease is held by %q: this replica no longer leads", holder))
-}
-
-// release closes the Fence after the manager has released the Lease.
-func (f *Fence) release() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.lose(errors.New("the Lease was released: this replica no longer leads"))
-}
-
-// lose closes the Fence for good. The lock must be held.
-func (f *Fence) lose(reason error) {
-	if f.lost == nil {
-		f.lost = reason
-		close(f.gone)
+	if f.hasLed && holder != identity {
+		f.lose(fmt.Errorf("the Lease is held by %q: this replica no longer leads", holder))
 	}
 }
 

@@ -2,6 +2,7 @@ package leader
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -77,17 +78,17 @@ func (l *Lease) Update(ctx context.Context, record resourcelock.LeaderElectionRe
 }
 
 func (l *Lease) hold(record resourcelock.LeaderElectionRecord, write func() error) error {
-	if err := l.Fence.isLost(); err != nil {
+	if err := l.Fence.lost(); err != nil {
 		return err
 	}
 	began := l.Fence.now()
 	if err := write(); err != nil {
 		return err
 	}
-	if record.HolderIdentity != l.Identity() {
-		l.Fence.release()
-		return nil
+	if record.HolderIdentity == l.Identity() {
+		l.Fence.renew(began)
+	} else {
+		l.Fence.lose(errors.New("the Lease was released: this replica no longer leads"))
 	}
-	l.Fence.renew(began)
 	return nil
 }
