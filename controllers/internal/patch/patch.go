@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	jsonpatch "github.com/evanphx/json-patch/v5"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -20,13 +21,12 @@ func IfSameUID(before client.Object) client.Patch { return Locked(before, "") }
 
 // Locked returns a merge patch that is also rejected if another client has written to the object since it had the version.
 func Locked(before client.Object, resourceVersion string) client.Patch {
-	return merge{client.MergeFrom(before), before, resourceVersion}
+	return merge{client.MergeFrom(before), metav1.ObjectMeta{UID: before.GetUID(), ResourceVersion: resourceVersion}}
 }
 
 type merge struct {
 	client.Patch
-	before          client.Object
-	resourceVersion string
+	preconditions metav1.ObjectMeta
 }
 
 func (p merge) Data(after client.Object) ([]byte, error) {
@@ -34,20 +34,11 @@ func (p merge) Data(after client.Object) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	var fields map[string]any
-	if err := json.Unmarshal(data, &fields); err != nil {
-		return nil, fmt.Errorf("read merge patch of %s: %w", client.ObjectKeyFromObject(p.before), err)
+	preconditions, err := json.Marshal(&metav1.PartialObjectMetadata{ObjectMeta: p.preconditions})
+	if err != nil {
+		return nil, err
 	}
-	metadata, ok := fields["metadata"].(map[string]any)
-	if !ok {
-		metadata = map[string]any{}
-		fields["metadata"] = metadata
-	}
-	metadata["uid"] = string(p.before.GetUID())
-	if p.resourceVersion != "" {
-		metadata["resourceVersion"] = p.resourceVersion
-	}
-	return json.Marshal(fields)
+	return jsonpatch.MergeMergePatches(data, preconditions)
 }
 
 // Conditions is a part of a status: exactly the conditions of one field manager.
