@@ -14,6 +14,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
+// Waiting returns how many pods wait.
+func (n *NoticeStore) Waiting() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.waiting
+}
+
 // The Counter of the benchmark is never asked.
 type noPods struct{}
 

@@ -36,24 +36,18 @@ func NewNoticeStore(room int) *NoticeStore {
 
 // Post sets or replaces the notice of a group.
 func (n *NoticeStore) Post(group types.NamespacedName, notice Notice) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.wake(group)
-	n.groups[group] = &posted{notice: notice, changed: make(chan struct{})}
+	n.replace(group, &posted{notice: notice, changed: make(chan struct{})})
 }
 
-// TakeDown removes the notice of a group.
-func (n *NoticeStore) TakeDown(group types.NamespacedName) {
+// replace sets, replaces or removes what is posted for a group, and wakes the requests that wait for it to change.
+func (n *NoticeStore) replace(group types.NamespacedName, now *posted) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.wake(group)
-	delete(n.groups, group)
-}
-
-// wake notifies requests that wait for a group that its notice has been replaced. The lock must be held.
-func (n *NoticeStore) wake(group types.NamespacedName) {
 	if old := n.groups[group]; old != nil {
 		close(old.changed)
+	}
+	if n.groups[group] = now; now == nil {
+		delete(n.groups, group)
 	}
 }
 
@@ -89,13 +83,6 @@ func (n *NoticeStore) leave(namespace string) {
 	}
 }
 
-// Waiting returns how many pods wait.
-func (n *NoticeStore) Waiting() int {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.waiting
-}
-
 // Observe sets the notice of the group that a ConfigMap belongs to, if it belongs to one.
 func (n *NoticeStore) Observe(configMap *corev1.ConfigMap) {
 	if group, ok := groupOf(configMap); ok {
@@ -106,6 +93,6 @@ func (n *NoticeStore) Observe(configMap *corev1.ConfigMap) {
 // Remove removes the notice of the group that a deleted ConfigMap belongs to, if it belongs to one.
 func (n *NoticeStore) Remove(configMap *corev1.ConfigMap) {
 	if group, ok := groupOf(configMap); ok {
-		n.TakeDown(group)
+		n.replace(group, nil)
 	}
 }
