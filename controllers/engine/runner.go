@@ -23,6 +23,7 @@ import (
 
 	"github.com/tranche-dev/tranche/admission"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
+	"github.com/tranche-dev/tranche/controllers/internal/informer"
 	"github.com/tranche-dev/tranche/controllers/metrics"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
@@ -276,4 +277,23 @@ func (r *Runner) signal() {
 	case r.wake <- struct{}{}:
 	default:
 	}
+}
+
+// Watch feeds the objects of one kind to the runner, in the order in which the API server reports them. It calls observed for each object
+// that exists or has changed, and gone for each object that no longer exists. It goes straight from the informer to the engine: a work queue
+// would let an older observation overtake a newer one.
+func Watch[T any, P interface {
+	*T
+	client.Object
+}](ctx context.Context, mgr ctrl.Manager, r *Runner, observed, gone func(P) admission.Event) error {
+	synced, err := informer.Watch(ctx, mgr.GetCache(), P(new(T)), informer.Handler[P]{
+		Added:   func(object P) { r.Observe(observed(object)) },
+		Changed: func(_, after P) { r.Observe(observed(after)) },
+		Deleted: func(object P) { r.Observe(gone(object)) },
+	})
+	if err != nil {
+		return err
+	}
+	r.AddSource(synced)
+	return nil
 }

@@ -30,10 +30,9 @@ type planPublisher struct {
 
 func (f *planPublisher) setUp(ctx context.Context, mgr ctrl.Manager) error {
 	f.reconciler.config.Runner.BeforeFirst(f.publishAll)
-	err := engine.Watch(ctx, mgr, f.reconciler.config.Runner, &jobsetapi.JobSet{}, engine.Source[*jobsetapi.JobSet]{
-		Observed: func(*jobsetapi.JobSet) admission.Event { return nil },
-		Gone:     func(js *jobsetapi.JobSet) admission.Event { return admission.PlanGone{UID: js.UID} },
-	})
+	err := engine.Watch(ctx, mgr, f.reconciler.config.Runner,
+		func(*jobsetapi.JobSet) admission.Event { return nil },
+		func(js *jobsetapi.JobSet) admission.Event { return admission.PlanGone{UID: js.UID} })
 	if err != nil {
 		return err
 	}

@@ -18,39 +18,31 @@ import (
 	"github.com/tranche-dev/tranche/controllers/events"
 )
 
-// An object is a pointer to an API type.
-type object[T any] interface {
-	*T
-	client.Object
-}
-
 // finalizers writes Kueue's finalizer of objects of one kind.
-type finalizers[T any, P object[T]] struct {
+type finalizers struct {
 	client client.Client
 	kind   string
 }
 
 // protect adds the finalizer to an object that is in use, unless the object is being deleted.
-func (f *finalizers[T, P]) protect(ctx context.Context, object P) error {
-	if !object.GetDeletionTimestamp().IsZero() {
+func (f *finalizers) protect(ctx context.Context, object client.Object) error {
+	if !lacksFinalizer(object) {
 		return nil
 	}
 	return f.write(ctx, object, controllerutil.AddFinalizer)
 }
 
 // release removes the finalizer from an object that is not in use and is being deleted.
-func (f *finalizers[T, P]) release(ctx context.Context, object P) error {
+func (f *finalizers) release(ctx context.Context, object client.Object) error {
 	if object.GetDeletionTimestamp().IsZero() {
 		return nil
 	}
 	return f.write(ctx, object, controllerutil.RemoveFinalizer)
 }
 
-func (f *finalizers[T, P]) write(ctx context.Context, object P, change func(client.Object, string) bool) error {
-	after := P(new(T))
-	*after = *object
-	after.SetFinalizers(slices.Clone(object.GetFinalizers()))
-	if !change(after, kueue.ResourceInUseFinalizerName) {
+func (f *finalizers) write(ctx context.Context, object client.Object, change func(client.Object, string) bool) error {
+	after, ok := object.DeepCopyObject().(client.Object)
+	if !ok || !change(after, kueue.ResourceInUseFinalizerName) {
 		return nil
 	}
 	if err := f.client.Patch(ctx, after, client.MergeFromWithOptions(object, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
@@ -60,16 +52,16 @@ func (f *finalizers[T, P]) write(ctx context.Context, object P, change func(clie
 }
 
 // A finalizerReconciler keeps objects of one kind while a ClusterQueue names them.
-type finalizerReconciler[T any, P object[T]] struct {
-	finalizers[T, P]
+type finalizerReconciler[T client.Object] struct {
+	finalizers
 	// index finds the ClusterQueues that name an object, and namesIn returns the names of the objects that a ClusterQueue names.
 	index   string
 	namesIn func(*kueue.ClusterQueue) []string
 	// blocked, if it is set, is called for an object that is being deleted, with the sorted names of the ClusterQueues that name it.
-	blocked func(P, []string)
+	blocked func(client.Object, []string)
 }
 
-func (r *finalizerReconciler[T, P]) setUp(ctx context.Context, mgr ctrl.Manager, kind string, workers int32) error {
+func (r *finalizerReconciler[T]) setUp(ctx context.Context, mgr ctrl.Manager, object T, kind string, workers int32) error {
 	r.client, r.kind = mgr.GetClient(), kind
 	names := func(queue client.Object) []string {
 		if typed, ok := queue.(*kueue.ClusterQueue); ok {
@@ -82,7 +74,7 @@ func (r *finalizerReconciler[T, P]) setUp(ctx context.Context, mgr ctrl.Manager,
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(strings.ToLower(kind)).
-		For(P(new(T))).
+		For(object).
 		Watches(&kueue.ClusterQueue{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, queue client.Object) []reconcile.Request {
 			var requests []reconcile.Request
 			for _, name := range names(queue) {
@@ -91,18 +83,15 @@ func (r *finalizerReconciler[T, P]) setUp(ctx context.Context, mgr ctrl.Manager,
 			return requests
 		})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: int(workers)}).
-		Complete(r)
+		Complete(reconcile.AsReconciler(r.client, r))
 }
 
 // Reconcile adds the finalizer to an object that is in use, and removes it from one that is being deleted and is not.
-func (r *finalizerReconciler[T, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	object := P(new(T))
-	if err := r.client.Get(ctx, req.NamespacedName, object); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
-	}
+func (r *finalizerReconciler[T]) Reconcile(ctx context.Context, object T) (ctrl.Result, error) {
+	name := object.GetName()
 	var users kueue.ClusterQueueList
-	if err := r.client.List(ctx, &users, client.MatchingFields{r.index: req.Name}); err != nil {
-		return ctrl.Result{}, fmt.Errorf("list the ClusterQueues with %s %s: %w", r.kind, req.Name, err)
+	if err := r.client.List(ctx, &users, client.MatchingFields{r.index: name}); err != nil {
+		return ctrl.Result{}, fmt.Errorf("list the ClusterQueues with %s %s: %w", r.kind, name, err)
 	}
 	isUsed := len(users.Items) > 0
 	if r.blocked != nil && isUsed && !object.GetDeletionTimestamp().IsZero() {
@@ -120,8 +109,8 @@ func (r *finalizerReconciler[T, P]) Reconcile(ctx context.Context, req ctrl.Requ
 }
 
 func setUpChecks(ctx context.Context, mgr ctrl.Manager, workers int32) error {
-	r := &finalizerReconciler[kueue.AdmissionCheck, *kueue.AdmissionCheck]{index: "tranche.dev/admission-check", namesIn: checksOf}
-	return r.setUp(ctx, mgr, "AdmissionCheck", workers)
+	r := &finalizerReconciler[*kueue.AdmissionCheck]{index: "tranche.dev/admission-check", namesIn: checksOf}
+	return r.setUp(ctx, mgr, &kueue.AdmissionCheck{}, "AdmissionCheck", workers)
 }
 
 func checksOf(queue *kueue.ClusterQueue) []string {
@@ -137,11 +126,11 @@ func checksOf(queue *kueue.ClusterQueue) []string {
 
 func setUpFlavors(ctx context.Context, mgr ctrl.Manager, workers int32) error {
 	recorder := mgr.GetEventRecorder("tranche")
-	r := &finalizerReconciler[kueue.ResourceFlavor, *kueue.ResourceFlavor]{
+	r := &finalizerReconciler[*kueue.ResourceFlavor]{
 		index: "tranche.dev/flavor", namesIn: flavorsOf,
-		blocked: func(flavor *kueue.ResourceFlavor, users []string) { events.FlavorInUse(users).Emit(recorder, flavor) },
+		blocked: func(flavor client.Object, users []string) { events.FlavorInUse(users).Emit(recorder, flavor) },
 	}
-	return r.setUp(ctx, mgr, "ResourceFlavor", workers)
+	return r.setUp(ctx, mgr, &kueue.ResourceFlavor{}, "ResourceFlavor", workers)
 }
 
 func flavorsOf(queue *kueue.ClusterQueue) []string {

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
@@ -33,7 +34,7 @@ func setUpPriorityClasses(ctx context.Context, mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("workloadpriorityclass").
 		For(&kueue.WorkloadPriorityClass{}, builder.WithPredicates(changesValue())).
-		Complete(&priorityReconciler{client: mgr.GetClient()})
+		Complete(reconcile.AsReconciler(mgr.GetClient(), &priorityReconciler{client: mgr.GetClient()}))
 }
 
 // changesValue passes WorkloadPriorityClasses that are new or have another value. As in Kueue, a priority that was written into a quota
@@ -64,11 +65,7 @@ func classOf(object client.Object) []string {
 }
 
 // Reconcile sets the priority of all quota Workloads of a WorkloadPriorityClass to its value.
-func (r *priorityReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	var class kueue.WorkloadPriorityClass
-	if err := r.client.Get(ctx, req.NamespacedName, &class); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
-	}
+func (r *priorityReconciler) Reconcile(ctx context.Context, class *kueue.WorkloadPriorityClass) (ctrl.Result, error) {
 	var list kueue.WorkloadList
 	if err := r.client.List(ctx, &list, client.MatchingFields{indexClass: class.Name}); err != nil {
 		return ctrl.Result{}, fmt.Errorf("list quota Workloads of WorkloadPriorityClass %q: %w", class.Name, err)

@@ -3,6 +3,7 @@ package queues
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -14,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
@@ -23,13 +25,13 @@ import (
 )
 
 // A statusReconciler writes the engine's view of objects of one kind into their status.
-type statusReconciler[T any, P object[T]] struct {
-	finalizers[T, P]
+type statusReconciler[T client.Object] struct {
+	finalizers
 	runner *engine.Runner
 	// isKept is true if the objects have Kueue's finalizer from their creation until they are deleted and no longer in use.
 	isKept bool
 	// view returns what the engine knows of an object, or nil. It must only read the engine.
-	view func(*admission.Engine, P) *view
+	view func(*admission.Engine, T) *view
 }
 
 // A view is what the engine knows of an object.
@@ -41,16 +43,16 @@ type view struct {
 }
 
 // setUp starts the controller, which also reconciles the objects that the engine reports.
-func (r *statusReconciler[T, P]) setUp(mgr ctrl.Manager, kind string, changes engine.Kind, workers int32) error {
+func (r *statusReconciler[T]) setUp(mgr ctrl.Manager, object T, kind string, changes engine.Kind, workers int32) error {
 	r.client, r.kind = mgr.GetClient(), kind
 	isUnprotected := func(object client.Object) bool { return r.isKept && lacksFinalizer(object) }
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(strings.ToLower(kind)).
 		// Our own status writes must not trigger a reconcile: there would be something new to write each time, without end.
-		For(P(new(T)), builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.NewPredicateFuncs(isUnprotected)))).
+		For(object, builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.NewPredicateFuncs(isUnprotected)))).
 		WatchesRawSource(engine.Changes(r.runner, changes)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: int(workers)}).
-		Complete(r)
+		Complete(reconcile.AsReconciler(r.client, r))
 }
 
 // lacksFinalizer reports whether an object would disappear at once if it were deleted: it is new, or its finalizer was removed by hand. The
@@ -60,11 +62,7 @@ func lacksFinalizer(object client.Object) bool {
 }
 
 // Reconcile brings the status of one object up to date, and its finalizer, if it has one.
-func (r *statusReconciler[T, P]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	object := P(new(T))
-	if err := r.client.Get(ctx, req.NamespacedName, object); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
-	}
+func (r *statusReconciler[T]) Reconcile(ctx context.Context, object T) (ctrl.Result, error) {
 	if r.isKept {
 		if err := r.protect(ctx, object); err != nil {
 			return ctrl.Result{}, err
@@ -92,19 +90,16 @@ func (r *statusReconciler[T, P]) Reconcile(ctx context.Context, req ctrl.Request
 }
 
 // active returns the condition Active of a queue with these conditions.
-func active(old []metav1.Condition, generation int64, activity admission.Activity) metav1.Condition {
-	c := metav1.Condition{
-		Type: kueue.ClusterQueueActive, Status: activity.Status, Reason: activity.Reason, Message: activity.Message,
-		ObservedGeneration: generation, LastTransitionTime: metav1.Now(),
-	}
-	if known := apimeta.FindStatusCondition(old, c.Type); known != nil && known.Status == c.Status {
-		c.LastTransitionTime = known.LastTransitionTime
-	}
-	return c
+func active(old []metav1.Condition, generation int64, activity admission.Activity) []metav1.Condition {
+	conditions := slices.DeleteFunc(slices.Clone(old), func(c metav1.Condition) bool { return c.Type != kueue.ClusterQueueActive })
+	apimeta.SetStatusCondition(&conditions, metav1.Condition{
+		Type: kueue.ClusterQueueActive, Status: activity.Status, Reason: activity.Reason, Message: activity.Message, ObservedGeneration: generation,
+	})
+	return conditions
 }
 
 func setUpClusterQueues(mgr ctrl.Manager, runner *engine.Runner, workers int32) error {
-	r := &statusReconciler[kueue.ClusterQueue, *kueue.ClusterQueue]{
+	r := &statusReconciler[*kueue.ClusterQueue]{
 		runner: runner, isKept: true,
 		view: func(e *admission.Engine, queue *kueue.ClusterQueue) *view {
 			seen, known := e.ClusterQueue(queue.Name)
@@ -114,7 +109,7 @@ func setUpClusterQueues(mgr ctrl.Manager, runner *engine.Runner, workers int32) 
 			return &view{
 				current: &queue.Status,
 				wanted: &kueue.ClusterQueueStatus{
-					Conditions:         []metav1.Condition{active(queue.Status.Conditions, seen.Generation, seen.Active)},
+					Conditions:         active(queue.Status.Conditions, seen.Generation, seen.Active),
 					PendingWorkloads:   seen.Pending,
 					ReservingWorkloads: seen.Reserving,
 					AdmittedWorkloads:  seen.Admitted,
@@ -126,11 +121,11 @@ func setUpClusterQueues(mgr ctrl.Manager, runner *engine.Runner, workers int32) 
 			}
 		},
 	}
-	return r.setUp(mgr, "ClusterQueue", engine.ClusterQueues, workers)
+	return r.setUp(mgr, &kueue.ClusterQueue{}, "ClusterQueue", engine.ClusterQueues, workers)
 }
 
 func setUpLocalQueues(mgr ctrl.Manager, runner *engine.Runner, workers int32) error {
-	r := &statusReconciler[kueue.LocalQueue, *kueue.LocalQueue]{
+	r := &statusReconciler[*kueue.LocalQueue]{
 		runner: runner,
 		view: func(e *admission.Engine, queue *kueue.LocalQueue) *view {
 			seen, known := e.LocalQueue(client.ObjectKeyFromObject(queue))
@@ -138,7 +133,7 @@ func setUpLocalQueues(mgr ctrl.Manager, runner *engine.Runner, workers int32) er
 				return nil
 			}
 			return &view{current: &queue.Status, wanted: &kueue.LocalQueueStatus{
-				Conditions:         []metav1.Condition{active(queue.Status.Conditions, queue.Generation, seen.Active)},
+				Conditions:         active(queue.Status.Conditions, queue.Generation, seen.Active),
 				PendingWorkloads:   seen.Pending,
 				ReservingWorkloads: seen.Reserving,
 				AdmittedWorkloads:  seen.Admitted,
@@ -148,11 +143,11 @@ func setUpLocalQueues(mgr ctrl.Manager, runner *engine.Runner, workers int32) er
 			}}
 		},
 	}
-	return r.setUp(mgr, "LocalQueue", engine.LocalQueues, workers)
+	return r.setUp(mgr, &kueue.LocalQueue{}, "LocalQueue", engine.LocalQueues, workers)
 }
 
 func setUpCohorts(mgr ctrl.Manager, runner *engine.Runner) error {
-	r := &statusReconciler[kueue.Cohort, *kueue.Cohort]{
+	r := &statusReconciler[*kueue.Cohort]{
 		runner: runner,
 		view: func(e *admission.Engine, cohort *kueue.Cohort) *view {
 			seen, known := e.Cohort(cohort.Name)
@@ -162,5 +157,5 @@ func setUpCohorts(mgr ctrl.Manager, runner *engine.Runner) error {
 			return &view{current: &cohort.Status, wanted: &kueue.CohortStatus{FairSharing: seen.FairSharing}}
 		},
 	}
-	return r.setUp(mgr, "Cohort", engine.Cohorts, 1)
+	return r.setUp(mgr, &kueue.Cohort{}, "Cohort", engine.Cohorts, 1)
 }

@@ -80,12 +80,11 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 	if err := config.validate(); err != nil {
 		return err
 	}
-	err := engine.Watch(ctx, mgr, config.Runner, &kueue.Workload{}, engine.Source[*kueue.Workload]{
-		Observed: func(workload *kueue.Workload) admission.Event { return admission.WorkloadObserved{Workload: workload} },
-		Gone: func(workload *kueue.Workload) admission.Event {
-			return admission.WorkloadGone{Key: client.ObjectKeyFromObject(workload), UID: workload.UID}
-		},
-	})
+	err := engine.Watch(ctx, mgr, config.Runner,
+		func(w *kueue.Workload) admission.Event { return admission.WorkloadObserved{Workload: w} },
+		func(w *kueue.Workload) admission.Event {
+			return admission.WorkloadGone{Key: client.ObjectKeyFromObject(w), UID: w.UID}
+		})
 	if err != nil {
 		return err
 	}

@@ -51,24 +51,22 @@ var _ = Describe("The quota audit", Ordered, func() {
 		})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(mgr.Add(runner)).To(Succeed())
-		Expect(engine.Watch(running, mgr, runner, &kueue.ClusterQueue{}, engine.Source[*kueue.ClusterQueue]{
-			Observed: func(q *kueue.ClusterQueue) admission.Event { return admission.ClusterQueueObserved{ClusterQueue: q} },
-			Gone:     func(q *kueue.ClusterQueue) admission.Event { return admission.ClusterQueueGone{Name: q.Name} },
-		})).To(Succeed())
-		Expect(engine.Watch(running, mgr, runner, &kueue.Workload{}, engine.Source[*kueue.Workload]{
-			Observed: func(w *kueue.Workload) admission.Event {
+		Expect(engine.Watch(running, mgr, runner,
+			func(q *kueue.ClusterQueue) admission.Event { return admission.ClusterQueueObserved{ClusterQueue: q} },
+			func(q *kueue.ClusterQueue) admission.Event { return admission.ClusterQueueGone{Name: q.Name} })).To(Succeed())
+		Expect(engine.Watch(running, mgr, runner,
+			func(w *kueue.Workload) admission.Event {
 				if isDeaf.Load() {
 					return nil
 				}
 				return admission.WorkloadObserved{Workload: w}
 			},
-			Gone: func(w *kueue.Workload) admission.Event {
+			func(w *kueue.Workload) admission.Event {
 				if isDeaf.Load() {
 					return nil
 				}
 				return admission.WorkloadGone{Key: client.ObjectKeyFromObject(w), UID: w.UID}
-			},
-		})).To(Succeed())
+			})).To(Succeed())
 		audit := quotaaudit.Config{
 			Engine: runner, Cache: mgr.GetClient(), Live: mgr.GetAPIReader(), Recorder: recorder, Metrics: counts, Period: 2 * time.Second,
 		}
