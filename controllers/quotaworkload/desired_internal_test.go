@@ -164,7 +164,7 @@ func podsReady(enable bool, limit *int32) configapi.WaitForPodsReady {
 }
 
 // told returns in one line what a reconcile writes.
-func told(before *kueue.Workload, w *wanted) string {
+func told(before *kueue.Workload, w *workloadstatus.Step) string {
 	var parts []string
 	if w.Deactivate {
 		parts = append(parts, "deactivate")
@@ -175,7 +175,7 @@ func told(before *kueue.Workload, w *wanted) string {
 	if w.Status != nil && workloadstatus.Differs(before, w.Status) {
 		parts = append(parts, changes(&before.Status, w.Status)...)
 	}
-	for _, event := range w.events {
+	if event, ok := eventOf(w.Transition); ok {
 		parts = append(parts, "event "+event.Reason)
 	}
 	if w.RequeueAfter > 0 {
@@ -447,7 +447,7 @@ func TestDesired(t *testing.T) {
 			}
 			before := c.workload.DeepCopy()
 			s := &workloadstatus.Snapshot{Workload: c.workload.Workload, ReservedIn: c.reservedIn, LocalQueue: c.localQueue, ClusterQueue: c.clusterQueue}
-			if got := told(before, desired(s, &c.podsReady, at(c.now))); got != c.want {
+			if got := told(before, workloadstatus.Next(s, &c.podsReady, at(c.now))); got != c.want {
 				t.Errorf("desired:\n got %s\nwant %s", got, c.want)
 			}
 			if workloadstatus.Differs(before, withoutMore(c.workload.Workload)) {

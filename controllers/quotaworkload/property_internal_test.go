@@ -51,7 +51,7 @@ func anyWorkload(t *rapid.T) *kueue.Workload {
 }
 
 // applied returns the Workload after the API server has applied the writes of a reconcile.
-func applied(before *kueue.Workload, w *wanted) *kueue.Workload {
+func applied(before *kueue.Workload, w *workloadstatus.Step) *kueue.Workload {
 	after := before.DeepCopy()
 	switch {
 	case w.Deactivate:
@@ -74,7 +74,7 @@ func TestPassesEnd(t *testing.T) {
 		first := s.Workload
 		config, now := podsReady(rapid.Bool().Draw(t, "podsReady"), new(int32(2))), at(rapid.IntRange(0, 120).Draw(t, "now"))
 		for range 8 {
-			w := desired(s, &config, now)
+			w := workloadstatus.Next(s, &config, now)
 			isWrite := w.Deactivate || len(w.RemoveChecks) > 0 || w.Status != nil && workloadstatus.Differs(s.Workload, w.Status)
 			if !isWrite {
 				checkEnd(t, first, s.Workload)

@@ -46,7 +46,7 @@ func TestRelease(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			status := workloadstatus.QuotaReleased(c.workload.Workload, at(c.now))
-			if got := told(c.workload.DeepCopy(), &wanted{Step: &workloadstatus.Step{Status: &status}}); got != c.want {
+			if got := told(c.workload.DeepCopy(), &workloadstatus.Step{Status: &status}); got != c.want {
 				t.Errorf("released:\n got %s\nwant %s", got, c.want)
 			}
 		})

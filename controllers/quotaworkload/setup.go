@@ -2,8 +2,8 @@
 // AdmissionChecks between its reservation and its admission, its timeouts, its deactivation, and its return to the queue. The engine's own
 // writers write decisions about quota, and the JobSet controller of Tranche handles the Jobs of a stage.
 //
-// A reconcile reads the state of one Workload (read.go), lets package workloadstatus compute from that and the time what to write, adds the Events
-// (desired.go), and does one write (write.go). The change triggers the next reconcile.
+// A reconcile reads the state of one Workload (read.go), lets package workloadstatus compute from that and the time what to write, does one
+// write, and emits the Events about it (write.go). The change triggers the next reconcile.
 package quotaworkload
 
 import (
@@ -180,5 +180,5 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	return r.write(ctx, s, desired(s, &r.config.PodsReady, time.Now()))
+	return r.write(ctx, s, workloadstatus.Next(s, &r.config.PodsReady, time.Now()))
 }

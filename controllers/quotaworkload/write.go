@@ -10,14 +10,16 @@ import (
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/controllers/engine"
+	"github.com/tranche-dev/tranche/controllers/events"
 	"github.com/tranche-dev/tranche/controllers/internal/patch"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
 )
 
-// write does the one write that is wanted, and then emits its Events. The API server rejects the write if another client has changed the
+// write does the one write of a Step, and then emits its Events. The API server rejects the write if another client has changed the
 // Workload since it was read: the decision may be outdated.
-func (r *Reconciler) write(ctx context.Context, s *workloadstatus.Snapshot, w *wanted) (ctrl.Result, error) {
-	done, err := r.writeOne(ctx, s.Workload, w)
+func (r *Reconciler) write(ctx context.Context, s *workloadstatus.Snapshot, step *workloadstatus.Step) (ctrl.Result, error) {
+	done, err := r.writeOne(ctx, s.Workload, step)
 	switch {
 	case apierrors.IsConflict(err):
 		// The cache lacks the change. When it arrives, the watch triggers the next reconcile; the requeue is for a lost event.
@@ -25,30 +27,25 @@ func (r *Reconciler) write(ctx context.Context, s *workloadstatus.Snapshot, w *w
 	case err != nil:
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	case done:
-		for _, event := range w.events {
-			event.Emit(r.config.Recorder, s.Workload)
-		}
-		if w.onJobSet != nil {
-			w.onJobSet.EmitOnOwner(r.config.Recorder, s.Workload)
-		}
+		r.announce(s.Workload, step.Transition)
 	}
-	return ctrl.Result{RequeueAfter: w.RequeueAfter}, nil
+	return ctrl.Result{RequeueAfter: step.RequeueAfter}, nil
 }
 
 // writeOne does the write, and reports whether there was anything to write.
-func (r *Reconciler) writeOne(ctx context.Context, workload *kueue.Workload, w *wanted) (bool, error) {
+func (r *Reconciler) writeOne(ctx context.Context, workload *kueue.Workload, step *workloadstatus.Step) (bool, error) {
 	switch {
-	case w.Deactivate:
+	case step.Deactivate:
 		after := workload.DeepCopy()
 		after.Spec.Active = new(false)
 		return true, wrap(r.config.Client.Patch(ctx, after, since(workload)), "deactivate quota Workload %s", client.ObjectKeyFromObject(workload))
-	case len(w.RemoveChecks) > 0:
-		return true, r.dropChecks(ctx, workload, w.RemoveChecks)
-	case w.Status == nil || !workloadstatus.Differs(workload, w.Status):
+	case len(step.RemoveChecks) > 0:
+		return true, r.dropChecks(ctx, workload, step.RemoveChecks)
+	case step.Status == nil || !workloadstatus.Differs(workload, step.Status):
 		return false, nil
 	}
 	_, err := patch.ApplyWorkloadStatus(ctx, r.config.Client, workload, patch.Status{
-		Part: *w.Status, Owner: apis.AdmissionFieldManager, ResourceVersion: workload.ResourceVersion,
+		Part: *step.Status, Owner: apis.AdmissionFieldManager, ResourceVersion: workload.ResourceVersion,
 	})
 	return true, err
 }
@@ -66,4 +63,39 @@ func (r *Reconciler) dropChecks(ctx context.Context, workload *kueue.Workload, n
 // since returns a merge patch that fails if the object has changed.
 func since(before client.Object) client.Patch {
 	return client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+}
+
+// announce emits the Event of a transition on a quota Workload, and that of an eviction also on the JobSet of its stage.
+func (r *Reconciler) announce(w *kueue.Workload, transition workloadstatus.Transition) {
+	if event, ok := eventOf(transition); ok {
+		event.Emit(r.config.Recorder, w)
+	}
+	n, isEvicted := transition.(workloadstatus.EvictedTransition)
+	if stage := w.Labels[apis.StageLabel]; isEvicted && stage != "" && w.Status.Admission != nil {
+		event := events.StageEvicted(engine.StageName(stage, w), engine.Usage(w.Status.Admission), n.Eviction.FullReason(), n.Eviction.Message)
+		event.EmitOnOwner(r.config.Recorder, w)
+	}
+}
+
+// eventOf returns the Event on a quota Workload for a transition, if it has one.
+func eventOf(transition workloadstatus.Transition) (event events.Event, ok bool) {
+	switch n := transition.(type) {
+	case workloadstatus.EvictedTransition:
+		return events.Evicted(n.Eviction.EventReason(), n.Eviction.Message), true
+	case workloadstatus.AdmittedTransition:
+		return events.Admitted(string(n.ClusterQueue), n.Waited), true
+	case workloadstatus.RejectedTransition:
+		return events.AdmissionCheckRejected(n.Verdict), true
+	case workloadstatus.OutOfTimeTransition:
+		return events.MaximumExecutionTimeExceeded(n.Seconds), true
+	case workloadstatus.OutOfTriesTransition:
+		return events.RequeuingLimitExceeded(n.Limit), true
+	case workloadstatus.RequeuedTransition:
+		return events.Requeued(n.Why), true
+	case workloadstatus.GatedTransition:
+		return events.AdmissionGated(n.By), true
+	case workloadstatus.UngatedTransition:
+		return events.AdmissionGateCleared(), true
+	}
+	return event, false
 }
