@@ -1,3 +1,7 @@
+// Package visibility serves Kueue's visibility API: which quota Workloads are pending in a ClusterQueue or LocalQueue, at which position,
+// and, beyond Kueue, why. It is an aggregated API: the API server passes requests on to it, and authenticates and authorizes them.
+//
+// Every replica of the manager answers from its own engine, which also observes the cluster where it does not lead.
 package visibility
 
 import (
@@ -22,7 +26,26 @@ import (
 	"k8s.io/component-base/compatibility"
 	ctrl "sigs.k8s.io/controller-runtime"
 	visibility "sigs.k8s.io/kueue/apis/visibility/v1beta2"
+
+	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
 )
+
+type server struct {
+	config configapi.Visibility
+	// engine answers.
+	engine engine
+	// mgr connects to the API server, which authenticates and authorizes requests.
+	mgr ctrl.Manager
+}
+
+// SetupWithManager adds the server to a manager, unless it is turned off. The engine is a Runner of controllers/engine. The defaults of the
+// configuration must be set.
+func SetupWithManager(mgr ctrl.Manager, e engine, config configapi.Visibility) error {
+	if !*config.Enable {
+		return nil
+	}
+	return mgr.Add(&server{config: config, engine: e, mgr: mgr})
+}
 
 // kubernetesVersion is the version of the serving libraries.
 const kubernetesVersion = "1.36"
@@ -98,7 +121,7 @@ func (s *server) prepare(ctx context.Context) (*genericapiserver.GenericAPIServe
 	if err := s.listen(config); err != nil {
 		return nil, fmt.Errorf("%w: %w", errConfiguration, err)
 	}
-	c, err := kubernetes.NewForConfig(s.rest)
+	c, err := kubernetes.NewForConfig(s.mgr.GetConfig())
 	if err != nil {
 		return nil, fmt.Errorf("create a client: %w", err)
 	}
@@ -119,9 +142,9 @@ func (s *server) storage() map[string]rest.Storage {
 	throttle := newThrottle(s.engine)
 	return map[string]rest.Storage{
 		"clusterqueues":                  clusterQueue,
-		"clusterqueues/pendingworkloads": pendingWorkloads{queue: clusterQueue, throttle: throttle, reader: s.reader},
+		"clusterqueues/pendingworkloads": pendingWorkloads{queue: clusterQueue, throttle: throttle, reader: s.mgr.GetClient()},
 		"localqueues":                    localQueue,
-		"localqueues/pendingworkloads":   pendingWorkloads{queue: localQueue, throttle: throttle, reader: s.reader},
+		"localqueues/pendingworkloads":   pendingWorkloads{queue: localQueue, throttle: throttle, reader: s.mgr.GetClient()},
 	}
 }
 
