@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/lifecycle/podgroup"
@@ -28,7 +29,7 @@ func (c labelled) List(context.Context, client.ObjectList, ...client.ListOption)
 func TestLeave(t *testing.T) {
 	a, b := podgroup.Ref{Kind: podgroup.Lightweight, Namespace: "ml", Name: "a"}, podgroup.Ref{Kind: podgroup.Lightweight, Namespace: "ml", Name: "b"}
 	r := &Reconciler{
-		client: labelled{labels: map[string]string{"team": "other"}}, gangMemo: map[podgroup.Ref]*gangMemo{}, watchers: map[podgroup.Ref]map[podgroup.Ref]struct{}{},
+		client: labelled{labels: map[string]string{"team": "other"}}, gangMemo: map[podgroup.Ref]*gangMemo{}, watchers: map[podgroup.Ref]sets.Set[podgroup.Ref]{},
 		config: Config{Namespaces: labels.SelectorFromSet(labels.Set{"team": "ours"})},
 	}
 	r.watch(a, []podgroup.Ref{b})

@@ -2,12 +2,14 @@ package podgang
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/apis"
@@ -28,24 +30,31 @@ func knownAPIs() map[podgroup.Kind][][]string {
 	}
 }
 
-// servedAPIs asks the API server which of them it serves.
-func servedAPIs(resources apiwatch.Lister) (podGroupAPIs, error) {
-	all := podGroupAPIs{}
+// servedAPIs asks the API server which of them it serves, and in which of these the status has a subresource: a definition of kube-batch may
+// have one, or not.
+func servedAPIs(resources apiwatch.Lister) (all podGroupAPIs, withStatus sets.Set[schema.GroupVersionKind], err error) {
+	serves := func(version, name string) bool {
+		isServed := false
+		if err == nil {
+			isServed, err = apiwatch.Serves(resources, version, func(r metav1.APIResource) bool { return r.Name == name })
+		}
+		return isServed
+	}
+	all, withStatus = podGroupAPIs{}, sets.New[schema.GroupVersionKind]()
 	for kind, groups := range knownAPIs() {
 		for _, versions := range groups {
-			for _, version := range versions {
-				isServed, err := apiwatch.Serves(resources, version, func(r metav1.APIResource) bool { return r.Name == "podgroups" })
-				if err != nil {
-					return nil, err
-				}
-				if isServed {
-					all[kind] = append(all[kind], schema.FromAPIVersionAndKind(version, "PodGroup"))
-					break
-				}
+			i := slices.IndexFunc(versions, func(version string) bool { return serves(version, "podgroups") })
+			if i < 0 {
+				continue
+			}
+			gvk := schema.FromAPIVersionAndKind(versions[i], "PodGroup")
+			all[kind] = append(all[kind], gvk)
+			if serves(versions[i], "podgroups/status") {
+				withStatus.Insert(gvk)
 			}
 		}
 	}
-	return all, nil
+	return all, withStatus, err
 }
 
 // isOfJobSet reports whether a PodGroup was created for a JobSet, whose quota Workloads already ask for what its pods need.

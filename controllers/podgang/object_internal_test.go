@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/lifecycle/podgang"
@@ -18,9 +19,9 @@ import (
 )
 
 func TestServedAPIs(t *testing.T) {
-	got, err := servedAPIs(discovery.Served{
+	got, withStatus, err := servedAPIs(discovery.Served{
 		"scheduling.k8s.io/v1alpha2": {"podgroups", "workloads"}, "scheduling.k8s.io/v1alpha3": {"podgroups"}, "scheduling.k8s.io/v1beta1": {"priorityclasses"},
-		"scheduling.volcano.sh/v1beta1": {"podgroups"}, "scheduling.incubator.k8s.io/v1alpha1": {"podgroups"},
+		"scheduling.volcano.sh/v1beta1": {"podgroups", "podgroups/status"}, "scheduling.incubator.k8s.io/v1alpha1": {"podgroups"},
 		"incubator.scheduling.k8s.io/v1alpha1": {"podgroups"}, "scheduling.x-k8s.io/v1alpha1": {"elasticquotas"},
 	})
 	if err != nil {
@@ -37,7 +38,10 @@ func TestServedAPIs(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("served (-want +got):\n%s", diff)
 	}
-	if _, err := servedAPIs(discovery.Served{"scheduling.x-k8s.io/v1alpha1": nil}); !errors.Is(err, discovery.ErrUnavailable) {
+	if diff := cmp.Diff(sets.New(want[podgroup.GroupName][0]), withStatus); diff != "" {
+		t.Errorf("APIs with a subresource (-want +got):\n%s", diff)
+	}
+	if _, _, err := servedAPIs(discovery.Served{"scheduling.x-k8s.io/v1alpha1": nil}); !errors.Is(err, discovery.ErrUnavailable) {
 		t.Errorf("error %v, want that of the API server", err)
 	}
 }

@@ -3,14 +3,12 @@ package podgang
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
@@ -25,7 +23,7 @@ import (
 type gangMemo struct {
 	// said is the last report, and heard are the pods that got it.
 	said  podgang.Message
-	heard map[types.UID]struct{}
+	heard sets.Set[types.UID]
 	// peers are the peers of the gang. known is the state of the gang at the time when the gangs that name it were last requeued.
 	peers []podgroup.Ref
 	known string
@@ -35,38 +33,20 @@ type gangMemo struct {
 	attempt attempt
 }
 
-// remember runs f on the memory of a gang.
-func (r *Reconciler) remember(ref podgroup.Ref, f func(*gangMemo)) {
+// memo returns the memory of a gang. Only the reconcile of this gang uses it, and a gang never has two reconciles at a time.
+func (r *Reconciler) memo(ref podgroup.Ref) *gangMemo {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	g := r.gangMemo[ref]
 	if g == nil {
-		g = &gangMemo{}
+		g = &gangMemo{heard: sets.New[types.UID]()}
 		r.gangMemo[ref] = g
 	}
-	f(g)
-}
-
-// forget deletes the memory of a gang that no longer exists.
-func (r *Reconciler) forget(ref podgroup.Ref) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.gangMemo, ref)
+	return g
 }
 
 func isGone(s *snapshot) bool {
 	return s.object == nil && len(s.Gang.All()) == 0 && len(s.Workloads) == 0
-}
-
-// subject returns the object of Events about a gang: its PodGroup, or else its first pod, or otherwise.
-func (r *Reconciler) subject(s *snapshot, otherwise runtime.Object) runtime.Object {
-	switch {
-	case s.object != nil:
-		return s.object
-	case len(s.Gang.All()) > 0:
-		return s.Gang.All()[0]
-	}
-	return otherwise
 }
 
 // report writes the state of a gang to its PodGroup, and emits Events on the PodGroup and its pods, each time the state changes. Of many pods
@@ -75,27 +55,25 @@ func (r *Reconciler) report(ctx context.Context, s *snapshot, step *podgang.Step
 	if isGone(s) {
 		return nil
 	}
-	news, isNews := step.Message.Brief(), false
-	var deaf []*corev1.Pod
-	r.remember(s.Gang.Ref, func(g *gangMemo) {
-		if isNews = g.said != news; isNews {
-			g.heard = nil
-		}
-		deaf = g.deaf(s.Gang.All())
-	})
+	news, g := step.Message.Brief(), r.memo(s.Gang.Ref)
+	isNews := g.said != news
+	if isNews {
+		g.heard.Clear()
+	}
+	deaf := g.deaf(s.Gang.All())
 	isNoted := s.object == nil || s.object.GetAnnotations()[apis.GangMessageAnnotation] == news.Text
 	if isNoted && (news.Text == "" || !isNews && len(deaf) == 0) {
-		r.remember(s.Gang.Ref, func(g *gangMemo) { g.said = news })
+		g.said = news
 		return nil
 	}
-	if !r.told.TryAccept() {
+	if !r.reports.TryAccept() {
 		// The current state is reported later.
-		step.RequeueAfter = tellLater
+		step.RequeueAfter = reportLater
 		return nil
 	}
 	if !isNoted {
-		if err := r.note(ctx, s, news.Text); err != nil {
-			return err
+		if err := r.annotate(ctx, s.object, apis.GangMessageAnnotation, news.Text); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("note on PodGroup %s how its gang stands: %w", s.Gang.Full(), err)
 		}
 	}
 	event := events.GangStatus(news.Reason, news.Topic, news.Text)
@@ -105,93 +83,84 @@ func (r *Reconciler) report(ctx context.Context, s *snapshot, step *podgang.Step
 	if s.object != nil && !isNoted && news.Text != "" {
 		event.Emit(r.config.Recorder, s.object)
 	}
-	heard := map[types.UID]struct{}{}
 	for _, pod := range deaf {
-		if heard[pod.UID] = struct{}{}; news.Text != "" {
+		if g.heard.Insert(pod.UID); news.Text != "" {
 			event.Emit(r.config.Recorder, pod)
 		}
 	}
-	r.remember(s.Gang.Ref, func(g *gangMemo) {
-		if g.said = news; g.heard == nil {
-			g.heard = heard
-		}
-		maps.Copy(g.heard, heard)
-	})
+	g.said = news
 	return nil
 }
 
 // deaf returns those of the first waiting pods that have not got the last report yet.
 func (g *gangMemo) deaf(pods []*corev1.Pod) []*corev1.Pod {
 	var all []*corev1.Pod
-	for _, pod := range pods[:min(len(pods), toldPods)] {
-		if _, ok := g.heard[pod.UID]; !ok && podgroup.IsGated(pod) && pod.DeletionTimestamp == nil {
+	for _, pod := range pods[:min(len(pods), reportedPods)] {
+		if !g.heard.Has(pod.UID) && podgroup.IsGated(pod) && pod.DeletionTimestamp == nil {
 			all = append(all, pod)
 		}
 	}
 	return all
 }
 
-// note writes the state of a gang to its PodGroup.
-func (r *Reconciler) note(ctx context.Context, s *snapshot, text string) error {
-	after := s.object.DeepCopy()
+// annotate sets an annotation of an object, or removes it if the value is empty.
+func (r *Reconciler) annotate(ctx context.Context, object client.Object, key, value string) error {
+	after, ok := object.DeepCopyObject().(client.Object)
+	if !ok {
+		return fmt.Errorf("copy %T", object)
+	}
 	annotations := after.GetAnnotations()
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	if annotations[apis.GangMessageAnnotation] = text; text == "" {
-		delete(annotations, apis.GangMessageAnnotation)
+	if annotations[key] = value; value == "" {
+		delete(annotations, key)
 	}
 	after.SetAnnotations(annotations)
-	if err := r.client.Patch(ctx, after, patch.IfSameUID(s.object)); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("note on PodGroup %s how its gang stands: %w", s.Gang.Full(), err)
-	}
-	return nil
+	return r.client.Patch(ctx, after, patch.IfSameUID(object))
 }
 
 // watch registers a gang to be requeued when its peers change, whether they name it or not. It must be called before the peers are read.
 func (r *Reconciler) watch(ref podgroup.Ref, peers []podgroup.Ref) {
-	var before []podgroup.Ref
-	r.remember(ref, func(g *gangMemo) { before, g.peers = g.peers, peers })
+	g := r.memo(ref)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, peer := range before {
+	for _, peer := range g.peers {
 		if delete(r.watchers[peer], ref); len(r.watchers[peer]) == 0 {
 			delete(r.watchers, peer)
 		}
 	}
 	for _, peer := range peers {
 		if r.watchers[peer] == nil {
-			r.watchers[peer] = map[podgroup.Ref]struct{}{}
+			r.watchers[peer] = sets.New[podgroup.Ref]()
 		}
-		r.watchers[peer][ref] = struct{}{}
+		r.watchers[peer].Insert(ref)
 	}
+	g.peers = peers
 }
 
 // requeuePeers requeues the gangs that name this one, when something has changed that they depend on.
-func (r *Reconciler) requeuePeers(ctx context.Context, s *snapshot) {
-	ref, p, isNews := s.Gang.Ref, podgang.PeerOf(&s.Snapshot), false
+func (r *Reconciler) requeuePeers(s *snapshot) {
+	ref, p := s.Gang.Ref, podgang.PeerOf(&s.Snapshot)
 	known := fmt.Sprint(p.Exists, p.IsWhole, p.IsAdmitted, p.HasStarted, p.HasEnded, p.Problem, p.GangGroup)
-	r.remember(ref, func(g *gangMemo) { isNews, g.known = g.known != known, known })
+	g := r.memo(ref)
+	isNews := g.known != known
+	g.known = known
 	if isGone(s) {
-		r.watch(ref, nil)
-		r.forget(ref)
+		r.leave(ref)
 	}
 	if !isNews {
 		return
 	}
 	r.mu.Lock()
-	watchers := slices.Collect(maps.Keys(r.watchers[ref]))
-	r.mu.Unlock()
-	for _, watcher := range watchers {
-		select {
-		case r.requeued <- event.TypedGenericEvent[podgroup.Ref]{Object: watcher}:
-		case <-ctx.Done(): // the manager ends, and the next one reconciles every gang
-		}
+	defer r.mu.Unlock()
+	for watcher := range r.watchers[ref] {
+		r.queue.Add(requestOf(watcher))
 	}
 }
 
-// tellPlan sends the plan of the parts of a gang to the engine, before the parts are created and until they are deleted.
-func (r *Reconciler) tellPlan(s *snapshot, step *podgang.Step) {
+// observePlan sends the plan of the parts of a gang to the engine, before the parts are created and until they are deleted.
+func (r *Reconciler) observePlan(s *snapshot, step *podgang.Step) {
 	plan := podgang.PlanOf(slices.Concat(s.Workloads, step.Create))
 	if ended := r.follow(s.Gang.Ref, plan.UID); ended != "" {
 		r.config.Runner.Observe(admission.PlanGone{UID: ended})
@@ -203,22 +172,23 @@ func (r *Reconciler) tellPlan(s *snapshot, step *podgang.Step) {
 
 // follow records which plan the parts of a gang follow, and returns the plan that they no longer follow, or "".
 func (r *Reconciler) follow(ref podgroup.Ref, plan types.UID) (ended types.UID) {
-	r.remember(ref, func(g *gangMemo) {
-		if g.plan != plan {
-			ended = g.plan
-		}
-		g.plan = plan
-	})
+	g := r.memo(ref)
+	if g.plan != plan {
+		ended = g.plan
+	}
+	g.plan = plan
 	return ended
 }
 
-// leave removes the records of a gang that is no longer managed.
+// leave deletes the memory of a gang that no longer exists or is no longer managed.
 func (r *Reconciler) leave(ref podgroup.Ref) {
 	if ended := r.follow(ref, ""); ended != "" {
 		r.config.Runner.Observe(admission.PlanGone{UID: ended})
 	}
 	r.watch(ref, nil)
-	r.forget(ref)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.gangMemo, ref)
 }
 
 func observation(ref podgroup.Ref, plan podgang.Plan) admission.Event {

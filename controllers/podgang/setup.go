@@ -20,14 +20,16 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	k8sevents "k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/flowcontrol"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -44,12 +46,12 @@ import (
 )
 
 const (
-	// toldPerSecond and toldBurst limit the gangs that get Events, and toldPods the pods of one gang that do. A gang over the limit is
-	// reconciled again after tellLater.
-	toldPerSecond = 5
-	toldBurst     = 50
-	toldPods      = 8
-	tellLater     = time.Second
+	// reportsPerSecond and reportBurst limit the gangs that get Events, and reportedPods the pods of one gang that do. A gang over the limit is
+	// reconciled again after reportLater.
+	reportsPerSecond = 5
+	reportBurst      = 50
+	reportedPods     = 8
+	reportLater      = time.Second
 
 	// indexGang finds the pods and quota Workloads of a gang.
 	indexGang = "tranche.dev/gang"
@@ -105,16 +107,18 @@ type Reconciler struct {
 	// pods reads the pods of gangs from their cache; live reads everything past any cache.
 	pods, live client.Reader
 	apis       podGroupAPIs
-	statuses   statusAPIs
-	told       flowcontrol.RateLimiter
-	// requeued has gangs that are requeued because a peer has changed.
-	requeued chan event.TypedGenericEvent[podgroup.Ref]
+	// statuses has the APIs of PodGroups whose status has a subresource.
+	statuses sets.Set[schema.GroupVersionKind]
+	// reports limits the reports about gangs.
+	reports flowcontrol.RateLimiter
+	// queue is the queue of the controller. A gang is added when a peer has changed.
+	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-	// mu guards the memory of gangs, which only prevents repeated reports. It can be forgotten.
+	// mu guards the two maps of the memory of gangs, which only prevents repeated reports. It can be forgotten.
 	mu       sync.Mutex
 	gangMemo map[podgroup.Ref]*gangMemo
 	// watchers maps a gang to the gangs that name it as a peer.
-	watchers map[podgroup.Ref]map[podgroup.Ref]struct{}
+	watchers map[podgroup.Ref]sets.Set[podgroup.Ref]
 }
 
 // SetupWithManager starts the controller of gangs, and sends the plans of gangs with several parts to the engine.
@@ -122,11 +126,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 	if err := config.validate(); err != nil {
 		return err
 	}
-	podGroups, err := servedAPIs(config.Resources)
-	if err != nil {
-		return err
-	}
-	statuses, err := servedStatus(config.Resources, podGroups)
+	podGroups, statuses, err := servedAPIs(config.Resources)
 	if err != nil {
 		return err
 	}
@@ -136,9 +136,8 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 	}
 	r := &Reconciler{
 		config: config, client: mgr.GetClient(), pods: pods, live: mgr.GetAPIReader(), apis: podGroups, statuses: statuses,
-		told: flowcontrol.NewTokenBucketRateLimiter(toldPerSecond, toldBurst), gangMemo: map[podgroup.Ref]*gangMemo{}, watchers: map[podgroup.Ref]map[podgroup.Ref]struct{}{},
-		requeued: make(chan event.TypedGenericEvent[podgroup.Ref]),
-		writer:   apply.Writer{Client: mgr.GetClient(), Runner: config.Runner, Recorder: config.Recorder, Parallel: config.Releases},
+		reports: flowcontrol.NewTokenBucketRateLimiter(reportsPerSecond, reportBurst), gangMemo: map[podgroup.Ref]*gangMemo{}, watchers: map[podgroup.Ref]sets.Set[podgroup.Ref]{},
+		writer: apply.Writer{Client: mgr.GetClient(), Runner: config.Runner, Recorder: config.Recorder, Parallel: config.Releases},
 	}
 	if err := addIndexes(ctx, mgr, pods); err != nil {
 		return err
@@ -165,9 +164,10 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 		Named("podgroup").
 		Watches(&kueue.Workload{}, handler.EnqueueRequestsFromMapFunc(gangOfWorkload)).
 		WatchesRawSource(source.Kind(pods, &corev1.Pod{}, handler.TypedEnqueueRequestsFromMapFunc(gangOfPod))).
-		WatchesRawSource(source.Channel(r.requeued, handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, ref podgroup.Ref) []reconcile.Request {
-			return []reconcile.Request{requestOf(ref)}
-		}))).
+		WatchesRawSource(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+			r.queue = queue
+			return nil
+		})).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: config.Workers,
 			RateLimiter:             apply.RateLimiter(),

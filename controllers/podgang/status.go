@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -12,34 +11,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/apis"
 	configapi "github.com/tranche-dev/tranche/apis/config/v1alpha1"
-	"github.com/tranche-dev/tranche/controllers/apiwatch"
 	"github.com/tranche-dev/tranche/controllers/internal/patch"
 	"github.com/tranche-dev/tranche/lifecycle/podgang"
 	"github.com/tranche-dev/tranche/lifecycle/podgroup"
 )
-
-// statusAPIs are the APIs of PodGroups whose status has a subresource.
-type statusAPIs map[schema.GroupVersionKind]struct{}
-
-// servedStatus asks the API server which of them have one. A definition of kube-batch may have one, or not.
-func servedStatus(resources apiwatch.Lister, podGroups podGroupAPIs) (statusAPIs, error) {
-	all := statusAPIs{}
-	for _, gvk := range slices.Concat(slices.Collect(maps.Values(podGroups))...) {
-		hasStatus, err := apiwatch.Serves(resources, gvk.GroupVersion().String(), func(r metav1.APIResource) bool { return r.Name == "podgroups/status" })
-		if err != nil {
-			return nil, err
-		}
-		if hasStatus {
-			all[gvk] = struct{}{}
-		}
-	}
-	return all, nil
-}
 
 // keepStatus writes the state of the pods into the status of a PodGroup if it has changed, unless another client writes that status.
 func (r *Reconciler) keepStatus(ctx context.Context, s *snapshot, _ *podgang.Step) error {
@@ -56,15 +35,14 @@ func (r *Reconciler) keepStatus(ctx context.Context, s *snapshot, _ *podgang.Ste
 	// it.
 	attempt := attempt{s.object.GetResourceVersion(), after}
 	attempt.status.Started = 0
-	isTried := false
-	r.remember(s.Gang.Ref, func(g *gangMemo) { isTried = g.attempt == attempt })
-	if isTried {
+	g := r.memo(s.Gang.Ref)
+	if g.attempt == attempt {
 		return nil
 	}
 	if err := r.writeStatus(ctx, s); err != nil {
 		return err
 	}
-	r.remember(s.Gang.Ref, func(g *gangMemo) { g.attempt = attempt })
+	g.attempt = attempt
 	return nil
 }
 
@@ -97,11 +75,12 @@ func (r *Reconciler) writeStatus(ctx context.Context, s *snapshot) error {
 	if err := setStatus(after, status); err != nil {
 		return fmt.Errorf("render status of PodGroup %s: %w", key, err)
 	}
+	change := patch.Locked(there, there.GetResourceVersion())
 	var err error
-	if _, ok := r.statuses[s.object.GroupVersionKind()]; ok {
-		err = r.client.Status().Patch(ctx, after, patch.Locked(there, there.GetResourceVersion()), client.FieldOwner(apis.FieldManager))
+	if r.statuses.Has(s.object.GroupVersionKind()) {
+		err = r.client.Status().Patch(ctx, after, change, client.FieldOwner(apis.FieldManager))
 	} else {
-		err = r.client.Patch(ctx, after, patch.Locked(there, there.GetResourceVersion()), client.FieldOwner(apis.FieldManager))
+		err = r.client.Patch(ctx, after, change, client.FieldOwner(apis.FieldManager))
 	}
 	// If the API of a PodGroup no longer accepts it, no client can write to it, and its pods do not need the status.
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsInvalid(err) {

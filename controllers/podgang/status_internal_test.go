@@ -1,30 +1,14 @@
 package podgang
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tranche-dev/tranche/lifecycle/podgroup"
-	"github.com/tranche-dev/tranche/test/discovery"
 )
-
-func TestServedStatus(t *testing.T) {
-	cosched := schema.GroupVersionKind{Group: "scheduling.x-k8s.io", Version: "v1alpha1", Kind: "PodGroup"}
-	koord := schema.GroupVersionKind{Group: "scheduling.sigs.k8s.io", Version: "v1alpha1", Kind: "PodGroup"}
-	apis := podGroupAPIs{podgroup.Coscheduling: {cosched}, podgroup.Koordinator: {koord}}
-	got, err := servedStatus(discovery.Served{"scheduling.x-k8s.io/v1alpha1": {"podgroups", "podgroups/status"}, "scheduling.sigs.k8s.io/v1alpha1": {"podgroups"}}, apis)
-	if diff := cmp.Diff(statusAPIs{cosched: {}}, got); diff != "" || err != nil {
-		t.Errorf("error %v, APIs with a subresource (-want +got):\n%s", err, diff)
-	}
-	if _, err := servedStatus(discovery.Served{"scheduling.x-k8s.io/v1alpha1": nil}, podGroupAPIs{podgroup.Coscheduling: {cosched}}); !errors.Is(err, discovery.ErrUnavailable) {
-		t.Errorf("error %v, want that of the API server", err)
-	}
-}
 
 func TestSetStatus(t *testing.T) {
 	full := podgroup.Status{Phase: "Running", Admitted: 5, Scheduled: 4, Running: 3, Succeeded: 2, Failed: 1, Started: 60}

@@ -11,12 +11,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission"
+	"github.com/tranche-dev/tranche/apis"
 	"github.com/tranche-dev/tranche/controllers/events"
 	"github.com/tranche-dev/tranche/controllers/internal/apply"
 	"github.com/tranche-dev/tranche/controllers/internal/patch"
@@ -30,20 +32,22 @@ const reasonDisrupted = "EvictedByTranche"
 // write writes a Step. It stops at the first error: later writes may rely on earlier ones, and the next reconcile continues from the state
 // reached.
 func (r *Reconciler) write(ctx context.Context, s *snapshot, step *podgang.Step) (ctrl.Result, error) {
-	r.tellPlan(s, step)
+	r.observePlan(s, step)
 	part := func(write func(context.Context, *snapshot, *podgang.Step) error) func(*podgang.Step) error {
 		return func(step *podgang.Step) error { return write(ctx, s, step) }
 	}
 	err := step.Write(&podgang.Writer{
 		NoteTimeout: part(r.noteTimeout), Evict: part(r.evict), DeletePods: part(r.deletePods), Progress: part(r.progress),
-		Reclaim: part(r.reclaim), ReleaseQuota: part(r.releaseQuota), RemoveFinalizers: part(r.removeFinalizers),
-		DeleteWorkloads: part(r.deleteWorkloads), Create: part(r.create), Change: part(r.change), Ungate: part(r.ungate),
+		Reclaim: part(r.reclaim), ReleaseQuota: part(r.releaseQuota),
+		RemoveFinalizers: func(step *podgang.Step) error { return r.writer.RemoveFinalizers(ctx, step.RemoveFinalizer) },
+		DeleteWorkloads:  func(step *podgang.Step) error { return r.writer.DeleteAll(ctx, step.DeleteWorkloads) },
+		Create:           part(r.create), Change: part(r.change), Ungate: part(r.ungate),
 		Report: part(r.report), KeepStatus: part(r.keepStatus),
 	})
 	if err != nil {
 		return apply.Failed(err)
 	}
-	r.requeuePeers(ctx, s)
+	r.requeuePeers(s)
 	if s.awaitsEngine {
 		return ctrl.Result{Requeue: true}, nil //nolint:staticcheck // no watch reports when the engine has observed it
 	}
@@ -148,12 +152,12 @@ func (r *Reconciler) deletePods(ctx context.Context, _ *snapshot, step *podgang.
 		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete pod %s of an evicted gang: %w", client.ObjectKeyFromObject(d.Pod), err)
 		}
-		if err == nil && i < toldPods {
-			told := events.PodEvicted(d.Why)
+		if err == nil && i < reportedPods {
+			event := events.PodEvicted(d.Why)
 			if metav1.GetControllerOf(d.Pod) == nil {
-				told = events.BarePodEvicted(d.Why)
+				event = events.BarePodEvicted(d.Why)
 			}
-			told.Emit(r.config.Recorder, d.Pod)
+			event.Emit(r.config.Recorder, d.Pod)
 		}
 		return nil
 	})
@@ -190,7 +194,11 @@ func (r *Reconciler) progress(ctx context.Context, s *snapshot, step *podgang.St
 		if written != nil && p.Finished != nil {
 			r.config.Runner.Observe(admission.WorkloadObserved{Workload: written})
 			if s.object == nil {
-				events.GangFinished(p.Finished.Message).Emit(r.config.Recorder, r.subject(s, written))
+				subject := runtime.Object(written)
+				if pods := s.Gang.All(); len(pods) > 0 {
+					subject = pods[0]
+				}
+				events.GangFinished(p.Finished.Message).Emit(r.config.Recorder, subject)
 			}
 		}
 	}
@@ -215,10 +223,30 @@ func (r *Reconciler) releaseQuota(ctx context.Context, _ *snapshot, step *podgan
 	return nil
 }
 
-func (r *Reconciler) removeFinalizers(ctx context.Context, _ *snapshot, step *podgang.Step) error {
-	return r.writer.RemoveFinalizers(ctx, step.RemoveFinalizer)
+// noteTimeout marks the pods of a gang that did not start in time, before the gang releases its quota: afterwards no other record shows
+// that they have waited. If a pod or PodGroup cannot be marked, for example because of a webhook, it is left unchanged, and the gang still
+// releases its quota.
+func (r *Reconciler) noteTimeout(ctx context.Context, s *snapshot, step *podgang.Step) error {
+	err := r.writer.Each(ctx, len(step.TimeOut), func(i int) error { return r.setTimeout(ctx, step.TimeOut[i], "true") })
+	switch {
+	case err != nil:
+		return err
+	case step.TimeOutObject:
+		return r.setTimeout(ctx, s.object, "true")
+	case step.ClearObject:
+		return r.setTimeout(ctx, s.object, "")
+	}
+	return nil
 }
 
-func (r *Reconciler) deleteWorkloads(ctx context.Context, _ *snapshot, step *podgang.Step) error {
-	return r.writer.DeleteAll(ctx, step.DeleteWorkloads)
+// setTimeout notes on an object whether its gang has timed out.
+func (r *Reconciler) setTimeout(ctx context.Context, object client.Object, value string) error {
+	err := r.annotate(ctx, object, apis.KoordinatorTimeoutAnnotation, value)
+	switch {
+	case apierrors.IsConflict(err):
+		return fmt.Errorf("note on %T %s whether its gang has timed out: %w", object, client.ObjectKeyFromObject(object), err)
+	case client.IgnoreNotFound(err) != nil:
+		ctrl.LoggerFrom(ctx).Error(err, "Noting whether a gang has timed out", "object", client.ObjectKeyFromObject(object))
+	}
+	return nil
 }

@@ -109,7 +109,7 @@ func TestRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			asked := &refusing{refuses: c.refuses}
 			r := &Reconciler{
-				client: asked, told: flowcontrol.NewFakeAlwaysRateLimiter(), gangMemo: map[podgroup.Ref]*gangMemo{},
+				client: asked, reports: flowcontrol.NewFakeAlwaysRateLimiter(), gangMemo: map[podgroup.Ref]*gangMemo{},
 				config: Config{Recorder: k8sevents.NewFakeRecorder(len(takenAway))}, writer: apply.Writer{Client: asked, Parallel: 1},
 			}
 			ref := podgroup.Ref{Kind: podgroup.Lightweight, Namespace: "ml", Name: "train"}
