@@ -1,8 +1,10 @@
 package jobset
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -84,25 +86,24 @@ func (r *Reconciler) readOwned(ctx context.Context, s *jobsetstate.Snapshot) err
 	if err := r.config.Client.List(ctx, &workloads, client.InNamespace(s.Key.Namespace), client.MatchingLabels{apis.JobSetLabel: s.Key.Name}); err != nil {
 		return fmt.Errorf("list quota Workloads of JobSet %s: %w", s.Key, err)
 	}
-	byUID := map[types.UID]jobsetstate.Objects{}
 	if s.JobSet != nil {
-		byUID[s.JobSet.UID] = jobsetstate.Objects{}
+		s.Orphans[s.JobSet.UID] = jobsetstate.Objects{}
 	}
 	for i := range workloads.Items {
 		uid := types.UID(workloads.Items[i].Labels[apis.JobUIDLabel])
-		b := byUID[uid]
+		b := s.Orphans[uid]
 		b.Workloads = append(b.Workloads, &workloads.Items[i])
-		byUID[uid] = b
+		s.Orphans[uid] = b
 	}
-	for uid, b := range byUID {
+	for uid, b := range s.Orphans {
 		if err := r.readJobs(ctx, s.Key.Namespace, uid, &b); err != nil {
 			return err
 		}
-		if s.JobSet != nil && uid == s.JobSet.UID {
-			s.Owned = b
-		} else {
-			s.Orphans[uid] = b
-		}
+		s.Orphans[uid] = b
+	}
+	if s.JobSet != nil {
+		s.Owned = s.Orphans[s.JobSet.UID]
+		delete(s.Orphans, s.JobSet.UID)
 	}
 	return nil
 }
@@ -213,18 +214,14 @@ func (r *Reconciler) readFlavors(ctx context.Context, s *jobsetstate.Snapshot) e
 		}
 		for _, assignment := range workload.Status.Admission.PodSetAssignments {
 			for _, name := range assignment.Flavors {
-				if s.Flavors[name] != nil {
-					continue
-				}
 				var flavor kueue.ResourceFlavor
 				err := r.config.Client.Get(ctx, types.NamespacedName{Name: string(name)}, &flavor)
-				if apierrors.IsNotFound(err) {
-					continue
-				}
-				if err != nil {
+				if client.IgnoreNotFound(err) != nil {
 					return fmt.Errorf("read ResourceFlavor %q of quota Workload %s: %w", name, client.ObjectKeyFromObject(workload), err)
 				}
-				s.Flavors[name] = &flavor
+				if err == nil {
+					s.Flavors[name] = &flavor
+				}
 			}
 		}
 	}
@@ -240,4 +237,89 @@ func (r *Reconciler) readCharges(ctx context.Context, s *jobsetstate.Snapshot) e
 			s.Charged[workload.UID] = e.Charged(client.ObjectKeyFromObject(workload), workload.UID)
 		}
 	})
+}
+
+// addPods adds the pods that use quota. If the Job of a pod exists and does not belong to a JobSet, the pod uses no quota, unless another
+// Job created it: a foreign Job may have adopted it, and keeps it running when its stage is held. The pods of a deleted Job terminate with
+// it. Pods that no Job ends are abandoned.
+func addPods(ctx context.Context, reader client.Reader, b *jobsetstate.Objects, pods []corev1.Pod) error {
+	jobs := map[types.UID]*batchv1.Job{}
+	for _, job := range b.Jobs {
+		jobs[job.UID] = job
+	}
+	strangers := map[types.UID]bool{}
+	for i := range pods {
+		pod, owner := &pods[i], metav1.GetControllerOf(&pods[i])
+		if !jobsetstate.IsCharged(pod) {
+			continue
+		}
+		if jobsetstate.IsJob(owner) && jobs[owner.UID] == nil {
+			if _, known := strangers[owner.UID]; !known {
+				stranger, err := isStranger(ctx, reader, pod.Namespace, owner)
+				if err != nil {
+					return err
+				}
+				strangers[owner.UID] = stranger
+			}
+		}
+		switch {
+		case jobsetstate.IsLoose(pod) || jobsetstate.IsMade(pod) && strangers[owner.UID]:
+			b.Abandoned = append(b.Abandoned, jobsetstate.AbandonedPod{Pod: pod, Reason: "no Job of the JobSet controls it, and its Job has replaced it"})
+		case strangers[owner.UID]:
+			continue
+		case jobs[owner.UID] != nil && childjob.IsStuck(jobs[owner.UID]):
+			b.Abandoned = append(b.Abandoned, jobsetstate.AbandonedPod{Pod: pod, Reason: fmt.Sprintf("its Job %q is being deleted, and finalizers keep the Job", owner.Name)})
+		}
+		b.Pods = append(b.Pods, pod)
+	}
+	return nil
+}
+
+// isStranger reports whether the Job that controls a pod exists and belongs to no JobSet.
+func isStranger(ctx context.Context, reader client.Reader, namespace string, owner *metav1.OwnerReference) (bool, error) {
+	var job batchv1.Job
+	err := reader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: owner.Name}, &job)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("read Job %s/%s that controls pods of a JobSet: %w", namespace, owner.Name, err)
+	}
+	return err == nil && job.UID == owner.UID && jobsetstate.JobSetOfJob(&job) == "", nil
+}
+
+// chooseScheduler determines which scheduler places the gangs of a JobSet, and returns the backend of its objects.
+func (r *Reconciler) chooseScheduler(ctx context.Context, s *jobsetstate.Snapshot) (*gangobjects.Backend, error) {
+	backend := r.config.Gangs.Default
+	s.Scheduler.API, s.Scheduler.Default = backend.API, backend.API.Name
+	members := jobsetstate.GangMembers(s.JobSet)
+	if len(members) == 0 {
+		return backend, nil
+	}
+	name, field := s.Scheduler.Of(jobsetstate.PodTemplateOf(s.JobSet, members[0])), "the pod templates"
+	if !jobsetstate.IsStarted(s.JobSet) && !s.IsUnqueued {
+		var err error
+		if name, field, err = r.annotatedScheduler(ctx, s); err != nil {
+			return nil, err
+		}
+	}
+	chosen, err := r.config.Gangs.Of(cmp.Or(name, s.Scheduler.Default))
+	if err != nil {
+		s.Scheduler.Problem = fmt.Sprintf("metadata.annotations[%s] of %s: %v; until then it is %s", apis.GangProviderAnnotation, field, err, backend.API.Name)
+		return backend, nil
+	}
+	s.Scheduler.API, s.Scheduler.SchedulerName = chosen.API, chosen.SchedulerName
+	return chosen, nil
+}
+
+// annotatedScheduler returns the scheduler that a flavor or the LocalQueue of a JobSet names, and the object that does.
+func (r *Reconciler) annotatedScheduler(ctx context.Context, s *jobsetstate.Snapshot) (name, object string, err error) {
+	for _, flavor := range slices.Sorted(maps.Keys(s.Flavors)) {
+		if name := s.Flavors[flavor].Annotations[apis.GangProviderAnnotation]; name != "" {
+			return name, fmt.Sprintf("ResourceFlavor %q", flavor), nil
+		}
+	}
+	var queue kueue.LocalQueue
+	key := types.NamespacedName{Namespace: s.Key.Namespace, Name: string(jobsetstate.QueueOf(s.JobSet))}
+	if err := r.config.Client.Get(ctx, key, &queue); client.IgnoreNotFound(err) != nil {
+		return "", "", fmt.Errorf("read LocalQueue %s: %w", key, err)
+	}
+	return queue.Annotations[apis.GangProviderAnnotation], fmt.Sprintf("LocalQueue %q", key.Name), nil
 }

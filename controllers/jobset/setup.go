@@ -127,12 +127,13 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 			return nil
 		})
 	}
+	users := handler.EnqueueRequestsFromMapFunc(r.jobSetsOf)
 	leads := ctrl.NewControllerManagedBy(mgr)
 	for _, kind := range config.Gangs.Kinds() {
 		leads.Watches(kind, byLabel(apis.JobSetLabel))
 	}
 	if len(config.Devices) > 0 {
-		leads.Watches(&resourcev1.ResourceClaimTemplate{}, handler.EnqueueRequestsFromMapFunc(jobSetsThatClaim(config.Client)))
+		leads.Watches(&resourcev1.ResourceClaimTemplate{}, users)
 	}
 	return leads.
 		Named("jobset").
@@ -140,11 +141,11 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 		Watches(&batchv1.Job{}, byLabel(jobset.JobSetNameKey)).
 		Watches(&kueue.Workload{}, byLabel(apis.JobSetLabel)).
 		Watches(&corev1.Pod{}, byLabel(jobset.JobSetNameKey), builder.WithPredicates(podEnds())).
-		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(jobSetsOf(config.Client)), builder.WithPredicates(predicate.LabelChangedPredicate{})).
-		Watches(&kueue.WorkloadPriorityClass{}, handler.EnqueueRequestsFromMapFunc(jobSetsOf(config.Client))).
-		Watches(&schedulingv1.PriorityClass{}, handler.EnqueueRequestsFromMapFunc(jobSetsOf(config.Client))).
-		Watches(&corev1.LimitRange{}, handler.EnqueueRequestsFromMapFunc(jobSetsOf(config.Client))).
-		Watches(&nodev1.RuntimeClass{}, handler.EnqueueRequestsFromMapFunc(jobSetsOf(config.Client))).
+		Watches(&corev1.Namespace{}, users, builder.WithPredicates(predicate.LabelChangedPredicate{})).
+		Watches(&kueue.WorkloadPriorityClass{}, users).
+		Watches(&schedulingv1.PriorityClass{}, users).
+		Watches(&corev1.LimitRange{}, users).
+		Watches(&nodev1.RuntimeClass{}, users).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: config.Workers,
 			RateLimiter:             apply.RateLimiter(),
@@ -152,32 +153,34 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, config Config) erro
 		Complete(r)
 }
 
-// jobSetsOf maps a Namespace or a LimitRange to the JobSets of the namespace, and a class to all JobSets that may use it, by name or by
-// default. Such objects change rarely.
-func jobSetsOf(reader client.Reader) handler.MapFunc {
-	return func(ctx context.Context, object client.Object) []reconcile.Request {
-		var options []client.ListOption
-		switch object.(type) {
-		case *corev1.Namespace:
-			options = append(options, client.InNamespace(object.GetName()))
-		case *corev1.LimitRange:
-			options = append(options, client.InNamespace(object.GetNamespace()))
-		case *kueue.WorkloadPriorityClass:
-			options = append(options, client.MatchingLabels{apis.PriorityClassLabel: object.GetName()})
-		}
-		var list jobsetapi.JobSetList
-		if err := reader.List(ctx, &list, options...); err != nil {
-			ctrl.LoggerFrom(ctx).Error(err, "Listing JobSets", "because of", object.GetName())
-			return nil
-		}
-		var requests []reconcile.Request
-		for i := range list.Items {
-			if list.Items[i].Status.TerminalState == "" {
-				requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
-			}
-		}
-		return requests
+// jobSetsOf maps a Namespace or a LimitRange to the JobSets of the namespace, a ResourceClaimTemplate to those of them that name it, and a
+// class to all JobSets that may use it, by name or by default. Such objects change rarely.
+func (r *Reconciler) jobSetsOf(ctx context.Context, object client.Object) []reconcile.Request {
+	var options []client.ListOption
+	uses := func(*jobsetapi.JobSet) bool { return true }
+	switch object.(type) {
+	case *corev1.Namespace:
+		options = append(options, client.InNamespace(object.GetName()))
+	case *corev1.LimitRange:
+		options = append(options, client.InNamespace(object.GetNamespace()))
+	case *resourcev1.ResourceClaimTemplate:
+		options = append(options, client.InNamespace(object.GetNamespace()))
+		uses = func(js *jobsetapi.JobSet) bool { return claims(js, object.GetName()) }
+	case *kueue.WorkloadPriorityClass:
+		options = append(options, client.MatchingLabels{apis.PriorityClassLabel: object.GetName()})
 	}
+	var list jobsetapi.JobSetList
+	if err := r.config.Client.List(ctx, &list, options...); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing JobSets", "because of", object.GetName())
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		if js := &list.Items[i]; js.Status.TerminalState == "" && uses(js) {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(js)})
+		}
+	}
+	return requests
 }
 
 func addIndexes(ctx context.Context, indexer client.FieldIndexer) error {

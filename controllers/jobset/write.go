@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tranche-dev/tranche/controllers/internal/apply"
+	"github.com/tranche-dev/tranche/controllers/internal/patch"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 	"github.com/tranche-dev/tranche/lifecycle/stages"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
@@ -41,10 +44,13 @@ func (r *Reconciler) parts(ctx context.Context, s *jobsetstate.Snapshot) *stages
 		SetScheduler: part(r.setScheduler), Pause: part(r.pause), Start: part(r.start),
 		DeleteGangs: part(r.deleteGangs), EnsureGangs: part(r.ensureGangs), RecordFinished: part(r.recordFinished),
 		ReleaseJobs: part(r.releaseJobs), ResizeJobs: part(r.resizeJobs), HoldJobs: part(r.holdJobs), SkipJobs: part(r.skipJobs),
-		EndPods: part(r.endPods), ConcludeJobs: part(r.concludeJobs), RecreateJobs: part(r.recreateJobs), RestoreJobs: part(r.restoreJobs),
-		RecordTimes: part(r.recordTimes), Progress: part(r.reportProgress), Reclaim: part(r.reclaimPods), ReleaseQuota: part(r.releaseQuota),
-		Reopen: part(r.reopenStages), RemoveFinalizers: part(r.removeFinalizers), DeleteWorkloads: part(r.deleteWorkloads),
-		Report: part(r.report), CreateGrowths: part(r.createGrowths), DeleteExpired: part(r.deleteExpired),
+		EndPods: part(r.endPods), RecreateJobs: part(r.recreateJobs), RestoreJobs: part(r.restoreJobs),
+		ConcludeJobs: func(w *stages.Step) error { return r.suspend(ctx, w.ConcludeJobs, false) },
+		RecordTimes:  part(r.recordTimes), Progress: part(r.reportProgress), Reclaim: part(r.reclaimPods), ReleaseQuota: part(r.releaseQuota),
+		Reopen:           part(r.reopenStages),
+		RemoveFinalizers: func(w *stages.Step) error { return r.writer.RemoveFinalizers(ctx, w.RemoveFinalizers) },
+		DeleteWorkloads:  func(w *stages.Step) error { return r.writer.DeleteAll(ctx, w.DeleteWorkloads) },
+		Report:           part(r.report), CreateGrowths: part(r.createGrowths), DeleteExpired: part(r.deleteExpired),
 	}
 }
 
@@ -54,3 +60,29 @@ type refusedWorkload struct{ cause error }
 func (e *refusedWorkload) Error() string { return e.cause.Error() }
 
 func (e *refusedWorkload) Unwrap() error { return e.cause }
+
+// patchTries is how often a patch is tried while other clients write to the object.
+const patchTries = 5
+
+// patchIfSame patches an object if its spec has not changed since it was read: a Job or JobSet that has grown in the meantime must not
+// start. Concurrent writes to its status, which are frequent when it is about to start, do not matter.
+func (r *Reconciler) patchIfSame(ctx context.Context, before, after client.Object) error {
+	version := before.GetResourceVersion()
+	for try := 1; ; try++ {
+		conflict := r.config.Client.Patch(ctx, after, patch.Locked(before, version))
+		if !apierrors.IsConflict(conflict) || try == patchTries {
+			return conflict
+		}
+		current, ok := before.DeepCopyObject().(client.Object)
+		if !ok {
+			return conflict
+		}
+		if err := r.reader.Get(ctx, client.ObjectKeyFromObject(before), current); err != nil {
+			return errors.Join(conflict, err)
+		}
+		if current.GetUID() != before.GetUID() || current.GetGeneration() != before.GetGeneration() {
+			return conflict
+		}
+		version = current.GetResourceVersion()
+	}
+}

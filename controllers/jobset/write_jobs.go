@@ -70,10 +70,6 @@ func (r *Reconciler) holdJobs(ctx context.Context, s *jobsetstate.Snapshot, w *s
 	return nil
 }
 
-func (r *Reconciler) concludeJobs(ctx context.Context, _ *jobsetstate.Snapshot, w *stages.Step) error {
-	return r.suspend(ctx, w.ConcludeJobs, false)
-}
-
 // suspend sets spec.suspend of Jobs to the given value.
 func (r *Reconciler) suspend(ctx context.Context, jobs []*batchv1.Job, suspend bool) error {
 	return r.writer.Each(ctx, len(jobs), func(i int) error {

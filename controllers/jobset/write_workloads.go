@@ -99,13 +99,13 @@ func (r *Reconciler) releaseQuota(ctx context.Context, s *jobsetstate.Snapshot, 
 	kept := stages.KeptJobs(live)
 	for _, workload := range stages.Next(live).ReleaseQuota {
 		status := workloadstatus.Suspended(workload, time.Now())
-		told := events.StageSuspended(workload.Labels[apis.StageLabel])
+		stage := workload.Labels[apis.StageLabel]
+		event := events.StageSuspended(stage)
 		if quotaworkload.IsTrue(workload, kueue.WorkloadEvicted) {
 			status = workloadstatus.QuotaReleased(workload, time.Now())
-			stage := workload.Labels[apis.StageLabel]
-			told = events.StageRequeued(stage, kept[stage], workloadstatus.EvictionOf(workload).Message)
+			event = events.StageRequeued(stage, kept[stage], workloadstatus.EvictionOf(workload).Message)
 			if jobsetstate.GrowthNumber(workload) > 0 {
-				told = events.GrowthRequeued(workload.Labels[apis.StageLabel], workloadstatus.EvictionOf(workload).Message)
+				event = events.GrowthRequeued(stage, workloadstatus.EvictionOf(workload).Message)
 			}
 		}
 		written, err := r.writer.ReleaseQuota(ctx, workload, status)
@@ -113,7 +113,7 @@ func (r *Reconciler) releaseQuota(ctx context.Context, s *jobsetstate.Snapshot, 
 			return err
 		}
 		if written != nil {
-			told.EmitAbout(r.config.Recorder, s.JobSet, workload)
+			event.EmitAbout(r.config.Recorder, s.JobSet, workload)
 		}
 	}
 	return nil
@@ -127,14 +127,6 @@ func (r *Reconciler) reopenStages(ctx context.Context, s *jobsetstate.Snapshot, 
 		events.StageReopened(workload.Labels[apis.StageLabel]).EmitAbout(r.config.Recorder, s.JobSet, workload)
 	}
 	return nil
-}
-
-func (r *Reconciler) removeFinalizers(ctx context.Context, _ *jobsetstate.Snapshot, w *stages.Step) error {
-	return r.writer.RemoveFinalizers(ctx, w.RemoveFinalizers)
-}
-
-func (r *Reconciler) deleteWorkloads(ctx context.Context, _ *jobsetstate.Snapshot, w *stages.Step) error {
-	return r.writer.DeleteAll(ctx, w.DeleteWorkloads)
 }
 
 // createGrowths creates the quota Workloads of growths.
