@@ -108,7 +108,7 @@ func (r *Reconciler) releaseQuota(ctx context.Context, s *jobsetstate.Snapshot, 
 				event = events.GrowthRequeued(stage, workloadstatus.EvictionOf(workload).Message)
 			}
 		}
-		written, err := r.writer.ReleaseQuota(ctx, workload, status)
+		written, err := r.writer.Admission(ctx, workload, status)
 		if err != nil {
 			return err
 		}

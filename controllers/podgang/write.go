@@ -216,7 +216,7 @@ func (r *Reconciler) reclaim(ctx context.Context, _ *snapshot, step *podgang.Ste
 
 func (r *Reconciler) releaseQuota(ctx context.Context, _ *snapshot, step *podgang.Step) error {
 	for _, workload := range step.ReleaseQuota {
-		if _, err := r.writer.ReleaseQuota(ctx, workload, workloadstatus.QuotaReleased(workload, time.Now())); err != nil {
+		if _, err := r.writer.Admission(ctx, workload, workloadstatus.QuotaReleased(workload, time.Now())); err != nil {
 			return err
 		}
 	}

@@ -63,19 +63,16 @@ func (w *Writer) Evict(ctx context.Context, workload *kueue.Workload, why worklo
 	if requeue != nil {
 		status.RequeueState = requeue
 	}
-	written, err := w.admissionStatus(ctx, workload, status)
+	written, err := w.Admission(ctx, workload, status)
 	if written != nil {
 		events.Evicted(why.EventReason(), why.Message).Emit(w.Recorder, written)
 	}
 	return written, err
 }
 
-// ReleaseQuota writes the status of a quota Workload that releases its quota. The engine observes it at once.
-func (w *Writer) ReleaseQuota(ctx context.Context, workload *kueue.Workload, status kueue.WorkloadStatus) (*kueue.Workload, error) {
-	return w.admissionStatus(ctx, workload, status)
-}
-
-func (w *Writer) admissionStatus(ctx context.Context, workload *kueue.Workload, status kueue.WorkloadStatus) (*kueue.Workload, error) {
+// Admission writes the part of the status of a quota Workload that belongs to its admission, for example to release its quota. The quota
+// Workload must not have changed. The engine observes it at once.
+func (w *Writer) Admission(ctx context.Context, workload *kueue.Workload, status kueue.WorkloadStatus) (*kueue.Workload, error) {
 	written, err := w.status(ctx, workload, patch.Status{Part: status, Owner: apis.AdmissionFieldManager, ResourceVersion: workload.ResourceVersion})
 	if written != nil {
 		w.Runner.Observe(admission.WorkloadObserved{Workload: written})
