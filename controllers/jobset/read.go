@@ -19,11 +19,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/admission/stageplan"
 	"github.com/tranche-dev/tranche/apis"
 	jobsetapi "github.com/tranche-dev/tranche/apis/jobset/v1alpha2"
 	"github.com/tranche-dev/tranche/controllers/gangobjects"
+	"github.com/tranche-dev/tranche/controllers/internal/apply"
 	"github.com/tranche-dev/tranche/lifecycle/childjob"
 	"github.com/tranche-dev/tranche/lifecycle/jobsetstate"
 )
@@ -56,7 +56,7 @@ func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*jobse
 	if s.JobSet == nil {
 		return s, nil
 	}
-	if err := r.readFlavors(ctx, s); err != nil {
+	if s.Flavors, err = apply.Flavors(ctx, r.config.Client, s.Owned.Workloads); err != nil {
 		return nil, err
 	}
 	backend, err := r.chooseScheduler(ctx, s)
@@ -66,7 +66,9 @@ func (r *Reconciler) read(ctx context.Context, key types.NamespacedName) (*jobse
 	if err := r.readPlan(ctx, s, backend); err != nil {
 		return nil, err
 	}
-	return s, r.readCharges(ctx, s)
+	// Only stages that the engine charges may be released.
+	s.Charged, err = apply.Charged(ctx, r.config.Runner, s.Owned.Workloads)
+	return s, err
 }
 
 // manages reports whether Tranche manages a JobSet: the JobSet is held, and its namespace is selected.
@@ -204,39 +206,6 @@ func (r *Reconciler) readPriority(ctx context.Context, js *jobsetapi.JobSet) (jo
 		}
 	}
 	return jobsetstate.Priority{}, nil
-}
-
-func (r *Reconciler) readFlavors(ctx context.Context, s *jobsetstate.Snapshot) error {
-	s.Flavors = map[kueue.ResourceFlavorReference]*kueue.ResourceFlavor{}
-	for _, workload := range s.Owned.Workloads {
-		if workload.Status.Admission == nil {
-			continue
-		}
-		for _, assignment := range workload.Status.Admission.PodSetAssignments {
-			for _, name := range assignment.Flavors {
-				var flavor kueue.ResourceFlavor
-				err := r.config.Client.Get(ctx, types.NamespacedName{Name: string(name)}, &flavor)
-				if client.IgnoreNotFound(err) != nil {
-					return fmt.Errorf("read ResourceFlavor %q of quota Workload %s: %w", name, client.ObjectKeyFromObject(workload), err)
-				}
-				if err == nil {
-					s.Flavors[name] = &flavor
-				}
-			}
-		}
-	}
-	return nil
-}
-
-// readCharges asks the engine, because the cache may still show an admission whose quota was released. Only stages that the engine charges
-// may be released.
-func (r *Reconciler) readCharges(ctx context.Context, s *jobsetstate.Snapshot) error {
-	s.Charged = map[types.UID]bool{}
-	return r.config.Runner.View(ctx, func(e *admission.Engine) {
-		for _, workload := range s.Owned.Workloads {
-			s.Charged[workload.UID] = e.Charged(client.ObjectKeyFromObject(workload), workload.UID)
-		}
-	})
 }
 
 // addPods adds the pods that use quota. If the Job of a pod exists and does not belong to a JobSet, the pod uses no quota, unless another

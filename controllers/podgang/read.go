@@ -3,6 +3,7 @@ package podgang
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
-	"github.com/tranche-dev/tranche/admission"
 	"github.com/tranche-dev/tranche/apis"
+	"github.com/tranche-dev/tranche/controllers/internal/apply"
 	"github.com/tranche-dev/tranche/lifecycle/podgang"
 	"github.com/tranche-dev/tranche/lifecycle/podgroup"
 	"github.com/tranche-dev/tranche/lifecycle/workloadstatus"
@@ -100,7 +101,7 @@ func (r *Reconciler) read(ctx context.Context, ref podgroup.Ref, from readers) (
 	if err := r.readPriority(ctx, s); err != nil {
 		return nil, err
 	}
-	if err := r.readFlavors(ctx, s); err != nil {
+	if s.Flavors, err = apply.Flavors(ctx, r.client, workloads); err != nil {
 		return nil, err
 	}
 	s.Backoff = func(count int32) time.Duration { return workloadstatus.Backoff(&r.config.Requeuing, count) }
@@ -242,38 +243,19 @@ func (r *Reconciler) readPriority(ctx context.Context, s *snapshot) error {
 	return nil
 }
 
-func (r *Reconciler) readFlavors(ctx context.Context, s *snapshot) error {
-	s.Flavors = map[kueue.ResourceFlavorReference]*kueue.ResourceFlavor{}
-	for _, workload := range s.Workloads {
-		if workload.Status.Admission == nil {
-			continue
-		}
-		for _, assignment := range workload.Status.Admission.PodSetAssignments {
-			for _, name := range assignment.Flavors {
-				var flavor kueue.ResourceFlavor
-				err := r.client.Get(ctx, types.NamespacedName{Name: string(name)}, &flavor)
-				if client.IgnoreNotFound(err) != nil {
-					return fmt.Errorf("read ResourceFlavor %q of quota Workload %s: %w", name, client.ObjectKeyFromObject(workload), err)
-				}
-				if err == nil {
-					s.Flavors[name] = &flavor
-				}
-			}
-		}
+// readCharges asks the engine about the quota Workloads of gangs. Only pods of a Workload that the engine charges are ungated.
+func (r *Reconciler) readCharges(ctx context.Context, gangs ...*snapshot) error {
+	var all []*kueue.Workload
+	for _, s := range gangs {
+		all = append(all, s.Workloads...)
+	}
+	charged, err := apply.Charged(ctx, r.config.Runner, all)
+	if err != nil {
+		return err
+	}
+	for _, s := range gangs {
+		s.Charged = charged
+		s.awaitsEngine = slices.ContainsFunc(s.Workloads, func(w *kueue.Workload) bool { return podgang.IsAdmitted(w) && !charged[w.UID] })
 	}
 	return nil
-}
-
-// readCharges asks the engine, because the objects may still show an admission that is about to be rolled back. Only pods of a Workload
-// that the engine charges are ungated.
-func (r *Reconciler) readCharges(ctx context.Context, gangs ...*snapshot) error {
-	return r.config.Runner.View(ctx, func(e *admission.Engine) {
-		for _, s := range gangs {
-			s.Charged = map[types.UID]bool{}
-			for _, workload := range s.Workloads {
-				s.Charged[workload.UID] = e.Charged(client.ObjectKeyFromObject(workload), workload.UID)
-				s.awaitsEngine = s.awaitsEngine || podgang.IsAdmitted(workload) && !s.Charged[workload.UID]
-			}
-		}
-	})
 }

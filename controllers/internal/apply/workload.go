@@ -1,4 +1,5 @@
-// Package apply writes the parts of Steps that JobSets and gangs of pods have in common, and classifies the errors of their writes.
+// Package apply writes the parts of Steps that JobSets and gangs of pods have in common, classifies the errors of their writes, and reads
+// what their quota Workloads are admitted to.
 package apply
 
 import (
@@ -9,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	k8sevents "k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
@@ -137,4 +139,39 @@ func (w *Writer) RemoveFinalizers(ctx context.Context, workloads []*kueue.Worklo
 		}
 	}
 	return nil
+}
+
+// Flavors reads the ResourceFlavors in which quota Workloads are admitted, as far as they exist.
+func Flavors(ctx context.Context, c client.Reader, workloads []*kueue.Workload) (map[kueue.ResourceFlavorReference]*kueue.ResourceFlavor, error) {
+	all := map[kueue.ResourceFlavorReference]*kueue.ResourceFlavor{}
+	for _, workload := range workloads {
+		if workload.Status.Admission == nil {
+			continue
+		}
+		for _, assignment := range workload.Status.Admission.PodSetAssignments {
+			for _, name := range assignment.Flavors {
+				var flavor kueue.ResourceFlavor
+				err := c.Get(ctx, types.NamespacedName{Name: string(name)}, &flavor)
+				if client.IgnoreNotFound(err) != nil {
+					return nil, fmt.Errorf("read ResourceFlavor %q of quota Workload %s: %w", name, client.ObjectKeyFromObject(workload), err)
+				}
+				if err == nil {
+					all[name] = &flavor
+				}
+			}
+		}
+	}
+	return all, nil
+}
+
+// Charged asks the engine which quota Workloads it charges. The cache may still show an admission that the engine has rolled back, or whose
+// quota was released.
+func Charged(ctx context.Context, runner *engine.Runner, workloads []*kueue.Workload) (map[types.UID]bool, error) {
+	charged := map[types.UID]bool{}
+	err := runner.View(ctx, func(e *admission.Engine) {
+		for _, workload := range workloads {
+			charged[workload.UID] = e.Charged(client.ObjectKeyFromObject(workload), workload.UID)
+		}
+	})
+	return charged, err
 }
