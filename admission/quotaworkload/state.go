@@ -2,6 +2,7 @@ package quotaworkload
 
 import (
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/apis"
@@ -10,6 +11,14 @@ import (
 // IsTrue reports whether a quota Workload has a condition of this type with status True.
 func IsTrue(workload *kueue.Workload, conditionType string) bool {
 	return apimeta.IsStatusConditionTrue(workload.Status.Conditions, conditionType)
+}
+
+// FindTrue returns the condition of this type of a quota Workload if its status is True, or nil.
+func FindTrue(workload *kueue.Workload, conditionType string) *metav1.Condition {
+	if c := apimeta.FindStatusCondition(workload.Status.Conditions, conditionType); c != nil && c.Status == metav1.ConditionTrue {
+		return c
+	}
+	return nil
 }
 
 // HoldsQuota reports whether a quota Workload holds quota.

@@ -52,7 +52,7 @@ func (s *statusBuilder) reserve(admission *kueue.Admission) {
 	s.waitsNoLonger()
 	s.set(kueue.WorkloadQuotaReserved, metav1.ConditionTrue, reasonQuotaReserved, fmt.Sprintf("Quota reserved in ClusterQueue %s", admission.ClusterQueue))
 	for _, conditionType := range []string{kueue.WorkloadEvicted, kueue.WorkloadPreempted} {
-		if old := s.isTrue(conditionType); old != nil {
+		if old := quotaworkload.FindTrue(s.workload, conditionType); old != nil {
 			s.set(conditionType, metav1.ConditionFalse, reasonQuotaReserved, "Previously: "+old.Message)
 		}
 	}
@@ -82,13 +82,4 @@ func (s *statusBuilder) resetChecks() {
 	for i := range s.status.AdmissionChecks {
 		s.status.AdmissionChecks[i] = reset(&s.status.AdmissionChecks[i], s.now)
 	}
-}
-
-// isTrue returns the condition if its status is True.
-func (s *statusBuilder) isTrue(conditionType string) *metav1.Condition {
-	c := apimeta.FindStatusCondition(s.status.Conditions, conditionType)
-	if c == nil || c.Status != metav1.ConditionTrue {
-		return nil
-	}
-	return c.DeepCopy()
 }

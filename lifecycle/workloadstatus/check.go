@@ -20,21 +20,8 @@ func Reserved(workload *kueue.Workload, admission *kueue.Admission, checks []kue
 	return s.status
 }
 
-// Required returns the status of a quota Workload that holds quota and is admitted as soon as these AdmissionChecks are Ready. Existing states
-// stay unchanged, also those of other checks: server-side apply cannot remove what the controller of a check has written.
-func Required(workload *kueue.Workload, checks []kueue.AdmissionCheckReference, now time.Time) kueue.WorkloadStatus {
-	s := newHoldingStatusBuilder(workload, now)
-	s.require(checks)
-	return s.status
-}
-
-// AllReady returns the status of a quota Workload whose AdmissionChecks are all Ready.
-func AllReady(workload *kueue.Workload, now time.Time) kueue.WorkloadStatus {
-	s := newHoldingStatusBuilder(workload, now)
-	s.set(kueue.WorkloadAdmitted, metav1.ConditionTrue, reasonAdmitted, messageAdmitted)
-	return s.status
-}
-
+// require waits for these AdmissionChecks. Existing states stay unchanged, also those of other checks: server-side apply cannot remove what
+// the controller of a check has written.
 func (s *statusBuilder) require(checks []kueue.AdmissionCheckReference) {
 	s.set(kueue.WorkloadAdmitted, metav1.ConditionFalse, reasonUnsatisfied, messageUnsatisfied)
 	for _, name := range checks {
@@ -64,12 +51,8 @@ func reset(check *kueue.AdmissionCheckState, now time.Time) kueue.AdmissionCheck
 
 // Checks returns the AdmissionChecks of a quota Workload that are in this state, in the order of their names.
 func Checks(workload *kueue.Workload, state kueue.CheckState) []kueue.AdmissionCheckState {
-	var found []kueue.AdmissionCheckState
-	for _, check := range workload.Status.AdmissionChecks {
-		if check.State == state {
-			found = append(found, check)
-		}
-	}
+	isOther := func(check kueue.AdmissionCheckState) bool { return check.State != state }
+	found := slices.DeleteFunc(slices.Clone(workload.Status.AdmissionChecks), isOther)
 	slices.SortFunc(found, func(a, b kueue.AdmissionCheckState) int { return strings.Compare(string(a.Name), string(b.Name)) })
 	return found
 }

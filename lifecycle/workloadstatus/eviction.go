@@ -1,11 +1,13 @@
 package workloadstatus
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
 
 	"github.com/tranche-dev/tranche/admission/quotaworkload"
@@ -86,10 +88,7 @@ func (s *statusBuilder) count(e Eviction) {
 // every other reason has to end first. It is for Workloads with condition Evicted=True.
 func QuotaReleased(workload *kueue.Workload, now time.Time) kueue.WorkloadStatus {
 	s := newStatusBuilder(workload, now)
-	evicted := s.isTrue(kueue.WorkloadEvicted)
-	if evicted == nil {
-		evicted = &metav1.Condition{}
-	}
+	evicted := cmp.Or(quotaworkload.FindTrue(workload, kueue.WorkloadEvicted), &metav1.Condition{})
 	wait := pendingEvaluation(evicted.Message)
 	if IsDeactivated(evicted.Reason) {
 		wait.Reason = kueue.WorkloadDeactivated
@@ -118,29 +117,6 @@ func IsDeactivated(reason string) bool {
 	return reason == kueue.WorkloadDeactivated || strings.HasPrefix(reason, kueue.WorkloadDeactivated+"DueTo")
 }
 
-// DeactivationTarget returns the status of a quota Workload whose spec.active has to become false, and why.
-func DeactivationTarget(workload *kueue.Workload, cause, message string, now time.Time) kueue.WorkloadStatus {
-	s := newHoldingStatusBuilder(workload, now)
-	s.set(kueue.WorkloadDeactivationTarget, metav1.ConditionTrue, cause, message)
-	return s.status
-}
-
-// Requeued returns the status of a quota Workload that holds nothing and may queue again. The reason is one of Reactivated, BackoffFinished,
-// ClusterQueueRestarted and LocalQueueRestarted.
-func Requeued(workload *kueue.Workload, reason, message string, now time.Time) kueue.WorkloadStatus {
-	s := newStatusBuilder(workload, now)
-	s.set(kueue.WorkloadRequeued, metav1.ConditionTrue, reason, message)
-	s.waitNoMore()
-	return s.status
-}
-
-// BackedOff returns the status of a quota Workload that holds nothing and whose back-off has expired.
-func BackedOff(workload *kueue.Workload, now time.Time) kueue.WorkloadStatus {
-	s := newStatusBuilder(workload, now)
-	s.waitNoMore()
-	return s.status
-}
-
 // waitNoMore clears the requeue time of the Workload, and keeps its count.
 func (s *statusBuilder) waitNoMore() {
 	if s.status.RequeueState == nil {
@@ -150,18 +126,6 @@ func (s *statusBuilder) waitNoMore() {
 	if s.status.RequeueState.Count == nil {
 		s.status.RequeueState = nil
 	}
-}
-
-// Postponed returns the status of a quota Workload that holds nothing, and for which AdmissionChecks have asked for a retry after it had been
-// evicted. If the retry is in the future the Workload waits until then.
-func Postponed(workload *kueue.Workload, message string, now time.Time) kueue.WorkloadStatus {
-	s := newStatusBuilder(workload, now)
-	s.resetChecks()
-	s.status.RequeueState = LaterTry(workload, now)
-	if s.isPostponed() {
-		s.set(kueue.WorkloadRequeued, metav1.ConditionFalse, kueue.WorkloadEvictedByAdmissionCheck, message)
-	}
-	return s.status
 }
 
 func (s *statusBuilder) isPostponed() bool {
@@ -184,11 +148,16 @@ func LaterTry(workload *kueue.Workload, now time.Time) *kueue.RequeueState {
 	return state
 }
 
+// NextTry returns the requeueState of a quota Workload that backs off once more than before, without the time.
+func NextTry(workload *kueue.Workload) *kueue.RequeueState {
+	state := cmp.Or(workload.Status.RequeueState.DeepCopy(), &kueue.RequeueState{})
+	state.Count = new(ptr.Deref(state.Count, 0) + 1)
+	return state
+}
+
 // Until sets the requeue time of a requeueState, unless it is later already.
 func Until(state *kueue.RequeueState, at time.Time) *kueue.RequeueState {
-	if state == nil {
-		state = &kueue.RequeueState{}
-	}
+	state = cmp.Or(state, &kueue.RequeueState{})
 	if state.RequeueAt == nil || state.RequeueAt.Time.Before(at) {
 		state.RequeueAt = new(metav1.NewTime(at.Truncate(time.Second)))
 	}

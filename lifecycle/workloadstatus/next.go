@@ -1,7 +1,9 @@
 package workloadstatus
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -32,6 +34,22 @@ type Snapshot struct {
 
 // RecheckAfter is when an object that needs a fix is reconciled again, in case no watch reports that a user has fixed it.
 const RecheckAfter = time.Minute
+
+// Sooner returns the shorter one of two times until the next reconcile. Zero means that none is needed.
+func Sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// Later returns the later one of two times.
+func Later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
 
 // A Step is the next write: at most one of Status, Deactivate and Drop. The change that it causes leads to the next step.
 type Step struct {
@@ -99,8 +117,9 @@ func deactivated(w *kueue.Workload, now time.Time) *Step {
 
 // target starts a deactivation. It takes two more steps, so that the cause is kept whatever happens.
 func target(w *kueue.Workload, cause, message string, transition Transition, now time.Time) *Step {
-	status := DeactivationTarget(w, cause, message, now)
-	return &Step{Status: &status, Transition: transition}
+	s := newHoldingStatusBuilder(w, now)
+	s.set(kueue.WorkloadDeactivationTarget, metav1.ConditionTrue, cause, message)
+	return &Step{Status: &s.status, Transition: transition}
 }
 
 // holding returns the next step of a Workload that holds quota and is not evicted.
@@ -129,17 +148,18 @@ func checking(s *Snapshot, now time.Time) *Step {
 	if drop := superfluous(w, required); len(drop) > 0 {
 		return &Step{RemoveChecks: drop}
 	}
-	status := Required(w, required, now)
-	if slices.ContainsFunc(status.AdmissionChecks, func(c kueue.AdmissionCheckState) bool { return c.State != kueue.CheckStateReady }) {
-		return &Step{Status: &status}
+	builder := newHoldingStatusBuilder(w, now)
+	builder.require(required)
+	if slices.ContainsFunc(builder.status.AdmissionChecks, func(c kueue.AdmissionCheckState) bool { return c.State != kueue.CheckStateReady }) {
+		return &Step{Status: &builder.status}
 	}
 	if _, err := PodSetUpdates(w); err != nil {
 		return target(w, kueue.WorkloadEvictedByAdmissionCheck, err.Error(), RejectedTransition{err.Error()}, now)
 	}
-	status = AllReady(w, now)
+	builder.set(kueue.WorkloadAdmitted, metav1.ConditionTrue, reasonAdmitted, messageAdmitted)
 	reserved := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadQuotaReserved)
 	return &Step{
-		Status:     &status,
+		Status:     &builder.status,
 		Transition: AdmittedTransition{w.Status.Admission.ClusterQueue, now.Sub(reserved.LastTransitionTime.Time)},
 	}
 }
@@ -160,14 +180,9 @@ func requiredChecks(s *Snapshot) []kueue.AdmissionCheckReference {
 }
 
 func uses(w *kueue.Workload, flavor kueue.ResourceFlavorReference) bool {
-	for i := range w.Status.Admission.PodSetAssignments {
-		for _, assigned := range w.Status.Admission.PodSetAssignments[i].Flavors {
-			if assigned == flavor {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(w.Status.Admission.PodSetAssignments, func(a kueue.PodSetAssignment) bool {
+		return slices.Contains(slices.Collect(maps.Values(a.Flavors)), flavor)
+	})
 }
 
 func superfluous(w *kueue.Workload, required []kueue.AdmissionCheckReference) []kueue.AdmissionCheckReference {
@@ -201,16 +216,13 @@ func running(s *Snapshot, podsReady *configapi.WaitForPodsReady, now time.Time) 
 	if left <= 0 {
 		return notReady(s, &podsReady.RequeuingStrategy, limit, now)
 	}
-	if again == 0 || left < again {
-		again = left
-	}
-	return &Step{RequeueAfter: again}
+	return &Step{RequeueAfter: Sooner(again, left)}
 }
 
 // IsOverdue reports whether the pods of a Workload that holds quota should have been ready before now.
 func IsOverdue(w *kueue.Workload, podsReady *configapi.WaitForPodsReady, now time.Time) bool {
-	admitted := apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadAdmitted)
-	if !quotaworkload.HoldsQuota(w) || quotaworkload.IsTrue(w, kueue.WorkloadEvicted) || quotaworkload.IsTrue(w, kueue.WorkloadFinished) || admitted == nil || admitted.Status != metav1.ConditionTrue {
+	admitted := quotaworkload.FindTrue(w, kueue.WorkloadAdmitted)
+	if !quotaworkload.HoldsQuota(w) || quotaworkload.IsTrue(w, kueue.WorkloadEvicted) || quotaworkload.IsTrue(w, kueue.WorkloadFinished) || admitted == nil {
 		return false
 	}
 	limit := readyBy(w, podsReady, admitted.LastTransitionTime.Time)
@@ -266,23 +278,14 @@ func isClosed(w *kueue.Workload) bool {
 // notReady requeues a Workload with a growing back-off, until it has reached the retry limit.
 func notReady(s *Snapshot, strategy *configapi.RequeuingStrategy, exceeded *readyLimit, now time.Time) *Step {
 	w := s.Workload
-	state := w.Status.RequeueState.DeepCopy()
-	if state == nil {
-		state = &kueue.RequeueState{}
-	}
-	count := ptr.Deref(state.Count, 0) + 1
-	if limit := strategy.BackoffLimitCount; limit != nil && count > *limit {
+	state := NextTry(w)
+	if limit := strategy.BackoffLimitCount; limit != nil && *state.Count > *limit {
 		return target(w, kueue.WorkloadRequeuingLimitExceeded, "exceeding the maximum number of re-queuing retries", OutOfTriesTransition{*limit}, now)
 	}
-	state.Count = &count
-	state = Until(state, now.Add(Backoff(strategy, count)))
-	lacking := s.Lacking
-	if lacking == "" {
-		lacking = "not all pods were ready"
-	}
+	state = Until(state, now.Add(Backoff(strategy, *state.Count)))
 	e := Eviction{
 		Reason: kueue.WorkloadEvictedByPodsReadyTimeout, Cause: exceeded.cause,
-		Message: fmt.Sprintf("Exceeded the PodsReady timeout of %s (%s): %s", exceeded.timeout, exceeded.setting(), lacking),
+		Message: fmt.Sprintf("Exceeded the PodsReady timeout of %s (%s): %s", exceeded.timeout, exceeded.setting(), cmp.Or(s.Lacking, "not all pods were ready")),
 	}
 	return evict(w, e, state, now)
 }
@@ -297,23 +300,22 @@ func waiting(s *Snapshot, now time.Time) *Step {
 		return step
 	}
 	if s.Gates.ExplicitStatus() && apimeta.FindStatusCondition(w.Status.Conditions, kueue.WorkloadQuotaReserved) == nil {
-		status := Pending(w, pendingEvaluation("Workload is pending evaluation in the scheduling queue"), now)
-		return &Step{Status: &status}
+		return &Step{Status: new(Pending(w, pendingEvaluation("Workload is pending evaluation in the scheduling queue"), now))}
 	}
 	if retry := Checks(w, kueue.CheckStateRetry); len(retry) > 0 {
-		status := Postponed(w, Verdict(retry), now)
-		return &Step{Status: &status}
+		return postponed(w, Verdict(retry), now)
 	}
 	if state := w.Status.RequeueState; state != nil && state.RequeueAt != nil {
 		if left := state.RequeueAt.Sub(now); left > 0 {
 			return &Step{RequeueAfter: left}
 		}
 	}
-	c := keptOut(w)
+	c := KeptOut(w)
 	switch {
 	case c == nil:
-		status := BackedOff(w, now)
-		return &Step{Status: &status}
+		builder := newStatusBuilder(w, now)
+		builder.waitNoMore()
+		return &Step{Status: &builder.status}
 	case IsDeactivated(c.Reason):
 		return requeued(w, kueue.WorkloadReactivated, "The quota Workload was activated again", now)
 	case c.Reason == kueue.WorkloadEvictedByPodsReadyTimeout || c.Reason == kueue.WorkloadEvictedByAdmissionCheck:
@@ -337,11 +339,10 @@ func gatedByOthers(w *kueue.Workload, now time.Time) *Step {
 	switch isGated := isGatedByOthers(w); {
 	case isGated && !isSaid:
 		by := w.Annotations[apis.AdmissionGatedByAnnotation]
-		status := Pending(w, bothReasons(kueue.WorkloadAdmissionGated, begin+by), now)
-		return &Step{Status: &status, Transition: GatedTransition{by}}
+		return &Step{Status: new(Pending(w, bothReasons(kueue.WorkloadAdmissionGated, begin+by), now)), Transition: GatedTransition{by}}
 	case !isGated && isSaid:
-		status := Pending(w, pendingEvaluation("AdmissionGatedBy cleared, waiting for quota reservation"), now)
-		return &Step{Status: &status, Transition: UngatedTransition{}}
+		wait := pendingEvaluation("AdmissionGatedBy cleared, waiting for quota reservation")
+		return &Step{Status: new(Pending(w, wait, now)), Transition: UngatedTransition{}}
 	}
 	return nil
 }
@@ -360,11 +361,25 @@ func gatedAgain(w *kueue.Workload, now time.Time) *Step {
 	if said.Reason == reason || said.Reason == kueue.WorkloadQuotaReservedReasonPendingEvaluation {
 		return nil
 	}
-	status := Pending(w, bothReasons(reason, "Not in the queue: "+quotaworkload.GateMessage(w)), now)
-	return &Step{Status: &status}
+	return &Step{Status: new(Pending(w, bothReasons(reason, "Not in the queue: "+quotaworkload.GateMessage(w)), now))}
 }
 
+// requeued returns a Workload to the queue. The reason is one of Reactivated, BackoffFinished, ClusterQueueRestarted and LocalQueueRestarted.
 func requeued(w *kueue.Workload, reason, message string, now time.Time) *Step {
-	status := Requeued(w, reason, message, now)
-	return &Step{Status: &status, Transition: RequeuedTransition{message}}
+	s := newStatusBuilder(w, now)
+	s.set(kueue.WorkloadRequeued, metav1.ConditionTrue, reason, message)
+	s.waitNoMore()
+	return &Step{Status: &s.status, Transition: RequeuedTransition{message}}
+}
+
+// postponed resets AdmissionChecks that have asked for a retry after their Workload had been evicted. If the retry is in the future the
+// Workload waits until then.
+func postponed(w *kueue.Workload, message string, now time.Time) *Step {
+	s := newStatusBuilder(w, now)
+	s.resetChecks()
+	s.status.RequeueState = LaterTry(w, now)
+	if s.isPostponed() {
+		s.set(kueue.WorkloadRequeued, metav1.ConditionFalse, kueue.WorkloadEvictedByAdmissionCheck, message)
+	}
+	return &Step{Status: &s.status}
 }

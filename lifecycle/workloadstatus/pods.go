@@ -10,12 +10,16 @@ import (
 	"github.com/tranche-dev/tranche/apis"
 )
 
+// Succeeded returns the condition Finished of a quota Workload whose pods have all succeeded.
+func Succeeded(message string) *metav1.Condition {
+	return &metav1.Condition{
+		Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue, Reason: kueue.WorkloadFinishedReasonSucceeded, Message: message,
+	}
+}
+
 // StageSucceeded returns the condition Finished of a quota Workload whose stage has succeeded.
 func StageSucceeded(stage string) *metav1.Condition {
-	return &metav1.Condition{
-		Type: kueue.WorkloadFinished, Status: metav1.ConditionTrue, Reason: kueue.WorkloadFinishedReasonSucceeded,
-		Message: fmt.Sprintf("All Jobs of stage %q have succeeded", stage),
-	}
+	return Succeeded(fmt.Sprintf("All Jobs of stage %q have succeeded", stage))
 }
 
 // Started returns the value of StartedAnnotation of a gang whose pods are ungated from a time on.

@@ -18,11 +18,11 @@ func PodSetUpdates(workload *kueue.Workload) (map[kueue.PodSetReference]kueue.Po
 	for _, check := range Checks(workload, kueue.CheckStateReady) {
 		for i := range check.PodSetUpdates {
 			update := &check.PodSetUpdates[i]
-			template := templateOf(workload, update.Name)
-			if template == nil {
+			podSet := slices.IndexFunc(workload.Spec.PodSets, func(p kueue.PodSet) bool { return p.Name == update.Name })
+			if podSet < 0 {
 				return nil, fmt.Errorf("AdmissionCheck %q updates pod set %q, which does not exist", check.Name, update.Name)
 			}
-			merged, err := merge(all[update.Name], update, template)
+			merged, err := merge(all[update.Name], update, &workload.Spec.PodSets[podSet].Template)
 			if err != nil {
 				return nil, fmt.Errorf("AdmissionCheck %q updates pod set %q: %w", check.Name, update.Name, err)
 			}
@@ -30,15 +30,6 @@ func PodSetUpdates(workload *kueue.Workload) (map[kueue.PodSetReference]kueue.Po
 		}
 	}
 	return all, nil
-}
-
-func templateOf(workload *kueue.Workload, name kueue.PodSetReference) *corev1.PodTemplateSpec {
-	for i := range workload.Spec.PodSets {
-		if workload.Spec.PodSets[i].Name == name {
-			return &workload.Spec.PodSets[i].Template
-		}
-	}
-	return nil
 }
 
 // merge adds an update to those of other checks.

@@ -1,6 +1,7 @@
 package workloadstatus
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -9,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kueue "sigs.k8s.io/kueue/apis/kueue/v1beta2"
+
+	"github.com/tranche-dev/tranche/admission/quotaworkload"
 )
 
 // EvictionOf returns the eviction of a quota Workload with the condition Evicted.
@@ -18,7 +21,7 @@ func EvictionOf(workload *kueue.Workload) Eviction {
 		reason, cause, _ := strings.Cut(c.Reason, "DueTo")
 		e.Reason, e.Cause, e.Message = reason, kueue.EvictionUnderlyingCause(cause), c.Message
 	}
-	if c := apimeta.FindStatusCondition(workload.Status.Conditions, kueue.WorkloadPreempted); c != nil && c.Status == metav1.ConditionTrue {
+	if c := quotaworkload.FindTrue(workload, kueue.WorkloadPreempted); c != nil {
 		e.Preempted = c.Reason
 	}
 	return e
@@ -39,15 +42,11 @@ type Preemptor struct {
 // objects can look up the UIDs.
 func PreemptionMessage(p Preemptor) string {
 	return fmt.Sprintf("Preempted to accommodate a workload (UID: %s, JobUID: %s) due to %s; preemptor path: %s; preemptee path: %s",
-		orUnknown(string(p.UID)), orUnknown(p.JobUID), right(p.Reason), orUnknown(p.Path), orUnknown(p.VictimPath))
+		cmp.Or(string(p.UID), unknown), cmp.Or(p.JobUID, unknown), right(p.Reason), cmp.Or(p.Path, unknown), cmp.Or(p.VictimPath, unknown))
 }
 
-func orUnknown(value string) string {
-	if value == "" {
-		return "UNKNOWN"
-	}
-	return value
-}
+// unknown replaces what is not known in the message of a preemption.
+const unknown = "UNKNOWN"
 
 // NameOf returns the name of a quota Workload for readers of a namespace. It does not disclose names of other namespaces.
 func NameOf(reader string, workload types.NamespacedName) string {
@@ -69,7 +68,7 @@ func right(reason string) string {
 	case kueue.InCohortReclaimWhileBorrowingReason:
 		return "reclamation within the cohort while borrowing"
 	}
-	return orUnknown(reason)
+	return cmp.Or(reason, unknown)
 }
 
 // Suspended returns the status of a quota Workload that holds nothing because the user has suspended its JobSet.

@@ -130,12 +130,12 @@ func DeactivatedAt(workload *kueue.Workload) *time.Time {
 
 // IsStopped reports whether a quota Workload was evicted from a stopped queue and waits until that is resumed.
 func IsStopped(workload *kueue.Workload) bool {
-	c := keptOut(workload)
+	c := KeptOut(workload)
 	return c != nil && (c.Reason == kueue.WorkloadEvictedByClusterQueueStopped || c.Reason == kueue.WorkloadEvictedByLocalQueueStopped)
 }
 
-// keptOut returns the condition that keeps a quota Workload out of the queue, if there is one.
-func keptOut(workload *kueue.Workload) *metav1.Condition {
+// KeptOut returns the condition that keeps a quota Workload out of the queue, or nil.
+func KeptOut(workload *kueue.Workload) *metav1.Condition {
 	c := apimeta.FindStatusCondition(workload.Status.Conditions, kueue.WorkloadRequeued)
 	if c == nil || c.Status != metav1.ConditionFalse {
 		return nil
